@@ -1,0 +1,68 @@
+# Bare `make` prints this menu.
+GOLANGCI = 2.15.0
+GOBIN    ?= $(shell go env GOPATH)/bin
+T        ?= 10s
+NESTED   = transport/examples/gonfs
+
+.PHONY: menu
+menu: ## this menu
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: test
+test: ## the tests of the README
+	go test ./...
+
+.PHONY: check
+check: vet lint race nested ## everything CI runs, but for the Linux kernel
+
+.PHONY: race
+race: ## tests under the race detector, shuffled
+	go test -race -shuffle=on ./...
+
+.PHONY: nested
+nested: ## tests of the examples that need other people's servers
+	for m in $(NESTED); do (cd $$m && go vet ./... && go test ./...) || exit 1; done
+
+.PHONY: vet
+vet: ## go vet here, on other systems and on other machines
+	go vet ./...
+	for os in darwin windows; do GOOS=$$os go vet ./... || exit 1; done
+	for arch in 386 s390x; do GOARCH=$$arch go vet ./... || exit 1; done
+
+$(GOBIN)/golangci-lint-$(GOLANGCI):
+	GOBIN=$(GOBIN) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v$(GOLANGCI)
+	mv $(GOBIN)/golangci-lint $@
+
+.PHONY: lint
+lint: $(GOBIN)/golangci-lint-$(GOLANGCI) ## static analysis, formatting, tidy go.mod
+	$< run ./...
+	go mod tidy -diff
+
+.PHONY: fuzz
+fuzz: ## every fuzz target for T each (make fuzz T=60s)
+	@grep -rl --include='*_test.go' '^func Fuzz' . | sort | while read -r f; do \
+	  for t in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' $$f); do \
+	    echo "$$t in $$(dirname $$f)"; \
+	    go test -run '^$$' -fuzz "^$$t\$$" -fuzztime $(T) -fuzzminimizetime 10x $$(dirname $$f) || exit 1; \
+	  done || exit 1; \
+	done
+
+.PHONY: demo
+demo: ## server and client on loopback, one table
+	go run ./nfsdemo demo
+
+.PHONY: interop
+interop: ## the Linux kernel's NFS/RDMA client and server (Debian, root)
+	bash conformance/linux/interop.sh
+
+.PHONY: bench-engine
+bench-engine: ## the engine against raw TCP; exits 1 below a gate
+	go run ./conformance bench engine
+
+.PHONY: bench-rpc
+bench-rpc: ## calls against record-marked TCP; exits 1 below a gate
+	go run ./conformance bench rpc
+
+.PHONY: cover
+cover: ## statement coverage by package
+	go test -cover ./... | grep -v 'no test files'
