@@ -1,0 +1,186 @@
+package xdr
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"slices"
+	"testing"
+)
+
+func TestPad(t *testing.T) {
+	for n, want := range []int{0, 3, 2, 1, 0, 3, 2, 1, 0} {
+		if got := Pad(n); got != want {
+			t.Errorf("Pad(%d) = %d, want %d", n, got, want)
+		}
+	}
+}
+
+// Each item: octets, the read, the value, and every prefix of the octets must
+// fail with ErrShort, consume nothing and name the start of the item.
+func TestDecoderItems(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		hex  string
+		read func(d *Decoder) any
+		want any
+	}{
+		{"uint32", "fffffffe", func(d *Decoder) any { return d.Uint32() }, uint32(0xfffffffe)},
+		{"int32", "fffffffe", func(d *Decoder) any { return d.Int32() }, int32(-2)},
+		{"uint64", "fffffffe00000001", func(d *Decoder) any { return d.Uint64() }, uint64(0xfffffffe00000001)},
+		{"int64", "fffffffffffffffe", func(d *Decoder) any { return d.Int64() }, int64(-2)},
+		{"false", "00000000", func(d *Decoder) any { return d.Bool() }, false},
+		{"true", "00000001", func(d *Decoder) any { return d.Bool() }, true},
+		{"fixed 1", "61000000", func(d *Decoder) any { return string(d.FixedOpaque(1)) }, "a"},
+		{"fixed 4", "61626364", func(d *Decoder) any { return string(d.FixedOpaque(4)) }, "abcd"},
+		{"fixed 5", "6162636465000000", func(d *Decoder) any { return string(d.FixedOpaque(5)) }, "abcde"},
+		{"pad not zero", "610000ff", func(d *Decoder) any { return string(d.FixedOpaque(1)) }, "a"},
+		{"opaque 0", "00000000", func(d *Decoder) any { return len(d.Opaque(0)) }, 0},
+		{"opaque 3", "0000000361626300", func(d *Decoder) any { return string(d.Opaque(3)) }, "abc"},
+		{"opaque max", "0000000461626364", func(d *Decoder) any { return string(d.Opaque(math.MaxInt)) }, "abcd"},
+		{"string", "0000000261620000", func(d *Decoder) any { return d.String(255) }, "ab"},
+		{"skip", "616263", func(d *Decoder) any { d.Skip(3); return d.Offset() }, 3},
+		{"count 2", "000000020000000100000002", func(d *Decoder) any {
+			n := d.Count(2, 4)
+			d.Skip(4 * n)
+			return n
+		}, 2},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := unhex(t, tc.hex)
+			d := NewDecoder(b)
+			if got := tc.read(&d); got != tc.want || d.End() != nil {
+				t.Errorf("read = %v, want %v (%v)", got, tc.want, d.End())
+			}
+			if d.Offset() != len(b) {
+				t.Errorf("offset %d, want %d", d.Offset(), len(b))
+			}
+			for n := range b {
+				d := NewDecoder(b[:n])
+				tc.read(&d)
+				var de *DecodeError
+				if err := d.Err(); !errors.Is(err, ErrShort) || !errors.As(err, &de) || de.Off != 0 {
+					t.Errorf("of the first %d octets: %v, want ErrShort at octet 0", n, err)
+				}
+				if d.Len() != 0 || d.Rest() != nil {
+					t.Errorf("octets left after an error: %x", d.Rest())
+				}
+			}
+		})
+	}
+}
+
+func TestDecoderRange(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		hex  string
+		read func(d *Decoder)
+		want error
+	}{
+		{"bool 2", "00000002", func(d *Decoder) { d.Bool() }, ErrRange},
+		{"bool -1", "ffffffff", func(d *Decoder) { d.Bool() }, ErrRange},
+		{"fixed negative", "00000000", func(d *Decoder) { d.FixedOpaque(-1) }, ErrRange},
+		{"fixed huge", "00000000", func(d *Decoder) { d.FixedOpaque(math.MaxInt) }, ErrShort},
+		{"opaque above max", "0000000561626364", func(d *Decoder) { d.Opaque(4) }, ErrRange},
+		{"opaque negative max", "00000000", func(d *Decoder) { d.Opaque(-1) }, ErrRange},
+		{"opaque 2^32-1", "ffffffff", func(d *Decoder) { d.Opaque(math.MaxInt32) }, ErrRange},
+		{"opaque 2^31", "80000000", func(d *Decoder) { d.Opaque(math.MaxInt) }, nil}, // either
+		{"string above max", "0000000561626364", func(d *Decoder) { _ = d.String(4) }, ErrRange},
+		{"skip negative", "00000000", func(d *Decoder) { d.Skip(-1) }, ErrRange},
+		{"skip min", "00000000", func(d *Decoder) { d.Skip(math.MinInt) }, ErrRange},
+		{"count above max", "000000020000000000000000", func(d *Decoder) { d.Count(1, 4) }, ErrRange},
+		{"count above octets", "000000020000000000000000", func(d *Decoder) { d.Count(9, 8) }, ErrShort},
+		{"count 2^32-1", "ffffffff", func(d *Decoder) { d.Count(math.MaxInt32, 1) }, ErrRange},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			d := NewDecoder(unhex(t, tc.hex))
+			tc.read(&d)
+			err := d.Err()
+			if err == nil || tc.want != nil && !errors.Is(err, tc.want) {
+				t.Fatalf("error %v, want %v", err, tc.want)
+			}
+			if de := err.(*DecodeError); de.Off != 0 {
+				t.Errorf("offset %d, want 0", de.Off)
+			}
+		})
+	}
+}
+
+// After an error every read returns a zero value and the error stays.
+func TestDecoderSticky(t *testing.T) {
+	d := NewDecoder(unhex(t, "0000000500000001000000010000000100000001"))
+	d.Opaque(4)
+	first := d.Err()
+	if d.Uint32() != 0 || d.Int32() != 0 || d.Uint64() != 0 || d.Int64() != 0 || d.Bool() ||
+		d.FixedOpaque(4) != nil || d.FixedOpaque(0) != nil || d.Opaque(4) != nil || d.String(4) != "" || d.Count(1, 1) != 0 {
+		t.Error("a read after an error returned a value")
+	}
+	d.Skip(0)
+	d.Fail(errors.New("another"))
+	if err := d.End(); err.Error() != first.Error() {
+		t.Errorf("error became %v, was %v", err, first)
+	}
+	if want := "xdr: at octet 0: value out of range"; first.Error() != want {
+		t.Errorf("Error() = %q, want %q", first, want)
+	}
+}
+
+func TestDecoderErrors(t *testing.T) {
+	own := errors.New("own")
+	d := NewDecoder(make([]byte, 8))
+	d.Fail(nil)
+	d.Uint32()
+	if d.Err() != nil || d.ErrIn("x") != nil {
+		t.Fatal("error without a cause")
+	}
+	d.Fail(own)
+	if err := d.ErrIn("verf"); !errors.Is(err, own) || err.Error() != "xdr: verf at octet 4: own" {
+		t.Errorf("ErrIn = %v", err)
+	}
+	d = NewDecoder(nil)
+	d.Fail(&DecodeError{Off: 7, Err: ErrRange})
+	if err := d.ErrIn("outer"); err.Error() != "xdr: outer at octet 7: value out of range" {
+		t.Errorf("an error without a name became %v", err)
+	}
+	d = NewDecoder(nil)
+	d.Fail(&DecodeError{Field: "inner", Off: 7, Err: ErrRange})
+	if err := d.ErrIn("outer"); err.Error() != "xdr: inner at octet 7: value out of range" {
+		t.Errorf("an error with a name became %v", err)
+	}
+	d = NewDecoder(make([]byte, 5))
+	d.Uint32()
+	if err := d.End(); !errors.Is(err, ErrTrailing) || err.Error() != "xdr: at octet 4: octets left behind the last item" {
+		t.Errorf("End = %v", err)
+	}
+}
+
+// Views end where their item ends: an append to one cannot reach the next.
+func TestViewsAreBounded(t *testing.T) {
+	b := AppendOpaque(AppendOpaque(nil, []byte("abcde")), []byte("xyz"))
+	orig := slices.Clone(b)
+	d := NewDecoder(b)
+	v := d.Opaque(8)
+	if len(v) != 5 || cap(v) != 5 || &v[0] != &b[4] {
+		t.Errorf("view len %d cap %d, want 5 and 5, of the input", len(v), cap(v))
+	}
+	_ = append(v, "!!!!!!"...)
+	if !bytes.Equal(b, orig) {
+		t.Error("append to a view changed the input")
+	}
+	if empty := NewDecoder(make([]byte, 4)); true {
+		if v := empty.Opaque(1); v == nil || len(v) != 0 {
+			t.Errorf("empty opaque = %v, want empty and not nil", v)
+		}
+	}
+}
+
+// A copy of a cursor looks ahead without moving the first.
+func TestDecoderCopy(t *testing.T) {
+	d := NewDecoder([]byte{0, 0, 0, 1, 0, 0, 0, 2})
+	ahead := d
+	ahead.Uint32()
+	ahead.Uint64()
+	if ahead.Err() == nil || d.Err() != nil || d.Uint32() != 1 || d.Offset() != 4 || d.Len() != 4 {
+		t.Errorf("the copy moved the cursor to %d (%v)", d.Offset(), d.Err())
+	}
+}

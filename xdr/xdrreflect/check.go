@@ -1,0 +1,120 @@
+package xdrreflect
+
+import "github.com/stag-rdma/stag/xdr"
+
+// checker walks octets as a plan says and allocates nothing.
+type checker struct {
+	d     xdr.Decoder
+	lim   Limits
+	mem   int    // octets of memory that the value will take
+	depth int    // nesting at the cursor
+	where string // field in which the walk failed
+}
+
+// walk checks one value. It reports false once the walk has failed.
+func (c *checker) walk(p *plan) bool {
+	switch p.form {
+	case formSigned:
+		c.signed(p)
+	case formUnsigned:
+		c.unsigned(p)
+	case formHyper:
+		c.d.Skip(8)
+	case formFloat:
+		c.d.Skip(4)
+	case formBool:
+		c.d.Bool()
+	case formOpaque:
+		c.alloc(2, len(c.d.Opaque(c.lim.MaxOctets)))
+	case formFixed:
+		c.d.FixedOpaque(p.n)
+		c.alloc(1, p.n)
+	case formSlice, formArray, formStruct, formPointer:
+		c.nested(p)
+	}
+	return c.d.Err() == nil
+}
+
+// nested checks a value that holds others, one level down.
+func (c *checker) nested(p *plan) {
+	if c.depth++; c.depth > c.lim.MaxDepth {
+		c.d.Fail(xdr.ErrRange)
+		return
+	}
+	switch p.form {
+	case formSlice:
+		n := c.d.Count(c.lim.MaxOctets, p.elem.min)
+		if c.alloc(int(p.elem.typ.Size()), n) {
+			c.elements(p.elem, n)
+		}
+	case formArray:
+		c.elements(p.elem, p.n)
+	case formPointer:
+		if c.alloc(int(p.elem.typ.Size()), 1) {
+			c.walk(p.elem)
+		}
+	default:
+		c.fields(p)
+	}
+	c.depth--
+}
+
+func (c *checker) elements(p *plan, n int) {
+	for range n {
+		if !c.walk(p) {
+			return
+		}
+	}
+}
+
+func (c *checker) fields(p *plan) {
+	disc := int32(0)
+	for i := range p.fields {
+		f := &p.fields[i]
+		if f.hasArm && f.arm != disc {
+			continue
+		}
+		if f.union {
+			ahead := c.d
+			disc = ahead.Int32()
+		}
+		if c.field(f); c.d.Err() != nil {
+			if c.where == "" { // the innermost field keeps its name
+				c.where = p.typ.Name() + "." + f.name
+			}
+			return
+		}
+	}
+}
+
+// field checks one field that is there.
+func (c *checker) field(f *field) {
+	if f.optional && !c.d.Bool() {
+		return
+	}
+	c.walk(f.plan)
+}
+
+func (c *checker) signed(p *plan) {
+	v := int64(c.d.Int32())
+	if half := int64(1) << (p.bits - 1); v < -half || v >= half {
+		c.d.Fail(xdr.ErrRange)
+	}
+}
+
+func (c *checker) unsigned(p *plan) {
+	if v := uint64(c.d.Uint32()); v >= 1<<p.bits {
+		c.d.Fail(xdr.ErrRange)
+	}
+}
+
+// alloc counts n items of size octets and reports whether the memory is within
+// its limit.
+func (c *checker) alloc(size, n int) bool {
+	if size > 0 && n > (c.lim.MaxMemory-c.mem)/size {
+		c.d.Fail(xdr.ErrRange)
+		return false
+	}
+	c.mem += size * n
+	return true
+}

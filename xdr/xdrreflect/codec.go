@@ -1,0 +1,99 @@
+package xdrreflect
+
+import (
+	"bytes"
+	"fmt"
+	"reflect"
+
+	goxdr "github.com/rasky/go-xdr/xdr2"
+
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// Marshal returns the XDR form of v, with the default [Limits]. v is a value
+// or a pointer to one.
+//
+// Errors wrap [ErrType], [ErrNil], or xdr.ErrRange for a number that does not
+// fit 32 bits and for a value beyond the limits; a value that contains itself
+// is such a one.
+func Marshal(v any) ([]byte, error) { return Limits{}.Marshal(v) }
+
+// Unmarshal reads the XDR form of *v from the start of b, with the default
+// [Limits], and returns a view of the octets behind it. v is a non-nil
+// pointer. It borrows b and copies what it keeps.
+//
+// *v is set to its zero value first: nothing of an earlier value remains. On
+// error it is left as it was. Octets that do not fit the type are a
+// *xdr.DecodeError; a type that does not fit XDR wraps [ErrType].
+func Unmarshal(b []byte, v any) (rest []byte, err error) { return Limits{}.Unmarshal(b, v) }
+
+// Marshal is the function Marshal with other limits.
+func (l Limits) Marshal(v any) ([]byte, error) {
+	rv := reflect.ValueOf(v)
+	if !rv.IsValid() {
+		return nil, fmt.Errorf("xdrreflect: marshal of nil: %w", ErrNil)
+	}
+	p, err := planOf(rv.Type())
+	if err != nil {
+		return nil, err
+	}
+	s := sizer{lim: l.withDefaults()}
+	if err := s.walk(p, rv); err != nil {
+		return nil, fmt.Errorf("xdrreflect: marshal of %v: %w", rv.Type(), err)
+	}
+	w := bytes.NewBuffer(make([]byte, 0, s.n))
+	n, err := goxdr.Marshal(w, v)
+	if err = agree(n, s.n, err); err != nil {
+		return nil, err
+	}
+	return w.Bytes(), nil
+}
+
+// Unmarshal is the function Unmarshal with other limits.
+func (l Limits) Unmarshal(b []byte, v any) (rest []byte, err error) {
+	rv := reflect.ValueOf(v)
+	if rv.Kind() != reflect.Pointer || rv.IsNil() {
+		return nil, fmt.Errorf("xdrreflect: unmarshal into %T, not a pointer to a value: %w", v, ErrType)
+	}
+	p, err := planOf(rv.Type().Elem())
+	if err != nil {
+		return nil, err
+	}
+	n, err := l.withDefaults().check(b, p)
+	if err != nil {
+		return nil, err
+	}
+	rv.Elem().SetZero()
+	m, err := goxdr.UnmarshalLimited(bytes.NewReader(b[:n]), v, uint(n)+1)
+	if err = agree(m, n, err); err != nil {
+		return nil, err
+	}
+	return b[n:], nil
+}
+
+// check walks b as p says and returns the octets that the value takes.
+func (l Limits) check(b []byte, p *plan) (int, error) {
+	c := checker{d: xdr.NewDecoder(b[:min(len(b), l.MaxOctets)]), lim: l}
+	if c.walk(p) {
+		return c.d.Offset(), nil
+	}
+	if c.where == "" {
+		c.where = p.typ.String()
+	}
+	err := c.d.ErrIn(c.where)
+	if len(b) > l.MaxOctets { // what is short then is our bound, not the input
+		err = &xdr.DecodeError{Field: c.where, Off: c.d.Offset(), Err: xdr.ErrRange}
+	}
+	return 0, err
+}
+
+// agree compares what go-xdr did with what the walk before it found.
+func agree(got, want int, err error) error {
+	switch {
+	case err != nil:
+		return fmt.Errorf("xdrreflect: %w", err)
+	case got != want:
+		return fmt.Errorf("xdrreflect: go-xdr took %d octets, the type has %d", got, want)
+	}
+	return nil
+}

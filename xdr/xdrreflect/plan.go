@@ -1,0 +1,178 @@
+package xdrreflect
+
+import (
+	"fmt"
+	"reflect"
+	"sync"
+)
+
+// form is how a type looks on the wire.
+type form uint8
+
+const (
+	formSigned   form = iota // 4 octets, range of bits
+	formUnsigned             // 4 octets, range of bits
+	formHyper                // 8 octets, double included
+	formFloat                // 4 octets
+	formBool                 // 4 octets, 0 or 1
+	formOpaque               // count, octets, pad; string included
+	formFixed                // n octets, pad
+	formSlice                // count, elements
+	formArray                // n elements
+	formStruct               // fields
+	formPointer              // its target
+)
+
+// plan is a type as the walks of this package see it.
+type plan struct {
+	form   form
+	typ    reflect.Type
+	bits   int     // formSigned, formUnsigned: 8, 16 or 32
+	n      int     // formFixed, formArray
+	elem   *plan   // formSlice, formArray, formPointer
+	fields []field // formStruct
+	min    int     // least octets on the wire, saturated at maxMin
+	state  state   // of the computation of min
+}
+
+// field is an exported field of a structure.
+type field struct {
+	*plan
+	name     string
+	index    int
+	optional bool // a bool comes first
+	union    bool // discriminant of what follows
+	hasArm   bool // only there when the discriminant is arm
+	arm      int32
+}
+
+// maxMin keeps sums and products of least sizes in an int everywhere.
+const maxMin = 1 << 24
+
+// state marks plans while least sizes are computed.
+type state uint8
+
+const (
+	stateNew state = iota
+	stateBusy
+	stateDone
+)
+
+// plans caches finished plans by type.
+var plans sync.Map // reflect.Type → *plan
+
+// planOf returns the plan of t, or an error that wraps ErrType.
+func planOf(t reflect.Type) (*plan, error) {
+	if p, ok := plans.Load(t); ok {
+		return p.(*plan), nil
+	}
+	b := builder{seen: map[seenKey]*plan{}}
+	p, err := b.build(t, false)
+	if err == nil {
+		err = b.measureAll()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("xdrreflect: type %v: %w", t, err)
+	}
+	plans.Store(t, p)
+	return p, nil
+}
+
+// builder makes the plans of one type and of all types inside it. Types may
+// refer to themselves, so a plan is entered in seen before it is complete.
+type builder struct {
+	seen map[seenKey]*plan
+}
+
+// seenKey tells octets apart from numbers: []byte has two forms.
+type seenKey struct {
+	t       reflect.Type
+	numbers bool
+}
+
+// build returns the plan of t; numbers asks for the form of opaque=false.
+func (b *builder) build(t reflect.Type, numbers bool) (*plan, error) {
+	key := seenKey{t, numbers}
+	if p, ok := b.seen[key]; ok {
+		return p, nil
+	}
+	p := &plan{typ: t}
+	b.seen[key] = p
+	if t.String() == "time.Time" { // go-xdr has a form of its own for it
+		return nil, fmt.Errorf("%v: %w", t, ErrType)
+	}
+	switch t.Kind() {
+	case reflect.Int8, reflect.Int16, reflect.Int32:
+		p.form, p.bits = formSigned, t.Bits()
+	case reflect.Int:
+		p.form, p.bits = formSigned, 32
+	case reflect.Uint8, reflect.Uint16, reflect.Uint32:
+		p.form, p.bits = formUnsigned, t.Bits()
+	case reflect.Uint:
+		p.form, p.bits = formUnsigned, 32
+	case reflect.Int64, reflect.Uint64, reflect.Float64:
+		p.form = formHyper
+	case reflect.Float32:
+		p.form = formFloat
+	case reflect.Bool:
+		p.form = formBool
+	case reflect.String:
+		p.form = formOpaque
+	case reflect.Slice, reflect.Array:
+		return p, b.buildList(p, numbers)
+	case reflect.Struct:
+		p.form = formStruct
+		return p, b.buildStruct(p)
+	case reflect.Pointer:
+		p.form = formPointer
+		var err error
+		p.elem, err = b.build(t.Elem(), false)
+		return p, err
+	default:
+		return nil, fmt.Errorf("%v: %w", t, ErrType)
+	}
+	return p, nil
+}
+
+// buildList completes the plan of a slice or an array.
+func (b *builder) buildList(p *plan, numbers bool) (err error) {
+	elem, array := p.typ.Elem(), p.typ.Kind() == reflect.Array
+	p.form = formSlice
+	if array {
+		p.form, p.n = formArray, p.typ.Len()
+	}
+	if elem.Kind() == reflect.Uint8 && !numbers {
+		if elem != reflect.TypeFor[byte]() { // go-xdr panics on it
+			return fmt.Errorf("octets of type %v: %w", elem, ErrType)
+		}
+		p.form = formOpaque
+		if array {
+			p.form = formFixed
+		}
+		return nil
+	}
+	p.elem, err = b.build(elem, false)
+	return err
+}
+
+// buildStruct completes the plan of a structure.
+func (b *builder) buildStruct(p *plan) error {
+	inUnion := false
+	for i := range p.typ.NumField() {
+		sf := p.typ.Field(i)
+		if !sf.IsExported() {
+			continue
+		}
+		o, err := parseTag(sf, inUnion)
+		if err != nil {
+			return err
+		}
+		f := field{name: sf.Name, index: i, optional: o.optional, union: o.union, hasArm: o.hasArm, arm: o.arm}
+		if f.plan, err = b.build(sf.Type, o.numbers); err != nil {
+			return fmt.Errorf("field %s: %w", sf.Name, err)
+		}
+		inUnion = inUnion || o.union
+		p.fields = append(p.fields, f)
+	}
+	return nil
+}
