@@ -1,0 +1,34 @@
+package credits
+
+import "testing"
+
+func TestNoAllocs(t *testing.T) {
+	q, p := NewRequester(8), NewResponder(8)
+	post(&p)
+	n := testing.AllocsPerRun(100, func() {
+		q.Take()
+		p.Received()
+		post(&p)
+		q.Grant(p.Grant(q.Request()))
+		q.Release()
+		if p.Check() != nil {
+			t.Error("the invariant broke")
+		}
+	})
+	if n != 0 {
+		t.Errorf("%v allocations for one call, want 0", n)
+	}
+}
+
+func BenchmarkCall(b *testing.B) {
+	q, p := NewRequester(8), NewResponder(8)
+	post(&p)
+	b.ReportAllocs()
+	for b.Loop() {
+		q.Take()
+		p.Received()
+		post(&p)
+		q.Grant(p.Grant(q.Request()))
+		q.Release()
+	}
+}

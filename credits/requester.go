@@ -1,0 +1,109 @@
+package credits
+
+// MaxCredits bounds every window and every grant, whatever was configured:
+// far above what a connection can use, and an int on every machine.
+const MaxCredits = 1 << 20
+
+// Requester is the window of one sender of calls on one connection. The zero
+// value asks for one credit. Not safe for concurrent use.
+//
+// A lowered grant never cancels calls in flight: the window closes until
+// enough of them are answered.
+type Requester struct {
+	asked    uint32 // credits asked for in every call, and the cap of a grant
+	granted  uint32 // latest grant, 0 before the first
+	inFlight uint32 // calls sent and not answered
+	dones    uint32 // RDMA_DONEs sent since the latest grant
+	epoch    uint32 // counts connections
+	keepDone bool   // hold a credit in hand for an RDMA_DONE
+}
+
+// NewRequester returns a window that asks for n credits and never uses more,
+// whatever is granted. n is 1 to MaxCredits; values outside count as the
+// nearest inside.
+func NewRequester(n uint32) Requester { return Requester{asked: clamp(n)} }
+
+// clamp returns the value in [1, MaxCredits] nearest to n.
+func clamp(n uint32) uint32 { return min(max(n, 1), MaxCredits) }
+
+// Request returns the value of rdma_credit in a call: the credits asked for,
+// at least 1 (RFC 8166 Section 3.3.1).
+func (r *Requester) Request() uint32 { return max(r.asked, 1) }
+
+// Window returns how many calls may be in flight now: 1 before the first
+// reply, then the lower of requested and granted, at least 1.
+func (r *Requester) Window() int { return int(max(min(r.asked, r.granted), 1)) }
+
+// Take takes a credit for one call and reports whether there was one. Take it
+// before the call is sent.
+func (r *Requester) Take() bool {
+	if r.Available() == 0 {
+		return false
+	}
+	r.inFlight++
+	return true
+}
+
+// Release gives back the credit of a call that is answered, by a reply or by
+// RDMA_ERROR. A cancelled call keeps its credit until then, since its message
+// still holds a receive of the peer. It reports false, and changes nothing,
+// when no call is in flight.
+func (r *Requester) Release() bool {
+	if r.inFlight == 0 {
+		return false
+	}
+	r.inFlight--
+	return true
+}
+
+// Grant takes the grant of a reply or RDMA_ERROR. It is in force at once and
+// replaces the one before, higher or lower.
+//
+// Choice: 0, which RFC 8166 Section 3.3.1 forbids and RFC 5666 Section 3.3
+// allows for a while, counts as 1, so that a window can never close for good.
+func (r *Requester) Grant(n uint32) {
+	r.granted = max(n, 1)
+	r.dones = 0
+}
+
+// InFlight returns the calls sent and not answered.
+func (r *Requester) InFlight() int { return int(r.inFlight) }
+
+// Available returns how many credits Take would give now.
+//
+// Choice: with no call in flight there is always one, whatever RDMA_DONEs are
+// counted: only a reply can bring the grant that frees their credits.
+func (r *Requester) Available() int {
+	window := r.Window()
+	if r.keepDone {
+		window--
+	}
+	if r.inFlight == 0 {
+		return max(window-int(r.dones), 1)
+	}
+	return max(window-r.used(), 0)
+}
+
+// used returns the credits in use, by calls and by RDMA_DONEs.
+func (r *Requester) used() int { return int(r.inFlight) + int(r.dones) }
+
+// Epoch returns the number of the connection, raised by Reset. A caller that
+// may speak after a reconnect keeps the epoch of its Take and compares.
+func (r *Requester) Epoch() uint32 { return r.epoch }
+
+// ReleaseIn is Release for a call taken in epoch e; a stale one changes
+// nothing, since its credit went with its connection.
+func (r *Requester) ReleaseIn(e uint32) bool { return e == r.epoch && r.Release() }
+
+// GrantIn is Grant for a reply of epoch e; a stale one changes nothing.
+func (r *Requester) GrantIn(e, n uint32) {
+	if e == r.epoch {
+		r.Grant(n)
+	}
+}
+
+// Reset starts a new connection: nothing in flight, one credit. What the old
+// connection had in flight needs a Take again.
+func (r *Requester) Reset() {
+	*r = Requester{asked: r.asked, epoch: r.epoch + 1, keepDone: r.keepDone}
+}

@@ -1,0 +1,138 @@
+package credits
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Slack is how many receives a [Responder] keeps posted above its limit, for
+// peers that count a little differently.
+const Slack = 2
+
+// ErrInvariant: more Sends may arrive than receives are posted. Only a fault
+// of the owner leads there, such as granting before posting.
+var ErrInvariant = errors.New("credits: outstanding above receives posted")
+
+// Responder grants credits to one sender of calls on one connection. Make one
+// with NewResponder. Not safe for concurrent use.
+//
+// It keeps the exact bound of what may still arrive. Let s be the calls
+// received and not answered, and g the grant of a reply. A peer that sees the
+// reply may fill up to g unanswered calls, so g-s more; a peer that does not
+// see it yet may do what it could before. So each grant makes the bound the
+// higher of the two, and each arrival lowers it by one. Lowering a grant
+// therefore takes effect only as calls arrive and are answered.
+type Responder struct {
+	limit    uint32 // largest grant, 1 to MaxCredits
+	posted   int64  // receives posted and not consumed
+	serving  int64  // calls received and not answered
+	owed     int64  // calls the peer may still send; see above
+	expected int64  // other messages the peer may still send
+}
+
+// NewResponder returns a responder that grants at most limit credits, 1 to
+// MaxCredits; values outside count as the nearest inside. The owner posts
+// [Responder.Need] receives before the connection starts, since the peer may
+// send one call at once.
+func NewResponder(limit uint32) Responder { return Responder{limit: clamp(limit), owed: 1} }
+
+// Need returns how many receives to post now: the limit, or the credits
+// outstanding while a lowered limit leaves more of them, Slack, and what is
+// expected besides, less what is posted.
+//
+// Choice: calls being served do not lower it, so a receive is posted again as
+// soon as one is consumed and never waits for a handler.
+func (r *Responder) Need() int {
+	return int(max(max(int64(r.limit), r.owed)+Slack+r.expected-r.posted, 0))
+}
+
+// Posted says that n receives were posted, n ≥ 0. Say it after they were.
+func (r *Responder) Posted(n int) { r.posted += int64(n) }
+
+// Received says that a call has consumed a receive. It reports false when the
+// peer had no credit for it: the call is counted and may be served, but the
+// peer does not keep to its window (RFC 8166 Section 3.3.1).
+func (r *Responder) Received() bool {
+	r.posted--
+	r.serving++
+	if r.owed == 0 {
+		return false
+	}
+	r.owed--
+	return true
+}
+
+// Dropped says that a message counted by Received gets no answer, as if it had
+// not come. Post what Need says before: a peer that never counted the message
+// may send a call in its place, one that did count it is only bound too loosely.
+func (r *Responder) Dropped() {
+	if r.serving > 0 {
+		r.serving--
+	}
+	if r.owed+r.expected < r.posted {
+		r.owed++
+	}
+}
+
+// Grant returns the value of rdma_credit in a reply or RDMA_ERROR to a call
+// counted by Received, and takes that call as answered. Post what Need says
+// before, not after (RFC 8166 Section 3.3.1).
+//
+// asked is rdma_credit of the call. The grant is the lowest of limit, asked
+// and what the receives posted allow, and never 0.
+func (r *Responder) Grant(asked uint32) uint32 {
+	if r.serving > 0 {
+		r.serving--
+	}
+	g := int64(min(r.limit, max(asked, 1)))
+	g = max(min(g, r.posted-r.expected+r.serving), 1)
+	r.owed = max(r.owed, g-r.serving)
+	return uint32(g)
+}
+
+// SetLimit changes the largest grant, within the bounds of NewResponder. Raising it needs more
+// receives before it shows in grants; lowering it takes effect as calls are
+// answered.
+func (r *Responder) SetLimit(n uint32) { r.limit = clamp(n) }
+
+// Expect says that n more messages that are not calls may come, n ≥ 0: an
+// answer to a call of ours, or an RDMA_DONE. Post what Need says before the
+// message that provokes them is sent.
+func (r *Responder) Expect(n int) { r.expected += int64(n) }
+
+// ReceivedOther says that such a message has consumed a receive. It reports
+// false when none was expected; then the peer has sent what it had no right to.
+func (r *Responder) ReceivedOther() bool {
+	r.posted--
+	if r.expected == 0 {
+		return false
+	}
+	r.expected--
+	return true
+}
+
+// Unexpect says that n of the messages expected will not come, for example an
+// answer that timed out with its connection still alive. n ≥ 0.
+func (r *Responder) Unexpect(n int) { r.expected = max(r.expected-int64(n), 0) }
+
+// Serving returns the calls received and not answered.
+func (r *Responder) Serving() int { return int(r.serving) }
+
+// Outstanding returns how many calls the peer may still send without another
+// reply: the credits outstanding.
+func (r *Responder) Outstanding() int { return int(r.owed) }
+
+// Receives returns the receives posted and not consumed.
+func (r *Responder) Receives() int { return int(r.posted) }
+
+// Check returns nil, or an error that wraps [ErrInvariant] when more messages
+// may arrive than receives are posted.
+func (r *Responder) Check() error {
+	if r.owed+r.expected <= r.posted {
+		return nil
+	}
+	return fmt.Errorf("%w: %d calls and %d others may arrive, %d receives", ErrInvariant, r.owed, r.expected, r.posted)
+}
+
+// Reset starts a new connection: nothing posted, nothing served, one credit.
+func (r *Responder) Reset() { *r = NewResponder(r.limit) }
