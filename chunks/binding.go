@@ -1,0 +1,29 @@
+package chunks
+
+// Binding is an upper-layer binding (RFC 8166 Section 6): it says which data
+// items of which procedures are DDP-eligible, that is, may be reduced, and finds
+// them. At most one argument and one result per procedure can be eligible.
+//
+// Find methods get octets that may be reduced already: they look no further than
+// the item's count word. pos is the offset of the data, just behind that word,
+// from the start of the octets given, and n the count. ok is false when the
+// procedure has no such item, when this message has none (an error result), or
+// when the octets do not decode up to the count. The count is not compared with
+// the octets that are there.
+//
+// Methods borrow their arguments, do not allocate, and may be called from any
+// goroutine.
+type Binding interface {
+	// Eligible says whether an argument, or a result, of the procedure may be
+	// reduced.
+	Eligible(prog, vers, proc uint32) (arg, result bool)
+	// FindArg finds the eligible argument in the arguments of a call.
+	FindArg(prog, vers, proc uint32, args []byte) (pos, n int, ok bool)
+	// FindResult finds the eligible result in the results of a reply.
+	FindResult(prog, vers, proc uint32, results []byte) (pos, n int, ok bool)
+	// MaxResults returns the largest results a call with these arguments can
+	// have: octets behind the RPC reply header without the eligible result's
+	// data, and the octets of those data. ok is false for a procedure it does
+	// not know and for arguments that do not decode.
+	MaxResults(prog, vers, proc uint32, args []byte) (rest, item int, ok bool)
+}

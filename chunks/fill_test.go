@@ -1,0 +1,153 @@
+package chunks
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+)
+
+func lengths(c WriteChunk) (n []uint32) {
+	for i := range c {
+		n = append(n, c[i].Length)
+	}
+	return n
+}
+
+func chunkWith(lengths ...uint32) (c WriteChunk) {
+	for i, n := range lengths {
+		c = append(c, Segment{Handle(i + 1), n, uint64(i+1) << 32})
+	}
+	return c
+}
+
+func TestFill(t *testing.T) {
+	for _, c := range []struct {
+		offered []uint32
+		n       int
+		want    []uint32 // nil: does not fit
+	}{
+		{[]uint32{4096, 4096}, 5000, []uint32{4096, 904}},
+		{[]uint32{4096, 4096}, 8192, []uint32{4096, 4096}},
+		{[]uint32{4096, 4096}, 8193, nil},
+		{[]uint32{4096, 4096}, 4096, []uint32{4096, 0}},
+		{[]uint32{4096, 4096}, 0, []uint32{0, 0}},
+		{[]uint32{124, 904, 4}, 1028, []uint32{124, 904, 0}},
+		{[]uint32{5001, 4}, 5001, []uint32{5001, 0}}, // room for pad, own segment
+		{[]uint32{5004}, 5001, []uint32{5001}},       // room for pad, same segment
+		{[]uint32{0, 10, 0, 10}, 15, []uint32{0, 10, 0, 5}},
+		{[]uint32{}, 0, []uint32{}},
+		{[]uint32{}, 1, nil},
+		{[]uint32{0xffffffff, 0xffffffff}, 10, []uint32{10, 0}},
+	} {
+		t.Run(fmt.Sprint(c.offered, c.n), func(t *testing.T) {
+			got := chunkWith(c.offered...)
+			err := got.Fill(c.n)
+			if c.want == nil {
+				if !errors.Is(err, ErrNoRoom) || fmt.Sprint(lengths(got)) != fmt.Sprint(c.offered) {
+					t.Errorf("error %v, lengths %v; want ErrNoRoom and nothing changed", err, lengths(got))
+				}
+				return
+			}
+			if err != nil || fmt.Sprint(lengths(got)) != fmt.Sprint(c.want) {
+				t.Errorf("error %v, lengths %v, want %v", err, lengths(got), c.want)
+			}
+			if n, err := Returned(chunkWith(c.offered...), got); err != nil || n != c.n {
+				t.Errorf("the requester sees %d octets, %v; want %d", n, err, c.n)
+			}
+		})
+	}
+}
+
+// TestAppendWrites writes every cut of a stream into every shape of chunk: what
+// arrives is the stream, nothing beyond it is touched.
+func TestAppendWrites(t *testing.T) {
+	stream := ramp(37, 1)
+	shapes := [][]int{{40}, {1, 39}, {13, 13, 13}, {0, 37}, {4, 0, 4, 64}, {37, 4}}
+	for cut1 := 0; cut1 <= len(stream); cut1 += 3 {
+		for cut2 := cut1; cut2 <= len(stream); cut2 += 5 {
+			pieces := [][]byte{stream[:cut1], stream[cut1:cut2], stream[cut2:]}
+			for _, shape := range shapes {
+				var mem peerMemory
+				var c WriteChunk
+				for _, n := range shape {
+					c = append(c, mem.offer(bytes.Repeat([]byte{0xa5}, n)))
+				}
+				if err := c.Fill(len(stream)); err != nil {
+					t.Fatal(err)
+				}
+				var sum int
+				for _, w := range AppendWrites(nil, c, pieces) {
+					if len(w.Data) == 0 {
+						t.Error("empty write")
+					}
+					sum += len(w.Data)
+					copy(mem.at(t, w.Handle, w.Offset, len(w.Data)), w.Data)
+				}
+				got := bytes.Join(mem.mem, nil)
+				if !bytes.Equal(got[:37], stream) || bytes.Count(got[37:], []byte{0xa5}) != len(got)-37 {
+					t.Errorf("cuts %d %d shape %v: arrived %x", cut1, cut2, shape, got)
+				}
+				if sum != int(c.Room()) {
+					t.Errorf("%d octets written, lengths say %d", sum, c.Room())
+				}
+			}
+		}
+	}
+}
+
+func TestAppendWriteIsAppendWrites(t *testing.T) {
+	data := ramp(30, 1)
+	for _, shape := range [][]uint32{{30}, {7, 23}, {0, 30}, {10, 10, 10}, {30, 4}, {3, 5}} {
+		c := chunkWith(shape...)
+		_ = c.Fill(min(30, int(c.Room())))
+		one := AppendWrite(nil, c, data)
+		many := AppendWrites(nil, c, [][]byte{data[:11], nil, data[11:]})
+		if join(one) != join(many) {
+			t.Errorf("%v: %v and %v", shape, one, many)
+		}
+	}
+	if w := AppendWrites(nil, chunkWith(10), nil); len(w) != 0 {
+		t.Errorf("writes of nothing: %v", w)
+	}
+}
+
+// join renders writes so that a cut inside a segment does not show.
+func join(ws []Write) string {
+	m := map[string]string{}
+	for _, w := range ws {
+		for i, b := range w.Data {
+			m[fmt.Sprintf("%v+%d", w.Handle, w.Offset+uint64(i))] = fmt.Sprint(b)
+		}
+	}
+	return fmt.Sprint(m)
+}
+
+func TestReturned(t *testing.T) {
+	offered := chunkWith(100, 50, 4)
+	for _, c := range []struct {
+		name string
+		got  WriteChunk
+		want int // -1: refused
+	}{
+		{"as offered", chunkWith(100, 50, 4), 154},
+		{"used in part", chunkWith(100, 7, 0), 107},
+		{"unused", chunkWith(0, 0, 0), 0},
+		{"one segment less", chunkWith(100, 50), -1},
+		{"one segment more", chunkWith(100, 50, 4, 0), -1},
+		{"a length grew", chunkWith(100, 51, 0), -1},
+		{"a gap", chunkWith(99, 1, 0), -1},
+		{"first segment left out", chunkWith(0, 50, 0), -1},
+		{"another handle", func() WriteChunk { c := chunkWith(1, 0, 0); c[2].Handle++; return c }(), -1},
+		{"another offset", func() WriteChunk { c := chunkWith(1, 0, 0); c[0].Offset--; return c }(), -1},
+	} {
+		n, err := Returned(offered, c.got)
+		if c.want < 0 {
+			if !errors.Is(err, ErrReturned) {
+				t.Errorf("%s: %d, %v; want ErrReturned", c.name, n, err)
+			}
+		} else if n != c.want || err != nil {
+			t.Errorf("%s: %d, %v; want %d", c.name, n, err, c.want)
+		}
+	}
+}

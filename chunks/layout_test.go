@@ -1,0 +1,244 @@
+package chunks
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+)
+
+// piece is one read segment with its octets.
+type piece struct {
+	pos  int
+	data []byte
+}
+
+// oracle rebuilds a stream octet by octet, as RFC 8166 Section 3.4.5 tells it in
+// words. ok is false when the positions make no sense.
+func oracle(inline []byte, pieces []piece) (out []byte, ok bool) {
+	for i := 0; i < len(pieces); {
+		pos := pieces[i].pos
+		if pos == 0 || pos%4 != 0 {
+			return nil, false
+		}
+		for len(out) < pos {
+			if len(inline) == 0 {
+				return nil, false
+			}
+			out, inline = append(out, inline[0]), inline[1:]
+		}
+		if len(out) != pos {
+			return nil, false
+		}
+		for i < len(pieces) && pieces[i].pos == pos {
+			out = append(out, pieces[i].data...)
+			i++
+		}
+		for len(out)%4 != 0 {
+			out = append(out, 0)
+		}
+	}
+	return append(out, inline...), true
+}
+
+// read offers the pieces and returns the read list.
+func (p *peerMemory) read(pieces []piece) (r []ReadSegment) {
+	for _, q := range pieces {
+		r = append(r, ReadSegment{uint32(q.pos), p.offer(q.data)})
+	}
+	return r
+}
+
+// checkLayout compares Layout with the oracle, inline and by Position Zero.
+func checkLayout(t *testing.T, l *Layout, inline []byte, pieces []piece) {
+	t.Helper()
+	want, ok := oracle(inline, pieces)
+
+	var mem peerMemory
+	err := l.Build(mem.read(pieces), len(inline), nil)
+	if (err == nil) != ok {
+		t.Fatalf("inline: error %v, oracle says ok = %v", err, ok)
+	}
+	if ok {
+		if got := mem.rebuild(t, l, inline); !bytes.Equal(got, want) {
+			t.Fatalf("inline\n got %x\nwant %x", got, want)
+		}
+	} else if l.Total != 0 || len(l.Pulls) != 0 {
+		t.Fatalf("refused, but the layout is %+v", l)
+	}
+
+	// The same stream as a Position Zero chunk in three segments of odd sizes.
+	a, b := len(inline)/3, len(inline)/3*2+1
+	long := append([]piece{{0, inline[:a]}, {0, inline[a:b]}, {0, inline[b:]}}, pieces...)
+	mem = peerMemory{}
+	err = l.BuildLong(mem.read(long), nil)
+	if (err == nil) != ok {
+		t.Fatalf("long: error %v, oracle says ok = %v", err, ok)
+	}
+	if ok {
+		if got := mem.rebuild(t, l, nil); !bytes.Equal(got, want) {
+			t.Fatalf("long\n got %x\nwant %x", got, want)
+		}
+	}
+}
+
+func TestLayoutOneChunk(t *testing.T) {
+	var l Layout
+	inline := ramp(24, 1)
+	for pos := 1; pos <= 32; pos++ { // 0: see TestLayoutErrors
+		for n := range 10 {
+			checkLayout(t, &l, inline, []piece{{pos, ramp(n, 0x80)}})
+		}
+	}
+}
+
+func TestLayoutTwoChunks(t *testing.T) {
+	var l Layout
+	inline := ramp(20, 1)
+	for p1 := 0; p1 <= 28; p1 += 2 {
+		for p2 := 0; p2 <= 36; p2 += 2 {
+			for n1 := range 6 {
+				for n2 := range 6 {
+					if t.Failed() {
+						return
+					}
+					pieces := []piece{{p1, ramp(n1, 0x80)}, {p2, ramp(n2, 0xc0)}}
+					if p1 == 0 || p2 == 0 {
+						// Position 0 has a meaning of its own; see TestLayoutErrors.
+						continue
+					}
+					checkLayout(t, &l, inline, pieces)
+				}
+			}
+		}
+	}
+}
+
+// TestLayoutRoundup: all ways to bring an opaque of n octets and its pad give
+// the same stream (RFC 8166 Section 3.4.5.2).
+func TestLayoutRoundup(t *testing.T) {
+	head, tail := ramp(8, 1), ramp(8, 0x40)
+	inline := append(bytes.Clone(head), tail...)
+	var l Layout
+	for n := range 14 {
+		data := ramp(n, 0x80)
+		want := append(bytes.Clone(head), data...)
+		want = append(want, zeros[:-n&3]...)
+		want = append(want, tail...)
+		padded := append(bytes.Clone(data), zeros[:-n&3]...)
+		for name, pieces := range map[string][]piece{
+			"exact":               {{8, data}},
+			"exact, two segments": {{8, data[:n/2]}, {8, data[n/2:]}},
+			"padded":              {{8, padded}},
+			"pad apart":           {{8, data}, {8, zeros[:-n&3]}},
+			"empty segments":      {{8, nil}, {8, data}, {8, nil}},
+		} {
+			t.Run(fmt.Sprintf("%d %s", n, name), func(t *testing.T) {
+				var mem peerMemory
+				if err := l.Build(mem.read(pieces), len(inline), nil); err != nil {
+					t.Fatal(err)
+				}
+				if got := mem.rebuild(t, &l, inline); !bytes.Equal(got, want) {
+					t.Errorf("\n got %x\nwant %x", got, want)
+				}
+				if len(l.Chunks) != 1 || l.Chunks[0].Pos != 8 || !l.Chunks[0].Holds(n) {
+					t.Errorf("chunks = %+v, want one at 8 that holds %d octets", l.Chunks, n)
+				}
+			})
+		}
+	}
+}
+
+func TestPlacedHolds(t *testing.T) {
+	for n := range 20 {
+		for count := range 24 {
+			want := n == count || n == (count+3)/4*4
+			if got := (Placed{8, n}).Holds(count); got != want {
+				t.Errorf("a chunk of %d octets holds %d: %v", n, count, got)
+			}
+		}
+	}
+	if (Placed{8, 0}).Holds(math.MaxInt32) {
+		t.Error("a count that rounds up to 2^31 matches an empty chunk")
+	}
+}
+
+func seg(pos, n uint32) ReadSegment { return ReadSegment{pos, Segment{1, n, 0x1000}} }
+
+func TestLayoutErrors(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		long   bool
+		inline int
+		read   []ReadSegment
+		want   error
+	}{
+		{"position 98", false, 100, []ReadSegment{seg(98, 4)}, ErrPosition},
+		{"position 0 in an inline message", false, 100, []ReadSegment{seg(0, 4)}, ErrPosition},
+		{"position 0 behind another", false, 100, []ReadSegment{seg(8, 4), seg(0, 4)}, ErrPosition},
+		{"descending", false, 100, []ReadSegment{seg(40, 4), seg(8, 4)}, ErrPosition},
+		{"the same position again", false, 100, []ReadSegment{seg(8, 4), seg(40, 4), seg(8, 4)}, ErrPosition},
+		{"inside the chunk before", false, 100, []ReadSegment{seg(8, 9), seg(16, 4)}, ErrOverlap},
+		{"right behind the chunk before", false, 100, []ReadSegment{seg(8, 8), seg(16, 4)}, nil},
+		{"at the end", false, 100, []ReadSegment{seg(100, 4)}, nil},
+		{"beyond the end", false, 100, []ReadSegment{seg(104, 4)}, ErrBeyond},
+		{"far beyond", false, 100, []ReadSegment{seg(math.MaxUint32-3, 4)}, ErrBeyond},
+		{"in range only thanks to a chunk before", false, 100, []ReadSegment{seg(8, 100), seg(200, 4)}, nil},
+		{"behind what a chunk before adds", false, 100, []ReadSegment{seg(8, 100), seg(204, 4)}, ErrBeyond},
+		{"total of 32-bit lengths", false, 100, []ReadSegment{seg(8, math.MaxUint32), seg(8, 5)}, ErrTooLarge},
+		{"total that wraps to a small one", false, 100, []ReadSegment{seg(8, 5), seg(8, math.MaxUint32)}, ErrTooLarge},
+		{"total that wraps to a small one, two chunks", false, 100, []ReadSegment{seg(8, 8), seg(20, math.MaxUint32-7)}, ErrTooLarge},
+		{"total over the limit with the inline octets", false, 100, []ReadSegment{seg(8, 4<<20+64<<10-96)}, ErrTooLarge},
+		{"inline alone over the limit", false, 5 << 20, nil, ErrTooLarge},
+		{"no position zero chunk", true, 0, []ReadSegment{seg(8, 4)}, ErrNoStream},
+		{"no read list", true, 0, nil, ErrNoStream},
+		{"position zero not adjacent", true, 0, []ReadSegment{seg(0, 100), seg(8, 4), seg(0, 4)}, ErrPosition},
+		{"long, beyond", true, 0, []ReadSegment{seg(0, 100), seg(104, 4)}, ErrBeyond},
+		{"long, overlap", true, 0, []ReadSegment{seg(0, 100), seg(8, 8), seg(12, 4)}, ErrOverlap},
+		{"long, too large", true, 0, []ReadSegment{seg(0, math.MaxUint32), seg(0, 2)}, ErrTooLarge},
+		{"long, empty", true, 0, []ReadSegment{seg(0, 0)}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var l Layout
+			var err error
+			if c.long {
+				err = l.BuildLong(c.read, nil)
+			} else {
+				err = l.Build(c.read, c.inline, nil)
+			}
+			if !errors.Is(err, c.want) {
+				t.Errorf("error %v, want %v", err, c.want)
+			}
+			if err != nil && (l.Total != 0 || l.Long || len(l.Pulls) != 0) {
+				t.Errorf("layout after an error: %+v", l)
+			}
+		})
+	}
+}
+
+// TestLayoutSplitsPositionZero: a Position Zero segment across a Position
+// becomes two pulls, at their final addresses.
+func TestLayoutSplitsPositionZero(t *testing.T) {
+	var l Layout
+	err := l.BuildLong([]ReadSegment{
+		{0, Segment{0xc1, 20, 0x1000}},
+		{0, Segment{0xc2, 8, 0x2000}},
+		{12, Segment{0xa1, 5, 0x3000}},
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Pull{
+		{Segment{0xc1, 12, 0x1000}, 0},
+		{Segment{0xa1, 5, 0x3000}, 12},
+		{Segment{0xc1, 8, 0x100c}, 20},
+		{Segment{0xc2, 8, 0x2000}, 28},
+	}
+	if fmt.Sprint(l.Pulls) != fmt.Sprint(want) || l.Total != 36 {
+		t.Errorf("pulls = %v, total %d\nwant    %v, total 36", l.Pulls, l.Total, want)
+	}
+	if fmt.Sprint(l.Pads) != fmt.Sprint([]Span{{Dst: 17, Len: 3}}) {
+		t.Errorf("pads = %v", l.Pads)
+	}
+}

@@ -1,0 +1,265 @@
+package chunks
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"reflect"
+	"runtime"
+	"testing"
+
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// listVectors are lists of whole messages in the protocol's test vectors.
+var listVectors = []struct {
+	name string
+	wire string
+	want Lists
+}{
+	{"empty", "00000000 00000000 00000000", Lists{}},
+	{
+		"read chunk of two segments",
+		`00000001 00000060 a1a1a1a1 00001000 0000000000010000
+		 00000001 00000060 a1a1a1a2 00000ffe 0000000000020000 00000000
+		 00000000 00000000`,
+		Lists{Read: []ReadSegment{
+			{96, Segment{0xa1a1a1a1, 4096, 0x10000}},
+			{96, Segment{0xa1a1a1a2, 4094, 0x20000}},
+		}},
+	},
+	{
+		"write chunk of two segments",
+		`00000000
+		 00000001 00000002 b1b1b1b1 00001000 0000000000030000 b1b1b1b2 00001000 0000000000040000
+		 00000000 00000000`,
+		Lists{Write: []WriteChunk{{{0xb1b1b1b1, 4096, 0x30000}, {0xb1b1b1b2, 4096, 0x40000}}}},
+	},
+	{
+		"long call and reply chunk",
+		`00000001 00000000 c1c1c1c1 00000514 0000000000050000 00000000 00000000
+		 00000001 00000001 d1d1d1d1 00008000 0000000000060000`,
+		Lists{
+			Read:  []ReadSegment{{0, Segment{0xc1c1c1c1, 1300, 0x50000}}},
+			Reply: WriteChunk{{0xd1d1d1d1, 32768, 0x60000}}, HasReply: true,
+		},
+	},
+	{
+		"empty chunks",
+		"00000000 00000001 00000000 00000001 00000000 00000000 00000001 00000000",
+		Lists{Write: []WriteChunk{{}, {}}, Reply: WriteChunk{}, HasReply: true},
+	},
+}
+
+// same compares lists; memory kept for later does not count.
+func same(a, b *Lists) bool {
+	return a.HasReply == b.HasReply && bytes.Equal(a.Append(nil), b.Append(nil))
+}
+
+func TestListsVectors(t *testing.T) {
+	var l Lists // reused: leftovers of one vector must not show in the next
+	for _, v := range listVectors {
+		t.Run(v.name, func(t *testing.T) {
+			wire := unhex(t, v.wire)
+			if got := v.want.Append(nil); !bytes.Equal(got, wire) {
+				t.Errorf("append\n got %x\nwant %x", got, wire)
+			}
+			if got := v.want.Size(); got != len(wire) {
+				t.Errorf("size = %d, want %d", got, len(wire))
+			}
+			d := xdr.NewDecoder(append(bytes.Clone(wire), "rest"...))
+			if err := l.Decode(&d, nil); err != nil {
+				t.Fatal(err)
+			}
+			if !same(&l, &v.want) {
+				t.Errorf("decoded %+v, want %+v", l, v.want)
+			}
+			if string(d.Rest()) != "rest" {
+				t.Errorf("cursor at %d, want %d", d.Offset(), len(wire))
+			}
+			for n := range wire {
+				d := xdr.NewDecoder(wire[:n])
+				if err := l.Decode(&d, nil); !errors.Is(err, xdr.ErrShort) {
+					t.Errorf("first %d octets: error %v, want ErrShort", n, err)
+				}
+				if !l.Empty() {
+					t.Errorf("first %d octets left %+v behind", n, l)
+				}
+			}
+		})
+	}
+}
+
+func TestListsEmpty(t *testing.T) {
+	for _, c := range []struct {
+		l    Lists
+		want bool
+	}{
+		{Lists{}, true},
+		{Lists{Read: make([]ReadSegment, 1)}, false},
+		{Lists{Write: make([]WriteChunk, 1)}, false},
+		{Lists{HasReply: true}, false},
+	} {
+		if got := c.l.Empty(); got != c.want {
+			t.Errorf("%+v: empty = %v", c.l, got)
+		}
+	}
+}
+
+func readList(n int, length uint32) (l Lists) {
+	for range n {
+		l.Read = append(l.Read, ReadSegment{4, Segment{1, length, 0}})
+	}
+	return l
+}
+
+func chunkOf(n int, length uint32) (c WriteChunk) {
+	for range n {
+		c = append(c, Segment{1, length, 0})
+	}
+	return c
+}
+
+func TestListsLimits(t *testing.T) {
+	small := &Limits{MaxReadSegments: 2, MaxWriteChunks: 2, MaxSegments: 2, MaxOctets: 100}
+	huge := &Limits{MaxOctets: math.MaxUint64}
+	for _, c := range []struct {
+		name  string
+		lim   *Limits
+		lists Lists
+		want  error
+		field string
+	}{
+		{"read segments", small, readList(2, 1), nil, ""},
+		{"read segments + 1", small, readList(3, 1), ErrTooMany, "read list"},
+		{"default read segments", nil, readList(256, 1), nil, ""},
+		{"default read segments + 1", nil, readList(257, 1), ErrTooMany, "read list"},
+		{"write chunks", small, Lists{Write: make([]WriteChunk, 2)}, nil, ""},
+		{"write chunks + 1", small, Lists{Write: make([]WriteChunk, 3)}, ErrTooMany, "write list"},
+		{"default write chunks + 1", nil, Lists{Write: make([]WriteChunk, 9)}, ErrTooMany, "write list"},
+		{"segments of a chunk", small, Lists{Write: []WriteChunk{chunkOf(2, 1)}}, nil, ""},
+		{"segments of a chunk + 1", small, Lists{Write: []WriteChunk{chunkOf(3, 1)}}, ErrTooMany, "write list"},
+		{"segments of the reply chunk + 1", small, Lists{Reply: chunkOf(3, 1), HasReply: true}, ErrTooMany, "reply chunk"},
+		{"default segments + 1", nil, Lists{Reply: chunkOf(257, 1), HasReply: true}, ErrTooMany, "reply chunk"},
+		{"octets", small, readList(2, 50), nil, ""},
+		{"octets + 1", small, readList(2, 51), ErrTooLarge, "read list"},
+		{"octets over all lists", small, Lists{
+			Read: readList(1, 40).Read, Write: []WriteChunk{chunkOf(1, 40)}, Reply: chunkOf(1, 20), HasReply: true,
+		}, nil, ""},
+		{"octets over all lists + 1", small, Lists{
+			Read: readList(1, 40).Read, Write: []WriteChunk{chunkOf(1, 40)}, Reply: chunkOf(1, 21), HasReply: true,
+		}, ErrTooLarge, "reply chunk"},
+		{"default octets", nil, readList(1, 4<<20+64<<10), nil, ""},
+		{"default octets + 1", nil, readList(1, 4<<20+64<<10+1), ErrTooLarge, "read list"},
+		{"1 GiB whatever is configured", huge, readList(1, 1<<30+1), ErrTooLarge, "read list"},
+		{"sum beyond 32 bits", huge, readList(2, math.MaxUint32), ErrTooLarge, "read list"},
+		{"sum that is small mod 2^32", huge, Lists{Write: []WriteChunk{{
+			{Length: math.MaxUint32}, {Length: 2},
+		}}}, ErrTooLarge, "write list"},
+		// Here the sum wraps at the very segment that is checked.
+		{"sum that wraps to a small one", huge, Lists{Write: []WriteChunk{{
+			{Length: 2}, {Length: math.MaxUint32},
+		}}}, ErrTooLarge, "write list"},
+		{"sum that wraps to a small one, three lists", huge, Lists{
+			Read:  readList(1, 1).Read,
+			Write: []WriteChunk{chunkOf(1, 1)},
+			Reply: chunkOf(1, math.MaxUint32), HasReply: true,
+		}, ErrTooLarge, "reply chunk"},
+		{"wrap", nil, Lists{Read: []ReadSegment{{4, Segment{1, 2, math.MaxUint64}}}}, ErrWrap, "read list"},
+		{"wrap in a write chunk", nil, Lists{Write: []WriteChunk{{{1, 16, math.MaxUint64 - 14}}}}, ErrWrap, "write list"},
+		{"wrap in the reply chunk", nil, Lists{Reply: WriteChunk{{1, 16, math.MaxUint64 - 14}}, HasReply: true}, ErrWrap, "reply chunk"},
+		{"last octet of the offset space", nil, Lists{Reply: WriteChunk{{1, 15, math.MaxUint64 - 15}}, HasReply: true}, nil, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var got Lists
+			d := xdr.NewDecoder(c.lists.Append(nil))
+			err := got.Decode(&d, c.lim)
+			if !errors.Is(err, c.want) {
+				t.Fatalf("error %v, want %v", err, c.want)
+			}
+			if c.want == nil {
+				if !same(&got, &c.lists) {
+					t.Errorf("decoded %+v", got)
+				}
+				return
+			}
+			if de, ok := errors.AsType[*xdr.DecodeError](err); !ok || de.Field != c.field {
+				t.Errorf("error %v, want field %q", err, c.field)
+			}
+			if !got.Empty() {
+				t.Error("lists not empty after an error")
+			}
+		})
+	}
+}
+
+// TestListsWords sets every word of a header's lists to values at the edges:
+// nothing panics, nothing is allocated by a number, and what is taken says what
+// the octets say.
+func TestListsWords(t *testing.T) {
+	var l Lists
+	for _, v := range listVectors {
+		wire := unhex(t, v.wire)
+		for off := 0; off < len(wire); off += 4 {
+			for _, word := range []uint32{0, 1, 2, 3, 0x7fffffff, 0x80000000, 0xffffffff - 4095, 0xfffffffc, 0xffffffff} {
+				b := bytes.Clone(wire)
+				copy(b[off:], xdr.AppendUint32(nil, word))
+				d := xdr.NewDecoder(b)
+				if err := l.Decode(&d, nil); err != nil {
+					continue
+				}
+				if got := l.Append(nil); !bytes.Equal(got, b[:d.Offset()]) {
+					t.Errorf("%s: word at %d = %#x: encodes again as %x, was %x", v.name, off, word, got, b)
+				}
+			}
+		}
+	}
+}
+
+// TestCountsDoNotAllocate: a count word far above what is there costs nothing.
+func TestCountsDoNotAllocate(t *testing.T) {
+	for _, list := range []string{
+		"00000000 00000001 7fffffff 00000000 00000000", // a write chunk
+		"00000000 00000001 03ffffff 00000000 00000000",
+		"00000000 00000000 00000001 7fffffff", // the reply chunk
+	} {
+		wire := unhex(t, list)
+		var l Lists
+		var err error
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		d := xdr.NewDecoder(wire)
+		err = l.Decode(&d, &Limits{MaxSegments: math.MaxInt32})
+		runtime.ReadMemStats(&after)
+		if !errors.Is(err, xdr.ErrShort) {
+			t.Fatalf("%s: error %v, want ErrShort", list, err)
+		}
+		if n := after.TotalAlloc - before.TotalAlloc; n > 256<<10 {
+			t.Errorf("%s: %d octets allocated", list, n)
+		}
+	}
+}
+
+func TestAddWriteReuses(t *testing.T) {
+	var l Lists
+	w := l.AddWrite()
+	*w = append(*w, Segment{1, 2, 3})
+	l.Reset()
+	if got := l.AddWrite(); len(*got) != 0 || cap(*got) == 0 {
+		t.Errorf("chunk = %v cap %d, want an empty one with its memory", *got, cap(*got))
+	}
+}
+
+func TestLimitsDefaults(t *testing.T) {
+	want := Limits{256, 8, 256, 4<<20 + 64<<10}
+	if got := (*Limits)(nil).orDefault(); got != want {
+		t.Errorf("nil = %+v, want %+v", got, want)
+	}
+	if got := (&Limits{}).orDefault(); got != want {
+		t.Errorf("zero = %+v, want %+v", got, want)
+	}
+	set := Limits{1, 2, 3, 4}
+	if got := set.orDefault(); !reflect.DeepEqual(got, set) {
+		t.Errorf("set = %+v, want %+v", got, set)
+	}
+}

@@ -1,0 +1,67 @@
+package chunks
+
+import (
+	"bytes"
+	"math"
+	"testing"
+)
+
+func TestSegmentWire(t *testing.T) {
+	want := unhex(t, "a1a1a1a1 00001000 0000000200010000")
+	s := Segment{0xa1a1a1a1, 4096, 0x2_0001_0000}
+	if got := s.Append(nil); !bytes.Equal(got, want) {
+		t.Errorf("segment = %x, want %x", got, want)
+	}
+	if got := segmentOf(want); got != s {
+		t.Errorf("decoded %+v, want %+v", got, s)
+	}
+	r := ReadSegment{96, s}
+	if got, want := r.Append(nil), append(unhex(t, "00000060"), want...); !bytes.Equal(got, want) {
+		t.Errorf("read segment = %x, want %x", got, want)
+	}
+}
+
+func TestHandleString(t *testing.T) {
+	for h, want := range map[Handle]string{0: "0x00000000", 0x2a: "0x0000002a", 0xa1b2c3d4: "0xa1b2c3d4"} {
+		if got := h.String(); got != want {
+			t.Errorf("%d = %q, want %q", uint32(h), got, want)
+		}
+	}
+}
+
+func TestSegmentWraps(t *testing.T) {
+	for _, c := range []struct {
+		off  uint64
+		n    uint32
+		want bool
+	}{
+		{0, 0, false},
+		{math.MaxUint64, 0, false},
+		{math.MaxUint64, 1, true},
+		{math.MaxUint64 - math.MaxUint32, math.MaxUint32, false},
+		{math.MaxUint64 - math.MaxUint32 + 1, math.MaxUint32, true},
+	} {
+		if s := (Segment{Offset: c.off, Length: c.n}); s.wraps() != c.want {
+			t.Errorf("offset %#x length %#x: wraps = %v", c.off, c.n, !c.want)
+		}
+	}
+}
+
+func TestWriteChunkWire(t *testing.T) {
+	c := WriteChunk{{0xb1, 4096, 0x30000}, {0xb2, 904, 0x40000}}
+	want := unhex(t, "00000002 000000b1 00001000 0000000000030000 000000b2 00000388 0000000000040000")
+	if got := c.Append(nil); !bytes.Equal(got, want) || c.Size() != len(want) {
+		t.Errorf("chunk = %x (size %d), want %x", got, c.Size(), want)
+	}
+	if got := c.Room(); got != 5000 {
+		t.Errorf("room = %d, want 5000", got)
+	}
+	big := WriteChunk{{Length: math.MaxUint32}, {Length: math.MaxUint32}, {Length: 2}}
+	if got := big.Room(); got != 1<<33 {
+		t.Errorf("room = %d, want 2^33: sums must not wrap", got)
+	}
+	c.Clear()
+	if c.Room() != 0 || c[1].Handle != 0xb2 || c[1].Offset != 0x40000 {
+		t.Errorf("cleared chunk = %+v, want lengths 0 and the rest as it was", c)
+	}
+}
