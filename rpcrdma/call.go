@@ -1,0 +1,144 @@
+package rpcrdma
+
+import (
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// Form is how a message travels (RFC 8166 Section 3.5).
+type Form uint8
+
+// Values of [Form].
+const (
+	FormShort   Form = iota // RDMA_MSG, everything inline
+	FormChunked             // RDMA_MSG, an item moved by a chunk
+	FormLong                // RDMA_NOMSG, the stream moved by a chunk
+	FormError               // RDMA_ERROR
+)
+
+// String returns "short", "chunked", "long" or "error".
+func (f Form) String() string {
+	return [...]string{"short", "chunked", "long", "error"}[min(f, FormError)]
+}
+
+// Plan is what [Requester.Plan] decided about a call: its form, and which
+// memory the owner must register before [Requester.AppendCall].
+type Plan struct {
+	Form Form
+	// Arg: register Message.Items[0].Data for remote read; give Memory.Arg.
+	Arg bool
+	// Stream: octets of the payload stream to register for remote read, 0 if the
+	// call is not long; give Memory.Stream. [Call.AppendStream] makes them.
+	Stream int
+	// Sink: register the sink, Call.Sink octets, for remote write; give
+	// Memory.Sink. If false the result will come inline or in the reply memory.
+	Sink bool
+	// Reply: octets to register for remote write for a long reply, 0 for none;
+	// give Memory.Reply.
+	Reply int
+}
+
+// Memory says where registered memory is, in segments whose octets follow each
+// other. Parts that the plan does not ask for are ignored. The plan counts one
+// segment per part; more are legal while the header fits.
+type Memory struct {
+	Arg, Stream, Sink, Reply chunks.WriteChunk
+}
+
+// Result is the outcome of a call, set by [Requester.Receive] and
+// [Requester.CheckReply].
+type Result struct {
+	// Err is nil, a *[RemoteError] or a *[ProtocolError]. It says nothing about
+	// the RPC status, which is in RPC.
+	Err error
+	// Long: the reply is in the first ReplyLen octets of the reply memory. RPC,
+	// Results and what follows are set only by CheckReply.
+	Long     bool
+	ReplyLen int
+	// RPC is the reply's header and Results what follows it: views of the Send,
+	// lent like the Send, or of what CheckReply was given.
+	RPC     xdr.ReplyHeader
+	Results []byte
+	// Placed: the eligible result lies in the sink, ItemLen octets of it, and is
+	// missing in Results, pad included.
+	Placed bool
+	// ItemPos is the offset in Results at which the eligible result's data are,
+	// or belong when Placed; -1 if there is none or it is not known.
+	ItemPos int
+	ItemLen int
+}
+
+// Call is one call of a requester, from Plan to its reply. The owner sets the
+// first group of fields, and owns the memory; values may be reused after Reset.
+type Call struct {
+	XID              uint32 // not in use by an outstanding call
+	Prog, Vers, Proc uint32 // for the binding
+	// Message is the RPC call, from its XID on. Its first item may be reduced;
+	// further ones stay inline. Borrowed until the call is posted; the data of a
+	// registered item until the reply.
+	Message chunks.Message
+	// Sink is how many octets of the eligible result's data the owner has memory
+	// for; 0: none.
+	Sink int
+	// MaxReply bounds the RPC reply message, header included, without the data
+	// that the sink takes, in octets. 0: fits inline.
+	MaxReply int
+
+	// Owner is the owner's own: how it finds its record of the call that Receive
+	// and Drain return. Never looked at.
+	Owner any
+
+	Plan   Plan   // set by Requester.Plan
+	Memory Memory // set by the owner, as Plan asks
+	Result Result // set by Requester.Receive
+
+	// Canceled is set by Requester.Cancel: nobody waits for this call any more.
+	Canceled bool
+
+	out    chunks.Set   // items that travel by chunk
+	lists  chunks.Lists // as offered
+	pieces [][]byte
+	next   *Call // in the table
+	active bool  // in the table
+}
+
+// Reset makes c ready for another call and keeps its memory. c is not
+// outstanding.
+func (c *Call) Reset() {
+	c.lists.Reset()
+	clear(c.pieces)
+	*c = Call{
+		Memory: Memory{c.Memory.Arg[:0], c.Memory.Stream[:0], c.Memory.Sink[:0], c.Memory.Reply[:0]},
+		lists:  c.lists,
+		pieces: c.pieces[:0],
+	}
+}
+
+// AppendStream appends the payload stream of a long call, for which Plan.Stream
+// octets of memory are to be registered.
+func (c *Call) AppendStream(b []byte) []byte { return c.Message.Append(b, c.out) }
+
+// Offers says whether h is a handle that the call offered: one the peer may
+// invalidate with the reply (RFC 8797 Section 4.1).
+func (c *Call) Offers(h chunks.Handle) bool {
+	for i := range c.lists.Read {
+		if c.lists.Read[i].Handle == h {
+			return true
+		}
+	}
+	for _, w := range c.lists.Write {
+		if offers(w, h) {
+			return true
+		}
+	}
+	return offers(c.lists.Reply, h)
+}
+
+func offers(c chunks.WriteChunk, h chunks.Handle) bool {
+	for i := range c {
+		if c[i].Handle == h {
+			return true
+		}
+	}
+	return false
+}

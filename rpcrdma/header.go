@@ -1,0 +1,156 @@
+package rpcrdma
+
+import (
+	"encoding/binary"
+
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// Header is an RPC-over-RDMA header (RFC 8166 Section 4.1, RFC 8166 Section
+// 4.2), in the first octets of one Send:
+//
+//	octets  field        note
+//	4       rdma_xid     equals the XID of the RPC message
+//	4       rdma_vers    1; in an RDMA_ERROR that of the request
+//	4       rdma_credit  asked in calls, granted in replies
+//	4       rdma_proc    Type
+//
+//	RDMA_MSG, RDMA_NOMSG  lists
+//	RDMA_MSGP             rdma_align, rdma_thresh, lists
+//	RDMA_DONE             nothing
+//	RDMA_ERROR            rdma_err; ERR_VERS: low, high
+//
+// Fields that a type does not have are 0 after Decode and not written by Append.
+type Header struct {
+	XID    uint32
+	Vers   uint32 // written as it stands
+	Credit uint32
+	Type   MsgType
+
+	Align, Thresh uint32 // RDMA_MSGP: octets
+
+	chunks.Lists // RDMA_MSG, RDMA_NOMSG, RDMA_MSGP
+
+	Err       ErrCode // RDMA_ERROR
+	Low, High uint32  // ERR_VERS: versions served
+}
+
+// Size returns the octets that Append adds.
+func (h *Header) Size() int {
+	switch h.Type {
+	case MsgTypeMsg, MsgTypeNoMsg:
+		return FixedSize + h.Lists.Size()
+	case MsgTypeMsgP:
+		return FixedSize + 8 + h.Lists.Size()
+	case MsgTypeError:
+		if h.Err == ErrVers {
+			return errorVersSize
+		}
+		return errorChunkSize
+	default: // RDMA_DONE
+		return FixedSize
+	}
+}
+
+// Append appends the header. It allocates nothing if b has the room.
+func (h *Header) Append(b []byte) []byte {
+	b = xdr.AppendUint32(b, h.XID)
+	b = xdr.AppendUint32(b, h.Vers)
+	b = xdr.AppendUint32(b, h.Credit)
+	b = xdr.AppendUint32(b, uint32(h.Type))
+	switch h.Type {
+	case MsgTypeMsg, MsgTypeNoMsg:
+		b = h.Lists.Append(b)
+	case MsgTypeMsgP:
+		b = xdr.AppendUint32(b, h.Align)
+		b = xdr.AppendUint32(b, h.Thresh)
+		b = h.Lists.Append(b)
+	case MsgTypeError:
+		b = xdr.AppendUint32(b, uint32(h.Err))
+		if h.Err == ErrVers {
+			b = xdr.AppendUint32(b, h.Low)
+			b = xdr.AppendUint32(b, h.High)
+		}
+	case MsgTypeDone: // nothing behind the fixed words
+	}
+	return b
+}
+
+// Decode reads a header from the first octets of a Send and returns its size n;
+// the payload stream of RDMA_MSG is b[n:]. It borrows b and retains nothing of
+// it. lim bounds the lists (nil: defaults). Position rules, direction and
+// profile are not its business.
+//
+// The error is a *[HeaderError]. If b has 16 octets, XID, Vers, Credit and Type
+// are set even then, so that an answer can be built. Octets behind RDMA_NOMSG,
+// RDMA_DONE and RDMA_ERROR are ignored.
+//
+// Choice: RFC 8166 Section 4.5 wants everything below 28 octets dropped, though
+// its own ERR_CHUNK has 20 and RDMA_DONE 16. The fixed words are read first and
+// each type has its own minimum. rdma_proc comes before rdma_vers, because an
+// RDMA_ERROR carries the version of the request it answers.
+func (h *Header) Decode(b []byte, lim *chunks.Limits) (n int, err error) {
+	h.Lists.Reset()
+	*h = Header{Lists: h.Lists}
+	if len(b) < FixedSize {
+		return 0, refuse(ActDrop, ErrRunt)
+	}
+	h.XID = binary.BigEndian.Uint32(b)
+	h.Vers = binary.BigEndian.Uint32(b[4:])
+	h.Credit = binary.BigEndian.Uint32(b[8:])
+	h.Type = MsgType(binary.BigEndian.Uint32(b[12:]))
+	switch {
+	case h.Type == MsgTypeError:
+		return h.decodeError(b)
+	case h.Vers != Version && len(b) < minVersionOther:
+		return 0, refuse(ActDrop, ErrRunt)
+	case h.Vers != Version:
+		return 0, refuse(ActErrVers, ErrVersion)
+	case h.Type == MsgTypeDone:
+		return FixedSize, nil
+	case len(b) < MinHeaderSize:
+		return 0, refuse(ActDrop, ErrRunt)
+	case h.Type > MsgTypeMsgP:
+		return 0, refuse(ActErrChunk, ErrProc)
+	}
+	return h.decodeLists(b, lim)
+}
+
+func refuse(a Action, err error) error { return &HeaderError{a, err} }
+
+func (h *Header) decodeLists(b []byte, lim *chunks.Limits) (int, error) {
+	d := xdr.NewDecoder(b)
+	d.Skip(FixedSize)
+	if h.Type == MsgTypeMsgP {
+		h.Align, h.Thresh = d.Uint32(), d.Uint32()
+	}
+	if err := h.Lists.Decode(&d, lim); err != nil {
+		return 0, refuse(ActErrChunk, err)
+	}
+	return d.Offset(), nil
+}
+
+// decodeError reads the body of RDMA_ERROR. Whatever is wrong with it, it is
+// dropped: nobody answers an answer.
+func (h *Header) decodeError(b []byte) (int, error) {
+	least := errorChunkSize
+	if h.Vers != Version {
+		least = minVersionOther
+	}
+	if len(b) < least {
+		return 0, refuse(ActDrop, ErrRunt)
+	}
+	h.Err = ErrCode(binary.BigEndian.Uint32(b[16:]))
+	switch {
+	case h.Err == ErrChunk:
+		return errorChunkSize, nil
+	case h.Err != ErrVers:
+		return 0, refuse(ActDrop, ErrCodeUnknown)
+	case len(b) < errorVersSize:
+		return 0, refuse(ActDrop, ErrRunt)
+	}
+	h.Low = binary.BigEndian.Uint32(b[20:])
+	h.High = binary.BigEndian.Uint32(b[24:])
+	return errorVersSize, nil
+}

@@ -1,0 +1,102 @@
+package rpcrdma
+
+import (
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// Verdict is what the owner of a [Responder] does next with a received Send.
+type Verdict uint8
+
+// Values of [Verdict].
+const (
+	// Drop: nothing is sent, nothing else is due.
+	Drop Verdict = iota
+	// Answer: send what AppendAnswer makes. Nothing is executed.
+	Answer
+	// Dispatch: execute the call in Inbound.RPC and Inbound.Args, then Reply.
+	Dispatch
+	// Pull: bring the call together as Inbound.Layout says, then Pulled.
+	Pull
+)
+
+// String returns "drop", "answer", "dispatch" or "pull".
+func (v Verdict) String() string {
+	return [...]string{"drop", "answer", "dispatch", "pull"}[min(v, Pull)]
+}
+
+// Inbound is one call at a responder, from Receive to Reply. It may be reused
+// for another once replied or dropped; it keeps its memory.
+type Inbound struct {
+	// Header is the header of the call. Its write list and reply chunk are
+	// changed by Reply, which returns them.
+	Header Header
+	// Payload is the inline payload stream: a view of the Send, lent as long.
+	// Empty for a long call.
+	Payload []byte
+	// Layout says how the call comes together; set with Pull.
+	Layout chunks.Layout
+	// RPC and Args are the call, set with Dispatch: views of the Send, or of the
+	// buffer given to Pulled. If RPC.RPCVers is not 2, the rest of RPC is not
+	// set, Args mean nothing and the answer is an RPC_MISMATCH.
+	RPC  xdr.CallHeader
+	Args []byte
+	// Err says why the verdict is Drop or Answer.
+	Err error
+
+	refusal refusal
+	one     chunks.Handle // the only handle of all chunks,
+	hasOne  bool          // if there is just one
+}
+
+// refusal is which answer AppendAnswer makes.
+type refusal uint8
+
+const (
+	refuseErrChunk refusal = iota
+	refuseErrVers
+	refuseGarbageArgs
+)
+
+// Reset forgets the call and all views and keeps memory.
+func (in *Inbound) Reset() {
+	in.Header.Lists.Reset()
+	in.Layout.Reset()
+	*in = Inbound{Header: Header{Lists: in.Header.Lists}, Layout: in.Layout}
+}
+
+// Room returns the octets offered by write chunk i of the call and whether it
+// must be used: an eligible result that exists goes there, so it must not be
+// longer (RFC 8166 Section 4.3.2). Valid until Reply.
+func (in *Inbound) Room(i int) (n uint64, ok bool) {
+	if i >= len(in.Header.Write) || len(in.Header.Write[i]) == 0 {
+		return 0, false
+	}
+	return in.Header.Write[i].Room(), true
+}
+
+// findHandle looks whether all segments of all chunks have one handle.
+func (in *Inbound) findHandle() {
+	in.hasOne = false
+	n := 0
+	for i := range in.Header.Read {
+		in.note(in.Header.Read[i].Handle, &n)
+	}
+	for _, w := range in.Header.Write {
+		for i := range w {
+			in.note(w[i].Handle, &n)
+		}
+	}
+	for i := range in.Header.Reply {
+		in.note(in.Header.Reply[i].Handle, &n)
+	}
+	in.hasOne = n == 1
+}
+
+// note counts the handle if it is not the one noted last.
+func (in *Inbound) note(h chunks.Handle, n *int) {
+	if *n == 0 || h != in.one {
+		in.one = h
+		*n++
+	}
+}

@@ -1,0 +1,146 @@
+package rpcrdma
+
+import (
+	"errors"
+
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// Receive judges a Send from the peer. It borrows send until the call is
+// dispatched or, with Pull, until in.Payload was placed; in is reset first.
+//
+// Verdicts (RFC 8166 Section 4.5; in.Err says why): Drop for runts, RDMA_DONE,
+// RDMA_ERROR and replies; Answer for other versions (ERR_VERS), for bad lists,
+// positions, sizes, XIDs and reduced items that are not eligible (ERR_CHUNK),
+// and for chunks that disagree with the inline count (GARBAGE_ARGS); else
+// Dispatch or Pull. Dropped or not, the Send has used up a posted receive.
+func (r *Responder) Receive(send []byte, in *Inbound) Verdict {
+	in.Reset()
+	if !r.credits.Received() {
+		r.stats.OverCredit++
+	}
+	n, err := in.Header.Decode(send, &r.cfg.Limits)
+	if err != nil {
+		return r.badHeader(in, err)
+	}
+	switch in.Header.Type {
+	case MsgTypeMsg:
+		in.findHandle()
+		in.Payload = send[n:]
+		return r.receiveMsg(in)
+	case MsgTypeNoMsg:
+		in.findHandle()
+		if err := in.Layout.BuildLong(in.Header.Read, &r.cfg.Limits); err != nil {
+			return r.answer(in, refuseErrChunk, err)
+		}
+		return Pull
+	case MsgTypeMsgP:
+		// "MUST return ERR_CHUNK" for a message type that is not supported.
+		return r.answer(in, refuseErrChunk, ErrType)
+	case MsgTypeDone:
+		r.stats.Dones++
+	case MsgTypeError: // only for Requesters
+	}
+	return r.drop(in, ErrType)
+}
+
+func (r *Responder) badHeader(in *Inbound, err error) Verdict {
+	if he, ok := errors.AsType[*HeaderError](err); ok {
+		switch he.Action {
+		case ActErrVers:
+			return r.answer(in, refuseErrVers, err)
+		case ActErrChunk:
+			return r.answer(in, refuseErrChunk, err)
+		case ActDrop:
+		}
+	}
+	return r.drop(in, err)
+}
+
+// receiveMsg judges an RDMA_MSG: everything that can be known before a pull.
+func (r *Responder) receiveMsg(in *Inbound) Verdict {
+	switch err := checkDirection(in.Payload, in.Header.XID, xdr.MsgCall); {
+	case errors.Is(err, ErrDirection):
+		return r.drop(in, err)
+	case err != nil:
+		return r.answer(in, refuseErrChunk, err)
+	}
+	if err := in.parse(in.Payload); err != nil {
+		return r.answer(in, refuseErrChunk, err)
+	}
+	// A call of another RPC version is answered without its arguments.
+	if len(in.Header.Read) == 0 || in.RPC.RPCVers != xdr.RPCVersion {
+		return r.dispatch()
+	}
+	if err := in.Layout.Build(in.Header.Read, len(in.Payload), &r.cfg.Limits); err != nil {
+		return r.answer(in, refuseErrChunk, err)
+	}
+	if v := r.checkArg(in, len(in.Payload)); v != Dispatch {
+		return v
+	}
+	return Pull
+}
+
+// Pulled goes on with a call that was pulled: buf is the whole message, at least
+// in.Layout.Total octets, laid out as in.Layout says. It is borrowed until the
+// call is executed. The verdict is Dispatch or Answer.
+//
+// A pull that fails has no verdict: it ends the connection (RFC 8166 Section
+// 4.5.3), and no handler may see the buffer.
+func (r *Responder) Pulled(in *Inbound, buf []byte) Verdict {
+	msg := buf[:in.Layout.Total]
+	if err := checkDirection(msg, in.Header.XID, xdr.MsgCall); err != nil {
+		return r.answer(in, refuseErrChunk, err)
+	}
+	if err := in.parse(msg); err != nil {
+		return r.answer(in, refuseErrChunk, err)
+	}
+	if in.RPC.RPCVers == xdr.RPCVersion && in.Layout.Long && len(in.Layout.Chunks) > 0 {
+		if v := r.checkArg(in, len(msg)); v != Dispatch {
+			return v
+		}
+	}
+	return r.dispatch()
+}
+
+func (r *Responder) dispatch() Verdict {
+	r.stats.Calls++
+	return Dispatch
+}
+
+// parse reads the RPC header of msg.
+func (in *Inbound) parse(msg []byte) error {
+	d := xdr.NewDecoder(msg)
+	if err := in.RPC.Parse(&d); err != nil {
+		return err
+	}
+	in.Args = d.Rest()
+	return nil
+}
+
+// checkArg compares the ordinary read chunks with the binding (RFC 8166 Section
+// 6.1): one chunk, exactly at the eligible argument, and as long as its count,
+// padded or not. in.Args are the end of a stream of n octets, reduced or not.
+//
+// Choice: RFC 5667 would ignore chunks that are not eligible; that executes
+// truncated arguments, so they are refused.
+func (r *Responder) checkArg(in *Inbound, n int) Verdict {
+	b, call := r.cfg.Binding, &in.RPC
+	if b == nil || len(in.Layout.Chunks) != 1 {
+		return r.answer(in, refuseErrChunk, ErrNotEligible)
+	}
+	if arg, _ := b.Eligible(call.Prog, call.Vers, call.Proc); !arg {
+		return r.answer(in, refuseErrChunk, ErrNotEligible)
+	}
+	pos, count, ok := b.FindArg(call.Prog, call.Vers, call.Proc, in.Args)
+	at := in.Layout.Chunks[0]
+	switch {
+	case !ok:
+		return r.answer(in, refuseGarbageArgs, ErrArgs)
+	case at.Pos != n-len(in.Args)+pos:
+		return r.answer(in, refuseErrChunk, ErrNotEligible)
+	case !at.Holds(count):
+		return r.answer(in, refuseGarbageArgs, ErrItemLength)
+	}
+	return Dispatch
+}

@@ -1,0 +1,148 @@
+package rpcrdma
+
+import (
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// Reply is how a reply leaves, made by [Responder.Reply]. First Writes are
+// posted, in order, then one Send of Head and Body; nothing need be waited for
+// in between (RFC 8166 Section 4.3.3; RDMA Writes and Sends of one stream are
+// delivered in order). It may be reused; it keeps its memory.
+type Reply struct {
+	Form Form
+	// Writes are the RDMA Writes: views of the message, borrowed until they have
+	// left.
+	Writes []chunks.Write
+	// Head is the Send: the buffer given to Reply with the header and inline
+	// octets appended. Body is its end when that is an octet run of at least
+	// GatherMin, left where it is; else nil. Head's new octets and Body together
+	// never exceed SendSize.
+	Head, Body []byte
+	// Invalidate is the handle to name in a Send with Invalidate, if
+	// HasInvalidate: the only one the call offered.
+	Invalidate    chunks.Handle
+	HasInvalidate bool
+	// Err is set when ERR_CHUNK is sent instead: [ErrNoFit], or chunks.ErrItem
+	// for a message that contradicts itself. The call was executed all the same.
+	Err error
+
+	pieces [][]byte
+}
+
+// Reset drops all views and keeps memory.
+func (out *Reply) Reset() {
+	clear(out.Writes)
+	clear(out.pieces)
+	*out = Reply{Writes: out.Writes[:0], pieces: out.pieces[:0]}
+}
+
+// Reply forms the reply m to a dispatched call in out and appends the Send to b,
+// which becomes out.Head. m is borrowed until Writes and Body have left; its
+// items are the DDP-eligible results, in order.
+//
+// Each item takes the next write chunk, unless that is empty (RFC 8166 Section
+// 4.3.2); what is left goes inline if it fits SendSize, header included, else to
+// the reply chunk (RFC 8166 Section 4.3.3). Chunks come back with the octets
+// used, unused ones with 0. If anything does not fit, out is an ERR_CHUNK and
+// nothing is written (RFC 8166 Section 4.5.3).
+//
+// Choice: a reply that fits goes inline even if a reply chunk was offered. The
+// handle to invalidate is named only when all chunks of the call share it.
+func (r *Responder) Reply(b []byte, in *Inbound, m *chunks.Message, out *Reply) {
+	out.Reset()
+	grant := r.credits.Grant(in.Header.Credit)
+	err := m.Check()
+	if err == nil {
+		err = r.form(in, m, out)
+	}
+	if err != nil {
+		out.Form, out.Err = FormError, err
+		in.refusal = refuseErrChunk
+		out.Head = r.appendError(b, in, grant)
+		return
+	}
+	h := in.replyHeader(grant)
+	if out.Form == FormLong {
+		h.Type = MsgTypeNoMsg
+		out.Head = h.Append(b)
+		out.Writes = chunks.AppendWrites(out.Writes, h.Reply, out.pieces)
+	} else {
+		out.Head, out.Body = gather(h.Append(b), out.pieces, r.cfg.GatherMin)
+	}
+	if r.cfg.RemoteInvalidate && in.hasOne {
+		out.Invalidate, out.HasInvalidate = in.one, true
+	}
+}
+
+// replyHeader returns the header of an RDMA_MSG that returns all chunks.
+func (in *Inbound) replyHeader(grant uint32) Header {
+	h := Header{XID: in.Header.XID, Vers: Version, Credit: grant, Lists: in.Header.Lists}
+	h.Read = nil
+	return h
+}
+
+// form checks that everything fits; only then it fills the chunks, and sets
+// out.Form, the pieces of the reduced stream, and the writes of the items.
+func (r *Responder) form(in *Inbound, m *chunks.Message, out *Reply) error {
+	l := &in.Header.Lists
+	reduced, err := assign(l.Write, m.Items)
+	if err != nil {
+		return err
+	}
+	n := m.ReducedLen(reduced)
+	h := in.replyHeader(0)
+	hdr := h.Size()
+	switch {
+	case hdr+n <= r.cfg.SendSize:
+		out.Form = FormShort
+		if reduced != 0 {
+			out.Form = FormChunked
+		}
+		l.Reply.Clear()
+	case hdr > r.cfg.SendSize || !l.HasReply || l.Reply.Fill(n) != nil:
+		return ErrNoFit
+	default:
+		out.Form = FormLong
+	}
+	out.pieces = m.Pieces(out.pieces, reduced)
+	for i, c := range l.Write {
+		if !reduced.Has(i) {
+			c.Clear()
+			continue
+		}
+		data := m.Items[i].Data
+		_ = c.Fill(len(data)) // assign has checked it
+		out.Writes = chunks.AppendWrite(out.Writes, c, data)
+	}
+	return nil
+}
+
+// assign decides which items leave by write chunk: item i by chunk i, unless
+// that is empty or there is none.
+func assign(write []chunks.WriteChunk, items []chunks.Item) (s chunks.Set, err error) {
+	for i := range items {
+		if i >= len(write) || len(write[i]) == 0 {
+			continue
+		}
+		if s = s.With(i); s.Has(i) && uint64(len(items[i].Data)) > write[i].Room() {
+			return 0, ErrNoFit
+		}
+	}
+	return s, nil
+}
+
+// appendGarbage appends GARBAGE_ARGS, if the header that returns the chunks
+// leaves room for it.
+func (r *Responder) appendGarbage(b []byte, in *Inbound, grant uint32) ([]byte, bool) {
+	for _, c := range in.Header.Write {
+		c.Clear()
+	}
+	in.Header.Reply.Clear()
+	h := in.replyHeader(grant)
+	reply := xdr.ReplyHeader{XID: h.XID, Accept: xdr.GarbageArgs}
+	if h.Size()+reply.Size() > r.cfg.SendSize {
+		return b, false
+	}
+	return xdr.AppendReply(h.Append(b), &reply), true
+}

@@ -1,0 +1,179 @@
+package rpcrdma
+
+import (
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/credits"
+)
+
+// RequesterConfig describes one connection to a [Requester]. Zero fields mean
+// the defaults. It is copied.
+type RequesterConfig struct {
+	Profile Profile // RFC8166
+	// Credits is how many calls may be outstanding at most, and what every call
+	// asks for. If zero, 32.
+	Credits uint32
+	// SendSize is the call threshold: the largest Send to the peer, octets,
+	// header included. If zero, 1024. See [PrivateData.Inline].
+	SendSize int
+	// RecvSize is the reply threshold: the largest Send from the peer. If zero,
+	// 1024.
+	RecvSize int
+	// ReduceMin is the size from which an argument is reduced though it would
+	// fit inline, octets. If zero, half of SendSize.
+	ReduceMin int
+	// SinkMin is the same for a result with a sink. If zero, half of RecvSize.
+	SinkMin int
+	// GatherMin is the size from which inline octets at the end of a Send are
+	// not copied but left in a second part, octets. If zero, never.
+	GatherMin int
+	// Limits bounds the lists of replies.
+	Limits chunks.Limits
+	// Binding finds the eligible result in replies. nil: results are taken as
+	// the peer's chunks say.
+	Binding chunks.Binding
+}
+
+// DefaultCredits is the default of RequesterConfig.Credits and
+// ResponderConfig.Credits.
+const DefaultCredits = 32
+
+func orDefault(v *int, def int) {
+	if *v == 0 {
+		*v = def
+	}
+}
+
+func (c *RequesterConfig) setDefaults() {
+	if c.Credits == 0 {
+		c.Credits = DefaultCredits
+	}
+	orDefault(&c.SendSize, DefaultInline)
+	orDefault(&c.RecvSize, DefaultInline)
+	orDefault(&c.ReduceMin, c.SendSize/2)
+	orDefault(&c.SinkMin, c.RecvSize/2)
+}
+
+// Requester is the calling side of one connection: the XIDs outstanding, the
+// credit window, the form of calls and the judgement of replies. See the package
+// documentation for the order of calls. Not safe for concurrent use.
+type Requester struct {
+	cfg    RequesterConfig
+	window credits.Requester
+	table  []*Call // by XID, chained
+	hdr    Header  // scratch of Receive
+	stats  RequesterStats
+}
+
+// RequesterStats counts since NewRequester.
+type RequesterStats struct {
+	Calls   uint64 // Begin that were not undone by Abort
+	Replies uint64 // calls answered, Failed among them
+	Failed  uint64 // calls answered with Result.Err
+	Dropped uint64 // Sends that answered nothing
+}
+
+// maxBuckets bounds the table; chains take what is beyond.
+const maxBuckets = 4096
+
+// NewRequester returns a machine for a new connection: one credit until the
+// first reply (RFC 8166 Section 3.3.3).
+func NewRequester(cfg RequesterConfig) *Requester {
+	cfg.setDefaults()
+	n := 16
+	for n < maxBuckets && n < int(min(cfg.Credits, maxBuckets)) {
+		n *= 2
+	}
+	return &Requester{cfg: cfg, window: credits.NewRequester(cfg.Credits), table: make([]*Call, n)}
+}
+
+// Config returns the configuration in force, defaults filled in.
+func (r *Requester) Config() RequesterConfig { return r.cfg }
+
+// Stats returns the counters.
+func (r *Requester) Stats() RequesterStats { return r.stats }
+
+// Available returns how many calls may begin now.
+func (r *Requester) Available() int { return r.window.Available() }
+
+// InFlight returns how many calls are outstanding, cancelled ones included.
+func (r *Requester) InFlight() int { return r.window.InFlight() }
+
+func (r *Requester) bucket(xid uint32) **Call { return &r.table[xid&uint32(len(r.table)-1)] }
+
+// Lookup returns the outstanding call with this XID, or nil.
+func (r *Requester) Lookup(xid uint32) *Call {
+	c := *r.bucket(xid)
+	for c != nil && c.XID != xid {
+		c = c.next
+	}
+	return c
+}
+
+// Begin takes a credit for c and enters its XID. Errors, after which nothing
+// has changed: [ErrNoCredit], [ErrXIDInUse]. The machine holds c until Receive
+// returns it, Abort or Drain.
+func (r *Requester) Begin(c *Call) error {
+	if c.active || r.Lookup(c.XID) != nil {
+		return ErrXIDInUse
+	}
+	if !r.window.Take() {
+		return ErrNoCredit
+	}
+	p := r.bucket(c.XID)
+	c.next, *p, c.active = *p, c, true
+	r.stats.Calls++
+	return nil
+}
+
+// Abort undoes Begin: for a call of which nothing was sent. It does nothing to a
+// call that is not outstanding.
+func (r *Requester) Abort(c *Call) {
+	if r.remove(c) {
+		r.window.Release()
+		r.stats.Calls--
+	}
+}
+
+// Cancel says that nobody waits for c any more and reports whether it is still
+// outstanding. If so its credit, XID and memory stay taken until Receive returns
+// it or the connection ends.
+//
+// Choice: registered memory is not invalidated early, since a late RDMA Write to
+// it would end the connection (RFC 8166 Section 4.5).
+func (r *Requester) Cancel(c *Call) bool {
+	if c.active {
+		c.Canceled = true
+	}
+	return c.active
+}
+
+// Drain empties the table when the connection is gone and calls f for every call
+// that was outstanding, in no order. f may reuse the call. A new connection
+// needs a new Requester.
+func (r *Requester) Drain(f func(c *Call)) {
+	for i, c := range r.table {
+		r.table[i] = nil
+		for c != nil {
+			next := c.next
+			c.next, c.active = nil, false
+			r.window.Release()
+			f(c)
+			c = next
+		}
+	}
+}
+
+func (r *Requester) remove(c *Call) bool {
+	if !c.active {
+		return false
+	}
+	p := r.bucket(c.XID)
+	for *p != nil && *p != c {
+		p = &(*p).next
+	}
+	if *p == nil {
+		return false // of another machine
+	}
+	*p, c.next, c.active = c.next, nil, false
+	return true
+}

@@ -1,0 +1,484 @@
+package rpcrdma
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// answer feeds a NULL reply with the given grant.
+func answer(t *testing.T, r *Requester, xid, grant uint32) *Call {
+	t.Helper()
+	h := Header{XID: xid, Vers: Version, Credit: grant}
+	c, err := r.Receive(append(h.Append(nil), rpcReply(xid)...))
+	if err != nil {
+		t.Fatalf("reply to %#x: %v", xid, err)
+	}
+	return c
+}
+
+func nullCall(xid uint32) *Call {
+	return &Call{XID: xid, Prog: 100003, Vers: 3, Message: chunks.Message{Head: rpcCall(xid, 0)}}
+}
+
+func TestRequesterCredits(t *testing.T) {
+	r := NewRequester(RequesterConfig{Credits: 4})
+	want := func(avail, inFlight int, why string) {
+		t.Helper()
+		if r.Available() != avail || r.InFlight() != inFlight {
+			t.Fatalf("%s: %d available, %d in flight; want %d, %d", why, r.Available(), r.InFlight(), avail, inFlight)
+		}
+	}
+	begin := func(c *Call, wantErr error) {
+		t.Helper()
+		if err := r.Begin(c); !errors.Is(err, wantErr) {
+			t.Fatalf("begin %#x: %v, want %v", c.XID, err, wantErr)
+		}
+	}
+	a, b, c := nullCall(1), nullCall(17), nullCall(33) // one bucket
+	want(1, 0, "before the first reply")
+	begin(a, nil)
+	begin(b, ErrNoCredit)
+	want(0, 1, "one call outstanding")
+	if got := answer(t, r, 1, 16); got != a || got.Result.Err != nil {
+		t.Fatalf("answered %+v", got)
+	}
+	want(4, 0, "granted more than asked for")
+	begin(a, nil)
+	begin(a, ErrXIDInUse)
+	begin(b, nil)
+	begin(nullCall(17), ErrXIDInUse)
+	begin(c, nil)
+	if r.Lookup(17) != b || r.Lookup(1) != a || r.Lookup(33) != c || r.Lookup(49) != nil {
+		t.Fatal("lookup")
+	}
+	want(1, 3, "three outstanding")
+
+	r.Abort(b)
+	r.Abort(b)
+	want(2, 2, "aborted once")
+	begin(b, nil)
+
+	if !r.Cancel(a) {
+		t.Fatal("cancel: not outstanding")
+	}
+	want(1, 3, "a cancelled call keeps its credit")
+	if got := answer(t, r, 1, 0); got != a || !got.Canceled {
+		t.Fatalf("answered %+v", got)
+	}
+	want(0, 2, "a grant of 0 counts as 1; calls in flight stay")
+	if r.Cancel(a) {
+		t.Fatal("cancel after the reply: outstanding")
+	}
+
+	var left []uint32
+	r.Drain(func(c *Call) { left = append(left, c.XID) })
+	slices.Sort(left)
+	if !slices.Equal(left, []uint32{17, 33}) || r.InFlight() != 0 || r.Lookup(17) != nil {
+		t.Fatalf("drained %v, %d in flight", left, r.InFlight())
+	}
+	if got := r.Stats(); got != (RequesterStats{Calls: 5 - 1, Replies: 2}) {
+		t.Errorf("stats = %+v", got)
+	}
+}
+
+func TestRequesterAbortOfAnother(t *testing.T) {
+	a, b := NewRequester(RequesterConfig{}), NewRequester(RequesterConfig{})
+	c := nullCall(1)
+	if err := a.Begin(c); err != nil {
+		t.Fatal(err)
+	}
+	b.Abort(c)
+	if a.Lookup(1) != c || b.InFlight() != 0 {
+		t.Error("another machine's call was removed")
+	}
+}
+
+// TestRequesterModel: random calls, replies, aborts and grants; no credit is
+// ever lost or used twice, and replies find their calls.
+func TestRequesterModel(t *testing.T) {
+	rng := seeded(t)
+	r := NewRequester(RequesterConfig{Credits: 20})
+	live := map[uint32]*Call{}
+	grant, xid := 1, uint32(0xfffffff0)
+	for range 20000 {
+		switch rng.IntN(5) {
+		case 0, 1:
+			xid += uint32(rng.IntN(40))
+			c := nullCall(xid)
+			err := r.Begin(c)
+			_, used := live[xid]
+			want := error(nil)
+			if used {
+				want = ErrXIDInUse
+			} else if len(live) >= grant {
+				want = ErrNoCredit
+			} else {
+				live[xid] = c
+			}
+			if !errors.Is(err, want) {
+				t.Fatalf("begin %#x with %d of %d: %v, want %v", xid, len(live), grant, err, want)
+			}
+		case 2:
+			for x, c := range live {
+				g := rng.IntN(30)
+				if got := answer(t, r, x, uint32(g)); got != c {
+					t.Fatalf("reply to %#x answers %#x", x, got.XID)
+				}
+				delete(live, x)
+				grant = min(max(g, 1), 20)
+				break
+			}
+		case 3:
+			for x, c := range live {
+				if rng.IntN(2) == 0 {
+					r.Abort(c)
+					delete(live, x)
+				} else {
+					r.Cancel(c)
+				}
+				break
+			}
+		case 4:
+			h := Header{XID: rng.Uint32(), Vers: Version, Credit: 1000, Type: MsgTypeError, Err: ErrChunk}
+			if live[h.XID] == nil {
+				if c, err := r.Receive(h.Append(nil)); c != nil || !errors.Is(err, ErrUnknownXID) {
+					t.Fatalf("unknown XID: %v, %v", c, err)
+				}
+			}
+		}
+		if r.InFlight() != len(live) || r.Available() != max(grant-len(live), 0) {
+			t.Fatalf("%d in flight, %d available; model %d of %d", r.InFlight(), r.Available(), len(live), grant)
+		}
+	}
+}
+
+func TestRequesterDefaults(t *testing.T) {
+	got := NewRequester(RequesterConfig{RecvSize: 4096}).Config()
+	if got.Credits != 32 || got.SendSize != 1024 || got.RecvSize != 4096 || got.ReduceMin != 512 || got.SinkMin != 2048 {
+		t.Errorf("defaults = %+v", got)
+	}
+	if n := len(NewRequester(RequesterConfig{Credits: 1 << 31}).table); n > maxBuckets {
+		t.Errorf("a table of %d for any number of credits", n)
+	}
+}
+
+// readCall is the READ of the vectors, planned and begun.
+func readCall(t *testing.T, r *Requester) *Call {
+	t.Helper()
+	args := unhex(t, vectors.read)[68:]
+	c := &Call{
+		XID: vectorXID, Prog: 100003, Vers: 3, Proc: 6,
+		Message: chunks.Message{Head: args[:40], Body: args[40:]},
+		Sink:    8192, MaxReply: 24 + 104,
+	}
+	if err := r.Plan(c); err != nil {
+		t.Fatal(err)
+	}
+	c.Memory.Sink = readChunk(4096, 4096)
+	if err := r.Begin(c); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestRequesterVectors makes the calls of the vectors, octet for octet.
+func TestRequesterVectors(t *testing.T) {
+	r := func() *Requester { return NewRequester(RequesterConfig{Credits: 32, Binding: chunks.NFSv3}) }
+	check := func(t *testing.T, r *Requester, c *Call, hex string) {
+		t.Helper()
+		head, body, err := r.AppendCall([]byte("x"), c)
+		if err != nil || body != nil || string(head[1:]) != string(unhex(t, hex)) {
+			t.Errorf("call, %v\n got %x %x\nwant %x", err, head[1:], body, unhex(t, hex))
+		}
+	}
+	t.Run("6.1 NULL", func(t *testing.T) {
+		r, c := r(), nullCall(vectorXID)
+		if err := r.Plan(c); err != nil || c.Plan != (Plan{}) {
+			t.Fatalf("plan %+v, %v", c.Plan, err)
+		}
+		check(t, r, c, vectors.null)
+	})
+	t.Run("6.3 WRITE", func(t *testing.T) {
+		r, args := r(), unhex(t, vectors.write)[76:]
+		c := &Call{XID: vectorXID, Message: chunks.Message{
+			Head: args[:40], Body: args[40:], Items: []chunks.Item{{Pos: 96, Data: make([]byte, 8190)}},
+		}}
+		if err := r.Plan(c); err != nil || c.Plan != (Plan{Form: FormChunked, Arg: true}) {
+			t.Fatalf("plan %+v, %v", c.Plan, err)
+		}
+		c.Memory.Arg = chunks.WriteChunk{segment(0xa1a1a1a1, 4096, 0x10000), segment(0xa1a1a1a2, 4094, 0x20000)}
+		check(t, r, c, vectors.write)
+	})
+	t.Run("6.4 READ", func(t *testing.T) {
+		r := r()
+		check(t, r, readCall(t, r), vectors.read)
+	})
+	t.Run("6.7 long call", func(t *testing.T) {
+		r := r()
+		c := &Call{XID: vectorXID, MaxReply: 32768, Message: chunks.Message{Head: rpcCall(vectorXID, 8), Body: make([]byte, 1260)}}
+		if err := r.Plan(c); err != nil || c.Plan != (Plan{Form: FormLong, Stream: 1300, Reply: 32768}) {
+			t.Fatalf("plan %+v, %v", c.Plan, err)
+		}
+		c.Memory.Stream = chunks.WriteChunk{segment(0xc1c1c1c1, 1300, 0x50000)}
+		c.Memory.Reply = chunks.WriteChunk{segment(0xd1d1d1d1, 32768, 0x60000)}
+		check(t, r, c, vectors.longCall)
+		if got := c.AppendStream(nil); len(got) != 1300 {
+			t.Errorf("a stream of %d octets", len(got))
+		}
+		for _, h := range []chunks.Handle{0xc1c1c1c1, 0xd1d1d1d1} {
+			if !c.Offers(h) {
+				t.Errorf("%v is not offered", h)
+			}
+		}
+		if c.Offers(0xa1a1a1a1) {
+			t.Error("a handle is offered that is not")
+		}
+	})
+}
+
+// reply is one reply to the READ of readCall.
+type readReply struct {
+	name string
+	h    Header
+	rpc  []byte
+	want error // of the call; nil: none
+	drop error
+}
+
+func TestRequesterReplies(t *testing.T) {
+	offered := func(a, b uint32) chunks.Lists {
+		return chunks.Lists{Write: []chunks.WriteChunk{readChunk(a, b)}}
+	}
+	// results with the count given, no attributes
+	results := func(n uint32) []byte {
+		b := rpcReply(vectorXID)
+		for _, w := range []uint32{0, 0, n, 1, n} {
+			b = xdr.AppendUint32(b, w)
+		}
+		return b
+	}
+	stale := unhex(t, vectors.readStale)[68:]
+	denied := xdr.AppendReply(nil, &xdr.ReplyHeader{XID: vectorXID, Denied: true, Reject: xdr.AuthError, AuthStat: xdr.AuthTooWeak})
+	with := func(l chunks.Lists, f func(*chunks.Lists)) chunks.Lists { f(&l); return l }
+	bigger := readChunk(4096, 4097)
+	for _, c := range []readReply{
+		{"exact", Header{Lists: offered(4096, 904)}, results(5000), nil, nil},
+		{"rounded up", Header{Lists: offered(4096, 904)}, results(4999), nil, nil},
+		{"of nothing", Header{Lists: offered(0, 0)}, results(0), nil, nil},
+		{"STALE", Header{Lists: offered(0, 0)}, stale, nil, nil},
+		{"STALE, chunk not returned", Header{}, stale, nil, nil},
+		{"denied", Header{Lists: offered(0, 0)}, denied, nil, nil},
+		{"STALE, but octets written", Header{Lists: offered(1, 0)}, stale, ErrNotEligible, nil},
+		{"denied, but octets written", Header{Lists: offered(1, 0)}, denied, ErrNotEligible, nil},
+		{"short", Header{Lists: offered(4096, 903)}, results(5000), ErrItemLength, nil},
+		{"long", Header{Lists: offered(4096, 905)}, results(5000), ErrItemLength, nil},
+		{"left inline", Header{Lists: offered(0, 0)}, append(results(8), "abcdefgh"...), ErrNotReduced, nil},
+		{"left inline, no chunk", Header{}, append(results(8), "abcdefgh"...), ErrNotReduced, nil},
+		{"gap", Header{Lists: offered(4000, 96)}, results(4096), chunks.ErrReturned, nil},
+		{"grown", Header{Lists: chunks.Lists{Write: []chunks.WriteChunk{bigger}}}, results(8193), chunks.ErrReturned, nil},
+		{"one segment", Header{Lists: chunks.Lists{Write: []chunks.WriteChunk{readChunk(4096, 0)[:1]}}}, results(4096), chunks.ErrReturned, nil},
+		{"two chunks", Header{Lists: chunks.Lists{Write: []chunks.WriteChunk{readChunk(4, 0), readChunk(0, 0)}}}, results(4), chunks.ErrReturned, nil},
+		{"handle changed", Header{Lists: with(offered(4, 0), func(l *chunks.Lists) { l.Write[0][1].Handle++ })}, results(4), chunks.ErrReturned, nil},
+		{"offset changed", Header{Lists: with(offered(4, 0), func(l *chunks.Lists) { l.Write[0][0].Offset++ })}, results(4), chunks.ErrReturned, nil},
+		{"reply chunk never offered", Header{Lists: with(offered(4, 0), func(l *chunks.Lists) { l.HasReply = true })}, results(4), chunks.ErrReturned, nil},
+		{"read list", Header{Lists: with(offered(4, 0), func(l *chunks.Lists) {
+			l.Read = []chunks.ReadSegment{{Position: 44, Segment: segment(1, 4, 0)}}
+		})}, results(4), ErrReadList, nil},
+		{"accept_stat 9", Header{Lists: offered(0, 0)}, append(rpcReply(vectorXID)[:20], 0, 0, 0, 9), xdr.ErrRange, nil},
+		{"cut RPC reply", Header{Lists: offered(0, 0)}, results(4)[:20], xdr.ErrShort, nil},
+		{"ERR_CHUNK", Header{Type: MsgTypeError, Err: ErrChunk}, nil, &RemoteError{Code: ErrChunk}, nil},
+		{"ERR_VERS", Header{Type: MsgTypeError, Err: ErrVers, Low: 2, High: 3}, nil, &RemoteError{ErrVers, 2, 3}, nil},
+		{"long reply without lists", Header{Type: MsgTypeNoMsg}, nil, ErrNoReplyChunk, nil},
+		{"long reply by read", Header{Type: MsgTypeNoMsg, Lists: chunks.Lists{
+			Read: []chunks.ReadSegment{{Segment: segment(1, 4, 0)}},
+		}}, nil, ErrReadList, nil},
+
+		{"unknown XID", Header{XID: 1, Lists: offered(4, 0)}, results(4), nil, ErrUnknownXID},
+		{"XIDs differ", Header{Lists: offered(4, 0)}, rpcReply(7), nil, ErrXID},
+		{"no RPC message", Header{Lists: offered(4, 0)}, nil, nil, ErrRPC},
+		{"message type 2", Header{Lists: offered(4, 0)}, []byte{1, 2, 3, 4, 0, 0, 0, 2}, nil, ErrRPC},
+		{"a call", Header{}, rpcCall(vectorXID, 0), nil, ErrDirection},
+		{"MSGP", Header{Type: MsgTypeMsgP, Lists: offered(4, 0)}, results(4), nil, ErrType},
+		{"DONE", Header{Type: MsgTypeDone}, nil, nil, ErrType},
+		{"version 2", Header{Vers: 2, Lists: offered(4, 0)}, results(4), nil, ErrVersion},
+		{"unknown error code", Header{Type: MsgTypeError, Err: 9}, nil, nil, ErrCodeUnknown},
+	} {
+		t.Run(c.name, func(t *testing.T) { checkReply(t, c) })
+	}
+}
+
+func checkReply(t *testing.T, c readReply) {
+	r := NewRequester(RequesterConfig{Binding: chunks.NFSv3})
+	call := readCall(t, r)
+	if _, _, err := r.AppendCall(nil, call); err != nil {
+		t.Fatal(err)
+	}
+	if c.h.XID == 0 {
+		c.h.XID = vectorXID
+	}
+	if c.h.Vers == 0 {
+		c.h.Vers = Version
+	}
+	c.h.Credit = 7
+	got, err := r.Receive(append(c.h.Append(nil), c.rpc...))
+	if c.drop != nil {
+		if got != nil || !errors.Is(err, c.drop) || r.InFlight() != 1 || r.Stats().Dropped != 1 {
+			t.Fatalf("call %v, %v; want it dropped: %v", got, err, c.drop)
+		}
+		return
+	}
+	if got != call || r.InFlight() != 0 {
+		t.Fatalf("not answered: %v", err)
+	}
+	if r.Available() != 7 {
+		t.Errorf("%d credits, want the grant of 7 in force", r.Available())
+	}
+	if re, ok := c.want.(*RemoteError); ok {
+		if e, ok := errors.AsType[*RemoteError](got.Result.Err); !ok || *e != *re {
+			t.Errorf("error %v, want %v", got.Result.Err, re)
+		}
+		return
+	}
+	if !errors.Is(got.Result.Err, c.want) {
+		t.Errorf("error %v, want %v", got.Result.Err, c.want)
+	}
+	if c.want != nil {
+		if _, ok := errors.AsType[*ProtocolError](got.Result.Err); !ok || r.Stats().Failed != 1 {
+			t.Errorf("error is a %T, %d counted", got.Result.Err, r.Stats().Failed)
+		}
+	}
+}
+
+func TestRequesterResult(t *testing.T) {
+	r := NewRequester(RequesterConfig{Binding: chunks.NFSv3})
+	c := readCall(t, r)
+	if _, _, err := r.AppendCall(nil, c); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Receive(unhex(t, vectors.readReply)); err != nil {
+		t.Fatal(err)
+	}
+	res := c.Result
+	if res.Err != nil || !res.Placed || res.ItemLen != 5000 || res.ItemPos != 20 || len(res.Results) != 20 || res.Long {
+		t.Errorf("result = %+v", res)
+	}
+	if res.RPC.XID != vectorXID || r.CheckReply(c, nil) != nil {
+		t.Errorf("RPC header = %+v", res.RPC)
+	}
+}
+
+// TestRequesterNoBinding: without a binding the chunks are believed.
+func TestRequesterNoBinding(t *testing.T) {
+	r := NewRequester(RequesterConfig{})
+	c := readCall(t, r)
+	if _, _, err := r.AppendCall(nil, c); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Receive(unhex(t, vectors.readReply)); err != nil {
+		t.Fatal(err)
+	}
+	if res := c.Result; res.Err != nil || !res.Placed || res.ItemLen != 5000 || res.ItemPos != -1 {
+		t.Errorf("result = %+v", res)
+	}
+}
+
+// TestRequesterInlineItem: no chunk was offered, the data come inline.
+func TestRequesterInlineItem(t *testing.T) {
+	r := NewRequester(RequesterConfig{Binding: chunks.NFSv3})
+	c := &Call{XID: 5, Prog: 100003, Vers: 3, Proc: 6, Message: chunks.Message{Head: rpcCall(5, 6)}, Sink: 8, MaxReply: 128}
+	if err := errors.Join(r.Plan(c), r.Begin(c)); err != nil || c.Plan.Sink {
+		t.Fatalf("plan %+v, %v", c.Plan, err)
+	}
+	b := (&Header{XID: 5, Vers: 1, Credit: 1}).Append(nil)
+	b = append(b, rpcReply(5)...)
+	for _, w := range []uint32{0, 0, 5, 1, 5} {
+		b = xdr.AppendUint32(b, w)
+	}
+	b = append(b, "hello\x00\x00\x00"...)
+	if _, err := r.Receive(b); err != nil {
+		t.Fatal(err)
+	}
+	if res := c.Result; res.Err != nil || res.Placed || string(res.Results[res.ItemPos:][:res.ItemLen]) != "hello" {
+		t.Errorf("result = %+v", res)
+	}
+}
+
+func TestCheckReply(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		used uint32
+		mem  []byte
+		want error
+	}{
+		{"a reply", 32, append(rpcReply(9), "results!junk"...), nil},
+		{"memory too small", 40, rpcReply(9), ErrMemory},
+		{"another XID", 24, rpcReply(8), ErrXID},
+		{"a call", 40, rpcCall(9, 0), ErrDirection},
+		{"cut", 20, rpcReply(9), xdr.ErrShort},
+		{"too short", 4, rpcReply(9), ErrRPC},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := NewRequester(RequesterConfig{})
+			call := &Call{XID: 9, Message: chunks.Message{Head: rpcCall(9, 0)}, MaxReply: 2000}
+			if err := errors.Join(r.Plan(call), r.Begin(call)); err != nil || call.Plan.Reply != 2000 {
+				t.Fatalf("plan %+v, %v", call.Plan, err)
+			}
+			call.Memory.Reply = chunks.WriteChunk{segment(1, 2000, 0)}
+			if _, _, err := r.AppendCall(nil, call); err != nil {
+				t.Fatal(err)
+			}
+			h := Header{XID: 9, Vers: 1, Credit: 1, Type: MsgTypeNoMsg, Lists: chunks.Lists{
+				HasReply: true, Reply: chunks.WriteChunk{segment(1, c.used, 0)},
+			}}
+			if _, err := r.Receive(h.Append(nil)); err != nil {
+				t.Fatal(err)
+			}
+			if res := call.Result; res.Err != nil || !res.Long || res.ReplyLen != int(c.used) {
+				t.Fatalf("result = %+v", res)
+			}
+			err := r.CheckReply(call, c.mem)
+			if !errors.Is(err, c.want) || !errors.Is(call.Result.Err, c.want) {
+				t.Fatalf("error %v, want %v", err, c.want)
+			}
+			if err == nil && string(call.Result.Results) != "results!" {
+				t.Errorf("results = %q", call.Result.Results)
+			}
+		})
+	}
+}
+
+// TestMsgWithUsedReplyChunk: octets inline and in the reply chunk make no sense;
+// an offered chunk that comes back unused is how a short reply looks.
+func TestMsgWithUsedReplyChunk(t *testing.T) {
+	for used, want := range map[uint32]error{0: nil, 4: chunks.ErrReturned} {
+		r := NewRequester(RequesterConfig{})
+		c := &Call{XID: 9, Message: chunks.Message{Head: rpcCall(9, 0)}, MaxReply: 2000}
+		_ = r.Plan(c)
+		c.Memory.Reply = chunks.WriteChunk{segment(1, 2000, 0)}
+		if _, _, err := r.AppendCall(nil, c); err != nil {
+			t.Fatal(err)
+		}
+		_ = r.Begin(c)
+		h := Header{XID: 9, Vers: 1, Lists: chunks.Lists{HasReply: true, Reply: chunks.WriteChunk{segment(1, used, 0)}}}
+		if _, err := r.Receive(append(h.Append(nil), rpcReply(9)...)); err != nil || !errors.Is(c.Result.Err, want) {
+			t.Errorf("%d octets used: %v, %v; want %v", used, err, c.Result.Err, want)
+		}
+	}
+}
+
+func TestCallReset(t *testing.T) {
+	r := NewRequester(RequesterConfig{})
+	c := readCall(t, r)
+	if _, _, err := r.AppendCall(nil, c); err != nil {
+		t.Fatal(err)
+	}
+	r.Abort(c)
+	c.Reset()
+	if c.XID != 0 || c.Message.Head != nil || len(c.Memory.Sink) != 0 || cap(c.Memory.Sink) == 0 || c.Offers(0xb1b1b1b1) {
+		t.Errorf("after Reset: %+v", c)
+	}
+}

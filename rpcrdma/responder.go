@@ -1,0 +1,111 @@
+package rpcrdma
+
+import (
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/credits"
+)
+
+// ResponderConfig describes one connection to a [Responder]. Zero fields mean
+// the defaults. It is copied.
+type ResponderConfig struct {
+	Profile Profile // RFC8166
+	// Credits is the largest grant. If zero, 32.
+	Credits uint32
+	// SendSize is the reply threshold: the largest Send to the peer, octets,
+	// header included. If zero, 1024. See [PrivateData.Inline].
+	SendSize int
+	// GatherMin is the size from which inline octets at the end of a Send are
+	// not copied but left in Reply.Body, octets. If zero, never.
+	GatherMin int
+	// Limits bounds the lists of calls and the size of what is pulled.
+	Limits chunks.Limits
+	// Binding says which arguments may be reduced. nil: none.
+	Binding chunks.Binding
+	// RemoteInvalidate permits Reply to name a handle for Send with Invalidate:
+	// both sides said R, see [PrivateData.MayInvalidate], or the owner knows
+	// that the peer takes it.
+	RemoteInvalidate bool
+}
+
+func (c *ResponderConfig) setDefaults() {
+	if c.Credits == 0 {
+		c.Credits = DefaultCredits
+	}
+	orDefault(&c.SendSize, DefaultInline)
+}
+
+// Responder is the answering side of one connection: it judges calls and forms
+// replies. It holds no calls; each is an [Inbound] of its owner. See the package
+// documentation for the order of calls. Not safe for concurrent use.
+type Responder struct {
+	cfg     ResponderConfig
+	credits credits.Responder
+	stats   ResponderStats
+}
+
+// ResponderStats counts since NewResponder.
+type ResponderStats struct {
+	Calls      uint64 // calls dispatched
+	Dropped    uint64 // Sends dropped, Dones among them
+	Dones      uint64 // RDMA_DONE received
+	ErrVers    uint64 // answers ERR_VERS
+	ErrChunk   uint64 // answers ERR_CHUNK, replies that do not fit among them
+	Garbage    uint64 // answers GARBAGE_ARGS made here
+	OverCredit uint64 // Sends for which the peer had no credit
+}
+
+// NewResponder returns a machine for a new connection. Before it starts, the
+// owner posts the receives that Credits().Need() asks for.
+func NewResponder(cfg ResponderConfig) *Responder {
+	cfg.setDefaults()
+	return &Responder{cfg: cfg, credits: credits.NewResponder(cfg.Credits)}
+}
+
+// Config returns the configuration in force, defaults filled in.
+func (r *Responder) Config() ResponderConfig { return r.cfg }
+
+// Credits returns the grants of this connection, on which the owner reports the
+// receives it posts.
+func (r *Responder) Credits() *credits.Responder { return &r.credits }
+
+// Stats returns the counters.
+func (r *Responder) Stats() ResponderStats { return r.stats }
+
+// drop is the end of a Send that gets no answer.
+func (r *Responder) drop(in *Inbound, err error) Verdict {
+	in.Err = err
+	r.credits.Dropped()
+	r.stats.Dropped++
+	return Drop
+}
+
+func (r *Responder) answer(in *Inbound, how refusal, err error) Verdict {
+	in.Err, in.refusal = err, how
+	return Answer
+}
+
+// AppendAnswer appends the Send that refuses the call with verdict Answer: an
+// RDMA_ERROR, or an RDMA_MSG with GARBAGE_ARGS and all chunks unused (RFC 8166
+// Section 4.5). It carries the current grant. Never longer than SendSize.
+func (r *Responder) AppendAnswer(b []byte, in *Inbound) []byte {
+	grant := r.credits.Grant(in.Header.Credit)
+	if in.refusal == refuseGarbageArgs {
+		if out, ok := r.appendGarbage(b, in, grant); ok {
+			r.stats.Garbage++
+			return out
+		}
+		in.refusal = refuseErrChunk // lists too long to be returned
+	}
+	return r.appendError(b, in, grant)
+}
+
+func (r *Responder) appendError(b []byte, in *Inbound, grant uint32) []byte {
+	h := Header{XID: in.Header.XID, Vers: in.Header.Vers, Credit: grant, Type: MsgTypeError, Err: ErrChunk}
+	if in.refusal == refuseErrVers {
+		h.Err, h.Low, h.High = ErrVers, Version, Version
+		r.stats.ErrVers++
+	} else {
+		r.stats.ErrChunk++
+	}
+	return h.Append(b)
+}

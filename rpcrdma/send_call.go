@@ -1,0 +1,86 @@
+package rpcrdma
+
+import (
+	"math"
+
+	"github.com/stag-rdma/stag/chunks"
+)
+
+// AppendCall appends the Send of a call that was planned: the header and, unless
+// the call is long, the inline octets. body is the end of the Send when that is
+// an octet run of at least GatherMin, left where it is; else nil. head and body
+// together never exceed SendSize.
+//
+// It borrows c.Memory. Errors, after which b is unchanged: [ErrMemory] when a
+// part is missing or has another size, [ErrTooLong] when more segments were
+// given than fit.
+func (r *Requester) AppendCall(b []byte, c *Call) (head, body []byte, err error) {
+	if !c.offer() {
+		return b, nil, ErrMemory
+	}
+	h := Header{XID: c.XID, Vers: Version, Credit: r.window.Request(), Type: MsgTypeMsg, Lists: c.lists}
+	inline := 0
+	if c.Plan.Form == FormLong {
+		h.Type = MsgTypeNoMsg
+	} else {
+		inline = c.Message.ReducedLen(c.out)
+	}
+	if h.Size()+inline > r.cfg.SendSize {
+		return b, nil, ErrTooLong
+	}
+	head = h.Append(b)
+	if inline > 0 {
+		c.pieces = c.Message.Pieces(c.pieces[:0], c.out)
+		head, body = gather(head, c.pieces, r.cfg.GatherMin)
+	}
+	return head, body, nil
+}
+
+// gather appends pieces to head, but leaves a last one of at least big octets
+// where it is, if big is not 0.
+func gather(head []byte, pieces [][]byte, big int) (h, body []byte) {
+	if n := len(pieces); n > 0 && big > 0 && len(pieces[n-1]) >= big {
+		body, pieces = pieces[n-1], pieces[:n-1]
+	}
+	for _, p := range pieces {
+		head = append(head, p...)
+	}
+	return head, body
+}
+
+// offer fills c.lists from c.Memory as c.Plan says and reports whether the
+// memory is what was planned.
+func (c *Call) offer() bool {
+	c.lists.Reset()
+	if c.Plan.Stream > 0 && !c.offerRead(0, c.Memory.Stream, c.Plan.Stream) {
+		return false
+	}
+	if c.Plan.Arg {
+		it := &c.Message.Items[0]
+		if int64(it.Pos) > math.MaxUint32 || !c.offerRead(uint32(it.Pos), c.Memory.Arg, len(it.Data)) {
+			return false
+		}
+	}
+	if c.Plan.Sink {
+		w := c.lists.AddWrite()
+		*w = append(*w, c.Memory.Sink...)
+		if !exactly(*w, c.Sink) {
+			return false
+		}
+	}
+	if c.Plan.Reply > 0 {
+		c.lists.HasReply = true
+		c.lists.Reply = append(c.lists.Reply, c.Memory.Reply...)
+		return exactly(c.lists.Reply, c.Plan.Reply)
+	}
+	return true
+}
+
+func (c *Call) offerRead(pos uint32, mem chunks.WriteChunk, n int) bool {
+	for _, s := range mem {
+		c.lists.Read = append(c.lists.Read, chunks.ReadSegment{Position: pos, Segment: s})
+	}
+	return exactly(mem, n)
+}
+
+func exactly(c chunks.WriteChunk, n int) bool { return c.Room() == uint64(n) }
