@@ -1,0 +1,162 @@
+package rdmap
+
+import (
+	"net"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap/region"
+)
+
+// TestEngineAllocs: no allocation per work request, per FPDU sent or received, per
+// Send delivered, per Read served or completed, once everything is warm.
+func TestEngineAllocs(t *testing.T) {
+	if poisoning {
+		t.Skip("the race detector allocates")
+	}
+	a := newEngine(engineConfig{ord: 4, ird: 4, recvs: 1 << 30})
+	b := newEngine(engineConfig{ord: 4, ird: 4, recvs: 1 << 30})
+	_, reg := b.register(t, 1<<20, allRights)
+	_, sink := a.register(t, 1<<20, region.ReadSink)
+	body := make([]byte, 100000)
+	var d done
+	wrs := []WR{
+		{Op: OpSend, Head: body[:64], Done: &d},
+		{Op: OpSend, Body: body[:4096]},
+		{Op: OpWrite, STag: reg.STag(), Head: body[:10], Body: body, Done: &d},
+		{Op: OpReadRequest, STag: reg.STag(), Sink: sink.STag(), Len: 100000, Done: &d},
+		{Op: OpSend, Body: body[:10000], Done: &d},
+	}
+	// The engine of the tests collects octets in slices; here they go straight across.
+	move := func(from, to *engine) (n int) {
+		for from.snd.take(&from.wk) {
+			if err := from.wk.fill(from.snd.mulpdu, true, from.snd.table); err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range from.wk.b.vec {
+				to.in = append(to.in, p...)
+			}
+			from.due = from.snd.settle(&from.wk, false, from.due)
+			fire(from.due)
+			from.due = from.due[:0]
+		}
+		for off := 0; ; {
+			u, k, err := to.df.Next(to.in[off:])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if k == 0 {
+				to.in = to.in[:copy(to.in, to.in[off:])]
+				return n
+			}
+			ev, err := to.rcv.input(u)
+			if err != nil {
+				t.Fatal(err)
+			}
+			to.rcv.pool.put(ev.buf)
+			fire(to.due)
+			to.due = to.due[:0]
+			off += k
+			n++
+		}
+	}
+	fpdus := 0
+	round := func() {
+		for i := range wrs {
+			a.snd.post(&wrs[i])
+		}
+		fpdus += move(a, b)
+		fpdus += move(b, a)
+	}
+	for range 10 {
+		round()
+	}
+	fpdus = 0
+	if n := testing.AllocsPerRun(100, round); n > 0 {
+		t.Fatalf("%v allocations per round of %d FPDUs", n, fpdus/101)
+	}
+}
+
+// TestConnAllocs is the same for a round trip over TCP: Post, flush, Serve, upcall,
+// Wait.
+func TestConnAllocs(t *testing.T) {
+	if poisoning {
+		t.Skip("the race detector allocates")
+	}
+	p, q := tcpPair(t)
+	h := new(caller)
+	x, y := connect(t, p, q, &Config{Handler: h}, &Config{Handler: echoer{}})
+	go y.Serve()
+	wrs := []WR{{Op: OpSend, Head: make([]byte, 100)}}
+	round := func() {
+		h.w.Reset()
+		if err := x.Post(wrs); err != nil {
+			t.Fatal(err)
+		}
+		if err := x.Wait(t.Context(), &h.w); err != nil {
+			t.Fatal(err)
+		}
+	}
+	roundBackground := func() {
+		h.w.Reset()
+		if err := x.Post(wrs); err != nil {
+			t.Fatal(err)
+		}
+		if err := x.Wait(background, &h.w); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 100 {
+		round()
+	}
+	if n := testing.AllocsPerRun(200, roundBackground); n > 0 {
+		t.Errorf("%v allocations per round trip", n)
+	}
+}
+
+// TestIdleMemory: a connection in Serve that is idle after traffic costs at most 16
+// KiB, its goroutine included.
+func TestIdleMemory(t *testing.T) {
+	if poisoning {
+		t.Skip("the race detector needs memory of its own")
+	}
+	const n = 100
+	clients, conns := make([]net.Conn, n), make([]*Conn, n)
+	xs := make([]*Conn, n)
+	for i := range n {
+		p, q := tcpPair(t)
+		clients[i] = p
+		h := new(caller)
+		xs[i], conns[i] = connect(t, p, q, &Config{Handler: h}, &Config{Handler: echoer{}})
+	}
+	before := inUse()
+	for i := range n {
+		go conns[i].Serve()
+		for range 20 {
+			w := &xs[i].cfg.Handler.(*caller).w
+			w.Reset()
+			if err := xs[i].Post([]WR{{Op: OpSend, Body: make([]byte, 4000)}}); err != nil {
+				t.Fatal(err)
+			}
+			if err := xs[i].Wait(t.Context(), w); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	time.Sleep(3 * tickEvery)
+	grown := (inUse() - before) / n
+	t.Logf("%d octets for each pair of connections", grown)
+	if grown > 16<<10 {
+		t.Errorf("an idle pair costs %d octets more than before its traffic", grown)
+	}
+}
+
+func inUse() int {
+	for range 3 {
+		runtime.GC()
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc + m.StackInuse)
+}

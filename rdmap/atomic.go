@@ -1,0 +1,189 @@
+package rdmap
+
+import (
+	"encoding/binary"
+	"errors"
+	"strconv"
+
+	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/region"
+)
+
+// AtomicOp is the AOpCode of an Atomic Request, RFC 7306 Section 5.2.1.
+type AtomicOp uint8
+
+// The atomic operations.
+const (
+	AtomicFetchAdd AtomicOp = 0
+	AtomicSwap     AtomicOp = 1 // reserved in RFC 7306: needs ExtSwap
+	AtomicCmpSwap  AtomicOp = 2
+)
+
+// String returns the name of the operation.
+func (op AtomicOp) String() string {
+	switch op {
+	case AtomicFetchAdd:
+		return "FetchAdd"
+	case AtomicSwap:
+		return "Swap"
+	case AtomicCmpSwap:
+		return "CmpSwap"
+	}
+	return "AtomicOp(" + strconv.Itoa(int(op)) + ")"
+}
+
+// Atomic says what an atomic operation does. Values are numbers: the peer keeps them
+// in its own byte order.
+type Atomic struct {
+	Op AtomicOp
+	// Operand is what FetchAdd adds, what CmpSwap and Swap store.
+	Operand uint64
+	// Mask: FetchAdd: the highest bit of each field, 0 for one field of 64 bits.
+	// CmpSwap: the bits to change. Swap: ignored.
+	Mask uint64
+	// Compare and CompareMask: CmpSwap alone: what the word is compared with, and
+	// the bits that count.
+	Compare, CompareMask uint64
+}
+
+// Answer is what comes back for a request other than a Read. It is written before the
+// request completes.
+type Answer struct {
+	Old uint64        // atomics: what the word held
+	Sum [maxHash]byte // Verify: the hash
+	N   int           // Verify: octets of it
+}
+
+// atomicRequest is the RDMAP header of an Atomic Request (RFC 7306 Section 5.2.1),
+// 52 octets, big-endian:
+//
+//	off 0 operation, 4 request identifier, 8 STag, 12 TO (8 octets),
+//	20 add or swap data, 28 add or swap mask, 36 compare data, 44 compare mask
+type atomicRequest struct {
+	Atomic
+	rawOp uint32
+	id    uint32
+	stag  region.STag
+	to    uint64
+}
+
+const (
+	atomicRequestLen  = 52
+	atomicResponseLen = 12
+)
+
+func (a *atomicRequest) append(b []byte) []byte {
+	b = binary.BigEndian.AppendUint32(b, uint32(a.Op))
+	b = binary.BigEndian.AppendUint32(b, a.id)
+	b = binary.BigEndian.AppendUint32(b, uint32(a.stag))
+	b = binary.BigEndian.AppendUint64(b, a.to)
+	b = binary.BigEndian.AppendUint64(b, a.Operand)
+	mask, cmp, cmpMask := a.Mask, a.Compare, a.CompareMask
+	// "These fields SHOULD be set" so when they are not used.
+	switch a.Op {
+	case AtomicFetchAdd:
+		cmp, cmpMask = 0, ^uint64(0)
+	case AtomicSwap:
+		mask, cmp, cmpMask = ^uint64(0), 0, ^uint64(0)
+	case AtomicCmpSwap:
+	}
+	b = binary.BigEndian.AppendUint64(b, mask)
+	b = binary.BigEndian.AppendUint64(b, cmp)
+	return binary.BigEndian.AppendUint64(b, cmpMask)
+}
+
+// parse reads the 52 octets of b.
+func (a *atomicRequest) parse(b []byte) {
+	_ = b[atomicRequestLen-1]
+	// The upper 28 bits are reserved. Choice: they are ignored.
+	a.rawOp = binary.BigEndian.Uint32(b) & 0x0f
+	a.Op = AtomicOp(a.rawOp)
+	a.id = binary.BigEndian.Uint32(b[4:])
+	a.stag = region.STag(binary.BigEndian.Uint32(b[8:]))
+	a.to = binary.BigEndian.Uint64(b[12:])
+	a.Operand = binary.BigEndian.Uint64(b[20:])
+	a.Mask = binary.BigEndian.Uint64(b[28:])
+	a.Compare = binary.BigEndian.Uint64(b[36:])
+	a.CompareMask = binary.BigEndian.Uint64(b[44:])
+}
+
+// executeAtomic makes an Atomic Response of an Atomic Request, RFC 7306 Section 5.2.
+func executeAtomic(it *item, t *region.Table) error {
+	var a atomicRequest
+	a.parse(it.req.body[:])
+	switch {
+	case a.Op == AtomicFetchAdd, a.Op == AtomicCmpSwap, a.Op == AtomicSwap && it.req.swap:
+	default:
+		return it.req.refuse(vioAtomicOp, nil)
+	}
+	view, err := t.Lookup(a.stag, a.to, 8, region.Atomic)
+	if err != nil {
+		return it.req.refuse(violationOf(err), err)
+	}
+	defer view.Release()
+	old, err := a.apply(&view)
+	if err != nil {
+		return it.req.refuse(memoryViolation(err), err)
+	}
+	b := it.respond(OpAtomicResponse, atomicResponseLen)
+	binary.BigEndian.PutUint32(b, a.id)
+	binary.BigEndian.PutUint64(b[4:], old)
+	return nil
+}
+
+func (a *atomicRequest) apply(v *region.View) (old uint64, err error) {
+	switch a.Op {
+	case AtomicFetchAdd:
+		return v.FetchAdd(a.Operand, a.Mask)
+	case AtomicSwap:
+		return v.Swap(a.Operand)
+	case AtomicCmpSwap:
+	}
+	return v.CmpSwap(a.Compare, a.CompareMask, a.Operand, a.Mask)
+}
+
+// respond makes it a response on queue 3 and returns its payload of n octets. It
+// lies where the request was, which is not needed any more.
+func (it *item) respond(op Opcode, n int) []byte {
+	it.op, it.n = op, uint32(n)
+	it.seg = ddp.Segment{Control: controlOctet(op), QN: ddp.QNResponse}
+	return it.req.body[:n]
+}
+
+// memoryViolation maps what went wrong when memory was touched to RDMAP's errors.
+func memoryViolation(err error) violation {
+	if errors.Is(err, region.ErrAlign) {
+		return vioMisaligned
+	}
+	return vioMemory
+}
+
+// deliverAnswer ends the oldest request with its response on queue 3. The MSN has been
+// checked by DDP; the kind, and for atomics the identifier, must be those of the
+// request, RFC 7306 Section 5.
+func (r *receiver) deliverAnswer(op Opcode, b, u []byte) (event, error) {
+	rd, ok := r.up.head()
+	if !ok || rd.op+1 != op {
+		return event{}, r.refuse(vioAnswer, u, wantGot(rd.op, op))
+	}
+	ans := rd.answer
+	if rd.cancelled {
+		ans = nil
+	}
+	switch op {
+	case OpAtomicResponse:
+		if id := binary.BigEndian.Uint32(b); id != rd.id {
+			return event{}, r.refuse(vioAnswerID, u, wantGot(rd.id, id))
+		}
+		if ans != nil {
+			ans.Old = binary.BigEndian.Uint64(b[4:])
+		}
+	case OpVerifyResponse:
+		if ans != nil {
+			ans.N = copy(ans.Sum[:], b)
+		}
+	default:
+	}
+	r.up.answered()
+	return event{kind: evReadDone}, nil
+}

@@ -1,0 +1,359 @@
+package rdmap
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/region"
+)
+
+const (
+	reqKey = "4d504120494420526571204672616d65" // RFC 5044 Section 7.1.1
+	repKey = "4d504120494420526570204672616d65"
+)
+
+// everything returns what arrives at c until its end.
+func everything(t *testing.T, c net.Conn) []byte {
+	t.Helper()
+	c.SetReadDeadline(time.Now().Add(5 * time.Second))
+	b, err := io.ReadAll(c)
+	if err != nil {
+		t.Errorf("waiting for the end of the stream: %v", err)
+	}
+	return b
+}
+
+// TestBadRequests gives a responder start-up frames that break a rule: it closes and
+// says nothing, or refuses in a Reply (RFC 5044 Section 7.1.2, RFC 6581 Section 6).
+func TestBadRequests(t *testing.T) {
+	for _, tt := range []struct {
+		name, octets string
+		reply        string // behind the key
+		cause        error
+	}{
+		{"not MPA at all", hex.EncodeToString([]byte("GET / HTTP/1.1\r\n\r\n")), "", mpa.ErrKey},
+		{"a Reply", repKey + "50020004" + "00040004", "", mpa.ErrRole},
+		{"revision 0", reqKey + "40000000", "", mpa.ErrRevision},
+		{"revision 3", reqKey + "50030004" + "00040004", "", mpa.ErrRevision},
+		{"513 octets of private data", reqKey + "40020201" + strings.Repeat("00", 513), "", mpa.ErrPrivateData},
+		{"65535 octets of private data", reqKey + "4002ffff", "", mpa.ErrPrivateData},
+		{"no enhanced word", reqKey + "50020000", "", mpa.ErrEnhanced},
+		{"half an enhanced word", reqKey + "50020002" + "0004", "", mpa.ErrEnhanced},
+		{"an FPDU behind it", reqKey + "40020000" + goldSend, "", mpa.ErrTrailing},
+		{"one octet behind it", reqKey + "50020004" + "00040004" + "00", "", mpa.ErrTrailing},
+		{"ends inside the key", reqKey[:14], "", io.ErrUnexpectedEOF},
+		{"ends inside the private data", reqKey + "40020008" + "0102", "", io.ErrUnexpectedEOF},
+		{"nothing", "", "", io.ErrUnexpectedEOF},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a, b := rdmaptest.Pipe()
+			h := newCollector()
+			y := Server(b, &Config{Handler: h, Recvs: 4})
+			res := make(chan error, 1)
+			go func() { res <- y.Handshake(t.Context()) }()
+			if _, err := a.Write(unhex(t, tt.octets)); err != nil {
+				t.Fatal(err)
+			}
+			if tt.cause == io.ErrUnexpectedEOF {
+				a.CloseWrite()
+			}
+			if got := everything(t, a); hex.EncodeToString(got) != tt.reply {
+				t.Errorf("answered with %x", got)
+			}
+			err := <-res
+			if ce, ok := errors.AsType[*ConnError](err); !ok || ce.Op != "handshake" || !errors.Is(err, tt.cause) {
+				t.Errorf("Handshake: %v, want %v", err, tt.cause)
+			}
+			<-y.Done()
+			a.Close()
+			if err := y.Serve(); err == nil || len(h.msgs) > 0 {
+				t.Errorf("the connection lives: %v, %d messages", err, len(h.msgs))
+			}
+		})
+	}
+}
+
+// TestBadReplies gives an initiator Replies that break a rule. A malformed one is not
+// answered (RFC 5044 Section 8, code 4); one that is well-formed but cannot be used
+// gets the Terminate of RFC 6581 Section 8.
+func TestBadReplies(t *testing.T) {
+	terminate := func(word string) string {
+		return hex.EncodeToString(fpduOf(unhex(t, "414700000000000000020000000100000000"+word)))
+	}
+	for _, tt := range []struct {
+		name, octets string
+		answer       string
+		cause        error
+		code         TermCode
+	}{
+		{"a Request", reqKey + "50020004" + "00040004", "", mpa.ErrRole, TermCode{}},
+		{"not MPA at all", hex.EncodeToString([]byte("HTTP/1.1 400 Bad Request")), "", mpa.ErrKey, TermCode{}},
+		{"revision 3", repKey + "50030004" + "00040004", "", mpa.ErrRevision, TermCode{}},
+		{"S missing", repKey + "40020000", "", mpa.ErrEnhanced, TermCode{}},
+		{"no enhanced word", repKey + "50020000", "", mpa.ErrEnhanced, TermCode{}},
+		{"513 octets", repKey + "50020201" + strings.Repeat("00", 513), "", mpa.ErrPrivateData, TermCode{}},
+		{"an FPDU behind it", repKey + "50020004" + "00040004" + goldSend, "", mpa.ErrTrailing, TermCode{}},
+		{"ends early", repKey + "5002", "", io.ErrUnexpectedEOF, TermCode{}},
+		{"needs more reads than we serve", repKey + "50020004" + "00040005", terminate("20060000"), nil, TermCode{2, 0, 6}},
+	} {
+		for _, crc := range []CRCMode{CRCOn, CRCOff} {
+			t.Run(tt.name, func(t *testing.T) {
+				a, b := rdmaptest.Pipe()
+				x := Client(a, &Config{IRD: 4, ORD: 4, CRC: crc})
+				res := make(chan error, 1)
+				go func() { res <- x.Handshake(t.Context()) }()
+				m, _ := mpa.NewResponder(&mpa.Config{IRD: 4, ORD: 4})
+				var req []byte
+				for n := 0; n == 0; {
+					var buf [600]byte
+					k, err := b.Read(buf[:])
+					if err != nil {
+						t.Fatal(err)
+					}
+					req = append(req, buf[:k]...)
+					if n, err = m.Input(req); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if _, err := b.Write(unhex(t, tt.octets)); err != nil {
+					t.Fatal(err)
+				}
+				if tt.cause == io.ErrUnexpectedEOF {
+					b.CloseWrite()
+				}
+				// C of the Reply alone turns the CRC on; generating one is always legal.
+				if got := everything(t, b); hex.EncodeToString(got) != tt.answer {
+					t.Errorf("answered with %x, want %s", got, tt.answer)
+				}
+				b.Close()
+				err := <-res
+				if tt.cause != nil {
+					if _, ok := errors.AsType[*ConnError](err); !ok || !errors.Is(err, tt.cause) {
+						t.Errorf("Handshake: %v, want %v", err, tt.cause)
+					}
+				} else if pe, ok := errors.AsType[*ProtocolError](err); !ok || pe.Code != tt.code {
+					t.Errorf("Handshake: %v, want code %v", err, tt.code)
+				}
+				<-x.Done()
+			})
+		}
+	}
+}
+
+// TestBadTerminates: a Terminate that breaks rules itself is a local error; it is never
+// answered by another one (RFC 5040 Section 5.4).
+func TestBadTerminates(t *testing.T) {
+	good := ulpduOf(t, unhex(t, goldTermSTag))
+	for _, tt := range []struct {
+		name string
+		u    []byte
+	}{
+		{"no payload", good[:18]},
+		{"three octets", good[:21]},
+		{"header announced and missing", good[:24]},
+		{"MSN 2", patch(t, goldTermSTag, 13, 2)},
+		{"MO 4", patch(t, goldTermSTag, 17, 4)},
+		{"longer than any", append(bytes.Clone(good), make([]byte, 400)...)},
+		{"unregistered code", patch(t, goldTermSTag, 18, 0xff, 0xff)},
+	} {
+		e := newEngine(engineConfig{recvs: 1, ord: 1})
+		var d done
+		sink := own(t, e, 8, allRights)
+		e.post(WR{Op: OpReadRequest, Sink: sink, Len: 8, Done: &d})
+		e.output()
+		e.input(fpduOf(tt.u))
+		if out := e.output(); len(out) > 0 {
+			t.Errorf("%s: answered with %x", tt.name, out)
+		}
+		if e.err == nil || d.n != 1 || d.err == nil {
+			t.Errorf("%s: error %v, work completed %d times with %v", tt.name, e.err, d.n, d.err)
+		}
+	}
+}
+
+// TestBehindTerminate: what came before the peer's Terminate counts, what is behind it
+// does not, though all is in one read (RFC 5040 Section 5.4).
+func TestBehindTerminate(t *testing.T) {
+	e := newEngine(engineConfig{recvs: 3})
+	mem, reg := e.register(t, 16, allRights)
+	in := append(unhex(t, goldSend), unhex(t, goldTermOp)...)
+	in = append(in, fpduOf(patch(t, goldSend, 13, 2))...)
+	in = append(in, fpduOf(writeOf(t, reg.STag(), 0))...)
+	e.input(in)
+	if te, ok := errors.AsType[*TerminateError](e.err); !ok || te.Terminate.Code != (TermCode{0, 2, 6}) {
+		t.Errorf("ended with %v", e.err)
+	}
+	if len(e.got) != 1 || !bytes.Equal(mem, make([]byte, 16)) || len(e.output()) > 0 {
+		t.Errorf("%d messages, memory %x", len(e.got), mem)
+	}
+}
+
+// TestEveryShortULPDU: a ULPDU that cannot hold its DDP header, whatever its length and
+// bits, is DDP's local catastrophic error; nothing is read beyond it.
+func TestEveryShortULPDU(t *testing.T) {
+	want := wantTerminate(0x1000<<16, nil, false)
+	for _, v := range []string{goldWrite, goldSend, goldReadReq, goldTermSTag} {
+		u := ulpduOf(t, unhex(t, v))
+		hdr := 18
+		if u[0]&0x80 != 0 {
+			hdr = 14
+		}
+		for n := range hdr {
+			e := newEngine(engineConfig{recvs: 1, ird: 1})
+			e.input(fpduOf(u[:n]))
+			if out := e.output(); !bytes.Equal(out, want) {
+				t.Errorf("%d octets of %x: answered with %x", n, u[:hdr], out)
+			}
+		}
+	}
+}
+
+// TestViolationsOnWires sends some violations through a whole connection, pipe and TCP,
+// each in one write and octet by octet: the Terminate, then the end of the stream.
+func TestViolationsOnWires(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		u    []byte
+		word uint32
+		hdr  bool
+	}{
+		{"empty ULPDU", nil, 0x1000 << 16, false},
+		{"13 octets", patch(t, goldWrite, 0)[:13], 0x1000 << 16, false},
+		{"unknown STag", patch(t, goldWrite, 0), 0x1100<<16 | withHdr, true},
+		{"queue 9", patch(t, goldSend, 9, 9), 0x1201<<16 | withHdr, true},
+		{"opcode", patch(t, goldSend, 1, 0x4c), 0x0206<<16 | withHdr, true},
+	} {
+		for _, whole := range []bool{true, false} {
+			onWires(t, func(t *testing.T, a, b net.Conn) {
+				x, p := rawResponder(t, a, b, nil)
+				go x.Serve() // else it is read when the idle watch comes by
+				f := fpduOf(tt.u)
+				for step := max(1, len(f)*btoi(whole)); len(f) > 0; f = f[step:] {
+					if _, err := b.Write(f[:step]); err != nil {
+						t.Fatal(err)
+					}
+				}
+				var quoted []byte
+				if tt.hdr {
+					quoted = tt.u
+				}
+				got, err := p.Next()
+				if want := ulpduOf(t, wantTerminate(tt.word, quoted, false)); err != nil || !bytes.Equal(got, want) {
+					t.Errorf("%s: got %x, %v, want %x", tt.name, got, err, want)
+				}
+				if u, err := p.Next(); err != io.EOF {
+					t.Errorf("%s: then %x, %v", tt.name, u, err)
+				}
+				b.Close() // the engine drains until then
+			})
+		}
+	}
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// TestLongULPDU: 64768 octets are more than MPA allows and 65535 what the length field
+// can say. Both are framed correctly, and judged by what they hold.
+func TestLongULPDU(t *testing.T) {
+	for _, n := range []int{64768, 64769, 65535} {
+		e := newEngine(engineConfig{recvs: 2, size: 1 << 16})
+		u := append(ulpduOf(t, unhex(t, goldSendZero)), make([]byte, n-18)...)
+		u[13] = 1 // MSN
+		next := patch(t, goldSend, 13, 2)
+		e.input(append(fpduOf(u), fpduOf(next)...))
+		if e.err != nil || len(e.got) != 2 || len(e.got[0].Data) != n-18 || string(e.got[1].Data) != "HELLO" {
+			t.Errorf("%d octets: error %v, %d messages", n, e.err, len(e.got))
+		}
+	}
+}
+
+// TestReadResponseTooLong answers a Read with more than it asked for, in one segment
+// and in several, and with octets for a Read of none: nothing is placed beyond the end.
+func TestReadResponseTooLong(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		size uint32
+		segs []int
+	}{
+		{"one segment", 16, []int{17}},
+		{"the second segment", 16, []int{16, 1}},
+		{"across the end", 16, []int{10, 10}},
+		{"a Read of nothing", 0, []int{1}},
+	} {
+		e := newEngine(engineConfig{ord: 1})
+		mem, reg := e.register(t, 64, allRights|region.ReadSink)
+		var d done
+		e.post(WR{Op: OpReadRequest, Sink: reg.STag(), Len: tt.size, Done: &d})
+		e.output()
+		to := 0
+		for i, n := range tt.segs {
+			u := responseOf(t, reg.STag(), uint64(to))[:14]
+			if i < len(tt.segs)-1 {
+				u[0] &^= 0x40
+			}
+			e.input(fpduOf(append(u, bytes.Repeat([]byte{0xff}, n)...)))
+			to += n
+		}
+		if pe, ok := e.err.(*ProtocolError); !ok || pe.Code != (TermCode{1, 1, 1}) || d.n > 0 && d.err == nil {
+			t.Errorf("%s: %v, completed %d times with %v", tt.name, e.err, d.n, d.err)
+		}
+		if n := bytes.Count(mem[tt.size:], []byte{0xff}); n > 0 {
+			t.Errorf("%s: %d octets placed beyond the end", tt.name, n)
+		}
+	}
+}
+
+// TestReadResponseOfAnother answers the oldest of two Reads with the sink of the other:
+// that memory is valid, writable by a response, and must not be written now.
+func TestReadResponseOfAnother(t *testing.T) {
+	e := newEngine(engineConfig{ord: 2})
+	var mem [2][]byte
+	var sink [2]region.STag
+	for i := range mem {
+		m, reg := e.register(t, 16, region.ReadSink)
+		mem[i], sink[i] = m, reg.STag()
+		e.post(WR{Op: OpReadRequest, Sink: sink[i], Len: 16})
+	}
+	e.output()
+	e.input(fpduOf(responseOf(t, sink[1], 0)))
+	if pe, ok := e.err.(*ProtocolError); !ok || pe.Code != (TermCode{1, 1, 0}) || e.read != 0 {
+		t.Errorf("%v, %d Reads completed", e.err, e.read)
+	}
+	if !bytes.Equal(mem[1], make([]byte, 16)) {
+		t.Error("the other Read's memory was written")
+	}
+}
+
+// TestEndInsideFPDU tells the end of the stream between two FPDUs from one inside.
+func TestEndInsideFPDU(t *testing.T) {
+	for cut := 0; cut <= len(goldSend)/2; cut++ {
+		a, b := rdmaptest.Pipe()
+		x, p := rawResponder(t, a, b, nil)
+		if _, err := p.Conn.Write(unhex(t, goldSend)[:cut]); err != nil {
+			t.Fatal(err)
+		}
+		b.Close()
+		var err error
+		for err == nil { // the whole FPDU is a message first
+			_, err = x.Recv(t.Context())
+		}
+		inside := cut > 0 && cut < len(goldSend)/2
+		me, _ := errors.AsType[*mpa.Error](err)
+		if inside != errors.Is(err, io.ErrUnexpectedEOF) || inside == errors.Is(err, io.EOF) || inside && (me == nil || me.Code != mpa.CodeClosed) {
+			t.Errorf("cut after %d octets: %v", cut, err)
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package rdmap
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/stag-rdma/stag/rdmap/region"
+)
+
+// spareWaiters keeps Waiters that are complete and forgotten by everybody. Each Conn
+// has its own: a channel belongs to the synctest bubble it was made in.
+type spareWaiters struct {
+	mu   sync.Mutex
+	list []*Waiter
+}
+
+// maxSpareWaiters is how many a connection keeps.
+const maxSpareWaiters = 16
+
+func (s *spareWaiters) get() *Waiter {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var w *Waiter
+	if n := len(s.list); n > 0 {
+		w = s.list[n-1]
+		s.list = s.list[:n-1]
+	} else {
+		w = new(Waiter)
+	}
+	w.Reset()
+	return w
+}
+
+func (s *spareWaiters) put(w *Waiter) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.list) < maxSpareWaiters {
+		s.list = append(s.list, w)
+	}
+}
+
+// Send sends p as one message and returns when it has been handed to the socket,
+// which says nothing about the peer. p is borrowed until Send returns. When ctx is
+// over first the message may or may not go out; Send returns ctx's error as soon as p
+// is not used any more.
+func (c *Conn) Send(ctx context.Context, p []byte) error {
+	return c.do(ctx, &WR{Op: OpSend, Body: p})
+}
+
+// SendInvalidate is Send that also invalidates stag at the peer.
+func (c *Conn) SendInvalidate(ctx context.Context, p []byte, stag region.STag) error {
+	return c.do(ctx, &WR{Op: OpSendInvalidate, Body: p, STag: stag})
+}
+
+// Write writes p to [to, to+len(p)) of the peer's region stag. It returns when p has
+// been handed to the socket; that it is placed is certain when a later Send has been
+// answered, or a later Read is complete. p and ctx as with Send.
+func (c *Conn) Write(ctx context.Context, p []byte, stag region.STag, to uint64) error {
+	return c.do(ctx, &WR{Op: OpWrite, Body: p, STag: stag, TO: to})
+}
+
+// Read fills sink with [to, to+len(sink)) of the peer's region stag. sink is lent
+// until Read returns; when ctx is over first its contents are undefined.
+func (c *Conn) Read(ctx context.Context, sink []byte, stag region.STag, to uint64) error {
+	if uint64(len(sink)) > maxMessage {
+		return ErrTooLong
+	}
+	reg, err := c.table.Register(sink, region.ReadSink)
+	if err != nil {
+		if cause := c.Err(); cause != nil {
+			return cause
+		}
+		return err
+	}
+	err = c.do(ctx, &WR{Op: OpReadRequest, STag: stag, TO: to, Sink: reg.STag(), Len: uint32(len(sink))})
+	if e := reg.Invalidate(context.Background()); e != nil && err == nil {
+		err = e
+	}
+	return err
+}
+
+// do posts wr and waits for it.
+func (c *Conn) do(ctx context.Context, wr *WR) error {
+	w := c.spare.get()
+	wr.Done = w
+	wrs := [1]WR{*wr}
+	for {
+		err := c.Post(wrs[:])
+		if err == nil {
+			break
+		}
+		if errors.Is(err, ErrSendQueueFull) {
+			err = c.waitRoom(ctx)
+		}
+		if err != nil {
+			c.spare.put(w)
+			return err
+		}
+	}
+	err := c.Wait(ctx, w)
+	if !w.Done() {
+		return c.cancel(w, wr, err)
+	}
+	err = w.err
+	c.spare.put(w)
+	return err
+}
+
+// cancel ends the wait for wr early, because of err. What has been copied, or has
+// not begun, or is a Read, needs nobody any more. A payload that is being written
+// has to be waited for: that ends with the write, or Config.WriteTimeout.
+func (c *Conn) cancel(w *Waiter, wr *WR, err error) error {
+	c.mu.Lock()
+	gone := c.snd.cancel(w)
+	c.mu.Unlock()
+	if gone {
+		c.spare.put(w)
+		return err
+	}
+	if !wr.Op.asks() && wr.size() > CopyLimit {
+		_ = c.Wait(context.Background(), w)
+	}
+	return err
+}
+
+// waitRoom waits until the send queue has been written.
+func (c *Conn) waitRoom(ctx context.Context) error {
+	var w Waiter
+	w.Reset()
+	c.mu.Lock()
+	if c.snd.copied == 0 {
+		c.mu.Unlock()
+		return nil
+	}
+	c.full = append(c.full, &w)
+	c.mu.Unlock()
+	return c.Wait(ctx, &w)
+}
+
+// wakeFull completes those who wait for room, with mu held.
+func (c *Conn) wakeFull(due []completion) []completion {
+	for i, w := range c.full {
+		due = append(due, completion{w, nil})
+		c.full[i] = nil
+	}
+	c.full = c.full[:0]
+	return due
+}

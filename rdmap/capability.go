@@ -1,0 +1,74 @@
+package rdmap
+
+import "encoding/binary"
+
+// capability is the stag capability block: the last 12 octets of the MPA private
+// data, behind the upper layer's (RFC 8797 data has to be at offset 0). A peer
+// without it is a plain peer.
+//
+//	off 0, 4 octets: magic "stag"
+//	off 4, 1: version, 1
+//	off 5, 1: length of the block, 12
+//	off 6, 2: largest ULPDU accepted, octets
+//	off 8, 4: features
+//
+// Unknown feature bits are ignored, a longer block of a later version is read as far
+// as it is known. Choice of this project; no document defines it.
+type capability struct {
+	mulpdu   uint16
+	features uint32
+}
+
+const (
+	capMagic   = 0x73746167
+	capVersion = 1
+	capLen     = 12
+
+	// featInterleave: whole Sends may arrive between the segments of a tagged message.
+	featInterleave = 1 << 0
+	// Bits 1 to 3: the Extensions that are switched on.
+	featExtensions = 1
+	ownFeatures    = featInterleave
+)
+
+// maxPrivateData is what goes into a startup frame at most, the enhanced word
+// included: Linux takes 256 octets, RFC 5044 allows 512.
+const maxPrivateData = 256
+
+func (cp capability) append(b []byte) []byte {
+	b = binary.BigEndian.AppendUint32(b, capMagic)
+	b = append(b, capVersion, capLen)
+	b = binary.BigEndian.AppendUint16(b, cp.mulpdu)
+	return binary.BigEndian.AppendUint32(b, cp.features)
+}
+
+// splitCapability takes the block off the end of private data.
+func splitCapability(b []byte) (ulp []byte, cp capability, ok bool) {
+	if len(b) < capLen {
+		return b, cp, false
+	}
+	at := len(b) - capLen
+	blk := b[at:]
+	if binary.BigEndian.Uint32(blk) != capMagic || blk[4] != capVersion || blk[5] != capLen {
+		return b, cp, false
+	}
+	cp.mulpdu = binary.BigEndian.Uint16(blk[6:])
+	cp.features = binary.BigEndian.Uint32(blk[8:])
+	return b[:at:at], cp, true
+}
+
+// extensionsOf returns the extensions among the features.
+func extensionsOf(features uint32) Extensions { return Extensions(features>>featExtensions) & extAll }
+
+// ownCapability is what this engine says of itself.
+func ownCapability(x Extensions) capability {
+	return capability{StagMULPDU, ownFeatures | uint32(x)<<featExtensions}
+}
+
+// withCapability returns ulp with the block behind it, when it fits.
+func withCapability(ulp []byte, enhanced int, x Extensions) []byte {
+	if len(ulp)+capLen+enhanced > maxPrivateData {
+		return ulp
+	}
+	return ownCapability(x).append(append(make([]byte, 0, len(ulp)+capLen), ulp...))
+}

@@ -1,0 +1,152 @@
+package rdmap
+
+import (
+	"context"
+	"crypto/subtle"
+	"encoding/binary"
+	"errors"
+
+	"github.com/stag-rdma/stag/rdmap/region"
+)
+
+// FlushFlags say what a Flush asks for. None: a fence for what was written before.
+type FlushFlags uint8
+
+// The flags of a Flush Request, draft-talpey-rdma-commit Section 3.1.
+const (
+	FlushPersistent FlushFlags = 1 << 0 // P: the octets outlive the peer's process
+	FlushVisible    FlushFlags = 1 << 1 // G: everybody at the peer sees them
+)
+
+// minCompare is how many octets a compare-only Verify covers at least: the hash of
+// fewer is easily tried out, and so would be a Read (D9).
+const minCompare = 64
+
+// target is the head of every commit request: off 0 STag, 4 length, 8 TO (8 octets).
+type target struct {
+	stag region.STag
+	n    uint32
+	to   uint64
+}
+
+const targetLen = 16
+
+func (g *target) append(b []byte) []byte {
+	b = binary.BigEndian.AppendUint32(b, uint32(g.stag))
+	b = binary.BigEndian.AppendUint32(b, g.n)
+	return binary.BigEndian.AppendUint64(b, g.to)
+}
+
+func (g *target) parse(b []byte) {
+	g.stag = region.STag(binary.BigEndian.Uint32(b))
+	g.n = binary.BigEndian.Uint32(b[4:])
+	g.to = binary.BigEndian.Uint64(b[8:])
+}
+
+// executeFlush: Choice: no octets, no check; no flags, bounds and the right to flush
+// for visibility; unknown flags are ignored.
+func executeFlush(it *item, t *region.Table) error {
+	var g target
+	g.parse(it.req.body[:])
+	flags := FlushFlags(it.req.body[targetLen+3])
+	it.respond(OpFlushResponse, 0)
+	if g.n == 0 {
+		return nil
+	}
+	need := region.FlushVisible
+	if flags&FlushPersistent != 0 {
+		need = region.FlushPersistent
+		if flags&FlushVisible != 0 {
+			need |= region.FlushVisible
+		}
+	}
+	view, err := t.Lookup(g.stag, g.to, g.n, need)
+	if err != nil {
+		return it.req.refuse(violationOf(err), err)
+	}
+	defer view.Release()
+	if flags&FlushPersistent == 0 {
+		return nil // placement happened before
+	}
+	if err := view.Memory().Persist(view.Offset(), int(g.n)); err != nil {
+		if !errors.Is(err, region.ErrNotPersistent) {
+			t.Domain().RevokeMemory(view.Memory())
+		}
+		return it.req.refuse(vioFlush, err)
+	}
+	return nil
+}
+
+// executeVerify compares or returns the hash of the target. A hash that is returned,
+// and a comparison over few octets, are as good as a Read, so they need that right
+// too (D9). A failed comparison costs the stream.
+func executeVerify(it *item, t *region.Table) error {
+	var g target
+	g.parse(it.req.body[:])
+	view, err := t.Lookup(g.stag, g.to, g.n, region.Verify)
+	if err != nil {
+		return it.req.refuse(violationOf(err), err)
+	}
+	defer view.Release()
+	want := it.req.body[targetLen:it.req.n]
+	if view.Access()&region.RemoteRead == 0 && (len(want) == 0 || g.n < minCompare || !view.MayGuess()) {
+		return it.req.refuse(vioAccess, region.ErrAccess)
+	}
+	if size := view.Hash().Size; len(want) != 0 && len(want) != size || size > maxHash {
+		return it.req.refuse(vioHashLength, wantGot(size, len(want)))
+	}
+	var room [maxHash]byte
+	sum, err := view.AppendSum(room[:0])
+	if err != nil {
+		return it.req.refuse(memoryViolation(err), err)
+	}
+	if len(want) != 0 && subtle.ConstantTimeCompare(sum, want) == 0 {
+		view.Guessed()
+		return it.req.refuse(vioMismatch, nil)
+	}
+	copy(it.respond(OpVerifyResponse, len(sum)), sum)
+	return nil
+}
+
+// executeAtomicWrite stores 8 octets at once. Choice: they are octets, not a number,
+// and need the right to write alone.
+func executeAtomicWrite(it *item, t *region.Table) error {
+	var g target
+	g.parse(it.req.body[:])
+	if g.n != 8 {
+		return it.req.refuse(vioWordLength, wantGot(8, g.n))
+	}
+	view, err := t.Lookup(g.stag, g.to, g.n, region.RemoteWrite)
+	if err != nil {
+		return it.req.refuse(violationOf(err), err)
+	}
+	defer view.Release()
+	if err := view.StoreWord([8]byte(it.req.body[targetLen:])); err != nil {
+		return it.req.refuse(memoryViolation(err), err)
+	}
+	it.respond(OpAtomicWriteResponse, 0)
+	return nil
+}
+
+// Flush makes the peer flush n octets at to of its region stag and returns when that
+// is done: what was written to them before is then as flags say.
+func (c *Conn) Flush(ctx context.Context, stag region.STag, to uint64, n uint32, flags FlushFlags) error {
+	return c.do(ctx, &WR{Op: OpFlushRequest, STag: stag, TO: to, Len: n, Flags: flags})
+}
+
+// Verify returns the hash of n octets at to of the peer's region stag. With want the
+// peer compares: if the hashes differ it ends the connection with a Terminate, and
+// executes no later request.
+func (c *Conn) Verify(ctx context.Context, stag region.STag, to uint64, n uint32, want []byte) ([]byte, error) {
+	ans := new(Answer)
+	if err := c.do(ctx, &WR{Op: OpVerifyRequest, STag: stag, TO: to, Len: n, Body: want, Answer: ans}); err != nil {
+		return nil, err
+	}
+	return ans.Sum[:ans.N], nil
+}
+
+// AtomicWrite stores 8 octets at to of the peer's region stag, in one step, and
+// after all earlier requests have succeeded. The address is a multiple of 8.
+func (c *Conn) AtomicWrite(ctx context.Context, stag region.STag, to uint64, data [8]byte) error {
+	return c.do(ctx, &WR{Op: OpAtomicWriteRequest, STag: stag, TO: to, Body: data[:]})
+}

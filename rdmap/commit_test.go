@@ -1,0 +1,199 @@
+package rdmap
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/region"
+)
+
+// Vectors 4.22 to 4.27; 4.28 is goldAWResp.
+const (
+	goldFlush       = "0026414c000000000000000100000005000000001122334400010000000000000000100000000003e94e8c34"
+	goldFlushResp   = "0012414d0000000000000003000000040000000044165b34"
+	goldVerify      = "0022414e0000000000000001000000060000000011223344000000200000000000001000df3a3500"
+	goldVerifyHash  = "0026414e00000000000000010000000700000000112233440000002000000000000010008a9136aad5b75c44"
+	goldVerifyResp  = "0016414f000000000000000300000005000000008a9136aa07784e3e"
+	goldAtomicWrite = "002a41500000000000000001000000080000000011223344000000080000000000001010010203040506070894291bce"
+)
+
+// persisting is memory that counts what it persists.
+type persisting struct {
+	mem   []byte
+	mu    sync.Mutex
+	calls int
+	err   error
+	stop  chan struct{} // Persist waits for it, if not nil
+}
+
+func (m *persisting) Persist(int, int) error {
+	if m.stop != nil {
+		<-m.stop
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.calls++
+	return m.err
+}
+
+func (m *persisting) Bytes() []byte { return m.mem }
+func (m *persisting) Close() error  { return nil }
+
+const commitRights = region.RemoteRead | region.RemoteWrite | region.FlushPersistent | region.FlushVisible | region.Verify
+
+func TestGoldenCommit(t *testing.T) {
+	a := newEngine(engineConfig{ord: 9, ext: ExtCommit})
+	a.wk.msn[1] = 4
+	for _, g := range []struct {
+		gold string
+		wr   WR
+	}{
+		{goldFlush, WR{Op: OpFlushRequest, TO: 0x1000, Len: 65536, Flags: FlushPersistent | FlushVisible}},
+		{goldVerify, WR{Op: OpVerifyRequest, TO: 0x1000, Len: 32}},
+		{goldVerifyHash, WR{Op: OpVerifyRequest, TO: 0x1000, Len: 32, Body: []byte{0x8a, 0x91, 0x36, 0xaa}}},
+		{goldAtomicWrite, WR{Op: OpAtomicWriteRequest, TO: 0x1010, Body: []byte{1, 2, 3, 4, 5, 6, 7, 8}}},
+	} {
+		g.wr.STag = 0x11223344
+		a.post(g.wr)
+		if got := hex.EncodeToString(a.output()); got != g.gold {
+			t.Errorf("%v:\n got %s\nwant %s", g.wr.Op, got, g.gold)
+		}
+	}
+	e := newEngine(engineConfig{ird: 9, ext: ExtCommit})
+	mem := &persisting{mem: make([]byte, 65536)}
+	reg, _ := e.snd.table.RegisterMemory(mem, region.Options{Access: commitRights, Base: 0x1000})
+	e.wk.msn[3] = 3
+	for i, g := range []struct{ req, resp string }{
+		{goldFlush, goldFlushResp},
+		{goldVerify, goldVerifyResp},
+		{goldVerifyHash, "0016414f000000000000000300000006000000008a9136aa"},
+		{goldAtomicWrite, goldAWResp},
+	} {
+		e.input(fpduOf(retarget(t, g.req, 0, reg.STag(), byte(i+1))))
+		if got := hex.EncodeToString(e.output()); !bytes.HasPrefix([]byte(got), []byte(g.resp)) {
+			t.Errorf("got %s, want %s", got, g.resp)
+		}
+	}
+	if e.err != nil || mem.calls != 1 || mem.mem[0x10] != 1 || mem.mem[0x17] != 8 {
+		t.Fatal(e.err, mem.calls)
+	}
+}
+
+// TestCommitRefusals: rights, lengths and mismatches; the verify oracle (ADVERSARY
+// 26). After a failure nothing later is executed: the last request is an Atomic Write.
+func TestCommitRefusals(t *testing.T) {
+	all := commitRights
+	for _, tt := range []struct {
+		name   string
+		wr     WR
+		access region.Access
+		code   TermCode // zero: none
+	}{
+		{"flush P", WR{Op: OpFlushRequest, Len: 8, Flags: FlushPersistent}, all, TermCode{}},
+		{"flush P, no right", WR{Op: OpFlushRequest, Len: 8, Flags: FlushPersistent}, all &^ region.FlushPersistent, TermCode{0, 1, 2}},
+		{"flush G, no right", WR{Op: OpFlushRequest, Len: 8, Flags: 3}, all &^ region.FlushVisible, TermCode{0, 1, 2}},
+		{"flush without flags", WR{Op: OpFlushRequest, Len: 8}, all, TermCode{}},
+		{"flush with unknown flags", WR{Op: OpFlushRequest, Len: 8, Flags: 0xfe}, all, TermCode{}},
+		{"flush of nothing anywhere", WR{Op: OpFlushRequest, STag: 1, Flags: 3}, all, TermCode{}},
+		{"flush out of bounds", WR{Op: OpFlushRequest, Len: 129, Flags: 1}, all, TermCode{0, 1, 1}},
+		{"verify", WR{Op: OpVerifyRequest, Len: 8}, all, TermCode{}},
+		{"verify, no right", WR{Op: OpVerifyRequest, Len: 8}, all &^ region.Verify, TermCode{0, 1, 2}},
+		{"verify returns, no read", WR{Op: OpVerifyRequest, Len: 128}, all &^ region.RemoteRead, TermCode{0, 1, 2}},
+		{"compare 63, no read", WR{Op: OpVerifyRequest, Len: 63, Body: make([]byte, 4)}, all &^ region.RemoteRead, TermCode{0, 1, 2}},
+		{"compare 64, no read", WR{Op: OpVerifyRequest, Len: 64, Body: crc(make([]byte, 64))}, all &^ region.RemoteRead, TermCode{}},
+		{"mismatch", WR{Op: OpVerifyRequest, Len: 64, Body: make([]byte, 4)}, all, TermCode{0, 2, 7}},
+		{"hash of 5", WR{Op: OpVerifyRequest, Len: 64, Body: make([]byte, 5)}, all, TermCode{0, 2, 7}},
+		{"misaligned", WR{Op: OpAtomicWriteRequest, TO: 4, Body: make([]byte, 8)}, all, TermCode{0, 2, 7}},
+		{"atomic write, no right", WR{Op: OpAtomicWriteRequest, Body: make([]byte, 8)}, all &^ region.RemoteWrite, TermCode{0, 1, 2}},
+	} {
+		a, b := newEngine(engineConfig{ord: 9, ext: ExtCommit}), newEngine(engineConfig{ird: 9, ext: ExtCommit})
+		mem := &persisting{mem: make([]byte, 128)}
+		reg, _ := b.snd.table.RegisterMemory(mem, region.Options{Access: tt.access})
+		after, reg2 := b.register(t, 8, region.RemoteWrite)
+		if tt.wr.STag == 0 {
+			tt.wr.STag = reg.STag()
+		}
+		var d done
+		tt.wr.Done = &d
+		a.post(tt.wr, WR{Op: OpAtomicWriteRequest, STag: reg2.STag(), Body: bytes.Repeat([]byte{1}, 8)})
+		exchange(a, b)
+		pe, _ := errors.AsType[*ProtocolError](b.err)
+		if failed := tt.code != (TermCode{}); failed != (b.err != nil) || failed && pe.Code != tt.code ||
+			failed != (after[0] == 0) || failed != (d.err != nil) || d.n != 1 {
+			t.Errorf("%s: %v; later request executed: %v; %+v", tt.name, b.err, after[0] == 1, d)
+		}
+	}
+}
+
+func crc(p []byte) []byte {
+	h := region.CRC32C.New()
+	h.Write(p)
+	return h.Sum(nil)
+}
+
+// TestCommitPipeline: write, flush, verify, atomic write, flush in one Post; Sends
+// pass a flush that hangs; responses come in order.
+func TestCommitPipeline(t *testing.T) {
+	onWires(t, func(t *testing.T, a, b net.Conn) {
+		cfg := &Config{Extensions: ExtCommit}
+		x, y := connect(t, a, b, cfg, cfg)
+		mem := &persisting{mem: make([]byte, 1<<16), stop: make(chan struct{})}
+		reg, _ := y.Table().RegisterMemory(mem, region.Options{Access: commitRights, Hash: region.SHA256})
+		go x.Serve()
+		data := pattern(10000)
+		h := region.SHA256.New()
+		h.Write(data)
+		var ans Answer
+		var w Waiter
+		w.Reset()
+		s := reg.STag()
+		if err := x.Post([]WR{
+			{Op: OpWrite, STag: s, TO: 64, Body: data},
+			{Op: OpFlushRequest, STag: s, TO: 64, Len: 10000, Flags: FlushPersistent},
+			{Op: OpVerifyRequest, STag: s, TO: 64, Len: 10000, Body: h.Sum(nil), Answer: &ans},
+			{Op: OpAtomicWriteRequest, STag: s, Body: binary.BigEndian.AppendUint64(nil, 10064)},
+			{Op: OpFlushRequest, STag: s, Len: 8, Flags: FlushPersistent, Done: &w},
+			{Op: OpSend, Body: []byte("passes")},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if m, err := y.Recv(t.Context()); err != nil || string(m.Data) != "passes" {
+			t.Fatal(err)
+		}
+		if w.Done() || mem.mem[6] != 0 {
+			t.Fatal("an atomic write passed a flush")
+		}
+		close(mem.stop)
+		if err := x.Wait(t.Context(), &w); err != nil {
+			t.Fatal(err)
+		}
+		if mem.calls != 2 || ans.N != 32 || !bytes.Equal(mem.mem[64:10064], data) || mem.mem[6] == 0 {
+			t.Fatal(mem.calls, ans.N)
+		}
+	})
+}
+
+// TestPersistError: the first error is final: Terminate, and every STag on the memory
+// is revoked.
+func TestPersistError(t *testing.T) {
+	p, q := rdmaptest.Pipe()
+	cfg := &Config{Extensions: ExtCommit, Domain: region.NewDomain()}
+	x, y := connect(t, p, q, &Config{Extensions: ExtCommit}, cfg)
+	mem := &persisting{mem: make([]byte, 64), err: errTest}
+	reg, _ := y.Table().RegisterMemory(mem, region.Options{Access: commitRights})
+	shared, _ := cfg.Domain.RegisterShared(mem, region.Options{Access: commitRights})
+	go y.Serve()
+	err := x.Flush(t.Context(), reg.STag(), 0, 64, FlushPersistent)
+	if te, ok := errors.AsType[*TerminateError](err); !ok || te.Terminate.Code != (TermCode{0, 2, 7}) {
+		t.Fatal(err)
+	}
+	if reg.Valid() || shared.Valid() || !errors.Is(y.Err(), errTest) {
+		t.Fatal("still registered", y.Err())
+	}
+}

@@ -1,0 +1,85 @@
+package rdmap
+
+// completion is a Completer that is due, and with what. Completers are called with
+// no lock held.
+type completion struct {
+	done Completer
+	err  error
+}
+
+func fire(due []completion) {
+	for i, c := range due {
+		due[i] = completion{}
+		c.done.Complete(c.err)
+	}
+}
+
+// completions keeps the order of RFC 5040 Section 5.5: work requests complete in
+// the order of their submission, so what was sent behind a Read waits for that Read.
+// An entry is made when a work request is taken to be written; it completes when
+// it has been written and, for a request, its response is there (which may be
+// seen first).
+type completions struct {
+	q       ring[pendingCompletion]
+	written int // entries at the front that have been written
+	err     error
+}
+
+type pendingCompletion struct {
+	done     Completer // may be nil
+	read     bool      // it gets an answer
+	answered bool
+}
+
+// taken makes an entry for it, if it needs one.
+func (o *completions) taken(it *item) {
+	if o.wants(it) {
+		o.q.push(pendingCompletion{done: it.done, read: it.op.asks()})
+	}
+}
+
+// wrote says that the oldest work request not said so of, it, has been written.
+func (o *completions) wrote(it *item, out []completion) []completion {
+	if !o.wants(it) {
+		return out
+	}
+	o.written++
+	return o.flush(out)
+}
+
+func (o *completions) wants(it *item) bool {
+	return it.done != nil || it.op.asks()
+}
+
+// answer says that the response to the oldest unanswered request is complete.
+func (o *completions) answer(out []completion) []completion {
+	for i := range o.q.len() {
+		if p := o.q.at(i); p.read && !p.answered {
+			p.answered = true
+			break
+		}
+	}
+	return o.flush(out)
+}
+
+// flush completes what is due.
+func (o *completions) flush(out []completion) []completion {
+	for o.written > 0 {
+		if p := o.q.at(0); p.read && !p.answered && o.err == nil {
+			break
+		}
+		o.written--
+		if p := o.q.pop(); p.done != nil {
+			out = append(out, completion{p.done, o.err})
+		}
+	}
+	o.q.trim()
+	return out
+}
+
+// abort completes with err what has been written, and from now on everything that
+// will be. What is being written is still read from, and completes afterwards.
+func (o *completions) abort(out []completion, err error) []completion {
+	o.err = err
+	return o.flush(out)
+}

@@ -1,0 +1,185 @@
+package rdmap
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+
+	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/region"
+	"go.uber.org/zap"
+)
+
+// Conn is one RDMAP stream over one byte-stream connection. All methods are
+// safe for concurrent use.
+//
+// Three things own its parts. The sending half is under mu; the batch being written
+// belongs to the flusher, of which there is one at most (flushing). The receiving
+// half belongs to the holder of the reading role, which role says. Locks are taken
+// in the order role.mu, mu.
+type Conn struct {
+	nc        net.Conn
+	link      link
+	cfg       Config
+	log       *zap.Logger
+	initiator bool
+	table     *region.Table
+
+	hsMu     sync.Mutex
+	hsDone   bool
+	hsErr    error
+	hsLinger bool // something was sent that should arrive
+	peerCap  capability
+	peerData []byte
+	state    ConnectionState
+	up       atomic.Bool // the startup has succeeded
+
+	mu       sync.Mutex
+	snd      sender
+	flushing bool          // there is a flusher; it owns wk and due
+	burst    bool          // what was read is being handled: the reader will flush
+	closing  bool          // Close was called: nothing more is taken
+	err      error         // the first fatal error
+	linger   bool          // what is queued still goes out, and the end is graceful
+	quiet    chan struct{} // closed when the flusher ends; made by who waits for that
+	full     []*Waiter     // wait for room in the send queue
+	out      flushCount
+	flushes  uint64
+
+	wk      work
+	due     []completion
+	refused error // why the batch being written ends early
+
+	// Of the holder of the reading role.
+	rcv   *receiver
+	df    mpa.Deframer
+	large int // octets of the longest FPDU yet
+	st    *staging
+	rdue  []completion
+
+	upcalls   atomic.Uint64 // odd: the holder is in an upcall
+	takeovers atomic.Int64  // upcalls relieved of the role and still running
+	taken     atomic.Uint64
+	stalls    atomic.Uint64
+	reads     atomic.Uint64
+	in        recvTotals
+
+	stall   stall
+	dog     watched
+	tick    *ticker
+	half    half
+	role    role
+	waiting atomic.Int32 // goroutines in Wait
+	inbox   inbox
+	spare   spareWaiters
+	failed  atomic.Bool
+	done    chan struct{}
+}
+
+// Client returns a Conn that will send the MPA Request on nc. It takes nc over.
+// A nil cfg means the defaults. Nothing is sent before Handshake.
+func Client(nc net.Conn, cfg *Config) *Conn { return newConn(nc, cfg, true) }
+
+// Server returns a Conn that will answer an MPA Request on nc. It takes nc
+// over. A nil cfg means the defaults.
+func Server(nc net.Conn, cfg *Config) *Conn { return newConn(nc, cfg, false) }
+
+func newConn(nc net.Conn, cfg *Config, initiator bool) *Conn {
+	c := &Conn{nc: nc, cfg: cfg.withDefaults(), initiator: initiator, done: make(chan struct{})}
+	c.log = c.cfg.Logger
+	c.link = newLink(nc)
+	c.table = c.cfg.Domain.NewTable()
+	c.snd.limit, c.snd.table = c.cfg.SendQueue, c.table
+	c.snd.useSpares()
+	c.rcv = newReceiver(receiverConfig{
+		table: c.table, up: (*halves)(c), size: c.cfg.RecvSize, recvs: c.cfg.Recvs,
+		pool: c.cfg.Pool, keep: c.cfg.Handler == nil,
+	})
+	c.role.c = c
+	c.half.c = c
+	c.tick = newTicker(c.link.process())
+	return c
+}
+
+// PeerPrivateData returns the upper layer's private data of the peer's startup
+// frame, the engine's own words removed. The slice belongs to the Conn and does
+// not change.
+func (c *Conn) PeerPrivateData() []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.peerData
+}
+
+// ConnectionState returns what the startup agreed upon.
+func (c *Conn) ConnectionState() ConnectionState {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state
+}
+
+// Table returns the STags of this stream. It exists from the start; Close and every
+// other end of the connection invalidate what is registered there.
+func (c *Conn) Table() *region.Table { return c.table }
+
+// Register is Table().Register.
+func (c *Conn) Register(mem []byte, access region.Access) (region.Region, error) {
+	return c.table.Register(mem, access)
+}
+
+// LocalAddr returns the local address of the net.Conn.
+func (c *Conn) LocalAddr() net.Addr { return c.nc.LocalAddr() }
+
+// RemoteAddr returns the peer's address.
+func (c *Conn) RemoteAddr() net.Addr { return c.nc.RemoteAddr() }
+
+// Done is closed when the connection is over and the net.Conn closed.
+func (c *Conn) Done() <-chan struct{} { return c.done }
+
+// Err returns the first fatal error, nil while the connection lives.
+func (c *Conn) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// PostRecv posts n more receives: the peer may send as many more messages. It must
+// be called before the peer learns that it may.
+func (c *Conn) PostRecv(n int) { c.rcv.recvs.Add(int64(n)) }
+
+// halves is Conn as the receiving half sees the sending one.
+type halves Conn
+
+func (h *halves) freeSlots() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.snd.freeSlots()
+}
+
+func (h *halves) enqueue(req *request) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.err != nil {
+		return true // nothing will be answered any more
+	}
+	ok := h.snd.request(req)
+	(*Conn)(h).startExecutor()
+	return ok
+}
+
+func (h *halves) head() (outRead, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.snd.readHead()
+}
+
+func (h *halves) expected() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.snd.due
+}
+
+func (h *halves) answered() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.rdue = h.snd.readDone(h.rdue)
+}

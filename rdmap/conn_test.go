@@ -1,0 +1,134 @@
+package rdmap
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/region"
+)
+
+// wires are the byte streams every test of a Conn runs on.
+var wires = map[string]func(t testing.TB) (net.Conn, net.Conn){
+	"pipe": func(testing.TB) (net.Conn, net.Conn) { return rdmaptest.Pipe() },
+	"tcp":  tcpPair,
+	"tls":  tlsPair,
+	"unix": unixPair,
+}
+
+func tcpPair(t testing.TB) (net.Conn, net.Conn) {
+	t.Helper()
+	return dialPair(t, "tcp", "127.0.0.1:0")
+}
+
+// connect runs the startup on two ends and closes both when the test is over.
+func connect(t testing.TB, a, b net.Conn, ca, cb *Config) (*Conn, *Conn) {
+	t.Helper()
+	x, y := Client(a, ca), Server(b, cb)
+	errs := make(chan error, 1)
+	go func() { errs <- y.Handshake(context.Background()) }()
+	if err := x.Handshake(context.Background()); err != nil {
+		t.Fatalf("initiator: %v", err)
+	}
+	if err := <-errs; err != nil {
+		t.Fatalf("responder: %v", err)
+	}
+	t.Cleanup(func() {
+		go x.Close()
+		y.Close()
+		<-x.Done()
+	})
+	return x, y
+}
+
+func onWires(t *testing.T, f func(t *testing.T, a, b net.Conn)) {
+	for name, wire := range wires {
+		t.Run(name, func(t *testing.T) {
+			a, b := wire(t)
+			f(t, a, b)
+		})
+	}
+}
+
+func pattern(n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(i*7 + i>>8)
+	}
+	return b
+}
+
+func TestSendBothWays(t *testing.T) {
+	onWires(t, func(t *testing.T, a, b net.Conn) {
+		x, y := connect(t, a, b, nil, nil)
+		ctx := t.Context()
+		for _, n := range []int{0, 1, 100, 1500, 4096} {
+			if err := x.Send(ctx, pattern(n)); err != nil {
+				t.Fatal(err)
+			}
+			m, err := y.Recv(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(m.Data, pattern(n)) {
+				t.Fatalf("%d octets: got %d others", n, len(m.Data))
+			}
+			if err := y.Send(ctx, m.Data); err != nil {
+				t.Fatal(err)
+			}
+			if m, err = x.Recv(ctx); err != nil || len(m.Data) != n {
+				t.Fatalf("echo of %d: %v", n, err)
+			}
+		}
+	})
+}
+
+func TestWriteAndRead(t *testing.T) {
+	for _, cfg := range []*Config{nil, {CRC: CRCOff}, {Plain: true}, {Plain: true, MULPDU: 131}} {
+		onWires(t, func(t *testing.T, a, b net.Conn) {
+			x, y := connect(t, a, b, cfg, cfg)
+			ctx := t.Context()
+			mem := make([]byte, 3<<20)
+			reg, err := y.Register(mem, region.RemoteRead|region.RemoteWrite)
+			if err != nil {
+				t.Fatal(err)
+			}
+			go y.Serve()
+			for _, n := range []int{0, 1, 4096, 4097, 100001, 3 << 20} {
+				clear(mem)
+				data := pattern(n)
+				if err := x.Write(ctx, data, reg.STag(), 0); err != nil {
+					t.Fatal(err)
+				}
+				sink := make([]byte, n)
+				if err := x.Read(ctx, sink, reg.STag(), 0); err != nil {
+					t.Fatal(err)
+				}
+				if !bytes.Equal(sink, data) || !bytes.Equal(mem[:n], data) {
+					t.Fatalf("%d octets differ", n)
+				}
+			}
+		})
+	}
+}
+
+func TestCloseIsSeen(t *testing.T) {
+	onWires(t, func(t *testing.T, a, b net.Conn) {
+		x, y := connect(t, a, b, nil, nil)
+		served := make(chan error, 1)
+		go func() { served <- y.Serve() }()
+		if err := x.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-served; !errors.Is(err, io.EOF) || !errors.Is(err, net.ErrClosed) {
+			t.Fatalf("server ended with %v", err)
+		}
+		if err := x.Send(t.Context(), nil); !errors.Is(err, net.ErrClosed) {
+			t.Fatalf("send after close: %v", err)
+		}
+	})
+}

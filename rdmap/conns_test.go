@@ -1,0 +1,458 @@
+package rdmap
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"math/big"
+	"net"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/region"
+)
+
+// tlsConfig is the server's side of tlsPair: a certificate nobody has signed.
+var tlsConfig = sync.OnceValues(func() (*tls.Config, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	tmpl := x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, &tmpl, &tmpl, key.Public(), key)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}, nil
+})
+
+// tlsPair is a connection of crypto/tls over TCP; the first Read or Write of each end
+// runs the handshake of TLS.
+func tlsPair(t testing.TB) (net.Conn, net.Conn) {
+	t.Helper()
+	cfg, err := tlsConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := tcpPair(t)
+	return tls.Client(a, &tls.Config{InsecureSkipVerify: true}), tls.Server(b, cfg)
+}
+
+func unixPair(t testing.TB) (net.Conn, net.Conn) {
+	t.Helper()
+	return dialPair(t, "unix", filepath.Join(t.TempDir(), "s"))
+}
+
+// dialPair is a connection of the network within this host.
+func dialPair(t testing.TB, network, addr string) (net.Conn, net.Conn) {
+	t.Helper()
+	l, err := net.Listen(network, addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	a, err := net.Dial(network, l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a, b
+}
+
+// TestConns runs one suite on every kind of net.Conn (D2); the tests of onWires are
+// the rest of it.
+func TestConns(t *testing.T) {
+	suite := []struct {
+		name string
+		test func(t *testing.T, a, b net.Conn)
+	}{
+		{"startup", connsStartup},
+		{"sends", connsSends},
+		{"reads", connsReads},
+		{"large", connsLarge},
+		{"idle", connsIdle},
+		{"waiters", connsWaiters},
+		{"misuse", func(t *testing.T, a, b net.Conn) { connsTerminate(t, a, b, false) }},
+		{"misuse back", func(t *testing.T, a, b net.Conn) { connsTerminate(t, a, b, true) }},
+		{"ends", connsEnds},
+	}
+	for name, wire := range wires {
+		t.Run(name, func(t *testing.T) {
+			for _, c := range suite {
+				t.Run(c.name, func(t *testing.T) {
+					a, b := wire(t)
+					c.test(t, a, b)
+				})
+			}
+		})
+	}
+}
+
+// connsStartup: depths and private data of both sides are agreed upon.
+func connsStartup(t *testing.T, a, b net.Conn) {
+	x, y := connect(t, a, b, &Config{PrivateData: []byte("hello"), IRD: 3, ORD: 9}, &Config{IRD: 5, ORD: 7})
+	sx, sy := x.ConnectionState(), y.ConnectionState()
+	if string(y.PeerPrivateData()) != "hello" || !sx.CRC || !sy.CRC || !sx.StagPeer {
+		t.Fatalf("%q, %+v, %+v", y.PeerPrivateData(), sx, sy)
+	}
+	if sx.ORD != 5 || sy.ORD != 3 {
+		t.Fatalf("ORD %d and %d, want the other's IRD: 5 and 3", sx.ORD, sy.ORD)
+	}
+}
+
+// connsSends: every kind of Send in both directions, in order.
+func connsSends(t *testing.T, a, b net.Conn) {
+	x, y := connect(t, a, b, nil, nil)
+	for _, d := range [][2]*Conn{{x, y}, {y, x}} {
+		from, to := d[0], d[1]
+		regs := []region.Region{mustRegister(t, to, 8, allRights), mustRegister(t, to, 8, allRights)}
+		wrs := []WR{
+			{Op: OpSend, Body: pattern(1)},
+			{Op: OpSendSE, Head: pattern(7), Body: pattern(2000)},
+			{Op: OpSendInvalidate, Body: pattern(3), STag: regs[0].STag()},
+			{Op: OpSendSEInvalidate, Body: pattern(4), STag: regs[1].STag()},
+		}
+		if err := from.Post(wrs); err != nil {
+			t.Fatal(err)
+		}
+		for i := range wrs {
+			m, err := to.Recv(t.Context())
+			if err != nil || m.Op != wrs[i].Op || len(m.Data) != len(wrs[i].Head)+len(wrs[i].Body) {
+				t.Fatalf("message %d: %+v, %v", i, m, err)
+			}
+			if m.Solicited != (i&1 == 1) || m.Invalidated != wrs[i].STag {
+				t.Fatalf("message %d: %+v", i, m)
+			}
+		}
+		if regs[0].Valid() || regs[1].Valid() {
+			t.Fatal("an invalidated region is valid")
+		}
+	}
+}
+
+// connsReads: more Reads at once than ORD lets out, both ways at the same time.
+func connsReads(t *testing.T, a, b net.Conn) {
+	x, y := connect(t, a, b, &Config{IRD: 2, ORD: 2}, &Config{IRD: 2, ORD: 2})
+	var wg sync.WaitGroup
+	for _, d := range [][2]*Conn{{x, y}, {y, x}} {
+		mem := pattern(50000)
+		reg, err := d[1].Register(mem, region.RemoteRead)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 12 {
+			wg.Go(func() {
+				sink := make([]byte, i*3001)
+				if err := d[0].Read(t.Context(), sink, reg.STag(), uint64(i)); err != nil {
+					t.Error(err)
+				} else if !bytes.Equal(sink, mem[i:i+len(sink)]) {
+					t.Errorf("read %d: other octets", i)
+				}
+			})
+		}
+	}
+	wg.Wait()
+}
+
+// connsLarge: a Write and a Send that take many FPDUs and more than any buffer holds.
+func connsLarge(t *testing.T, a, b net.Conn) {
+	const n = 3<<20 + 5
+	x, y := connect(t, a, b, nil, &Config{RecvSize: n})
+	mem := make([]byte, n)
+	reg, err := y.Register(mem, region.RemoteWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_ = x.Write(t.Context(), pattern(n), reg.STag(), 0)
+		_ = x.Send(t.Context(), pattern(n))
+	}()
+	m, err := y.Recv(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(m.Data, pattern(n)) || !bytes.Equal(mem, pattern(n)) {
+		t.Fatal("other octets")
+	}
+}
+
+// connsIdle: between calls long enough for the watcher to take over, messages come
+// unasked.
+func connsIdle(t *testing.T, a, b net.Conn) {
+	t.Parallel()
+	h := newCollector()
+	x, y := connect(t, a, b, &Config{Handler: h}, nil)
+	reg := mustRegister(t, y, 64, region.RemoteRead)
+	go y.Serve()
+	for i := range 3 {
+		if err := x.Read(t.Context(), make([]byte, 64), reg.STag(), 0); err != nil {
+			t.Fatal(err)
+		}
+		for range i {
+			waitCold(t, x)
+			if err := y.Send(t.Context(), pattern(10)); err != nil {
+				t.Fatal(err)
+			}
+			within(t, "the message", h.got)
+		}
+	}
+}
+
+// waitCold waits until nobody is thought to make calls on c.
+func waitCold(t *testing.T, c *Conn) {
+	t.Helper()
+	for end := time.Now().Add(5 * time.Second); c.role.hot.Load(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the connection does not become idle")
+		}
+	}
+}
+
+// connsWaiters: a hundred wait, some give up, the others get what they wait for.
+func connsWaiters(t *testing.T, a, b net.Conn) {
+	h := &calls{pending: make(map[uint64]*Waiter)}
+	s := new(shuffler)
+	x, y := connect(t, a, b, &Config{Handler: h, Recvs: 200}, &Config{Handler: s, Recvs: 200})
+	go y.Serve()
+	var wg sync.WaitGroup
+	for i := range uint64(100) {
+		wg.Go(func() {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if i%5 == 0 {
+				cancel()
+			}
+			if err := h.call(ctx, x, i, 100); err != nil && i%5 != 0 {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	s.wg.Wait()
+}
+
+// connsTerminate: what the peer may not do is refused, and both sides know why. The
+// first FPDU of the initiator is good, as one that is not goes unanswered.
+func connsTerminate(t *testing.T, a, b net.Conn, back bool) {
+	x, y := connect(t, a, b, nil, nil)
+	if err := x.Send(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := y.Recv(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	from, to := x, y
+	if back {
+		from, to = y, x
+	}
+	if err := from.Write(t.Context(), pattern(9), 0xbad, 0); err != nil {
+		t.Fatal(err)
+	}
+	_, err := to.Recv(t.Context())
+	if _, ok := errors.AsType[*ProtocolError](err); !ok {
+		t.Fatalf("the refusing side: %v", err)
+	}
+	_, err = from.Recv(t.Context())
+	te, ok := errors.AsType[*TerminateError](err)
+	if !ok || te.Terminate.Code != (TermCode{1, 1, 0}) {
+		t.Fatalf("the refused side: %v", err)
+	}
+}
+
+// connsEnds: a close comes behind what was sent before it; afterwards everything
+// fails, nothing hangs.
+func connsEnds(t *testing.T, a, b net.Conn) {
+	x, y := connect(t, a, b, nil, nil)
+	for range 20 {
+		if err := x.Post([]WR{{Op: OpSend, Body: pattern(4000)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- x.Close() }()
+	for i := range 20 {
+		if _, err := y.Recv(t.Context()); err != nil {
+			t.Fatalf("message %d: %v", i, err)
+		}
+	}
+	if _, err := y.Recv(t.Context()); !errors.Is(err, io.EOF) {
+		t.Fatalf("behind the last message: %v", err)
+	}
+	if err := <-closed; err != nil {
+		t.Fatal(err)
+	}
+	if err := y.Read(t.Context(), make([]byte, 1), 1, 0); !errors.Is(err, net.ErrClosed) {
+		t.Fatal(err)
+	}
+}
+
+// TestAbortIsAtOnce: a TLS peer that does not read holds up neither Abort nor what
+// Done stands for, though the Close of crypto/tls waits five seconds to say goodbye.
+func TestAbortIsAtOnce(t *testing.T) {
+	cfg, err := tlsConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		a, b := rdmaptest.PipeSize(3000)
+		x, y := Client(tls.Client(a, &tls.Config{InsecureSkipVerify: true}), nil), Server(tls.Server(b, cfg), nil)
+		go y.Handshake(t.Context())
+		if err := x.Handshake(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.Write(make([]byte, 2990)); err != nil { // leaves no room
+			t.Fatal(err)
+		}
+		start := time.Now()
+		x.Abort(errTest)
+		<-x.Done()
+		if d := time.Since(start); d > 0 {
+			t.Errorf("took %v", d)
+		}
+		b.Close()
+		y.Abort(nil)
+		<-y.Done()
+	})
+}
+
+// deadlineConn knows its write deadline and counts writes.
+type deadlineConn struct {
+	net.Conn
+	mu       sync.Mutex
+	deadline time.Time
+	writes   int
+}
+
+func (c *deadlineConn) SetWriteDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.deadline = t
+	return c.Conn.SetWriteDeadline(t)
+}
+
+func (c *deadlineConn) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	c.writes++
+	c.mu.Unlock()
+	return c.Conn.Write(p)
+}
+
+// TestWritesOfOtherConns: writes of links without gathered output are long, and leave
+// no deadline behind.
+func TestWritesOfOtherConns(t *testing.T) {
+	a, b := rdmaptest.Pipe()
+	d := &deadlineConn{Conn: a}
+	x, y := connect(t, d, b, nil, nil)
+	const n = 4 << 20
+	reg, err := y.Register(make([]byte, n), region.RemoteWrite|region.RemoteRead)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go y.Serve()
+	if err := x.Write(t.Context(), pattern(n), reg.STag(), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.Read(t.Context(), make([]byte, 1), reg.STag(), n-1); err != nil {
+		t.Fatal(err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.writes > n/chunkSize*5/4 {
+		t.Errorf("%d writes for %d octets", d.writes, n)
+	}
+	if !d.deadline.IsZero() {
+		t.Errorf("a write deadline is left at %v", d.deadline)
+	}
+}
+
+// TestSendsDoNotStarveResponses: a send queue that is never empty lets the response to
+// a Read out all the same, and the other way round.
+func TestSendsDoNotStarveResponses(t *testing.T) {
+	a := newEngine(engineConfig{mulpdu: StagMULPDU, ird: 4})
+	_, reg := a.register(t, 100, region.RemoteRead)
+	rr := readRequest{size: 100, src: reg.STag()}
+	var req request
+	req.op = OpReadRequest
+	rr.append(req.body[:0])
+	refill := func() {
+		for a.snd.sq.len() < 1000 {
+			a.post(WR{Op: OpSend, Head: []byte("small")})
+		}
+	}
+	for range 5 {
+		refill()
+		if !a.snd.request(&req) {
+			t.Fatal("no slot")
+		}
+		for batches := 0; a.snd.rq.len() > 0; batches++ {
+			if batches == 2 {
+				t.Fatal("the response waits behind Sends without end")
+			}
+			refill()
+			if !a.snd.take(&a.wk) {
+				t.Fatal("nothing to send")
+			}
+			_ = a.wk.fill(a.snd.mulpdu, true, a.snd.table)
+			a.due = a.snd.settle(&a.wk, false, a.due)
+		}
+	}
+}
+
+// TestWatchedAfterWait: one who begins to wait while the watcher handles a burst, and
+// then reads for itself, leaves the connection watched.
+func TestWatchedAfterWait(t *testing.T) {
+	onWires(t, func(t *testing.T, a, b net.Conn) {
+		t.Parallel()
+		x, y := connect(t, a, b, nil, nil)
+		if err := x.Send(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := y.Recv(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		waitCold(t, x)
+		burst := func(on bool) {
+			x.mu.Lock()
+			x.burst = on
+			x.mu.Unlock()
+		}
+		burst(true)
+		got := make(chan error, 1)
+		go func() {
+			_, err := x.Recv(t.Context())
+			got <- err
+		}()
+		for waits := false; !waits; time.Sleep(time.Millisecond) {
+			x.role.mu.Lock()
+			waits = x.role.first != nil || x.role.holder == holderLeader
+			x.role.mu.Unlock()
+		}
+		burst(false)
+		x.interrupt(holderWatcher) // as the ticker does to shrink a staging
+		if err := y.Send(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-got; err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		reg := mustRegister(t, x, 8, region.RemoteRead)
+		if err := y.Read(ctx, make([]byte, 8), reg.STag(), 0); err != nil {
+			t.Fatalf("nobody reads: %v", err)
+		}
+	})
+}

@@ -1,0 +1,159 @@
+package rdmap
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/region"
+)
+
+// conversation is a valid stream of every kind of message, made by another engine,
+// for a peer whose region of 1000 octets is stag.
+func conversation(crc bool, stag region.STag) []byte {
+	b := newEngine(engineConfig{mulpdu: 200, ord: 8, nocrc: !crc})
+	b.post(
+		WR{Op: OpSend, Head: []byte("hello")},
+		WR{Op: OpWrite, STag: stag, Body: pattern(500)},
+		WR{Op: OpSendSE, Body: pattern(700)},
+		WR{Op: OpReadRequest, STag: stag, Len: 300, Sink: 7},
+		WR{Op: OpReadRequest, STag: stag, Len: 0, Sink: 7},
+		WR{Op: OpSend},
+		WR{Op: OpWrite, STag: stag, TO: 500},
+		WR{Op: OpSendSE, Body: pattern(9)},
+	)
+	return b.output()
+}
+
+// listener is an engine that the conversation is for.
+type listener struct {
+	*engine
+	mem []byte
+	in  []byte // the conversation
+}
+
+func newListener(t testing.TB) *listener {
+	t.Helper()
+	e := newEngine(engineConfig{recvs: 10, ird: 8})
+	mem, reg := e.register(t, 1000, allRights)
+	return &listener{e, mem, conversation(true, reg.STag())}
+}
+
+func (l *listener) log() string {
+	var b strings.Builder
+	for _, m := range l.engine.got {
+		fmt.Fprintf(&b, "%v %x inv=%v se=%v\n", m.Op, m.Data, m.Invalidated != 0, m.Solicited)
+	}
+	fmt.Fprintf(&b, "mem %x\nerr %v live %d\n", l.mem, l.err, l.snd.table.Live())
+	return b.String()
+}
+
+// TestSplitInvariance: however the stream is cut, the same happens, with the same
+// octets in answer. ADVERSARY 13.
+func TestSplitInvariance(t *testing.T) {
+	length := len(newListener(t).in)
+	run := func(cut func(left int) int) (string, string) {
+		l := newListener(t)
+		var out []byte
+		for in := l.in; len(in) > 0; {
+			n := cut(len(in))
+			l.input(bytes.Clone(in[:n]))
+			out = append(out, l.output()...)
+			in = in[n:]
+		}
+		return l.log(), hex.EncodeToString(out)
+	}
+	want, answer := run(func(left int) int { return left })
+	if !strings.Contains(want, "err <nil> live 1") || len(answer) == 0 {
+		t.Fatalf("the conversation is broken:\n%s", want)
+	}
+	for at := range length {
+		first := true
+		log, out := run(func(left int) int {
+			if first && at > 0 {
+				first = false
+				return at
+			}
+			return left
+		})
+		if log != want || out != answer {
+			t.Fatalf("cut at %d of %d:\n%s\nwant\n%s", at, length, log, want)
+		}
+	}
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for limit := range 40 {
+		log, out := run(func(left int) int { return min(left, 1+rng.IntN(limit+1)) })
+		if log != want || out != answer {
+			t.Fatalf("pieces up to %d:\n%s\nwant\n%s", limit+1, log, want)
+		}
+	}
+}
+
+// TestCutEverywhere ends the stream at every octet of the conversation, by FIN and
+// by reset: the connection ends, every wait with it, and nothing is left: no live
+// STag, no goroutine (the bubble would not end), no pool memory. ADVERSARY 9.
+func TestCutEverywhere(t *testing.T) {
+	length := len(conversation(false, 0))
+	step := 7
+	if testing.Short() {
+		step = 41
+	}
+	for at := 0; at <= length; at += step {
+		for _, reset := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) { cutAt(t, at, reset) })
+		}
+	}
+}
+
+func cutAt(t *testing.T, at int, reset bool) {
+	a, b := rdmaptest.Pipe()
+	pool := NewPool(1 << 20)
+	h := newCollector()
+	y := Server(b, &Config{CRC: CRCOff, Handler: h, Pool: pool, Recvs: 10})
+	go y.Handshake(t.Context())
+	p, _, err := rdmaptest.Initiate(a, &mpa.Config{NoCRC: true, IRD: 8, ORD: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
+	mem := make([]byte, 1000)
+	reg, err := y.Register(mem, allRights)
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- y.Serve() }()
+	read := make(chan error, 1)
+	go func() { read <- y.Read(context.Background(), make([]byte, 10), 1, 0) }()
+	if _, err := p.Conn.Write(conversation(false, reg.STag())[:at]); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
+	if reset {
+		a.Reset()
+	} else {
+		a.Close()
+	}
+	for _, ch := range []chan error{served, read} {
+		if err := <-ch; err == nil {
+			t.Fatalf("cut after %d octets: no error", at)
+		}
+	}
+	<-y.Done()
+	<-h.over
+	if n := y.Table().Live(); n != 0 || reg.Valid() {
+		t.Fatalf("cut after %d octets: %d regions live", at, n)
+	}
+	if n := pool.Used(); n != 0 {
+		t.Fatalf("cut after %d octets: %d octets of the pool in use", at, n)
+	}
+}

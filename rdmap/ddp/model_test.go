@@ -1,0 +1,288 @@
+package ddp
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// model is a second, slow statement of the rules: it looks at raw octets, keeps the
+// legal window as a set and memory as a map.
+type model struct {
+	next   [4]uint64 // not reduced modulo 2^32
+	posted [4]int
+	size   int
+	mem    map[STag]map[uint64]byte // every legal octet is a key
+	open   map[bool]*modelMessage   // by tagged
+	dead   bool
+}
+
+type modelMessage struct {
+	opcode byte
+	stag   uint32
+	named  bool // stag is known
+	qn     uint32
+	msn    uint32
+	data   []byte
+	placed int
+}
+
+func newModel(g *rig) *model {
+	m := &model{size: g.q[0].size, mem: map[STag]map[uint64]byte{}, open: map[bool]*modelMessage{}}
+	for i := range m.next {
+		m.next[i] = uint64(g.Receiver.next[i])
+		m.posted[i] = g.q[i].posted
+	}
+	for stag, b := range g.sinks.mem {
+		m.mem[stag] = map[uint64]byte{}
+		for i := range b {
+			m.mem[stag][uint64(i)] = 0
+		}
+	}
+	return m
+}
+
+func be(b []byte) (v uint64) {
+	for _, x := range b {
+		v = v<<8 | uint64(x)
+	}
+	return v
+}
+
+// receive returns what must come of u: a violation, or whether a message is
+// delivered, and its octets.
+func (m *model) receive(u []byte) (v Violation, delivered bool, data []byte) {
+	v, delivered, data = m.judge(u)
+	m.dead = m.dead || v != OK
+	return v, delivered, data
+}
+
+func (m *model) judge(u []byte) (Violation, bool, []byte) {
+	if len(u) == 0 || u[0]&0x80 == 0 && len(u) < 18 || len(u) < 14 {
+		return LocalCatastrophic, false, nil
+	}
+	tagged, last, opcode := u[0]&0x80 != 0, u[0]&0x40 != 0, u[1]&0x0f
+	if u[0]&3 != 1 {
+		if tagged {
+			return TaggedVersion, false, nil
+		}
+		return UntaggedVersion, false, nil
+	}
+	if tagged {
+		return m.tagged(uint32(be(u[2:6])), be(u[6:14]), last, opcode, u[14:])
+	}
+	return m.untagged(uint32(be(u[6:10])), uint32(be(u[10:14])), uint32(be(u[14:18])), last, opcode, u[18:])
+}
+
+func (m *model) untagged(qn, msn, mo uint32, last bool, opcode byte, p []byte) (Violation, bool, []byte) {
+	if qn > 3 {
+		return InvalidQN, false, nil
+	}
+	cur := m.open[false]
+	if cur == nil {
+		window := map[uint32]bool{}
+		for i := range m.posted[qn] {
+			window[uint32(m.next[qn]+uint64(i))] = true
+		}
+		behind := m.next[qn] - uint64(msn) // modulo 2^64; only its low 32 bits count
+		if !window[msn] {
+			if b := uint32(behind); b != 0 && b <= 1<<31 {
+				return MSNRange, false, nil
+			}
+			return NoBuffer, false, nil
+		}
+		if msn != uint32(m.next[qn]) {
+			return MSNRange, false, nil
+		}
+		cur = &modelMessage{opcode: opcode, qn: qn, msn: msn}
+	}
+	switch {
+	case cur.qn != qn || cur.opcode != opcode:
+		return Interleaved, false, nil
+	case cur.msn != msn:
+		return MSNRange, false, nil
+	case int64(mo) != int64(len(cur.data)):
+		return InvalidMO, false, nil
+	case len(cur.data)+len(p) > m.size:
+		return TooLong, false, nil
+	}
+	if m.open[false] == nil {
+		m.posted[qn]--
+		m.next[qn]++
+		m.open[false] = cur
+	}
+	cur.data = append(cur.data, p...)
+	if last {
+		delete(m.open, false)
+		return OK, true, cur.data
+	}
+	return OK, false, nil
+}
+
+func (m *model) tagged(stag uint32, to uint64, last bool, opcode byte, p []byte) (Violation, bool, []byte) {
+	cur := m.open[true]
+	if cur != nil && (cur.opcode != opcode || cur.named && len(p) > 0 && cur.stag != stag) {
+		return Interleaved, false, nil
+	}
+	if len(p) > 0 {
+		if STag(stag) == 0x66 {
+			return NotAssociated, false, nil
+		}
+		mem := m.mem[STag(stag)]
+		if mem == nil {
+			return InvalidSTag, false, nil
+		}
+		for i := range p {
+			if to+uint64(i) < to {
+				return TOWrap, false, nil
+			}
+		}
+		for i := range p {
+			if _, ok := mem[to+uint64(i)]; !ok {
+				return BaseBounds, false, nil
+			}
+		}
+		for i, x := range p {
+			mem[to+uint64(i)] = x
+		}
+	}
+	if cur == nil {
+		cur = &modelMessage{opcode: opcode}
+		m.open[true] = cur
+	}
+	cur.placed += len(p)
+	if len(p) > 0 {
+		cur.stag, cur.named = stag, true
+	}
+	if last {
+		delete(m.open, true)
+		return OK, true, make([]byte, cur.placed)
+	}
+	return OK, false, nil
+}
+
+// compare shows u to both and fails on any difference.
+func compare(t interface{ Fatalf(string, ...any) }, g *rig, m *model, u []byte) (alive bool) {
+	v, delivered, data := m.receive(u)
+	ev, err := g.receive(u)
+	if e, ok := errors.AsType[*Error](err); ok && e.Violation != v || (err != nil) != (v != OK) {
+		t.Fatalf("%x: got %v, want %v", u, err, v)
+	}
+	if ev.Delivered != delivered || delivered && ev.Length != uint64(len(data)) ||
+		delivered && !ev.Tagged && !bytes.Equal(ev.Data, data) {
+		t.Fatalf("%x: got %+v, want delivered %v, %x", u, ev, delivered, data)
+	}
+	for stag, mem := range m.mem {
+		for i, x := range g.sinks.mem[stag] {
+			if mem[uint64(i)] != x {
+				t.Fatalf("%x: STag %v, octet %d: %#x, want %#x", u, stag, i, x, mem[uint64(i)])
+			}
+		}
+	}
+	if g.sinks.pins != 0 {
+		t.Fatalf("%d pins", g.sinks.pins)
+	}
+	return v == OK
+}
+
+// expected returns a segment that would be right now, from which faults are made.
+func expected(t *rapid.T, g *rig) Segment {
+	if rapid.Bool().Draw(t, "tagged") {
+		s := Segment{Tagged: true, Control: 0x40, STag: 0x55, TO: rapid.Uint64Range(0, 40).Draw(t, "to")}
+		if g.tagged.open {
+			s.Control = g.tagged.control
+		}
+		return s
+	}
+	if u := g.untagged; u.open {
+		return Segment{Control: u.control, QN: u.qn, MSN: u.msn, MO: uint32(u.placed)}
+	}
+	qn := rapid.Uint32Range(0, 3).Draw(t, "qn")
+	return Segment{Control: 0x43, QN: qn, MSN: g.next[qn]}
+}
+
+func TestReceiverModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := newRig()
+		for i := range g.next {
+			g.next[i] = rapid.SampledFrom([]uint32{1, 0xfffffffe, 0x7fffffff}).Draw(t, "first MSN")
+		}
+		m := newModel(g)
+		for range 16 {
+			s := expected(t, g)
+			s.Last = rapid.Bool().Draw(t, "last")
+			pay := rapid.SliceOfN(rapid.Byte(), 0, 40).Draw(t, "payload")
+			// rapid prefers small numbers: those mean no fault.
+			switch rapid.IntRange(0, 40).Draw(t, "fault") {
+			case 35:
+				s.QN = rapid.Uint32Range(0, 5).Draw(t, "QN")
+			case 36:
+				s.MSN += rapid.SampledFrom([]uint32{1, 2, 5, 1<<32 - 1, 1 << 31, 1<<31 - 1, 1<<31 + 1}).Draw(t, "MSN")
+			case 37:
+				s.MO += rapid.SampledFrom([]uint32{1, 4, 1<<32 - 1}).Draw(t, "MO")
+			case 38:
+				s.STag = rapid.SampledFrom([]STag{0, 0x66, 0x77, 0x11223344}).Draw(t, "STag")
+			case 39:
+				s.TO = rapid.SampledFrom([]uint64{33, 1<<64 - 1, 1<<64 - 8, 1 << 63}).Draw(t, "TO")
+			case 40:
+				s.Control ^= rapid.Byte().Draw(t, "control")
+			}
+			u := seg(s, string(pay))
+			switch rapid.IntRange(0, 60).Draw(t, "octets") {
+			case 59:
+				u[0] ^= rapid.Byte().Draw(t, "octet 0")
+			case 60:
+				u = u[:rapid.IntRange(0, len(u)).Draw(t, "cut")]
+			}
+			if !compare(t, g, m, u) {
+				return
+			}
+		}
+	})
+}
+
+// FuzzReceiver cuts arbitrary octets into ULPDUs (a length octet before each) and
+// compares machine and model on them.
+func FuzzReceiver(f *testing.F) {
+	for _, u := range ulpdus(f) {
+		f.Add(append([]byte{byte(len(u))}, u...))
+	}
+	two := seg(Segment{Control: 0x43, MSN: 1}, "HEL")
+	f.Add(append(append([]byte{byte(len(two))}, two...), append([]byte{20}, seg(Segment{Last: true, Control: 0x43, MSN: 1, MO: 3}, "LO")...)...))
+	w := seg(Segment{Tagged: true, Control: 0x40, STag: 0x55, TO: 30}, "HEL")
+	f.Add(append([]byte{byte(len(w))}, w...))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		g := newRig()
+		m := newModel(g)
+		for len(b) > 0 {
+			n := min(int(b[0]), len(b)-1)
+			if !compare(t, g, m, b[1:1+n]) {
+				return
+			}
+			b = b[1+n:]
+		}
+	})
+}
+
+// FuzzSegment: what parses is encoded back, but for version and reserved bits.
+func FuzzSegment(f *testing.F) {
+	for _, u := range ulpdus(f) {
+		f.Add(u)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var s Segment
+		if !s.Parse(b) {
+			if len(b) >= UntaggedLen {
+				t.Fatal("too short?")
+			}
+			return
+		}
+		want := bytes.Clone(b[:s.HeaderLen()])
+		want[0] = want[0]&0xc0 | Version
+		if got := s.Append(nil); !bytes.Equal(got, want) {
+			t.Fatalf("got %x, want %x", got, want)
+		}
+	})
+}

@@ -1,0 +1,257 @@
+package ddp
+
+import (
+	"bytes"
+	"errors"
+	"reflect"
+	"testing"
+)
+
+func TestReceiveVectors(t *testing.T) {
+	us := ulpdus(t)
+	g := newRig()
+	g.sinks.mem[0xaabbccdd] = make([]byte, 0x2010)
+	for _, tt := range []struct {
+		name string
+		want Event
+	}{
+		{"send", Event{Delivered: true, Placed: 5, Length: 5, Data: []byte("HELLO")}},
+		{"send-empty", Event{Delivered: true, Data: []byte{}}},
+		{"send-invalidate", Event{Delivered: true, Placed: 5, Length: 5, Data: []byte("HELLO")}},
+		{"read-request", Event{Delivered: true, Placed: 28, Length: 28, Data: us["read-request"][18:]}},
+		{"read-response", Event{Delivered: true, Tagged: true, Placed: 16, Length: 16}},
+		{"terminate-stag", Event{Delivered: true, Placed: 20, Length: 20, Data: us["terminate-stag"][18:]}},
+		{"atomic-response", Event{Delivered: true, Placed: 12, Length: 12, Data: us["atomic-response"][18:]}},
+	} {
+		got, err := g.receive(us[tt.name])
+		if err != nil || !reflect.DeepEqual(got, tt.want) {
+			t.Errorf("%s: %+v, %v", tt.name, got, err)
+		}
+	}
+	if got := g.sinks.mem[0xaabbccdd][0x2000:]; !bytes.Equal(got, us["read-response"][14:]) {
+		t.Errorf("placed %x", got)
+	}
+	if tagged, untagged := g.Open(); tagged || untagged || g.Err() != nil || g.sinks.pins != 0 {
+		t.Error("not idle")
+	}
+}
+
+// The violations, one by one, with the code of the negative vectors. Each leaves
+// memory as it was, is final, and quotes the segment.
+func TestViolations(t *testing.T) {
+	us := ulpdus(t)
+	send := func(f func(*Segment)) []byte {
+		s := Segment{Last: true, Control: 0x43, MSN: 1}
+		f(&s)
+		return seg(s, "HELLO")
+	}
+	write := func(f func(*Segment)) []byte {
+		s := Segment{Tagged: true, Last: true, Control: 0x40, STag: 0x11223344}
+		f(&s)
+		return seg(s, "HELLO")
+	}
+	patch := func(b []byte, off int, v byte) []byte { b = bytes.Clone(b); b[off] = v; return b }
+	for _, tt := range []struct {
+		name string
+		u    []byte
+		set  func(*rig)
+		want Violation
+	}{
+		{"empty ULPDU", nil, nil, LocalCatastrophic},
+		{"tagged, 13 octets", us["write"][:13], nil, LocalCatastrophic},
+		{"untagged, 17 octets", us["send"][:17], nil, LocalCatastrophic},
+		{"untagged version 0", patch(us["send"], 0, 0x40), nil, UntaggedVersion},
+		{"tagged version 0", patch(us["write"], 0, 0xc0), nil, TaggedVersion},
+		{"tagged version 3", patch(us["write"], 0, 0xc3), nil, TaggedVersion},
+		{"QN 4", send(func(s *Segment) { s.QN = 4 }), nil, InvalidQN},
+		{"QN 2^32-1", send(func(s *Segment) { s.QN = 1<<32 - 1 }), nil, InvalidQN},
+		{"no queue 3", us["atomic-write-response"], func(g *rig) { g.cfg.Queues[3] = nil }, InvalidQN},
+		{"MSN 2 first", send(func(s *Segment) { s.MSN = 2 }), nil, MSNRange},
+		{"MSN last of the window", send(func(s *Segment) { s.MSN = 4 }), nil, MSNRange},
+		{"MSN beyond the window", send(func(s *Segment) { s.MSN = 5 }), nil, NoBuffer},
+		{"MSN 0", send(func(s *Segment) { s.MSN = 0 }), nil, MSNRange},
+		{"MSN far behind", send(func(s *Segment) { s.MSN = 1<<31 + 1 }), nil, MSNRange},
+		{"nothing posted", us["send"], func(g *rig) { g.q[0].posted = 0 }, NoBuffer},
+		{"nothing posted, MSN ahead", send(func(s *Segment) { s.MSN = 2 }), func(g *rig) { g.q[0].posted = 0 }, NoBuffer},
+		{"posted negative", us["send"], func(g *rig) { g.q[0].posted = -1 }, NoBuffer},
+		{"nothing posted, empty", us["send-empty"], func(g *rig) { g.q[0].posted = 0; g.next[0] = 2 }, NoBuffer},
+		{"MO 4 first", send(func(s *Segment) { s.MO = 4 }), nil, InvalidMO},
+		{"buffer of 4 octets", us["send"], func(g *rig) { g.q[0].size = 4 }, TooLong},
+		{"buffer of 4 octets, in place", us["send"], func(g *rig) { g.q[0].size = 4; g.q[0].inPlace = true }, TooLong},
+		{"queue gives too little", us["send"], func(g *rig) { g.q[0].short = true }, TooLong},
+		{"unknown STag", write(func(s *Segment) { s.STag = 1 }), nil, InvalidSTag},
+		{"not associated", write(func(s *Segment) { s.STag = 0x66 }), nil, NotAssociated},
+		{"wrap", write(func(s *Segment) { s.TO = 1<<64 - 4 }), nil, TOWrap},
+		{"one octet too far", write(func(s *Segment) { s.TO = 60 }), nil, BaseBounds},
+		{"no sinks", us["write"], func(g *rig) { g.cfg.Sinks = nil }, InvalidSTag},
+		{"sinks give too much", write(func(*Segment) {}), func(g *rig) { g.sinks.cheat = 1 }, LocalCatastrophic},
+		// The first of several faults counts, in the order of RFC 5041 Section 7.1.
+		{"version before QN", patch(send(func(s *Segment) { s.QN = 9 }), 0, 0x40), nil, UntaggedVersion},
+		{"QN before MSN", send(func(s *Segment) { s.QN, s.MSN = 9, 9 }), nil, InvalidQN},
+		{"MSN before MO", send(func(s *Segment) { s.MSN, s.MO = 3, 9 }), nil, MSNRange},
+		{"MO before length", send(func(s *Segment) { s.MO = 9 }), func(g *rig) { g.q[0].size = 1 }, InvalidMO},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig()
+			if tt.set != nil {
+				tt.set(g)
+			}
+			before := g.memory()
+			_, err := g.receive(tt.u)
+			e, ok := errors.AsType[*Error](err)
+			if !ok || e.Violation != tt.want {
+				t.Fatalf("got %v, want %v", err, tt.want)
+			}
+			layer, etype, code := tt.want.Code()
+			if e.Layer != layer || e.EType != etype || e.Code != code || e.SegmentLen != len(tt.u) {
+				t.Errorf("%+v", e)
+			}
+			var h Segment
+			if e.HasHeader != h.Parse(tt.u) || e.HasHeader && e.Segment != h {
+				t.Errorf("header %v %v", e.HasHeader, &e.Segment)
+			}
+			if after := g.memory(); !reflect.DeepEqual(before, after[:len(before)]) || g.sinks.pins != 0 {
+				t.Error("memory touched or pinned")
+			}
+			if _, again := g.receive(us["send"]); !errors.Is(again, err) || !errors.Is(g.Err(), err) {
+				t.Errorf("not final: %v", again)
+			}
+		})
+	}
+}
+
+// Zero-length tagged segments name any memory, or none.
+func TestZeroLengthTagged(t *testing.T) {
+	g := newRig()
+	ev, err := g.receive(seg(Segment{Tagged: true, Last: true, Control: 0x40, STag: 0xdead, TO: 1<<64 - 1}, ""))
+	if err != nil || !ev.Delivered || ev.Length != 0 || g.sinks.calls != 0 {
+		t.Errorf("%+v, %v, %d calls", ev, err, g.sinks.calls)
+	}
+	// As the empty last segment of a message too.
+	if _, err := g.receive(seg(Segment{Tagged: true, Control: 0x40, STag: 0x55}, "abc")); err != nil {
+		t.Fatal(err)
+	}
+	ev, err = g.receive(seg(Segment{Tagged: true, Last: true, Control: 0x40, STag: 0xdead}, ""))
+	if err != nil || !ev.Delivered || ev.Length != 3 {
+		t.Errorf("%+v, %v", ev, err)
+	}
+}
+
+func TestStall(t *testing.T) {
+	g := newRig()
+	g.q[0].stall = true
+	u := ulpdus(t)["send"]
+	for range 3 {
+		if _, err := g.receive(u); !errors.Is(err, ErrStalled) {
+			t.Fatalf("%v", err)
+		}
+	}
+	// Only queue 0 stalls.
+	if _, err := g.receive(seg(Segment{Tagged: true, Last: true, Control: 0x42, STag: 0x55}, "abc")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.receive(ulpdus(t)["atomic-response"]); err != nil {
+		t.Fatal(err)
+	}
+	g.q[0].stall = false
+	if ev, err := g.receive(u); err != nil || string(ev.Data) != "HELLO" {
+		t.Errorf("%+v, %v", ev, err)
+	}
+}
+
+func TestInPlace(t *testing.T) {
+	g := newRig()
+	g.q[0].inPlace = true
+	u := ulpdus(t)["send"]
+	ev, err := g.receive(u)
+	if err != nil || &ev.Data[0] != &u[18] || len(g.q[0].opened) != 0 {
+		t.Errorf("%+v, %v", ev, err)
+	}
+	// Not possible for a message of two segments.
+	if _, err = g.receive(seg(Segment{Control: 0x43, MSN: 2}, "HEL")); err != nil {
+		t.Fatal(err)
+	}
+	ev, err = g.receive(seg(Segment{Last: true, Control: 0x43, MSN: 2, MO: 3}, "LO"))
+	if err != nil || string(ev.Data) != "HELLO" || len(g.q[0].opened) != 1 {
+		t.Errorf("%+v, %v", ev, err)
+	}
+}
+
+// A payload read straight into its place: Header, Reserve, Commit.
+func TestReserveCommit(t *testing.T) {
+	g := newRig()
+	u := seg(Segment{Tagged: true, Last: true, Control: 0x42, STag: 0x55, TO: 8}, "payload")
+	s, err := g.Header(u[:TaggedLen], len(u))
+	if err != nil || s.TO != 8 {
+		t.Fatal(err)
+	}
+	dst, err := g.Reserve()
+	if err != nil || len(dst) != 7 || cap(dst) > 24 || g.sinks.pins != 1 {
+		t.Fatalf("%d octets, %v, %d pins", len(dst), err, g.sinks.pins)
+	}
+	copy(dst, "PAYLOAD")
+	if ev := g.Commit(nil); !ev.Delivered || ev.Length != 7 || g.sinks.pins != 0 {
+		t.Errorf("%+v", ev)
+	}
+	if string(g.sinks.mem[0x55][8:15]) != "PAYLOAD" {
+		t.Error("not placed")
+	}
+	// The header must be whole in the prefix.
+	if _, err := g.Header(u[:TaggedLen-1], len(u)); err == nil {
+		t.Error("half a header accepted")
+	}
+}
+
+func TestFailReleasesPin(t *testing.T) {
+	cause := errors.New("bad CRC")
+	g := newRig()
+	u := seg(Segment{Tagged: true, Control: 0x42, STag: 0x55}, "payload")
+	if _, err := g.Header(u, len(u)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.Reserve(); err != nil {
+		t.Fatal(err)
+	}
+	g.Fail(cause)
+	g.Fail(errors.New("another"))
+	if g.sinks.pins != 0 || !errors.Is(g.Err(), cause) {
+		t.Errorf("%d pins, %v", g.sinks.pins, g.Err())
+	}
+	if _, err := g.Reserve(); !errors.Is(err, cause) {
+		t.Errorf("%v", err)
+	}
+	if tagged, _ := g.Open(); !tagged {
+		t.Error("the message that was cut off is not reported")
+	}
+}
+
+func TestCallOrder(t *testing.T) {
+	g := newRig()
+	if _, err := g.Reserve(); !errors.Is(err, ErrState) {
+		t.Errorf("Reserve: %v", err)
+	}
+	if _, err := g.Place(nil); !errors.Is(err, ErrState) {
+		t.Errorf("Place: %v", err)
+	}
+	if ev := g.Commit(nil); ev.Delivered {
+		t.Errorf("Commit: %+v", ev)
+	}
+	u := ulpdus(t)["send"]
+	if _, err := g.Header(u, len(u)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.Place([]byte("HELL")); !errors.Is(err, ErrState) {
+		t.Errorf("Place of too little: %v", err)
+	}
+	if ev, err := g.Place(u[18:]); err != nil || !ev.Delivered {
+		t.Errorf("%+v, %v", ev, err)
+	}
+	// A Header while a pin is held lets go of it.
+	w := seg(Segment{Tagged: true, Control: 0x40, STag: 0x55}, "abc")
+	_, _ = g.Header(w, len(w))
+	_, _ = g.Reserve()
+	_, _ = g.Header(u, len(u))
+	if g.sinks.pins != 0 {
+		t.Errorf("%d pins", g.sinks.pins)
+	}
+}

@@ -1,0 +1,131 @@
+package ddp
+
+import (
+	"bytes"
+	"encoding/hex"
+	"os"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// ulpdus returns the ULPDUs of the vectors beside package mpa, by name.
+func ulpdus(t testing.TB) map[string][]byte {
+	t.Helper()
+	text, err := os.ReadFile("../mpa/testdata/vectors/fpdu.hex")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := map[string][]byte{}
+	for line := range strings.Lines(string(text)) {
+		name, h, ok := strings.Cut(strings.TrimSpace(line), " ")
+		if !ok || name == "#" {
+			continue
+		}
+		b, err := hex.DecodeString(h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m[name] = b[2 : 2+int(b[0])<<8+int(b[1])]
+	}
+	return m
+}
+
+func TestSegmentVectors(t *testing.T) {
+	us := ulpdus(t)
+	for _, tt := range []struct {
+		name string
+		want Segment
+	}{
+		{"write", Segment{Tagged: true, Last: true, DV: 1, Control: 0x40, STag: 0x11223344, TO: 0x100000000}},
+		{"read-response", Segment{Tagged: true, Last: true, DV: 1, Control: 0x42, STag: 0xaabbccdd, TO: 0x2000}},
+		{"read-request", Segment{Last: true, DV: 1, Control: 0x41, QN: 1, MSN: 1}},
+		{"send", Segment{Last: true, DV: 1, Control: 0x43, MSN: 1}},
+		{"send-empty", Segment{Last: true, DV: 1, Control: 0x43, MSN: 2}},
+		{"send-invalidate", Segment{Last: true, DV: 1, Control: 0x44, ULP: 0x11223344, MSN: 3}},
+		{"terminate-stag", Segment{Last: true, DV: 1, Control: 0x47, QN: 2, MSN: 1}},
+		{"atomic-response", Segment{Last: true, DV: 1, Control: 0x4b, QN: 3, MSN: 1}},
+		{"atomic-write-response", Segment{Last: true, DV: 1, Control: 0x51, QN: 3, MSN: 7}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var got Segment
+			if !got.Parse(us[tt.name]) || got != tt.want {
+				t.Fatalf("got  %v\nwant %v", &got, &tt.want)
+			}
+		})
+	}
+	for name, u := range us {
+		var s Segment
+		if !s.Parse(u) {
+			t.Fatalf("%s: too short", name)
+		}
+		if got := s.Append(nil); !bytes.Equal(got, u[:s.HeaderLen()]) {
+			t.Errorf("%s: got %x, want %x", name, got, u[:s.HeaderLen()])
+		}
+		for cut := range s.HeaderLen() {
+			if s.Parse(u[:cut]) {
+				t.Errorf("%s cut at %d accepted", name, cut)
+			}
+		}
+	}
+}
+
+func TestSegmentControlOctet(t *testing.T) {
+	for c := range 256 {
+		b := make([]byte, UntaggedLen)
+		b[0] = byte(c)
+		var s Segment
+		s.Parse(b)
+		if s.Tagged != (c&0x80 != 0) || s.Last != (c&0x40 != 0) || int(s.DV) != c&3 {
+			t.Errorf("%#02x: %v", c, &s)
+		}
+		// Reserved bits are not sent, the version always is.
+		if got, want := s.Append(nil)[0], byte(c&0xc0|1); got != want {
+			t.Errorf("%#02x: sent as %#02x, want %#02x", c, got, want)
+		}
+	}
+}
+
+func drawSegment(t *rapid.T) Segment {
+	s := Segment{DV: 1, Last: rapid.Bool().Draw(t, "L"), Control: rapid.Byte().Draw(t, "control")}
+	if s.Tagged = rapid.Bool().Draw(t, "T"); s.Tagged {
+		s.STag, s.TO = STag(rapid.Uint32().Draw(t, "stag")), rapid.Uint64().Draw(t, "to")
+		return s
+	}
+	s.ULP, s.QN = rapid.Uint32().Draw(t, "ulp"), rapid.Uint32().Draw(t, "qn")
+	s.MSN, s.MO = rapid.Uint32().Draw(t, "msn"), rapid.Uint32().Draw(t, "mo")
+	return s
+}
+
+func TestSegmentRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawSegment(t)
+		b := s.Append(bytes.Repeat([]byte{0xa5}, 32)[:0])
+		var got Segment
+		if len(b) != s.HeaderLen() || !got.Parse(b) || got != s {
+			t.Fatalf("got %v, want %v", &got, &s)
+		}
+	})
+}
+
+func TestSTag(t *testing.T) {
+	s := STag(0x11223344)
+	if s.Index() != 0x112233 || s.Key() != 0x44 || s.String() != "11223344" {
+		t.Errorf("%x %x %v", s.Index(), s.Key(), s)
+	}
+}
+
+func TestSegmentString(t *testing.T) {
+	us := ulpdus(t)
+	for name, want := range map[string]string{
+		"write":           "tagged last control=0x40 stag=11223344 to=0x100000000",
+		"send-invalidate": "untagged last control=0x44 ulp=11223344 qn=0 msn=3 mo=0",
+	} {
+		var s Segment
+		s.Parse(us[name])
+		if got := s.String(); got != want {
+			t.Errorf("got %q", got)
+		}
+	}
+}

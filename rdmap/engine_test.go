@@ -1,0 +1,192 @@
+package rdmap
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/region"
+)
+
+// engine is both halves without socket, clock, lock or goroutine: octets in,
+// octets out. It is what a Conn is made of, driven by hand.
+type engine struct {
+	snd  sender
+	wk   work
+	rcv  *receiver
+	df   mpa.Deframer
+	in   []byte // received, not yet parsed
+	due  []completion
+	err  error
+	got  []Message // delivered, Data copied
+	read int       // Reads of ours completed
+}
+
+type engineConfig struct {
+	mulpdu, ird, ord, recvs, size int
+	nocrc, interleave             bool
+	ext                           Extensions
+	pool                          *Pool
+}
+
+func newEngine(cfg engineConfig) *engine {
+	e := &engine{}
+	t := region.NewTable()
+	if cfg.pool == nil {
+		cfg.pool = NewPool(1 << 30)
+	}
+	if cfg.mulpdu == 0 {
+		cfg.mulpdu = 1442
+	}
+	if cfg.size == 0 {
+		cfg.size = 1 << 16
+	}
+	s := &e.snd
+	s.mulpdu, s.crc, s.ord, s.ird = cfg.mulpdu, !cfg.nocrc, cfg.ord, cfg.ird
+	s.limit, s.table, s.interleave, s.ext = 1<<30, t, cfg.interleave, cfg.ext
+	e.rcv = newReceiver(receiverConfig{
+		ext: cfg.ext, table: t, up: e, size: cfg.size, recvs: cfg.recvs, pool: cfg.pool,
+	})
+	e.df.CRC = !cfg.nocrc
+	return e
+}
+
+func (e *engine) freeSlots() int            { return e.snd.freeSlots() }
+func (e *engine) enqueue(req *request) bool { return e.snd.request(req) }
+func (e *engine) head() (outRead, bool)     { return e.snd.readHead() }
+func (e *engine) expected() int             { return e.snd.due }
+func (e *engine) answered()                 { e.due = e.snd.readDone(e.due) }
+
+// post queues work requests.
+func (e *engine) post(wrs ...WR) {
+	for i := range wrs {
+		e.snd.post(&wrs[i])
+	}
+}
+
+// fail is Conn.end without the connection.
+func (e *engine) fail(err error) {
+	if e.err != nil {
+		return
+	}
+	e.err = err
+	if t := terminateFor(err); t != nil {
+		e.due = e.snd.terminate(t.Append(nil), e.due, err)
+	} else {
+		e.due = e.snd.abort(e.due, err)
+	}
+}
+
+// output returns everything that may leave now.
+func (e *engine) output() (out []byte) {
+	for {
+		if e.snd.aborted {
+			e.due = e.snd.prune(&e.wk, e.due)
+		}
+		for e.snd.needExecutor() {
+			it := *e.snd.rq.at(0)
+			if err := it.execute(e.snd.table); err != nil {
+				e.fail(err)
+				break
+			}
+			it.executed = true
+			*e.snd.rq.at(0) = it
+		}
+		if !e.snd.take(&e.wk) {
+			break
+		}
+		err := e.wk.fill(e.snd.mulpdu, e.snd.crc, e.snd.table)
+		e.wk.b.begin()
+		for _, p := range e.wk.b.left {
+			out = append(out, p...)
+		}
+		if err != nil {
+			e.fail(err)
+		}
+		e.due = e.snd.settle(&e.wk, false, e.due)
+	}
+	fire(e.due)
+	e.due = e.due[:0]
+	return out
+}
+
+// input takes octets of the peer. After an error it drops them.
+func (e *engine) input(b []byte) {
+	e.in = append(e.in, b...)
+	for e.err == nil {
+		u, n, err := e.df.Next(e.in)
+		if err != nil {
+			e.fail(protocolError(err, nil))
+			break
+		}
+		if n == 0 {
+			break
+		}
+		ev, err := e.rcv.input(u)
+		if err != nil {
+			e.fail(err)
+			break
+		}
+		e.event(&ev)
+		e.in = e.in[n:]
+	}
+	fire(e.due)
+	e.due = e.due[:0]
+}
+
+func (e *engine) event(ev *event) {
+	switch ev.kind {
+	case evMessage:
+		m := ev.msg
+		m.Data = bytes.Clone(m.Data)
+		e.got = append(e.got, m)
+		e.rcv.pool.put(ev.buf)
+	case evReadDone:
+		e.read++
+	case evTerminate:
+		e.fail(ev.term)
+	}
+}
+
+// exchange moves octets until both sides are silent.
+func exchange(a, b *engine) {
+	for {
+		x, y := a.output(), b.output()
+		if len(x)+len(y) == 0 {
+			return
+		}
+		b.input(x)
+		a.input(y)
+	}
+}
+
+func (e *engine) register(t testing.TB, n int, access region.Access) ([]byte, region.Region) {
+	t.Helper()
+	mem := make([]byte, n)
+	reg, err := e.snd.table.Register(mem, access)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mem, reg
+}
+
+func unhex(t testing.TB, s string) []byte {
+	t.Helper()
+	b, err := hex.DecodeString(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// done is a Completer for tests.
+type done struct {
+	n   int
+	err error
+}
+
+func (d *done) Complete(err error) { d.n++; d.err = err }
+
+var errTest = errors.New("test")

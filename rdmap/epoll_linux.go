@@ -1,0 +1,157 @@
+package rdmap
+
+import (
+	"os"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// poller is the process-wide watcher of idle TCP connections: an epoll of its own,
+// itself parked in Go's. It exists while connections are registered.
+//
+// Go's own poller cannot serve: a connection's Read holds the read lock while it is
+// parked, so that nobody else could look at the descriptor.
+type poller struct {
+	mu    sync.Mutex
+	f     *os.File // the epoll; nil: no connection is registered
+	fd    int
+	conns map[int32]*Conn
+	next  int32
+}
+
+var idle poller
+
+// registration is a connection's entry in the poller. It is used with role.mu
+// held. The descriptor is valid as long as the connection is not closed, and remove comes
+// before that.
+type registration struct {
+	id int32 // 0: not registered
+	fd int
+}
+
+// arm has c.readable called once when events come.
+func (g *registration) arm(c *Conn, rc syscall.RawConn, events uint32) {
+	if g.id != 0 {
+		idle.modify(g, events)
+		return
+	}
+	fd := -1
+	if rc.Control(func(f uintptr) { fd = int(f) }) != nil {
+		return // closed meanwhile; whoever did that ends the connection
+	}
+	g.fd = fd
+	if !idle.add(g, c, events) {
+		g.id = 0
+		// Out of descriptors or memory: fall back to a parked reader.
+		c.role.holder = holderWatcher
+		go c.parked()
+	}
+}
+
+// disarm keeps the entry with fewer events.
+func (g *registration) disarm(events uint32) {
+	if g.id != 0 {
+		idle.modify(g, events)
+	}
+}
+
+func (g *registration) remove() {
+	if g.id != 0 {
+		idle.remove(g)
+		g.id = 0
+	}
+}
+
+func (p *poller) add(g *registration, c *Conn, events uint32) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.f == nil && !p.start() {
+		return false
+	}
+	p.next++
+	if p.next <= 0 {
+		p.next = 1
+	}
+	for p.conns[p.next] != nil {
+		p.next++
+	}
+	g.id = p.next
+	if unix.EpollCtl(p.fd, unix.EPOLL_CTL_ADD, g.fd, p.event(g, events)) != nil {
+		p.stopIfIdle()
+		return false
+	}
+	p.conns[g.id] = c
+	return true
+}
+
+// event is one-shot: what has been reported is not reported again before the
+// connection has been looked at.
+func (p *poller) event(g *registration, events uint32) *unix.EpollEvent {
+	return &unix.EpollEvent{Events: events | unix.EPOLLONESHOT, Fd: g.id}
+}
+
+func (p *poller) modify(g *registration, events uint32) {
+	_ = unix.EpollCtl(p.fd, unix.EPOLL_CTL_MOD, g.fd, p.event(g, events))
+}
+
+func (p *poller) remove(g *registration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_ = unix.EpollCtl(p.fd, unix.EPOLL_CTL_DEL, g.fd, nil)
+	delete(p.conns, g.id)
+	p.stopIfIdle()
+}
+
+// start makes the epoll and the goroutine that waits on it.
+func (p *poller) start() bool {
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return false
+	}
+	_ = unix.SetNonblock(fd, true) // makes os.NewFile use Go's poller
+	f := os.NewFile(uintptr(fd), "epoll")
+	rc, err := f.SyscallConn()
+	if err != nil {
+		_ = f.Close()
+		return false
+	}
+	p.f, p.fd, p.conns = f, fd, make(map[int32]*Conn)
+	go p.run(f, fd, rc)
+	return true
+}
+
+func (p *poller) stopIfIdle() {
+	if len(p.conns) == 0 && p.f != nil {
+		_ = p.f.Close() // ends run
+		p.f, p.conns = nil, nil
+	}
+}
+
+// run hands events out until the epoll is closed.
+func (p *poller) run(f *os.File, fd int, rc syscall.RawConn) {
+	var events [64]unix.EpollEvent
+	var n int
+	wait := func(uintptr) bool {
+		var err error
+		n, err = unix.EpollWait(fd, events[:], 0)
+		return n > 0 || err != nil && err != unix.EINTR
+	}
+	for rc.Read(wait) == nil {
+		for i := range max(n, 0) {
+			if c := p.find(f, events[i].Fd); c != nil {
+				go c.readable()
+			}
+		}
+	}
+}
+
+func (p *poller) find(f *os.File, id int32) *Conn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.f != f {
+		return nil
+	}
+	return p.conns[id]
+}

@@ -1,0 +1,114 @@
+package rdmap
+
+import (
+	"errors"
+	"fmt"
+	"net"
+)
+
+// Misuse of the API. Nothing is sent when one of these is returned.
+var (
+	// ErrBadWR: the work request's Op or fields do not fit together.
+	ErrBadWR = errors.New("rdmap: malformed work request")
+	// ErrTooLong: a payload of 2^32 octets or more.
+	ErrTooLong = errors.New("rdmap: message longer than 2^32-1 octets")
+	// ErrNoHandshake: the connection has not finished its startup.
+	ErrNoHandshake = errors.New("rdmap: handshake not done")
+	// ErrSendQueueFull: Config.SendQueue octets are waiting already.
+	ErrSendQueueFull = errors.New("rdmap: send queue full")
+	// ErrNoORD: a request on a connection negotiated with ORD 0.
+	ErrNoORD = errors.New("rdmap: reads and other requests not permitted (ORD is 0)")
+	// ErrNoExtension: the operation belongs to an extension that is not in force, see
+	// ConnectionState.Extensions.
+	ErrNoExtension = errors.New("rdmap: operation of an extension that is not in force")
+	// ErrHasHandler: Recv on a connection whose messages go to a Handler.
+	ErrHasHandler = errors.New("rdmap: messages go to the connection's Handler")
+	// ErrServing: a second Serve on one connection.
+	ErrServing = errors.New("rdmap: connection is already served")
+)
+
+// ErrClosed is what a connection closed by its own side ends with. It wraps
+// net.ErrClosed.
+var ErrClosed = fmt.Errorf("rdmap: %w", net.ErrClosed)
+
+// ProtocolError says that the peer broke the protocol; a Terminate with Code
+// has been sent where the protocol permits one.
+type ProtocolError struct {
+	Code    TermCode
+	Section string // where the broken rule stands, "RFC 5041 Section 7.1"
+	Msg     string // what was wrong, with got and want
+	Err     error  // cause, may be nil
+
+	term Terminate
+	mute bool // no Terminate may be sent
+}
+
+// Error implements error.
+func (e *ProtocolError) Error() string {
+	s := "rdmap: peer broke the protocol: " + e.Msg + " (" + e.Section + "), Terminate " + e.Code.String()
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+// Unwrap returns the cause.
+func (e *ProtocolError) Unwrap() error { return e.Err }
+
+// TerminateError says that the peer sent a Terminate: it holds that we broke the
+// protocol. Its contents are a diagnostic only; see Terminate.
+type TerminateError struct{ Terminate Terminate }
+
+// Error implements error.
+func (e *TerminateError) Error() string {
+	return "rdmap: peer sent Terminate " + e.Terminate.String()
+}
+
+// LocalError says that this side gave up and sent a Terminate with Code: see
+// Conn.Terminate.
+type LocalError struct {
+	Code TermCode
+	Err  error // may be nil
+}
+
+// Error implements error.
+func (e *LocalError) Error() string {
+	s := "rdmap: terminated by this side, " + e.Code.String()
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+// Unwrap returns the cause.
+func (e *LocalError) Unwrap() error { return e.Err }
+
+// RejectError says that the peer's upper layer refused the connection (R=1 in
+// the MPA Reply, RFC 5044 Section 7.1.2).
+type RejectError struct {
+	PrivateData []byte // of the Reply
+	IRD, ORD    int    // of the Reply; -1 when not given
+}
+
+// Error implements error.
+func (e *RejectError) Error() string { return "rdmap: connection rejected by the peer" }
+
+// ConnError says that the wire is cut: the byte stream below failed, ended or
+// timed out.
+type ConnError struct {
+	Op  string // "handshake", "read", "write", "close"
+	Err error
+}
+
+// Error implements error.
+func (e *ConnError) Error() string { return "rdmap: " + e.Op + ": " + e.Err.Error() }
+
+// Unwrap returns the cause and net.ErrClosed, so that one check finds every
+// dead connection.
+func (e *ConnError) Unwrap() []error { return []error{e.Err, net.ErrClosed} }
+
+// Timeout reports whether the cause is a timeout.
+func (e *ConnError) Timeout() bool {
+	var t interface{ Timeout() bool }
+	return errors.As(e.Err, &t) && t.Timeout()
+}

@@ -1,0 +1,94 @@
+package rdmap
+
+import (
+	"github.com/stag-rdma/stag/rdmap/mpa"
+	"go.uber.org/zap"
+)
+
+// defaultEMSS is assumed where the path's cannot be asked for: TCP on Ethernet
+// without options.
+const defaultEMSS = 1460
+
+// establish sets the engine up with what was negotiated and starts watching.
+func (c *Conn) establish(neg *mpa.Negotiation) error {
+	ulp := neg.PrivateData
+	if !c.cfg.Plain {
+		if rest, cp, ok := splitCapability(ulp); ok {
+			ulp, c.peerCap = rest, cp
+		}
+	}
+	st := ConnectionState{
+		HandshakeComplete: true, Initiator: c.initiator, CRC: neg.CRC, Revision: int(neg.Rev),
+		IRD: negotiated(neg.IRD, c.cfg.IRD), ORD: negotiated(neg.ORD, c.cfg.ORD),
+		SendMarkers: neg.SendMarkers, RecvMarkers: neg.RecvMarkers, PeerToPeer: neg.PeerToPeer,
+		StagPeer: c.peerCap.mulpdu != 0,
+	}
+	st.Extensions = c.negotiateExtensions()
+	st.MULPDU = c.chooseMULPDU(st.StagPeer, st.SendMarkers)
+	c.mu.Lock()
+	if c.err != nil {
+		defer c.mu.Unlock()
+		return c.err
+	}
+	c.state, c.peerData = st, ulp
+	c.df.CRC = st.CRC
+	if st.RecvMarkers {
+		c.df.ExpectMarkers()
+	}
+	if st.SendMarkers {
+		c.wk.startMarking()
+	}
+	s := &c.snd
+	s.mulpdu, s.crc, s.ord, s.ird = st.MULPDU, st.CRC, st.ORD, st.IRD
+	s.interleave = c.peerCap.features&featInterleave != 0
+	s.held = !c.initiator
+	s.ext = st.Extensions
+	if st.Extensions != extBase {
+		if s.ird > 0 {
+			s.ird += extraSlots
+		}
+		c.rcv.admit(st.Extensions)
+	}
+	c.rcv.rtrSend = !c.initiator && neg.RTR&mpa.RTRSend != 0
+	if c.initiator && neg.RTR != 0 {
+		c.snd.post(rtrMessage(neg.RTR))
+	}
+	c.up.Store(true)
+	c.mu.Unlock()
+	c.flushIfReady(flushPost) // the RTR
+	c.log.Debug("established", zap.Bool("crc", st.CRC), zap.Int("mulpdu", st.MULPDU),
+		zap.Int("ird", st.IRD), zap.Int("ord", st.ORD), zap.Bool("stag", st.StagPeer))
+	c.warm()
+	return nil
+}
+
+// rtrMessage is the ready-to-receive message r: the first FPDU of the connection, of
+// no payload and no effect (RFC 6581 Section 9.2).
+func rtrMessage(r mpa.RTR) *WR {
+	op := OpSend
+	if r == mpa.RTRWrite {
+		op = OpWrite
+	} else if r == mpa.RTRRead {
+		op = OpReadRequest
+	}
+	return &WR{Op: op}
+}
+
+func negotiated(v uint16, own int) int {
+	if v == mpa.NotNegotiated {
+		return own
+	}
+	return int(v)
+}
+
+// chooseMULPDU is D3: what Config says; the largest towards a stag peer; else what
+// fits a TCP segment, since some peers handle FPDUs across segments badly.
+func (c *Conn) chooseMULPDU(stag, markers bool) int {
+	switch {
+	case c.cfg.MULPDU != 0:
+		return c.cfg.MULPDU
+	case stag:
+		return min(max(int(c.peerCap.mulpdu), mpa.MinMULPDU), StagMULPDU)
+	}
+	return mpa.MULPDU(c.link.emss(), markers)
+}

@@ -1,0 +1,64 @@
+package rdmap
+
+import (
+	"context"
+	"sync"
+
+	"github.com/stag-rdma/stag/rdmap/region"
+)
+
+// FetchAdd adds add to the 64-bit word at to of the peer's region stag and returns
+// what it held before (RFC 7306 Section 5.1.2). A bit set in mask is the highest of a
+// field whose carry is dropped; mask 0 is one field of 64 bits. The word is at an
+// address that is a multiple of 8, and a number in the peer's byte order. When ctx is
+// over first the operation may or may not be executed.
+func (c *Conn) FetchAdd(ctx context.Context, stag region.STag, to, add, mask uint64) (old uint64, err error) {
+	return c.atomic(ctx, stag, to, Atomic{Op: AtomicFetchAdd, Operand: add, Mask: mask})
+}
+
+// CmpSwap replaces the bits swapMask of the word by those of swap, if its bits
+// compareMask equal those of compare, and returns what it held before (RFC 7306 Section
+// 5.1.3). All-ones masks are the usual compare and swap. Otherwise as FetchAdd.
+func (c *Conn) CmpSwap(
+	ctx context.Context, stag region.STag, to, compare, compareMask, swap, swapMask uint64,
+) (old uint64, err error) {
+	return c.atomic(ctx, stag, to, Atomic{
+		Op: AtomicCmpSwap, Operand: swap, Mask: swapMask, Compare: compare, CompareMask: compareMask,
+	})
+}
+
+// Swap replaces the word by value and returns what it held before. It needs ExtSwap.
+// Otherwise as FetchAdd.
+func (c *Conn) Swap(ctx context.Context, stag region.STag, to, value uint64) (old uint64, err error) {
+	return c.atomic(ctx, stag, to, Atomic{Op: AtomicSwap, Operand: value})
+}
+
+// SendImmediate sends Immediate Data (RFC 7306 Section 6): 8 octets, in order with
+// Sends, into a receive of the peer's. solicited asks for an event there.
+func (c *Conn) SendImmediate(ctx context.Context, data [8]byte, solicited bool) error {
+	op := OpImmediate
+	if solicited {
+		op = OpImmediateSE
+	}
+	return c.do(ctx, &WR{Op: op, Head: data[:]})
+}
+
+// asking is what a blocking request keeps outside its stack.
+type asking struct {
+	atomic Atomic
+	answer Answer
+}
+
+var askings = sync.Pool{New: func() any { return new(asking) }}
+
+func (c *Conn) atomic(ctx context.Context, stag region.STag, to uint64, a Atomic) (uint64, error) {
+	q, _ := askings.Get().(*asking)
+	q.atomic = a
+	err := c.do(ctx, &WR{Op: OpAtomicRequest, STag: stag, TO: to, Atomic: &q.atomic, Answer: &q.answer})
+	if err != nil {
+		return 0, err // the answer may still come: q is not used again
+	}
+	old := q.answer.Old
+	askings.Put(q)
+	return old, nil
+}

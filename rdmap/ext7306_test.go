@@ -1,0 +1,339 @@
+package rdmap
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"math/big"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"unsafe"
+
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/region"
+)
+
+// Vectors 4.18 to 4.21.
+const (
+	goldFetchAdd = "0046414a0000000000000001000000020000000000000000000001011122334400000000000010080000000000000005" +
+		"00000000000000000000000000000000ffffffffffffffff106f1996"
+	goldCmpSwap = "0046414a000000000000000100000003000000000000000200000102112233440000000000001008deadbeefcafef00d" +
+		"ffffffffffffffff0000000000000007ffffffffffffffff202d961e"
+	goldSwap = "0046414a0000000000000001000000040000000000000001000001031122334400000000000010081111222233334444" +
+		"ffffffffffffffff0000000000000000ffffffffffffffff28b78128"
+	goldAtomicResp = "001e414b00000000000000030000000100000000000001010000000000000002abad93a9"
+)
+
+const ones = ^uint64(0)
+
+var goldAtomics = []struct {
+	gold string
+	a    Atomic
+}{
+	{goldFetchAdd, Atomic{Op: AtomicFetchAdd, Operand: 5}},
+	{goldCmpSwap, Atomic{Op: AtomicCmpSwap, Operand: 0xdeadbeefcafef00d, Mask: ones, Compare: 7, CompareMask: ones}},
+	{goldSwap, Atomic{Op: AtomicSwap, Operand: 0x1111222233334444}},
+}
+
+func TestGoldenAtomicsProduced(t *testing.T) {
+	e := newEngine(engineConfig{ord: 9, ext: ExtSwap | Ext7306})
+	e.snd.lastID, e.wk.msn[1] = 0x100, 1
+	for _, g := range goldAtomics {
+		e.post(WR{Op: OpAtomicRequest, STag: 0x11223344, TO: 0x1008, Atomic: &g.a})
+		if got := hex.EncodeToString(e.output()); got != g.gold {
+			t.Errorf("%v:\n got %s\nwant %s", g.a.Op, got, g.gold)
+		}
+	}
+	e.wk.msn[0] = 5
+	for _, g := range []struct {
+		op   Opcode
+		gold string
+	}{{OpImmediate, goldImm}, {OpImmediateSE, goldImmSE}} {
+		e.post(WR{Op: g.op, Body: []byte{1, 2, 3, 4, 5, 6, 7, 8}})
+		if got := hex.EncodeToString(e.output()); got != g.gold {
+			t.Errorf("%v: got %s", g.op, got)
+		}
+	}
+}
+
+// retarget gives a vector of queue 1 another STag and MSN.
+func retarget(t testing.TB, vector string, at int, stag region.STag, msn byte) []byte {
+	u := patch(t, vector, 13, msn)
+	binary.BigEndian.PutUint32(u[18+at:], uint32(stag))
+	return u
+}
+
+// word is memory for one 64-bit value.
+func word(v uint64) (mem []byte, p *uint64) {
+	p = &[]uint64{v, 0}[0]
+	return unsafe.Slice((*byte)(unsafe.Pointer(p)), 16), p
+}
+
+func TestGoldenAtomicsConsumed(t *testing.T) {
+	e := newEngine(engineConfig{ird: 9, ext: ExtSwap | Ext7306, recvs: 2, size: 4})
+	mem, p := word(2)
+	reg, _ := e.snd.table.RegisterMemory(region.Bytes(mem), region.Options{Access: region.Atomic, Base: 0x1008})
+	for i, g := range goldAtomics {
+		e.input(fpduOf(retarget(t, g.gold, 8, reg.STag(), byte(i+1))))
+		out := e.output()
+		if i == 0 && hex.EncodeToString(out) != goldAtomicResp {
+			t.Errorf("response %x", out)
+		}
+		if want := []uint64{7, 0xdeadbeefcafef00d, 0x1111222233334444}[i]; *p != want {
+			t.Errorf("%v left %x, want %x", g.a.Op, *p, want)
+		}
+	}
+	e.input(fpduOf(patch(t, goldImm, 13, 1)))
+	e.input(fpduOf(patch(t, goldImmSE, 13, 2)))
+	if e.err != nil || len(e.got) != 2 || !e.got[1].Solicited || e.got[0].Solicited ||
+		!bytes.Equal(e.got[0].Data, []byte{1, 2, 3, 4, 5, 6, 7, 8}) || e.rcv.recvs.Load() != 0 {
+		t.Fatalf("%v, %+v", e.err, e.got)
+	}
+}
+
+// TestMaskedAtomics compares with an oracle of big integers, field by field.
+func TestMaskedAtomics(t *testing.T) {
+	seed := rand.Uint64()
+	t.Log("seed", seed)
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	value := func() uint64 {
+		switch v := rnd.Uint64(); rnd.IntN(4) {
+		case 0:
+			return v & rnd.Uint64() & rnd.Uint64()
+		case 1:
+			return v | rnd.Uint64() | rnd.Uint64()
+		case 2:
+			return []uint64{0, ones, 1, 1 << 63, 0x8080808080808080}[rnd.IntN(5)]
+		default:
+			return v
+		}
+	}
+	for range 20000 {
+		a, b, mask := value(), value(), value()
+		want := new(big.Int)
+		for low := 0; low < 64; {
+			high := low
+			for high < 63 && mask>>high&1 == 0 {
+				high++
+			}
+			bits := uint(high - low + 1)
+			field := func(v uint64) *big.Int {
+				x := new(big.Int).Rsh(new(big.Int).SetUint64(v), uint(low))
+				return x.Mod(x, new(big.Int).Lsh(big.NewInt(1), bits))
+			}
+			sum := new(big.Int).Add(field(a), field(b))
+			sum.Mod(sum, new(big.Int).Lsh(big.NewInt(1), bits))
+			want.Or(want, sum.Lsh(sum, uint(low)))
+			low = high + 1
+		}
+		if got := region.AddFields(a, b, mask); got != want.Uint64() {
+			t.Fatalf("%x + %x in %x: got %x, want %x", a, b, mask, got, want)
+		}
+	}
+}
+
+// TestAtomicValues: test-vectors.md Section 5, through the engine.
+func TestAtomicValues(t *testing.T) {
+	for _, tt := range []struct {
+		old  uint64
+		a    Atomic
+		want uint64
+	}{
+		{2, Atomic{Operand: 5}, 7},
+		{ones, Atomic{Operand: 1}, 0},
+		{0xffffffff, Atomic{Operand: 1, Mask: 0x80000000}, 0},
+		{0x00ff00ff00ff00ff, Atomic{Operand: 0x0001000100010001, Mask: 0x8080808080808080}, 0},
+		{ones, Atomic{Operand: 0x0101010101010101, Mask: 0x8080808080808080}, 0},
+		{ones - 1, Atomic{Operand: 3, Mask: 1 << 63}, 1},
+		{7, Atomic{Op: AtomicCmpSwap, Compare: 7, CompareMask: ones, Operand: 0xdeadbeefcafef00d, Mask: ones}, 0xdeadbeefcafef00d},
+		{8, Atomic{Op: AtomicCmpSwap, Compare: 7, CompareMask: ones, Operand: 0xdeadbeefcafef00d, Mask: ones}, 8},
+		{0x1122334455667788, Atomic{
+			Op: AtomicCmpSwap, Compare: 0x88, CompareMask: 0xff, Operand: ones, Mask: 0xffff0000,
+		}, 0x11223344ffff7788},
+		{5, Atomic{Op: AtomicCmpSwap, Compare: 0x1234, Operand: 9, Mask: 0xff}, 9},
+	} {
+		a, b := newEngine(engineConfig{ord: 1, ext: Ext7306}), newEngine(engineConfig{ird: 1, ext: Ext7306})
+		mem, p := word(tt.old)
+		reg, _ := b.snd.table.Register(mem, region.Atomic)
+		var d done
+		var ans Answer
+		a.post(WR{Op: OpAtomicRequest, STag: reg.STag(), Atomic: &tt.a, Answer: &ans, Done: &d})
+		exchange(a, b)
+		if *p != tt.want || ans.Old != tt.old || d.n != 1 || d.err != nil {
+			t.Errorf("%+v on %x: left %x, want %x; answer %x, done %+v", tt.a, tt.old, *p, tt.want, ans.Old, d)
+		}
+	}
+}
+
+// TestAtomicRefusals: the Terminates of atomics; memory is unchanged.
+func TestAtomicRefusals(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		ext    Extensions
+		access region.Access
+		to     uint64
+		op     byte
+		code   TermCode
+	}{
+		{"misaligned by 4", Ext7306, region.Atomic, 4, 0, TermCode{0, 2, 7}},
+		{"misaligned by 1", Ext7306, region.Atomic, 1, 2, TermCode{0, 2, 7}},
+		{"no right", Ext7306, ^region.Atomic & (region.ReadSink<<1 - 1), 0, 0, TermCode{0, 1, 2}},
+		{"past the end", Ext7306, region.Atomic, 16, 0, TermCode{0, 1, 1}},
+		{"wrap", Ext7306, region.Atomic, ones - 3, 0, TermCode{0, 1, 4}},
+		{"Swap without its switch", Ext7306, region.Atomic, 0, 1, TermCode{0, 2, 6}},
+		{"unknown operation", Ext7306 | ExtSwap, region.Atomic, 0, 3, TermCode{0, 2, 6}},
+		{"no extension", 0, region.Atomic, 0, 0, TermCode{0, 2, 6}},
+	} {
+		e := newEngine(engineConfig{ird: 1, ext: tt.ext})
+		mem, p := word(77)
+		reg, _ := e.snd.table.Register(mem, tt.access)
+		u := retarget(t, goldFetchAdd, 8, reg.STag(), 1)
+		u[18+3] = tt.op
+		binary.BigEndian.PutUint64(u[18+12:], tt.to)
+		e.input(fpduOf(u))
+		out := e.output()
+		want := wantTerminate((uint32(tt.code.EType)<<8|uint32(tt.code.Code))<<16|withHdr, u, false)
+		if !bytes.Equal(out, want) || *p != 77 {
+			t.Errorf("%s: %v, word %d\n got %x\nwant %x", tt.name, e.err, *p, out, want)
+		}
+	}
+}
+
+// TestAnswerMismatch: MSN and identifier of a response both have to be right, and its
+// kind.
+func TestAnswerMismatch(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		at   int
+		with byte
+		code TermCode
+	}{
+		{"right", 13, 1, TermCode{}},
+		{"MSN", 13, 2, TermCode{1, 2, 2}},
+		{"identifier", 18 + 3, 9, TermCode{0, 2, 0xff}},
+	} {
+		e := newEngine(engineConfig{ord: 2, ext: Ext7306})
+		var d done
+		var ans Answer
+		e.snd.lastID = 0x100
+		e.post(WR{Op: OpAtomicRequest, Atomic: &Atomic{}, Answer: &ans, Done: &d})
+		e.output()
+		e.input(fpduOf(patch(t, goldAtomicResp, tt.at, tt.with)))
+		pe, _ := errors.AsType[*ProtocolError](e.err)
+		if tt.name == "right" {
+			if e.err != nil || ans.Old != 2 || d.n != 1 {
+				t.Errorf("%v %+v", e.err, ans)
+			}
+			continue
+		}
+		if pe == nil || pe.Code != tt.code || ans.Old != 0 {
+			t.Errorf("%s: %v", tt.name, e.err)
+		}
+	}
+	e := newEngine(engineConfig{ord: 2, ext: Ext7306})
+	reading(t, e) // the oldest request is a Read
+	e.post(WR{Op: OpAtomicRequest, Atomic: &Atomic{}})
+	e.output()
+	e.input(fpduOf(patch(t, goldAtomicResp, 18, 0, 0, 0, 1)))
+	if pe, _ := errors.AsType[*ProtocolError](e.err); pe == nil || pe.Code != (TermCode{0, 2, 0xff}) {
+		t.Errorf("a response that overtakes: %v", e.err)
+	}
+}
+
+// TestAtomicity: two domains, several streams and local users add to one word
+// (ADVERSARY 28).
+func TestAtomicity(t *testing.T) {
+	mem, p := word(0)
+	const streams, each = 4, 100
+	var wg sync.WaitGroup
+	for range streams {
+		a, b := rdmaptest.Pipe()
+		cfg := &Config{Extensions: Ext7306}
+		x, y := connect(t, a, b, cfg, cfg)
+		reg, err := y.Register(mem, region.Atomic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go y.Serve()
+		wg.Go(func() {
+			for range each {
+				if _, err := x.FetchAdd(t.Context(), reg.STag(), 0, 1, 0); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Go(func() {
+		for range each {
+			atomic.AddUint64(p, 1)
+		}
+	})
+	wg.Wait()
+	if got := atomic.LoadUint64(p); got != (streams+1)*each {
+		t.Fatalf("%d", got)
+	}
+}
+
+// TestExtensionSwitch: both sides have to switch on; a plain peer is found out by
+// FetchAdd 0.
+func TestExtensionSwitch(t *testing.T) {
+	on := Ext7306 | ExtSwap | ExtCommit
+	for _, tt := range []struct{ a, b, want Extensions }{
+		{on, on, on},
+		{Ext7306, on, Ext7306},
+		{0, on, 0},
+		{on, 0, 0},
+		{ExtSwap, ExtCommit | ExtSwap, ExtSwap | Ext7306},
+	} {
+		a, b := rdmaptest.Pipe()
+		x, y := connect(t, a, b, &Config{Extensions: tt.a}, &Config{Extensions: tt.b})
+		if got, other := x.ConnectionState().Extensions, y.ConnectionState().Extensions; got != tt.want || other != tt.want {
+			t.Errorf("%v with %v: %v and %v", tt.a, tt.b, got, other)
+		}
+		if _, err := x.FetchAdd(t.Context(), 1, 0, 0, 0); tt.want == 0 && err != ErrNoExtension {
+			t.Errorf("%v with %v: %v", tt.a, tt.b, err)
+		}
+	}
+	for _, ext := range []Extensions{0, Ext7306} {
+		a, b := rdmaptest.Pipe()
+		x, y := connect(t, a, b, &Config{Extensions: Ext7306, Plain: true}, &Config{Extensions: ext, Plain: true})
+		mem, _ := word(41)
+		reg, _ := y.Register(mem, region.Atomic)
+		go y.Serve()
+		// A responder is silent until it has received one valid FPDU.
+		if err := x.Send(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		old, err := x.FetchAdd(t.Context(), reg.STag(), 0, 0, 0)
+		te, told := errors.AsType[*TerminateError](err)
+		if ext != 0 && (err != nil || old != 41) || ext == 0 && (!told || te.Terminate.Code != (TermCode{0, 2, 6})) {
+			t.Errorf("discovery with %v: %d, %v", ext, old, err)
+		}
+	}
+}
+
+// TestAtomicSlots: requests wait at the sender beyond ORD; the responder takes IRD
+// Reads and atomics beside them.
+func TestAtomicSlots(t *testing.T) {
+	a, b := newEngine(engineConfig{ord: 2, ext: Ext7306}), newEngine(engineConfig{ird: 2, ext: Ext7306})
+	mem, p := word(0)
+	reg, _ := b.snd.table.Register(mem, region.Atomic)
+	for range 5 {
+		a.post(WR{Op: OpAtomicRequest, STag: reg.STag(), Atomic: &Atomic{Operand: 1}})
+	}
+	if n := len(a.output()); n != 2*76 || a.snd.reads.len() != 2 {
+		t.Fatalf("%d octets out", n)
+	}
+	a = newEngine(engineConfig{ord: 2, ext: Ext7306})
+	for range 5 {
+		a.post(WR{Op: OpAtomicRequest, STag: reg.STag(), Atomic: &Atomic{Operand: 1}})
+	}
+	exchange(a, b)
+	if a.err != nil || b.err != nil || *p != 5 || a.snd.due != 0 {
+		t.Fatalf("%v %v %d", a.err, b.err, *p)
+	}
+}

@@ -1,0 +1,60 @@
+package rdmap
+
+import "strings"
+
+// Extensions says which operations beyond RFC 5040 a connection may use. There is no
+// negotiation on the wire (RFC 7306 Section 1.1 leaves it to the upper layer).
+// Choice: stag peers tell each other in the capability block, and what both have
+// switched on is in force. Towards a plain peer the own setting is, which permits
+// discovery: a FetchAdd of 0 that a peer cannot do ends the connection with its
+// Terminate.
+type Extensions uint8
+
+const (
+	// Ext7306: atomics and Immediate Data, RFC 7306.
+	Ext7306 Extensions = 1 << iota
+	// ExtSwap: the Swap of draft-ietf-storm-rdmap-ext-01, which RFC 7306 dropped. It
+	// includes Ext7306.
+	ExtSwap
+	// ExtCommit: Flush, Verify and Atomic Write, draft-talpey-rdma-commit-01.
+	ExtCommit
+
+	extBase Extensions = 0 // RFC 5040: always
+	extAll             = ExtCommit<<1 - 1
+)
+
+// String returns the names joined by "|", or "none".
+func (x Extensions) String() string {
+	var s []string
+	for i, name := range [...]string{"rfc7306", "swap", "commit"} {
+		if x&(1<<i) != 0 {
+			s = append(s, name)
+		}
+	}
+	if s == nil {
+		return "none"
+	}
+	return strings.Join(s, "|")
+}
+
+// normal drops unknown bits and adds what others include.
+func (x Extensions) normal() Extensions {
+	if x&ExtSwap != 0 {
+		x |= Ext7306
+	}
+	return x & extAll
+}
+
+// extraSlots is how many requests beyond IRD are taken when extensions are on: RFC
+// 7306 Section 5.2 wants queue 1 buffers for atomics beside those for Reads. This
+// side sends within ORD all the same.
+const extraSlots = 16
+
+// negotiateExtensions returns what is in force on a connection.
+func (c *Conn) negotiateExtensions() Extensions {
+	x := c.cfg.Extensions
+	if c.peerCap.mulpdu != 0 {
+		x &= extensionsOf(c.peerCap.features)
+	}
+	return x.normal()
+}

@@ -1,0 +1,203 @@
+package rdmap
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// terminateFor returns the Terminate that err asks for, nil if none. There is none
+// in answer to the peer's (RFC 5040 Section 5.4).
+func terminateFor(err error) *Terminate {
+	if e, ok := errors.AsType[*ProtocolError](err); ok && !e.mute {
+		return &e.term
+	}
+	if e, ok := errors.AsType[*LocalError](err); ok {
+		return &Terminate{Code: e.Code}
+	}
+	return nil
+}
+
+// fail ends the connection with err, unless it has ended already. Everything not
+// being written completes with err. After a violation by the peer a Terminate goes
+// out first, behind the message that is partly sent (RFC 5040 Section 5.4).
+func (c *Conn) fail(err error) {
+	_, told := errors.AsType[*TerminateError](err)
+	c.end(err, told)
+}
+
+// end is fail; graceful lets what is queued go out.
+func (c *Conn) end(err error, graceful bool) {
+	c.mu.Lock()
+	if c.err != nil {
+		c.mu.Unlock()
+		return
+	}
+	c.err = err
+	c.linger = graceful
+	var due []completion
+	if t := terminateFor(err); t != nil && !c.snd.held && c.up.Load() {
+		due = c.snd.terminate(t.Append(nil), nil, err)
+		c.linger = true
+	} else {
+		due = c.snd.abort(nil, err)
+	}
+	c.mu.Unlock()
+
+	c.role.mu.Lock()
+	c.failed.Store(true)
+	c.role.interrupt()
+	c.role.mu.Unlock()
+	fire(due)
+	c.flushIfReady(flushReader)
+	c.log.Debug("connection ends", zap.Error(err))
+	go c.finish()
+}
+
+// finish brings the connection to its end: no upcall begins any more, the handler
+// and all who wait are told, the Terminate is given time to leave, the net.Conn is
+// closed and every STag revoked.
+func (c *Conn) finish() {
+	c.seize()
+	c.endBurst()
+	if h := c.cfg.Handler; h != nil && c.up.Load() {
+		h.HandleClose(c, c.Err())
+	}
+	c.role.mu.Lock()
+	c.role.over = true
+	c.role.wakeAll()
+	c.role.mu.Unlock()
+	if c.linger {
+		c.lingerOut()
+	}
+	c.closeStream()
+	c.waitQuiet(DefaultTerminateTimeout)
+	if c.st != nil {
+		c.st.giveBack()
+		c.st = nil
+	}
+	c.rcv.close()
+	c.inbox.settle(c.cfg.Pool)
+	ctx, cancel := context.WithTimeout(context.Background(), DefaultTerminateTimeout)
+	defer cancel()
+	if err := c.table.Close(ctx); err != nil {
+		c.log.Warn("memory still in use at the end of the connection", zap.Error(err))
+	}
+	close(c.done)
+}
+
+// seize takes the reading role for good. An upcall that is running loses it.
+func (c *Conn) seize() {
+	r := &c.role
+	r.mu.Lock()
+	for !r.take(holderEnd) {
+		if s := c.upcalls.Load(); s&1 == 1 && c.upcalls.CompareAndSwap(s, s+1) {
+			c.takeovers.Add(1)
+			if c.st != nil {
+				c.st = c.st.split()
+			}
+			r.holder = holderEnd
+			break
+		}
+		if r.freed == nil {
+			r.freed = make(chan struct{})
+		}
+		freed := r.freed
+		r.mu.Unlock()
+		select {
+		case <-freed:
+		case <-time.After(time.Millisecond):
+		}
+		r.mu.Lock()
+	}
+	c.link.forget(c)
+	r.mu.Unlock()
+}
+
+// lingerOut gives the last octets time to arrive: it half-closes, and reads until
+// the peer has closed too. A close with input unread would send a reset, which can
+// destroy a Terminate on its way.
+func (c *Conn) lingerOut() {
+	_ = c.nc.SetReadDeadline(time.Now().Add(DefaultTerminateTimeout))
+	if !c.waitQuiet(DefaultTerminateTimeout) || !c.link.closeWrite() {
+		return
+	}
+	_, _ = io.Copy(io.Discard, onlyReader{c.nc})
+}
+
+// closeStream closes the net.Conn. The Close of crypto/tls waits seconds for room for
+// its last word; an end that is not graceful does without it.
+func (c *Conn) closeStream() {
+	if below, ok := c.nc.(interface{ NetConn() net.Conn }); ok && !c.linger {
+		_ = below.NetConn().Close()
+	}
+	_ = c.nc.Close()
+}
+
+// onlyReader hides everything else of a net.Conn from io.Copy.
+type onlyReader struct{ io.Reader }
+
+// waitQuiet waits until nobody flushes or is about to, d at most.
+func (c *Conn) waitQuiet(d time.Duration) bool {
+	c.mu.Lock()
+	if !c.flushing && !c.burst {
+		c.mu.Unlock()
+		return true
+	}
+	if c.quiet == nil {
+		c.quiet = make(chan struct{})
+	}
+	quiet := c.quiet
+	c.mu.Unlock()
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-quiet:
+		return true
+	case <-t.C:
+		return false
+	}
+}
+
+// Close sends what is queued, closes the stream gracefully and returns the first
+// fatal error that came before it, nil if none. It waits at most Config.CloseTimeout
+// for the output and one second for the peer to close too. Work requests whose
+// answer is outstanding fail with ErrClosed. It must not be called in an upcall;
+// Abort may. It is idempotent.
+func (c *Conn) Close() error {
+	c.mu.Lock()
+	first := c.err
+	c.closing = true
+	c.mu.Unlock()
+	if first == nil && c.up.Load() {
+		c.waitQuiet(c.cfg.CloseTimeout)
+	}
+	c.end(ErrClosed, c.up.Load())
+	<-c.done
+	if errors.Is(first, ErrClosed) {
+		return nil
+	}
+	return first
+}
+
+// Abort ends the connection at once with err as its first fatal error; nil stands
+// for ErrClosed. What is queued is dropped, no Terminate is sent. It may be called
+// anywhere and waits for nothing; see Done.
+func (c *Conn) Abort(err error) {
+	if err == nil {
+		err = ErrClosed
+	}
+	c.end(err, false)
+}
+
+// Terminate sends a Terminate with code and no headers, and ends the connection
+// with err (nil: one that names the code). It is for an upper layer that has lost
+// track; TermCode{} is RDMAP's local catastrophic error (RFC 5040 Section 4.8). It may be
+// called anywhere and waits for nothing.
+func (c *Conn) Terminate(code TermCode, err error) {
+	c.end(&LocalError{code, err}, true)
+}

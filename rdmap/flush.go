@@ -1,0 +1,133 @@
+package rdmap
+
+import "runtime"
+
+// flushMode says where a flush runs, and so what it may do when the socket is full.
+type flushMode uint8
+
+const (
+	// flushPost: a poster. It may wait where the link cannot write without.
+	flushPost flushMode = iota
+	// flushReader: the holder of the reading role. It never waits: two peers that
+	// both write and do not read would wait for ever.
+	flushReader
+	// flushOwn: a goroutine made for it. It waits.
+	flushOwn
+)
+
+func yield() { runtime.Gosched() }
+
+// flush writes until nothing is left. The caller has set flushing. When it may not
+// wait and has to, a goroutine takes over, and flushing stays set.
+func (c *Conn) flush(mode flushMode) {
+	c.mu.Lock()
+	for c.takeLocked() {
+		c.mu.Unlock()
+		ferr := c.wk.fill(c.snd.mulpdu, c.snd.crc, c.table)
+		c.wk.b.begin()
+		again, err := c.push(mode)
+		if again {
+			c.refused = ferr
+			go c.flusher()
+			return
+		}
+		c.settle(ferr, err)
+	}
+	c.flushing = false
+	c.nowQuiet()
+	c.mu.Unlock()
+}
+
+// nowQuiet tells who waits for it that nobody flushes, with mu held.
+func (c *Conn) nowQuiet() {
+	if c.quiet != nil {
+		close(c.quiet)
+		c.quiet = nil
+	}
+}
+
+// takeLocked gets the next batch's worth.
+func (c *Conn) takeLocked() bool {
+	if c.snd.aborted {
+		c.due = c.snd.prune(&c.wk, c.due)
+		c.mu.Unlock()
+		c.fireDue()
+		c.mu.Lock()
+	}
+	return c.snd.take(&c.wk)
+}
+
+// push writes the batch; again: the rest has to be written by somebody who may wait.
+func (c *Conn) push(mode flushMode) (again bool, err error) {
+	if mode != flushOwn {
+		again, ok, err := c.link.try(&c.wk.b)
+		if ok {
+			return again, err
+		}
+		if mode == flushReader {
+			return true, nil
+		}
+	}
+	return false, c.link.write(&c.wk.b, c.cfg.WriteTimeout)
+}
+
+// flusher is the goroutine that waits for room in the socket.
+func (c *Conn) flusher() {
+	ferr := c.refused
+	c.refused = nil
+	c.settle(ferr, c.link.write(&c.wk.b, c.cfg.WriteTimeout))
+	c.mu.Unlock()
+	c.flush(flushOwn)
+}
+
+// settle ends a batch. It returns with mu held.
+func (c *Conn) settle(ferr, werr error) {
+	if werr != nil {
+		c.fail(&ConnError{Op: "write", Err: werr})
+	}
+	if ferr != nil {
+		c.fail(ferr)
+	}
+	c.mu.Lock()
+	c.due = c.snd.settle(&c.wk, werr != nil, c.due)
+	c.startExecutor()
+	if werr != nil {
+		c.snd.shut, c.snd.term = true, nil
+	}
+	c.out.add(&c.wk.out)
+	c.flushes++
+	c.due = c.wakeFull(c.due)
+	if len(c.due) > 0 {
+		c.mu.Unlock()
+		c.fireDue()
+		c.mu.Lock()
+	}
+}
+
+func (c *Conn) fireDue() {
+	fire(c.due)
+	c.due = c.due[:0]
+}
+
+// flushIfReady flushes what is queued, unless somebody does so already. mode is
+// flushReader or flushPost.
+func (c *Conn) flushIfReady(mode flushMode) {
+	c.mu.Lock()
+	if c.flushing || c.burst || !c.snd.ready(&c.wk) {
+		c.mu.Unlock()
+		return
+	}
+	c.flushing = true
+	c.mu.Unlock()
+	c.flush(mode)
+}
+
+func (f *flushCount) add(d *flushCount) {
+	f.fpdus += d.fpdus
+	f.octets += d.octets
+	f.sends += d.sends
+	f.writeOctets += d.writeOctets
+	f.readOctets += d.readOctets
+	f.reads += d.reads
+	*d = flushCount{}
+}

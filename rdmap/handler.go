@@ -1,0 +1,38 @@
+package rdmap
+
+import "github.com/stag-rdma/stag/rdmap/region"
+
+// Message is a Send or Immediate Data that was delivered.
+type Message struct {
+	// Op is one of the four Sends or of the two Immediates, whose Data is 8 octets.
+	Op Opcode
+	// Data is the payload. In HandleRecv it is lent until HandleRecv returns;
+	// from Recv it belongs to the caller.
+	Data []byte
+	// Invalidated is the STag the Send invalidated, 0 if none. The invalidation
+	// has taken effect (RFC 5040 Section 5.1).
+	Invalidated region.STag
+	// Solicited reports that the peer asked for an event.
+	Solicited bool
+}
+
+// Handler gets what arrives on a connection.
+//
+// HandleRecv runs in the goroutine that holds the reading role, one message
+// after the other in the order of delivery. It must not block and must not call
+// Wait, Close or any blocking method of the same Conn; it may call Post. One that has to
+// block calls Conn.HandOff first. m and m.Data are lent until it returns. Each
+// call has used up one posted receive: PostRecv replaces it.
+//
+// HandleClose is called once, when the connection is over and no further
+// HandleRecv will begin, with the first fatal error. Work requests have
+// completed by then.
+type Handler interface {
+	HandleRecv(c *Conn, m *Message)
+	HandleClose(c *Conn, err error)
+}
+
+// IdleHandler is an optional part of a Handler: HandleIdle is called in the
+// goroutine that holds the reading role when everything read so far has been
+// handled, before the engine flushes what the upcalls have posted.
+type IdleHandler interface{ HandleIdle(c *Conn) }

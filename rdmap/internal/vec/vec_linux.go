@@ -1,0 +1,43 @@
+// Package vec is writev(2) without an allocation per call.
+package vec
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Max is how many pieces one call writes at most; the kernel's limit is 1024.
+const Max = 512
+
+// Writer holds the vector between calls. It belongs to one goroutine at a time. The
+// zero value is ready.
+type Writer struct{ iov []unix.Iovec }
+
+// Writev writes the pieces of vec, the first Max of them, in one system call. n may
+// fall short of what was asked. err is a syscall.Errno; EINTR is retried.
+func (w *Writer) Writev(fd int, vec [][]byte) (n int, err error) {
+	if len(vec) > 1 {
+		return w.writev(fd, vec[:min(len(vec), Max)])
+	}
+	return write(fd, vec[0])
+}
+
+// write and Read are those of package syscall, which tell the race detector what
+// package net tells it.
+func write(fd int, p []byte) (int, error) {
+	for {
+		if n, err := syscall.Write(fd, p); err != syscall.EINTR {
+			return max(n, 0), err
+		}
+	}
+}
+
+// Read is read(2); EINTR is retried.
+func Read(fd int, p []byte) (int, error) {
+	for {
+		if n, err := syscall.Read(fd, p); err != syscall.EINTR {
+			return max(n, 0), err
+		}
+	}
+}

@@ -1,0 +1,357 @@
+package rdmap
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/region"
+)
+
+// collector keeps what its upcalls got.
+type collector struct {
+	mu     sync.Mutex
+	msgs   [][]byte
+	closed error
+	got    chan struct{} // one token per message
+	over   chan struct{}
+}
+
+func newCollector() *collector {
+	return &collector{got: make(chan struct{}, 1024), over: make(chan struct{})}
+}
+
+func (h *collector) HandleRecv(c *Conn, m *Message) {
+	h.mu.Lock()
+	h.msgs = append(h.msgs, bytes.Clone(m.Data))
+	h.mu.Unlock()
+	c.PostRecv(1)
+	h.got <- struct{}{}
+}
+
+func (h *collector) HandleClose(_ *Conn, err error) {
+	h.closed = err
+	close(h.over)
+}
+
+func within(t *testing.T, what string, ch <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-ch:
+	case <-time.After(5 * time.Second):
+		t.Fatalf("%s did not come", what)
+	}
+}
+
+// TestIdleConnectionIsWatched: what arrives while nobody waits is delivered, and so
+// is the end of the connection: at once when idle for long, within two ticks after a
+// call.
+func TestIdleConnectionIsWatched(t *testing.T) {
+	onWires(t, func(t *testing.T, a, b net.Conn) {
+		t.Parallel()
+		h := newCollector()
+		x, y := connect(t, a, b, &Config{Handler: h}, nil)
+		ctx := t.Context()
+		if err := x.Send(ctx, []byte("first")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := y.Recv(ctx); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 3 {
+			if err := y.Send(ctx, []byte{byte(i)}); err != nil {
+				t.Fatal(err)
+			}
+			within(t, "the message", h.got)
+			time.Sleep(time.Duration(i) * 30 * time.Millisecond)
+		}
+		go y.Close()
+		within(t, "the end", h.over)
+		if !errors.Is(h.closed, io.EOF) {
+			t.Fatalf("ended with %v", h.closed)
+		}
+	})
+}
+
+// TestWatchedThenBusy goes back and forth between idle and busy.
+func TestWatchedThenBusy(t *testing.T) {
+	onWires(t, func(t *testing.T, a, b net.Conn) {
+		t.Parallel()
+		x, y := connect(t, a, b, nil, nil)
+		go y.Serve()
+		_, reg := make([]byte, 8), mustRegister(t, y, 8, region.RemoteRead)
+		for range 3 {
+			time.Sleep(2*tickEvery + tickEvery/2)
+			for range 3 {
+				if err := x.Read(t.Context(), make([]byte, 8), reg.STag(), 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	})
+}
+
+func mustRegister(t testing.TB, c *Conn, n int, a region.Access) region.Region {
+	t.Helper()
+	reg, err := c.Register(make([]byte, n), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reg
+}
+
+// TestCancelWhileLeading: a leader whose context ends returns, and the next one can
+// lead.
+func TestCancelWhileLeading(t *testing.T) {
+	onWires(t, func(t *testing.T, a, b net.Conn) {
+		x, y := connect(t, a, b, nil, nil)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		if _, err := x.Recv(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		if err := x.Send(t.Context(), []byte("a")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := y.Recv(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		go y.Send(t.Context(), []byte("b"))
+		if m, err := x.Recv(t.Context()); err != nil || string(m.Data) != "b" {
+			t.Fatal(err)
+		}
+		// A result that is there wins over a dead context.
+		var w Waiter
+		w.Reset()
+		w.Complete(errTest)
+		dead, kill := context.WithCancel(t.Context())
+		kill()
+		if err := x.Wait(dead, &w); err != errTest {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestFollowersAreServed: many wait, one reads; every one gets its own.
+func TestFollowersAreServed(t *testing.T) {
+	onWires(t, func(t *testing.T, a, b net.Conn) {
+		x, y := connect(t, a, b, &Config{ORD: 4}, &Config{IRD: 4})
+		go y.Serve()
+		mem := make([]byte, 1024)
+		copy(mem, pattern(1024))
+		reg, _ := y.Register(mem, region.RemoteRead)
+		var wg sync.WaitGroup
+		for i := range 16 {
+			wg.Go(func() {
+				sink := make([]byte, 8)
+				for k := range 20 {
+					to := uint64((i*20 + k) % 1000)
+					if err := x.Read(t.Context(), sink, reg.STag(), to); err != nil {
+						t.Error(err)
+						return
+					}
+					if !bytes.Equal(sink, mem[to:to+8]) {
+						t.Errorf("octets of another read")
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
+// TestPeerTerminates: a Terminate of the peer is a TerminateError for everybody, and
+// is not answered.
+func TestPeerTerminates(t *testing.T) {
+	onWires(t, func(t *testing.T, a, b net.Conn) {
+		x, p := rawResponder(t, a, b, nil)
+		sent := make(chan error, 1)
+		go func() { sent <- x.Read(t.Context(), make([]byte, 8), 1, 0) }()
+		if _, err := p.Next(); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Send(ulpduOf(t, unhex(t, goldTermRead))); err != nil {
+			t.Fatal(err)
+		}
+		err := <-sent
+		te, ok := errors.AsType[*TerminateError](err)
+		if !ok || te.Terminate.Code != (TermCode{0, 1, 1}) {
+			t.Fatalf("read failed with %v", err)
+		}
+		if u, err := p.Next(); err != io.EOF {
+			t.Fatalf("peer then got %x, %v", u, err)
+		}
+		b.Close()
+		<-x.Done()
+	})
+}
+
+// TestWeTerminate: a violation is answered by a Terminate and a half-close, input is
+// drained, so that the Terminate is not lost to a reset.
+func TestWeTerminate(t *testing.T) {
+	onWires(t, func(t *testing.T, a, b net.Conn) {
+		h := newCollector()
+		x, p := rawResponder(t, a, b, &Config{Handler: h})
+		if err := x.Send(t.Context(), []byte("opens the stream")); err != nil {
+			t.Fatal(err)
+		}
+		u := ulpduOf(t, unhex(t, goldWrite))
+		if err := p.Send(u); err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			for range 100 { // more is on its way already
+				if p.Send(u) != nil {
+					return
+				}
+			}
+		}()
+		if _, err := p.Next(); err != nil {
+			t.Fatal(err)
+		}
+		got, err := p.Next()
+		if err != nil || !bytes.Equal(got, ulpduOf(t, unhex(t, goldTermSTag))) {
+			t.Fatalf("got %x, %v", got, err)
+		}
+		if _, err := p.Next(); err != io.EOF {
+			t.Fatalf("after the Terminate: %v", err)
+		}
+		within(t, "HandleClose", h.over)
+		if _, ok := errors.AsType[*ProtocolError](h.closed); !ok {
+			t.Fatalf("closed with %v", h.closed)
+		}
+		b.Close()
+		<-x.Done()
+		if n := x.Table().Live(); n != 0 {
+			t.Fatalf("%d regions live", n)
+		}
+	})
+}
+
+// rawResponder connects an engine, as initiator, to a Peer.
+func rawResponder(t *testing.T, a, b net.Conn, cfg *Config) (*Conn, *rdmaptest.Peer) {
+	t.Helper()
+	x := Client(a, cfg)
+	ch := make(chan error, 1)
+	go func() { ch <- x.Handshake(t.Context()) }()
+	p, _, err := rdmaptest.Respond(b, &mpa.Config{IRD: 8, ORD: 8}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ch; err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { x.Abort(nil); <-x.Done(); b.Close() })
+	return x, p
+}
+
+// TestResponderWaitsForFirstFPDU: "MUST receive and validate one FPDU before sending
+// any", RFC 5044 Section 7.1.2; a first one that is bad is not answered.
+func TestResponderWaitsForFirstFPDU(t *testing.T) {
+	for _, bad := range []bool{false, true} {
+		a, b := rdmaptest.Pipe()
+		y := Server(b, nil)
+		go y.Handshake(t.Context())
+		p, _, err := rdmaptest.Initiate(a, &mpa.Config{IRD: 1, ORD: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for y.Post([]WR{{Op: OpSend}}) == ErrNoHandshake {
+			time.Sleep(time.Millisecond)
+		}
+		a.SetReadDeadline(time.Now().Add(30 * time.Millisecond))
+		if u, err := p.Next(); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatalf("sent %x before the first FPDU, %v", u, err)
+		}
+		a.SetReadDeadline(time.Time{})
+		u := ulpduOf(t, unhex(t, goldSend))
+		if bad {
+			u[0] = 0x40
+		}
+		p.Send(u)
+		got, err := p.Next()
+		if bad && err != io.EOF || !bad && (err != nil || got[1] != 0x43) {
+			t.Fatalf("bad=%v: got %x, %v", bad, got, err)
+		}
+		a.Close()
+		y.Abort(nil)
+		<-y.Done()
+	}
+}
+
+// TestHandshakeDeadlines: silence on either side ends the startup.
+func TestHandshakeDeadlines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, side := range []func(net.Conn, *Config) *Conn{Client, Server} {
+			a, b := rdmaptest.Pipe()
+			start := time.Now()
+			c := side(a, nil)
+			err := c.Handshake(t.Context())
+			var ce *ConnError
+			if !errors.As(err, &ce) || !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatalf("%v", err)
+			}
+			if d := time.Since(start); d < 5*time.Second || d > 10*time.Second {
+				t.Fatalf("took %v", d)
+			}
+			<-c.Done()
+			b.Close()
+		}
+	})
+}
+
+// TestReject: R=1 with private data, RFC 5044 Section 7.1.2.
+func TestReject(t *testing.T) {
+	onWires(t, func(t *testing.T, a, b net.Conn) {
+		x := Client(a, &Config{PrivateData: []byte("please")})
+		y := Server(b, &Config{Accept: func(r *mpa.Request) ([]byte, error) {
+			if string(r.PrivateData) != "please" {
+				t.Errorf("request says %q", r.PrivateData)
+			}
+			return []byte("no"), errTest
+		}})
+		errs := make(chan error, 1)
+		go func() { errs <- y.Handshake(t.Context()) }()
+		err := x.Handshake(t.Context())
+		rej, ok := errors.AsType[*RejectError](err)
+		if !ok || string(rej.PrivateData) != "no" {
+			t.Fatalf("%v", err)
+		}
+		if err := <-errs; !errors.Is(err, errTest) {
+			t.Fatalf("responder: %v", err)
+		}
+		<-x.Done()
+		<-y.Done()
+	})
+}
+
+// TestPrivateData: the upper layer's goes through in both directions, with and
+// without the engine's block behind it.
+func TestPrivateData(t *testing.T) {
+	for _, plain := range []bool{false, true} {
+		for _, n := range []int{0, 8, 236, 240} {
+			a, b := rdmaptest.Pipe()
+			req, rep := bytes.Repeat([]byte{1}, n), bytes.Repeat([]byte{2}, n)
+			x, y := connect(t, a, b,
+				&Config{PrivateData: req, Plain: plain},
+				&Config{Accept: func(r *mpa.Request) ([]byte, error) { return rep, nil }})
+			if !bytes.Equal(x.PeerPrivateData(), rep) || !bytes.Equal(y.PeerPrivateData(), req) {
+				t.Fatalf("plain=%v, %d octets: %x and %x", plain, n, x.PeerPrivateData(), y.PeerPrivateData())
+			}
+			want := !plain && n+capLen+mpa.EnhancedLen <= maxPrivateData
+			if s := x.ConnectionState(); s.StagPeer != want || want && s.MULPDU != StagMULPDU || !want && s.MULPDU != 1454 {
+				t.Fatalf("plain=%v, %d octets: %+v", plain, n, s)
+			}
+		}
+	}
+}

@@ -1,0 +1,145 @@
+package rdmap
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"time"
+)
+
+// errInterrupted: a read was told to return. It is a hint; the reader looks around
+// and may read again.
+var errInterrupted = errors.New("rdmap: read interrupted")
+
+// link is the byte stream below a Conn. read belongs to the holder of the reading
+// role, try and write to the flusher; the others may be called at any time.
+type link interface {
+	// read adds octets to the connection's staging, borrowing one if there is
+	// none. With wait it returns at least one octet or an error; without, n may be 0.
+	read(c *Conn, wait bool) (n int, err error)
+	// try writes what can be written without waiting; again: not all. ok is
+	// false if this link cannot write without waiting.
+	try(b *batch) (again, ok bool, err error)
+	// write writes all that is left of b, however long that takes; a write that
+	// makes no progress for timeout fails.
+	write(b *batch, timeout time.Duration) error
+	// watch has the connection looked after while nobody waits on it, unwatch ends
+	// that. Both are called with roleMu held.
+	watch(c *Conn)
+	unwatch(c *Conn)
+	// forget ends all watching for good, with roleMu held.
+	forget(c *Conn)
+	// process reports that one watcher of the process serves this link, so that its
+	// ticks can be shared.
+	process() bool
+	closeWrite() bool
+	emss() int
+	// parkRoom is how much free staging a read needs that waits inside an FPDU of
+	// need octets, of which have are there.
+	parkRoom(need, have int) int
+}
+
+// anyLink runs on any net.Conn (scheme A): while nobody waits a goroutine is parked
+// in Read, and is interrupted by a read deadline in the past.
+type anyLink struct {
+	nc  net.Conn
+	big bool // the last read filled its staging: more is likely to come
+}
+
+func newAnyLink(nc net.Conn) *anyLink { return &anyLink{nc: nc} }
+
+// read parks with a small staging, since Read wants its memory beforehand; a peer
+// that sends much gets a big one while it does.
+func (l *anyLink) read(c *Conn, wait bool) (int, error) {
+	if !wait {
+		return 0, nil
+	}
+	switch {
+	case c.st != nil:
+	case l.big:
+		c.st = borrowStaging(bigStaging)
+	default:
+		c.st = borrowStaging(smallStaging)
+	}
+	st, buf := c.st.room(c.df.Need(c.st.pending()), c.large)
+	c.st = st
+	n, err := l.nc.Read(buf)
+	if n > 0 {
+		st.w += n
+		l.big = n == len(buf) || n > smallStaging
+		return n, nil
+	}
+	return 0, readError(err)
+}
+
+func readError(err error) error {
+	switch {
+	case err == nil:
+		return io.ErrNoProgress
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return errInterrupted
+	}
+	return err
+}
+
+func (l *anyLink) try(*batch) (again, ok bool, err error) { return false, false, nil }
+
+// write writes in pieces of some tens of KiB, whatever b is made of: each Write may
+// be a record of TLS or a system call, and its deadline is for that piece. Afterwards
+// there is none: one that passes while the connection is idle would fail what TLS
+// writes on its own behalf, and break the connection for good.
+func (l *anyLink) write(b *batch, timeout time.Duration) error {
+	var k *chunk
+	defer func() {
+		if k != nil {
+			k.release()
+		}
+		_ = l.nc.SetWriteDeadline(noDeadline)
+	}()
+	for len(b.left) > 0 {
+		p := b.left[0]
+		switch {
+		case len(p) >= chunkSize:
+			p = p[:chunkSize]
+		case len(b.left) > 1:
+			if k == nil {
+				k = newChunk()
+			}
+			p = b.gather(k.b[:0])
+			k.n = max(k.n, len(p))
+		}
+		_ = l.nc.SetWriteDeadline(time.Now().Add(timeout))
+		n, err := l.nc.Write(p)
+		b.advance(n)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// watch parks a reader: a goroutine that holds the reading role until it is
+// interrupted.
+func (l *anyLink) watch(c *Conn) {
+	c.role.holder = holderWatcher
+	go c.parked()
+}
+
+func (l *anyLink) unwatch(c *Conn) {
+	if c.role.holder == holderWatcher {
+		c.role.interrupt()
+	}
+}
+
+func (l *anyLink) forget(*Conn)  {}
+func (l *anyLink) process() bool { return false }
+func (l *anyLink) emss() int     { return defaultEMSS }
+
+func (l *anyLink) closeWrite() bool {
+	cw, ok := l.nc.(interface{ CloseWrite() error })
+	return ok && cw.CloseWrite() == nil
+}
+
+// parkRoom: Read gets its memory before it waits.
+func (l *anyLink) parkRoom(need, have int) int { return need - have }

@@ -1,0 +1,187 @@
+package rdmap
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap/internal/vec"
+	"golang.org/x/sys/unix"
+)
+
+// newLink returns the link for nc: TCP connections on Linux are read and written
+// on their descriptor.
+func newLink(nc net.Conn) link {
+	tc, ok := nc.(*net.TCPConn)
+	if !ok {
+		return newAnyLink(nc)
+	}
+	rc, err := tc.SyscallConn()
+	if err != nil {
+		return newAnyLink(nc)
+	}
+	return newTCPLink(tc, rc)
+}
+
+// tcpLink is TCP on Linux (scheme E): staging is borrowed when there is input, not
+// before; writes can be tried; idle connections are watched by the epoll of the
+// process.
+type tcpLink struct {
+	tc *net.TCPConn
+	rc syscall.RawConn
+
+	// Arguments and results of readFn, which is made once: a closure per call would
+	// be an allocation per call.
+	readFn   func(fd uintptr) bool
+	reader   *Conn
+	wait     bool
+	readN    int
+	readErr  error
+	writeMu  sync.Mutex // a late flusher may still be inside when the next one comes
+	writeFn  func(fd uintptr) bool
+	batch    *batch
+	block    bool
+	timeout  time.Duration
+	again    bool
+	writeErr error
+	vec      vec.Writer
+	armed    bool // a write deadline is set
+
+	reg registration
+}
+
+func newTCPLink(tc *net.TCPConn, rc syscall.RawConn) *tcpLink {
+	l := &tcpLink{tc: tc, rc: rc}
+	l.readFn = l.tryRead
+	l.writeFn = l.tryWrite
+	return l
+}
+
+func (l *tcpLink) read(c *Conn, wait bool) (int, error) {
+	l.reader, l.wait, l.readN, l.readErr = c, wait, 0, nil
+	if err := l.rc.Read(l.readFn); err != nil {
+		return 0, readError(err)
+	}
+	return l.readN, l.readErr
+}
+
+// tryRead reads once. Its result says whether l.rc.Read is over; if not, it is
+// called again when there is input.
+func (l *tcpLink) tryRead(fd uintptr) bool {
+	c := l.reader
+	st, mine := c.st, false
+	if st == nil {
+		st, mine = borrowStaging(bigStaging), true
+	}
+	st, buf := st.roomFor(c)
+	n, err := vec.Read(int(fd), buf)
+	if n > 0 {
+		st.w += n
+		c.st, l.readN = st, n
+		return true
+	}
+	if mine {
+		st.giveBack()
+	} else {
+		c.st = st
+	}
+	switch {
+	case errors.Is(err, unix.EAGAIN):
+		return !l.wait
+	case err == nil:
+		l.readErr = io.EOF
+	default:
+		l.readErr = os.NewSyscallError("read", err)
+	}
+	return true
+}
+
+// roomFor is room for a read that finds out whether there is input: a parked staging
+// is filled up before it is given up for a big one.
+func (st *staging) roomFor(c *Conn) (*staging, []byte) {
+	if len(st.b) < bigStaging {
+		if st.w < len(st.b) {
+			return st, st.b[st.w:]
+		}
+		st = st.move(bigStaging)
+	}
+	return st.room(c.df.Need(st.pending()), c.large)
+}
+
+// parkRoom: one octet tells that there is more.
+func (l *tcpLink) parkRoom(int, int) int { return 1 }
+
+func (l *tcpLink) try(b *batch) (again, ok bool, err error) {
+	again, err = l.writeBatch(b, false, 0)
+	return again, true, err
+}
+
+func (l *tcpLink) write(b *batch, timeout time.Duration) error {
+	_, err := l.writeBatch(b, true, timeout)
+	if l.armed {
+		l.armed = false
+		_ = l.tc.SetWriteDeadline(noDeadline)
+	}
+	return err
+}
+
+func (l *tcpLink) writeBatch(b *batch, block bool, timeout time.Duration) (again bool, err error) {
+	l.writeMu.Lock()
+	defer l.writeMu.Unlock()
+	l.batch, l.block, l.timeout, l.again, l.writeErr = b, block, timeout, false, nil
+	err = l.rc.Write(l.writeFn)
+	l.batch = nil
+	if err != nil {
+		return false, err
+	}
+	return l.again, l.writeErr
+}
+
+// tryWrite writes until all is written or the socket is full.
+func (l *tcpLink) tryWrite(fd uintptr) bool {
+	for len(l.batch.left) > 0 {
+		n, err := l.vec.Writev(int(fd), l.batch.left)
+		if n > 0 {
+			l.batch.advance(n)
+			continue
+		}
+		if errors.Is(err, unix.EAGAIN) {
+			if !l.block {
+				l.again = true
+				return true
+			}
+			// The deadline is for no progress, so it moves with each wait.
+			l.armed = true
+			_ = l.tc.SetWriteDeadline(time.Now().Add(l.timeout))
+			return false
+		}
+		if err == nil {
+			err = io.ErrShortWrite
+		}
+		l.writeErr = os.NewSyscallError("write", err)
+		return true
+	}
+	return true
+}
+
+func (l *tcpLink) process() bool    { return true }
+func (l *tcpLink) closeWrite() bool { return l.tc.CloseWrite() == nil }
+
+// emss is the kernel's current segment size, options deducted.
+func (l *tcpLink) emss() int {
+	n := defaultEMSS
+	_ = l.rc.Control(func(fd uintptr) {
+		if v, err := unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG); err == nil && v > 0 {
+			n = v
+		}
+	})
+	return n
+}
+
+func (l *tcpLink) watch(c *Conn)   { l.reg.arm(c, l.rc, unix.EPOLLIN|unix.EPOLLRDHUP) }
+func (l *tcpLink) unwatch(c *Conn) { l.reg.disarm(unix.EPOLLRDHUP) }
+func (l *tcpLink) forget(c *Conn)  { l.reg.remove() }

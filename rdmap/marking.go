@@ -1,0 +1,46 @@
+package rdmap
+
+import (
+	"sync"
+
+	"github.com/stag-rdma/stag/rdmap/mpa"
+)
+
+// markScratch is what marking one batch takes. It is pooled: an idle connection
+// holds none.
+type markScratch struct {
+	arena []byte   // the markers
+	out   [][]byte // markers and the pieces of FPDUs between them
+}
+
+var markPool = sync.Pool{New: func() any { return new(markScratch) }}
+
+// mark puts markers into the batch, whose FPDUs were built without and with room for
+// their CRCs, and copies everything into the batch's own memory.
+//
+// Choice: it copies. A piece per 508 octets would cost a net.Conn as many writes, and
+// the kernel as many entries; who asks for markers has asked for a slower stream.
+func (w *work) mark(crc bool) {
+	b := &w.b
+	if b.n == 0 {
+		return
+	}
+	s := markPool.Get().(*markScratch)
+	if n := w.ins.InsertRoom(b.n); cap(s.arena) < n {
+		s.arena = make([]byte, 0, n)
+	}
+	s.out, _ = w.ins.Insert(s.out[:0], s.arena[:0], b.vec, crc)
+	before := b.n
+	clear(b.vec)
+	b.vec, b.n, b.tail = b.vec[:0], 0, nil
+	for _, p := range s.out {
+		b.copyIn(p)
+	}
+	w.out.octets += uint64(b.n - before)
+	clear(s.out)
+	markPool.Put(s)
+}
+
+// startMarking makes every FPDU from now on, the first of full operation, carry
+// markers.
+func (w *work) startMarking() { w.ins = new(mpa.Inserter) }

@@ -1,0 +1,260 @@
+package rdmap
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+)
+
+func TestMisuse(t *testing.T) {
+	a, b := rdmaptest.Pipe()
+	x := Client(a, nil)
+	if err := x.Post([]WR{{Op: OpSend}}); err != ErrNoHandshake {
+		t.Error("before the startup:", err)
+	}
+	if err := x.Serve(); err != ErrNoHandshake {
+		t.Error("Serve before the startup:", err)
+	}
+	var w Waiter
+	w.Reset()
+	if err := x.Wait(t.Context(), &w); err != ErrNoHandshake {
+		t.Error("Wait before the startup:", err)
+	}
+	x.Close()
+	b.Close()
+	if err := x.Handshake(t.Context()); !errors.Is(err, net.ErrClosed) {
+		t.Error("startup after Close:", err)
+	}
+
+	a, b = rdmaptest.Pipe()
+	x, y := connect(t, a, b, &Config{ORD: -1, Handler: newCollector()}, nil)
+	for _, tt := range []struct {
+		wr   WR
+		want error
+	}{
+		{WR{Op: OpReadResponse}, ErrBadWR},
+		{WR{Op: OpTerminate}, ErrBadWR},
+		{WR{Op: OpReadRequest, Head: []byte("x")}, ErrBadWR},
+		{WR{Op: OpReadRequest}, ErrNoORD},
+	} {
+		if err := x.Post([]WR{{Op: OpSend}, tt.wr}); err != tt.want {
+			t.Errorf("%v: %v, want %v", tt.wr.Op, err, tt.want)
+		}
+	}
+	if x.Stats().SendsOut != 0 {
+		t.Error("part of a refused list went out")
+	}
+	if _, err := x.Recv(t.Context()); err != ErrHasHandler {
+		t.Error("Recv beside a Handler:", err)
+	}
+	go y.Serve()
+	for serving := false; !serving; time.Sleep(time.Millisecond) {
+		y.role.mu.Lock()
+		serving = y.role.serving
+		y.role.mu.Unlock()
+	}
+	if err := y.Serve(); err != ErrServing {
+		t.Error("second Serve:", err)
+	}
+	if x.LocalAddr().String() != "a" || x.RemoteAddr().String() != "b" {
+		t.Error("addresses", x.LocalAddr(), x.RemoteAddr())
+	}
+}
+
+// TestRTR: the ready-to-receive messages of RFC 6581 Section 9.2 are taken, and the
+// one that is a Send is not delivered and costs no receive.
+func TestRTR(t *testing.T) {
+	for _, rtr := range []mpa.RTR{mpa.RTRSend, mpa.RTRWrite, mpa.RTRRead} {
+		a, b := rdmaptest.Pipe()
+		y := Server(b, &Config{Recvs: 1})
+		errs := make(chan error, 1)
+		go func() { errs <- y.Handshake(t.Context()) }()
+		p, neg, err := rdmaptest.Initiate(a, &mpa.Config{PeerToPeer: true, RTR: rtr, IRD: 1, ORD: 1})
+		if err != nil || neg.RTR != rtr {
+			t.Fatalf("%v: %v, %v", rtr, neg, err)
+		}
+		if err := <-errs; err != nil {
+			t.Fatal(err)
+		}
+		msn := byte(1)
+		switch rtr {
+		case mpa.RTRSend:
+			p.Send(patch(t, goldSendZero, 13, 1))
+			msn = 2
+		case mpa.RTRWrite:
+			p.Send(patch(t, goldWrite, 0)[:14])
+		case mpa.RTRRead:
+			p.Send(readOf(t, 1, 2, 0))
+		}
+		p.Send(patch(t, goldSend, 13, msn))
+		if m, err := y.Recv(t.Context()); err != nil || string(m.Data) != "HELLO" {
+			t.Fatalf("%v: %v", rtr, err)
+		}
+		if rtr == mpa.RTRRead {
+			if u, err := p.Next(); err != nil || u[1] != 0x42 || len(u) != 14 {
+				t.Fatalf("answer to the RTR: %x, %v", u, err)
+			}
+		}
+		a.Close()
+		<-y.Done()
+	}
+}
+
+// TestSecondEmptySendIsNoRTR: only the first FPDU can be one.
+func TestSecondEmptySendIsNoRTR(t *testing.T) {
+	e := newEngine(engineConfig{recvs: 2})
+	e.rcv.rtrSend = true
+	for msn := range byte(3) {
+		e.input(fpduOf(patch(t, goldSendZero, 13, msn+1)))
+	}
+	if e.err != nil || len(e.got) != 2 || e.rcv.recvs.Load() != 0 {
+		t.Fatalf("%v, %d messages, %d receives", e.err, len(e.got), e.rcv.recvs.Load())
+	}
+}
+
+// TestInsufficientIRD: an accepting Reply that wants more than we serve is answered
+// by the Terminate 0x2/0x0/0x06, RFC 6581 Section 8.
+func TestInsufficientIRD(t *testing.T) {
+	a, b := rdmaptest.Pipe()
+	x := Client(a, &Config{IRD: 1, ORD: 1})
+	errs := make(chan error, 1)
+	go func() { errs <- x.Handshake(t.Context()) }()
+	req := make([]byte, 20)
+	if _, err := io.ReadFull(b, req); err != nil {
+		t.Fatal(err)
+	}
+	io.CopyN(io.Discard, b, int64(req[19]))
+	reply := unhex(t, "4d504120494420526570204672616d65"+"50020004"+"00400040")
+	b.Write(reply)
+	got, err := io.ReadAll(b)
+	want := wantTerminate(0x2006<<16, nil, false)
+	if err != nil || !bytes.Equal(got, want) {
+		t.Fatalf("got %x, %v", got, err)
+	}
+	b.Close()
+	if pe, ok := errors.AsType[*ProtocolError](<-errs); !ok || pe.Code != (TermCode{2, 0, 6}) {
+		t.Fatalf("%v", pe)
+	}
+	<-x.Done()
+}
+
+// TestOpcodeTable: control octets and queues are those of rdmap.md Section 2.
+func TestOpcodeTable(t *testing.T) {
+	for op := range Opcode(len(opTable)) {
+		row := opTable[op]
+		if row.name == "" || row.tagged && row.qn != 0 || controlOctet(op) != 0x40+byte(op) {
+			t.Errorf("%v: %+v, control %#x", op, row, controlOctet(op))
+		}
+		if op.Tagged() != (op == OpWrite || op == OpReadResponse) {
+			t.Errorf("%v: tagged %v", op, op.Tagged())
+		}
+	}
+	if Opcode(0x12).String() != "Opcode(0x12)" || Opcode(0x12).Queue() != 0 || Opcode(0x12).Tagged() {
+		t.Error("unknown opcode")
+	}
+	if !OpImmediateSE.Solicited() || OpSendInvalidate.Solicited() || !OpSendSEInvalidate.Invalidates() {
+		t.Error("flags")
+	}
+}
+
+func TestConfigDefaults(t *testing.T) {
+	c := (*Config)(nil).withDefaults()
+	if c.IRD != DefaultIRD || c.ORD != DefaultORD || c.RecvSize != DefaultRecvSize || c.Recvs != DefaultRecvs ||
+		c.Pool != DefaultPool || c.Domain == nil || c.Logger == nil || c.MULPDU != 0 {
+		t.Errorf("%+v", c)
+	}
+	c = (&Config{IRD: -1, ORD: 1 << 20, MULPDU: 5, Recvs: -3}).withDefaults()
+	if c.IRD != 0 || c.ORD != maxDepth || c.MULPDU != 128 || c.Recvs != 0 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// TestErrorTypes: the four kinds are told apart, and net.ErrClosed finds the dead
+// connection.
+func TestErrorTypes(t *testing.T) {
+	cut := &ConnError{Op: "read", Err: os.ErrDeadlineExceeded}
+	if !errors.Is(cut, net.ErrClosed) || !errors.Is(cut, os.ErrDeadlineExceeded) || !cut.Timeout() {
+		t.Error(cut)
+	}
+	if (&ConnError{Op: "read", Err: io.EOF}).Timeout() {
+		t.Error("EOF is no timeout")
+	}
+	local := &LocalError{Code: TermCode{}, Err: errTest}
+	if !errors.Is(local, errTest) || !errors.Is(ErrClosed, net.ErrClosed) {
+		t.Error(local)
+	}
+	for _, err := range []error{
+		cut, local, vioVersion.error(errTest), &TerminateError{}, &RejectError{},
+	} {
+		if err.Error() == "" || bytes.Count([]byte(err.Error()), []byte("rdmap: ")) != 1 {
+			t.Errorf("%q", err)
+		}
+	}
+}
+
+// TestProtocolErrorIsTotal: whatever the lower layers report becomes a registered
+// code.
+func TestProtocolErrorIsTotal(t *testing.T) {
+	for code := range 256 {
+		e := protocolError(&mpa.Error{Code: mpa.Code(code)}, nil)
+		if registered := code >= 1 && code <= 7; e.Code.Registered() != registered {
+			t.Errorf("MPA code %d: %v", code, e.Code)
+		}
+	}
+	if e := protocolError(errTest, nil); e.Code != (TermCode{}) || !errors.Is(e, errTest) {
+		t.Error(e)
+	}
+}
+
+// TestBatchJoins: what lies together goes out as one piece: the trailer of an FPDU
+// and the header of the next.
+func TestBatchJoins(t *testing.T) {
+	e := newEngine(engineConfig{mulpdu: StagMULPDU})
+	e.post(
+		WR{Op: OpSend, Head: []byte("one")}, WR{Op: OpSend, Head: []byte("two")},
+		WR{Op: OpWrite, Body: make([]byte, 200000)},
+	)
+	e.snd.take(&e.wk)
+	if err := e.wk.fill(StagMULPDU, true, e.snd.table); err != nil {
+		t.Fatal(err)
+	}
+	// The Sends; then 4 payloads with 5 pieces of headers and trailers around them.
+	if n := len(e.wk.b.vec); n != 1+4+5 {
+		t.Errorf("%d pieces", n)
+	}
+	e.wk.b.begin()
+	total := e.wk.b.n
+	for e.wk.b.n > 0 {
+		e.wk.b.advance(min(777, e.wk.b.n))
+	}
+	if len(e.wk.b.left) != 0 {
+		t.Errorf("%d of %d octets: %d pieces left", total-e.wk.b.n, total, len(e.wk.b.left))
+	}
+}
+
+// TestWaiterHints: a completion that comes late for one wait is only a hint for the
+// next.
+func TestWaiterHints(t *testing.T) {
+	var w Waiter
+	w.Reset()
+	w.wake()
+	w.Reset()
+	if w.Done() {
+		t.Fatal("a hint completed it")
+	}
+	w.Complete(errTest)
+	if !w.Done() || w.Err() != errTest {
+		t.Fatal("not complete")
+	}
+	w.Reset()
+	if w.Done() || w.Err() != nil {
+		t.Fatal("not reset")
+	}
+}

@@ -1,0 +1,58 @@
+package mpa
+
+import "testing"
+
+func TestAllocs(t *testing.T) {
+	hdr, payload := make([]byte, 18), make([]byte, 1424)
+	stream := AppendFPDU(nil, append(hdr, payload...), true)
+	arena, bufs, out := make([]byte, 0, 4096), make([][]byte, 0, 32), make([]byte, 0, 4096)
+	d := Deframer{CRC: true}
+	var g Gather
+	var m Inserter
+	md, mbuf, mstream := marked(true), make([]byte, 2048), new(Inserter).AppendFPDU(nil, payload, true)
+	for name, f := range map[string]func(){
+		"deframe": func() {
+			_, _, _ = d.Next(stream)
+			_, _, _ = d.Next(stream[:1000]) // more needed
+			_, _, _ = d.Peek(stream)
+		},
+		"append": func() { AppendFPDU(out, payload, true) },
+		"stage":  func() { FinishFPDU(append(BeginFPDU(out), payload...), 0, true) },
+		"gather": func() {
+			g.Reset(arena, bufs, true)
+			g.FPDU(hdr, payload)
+			g.FPDU(hdr, payload)
+			g.Stage(hdr, payload)
+			g.Buffers()
+		},
+		"deframe marked": func() {
+			*md = Deframer{CRC: true}
+			md.ExpectMarkers()
+			_, _, _ = md.Next(append(mbuf[:0], mstream...)[:1000])
+			_, _, _ = md.Next(append(mbuf[:0], mstream...))
+			md.Unread()
+			_, _, _ = md.Next(mbuf)
+		},
+		"append marked": func() { m.AppendFPDU(out, payload, true) },
+		"stage marked": func() {
+			at := len(out)
+			m.FinishFPDU(append(m.BeginFPDU(out), payload...), at, true)
+		},
+		"gather marked": func() {
+			g.ResetMarked(arena, bufs, true, &m)
+			g.FPDU(hdr, payload)
+			g.Stage(hdr, payload)
+			g.Buffers()
+		},
+		"insert": func() { m.Insert(bufs, arena, [][]byte{stream[:7], stream[7:]}, true) },
+		"startup frame": func() {
+			r := Reply{Frame{Rev: 2, Enhanced: true}}
+			b, _ := r.Append(out)
+			_, _, _ = ParseReply(b)
+		},
+	} {
+		if n := testing.AllocsPerRun(100, f); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}

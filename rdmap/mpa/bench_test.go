@@ -1,0 +1,81 @@
+package mpa
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+)
+
+func BenchmarkDeframer(b *testing.B) {
+	for _, n := range []int{64, 1442, MaxULPDU} {
+		for _, crc := range []bool{true, false} {
+			b.Run(fmt.Sprintf("%d/crc=%v", n, crc), func(b *testing.B) {
+				fpdu := AppendFPDU(nil, make([]byte, n), crc)
+				d := Deframer{CRC: crc}
+				b.SetBytes(int64(n))
+				b.ReportAllocs()
+				for b.Loop() {
+					_, _, _ = d.Next(fpdu)
+				}
+			})
+		}
+	}
+}
+
+func BenchmarkGather(b *testing.B) {
+	payload := make([]byte, 1424)
+	hdr := make([]byte, 18)
+	arena, bufs := make([]byte, 0, 4096), make([][]byte, 0, 256)
+	var g Gather
+	b.SetBytes(64 * 1424)
+	b.ReportAllocs()
+	for b.Loop() {
+		g.Reset(arena, bufs, true)
+		for range 64 {
+			g.FPDU(hdr, payload)
+		}
+		g.Buffers()
+	}
+}
+
+// With markers every octet behind the first of an FPDU is moved.
+func BenchmarkDeframerMarked(b *testing.B) {
+	for _, n := range []int{64, 1430, MaxULPDU} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			raw := new(Inserter).AppendFPDU(nil, make([]byte, n), true)
+			fpdu := make([]byte, len(raw))
+			b.SetBytes(int64(n))
+			b.ReportAllocs()
+			for b.Loop() {
+				copy(fpdu, raw)
+				d := marked(true)
+				_, _, _ = d.Next(fpdu)
+			}
+		})
+	}
+}
+
+func BenchmarkInsert(b *testing.B) {
+	fpdu := AppendFPDU(nil, make([]byte, 1430), false)
+	vec := make([][]byte, 64)
+	for i := range vec {
+		vec[i] = bytes.Clone(fpdu)
+	}
+	arena, out := make([]byte, 0, 4096), make([][]byte, 0, 512)
+	var m Inserter
+	b.SetBytes(64 * 1430)
+	b.ReportAllocs()
+	for b.Loop() {
+		m.Insert(out, arena, vec, true)
+	}
+}
+
+func BenchmarkAppendMarked(b *testing.B) {
+	u, out := make([]byte, 1430), make([]byte, 0, 2048)
+	var m Inserter
+	b.SetBytes(1430)
+	b.ReportAllocs()
+	for b.Loop() {
+		m.AppendFPDU(out, u, true)
+	}
+}

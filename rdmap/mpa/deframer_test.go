@@ -1,0 +1,182 @@
+package mpa
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+)
+
+// deframe feeds stream to a Deframer in the pieces that sizes returns, the way an
+// engine does, and returns what came out.
+func deframe(stream []byte, crc bool, size func() int) (ulpdus [][]byte, rest []byte, err error) {
+	return deframeWith(&Deframer{CRC: crc}, stream, size)
+}
+
+func deframeWith(d *Deframer, stream []byte, size func() int) (ulpdus [][]byte, rest []byte, err error) {
+	var staged []byte
+	for {
+		u, n, err := d.Next(staged)
+		if err != nil {
+			return ulpdus, staged, err
+		}
+		if n > 0 {
+			ulpdus = append(ulpdus, bytes.Clone(u))
+			staged = staged[n:]
+			continue
+		}
+		if len(stream) == 0 {
+			return ulpdus, staged, nil
+		}
+		k := min(max(size(), 1), len(stream))
+		staged = append(bytes.Clone(staged), stream[:k]...)
+		stream = stream[k:]
+	}
+}
+
+// ADVERSARY 13: every FPDU split at every byte.
+func TestSplitEverywhere(t *testing.T) {
+	for _, v := range vectors(t) {
+		for cut := range len(v.fpdu) + 1 {
+			d := Deframer{CRC: true}
+			u, n, err := d.Next(v.fpdu[:cut])
+			if err != nil {
+				t.Fatalf("%s cut at %d: %v", v.name, cut, err)
+			}
+			if whole := cut == len(v.fpdu); whole != (n > 0) {
+				t.Fatalf("%s cut at %d: n = %d", v.name, cut, n)
+			}
+			if cut >= HeaderLen && d.Need(v.fpdu[:cut]) != len(v.fpdu) {
+				t.Fatalf("%s cut at %d: Need = %d", v.name, cut, d.Need(v.fpdu[:cut]))
+			}
+			if n > 0 && !bytes.Equal(u, v.ulpdu()) {
+				t.Fatalf("%s: %x", v.name, u)
+			}
+			if got, want := errors.Is(d.EOF(v.fpdu[n:cut]), nil), cut == 0 || n > 0; got != want {
+				t.Fatalf("%s: EOF at %d: graceful %v, want %v", v.name, cut, got, want)
+			}
+		}
+	}
+}
+
+func TestPiecesOfEverySize(t *testing.T) {
+	var stream []byte
+	var want [][]byte
+	for _, v := range vectors(t) {
+		stream = append(stream, v.fpdu...)
+		want = append(want, v.ulpdu())
+	}
+	for size := 1; size < len(stream)+2; size++ {
+		if size > 80 {
+			size += 97
+		}
+		got, rest, err := deframe(stream, true, func() int { return size })
+		if err != nil || len(rest) != 0 || !equal(got, want) {
+			t.Fatalf("pieces of %d: %d ULPDUs, %d left, %v", size, len(got), len(rest), err)
+		}
+	}
+}
+
+func equal(a, b [][]byte) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if !bytes.Equal(a[i], b[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// ADVERSARY 13: lengths that no DDP header fits, the longest legal one and the
+// longest the field can say.
+func TestExtremeLengths(t *testing.T) {
+	for _, n := range []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, MaxULPDU, 0xffff} {
+		ulpdu := ramp(3, 5, n)
+		fpdu := oracleFPDU(ulpdu, true)
+		stream := append(bytes.Clone(fpdu), fpdu...)
+		got, rest, err := deframe(stream, true, func() int { return n/2 + 1 })
+		if err != nil || len(rest) != 0 || !equal(got, [][]byte{ulpdu, ulpdu}) {
+			t.Errorf("length %d: %d ULPDUs, %d left, %v", n, len(got), len(rest), err)
+		}
+	}
+}
+
+func TestZeroCopy(t *testing.T) {
+	b := AppendFPDU(nil, []byte("0123456789"), true)
+	d := Deframer{CRC: true}
+	u, _, _ := d.Next(b)
+	if &u[0] != &b[2] || cap(u) != 10 {
+		t.Errorf("not a view of exactly the ULPDU: cap %d", cap(u))
+	}
+}
+
+// Each flipped bit is found (RFC 5044 Section 8, code 2), and is final.
+func TestFlippedBits(t *testing.T) {
+	v := vectors(t)[3]
+	for bit := range 8 * len(v.fpdu) {
+		b := bytes.Clone(v.fpdu)
+		b[bit/8] ^= 1 << (bit % 8)
+		d := Deframer{CRC: true}
+		_, n, err := d.Next(b)
+		if bit < 16 && n == 0 && err == nil {
+			continue // a longer length: more octets are awaited
+		}
+		e, ok := errors.AsType[*Error](err)
+		if !ok || e.Code != CodeCRC || !e.Terminate() || n != 0 {
+			t.Fatalf("bit %d: n %d, err %v", bit, n, err)
+		}
+		if _, _, again := d.Next(v.fpdu); !errors.Is(again, err) {
+			t.Fatalf("not final: %v", again)
+		}
+		if _, _, ok := d.Peek(v.fpdu); ok {
+			t.Fatal("Peek after an error")
+		}
+		if !errors.Is(d.Finish(0, v.fpdu[28:]), err) || !errors.Is(d.EOF(nil), err) {
+			t.Fatal("Finish or EOF forget the error")
+		}
+		off := Deframer{}
+		if _, n, err := off.Next(b); bit >= 16 && (n != len(b) || err != nil) {
+			t.Fatalf("CRC off, bit %d: n %d, err %v", bit, n, err)
+		}
+	}
+}
+
+// Peek and Finish give what Next gives, wherever the header and the rest are cut.
+func TestPeekFinish(t *testing.T) {
+	for _, v := range vectors(t) {
+		for cut := range len(v.fpdu) {
+			d := Deframer{CRC: true}
+			head, n, ok := d.Peek(v.fpdu[:cut])
+			if ok != (cut >= HeaderLen) {
+				t.Fatalf("%s cut at %d: ok %v", v.name, cut, ok)
+			}
+			if !ok {
+				continue
+			}
+			if n != len(v.ulpdu()) || !bytes.Equal(head, v.ulpdu()[:min(cut-HeaderLen, n)]) {
+				t.Fatalf("%s cut at %d: %x of %d", v.name, cut, head, n)
+			}
+			end := HeaderLen + n
+			crc := UpdateCRC(UpdateCRC(0, v.fpdu[:HeaderLen]), v.fpdu[HeaderLen:end])
+			if err := d.Finish(crc, v.fpdu[end:end+TrailerLen(n)]); err != nil {
+				t.Fatalf("%s: %v", v.name, err)
+			}
+			if err := d.Finish(crc^1, v.fpdu[end:]); err == nil {
+				t.Fatalf("%s: bad CRC accepted", v.name)
+			}
+			if err := new(Deframer).Finish(crc^1, v.fpdu[end:]); err != nil {
+				t.Fatalf("%s: CRC checked though off", v.name)
+			}
+		}
+	}
+}
+
+func TestEOF(t *testing.T) {
+	d := Deframer{}
+	err := d.EOF([]byte{0})
+	e, ok := errors.AsType[*Error](err)
+	if !ok || e.Code != CodeClosed || e.Terminate() || e.Got != 1 || e.Want != HeaderLen {
+		t.Errorf("EOF = %+v", err)
+	}
+}

@@ -1,0 +1,46 @@
+package mpa
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// MarkerLen is the length of a marker in octets.
+const MarkerLen = 4
+
+const (
+	// markerInterval is the distance between the first octets of two markers,
+	// RFC 5044 Section 4.3. It divides 2^32, so that positions need to be known
+	// modulo 512 only, whatever TCP's sequence numbers do.
+	markerInterval = 512
+	markerStride   = markerInterval - MarkerLen // octets of FPDUs between two markers
+)
+
+// MaxMarkedFPDU is MaxFPDU with markers: what a receiver that asked for them must be
+// able to hold.
+const MaxMarkedFPDU = MaxFPDU + MarkerLen*((MaxFPDU+markerStride-1)/markerStride)
+
+// MarkerRoom returns how many octets of markers there are at most in an FPDU whose
+// ULPDU has n octets, wherever in the stream it stands.
+func MarkerRoom(n int) int { return markerOctets(0, FPDULen(n)) }
+
+// markerOctets returns the octets of the markers that an FPDU of n octets takes when
+// its first octet, or the marker before it, stands at phase modulo 512. A marker behind
+// the last octet is not counted: it belongs to the next FPDU, RFC 5044 Section 4.3.
+func markerOctets(phase, n int) int {
+	n -= -phase & (markerInterval - 1) // octets before the first marker
+	if n <= 0 {
+		return 0
+	}
+	return MarkerLen * ((n + markerStride - 1) / markerStride)
+}
+
+// putMarker writes a marker: 16 reserved bits, which are 0, and FPDUPTR.
+func putMarker(b []byte, ptr int) { binary.BigEndian.PutUint32(b, uint32(ptr)) }
+
+// checkMarkedLen panics where FPDUPTR would not fit its 16 bits.
+func checkMarkedLen(n int) {
+	if n < 0 || n > MaxULPDU {
+		panic(fmt.Sprintf("mpa: ULPDU of %d octets with markers", n))
+	}
+}

@@ -1,0 +1,105 @@
+package mpa
+
+import "encoding/binary"
+
+// insertField is a part of an FPDU, as Insert sees it.
+type insertField uint8
+
+const (
+	// fieldLength: ULPDU_Length; also the state between two FPDUs, with left == 0.
+	fieldLength insertField = iota
+	// fieldBody: ULPDU and PAD.
+	fieldBody
+	// fieldCRC: computed here, since it covers the markers.
+	fieldCRC
+)
+
+// Insert puts markers into FPDUs that were built without, for an engine that knows
+// the position in the stream only when it writes. vec holds them in entries cut
+// anywhere, with room for their CRCs (AppendFPDU with crc false): the octets of the CRC
+// fields are overwritten, all others are borrowed. An FPDU may go on in the next
+// call.
+//
+// It appends to out entries that lend those of vec, with the markers between them:
+// these are taken from arena, appended to it and returned as well. The arena must not
+// move: it panics when less than InsertRoom octets are free.
+func (m *Inserter) Insert(out [][]byte, arena []byte, vec [][]byte, crc bool) (entries [][]byte, used []byte) {
+	for _, p := range vec {
+		for len(p) > 0 {
+			if m.phase == 0 {
+				out, arena = m.insertMarker(out, arena, crc)
+			}
+			n := min(len(p), markerInterval-m.phase)
+			m.fields(p[:n], crc)
+			out = append(out, p[:n:n])
+			p = p[n:]
+		}
+	}
+	return out, arena
+}
+
+// InsertRoom returns how many octets of arena Insert takes for n octets of FPDUs.
+func (m *Inserter) InsertRoom(n int) int { return markerOctets(m.phase, n) }
+
+func (m *Inserter) insertMarker(out [][]byte, arena []byte, crc bool) ([][]byte, []byte) {
+	at := len(arena)
+	if cap(arena)-at < MarkerLen {
+		panic("mpa: Insert: arena full")
+	}
+	arena = m.due(arena)
+	entry := arena[at:len(arena):len(arena)]
+	if crc {
+		m.sum = UpdateCRC(m.sum, entry)
+	}
+	return append(out, entry), arena
+}
+
+// fields steps over p, which no marker interrupts, field by field.
+func (m *Inserter) fields(p []byte, crc bool) {
+	for len(p) > 0 {
+		if m.left == 0 {
+			m.left = HeaderLen // the first octet of an FPDU
+		}
+		n := m.run(min(len(p), m.left))
+		m.left -= n
+		switch m.field {
+		case fieldLength:
+			for _, v := range p[:n] {
+				m.size = m.size<<8 | int(v)
+			}
+		case fieldBody:
+		case fieldCRC:
+			m.putCRC(p[:n], crc)
+		}
+		if crc && m.field != fieldCRC {
+			m.sum = UpdateCRC(m.sum, p[:n])
+		}
+		if m.left == 0 {
+			m.nextField()
+		}
+		p = p[n:]
+	}
+}
+
+// putCRC writes the octets of the CRC that fall into p, the last of which is followed
+// by left more.
+func (m *Inserter) putCRC(p []byte, crc bool) {
+	var b [CRCLen]byte
+	if crc {
+		binary.LittleEndian.PutUint32(b[:], m.sum)
+	}
+	copy(p, b[CRCLen-m.left-len(p):])
+}
+
+// nextField follows a field that is complete.
+func (m *Inserter) nextField() {
+	switch m.field {
+	case fieldLength:
+		checkMarkedLen(m.size)
+		m.field, m.left = fieldBody, m.size+PadLen(m.size) // at least 2: PAD completes a word
+	case fieldBody:
+		m.field, m.left = fieldCRC, CRCLen
+	case fieldCRC:
+		m.field, m.off, m.size, m.sum = fieldLength, 0, 0, 0
+	}
+}

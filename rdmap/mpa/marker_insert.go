@@ -1,0 +1,160 @@
+package mpa
+
+import "encoding/binary"
+
+// Inserter puts markers into the FPDUs of one direction, RFC 5044 Section 4.3: a
+// sender "MUST" when the peer set M (Negotiation.SendMarkers). A marker stands at
+// every 512th octet of the direction, markers included, from the very first on:
+//
+//	| reserved 2, zero | FPDUPTR 2: octets back to ULPDU_Length |
+//
+// One between two FPDUs has FPDUPTR 0, belongs to the second and leaves with it. The
+// CRC covers the markers, so an FPDU is finished where they are inserted; there are
+// three ways, which can be mixed as long as every FPDU goes one of them, in the order
+// of the stream:
+//
+//   - AppendFPDU, and BeginFPDU with FinishFPDU, in place of the functions of the same
+//     name;
+//   - Gather, with ResetMarked;
+//   - Insert, for FPDUs that are complete but for markers and CRC.
+//
+// It knows the position modulo 512 and nothing else of what has been sent. The zero
+// value stands at the first octet of full operation. Not safe for concurrent use.
+type Inserter struct {
+	phase int // position of the next octet, modulo 512
+	off   int // octets from ULPDU_Length to the next octet; 0 between two FPDUs
+
+	field insertField // of the FPDU that Insert is in
+	left  int         // octets of field still to come
+	size  int         // ULPDU_Length, as far as it is known
+	sum   uint32
+}
+
+// FPDULen returns the length of the next FPDU, its markers included, if its ULPDU has n
+// octets.
+func (m *Inserter) FPDULen(n int) int {
+	n = FPDULen(n)
+	return n + markerOctets(m.phase, n)
+}
+
+// AppendFPDU appends one whole FPDU around ulpdu, which is borrowed. It panics if
+// ulpdu is longer than MaxULPDU.
+func (m *Inserter) AppendFPDU(b, ulpdu []byte, crc bool) []byte {
+	at, n := len(b), len(ulpdu)
+	b = m.header(b, n)
+	b = m.copy(b, ulpdu)
+	b = m.copy(b, zeroPad[:PadLen(n)])
+	return m.finish(b, at, crc)
+}
+
+// BeginFPDU reserves the length field of an FPDU that is built in place, and the
+// marker before it if one is due: append the ULPDU to the result, then call FinishFPDU
+// with at = len(b) as it was before. No other FPDU may come in between.
+func (m *Inserter) BeginFPDU(b []byte) []byte {
+	if m.phase == 0 {
+		b = append(b, 0, 0, 0, 0)
+	}
+	return append(b, 0, 0)
+}
+
+// FinishFPDU completes the FPDU that BeginFPDU opened at offset at: everything behind
+// what that reserved is its ULPDU. It moves the ULPDU apart to make room for the
+// markers; MarkerRoom says how much b may grow by. It panics if no FPDU can begin at at
+// or the ULPDU is longer than MaxULPDU.
+func (m *Inserter) FinishFPDU(b []byte, at int, crc bool) []byte {
+	start := at
+	if m.phase == 0 {
+		start += MarkerLen
+	}
+	n := len(b) - start - HeaderLen
+	checkMarkedLen(n)
+	binary.BigEndian.PutUint16(b[start:], uint16(n))
+	b = append(b, zeroPad[:PadLen(n)]...)
+	b = m.spread(b, at, start)
+	return m.finish(b, at, crc)
+}
+
+// spread makes room for the markers inside b[start:], an FPDU without its CRC, from
+// the last to the first, and writes all markers from at on. A marker behind the last
+// octet, that is, between PAD and CRC, is left to finish.
+func (m *Inserter) spread(b []byte, at, start int) []byte {
+	if start > at {
+		m.due(b[:at]) // in the place reserved
+	}
+	first := markerInterval - m.phase // octets of the FPDU before the first marker
+	inside := max(0, len(b)-start-first-1+markerStride) / markerStride
+	if inside == 0 {
+		m.run(len(b) - start)
+		return b
+	}
+	end := len(b)
+	b = append(b, make([]byte, MarkerLen*inside)...)
+	for i := inside; i > 0; i-- {
+		from := start + first + (i-1)*markerStride // of the octets behind marker i
+		to := from + MarkerLen*i
+		copy(b[to:], b[from:end])
+		putMarker(b[to-MarkerLen:], to-MarkerLen-start)
+		end = from
+	}
+	m.phase = (m.phase + len(b) - start) % markerInterval
+	m.off = len(b) - start
+	return b
+}
+
+// header appends ULPDU_Length, and the marker before it if one is due.
+func (m *Inserter) header(b []byte, n int) []byte {
+	checkMarkedLen(n)
+	b = m.due(b)
+	m.run(HeaderLen)
+	return binary.BigEndian.AppendUint16(b, uint16(n))
+}
+
+// finish appends the CRC to the FPDU b[at:], and the marker before it if one is due.
+func (m *Inserter) finish(b []byte, at int, crc bool) []byte {
+	b = m.due(b)
+	var sum uint32
+	if crc {
+		sum = UpdateCRC(0, b[at:])
+	}
+	m.end()
+	return AppendCRC(b, sum)
+}
+
+// end steps over the CRC.
+func (m *Inserter) end() {
+	m.run(CRCLen)
+	m.off = 0
+}
+
+// copy appends p, a part of an FPDU, with the markers before and in it.
+func (m *Inserter) copy(b, p []byte) []byte {
+	for len(p) > 0 {
+		b = m.due(b)
+		k := m.run(len(p))
+		b = append(b, p[:k]...)
+		p = p[k:]
+	}
+	return b
+}
+
+// due appends a marker if the position is that of one. It is asked only when another
+// octet follows.
+func (m *Inserter) due(b []byte) []byte {
+	if m.phase != 0 {
+		return b
+	}
+	m.phase = MarkerLen
+	b = append(b, 0, 0, byte(m.off>>8), byte(m.off))
+	if m.off > 0 {
+		m.off += MarkerLen
+	}
+	return b
+}
+
+// run steps over n octets, but not over the next marker, and returns how many.
+func (m *Inserter) run(n int) int {
+	n = min(n, markerInterval-m.phase)
+	m.phase = (m.phase + n) % markerInterval
+	m.off += n
+	return n
+}

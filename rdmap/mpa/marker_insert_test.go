@@ -1,0 +1,182 @@
+package mpa
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// markedWriters are all ways to send FPDUs with markers.
+var markedWriters = map[string]func(m *Inserter, ulpdus [][]byte, crc bool) []byte{
+	"append": func(m *Inserter, ulpdus [][]byte, crc bool) (b []byte) {
+		for _, u := range ulpdus {
+			b = m.AppendFPDU(b, u, crc)
+		}
+		return b
+	},
+	"in place": func(m *Inserter, ulpdus [][]byte, crc bool) []byte {
+		b := dirty(1 << 17)
+		for _, u := range ulpdus {
+			at := len(b)
+			b = m.FinishFPDU(append(m.BeginFPDU(b), u...), at, crc)
+		}
+		return b
+	},
+	"gather": func(m *Inserter, ulpdus [][]byte, crc bool) []byte { return gatherMarked(m, ulpdus, crc, false) },
+	"stage":  func(m *Inserter, ulpdus [][]byte, crc bool) []byte { return gatherMarked(m, ulpdus, crc, true) },
+	"insert": func(m *Inserter, ulpdus [][]byte, crc bool) []byte {
+		return insertMarked(m, ulpdus, crc, func() int { return 100 })
+	},
+}
+
+func gatherMarked(m *Inserter, ulpdus [][]byte, crc, stage bool) []byte {
+	room := 0
+	for _, u := range ulpdus {
+		room += len(u) + GatherOverhead + MarkerRoom(len(u))
+	}
+	var g Gather
+	g.ResetMarked(dirty(room), nil, crc, m)
+	for _, u := range ulpdus {
+		cut := min(18, len(u))
+		if stage {
+			g.Stage(u[:cut], u[cut:])
+		} else {
+			g.FPDU(u[:cut], u[cut:])
+		}
+	}
+	out := bytes.Join(g.Buffers(), nil)
+	if g.Len() != len(out) {
+		panic("Len")
+	}
+	return out
+}
+
+// insertMarked builds FPDUs without markers, with garbage for CRC, and has them
+// inserted over entries of any size, a call for every third.
+func insertMarked(m *Inserter, ulpdus [][]byte, crc bool, size func() int) []byte {
+	var plain []byte
+	for _, u := range ulpdus {
+		plain = AppendFPDU(plain, u, true)
+		clear(plain[len(plain)-CRCLen:])
+	}
+	arena := dirty(m.InsertRoom(len(plain)))
+	var vec, out [][]byte
+	for at := 0; at < len(plain); {
+		n := min(max(0, size()), len(plain)-at)
+		vec = append(vec, plain[at:at+n])
+		at += n
+		if len(vec) == 3 {
+			out, arena = m.Insert(out, arena, vec, crc)
+			vec = vec[:0]
+		}
+	}
+	out, arena = m.Insert(out, arena, vec, crc)
+	if len(arena) != cap(arena) {
+		panic("InsertRoom")
+	}
+	return bytes.Join(out, nil)
+}
+
+func TestMarkedWritersAgree(t *testing.T) {
+	for phase := 0; phase < 512; phase += 4 {
+		for _, n := range markerSizes {
+			ulpdus := [][]byte{ramp(n, 7, n), ramp(1, 3, 20)}
+			crc := (phase/4+n)%3 != 0
+			want := oracleStream(phase, ulpdus, crc)
+			for name, w := range markedWriters {
+				m := Inserter{phase: phase}
+				if got := w(&m, ulpdus, crc); !bytes.Equal(got, want) {
+					t.Fatalf("%s: ULPDU of %d octets at %d:\ngot  %x\nwant %x", name, n, phase, got, want)
+				}
+				if want := (phase + len(want)) % 512; m.phase != want || m.off != 0 {
+					t.Fatalf("%s: left at %d, %d; want %d", name, m.phase, m.off, want)
+				}
+			}
+		}
+	}
+}
+
+// drawULPDUs draws ULPDUs of which many end near a marker.
+func drawULPDUs(t *rapid.T) (ulpdus [][]byte) {
+	for i := range rapid.IntRange(0, 12).Draw(t, "n") {
+		n := rapid.OneOf(rapid.IntRange(0, 40), rapid.IntRange(480, 530), rapid.IntRange(0, 3000)).Draw(t, "len")
+		ulpdus = append(ulpdus, ramp(i, 5, n))
+	}
+	return ulpdus
+}
+
+// One direction may use all ways in turn.
+func TestMarkedWritersMixed(t *testing.T) {
+	names := make([]string, 0, len(markedWriters))
+	for name := range markedWriters {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	rapid.Check(t, func(t *rapid.T) {
+		ulpdus, crc := drawULPDUs(t), rapid.Bool().Draw(t, "crc")
+		var m Inserter
+		var got []byte
+		for _, u := range ulpdus {
+			w := rapid.SampledFrom(names).Draw(t, "writer")
+			got = append(got, markedWriters[w](&m, [][]byte{u}, crc)...)
+		}
+		if want := oracleStream(0, ulpdus, crc); !bytes.Equal(got, want) {
+			t.Fatalf("got  %x\nwant %x", got, want)
+		}
+	})
+}
+
+// Insert does not care how its entries are cut.
+func TestInsertSplitInvariance(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		ulpdus, crc := drawULPDUs(t), rapid.Bool().Draw(t, "crc")
+		size := rapid.SampledFrom([]int{1, 3, 10, 700}).Draw(t, "pieces up to")
+		got := insertMarked(new(Inserter), ulpdus, crc, func() int { return rapid.IntRange(0, size).Draw(t, "piece") })
+		if want := oracleStream(0, ulpdus, crc); !bytes.Equal(got, want) {
+			t.Fatalf("got  %x\nwant %x", got, want)
+		}
+	})
+}
+
+// Payload is lent, not copied, and CRC fields are all that is written.
+func TestInsertBorrows(t *testing.T) {
+	a := AppendFPDU(nil, ramp(0, 1, 700), false)
+	keep := bytes.Clone(a)
+	var m Inserter
+	out, _ := m.Insert(nil, make([]byte, 0, 8), [][]byte{a}, true)
+	// marker, 508 octets, marker, the rest
+	if len(out) != 4 || &out[1][0] != &a[0] || &out[3][0] != &a[508] || cap(out[1]) != 508 {
+		t.Fatalf("%d entries", len(out))
+	}
+	n := len(a) - CRCLen
+	if !bytes.Equal(a[:n], keep[:n]) || bytes.Equal(a[n:], keep[n:]) {
+		t.Error("not just the CRC was written")
+	}
+}
+
+func TestMarkedMisuse(t *testing.T) {
+	big := make([]byte, MaxULPDU+1)
+	for name, f := range map[string]func(){
+		"append":      func() { new(Inserter).AppendFPDU(nil, big, false) },
+		"finish":      func() { new(Inserter).FinishFPDU(make([]byte, 5), 0, false) },
+		"finish big":  func() { new(Inserter).FinishFPDU(append(make([]byte, 6), big...), 0, false) },
+		"insert":      func() { new(Inserter).Insert(nil, make([]byte, 0, 999), [][]byte{{0xff, 0xff}}, false) },
+		"insert room": func() { new(Inserter).Insert(nil, make([]byte, 0, 3), [][]byte{{0}}, false) },
+		"gather room": func() {
+			var g Gather
+			g.ResetMarked(make([]byte, 0, 12), nil, false, new(Inserter))
+			g.FPDU([]byte("head"), nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			f()
+		})
+	}
+}

@@ -1,0 +1,234 @@
+package mpa
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// oracleStrip reads a direction with markers one octet at a time and takes them out by
+// position alone. rest is what is left of the last FPDU; code is 0 if nothing is wrong.
+func oracleStrip(stream []byte, crc bool) (ulpdus [][]byte, rest []byte, code Code) {
+	for begin := 0; ; {
+		var plain []byte       // octets of the FPDU at begin that are no markers
+		ptrs := map[int]int{}  // position of a marker: FPDUPTR
+		hdr, end := -1, 0      // position of ULPDU_Length, and behind the CRC
+		size, total := 0, 1<<8 // of the ULPDU, of the FPDU without markers
+		for pos := begin; pos < len(stream); pos++ {
+			if pos%512 < 4 {
+				ptrs[pos-pos%4] = ptrs[pos-pos%4]<<8&0xffff | int(stream[pos])
+				continue
+			}
+			if hdr < 0 {
+				hdr = pos
+			}
+			plain = append(plain, stream[pos])
+			if len(plain) == 2 {
+				size = int(plain[0])<<8 | int(plain[1])
+				total = (2+size+3)/4*4 + 4
+			}
+			if len(plain) == total {
+				end = pos + 1
+				break
+			}
+		}
+		if end == 0 {
+			return ulpdus, stream[begin:], 0
+		}
+		if crc && binary.LittleEndian.Uint32(plain[total-4:]) != UpdateCRC(0, stream[begin:end-4]) {
+			return ulpdus, nil, CodeCRC
+		}
+		for pos, ptr := range ptrs {
+			if ptr&^3 != max(0, pos-hdr) {
+				return ulpdus, nil, CodeMarker
+			}
+		}
+		ulpdus = append(ulpdus, plain[2:2+size])
+		begin = end
+	}
+}
+
+// checkStrip compares the Deframer with the oracle, the stream being cut by size.
+func checkStrip(t interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}, stream []byte, crc bool, size func() int,
+) {
+	t.Helper()
+	want, rest, code := oracleStrip(stream, crc)
+	got, left, err := deframeWith(marked(crc), stream, size)
+	var gotCode Code
+	if e, ok := errors.AsType[*Error](err); ok {
+		gotCode = e.Code
+	}
+	if !equal(got, want) || gotCode != code || code == 0 && !bytes.Equal(left, rest) {
+		t.Fatalf("%d ULPDUs, %d left, %v; want %d, %d, code %v", len(got), len(left), err, len(want), len(rest), code)
+	}
+}
+
+// Any cut of any stream, whole or damaged, gives what the oracle says.
+func TestStripProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		crc := rapid.Bool().Draw(t, "crc")
+		stream := oracleStream(0, drawULPDUs(t), crc)
+		if len(stream) > 0 {
+			for range rapid.IntRange(0, 2).Draw(t, "flips") {
+				stream[rapid.IntRange(0, len(stream)-1).Draw(t, "at")] ^= 1 << rapid.IntRange(0, 7).Draw(t, "bit")
+			}
+			stream = stream[:rapid.IntRange(0, len(stream)).Draw(t, "cut")]
+		}
+		size := rapid.SampledFrom([]int{1, 5, 511, 1 << 20}).Draw(t, "pieces up to")
+		checkStrip(t, stream, crc, func() int { return rapid.IntRange(1, size).Draw(t, "piece") })
+	})
+}
+
+// ADVERSARY 13 with markers: every FPDU split at every octet, at phases where a marker
+// is before, in and behind its length, and at its end.
+func TestMarkedSplitEverywhere(t *testing.T) {
+	for _, v := range vectors(t) {
+		for phase := 0; phase < 512; phase += 4 {
+			fpdu := oracleStream(phase, [][]byte{v.ulpdu()}, true)
+			if phase != 0 && len(fpdu) == len(v.fpdu) && phase%64 != 0 {
+				continue // no marker in it
+			}
+			for cut := range len(fpdu) + 1 {
+				splitMarked(t, v, fpdu, phase, cut)
+			}
+		}
+	}
+}
+
+func splitMarked(t *testing.T, v vector, fpdu []byte, phase, cut int) {
+	t.Helper()
+	d := marked(true)
+	d.strip.phase = phase
+	b := bytes.Clone(fpdu)[:cut]
+	if need := d.Need(b); cut < len(fpdu) && (need <= cut || need > len(fpdu)) || cut == len(fpdu) && need != cut {
+		t.Fatalf("%s at %d cut at %d: Need = %d", v.name, phase, cut, need)
+	}
+	if _, _, ok := d.Peek(b); ok {
+		t.Fatal("Peek with markers")
+	}
+	u, n, err := d.Next(b)
+	if err != nil || (n > 0) != (cut == len(fpdu)) || n > 0 && !bytes.Equal(u, v.ulpdu()) {
+		t.Fatalf("%s at %d cut at %d: %x, %d, %v", v.name, phase, cut, u, n, err)
+	}
+	if n == 0 && !bytes.Equal(b, fpdu[:cut]) {
+		t.Fatalf("%s at %d cut at %d: moved before it was whole", v.name, phase, cut)
+	}
+	if got, want := d.EOF(b[n:]) == nil, cut == 0 || n > 0; got != want {
+		t.Fatalf("%s at %d: EOF at %d: graceful %v, want %v", v.name, phase, cut, got, want)
+	}
+}
+
+// An FPDU without a marker inside is not moved; one with markers is moved in place.
+func TestStripInPlace(t *testing.T) {
+	for _, n := range []int{20, 502, 506, 1442} {
+		b := new(Inserter).AppendFPDU(nil, ramp(0, 1, n), true)
+		keep := bytes.Clone(b)
+		d := marked(true)
+		u, used, err := d.Next(b)
+		if err != nil || used != len(b) || &u[0] != &b[6] || cap(u) != n || !bytes.Equal(u, ramp(0, 1, n)) {
+			t.Fatalf("%d octets: %d, %v, cap %d", n, used, err, cap(u))
+		}
+		if moved := !bytes.Equal(b, keep); moved != (n > 506) {
+			t.Errorf("%d octets: moved %v", n, moved)
+		}
+	}
+}
+
+// RFC 5044 Section 8: a bad marker is code 3 if the CRC is good, and final; if the CRC
+// is bad, that is what counts.
+func TestMarkerDisagrees(t *testing.T) {
+	for _, crc := range []bool{true, false} {
+		for at, bits := range map[int]string{0: "00000004", 512: "00000100", 1024: "00008000"} {
+			fpdu := oracleStream(0, [][]byte{ramp(0, 1, 1100)}, crc)
+			for i, v := range unhex(t, bits) {
+				fpdu[at+i] ^= v
+			}
+			d := marked(crc)
+			want := CodeMarker
+			if crc {
+				want = CodeCRC
+			}
+			if e := codeOf(d.Next(bytes.Clone(fpdu))); e == nil || e.Code != want || !e.Terminate() {
+				t.Fatalf("crc %v, marker at %d: %v, want %v", crc, at, e, want)
+			}
+			resum(fpdu)
+			d = marked(crc)
+			e := codeOf(d.Next(bytes.Clone(fpdu)))
+			if e == nil || e.Code != CodeMarker || !e.Terminate() || int(e.Want) != max(0, at-4) {
+				t.Fatalf("crc %v, marker at %d: %v", crc, at, e)
+			}
+			if again := codeOf(d.Next(fpdu)); again != e {
+				t.Fatalf("not final: %v", again)
+			}
+		}
+	}
+}
+
+// What is reserved in a marker is ignored, but for the CRC.
+func TestMarkerReserved(t *testing.T) {
+	u := ramp(0, 1, 1100)
+	fpdu := oracleStream(0, [][]byte{u}, true)
+	for _, at := range []int{0, 512, 1024} {
+		fpdu[at], fpdu[at+1] = 0xab, 0xcd
+		fpdu[at+3] |= 3 // "MUST be treated as zero"
+	}
+	resum(fpdu)
+	got, n, err := marked(true).Next(fpdu)
+	if err != nil || n != len(fpdu) || !bytes.Equal(got, u) {
+		t.Fatalf("%d, %v", n, err)
+	}
+}
+
+func resum(fpdu []byte) {
+	n := len(fpdu) - CRCLen
+	AppendCRC(fpdu[:n], UpdateCRC(0, fpdu[:n]))
+}
+
+func codeOf(_ []byte, _ int, err error) *Error {
+	e, _ := errors.AsType[*Error](err)
+	return e
+}
+
+func TestUnread(t *testing.T) {
+	want := [][]byte{ramp(0, 1, 700), ramp(3, 1, 20)}
+	b := oracleStream(0, want, true)
+	d := marked(true)
+	d.Unread() // nothing was read
+	for range 3 {
+		u, n, err := d.Next(b)
+		if err != nil || !bytes.Equal(u, want[0]) {
+			t.Fatalf("%d, %v", n, err)
+		}
+		d.Unread()
+		d.Unread()
+		if d.Need(b) != n {
+			t.Fatalf("Need = %d, want %d", d.Need(b), n)
+		}
+		b = bytes.Clone(b) // the octets may be elsewhere meanwhile
+	}
+	_, n, _ := d.Next(b)
+	b = b[n:]
+	if _, n, err := d.Next(b[:6]); n != 0 || err != nil {
+		t.Fatalf("%d, %v", n, err)
+	}
+	d.Unread() // the last call returned none
+	u, n, err := d.Next(b)
+	if err != nil || n != len(b) || !bytes.Equal(u, want[1]) {
+		t.Fatalf("%x, %d, %v", u, n, err)
+	}
+	plain := Deframer{CRC: true}
+	plain.Unread()
+	f := AppendFPDU(nil, []byte("x"), true)
+	for range 2 {
+		if u, _, err := plain.Next(f); err != nil || string(u) != "x" {
+			t.Fatalf("%q, %v", u, err)
+		}
+		plain.Unread()
+	}
+}

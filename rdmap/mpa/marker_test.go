@@ -1,0 +1,140 @@
+package mpa
+
+import (
+	"encoding/binary"
+	"slices"
+	"testing"
+)
+
+// oracleStream is the sender loop of RFC 5044 Section 4.3 in steps of four octets: the
+// octets that take ulpdus over a direction at position pos.
+func oracleStream(pos int, ulpdus [][]byte, crc bool) (out []byte) {
+	for _, u := range ulpdus {
+		plain := oracleFPDU(u, false)
+		begin := len(out)
+		hdr := -1 // position of ULPDU_Length
+		for i := 0; i < len(plain); i += 4 {
+			if (pos+len(out))%512 == 0 {
+				ptr := 0
+				if hdr >= 0 {
+					ptr = pos + len(out) - hdr
+				}
+				out = binary.BigEndian.AppendUint32(out, uint32(ptr))
+			}
+			if hdr < 0 {
+				hdr = pos + len(out)
+			}
+			word := plain[i : i+4]
+			if crc && i+4 == len(plain) {
+				word = binary.LittleEndian.AppendUint32(nil, UpdateCRC(0, out[begin:]))
+			}
+			out = append(out, word...)
+		}
+	}
+	return out
+}
+
+// markerSizes are ULPDU lengths around everything that happens at 4, 508 and 512.
+var markerSizes = []int{
+	0, 1, 2, 3, 4, 5, 6, 13, 14, 18, 23, 494, 498, 499, 500, 501, 502, 503, 504, 505, 506, 507, 508, 509, 510, 511, 512,
+	513, 514, 1008, 1010, 1014, 1015, 1016, 1018, 1020, 1022, 1424, 1430, 1442, 5000,
+}
+
+func TestMarkerRoom(t *testing.T) {
+	for _, n := range append(slices.Clone(markerSizes), MaxULPDU) {
+		most := 0
+		for phase := 0; phase < 512; phase += 4 {
+			m := Inserter{phase: phase}
+			want := len(oracleStream(phase, [][]byte{make([]byte, n)}, false))
+			if got := m.FPDULen(n); got != want {
+				t.Fatalf("ULPDU of %d octets at %d: FPDULen = %d, want %d", n, phase, got, want)
+			}
+			if got := m.InsertRoom(FPDULen(n)); got != want-FPDULen(n) {
+				t.Fatalf("ULPDU of %d octets at %d: InsertRoom = %d", n, phase, got)
+			}
+			most = max(most, want-FPDULen(n))
+		}
+		if got := MarkerRoom(n); got != most {
+			t.Errorf("MarkerRoom(%d) = %d, want %d", n, got, most)
+		}
+	}
+	if got := FPDULen(0xffff) + MarkerRoom(0xffff); got != MaxMarkedFPDU {
+		t.Errorf("MaxMarkedFPDU = %d, want %d", MaxMarkedFPDU, got)
+	}
+}
+
+// The largest FPDUPTR of the longest ULPDU fits its field, wherever it begins.
+func TestLargestPointer(t *testing.T) {
+	u := make([]byte, MaxULPDU)
+	for phase := 0; phase < 512; phase += 4 {
+		m := Inserter{phase: phase}
+		fpdu := m.AppendFPDU(make([]byte, 0, MaxMarkedFPDU), u, false)
+		if got := len(fpdu) - CRCLen; got > 0xffff {
+			t.Fatalf("CRC at %d", got)
+		}
+		d := marked(false)
+		d.strip.phase = phase
+		got, n, err := d.Next(fpdu)
+		if err != nil || n != len(fpdu) || len(got) != MaxULPDU {
+			t.Fatalf("at %d: %d octets, %d, %v", phase, len(got), n, err)
+		}
+	}
+}
+
+// marked returns a Deframer that expects markers.
+func marked(crc bool) *Deframer {
+	d := &Deframer{CRC: crc}
+	d.ExpectMarkers()
+	return d
+}
+
+// Each direction has markers or not by the wish of who receives it, RFC 5044
+// Section 7.1: what one side sends by its Negotiation the other one reads by its own.
+func TestEachDirectionByThePeersWish(t *testing.T) {
+	for bits := range 8 {
+		ic := Config{Markers: true, WantMarkers: bits&1 != 0, NoCRC: bits&4 != 0}
+		rc := Config{Markers: true, WantMarkers: bits&2 != 0, NoCRC: bits&4 != 0}
+		i, r := initiator(t, ic), responder(t, rc)
+		if _, err := r.Input(i.AppendRequest(nil)); err != nil {
+			t.Fatal(err)
+		}
+		reply, err := r.Accept(nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := i.Input(reply); err != nil {
+			t.Fatal(err)
+		}
+		a, b := i.Result(), r.Result()
+		if a.SendMarkers != rc.WantMarkers || b.SendMarkers != ic.WantMarkers {
+			t.Fatalf("%+v, %+v: %+v\n%+v", ic, rc, a, b)
+		}
+		transfer(t, a, b)
+		transfer(t, b, a)
+	}
+}
+
+// transfer sends FPDUs from one side to the other.
+func transfer(t *testing.T, from, to *Negotiation) {
+	t.Helper()
+	var m Inserter
+	var stream []byte
+	var want [][]byte
+	for i, n := range markerSizes {
+		u := ramp(i, 3, n)
+		want = append(want, u)
+		if from.SendMarkers {
+			stream = m.AppendFPDU(stream, u, from.CRC)
+		} else {
+			stream = AppendFPDU(stream, u, from.CRC)
+		}
+	}
+	d := Deframer{CRC: to.CRC}
+	if to.RecvMarkers {
+		d.ExpectMarkers()
+	}
+	got, rest, err := deframeWith(&d, stream, func() int { return 100 })
+	if err != nil || len(rest) > 0 || !equal(got, want) {
+		t.Fatalf("%d ULPDUs, %d left, %v", len(got), len(rest), err)
+	}
+}

@@ -1,0 +1,267 @@
+package mpa
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"reflect"
+	"testing"
+)
+
+// ADVERSARY 16: revision x M x C x R x S x A, B, C, D x IRD x ORD x private data, as raw
+// octets, against every kind of responder. What a responder must do is said here a
+// second time, from the bits.
+
+var (
+	matrixDepths  = []uint16{0, 1, 7, 128, 0x3ffe, 0x3fff}
+	matrixPrivate = []int{0, 1, 3, 4, 5, 12, 508, 512, 513, 600}
+)
+
+// rawFrame is a startup frame in bits.
+type rawFrame struct {
+	key        string
+	flags, rev byte
+	word       uint32
+	pd         int // octets of private data, the word included
+}
+
+func (f rawFrame) wire() []byte {
+	b := append([]byte(f.key), f.flags, f.rev, byte(f.pd>>8), byte(f.pd))
+	data := binary.BigEndian.AppendUint32(nil, f.word)
+	return append(b, append(data, ramp(1, 3, 600)...)[:f.pd]...)
+}
+
+// ulp returns the private data behind the word.
+func (f rawFrame) ulp() []byte {
+	b := f.wire()[StartupHeaderLen:]
+	if f.enhanced() {
+		return b[4:]
+	}
+	return b
+}
+
+func (f rawFrame) enhanced() bool { return f.rev == 2 && f.flags&0x10 != 0 }
+func (f rawFrame) ird() uint16    { return uint16(f.word>>16) & 0x3fff }
+func (f rawFrame) ord() uint16    { return uint16(f.word) & 0x3fff }
+
+// rtr returns the options of the word; A must be set for them to count.
+func (f rawFrame) rtr() (r RTR) {
+	if f.word&0x40000000 != 0 {
+		r |= RTRSend
+	}
+	if f.word&0x8000 != 0 {
+		r |= RTRWrite
+	}
+	if f.word&0x4000 != 0 {
+		r |= RTRRead
+	}
+	return r
+}
+
+func word(abcd int, ird, ord uint16) uint32 {
+	w := uint32(ird)<<16 | uint32(ord)
+	for i, bit := range []uint32{0x4000, 0x8000, 0x40000000, 0x80000000} {
+		if abcd>>i&1 != 0 {
+			w |= bit
+		}
+	}
+	return w
+}
+
+// matrix calls f with every frame. Where no enhanced word is looked at, its bits are
+// private data like any, and a few do.
+func matrix(key string, f func(rawFrame)) {
+	for rev := range byte(4) {
+		for flags := range 16 {
+			for _, pd := range matrixPrivate {
+				fr := rawFrame{key: key, flags: byte(flags) << 4, rev: rev, pd: pd}
+				for abcd := range 16 {
+					words(fr, abcd, f)
+				}
+			}
+		}
+	}
+}
+
+func words(fr rawFrame, abcd int, f func(rawFrame)) {
+	if !fr.enhanced() || fr.pd != 4 && fr.pd != 512 {
+		fr.word = word(abcd, 5, 0x3fff)
+		f(fr)
+		return
+	}
+	for _, ird := range matrixDepths {
+		for _, ord := range matrixDepths {
+			fr.word = word(abcd, ird, ord)
+			f(fr)
+		}
+	}
+}
+
+var matrixResponders = []Config{
+	{IRD: 9, ORD: 5},
+	{IRD: 9, ORD: 5, Markers: true, NoCRC: true},
+	{IRD: 0, ORD: 128, Markers: true, WantMarkers: true, RTR: RTRWrite | RTRSend},
+	{IRD: 7, ORD: 0, MaxRev: 1, Markers: true, NoCRC: true, RTR: RTRRead},
+	{IRD: 3, ORD: 4, RefusePlain: true, RTR: RTRSend},
+}
+
+func TestRequestMatrix(t *testing.T) {
+	for i := range matrixResponders {
+		cfg := &matrixResponders[i]
+		n := 0
+		matrix(RequestKey, func(f rawFrame) {
+			n++
+			checkRequest(t, cfg, f)
+		})
+		t.Logf("%d Requests to %+v", n, *cfg)
+	}
+}
+
+func checkRequest(t *testing.T, cfg *Config, f rawFrame) {
+	r := responder(t, *cfg)
+	wire := f.wire()
+	n, err := r.Input(wire)
+	_, malformed := errors.AsType[*FormatError](err)
+	_, refused := errors.AsType[*RefuseError](err)
+	maxRev := byte(2)
+	if cfg.MaxRev == 1 {
+		maxRev = 1
+	}
+	wantMalformed := f.rev == 0 || f.rev > maxRev || f.pd > 512 || f.enhanced() && f.pd < 4
+	wantRefused := f.flags&0x80 != 0 && !cfg.Markers || !f.enhanced() && cfg.RefusePlain
+	if malformed != wantMalformed || refused != (wantRefused && !malformed) || !malformed && n != len(wire) {
+		t.Fatalf("%+v to %+v: %d, %v", f, *cfg, n, err)
+	}
+	switch {
+	case malformed:
+		if b, err := r.Reject(nil, nil); err == nil {
+			t.Fatalf("%+v answered by %x", f, b)
+		}
+	case refused:
+		b, err := r.Reject(nil, []byte("no"))
+		if err != nil || b[16]&^0x40 != 0x20|f.flags&0x10&-(f.rev>>1<<4) || b[17] != f.rev || !bytes.HasSuffix(b, []byte("no")) {
+			t.Fatalf("%+v rejected by %x, %v", f, b, err)
+		}
+	default:
+		checkAccept(t, cfg, f, r)
+	}
+}
+
+// checkAccept compares the Reply, octet by octet, and the outcome.
+func checkAccept(t *testing.T, cfg *Config, f rawFrame, r *Responder) {
+	got, err := r.Accept(nil, []byte("yes"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply, res := wantReply(cfg, f)
+	want := append([]byte(ReplyKey), reply.flags, reply.rev, 0, 3)
+	if f.enhanced() {
+		want[19] = 7
+		want = binary.BigEndian.AppendUint32(want, reply.word)
+	}
+	if want = append(want, "yes"...); !bytes.Equal(got, want) {
+		t.Fatalf("%+v to %+v:\ngot  %x\nwant %x", f, *cfg, got, want)
+	}
+	if !bytes.Equal(r.Result().PrivateData, f.ulp()) {
+		t.Fatalf("%+v: private data %x", f, r.Result().PrivateData)
+	}
+	r.Result().PrivateData = nil
+	if !reflect.DeepEqual(*r.Result(), res) {
+		t.Fatalf("%+v to %+v:\ngot  %+v\nwant %+v", f, *cfg, *r.Result(), res)
+	}
+}
+
+// wantReply is RFC 5044 Section 7.1 and RFC 6581 Section 9 for a responder.
+func wantReply(cfg *Config, f rawFrame) (reply rawFrame, res Negotiation) {
+	crc := f.flags&0x40 != 0 || !cfg.NoCRC
+	reply.rev = f.rev
+	if crc {
+		reply.flags |= 0x40
+	}
+	if cfg.WantMarkers {
+		reply.flags |= 0x80
+	}
+	res = Negotiation{
+		Rev: f.rev, CRC: crc, SendMarkers: f.flags&0x80 != 0, RecvMarkers: cfg.WantMarkers,
+		IRD: cfg.IRD, ORD: cfg.ORD, PeerIRD: 0x3fff, PeerORD: 0x3fff,
+	}
+	if !f.enhanced() {
+		return reply, res
+	}
+	reply.flags |= 0x10
+	res.Enhanced, res.PeerIRD, res.PeerORD = true, f.ird(), f.ord()
+	rtr := 0
+	if f.word&0x80000000 != 0 {
+		res.PeerToPeer, res.RTR = true, wantOptions(cfg, f.rtr())
+		rtr = 8
+	}
+	ird, ord := uint16(0x3fff), uint16(0x3fff) // "not negotiated" is answered in kind
+	if f.ord() != 0x3fff {
+		ird = min(cfg.IRD, f.ord())
+		if res.RTR&RTRRead != 0 && ird == 0 {
+			ird = 1
+		}
+		res.IRD = ird
+	}
+	if f.ird() != 0x3fff {
+		ord = min(cfg.ORD, f.ird()) // "MUST" not be above the initiator's IRD
+		res.ORD = ord
+	}
+	for i, o := range []RTR{RTRRead, RTRWrite, RTRSend} {
+		if res.RTR&o != 0 {
+			rtr |= 1 << i
+		}
+	}
+	reply.word = word(rtr, ird, ord)
+	return reply, res
+}
+
+// wantOptions: those asked for and supported, Send only if it is the only one; if there
+// is none, all that are supported.
+func wantOptions(cfg *Config, asked RTR) RTR {
+	have := cfg.RTR
+	if have == 0 {
+		have = RTRSend | RTRWrite | RTRRead
+	}
+	switch both := asked & have; both {
+	case 0:
+		return have
+	case RTRSend:
+		return both
+	default:
+		return both &^ RTRSend
+	}
+}
+
+// Private data of every length, in all three shapes of Request and Reply: where it
+// begins, and where it ends.
+func TestPrivateDataLengths(t *testing.T) {
+	for _, cfg := range []Config{{Rev: 1}, {Plain: true}, {IRD: 4}} {
+		limit := 512
+		if cfg.Rev != 1 && !cfg.Plain {
+			limit = 508
+		}
+		for n := range 520 {
+			cfg.PrivateData = ramp(1, 7, n)
+			i, err := NewInitiator(&cfg)
+			if (err == nil) != (n <= limit) {
+				t.Fatalf("%+v: %d octets: %v", cfg, n, err)
+			}
+			if err != nil {
+				continue
+			}
+			r := responder(t, Config{})
+			req := i.AppendRequest(nil)
+			if _, err := r.Input(req); err != nil || !bytes.Equal(r.Request().PrivateData, cfg.PrivateData) {
+				t.Fatalf("%d octets: %v", n, err)
+			}
+			reply, err := r.Accept(nil, cfg.PrivateData)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := i.Input(reply); err != nil || !bytes.Equal(i.Result().PrivateData, cfg.PrivateData) {
+				t.Fatalf("%d octets back: %v", n, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,244 @@
+package mpa
+
+import (
+	"bytes"
+	"errors"
+	"reflect"
+	"testing"
+)
+
+func responder(t testing.TB, cfg Config) *Responder {
+	t.Helper()
+	r, err := NewResponder(&cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestResponderAccept(t *testing.T) {
+	base := Config{IRD: 16, ORD: 8}
+	for _, tt := range []struct {
+		name  string
+		cfg   Config
+		req   string
+		reply string
+		want  Negotiation
+	}{
+		{
+			"vector",
+			Config{IRD: 16, ORD: 8, RTR: RTRWrite},
+			"5002000cc010c010" + pdHex, "5002000480108008",
+			Negotiation{Rev: 2, Enhanced: true, CRC: true, PeerToPeer: true, RTR: RTRWrite, IRD: 16, ORD: 8, PeerIRD: 16, PeerORD: 16},
+		},
+		{
+			"plain rev 1", base, "40010000", "40010000",
+			Negotiation{Rev: 1, CRC: true, IRD: 16, ORD: 8, PeerIRD: NotNegotiated, PeerORD: NotNegotiated},
+		},
+		{
+			"plain rev 2", base, "40020000", "40020000",
+			Negotiation{Rev: 2, CRC: true, IRD: 16, ORD: 8, PeerIRD: NotNegotiated, PeerORD: NotNegotiated},
+		},
+		{
+			"S at rev 1 is reserved", base, "50010000", "40010000",
+			Negotiation{Rev: 1, CRC: true, IRD: 16, ORD: 8, PeerIRD: NotNegotiated, PeerORD: NotNegotiated},
+		},
+		{
+			"linux client", base, "1002000c00800000" + pdHex, "5002000400000008",
+			Negotiation{Rev: 2, Enhanced: true, CRC: true, IRD: 0, ORD: 8, PeerIRD: 128, PeerORD: 0},
+		},
+		{
+			"C echoed",
+			Config{NoCRC: true},
+			"5002000400000000", "5002000400000000",
+			Negotiation{Rev: 2, Enhanced: true, CRC: true},
+		},
+		{
+			"no CRC",
+			Config{NoCRC: true},
+			"1002000400000000", "1002000400000000",
+			Negotiation{Rev: 2, Enhanced: true},
+		},
+		{
+			"R and reserved bits in a Request", base, "7f02000400040004", "5002000400040004",
+			Negotiation{Rev: 2, Enhanced: true, CRC: true, IRD: 4, ORD: 4, PeerIRD: 4, PeerORD: 4},
+		},
+		{
+			"clamped both ways", base, "5002000400053ffe", "5002000400100005",
+			Negotiation{Rev: 2, Enhanced: true, CRC: true, IRD: 16, ORD: 5, PeerIRD: 5, PeerORD: 0x3ffe},
+		},
+		{
+			"not negotiated", base, "500200043fff3fff", "500200043fff3fff",
+			Negotiation{Rev: 2, Enhanced: true, CRC: true, IRD: 16, ORD: 8, PeerIRD: NotNegotiated, PeerORD: NotNegotiated},
+		},
+		{
+			"ORD not negotiated", base, "5002000400033fff", "500200043fff0003",
+			Negotiation{Rev: 2, Enhanced: true, CRC: true, IRD: 16, ORD: 3, PeerIRD: 3, PeerORD: NotNegotiated},
+		},
+		{
+			"B C D without A", base, "500200044004c004", "5002000400040004",
+			Negotiation{Rev: 2, Enhanced: true, CRC: true, IRD: 4, ORD: 4, PeerIRD: 4, PeerORD: 4},
+		},
+		{
+			"RTR read raises IRD", base, "5002000480044000", "5002000480014004",
+			Negotiation{Rev: 2, Enhanced: true, CRC: true, PeerToPeer: true, RTR: RTRRead, IRD: 1, ORD: 4, PeerIRD: 4},
+		},
+		{
+			"RTR read with IRD 0 here",
+			Config{},
+			"5002000480004005", "5002000480014000",
+			Negotiation{Rev: 2, Enhanced: true, CRC: true, PeerToPeer: true, RTR: RTRRead, IRD: 1, PeerORD: 5},
+		},
+		{
+			"RTR send alone", base, "50020004c0040004", "50020004c0040004",
+			Negotiation{Rev: 2, Enhanced: true, CRC: true, PeerToPeer: true, RTR: RTRSend, IRD: 4, ORD: 4, PeerIRD: 4, PeerORD: 4},
+		},
+		{
+			"RTR none matches",
+			Config{RTR: RTRWrite, IRD: 4, ORD: 4},
+			"50020004c0044004", "5002000480048004",
+			Negotiation{Rev: 2, Enhanced: true, CRC: true, PeerToPeer: true, RTR: RTRWrite, IRD: 4, ORD: 4, PeerIRD: 4, PeerORD: 4},
+		},
+		{
+			"markers supported",
+			Config{Markers: true},
+			"d002000400000000", "5002000400000000",
+			Negotiation{Rev: 2, Enhanced: true, CRC: true, SendMarkers: true},
+		},
+		{
+			"markers wanted",
+			Config{WantMarkers: true},
+			"5002000400000000", "d002000400000000",
+			Negotiation{Rev: 2, Enhanced: true, CRC: true, RecvMarkers: true},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := responder(t, tt.cfg)
+			req := unhex(t, reqHex+tt.req)
+			if n, err := r.Input(req); n != len(req) || err != nil {
+				t.Fatalf("Input = %d, %v", n, err)
+			}
+			clear(req) // the machine has copied what it keeps
+			reply, err := r.Accept(dirty(64), nil)
+			if want := unhex(t, repHex+tt.reply); err != nil || !bytes.Equal(reply, want) {
+				t.Fatalf("got  %x, %v\nwant %x", reply, err, want)
+			}
+			got := *r.Result()
+			if want := r.Request().PrivateData; !bytes.Equal(got.PrivateData, want) {
+				t.Errorf("private data %x, want %x", got.PrivateData, want)
+			}
+			got.PrivateData = nil
+			if !reflect.DeepEqual(got, tt.want) {
+				t.Errorf("got  %+v\nwant %+v", got, tt.want)
+			}
+			if _, err := r.Accept(nil, nil); !errors.Is(err, ErrState) {
+				t.Errorf("second Accept: %v", err)
+			}
+		})
+	}
+}
+
+func TestResponderRefuse(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		cfg   Config
+		req   string
+		cause error
+		reply string
+	}{
+		{"markers", Config{IRD: 4, ORD: 4}, "d002000400040004", ErrMarkers, "7002000400040004"},
+		{"markers, rev 1", Config{WantMarkers: true}, "c0010000", ErrMarkers, "60010000"},
+		{"plain", Config{RefusePlain: true}, "40020000", ErrPlain, "60020000"},
+		{"rev 1", Config{RefusePlain: true}, "40010000", ErrPlain, "60010000"},
+		{"IRD too low", Config{IRD: 4, ORD: 64, MinORD: 32}, "5002000400100004", ErrPeerIRD, "7002000400040020"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := responder(t, tt.cfg)
+			req := unhex(t, reqHex+tt.req)
+			n, err := r.Input(req)
+			e, ok := errors.AsType[*RefuseError](err)
+			if !ok || n != len(req) || !errors.Is(e, tt.cause) {
+				t.Fatalf("Input = %d, %v", n, err)
+			}
+			if _, err := r.Accept(nil, nil); !errors.Is(err, ErrState) {
+				t.Errorf("Accept: %v", err)
+			}
+			reply, err := r.Reject(nil, nil)
+			if want := unhex(t, repHex+tt.reply); err != nil || !bytes.Equal(reply, want) {
+				t.Errorf("got  %x, %v\nwant %x", reply, err, want)
+			}
+		})
+	}
+	// MinORD does not look at a depth that is not negotiated.
+	r := responder(t, Config{MinORD: 32})
+	if _, err := r.Input(unhex(t, reqHex+"500200043fff0000")); err != nil {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestResponderReject(t *testing.T) {
+	r := responder(t, Config{IRD: 4, ORD: 4})
+	if _, err := r.Reject(nil, nil); !errors.Is(err, ErrState) {
+		t.Errorf("Reject before the Request: %v", err)
+	}
+	if _, err := r.Input(unhex(t, reqHex+"5002000400030002")); err != nil {
+		t.Fatal(err)
+	}
+	big := make([]byte, 509)
+	if b, err := r.Accept([]byte("x"), big); !errors.Is(err, ErrPrivateData) || string(b) != "x" {
+		t.Errorf("Accept of 509 octets: %v", err)
+	}
+	if b, err := r.Reject([]byte("x"), big); !errors.Is(err, ErrPrivateData) || string(b) != "x" {
+		t.Errorf("Reject of 509 octets: %v", err)
+	}
+	got, err := r.Reject(nil, []byte("no"))
+	if want := unhex(t, repHex+"70020006000200036e6f"); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("got  %x, %v\nwant %x", got, err, want)
+	}
+	if _, err := r.Input(nil); err == nil {
+		t.Error("Input after Reject")
+	}
+}
+
+func TestResponderMalformed(t *testing.T) {
+	for wire, cause := range map[string]error{
+		reqHex + "4001000000":   ErrTrailing,
+		repHex:                  ErrRole,
+		"16030100":              ErrKey, // TLS
+		reqHex + "40030000":     ErrRevision,
+		reqHex + "40000000":     ErrRevision,
+		reqHex + "100200021234": ErrEnhanced,
+		reqHex + "40020258":     ErrPrivateData,
+	} {
+		r := responder(t, Config{})
+		_, err := r.Input(unhex(t, wire))
+		if _, ok := errors.AsType[*FormatError](err); !ok || !errors.Is(err, cause) {
+			t.Errorf("%s: %v, want %v", wire, err, cause)
+		}
+		if _, again := r.Input(nil); !errors.Is(again, err) || !errors.Is(r.EOF(nil), err) {
+			t.Errorf("not final: %v", again)
+		}
+		if b, err := r.Reject(nil, nil); !errors.Is(err, ErrState) || b != nil {
+			t.Errorf("%s: Reply to a malformed Request: %x, %v", wire, b, err)
+		}
+	}
+}
+
+func TestResponderSplit(t *testing.T) {
+	r := responder(t, Config{})
+	wire := unhex(t, reqHex+"5002000c00100010"+pdHex)
+	for cut := range wire {
+		if n, err := r.Input(wire[:cut]); n != 0 || err != nil {
+			t.Fatalf("cut at %d: %d, %v", cut, n, err)
+		}
+	}
+	if e, ok := errors.AsType[*Error](r.EOF(wire[:9])); !ok || e.Code != CodeClosed || e.Got != 9 {
+		t.Errorf("EOF = %v", e)
+	}
+	if n, err := r.Input(wire); n != len(wire) || err != nil {
+		t.Fatalf("%d, %v", n, err)
+	}
+	if _, err := r.Input(wire); !errors.Is(err, ErrState) {
+		t.Errorf("second Request: %v", err)
+	}
+}

@@ -1,0 +1,352 @@
+package rdmap
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/region"
+)
+
+// option is one point of the matrix of what the startup can agree upon.
+type option struct {
+	rev  int
+	x, y bool // who asks for markers: initiator, responder
+	crc  CRCMode
+	rtr  mpa.RTR // 0: not peer-to-peer
+}
+
+func (o option) String() string {
+	return fmt.Sprintf("rev %d, markers %v %v, crc %v, rtr %v", o.rev, o.x, o.y, o.crc == CRCOn, o.rtr)
+}
+
+// options calls f with every point.
+func options(f func(o option)) {
+	for _, rtr := range []mpa.RTR{0, mpa.RTRWrite, mpa.RTRRead, mpa.RTRSend} {
+		for bits := range 16 {
+			o := option{rev: 1 + bits&1, x: bits&2 != 0, y: bits&4 != 0, crc: CRCMode(bits >> 3), rtr: rtr}
+			if o.rev == 2 || rtr == 0 {
+				f(o)
+			}
+		}
+	}
+}
+
+// set turns the option on at both sides.
+func (o option) set(cx, cy *Config) {
+	cx.Revision, cx.Markers, cx.CRC = o.rev, o.x, o.crc
+	cx.PeerToPeer, cx.RTR = o.rtr != 0, o.rtr
+	cy.Markers, cy.CRC = o.y, o.crc
+}
+
+// TestOptions: Sends, Writes and Reads under every combination of revision, markers,
+// CRC and RTR, the responder sending first where peer-to-peer allows it.
+func TestOptions(t *testing.T) {
+	options(func(o option) {
+		t.Run(o.String(), func(t *testing.T) {
+			onWires(t, func(t *testing.T, a, b net.Conn) {
+				cx, cy := &Config{RecvSize: 9000}, &Config{RecvSize: 9000, Plain: o.x != o.y}
+				o.set(cx, cy)
+				x, y := connect(t, a, b, cx, cy)
+				for i, c := range []*Conn{x, y} {
+					s := c.ConnectionState()
+					recv, send := o.x, o.y
+					if i == 1 {
+						recv, send = o.y, o.x
+					}
+					if s.Revision != o.rev || s.RecvMarkers != recv || s.SendMarkers != send ||
+						s.CRC != (o.crc == CRCOn) || s.PeerToPeer != (o.rtr != 0) {
+						t.Fatalf("side %d: %+v", i, s)
+					}
+				}
+				o.talk(t, x, y)
+			})
+		})
+	})
+}
+
+func (o option) talk(t *testing.T, x, y *Conn) {
+	t.Helper()
+	ctx := t.Context()
+	if o.rtr == 0 {
+		if err := x.Send(ctx, []byte("first")); err != nil {
+			t.Fatal(err)
+		}
+		if m, err := y.Recv(ctx); err != nil || string(m.Data) != "first" {
+			t.Fatal(err)
+		}
+	}
+	for _, n := range []int{0, 1, 488, 1500, 9000} {
+		if err := y.Send(ctx, pattern(n)); err != nil {
+			t.Fatal(err)
+		}
+		m, err := x.Recv(ctx)
+		if err != nil || !bytes.Equal(m.Data, pattern(n)) {
+			t.Fatalf("%d octets: %v", n, err)
+		}
+	}
+	mem := make([]byte, 200003)
+	reg, err := y.Register(mem, region.RemoteRead|region.RemoteWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go y.Serve()
+	data, sink := pattern(len(mem)), make([]byte, len(mem))
+	if err := x.Write(ctx, data, reg.STag(), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.Read(ctx, sink, reg.STag(), 0); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(sink, data) || !bytes.Equal(mem, data) {
+		t.Fatal("octets differ")
+	}
+	// The counters count what is on the stream, markers included.
+	if in, out := y.Stats(), x.Stats(); in.OctetsIn != out.OctetsOut || in.FPDUsIn != out.FPDUsOut {
+		t.Errorf("%d octets in %d FPDUs left, %d in %d arrived", out.OctetsOut, out.FPDUsOut, in.OctetsIn, in.FPDUsIn)
+	}
+}
+
+// TestOptionsStress: callers at random on fragmented streams with markers both ways.
+func TestOptionsStress(t *testing.T) {
+	for _, rtr := range []mpa.RTR{0, mpa.RTRSend} {
+		o := option{rev: 2, x: true, y: true, rtr: rtr}
+		wire := func() (net.Conn, net.Conn) {
+			a, b := tcpPair(t)
+			return a, &rdmaptest.Fragment{Conn: b, MaxRead: 700, MaxWrite: 300, Seed: 3}
+		}
+		stress(t, wire, 4, 60, o)
+	}
+}
+
+// TestRTRSent: the initiator sends exactly one RTR, of a kind the Reply offers, as its
+// first FPDU, before what is posted (RFC 6581 Section 9.2).
+func TestRTRSent(t *testing.T) {
+	const sendHdr = "4143" + "00000000" + "00000000" + "00000001" + "00000000"
+	for _, tt := range []struct {
+		can, takes mpa.RTR
+		ord        int
+		want       string // the ULPDU
+	}{
+		{0, 0, 0, "c140" + "00000000" + "0000000000000000"},
+		{mpa.RTRWrite, mpa.RTRWrite, 0, "c140" + "00000000" + "0000000000000000"},
+		{mpa.RTRRead | mpa.RTRSend, 0, 0, "4141" + "00000000" + "00000001" + "00000001" + "00000000" +
+			"00000000" + "0000000000000000" + "00000000" + "00000000" + "0000000000000000"},
+		{mpa.RTRSend, 0, 0, sendHdr},
+		{mpa.RTRRead | mpa.RTRSend, 0, -1, sendHdr},
+		{mpa.RTRRead, 0, -1, "c140" + "00000000" + "0000000000000000"}, // no slot for a Read
+	} {
+		a, b := rdmaptest.Pipe()
+		x := Client(a, &Config{PeerToPeer: true, RTR: tt.can, ORD: tt.ord})
+		errs := make(chan error, 1)
+		go func() { errs <- x.Handshake(t.Context()) }()
+		p, neg, err := rdmaptest.Respond(b, &mpa.Config{IRD: 8, ORD: 8, RTR: tt.takes}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := <-errs; err != nil || !neg.PeerToPeer || !x.ConnectionState().PeerToPeer {
+			t.Fatal(err, neg)
+		}
+		if err := x.Post([]WR{{Op: OpSend, Head: []byte("next")}}); err != nil {
+			t.Fatal(err)
+		}
+		if u, err := p.Next(); err != nil || !bytes.Equal(u, unhex(t, tt.want)) {
+			t.Errorf("%v of %v: RTR %x, %v", tt.can, tt.takes, u, err)
+		}
+		if u, err := p.Next(); err != nil || string(u[18:]) != "next" {
+			t.Errorf("%v of %v: then %x, %v", tt.can, tt.takes, u, err)
+		}
+		x.Abort(nil)
+		<-x.Done()
+		b.Close()
+	}
+}
+
+// TestNoMatchingRTR: a Reply without an RTR that we can send is answered by the
+// Terminate 0x2/0x0/0x07, with markers if the Reply asks for them and without a CRC
+// if nobody does.
+func TestNoMatchingRTR(t *testing.T) {
+	for bits := range 4 {
+		markers, nocrc := bits&1 != 0, bits&2 != 0
+		a, b := rdmaptest.Pipe()
+		x := Client(a, &Config{PeerToPeer: true, RTR: mpa.RTRWrite, CRC: CRCMode(bits >> 1)})
+		errs := make(chan error, 1)
+		go func() { errs <- x.Handshake(t.Context()) }()
+		_, _, err := rdmaptest.Respond(b, &mpa.Config{
+			IRD: 8, ORD: 8, RTR: mpa.RTRSend, Markers: true, WantMarkers: markers, NoCRC: nocrc,
+		}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u := ulpduOf(t, wantTerminate(0x2007<<16, nil, false))
+		want := mpa.AppendFPDU(nil, u, !nocrc)
+		if markers {
+			want = new(mpa.Inserter).AppendFPDU(nil, u, !nocrc)
+		}
+		if got := everything(t, b); !bytes.Equal(got, want) {
+			t.Errorf("markers %v, nocrc %v: %x, want %x", markers, nocrc, got, want)
+		}
+		b.Close()
+		if pe, ok := errors.AsType[*ProtocolError](<-errs); !ok || pe.Code != (TermCode{2, 0, 7}) {
+			t.Errorf("%v", pe)
+		}
+		<-x.Done()
+	}
+}
+
+// TestBadMarker: a marker that does not point at the length field, under a good CRC, is
+// MPA's code 3 (RFC 5044 Section 8), whatever our own direction carries. Without CRCs it
+// is found as well.
+func TestBadMarker(t *testing.T) {
+	for bits := range 8 {
+		both, nocrc, inside := bits&1 != 0, bits&2 != 0, bits&4 != 0
+		onWires(t, func(t *testing.T, a, b net.Conn) {
+			x := Client(a, &Config{Markers: true, CRC: CRCMode(bits >> 1 & 1), Recvs: 4})
+			errs := make(chan error, 1)
+			go func() { errs <- x.Handshake(t.Context()) }()
+			p, _, err := rdmaptest.Respond(b, &mpa.Config{IRD: 8, ORD: 8, Markers: true, WantMarkers: both, NoCRC: nocrc}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := <-errs; err != nil {
+				t.Fatal(err)
+			}
+			f := p.Frame(append(ulpduOf(t, unhex(t, goldSendZero)), make([]byte, 1000)...))
+			at := 3
+			if inside {
+				at += 512
+			}
+			f[at] ^= 4
+			if !nocrc {
+				f = mpa.AppendCRC(f[:len(f)-4], mpa.UpdateCRC(0, f[:len(f)-4]))
+			}
+			if _, err := b.Write(f); err != nil {
+				t.Fatal(err)
+			}
+			u := ulpduOf(t, wantTerminate(0x2003<<16, nil, false))
+			want := mpa.AppendFPDU(nil, u, !nocrc)
+			if both {
+				want = new(mpa.Inserter).AppendFPDU(nil, u, !nocrc)
+			}
+			if got := everything(t, b); !bytes.Equal(got, want) {
+				t.Errorf("both %v, nocrc %v, inside %v: %x, want %x", both, nocrc, inside, got, want)
+			}
+			b.Close()
+			<-x.Done()
+			if pe, ok := errors.AsType[*ProtocolError](x.Err()); !ok || pe.Code != (TermCode{2, 0, 3}) {
+				t.Errorf("%v", x.Err())
+			}
+		})
+	}
+}
+
+// TestMissingMarkers: a peer that ignores our M is found out at once.
+func TestMissingMarkers(t *testing.T) {
+	a, b := rdmaptest.Pipe()
+	x := Client(a, &Config{Markers: true, Recvs: 4})
+	errs := make(chan error, 1)
+	go func() { errs <- x.Handshake(t.Context()) }()
+	if _, _, err := rdmaptest.Respond(b, &mpa.Config{IRD: 8, ORD: 8, Markers: true}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-errs; err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Write(unhex(t, goldSend)); err != nil {
+		t.Fatal(err)
+	}
+	b.CloseWrite() // what is missing never comes
+	if got := everything(t, b); len(got) > 0 && !bytes.Equal(got, wantTerminate(0x2002<<16, nil, false)) {
+		t.Errorf("%x", got)
+	}
+	b.Close()
+	<-x.Done()
+	if x.Err() == nil || x.in.sends.Load() != 0 {
+		t.Error(x.Err())
+	}
+}
+
+// TestRevision1: a Request of RFC 5044 has no enhanced word and is answered alike; a
+// responder of revision 1 takes no other, and private data may have 512 octets.
+func TestRevision1(t *testing.T) {
+	for _, n := range []int{0, 1, 244, 245, 256, 257, 508, 512} {
+		a, b := rdmaptest.Pipe()
+		data := bytes.Repeat([]byte{7}, n)
+		x, y := connect(t, a, b, &Config{Revision: 1, PrivateData: data},
+			&Config{Revision: 1, Accept: func(*mpa.Request) ([]byte, error) { return data, nil }})
+		if !bytes.Equal(x.PeerPrivateData(), data) || !bytes.Equal(y.PeerPrivateData(), data) {
+			t.Errorf("%d octets: %x, %x", n, x.PeerPrivateData(), y.PeerPrivateData())
+		}
+		s := x.ConnectionState()
+		if s.Revision != 1 || s.IRD != DefaultIRD || s.ORD != DefaultORD || s.StagPeer != (n+capLen <= maxPrivateData) {
+			t.Errorf("%d octets: %+v", n, s)
+		}
+	}
+	a, b := rdmaptest.Pipe()
+	y := Server(b, &Config{Revision: 1})
+	errs := make(chan error, 1)
+	go func() { errs <- y.Handshake(t.Context()) }()
+	a.Write(unhex(t, reqKey+"50020004"+"00040004"))
+	if got := everything(t, a); len(got) > 0 {
+		t.Errorf("answered with %x", got)
+	}
+	if err := <-errs; !errors.Is(err, mpa.ErrRevision) {
+		t.Error(err)
+	}
+	a.Close()
+	<-y.Done()
+}
+
+// TestRejectOptions: a Reply with R=1 keeps its private data under every option.
+func TestRejectOptions(t *testing.T) {
+	options(func(o option) {
+		a, b := rdmaptest.Pipe()
+		cx, cy := new(Config), &Config{Accept: func(*mpa.Request) ([]byte, error) { return []byte("no"), errTest }}
+		o.set(cx, cy)
+		x, y := Client(a, cx), Server(b, cy)
+		errs := make(chan error, 1)
+		go func() { errs <- y.Handshake(t.Context()) }()
+		rej, ok := errors.AsType[*RejectError](x.Handshake(t.Context()))
+		if !ok || string(rej.PrivateData) != "no" || !errors.Is(<-errs, errTest) {
+			t.Errorf("%v: %v", o, rej)
+		}
+		<-x.Done()
+		<-y.Done()
+	})
+}
+
+// TestRTRNeverComes: a responder whose peer promised an RTR says nothing until it is
+// there, however long that takes.
+func TestRTRNeverComes(t *testing.T) {
+	a, b := rdmaptest.Pipe()
+	y := Server(b, &Config{Markers: true})
+	errs := make(chan error, 1)
+	go func() { errs <- y.Handshake(t.Context()) }()
+	p, _, err := rdmaptest.Initiate(a, &mpa.Config{PeerToPeer: true, IRD: 1, ORD: 1, Markers: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-errs; err != nil {
+		t.Fatal(err)
+	}
+	if err := y.Post([]WR{{Op: OpSend, Head: []byte("HELLO")}}); err != nil {
+		t.Fatal(err)
+	}
+	a.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+	if u, err := p.Next(); err == nil {
+		t.Fatalf("sent %x before the RTR", u)
+	}
+	a.SetReadDeadline(time.Time{})
+	p.Send(patch(t, goldWrite, 0)[:14])
+	if u, err := p.Next(); err != nil || string(u[18:]) != "HELLO" {
+		t.Fatalf("%x, %v", u, err)
+	}
+	a.Close()
+	y.Abort(nil)
+	<-y.Done()
+}

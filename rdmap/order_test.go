@@ -1,0 +1,273 @@
+package rdmap
+
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/region"
+)
+
+// segments lists the DDP segments in a stream of FPDUs.
+func segments(t testing.TB, b []byte) (out []ddp.Segment) {
+	t.Helper()
+	d := mpa.Deframer{CRC: true}
+	for len(b) > 0 {
+		u, n, err := d.Next(b)
+		var s ddp.Segment
+		if err != nil || n == 0 || !s.Parse(u) {
+			t.Fatalf("stream ends in %x: %v", b, err)
+		}
+		out = append(out, s)
+		b = b[n:]
+	}
+	return out
+}
+
+func opcodes(t testing.TB, b []byte) (out []Opcode) {
+	for _, s := range segments(t, b) {
+		out = append(out, Opcode(s.Control&0x1f))
+	}
+	return out
+}
+
+// recorder appends its name when it completes.
+type recorder struct {
+	to   *[]string
+	name string
+}
+
+func (r recorder) Complete(err error) {
+	if err != nil {
+		r.name += "!"
+	}
+	*r.to = append(*r.to, r.name)
+}
+
+// TestORD: "when ORD is used up the send queue stalls at the head": RFC 5040 Section
+// 6.1. Responses to the peer go on meanwhile.
+func TestORD(t *testing.T) {
+	a := newEngine(engineConfig{ord: 2, ird: 1})
+	b := newEngine(engineConfig{ird: 2, recvs: 10, ord: 1})
+	_, src := b.register(t, 100, region.RemoteRead)
+	_, mine := a.register(t, 100, region.RemoteRead)
+	sink, sreg := a.register(t, 100, region.ReadSink)
+	_, bsink := b.register(t, 100, region.ReadSink)
+	var log []string
+	rd := func(name string) WR {
+		return WR{Op: OpReadRequest, STag: src.STag(), Sink: sreg.STag(), Len: 100, Done: recorder{&log, name}}
+	}
+	a.post(
+		WR{Op: OpSend, Done: recorder{&log, "s0"}},
+		rd("r1"), rd("r2"), WR{Op: OpSend, Done: recorder{&log, "s1"}},
+		rd("r3"), WR{Op: OpSend, Done: recorder{&log, "s2"}},
+	)
+	first := a.output()
+	if got, want := opcodes(t, first), []Opcode{OpSend, OpReadRequest, OpReadRequest, OpSend}; !slices.Equal(got, want) {
+		t.Fatalf("sent %v, want %v", got, want)
+	}
+	// The peer's Read is answered although our send queue is stalled.
+	b.post(WR{Op: OpReadRequest, STag: mine.STag(), Sink: bsink.STag(), Len: 100})
+	a.input(b.output())
+	if got := opcodes(t, a.output()); !slices.Equal(got, []Opcode{OpReadResponse}) {
+		t.Fatalf("sent %v while stalled, want one Read Response", got)
+	}
+	// Completions come in the order of submission: s1 waits for both Reads.
+	if !slices.Equal(log, []string{"s0"}) {
+		t.Fatalf("completed %v", log)
+	}
+	b.input(first)
+	resp := b.output()
+	half := mpa.FPDULen(14 + 100)
+	a.input(resp[:half])
+	if !slices.Equal(log, []string{"s0", "r1"}) {
+		t.Fatalf("after one response completed %v", log)
+	}
+	if got := opcodes(t, a.output()); !slices.Equal(got, []Opcode{OpReadRequest, OpSend}) {
+		t.Fatalf("sent %v after a slot came free", got)
+	}
+	a.input(resp[half:])
+	if !slices.Equal(log, []string{"s0", "r1", "r2", "s1"}) {
+		t.Fatalf("completed %v", log)
+	}
+	_ = sink
+}
+
+// TestAbortOrder: whatever has not completed does so with the error, once.
+func TestAbortOrder(t *testing.T) {
+	a := newEngine(engineConfig{ord: 1})
+	_, sink := a.register(t, 10, region.ReadSink)
+	var log []string
+	a.post(
+		WR{Op: OpReadRequest, Sink: sink.STag(), Len: 10, Done: recorder{&log, "r1"}},
+		WR{Op: OpSend, Done: recorder{&log, "s1"}},
+		WR{Op: OpReadRequest, Sink: sink.STag(), Len: 10, Done: recorder{&log, "r2"}},
+		WR{Op: OpSend, Body: make([]byte, 10000), Done: recorder{&log, "s2"}},
+	)
+	a.output()
+	a.fail(errTest)
+	a.output()
+	if want := []string{"r1!", "s1!", "r2!", "s2!"}; !slices.Equal(log, want) {
+		t.Fatalf("completed %v, want %v", log, want)
+	}
+}
+
+// TestTerminateBehindMessage: the Terminate goes out at the message boundary, and
+// what had not begun does not go out. RFC 5040 Section 5.4.
+func TestTerminateBehindMessage(t *testing.T) {
+	a := newEngine(engineConfig{mulpdu: StagMULPDU})
+	var log []string
+	big := make([]byte, 3*maxBatch)
+	a.post(
+		WR{Op: OpWrite, STag: 1, Body: big, Done: recorder{&log, "w1"}},
+		WR{Op: OpSend, Done: recorder{&log, "s1"}},
+	)
+	// One batch only.
+	if !a.snd.take(&a.wk) {
+		t.Fatal("nothing to send")
+	}
+	if err := a.wk.fill(a.snd.mulpdu, true, a.snd.table); err != nil {
+		t.Fatal(err)
+	}
+	var wire []byte
+	for _, p := range a.wk.b.vec {
+		wire = append(wire, p...)
+	}
+	a.due = a.snd.settle(&a.wk, false, a.due)
+	a.fail(vioVersion.error(nil))
+	wire = append(wire, a.output()...)
+	segs := segments(t, wire)
+	var octets int
+	for i, s := range segs[:len(segs)-1] {
+		if Opcode(s.Control&15) != OpWrite || s.Last != (i == len(segs)-2) {
+			t.Fatalf("segment %d of %d: %v", i, len(segs), s.String())
+		}
+		octets = int(s.TO)
+	}
+	if last := segs[len(segs)-1]; last.Control != 0x47 || last.MSN != 1 || octets == 0 {
+		t.Fatalf("ends with %v", last.String())
+	}
+	if want := []string{"s1!", "w1!"}; !slices.Equal(log, want) {
+		t.Fatalf("completed %v, want %v", log, want)
+	}
+}
+
+// TestInterleave: towards a stag peer whole Sends pass between the batches of a Read
+// Response, towards others they do not (D5).
+func TestInterleave(t *testing.T) {
+	for _, stag := range []bool{false, true} {
+		a := newEngine(engineConfig{mulpdu: StagMULPDU, ird: 1, interleave: stag})
+		b := newEngine(engineConfig{recvs: 10, ord: 1})
+		src, reg := a.register(t, 4*maxBatch, region.RemoteRead)
+		copy(src, pattern(len(src)))
+		sink, sreg := b.register(t, len(src), region.ReadSink)
+		b.post(WR{Op: OpReadRequest, STag: reg.STag(), Sink: sreg.STag(), Len: uint32(len(src))})
+		a.input(b.output())
+		if !a.snd.take(&a.wk) {
+			t.Fatal("no response")
+		}
+		_ = a.wk.fill(a.snd.mulpdu, true, a.snd.table)
+		var wire []byte
+		for _, p := range a.wk.b.vec {
+			wire = append(wire, p...)
+		}
+		a.due = a.snd.settle(&a.wk, false, a.due)
+		a.post(WR{Op: OpSend, Head: []byte("quick")})
+		wire = append(wire, a.output()...)
+		ops := opcodes(t, wire)
+		at := slices.Index(ops, OpSend)
+		if last := at == len(ops)-1; last == stag {
+			t.Fatalf("stag=%v: the Send is number %d of %d", stag, at, len(ops))
+		}
+		b.input(wire)
+		if b.err != nil || b.read != 1 || len(b.got) != 1 || !bytes.Equal(sink, src) {
+			t.Fatalf("stag=%v: %v, %d reads, %d messages", stag, b.err, b.read, len(b.got))
+		}
+	}
+}
+
+// TestResponsesInOrder: Read Responses leave in the order of their requests, the
+// zero-length one among them.
+func TestResponsesInOrder(t *testing.T) {
+	a, b := newEngine(engineConfig{ord: 4}), newEngine(engineConfig{ird: 4})
+	src, reg := b.register(t, 5000, region.RemoteRead)
+	copy(src, pattern(5000))
+	sink, sreg := a.register(t, 5000, region.ReadSink)
+	var log []string
+	for i, n := range []uint32{5000, 0, 1, 0} {
+		a.post(WR{
+			Op: OpReadRequest, STag: reg.STag(), Sink: sreg.STag(), Len: n,
+			Done: recorder{&log, string(rune('a' + i))},
+		})
+	}
+	exchange(a, b)
+	if !slices.Equal(log, []string{"a", "b", "c", "d"}) || !bytes.Equal(sink, src) {
+		t.Fatalf("completed %v; %v, %v", log, a.err, b.err)
+	}
+}
+
+// TestCancelledRead: the Response to a Read nobody wants any more is checked and
+// dropped; the next Read works.
+func TestCancelledRead(t *testing.T) {
+	a, b := newEngine(engineConfig{ord: 2}), newEngine(engineConfig{ird: 2})
+	src, reg := b.register(t, 5000, region.RemoteRead)
+	copy(src, pattern(5000))
+	gone, greg := a.register(t, 5000, region.ReadSink)
+	sink, sreg := a.register(t, 5000, region.ReadSink)
+	var d1, d2 done
+	a.post(WR{Op: OpReadRequest, STag: reg.STag(), Sink: greg.STag(), Len: 5000, Done: &d1})
+	a.post(WR{Op: OpReadRequest, STag: reg.STag(), Sink: sreg.STag(), Len: 5000, Done: &d2})
+	out := a.output()
+	if a.snd.cancel(&d1) {
+		t.Fatal("a Read that has been sent was taken back")
+	}
+	if err := greg.Invalidate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.input(out)
+	exchange(a, b)
+	if a.err != nil || !bytes.Equal(gone, make([]byte, 5000)) || !bytes.Equal(sink, src) || d2.n != 1 {
+		t.Fatalf("%v", a.err)
+	}
+	// One that waits still can be taken back.
+	a.snd.ord = 0
+	a.post(WR{Op: OpReadRequest, STag: reg.STag(), Sink: sreg.STag(), Len: 5000, Done: &d2})
+	if !a.snd.cancel(&d2) || len(a.output()) > 0 {
+		t.Fatal("a Read that had not been sent went out")
+	}
+}
+
+// TestMSNWraps sends across the end of the MSN space.
+func TestMSNWraps(t *testing.T) {
+	a := newEngine(engineConfig{})
+	a.wk.msn[0] = 1<<32 - 2
+	a.post(WR{Op: OpSend}, WR{Op: OpSend}, WR{Op: OpSend})
+	segs := segments(t, a.output())
+	if segs[0].MSN != 1<<32-1 || segs[1].MSN != 0 || segs[2].MSN != 1 {
+		t.Fatalf("MSNs %v", segs)
+	}
+}
+
+// TestTerminateInPieces: a Terminate cut into segments is still decoded, and what is
+// behind its parts is ignored.
+func TestTerminateInPieces(t *testing.T) {
+	u := ulpduOf(t, unhex(t, goldTermRead))
+	payload := append(bytes.Clone(u[18:]), 1, 2, 3, 4)
+	e := newEngine(engineConfig{})
+	for off := 0; off < len(payload); off += 5 {
+		n := min(5, len(payload)-off)
+		h := bytes.Clone(u[:18])
+		binary.BigEndian.PutUint32(h[14:], uint32(off))
+		if off+n < len(payload) {
+			h[0] &^= 0x40
+		}
+		e.input(fpduOf(append(h, payload[off:off+n]...)))
+	}
+	te, ok := e.err.(*TerminateError)
+	if !ok || te.Terminate.Code != (TermCode{0, 1, 1}) || len(te.Terminate.Read) != 28 {
+		t.Fatalf("%v", e.err)
+	}
+}

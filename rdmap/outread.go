@@ -1,0 +1,19 @@
+package rdmap
+
+import "github.com/stag-rdma/stag/rdmap/region"
+
+// outRead is a request of ours whose response is due: the requester's side of RFC
+// 5040 Section 4.4 and RFC 7306 Section 5.
+type outRead struct {
+	op     Opcode  // of the request
+	id     uint32  // OpAtomicRequest: its identifier
+	answer *Answer // not a Read: where the answer goes, may be nil
+	// OpReadRequest:
+	sink   region.STag
+	sinkTO uint64
+	size   uint32
+	done   Completer // for cancel only
+	// cancelled: nobody wants the octets any more. The response is still due, is
+	// checked, and is dropped.
+	cancelled bool
+}

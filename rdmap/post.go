@@ -1,0 +1,64 @@
+package rdmap
+
+// Post hands work requests over: all adjacent and in order, or none. From outside
+// an upcall it flushes, or leaves the flushing to a goroutine that does so already;
+// while an upcall runs the flush comes when everything that was read has been
+// handled. It does not wait for the peer to read (on a net.Conn that is not TCP the
+// flush may). Errors: misuse (ErrBadWR, ErrTooLong, ErrNoORD, ErrNoExtension,
+// ErrSendQueueFull, ErrNoHandshake), or the connection's first fatal error; then no Done of wrs is
+// called. wrs is borrowed until Post returns; for the payloads see WR.
+func (c *Conn) Post(wrs []WR) error {
+	need := extBase
+	for i := range wrs {
+		if err := wrs[i].check(); err != nil {
+			return err
+		}
+		need |= wrs[i].needs()
+	}
+	c.warm()
+	c.mu.Lock()
+	if err := c.postable(wrs, need); err != nil {
+		c.mu.Unlock()
+		return err
+	}
+	for i := range wrs {
+		c.snd.post(&wrs[i])
+	}
+	if c.flushing || c.burst || !c.snd.ready(&c.wk) {
+		c.mu.Unlock()
+		return nil
+	}
+	c.flushing = true
+	c.mu.Unlock()
+	if c.waiting.Load() > 0 {
+		// Others wait for answers, so more is likely to be posted in a moment: let them
+		// append first and write once for all.
+		yield()
+	}
+	c.flush(flushPost)
+	return nil
+}
+
+// postable reports why wrs cannot be queued, with mu held.
+func (c *Conn) postable(wrs []WR, need Extensions) error {
+	switch {
+	case c.err != nil:
+		return c.err
+	case c.closing:
+		return ErrClosed
+	case !c.up.Load():
+		return ErrNoHandshake
+	case need&^c.snd.ext != 0:
+		return ErrNoExtension
+	case !c.snd.hasRoom(wrs):
+		return ErrSendQueueFull
+	}
+	if c.snd.ord == 0 {
+		for i := range wrs {
+			if wrs[i].Op.asks() {
+				return ErrNoORD
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,137 @@
+package rdmap
+
+import (
+	"errors"
+
+	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/region"
+)
+
+// sendQueue is queue 0: the receives posted by the upper layer. A posted receive
+// is a count; memory is taken only for a Send that is not whole in its segment, or
+// that has to be kept.
+type sendQueue receiver
+
+func (q *sendQueue) Posted() int {
+	if q.rtrSend && q.recvs.Load() == 0 {
+		return 1
+	}
+	return int(q.recvs.Load())
+}
+
+// Size is that of a receive; Immediate Data fits any.
+func (q *sendQueue) Size() int {
+	if !q.now.IsSend() {
+		return max(q.size, immediateLen)
+	}
+	return q.size
+}
+
+func (q *sendQueue) Open(s *ddp.Segment) ([]byte, bool) {
+	if !s.Last || q.keep {
+		b, ok := q.pool.get(q.Size())
+		if !ok {
+			return nil, false
+		}
+		q.buf = b
+	}
+	if !q.rtrSend {
+		q.recvs.Add(-1)
+	}
+	return q.buf, true
+}
+
+// requestQueue is queue 1: the IRD slots.
+type requestQueue receiver
+
+func (q *requestQueue) Posted() int { return q.up.freeSlots() }
+func (q *requestQueue) Size() int   { return len(q.request) }
+
+func (q *requestQueue) Open(s *ddp.Segment) ([]byte, bool) {
+	if s.Last {
+		return nil, true
+	}
+	return q.request[:], true
+}
+
+// answerQueue is queue 3: a slot for each response that is due.
+type answerQueue receiver
+
+func (q *answerQueue) Posted() int { return q.up.expected() }
+func (q *answerQueue) Size() int   { return len(q.answer) }
+
+func (q *answerQueue) Open(s *ddp.Segment) ([]byte, bool) {
+	if s.Last {
+		return nil, true
+	}
+	return q.answer[:], true
+}
+
+// terminateQueue is queue 2: one slot.
+type terminateQueue receiver
+
+func (q *terminateQueue) Posted() int {
+	if q.termSeen {
+		return 0
+	}
+	return 1
+}
+
+func (q *terminateQueue) Size() int { return len(q.termBuf) }
+
+func (q *terminateQueue) Open(s *ddp.Segment) ([]byte, bool) {
+	q.termSeen = true
+	if s.Last {
+		return nil, true
+	}
+	return q.termBuf[:], true
+}
+
+// sinks finds the memory of tagged segments.
+type sinks receiver
+
+// Sink implements ddp.Sinks. The octets of a Read Response have been matched with
+// their request already.
+func (r *sinks) Sink(s *ddp.Segment, n int) ([]byte, ddp.Violation) {
+	need := region.RemoteWrite
+	response := Opcode(s.Control&0x0f) == OpReadResponse
+	if response {
+		need = region.ReadSink
+	}
+	v, err := r.table.Lookup(region.STag(s.STag), s.TO, uint32(n), need)
+	if err == nil {
+		r.view = v
+		return v.Bytes(), ddp.OK
+	}
+	if response {
+		// A cancelled Read has no sink any more, but its Response is due.
+		if rd, ok := r.up.head(); ok && rd.cancelled {
+			return r.discard(n), ddp.OK
+		}
+	}
+	return nil, sinkViolation(err)
+}
+
+// Placed implements ddp.Sinks.
+func (r *sinks) Placed(*ddp.Segment) { r.view.Release() }
+
+func (r *sinks) discard(n int) []byte {
+	if cap(r.scratch) < n {
+		r.scratch = make([]byte, n)
+	}
+	return r.scratch[:n]
+}
+
+// sinkViolation maps a refusal of the region table to DDP's errors. RFC 5041 has
+// no code for a missing right. Choice: invalid STag.
+func sinkViolation(err error) ddp.Violation {
+	switch {
+	case errors.Is(err, region.ErrNotAssociated):
+		return ddp.NotAssociated
+	case errors.Is(err, region.ErrWrap):
+		return ddp.TOWrap
+	case errors.Is(err, region.ErrBounds):
+		return ddp.BaseBounds
+	}
+	return ddp.InvalidSTag
+}

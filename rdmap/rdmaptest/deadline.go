@@ -1,0 +1,55 @@
+package rdmaptest
+
+import (
+	"errors"
+	"sync"
+	"time"
+)
+
+var errReset = errors.New("connection reset by peer")
+
+// deadline is a point in time that can be moved; wait's channel is closed when it
+// has passed.
+type deadline struct {
+	mu    sync.Mutex
+	timer *time.Timer
+	ch    chan struct{}
+}
+
+func (d *deadline) init() { d.ch = make(chan struct{}) }
+
+func (d *deadline) wait() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.ch
+}
+
+func (d *deadline) set(t time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.timer != nil {
+		d.timer.Stop()
+		d.timer = nil
+	}
+	if isClosed(d.ch) {
+		d.ch = make(chan struct{})
+	}
+	if t.IsZero() {
+		return
+	}
+	ch := d.ch
+	if left := time.Until(t); left > 0 {
+		d.timer = time.AfterFunc(left, func() { d.expire(ch) })
+		return
+	}
+	close(ch)
+}
+
+// expire closes ch if it is still the deadline's.
+func (d *deadline) expire(ch chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ch == ch && !isClosed(ch) {
+		close(ch)
+	}
+}

@@ -1,0 +1,120 @@
+package rdmaptest
+
+import (
+	"errors"
+	"io"
+	"net"
+
+	"github.com/stag-rdma/stag/rdmap/mpa"
+)
+
+// Peer is an iWARP peer that does exactly what a test tells it to, good or bad. Its
+// methods are for one goroutine.
+type Peer struct {
+	Conn net.Conn
+	CRC  bool
+
+	mark *mpa.Inserter // nil: the other side wants no markers
+	d    mpa.Deframer
+	in   []byte
+}
+
+// Initiate sends a Request made of cfg and waits for the Reply.
+func Initiate(c net.Conn, cfg *mpa.Config) (*Peer, *mpa.Negotiation, error) {
+	m, err := mpa.NewInitiator(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := c.Write(m.AppendRequest(nil)); err != nil {
+		return nil, nil, err
+	}
+	if err := frame(c, m.Input); err != nil {
+		return nil, nil, err
+	}
+	return newPeer(c, m.Result()), m.Result(), nil
+}
+
+// Respond waits for a Request and accepts it with the given private data.
+func Respond(c net.Conn, cfg *mpa.Config, privateData []byte) (*Peer, *mpa.Negotiation, error) {
+	m, err := mpa.NewResponder(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := frame(c, m.Input); err != nil {
+		return nil, nil, err
+	}
+	reply, err := m.Accept(nil, privateData)
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := c.Write(reply); err != nil {
+		return nil, nil, err
+	}
+	return newPeer(c, m.Result()), m.Result(), nil
+}
+
+func newPeer(c net.Conn, n *mpa.Negotiation) *Peer {
+	p := &Peer{Conn: c, CRC: n.CRC, d: mpa.Deframer{CRC: n.CRC}}
+	if n.SendMarkers {
+		p.mark = new(mpa.Inserter)
+	}
+	if n.RecvMarkers {
+		p.d.ExpectMarkers()
+	}
+	return p
+}
+
+// frame reads octet by octet, so that nothing behind the frame is taken.
+func frame(c net.Conn, input func([]byte) (int, error)) error {
+	var b []byte
+	for {
+		var one [1]byte
+		if _, err := io.ReadFull(c, one[:]); err != nil {
+			return err
+		}
+		b = append(b, one[0])
+		if n, err := input(b); n > 0 || err != nil {
+			return err
+		}
+	}
+}
+
+// Send writes one FPDU around ulpdu.
+func (p *Peer) Send(ulpdu []byte) error {
+	_, err := p.Conn.Write(p.Frame(ulpdu))
+	return err
+}
+
+// Frame returns the FPDU that Send would write, for a test that spoils it first. With
+// markers every one that is made must be written, in order.
+func (p *Peer) Frame(ulpdu []byte) []byte {
+	if p.mark != nil {
+		return p.mark.AppendFPDU(nil, ulpdu, p.CRC)
+	}
+	return mpa.AppendFPDU(nil, ulpdu, p.CRC)
+}
+
+// Next returns the ULPDU of the next FPDU, a copy. io.EOF is the end of the stream
+// between two FPDUs.
+func (p *Peer) Next() ([]byte, error) {
+	for {
+		u, n, err := p.d.Next(p.in)
+		if err != nil {
+			return nil, err
+		}
+		if n > 0 {
+			u = append([]byte(nil), u...)
+			p.in = p.in[n:]
+			return u, nil
+		}
+		buf := make([]byte, 64<<10)
+		n, err = p.Conn.Read(buf)
+		p.in = append(p.in, buf[:n]...)
+		if n == 0 {
+			if errors.Is(err, io.EOF) && len(p.in) > 0 {
+				err = io.ErrUnexpectedEOF
+			}
+			return nil, err
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package rdmaptest
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/net/nettest"
+)
+
+func TestPipeIsANetConn(t *testing.T) {
+	nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) {
+		a, b := Pipe()
+		return a, b, func() { a.Close(); b.Close() }, nil
+	})
+}
+
+func TestPipeBuffers(t *testing.T) {
+	a, b := PipeSize(4)
+	if n, err := a.Write([]byte("abcd")); n != 4 || err != nil {
+		t.Fatal(n, err)
+	}
+	a.SetWriteDeadline(time.Now().Add(time.Millisecond))
+	if n, err := a.Write([]byte("e")); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatal(n, err)
+	}
+	a.CloseWrite()
+	if got, err := io.ReadAll(b); string(got) != "abcd" || err != nil {
+		t.Fatalf("%q, %v", got, err)
+	}
+	if _, err := b.Write([]byte("x")); err != nil {
+		t.Fatal("half-closed the wrong way:", err)
+	}
+}
+
+func TestReset(t *testing.T) {
+	a, b := Pipe()
+	a.Write([]byte("lost"))
+	b.Reset()
+	if _, err := b.Read(make([]byte, 1)); err == nil || err == io.EOF {
+		t.Fatalf("read after reset: %v", err)
+	}
+	if _, err := a.Write([]byte("x")); err == nil {
+		t.Fatal("write after reset worked")
+	}
+}
+
+func TestPipeInBubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := Pipe()
+		b.SetReadDeadline(time.Now().Add(time.Hour))
+		if _, err := b.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatal(err)
+		}
+		b.SetReadDeadline(time.Time{})
+		go a.Write([]byte("x"))
+		if _, err := b.Read(make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestFragmentAndRecord(t *testing.T) {
+	a, b := Pipe()
+	rec := &Record{Conn: &Fragment{Conn: a, MaxRead: 3, MaxWrite: 2, Seed: 7}}
+	want := bytes.Repeat([]byte("0123456789"), 20)
+	go func() {
+		io.CopyN(b, b, int64(len(want)))
+		b.Close()
+	}()
+	if n, err := rec.Write(want); n != len(want) || err != nil {
+		t.Fatal(n, err)
+	}
+	if got, err := io.ReadAll(rec); !bytes.Equal(got, want) || err != nil {
+		t.Fatalf("%q, %v", got, err)
+	}
+	if !bytes.Equal(rec.In(), want) || !bytes.Equal(rec.Out(), want) {
+		t.Fatal("the record differs")
+	}
+}

@@ -1,0 +1,190 @@
+package rdmap
+
+import (
+	"errors"
+	"io"
+)
+
+// errLostRole: the reading role was taken over while an upcall ran. The former
+// holder touches nothing of the receiving half any more.
+var errLostRole = errors.New("rdmap: reading role taken over")
+
+// readBurst reads once and handles everything that is whole. It belongs to the
+// holder of the role. n is the number of octets read. The error is errInterrupted,
+// errLostRole, or the connection has failed.
+func (c *Conn) readBurst(wait bool) (n int, err error) {
+	if err := c.beforeRead(wait); err != nil {
+		return 0, err
+	}
+	return c.afterRead(c.link.read(c, wait))
+}
+
+// beforeRead reports why nothing is to be read now.
+func (c *Conn) beforeRead(wait bool) error {
+	if c.failed.Load() {
+		return c.Err()
+	}
+	if c.half.shrink.Load() {
+		c.half.park()
+	}
+	if c.rcv.off.len() > 0 {
+		return c.beforeStalledRead(wait)
+	}
+	return nil
+}
+
+func (c *Conn) afterRead(n int, err error) (int, error) {
+	if err != nil {
+		if errors.Is(err, errInterrupted) {
+			return 0, err
+		}
+		return 0, c.readFailed(err)
+	}
+	if n == 0 {
+		return 0, nil
+	}
+	c.reads.Add(1)
+	c.rcv.in.octets += uint64(n)
+	return n, c.handle()
+}
+
+// handle parses what is staged, with the upcalls, and flushes what they posted.
+func (c *Conn) handle() error {
+	c.mu.Lock()
+	c.burst = true
+	c.mu.Unlock()
+	err := c.parse()
+	if errors.Is(err, errLostRole) {
+		return err
+	}
+	if h, ok := c.cfg.Handler.(IdleHandler); ok && err == nil {
+		h.HandleIdle(c)
+	}
+	c.publish()
+	c.endBurst()
+	if err != nil {
+		c.fail(err)
+	}
+	return err
+}
+
+// endBurst flushes what has been posted meanwhile.
+func (c *Conn) endBurst() {
+	c.mu.Lock()
+	c.burst = false
+	if c.flushing || !c.snd.ready(&c.wk) {
+		if !c.flushing {
+			c.nowQuiet()
+		}
+		c.mu.Unlock()
+		return
+	}
+	c.flushing = true
+	c.mu.Unlock()
+	c.flush(flushReader)
+}
+
+// parse handles every whole FPDU that is staged.
+func (c *Conn) parse() error {
+	if c.rcv.off.len() > 0 {
+		if err := c.replay(); err != nil {
+			return err
+		}
+	}
+	st := c.st
+	for st != nil {
+		u, n, err := c.df.Next(st.pending())
+		if err != nil {
+			return c.mute(protocolError(err, nil))
+		}
+		if n == 0 {
+			break
+		}
+		ev, err := c.rcv.input(u)
+		if err != nil {
+			return c.mute(err)
+		}
+		if ev.kind == evBlocked {
+			c.df.Unread()
+			break
+		}
+		st.r += n
+		c.large = max(c.large, n)
+		if c.snd.held {
+			c.release()
+		}
+		if ev.kind != evNone {
+			if err := c.event(st, &ev); err != nil {
+				return err
+			}
+		}
+	}
+	if st != nil && st.r == st.w {
+		c.st = nil
+		st.giveBack()
+		st = nil
+	}
+	c.half.keep(st)
+	return nil
+}
+
+// release lets the responder send: it has received one valid FPDU, RFC 5044
+// Section 7.1.2.
+func (c *Conn) release() {
+	c.mu.Lock()
+	c.snd.held = false
+	c.mu.Unlock()
+}
+
+// mute marks an error of the first FPDU at the responder: it may not send yet, not
+// even a Terminate.
+func (c *Conn) mute(err error) error {
+	if p, ok := errors.AsType[*ProtocolError](err); ok && c.snd.held {
+		p.mute = true
+	}
+	return err
+}
+
+// event acts on what an FPDU amounted to.
+func (c *Conn) event(st *staging, ev *event) error {
+	switch ev.kind {
+	case evNone, evRequest, evBlocked:
+	case evReadDone:
+		fire(c.rdue)
+		c.rdue = c.rdue[:0]
+	case evTerminate:
+		return ev.term
+	case evStalled:
+		c.stalled()
+	case evMessage:
+		if c.cfg.Handler == nil {
+			c.inbox.put(ev)
+			return nil
+		}
+		if !c.upcall(st, ev) {
+			return errLostRole
+		}
+		if c.failed.Load() {
+			return c.Err()
+		}
+	}
+	return nil
+}
+
+// readFailed ends the connection because reading has. The end of the stream
+// between two FPDUs is io.EOF, inside one io.ErrUnexpectedEOF.
+func (c *Conn) readFailed(err error) error {
+	if errors.Is(err, io.EOF) && c.st != nil {
+		if cut := c.df.EOF(c.st.pending()); cut != nil {
+			err = errors.Join(io.ErrUnexpectedEOF, cut)
+		}
+	}
+	e := &ConnError{Op: "read", Err: err}
+	c.fail(e)
+	return e
+}
+
+// publish makes the receive counters visible to Stats.
+func (c *Conn) publish() {
+	c.in.set(&c.rcv.in)
+}

@@ -1,0 +1,325 @@
+package rdmap
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/region"
+)
+
+// sendHalf is what the receiving half needs of the sending one.
+type sendHalf interface {
+	freeSlots() int        // IRD slots not in use
+	enqueue(*request) bool // a request of the peer; false: no slot
+	head() (outRead, bool) // the oldest Read in flight
+	answered()             // its response is complete
+	expected() int         // responses due on queue 3
+}
+
+// eventKind says what one ULPDU amounted to.
+type eventKind uint8
+
+const (
+	evNone      eventKind = iota // octets placed, or nothing to do
+	evMessage                    // a Send was delivered: msg, and buf to be given back
+	evRequest                    // a request was queued: the sender has work
+	evReadDone                   // a Read of ours is complete
+	evTerminate                  // the peer's Terminate: the stream is over
+	evStalled                    // queue 0 waits for memory; the ULPDU was put off
+	evBlocked                    // the same, and no more can be put off: show it again
+)
+
+type event struct {
+	kind eventKind
+	msg  Message
+	buf  poolBuf // memory of msg.Data; nil: it lies in the ULPDU
+	term *TerminateError
+}
+
+// receiver is the receiving half of an engine: ULPDUs in; placements, events and
+// requests out. It does no I/O and has no lock; one goroutine at a time uses it.
+// recvs alone may be changed by others.
+type receiver struct {
+	ddp   *ddp.Receiver
+	ext   Extensions
+	mask  uint8 // opcode bits of the control octet
+	table *region.Table
+	up    sendHalf
+	recvs atomic.Int64 // receives posted and not yet used
+
+	size     int // largest Send
+	pool     *Pool
+	keep     bool    // messages are kept, so they need memory of their own
+	buf      poolBuf // of the Send being assembled
+	rtrSend  bool    // the first FPDU may be a zero-length Send that is an RTR
+	readGot  uint64  // octets of the Read Response in progress
+	view     region.View
+	scratch  []byte           // sink of cancelled Reads
+	request  [maxRequest]byte // a request in several segments
+	arrived  request          // on its way to the sending half
+	termBuf  [maxTerminate]byte
+	termSeen bool
+	now      Opcode        // of the segment being placed
+	answer   [maxHash]byte // a response on queue 3 in several segments
+	off      putOff
+	in       recvCount
+}
+
+// recvCount counts what has been received.
+type recvCount struct{ fpdus, octets, sends, writeOctets, readOctets, reads uint64 }
+
+// maxTerminate is the memory for a Terminate in several segments; what is behind
+// the headers is ignored.
+const maxTerminate = 128
+
+type receiverConfig struct {
+	ext   Extensions
+	table *region.Table
+	up    sendHalf
+	size  int
+	recvs int
+	pool  *Pool
+	keep  bool
+}
+
+func newReceiver(cfg receiverConfig) *receiver {
+	r := &receiver{
+		table: cfg.table, up: cfg.up,
+		size: cfg.size, pool: cfg.pool, keep: cfg.keep,
+	}
+	r.recvs.Store(int64(cfg.recvs))
+	r.admit(cfg.ext)
+	return r
+}
+
+// admit says which extensions are in force. Nothing must have been received yet.
+func (r *receiver) admit(ext Extensions) {
+	r.ext, r.mask = ext, 0x0f
+	if ext&ExtCommit != 0 {
+		r.mask = 0x1f // the draft's opcodes are five bits wide
+	}
+	var answers ddp.Queue // without extensions there is no queue 3
+	if ext != extBase {
+		answers = (*answerQueue)(r)
+	}
+	r.ddp = ddp.NewReceiver(ddp.Config{
+		Queues:     [ddp.NumQueues]ddp.Queue{(*sendQueue)(r), (*requestQueue)(r), (*terminateQueue)(r), answers},
+		Sinks:      (*sinks)(r),
+		OpcodeMask: r.mask,
+	})
+}
+
+// input takes one ULPDU. It is borrowed, unless the event's message lends it. An
+// error is final; a *ProtocolError says which Terminate it asks for.
+func (r *receiver) input(u []byte) (event, error) {
+	if r.off.len() > 0 && r.off.waits(u) {
+		return r.putOff(u), nil
+	}
+	return r.accept(u)
+}
+
+// accept is input for a ULPDU whose turn it is.
+func (r *receiver) accept(u []byte) (event, error) {
+	if r.in.fpdus > 0 {
+		r.rtrSend = false
+	}
+	seg, err := r.ddp.Header(u, len(u))
+	if err != nil {
+		return event{}, protocolError(err, u)
+	}
+	op, v := r.opcode(seg)
+	if v != vioNone {
+		return event{}, r.refuse(v, u, wantGot("RDMAP version 1, opcode of this T and QN", seg.String()))
+	}
+	payload := u[seg.HeaderLen():]
+	r.now = op
+	if op == OpReadResponse {
+		if v := r.checkResponse(seg, len(payload)); v != vioNone {
+			return event{}, r.refuse(v, u, nil)
+		}
+	}
+	ev, err := r.ddp.Place(payload)
+	switch {
+	case errors.Is(err, ddp.ErrStalled):
+		return r.putOff(u), nil
+	case err != nil:
+		return event{}, unanswered(op, r.placeError(err, u))
+	}
+	r.count(op, ev.Placed)
+	if !ev.Delivered {
+		return event{}, nil
+	}
+	out, err := r.deliver(op, seg, &ev, u)
+	return out, unanswered(op, err)
+}
+
+// unanswered mutes an error found in a Terminate: it is a local one, as there is no
+// Terminate in answer to a Terminate (RFC 5040 Section 5.4).
+func unanswered(op Opcode, err error) error {
+	if op != OpTerminate {
+		return err
+	}
+	if p, ok := errors.AsType[*ProtocolError](err); ok {
+		p.mute = true
+	}
+	return err
+}
+
+// refuse ends the inbound direction for a violation of RDMAP in segment u.
+func (r *receiver) refuse(v violation, u []byte, cause error) error {
+	n := ddp.UntaggedLen
+	if u[0]&0x80 != 0 {
+		n = ddp.TaggedLen
+	}
+	err := v.refuse(u, n, cause)
+	r.ddp.Fail(err)
+	return err
+}
+
+// placeError turns DDP's refusal into ours. An interleaved message is an
+// unexpected opcode of RDMAP.
+func (r *receiver) placeError(err error, u []byte) error { return protocolError(err, u) }
+
+// opcode checks the control octet of a segment: RFC 5040 Section 4.1 and 4.3. Bit
+// 0x10 is the fifth opcode bit of the commit draft; without it an untagged segment
+// that sets it is refused, since 0x51 must never pass for a Read Request.
+func (r *receiver) opcode(s *ddp.Segment) (Opcode, violation) {
+	if s.Control>>6 != rdmapVersion {
+		return 0, vioVersion
+	}
+	op := Opcode(s.Control & r.mask)
+	if r.ext&ExtCommit == 0 && !s.Tagged && s.Control&0x10 != 0 || int(op) >= len(opTable) {
+		return 0, vioOpcode
+	}
+	row := &opTable[op]
+	switch {
+	case row.ext != extBase && row.ext&r.ext == 0,
+		row.tagged != s.Tagged,
+		!s.Tagged && row.qn != s.QN:
+		return 0, vioOpcode
+	}
+	return op, vioNone
+}
+
+// checkResponse matches a Read Response segment against the oldest Read in flight,
+// before anything is placed. STag and TO of an empty segment are not looked at.
+func (r *receiver) checkResponse(s *ddp.Segment, n int) violation {
+	rd, ok := r.up.head()
+	if !ok || rd.op != OpReadRequest {
+		return vioNoRead
+	}
+	if n == 0 {
+		return vioNone
+	}
+	if region.STag(s.STag) != rd.sink {
+		return vioNoRead
+	}
+	off := s.TO - rd.sinkTO
+	if off > uint64(rd.size) || uint64(n) > uint64(rd.size)-off {
+		return vioReadBounds
+	}
+	return vioNone
+}
+
+// deliver acts on a delivered message, RFC 5041 Section 5.4.
+func (r *receiver) deliver(op Opcode, s *ddp.Segment, ev *ddp.Event, u []byte) (event, error) {
+	if row := &opTable[op]; !s.Tagged && (row.minSize > len(ev.Data) || row.maxSize >= 0 && row.maxSize < len(ev.Data)) {
+		return event{}, r.refuse(vioLength, u, wantGot(row.minSize, len(ev.Data)))
+	}
+	switch {
+	case op.isMessage():
+		return r.deliverSend(op, s, ev, u)
+	case op == OpReadResponse:
+		return r.deliverResponse(u)
+	case op == OpTerminate:
+		return deliverTerminate(ev.Data)
+	case op.Queue() == ddp.QNRequest && !s.Tagged:
+		return r.deliverRequest(op, ev, u)
+	case op.Queue() == ddp.QNResponse && !s.Tagged:
+		return r.deliverAnswer(op, ev.Data, u)
+	}
+	return event{}, nil
+}
+
+// deliverSend delivers a Send or Immediate Data. It invalidates the STag of a Send with Invalidate, "before" the Send is
+// completed to the ULP, RFC 5040 Section 5.1.
+func (r *receiver) deliverSend(op Opcode, s *ddp.Segment, ev *ddp.Event, u []byte) (event, error) {
+	out := event{kind: evMessage, buf: r.buf, msg: Message{Op: op, Data: ev.Data, Solicited: op.Solicited()}}
+	r.buf = nil
+	if r.rtrSend {
+		if op == OpSend && len(ev.Data) == 0 {
+			r.pool.put(out.buf) // RFC 6581 Section 9.2: the engine's own buffer
+			return event{}, nil
+		}
+		r.recvs.Add(-1) // an ordinary Send, which is taken too
+	}
+	if !op.Invalidates() {
+		return out, nil
+	}
+	stag := region.STag(s.ULP)
+	if err := r.table.RemoteInvalidate(stag); err != nil {
+		r.pool.put(out.buf)
+		return event{}, r.refuse(vioInvalidate, u, err)
+	}
+	out.msg.Invalidated = stag
+	return out, nil
+}
+
+// deliverResponse ends the oldest Read: L must come with the full count.
+func (r *receiver) deliverResponse(u []byte) (event, error) {
+	rd, _ := r.up.head()
+	got := r.readGot
+	r.readGot = 0
+	if got != uint64(rd.size) {
+		return event{}, r.refuse(vioReadShort, u, wantGot(rd.size, got))
+	}
+	r.up.answered()
+	return event{kind: evReadDone}, nil
+}
+
+// deliverRequest puts a request into an IRD slot. That one is free was checked when
+// the message began; slots are given up by the sending half only.
+func (r *receiver) deliverRequest(op Opcode, ev *ddp.Event, u []byte) (event, error) {
+	if !executable(op) {
+		return event{}, r.refuse(vioOpcode, u, nil)
+	}
+	r.arrived = request{op: op, n: uint8(len(ev.Data)), segLen: uint16(len(u)), swap: r.ext&ExtSwap != 0}
+	copy(r.arrived.hdr[:], u)
+	copy(r.arrived.body[:], ev.Data)
+	if !r.up.enqueue(&r.arrived) {
+		return event{}, r.refuse(vioOpcode, u, nil)
+	}
+	if op == OpReadRequest {
+		r.in.reads++
+	}
+	return event{kind: evRequest}, nil
+}
+
+func deliverTerminate(b []byte) (event, error) {
+	t, err := ParseTerminate(b)
+	if err != nil && len(b) < 4 {
+		return event{}, &TerminateError{}
+	}
+	return event{kind: evTerminate, term: &TerminateError{Terminate: t.clone()}}, nil
+}
+
+func (r *receiver) count(op Opcode, placed int) {
+	r.in.fpdus++
+	switch {
+	case op == OpWrite:
+		r.in.writeOctets += uint64(placed)
+	case op == OpReadResponse:
+		r.in.readOctets += uint64(placed)
+		r.readGot += uint64(placed)
+	case op.isMessage():
+		r.in.sends++
+	}
+}
+
+// close gives back what the receiver holds.
+func (r *receiver) close() {
+	r.view.Release()
+	r.pool.put(r.buf)
+	r.buf, r.scratch, r.off = nil, nil, putOff{}
+}

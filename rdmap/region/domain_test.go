@@ -1,0 +1,111 @@
+package region
+
+import (
+	"errors"
+	"testing"
+)
+
+// ADVERSARY 14: a revoked and re-registered STag. The old one does not come back
+// within 255 registrations, although the entry is used again.
+func TestOldKey(t *testing.T) {
+	tab := NewTable()
+	mem := make([]byte, 8)
+	var old []STag
+	for i := range 600 {
+		r := register(t, tab, mem, RemoteWrite)
+		if r.STag() == 0 {
+			t.Fatal("STag 0")
+		}
+		for _, s := range old {
+			if s == r.STag() {
+				t.Fatalf("registration %d: %v again", i, s)
+			}
+			if err := try(tab, s, 0, 8, RemoteWrite); !errors.Is(err, ErrInvalidSTag) {
+				t.Fatalf("old STag %v: %v", s, err)
+			}
+		}
+		if n := len(old); n > 0 && r.STag().Key() == old[n-1].Key() {
+			t.Fatalf("registration %d: the key is that of the one before", i)
+		}
+		old = append(old, r.STag())[max(0, len(old)-254):]
+		invalidate(t, r)
+	}
+	if n := len(tab.dom.free); n != 1 {
+		t.Errorf("%d entries, want the same one each time", n)
+	}
+}
+
+// A handle of a former registration has no power over the next user of its entry.
+func TestStaleHandle(t *testing.T) {
+	tab := NewTable()
+	a := register(t, tab, make([]byte, 8), RemoteWrite)
+	invalidate(t, a)
+	b := register(t, tab, make([]byte, 8), RemoteWrite)
+	if a.e != b.e {
+		t.Fatal("entry not used again")
+	}
+	if a.Valid() || a.Revoke() || a.Invalidate(t.Context()) != nil || !b.Valid() {
+		t.Error("the stale handle did something")
+	}
+	invalidate(t, b)
+}
+
+func TestGrowth(t *testing.T) {
+	tab := NewTable()
+	const n = 5000
+	regions := make([]Region, n)
+	mem := make([]byte, n)
+	for i := range regions {
+		regions[i] = register(t, tab, mem[i:i+1], RemoteWrite)
+	}
+	for i, r := range regions {
+		v, err := tab.Lookup(r.STag(), 0, 1, RemoteWrite)
+		if err != nil || &v.Bytes()[0] != &mem[i] {
+			t.Fatalf("region %d: %v", i, err)
+		}
+		v.Release()
+	}
+	if tab.Live() != n {
+		t.Errorf("%d live", tab.Live())
+	}
+	if slots := len(*tab.dom.slots.Load()); slots != 16384 {
+		t.Errorf("%d slots", slots)
+	}
+	for _, r := range regions {
+		invalidate(t, r)
+	}
+	if tab.Live() != 0 {
+		t.Errorf("%d live", tab.Live())
+	}
+	for i := range *tab.dom.slots.Load() {
+		if e := (*tab.dom.slots.Load())[i].Load(); e != nil {
+			t.Fatal("slot not empty")
+		}
+	}
+}
+
+// RFC 5040 Section 8.1 wants STags that are hard to predict and sparse: each of the
+// 24 random bits is set about half of the time, and no two draws are close in a row.
+func TestUnpredictable(t *testing.T) {
+	tab := NewTable()
+	const n = 4096
+	var ones [24]int
+	seen := map[uint32]bool{}
+	for range n {
+		r := register(t, tab, nil, 0)
+		idx := r.STag().Index()
+		seen[idx] = true
+		for b := range ones {
+			ones[b] += int(idx >> b & 1)
+		}
+		invalidate(t, r)
+	}
+	for b, k := range ones {
+		if k < n/2-n/8 || k > n/2+n/8 { // 16 standard deviations
+			t.Errorf("bit %d set %d times of %d", b, k, n)
+		}
+	}
+	if len(seen) < n-64 {
+		t.Errorf("%d different values of %d", len(seen), n)
+	}
+}

@@ -1,0 +1,108 @@
+package region
+
+import (
+	"context"
+	"sync/atomic"
+)
+
+// An entry's state is one word, so that "is this still the STag I mean" and "I am
+// using it now" are one atomic step:
+//
+//	bits 63-32  STag; 0: the entry is free
+//	bit  31     revoked: no new pins
+//	bits 30-0   pins
+//
+// A free entry counts as revoked. Otherwise STag 0, which any peer can send, would
+// match it: a lookup that found the entry in its slot just before it was freed would
+// pin it, and the next registration would overwrite that pin.
+//
+// Transitions: free -> live (install) -> live with pins and back (pin, unpin) ->
+// revoked (revoke) -> free (Domain.recycle, by whoever finds the last pin gone: the
+// revoker if there was none, else the last unpin).
+const (
+	revokedBit = 1 << 31
+	pinMask    = revokedBit - 1
+	stateFree  = revokedBit
+)
+
+// entry is one registration. The fields below state are written before the state
+// becomes live and after the last pin is gone, and read only under a pin; wait and
+// slot bookkeeping belong to Domain.mu.
+type entry struct {
+	state   atomic.Uint64
+	data    []byte
+	mem     Memory // nil: plain slice
+	owner   *Table // nil: shared by the domain
+	dom     *Domain
+	base    uint64
+	access  Access
+	hash    *Hash        // nil: CRC32C
+	guesses atomic.Int32 // failed comparisons
+
+	wait chan struct{} // closed by recycle; made by the first waiter
+}
+
+// pin adds a pin if the entry is live under stag.
+func (e *entry) pin(stag STag) bool {
+	for {
+		s := e.state.Load()
+		if STag(s>>32) != stag || s&revokedBit != 0 || s&pinMask == pinMask {
+			return false
+		}
+		if e.state.CompareAndSwap(s, s+1) {
+			return true
+		}
+	}
+}
+
+// unpin removes a pin, and frees the entry if it was the last of a revoked one.
+func (e *entry) unpin() {
+	if s := e.state.Add(^uint64(0)); s&revokedBit != 0 && s&pinMask == 0 {
+		e.dom.recycle(e)
+	}
+}
+
+// revoke makes stag invalid and frees the entry if nobody uses it. It reports whether
+// this call did it: true once per registration.
+func (e *entry) revoke(stag STag) bool {
+	for {
+		s := e.state.Load()
+		if STag(s>>32) != stag || s&revokedBit != 0 {
+			return false
+		}
+		if !e.state.CompareAndSwap(s, s|revokedBit) {
+			continue
+		}
+		if s&pinMask == 0 {
+			e.dom.recycle(e)
+		}
+		return true
+	}
+}
+
+// drain waits until stag, which is revoked, is not in use any more.
+func (e *entry) drain(ctx context.Context, stag STag) error {
+	if !e.busy(stag) {
+		return nil
+	}
+	free := e.dom.waiter(e, stag)
+	if free == nil {
+		return nil
+	}
+	select {
+	case <-free:
+		return nil
+	case <-ctx.Done():
+	}
+	// Results beat cancellation.
+	if e.busy(stag) {
+		return ErrPinned
+	}
+	return nil
+}
+
+// live reports whether stag is valid, busy whether it is not but still in use.
+func (e *entry) live(stag STag) bool { return e.state.Load()>>31 == uint64(stag)<<1 }
+func (e *entry) busy(stag STag) bool { return e.state.Load()>>31 == uint64(stag)<<1|1 }
+
+func (e *entry) stag() STag { return STag(e.state.Load() >> 32) }

@@ -1,0 +1,36 @@
+package region
+
+import "errors"
+
+// Refusals of Lookup and RemoteInvalidate. Each is the peer's fault; which Terminate
+// it becomes depends on the operation (RFC 5041 Section 7.2, RFC 5040 Section 4.8).
+// They are returned as they stand, so that a refusal costs nothing.
+var (
+	// ErrInvalidSTag: never registered, or invalidated.
+	ErrInvalidSTag = errors.New("region: invalid STag")
+	// ErrNotAssociated: the STag belongs to another stream of the domain.
+	ErrNotAssociated = errors.New("region: STag not associated with this stream")
+	// ErrAccess: the region lacks a right.
+	ErrAccess = errors.New("region: access rights violation")
+	// ErrWrap: TO plus length passes 2^64.
+	ErrWrap = errors.New("region: tagged offset wraps")
+	// ErrBounds: octets outside the region.
+	ErrBounds = errors.New("region: base or bounds violation")
+)
+
+// Errors of the local user.
+var (
+	// ErrPinned: the deadline passed while the region was still in use. The STag is
+	// invalid, the memory must not be reused yet.
+	ErrPinned = errors.New("region: still in use at the deadline")
+	// ErrClosed: the Table is closed.
+	ErrClosed = errors.New("region: table closed")
+	// ErrTooMany: the domain holds MaxRegions already.
+	ErrTooMany = errors.New("region: too many registrations")
+	// ErrRights: unknown bits in Access.
+	ErrRights = errors.New("region: unknown access rights")
+	// ErrBase: base plus length of the region passes 2^64.
+	ErrBase = errors.New("region: base out of range")
+	// ErrNotPersistent: Persist on memory that does not outlive the process.
+	ErrNotPersistent = errors.New("region: memory is not persistent")
+)

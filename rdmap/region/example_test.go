@@ -1,0 +1,93 @@
+package region_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/stag-rdma/stag/rdmap/region"
+)
+
+// Memory lent to a peer for reading, and taken back.
+func Example() {
+	t := region.NewTable()
+	mem := []byte("what the peer may read")
+	r, err := t.Register(mem, region.RemoteRead)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	// The engine, on an RDMA Read of 4 octets at TO 5.
+	v, err := t.Lookup(r.STag(), 5, 4, region.RemoteRead)
+	fmt.Printf("%s %v\n", v.Bytes(), err)
+	v.Release()
+
+	_, err = t.Lookup(r.STag(), 5, 4, region.RemoteWrite)
+	fmt.Println(errors.Is(err, region.ErrAccess))
+	_, err = t.Lookup(r.STag(), 20, 4, region.RemoteRead)
+	fmt.Println(errors.Is(err, region.ErrBounds))
+
+	fmt.Println(r.Invalidate(context.Background()), t.Live())
+	_, err = t.Lookup(r.STag(), 5, 4, region.RemoteRead)
+	fmt.Println(errors.Is(err, region.ErrInvalidSTag))
+	// Output:
+	// the  <nil>
+	// true
+	// true
+	// <nil> 0
+	// true
+}
+
+// Two streams in one protection domain.
+func ExampleDomain_NewTable() {
+	d := region.NewDomain()
+	a, b := d.NewTable(), d.NewTable()
+	private, _ := a.Register(make([]byte, 8), region.RemoteRead)
+	shared, _ := d.RegisterShared(make(region.Bytes, 8), region.Options{Access: region.RemoteRead})
+
+	_, err := b.Lookup(private.STag(), 0, 8, region.RemoteRead)
+	fmt.Println(err)
+	v, err := b.Lookup(shared.STag(), 0, 8, region.RemoteRead)
+	fmt.Println(err)
+	v.Release()
+	// Output:
+	// region: STag not associated with this stream
+	// <nil>
+}
+
+// A deadline for taking memory back that is in use.
+func ExampleRegion_Invalidate() {
+	t := region.NewTable()
+	r, _ := t.Register(make([]byte, 8), region.RemoteWrite)
+	v, _ := t.Lookup(r.STag(), 0, 8, region.RemoteWrite)
+
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	fmt.Println(r.Invalidate(ctx))
+	v.Release()
+	fmt.Println(r.Invalidate(ctx))
+	// Output:
+	// region: still in use at the deadline
+	// <nil>
+}
+
+// A Send with Invalidate from the peer.
+func ExampleTable_RemoteInvalidate() {
+	t := region.NewTable()
+	r, _ := t.Register(make([]byte, 8), region.RemoteWrite|region.RemoteInvalidate)
+	fmt.Println(t.RemoteInvalidate(r.STag()), r.Valid())
+	// Output: <nil> false
+}
+
+// The end of a stream.
+func ExampleTable_Close() {
+	t := region.NewTable()
+	_, _ = t.Register(make([]byte, 8), region.RemoteWrite)
+	fmt.Println(t.Live(), t.Close(context.Background()), t.Live())
+	_, err := t.Register(make([]byte, 8), region.RemoteWrite)
+	fmt.Println(err)
+	// Output:
+	// 1 <nil> 0
+	// region: table closed
+}

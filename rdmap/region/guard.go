@@ -1,0 +1,94 @@
+package region
+
+import "errors"
+
+// ErrRegionLost: the octets of a memory are gone, or are not those of its medium any
+// more: its file was truncated or removed, or touching it faulted. It is final for
+// the Memory. The process goes on; the streams that use the memory cannot.
+var ErrRegionLost = errors.New("region: memory lost")
+
+// Guarded is a Memory that wants to be present when its octets are touched: because
+// they can vanish (a mapped file that somebody truncates), or because it keeps account
+// of stores (a crash model). The methods may be called from several goroutines at
+// once; what concurrent stores to the same octets leave is undefined, as ever.
+//
+// A fault while octets are touched, and EFAULT from a system call that was given them,
+// come back as an error for which errors.Is(err, ErrRegionLost) holds. It is final:
+// from then on Persist returns it too.
+type Guarded interface {
+	Memory
+	// Store copies p to the octets at off. It borrows p.
+	Store(off int, p []byte) error
+	// Load copies the octets at off to p. It borrows p.
+	Load(p []byte, off int) error
+	// Guard runs f, which may touch the n octets of Bytes at off: for what is neither
+	// Store nor Load, such as hashes, atomic operations, and system calls into or out
+	// of the memory. It returns what f returns. An EFAULT of f is taken to be about
+	// this memory: f should touch no second one.
+	Guard(off, n int, f func() error) error
+}
+
+// Range is a piece of a Memory: N octets at Off.
+type Range struct{ Off, N int }
+
+// RangePersister is a Memory that persists several ranges for the price of one: a
+// flush that stands for many.
+type RangePersister interface {
+	Memory
+	// PersistRanges is Persist for all of rs. It borrows rs.
+	PersistRanges(rs []Range) error
+}
+
+// Watched is a Memory that can be asked whether it has failed, and waited for: who
+// lends it to several streams revokes all its registrations when Failed is closed.
+type Watched interface {
+	Memory
+	// Failed returns a channel that is closed at the first final error.
+	Failed() <-chan struct{}
+	// Err returns the first final error, or nil.
+	Err() error
+}
+
+// PersistRanges makes all of rs durable: by one call if mem is a RangePersister, else
+// one by one, up to the first error.
+func PersistRanges(mem Memory, rs []Range) error {
+	if p, ok := mem.(RangePersister); ok {
+		return p.PersistRanges(rs)
+	}
+	for _, r := range rs {
+		if err := mem.Persist(r.Off, r.N); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CopyIn copies p to the first octets of the view; the engine places with it. The
+// error is nil for memory that is not Guarded. It panics if p is longer than the view.
+func (v *View) CopyIn(p []byte) error {
+	dst := v.data[:len(p)]
+	if g, ok := v.e.mem.(Guarded); ok {
+		return g.Store(v.off, p)
+	}
+	copy(dst, p)
+	return nil
+}
+
+// CopyOut copies the first octets of the view to p. Otherwise as CopyIn.
+func (v *View) CopyOut(p []byte) error {
+	src := v.data[:len(p)]
+	if g, ok := v.e.mem.(Guarded); ok {
+		return g.Load(p, v.off)
+	}
+	copy(p, src)
+	return nil
+}
+
+// Guard runs f, which may touch the octets of the view, and no other Guarded memory.
+// Otherwise as Guarded.Guard.
+func (v *View) Guard(f func() error) error {
+	if g, ok := v.e.mem.(Guarded); ok {
+		return g.Guard(v.off, len(v.data), f)
+	}
+	return f()
+}

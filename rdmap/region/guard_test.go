@@ -1,0 +1,147 @@
+package region
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"testing"
+)
+
+// plainBytes gives Bytes another name, so that a struct can embed it beside its method.
+type plainBytes = Bytes
+
+// guarded is a Memory that notes what is done to it.
+type guarded struct {
+	plainBytes
+	calls []string
+	fail  error
+}
+
+var _ Guarded = (*guarded)(nil)
+
+func (g *guarded) Store(off int, p []byte) error {
+	g.calls = append(g.calls, "store")
+	copy(g.plainBytes[off:], p)
+	return g.fail
+}
+
+func (g *guarded) Load(p []byte, off int) error {
+	g.calls = append(g.calls, "load")
+	copy(p, g.plainBytes[off:])
+	return g.fail
+}
+
+func (g *guarded) Guard(off, n int, f func() error) error {
+	g.calls = append(g.calls, "guard")
+	if off != 2 || n != 4 {
+		return errors.New("wrong range")
+	}
+	return errors.Join(f(), g.fail)
+}
+
+func (g *guarded) Persist(off, n int) error { return g.PersistRanges([]Range{{off, n}}) }
+
+func (g *guarded) PersistRanges(rs []Range) error {
+	g.calls = append(g.calls, "persist")
+	return g.fail
+}
+
+func (g *guarded) Close() error { return nil }
+
+func view(t *testing.T, mem Memory) View {
+	t.Helper()
+	tab := NewTable()
+	r, err := tab.RegisterMemory(mem, Options{Access: RemoteRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := tab.Lookup(r.STag(), 2, 4, RemoteRead)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(v.Release)
+	return v
+}
+
+func TestViewCopies(t *testing.T) {
+	plain := make(Bytes, 8)
+	g := &guarded{plainBytes: make(Bytes, 8)}
+	for _, mem := range []Memory{plain, g} {
+		v := view(t, mem)
+		out := make([]byte, 3)
+		ran := false
+		err := errors.Join(v.CopyIn([]byte("abcd")), v.CopyOut(out), v.Guard(func() error { ran = true; return nil }))
+		if err != nil || string(out) != "abc" || !ran || !bytes.Equal(v.Bytes(), []byte("abcd")) {
+			t.Errorf("%T: %v %q %v", mem, err, out, ran)
+		}
+		for name, f := range map[string]func([]byte) error{"in": v.CopyIn, "out": v.CopyOut} {
+			if !panics(func() { _ = f(make([]byte, 5)) }) {
+				t.Errorf("%T: copy %s past the view does not panic", mem, name)
+			}
+		}
+	}
+	if want := []string{"store", "load", "guard"}; !slices.Equal(g.calls, want) {
+		t.Errorf("calls %v, want %v", g.calls, want)
+	}
+}
+
+func panics(f func()) (yes bool) {
+	defer func() { yes = recover() != nil }()
+	f()
+	return false
+}
+
+// An error of the memory comes back as it is.
+func TestViewErrors(t *testing.T) {
+	g := &guarded{plainBytes: make(Bytes, 8), fail: ErrRegionLost}
+	v := view(t, g)
+	for i, err := range []error{v.CopyIn([]byte("x")), v.CopyOut(make([]byte, 1)), v.Guard(func() error { return nil })} {
+		if !errors.Is(err, ErrRegionLost) {
+			t.Errorf("%d: %v", i, err)
+		}
+	}
+	v = view(t, make(Bytes, 8))
+	if err := v.Guard(func() error { return ErrWrap }); !errors.Is(err, ErrWrap) {
+		t.Error(err)
+	}
+}
+
+// single persists, but one range at a time.
+type single struct {
+	plainBytes
+	got []Range
+}
+
+func (s *single) Persist(off, n int) error {
+	if off == 9 {
+		return ErrRegionLost
+	}
+	s.got = append(s.got, Range{off, n})
+	return nil
+}
+
+func TestPersistRanges(t *testing.T) {
+	rs := []Range{{0, 1}, {3, 2}, {9, 1}, {5, 5}}
+	s := new(single)
+	if err := PersistRanges(s, rs); !errors.Is(err, ErrRegionLost) || !slices.Equal(s.got, rs[:2]) {
+		t.Errorf("one by one: %v %v", err, s.got)
+	}
+	if err := PersistRanges(s, rs[:2]); err != nil {
+		t.Error(err)
+	}
+	g := new(guarded)
+	if err := PersistRanges(g, rs); err != nil || !slices.Equal(g.calls, []string{"persist"}) {
+		t.Errorf("at once: %v %v", err, g.calls)
+	}
+	if err := PersistRanges(make(Bytes, 1), rs); !errors.Is(err, ErrNotPersistent) {
+		t.Error(err)
+	}
+}
+
+func TestCopyInAllocates(t *testing.T) {
+	v := view(t, make(Bytes, 8))
+	p := []byte("abcd")
+	if n := testing.AllocsPerRun(100, func() { _ = v.CopyIn(p) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

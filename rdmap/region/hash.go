@@ -1,0 +1,96 @@
+package region
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"hash"
+	"hash/crc32"
+	"reflect"
+)
+
+// Hash is the algorithm of a registration's Verify. It is agreed between the upper
+// layers, never on the wire. A keyed one is made by closing over its key:
+//
+//	&region.Hash{Size: 32, New: func() hash.Hash { h, _ := blake2b.New256(key); return h }}
+type Hash struct {
+	// Size is the length of a sum, 1 to 64 octets.
+	Size int
+	// New starts a sum.
+	New func() hash.Hash
+	// sum is a way without allocation.
+	sum func(dst, p []byte) []byte
+}
+
+// The built-in algorithms: CRC32C, 4 octets big-endian, and SHA-256.
+var (
+	CRC32C = &Hash{
+		Size: crc32.Size,
+		New:  func() hash.Hash { return crc32.New(castagnoli) },
+		sum: func(dst, p []byte) []byte {
+			return binary.BigEndian.AppendUint32(dst, crc32.Checksum(p, castagnoli))
+		},
+	}
+	SHA256 = &Hash{Size: sha256.Size, New: sha256.New, sum: func(dst, p []byte) []byte {
+		s := sha256.Sum256(p)
+		return append(dst, s[:]...)
+	}}
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// append appends the sum of p to dst.
+func (h *Hash) append(dst, p []byte) []byte {
+	if h.sum != nil {
+		return h.sum(dst, p)
+	}
+	s := h.New()
+	_, _ = s.Write(p)
+	return s.Sum(dst)
+}
+
+// Hash returns the algorithm of the registration: Options.Hash, or CRC32C.
+func (v *View) Hash() *Hash {
+	if h := v.e.hash; h != nil {
+		return h
+	}
+	return CRC32C
+}
+
+// Access returns the rights of the registration.
+func (v *View) Access() Access { return v.e.access }
+
+// AppendSum appends the sum of the view's octets to dst.
+func (v *View) AppendSum(dst []byte) ([]byte, error) {
+	if _, guarded := v.e.mem.(Guarded); guarded {
+		err := v.Guard(func() error { dst = v.Hash().append(dst, v.data); return nil })
+		return dst, err
+	}
+	return v.Hash().append(dst, v.data), nil
+}
+
+// maxGuesses bounds the failed comparisons of one registration.
+const maxGuesses = 16
+
+// Guessed counts a failed comparison of a peer that may not read.
+func (v *View) Guessed() { v.e.guesses.Add(1) }
+
+// MayGuess reports whether comparisons are still permitted.
+func (v *View) MayGuess() bool { return v.e.guesses.Load() < maxGuesses }
+
+// RevokeMemory makes every registration of mem in the domain invalid: it has failed.
+func (d *Domain) RevokeMemory(mem Memory) {
+	if !reflect.TypeOf(mem).Comparable() {
+		return
+	}
+	var all []Region
+	d.mu.Lock()
+	d.each(func(e *entry) {
+		if e.mem != nil && reflect.TypeOf(e.mem).Comparable() && e.mem == mem {
+			all = append(all, Region{e, e.stag()})
+		}
+	})
+	d.mu.Unlock()
+	for _, r := range all {
+		r.Revoke()
+	}
+}

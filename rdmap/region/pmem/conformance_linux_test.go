@@ -1,0 +1,22 @@
+package pmem_test
+
+import (
+	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
+)
+
+func TestMmap(t *testing.T) {
+	g := fileTarget(pmem.Mmap)
+	g.Sync, g.Mapped = pmemtest.Msync, true
+	pmemtest.Run(t, g)
+}
+
+// The write-back instructions are real; that they suffice here is pretended.
+func TestDAX(t *testing.T) {
+	pmem.PretendDAX(t)
+	g := fileTarget(pmem.DAX)
+	g.Sync, g.Mapped = pmemtest.WriteBack, true
+	pmemtest.Run(t, g)
+}

@@ -1,0 +1,102 @@
+package pmem_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
+)
+
+// newFile creates a file and returns its name.
+func newFile(t testing.TB, size int) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "memory")
+	if err := pmem.Create(path, size, nil); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func open(t testing.TB, kind pmem.Kind, path string, o *pmem.Options) *pmem.Memory {
+	t.Helper()
+	m, err := pmem.Open(kind, path, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// fileTarget is a memory that has a file. Its crash is a copy of the file: what a new
+// process finds there, before the old one has ended.
+func fileTarget(kind pmem.Kind) pmemtest.Target {
+	return pmemtest.Target{
+		Create: func(t testing.TB, size int, f *pmemtest.Faults) region.Memory {
+			return open(t, kind, newFile(t, size), &pmem.Options{Hooks: f.Hooks()})
+		},
+		Crash: func(t testing.TB, m region.Memory) region.Memory {
+			image, err := os.ReadFile(m.(*pmem.Memory).Path())
+			if err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(t.TempDir(), "after")
+			if err := os.WriteFile(path, image, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := m.Close(); err != nil {
+				t.Fatal(err)
+			}
+			return open(t, kind, path, nil)
+		},
+		Again: func(_ testing.TB, m region.Memory) error {
+			_, err := pmem.Open(kind, m.(*pmem.Memory).Path(), nil)
+			return err
+		},
+		Truncate: func(t testing.TB, m region.Memory, n int) {
+			if err := os.Truncate(m.(*pmem.Memory).Path(), int64(n)); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+}
+
+func TestFile(t *testing.T) {
+	g := fileTarget(pmem.File)
+	g.Sync, g.Write, g.Exact = pmemtest.Datasync, pmemtest.Write, true
+	pmemtest.Run(t, g)
+}
+
+// The crash model, by two crashes: nothing that nobody persisted survives, and anything
+// may.
+func TestSim(t *testing.T) {
+	for name, crash := range map[string]func(*pmem.Snapshot) *pmem.Image{
+		"nothing": func(s *pmem.Snapshot) *pmem.Image {
+			for im := range s.All(pmem.Line) {
+				return im
+			}
+			return nil
+		},
+		"anything": func(s *pmem.Snapshot) *pmem.Image {
+			var last *pmem.Image
+			for im := range s.Sample(pmem.Word, 1, 3) {
+				last = im
+			}
+			return last
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pmemtest.Run(t, pmemtest.Target{
+				Create: func(_ testing.TB, size int, f *pmemtest.Faults) region.Memory {
+					return pmem.NewSim(size, &pmem.SimOptions{Hooks: f.Hooks()})
+				},
+				Crash: func(_ testing.TB, m region.Memory) region.Memory {
+					return crash(m.(*pmem.Sim).Snapshot()).Open()
+				},
+				Sync:  pmemtest.Persist,
+				Exact: name == "nothing",
+			})
+		})
+	}
+}

@@ -1,0 +1,114 @@
+package pmem
+
+import (
+	"iter"
+	"math/rand/v2"
+)
+
+const (
+	// maxSubsets: up to this many dirty units, Crashes tries all subsets.
+	maxSubsets = 12
+	// maxImages: up to this many images, Crashes tries all of them.
+	maxImages = 1 << maxSubsets
+)
+
+// All yields every image that a crash can leave at this grain, Count of them, the
+// durable one first. An Image is lent until the next one.
+func (s *Snapshot) All(g Grain) iter.Seq[*Image] {
+	return func(yield func(*Image) bool) {
+		im := s.image(g)
+		for ok := true; ok; ok = im.advance() {
+			if !yield(im) {
+				return
+			}
+		}
+	}
+}
+
+// Subsets yields the images in which each unit is either durable or newest: all 2^n
+// for n dirty units, of which only the first 30 vary. Older versions are left out.
+func (s *Snapshot) Subsets(g Grain) iter.Seq[*Image] {
+	return func(yield func(*Image) bool) {
+		im := s.image(g)
+		for mask := uint64(0); mask < 1<<min(len(im.units), 30); mask++ {
+			for k, u := range im.units {
+				im.set(k, u.newest*int(mask>>k&1))
+			}
+			if !yield(im) {
+				return
+			}
+		}
+	}
+}
+
+// Edges yields the images that mistakes in the order of flushes show in most often:
+// nothing reached the medium, everything did, a single content did, all newest ones
+// but one did.
+func (s *Snapshot) Edges(g Grain) iter.Seq[*Image] {
+	return func(yield func(*Image) bool) {
+		im := s.image(g)
+		if !yield(im.reset(false)) || !yield(im.reset(true)) {
+			return
+		}
+		for k, u := range im.units {
+			for c := 1; c < len(u.contents); c++ {
+				if im.reset(false); !yield(im.set(k, c)) {
+					return
+				}
+			}
+			if im.reset(true); !yield(im.set(k, 0)) {
+				return
+			}
+		}
+	}
+}
+
+// Sample yields n random images, the same ones for the same seed: each with a share of
+// its own of units that have reached the medium, with any of their contents.
+func (s *Snapshot) Sample(g Grain, seed uint64, n int) iter.Seq[*Image] {
+	return func(yield func(*Image) bool) {
+		im := s.image(g)
+		r := rand.New(rand.NewPCG(seed, uint64(g)))
+		for range n {
+			share := r.Float64()
+			for k, u := range im.units {
+				c := 0
+				if r.Float64() < share {
+					c = 1 + r.IntN(len(u.contents)-1)
+				}
+				im.set(k, c)
+			}
+			if !yield(im) {
+				return
+			}
+		}
+	}
+}
+
+// Crashes yields what a test of recovery should survive, at the grains Line, Word and
+// Sector: all images where there are 4096 at most; else all Subsets of 12 dirty units
+// at most, or the Edges of more, and n random ones.
+func (s *Snapshot) Crashes(seed uint64, n int) iter.Seq[*Image] {
+	return func(yield func(*Image) bool) {
+		for _, g := range []Grain{Line, Word, Sector} {
+			for _, images := range s.plan(g, seed, n) {
+				for im := range images {
+					if !yield(im) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+func (s *Snapshot) plan(g Grain, seed uint64, n int) []iter.Seq[*Image] {
+	us := s.units(g)
+	switch {
+	case count(us) <= maxImages:
+		return []iter.Seq[*Image]{s.All(g)}
+	case len(us) <= maxSubsets:
+		return []iter.Seq[*Image]{s.Subsets(g), s.Sample(g, seed, n)}
+	}
+	return []iter.Seq[*Image]{s.Edges(g), s.Sample(g, seed, n)}
+}

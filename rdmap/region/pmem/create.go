@@ -1,0 +1,60 @@
+package pmem
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+
+	"github.com/stag-rdma/stag/rdmap/region/pmem/internal/hook"
+)
+
+// Create makes the file of a memory of size octets, all zeros. The zeros are written,
+// so that every octet has its place on the medium: a hole could turn a later store
+// into ENOSPC, which under a mapping is a fault. When Create returns nil, file and
+// name are durable; on error, and after a crash, there is no file called path.
+//
+// Errors: ErrCreate with the cause, which is fs.ErrExist if path is there already, and
+// ErrSize.
+func Create(path string, size int, o *Options) error {
+	if size <= 0 {
+		return &Error{Op: "create", Path: path, Kind: ErrSize, Err: &sizeError{got: int64(size), want: 1}}
+	}
+	opt := o.withDefaults()
+	if err := create(path, size, opt.Hooks); err != nil {
+		return &Error{Op: "create", Path: path, Kind: ErrCreate, Err: err}
+	}
+	return nil
+}
+
+// create fills a file of another name, and then links it to its own: whoever opens
+// path finds all of it.
+func create(path string, size int, h *hook.Hooks) error {
+	if _, err := os.Lstat(path); err == nil {
+		return os.ErrExist // said before gigabytes are written; Link says it again
+	}
+	dir, base := filepath.Split(path)
+	f, err := os.CreateTemp(filepath.Clean(dir), "."+base+".new-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	err = errors.Join(fill(&device{f: f, path: f.Name(), size: size, hooks: h}), f.Close())
+	if err != nil {
+		return err
+	}
+	if err := os.Link(f.Name(), path); err != nil {
+		return err
+	}
+	return syncDir(filepath.Clean(dir))
+}
+
+// fill writes the zeros and syncs.
+func fill(d *device) error {
+	zeros := make([]byte, min(d.size, 1<<20))
+	for off := 0; off < d.size; off += len(zeros) {
+		if err := d.write(zeros[:min(len(zeros), d.size-off)], off); err != nil {
+			return err
+		}
+	}
+	return d.datasync() // and of the size, without which the data could not be read
+}

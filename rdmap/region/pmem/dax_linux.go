@@ -1,0 +1,78 @@
+package pmem
+
+import (
+	"errors"
+
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/internal/cacheline"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/internal/fault"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/internal/hook"
+	"golang.org/x/sys/unix"
+)
+
+// persistent is the medium of DAX: persistent memory itself, without the page cache.
+type persistent struct {
+	d    *device
+	data []byte
+}
+
+// daxFlags: MAP_SYNC is the proof. The kernel grants it on a mapping of synchronous
+// persistent memory only, and keeps the metadata of the file durable by itself, so that
+// data is durable once it has left the caches of the processor. MAP_SHARED_VALIDATE
+// makes kernels and file systems that do not know MAP_SYNC refuse it. Tests on machines
+// without persistent memory replace the flags.
+var daxFlags = unix.MAP_SHARED_VALIDATE | unix.MAP_SYNC
+
+// lineWriteBack is replaced likewise.
+var lineWriteBack = cacheline.Instruction
+
+func openDAX(d *device) (medium, error) {
+	if _, err := lineWriteBack(); err != nil {
+		return nil, d.error("open", ErrRefused, err)
+	}
+	data, err := mapShared(d, daxFlags)
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) {
+		return nil, d.error("mmap", ErrRefused, &daxError{err})
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &persistent{d: d, data: data}, nil
+}
+
+// daxError explains why MAP_SYNC was refused.
+type daxError struct{ err error }
+
+func (e *daxError) Error() string {
+	return "no MAP_SYNC: the file is not on persistent memory in a file system mounted with -o dax"
+}
+
+func (e *daxError) Unwrap() error { return e.err }
+
+func (p *persistent) bytes() []byte  { return p.data }
+func (p *persistent) quick() bool    { return p.d.hooks == nil } // a hook can hang
+func (p *persistent) release() error { return unix.Munmap(p.data) }
+
+// persist touches the lines, so that it can fault.
+func (p *persistent) persist(rs []region.Range) error {
+	for _, r := range cover(rs, cacheline.Size, p.d.size) {
+		if err := p.writeBack(r); err != nil {
+			return err
+		}
+	}
+	return p.d.check()
+}
+
+func (p *persistent) writeBack(r region.Range) error {
+	if err := p.d.hooks.Call(hook.WriteBack, r.Off, r.N); err != nil {
+		return p.d.error("write back", ErrFailed, err)
+	}
+	at, err := fault.Catch(p.data, func() error {
+		cacheline.WriteBack(p.data[r.Off : r.Off+r.N])
+		return nil
+	})
+	if at != nil {
+		return p.d.error("write back", region.ErrRegionLost, at)
+	}
+	return err
+}

@@ -1,0 +1,98 @@
+package pmem_test
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
+)
+
+// DAX is refused where it cannot be proved, with the reason and what to do.
+func TestDAXRefused(t *testing.T) {
+	m, err := pmem.Open(pmem.DAX, newFile(t, 4096), nil)
+	if err == nil {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+		t.Skip("the temporary directory is on persistent memory")
+	}
+	if !errors.Is(err, pmem.ErrRefused) {
+		t.Errorf("%v", err)
+	}
+	if !strings.Contains(err.Error(), "MAP_SYNC") && !strings.Contains(err.Error(), "write-back") {
+		t.Errorf("no reason: %v", err)
+	}
+	if !strings.Contains(err.Error(), "open as file or mmap") {
+		t.Errorf("no advice: %v", err)
+	}
+}
+
+func TestDAXNeedsInstruction(t *testing.T) {
+	why := errors.New("no such instruction")
+	pmem.PretendNoInstruction(t, why)
+	if _, err := pmem.Open(pmem.DAX, newFile(t, 4096), nil); !errors.Is(err, pmem.ErrRefused) || !errors.Is(err, why) {
+		t.Error(err)
+	}
+}
+
+// A hole is a fault in waiting: refused by mappings, filled by the kind file.
+func TestHoles(t *testing.T) {
+	pmem.PretendDAX(t)
+	path := t.TempDir() + "/sparse"
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(f.Truncate(1<<20), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range []pmem.Kind{pmem.Mmap, pmem.DAX} {
+		if _, err := pmem.Open(k, path, nil); !errors.Is(err, pmem.ErrRefused) || !strings.Contains(err.Error(), "hole") {
+			t.Errorf("%v: %v", k, err)
+		}
+	}
+	m := open(t, pmem.File, path, nil)
+	if err := errors.Join(m.Persist(0, 1<<20), m.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// The write-back itself faults when the file is cut while it runs.
+func TestDAXWriteBackFaults(t *testing.T) {
+	pmem.PretendDAX(t)
+	path := newFile(t, 1<<16)
+	m := open(t, pmem.DAX, path, nil)
+	if err := errors.Join(m.Store(0, []byte("x")), m.Persist(0, 1<<16), os.Truncate(path, 0)); err != nil {
+		t.Fatal(err)
+	}
+	err := m.Persist(0, 1<<16)
+	if err == nil || !strings.Contains(err.Error(), "write back") || !strings.Contains(err.Error(), "fault at octet 0") {
+		t.Error(err)
+	}
+	if err := m.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A real system call into a mapping that is gone answers EFAULT.
+func TestRealEFAULT(t *testing.T) {
+	path := newFile(t, 4096)
+	m := open(t, pmem.Mmap, path, nil)
+	if err := os.Truncate(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = m.Guard(0, 4096, func() error { _, err := w.Write(m.Bytes()); return err })
+	if !errors.Is(err, syscall.EFAULT) || !errors.Is(m.Err(), syscall.EFAULT) {
+		t.Error(err)
+	}
+	if err := errors.Join(r.Close(), w.Close(), m.Close()); err != nil {
+		t.Error(err)
+	}
+}

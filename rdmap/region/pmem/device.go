@@ -1,0 +1,78 @@
+package pmem
+
+import (
+	"os"
+
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/internal/hook"
+)
+
+// device is the file under a memory: each system call in one place, behind the hooks.
+type device struct {
+	f     *os.File
+	path  string
+	size  int // octets at opening
+	hooks *hook.Hooks
+}
+
+func (d *device) error(op string, kind, err error) error {
+	return &Error{Op: op, Path: d.path, Kind: kind, Err: err}
+}
+
+// write is pwrite of all of p.
+func (d *device) write(p []byte, off int) error {
+	err := d.hooks.Call(hook.Write, off, len(p))
+	if err == nil {
+		_, err = d.f.WriteAt(p, int64(off))
+	}
+	if err != nil {
+		return d.error("pwrite", ErrFailed, cause(err))
+	}
+	return nil
+}
+
+func (d *device) datasync() error {
+	err := d.hooks.Call(hook.Datasync, 0, d.size)
+	if err == nil {
+		err = datasync(d.f)
+	}
+	if err != nil {
+		return d.error("fdatasync", ErrFailed, cause(err))
+	}
+	return nil
+}
+
+// check returns ErrRegionLost unless the file is as long as it was, and still has a
+// name: octets beyond its end, or of a file that no opener will find again, are not
+// durable, whatever the system calls answered.
+func (d *device) check() error {
+	size, named, err := stat(d.f)
+	switch {
+	case err != nil:
+		return d.error("fstat", region.ErrRegionLost, cause(err))
+	case size != int64(d.size):
+		return d.error("fstat", region.ErrRegionLost, &sizeError{got: size, want: int64(d.size)})
+	case !named:
+		return d.error("fstat", region.ErrRegionLost, os.ErrNotExist)
+	}
+	return nil
+}
+
+// settle makes what is read from the file from now on durable. The cache of the system
+// may hold octets that the medium does not: of a process that was killed before its
+// fdatasync, which a sync cures, or of one whose fdatasync failed, after which Linux
+// calls them clean. Recovery must not build on those: they are dropped, so that the
+// medium is asked.
+func (d *device) settle() error {
+	err := d.hooks.Call(hook.Open, 0, d.size)
+	if err == nil {
+		err = datasync(d.f)
+	}
+	if err == nil {
+		err = dropCache(d.f)
+	}
+	if err != nil {
+		return d.error("settle", ErrOpen, cause(err))
+	}
+	return nil
+}

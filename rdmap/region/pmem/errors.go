@@ -1,0 +1,82 @@
+package pmem
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/stag-rdma/stag/rdmap/region"
+)
+
+// Kinds of Error, for errors.Is. Besides there are region.ErrRegionLost and
+// region.ErrPinned.
+var (
+	// ErrLocked: another process, or another opener of this one, has the file.
+	ErrLocked = errors.New("file is in use")
+	// ErrCreate: the file could not be made; nothing of it was left behind.
+	ErrCreate = errors.New("not created")
+	// ErrOpen: the file cannot be read, or what it holds cannot be made durable.
+	ErrOpen = errors.New("not opened")
+	// ErrSize: no size a memory can have, or not the size that was asked for.
+	ErrSize = errors.New("wrong size")
+	// ErrRefused: this backend cannot keep its promise on this file or machine.
+	ErrRefused = errors.New("refused")
+	// ErrRange: octets outside the memory. Not final.
+	ErrRange = errors.New("range outside the memory")
+	// ErrFailed: the system could not persist. It is final: see Memory.Persist.
+	ErrFailed = errors.New("persist failed")
+	// ErrClosed: the memory is closed.
+	ErrClosed = errors.New("memory closed")
+)
+
+// advice says what to do next.
+var advice = []struct {
+	kind error
+	text string
+}{
+	{ErrLocked, "stop the other opener, or use another file"},
+	{ErrCreate, "free space or choose another place, and create again"},
+	{ErrOpen, "repair the cause and open again"},
+	{ErrSize, "open with the size at creation, or restore the file"},
+	{ErrRefused, "open as file or mmap"},
+	{ErrRange, "stay within Bytes"},
+	{ErrFailed, "what was not acknowledged may be lost: close, repair the cause, reopen through recovery"},
+	{ErrClosed, "open again"},
+	{region.ErrRegionLost, "close, restore the file, reopen through recovery"},
+	{region.ErrPinned, "leave the memory alone until the system call returns, then close and reopen through recovery"},
+}
+
+// Error is what every function of the package returns. errors.Is finds its Kind and
+// its cause.
+type Error struct {
+	Op   string // what was being done: "open", "lock", "fdatasync", ...
+	Path string // of the file; "" for the crash model
+	Kind error  // one of the kinds
+	Err  error  // the cause; nil if Kind says it all
+}
+
+// Error tells what happened, why, and what to do next.
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString("pmem: " + e.Op)
+	if e.Path != "" {
+		b.WriteString(" " + e.Path)
+	}
+	b.WriteString(": " + e.Kind.Error())
+	if e.Err != nil {
+		b.WriteString(": " + e.Err.Error())
+	}
+	for _, a := range advice {
+		if errors.Is(e.Kind, a.kind) {
+			b.WriteString(" (" + a.text + ")")
+		}
+	}
+	return b.String()
+}
+
+// Unwrap returns Kind and Err.
+func (e *Error) Unwrap() []error {
+	if e.Err == nil {
+		return []error{e.Kind}
+	}
+	return []error{e.Kind, e.Err}
+}

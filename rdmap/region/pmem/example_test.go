@@ -1,0 +1,173 @@
+package pmem_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
+)
+
+// A file that a peer may write to and flush.
+func Example() {
+	dir, _ := os.MkdirTemp("", "pmem")
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "log")
+	if err := pmem.Create(path, 1<<16, nil); err != nil {
+		fmt.Println(err)
+		return
+	}
+	m, err := pmem.Open(pmem.File, path, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	t := region.NewTable()
+	r, _ := t.RegisterMemory(m, region.Options{Access: region.RemoteWrite | region.FlushPersistent})
+
+	// The engine, on an RDMA Write of 6 octets to TO 64, and on a Flush of them.
+	v, _ := t.Lookup(r.STag(), 64, 6, region.RemoteWrite)
+	fmt.Println(v.CopyIn([]byte("record")))
+	fmt.Println(v.Memory().Persist(v.Offset(), 6))
+	v.Release()
+
+	fmt.Println(r.Invalidate(context.Background()), m.Close())
+	b, _ := os.ReadFile(path)
+	fmt.Printf("%s\n", b[64:70])
+	// Output:
+	// <nil>
+	// <nil>
+	// <nil> <nil>
+	// record
+}
+
+// A file is created once.
+func ExampleCreate() {
+	dir, _ := os.MkdirTemp("", "pmem")
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "log")
+	fmt.Println(pmem.Create(path, 4096, nil))
+	err := pmem.Create(path, 4096, nil)
+	fmt.Println(errors.Is(err, pmem.ErrCreate), errors.Is(err, os.ErrExist))
+	// Output:
+	// <nil>
+	// true true
+}
+
+// A file has one owner.
+func ExampleOpen() {
+	dir, _ := os.MkdirTemp("", "pmem")
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "log")
+	_ = pmem.Create(path, 4096, nil)
+	m, _ := pmem.Open(pmem.File, path, &pmem.Options{Size: 4096})
+	defer m.Close()
+	_, err := pmem.Open(pmem.File, path, nil)
+	fmt.Println(errors.Is(err, pmem.ErrLocked))
+	e, _ := errors.AsType[*pmem.Error](err)
+	fmt.Println(e.Op, e.Kind)
+	// Output:
+	// true
+	// lock file is in use
+}
+
+func ExampleParseKind() {
+	k, err := pmem.ParseKind("mmap")
+	fmt.Println(k, err)
+	_, err = pmem.ParseKind("disk")
+	fmt.Println(err)
+	// Output:
+	// mmap <nil>
+	// pmem: "disk" is no kind of memory: use file, mmap or dax
+}
+
+// Whatever touches the octets of a memory that can vanish does so under Guard: here an
+// operation in place.
+func ExampleMemory_Guard() {
+	dir, _ := os.MkdirTemp("", "pmem")
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "log")
+	_ = pmem.Create(path, 4096, nil)
+	m, _ := pmem.Open(pmem.File, path, nil)
+	defer m.Close()
+	err := m.Guard(0, 8, func() error {
+		m.Bytes()[0]++
+		return nil
+	})
+	fmt.Println(m.Bytes()[0], err)
+	_ = os.Truncate(path, 0) // somebody cuts the file
+	err = m.Persist(0, 8)
+	fmt.Println(errors.Is(err, region.ErrRegionLost), errors.Is(m.Err(), region.ErrRegionLost))
+	// Output:
+	// 1 <nil>
+	// true true
+}
+
+// How many memories cannot be closed, because a system call hangs.
+func ExamplePinned() {
+	fmt.Println(pmem.Pinned())
+	// Output: 0
+}
+
+// A marker that is persisted together with its data may arrive without them.
+func ExampleNewSim() {
+	s := pmem.NewSim(128, nil)
+	_ = s.Store(0, []byte("data"))
+	_ = s.Store(64, []byte("valid"))
+	for im := range s.Snapshot().All(pmem.Line) {
+		fmt.Printf("%q %q\n", im.Octets()[:4], im.Octets()[64:69])
+	}
+	// Output:
+	// "\x00\x00\x00\x00" "\x00\x00\x00\x00\x00"
+	// "data" "\x00\x00\x00\x00\x00"
+	// "\x00\x00\x00\x00" "valid"
+	// "data" "valid"
+}
+
+// A restart from a known image.
+func ExampleOpenSim() {
+	s := pmem.OpenSim([]byte("what the medium held"), nil)
+	fmt.Printf("%s %d\n", s.Bytes(), s.Snapshot().Count(pmem.Line))
+	// Output: what the medium held 1
+}
+
+// The test of a recovery: in every crash, from every moment, a valid marker has its
+// data. This writer flushes the data first; let it not, and crashes are printed.
+func ExampleSnapshot_Crashes() {
+	images := 0
+	check := func(s *pmem.Sim) {
+		for im := range s.Told().Crashes(1, 100) {
+			images++
+			re := im.Open() // recovery would begin here
+			if re.Bytes()[64] == 1 && string(re.Bytes()[:4]) != "data" {
+				fmt.Println("lost after crash", im)
+			}
+		}
+	}
+	s := pmem.NewSim(128, &pmem.SimOptions{Step: check})
+	_ = s.Store(0, []byte("data"))
+	_ = s.Persist(0, 4)
+	_ = s.Store(64, []byte{1})
+	_ = s.Persist(64, 1)
+	fmt.Println(images, "crashes")
+	// Output: 30 crashes
+}
+
+// A crash that made a test fail is reproduced from its name.
+func ExampleSnapshot_Image() {
+	s := pmem.NewSim(200, nil)
+	_ = s.Store(0, []byte("a"))
+	_ = s.Store(0, []byte("b"))
+	_ = s.Store(130, []byte("c"))
+	var last string
+	for im := range s.Snapshot().Edges(pmem.Line) {
+		last = im.String()
+	}
+	im, err := s.Snapshot().Image(last)
+	fmt.Println(last, err, slices.Equal(im.Octets()[:1], []byte("b")))
+	// Output: 64: 0=2 <nil> true
+}

@@ -1,0 +1,260 @@
+package pmem
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap/region"
+)
+
+// pinned counts the memories whose Persist or Close gave up on a call that hangs.
+var pinned atomic.Int64
+
+// Pinned returns how many memories of the process a system call that hangs is keeping
+// from being closed: a gauge for statistics. It falls when the call returns.
+func Pinned() int { return int(pinned.Load()) }
+
+// flusher executes the Persists of one memory: one commit at a time, which stands for
+// all calls that came while the one before it was running.
+//
+// One at a time is a matter of truth before it is one of speed: the kernel reports a
+// failed write-back to one fdatasync of a descriptor only. With two under way the
+// other one would answer success for octets that are lost.
+//
+//	none --join--> next --start--> running --finish--> done
+//
+// A batch is done once: by finish, by overdue if its commit hangs, or by fail if it had
+// not started. The caller that finds no commit under way makes the next one itself,
+// since waking another goroutine costs a tenth of what the disk does; those after it, which
+// stand for several callers, have a goroutine.
+type flusher struct {
+	commit   func([]region.Range) error // final unless nil
+	pinErr   func() error
+	timeout  time.Duration // of a commit; <= 0: none
+	quick    bool          // commit cannot hang, and needs no turn
+	detached bool          // no caller makes a commit itself
+	gate     *gate
+
+	mu      sync.Mutex
+	next    *batch // collects ranges; nil: none waits
+	active  bool   // somebody makes commits
+	running *batch // is being committed
+	watch   *time.Timer
+	armed   bool
+	due     time.Time // of running
+	err     error     // the first final error
+	failed  chan struct{}
+	pins    int // reasons why the memory counts in pinned
+	commits uint64
+}
+
+type batch struct {
+	ranges []region.Range
+	hung   bool          // counts in pins, and is done
+	done   chan struct{} // closed
+	err    error         // valid when done
+}
+
+// persist returns when rs are durable, or with the final error. The caller is inside
+// the gate.
+func (f *flusher) persist(rs []region.Range) error {
+	if f.quick {
+		return f.inline(rs)
+	}
+	b, lead, err := f.join(rs)
+	if err != nil {
+		return err
+	}
+	if lead {
+		f.lead()
+	}
+	<-b.done
+	return b.err
+}
+
+// inline commits at once.
+func (f *flusher) inline(rs []region.Range) error {
+	if err := f.state(); err != nil {
+		return err
+	}
+	err := f.commit(slices.Clone(rs)) // commit may reorder them
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.commits++
+	if err != nil {
+		f.fail(err)
+	}
+	return f.err
+}
+
+// join adds rs to the next batch. The caller that is told to lead calls lead.
+func (f *flusher) join(rs []region.Range) (b *batch, lead bool, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err != nil {
+		return nil, false, f.err
+	}
+	if f.next == nil {
+		f.next = &batch{done: make(chan struct{})}
+	}
+	f.next.ranges = append(f.next.ranges, rs...)
+	if f.active {
+		return f.next, false, nil
+	}
+	f.active = true
+	f.gate.hold()
+	if f.detached {
+		go f.run()
+	}
+	return f.next, !f.detached, nil
+}
+
+// lead makes one commit in the goroutine of the caller, and leaves the rest to run.
+func (f *flusher) lead() {
+	b := f.start()
+	if b == nil {
+		f.gate.leave()
+		return
+	}
+	f.finish(b, f.commit(b.ranges))
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.active = f.next != nil; f.active {
+		go f.run()
+		return
+	}
+	f.gate.leave()
+}
+
+func (f *flusher) run() {
+	defer f.gate.leave()
+	for b := f.start(); b != nil; b = f.start() {
+		f.finish(b, f.commit(b.ranges))
+	}
+}
+
+// start takes the next batch; nil: there is none, and nobody is active.
+func (f *flusher) start() *batch {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.running, f.next = f.next, nil
+	if f.active = f.running != nil; !f.active {
+		return nil
+	}
+	f.commits++
+	if f.timeout > 0 {
+		f.due = time.Now().Add(f.timeout)
+		f.arm(f.timeout)
+	}
+	return f.running
+}
+
+// arm sets the watch, unless it is. Choice: it is not stopped when a commit ends, but
+// looks again and sleeps on, since a timer set for every commit can wake a thread every
+// time. f.mu is held.
+func (f *flusher) arm(d time.Duration) {
+	switch {
+	case f.armed:
+		return
+	case f.watch == nil:
+		f.watch = time.AfterFunc(d, f.look)
+	default:
+		f.watch.Reset(d)
+	}
+	f.armed = true
+}
+
+// stop ends the watch, which would keep the memory from being collected.
+func (f *flusher) stop() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.watch != nil {
+		f.watch.Stop()
+	}
+}
+
+// look is what the watch does.
+func (f *flusher) look() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.armed = false
+	b := f.running
+	if b == nil {
+		return
+	}
+	if left := time.Until(f.due); left > 0 {
+		f.arm(left)
+		return
+	}
+	f.overdue(b)
+}
+
+// finish ends a batch. A failure of the memory during the commit, whatever its cause,
+// is the answer even if the commit succeeded: the final error has been handed out.
+func (f *flusher) finish(b *batch, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.running = nil
+	if err != nil {
+		f.fail(err)
+	}
+	if b.hung {
+		f.unpin()
+		return
+	}
+	b.err = f.err
+	close(b.done)
+}
+
+// overdue gives up on the running batch, and with it on the memory; f.mu is held.
+func (f *flusher) overdue(b *batch) {
+	f.fail(f.pinErr())
+	b.hung = true
+	f.pin()
+	b.err = f.err
+	close(b.done)
+}
+
+// fail records the first final error and answers those whose batch has not started;
+// f.mu is held.
+func (f *flusher) fail(err error) {
+	if f.err != nil {
+		return
+	}
+	f.err = err
+	close(f.failed)
+	if b := f.next; b != nil {
+		f.next = nil
+		b.err = err
+		close(b.done)
+	}
+}
+
+// lose is fail for faults seen elsewhere. It returns the first final error.
+func (f *flusher) lose(err error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fail(err)
+	return f.err
+}
+
+func (f *flusher) state() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.err
+}
+
+// pin and unpin keep the gauge; f.mu is held.
+func (f *flusher) pin() {
+	if f.pins++; f.pins == 1 {
+		pinned.Add(1)
+	}
+}
+
+func (f *flusher) unpin() {
+	if f.pins--; f.pins == 0 {
+		pinned.Add(-1)
+	}
+}

@@ -1,0 +1,218 @@
+package pmem_test
+
+import (
+	"errors"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
+)
+
+// hangs lists memories whose flush can hang.
+func hangs(t *testing.T, o pmem.Options) map[pmemtest.Op]region.Watched {
+	t.Helper()
+	return map[pmemtest.Op]region.Watched{
+		pmemtest.Datasync: open(t, pmem.File, newFile(t, 4096), &o),
+		pmemtest.Persist:  pmem.NewSim(4096, &pmem.SimOptions{Hooks: o.Hooks, PersistTimeout: o.PersistTimeout, CloseTimeout: o.CloseTimeout, Detached: o.Detached}),
+	}
+}
+
+// Calls that come while a flush is under way share the next one.
+func TestGroups(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := pmemtest.NewFaults()
+		for op, m := range hangs(t, pmem.Options{Hooks: f.Hooks()}) {
+			n := f.Count(op)
+			entered, release := f.Hang(op)
+			var wg sync.WaitGroup
+			one := func(k int) {
+				wg.Go(func() {
+					if err := m.Persist(k*64, 64); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			one(0)
+			<-entered
+			for k := range 20 {
+				one(k)
+			}
+			synctest.Wait()
+			release()
+			wg.Wait()
+			// The model is asked about each range, the file once for all.
+			want := map[pmemtest.Op]int{pmemtest.Datasync: 2, pmemtest.Persist: 21}[op]
+			if got := f.Count(op) - n; got != want {
+				t.Errorf("%s: %d, want %d", op, got, want)
+			}
+			if err := m.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// D11: a hung fsync pins. At the deadline the memory has failed, and all are told but
+// the caller that hangs, unless it is detached; Close gives up at its own deadline,
+// keeps memory and lock, and finishes later.
+func TestHungSync(t *testing.T) {
+	for _, detached := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			f := pmemtest.NewFaults()
+			o := pmem.Options{Hooks: f.Hooks(), PersistTimeout: 5 * time.Second, CloseTimeout: time.Second, Detached: detached}
+			for op, m := range hangs(t, o) {
+				hang(t, m, f, op, detached)
+			}
+		})
+	}
+}
+
+func hang(t *testing.T, m region.Watched, f *pmemtest.Faults, op pmemtest.Op, detached bool) {
+	t.Helper()
+	entered, release := f.Hang(op)
+	start := time.Now()
+	first, behind := make(chan error, 1), make(chan error, 1)
+	go func() { first <- m.Persist(0, 64) }()
+	<-entered
+	time.Sleep(3 * time.Second)
+	go func() { behind <- m.Persist(64, 64) }()
+	<-m.Failed()
+	if err := <-behind; !errors.Is(err, region.ErrPinned) || time.Since(start) != 5*time.Second {
+		t.Errorf("%s: behind, after %v: %v", op, time.Since(start), err)
+	}
+	synctest.Wait()
+	if len(first) == 1 != detached {
+		t.Errorf("%s, detached %v: the caller has returned: %v", op, detached, !detached)
+	}
+	isPinned(t, m, f, op)
+	release()
+	if err := <-first; !errors.Is(err, region.ErrPinned) {
+		t.Errorf("%s: %v", op, err)
+	}
+	if err := m.Err(); !errors.Is(err, region.ErrPinned) {
+		t.Errorf("%s: after the hang: %v", op, err)
+	}
+	if err := m.Close(); err != nil || pmem.Pinned() != 0 {
+		t.Errorf("%s: close: %v, %d pinned", op, err, pmem.Pinned())
+	}
+}
+
+func isPinned(t *testing.T, m region.Watched, f *pmemtest.Faults, op pmemtest.Op) {
+	t.Helper()
+	n := f.Count(op)
+	if err := m.Persist(0, 64); !errors.Is(err, region.ErrPinned) || f.Count(op) != n {
+		t.Errorf("%s: not final: %v", op, err)
+	}
+	start := time.Now()
+	for range 2 {
+		if err := m.Close(); !errors.Is(err, region.ErrPinned) {
+			t.Errorf("%s: close: %v", op, err)
+		}
+	}
+	if took := time.Since(start); took != 2*time.Second {
+		t.Errorf("%s: close gave up after %v", op, took)
+	}
+	if n := pmem.Pinned(); n != 1 {
+		t.Errorf("%s: %d pinned, want 1", op, n)
+	}
+	m.Bytes()[0]++ // still there
+	if mem, ok := m.(*pmem.Memory); ok {
+		if _, err := pmem.Open(pmem.File, mem.Path(), nil); !errors.Is(err, pmem.ErrLocked) || !mem.Stats().Pinned {
+			t.Errorf("reopened under a hung fsync: %v", err)
+		}
+	}
+}
+
+// A slow fsync that ends before the deadline is a success; without a deadline, always.
+func TestSlowSync(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, timeout := range []time.Duration{0, -1, time.Hour} {
+			f := pmemtest.NewFaults()
+			for op, m := range hangs(t, pmem.Options{Hooks: f.Hooks(), PersistTimeout: timeout, CloseTimeout: -1}) {
+				_, release := f.Hang(op)
+				time.AfterFunc(59*time.Second, release)
+				if err := errors.Join(m.Persist(0, 64), m.Persist(0, 64), m.Close()); err != nil {
+					t.Errorf("%s, deadline %v: %v", op, timeout, err)
+				}
+			}
+		}
+	})
+}
+
+// Each flush has all of its time, whenever the one before it was.
+func TestDeadlineIsPerFlush(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := pmemtest.NewFaults()
+		for op, m := range hangs(t, pmem.Options{Hooks: f.Hooks(), PersistTimeout: 5 * time.Second}) {
+			err := m.Persist(0, 64)
+			for range 3 {
+				time.Sleep(3 * time.Second)
+				_, release := f.Hang(op)
+				time.AfterFunc(4*time.Second, release)
+				err = errors.Join(err, m.Persist(0, 64))
+			}
+			if err != nil {
+				t.Errorf("%s: %v", op, err)
+			}
+			time.Sleep(time.Minute) // the watch has nothing to watch, and ends
+			start := time.Now()
+			_, release := f.Hang(op)
+			go func() { _ = m.Persist(0, 64) }()
+			if <-m.Failed(); time.Since(start) != 5*time.Second {
+				t.Errorf("%s: failed after %v", op, time.Since(start))
+			}
+			release()
+			if err := m.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// Close waits for whom it finds inside a Guard, too.
+func TestCloseWaitsForGuard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := open(t, pmem.Mmap, newFile(t, 4096), nil)
+		leave := make(chan struct{})
+		go func() {
+			err := m.Guard(0, 4096, func() error { <-leave; m.Bytes()[4095]++; return nil })
+			if err != nil {
+				t.Error(err)
+			}
+		}()
+		synctest.Wait()
+		if err := m.Close(); !errors.Is(err, region.ErrPinned) || pmem.Pinned() != 1 {
+			t.Errorf("%v, %d pinned", err, pmem.Pinned())
+		}
+		close(leave)
+		synctest.Wait()
+		if err := m.Close(); err != nil || pmem.Pinned() != 0 {
+			t.Errorf("%v, %d pinned", err, pmem.Pinned())
+		}
+	})
+}
+
+// A fault during a flush that itself succeeds: nobody is told success afterwards.
+func TestFaultDuringSync(t *testing.T) {
+	f := pmemtest.NewFaults()
+	m := open(t, pmem.Mmap, newFile(t, 4096), &pmem.Options{Hooks: f.Hooks()})
+	entered, release := f.Hang(pmemtest.Msync)
+	done := make(chan error)
+	go func() { done <- m.Persist(0, 64) }()
+	<-entered
+	if err := m.Guard(0, 1, func() error { return syscall.EFAULT }); !errors.Is(err, region.ErrRegionLost) {
+		t.Error(err)
+	}
+	release()
+	if err := <-done; !errors.Is(err, region.ErrRegionLost) {
+		t.Errorf("acknowledged: %v", err)
+	}
+	if err := m.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,143 @@
+package pmem
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/internal/fault"
+)
+
+// Memory is a file as memory: File, Mmap or DAX. Its methods may be called from
+// several goroutines at once.
+type Memory struct {
+	kind    Kind
+	d       *device
+	med     medium
+	gate    gate
+	fl      flusher
+	timeout time.Duration // of Close
+
+	persists, octets atomic.Uint64
+
+	closeMu sync.Mutex
+	stuck   bool // Close gave up
+	closed  bool
+}
+
+var (
+	_ region.Guarded        = (*Memory)(nil)
+	_ region.RangePersister = (*Memory)(nil)
+	_ region.Watched        = (*Memory)(nil)
+)
+
+func newMemory(kind Kind, d *device, med medium, o *Options) *Memory {
+	m := &Memory{kind: kind, d: d, med: med, timeout: o.CloseTimeout}
+	m.fl = flusher{
+		commit: med.persist, timeout: o.PersistTimeout, quick: med.quick(), detached: o.Detached,
+		gate: &m.gate, failed: make(chan struct{}),
+		pinErr: func() error { return d.error("persist", region.ErrPinned, nil) },
+	}
+	return m
+}
+
+// Kind returns the kind.
+func (m *Memory) Kind() Kind { return m.kind }
+
+// Path returns the name of the file, as given to Open.
+func (m *Memory) Path() string { return m.d.path }
+
+// Bytes lends the octets until Close. Where File is, they are plain memory of the
+// process. Else they are a mapping: code that touches them outside Store, Load and
+// Guard dies with the process when the file is truncated, and after Close.
+func (m *Memory) Bytes() []byte { return m.med.bytes() }
+
+// Persist returns nil when the n octets at off, stored before the call, are durable,
+// and the file still is what it was. Calls that come while another is under way share
+// one flush.
+//
+// The first error, ErrRange and ErrClosed apart, is final: it is what every later call
+// returns, and no system call is made any more. After a failed fdatasync Linux calls
+// the pages clean, so that a second one would answer success for what is lost. What
+// was acknowledged before stays durable. Errors: ErrFailed with the cause;
+// region.ErrRegionLost when the file was cut or removed; region.ErrPinned when a system
+// call has not returned within Options.PersistTimeout: it may still take effect, and
+// holds the memory (see Close and Pinned). The one caller in whose goroutine it hangs
+// is told when it returns, unless Options.Detached; all others at the deadline.
+func (m *Memory) Persist(off, n int) error { return m.PersistRanges([]region.Range{{Off: off, N: n}}) }
+
+// PersistRanges is Persist for several ranges, with one flush. It borrows rs.
+func (m *Memory) PersistRanges(rs []region.Range) error {
+	if err := checkRanges(m.d.path, rs, m.d.size); err != nil {
+		return err
+	}
+	if !m.gate.enter() {
+		return m.errClosed("persist")
+	}
+	defer m.gate.leave()
+	if err := m.fl.persist(rs); err != nil {
+		return err
+	}
+	m.persists.Add(1)
+	for _, r := range rs {
+		m.octets.Add(uint64(r.N))
+	}
+	return nil
+}
+
+// Store copies p to the octets at off. Errors: ErrRange; ErrClosed;
+// region.ErrRegionLost, final as with Persist.
+func (m *Memory) Store(off int, p []byte) error {
+	return m.guard("store", off, len(p), func() error {
+		copy(m.Bytes()[off:], p)
+		return nil
+	})
+}
+
+// Load copies the octets at off to p. Errors as with Store.
+func (m *Memory) Load(p []byte, off int) error {
+	return m.guard("load", off, len(p), func() error {
+		copy(p, m.Bytes()[off:])
+		return nil
+	})
+}
+
+// Guard runs f, as region.Guarded has it. Errors of its own as with Store. It must not
+// call Close.
+func (m *Memory) Guard(off, n int, f func() error) error { return m.guard("access", off, n, f) }
+
+// guard is inside the gate, so that Close does not unmap what f is touching.
+func (m *Memory) guard(op string, off, n int, f func() error) error {
+	if !inside(off, n, m.d.size) {
+		return &Error{Op: op, Path: m.d.path, Kind: ErrRange}
+	}
+	if !m.gate.enter() {
+		return m.errClosed(op)
+	}
+	defer m.gate.leave()
+	if m.kind == File {
+		return f()
+	}
+	if err := m.fl.state(); errors.Is(err, region.ErrRegionLost) {
+		return err
+	}
+	at, err := fault.Catch(m.Bytes(), f)
+	switch {
+	case at != nil:
+		return m.fl.lose(m.d.error(op, region.ErrRegionLost, at))
+	case errors.Is(err, syscall.EFAULT):
+		return m.fl.lose(m.d.error(op, region.ErrRegionLost, err))
+	}
+	return err
+}
+
+// Failed returns a channel that is closed at the first final error.
+func (m *Memory) Failed() <-chan struct{} { return m.fl.failed }
+
+// Err returns the first final error, or nil.
+func (m *Memory) Err() error { return m.fl.state() }
+
+func (m *Memory) errClosed(op string) error { return m.d.error(op, ErrClosed, nil) }

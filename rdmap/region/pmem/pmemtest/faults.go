@@ -1,0 +1,120 @@
+package pmemtest
+
+import (
+	"sync"
+
+	"github.com/stag-rdma/stag/rdmap/region/pmem/internal/hook"
+)
+
+// Op names an operation that can be made to fail.
+type Op = hook.Op
+
+// The operations of package pmem, and of Wrap (Persist).
+const (
+	Open      = hook.Open      // the sync of Open
+	Write     = hook.Write     // pwrite, of Create and of the kind file
+	Datasync  = hook.Datasync  // fdatasync, of Create and of the kind file
+	Msync     = hook.Msync     // of the kind mmap
+	WriteBack = hook.WriteBack // of the kind dax
+	Persist   = hook.Model     // of Sim, and of Wrap
+)
+
+// Faults makes operations fail or hang, and counts them. One Faults may serve several
+// memories. The methods may be called from several goroutines at once.
+type Faults struct {
+	mu     sync.Mutex
+	counts map[Op]int
+	plans  map[Op]*plan
+}
+
+// plan is what happens to the next operations of one kind.
+type plan struct {
+	skip    int // operations that pass first
+	err     error
+	forever bool
+	entered chan struct{} // of a hang; closed by the operation
+	release chan struct{}
+}
+
+// NewFaults returns one without any.
+func NewFaults() *Faults {
+	return &Faults{counts: make(map[Op]int), plans: make(map[Op]*plan)}
+}
+
+// Hooks returns what pmem.Options and pmem.SimOptions take. A nil *Faults returns nil.
+func (f *Faults) Hooks() *hook.Hooks {
+	if f == nil {
+		return nil
+	}
+	return &hook.Hooks{Before: func(op Op, _, _ int) error { return f.Before(op) }}
+}
+
+// Before counts an operation, and fails or hangs as planned. A Target whose memory is
+// not of package pmem calls it itself, or uses Wrap.
+func (f *Faults) Before(op Op) error {
+	p := f.next(op)
+	if p == nil {
+		return nil
+	}
+	if p.release != nil {
+		close(p.entered)
+		<-p.release
+	}
+	return p.err
+}
+
+// next counts, and returns the plan if it is due.
+func (f *Faults) next(op Op) *plan {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.counts[op]++
+	p := f.plans[op]
+	switch {
+	case p == nil:
+	case p.skip > 0:
+		p.skip--
+		return nil
+	case !p.forever:
+		delete(f.plans, op)
+	}
+	return p
+}
+
+func (f *Faults) plan(op Op, p *plan) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.plans[op] = p
+}
+
+// Fail makes every operation from now on fail with err, instead of being executed: a
+// full disk, a dead one.
+func (f *Faults) Fail(op Op, err error) { f.plan(op, &plan{err: err, forever: true}) }
+
+// FailOnce makes the next operation fail with err. The ones after it succeed, as
+// fdatasync does on Linux though the octets are lost.
+func (f *Faults) FailOnce(op Op, err error) { f.FailAfter(op, 0, err) }
+
+// FailAfter is FailOnce after n operations that succeed.
+func (f *Faults) FailAfter(op Op, n int, err error) { f.plan(op, &plan{skip: n, err: err}) }
+
+// Hang makes the next operation hang until release is called, which must be done once,
+// and then go on. entered is closed when it hangs.
+func (f *Faults) Hang(op Op) (entered <-chan struct{}, release func()) {
+	p := &plan{entered: make(chan struct{}), release: make(chan struct{})}
+	f.plan(op, p)
+	return p.entered, func() { close(p.release) }
+}
+
+// Clear takes back what is planned for an operation.
+func (f *Faults) Clear(op Op) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.plans, op)
+}
+
+// Count returns how often an operation was called, failures included.
+func (f *Faults) Count(op Op) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.counts[op]
+}

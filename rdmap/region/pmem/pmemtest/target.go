@@ -1,0 +1,94 @@
+package pmemtest
+
+import (
+	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/region"
+)
+
+// Target is a memory under test. Create is needed; a promise that needs a function
+// which is nil is not tested.
+type Target struct {
+	// Create returns new memory of size octets, zeros, whose operations pass f if f is
+	// not nil. What it makes is closed by the test, or by Crash.
+	Create func(t testing.TB, size int, f *Faults) region.Memory
+	// Crash returns what m is after the end of its process: all that Persist has
+	// answered for, and perhaps more of what was stored. m is not used any more.
+	Crash func(t testing.TB, m region.Memory) region.Memory
+	// Again opens the medium of m a second time, which must fail, and returns the
+	// error.
+	Again func(t testing.TB, m region.Memory) error
+	// Truncate cuts the medium of m to n octets.
+	Truncate func(t testing.TB, m region.Memory, n int)
+	// Sync is the operation that makes octets durable, for Faults; "" if Create cannot
+	// make it fail.
+	Sync Op
+	// Write is the operation before it, if there is one.
+	Write Op
+	// Exact: octets that nobody has persisted do not survive Crash.
+	Exact bool
+	// Mapped: touching a truncated memory faults.
+	Mapped bool
+}
+
+// Run runs the suite: every promise is a subtest.
+func Run(t *testing.T, g Target) {
+	for _, p := range []struct {
+		name string
+		ok   bool
+		test func(*testing.T, Target)
+	}{
+		{"octets", true, testOctets},
+		{"range", true, testRange},
+		{"registered", true, testRegistered},
+		{"guarded", true, testGuarded},
+		{"concurrent", true, testConcurrent},
+		{"close", true, testClose},
+		{"owner", g.Again != nil, testOwner},
+		{"durable", g.Crash != nil, testDurable},
+		{"oracle", g.Crash != nil, testOracle},
+		{"fails once", g.Sync != "", testFailsOnce},
+		{"fails for good", g.Sync != "", testFailsForGood},
+		{"acknowledged", g.Sync != "" && g.Crash != nil, testAcknowledged},
+		{"fails concurrently", g.Sync != "", testFailsConcurrently},
+		{"full", g.Write != "", testFull},
+		{"truncated", g.Truncate != nil, testTruncated},
+		{"truncated meanwhile", g.Truncate != nil && g.Sync != "", testTruncatedDuring},
+		{"faults", g.Truncate != nil && g.Mapped, testFaults},
+	} {
+		if p.ok {
+			t.Run(p.name, func(t *testing.T) { p.test(t, g) })
+		}
+	}
+}
+
+// create makes memory that is closed at the end.
+func (g *Target) create(t *testing.T, size int, f *Faults) region.Memory {
+	t.Helper()
+	m := g.Create(t, size, f)
+	t.Cleanup(func() {
+		if err := m.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return m
+}
+
+// store stores through the guard, if there is one.
+func store(t testing.TB, m region.Memory, off int, p []byte) {
+	t.Helper()
+	if g, ok := m.(region.Guarded); ok {
+		if err := g.Store(off, p); err != nil {
+			t.Fatalf("store at %d: %v", off, err)
+		}
+		return
+	}
+	copy(m.Bytes()[off:], p)
+}
+
+func persist(t testing.TB, m region.Memory, off, n int) {
+	t.Helper()
+	if err := m.Persist(off, n); err != nil {
+		t.Fatalf("persist %d octets at %d: %v", n, off, err)
+	}
+}

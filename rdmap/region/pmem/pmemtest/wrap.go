@@ -1,0 +1,22 @@
+package pmemtest
+
+import "github.com/stag-rdma/stag/rdmap/region"
+
+// Wrapped is a memory whose Persist can be made to fail or hang.
+type Wrapped struct {
+	region.Memory
+	f *Faults
+}
+
+// Wrap puts f before the Persist of m, as the operation Persist. It hides what m can do
+// beyond region.Memory, and makes no error final: that is for m to do, or for what is
+// under test.
+func Wrap(m region.Memory, f *Faults) *Wrapped { return &Wrapped{m, f} }
+
+// Persist fails as planned, or is that of the memory.
+func (w *Wrapped) Persist(off, n int) error {
+	if err := w.f.Before(Persist); err != nil {
+		return err
+	}
+	return w.Memory.Persist(off, n)
+}

@@ -1,0 +1,44 @@
+package pmem
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/stag-rdma/stag/rdmap/region"
+)
+
+// cover returns the least number of disjoint ranges, ascending, with ends at multiples
+// of unit or at size, that cover rs. It sorts rs in place. With unit 1 they hold
+// exactly the octets of rs.
+func cover(rs []region.Range, unit, size int) []region.Range {
+	slices.SortFunc(rs, func(a, b region.Range) int { return cmp.Compare(a.Off, b.Off) })
+	out := rs[:0]
+	for _, r := range rs {
+		if r.N == 0 {
+			continue
+		}
+		end := r.Off + r.N
+		if rest := end % unit; rest != 0 {
+			end = min(end-rest+unit, size)
+		}
+		off := r.Off - r.Off%unit
+		if k := len(out) - 1; k >= 0 && off <= out[k].Off+out[k].N {
+			out[k].N = max(out[k].N, end-out[k].Off)
+			continue
+		}
+		out = append(out, region.Range{Off: off, N: end - off})
+	}
+	return out
+}
+
+// checkRanges returns ErrRange for the first range not within size octets.
+func checkRanges(path string, rs []region.Range, size int) error {
+	for _, r := range rs {
+		if !inside(r.Off, r.N, size) {
+			return &Error{Op: "persist", Path: path, Kind: ErrRange}
+		}
+	}
+	return nil
+}
+
+func inside(off, n, size int) bool { return off >= 0 && n >= 0 && off <= size && n <= size-off }

@@ -1,0 +1,203 @@
+package pmem
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/internal/hook"
+)
+
+// SimOptions of a crash model. Nil and zero fields mean the defaults.
+type SimOptions struct {
+	// Versions is how many contents of a line are remembered between two flushes; the
+	// oldest is forgotten, and with it the crashes that would have left it. If zero, 8.
+	Versions int
+	// Step, if not nil, is called after every Store and Guard, and before and after
+	// every Persist, by their goroutine and without locks: the moments at which a
+	// crash can make a difference. It may call Told.
+	Step func(*Sim)
+	// PersistTimeout, CloseTimeout, Detached and Hooks are those of Options. Without
+	// Hooks nothing hangs.
+	PersistTimeout, CloseTimeout time.Duration
+	Detached                     bool
+	Hooks                        *hook.Hooks
+}
+
+// Sim is persistent memory in memory, to be crashed. A store is in a cache, by lines
+// of 64 octets; each line may reach the medium at any time and in any order, flushed
+// or not, once or often; Persist says that exactly its octets have.
+//
+// A Snapshot tells what a crash at this moment could leave. For that Sim knows, for
+// every line, what the medium is sure to hold and all that the line has held since:
+// each of those may have been written back.
+//
+// Store and Guard tell Sim about stores; the engine uses them. Stores right into Bytes
+// are found by Mark and by Snapshot, as one. The octets are plain memory of the
+// process, so that the race detector sees who touches them, and Sim copies them
+// outside its own lock, so as not to hide a race by it.
+//
+// The methods may be called from several goroutines at once; Mark and Snapshot look at
+// all octets and want nobody to store meanwhile.
+type Sim struct {
+	data    []byte
+	o       SimOptions
+	gate    gate
+	fl      flusher
+	timeout time.Duration // of Close
+
+	flushing sync.Mutex // before mu
+
+	mu      sync.Mutex
+	durable []byte
+	dirty   map[int][]version // by line; never an empty list
+	clock   uint64
+}
+
+var (
+	_ region.Guarded        = (*Sim)(nil)
+	_ region.RangePersister = (*Sim)(nil)
+	_ region.Watched        = (*Sim)(nil)
+)
+
+// NewSim returns a crash model of size octets, durable zeros. It panics if size is
+// negative.
+func NewSim(size int, o *SimOptions) *Sim { return OpenSim(make([]byte, size), o) }
+
+// OpenSim returns a crash model whose medium holds image, as after a crash and a
+// restart. It copies image.
+func OpenSim(image []byte, o *SimOptions) *Sim {
+	s := &Sim{durable: slices.Clone(image), dirty: make(map[int][]version)}
+	s.data = append(make([]byte, 0, max(len(image), lineSize)), image...)
+	if o != nil {
+		s.o = *o
+	}
+	if s.o.Versions == 0 {
+		s.o.Versions = 8
+	}
+	times := (&Options{PersistTimeout: s.o.PersistTimeout, CloseTimeout: s.o.CloseTimeout}).withDefaults()
+	s.timeout = times.CloseTimeout
+	s.fl = flusher{
+		commit: s.commit, timeout: times.PersistTimeout, quick: s.o.Hooks == nil, detached: s.o.Detached,
+		gate: &s.gate, failed: make(chan struct{}),
+		pinErr: func() error { return &Error{Op: "persist", Kind: region.ErrPinned} },
+	}
+	return s
+}
+
+// Bytes lends the octets, as the processor sees them.
+func (s *Sim) Bytes() []byte { return s.data }
+
+// Persist makes exactly the n octets at off durable. The rest of their lines stays
+// what it was: perhaps durable. Errors as with Memory.Persist.
+func (s *Sim) Persist(off, n int) error { return s.PersistRanges([]region.Range{{Off: off, N: n}}) }
+
+// PersistRanges is Persist for several ranges. It borrows rs.
+func (s *Sim) PersistRanges(rs []region.Range) error {
+	if err := checkRanges("", rs, len(s.data)); err != nil {
+		return err
+	}
+	if !s.gate.enter() {
+		return &Error{Op: "persist", Kind: ErrClosed}
+	}
+	defer s.gate.leave()
+	s.step()
+	defer s.step()
+	return s.fl.persist(rs)
+}
+
+func (s *Sim) commit(rs []region.Range) error {
+	for _, r := range rs {
+		if err := s.o.Hooks.Call(hook.Model, r.Off, r.N); err != nil {
+			return &Error{Op: "persist", Kind: ErrFailed, Err: err}
+		}
+		s.flush(r.Off, r.N)
+	}
+	return nil
+}
+
+// Store copies p to the octets at off.
+func (s *Sim) Store(off int, p []byte) error {
+	if err := s.enter(off, len(p)); err != nil {
+		return err
+	}
+	defer s.gate.leave()
+	defer s.step()
+	copy(s.data[off:], p)
+	s.tell(off, p)
+	return nil
+}
+
+// Load copies the octets at off to p.
+func (s *Sim) Load(p []byte, off int) error {
+	if err := s.enter(off, len(p)); err != nil {
+		return err
+	}
+	defer s.gate.leave()
+	copy(p, s.data[off:])
+	return nil
+}
+
+// Guard runs f, which may store to the n octets at off; also by sync/atomic.
+func (s *Sim) Guard(off, n int, f func() error) error {
+	if err := s.enter(off, n); err != nil {
+		return err
+	}
+	defer s.gate.leave()
+	defer s.step()
+	defer s.look(off, n)
+	return f()
+}
+
+func (s *Sim) enter(off, n int) error {
+	if !inside(off, n, len(s.data)) {
+		return &Error{Op: "access", Kind: ErrRange}
+	}
+	if !s.gate.enter() {
+		return &Error{Op: "access", Kind: ErrClosed}
+	}
+	return nil
+}
+
+func (s *Sim) step() {
+	if s.o.Step != nil {
+		s.o.Step(s)
+	}
+}
+
+// Failed returns a channel that is closed at the first final error.
+func (s *Sim) Failed() <-chan struct{} { return s.fl.failed }
+
+// Err returns the first final error, or nil.
+func (s *Sim) Err() error { return s.fl.state() }
+
+// Close refuses further calls and waits for those under way, as Memory.Close does.
+// Bytes and snapshots stay.
+func (s *Sim) Close() error {
+	if !within(s.gate.close(), s.timeout) {
+		return &Error{Op: "close", Kind: region.ErrPinned}
+	}
+	s.fl.stop()
+	return nil
+}
+
+// Mark tells the model about stores right into Bytes: what the lines hold now may
+// reach the medium from now on. Between two stores to one line without a Mark the
+// model sees the later one only.
+func (s *Sim) Mark() { s.look(0, len(s.data)) }
+
+// Snapshot returns what a crash now could leave. It calls Mark.
+func (s *Sim) Snapshot() *Snapshot {
+	s.Mark()
+	return s.Told()
+}
+
+// Told is Snapshot without Mark: it looks at nothing but what the model has been told,
+// so that other goroutines may go on storing.
+func (s *Sim) Told() *Snapshot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &Snapshot{durable: slices.Clone(s.durable), dirty: maps.Clone(s.dirty), o: s.o}
+}

@@ -1,0 +1,129 @@
+package pmem
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/stag-rdma/stag/rdmap/region/pmem/internal/words"
+)
+
+// lineSize is the size of a cache line, in octets.
+const lineSize = int(Line)
+
+// version is a content of a line that is not known to be durable. The octets are never
+// changed, so that snapshots share them.
+type version struct {
+	at     uint64 // when: the order among versions, also of neighbouring lines
+	stored uint64 // bit k: octet k is new in this version
+	octets []byte
+}
+
+// span calls f for each line that the n octets at off touch: the number of the line,
+// what part of it (lo to hi), and where in the n octets that part begins.
+func span(off, n int, f func(line, lo, hi, at int)) {
+	for at := 0; at < n; {
+		line, lo := (off+at)/lineSize, (off+at)%lineSize
+		hi := min(lineSize, lo+n-at)
+		f(line, lo, hi, at)
+		at += hi - lo
+	}
+}
+
+// mask returns the bits lo to hi.
+func mask(lo, hi int) uint64 { return ^uint64(0) >> (lineSize - (hi - lo)) << lo }
+
+// lineOf returns the octets of a line in b; the last one may be short.
+func lineOf(b []byte, line int) []byte {
+	return b[line*lineSize : min((line+1)*lineSize, len(b))]
+}
+
+// tell notes that p was stored at off.
+func (s *Sim) tell(off int, p []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.note(off, p)
+}
+
+// look notes what the n octets at off are. It reads them under the lock: of two that
+// look at the same octets, the later one must not note the older content.
+func (s *Sim) look(off, n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.note(off, words.Clone(s.data[off:off+n]))
+}
+
+// note adds versions to the lines that p at off changes; s.mu is held.
+func (s *Sim) note(off int, p []byte) {
+	s.clock++
+	span(off, len(p), func(line, lo, hi, at int) {
+		old := s.latest(line)
+		if bytes.Equal(old[lo:hi], p[at:at+hi-lo]) {
+			return
+		}
+		octets := slices.Clone(old)
+		copy(octets[lo:hi], p[at:])
+		vs := append(slices.Clone(s.dirty[line]), version{s.clock, mask(lo, hi), octets})
+		s.dirty[line] = vs[max(0, len(vs)-s.o.Versions):]
+	})
+}
+
+// latest returns what the line holds, as far as the model was told.
+func (s *Sim) latest(line int) []byte {
+	if vs := s.dirty[line]; len(vs) > 0 {
+		return vs[len(vs)-1].octets
+	}
+	return lineOf(s.durable, line)
+}
+
+// flush makes the n octets at off durable as they are now. One at a time: of two
+// flushes of the same octets, the later one must not bring back the older content. The
+// octets are read without the lock of stores, so that the race detector can tell if
+// somebody stores to them meanwhile.
+func (s *Sim) flush(off, n int) {
+	s.flushing.Lock()
+	defer s.flushing.Unlock()
+	now := s.now()
+	p := words.Clone(s.data[off : off+n])
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	copy(s.durable[off:], p)
+	span(off, n, func(line, lo, hi, at int) {
+		vs := s.rebase(line, lo, p[at:at+hi-lo], now)
+		if len(vs) == 0 {
+			delete(s.dirty, line)
+		} else {
+			s.dirty[line] = vs
+		}
+	})
+}
+
+func (s *Sim) now() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.clock
+}
+
+// rebase returns the versions of a line after p at lo in it became durable. Whatever
+// the line held before may have been written back before, so that the medium may hold
+// the rest of it: but then with p in it, since p came later. What was stored after now
+// may be later than p and stays.
+func (s *Sim) rebase(line, lo int, p []byte, now uint64) (vs []version) {
+	last := lineOf(s.durable, line)
+	var later uint64 // octets stored after now
+	for _, v := range s.dirty[line] {
+		if v.at > now {
+			later |= v.stored
+		}
+		octets := slices.Clone(v.octets)
+		for k, c := range p {
+			if later>>(lo+k)&1 == 0 {
+				octets[lo+k] = c
+			}
+		}
+		if !bytes.Equal(octets, last) {
+			vs = append(vs, version{v.at, v.stored, octets})
+		}
+		last = octets
+	}
+	return vs
+}

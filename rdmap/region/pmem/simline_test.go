@@ -1,0 +1,39 @@
+package pmem
+
+import (
+	"testing"
+)
+
+// A store between a flush's reading of the octets and its end: what the flush read is
+// durable, the store may be, and so may other octets of its line.
+func TestStoreDuringFlush(t *testing.T) {
+	s := NewSim(8, nil)
+	_ = s.Store(0, []byte("aaaa"))
+	now := s.now()
+	read := []byte("aa") // of octets 0 and 1
+	_ = s.Store(1, []byte("bb"))
+	_ = s.Store(0, []byte("c"))
+
+	copy(s.durable, read)
+	vs := s.rebase(0, 0, read, now)
+	want := []string{"aaaa\x00\x00\x00\x00", "abba\x00\x00\x00\x00", "cbba\x00\x00\x00\x00"}
+	if len(vs) != len(want) {
+		t.Fatalf("%d versions, want %d", len(vs), len(want))
+	}
+	for k, v := range vs {
+		if string(v.octets) != want[k] {
+			t.Errorf("version %d: %q, want %q", k, v.octets, want[k])
+		}
+	}
+}
+
+func TestMask(t *testing.T) {
+	for _, tt := range []struct {
+		lo, hi int
+		want   uint64
+	}{{0, 1, 1}, {0, 64, ^uint64(0)}, {63, 64, 1 << 63}, {4, 8, 0xf0}} {
+		if got := mask(tt.lo, tt.hi); got != tt.want {
+			t.Errorf("mask(%d, %d) = %#x", tt.lo, tt.hi, got)
+		}
+	}
+}

@@ -1,0 +1,245 @@
+package pmem_test
+
+import (
+	"bytes"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"unsafe"
+
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
+)
+
+// fill dirties n lines of a new Sim, each with versions contents.
+func fill(t *testing.T, n, versions int) *pmem.Sim {
+	t.Helper()
+	s := pmem.NewSim(n*64, nil)
+	for v := range versions {
+		for line := range n {
+			if err := s.Store(line*64, bytes.Repeat([]byte{byte(v + 1)}, 64)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return s
+}
+
+func TestCount(t *testing.T) {
+	for _, tt := range []struct {
+		lines, versions    int
+		word, line, sector uint64
+	}{
+		{0, 1, 1, 1, 1},
+		{1, 1, 256, 2, 2},
+		{4, 1, 1 << 32, 16, 5}, // a sector: after each of the four stores
+		{2, 3, 1 << 32, 16, 7},
+		{12, 1, math.MaxUint64, 4096, 9 * 5},
+		{64, 1, math.MaxUint64, math.MaxUint64, 43046721},
+	} {
+		s := fill(t, tt.lines, tt.versions).Snapshot()
+		if w, l, c := s.Count(pmem.Word), s.Count(pmem.Line), s.Count(pmem.Sector); w != tt.word || l != tt.line || c != tt.sector {
+			t.Errorf("%d lines, %d versions: %d words, %d lines, %d sectors", tt.lines, tt.versions, w, l, c)
+		}
+		if got := len(s.Dirty()); got != tt.lines {
+			t.Errorf("%d lines dirty, want %d", got, tt.lines)
+		}
+	}
+}
+
+// Subsets, Edges, Sample and Crashes yield images of All, as many as they say.
+func TestSelections(t *testing.T) {
+	s := fill(t, 5, 2).Snapshot()
+	all := images(t, s, pmem.Line)
+	for name, tt := range map[string]struct {
+		seq  func(func(*pmem.Image) bool)
+		want int // distinct
+	}{
+		"all":     {s.All(pmem.Line), 243},
+		"subsets": {s.Subsets(pmem.Line), 32},
+		"edges":   {s.Edges(pmem.Line), 2 + 5*2 + 5},
+		"sample":  {s.Sample(pmem.Line, 7, 5000), 243},
+	} {
+		got := make(map[string]bool)
+		for im := range tt.seq {
+			if !all[string(im.Octets())] {
+				t.Fatalf("%s: %v is impossible", name, im)
+			}
+			got[string(im.Octets())] = true
+		}
+		if len(got) != tt.want {
+			t.Errorf("%s: %d images, want %d", name, len(got), tt.want)
+		}
+		for range tt.seq { // stopping early
+			break
+		}
+	}
+	for n := range 20 { // stopping anywhere
+		for range s.Edges(pmem.Line) {
+			if n--; n < 0 {
+				break
+			}
+		}
+	}
+	for range s.Crashes(1, 10) {
+		break
+	}
+}
+
+// Crashes tries what it promises, by the number of dirty lines.
+func TestCrashes(t *testing.T) {
+	for _, tt := range []struct{ lines, versions, line, word, sector int }{
+		{1, 1, 2, 256, 2},
+		{2, 1, 4, 2 + 16*2 + 10, 3},
+		{12, 1, 4096, 2 + 96*2 + 10, 45},
+		{12, 2, 4096 + 10, 2 + 96*3 + 10, 17 * 9},
+		{13, 1, 2 + 13*2 + 10, 2 + 104*2 + 10, 9 * 6},
+	} {
+		got := make(map[pmem.Grain]int)
+		s := fill(t, tt.lines, tt.versions).Snapshot()
+		for im := range s.Crashes(3, 10) {
+			got[grainOf(t, im)]++
+		}
+		if got[pmem.Line] != tt.line || got[pmem.Word] != tt.word || got[pmem.Sector] != tt.sector {
+			t.Errorf("%d lines, %d versions: %v", tt.lines, tt.versions, got)
+		}
+	}
+}
+
+func grainOf(t *testing.T, im *pmem.Image) pmem.Grain {
+	t.Helper()
+	g := 0
+	for _, c := range im.String() {
+		if c == ':' {
+			break
+		}
+		g = g*10 + int(c-'0')
+	}
+	return pmem.Grain(g)
+}
+
+// The same seed makes the same images; another one, others.
+func TestSampleBySeed(t *testing.T) {
+	s := fill(t, 30, 3).Snapshot()
+	names := func(seed uint64) (all []string) {
+		for im := range s.Sample(pmem.Line, seed, 20) {
+			all = append(all, im.String())
+		}
+		return all
+	}
+	if a, b := names(5), names(5); !slices.Equal(a, b) {
+		t.Error("not deterministic")
+	}
+	if a, b := names(5), names(6); slices.Equal(a, b) {
+		t.Error("the seed does not matter")
+	}
+}
+
+// The name of an image finds it again.
+func TestImageName(t *testing.T) {
+	s := fill(t, 3, 2).Snapshot()
+	for _, g := range []pmem.Grain{pmem.Word, pmem.Line, pmem.Sector} {
+		for im := range s.Sample(g, rand.Uint64(), 50) {
+			again, err := s.Image(im.String())
+			if err != nil || !bytes.Equal(again.Octets(), im.Octets()) || again.String() != im.String() {
+				t.Fatalf("%v: %v %v", im, again, err)
+			}
+		}
+	}
+	for _, name := range []string{"", "64", "x:", "32:", "64: 0", "64: 0=x", "64: x=0", "64: 0=3", "64: 0=-1", "64: 1=1", "64: 640=1"} {
+		if _, err := s.Image(name); err == nil {
+			t.Errorf("%q: no error", name)
+		}
+	}
+}
+
+// A snapshot stays what it was, whatever happens to the memory; and images to theirs.
+func TestSnapshotIsImmutable(t *testing.T) {
+	sim := fill(t, 3, 2)
+	s := sim.Snapshot()
+	before := images(t, s, pmem.Line)
+	_ = sim.Store(10, []byte("later"))
+	_ = sim.Persist(0, 100)
+	for im := range s.All(pmem.Line) {
+		re := im.Open()
+		_ = re.Store(0, []byte("elsewhere"))
+		_ = re.Persist(0, 9)
+	}
+	after := images(t, s, pmem.Line)
+	for image := range before {
+		if !after[image] || len(after) != len(before) {
+			t.Fatal("changed")
+		}
+	}
+}
+
+// Of more contents than Versions, the latest are remembered.
+func TestVersionsAreBounded(t *testing.T) {
+	sim := pmem.NewSim(8, &pmem.SimOptions{Versions: 3})
+	for v := range 100 {
+		_ = sim.Store(0, []byte{byte(v)})
+	}
+	var got []byte
+	for im := range sim.Snapshot().All(pmem.Line) {
+		got = append(got, im.Octets()[0])
+	}
+	if want := []byte{0, 97, 98, 99}; !bytes.Equal(got, want) {
+		t.Errorf("%d, want %d", got, want)
+	}
+}
+
+// Stores right into the octets: Snapshot finds them, Told does not know.
+func TestSnapshotMarks(t *testing.T) {
+	sim := pmem.NewSim(100, nil)
+	sim.Bytes()[99] = 1
+	if n := sim.Told().Count(pmem.Line); n != 1 {
+		t.Errorf("told of %d images, want 1", n)
+	}
+	if n := sim.Snapshot().Count(pmem.Line); n != 2 {
+		t.Errorf("%d images, want 2", n)
+	}
+}
+
+// Step sees every store and both sides of every Persist; Told needs no quiet.
+func TestStep(t *testing.T) {
+	var counts []uint64
+	sim := pmem.NewSim(64, &pmem.SimOptions{Step: func(s *pmem.Sim) { counts = append(counts, s.Told().Count(pmem.Line)) }})
+	_ = sim.Store(0, []byte{1})
+	_ = sim.Guard(1, 1, func() error { sim.Bytes()[1] = 1; return nil })
+	_ = sim.Persist(0, 64)
+	if want := []uint64{2, 3, 3, 1}; !slices.Equal(counts, want) {
+		t.Errorf("%d images, want %d", counts, want)
+	}
+	if lines := sim.Told().Dirty(); len(lines) != 0 {
+		t.Errorf("dirty after all was persisted: %d", lines)
+	}
+}
+
+// Stores, flushes, atomic operations of others and snapshots of what was told, all at
+// once; each worker checks what it has been promised.
+func TestSimConcurrent(t *testing.T) {
+	const workers = 4
+	sim := pmem.NewSim(workers*64+64, nil)
+	word := (*uint64)(unsafe.Pointer(&sim.Bytes()[workers*64]))
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			for k := range 100 {
+				_ = sim.Store(w*64, []byte{byte(k)})
+				_ = sim.Guard(workers*64, 8, func() error { atomic.AddUint64(word, 1); return nil })
+				_ = sim.Persist(w*64, 1)
+				if got := sim.Told().Durable()[w*64]; got != byte(k) {
+					t.Errorf("durable %d, want %d", got, k)
+				}
+				_ = sim.Persist(workers*64, 8)
+			}
+		})
+	}
+	wg.Wait()
+	s := sim.Snapshot()
+	if n := s.Count(pmem.Word); n != 1 || !bytes.Equal(s.Durable(), sim.Bytes()) || *word != workers*100 {
+		t.Errorf("%d images, word %d", n, *word)
+	}
+}

@@ -1,0 +1,22 @@
+package pmem
+
+// Stats is a snapshot of what a memory has done.
+type Stats struct {
+	Persists uint64 // calls answered with nil
+	Octets   uint64 // in the ranges of those
+	Flushes  uint64 // commits; fewer than Persists when calls shared one
+	Pinned   bool   // a call that outlived its deadline holds the memory
+}
+
+// Stats returns what the memory has done so far.
+func (m *Memory) Stats() Stats {
+	s := m.fl.stats()
+	s.Persists, s.Octets = m.persists.Load(), m.octets.Load()
+	return s
+}
+
+func (f *flusher) stats() Stats {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return Stats{Flushes: f.commits, Pinned: f.pins > 0}
+}

@@ -1,0 +1,19 @@
+//go:build !linux
+
+package pmem
+
+import "os"
+
+// datasync is fsync; on darwin the os package asks the drive as well.
+func datasync(f *os.File) error { return f.Sync() }
+
+// stat returns the size. Whether the file has a name is not looked at.
+func stat(f *os.File) (size int64, named bool, err error) {
+	fi, err := f.Stat()
+	if err != nil {
+		return 0, false, err
+	}
+	return fi.Size(), true, nil
+}
+
+func dropCache(*os.File) error { return nil }

@@ -1,0 +1,129 @@
+package region
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// Owners register, advertise, invalidate and then write their memory without any
+// other synchronisation; users look up what was advertised and write it too. The race
+// detector fails if Invalidate ever returns before the last user is gone, and the
+// content shows it without the detector.
+func TestConcurrentLifetime(t *testing.T) {
+	const owners, users, rounds = 4, 4, 100
+	d := NewDomain()
+	var stags [owners]atomic.Uint64 // table index in the upper half
+	var turn [owners]sync.Mutex
+	var tabs [2]*Table
+	for i := range tabs {
+		tabs[i] = d.NewTable()
+	}
+	var stop atomic.Bool
+	var hits atomic.Int64
+	var ug, og sync.WaitGroup
+	for u := range users {
+		ug.Go(func() {
+			for i := u; !stop.Load(); i++ {
+				// What a peer with nothing to name sends; see zero_test.go.
+				_ = try(tabs[i%2], 0, 0, 0, 0)
+				s := stags[i%owners].Load()
+				v, err := tabs[s>>32].Lookup(STag(s), 0, 64, RemoteWrite)
+				if err != nil {
+					continue
+				}
+				turn[i%owners].Lock() // users among themselves; owners know nothing of it
+				for j := range v.Bytes() {
+					v.Bytes()[j]++
+				}
+				for j := range v.Bytes() {
+					v.Bytes()[j]--
+				}
+				turn[i%owners].Unlock()
+				hits.Add(1)
+				v.Release()
+			}
+		})
+	}
+	for o := range owners {
+		og.Go(func() {
+			mem := make([]byte, 64*users) // plain memory, no lock
+			for i := range rounds {
+				at := 64 * (i % users)
+				tab := tabs[i%2]
+				r, err := tab.Register(mem[at:at+64], RemoteWrite|RemoteInvalidate)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				stags[o].Store(uint64(i%2)<<32 | uint64(r.STag()))
+				for seen := hits.Load(); i%8 == 0 && hits.Load() == seen; {
+					runtime.Gosched() // every eighth time, let a user in first
+				}
+				if i%3 == 0 {
+					_ = tab.RemoteInvalidate(r.STag())
+				}
+				if err := r.Invalidate(t.Context()); err != nil {
+					t.Error(err)
+				}
+				clear(mem[at : at+64])
+			}
+			for _, x := range mem {
+				if x != 0 {
+					t.Error("written after Invalidate")
+					return
+				}
+			}
+		})
+	}
+	og.Wait()
+	stop.Store(true)
+	ug.Wait()
+	if d.Live() != 0 || d.Pinned() != 0 {
+		t.Errorf("%d live, %d pinned", d.Live(), d.Pinned())
+	}
+}
+
+// Growth under lookups, and several revokers of the same registrations.
+func TestConcurrentGrowthAndRevoke(t *testing.T) {
+	d := NewDomain()
+	tab := d.NewTable()
+	var wg sync.WaitGroup
+	var won atomic.Int64
+	for range 4 {
+		wg.Go(func() {
+			var rs []Region
+			for i := range 300 {
+				r, err := tab.Register(make([]byte, 4), RemoteRead)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				rs = append(rs, r)
+				if err := try(tab, rs[i/2].STag(), 0, 4, RemoteRead); err != nil {
+					t.Error(err)
+				}
+			}
+			var inner sync.WaitGroup
+			for range 3 {
+				inner.Go(func() {
+					for _, r := range rs {
+						if r.Revoke() {
+							won.Add(1)
+						}
+						if err := r.Invalidate(t.Context()); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			inner.Wait()
+		})
+	}
+	wg.Wait()
+	// Invalidate of another goroutine may have won; never two for one registration.
+	if won.Load() > 1200 || d.Live() != 0 {
+		t.Errorf("%d revocations, %d live", won.Load(), d.Live())
+	}
+}

@@ -1,0 +1,132 @@
+package region
+
+import (
+	"context"
+	"sync/atomic"
+)
+
+// Table is one stream's view of a protection domain: what it registers itself, and
+// what the domain shares. RFC 5041 Section 8.2.
+type Table struct {
+	dom    *Domain
+	closed atomic.Bool // written under dom.mu
+}
+
+// NewTable returns a Table with a domain of its own.
+func NewTable() *Table { return NewDomain().NewTable() }
+
+// Domain returns the protection domain.
+func (t *Table) Domain() *Domain { return t.dom }
+
+// Live returns Domain().Live().
+func (t *Table) Live() int { return t.dom.Live() }
+
+// Options of a registration.
+type Options struct {
+	Access Access
+	// Base is the TO of the first octet. Choice: 0 by default, so that a TO is an
+	// offset and tells the peer nothing about addresses.
+	Base uint64
+	// Hash is the algorithm of Verify. Nil: CRC32C.
+	Hash *Hash
+}
+
+// Register makes mem reachable on this stream, from TO 0. mem is lent until
+// Invalidate has returned nil: the engine, and so the peer, read and write it as
+// access allows. Errors: ErrClosed, ErrTooMany, ErrRights.
+func (t *Table) Register(mem []byte, access Access) (Region, error) {
+	return t.dom.install(t, nil, mem, Options{Access: access})
+}
+
+// RegisterMemory is Register for any Memory; besides, ErrBase. It does not take mem
+// over: closing it remains with the owner.
+func (t *Table) RegisterMemory(mem Memory, o Options) (Region, error) {
+	return t.dom.install(t, mem, mem.Bytes(), o)
+}
+
+// RegisterShared makes mem reachable on all streams of the domain. A peer cannot
+// invalidate it: RFC 5040 Section 8.1 forbids that for STags shared by streams.
+func (d *Domain) RegisterShared(mem Memory, o Options) (Region, error) {
+	return d.install(nil, mem, mem.Bytes(), o)
+}
+
+// Lookup finds the n octets at TO to of stag for an operation that needs all the
+// rights in need, and pins them. Checks in the order of RFC 5040 Section 7.2:
+// ErrInvalidSTag, ErrNotAssociated, ErrAccess, ErrWrap, ErrBounds; to the octet. The
+// caller calls Release on the View as soon as it has touched the memory for the last
+// time. Operations of length zero that must not look at the STag do not call Lookup.
+func (t *Table) Lookup(stag STag, to uint64, n uint32, need Access) (View, error) {
+	e := t.dom.find(stag)
+	if e == nil || t.closed.Load() || !e.pin(stag) {
+		return View{}, ErrInvalidSTag
+	}
+	off, err := e.check(t, to, uint64(n), need)
+	if err != nil {
+		e.unpin()
+		return View{}, err
+	}
+	return View{e: e, data: e.data[off : off+uint64(n) : off+uint64(n)], off: int(off)}, nil
+}
+
+// check runs under a pin and returns the offset of to in e.data.
+func (e *entry) check(t *Table, to, n uint64, need Access) (off uint64, err error) {
+	off = to - e.base
+	switch size := uint64(len(e.data)); {
+	case e.owner != nil && e.owner != t:
+		return 0, ErrNotAssociated
+	case e.access&need != need:
+		return 0, ErrAccess
+	case n > 0 && to+(n-1) < to:
+		return 0, ErrWrap
+	case to < e.base || off > size || n > size-off:
+		return 0, ErrBounds
+	}
+	return off, nil
+}
+
+// RemoteInvalidate executes a Send with Invalidate: it makes stag invalid at once and
+// does not wait, because it runs in the goroutine that reads the stream, and nothing
+// of that stream can be under way for stag but the sending of a Response. The owner
+// calls Region.Invalidate all the same before it reuses the memory. Errors:
+// ErrInvalidSTag, ErrNotAssociated (also for a shared STag), ErrAccess without the
+// right RemoteInvalidate; RDMAP reports each as "STag cannot be invalidated", RFC 5040
+// Section 4.8.
+func (t *Table) RemoteInvalidate(stag STag) error {
+	e := t.dom.find(stag)
+	if e == nil || !e.pin(stag) {
+		return ErrInvalidSTag
+	}
+	defer e.unpin()
+	switch {
+	case e.owner != t:
+		return ErrNotAssociated
+	case e.access&RemoteInvalidate == 0:
+		return ErrAccess
+	}
+	e.revoke(stag)
+	return nil
+}
+
+// Close ends the view when its stream ends: it refuses new registrations, invalidates
+// at once all that the Table has registered, and waits until none is in use. It
+// returns ErrPinned if ctx ends first. It is idempotent. Shared registrations stay.
+func (t *Table) Close(ctx context.Context) error {
+	var all []Region
+	t.dom.mu.Lock()
+	t.closed.Store(true)
+	t.dom.each(func(e *entry) {
+		if e.owner == t {
+			all = append(all, Region{e, e.stag()})
+		}
+	})
+	t.dom.mu.Unlock()
+	for _, r := range all {
+		r.Revoke()
+	}
+	for _, r := range all {
+		if err := r.e.drain(ctx, r.stag); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,288 @@
+package region
+
+import (
+	"errors"
+	"math"
+	"testing"
+)
+
+func register(t testing.TB, tab *Table, mem []byte, a Access) Region {
+	t.Helper()
+	r, err := tab.Register(mem, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func invalidate(t testing.TB, r Region) {
+	t.Helper()
+	if err := r.Invalidate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// try looks up and releases.
+func try(tab *Table, stag STag, to uint64, n uint32, need Access) error {
+	v, err := tab.Lookup(stag, to, n, need)
+	v.Release()
+	return err
+}
+
+// ADVERSARY 14: all rights against all operations.
+func TestRightsMatrix(t *testing.T) {
+	tab := NewTable()
+	for a := Access(0); a <= accessAll; a++ {
+		r := register(t, tab, make([]byte, 8), a)
+		for need := Access(1); need <= accessAll; need <<= 1 {
+			var want error
+			if a&need == 0 {
+				want = ErrAccess
+			}
+			if err := try(tab, r.STag(), 0, 8, need); !errors.Is(err, want) {
+				t.Fatalf("%v for %v: %v", a, need, err)
+			}
+		}
+		if err := try(tab, r.STag(), 0, 8, a); err != nil {
+			t.Fatalf("%v: %v", a, err)
+		}
+		invalidate(t, r)
+	}
+	if n := tab.Live(); n != 0 {
+		t.Errorf("%d live", n)
+	}
+}
+
+// ADVERSARY 14: bounds to the octet, TO near 2^64.
+func TestBounds(t *testing.T) {
+	for _, tt := range []struct {
+		base uint64
+		size int
+		to   uint64
+		n    uint32
+		want error
+	}{
+		{0, 10, 0, 10, nil},
+		{0, 10, 9, 1, nil},
+		{0, 10, 10, 0, nil},
+		{0, 10, 11, 0, ErrBounds},
+		{0, 10, 0, 11, ErrBounds},
+		{0, 10, 9, 2, ErrBounds},
+		{0, 10, 10, 1, ErrBounds},
+		{0, 10, 0, math.MaxUint32, ErrBounds},
+		{0, 10, math.MaxUint64, 1, ErrBounds},
+		{0, 10, math.MaxUint64, 2, ErrWrap},
+		{0, 10, math.MaxUint64, math.MaxUint32, ErrWrap},
+		{0, 10, math.MaxUint64, 0, ErrBounds},
+		{0, 0, 0, 0, nil},
+		{0, 0, 0, 1, ErrBounds},
+		{100, 10, 100, 10, nil},
+		{100, 10, 99, 1, ErrBounds},
+		{100, 10, 99, 12, ErrBounds},
+		{100, 10, 0, 1, ErrBounds},
+		{100, 10, 109, 2, ErrBounds},
+		{math.MaxUint64 - 10, 10, math.MaxUint64 - 1, 1, nil},
+		{math.MaxUint64 - 10, 10, math.MaxUint64 - 1, 2, ErrBounds},
+		{math.MaxUint64 - 10, 10, math.MaxUint64 - 1, 3, ErrWrap},
+	} {
+		tab := NewTable()
+		mem := make(Bytes, tt.size)
+		r, err := tab.RegisterMemory(mem, Options{Access: RemoteWrite, Base: tt.base})
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := tab.Lookup(r.STag(), tt.to, tt.n, RemoteWrite)
+		if !errors.Is(err, tt.want) {
+			t.Errorf("%+v: %v", tt, err)
+		}
+		if err == nil && (len(v.Bytes()) != int(tt.n) || cap(v.Bytes()) != int(tt.n) || v.Offset() != int(tt.to-tt.base)) {
+			t.Errorf("%+v: %d octets at %d", tt, len(v.Bytes()), v.Offset())
+		}
+		if err == nil && tt.n > 0 && &v.Bytes()[0] != &mem[v.Offset()] {
+			t.Errorf("%+v: other memory", tt)
+		}
+		v.Release()
+	}
+}
+
+// The first of several faults counts: existence, association, right, wrap, bounds.
+func TestOrderOfChecks(t *testing.T) {
+	d := NewDomain()
+	mine, other := d.NewTable(), d.NewTable()
+	r := register(t, mine, make([]byte, 8), RemoteRead)
+	for _, tt := range []struct {
+		tab  *Table
+		stag STag
+		to   uint64
+		need Access
+		want error
+	}{
+		{other, r.STag() ^ 1, math.MaxUint64, RemoteWrite, ErrInvalidSTag},
+		{other, r.STag(), math.MaxUint64, RemoteWrite, ErrNotAssociated},
+		{mine, r.STag(), math.MaxUint64, RemoteWrite, ErrAccess},
+		{mine, r.STag(), math.MaxUint64, RemoteRead, ErrWrap},
+		{mine, r.STag(), 7, RemoteRead, ErrBounds},
+		{NewTable(), r.STag(), 0, RemoteRead, ErrInvalidSTag},
+		{mine, 0, 0, RemoteRead, ErrInvalidSTag},
+	} {
+		if err := try(tt.tab, tt.stag, tt.to, 2, tt.need); !errors.Is(err, tt.want) {
+			t.Errorf("got %v, want %v", err, tt.want)
+		}
+	}
+	invalidate(t, r) // no refusal has left a pin
+}
+
+func TestShared(t *testing.T) {
+	d := NewDomain()
+	a, b := d.NewTable(), d.NewTable()
+	r, err := d.RegisterShared(make(Bytes, 8), Options{Access: RemoteRead | RemoteInvalidate})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tab := range []*Table{a, b} {
+		if err := try(tab, r.STag(), 0, 8, RemoteRead); err != nil {
+			t.Error(err)
+		}
+		// RFC 5040 Section 8.1: a shared STag cannot be invalidated by a peer.
+		if err := tab.RemoteInvalidate(r.STag()); !errors.Is(err, ErrNotAssociated) {
+			t.Errorf("%v", err)
+		}
+	}
+	if err := a.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := try(a, r.STag(), 0, 8, RemoteRead); !errors.Is(err, ErrInvalidSTag) {
+		t.Errorf("closed table: %v", err)
+	}
+	if err := try(b, r.STag(), 0, 8, RemoteRead); err != nil || !r.Valid() {
+		t.Errorf("the other table: %v", err)
+	}
+	invalidate(t, r)
+}
+
+func TestRemoteInvalidate(t *testing.T) {
+	d := NewDomain()
+	tab, other := d.NewTable(), d.NewTable()
+	r := register(t, tab, make([]byte, 8), RemoteRead|RemoteInvalidate)
+	plain := register(t, tab, make([]byte, 8), accessAll&^RemoteInvalidate)
+	for _, tt := range []struct {
+		tab  *Table
+		stag STag
+		want error
+	}{
+		{tab, r.STag() + 1<<8, ErrInvalidSTag},
+		{tab, r.STag() ^ 0x80, ErrInvalidSTag},
+		{tab, 0, ErrInvalidSTag},
+		{other, r.STag(), ErrNotAssociated},
+		{tab, plain.STag(), ErrAccess},
+		{tab, r.STag(), nil},
+		{tab, r.STag(), ErrInvalidSTag},
+	} {
+		if err := tt.tab.RemoteInvalidate(tt.stag); !errors.Is(err, tt.want) {
+			t.Errorf("%v: got %v, want %v", tt.stag, err, tt.want)
+		}
+	}
+	if r.Valid() || !plain.Valid() || r.Revoke() {
+		t.Error("validity")
+	}
+	invalidate(t, r) // idempotent for the owner
+	if tab.Live() != 1 {
+		t.Errorf("%d live", tab.Live())
+	}
+}
+
+// A peer invalidates while a Response is being sent from the memory: at once for
+// everybody new, and the owner still waits.
+func TestRemoteInvalidatePinned(t *testing.T) {
+	tab := NewTable()
+	r := register(t, tab, make([]byte, 8), RemoteRead|RemoteInvalidate)
+	v, err := tab.Lookup(r.STag(), 0, 8, RemoteRead)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tab.RemoteInvalidate(r.STag()); err != nil {
+		t.Fatal(err)
+	}
+	if err := try(tab, r.STag(), 0, 8, RemoteRead); !errors.Is(err, ErrInvalidSTag) {
+		t.Errorf("%v", err)
+	}
+	if tab.Live() != 1 || tab.Domain().Pinned() != 1 {
+		t.Errorf("%d live, %d pinned", tab.Live(), tab.Domain().Pinned())
+	}
+	v.Release()
+	v.Release() // does nothing
+	if tab.Live() != 0 || tab.Domain().Pinned() != 0 {
+		t.Errorf("%d live, %d pinned", tab.Live(), tab.Domain().Pinned())
+	}
+	invalidate(t, r)
+}
+
+func TestRegisterErrors(t *testing.T) {
+	tab := NewTable()
+	if tab.Domain().Pinned() != 0 {
+		t.Error("pinned")
+	}
+	if _, err := tab.Register(nil, accessAll+1); !errors.Is(err, ErrRights) {
+		t.Errorf("%v", err)
+	}
+	if _, err := tab.RegisterMemory(make(Bytes, 8), Options{Base: math.MaxUint64 - 7}); !errors.Is(err, ErrBase) {
+		t.Errorf("%v", err)
+	}
+	tab.dom.live = MaxRegions
+	if _, err := tab.Register(nil, 0); !errors.Is(err, ErrTooMany) {
+		t.Errorf("%v", err)
+	}
+	tab.dom.live = 0
+	for range 2 {
+		if err := tab.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := tab.Register(nil, 0); !errors.Is(err, ErrClosed) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestZeroRegion(t *testing.T) {
+	var r Region
+	if r.STag() != 0 || r.Valid() || r.Revoke() || r.Invalidate(t.Context()) != nil {
+		t.Error("the zero Region is something")
+	}
+}
+
+func TestMemory(t *testing.T) {
+	b := Bytes("octets")
+	if err := b.Persist(0, 6); !errors.Is(err, ErrNotPersistent) {
+		t.Errorf("%v", err)
+	}
+	if err := b.Close(); err != nil || string(b.Bytes()) != "octets" {
+		t.Errorf("%v", err)
+	}
+	tab := NewTable()
+	m := &persistent{mem: b}
+	r, err := tab.RegisterMemory(m, Options{Access: FlushPersistent})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, _ := tab.Lookup(r.STag(), 2, 3, FlushPersistent)
+	if err := v.Memory().Persist(v.Offset(), len(v.Bytes())); err != nil || m.off != 2 || m.n != 3 {
+		t.Errorf("%v, %+v", err, m)
+	}
+	v.Release()
+	plain := register(t, tab, b, RemoteRead)
+	v, _ = tab.Lookup(plain.STag(), 1, 2, RemoteRead)
+	if got := v.Memory().Bytes(); string(got) != "octets" {
+		t.Errorf("%q", got)
+	}
+	v.Release()
+}
+
+type persistent struct {
+	mem    Bytes
+	off, n int
+}
+
+func (p *persistent) Bytes() []byte { return p.mem }
+func (p *persistent) Close() error  { return nil }
+
+func (p *persistent) Persist(off, n int) error { p.off, p.n = off, n; return nil }

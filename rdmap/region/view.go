@@ -1,0 +1,34 @@
+package region
+
+// View is a pinned piece of a region. It belongs to one goroutine at a time and must
+// be released exactly once; copies of a View share one pin.
+type View struct {
+	e    *entry
+	data []byte
+	off  int
+}
+
+// Bytes returns the octets looked up. They may be touched until Release.
+func (v *View) Bytes() []byte { return v.data }
+
+// Offset returns the position of Bytes in the registered memory, in octets: the
+// argument Memory().Persist wants.
+func (v *View) Offset() int { return v.off }
+
+// Memory returns what was registered; for a plain slice, a Bytes of it. It may be used
+// until Release.
+func (v *View) Memory() Memory {
+	if v.e.mem == nil {
+		return Bytes(v.e.data)
+	}
+	return v.e.mem
+}
+
+// Release ends the use of the octets. Releasing a View again, or the zero View, does
+// nothing.
+func (v *View) Release() {
+	if e := v.e; e != nil {
+		*v = View{}
+		e.unpin()
+	}
+}

@@ -1,0 +1,269 @@
+package rdmap
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+)
+
+// holder says who holds the reading role.
+type holder uint8
+
+const (
+	// holderNone: nobody reads. The first to wait takes the role; while the
+	// connection is cold it is watched.
+	holderNone holder = iota
+	// holderLeader: a goroutine in Wait.
+	holderLeader
+	// holderServer: the goroutine in Serve, or the one that took over from it.
+	holderServer
+	// holderWatcher: the watcher of an idle connection, or an upcall's successor.
+	holderWatcher
+	// holderEnd: the connection is over; the role is never free again.
+	holderEnd
+)
+
+// role is the reading role of a Conn and who waits for it. "Whoever leaves, for any
+// reason, finds the role free and the queue not empty, wakes the first follower." A
+// wake is a hint: the woken one looks again.
+type role struct {
+	c  *Conn
+	mu sync.Mutex
+
+	holder      holder
+	first, last *Waiter // followers, in order of arrival
+	serving     bool    // Serve was called
+	again       bool    // a watcher saw input while the role was taken
+	over        bool    // the connection is over and every upcall has begun
+	interrupted bool    // the read deadline lies in the past
+	freed       chan struct{}
+
+	// hot: callers have been busy lately and read for themselves; nobody watches.
+	// Written with mu held.
+	hot    atomic.Bool
+	active atomic.Bool // a call began since the last tick
+}
+
+// enqueue adds w to the followers, with mu held.
+func (r *role) enqueue(w *Waiter) {
+	if w.queued {
+		return
+	}
+	w.queued, w.next, w.prev = true, nil, r.last
+	if r.last != nil {
+		r.last.next = w
+	} else {
+		r.first = w
+	}
+	r.last = w
+}
+
+// dequeue removes w from the followers, with mu held.
+func (r *role) dequeue(w *Waiter) {
+	if !w.queued {
+		return
+	}
+	if w.prev != nil {
+		w.prev.next = w.next
+	} else {
+		r.first = w.next
+	}
+	if w.next != nil {
+		w.next.prev = w.prev
+	} else {
+		r.last = w.prev
+	}
+	w.queued, w.next, w.prev = false, nil, nil
+}
+
+// leave is called with mu held by whoever goes, and releases it.
+func (r *role) leave() {
+	if r.holder == holderNone && r.first != nil {
+		r.first.wake()
+	}
+	r.mu.Unlock()
+}
+
+// free gives the role back.
+func (r *role) free() {
+	r.mu.Lock()
+	r.freeLocked()
+	r.leave()
+}
+
+func (r *role) freeLocked() {
+	r.holder = holderNone
+	r.c.clearInterrupt()
+	if r.freed != nil {
+		close(r.freed)
+		r.freed = nil
+	}
+	if r.again {
+		r.again = false
+		if !r.over {
+			go r.c.readable()
+		}
+	}
+}
+
+// take takes the role for h if it is free, with mu held.
+func (r *role) take(h holder) bool {
+	if r.holder != holderNone || r.over {
+		return false
+	}
+	r.holder = h
+	return true
+}
+
+// wakeAll makes every follower look again, with mu held.
+func (r *role) wakeAll() {
+	for w := r.first; w != nil; w = w.next {
+		w.wake()
+	}
+}
+
+// warm says that a call begins. A cold connection becomes hot: from now on callers
+// read for themselves, until a tick finds that none has begun since the last one.
+func (c *Conn) warm() {
+	r := &c.role
+	if !r.active.Load() {
+		r.active.Store(true)
+	}
+	if r.hot.Load() {
+		return
+	}
+	c.mu.Lock()
+	inside := c.burst
+	c.mu.Unlock()
+	if inside || !c.up.Load() {
+		return // a post inside an upcall is no call, and its reader is busy
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c.warmLocked()
+}
+
+// warmLocked is warm for who waits, with role.mu held: a leader of a connection that
+// is not hot would leave it without a watcher.
+func (c *Conn) warmLocked() {
+	r := &c.role
+	if r.hot.Load() || r.serving || r.over {
+		return
+	}
+	r.hot.Store(true)
+	c.link.unwatch(c)
+	c.tick.add(c)
+}
+
+// ticked runs once per tick while the connection is hot, and reports whether it
+// still is.
+func (c *Conn) ticked() bool {
+	r := &c.role
+	if r.active.Swap(false) {
+		return true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.over || r.serving:
+		r.hot.Store(false)
+		return false
+	case r.holder != holderNone || r.first != nil:
+		return true
+	}
+	r.hot.Store(false)
+	c.link.watch(c)
+	return false
+}
+
+// readable is called, in a goroutine of its own, when the watched connection has
+// input: it reads all that is there and watches again.
+func (c *Conn) readable() {
+	r := &c.role
+	r.mu.Lock()
+	if !r.take(holderWatcher) {
+		r.again = true
+		r.mu.Unlock()
+		return
+	}
+	r.mu.Unlock()
+	for {
+		n, err := c.readBurst(false)
+		if errors.Is(err, errLostRole) {
+			return
+		}
+		if err != nil && !errors.Is(err, errInterrupted) {
+			break // the connection has failed
+		}
+		if n == 0 {
+			break
+		}
+	}
+	c.rearm()
+}
+
+// rearm gives the role back after a watcher's work.
+func (c *Conn) rearm() {
+	r := &c.role
+	blocked := c.rcv.off.full() // unstall will see to it
+	r.mu.Lock()
+	r.freeLocked()
+	if !blocked && !r.hot.Load() && !r.serving && !r.over && !c.failed.Load() && r.first == nil {
+		c.link.watch(c)
+	}
+	r.leave()
+}
+
+// parked is the watcher of a link that has no other: it reads until somebody wants
+// the role.
+func (c *Conn) parked() {
+	r := &c.role
+	for {
+		_, err := c.readBurst(true)
+		if err == nil {
+			continue
+		}
+		if errors.Is(err, errLostRole) {
+			return
+		}
+		r.mu.Lock()
+		if !errors.Is(err, errInterrupted) || c.failed.Load() || r.hot.Load() || r.serving || r.first != nil {
+			break
+		}
+		c.clearInterrupt()
+		r.mu.Unlock()
+	}
+	r.freeLocked()
+	r.leave()
+}
+
+// interrupt makes a reader that waits return, if it holds the role as h.
+func (c *Conn) interrupt(h holder) {
+	c.role.mu.Lock()
+	defer c.role.mu.Unlock()
+	if c.role.holder == h {
+		c.role.interrupt()
+	}
+}
+
+// interrupt is Conn.interrupt with mu held, whoever reads. At the end of the
+// connection the read deadline belongs to finish.
+func (r *role) interrupt() {
+	if r.holder == holderEnd {
+		return
+	}
+	r.interrupted = true
+	if h := r.c.stall.hint; h != nil {
+		hint(h)
+	}
+	_ = r.c.nc.SetReadDeadline(aLongTimeAgo)
+}
+
+// clearInterrupt makes reads wait again, with role.mu held. After a failure they
+// must not.
+func (c *Conn) clearInterrupt() {
+	if c.role.interrupted && !c.failed.Load() {
+		c.role.interrupted = false
+		_ = c.nc.SetReadDeadline(noDeadline)
+	}
+}

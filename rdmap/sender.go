@@ -1,0 +1,245 @@
+package rdmap
+
+import (
+	"sync/atomic"
+
+	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/region"
+)
+
+// sender is the sending half of an engine: work requests and responses in, octets
+// out. It does no I/O and has no lock.
+//
+// Two callers share it. Whoever posts, and the receiving half, use post, request,
+// readHead, readDone and terminate under the lock of the Conn. The one flusher uses
+// take and settle under that lock too, and work.fill without it: fill touches
+// nothing but what take has handed over.
+type sender struct {
+	mulpdu int
+	crc    bool
+	ord    int // requests of ours in flight, at most
+	ird    int // requests of the peer held, at most
+	// interleave: whole Sends may pass between the segments of a Read Response (D5).
+	interleave bool
+	limit      int // copied octets waiting, at most
+	table      *region.Table
+
+	held bool // responder before the first FPDU: nothing may leave (RFC 5044 Section 7.1.2)
+	shut bool // the Terminate has been taken: nothing follows it
+	// aborted: the connection has failed, only a Terminate may still be queued.
+	aborted bool
+
+	sq    ring[item]    // work requests, in order
+	rq    ring[item]    // responses, in order of the requests
+	reads ring[outRead] // in flight, in order
+	// slots counts the IRD slots in use. A slot is free again when its response has been
+	// handed down (RFC 5040 Section 6.1), which is before it is written: the peer may see
+	// the response, and use the slot, before the write returns.
+	slots     atomic.Int64
+	turn      bool // the send queue's turn
+	run       int  // small messages taken in this turn
+	copied    int  // octets of arena waiting
+	arena     arena
+	order     completions
+	term      *item // to be sent last
+	ext       Extensions
+	lastID    uint32 // identifier of the last Atomic Request
+	handed    int    // responses the flusher has and has not written
+	executing bool   // there is an executor
+	due       int    // of reads: those answered on queue 3
+}
+
+// ready reports whether take would find something, given what is unfinished.
+func (s *sender) ready(w *work) bool {
+	switch {
+	case s.held || s.shut:
+		return false
+	case w.unfinished() || s.term != nil || s.rq.len() > 0 && s.rq.at(0).answerable():
+		return true
+	}
+	return s.sq.len() > 0 && !s.stalled()
+}
+
+// stalled reports that the send queue waits for an outbound read slot: "completion
+// order" of RFC 5040 Section 6.1 makes what is behind the Read wait too.
+func (s *sender) stalled() bool {
+	return s.sq.at(0).op.asks() && s.reads.len() >= s.ord
+}
+
+// post appends a work request whose check has passed.
+func (s *sender) post(wr *WR) {
+	it := s.sq.push(item{})
+	it.template(wr)
+	max := ddp.MaxPayload(it.seg.Tagged, s.mulpdu)
+	if wr.Op.asks() {
+		s.postRequest(it, wr, max)
+		return
+	}
+	if wr.size() <= CopyLimit {
+		s.frame(it, wr.Head, wr.Body, max)
+		return
+	}
+	it.n = uint32(wr.size())
+	it.room = s.arena.reserve(len(wr.Head))
+	copy(it.room.b, wr.Head)
+	s.copied += len(it.room.b)
+	it.body = wr.Body
+}
+
+// postRequest makes it a request of queue 1.
+func (s *sender) postRequest(it *item, wr *WR, maxPayload int) {
+	var b [maxRequest]byte
+	it.read = outRead{op: wr.Op, done: wr.Done, answer: wr.Answer}
+	switch wr.Op {
+	case OpReadRequest:
+		it.read.sink, it.read.sinkTO, it.read.size = wr.Sink, wr.SinkTO, wr.Len
+		rr := readRequest{sink: wr.Sink, sinkTO: wr.SinkTO, size: wr.Len, src: wr.STag, srcTO: wr.TO}
+		s.frame(it, rr.append(b[:0]), nil, maxPayload)
+	case OpAtomicRequest:
+		s.lastID++
+		it.read.id = s.lastID
+		a := atomicRequest{Atomic: *wr.Atomic, id: s.lastID, stag: wr.STag, to: wr.TO}
+		s.frame(it, a.append(b[:0]), nil, maxPayload)
+	case OpFlushRequest:
+		g := target{stag: wr.STag, n: wr.Len, to: wr.TO}
+		s.frame(it, append(g.append(b[:0]), 0, 0, 0, byte(wr.Flags)), nil, maxPayload)
+	case OpVerifyRequest, OpAtomicWriteRequest:
+		g := target{stag: wr.STag, n: wr.Len, to: wr.TO}
+		if wr.Op == OpAtomicWriteRequest {
+			g.n = 8
+		}
+		s.frame(it, append(append(g.append(b[:0]), wr.Head...), wr.Body...), nil, maxPayload)
+	default:
+	}
+}
+
+// frame makes it a framed item with the given payload.
+func (s *sender) frame(it *item, head, body []byte, maxPayload int) {
+	it.n = uint32(len(head) + len(body))
+	it.framed = true
+	it.room = s.arena.reserve(framedLen(it.seg.Tagged, int(it.n), maxPayload))
+	s.copied += len(it.room.b)
+	it.fill(head, body, maxPayload)
+}
+
+// room reports whether wrs may be queued.
+func (s *sender) hasRoom(wrs []WR) bool {
+	if s.copied == 0 {
+		return true // whatever the size, an empty queue takes one batch
+	}
+	n := s.copied
+	for i := range wrs {
+		n += len(wrs[i].Head)
+		if wrs[i].size() <= CopyLimit {
+			n += len(wrs[i].Body) + mpa.FPDULen(ddp.UntaggedLen)
+		}
+	}
+	return n <= s.limit
+}
+
+// request queues a request of the peer. It reports false when the IRD slots are
+// used up.
+func (s *sender) request(req *request) bool {
+	if s.freeSlots() <= 0 {
+		return false
+	}
+	s.slots.Add(1)
+	it := s.rq.push(item{isResp: true, req: *req})
+	if req.op == OpReadRequest {
+		var rr readRequest
+		rr.parse(req.body[:])
+		it.n = rr.size
+	}
+	return true
+}
+
+// freeSlots returns how many more requests the peer may have outstanding.
+func (s *sender) freeSlots() int { return s.ird - int(s.slots.Load()) }
+
+// readHead returns the oldest request of ours in flight.
+func (s *sender) readHead() (outRead, bool) {
+	if s.reads.len() == 0 {
+		return outRead{}, false
+	}
+	return *s.reads.at(0), true
+}
+
+// readDone ends the oldest request of ours and appends the completions that are due.
+func (s *sender) readDone(out []completion) []completion {
+	if rd := s.reads.pop(); rd.op != OpReadRequest {
+		s.due--
+	}
+	s.reads.trim()
+	return s.order.answer(out)
+}
+
+// terminate queues a Terminate as the last message of this direction, behind the
+// message that is being sent, and drops all others into out, to be completed.
+func (s *sender) terminate(payload []byte, out []completion, err error) []completion {
+	out = s.abort(out, err)
+	it := &item{op: OpTerminate}
+	it.template(&WR{Op: OpTerminate})
+	s.frame(it, payload, nil, ddp.MaxPayload(false, s.mulpdu))
+	s.term = it
+	return out
+}
+
+// abort drops everything that has not been taken and completes it, and all Reads in
+// flight, with err. What the flusher holds completes when it settles.
+func (s *sender) abort(out []completion, err error) []completion {
+	s.aborted = true
+	out = s.order.abort(out, err)
+	for s.reads.len() > 0 {
+		s.reads.pop()
+	}
+	s.due = 0
+	for s.sq.len() > 0 {
+		it := s.sq.pop()
+		out = s.drop(&it, out, err)
+	}
+	for s.rq.len() > 0 {
+		it := s.rq.pop()
+		out = s.drop(&it, out, err)
+	}
+	return out
+}
+
+// cancel takes the work request that completes done out of the send queue, if it is
+// there still. A Read in flight is marked: its Response will be dropped.
+func (s *sender) cancel(done Completer) bool {
+	for i := range s.sq.len() {
+		if it := s.sq.at(i); it.done == done {
+			s.release(it)
+			s.sq.remove(i)
+			return true
+		}
+	}
+	for i := range s.reads.len() {
+		if rd := s.reads.at(i); rd.done == done {
+			rd.cancelled = true
+		}
+	}
+	return false
+}
+
+// drop ends an item that will not be sent, or not to its end.
+func (s *sender) drop(it *item, out []completion, err error) []completion {
+	s.release(it)
+	if it.done != nil {
+		out = append(out, completion{it.done, err})
+	}
+	return out
+}
+
+// release gives back what an item holds.
+func (s *sender) release(it *item) {
+	s.copied -= len(it.room.b)
+	if it.room.k != nil {
+		it.room.k.release()
+	}
+	if it.pinned {
+		it.view.Release()
+		it.pinned = false
+	}
+}

@@ -1,0 +1,72 @@
+package rdmap
+
+import "errors"
+
+// Serve gives the reading role to this goroutine until the connection ends and
+// returns the reason: *ConnError with io.EOF means that the peer closed. When an
+// upcall hands the role off, or the watchdog takes it, another goroutine reads on;
+// Serve returns at the end of the connection all the same.
+func (c *Conn) Serve() error {
+	if err := c.startServing(); err != nil {
+		return err
+	}
+	c.serve()
+	<-c.done
+	return c.Err()
+}
+
+func (c *Conn) startServing() error {
+	if !c.up.Load() {
+		return ErrNoHandshake
+	}
+	r := &c.role
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.serving {
+		return ErrServing
+	}
+	r.serving = true
+	c.link.unwatch(c)
+	var w Waiter
+	w.Reset()
+	for !r.take(holderServer) {
+		if r.over || c.failed.Load() {
+			return nil
+		}
+		r.enqueue(&w)
+		r.mu.Unlock()
+		<-w.ch
+		r.mu.Lock()
+		r.dequeue(&w)
+	}
+	c.link.forget(c)
+	return nil
+}
+
+// serve reads until the connection fails or the role is lost.
+func (c *Conn) serve() {
+	r := &c.role
+	r.mu.Lock()
+	mine := r.holder == holderServer
+	r.mu.Unlock()
+	for mine {
+		_, err := c.readBurst(true)
+		switch {
+		case err == nil:
+			continue
+		case errors.Is(err, errLostRole):
+			return
+		case errors.Is(err, errInterrupted):
+			r.mu.Lock()
+			c.clearInterrupt()
+			r.mu.Unlock()
+			if !c.failed.Load() {
+				continue
+			}
+		}
+		break
+	}
+	if mine {
+		r.free()
+	}
+}

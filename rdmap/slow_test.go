@@ -1,0 +1,191 @@
+package rdmap
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/region"
+)
+
+// TestBothWriteAtOnce: two peers that write much more than the sockets hold, both at
+// once, both read: neither waits for the other.
+func TestBothWriteAtOnce(t *testing.T) {
+	onWires(t, func(t *testing.T, a, b net.Conn) {
+		x, y := connect(t, a, b, nil, nil)
+		const n = 24 << 20
+		rx, _ := x.Register(make([]byte, n), region.RemoteRead|region.RemoteWrite)
+		ry, _ := y.Register(make([]byte, n), region.RemoteRead|region.RemoteWrite)
+		run := func(c *Conn, stag region.STag) error {
+			if err := c.Write(t.Context(), make([]byte, n), stag, 0); err != nil {
+				return err
+			}
+			return c.Read(t.Context(), make([]byte, 1), stag, 0)
+		}
+		errs := make(chan error, 2)
+		go func() { errs <- run(x, ry.STag()) }()
+		go func() { errs <- run(y, rx.STag()) }()
+		for range 2 {
+			if err := <-errs; err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// TestPeerDoesNotRead: a peer that stops reading fills the send queue, then nothing
+// more is taken, and after WriteTimeout the connection is given up. ADVERSARY 8, 20.
+func TestPeerDoesNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := rdmaptest.PipeSize(1000)
+		x, _ := rawResponder(t, a, b, &Config{SendQueue: 64 << 10, WriteTimeout: time.Minute})
+		start := time.Now()
+		errs := make(chan error, 2)
+		go func() { errs <- x.Write(t.Context(), make([]byte, 1<<20), 1, 0) }()
+		time.Sleep(time.Second)
+		go func() {
+			for {
+				err := x.Post([]WR{{Op: OpSend, Head: make([]byte, 1000)}})
+				if err != nil {
+					errs <- err
+					return
+				}
+			}
+		}()
+		if err := <-errs; err != ErrSendQueueFull {
+			t.Fatalf("full queue: %v", err)
+		}
+		err := <-errs
+		if !errors.Is(err, os.ErrDeadlineExceeded) || !errors.Is(err, net.ErrClosed) {
+			t.Fatalf("write: %v", err)
+		}
+		if d := time.Since(start); d < time.Minute || d > 2*time.Minute {
+			t.Fatalf("given up after %v", d)
+		}
+		<-x.Done()
+	})
+}
+
+// TestCloseWhileFull: Close with a full socket is bounded.
+func TestCloseWhileFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := rdmaptest.PipeSize(1000)
+		x, _ := rawResponder(t, a, b, &Config{CloseTimeout: 2 * time.Second})
+		errs := make(chan error, 1)
+		go func() { errs <- x.Write(t.Context(), make([]byte, 1<<20), 1, 0) }()
+		time.Sleep(time.Second)
+		start := time.Now()
+		x.Close()
+		if d := time.Since(start); d > 6*time.Second {
+			t.Fatalf("Close took %v", d)
+		}
+		if err := <-errs; !errors.Is(err, net.ErrClosed) {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestSendWaitsForRoom: the blocking calls wait where Post fails.
+func TestSendWaitsForRoom(t *testing.T) {
+	onWires(t, func(t *testing.T, a, b net.Conn) {
+		h := newCollector()
+		h.got = make(chan struct{}, 10000)
+		x, y := connect(t, a, b, &Config{SendQueue: 5000}, &Config{Handler: h, Recvs: 1000})
+		go y.Serve()
+		errs := make(chan error, 8)
+		for range cap(errs) {
+			go func() {
+				for range 50 {
+					if err := x.Send(t.Context(), make([]byte, 3000)); err != nil {
+						errs <- err
+						return
+					}
+				}
+				errs <- nil
+			}()
+		}
+		for range cap(errs) {
+			if err := <-errs; err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range cap(errs) * 50 {
+			within(t, "a message", h.got)
+		}
+	})
+}
+
+// TestCancelWrites: a cancelled Write returns when its payload is not used any more.
+func TestCancelWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := rdmaptest.PipeSize(1000)
+		x, p := rawResponder(t, a, b, nil)
+		first := make(chan error, 1)
+		go func() { first <- x.Write(t.Context(), make([]byte, 100000), 1, 0) }()
+		time.Sleep(time.Second)
+		second := make(chan error, 1)
+		ctx, cancel := testContext(t)
+		go func() { second <- x.Write(ctx, make([]byte, 100000), 1, 0) }()
+		time.Sleep(time.Second)
+		cancel()
+		if err := <-second; !errors.Is(err, ctx.Err()) {
+			t.Fatalf("second: %v", err)
+		}
+		for n := 0; ; n++ {
+			u, err := p.Next()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if u[0]&0x40 != 0 {
+				break
+			}
+		}
+		if err := <-first; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestHalfFPDU: a peer that has sent half an FPDU and then nothing does
+// not keep a staging of 256 KiB.
+func TestHalfFPDU(t *testing.T) {
+	onWires(t, func(t *testing.T, a, b net.Conn) {
+		y := Server(b, &Config{Recvs: 4})
+		go y.Handshake(t.Context())
+		p, _, err := rdmaptest.Initiate(a, &mpa.Config{IRD: 1, ORD: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for !y.ConnectionState().HandshakeComplete {
+			time.Sleep(time.Millisecond)
+		}
+		go y.Serve()
+		fpdu := unhex(t, goldSend)
+		if _, err := p.Conn.Write(fpdu[:20]); err != nil {
+			t.Fatal(err)
+		}
+		for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+			if n := y.Stats().Staging; n > 0 && n <= smallStaging {
+				break
+			} else if time.Now().After(deadline) {
+				t.Fatalf("%d octets held for half an FPDU", n)
+			}
+		}
+		p.Conn.Write(fpdu[20:])
+		if m, err := y.Recv(t.Context()); err != nil || string(m.Data) != "HELLO" {
+			t.Fatalf("%v", err)
+		}
+		a.Close()
+		<-y.Done()
+	})
+}
+
+func testContext(t *testing.T) (context.Context, context.CancelFunc) {
+	return context.WithCancel(t.Context())
+}

@@ -1,0 +1,128 @@
+package rdmap
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// Sizes of the memory that input is read into, octets. bigStaging serves any
+// FPDU, the largest being 65,544, and as many as one read brings. The others keep the
+// begun FPDU of a connection that waits for the rest of it: a peer that stops there
+// makes us hold little more than it has sent.
+const (
+	bigStaging   = 256 << 10
+	smallStaging = 4 << 10
+)
+
+var stagingSizes = [...]int{smallStaging, 16 << 10, 66 << 10, bigStaging}
+
+// staging is borrowed while there is input to be parsed: b[r:w]. A connection
+// that is idle between FPDUs holds none.
+type staging struct {
+	r, w int
+	msg  Message // of the upcall that is running
+	b    []byte
+	left atomic.Int32 // how many of the two parties of a takeover are through with it
+}
+
+var stagingPools [len(stagingSizes)]sync.Pool
+
+// borrowStaging returns one of at least n octets.
+func borrowStaging(n int) *staging {
+	class := 0
+	for class < len(stagingSizes)-1 && stagingSizes[class] < n {
+		class++
+	}
+	st, ok := stagingPools[class].Get().(*staging)
+	if !ok {
+		st = &staging{b: make([]byte, stagingSizes[class])}
+	}
+	st.r, st.w = 0, 0
+	return st
+}
+
+// giveBack ends the borrowing; what is unparsed is lost.
+func (st *staging) giveBack() {
+	poison(st.b[:st.w])
+	st.msg = Message{}
+	for class, n := range stagingSizes {
+		if n == len(st.b) {
+			stagingPools[class].Put(st)
+		}
+	}
+}
+
+// pending returns the octets not parsed yet.
+func (st *staging) pending() []byte { return st.b[st.r:st.w] }
+
+// room returns space for reading, in a staging that can hold need octets from the
+// first pending one on. It may move everything to a larger one, and returns that.
+//
+// Moving a part of a long FPDU would be a second copy of its payload, so the space
+// leaves room behind it for one of large octets, the most that have come yet: what a
+// read cuts can be completed where it lies. That second read takes no more than the
+// rest, so that the next one starts at the front again.
+func (st *staging) room(need, large int) (*staging, []byte) {
+	if st.r == st.w {
+		st.r, st.w = 0, 0
+	}
+	if st.r+need <= len(st.b) && st.w < len(st.b) {
+		line := len(st.b) - max(need, large)
+		switch {
+		case large <= smallStaging, len(st.b) == smallStaging:
+			return st, st.b[st.w:]
+		case st.w < line:
+			return st, st.b[st.w:line]
+		}
+		return st, st.b[st.w:max(st.w+1, st.r+need)]
+	}
+	if need > len(st.b) {
+		st = st.move(need)
+		return st, st.b[st.w:]
+	}
+	st.r, st.w = 0, copy(st.b, st.pending())
+	return st, st.b[st.w:]
+}
+
+// move moves the pending octets to a staging of at least n octets and gives st back.
+func (st *staging) move(n int) *staging {
+	to := borrowStaging(n)
+	to.w = copy(to.b, st.pending())
+	st.giveBack()
+	return to
+}
+
+// park moves the pending octets to the smallest staging that has room for as many
+// more.
+func (st *staging) park(room int) *staging {
+	n := st.w - st.r + room
+	for _, size := range stagingSizes {
+		if size >= len(st.b) {
+			break
+		}
+		if n <= size {
+			return st.move(size)
+		}
+	}
+	return st
+}
+
+// split copies the pending octets to a staging of their own, nil if there are none,
+// and leaves st to the upcall that has lost the role: its message lies there.
+func (st *staging) split() (to *staging) {
+	if st.r < st.w {
+		to = borrowStaging(st.w - st.r)
+		to.w = copy(to.b, st.pending())
+	}
+	st.leave()
+	return to
+}
+
+// leave is called by both parties of a takeover, the upcall and who took over; the
+// second gives st back.
+func (st *staging) leave() {
+	if st.left.Add(1) == 2 {
+		st.left.Store(0)
+		st.giveBack()
+	}
+}

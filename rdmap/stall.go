@@ -1,0 +1,173 @@
+package rdmap
+
+import (
+	"encoding/binary"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap/ddp"
+)
+
+// putOff keeps the ULPDUs of queues 0 and 1 that arrive while queue 0 waits for
+// memory, so that what frees memory (Read Responses, responses on queue 3) goes on
+// (D12). Requests wait too, since a Read Response is not generated before an earlier
+// Send has completed (RFC 5040 Section 5.5). Each ULPDU has its length in front.
+type putOff struct{ b []byte }
+
+// maxPutOff is how much is kept, octets; then the whole stream waits.
+const maxPutOff = 128 << 10
+
+func (o *putOff) len() int { return len(o.b) }
+
+// full reports that one more ULPDU might not fit.
+func (o *putOff) full() bool { return len(o.b) > maxPutOff-2-0xffff }
+
+// waits reports whether u has to wait its turn behind what is put off.
+func (o *putOff) waits(u []byte) bool {
+	if len(u) < ddp.UntaggedLen || u[0]&0x80 != 0 {
+		return false
+	}
+	return binary.BigEndian.Uint32(u[6:]) <= ddp.QNRequest
+}
+
+// next returns the first ULPDU.
+func (o *putOff) next() []byte {
+	n := int(binary.BigEndian.Uint16(o.b))
+	return o.b[2 : 2+n]
+}
+
+// pop forgets the first ULPDU.
+func (o *putOff) pop() {
+	o.b = o.b[2+len(o.next()):]
+	if len(o.b) == 0 {
+		o.b = nil
+	}
+}
+
+// putOff keeps u for later.
+func (r *receiver) putOff(u []byte) event {
+	if r.off.full() {
+		return event{kind: evBlocked}
+	}
+	first := r.off.len() == 0
+	r.off.b = binary.BigEndian.AppendUint16(r.off.b, uint16(len(u)))
+	r.off.b = append(r.off.b, u...)
+	if first {
+		return event{kind: evStalled}
+	}
+	return event{}
+}
+
+// stall is how a connection waits for the Pool.
+type stall struct {
+	since time.Time     // of the first ULPDU put off; the role holder's
+	retry atomic.Bool   // memory came back
+	hint  chan struct{} // wakes a holder that does not read; under role.mu
+}
+
+// unstall is called when memory has come back to the Pool.
+func (c *Conn) unstall() {
+	c.stall.retry.Store(true)
+	r := &c.role
+	r.mu.Lock()
+	if r.take(holderWatcher) {
+		r.mu.Unlock()
+		if !errors.Is(c.handle(), errLostRole) {
+			c.rearm()
+		}
+		return
+	}
+	r.interrupt()
+	r.mu.Unlock()
+}
+
+// stalled begins to wait for memory.
+func (c *Conn) stalled() {
+	c.stalls.Add(1)
+	c.stall.since = time.Now()
+	time.AfterFunc(c.cfg.StallTimeout, c.unstall)
+	c.cfg.Pool.wait(c)
+}
+
+// replay takes up what was put off. It ends early when there is still no memory.
+func (c *Conn) replay() error {
+	off := &c.rcv.off
+	c.stall.retry.Store(false)
+	for off.len() > 0 {
+		kept := *off
+		*off = putOff{} // a stall now must not append to what is being replayed
+		ev, err := c.rcv.accept(kept.next())
+		if err != nil {
+			return err
+		}
+		if off.len() > 0 { // put off again
+			*off = kept
+			c.cfg.Pool.wait(c)
+			return c.stallExpired()
+		}
+		kept.pop()
+		*off = kept
+		// A message lies in what was put off: those octets are not written again.
+		st := borrowStaging(smallStaging)
+		err = c.event(st, &ev)
+		if errors.Is(err, errLostRole) {
+			return err
+		}
+		st.giveBack()
+		if err != nil {
+			return err
+		}
+	}
+	c.stall.since = time.Time{}
+	return nil
+}
+
+// stallExpired ends a connection that has waited too long: "no buffer", RFC 5041
+// Section 7.1.
+func (c *Conn) stallExpired() error {
+	if time.Since(c.stall.since) < c.cfg.StallTimeout {
+		return nil
+	}
+	u := c.rcv.off.next()
+	err := &ddp.Error{Violation: ddp.NoBuffer, HasHeader: true, SegmentLen: len(u)}
+	err.Layer, err.EType, err.Code = err.Violation.Code()
+	err.Segment.Parse(u)
+	return protocolError(err, u)
+}
+
+// beforeStalledRead is called before a read while something is put off. It
+// retries, and while no more can be put off it waits for memory instead of reading.
+func (c *Conn) beforeStalledRead(wait bool) error {
+	if c.stall.retry.Load() || c.rcv.off.full() {
+		if err := c.handle(); err != nil {
+			return err
+		}
+	}
+	if !c.rcv.off.full() {
+		return nil
+	}
+	if wait {
+		c.waitMemory()
+	}
+	return errInterrupted
+}
+
+// waitMemory waits until memory comes back to the Pool, or somebody interrupts.
+func (c *Conn) waitMemory() {
+	c.role.mu.Lock()
+	if c.stall.hint == nil {
+		c.stall.hint = make(chan struct{}, 1)
+	}
+	ch := c.stall.hint
+	if c.role.interrupted || c.stall.retry.Load() {
+		hint(ch)
+	}
+	c.role.mu.Unlock()
+	t := time.NewTimer(c.cfg.StallTimeout)
+	defer t.Stop()
+	select {
+	case <-ch:
+	case <-t.C:
+	}
+}

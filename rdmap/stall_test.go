@@ -1,0 +1,156 @@
+package rdmap
+
+import (
+	"bytes"
+	"errors"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/region"
+)
+
+// TestPoolEmpty: with no memory for Sends queue 0 waits, while Reads complete; when
+// memory comes back nothing is lost and the order is kept (D12).
+func TestPoolEmpty(t *testing.T) {
+	onWires(t, func(t *testing.T, a, b net.Conn) {
+		pool := NewPool(20000)
+		hog, ok := pool.get(20000)
+		if !ok {
+			t.Fatal("no memory")
+		}
+		h := newCollector()
+		x, y := connect(t, a, b, &Config{Handler: h, Pool: pool, RecvSize: 20000}, &Config{MULPDU: 1000})
+		src := pattern(50000)
+		reg, _ := y.Register(src, region.RemoteRead)
+		go y.Serve()
+		if err := x.Send(t.Context(), nil); err != nil { // opens the stream
+			t.Fatal(err)
+		}
+		long := func(i byte) []byte { return bytes.Repeat([]byte{i}, 9000) }
+		for i := range byte(3) {
+			if err := y.Send(t.Context(), long(i)); err != nil {
+				t.Fatal(err)
+			}
+			if err := y.Send(t.Context(), []byte{i}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		sink := make([]byte, len(src))
+		for range 3 {
+			if err := x.Read(t.Context(), sink, reg.STag(), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !bytes.Equal(sink, src) {
+			t.Fatal("the Read failed while queue 0 was stalled")
+		}
+		if len(h.got) != 0 || x.Stats().RecvStalls == 0 {
+			t.Fatalf("%d messages delivered, %d stalls", len(h.got), x.Stats().RecvStalls)
+		}
+		pool.put(hog)
+		for range 6 {
+			within(t, "a message", h.got)
+		}
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		for i, m := range h.msgs {
+			want := []byte{byte(i / 2)}
+			if i%2 == 0 {
+				want = long(byte(i / 2))
+			}
+			if !bytes.Equal(m, want) {
+				t.Fatalf("message %d: %d octets of %d", i, len(m), m[0])
+			}
+		}
+		if pool.Used() != 0 {
+			t.Fatalf("%d octets of the pool in use", pool.Used())
+		}
+	})
+}
+
+// TestPoolEmptyForLong: when more is put off than may be, the stream waits; the end of
+// the wait is a Terminate for "no buffer".
+func TestPoolEmptyForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := rdmaptest.Pipe()
+		pool := NewPool(20000)
+		hog, _ := pool.get(20000)
+		h := newCollector()
+		x, y := connect(t, a, b,
+			&Config{Handler: h, Pool: pool, RecvSize: 20000, Recvs: 1000, StallTimeout: 30 * time.Second},
+			&Config{MULPDU: 1000})
+		if err := x.Send(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		go y.Serve()
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for {
+				if err := y.Send(t.Context(), make([]byte, 9000)); err != nil {
+					return
+				}
+			}
+		})
+		start := time.Now()
+		<-h.over
+		if d := time.Since(start); d < 30*time.Second || d > time.Minute {
+			t.Errorf("ended after %v", d)
+		}
+		pe, ok := errors.AsType[*ProtocolError](h.closed)
+		if !ok || pe.Code != (TermCode{1, 2, 2}) {
+			t.Fatalf("ended with %v", h.closed)
+		}
+		<-y.Done()
+		te, ok := errors.AsType[*TerminateError](y.Err())
+		if !ok || te.Terminate.Code != pe.Code {
+			t.Fatalf("the peer ended with %v", y.Err())
+		}
+		wg.Wait()
+		<-x.Done()
+		pool.put(hog)
+		if n := pool.Used(); n != 0 {
+			t.Fatalf("%d octets of the pool in use", n)
+		}
+	})
+}
+
+// TestPoolFull: memory comes back after the stream had to stop altogether.
+func TestPoolFull(t *testing.T) {
+	onWires(t, func(t *testing.T, a, b net.Conn) {
+		pool := NewPool(20000)
+		hog, _ := pool.get(20000)
+		h := newCollector()
+		x, y := connect(t, a, b,
+			&Config{Handler: h, Pool: pool, RecvSize: 20000, Recvs: 1000}, &Config{MULPDU: 1000})
+		if err := x.Send(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		go x.Serve()
+		const n = 40
+		sent := make(chan error, 1)
+		go func() {
+			for range n {
+				if err := y.Send(t.Context(), make([]byte, 9000)); err != nil {
+					sent <- err
+					return
+				}
+			}
+			sent <- nil
+		}()
+		for x.Stats().RecvStalls == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(20 * time.Millisecond)
+		pool.put(hog)
+		for range n {
+			within(t, "a message", h.got)
+		}
+		if err := <-sent; err != nil {
+			t.Fatal(err)
+		}
+	})
+}

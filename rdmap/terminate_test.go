@@ -1,0 +1,100 @@
+package rdmap
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"strings"
+	"testing"
+)
+
+// siwTerminates are the first octets of Terminates as Linux 6.1 siw sends them, with
+// the meaning it intends: rdmap.md Section 12.
+var siwTerminates = []struct {
+	octets string
+	want   TermCode // the swapped reading
+}{
+	{"02020000", TermCode{2, 0, 2}},
+	{"02060000", TermCode{2, 0, 6}},
+	{"21060000", TermCode{1, 2, 6}},
+	{"20050000", TermCode{0, 2, 5}},
+	{"20060000", TermCode{0, 2, 6}},
+	{"21010300" + "0000" + "414300000000000000070000000100000000", TermCode{1, 2, 1}},
+	{"21020300" + "0000" + "414300000000000000000000000100000000", TermCode{1, 2, 2}},
+	{"11000300" + "0010" + "c140112233440000000000000000", TermCode{1, 1, 0}},
+	{"10000700" + "0000" + "414100000000000000010000000100000000" +
+		"aabbccdd000000000000200000001000112233440000000000001000", TermCode{0, 1, 0}},
+}
+
+func TestSiwTerminates(t *testing.T) {
+	for _, s := range siwTerminates {
+		b := unhex(t, s.octets)
+		x, err := ParseTerminate(b)
+		if err != nil {
+			t.Errorf("%s: %v", s.octets, err)
+			continue
+		}
+		if x.Swapped() != s.want {
+			t.Errorf("%s: read as %v, swapped %v, want %v", s.octets, x.Code, x.Swapped(), s.want)
+		}
+		if d := b[2]&2 != 0; d != (x.DDP != nil) {
+			t.Errorf("%s: DDP header %x", s.octets, x.DDP)
+		}
+		if r := b[2]&4 != 0; r != (x.Read != nil) {
+			t.Errorf("%s: Read Request header %x", s.octets, x.Read)
+		}
+		if s.want != x.Code && !strings.Contains(x.String(), s.want.String()) {
+			t.Errorf("%s: String %q does not give siw's reading", s.octets, x.String())
+		}
+	}
+}
+
+// TestTerminatePrefixes: every prefix that cuts an announced part fails, and what is
+// behind the parts is ignored.
+func TestTerminatePrefixes(t *testing.T) {
+	full := ulpduOf(t, unhex(t, goldTermRead))[18:]
+	for n := range len(full) {
+		if _, err := ParseTerminate(full[:n]); !errors.Is(err, ErrTerminateShort) {
+			t.Errorf("%d octets: %v", n, err)
+		}
+	}
+	x, err := ParseTerminate(append(bytes.Clone(full), 1, 2, 3))
+	if err != nil || hex.EncodeToString(x.Append(nil)) != hex.EncodeToString(full) {
+		t.Fatalf("%v, %x", err, x.Append(nil))
+	}
+}
+
+// TestReservedBits: the 13 reserved bits are ignored on receipt; siw's meaning of
+// three of them is taken only when the length fits.
+func TestReservedBits(t *testing.T) {
+	for _, s := range []string{"01001fff", "010007ff", "0100e0ff" + "0010" + "c140112233440000000000000000" + strings.Repeat("00", 28)} {
+		x, err := ParseTerminate(unhex(t, s))
+		if err != nil || x.Code != (TermCode{0, 1, 0}) {
+			t.Errorf("%s: %v %v", s, x.Code, err)
+		}
+	}
+}
+
+// TestTermCodes: the names are those of RFC 5040 Section 4.8 and RFC 6580 Section 3,
+// and nothing else is registered.
+func TestTermCodes(t *testing.T) {
+	n := 0
+	for layer := range uint8(16) {
+		for etype := range uint8(16) {
+			for code := range 256 {
+				c := TermCode{layer, etype, uint8(code)}
+				if c.Registered() {
+					n++
+				} else if strings.Contains(c.String(), " ") {
+					t.Errorf("%v has a name", c)
+				}
+			}
+		}
+	}
+	if want := 13 + 256 + 12 + 256 + 7; n != want {
+		t.Errorf("%d codes registered, want %d", n, want)
+	}
+	if s := (TermCode{1, 2, 5}).String(); s != "0x1/0x2/0x05 untagged, message too long" {
+		t.Error(s)
+	}
+}

@@ -1,0 +1,75 @@
+package rdmap
+
+import (
+	"sync"
+	"time"
+)
+
+// tickEvery is how often hot connections are looked at. Detection of what arrives
+// unasked right after a call takes two ticks at most. A shorter period would wake a
+// second thread often enough to be felt by callers.
+const tickEvery = 40 * time.Millisecond
+
+var noDeadline time.Time
+
+// tickee is what a ticker drives; ticked reports whether to go on.
+type tickee interface{ ticked() bool }
+
+// ticker ticks while it has connections. The connections of links that share a
+// watcher share one ticker of the process; the others have one each.
+type ticker struct {
+	mu    sync.Mutex
+	list  []tickee
+	timer *time.Timer
+	armed bool
+}
+
+var processTicker ticker
+
+func newTicker(process bool) *ticker {
+	if process {
+		return &processTicker
+	}
+	return new(ticker)
+}
+
+// add puts c on the list, on which it must not be.
+func (t *ticker) add(c tickee) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.list = append(t.list, c)
+	if t.armed {
+		return
+	}
+	t.armed = true
+	if t.timer == nil {
+		t.timer = time.AfterFunc(tickEvery, t.tick)
+		return
+	}
+	t.timer.Reset(tickEvery)
+}
+
+// tick looks at every entry once. A connection leaves the list before its role can
+// be warmed again, so it is never on it twice: ticked reports false only after it has
+// cleared hot, and add happens only after hot was found clear.
+func (t *ticker) tick() {
+	t.mu.Lock()
+	list := t.list
+	t.list = nil
+	t.mu.Unlock()
+	keep := list[:0]
+	for _, c := range list {
+		if c.ticked() {
+			keep = append(keep, c)
+		}
+	}
+	clear(list[len(keep):])
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.list = append(keep, t.list...)
+	if len(t.list) == 0 {
+		t.list, t.armed = nil, false
+		return
+	}
+	t.timer.Reset(tickEvery)
+}

@@ -1,0 +1,128 @@
+package rdmap
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/mpa"
+)
+
+// violation names one way for a peer to break RDMAP's own rules. Those of DDP and
+// MPA are named by their packages and join the total map in protocolError.
+type violation uint8
+
+const (
+	vioNone          violation = iota
+	vioSTag                    // request: source or target STag invalid
+	vioBounds                  // request: outside the region
+	vioAccess                  // request: a right is missing
+	vioNotAssociated           // request: STag of another stream
+	vioWrap                    // request: TO plus length passes 2^64
+	vioInvalidate              // Send with Invalidate: STag cannot be invalidated
+	vioVersion                 // RV is not 1
+	vioOpcode                  // opcode unknown, not enabled, or wrong for T and QN
+	vioLength                  // message length does not fit the opcode
+	vioNoRead                  // Read Response: none due, or STag of another
+	vioReadBounds              // Read Response: outside the range asked for
+	vioReadShort               // Read Response: ends before all octets asked for
+	vioAtomicOp                // Atomic Request: operation unknown or not enabled
+	vioMisaligned              // word whose address is not a multiple of 8
+	vioMemory                  // request: the memory has failed
+	vioAnswer                  // response on queue 3: not what is due
+	vioAnswerID                // Atomic Response: identifier of another request
+	vioFlush                   // Flush: the memory is not persistent, or has failed
+	vioHashLength              // Verify: hash of another length than the region's
+	vioMismatch                // Verify: the hashes differ
+	vioWordLength              // Atomic Write: length is not 8
+	numViolations
+)
+
+// violations is the total map from violation to Terminate code.
+var violations = [numViolations]struct {
+	code    TermCode
+	section string
+	text    string
+}{
+	vioNone:          {TermCode{0, 0, 0}, "RFC 5040 Section 4.8", "local catastrophic error"},
+	vioSTag:          {TermCode{0, 1, 0x00}, "RFC 5040 Section 7.2", "invalid STag in a request"},
+	vioBounds:        {TermCode{0, 1, 0x01}, "RFC 5040 Section 7.2", "request outside the region's bounds"},
+	vioAccess:        {TermCode{0, 1, 0x02}, "RFC 5040 Section 7.2", "request without the access right"},
+	vioNotAssociated: {TermCode{0, 1, 0x03}, "RFC 5040 Section 7.2", "STag in a request not associated with the stream"},
+	vioWrap:          {TermCode{0, 1, 0x04}, "RFC 5040 Section 7.2", "TO of a request wraps"},
+	vioInvalidate:    {TermCode{0, 1, 0x09}, "RFC 5040 Section 5.1", "STag cannot be invalidated"},
+	vioVersion:       {TermCode{0, 2, 0x05}, "RFC 5040 Section 4.1", "invalid RDMAP version"},
+	vioOpcode:        {TermCode{0, 2, 0x06}, "RFC 5040 Section 4.3", "unexpected opcode"},
+	vioLength:        {TermCode{0, 2, 0x07}, "RFC 5040 Section 4", "message length does not fit the opcode"},
+	vioNoRead:        {TermCode{1, 1, 0x00}, "RFC 5040 Section 4.5", "Read Response that answers no Read Request"},
+	vioReadBounds:    {TermCode{1, 1, 0x01}, "RFC 5040 Section 4.5", "Read Response outside the range asked for"},
+	vioReadShort:     {TermCode{0, 2, 0xff}, "RFC 5040 Section 4.5", "Read Response shorter than asked for"},
+	vioAtomicOp:      {TermCode{0, 2, 0x06}, "RFC 7306 Section 5.2", "atomic operation not supported"},
+	vioMisaligned:    {TermCode{0, 2, 0x07}, "RFC 7306 Section 8.2", "atomic operation on a word that is not aligned"},
+	vioMemory:        {TermCode{0, 2, 0x07}, "RFC 5040 Section 4.8", "memory of a request has failed"},
+	vioFlush:         {TermCode{0, 2, 0x07}, "draft-talpey-rdma-commit Section 3.1", "flush failed"},
+	vioHashLength:    {TermCode{0, 2, 0x07}, "draft-talpey-rdma-commit Section 3.2", "hash of another length than the region's"},
+	vioMismatch:      {TermCode{0, 2, 0x07}, "draft-talpey-rdma-commit Section 3.2", "verification failed"},
+	vioWordLength:    {TermCode{0, 2, 0x07}, "draft-talpey-rdma-commit Section 3.3", "atomic write of other than 8 octets"},
+	vioAnswer:        {TermCode{0, 2, 0xff}, "RFC 7306 Section 5", "response on queue 3 that answers no request"},
+	vioAnswerID:      {TermCode{0, 2, 0xff}, "RFC 7306 Section 5", "Atomic Response with another identifier"},
+}
+
+// protection reports whether v is a remote protection error.
+func (v violation) protection() bool {
+	c := violations[v].code
+	return c.Layer == LayerRDMAP && c.EType == 1
+}
+
+// error returns the ProtocolError for v, without headers.
+func (v violation) error(cause error) *ProtocolError {
+	row := &violations[v]
+	return &ProtocolError{
+		Code: row.code, Section: row.section, Msg: row.text, Err: cause,
+		term: Terminate{Code: row.code},
+	}
+}
+
+// refuse returns the ProtocolError for v found in the segment u, whose header is
+// hdr octets long; both are quoted.
+func (v violation) refuse(u []byte, hdr int, cause error) *ProtocolError {
+	e := v.error(cause)
+	e.quote(u, hdr)
+	return e
+}
+
+// quote puts segment length and header of u into e's Terminate (M=D=1).
+func (e *ProtocolError) quote(u []byte, hdr int) {
+	e.term.HasLength, e.term.SegLen = true, uint16(len(u))
+	e.term.DDP = append([]byte(nil), u[:hdr]...)
+}
+
+// protocolError returns the ProtocolError for an error of the lower layers. u is
+// the ULPDU at fault, nil if none.
+func protocolError(err error, u []byte) *ProtocolError {
+	if e, ok := errors.AsType[*ddp.Error](err); ok {
+		return ddpError(e, u)
+	}
+	if e, ok := errors.AsType[*mpa.Error](err); ok {
+		code := TermCode{mpa.Layer, mpa.EType, uint8(e.Code)}
+		return &ProtocolError{
+			Code: code, Section: "RFC 5044 Section 8", Msg: e.Code.String(), Err: err,
+			term: Terminate{Code: code}, mute: !e.Terminate(),
+		}
+	}
+	return vioNone.error(err)
+}
+
+func ddpError(e *ddp.Error, u []byte) *ProtocolError {
+	code := TermCode{e.Layer, e.EType, e.Code}
+	p := &ProtocolError{
+		Code: code, Section: "RFC 5041 Section 7.1", Msg: e.Violation.String(), Err: e,
+		term: Terminate{Code: code},
+	}
+	if e.HasHeader {
+		p.quote(u, e.Segment.HeaderLen())
+	}
+	return p
+}
+
+func wantGot(want, got any) error { return fmt.Errorf("got %v, want %v", got, want) }

@@ -1,0 +1,108 @@
+package rdmap
+
+import (
+	"context"
+	"errors"
+)
+
+// Wait returns when w is complete, with w's error, or when ctx is over, with its
+// error. A result that is there wins over a cancelled context. While it waits the
+// goroutine may hold the reading role and run upcalls. When the connection is over
+// and w was not completed, Wait returns the connection's error.
+func (c *Conn) Wait(ctx context.Context, w *Waiter) error {
+	if w.Done() {
+		return w.err
+	}
+	c.warm()
+	c.waiting.Add(1)
+	defer c.waiting.Add(-1)
+	r := &c.role
+	r.mu.Lock()
+	for {
+		err, over := c.waited(ctx, w)
+		if over {
+			r.dequeue(w)
+			r.leave()
+			return err
+		}
+		c.warmLocked() // warm does nothing while a burst is handled, and it was a while ago
+		if r.take(holderLeader) {
+			r.dequeue(w)
+			r.mu.Unlock()
+			c.lead(ctx, w)
+			r.mu.Lock()
+			continue
+		}
+		r.enqueue(w)
+		r.mu.Unlock()
+		w.sleep(ctx)
+		r.mu.Lock()
+	}
+}
+
+// waited reports whether there is nothing to wait for any more, with role.mu held.
+func (c *Conn) waited(ctx context.Context, w *Waiter) (err error, over bool) {
+	switch {
+	case w.Done():
+		return w.err, true
+	case ctx.Err() != nil:
+		return ctx.Err(), true
+	case c.role.over:
+		return c.Err(), true
+	case !c.up.Load():
+		return ErrNoHandshake, true
+	}
+	return nil, false
+}
+
+// sleep returns when w is complete or was woken, or when ctx is over.
+func (w *Waiter) sleep(ctx context.Context) {
+	if !w.state.CompareAndSwap(waiterPending, waiterParked) {
+		return
+	}
+	select {
+	case <-w.ch:
+	case <-ctx.Done():
+	}
+	w.state.CompareAndSwap(waiterParked, waiterPending)
+}
+
+// lead reads until w is complete, ctx is over or the connection has failed. The
+// role is given back, or has been lost, when it returns.
+func (c *Conn) lead(ctx context.Context, w *Waiter) {
+	if ctx.Done() != nil {
+		stop := context.AfterFunc(ctx, func() { c.interrupt(holderLeader) })
+		defer stop()
+	}
+	w.lead.Store(c)
+	for ctx.Err() == nil && w.state.CompareAndSwap(waiterPending, waiterReads) {
+		_, err := c.readBurstFor(w)
+		switch {
+		case err == nil:
+			continue
+		case errors.Is(err, errLostRole):
+			return
+		case errors.Is(err, errInterrupted):
+			c.role.mu.Lock()
+			c.clearInterrupt()
+			c.role.mu.Unlock()
+			if !c.failed.Load() {
+				continue
+			}
+		}
+		break
+	}
+	c.role.free()
+}
+
+// readBurstFor is readBurst for a leader in state waiterReads, which lasts while it
+// waits for input: what it reads itself then completes it without an interrupt.
+func (c *Conn) readBurstFor(w *Waiter) (int, error) {
+	if err := c.beforeRead(true); err != nil {
+		w.state.CompareAndSwap(waiterReads, waiterPending)
+		return 0, err
+	}
+	n, err := c.link.read(c, true)
+	w.state.CompareAndSwap(waiterReads, waiterPending)
+	return c.afterRead(n, err)
+}

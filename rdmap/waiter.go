@@ -1,0 +1,72 @@
+package rdmap
+
+import "sync/atomic"
+
+// States of a Waiter.
+const (
+	waiterPending uint32 = iota // not complete, nobody sleeps on it
+	waiterParked                // not complete, a goroutine sleeps on ch
+	waiterReads                 // not complete, its goroutine waits for input of lead
+	waiterDone                  // complete
+)
+
+// Waiter is a Completer that Conn.Wait can wait for. The zero value is ready
+// after Reset. A Waiter serves one wait at a time and is meant to be reused:
+// it allocates only at its first Reset.
+//
+// A Waiter whose Wait returned early (context over) is still registered with
+// whoever will complete it and must not be Reset before that has happened or
+// has been ruled out.
+type Waiter struct {
+	state atomic.Uint32
+	err   error
+	ch    chan struct{} // one slot; a token is a hint to look again
+	lead  atomic.Pointer[Conn]
+
+	next, prev *Waiter // followers of a Conn, under its roleMu
+	queued     bool
+}
+
+// Reset makes w ready for one more completion.
+func (w *Waiter) Reset() {
+	if w.ch == nil {
+		w.ch = make(chan struct{}, 1)
+	}
+	select {
+	case <-w.ch:
+	default:
+	}
+	w.err = nil
+	w.state.Store(waiterPending)
+}
+
+// Complete implements Completer. It may be called from any goroutine, once per
+// Reset.
+func (w *Waiter) Complete(err error) {
+	w.err = err
+	ch := w.ch
+	switch w.state.Swap(waiterDone) {
+	case waiterParked:
+		hint(ch)
+	case waiterReads:
+		// Completed by somebody else than the reader. w may serve another wait by now;
+		// then this interrupts a leader in vain.
+		w.lead.Load().interrupt(holderLeader)
+	}
+}
+
+// Done reports whether w is complete; Err is valid then.
+func (w *Waiter) Done() bool { return w.state.Load() == waiterDone }
+
+// Err returns what w was completed with. It is valid once Done reports true.
+func (w *Waiter) Err() error { return w.err }
+
+// wake makes the goroutine that sleeps on w look again.
+func (w *Waiter) wake() { hint(w.ch) }
+
+func hint(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,316 @@
+package rdmap
+
+import (
+	"slices"
+	"sync/atomic"
+
+	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/region"
+)
+
+// stageLimit is the FPDU size up to which payloads are copied next to their
+// headers; longer ones are gathered from where they lie. One write per FPDU, or a
+// piece per small payload, costs more than the copy.
+const stageLimit = CopyLimit
+
+// maxRun is how many small messages go out while a response waits.
+const maxRun = 64
+
+// work is what the flusher holds: messages taken from the sender, and the batch
+// made of them. It belongs to the flusher alone.
+type work struct {
+	items []item
+	box   *[]item // what items came in from itemSpares, nil if from elsewhere
+	small []item  // the memory of items while there are few
+	next  int     // items[:next] are wholly in the batch
+	b     batch
+	msn   [ddp.NumQueues]uint32 // of the last message built, per queue
+	out   flushCount
+	slots *atomic.Int64 // the sender's
+	ins   *mpa.Inserter // nil: the peer wants no markers
+}
+
+// flushCount counts what a batch holds.
+type flushCount struct {
+	fpdus, octets, sends, writeOctets, readOctets, reads uint64
+}
+
+// unfinished reports that a message is partly built.
+func (w *work) unfinished() bool { return len(w.items) > w.next }
+
+// take hands the flusher what may go out next, about a batch's worth. The previous
+// batch must have been settled. It reports false when there is nothing.
+func (s *sender) take(w *work) bool {
+	if s.held || s.shut && !w.unfinished() {
+		return false
+	}
+	w.slots = &s.slots
+	if w.unfinished() && s.interleave && w.items[w.next].op == OpReadResponse {
+		s.overtake(w)
+	}
+	if s.aborted {
+		s.takeTerminate(w)
+		return w.unfinished()
+	}
+	n := 0
+	for i := range w.items {
+		n += int(w.items[i].n - w.items[i].sent())
+	}
+	for n < maxBatch && len(w.items) < maxBatchVec && s.takeOne(w) {
+		n += int(w.items[len(w.items)-1].n)
+	}
+	return w.unfinished()
+}
+
+func (s *sender) takeTerminate(w *work) {
+	if s.term != nil && !w.unfinished() {
+		w.items = append(w.items, *s.term)
+		s.term, s.shut = nil, true
+	}
+}
+
+// takeOne takes one message, responses and work requests in turn: neither starves
+// the other.
+func (s *sender) takeOne(w *work) bool {
+	own := s.sq.len() > 0 && !s.stalled()
+	switch {
+	case s.rq.len() > 0 && s.rq.at(0).answerable() && !(own && s.turn):
+		w.push(s.rq.pop())
+		s.handed++
+		s.turn, s.run = true, 0
+	case own:
+		s.takeOwn(w)
+	default:
+		return false
+	}
+	return true
+}
+
+func (s *sender) takeOwn(w *work) {
+	it := s.sq.pop()
+	if it.op.asks() {
+		s.reads.push(it.read)
+		if it.op != OpReadRequest {
+			s.due++
+		}
+	}
+	s.order.taken(&it)
+	w.push(it)
+	// Small messages go in runs: the turn passes at a long one, and at the end of a run
+	// that responses have waited for long enough.
+	if s.run++; !it.framed || s.run >= maxRun {
+		s.turn, s.run = false, 0
+	}
+}
+
+// overtake takes whole short Sends and puts them before the rest of a Read
+// Response. Choice (D5): only towards stag peers.
+func (s *sender) overtake(w *work) {
+	for at := w.next; s.sq.len() > 0 && s.sq.at(0).framed && s.sq.at(0).op.IsSend() && at < 64; at++ {
+		it := s.sq.pop()
+		s.order.taken(&it)
+		w.items = slices.Insert(w.items, at, it)
+	}
+}
+
+// settle ends a batch: what is wholly in it has been written, or, with failed,
+// will never be. It appends the completions that are due.
+func (s *sender) settle(w *work, failed bool, out []completion) []completion {
+	n := w.next
+	if failed {
+		n = len(w.items)
+	}
+	for i := range n {
+		it := &w.items[i]
+		s.release(it)
+		if it.isResp {
+			s.handed--
+		} else {
+			out = s.order.wrote(it, out)
+		}
+	}
+	w.b.reset()
+	w.drop(n)
+	if s.sq.len() == 0 && !w.unfinished() {
+		s.idle()
+	}
+	return out
+}
+
+// prune drops what was taken and has not begun: the connection has failed, only the
+// message that is partly sent goes on to its end.
+func (s *sender) prune(w *work, out []completion) []completion {
+	keep := 0
+	if w.unfinished() && w.items[0].begun && !s.shut {
+		keep = 1
+	}
+	for i := keep; i < len(w.items); i++ {
+		it := &w.items[i]
+		if it.op == OpTerminate {
+			return out // the last one, and it goes out
+		}
+		s.release(it)
+		if !it.isResp {
+			out = s.order.wrote(it, out)
+		}
+	}
+	clear(w.items[keep:])
+	w.items = w.items[:keep]
+	return out
+}
+
+// idle gives back what an idle connection does not need.
+func (s *sender) idle() {
+	s.arena.drop()
+	s.sq.trim()
+	s.rq.trim()
+}
+
+// drop forgets the first n items.
+func (w *work) drop(n int) {
+	rest := copy(w.items, w.items[n:])
+	clear(w.items[rest:])
+	w.items, w.next = w.items[:rest], 0
+	if rest == 0 && cap(w.items) > ringKeep {
+		if w.box != nil && cap(w.items) != spareLen {
+			clear(*w.box) // left behind when items grew further
+		}
+		itemSpares.put(w.box)
+		w.items, w.box = w.small, nil
+	}
+}
+
+// push appends an item. Beyond a few, they lie in spare memory.
+func (w *work) push(it item) {
+	if n := len(w.items); n == cap(w.items) && n < spareLen {
+		b, box := itemSpares.get(max(4, 2*n))
+		copy(b, w.items)
+		clear(w.items)
+		if n == ringKeep {
+			w.small = w.items[:0]
+		}
+		w.items, w.box = b[:n], box
+	}
+	w.items = append(w.items, it)
+}
+
+// sent returns the payload octets of it that have left.
+func (it *item) sent() uint32 {
+	if !it.begun || it.framed {
+		return 0
+	}
+	return it.n - it.cut.Left()
+}
+
+// fill builds FPDUs of the items until the batch is full or nothing is left. An
+// error means that a request of the peer cannot be carried out; the batch then holds
+// what came before it.
+func (w *work) fill(mulpdu int, crc bool, table *region.Table) error {
+	if w.ins == nil {
+		return w.frame(mulpdu, crc, table)
+	}
+	err := w.frame(mulpdu, false, table) // the CRC covers the markers
+	w.mark(crc)
+	return err
+}
+
+// frame is fill but for the markers.
+func (w *work) frame(mulpdu int, crc bool, table *region.Table) error {
+	for w.next < len(w.items) && !w.b.full() {
+		it := &w.items[w.next]
+		if it.isResp && !it.begun && !it.executed {
+			if err := it.execute(table); err != nil {
+				return err
+			}
+		}
+		if !w.build(it, ddp.MaxPayload(it.seg.Tagged, mulpdu), crc) {
+			return nil
+		}
+		if it.isResp {
+			w.slots.Add(-1)
+		}
+		w.next++
+	}
+	return nil
+}
+
+// build adds FPDUs of it to the batch and reports whether the message is whole.
+func (w *work) build(it *item, maxPayload int, crc bool) bool {
+	if !it.begun {
+		it.begun = true
+		w.count(it)
+		if !it.seg.Tagged {
+			w.msn[it.seg.QN]++
+			it.seg.MSN = w.msn[it.seg.QN]
+		}
+		if it.isResp && !it.seg.Tagged {
+			// One segment, copied below: the item does not move before that.
+			it.body = it.req.body[:it.n]
+		}
+		it.cut = ddp.Segmenter{Template: it.seg, Length: it.n, MaxPayload: maxPayload}
+	}
+	if it.framed {
+		w.out.fpdus += uint64(it.seal(crc))
+		w.b.add(it.room)
+		w.out.octets += uint64(len(it.room.b))
+		return true
+	}
+	for !it.cut.Done() && !w.b.full() {
+		s, off, n, _ := it.cut.Next()
+		w.segment(it, &s, int(off), n, crc)
+	}
+	return it.cut.Done()
+}
+
+// segment adds one FPDU with payload octets [off, off+n) of a message that is not
+// framed.
+func (w *work) segment(it *item, s *ddp.Segment, off, n int, crc bool) {
+	hdr := s.HeaderLen()
+	size := mpa.FPDULen(hdr + n)
+	w.out.fpdus++
+	w.out.octets += uint64(size)
+	front, back := it.payload(off, n)
+	if size <= stageLimit {
+		b := w.b.stage(size)
+		k := copy(b[mpa.HeaderLen+hdr:], front)
+		copy(b[mpa.HeaderLen+hdr+k:], back)
+		finishFPDU(b, s, n, crc)
+		return
+	}
+	head := w.b.stage(mpa.HeaderLen + hdr)
+	mpa.AppendHeader(head[:0], hdr+n)
+	s.Append(head[:mpa.HeaderLen])
+	var sum uint32
+	if crc {
+		sum = mpa.UpdateCRC(mpa.UpdateCRC(mpa.UpdateCRC(0, head), front), back)
+	}
+	w.b.ref(front)
+	w.b.ref(back)
+	mpa.AppendTrailer(w.b.stage(mpa.TrailerLen(hdr + n))[:0], hdr+n, sum, crc)
+}
+
+// payload returns octets [off, off+n) of head followed by body, in two parts.
+func (it *item) payload(off, n int) (front, back []byte) {
+	head := it.head()
+	if off < len(head) {
+		front = head[off:min(off+n, len(head))]
+		n -= len(front)
+		off = len(head)
+	}
+	off -= len(head)
+	return front, it.body[off : off+n]
+}
+
+func (w *work) count(it *item) {
+	switch {
+	case it.op.isMessage():
+		w.out.sends++
+	case it.op == OpWrite:
+		w.out.writeOctets += uint64(it.n)
+	case it.op == OpReadResponse:
+		w.out.readOctets += uint64(it.n)
+	case it.op == OpReadRequest:
+		w.out.reads++
+	}
+}
