@@ -1,0 +1,230 @@
+package transport
+
+import (
+	"errors"
+	"net"
+	"testing"
+
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// TestBadReplies answers calls against the rules: the call fails or the Send is
+// dropped, and the connection lives (RFC 8166 Section 4.5, RFC 8166 Section 6.1).
+func TestBadReplies(t *testing.T) {
+	// answer replies to one call that offers a sink and a reply chunk.
+	type answer func(p *rawPeer, h *rpcrdma.Header)
+	reply := func(h *rpcrdma.Header, change func(r *rpcrdma.Header), results ...byte) []byte {
+		r := rpcrdma.Header{XID: h.XID, Lists: h.Lists}
+		r.Read = nil
+		for i := range r.Write {
+			r.Write[i].Clear()
+		}
+		r.Reply.Clear()
+		change(&r)
+		b := header(r)
+		if r.Type == rpcrdma.MsgTypeMsg {
+			b = append(b, rpcReply(h.XID, results...)...)
+		}
+		return b
+	}
+	nop := func(*rpcrdma.Header) {}
+	tests := []struct {
+		name   string
+		answer answer
+		want   Reason // 0: nothing wrong
+	}{
+		{"legal", func(p *rawPeer, h *rpcrdma.Header) { p.send(reply(h, nop, words(0)...)) }, 0},
+		{"runt, unknown XID, call, other XID inside, then legal", func(p *rawPeer, h *rpcrdma.Header) {
+			p.send(words(1, 2, 3))
+			p.send(header(rpcrdma.Header{XID: h.XID + 77}), rpcReply(h.XID+77))
+			p.send(header(rpcrdma.Header{XID: h.XID}), rpcCall(h.XID, procNull))
+			p.send(header(rpcrdma.Header{XID: h.XID}), rpcReply(h.XID+1))
+			p.send(words(h.XID, 1, 8, 4, 9))
+			p.send(words(h.XID, 1, 8, 3))
+			p.send(reply(h, nop, words(0)...))
+		}, 0},
+		{"chunks left out", func(p *rawPeer, h *rpcrdma.Header) {
+			p.send(header(rpcrdma.Header{XID: h.XID}), rpcReply(h.XID, words(0)...))
+		}, 0},
+		{"ERR_CHUNK", func(p *rawPeer, h *rpcrdma.Header) {
+			p.send(header(rpcrdma.Header{XID: h.XID, Type: rpcrdma.MsgTypeError, Err: rpcrdma.ErrChunk}))
+		}, ReasonChunk},
+		{"ERR_VERS", func(p *rawPeer, h *rpcrdma.Header) {
+			p.send(header(rpcrdma.Header{XID: h.XID, Type: rpcrdma.MsgTypeError, Err: rpcrdma.ErrVers, Low: 2, High: 3}))
+		}, ReasonVersion},
+		{"read list", func(p *rawPeer, h *rpcrdma.Header) {
+			p.send(reply(h, func(r *rpcrdma.Header) {
+				r.Read = []chunks.ReadSegment{{Position: 4, Segment: h.Write[0][0]}}
+			}, words(0)...))
+		}, ReasonBadReply},
+		{"other handle", func(p *rawPeer, h *rpcrdma.Header) {
+			p.send(reply(h, func(r *rpcrdma.Header) { r.Write[0][0].Handle++ }, words(0)...))
+		}, ReasonBadReply},
+		{"length grew", func(p *rawPeer, h *rpcrdma.Header) {
+			p.send(reply(h, func(r *rpcrdma.Header) { r.Write[0][0].Length = 1 << 20 }, words(0)...))
+		}, ReasonBadReply},
+		{"more segments", func(p *rawPeer, h *rpcrdma.Header) {
+			p.send(reply(h, func(r *rpcrdma.Header) { r.Write[0] = append(r.Write[0], r.Write[0][0]) }, words(0)...))
+		}, ReasonBadReply},
+		{"length differs from count", func(p *rawPeer, h *rpcrdma.Header) {
+			p.send(reply(h, func(r *rpcrdma.Header) { r.Write[0][0].Length = 10 }, words(14)...))
+		}, ReasonBadReply},
+		{"data inline though a chunk was offered", func(p *rawPeer, h *rpcrdma.Header) {
+			p.send(reply(h, nop, append(words(8), make([]byte, 8)...)...))
+		}, ReasonBadReply},
+		{"long reply of nothing", func(p *rawPeer, h *rpcrdma.Header) {
+			p.send(reply(h, func(r *rpcrdma.Header) { r.Type = rpcrdma.MsgTypeNoMsg }))
+		}, ReasonBadReply},
+		{"RPC reply that does not decode", func(p *rawPeer, h *rpcrdma.Header) {
+			p.send(header(rpcrdma.Header{XID: h.XID}), words(h.XID, 1, 9))
+		}, ReasonBadReply},
+	}
+	next := make(chan answer, 1)
+	c := rawServer(t, nil, nil, func(p *rawPeer, h *rpcrdma.Header, _ []byte) { (<-next)(p, h) })
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			next <- tt.answer
+			call := wordCall(procFill, 5000)
+			call.Sink, call.MaxResults = make([]byte, 5000), 10000
+			err := try(t, c, call)
+			e, _ := errors.AsType[*RPCError](err)
+			switch {
+			case tt.want == 0 && err != nil:
+				t.Errorf("call failed: %v", err)
+			case tt.want != 0 && (e == nil || e.Reason != tt.want):
+				t.Errorf("error %v, want %v", err, tt.want)
+			case e != nil:
+				t.Log(err)
+			}
+			if n := c.Conn().Table().Live(); n != 0 {
+				t.Errorf("%d live STags after the call", n)
+			}
+		})
+	}
+	if got := c.Stats().Dropped; got != 6 {
+		t.Errorf("%d Sends dropped, want 6", got)
+	}
+}
+
+// TestRemoteInvalidate answers with Send with Invalidate of the call's own memory,
+// though the peer did not announce it, as Linux does; then of another call's, which
+// ends the connection.
+func TestRemoteInvalidate(t *testing.T) {
+	silent := rpcrdma.PrivateData{SendSize: 4096, RecvSize: 4096}.Append(nil)
+	var other uint32
+	c := rawServer(t, rawConfig(silent, 4096), nil, func(p *rawPeer, h *rpcrdma.Header, _ []byte) {
+		stag := uint32(h.Write[0][0].Handle)
+		if other == 0 && h.Write[0][0].Length == 5001 {
+			other = stag // no answer: the call stays
+			return
+		}
+		if other != 0 {
+			stag = other
+		}
+		lists := h.Lists
+		lists.Write[0].Clear()
+		lists.HasReply = false
+		b := append(header(rpcrdma.Header{XID: h.XID, Credit: 9, Lists: lists}), rpcReply(h.XID, words(0)...)...)
+		if err := p.conn.SendInvalidate(testCtx(t), b, region.STag(stag)); err != nil && !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
+	})
+	sinkCall := func(n int) *Call {
+		call := wordCall(procFill, uint32(n))
+		call.Sink = make([]byte, n)
+		return call
+	}
+	mustDo(t, c, sinkCall(5000))
+	if c.Stats().Invalidated != 1 {
+		t.Errorf("invalidations: %+v", c.Stats())
+	}
+	lost := make(chan error, 1)
+	go func() { lost <- try(t, c, sinkCall(5001)) }()
+	waitFor(t, "the call is out", func() bool { return c.Stats().Calls == 2 })
+	if err := try(t, c, sinkCall(5002)); err != nil && !errors.Is(err, errForeignSTag) {
+		t.Errorf("the answered call: %v", err)
+	}
+	if err := <-lost; !errors.Is(err, errForeignSTag) {
+		t.Errorf("the call that lost its memory: %v", err)
+	}
+}
+
+// TestServerInvalidates checks when our server uses Send with Invalidate: both sides
+// said so and all chunks share one handle (RFC 8797 Section 4.1).
+func TestServerInvalidates(t *testing.T) {
+	for _, tt := range []struct {
+		name           string
+		client, server bool
+		want           uint64
+	}{{"both", true, true, 1}, {"client only", true, false, 0}, {"server only", false, true, 0}} {
+		t.Run(tt.name, func(t *testing.T) {
+			sc, cc := testConfig(), testConfig()
+			sc.NoRemoteInvalidate, cc.NoRemoteInvalidate = !tt.server, !tt.client
+			s, c := pair(t, newEcho(), sc, cc)
+			call := wordCall(procFill, 5000)
+			call.Sink = make([]byte, 5000)
+			if r := mustDo(t, c, call); !r.Placed || r.ItemLen != 5000 {
+				t.Errorf("placed %v, %d octets", r.Placed, r.ItemLen)
+			}
+			if got := s.Stats().Invalidated; got != tt.want {
+				t.Errorf("server invalidated %d", got)
+			}
+			if got := c.Stats().Invalidated; got != tt.want {
+				t.Errorf("client saw %d", got)
+			}
+			call = echoCall(filled(5000)) // two handles: never
+			call.Sink, call.MaxResults = make([]byte, 5000), 64
+			mustDo(t, c, call)
+			if got := s.Stats().Invalidated; got != tt.want {
+				t.Errorf("server invalidated one of two handles")
+			}
+		})
+	}
+}
+
+// TestReturnedLengths offers write chunks cut into odd segments and reads back what
+// the server says it wrote (RFC 8166 Section 3.4.6): in order, without gaps, all
+// segments returned, later ones 0.
+func TestReturnedLengths(t *testing.T) {
+	_, addr := startServer(t, newEcho(), nil)
+	p := rawClient(t, addr, nil)
+	mem := [][]byte{make([]byte, 3), make([]byte, 500), make([]byte, 700), make([]byte, 4)}
+	var w chunks.WriteChunk
+	for _, m := range mem {
+		w = append(w, p.offer(m, region.RemoteWrite))
+	}
+	room := 3 + 500 + 700 + 4
+	for _, n := range []int{0, 1, 3, 4, 502, 503, 504, 1202, 1203, room} {
+		unused := chunks.WriteChunk{{Handle: 1, Length: 9}}
+		h := rpcrdma.Header{XID: uint32(n), Lists: chunks.Lists{Write: []chunks.WriteChunk{w, unused}}}
+		p.send(header(h), rpcCall(uint32(n), procFill, words(uint32(n))...))
+		got, payload := p.recv()
+		if got.Type != rpcrdma.MsgTypeMsg || len(got.Write) != 2 || len(got.Write[0]) != len(w) {
+			t.Fatalf("%d octets: answer %+v", n, got)
+		}
+		if got.Write[1].Room() != 0 || len(got.Write[1]) != 1 {
+			t.Errorf("%d octets: unused chunk came back as %+v", n, got.Write[1])
+		}
+		left, at := n, 0
+		for i, seg := range got.Write[0] {
+			want := min(left, len(mem[i]))
+			if int(seg.Length) != want || seg.Handle != w[i].Handle || seg.Offset != w[i].Offset {
+				t.Errorf("%d octets: segment %d came back as %+v, want %d octets", n, i, seg, want)
+			}
+			for k, v := range mem[i][:want] {
+				if v != patternAt(at+k) {
+					t.Fatalf("%d octets: segment %d has wrong octets", n, i)
+				}
+			}
+			left -= want
+			at += want
+		}
+		d := xdr.NewDecoder(payload[24:])
+		if count := int(d.Uint32()); count != n || d.Len() != 0 {
+			t.Errorf("%d octets: inline count %d, %d octets behind it", n, count, d.Len())
+		}
+	}
+}

@@ -1,0 +1,62 @@
+package transport
+
+import (
+	"fmt"
+	"net"
+
+	"github.com/stag-rdma/stag/xdr"
+)
+
+var zeroPad [4]byte
+
+// padOf returns the XDR pad of item: 0 to 3 zero octets (RFC 4506 Section 3).
+func padOf(item []byte) []byte { return zeroPad[:xdr.Pad(len(item))] }
+
+// before returns the arguments up to the item's data; all of them without an item.
+func (c *Call) before() []byte {
+	if c.Item == nil {
+		return c.Args
+	}
+	return c.Args[:c.ItemPos]
+}
+
+// after returns the arguments behind the item's data.
+func (c *Call) after() []byte {
+	if c.Item == nil {
+		return nil
+	}
+	return c.Args[c.ItemPos:]
+}
+
+// argsSize returns the octets of the unreduced arguments.
+func (c *Call) argsSize() int {
+	return len(c.Args) + len(c.Item) + xdr.Pad(len(c.Item))
+}
+
+// check refuses calls that contradict themselves or are too large.
+func (c *Call) check(cfg *Config) error {
+	if c.Item != nil && (c.ItemPos < 4 || c.ItemPos > len(c.Args) || c.ItemPos%4 != 0) {
+		return &RPCError{Reason: ReasonBadCall, Err: fmt.Errorf("item position %d, want a multiple of 4 in 4 to %d", c.ItemPos, len(c.Args))}
+	}
+	if len(c.Args)%4 != 0 {
+		return &RPCError{Reason: ReasonBadCall, Err: fmt.Errorf("arguments of %d octets, want a multiple of 4", len(c.Args))}
+	}
+	if len(c.Cred.Body) > xdr.MaxAuthBody {
+		return &RPCError{Reason: ReasonBadCall, Err: fmt.Errorf("credential of %d octets, at most %d", len(c.Cred.Body), xdr.MaxAuthBody)}
+	}
+	if n := c.argsSize() + callHeaderMax; n > cfg.MaxPayload {
+		return &RPCError{Reason: ReasonTooBig, Err: fmt.Errorf("call of %d octets, at most %d", n, cfg.MaxPayload)}
+	}
+	return nil
+}
+
+// callHeaderMax is the largest RPC call header with an empty verifier.
+const callHeaderMax = 40 + xdr.MaxAuthBody
+
+// addrOf returns the peer's address for errors and logs.
+func addrOf(c net.Conn) string {
+	if a := c.RemoteAddr(); a != nil {
+		return a.String()
+	}
+	return ""
+}

@@ -1,0 +1,121 @@
+package transport
+
+import (
+	"context"
+	"math/rand/v2"
+	"net"
+	"sync"
+
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/credits"
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rpcrdma"
+)
+
+// Client is an RPC client over one RPC-over-RDMA connection (RFC 8166). It is safe
+// for concurrent use and has no goroutine of its own: callers that wait read.
+type Client struct {
+	cfg  *Config
+	conn *rdmap.Conn
+	addr string
+	ctr  counters
+
+	recvSize int           // the reply threshold
+	over     chan struct{} // closed when the connection is over and all calls are told
+
+	mu     sync.Mutex
+	req    *rpcrdma.Requester
+	xid    uint32
+	queue  callQueue             // calls that wait for a credit, first come first served
+	live   map[*outcall]struct{} // calls with a deadline, for the tick
+	idle   []*outcall
+	err    error // why the connection is over
+	ticked bool  // the process-wide tick knows this client
+}
+
+// Dial connects to an RPC-over-RDMA server. network is "tcp", "tcp4" or "tcp6", on
+// which iWARP runs; NFS uses port 20049 (RFC 8267 Section 7). ctx bounds the
+// connection set-up only.
+func Dial(ctx context.Context, network, addr string, cfg *Config) (*Client, error) {
+	c, err := cfg.fill()
+	if err != nil {
+		return nil, err
+	}
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, opErr(OpDial, addr, err)
+	}
+	return newClient(ctx, conn, addr, c)
+}
+
+// NewClient starts RPC-over-RDMA on conn, which it takes, as the MPA initiator.
+func NewClient(ctx context.Context, conn net.Conn, cfg *Config) (*Client, error) {
+	c, err := cfg.fill()
+	if err != nil {
+		return nil, err
+	}
+	return newClient(ctx, conn, addrOf(conn), c)
+}
+
+// newClient runs the start-up and applies what the peer said in it.
+func newClient(ctx context.Context, conn net.Conn, addr string, cfg *Config) (*Client, error) {
+	c := &Client{cfg: cfg, addr: addr, xid: rand.Uint32(), over: make(chan struct{})}
+	own := cfg.privateData()
+	ec := cfg.engine(&clientConn{c}, cfg.Credits+credits.Slack)
+	ec.PrivateData = own.Append(nil)
+	c.conn = rdmap.Client(conn, ec)
+	if err := c.conn.Handshake(ctx); err != nil {
+		return nil, opErr(OpDial, addr, err)
+	}
+	peer, _ := rpcrdma.ParsePrivateData(c.conn.PeerPrivateData())
+	send, recv := own.Inline(peer)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return nil, opErr(OpDial, addr, c.err)
+	}
+	c.recvSize = recv
+	c.req = rpcrdma.NewRequester(rpcrdma.RequesterConfig{
+		Profile: cfg.Profile, Credits: uint32(cfg.Credits),
+		SendSize: send, RecvSize: recv, Binding: cfg.Binding,
+		Limits: cfg.limits(),
+	})
+	c.ctr.conns.Store(1)
+	c.ctr.accepted.Store(1)
+	return c, nil
+}
+
+// limits bounds the chunk lists of one header. Their sum counts what is offered for
+// both directions, hence the factor.
+func (c *Config) limits() chunks.Limits {
+	return chunks.Limits{MaxOctets: 2*uint64(c.MaxPayload) + 64<<10}
+}
+
+// Inline returns the largest Sends in octets, header included, that go to the
+// server and come from it on this connection (RFC 8797 Section 4.2).
+func (c *Client) Inline() (send, recv int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cfg := c.req.Config()
+	return cfg.SendSize, cfg.RecvSize
+}
+
+// Conn returns the connection below, for its state and statistics.
+func (c *Client) Conn() *rdmap.Conn { return c.conn }
+
+// Stats implements [Caller].
+func (c *Client) Stats() Stats {
+	s := c.ctr.snapshot()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.Credits = c.req.Available() + c.req.InFlight()
+	s.InFlight = c.req.InFlight()
+	return s
+}
+
+// Close implements [Caller]. It returns the first fatal error the connection had,
+// nil if it had none.
+func (c *Client) Close() error {
+	return opErr(OpClose, c.addr, ignoreEnd(c.conn.Close()))
+}

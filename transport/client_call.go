@@ -1,0 +1,161 @@
+package transport
+
+import (
+	"time"
+
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// outcall is one call of a client from Do to its reply; it is reused. The fields of
+// the second group are under Client.mu.
+type outcall struct {
+	rc     rpcrdma.Call
+	w      rdmap.Waiter
+	regs   registrations
+	items  [1]chunks.Item
+	wrs    [1]rdmap.WR
+	head   []byte  // the Send
+	rpc    []byte  // the RPC call header
+	flat   *buffer // arguments with an item that must not be reduced
+	stream *buffer // payload stream of a long call
+	reply  *buffer // memory for a long reply
+	free   func()  // of the Call
+
+	in         *buffer // the inline reply
+	active     bool    // in the requester's table: has a credit
+	left       bool    // its caller has gone
+	late       bool    // the tick has completed w
+	queued     bool    // in Client.queue
+	prev, next *outcall
+	deadline   time.Time
+}
+
+// newCall returns an empty call with an XID of its own.
+func (c *Client) newCall() *outcall {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var p *outcall
+	if n := len(c.idle); n > 0 {
+		p = c.idle[n-1]
+		c.idle = c.idle[:n-1]
+	} else {
+		p = new(outcall)
+	}
+	c.xid++
+	for c.req.Lookup(c.xid) != nil { // cancelled calls keep theirs
+		c.xid++
+	}
+	p.rc.XID = c.xid
+	return p
+}
+
+// recycle takes back a call that nobody uses. c.mu is held.
+func (c *Client) recycle(p *outcall) {
+	if len(c.idle) >= 2*c.cfg.Credits {
+		return
+	}
+	p.rc.Reset()
+	p.items[0], p.wrs[0] = chunks.Item{}, rdmap.WR{}
+	p.active, p.left, p.late, p.deadline = false, false, false, time.Time{}
+	c.idle = append(c.idle, p)
+}
+
+// keeps says whether p has something that drop gives back.
+func (p *outcall) keeps() bool {
+	return p.in != nil || p.flat != nil || p.stream != nil || p.reply != nil || p.free != nil
+}
+
+// drop gives back the buffers of a call whose regions are invalid, and tells the
+// caller that its memory is free.
+func (p *outcall) drop() {
+	for _, b := range [...]**buffer{&p.in, &p.flat, &p.stream, &p.reply} {
+		if *b != nil {
+			(*b).release()
+			*b = nil
+		}
+	}
+	if f := p.free; f != nil {
+		p.free = nil
+		f()
+	}
+}
+
+// prepare fills p.rc from call: what the requester plans with.
+func (p *outcall) prepare(cfg *Config, recv int, call *Call) {
+	p.w.Reset()
+	rc := &p.rc
+	h := xdr.CallHeader{
+		XID: rc.XID, RPCVers: xdr.RPCVersion,
+		Prog: call.Prog, Vers: call.Vers, Proc: call.Proc, Cred: call.Cred,
+	}
+	p.rpc = xdr.AppendCall(p.rpc[:0], &h)
+	p.free = call.Free
+	rc.Owner, rc.Prog, rc.Vers, rc.Proc = p, call.Prog, call.Vers, call.Proc
+	arg, result := cfg.Binding.Eligible(call.Prog, call.Vers, call.Proc)
+	if gssProtected(call.Cred) { // RFC 8166 Section 8.2.2.3: nothing is reduced
+		arg, result = false, false
+	}
+	rc.Message = chunks.Message{Head: p.rpc, Body: call.Args}
+	switch {
+	case call.Item == nil:
+	case arg:
+		p.items[0] = chunks.Item{Pos: len(p.rpc) + call.ItemPos, Data: call.Item}
+		rc.Message.Items = p.items[:]
+	default:
+		rc.Message.Body = p.flatten(call)
+	}
+	rc.Sink, rc.MaxReply = len(call.Sink), 0
+	if call.MaxResults > 0 {
+		rc.MaxReply = replyHeaderSize + call.MaxResults
+	}
+	if !result && rc.Sink > 0 {
+		if rc.MaxReply == 0 {
+			rc.MaxReply = recv - rpcrdma.MinHeaderSize
+		}
+		rc.MaxReply += rc.Sink + xdr.Pad(rc.Sink)
+		rc.Sink = 0
+	}
+}
+
+// replyHeaderSize is an accepted reply's header with an empty verifier
+// (RFC 5531 Section 9).
+const replyHeaderSize = 24
+
+// flatten makes one run of octets of arguments whose item must stay in the stream.
+func (p *outcall) flatten(call *Call) []byte {
+	p.flat = shared.get(call.argsSize())
+	b := append(p.flat.data[:0], call.before()...)
+	b = append(b, call.Item...)
+	b = xdr.AppendPad(b, len(call.Item))
+	return append(b, call.after()...)
+}
+
+// register makes the memory reachable that the plan asks for.
+func (p *outcall) register(c *Client, call *Call) error {
+	rc, m := &p.rc, &p.rc.Memory
+	read, write := region.RemoteRead, region.RemoteWrite
+	if !c.cfg.NoRemoteInvalidate {
+		read |= region.RemoteInvalidate
+		write |= region.RemoteInvalidate
+	}
+	var err error
+	if rc.Plan.Arg {
+		m.Arg, err = p.regs.add(c.conn, partArg, m.Arg, call.Item, read)
+	}
+	if n := rc.Plan.Stream; n > 0 && err == nil {
+		p.stream = shared.get(n)
+		m.Stream, err = p.regs.add(c.conn, partStream, m.Stream, rc.AppendStream(p.stream.data[:0]), read)
+	}
+	if rc.Plan.Sink && err == nil {
+		m.Sink, err = p.regs.add(c.conn, partSink, m.Sink, call.Sink, write)
+	}
+	if n := rc.Plan.Reply; n > 0 && err == nil {
+		p.reply = shared.get(n)
+		m.Reply, err = p.regs.add(c.conn, partReply, m.Reply, p.reply.data[:n], write)
+	}
+	return err
+}

@@ -1,0 +1,163 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/region"
+)
+
+// Do implements [Caller].
+//
+// It may wait for a credit, first come first served, and then for the reply. When
+// ctx ends first, Do returns at once; the credit, the XID, Item and Sink stay in
+// use until the reply comes or the connection ends, as the server may still read
+// and write what was offered. Call.Free tells when.
+func (c *Client) Do(ctx context.Context, call *Call, reply *Reply) error {
+	reply.Release()
+	if err := call.check(c.cfg); err != nil {
+		c.ctr.errors.Add(1)
+		call.freed()
+		return err
+	}
+	p := c.newCall()
+	p.prepare(c.cfg, c.recvSize, call)
+	err := c.do(ctx, p, call, reply)
+	if err != nil {
+		c.ctr.errors.Add(1)
+	}
+	return err
+}
+
+// do is one call from its credit to its reply.
+func (c *Client) do(ctx context.Context, p *outcall, call *Call, reply *Reply) error {
+	queued, err := c.begin(p)
+	if err == nil && queued {
+		err = c.waitCredit(ctx, p)
+	}
+	if err == nil {
+		err = c.send(p, call)
+	}
+	if err != nil {
+		return c.giveUp(p, err)
+	}
+	if err := c.conn.Wait(ctx, &p.w); err != nil && !c.answered(ctx, p) {
+		return c.abandon(p, err)
+	}
+	return c.finish(p, reply)
+}
+
+// begin plans a call and takes a credit for it, or enters it into the queue.
+func (c *Client) begin(p *outcall) (queued bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return false, c.err
+	}
+	if err := c.req.Plan(&p.rc); err != nil {
+		return false, &RPCError{XID: p.rc.XID, Reason: ReasonBadCall, Err: err}
+	}
+	if c.cfg.CallTimeout > 0 {
+		c.watch(p, time.Now().Add(c.cfg.CallTimeout))
+	}
+	if c.queue.empty() && c.req.Begin(&p.rc) == nil {
+		p.active = true
+		return false, nil
+	}
+	c.queue.push(p)
+	return true, nil
+}
+
+// send registers memory and posts the call. On error nothing was sent.
+func (c *Client) send(p *outcall, call *Call) error {
+	err := p.register(c, call)
+	if errors.Is(err, region.ErrClosed) {
+		return c.endErr()
+	}
+	if err == nil {
+		c.mu.Lock()
+		p.head, _, err = c.req.AppendCall(p.head[:0], &p.rc)
+		c.mu.Unlock()
+	}
+	if err != nil {
+		return &RPCError{XID: p.rc.XID, Reason: ReasonBadCall, Err: err}
+	}
+	p.wrs[0] = rdmap.WR{Op: rdmap.OpSend, Head: p.head}
+	if err = c.conn.Post(p.wrs[:]); err != nil {
+		return err
+	}
+	c.ctr.calls.Add(1)
+	c.ctr.inline.Add(uint64(len(p.head)))
+	return nil
+}
+
+// endErr returns why the connection ended, to a call that met its end halfway.
+func (c *Client) endErr() error {
+	if err := c.conn.Err(); err != nil {
+		return err
+	}
+	return rdmap.ErrClosed
+}
+
+// answered looks, after a wait that failed, whether p has its reply all the same:
+// results beat cancellation. When the connection is over it waits for the verdict.
+func (c *Client) answered(ctx context.Context, p *outcall) bool {
+	if c.conn.Err() != nil {
+		select {
+		case <-c.over:
+		case <-ctx.Done():
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return p.w.Done() && p.w.Err() == nil
+}
+
+// giveUp ends a call of which nothing was sent.
+func (c *Client) giveUp(p *outcall, err error) error {
+	c.mu.Lock()
+	c.unwatch(p)
+	if p.active {
+		p.active = false
+		c.req.Abort(&p.rc)
+	}
+	c.wakeQueue()
+	c.mu.Unlock()
+	c.giveBack(p)
+	return c.callErr(err)
+}
+
+// abandon ends the wait for a reply. If the call is still outstanding, whoever ends
+// it gives its memory back.
+func (c *Client) abandon(p *outcall, err error) error {
+	c.mu.Lock()
+	c.unwatch(p)
+	p.left = true
+	mine := !p.active
+	c.req.Cancel(&p.rc)
+	if mine && c.err != nil && p.w.Done() && !p.late {
+		err = c.err
+	}
+	c.mu.Unlock()
+	if mine {
+		c.giveBack(p)
+	}
+	return c.callErr(err)
+}
+
+// callErr puts an error into the form that Do promises.
+func (c *Client) callErr(err error) error {
+	if e, ok := err.(*RPCError); ok { //nolint:errorlint // made here, not wrapped
+		return e
+	}
+	return opErr(OpCall, c.addr, err)
+}
+
+// freed tells the caller that its memory is free.
+func (c *Call) freed() {
+	if c.Free != nil {
+		c.Free()
+	}
+}

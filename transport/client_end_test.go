@@ -1,0 +1,25 @@
+package transport
+
+import (
+	"errors"
+	"net"
+	"testing"
+)
+
+// A call that meets the end of its connection between its credit and its
+// registration fails because the wire is cut, not because the call was wrong.
+func TestCallMeetsTheEnd(t *testing.T) {
+	_, c := pair(t, new(echo), nil, nil)
+	if err := c.conn.Table().Close(testCtx(t)); err != nil {
+		t.Fatal(err)
+	}
+	call := echoCall(filled(20_000))
+	var r Reply
+	err := c.Do(testCtx(t), call, &r)
+	if _, ok := errors.AsType[*OpError](err); !ok || !errors.Is(err, net.ErrClosed) {
+		t.Errorf("%v, want an OpError that is net.ErrClosed", err)
+	}
+	if _, ok := errors.AsType[*RPCError](err); ok {
+		t.Errorf("%v blames the call", err)
+	}
+}

@@ -1,0 +1,127 @@
+package transport
+
+import (
+	"context"
+	"errors"
+
+	"github.com/stag-rdma/stag/rpcrdma"
+)
+
+// finish takes the reply of a call that was answered. Its memory is revoked before
+// anybody looks at it.
+func (c *Client) finish(p *outcall, reply *Reply) error {
+	if err := c.invalidate(p); err != nil {
+		// RFC 8166 Section 4.5.4: a call whose memory the peer still has must not
+		// complete on a live connection.
+		c.conn.Abort(err)
+		c.giveBack(p)
+		return opErr(OpCall, c.addr, err)
+	}
+	c.mu.Lock()
+	c.unwatch(p)
+	err := c.req.CheckReply(&p.rc, p.replyMemory())
+	if err == nil {
+		p.fill(reply)
+		c.count(p)
+	}
+	xid := p.rc.XID
+	keeps := p.keeps()
+	if !keeps {
+		c.recycle(p)
+	}
+	c.mu.Unlock()
+	if keeps {
+		c.giveBack(p)
+	}
+	return rpcErr(xid, err)
+}
+
+// invalidate revokes the call's memory. An engine that still uses it is given
+// Config.CloseTimeout.
+func (c *Client) invalidate(p *outcall) error {
+	if p.regs == (registrations{}) {
+		return nil
+	}
+	if p.regs.invalidate(cancelled) == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), c.cfg.CloseTimeout)
+	defer cancel()
+	return p.regs.invalidate(ctx)
+}
+
+// cancelled is a context that is over: "try without waiting".
+var cancelled = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// giveBack ends a call's use of memory and reuses it. The peer was never told of
+// the memory, or has answered, or is gone.
+func (c *Client) giveBack(p *outcall) {
+	if err := c.invalidate(p); err != nil {
+		c.conn.Abort(err)
+		return // pinned memory is not reused: the garbage collector has it
+	}
+	p.drop()
+	c.mu.Lock()
+	c.recycle(p)
+	c.mu.Unlock()
+}
+
+// fill moves the result and the memory it lies in to the caller's reply.
+func (p *outcall) fill(reply *Reply) {
+	res := &p.rc.Result
+	reply.Header, reply.Results, reply.Placed = res.RPC, res.Results, res.Placed
+	if res.Placed {
+		reply.ItemLen = res.ItemLen
+	}
+	if res.Long {
+		reply.buf, p.reply = p.reply, nil
+	} else {
+		reply.buf, p.in = p.in, nil
+	}
+}
+
+// count adds an answered call to the statistics.
+func (c *Client) count(p *outcall) {
+	c.ctr.replies.Add(1)
+	if p.regs == (registrations{}) && p.rc.Plan == (rpcrdma.Plan{}) {
+		return
+	}
+	res := &p.rc.Result
+	moved := res.ReplyLen
+	if res.Placed {
+		moved += res.ItemLen
+	}
+	c.ctr.written.Add(uint64(moved))
+	pulled := p.rc.Plan.Stream
+	if p.rc.Plan.Arg {
+		pulled += len(p.items[0].Data)
+	}
+	c.ctr.read.Add(uint64(pulled)) // it has answered, so it has read
+}
+
+// replyMemory returns the memory of a long reply.
+func (p *outcall) replyMemory() []byte {
+	if p.reply == nil {
+		return nil
+	}
+	return p.reply.data
+}
+
+// rpcErr maps the machine's verdict on a reply.
+func rpcErr(xid uint32, err error) error {
+	if err == nil {
+		return nil
+	}
+	e := &RPCError{XID: xid, Reason: ReasonBadReply, Err: err}
+	if re, ok := errors.AsType[*rpcrdma.RemoteError](err); ok {
+		e.Reason, e.Low, e.High, e.Err = ReasonChunk, re.Low, re.High, nil
+		if re.Code == rpcrdma.ErrVers {
+			e.Reason = ReasonVersion
+		}
+	}
+	return e
+}

@@ -1,0 +1,120 @@
+package transport
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rpcrdma"
+	"go.uber.org/zap"
+)
+
+var _ rdmap.Handler = (*clientConn)(nil)
+
+// clientConn is the upcall side of a Client, so that Client has no exported upcalls.
+type clientConn struct{ c *Client }
+
+// errForeignSTag: RFC 8797 Section 4.1 lets a reply invalidate a steering tag of its
+// own call only. Another call has lost its memory: nothing is certain any more.
+var errForeignSTag = errors.New("transport: a reply invalidated memory of another call")
+
+// HandleRecv gives a reply to its call. It runs in whichever goroutine reads.
+func (h *clientConn) HandleRecv(conn *rdmap.Conn, m *rdmap.Message) {
+	c := h.c
+	conn.PostRecv(1)
+	c.mu.Lock()
+	p, why := c.receive(m.Data)
+	var foreign, left bool
+	if p != nil {
+		p.active = false
+		left = p.left
+		if !p.w.Done() {
+			p.w.Complete(nil)
+		}
+	}
+	if m.Invalidated != 0 {
+		c.ctr.invalidated.Add(1)
+		foreign = p == nil || !p.rc.Offers(handleOf(m.Invalidated))
+	}
+	c.wakeQueue()
+	c.mu.Unlock()
+	c.ctr.inline.Add(uint64(len(m.Data)))
+	switch {
+	case foreign:
+		conn.Abort(errForeignSTag)
+	case p == nil:
+		c.ctr.dropped.Add(1)
+		c.cfg.Logger.Debug("transport: reply dropped", zap.Error(why))
+	case left:
+		c.reap(p)
+	}
+}
+
+// receive finds the call that send answers. The reply is copied first, as what the
+// machine returns are views and send is only lent. c.mu is held.
+func (c *Client) receive(send []byte) (*outcall, error) {
+	if rc := c.lookup(send); rc != nil {
+		p := rc.Owner.(*outcall)
+		b := shared.get(len(send))
+		n := copy(b.data, send)
+		if got, err := c.req.Receive(b.data[:n]); got == nil {
+			b.release() // it is no reply after all
+			return nil, err
+		}
+		p.in = b
+		return p, nil
+	}
+	_, err := c.req.Receive(send)
+	return nil, err
+}
+
+// lookup returns the outstanding call whose XID leads send.
+func (c *Client) lookup(send []byte) *rpcrdma.Call {
+	if len(send) < rpcrdma.FixedSize {
+		return nil
+	}
+	return c.req.Lookup(binary.BigEndian.Uint32(send))
+}
+
+// reap gives back the memory of a call that its caller has abandoned. Waiting for
+// an engine that still uses it must not happen in an upcall.
+func (c *Client) reap(p *outcall) {
+	if p.regs.invalidate(cancelled) == nil {
+		c.giveBack(p)
+		return
+	}
+	go c.giveBack(p)
+}
+
+// HandleClose ends all calls: those that wait see why, the others are reaped.
+func (h *clientConn) HandleClose(_ *rdmap.Conn, err error) {
+	c := h.c
+	var reap []*outcall
+	c.mu.Lock()
+	if err == nil {
+		err = rdmap.ErrClosed
+	}
+	c.err = err
+	c.ctr.conns.Store(0)
+	if c.req != nil {
+		c.req.Drain(func(rc *rpcrdma.Call) {
+			p := rc.Owner.(*outcall)
+			p.active = false
+			if p.left {
+				reap = append(reap, p)
+			} else if !p.w.Done() {
+				p.w.Complete(err)
+			}
+		})
+	}
+	for p := c.queue.pop(); p != nil; p = c.queue.pop() {
+		if !p.w.Done() {
+			p.w.Complete(err)
+		}
+	}
+	close(c.over)
+	c.mu.Unlock()
+	for _, p := range reap {
+		c.reap(p)
+	}
+}

@@ -1,0 +1,181 @@
+package transport
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rdmap"
+	"go.uber.org/zap"
+)
+
+// Defaults of [Config].
+const (
+	DefaultCredits          = 64
+	DefaultInlineSize       = 4096
+	DefaultMaxPayload       = 1<<20 + 64<<10
+	DefaultRequestMemory    = 256 << 20
+	DefaultHandshakeTimeout = 10 * time.Second
+	DefaultCloseTimeout     = 5 * time.Second
+	DefaultPullTimeout      = 30 * time.Second
+	DefaultHandlerGrace     = time.Millisecond
+	DefaultMaxConns         = 16384
+)
+
+// Bounds of the inline sizes: RFC 8797 Section 4 carries them as 1 KiB to 256 KiB.
+const (
+	minInline  = 1024
+	maxInline  = 256 << 10
+	maxCredits = 4096
+)
+
+// Config holds the settings of a client, a server or a listener. A nil *Config and
+// zero fields mean the defaults. It is copied when it is passed and must not be
+// changed meanwhile.
+type Config struct {
+	// Credits is the number of calls in flight on one connection: what a client asks
+	// for and what a server grants at most (RFC 8166 Section 3.3). If zero, 64;
+	// range 1 to 4096.
+	Credits int
+
+	// InlineSend and InlineRecv are the largest RDMA Sends in octets, header
+	// included, that this side sends and that it has receive buffers for
+	// (RFC 8797 Section 4). If zero, 4096; range 1024 to 262144, rounded down to a
+	// multiple of 1024. What is sent obeys the peer's value too.
+	InlineSend, InlineRecv int
+
+	// Profile says which document rules the connection. [ProfileRFC8166] is the zero
+	// value and the only one so far.
+	Profile Profile
+
+	// CRC says whether MPA's CRC32C is used. The zero value, rdmap.CRCOn, asks for
+	// it, which is enough to get it (RFC 5044 Section 4.4).
+	CRC rdmap.CRCMode
+
+	// NoRemoteInvalidate, on a client, says in the connection's private data that
+	// replies must not come as Send with Invalidate; on a server, that it sends none
+	// (RFC 8797 Section 4.1).
+	NoRemoteInvalidate bool
+
+	// Binding says which arguments and results are DDP-eligible
+	// (RFC 8166 Section 6). If nil, chunks.NFSv3.
+	Binding chunks.Binding
+
+	// AnyCred, on a server, hands every credential and verifier to the handler
+	// unchecked. If false, calls that xdr.CallHeader.CheckAuth refuses are answered
+	// with AUTH_ERROR.
+	AnyCred bool
+
+	// MaxPayload is the largest RPC message in octets, chunks included, that is
+	// accepted or sent. If zero, 1 MiB + 64 KiB.
+	MaxPayload int
+
+	// RequestMemory bounds the octets that all connections of one server or listener
+	// hold for arguments pulled by RDMA Read and for results on their way out. Calls
+	// beyond it wait, in the order they came; but a connection with nothing else under
+	// way is always served, so that slow peers do not stop the others. If zero,
+	// 256 MiB.
+	RequestMemory int64
+
+	// MaxConns bounds the connections of one server or listener; further ones are
+	// closed at once. If zero, 16384.
+	MaxConns int
+
+	// IRD and ORD are the numbers of RDMA Reads served and issued at one time
+	// (RFC 6581 Section 9). If zero, the defaults of rdmap.Config.
+	IRD, ORD int
+
+	// MULPDU is the largest ULPDU in octets. If zero, chosen from the path, or
+	// 64,768 when the peer is a stag too.
+	MULPDU int
+
+	// HandshakeTimeout bounds the MPA start-up. If zero, 10 s.
+	HandshakeTimeout time.Duration
+
+	// CallTimeout bounds every call of a client whose context has no deadline. It is
+	// checked by a process-wide tick, so that no call arms a timer: expect up to
+	// 100 ms more. If zero, none.
+	CallTimeout time.Duration
+
+	// CloseTimeout bounds the wait of Close for the peer's end of the stream. If
+	// zero, 5 s.
+	CloseTimeout time.Duration
+
+	// PullTimeout is how long the RDMA Reads of a connection's calls may make no
+	// progress before a server gives the connection up. If zero, 30 s.
+	PullTimeout time.Duration
+
+	// HandlerGrace is how long a handler may run in the reading goroutine before the
+	// watchdog lets another one read. If zero, 1 ms; if negative, for ever.
+	HandlerGrace time.Duration
+
+	// Logger receives what goes wrong. If nil, nothing is logged.
+	Logger *zap.Logger
+}
+
+// fill returns a checked copy of c with the defaults in place.
+func (c *Config) fill() (*Config, error) {
+	var f Config
+	if c != nil {
+		f = *c
+	}
+	setInt(&f.Credits, DefaultCredits)
+	setInt(&f.InlineSend, DefaultInlineSize)
+	setInt(&f.InlineRecv, DefaultInlineSize)
+	setInt(&f.MaxPayload, DefaultMaxPayload)
+	setInt(&f.MaxConns, DefaultMaxConns)
+	if f.RequestMemory == 0 {
+		f.RequestMemory = DefaultRequestMemory
+	}
+	setDuration(&f.HandshakeTimeout, DefaultHandshakeTimeout)
+	setDuration(&f.CloseTimeout, DefaultCloseTimeout)
+	setDuration(&f.PullTimeout, DefaultPullTimeout)
+	setDuration(&f.HandlerGrace, DefaultHandlerGrace)
+	if f.Binding == nil {
+		f.Binding = chunks.NFSv3
+	}
+	if f.Logger == nil {
+		f.Logger = zap.NewNop()
+	}
+	f.InlineSend -= f.InlineSend % minInline
+	f.InlineRecv -= f.InlineRecv % minInline
+	return &f, f.check()
+}
+
+// ErrConfig is wrapped by the errors for settings out of range.
+var ErrConfig = errors.New("transport: setting out of range")
+
+// check refuses settings that cannot be obeyed.
+func (c *Config) check() error {
+	for _, r := range []struct {
+		name        string
+		got, lo, hi int
+	}{
+		{"Credits", c.Credits, 1, maxCredits},
+		{"InlineSend", c.InlineSend, minInline, maxInline},
+		{"InlineRecv", c.InlineRecv, minInline, maxInline},
+		{"MaxPayload", c.MaxPayload, minInline, 1 << 30},
+		{"MaxConns", c.MaxConns, 1, 1 << 30},
+	} {
+		if r.got < r.lo || r.got > r.hi {
+			return fmt.Errorf("%w: %s is %d, want %d to %d", ErrConfig, r.name, r.got, r.lo, r.hi)
+		}
+	}
+	if c.RequestMemory < int64(c.MaxPayload) {
+		return fmt.Errorf("%w: RequestMemory is %d, less than one MaxPayload of %d", ErrConfig, c.RequestMemory, c.MaxPayload)
+	}
+	return nil
+}
+
+func setInt(v *int, def int) {
+	if *v == 0 {
+		*v = def
+	}
+}
+
+func setDuration(v *time.Duration, def time.Duration) {
+	if *v == 0 {
+		*v = def
+	}
+}

@@ -1,0 +1,149 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/stag-rdma/stag/rpcrdma"
+)
+
+// creditServer answers calls late and out of order with grants of its choice and
+// checks that the client keeps to the last one it can know.
+type creditServer struct {
+	t     testing.TB
+	grant func() uint32
+	bound int // calls the client may have in flight
+	held  []uint32
+	most  int // most calls held
+	hold  int // how many to hold before answering
+	left  int // calls to come
+	rnd   *rand.Rand
+}
+
+func (s *creditServer) serve(p *rawPeer, h *rpcrdma.Header, _ []byte) {
+	s.held = append(s.held, h.XID)
+	if s.left--; s.left < 64 {
+		s.hold = 1 // too few callers are left to fill more
+	}
+	s.most = max(s.most, len(s.held))
+	if len(s.held) > s.bound {
+		s.t.Errorf("%d calls in flight, the client may have %d", len(s.held), s.bound)
+	}
+	for len(s.held) >= min(s.bound, s.hold) {
+		i := s.rnd.IntN(len(s.held))
+		xid := s.held[i]
+		s.held = append(s.held[:i], s.held[i+1:]...)
+		g := s.grant()
+		// What is in flight stays; beyond it the client may fill up to the grant.
+		s.bound = max(int(min(max(g, 1), 64)), len(s.held))
+		p.send(words(xid, 1, g, 0, 0, 0, 0), rpcReply(xid))
+	}
+}
+
+// TestCredits runs 64 callers against grants that are 1, 0, huge, shrinking and
+// random (RFC 8166 Section 3.3): never more in flight than granted, nobody starves.
+func TestCredits(t *testing.T) {
+	const seed = 7
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, seed))
+	shrink := uint32(64)
+	for _, tt := range []struct {
+		name  string
+		grant func() uint32
+		most  int
+	}{
+		{"one", func() uint32 { return 1 }, 1},
+		{"zero", func() uint32 { return 0 }, 1},
+		{"huge", func() uint32 { return 1<<32 - 1 }, 64},
+		{"shrinking", func() uint32 { shrink = max(shrink-1, 1); return shrink }, 64},
+		{"random", func() uint32 { return rnd.Uint32N(12) }, 64},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			const callers, each = 64, 20
+			s := &creditServer{t: t, grant: tt.grant, bound: 1, hold: 3, left: callers * each, rnd: rnd}
+			c := rawServer(t, nil, nil, s.serve)
+			var wg sync.WaitGroup
+			for range callers {
+				wg.Go(func() {
+					for range each {
+						if err := try(t, c, &nullCall); err != nil {
+							t.Error(err)
+							return
+						}
+					}
+				})
+			}
+			wg.Wait()
+			if s.most > tt.most {
+				t.Errorf("%d calls in flight, want at most %d", s.most, tt.most)
+			}
+			if st := c.Stats(); st.Replies != callers*each || st.InFlight != 0 {
+				t.Errorf("%+v", st)
+			}
+		})
+	}
+}
+
+// TestCreditCancel cancels a call that waits for its credit: nothing is sent, and
+// the calls behind it go on.
+func TestCreditCancel(t *testing.T) {
+	h := newEcho()
+	cfg := testConfig()
+	cfg.Credits = 1
+	_, c := pair(t, h, nil, cfg)
+	first := make(chan error, 1)
+	go func() { first <- try(t, c, &Call{Prog: testProg, Vers: testVers, Proc: procBlock}) }()
+	<-h.enter
+	ctx, cancel := context.WithCancel(testCtx(t))
+	waiting, behind := make(chan error, 1), make(chan error, 1)
+	go func() { waiting <- tryCtx(ctx, c, &nullCall) }()
+	waitFor(t, "the second call waits", func() bool { return c.queued() == 1 })
+	go func() { behind <- try(t, c, &nullCall) }()
+	waitFor(t, "the third call waits", func() bool { return c.queued() == 2 })
+	cancel()
+	if err := <-waiting; !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled call: %v", err)
+	}
+	close(h.leave)
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+	if err := <-behind; err != nil {
+		t.Error(err)
+	}
+	if st := c.Stats(); st.Calls != 2 || st.InFlight != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// queued counts the calls that wait for a credit.
+func (c *Client) queued() (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for p := c.queue.head; p != nil; p = p.next {
+		n++
+	}
+	return n
+}
+
+func TestCallQueue(t *testing.T) {
+	var q callQueue
+	calls := make([]outcall, 5)
+	for i := range calls {
+		q.push(&calls[i])
+	}
+	q.remove(&calls[0])
+	q.remove(&calls[2])
+	q.remove(&calls[2])
+	q.remove(&calls[4])
+	if q.pop() != &calls[1] || q.pop() != &calls[3] || q.pop() != nil || !q.empty() {
+		t.Error("wrong order")
+	}
+	q.push(&calls[2])
+	if q.pop() != &calls[2] || !q.empty() {
+		t.Error("not usable after it was empty")
+	}
+}

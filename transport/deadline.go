@@ -1,0 +1,64 @@
+package transport
+
+import (
+	"sync"
+	"time"
+)
+
+// deadline is a point in time that can be waited for and moved. The zero value has
+// none. It is safe for concurrent use.
+type deadline struct {
+	mu    sync.Mutex
+	timer *time.Timer
+	ch    chan struct{} // closed when it has passed; nil until somebody looks
+	shut  bool          // ch is closed
+}
+
+// set moves the deadline; the zero time means none. Who waits sees a new one at
+// once.
+func (d *deadline) set(t time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.timer != nil {
+		d.timer.Stop()
+		d.timer = nil
+	}
+	if d.ch == nil || d.shut {
+		d.ch, d.shut = make(chan struct{}), false
+	}
+	if t.IsZero() {
+		return
+	}
+	wait := time.Until(t)
+	if wait <= 0 {
+		d.pass()
+		return
+	}
+	var own *time.Timer
+	own = time.AfterFunc(wait, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.timer == own { // else it was moved while this one fired
+			d.pass()
+		}
+	})
+	d.timer = own
+}
+
+// pass closes ch. d.mu is held.
+func (d *deadline) pass() {
+	if !d.shut {
+		close(d.ch)
+		d.shut = true
+	}
+}
+
+// passed returns a channel that is closed when the deadline has passed.
+func (d *deadline) passed() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ch == nil {
+		d.ch = make(chan struct{})
+	}
+	return d.ch
+}

@@ -1,0 +1,57 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"runtime/debug"
+
+	"github.com/stag-rdma/stag/xdr"
+	"go.uber.org/zap"
+)
+
+// errNotACall says that the octets are no decodable RPC call. Over RDMA the answer
+// is ERR_CHUNK, over TCP none.
+var errNotACall = errors.New("transport: not an RPC call")
+
+// parseCall decodes the RPC header of msg into req and its arguments' view. A call
+// that is refused before its program is looked at leaves the reply in resp.
+func parseCall(req *Request, resp *Response, cfg *Config, msg []byte) error {
+	if _, typ, ok := xdr.PeekXID(msg); !ok || typ != xdr.MsgCall {
+		return errNotACall
+	}
+	d := xdr.NewDecoder(msg)
+	err := req.CallHeader.Parse(&d)
+	req.Args = d.Rest()
+	if err == nil && req.RPCVers == xdr.RPCVersion && cfg.AnyCred {
+		return nil
+	}
+	resp.refusal, resp.refused = req.Refusal(err)
+	if err != nil && !resp.refused {
+		return errNotACall
+	}
+	return nil
+}
+
+// run serves req unless it was refused. A panic of the handler becomes SYSTEM_ERR
+// (RFC 5531 Section 9), a log line and a count.
+func run(ctx context.Context, h Handler, c *counters, log *zap.Logger, req *Request, resp *Response) {
+	if resp.refused {
+		return
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			c.panics.Add(1)
+			log.Error("transport: handler panicked", zap.Any("panic", v),
+				zap.Uint32("rpc.xid", req.XID), zap.Uint32("rpc.program", req.Prog),
+				zap.Uint32("rpc.procedure", req.Proc), zap.ByteString("stack", debug.Stack()))
+			resp.fail(xdr.SystemErr)
+		}
+	}()
+	h.ServeRPC(ctx, req, resp)
+}
+
+// mayBlock asks the handler where a call is to run.
+func mayBlock(h Handler, req *Request) bool {
+	m, ok := h.(mayBlocker)
+	return ok && m.MayBlock(req.Prog, req.Vers, req.Proc)
+}

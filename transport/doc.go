@@ -1,0 +1,50 @@
+// Package transport carries ONC RPC calls over RPC-over-RDMA version 1
+// (RFC 8166, RFC 8797) on the user-space iWARP engine of package rdmap, and over
+// record-marked TCP (RFC 5531 Section 11) behind the same interfaces.
+//
+// # Client
+//
+// [Dial] opens an RDMA connection and [DialStream] a TCP one; both are a [Caller]:
+//
+//	c, err := transport.Dial(ctx, "tcp", "server:20049", nil)
+//	var reply transport.Reply
+//	err = c.Do(ctx, &transport.Call{Prog: 100003, Vers: 3, Proc: 0}, &reply)
+//	reply.Release()
+//
+// A call names the parts that may travel by RDMA: Item is the one reducible
+// argument (the data of an NFS WRITE), Sink the memory where the eligible result
+// (the data of an NFS READ) may be placed, MaxResults the size of the largest
+// reply. The package chooses the form: inline, with chunks, or as a long message
+// (RFC 8166 Section 3.5). Memory is registered for one call and revoked when it
+// completes.
+//
+// # Server
+//
+// A [Server] hands each call to its [Handler] with complete, contiguous arguments,
+// whatever way they came; chunk data are pulled by RDMA Read straight into that
+// buffer. Results marked with [Response.AppendItem] leave by RDMA Write straight
+// from the handler's memory. [Server.Serve] accepts RDMA, [Server.ServeStream] TCP.
+//
+// [Listen] is for servers that already speak record-marked RPC on a [net.Conn]:
+// its connections look like TCP ones, while chunks move the data.
+//
+// # Goroutines
+//
+// A client needs none of its own: the goroutine that waits for a reply reads the
+// socket (package rdmap, "leader and followers"). A server has one per connection;
+// short handlers run in it and their replies leave in one flush per burst.
+// Handlers that say MayBlock get a goroutine; those that overstay without saying
+// so are found by a watchdog that passes the reading role on.
+//
+// # Cancellation
+//
+// A call whose context ends returns at once. Its credit, its XID, Item and Sink stay
+// in use until the reply comes or the connection ends, as the peer may still touch
+// what was advertised (RFC 8166 Section 4.5); Call.Free tells when.
+//
+// # Limits and non-features
+//
+// Every limit is a field of [Config] with its default. Duplicate requests are not
+// cached yet, a lost connection is not re-established, and the backward direction
+// of RFC 8167 is not offered.
+package transport

@@ -1,0 +1,244 @@
+package transport
+
+import (
+	"bytes"
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rpcrdma"
+)
+
+// TestClientInlineEdge makes calls of every size around the peer's receive size: the
+// longest Send has exactly that many octets, header included (RFC 8797 Section 4.2).
+func TestClientInlineEdge(t *testing.T) {
+	const size = 2048
+	priv := rpcrdma.PrivateData{SendSize: size, RecvSize: size}.Append(nil)
+	var longest atomic.Int64
+	c := rawServer(t, rawConfig(priv, size), nil, func(p *rawPeer, h *rpcrdma.Header, msg []byte) {
+		longest.Store(max(longest.Load(), int64(h.Size()+len(msg))))
+		p.send(header(rpcrdma.Header{XID: h.XID}), rpcReply(h.XID, words(0, 0)...))
+	})
+	for n := size - 200; n <= size+8; n += 4 {
+		mustDo(t, c, &Call{Prog: testProg, Vers: testVers, Proc: procNull, Args: make([]byte, n)})
+		mustDo(t, c, itemCall(procSum, filled(n)))
+	}
+	if got := longest.Load(); got != size {
+		t.Errorf("longest Send %d octets, the peer takes %d", got, size)
+	}
+}
+
+// TestServerInlineEdge is the same for replies. Those that do not fit go to the reply
+// chunk, or are refused where there is none.
+func TestServerInlineEdge(t *testing.T) {
+	const size = 2048
+	_, addr := startServer(t, newEcho(), nil)
+	p := rawClient(t, addr, rawConfig(rpcrdma.PrivateData{SendSize: size, RecvSize: size}.Append(nil), size))
+	reply := chunks.WriteChunk{p.offer(make([]byte, 8192), region.RemoteWrite)}
+	for _, lists := range []chunks.Lists{{}, {Reply: reply, HasReply: true}} {
+		longest, other := 0, 0
+		for n := uint32(size/4 - 60); n <= size/4; n++ {
+			p.send(header(rpcrdma.Header{XID: n, Lists: lists}), rpcCall(n, procList, words(n)...))
+			h, payload := p.recv()
+			if h.Type != rpcrdma.MsgTypeMsg {
+				other++
+				continue
+			}
+			longest = max(longest, h.Size()+len(payload))
+		}
+		if longest != size || other == 0 {
+			t.Errorf("longest Send %d octets, we take %d; %d replies in another form", longest, size, other)
+		}
+	}
+}
+
+// TestRoomToTheOctet offers a result exactly the memory it needs, and one unit less:
+// the former is used up, the latter is ERR_CHUNK and nothing is written, nor is
+// anything ever written beyond it (RFC 8166 Section 4.5.3).
+func TestRoomToTheOctet(t *testing.T) {
+	_, addr := startServer(t, newEcho(), nil)
+	p := rawClient(t, addr, rawConfig(plainPrivate(), 4096))
+	const item, list = 1001, 2000
+	for _, tt := range []struct {
+		name       string
+		proc, arg  uint32
+		need, less int
+		lists      func(c chunks.WriteChunk) chunks.Lists
+	}{
+		{"write chunk", procFill, item, item, 1, func(c chunks.WriteChunk) chunks.Lists {
+			return chunks.Lists{Write: []chunks.WriteChunk{c}}
+		}},
+		{"reply chunk", procList, list, 24 + 4*list, 1, func(c chunks.WriteChunk) chunks.Lists {
+			return chunks.Lists{Reply: c, HasReply: true}
+		}},
+	} {
+		for _, room := range []int{tt.need + 7, tt.need, tt.need - tt.less, tt.need - 4} {
+			mem := bytes.Repeat([]byte{0xa5}, tt.need+64)
+			whole := p.offer(mem, region.RemoteWrite)
+			first, rest := whole, whole
+			first.Length = 77
+			rest.Offset, rest.Length = 77, uint32(room-77)
+			p.send(header(rpcrdma.Header{XID: 9, Lists: tt.lists(chunks.WriteChunk{first, rest})}), rpcCall(9, tt.proc, words(tt.arg)...))
+			h, _ := p.recv()
+			used := h.Reply
+			if len(h.Write) > 0 {
+				used = h.Write[0]
+			}
+			tail := mem
+			switch {
+			case room < tt.need && (h.Type != rpcrdma.MsgTypeError || h.Err != rpcrdma.ErrChunk):
+				t.Errorf("%s with %d octets for %d: answer %+v", tt.name, room, tt.need, h)
+			case room >= tt.need && (h.Type == rpcrdma.MsgTypeError || int(used.Room()) != tt.need):
+				t.Errorf("%s with %d octets for %d: %d used, answer %+v", tt.name, room, tt.need, used.Room(), h)
+			}
+			if room >= tt.need {
+				tail = mem[tt.need:]
+			}
+			if bytes.Count(tail, []byte{0xa5}) != len(tail) {
+				t.Errorf("%s with %d octets for %d: written where nothing belongs", tt.name, room, tt.need)
+			}
+		}
+	}
+}
+
+// TestLaterPullFails names memory that does not exist in the last of several read
+// segments: what was read is not executed (RFC 8166 Section 4.5.3).
+func TestLaterPullFails(t *testing.T) {
+	s, addr := startServer(t, newEcho(), nil)
+	p := rawClient(t, addr, nil)
+	seg := p.offer(make([]byte, 64), region.RemoteRead)
+	good, bad := seg, seg
+	good.Length, bad.Length = 32, 32
+	bad.Handle ^= 0x5a00
+	h := rpcrdma.Header{XID: 1, Lists: chunks.Lists{Read: []chunks.ReadSegment{{Position: 44, Segment: good}, {Position: 44, Segment: bad}}}}
+	p.send(header(h), rpcCall(1, procSum, words(64)...))
+	if err := p.wantEnd(); !isProtocol(err) {
+		t.Errorf("the peer saw %v", err)
+	}
+	waitFor(t, "the connection is gone", func() bool { return s.Stats().Connections == 0 && s.Stats().InFlight == 0 })
+	if got := s.Stats().Calls; got != 0 {
+		t.Errorf("%d calls executed", got)
+	}
+	mustDo(t, dial(t, addr, nil), &nullCall)
+}
+
+func isProtocol(err error) bool {
+	_, ok := errors.AsType[*rdmap.ProtocolError](err)
+	return ok
+}
+
+// TestServersWriteFails offers write chunks that the server cannot write to: the
+// connection ends, no reply says that the data are there, and the server goes on.
+func TestServersWriteFails(t *testing.T) {
+	s, addr := startServer(t, newEcho(), nil)
+	good := dial(t, addr, nil)
+	for name, spoil := range map[string]func(p *rawPeer, seg *chunks.Segment){
+		"unknown STag":  func(_ *rawPeer, seg *chunks.Segment) { seg.Handle ^= 0x5a00 },
+		"beyond bounds": func(_ *rawPeer, seg *chunks.Segment) { seg.Offset = 1 },
+		"no right":      func(p *rawPeer, seg *chunks.Segment) { *seg = p.offer(make([]byte, 5000), region.RemoteRead) },
+	} {
+		for _, reply := range []bool{false, true} {
+			p := rawClient(t, addr, nil)
+			seg := p.offer(make([]byte, 5000), region.RemoteWrite)
+			spoil(p, &seg)
+			h := rpcrdma.Header{XID: 1, Lists: chunks.Lists{Write: []chunks.WriteChunk{{seg}}}}
+			call := rpcCall(1, procFill, words(5000)...)
+			if reply {
+				h.Lists = chunks.Lists{Reply: chunks.WriteChunk{seg}, HasReply: true}
+				call = rpcCall(1, procList, words(1244)...)
+			}
+			p.send(header(h), call)
+			if m, err := p.conn.Recv(testCtx(t)); err == nil {
+				t.Errorf("%s: a reply of %d octets came all the same", name, len(m.Data))
+			}
+			if err := p.wantEnd(); !isProtocol(err) {
+				t.Errorf("%s: the peer saw %v", name, err)
+			}
+			mustDo(t, good, &nullCall)
+		}
+	}
+	waitFor(t, "the bad connections are gone", func() bool { return s.Stats().Connections == 1 && s.Stats().InFlight == 0 })
+}
+
+// TestCutBetweenWriteAndSend loses the connection when the data are in the client's
+// memory and the reply is not there: the call fails, and the memory is its own again.
+func TestCutBetweenWriteAndSend(t *testing.T) {
+	c := rawServer(t, nil, nil, func(p *rawPeer, h *rpcrdma.Header, _ []byte) {
+		seg := h.Write[0][0]
+		data := filled(int(seg.Length))
+		if err := p.conn.Write(testCtx(t), data, region.STag(seg.Handle), seg.Offset); err != nil {
+			t.Error(err)
+		}
+		if err := p.conn.Close(); err != nil { // the data have left, the reply never will
+			t.Error(err)
+		}
+	})
+	call := wordCall(procFill, 5000)
+	call.Sink = make([]byte, 5000)
+	if err := try(t, c, call); !isOpError(err) {
+		t.Errorf("the call returned %v", err)
+	}
+	if n := c.Conn().Table().Live(); n != 0 {
+		t.Errorf("%d live STags", n)
+	}
+	if !bytes.Equal(call.Sink, filled(5000)) {
+		t.Error("the data had not arrived: nothing was proved")
+	}
+}
+
+// TestForeignWrite writes to the memory of a call after its reply: that STag is
+// invalid by then, and the memory is the caller's.
+func TestForeignWrite(t *testing.T) {
+	late := make(chan chunks.Segment, 2)
+	c := rawServer(t, nil, nil, func(p *rawPeer, h *rpcrdma.Header, _ []byte) {
+		if len(late) == 0 {
+			late <- h.Write[0][0]
+			lists := h.Lists
+			lists.Write[0].Clear()
+			lists.HasReply = false
+			p.send(header(rpcrdma.Header{XID: h.XID, Lists: lists}), rpcReply(h.XID, words(0)...))
+			return
+		}
+		seg := <-late
+		if err := p.conn.Write(testCtx(t), filled(5000), region.STag(seg.Handle), seg.Offset); err != nil {
+			t.Error(err)
+		}
+	})
+	call := wordCall(procFill, 5000)
+	call.Sink = make([]byte, 5000)
+	mustDo(t, c, call)
+	if err := try(t, c, &nullCall); !isProtocol(err) {
+		t.Errorf("the next call returned %v", err)
+	}
+	if !bytes.Equal(call.Sink, make([]byte, 5000)) {
+		t.Error("the memory of an answered call was written")
+	}
+}
+
+// TestQueuedCallsOfDeadConnection: calls that wait for memory leave the queue with
+// their connection.
+func TestQueuedCallsOfDeadConnection(t *testing.T) {
+	cfg := testConfig()
+	cfg.MaxPayload, cfg.RequestMemory = 128<<10, 128<<10
+	h := newEcho()
+	s, addr := startServer(t, h, cfg)
+	holder, p := dial(t, addr, nil), rawClient(t, addr, rawConfig(plainPrivate(), 4096))
+	s.budget.force(100 << 10) // as much as a slow call would hold
+	seg := p.offer(make([]byte, 100_000), region.RemoteRead)
+	p.send(header(rpcrdma.Header{XID: 1}), rpcCall(1, procBlock)) // not alone, so it must wait
+	<-h.enter
+	for xid := uint32(2); xid < 5; xid++ {
+		hd := rpcrdma.Header{XID: xid, Lists: chunks.Lists{Read: []chunks.ReadSegment{{Position: 44, Segment: seg}}}}
+		p.send(header(hd), rpcCall(xid, procSum, words(100_000)...))
+	}
+	waitFor(t, "calls wait", func() bool { return s.budget.queued.Load() == 3 })
+	p.conn.Abort(nil)
+	waitFor(t, "the queue is empty", func() bool { return s.budget.queued.Load() == 0 })
+	waitFor(t, "nothing runs", func() bool { return s.Stats().InFlight == 0 && s.Stats().Connections == 1 })
+	s.budget.give(100 << 10)
+	mustDo(t, holder, itemCall(procSum, filled(100_000)))
+	waitFor(t, "all memory is back", func() bool { return s.budget.left.Load() == 128<<10 })
+}

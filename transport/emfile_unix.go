@@ -1,0 +1,13 @@
+//go:build unix
+
+package transport
+
+import (
+	"errors"
+	"syscall"
+)
+
+// isOutOfFiles says whether Accept failed for want of a descriptor.
+func isOutOfFiles(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+}

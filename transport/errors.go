@@ -1,0 +1,141 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+
+	"github.com/stag-rdma/stag/rpcrdma"
+)
+
+// Op is what was going on when an [OpError] happened.
+type Op string
+
+// Operations.
+const (
+	OpDial   Op = "dial"
+	OpListen Op = "listen"
+	OpAccept Op = "accept"
+	OpCall   Op = "call"
+	OpServe  Op = "serve"
+	OpClose  Op = "close"
+)
+
+// OpError says that a connection or a context ended. Err wraps net.ErrClosed,
+// os.ErrDeadlineExceeded, the context's error, *rdmap.ProtocolError (we refused the
+// peer) or *rdmap.TerminateError (it refused us).
+type OpError struct {
+	Op   Op
+	Addr string // the peer, "" if unknown
+	Err  error
+}
+
+// Error is one line that ends with what to do next where that is known.
+func (e *OpError) Error() string {
+	s := "transport: " + string(e.Op)
+	if e.Addr != "" {
+		s += " " + e.Addr
+	}
+	s += ": " + cause(e.Err)
+	if h := hint(e.Err); h != "" {
+		s += " (" + h + ")"
+	}
+	return s
+}
+
+// cause is err in one line, without the address that is named already.
+func cause(err error) string {
+	if e, ok := err.(*net.OpError); ok { //nolint:errorlint // the outermost only
+		err = e.Err
+	}
+	return strings.ReplaceAll(err.Error(), "\n", ": ")
+}
+
+// Unwrap returns the cause.
+func (e *OpError) Unwrap() error { return e.Err }
+
+// Timeout says whether a deadline was the cause (net.Error).
+func (e *OpError) Timeout() bool {
+	return errors.Is(e.Err, os.ErrDeadlineExceeded) || errors.Is(e.Err, context.DeadlineExceeded)
+}
+
+// Temporary is always false (net.Error).
+func (e *OpError) Temporary() bool { return false }
+
+var _ net.Error = (*OpError)(nil)
+
+// opErr wraps err; nil stays nil and an OpError stays as it is.
+func opErr(op Op, addr string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*OpError](err); ok {
+		return err
+	}
+	return &OpError{Op: op, Addr: addr, Err: err}
+}
+
+// Reason says why one call was refused.
+type Reason uint8
+
+// Reasons.
+const (
+	// ReasonVersion: the peer answered ERR_VERS (RFC 8166 Section 4.5.1).
+	ReasonVersion Reason = iota + 1
+	// ReasonChunk: the peer answered ERR_CHUNK: it could not use our chunks, or its
+	// reply did not fit what we offered (RFC 8166 Section 4.5.3).
+	ReasonChunk
+	// ReasonBadReply: the reply broke the rules of RFC 8166 Section 4.
+	ReasonBadReply
+	// ReasonTooBig: the call or its reply exceeds MaxPayload.
+	ReasonTooBig
+	// ReasonBadCall: the Call contradicts itself; nothing was sent.
+	ReasonBadCall
+)
+
+var reasonText = [...]string{
+	ReasonVersion:  "the server does not speak RPC-over-RDMA version 1",
+	ReasonChunk:    "the server refused the chunks offered, or its reply did not fit them (is MaxResults large enough?)",
+	ReasonBadReply: "the server's reply breaks RFC 8166",
+	ReasonTooBig:   "message larger than Config.MaxPayload",
+	ReasonBadCall:  "the call contradicts itself",
+}
+
+// String describes the reason.
+func (r Reason) String() string {
+	if int(r) < len(reasonText) && r > 0 {
+		return reasonText[r]
+	}
+	return fmt.Sprintf("reason(%d)", uint8(r))
+}
+
+// RPCError says that one call was refused; the connection lives on.
+type RPCError struct {
+	XID    uint32
+	Reason Reason
+	// Low and High are the versions of the peer, for ReasonVersion.
+	Low, High uint32
+	// Err is the cause, nil if Reason says it all.
+	Err error
+}
+
+// Error names the call by its XID, as packet captures do.
+func (e *RPCError) Error() string {
+	s := fmt.Sprintf("transport: call 0x%08x: %s", e.XID, e.Reason)
+	if e.Reason == ReasonVersion {
+		s += fmt.Sprintf(", it offers %d to %d", e.Low, e.High)
+	}
+	switch pe, ok := errors.AsType[*rpcrdma.ProtocolError](e.Err); {
+	case ok: // the XID is named already
+		s += ": " + cause(pe.Err)
+	case e.Err != nil:
+		s += ": " + cause(e.Err)
+	}
+	return s
+}
+
+// Unwrap returns the cause.
+func (e *RPCError) Unwrap() error { return e.Err }

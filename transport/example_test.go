@@ -1,0 +1,234 @@
+package transport_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"log"
+	"net"
+	"time"
+
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// The examples serve one program: procedure 1 doubles a word, procedure 2 returns an
+// opaque of n octets.
+const (
+	prog, vers = 400000, 1
+	procDouble = 1
+	procBlob   = 2
+)
+
+func handle(_ context.Context, req *transport.Request, resp *transport.Response) {
+	d := xdr.NewDecoder(req.Args)
+	switch req.Proc {
+	case 0:
+	case procDouble:
+		resp.Results = xdr.AppendUint32(resp.Results, 2*d.Uint32())
+	case procBlob:
+		b := resp.Buffer(int(d.Uint32() & 0xfffff))
+		copy(b, bytes.Repeat([]byte("stag "), len(b)/5+1))
+		resp.AppendItem(b)
+	default:
+		resp.Stat = xdr.ProcUnavail
+	}
+	if d.Err() != nil {
+		resp.Stat = xdr.GarbageArgs
+	}
+}
+
+// blobs makes the result of procedure 2 DDP-eligible (RFC 8166 Section 6).
+type blobs struct{ chunks.Binding }
+
+func (blobs) Eligible(_, _, proc uint32) (arg, result bool) { return false, proc == procBlob }
+
+func (blobs) FindResult(_, _, proc uint32, results []byte) (pos, n int, ok bool) {
+	d := xdr.NewDecoder(results)
+	n = int(d.Uint32())
+	return 4, n, proc == procBlob && d.Err() == nil
+}
+
+var config = &transport.Config{Binding: blobs{chunks.NFSv3}}
+
+// serve starts a server on loopback.
+func serve() (addr string, stop func()) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	s := &transport.Server{Handler: transport.HandlerFunc(handle), Config: config}
+	go s.Serve(l)
+	return l.Addr().String(), func() { s.Close() }
+}
+
+func ExampleDial() {
+	addr, stop := serve()
+	defer stop()
+
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	c, err := transport.Dial(ctx, "tcp", addr, config)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+
+	var reply transport.Reply
+	defer reply.Release()
+	err = c.Do(ctx, &transport.Call{Prog: prog, Vers: vers, Proc: procDouble, Args: xdr.AppendUint32(nil, 21)}, &reply)
+	if err != nil {
+		log.Fatal(err)
+	}
+	d := xdr.NewDecoder(reply.Results)
+	fmt.Println(reply.Header.Accept, d.Uint32())
+	// Output: SUCCESS 42
+}
+
+// A result is placed straight into the caller's memory.
+func ExampleClient_Do() {
+	addr, stop := serve()
+	defer stop()
+	ctx := context.Background()
+	c, err := transport.Dial(ctx, "tcp", addr, config)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+
+	sink := make([]byte, 100_000)
+	call := transport.Call{
+		Prog: prog, Vers: vers, Proc: procBlob,
+		Args: xdr.AppendUint32(nil, 100_000),
+		Sink: sink, MaxResults: 4, // the count word stays in the reply
+	}
+	var reply transport.Reply
+	defer reply.Release()
+	if err := c.Do(ctx, &call, &reply); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(reply.Placed, reply.ItemLen, string(sink[:9]))
+	fmt.Println(c.Stats().OctetsWritten, "octets by RDMA Write")
+	// Output:
+	// true 100000 stag stag
+	// 100000 octets by RDMA Write
+}
+
+func ExampleNewClient() {
+	a, b := rdmaptest.Pipe() // any net.Conn will do
+	s := &transport.Server{Handler: transport.HandlerFunc(handle)}
+	go s.ServeConn(b)
+	c, err := transport.NewClient(context.Background(), a, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	var reply transport.Reply
+	err = c.Do(context.Background(), &transport.Call{Prog: prog, Vers: vers}, &reply)
+	fmt.Println(err, reply.Header.Err(), len(reply.Results))
+	reply.Release()
+	// Output: <nil> <nil> 0
+}
+
+func ExampleDialStream() {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	s := &transport.Server{Handler: transport.HandlerFunc(handle)}
+	go s.ServeStream(l)
+	defer s.Close()
+
+	c, err := transport.DialStream(context.Background(), "tcp", l.Addr().String(), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	var reply transport.Reply
+	defer reply.Release()
+	err = c.Do(context.Background(), &transport.Call{Prog: prog, Vers: vers, Proc: 9}, &reply)
+	fmt.Println(err, "/", reply.Header.Err())
+	// Output: <nil> / xdr: rpc call refused: PROC_UNAVAIL
+}
+
+func ExampleNewStreamClient() {
+	a, b := net.Pipe()
+	s := &transport.Server{Handler: transport.HandlerFunc(handle)}
+	go s.ServeStreamConn(b)
+	c, err := transport.NewStreamClient(a, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	var reply transport.Reply
+	defer reply.Release()
+	fmt.Println(c.Do(context.Background(), &transport.Call{Prog: prog, Vers: vers}, &reply))
+	// Output: <nil>
+}
+
+// A server that only knows record-marked RPC on a net.Conn.
+func ExampleListen() {
+	l, err := transport.Listen("tcp", "127.0.0.1:0", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		r := xdr.NewRecordReader(bufio.NewReader(conn), 1<<20)
+		for {
+			msg, err := r.Next(nil)
+			if err != nil {
+				return
+			}
+			xid, _, _ := xdr.PeekXID(msg)
+			reply := xdr.AppendReply(nil, &xdr.ReplyHeader{XID: xid})
+			conn.Write(append(xdr.AppendRecordMark(nil, len(reply), true), reply...))
+		}
+	}()
+
+	c, err := transport.Dial(context.Background(), "tcp", l.Addr().String(), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	var reply transport.Reply
+	defer reply.Release()
+	fmt.Println(c.Do(context.Background(), &transport.Call{Prog: prog, Vers: vers}, &reply))
+	fmt.Println(l.(*transport.Listener).Stats().Calls, "call")
+	// Output:
+	// <nil>
+	// 1 call
+}
+
+func ExampleServer_Shutdown() {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	s := &transport.Server{Handler: transport.HandlerFunc(handle)}
+	done := make(chan error)
+	go func() { done <- s.Serve(l) }()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	fmt.Println(s.Shutdown(ctx))
+	fmt.Println(<-done)
+	// Output:
+	// <nil>
+	// transport: server closed
+}
+
+func ExampleServeMessage() {
+	call := xdr.AppendCall(nil, &xdr.CallHeader{XID: 7, RPCVers: xdr.RPCVersion, Prog: prog, Vers: vers, Proc: procDouble})
+	call = xdr.AppendUint32(call, 4)
+	reply, ok := transport.ServeMessage(context.Background(), transport.HandlerFunc(handle), nil, call, nil)
+	fmt.Println(ok, len(reply), reply[len(reply)-1])
+	// Output: true 28 8
+}

@@ -1,0 +1,130 @@
+package transport
+
+import (
+	"sync"
+
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// exchange is one call at the responder's end, from its Send to the moment the
+// reply has left; it is reused. One goroutine at a time owns it.
+type exchange struct {
+	rc   *respConn
+	in   rpcrdma.Inbound
+	out  rpcrdma.Reply
+	msg  chunks.Message
+	item []chunks.Item
+	wrs  []rdmap.WR
+	head []byte // the Send of the reply
+	rpc  []byte // the RPC reply header
+
+	req  Request
+	resp Response
+
+	buf   *buffer       // the message, if it is not a view of the Send
+	size  int           // octets of the message in buf
+	held  *buffer       // inline octets of a call that waits to be pulled
+	sink  region.Region // buf while RDMA Reads fill it
+	taken int           // octets taken from the budget
+	want  int           // octets it waits for in the budget's queue
+	then  func(x *exchange)
+	live  bool // counted in respConn.running
+
+	next      *exchange // in recordConn's queue
+	protected bool      // by RPCSEC_GSS: nothing may be reduced
+}
+
+// maxIdleExchanges bounds the pooled exchanges, maxKeptHead the memory one keeps.
+const (
+	maxIdleExchanges = 1024
+	maxKeptHead      = 8 << 10
+)
+
+// exchangePool is a bounded stock of exchanges.
+type exchangePool struct {
+	mu   sync.Mutex
+	idle []*exchange
+}
+
+var exchanges exchangePool
+
+func (p *exchangePool) get(rc *respConn) *exchange {
+	p.mu.Lock()
+	var x *exchange
+	if n := len(p.idle); n > 0 {
+		x = p.idle[n-1]
+		p.idle = p.idle[:n-1]
+	}
+	p.mu.Unlock()
+	if x == nil {
+		x = new(exchange)
+	}
+	x.rc = rc
+	return x
+}
+
+func (p *exchangePool) put(x *exchange) {
+	x.reset()
+	p.mu.Lock()
+	if len(p.idle) < maxIdleExchanges {
+		p.idle = append(p.idle, x)
+	}
+	p.mu.Unlock()
+}
+
+// reset drops all views and keeps modest memory.
+func (x *exchange) reset() {
+	x.in.Reset()
+	x.out.Reset()
+	clear(x.item)
+	clear(x.wrs)
+	x.rc, x.next, x.live, x.protected, x.taken, x.size = nil, nil, false, false, 0, 0
+	x.msg, x.item, x.wrs = chunks.Message{}, x.item[:0], x.wrs[:0]
+	x.req, x.sink, x.then = Request{}, region.Region{}, nil
+	if cap(x.head) > maxKeptHead {
+		x.head = nil
+	}
+}
+
+// message returns the RPC message: a view of the Send as long as that is lent, else
+// of buf.
+func (x *exchange) message() []byte {
+	if x.buf != nil {
+		return x.buf.data[:x.size]
+	}
+	return x.in.Payload
+}
+
+// own copies an inline message, so that the call can outlive the upcall.
+func (x *exchange) own() {
+	if x.buf != nil {
+		return
+	}
+	x.buf, x.size = shared.get(len(x.in.Payload)), len(x.in.Payload)
+	copy(x.buf.data, x.in.Payload)
+	d := xdr.NewDecoder(x.message())
+	_ = x.in.RPC.Parse(&d) // it has parsed before
+	x.in.Args, x.in.Payload = d.Rest(), nil
+}
+
+// keepPayload copies the inline octets of a call that cannot be pulled yet.
+func (x *exchange) keepPayload() {
+	if x.buf != nil || x.held != nil {
+		return
+	}
+	x.held = shared.get(len(x.in.Payload))
+	x.in.Payload = x.held.data[:copy(x.held.data, x.in.Payload)]
+}
+
+// dropPayload forgets the inline octets, which are in their place.
+func (x *exchange) dropPayload() {
+	x.in.Payload = nil
+	if x.held != nil {
+		x.held.release()
+		x.held = nil
+	}
+}

@@ -1,0 +1,80 @@
+package transport
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// gssCred is an RPCSEC_GSS credential of a service (RFC 2203 Section 5.3.1).
+func gssCred(service uint32) xdr.Auth {
+	return xdr.Auth{Flavor: xdr.RPCSECGSS, Body: append(words(1, 0, 7, service), words(0)...)}
+}
+
+func TestGSSProtected(t *testing.T) {
+	for _, tt := range []struct {
+		cred xdr.Auth
+		want bool
+	}{
+		{xdr.Auth{}, false},
+		{xdr.Auth{Flavor: xdr.AuthSys}, false},
+		{gssCred(1), false},
+		{gssCred(2), true},
+		{gssCred(3), true},
+		{xdr.Auth{Flavor: xdr.RPCSECGSS, Body: words(1)}, true},
+	} {
+		if got := gssProtected(tt.cred); got != tt.want {
+			t.Errorf("%+v: %v", tt.cred, got)
+		}
+	}
+}
+
+// TestGSSNotReduced makes protected calls whose octets look like the binding's: none
+// may be reduced, in either direction, and they arrive octet for octet (RFC 8166
+// Section 8.2.2.3, ADVERSARY row 29).
+func TestGSSNotReduced(t *testing.T) {
+	anyCred := testConfig()
+	anyCred.AnyCred = true
+	h := newEcho()
+	check := func(t *testing.T, addr string, stats func() Stats) {
+		c := dial(t, addr, nil)
+		for service, reduced := range map[uint32]uint64{1: 5001, 2: 0, 3: 0} {
+			before := stats()
+			p := filled(5001)
+			call := echoCall(p)
+			call.Cred, call.Sink, call.MaxResults = gssCred(service), make([]byte, 5001), 64
+			r := mustDo(t, c, call)
+			checkEcho(t, r, p, call.Sink)
+			if r.Placed != (reduced > 0) {
+				t.Errorf("service %d: placed %v", service, r.Placed)
+			}
+			want := before.OctetsRead + reduced
+			if reduced == 0 {
+				want += 40 + 20 + 4 + 5004 // the whole call as a long one
+			}
+			if got := stats().OctetsRead; got != want {
+				t.Errorf("service %d: %d octets by RDMA Read, want %d", service, got-before.OctetsRead, want-before.OctetsRead)
+			}
+		}
+	}
+	t.Run("server", func(t *testing.T) {
+		s, addr := startServer(t, h, anyCred)
+		check(t, addr, s.Stats)
+	})
+	t.Run("listener", func(t *testing.T) {
+		l := startListener(t, h, anyCred)
+		check(t, l.Addr().String(), l.Stats)
+	})
+	t.Run("credential refused by default", func(t *testing.T) {
+		_, c := pair(t, h, nil, nil)
+		var r Reply
+		defer r.Release()
+		if err := c.Do(context.Background(), &Call{Prog: testProg, Vers: testVers, Cred: gssCred(1)}, &r); err != nil {
+			t.Fatal(err)
+		}
+		if !r.Header.Denied || r.Header.AuthStat != xdr.AuthBadCred {
+			t.Errorf("reply %+v", r.Header)
+		}
+	})
+}

@@ -1,0 +1,73 @@
+package transport
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/mpa"
+)
+
+// hint says what a user can do about err; "" if there is nothing to say.
+func hint(err error) string {
+	if h := startupHint(err); h != "" {
+		return h
+	}
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "is the server running, and is this its port?"
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+		return "is this the server's address?"
+	case errors.Is(err, syscall.EADDRINUSE):
+		return "another server has this port; choose another one"
+	case errors.Is(err, syscall.EACCES):
+		return "ports below 1024 may need privileges; choose another one"
+	}
+	if _, ok := errors.AsType[*net.AddrError](err); ok {
+		return "write host:port; NFS/RDMA is usually on port 20049"
+	}
+	if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {
+		return "is the host's name spelled right?"
+	}
+	return ""
+}
+
+// startupHint is hint for what goes wrong before RPC begins.
+func startupHint(err error) string {
+	if _, ok := errors.AsType[*mpa.FormatError](err); ok {
+		return "the peer is not an iWARP peer; NFS/RDMA is usually on port 20049, NFS/TCP on 2049"
+	}
+	if _, ok := errors.AsType[*rdmap.RejectError](err); ok {
+		return "the server's log may say why"
+	}
+	e, ok := errors.AsType[*rdmap.ConnError](err)
+	if !ok || e.Op != "handshake" {
+		return ""
+	}
+	switch {
+	case errors.Is(e.Err, io.EOF), errors.Is(e.Err, io.ErrUnexpectedEOF), errors.Is(e.Err, syscall.ECONNRESET):
+		return "the peer hung up during the MPA start-up; is it an iWARP peer, and is this the NFS/RDMA port?"
+	case errors.Is(e.Err, os.ErrDeadlineExceeded):
+		return "the peer does not answer the MPA start-up; is this the NFS/RDMA port?"
+	}
+	return ""
+}
+
+// endOfStream says whether err is the orderly end of a connection, by either side.
+func endOfStream(err error) bool {
+	if e, ok := errors.AsType[*rdmap.ConnError](err); ok {
+		err = e.Err // a ConnError is always a net.ErrClosed too
+	}
+	return errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed)
+}
+
+// ignoreEnd drops the errors that only say that a connection is over.
+func ignoreEnd(err error) error {
+	if err == nil || endOfStream(err) {
+		return nil
+	}
+	return err
+}

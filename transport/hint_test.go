@@ -1,0 +1,138 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/mpa"
+)
+
+// listenRaw serves connections with f.
+func listenRaw(t *testing.T, f func(c net.Conn)) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			f(c)
+			c.Close()
+		}
+	}()
+	t.Cleanup(func() {
+		l.Close()
+		<-done
+	})
+	return l.Addr().String()
+}
+
+// TestDialErrors wants one line that says what to do.
+func TestDialErrors(t *testing.T) {
+	release := make(chan struct{})
+	silent := listenRaw(t, func(net.Conn) { <-release })
+	defer close(release)
+	gone := listenRaw(t, func(c net.Conn) { c.Read(make([]byte, 1)) })
+	http := listenRaw(t, func(c net.Conn) {
+		c.Read(make([]byte, 1000))
+		io.WriteString(c, "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\n\r\n")
+		c.SetReadDeadline(time.Now().Add(time.Second))
+		io.Copy(io.Discard, c)
+	})
+	no := listenRaw(t, func(c net.Conn) {
+		p := rdmap.Server(c, &rdmap.Config{Accept: func(*mpa.Request) ([]byte, error) { return nil, errors.New("no") }})
+		p.Handshake(context.Background())
+		p.Close()
+	})
+	l, _ := net.Listen("tcp", "127.0.0.1:0")
+	l.Close()
+	for _, tt := range []struct {
+		name, addr, want string
+		is               error
+	}{
+		{"nobody listens", l.Addr().String(), "is the server running", nil},
+		{"silent", silent, "does not answer the MPA start-up", os.ErrDeadlineExceeded},
+		{"hangs up", gone, "hung up during the MPA start-up", net.ErrClosed},
+		{"web server", http, "not an iWARP peer", mpa.ErrKey},
+		{"rejects", no, "rejected", nil},
+		{"no port", "127.0.0.1", "write host:port", nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := Dial(testCtx(t), "tcp", tt.addr, &Config{HandshakeTimeout: 50 * time.Millisecond})
+			e, ok := errors.AsType[*OpError](err)
+			if !ok || e.Op != OpDial || e.Addr != tt.addr {
+				t.Fatalf("error %#v", err)
+			}
+			if s := err.Error(); !strings.Contains(s, tt.want) || strings.Contains(s, "\n") {
+				t.Errorf("message %q, want %q in one line", s, tt.want)
+			}
+			if tt.is != nil && !errors.Is(err, tt.is) {
+				t.Errorf("error %v is not %v", err, tt.is)
+			}
+			if e.Timeout() != (tt.name == "silent") {
+				t.Errorf("Timeout is %v", e.Timeout())
+			}
+			t.Log(err)
+		})
+	}
+}
+
+func TestListenError(t *testing.T) {
+	l, err := Listen("tcp", "127.0.0.1:0", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, err = Listen("tcp", l.Addr().String(), nil)
+	if err == nil || !strings.Contains(err.Error(), "another server has this port") {
+		t.Errorf("second Listen: %v", err)
+	}
+	for _, c := range []*Config{
+		{Credits: -1},
+		{Credits: 5000},
+		{InlineSend: 500},
+		{InlineRecv: 1 << 20},
+		{MaxPayload: 100},
+		{RequestMemory: 1000},
+		{MaxConns: -1},
+	} {
+		if _, err := Listen("tcp", "127.0.0.1:0", c); !errors.Is(err, ErrConfig) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+func TestErrorText(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		want string
+	}{
+		{&RPCError{XID: 7, Reason: ReasonTooBig}, "transport: call 0x00000007: message larger than Config.MaxPayload"},
+		{&RPCError{XID: 7, Reason: 99, Err: io.EOF}, "transport: call 0x00000007: reason(99): EOF"},
+		{&OpError{Op: OpCall, Err: context.Canceled}, "transport: call: context canceled"},
+	} {
+		if got := tt.err.Error(); got != tt.want {
+			t.Errorf("got  %q\nwant %q", got, tt.want)
+		}
+	}
+	if opErr(OpCall, "", nil) != nil {
+		t.Error("nil became an error")
+	}
+	inner := opErr(OpDial, "x", io.EOF)
+	if opErr(OpCall, "", inner) != inner {
+		t.Error("an OpError was wrapped again")
+	}
+}

@@ -1,0 +1,174 @@
+package transport
+
+import (
+	"context"
+	"net"
+	"sync"
+
+	"github.com/stag-rdma/stag/rdmap"
+	"go.uber.org/zap"
+)
+
+// acceptQueue bounds the connections that are ready and not accepted yet.
+const acceptQueue = 128
+
+// Listener accepts RPC-over-RDMA connections and hands them out as record-marked
+// ones. It is safe for concurrent use.
+type Listener struct {
+	l      net.Listener
+	cfg    *Config
+	ctr    counters
+	budget budget
+	ready  chan *recordConn
+	ctx    context.Context // of start-ups; ends with Close
+	cancel context.CancelFunc
+
+	mu    sync.Mutex
+	err   error // why accepting ended
+	conns map[*recordConn]struct{}
+}
+
+var _ net.Listener = (*Listener)(nil)
+
+// Listen announces on an address of a stream network, normally "tcp" and port 20049,
+// and returns a listener for servers that speak record-marked ONC RPC
+// (RFC 5531 Section 11) on a net.Conn. Its connections run RPC-over-RDMA below: what
+// Read returns are records of whole, unreduced calls; what is written are records of
+// whole replies, of which the DDP-eligible result leaves by RDMA Write
+// (Config.Binding finds it, RFC 8267 Section 4).
+//
+// The dynamic type of the result is *[Listener], which has Stats.
+func Listen(network, addr string, cfg *Config) (net.Listener, error) {
+	c, err := cfg.fill()
+	if err != nil {
+		return nil, err
+	}
+	l, err := net.Listen(network, addr)
+	if err != nil {
+		return nil, opErr(OpListen, addr, err)
+	}
+	return newListener(l, c), nil
+}
+
+// NewListener is [Listen] on a listener that exists already, which it takes.
+func NewListener(l net.Listener, cfg *Config) (*Listener, error) {
+	c, err := cfg.fill()
+	if err != nil {
+		return nil, err
+	}
+	return newListener(l, c), nil
+}
+
+func newListener(inner net.Listener, cfg *Config) *Listener {
+	l := &Listener{l: inner, cfg: cfg, ready: make(chan *recordConn, acceptQueue), conns: make(map[*recordConn]struct{})}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	l.budget.left.Store(cfg.RequestMemory)
+	go l.run()
+	return l
+}
+
+// run accepts and starts connections until the listener is closed.
+func (l *Listener) run() {
+	for {
+		c, err := acceptOne(l.ctx, l.l)
+		if err != nil {
+			l.stop(err)
+			return
+		}
+		go l.start(c)
+	}
+}
+
+// start runs the MPA start-up of a connection and queues it for Accept.
+func (l *Listener) start(conn net.Conn) {
+	c := newRecordConn(l, conn)
+	c.rc.conn = rdmap.Server(conn, c.rc.config())
+	if err := l.add(c); err != nil {
+		c.rc.conn.Abort(err)
+		return
+	}
+	defer l.drop(c)
+	if err := c.rc.conn.Handshake(l.ctx); err != nil {
+		l.cfg.Logger.Info("transport: start-up failed", zap.Error(opErr(OpAccept, addrOf(conn), err)))
+		return
+	}
+	l.ctr.accepted.Add(1)
+	select {
+	case l.ready <- c:
+	case <-l.ctx.Done():
+		c.rc.conn.Abort(nil)
+	}
+	if err := ignoreEnd(c.rc.serve()); err != nil {
+		l.cfg.Logger.Info("transport: connection ended", zap.Error(opErr(OpServe, addrOf(conn), err)))
+	}
+}
+
+// add admits a connection.
+func (l *Listener) add(c *recordConn) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err != nil {
+		return l.err
+	}
+	if len(l.conns) >= l.cfg.MaxConns {
+		return errTooManyConns
+	}
+	l.conns[c] = struct{}{}
+	l.ctr.conns.Add(1)
+	return nil
+}
+
+// drop forgets a connection that has ended.
+func (l *Listener) drop(c *recordConn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.conns, c)
+	l.ctr.conns.Add(-1)
+}
+
+// stop ends accepting with the first error.
+func (l *Listener) stop(err error) {
+	l.mu.Lock()
+	if l.err == nil {
+		l.err = err
+	}
+	l.mu.Unlock()
+	l.cancel()
+}
+
+// Accept returns the next connection whose MPA start-up is done.
+func (l *Listener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.ready:
+		return c, nil
+	case <-l.ctx.Done():
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return nil, opErr(OpAccept, l.l.Addr().String(), l.err)
+	}
+}
+
+// Close stops listening. Connections in their start-up or not accepted yet are
+// closed; accepted ones live on. It is idempotent.
+func (l *Listener) Close() error {
+	l.stop(net.ErrClosed)
+	_ = l.l.Close() // already closed, or nothing can be done
+	for {
+		select {
+		case c := <-l.ready:
+			c.rc.conn.Abort(nil)
+		default:
+			return nil
+		}
+	}
+}
+
+// Addr returns the address listened on.
+func (l *Listener) Addr() net.Addr { return l.l.Addr() }
+
+// Stats returns the counters of all connections, past ones included.
+func (l *Listener) Stats() Stats {
+	s := l.ctr.snapshot()
+	s.Credits = l.cfg.Credits
+	return s
+}

@@ -1,0 +1,159 @@
+package transport
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+)
+
+// startListener serves h as a record-marked server under Listen.
+func startListener(t testing.TB, h Handler, cfg *Config) *Listener {
+	t.Helper()
+	if cfg == nil {
+		cfg = testConfig()
+	}
+	nl, err := Listen("tcp", "127.0.0.1:0", cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := nl.(*Listener)
+	s := &Server{Handler: h, Config: cfg}
+	served := make(chan error, 1)
+	go func() { served <- s.ServeStream(l) }()
+	t.Cleanup(func() {
+		s.Close()
+		if err := <-served; !errors.Is(err, ErrServerClosed) {
+			t.Errorf("ServeStream: %v", err)
+		}
+	})
+	return l
+}
+
+// TestListenForms runs an unsuspecting record-marked server under Listen.
+func TestListenForms(t *testing.T) {
+	l := startListener(t, newEcho(), nil)
+	c := dial(t, l.Addr().String(), nil)
+	for _, n := range []int{0, 1, 2, 3, 4, 1000, 2048, 2049, 2050, 2051, 4096, 65537, 1 << 20} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			before := l.Stats()
+			p, sink := filled(n), make([]byte, n)
+			call := echoCall(p)
+			call.Sink, call.MaxResults = sink, 64
+			checkEcho(t, mustDo(t, c, call), p, sink)
+			st := l.Stats()
+			want := uint64(n)
+			if n < 2048 {
+				want = 0
+			}
+			if got := st.OctetsRead - before.OctetsRead; got != want {
+				t.Errorf("%d octets by RDMA Read", got)
+			}
+			if got := st.OctetsWritten - before.OctetsWritten; got != want {
+				t.Errorf("%d octets by RDMA Write", got)
+			}
+		})
+	}
+	list := wordCall(procList, 30000)
+	list.MaxResults = 4 * 30000
+	if r := mustDo(t, c, list); len(r.Results) != 4*30000 {
+		t.Errorf("long reply: %d octets", len(r.Results))
+	}
+}
+
+// accept returns the listener's end of a fresh connection.
+func accept(t testing.TB, l net.Listener) net.Conn {
+	t.Helper()
+	c, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func TestRecordConn(t *testing.T) {
+	nl, err := Listen("tcp", "127.0.0.1:0", testConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nl.Close()
+	c := dial(t, nl.Addr().String(), nil)
+	rec := accept(t, nl)
+	if rec.RemoteAddr().String() != c.Conn().LocalAddr().String() {
+		t.Errorf("remote address %v, want %v", rec.RemoteAddr(), c.Conn().LocalAddr())
+	}
+
+	rec.SetReadDeadline(time.Now().Add(-time.Second))
+	if _, err := rec.Read(make([]byte, 4)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("Read after its deadline: %v", err)
+	}
+	rec.SetDeadline(time.Time{})
+
+	got := make(chan error, 1)
+	go func() { got <- try(t, c, &nullCall) }()
+	var msg [44]byte // mark and a call without arguments
+	for i := range msg {
+		if _, err := io.ReadFull(rec, msg[i:i+1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if msg[0] != 0x80 || msg[3] != 40 {
+		t.Fatalf("record mark %x", msg[:4])
+	}
+	// The reply in two fragments, octet by octet, behind a reply to nobody.
+	reply := []byte{0x80, 0, 0, 8, 9, 9, 9, 9, 0, 0, 0, 1}
+	reply = append(reply, 0, 0, 0, 10)
+	reply = append(reply, msg[4:8]...)
+	reply = append(reply, 0, 0, 0, 1, 0, 0)
+	reply = append(reply, 0x80, 0, 0, 14)
+	reply = append(reply, make([]byte, 14)...)
+	for i := range reply {
+		if n, err := rec.Write(reply[i : i+1]); n != 1 || err != nil {
+			t.Fatalf("Write: %d, %v", n, err)
+		}
+	}
+	if err := <-got; err != nil {
+		t.Error(err)
+	}
+
+	c.Close()
+	if _, err := rec.Read(msg[:]); err != io.EOF {
+		t.Errorf("Read after the peer's end: %v", err)
+	}
+	if _, err := rec.Write(msg[:]); err == nil {
+		t.Error("Write after the peer's end succeeded")
+	}
+}
+
+func TestListenerClose(t *testing.T) {
+	nl, err := Listen("tcp", "127.0.0.1:0", testConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := dial(t, nl.Addr().String(), nil)
+	rec := accept(t, nl)
+	waiting := make(chan error, 1)
+	go func() {
+		_, err := nl.Accept()
+		waiting <- err
+	}()
+	nl.Close()
+	nl.Close()
+	if err := <-waiting; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Accept: %v", err)
+	}
+	if _, err := Dial(testCtx(t), "tcp", nl.Addr().String(), nil); err == nil {
+		t.Error("Dial to a closed listener succeeded")
+	} else {
+		t.Log(err)
+	}
+	// The accepted connection lives.
+	go try(t, c, &nullCall)
+	if _, err := rec.Read(make([]byte, 4)); err != nil {
+		t.Errorf("accepted connection: %v", err)
+	}
+}

@@ -1,0 +1,26 @@
+package transport
+
+import (
+	"context"
+	"net"
+
+	"github.com/stag-rdma/stag/xdr"
+	"go.uber.org/zap"
+)
+
+// ServeMessage answers one RPC call message without a connection: for tests of handlers, and
+// for framings of the caller's own. It appends the reply message to b, with the data of
+// AppendItem and their pad in place, and returns false if msg is no call, which gets no reply
+// (RFC 5531 Section 9). It borrows msg. A panic of the handler becomes SYSTEM_ERR.
+func ServeMessage(ctx context.Context, h Handler, from net.Addr, msg, b []byte) ([]byte, bool) {
+	req := Request{RemoteAddr: from, Network: "message"}
+	resp := responses.get()
+	defer responses.put(resp)
+	if parseCall(&req, resp, &Config{}, msg) != nil {
+		return b, false
+	}
+	var ctr counters
+	run(ctx, h, &ctr, zap.NewNop(), &req, resp)
+	hd := resp.header(req.XID)
+	return resp.appendAll(xdr.AppendReply(b, &hd)), true
+}

@@ -1,0 +1,174 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// TestItemNotEligible has a handler mark a result that the binding does not know,
+// for a client that offers a write chunk all the same: it stays in the reply, and the
+// chunk comes back unused (RFC 8166 Section 4.3.2).
+func TestItemNotEligible(t *testing.T) {
+	_, addr := startServer(t, newEcho(), &Config{}) // NFSv3 only
+	p := rawClient(t, addr, rawConfig(plainPrivate(), 4096))
+	mem, long := make([]byte, 9000), make([]byte, 9000)
+	w := chunks.WriteChunk{p.offer(mem, region.RemoteWrite)}
+	reply := chunks.WriteChunk{p.offer(long, region.RemoteWrite)}
+	for _, n := range []uint32{5, 5001} {
+		h := rpcrdma.Header{XID: n, Lists: chunks.Lists{Write: []chunks.WriteChunk{w}, Reply: reply, HasReply: true}}
+		p.send(header(h), rpcCall(n, procFill, words(n)...))
+		got, payload := p.recv()
+		if len(got.Write) != 1 || got.Write[0].Room() != 0 {
+			t.Errorf("%d octets: write chunk came back as %+v", n, got.Write)
+		}
+		if got.Type == rpcrdma.MsgTypeNoMsg {
+			payload = long[:got.Reply.Room()]
+		}
+		d := xdr.NewDecoder(payload)
+		var r xdr.ReplyHeader
+		if err := r.Parse(&d); err != nil || r.Err() != nil {
+			t.Fatalf("%d octets: %v, %v", n, err, r.Err())
+		}
+		if data := d.Opaque(9000); sum(data) != sum(filled(int(n))) || d.Err() != nil || d.Len() != 0 {
+			t.Errorf("%d octets: %d came, %v", n, len(data), d.Err())
+		}
+	}
+}
+
+// TestResponse uses what the echo program does not.
+func TestResponse(t *testing.T) {
+	sent := make(chan struct{}, 8)
+	h := HandlerFunc(func(_ context.Context, req *Request, resp *Response) {
+		resp.OnSent(func() { sent <- struct{}{} })
+		switch req.Proc {
+		case 1:
+			resp.Results = append(resp.Results, 1, 2, 3, 4)
+			resp.Deny(xdr.AuthTooWeak)
+		case 2: // two items, neither a multiple of 4
+			resp.AppendItem([]byte("abcde"))
+			resp.AppendItem([]byte("fg"))
+		case 3:
+			resp.Verf = xdr.Auth{Flavor: 77, Body: []byte("proof")}
+			resp.Results = xdr.AppendString(resp.Results, req.Network+" "+req.RemoteAddr.Network())
+		case 4:
+			resp.AppendItem(make([]byte, 100_000)) // fits nowhere
+		}
+	})
+	_, c := pair(t, h, &Config{}, &Config{})
+	_, sc := startStream(t, h, nil)
+	for network, c := range map[string]Caller{"rdma": c, "tcp": sc} {
+		t.Run(network, func(t *testing.T) {
+			var r Reply
+			defer r.Release()
+			do := func(proc uint32) error {
+				err := c.Do(testCtx(t), &Call{Prog: testProg, Vers: testVers, Proc: proc}, &r)
+				<-sent
+				return err
+			}
+			if err := do(1); err != nil || !r.Header.Denied || r.Header.AuthStat != xdr.AuthTooWeak || len(r.Results) != 0 {
+				t.Errorf("denied call: %v, %+v, %d octets", err, r.Header, len(r.Results))
+			}
+			err := do(2)
+			d := xdr.NewDecoder(r.Results)
+			if a, b := d.String(9), d.String(9); err != nil || a != "abcde" || b != "fg" || d.Len() != 0 {
+				t.Errorf("two items: %v, %q, %q", err, a, b)
+			}
+			err = do(3)
+			d = xdr.NewDecoder(r.Results)
+			if s := d.String(20); err != nil || s != network+" tcp" || string(r.Header.Verf.Body) != "proof" {
+				t.Errorf("%v, %q, verifier %+v", err, s, r.Header.Verf)
+			}
+			if network == "rdma" {
+				if e, ok := errors.AsType[*RPCError](do(4)); !ok || e.Reason != ReasonChunk {
+					t.Errorf("reply that fits nowhere: %v", e)
+				}
+			}
+		})
+	}
+}
+
+// TestDuplicateXID sends a call to a Listen server twice: it is read once and
+// answered once.
+func TestDuplicateXID(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := NewListener(inner, testConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	p := rawClient(t, l.Addr().String(), nil)
+	rec := accept(t, l)
+	for range 2 {
+		p.send(header(rpcrdma.Header{XID: 6}), rpcCall(6, procNull))
+	}
+	p.send(header(rpcrdma.Header{XID: 7}), rpcCall(7, procNull))
+	waitFor(t, "the second is dropped", func() bool { return l.Stats().Dropped == 1 })
+	r := xdr.NewRecordReader(rec, 1000)
+	for _, want := range []uint32{6, 7} {
+		msg, err := r.Next(nil)
+		if xid, _, _ := xdr.PeekXID(msg); err != nil || xid != want {
+			t.Fatalf("call %d, want %d, %v", xid, want, err)
+		}
+		reply := rpcReply(want)
+		rec.Write(append(xdr.AppendRecordMark(nil, len(reply), true), reply...))
+		if h, _ := p.recv(); h.XID != want {
+			t.Errorf("answer to %d, want %d", h.XID, want)
+		}
+	}
+}
+
+// TestBuffers checks classes, bounds and the panic on a second release.
+func TestBuffers(t *testing.T) {
+	var p pool
+	for _, tt := range []struct{ n, want int }{
+		{0, 4096},
+		{1, 4096},
+		{4096, 4096},
+		{4097, 16384},
+		{65536 + 200, 68 << 10},
+		{1 << 20, 1<<20 + 64<<10},
+		{DefaultMaxPayload, DefaultMaxPayload},
+		{2<<20 + 64<<10, 2<<20 + 64<<10},
+		{2<<20 + 64<<10 + 1, 2<<20 + 64<<10 + 1},
+	} {
+		b := p.get(tt.n)
+		if len(b.data) != tt.want {
+			t.Errorf("get(%d) has %d octets, want %d", tt.n, len(b.data), tt.want)
+		}
+		b.release()
+		again := p.get(tt.n)
+		if same := again == b; same != (tt.want <= 2<<20+64<<10) {
+			t.Errorf("get(%d): reused %v", tt.n, same)
+		}
+		again.release()
+	}
+	if n := p.live.Load(); n != 0 {
+		t.Errorf("%d buffers live", n)
+	}
+	var many []*buffer
+	for range 40 {
+		many = append(many, p.get(1<<20))
+	}
+	for _, b := range many {
+		b.release()
+	}
+	if n := p.idle.Load(); n > maxIdle || n < maxIdle/2 {
+		t.Errorf("%d octets idle", n)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("second release did not panic")
+		}
+	}()
+	many[0].release()
+}

@@ -1,0 +1,32 @@
+package transport
+
+import (
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rpcrdma"
+)
+
+// Profile is the document that rules a connection.
+type Profile = rpcrdma.Profile
+
+// ProfileRFC8166 is the default profile.
+const ProfileRFC8166 = rpcrdma.RFC8166
+
+// privateData is what this side says at connection time (RFC 8797 Section 4).
+func (c *Config) privateData() rpcrdma.PrivateData {
+	return rpcrdma.PrivateData{
+		RemoteInvalidate: !c.NoRemoteInvalidate,
+		SendSize:         c.InlineSend, RecvSize: c.InlineRecv,
+	}
+}
+
+// engine returns the settings of the connection below.
+func (c *Config) engine(h rdmap.Handler, recvs int) *rdmap.Config {
+	return &rdmap.Config{
+		CRC: c.CRC, IRD: c.IRD, ORD: c.ORD, MULPDU: c.MULPDU,
+		RecvSize: c.InlineRecv, Recvs: recvs, Handler: h,
+		SendQueue:        max(rdmap.DefaultSendQueue, c.Credits*(c.InlineSend+16<<10)),
+		HandshakeTimeout: c.HandshakeTimeout, CloseTimeout: c.CloseTimeout,
+		HandlerLimit: max(c.HandlerGrace, 0), MaxTakeovers: c.Credits,
+		Logger: c.Logger,
+	}
+}

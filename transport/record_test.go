@@ -1,0 +1,134 @@
+package transport
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// fragments makes a stream of records cut into fragments of odd sizes.
+func fragments(records [][]byte, rnd *rand.Rand) (stream []byte) {
+	for _, r := range records {
+		for first := true; first || len(r) > 0; first = false {
+			n := rnd.IntN(len(r) + 1)
+			if rnd.IntN(2) == 0 {
+				n = len(r)
+			}
+			stream = xdr.AppendRecordMark(stream, n, n == len(r))
+			stream = append(stream, r[:n]...)
+			if r = r[n:]; len(r) == 0 {
+				break
+			}
+		}
+	}
+	return stream
+}
+
+// TestRecordAssembler writes streams in random pieces: the same records come out.
+func TestRecordAssembler(t *testing.T) {
+	const seed = 11
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	for range 200 {
+		var want [][]byte
+		for range rnd.IntN(5) + 1 {
+			want = append(want, filled(rnd.IntN(9000)))
+		}
+		stream := fragments(want, rnd)
+		a := recordAssembler{max: 9000}
+		var got [][]byte
+		for len(stream) > 0 {
+			piece := stream[:rnd.IntN(min(len(stream), 6000))+1]
+			stream = stream[len(piece):]
+			got = append(got, assemble(t, &a, piece)...)
+		}
+		if len(got) != len(want) {
+			t.Fatalf("%d records, want %d", len(got), len(want))
+		}
+		for i := range got {
+			if !bytes.Equal(got[i], want[i]) {
+				t.Fatalf("record %d: %d octets, want %d", i, len(got[i]), len(want[i]))
+			}
+		}
+		a.drop()
+	}
+}
+
+// assemble feeds one piece and returns the records it completes.
+func assemble(t testing.TB, a *recordAssembler, piece []byte) (got [][]byte) {
+	t.Helper()
+	for len(piece) > 0 {
+		n, rec, err := a.add(piece)
+		if err != nil || n <= 0 || n > len(piece) {
+			t.Fatalf("add: %d of %d octets, %v", n, len(piece), err)
+		}
+		piece = piece[n:]
+		if rec != nil {
+			got = append(got, append([]byte(nil), rec.bytes()...))
+			rec.buf.release()
+		}
+	}
+	return got
+}
+
+func TestRecordTooLarge(t *testing.T) {
+	for _, stream := range [][]byte{
+		xdr.AppendRecordMark(nil, 101, true),
+		append(xdr.AppendRecordMark(nil, 60, false), append(make([]byte, 60), xdr.AppendRecordMark(nil, 41, true)...)...),
+		{0xff, 0xff, 0xff, 0xff},
+	} {
+		a := recordAssembler{max: 100}
+		var err error
+		for len(stream) > 0 && err == nil {
+			var n int
+			n, _, err = a.add(stream)
+			stream = stream[n:]
+		}
+		if !errors.Is(err, errTooBig) {
+			t.Errorf("error %v", err)
+		}
+		a.drop()
+	}
+}
+
+// FuzzRecordAssembler checks that any octets in any pieces give the same records,
+// and never more memory than the limit.
+func FuzzRecordAssembler(f *testing.F) {
+	f.Add(fragments([][]byte{filled(10), filled(0), filled(77)}, rand.New(rand.NewPCG(1, 1))), uint8(7))
+	f.Add([]byte{0, 0, 0, 0, 0x80, 0, 0, 1, 9}, uint8(1))
+	f.Add([]byte{0x7f, 0xff, 0xff, 0xff}, uint8(3))
+	f.Fuzz(func(t *testing.T, stream []byte, step uint8) {
+		one, n1 := drainRecords(stream, len(stream)+1)
+		two, n2 := drainRecords(stream, int(step)+1)
+		if n1 != n2 || !bytes.Equal(one, two) {
+			t.Errorf("%d records in one piece, %d in pieces of %d", n1, n2, int(step)+1)
+		}
+	})
+}
+
+// drainRecords feeds stream in pieces and returns all records' octets and their
+// number.
+func drainRecords(stream []byte, step int) (all []byte, n int) {
+	a := recordAssembler{max: 4096}
+	defer a.drop()
+	for len(stream) > 0 {
+		piece := stream[:min(step, len(stream))]
+		stream = stream[len(piece):]
+		for len(piece) > 0 {
+			k, rec, err := a.add(piece)
+			if err != nil {
+				return all, n
+			}
+			piece = piece[k:]
+			if rec != nil {
+				all = append(all, rec.bytes()...)
+				rec.buf.release()
+				n++
+			}
+		}
+	}
+	return all, n
+}

@@ -1,0 +1,280 @@
+package transport
+
+import (
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// recordConn is a net.Conn that speaks record-marked ONC RPC on top and RPC-over-RDMA
+// below. Calls wait here until they are read, then for the reply with their XID.
+type recordConn struct {
+	rc   *respConn
+	conn net.Conn // for the addresses
+
+	mu         sync.Mutex
+	head, tail *exchange            // complete calls, not wholly read
+	off        int                  // octets of head's record that were read
+	pending    map[uint32]*exchange // complete calls by XID, until answered
+	err        error                // the connection is over
+	some       chan struct{}        // a hint that there is something to read
+	read       deadline
+
+	wmu   sync.Mutex
+	w     recordAssembler
+	write deadline
+}
+
+var (
+	_ net.Conn    = (*recordConn)(nil)
+	_ application = (*recordConn)(nil)
+)
+
+func newRecordConn(l *Listener, conn net.Conn) *recordConn {
+	c := &recordConn{conn: conn, pending: make(map[uint32]*exchange), some: make(chan struct{}, 1)}
+	c.rc = newRespConn(l.cfg, &l.ctr, &l.budget, c)
+	c.w.max = l.cfg.MaxPayload
+	return c
+}
+
+// dispatch queues a call for Read. A call whose XID is being served already is a
+// retransmission: it is dropped, the first one will be answered.
+func (c *recordConn) dispatch(x *exchange, inline bool) {
+	if inline {
+		x.own()
+	}
+	x.req.XID, x.req.Prog, x.req.Vers, x.req.Proc = x.in.RPC.XID, x.in.RPC.Prog, x.in.RPC.Vers, x.in.RPC.Proc
+	x.protected = gssProtected(x.in.RPC.Cred)
+	c.mu.Lock()
+	_, twice := c.pending[x.req.XID]
+	if c.err != nil || twice {
+		c.mu.Unlock()
+		c.rc.ctr.dropped.Add(1)
+		c.rc.finish(x)
+		return
+	}
+	c.pending[x.req.XID] = x
+	if c.tail == nil {
+		c.head = x
+	} else {
+		c.tail.next = x
+	}
+	c.tail = x
+	c.mu.Unlock()
+	c.hint()
+}
+
+// hint wakes one reader.
+func (c *recordConn) hint() {
+	select {
+	case c.some <- struct{}{}:
+	default:
+	}
+}
+
+// ended fails Read and Write and forgets the calls that were not answered.
+func (c *recordConn) ended(err error) {
+	if err == nil {
+		err = io.EOF
+	}
+	c.mu.Lock()
+	c.err = err
+	left := c.pending
+	c.pending, c.head, c.tail = nil, nil, nil
+	c.mu.Unlock()
+	c.hint()
+	c.wmu.Lock()
+	c.w.drop()
+	c.wmu.Unlock()
+	for _, x := range left {
+		c.rc.finish(x)
+	}
+}
+
+// Read returns octets of the records of calls. It implements net.Conn; io.EOF means
+// that the peer has closed the connection in order.
+func (c *recordConn) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	for {
+		if n, err := c.take(p); n > 0 || err != nil {
+			return n, err
+		}
+		select {
+		case <-c.some:
+		case <-c.read.passed():
+			return 0, c.opErr("read", os.ErrDeadlineExceeded)
+		}
+	}
+}
+
+// take copies what there is.
+func (c *recordConn) take(p []byte) (n int, err error) {
+	select {
+	case <-c.read.passed():
+		return 0, c.opErr("read", os.ErrDeadlineExceeded)
+	default:
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for n < len(p) && c.head != nil {
+		n += c.takeRecord(p[n:])
+	}
+	switch {
+	case n == 0 && c.err != nil:
+		c.hint() // for the next reader
+		if endOfStream(c.err) {
+			return 0, io.EOF
+		}
+		return 0, c.opErr("read", c.err)
+	case c.head != nil:
+		c.hint()
+	}
+	return n, nil
+}
+
+// takeRecord copies octets of the first record, and lets its memory go when all are
+// read. c.mu is held.
+func (c *recordConn) takeRecord(p []byte) (n int) {
+	x := c.head
+	msg := x.message()
+	if c.off < markSize {
+		var mark [markSize]byte
+		n = copy(p, xdr.AppendRecordMark(mark[:0], len(msg), true)[c.off:])
+		c.off += n
+	}
+	if c.off >= markSize {
+		k := copy(p[n:], msg[c.off-markSize:])
+		c.off += k
+		n += k
+	}
+	if c.off == markSize+len(msg) {
+		c.head, c.off = x.next, 0
+		if x.next = nil; c.head == nil {
+			c.tail = nil
+		}
+		c.rc.releaseCall(x)
+	}
+	return n
+}
+
+// markSize is the size of a record mark.
+const markSize = 4
+
+// Write takes octets of the records of replies. A reply leaves when its record is
+// complete; the octets are copied. It does not wait for the peer.
+func (c *recordConn) Write(p []byte) (int, error) {
+	select {
+	case <-c.write.passed():
+		return 0, c.opErr("write", os.ErrDeadlineExceeded)
+	default:
+	}
+	c.wmu.Lock()
+	defer c.wmu.Unlock()
+	if err := c.failure(); err != nil {
+		return 0, c.opErr("write", err)
+	}
+	done := 0
+	for done < len(p) {
+		n, rec, err := c.w.add(p[done:])
+		done += n
+		if err != nil {
+			return done, c.opErr("write", err)
+		}
+		if rec != nil {
+			c.reply(rec)
+		}
+	}
+	return done, nil
+}
+
+// failure returns why the connection is over.
+func (c *recordConn) failure() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// reply sends the record in rec, which it takes, as the reply to the call with its
+// XID. A reply to nothing is dropped.
+func (c *recordConn) reply(rec *record) {
+	msg := rec.bytes()
+	xid, _, _ := xdr.PeekXID(msg)
+	c.mu.Lock()
+	x := c.pending[xid]
+	if x == nil || x == c.head || x.buf != nil {
+		c.mu.Unlock() // unknown, or answered before it was read
+		rec.buf.release()
+		c.rc.ctr.dropped.Add(1)
+		return
+	}
+	delete(c.pending, xid)
+	c.mu.Unlock()
+	x.resp.bufs = append(x.resp.bufs, rec.buf)
+	x.msg = chunks.Message{Body: msg, Whole: true}
+	if pos, n, ok := c.findItem(x, msg); ok {
+		x.item = append(x.item[:0], chunks.Item{Pos: pos, Data: msg[pos : pos+n]})
+		x.msg.Items = x.item
+	}
+	c.rc.sendReply(x)
+}
+
+// findItem finds the DDP-eligible result in a reply, whole and with its pad.
+func (c *recordConn) findItem(x *exchange, msg []byte) (pos, n int, ok bool) {
+	d := xdr.NewDecoder(msg)
+	var h xdr.ReplyHeader
+	if h.Parse(&d) != nil || h.Err() != nil || x.protected {
+		return 0, 0, false
+	}
+	res := d.Rest()
+	pos, n, ok = c.rc.cfg.Binding.FindResult(x.req.Prog, x.req.Vers, x.req.Proc, res)
+	if !ok || n > len(res)-pos || xdr.Pad(n) > len(res)-pos-n {
+		return 0, 0, false
+	}
+	return len(msg) - len(res) + pos, n, true
+}
+
+// Close sends what was written, closes the connection and fails Read with io.EOF.
+func (c *recordConn) Close() error {
+	c.rc.mu.Lock()
+	c.rc.draining = true
+	c.rc.mu.Unlock()
+	return ignoreEnd(c.rc.conn.Close())
+}
+
+// opErr puts err into the form that net.Conn's methods return.
+func (c *recordConn) opErr(op string, err error) error {
+	return &net.OpError{Op: op, Net: "rdma", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: err}
+}
+
+// LocalAddr returns the address of the connection below.
+func (c *recordConn) LocalAddr() net.Addr { return c.conn.LocalAddr() }
+
+// RemoteAddr returns the peer's address.
+func (c *recordConn) RemoteAddr() net.Addr { return c.conn.RemoteAddr() }
+
+// SetDeadline sets both deadlines.
+func (c *recordConn) SetDeadline(t time.Time) error {
+	c.read.set(t)
+	c.write.set(t)
+	return nil
+}
+
+// SetReadDeadline sets the deadline of Read.
+func (c *recordConn) SetReadDeadline(t time.Time) error {
+	c.read.set(t)
+	return nil
+}
+
+// SetWriteDeadline sets the deadline of Write, which never waits: only one that has
+// passed has an effect.
+func (c *recordConn) SetWriteDeadline(t time.Time) error {
+	c.write.set(t)
+	return nil
+}

@@ -1,0 +1,358 @@
+package transport
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// TestMoreBadCalls sends the headers that TestBadCalls leaves out: short ones of every
+// length and kind, and long calls whose lists cannot carry one (RFC 8166 Section 4.5).
+func TestMoreBadCalls(t *testing.T) {
+	s, addr := startServer(t, newEcho(), nil)
+	p := rawClient(t, addr, nil)
+	seg := p.offer(make([]byte, 64), region.RemoteWrite|region.RemoteRead)
+	type sent struct {
+		name string
+		send []byte
+		want string
+	}
+	long := func(l chunks.Lists) []byte {
+		return header(rpcrdma.Header{XID: 1, Type: rpcrdma.MsgTypeNoMsg, Lists: l})
+	}
+	list := []sent{
+		{"RDMA_ERROR of version 2", words(1, 2, 8, 4, 1, 1, 1), wantDrop},
+		{"RDMA_ERROR, unknown code", words(1, 1, 8, 4, 77, 0, 0), wantDrop},
+		{"version 2^32-1", words(1, 0xffffffff, 8, 1, 0, 0, 0), wantErrVers},
+		{"RDMA_MSGP of 28 octets", words(1, 1, 8, 2, 4, 1024, 0), wantErrChunk},
+		{"NOMSG with a write list only", long(chunks.Lists{Write: []chunks.WriteChunk{{seg}}}), wantErrChunk},
+		{"NOMSG with a reply chunk only", long(chunks.Lists{Reply: chunks.WriteChunk{seg}, HasReply: true}), wantErrChunk},
+		{"NOMSG with an ordinary read chunk only", long(chunks.Lists{Read: []chunks.ReadSegment{{Position: 44, Segment: seg}}}), wantErrChunk},
+	}
+	for n := range 28 {
+		for _, vers := range []uint32{1, 2} {
+			for proc := range uint32(7) {
+				b := words(1, vers, 8, proc, 2, 0, 0)[:n]
+				list = append(list, sent{fmt.Sprintf("%d octets, version %d, rdma_proc %d", n, vers, proc), b, wantDrop})
+			}
+		}
+	}
+	for _, tt := range list {
+		p.send(tt.send)
+		if tt.want != wantDrop {
+			t.Run(tt.name, func(t *testing.T) { checkAnswer(t, p, tt.send, tt.want) })
+		}
+		p.send(header(rpcrdma.Header{XID: 99}), rpcCall(99, procNull))
+		if h, _ := p.recv(); h.XID != 99 {
+			t.Fatalf("%s: answer to XID %d", tt.name, h.XID)
+		}
+	}
+	if got := int(s.Stats().Calls); got != len(list) {
+		t.Errorf("%d calls executed, want %d", got, len(list))
+	}
+}
+
+// Words of the header of TestEveryWord.
+const (
+	wordVers        = 1
+	wordCredit      = 2
+	wordProc        = 3
+	wordPosition    = 5
+	wordReadLength  = 7
+	wordWriteOffset = 16
+	wordReplyHandle = 20
+	wordReplyLength = 21
+	wordReplyTO     = 22 // and 23
+	lastWord        = 23
+)
+
+// TestEveryWord puts 0, 1, values that wrap and the largest into every word of a header
+// with all three lists, against a live server (ADVERSARY row 1). The call is
+// executed exactly when it is still legal, with the argument that the memory holds;
+// else it is refused, or ends its connection. The memory around what was offered is
+// never written; the server goes on.
+func TestEveryWord(t *testing.T) {
+	s, addr := startServer(t, newEcho(), nil)
+	w := &wordTest{s: s, addr: addr, good: dial(t, addr, nil)}
+	for word := wordVers; word <= lastWord; word++ {
+		values := []uint32{0, 1, 2, 3, 0x7fffffff, 0x80000000, 0xfffffffc, 0xffffffff}
+		if word == wordPosition || word == wordReadLength {
+			values = append(values, 4, 36, 40, 43, 44, 48, 60, 63, 64, 65, 67, 68, 128)
+		}
+		for _, v := range values {
+			t.Run(fmt.Sprintf("%d %#x", word, v), func(t *testing.T) { w.run(t, word, v) })
+		}
+	}
+}
+
+// wordTest is what the cases of TestEveryWord share.
+type wordTest struct {
+	s       *Server
+	addr    string
+	good    *Client
+	p       *rawPeer
+	in, out chunks.Segment
+	data    []byte // what in names, twice as long as offered
+	mem     []byte // what out lies in the middle of
+}
+
+const wordSize, wordGuard = 64, 64
+
+func (w *wordTest) connect(t *testing.T) {
+	w.p = rawClient(t, w.addr, rawConfig(plainPrivate(), 4096))
+	w.data, w.mem = filled(2*wordSize), make([]byte, wordGuard+wordSize+wordGuard)
+	w.in = w.p.offer(w.data, region.RemoteRead)
+	w.out = w.p.offer(w.mem, region.RemoteWrite)
+	w.in.Length, w.out.Length, w.out.Offset = wordSize, wordSize, wordGuard
+}
+
+// legal says whether the call is what the protocol allows with the word changed.
+func (w *wordTest) legal(word int, v, was uint32) bool {
+	switch word {
+	case wordCredit, wordReplyHandle, wordReplyTO, wordReplyTO + 1: // the reply chunk is not used
+		return true
+	case wordReplyLength:
+		return v < 4
+	case wordReadLength + 2, wordWriteOffset: // other octets of the same memory
+		return v < 4
+	}
+	return v == was
+}
+
+func (w *wordTest) run(t *testing.T, word int, v uint32) {
+	w.connect(t)
+	for i := range w.mem {
+		w.mem[i] = 0xa5
+	}
+	h := header(rpcrdma.Header{XID: 1, Lists: chunks.Lists{
+		Read:  []chunks.ReadSegment{{Position: 44, Segment: w.in}},
+		Write: []chunks.WriteChunk{{w.out}},
+		Reply: chunks.WriteChunk{w.out}, HasReply: true,
+	}})
+	if len(h) != 4*(lastWord+1) {
+		t.Fatalf("header of %d octets", len(h))
+	}
+	was := binary.BigEndian.Uint32(h[4*word:])
+	copy(h[4*word:], words(v))
+	from := 0
+	if word == wordReadLength+2 {
+		from = int(v)
+	}
+	w.p.send(h, rpcCall(1, procEcho, words(wordSize)...))
+	executed := false
+	see := func(r *rpcrdma.Header, payload []byte) {
+		executed = executed || echoed(t, r, payload, w.mem, w.data[min(from, wordSize):][:wordSize])
+	}
+	w.p.probe(98, see)
+	waitFor(t, "the call has ended", func() bool { return w.s.Stats().InFlight == 0 })
+	w.p.probe(99, see)
+	if want := w.legal(word, v, was); executed != want {
+		t.Errorf("executed %v, want %v", executed, want)
+	}
+	around := append(bytes.Clone(w.mem[:wordGuard]), w.mem[wordGuard+wordSize:]...)
+	if word != wordWriteOffset && bytes.Count(around, []byte{0xa5}) != len(around) {
+		t.Error("written around the memory offered")
+	}
+	mustDo(t, w.good, &nullCall)
+}
+
+// echoed says whether an answer is the successful one to the call, and checks that the
+// argument has come back in it.
+func echoed(t *testing.T, h *rpcrdma.Header, payload, mem, data []byte) bool {
+	t.Helper()
+	if h.XID != 1 || h.Type != rpcrdma.MsgTypeMsg {
+		return false // ERR_CHUNK, ERR_VERS
+	}
+	var r xdr.ReplyHeader
+	d := xdr.NewDecoder(payload)
+	if err := r.Parse(&d); err != nil {
+		t.Error(err)
+	}
+	if r.Err() != nil {
+		return false
+	}
+	n := int(d.Uint32())
+	if len(h.Write) != 1 || len(h.Write[0]) != 1 || h.Write[0].Room() != wordSize || n != wordSize {
+		t.Fatalf("%d octets, answer %+v", n, h)
+	}
+	if got := mem[h.Write[0][0].Offset:][:n]; !bytes.Equal(got, data) {
+		t.Errorf("came back as %x", got)
+	}
+	return true
+}
+
+// probe makes a call and hands every other answer that comes before its own to f. It
+// returns early when the connection is over.
+func (p *rawPeer) probe(xid uint32, f func(h *rpcrdma.Header, payload []byte)) {
+	p.t.Helper()
+	call := append(header(rpcrdma.Header{XID: xid}), rpcCall(xid, procNull)...)
+	if p.conn.Send(testCtx(p.t), call) != nil {
+		return
+	}
+	for {
+		m, err := p.conn.Recv(testCtx(p.t))
+		if err != nil {
+			return
+		}
+		var h rpcrdma.Header
+		n, err := h.Decode(m.Data, nil)
+		if err != nil {
+			p.t.Fatalf("answer %x: %v", m.Data, err)
+		}
+		if h.XID == xid {
+			return
+		}
+		f(&h, m.Data[n:])
+	}
+}
+
+// rpcRefusals are call messages that RPC itself refuses (RFC 5531 Section 9), with the
+// answer; the zero ReplyHeader stands for none.
+func rpcRefusals() []struct {
+	name string
+	msg  []byte
+	want xdr.ReplyHeader
+} {
+	call := func(change func(h *xdr.CallHeader)) []byte {
+		h := xdr.CallHeader{XID: 5, RPCVers: 2, Prog: testProg, Vers: testVers}
+		change(&h)
+		return xdr.AppendCall(nil, &h)
+	}
+	auth := func(s xdr.AuthStat) xdr.ReplyHeader {
+		return xdr.ReplyHeader{Denied: true, Reject: xdr.AuthError, AuthStat: s}
+	}
+	body := func(n int) xdr.Auth { return xdr.Auth{Flavor: xdr.AuthSys, Body: make([]byte, n)} }
+	groups := append(words(0, 0, 0, 0, 17), make([]byte, 4*17)...)
+	return []struct {
+		name string
+		msg  []byte
+		want xdr.ReplyHeader
+	}{
+		{"RPC version 1", call(func(h *xdr.CallHeader) { h.RPCVers = 1 }), xdr.ReplyHeader{Denied: true, Reject: xdr.RPCMismatch, Low: 2, High: 2}},
+		{"RPC version 2^32-1", call(func(h *xdr.CallHeader) { h.RPCVers = 1<<32 - 1 }), xdr.ReplyHeader{Denied: true, Reject: xdr.RPCMismatch, Low: 2, High: 2}},
+		{"credential of 401 octets", append(words(5, 0, 2, testProg, testVers, 0, 1, 401), make([]byte, 412)...), auth(xdr.AuthBadCred)},
+		{"verifier of 401 octets", append(words(5, 0, 2, testProg, testVers, 0, 0, 0, 0, 401), make([]byte, 404)...), auth(xdr.AuthBadVerf)},
+		{"credential of 400 octets of nothing", call(func(h *xdr.CallHeader) { h.Cred = body(400) }), auth(xdr.AuthBadCred)},
+		{"17 groups", call(func(h *xdr.CallHeader) { h.Cred = xdr.Auth{Flavor: xdr.AuthSys, Body: groups} }), auth(xdr.AuthBadCred)},
+		{"AUTH_NONE with a body", call(func(h *xdr.CallHeader) { h.Cred.Body = []byte{1} }), auth(xdr.AuthBadCred)},
+		{"verifier with a body", call(func(h *xdr.CallHeader) { h.Verf.Body = []byte{1} }), auth(xdr.AuthBadVerf)},
+		{"AUTH_SHORT", call(func(h *xdr.CallHeader) { h.Cred.Flavor = xdr.AuthShort }), auth(xdr.AuthRejectedCred)},
+		{"AUTH_DH", call(func(h *xdr.CallHeader) { h.Cred.Flavor = xdr.AuthDH }), auth(xdr.AuthBadCred)},
+		{"flavour 99", call(func(h *xdr.CallHeader) { h.Cred.Flavor = 99 }), auth(xdr.AuthBadCred)},
+		{"unknown program", call(func(h *xdr.CallHeader) { h.Prog = 1 }), xdr.ReplyHeader{Accept: xdr.ProgUnavail}},
+		{"unknown version", call(func(h *xdr.CallHeader) { h.Vers = 9 }), xdr.ReplyHeader{Accept: xdr.ProgMismatch, Low: testVers, High: testVers}},
+		{"unknown procedure", call(func(h *xdr.CallHeader) { h.Proc = 99 }), xdr.ReplyHeader{Accept: xdr.ProcUnavail}},
+		{"arguments missing", call(func(h *xdr.CallHeader) { h.Proc = procEcho }), xdr.ReplyHeader{Accept: xdr.GarbageArgs}},
+		{"arguments of 2^32-1 octets", append(call(func(h *xdr.CallHeader) { h.Proc = procEcho }), 0xff, 0xff, 0xff, 0xff), xdr.ReplyHeader{Accept: xdr.GarbageArgs}},
+	}
+}
+
+// TestRPCRefusalsBothTransports gets the same answer over RDMA and over record marks.
+// Auth bodies beyond 400 octets are no decodable call: RPC-over-RDMA says ERR_CHUNK
+// (RFC 8166 Section 4.5.2) where RPC alone can name the field.
+func TestRPCRefusalsBothTransports(t *testing.T) {
+	_, rdma := startServer(t, newEcho(), nil)
+	p := rawClient(t, rdma, nil)
+	c, rr := rawStream(t, newEcho())
+	for _, tt := range rpcRefusals() {
+		p.send(header(rpcrdma.Header{XID: 5}), tt.msg)
+		h, over := p.recv()
+		if _, err := c.Write(append(xdr.AppendRecordMark(nil, len(tt.msg), true), tt.msg...)); err != nil {
+			t.Fatal(err)
+		}
+		tcp, err := rr.Next(nil)
+		if err != nil {
+			t.Fatalf("%s: %v", tt.name, err)
+		}
+		for network, b := range map[string][]byte{"rdma": over, "tcp": tcp} {
+			if network == "rdma" && strings.Contains(tt.name, "401") {
+				if h.Type != rpcrdma.MsgTypeError || h.Err != rpcrdma.ErrChunk {
+					t.Errorf("%s over rdma: answer %+v", tt.name, h)
+				}
+				continue
+			}
+			var r xdr.ReplyHeader
+			d := xdr.NewDecoder(b)
+			if err := r.Parse(&d); err != nil || r.XID != 5 {
+				t.Errorf("%s over %s: XID %d, %v", tt.name, network, r.XID, err)
+			}
+			r.Verf = xdr.Auth{}
+			if g, w := r.Err(), tt.want.Err(); g == nil || g.Error() != w.Error() || d.Len() != 0 {
+				t.Errorf("%s over %s: %v and %d octets, want %v", tt.name, network, g, d.Len(), w)
+			}
+		}
+	}
+}
+
+// rawStream connects to a server of record-marked RPC.
+func rawStream(t *testing.T, h Handler) (net.Conn, *xdr.RecordReader) {
+	t.Helper()
+	s := &Server{Handler: h}
+	nc, served := net.Pipe()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.ServeStreamConn(served)
+	}()
+	t.Cleanup(func() { nc.Close(); <-done; s.Close() })
+	nc.SetDeadline(time.Now().Add(3 * time.Second))
+	return nc, xdr.NewRecordReader(nc, 0)
+}
+
+// TestBadRecords: what is no call gets no reply over TCP and the stream goes on; a
+// record that is too large, or never grows, ends it (RFC 5531 Section 11).
+func TestBadRecords(t *testing.T) {
+	null := rpcCall(7, procNull)
+	good := append(xdr.AppendRecordMark(nil, len(null), true), null...)
+	record := func(b []byte) []byte { return append(xdr.AppendRecordMark(nil, len(b), true), b...) }
+	var octets []byte
+	for _, v := range null {
+		octets = append(xdr.AppendRecordMark(octets, 1, false), v)
+	}
+	for _, tt := range []struct {
+		name string
+		send []byte
+		ends bool
+		more int // replies beyond the one to good
+	}{
+		{"nothing in it", record(nil), false, 0},
+		{"three octets", record([]byte{1, 2, 3}), false, 0},
+		{"a reply", record(rpcReply(1)), false, 0},
+		{"message type 7", record(words(1, 7, 2, 0, 0, 0, 0, 0, 0, 0)), false, 0},
+		{"a header cut off", record(null[:30]), false, 0},
+		{"fragments of one octet", append(octets, xdr.AppendRecordMark(nil, 0, true)...), false, 1},
+		{"16 empty fragments", append(make([]byte, 4*16), good...), false, 1},
+		{"17 empty fragments", make([]byte, 4*17), true, 0},
+		{"a fragment of 2^31-1", xdr.AppendRecordMark(nil, 1<<31-1, true), true, 0},
+		{"above MaxPayload in two", append(append(xdr.AppendRecordMark(nil, 8, false), make([]byte, 8)...), xdr.AppendRecordMark(nil, DefaultMaxPayload, true)...), true, 0},
+		{"HTTP", []byte("GET / HTTP/1.1\r\n\r\n"), true, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c, rr := rawStream(t, newEcho())
+			go c.Write(append(bytes.Clone(tt.send), good...)) // fails when the server ends it
+			for range tt.more + 1 {
+				b, err := rr.Next(nil)
+				if tt.ends {
+					if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+						t.Errorf("answer %x, %v", b, err)
+					}
+					return
+				}
+				if xid, _, _ := xdr.PeekXID(b); err != nil || xid != 7 {
+					t.Errorf("answer %x, %v", b, err)
+				}
+			}
+		})
+	}
+}

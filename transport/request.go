@@ -1,0 +1,109 @@
+package transport
+
+import (
+	"context"
+	"net"
+
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// Handler serves RPC calls. ServeRPC may be called from many goroutines. It fills
+// resp and returns; the reply leaves afterwards. A panic becomes SYSTEM_ERR and a
+// log line. A handler that also has
+//
+//	MayBlock(prog, vers, proc uint32) bool
+//
+// decides with it which calls get a goroutine of their own: those that wait for a
+// disk, a lock or another machine. All others run in the goroutine that reads the
+// connection, which is several times faster and stops that connection meanwhile.
+type Handler interface {
+	ServeRPC(ctx context.Context, req *Request, resp *Response)
+}
+
+// HandlerFunc is a function as a Handler whose calls never block.
+type HandlerFunc func(ctx context.Context, req *Request, resp *Response)
+
+// ServeRPC calls f.
+func (f HandlerFunc) ServeRPC(ctx context.Context, req *Request, resp *Response) { f(ctx, req, resp) }
+
+// mayBlocker is the optional half of a Handler.
+type mayBlocker interface {
+	MayBlock(prog, vers, proc uint32) bool
+}
+
+// Request is a call as the handler sees it.
+type Request struct {
+	// CallHeader is the RPC call header; the bodies of Cred and Verf are lent like
+	// Args. RPCVers is 2: other versions never reach a handler.
+	xdr.CallHeader
+	// Args are the complete, contiguous XDR arguments, lent until ServeRPC returns.
+	// What came by RDMA Read lies in them already, pads included.
+	Args []byte
+	// RemoteAddr is the peer's address.
+	RemoteAddr net.Addr
+	// Network is "rdma" or "tcp".
+	Network string
+}
+
+// Response collects the reply to one call. It is valid until ServeRPC returns.
+type Response struct {
+	// Stat is the accept status; Success is the zero value. Results are sent for
+	// Success only.
+	Stat xdr.AcceptStat
+	// Low and High are the versions served, for ProgMismatch.
+	Low, High uint32
+	// Verf is the verifier; AUTH_NONE is the zero value.
+	Verf xdr.Auth
+	// Results is where the handler appends the XDR results. It starts empty with
+	// some capacity.
+	Results []byte
+
+	denied   bool
+	refused  bool // before the handler saw it, with refusal
+	refusal  xdr.ReplyHeader
+	authStat xdr.AuthStat
+	items    []item
+	bufs     []*buffer
+	pool     *pool
+	free     func()
+}
+
+// item is an opaque appended with AppendItem: its data belong at offset pos of
+// Results.
+type item struct {
+	pos  int
+	data []byte
+}
+
+// Deny answers MSG_DENIED with AUTH_ERROR (RFC 5531 Section 9). Results are not
+// sent.
+func (r *Response) Deny(stat xdr.AuthStat) {
+	r.denied, r.authStat = true, stat
+}
+
+// ProgMismatch answers PROG_MISMATCH with the lowest and highest version served.
+func (r *Response) ProgMismatch(low, high uint32) {
+	r.Stat, r.Low, r.High = xdr.ProgMismatch, low, high
+}
+
+// AppendItem appends the count word of an opaque to Results and marks data as its
+// octets: the reducible result, if this is one. The pad is not to be appended; more
+// Results may follow. data are borrowed until the reply has left, so they should
+// come from Buffer, or never change.
+func (r *Response) AppendItem(data []byte) {
+	r.Results = xdr.AppendUint32(r.Results, uint32(len(data)))
+	r.items = append(r.items, item{pos: len(r.Results), data: data})
+}
+
+// Buffer returns n octets of pooled memory of unspecified content for a result;
+// they are valid until the reply has left. A handler that needs to know when
+// memory of its own is free again uses [Response.OnSent].
+func (r *Response) Buffer(n int) []byte {
+	b := r.pool.get(n)
+	r.bufs = append(r.bufs, b)
+	return b.data[:n]
+}
+
+// OnSent sets a function that is called once when the data of AppendItem are no
+// longer used, also when the connection failed. It must not block.
+func (r *Response) OnSent(free func()) { r.free = free }

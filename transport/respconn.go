@@ -1,0 +1,162 @@
+package transport
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/xdr"
+	"go.uber.org/zap"
+)
+
+// application is what a responder's connection does with complete calls.
+type application interface {
+	// dispatch takes a call. inline says that it runs in the goroutine that reads:
+	// then it must be short or move on to another one, after x.own.
+	dispatch(x *exchange, inline bool)
+	// ended is called once, when no further call will come.
+	ended(err error)
+}
+
+// respConn is the responder's end of a connection: it brings calls together, hands
+// them to the application and sends replies.
+type respConn struct {
+	cfg    *Config
+	ctr    *counters
+	budget *budget
+	app    application
+	conn   *rdmap.Conn
+	over   chan struct{} // closed by HandleClose
+
+	mu       sync.Mutex
+	resp     *rpcrdma.Responder
+	running  int // calls taken and not finished
+	pulls    pullWatch
+	draining bool
+	gone     bool          // HandleClose has run
+	quiet    chan struct{} // closed when running is 0 for good
+}
+
+// errOverCredit ends a connection whose peer keeps far more calls in flight than it
+// was granted (RFC 8166 Section 3.3.1).
+var errOverCredit = errors.New("transport: peer exceeds its credits")
+
+// newRespConn prepares the responder's end of a connection; Handshake is next.
+func newRespConn(cfg *Config, ctr *counters, b *budget, app application) *respConn {
+	return &respConn{
+		cfg: cfg, ctr: ctr, budget: b, app: app,
+		over: make(chan struct{}), quiet: make(chan struct{}),
+	}
+}
+
+// config returns the settings of the connection below.
+func (rc *respConn) config() *rdmap.Config {
+	ec := rc.cfg.engine((*respUpcalls)(rc), -1)
+	own := rc.cfg.privateData()
+	ec.Accept = func(req *mpa.Request) ([]byte, error) {
+		peer, _ := rpcrdma.ParsePrivateData(req.PrivateData)
+		rc.setUp(own, peer)
+		return own.Append(nil), nil
+	}
+	return ec
+}
+
+// setUp makes the machine once the peer's private data are known.
+func (rc *respConn) setUp(own, peer rpcrdma.PrivateData) {
+	send, _ := own.Inline(peer)
+	r := rpcrdma.NewResponder(rpcrdma.ResponderConfig{
+		Profile: rc.cfg.Profile, Credits: uint32(rc.cfg.Credits),
+		SendSize: send, Limits: rc.cfg.limits(), Binding: rc.cfg.Binding,
+		RemoteInvalidate: own.MayInvalidate(peer),
+	})
+	rc.mu.Lock()
+	defer rc.mu.Unlock()
+	rc.resp = r
+	rc.postReceives()
+}
+
+// postReceives keeps the receives that the grants promise. rc.mu is held.
+func (rc *respConn) postReceives() {
+	if n := rc.resp.Credits().Need(); n > 0 {
+		rc.conn.PostRecv(n)
+		rc.resp.Credits().Posted(n)
+	}
+}
+
+// serve reads until the connection ends and all its calls are finished.
+func (rc *respConn) serve() error {
+	err := rc.conn.Serve()
+	<-rc.over
+	<-rc.quiet
+	return err
+}
+
+// drain takes no further call and closes the connection when the last reply has
+// left.
+func (rc *respConn) drain() {
+	rc.mu.Lock()
+	rc.draining = true
+	idle := rc.running == 0
+	rc.mu.Unlock()
+	if idle {
+		rc.close()
+	}
+}
+
+// close ends the connection in order; it may be called in an upcall.
+func (rc *respConn) close() {
+	go func() {
+		if err := rc.conn.Close(); ignoreEnd(err) != nil {
+			rc.cfg.Logger.Debug("transport: close", zap.Error(err))
+		}
+	}()
+}
+
+// abort ends the connection now.
+func (rc *respConn) abort() { rc.conn.Abort(nil) }
+
+// finish ends a call: its reply has left, or none will.
+func (rc *respConn) finish(x *exchange) {
+	x.resp.sent()
+	rc.releaseCall(x)
+	live := x.live
+	exchanges.put(x)
+	if !live {
+		return
+	}
+	rc.ctr.inFlight.Add(-1)
+	rc.mu.Lock()
+	rc.running--
+	last := rc.running == 0
+	drained := last && rc.draining && !rc.gone
+	if last && rc.gone {
+		close(rc.quiet)
+	}
+	rc.mu.Unlock()
+	if drained {
+		rc.close()
+	}
+}
+
+// releaseCall gives back the memory of the call, which nobody reads any more.
+func (rc *respConn) releaseCall(x *exchange) {
+	if x.buf != nil {
+		x.buf.release()
+		x.buf = nil
+	}
+	if x.taken > 0 {
+		rc.budget.give(x.taken)
+		x.taken = 0
+	}
+	x.dropPayload()
+	x.in.RPC, x.in.Args = xdr.CallHeader{}, nil
+}
+
+// isDraining says whether drain was called.
+func (rc *respConn) isDraining() bool {
+	rc.mu.Lock()
+	defer rc.mu.Unlock()
+	return rc.draining
+}

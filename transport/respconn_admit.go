@@ -1,0 +1,111 @@
+package transport
+
+import (
+	"errors"
+	"sync"
+	"time"
+)
+
+// admit reserves n octets for a call. If they are not there it takes what the call
+// needs out of the upcall and returns false; then goes on with it later. A call that
+// is alone on its connection needs no reservation.
+func (rc *respConn) admit(x *exchange, n int, then func(x *exchange)) bool {
+	if rc.budget.queued.Load() == 0 && rc.budget.take(n) {
+		x.taken += n
+		return true
+	}
+	rc.mu.Lock()
+	alone := rc.running == 1
+	rc.mu.Unlock()
+	if alone {
+		return true
+	}
+	x.keepPayload()
+	x.then = then
+	return rc.budget.takeOrWait(x, n)
+}
+
+// dispatch hands a call to the application, unless the results of earlier ones have
+// used up the budget. A call that was pulled holds memory and must not wait for
+// those that wait for it.
+func (rc *respConn) dispatch(x *exchange, inline bool) {
+	if !inline || rc.budget.left.Load() >= 0 {
+		rc.app.dispatch(x, inline)
+		return
+	}
+	x.own()
+	if rc.admit(x, 0, (*exchange).redispatch) {
+		rc.app.dispatch(x, true)
+	}
+}
+
+// redispatch is dispatch for a call that had to wait.
+func (x *exchange) redispatch() { x.rc.app.dispatch(x, false) }
+
+// charge takes the octets of a reply's borrowed memory from the budget until they
+// have left.
+func (x *exchange) charge(n int) {
+	x.rc.budget.force(n)
+	x.taken += n
+}
+
+// errPullTimeout ends a connection whose peer does not answer RDMA Reads.
+var errPullTimeout = errors.New("transport: the peer does not answer RDMA Reads of the chunks it offered")
+
+// pullWatch notices when the pulls of a connection make no progress. One timer
+// serves all of them.
+type pullWatch struct {
+	mu      sync.Mutex
+	timer   *time.Timer
+	active  int
+	ended   uint64 // pulls that have completed
+	seen    uint64 // ended at the last look
+	stopped bool
+}
+
+// start says that a pull begins.
+func (w *pullWatch) start(rc *respConn) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.active++
+	if w.timer == nil && !w.stopped {
+		w.seen = w.ended
+		w.timer = time.AfterFunc(rc.cfg.PullTimeout, func() { w.look(rc) })
+	}
+}
+
+// end says that a pull has completed.
+func (w *pullWatch) end() {
+	w.mu.Lock()
+	w.active--
+	w.ended++
+	w.mu.Unlock()
+}
+
+// look gives the connection up if nothing has completed since the last look.
+func (w *pullWatch) look(rc *respConn) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.stopped:
+	case w.active == 0:
+		w.timer = nil
+	case w.ended == w.seen:
+		w.timer = nil
+		go rc.conn.Abort(errPullTimeout)
+	default:
+		w.seen = w.ended
+		w.timer.Reset(rc.cfg.PullTimeout)
+	}
+}
+
+// stop ends the watch with the connection.
+func (w *pullWatch) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stopped = true
+	if w.timer != nil {
+		w.timer.Stop()
+		w.timer = nil
+	}
+}

@@ -1,0 +1,208 @@
+package transport
+
+import (
+	"context"
+
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rpcrdma"
+	"go.uber.org/zap"
+)
+
+// respUpcalls is the upcall side of a respConn.
+type respUpcalls respConn
+
+var _ rdmap.Handler = (*respUpcalls)(nil)
+
+// HandleRecv judges a Send and sends it on its way: to the application, to the pull
+// of its chunks, or back with a refusal.
+func (h *respUpcalls) HandleRecv(conn *rdmap.Conn, m *rdmap.Message) {
+	rc := (*respConn)(h)
+	x := exchanges.get(rc)
+	rc.mu.Lock()
+	v := rc.resp.Receive(m.Data, &x.in)
+	rc.postReceives()
+	over := rc.resp.Credits().Serving() > 2*rc.cfg.Credits+1
+	stop := rc.draining || over || rc.gone // gone: this upcall has lost its role
+	if !stop && v != rpcrdma.Drop {
+		x.live = true
+		rc.running++
+	}
+	if v == rpcrdma.Answer && x.live {
+		x.head = rc.resp.AppendAnswer(x.head[:0], &x.in)
+	}
+	rc.mu.Unlock()
+	rc.ctr.inline.Add(uint64(len(m.Data)))
+	if over {
+		conn.Abort(errOverCredit)
+	}
+	if !x.live {
+		rc.ctr.dropped.Add(1)
+		rc.finish(x)
+		return
+	}
+	rc.ctr.inFlight.Add(1)
+	rc.act(x, v, true)
+}
+
+// HandleClose tells the application and lets serve go when nothing runs.
+func (h *respUpcalls) HandleClose(_ *rdmap.Conn, err error) {
+	rc := (*respConn)(h)
+	rc.app.ended(err)
+	rc.pulls.stop()
+	for _, x := range rc.budget.forget(rc) {
+		rc.finish(x)
+	}
+	rc.mu.Lock()
+	rc.gone = true
+	if rc.running == 0 {
+		close(rc.quiet)
+	}
+	rc.mu.Unlock()
+	close(rc.over)
+}
+
+// act does what the machine says about a call.
+func (rc *respConn) act(x *exchange, v rpcrdma.Verdict, inline bool) {
+	switch v {
+	case rpcrdma.Answer:
+		rc.refuse(x)
+	case rpcrdma.Pull:
+		rc.pull(x)
+	case rpcrdma.Dispatch:
+		rc.ctr.calls.Add(1)
+		rc.dispatch(x, inline)
+	default:
+		rc.finish(x)
+	}
+}
+
+// refuse sends the answer in x.head; nothing was executed.
+func (rc *respConn) refuse(x *exchange) {
+	rc.ctr.errors.Add(1)
+	rc.cfg.Logger.Debug("transport: call refused", zap.Uint32("rpcordma.xid", x.in.Header.XID), zap.Error(x.in.Err))
+	rc.send(x)
+}
+
+// pull reads the chunks of a call into the buffer that the handler will get.
+func (rc *respConn) pull(x *exchange) {
+	total := x.in.Layout.Total
+	if total > rc.cfg.MaxPayload { // RFC 8166 Section 8.1.4: refused unread
+		rc.refuseChunk(x, chunks.ErrTooLarge)
+		return
+	}
+	if rc.admit(x, total, (*exchange).pull) {
+		rc.startPull(x)
+	}
+}
+
+// pull starts a pull that had to wait.
+func (x *exchange) pull() { x.rc.startPull(x) }
+
+// startPull makes the buffer and posts the Reads.
+func (rc *respConn) startPull(x *exchange) {
+	x.buf, x.size = shared.get(x.in.Layout.Total), x.in.Layout.Total
+	x.in.Layout.Place(x.buf.data, x.in.Payload)
+	x.dropPayload()
+	if len(x.in.Layout.Pulls) == 0 { // chunks of no octets
+		go rc.pulled(x)
+		return
+	}
+	rc.pulls.start(rc)
+	err := rc.read(x)
+	if err == nil {
+		return
+	}
+	rc.pulls.end()
+	x.sink.Revoke()
+	if rc.conn.Err() == nil {
+		rc.refuseChunk(x, err) // no read depth was negotiated, or no region is left
+		return
+	}
+	rc.finish(x)
+}
+
+// read posts the RDMA Reads of a call. The last one's completion is that of all.
+func (rc *respConn) read(x *exchange) error {
+	sink, err := rc.conn.Register(x.buf.data[:x.size], region.ReadSink)
+	if err != nil {
+		return err
+	}
+	x.sink = sink
+	x.wrs = x.wrs[:0]
+	for i := range x.in.Layout.Pulls {
+		p := &x.in.Layout.Pulls[i]
+		x.wrs = append(x.wrs, rdmap.WR{
+			Op: rdmap.OpReadRequest, STag: stagOf(p.Handle), TO: p.Offset,
+			Sink: sink.STag(), SinkTO: uint64(p.Dst), Len: p.Length,
+		})
+	}
+	x.wrs[len(x.wrs)-1].Done = (*pullDone)(x)
+	return rc.conn.Post(x.wrs)
+}
+
+// pullDone completes an exchange's RDMA Reads.
+type pullDone exchange
+
+// Complete goes on with the call, or ends it with its connection: a pull that fails
+// has no answer (RFC 8166 Section 4.5.3).
+func (d *pullDone) Complete(err error) {
+	x := (*exchange)(d)
+	x.rc.pulls.end()
+	if err != nil {
+		go x.rc.dropPulled(x)
+		return
+	}
+	for i := range x.in.Layout.Pulls {
+		x.rc.ctr.read.Add(uint64(x.in.Layout.Pulls[i].Length))
+	}
+	go x.rc.pulled(x)
+}
+
+// dropPulled ends a call whose pull failed.
+func (rc *respConn) dropPulled(x *exchange) {
+	rc.settle(x)
+	rc.finish(x)
+}
+
+// settle waits until the engine no longer touches the sink of a pull. If it does not
+// let go, the connection ends and the memory is left to the garbage collector.
+func (rc *respConn) settle(x *exchange) bool {
+	if x.sink.Invalidate(cancelled) == nil {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), rc.cfg.CloseTimeout)
+	defer cancel()
+	err := x.sink.Invalidate(ctx)
+	if err != nil {
+		rc.conn.Abort(err)
+		x.buf.abandon()
+		x.buf = nil
+	}
+	return err == nil
+}
+
+// pulled goes on with a call whose chunks are there.
+func (rc *respConn) pulled(x *exchange) {
+	if !rc.settle(x) {
+		rc.finish(x)
+		return
+	}
+	rc.mu.Lock()
+	v := rc.resp.Pulled(&x.in, x.buf.data)
+	if v == rpcrdma.Answer {
+		x.head = rc.resp.AppendAnswer(x.head[:0], &x.in)
+	}
+	rc.mu.Unlock()
+	rc.act(x, v, false)
+}
+
+// refuseChunk answers a call that was to be pulled with ERR_CHUNK.
+func (rc *respConn) refuseChunk(x *exchange, why error) {
+	x.in.Err = why
+	rc.mu.Lock()
+	x.head = rc.resp.AppendAnswer(x.head[:0], &x.in)
+	rc.mu.Unlock()
+	rc.refuse(x)
+}

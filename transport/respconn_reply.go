@@ -1,0 +1,110 @@
+package transport
+
+import (
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/xdr"
+	"go.uber.org/zap"
+)
+
+// reply sends x.resp as the reply to x.req.
+func (rc *respConn) reply(x *exchange) {
+	h := x.resp.header(x.req.XID)
+	x.rpc = xdr.AppendReply(x.rpc[:0], &h)
+	x.msg = chunks.Message{Head: x.rpc}
+	if x.resp.hasResults() {
+		x.msg.Body = x.resp.Results
+		if rc.reducible(x) {
+			x.setItems()
+		} else {
+			x.flatten()
+		}
+	}
+	rc.sendReply(x)
+}
+
+// reducible says whether the items may leave by write chunks. If the client offered
+// none the question does not arise, and nothing is copied.
+func (rc *respConn) reducible(x *exchange) bool {
+	if len(x.resp.items) == 0 || len(x.in.Header.Write) == 0 {
+		return true
+	}
+	_, ok := rc.cfg.Binding.Eligible(x.req.Prog, x.req.Vers, x.req.Proc)
+	return ok && !gssProtected(x.req.Cred)
+}
+
+// setItems describes the response's items by their offsets in the unreduced reply.
+func (x *exchange) setItems() {
+	before := len(x.rpc)
+	x.item = x.item[:0]
+	for _, it := range x.resp.items {
+		x.item = append(x.item, chunks.Item{Pos: before + it.pos, Data: it.data})
+		before += len(it.data) + xdr.Pad(len(it.data))
+	}
+	x.msg.Items = x.item
+}
+
+// flatten puts the items into one run of octets with the rest.
+func (x *exchange) flatten() {
+	b := x.resp.Buffer(x.resp.size())
+	x.msg.Body = x.resp.appendAll(b[:0])
+}
+
+// sendReply forms x.msg and sends it.
+func (rc *respConn) sendReply(x *exchange) {
+	rc.mu.Lock()
+	rc.resp.Reply(x.head[:0], &x.in, &x.msg, &x.out)
+	rc.mu.Unlock()
+	x.head = x.out.Head
+	if x.out.Err != nil {
+		rc.ctr.errors.Add(1)
+		rc.cfg.Logger.Warn("transport: reply does not fit what the client offered",
+			zap.Uint32("rpcordma.xid", x.req.XID), zap.Uint32("rpc.procedure", x.req.Proc), zap.Error(x.out.Err))
+	}
+	rc.send(x)
+}
+
+// send posts the RDMA Writes of x.out and the Send in x.head; all in order, so the
+// Send's delivery says that the Writes are placed (RFC 5040 Section 5.5).
+func (rc *respConn) send(x *exchange) {
+	x.wrs = x.wrs[:0]
+	borrowed, written := false, 0
+	for i := range x.out.Writes {
+		w := &x.out.Writes[i]
+		x.wrs = append(x.wrs, rdmap.WR{Op: rdmap.OpWrite, Body: w.Data, STag: stagOf(w.Handle), TO: w.Offset})
+		borrowed = borrowed || len(w.Data) > rdmap.CopyLimit
+		written += len(w.Data)
+	}
+	last := rdmap.WR{Op: rdmap.OpSend, Head: x.head}
+	if x.out.HasInvalidate {
+		last.Op, last.STag = rdmap.OpSendInvalidate, stagOf(x.out.Invalidate)
+		rc.ctr.invalidated.Add(1)
+	}
+	if borrowed {
+		last.Done = (*sendDone)(x)
+		x.charge(written)
+	}
+	x.wrs = append(x.wrs, last)
+	// Counted first: the client may act on the reply before Post returns.
+	rc.ctr.replies.Add(1)
+	rc.ctr.written.Add(uint64(written))
+	rc.ctr.inline.Add(uint64(len(x.head)))
+	err := rc.conn.Post(x.wrs)
+	if err != nil && rc.conn.Err() == nil {
+		rc.conn.Abort(err) // RFC 8166 Section 4.5.4: no reply can be sent
+	}
+	if err != nil || !borrowed {
+		rc.finish(x)
+	}
+}
+
+// sendDone completes the Send of a reply that borrows memory: everything posted
+// before it has left too.
+type sendDone exchange
+
+// Complete gives the borrowed memory back, whether the octets left or the
+// connection ended.
+func (d *sendDone) Complete(error) {
+	x := (*exchange)(d)
+	x.rc.finish(x)
+}

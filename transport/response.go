@@ -1,0 +1,83 @@
+package transport
+
+import "github.com/stag-rdma/stag/xdr"
+
+// resultsCap is the room a pooled Response keeps for results.
+const resultsCap = 1024
+
+// maxKeptResults is the largest Results memory that stays with a pooled Response.
+const maxKeptResults = 64 << 10
+
+// reset makes r empty for the next call.
+func (r *Response) reset(p *pool) {
+	res, items, bufs := r.Results[:0], r.items[:0], r.bufs[:0]
+	if cap(res) > maxKeptResults || cap(res) == 0 {
+		res = make([]byte, 0, resultsCap)
+	}
+	*r = Response{Results: res, items: items, bufs: bufs, pool: p}
+}
+
+// fail drops the results and sets the status.
+func (r *Response) fail(stat xdr.AcceptStat) {
+	r.denied, r.Stat = false, stat
+	r.Results, r.items = r.Results[:0], r.items[:0]
+}
+
+// sent gives back what the reply borrowed. It must be called once per call.
+func (r *Response) sent() {
+	for i, b := range r.bufs {
+		b.release()
+		r.bufs[i] = nil
+	}
+	r.bufs = r.bufs[:0]
+	clear(r.items)
+	r.items = r.items[:0]
+	if f := r.free; f != nil {
+		r.free = nil
+		f()
+	}
+}
+
+// hasResults says whether anything follows the reply header.
+func (r *Response) hasResults() bool {
+	return !r.denied && !r.refused && r.Stat == xdr.Success
+}
+
+// header builds the RPC reply header.
+func (r *Response) header(xid uint32) xdr.ReplyHeader {
+	if r.refused {
+		return r.refusal
+	}
+	h := xdr.ReplyHeader{XID: xid, Verf: r.Verf, Accept: r.Stat, Low: r.Low, High: r.High}
+	if r.denied {
+		h.Denied, h.Reject, h.AuthStat = true, xdr.AuthError, r.authStat
+	}
+	return h
+}
+
+// size returns the octets of the results with all items and pads in place.
+func (r *Response) size() int {
+	if !r.hasResults() {
+		return 0
+	}
+	n := len(r.Results)
+	for _, it := range r.items {
+		n += len(it.data) + xdr.Pad(len(it.data))
+	}
+	return n
+}
+
+// appendAll appends the results with all items and pads in place.
+func (r *Response) appendAll(b []byte) []byte {
+	if !r.hasResults() {
+		return b
+	}
+	from := 0
+	for _, it := range r.items {
+		b = append(b, r.Results[from:it.pos]...)
+		b = append(b, it.data...)
+		b = xdr.AppendPad(b, len(it.data))
+		from = it.pos
+	}
+	return append(b, r.Results[from:]...)
+}

@@ -1,0 +1,40 @@
+package transport
+
+import "sync"
+
+// maxIdleResponses bounds the pooled responses.
+const maxIdleResponses = 256
+
+// responsePool is a bounded stock of responses.
+type responsePool struct {
+	mu   sync.Mutex
+	idle []*Response
+}
+
+var responses responsePool
+
+// get returns an empty response.
+func (p *responsePool) get() *Response {
+	p.mu.Lock()
+	var r *Response
+	if k := len(p.idle); k > 0 {
+		r = p.idle[k-1]
+		p.idle = p.idle[:k-1]
+	}
+	p.mu.Unlock()
+	if r == nil {
+		r = new(Response)
+	}
+	r.reset(&shared)
+	return r
+}
+
+// put gives back what r borrowed, and r.
+func (p *responsePool) put(r *Response) {
+	r.sent()
+	p.mu.Lock()
+	if len(p.idle) < maxIdleResponses {
+		p.idle = append(p.idle, r)
+	}
+	p.mu.Unlock()
+}

@@ -1,0 +1,243 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// ErrServerClosed is returned by Serve and ServeStream after Shutdown or Close.
+var ErrServerClosed = errors.New("transport: server closed")
+
+// Server serves RPC calls from RDMA and record-marked TCP connections with one
+// Handler. Set the fields, then call Serve, ServeStream or ServeConn, in any number
+// of goroutines; the fields must not change afterwards. It is safe for concurrent
+// use.
+type Server struct {
+	// Handler serves the calls. It must be set.
+	Handler Handler
+	// Config holds limits and timeouts; nil means the defaults.
+	Config *Config
+
+	once   sync.Once
+	cfg    *Config
+	cfgErr error
+	ctx    context.Context // of all handlers; ends with Close, or a Shutdown out of time
+	cancel context.CancelFunc
+	ctr    counters
+	budget budget
+
+	mu        sync.Mutex
+	listeners map[net.Listener]struct{}
+	conns     map[servedConn]struct{}
+	closing   bool
+	idle      chan struct{} // closed when closing and no connection is left
+}
+
+// servedConn is a connection of either kind.
+type servedConn interface {
+	drain() // no new calls; ends when the running ones are answered
+	abort() // ends now
+}
+
+// init prepares s at first use.
+func (s *Server) init() error {
+	s.once.Do(func() {
+		s.cfg, s.cfgErr = s.Config.fill()
+		if s.cfgErr == nil && s.Handler == nil {
+			s.cfgErr = errors.New("transport: Server.Handler is not set")
+		}
+		s.ctx, s.cancel = context.WithCancel(context.Background())
+		s.budget.left.Store(s.cfg.RequestMemory)
+		s.listeners = make(map[net.Listener]struct{})
+		s.conns = make(map[servedConn]struct{})
+		s.idle = make(chan struct{})
+	})
+	return s.cfgErr
+}
+
+// Serve accepts connections from l, which it takes, and serves RPC-over-RDMA on
+// them. It returns ErrServerClosed, or the first error of Accept that is not
+// temporary.
+func (s *Server) Serve(l net.Listener) error { return s.accept(l, s.ServeConn) }
+
+// ServeStream accepts connections from l, which it takes, and serves record-marked
+// RPC on them (RFC 5531 Section 11).
+func (s *Server) ServeStream(l net.Listener) error { return s.accept(l, s.ServeStreamConn) }
+
+// accept runs serve in a goroutine for each connection of l.
+func (s *Server) accept(l net.Listener, serve func(net.Conn) error) error {
+	defer l.Close()
+	if err := s.addListener(l); err != nil {
+		return err
+	}
+	defer s.dropListener(l)
+	for {
+		c, err := acceptOne(s.ctx, l)
+		if err != nil {
+			if s.isClosing() {
+				return ErrServerClosed
+			}
+			return opErr(OpAccept, l.Addr().String(), err)
+		}
+		go func() {
+			if err := serve(c); err != nil && !errors.Is(err, ErrServerClosed) {
+				s.cfg.Logger.Info("transport: connection ended", zap.Error(err))
+			}
+		}()
+	}
+}
+
+// acceptOne accepts a connection; it waits and tries again while the process is out
+// of descriptors.
+func acceptOne(ctx context.Context, l net.Listener) (net.Conn, error) {
+	for wait := 5 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		c, err := l.Accept()
+		if err == nil || !isOutOfFiles(err) {
+			return c, err
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return nil, net.ErrClosed
+		}
+	}
+}
+
+func (s *Server) addListener(l net.Listener) error {
+	if err := s.init(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return ErrServerClosed
+	}
+	s.listeners[l] = struct{}{}
+	return nil
+}
+
+func (s *Server) dropListener(l net.Listener) {
+	s.mu.Lock()
+	delete(s.listeners, l)
+	s.mu.Unlock()
+}
+
+func (s *Server) isClosing() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closing
+}
+
+// errTooManyConns is logged when MaxConns is reached.
+var errTooManyConns = errors.New("transport: too many connections (raise Config.MaxConns)")
+
+// addConn admits a connection.
+func (s *Server) addConn(c servedConn) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return ErrServerClosed
+	}
+	if len(s.conns) >= s.cfg.MaxConns {
+		return errTooManyConns
+	}
+	s.conns[c] = struct{}{}
+	s.ctr.conns.Add(1)
+	return nil
+}
+
+// dropConn forgets a connection that has ended, handlers included.
+func (s *Server) dropConn(c servedConn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.conns[c]; !ok {
+		return
+	}
+	if r, ok := c.(*rdmaServed); ok {
+		s.ctr.takeovers.Add(r.rc.conn.Stats().Takeovers)
+	}
+	delete(s.conns, c)
+	s.ctr.conns.Add(-1)
+	s.checkIdle()
+}
+
+// checkIdle ends the wait of Shutdown. s.mu is held.
+func (s *Server) checkIdle() {
+	if s.closing && len(s.conns) == 0 {
+		select {
+		case <-s.idle:
+		default:
+			close(s.idle)
+		}
+	}
+}
+
+// stop closes the listeners and calls f for every connection.
+func (s *Server) stop(f func(servedConn)) {
+	s.mu.Lock()
+	s.closing = true
+	for l := range s.listeners {
+		_ = l.Close() // nothing can be done about a listener that does not close
+	}
+	conns := make([]servedConn, 0, len(s.conns))
+	for c := range s.conns {
+		conns = append(conns, c)
+	}
+	s.checkIdle()
+	s.mu.Unlock()
+	for _, c := range conns {
+		f(c)
+	}
+}
+
+// Shutdown stops accepting connections and calls, answers the calls that have come,
+// and closes every connection once its last reply has left. When ctx ends first,
+// the rest is aborted and ctx's error returned. Calls that arrive meanwhile are not
+// executed: their clients see the connection end and may send them again.
+func (s *Server) Shutdown(ctx context.Context) error {
+	if err := s.init(); err != nil {
+		return err
+	}
+	s.stop(servedConn.drain)
+	select {
+	case <-s.idle:
+		s.cancel()
+		return nil
+	case <-ctx.Done():
+		_ = s.Close() // ctx's error says more
+		return opErr(OpClose, "", context.Cause(ctx))
+	}
+}
+
+// Close closes listeners and connections at once and cancels the handlers'
+// contexts. It does not wait for handlers.
+func (s *Server) Close() error {
+	if err := s.init(); err != nil {
+		return err
+	}
+	s.cancel()
+	s.stop(servedConn.abort)
+	return nil
+}
+
+// Stats returns the counters of all connections, past ones included.
+func (s *Server) Stats() Stats {
+	if s.init() != nil {
+		return Stats{}
+	}
+	st := s.ctr.snapshot()
+	st.Credits = s.cfg.Credits
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		if r, ok := c.(*rdmaServed); ok {
+			st.Takeovers += r.rc.conn.Stats().Takeovers
+		}
+	}
+	return st
+}

@@ -1,0 +1,89 @@
+package transport
+
+import (
+	"context"
+	"net"
+
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// rdmaServed is a Server's RDMA connection.
+type rdmaServed struct {
+	s      *Server
+	rc     *respConn
+	ctx    context.Context
+	cancel context.CancelFunc
+	addr   net.Addr
+}
+
+// ServeConn serves RPC-over-RDMA on conn, which it takes, as the MPA responder,
+// until the connection ends and all its calls are finished. The peer's orderly end
+// is no error.
+func (s *Server) ServeConn(conn net.Conn) error { return s.serveConn(conn, nil) }
+
+// serveConn is ServeConn with octets that have been read already.
+func (s *Server) serveConn(conn net.Conn, first []byte) error {
+	if err := s.init(); err != nil {
+		_ = conn.Close() // the error above says more
+		return err
+	}
+	c := &rdmaServed{s: s, addr: conn.RemoteAddr()}
+	c.ctx, c.cancel = context.WithCancel(s.ctx)
+	defer c.cancel()
+	c.rc = newRespConn(s.cfg, &s.ctr, &s.budget, c)
+	ec := c.rc.config()
+	ec.BufferedInput = first
+	c.rc.conn = rdmap.Server(conn, ec)
+	if err := s.addConn(c); err != nil {
+		c.rc.conn.Abort(err)
+		return err
+	}
+	defer s.dropConn(c)
+	if err := c.rc.conn.Handshake(s.ctx); err != nil {
+		return opErr(OpAccept, addrOf(conn), err)
+	}
+	s.ctr.accepted.Add(1)
+	err := c.rc.serve()
+	if c.rc.isDraining() {
+		return nil
+	}
+	return opErr(OpServe, addrOf(conn), ignoreEnd(err))
+}
+
+func (c *rdmaServed) drain() { c.rc.drain() }
+func (c *rdmaServed) abort() { c.rc.abort() }
+
+// ended cancels the handlers of the connection.
+func (c *rdmaServed) ended(error) { c.cancel() }
+
+// dispatch runs a call here if it is short, else in a goroutine.
+func (c *rdmaServed) dispatch(x *exchange, inline bool) {
+	x.resp.reset(&shared)
+	x.setRequest(c.addr)
+	if !inline {
+		c.serve(x)
+		return
+	}
+	if mayBlock(c.s.Handler, &x.req) {
+		x.own()
+		x.setRequest(c.addr)
+		go c.serve(x)
+		return
+	}
+	c.serve(x)
+}
+
+// setRequest fills the handler's view of the call.
+func (x *exchange) setRequest(addr net.Addr) {
+	x.req = Request{CallHeader: x.in.RPC, Args: x.in.Args, RemoteAddr: addr, Network: "rdma"}
+}
+
+// serve runs the handler and replies.
+func (c *rdmaServed) serve(x *exchange) {
+	if !c.s.cfg.AnyCred || x.req.RPCVers != xdr.RPCVersion {
+		x.resp.refusal, x.resp.refused = x.req.Refusal(nil)
+	}
+	run(c.ctx, c.s.Handler, &c.s.ctr, c.s.cfg.Logger, &x.req, &x.resp)
+	c.rc.reply(x)
+}

@@ -1,0 +1,59 @@
+package transport
+
+import (
+	"io"
+	"net"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap/mpa"
+)
+
+// peekSize is how many octets tell the protocols apart: as a record mark, the start of
+// the MPA key would announce a fragment of more than a gigabyte.
+const peekSize = 4
+
+// ServeShared accepts connections from l, which it takes, and serves RPC-over-RDMA or
+// record-marked RPC on each, whichever its first octets show: both can share a port. A
+// client that says nothing for Config.HandshakeTimeout is disconnected.
+func (s *Server) ServeShared(l net.Listener) error { return s.accept(l, s.ServeSharedConn) }
+
+// ServeSharedConn is [Server.ServeConn] or [Server.ServeStreamConn] on conn, which it
+// takes.
+func (s *Server) ServeSharedConn(conn net.Conn) error {
+	if err := s.init(); err != nil {
+		_ = conn.Close() // the error above says more
+		return err
+	}
+	first, err := s.peek(conn)
+	if err != nil {
+		_ = conn.Close() // nothing was said on it
+		return opErr(OpAccept, addrOf(conn), ignoreEnd(err))
+	}
+	if string(first) == mpa.RequestKey[:peekSize] {
+		return s.serveConn(conn, first)
+	}
+	return s.serveStreamConn(conn, first)
+}
+
+// peek reads the first octets of a connection, which counts as one meanwhile.
+func (s *Server) peek(conn net.Conn) ([]byte, error) {
+	c := &peekedConn{conn}
+	if err := s.addConn(c); err != nil {
+		return nil, err
+	}
+	defer s.dropConn(c)
+	if err := conn.SetReadDeadline(time.Now().Add(s.cfg.HandshakeTimeout)); err != nil {
+		return nil, err
+	}
+	first := make([]byte, peekSize)
+	if _, err := io.ReadFull(conn, first); err != nil {
+		return nil, err
+	}
+	return first, conn.SetReadDeadline(time.Time{})
+}
+
+// peekedConn is a connection whose protocol is not known yet.
+type peekedConn struct{ conn net.Conn }
+
+func (c *peekedConn) drain() { c.abort() }
+func (c *peekedConn) abort() { _ = c.conn.Close() }

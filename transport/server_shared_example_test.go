@@ -1,0 +1,47 @@
+package transport_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"net"
+
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// One port for NFS/RDMA and NFS over TCP, or whatever the handler serves.
+func ExampleServer_ServeShared() {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	s := &transport.Server{Handler: transport.HandlerFunc(handle), Config: config}
+	go s.ServeShared(l)
+	defer s.Close()
+
+	ctx := context.Background()
+	rdma, err := transport.Dial(ctx, "tcp", l.Addr().String(), config)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer rdma.Close()
+	stream, err := transport.DialStream(ctx, "tcp", l.Addr().String(), config)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer stream.Close()
+	for i, c := range []transport.Caller{rdma, stream} {
+		var reply transport.Reply
+		call := transport.Call{Prog: prog, Vers: vers, Proc: procDouble, Args: xdr.AppendUint32(nil, uint32(20+i))}
+		if err := c.Do(ctx, &call, &reply); err != nil {
+			log.Fatal(err)
+		}
+		d := xdr.NewDecoder(reply.Results)
+		fmt.Println(d.Uint32())
+		reply.Release()
+	}
+	// Output:
+	// 40
+	// 42
+}

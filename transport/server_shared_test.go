@@ -1,0 +1,89 @@
+package transport
+
+import (
+	"errors"
+	"net"
+	"os"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// TestServeShared serves both protocols on one port.
+func TestServeShared(t *testing.T) {
+	s := &Server{Handler: newEcho(), Config: testConfig()}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.ServeShared(l) }()
+	c := dial(t, l.Addr().String(), nil)
+	sc, err := DialStream(testCtx(t), "tcp", l.Addr().String(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sc.Close()
+	for _, caller := range []Caller{c, sc, c} {
+		call := itemCall(procSum, filled(5000))
+		d := xdr.NewDecoder(mustDo(t, caller, call).Results)
+		if n, v := d.Uint32(), d.Uint32(); n != 5000 || v != sum(filled(5000)) {
+			t.Errorf("%T: %d octets, sum %d", caller, n, v)
+		}
+	}
+	if st := s.Stats(); st.OctetsRead != 10000 || st.Connections != 2 {
+		t.Errorf("%+v", st)
+	}
+	s.Close()
+	if err := <-served; !errors.Is(err, ErrServerClosed) {
+		t.Errorf("ServeShared: %v", err)
+	}
+}
+
+// TestSilentStreams: neither a connection of no protocol nor half a record is waited
+// for without end; a pause between two records is nobody's business (ADVERSARY row 20).
+func TestSilentStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Server{Handler: newEcho(), Config: unwatched(testConfig())}
+		defer s.Close()
+		call := rpcCall(1, procNull)
+		whole := append(xdr.AppendRecordMark(nil, len(call), true), call...)
+		for _, c := range []struct {
+			name  string
+			send  []byte
+			pause time.Duration
+			limit time.Duration
+		}{
+			{"nothing", nil, 0, DefaultHandshakeTimeout},
+			{"half a mark", whole[:2], 0, DefaultHandshakeTimeout},
+			{"half a record", whole[:20], 0, streamReadTimeout},
+			{"half the next record", append(slices.Clip(whole), whole[:3]...), 0, streamReadTimeout},
+			{"half a record after a pause", whole[:20], time.Hour, streamReadTimeout},
+		} {
+			a, b := rdmaptest.Pipe()
+			served := make(chan error, 1)
+			go func() { served <- s.ServeSharedConn(b) }()
+			if c.pause > 0 {
+				for range 2 { // a record in two pieces, then a pause
+					a.Write(whole[:9])
+					synctest.Wait()
+					a.Write(whole[9:])
+					time.Sleep(c.pause)
+				}
+			}
+			a.Write(c.send)
+			start := time.Now()
+			if err := <-served; !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("%s: %v", c.name, err)
+			}
+			if d := time.Since(start); d != c.limit {
+				t.Errorf("%s: given up after %v, want %v", c.name, d, c.limit)
+			}
+			a.Close()
+		}
+	})
+}

@@ -1,0 +1,217 @@
+package transport
+
+import (
+	"errors"
+	"net"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/rpcrdma"
+)
+
+// sendULPDU is a whole message of one Send, the first of its connection.
+func sendULPDU(payload ...[]byte) []byte {
+	b := append([]byte{0x41, 0x43}, words(0, 0, 1, 0)...)
+	for _, p := range payload {
+		b = append(b, p...)
+	}
+	return b
+}
+
+// silentPeers are the ways to leave a server waiting (ADVERSARY row 20). Each runs on
+// its end of a connection and returns; the end is not closed.
+var silentPeers = []struct {
+	name  string
+	limit time.Duration // after which the server has given up
+	start func(c net.Conn) error
+}{
+	{"no request", DefaultHandshakeTimeout, func(net.Conn) error { return nil }},
+	{"half a request", DefaultHandshakeTimeout, func(c net.Conn) error {
+		_, err := c.Write([]byte(mpa.RequestKey[:11]))
+		return err
+	}},
+	{"request without its private data", DefaultHandshakeTimeout, func(c net.Conn) error {
+		b, err := (&mpa.Request{Frame: mpa.Frame{Rev: 1, PrivateData: make([]byte, 100)}}).Append(nil)
+		if err == nil {
+			_, err = c.Write(b[:len(b)-1])
+		}
+		return err
+	}},
+	{"does not read its replies", rdmap.DefaultWriteTimeout, func(c net.Conn) error {
+		p, _, err := rdmaptest.Initiate(c, &mpa.Config{IRD: 4, ORD: 4})
+		if err != nil {
+			return err
+		}
+		h := header(rpcrdma.Header{XID: 1, Type: rpcrdma.MsgTypeMsg, Lists: chunks.Lists{
+			Reply: chunks.WriteChunk{{Handle: 1, Length: 100_000}}, HasReply: true,
+		}})
+		return p.Send(sendULPDU(h, rpcCall(1, procFill, words(90_000)...)))
+	}},
+	{"does not answer RDMA Reads", DefaultPullTimeout, func(c net.Conn) error {
+		p, _, err := rdmaptest.Initiate(c, &mpa.Config{IRD: 4, ORD: 4})
+		if err != nil {
+			return err
+		}
+		h := header(rpcrdma.Header{XID: 1, Type: rpcrdma.MsgTypeNoMsg, Lists: chunks.Lists{
+			Read: []chunks.ReadSegment{{Segment: chunks.Segment{Handle: 1, Length: 5000}}},
+		}})
+		return p.Send(sendULPDU(h))
+	}},
+}
+
+// goodCall moves data by chunks both ways.
+func goodCall(t *testing.T, c *Client) {
+	t.Helper()
+	call := echoCall(filled(5000))
+	call.Sink, call.MaxResults = make([]byte, 5000), 64
+	var r Reply
+	if err := c.Do(t.Context(), call, &r); err != nil {
+		t.Fatal(err)
+	}
+	checkEcho(t, &r, call.Item, call.Sink)
+	r.Release()
+}
+
+// TestSilentPeers leaves a server waiting for 2,500 peers. A good client is served all
+// the while; every bad one is gone after its deadline.
+func TestSilentPeers(t *testing.T) {
+	const each = 500
+	synctest.Test(t, func(t *testing.T) {
+		cfg := testConfig()
+		cfg.HandlerGrace = -1 // the watchdog of the process is not of this bubble
+		s, c, end := pipePair(t, newEcho(), cfg, testConfig())
+		defer end()
+		var ends []net.Conn
+		var served sync.WaitGroup
+		for _, kind := range silentPeers {
+			for range each {
+				a, b := rdmaptest.PipeSize(2000)
+				ends = append(ends, a)
+				served.Go(func() {
+					if err := s.ServeConn(b); err == nil {
+						t.Errorf("%s: no error", kind.name)
+					}
+				})
+				go func() {
+					if err := kind.start(a); err != nil {
+						t.Errorf("%s: %v", kind.name, err)
+					}
+				}()
+			}
+		}
+		start := time.Now()
+		synctest.Wait()
+		if n := s.Stats().Connections; n != 1+each*len(silentPeers) {
+			t.Fatalf("%d connections", n)
+		}
+		for _, after := range []time.Duration{DefaultHandshakeTimeout, DefaultPullTimeout, rdmap.DefaultWriteTimeout} {
+			time.Sleep(time.Until(start.Add(after - time.Second)))
+			goodCall(t, c)
+			left := 1
+			for _, kind := range silentPeers {
+				if kind.limit >= after {
+					left += each
+				}
+			}
+			if n := s.Stats().Connections; n != left {
+				t.Errorf("shortly before %v: %d connections, want %d", after, n, left)
+			}
+			time.Sleep(4 * time.Second)
+			goodCall(t, c)
+		}
+		served.Wait()
+		synctest.Wait() // the server counts a call out after its reply has left
+		if st := s.Stats(); st.Connections != 1 || st.InFlight != 0 {
+			t.Errorf("at the end: %+v", st)
+		}
+		for _, a := range ends {
+			a.Close()
+		}
+	})
+}
+
+// silentMemory is what a silent peer may cost, octets: both ends in this process, the
+// stacks of their goroutines included.
+const silentMemory = 32 << 10
+
+// TestSilentPeersMemory keeps 2,000 TCP connections waiting, and calls a good client's
+// procedures beside them.
+func TestSilentPeersMemory(t *testing.T) {
+	const each = 500
+	cfg := testConfig()
+	cfg.HandshakeTimeout = time.Hour
+	s, addr := startServer(t, newEcho(), cfg)
+	c := dial(t, addr, nil)
+	mustDo(t, c, &nullCall)
+	var ends []net.Conn
+	defer func() {
+		for _, a := range ends {
+			a.Close()
+		}
+	}()
+	idle := func(a net.Conn) error {
+		_, _, err := rdmaptest.Initiate(a, &mpa.Config{IRD: 4, ORD: 4})
+		return err
+	}
+	inside := func(a net.Conn) error {
+		p, _, err := rdmaptest.Initiate(a, &mpa.Config{IRD: 4, ORD: 4})
+		if err != nil {
+			return err
+		}
+		f := mpa.AppendFPDU(nil, sendULPDU(header(rpcrdma.Header{XID: 1, Type: rpcrdma.MsgTypeMsg})), p.CRC)
+		_, err = a.Write(f[:len(f)/2])
+		return err
+	}
+	before := memoryInUse()
+	for _, start := range []func(net.Conn) error{silentPeers[0].start, silentPeers[1].start, idle, inside} {
+		for range each {
+			a, err := net.Dial("tcp", addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ends = append(ends, a)
+			if err := start(a); err != nil {
+				t.Fatal(err)
+			}
+		}
+		goodCall(t, c)
+	}
+	waitFor(t, "all are connected", func() bool { return s.Stats().Connections == 1+len(ends) })
+	for range 100 {
+		mustDo(t, c, &nullCall)
+	}
+	var per int
+	ok := func() bool {
+		per = (memoryInUse() - before) / len(ends)
+		return per <= silentMemory || raceEnabled
+	}
+	for end := time.Now().Add(2 * time.Second); !ok() && time.Now().Before(end); {
+		time.Sleep(50 * time.Millisecond) // the stagings of begun FPDUs shrink soon
+	}
+	t.Logf("%d octets per silent peer", per)
+	if !ok() {
+		t.Errorf("a silent peer costs %d octets", per)
+	}
+	for _, a := range ends {
+		a.Close()
+	}
+	waitFor(t, "all are gone", func() bool { return s.Stats().Connections == 1 })
+	if err := try(t, c, &nullCall); errors.Is(err, net.ErrClosed) {
+		t.Error(err)
+	}
+}
+
+// memoryInUse is what heap and stacks hold.
+func memoryInUse() int {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc + m.StackInuse)
+}

@@ -1,0 +1,56 @@
+package transport
+
+import "sync/atomic"
+
+// Stats is a snapshot of counters. Octets are of payload, without DDP and MPA
+// headers.
+type Stats struct {
+	// Calls counts calls sent (client) or received (server); Replies those answered.
+	Calls, Replies uint64
+	// OctetsRead were moved by RDMA Read, seen from the server: chunks of calls.
+	OctetsRead uint64
+	// OctetsWritten were moved by RDMA Write: write chunks and reply chunks.
+	OctetsWritten uint64
+	// OctetsInline is the size of the Sends of calls and replies, headers included;
+	// on record-marked TCP, of the records.
+	OctetsInline uint64
+	// Credits is the latest grant (client) or the grant of new replies (server).
+	Credits int
+	// Connections is the number of connections alive now.
+	Connections int
+	// Accepted counts connections that finished the start-up.
+	Accepted uint64
+	// Errors counts calls that ended in an error of the transport, refused headers
+	// included.
+	Errors uint64
+	// Panics counts handlers that panicked.
+	Panics uint64
+	// Dropped counts messages that RFC 8166 Section 4.5 says to drop.
+	Dropped uint64
+	// Invalidated counts replies that revoked a steering tag (RFC 8797 Section 4.1).
+	Invalidated uint64
+	// Takeovers counts handlers that overstayed in the reading goroutine.
+	Takeovers uint64
+	// InFlight is the number of calls without an answer now.
+	InFlight int
+}
+
+// counters is the live form of Stats.
+type counters struct {
+	calls, replies, read, written, inline atomic.Uint64
+	accepted, errors, panics, dropped     atomic.Uint64
+	invalidated, takeovers                atomic.Uint64
+	conns, inFlight                       atomic.Int64
+}
+
+// snapshot copies the counters, each for itself.
+func (c *counters) snapshot() Stats {
+	return Stats{
+		Calls: c.calls.Load(), Replies: c.replies.Load(),
+		OctetsRead: c.read.Load(), OctetsWritten: c.written.Load(), OctetsInline: c.inline.Load(),
+		Connections: int(c.conns.Load()), Accepted: c.accepted.Load(),
+		Errors: c.errors.Load(), Panics: c.panics.Load(), Dropped: c.dropped.Load(),
+		Invalidated: c.invalidated.Load(), Takeovers: c.takeovers.Load(),
+		InFlight: int(c.inFlight.Load()),
+	}
+}

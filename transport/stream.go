@@ -1,0 +1,61 @@
+package transport
+
+import (
+	"net"
+	"sync"
+	"time"
+
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// streamWriteTimeout bounds one write of a record: a peer that does not read for so
+// long has lost its connection.
+const streamWriteTimeout = 30 * time.Second
+
+// maxFragment is the largest fragment a record mark can carry
+// (RFC 5531 Section 11).
+const maxFragment = 1<<31 - 1
+
+// recordWriter writes records, each in one fragment and one system call. It is safe
+// for concurrent use.
+type recordWriter struct {
+	mu   sync.Mutex
+	conn net.Conn
+	head []byte
+	vec  [4][]byte
+}
+
+// write sends the record head + a + b + c. All are borrowed until it returns.
+func (w *recordWriter) write(head, a, b, c []byte) (int, error) {
+	n := len(head) + len(a) + len(b) + len(c)
+	if n > maxFragment {
+		return 0, errTooBig
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.head = xdr.AppendRecordMark(w.head[:0], n, true)
+	w.head = append(w.head, head...)
+	w.vec = [4][]byte{w.head, a, b, c}
+	bufs := net.Buffers(w.vec[:])
+	if err := w.conn.SetWriteDeadline(time.Now().Add(streamWriteTimeout)); err != nil {
+		return 0, err
+	}
+	_, err := bufs.WriteTo(w.conn)
+	w.vec = [4][]byte{}
+	return n, err
+}
+
+// readRecord reads one record into pooled memory. hint is the expected size.
+func readRecord(r *xdr.RecordReader, p *pool, hint int) (*buffer, []byte, error) {
+	b := p.get(hint)
+	rec, err := r.Next(b.data[:0])
+	if err != nil {
+		b.release()
+		return nil, nil, err
+	}
+	if cap(rec) > len(b.data) {
+		b.release()
+		b = p.adopt(rec)
+	}
+	return b, rec, nil
+}

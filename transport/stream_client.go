@@ -1,0 +1,237 @@
+package transport
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"sync/atomic"
+
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// errTooBig is the cause of ReasonTooBig on a stream.
+var errTooBig = errors.New("record too large")
+
+// StreamClient is an RPC client over record-marked TCP (RFC 5531 Section 11), or
+// any other byte stream. It is safe for concurrent use. One goroutine reads.
+type StreamClient struct {
+	cfg  *Config
+	conn net.Conn
+	w    recordWriter
+	ctr  counters
+	xid  atomic.Uint32
+	done chan struct{} // closed when the reader has ended
+
+	mu      sync.Mutex
+	pending map[uint32]chan streamReply
+	err     error
+}
+
+// streamReply is a record on its way to the caller, which owns buf.
+type streamReply struct {
+	buf *buffer
+	msg []byte
+}
+
+// DialStream connects to an ONC RPC server over TCP. network is "tcp", "tcp4",
+// "tcp6" or "unix".
+func DialStream(ctx context.Context, network, addr string, cfg *Config) (*StreamClient, error) {
+	c, err := cfg.fill()
+	if err != nil {
+		return nil, err
+	}
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, opErr(OpDial, addr, err)
+	}
+	return newStreamClient(conn, c), nil
+}
+
+// NewStreamClient speaks record-marked RPC on conn, which it takes.
+func NewStreamClient(conn net.Conn, cfg *Config) (*StreamClient, error) {
+	c, err := cfg.fill()
+	if err != nil {
+		return nil, err
+	}
+	return newStreamClient(conn, c), nil
+}
+
+func newStreamClient(conn net.Conn, cfg *Config) *StreamClient {
+	c := &StreamClient{
+		cfg: cfg, conn: conn, w: recordWriter{conn: conn},
+		done: make(chan struct{}), pending: make(map[uint32]chan streamReply),
+	}
+	c.xid.Store(rand.Uint32())
+	c.ctr.conns.Store(1)
+	go c.read()
+	return c
+}
+
+// Do implements [Caller]. Sink is not used: the data stay in reply.Results.
+func (c *StreamClient) Do(ctx context.Context, call *Call, reply *Reply) error {
+	reply.Release()
+	if err := call.check(c.cfg); err != nil {
+		c.ctr.errors.Add(1)
+		return err
+	}
+	xid := c.xid.Add(1)
+	ch := make(chan streamReply, 1)
+	if err := c.enter(xid, ch); err != nil {
+		return opErr(OpCall, addrOf(c.conn), err)
+	}
+	defer c.leave(xid, ch)
+	if err := c.send(xid, call); err != nil {
+		c.fail(err)
+	}
+	ctx, cancel := c.deadline(ctx)
+	defer cancel()
+	select {
+	case r := <-ch:
+		return c.accept(r, reply)
+	case <-c.done:
+		select {
+		case r := <-ch: // the reply beat the end of the connection
+			return c.accept(r, reply)
+		default:
+		}
+		c.ctr.errors.Add(1)
+		return opErr(OpCall, addrOf(c.conn), c.cause())
+	case <-ctx.Done():
+		c.ctr.errors.Add(1)
+		return opErr(OpCall, addrOf(c.conn), context.Cause(ctx))
+	}
+}
+
+// deadline applies Config.CallTimeout to a context without a deadline.
+func (c *StreamClient) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok || c.cfg.CallTimeout <= 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, c.cfg.CallTimeout)
+}
+
+// enter registers a call before its record is sent.
+func (c *StreamClient) enter(xid uint32, ch chan streamReply) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return c.err
+	}
+	c.pending[xid] = ch
+	c.ctr.inFlight.Add(1)
+	c.ctr.calls.Add(1)
+	return nil
+}
+
+// leave forgets a call. A reply that came meanwhile is given back, a later one
+// finds no call.
+func (c *StreamClient) leave(xid uint32, ch chan streamReply) {
+	c.mu.Lock()
+	delete(c.pending, xid)
+	c.mu.Unlock()
+	c.ctr.inFlight.Add(-1)
+	select {
+	case r := <-ch:
+		r.buf.release()
+	default:
+	}
+}
+
+// send writes the call's record.
+func (c *StreamClient) send(xid uint32, call *Call) error {
+	h := xdr.CallHeader{
+		XID: xid, RPCVers: xdr.RPCVersion,
+		Prog: call.Prog, Vers: call.Vers, Proc: call.Proc, Cred: call.Cred,
+	}
+	b := c.poolGet()
+	defer b.release()
+	head := xdr.AppendCall(b.data[:0], &h)
+	head = append(head, call.before()...)
+	n, err := c.w.write(head, call.Item, padOf(call.Item), call.after())
+	c.ctr.inline.Add(uint64(n))
+	return err
+}
+
+func (c *StreamClient) poolGet() *buffer { return shared.get(minInline) }
+
+// accept turns a record into the caller's reply.
+func (c *StreamClient) accept(r streamReply, reply *Reply) error {
+	d := xdr.NewDecoder(r.msg)
+	if err := reply.Header.Parse(&d); err != nil {
+		xid, _, _ := xdr.PeekXID(r.msg)
+		r.buf.release()
+		c.ctr.errors.Add(1)
+		return &RPCError{XID: xid, Reason: ReasonBadReply, Err: err}
+	}
+	reply.Results, reply.buf = d.Rest(), r.buf
+	c.ctr.replies.Add(1)
+	return nil
+}
+
+// read delivers records until the stream ends.
+func (c *StreamClient) read() {
+	defer close(c.done)
+	rr := xdr.NewRecordReader(bufio.NewReaderSize(c.conn, 64<<10), c.cfg.MaxPayload)
+	hint := minInline
+	for {
+		b, msg, err := readRecord(rr, &shared, hint)
+		if err != nil {
+			c.fail(err)
+			return
+		}
+		hint = len(msg)
+		c.ctr.inline.Add(uint64(len(msg)))
+		c.deliver(b, msg)
+	}
+}
+
+// deliver hands a record to the call it answers, or drops it.
+func (c *StreamClient) deliver(b *buffer, msg []byte) {
+	xid, typ, ok := xdr.PeekXID(msg)
+	c.mu.Lock()
+	ch := c.pending[xid]
+	if ok && typ == xdr.MsgReply && ch != nil {
+		delete(c.pending, xid) // a second reply finds nothing
+		ch <- streamReply{b, msg}
+		c.mu.Unlock()
+		return
+	}
+	c.mu.Unlock()
+	b.release()
+	c.ctr.dropped.Add(1)
+}
+
+// fail ends the connection with the first error.
+func (c *StreamClient) fail(err error) {
+	c.mu.Lock()
+	first := c.err == nil
+	if first {
+		c.err = err
+	}
+	c.mu.Unlock()
+	if first {
+		c.ctr.conns.Store(0)
+		_ = c.conn.Close() // the first error is the one that counts
+	}
+}
+
+// cause returns the first error.
+func (c *StreamClient) cause() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// Stats implements [Caller].
+func (c *StreamClient) Stats() Stats { return c.ctr.snapshot() }
+
+// Close implements [Caller]. It returns when the reading goroutine has ended.
+func (c *StreamClient) Close() error {
+	c.fail(net.ErrClosed)
+	<-c.done
+	return nil
+}

@@ -1,0 +1,136 @@
+package transport
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// streamConn is the server's end of a record-marked connection. One goroutine reads,
+// each call runs in its own.
+type streamConn struct {
+	s     *Server
+	conn  net.Conn
+	input io.Reader // conn, and what was read from it before
+	w     recordWriter
+	slots chan struct{} // one per call in flight
+	wg    sync.WaitGroup
+
+	mu       sync.Mutex
+	draining bool
+}
+
+// ServeStreamConn serves record-marked RPC on conn, which it takes, until the
+// stream ends and all calls are answered. The peer's orderly end is no error.
+func (s *Server) ServeStreamConn(conn net.Conn) error { return s.serveStreamConn(conn, nil) }
+
+// serveStreamConn is ServeStreamConn with octets that have been read already.
+func (s *Server) serveStreamConn(conn net.Conn, first []byte) error {
+	if err := s.init(); err != nil {
+		return err
+	}
+	c := &streamConn{s: s, conn: conn, w: recordWriter{conn: conn}, slots: make(chan struct{}, s.cfg.Credits)}
+	c.input = conn
+	if len(first) > 0 {
+		c.input = io.MultiReader(bytes.NewReader(first), conn)
+	}
+	defer conn.Close()
+	if err := s.addConn(c); err != nil {
+		return err
+	}
+	s.ctr.accepted.Add(1)
+	defer s.dropConn(c)
+	err := c.read()
+	c.wg.Wait()
+	if endOfStream(err) || c.isDraining() {
+		return nil
+	}
+	return opErr(OpServe, addrOf(conn), err)
+}
+
+// read starts a goroutine per call; Config.Credits bounds them, so that a peer that
+// sends more waits in its own socket.
+func (c *streamConn) read() error {
+	in := &patientReader{c: c}
+	br := bufio.NewReaderSize(in, 64<<10)
+	rr := xdr.NewRecordReader(br, c.s.cfg.MaxPayload)
+	hint := minInline
+	for {
+		in.inside = br.Buffered()+len(rr.Buffered()) > 0
+		b, msg, err := readRecord(rr, &shared, hint)
+		if err != nil {
+			return err
+		}
+		hint = len(msg)
+		c.s.ctr.inline.Add(uint64(len(msg)))
+		c.slots <- struct{}{}
+		c.wg.Add(1)
+		go c.serve(b, msg)
+	}
+}
+
+// serve runs one call and sends its reply.
+func (c *streamConn) serve(b *buffer, msg []byte) {
+	defer c.wg.Done()
+	defer func() { <-c.slots }()
+	defer b.release()
+	req := Request{RemoteAddr: c.conn.RemoteAddr(), Network: "tcp"}
+	resp := responses.get()
+	defer responses.put(resp)
+	if parseCall(&req, resp, c.s.cfg, msg) != nil {
+		c.s.ctr.dropped.Add(1) // RFC 5531 Section 9 has no reply to this
+		return
+	}
+	c.s.ctr.calls.Add(1)
+	c.s.ctr.inFlight.Add(1)
+	defer c.s.ctr.inFlight.Add(-1)
+	run(c.s.ctx, c.s.Handler, &c.s.ctr, c.s.cfg.Logger, &req, resp)
+	c.reply(req.XID, resp)
+}
+
+// reply sends the reply's record; an error of the socket ends the connection.
+func (c *streamConn) reply(xid uint32, resp *Response) {
+	hb := shared.get(minInline)
+	defer hb.release()
+	h := resp.header(xid)
+	head := xdr.AppendReply(hb.data[:0], &h)
+	c.s.ctr.replies.Add(1) // first: the client may act on it before write returns
+	var n int
+	var err error
+	switch {
+	case resp.hasResults() && len(resp.items) == 1: // data go out without a copy
+		it := resp.items[0]
+		head = append(head, resp.Results[:it.pos]...)
+		n, err = c.w.write(head, it.data, padOf(it.data), resp.Results[it.pos:])
+	default:
+		n, err = c.w.write(resp.appendAll(head), nil, nil, nil)
+	}
+	if err != nil {
+		c.s.ctr.errors.Add(1)
+		_ = c.conn.Close() // ends the reading goroutine, which reports
+		return
+	}
+	c.s.ctr.inline.Add(uint64(n))
+}
+
+func (c *streamConn) isDraining() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.draining
+}
+
+// drain stops reading; calls that have been read are answered.
+func (c *streamConn) drain() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.draining = true
+	_ = c.conn.SetReadDeadline(time.Unix(1, 0)) // fails only on a closed connection
+}
+
+// abort closes the connection.
+func (c *streamConn) abort() { _ = c.conn.Close() }

@@ -1,0 +1,129 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+)
+
+// unwatched is cfg without the watchdog, which is one goroutine of the process and so
+// never in a bubble: whom it relieves would go on outside.
+func unwatched(cfg *Config) *Config {
+	c := *cfg
+	c.HandlerGrace = -1
+	return &c
+}
+
+// pipePair is pair over a connection in memory, for bubbles. end closes both ends and
+// waits.
+func pipePair(t *testing.T, h Handler, server, client *Config) (s *Server, c *Client, end func()) {
+	t.Helper()
+	a, b := rdmaptest.Pipe()
+	s = &Server{Handler: h, Config: unwatched(server)}
+	served := make(chan error, 1)
+	go func() { served <- s.ServeConn(b) }()
+	c, err := NewClient(t.Context(), a, client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, c, func() {
+		c.Close()
+		<-served
+		<-c.conn.Done()
+		s.Close()
+	}
+}
+
+// TestCallTimeout ends calls by the process-wide tick, whether they wait for their
+// reply or for a credit.
+func TestCallTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newEcho()
+		cfg := testConfig()
+		cfg.Credits, cfg.CallTimeout = 1, 7*time.Second
+		_, c, end := pipePair(t, h, testConfig(), cfg)
+		defer end()
+		start := time.Now()
+		first, second := make(chan error, 1), make(chan error, 1)
+		go func() { first <- tryCtx(t.Context(), c, &blockCall) }()
+		<-h.enter
+		go func() { second <- tryCtx(t.Context(), c, &nullCall) }()
+		for _, ch := range []chan error{first, second} {
+			err := <-ch
+			e, ok := errors.AsType[*OpError](err)
+			if !ok || !e.Timeout() || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("call out of time: %v", err)
+			}
+			if d := time.Since(start); d < 7*time.Second || d > 7*time.Second+2*tickEvery {
+				t.Errorf("ended after %v", d)
+			}
+		}
+		if n := c.Stats().InFlight; n != 1 {
+			t.Errorf("%d calls in flight, want the one without an answer", n)
+		}
+		close(h.leave)
+		time.Sleep(time.Second) // until the idle connection is watched
+		synctest.Wait()
+		if n := c.Stats().InFlight; n != 0 {
+			t.Errorf("%d calls in flight after the late reply", n)
+		}
+		if err := tryCtx(t.Context(), c, &nullCall); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(2 * tickEvery)
+		synctest.Wait()
+		if ticks.running {
+			t.Error("the tick runs without timed calls")
+		}
+	})
+}
+
+// TestContextDeadline ends a call by its own context.
+func TestContextDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newEcho()
+		_, c, end := pipePair(t, h, testConfig(), testConfig())
+		defer end()
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		start := time.Now()
+		err := tryCtx(ctx, c, &blockCall)
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 3*time.Second {
+			t.Errorf("after %v: %v", time.Since(start), err)
+		}
+		close(h.leave)
+	})
+}
+
+// TestHalfOpen connects and says nothing: the start-up has an end (ADVERSARY row 20).
+func TestHalfOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := testConfig()
+		cfg.HandshakeTimeout, cfg.MaxConns = 4*time.Second, 1
+		s := &Server{Handler: newEcho(), Config: cfg}
+		defer s.Close()
+		_, b := rdmaptest.Pipe()
+		start := time.Now()
+		served := make(chan error, 1)
+		go func() { served <- s.ServeConn(b) }()
+		synctest.Wait()
+		_, other := rdmaptest.Pipe()
+		if err := s.ServeConn(other); !errors.Is(err, errTooManyConns) {
+			t.Errorf("connection above MaxConns: %v", err)
+		}
+		if err := <-served; !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("silent connection: %v", err)
+		}
+		if d := time.Since(start); d != 4*time.Second {
+			t.Errorf("given up after %v", d)
+		}
+		if n := s.Stats().Connections; n != 0 {
+			t.Errorf("%d connections left", n)
+		}
+	})
+}
