@@ -1,0 +1,172 @@
+package backendtest
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+)
+
+// Options say what is tested, and what it cannot do.
+type Options struct {
+	// New makes an empty file system; it is closed by the suite.
+	New func(t *testing.T) backend.FS
+	// Reopen, if not nil, closes fsys and makes a new one over the same files: handles must
+	// survive.
+	Reopen func(t *testing.T, fsys backend.FS) backend.FS
+	// NoSpecial says that FIFOs and sockets cannot be made.
+	NoSpecial bool
+	// NoLinks says that a file is not known to be the same under two names.
+	NoLinks bool
+	// Big is how many names the big directory has. If zero, 2000.
+	Big int
+}
+
+// Run runs the suite.
+func Run(t *testing.T, o Options) {
+	for _, p := range []struct {
+		name string
+		run  func(*env)
+	}{
+		{"Root", testRoot},
+		{"Handles", testHandles},
+		{"Create", testCreate},
+		{"Exclusive", testExclusive},
+		{"Mkdir", testMkdir},
+		{"Symlink", testSymlink},
+		{"Mknod", testMknod},
+		{"Attr", testAttr},
+		{"Truncate", testTruncate},
+		{"Data", testData},
+		{"DataModel", testDataModel},
+		{"Commit", testCommit},
+		{"Remove", testRemove},
+		{"Rename", testRename},
+		{"RenameHandles", testRenameHandles},
+		{"RenameErrors", testRenameErrors},
+		{"Link", testLink},
+		{"Names", testNames},
+		{"ReadDir", testReadDir},
+		{"ReadDirChanges", testReadDirChanges},
+		{"BigDir", testBigDir},
+		{"Deep", testDeep},
+		{"NotDir", testNotDir},
+		{"Stale", testStale},
+		{"Concurrent", testConcurrent},
+		{"Reopen", testReopen},
+	} {
+		t.Run(p.name, func(t *testing.T) {
+			fsys := o.New(t)
+			e := &env{T: t, o: o, fs: fsys}
+			t.Cleanup(func() {
+				if err := e.fs.Close(); err != nil {
+					t.Errorf("Close: %v", err)
+				}
+			})
+			p.run(e)
+		})
+	}
+}
+
+// env is one part of the suite at work.
+type env struct {
+	*testing.T
+	o  Options
+	fs backend.FS
+}
+
+// ok fails the test on an error.
+func (e *env) ok(what string, err error) {
+	e.Helper()
+	if err != nil {
+		e.Fatalf("%s: %v", what, err)
+	}
+}
+
+// want fails the test unless err is the status.
+func (e *env) want(what string, err error, s nfs3.Status) {
+	e.Helper()
+	if !errors.Is(err, s) {
+		e.Fatalf("%s: got %v, want %v", what, err, s)
+	}
+}
+
+// initOf is an Init with a mode.
+func initOf(mode uint32) *backend.Init {
+	return &backend.Init{Attr: nfs3.SetAttr{SetMode: true, Mode: mode}}
+}
+
+// create makes a file.
+func (e *env) create(dir backend.Node, name string) backend.Node {
+	e.Helper()
+	n, _, err := dir.Create(name, initOf(0o644))
+	e.ok("Create "+name, err)
+	return n
+}
+
+// mkdir makes a directory.
+func (e *env) mkdir(dir backend.Node, name string) backend.Node {
+	e.Helper()
+	n, _, err := dir.Mkdir(name, initOf(0o755))
+	e.ok("Mkdir "+name, err)
+	return n
+}
+
+// write writes all of p.
+func (e *env) write(n backend.Node, p []byte, off uint64) {
+	e.Helper()
+	r, err := n.Write(p, off, nfs3.Unstable)
+	e.ok("Write", err)
+	if r.N != len(p) {
+		e.Fatalf("Write: %d octets of %d", r.N, len(p))
+	}
+}
+
+// read reads up to n octets.
+func (e *env) read(f backend.Node, n int, off uint64) []byte {
+	e.Helper()
+	p := make([]byte, n)
+	got, err := f.Read(p, off)
+	e.ok("Read", err)
+	return p[:got]
+}
+
+// attr returns the attributes.
+func (e *env) attr(n backend.Node) nfs3.Attr {
+	e.Helper()
+	a, err := n.Attr()
+	e.ok("Attr", err)
+	return a
+}
+
+// lookup finds a name.
+func (e *env) lookup(dir backend.Node, name string) backend.Node {
+	e.Helper()
+	n, _, err := dir.Lookup(name)
+	e.ok("Lookup "+name, err)
+	return n
+}
+
+// missing demands that a name is not there.
+func (e *env) missing(dir backend.Node, name string) {
+	e.Helper()
+	_, _, err := dir.Lookup(name)
+	e.want("Lookup "+name, err, nfs3.ErrNoEnt)
+}
+
+// same demands that two nodes are one file.
+func (e *env) same(a, b backend.Node) {
+	e.Helper()
+	if x, y := a.AppendHandle(nil), b.AppendHandle(nil); string(x) != string(y) {
+		e.Fatalf("handles differ: %x, %x", x, y)
+	}
+}
+
+// resolve finds a node by its handle.
+func (e *env) resolve(n backend.Node) backend.Node {
+	e.Helper()
+	r, err := e.fs.Resolve(n.AppendHandle(nil))
+	e.ok("Resolve", err)
+	return r
+}

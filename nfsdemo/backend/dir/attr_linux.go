@@ -1,0 +1,110 @@
+package dir
+
+import (
+	"strconv"
+
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"golang.org/x/sys/unix"
+)
+
+// setAt changes attributes other than the size of the file name, which must be the one of
+// want. It works on a descriptor that only names the file, so that kind and permissions do
+// not matter and nobody can put another file in its place.
+func (f *FS) setAt(d *openDir, name string, want key, a *nfs3.SetAttr) error {
+	fd, err := unix.Openat(int(d.f.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return status(err)
+	}
+	defer unix.Close(fd)
+	st, err := f.statFD(fd)
+	switch {
+	case err != nil:
+		return err
+	case st.key != want:
+		return errMoved
+	}
+	return status(setFD(fd, st.attr.Type == nfs3.TypeLnk, a))
+}
+
+// setOpen is setAt for an open directory.
+func (f *FS) setOpen(d *openDir, a *nfs3.SetAttr) error {
+	return status(setFD(int(d.f.Fd()), false, a))
+}
+
+// setFD changes owner, mode and times, in this order: a change of owner takes set-id bits
+// off, and all change the ctime.
+func setFD(fd int, link bool, a *nfs3.SetAttr) error {
+	if a.SetUID || a.SetGID {
+		uid, gid := -1, -1
+		if a.SetUID {
+			uid = int(int32(a.UID))
+		}
+		if a.SetGID {
+			gid = int(int32(a.GID))
+		}
+		if err := unix.Fchownat(fd, "", uid, gid, unix.AT_EMPTY_PATH); err != nil {
+			return err
+		}
+	}
+	if a.SetMode {
+		if link {
+			return nfs3.ErrNotSupp
+		}
+		if err := chmodFD(fd, a.Mode&0o7777); err != nil {
+			return err
+		}
+	}
+	if a.AtimeHow == nfs3.DontChange && a.MtimeHow == nfs3.DontChange {
+		return nil
+	}
+	ts := []unix.Timespec{timespec(a.AtimeHow, a.Atime), timespec(a.MtimeHow, a.Mtime)}
+	return timesFD(fd, ts)
+}
+
+// chmodFD changes the mode by fchmodat2, which is there since Linux 6.6, or by the file's
+// name in /proc.
+func chmodFD(fd int, mode uint32) error {
+	err := unix.Fchmodat(fd, "", mode, unix.AT_EMPTY_PATH)
+	if err == unix.EOPNOTSUPP || err == unix.ENOSYS || err == unix.EINVAL {
+		return chmodProc(fd, mode)
+	}
+	return err
+}
+
+func chmodProc(fd int, mode uint32) error {
+	return unix.Fchmodat(unix.AT_FDCWD, procName(fd), mode, 0)
+}
+
+// timesFD changes times; kernels before 5.8 do not take an empty path.
+func timesFD(fd int, ts []unix.Timespec) error {
+	err := unix.UtimesNanoAt(fd, "", ts, unix.AT_EMPTY_PATH)
+	if err == unix.EINVAL || err == unix.ENOENT {
+		return timesProc(fd, ts)
+	}
+	return err
+}
+
+func timesProc(fd int, ts []unix.Timespec) error {
+	return unix.UtimesNanoAt(unix.AT_FDCWD, procName(fd), ts, 0)
+}
+
+// procName is a name of an open file that leads to it and no further, also if it is a link.
+func procName(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
+
+func timespec(how nfs3.TimeHow, t nfs3.Time) unix.Timespec {
+	switch how {
+	case nfs3.ServerTime:
+		return unix.Timespec{Nsec: unix.UTIME_NOW}
+	case nfs3.ClientTime:
+		return nsecTimespec(t)
+	case nfs3.DontChange:
+	}
+	return unix.Timespec{Nsec: unix.UTIME_OMIT}
+}
+
+// nsecTimespec converts t. Nanoseconds beyond a second, which the kernel would take for one
+// of its special values or refuse, are cut.
+func nsecTimespec(t nfs3.Time) unix.Timespec {
+	ts, _ := unix.TimeToTimespec(nfs3.Time{Sec: t.Sec, Nsec: min(t.Nsec, 999999999)}.Time())
+	return ts
+}

@@ -1,0 +1,168 @@
+package dir
+
+import (
+	"container/list"
+	"io"
+	"sync"
+	"time"
+)
+
+// cache keeps open things by identity: at most max of them unless all are in use, the least
+// recently used closed first, and none that was idle for longer than ttl. It is safe for
+// concurrent use. Closing happens outside its lock.
+type cache[V io.Closer] struct {
+	max int
+	ttl time.Duration // 0: for ever
+
+	mu    sync.Mutex
+	m     map[key]*slot[V]
+	order list.List // of *slot[V], most recent first
+	timer *time.Timer
+}
+
+// slot is a thing in use by refs callers.
+type slot[V io.Closer] struct {
+	v    V
+	key  key
+	refs int
+	last time.Time
+	elem *list.Element // nil once out of the cache
+}
+
+// get returns the slot of k, in use until put, or nil.
+func (c *cache[V]) get(k key) *slot[V] {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.m[k]
+	if s != nil {
+		s.refs++
+		c.order.MoveToFront(s.elem)
+	}
+	return s
+}
+
+// add takes v as the thing of k. If there is one already, v is closed, unless replace.
+func (c *cache[V]) add(k key, v V, replace bool) *slot[V] {
+	c.mu.Lock()
+	if s := c.m[k]; s != nil && !replace {
+		s.refs++
+		c.mu.Unlock()
+		_ = v.Close()
+		return s
+	} else if s != nil {
+		if dead, ok := c.remove(s); ok {
+			defer closeAll(dead)
+		}
+	}
+	s := &slot[V]{v: v, key: k, refs: 1}
+	if c.m == nil {
+		c.m = make(map[key]*slot[V])
+	}
+	s.elem = c.order.PushFront(s)
+	c.m[k] = s
+	dead := c.excess()
+	c.mu.Unlock()
+	closeAll(dead...)
+	return s
+}
+
+// put ends the use of a slot.
+func (c *cache[V]) put(s *slot[V]) {
+	c.mu.Lock()
+	s.refs--
+	if s.refs == 0 && s.elem == nil {
+		c.mu.Unlock()
+		_ = s.v.Close()
+		return
+	}
+	if s.refs == 0 && c.ttl > 0 {
+		s.last = time.Now()
+		if c.timer == nil {
+			c.timer = time.AfterFunc(c.ttl, c.sweep)
+		}
+	}
+	dead := c.excess()
+	c.mu.Unlock()
+	closeAll(dead...)
+}
+
+// drop takes k out; what is in use is closed when it no longer is.
+func (c *cache[V]) drop(k key) {
+	c.mu.Lock()
+	var dead V
+	ok := false
+	if s := c.m[k]; s != nil {
+		dead, ok = c.remove(s)
+	}
+	c.mu.Unlock()
+	if ok {
+		_ = dead.Close()
+	}
+}
+
+// remove takes a slot out and returns its thing if it is to be closed now.
+func (c *cache[V]) remove(s *slot[V]) (dead V, ok bool) {
+	delete(c.m, s.key)
+	c.order.Remove(s.elem)
+	s.elem = nil
+	return s.v, s.refs == 0
+}
+
+// excess takes out what is too much, oldest first.
+func (c *cache[V]) excess() (dead []V) {
+	for e := c.order.Back(); e != nil && len(c.m) > c.max; {
+		s := e.Value.(*slot[V])
+		e = e.Prev()
+		if s.refs == 0 {
+			v, _ := c.remove(s)
+			dead = append(dead, v)
+		}
+	}
+	return dead
+}
+
+// sweep closes what is idle for too long, and comes again while anything is left.
+func (c *cache[V]) sweep() {
+	c.mu.Lock()
+	var dead []V
+	for e := c.order.Back(); e != nil; {
+		s := e.Value.(*slot[V])
+		e = e.Prev()
+		if s.refs == 0 && time.Since(s.last) >= c.ttl {
+			v, _ := c.remove(s)
+			dead = append(dead, v)
+		}
+	}
+	if c.timer != nil {
+		if len(c.m) > 0 {
+			c.timer.Reset(c.ttl)
+		} else {
+			c.timer = nil
+		}
+	}
+	c.mu.Unlock()
+	closeAll(dead...)
+}
+
+// clear closes everything that is not in use, and everything else when it no longer is.
+func (c *cache[V]) clear() {
+	c.mu.Lock()
+	if c.timer != nil {
+		c.timer.Stop()
+		c.timer = nil
+	}
+	var dead []V
+	for _, s := range c.m {
+		if v, ok := c.remove(s); ok {
+			dead = append(dead, v)
+		}
+	}
+	c.mu.Unlock()
+	closeAll(dead...)
+}
+
+func closeAll[V io.Closer](dead ...V) {
+	for _, v := range dead {
+		_ = v.Close() // what Close finds out, it reports itself
+	}
+}

@@ -1,0 +1,142 @@
+package dir
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+)
+
+// thing counts its Close calls.
+type thing struct {
+	mu     sync.Mutex
+	closed int
+}
+
+func (h *thing) Close() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed++
+	return nil
+}
+
+func (h *thing) wantClosed(t *testing.T, n int) {
+	t.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed != n {
+		t.Errorf("closed %d times, want %d", h.closed, n)
+	}
+}
+
+func k(i int) key { return key{ino: uint64(i)} }
+
+func TestCache(t *testing.T) {
+	c := cache[*thing]{max: 2}
+	if c.get(k(1)) != nil {
+		t.Error("an empty cache has something")
+	}
+	a, b, d := new(thing), new(thing), new(thing)
+	sa := c.add(k(1), a, false)
+	sb := c.add(k(2), b, false)
+	sd := c.add(k(3), d, false) // all in use: one too many
+	c.put(sb)                   // the excess goes at once
+	b.wantClosed(t, 1)
+	c.put(sa)
+	c.put(sd)
+	a.wantClosed(t, 0)
+	s := c.get(k(1)) // now the most recent
+	c.put(s)
+	c.put(c.add(k(4), new(thing), false))
+	d.wantClosed(t, 1)
+	a.wantClosed(t, 0)
+
+	// The first of two stays; with replace the second does.
+	second := new(thing)
+	s = c.add(k(1), second, false)
+	if s.v != a {
+		t.Error("the second won")
+	}
+	second.wantClosed(t, 1)
+	third := new(thing)
+	s3 := c.add(k(1), third, true)
+	a.wantClosed(t, 0) // still in use through s
+	c.put(s)
+	a.wantClosed(t, 1)
+	c.drop(k(1))
+	third.wantClosed(t, 0)
+	c.put(s3)
+	third.wantClosed(t, 1)
+	c.drop(k(1)) // nothing there
+	c.clear()
+	if len(c.m) != 0 || c.order.Len() != 0 {
+		t.Error("not empty")
+	}
+}
+
+func TestCacheTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := cache[*thing]{max: 10, ttl: time.Second}
+		a, b := new(thing), new(thing)
+		c.put(c.add(k(1), a, false))
+		sb := c.add(k(2), b, false)
+		time.Sleep(2500 * time.Millisecond)
+		a.wantClosed(t, 1)
+		b.wantClosed(t, 0) // in use
+		c.put(sb)
+		time.Sleep(2500 * time.Millisecond)
+		b.wantClosed(t, 1)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.timer != nil || len(c.m) != 0 {
+			t.Error("the timer goes on for nothing")
+		}
+	})
+}
+
+func TestTable(t *testing.T) {
+	f := &FS{}
+	f.tab = table{max: 3, m: make(map[key]*node)}
+	f.root = &node{fs: f, key: k(0), typ: nfs3.TypeDir}
+	f.tab.m[k(0)] = f.root
+	enter := func(p *node, name string, i int, typ nfs3.FileType) *node {
+		return f.tab.enter(f, place{p, name}, &stat{key: k(i), attr: nfs3.Attr{Type: typ}})
+	}
+	d := enter(f.root, "d", 1, nfs3.TypeDir)
+	x := enter(d, "x", 2, nfs3.TypeReg)
+	enter(d, "y", 3, nfs3.TypeReg)
+	enter(d, "z", 4, nfs3.TypeReg)
+	if f.tab.get(k(1)) != d {
+		t.Error("a directory with children was forgotten")
+	}
+	if f.tab.get(k(2)) != nil || len(f.tab.placesOf(x)) != 1 {
+		t.Error("the oldest file stays, or lost its place")
+	}
+	f.tab.leave(x, place{d, "x"}) // no longer counted
+	if d.kids != 1 {
+		t.Errorf("%d children", d.kids)
+	}
+	z := f.tab.get(k(4))
+	enter(f.root, "z2", 4, nfs3.TypeReg)
+	if got := f.tab.placesOf(z); len(got) != 2 || got[0] != (place{f.root, "z2"}) {
+		t.Errorf("%v", got)
+	}
+	for i := range 20 {
+		enter(f.root, string(rune('a'+i)), 4, nfs3.TypeReg)
+	}
+	if got := f.tab.placesOf(z); len(got) != maxPlaces {
+		t.Errorf("%d places", len(got))
+	}
+	f.tab.remove(k(4))
+	f.tab.remove(k(4))
+	if d.kids != 0 || f.root.kids != 1 {
+		t.Errorf("%d and %d children", d.kids, f.root.kids)
+	}
+	// A directory has one place, the latest.
+	enter(f.root, "moved", 1, nfs3.TypeDir)
+	if got := f.tab.placesOf(d); len(got) != 1 || got[0].name != "moved" {
+		t.Errorf("%v", got)
+	}
+}

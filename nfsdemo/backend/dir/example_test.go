@@ -1,0 +1,42 @@
+package dir_test
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
+)
+
+// A handle outlives a rename and the process that gave it.
+func Example() {
+	path, err := os.MkdirTemp("", "export")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(path)
+
+	fsys, err := dir.New(path, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	d, _, err := fsys.Root().Mkdir("d", &backend.Init{})
+	fmt.Println(err)
+	handle := d.AppendHandle(nil)
+	fmt.Println(fsys.Root().Rename("d", fsys.Root(), "e"), fsys.Close())
+
+	again, err := dir.New(path, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer again.Close()
+	same, err := again.Resolve(handle)
+	fmt.Println(same != nil, err)
+	// Output:
+	// <nil>
+	// <nil> <nil>
+	// true <nil>
+}

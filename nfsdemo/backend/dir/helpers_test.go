@@ -1,0 +1,57 @@
+package dir
+
+import (
+	"testing"
+
+	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+)
+
+// open serves a new directory and returns its path too.
+func open(t testing.TB, cfg *Config) (*FS, string) {
+	t.Helper()
+	path := t.TempDir()
+	f, err := New(path, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	return f, path
+}
+
+func ok(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func want(t testing.TB, err error, s nfs3.Status) {
+	t.Helper()
+	if err != error(s) {
+		t.Fatalf("got %v, want %v", err, s)
+	}
+}
+
+var in644 = &backend.Init{Attr: nfs3.SetAttr{SetMode: true, Mode: 0o644}}
+
+func create(t testing.TB, d backend.Node, name string) backend.Node {
+	t.Helper()
+	n, _, err := d.Create(name, in644)
+	ok(t, err)
+	return n
+}
+
+func mkdir(t testing.TB, d backend.Node, name string) backend.Node {
+	t.Helper()
+	n, _, err := d.Mkdir(name, &backend.Init{Attr: nfs3.SetAttr{SetMode: true, Mode: 0o755}})
+	ok(t, err)
+	return n
+}
+
+func resolve(t testing.TB, f *FS, n backend.Node) backend.Node {
+	t.Helper()
+	r, err := f.Resolve(n.AppendHandle(nil))
+	ok(t, err)
+	return r
+}

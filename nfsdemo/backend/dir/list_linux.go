@@ -1,0 +1,72 @@
+package dir
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"golang.org/x/sys/unix"
+)
+
+// Layout of struct linux_dirent64: ino 8, off 8, reclen 2, type 1, name.
+const (
+	direntOff  = 8
+	direntLen  = 16
+	direntType = 18
+	direntName = 19
+	direntBuf  = 32 << 10
+)
+
+// list calls fn for the names of d after cookie until fn returns false, and says whether the
+// end was reached and how many were taken. Cookies are the file system's own: d_off of
+// getdents, which it keeps valid while names come and go.
+func (f *FS) list(d *openDir, cookie uint64, fn func(*rawEntry) bool) (eof bool, taken int, err error) {
+	if cookie > 1<<63-1 {
+		return false, 0, nfs3.ErrBadCookie
+	}
+	file, err := d.root.Open(".") // a place of its own
+	if err != nil {
+		return false, 0, status(err)
+	}
+	defer file.Close()
+	if cookie != 0 {
+		if _, err := file.Seek(int64(cookie), io.SeekStart); err != nil {
+			return false, 0, nfs3.ErrBadCookie
+		}
+	}
+	buf := make([]byte, direntBuf)
+	for {
+		n, err := unix.Getdents(int(file.Fd()), buf)
+		if n <= 0 || err != nil {
+			return err == nil, taken, status(err)
+		}
+		for b := buf[:n]; len(b) > direntName; {
+			size := int(binary.NativeEndian.Uint16(b[direntLen:]))
+			e := direntOf(b[:size])
+			b = b[size:]
+			if e.ino == 0 {
+				continue
+			}
+			if !fn(&e) {
+				return false, taken, nil
+			}
+			taken++
+		}
+	}
+}
+
+// direntOf reads one entry.
+func direntOf(b []byte) rawEntry {
+	name := b[direntName:]
+	if i := bytes.IndexByte(name, 0); i >= 0 {
+		name = name[:i]
+	}
+	t := b[direntType]
+	return rawEntry{
+		ino:      binary.NativeEndian.Uint64(b),
+		cookie:   binary.NativeEndian.Uint64(b[direntOff:]),
+		name:     string(name),
+		maybeDir: t == unix.DT_DIR || t == unix.DT_UNKNOWN,
+	}
+}

@@ -1,0 +1,111 @@
+//go:build !linux
+
+package dir
+
+import (
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+)
+
+func unlinkAt(d *openDir, name string) error { return d.root.Remove(name) }
+
+func rmdirAt(d *openDir, name string) error { return d.root.Remove(name) }
+
+func symlinkAt(d *openDir, target, name string) error { return d.root.Symlink(target, name) }
+
+func mknodAt(*openDir, string, nfs3.FileType, nfs3.Device) error { return nfs3.ErrNotSupp }
+
+func (f *FS) renameAt(src *openDir, from string, dst *openDir, name string, st *stat) error {
+	a, b := f.pathAt(src, from), f.pathAt(dst, name)
+	if err := f.top.root.Rename(a, b); err != nil {
+		return err
+	}
+	f.sys.mu.Lock()
+	defer f.sys.mu.Unlock()
+	if f.sys.moved == nil {
+		f.sys.moved = make(map[string]uint64)
+	}
+	delete(f.sys.moved, a)
+	f.sys.moved[b] = st.key.ino
+	return nil
+}
+
+func (f *FS) linkAt(d *openDir, old string, to *openDir, name string) error {
+	return f.top.root.Link(f.pathAt(d, old), f.pathAt(to, name))
+}
+
+func (f *FS) setAt(d *openDir, name string, _ key, a *nfs3.SetAttr) error {
+	if a.SetMode {
+		if err := d.root.Chmod(name, os.FileMode(a.Mode&0o777)); err != nil {
+			return status(err)
+		}
+	}
+	if a.AtimeHow == nfs3.DontChange && a.MtimeHow == nfs3.DontChange {
+		return nil
+	}
+	pick := func(how nfs3.TimeHow, t nfs3.Time) time.Time {
+		switch how {
+		case nfs3.ServerTime:
+			return time.Now()
+		case nfs3.ClientTime:
+			return t.Time()
+		case nfs3.DontChange:
+		}
+		return time.Time{} // leaves it
+	}
+	return status(d.root.Chtimes(name, pick(a.AtimeHow, a.Atime), pick(a.MtimeHow, a.Mtime)))
+}
+
+func (f *FS) setOpen(d *openDir, a *nfs3.SetAttr) error { return f.setAt(d, ".", key{}, a) }
+
+// list reads the whole directory and sorts it by the hashes of the names, which serve as
+// cookies: they stay valid while names come and go. Names with one hash share it, and a list
+// that ends between them goes on after both.
+func (f *FS) list(d *openDir, cookie uint64, fn func(*rawEntry) bool) (eof bool, taken int, err error) {
+	file, err := d.root.Open(".")
+	if err != nil {
+		return false, 0, status(err)
+	}
+	defer file.Close()
+	infos, err := file.ReadDir(-1)
+	if err != nil && err != io.EOF {
+		return false, 0, status(err)
+	}
+	all := []rawEntry{{name: ".", cookie: 1, maybeDir: true}, {name: "..", cookie: 2, maybeDir: true}}
+	for _, e := range infos {
+		k := f.newKey(d, e.Name())
+		all = append(all, rawEntry{name: e.Name(), ino: k.ino, cookie: hashName(e.Name()), maybeDir: e.IsDir()})
+	}
+	slices.SortFunc(all, func(a, b rawEntry) int {
+		switch {
+		case a.cookie < b.cookie:
+			return -1
+		case a.cookie > b.cookie:
+			return 1
+		}
+		return 0
+	})
+	for i := range all {
+		if all[i].cookie <= cookie {
+			continue
+		}
+		if !fn(&all[i]) {
+			return false, taken, nil
+		}
+		taken++
+	}
+	return true, taken, nil
+}
+
+// hashName returns FNV-1a of a name without the values of the dots and zero.
+func hashName(name string) uint64 {
+	h := uint64(14695981039346656037)
+	for i := range len(name) {
+		h = (h ^ uint64(name[i])) * 1099511628211
+	}
+	return h>>1 | 4
+}

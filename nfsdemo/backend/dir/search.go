@@ -1,0 +1,183 @@
+package dir
+
+import (
+	"sync"
+	"time"
+
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+)
+
+// Bounds of searches.
+const (
+	maxBuried  = 8192             // files known to be gone
+	buriedFor  = 60 * time.Second // until one is looked for again
+	maxPending = 4096             // files wanted in one walk
+	restFactor = 4                // a walk that found nothing is followed by a rest this long
+	maxRest    = 10 * time.Second
+	waitRounds = 4 // walks of others a caller waits for
+)
+
+// searcher finds files whose place is not known, by walking the export. One walk at a time
+// serves everybody who waits; between walks that found nothing there is a rest, so that
+// handles made up by a client cost no more than a fraction of the machine.
+type searcher struct {
+	fs *FS
+
+	mu      sync.Mutex
+	wanted  map[key]bool
+	buried  map[key]time.Time // gone, until when that is believed
+	running chan struct{}     // closed when the walk ends; nil without one
+	restEnd time.Time
+}
+
+// find brings k into the table: ErrStale if it does not exist, ErrJukebox if that is not
+// known yet.
+func (s *searcher) find(k key) error {
+	if s.fs.cfg.SearchLimit < 0 {
+		return nfs3.ErrStale
+	}
+	for range waitRounds {
+		s.mu.Lock()
+		if until, ok := s.buried[k]; ok && time.Now().Before(until) {
+			s.mu.Unlock()
+			return nfs3.ErrStale
+		}
+		if !s.want(k) {
+			s.mu.Unlock()
+			return nfs3.ErrJukebox
+		}
+		if wait := s.running; wait != nil {
+			s.mu.Unlock()
+			<-wait
+		} else if time.Now().Before(s.restEnd) {
+			s.mu.Unlock()
+			return nfs3.ErrJukebox
+		} else {
+			s.lead()
+		}
+		if n := s.fs.tab.get(k); n != nil && len(s.fs.tab.placesOf(n)) > 0 {
+			return nil
+		}
+	}
+	return nfs3.ErrJukebox
+}
+
+// want notes a key for the next walk.
+func (s *searcher) want(k key) bool {
+	if len(s.wanted) >= maxPending && !s.wanted[k] {
+		return false
+	}
+	if s.wanted == nil {
+		s.wanted = make(map[key]bool)
+	}
+	s.wanted[k] = true
+	return true
+}
+
+// lead walks for all that are wanted. The caller holds s.mu, which lead gives back.
+func (s *searcher) lead() {
+	keys := s.wanted
+	s.wanted = nil
+	done := make(chan struct{})
+	s.running = done
+	s.mu.Unlock()
+
+	begin := time.Now()
+	n := len(keys)
+	w := walk{fs: s.fs, keys: keys, left: s.fs.cfg.SearchLimit}
+	w.run()
+
+	s.mu.Lock()
+	for k := range w.keys { // those not found
+		s.buryLocked(k)
+	}
+	if len(w.keys) == n {
+		s.restEnd = time.Now().Add(min(restFactor*time.Since(begin), maxRest))
+	}
+	s.running = nil
+	s.mu.Unlock()
+	close(done)
+}
+
+// bury notes that a file is gone, so that nobody looks for it.
+func (s *searcher) bury(k key) {
+	s.mu.Lock()
+	s.buryLocked(k)
+	s.mu.Unlock()
+}
+
+func (s *searcher) buryLocked(k key) {
+	if s.buried == nil {
+		s.buried = make(map[key]time.Time)
+	}
+	for old := range s.buried { // any one will do
+		if len(s.buried) < maxBuried {
+			break
+		}
+		delete(s.buried, old)
+	}
+	s.buried[k] = time.Now().Add(buriedFor)
+}
+
+// unbury notes that a file of this identity exists again.
+func (s *searcher) unbury(k key) {
+	s.mu.Lock()
+	delete(s.buried, k)
+	s.mu.Unlock()
+}
+
+// walk is one search.
+type walk struct {
+	fs   *FS
+	keys map[key]bool // still to be found
+	left int          // names that may be looked at
+	todo []*node      // directories still to be listed
+}
+
+// run lists directories until all keys are found. The deepest comes first, so that its
+// ancestors are still open.
+func (w *walk) run() {
+	inos := make(map[uint64]bool, len(w.keys))
+	for k := range w.keys {
+		inos[k.ino] = true
+	}
+	w.todo = append(w.todo, w.fs.root)
+	for len(w.todo) > 0 && len(w.keys) > 0 && w.left > 0 {
+		n := w.todo[len(w.todo)-1]
+		w.todo = w.todo[:len(w.todo)-1]
+		w.list(n, inos)
+	}
+}
+
+// list looks at the names of a directory; what cannot be read is passed over. Only
+// directories, and files whose inode number is wanted, are looked at closely.
+func (w *walk) list(n *node, inos map[uint64]bool) {
+	ref, err := n.openBy(onlyLook)
+	if err != nil {
+		return
+	}
+	defer ref.done()
+	var names []string
+	_, _, _ = w.fs.list(ref.openDir, 0, func(e *rawEntry) bool {
+		w.left--
+		if e.name != "." && e.name != ".." && (e.maybeDir || inos[e.ino]) {
+			names = append(names, e.name)
+		}
+		return w.left > 0
+	})
+	for _, name := range names {
+		st, err := w.fs.statAt(ref.openDir, name)
+		if err != nil {
+			continue
+		}
+		hit := w.keys[st.key]
+		if !hit && st.attr.Type != nfs3.TypeDir {
+			continue
+		}
+		c := w.fs.tab.enter(w.fs, place{n, name}, &st)
+		delete(w.keys, st.key)
+		if st.attr.Type == nfs3.TypeDir {
+			w.todo = append(w.todo, c)
+		}
+	}
+}

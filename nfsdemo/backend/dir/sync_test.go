@@ -1,0 +1,216 @@
+package dir
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+)
+
+// syncs records syncs and makes one kind of them fail on demand.
+type syncs struct {
+	mu   sync.Mutex
+	ops  []syncOp
+	fail syncOp
+}
+
+func (s *syncs) hook(op syncOp) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ops = append(s.ops, op)
+	if op == s.fail {
+		return errors.New("injected")
+	}
+	return nil
+}
+
+// take returns the syncs since the last call.
+func (s *syncs) take() []syncOp {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ops := s.ops
+	s.ops = nil
+	return ops
+}
+
+func openSyncs(t *testing.T, cfg *Config) (*FS, *syncs) {
+	f, _ := open(t, cfg)
+	s := new(syncs)
+	f.syncErr = s.hook
+	return f, s
+}
+
+// TestSyncs: which operation ends with which syncs (RFC 1813 Sections 1.3.1, 3.3.7, 3.3.21).
+func TestSyncs(t *testing.T) {
+	f, s := openSyncs(t, nil)
+	root := f.Root()
+	check := func(what string, want ...syncOp) {
+		t.Helper()
+		if got := s.take(); !slices.Equal(got, want) {
+			t.Errorf("%s: syncs %v, want %v", what, got, want)
+		}
+	}
+	file := create(t, root, "f")
+	check("Create", syncNames, syncNames) // the file, the directory
+	for how, want := range [][]syncOp{nfs3.Unstable: nil, nfs3.DataSync: {syncData}, nfs3.FileSync: {syncAll}} {
+		_, err := file.Write([]byte("x"), 0, nfs3.StableHow(how))
+		ok(t, err)
+		check(nfs3.StableHow(how).String(), want...)
+	}
+	_, err := file.Commit(0, 0)
+	ok(t, err)
+	check("Commit", syncAll)
+	ok(t, file.SetAttr(&nfs3.SetAttr{SetMode: true, Mode: 0o600}))
+	check("SetAttr", syncNames)
+	d := mkdir(t, root, "d")
+	check("Mkdir", syncNames, syncNames)
+	ok(t, root.Rename("f", d, "g"))
+	check("Rename", syncNames, syncNames)
+	ok(t, d.Rename("g", d, "h"))
+	check("Rename in one directory", syncNames)
+	ok(t, root.Link(file, "l"))
+	check("Link", syncNames)
+	ok(t, root.Remove("l"))
+	check("Remove", syncNames)
+	_, _, err = root.Symlink("s", "x", &backend.Init{})
+	ok(t, err)
+	check("Symlink", syncNames)
+	ok(t, d.Remove("h"))
+	ok(t, root.Rmdir("d"))
+	check("Remove, Rmdir", syncNames, syncNames)
+}
+
+// TestAsync: names are not synced, data are.
+func TestAsync(t *testing.T) {
+	f, s := openSyncs(t, &Config{Async: true})
+	file := create(t, f.Root(), "f")
+	ok(t, f.Root().Rename("f", f.Root(), "g"))
+	if got := s.take(); len(got) != 0 {
+		t.Errorf("syncs %v", got)
+	}
+	_, err := file.Write([]byte("x"), 0, nfs3.FileSync)
+	ok(t, err)
+	_, err = file.Commit(0, 0)
+	ok(t, err)
+	if got := s.take(); !slices.Equal(got, []syncOp{syncAll, syncAll}) {
+		t.Errorf("syncs %v", got)
+	}
+}
+
+// TestFailedSync: after a failed sync every write that was not yet durable has a verifier
+// that is not that of a later COMMIT, so its client sends it again.
+func TestFailedSync(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		op   syncOp
+		do   func(n backend.Node) error
+	}{
+		{"COMMIT", syncAll, func(n backend.Node) error { _, err := n.Commit(0, 0); return err }},
+		{"FILE_SYNC", syncAll, func(n backend.Node) error { _, err := n.Write([]byte("y"), 0, nfs3.FileSync); return err }},
+		{"DATA_SYNC", syncData, func(n backend.Node) error { _, err := n.Write([]byte("y"), 0, nfs3.DataSync); return err }},
+		{"SETATTR", syncNames, func(n backend.Node) error { return n.SetAttr(&nfs3.SetAttr{SetSize: true, Size: 9}) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f, s := openSyncs(t, nil)
+			file, other := create(t, f.Root(), "f"), create(t, f.Root(), "g")
+			w1, err := file.Write([]byte("x"), 0, nfs3.Unstable)
+			ok(t, err)
+			w2, err := other.Write([]byte("x"), 0, nfs3.Unstable)
+			ok(t, err)
+			s.fail = c.op
+			if err := c.do(file); err == nil {
+				t.Fatal("the failure was not answered")
+			}
+			s.fail = 0
+			for _, n := range []backend.Node{file, other} {
+				v, err := n.Commit(0, 0)
+				ok(t, err)
+				if v == w1.Verf || v == w2.Verf {
+					t.Error("a later COMMIT covers writes that may be lost")
+				}
+			}
+			w3, err := file.Write([]byte("x"), 0, nfs3.Unstable)
+			ok(t, err)
+			if v, err := file.Commit(0, 0); err != nil || v != w3.Verf {
+				t.Errorf("the new writes are not covered: %v", err)
+			}
+		})
+	}
+}
+
+// TestVerfOfWriteIsOld: a WRITE that runs while a sync fails answers with the old verifier.
+func TestVerfOfWriteIsOld(t *testing.T) {
+	f, _ := open(t, nil)
+	file := create(t, f.Root(), "f")
+	before := f.writeVerf()
+	f.syncErr = func(op syncOp) error {
+		if op == syncAll {
+			f.newVerf() // somebody else's sync failed meanwhile
+		}
+		return nil
+	}
+	w, err := file.Write([]byte("x"), 0, nfs3.FileSync)
+	ok(t, err)
+	if w.Verf != before || f.writeVerf() == before {
+		t.Errorf("verifier %x, before %x, now %x", w.Verf, before, f.writeVerf())
+	}
+}
+
+// TestSyncBeforeClose: a descriptor with unsynced writes is synced when it leaves the cache,
+// and its failure changes the verifier.
+func TestSyncBeforeClose(t *testing.T) {
+	f, s := openSyncs(t, &Config{Async: true, MaxFiles: 1})
+	file := create(t, f.Root(), "f")
+	w, err := file.Write([]byte("x"), 0, nfs3.Unstable)
+	ok(t, err)
+	s.fail = syncData
+	create(t, f.Root(), "g") // takes the only place
+	if got := s.take(); !slices.Equal(got, []syncOp{syncData}) {
+		t.Errorf("syncs %v", got)
+	}
+	s.fail = 0
+	if v, err := file.Commit(0, 0); err != nil || v == w.Verf {
+		t.Errorf("verifier %x, %v", v, err)
+	}
+	// A file that is removed needs no sync.
+	g := create(t, f.Root(), "h")
+	_, err = g.Write([]byte("x"), 0, nfs3.Unstable)
+	ok(t, err)
+	s.take()
+	ok(t, f.Root().Remove("h"))
+	if got := s.take(); len(got) != 0 {
+		t.Errorf("syncs %v", got)
+	}
+}
+
+// TestVerfPerLife: two lives of one directory have two verifiers.
+func TestVerfPerLife(t *testing.T) {
+	f, path := open(t, nil)
+	g, err := New(path, nil)
+	ok(t, err)
+	defer g.Close()
+	if f.writeVerf() == g.writeVerf() {
+		t.Error("one verifier")
+	}
+}
+
+// TestFailedCreate: a file that could not be made durable is taken back.
+func TestFailedCreate(t *testing.T) {
+	f, s := openSyncs(t, nil)
+	s.fail = syncNames
+	if _, _, err := f.Root().Create("f", in644); err == nil {
+		t.Error("Create: no error")
+	}
+	if _, _, err := f.Root().Mkdir("d", in644); err == nil {
+		t.Error("Mkdir: no error")
+	}
+	s.fail = 0
+	for _, name := range []string{"f", "d"} {
+		_, _, err := f.Root().Lookup(name)
+		want(t, err, nfs3.ErrNoEnt)
+	}
+	create(t, f.Root(), "f")
+}

@@ -1,0 +1,158 @@
+package dir
+
+import (
+	"container/list"
+	"slices"
+	"sync"
+
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+)
+
+// node is a file of any kind that has been seen. What is in fd caches is kept by key, not
+// here, so two nodes of one key do no harm.
+type node struct {
+	fs  *FS
+	key key
+	typ nfs3.FileType // never changes
+
+	// guarded by table.mu
+	places []place       // names it was seen under, the latest first; none for the root
+	kids   int           // places of other nodes that are in this directory
+	elem   *list.Element // nil once out of the table
+}
+
+// place is a name in a directory.
+type place struct {
+	dir  *node
+	name string
+}
+
+// maxPlaces bounds the names remembered of a file with many links.
+const maxPlaces = 8
+
+// table remembers nodes: at most max, except that directories whose children it has stay.
+type table struct {
+	max int
+
+	mu    sync.Mutex
+	m     map[key]*node
+	order list.List // of *node, most recent first
+}
+
+// get returns the node of k, or nil.
+func (t *table) get(k key) *node {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := t.m[k]
+	if n != nil && n.elem != nil {
+		t.order.MoveToFront(n.elem)
+	}
+	return n
+}
+
+// enter notes that a file was seen at a place, and returns its node.
+func (t *table) enter(f *FS, p place, st *stat) *node {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := t.m[st.key]
+	if n == nil {
+		n = &node{fs: f, key: st.key, typ: st.attr.Type}
+		t.m[st.key] = n
+		n.elem = t.order.PushFront(n)
+	} else if n.elem != nil {
+		t.order.MoveToFront(n.elem)
+	}
+	if p.dir != nil && n != f.root {
+		n.addPlace(p)
+	}
+	t.evict()
+	return n
+}
+
+// addPlace puts p in front of the places.
+func (n *node) addPlace(p place) {
+	if len(n.places) > 0 && n.places[0] == p {
+		return
+	}
+	if i := slices.Index(n.places, p); i >= 0 {
+		n.places = slices.Delete(n.places, i, i+1)
+	} else {
+		p.dir.kids++
+	}
+	n.places = slices.Insert(n.places, 0, p)
+	if n.typ == nfs3.TypeDir || len(n.places) > maxPlaces {
+		// A directory has one name.
+		keep := 1
+		if n.typ != nfs3.TypeDir {
+			keep = maxPlaces
+		}
+		for _, old := range n.places[keep:] {
+			old.dir.kids--
+		}
+		n.places = n.places[:keep]
+	}
+}
+
+// leave notes that a file is no longer at a place.
+func (t *table) leave(n *node, p place) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if i := slices.Index(n.places, p); i >= 0 {
+		n.places = slices.Delete(n.places, i, i+1)
+		if n.elem != nil {
+			p.dir.kids--
+		}
+	}
+}
+
+// remove forgets a file that is gone.
+func (t *table) remove(k key) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n := t.m[k]; n != nil && n.elem != nil {
+		t.forget(n)
+	}
+}
+
+// forget takes n out. Who still works with it keeps its places.
+func (t *table) forget(n *node) {
+	for _, p := range n.places {
+		p.dir.kids--
+	}
+	delete(t.m, n.key)
+	t.order.Remove(n.elem)
+	n.elem = nil
+}
+
+// evict forgets the files not seen for the longest time. It looks at a few more than it
+// needs: those in front of it that are directories in use stay.
+func (t *table) evict() {
+	const look = 16
+	e := t.order.Back()
+	for i := 0; i < look && e != nil && len(t.m) > t.max; i++ {
+		n := e.Value.(*node)
+		e = e.Prev()
+		if n.kids == 0 {
+			t.forget(n)
+		} else {
+			t.order.MoveToFront(n.elem)
+		}
+	}
+}
+
+// placesOf returns a copy of the places of n.
+func (t *table) placesOf(n *node) []place {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(n.places)
+}
+
+// parentOf returns the directory n was last seen in: itself for the root.
+func (t *table) parentOf(n *node) *node {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(n.places) == 0 {
+		return n
+	}
+	return n.places[0].dir
+}

@@ -1,0 +1,158 @@
+package mem
+
+import (
+	"time"
+
+	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/backend/copies"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+)
+
+// pageSize is the unit of allocation in octets.
+const pageSize = 16 << 10
+
+// take reserves k pages.
+func (f *FS) take(k int) error {
+	f.space.Lock()
+	defer f.space.Unlock()
+	if (f.pages+int64(k))*pageSize > f.cfg.Capacity {
+		return nfs3.ErrNoSpc
+	}
+	f.pages += int64(k)
+	return nil
+}
+
+// give returns k pages.
+func (f *FS) give(k int) {
+	f.space.Lock()
+	f.pages -= int64(k)
+	f.space.Unlock()
+}
+
+// Read copies octets out.
+func (n *node) Read(p []byte, off uint64) (int, error) {
+	if n.attr.Type != nfs3.TypeReg {
+		return 0, nfs3.ErrInval
+	}
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	if n.attr.Nlink == 0 {
+		return 0, nfs3.ErrStale
+	}
+	if off >= n.attr.Size {
+		return 0, nil
+	}
+	p = p[:min(uint64(len(p)), n.attr.Size-off)]
+	for done := 0; done < len(p); {
+		at := (off + uint64(done)) % pageSize
+		part := p[done:min(len(p), done+int(pageSize-at))]
+		if page := n.pages[(off+uint64(done))/pageSize]; page != nil {
+			copies.Copy(part, page[at:])
+		} else {
+			clear(part)
+		}
+		done += len(part)
+	}
+	return len(p), nil
+}
+
+// Write copies octets in.
+func (n *node) Write(p []byte, off uint64, how nfs3.StableHow) (backend.WriteResult, error) {
+	res := backend.WriteResult{Committed: nfs3.FileSync, Verf: n.fs.boot}
+	if n.attr.Type != nfs3.TypeReg {
+		return res, nfs3.ErrInval
+	}
+	end := off + uint64(len(p))
+	if end < off || end > 1<<63-1 {
+		return res, nfs3.ErrFBig
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.attr.Nlink == 0 {
+		return res, nfs3.ErrStale
+	}
+	if len(p) == 0 {
+		return res, nil
+	}
+	if err := n.alloc(off, end); err != nil {
+		return res, err
+	}
+	for done := 0; done < len(p); {
+		at := (off + uint64(done)) % pageSize
+		done += copies.Copy(n.pages[(off+uint64(done))/pageSize][at:], p[done:])
+	}
+	n.attr.Size = max(n.attr.Size, end)
+	n.attr.Mtime = nfs3.TimeOf(time.Now())
+	n.attr.Ctime = n.attr.Mtime
+	n.hasVerf = false
+	res.N = len(p)
+	return res, nil
+}
+
+// alloc provides all pages of [off, end), or none. The caller holds n.mu.
+func (n *node) alloc(off, end uint64) error {
+	first, last := off/pageSize, (end-1)/pageSize
+	missing := 0
+	for i := first; i <= last; i++ {
+		if n.pages[i] == nil {
+			missing++
+		}
+	}
+	if err := n.fs.take(missing); err != nil {
+		return err
+	}
+	if n.pages == nil {
+		n.pages = make(map[uint64][]byte)
+	}
+	for i := first; i <= last; i++ {
+		if n.pages[i] == nil {
+			n.pages[i] = make([]byte, pageSize)
+		}
+	}
+	n.attr.Used += uint64(missing) * pageSize
+	return nil
+}
+
+// truncate sets the size. The caller holds n.mu.
+func (n *node) truncate(size uint64) error {
+	switch {
+	case n.attr.Type == nfs3.TypeDir:
+		return nfs3.ErrIsDir
+	case n.attr.Type != nfs3.TypeReg:
+		return nfs3.ErrInval
+	case size > 1<<63-1:
+		return nfs3.ErrFBig
+	}
+	if size < n.attr.Size {
+		n.cut(size)
+	}
+	n.attr.Size = size
+	return nil
+}
+
+// cut drops the pages beyond size and clears the rest of the last one, so that a file that
+// grows again shows zeros there. The caller holds n.mu.
+func (n *node) cut(size uint64) {
+	keep := (size + pageSize - 1) / pageSize
+	freed := 0
+	for i := range n.pages {
+		if i >= keep {
+			delete(n.pages, i)
+			freed++
+		}
+	}
+	if page := n.pages[size/pageSize]; page != nil {
+		clear(page[size%pageSize:])
+	}
+	n.attr.Used -= uint64(freed) * pageSize
+	n.fs.give(freed)
+}
+
+// Commit has nothing to do.
+func (n *node) Commit(uint64, uint32) (nfs3.WriteVerf, error) {
+	if n.attr.Type != nfs3.TypeReg {
+		return n.fs.boot, nfs3.ErrInval
+	}
+	_, err := n.Attr()
+	return n.fs.boot, err
+}

@@ -1,0 +1,193 @@
+package mem
+
+import (
+	"errors"
+
+	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+)
+
+// linkMax is the most names of a file.
+const linkMax = 1 << 16
+
+// entry is a name in a directory.
+type entry struct {
+	name   string
+	cookie uint64
+	node   *node // nil once removed
+}
+
+// live says whether n is a directory that still exists. The caller holds fs.mu.
+func (n *node) live() error {
+	switch {
+	case !n.isDir():
+		return nfs3.ErrNotDir
+	case n.fs.nodes[n.attr.FileID] != n:
+		return nfs3.ErrStale
+	}
+	return nil
+}
+
+// find returns the entry of a name. The caller holds fs.mu.
+func (n *node) find(name string) (*entry, error) {
+	if err := n.live(); err != nil {
+		return nil, err
+	}
+	if err := backend.CheckName(name); err != nil {
+		return nil, err
+	}
+	if e := n.names[name]; e != nil {
+		return e, nil
+	}
+	return nil, nfs3.ErrNoEnt
+}
+
+// free checks that name can be made in n. The caller holds fs.mu.
+func (n *node) free(name string) error {
+	if backend.IsDots(name) {
+		return nfs3.ErrExist
+	}
+	_, err := n.find(name)
+	switch {
+	case err == nil:
+		return nfs3.ErrExist
+	case errors.Is(err, nfs3.ErrNoEnt):
+		return nil
+	}
+	return err
+}
+
+// Lookup finds a name.
+func (n *node) Lookup(name string) (backend.Node, nfs3.Attr, error) {
+	n.fs.mu.RLock()
+	defer n.fs.mu.RUnlock()
+	if err := n.live(); err != nil {
+		return nil, nfs3.Attr{}, err
+	}
+	switch name {
+	case ".":
+		return n.with()
+	case "..":
+		return n.parent.with()
+	}
+	e, err := n.find(name)
+	if err != nil {
+		return nil, nfs3.Attr{}, err
+	}
+	return e.node.with()
+}
+
+// with returns n and its attributes.
+func (n *node) with() (backend.Node, nfs3.Attr, error) {
+	a, err := n.Attr()
+	if err != nil {
+		return nil, a, err
+	}
+	return n, a, nil
+}
+
+// add puts a new file under a name. The caller holds fs.mu.
+func (n *node) add(name string, c *node) {
+	n.cookie++
+	e := &entry{name: name, cookie: n.cookie + dotCookies, node: c}
+	n.names[name] = e
+	n.order = append(n.order, e)
+	links := 0
+	if c.isDir() {
+		c.parent, links = n, 1
+	}
+	n.touch(links)
+}
+
+// take removes an entry. The caller holds fs.mu.
+func (n *node) take(e *entry) {
+	links := 0
+	if e.node.isDir() {
+		links = -1
+	}
+	delete(n.names, e.name)
+	e.node = nil
+	if n.dead++; n.dead > 32 && n.dead > len(n.order)/2 {
+		n.compact()
+	}
+	n.touch(links)
+}
+
+// compact forgets removed entries; cookies stay what they are.
+func (n *node) compact() {
+	kept := make([]*entry, 0, len(n.names))
+	for _, e := range n.order {
+		if e.node != nil {
+			kept = append(kept, e)
+		}
+	}
+	n.order, n.dead = kept, 0
+}
+
+// make is the common half of all that create a name.
+func (n *node) make(name string, t nfs3.FileType, in *backend.Init, mode uint32) (*node, error) {
+	if err := n.free(name); err != nil {
+		return nil, err
+	}
+	c, err := n.fs.newNode(t, in, mode)
+	if err != nil {
+		return nil, err
+	}
+	n.add(name, c)
+	return c, nil
+}
+
+// Create makes a regular file.
+func (n *node) Create(name string, in *backend.Init) (backend.Node, nfs3.Attr, error) {
+	n.fs.mu.Lock()
+	defer n.fs.mu.Unlock()
+	if in.Attr.SetSize && in.Attr.Size > 1<<63-1 {
+		return nil, nfs3.Attr{}, nfs3.ErrFBig
+	}
+	c, err := n.make(name, nfs3.TypeReg, in, 0o644)
+	if err != nil {
+		return nil, nfs3.Attr{}, err
+	}
+	if in.Attr.SetSize {
+		c.attr.Size = in.Attr.Size
+	}
+	return c.with()
+}
+
+// Mkdir makes a directory.
+func (n *node) Mkdir(name string, in *backend.Init) (backend.Node, nfs3.Attr, error) {
+	n.fs.mu.Lock()
+	defer n.fs.mu.Unlock()
+	c, err := n.make(name, nfs3.TypeDir, in, 0o755)
+	if err != nil {
+		return nil, nfs3.Attr{}, err
+	}
+	return c.with()
+}
+
+// Symlink makes a symbolic link.
+func (n *node) Symlink(name, target string, in *backend.Init) (backend.Node, nfs3.Attr, error) {
+	n.fs.mu.Lock()
+	defer n.fs.mu.Unlock()
+	if len(target) > nfs3.MaxPath {
+		return nil, nfs3.Attr{}, nfs3.ErrNameTooLong
+	}
+	c, err := n.make(name, nfs3.TypeLnk, in, 0o777)
+	if err != nil {
+		return nil, nfs3.Attr{}, err
+	}
+	c.target, c.attr.Size = target, uint64(len(target))
+	return c.with()
+}
+
+// Mknod makes a special file.
+func (n *node) Mknod(name string, t nfs3.FileType, dev nfs3.Device, in *backend.Init) (backend.Node, nfs3.Attr, error) {
+	n.fs.mu.Lock()
+	defer n.fs.mu.Unlock()
+	c, err := n.make(name, t, in, 0o644)
+	if err != nil {
+		return nil, nfs3.Attr{}, err
+	}
+	c.attr.Rdev = dev
+	return c.with()
+}

@@ -1,0 +1,145 @@
+package mem
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"sync"
+	"time"
+
+	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+)
+
+// Defaults of [Config].
+const (
+	DefaultCapacity = 1 << 30
+	DefaultMaxFiles = 1 << 20
+)
+
+// Config bounds a file system. It is copied by New.
+type Config struct {
+	// Capacity is the most octets of file data, counted in pages of 16 KiB. If zero,
+	// DefaultCapacity.
+	Capacity int64
+	// MaxFiles is the most files of all kinds. If zero, DefaultMaxFiles.
+	MaxFiles int
+	// UID and GID own the root directory, Mode is its mode. If Mode is zero, 0777.
+	UID, GID, Mode uint32
+}
+
+// FS is a file system in memory. It is safe for concurrent use.
+type FS struct {
+	cfg  Config
+	boot [8]byte // part of every handle, and the write and cookie verifier
+	fsid uint64
+	root *node
+
+	mu    sync.RWMutex // names: nodes, next, and what node says
+	nodes map[uint64]*node
+	next  uint64
+
+	space sync.Mutex
+	pages int64 // allocated
+}
+
+var _ backend.FS = (*FS)(nil)
+
+// New makes an empty file system. A nil cfg means the defaults.
+func New(cfg *Config) *FS {
+	f := &FS{nodes: make(map[uint64]*node), next: 1}
+	if cfg != nil {
+		f.cfg = *cfg
+	}
+	if f.cfg.Capacity == 0 {
+		f.cfg.Capacity = DefaultCapacity
+	}
+	if f.cfg.MaxFiles == 0 {
+		f.cfg.MaxFiles = DefaultMaxFiles
+	}
+	if f.cfg.Mode == 0 {
+		f.cfg.Mode = 0o777
+	}
+	rand.Read(f.boot[:]) // never fails (crypto/rand)
+	f.fsid = binary.BigEndian.Uint64(f.boot[:])
+	f.root, _ = f.newNode(nfs3.TypeDir, &backend.Init{UID: f.cfg.UID, GID: f.cfg.GID}, f.cfg.Mode)
+	f.root.parent = f.root
+	f.root.attr.Nlink = 2
+	return f
+}
+
+// Root returns the root directory.
+func (f *FS) Root() backend.Node { return f.root }
+
+// Resolve finds the file of a handle: 8 octets of this process, 8 of the file.
+func (f *FS) Resolve(h []byte) (backend.Node, error) {
+	if len(h) != 16 {
+		return nil, nfs3.ErrBadHandle
+	}
+	if [8]byte(h) != f.boot {
+		return nil, nfs3.ErrStale
+	}
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	n := f.nodes[binary.BigEndian.Uint64(h[8:])]
+	if n == nil {
+		return nil, nfs3.ErrStale
+	}
+	return n, nil
+}
+
+// Info returns the limits.
+func (f *FS) Info() backend.Info {
+	return backend.Info{
+		MaxFileSize: 1<<63 - 1, LinkMax: 1 << 16, NameMax: nfs3.MaxName,
+		AtomicWcc: true, Owners: true,
+	}
+}
+
+// Usage returns space and file counts.
+func (f *FS) Usage() (backend.Usage, error) {
+	f.mu.RLock()
+	files := len(f.nodes)
+	f.mu.RUnlock()
+	f.space.Lock()
+	used := f.pages * pageSize
+	f.space.Unlock()
+	free := uint64(max(f.cfg.Capacity-used, 0))
+	slots := uint64(max(f.cfg.MaxFiles-files, 0))
+	return backend.Usage{
+		TotalBytes: uint64(f.cfg.Capacity), FreeBytes: free, AvailBytes: free,
+		TotalFiles: uint64(f.cfg.MaxFiles), FreeFiles: slots, AvailFiles: slots,
+	}, nil
+}
+
+// Close drops everything.
+func (f *FS) Close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	clear(f.nodes)
+	return nil
+}
+
+// newNode makes a file that has no name yet. The caller holds f.mu, or is New.
+func (f *FS) newNode(t nfs3.FileType, in *backend.Init, mode uint32) (*node, error) {
+	if len(f.nodes) >= f.cfg.MaxFiles {
+		return nil, nfs3.ErrNoSpc
+	}
+	now := nfs3.TimeOf(time.Now())
+	n := &node{fs: f, attr: nfs3.Attr{
+		Type: t, Mode: mode, Nlink: 1, UID: in.UID, GID: in.GID, FSID: f.fsid, FileID: f.next,
+		Atime: now, Mtime: now, Ctime: now,
+	}}
+	if in.Attr.SetMode {
+		n.attr.Mode = in.Attr.Mode & 0o7777
+	}
+	if t == nfs3.TypeDir {
+		n.attr.Nlink, n.attr.Size, n.names = 2, dirSize, make(map[string]*entry)
+	}
+	if in.Verf != nil {
+		n.verf, n.hasVerf = *in.Verf, true
+	}
+	setTimes(&n.attr, &in.Attr, now)
+	f.nodes[f.next] = n
+	f.next++
+	return n, nil
+}

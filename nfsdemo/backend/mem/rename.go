@@ -1,0 +1,143 @@
+package mem
+
+import (
+	"errors"
+
+	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+)
+
+// Remove removes a name that is not a directory.
+func (n *node) Remove(name string) error {
+	n.fs.mu.Lock()
+	defer n.fs.mu.Unlock()
+	e, err := n.find(name)
+	switch {
+	case err != nil:
+		return err
+	case e.node.isDir():
+		return nfs3.ErrIsDir
+	}
+	c := e.node
+	n.take(e)
+	c.relink(-1)
+	return nil
+}
+
+// Rmdir removes an empty directory.
+func (n *node) Rmdir(name string) error {
+	n.fs.mu.Lock()
+	defer n.fs.mu.Unlock()
+	e, err := n.find(name)
+	switch {
+	case err != nil:
+		return err
+	case !e.node.isDir():
+		return nfs3.ErrNotDir
+	case len(e.node.names) > 0:
+		return nfs3.ErrNotEmpty
+	}
+	n.unlinkDir(e)
+	return nil
+}
+
+// unlinkDir removes an empty directory. The caller holds fs.mu.
+func (n *node) unlinkDir(e *entry) {
+	c := e.node
+	n.take(e)
+	c.mu.Lock()
+	c.attr.Nlink = 0
+	c.drop()
+	c.mu.Unlock()
+}
+
+// Rename moves a name.
+func (n *node) Rename(from string, to backend.Node, name string) error {
+	t, ok := to.(*node)
+	if !ok || t.fs != n.fs {
+		return nfs3.ErrXDev
+	}
+	n.fs.mu.Lock()
+	defer n.fs.mu.Unlock()
+	e, err := n.find(from)
+	if err != nil {
+		return err
+	}
+	old, err := t.find(name)
+	switch {
+	case errors.Is(err, nfs3.ErrNoEnt):
+		old = nil
+	case err != nil:
+		return err
+	case old.node == e.node:
+		return nil
+	}
+	if err := n.movable(e.node, t, old); err != nil {
+		return err
+	}
+	c := e.node
+	if old != nil {
+		t.displace(old)
+	}
+	n.take(e)
+	t.add(name, c)
+	c.relink(0)
+	return nil
+}
+
+// movable checks the kinds of a rename. The caller holds fs.mu.
+func (n *node) movable(c, to *node, old *entry) error {
+	if c.isDir() {
+		for p := to; ; p = p.parent {
+			if p == c {
+				return nfs3.ErrInval
+			}
+			if p == p.parent {
+				break
+			}
+		}
+	}
+	switch {
+	case old == nil:
+	case old.node.isDir() != c.isDir():
+		return nfs3.ErrExist
+	case len(old.node.names) > 0:
+		return nfs3.ErrNotEmpty
+	}
+	return nil
+}
+
+// displace removes the file a rename replaces. The caller holds fs.mu.
+func (n *node) displace(e *entry) {
+	if e.node.isDir() {
+		n.unlinkDir(e)
+		return
+	}
+	c := e.node
+	n.take(e)
+	c.relink(-1)
+}
+
+// Link gives a file one more name.
+func (n *node) Link(file backend.Node, name string) error {
+	c, ok := file.(*node)
+	if !ok || c.fs != n.fs {
+		return nfs3.ErrXDev
+	}
+	n.fs.mu.Lock()
+	defer n.fs.mu.Unlock()
+	switch a, err := c.Attr(); {
+	case err != nil:
+		return err
+	case c.isDir():
+		return nfs3.ErrInval
+	case a.Nlink >= linkMax:
+		return nfs3.ErrMLink
+	}
+	if err := n.free(name); err != nil {
+		return err
+	}
+	n.add(name, c)
+	c.relink(1)
+	return nil
+}

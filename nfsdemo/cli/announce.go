@@ -1,0 +1,129 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// readyJSON is the output of serve --json, and in another form the port file.
+type readyJSON struct {
+	Export string `json:"export"`
+	RDMA   string `json:"rdma,omitempty"`
+	Mount  string `json:"mount,omitempty"`
+	TCP    string `json:"tcp,omitempty"`
+	PID    int    `json:"pid"`
+	Line   string `json:"line,omitempty"` // mount command
+}
+
+// announce says where the service is, and how to mount it.
+func (a *app) announce(s *service, f *serveFlags) error {
+	r := readyJSON{Export: s.path, RDMA: addrOf(s.rdma), Mount: addrOf(s.mount), TCP: addrOf(s.tcp), PID: os.Getpid()}
+	r.Line = mountLine(&r)
+	if f.portFile != "" {
+		if err := writePortFile(f.portFile, &r); err != nil {
+			return err
+		}
+	}
+	if a.json {
+		return json.NewEncoder(a.stdout).Encode(r)
+	}
+	how := "read-write"
+	if f.service.readOnly {
+		how = "read-only"
+	}
+	fmt.Fprintf(a.stdout, "serving %s, %s\n", s.path, how)
+	for _, l := range []struct{ what, addr, url string }{
+		{"NFS/RDMA", r.RDMA, "nfs+rdma"}, {"NFS/TCP", r.TCP, "nfs"}, {"MOUNT", r.Mount, ""},
+	} {
+		if l.addr == "" {
+			continue
+		}
+		line := fmt.Sprintf("  %-8s  %s", l.what, l.addr)
+		if l.url != "" {
+			line += "  " + l.url + "://" + reachable(l.addr) + urlPath(s.path)
+		}
+		fmt.Fprintln(a.stdout, line)
+	}
+	if r.Line != "" {
+		fmt.Fprintf(a.stdout, "from Linux, as root (an iWARP device first: rdma link add siw0 type siw netdev eth0):\n  %s\n", r.Line)
+	}
+	return nil
+}
+
+// addrOf returns where a listener listens, "" if there is none.
+func addrOf(l net.Listener) string {
+	if l == nil {
+		return ""
+	}
+	return l.Addr().String()
+}
+
+// mountLine is the command that mounts the export with the Linux kernel's client.
+func mountLine(r *readyJSON) string {
+	addr, opts := r.RDMA, "vers=3,rdma"
+	if addr == "" {
+		addr, opts = r.TCP, "vers=3,proto=tcp"
+	}
+	mount := r.Mount
+	if mount == "" {
+		mount = r.TCP // MOUNT is answered there too
+	}
+	if addr == "" || mount == "" {
+		return ""
+	}
+	host, port, _ := net.SplitHostPort(reachable(addr))
+	_, mountPort, _ := net.SplitHostPort(mount)
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	return fmt.Sprintf("mount -t nfs -o %s,port=%s,mountport=%s,mountproto=tcp,nolock %s /mnt",
+		opts, port, mountPort, shellQuote(host+":"+r.Export))
+}
+
+// reachable replaces an unspecified address by this machine's name.
+func reachable(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr
+	}
+	if ip := net.ParseIP(host); ip != nil && !ip.IsUnspecified() {
+		return addr
+	}
+	if name, err := os.Hostname(); err == nil {
+		host = name
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// shellQuote quotes s for sh if that is needed.
+func shellQuote(s string) string {
+	safe := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-:@%+=,[]", r)
+	}
+	for _, r := range s {
+		if !safe(r) {
+			return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+		}
+	}
+	return s
+}
+
+// writePortFile writes the addresses, all or nothing: who waits for the file never
+// sees half of it.
+func writePortFile(name string, r *readyJSON) error {
+	text := "EXPORT=" + r.Export + "\nRDMA=" + r.RDMA + "\nMOUNT=" + r.Mount + "\nTCP=" + r.TCP + "\nPID=" + strconv.Itoa(r.PID) + "\n"
+	tmp := filepath.Join(filepath.Dir(name), "."+filepath.Base(name)+".tmp")
+	err := os.WriteFile(tmp, []byte(text), 0o644)
+	if err == nil {
+		err = os.Rename(tmp, name)
+	}
+	if err != nil {
+		return fmt.Errorf("--port-file %s: %w", name, bare(err))
+	}
+	return nil
+}

@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestMountLine(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		r    readyJSON
+		want string
+	}{
+		{
+			"RDMA",
+			readyJSON{Export: "/srv/data", RDMA: "127.0.0.1:20049", Mount: "127.0.0.1:20048"},
+			"mount -t nfs -o vers=3,rdma,port=20049,mountport=20048,mountproto=tcp,nolock 127.0.0.1:/srv/data /mnt",
+		},
+		{
+			"MOUNT on the TCP port",
+			readyJSON{Export: "/d", RDMA: "10.0.0.1:1", TCP: "10.0.0.1:2"},
+			"mount -t nfs -o vers=3,rdma,port=1,mountport=2,mountproto=tcp,nolock 10.0.0.1:/d /mnt",
+		},
+		{
+			"TCP",
+			readyJSON{Export: "/d", TCP: "[::1]:2"},
+			"mount -t nfs -o vers=3,proto=tcp,port=2,mountport=2,mountproto=tcp,nolock [::1]:/d /mnt",
+		},
+		{
+			"quoted",
+			readyJSON{Export: "/it's mine", RDMA: "1.2.3.4:1", Mount: "1.2.3.4:2"},
+			`mount -t nfs -o vers=3,rdma,port=1,mountport=2,mountproto=tcp,nolock '1.2.3.4:/it'\''s mine' /mnt`,
+		},
+		{"nowhere to ask", readyJSON{Export: "/d", RDMA: "1.2.3.4:1"}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := mountLine(&tt.r); got != tt.want {
+				t.Errorf("got  %s\nwant %s", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestReachable(t *testing.T) {
+	for _, addr := range []string{"127.0.0.1:1", "[::1]:1", "odd"} {
+		if got := reachable(addr); got != addr {
+			t.Errorf("reachable(%q) = %q", addr, got)
+		}
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, addr := range []string{"0.0.0.0:1", "[::]:1"} {
+		if got := reachable(addr); got != host+":1" {
+			t.Errorf("reachable(%q) = %q, want %s:1", addr, got, host)
+		}
+	}
+}
+
+func TestPortFileIsWhole(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "ports")
+	if err := writePortFile(name, &readyJSON{Export: "/d", RDMA: "a:1", PID: 7}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(name)
+	if err != nil || string(got) != "EXPORT=/d\nRDMA=a:1\nMOUNT=\nTCP=\nPID=7\n" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if list, _ := os.ReadDir(filepath.Dir(name)); len(list) != 1 {
+		t.Error("the temporary file is left")
+	}
+	if err := writePortFile(filepath.Join(name, "x"), &readyJSON{}); err == nil || !strings.HasPrefix(err.Error(), "--port-file") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,67 @@
+package cli
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
+)
+
+// errIsDir is a directory where a file is needed.
+var errIsDir = errors.New("is a directory")
+
+// errNotRegular is a device, pipe or socket where a file is needed.
+var errNotRegular = errors.New("is not a regular file")
+
+// catCmd is the command cat.
+func (a *app) catCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "cat URL...",
+		Short: "Print files",
+		Long:  "cat copies files to standard output, one after the other, reading ahead.",
+		Example: `  nfsdemo cat nfs+rdma://127.0.0.1/srv/data/notes.txt
+  nfsdemo cat nfs+rdma://127.0.0.1/srv/data/big.tar | tar t`,
+		Args: nArgs(1, -1, "one URL or more"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := a.session()
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			return a.each(cmd.Context(), args, func(arg string) error { return s.cat(cmd.Context(), arg) })
+		},
+	}
+	a.addClientFlags(cmd)
+	return cmd
+}
+
+// cat prints one file.
+func (s *session) cat(ctx context.Context, arg string) error {
+	r, err := s.lookup(ctx, arg, false)
+	if err != nil {
+		return err
+	}
+	if err := mustBeFile(r.n); err != nil {
+		return r.fail(err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	w := nfsclient.NewOrderedWriter(ctx, s.a.stdout, 0)
+	defer w.Close()
+	if _, err := r.c.ReadTo(ctx, r.n, w, nil); err != nil {
+		return r.fail(err)
+	}
+	return nil
+}
+
+// mustBeFile refuses what READ and WRITE refuse.
+func mustBeFile(n *nfsclient.Node) error {
+	switch {
+	case n.IsDir():
+		return errIsDir
+	case !n.IsRegular():
+		return errNotRegular
+	}
+	return nil
+}

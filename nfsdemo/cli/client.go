@@ -1,0 +1,210 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
+	"github.com/stag-rdma/stag/transport"
+)
+
+// clientFlags are the flags of every command that talks to a server.
+type clientFlags struct {
+	uid, gid     int64
+	timeout      time.Duration
+	inFlight     int
+	block        int
+	reservedPort bool
+	noCRC        bool
+	stats        bool
+}
+
+// addClientFlags declares them on a command.
+func (a *app) addClientFlags(cmd *cobra.Command) {
+	f, flags := &a.client, cmd.Flags()
+	flags.Int64Var(&f.uid, "uid", -1, "user `id` to act as (AUTH_SYS); -1: yours")
+	flags.Int64Var(&f.gid, "gid", -1, "group `id` to act as; -1: yours")
+	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "longest `time` to connect and mount")
+	flags.IntVar(&f.inFlight, "in-flight", nfsclient.DefaultInFlight, "READs or WRITEs of one file under way at a time")
+	flags.IntVar(&f.block, "block", nfsclient.DefaultMaxBlock, "most `octets` of one READ or WRITE")
+	flags.BoolVar(&f.reservedPort, "reserved-port", false, "call from a port below 1024 (needs privileges)")
+	flags.BoolVar(&f.noCRC, "no-crc", false, "do without the CRC of MPA, if the server agrees")
+	flags.BoolVar(&f.stats, "stats", false, "print the transport's counters on standard error at the end")
+}
+
+// clientConfig is what the flags ask for.
+func (a *app) clientConfig() (*nfsclient.Config, error) {
+	f := &a.client
+	if f.inFlight < 1 || f.block < 1 || f.timeout <= 0 {
+		return nil, usagef("--in-flight, --block and --timeout want values above 0")
+	}
+	if f.uid < -1 || f.gid < -1 || f.uid > 1<<32-1 || f.gid > 1<<32-1 {
+		return nil, usagef("--uid and --gid want numbers from 0 to 4294967295")
+	}
+	log, err := a.logger()
+	if err != nil {
+		return nil, err
+	}
+	cfg := &nfsclient.Config{
+		Transport: &transport.Config{Logger: log, HandshakeTimeout: f.timeout},
+		InFlight:  f.inFlight, MaxBlock: f.block,
+		ReservedPort: f.reservedPort, DialTimeout: f.timeout,
+	}
+	if f.noCRC {
+		cfg.Transport.CRC = transport.CRCOff
+	}
+	cfg.Cred = nfsclient.ProcessCred()
+	if f.uid >= 0 || f.gid >= 0 {
+		cfg.Cred.GIDs = nil // those of somebody else
+	}
+	if f.uid >= 0 {
+		cfg.Cred.UID = uint32(f.uid)
+	}
+	if f.gid >= 0 {
+		cfg.Cred.GID = uint32(f.gid)
+	}
+	return cfg, nil
+}
+
+// session holds the connections of one command: one per export.
+type session struct {
+	a     *app
+	cfg   *nfsclient.Config
+	conns []conn
+}
+
+// conn is a client and the URL it was dialed with.
+type conn struct {
+	at *nfsclient.URL
+	c  *nfsclient.Client
+}
+
+// session starts with no connection.
+func (a *app) session() (*session, error) {
+	cfg, err := a.clientConfig()
+	return &session{a: a, cfg: cfg}, err
+}
+
+// open returns a client for u, dialing if there is none.
+func (s *session) open(ctx context.Context, u *nfsclient.URL) (*nfsclient.Client, error) {
+	for _, c := range s.conns {
+		if c.c.Serves(c.at, u) {
+			return c.c, nil
+		}
+	}
+	c, err := nfsclient.Dial(ctx, u, s.cfg)
+	if err != nil {
+		return nil, &dialError{u: u, err: err, reservedPort: s.cfg.ReservedPort}
+	}
+	s.conns = append(s.conns, conn{u, c})
+	return c, nil
+}
+
+// close ends the connections and prints their counters if that was asked for.
+func (s *session) close() {
+	for _, c := range s.conns {
+		if s.a.client.stats {
+			printStats(s.a.stderr, c.at.Addr(), c.c.Stats())
+		}
+		_ = c.c.Close() // every answer was received
+	}
+	s.conns = nil
+}
+
+// remote is an argument that was resolved.
+type remote struct {
+	arg string
+	u   *nfsclient.URL
+	c   *nfsclient.Client
+	n   *nfsclient.Node
+}
+
+// lookup opens the server of a URL and finds the file; link says not to follow a
+// symbolic link at the end.
+func (s *session) lookup(ctx context.Context, arg string, link bool) (*remote, error) {
+	r, err := s.remote(ctx, arg)
+	if err != nil {
+		return nil, err
+	}
+	find := r.c.Lookup
+	if link {
+		find = r.c.LookupLink
+	}
+	if r.n, err = find(ctx, r.u.Path); err != nil {
+		return nil, r.fail(err)
+	}
+	if r.u.DirHint && !r.n.IsDir() {
+		return nil, r.fail(errors.New("not a directory, but the URL ends in /"))
+	}
+	return r, nil
+}
+
+// remote opens the server of a URL.
+func (s *session) remote(ctx context.Context, arg string) (*remote, error) {
+	u, err := nfsclient.ParseURL(arg)
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.open(ctx, u)
+	if err != nil {
+		return nil, err
+	}
+	return &remote{arg: arg, u: u, c: c}, nil
+}
+
+// fail names the argument in front of err.
+func (r *remote) fail(err error) error { return argErr(r.arg, r.u.Path, err) }
+
+// each runs f for every argument; errors are reported as they come and do not stop
+// the others, as with Unix tools.
+func (a *app) each(ctx context.Context, args []string, f func(arg string) error) error {
+	failed := false
+	for _, arg := range args {
+		err := f(arg)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			if len(args) == 1 {
+				return err
+			}
+			a.report(err)
+			failed = true
+		}
+	}
+	if failed {
+		return errReported
+	}
+	return nil
+}
+
+// argErr puts an argument in front of an error; path is the path in it, which the
+// error then need not repeat.
+func argErr(arg, path string, err error) error {
+	if pe, ok := errors.AsType[*fs.PathError](err); ok && pe.Path == path {
+		err = pe.Err
+	}
+	return &argError{arg, err}
+}
+
+// argError is an error about an argument.
+type argError struct {
+	arg string
+	err error
+}
+
+func (e *argError) Error() string { return e.arg + ": " + e.err.Error() }
+func (e *argError) Unwrap() error { return e.err }
+
+// dialError is a server that cannot be used.
+type dialError struct {
+	u            *nfsclient.URL
+	err          error
+	reservedPort bool // was asked for
+}
+
+func (e *dialError) Error() string { return e.u.String() + ": " + e.err.Error() }
+func (e *dialError) Unwrap() error { return e.err }

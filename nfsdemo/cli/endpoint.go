@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
+)
+
+// source is a file to copy from: on a server, local, or a stream.
+type source struct {
+	name  string // last element of the path
+	show  string // for messages
+	mode  fs.FileMode
+	size  int64 // octets, -1 if not known
+	mtime time.Time
+
+	client *nfsclient.Client // of node
+	node   *nfsclient.Node   // on a server, else nil
+	local  string            // local path, else ""
+	stream io.Reader         // standard input, else nil
+}
+
+// target is a directory to copy into.
+type target interface {
+	// show returns the path for messages.
+	show() string
+	// put copies a regular file or a stream to name.
+	put(ctx context.Context, c *copier, name string, src *source) error
+	// symlink makes a symbolic link.
+	symlink(ctx context.Context, c *copier, name, to string) error
+	// sub makes a directory, or opens the one that exists.
+	sub(ctx context.Context, name string, mode fs.FileMode) (target, error)
+	// finish gives the directory the attributes of src, when all is in it.
+	finish(ctx context.Context, c *copier, src *source) error
+	// inside reports whether the target is src or below it.
+	inside(src *source) bool
+	// close releases what the target holds.
+	close()
+}
+
+// errSameFile is a file copied onto itself.
+var errSameFile = errors.New("source and destination are the same file")
+
+// errChanged is a file that became shorter while it was copied.
+var errChanged = errors.New("the file became shorter while it was copied")
+
+func isLink(m fs.FileMode) bool { return m&fs.ModeSymlink != 0 }
+
+// remoteSource describes a file on a server.
+func remoteSource(c *nfsclient.Client, n *nfsclient.Node) *source {
+	return &source{
+		name: n.Name(), show: n.Path, mode: n.Mode(), size: n.Size(), mtime: n.ModTime(), client: c, node: n,
+	}
+}
+
+// localSource describes a local file.
+func localSource(p string, follow bool) (*source, error) {
+	stat := os.Lstat
+	if follow {
+		stat = os.Stat
+	}
+	st, err := stat(p)
+	if err != nil {
+		return nil, argErr(p, p, err)
+	}
+	return &source{
+		name: filepath.Base(p), show: p, mode: st.Mode(), size: st.Size(), mtime: st.ModTime(), local: p,
+	}, nil
+}
+
+// list returns what is in a directory.
+func (s *source) list(ctx context.Context) ([]*source, error) {
+	var list []*source
+	if s.node != nil {
+		for n, err := range s.client.Entries(ctx, s.node) {
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, remoteSource(s.client, n))
+		}
+		return list, nil
+	}
+	entries, err := os.ReadDir(s.local)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		child, err := localSource(filepath.Join(s.local, e.Name()), false)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // gone meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, child)
+	}
+	return list, nil
+}
+
+// link returns the target of a symbolic link.
+func (s *source) link(ctx context.Context) (string, error) {
+	if s.node != nil {
+		return s.client.ReadLink(ctx, s.node)
+	}
+	return os.Readlink(s.local)
+}
+
+// streamWindow is how much of standard input is kept until it is committed.
+const streamWindow = 16 << 20
+
+// open returns the content.
+func (s *source) open(ctx context.Context) (io.ReaderAt, func(), error) {
+	switch {
+	case s.stream != nil:
+		return nfsclient.NewWindow(&ctxReader{ctx, s.stream}, streamWindow), func() {}, nil
+	case s.node != nil:
+		return s.client.Source(ctx, s.node), func() {}, nil
+	}
+	f, err := os.Open(s.local)
+	if err != nil {
+		return nil, nil, err
+	}
+	return f, func() { _ = f.Close() }, nil // it was only read
+}
+
+// complete checks that nothing was lost on the way.
+func (s *source) complete(done int64) error {
+	if s.stream == nil && done < s.size {
+		return fmt.Errorf("%s: %w", s.show, errChanged)
+	}
+	return nil
+}

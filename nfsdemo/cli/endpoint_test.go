@@ -1,0 +1,153 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+)
+
+// TestLocalTreeIsConfined plays a server that lists a symbolic link and then a
+// directory of the same name: nothing may be written through the link.
+func TestLocalTreeIsConfined(t *testing.T) {
+	outside, dst := t.TempDir(), &localDir{path: t.TempDir()}
+	c := &copier{}
+	sub, err := dst.sub(t.Context(), "copy", 0o755)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sub.close()
+	if err := sub.symlink(t.Context(), c, "evil", outside); err != nil {
+		t.Fatal(err)
+	}
+	if deeper, err := sub.sub(t.Context(), "evil", 0o755); err == nil {
+		deeper.close()
+		t.Error("a directory was opened through a link that leads out")
+	}
+	local, ok := sub.(*localDir)
+	if !ok {
+		t.Fatal("not a local directory")
+	}
+	for _, name := range []string{"evil/x", "../x", "/x"} {
+		if f, err := local.openFile(name, os.O_CREATE|os.O_WRONLY, 0o644); err == nil {
+			f.Close()
+			t.Errorf("%s was opened", name)
+		}
+	}
+	if list, _ := os.ReadDir(outside); len(list) != 0 {
+		t.Errorf("%d files were written outside", len(list))
+	}
+}
+
+func TestLocalSymlinkIsReplaced(t *testing.T) {
+	dst := &localDir{path: t.TempDir()}
+	for _, tt := range []struct {
+		to, want string
+		keep     bool
+	}{{"a", "a", false}, {"b", "b", false}, {"c", "b", true}} {
+		if err := dst.symlink(t.Context(), &copier{keep: tt.keep}, "l", tt.to); err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := os.Readlink(filepath.Join(dst.path, "l")); got != tt.want {
+			t.Errorf("link to %q, want %q", got, tt.want)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dst.path, "file"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := dst.symlink(t.Context(), &copier{}, "file", "x"); !errors.Is(err, os.ErrExist) {
+		t.Errorf("over a file: got %v, want ErrExist", err)
+	}
+}
+
+func TestLocalSource(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"a", "b"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o640); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("a", filepath.Join(dir, "l")); err != nil {
+		t.Fatal(err)
+	}
+	src, err := localSource(dir, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := src.list(t.Context())
+	if err != nil || len(list) != 3 || list[0].name != "a" || list[0].size != 1 || !isLink(list[2].mode) {
+		t.Fatalf("list = %+v, %v", list, err)
+	}
+	if to, err := list[2].link(t.Context()); to != "a" || err != nil {
+		t.Errorf("link = %q, %v", to, err)
+	}
+	r, done, err := list[1].open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer done()
+	buf := make([]byte, 1)
+	if _, err := r.ReadAt(buf, 0); err != nil || string(buf) != "b" {
+		t.Errorf("read %q, %v", buf, err)
+	}
+	if err := list[0].complete(0); !errors.Is(err, errChanged) {
+		t.Errorf("a file that shrank: got %v", err)
+	}
+	if _, err := localSource(filepath.Join(dir, "none"), true); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v, want ErrNotExist", err)
+	}
+}
+
+func TestCtxReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, w := io.Pipe()
+		ctx, cancel := context.WithCancelCause(t.Context())
+		c := &ctxReader{ctx, r}
+		go func() { _, _ = w.Write([]byte("x")) }()
+		buf := make([]byte, 4)
+		if n, err := c.Read(buf); n != 1 || err != nil {
+			t.Fatalf("Read = %d, %v", n, err)
+		}
+		got := make(chan error)
+		go func() {
+			_, err := c.Read(buf)
+			got <- err
+		}()
+		synctest.Wait()
+		cancel(errInterrupted)
+		if err := <-got; !errors.Is(err, errInterrupted) {
+			t.Errorf("got %v, want the cause", err)
+		}
+		w.Close()
+	})
+}
+
+func TestCheckCopy(t *testing.T) {
+	for _, tt := range []struct {
+		from []string
+		to   string
+		want string // "" for none
+	}{
+		{[]string{"a"}, "nfs://h/x", ""},
+		{[]string{"nfs://h/x"}, "a", ""},
+		{[]string{"nfs://h/x"}, "-", ""},
+		{[]string{"-"}, "nfs://h/x", ""},
+		{[]string{"a"}, "b", "none of these is a URL"},
+		{[]string{"-"}, "-", "none of these is a URL"},
+		{[]string{"nfs://h/x", "a"}, "b", "a and b are both local"},
+		{[]string{"-", "a"}, "nfs://h/x", "one of several"},
+		{[]string{"http://h/x"}, "nfs://h/x", "not supported"},
+	} {
+		err := checkCopy(tt.from, tt.to)
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("checkCopy(%q, %q) = %v, want %q", tt.from, tt.to, err, tt.want)
+		}
+		if err != nil && exitStatus(err) != exitUsage {
+			t.Errorf("checkCopy(%q, %q): status %d", tt.from, tt.to, exitStatus(err))
+		}
+	}
+}

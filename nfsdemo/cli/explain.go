@@ -1,0 +1,148 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
+	"github.com/stag-rdma/stag/transport"
+)
+
+// errReported is a failure whose errors were printed already.
+var errReported = errors.New("reported")
+
+// usageError is a command line that was not understood.
+type usageError struct{ msg string }
+
+func (e *usageError) Error() string { return e.msg }
+
+// usagef makes a usageError.
+func usagef(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
+
+// exitStatus chooses the exit status for an error.
+func exitStatus(err error) int {
+	if _, ok := errors.AsType[*usageError](err); ok {
+		return exitUsage
+	}
+	if _, ok := errors.AsType[*nfsclient.URLError](err); ok {
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// explain turns an error into one line that says what to do.
+func explain(err error) string {
+	s := reason(err)
+	if h := hint(err); h != "" {
+		s += ": " + h
+	}
+	return strings.ReplaceAll(s, "\n", " ")
+}
+
+// reason says what is wrong, in the words of the layer that knows best.
+func reason(err error) string {
+	if de, ok := errors.AsType[*dialError](err); ok {
+		return dialReason(de)
+	}
+	oe, lost := errors.AsType[*transport.OpError](err)
+	if !lost || oe.Op != transport.OpCall {
+		return err.Error()
+	}
+	what := ""
+	if ae, ok := errors.AsType[*argError](err); ok {
+		what = ae.arg + ": "
+	} else if pe, ok := errors.AsType[*fs.PathError](err); ok {
+		what = pe.Path + ": "
+	}
+	return fmt.Sprintf("%sconnection to %s lost: %v", what, oe.Addr, oe.Err)
+}
+
+// dialReason says why a server cannot be used.
+func dialReason(e *dialError) string {
+	switch {
+	case errors.Is(e, syscall.ECONNREFUSED):
+		return e.u.String() + ": connection refused by " + refusedBy(e, e.u.Addr())
+	case isTimeout(e):
+		return fmt.Sprintf("%s: no answer from %s in time", e.u, e.u.Addr())
+	}
+	if dns, ok := errors.AsType[*net.DNSError](e.err); ok && dns.IsNotFound {
+		return fmt.Sprintf("%s: no such host %q", e.u, dns.Name)
+	}
+	if oe, ok := errors.AsType[*transport.OpError](e.err); ok {
+		if oe.Op == transport.OpDial && e.u.Scheme == nfsclient.SchemeRDMA {
+			return fmt.Sprintf("%s: no iWARP peer at %s (%v)", e.u, e.u.Addr(), oe.Err)
+		}
+		return fmt.Sprintf("%s: connection to %s lost: %v", e.u, oe.Addr, oe.Err)
+	}
+	return e.Error()
+}
+
+// isTimeout reports whether nobody answered.
+func isTimeout(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+// refusedBy names the address that refused, which may be that of MOUNT.
+func refusedBy(err error, def string) string {
+	if oe, ok := errors.AsType[*net.OpError](err); ok && oe.Addr != nil {
+		return oe.Addr.String()
+	}
+	return def
+}
+
+// hint says what a user can do; "" if there is nothing to say.
+func hint(err error) string {
+	if de, ok := errors.AsType[*dialError](err); ok {
+		return dialHint(de)
+	}
+	if _, remote := errors.AsType[*nfsclient.StatusError](err); remote && errors.Is(err, fs.ErrPermission) {
+		return "the server decides by user id, see --uid and --gid, and may map root to nobody"
+	}
+	return "" // an OpError of the transport has its own hint
+}
+
+// dialHint is about servers that cannot be used.
+func dialHint(e *dialError) string {
+	rdma := e.u.Scheme == nfsclient.SchemeRDMA
+	me, mount := errors.AsType[*nfsclient.MountError](e.err)
+	_, export := errors.AsType[*nfsclient.ExportError](e.err)
+	_, service := errors.AsType[*nfsclient.MountServiceError](e.err)
+	switch {
+	case export, service:
+		return ""
+	case mount && errors.Is(me, fs.ErrPermission):
+		return "the server may not admit this host, or want --reserved-port"
+	case mount:
+		return ""
+	case errors.Is(e.err, syscall.ECONNREFUSED):
+		return "start the server, or give its port as host:port"
+	case e.reservedPort && errors.Is(e.err, fs.ErrPermission):
+		return "--reserved-port needs privileges"
+	case errors.Is(e.err, syscall.EHOSTUNREACH), errors.Is(e.err, syscall.ENETUNREACH):
+		return "check the address"
+	case isTimeout(e.err):
+		return otherScheme(rdma, "is it the right host and port, and not behind a firewall? ")
+	case errors.Is(e.err, io.EOF), errors.Is(e.err, io.ErrUnexpectedEOF), errors.Is(e.err, syscall.ECONNRESET),
+		errors.Is(e.err, syscall.EPIPE), errors.Is(e.err, net.ErrClosed):
+		return otherScheme(rdma, "")
+	}
+	if oe, ok := errors.AsType[*transport.OpError](e.err); ok && oe.Op == transport.OpDial && rdma {
+		return otherScheme(rdma, "")
+	}
+	return ""
+}
+
+// otherScheme points to the other transport.
+func otherScheme(rdma bool, first string) string {
+	if rdma {
+		return first + "if this is not an iWARP port but NFS over TCP, use nfs://"
+	}
+	return first + "if this is an NFS/RDMA port, use nfs+rdma://"
+}

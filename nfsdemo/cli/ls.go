@@ -1,0 +1,174 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
+)
+
+// lister is one run of ls.
+type lister struct {
+	a                   *app
+	s                   *session
+	long, all, deep, it bool // -l, -a, -R, -d
+	human               bool
+	titles              bool // print "dir:" before a listing
+	blank               bool // print a blank line before the next title
+	now                 time.Time
+}
+
+// lsCmd is the command ls.
+func (a *app) lsCmd() *cobra.Command {
+	l := &lister{a: a}
+	cmd := &cobra.Command{
+		Use:   "ls [-l] [-R] [-a] [-d] URL...",
+		Short: "List directories",
+		Long:  "ls lists directories, sorted by name. With --json it prints one object per file and line.",
+		Example: `  nfsdemo ls nfs+rdma://127.0.0.1/srv/data
+  nfsdemo ls -l -R 'nfs://fileserver/export/src?mountport=20048'
+  nfsdemo ls -R --json nfs+rdma://127.0.0.1/srv/data | jq -r 'select(.size > 1e9).path'`,
+		Args: nArgs(1, -1, "one URL or more"),
+		RunE: func(cmd *cobra.Command, args []string) error { return l.run(cmd.Context(), args) },
+	}
+	cmd.Flags().BoolVarP(&l.long, "long", "l", false, "mode, links, owner, group, size and time of last change")
+	cmd.Flags().BoolVarP(&l.deep, "recursive", "R", false, "list directories below, too")
+	cmd.Flags().BoolVarP(&l.all, "all", "a", false, "names that begin with a dot, too")
+	cmd.Flags().BoolVarP(&l.it, "directory", "d", false, "the directory itself, not what is in it")
+	cmd.Flags().BoolVarP(&l.human, "human", "h", false, "sizes with units")
+	cmd.Flags().Bool("help", false, "print this help") // -h is taken
+	cmd.Flags().BoolVar(&a.json, "json", false, "one JSON object per file")
+	a.addClientFlags(cmd)
+	return cmd
+}
+
+// run lists the arguments.
+func (l *lister) run(ctx context.Context, args []string) (err error) {
+	if l.s, err = l.a.session(); err != nil {
+		return err
+	}
+	defer l.s.close()
+	l.titles, l.now = len(args) > 1 || l.deep, time.Now()
+	return l.a.each(ctx, args, func(arg string) error { return l.list(ctx, arg) })
+}
+
+// list lists one argument.
+func (l *lister) list(ctx context.Context, arg string) error {
+	r, err := l.s.lookup(ctx, arg, l.long || l.it || l.a.json)
+	if err != nil {
+		return err
+	}
+	if r.n.IsSymlink() && r.u.DirHint {
+		if r.n, err = r.c.Lookup(ctx, r.u.Path); err != nil {
+			return r.fail(err)
+		}
+	}
+	if !r.n.IsDir() || l.it {
+		err = l.print(ctx, r.c, []*nfsclient.Node{r.n}, func(n *nfsclient.Node) string { return n.Path })
+	} else {
+		err = l.dir(ctx, r.c, r.n)
+	}
+	if err != nil {
+		return r.fail(err)
+	}
+	return nil
+}
+
+// dir lists a directory, and those below if asked for.
+func (l *lister) dir(ctx context.Context, c *nfsclient.Client, dir *nfsclient.Node) error {
+	list, err := c.ReadDir(ctx, dir)
+	if err != nil {
+		return err
+	}
+	if !l.all {
+		list = slices.DeleteFunc(list, func(n *nfsclient.Node) bool { return strings.HasPrefix(n.Name(), ".") })
+	}
+	slices.SortFunc(list, func(a, b *nfsclient.Node) int { return strings.Compare(a.Name(), b.Name()) })
+	l.title(dir)
+	if err := l.print(ctx, c, list, (*nfsclient.Node).Name); err != nil || !l.deep {
+		return err
+	}
+	for _, n := range list {
+		if n.IsDir() {
+			if err := l.dir(ctx, c, n); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// title prints the name of a directory before its list.
+func (l *lister) title(dir *nfsclient.Node) {
+	if !l.titles || l.a.json {
+		return
+	}
+	if l.blank {
+		fmt.Fprintln(l.a.stdout)
+	}
+	l.blank = true
+	fmt.Fprintf(l.a.stdout, "%s:\n", quoteName(dir.Path))
+}
+
+// print prints files in one of three forms.
+func (l *lister) print(ctx context.Context, c *nfsclient.Client, list []*nfsclient.Node, name func(*nfsclient.Node) string) error {
+	out := bufio.NewWriter(l.a.stdout)
+	var rows [][]string
+	for _, n := range list {
+		target := ""
+		if n.IsSymlink() && (l.long || l.a.json) {
+			var err error
+			if target, err = c.ReadLink(ctx, n); err != nil {
+				return err
+			}
+		}
+		switch {
+		case l.a.json:
+			if err := l.a.printJSON(newFileJSON(n, target)); err != nil {
+				return err
+			}
+		case l.long:
+			rows = append(rows, l.row(n, name(n), target))
+		default:
+			fmt.Fprintln(out, quoteName(name(n)))
+		}
+	}
+	printColumns(out, rows, 1)
+	return out.Flush()
+}
+
+// row is a line of ls -l.
+func (l *lister) row(n *nfsclient.Node, name, target string) []string {
+	size := fmt.Sprint(n.Attr.Size)
+	if l.human {
+		size = octets(n.Attr.Size)
+	}
+	if target != "" {
+		name += " -> " + target
+	}
+	return []string{
+		modeString(n.Mode()), fmt.Sprint(n.Attr.Nlink), fmt.Sprint(n.Attr.UID), fmt.Sprint(n.Attr.GID),
+		size, listTime(n.ModTime(), l.now), quoteName(name),
+	}
+}
+
+// quoteName makes a name safe to print: control characters would act on the
+// terminal, and a newline would look like two names.
+func quoteName(name string) string {
+	clean := func(r rune) rune {
+		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+			return '?'
+		}
+		return r
+	}
+	return strings.Map(clean, name)
+}
+
+// base is the last element of a URL's path.
+func base(u *nfsclient.URL) string { return path.Base(u.Path) }

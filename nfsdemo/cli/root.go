@@ -1,0 +1,170 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// Exit statuses.
+const (
+	exitOK     = 0
+	exitFailed = 1 // an operation failed, or was interrupted
+	exitUsage  = 2 // the command line or a URL was not understood
+)
+
+// app is one run of the program: its streams, its signals and the flags that all
+// commands share.
+type app struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	hard           context.Context // done at the second interrupt
+
+	serving atomic.Bool // the command drains by itself at an interrupt
+
+	client clientFlags
+	quiet  bool
+	json   bool
+	log    string
+}
+
+// Main runs the command in args (without the program's name) and returns the
+// exit status. It handles SIGINT and SIGTERM while it runs.
+func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	soft, hard, stop := interrupts(context.Background())
+	defer stop()
+	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, hard: hard}
+	done := make(chan int, 1)
+	go func() { done <- a.run(soft, args) }()
+	select {
+	case status := <-done:
+		return status
+	case <-soft.Done():
+	}
+	if a.serving.Load() {
+		return <-done
+	}
+	select {
+	case status := <-done:
+		return status
+	case <-time.After(giveUpTime): // it hangs in a write to a pipe, perhaps
+		a.report(context.Cause(soft))
+		return exitFailed
+	}
+}
+
+// giveUpTime is how long after an interrupt a client command may take to end.
+const giveUpTime = 3 * time.Second
+
+// run executes args and turns the error into a line and a status.
+func (a *app) run(ctx context.Context, args []string) (status int) {
+	defer func() {
+		if r := recover(); r != nil {
+			a.report(fmt.Errorf("internal error: %v (a bug of nfsdemo; --log debug shows where)", r))
+			if a.log == "debug" {
+				fmt.Fprintf(a.stderr, "%s", debug.Stack())
+			}
+			status = exitFailed
+		}
+	}()
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(a.stdin)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, errReported) {
+		err = cause
+	}
+	if !errors.Is(err, errReported) {
+		a.report(err)
+	}
+	return exitStatus(err)
+}
+
+// report prints one line on standard error.
+func (a *app) report(err error) {
+	fmt.Fprintln(a.stderr, "nfsdemo: "+explain(err))
+}
+
+// root builds the tree of commands.
+func (a *app) root() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "nfsdemo",
+		Short: "NFSv3 over RPC-over-RDMA, without RDMA hardware",
+		Long: `nfsdemo serves a directory over NFSv3 on RPC-over-RDMA (software iWARP), and
+reads and writes files on such servers, or on any NFSv3 server over TCP, without
+a mount.
+
+URLs name files: nfs+rdma://host[:port]/export/path and nfs://host[:port]/export/path.
+?mountport=N gives the TCP port of MOUNT; without it the NFS port is asked, then
+rpcbind.`,
+		Example: `  nfsdemo demo
+  nfsdemo serve --export /srv/data
+  nfsdemo ls -l nfs+rdma://127.0.0.1/srv/data
+  nfsdemo cp big.iso nfs+rdma://127.0.0.1/srv/data/`,
+		Args:          unknownCommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	cmd.CompletionOptions.HiddenDefaultCmd = true
+	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usagef("%v (see %s --help)", err, c.CommandPath())
+	})
+	flags := cmd.PersistentFlags()
+	flags.StringVar(&a.log, "log", "", "log to standard error from this `level` on: debug, info, warn, error")
+	flags.BoolVarP(&a.quiet, "quiet", "q", false, "no progress bar")
+	cmd.AddCommand(a.demoCmd(), a.serveCmd(), a.lsCmd(), a.catCmd(), a.cpCmd(), a.statCmd(),
+		a.mkdirCmd(), a.rmCmd(), a.mvCmd(), a.dfCmd())
+	return cmd
+}
+
+// unknownCommand refuses words that are no command.
+func unknownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	msg := fmt.Sprintf("unknown command %q", args[0])
+	cmd.SuggestionsMinimumDistance = 2
+	if s := cmd.SuggestionsFor(args[0]); len(s) > 0 {
+		return usagef("%s: did you mean %q?", msg, s[0])
+	}
+	return usagef("%s: see nfsdemo --help", msg)
+}
+
+// nArgs demands between lo and hi arguments (hi < 0: any number), naming them.
+func nArgs(lo, hi int, want string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < lo || hi >= 0 && len(args) > hi {
+			return usagef("%s wants %s: see %s --help", cmd.CommandPath(), want, cmd.CommandPath())
+		}
+		return nil
+	}
+}
+
+// logger builds the logger that --log asks for; nil without it.
+func (a *app) logger() (*zap.Logger, error) {
+	if a.log == "" {
+		return nil, nil //nolint:nilnil // no logger is a valid logger everywhere
+	}
+	level, err := zapcore.ParseLevel(a.log)
+	if err != nil {
+		return nil, usagef("--log %q: want debug, info, warn or error", a.log)
+	}
+	cfg := zap.NewDevelopmentEncoderConfig()
+	cfg.EncodeTime = zapcore.TimeEncoderOfLayout(time.TimeOnly + ".000000")
+	core := zapcore.NewCore(zapcore.NewConsoleEncoder(cfg), zapcore.AddSync(a.stderr), level)
+	return zap.New(core), nil
+}

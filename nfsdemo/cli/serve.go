@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/stag-rdma/stag/nfsdemo/server"
+	"github.com/stag-rdma/stag/transport"
+)
+
+// drainTime bounds the wait for calls that are being served at an interrupt.
+const drainTime = 10 * time.Second
+
+// serveFlags are the flags of serve.
+type serveFlags struct {
+	service  serviceConfig
+	squash   string
+	noCRC    bool
+	credits  int
+	portFile string
+}
+
+// serveCmd is the command serve.
+func (a *app) serveCmd() *cobra.Command {
+	f := &serveFlags{}
+	cmd := &cobra.Command{
+		Use:   "serve --export DIR",
+		Short: "Serve a directory over NFS/RDMA",
+		Long: `serve exports a directory over NFSv3 on RPC-over-RDMA (software iWARP), and with
+--tcp over NFS/TCP too. The export's path is the directory's absolute path. MOUNT is
+answered on every port.
+
+Interrupt it (Ctrl-C) to answer the calls that have come and stop; interrupt it
+again to stop at once.
+
+There is no authentication: who reaches the ports acts as any user id it likes,
+within the directory. Listen beyond this machine only in networks you trust, and
+then with --squash root or all.`,
+		Example: `  nfsdemo serve --export /srv/data
+  nfsdemo serve --export . --read-only --tcp 127.0.0.1:2049
+  nfsdemo serve --memory --export /scratch --listen 127.0.0.1:0`,
+		Args: nArgs(0, 0, "no arguments, only flags"),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), f) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.service.export, "export", "", "`directory` to serve; with --memory the name of the export")
+	flags.StringVar(&f.service.rdma, "listen", "127.0.0.1:20049", "`address` for NFS/RDMA; port 0: any free one")
+	flags.StringVar(&f.service.mount, "mount-listen", "127.0.0.1:20048", `address for MOUNT over TCP; "" for none`)
+	flags.StringVar(&f.service.tcp, "tcp", "", "`address` for NFS/TCP")
+	flags.BoolVar(&f.service.memory, "memory", false, "serve an empty file system in memory")
+	flags.BoolVar(&f.service.readOnly, "read-only", false, "refuse every change")
+	flags.StringVar(&f.squash, "squash", "none", "map to nobody: none, root or all user ids")
+	flags.IntVar(&f.credits, "credits", 0, "calls in flight per connection; 0: the default")
+	flags.BoolVar(&f.noCRC, "no-crc", false, "do without the CRC of MPA towards clients that agree")
+	flags.StringVar(&f.portFile, "port-file", "", "write the addresses to this `file` when ready, as NAME=value lines")
+	flags.BoolVar(&a.json, "json", false, "print where and what as JSON")
+	return cmd
+}
+
+// config turns the flags into a service's configuration.
+func (f *serveFlags) config(a *app) (*serviceConfig, error) {
+	cfg := f.service
+	if cfg.export == "" {
+		return nil, usagef("serve wants --export DIR: see nfsdemo serve --help")
+	}
+	if cfg.rdma == "" && cfg.tcp == "" {
+		return nil, usagef("nothing to listen on: --listen and --tcp are both empty")
+	}
+	for flag, addr := range map[string]string{"listen": cfg.rdma, "mount-listen": cfg.mount, "tcp": cfg.tcp} {
+		if _, _, err := net.SplitHostPort(addr); addr != "" && err != nil {
+			return nil, usagef("--%s %q is not an address: write host:port, for example 127.0.0.1:20049", flag, addr)
+		}
+	}
+	switch f.squash {
+	case "none":
+		cfg.squash = server.SquashNone
+	case "root":
+		cfg.squash = server.SquashRoot
+	case "all":
+		cfg.squash = server.SquashAll
+	default:
+		return nil, usagef("--squash %q: want none, root or all", f.squash)
+	}
+	log, err := a.logger()
+	if err != nil {
+		return nil, err
+	}
+	cfg.config = &transport.Config{Logger: log, Credits: f.credits}
+	if f.noCRC {
+		cfg.config.CRC = transport.CRCOff
+	}
+	return &cfg, nil
+}
+
+// serve serves until it is interrupted.
+func (a *app) serve(ctx context.Context, f *serveFlags) error {
+	cfg, err := f.config(a)
+	if err != nil {
+		return err
+	}
+	s, err := newService(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	a.serving.Store(true)
+	if err := a.announce(s, f); err != nil {
+		return errors.Join(err, s.stop(a.hard))
+	}
+	select {
+	case <-ctx.Done():
+		return a.drain(s)
+	case err := <-s.errs:
+		return errors.Join(err, s.stop(a.hard))
+	}
+}
+
+// drain stops the service after an interrupt. That is how serve is meant to end,
+// so it is no error, unless calls were aborted.
+func (a *app) drain(s *service) error {
+	fmt.Fprintln(a.stderr, "nfsdemo: stopping; interrupt again to stop at once")
+	ctx, cancel := context.WithTimeout(a.hard, drainTime)
+	defer cancel()
+	err := s.stop(ctx)
+	printStats(a.stderr, "nfsdemo: served", s.srv.Stats())
+	if err != nil {
+		return &drainError{err}
+	}
+	return nil
+}
+
+// drainError is a service that did not end by itself.
+type drainError struct{ err error }
+
+func (e *drainError) Error() string { return "calls were aborted: " + e.err.Error() }
+func (e *drainError) Unwrap() error { return e.err }

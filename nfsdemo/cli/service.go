@@ -1,0 +1,152 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
+	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
+	"github.com/stag-rdma/stag/nfsdemo/server"
+	"github.com/stag-rdma/stag/transport"
+)
+
+// serviceConfig is what a service serves, and where.
+type serviceConfig struct {
+	export   string // directory, or with memory the name of the export
+	memory   bool
+	readOnly bool
+	squash   server.Squash
+	rdma     string // address to listen on, "" for none
+	mount    string // MOUNT over TCP
+	tcp      string // NFS and MOUNT over TCP
+	config   *transport.Config
+}
+
+// service is an NFS server with its listeners. All of them answer MOUNT too.
+type service struct {
+	path  string // of the export
+	rdma  net.Listener
+	mount net.Listener
+	tcp   net.Listener
+	fs    backend.FS
+	srv   *transport.Server
+	wg    sync.WaitGroup
+	errs  chan error // first error of each listener
+}
+
+// newService opens the export and the listeners, and starts to serve.
+func newService(ctx context.Context, cfg *serviceConfig) (*service, error) {
+	s := &service{errs: make(chan error, 3)}
+	if err := s.open(ctx, cfg); err != nil {
+		_ = s.release() // the first error counts
+		return nil, err
+	}
+	s.start(s.rdma, s.srv.Serve)
+	s.start(s.mount, s.srv.ServeStream)
+	s.start(s.tcp, s.srv.ServeStream)
+	return s, nil
+}
+
+// open opens what a service needs. On errors some of it is open.
+func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
+	if err := s.openExport(cfg); err != nil {
+		return err
+	}
+	h, err := server.New(&server.Config{
+		Exports: []server.Export{{Path: s.path, FS: s.fs, ReadOnly: cfg.readOnly, Squash: cfg.squash}},
+		Logger:  cfg.config.Logger,
+	})
+	if err != nil {
+		return err
+	}
+	s.srv = &transport.Server{Handler: h, Config: cfg.config}
+	for _, l := range []struct {
+		addr string
+		to   *net.Listener
+	}{{cfg.rdma, &s.rdma}, {cfg.mount, &s.mount}, {cfg.tcp, &s.tcp}} {
+		if l.addr == "" {
+			continue
+		}
+		var lc net.ListenConfig
+		if *l.to, err = lc.Listen(ctx, "tcp", l.addr); err != nil {
+			return &transport.OpError{Op: transport.OpListen, Addr: l.addr, Err: bareListen(err)}
+		}
+	}
+	return nil
+}
+
+// bareListen strips what OpError says anyway.
+func bareListen(err error) error {
+	if oe, ok := errors.AsType[*net.OpError](err); ok {
+		return oe.Err
+	}
+	return err
+}
+
+// openExport opens the file system; the export's path is the directory's.
+func (s *service) openExport(cfg *serviceConfig) error {
+	if cfg.memory {
+		s.path = filepath.ToSlash(filepath.Clean("/" + cfg.export))
+		s.fs = mem.New(nil)
+		return nil
+	}
+	p, err := filepath.Abs(cfg.export)
+	if err != nil {
+		return err
+	}
+	switch st, err := os.Stat(p); {
+	case errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("--export %s: no such directory: make it first", cfg.export)
+	case err != nil:
+		return fmt.Errorf("--export %s: %w", cfg.export, bare(err))
+	case !st.IsDir():
+		return fmt.Errorf("--export %s: not a directory", cfg.export)
+	}
+	fsys, err := dir.New(p, nil)
+	if err != nil {
+		return fmt.Errorf("--export %s: %w", cfg.export, bare(err))
+	}
+	s.path, s.fs = filepath.ToSlash(p), fsys
+	return nil
+}
+
+// start serves one listener, if there is one.
+func (s *service) start(l net.Listener, serve func(net.Listener) error) {
+	if l == nil {
+		return
+	}
+	s.wg.Go(func() {
+		if err := serve(l); !errors.Is(err, transport.ErrServerClosed) {
+			s.errs <- err
+		}
+	})
+}
+
+// stop answers the calls that have come and ends; when ctx ends first, it aborts.
+func (s *service) stop(ctx context.Context) error {
+	err := s.srv.Shutdown(ctx)
+	s.wg.Wait()
+	if cerr := s.release(); err == nil {
+		err = cerr
+	}
+	return err
+}
+
+// release closes listeners that were not handed to a server, and the export.
+func (s *service) release() error {
+	for _, l := range []net.Listener{s.rdma, s.mount, s.tcp} {
+		if l != nil {
+			_ = l.Close() // again, for most
+		}
+	}
+	if s.fs == nil {
+		return nil
+	}
+	return s.fs.Close()
+}

@@ -1,0 +1,43 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+)
+
+// errInterrupted is why a context of interrupts ended.
+var errInterrupted = errors.New("interrupted")
+
+// interrupts returns a context that ends at the first SIGINT or SIGTERM and one
+// that ends at the second. The third one kills the process, as it would without
+// us. stop must be called.
+func interrupts(parent context.Context) (soft, hard context.Context, stop func()) {
+	soft, cancelSoft := context.WithCancelCause(parent)
+	hard, cancelHard := context.WithCancelCause(parent)
+	ch := make(chan os.Signal, 2)
+	signal.Notify(ch, os.Interrupt, syscall.SIGTERM)
+	quit := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for _, cancel := range []context.CancelCauseFunc{cancelSoft, cancelHard} {
+			select {
+			case <-ch:
+				cancel(errInterrupted)
+			case <-quit:
+				return
+			}
+		}
+		signal.Stop(ch)
+	})
+	return soft, hard, func() {
+		signal.Stop(ch)
+		close(quit)
+		wg.Wait()
+		cancelSoft(nil)
+		cancelHard(nil)
+	}
+}

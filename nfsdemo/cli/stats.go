@@ -1,0 +1,25 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/stag-rdma/stag/transport"
+)
+
+// printStats prints the counters of a connection or a server on one line.
+func printStats(w io.Writer, who string, s transport.Stats) {
+	fmt.Fprintf(w, "%s: %d calls, %s by RDMA Read, %s by RDMA Write, %s inline, %d credits\n",
+		who, s.Calls, octets(s.OctetsRead), octets(s.OctetsWritten), octets(s.OctetsInline), s.Credits)
+}
+
+// delta returns what was counted between two snapshots.
+func delta(before, after transport.Stats) transport.Stats {
+	return transport.Stats{
+		Calls:         after.Calls - before.Calls,
+		OctetsRead:    after.OctetsRead - before.OctetsRead,
+		OctetsWritten: after.OctetsWritten - before.OctetsWritten,
+		OctetsInline:  after.OctetsInline - before.OctetsInline,
+		Credits:       after.Credits,
+	}
+}

@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+)
+
+// columnWidths returns the width of the widest cell of each column.
+func columnWidths(rows [][]string) []int {
+	var width []int
+	for _, row := range rows {
+		for i, cell := range row {
+			if i == len(width) {
+				width = append(width, 0)
+			}
+			width[i] = max(width[i], len(cell))
+		}
+	}
+	return width
+}
+
+// printColumns aligns columns to the right, the first left of them and the last
+// one to the left, one space apart.
+func printColumns(w io.Writer, rows [][]string, left int) {
+	width := columnWidths(rows)
+	for _, row := range rows {
+		var b strings.Builder
+		for i, cell := range row {
+			pad := strings.Repeat(" ", width[i]-len(cell))
+			switch {
+			case i == len(row)-1:
+				b.WriteString(cell)
+			case i < left:
+				b.WriteString(cell + pad + " ")
+			default:
+				b.WriteString(pad + cell + " ")
+			}
+		}
+		fmt.Fprintln(w, b.String())
+	}
+}
+
+// printTable aligns the first column to the left and all others to the right, two
+// spaces apart.
+func printTable(w io.Writer, rows [][]string) {
+	width := columnWidths(rows)
+	for _, row := range rows {
+		var b strings.Builder
+		for i, cell := range row {
+			pad := strings.Repeat(" ", width[i]-len(cell))
+			if i == 0 {
+				b.WriteString(cell + pad)
+			} else {
+				b.WriteString("  " + pad + cell)
+			}
+		}
+		fmt.Fprintln(w, b.String())
+	}
+}
+
+// urlPath encodes a path for a URL.
+func urlPath(p string) string { return (&url.URL{Path: p}).EscapedPath() }

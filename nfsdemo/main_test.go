@@ -1,0 +1,124 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/stag-rdma/stag/nfsdemo/cli"
+)
+
+// TestMain makes this test binary the program that the scripts run.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"nfsdemo": nfsdemo})
+}
+
+// nfsdemo is the program, which also fails when a goroutine outlives its command.
+func nfsdemo() {
+	status := cli.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	if left := leaked(3 * time.Second); left != "" {
+		fmt.Fprintf(os.Stderr, "goroutines left:\n%s\n", left)
+		status = 99
+	}
+	os.Exit(status)
+}
+
+// leaked waits until no goroutine of a connection is left and returns the stacks of
+// those that stay.
+func leaked(patience time.Duration) string {
+	deadline := time.Now().Add(patience)
+	for {
+		left := ours()
+		if left == "" || time.Now().After(deadline) {
+			return left
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// ours returns the stacks of goroutines that run code of this module, without the
+// process-wide watchers of packages rdmap and transport.
+func ours() string {
+	buf := make([]byte, 1<<20)
+	buf = buf[:runtime.Stack(buf, true)]
+	var left []string
+	for i, g := range strings.Split(string(buf), "\n\n") {
+		processWide := strings.Contains(g, "(*poller)") || strings.Contains(g, "(*ticker)") || strings.Contains(g, "(*watchdog)")
+		if i > 0 && strings.Contains(g, "stag-rdma/stag") && !processWide {
+			left = append(left, g)
+		}
+	}
+	return strings.Join(left, "\n\n")
+}
+
+// TestScripts runs the command line as a user sees it.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 filepath.Join("testdata", "script"),
+		RequireExplicitExec: true,
+		Setup: func(env *testscript.Env) error {
+			// A program built with -race sleeps for a second when it ends.
+			env.Setenv("GORACE", "atexit_sleep_ms=0")
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"ready":   ready,
+			"random":  random,
+			"oneline": oneline,
+		},
+	})
+}
+
+// ready FILE waits for the port file of a server and sets $EXPORT, $RDMA, $TCP,
+// $MOUNT, and the URLs $URL (RDMA) and $TCPURL of the export.
+func ready(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: ready file")
+	}
+	name := ts.MkAbs(args[0])
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(2 * time.Millisecond) {
+		if _, err := os.Stat(name); err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("the server is not ready after 10 s")
+		}
+	}
+	for line := range strings.Lines(ts.ReadFile(args[0])) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		ts.Setenv(key, value)
+	}
+	ts.Setenv("URL", "nfs+rdma://"+ts.Getenv("RDMA")+ts.Getenv("EXPORT"))
+	ts.Setenv("TCPURL", "nfs://"+ts.Getenv("TCP")+ts.Getenv("EXPORT"))
+}
+
+// random FILE N writes N octets that look random, the same each time.
+func random(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: random file octets")
+	}
+	n := 0
+	_, err := fmt.Sscan(args[1], &n)
+	ts.Check(err)
+	ts.Check(os.MkdirAll(filepath.Dir(ts.MkAbs(args[0])), 0o777))
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), noise(n), 0o666))
+}
+
+// oneline demands that the last command printed nothing but one line of error.
+func oneline(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 0 {
+		ts.Fatalf("usage: oneline")
+	}
+	if out := ts.ReadFile("stdout"); out != "" {
+		ts.Fatalf("standard output is not empty: %q", out)
+	}
+	text := ts.ReadFile("stderr")
+	if strings.Count(text, "\n") != 1 || !strings.HasPrefix(text, "nfsdemo: ") || strings.Contains(text, "goroutine ") {
+		ts.Fatalf("want one line of error, got %q", text)
+	}
+}

@@ -1,0 +1,138 @@
+package mount3
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+type row struct {
+	name string
+	p    Proc
+	res  bool
+	msg  nfs3.Message
+	wire string
+}
+
+var table = []row{
+	{"null", ProcNull, false, &nfs3.Void{}, ""},
+	{"umntall", ProcUmntAll, true, &nfs3.Void{}, ""},
+	{"mnt", ProcMnt, false, &PathArgs{"/srv"}, "000000042f737276"},
+	{
+		"mnt ok", ProcMnt, true, &MountRes{Handle: nfs3.FileHandle("fh1"), Flavors: []xdr.AuthFlavor{1, 0}},
+		"00000000 00000003 66683100 00000002 00000001 00000000",
+	},
+	{"mnt fail", ProcMnt, true, &MountRes{Status: ErrAcces}, "0000000d"},
+	{
+		"dump", ProcDump, true, &DumpRes{Mounts: []Mount{{"c1", "/a"}, {"c2", "/b"}}},
+		"00000001 00000002 63310000 00000002 2f610000 00000001 00000002 63320000 00000002 2f620000 00000000",
+	},
+	{
+		"export", ProcExport, true, &ExportRes{Exports: []Export{{Dir: "/a", Groups: []string{"g"}}, {Dir: "/b"}}},
+		"00000001 00000002 2f610000 00000001 00000001 67000000 00000000 00000001 00000002 2f620000 00000000 00000000",
+	},
+	{"export none", ProcExport, true, &ExportRes{}, "00000000"},
+}
+
+func (r *row) fresh() nfs3.Message {
+	if r.res {
+		return r.p.NewRes()
+	}
+	return r.p.NewArgs()
+}
+
+func (r *row) bytes() []byte {
+	b, err := hex.DecodeString(strings.ReplaceAll(r.wire, " ", ""))
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+func TestWire(t *testing.T) {
+	for _, r := range table {
+		want := r.bytes()
+		if got := r.msg.Append(nil); !bytes.Equal(got, want) {
+			t.Errorf("%s\n got %x\nwant %x", r.name, got, want)
+		}
+		m := r.fresh()
+		d := xdr.NewDecoder(want)
+		if err := m.Parse(&d); err != nil || d.Len() != 0 {
+			t.Errorf("%s: %v, %d octets left", r.name, err, d.Len())
+		}
+		if diff := cmp.Diff(r.msg, m, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", r.name, diff)
+		}
+		for n := range len(want) {
+			d := xdr.NewDecoder(want[:n])
+			if err := r.fresh().Parse(&d); !errors.Is(err, xdr.ErrShort) {
+				t.Errorf("%s: %d of %d octets: %v", r.name, n, len(want), err)
+			}
+		}
+	}
+}
+
+func TestLimits(t *testing.T) {
+	long := PathArgs{strings.Repeat("p", MaxPath+1)}
+	d := xdr.NewDecoder(long.Append(nil))
+	if err := new(PathArgs).Parse(&d); !errors.Is(err, xdr.ErrRange) {
+		t.Errorf("path of 1025 octets: %v", err)
+	}
+	// A count of flavours far beyond what is there must not cost memory.
+	b := append((&MountRes{Handle: nfs3.FileHandle("fh12")}).Append(nil)[:12], 0xff, 0xff, 0xff, 0xff)
+	d = xdr.NewDecoder(b)
+	if err := new(MountRes).Parse(&d); !errors.Is(err, xdr.ErrShort) {
+		t.Errorf("2^32-1 flavours: %v", err)
+	}
+}
+
+func TestNames(t *testing.T) {
+	for want, got := range map[string]fmt.Stringer{
+		"MNT": ProcMnt, "mountproc3(0x6)": Proc(6), "MNT3_OK": OK, "MNT3ERR_SERVERFAULT": ErrServerFault,
+		"mountstat3(0x3)": Status(3),
+	} {
+		if got.String() != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	if OK.Err() != nil || ErrNoEnt.Err().Error() != "mount3: MNT3ERR_NOENT" {
+		t.Error("Err")
+	}
+	if Proc(6).NewArgs() != nil || Proc(6).NewRes() != nil {
+		t.Error("procedure 6 is known")
+	}
+}
+
+func FuzzMessages(f *testing.F) {
+	for _, r := range table {
+		f.Add(uint32(r.p), r.res, r.bytes())
+	}
+	f.Fuzz(func(t *testing.T, proc uint32, res bool, b []byte) {
+		r := row{p: Proc(proc % ProcCount), res: res}
+		m := r.fresh()
+		d := xdr.NewDecoder(b)
+		if m.Parse(&d) != nil {
+			return
+		}
+		again := m.Append(nil)
+		if len(again) != len(b)-d.Len() {
+			t.Fatalf("%T: %d octets parsed, %d encoded", m, len(b)-d.Len(), len(again))
+		}
+	})
+}
+
+func Example() {
+	res := ExportRes{Exports: []Export{{Dir: "/srv/data", Groups: []string{"10.0.0.0/8"}}}}
+	d := xdr.NewDecoder(res.Append(nil))
+	got := ProcExport.NewRes().(*ExportRes)
+	fmt.Println(got.Parse(&d), got.Exports)
+	// Output: <nil> [{/srv/data [10.0.0.0/8]}]
+}

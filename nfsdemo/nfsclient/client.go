@@ -1,0 +1,168 @@
+package nfsclient
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// Client is one export of one server. It is safe for concurrent use.
+type Client struct {
+	rpc     rpc
+	cfg     *Config
+	info    nfs3.FSInfoRes
+	root    *Node
+	export  string   // path that was mounted: the path of root
+	exports []string // all that the server exports, nil if it does not say
+	reads   *freeList
+	writes  *freeList
+}
+
+// New makes a client of a connection to an NFS server and the handle of a root,
+// whose path is export. It takes caller, and closes it when it fails. It calls
+// FSINFO and GETATTR (RFC 1813 Sections 3.3.19 and 3.3.1).
+func New(ctx context.Context, caller transport.Caller, root nfs3.FileHandle, export string, cfg *Config) (*Client, error) {
+	cfg = cfg.fill()
+	c := &Client{
+		rpc:    rpc{caller: caller, prog: nfs3.Program, vers: nfs3.Version, cred: cfg.Cred.Auth()},
+		cfg:    cfg,
+		root:   &Node{Path: export, FH: root},
+		export: export,
+	}
+	if err := c.start(ctx); err != nil {
+		caller.Close() //nolint:errcheck // the first error counts
+		return nil, pathErr("mount", export, err)
+	}
+	return c, nil
+}
+
+// start learns what the server can do.
+func (c *Client) start(ctx context.Context) error {
+	args := nfs3.FSInfoArgs{Handle: c.root.FH}
+	if err := c.call(ctx, nfs3.ProcFSInfo, &args, &c.info, nil); err != nil {
+		return err
+	}
+	c.reads = newFreeList(c.blockSize(c.info.RTMax, c.info.RTPref), 2*c.cfg.InFlight)
+	c.writes = newFreeList(c.blockSize(c.info.WTMax, c.info.WTPref), 2*c.cfg.InFlight)
+	return c.Refresh(ctx, c.root)
+}
+
+// blockSize chooses the size of a READ or WRITE. A server that states nothing
+// useful gets 4 KiB.
+func (c *Client) blockSize(most, pref uint32) int {
+	n := min(uint32(c.cfg.MaxBlock), most)
+	if pref > 0 && pref < n {
+		n = pref
+	}
+	if n == 0 {
+		n = 4096
+	}
+	return int(n)
+}
+
+// Info returns what FSINFO said.
+func (c *Client) Info() nfs3.FSInfoRes { return c.info }
+
+// Root returns the root of the export.
+func (c *Client) Root() *Node { n := *c.root; return &n }
+
+// Export returns the path that was mounted; all paths of this client begin with
+// it.
+func (c *Client) Export() string { return c.export }
+
+// Stats returns the counters of the connection.
+func (c *Client) Stats() transport.Stats { return c.rpc.caller.Stats() }
+
+// Null calls procedure 0: a round trip.
+func (c *Client) Null(ctx context.Context) error { return c.rpc.null(ctx) }
+
+// Close ends the connection. Choice: no UMNT is sent; the server's list of mounts
+// is informational (RFC 1813 Section 5.2.3).
+func (c *Client) Close() error { return c.rpc.caller.Close() }
+
+// call runs one procedure whose arguments and results are sent whole. keep, if
+// not nil, is called with OK results while what they lend is valid. A status other
+// than OK is a *StatusError.
+func (c *Client) call(ctx context.Context, proc nfs3.Proc, args nfs3.Message, res nfs3.Result, keep func()) error {
+	return c.callSized(ctx, proc, args, res, proc.MaxRes(), keep)
+}
+
+// callSized is call with a bound for the results, in octets.
+func (c *Client) callSized(ctx context.Context, proc nfs3.Proc, args nfs3.Message, res nfs3.Result, most int, keep func()) error {
+	call := transport.Call{Proc: uint32(proc), Args: args.Append(nil), MaxResults: most}
+	return c.send(ctx, proc, &call, func(d *xdr.Decoder, _ *transport.Reply) error {
+		if err := res.Parse(d); err != nil {
+			return err
+		}
+		if s := res.Stat(); s != nfs3.OK {
+			return &StatusError{Proc: proc, Status: s}
+		}
+		if keep != nil {
+			keep()
+		}
+		return nil
+	})
+}
+
+// Delays between calls that are answered with JUKEBOX.
+const (
+	jukeboxFirst = 50 * time.Millisecond
+	jukeboxMost  = 5 * time.Second
+)
+
+// send runs one call, and again while the server answers JUKEBOX: "the client
+// should … wait a while and then retry the operation" (RFC 1813 Section 2.6), with
+// a new XID.
+func (c *Client) send(ctx context.Context, proc nfs3.Proc, call *transport.Call, parse func(*xdr.Decoder, *transport.Reply) error) error {
+	var until time.Time
+	for delay := jukeboxFirst; ; delay = min(2*delay, jukeboxMost) {
+		err := c.rpc.do(ctx, call, parse)
+		if !isStatus(err, nfs3.ErrJukebox) || c.cfg.Jukebox < 0 {
+			return decodeErr(proc, err)
+		}
+		if until.IsZero() {
+			until = time.Now().Add(c.cfg.Jukebox)
+		}
+		if time.Until(until) < delay {
+			return err
+		}
+		if err := sleep(ctx, delay); err != nil {
+			return err
+		}
+	}
+}
+
+// decodeErr says which procedure's results did not decode.
+func decodeErr(proc nfs3.Proc, err error) error {
+	if de, ok := errors.AsType[*xdr.DecodeError](err); ok {
+		return &badResults{proc, de}
+	}
+	return err
+}
+
+// badResults is an answer that does not decode.
+type badResults struct {
+	proc nfs3.Proc
+	err  error
+}
+
+func (e *badResults) Error() string {
+	return "the server's answer to " + e.proc.String() + " does not decode: " + e.err.Error()
+}
+func (e *badResults) Unwrap() []error { return []error{ErrBadReply, e.err} }
+
+// sleep waits for d or the end of ctx.
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,135 @@
+package nfsclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"syscall"
+
+	"github.com/stag-rdma/stag/nfsdemo/mount3"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// Dial connects to the server of u, finds the export that u.Path is in, mounts it
+// and returns a client for it.
+//
+// MOUNT is asked on u.MountPort over TCP if that is given; else on the NFS
+// connection itself (Choice: servers of this project answer there), and if the
+// server does not serve it there, on the TCP port that rpcbind names.
+func Dial(ctx context.Context, u *URL, cfg *Config) (*Client, error) {
+	cfg = cfg.fill()
+	ctx, cancel := context.WithTimeoutCause(ctx, cfg.DialTimeout,
+		fmt.Errorf("no answer from %s within %v: %w", u.Addr(), cfg.DialTimeout, context.DeadlineExceeded))
+	defer cancel()
+	nfs, err := dialNFS(ctx, u, cfg)
+	if err != nil {
+		return nil, err
+	}
+	c, err := mount(ctx, u, cfg, nfs)
+	if err != nil {
+		nfs.Close() //nolint:errcheck // the first error counts
+		return nil, err
+	}
+	return c, nil
+}
+
+// mount makes a client of a connection; on errors the connection stays open.
+func mount(ctx context.Context, u *URL, cfg *Config, nfs transport.Caller) (*Client, error) {
+	m, done, err := findMount(ctx, u, cfg, nfs)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	export, fh, exports, err := m.attach(ctx, u.Path)
+	if err != nil {
+		return nil, err
+	}
+	c, err := New(ctx, nfs, fh, export, cfg)
+	if err != nil {
+		return nil, err
+	}
+	c.exports = exports
+	return c, nil
+}
+
+// findMount finds the MOUNT service. done closes what was opened for it.
+func findMount(ctx context.Context, u *URL, cfg *Config, nfs transport.Caller) (m *Mounter, done func(), err error) {
+	port := u.MountPort
+	if port == 0 {
+		m := NewMounter(nfs, cfg.Cred)
+		err := m.rpc.null(ctx)
+		if err == nil {
+			return m, func() {}, nil
+		}
+		if _, refused := errors.AsType[*xdr.RPCStatusError](err); !refused {
+			return nil, nil, err
+		}
+		if port, err = lookupPort(ctx, u.Host, cfg.rpcbindPort, mount3.Program, mount3.Version); err != nil {
+			return nil, nil, &MountServiceError{Host: u.Host, Err: err}
+		}
+	}
+	at := *u
+	at.MountPort = port
+	conn, err := dialConn(ctx, at.MountAddr(), cfg)
+	if err != nil {
+		return nil, nil, fmt.Errorf("MOUNT service on port %d: %w", port, err)
+	}
+	caller, err := transport.NewStreamClient(conn, cfg.Transport)
+	if err != nil {
+		conn.Close() //nolint:errcheck // the first error counts
+		return nil, nil, err
+	}
+	return NewMounter(caller, cfg.Cred), func() { caller.Close() }, nil //nolint:errcheck // nothing is outstanding
+}
+
+// dialNFS connects to the NFS port of u with its scheme's transport.
+func dialNFS(ctx context.Context, u *URL, cfg *Config) (transport.Caller, error) {
+	conn, err := dialConn(ctx, u.Addr(), cfg)
+	if err != nil {
+		return nil, err
+	}
+	var caller transport.Caller
+	if u.Scheme == SchemeRDMA {
+		caller, err = transport.NewClient(ctx, conn, cfg.Transport)
+	} else {
+		caller, err = transport.NewStreamClient(conn, cfg.Transport)
+	}
+	if err != nil {
+		conn.Close() //nolint:errcheck // the first error counts
+		return nil, err
+	}
+	return caller, nil
+}
+
+// dialConn opens a TCP connection, from a reserved port if that was asked for.
+func dialConn(ctx context.Context, addr string, cfg *Config) (net.Conn, error) {
+	if !cfg.ReservedPort {
+		return new(net.Dialer).DialContext(ctx, "tcp", addr)
+	}
+	const low, high = 600, 1024 // below 600 live well-known services
+	first := rand.IntN(high - low)
+	for i := range high - low {
+		d := net.Dialer{LocalAddr: &net.TCPAddr{Port: low + (first+i)%(high-low)}}
+		conn, err := d.DialContext(ctx, "tcp", addr)
+		if !errors.Is(err, syscall.EADDRINUSE) && !errors.Is(err, syscall.EADDRNOTAVAIL) {
+			return conn, err
+		}
+	}
+	return nil, fmt.Errorf("no reserved port is free to call %s from", addr)
+}
+
+// Serves reports whether u is in the export of c, on the server that was dialed as
+// dialed: then c can be used for it.
+func (c *Client) Serves(dialed, u *URL) bool {
+	if !dialed.SameServer(u) {
+		return false
+	}
+	if len(c.exports) > 0 {
+		best, ok := exportOf(c.exports, u.Path)
+		return ok && best == c.export
+	}
+	return within(c.export, u.Path)
+}

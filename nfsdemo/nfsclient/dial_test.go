@@ -1,0 +1,273 @@
+package nfsclient
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
+	"github.com/stag-rdma/stag/nfsdemo/mount3"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/server"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// noMount hides the MOUNT program of a handler, as kernel servers do on their NFS
+// ports.
+type noMount struct{ transport.Handler }
+
+// ServeRPC implements transport.Handler.
+func (h noMount) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
+	if req.Prog == mount3.Program {
+		resp.Stat = xdr.ProgUnavail
+		return
+	}
+	h.Handler.ServeRPC(ctx, req, resp)
+}
+
+// listen opens a listener on any port of loopback.
+func listen(t testing.TB) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// serve serves an empty file system in memory as /export in both ways and returns
+// the URLs. With hidden, MOUNT is only answered on mountPort.
+func serve(t testing.TB, hidden bool) (rdma, tcp string, mountPort int) {
+	t.Helper()
+	h, err := server.New(&server.Config{Exports: []server.Export{{Path: "/export", FS: mem.New(nil), Squash: server.SquashNone}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &transport.Server{Handler: h}
+	m := &transport.Server{Handler: h}
+	if hidden {
+		s.Handler = noMount{h}
+	}
+	lr, lt, lm := listen(t), listen(t), listen(t)
+	done := make(chan error, 3)
+	go func() { done <- s.Serve(lr) }()
+	go func() { done <- s.ServeStream(lt) }()
+	go func() { done <- m.ServeStream(lm) }()
+	t.Cleanup(func() {
+		for _, s := range []*transport.Server{s, m} {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		for range 3 {
+			if err := <-done; !errors.Is(err, transport.ErrServerClosed) {
+				t.Errorf("server ended with %v", err)
+			}
+		}
+	})
+	return "nfs+rdma://" + lr.Addr().String() + "/export", "nfs://" + lt.Addr().String() + "/export", lm.Addr().(*net.TCPAddr).Port
+}
+
+// dial connects to a URL.
+func dial(t testing.TB, s string, cfg *Config) (*Client, error) {
+	t.Helper()
+	u, err := ParseURL(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Dial(t.Context(), u, cfg)
+}
+
+// mustDial is dial for servers that work.
+func mustDial(t testing.TB, s string, cfg *Config) *Client {
+	t.Helper()
+	c, err := dial(t, s, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// TestBothTransports uses a real server in both ways with the same code.
+func TestBothTransports(t *testing.T) {
+	rdma, tcp, _ := serve(t, false)
+	for _, url := range []string{rdma, tcp} {
+		t.Run(strings.SplitN(url, ":", 2)[0], func(t *testing.T) {
+			c := mustDial(t, url, nil)
+			data := testData(3<<20 + 5)
+			dir, err := c.MkdirAll(t.Context(), "/export/"+strings.Split(url, ":")[0]+"/b", 0o755)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n, err := c.Create(t.Context(), dir, "file", 0o640, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if done, err := c.WriteFrom(t.Context(), n, data, int64(len(data)), nil); err != nil || done != int64(len(data)) {
+				t.Fatalf("WriteFrom = %d, %v", done, err)
+			}
+			if n, err = c.Child(t.Context(), dir, "file"); err != nil || n.Size() != int64(len(data)) {
+				t.Fatalf("Child = %+v, %v", n, err)
+			}
+			back := make(Memory, len(data))
+			if done, err := c.ReadTo(t.Context(), n, back, nil); err != nil || !bytes.Equal(back, data) {
+				t.Fatalf("ReadTo = %d, %v", done, err)
+			}
+			if _, err := c.Symlink(t.Context(), dir, "link", "file"); err != nil {
+				t.Fatal(err)
+			}
+			if l, err := c.Lookup(t.Context(), dir.Path+"/link"); err != nil || l.Attr.FileID != n.Attr.FileID {
+				t.Errorf("through the link: %+v, %v", l, err)
+			}
+			if err := c.Link(t.Context(), n, dir, "hard"); err != nil {
+				t.Error(err)
+			}
+			if err := c.SetAttr(t.Context(), n, &nfs3.SetAttr{SetSize: true, Size: 7}); err != nil || n.Size() != 7 {
+				t.Errorf("SetAttr: %v, size %d", err, n.Size())
+			}
+			if got, err := c.Access(t.Context(), n, nfs3.AccessRead|nfs3.AccessModify); err != nil || got&nfs3.AccessRead == 0 {
+				t.Errorf("Access = %#x, %v", got, err)
+			}
+			if res, err := c.StatFS(t.Context(), n); err != nil || res.TotalBytes == 0 {
+				t.Errorf("StatFS = %+v, %v", res, err)
+			}
+			if res, err := c.PathConf(t.Context(), n); err != nil || res.NameMax != 255 {
+				t.Errorf("PathConf = %+v, %v", res, err)
+			}
+			if list, err := c.ReadDir(t.Context(), dir); err != nil || len(list) != 3 {
+				t.Errorf("ReadDir = %d names, %v", len(list), err)
+			}
+			if _, err := c.Create(t.Context(), dir, "file", 0o640, true); !errors.Is(err, fs.ErrExist) {
+				t.Errorf("Create again = %v, want EXIST", err)
+			}
+			if n, err := c.Create(t.Context(), dir, "file", 0o640, false); err != nil || n.Size() != 0 {
+				t.Errorf("Create over it = %+v, %v, want it to be cut", n, err)
+			}
+			if err := c.Null(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestDialMountPort(t *testing.T) {
+	rdma, tcp, port := serve(t, true)
+	for _, url := range []string{rdma, tcp} {
+		c := mustDial(t, fmt.Sprintf("%s?mountport=%d", url, port), nil)
+		if c.Export() != "/export" || c.Info().RTMax == 0 {
+			t.Errorf("export %q, info %+v", c.Export(), c.Info())
+		}
+		mustDial(t, url, &Config{rpcbindPort: portmap(t, uint32(port))})
+		for _, rpcbind := range []string{"1", portmap(t, 0)} {
+			_, err := dial(t, url, &Config{rpcbindPort: rpcbind})
+			if _, ok := errors.AsType[*MountServiceError](err); !ok {
+				t.Errorf("without rpcbind: got %v, want a *MountServiceError", err)
+			}
+		}
+	}
+}
+
+func TestDialErrors(t *testing.T) {
+	rdma, tcp, _ := serve(t, false)
+	if _, err := dial(t, strings.Replace(rdma, "/export", "/other", 1), nil); err == nil || !strings.Contains(err.Error(), "exported: /export") {
+		t.Errorf("wrong export: %v", err)
+	}
+	for _, url := range []string{rdma, tcp} {
+		if _, err := dial(t, url+"?mountport=1", nil); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("wrong mount port: %v", err)
+		}
+	}
+	if _, err := dial(t, "nfs"+strings.TrimPrefix(rdma, "nfs+rdma"), nil); err == nil {
+		t.Error("TCP to an RDMA port must fail")
+	}
+	if _, err := dial(t, "nfs+rdma"+strings.TrimPrefix(tcp, "nfs"), nil); err == nil {
+		t.Error("RDMA to a TCP port must fail")
+	}
+	l := listen(t)
+	defer l.Close()
+	for _, scheme := range []string{"nfs+rdma", "nfs"} {
+		start := time.Now()
+		_, err := dial(t, scheme+"://"+l.Addr().String()+"/x", &Config{DialTimeout: 50 * time.Millisecond})
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 5*time.Second {
+			t.Errorf("%s to a silent port: %v after %v", scheme, err, time.Since(start))
+		}
+	}
+}
+
+// portmapper answers GETPORT with one port.
+type portmapper uint32
+
+// ServeRPC implements transport.Handler.
+func (p portmapper) ServeRPC(_ context.Context, req *transport.Request, resp *transport.Response) {
+	d := xdr.NewDecoder(req.Args)
+	prog, vers, prot, zero := d.Uint32(), d.Uint32(), d.Uint32(), d.Uint32()
+	if req.Prog != portmapProg || req.Vers != 2 || req.Proc != 3 || d.Err() != nil || prot != 6 || zero != 0 {
+		resp.Stat = xdr.GarbageArgs
+		return
+	}
+	port := uint32(0)
+	if prog == mount3.Program && vers == mount3.Version {
+		port = uint32(p)
+	}
+	resp.Results = xdr.AppendUint32(resp.Results, port)
+}
+
+// portmap starts a port mapper that answers one port, and returns its own.
+func portmap(t *testing.T, answer uint32) string {
+	t.Helper()
+	l := listen(t)
+	s := &transport.Server{Handler: portmapper(answer)}
+	done := make(chan error, 1)
+	go func() { done <- s.ServeStream(l) }()
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		<-done
+	})
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+func TestGetPort(t *testing.T) {
+	for answer, want := range map[uint32]int{20048: 20048, 0: 0, 65536: -1} {
+		c, err := transport.DialStream(t.Context(), "tcp", "127.0.0.1:"+portmap(t, answer), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		port, err := GetPort(t.Context(), c, mount3.Program, mount3.Version)
+		if want < 0 {
+			if !errors.Is(err, xdr.ErrRange) {
+				t.Errorf("port %d: got %v, want ErrRange", answer, err)
+			}
+		} else if port != want || err != nil {
+			t.Errorf("GetPort = %d, %v, want %d", port, err, want)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestProcessCred(t *testing.T) {
+	cred := ProcessCred()
+	if len(cred.MachineName) > xdr.MaxMachineName || len(cred.GIDs) > xdr.MaxGIDs {
+		t.Errorf("credential out of bounds: %+v", cred)
+	}
+	auth := cred.Auth()
+	if _, err := xdr.ParseSysCred(auth.Body); err != nil {
+		t.Error(err)
+	}
+}

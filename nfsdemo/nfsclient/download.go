@@ -1,0 +1,126 @@
+package nfsclient
+
+import (
+	"context"
+	"io"
+)
+
+// ReadTo copies a file from its start to its end into dst, with several READs in
+// flight, and returns the octets copied. dst is written at the file's offsets from
+// several goroutines; see [OrderedWriter] for a pipe and [Lender] for memory. The
+// size in n is a hint: what was appended since is copied, what was cut is not.
+// progress, if not nil, is told of octets as they are copied.
+func (c *Client) ReadTo(ctx context.Context, n *Node, dst io.WriterAt, progress func(octets int)) (int64, error) {
+	lender, _ := dst.(Lender)
+	d := download{c: c, n: n, dst: dst, lender: lender}
+	off, err := int64(0), error(nil)
+	for _, end := range [...]int64{n.Size(), -1} {
+		if end == off {
+			continue
+		}
+		p := pump{bufs: c.reads, block: c.reads.size, depth: c.cfg.InFlight, move: d.move, note: progress}
+		var last bool
+		if off, last, err = p.run(ctx, off, end); last || err != nil {
+			break
+		}
+	}
+	return off, pathErr("read", n.Path, err)
+}
+
+// download is a file on its way to dst.
+type download struct {
+	c      *Client
+	n      *Node
+	dst    io.WriterAt
+	lender Lender // dst, if it is one
+}
+
+// move implements moveFunc. A short READ is continued (RFC 1813 Section 3.3.6:
+// short by the server's choice, or at the end of the file, and then eof is set).
+func (d *download) move(ctx context.Context, w *worker, off int64, n int) (int, bool, error) {
+	var mem []byte
+	if d.lender != nil {
+		mem = d.lender.Lend(off, n)
+	}
+	lent := len(mem) == n
+	if !lent {
+		mem = w.buf(n)
+	}
+	done := 0
+	for done < n {
+		at := off + int64(done)
+		sink := mem[done:]
+		got, eof, err := d.c.read(ctx, d.n, at, sink, func(data []byte) error {
+			if lent {
+				keep(sink, data)
+				return nil
+			}
+			return writeAt(d.dst, data, at)
+		})
+		done += got
+		switch {
+		case err != nil:
+			return done, false, err
+		case eof:
+			return done, true, nil
+		case got == 0:
+			return done, false, ErrNoProgress
+		}
+	}
+	return done, false, nil
+}
+
+// keep copies data to sink unless that is where it is.
+func keep(sink, data []byte) {
+	if len(data) > 0 && &sink[0] != &data[0] {
+		copy(sink, data)
+	}
+}
+
+// writeAt writes all of data.
+func writeAt(dst io.WriterAt, data []byte, off int64) error {
+	if len(data) == 0 {
+		return nil
+	}
+	n, err := dst.WriteAt(data, off)
+	if err == nil && n < len(data) {
+		err = io.ErrShortWrite
+	}
+	return err
+}
+
+// ReadAt reads into p from offset off; n < len(p) only with an error, io.EOF at
+// the end of the file.
+func (c *Client) ReadAt(ctx context.Context, n *Node, p []byte, off int64) (int, error) {
+	done := 0
+	for done < len(p) {
+		sink := p[done:min(len(p), done+c.reads.size)]
+		got, eof, err := c.read(ctx, n, off+int64(done), sink, func(data []byte) error {
+			keep(sink, data)
+			return nil
+		})
+		done += got
+		switch {
+		case err != nil:
+			return done, pathErr("read", n.Path, err)
+		case eof && done < len(p):
+			return done, io.EOF
+		case got == 0 && !eof:
+			return done, pathErr("read", n.Path, ErrNoProgress)
+		}
+	}
+	return done, nil
+}
+
+// Source returns n as a source of [Client.WriteFrom], for copies between servers.
+func (c *Client) Source(ctx context.Context, n *Node) io.ReaderAt { return &source{ctx, c, n} }
+
+// source binds a file to the context of one transfer.
+type source struct {
+	ctx context.Context //nolint:containedctx // io.ReaderAt has no other way
+	c   *Client
+	n   *Node
+}
+
+// ReadAt implements io.ReaderAt.
+func (s *source) ReadAt(p []byte, off int64) (int, error) { return s.c.ReadAt(s.ctx, s.n, p, off) }

@@ -1,0 +1,148 @@
+package nfsclient
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/stag-rdma/stag/nfsdemo/mount3"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+)
+
+// StatusError is a procedure that the server refused. errors.Is knows it as
+// fs.ErrNotExist and its siblings.
+type StatusError struct {
+	Proc   nfs3.Proc
+	Status nfs3.Status
+}
+
+// Error names the status as RFC 1813 Section 2.6 does.
+func (e *StatusError) Error() string {
+	return fmt.Sprintf("%s (%s answered %s)", statusText(e.Status), e.Proc, e.Status.String())
+}
+
+// Unwrap returns the status.
+func (e *StatusError) Unwrap() error { return e.Status }
+
+// statusText says a status in plain words.
+func statusText(s nfs3.Status) string {
+	if t := statusTexts[s]; t != "" {
+		return t
+	}
+	return "unknown status"
+}
+
+var statusTexts = map[nfs3.Status]string{
+	nfs3.ErrPerm: "operation not permitted", nfs3.ErrNoEnt: "no such file or directory",
+	nfs3.ErrIO: "input/output error on the server", nfs3.ErrNXIO: "no such device", nfs3.ErrAcces: "permission denied",
+	nfs3.ErrExist: "file exists", nfs3.ErrXDev: "on another file system", nfs3.ErrNoDev: "no such device",
+	nfs3.ErrNotDir: "not a directory", nfs3.ErrIsDir: "is a directory", nfs3.ErrInval: "invalid argument",
+	nfs3.ErrFBig: "file too large", nfs3.ErrNoSpc: "no space left on the server", nfs3.ErrROFS: "the export is read-only",
+	nfs3.ErrMLink: "too many links", nfs3.ErrNameTooLong: "file name too long", nfs3.ErrNotEmpty: "directory not empty",
+	nfs3.ErrDQuot: "disk quota exceeded", nfs3.ErrStale: "the file is gone from the server (stale handle)",
+	nfs3.ErrRemote: "on another server", nfs3.ErrBadHandle: "bad file handle", nfs3.ErrNotSync: "changed meanwhile",
+	nfs3.ErrBadCookie: "the directory changed while it was read", nfs3.ErrNotSupp: "not supported by the server",
+	nfs3.ErrTooSmall: "answer larger than asked for", nfs3.ErrServerFault: "the server failed",
+	nfs3.ErrBadType: "file type not supported", nfs3.ErrJukebox: "the server asks to come again later",
+}
+
+// isStatus reports whether err is a refusal with status s.
+func isStatus(err error, s nfs3.Status) bool {
+	e, ok := errors.AsType[*StatusError](err)
+	return ok && e.Status == s
+}
+
+// MountError is an export that the server did not hand out.
+type MountError struct {
+	Path   string // as asked for
+	Status mount3.Status
+}
+
+// Error names the status as RFC 1813 Section 5.1.5 does.
+func (e *MountError) Error() string {
+	text := "the server refused the mount"
+	switch e.Status {
+	case mount3.ErrPerm, mount3.ErrAcces:
+		text = "permission denied"
+	case mount3.ErrNoEnt:
+		text = "no such export"
+	case mount3.ErrNotDir:
+		text = "not a directory"
+	case mount3.ErrNameTooLong:
+		text = "name too long"
+	case mount3.OK, mount3.ErrIO, mount3.ErrInval, mount3.ErrNotSupp, mount3.ErrServerFault:
+	}
+	return fmt.Sprintf("cannot mount %s: %s (MNT answered %s)", e.Path, text, e.Status.String())
+}
+
+// Unwrap returns the status.
+func (e *MountError) Unwrap() error { return e.Status }
+
+// Is makes errors.Is know fs.ErrPermission and fs.ErrNotExist.
+func (e *MountError) Is(target error) bool {
+	switch target {
+	case fs.ErrPermission:
+		return e.Status == mount3.ErrPerm || e.Status == mount3.ErrAcces
+	case fs.ErrNotExist:
+		return e.Status == mount3.ErrNoEnt
+	}
+	return false
+}
+
+// ExportError is a path that is in no export of the server.
+type ExportError struct {
+	Path    string
+	Exports []string // what is exported
+}
+
+// Error lists what is exported.
+func (e *ExportError) Error() string {
+	if len(e.Exports) == 0 {
+		return e.Path + " is not exported; nothing is"
+	}
+	return fmt.Sprintf("%s is not exported; exported: %s", e.Path, strings.Join(e.Exports, ", "))
+}
+
+// Is makes errors.Is know fs.ErrNotExist.
+func (e *ExportError) Is(target error) bool { return target == fs.ErrNotExist }
+
+// MountServiceError says that no MOUNT service was found: neither on the NFS port
+// nor through rpcbind.
+type MountServiceError struct {
+	Host string
+	Err  error // why rpcbind gave no port
+}
+
+// Error says what to do.
+func (e *MountServiceError) Error() string {
+	return fmt.Sprintf("cannot find the MOUNT service of %s: the NFS port does not answer it and rpcbind failed (%v); give its port with ?mountport=N", e.Host, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *MountServiceError) Unwrap() error { return e.Err }
+
+// Causes of errors that the server's status does not tell.
+var (
+	// ErrNoProgress: the server answered OK and did nothing, so repeating is no use.
+	ErrNoProgress = errors.New("the server makes no progress")
+	// ErrTooManyLinks: more than 40 symbolic links in one path.
+	ErrTooManyLinks = errors.New("too many levels of symbolic links")
+	// ErrOutside: a symbolic link leads out of the export.
+	ErrOutside = errors.New("the symbolic link leads out of the export")
+	// ErrVerifier: the server lost uncommitted data again and again.
+	ErrVerifier = errors.New("the server keeps losing uncommitted data (write verifier changes)")
+	// ErrBadReply: the server's answer contradicts the call.
+	ErrBadReply = errors.New("the server's answer makes no sense")
+)
+
+// pathErr adds what was done to which path; nil stays nil.
+func pathErr(op, path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*fs.PathError](err); ok {
+		return err // the inner one is closer to the cause
+	}
+	return &fs.PathError{Op: op, Path: path, Err: err}
+}

@@ -1,0 +1,134 @@
+package nfsclient
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/stag-rdma/stag/nfsdemo/mount3"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// maxMountReply bounds the results of EXPORT and DUMP over RDMA, in octets.
+const maxMountReply = 256 << 10
+
+// Mounter calls the MOUNT service (RFC 1813 Section 5). It is safe for concurrent
+// use.
+type Mounter struct{ rpc rpc }
+
+// NewMounter uses caller, which stays the caller's to close, with an identity.
+func NewMounter(caller transport.Caller, cred *xdr.SysCred) *Mounter {
+	return &Mounter{rpc{caller: caller, prog: mount3.Program, vers: mount3.Version, cred: cred.Auth()}}
+}
+
+// Exports lists what the server exports (RFC 1813 Section 5.2.5).
+func (m *Mounter) Exports(ctx context.Context) ([]mount3.Export, error) {
+	var res mount3.ExportRes
+	err := m.rpc.do(ctx, &transport.Call{Proc: uint32(mount3.ProcExport), MaxResults: maxMountReply},
+		func(d *xdr.Decoder, _ *transport.Reply) error { return res.Parse(d) })
+	return res.Exports, err
+}
+
+// Mount returns the handle of a directory (RFC 1813 Section 5.2.1). A refusal is a
+// *MountError.
+func (m *Mounter) Mount(ctx context.Context, dir string) (nfs3.FileHandle, error) {
+	if len(dir) > mount3.MaxPath {
+		return nil, &MountError{Path: dir, Status: mount3.ErrNameTooLong}
+	}
+	args := mount3.PathArgs{Path: dir}
+	var fh nfs3.FileHandle
+	err := m.rpc.do(ctx, &transport.Call{Proc: uint32(mount3.ProcMnt), Args: args.Append(nil), MaxResults: 512},
+		func(d *xdr.Decoder, _ *transport.Reply) error {
+			var res mount3.MountRes
+			if err := res.Parse(d); err != nil {
+				return err
+			}
+			if res.Status != mount3.OK {
+				return &MountError{Path: dir, Status: res.Status}
+			}
+			fh = bytes.Clone(res.Handle)
+			return nil
+		})
+	return fh, err
+}
+
+// Unmount tells the server that dir is no longer used (RFC 1813 Section 5.2.3).
+func (m *Mounter) Unmount(ctx context.Context, dir string) error {
+	args := mount3.PathArgs{Path: dir}
+	return m.rpc.do(ctx, &transport.Call{Proc: uint32(mount3.ProcUmnt), Args: args.Append(nil)}, nil)
+}
+
+// attach mounts the export that p is in. exports is what the server listed, nil if
+// it does not list them; then every prefix of p is tried, the longest first.
+func (m *Mounter) attach(ctx context.Context, p string) (export string, fh nfs3.FileHandle, exports []string, err error) {
+	list, err := m.Exports(ctx)
+	if _, refused := errors.AsType[*xdr.RPCStatusError](err); err != nil && !refused {
+		return "", nil, nil, err
+	}
+	for _, e := range list {
+		exports = append(exports, path.Clean("/"+e.Dir))
+	}
+	tries := prefixes(p)
+	if len(exports) > 0 {
+		best, ok := exportOf(exports, p)
+		if !ok {
+			return "", nil, exports, &ExportError{Path: p, Exports: exports}
+		}
+		tries = []string{best}
+	}
+	export, fh, err = m.first(ctx, tries)
+	return export, fh, exports, err
+}
+
+// first mounts the first of dirs that the server hands out. If it refuses all, the
+// error is that of the first: the longest says most.
+func (m *Mounter) first(ctx context.Context, dirs []string) (dir string, fh nfs3.FileHandle, err error) {
+	for _, dir := range dirs {
+		fh, merr := m.Mount(ctx, dir)
+		if merr == nil {
+			return dir, fh, nil
+		}
+		if _, refused := errors.AsType[*MountError](merr); !refused {
+			return "", nil, merr
+		}
+		if err == nil {
+			err = merr
+		}
+	}
+	return "", nil, err
+}
+
+// exportOf returns the longest export that p is in.
+func exportOf(exports []string, p string) (string, bool) {
+	var in []string
+	for _, e := range exports {
+		if within(e, p) {
+			in = append(in, e)
+		}
+	}
+	if len(in) == 0 {
+		return "", false
+	}
+	return slices.MaxFunc(in, func(a, b string) int { return cmp.Compare(len(a), len(b)) }), true
+}
+
+// within reports whether clean path p is dir or below it.
+func within(dir, p string) bool {
+	return dir == "/" || p == dir || strings.HasPrefix(p, dir+"/")
+}
+
+// prefixes returns p, its parent and so on up to "/".
+func prefixes(p string) []string {
+	list := []string{p}
+	for p != "/" {
+		p = path.Dir(p)
+		list = append(list, p)
+	}
+	return list
+}

@@ -1,0 +1,270 @@
+package nfsclient
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+)
+
+// tree builds a server with directories, files and links.
+func tree() *fake {
+	f := newFake()
+	f.put("d", nfs3.TypeDir, nil)
+	f.put("d/e", nfs3.TypeDir, nil)
+	f.put("d/e/f", nfs3.TypeReg, []byte("hello"))
+	f.put("rel", nfs3.TypeLnk, []byte("d/./e"))
+	f.put("abs", nfs3.TypeLnk, []byte("/export/d/e/f"))
+	f.put("up", nfs3.TypeLnk, []byte("d/../d/e/../e/f"))
+	f.put("out", nfs3.TypeLnk, []byte("/etc/passwd"))
+	f.put("above", nfs3.TypeLnk, []byte("../x"))
+	f.put("loop", nfs3.TypeLnk, []byte("loop"))
+	f.put("dangling", nfs3.TypeLnk, []byte("nowhere"))
+	return f
+}
+
+func TestLookup(t *testing.T) {
+	f := tree()
+	c := f.client(t, nil)
+	for _, tt := range []struct {
+		path, want string
+		err        error
+	}{
+		{"/export", "/export", nil},
+		{"/export/", "/export", nil},
+		{"/export/d/e/f", "/export/d/e/f", nil},
+		{"/export/d/../d/e", "/export/d/e", nil},
+		{"/export/rel/f", "/export/d/e/f", nil},
+		{"/export/abs", "/export/d/e/f", nil},
+		{"/export/up", "/export/d/e/f", nil},
+		{"/export/out", "", ErrOutside},
+		{"/export/above", "", ErrOutside},
+		{"/export/loop", "", ErrTooManyLinks},
+		{"/export/dangling", "", fs.ErrNotExist},
+		{"/export/no/such", "", fs.ErrNotExist},
+		{"/exporter", "", fs.ErrNotExist},
+		{"/other", "", fs.ErrNotExist},
+	} {
+		t.Run(tt.path, func(t *testing.T) {
+			n, err := c.Lookup(t.Context(), tt.path)
+			if !errors.Is(err, tt.err) {
+				t.Fatalf("got %v, want %v", err, tt.err)
+			}
+			if err == nil && n.Path != tt.want {
+				t.Errorf("got %s, want %s", n.Path, tt.want)
+			}
+		})
+	}
+}
+
+func TestLookupLink(t *testing.T) {
+	f := tree()
+	c := f.client(t, nil)
+	n, err := c.LookupLink(t.Context(), "/export/loop")
+	if err != nil || !n.IsSymlink() || n.Mode()&fs.ModeSymlink == 0 {
+		t.Fatalf("got %+v, %v, want the link itself", n, err)
+	}
+	if target, err := c.ReadLink(t.Context(), n); target != "loop" || err != nil {
+		t.Errorf("ReadLink = %q, %v", target, err)
+	}
+	dir, name, err := c.LookupParent(t.Context(), "/export/rel/new")
+	if err != nil || dir.Path != "/export/d/e" || name != "new" {
+		t.Errorf("LookupParent = %+v, %q, %v", dir, name, err)
+	}
+	if _, _, err := c.LookupParent(t.Context(), "/export"); err == nil {
+		t.Error("the root has no parent")
+	}
+}
+
+func TestBareReplies(t *testing.T) {
+	f := tree()
+	f.bare = true
+	c := f.client(t, nil)
+	n, err := c.Lookup(t.Context(), "/export/d/e/f")
+	if err != nil || n.Size() != 5 {
+		t.Fatalf("got %+v, %v, want attributes from GETATTR", n, err)
+	}
+	if n, err = c.Mkdir(t.Context(), c.Root(), "new", 0o755); err != nil || !n.IsDir() {
+		t.Errorf("Mkdir = %+v, %v, want a handle from LOOKUP", n, err)
+	}
+	list, err := c.ReadDir(t.Context(), c.Root())
+	if err != nil || len(list) != 9 {
+		t.Errorf("ReadDir = %d names, %v, want 9", len(list), err)
+	}
+}
+
+func TestReadDir(t *testing.T) {
+	for _, noPlus := range []bool{false, true} {
+		for _, page := range []int{1, 3, 1000} {
+			t.Run(fmt.Sprintf("noplus=%v page=%d", noPlus, page), func(t *testing.T) {
+				f := newFake()
+				f.noPlus, f.page = noPlus, page
+				for i := range 20 {
+					f.put(fmt.Sprintf("f%02d", i), nfs3.TypeReg, make([]byte, i))
+				}
+				c := f.client(t, nil)
+				list, err := c.ReadDir(t.Context(), c.Root())
+				if err != nil || len(list) != 20 {
+					t.Fatalf("%d names, %v", len(list), err)
+				}
+				for i, n := range list {
+					if n.Name() != fmt.Sprintf("f%02d", i) || n.Size() != int64(i) || n.FH == nil {
+						t.Errorf("entry %d is %+v", i, n)
+					}
+				}
+				if noPlus && f.count(nfs3.ProcReadDirPlus) != 1 {
+					t.Error("READDIRPLUS must be tried once")
+				}
+			})
+		}
+	}
+}
+
+func TestReadDirHostileNames(t *testing.T) {
+	for _, name := range []string{"", "a/b", "/etc", "a\x00b"} {
+		f := newFake()
+		f.files[0].link(name, f.add(nfs3.TypeReg))
+		c := f.client(t, nil)
+		if _, err := c.ReadDir(t.Context(), c.Root()); !errors.Is(err, ErrBadReply) {
+			t.Errorf("name %q: got %v, want ErrBadReply", name, err)
+		}
+	}
+}
+
+func TestReadDirWithoutProgress(t *testing.T) {
+	f := newFake()
+	f.page = 0
+	f.put("a", nfs3.TypeReg, nil)
+	c := f.client(t, nil)
+	if _, err := c.ReadDir(t.Context(), c.Root()); !errors.Is(err, ErrNoProgress) {
+		t.Errorf("got %v, want ErrNoProgress", err)
+	}
+}
+
+func TestTree(t *testing.T) {
+	f := tree()
+	c := f.client(t, nil)
+	ctx := t.Context()
+	if n, err := c.MkdirAll(ctx, "/export/x/y/z", 0o755); err != nil || n.Path != "/export/x/y/z" {
+		t.Fatalf("MkdirAll = %+v, %v", n, err)
+	}
+	if _, err := c.MkdirAll(ctx, "/export/x/y/z", 0o755); err != nil {
+		t.Errorf("again: %v", err)
+	}
+	if _, err := c.MkdirAll(ctx, "/export/d/e/f", 0o755); !isStatus(err, nfs3.ErrNotDir) {
+		t.Errorf("over a file: got %v, want NOTDIR", err)
+	}
+	if _, err := c.MkdirAll(ctx, "/elsewhere", 0o755); err == nil {
+		t.Error("outside the export must fail")
+	}
+	if _, err := c.Symlink(ctx, c.Root(), "s", "x/y"); err != nil {
+		t.Error(err)
+	}
+	if n, err := c.Lookup(ctx, "/export/s/z"); err != nil || n.Path != "/export/x/y/z" {
+		t.Errorf("through the new link: %+v, %v", n, err)
+	}
+	d, err := c.Lookup(ctx, "/export/d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Rename(ctx, d, "e", c.Root(), "moved"); err != nil {
+		t.Fatal(err)
+	}
+	moved, err := c.Lookup(ctx, "/export/moved")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Rmdir(ctx, c.Root(), "moved"); !isStatus(err, nfs3.ErrNotEmpty) || !errors.Is(err, fs.ErrExist) {
+		t.Errorf("got %v, want NOTEMPTY", err)
+	}
+	if count, err := c.RemoveAll(ctx, c.Root(), moved); count != 2 || err != nil {
+		t.Errorf("RemoveAll = %d, %v, want 2 names", count, err)
+	}
+	if count, err := c.RemoveAll(ctx, c.Root(), moved); count != 0 || err != nil {
+		t.Errorf("RemoveAll of nothing = %d, %v", count, err)
+	}
+}
+
+func TestAttach(t *testing.T) {
+	for _, tt := range []struct {
+		name          string
+		exports, dirs []string
+		path          string
+		want          string
+		err           string
+	}{
+		{"longest", []string{"/a", "/a/b", "/c"}, []string{"/a", "/a/b"}, "/a/b/c", "/a/b", ""},
+		{"itself", []string{"/a"}, []string{"/a"}, "/a", "/a", ""},
+		{"not a prefix by names", []string{"/a"}, []string{"/a"}, "/ab", "", "/ab is not exported; exported: /a"},
+		{"root export", []string{"/"}, []string{"/"}, "/x/y", "/", ""},
+		{"no list", nil, []string{"/a"}, "/a/b/c", "/a", ""},
+		{"empty list", []string{}, []string{"/a"}, "/a/b/c", "/a", ""},
+		{"nothing fits", nil, []string{"/z"}, "/a/b", "", "cannot mount /a/b: no such export"},
+		{"listed, but refused", []string{"/a"}, []string{"/z"}, "/a/b", "", "cannot mount /a: no such export"},
+		{"too long", nil, []string{"/z"}, "/" + strings.Repeat("x", 1100), "", "name too long"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newFake()
+			f.exports, f.mountDirs = tt.exports, tt.dirs
+			export, fh, _, err := NewMounter(f, ProcessCred()).attach(t.Context(), tt.path)
+			if tt.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.err) {
+					t.Fatalf("got %v, want %q", err, tt.err)
+				}
+				return
+			}
+			if err != nil || export != tt.want || len(fh) == 0 {
+				t.Errorf("got %q, %x, %v, want %q", export, fh, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestServes(t *testing.T) {
+	parse := func(s string) *URL {
+		u, err := ParseURL(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	c := &Client{export: "/a", exports: []string{"/a", "/a/b"}}
+	at := parse("nfs://h/a")
+	for s, want := range map[string]bool{
+		"nfs://h/a/x": true, "nfs://h/a/b/x": false, "nfs://h/c": false, "nfs://i/a": false,
+	} {
+		if got := c.Serves(at, parse(s)); got != want {
+			t.Errorf("Serves(%s) = %v, want %v", s, got, want)
+		}
+	}
+	c.exports = nil
+	if !c.Serves(at, parse("nfs://h/a/b/x")) {
+		t.Error("without a list the prefix decides")
+	}
+}
+
+func TestErrorsOfStatuses(t *testing.T) {
+	for s := range statusTexts {
+		text := (&StatusError{Proc: nfs3.ProcRead, Status: s}).Error()
+		if strings.Contains(text, "0x") || strings.Contains(text, "unknown") {
+			t.Errorf("status %d has no text: %q", s, text)
+		}
+	}
+	for s, want := range map[nfs3.Status]error{
+		nfs3.ErrNoEnt: fs.ErrNotExist, nfs3.ErrExist: fs.ErrExist, nfs3.ErrAcces: fs.ErrPermission,
+	} {
+		if err := pathErr("x", "/y", &StatusError{Status: s}); !errors.Is(err, want) {
+			t.Errorf("%v is not %v", err, want)
+		}
+	}
+	if pathErr("x", "y", nil) != nil {
+		t.Error("nil must stay nil")
+	}
+	if got := prefixes("/a/b"); !slices.Equal(got, []string{"/a/b", "/a", "/"}) {
+		t.Errorf("prefixes = %q", got)
+	}
+}

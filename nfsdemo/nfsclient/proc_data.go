@@ -1,0 +1,72 @@
+package nfsclient
+
+import (
+	"context"
+
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// read runs one READ of at most len(sink) octets (RFC 1813 Section 3.3.6) and
+// hands the data to use: a part of sink, or of the reply, which is then lent until
+// use returns.
+func (c *Client) read(ctx context.Context, n *Node, off int64, sink []byte, use func(data []byte) error) (got int, eof bool, err error) {
+	args := nfs3.ReadArgs{Handle: n.FH, Offset: uint64(off), Count: uint32(len(sink))}
+	call := transport.Call{
+		Proc: uint32(nfs3.ProcRead), Args: args.Append(make([]byte, 0, 96)),
+		Sink: sink, MaxResults: nfs3.ProcRead.MaxRes(),
+	}
+	err = c.send(ctx, nfs3.ProcRead, &call, func(d *xdr.Decoder, reply *transport.Reply) error {
+		var res nfs3.ReadRes
+		if err := res.ParseHead(d); err != nil {
+			return err
+		}
+		if res.Status != nfs3.OK {
+			return &StatusError{Proc: nfs3.ProcRead, Status: res.Status}
+		}
+		data, err := item(d, reply, sink, int(res.DataLen))
+		if err != nil {
+			return err
+		}
+		if res.Count != res.DataLen {
+			return ErrBadReply
+		}
+		got, eof = len(data), res.EOF
+		return use(data)
+	})
+	return got, eof, err
+}
+
+// write runs one WRITE (RFC 1813 Section 3.3.7). data is borrowed.
+func (c *Client) write(ctx context.Context, n *Node, off int64, data []byte, stable nfs3.StableHow) (res nfs3.WriteRes, err error) {
+	args := nfs3.WriteArgs{Handle: n.FH, Offset: uint64(off), Count: uint32(len(data)), Stable: stable}
+	call := transport.Call{
+		Proc: uint32(nfs3.ProcWrite), Args: args.AppendHead(make([]byte, 0, 96)), Item: data,
+		MaxResults: nfs3.ProcWrite.MaxRes(),
+	}
+	call.ItemPos = len(call.Args)
+	err = c.send(ctx, nfs3.ProcWrite, &call, func(d *xdr.Decoder, _ *transport.Reply) error {
+		if err := res.Parse(d); err != nil {
+			return err
+		}
+		switch {
+		case res.Status != nfs3.OK:
+			return &StatusError{Proc: nfs3.ProcWrite, Status: res.Status}
+		case int64(res.Count) > int64(len(data)), res.Committed < stable:
+			return ErrBadReply
+		case res.Count == 0 && len(data) > 0:
+			return ErrNoProgress
+		}
+		return nil
+	})
+	return res, err
+}
+
+// commit makes everything written to n durable and returns the write verifier
+// (RFC 1813 Section 3.3.21).
+func (c *Client) commit(ctx context.Context, n *Node) (nfs3.WriteVerf, error) {
+	var res nfs3.CommitRes
+	err := c.call(ctx, nfs3.ProcCommit, &nfs3.CommitArgs{Handle: n.FH}, &res, nil)
+	return res.Verf, err
+}

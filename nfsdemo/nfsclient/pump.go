@@ -1,0 +1,147 @@
+package nfsclient
+
+import (
+	"context"
+	"sync"
+)
+
+// A moveFunc moves the octets [off, off+n) of a file. It returns how many it
+// moved and whether the source ends there; fewer than n means that it does. It
+// is called from several goroutines, each with a worker of its own.
+type moveFunc func(ctx context.Context, w *worker, off int64, n int) (moved int, last bool, err error)
+
+// worker is one of the goroutines of a pump and lends it a buffer.
+type worker struct {
+	bufs *freeList
+	mem  []byte
+}
+
+// buf returns n octets of scratch memory, valid until the next call. n must not
+// exceed the block size.
+func (w *worker) buf(n int) []byte {
+	if w.mem == nil {
+		w.mem = w.bufs.get()
+	}
+	return w.mem[:n]
+}
+
+// done gives the buffer back.
+func (w *worker) done() {
+	if w.mem != nil {
+		w.bufs.put(w.mem)
+		w.mem = nil
+	}
+}
+
+// pump keeps up to depth blocks of a file in flight. Blocks start in order of
+// offset and end in any order. It is used once.
+type pump struct {
+	bufs  *freeList
+	block int
+	depth int
+	move  moveFunc
+	note  func(n int) // called after each block; may be nil
+
+	mu   sync.Mutex
+	next int64 // offset of the next block to start
+	end  int64 // where the source is known, or was found, to end; -1: not known
+	last bool  // the end was found, not given
+	good int64 // every octet before this that was started was moved: see run
+	err  error // first in time
+}
+
+// run moves [off, end), or, for end < 0, from off to where the source ends. It
+// returns the octet up to which everything was moved, and whether the source
+// said that it ends there. The first error stops everything; octets beyond good
+// may have been moved too.
+func (p *pump) run(ctx context.Context, off, end int64) (good int64, last bool, err error) {
+	p.next, p.end, p.good = off, end, -1
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	n := p.workers(off, end)
+	if n <= 1 {
+		p.work(ctx, cancel)
+	} else {
+		var wg sync.WaitGroup
+		for range n {
+			wg.Go(func() { p.work(ctx, cancel) })
+		}
+		wg.Wait()
+	}
+	if p.good < 0 {
+		p.good = p.next
+	}
+	return p.good, p.last, p.err
+}
+
+// workers says how many blocks can be in flight in [off, end). When the end is
+// not known it is one: reading ahead would only ask for what is not there.
+func (p *pump) workers(off, end int64) int {
+	if end < 0 {
+		return 1
+	}
+	blocks := (end - off + int64(p.block) - 1) / int64(p.block)
+	return int(min(blocks, int64(p.depth)))
+}
+
+// work moves blocks until there are none left.
+func (p *pump) work(ctx context.Context, cancel context.CancelFunc) {
+	w := worker{bufs: p.bufs}
+	defer w.done()
+	for {
+		off, n := p.take(ctx)
+		if n == 0 {
+			return
+		}
+		moved, last, err := p.move(ctx, &w, off, n)
+		if p.note != nil && moved > 0 {
+			p.note(moved)
+		}
+		if p.finish(off, n, moved, last, err) {
+			cancel()
+			return
+		}
+	}
+}
+
+// take starts the next block; n is 0 when there is none.
+func (p *pump) take(ctx context.Context) (off int64, n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := ctx.Err(); err != nil && p.err == nil && (p.end < 0 || p.next < p.end) {
+		p.err = context.Cause(ctx)
+	}
+	if p.err != nil {
+		return 0, 0
+	}
+	off, n = p.next, p.block
+	if p.end >= 0 {
+		n = int(min(int64(n), p.end-off))
+	}
+	p.next += int64(max(n, 0))
+	return off, max(n, 0)
+}
+
+// finish records the outcome of a block; it reports whether all must stop.
+func (p *pump) finish(off int64, n, moved int, last bool, err error) (stop bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at := off + int64(moved)
+	if moved < n || err != nil {
+		if p.good < 0 || at < p.good {
+			p.good = at
+		}
+	}
+	if err != nil {
+		if p.err == nil {
+			p.err = err
+		}
+		return true
+	}
+	if last || moved < n {
+		if !p.last || at < p.end {
+			p.end, p.last = at, true
+		}
+	}
+	return false
+}

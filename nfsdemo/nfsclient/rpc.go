@@ -1,0 +1,46 @@
+package nfsclient
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// rpc is one program on one connection.
+type rpc struct {
+	caller     transport.Caller
+	prog, vers uint32
+	cred       xdr.Auth
+}
+
+// do sends a call and decodes its results with parse. The header's status counts
+// as an error. results bounds the reply (transport.Call.MaxResults).
+func (r *rpc) do(ctx context.Context, call *transport.Call, parse func(d *xdr.Decoder, reply *transport.Reply) error) error {
+	call.Prog, call.Vers, call.Cred = r.prog, r.vers, r.cred
+	var reply transport.Reply
+	if err := r.caller.Do(ctx, call, &reply); err != nil {
+		return err
+	}
+	defer reply.Release()
+	if err := reply.Header.Err(); err != nil {
+		return err
+	}
+	if parse == nil {
+		return nil
+	}
+	d := xdr.NewDecoder(reply.Results)
+	if err := parse(&d, &reply); err != nil {
+		return err
+	}
+	if err := d.Err(); err != nil {
+		return fmt.Errorf("the server's answer does not decode: %w", err)
+	}
+	return nil
+}
+
+// null calls procedure 0, which every program answers (RFC 5531 Section 12.1).
+func (r *rpc) null(ctx context.Context) error {
+	return r.do(ctx, &transport.Call{}, nil)
+}

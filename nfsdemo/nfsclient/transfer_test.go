@@ -1,0 +1,341 @@
+package nfsclient
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+)
+
+// small blocks make many calls of little data.
+var small = &Config{MaxBlock: 100, InFlight: 3, CommitEvery: 1000}
+
+// plain hides that a Memory lends.
+type plain struct{ m Memory }
+
+func (p plain) ReadAt(b []byte, off int64) (int, error)  { return p.m.ReadAt(b, off) }
+func (p plain) WriteAt(b []byte, off int64) (int, error) { return p.m.WriteAt(b, off) }
+
+var sizes = []int{0, 1, 99, 100, 101, 250, 300, 999, 1000, 1001, 3456}
+
+func TestReadTo(t *testing.T) {
+	for _, size := range sizes {
+		for _, maxIO := range []int{1 << 20, 33} {
+			for _, place := range []bool{true, false} {
+				for _, lend := range []bool{true, false} {
+					t.Run(fmt.Sprintf("%d by %d place=%v lend=%v", size, maxIO, place, lend), func(t *testing.T) {
+						f := newFake()
+						data := testData(size)
+						f.put("a", nfs3.TypeReg, data)
+						f.maxIO, f.place = maxIO, place
+						c := f.client(t, small)
+						n, err := c.Lookup(t.Context(), "/export/a")
+						if err != nil {
+							t.Fatal(err)
+						}
+						got := make(Memory, size)
+						var dst io.WriterAt = got
+						if !lend {
+							dst = plain{got}
+						}
+						var told atomic.Int64
+						copied, err := c.ReadTo(t.Context(), n, dst, func(k int) { told.Add(int64(k)) })
+						if err != nil || copied != int64(size) || told.Load() != int64(size) {
+							t.Fatalf("ReadTo = %d, %v, progress %d, want %d", copied, err, told.Load(), size)
+						}
+						if !bytes.Equal(got, data) {
+							t.Error("content differs")
+						}
+						if want := max(1, (size+99)/100); maxIO > 100 && f.count(nfs3.ProcRead) != want {
+							t.Errorf("%d READs, want %d", f.count(nfs3.ProcRead), want)
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
+func TestReadToFollowsTheRealSize(t *testing.T) {
+	for _, tt := range []struct{ said, real int }{{100, 1000}, {1000, 100}, {0, 350}, {350, 0}} {
+		f := newFake()
+		data := testData(tt.real)
+		i := f.put("a", nfs3.TypeReg, data)
+		c := f.client(t, small)
+		n := &Node{Path: "/export/a", FH: handleOf(i), Attr: nfs3.Attr{Type: nfs3.TypeReg, Size: uint64(tt.said)}}
+		got := make(Memory, tt.real)
+		if copied, err := c.ReadTo(t.Context(), n, got, nil); err != nil || copied != int64(tt.real) {
+			t.Errorf("size %d, said %d: ReadTo = %d, %v", tt.real, tt.said, copied, err)
+		}
+		if !bytes.Equal(got, data) {
+			t.Errorf("size %d, said %d: content differs", tt.real, tt.said)
+		}
+	}
+}
+
+func TestReadToOrdered(t *testing.T) {
+	f := newFake()
+	data := testData(2345)
+	f.put("a", nfs3.TypeReg, data)
+	c := f.client(t, small)
+	n, err := c.Lookup(t.Context(), "/export/a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	w := NewOrderedWriter(t.Context(), &out, 0)
+	defer w.Close()
+	if _, err := c.ReadTo(t.Context(), n, w, nil); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(out.Bytes(), data) {
+		t.Error("content differs")
+	}
+	bad := errors.New("pipe closed")
+	broken := NewOrderedWriter(t.Context(), failWriter{bad}, 0)
+	defer broken.Close()
+	if _, err := c.ReadTo(t.Context(), n, broken, nil); !errors.Is(err, bad) {
+		t.Errorf("got %v, want the writer's error", err)
+	}
+}
+
+func TestReadsAreInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.put("a", nfs3.TypeReg, testData(1000))
+		c := f.client(t, small)
+		n, err := c.Lookup(t.Context(), "/export/a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.gate = make(chan struct{})
+		go func() {
+			synctest.Wait() // all that can start has started
+			close(f.gate)
+		}()
+		if _, err := c.ReadTo(t.Context(), n, make(Memory, 1000), nil); err != nil {
+			t.Fatal(err)
+		}
+		if f.most != 3 {
+			t.Errorf("%d READs were in flight at most, want 3", f.most)
+		}
+	})
+}
+
+func TestWriteFrom(t *testing.T) {
+	for _, size := range sizes {
+		for _, maxIO := range []int{1 << 20, 33} {
+			for _, kind := range []string{"memory", "file", "stream", "hint too small", "hint too large"} {
+				t.Run(fmt.Sprintf("%d by %d from %s", size, maxIO, kind), func(t *testing.T) {
+					f := newFake()
+					f.maxIO = maxIO
+					c := f.client(t, small)
+					n, err := c.Create(t.Context(), c.Root(), "a", 0o644, true)
+					if err != nil {
+						t.Fatal(err)
+					}
+					data := testData(size)
+					var src io.ReaderAt = data
+					hint := int64(size)
+					switch kind {
+					case "file":
+						src = plain{data}
+					case "stream":
+						src, hint = NewWindow(bytes.NewReader(data), 400), -1
+					case "hint too small":
+						hint /= 2
+					case "hint too large":
+						hint = hint*2 + 1
+					}
+					var told atomic.Int64
+					done, err := c.WriteFrom(t.Context(), n, src, hint, func(k int) { told.Add(int64(k)) })
+					if err != nil || done != int64(size) || told.Load() != int64(size) {
+						t.Fatalf("WriteFrom = %d, %v, progress %d, want %d", done, err, told.Load(), size)
+					}
+					if !bytes.Equal(f.files[1].data, data) {
+						t.Error("content differs")
+					}
+					if len(f.pending) != 0 {
+						t.Error("something was not committed")
+					}
+					if commits := f.count(nfs3.ProcCommit); hint == int64(size) && size <= 100 && commits != 0 {
+						t.Errorf("%d COMMITs for a file of one block, want FILE_SYNC", commits)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestWriteFromServerLosesData reboots the server at every call in turn.
+func TestWriteFromServerLosesData(t *testing.T) {
+	data := testData(1500)
+	for nth := 1; nth <= 17; nth++ {
+		for _, proc := range []nfs3.Proc{nfs3.ProcWrite, nfs3.ProcCommit} {
+			f := newFake()
+			c := f.client(t, small)
+			n, err := c.Create(t.Context(), c.Root(), "a", 0o644, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.hook = func(p nfs3.Proc, k int) nfs3.Status {
+				if p == proc && k == nth {
+					f.reboot()
+				}
+				return nfs3.OK
+			}
+			src := NewWindow(bytes.NewReader(data), 700)
+			if done, err := c.WriteFrom(t.Context(), n, src, -1, nil); err != nil || done != int64(len(data)) {
+				t.Fatalf("reboot at %v %d: WriteFrom = %d, %v", proc, nth, done, err)
+			}
+			f.reboot() // what is durable survives another one
+			if !bytes.Equal(f.files[1].data, data) {
+				t.Errorf("reboot at %v %d: data were lost", proc, nth)
+			}
+		}
+	}
+}
+
+func TestWriteFromServerLosesDataForEver(t *testing.T) {
+	f := newFake()
+	c := f.client(t, small)
+	n, err := c.Create(t.Context(), c.Root(), "a", 0o644, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.hook = func(p nfs3.Proc, _ int) nfs3.Status {
+		if p == nfs3.ProcCommit {
+			f.reboot()
+		}
+		return nfs3.OK
+	}
+	data := testData(950)
+	if done, err := c.WriteFrom(t.Context(), n, data, 950, nil); err != nil || done != 950 {
+		t.Fatalf("WriteFrom = %d, %v, want the last try to be FILE_SYNC", done, err)
+	}
+	f.reboot()
+	if !bytes.Equal(f.files[1].data, data) {
+		t.Error("data were lost")
+	}
+	if got := f.count(nfs3.ProcCommit); got != uploadTries-1 {
+		t.Errorf("%d COMMITs, want %d", got, uploadTries-1)
+	}
+}
+
+func TestWriteFromErrors(t *testing.T) {
+	f := newFake()
+	c := f.client(t, small)
+	n, err := c.Create(t.Context(), c.Root(), "a", 0o644, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.hook = func(p nfs3.Proc, nth int) nfs3.Status {
+		if p == nfs3.ProcWrite && nth == 7 {
+			return nfs3.ErrNoSpc
+		}
+		return nfs3.OK
+	}
+	_, err = c.WriteFrom(t.Context(), n, testData(1000), 1000, nil)
+	if !isStatus(err, nfs3.ErrNoSpc) {
+		t.Errorf("got %v, want NOSPC", err)
+	}
+	bad := errors.New("disk torn")
+	if _, err := c.WriteFrom(t.Context(), n, badSource{bad}, 1000, nil); !errors.Is(err, bad) {
+		t.Errorf("got %v, want the source's error", err)
+	}
+	f.hook, f.maxIO = nil, 0
+	if _, err := c.WriteFrom(t.Context(), n, testData(10), 10, nil); !errors.Is(err, ErrNoProgress) {
+		t.Errorf("got %v, want ErrNoProgress", err)
+	}
+	if _, err := c.ReadTo(t.Context(), &Node{FH: n.FH, Attr: nfs3.Attr{Size: 5}}, make(Memory, 5), nil); err == nil && len(f.files[1].data) > 0 {
+		t.Error("a READ of nothing without eof must be an error")
+	}
+}
+
+type badSource struct{ err error }
+
+func (b badSource) ReadAt([]byte, int64) (int, error) { return 0, b.err }
+
+func TestCopyBetweenServers(t *testing.T) {
+	a, b := newFake(), newFake()
+	data := testData(2222)
+	a.put("a", nfs3.TypeReg, data)
+	ca, cb := a.client(t, small), b.client(t, &Config{MaxBlock: 70, InFlight: 2})
+	from, err := ca.Lookup(t.Context(), "/export/a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, err := cb.Create(t.Context(), cb.Root(), "b", 0o600, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if done, err := cb.WriteFrom(t.Context(), to, ca.Source(t.Context(), from), from.Size(), nil); err != nil || done != 2222 {
+		t.Fatalf("WriteFrom = %d, %v", done, err)
+	}
+	if !bytes.Equal(b.files[1].data, data) {
+		t.Error("content differs")
+	}
+}
+
+func TestReadAtAndWriteAt(t *testing.T) {
+	f := newFake()
+	f.place = false
+	c := f.client(t, small)
+	n, err := c.Create(t.Context(), c.Root(), "a", 0o644, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := testData(333)
+	done, verf, err := c.WriteAt(t.Context(), n, data, 5, nfs3.Unstable)
+	if done != 333 || err != nil {
+		t.Fatalf("WriteAt = %d, %v", done, err)
+	}
+	if got, err := c.Commit(t.Context(), n); err != nil || got != verf {
+		t.Errorf("Commit = %x, %v, want %x", got, err, verf)
+	}
+	buf := make([]byte, 400)
+	if got, err := c.ReadAt(t.Context(), n, buf, 5); got != 333 || err != io.EOF || !bytes.Equal(buf[:got], data) {
+		t.Errorf("ReadAt = %d, %v", got, err)
+	}
+	if got, err := c.ReadAt(t.Context(), n, buf[:200], 5); got != 200 || err != nil {
+		t.Errorf("ReadAt = %d, %v", got, err)
+	}
+}
+
+func TestJukebox(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		c := f.client(t, &Config{Jukebox: 2 * time.Second})
+		busy := 4
+		f.hook = func(nfs3.Proc, int) nfs3.Status {
+			if busy > 0 {
+				busy--
+				return nfs3.ErrJukebox
+			}
+			return nfs3.OK
+		}
+		start := time.Now()
+		if err := c.Refresh(t.Context(), c.Root()); err != nil {
+			t.Fatal(err)
+		}
+		if d := time.Since(start); d != 750*time.Millisecond {
+			t.Errorf("took %v, want 50+100+200+400 ms", d)
+		}
+		busy = 1000
+		if err := c.Refresh(t.Context(), c.Root()); !isStatus(err, nfs3.ErrJukebox) {
+			t.Errorf("got %v, want JUKEBOX in the end", err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Millisecond)
+		defer cancel()
+		if err := c.Refresh(ctx, c.Root()); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want the context's error", err)
+		}
+	})
+}

@@ -1,0 +1,67 @@
+package nfsclient
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path"
+
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+)
+
+// MkdirAll makes a directory and its missing parents within the export, as
+// mkdir -p does. A directory that exists is no error.
+func (c *Client) MkdirAll(ctx context.Context, p string, mode uint32) (*Node, error) {
+	p = path.Clean("/" + p)
+	n, err := c.Lookup(ctx, p)
+	switch {
+	case err == nil && n.IsDir():
+		return n, nil
+	case err == nil:
+		return nil, pathErr("mkdir", p, &StatusError{Proc: nfs3.ProcMkdir, Status: nfs3.ErrNotDir})
+	case !isStatus(err, nfs3.ErrNoEnt) || p == c.export:
+		return nil, err
+	}
+	dir, err := c.MkdirAll(ctx, path.Dir(p), mode)
+	if err != nil {
+		return nil, err
+	}
+	n, err = c.Mkdir(ctx, dir, path.Base(p), mode)
+	if errors.Is(err, fs.ErrExist) { // somebody else was faster
+		return c.Lookup(ctx, p)
+	}
+	return n, err
+}
+
+// RemoveAll removes a file or a directory with all that is in it, and returns how
+// many names went. Symbolic links are removed, not followed. What is gone already
+// is no error.
+func (c *Client) RemoveAll(ctx context.Context, dir, n *Node) (int, error) {
+	if !n.IsDir() {
+		return one(c.Remove(ctx, dir, n.Name()))
+	}
+	list, err := c.ReadDir(ctx, n) // first: removing moves the cookies
+	if err != nil {
+		return 0, err
+	}
+	total := 0
+	for _, child := range list {
+		count, err := c.RemoveAll(ctx, n, child)
+		if total += count; err != nil {
+			return total, err
+		}
+	}
+	count, err := one(c.Rmdir(ctx, dir, n.Name()))
+	return total + count, err
+}
+
+// one counts a removal.
+func one(err error) (int, error) {
+	if isStatus(err, nfs3.ErrNoEnt) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return 1, nil
+}

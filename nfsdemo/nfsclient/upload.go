@@ -1,0 +1,177 @@
+package nfsclient
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+)
+
+// uploadTries is how often a window is sent before the server is given up. The
+// last try is FILE_SYNC, which leaves nothing to lose.
+const uploadTries = 4
+
+// releaser is a source that must be told what is durable: see [Window].
+type releaser interface {
+	Release(off int64)
+	Size() int64
+}
+
+// WriteFrom copies src into a file from its start, with several WRITEs in flight,
+// and returns the octets that are durable on the server. size is a hint, -1 if not
+// known; src is read to its end. src is read from several goroutines; see [Window]
+// for a stream and [Lender] for memory.
+//
+// WRITEs are UNSTABLE, and COMMIT follows; when the write verifier shows that the
+// server may have lost data they are sent again (RFC 1813 Section 3.3.21: "the
+// client must retransmit all of the buffers"). A file of one block is written
+// FILE_SYNC instead, which saves the COMMIT.
+func (c *Client) WriteFrom(ctx context.Context, n *Node, src io.ReaderAt, size int64, progress func(octets int)) (int64, error) {
+	lender, _ := src.(Lender)
+	u := upload{c: c, n: n, src: src, lender: lender, progress: progress}
+	window := c.cfg.CommitEvery
+	keeper, _ := src.(releaser)
+	if keeper != nil {
+		window = min(window, keeper.Size())
+	}
+	u.single = size >= 0 && size <= int64(c.writes.size)
+	var off int64
+	for {
+		end := off + window
+		if size > off {
+			end = min(end, size)
+		}
+		good, last, err := u.window(ctx, off, end)
+		if err != nil {
+			return off, pathErr("write", n.Path, err)
+		}
+		if off = good; last {
+			return off, nil
+		}
+		if keeper != nil {
+			keeper.Release(off)
+		}
+	}
+}
+
+// upload is a file on its way from src.
+type upload struct {
+	c        *Client
+	n        *Node
+	src      io.ReaderAt
+	lender   Lender // src, if it is one
+	progress func(int)
+	single   bool // the whole file is one block
+
+	stable nfs3.StableHow // of the WRITEs of this try
+
+	mu       sync.Mutex
+	unstable bool           // something needs a COMMIT
+	verf     nfs3.WriteVerf // of what needs it
+	lost     bool           // two verifiers were seen: some of it may be gone
+}
+
+// window sends [off, end) until it is durable. good is where it ended, last that
+// the source ends there.
+func (u *upload) window(ctx context.Context, off, end int64) (good int64, last bool, err error) {
+	note := u.progress
+	for try := 1; try <= uploadTries; try++ {
+		u.begin(try == uploadTries)
+		p := pump{bufs: u.c.writes, block: u.c.writes.size, depth: u.c.cfg.InFlight, move: u.move, note: note}
+		if good, last, err = p.run(ctx, off, end); err != nil {
+			return good, last, err
+		}
+		if lost, err := u.commit(ctx); err != nil || !lost {
+			return good, last, err
+		}
+		note = nil // these octets were counted
+	}
+	return good, last, ErrVerifier
+}
+
+// begin prepares a try.
+func (u *upload) begin(final bool) {
+	u.stable = nfs3.Unstable
+	if final || u.single {
+		u.stable = nfs3.FileSync
+	}
+	u.unstable, u.lost = false, false
+}
+
+// commit makes the try durable; lost says that it must be repeated.
+func (u *upload) commit(ctx context.Context) (lost bool, err error) {
+	if u.lost || !u.unstable {
+		return u.lost, nil
+	}
+	verf, err := u.c.commit(ctx, u.n)
+	return verf != u.verf, err
+}
+
+// move implements moveFunc.
+func (u *upload) move(ctx context.Context, w *worker, off int64, n int) (int, bool, error) {
+	data, last, err := u.fetch(w, off, n)
+	if err != nil {
+		return 0, false, err
+	}
+	done := 0
+	for done < len(data) {
+		res, err := u.c.write(ctx, u.n, off+int64(done), data[done:], u.stable)
+		if err != nil {
+			return done, false, err
+		}
+		u.wrote(&res)
+		done += int(res.Count)
+	}
+	return done, last, nil
+}
+
+// fetch returns the octets [off, off+n) of the source, fewer at its end.
+func (u *upload) fetch(w *worker, off int64, n int) (data []byte, last bool, err error) {
+	if u.lender != nil {
+		data = u.lender.Lend(off, n)
+		return data, len(data) < n, nil
+	}
+	data = w.buf(n)
+	got, err := u.src.ReadAt(data, off)
+	if errors.Is(err, io.EOF) {
+		return data[:got], true, nil
+	}
+	return data[:got], false, err
+}
+
+// wrote records what a WRITE left to commit.
+func (u *upload) wrote(res *nfs3.WriteRes) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if res.Committed != nfs3.Unstable {
+		return
+	}
+	if u.unstable && res.Verf != u.verf {
+		u.lost = true
+	}
+	u.unstable, u.verf = true, res.Verf
+}
+
+// WriteAt writes p at offset off with the stability asked for and returns how much
+// was written. UNSTABLE data need a [Client.Commit] with the same verifier.
+func (c *Client) WriteAt(ctx context.Context, n *Node, p []byte, off int64, stable nfs3.StableHow) (int, nfs3.WriteVerf, error) {
+	var verf nfs3.WriteVerf
+	done := 0
+	for first := true; first || done < len(p); first = false {
+		res, err := c.write(ctx, n, off+int64(done), p[done:min(len(p), done+c.writes.size)], stable)
+		if err != nil {
+			return done, verf, pathErr("write", n.Path, err)
+		}
+		done, verf = done+int(res.Count), res.Verf
+	}
+	return done, verf, nil
+}
+
+// Commit makes what was written to n durable. Data written under another verifier
+// than the one returned may be lost (RFC 1813 Section 3.3.21).
+func (c *Client) Commit(ctx context.Context, n *Node) (nfs3.WriteVerf, error) {
+	verf, err := c.commit(ctx, n)
+	return verf, pathErr("commit", n.Path, err)
+}

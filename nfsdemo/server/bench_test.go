@@ -1,0 +1,68 @@
+package server
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// BenchmarkCalls measures calls without a transport; the reply's data are copied once more
+// than over one, into the reply message.
+func BenchmarkCalls(b *testing.B) {
+	for _, fsys := range []struct {
+		name string
+		fs   backend.FS
+	}{{"mem", mem.New(nil)}, {"dir", newDir(b, nil)}} {
+		s, err := New(&Config{Exports: []Export{{Path: "/export", FS: fsys.fs, Squash: SquashNone}}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		n, _, err := fsys.fs.Root().Create("f", &backend.Init{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		data := make([]byte, 1<<20)
+		if _, err := n.Write(data, 0, nfs3.Unstable); err != nil {
+			b.Fatal(err)
+		}
+		e := s.exports[0]
+		h, root := e.appendHandle(nil, n), e.appendHandle(nil, fsys.fs.Root())
+		for _, c := range []struct {
+			proc nfs3.Proc
+			args nfs3.Message
+			size int64
+		}{
+			{nfs3.ProcGetAttr, &nfs3.HandleArgs{Handle: h}, 0},
+			{nfs3.ProcLookup, &nfs3.DirOpArgs{Dir: root, Name: "f"}, 0},
+			{nfs3.ProcRead, &nfs3.ReadArgs{Handle: h, Count: 4096}, 4096},
+			{nfs3.ProcRead, &nfs3.ReadArgs{Handle: h, Count: 1 << 20}, 1 << 20},
+			{nfs3.ProcWrite, &nfs3.WriteArgs{Handle: h, Count: 1 << 20, Data: data}, 1 << 20},
+		} {
+			msg := xdr.AppendCall(nil, &xdr.CallHeader{RPCVers: 2, Prog: nfs3.Program, Vers: 3, Proc: uint32(c.proc), Cred: sys(0, 0)})
+			msg = c.args.Append(msg)
+			out := make([]byte, 0, 2<<20)
+			b.Run(fsys.name+"/"+c.proc.String()+sizeName(c.size), func(b *testing.B) {
+				b.SetBytes(c.size)
+				b.ReportAllocs()
+				for b.Loop() {
+					out, _ = transport.ServeMessage(context.Background(), s, testAddr, msg, out[:0])
+				}
+			})
+		}
+	}
+}
+
+func sizeName(n int64) string {
+	switch n {
+	case 0:
+		return ""
+	case 4096:
+		return "/4KiB"
+	}
+	return "/1MiB"
+}

@@ -1,0 +1,193 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"testing"
+
+	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
+	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
+	"github.com/stag-rdma/stag/nfsdemo/mount3"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// peer is a client of a server under test, without a network between them.
+type peer struct {
+	*testing.T
+	srv  *Server
+	cred xdr.Auth
+	addr net.Addr
+	xid  uint32
+	root nfs3.FileHandle
+}
+
+var testAddr = net.TCPAddrFromAddrPort(netip.MustParseAddrPort("192.0.2.7:1023"))
+
+// sys is an AUTH_SYS credential.
+func sys(uid, gid uint32, gids ...uint32) xdr.Auth {
+	c := xdr.SysCred{MachineName: "client", UID: uid, GID: gid, GIDs: gids}
+	return c.Auth()
+}
+
+// newServer serves one export "/export" without squashing.
+func newServer(t *testing.T, fsys backend.FS, change ...func(*Config)) *Server {
+	t.Helper()
+	cfg := &Config{Exports: []Export{{Path: "/export", FS: fsys, Squash: SquashNone}}}
+	for _, f := range change {
+		f(cfg)
+	}
+	s, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// newPeer mounts the export with a credential.
+func newPeer(t *testing.T, s *Server, cred xdr.Auth) *peer {
+	t.Helper()
+	p := &peer{T: t, srv: s, cred: cred, addr: testAddr}
+	p.root = p.mount("/export")
+	return p
+}
+
+// as is the same client with another credential.
+func (p *peer) as(cred xdr.Auth) *peer {
+	q := *p
+	q.cred = cred
+	return &q
+}
+
+// mount is MNT.
+func (p *peer) mount(path string) nfs3.FileHandle {
+	p.Helper()
+	var res mount3.MountRes
+	p.rpc(mount3.Program, mount3.Version, uint32(mount3.ProcMnt), &mount3.PathArgs{Path: path}, &res)
+	if res.Status != mount3.OK {
+		p.Fatalf("mount %s: %v", path, res.Status)
+	}
+	return res.Handle
+}
+
+// raw sends a call and returns the reply's header and results.
+func (p *peer) raw(prog, vers, proc uint32, args []byte) (xdr.ReplyHeader, []byte) {
+	p.Helper()
+	p.xid++
+	msg := xdr.AppendCall(nil, &xdr.CallHeader{
+		XID: p.xid, RPCVers: 2, Prog: prog, Vers: vers, Proc: proc, Cred: p.cred,
+	})
+	out, ok := transport.ServeMessage(context.Background(), p.srv, p.addr, append(msg, args...), nil)
+	if !ok {
+		p.Fatal("no reply")
+	}
+	d := xdr.NewDecoder(out)
+	var h xdr.ReplyHeader
+	if err := h.Parse(&d); err != nil || h.XID != p.xid {
+		p.Fatalf("reply header %+v: %v", h, err)
+	}
+	return h, d.Rest()
+}
+
+// rpc does a call that must be accepted, and reads its results to the last octet.
+func (p *peer) rpc(prog, vers, proc uint32, args, res nfs3.Message) {
+	p.Helper()
+	h, body := p.raw(prog, vers, proc, args.Append(nil))
+	if err := h.Err(); err != nil {
+		p.Fatalf("procedure %d: %v", proc, err)
+	}
+	d := xdr.NewDecoder(body)
+	if err := res.Parse(&d); err != nil || d.Len() != 0 {
+		p.Fatalf("results of procedure %d: %v, %d octets left over", proc, err, d.Len())
+	}
+}
+
+// nfs does an NFS call and demands a status that the procedure may answer.
+func nfs[R any, P interface {
+	*R
+	nfs3.Result
+}](p *peer, proc nfs3.Proc, args nfs3.Message, want nfs3.Status) *R {
+	p.Helper()
+	res := P(new(R))
+	p.rpc(nfs3.Program, nfs3.Version, uint32(proc), args, res)
+	if got := res.Stat(); got != want {
+		p.Errorf("%v: got %v, want %v", proc, got, want)
+	}
+	if !may(proc, res.Stat()) {
+		p.Errorf("%v must not answer %v", proc, res.Stat())
+	}
+	return (*R)(res)
+}
+
+func at(dir nfs3.FileHandle, name string) nfs3.DirOpArgs { return nfs3.DirOpArgs{Dir: dir, Name: name} }
+
+func mode(m uint32) nfs3.SetAttr { return nfs3.SetAttr{SetMode: true, Mode: m} }
+
+// create is a CREATE that must succeed.
+func (p *peer) create(dir nfs3.FileHandle, name string, m uint32) nfs3.FileHandle {
+	p.Helper()
+	r := nfs[nfs3.CreateRes](p, nfs3.ProcCreate, &nfs3.CreateArgs{Where: at(dir, name), Mode: nfs3.Guarded, Attr: mode(m)}, nfs3.OK)
+	return r.Handle.Handle
+}
+
+// mkdir is a MKDIR that must succeed.
+func (p *peer) mkdir(dir nfs3.FileHandle, name string, m uint32) nfs3.FileHandle {
+	p.Helper()
+	return nfs[nfs3.MkdirRes](p, nfs3.ProcMkdir, &nfs3.MkdirArgs{Where: at(dir, name), Attr: mode(m)}, nfs3.OK).Handle.Handle
+}
+
+// write is a WRITE that must succeed.
+func (p *peer) write(h nfs3.FileHandle, off uint64, data string) *nfs3.WriteRes {
+	p.Helper()
+	return nfs[nfs3.WriteRes](p, nfs3.ProcWrite, &nfs3.WriteArgs{
+		Handle: h, Offset: off, Count: uint32(len(data)), Data: []byte(data),
+	}, nfs3.OK)
+}
+
+// read is a READ that must succeed.
+func (p *peer) read(h nfs3.FileHandle, off uint64, n uint32) *nfs3.ReadRes {
+	p.Helper()
+	return nfs[nfs3.ReadRes](p, nfs3.ProcRead, &nfs3.ReadArgs{Handle: h, Offset: off, Count: n}, nfs3.OK)
+}
+
+// attr is a GETATTR that must succeed.
+func (p *peer) attr(h nfs3.FileHandle) nfs3.Attr {
+	p.Helper()
+	return nfs[nfs3.GetAttrRes](p, nfs3.ProcGetAttr, &nfs3.HandleArgs{Handle: h}, nfs3.OK).Attr
+}
+
+// lookup is a LOOKUP with a status.
+func (p *peer) lookup(dir nfs3.FileHandle, name string, want nfs3.Status) *nfs3.LookupRes {
+	p.Helper()
+	a := at(dir, name)
+	return nfs[nfs3.LookupRes](p, nfs3.ProcLookup, &a, want)
+}
+
+// onBoth runs a test over both backends, as root without squashing.
+func onBoth(t *testing.T, f func(p *peer)) {
+	t.Helper()
+	t.Run("mem", func(t *testing.T) { f(newPeer(t, newServer(t, mem.New(nil)), sys(0, 0))) })
+	t.Run("dir", func(t *testing.T) {
+		f(newPeer(t, newServer(t, newDir(t, nil)), sys(0, 0)))
+	})
+}
+
+// newDir is a dir backend over an empty directory.
+func newDir(t testing.TB, cfg *dir.Config) *dir.FS {
+	t.Helper()
+	if cfg == nil {
+		cfg = &dir.Config{Async: true}
+	}
+	fsys, err := dir.New(t.TempDir(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = fsys.Close() })
+	return fsys
+}
+
+func name(i int) string { return fmt.Sprintf("name-%04d", i) }

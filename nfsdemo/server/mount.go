@@ -1,0 +1,138 @@
+package server
+
+import (
+	"context"
+	"path"
+	"strings"
+
+	"github.com/stag-rdma/stag/nfsdemo/mount3"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+const maxMountPath = mount3.MaxPath
+
+// serveMount answers one MOUNT call (RFC 1813 Section 5.2).
+func (s *Server) serveMount(_ context.Context, c *Call) error {
+	d := xdr.NewDecoder(c.Args)
+	switch mount3.Proc(c.Proc) {
+	case mount3.ProcMnt:
+		return s.mnt(c, &d)
+	case mount3.ProcDump:
+		res := mount3.DumpRes{Mounts: s.mounts.list()}
+		c.Resp.Results = res.Append(c.Resp.Results)
+	case mount3.ProcUmnt:
+		var args mount3.PathArgs
+		if err := args.Parse(&d); err != nil {
+			return err
+		}
+		s.mounts.remove(mount3.Mount{Host: hostOf(c.RemoteAddr), Dir: args.Path})
+	case mount3.ProcUmntAll:
+		s.mounts.removeHost(hostOf(c.RemoteAddr))
+	case mount3.ProcExport:
+		res := mount3.ExportRes{Exports: s.exportList()}
+		c.Resp.Results = res.Append(c.Resp.Results)
+	case mount3.ProcNull:
+	}
+	return nil
+}
+
+// mnt is MNT: an export's path or a directory below it becomes a handle.
+func (s *Server) mnt(c *Call, d *xdr.Decoder) error {
+	var args mount3.PathArgs
+	if err := args.Parse(d); err != nil {
+		return err
+	}
+	var res mount3.MountRes
+	res.Handle, res.Status = s.walk(c, args.Path)
+	if res.Status == mount3.OK {
+		res.Flavors = s.flavors()
+		s.mounts.add(mount3.Mount{Host: hostOf(c.RemoteAddr), Dir: args.Path})
+	}
+	c.Resp.Results = res.Append(c.Resp.Results)
+	return nil
+}
+
+// flavors are the credentials NFS calls may have, best first.
+func (s *Server) flavors() []xdr.AuthFlavor {
+	if s.cfg.RequireSys {
+		return []xdr.AuthFlavor{xdr.AuthSys}
+	}
+	return []xdr.AuthFlavor{xdr.AuthSys, xdr.AuthNone}
+}
+
+// walk finds the directory of a mount path. Symbolic links are not followed.
+func (s *Server) walk(c *Call, dir string) (nfs3.FileHandle, mount3.Status) {
+	if !path.IsAbs(dir) || strings.Contains(dir, "\x00") {
+		return nil, mount3.ErrNoEnt
+	}
+	e, rest := s.exportOf(path.Clean(dir))
+	switch {
+	case e == nil:
+		return nil, mount3.ErrNoEnt
+	case !e.admits(c.RemoteAddr):
+		return nil, mount3.ErrAcces
+	}
+	n := e.FS.Root()
+	a, err := n.Attr()
+	for name := range strings.SplitSeq(rest, "/") {
+		if err == nil && name != "" {
+			n, a, err = n.Lookup(name)
+		}
+	}
+	if err == nil && a.Type != nfs3.TypeDir {
+		err = nfs3.ErrNotDir
+	}
+	if err != nil {
+		return nil, mountStatus(err)
+	}
+	return e.appendHandle(nil, n), mount3.OK
+}
+
+// exportOf returns the export with the longest path that is dir or above it, and what is
+// left.
+func (s *Server) exportOf(dir string) (best *export, rest string) {
+	for _, e := range s.exports {
+		if best != nil && len(e.Path) <= len(best.Path) {
+			continue
+		}
+		if left, ok := strings.CutPrefix(dir, e.Path); ok && (left == "" || left[0] == '/' || e.Path == "/") {
+			best, rest = e, left
+		}
+	}
+	return best, rest
+}
+
+// byStatus fits NFS statuses to mountstat3 (RFC 1813 Section 5.1.5).
+var byStatus = map[nfs3.Status]mount3.Status{
+	nfs3.ErrPerm:        mount3.ErrPerm,
+	nfs3.ErrNoEnt:       mount3.ErrNoEnt,
+	nfs3.ErrStale:       mount3.ErrNoEnt,
+	nfs3.ErrAcces:       mount3.ErrAcces,
+	nfs3.ErrNotDir:      mount3.ErrNotDir,
+	nfs3.ErrInval:       mount3.ErrInval,
+	nfs3.ErrNameTooLong: mount3.ErrNameTooLong,
+	nfs3.ErrIO:          mount3.ErrIO,
+}
+
+// mountStatus returns what MNT answers for an error.
+func mountStatus(err error) mount3.Status {
+	s, _ := statusOf(err)
+	if m, ok := byStatus[s]; ok {
+		return m
+	}
+	return mount3.ErrServerFault
+}
+
+// exportList is what EXPORT answers.
+func (s *Server) exportList() []mount3.Export {
+	out := make([]mount3.Export, 0, len(s.exports))
+	for _, e := range s.exports {
+		x := mount3.Export{Dir: e.Path}
+		for _, p := range e.Allow {
+			x.Groups = append(x.Groups, p.String())
+		}
+		out = append(out, x)
+	}
+	return out
+}

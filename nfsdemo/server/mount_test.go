@@ -1,0 +1,147 @@
+package server
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
+	"github.com/stag-rdma/stag/nfsdemo/mount3"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// mnt is MNT with a status.
+func (p *peer) mnt(path string, want mount3.Status) mount3.MountRes {
+	p.Helper()
+	var res mount3.MountRes
+	p.rpc(mount3.Program, 3, uint32(mount3.ProcMnt), &mount3.PathArgs{Path: path}, &res)
+	if res.Status != want {
+		p.Errorf("MNT %q: got %v, want %v", path, res.Status, want)
+	}
+	return res
+}
+
+func TestMount(t *testing.T) {
+	onBoth(t, func(p *peer) {
+		sub := p.mkdir(p.mkdir(p.root, "a", 0o755), "b", 0o755)
+		p.create(p.root, "file", 0o644)
+		link := nfs3.SymlinkArgs{Where: at(p.root, "link"), Path: "a"}
+		nfs[nfs3.SymlinkRes](p, nfs3.ProcSymlink, &link, nfs3.OK)
+
+		res := p.mnt("/export", mount3.OK)
+		if !slices.Equal(res.Flavors, []xdr.AuthFlavor{xdr.AuthSys, xdr.AuthNone}) || string(res.Handle) != string(p.root) {
+			p.Errorf("%+v", res)
+		}
+		for _, same := range []string{"/export/", "//export", "/export/.", "/x/../export"} {
+			if r := p.mnt(same, mount3.OK); string(r.Handle) != string(p.root) {
+				p.Errorf("%q is another directory", same)
+			}
+		}
+		if r := p.mnt("/export/a/b", mount3.OK); string(r.Handle) != string(sub) {
+			p.Error("a directory below the export")
+		}
+		p.mnt("/export/a/x", mount3.ErrNoEnt)
+		p.mnt("/export/file", mount3.ErrNotDir)
+		p.mnt("/export/link", mount3.ErrNotDir)
+		p.mnt("/export/link/b", mount3.ErrNotDir)
+		p.mnt("/exports", mount3.ErrNoEnt)
+		p.mnt("/", mount3.ErrNoEnt)
+		p.mnt("", mount3.ErrNoEnt)
+		p.mnt("export", mount3.ErrNoEnt)
+		p.mnt("/export/../export/../etc", mount3.ErrNoEnt)
+		p.mnt("/export/"+strings.Repeat("n", 256), mount3.ErrNameTooLong)
+	})
+}
+
+func TestMountLists(t *testing.T) {
+	s, err := New(&Config{Exports: []Export{
+		{Path: "/a", FS: mem.New(nil), Allow: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}},
+		{Path: "/a/deeper", FS: mem.New(nil)},
+		{Path: "/closed", FS: mem.New(nil), Allow: []netip.Prefix{netip.MustParsePrefix("2001:db8::/32")}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &peer{T: t, srv: s, cred: sys(0, 0), addr: testAddr}
+	a, deep := p.mnt("/a", mount3.OK), p.mnt("/a/deeper", mount3.OK)
+	if string(a.Handle[:4]) == string(deep.Handle[:4]) {
+		t.Error("two exports, one number")
+	}
+	p.mnt("/closed", mount3.ErrAcces)
+
+	var exports mount3.ExportRes
+	p.rpc(mount3.Program, 3, uint32(mount3.ProcExport), &nfs3.Void{}, &exports)
+	if len(exports.Exports) != 3 || exports.Exports[0].Dir != "/a" || exports.Exports[0].Groups[0] != "192.0.2.0/24" {
+		t.Errorf("%+v", exports)
+	}
+	dump := func(want ...mount3.Mount) {
+		t.Helper()
+		var res mount3.DumpRes
+		p.rpc(mount3.Program, 3, uint32(mount3.ProcDump), &nfs3.Void{}, &res)
+		if !slices.Equal(res.Mounts, want) {
+			t.Errorf("DUMP %v, want %v", res.Mounts, want)
+		}
+	}
+	umnt := func(dir string) {
+		p.rpc(mount3.Program, 3, uint32(mount3.ProcUmnt), &mount3.PathArgs{Path: dir}, &nfs3.Void{})
+	}
+	host := "192.0.2.7"
+	p.mnt("/a", mount3.OK)
+	dump(mount3.Mount{Host: host, Dir: "/a"}, mount3.Mount{Host: host, Dir: "/a/deeper"})
+	umnt("/nowhere")
+	umnt("/a")
+	dump(mount3.Mount{Host: host, Dir: "/a/deeper"})
+	p.rpc(mount3.Program, 3, uint32(mount3.ProcUmntAll), &nfs3.Void{}, &nfs3.Void{})
+	dump()
+}
+
+func TestMountTableBounded(t *testing.T) {
+	var m mountTable
+	for i := range maxMounts + 10 {
+		m.add(mount3.Mount{Host: name(i), Dir: "/"})
+	}
+	if l := m.list(); len(l) != maxMounts || l[0].Host != name(10) {
+		t.Errorf("%d entries, first %v", len(l), l[0])
+	}
+}
+
+// TestAllow: who may not mount may not use a handle either.
+func TestAllow(t *testing.T) {
+	s := newServer(t, mem.New(nil), func(c *Config) {
+		c.Exports[0].Allow = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
+	})
+	p := newPeer(t, s, sys(0, 0))
+	for _, addr := range []net.Addr{
+		nil, &net.UnixAddr{Name: "x"}, net.TCPAddrFromAddrPort(netip.MustParseAddrPort("198.51.100.1:700")),
+	} {
+		q := *p
+		q.addr = addr
+		q.mnt("/export", mount3.ErrAcces)
+		nfs[nfs3.LookupRes](&q, nfs3.ProcLookup, &nfs3.LookupArgs{Dir: p.root, Name: "x"}, nfs3.ErrAcces)
+	}
+	q := *p
+	q.addr = net.TCPAddrFromAddrPort(netip.MustParseAddrPort("[::ffff:192.0.2.9]:700"))
+	q.attr(p.root)
+}
+
+func TestConfigErrors(t *testing.T) {
+	fsys := mem.New(nil)
+	for name, cfg := range map[string]*Config{
+		"no exports":    {},
+		"no FS":         {Exports: []Export{{Path: "/a"}}},
+		"relative":      {Exports: []Export{{Path: "a", FS: fsys}}},
+		"not clean":     {Exports: []Export{{Path: "/a/", FS: fsys}}},
+		"too long":      {Exports: []Export{{Path: "/" + strings.Repeat("a", 1024), FS: fsys}}},
+		"twice":         {Exports: []Export{{Path: "/a", FS: fsys}, {Path: "/a", FS: fsys}}},
+		"MaxIO 1000":    {MaxIO: 1000, Exports: []Export{{Path: "/a", FS: fsys}}},
+		"MaxIO -4096":   {MaxIO: -4096, Exports: []Export{{Path: "/a", FS: fsys}}},
+		"MaxIO too big": {MaxIO: 1<<30 + 4096, Exports: []Export{{Path: "/a", FS: fsys}}},
+	} {
+		if _, err := New(cfg); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}

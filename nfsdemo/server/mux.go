@@ -1,0 +1,86 @@
+package server
+
+import (
+	"context"
+
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// Program is an RPC program with one range of versions.
+type Program struct {
+	Prog, Low, High uint32
+	// Procs is how many procedures there are, numbered from 0.
+	Procs uint32
+	// Serve answers a call of a procedure other than 0. It returns an error if the
+	// arguments do not decode, which becomes GARBAGE_ARGS.
+	Serve func(ctx context.Context, c *Call) error
+	// MayBlock says which procedures may wait. Nil: none.
+	MayBlock func(proc uint32) bool
+	// Weak says which procedures, besides 0, need no identity. Nil: all.
+	Weak func(proc uint32) bool
+}
+
+// Call is one call to a Program.
+type Call struct {
+	*transport.Request
+	Resp *transport.Response
+	Cred Cred
+}
+
+// Mux dispatches calls to programs. It is a transport.Handler. Programs must be added before
+// the first call.
+type Mux struct {
+	// RequireSys refuses AUTH_NONE where a program's Weak does not say otherwise.
+	RequireSys bool
+
+	programs []Program
+}
+
+var _ transport.Handler = (*Mux)(nil)
+
+// Add adds a program.
+func (m *Mux) Add(p Program) { m.programs = append(m.programs, p) }
+
+// find returns the program of a number, or nil.
+func (m *Mux) find(prog uint32) *Program {
+	for i := range m.programs {
+		if m.programs[i].Prog == prog {
+			return &m.programs[i]
+		}
+	}
+	return nil
+}
+
+// ServeRPC answers one call, or says why not, in the order of RFC 5531 Section 9.
+func (m *Mux) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
+	cred, stat := parseCred(&req.Cred)
+	if stat != xdr.AuthOK {
+		resp.Deny(stat)
+		return
+	}
+	p := m.find(req.Prog)
+	switch {
+	case p == nil:
+		resp.Stat = xdr.ProgUnavail
+	case req.Vers < p.Low || req.Vers > p.High:
+		resp.ProgMismatch(p.Low, p.High)
+	case req.Proc >= p.Procs:
+		resp.Stat = xdr.ProcUnavail
+	case req.Proc == 0: // takes and returns void
+	case cred.Anonymous && m.RequireSys && p.Weak != nil && !p.Weak(req.Proc):
+		resp.Deny(xdr.AuthTooWeak)
+	default:
+		c := Call{Request: req, Resp: resp, Cred: cred}
+		if err := p.Serve(ctx, &c); err != nil {
+			resp.Results = resp.Results[:0]
+			resp.Stat = xdr.GarbageArgs
+		}
+	}
+}
+
+// MayBlock says whether a call may wait for a disk.
+func (m *Mux) MayBlock(prog, _, proc uint32) bool {
+	p := m.find(prog)
+	return p != nil && p.MayBlock != nil && proc != 0 && proc < p.Procs && p.MayBlock(proc)
+}

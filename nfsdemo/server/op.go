@@ -1,0 +1,144 @@
+package server
+
+import (
+	"encoding/binary"
+	"net"
+
+	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"go.uber.org/zap"
+)
+
+// op is one NFS call in progress. The export and the ids are known once a handle has been
+// looked at.
+type op struct {
+	s    *Server
+	c    *Call
+	proc nfs3.Proc
+	exp  *export
+	cred Cred // as the export sees it
+}
+
+// file is a file an op works on.
+type file struct {
+	node backend.Node
+	attr nfs3.Attr
+}
+
+// opt returns the attributes of f as post_op_attr: absent if there is no file.
+func (f *file) opt() nfs3.OptAttr {
+	if f.node == nil {
+		return nfs3.OptAttr{}
+	}
+	return nfs3.SomeAttr(&f.attr)
+}
+
+// handleHead is the export number in front of every handle.
+const handleHead = 4
+
+// appendHandle appends the handle of a file.
+func (e *export) appendHandle(b []byte, n backend.Node) nfs3.FileHandle {
+	return n.AppendHandle(binary.BigEndian.AppendUint32(b, e.id))
+}
+
+// node finds the file of a handle and checks that the caller may ask at all.
+func (o *op) node(h nfs3.FileHandle) (backend.Node, error) {
+	e := o.s.export(h)
+	switch {
+	case len(h) <= handleHead:
+		return nil, nfs3.ErrBadHandle
+	case e == nil:
+		return nil, nfs3.ErrStale
+	case o.exp != nil && o.exp != e:
+		return nil, nfs3.ErrXDev
+	case !e.admits(o.c.RemoteAddr):
+		return nil, nfs3.ErrAcces
+	}
+	o.exp, o.cred = e, e.squash(o.c.Cred)
+	return e.FS.Resolve(h[handleHead:])
+}
+
+// file finds the file of a handle and its attributes.
+func (o *op) file(h nfs3.FileHandle) (file, error) {
+	n, err := o.node(h)
+	if err != nil {
+		return file{}, err
+	}
+	a, err := n.Attr()
+	if err != nil {
+		return file{}, err
+	}
+	return file{node: n, attr: a}, nil
+}
+
+// dir is file for a directory in which the caller must have the permissions want.
+func (o *op) dir(h nfs3.FileHandle, want uint32) (file, error) {
+	f, err := o.file(h)
+	switch {
+	case err != nil:
+		return f, err
+	case f.attr.Type != nfs3.TypeDir:
+		return f, nfs3.ErrNotDir
+	case !o.cred.may(&f.attr, want):
+		return f, nfs3.ErrAcces
+	}
+	return f, nil
+}
+
+// writable refuses changes of a read-only export.
+func (o *op) writable() error {
+	if o.exp.ReadOnly {
+		return nfs3.ErrROFS
+	}
+	return nil
+}
+
+// name checks a name that is to be made or removed in a directory.
+func (o *op) name(name string, dots nfs3.Status) error {
+	if backend.IsDots(name) {
+		return dots
+	}
+	return o.lookupName(name)
+}
+
+// lookupName checks a name that is to be looked up.
+func (o *op) lookupName(name string) error {
+	if err := backend.CheckName(name); err != nil {
+		return err
+	}
+	if len(name) > o.exp.nameMax() {
+		return nfs3.ErrNameTooLong
+	}
+	return nil
+}
+
+// status returns what the procedure answers for err, and logs errors without a status.
+func (o *op) status(err error) nfs3.Status {
+	s, known := statusOf(err)
+	if !known {
+		o.s.cfg.Logger.Warn("server: backend error", zap.Stringer("nfs.procedure", o.proc), zap.Error(err))
+	}
+	return fit(o.proc, s)
+}
+
+// admits says whether an address may use the export.
+func (e *export) admits(a net.Addr) bool {
+	if len(e.Allow) == 0 {
+		return true
+	}
+	ip, ok := addrOf(a)
+	if !ok {
+		return false
+	}
+	for _, p := range e.Allow {
+		if p.Contains(ip) {
+			return true
+		}
+	}
+	return false
+}
+
+// prefix makes the handle of a backend one of this server.
+func (e *export) prefix(h []byte) nfs3.FileHandle {
+	return append(binary.BigEndian.AppendUint32(make([]byte, 0, handleHead+len(h)), e.id), h...)
+}

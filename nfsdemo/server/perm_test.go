@@ -1,0 +1,209 @@
+package server
+
+import (
+	"testing"
+
+	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+)
+
+// TestMay compares with the rule written another way.
+func TestMay(t *testing.T) {
+	creds := []Cred{
+		{UID: 0, GID: 0}, {UID: 1, GID: 1}, {UID: 1, GID: 2}, {UID: 3, GID: 2}, {UID: 3, GID: 4, GIDs: []uint32{9, 2}}, {UID: 5, GID: 6},
+	}
+	for _, typ := range []nfs3.FileType{nfs3.TypeReg, nfs3.TypeDir} {
+		for m := range uint32(0o1000) {
+			a := nfs3.Attr{Type: typ, Mode: m, UID: 1, GID: 2}
+			for i, c := range creds {
+				for want := uint32(1); want < 8; want++ {
+					var bits uint32
+					switch i {
+					case 0:
+						bits = 7
+						if typ == nfs3.TypeReg && m&0o111 == 0 {
+							bits = 6
+						}
+					case 1, 2:
+						bits = m / 64
+					case 3, 4:
+						bits = m / 8 % 8
+					default:
+						bits = m % 8
+					}
+					if got := c.may(&a, want); got != (bits&want == want) {
+						t.Fatalf("%v mode %o, cred %d, want %o: %v", typ, m, i, want, got)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestAccess(t *testing.T) {
+	onBoth(t, func(p *peer) {
+		d := p.mkdir(p.root, "d", 0o750)
+		f := p.create(p.root, "f", 0o644)
+		ask := func(q *peer, h nfs3.FileHandle, want, got nfs3.Access) {
+			p.Helper()
+			r := nfs[nfs3.AccessRes](q, nfs3.ProcAccess, &nfs3.AccessArgs{Handle: h, Access: want}, nfs3.OK)
+			if r.Access != got || !r.Attr.Present {
+				p.Errorf("asked %#x, got %#x, want %#x", want, r.Access, got)
+			}
+		}
+		const (
+			dirRW  = nfs3.AccessRead | nfs3.AccessLookup | nfs3.AccessModify | nfs3.AccessExtend | nfs3.AccessDelete
+			fileRW = nfs3.AccessRead | nfs3.AccessModify | nfs3.AccessExtend
+		)
+		ask(p, d, nfs3.AccessAll, dirRW)
+		ask(p, f, nfs3.AccessAll, fileRW)
+		ask(p, f, nfs3.AccessRead, nfs3.AccessRead)
+		ask(p, f, 0xffffffc0, 0)
+		user := p.as(sys(1000, 1000))
+		ask(user, d, nfs3.AccessAll, 0)
+		ask(user, f, nfs3.AccessAll, nfs3.AccessRead)
+		setattr(p, f, mode(0o711), nfs3.OK)
+		ask(user, f, nfs3.AccessAll, nfs3.AccessExecute)
+	})
+}
+
+// TestDirPermissions: which bits of a directory an operation needs.
+func TestDirPermissions(t *testing.T) {
+	onBoth(t, func(p *peer) {
+		user := p.as(sys(1000, 1000))
+		in := mode(0o644)
+		for _, c := range []struct {
+			bits               uint32
+			look, list, create nfs3.Status
+		}{
+			{0, nfs3.ErrAcces, nfs3.ErrAcces, nfs3.ErrAcces},
+			{4, nfs3.ErrAcces, nfs3.OK, nfs3.ErrAcces},
+			{1, nfs3.OK, nfs3.ErrAcces, nfs3.ErrAcces},
+			{2, nfs3.ErrAcces, nfs3.ErrAcces, nfs3.ErrAcces},
+			{3, nfs3.OK, nfs3.ErrAcces, nfs3.OK},
+			{7, nfs3.OK, nfs3.OK, nfs3.OK},
+		} {
+			d := p.mkdir(p.root, name(int(c.bits)), 0o770|c.bits)
+			f := p.create(d, "f", 0o644)
+			user.lookup(d, "f", c.look)
+			nfs[nfs3.ReadDirRes](user, nfs3.ProcReadDir, &nfs3.ReadDirArgs{Dir: d, Count: 4096}, c.list)
+			nfs[nfs3.ReadDirPlusRes](user, nfs3.ProcReadDirPlus, &nfs3.ReadDirPlusArgs{Dir: d, DirCount: 4096, MaxCount: 4096}, c.list)
+			nfs[nfs3.CreateRes](user, nfs3.ProcCreate, &nfs3.CreateArgs{Where: at(d, "new"), Attr: in}, c.create)
+			nfs[nfs3.MkdirRes](user, nfs3.ProcMkdir, &nfs3.MkdirArgs{Where: at(d, "dir"), Attr: in}, c.create)
+			nfs[nfs3.LinkRes](user, nfs3.ProcLink, &nfs3.LinkArgs{Handle: f, Link: at(d, "link")}, c.create)
+			nfs[nfs3.RenameRes](user, nfs3.ProcRename, &nfs3.RenameArgs{From: at(d, "f"), To: at(d, "g")}, c.create)
+			a := at(d, "g")
+			if c.create != nfs3.OK {
+				a.Name = "f"
+			}
+			nfs[nfs3.RemoveRes](user, nfs3.ProcRemove, &a, c.create)
+		}
+	})
+}
+
+func TestSticky(t *testing.T) {
+	root := newPeer(t, newServer(t, mem.New(nil)), sys(0, 0))
+	d := root.mkdir(root.root, "tmp", 0o1777)
+	ann, bob := root.as(sys(10, 10)), root.as(sys(11, 11))
+	ann.create(d, "anns", 0o666)
+	bob.create(d, "bobs", 0o666)
+	a := at(d, "anns")
+	nfs[nfs3.RemoveRes](bob, nfs3.ProcRemove, &a, nfs3.ErrAcces)
+	nfs[nfs3.RenameRes](bob, nfs3.ProcRename, &nfs3.RenameArgs{From: a, To: at(d, "x")}, nfs3.ErrAcces)
+	nfs[nfs3.RenameRes](bob, nfs3.ProcRename, &nfs3.RenameArgs{From: at(d, "bobs"), To: a}, nfs3.ErrAcces)
+	nfs[nfs3.RemoveRes](ann, nfs3.ProcRemove, &a, nfs3.OK)
+	b := at(d, "bobs")
+	nfs[nfs3.RemoveRes](root, nfs3.ProcRemove, &b, nfs3.OK)
+}
+
+// TestSquash: whose ids the files get.
+func TestSquash(t *testing.T) {
+	for _, c := range []struct {
+		squash  Squash
+		cred    Cred
+		uid, gd uint32
+	}{
+		{SquashNone, Cred{UID: 0, GID: 0}, 0, 0},
+		{SquashNone, Cred{UID: 7, GID: 8}, 7, 8},
+		{SquashNone, Cred{Anonymous: true}, 500, 600},
+		{SquashRoot, Cred{UID: 0, GID: 0}, 500, 600},
+		{SquashRoot, Cred{UID: 7, GID: 0}, 7, 600},
+		{SquashRoot, Cred{UID: 7, GID: 8}, 7, 8},
+		{SquashAll, Cred{UID: 7, GID: 8}, 500, 600},
+	} {
+		e := &export{Export: Export{Squash: c.squash, AnonUID: 500, AnonGID: 600}}
+		if got := e.squash(c.cred); got.UID != c.uid || got.GID != c.gd {
+			t.Errorf("%v of %+v: %+v", c.squash, c.cred, got)
+		}
+	}
+	e := &export{Export: Export{AnonGID: 600}}
+	gids := []uint32{5, 0, 6, 0}
+	got := e.squash(Cred{UID: 7, GID: 8, GIDs: gids})
+	if got.in(0) || !got.in(600) || !got.in(5) || !got.in(6) || gids[1] != 0 {
+		t.Errorf("%+v, argument %v", got, gids)
+	}
+	if SquashAll.String() != "all_squash" || Squash(9).String() != "squash(9)" {
+		t.Error("String")
+	}
+
+	// The default: root is nobody.
+	s := newServer(t, mem.New(nil), func(c *Config) { c.Exports[0].Squash = SquashRoot })
+	p := newPeer(t, s, sys(0, 0))
+	if a := p.attr(p.create(p.root, "f", 0o644)); a.UID != Nobody || a.GID != Nobody {
+		t.Errorf("%+v", a)
+	}
+	if a := p.attr(p.as(sys(7, 8)).create(p.root, "g", 0o644)); a.UID != 7 || a.GID != 8 {
+		t.Errorf("%+v", a)
+	}
+}
+
+func TestReadOnly(t *testing.T) {
+	fsys := mem.New(nil)
+	p := newPeer(t, newServer(t, fsys), sys(0, 0))
+	f := p.create(p.root, "f", 0o666)
+	d := p.mkdir(p.root, "d", 0o777)
+	p.write(f, 0, "data")
+	p.srv = newServer(t, fsys, func(c *Config) { c.Exports[0].ReadOnly = true })
+	if r := p.read(f, 0, 10); string(r.Data) != "data" {
+		t.Errorf("%q", r.Data)
+	}
+	rm, rd := at(p.root, "f"), at(p.root, "d")
+	setattr(p, f, mode(0), nfs3.ErrROFS)
+	nfs[nfs3.WriteRes](p, nfs3.ProcWrite, &nfs3.WriteArgs{Handle: f}, nfs3.ErrROFS)
+	nfs[nfs3.CreateRes](p, nfs3.ProcCreate, &nfs3.CreateArgs{Where: at(d, "x")}, nfs3.ErrROFS)
+	nfs[nfs3.MkdirRes](p, nfs3.ProcMkdir, &nfs3.MkdirArgs{Where: at(d, "x")}, nfs3.ErrROFS)
+	nfs[nfs3.SymlinkRes](p, nfs3.ProcSymlink, &nfs3.SymlinkArgs{Where: at(d, "x"), Path: "y"}, nfs3.ErrROFS)
+	nfs[nfs3.MknodRes](p, nfs3.ProcMknod, &nfs3.MknodArgs{Where: at(d, "x"), Type: nfs3.TypeFIFO}, nfs3.ErrROFS)
+	nfs[nfs3.RemoveRes](p, nfs3.ProcRemove, &rm, nfs3.ErrROFS)
+	nfs[nfs3.RmdirRes](p, nfs3.ProcRmdir, &rd, nfs3.ErrROFS)
+	nfs[nfs3.RenameRes](p, nfs3.ProcRename, &nfs3.RenameArgs{From: rm, To: at(d, "x")}, nfs3.ErrROFS)
+	nfs[nfs3.LinkRes](p, nfs3.ProcLink, &nfs3.LinkArgs{Handle: f, Link: at(d, "x")}, nfs3.ErrROFS)
+	r := nfs[nfs3.AccessRes](p, nfs3.ProcAccess, &nfs3.AccessArgs{Handle: d, Access: nfs3.AccessAll}, nfs3.OK)
+	if r.Access != nfs3.AccessRead|nfs3.AccessLookup {
+		t.Errorf("access %#x", r.Access)
+	}
+}
+
+// notOwners is a file system that cannot give files away.
+type notOwners struct{ *mem.FS }
+
+func (f notOwners) Info() backend.Info {
+	i := f.FS.Info()
+	i.Owners, i.UID, i.GID = false, 700, 701
+	return i
+}
+
+// TestSquashUnprivileged: the anonymous user is the one of the process where files cannot be
+// given away.
+func TestSquashUnprivileged(t *testing.T) {
+	for squash, want := range map[Squash]uint32{SquashRoot: 700, SquashAll: 700, SquashNone: 0} {
+		s := newServer(t, notOwners{mem.New(nil)}, func(c *Config) { c.Exports[0].Squash = squash })
+		if got := s.exports[0].squash(Cred{}); got.UID != want {
+			t.Errorf("%v: root is %d, want %d", squash, got.UID, want)
+		}
+		if got := s.exports[0].squash(Cred{UID: 5}); squash == SquashAll && got.UID != 700 || squash != SquashAll && got.UID != 5 {
+			t.Errorf("%v: user 5 is %d", squash, got.UID)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package server
+
+import (
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// getAttr is GETATTR (RFC 1813 Section 3.3.1). It needs no permission.
+func (o *op) getAttr(d *xdr.Decoder) error {
+	var args nfs3.GetAttrArgs
+	if err := args.Parse(d); err != nil {
+		return err
+	}
+	var res nfs3.GetAttrRes
+	f, err := o.file(args.Handle)
+	res.Status, res.Attr = o.status(err), f.attr
+	o.c.Resp.Results = res.Append(o.c.Resp.Results)
+	return nil
+}
+
+// setAttr is SETATTR (RFC 1813 Section 3.3.2). The file is held while the guard is compared
+// and the attributes change.
+func (o *op) setAttr(d *xdr.Decoder) error {
+	var args nfs3.SetAttrArgs
+	if err := args.Parse(d); err != nil {
+		return err
+	}
+	defer o.s.locks.lock(args.Handle, nil)()
+	var res nfs3.SetAttrRes
+	f, err := o.file(args.Handle)
+	ch := o.changing(f)
+	if err == nil {
+		err = o.applyAttr(&f, &args)
+	}
+	res.Status, res.Wcc = o.status(err), ch.wcc()
+	o.c.Resp.Results = res.Append(o.c.Resp.Results)
+	return nil
+}
+
+// applyAttr checks and does a SETATTR.
+func (o *op) applyAttr(f *file, args *nfs3.SetAttrArgs) error {
+	if err := o.writable(); err != nil {
+		return err
+	}
+	if args.Guard && args.Ctime != f.attr.Ctime {
+		return nfs3.ErrNotSync
+	}
+	if err := o.cred.maySet(&f.attr, &args.Attr); err != nil {
+		return err
+	}
+	if args.Attr.IsZero() {
+		return nil
+	}
+	o.cred.dropSetID(&f.attr, &args.Attr)
+	return f.node.SetAttr(&args.Attr)
+}
+
+// maySet says whether c may make the change s of a. Everything is checked before anything is
+// done, so that the change is made whole or not at all.
+func (c *Cred) maySet(a *nfs3.Attr, s *nfs3.SetAttr) error {
+	owner := c.owns(a)
+	switch {
+	case s.SetSize && a.Type != nfs3.TypeReg:
+		return nfs3.ErrInval
+	case s.SetSize && !c.mayWrite(a):
+		return nfs3.ErrAcces
+	case s.SetMode && !owner:
+		return nfs3.ErrPerm
+	case s.SetUID && !c.root() && (!owner || s.UID != a.UID):
+		return nfs3.ErrPerm
+	case s.SetGID && !c.root() && (!owner || s.GID != a.GID && !c.in(s.GID)):
+		return nfs3.ErrPerm
+	case (s.AtimeHow == nfs3.ClientTime || s.MtimeHow == nfs3.ClientTime) && !owner:
+		return nfs3.ErrPerm
+	case (s.AtimeHow == nfs3.ServerTime || s.MtimeHow == nfs3.ServerTime) && !owner && !c.may(a, permW):
+		return nfs3.ErrAcces
+	}
+	return nil
+}
+
+// dropSetID takes the set-id bits off where a change by somebody unprivileged would leave a
+// program of other content or owner with them, as local file systems do.
+func (c *Cred) dropSetID(a *nfs3.Attr, s *nfs3.SetAttr) {
+	if c.root() || a.Type == nfs3.TypeDir {
+		return
+	}
+	if s.SetMode && !c.in(a.GID) {
+		s.Mode &^= modeSetGID
+	}
+	if !s.SetMode && (s.SetSize || s.SetUID || s.SetGID) && a.Mode&(modeSetUID|modeSetGID) != 0 {
+		s.SetMode, s.Mode = true, a.Mode&^(modeSetUID|modeSetGID)
+	}
+}
+
+// access is ACCESS (RFC 1813 Section 3.3.4).
+func (o *op) access(d *xdr.Decoder) error {
+	var args nfs3.AccessArgs
+	if err := args.Parse(d); err != nil {
+		return err
+	}
+	var res nfs3.AccessRes
+	f, err := o.file(args.Handle)
+	res.Status, res.Attr = o.status(err), f.opt()
+	if err == nil {
+		res.Access = o.cred.access(&f.attr, args.Access)
+		if o.exp.ReadOnly {
+			res.Access &^= nfs3.AccessModify | nfs3.AccessExtend | nfs3.AccessDelete
+		}
+	}
+	o.c.Resp.Results = res.Append(o.c.Resp.Results)
+	return nil
+}

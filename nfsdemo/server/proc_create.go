@@ -1,0 +1,144 @@
+package server
+
+import (
+	"errors"
+
+	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// create is CREATE (RFC 1813 Section 3.3.8).
+func (o *op) create(d *xdr.Decoder) error {
+	var args nfs3.CreateArgs
+	if err := args.Parse(d); err != nil {
+		return err
+	}
+	o.making(&args.Where, func(dir *file) (file, error) { return o.createFile(dir, &args) })
+	return nil
+}
+
+// createTries bounds the rounds of a CREATE whose name comes and goes.
+const createTries = 8
+
+// createFile finds or makes the file. The name may appear or vanish between the two; then
+// another round decides.
+func (o *op) createFile(dir *file, args *nfs3.CreateArgs) (file, error) {
+	in := o.init(dir, &args.Attr, 0o644)
+	if args.Mode == nfs3.Exclusive {
+		// The attributes come with a SETATTR; until then the file is its owner's alone.
+		in = o.init(dir, &nfs3.SetAttr{}, 0o600)
+		in.Verf = &args.Verf
+	}
+	var err error
+	for range createTries {
+		var f file
+		if f, err = o.find(dir, args.Where.Name); !errors.Is(err, nfs3.ErrNoEnt) {
+			if err != nil {
+				return file{}, err
+			}
+			return o.openExisting(f, args)
+		}
+		if !o.cred.may(&dir.attr, permW) {
+			return file{}, nfs3.ErrAcces
+		}
+		n, a, cerr := dir.node.Create(args.Where.Name, in)
+		if err = cerr; !errors.Is(err, nfs3.ErrExist) {
+			return file{node: n, attr: a}, err
+		}
+	}
+	return file{}, err
+}
+
+// openExisting is CREATE of a name that is there.
+func (o *op) openExisting(f file, args *nfs3.CreateArgs) (file, error) {
+	switch args.Mode {
+	case nfs3.Exclusive:
+		ok, err := f.node.HasVerf(args.Verf)
+		if err == nil && !ok {
+			err = nfs3.ErrExist
+		}
+		return f, err
+	case nfs3.Unchecked:
+		if f.attr.Type != nfs3.TypeReg {
+			return f, nfs3.ErrExist
+		}
+		return f, o.resize(&f, &args.Attr)
+	case nfs3.Guarded:
+	}
+	return f, nfs3.ErrExist
+}
+
+// resize applies the size of an unchecked CREATE to an existing file; the other attributes
+// are those of a new file only.
+func (o *op) resize(f *file, s *nfs3.SetAttr) error {
+	if !s.SetSize {
+		return nil
+	}
+	set := nfs3.SetAttr{SetSize: true, Size: s.Size}
+	if err := o.cred.maySet(&f.attr, &set); err != nil {
+		return err
+	}
+	o.cred.dropSetID(&f.attr, &set)
+	if err := f.node.SetAttr(&set); err != nil {
+		return err
+	}
+	a, err := f.node.Attr()
+	f.attr = a
+	return err
+}
+
+// mkdir is MKDIR (RFC 1813 Section 3.3.9).
+func (o *op) mkdir(d *xdr.Decoder) error {
+	var args nfs3.MkdirArgs
+	if err := args.Parse(d); err != nil {
+		return err
+	}
+	o.makingNew(&args.Where, func(dir *file) (backend.Node, nfs3.Attr, error) {
+		in := o.init(dir, &args.Attr, 0o755)
+		in.Attr.Mode |= dir.attr.Mode & modeSetGID
+		return dir.node.Mkdir(args.Where.Name, in)
+	})
+	return nil
+}
+
+// symlink is SYMLINK (RFC 1813 Section 3.3.10). An empty path makes no link anybody could
+// use, and no local file system takes it.
+func (o *op) symlink(d *xdr.Decoder) error {
+	var args nfs3.SymlinkArgs
+	if err := args.Parse(d); err != nil {
+		return err
+	}
+	o.makingNew(&args.Where, func(dir *file) (backend.Node, nfs3.Attr, error) {
+		switch {
+		case args.Path == "":
+			return nil, nfs3.Attr{}, nfs3.ErrAcces
+		case len(args.Path) >= nfs3.MaxPath:
+			return nil, nfs3.Attr{}, nfs3.ErrNameTooLong
+		}
+		return dir.node.Symlink(args.Where.Name, args.Path, o.init(dir, &args.Attr, 0o777))
+	})
+	return nil
+}
+
+// mknod is MKNOD (RFC 1813 Section 3.3.11). Devices are for root.
+func (o *op) mknod(d *xdr.Decoder) error {
+	var args nfs3.MknodArgs
+	if err := args.Parse(d); err != nil {
+		return err
+	}
+	o.makingNew(&args.Where, func(dir *file) (backend.Node, nfs3.Attr, error) {
+		switch args.Type {
+		case nfs3.TypeChr, nfs3.TypeBlk:
+			if !o.cred.root() {
+				return nil, nfs3.Attr{}, nfs3.ErrPerm
+			}
+		case nfs3.TypeSock, nfs3.TypeFIFO:
+		case nfs3.TypeReg, nfs3.TypeDir, nfs3.TypeLnk:
+			return nil, nfs3.Attr{}, nfs3.ErrBadType
+		}
+		in := o.init(dir, &args.Attr, 0o644)
+		return dir.node.Mknod(args.Where.Name, args.Type, args.Rdev, in)
+	})
+	return nil
+}

@@ -1,0 +1,101 @@
+package server
+
+import (
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// dirTail is what follows the entries: the end of the list and eof.
+const dirTail = 8
+
+// readDir is READDIR (RFC 1813 Section 3.3.16). Count bounds the READDIR3resok with all its
+// XDR, from the attributes to eof.
+func (o *op) readDir(d *xdr.Decoder) error {
+	var args nfs3.ReadDirArgs
+	if err := args.Parse(d); err != nil {
+		return err
+	}
+	l := listing{o: o, max: args.Count, names: ^uint32(0)}
+	l.list(args.Dir, args.Cookie, args.Verf)
+	return nil
+}
+
+// readDirPlus is READDIRPLUS (RFC 1813 Section 3.3.17). Dircount bounds ids, names and
+// cookies, maxcount the READDIRPLUS3resok.
+func (o *op) readDirPlus(d *xdr.Decoder) error {
+	var args nfs3.ReadDirPlusArgs
+	if err := args.Parse(d); err != nil {
+		return err
+	}
+	l := listing{o: o, plus: true, max: args.MaxCount, names: args.DirCount}
+	l.list(args.Dir, args.Cookie, args.Verf)
+	return nil
+}
+
+// listing builds the reply of both. Entries are encoded as the backend finds them; the
+// verifier in front of them is written last.
+type listing struct {
+	o     *op
+	plus  bool
+	max   uint32 // octets of the resok
+	names uint32 // octets of ids, names and cookies
+	start int    // of the resok in the results
+	buf   []byte
+	count int    // entries taken
+	used  uint32 // of names
+	full  bool   // an entry did not fit
+}
+
+// list does the call.
+func (l *listing) list(h nfs3.FileHandle, cookie uint64, verf nfs3.CookieVerf) {
+	o := l.o
+	dir, err := o.dir(h, permR)
+	res := nfs3.ReadDirRes{Attr: dir.opt()}
+	if err == nil {
+		l.max = min(l.max, uint32(o.s.cfg.MaxIO))
+		l.buf = res.AppendHead(o.c.Resp.Results)
+		l.start = len(o.c.Resp.Results) + 4
+		at := len(l.buf) - nfs3.VerfSize
+		res.Verf, res.EOF, err = dir.node.ReadDir(cookie, verf, l.plus, l.add)
+		copy(l.buf[at:], res.Verf[:])
+	}
+	// Not one entry fits, or not even the frame of an empty list.
+	if err == nil && (l.full && l.count == 0 || l.size() > l.max) {
+		err = nfs3.ErrTooSmall
+	}
+	if err != nil {
+		res.Status = o.status(err)
+		o.c.Resp.Results = res.Append(o.c.Resp.Results)
+		return
+	}
+	o.c.Resp.Results = nfs3.AppendDirTail(l.buf, res.EOF)
+}
+
+// size returns the octets of the resok if it ended here.
+func (l *listing) size() uint32 { return uint32(len(l.buf)-l.start) + dirTail }
+
+// add takes an entry if it fits.
+func (l *listing) add(e *nfs3.DirPlusEntry) bool {
+	n := e.DirEntry.Size()
+	if l.plus {
+		if e.Handle.Present {
+			e.Handle.Handle = l.o.exp.prefix(e.Handle.Handle)
+		}
+		n = e.Size()
+	}
+	// The word that announces an entry is not part of what dircount bounds. The first entry
+	// is not held to it: a list must get on.
+	names := uint32(e.DirEntry.Size() - 4)
+	if l.size()+uint32(n) > l.max || l.count > 0 && l.used+names > l.names {
+		l.full = true
+		return false
+	}
+	l.count++
+	l.used += names
+	if l.plus {
+		l.buf = e.Append(l.buf)
+	} else {
+		l.buf = e.DirEntry.Append(l.buf)
+	}
+	return true
+}

@@ -1,0 +1,81 @@
+package server
+
+import (
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// remove is REMOVE (RFC 1813 Section 3.3.12).
+func (o *op) remove(d *xdr.Decoder) error {
+	var args nfs3.RemoveArgs
+	if err := args.Parse(d); err != nil {
+		return err
+	}
+	o.removing(&args, func(dir *file) error {
+		if err := o.name(args.Name, nfs3.ErrAcces); err != nil {
+			return err
+		}
+		if err := o.deletable(dir, args.Name); err != nil {
+			return err
+		}
+		return dir.node.Remove(args.Name)
+	})
+	return nil
+}
+
+// rmdir is RMDIR (RFC 1813 Section 3.3.13): "." is INVAL, ".." EXIST.
+func (o *op) rmdir(d *xdr.Decoder) error {
+	var args nfs3.RmdirArgs
+	if err := args.Parse(d); err != nil {
+		return err
+	}
+	dots := nfs3.ErrExist
+	if args.Name == "." {
+		dots = nfs3.ErrInval
+	}
+	o.removing(&args, func(dir *file) error {
+		if err := o.name(args.Name, dots); err != nil {
+			return err
+		}
+		if err := o.deletable(dir, args.Name); err != nil {
+			return err
+		}
+		return dir.node.Rmdir(args.Name)
+	})
+	return nil
+}
+
+// removing is the frame of the two removals.
+func (o *op) removing(args *nfs3.DirOpArgs, fn func(dir *file) error) {
+	defer o.hold(args.Dir, nil)()
+	var res nfs3.WccRes
+	dir, err := o.dir(args.Dir, permX)
+	ch := o.changing(dir)
+	if err == nil {
+		err = o.writable()
+	}
+	if err == nil {
+		err = fn(&dir)
+	}
+	res.Status, res.Wcc = o.status(err), ch.wcc()
+	o.c.Resp.Results = res.Append(o.c.Resp.Results)
+}
+
+// deletable says whether the caller may take a name out of a directory. The name is looked
+// at only where that matters.
+func (o *op) deletable(dir *file, name string) error {
+	if !o.cred.may(&dir.attr, permW) {
+		if _, err := o.find(dir, name); err != nil {
+			return err
+		}
+		return nfs3.ErrAcces
+	}
+	if dir.attr.Mode&modeSticky == 0 || o.cred.owns(&dir.attr) {
+		return nil
+	}
+	f, err := o.find(dir, name)
+	if err == nil && !o.cred.mayDelete(&dir.attr, &f.attr) {
+		err = nfs3.ErrAcces
+	}
+	return err
+}

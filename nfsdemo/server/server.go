@@ -1,0 +1,102 @@
+package server
+
+import (
+	"context"
+
+	"github.com/stag-rdma/stag/nfsdemo/mount3"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// Server answers NFS and MOUNT calls. It is a transport.Handler and safe for concurrent use.
+type Server struct {
+	Mux
+
+	cfg     *Config
+	exports []*export
+	byID    map[uint32]*export
+	locks   stripes
+	mounts  mountTable
+}
+
+// New makes a server of cfg.
+func New(cfg *Config) (*Server, error) {
+	cfg, err := cfg.fill()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{cfg: cfg, byID: make(map[uint32]*export)}
+	if s.exports, err = newExports(cfg.Exports); err != nil {
+		return nil, err
+	}
+	for _, e := range s.exports {
+		s.byID[e.id] = e
+	}
+	s.RequireSys = cfg.RequireSys
+	s.Add(Program{
+		Prog: nfs3.Program, Low: nfs3.Version, High: nfs3.Version, Procs: nfs3.ProcCount,
+		Serve: s.serveNFS, MayBlock: s.nfsMayBlock,
+		Weak: func(proc uint32) bool { return nfs3.Proc(proc) == nfs3.ProcFSInfo },
+	})
+	s.Add(Program{
+		Prog: mount3.Program, Low: mount3.Version, High: mount3.Version, Procs: mount3.ProcCount,
+		Serve:    s.serveMount,
+		MayBlock: func(proc uint32) bool { return mount3.Proc(proc) == mount3.ProcMnt && s.blocking() },
+	})
+	return s, nil
+}
+
+// procs are the handlers by procedure number.
+var procs = [nfs3.ProcCount]func(*op, *xdr.Decoder) error{
+	nfs3.ProcGetAttr:     (*op).getAttr,
+	nfs3.ProcSetAttr:     (*op).setAttr,
+	nfs3.ProcLookup:      (*op).lookup,
+	nfs3.ProcAccess:      (*op).access,
+	nfs3.ProcReadLink:    (*op).readLink,
+	nfs3.ProcRead:        (*op).read,
+	nfs3.ProcWrite:       (*op).write,
+	nfs3.ProcCreate:      (*op).create,
+	nfs3.ProcMkdir:       (*op).mkdir,
+	nfs3.ProcSymlink:     (*op).symlink,
+	nfs3.ProcMknod:       (*op).mknod,
+	nfs3.ProcRemove:      (*op).remove,
+	nfs3.ProcRmdir:       (*op).rmdir,
+	nfs3.ProcRename:      (*op).rename,
+	nfs3.ProcLink:        (*op).link,
+	nfs3.ProcReadDir:     (*op).readDir,
+	nfs3.ProcReadDirPlus: (*op).readDirPlus,
+	nfs3.ProcFSStat:      (*op).fsStat,
+	nfs3.ProcFSInfo:      (*op).fsInfo,
+	nfs3.ProcPathConf:    (*op).pathConf,
+	nfs3.ProcCommit:      (*op).commit,
+}
+
+// serveNFS answers one NFS call.
+func (s *Server) serveNFS(_ context.Context, c *Call) error {
+	o := op{s: s, c: c, proc: nfs3.Proc(c.Proc)}
+	d := xdr.NewDecoder(c.Args)
+	return procs[o.proc](&o, &d)
+}
+
+// nfsMayBlock says which procedures may wait for a disk: those that read or write data or
+// lists, and those that must be durable. The others look at what the kernel most often has
+// in memory.
+func (s *Server) nfsMayBlock(proc uint32) bool {
+	switch nfs3.Proc(proc) {
+	case nfs3.ProcGetAttr, nfs3.ProcLookup, nfs3.ProcAccess, nfs3.ProcReadLink,
+		nfs3.ProcFSStat, nfs3.ProcFSInfo, nfs3.ProcPathConf:
+		return false
+	default:
+		return s.blocking()
+	}
+}
+
+// blocking says whether any export may wait for a disk.
+func (s *Server) blocking() bool {
+	for _, e := range s.exports {
+		if e.info.MayBlock {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,97 @@
+package server
+
+import (
+	"encoding/binary"
+	"hash/maphash"
+	"sync"
+
+	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+)
+
+// stripes are locks by file. Two files may share one.
+type stripes struct {
+	mu   [64]sync.Mutex
+	once sync.Once
+	seed maphash.Seed
+}
+
+// index returns the stripe of a handle.
+func (s *stripes) index(h nfs3.FileHandle) int {
+	s.once.Do(func() { s.seed = maphash.MakeSeed() })
+	return int(maphash.Bytes(s.seed, h) % uint64(len(s.mu)))
+}
+
+// lock takes the stripes of up to two handles, always in the same order, and returns how to
+// give them back.
+func (s *stripes) lock(a, b nfs3.FileHandle) (unlock func()) {
+	i, j := s.index(a), -1
+	if b != nil {
+		j = s.index(b)
+	}
+	if j == i {
+		j = -1
+	}
+	if j >= 0 && j < i {
+		i, j = j, i
+	}
+	s.mu[i].Lock()
+	if j < 0 {
+		return s.mu[i].Unlock
+	}
+	s.mu[j].Lock()
+	return func() {
+		s.mu[j].Unlock()
+		s.mu[i].Unlock()
+	}
+}
+
+// change is a file an op changes: what it was like before, and how to say so afterwards.
+type change struct {
+	file
+	atomic bool
+}
+
+// wcc returns the wcc_data of a change, with the attributes of now as "after". "before" is
+// there only if nobody else can have come between (RFC 1813 Section 2.6).
+func (c *change) wcc() nfs3.Wcc {
+	var w nfs3.Wcc
+	if c.node == nil {
+		return w
+	}
+	if a, err := c.node.Attr(); err == nil {
+		w.After = nfs3.SomeAttr(&a)
+		if c.atomic {
+			w.Before = nfs3.OptWcc{Present: true, Attr: c.attr.Wcc()}
+		}
+	}
+	return w
+}
+
+// hold keeps other changes of up to two files away if that makes their "before" attributes
+// true. It must come before the attributes are taken.
+func (o *op) hold(a, b nfs3.FileHandle) (release func()) {
+	if len(a) <= handleHead {
+		return func() {}
+	}
+	if e := o.s.export(a); e == nil || !e.info.AtomicWcc {
+		return func() {}
+	}
+	return o.s.locks.lock(a, b)
+}
+
+// export returns the export of a handle, or nil.
+func (s *Server) export(h nfs3.FileHandle) *export {
+	if len(h) <= handleHead {
+		return nil
+	}
+	return s.byID[binary.BigEndian.Uint32(h)]
+}
+
+// changing wraps a file that is about to be changed.
+func (o *op) changing(f file) change {
+	return change{file: f, atomic: o.exp != nil && o.exp.info.AtomicWcc}
+}
+
+// handleOf returns the handle of a file.
+func (o *op) handleOf(n backend.Node) nfs3.FileHandle { return o.exp.appendHandle(nil, n) }
