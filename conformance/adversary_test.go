@@ -1,0 +1,74 @@
+package main
+
+import (
+	"go/ast"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// requiredRows are the fault classes that must be in docs/adversary.md.
+var requiredRows = []int{1, 2, 3, 4, 5, 9, 10, 11, 13, 14, 18}
+
+var (
+	adversaryRow  = regexp.MustCompile(`(?m)^\| (\d+) \|([^|]*)\|([^|]*)\|$`)
+	adversaryTest = regexp.MustCompile("`([^`]*)`")
+)
+
+// TestAdversary: every fault class has its row, with words and tests, and every test named
+// exists in the package named.
+func TestAdversary(t *testing.T) {
+	b, err := os.ReadFile("../docs/adversary.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := testFunctions(t)
+	var rows []int
+	for _, m := range adversaryRow.FindAllStringSubmatch(string(b), -1) {
+		row, _ := strconv.Atoi(m[1])
+		if slices.Contains(rows, row) {
+			t.Errorf("row %d twice", row)
+		}
+		rows = append(rows, row)
+		if len(strings.Fields(m[2])) < 5 {
+			t.Errorf("row %d does not say what the fault is", row)
+		}
+		names := adversaryTest.FindAllStringSubmatch(m[3], -1)
+		if len(names) == 0 {
+			t.Errorf("row %d names no test", row)
+		}
+		for _, n := range names {
+			if !known[n[1]] {
+				t.Errorf("row %d: there is no test %s", row, n[1])
+			}
+		}
+	}
+	for _, row := range requiredRows {
+		if !slices.Contains(rows, row) {
+			t.Errorf("no row %d", row)
+		}
+	}
+	if !slices.IsSorted(rows) {
+		t.Errorf("rows are out of order: %v", rows)
+	}
+}
+
+// testFunctions returns the tests and fuzz targets of the module, as rdmap/mpa.TestCRC.
+func testFunctions(t *testing.T) map[string]bool {
+	t.Helper()
+	names := make(map[string]bool)
+	for _, p := range sources(t) {
+		for _, f := range p.tests {
+			for _, decl := range f.Decls {
+				d, ok := decl.(*ast.FuncDecl)
+				if ok && d.Recv == nil && (strings.HasPrefix(d.Name.Name, "Test") || strings.HasPrefix(d.Name.Name, "Fuzz")) {
+					names[p.short()+"."+d.Name.Name] = true
+				}
+			}
+		}
+	}
+	return names
+}

@@ -1,0 +1,18 @@
+// Package bench measures the engine and the transport as ratios to what plain
+// TCP does on the same machine in the same run, and fails below stated gates.
+//
+// Absolute numbers say more about the machine than about the program, so every
+// figure is a ratio of two medians. The two sides alternate round by round, use
+// the same congestion control (reno: the default of some systems paces the
+// loopback interface) and are printed with their minimum and maximum. Bulk runs
+// on one processor (GOMAXPROCS=1), which repeats to a few percent; latency runs
+// between two processes, since a hand-over between goroutines of one process
+// hides what it costs between two.
+//
+// [Engine] compares RDMA Write of 1 MiB with writes of 1 MiB on a TCP
+// connection. [RPC] compares a NULL call with a TCP ping-pong of as many octets,
+// and 64 callers on one connection with record-marked ONC RPC over TCP that
+// spends a goroutine on every request; it also weighs idle connections.
+//
+// The commands `conformance bench engine` and `conformance bench rpc` run them.
+package bench

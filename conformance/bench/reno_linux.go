@@ -1,0 +1,15 @@
+package bench
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// reno sets the congestion control of a socket before it connects or listens;
+// accepted connections inherit it. A system without reno keeps its own.
+func reno(_, _ string, rc syscall.RawConn) error {
+	return rc.Control(func(fd uintptr) {
+		_ = unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, "reno")
+	})
+}

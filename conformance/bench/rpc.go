@@ -1,0 +1,237 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// benchProg is the RPC program of the benchmark.
+const benchProg = 0x20000099
+
+// Octets of a NULL call and of its reply as FPDUs: 28 of RPC-over-RDMA header, 40
+// (24) of RPC header, 20 of DDP header and length, 4 of CRC.
+const (
+	nullCall  = 28 + 40 + 24
+	nullReply = 28 + 24 + 24
+	echoArgs  = 100 // octets of arguments of the 64 callers
+	callers   = 64
+)
+
+// Procedures of benchProg.
+const (
+	procNull   = 0
+	procEcho   = 1 // returns its arguments
+	procMemory = 2 // returns what the process holds after a collection, octets
+)
+
+func rpcHandler(_ context.Context, req *transport.Request, resp *transport.Response) {
+	switch req.Proc {
+	case procEcho:
+		resp.Results = append(resp.Results, req.Args...)
+	case procMemory:
+		resp.Results = xdr.AppendUint64(resp.Results, memoryInUse())
+	}
+}
+
+// Peer is the other process: the addresses of its services.
+type Peer struct {
+	Echo    string `json:"echo"`    // plain TCP, nullCall octets answered with nullReply
+	Records string `json:"records"` // record-marked RPC, a goroutine a request
+	RDMA    string `json:"rdma"`
+}
+
+// ServePeer starts the services of the other process. They end with stop.
+func ServePeer() (p Peer, stop func(), err error) {
+	var ls [3]net.Listener
+	for i := range ls {
+		if ls[i], err = listen(); err != nil {
+			return p, nil, err
+		}
+	}
+	srv := &transport.Server{Handler: transport.HandlerFunc(rpcHandler)}
+	go acceptAll(ls[0], func(c net.Conn) { serveEcho(c, nullCall, nullReply) })
+	go acceptAll(ls[1], serveRecords)
+	go func() { _ = srv.Serve(ls[2]) }()
+	p = Peer{Echo: ls[0].Addr().String(), Records: ls[1].Addr().String(), RDMA: ls[2].Addr().String()}
+	return p, func() {
+		for _, l := range ls {
+			l.Close()
+		}
+		srv.Close()
+	}, nil
+}
+
+func acceptAll(l net.Listener, serve func(net.Conn)) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go serve(c)
+	}
+}
+
+// RPC measures calls to the services of another process: the latency of a NULL
+// call against a TCP exchange of as many octets, n calls a round; the rate of 64
+// callers on one connection, for dur a round; what an idle connection holds. Only
+// the cases whose name holds only. Progress, when not nil, is called before each
+// round.
+func RPC(p Peer, only string, rounds, n int, dur time.Duration, progress func(done, of int)) ([]Result, error) {
+	cases := []rpcCase{
+		{Result{Name: "NULL call, two processes", Unit: "us", Gate: 1.5, AtMost: true}, func() (float64, float64, error) { return latencyRound(p, n) }, false, true},
+		{Result{Name: "64 callers, one connection", Unit: "calls/s", Gate: 3}, func() (float64, float64, error) { return callersRound(p, dur) }, false, false},
+		{Result{Name: "idle server connection, against its limit", Unit: "KiB", Gate: 1, AtMost: true}, func() (float64, float64, error) { return idleRound(p) }, true, false},
+	}
+	cases = slices.DeleteFunc(cases, func(c rpcCase) bool { return !strings.Contains(c.Name, only) })
+	for round := range rounds {
+		for i := range cases {
+			c := &cases[i]
+			if progress != nil {
+				progress(round*len(cases)+i, rounds*len(cases))
+			}
+			if c.once && round > 0 {
+				continue
+			}
+			base, ours, err := c.round()
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", c.Name, err)
+			}
+			c.Base, c.Ours = append(c.Base, base), append(c.Ours, ours)
+		}
+	}
+	results := make([]Result, len(cases))
+	for i := range cases {
+		if cases[i].best {
+			fastest := slices.Min(cases[i].Base)
+			for j := range cases[i].Base {
+				cases[i].Base[j] = fastest
+			}
+		}
+		results[i] = cases[i].Result
+	}
+	return results, nil
+}
+
+type rpcCase struct {
+	Result
+	round func() (base, ours float64, err error)
+	once  bool // does not vary from round to round
+	// best: every round is compared with the fastest round of plain TCP. Its round
+	// trip comes in modes (15, 40 or 60 us on the same machine, by where the scheduler
+	// puts the two processes), and a slow one would flatter us.
+	best bool
+}
+
+// dialRDMA connects a transport client over a reno socket.
+func dialRDMA(addr string) (*transport.Client, error) {
+	c, err := dial(addr)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return transport.NewClient(ctx, c, nil)
+}
+
+func latencyRound(p Peer, n int) (base, ours float64, err error) {
+	c, err := dial(p.Echo)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer c.Close()
+	if base, err = pingPong(c, nullCall, nullReply, n); err != nil {
+		return 0, 0, err
+	}
+	cl, err := dialRDMA(p.RDMA)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer cl.Close()
+	call := &transport.Call{Prog: benchProg, Vers: 1, Proc: procNull}
+	var reply transport.Reply
+	rtt := make([]float64, n)
+	for i := range rtt {
+		start := time.Now()
+		if err := cl.Do(context.Background(), call, &reply); err != nil {
+			return 0, 0, err
+		}
+		rtt[i] = float64(time.Since(start).Nanoseconds()) / 1e3
+		reply.Release()
+	}
+	return base, median(rtt), nil
+}
+
+func callersRound(p Peer, dur time.Duration) (base, ours float64, err error) {
+	args := make([]byte, echoArgs)
+	c, err := dial(p.Records)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer c.Close()
+	rc := newRecordClient(c)
+	if base, err = rate(dur, func() func() error {
+		return func() error { return rc.call(args) }
+	}); err != nil {
+		return 0, 0, err
+	}
+	cl, err := dialRDMA(p.RDMA)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer cl.Close()
+	ours, err = rate(dur, func() func() error {
+		call := &transport.Call{Prog: benchProg, Vers: 1, Proc: procEcho, Args: args}
+		reply := new(transport.Reply)
+		return func() error {
+			err := cl.Do(context.Background(), call, reply)
+			if err == nil && len(reply.Results) != echoArgs {
+				err = errors.New("bench: short reply")
+			}
+			reply.Release()
+			return err
+		}
+	})
+	return base, ours, err
+}
+
+// rate runs 64 callers for dur and returns their calls per second.
+func rate(dur time.Duration, newCaller func() func() error) (float64, error) {
+	var (
+		wg    sync.WaitGroup
+		mu    sync.Mutex
+		total int
+		first error
+	)
+	start := time.Now()
+	for range callers {
+		call := newCaller()
+		wg.Go(func() {
+			n := 0
+			var err error
+			for err == nil && time.Since(start) < dur {
+				for range 16 {
+					if err = call(); err != nil {
+						break
+					}
+					n++
+				}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if total += n; first == nil {
+				first = err
+			}
+		})
+	}
+	wg.Wait()
+	return float64(total) / time.Since(start).Seconds(), first
+}

@@ -1,0 +1,181 @@
+package cli
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime/pprof"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/stag-rdma/stag/conformance/bench"
+)
+
+// benchFlags are the flags of the benchmarks.
+type benchFlags struct {
+	json   bool
+	rounds int
+	quick  bool
+	only   string
+	prof   string
+}
+
+func benchCmd() *cobra.Command {
+	var f benchFlags
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure the engine and the transport against plain TCP",
+		Long: `bench measures ratios: our figure to that of plain TCP on the same machine in the
+same run, in alternating rounds, with reno on both. It prints medians, the
+smallest and the largest ratio, and exits 1 when a gate is missed.`,
+		Example: `  conformance bench engine
+  conformance bench rpc --rounds 15
+  conformance bench rpc --json | jq .`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.PersistentFlags().BoolVar(&f.json, "json", false, "all figures of all rounds as JSON")
+	cmd.PersistentFlags().IntVar(&f.rounds, "rounds", 9, "rounds of each case")
+	cmd.PersistentFlags().BoolVar(&f.quick, "quick", false, "short rounds, to see that it runs")
+	cmd.PersistentFlags().StringVar(&f.only, "only", "", "only the cases whose name holds `TEXT`")
+	cmd.PersistentFlags().StringVar(&f.prof, "cpuprofile", "", "write a CPU profile of this process to `FILE`")
+	cmd.AddCommand(&cobra.Command{
+		Use: "engine", Short: "RDMA Write of 1 MiB on one processor", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.engine(cmd) },
+	}, &cobra.Command{
+		Use: "rpc", Short: "Calls between two processes, and idle connections", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.rpc(cmd) },
+	}, &cobra.Command{
+		Use: "peer", Short: "The other process of bench rpc", Args: cobra.NoArgs, Hidden: true,
+		RunE: func(cmd *cobra.Command, _ []string) error { return benchPeer(cmd) },
+	})
+	return cmd
+}
+
+func (f *benchFlags) engine(cmd *cobra.Command) error {
+	total := 512 << 20
+	if f.quick {
+		total = 16 << 20
+	}
+	done, err := f.profile()
+	if err != nil {
+		return err
+	}
+	defer done()
+	results, err := bench.Engine(f.only, f.rounds, total, progress(cmd.ErrOrStderr()))
+	return f.report(cmd, results, err)
+}
+
+func (f *benchFlags) rpc(cmd *cobra.Command) error {
+	n, dur := 20000, time.Second
+	if f.quick {
+		n, dur = 500, 50*time.Millisecond
+	}
+	p, stop, err := startPeer()
+	if err != nil {
+		return err
+	}
+	defer stop()
+	done, err := f.profile()
+	if err != nil {
+		return err
+	}
+	defer done()
+	results, err := bench.RPC(p, f.only, f.rounds, n, dur, progress(cmd.ErrOrStderr()))
+	return f.report(cmd, results, err)
+}
+
+// profile starts the CPU profile that was asked for.
+func (f *benchFlags) profile() (stop func(), err error) {
+	if f.prof == "" {
+		return func() {}, nil
+	}
+	out, err := os.Create(f.prof)
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(out); err != nil {
+		return nil, err
+	}
+	return func() {
+		pprof.StopCPUProfile()
+		out.Close()
+	}, nil
+}
+
+// report prints the results; a missed gate is exit status 1.
+func (f *benchFlags) report(cmd *cobra.Command, results []bench.Result, err error) error {
+	if err != nil {
+		return err
+	}
+	pass := true
+	if f.json {
+		for i := range results {
+			pass = pass && results[i].Pass()
+		}
+		err = json.NewEncoder(cmd.OutOrStdout()).Encode(results)
+	} else {
+		pass = bench.Print(cmd.OutOrStdout(), results)
+	}
+	if err == nil && !pass {
+		return fmt.Errorf("a figure is on the wrong side of its gate; a busy machine does that too: try again, then profile")
+	}
+	return err
+}
+
+// startPeer runs this program a second time, as the other process.
+func startPeer() (p bench.Peer, stop func(), err error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return p, nil, err
+	}
+	child := exec.Command(exe, "bench", "peer")
+	child.Stderr = os.Stderr
+	in, err := child.StdinPipe()
+	if err != nil {
+		return p, nil, err
+	}
+	out, err := child.StdoutPipe()
+	if err != nil {
+		return p, nil, err
+	}
+	if err := child.Start(); err != nil {
+		return p, nil, err
+	}
+	stop = func() {
+		in.Close()
+		_ = child.Wait() // its figures are in; how it ends changes nothing
+	}
+	if err := json.NewDecoder(bufio.NewReader(out)).Decode(&p); err != nil {
+		stop()
+		return p, nil, fmt.Errorf("the other process said nothing: %w", err)
+	}
+	return p, stop, nil
+}
+
+// benchPeer serves until its standard input ends.
+func benchPeer(cmd *cobra.Command) error {
+	p, stop, err := bench.ServePeer()
+	if err != nil {
+		return err
+	}
+	defer stop()
+	if err := json.NewEncoder(cmd.OutOrStdout()).Encode(p); err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, cmd.InOrStdin())
+	return err
+}
+
+// progress shows how far a long run is, on a terminal only.
+func progress(w io.Writer) func(done, of int) {
+	if f, ok := w.(*os.File); !ok || !term.IsTerminal(int(f.Fd())) {
+		return nil
+	}
+	return func(done, of int) { fmt.Fprintf(w, "\r%3d %%\r", done*100/of) }
+}

@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit statuses.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+	exitStrict = 3
+)
+
+// exitError is an error with the exit status it leads to. An empty message prints nothing: all
+// was said already.
+type exitError struct {
+	status int
+	msg    string
+}
+
+func (e *exitError) Error() string { return e.msg }
+
+// usagef returns an error of the command line.
+func usagef(format string, args ...any) error {
+	return &exitError{exitUsage, fmt.Sprintf(format, args...)}
+}
+
+// Main runs the command in args (without the program's name) and returns the exit status.
+func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.Execute()
+	if err == nil {
+		return exitOK
+	}
+	status := exitFailed
+	if e, ok := errors.AsType[*exitError](err); ok {
+		status = e.status
+	}
+	if err.Error() != "" {
+		fmt.Fprintln(stderr, "conformance: "+err.Error())
+	}
+	return status
+}
+
+// newRoot builds the tree of commands.
+func newRoot() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "conformance",
+		Short: "Looks at iWARP and RPC-over-RDMA from outside",
+		Long: `conformance reads what iWARP and RPC-over-RDMA peers, ours or others', said to
+each other.`,
+		Example: `  conformance decode trace.pcap
+  tcpdump -i lo -w - port 20049 | conformance decode -`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("unknown command %q: see %s --help", args[0], cmd.CommandPath())
+			}
+			return nil
+		},
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	cmd.CompletionOptions.HiddenDefaultCmd = true
+	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usagef("%v (see %s --help)", err, c.CommandPath())
+	})
+	cmd.AddCommand(decodeCmd(), benchCmd(), rpingCmd())
+	return cmd
+}

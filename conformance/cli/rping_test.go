@@ -1,0 +1,130 @@
+package cli
+
+import (
+	"encoding/json"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/stag-rdma/stag/rdmap"
+)
+
+func TestRpingExitStatus(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken := l.Addr().String()
+	defer l.Close()
+	for _, tt := range []struct {
+		name   string
+		args   string
+		status int
+		stderr string
+	}{
+		{"help", "--help", 0, ""},
+		{"no command", "", 0, ""},
+		{"server help", "server --help", 0, ""},
+		{"client help", "client --help", 0, ""},
+		{"unknown command", "sender", 2, `conformance: unexpected argument "sender": see conformance rping --help`},
+		{"no address", "client", 2, "conformance: conformance rping client wants the server's ADDRESS:PORT: see conformance rping client --help"},
+		{"two addresses", "client a b", 2, `conformance: unexpected argument "b": see conformance rping client --help`},
+		{"server with address", "server a", 2, `conformance: unexpected argument "a": see`},
+		{"unknown flag", "client --color x", 2, "conformance: unknown flag: --color (see conformance rping client --help)"},
+		{"size 0", "client --size 0 x", 2, "conformance: --size 0: want 1 to 65536"},
+		{"size 65537", "client --size 65537 x", 2, "conformance: --size 65537: want 1 to 65536"},
+		{"count", "client --count 0 x", 2, "conformance: --count 0: want 1 or more"},
+		{"conns", "server --conns -1", 2, "conformance: --conns -1: want 0 or more"},
+		{"timeout", "server --timeout 0s", 2, "conformance: --timeout 0s: want more than 0"},
+		{"crc", "client --no-crc --require-crc x", 2, "conformance: --no-crc and --require-crc exclude each other"},
+		{"bad address", "client nowhere", 1, "conformance: nowhere: dial tcp: "},
+		{"nobody answers", "client --timeout 50ms " + taken, 1, "conformance: " + taken + ": "},
+		{"address in use", "server --listen " + taken, 1, "conformance: listen tcp "},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			status, stdout, stderr := run(t, nil, append([]string{"rping"}, strings.Fields(tt.args)...)...)
+			if status != tt.status {
+				t.Errorf("status %d, want %d", status, tt.status)
+			}
+			if !strings.HasPrefix(stderr, tt.stderr) || tt.stderr == "" && stderr != "" || strings.Count(stderr, "\n") > 1 {
+				t.Errorf("stderr %q, want one line %q", stderr, tt.stderr)
+			}
+			if tt.status == 0 != strings.Contains(stdout, "Examples:") {
+				t.Errorf("stdout %q", stdout)
+			}
+		})
+	}
+}
+
+// freeAddr returns an address nobody listens on.
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// listening reports when the server has said that it listens.
+type listening chan struct{}
+
+func (l listening) Write(b []byte) (int, error) {
+	select {
+	case l <- struct{}{}:
+	default:
+	}
+	return len(b), nil
+}
+
+func TestRpingBothSides(t *testing.T) {
+	for _, tt := range []struct {
+		server, client string
+		crc            string
+		status         int
+	}{
+		{"", "--size 60000 --count 3", "on", 0},
+		{"--no-crc", "--count 3", "on", 0},
+		{"", "--no-crc --count 3", "on", 0},
+		{"--no-crc", "--no-crc --count 3", "off", 0},
+		{"--require-crc", "--require-crc --count 3", "on", 0},
+	} {
+		addr := freeAddr(t)
+		up, done := make(listening, 1), make(chan int, 1)
+		var out strings.Builder
+		go func() {
+			args := append([]string{"rping", "server", "--json", "--conns", "1", "--listen", addr}, strings.Fields(tt.server)...)
+			done <- Main(args, nil, &out, up)
+		}()
+		<-up
+		status, stdout, stderr := run(t, nil, append([]string{"rping", "client", addr}, strings.Fields(tt.client)...)...)
+		if want := "3 pings, MPA revision 2, CRC " + tt.crc + ": ok\n"; status != tt.status || stdout != want || stderr != "" {
+			t.Errorf("%q %q: %d %q %q, want %q", tt.server, tt.client, status, stdout, stderr, want)
+		}
+		if status := <-done; status != 0 {
+			t.Errorf("%q %q: server %d", tt.server, tt.client, status)
+		}
+		var got struct {
+			Peer     string
+			Pings    int
+			CRC, End string
+		}
+		if err := json.Unmarshal([]byte(out.String()), &got); err != nil || got.Pings != 3 || got.CRC != tt.crc || got.End != "ok" || got.Peer == "" {
+			t.Errorf("%v: %s", err, out.String())
+		}
+	}
+}
+
+// TestRpingWithoutCRC: --require-crc is a demand, on the side that makes it.
+func TestRpingWithoutCRC(t *testing.T) {
+	f := rpingFlags{requireCRC: true}
+	if err := f.agreed(stateOf(false)); err == nil {
+		t.Error("no CRC, no error")
+	}
+	if err := f.agreed(stateOf(true)); err != nil {
+		t.Error(err)
+	}
+}
+
+func stateOf(crc bool) rdmap.ConnectionState { return rdmap.ConnectionState{CRC: crc} }

@@ -1,0 +1,125 @@
+package decode
+
+import (
+	"io"
+	"iter"
+	"net/netip"
+)
+
+// A Capture decodes the packets of one capture, in order, into events of all its connections.
+type Capture struct {
+	// Stats counts what was read so far.
+	Stats CaptureStats
+
+	opt    Options
+	visit  func(*Event)
+	parser *packetParser
+	mem    *budget
+	flows  map[flowKey]*flow
+	order  []*flow // oldest first; may hold flows that are gone from flows
+}
+
+// CaptureStats counts packets.
+type CaptureStats struct {
+	Packets     int // in the file
+	TCP         int // of these, TCP segments that could be read
+	Connections int // TCP connections seen
+}
+
+// NewCapture returns a decoder that calls visit for every event; visit borrows the event. nil
+// options mean the defaults.
+func NewCapture(opt *Options, visit func(*Event)) *Capture {
+	c := &Capture{opt: opt.withDefaults(), visit: visit, parser: newPacketParser(), flows: make(map[flowKey]*flow)}
+	c.mem = &budget{left: c.opt.MaxPlaced}
+	return c
+}
+
+// Packet takes the next packet. It borrows pkt.
+func (c *Capture) Packet(pkt *Packet) {
+	c.Stats.Packets++
+	seg, ok := c.parser.parse(pkt)
+	if !ok {
+		return
+	}
+	c.Stats.TCP++
+	at := Stamp{pkt.Frame, pkt.Time}
+	c.flow(&seg, at).packet(&seg, at)
+}
+
+// Finish says that there are no more packets: what is incomplete is reported.
+func (c *Capture) Finish() {
+	for _, f := range c.order {
+		f.end()
+	}
+	c.order, c.flows = nil, make(map[flowKey]*flow)
+}
+
+// flow returns the flow of a segment, a new one when it opens, or is the first seen of, a connection.
+func (c *Capture) flow(seg *tcpSegment, at Stamp) *flow {
+	key := keyOf(seg.src, seg.dst)
+	f := c.flows[key]
+	if f != nil && !f.reopens(seg) {
+		return f
+	}
+	if f != nil {
+		c.drop(f)
+	}
+	src, dst := seg.src, seg.dst
+	if seg.syn && seg.ack { // the SYN before it is not in the capture
+		src, dst = dst, src
+	}
+	c.Stats.Connections++
+	f = newFlow(c.Stats.Connections, src, dst, &c.opt, c.mem, c.visit)
+	c.flows[key] = f
+	c.order = append(c.order, f)
+	if len(c.order) > c.opt.MaxConns {
+		c.drop(c.order[0])
+	}
+	c.visit(f.conn.begin(KindOpen, f.dirOf(src), at, at))
+	return f
+}
+
+// drop ends a flow and forgets it.
+func (c *Capture) drop(f *flow) {
+	f.end()
+	for i, g := range c.order {
+		if g == f {
+			c.order = append(c.order[:i:i], c.order[i+1:]...)
+			break
+		}
+	}
+	if key := keyOf(f.conn.Info.Opener, f.conn.Info.Accepter); c.flows[key] == f {
+		delete(c.flows, key)
+	}
+}
+
+func keyOf(a, b netip.AddrPort) flowKey {
+	if a.Compare(b) > 0 {
+		a, b = b, a
+	}
+	return flowKey{a, b}
+}
+
+// Events yields the events of a pcap or pcapng stream in the order in which their last octets
+// were captured. It borrows r until the loop ends. An error is the last pair, with a nil event: the file is
+// damaged, or no capture at all ([ErrNotCapture]).
+func Events(r io.Reader, opt *Options) iter.Seq2[*Event, error] {
+	return func(yield func(*Event, error) bool) {
+		stopped := false
+		c := NewCapture(opt, func(ev *Event) {
+			stopped = stopped || !yield(ev, nil)
+		})
+		var failed error
+		for pkt, err := range Packets(r) {
+			if failed = err; err != nil {
+				break
+			}
+			if c.Packet(&pkt); stopped {
+				return
+			}
+		}
+		if c.Finish(); failed != nil && !stopped {
+			yield(nil, failed)
+		}
+	}
+}

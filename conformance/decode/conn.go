@@ -1,0 +1,163 @@
+package decode
+
+import "fmt"
+
+// A Conn decodes one connection: octets of both directions go in, in stream order per
+// direction; events come out. It reads no clock and does no I/O. The zero value is not usable; see [NewConn].
+type Conn struct {
+	Info ConnInfo // who and what; the caller may set the addresses and the ID
+
+	opt   Options
+	sides [2]side
+	ev    Event // reused for every event, as are the three layers every FPDU has
+	fp    FPDU
+	ddp   DDP
+	rdmap RDMAP
+
+	scratch []byte // an FPDU with markers, to squeeze them out
+	visit   func(*Event)
+	rpc     *rpcState
+}
+
+// NewConn returns the machine of a connection of which nothing has been seen. visit is called for
+// every event; it borrows the event.
+func NewConn(opt *Options, visit func(*Event)) *Conn {
+	c := &Conn{opt: opt.withDefaults(), visit: visit}
+	c.rpc = newRPCState(c.opt, &budget{left: c.opt.MaxPlaced})
+	c.Info.ULP = c.opt.ULP
+	return c
+}
+
+// Octets takes the next octets of direction dir, which came with packet at. It borrows b.
+func (c *Conn) Octets(dir Dir, b []byte, at Stamp) {
+	s := &c.sides[dir]
+	if len(b) == 0 || s.closed {
+		return
+	}
+	if s.phase == phaseLost {
+		c.undecoded(dir, b, s.off, at, at, s.why)
+		s.off += uint64(len(b))
+		return
+	}
+	s.add(b, at)
+	c.advance(dir)
+	if s.phase == phaseHold && len(s.buf) > c.opt.MaxEarly {
+		c.lose(dir, fmt.Errorf("%w: more than %d", ErrNoReply, c.opt.MaxEarly))
+	}
+}
+
+// Hole says that the next n octets of direction dir are not in the capture. What follows them
+// cannot be decoded.
+func (c *Conn) Hole(dir Dir, n int, at Stamp) {
+	s := &c.sides[dir]
+	if s.closed {
+		return
+	}
+	c.lose(dir, ErrPartial)
+	s.why = ErrHole
+	s.off += uint64(n)
+	ev := c.begin(KindUndecoded, dir, at, at)
+	ev.Offset, ev.Missing, ev.Err = s.off, n, fmt.Errorf("%w: %d", ErrHole, n)
+	c.visit(ev)
+	c.settle(1 - dir)
+}
+
+// Close says that direction dir has ended, by FIN or, with reset, by RST. What is left of it is
+// reported. Calls after the first do nothing.
+func (c *Conn) Close(dir Dir, reset bool, at Stamp) {
+	s := &c.sides[dir]
+	if s.closed {
+		return
+	}
+	c.flush(dir)
+	s.closed = true
+	ev := c.begin(KindClose, dir, at, at)
+	ev.Offset, ev.Reset = s.off, reset
+	c.visit(ev)
+	c.settle(1 - dir)
+	if c.sides[1-dir].closed {
+		c.rpc.release()
+	}
+}
+
+// Finish says that the capture has ended: what is left is reported, and memory released.
+func (c *Conn) Finish() {
+	for dir := range Dir(2) {
+		if !c.sides[dir].closed {
+			c.flush(dir)
+			c.sides[dir].closed = true
+		}
+	}
+	c.rpc.release()
+}
+
+// flush reports what a side has not been able to decode when nothing more will come.
+func (c *Conn) flush(dir Dir) {
+	s := &c.sides[dir]
+	if s.phase == phaseHold {
+		c.lose(dir, ErrNoReply)
+	} else {
+		c.lose(dir, ErrPartial)
+	}
+	for i := range s.queues {
+		s.queues[i] = assembly{}
+	}
+}
+
+// lose gives up decoding a side and reports the octets it holds.
+func (c *Conn) lose(dir Dir, why error) {
+	s := &c.sides[dir]
+	s.lose(why)
+	if n := len(s.buf); n > 0 {
+		c.undecoded(dir, s.buf, s.off, s.from.find(s.off), s.from.find(s.off+uint64(n)-1), why)
+		s.consume(n)
+	}
+	s.buf, s.from = nil, nil
+}
+
+// advance decodes as much of a side as can be.
+func (c *Conn) advance(dir Dir) {
+	s := &c.sides[dir]
+	if s.phase == phaseStartup {
+		c.startup(dir)
+	}
+	n := 0
+	for s.phase == phaseFPDU {
+		used := c.fpdu(dir, n)
+		if used == 0 {
+			break
+		}
+		n += used
+	}
+	if n > 0 {
+		s.consume(n)
+	}
+	if s.phase == phaseLost {
+		c.lose(dir, s.why)
+	}
+}
+
+// begin returns the event, emptied, with the fields every event has.
+func (c *Conn) begin(kind Kind, dir Dir, first, last Stamp) *Event {
+	c.ev = Event{
+		Kind: kind, Conn: &c.Info, Dir: dir,
+		Frame: last.Frame, First: first.Frame, Time: last.Time,
+	}
+	return &c.ev
+}
+
+// frame returns an event about n octets of a side's buffer, from index at.
+func (c *Conn) frame(kind Kind, dir Dir, at, n int) *Event {
+	s := &c.sides[dir]
+	off := s.off + uint64(at)
+	ev := c.begin(kind, dir, s.from.find(off), s.from.find(off+uint64(n)-1))
+	ev.Offset, ev.Len, ev.Raw = off, n, s.buf[at:at+n]
+	return ev
+}
+
+// undecoded reports octets that will not be decoded.
+func (c *Conn) undecoded(dir Dir, b []byte, off uint64, first, last Stamp, why error) {
+	ev := c.begin(KindUndecoded, dir, first, last)
+	ev.Offset, ev.Len, ev.Raw, ev.Err = off, len(b), b, why
+	c.visit(ev)
+}

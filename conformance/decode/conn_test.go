@@ -1,0 +1,327 @@
+package decode
+
+import (
+	"encoding/hex"
+	"errors"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/mpa"
+)
+
+// piece is some octets of one direction.
+type piece struct {
+	dir Dir
+	b   []byte
+}
+
+// conversations returns, per connection of a capture, what was said, in the order of the events.
+func conversations(tb testing.TB, file string) [][]piece {
+	tb.Helper()
+	var all [][]piece
+	decodeFile(tb, file, func(ev *Event) {
+		for len(all) < ev.Conn.ID {
+			all = append(all, nil)
+		}
+		if ev.Len > 0 {
+			c := &all[ev.Conn.ID-1]
+			*c = append(*c, piece{ev.Dir, append([]byte(nil), ev.Raw...)})
+		}
+	})
+	return all
+}
+
+// say feeds a conversation to a new Conn, each piece cut up by cut, and returns the events as
+// lines without packet numbers.
+func say(pieces []piece, opt *Options, cut func([]byte) [][]byte) []string {
+	var lines []string
+	c := NewConn(opt, func(ev *Event) {
+		_, line, _ := strings.Cut(strings.TrimLeft(ev.Line(time.Time{}), " "), " ")
+		lines = append(lines, line)
+	})
+	for _, p := range pieces {
+		for _, b := range cut(p.b) {
+			c.Octets(p.dir, b, Stamp{Frame: 1})
+		}
+	}
+	c.Finish()
+	return lines
+}
+
+func whole(b []byte) [][]byte { return [][]byte{b} }
+
+// TestSplitInvariance: whatever TCP does to the boundaries, the events are the same.
+func TestSplitInvariance(t *testing.T) {
+	const seed = 7
+	rnd := rand.New(rand.NewPCG(seed, seed))
+	random := func(b []byte) (cut [][]byte) {
+		for len(b) > 0 {
+			n := 1 + rnd.IntN(min(len(b), 1+rnd.IntN(600)))
+			cut, b = append(cut, b[:n]), b[n:]
+		}
+		return cut
+	}
+	octets := func(b []byte) (cut [][]byte) {
+		for i := range b {
+			cut = append(cut, b[i:i+1])
+		}
+		return cut
+	}
+	for _, file := range captures(t) {
+		for i, pieces := range conversations(t, file) {
+			want := say(pieces, nil, whole)
+			cuts := map[string]func([]byte) [][]byte{"random": random}
+			if strings.HasPrefix(filepath.Base(file), "d-") {
+				cuts["octets"] = octets
+			}
+			for name, cut := range cuts {
+				got := say(pieces, nil, cut)
+				if a, b := strings.Join(decoded(got), "\n"), strings.Join(decoded(want), "\n"); a != b {
+					t.Errorf("seed %d: %s, connection %d, %s: got\n%s\nwant\n%s", seed, file, i+1, name, a, b)
+				}
+			}
+		}
+	}
+}
+
+// decoded leaves out the lines about octets that were not decoded: they come as the octets came.
+func decoded(lines []string) (out []string) {
+	for _, l := range lines {
+		if !strings.Contains(l, "not decoded") {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+func unhex(tb testing.TB, s string) []byte {
+	tb.Helper()
+	b, err := hex.DecodeString(strings.Join(strings.Fields(s), ""))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return b
+}
+
+// startup returns a Request and a Reply without private data, CRC as asked.
+func startup(crc bool) []piece {
+	req, rep := mpa.Request{Frame: mpa.Frame{Rev: 1, CRC: crc}}, mpa.Reply{Frame: mpa.Frame{Rev: 1}}
+	a, _ := req.Append(nil)
+	b, _ := rep.Append(nil)
+	return []piece{{FromOpener, a}, {FromAccepter, b}}
+}
+
+// TestVectors decodes one FPDU per RDMAP message, CRC on.
+func TestVectors(t *testing.T) {
+	for _, tt := range []struct {
+		name, fpdu, want string
+	}{
+		{
+			"Write", "001ec140112233440000000100000000000102030405060708090a0b0c0d0e0f02febf03",
+			"RDMA Write stag=11223344 to=0x100000000 len=16 last",
+		},
+		{
+			"Read Request", `002e414100000000000000010000000100000000aabbccdd0000000000002000000010001122334400000000
+			000010009ddf71c2`,
+			"RDMA Read Request qn=1 msn=1 mo=0 len=28 last | sinkstag=aabbccdd sinkto=0x2000 rdmardsz=4096 srcstag=11223344 srcto=0x1000",
+		},
+		{"Send", "001741430000000000000000000000010000000048454c4c4f000000ccc19375", "Send qn=0 msn=1 mo=0 len=5 last"},
+		{"Send, pad not zero", "001741430000000000000000000000010000000048454c4c4f010203a890c7e4", "Send qn=0 msn=1 mo=0 len=5 last"},
+		{
+			"Send with Invalidate", "001741441122334400000000000000030000000048454c4c4f000000abfbdb6f",
+			"Send with Invalidate qn=0 msn=3 mo=0 inval_stag=11223344 len=5 last !! segment out of order: MSN 3, expected 1",
+		},
+		{
+			"Terminate", "0026414700000000000000020000000100000000 1100c000001ec1401122334400000001 00000000769806af",
+			"Terminate qn=2 msn=1 mo=0 len=20 last | Terminate 0x1/0x1/0x00 tagged, invalid STag",
+		},
+		{
+			"Immediate", "001a41480000000000000000000000060000000001020304050607083d6b1697",
+			"Immediate Data qn=0 msn=6 mo=0 len=8 last !! segment out of order: MSN 6, expected 1",
+		},
+		{
+			"Atomic Response", "001e414b00000000000000030000000100000000000001010000000000000002abad93a9",
+			"Atomic Response qn=3 msn=1 mo=0 len=12 last",
+		},
+		{
+			"Flush Response", "0012414d0000000000000003000000040000000044165b34",
+			"Flush Response qn=3 msn=4 mo=0 len=0 last !! segment out of order: MSN 4, expected 1",
+		},
+		{
+			"Atomic Write Response", "0012415100000000000000030000000700000000e2c6f91e",
+			"Atomic Write Response qn=3 msn=7 mo=0 len=0 last !! segment out of order: MSN 7, expected 1",
+		},
+		{
+			"bad CRC", "001741430000000000000000000000010000000048454c4c4f000000ccc19376",
+			"Send qn=0 msn=1 mo=0 len=5 last !! bad CRC: mpa: CRC error: got 0x7693c1cc, want 0x7593c1cc",
+		},
+		{"no header", "0001ff003afdc54e", "!! too short for its header: ULPDU of 1 octets"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			lines := say(append(startup(true), piece{FromOpener, unhex(t, tt.fpdu)}), nil, whole)
+			got := lines[len(lines)-1]
+			if !strings.HasSuffix(got, tt.want) || len(lines) != 3 {
+				t.Errorf("%q, want … %q", lines, tt.want)
+			}
+		})
+	}
+}
+
+// TestEveryOpcode: every opcode of the engine's table is named and fits its queue.
+func TestEveryOpcode(t *testing.T) {
+	for op := rdmap.OpWrite; op <= rdmap.OpAtomicWriteResponse; op++ {
+		var got *Event
+		c := NewConn(nil, func(ev *Event) { e := *ev; r := *ev.RDMAP; e.RDMAP = &r; got = &e })
+		u := []byte{0x41, 0x40 | byte(op), 0, 0, 0, 0, 0, 0, 0, byte(op.Queue()), 0, 0, 0, 1, 0, 0, 0, 0}
+		if op.Tagged() {
+			u = append([]byte{0xc1, 0x40 | byte(op)}, make([]byte, 12)...)
+		}
+		c.sides[FromOpener].phase = phaseFPDU
+		c.Octets(FromOpener, mpa.AppendFPDU(nil, u, false), Stamp{})
+		if got == nil || got.RDMAP.Op != op || strings.HasPrefix(op.String(), "Opcode") {
+			t.Errorf("%v: %v", op, got)
+		}
+		if errors.Is(got.Err, ErrOpcode) {
+			t.Errorf("%v: %v", op, got.Err)
+		}
+	}
+}
+
+// TestPhases: what becomes of octets that are not where they belong.
+func TestPhases(t *testing.T) {
+	send := unhex(t, "001741430000000000000000000000010000000048454c4c4f000000ccc19375")
+	ok := startup(true)
+	rejected, _ := (&mpa.Reply{Frame: mpa.Frame{Rev: 1, Rejected: true}}).Append(nil)
+	markers, _ := (&mpa.Reply{Frame: mpa.Frame{Rev: 1, Markers: true}}).Append(nil)
+	for _, tt := range []struct {
+		name   string
+		pieces []piece
+		want   []string
+	}{
+		{
+			"foreign",
+			[]piece{{FromOpener, []byte("SSH-2.0-x\r\n")}, {FromAccepter, []byte("SSH-2.0-y\r\n")}},
+			[]string{"> 11 octets not decoded !! not an MPA stream", "< 11 octets not decoded !! not an MPA stream"},
+		},
+		{
+			"FPDU before the Reply",
+			[]piece{ok[0], {FromOpener, send}, ok[1]},
+			[]string{"MPA Request", "MPA Reply", "Send"},
+		},
+		{
+			"FPDU and no Reply",
+			[]piece{ok[0], {FromOpener, send}},
+			[]string{"MPA Request", "32 octets not decoded !! octets before the MPA Reply"},
+		},
+		{
+			"rejected",
+			[]piece{ok[0], {FromAccepter, rejected}, {FromOpener, send}},
+			[]string{"MPA Request", "MPA Reply", "32 octets not decoded !! octets after a rejected startup"},
+		},
+		{
+			"bad marker",
+			[]piece{startup(false)[0], {FromAccepter, markers}, {FromOpener, append([]byte{0, 0, 0, 8}, append(send, send...)...)}, {FromAccepter, send}},
+			[]string{"MPA Request", "MPA Reply", "> FPDU ulpdulength=0 crc=off !! bad marker", "> 32 octets not decoded !! bad marker", "< FPDU"},
+		},
+		{
+			"no Reply but something else",
+			[]piece{ok[0], {FromAccepter, []byte("HTTP/1.1 400")}, {FromOpener, send}},
+			[]string{"MPA Request", "12 octets not decoded !! bad MPA startup frame: no key", "Send"},
+		},
+		{
+			"two Requests",
+			[]piece{ok[0], {FromAccepter, ok[0].b}},
+			[]string{"MPA Request", "MPA Request rev=1 flags=0x40(C) pdlength=0 !! bad MPA startup frame: key of the opposite frame"},
+		},
+		{
+			"cut in a startup frame",
+			[]piece{{FromOpener, ok[0].b[:19]}},
+			[]string{"19 octets not decoded !! incomplete frame at the end"},
+		},
+		{
+			"cut in an FPDU", append(startup(true), piece{FromOpener, send[:31]}),
+			[]string{"MPA Request", "MPA Reply", "31 octets not decoded !! incomplete frame at the end"},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			lines := say(tt.pieces, nil, whole)
+			if len(lines) != len(tt.want) {
+				t.Fatalf("%q, want %q", lines, tt.want)
+			}
+			for i := range lines {
+				if !strings.Contains(lines[i], tt.want[i]) {
+					t.Errorf("%q, want %q", lines[i], tt.want[i])
+				}
+			}
+		})
+	}
+}
+
+func TestHole(t *testing.T) {
+	var lines []string
+	c := NewConn(nil, func(ev *Event) { lines = append(lines, ev.String()) })
+	for _, p := range startup(true) {
+		c.Octets(p.dir, p.b, Stamp{Frame: 1})
+	}
+	c.Octets(FromOpener, []byte{0, 23}, Stamp{Frame: 2})
+	c.Hole(FromOpener, 30, Stamp{Frame: 3})
+	c.Octets(FromOpener, []byte{1, 2, 3}, Stamp{Frame: 4})
+	c.Close(FromOpener, false, Stamp{Frame: 5})
+	c.Close(FromOpener, false, Stamp{Frame: 6})
+	c.Octets(FromOpener, []byte{1, 2, 3}, Stamp{Frame: 7})
+	c.Hole(FromOpener, 1, Stamp{Frame: 7})
+	want := []string{
+		"2 c0 > 2 octets not decoded !! incomplete frame at the end",
+		"3 c0 > 0 octets not decoded !! octets missing from the capture: 30",
+		"4 c0 > 3 octets not decoded !! octets missing from the capture",
+		"5 c0 > FIN",
+	}
+	if len(lines) != 2+len(want) {
+		t.Fatalf("%q", lines)
+	}
+	for i, w := range want {
+		if strings.TrimLeft(lines[2+i], " ") != w {
+			t.Errorf("%q, want %q", lines[2+i], w)
+		}
+	}
+}
+
+// TestMarkers: a direction whose peer asked for markers (RFC 5044 Section 4.3); here a marker in front of the first
+// FPDU and one between the two.
+func TestMarkers(t *testing.T) {
+	pieces := startup(true)
+	pieces[1].b, _ = (&mpa.Reply{Frame: mpa.Frame{Rev: 1, Markers: true}}).Append(nil)
+	first := append(unhex(t, "0000000001f6414300000000000000000000000100000000"), make([]byte, 484)...)
+	first = append(first, unhex(t, "a09bb55b")...)
+	second := unhex(t, "00000000001741430000000000000000000000020000000048454c4c4f000000a078bd59")
+	bad := append([]byte(nil), second...)
+	bad[30] ^= 1
+	third := mpa.AppendFPDU(nil, append([]byte{0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0}, "bye"...), true)
+	for _, tt := range []struct {
+		name string
+		last []byte
+		want string
+	}{
+		{"good", second, "ulpdulength=23 crc=ok markers=4 Send qn=0 msn=2 mo=0 len=5 last"},
+		{"bad CRC", bad, "ulpdulength=23 crc=bad markers=4 Send qn=0 msn=2 mo=0 len=5 last !! bad CRC: mpa: CRC error: got 0x59bd78a0, want 0x"},
+	} {
+		for name, cut := range map[string]func([]byte) [][]byte{"whole": whole, "octets": func(b []byte) (cut [][]byte) {
+			for i := range b {
+				cut = append(cut, b[i:i+1])
+			}
+			return cut
+		}} {
+			said := append(append([]piece(nil), pieces...), piece{FromOpener, first}, piece{FromOpener, append(tt.last, third...)})
+			lines := say(said, nil, cut)
+			if len(lines) != 5 || !strings.Contains(lines[3], tt.want) ||
+				!strings.HasSuffix(lines[2], "ulpdulength=502 crc=ok markers=4 Send qn=0 msn=1 mo=0 len=484 last") ||
+				!strings.HasSuffix(lines[4], "ulpdulength=21 crc=ok Send qn=0 msn=3 mo=0 len=3 last") {
+				t.Errorf("%s, %s:\n%s", tt.name, name, strings.Join(lines, "\n"))
+			}
+		}
+	}
+}

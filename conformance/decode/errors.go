@@ -1,0 +1,58 @@
+package decode
+
+import "errors"
+
+// Reasons why octets of a connection are not decoded, or a message is not rebuilt. They are
+// wrapped in [Event.Err], [Message.Err] and [RPC.Err] with the details, so test with errors.Is.
+var (
+	// ErrNotMPA: the stream does not begin with an MPA startup key (RFC 5044 Section 7.1.1) on
+	// either side. Such connections are somebody else's; the rest of them is not decoded.
+	ErrNotMPA = errors.New("not an MPA stream")
+
+	// ErrStartup: this side did not send a well-formed MPA startup frame although its peer did.
+	ErrStartup = errors.New("bad MPA startup frame")
+
+	// ErrNoReply: FPDUs of the initiator without a Reply of the responder to say how to read them.
+	ErrNoReply = errors.New("octets before the MPA Reply")
+
+	// ErrRejected: octets after an MPA Reply that rejected the connection.
+	ErrRejected = errors.New("octets after a rejected startup")
+
+	// ErrMarkers: the markers of a stream do not point at the FPDUs they are in (RFC 5044
+	// Section 4.3). What follows cannot be decoded.
+	ErrMarkers = errors.New("bad marker")
+
+	// ErrHole: octets are missing from the capture; FPDU boundaries behind them are unknown.
+	ErrHole = errors.New("octets missing from the capture")
+
+	// ErrPartial: the stream, or the capture, ended inside a frame.
+	ErrPartial = errors.New("incomplete frame at the end")
+
+	// ErrCRC: the CRC32c of an FPDU does not match (RFC 5044 Section 4.4).
+	ErrCRC = errors.New("bad CRC")
+
+	// ErrShort: a ULPDU, or a message, is too short for the header it must carry.
+	ErrShort = errors.New("too short for its header")
+
+	// ErrVersion: a DDP or RDMAP version other than 1.
+	ErrVersion = errors.New("unknown version")
+
+	// ErrOrder: a segment does not continue its message: MSN, MO or opcode differ from what the
+	// segments before it announced (RFC 5041 Section 5.2).
+	ErrOrder = errors.New("segment out of order")
+
+	// ErrTooLong: a message is longer than [Options.MaxMessage].
+	ErrTooLong = errors.New("message longer than the limit")
+
+	// ErrOpcode: an opcode RFC 5040 and RFC 7306 do not define, or one on the wrong queue.
+	ErrOpcode = errors.New("unexpected opcode")
+
+	// ErrNotPlaced: chunk contents the capture does not hold, or more than [Options.MaxPlaced].
+	ErrNotPlaced = errors.New("chunk contents not seen")
+
+	// ErrTrailing: octets behind the last field of a message.
+	ErrTrailing = errors.New("octets behind the last field")
+
+	// ErrNoCall: a reply whose call is not in the capture.
+	ErrNoCall = errors.New("reply to a call that was not seen")
+)

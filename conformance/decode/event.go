@@ -1,0 +1,97 @@
+package decode
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/stag-rdma/stag/rpcrdma"
+)
+
+// Kind says what an [Event] tells.
+type Kind uint8
+
+const (
+	// KindOpen: the first packet of a connection was seen. Len is 0.
+	KindOpen Kind = iota
+	// KindStartup: one MPA startup frame, in Event.Startup.
+	KindStartup
+	// KindFPDU: one FPDU, in Event.FPDU, with the layers above it.
+	KindFPDU
+	// KindUndecoded: octets that are none of the above; Event.Err says why. Len may be
+	// 0 for a hole: the octets are not in the capture.
+	KindUndecoded
+	// KindClose: this side ended its stream, by FIN or, when Event.Reset is set, by RST.
+	KindClose
+)
+
+// String returns "open", "startup", "fpdu", "undecoded" or "close".
+func (k Kind) String() string {
+	return [...]string{"open", "startup", "fpdu", "undecoded", "close"}[k]
+}
+
+// Dir is a direction of a connection.
+type Dir uint8
+
+const (
+	FromOpener   Dir = iota // sent by the side that opened the TCP connection
+	FromAccepter            // sent by the other side
+)
+
+// String returns ">" for what the opener sent and "<" for the opposite.
+func (d Dir) String() string { return [...]string{">", "<"}[d] }
+
+// Event is one thing that happened on one connection. It, and all octets and structs it points
+// to, except Conn, are lent until the visitor returns.
+type Event struct {
+	Kind Kind
+	Conn *ConnInfo // the connection, the same pointer in all its events
+	Dir  Dir       // who sent it
+
+	Frame int       // packet that completed it, from 1
+	First int       // packet in which its first octet was
+	Time  time.Time // of the packet that completed it
+
+	Offset uint64 // of the first octet within the stream of this direction; the octet after SYN is 0
+	Len    int    // octets of the stream
+	Raw    []byte // the Len octets; nil for open, close and holes
+
+	Reset   bool // KindClose: by RST
+	Missing int  // KindUndecoded: octets in front of Offset that are not in the capture
+
+	// The layers of the frame, from below; nil when absent.
+	Startup *Startup        // KindStartup
+	FPDU    *FPDU           // KindFPDU
+	DDP     *DDP            // the segment in the FPDU
+	RDMAP   *RDMAP          // what RDMAP adds to the segment
+	Message *Message        // the untagged message that this segment completed
+	Header  *rpcrdma.Header // the RPC-over-RDMA header of that message
+	RPC     *RPC            // the RPC that this event brought, or whose chunks it completed
+
+	// Err is the first thing wrong with the frame, nil if it is well formed as far as it was
+	// decoded. Test it with errors.Is.
+	Err error
+}
+
+// ConnInfo identifies a connection and holds what its startup settled. The decoder fills it in as
+// the connection proceeds; read it during an event.
+type ConnInfo struct {
+	ID       int            // from 1, in order of appearance in the capture
+	Opener   netip.AddrPort // who opened the TCP connection, or spoke first if that is not in the capture
+	Accepter netip.AddrPort
+
+	Request *Startup // the MPA Request, nil while none was seen; copied, so it stays valid
+	Reply   *Startup // the MPA Reply
+
+	Initiator Dir  // direction of the Request
+	CRC       bool // CRCs are on: either startup frame asked (RFC 5044 Section 7.1)
+	Foreign   bool // not an MPA connection
+	ULP       ULP  // ULPAuto while undecided, then ULPRPCRDMA or ULPOpaque
+}
+
+// end returns the address of the side that sends in direction d.
+func (c *ConnInfo) end(d Dir) netip.AddrPort {
+	if d == FromOpener {
+		return c.Opener
+	}
+	return c.Accepter
+}

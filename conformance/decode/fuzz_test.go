@@ -1,0 +1,125 @@
+package decode
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// smallOptions make every limit easy to reach.
+var smallOptions = &Options{MaxEarly: 4096, MaxMessage: 2048, MaxPlaced: 8192, MaxCalls: 4, MaxConns: 3}
+
+// FuzzCapture: no file makes the decoder panic, and the events of a stream cover it without
+// overlap, can be printed, and become JSON.
+func FuzzCapture(f *testing.F) {
+	for _, file := range captures(f) {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b[:min(len(b), 1500)])
+	}
+	f.Add(ngSeed(f))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		next := make(map[*ConnInfo]*[2]uint64)
+		for ev, err := range Events(bytes.NewReader(b), smallOptions) {
+			if err != nil {
+				continue
+			}
+			n := next[ev.Conn]
+			if n == nil {
+				n = new([2]uint64)
+				next[ev.Conn] = n
+			}
+			if want := n[ev.Dir] + uint64(ev.Missing); ev.Offset != want {
+				t.Fatalf("at octet %d, want %d: %v", ev.Offset, want, ev)
+			}
+			n[ev.Dir] = ev.Offset + uint64(ev.Len)
+			checkEvent(t, ev)
+		}
+	})
+}
+
+// checkEvent checks what holds for every event.
+func checkEvent(t *testing.T, ev *Event) {
+	t.Helper()
+	if line := ev.Line(time.Unix(0, 0)); strings.ContainsAny(line, "\n\r") || line == "" {
+		t.Fatalf("not one line: %q", line)
+	}
+	if b, err := json.Marshal(ev); err != nil || !json.Valid(b) {
+		t.Fatalf("JSON: %v: %s", err, b)
+	}
+	if ev.Raw != nil && len(ev.Raw) != ev.Len {
+		t.Fatalf("%d octets of %d: %v", len(ev.Raw), ev.Len, ev)
+	}
+	if (ev.Kind == KindFPDU) != (ev.FPDU != nil) || (ev.Kind == KindStartup) != (ev.Startup != nil) {
+		t.Fatalf("layers do not fit the kind: %v", ev)
+	}
+}
+
+// ngSeed returns a small capture as pcapng.
+func ngSeed(f *testing.F) []byte {
+	f.Helper()
+	b, err := os.ReadFile(filepath.Join("testdata", "reject.pcapng"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	return b
+}
+
+// FuzzConn feeds a conversation to a connection twice, in the pieces that the input says and octet by
+// octet: the events must be the same. The input is a sequence of pieces: an octet for the direction (low bit),
+// two for the length, the octets.
+func FuzzConn(f *testing.F) {
+	for _, file := range captures(f) {
+		for i, pieces := range conversations(f, file) {
+			if b := script(pieces); i < 3 {
+				f.Add(b[:min(len(b), 1000)])
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) > 1<<14 {
+			return
+		}
+		pieces := unscript(b)
+		want := decoded(say(pieces, smallOptions, whole))
+		got := decoded(say(pieces, smallOptions, func(b []byte) (cut [][]byte) {
+			for i := range b {
+				cut = append(cut, b[i:i+1])
+			}
+			return cut
+		}))
+		if a, b := strings.Join(got, "\n"), strings.Join(want, "\n"); a != b {
+			t.Fatalf("octet by octet\n%s\nin pieces\n%s", a, b)
+		}
+	})
+}
+
+// script writes a conversation as an input of FuzzConn.
+func script(pieces []piece) (b []byte) {
+	for _, p := range pieces {
+		if len(p.b) > 0xffff {
+			p.b = p.b[:0xffff]
+		}
+		b = append(b, byte(p.dir), byte(len(p.b)>>8), byte(len(p.b)))
+		b = append(b, p.b...)
+	}
+	return b
+}
+
+// unscript reads an input of FuzzConn.
+func unscript(b []byte) (pieces []piece) {
+	for len(b) >= 3 {
+		dir, n := Dir(b[0]&1), int(b[1])<<8|int(b[2])
+		b = b[3:]
+		n = min(n, len(b))
+		pieces = append(pieces, piece{dir, b[:n]})
+		b = b[n:]
+	}
+	return pieces
+}

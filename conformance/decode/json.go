@@ -1,0 +1,243 @@
+package decode
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rpcrdma"
+)
+
+// jsonEvent is the form of an event in JSON. Objects are named after Wireshark's protocols and
+// their fields after its fields; absent layers are absent. Numbers that need 64 bits, tags and
+// handles are strings in hexadecimal.
+type jsonEvent struct {
+	Frame  int      `json:"frame"`
+	First  int      `json:"first_frame"`
+	Time   string   `json:"time,omitempty"`
+	Conn   int      `json:"connection"`
+	Source string   `json:"src"`
+	Dest   string   `json:"dst"`
+	Kind   string   `json:"kind"`
+	Offset uint64   `json:"offset"`
+	Len    int      `json:"len"`
+	Reset  bool     `json:"reset,omitempty"`
+	Error  string   `json:"error,omitempty"`
+	MPA    *jsonMPA `json:"iwarp_mpa,omitempty"`
+	DDP    *jsonDDP `json:"iwarp_ddp,omitempty"`
+	RDMA   *jsonOp  `json:"iwarp_rdma,omitempty"`
+	RPCoR  *jsonHdr `json:"rpcordma,omitempty"`
+	RPC    *jsonRPC `json:"rpc,omitempty"`
+}
+
+type jsonMPA struct {
+	Type        string `json:"type"` // request, reply, fpdu
+	Rev         *uint8 `json:"rev,omitempty"`
+	Flags       string `json:"flags,omitempty"`
+	PDLength    *int   `json:"pdlength,omitempty"`
+	PrivateData string `json:"privatedata,omitempty"`
+	IRD         *int   `json:"ird,omitempty"`
+	ORD         *int   `json:"ord,omitempty"`
+	ULPDULength *int   `json:"ulpdulength,omitempty"`
+	Pad         string `json:"pad,omitempty"`
+	CRC         string `json:"crc,omitempty"`
+	CRCCheck    string `json:"crc_check,omitempty"`
+	Markers     int    `json:"markers,omitempty"`
+}
+
+type jsonDDP struct {
+	Tagged bool    `json:"tagged_flag"`
+	Last   bool    `json:"last_flag"`
+	STag   string  `json:"stag,omitempty"`
+	TO     string  `json:"tagged_offset,omitempty"`
+	QN     *uint32 `json:"qn,omitempty"`
+	MSN    *uint32 `json:"msn,omitempty"`
+	MO     *uint32 `json:"mo,omitempty"`
+	Len    int     `json:"payload_len"`
+}
+
+type jsonOp struct {
+	Opcode     string `json:"opcode"`
+	Name       string `json:"name"`
+	Inval      string `json:"inval_stag,omitempty"`
+	SinkSTag   string `json:"sinkstag,omitempty"`
+	SinkTO     string `json:"sinkto,omitempty"`
+	ReadSize   *int64 `json:"rdmardsz,omitempty"`
+	SourceSTag string `json:"srcstag,omitempty"`
+	SourceTO   string `json:"srcto,omitempty"`
+	Terminate  string `json:"terminate,omitempty"`
+	Message    *int   `json:"message_len,omitempty"`
+	Segments   int    `json:"message_segments,omitempty"`
+}
+
+type jsonSegment struct {
+	Position *uint32 `json:"position,omitempty"`
+	Handle   string  `json:"rdma_handle"`
+	Length   uint32  `json:"rdma_length"`
+	Offset   string  `json:"rdma_offset"`
+}
+
+type jsonHdr struct {
+	XID     string          `json:"xid"`
+	Version uint32          `json:"version"`
+	Credits uint32          `json:"flow_control"`
+	Type    string          `json:"msg_type"`
+	Error   string          `json:"errcode,omitempty"`
+	Low     uint32          `json:"vers_low,omitempty"`
+	High    uint32          `json:"vers_high,omitempty"`
+	Reads   []jsonSegment   `json:"reads,omitempty"`
+	Writes  [][]jsonSegment `json:"writes,omitempty"`
+	Reply   []jsonSegment   `json:"reply,omitempty"`
+}
+
+type jsonRPC struct {
+	XID       string `json:"xid"`
+	Type      string `json:"msgtyp"` // call, reply, pulled
+	Name      string `json:"procedure,omitempty"`
+	Program   uint32 `json:"program,omitempty"`
+	Version   uint32 `json:"programversion,omitempty"`
+	Procedure uint32 `json:"procedure_number"`
+	Accept    string `json:"state_accept,omitempty"`
+	Status    string `json:"status,omitempty"`
+	CallFrame int    `json:"call_frame,omitempty"`
+	Whole     bool   `json:"whole"`
+	Len       int    `json:"body_len"`
+}
+
+var _ json.Marshaler = (*Event)(nil)
+
+// MarshalJSON returns the event as one JSON object, layers as nested objects with Wireshark's names.
+func (e *Event) MarshalJSON() ([]byte, error) {
+	j := jsonEvent{
+		Frame: e.Frame, First: e.First, Conn: e.Conn.ID, Kind: e.Kind.String(),
+		Source: e.Conn.end(e.Dir).String(), Dest: e.Conn.end(1 - e.Dir).String(),
+		Offset: e.Offset, Len: e.Len, Reset: e.Reset,
+		MPA: e.jsonMPA(), DDP: e.jsonDDP(), RDMA: e.jsonOp(),
+	}
+	if !e.Time.IsZero() {
+		j.Time = e.Time.UTC().Format("2006-01-02T15:04:05.000000000Z")
+	}
+	if e.Err != nil {
+		j.Error = e.Err.Error()
+	}
+	if e.Header != nil {
+		j.RPCoR = jsonHeader(e.Header)
+	}
+	if e.RPC != nil {
+		j.RPC = e.RPC.json()
+	}
+	return json.Marshal(j)
+}
+
+func (e *Event) jsonMPA() *jsonMPA {
+	switch {
+	case e.Startup != nil:
+		s := e.Startup
+		j := &jsonMPA{
+			Type: "request", Rev: &s.Rev, Flags: fmt.Sprintf("%#02x", s.Flags),
+			PDLength: &s.PDLength, PrivateData: hex.EncodeToString(s.PrivateData),
+		}
+		if s.IsReply {
+			j.Type = "reply"
+		}
+		if s.Enhanced {
+			j.IRD, j.ORD = new(int(s.Word.IRD)), new(int(s.Word.ORD))
+		}
+		return j
+	case e.FPDU != nil:
+		return &jsonMPA{
+			Type: "fpdu", ULPDULength: new(len(e.FPDU.ULPDU)), Pad: hex.EncodeToString(e.FPDU.Pad),
+			CRC: fmt.Sprintf("%#08x", e.FPDU.CRC), CRCCheck: e.FPDU.CRCState.String(), Markers: e.FPDU.Markers,
+		}
+	}
+	return nil
+}
+
+func (e *Event) jsonDDP() *jsonDDP {
+	if e.DDP == nil {
+		return nil
+	}
+	j := &jsonDDP{Tagged: e.DDP.Tagged, Last: e.DDP.Last, Len: len(e.DDP.Payload)}
+	if e.DDP.Tagged {
+		j.STag, j.TO = e.DDP.STag.String(), fmt.Sprintf("%#x", e.DDP.TO)
+	} else {
+		j.QN, j.MSN, j.MO = &e.DDP.QN, &e.DDP.MSN, &e.DDP.MO
+	}
+	return j
+}
+
+func (e *Event) jsonOp() *jsonOp {
+	if e.RDMAP == nil {
+		return nil
+	}
+	j := &jsonOp{Opcode: fmt.Sprintf("%#02x", uint8(e.RDMAP.Op)), Name: e.RDMAP.Op.String()}
+	if e.RDMAP.Op.Invalidates() {
+		j.Inval = e.RDMAP.Invalidate.String()
+	}
+	m := e.Message
+	if m == nil {
+		return j
+	}
+	j.Message, j.Segments = new(len(m.Payload)), m.Segments
+	if r := m.Read; r != nil {
+		j.SinkSTag, j.SinkTO = r.SinkSTag.String(), fmt.Sprintf("%#x", r.SinkTO)
+		j.SourceSTag, j.SourceTO = r.SourceSTag.String(), fmt.Sprintf("%#x", r.SourceTO)
+		j.ReadSize = new(int64(r.Size))
+	}
+	if m.Terminate != nil {
+		j.Terminate = m.Terminate.String()
+	}
+	return j
+}
+
+func jsonHeader(h *rpcrdma.Header) *jsonHdr {
+	j := &jsonHdr{
+		XID: fmt.Sprintf("%#08x", h.XID), Version: h.Vers, Credits: h.Credit,
+		Type: h.Type.String(), Low: h.Low, High: h.High,
+	}
+	if h.Type == rpcrdma.MsgTypeError {
+		j.Error = h.Err.String()
+	}
+	for _, s := range h.Read {
+		js := jsonSegments(chunks.WriteChunk{s.Segment})[0]
+		js.Position = new(s.Position)
+		j.Reads = append(j.Reads, js)
+	}
+	for _, w := range h.Write {
+		j.Writes = append(j.Writes, jsonSegments(w))
+	}
+	if h.HasReply {
+		j.Reply = jsonSegments(h.Reply)
+	}
+	return j
+}
+
+func jsonSegments(w chunks.WriteChunk) []jsonSegment {
+	segs := make([]jsonSegment, len(w))
+	for i, s := range w {
+		segs[i] = jsonSegment{Handle: s.Handle.String(), Length: s.Length, Offset: fmt.Sprintf("%#x", s.Offset)}
+	}
+	return segs
+}
+
+func (r *RPC) json() *jsonRPC {
+	j := &jsonRPC{
+		XID: fmt.Sprintf("%#08x", r.XID), Type: "call", Name: r.Name,
+		Program: r.Prog, Version: r.Vers, Procedure: r.Proc,
+		Status: r.Status, CallFrame: r.CallFrame, Whole: r.Whole, Len: len(r.Body),
+	}
+	switch {
+	case r.Pulled:
+		j.Type = "pulled"
+	case r.IsReply:
+		j.Type = "reply"
+	}
+	if r.Reply != nil {
+		j.Accept = "SUCCESS"
+		if err := r.Reply.Err(); err != nil {
+			j.Accept = err.Error()
+		}
+	}
+	return j
+}

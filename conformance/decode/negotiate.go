@@ -1,0 +1,100 @@
+package decode
+
+import (
+	"fmt"
+
+	"github.com/stag-rdma/stag/rdmap/mpa"
+)
+
+// startup decodes the first frame of a side, or finds that there is none.
+func (c *Conn) startup(dir Dir) {
+	s := &c.sides[dir]
+	key, n := startupLen(s.buf)
+	switch {
+	case !key:
+		c.notStartup(dir)
+		return
+	case n == 0 || len(s.buf) < n:
+		return
+	}
+	f, err := parseStartup(s.buf[:n])
+	ev := c.frame(KindStartup, dir, 0, n)
+	f.At = Stamp{ev.Frame, ev.Time}
+	ev.Startup, ev.Err = f, err
+	if !c.note(dir, f) {
+		ev.fail(fmt.Errorf("%w: %w", ErrStartup, mpa.ErrRole))
+	}
+	c.visit(ev)
+	s.consume(n)
+	s.phase = phaseHold
+	c.settle(1 - dir)
+	c.settle(dir)
+}
+
+// note keeps what a startup frame says. It returns false for a frame of the wrong kind: a Reply
+// that answers nothing, a Request that answers a Request (RFC 5044 Section 7.1.2).
+func (c *Conn) note(dir Dir, f *Startup) bool {
+	switch {
+	case !f.IsReply && c.Info.Request == nil:
+		c.Info.Request, c.Info.Initiator = f.clone(), dir
+	case f.IsReply && c.Info.Request != nil && c.Info.Initiator != dir:
+		c.Info.Reply = f.clone()
+	default:
+		return false
+	}
+	c.Info.CRC = c.Info.CRC || f.CRC
+	if f.CM != nil && c.Info.ULP == ULPAuto {
+		c.Info.ULP = ULPRPCRDMA
+	}
+	return true
+}
+
+// notStartup handles a side that does not begin with a key. It is somebody else's protocol,
+// unless the peer spoke MPA.
+func (c *Conn) notStartup(dir Dir) {
+	peer := &c.sides[1-dir]
+	if peer.phase == phaseStartup || peer.phase == phaseLost && c.Info.Foreign {
+		c.Info.Foreign = true
+		c.lose(dir, ErrNotMPA)
+		return
+	}
+	c.lose(dir, fmt.Errorf("%w: no key", ErrStartup))
+	c.settle(1 - dir)
+}
+
+// settle moves a side that waits for its peer's startup on, once that is known or will never come.
+//
+// A peer that sent something else in place of a startup frame settles the matter too: Linux
+// siw as initiator answers a Reply with a wrong key by a Terminate FPDU.
+func (c *Conn) settle(dir Dir) {
+	s, peer := &c.sides[dir], &c.sides[1-dir]
+	if s.phase != phaseHold || peer.phase == phaseStartup && !peer.closed {
+		return
+	}
+	switch {
+	case peer.closed && peer.phase == phaseStartup:
+		c.lose(dir, ErrNoReply)
+		return
+	case c.rejected():
+		c.lose(dir, ErrRejected)
+		return
+	}
+	s.phase = phaseFPDU
+	if c.markers(dir) {
+		s.marks = new(mpa.Deframer)
+		s.marks.ExpectMarkers()
+	}
+	c.advance(dir)
+}
+
+// rejected reports whether the responder refused (RFC 5044 Section 7.1.2).
+func (c *Conn) rejected() bool { return c.Info.Reply != nil && c.Info.Reply.Rejected }
+
+// markers reports whether side dir has to insert markers: the peer's startup frame asked for them.
+func (c *Conn) markers(dir Dir) bool {
+	f := c.Info.Request
+	if dir == c.Info.Initiator {
+		f = c.Info.Reply
+	}
+	return f != nil && f.Markers
+}

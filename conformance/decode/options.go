@@ -1,0 +1,64 @@
+package decode
+
+// Options limits what a decoder keeps in memory and says what it takes the payload of Sends for.
+// The zero value, and a nil *Options, mean the defaults. All limits are in octets unless said.
+type Options struct {
+	// MaxEarly bounds the TCP payload kept per direction while octets in front of it are
+	// missing, each packet counting 256 octets more. If zero, 4 MiB. When it is exceeded the hole
+	// is given up.
+	MaxEarly int
+
+	// MaxMessage bounds one untagged DDP message that is put together from several segments.
+	// If zero, 1 MiB. A longer one is reported with [ErrTooLong] and not handed up.
+	MaxMessage int
+
+	// MaxPlaced bounds the chunk contents (RDMA Writes, Read Responses) remembered at one time
+	// over all connections of a capture; it is what rebuilding chunked calls and replies costs.
+	// If zero, 64 MiB. Beyond it messages are decoded from their inline octets alone.
+	MaxPlaced int
+
+	// MaxCalls bounds the RPC calls remembered per connection and direction while their replies
+	// have not been seen, in calls. If zero, 4096. The oldest is forgotten first.
+	MaxCalls int
+
+	// MaxConns bounds the TCP connections remembered, in connections. If zero, 65536. The
+	// oldest is ended first.
+	MaxConns int
+
+	// ULP says what the Sends carry.
+	ULP ULP
+}
+
+// ULP is the protocol above RDMAP.
+type ULP uint8
+
+const (
+	// ULPAuto takes a connection for RPC-over-RDMA when either startup frame carries the private
+	// data of RFC 8797, or else when the first Send is a plausible RPC-over-RDMA message.
+	ULPAuto    ULP = iota
+	ULPRPCRDMA     // every Send is RPC-over-RDMA
+	ULPOpaque      // no Send is looked into
+)
+
+// withDefaults returns a copy of o with the zero fields filled in.
+func (o *Options) withDefaults() Options {
+	var c Options
+	if o != nil {
+		c = *o
+	}
+	for _, f := range []struct {
+		v   *int
+		def int
+	}{
+		{&c.MaxEarly, 4 << 20},
+		{&c.MaxMessage, 1 << 20},
+		{&c.MaxPlaced, 64 << 20},
+		{&c.MaxCalls, 4096},
+		{&c.MaxConns, 1 << 16},
+	} {
+		if *f.v <= 0 {
+			*f.v = f.def
+		}
+	}
+	return c
+}

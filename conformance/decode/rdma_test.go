@@ -1,0 +1,225 @@
+package decode
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// sender wraps messages into the Sends of one direction.
+type sender struct {
+	dir Dir
+	msn byte
+}
+
+func (s *sender) send(msg []byte) piece {
+	s.msn++
+	u := append([]byte{0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, s.msn, 0, 0, 0, 0}, msg...)
+	return piece{s.dir, mpa.AppendFPDU(nil, u, true)}
+}
+
+// tagged returns a Write or Read Response of one segment.
+func tagged(dir Dir, op byte, tag uint32, to uint64, b []byte) piece {
+	u := xdr.AppendUint64(xdr.AppendUint32([]byte{0xc1, 0x40 | op}, tag), to)
+	return piece{dir, mpa.AppendFPDU(nil, append(u, b...), true)}
+}
+
+// The messages of RFC 8166 and RFC 5666 that the codecs' own tests use.
+const (
+	nullCall = `0102030400000001000000200000000000000000000000000000000001020304000000000000000200 0186a300000003
+		0000000000000000000000000000000000000000`
+	nullReply = `010203040000000100000010000000000000000000000000000000000102030400000001000000000000000000000000
+		00000000`
+	writeCall = `010203040000000100000020000000000000000100000060a1a1a1a10000100000000000000100000000000100000060
+		a1a1a1a200000ffe0000000000020000000000000000000000000000010203040000000000000002000186a300000003
+		000000070000000000000000000000000000000000000020000102030405060708090a0b0c0d0e0f1011121314151617
+		18191a1b1c1d1e1f000000000000000000001ffe0000000200001ffe`
+	readCall = `01020304000000010000002000000000000000000000000100000002b1b1b1b1000010000000000000030000b1b1b1b2
+		0000100000000000000400000000000000000000010203040000000000000002000186a3000000030000000600000000
+		00000000000000000000000000000020000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f
+		000000000000000000002000`
+	readReply = `01020304000000010000002000000000000000000000000100000002b1b1b1b1000010000000000000030000b1b1b1b2
+		000003880000000000040000000000000000000001020304000000010000000000000000000000000000000000000000
+		00000000000013880000000100001388`
+	staleReply = `01020304000000010000002000000000000000000000000100000002b1b1b1b1000000000000000000030000b1b1b1b2
+		000000000000000000040000000000000000000001020304000000010000000000000000000000000000000000000046
+		00000000`
+	longCall = `010203040000000100000020000000010000000100000000c1c1c1c10000051400000000000500000000000000000000
+		0000000100000001d1d1d1d1000080000000000000060000`
+	longReply = "0102030400000001000000200000000100000000000000000000000100000001d1d1d1d1000050040000000000060000"
+	msgpCall  = `01020304000000010000002000000002000010000000040000000000000000000000000001020304000000000000 0002
+		000186a3000000030000000000000000000000000000000000000000`
+	done        = "01020304000000010000002000000003"
+	errVers     = "01020304000000020000002000000004000000010000000100000001"
+	errChunk    = "0102030400000001000000200000000400000002"
+	readByReply = `01020304000000010000001000000000000000010000002ce1e1e1e10000138800000000000700000000000000000000
+		000000000102030400000001000000000000000000000000000000000000000000000000000013880000000100001388`
+	longByRead = `010203040000000100000010000000010000000100000000e2e2e2e20000500400000000000800000000000000000000
+		00000000`
+)
+
+// TestMessages says one thing per row and looks at the last line.
+func TestMessages(t *testing.T) {
+	ask, answer := &sender{dir: FromOpener}, &sender{dir: FromAccepter}
+	call := func(hex string) piece { return ask.send(unhex(t, hex)) }
+	reply := func(hex string) piece { return answer.send(unhex(t, hex)) }
+	data := make([]byte, 8192)
+	readReq := func(sink, size, tag uint32, to uint64) piece { // the sink's tag is the MSN too
+		b := xdr.AppendUint32(xdr.AppendUint64(xdr.AppendUint32(nil, sink), 0), size)
+		b = xdr.AppendUint64(xdr.AppendUint32(b, tag), to)
+		u := append([]byte{0x41, 0x41, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, byte(sink), 0, 0, 0, 0}, b...)
+		return piece{FromAccepter, mpa.AppendFPDU(nil, u, true)}
+	}
+	for _, tt := range []struct {
+		name string
+		say  func() []piece
+		want string
+	}{
+		{
+			"call", func() []piece { return []piece{call(nullCall)} },
+			"| RDMA_MSG xid=0x01020304 credits=32 | call NFSv3 NULL",
+		},
+		{
+			"reply", func() []piece { return []piece{call(nullCall), reply(nullReply)} },
+			"| RDMA_MSG xid=0x01020304 credits=16 | reply NFSv3 NULL (call in 1)",
+		},
+		{
+			"reply without a call", func() []piece { return []piece{reply(nullReply)} },
+			"| reply !! reply to a call that was not seen",
+		},
+		{
+			"Read chunks announced", func() []piece { return []piece{call(writeCall)} },
+			"read{position=96 0xa1a1a1a1 4096@0x10000} read{position=96 0xa1a1a1a2 4094@0x20000} | call NFSv3 WRITE",
+		},
+		{"Read chunks pulled", func() []piece {
+			return []piece{
+				call(writeCall), readReq(1, 4096, 0xa1a1a1a1, 0x10000), readReq(2, 4094, 0xa1a1a1a2, 0x20000),
+				tagged(FromOpener, 2, 1, 0, data[:4096]), tagged(FromOpener, 2, 2, 0, data[:4094]),
+			}
+		}, "len=4094 last | Read chunks of xid=0x01020304 complete: call NFSv3 WRITE"},
+		{
+			"Read Response nobody asked for", func() []piece { return []piece{call(writeCall), tagged(FromOpener, 2, 1, 0, data[:4])} },
+			"!! segment out of order: Read Response without a Read Request",
+		},
+		{"Read Response too long", func() []piece {
+			return []piece{call(writeCall), readReq(1, 4096, 0xa1a1a1a1, 0x10000), tagged(FromOpener, 2, 1, 4000, data[:97])}
+		}, "!! segment out of order: Read Response outside the oldest Read Request"},
+		{"Write chunk used", func() []piece {
+			return []piece{
+				call(readCall), tagged(FromAccepter, 0, 0xb1b1b1b1, 0x30000, data[:4096]),
+				tagged(FromAccepter, 0, 0xb1b1b1b2, 0x40000, data[:904]), reply(readReply),
+			}
+		}, "write{0xb1b1b1b1 4096@0x30000; 0xb1b1b1b2 904@0x40000} | reply NFSv3 READ NFS3_OK (call in 1)"},
+		{
+			"Write chunk unused", func() []piece { return []piece{call(readCall), reply(staleReply)} },
+			"write{0xb1b1b1b1 0@0x30000; 0xb1b1b1b2 0@0x40000} | reply NFSv3 READ NFS3ERR_STALE (call in 1)",
+		},
+		{
+			"long call", func() []piece { return []piece{call(longCall)} },
+			"| RDMA_NOMSG xid=0x01020304 credits=32 read{position=0 0xc1c1c1c1 1300@0x50000} reply{0xd1d1d1d1 32768@0x60000}",
+		},
+		{
+			"long reply, chunk not seen", func() []piece { return []piece{call(longCall), reply(longReply)} },
+			"reply{0xd1d1d1d1 20484@0x60000} | reply (call in 1) !! chunk contents not seen: Reply chunk",
+		},
+		{
+			"RDMA_MSGP", func() []piece { return []piece{call(msgpCall)} },
+			"| RDMA_MSGP xid=0x01020304 credits=32 | call NFSv3 NULL",
+		},
+		{"RDMA_DONE", func() []piece { return []piece{call(done)} }, "| RDMA_DONE xid=0x01020304 credits=32"},
+		{
+			"ERR_VERS", func() []piece { return []piece{call(nullCall), reply(errVers)} },
+			"| RDMA_ERROR xid=0x01020304 version=2 credits=32 ERR_VERS low=1 high=1",
+		},
+		{
+			"ERR_CHUNK ends the call", func() []piece { return []piece{call(nullCall), reply(errChunk), reply(nullReply)} },
+			"| reply !! reply to a call that was not seen",
+		},
+		{
+			"reply with a Read list", func() []piece { return []piece{call(readCall), reply(readByReply)} },
+			"read{position=44 0xe1e1e1e1 5000@0x70000} | reply NFSv3 READ NFS3_OK (call in 1)",
+		},
+		{
+			"long reply to be read", func() []piece { return []piece{call(readCall), reply(longByRead)} },
+			"read{position=0 0xe2e2e2e2 20484@0x80000} | reply NFSv3 READ (call in 1)",
+		},
+		{
+			"XIDs differ", func() []piece { return []piece{call(strings.Replace(nullCall, "01020304", "01020305", 1))} },
+			"!! XID 0x01020305 in the transport header, 0x01020304 in the RPC message",
+		},
+		{
+			"no message", func() []piece { return []piece{call(nullCall[:56])} },
+			"| RDMA_MSG xid=0x01020304 credits=32 !! too short for its header: RPC message of 0 octets",
+		},
+		{
+			"neither call nor reply", func() []piece { return []piece{call(nullCall[:64] + "0000000700000000")} },
+			"!! value out of range: RPC message type 7",
+		},
+		{
+			"empty RDMA_NOMSG", func() []piece { return []piece{call("01020304000000010000002000000001000000000000000000000000")} },
+			"!! RDMA_NOMSG without a message: chunks: no position zero chunk",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			*ask, *answer = sender{dir: FromOpener}, sender{dir: FromAccepter}
+			lines := say(append(startup(true), tt.say()...), &Options{ULP: ULPRPCRDMA}, whole)
+			got := lines[len(lines)-1]
+			if !strings.HasSuffix(got, tt.want) {
+				t.Errorf("got  %s\nwant … %s", strings.Join(lines[2:], "\n     "), tt.want)
+			}
+		})
+	}
+}
+
+// TestGuessULP: without private data the first Send decides.
+func TestGuessULP(t *testing.T) {
+	for _, tt := range []struct {
+		msg  string
+		want ULP
+	}{
+		{nullCall, ULPRPCRDMA},
+		{nullReply, ULPRPCRDMA},
+		{longCall, ULPRPCRDMA},
+		{"", ULPOpaque},
+		{strings.Replace(nullCall, "01020304", "01020305", 1), ULPOpaque},
+		{errVers, ULPOpaque},
+		{done, ULPOpaque},
+		{"01020304000000010000002000000001000000000000000000000000", ULPOpaque},
+		{"48454c4c4f", ULPOpaque},
+	} {
+		if got := guessULP(unhex(t, tt.msg)); got != tt.want {
+			t.Errorf("%s: %d, want %d", tt.msg, got, tt.want)
+		}
+	}
+}
+
+// TestCallTable: replies that never come do not make the table grow.
+func TestCallTable(t *testing.T) {
+	var tab callTable
+	mem := &budget{left: 100}
+	tab.add(&call{xid: 0}, 8, mem)
+	for i := range uint32(10000) {
+		c := &call{xid: i + 1}
+		c.offered(&chunks.Lists{Read: []chunks.ReadSegment{{Segment: chunks.Segment{Handle: 1, Length: 4}}}})
+		tab.add(c, 8, mem)
+		if i%3 > 0 {
+			tab.remove(c, mem)
+		}
+		tab.remove(c, mem)
+	}
+	for i := range uint32(100) {
+		tab.add(&call{xid: i}, 8, mem)
+	}
+	if len(tab.byXID) != 8 || len(tab.order) > 100 || len(tab.mem) != 0 {
+		t.Errorf("%d calls, %d in order, %d tags", len(tab.byXID), len(tab.order), len(tab.mem))
+	}
+	for _, c := range tab.order {
+		if c.xid < 92 && tab.byXID[c.xid] == c {
+			t.Error(fmt.Sprint("the oldest did not go first: ", c.xid))
+		}
+	}
+}

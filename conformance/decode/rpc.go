@@ -1,0 +1,132 @@
+package decode
+
+import (
+	"fmt"
+
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// RPC is an ONC RPC message (RFC 5531 Section 9), or what chunks added to one.
+type RPC struct {
+	XID     uint32
+	IsReply bool
+
+	// Program, version and procedure of the call; of a reply whose call was not seen all zero.
+	Prog, Vers, Proc uint32
+	// Name is "NFSv3 READ", "MOUNTv3 MNT", "NFSv4 COMPOUND", or numbers where there is no
+	// name; "" while it is unknown.
+	Name string
+
+	Call      *xdr.CallHeader  // of a call; nil while it is unknown
+	Reply     *xdr.ReplyHeader // of a reply
+	CallFrame int              // of a reply: packet that completed the call; 0 when it was not seen
+
+	// Status names the status that the results begin with, "NFS3_OK"; "" when there is none.
+	Status     string
+	StatusCode uint32
+
+	// Body holds the arguments or results: whole and unreduced if Whole is set, else what came inline.
+	Body  []byte
+	Whole bool
+	// Message is the decoded Body of NFSv3 and MOUNTv3 messages that are whole; else nil.
+	Message nfs3.Message
+
+	// Pulled: the event does not bring a new message but the last octets of the Read chunks of the call
+	// named by XID, now whole. For a long call (RDMA_NOMSG) it is the first sight of the call itself.
+	Pulled bool
+	// Again: the call header was in an earlier event already.
+	Again bool
+
+	// Err is what is wrong with the message.
+	Err error
+}
+
+// name fills in what the numbers mean.
+func (r *RPC) name(prog, vers, proc uint32) {
+	r.Prog, r.Vers, r.Proc = prog, vers, proc
+	r.Name = fmt.Sprintf("%sv%d %s", programName(prog), vers, procName(prog, vers, proc))
+}
+
+// parseCall reads a call message, as much of it as msg holds.
+func (r *RPC) parseCall(msg []byte) {
+	d := xdr.NewDecoder(msg)
+	h := new(xdr.CallHeader)
+	if r.Err = h.Parse(&d); r.Err != nil || h.RPCVers != xdr.RPCVersion {
+		r.XID = h.XID
+		return
+	}
+	r.XID, r.Call, r.Body = h.XID, h, d.Rest()
+	r.name(h.Prog, h.Vers, h.Proc)
+}
+
+// parseReply reads a reply message, as much of it as msg holds.
+func (r *RPC) parseReply(msg []byte) {
+	d := xdr.NewDecoder(msg)
+	h := new(xdr.ReplyHeader)
+	if r.Err = h.Parse(&d); r.Err != nil {
+		r.XID = h.XID
+		return
+	}
+	r.XID, r.Reply, r.Body = h.XID, h, d.Rest()
+}
+
+// answers joins a reply with its call.
+func (r *RPC) answers(c *call) {
+	r.CallFrame = c.frame
+	if c.known {
+		r.name(c.header.Prog, c.header.Vers, c.header.Proc)
+	}
+}
+
+// success reports whether the reply carries results.
+func (r *RPC) success() bool {
+	return r.Reply != nil && !r.Reply.Denied && r.Reply.Accept == xdr.Success
+}
+
+// decodeBody decodes whole arguments or results, and demands that nothing is left.
+func (r *RPC) decodeBody() {
+	if r.IsReply && !r.success() || r.Name == "" {
+		return
+	}
+	if r.IsReply {
+		r.StatusCode, r.Status = status(r.Prog, r.Vers, r.Proc, r.Body)
+	}
+	args, res := messages(r.Prog, r.Vers, r.Proc)
+	m := args
+	if r.IsReply {
+		m = res
+	}
+	if m == nil || !r.Whole || r.Err != nil {
+		return
+	}
+	d := xdr.NewDecoder(r.Body)
+	if err := m.Parse(&d); err != nil {
+		r.Err = err
+		return
+	}
+	r.Message = m
+	if n := d.Len(); n > 0 {
+		r.Err = fmt.Errorf("%w: %d octets behind %s", ErrTrailing, n, r.Name)
+	}
+}
+
+// unreduce puts the result that travelled in a Write chunk back into the results. It returns
+// false when the results are not whole: the item is not known or was not seen.
+func (r *RPC) unreduce(item func(n int) ([]byte, bool)) bool {
+	pos, n, ok := chunks.NFSv3.FindResult(r.Prog, r.Vers, r.Proc, r.Body)
+	if !ok {
+		return false
+	}
+	data, ok := item(n)
+	if !ok || pos > len(r.Body) {
+		return false
+	}
+	m := chunks.Message{Head: r.Body, Items: []chunks.Item{{Pos: pos, Data: data}}}
+	if m.Check() != nil {
+		return false
+	}
+	r.Body = m.Append(nil, 0)
+	return true
+}

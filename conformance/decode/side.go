@@ -1,0 +1,55 @@
+package decode
+
+import "github.com/stag-rdma/stag/rdmap/mpa"
+
+// phase is what a side of a connection may be decoded as next.
+type phase uint8
+
+const (
+	// phaseStartup: nothing decoded yet; a startup frame is due. Ends with the frame, or with
+	// octets that cannot begin one.
+	phaseStartup phase = iota
+	// phaseHold: this side has sent its startup frame and perhaps more; what follows
+	// cannot be read before the peer's frame says whether CRCs are on. Ends when the peer's
+	// startup is settled, either way.
+	phaseHold
+	// phaseFPDU: FPDUs until the stream ends (RFC 5044 Section 4).
+	phaseFPDU
+	// phaseLost: octets can be counted, not decoded; side.why says why. Never ends.
+	phaseLost
+)
+
+// side is one direction of a connection: octets not decoded yet, and what to take them for.
+type side struct {
+	phase  phase
+	why    error // phaseLost
+	buf    []byte
+	off    uint64        // stream offset of buf[0]
+	from   spans         // which packet brought what, for the octets of buf
+	marks  *mpa.Deframer // phaseFPDU with markers in it: where in the stream it is; else nil
+	queues [4]assembly
+	closed bool
+}
+
+// end returns the stream offset behind the last octet received.
+func (s *side) end() uint64 { return s.off + uint64(len(s.buf)) }
+
+// add appends octets that came with packet at.
+func (s *side) add(b []byte, at Stamp) {
+	s.buf = append(s.buf, b...)
+	s.from.add(s.end(), at)
+}
+
+// consume drops the first n octets.
+func (s *side) consume(n int) {
+	s.buf = append(s.buf[:0], s.buf[n:]...)
+	s.off += uint64(n)
+	s.from.drop(s.off)
+}
+
+// lose ends the decoding of this side.
+func (s *side) lose(why error) {
+	if s.phase != phaseLost {
+		s.phase, s.why = phaseLost, why
+	}
+}

@@ -1,0 +1,94 @@
+package decode
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"time"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"github.com/gopacket/gopacket/pcapgo"
+)
+
+// ErrNotCapture reports an input that is neither pcap nor pcapng.
+var ErrNotCapture = errors.New("decode: not a pcap or pcapng file")
+
+// Packet is one packet of a capture file, as it was captured.
+type Packet struct {
+	Frame int             // number of the packet in its file, from 1, as Wireshark counts
+	Time  time.Time       // when it was captured; the zero time when the file does not say
+	Link  layers.LinkType // what Data begins with
+	Len   int             // octets the packet had on the wire, ≥ len(Data)
+	Data  []byte          // the captured octets, lent until the next packet is asked for
+}
+
+// pcapngMagic is the type of the Section Header Block every pcapng file begins with.
+const pcapngMagic = 0x0a0d0d0a
+
+// packetReader is what the two readers of pcapgo have in common.
+type packetReader interface {
+	ZeroCopyReadPacketData() ([]byte, gopacket.CaptureInfo, error)
+}
+
+// Packets yields the packets of a pcap (also gzip-compressed) or pcapng stream in file order.
+// It borrows r until the loop ends. A damaged or cut file yields one last pair with a non-nil
+// error; the packets before it are good. An empty input is [ErrNotCapture].
+func Packets(r io.Reader) iter.Seq2[Packet, error] {
+	return func(yield func(Packet, error) bool) {
+		pr, link, err := openCapture(r)
+		if err != nil {
+			yield(Packet{}, err)
+			return
+		}
+		for frame := 1; ; frame++ {
+			data, ci, err := pr.ZeroCopyReadPacketData()
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			if err != nil {
+				yield(Packet{}, fmt.Errorf("decode: packet %d: %w", frame, err))
+				return
+			}
+			if !yield(Packet{Frame: frame, Time: ci.Timestamp, Link: link(ci), Len: ci.Length, Data: data}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// openCapture looks at the first four octets and returns the reader for that format, with a
+// function that tells a packet's link type: pcapng may mix several.
+func openCapture(r io.Reader) (packetReader, func(gopacket.CaptureInfo) layers.LinkType, error) {
+	br := bufio.NewReader(r)
+	magic, err := br.Peek(4)
+	if err != nil {
+		return nil, nil, ErrNotCapture
+	}
+	if binary.BigEndian.Uint32(magic) != pcapngMagic {
+		return openPcap(br)
+	}
+	ng, err := pcapgo.NewNgReader(br, pcapgo.NgReaderOptions{WantMixedLinkType: true})
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrNotCapture, err)
+	}
+	return ng, func(ci gopacket.CaptureInfo) layers.LinkType {
+		ifc, err := ng.Interface(ci.InterfaceIndex)
+		if err != nil {
+			return layers.LinkTypeNull
+		}
+		return ifc.LinkType
+	}, nil
+}
+
+func openPcap(r io.Reader) (packetReader, func(gopacket.CaptureInfo) layers.LinkType, error) {
+	pc, err := pcapgo.NewReader(r)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrNotCapture, err)
+	}
+	link := pc.LinkType()
+	return pc, func(gopacket.CaptureInfo) layers.LinkType { return link }, nil
+}

@@ -1,0 +1,245 @@
+package decode
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"github.com/gopacket/gopacket/pcapgo"
+)
+
+// relink writes the packets of a capture again: as pcapng or pcap, with another link type. strip
+// turns an Ethernet packet into one of that link type, or nil to leave it out.
+func relink(t *testing.T, file string, ng bool, link layers.LinkType, strip func([]byte) []byte) []byte {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var out bytes.Buffer
+	var write func(gopacket.CaptureInfo, []byte) error
+	if ng {
+		w, err := pcapgo.NewNgWriter(&out, link)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = w.Flush() }()
+		write = func(ci gopacket.CaptureInfo, b []byte) error {
+			if err := w.WritePacket(ci, b); err != nil {
+				return err
+			}
+			return w.Flush()
+		}
+	} else {
+		w := pcapgo.NewWriter(&out)
+		if err := w.WriteFileHeader(262144, link); err != nil {
+			t.Fatal(err)
+		}
+		write = w.WritePacket
+	}
+	for pkt, err := range Packets(f) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := strip(bytes.Clone(pkt.Data))
+		if b == nil {
+			continue
+		}
+		ci := gopacket.CaptureInfo{Timestamp: pkt.Time, CaptureLength: len(b), Length: len(b)}
+		if err := write(ci, b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out.Bytes()
+}
+
+// countEvents counts the events of a capture in memory.
+func countEvents(t *testing.T, b []byte) Counts {
+	t.Helper()
+	c := make(Counts)
+	for ev, err := range Events(bytes.NewReader(b), nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Add(ev)
+	}
+	return c
+}
+
+// TestLinkTypes: the same packets behind other link headers, and in the other file format, say the same.
+func TestLinkTypes(t *testing.T) {
+	const file = pcapDir + "/b-nfs3-ops.pcap"
+	want := make(Counts)
+	decodeFile(t, file, want.Add)
+	prepend := func(head ...byte) func([]byte) []byte {
+		return func(b []byte) []byte { return append(head, b[14:]...) }
+	}
+	same := func(b []byte) []byte { return b }
+	sll := make([]byte, 16)
+	sll[14], sll[15] = 0x08, 0x00
+	sll2 := make([]byte, 20)
+	sll2[0], sll2[1] = 0x08, 0x00
+	for _, tt := range []struct {
+		name  string
+		ng    bool
+		link  layers.LinkType
+		strip func([]byte) []byte
+	}{
+		{"pcapng", true, layers.LinkTypeEthernet, same},
+		{"802.1Q", false, layers.LinkTypeEthernet, func(b []byte) []byte {
+			return append(append(bytes.Clone(b[:12]), 0x81, 0, 0, 7), b[12:]...)
+		}},
+		{"loopback, little-endian", false, layers.LinkTypeNull, prepend(2, 0, 0, 0)},
+		{"loopback, big-endian", true, layers.LinkTypeLoop, prepend(0, 0, 0, 2)},
+		{"Linux cooked", false, layers.LinkTypeLinuxSLL, prepend(sll...)},
+		{"Linux cooked 2", true, layers.LinkTypeLinuxSLL2, prepend(sll2...)},
+		{"raw", false, layers.LinkTypeRaw, prepend()},
+		{"IPv4", true, layers.LinkTypeIPv4, prepend()},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := countEvents(t, relink(t, file, tt.ng, tt.link, tt.strip))
+			for _, k := range want.Keys() {
+				if got[k] != want[k] {
+					t.Errorf("%s: %d, want %d", k, got[k], want[k])
+				}
+			}
+		})
+	}
+}
+
+// TestOutOfOrderCapture: every third packet captured one place late, every fifth twice.
+func TestOutOfOrderCapture(t *testing.T) {
+	const file = pcapDir + "/a-rping.pcap"
+	want := make(Counts)
+	decodeFile(t, file, want.Add)
+	var pkts []Packet
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for pkt, err := range Packets(f) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		pkt.Data = bytes.Clone(pkt.Data)
+		pkts = append(pkts, pkt)
+		if len(pkts)%5 == 0 {
+			pkts = append(pkts, pkt)
+		}
+	}
+	got := make(Counts)
+	c := NewCapture(nil, got.Add)
+	for i := range pkts {
+		j := i
+		if i%3 == 1 && i+1 < len(pkts) {
+			j = i + 1
+		} else if i%3 == 2 {
+			j = i - 1
+		}
+		pkts[j].Frame = i + 1
+		c.Packet(&pkts[j])
+	}
+	c.Finish()
+	for _, k := range want.Keys() {
+		if got[k] != want[k] {
+			t.Errorf("%s: %d, want %d", k, got[k], want[k])
+		}
+	}
+	if got["error"]+got["undecoded"] != 0 {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestNotCapture(t *testing.T) {
+	for _, b := range []string{"", "abc", "#!/bin/sh\necho no capture", "\x0a\x0d\x0d\x0a", "\xd4\xc3\xb2\xa1"} {
+		n := 0
+		for ev, err := range Events(bytes.NewReader([]byte(b)), nil) {
+			n++
+			if ev != nil || !errors.Is(err, ErrNotCapture) {
+				t.Errorf("%q: %v, %v", b, ev, err)
+			}
+		}
+		if n != 1 {
+			t.Errorf("%q: %d pairs", b, n)
+		}
+	}
+}
+
+func TestGzip(t *testing.T) {
+	b, err := os.ReadFile(pcapDir + "/d-reject.pcap")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var z bytes.Buffer
+	w := gzip.NewWriter(&z)
+	if _, err := w.Write(b); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := countEvents(t, z.Bytes()); got["mpa.rep"] != 1 {
+		t.Errorf("%v", got)
+	}
+}
+
+// TestStop: a loop that ends early gets no further event.
+func TestStop(t *testing.T) {
+	b, err := os.ReadFile(pcapDir + "/a-rping.pcap")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for range Events(bytes.NewReader(b), nil) {
+		if n++; n == 10 {
+			break
+		}
+	}
+	if n != 10 {
+		t.Error(n)
+	}
+}
+
+// TestSnapLength: packets cut by the capture end the decoding of their direction, and say so.
+func TestSnapLength(t *testing.T) {
+	var out bytes.Buffer
+	w := pcapgo.NewWriter(&out)
+	if err := w.WriteFileHeader(100, layers.LinkTypeEthernet); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(pcapDir + "/b-nfs3-ops.pcap")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for pkt, err := range Packets(f) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := pkt.Data[:min(len(pkt.Data), 100)]
+		if err := w.WritePacket(gopacket.CaptureInfo{Timestamp: pkt.Time, CaptureLength: len(b), Length: len(pkt.Data)}, b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	holes := 0
+	for ev, err := range Events(&out, nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ev.Missing > 0 && !errors.Is(ev.Err, ErrHole) {
+			t.Error(ev)
+		}
+		if ev.Missing > 0 {
+			holes++
+		}
+	}
+	if holes == 0 {
+		t.Error("no hole was reported")
+	}
+}

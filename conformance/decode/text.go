@@ -1,0 +1,183 @@
+package decode
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rpcrdma"
+)
+
+// String renders the event in one line, with Wireshark's names for the fields. The line begins
+// with packet, connection and direction: "   28 c1 > ".
+func (e *Event) String() string { return e.Line(time.Time{}) }
+
+// Line is String with the seconds since t0 behind the packet number, unless t0 is zero.
+func (e *Event) Line(t0 time.Time) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%5d ", e.Frame)
+	if !t0.IsZero() {
+		fmt.Fprintf(&b, "%10.6f ", e.Time.Sub(t0).Seconds())
+	}
+	fmt.Fprintf(&b, "c%d %v ", e.Conn.ID, e.Dir)
+	e.body(&b)
+	if e.Err != nil {
+		fmt.Fprintf(&b, " !! %v", e.Err)
+	}
+	return b.String()
+}
+
+func (e *Event) body(b *strings.Builder) {
+	switch e.Kind {
+	case KindOpen:
+		fmt.Fprintf(b, "open %v to %v", e.Conn.Opener, e.Conn.Accepter)
+	case KindStartup:
+		e.Startup.text(b)
+	case KindFPDU:
+		e.layers(b)
+	case KindUndecoded:
+		fmt.Fprintf(b, "%d octets not decoded", e.Len)
+	case KindClose:
+		b.WriteString("FIN")
+		if e.Reset {
+			b.WriteString(" by RST")
+		}
+	}
+}
+
+func (s *Startup) text(b *strings.Builder) {
+	name := "Request"
+	if s.IsReply {
+		name = "Reply"
+	}
+	fmt.Fprintf(b, "MPA %s rev=%d flags=%#02x(%s) pdlength=%d", name, s.Rev, s.Flags, flagNames(s.Flags), s.PDLength)
+	if s.Enhanced {
+		fmt.Fprintf(b, " ird=%d ord=%d", s.Word.IRD, s.Word.ORD)
+		if s.Word.PeerToPeer {
+			fmt.Fprintf(b, " peer-to-peer rtr=%v", s.Word.RTR)
+		}
+	}
+	switch {
+	case s.CM != nil:
+		fmt.Fprintf(b, " rpcrdma(send=%d recv=%d remote-invalidate=%t)", s.CM.SendSize, s.CM.RecvSize, s.CM.RemoteInvalidate)
+	case len(s.PrivateData) > 0:
+		fmt.Fprintf(b, " private=%x", s.PrivateData)
+	}
+}
+
+// flagNames spells the flags of a startup frame: "M", "C", "R", "S".
+func flagNames(f byte) string {
+	var names []string
+	for i, n := range []string{"M", "C", "R", "S"} {
+		if f&(0x80>>i) != 0 {
+			names = append(names, n)
+		}
+	}
+	return strings.Join(names, ",")
+}
+
+// layers renders an FPDU from below.
+func (e *Event) layers(b *strings.Builder) {
+	fmt.Fprintf(b, "FPDU ulpdulength=%d crc=%v", len(e.FPDU.ULPDU), e.FPDU.CRCState)
+	if e.FPDU.Markers > 0 {
+		fmt.Fprintf(b, " markers=%d", e.FPDU.Markers)
+	}
+	if e.DDP == nil {
+		return
+	}
+	fmt.Fprintf(b, " %v", e.RDMAP.Op)
+	if e.DDP.Tagged {
+		fmt.Fprintf(b, " stag=%v to=%#x", e.DDP.STag, e.DDP.TO)
+	} else {
+		fmt.Fprintf(b, " qn=%d msn=%d mo=%d", e.DDP.QN, e.DDP.MSN, e.DDP.MO)
+	}
+	if e.RDMAP.Op.Invalidates() {
+		fmt.Fprintf(b, " inval_stag=%v", e.RDMAP.Invalidate)
+	}
+	fmt.Fprintf(b, " len=%d", len(e.DDP.Payload))
+	if e.DDP.Last {
+		b.WriteString(" last")
+	}
+	e.Message.text(b)
+	if e.Header != nil {
+		headerText(b, e.Header)
+	}
+	e.RPC.text(b)
+}
+
+func (m *Message) text(b *strings.Builder) {
+	switch {
+	case m == nil:
+	case m.Read != nil:
+		r := m.Read
+		fmt.Fprintf(b, " | sinkstag=%v sinkto=%#x rdmardsz=%d srcstag=%v srcto=%#x", r.SinkSTag, r.SinkTO, r.Size, r.SourceSTag, r.SourceTO)
+	case m.Terminate != nil:
+		fmt.Fprintf(b, " | Terminate %v", m.Terminate)
+	case m.Segments > 1:
+		fmt.Fprintf(b, " | %d octets in %d segments", len(m.Payload), m.Segments)
+	}
+}
+
+func headerText(b *strings.Builder, h *rpcrdma.Header) {
+	fmt.Fprintf(b, " | %v xid=%#08x", h.Type, h.XID)
+	if h.Vers != rpcrdma.Version {
+		fmt.Fprintf(b, " version=%d", h.Vers)
+	}
+	fmt.Fprintf(b, " credits=%d", h.Credit)
+	for _, s := range h.Read {
+		fmt.Fprintf(b, " read{position=%d %s}", s.Position, segmentText(s.Segment))
+	}
+	for _, w := range h.Write {
+		fmt.Fprintf(b, " write{%s}", chunkText(w))
+	}
+	if h.HasReply {
+		fmt.Fprintf(b, " reply{%s}", chunkText(h.Reply))
+	}
+	if h.Type == rpcrdma.MsgTypeError {
+		fmt.Fprintf(b, " %v", h.Err)
+		if h.Err == rpcrdma.ErrVers {
+			fmt.Fprintf(b, " low=%d high=%d", h.Low, h.High)
+		}
+	}
+}
+
+func chunkText(w chunks.WriteChunk) string {
+	segs := make([]string, len(w))
+	for i, s := range w {
+		segs[i] = segmentText(s)
+	}
+	return strings.Join(segs, "; ")
+}
+
+func segmentText(s chunks.Segment) string {
+	return fmt.Sprintf("%v %d@%#x", s.Handle, s.Length, s.Offset)
+}
+
+func (r *RPC) text(b *strings.Builder) {
+	if r == nil {
+		return
+	}
+	switch {
+	case r.Pulled:
+		fmt.Fprintf(b, " | Read chunks of xid=%#08x complete: call", r.XID)
+	case r.IsReply:
+		b.WriteString(" | reply")
+	default:
+		b.WriteString(" | call")
+	}
+	if r.Name != "" {
+		b.WriteString(" " + r.Name)
+	}
+	if r.Reply != nil {
+		if err := r.Reply.Err(); err != nil {
+			fmt.Fprintf(b, " %v", err)
+		}
+	}
+	if r.Status != "" {
+		b.WriteString(" " + r.Status)
+	}
+	if r.CallFrame > 0 {
+		fmt.Fprintf(b, " (call in %d)", r.CallFrame)
+	}
+}

@@ -1,0 +1,224 @@
+package main
+
+import (
+	"go/ast"
+	"go/doc"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// parsed is the source of one package, tests included.
+type parsed struct {
+	*goPackage
+	fset  *token.FileSet
+	files map[string]*ast.File // by base name; without tests
+	tests []*ast.File
+}
+
+// all holds what sources found.
+var all []*parsed
+
+// sources parses the packages of the module as they are on the machine that runs the test, once.
+func sources(t *testing.T) []*parsed {
+	t.Helper()
+	if all != nil {
+		return all
+	}
+	for _, p := range goList(t, nil, "./...") {
+		s := &parsed{goPackage: p, fset: token.NewFileSet(), files: make(map[string]*ast.File)}
+		names, err := filepath.Glob(filepath.Join(p.Dir, "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			f, err := parser.ParseFile(s.fset, name, nil, parser.ParseComments)
+			if err != nil {
+				t.Fatal(err)
+			}
+			base := filepath.Base(name)
+			switch {
+			case strings.HasSuffix(base, "_test.go"):
+				s.tests = append(s.tests, f)
+			case slices.Contains(p.GoFiles, base):
+				s.files[base] = f
+			}
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// TestDocFiles: every package introduces itself in its doc.go; a command in main.go, an internal
+// package and one of a single file where it likes.
+func TestDocFiles(t *testing.T) {
+	for _, p := range sources(t) {
+		if len(p.files) == 0 {
+			continue // tests only
+		}
+		name := "doc.go"
+		if p.Name == "main" {
+			name = "main.go"
+		}
+		commented := 0
+		for base, f := range p.files {
+			if f.Doc != nil && (base == name || len(p.files) == 1 || strings.Contains(p.short(), "/internal/")) {
+				commented++
+			}
+		}
+		if commented == 0 {
+			t.Errorf("%s: no package comment in %s", p.short(), name)
+		}
+	}
+}
+
+// TestEveryExportedIdentifierIsDocumented looks at constants, variables, types, functions and methods.
+// Names of one group may share its comment. Fields are left to the reader: those of a wire
+// format are often told by the table above them.
+func TestEveryExportedIdentifierIsDocumented(t *testing.T) {
+	for _, p := range sources(t) {
+		for _, f := range p.files {
+			for _, decl := range f.Decls {
+				switch d := decl.(type) {
+				case *ast.FuncDecl:
+					if d.Name.IsExported() && exportedReceiver(d) && d.Doc == nil {
+						t.Errorf("%v: %s is not documented", p.fset.Position(d.Pos()), d.Name)
+					}
+				case *ast.GenDecl:
+					undocumented(d, func(id *ast.Ident) {
+						t.Errorf("%v: %s is not documented", p.fset.Position(id.Pos()), id)
+					})
+				}
+			}
+		}
+	}
+}
+
+// exportedReceiver reports whether d is a function, or a method of an exported type.
+func exportedReceiver(d *ast.FuncDecl) bool {
+	if d.Recv == nil {
+		return true
+	}
+	typ := d.Recv.List[0].Type
+	if s, ok := typ.(*ast.StarExpr); ok {
+		typ = s.X
+	}
+	if x, ok := typ.(*ast.IndexExpr); ok {
+		typ = x.X
+	}
+	id, ok := typ.(*ast.Ident)
+	return ok && id.IsExported()
+}
+
+// undocumented calls report for the exported names of a declaration that have no comment.
+func undocumented(d *ast.GenDecl, report func(*ast.Ident)) {
+	for _, spec := range d.Specs {
+		switch s := spec.(type) {
+		case *ast.ValueSpec:
+			for _, id := range s.Names {
+				if id.IsExported() && d.Doc == nil && s.Doc == nil && s.Comment == nil {
+					report(id)
+				}
+			}
+		case *ast.TypeSpec:
+			if !s.Name.IsExported() {
+				continue
+			}
+			if d.Doc == nil && s.Doc == nil && s.Comment == nil {
+				report(s.Name)
+			}
+		}
+	}
+}
+
+// TestExamples: every package that exports functions shows how they are used, in examples whose
+// output is checked. Internal packages have no users to show it to.
+func TestExamples(t *testing.T) {
+	for _, p := range sources(t) {
+		if p.Name == "main" || strings.Contains(p.short(), "/internal/") || !exportsFunctions(p) || noExample[p.short()] != "" {
+			continue
+		}
+		checked := 0
+		for _, ex := range doc.Examples(p.tests...) {
+			if ex.Output != "" || ex.EmptyOutput {
+				checked++
+			}
+		}
+		if checked == 0 {
+			t.Errorf("%s: no Example with // Output:", p.short())
+		}
+	}
+}
+
+// noExample lists packages that have none, and why.
+var noExample = map[string]string{
+	"conformance/bench":           "measures time: no output is the same twice",
+	"nfsdemo/backend/backendtest": "a suite of tests, used by tests",
+}
+
+func exportsFunctions(p *parsed) bool {
+	for _, f := range p.files {
+		for _, decl := range f.Decls {
+			if d, ok := decl.(*ast.FuncDecl); ok && d.Recv == nil && d.Name.IsExported() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// TestPurePackagesStartNoGoroutine looks for go statements where the layers say pure.
+func TestPurePackagesStartNoGoroutine(t *testing.T) {
+	for _, p := range sources(t) {
+		l := layerOf(p.short())
+		if l == nil || !l.pure {
+			continue
+		}
+		for _, f := range p.files {
+			ast.Inspect(f, func(n ast.Node) bool {
+				if g, ok := n.(*ast.GoStmt); ok {
+					t.Errorf("%v: a goroutine in a pure package", p.fset.Position(g.Pos()))
+				}
+				return true
+			})
+		}
+	}
+}
+
+// marks are words that do not belong into a finished source, and references of another form than
+// the one they can all be found by: RFC 5041 Section 4.3.
+var marks = regexp.MustCompile(`TODO|FIXME|XXX|HACK|RFC ?\d{4},? ?(§|[Ss]ec\.|section |Sec )`)
+
+// TestMarks reads all Go files of the tree.
+func TestMarks(t *testing.T) {
+	err := filepath.WalkDir("..", func(name string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if e.IsDir() && strings.HasPrefix(e.Name(), ".") && e.Name() != ".." {
+			return filepath.SkipDir
+		}
+		if !strings.HasSuffix(name, ".go") || e.Name() == "docs_test.go" {
+			return nil
+		}
+		b, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		for i, line := range strings.Split(string(b), "\n") {
+			if m := marks.FindString(line); m != "" {
+				t.Errorf("%s:%d: %q", name, i+1, m)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

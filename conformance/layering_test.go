@@ -1,0 +1,249 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/stag-rdma/stag"
+
+// goPackage is what `go list -json` says of one package, as far as the gates want to know.
+type goPackage struct {
+	Dir          string
+	ImportPath   string
+	Name         string
+	Imports      []string
+	TestImports  []string
+	XTestImports []string
+	GoFiles      []string
+	Standard     bool
+	Module       *struct{ Path string }
+}
+
+// short returns the import path within the module: "rdmap/mpa".
+func (p *goPackage) short() string { return strings.TrimPrefix(p.ImportPath, module+"/") }
+
+// listed holds what goList found, by its arguments.
+var listed = make(map[string][]*goPackage)
+
+// goList runs `go list -json` with args at the root of the module, once.
+func goList(t *testing.T, env []string, args ...string) []*goPackage {
+	t.Helper()
+	key := strings.Join(slices.Concat(env, args), " ")
+	if listed[key] == nil {
+		listed[key] = runGoList(t, env, args...)
+	}
+	return listed[key]
+}
+
+func runGoList(t *testing.T, env []string, args ...string) []*goPackage {
+	t.Helper()
+	args = append([]string{"list", "-json=Dir,ImportPath,Name,Imports,TestImports,XTestImports,GoFiles,Standard,Module"}, args...)
+	cmd := exec.CommandContext(t.Context(), "go", args...)
+	cmd.Dir = ".."
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.Output()
+	if err != nil {
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+			t.Fatalf("go %v: %v\n%s", args, err, exit.Stderr)
+		}
+		t.Fatalf("go %v: %v", args, err)
+	}
+	var pkgs []*goPackage
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		p := new(goPackage)
+		if err := dec.Decode(p); errors.Is(err, io.EOF) {
+			return pkgs
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		pkgs = append(pkgs, p)
+	}
+}
+
+// layer says what a package, or a tree of packages, may import directly besides the standard
+// library. Names are paths within the module; a trailing "/..." stands for the tree.
+type layer struct {
+	name    string   // the package, or "name/..." for everything below it that has no row of its own
+	may     []string // packages of this module
+	modules []string // other modules
+	pure    bool     // no I/O, no clock, no locks, no goroutines
+}
+
+// layers is the drawing of the layers in words. The first row that matches a package counts.
+var layers = []layer{
+	{name: "xdr", pure: true},
+	{name: "xdr/xdrreflect", may: []string{"xdr"}, modules: []string{"github.com/rasky/go-xdr"}},
+	{name: "chunks", may: []string{"xdr"}, pure: true},
+	{name: "credits", pure: true},
+	{name: "rpcrdma", may: []string{"chunks", "credits", "xdr"}, pure: true},
+
+	{name: "rdmap/mpa", pure: true},
+	{name: "rdmap/ddp", pure: true},
+	{name: "rdmap/region"},
+	{name: "rdmap/region/pmem/...", may: []string{"rdmap/region", "rdmap/region/pmem/..."}, modules: []string{"golang.org/x/sys"}},
+	{name: "rdmap/rdmaptest", may: []string{"rdmap/..."}},
+	{name: "rdmap", may: []string{"rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/internal/..."}, modules: []string{"go.uber.org/zap", "golang.org/x/sys"}},
+	{name: "rdmap/internal/...", may: []string{"rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/internal/..."}, modules: []string{"golang.org/x/sys"}},
+
+	{name: "transport/commitlog", may: []string{"rdmap", "rdmap/region"}},
+	{
+		name:    "transport/...",
+		may:     []string{"rpcrdma", "chunks", "credits", "rdmap", "rdmap/mpa", "rdmap/region", "xdr", "transport/..."},
+		modules: []string{"go.uber.org/zap", "golang.org/x/sys"},
+	},
+
+	{
+		name: "nfsdemo/...",
+		may:  []string{"transport", "xdr", "rdmap/region", "nfsdemo/..."},
+		modules: []string{
+			"go.uber.org/zap", "golang.org/x/sys", "golang.org/x/term", "github.com/spf13/cobra", "github.com/schollz/progressbar/v3",
+			"github.com/prometheus/client_golang", "github.com/hashicorp/golang-lru/v2", "github.com/go-git/go-billy/v5",
+		},
+	},
+
+	{
+		name: "conformance/...",
+		may:  []string{"..."},
+		modules: []string{
+			"github.com/gopacket/gopacket", "github.com/spf13/cobra", "github.com/schollz/progressbar/v3", "go.uber.org/zap", "golang.org/x/sys", "golang.org/x/term",
+		},
+	},
+}
+
+// impure is what a pure package may not import, nor anything below it.
+var impure = []string{"net", "time", "sync", "os"}
+
+// within reports whether pkg is pattern, or below it when pattern ends in "...".
+func within(pkg, pattern string) bool {
+	tree, ok := strings.CutSuffix(pattern, "...")
+	if !ok {
+		return pkg == pattern
+	}
+	return strings.HasPrefix(pkg+"/", tree)
+}
+
+func layerOf(pkg string) *layer {
+	for i := range layers {
+		if within(pkg, layers[i].name) {
+			return &layers[i]
+		}
+	}
+	return nil
+}
+
+// allowsModule reports whether imp belongs to a module the layer may use.
+func (l *layer) allowsModule(imp string) bool {
+	return slices.ContainsFunc(l.modules, func(m string) bool { return within(imp, m+"/...") })
+}
+
+func isStd(imp string) bool {
+	first, _, _ := strings.Cut(imp, "/")
+	return !strings.Contains(first, ".")
+}
+
+// breach returns why pkg, of layer l, may not import imp; "" when it may.
+func (l *layer) breach(imp string) string {
+	if isStd(imp) {
+		if l.pure && slices.ContainsFunc(impure, func(p string) bool { return within(imp, p+"/...") }) {
+			return "the package is pure: octets and events, no I/O, clock or lock"
+		}
+		return ""
+	}
+	in, ok := strings.CutPrefix(imp, module+"/")
+	if !ok {
+		if !l.allowsModule(imp) {
+			return "this module is not among those the layer may use"
+		}
+		return ""
+	}
+	if !slices.ContainsFunc(l.may, func(p string) bool { return within(in, p) }) {
+		return "the arrow does not exist in the layers"
+	}
+	return ""
+}
+
+// TestLayering reads the direct imports of every package, on Linux and on a system without the
+// Linux-only files, and fails on an arrow that the design does not have.
+func TestLayering(t *testing.T) {
+	for _, goos := range []string{"linux", "darwin"} {
+		for _, p := range goList(t, []string{"GOOS=" + goos}, "./...") {
+			l := layerOf(p.short())
+			if l == nil {
+				t.Errorf("%s: no layer is named for this package: give it a row in the table", p.short())
+				continue
+			}
+			for _, imp := range p.Imports {
+				if why := l.breach(imp); why != "" {
+					t.Errorf("GOOS=%s: %s imports %s: %s", goos, p.short(), imp, why)
+				}
+			}
+		}
+	}
+}
+
+// TestNobodyImportsConformance: not even in tests, since those of conformance import everything.
+func TestNobodyImportsConformance(t *testing.T) {
+	for _, p := range goList(t, nil, "./...") {
+		if within(p.short(), "conformance/...") {
+			continue
+		}
+		for _, imp := range slices.Concat(p.Imports, p.TestImports, p.XTestImports) {
+			if within(imp, module+"/conformance/...") {
+				t.Errorf("%s imports %s", p.short(), imp)
+			}
+		}
+	}
+}
+
+// TestTransportDependencies: users of transport pull in these modules and no others.
+func TestTransportDependencies(t *testing.T) {
+	allowed := []string{module, "golang.org/x/sys", "go.uber.org/zap", "go.uber.org/multierr", "github.com/rasky/go-xdr"}
+	for _, p := range goList(t, nil, "-deps", "./transport") {
+		if !p.Standard && p.Module != nil && !slices.Contains(allowed, p.Module.Path) {
+			t.Errorf("transport depends on %s of module %s", p.ImportPath, p.Module.Path)
+		}
+	}
+}
+
+// TestLayerRules proves the gate itself: it must object where it should.
+func TestLayerRules(t *testing.T) {
+	for _, tt := range []struct {
+		pkg, imp string
+		ok       bool
+	}{
+		{"xdr", "encoding/binary", true},
+		{"xdr", "sync/atomic", false},
+		{"xdr", "net/netip", false},
+		{"xdr", "github.com/rasky/go-xdr/xdr2", false},
+		{"xdr/xdrreflect", "github.com/rasky/go-xdr/xdr2", true},
+		{"chunks", path.Join(module, "xdr"), true},
+		{"chunks", path.Join(module, "rdmap"), false},
+		{"rdmap/mpa", path.Join(module, "rdmap/ddp"), false},
+		{"rdmap", path.Join(module, "xdr"), false},
+		{"rdmap", "net", true},
+		{"rpcrdma", path.Join(module, "rdmap"), false},
+		{"transport", path.Join(module, "rdmap"), true},
+		{"transport", path.Join(module, "nfsdemo"), false},
+		{"transport/commitlog", path.Join(module, "xdr"), false},
+		{"nfsdemo/nfs3", path.Join(module, "rdmap"), false},
+		{"nfsdemo/nfs3", path.Join(module, "transport"), true},
+		{"nfsdemo", path.Join(module, "conformance/decode"), false},
+		{"conformance/decode", path.Join(module, "rdmap/mpa"), true},
+	} {
+		l := layerOf(tt.pkg)
+		if l == nil {
+			t.Fatalf("no layer for %s", tt.pkg)
+		}
+		if why := l.breach(tt.imp); (why == "") != tt.ok {
+			t.Errorf("%s -> %s: %q, want allowed = %v", tt.pkg, tt.imp, why, tt.ok)
+		}
+	}
+}

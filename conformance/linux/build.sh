@@ -1,0 +1,145 @@
+#!/usr/bin/env bash
+# Builds the interop guest into $STAG_LINUX_CACHE: Debian's own kernel, the
+# kernel's software iWARP (siw) compiled from Debian's own linux-source
+# package, and a small Debian userland with the kernel NFS/RDMA client and
+# server.
+#
+# usage: build.sh [all|image]
+#   all    everything that is missing or out of date (default); about a minute cold
+#   image  only repack after editing guest/
+#
+# Needs Debian 12, root, the Debian mirror the machine is set up for, and about
+# 1.5 GB of disk. No Debian kernel enables siw (checked 6.1 and 6.12), hence the
+# out-of-tree build; the code is unmodified.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+cache=${STAG_LINUX_CACHE:-/var/cache/stag-linux}
+stage=${1:-all}
+export DEBIAN_FRONTEND=noninteractive LC_ALL=C
+
+# The stamp names every input; a cache built from other inputs is rebuilt.
+stamp=$(cat "$here/build.sh" "$here"/guest/* | sha256sum | cut -c1-16)
+mkdir -p "$cache"
+cd "$cache"
+if [ "$stage" = all ] && [ "$(cat stamp 2>/dev/null)" = "$stamp" ]; then
+  command -v qemu-system-x86_64 >/dev/null && exit 0
+fi
+[ "$(id -u)" = 0 ] || { echo "build.sh: must run as root (it installs packages and builds a root file system)" >&2; exit 2; }
+rm -f stamp
+
+install_tools() {
+  apt-get update -qq
+  kpkg=$(apt-cache depends linux-image-amd64 | awk '/Depends: linux-image/{print $2; exit}')
+  kver=${kpkg#linux-image-}
+  apt-get install -y -qq --no-install-recommends qemu-system-x86 mmdebstrap \
+    erofs-utils cpio xz-utils kmod busybox-static python3 gcc make libc6-dev \
+    "linux-headers-$kver" >/dev/null
+  echo "$kver" >kver
+}
+
+fetch_kernel() {
+  mkdir -p debs
+  (cd debs && for p in "$kpkg" linux-source-6.1; do
+    ls "${p}"_*.deb >/dev/null 2>&1 || apt-get download -qq "$p" 2>/dev/null
+  done)
+  rm -rf kx && mkdir kx && dpkg-deb -x debs/"${kpkg}"_*.deb kx
+  # Booted uncompressed through the PVH ELF note: unpacking xz under software
+  # emulation would cost seconds at every boot.
+  python3 - "kx/boot/vmlinuz-$kver" vmlinux <<'PY'
+import lzma, sys
+image = open(sys.argv[1], 'rb').read()
+at = image.find(b'\xfd7zXZ\0')
+open(sys.argv[2], 'wb').write(lzma.LZMADecompressor().decompress(image[at:]))
+PY
+}
+
+# build_siw DIR [sed script]: the out-of-tree module in DIR.
+build_siw() {
+  rm -rf "$1" && cp -r siw-src "$1" && rm "$1/Makefile"
+  {
+    echo 'obj-m += siw.o'
+    echo 'siw-y := siw_cm.o siw_cq.o siw_main.o siw_mem.o siw_qp.o siw_qp_tx.o siw_qp_rx.o siw_verbs.o'
+  } >"$1/Kbuild"
+  if [ "$1" = siw-param ]; then
+    # The same code with its compile-time constants turned into module
+    # parameters, so that a test can require CRC.
+    sed -i -E 's/^(static )?const bool (zcopy_tx|try_gso|loopback_enabled|mpa_crc_required|mpa_crc_strict|siw_tcp_nagle|peer_to_peer|relaxed_ird_negotiation)( = true)?;/\1bool \2\3;\nmodule_param(\2, bool, 0644);/' "$1/siw_main.c" "$1/siw_cm.c"
+    sed -i -E 's/^extern const bool/extern bool/' "$1/siw.h"
+  fi
+  make -s -C "/usr/src/linux-headers-$kver" M="$PWD/$1" modules -j"$(nproc)" 2>&1 | grep -v BTF || true
+  test -f "$1/siw.ko"
+}
+
+build_modules() {
+  if [ ! -d siw-src ]; then
+    dpkg-deb --fsys-tarfile debs/linux-source-6.1_*.deb | tar -xO ./usr/src/linux-source-6.1.tar.xz |
+      xz -dc -T0 | tar -x --strip-components=1 --wildcards 'linux-source-6.1/drivers/infiniband/sw/siw/*'
+    mv drivers/infiniband/sw/siw siw-src
+    rm -rf drivers
+  fi
+  build_siw siw-stock
+  build_siw siw-param
+}
+
+build_root() {
+  rm -rf root
+  mmdebstrap --quiet --variant=essential --aptopt='Acquire::Languages "none"' \
+    --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
+    --dpkgopt='path-exclude=/usr/share/locale/*' \
+    --include=rdma-core,ibverbs-providers,rdmacm-utils,iproute2,nfs-common,nfs-kernel-server,busybox-static,kmod,rpcbind,python3-minimal,iputils-ping,mount \
+    bookworm root "$(ls /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null | head -1)"
+}
+
+# Only the modules the guest needs, with their dependencies.
+install_modules() {
+  local md=root/lib/modules/$kver d base
+  rm -rf root/usr/lib/modules && mkdir -p "root/usr/lib/modules/$kver"
+  cp kx/lib/modules/"$kver"/modules.{builtin,builtin.modinfo,order} "$md/"
+  for d in infiniband net/sunrpc fs/nfs fs/nfsd fs/nfs_common fs/lockd fs/9p net/9p fs/overlayfs fs/erofs \
+    drivers/virtio drivers/block/virtio_blk.ko drivers/net/virtio_net.ko drivers/net/net_failover.ko \
+    net/core/failover.ko crypto lib fs/fscache fs/netfs arch/x86/crypto fs/ext4 fs/jbd2 fs/mbcache.ko \
+    drivers/char/hw_random drivers/char/virtio_console.ko fs/configfs net/ipv6 net/dns_resolver fs/exportfs fs/nls; do
+    for base in kernel kernel/drivers; do
+      [ -e "kx/lib/modules/$kver/$base/$d" ] || continue
+      mkdir -p "$md/$base/$(dirname "$d")"
+      cp -r "kx/lib/modules/$kver/$base/$d" "$md/$base/$(dirname "$d")/"
+    done
+  done
+  rm -rf "$md/kernel/drivers/infiniband/hw" "$md/kernel/drivers/infiniband/ulp"
+  mkdir -p "$md/updates" root/stag/siw-param
+  cp siw-stock/siw.ko "$md/updates/siw.ko"
+  cp siw-param/siw.ko root/stag/siw-param/siw.ko
+  depmod -b root "$kver"
+}
+
+pack() {
+  install -m755 "$here/guest/init" root/stag/init
+  install -m644 "$here/guest/lib.sh" root/stag/lib.sh
+  mkdir -p root/mnt/{share,nfs,a,b} root/export
+  printf '127.0.0.1 localhost\n10.0.2.2 host\n10.0.2.15 guest\n' >root/etc/hosts
+  echo guest >root/etc/hostname
+  rm -f root.erofs && mkfs.erofs -x1 root.erofs root >/dev/null
+  # initramfs: busybox and the few modules needed to reach the root image.
+  rm -rf ird && mkdir -p ird/{bin,m,proc,sys,dev,new,low,rw}
+  cp /bin/busybox ird/bin/busybox
+  local m f
+  for m in virtio virtio_ring virtio_mmio virtio_pci_modern_dev virtio_pci_legacy_dev virtio_pci virtio_blk erofs overlay crc32c_generic libcrc32c; do
+    f=$(find kx/lib/modules/"$kver" -name "$m.ko" | head -1)
+    [ -z "$f" ] || cp "$f" ird/m/
+  done
+  install -m755 "$here/guest/initramfs-init" ird/init
+  (cd ird && find . | cpio -o -H newc --quiet) >initrd.cpio
+}
+
+if [ "$stage" = all ]; then
+  install_tools
+  fetch_kernel
+  build_modules
+  build_root
+  install_modules
+else
+  kver=$(cat kver)
+fi
+pack
+echo "$stamp" >stamp
+ls -la vmlinux initrd.cpio root.erofs

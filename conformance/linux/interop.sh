@@ -1,0 +1,192 @@
+#!/usr/bin/env bash
+# Interop with the Linux kernel, both ways:
+#   1. the kernel's NFS/RDMA client mounts `nfsdemo serve`, three times: as it comes,
+#      with CRC32C required by the client, and (shorter) peer-to-peer, so that its
+#      first FPDU is a ready-to-receive message (RFC 6581 Section 9.2);
+#   2. `nfsdemo ls`, `cp`, `cat`, ... against the kernel's own NFS/RDMA server;
+#   3. rdma-core's rping against `conformance rping`, both roles, CRC off and on.
+# Every octet that crosses the guest's network card is captured and decoded.
+#
+# usage: interop.sh [client|crc|p2p|server|rping]...    (default: all)
+# Prints one line per check and "N passed, N failed"; exit 1 on any failure.
+set -uo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+top=$(cd "$here/../.." && pwd)
+work=$(mktemp -d)
+cleanup() {
+  trap - EXIT INT TERM
+  [ -z "${spid:-}" ] || kill "$spid" 2>/dev/null
+  [ -z "${vpid:-}" ] || { : >"$work/s/stop"; wait "$vpid"; } 2>/dev/null
+  if [ -n "${KEEP:-}" ]; then echo "kept: $work"; else rm -rf "$work"; fi
+}
+trap cleanup EXIT
+trap 'exit 130' INT TERM
+passed=0 failed=0
+ok() { passed=$((passed + 1)); echo "ok $1"; }
+fail() { failed=$((failed + 1)); echo "FAIL $1${2:+: $2}"; }
+check() {
+  local name=$1 out
+  shift
+  if out=$("$@" 2>&1); then ok "$name"; else fail "$name" "$(tail -3 <<<"$out" | tr '\n' ' ')"; fi
+}
+# check_conn is check for commands that open a connection to the guest. Once, an
+# answer from the guest never came; the cause is not proved. Reading siw suggests its
+# accept path (docs/decisions.md), but a fault of ours is not ruled out. A command that
+# timed out is run again, at most twice, and every repetition is printed: a note here
+# is a finding to follow up. Anything else fails at once.
+check_conn() {
+  local name=$1 out
+  shift
+  for _ in 1 2 3; do
+    if out=$("$@" 2>&1); then ok "$name"; return; fi
+    grep -q 'no answer from' <<<"$out" || break
+    echo "note: $name: no answer in time, cause not proved; again"
+  done
+  fail "$name" "$(tail -3 <<<"$out" | tr '\n' ' ')"
+}
+free_port() { python3 -c 'import socket; s=socket.socket(); s.bind(("127.0.0.1",0)); print(s.getsockname()[1])'; }
+
+"$here/build.sh" >"$work/build.log" 2>&1 || { cat "$work/build.log"; echo "FAIL building the guest"; exit 1; }
+(cd "$top" && go build -o "$work/nfsdemo" ./nfsdemo && go build -o "$work/conformance" ./conformance) || exit 1
+
+# judge_capture NAME FILE: our decoder checks every frame and every CRC. The kernel
+# has checked them before; tshark's opinion of our traffic is asked in
+# conformance/traffic_test.go, since it loses its place in captures like these, whose
+# FPDUs are cut by TCP segments at any octet.
+judge_capture() {
+  check "$1: our decoder reads every frame and checks every CRC" "$work/conformance" decode --strict --counts "$2"
+}
+
+kernel_client() { # kernel_client NAME SERVE-FLAGS ENV...
+  local name=$1 flags=$2 port mport export=$work/export
+  shift 2
+  rm -rf "$export" && mkdir -p "$export/sub/dir"
+  echo hello >"$export/hello"
+  head -c 300000 /dev/urandom >"$export/sub/random"
+  : >"$export/sub/dir/empty"
+  mkdir -p "$work/s" && rm -f "$work/s"/*
+  (cd "$export" && find . -type f | sort | xargs sha256sum) >"$work/s/seed.sums"
+  port=$(free_port) mport=$(free_port)
+  "$work/nfsdemo" serve --export "$export" --listen "127.0.0.1:$port" --mount-listen "127.0.0.1:$mport" $flags >"$work/serve.log" 2>&1 &
+  spid=$!
+  for _ in $(seq 50); do grep -q mount "$work/serve.log" && break; sleep 0.1; done
+  "$here/run.sh" -t 300 -d "$work/s" -w "$work/$name.pcap" -e "PORT=$port" -e "MOUNTPORT=$mport" -e "EXPORT=$export" "${@/#/-e}" \
+    "$here/client.sh" >"$work/$name.log" 2>&1
+  local rc=$?
+  # What siw makes of a CRC in two TCP segments (guest/init) breaks the connection; the
+  # kernel reconnects, but this run proves nothing more. Cuts there are rare.
+  if grep -q 'siw: crc error' "$work/$name.log" && [ "${tries:=0}" -lt 3 ]; then
+    tries=$((tries + 1))
+    echo "note: siw met a CRC cut in two; again"
+    kill -INT "$spid"
+    wait "$spid"
+    kernel_client "$name" "$flags" "$@"
+    return
+  fi
+  grep -E '^(ok|FAIL) ' "$work/$name.log" | sed "s/^\(ok\|FAIL\) /\1 $name: /"
+  passed=$((passed + $(grep -c '^ok ' "$work/$name.log")))
+  failed=$((failed + $(grep -c '^FAIL ' "$work/$name.log")))
+  [ $rc = 0 ] || { [ $rc = 1 ] || fail "$name: guest ended with $rc"; tail -15 "$work/$name.log"; }
+  check "$name: what the kernel wrote is on the server's disk" sh -c "cd '$export' && sha256sum -c --quiet '$work/s/copied.sums'"
+  kill -INT "$spid"
+  local src=0
+  wait "$spid" || src=$?
+  spid=
+  if [ $src = 0 ]; then ok "$name: serve drains and exits 0"; else fail "$name: serve exits $src" "$(tail -3 "$work/serve.log")"; fi
+  judge_capture "$name" "$work/$name.pcap"
+}
+
+kernel_server() {
+  local port mport tport
+  port=$(free_port) mport=$(free_port) tport=$(free_port)
+  mkdir -p "$work/s" && rm -f "$work/s"/*
+  "$here/run.sh" -t 200 -d "$work/s" -w "$work/server.pcap" -f "$port:20049" -f "$mport:20048" -f "$tport:2049" "$here/server.sh" >"$work/server.log" 2>&1 &
+  vpid=$!
+  for _ in $(seq 300); do [ -e "$work/s/ready" ] && break; kill -0 $vpid 2>/dev/null || break; sleep 0.2; done
+  [ -e "$work/s/ready" ] || { fail "knfsd did not start"; tail -5 "$work/server.log"; return; }
+  local url q="?mountport=$mport&nfsport=$port" nd=$work/nfsdemo
+  url="nfs+rdma://127.0.0.1:$port/export"
+  check_conn "knfsd: ls -lR" "$nd" ls -l -R "$url$q"
+  check_conn "knfsd: ls of 300 names" sh -c "test \$('$nd' ls '$url/dir$q' | wc -l) = 300"
+  check_conn "knfsd: cat" sh -c "'$nd' cat '$url/hello$q' | grep -qx 'hello from knfsd'"
+  check_conn "knfsd: cp out" sh -c "'$nd' cp '$url/random$q' '$work/random' && cd '$work' && grep ' ./random' s/knfsd.sums | sha256sum -c --quiet"
+  local n
+  for n in 0 1 4095 4096 4097 65537 $((8 * 1048576 + 3)); do
+    head -c "$n" /dev/urandom >"$work/in-$n"
+    check_conn "knfsd: cp $n octets in and out" sh -c "'$nd' cp '$work/in-$n' '$url/in-$n$q' && '$nd' cp '$url/in-$n$q' '$work/out-$n' && cmp '$work/in-$n' '$work/out-$n'"
+  done
+  check_conn "knfsd: mkdir" "$nd" mkdir "$url/new$q"
+  check_conn "knfsd: mv" "$nd" mv "$url/in-1$q" "$url/new/one$q"
+  check_conn "knfsd: stat" "$nd" stat "$url/new/one$q"
+  check_conn "knfsd: rm -r" "$nd" rm -r "$url/new$q"
+  check_conn "knfsd: df" "$nd" df "$url$q"
+  check_conn "knfsd: no such file is exit 1, one line" sh -c "! '$nd' cat '$url/none$q' 2>'$work/err' && test \$(wc -l <'$work/err') = 1 && grep -q 'no such file' '$work/err' || { cat '$work/err'; false; }"
+  check "knfsd over TCP: cat" sh -c "'$nd' cat 'nfs://127.0.0.1:$tport/export/hello?mountport=$mport' | grep -qx 'hello from knfsd'"
+  : >"$work/s/stop"
+  wait $vpid
+  vpid=
+  check "knfsd: what we wrote is on its disk" sh -c "cd '$work' && sed -n 's# ./in-# in-#p' s/knfsd.after | sha256sum -c --quiet"
+  judge_capture knfsd "$work/server.pcap"
+}
+
+rping_both() {
+  local n p0=$passed f0=$failed port cport gport sizes="64 100 1024 4096 60000" co=$work/conformance
+  port=$(free_port) cport=$(free_port) gport=$(free_port)
+  mkdir -p "$work/s" && rm -f "$work/s"/*
+  "$co" rping server --no-crc --listen "127.0.0.1:$port" >"$work/rping.out" 2>&1 &
+  spid=$!
+  "$co" rping server --require-crc --conns 1 --listen "127.0.0.1:$cport" >"$work/rping-crc.out" 2>&1 &
+  local cpid=$!
+  "$here/run.sh" -t 120 -d "$work/s" -w "$work/rping.pcap" -f "$gport:7174" -e "PORT=$port" -e "CRCPORT=$cport" -e "SIZES=$sizes" -e CONNS=10 \
+    "$here/rping.sh" >"$work/rping.log" 2>&1 &
+  vpid=$!
+  local i=0 crc
+  for n in $sizes; do
+    for crc in off on; do
+      i=$((i + 1))
+      for _ in $(seq 600); do [ -e "$work/s/ready-$i" ] && break; kill -0 $vpid 2>/dev/null || break; sleep 0.1; done
+      local flag=--require-crc
+      [ $crc = on ] || flag=--no-crc
+      check "rping -s: our client, $n octets, CRC $crc" sh -c "'$co' rping client $flag --delay 200ms --timeout 10s --size $n --count 3 127.0.0.1:$gport | grep 'CRC $crc: ok'"
+    done
+  done
+  local rc=0
+  wait $vpid || rc=$?
+  vpid=
+  # See kernel_client about the CRC that siw gets wrong.
+  if grep -q 'siw: crc error' "$work/rping.log" && [ "${rtries:=0}" -lt 3 ]; then
+    rtries=$((rtries + 1))
+    echo "note: siw met a CRC cut in two; again"
+    kill "$spid" "$cpid" 2>/dev/null
+    wait "$spid" "$cpid"
+    passed=$p0 failed=$f0
+    rping_both
+    return
+  fi
+  grep -E '^(ok|FAIL) ' "$work/rping.log" | sed "s/^\(ok\|FAIL\) /\1 rping: /"
+  passed=$((passed + $(grep -c '^ok ' "$work/rping.log")))
+  failed=$((failed + $(grep -c '^FAIL ' "$work/rping.log")))
+  [ $rc = 0 ] || { [ $rc = 1 ] || fail "rping: guest ended with $rc"; tail -15 "$work/rping.log"; }
+  kill -INT "$spid"
+  check "rping: our server exits 0, three pings in each connection" sh -c "! grep -v -e '^conformance: rping server on' -e ': 3 pings, .* ok\$' '$work/rping.out'"
+  wait "$spid" || fail "rping: our server exits $?"
+  spid=
+  kill "$cpid" 2>/dev/null
+  check "rping: CRC on where only we ask for it" grep -q '3 pings, MPA revision 2, CRC on: ok' "$work/rping-crc.out"
+  wait "$cpid"
+  judge_capture rping "$work/rping.pcap"
+}
+
+[ $# -gt 0 ] || set -- client crc p2p server rping
+for part; do
+  case $part in
+  client) kernel_client client --no-crc ;;
+  crc) kernel_client crc "" CRC=1 ;;
+  p2p) kernel_client p2p "" P2P=1 ;;
+  server) kernel_server ;;
+  rping) rping_both ;;
+  *) echo "interop.sh: unknown part $part: client, crc, p2p, server or rping" >&2; exit 2 ;;
+  esac
+done
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]

@@ -1,0 +1,37 @@
+# Guest script: rdma-core's rping, as the client of PORT on the host, then as a server
+# on port 7174, once per connection: /mnt/share/ready-N says that the Nth listens.
+#   PORT, CRCPORT  where the host's servers are: without CRC32C, and with
+#   SIZES          octets of the pings
+#   CONNS          connections to the server
+# Prints "ok NAME" or "FAIL NAME: reason" per check.
+failed=0
+crc=/sys/module/siw/parameters/mpa_crc_required
+check() { # check NAME COMMAND...
+  local name=$1 out
+  shift
+  if out=$("$@" 2>&1); then echo "ok $name"; else
+    failed=1
+    echo "FAIL $name: exit $?: $(tail -3 <<<"$out" | cut -c1-100 | tr '\n' ' ')"
+  fi
+}
+siw_up param || { echo "FAIL siw"; exit 1; }
+ping_() { # port, size; -V: rping compares every octet
+  # rping's status alone says little: it is asked for the line of every ping as well.
+  timeout 20 rping -c -a 10.0.2.2 -p "$1" -S "$2" -C 3 -V -v >/tmp/out 2>&1 || { tail -3 /tmp/out; return 1; }
+  [ "$(grep -ac '^ping data: rdma-ping-' /tmp/out)" = 3 ] || { echo "not three pings"; return 1; }
+}
+for n in $SIZES; do check "rping -c -S $n, CRC off" ping_ "$PORT" "$n"; done
+echo 1 >$crc
+for n in $SIZES; do check "rping -c -S $n, CRC required by siw" ping_ "$PORT" "$n"; done
+echo 0 >$crc
+check "rping -c -S 4096, CRC required by us" ping_ "$CRCPORT" 4096
+# One server per connection; each ends with its client.
+for i in $(seq "$CONNS"); do
+  timeout 12 rping -s -a 10.0.2.15 -p 7174 -S 60000 >>/tmp/server.log 2>&1 &
+  for _ in $(seq 50); do rdma resource show cm_id 2>/dev/null | grep -q 'LISTEN.*7174' && break; sleep 0.1; done
+  : >"/mnt/share/ready-$i"
+  wait $!
+done
+dmesg | grep -E 'siw: crc error'
+! dmesg | grep -E 'BUG:|WARNING:|siw: .*(error|TERMINATE)' || { failed=1; echo "FAIL kernel log"; }
+exit $failed

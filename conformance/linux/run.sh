@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# run.sh [options] SCRIPT [ARGS]: boots the guest, runs SCRIPT (bash, with the
+# helpers of guest/lib.sh) in it, streams its output and exits with its status.
+#   -t SEC   time limit (default 120; exit 124 when it is hit)
+#   -d DIR   directory shared read/write with the guest at /mnt/share
+#   -f H:G   forward host 127.0.0.1:H to guest port G (repeatable)
+#   -w FILE  pcap of everything on the guest's network card, written by QEMU
+#   -m MB    memory (default 1024)      -c N  processors (default 2)
+#   -e K=V   environment of the script (repeatable)
+#   -V       show kernel messages
+# The host's 127.0.0.1:PORT is 10.0.2.2:PORT in the guest. Nothing else is
+# reachable. Every boot starts from a clean root.
+set -u
+cache=${STAG_LINUX_CACHE:-/var/cache/stag-linux}
+limit=120 share= mem=1024 cpus=2 verbose= fwd= dump= envs=()
+while getopts t:d:f:w:m:c:Ve: o; do
+  case $o in
+  t) limit=$OPTARG ;; d) share=$OPTARG ;; w) dump=$OPTARG ;; m) mem=$OPTARG ;; c) cpus=$OPTARG ;;
+  f) fwd+=",hostfwd=tcp:127.0.0.1:${OPTARG%%:*}-:${OPTARG##*:}" ;;
+  V) verbose=1 ;; e) envs+=("$OPTARG") ;; *) exit 2 ;;
+  esac
+done
+shift $((OPTIND - 1))
+script=${1:?usage: run.sh [options] SCRIPT [ARGS]}
+shift
+[ -s "$cache/root.erofs" ] || { echo "run.sh: no guest in $cache: run build.sh first" >&2; exit 2; }
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+[ -n "$share" ] || share=$tmp/share
+mkdir -p "$share"
+rm -f "$share/.status"
+{
+  for e in "${envs[@]+"${envs[@]}"}"; do printf 'export %s=%q\n' "${e%%=*}" "${e#*=}"; done
+  printf 'set --'
+  printf ' %q' "$@"
+  echo
+  cat "$script"
+} >"$share/.script"
+log="quiet loglevel=1"
+[ -z "$verbose" ] || log="loglevel=7"
+
+# Software emulation by default: most machines that run this are guests
+# themselves. STAG_LINUX_ACCEL=kvm where there is a real one.
+args=(-accel "${STAG_LINUX_ACCEL:-tcg,thread=multi,tb-size=512}" -cpu max -M pc
+  -nodefaults -no-user-config -display none -no-reboot -smp "$cpus" -m "$mem" -serial stdio -monitor none
+  -kernel "$cache/vmlinux" -initrd "$cache/initrd.cpio"
+  -drive "if=none,id=root,file=$cache/root.erofs,format=raw,readonly=on" -device virtio-blk-pci,drive=root
+  -fsdev "local,id=share,path=$share,security_model=none,multidevs=remap" -device virtio-9p-pci,fsdev=share,mount_tag=share
+  -device virtio-rng-pci
+  -netdev "user,id=n0,ipv6=off$fwd" -device virtio-net-pci,netdev=n0,mac=52:54:00:12:34:56)
+[ -z "$dump" ] || args+=(-object "filter-dump,id=d0,netdev=n0,file=$dump,maxlen=262144")
+append="console=ttyS0 reboot=t panic=-1 net.ifnames=0 mitigations=off tsc=unstable nowatchdog audit=0 selinux=0
+ apparmor=0 cryptomgr.notests random.trust_cpu=on stag.slirp $log"
+
+timeout --foreground -k 5 "$limit" qemu-system-x86_64 "${args[@]}" -append "${append//$'\n'/}" </dev/null | tr -d '\r'
+rc=${PIPESTATUS[0]}
+[ -s "$share/.status" ] && exit "$(cat "$share/.status")"
+[ "$rc" = 124 ] && { echo "run.sh: time limit of ${limit} s" >&2; exit 124; }
+echo "run.sh: the guest ended without a status (qemu $rc)" >&2
+exit 125

@@ -1,0 +1,72 @@
+package pcapwrite
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+)
+
+// Relay accepts connections from l, forwards each to addr and records what is said, until l is
+// closed; then it waits for the connections to end and returns nil, or returns the first other error of l.
+// Both ends keep plain connections of their own network, which [Writer.Tap] would hide from them.
+//
+// Octets are recorded before they are forwarded. The end of one direction is forwarded as one
+// direction's end where the network can do that. A connection whose onward dial fails is closed.
+func (w *Writer) Relay(l net.Listener, network, addr string) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for {
+		c, err := l.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		wg.Go(func() {
+			defer c.Close()
+			s, err := net.Dial(network, addr)
+			if err != nil {
+				return
+			}
+			defer s.Close()
+			w.relay(c, s)
+		})
+	}
+}
+
+// relay forwards both directions of one connection.
+func (w *Writer) relay(client, server net.Conn) {
+	rec := w.Conn(addrPort(client.RemoteAddr(), "192.0.2.1:1000"), addrPort(server.RemoteAddr(), "192.0.2.2:20049"))
+	var wg sync.WaitGroup
+	wg.Go(func() { rec.forward(ToServer, server, client) })
+	wg.Go(func() { rec.forward(ToClient, client, server) })
+	wg.Wait()
+}
+
+// forward copies one direction until it ends.
+func (c *Conn) forward(dir Dir, dst io.Writer, src io.Reader) {
+	_, _ = io.Copy(recorded{c, dir, dst}, onlyReader{src}) // either end may go away at any time
+	_ = c.CloseWrite(dir)
+	if h, ok := dst.(interface{ CloseWrite() error }); ok {
+		_ = h.CloseWrite()
+	} else if h, ok := dst.(io.Closer); ok {
+		_ = h.Close()
+	}
+}
+
+// recorded is a writer that records first.
+type recorded struct {
+	c   *Conn
+	dir Dir
+	w   io.Writer
+}
+
+func (r recorded) Write(p []byte) (int, error) {
+	_ = r.c.Write(r.dir, p) // kept in Writer.Err
+	return r.w.Write(p)
+}
+
+// onlyReader hides the other methods of a connection, lest io.Copy moves octets past the recording.
+type onlyReader struct{ io.Reader }

@@ -1,0 +1,105 @@
+package pcapwrite
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"testing"
+)
+
+// echoServer sends back what it gets, per connection, and ends when the client does.
+func echoServer(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				_, _ = io.Copy(c, c)
+			}()
+		}
+	}()
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+func TestRelay(t *testing.T) {
+	var file bytes.Buffer
+	w, err := NewWriter(&file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := echoServer(t)
+	front, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- w.Relay(front, "tcp", server.Addr().String()) }()
+
+	c, err := net.Dial("tcp", front.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := bytes.Repeat([]byte("ping "), 20000)
+	go func() {
+		_, _ = c.Write(said)
+		_ = c.(*net.TCPConn).CloseWrite()
+	}()
+	heard, err := io.ReadAll(c)
+	if err != nil || !bytes.Equal(heard, said) {
+		t.Fatalf("%d octets, %v", len(heard), err)
+	}
+	port := c.LocalAddr().(*net.TCPAddr).Port
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := front.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	all := packets(t, file.Bytes())
+	for _, p := range []int{port, server.Addr().(*net.TCPAddr).Port} {
+		if got := stream(t, all, uint16(p)); !bytes.Equal(got, said) {
+			t.Errorf("from port %d: %d octets, want %d", p, len(got), len(said))
+		}
+	}
+}
+
+func TestRelayNobodyThere(t *testing.T) {
+	w, err := NewWriter(io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = gone.Close()
+	front, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- w.Relay(front, "tcp", gone.Addr().String()) }()
+	c, err := net.Dial("tcp", front.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := c.Read(make([]byte, 1)); n != 0 || err == nil {
+		t.Errorf("%d octets, %v", n, err)
+	}
+	_ = front.Close()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}

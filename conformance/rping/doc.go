@@ -1,0 +1,30 @@
+// Package rping speaks the protocol of rping, the program of rdma-core that tries
+// out RDMA connections, on the engine of package rdmap: as a second opinion of
+// other people's iWARP about Sends, Reads and Writes, in both roles.
+//
+// A ping, as seen in testdata/pcaps/a-rping.pcap:
+//
+//	client                          server
+//	Send: source buffer       ──>
+//	                          <──   RDMA Read of the source
+//	                          <──   Send: go ahead
+//	Send: sink buffer         ──>
+//	                          <──   RDMA Write of what was read, into the sink
+//	                          <──   Send: go ahead
+//	compares sink with source
+//
+// Every Send carries an [Info] of 16 octets; only the client's have contents. The
+// client repeats this as often as it likes and closes the connection. One ping thus
+// needs an IRD and an ORD of one, and the server learns the size from the client.
+//
+//	c := rdmap.Client(tcp, rping.Config(rdmap.CRCOn))
+//	if err := c.Handshake(ctx); err != nil { … }
+//	err := rping.Ping(ctx, c, &rping.Options{Size: 4096, Count: 3})
+//
+// The other side is [Echo] on one connection and [Serve] on a listener.
+//
+// Against rping itself:
+//
+//	rping -s -P -a ADDRESS -p PORT -S SIZE          conformance rping client
+//	rping -c -a ADDRESS -p PORT -S SIZE -C N -V     conformance rping server
+package rping

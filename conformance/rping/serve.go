@@ -1,0 +1,113 @@
+package rping
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap"
+)
+
+// MaxConns is the number of connections Serve answers at a time; others wait in the
+// listener's queue.
+const MaxConns = 64
+
+// Server answers the connections of a listener.
+type Server struct {
+	CRC     rdmap.CRCMode
+	Conns   int           // stop after so many connections; 0: never
+	Timeout time.Duration // limit of one connection; 0: one minute
+	// Report is called at the end of each connection, one at a time; may be nil.
+	Report func(Result)
+}
+
+// Result is the end of one connection.
+type Result struct {
+	Remote net.Addr
+	State  rdmap.ConnectionState
+	Pings  int   // answered
+	Err    error // nil: the client closed the connection between two pings
+}
+
+// Serve accepts connections of l, and closes l, until Conns have been answered, ctx
+// is over or l fails. It returns when the connections have ended: nil, or the error
+// of l. The end of ctx ends the connections and is no error.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
+	defer l.Close()
+	var (
+		wg   sync.WaitGroup
+		mu   sync.Mutex // one Report at a time
+		busy = make(chan struct{}, MaxConns)
+	)
+	defer wg.Wait()
+	for n := 0; s.Conns == 0 || n < s.Conns; n++ {
+		busy <- struct{}{}
+		nc, err := l.Accept()
+		if err != nil {
+			if ctx.Err() != nil && errors.Is(err, net.ErrClosed) {
+				return nil
+			}
+			return err
+		}
+		wg.Go(func() {
+			r := s.conn(ctx, nc)
+			<-busy
+			if s.Report != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				s.Report(r)
+			}
+		})
+	}
+	return nil
+}
+
+// conn answers one connection.
+func (s *Server) conn(ctx context.Context, nc net.Conn) Result {
+	limit := s.Timeout
+	if limit == 0 {
+		limit = time.Minute
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	r := Result{Remote: nc.RemoteAddr()}
+	c := rdmap.Server(nc, Config(s.CRC))
+	defer c.Close()
+	if r.Err = c.Handshake(ctx); r.Err != nil {
+		return r
+	}
+	r.State = c.ConnectionState()
+	r.Pings, r.Err = Echo(ctx, c)
+	return r
+}
+
+// Dial connects to an rping server over TCP, makes the pings of opt and closes the
+// connection. The state is what was agreed upon, also when a ping failed. Errors are
+// those of the network and of Ping.
+func Dial(ctx context.Context, addr string, crc rdmap.CRCMode, opt *Options) (rdmap.ConnectionState, error) {
+	var d net.Dialer
+	nc, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return rdmap.ConnectionState{}, err
+	}
+	c := rdmap.Client(nc, Config(crc))
+	if err := c.Handshake(ctx); err != nil {
+		c.Abort(err)
+		return rdmap.ConnectionState{}, err
+	}
+	state := c.ConnectionState()
+	if opt != nil && opt.Delay > 0 {
+		select {
+		case <-time.After(opt.Delay):
+		case <-ctx.Done(): // Ping reports it
+		}
+	}
+	if err := Ping(ctx, c, opt); err != nil {
+		c.Abort(err)
+		return state, err
+	}
+	return state, c.Close()
+}

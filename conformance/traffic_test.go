@@ -1,0 +1,310 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stag-rdma/stag/conformance/decode"
+	"github.com/stag-rdma/stag/conformance/pcapwrite"
+	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
+	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
+	"github.com/stag-rdma/stag/nfsdemo/server"
+	"github.com/stag-rdma/stag/transport"
+)
+
+// session is one recorded NFS session of our own engine.
+type session struct {
+	name string
+	pcap string // path of the recording
+	crc  bool
+}
+
+// sessions records NFSv3 over RPC-over-RDMA between our own client and server over loopback TCP, once per
+// setting. Between them stands a relay that records, so that both ends have the TCP connection
+// they know how to use best.
+func sessions(t *testing.T) []session {
+	t.Helper()
+	dir := t.TempDir()
+	var all []session
+	for _, tt := range []struct {
+		name string
+		cfg  transport.Config
+		crc  bool
+	}{
+		{"crc", transport.Config{}, true},
+		{"small-frames", transport.Config{MULPDU: 1442}, true},
+		{"no-crc", transport.Config{CRC: transport.CRCOff, InlineSend: 1024, InlineRecv: 1024, NoRemoteInvalidate: true}, false},
+	} {
+		s := session{tt.name, filepath.Join(dir, tt.name+".pcap"), tt.crc}
+		record(t, s.pcap, tt.cfg)
+		all = append(all, s)
+	}
+	return all
+}
+
+// record runs one session and writes what was said to a file.
+func record(t *testing.T, file string, cfg transport.Config) {
+	t.Helper()
+	out, err := os.Create(file)
+	check(t, err)
+	defer func() { check(t, out.Close()) }()
+	w, err := pcapwrite.NewWriter(out)
+	check(t, err)
+
+	fsys := mem.New(nil)
+	h, err := server.New(&server.Config{Exports: []server.Export{{Path: "/mem", FS: fsys, Squash: 0}}})
+	check(t, err)
+	srvCfg := cfg
+	srv := &transport.Server{Handler: h, Config: &srvCfg}
+	back, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(back) }()
+
+	front, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	relayed := make(chan error, 1)
+	go func() { relayed <- w.Relay(front, "tcp", back.Addr().String()) }()
+
+	talk(t, front.Addr().String(), &cfg)
+
+	check(t, front.Close())
+	check(t, <-relayed)
+	check(t, srv.Close())
+	if err := <-served; !errors.Is(err, transport.ErrServerClosed) {
+		t.Fatal(err)
+	}
+	check(t, fsys.Close())
+	check(t, w.Err())
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// talk says a bit of everything: inline, Write chunks, Read chunks, Reply chunks, a long call, errors, several
+// calls at once.
+func talk(t *testing.T, addr string, cfg *transport.Config) {
+	t.Helper()
+	ctx := t.Context()
+	caller, err := transport.Dial(ctx, "tcp", addr, cfg)
+	check(t, err)
+	cred := nfsclient.ProcessCred()
+	root, err := nfsclient.NewMounter(caller, cred).Mount(ctx, "/mem")
+	check(t, err)
+	c, err := nfsclient.New(ctx, caller, root, "/mem", nil)
+	check(t, err)
+	defer func() { check(t, c.Close()) }()
+
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for _, n := range []int{0, 1, 4095, 4096, 4097, 65537, 1<<20 + 3} {
+		data := make([]byte, n)
+		for i := range data {
+			data[i] = byte(rnd.Uint32())
+		}
+		roundTrip(t, c, fmt.Sprint("file-", n), data)
+	}
+	names(ctx, t, c)
+	longCall(ctx, t, caller)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for range 20 {
+				if err := c.Null(ctx); err != nil {
+					t.Errorf("caller %d: %v", i, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// roundTrip writes a file and reads it back.
+func roundTrip(t *testing.T, c *nfsclient.Client, name string, data []byte) {
+	t.Helper()
+	ctx := t.Context()
+	n, err := c.Create(ctx, c.Root(), name, 0o644, true)
+	check(t, err)
+	_, err = c.WriteFrom(ctx, n, nfsclient.Memory(data), int64(len(data)), nil)
+	check(t, err)
+	check(t, c.Refresh(ctx, n))
+	got := make(nfsclient.Memory, len(data))
+	_, err = c.ReadTo(ctx, n, got, nil)
+	check(t, err)
+	if !bytes.Equal(got, data) {
+		t.Fatalf("%s: what was read is not what was written", name)
+	}
+}
+
+// names uses the procedures that deal with names; the listing needs a Reply chunk.
+func names(ctx context.Context, t *testing.T, c *nfsclient.Client) {
+	t.Helper()
+	dir, err := c.Mkdir(ctx, c.Root(), "dir", 0o755)
+	check(t, err)
+	for i := range 100 {
+		_, err := c.Create(ctx, dir, fmt.Sprintf("%s-%d", strings.Repeat("n", 100), i), 0o600, true)
+		check(t, err)
+	}
+	list, err := c.ReadDir(ctx, dir)
+	check(t, err)
+	if len(list) != 100 {
+		t.Fatalf("%d names", len(list))
+	}
+	link, err := c.Symlink(ctx, dir, "link", strings.Repeat("../target", 300))
+	check(t, err)
+	_, err = c.ReadLink(ctx, link)
+	check(t, err)
+	check(t, c.Rename(ctx, dir, "link", c.Root(), "moved"))
+	check(t, c.Remove(ctx, c.Root(), "moved"))
+	if _, err := c.Child(ctx, dir, "nobody"); err == nil {
+		t.Fatal("found what is not there")
+	}
+	_, err = c.StatFS(ctx, c.Root())
+	check(t, err)
+}
+
+// longCall has arguments that do not fit inline and may not be reduced: RDMA_NOMSG with a Position Zero chunk. The
+// program does not exist, which is an answer too.
+func longCall(ctx context.Context, t *testing.T, caller *transport.Client) {
+	t.Helper()
+	var reply transport.Reply
+	err := caller.Do(ctx, &transport.Call{Prog: 0x20000000, Vers: 1, Proc: 1, Args: make([]byte, 10000)}, &reply)
+	if err == nil {
+		err = reply.Header.Err()
+	}
+	if err == nil {
+		t.Fatal("a program that does not exist answered")
+	}
+	reply.Release()
+}
+
+// TestOwnTraffic: nobody finds anything wrong with what our engine says.
+func TestOwnTraffic(t *testing.T) {
+	all := sessions(t)
+	t.Run("decoder", func(t *testing.T) { testDecoder(t, all) })
+	t.Run("tshark", func(t *testing.T) { testTshark(t, all) })
+}
+
+// testDecoder: our decoder understands all of it to the last octet.
+func testDecoder(t *testing.T, all []session) {
+	for _, s := range all {
+		counts, rpcs := decodeOwn(t, s)
+		if rpcs < 500 {
+			t.Errorf("%s: only %d RPC messages", s.name, rpcs)
+		}
+		for _, k := range []string{"opcode.0x00", "opcode.0x01", "opcode.0x02", "chunk.read", "chunk.write", "chunk.reply", "msg_type.1"} {
+			if counts[k] == 0 {
+				t.Errorf("%s: no %s: the session does not say all it should", s.name, k)
+			}
+		}
+		if counts["opcode.0x07"] != 0 || counts["msg_type.4"] != 0 {
+			t.Errorf("%s: %v", s.name, counts)
+		}
+	}
+}
+
+// decodeOwn decodes a recording and fails on everything that is wrong.
+func decodeOwn(t *testing.T, s session) (counts decode.Counts, rpcs int) {
+	t.Helper()
+	f, err := os.Open(s.pcap)
+	check(t, err)
+	defer f.Close()
+	counts = make(decode.Counts)
+	for ev, err := range decode.Events(f, nil) {
+		check(t, err)
+		counts.Add(ev)
+		if ev.Err != nil || ev.Kind == decode.KindUndecoded || ev.Reset {
+			t.Errorf("%s: %v", s.name, ev)
+		}
+		if ev.FPDU != nil && s.crc != (ev.FPDU.CRCState == decode.CRCGood) {
+			t.Errorf("%s: CRC %v: %v", s.name, ev.FPDU.CRCState, ev)
+		}
+		if ev.FPDU != nil && strings.Trim(string(ev.FPDU.Pad), "\x00") != "" {
+			t.Errorf("%s: pad %x: %v", s.name, ev.FPDU.Pad, ev)
+		}
+		if ev.RPC != nil {
+			rpcs++
+			if !ev.RPC.Whole && len(ev.Header.Read) == 0 {
+				t.Errorf("%s: not whole: %v", s.name, ev)
+			}
+		}
+	}
+	return counts, rpcs
+}
+
+// testTshark: so does tshark, which shares no line with us: nothing malformed, no bad CRC.
+func testTshark(t *testing.T, all []session) {
+	tshark, err := exec.LookPath("tshark")
+	if err != nil {
+		t.Skip("tshark is not installed here (apt-get install tshark); CI has it")
+	}
+	for _, s := range all {
+		counts, _ := decodeOwn(t, s)
+		for _, frame := range malformed(t, tshark, s.pcap) {
+			t.Errorf("%s: tshark finds packet %s malformed", s.name, frame)
+		}
+		out := runTshark(t, tshark, "-r", s.pcap, "-O", "iwarp_mpa")
+		good, bad := strings.Count(out, "(Good CRC32)"), strings.Count(out, "(Bad CRC32")
+		fpdus := strings.Count(out, "ULPDU length:")
+		if bad != 0 || s.crc && good != fpdus || !s.crc && good != 0 || fpdus < 500 {
+			t.Errorf("%s: %d FPDUs, %d good CRCs, %d bad", s.name, fpdus, good, bad)
+		}
+		if n := counts["mpa.fpdu"]; n != fpdus {
+			t.Errorf("%s: tshark sees %d FPDUs, we see %d", s.name, fpdus, n)
+		}
+	}
+	// What malformed leaves out is a fault of tshark, not ours: it says the same of Linux talking to
+	// Linux.
+	if left := malformed(t, tshark, "testdata/pcaps/b-nfs3-ops.pcap"); len(left) != 0 {
+		t.Errorf("tshark finds %q malformed between two Linux kernels", left)
+	}
+}
+
+// malformedPackets returns the packets that tshark marks as malformed, or with an error.
+func malformedPackets(t *testing.T, tshark, file string) []string {
+	t.Helper()
+	return strings.Fields(runTshark(t, tshark, "-r", file, "-T", "fields", "-e", "frame.number",
+		"-Y", "_ws.malformed || _ws.expert.severity >= 0x00800000"))
+}
+
+// malformed leaves out replies whose result came by a Write chunk: tshark dissects those twice, and the first time
+// without the data that are not inline, where it runs over the end.
+func malformed(t *testing.T, tshark, file string) []string {
+	t.Helper()
+	twice := make(map[string]bool)
+	f, err := os.Open(file)
+	check(t, err)
+	defer f.Close()
+	for ev, err := range decode.Events(f, nil) {
+		check(t, err)
+		if ev.Header != nil && ev.RPC != nil && ev.RPC.IsReply && len(ev.Header.Write) > 0 {
+			twice[strconv.Itoa(ev.Frame)] = true
+		}
+	}
+	return slices.DeleteFunc(malformedPackets(t, tshark, file), func(frame string) bool { return twice[frame] })
+}
+
+func runTshark(t *testing.T, tshark string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), tshark, args...)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %v", cmd.Args, err)
+	}
+	return string(out)
+}
