@@ -161,9 +161,7 @@ func (h *halves) enqueue(req *request) bool {
 	if h.err != nil {
 		return true // nothing will be answered any more
 	}
-	ok := h.snd.request(req)
-	(*Conn)(h).startExecutor()
-	return ok
+	return h.snd.request(req)
 }
 
 func (h *halves) head() (outRead, bool) {

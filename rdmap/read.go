@@ -148,7 +148,11 @@ func (c *Conn) mute(err error) error {
 // event acts on what an FPDU amounted to.
 func (c *Conn) event(st *staging, ev *event) error {
 	switch ev.kind {
-	case evNone, evRequest, evBlocked:
+	case evNone, evBlocked:
+	case evRequest:
+		c.mu.Lock()
+		c.startExecutor()
+		c.mu.Unlock()
 	case evReadDone:
 		fire(c.rdue)
 		c.rdue = c.rdue[:0]
