@@ -21,6 +21,9 @@ func (r *request) blocks() bool {
 	}
 }
 
+// stores reports whether the request changes memory.
+func (r *request) stores() bool { return r.op == OpAtomicRequest || r.op == OpAtomicWriteRequest }
+
 // needExecutor reports whether the head of the requests waits for an executor.
 func (s *sender) needExecutor() bool {
 	return s.rq.len() > 0 && s.handed == 0 && !s.executing && !s.aborted && !s.rq.at(0).answerable()

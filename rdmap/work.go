@@ -220,6 +220,9 @@ func (w *work) frame(mulpdu int, crc bool, table *region.Table) error {
 	for w.next < len(w.items) && !w.b.full() {
 		it := &w.items[w.next]
 		if it.isResp && !it.begun && !it.executed {
+			if it.req.stores() && w.lends() {
+				return nil
+			}
 			if err := it.execute(table); err != nil {
 				return err
 			}
@@ -233,6 +236,18 @@ func (w *work) frame(mulpdu int, crc bool, table *region.Table) error {
 		w.next++
 	}
 	return nil
+}
+
+// lends reports whether the batch holds octets of a region. They are written before a
+// request stores anything: a Read Response is older than the requests behind it, and
+// its CRC is that of the octets as they were.
+func (w *work) lends() bool {
+	for i := range w.next {
+		if w.items[i].pinned {
+			return true
+		}
+	}
+	return false
 }
 
 // build adds FPDUs of it to the batch and reports whether the message is whole.

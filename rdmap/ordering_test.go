@@ -1,0 +1,293 @@
+package rdmap
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
+)
+
+// Two operations are posted as one, the first and the later. Both act on the same
+// word, so what each has seen tells when it was carried out.
+const (
+	first = 1
+	later = 2
+)
+
+// orderSize is long enough for a hash to need an executor and for a Read Response not
+// to be copied.
+const orderSize = 2 * max(inlineVerify, stageLimit)
+
+// orderRig is a requester a, a responder b and persistent memory at b.
+type orderRig struct {
+	t        testing.TB
+	a, b     *engine
+	pool     *Pool
+	hog      poolBuf // all memory for messages, which then wait
+	mem      *notedMemory
+	region   region.Region
+	sinks    [3][]byte
+	sinkTags [3]region.STag
+	answers  [3]Answer
+
+	ops   [3]*orderOp
+	names [3]string
+	trace []int // which of the two had its effect
+	got   int   // messages seen
+	wrote [3]bool
+	wire  []Opcode // what b said
+	done  []string
+}
+
+// orderOp is what an operation of the requester does to the word at the responder.
+type orderOp struct {
+	wr       func(g *orderRig, pos int) WR
+	response Opcode                            // what answers it; 0: nothing
+	after    func(word uint64, pos int) uint64 // what it leaves
+	seen     func(g *orderRig, pos int) any    // what it saw: of a word, or a hash
+}
+
+func wordOf(b []byte) uint64 { return binary.NativeEndian.Uint64(b) }
+
+func octetsOf(word uint64) []byte { return binary.NativeEndian.AppendUint64(nil, word) }
+
+func keep(word uint64, _ int) uint64 { return word }
+
+func store(_ uint64, pos int) uint64 { return 0x5700 + uint64(pos) }
+
+var orderOps = map[string]*orderOp{
+	"Send": {
+		wr:    func(_ *orderRig, pos int) WR { return WR{Op: OpSend, Head: []byte{byte(pos)}} },
+		after: keep,
+	},
+	"Imm": {
+		wr:    func(_ *orderRig, pos int) WR { return WR{Op: OpImmediate, Head: []byte{byte(pos), 7: 0}} },
+		after: keep,
+	},
+	"Write": {
+		wr:    func(_ *orderRig, pos int) WR { return WR{Op: OpWrite, Head: octetsOf(store(0, pos))} },
+		after: store,
+	},
+	"Read": {
+		wr: func(g *orderRig, pos int) WR {
+			return WR{Op: OpReadRequest, Sink: g.sinkTags[pos], Len: orderSize}
+		},
+		response: OpReadResponse, after: keep,
+		seen: func(g *orderRig, pos int) any { return wordOf(g.sinks[pos]) },
+	},
+	"At": {
+		wr: func(g *orderRig, pos int) WR {
+			return WR{Op: OpAtomicRequest, Atomic: &Atomic{Operand: 1000 * uint64(pos)}}
+		},
+		response: OpAtomicResponse, after: func(word uint64, pos int) uint64 { return word + 1000*uint64(pos) },
+		seen: func(g *orderRig, pos int) any { return g.answers[pos].Old },
+	},
+	"F": {
+		wr: func(_ *orderRig, pos int) WR {
+			return WR{Op: OpFlushRequest, Len: uint32(8 * pos), Flags: FlushPersistent}
+		},
+		response: OpFlushResponse, after: keep,
+		seen: func(g *orderRig, pos int) any { return g.mem.persisted[8*pos] },
+	},
+	"V": {
+		wr:       func(_ *orderRig, pos int) WR { return WR{Op: OpVerifyRequest, Len: uint32(orderSize - pos)} },
+		response: OpVerifyResponse, after: keep,
+		seen: func(g *orderRig, pos int) any { return string(g.answers[pos].Sum[:g.answers[pos].N]) },
+	},
+	"AW": {
+		wr:       func(_ *orderRig, pos int) WR { return WR{Op: OpAtomicWriteRequest, Head: octetsOf(store(0, pos))} },
+		response: OpAtomicWriteResponse, after: store,
+	},
+}
+
+// holds reports whether what o names can be held back at the responder although it has
+// arrived: a Send without memory, a request before its turn. Nothing holds a Write.
+func (o *orderOp) holds() bool { return o != orderOps["Write"] }
+
+// notedMemory is a crash model that notes what was made durable, by the length of the
+// flush: the word as the medium has it.
+type notedMemory struct {
+	*pmem.Sim
+	persisted map[int]uint64
+	err       error
+}
+
+func (m *notedMemory) Persist(off, n int) error {
+	if m.err != nil {
+		return m.err
+	}
+	m.Mark()
+	err := m.Sim.Persist(off, n)
+	m.persisted[n] = wordOf(m.Told().Durable())
+	return err
+}
+
+func newOrderRig(t testing.TB, firstOp, laterOp string) *orderRig {
+	g := &orderRig{t: t, pool: NewPool(1 << 20), names: [3]string{first: firstOp, later: laterOp}}
+	cfg := engineConfig{
+		ord: 9, ird: 9, recvs: 9, size: 64, ext: extAll, mulpdu: StagMULPDU, pool: g.pool,
+	}
+	g.a, g.b = newEngine(cfg), newEngine(cfg)
+	g.b.rcv.keep = true // so that every message needs memory
+	g.mem = &notedMemory{Sim: pmem.OpenSim(pattern(orderSize), nil), persisted: map[int]uint64{}}
+	var err error
+	if g.region, err = g.b.snd.table.RegisterMemory(g.mem, region.Options{Access: commitRights | region.Atomic}); err != nil {
+		t.Fatal(err)
+	}
+	for pos := first; pos <= later; pos++ {
+		var sink region.Region
+		g.sinks[pos], sink = g.a.register(t, orderSize, region.ReadSink)
+		g.sinkTags[pos] = sink.STag()
+		g.ops[pos] = orderOps[g.names[pos]]
+	}
+	return g
+}
+
+// post posts both operations; stag is where the first one goes to.
+func (g *orderRig) post(stag region.STag) (fpdus [][]byte) {
+	for pos := first; pos <= later; pos++ {
+		wr := g.ops[pos].wr(g, pos)
+		wr.STag, wr.Answer, wr.Done = g.region.STag(), &g.answers[pos], recorder{&g.done, fmt.Sprint(pos)}
+		if pos == first {
+			wr.STag = stag
+		}
+		if err := wr.check(); err != nil {
+			g.t.Fatal(err)
+		}
+		g.a.post(wr)
+	}
+	return split(g.t, g.a.output())
+}
+
+// split cuts a stream into FPDUs.
+func split(t testing.TB, b []byte) (out [][]byte) {
+	d := mpa.Deframer{CRC: true}
+	for len(b) > 0 {
+		_, n, err := d.Next(b)
+		if err != nil || n == 0 {
+			t.Fatalf("stream ends in %x: %v", b, err)
+		}
+		out, b = append(out, b[:n]), b[n:]
+	}
+	return out
+}
+
+// arrive gives b one FPDU and notes what it does.
+func (g *orderRig) arrive(fpdu []byte) {
+	g.b.input(fpdu)
+	g.look()
+}
+
+// look notes Sends that were delivered and Writes that were placed.
+func (g *orderRig) look() {
+	word := wordOf(g.mem.Bytes())
+	for pos := first; pos <= later; pos++ {
+		if g.names[pos] == "Write" && !g.wrote[pos] && word == store(0, pos) {
+			g.wrote[pos] = true
+			g.trace = append(g.trace, pos)
+		}
+	}
+	for ; g.got < len(g.b.got); g.got++ {
+		g.trace = append(g.trace, int(g.b.got[g.got].Data[0]))
+	}
+}
+
+// leave passes on what b has to say, and notes which operation each response answers.
+func (g *orderRig) leave() {
+	out := g.b.output()
+	for _, s := range segments(g.t, out) {
+		op := Opcode(s.Control & 0x1f)
+		g.wire = append(g.wire, op)
+		for pos := first; pos <= later; pos++ {
+			if g.ops[pos].response == op && !slices.Contains(g.trace, pos) && g.matches(&s, pos) {
+				g.trace = append(g.trace, pos)
+				break
+			}
+		}
+	}
+	g.a.input(out)
+}
+
+// matches reports whether s can be the response to the operation at pos.
+func (g *orderRig) matches(s *ddp.Segment, pos int) bool {
+	return !s.Tagged || region.STag(s.STag) == g.sinkTags[pos]
+}
+
+// hold keeps from b what it needs to finish the first operation: memory for a message,
+// an executor for what may block.
+func (g *orderRig) hold() {
+	if g.ops[first].response == 0 {
+		g.hog, _ = g.pool.get(1 << 20)
+	}
+	g.b.snd.executing = true
+}
+
+// release ends hold. It takes up what was put off, as Conn.replay does.
+func (g *orderRig) release() {
+	g.pool.put(g.hog)
+	g.b.snd.executing = false
+	for off := &g.b.rcv.off; off.len() > 0; {
+		kept := *off
+		*off = putOff{}
+		ev, err := g.b.rcv.accept(kept.next())
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		g.b.event(&ev)
+		kept.pop()
+		*off = kept
+		g.look()
+	}
+}
+
+// check compares what has happened with want, and with what the two operations see and
+// leave when they are carried out one after the other in that order.
+func (g *orderRig) check(want []int) {
+	if g.a.err != nil || g.b.err != nil {
+		g.t.Fatalf("%v; %v", g.a.err, g.b.err)
+	}
+	if !slices.Equal(g.trace, want) {
+		g.t.Fatalf("took effect: %s; want %s", g.say(g.trace), g.say(want))
+	}
+	word := wordOf(pattern(orderSize))
+	for _, pos := range g.trace {
+		op := g.ops[pos]
+		if op.seen != nil {
+			if got, want := op.seen(g, pos), g.expect(pos, word); got != want {
+				g.t.Errorf("%s saw %x, want %x", g.say([]int{pos}), got, want)
+			}
+		}
+		word = op.after(word, pos)
+	}
+	if got := wordOf(g.mem.Bytes()); got != word {
+		g.t.Errorf("the word is %x, want %x", got, word)
+	}
+	if !slices.Equal(g.done, []string{"1", "2"}) {
+		g.t.Errorf("completed %v", g.done)
+	}
+}
+
+// expect returns what the operation at pos has to see when the word is as given.
+func (g *orderRig) expect(pos int, word uint64) any {
+	if g.names[pos] != "V" {
+		return word
+	}
+	b := bytes.Clone(pattern(orderSize)[:orderSize-pos])
+	copy(b, octetsOf(word))
+	return string(crc(b))
+}
+
+func (g *orderRig) say(trace []int) string {
+	var s []string
+	for _, pos := range trace {
+		s = append(s, fmt.Sprintf("%s (%s)", [...]string{first: "first", later: "later"}[pos], g.names[pos]))
+	}
+	return strings.Join(s, ", ")
+}
