@@ -116,7 +116,10 @@ type Config struct {
 	// connection is given up. 0: 60 s.
 	WriteTimeout time.Duration
 	// StallTimeout bounds how long a Send may wait for memory of the Pool before the
-	// connection ends with the Terminate for "no buffer". 0: 30 s.
+	// connection ends with the Terminate for "no buffer". When half of it is over, Sends
+	// that began before the wait and have not ended give their memory up: their
+	// connections end with ErrUnfinishedSend. While nobody waits for memory a Send may
+	// take as long as it likes. 0: 30 s.
 	StallTimeout time.Duration
 	// CloseTimeout bounds how long Close waits for queued output. 0: 5 s.
 	CloseTimeout time.Duration

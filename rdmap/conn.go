@@ -95,6 +95,7 @@ func newConn(nc net.Conn, cfg *Config, initiator bool) *Conn {
 		table: c.table, up: (*halves)(c), size: c.cfg.RecvSize, recvs: c.cfg.Recvs,
 		pool: c.cfg.Pool, keep: c.cfg.Handler == nil,
 	})
+	c.rcv.arriving.overdue = c.overdue
 	c.role.c = c
 	c.half.c = c
 	c.tick = newTicker(c.link.process())

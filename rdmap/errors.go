@@ -27,6 +27,10 @@ var (
 	ErrServing = errors.New("rdmap: connection is already served")
 )
 
+// ErrUnfinishedSend: a Send of the peer held memory of the Pool that others waited for,
+// and did not end in time; see Config.StallTimeout. A LocalError wraps it.
+var ErrUnfinishedSend = errors.New("rdmap: peer began a Send and did not end it while others waited for its memory")
+
 // ErrClosed is what a connection closed by its own side ends with. It wraps
 // net.ErrClosed.
 var ErrClosed = fmt.Errorf("rdmap: %w", net.ErrClosed)

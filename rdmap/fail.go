@@ -63,6 +63,7 @@ func (c *Conn) end(err error, graceful bool) {
 // closed and every STag revoked.
 func (c *Conn) finish() {
 	c.seize()
+	c.rcv.close()
 	c.endBurst()
 	if h := c.cfg.Handler; h != nil && c.up.Load() {
 		h.HandleClose(c, c.Err())
@@ -80,7 +81,6 @@ func (c *Conn) finish() {
 		c.st.giveBack()
 		c.st = nil
 	}
-	c.rcv.close()
 	c.inbox.settle(c.cfg.Pool)
 	ctx, cancel := context.WithTimeout(context.Background(), DefaultTerminateTimeout)
 	defer cancel()

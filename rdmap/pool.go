@@ -1,13 +1,17 @@
 package rdmap
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // Pool is a bounded amount of memory that connections share for the octets of
 // Sends that cannot be lent from the reader's staging: Sends of several segments
 // while they arrive, and messages queued for Recv. A posted receive is a
 // reservation, not a buffer; memory is taken when octets arrive. When the pool is
 // empty queue 0 of the connection that asked stalls, nothing else, until memory
-// comes back.
+// comes back. A peer that begins a Send and does not end it keeps its memory only as
+// long as nobody else needs it: see Config.StallTimeout.
 //
 // A Pool is safe for concurrent use.
 type Pool struct {
@@ -17,6 +21,15 @@ type Pool struct {
 	free    map[int][]poolBuf
 	spare   int                // octets in free
 	waiting map[*Conn]struct{} // stalled connections
+	open    map[*arrival]struct{}
+}
+
+// arrival is a Send of several segments: while it has memory of a Pool and is not
+// whole, the Pool knows it.
+type arrival struct {
+	open    bool // the receiver's
+	since   time.Time
+	overdue func(began time.Time) // it is in the way of others
 }
 
 // poolBuf is memory of a Pool; nil is none.
@@ -29,7 +42,9 @@ var DefaultPool = NewPool(64 << 20)
 const poolSpare = 1 << 20
 
 // NewPool returns a pool of limit octets.
-func NewPool(limit int) *Pool { return &Pool{limit: limit, free: make(map[int][]poolBuf)} }
+func NewPool(limit int) *Pool {
+	return &Pool{limit: limit, free: make(map[int][]poolBuf), open: make(map[*arrival]struct{})}
+}
 
 // Used returns the octets taken from the pool now.
 func (p *Pool) Used() int {
@@ -86,4 +101,44 @@ func (p *Pool) wait(c *Conn) {
 		p.waiting = make(map[*Conn]struct{})
 	}
 	p.waiting[c] = struct{}{}
+}
+
+// begin says that a Send has memory and is not whole yet.
+func (p *Pool) begin(a *arrival) {
+	a.open = true
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	a.since = time.Now()
+	p.open[a] = struct{}{}
+}
+
+// ended says that it is whole, or never will be.
+func (p *Pool) ended(a *arrival) {
+	if !a.open {
+		return
+	}
+	a.open = false
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.open, a)
+}
+
+// holds reports whether a Send that began at the given time is not whole yet.
+func (p *Pool) holds(a *arrival, began time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, open := p.open[a]
+	return open && a.since.Equal(began)
+}
+
+// reclaim has every Send ended that began no later than t and is not whole yet. The
+// memory comes back as soon as their connections are through with it.
+func (p *Pool) reclaim(t time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for a := range p.open {
+		if !a.since.After(t) {
+			go a.overdue(a.since)
+		}
+	}
 }

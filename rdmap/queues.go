@@ -34,6 +34,9 @@ func (q *sendQueue) Open(s *ddp.Segment) ([]byte, bool) {
 			return nil, false
 		}
 		q.buf = b
+		if !s.Last {
+			q.pool.begin(&q.arriving)
+		}
 	}
 	if !q.rtrSend {
 		q.recvs.Add(-1)

@@ -52,6 +52,7 @@ type receiver struct {
 	pool     *Pool
 	keep     bool    // messages are kept, so they need memory of their own
 	buf      poolBuf // of the Send being assembled
+	arriving arrival // that Send, while it has memory and is not whole
 	rtrSend  bool    // the first FPDU may be a zero-length Send that is an RTR
 	readGot  uint64  // octets of the Read Response in progress
 	view     region.View
@@ -245,6 +246,7 @@ func (r *receiver) deliver(op Opcode, s *ddp.Segment, ev *ddp.Event, u []byte) (
 // deliverSend delivers a Send or Immediate Data. It invalidates the STag of a Send with Invalidate, "before" the Send is
 // completed to the ULP, RFC 5040 Section 5.1.
 func (r *receiver) deliverSend(op Opcode, s *ddp.Segment, ev *ddp.Event, u []byte) (event, error) {
+	r.pool.ended(&r.arriving)
 	out := event{kind: evMessage, buf: r.buf, msg: Message{Op: op, Data: ev.Data, Solicited: op.Solicited()}}
 	r.buf = nil
 	if r.rtrSend {
@@ -320,6 +322,7 @@ func (r *receiver) count(op Opcode, placed int) {
 // close gives back what the receiver holds.
 func (r *receiver) close() {
 	r.view.Release()
+	r.pool.ended(&r.arriving)
 	r.pool.put(r.buf)
 	r.buf, r.scratch, r.off = nil, nil, putOff{}
 }

@@ -62,6 +62,7 @@ func (r *receiver) putOff(u []byte) event {
 // stall is how a connection waits for the Pool.
 type stall struct {
 	since time.Time     // of the first ULPDU put off; the role holder's
+	turn  atomic.Uint64 // changes when a wait begins and when it ends
 	retry atomic.Bool   // memory came back
 	hint  chan struct{} // wakes a holder that does not read; under role.mu
 }
@@ -82,19 +83,35 @@ func (c *Conn) unstall() {
 	r.mu.Unlock()
 }
 
-// stalled begins to wait for memory.
+// stalled begins to wait for memory. Halfway to giving up it turns against those who
+// hold memory and do not use it: the Sends that have been arriving for as long.
 func (c *Conn) stalled() {
 	c.stalls.Add(1)
-	c.stall.since = time.Now()
+	now := time.Now()
+	c.stall.since = now
+	turn := c.stall.turn.Add(1)
+	time.AfterFunc(c.cfg.StallTimeout/2, func() {
+		if c.stall.turn.Load() == turn {
+			c.cfg.Pool.reclaim(now)
+		}
+	})
 	time.AfterFunc(c.cfg.StallTimeout, c.unstall)
 	c.cfg.Pool.wait(c)
+}
+
+// overdue ends the connection unless the Send that began at the given time is whole by
+// now.
+func (c *Conn) overdue(began time.Time) {
+	if c.cfg.Pool.holds(&c.rcv.arriving, began) {
+		c.fail(&LocalError{Err: ErrUnfinishedSend})
+	}
 }
 
 // replay takes up what was put off. It ends early when there is still no memory.
 func (c *Conn) replay() error {
 	off := &c.rcv.off
 	c.stall.retry.Store(false)
-	for off.len() > 0 {
+	for again := true; off.len() > 0; again = false {
 		kept := *off
 		*off = putOff{} // a stall now must not append to what is being replayed
 		ev, err := c.rcv.accept(kept.next())
@@ -103,6 +120,10 @@ func (c *Conn) replay() error {
 		}
 		if off.len() > 0 { // put off again
 			*off = kept
+			if !again { // another Send, whose wait begins now
+				c.stalled()
+				return nil
+			}
 			c.cfg.Pool.wait(c)
 			return c.stallExpired()
 		}
@@ -119,7 +140,7 @@ func (c *Conn) replay() error {
 			return err
 		}
 	}
-	c.stall.since = time.Time{}
+	c.stall.turn.Add(1)
 	return nil
 }
 

@@ -1,0 +1,216 @@
+package rdmap
+
+import (
+	"bytes"
+	"errors"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+)
+
+// rawInitiator connects an engine, as responder, to a Peer.
+func rawInitiator(t *testing.T, a, b net.Conn, cfg *Config) (*rdmaptest.Peer, *Conn) {
+	t.Helper()
+	y := Server(b, cfg)
+	ch := make(chan error, 1)
+	go func() { ch <- y.Handshake(t.Context()) }()
+	p, _, err := rdmaptest.Initiate(a, &mpa.Config{IRD: 8, ORD: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ch; err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { y.Abort(nil); <-y.Done(); a.Close() })
+	return p, y
+}
+
+// sendPart is a segment of the Send with MSN 1: its octets of "HELLO" from mo on, n of
+// them, and not the last.
+func sendPart(t testing.TB, mo, n int) []byte {
+	u := patch(t, goldSend, 0, 0x01)
+	u[17] = byte(mo)
+	return append(u[:18], "HELLO"[mo:mo+n]...)
+}
+
+// TestUnfinishedSends: peers that begin Sends and do not end them, slow ones among
+// them, hold all memory for Sends. A good peer gets some when half of its StallTimeout
+// is over, and those in its way are told. ADVERSARY 20.
+func TestUnfinishedSends(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const peers = 500
+		pool := NewPool(peers * DefaultRecvSize)
+		var bad []*Conn
+		var wg sync.WaitGroup
+		for i := range peers {
+			a, b := rdmaptest.PipeSize(4000)
+			p, y := rawInitiator(t, a, b, &Config{Pool: pool, Recvs: 2})
+			go y.Serve()
+			bad = append(bad, y)
+			if err := p.Send(sendPart(t, 0, 1)); err != nil {
+				t.Fatal(err)
+			}
+			if i%2 == 0 {
+				wg.Go(func() {
+					for mo := 1; mo < 5; mo++ {
+						time.Sleep(4 * time.Second)
+						if p.Send(sendPart(t, mo, 1)) != nil {
+							return
+						}
+					}
+				})
+			}
+			wg.Go(func() {
+				u, err := p.Next()
+				if want := ulpduOf(t, wantTerminate(0, nil, false)); err != nil || !bytes.Equal(u, want) {
+					t.Errorf("the peer got %x, %v", u, err)
+				}
+			})
+		}
+		synctest.Wait()
+		if pool.Used() != peers*DefaultRecvSize {
+			t.Fatalf("%d octets of the pool in use", pool.Used())
+		}
+		a, b := rdmaptest.Pipe()
+		h := newCollector()
+		x, y := connect(t, a, b, &Config{MULPDU: 1000}, &Config{Pool: pool, Handler: h})
+		go y.Serve()
+		start := time.Now()
+		if err := x.Send(t.Context(), pattern(3000)); err != nil {
+			t.Fatal(err)
+		}
+		<-h.got
+		if d := time.Since(start); d != DefaultStallTimeout/2 {
+			t.Errorf("the good peer waited for %v", d)
+		}
+		for _, y := range bad {
+			<-y.Done()
+			if _, ok := errors.AsType[*LocalError](y.Err()); !ok || !errors.Is(y.Err(), ErrUnfinishedSend) {
+				t.Fatalf("a bad peer's connection ended with %v", y.Err())
+			}
+		}
+		wg.Wait()
+		if y.Err() != nil || pool.Used() != 0 {
+			t.Errorf("%v, %d octets of the pool in use", y.Err(), pool.Used())
+		}
+	})
+}
+
+// TestLongSend: while nobody waits for memory, a Send may take hours. When somebody
+// does, one that is whole by then, and one begun since, are not in the way.
+func TestLongSend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const small = 1000
+		pool := NewPool(2*DefaultRecvSize + small)
+		var peers [4]*rdmaptest.Peer
+		var conns [4]*Conn
+		for i := range peers {
+			a, b := rdmaptest.Pipe()
+			cfg := &Config{Pool: pool, Recvs: 2}
+			if i == 2 {
+				cfg.RecvSize = small
+			}
+			peers[i], conns[i] = rawInitiator(t, a, b, cfg)
+			go conns[i].Serve()
+		}
+		send := func(i int, u []byte) {
+			if err := peers[i].Send(u); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		last := append(patch(t, goldSend, 17, 1)[:18], "ELLO"...)
+		send(0, sendPart(t, 0, 1))
+		time.Sleep(time.Hour)
+		send(0, last)
+		if m, err := conns[0].Recv(t.Context()); err != nil || string(m.Data) != "HELLO" {
+			t.Fatal(err)
+		}
+		send(1, sendPart(t, 0, 1)) // never ends
+		send(2, sendPart(t, 0, 1)) // ends soon
+		hog, _ := pool.get(DefaultRecvSize)
+		time.Sleep(time.Second)
+		send(3, sendPart(t, 0, 1)) // has to wait
+		time.Sleep(time.Second)
+		send(2, last)
+		if _, err := conns[2].Recv(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		u := patch(t, goldSend, 13, 2)
+		u[0] = 0x01
+		send(2, u) // has memory that the other cannot use
+		time.Sleep(DefaultStallTimeout)
+		for i, c := range conns {
+			if got := c.Err() != nil; got != (i == 1) {
+				t.Errorf("connection %d: %v", i, c.Err())
+			}
+		}
+		pool.put(hog)
+	})
+}
+
+// TestStallPerSend: each Send has all of StallTimeout to wait, and a wait that is over
+// harms nobody any more.
+func TestStallPerSend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pool := NewPool(2 * DefaultRecvSize)
+		connect := func() (*rdmaptest.Peer, *Conn) {
+			a, b := rdmaptest.Pipe()
+			p, y := rawInitiator(t, a, b, &Config{Pool: pool, Recvs: 5})
+			go y.Serve()
+			return p, y
+		}
+		send := func(p *rdmaptest.Peer, msn byte, all bool) {
+			t.Helper()
+			segs := [][]byte{sendPart(t, 0, 1), append(patch(t, goldSend, 17, 1)[:18], "ELLO"...)}
+			for i, u := range segs {
+				u[13] = msn
+				if i == 0 || all {
+					if err := p.Send(u); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			synctest.Wait()
+		}
+		slow, held := connect()
+		send(slow, 1, false)
+		hog, _ := pool.get(DefaultRecvSize)
+		p, y := connect()
+		send(p, 1, true)
+		time.Sleep(DefaultStallTimeout / 3)
+		pool.put(hog)
+		if _, err := y.Recv(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(DefaultStallTimeout)
+		if held.Err() != nil {
+			t.Fatalf("ended for a wait that was over: %v", held.Err())
+		}
+		held.Abort(nil)
+		<-held.Done()
+		hog, _ = pool.get(2 * DefaultRecvSize)
+		for msn := range byte(3) {
+			send(p, msn+2, true)
+		}
+		for i := range 3 { // each message keeps its memory until it is taken
+			time.Sleep(DefaultStallTimeout * 2 / 3)
+			if i == 0 {
+				pool.put(hog)
+				hog, _ = pool.get(DefaultRecvSize)
+				synctest.Wait()
+				continue
+			}
+			if _, err := y.Recv(t.Context()); err != nil {
+				t.Fatalf("message %d: %v", i, err)
+			}
+			synctest.Wait()
+		}
+		pool.put(hog)
+	})
+}

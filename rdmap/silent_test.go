@@ -1,0 +1,128 @@
+package rdmap
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/region"
+)
+
+// silentPeers are the ways to leave an engine waiting, and how long it lets them.
+var silentPeers = []struct {
+	name  string
+	limit time.Duration // 0: as long as they like
+	role  func(net.Conn, *Config) *Conn
+	start func(t *testing.T, c net.Conn) error
+}{
+	{"no Request", DefaultRequestTimeout, Server, func(*testing.T, net.Conn) error { return nil }},
+	{"half a Request", DefaultRequestTimeout, Server, func(_ *testing.T, c net.Conn) error {
+		_, err := c.Write([]byte(mpa.RequestKey[:9]))
+		return err
+	}},
+	{"no Reply", DefaultReplyTimeout, Client, func(*testing.T, net.Conn) error { return nil }},
+	{"half a Reply", DefaultReplyTimeout, Client, func(_ *testing.T, c net.Conn) error {
+		_, err := c.Write([]byte(mpa.ReplyKey[:9]))
+		return err
+	}},
+	{"no FPDU", 0, Server, func(_ *testing.T, c net.Conn) error {
+		_, _, err := rdmaptest.Initiate(c, &mpa.Config{IRD: 8, ORD: 8})
+		return err
+	}},
+	{"half an FPDU", 0, Server, func(t *testing.T, c net.Conn) error {
+		_, _, err := rdmaptest.Initiate(c, &mpa.Config{IRD: 8, ORD: 8})
+		if err == nil {
+			_, err = c.Write(unhex(t, goldSend)[:9])
+		}
+		return err
+	}},
+	{"half a Send", DefaultStallTimeout / 2, Server, func(t *testing.T, c net.Conn) error {
+		p, _, err := rdmaptest.Initiate(c, &mpa.Config{IRD: 8, ORD: 8})
+		if err == nil {
+			err = p.Send(sendPart(t, 0, 1))
+		}
+		return err
+	}},
+	{"reads none of the responses", DefaultWriteTimeout, Server, func(t *testing.T, c net.Conn) error {
+		p, _, err := rdmaptest.Initiate(c, &mpa.Config{IRD: 8, ORD: 8})
+		if err == nil {
+			err = p.Send(readOf(t, silentStag, 0, 1<<16))
+		}
+		return err
+	}},
+}
+
+// silentStag names the shared memory that peers read.
+var silentStag region.STag
+
+// TestSilentPeers: thousands of peers that stop in the middle do not stop service, and
+// are gone when their time is over. ADVERSARY 20.
+func TestSilentPeers(t *testing.T) {
+	const each = 300
+	synctest.Test(t, func(t *testing.T) {
+		domain := region.NewDomain()
+		shared, err := domain.RegisterShared(region.Bytes(make([]byte, 1<<16)), region.Options{Access: region.RemoteRead})
+		if err != nil {
+			t.Fatal(err)
+		}
+		silentStag = shared.STag()
+		cfg := &Config{Pool: NewPool(each * DefaultRecvSize), Domain: domain}
+		start := time.Now()
+		var wg sync.WaitGroup
+		var live []*Conn
+		for _, kind := range silentPeers {
+			for range each {
+				a, b := rdmaptest.PipeSize(2000)
+				y := kind.role(b, cfg)
+				wg.Go(func() {
+					err := y.Handshake(context.Background())
+					if err == nil {
+						err = y.Serve()
+					}
+					if d := time.Since(start); kind.limit > 0 && (d < kind.limit || d > kind.limit+3*time.Second) {
+						t.Errorf("%s: %v after %v, want %v", kind.name, err, d, kind.limit)
+					}
+					a.Close()
+				})
+				wg.Go(func() {
+					if err := kind.start(t, a); err != nil {
+						t.Errorf("%s: %v", kind.name, err)
+					}
+				})
+				if kind.limit == 0 {
+					live = append(live, y)
+				}
+			}
+		}
+		synctest.Wait()
+		a, b := rdmaptest.Pipe()
+		x, y := connect(t, a, b, &Config{MULPDU: 1000}, cfg)
+		for time.Since(start) < 2*DefaultWriteTimeout {
+			if err := x.Send(t.Context(), pattern(3000)); err != nil { // needs the Pool
+				t.Fatal(err)
+			}
+			if _, err := y.Recv(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := x.Read(t.Context(), make([]byte, 5000), silentStag, 0); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(4 * time.Second)
+		}
+		for _, c := range live {
+			if err := c.Err(); err != nil {
+				t.Errorf("ended with %v", err)
+			}
+			c.Abort(nil)
+		}
+		wg.Wait()
+		if n := cfg.Pool.Used(); n != 0 {
+			t.Errorf("%d octets of the pool in use", n)
+		}
+	})
+}
