@@ -50,6 +50,13 @@ func (b *batch) add(r room) {
 
 // stage returns n ≤ chunkSize octets of the batch's own memory, added to it.
 func (b *batch) stage(n int) []byte {
+	r := b.room(n)
+	b.add(r)
+	return r.b
+}
+
+// room is stage for octets that may turn out not to be had: the caller adds them.
+func (b *batch) room(n int) room {
 	k := b.filling()
 	if k == nil || k.n+n > chunkSize {
 		k = newChunk()
@@ -57,8 +64,7 @@ func (b *batch) stage(n int) []byte {
 	}
 	r := room{k.b[k.n : k.n+n : k.n+n], k, k.n}
 	k.n += n
-	b.add(r)
-	return r.b
+	return r
 }
 
 // copyIn adds a copy of p.

@@ -98,7 +98,7 @@ func executeVerify(it *item, t *region.Table) error {
 	var room [maxHash]byte
 	sum, err := view.AppendSum(room[:0])
 	if err != nil {
-		return it.req.refuse(memoryViolation(err), err)
+		return it.req.refuse(memoryFailed(t, &view, err), err)
 	}
 	if len(want) != 0 && subtle.ConstantTimeCompare(sum, want) == 0 {
 		view.Guessed()
@@ -122,7 +122,7 @@ func executeAtomicWrite(it *item, t *region.Table) error {
 	}
 	defer view.Release()
 	if err := view.StoreWord([8]byte(it.req.body[targetLen:])); err != nil {
-		return it.req.refuse(memoryViolation(err), err)
+		return it.req.refuse(memoryFailed(t, &view, err), err)
 	}
 	it.respond(OpAtomicWriteResponse, 0)
 	return nil

@@ -30,6 +30,7 @@ type item struct {
 	isResp   bool        // holds an IRD slot
 	view     region.View // isResp: the pin on body
 	pinned   bool
+	broken   bool // isResp: the memory failed half-way, the rest cannot be sent
 }
 
 // head returns the copied front part of the payload of an item that is not framed.

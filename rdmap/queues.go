@@ -118,6 +118,24 @@ func (r *sinks) Sink(s *ddp.Segment, n int) ([]byte, ddp.Violation) {
 // Placed implements ddp.Sinks.
 func (r *sinks) Placed(*ddp.Segment) { r.view.Release() }
 
+// place puts the payload of the segment u, whose header DDP has checked, where it
+// belongs. Memory that is Guarded is asked to do so: it may be gone, or keep account.
+func (r *receiver) place(u, payload []byte) (ddp.Event, error) {
+	dst, err := r.ddp.Reserve()
+	if errors.Is(err, ddp.ErrStalled) {
+		return ddp.Event{}, err
+	}
+	if err != nil {
+		return ddp.Event{}, protocolError(err, u)
+	}
+	if !r.view.Guarded() {
+		copy(dst, payload)
+	} else if err := r.view.CopyIn(payload); err != nil {
+		return ddp.Event{}, r.refuse(memoryFailed(r.table, &r.view, err), u, err)
+	}
+	return r.ddp.Commit(payload), nil
+}
+
 func (r *sinks) discard(n int) []byte {
 	if cap(r.scratch) < n {
 		r.scratch = make([]byte, n)

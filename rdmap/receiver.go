@@ -140,12 +140,12 @@ func (r *receiver) accept(u []byte) (event, error) {
 			return event{}, r.refuse(v, u, nil)
 		}
 	}
-	ev, err := r.ddp.Place(payload)
+	ev, err := r.place(u, payload)
 	switch {
 	case errors.Is(err, ddp.ErrStalled):
 		return r.putOff(u), nil
 	case err != nil:
-		return event{}, unanswered(op, r.placeError(err, u))
+		return event{}, unanswered(op, err)
 	}
 	r.count(op, ev.Placed)
 	if !ev.Delivered {
@@ -177,10 +177,6 @@ func (r *receiver) refuse(v violation, u []byte, cause error) error {
 	r.ddp.Fail(err)
 	return err
 }
-
-// placeError turns DDP's refusal into ours. An interleaved message is an
-// unexpected opcode of RDMAP.
-func (r *receiver) placeError(err error, u []byte) error { return protocolError(err, u) }
 
 // opcode checks the control octet of a segment: RFC 5040 Section 4.1 and 4.3. Bit
 // 0x10 is the fifth opcode bit of the commit draft; without it an untagged segment

@@ -142,7 +142,7 @@ func (s *sender) settle(w *work, failed bool, out []completion) []completion {
 // message that is partly sent goes on to its end.
 func (s *sender) prune(w *work, out []completion) []completion {
 	keep := 0
-	if w.unfinished() && w.items[0].begun && !s.shut {
+	if w.unfinished() && w.items[0].begun && !w.items[0].broken && !s.shut {
 		keep = 1
 	}
 	for i := keep; i < len(w.items); i++ {
@@ -204,8 +204,8 @@ func (it *item) sent() uint32 {
 }
 
 // fill builds FPDUs of the items until the batch is full or nothing is left. An
-// error means that a request of the peer cannot be carried out; the batch then holds
-// what came before it.
+// error means that a request of the peer cannot be carried out, or not to its end; the
+// batch then holds what came before.
 func (w *work) fill(mulpdu int, crc bool, table *region.Table) error {
 	if w.ins == nil {
 		return w.frame(mulpdu, crc, table)
@@ -227,7 +227,12 @@ func (w *work) frame(mulpdu int, crc bool, table *region.Table) error {
 				return err
 			}
 		}
-		if !w.build(it, ddp.MaxPayload(it.seg.Tagged, mulpdu), crc) {
+		whole, err := w.build(it, ddp.MaxPayload(it.seg.Tagged, mulpdu), crc)
+		if err != nil {
+			it.broken = true
+			return it.req.refuse(memoryFailed(table, &it.view, err), err)
+		}
+		if !whole {
 			return nil
 		}
 		if it.isResp {
@@ -251,7 +256,7 @@ func (w *work) lends() bool {
 }
 
 // build adds FPDUs of it to the batch and reports whether the message is whole.
-func (w *work) build(it *item, maxPayload int, crc bool) bool {
+func (w *work) build(it *item, maxPayload int, crc bool) (whole bool, err error) {
 	if !it.begun {
 		it.begun = true
 		w.count(it)
@@ -269,30 +274,42 @@ func (w *work) build(it *item, maxPayload int, crc bool) bool {
 		w.out.fpdus += uint64(it.seal(crc))
 		w.b.add(it.room)
 		w.out.octets += uint64(len(it.room.b))
-		return true
+		return true, nil
 	}
 	for !it.cut.Done() && !w.b.full() {
 		s, off, n, _ := it.cut.Next()
-		w.segment(it, &s, int(off), n, crc)
+		if err := w.segment(it, &s, int(off), n, crc); err != nil {
+			return false, err
+		}
 	}
-	return it.cut.Done()
+	return it.cut.Done(), nil
 }
 
 // segment adds one FPDU with payload octets [off, off+n) of a message that is not
-// framed.
-func (w *work) segment(it *item, s *ddp.Segment, off, n int, crc bool) {
+// framed. Guarded memory is copied, whatever the size: neither the CRC nor the system
+// call may touch it.
+func (w *work) segment(it *item, s *ddp.Segment, off, n int, crc bool) error {
 	hdr := s.HeaderLen()
 	size := mpa.FPDULen(hdr + n)
+	if size <= stageLimit || it.view.Guarded() {
+		r := w.b.room(size)
+		if err := it.copyOut(r.b[mpa.HeaderLen+hdr:][:n], off); err != nil {
+			return err
+		}
+		finishFPDU(r.b, s, n, crc)
+		w.b.add(r)
+	} else {
+		w.gather(it, s, off, n, crc)
+	}
 	w.out.fpdus++
 	w.out.octets += uint64(size)
+	return nil
+}
+
+// gather is segment for a payload that goes out from where it lies.
+func (w *work) gather(it *item, s *ddp.Segment, off, n int, crc bool) {
+	hdr := s.HeaderLen()
 	front, back := it.payload(off, n)
-	if size <= stageLimit {
-		b := w.b.stage(size)
-		k := copy(b[mpa.HeaderLen+hdr:], front)
-		copy(b[mpa.HeaderLen+hdr+k:], back)
-		finishFPDU(b, s, n, crc)
-		return
-	}
 	head := w.b.stage(mpa.HeaderLen + hdr)
 	mpa.AppendHeader(head[:0], hdr+n)
 	s.Append(head[:mpa.HeaderLen])
@@ -303,6 +320,16 @@ func (w *work) segment(it *item, s *ddp.Segment, off, n int, crc bool) {
 	w.b.ref(front)
 	w.b.ref(back)
 	mpa.AppendTrailer(w.b.stage(mpa.TrailerLen(hdr + n))[:0], hdr+n, sum, crc)
+}
+
+// copyOut copies the payload octets at off to p.
+func (it *item) copyOut(p []byte, off int) error {
+	if it.view.Guarded() {
+		return it.view.CopyOut(p, off)
+	}
+	front, back := it.payload(off, len(p))
+	copy(p[copy(p, front):], back)
+	return nil
 }
 
 // payload returns octets [off, off+n) of head followed by body, in two parts.

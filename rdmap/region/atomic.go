@@ -41,7 +41,7 @@ func (v *View) StoreWord(p [8]byte) error {
 		return err
 	}
 	value := binary.NativeEndian.Uint64(p[:])
-	if _, guarded := v.e.mem.(Guarded); guarded {
+	if v.Guarded() {
 		return v.Guard(func() error { atomic.StoreUint64(w, value); return nil })
 	}
 	atomic.StoreUint64(w, value)
@@ -77,7 +77,7 @@ func (v *View) update(o wordOp) (old uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if _, guarded := v.e.mem.(Guarded); guarded {
+	if v.Guarded() {
 		return v.updateGuarded(w, o)
 	}
 	return o.apply(w), nil

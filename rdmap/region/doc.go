@@ -15,7 +15,7 @@
 // The engine, per segment:
 //
 //	v, err := t.Lookup(stag, to, n, region.RemoteWrite) // checks, and pins
-//	err = v.CopyIn(payload)  // a plain copy unless the memory is Guarded
+//	err = v.CopyIn(payload) // a plain copy unless the memory is Guarded
 //	v.Release()
 //
 // Lifetime. Lookup pins. Invalidate makes the STag invalid at once and returns when

@@ -31,8 +31,10 @@ const (
 type entry struct {
 	state   atomic.Uint64
 	data    []byte
-	mem     Memory // nil: plain slice
-	owner   *Table // nil: shared by the domain
+	mem     Memory          // nil: plain slice
+	guard   Guarded         // mem, if it is one
+	failed  <-chan struct{} // of mem; nil: it is not Watched
+	owner   *Table          // nil: shared by the domain
 	dom     *Domain
 	base    uint64
 	access  Access
@@ -52,6 +54,21 @@ func (e *entry) pin(stag STag) bool {
 		if e.state.CompareAndSwap(s, s+1) {
 			return true
 		}
+	}
+}
+
+// use is pin, unless the memory has failed: then its registrations are invalid without
+// anybody's having to look for them, in all domains and at once (D10).
+func (e *entry) use(stag STag) bool {
+	if !e.pin(stag) {
+		return false
+	}
+	select {
+	case <-e.failed:
+		e.unpin()
+		return false
+	default:
+		return true
 	}
 }
 
@@ -101,8 +118,7 @@ func (e *entry) drain(ctx context.Context, stag STag) error {
 	return nil
 }
 
-// live reports whether stag is valid, busy whether it is not but still in use.
-func (e *entry) live(stag STag) bool { return e.state.Load()>>31 == uint64(stag)<<1 }
+// busy reports whether stag is invalid but still in use.
 func (e *entry) busy(stag STag) bool { return e.state.Load()>>31 == uint64(stag)<<1|1 }
 
 func (e *entry) stag() STag { return STag(e.state.Load() >> 32) }

@@ -39,11 +39,13 @@ type RangePersister interface {
 	PersistRanges(rs []Range) error
 }
 
-// Watched is a Memory that can be asked whether it has failed, and waited for: who
-// lends it to several streams revokes all its registrations when Failed is closed.
+// Watched is a Memory that can be asked whether it has failed, and waited for. Once
+// Failed is closed every registration of it, in whatever domain, is invalid. A memory
+// that several domains share should be Watched: RevokeMemory sees one.
 type Watched interface {
 	Memory
-	// Failed returns a channel that is closed at the first final error.
+	// Failed returns a channel that is closed at the first final error, each time the
+	// same one.
 	Failed() <-chan struct{}
 	// Err returns the first final error, or nil.
 	Err() error
@@ -67,28 +69,33 @@ func PersistRanges(mem Memory, rs []Range) error {
 // error is nil for memory that is not Guarded. It panics if p is longer than the view.
 func (v *View) CopyIn(p []byte) error {
 	dst := v.data[:len(p)]
-	if g, ok := v.e.mem.(Guarded); ok {
-		return g.Store(v.off, p)
+	if v.e.guard != nil {
+		return v.e.guard.Store(v.off, p)
 	}
 	copy(dst, p)
 	return nil
 }
 
-// CopyOut copies the first octets of the view to p. Otherwise as CopyIn.
-func (v *View) CopyOut(p []byte) error {
-	src := v.data[:len(p)]
-	if g, ok := v.e.mem.(Guarded); ok {
-		return g.Load(p, v.off)
+// CopyOut copies the octets at off of the view to p. It panics if they pass its end.
+// Otherwise as CopyIn.
+func (v *View) CopyOut(p []byte, off int) error {
+	src := v.data[off : off+len(p)]
+	if v.e.guard != nil {
+		return v.e.guard.Load(p, v.off+off)
 	}
 	copy(p, src)
 	return nil
 }
 
+// Guarded reports whether the memory is Guarded: its octets must then be touched by
+// CopyIn, CopyOut and Guard only.
+func (v *View) Guarded() bool { return v.e != nil && v.e.guard != nil }
+
 // Guard runs f, which may touch the octets of the view, and no other Guarded memory.
 // Otherwise as Guarded.Guard.
 func (v *View) Guard(f func() error) error {
-	if g, ok := v.e.mem.(Guarded); ok {
-		return g.Guard(v.off, len(v.data), f)
+	if v.e.guard != nil {
+		return v.e.guard.Guard(v.off, len(v.data), f)
 	}
 	return f()
 }

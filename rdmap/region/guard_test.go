@@ -2,6 +2,7 @@ package region
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -70,11 +71,11 @@ func TestViewCopies(t *testing.T) {
 		v := view(t, mem)
 		out := make([]byte, 3)
 		ran := false
-		err := errors.Join(v.CopyIn([]byte("abcd")), v.CopyOut(out), v.Guard(func() error { ran = true; return nil }))
+		err := errors.Join(v.CopyIn([]byte("abcd")), v.CopyOut(out, 0), v.Guard(func() error { ran = true; return nil }))
 		if err != nil || string(out) != "abc" || !ran || !bytes.Equal(v.Bytes(), []byte("abcd")) {
 			t.Errorf("%T: %v %q %v", mem, err, out, ran)
 		}
-		for name, f := range map[string]func([]byte) error{"in": v.CopyIn, "out": v.CopyOut} {
+		for name, f := range map[string]func([]byte) error{"in": v.CopyIn, "out": func(p []byte) error { return v.CopyOut(p, 0) }} {
 			if !panics(func() { _ = f(make([]byte, 5)) }) {
 				t.Errorf("%T: copy %s past the view does not panic", mem, name)
 			}
@@ -95,7 +96,7 @@ func panics(f func()) (yes bool) {
 func TestViewErrors(t *testing.T) {
 	g := &guarded{plainBytes: make(Bytes, 8), fail: ErrRegionLost}
 	v := view(t, g)
-	for i, err := range []error{v.CopyIn([]byte("x")), v.CopyOut(make([]byte, 1)), v.Guard(func() error { return nil })} {
+	for i, err := range []error{v.CopyIn([]byte("x")), v.CopyOut(make([]byte, 1), 0), v.Guard(func() error { return nil })} {
 		if !errors.Is(err, ErrRegionLost) {
 			t.Errorf("%d: %v", i, err)
 		}
@@ -143,5 +144,52 @@ func TestCopyInAllocates(t *testing.T) {
 	p := []byte("abcd")
 	if n := testing.AllocsPerRun(100, func() { _ = v.CopyIn(p) }); n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// watched is memory that has failed when its channel is closed.
+type watched struct {
+	plainBytes
+	failed chan struct{}
+}
+
+var _ Watched = (*watched)(nil)
+
+func (w *watched) Failed() <-chan struct{} { return w.failed }
+func (w *watched) Err() error              { return nil }
+
+// Every registration of a memory that has failed is invalid, in all domains and at
+// once; those who are in it are waited for as ever (D10).
+func TestFailedMemory(t *testing.T) {
+	w := &watched{plainBytes: make(Bytes, 8), failed: make(chan struct{})}
+	d := NewDomain()
+	here, there := d.NewTable(), NewTable()
+	a, _ := here.RegisterMemory(w, Options{Access: RemoteRead | RemoteInvalidate})
+	b, _ := there.RegisterMemory(w, Options{Access: RemoteRead})
+	c, _ := d.RegisterShared(w, Options{Access: RemoteRead})
+	v, err := here.Lookup(a.STag(), 0, 8, RemoteRead)
+	if err != nil || !a.Valid() || !b.Valid() || !c.Valid() {
+		t.Fatal("invalid before it has failed", err)
+	}
+	close(w.failed)
+	for i, tt := range []struct {
+		tab *Table
+		reg Region
+	}{{here, a}, {there, b}, {here, c}} {
+		if _, err := tt.tab.Lookup(tt.reg.STag(), 0, 1, RemoteRead); !errors.Is(err, ErrInvalidSTag) || tt.reg.Valid() {
+			t.Errorf("%d: %v, valid: %v", i, err, tt.reg.Valid())
+		}
+	}
+	if err := here.RemoteInvalidate(a.STag()); !errors.Is(err, ErrInvalidSTag) {
+		t.Error("remote invalidate:", err)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := a.Invalidate(over); !errors.Is(err, ErrPinned) {
+		t.Error("a view is out:", err)
+	}
+	v.Release()
+	if err := errors.Join(a.Invalidate(t.Context()), b.Invalidate(t.Context()), c.Invalidate(t.Context())); err != nil || d.Live()+there.Live() != 0 {
+		t.Error(err, d.Live(), there.Live())
 	}
 }

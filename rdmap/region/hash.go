@@ -61,7 +61,7 @@ func (v *View) Access() Access { return v.e.access }
 
 // AppendSum appends the sum of the view's octets to dst.
 func (v *View) AppendSum(dst []byte) ([]byte, error) {
-	if _, guarded := v.e.mem.(Guarded); guarded {
+	if v.Guarded() {
 		err := v.Guard(func() error { dst = v.Hash().append(dst, v.data); return nil })
 		return dst, err
 	}

@@ -12,8 +12,15 @@ type Region struct {
 // STag returns the steering tag to advertise; 0 for the zero Region.
 func (r Region) STag() STag { return r.stag }
 
-// Valid reports whether the STag can still be used. A peer may have invalidated it.
-func (r Region) Valid() bool { return r.e != nil && r.e.live(r.stag) }
+// Valid reports whether the STag can still be used. A peer may have invalidated it, or
+// the memory may have failed.
+func (r Region) Valid() bool {
+	if r.e == nil || !r.e.use(r.stag) {
+		return false
+	}
+	r.e.unpin()
+	return true
+}
 
 // Revoke makes the STag invalid at once, without waiting for those who are using the
 // memory now. It reports whether it was valid.

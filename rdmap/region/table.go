@@ -57,7 +57,7 @@ func (d *Domain) RegisterShared(mem Memory, o Options) (Region, error) {
 // time. Operations of length zero that must not look at the STag do not call Lookup.
 func (t *Table) Lookup(stag STag, to uint64, n uint32, need Access) (View, error) {
 	e := t.dom.find(stag)
-	if e == nil || t.closed.Load() || !e.pin(stag) {
+	if e == nil || t.closed.Load() || !e.use(stag) {
 		return View{}, ErrInvalidSTag
 	}
 	off, err := e.check(t, to, uint64(n), need)
@@ -93,7 +93,7 @@ func (e *entry) check(t *Table, to, n uint64, need Access) (off uint64, err erro
 // Section 4.8.
 func (t *Table) RemoteInvalidate(stag STag) error {
 	e := t.dom.find(stag)
-	if e == nil || !e.pin(stag) {
+	if e == nil || !e.use(stag) {
 		return ErrInvalidSTag
 	}
 	defer e.unpin()

@@ -61,7 +61,7 @@ func testRegistered(t *testing.T, g Target) {
 		t.Fatal(err)
 	}
 	got := make([]byte, 5)
-	err = errors.Join(v.CopyIn([]byte("hello")), v.Memory().Persist(v.Offset(), 5), v.CopyOut(got))
+	err = errors.Join(v.CopyIn([]byte("hello")), v.Memory().Persist(v.Offset(), 5), v.CopyOut(got, 0))
 	v.Release()
 	if err != nil || string(got) != "hello" || string(m.Bytes()[100:105]) != "hello" {
 		t.Errorf("%q %v", got, err)
