@@ -90,6 +90,7 @@ var layers = []layer{
 	{name: "rdmap/region"},
 	{name: "rdmap/region/pmem/...", may: []string{"rdmap/region", "rdmap/region/pmem/..."}, modules: []string{"golang.org/x/sys"}},
 	{name: "rdmap/rdmaptest", may: []string{"rdmap/..."}},
+	{name: "rdmap/capture", modules: []string{"github.com/gopacket/gopacket"}},
 	{name: "rdmap", may: []string{"rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/internal/..."}, modules: []string{"go.uber.org/zap", "golang.org/x/sys"}},
 	{name: "rdmap/internal/...", may: []string{"rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/internal/..."}, modules: []string{"golang.org/x/sys"}},
 
@@ -102,7 +103,7 @@ var layers = []layer{
 
 	{
 		name: "nfsdemo/...",
-		may:  []string{"transport", "xdr", "rdmap/region", "nfsdemo/..."},
+		may:  []string{"transport", "xdr", "rdmap/region", "rdmap/capture", "nfsdemo/..."},
 		modules: []string{
 			"go.uber.org/zap", "golang.org/x/sys", "golang.org/x/term", "github.com/spf13/cobra", "github.com/schollz/progressbar/v3",
 			"github.com/prometheus/client_golang", "github.com/hashicorp/golang-lru/v2", "github.com/go-git/go-billy/v5",
@@ -228,12 +229,15 @@ func TestLayerRules(t *testing.T) {
 		{"chunks", path.Join(module, "rdmap"), false},
 		{"rdmap/mpa", path.Join(module, "rdmap/ddp"), false},
 		{"rdmap", path.Join(module, "xdr"), false},
+		{"rdmap", path.Join(module, "rdmap/capture"), false},
+		{"rdmap/capture", path.Join(module, "rdmap"), false},
 		{"rdmap", "net", true},
 		{"rpcrdma", path.Join(module, "rdmap"), false},
 		{"transport", path.Join(module, "rdmap"), true},
 		{"transport", path.Join(module, "nfsdemo"), false},
 		{"transport/commitlog", path.Join(module, "xdr"), false},
 		{"nfsdemo/nfs3", path.Join(module, "rdmap"), false},
+		{"nfsdemo/cli", path.Join(module, "rdmap/capture"), true},
 		{"nfsdemo/nfs3", path.Join(module, "transport"), true},
 		{"nfsdemo", path.Join(module, "conformance/decode"), false},
 		{"conformance/decode", path.Join(module, "rdmap/mpa"), true},

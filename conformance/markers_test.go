@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -13,21 +12,21 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stag-rdma/stag/conformance/pcapwrite"
+	"github.com/stag-rdma/stag/rdmap/capture"
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 )
 
 // markedFPDU is an FPDU as it went over the wire of a direction with markers.
 type markedFPDU struct {
-	dir   pcapwrite.Dir
+	dir   capture.Dir
 	wire  []byte
 	ulpdu int
 	ptrs  []string // FPDUPTR of each marker, found by position
 }
 
 // startMarked negotiates markers both ways and records the two frames.
-func startMarked(t *testing.T, conn *pcapwrite.Conn, rev uint8) (initiator, responder *mpa.Negotiation) {
+func startMarked(t *testing.T, conn *capture.Conn, rev uint8) (initiator, responder *mpa.Negotiation) {
 	t.Helper()
 	i, err := mpa.NewInitiator(&mpa.Config{Rev: rev, Markers: true, WantMarkers: true, IRD: 4, ORD: 3, PrivateData: []byte("marked")})
 	check(t, err)
@@ -40,8 +39,8 @@ func startMarked(t *testing.T, conn *pcapwrite.Conn, rev uint8) (initiator, resp
 	check(t, err)
 	_, err = i.Input(reply)
 	check(t, err)
-	check(t, conn.Write(pcapwrite.ToServer, request))
-	check(t, conn.Write(pcapwrite.ToClient, reply))
+	conn.Write(capture.ToServer, request)
+	conn.Write(capture.ToClient, reply)
 	return i.Result(), r.Result()
 }
 
@@ -49,11 +48,9 @@ func startMarked(t *testing.T, conn *pcapwrite.Conn, rev uint8) (initiator, resp
 // would send them, with payloads that put markers in every place there is.
 func talkMarked(t *testing.T, file string, rev uint8) (all []markedFPDU) {
 	t.Helper()
-	out, err := os.Create(file)
+	w, err := capture.Create(file)
 	check(t, err)
-	defer func() { check(t, out.Close()) }()
-	w, err := pcapwrite.NewWriter(out)
-	check(t, err)
+	defer func() { check(t, w.Close()) }()
 	conn := w.Conn(netip.MustParseAddrPort("192.0.2.1:50001"), netip.MustParseAddrPort("192.0.2.2:50000"))
 	in, re := startMarked(t, conn, rev)
 	if !in.SendMarkers || !re.SendMarkers || !in.RecvMarkers || !re.RecvMarkers || !in.CRC {
@@ -70,7 +67,7 @@ func talkMarked(t *testing.T, file string, rev uint8) (all []markedFPDU) {
 		msn uint32
 	}
 	for k, n := range sizes {
-		dir := pcapwrite.Dir(k / 20 % 2)
+		dir := capture.Dir(k / 20 % 2)
 		s := &sent[dir]
 		seg := ddp.Segment{Last: true, Control: 0x43} // a Send
 		if k%4 == 3 || n < 40 {                       // in shorter Sends tshark looks for an RPC-over-RDMA header all the same
@@ -92,10 +89,10 @@ func talkMarked(t *testing.T, file string, rev uint8) (all []markedFPDU) {
 			}
 		}
 		s.pos += len(f.wire)
-		check(t, conn.Write(dir, f.wire))
+		conn.Write(dir, f.wire)
 		all = append(all, f)
 	}
-	check(t, conn.Close())
+	conn.Close()
 	return all
 }
 
@@ -104,7 +101,7 @@ func talkMarked(t *testing.T, file string, rev uint8) (all []markedFPDU) {
 func TestMarkersTshark(t *testing.T) {
 	for _, rev := range []uint8{1, 2} {
 		t.Run(fmt.Sprint("rev ", rev), func(t *testing.T) {
-			file := filepath.Join(t.TempDir(), "markers.pcap")
+			file := filepath.Join(t.TempDir(), "markers.pcapng")
 			all := talkMarked(t, file, rev)
 			readMarked(t, all)
 			tshark, err := exec.LookPath("tshark")

@@ -17,10 +17,10 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/conformance/decode"
-	"github.com/stag-rdma/stag/conformance/pcapwrite"
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/nfsdemo/server"
+	"github.com/stag-rdma/stag/rdmap/capture"
 	"github.com/stag-rdma/stag/transport"
 )
 
@@ -47,7 +47,7 @@ func sessions(t *testing.T) []session {
 		{"small-frames", transport.Config{MULPDU: 1442}, true},
 		{"no-crc", transport.Config{CRC: transport.CRCOff, InlineSend: 1024, InlineRecv: 1024, NoRemoteInvalidate: true}, false},
 	} {
-		s := session{tt.name, filepath.Join(dir, tt.name+".pcap"), tt.crc}
+		s := session{tt.name, filepath.Join(dir, tt.name+".pcapng"), tt.crc}
 		record(t, s.pcap, tt.cfg)
 		all = append(all, s)
 	}
@@ -57,11 +57,9 @@ func sessions(t *testing.T) []session {
 // record runs one session and writes what was said to a file.
 func record(t *testing.T, file string, cfg transport.Config) {
 	t.Helper()
-	out, err := os.Create(file)
+	w, err := capture.Create(file)
 	check(t, err)
-	defer func() { check(t, out.Close()) }()
-	w, err := pcapwrite.NewWriter(out)
-	check(t, err)
+	defer func() { check(t, w.Close()) }()
 
 	fsys := mem.New(nil)
 	h, err := server.New(&server.Config{Exports: []server.Export{{Path: "/mem", FS: fsys, Squash: 0}}})
@@ -87,7 +85,6 @@ func record(t *testing.T, file string, cfg transport.Config) {
 		t.Fatal(err)
 	}
 	check(t, fsys.Close())
-	check(t, w.Err())
 }
 
 func check(t *testing.T, err error) {

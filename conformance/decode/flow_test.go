@@ -5,22 +5,20 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/stag-rdma/stag/conformance/pcapwrite"
+	"github.com/stag-rdma/stag/rdmap/capture"
 )
 
-// capture writes a capture and returns its events as lines, without packet numbers.
-func capture(t *testing.T, opt *Options, say func(w *pcapwrite.Writer)) []string {
+// written writes a capture and returns its events as lines, without packet numbers.
+func written(t *testing.T, opt *Options, say func(w *capture.Writer)) []string {
 	t.Helper()
 	var file bytes.Buffer
-	w, err := pcapwrite.NewWriter(&file)
+	w, err := capture.NewWriter(&file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.Now = func() time.Time { return time.Unix(1, 0) }
 	say(w)
-	if err := w.Err(); err != nil {
+	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
 	var lines []string
@@ -35,12 +33,10 @@ func capture(t *testing.T, opt *Options, say func(w *pcapwrite.Writer)) []string
 }
 
 // converse says a startup and one Send.
-func converse(t *testing.T, c *pcapwrite.Conn) {
+func converse(t *testing.T, c *capture.Conn) {
 	t.Helper()
 	for _, p := range append(startup(true), piece{FromOpener, unhex(t, helloSend)}) {
-		if err := c.Write(pcapwrite.Dir(p.dir), p.b); err != nil {
-			t.Fatal(err)
-		}
+		c.Write(capture.Dir(p.dir), p.b)
 	}
 }
 
@@ -54,10 +50,10 @@ func equal(t *testing.T, got, want []string) {
 }
 
 func TestIPv6(t *testing.T) {
-	got := capture(t, nil, func(w *pcapwrite.Writer) {
+	got := written(t, nil, func(w *capture.Writer) {
 		c := w.Conn(netip.MustParseAddrPort("[2001:db8::1]:1000"), netip.MustParseAddrPort("[2001:db8::2]:4711"))
 		converse(t, c)
-		_ = c.Close()
+		c.Close()
 	})
 	equal(t, got, []string{
 		"c1 > open [2001:db8::1]:1000 to [2001:db8::2]:4711",
@@ -73,10 +69,10 @@ func TestIPv6(t *testing.T) {
 // even if the end of the first is not in the capture.
 func TestPortReuse(t *testing.T) {
 	a, b := netip.MustParseAddrPort("192.0.2.1:1000"), netip.MustParseAddrPort("192.0.2.2:20049")
-	got := capture(t, nil, func(w *pcapwrite.Writer) {
+	got := written(t, nil, func(w *capture.Writer) {
 		converse(t, w.Conn(a, b))
 		converse(t, w.Conn(b, a)) // the other way round, so the numbers differ
-		_ = w.Conn(a, b).Close()
+		w.Conn(a, b).Close()
 	})
 	var ids []string
 	for _, l := range got {
@@ -90,11 +86,11 @@ func TestPortReuse(t *testing.T) {
 
 // TestMaxConns: the oldest connection is ended to make room, and what it had begun is reported.
 func TestMaxConns(t *testing.T) {
-	got := capture(t, &Options{MaxConns: 1}, func(w *pcapwrite.Writer) {
+	got := written(t, &Options{MaxConns: 1}, func(w *capture.Writer) {
 		b := netip.MustParseAddrPort("192.0.2.2:20049")
 		c1 := w.Conn(netip.MustParseAddrPort("192.0.2.1:1"), b)
-		_ = c1.Write(pcapwrite.ToServer, []byte("MPA ID Req"))
-		_ = w.Conn(netip.MustParseAddrPort("192.0.2.1:2"), b).Close()
+		c1.Write(capture.ToServer, []byte("MPA ID Req"))
+		w.Conn(netip.MustParseAddrPort("192.0.2.1:2"), b).Close()
 	})
 	equal(t, got, []string{
 		"c1 > open 192.0.2.1:1 to 192.0.2.2:20049",

@@ -51,7 +51,7 @@ func (a *app) clientConfig() (*nfsclient.Config, error) {
 	cfg := &nfsclient.Config{
 		Transport: &transport.Config{Logger: log, HandshakeTimeout: f.timeout},
 		InFlight:  f.inFlight, MaxBlock: f.block,
-		ReservedPort: f.reservedPort, DialTimeout: f.timeout,
+		ReservedPort: f.reservedPort, DialTimeout: f.timeout, Tap: a.capture.Load().TapClient,
 	}
 	if f.noCRC {
 		cfg.Transport.CRC = transport.CRCOff

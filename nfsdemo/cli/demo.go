@@ -112,7 +112,7 @@ func (d *demo) setUp(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		if d.c, err = nfsclient.Dial(ctx, u, &nfsclient.Config{Transport: cfg}); err != nil {
+		if d.c, err = nfsclient.Dial(ctx, u, &nfsclient.Config{Transport: cfg, Tap: d.a.capture.Load().TapClient}); err != nil {
 			return err
 		}
 		d.root = d.c.Root()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/stag-rdma/stag/rdmap/capture"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 )
@@ -34,6 +35,9 @@ type app struct {
 	quiet  bool
 	json   bool
 	log    string
+
+	pcap    string                         // --pcap
+	capture atomic.Pointer[capture.Writer] // nil without --pcap
 }
 
 // Main runs the command in args (without the program's name) and returns the
@@ -56,6 +60,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	case status := <-done:
 		return status
 	case <-time.After(giveUpTime): // it hangs in a write to a pipe, perhaps
+		_ = a.stopCapture() // the interrupt counts
 		a.report(context.Cause(soft))
 		return exitFailed
 	}
@@ -81,8 +86,15 @@ func (a *app) run(ctx context.Context, args []string) (status int) {
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	err := root.ExecuteContext(ctx)
-	if err == nil {
+	cerr := a.stopCapture()
+	if err == nil && cerr == nil {
 		return exitOK
+	}
+	if cerr != nil {
+		a.report(cerr)
+		if err == nil {
+			return exitFailed
+		}
 	}
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, errReported) {
 		err = cause
@@ -126,6 +138,8 @@ rpcbind.`,
 	flags := cmd.PersistentFlags()
 	flags.StringVar(&a.log, "log", "", "log to standard error from this `level` on: debug, info, warn, error")
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "no progress bar")
+	flags.StringVar(&a.pcap, "pcap", "", "record what is said to this `file`, a pcapng capture for Wireshark")
+	cmd.PersistentPreRunE = func(*cobra.Command, []string) error { return a.startCapture() }
 	cmd.AddCommand(a.demoCmd(), a.serveCmd(), a.lsCmd(), a.catCmd(), a.cpCmd(), a.statCmd(),
 		a.mkdirCmd(), a.rmCmd(), a.mvCmd(), a.dfCmd())
 	return cmd

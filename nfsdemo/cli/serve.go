@@ -42,7 +42,8 @@ within the directory. Listen beyond this machine only in networks you trust, and
 then with --squash root or all.`,
 		Example: `  nfsdemo serve --export /srv/data
   nfsdemo serve --export . --read-only --tcp 127.0.0.1:2049
-  nfsdemo serve --memory --export /scratch --listen 127.0.0.1:0`,
+  nfsdemo serve --memory --export /scratch --listen 127.0.0.1:0
+  nfsdemo serve --export . --pcap trace.pcapng`,
 		Args: nArgs(0, 0, "no arguments, only flags"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), f) },
 	}
@@ -90,6 +91,7 @@ func (f *serveFlags) config(a *app) (*serviceConfig, error) {
 		return nil, err
 	}
 	cfg.config = &transport.Config{Logger: log, Credits: f.credits}
+	cfg.capture = a.capture.Load()
 	if f.noCRC {
 		cfg.config.CRC = transport.CRCOff
 	}

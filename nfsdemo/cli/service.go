@@ -13,6 +13,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/server"
+	"github.com/stag-rdma/stag/rdmap/capture"
 	"github.com/stag-rdma/stag/transport"
 )
 
@@ -26,6 +27,7 @@ type serviceConfig struct {
 	mount    string // MOUNT over TCP
 	tcp      string // NFS and MOUNT over TCP
 	config   *transport.Config
+	capture  *capture.Writer // records the connections; nil: does not
 }
 
 // service is an NFS server with its listeners. All of them answer MOUNT too.
@@ -77,6 +79,7 @@ func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 		if *l.to, err = lc.Listen(ctx, "tcp", l.addr); err != nil {
 			return &transport.OpError{Op: transport.OpListen, Addr: l.addr, Err: bareListen(err)}
 		}
+		*l.to = cfg.capture.TapListener(*l.to)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package nfsclient
 
 import (
+	"net"
 	"os"
 	"time"
 
@@ -47,6 +48,11 @@ type Config struct {
 	// NFS3ERR_JUKEBOX (RFC 1813 Section 2.6). If zero, 30 s; if negative, never.
 	Jukebox time.Duration
 
+	// Tap, if not nil, is given every connection to NFS and MOUNT once it is open, and
+	// returns what is used in its place, for example one that is recorded:
+	// (*capture.Writer).TapClient.
+	Tap func(net.Conn) net.Conn
+
 	// DialTimeout bounds connecting, MOUNT and the first calls. If zero, 10 s.
 	DialTimeout time.Duration
 
@@ -76,6 +82,9 @@ func (c *Config) fill() *Config {
 	}
 	if f.DialTimeout <= 0 {
 		f.DialTimeout = DefaultDialTimeout
+	}
+	if f.Tap == nil {
+		f.Tap = func(c net.Conn) net.Conn { return c }
 	}
 	if f.rpcbindPort == "" {
 		f.rpcbindPort = portmapPort

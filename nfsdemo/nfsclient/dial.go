@@ -104,8 +104,17 @@ func dialNFS(ctx context.Context, u *URL, cfg *Config) (transport.Caller, error)
 	return caller, nil
 }
 
-// dialConn opens a TCP connection, from a reserved port if that was asked for.
+// dialConn opens a TCP connection and taps it.
 func dialConn(ctx context.Context, addr string, cfg *Config) (net.Conn, error) {
+	conn, err := dialTCP(ctx, addr, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return cfg.Tap(conn), nil
+}
+
+// dialTCP opens a TCP connection, from a reserved port if that was asked for.
+func dialTCP(ctx context.Context, addr string, cfg *Config) (net.Conn, error) {
 	if !cfg.ReservedPort {
 		return new(net.Dialer).DialContext(ctx, "tcp", addr)
 	}

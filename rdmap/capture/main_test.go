@@ -1,4 +1,4 @@
-package pcapwrite
+package capture
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ func TestMain(m *testing.M) {
 	for code == 0 {
 		buf := make([]byte, 1<<20)
 		_, others, _ := strings.Cut(string(buf[:runtime.Stack(buf, true)]), "\n\n")
-		if !strings.Contains(others, "conformance/pcapwrite") {
+		if !strings.Contains(others, "rdmap/capture") {
 			break
 		}
 		if time.Now().After(deadline) {

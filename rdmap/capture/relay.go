@@ -1,4 +1,4 @@
-package pcapwrite
+package capture
 
 import (
 	"errors"
@@ -7,12 +7,14 @@ import (
 	"sync"
 )
 
-// Relay accepts connections from l, forwards each to addr and records what is said, until l is
-// closed; then it waits for the connections to end and returns nil, or returns the first other error of l.
-// Both ends keep plain connections of their own network, which [Writer.Tap] would hide from them.
+// Relay accepts connections from l, forwards each to addr and records what is said,
+// until l is closed; then it waits for the connections to end and returns nil, or
+// returns the first other error of l. Both ends keep plain connections of their own
+// network, which a tap would hide from them.
 //
-// Octets are recorded before they are forwarded. The end of one direction is forwarded as one
-// direction's end where the network can do that. A connection whose onward dial fails is closed.
+// Octets are recorded before they are forwarded. The end of one direction is forwarded
+// as one direction's end where the network can do that. A connection whose onward dial
+// fails is closed.
 func (w *Writer) Relay(l net.Listener, network, addr string) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -38,7 +40,7 @@ func (w *Writer) Relay(l net.Listener, network, addr string) error {
 
 // relay forwards both directions of one connection.
 func (w *Writer) relay(client, server net.Conn) {
-	rec := w.Conn(addrPort(client.RemoteAddr(), "192.0.2.1:1000"), addrPort(server.RemoteAddr(), "192.0.2.2:20049"))
+	rec := w.conn(client.RemoteAddr(), server.RemoteAddr())
 	var wg sync.WaitGroup
 	wg.Go(func() { rec.forward(ToServer, server, client) })
 	wg.Go(func() { rec.forward(ToClient, client, server) })
@@ -48,7 +50,7 @@ func (w *Writer) relay(client, server net.Conn) {
 // forward copies one direction until it ends.
 func (c *Conn) forward(dir Dir, dst io.Writer, src io.Reader) {
 	_, _ = io.Copy(recorded{c, dir, dst}, onlyReader{src}) // either end may go away at any time
-	_ = c.CloseWrite(dir)
+	c.CloseWrite(dir)
 	if h, ok := dst.(interface{ CloseWrite() error }); ok {
 		_ = h.CloseWrite()
 	} else if h, ok := dst.(io.Closer); ok {
@@ -64,7 +66,7 @@ type recorded struct {
 }
 
 func (r recorded) Write(p []byte) (int, error) {
-	_ = r.c.Write(r.dir, p) // kept in Writer.Err
+	r.c.Write(r.dir, p)
 	return r.w.Write(p)
 }
 

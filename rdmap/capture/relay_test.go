@@ -1,4 +1,4 @@
-package pcapwrite
+package capture
 
 import (
 	"bytes"
@@ -67,6 +67,9 @@ func TestRelay(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
 	all := packets(t, file.Bytes())
 	for _, p := range []int{port, server.Addr().(*net.TCPAddr).Port} {
 		if got := stream(t, all, uint16(p)); !bytes.Equal(got, said) {
@@ -100,6 +103,9 @@ func TestRelayNobodyThere(t *testing.T) {
 	}
 	_ = front.Close()
 	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if err := w.Close(); err != nil {
 		t.Error(err)
 	}
 }

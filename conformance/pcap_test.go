@@ -1,0 +1,48 @@
+package main
+
+import (
+	"bytes"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stag-rdma/stag/nfsdemo/cli"
+)
+
+// TestDemoCapture: what nfsdemo records of itself without any rights (D16) is a whole
+// NFS/RDMA session to our decoder and to tshark, both directions of it.
+func TestDemoCapture(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "demo.pcapng")
+	var stderr bytes.Buffer
+	if status := cli.Main([]string{"demo", "--max", "65537", "--pcap", file}, nil, &stderr, &stderr); status != 0 {
+		t.Fatalf("status %d: %s", status, &stderr)
+	}
+	s := session{"demo", file, true}
+	counts, _ := decodeOwn(t, s)
+	for _, k := range []string{"mpa.req", "mpa.rep", "opcode.0x00", "opcode.0x01", "opcode.0x02", "opcode.0x04", "chunk.read", "chunk.write"} {
+		if counts[k] == 0 {
+			t.Errorf("no %s: %v", k, counts)
+		}
+	}
+	if counts["rpc.0"] != counts["rpc.1"] || counts["rpc.0"] < 50 {
+		t.Errorf("%d calls, %d replies", counts["rpc.0"], counts["rpc.1"])
+	}
+	tshark, err := exec.LookPath("tshark")
+	if err != nil {
+		t.Skip("tshark is not installed here (apt-get install tshark); CI has it")
+	}
+	for _, frame := range malformed(t, tshark, file) {
+		t.Errorf("tshark finds packet %s malformed", frame)
+	}
+	// Sequence and acknowledgement numbers are those of a TCP that loses nothing.
+	if out := runTshark(t, tshark, "-r", file, "-Y", "tcp.analysis.flags"); out != "" {
+		t.Errorf("tshark finds fault with TCP:\n%s", out)
+	}
+	if out := runTshark(t, tshark, "-r", file, "-o", "tcp.check_checksum:TRUE", "-Y", "tcp.checksum.status == 0"); out != "" {
+		t.Errorf("tshark finds bad checksums:\n%s", out)
+	}
+	if got := strings.Count(runTshark(t, tshark, "-r", file, "-O", "iwarp_mpa"), "(Good CRC32)"); got != counts["mpa.fpdu"] {
+		t.Errorf("tshark finds %d good CRCs, want %d", got, counts["mpa.fpdu"])
+	}
+}

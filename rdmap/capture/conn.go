@@ -1,0 +1,108 @@
+package capture
+
+import (
+	"net/netip"
+
+	"github.com/gopacket/gopacket/layers"
+)
+
+// Dir is the direction of octets on a connection.
+type Dir uint8
+
+const (
+	ToServer Dir = iota // from the side that opened the connection
+	ToClient            // from the side that accepted it
+)
+
+// A Conn is one synthetic TCP connection in a capture. It is safe for concurrent use;
+// the order of the calls is the order of the packets.
+type Conn struct {
+	w    *Writer
+	ends [2]netip.AddrPort // indexed by Dir: who sends in that direction
+	lost [2]uint64         // octets not recorded since the last record; under queue.mu
+
+	// The goroutine of the Writer owns what follows.
+	seq    [2]uint32 // next sequence number of each direction
+	acked  [2]uint32 // what the other side has acknowledged of it
+	closed [2]bool
+}
+
+// Conn begins a connection from client to server with the three packets of TCP's
+// handshake. No two connections of a Writer begin with the same sequence numbers, so
+// that the same ends may be used again.
+func (w *Writer) Conn(client, server netip.AddrPort) *Conn {
+	isn := w.conns.Add(1) * 1_000_003 // far apart, and easy to tell
+	c := &Conn{w: w, ends: [2]netip.AddrPort{client, server}, seq: [2]uint32{isn, ^isn}}
+	w.q.add(record{kind: kindOpen, c: c}, nil)
+	return c
+}
+
+// Write appends p, which it borrows, to the stream of direction dir. Octets behind the
+// end of that stream are dropped.
+func (c *Conn) Write(dir Dir, p []byte) {
+	for len(p) > 0 {
+		n := min(len(p), maxSegment)
+		c.w.q.add(record{kind: kindData, dir: dir, c: c}, p[:n])
+		p = p[n:]
+	}
+}
+
+// CloseWrite ends the stream of direction dir with a FIN. Calls after the first do
+// nothing.
+func (c *Conn) CloseWrite(dir Dir) { c.w.q.add(record{kind: kindFIN, dir: dir, c: c}, nil) }
+
+// Close ends both streams, the client's first.
+func (c *Conn) Close() {
+	c.CloseWrite(ToServer)
+	c.CloseWrite(ToClient)
+}
+
+// ackEvery is how many octets go one way before a packet without any acknowledges
+// them, when nothing else goes the other way.
+const ackEvery = 256 << 10
+
+// windowScale makes the window of the packets 65,535 << 3 octets, more than ackEvery.
+const windowScale = 3
+
+// play makes the packets of one record; p are its octets.
+func (c *Conn) play(r *record, p []byte) {
+	dir := r.dir
+	switch {
+	case r.kind == kindOpen:
+		opts := []layers.TCPOption{
+			{OptionType: layers.TCPOptionKindMSS, OptionLength: 4, OptionData: []byte{0x05, 0xb4}},
+			{OptionType: layers.TCPOptionKindNop},
+			{OptionType: layers.TCPOptionKindWindowScale, OptionLength: 3, OptionData: []byte{windowScale}},
+		}
+		c.send(r, ToServer, &layers.TCP{SYN: true, Options: opts}, nil)
+		c.send(r, ToClient, &layers.TCP{SYN: true, ACK: true, Options: opts}, nil)
+		c.send(r, ToServer, &layers.TCP{ACK: true}, nil)
+		return
+	case c.closed[dir]:
+		return
+	}
+	c.seq[dir] += uint32(r.lost)
+	if r.kind == kindFIN {
+		c.closed[dir] = true
+		c.send(r, dir, &layers.TCP{ACK: true, FIN: true}, nil)
+		return
+	}
+	c.send(r, dir, &layers.TCP{ACK: true, PSH: true}, p)
+	if c.seq[dir]-c.acked[dir] >= ackEvery && !c.closed[1-dir] {
+		c.send(r, 1-dir, &layers.TCP{ACK: true}, nil)
+	}
+}
+
+// send writes one packet and advances the sequence number.
+func (c *Conn) send(r *record, dir Dir, tcp *layers.TCP, payload []byte) {
+	tcp.Seq, tcp.Window = c.seq[dir], 65535
+	if tcp.ACK {
+		tcp.Ack = c.seq[1-dir]
+		c.acked[1-dir] = tcp.Ack
+	}
+	c.w.packet(r.at, c.ends[dir], c.ends[1-dir], tcp, payload)
+	c.seq[dir] += uint32(len(payload))
+	if tcp.SYN || tcp.FIN {
+		c.seq[dir]++
+	}
+}

@@ -1,0 +1,147 @@
+package capture
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"golang.org/x/net/nettest"
+)
+
+func TestTap(t *testing.T) {
+	file := capturing(t, func(w *Writer) {
+		a, b := net.Pipe()
+		ta := w.TapClient(a)
+		done := make(chan error, 1)
+		go func() {
+			p := make([]byte, 5)
+			if _, err := io.ReadFull(b, p); err != nil {
+				done <- err
+				return
+			}
+			_, err := b.Write(bytes.ToUpper(p))
+			done <- err
+		}()
+		if _, err := ta.Write([]byte("hello")); err != nil {
+			t.Fatal(err)
+		}
+		p := make([]byte, 5)
+		if _, err := io.ReadFull(ta, p); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := ta.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	all := packets(t, file)
+	if got := stream(t, all, 49152); string(got) != "hello" {
+		t.Errorf("to the server: %q", got)
+	}
+	if got := stream(t, all, 20049); string(got) != "HELLO" {
+		t.Errorf("to the client: %q", got)
+	}
+	if len(all) != 7 {
+		t.Errorf("%d packets, want handshake, two segments and two FINs", len(all))
+	}
+}
+
+// TestTapResumedWrite: a Write that a deadline has stopped is taken up by the next one,
+// and no octet is recorded twice.
+func TestTapResumedWrite(t *testing.T) {
+	want := bytes.Repeat([]byte("0123456789"), 1000)
+	file := capturing(t, func(w *Writer) {
+		a, b := net.Pipe()
+		ta := w.TapServer(a)
+		got := make([]byte, 0, len(want))
+		for sent := 0; sent < len(want); {
+			read := make(chan int, 1)
+			go func() {
+				n, _ := b.Read(got[len(got):min(len(got)+777, cap(got))])
+				_ = ta.SetWriteDeadline(time.Unix(1, 0))
+				read <- n
+			}()
+			n, err := ta.Write(want[sent:min(sent+5000, len(want))])
+			if err != nil && n == 0 {
+				t.Error(err)
+				return
+			}
+			sent += n
+			got = got[:len(got)+<-read]
+			_ = ta.SetWriteDeadline(time.Time{})
+		}
+		_ = ta.Close()
+	})
+	if got := stream(t, packets(t, file), 20049); !bytes.Equal(got, want) {
+		t.Errorf("%d octets recorded, want %d", len(got), len(want))
+	}
+}
+
+func TestTapHalfClose(t *testing.T) {
+	file := capturing(t, func(w *Writer) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		tl := w.TapListener(l)
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := tl.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = tl.Close()
+		if err := s.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadAll(c); err != nil {
+			t.Fatal(err)
+		}
+		_ = c.Close()
+		if _, err := io.ReadAll(s); err != nil {
+			t.Fatal(err)
+		}
+		_ = s.Close()
+		a, _ := net.Pipe()
+		if err := w.TapClient(a).(interface{ CloseWrite() error }).CloseWrite(); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("CloseWrite of a conn that cannot: %v", err)
+		}
+		if _, err := tl.Accept(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("Accept: %v", err)
+		}
+	})
+	if n := len(packets(t, file)); n != 3+2+3 {
+		t.Errorf("%d packets, want two handshakes and two FINs", n)
+	}
+}
+
+// TestNoWriter: without a Writer everything is as it was.
+func TestNoWriter(t *testing.T) {
+	var w *Writer
+	a, b := net.Pipe()
+	if w.TapClient(a) != a || w.TapServer(b) != b || w.TapListener(nil) != nil {
+		t.Error("tapped")
+	}
+}
+
+func TestTapIsANetConn(t *testing.T) {
+	w, err := NewWriter(io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) {
+		a, b := net.Pipe()
+		ta, tb := w.TapClient(a), w.TapServer(b)
+		return ta, tb, func() { _, _ = ta.Close(), tb.Close() }, nil
+	})
+}

@@ -1,0 +1,165 @@
+package capture
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"github.com/gopacket/gopacket/pcapgo"
+)
+
+// CloseTimeout bounds how long Close waits for the file to take what is queued.
+const CloseTimeout = 5 * time.Second
+
+// ErrStuck is returned by Close when the file does not take the rest in time.
+var ErrStuck = errors.New("capture: the file takes nothing: the end of the capture is lost")
+
+// LossError says that a capture has holes.
+type LossError struct{ Octets uint64 }
+
+// Error implements error.
+func (e *LossError) Error() string {
+	return fmt.Sprintf("capture: %d octets are not in the file, which was too slow: use a faster disk, or move less", e.Octets)
+}
+
+// A Writer writes packets of synthetic connections to one pcapng file. It is safe for
+// concurrent use. Close it at the end.
+type Writer struct {
+	q     *queue
+	conns atomic.Uint32
+	done  chan struct{} // closed when run has ended
+	err   atomic.Pointer[error]
+	once  sync.Once
+	end   error // of Close
+
+	// The goroutine of run owns what follows.
+	ng   *pcapgo.NgWriter
+	buf  gopacket.SerializeBuffer
+	file io.Closer // nil: the caller's
+}
+
+// Create creates the file, or cuts it if it exists, and returns a Writer over it.
+func Create(name string) (*Writer, error) {
+	f, err := os.Create(name)
+	if err != nil {
+		return nil, err
+	}
+	w, err := newWriter(f, f)
+	if err != nil {
+		_ = f.Close() // the first error counts
+		return nil, err
+	}
+	return w, nil
+}
+
+// NewWriter writes the head of a pcapng file to out and returns a Writer over it. It
+// keeps out until Close, and does not close it. One goroutine writes to it.
+func NewWriter(out io.Writer) (*Writer, error) { return newWriter(out, nil) }
+
+func newWriter(out io.Writer, file io.Closer) (*Writer, error) {
+	// NgWriter flushes what it is given if that is a bufio.Writer already.
+	ng, err := pcapgo.NewNgWriterInterface(bufio.NewWriterSize(out, 256<<10),
+		pcapgo.NgInterface{Name: "stag", Description: "octets of streams, headers made up", LinkType: layers.LinkTypeEthernet},
+		pcapgo.NgWriterOptions{SectionInfo: pcapgo.NgSectionInfo{Application: "stag"}})
+	if err == nil {
+		err = ng.Flush()
+	}
+	if err != nil {
+		return nil, err
+	}
+	w := &Writer{q: newQueue(), done: make(chan struct{}), ng: ng, buf: gopacket.NewSerializeBuffer(), file: file}
+	go w.run()
+	return w, nil
+}
+
+// Err returns the first error of the file.
+func (w *Writer) Err() error {
+	if p := w.err.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// Dropped returns the number of octets that are not in the capture because the file
+// was too slow.
+func (w *Writer) Dropped() uint64 { return w.q.lost() }
+
+// Close ends the recording: what is queued is written, and a file of Create closed.
+// Connections that are still tapped go on unrecorded. It returns the first error of the
+// file, else a *LossError if there are holes, or ErrStuck after CloseTimeout; later calls
+// return the same.
+func (w *Writer) Close() error {
+	w.once.Do(func() {
+		w.q.close()
+		t := time.NewTimer(CloseTimeout)
+		defer t.Stop()
+		select {
+		case <-w.done:
+			w.end = w.Err()
+		case <-t.C:
+			w.end = ErrStuck
+		}
+		if n := w.Dropped(); w.end == nil && n > 0 {
+			w.end = &LossError{n}
+		}
+	})
+	return w.end
+}
+
+// KeyLog returns a writer for tls.Config.KeyLogWriter of tapped connections: what is
+// written to it goes into the capture as well, so that Wireshark can decrypt them without
+// a second file. Whoever has the capture can then read all of it.
+func (w *Writer) KeyLog() io.Writer { return keyLog{w} }
+
+type keyLog struct{ w *Writer }
+
+func (k keyLog) Write(p []byte) (int, error) {
+	k.w.q.add(record{kind: kindSecret}, p)
+	return len(p), nil
+}
+
+// run writes what is queued until the queue is closed.
+func (w *Writer) run() {
+	defer close(w.done)
+	var b batch
+	for range w.q.more {
+		w.write(&b)
+	}
+	w.write(&b)
+	if w.file != nil {
+		w.fail(w.file.Close())
+	}
+}
+
+// write writes all that is in the queue, and hands it to the file, so that a process
+// that is killed leaves a capture behind.
+func (w *Writer) write(b *batch) {
+	w.q.swap(b)
+	data := b.data
+	for i := range b.records {
+		r := &b.records[i]
+		if r.kind == kindSecret {
+			w.secret(data[:r.n])
+		} else {
+			r.c.play(r, data[:r.n])
+		}
+		data = data[r.n:]
+	}
+	if w.Err() == nil {
+		w.fail(w.ng.Flush())
+	}
+}
+
+// fail keeps the first error.
+func (w *Writer) fail(err error) {
+	if err != nil && w.Err() == nil {
+		w.err.Store(&err)
+	}
+}

@@ -1,0 +1,286 @@
+package capture
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"github.com/gopacket/gopacket/pcapgo"
+)
+
+var (
+	client = netip.MustParseAddrPort("192.0.2.1:1000")
+	server = netip.MustParseAddrPort("192.0.2.2:20049")
+)
+
+// packets reads a capture back with gopacket and checks the checksums of each packet.
+func packets(t *testing.T, file []byte) []gopacket.Packet {
+	t.Helper()
+	r, err := pcapgo.NewNgReader(bytes.NewReader(file), pcapgo.DefaultNgReaderOptions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []gopacket.Packet
+	for {
+		data, ci, err := r.ReadPacketData()
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := gopacket.NewPacket(data, layers.LinkTypeEthernet, gopacket.Default)
+		p.Metadata().CaptureInfo = ci
+		if err := p.ErrorLayer(); err != nil {
+			t.Fatalf("packet %d: %v", len(all)+1, err.Error())
+		}
+		if err := p.TransportLayer().(*layers.TCP).SetNetworkLayerForChecksum(p.NetworkLayer()); err != nil {
+			t.Fatal(err)
+		}
+		if err, mismatches := p.VerifyChecksums(); err != nil || len(mismatches) > 0 {
+			t.Errorf("packet %d: checksums: %v %v", len(all)+1, err, mismatches)
+		}
+		all = append(all, p)
+	}
+}
+
+// stream joins the payloads of the packets that src sent and checks the sequence numbers.
+func stream(t *testing.T, all []gopacket.Packet, src uint16) []byte {
+	t.Helper()
+	var out []byte
+	var next uint32
+	for _, p := range all {
+		tcp, ok := p.TransportLayer().(*layers.TCP)
+		if !ok || uint16(tcp.SrcPort) != src {
+			continue
+		}
+		if !tcp.SYN && tcp.Seq != next {
+			t.Errorf("sequence number %d, want %d", tcp.Seq, next)
+		}
+		next = tcp.Seq + uint32(len(tcp.Payload))
+		if tcp.SYN || tcp.FIN {
+			next++
+		}
+		out = append(out, tcp.Payload...)
+	}
+	return out
+}
+
+// capturing runs say on a Writer and returns the file.
+func capturing(t *testing.T, say func(w *Writer)) []byte {
+	t.Helper()
+	var file bytes.Buffer
+	w, err := NewWriter(&file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	say(w)
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return file.Bytes()
+}
+
+func TestConn(t *testing.T) {
+	for _, ends := range [][2]netip.AddrPort{
+		{client, server},
+		{netip.MustParseAddrPort("[2001:db8::1]:1000"), netip.MustParseAddrPort("[2001:db8::2]:20049")},
+		{client, netip.MustParseAddrPort("[2001:db8::2]:20049")},
+	} {
+		big := bytes.Repeat([]byte("0123456789"), 20000)
+		all := packets(t, capturing(t, func(w *Writer) {
+			c := w.Conn(ends[0], ends[1])
+			c.Write(ToServer, []byte("hello"))
+			c.Write(ToClient, big)
+			c.Write(ToServer, nil)
+			c.Write(ToServer, []byte(" again"))
+			c.Close()
+			c.Close()
+			c.Write(ToServer, []byte("too late"))
+		}))
+		if got := stream(t, all, ends[0].Port()); string(got) != "hello again" {
+			t.Errorf("to the server: %q", got)
+		}
+		if got := stream(t, all, ends[1].Port()); !bytes.Equal(got, big) {
+			t.Errorf("to the client: %d octets, want %d", len(got), len(big))
+		}
+		if n := len(all); n != 3+1+4+1+2 {
+			t.Errorf("%d packets", n)
+		}
+	}
+}
+
+// TestAcknowledged: what goes one way alone is acknowledged all the same, within the
+// window that the handshake has announced.
+func TestAcknowledged(t *testing.T) {
+	all := packets(t, capturing(t, func(w *Writer) {
+		c := w.Conn(client, server)
+		c.Write(ToServer, make([]byte, 1<<20))
+		c.Close()
+	}))
+	window, acked := uint32(65535)<<windowScale, uint32(0)
+	for i, p := range all {
+		tcp := p.TransportLayer().(*layers.TCP)
+		if uint16(tcp.SrcPort) == server.Port() {
+			acked = tcp.Ack
+		} else if out := tcp.Seq + uint32(len(tcp.Payload)) - acked; i > 2 && out > window {
+			t.Fatalf("packet %d: %d octets unacknowledged, the window has %d", i+1, out, window)
+		}
+	}
+}
+
+// TestNumbers: no two connections begin alike, as a reader tells connections between
+// the same ends by that.
+func TestNumbers(t *testing.T) {
+	all := packets(t, capturing(t, func(w *Writer) {
+		for range 100 {
+			w.Conn(client, server)
+		}
+	}))
+	seen := make(map[uint32]bool)
+	for _, p := range all {
+		if tcp := p.TransportLayer().(*layers.TCP); tcp.SYN {
+			if seen[tcp.Seq] {
+				t.Fatalf("two connections begin with %d", tcp.Seq)
+			}
+			seen[tcp.Seq] = true
+		}
+	}
+}
+
+// failAfter is a writer that breaks after n octets.
+type failAfter struct{ n int }
+
+var errDisk = errors.New("disk full")
+
+func (f *failAfter) Write(p []byte) (int, error) {
+	if f.n -= len(p); f.n < 0 {
+		return 0, errDisk
+	}
+	return len(p), nil
+}
+
+func TestWriterError(t *testing.T) {
+	if _, err := NewWriter(&failAfter{}); !errors.Is(err, errDisk) {
+		t.Errorf("NewWriter: %v", err)
+	}
+	w, err := NewWriter(&failAfter{n: 300})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := w.Conn(client, server)
+	c.Write(ToServer, make([]byte, 1000))
+	for range 2 {
+		if err := w.Close(); !errors.Is(err, errDisk) {
+			t.Errorf("Close: %v", err)
+		}
+	}
+	if err := w.Err(); !errors.Is(err, errDisk) {
+		t.Errorf("Err: %v", err)
+	}
+	c.Write(ToServer, []byte("nobody listens"))
+	if _, err := Create("no/such/directory"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Create: %v", err)
+	}
+}
+
+// stuck is a writer that takes the head of the file and then hangs until released.
+type stuck struct {
+	bytes.Buffer
+	release chan struct{}
+}
+
+func (s *stuck) Write(p []byte) (int, error) {
+	if s.Len() > 0 {
+		<-s.release
+	}
+	return s.Buffer.Write(p)
+}
+
+// TestSlowFile: a file that hangs holds a connection up for Patience, once, and costs
+// memory for one queue; what found no room is a hole of the right size, and is told.
+func TestSlowFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out := &stuck{release: make(chan struct{})}
+		w, err := NewWriter(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := w.Conn(client, server)
+		synctest.Wait() // the Writer hangs with the handshake
+		start := time.Now()
+		const limit, each = 512 << 10, 64 << 10
+		w.q.limit = limit
+		for range 2 * limit / each {
+			c.Write(ToServer, make([]byte, each))
+		}
+		if took := time.Since(start); took != Patience {
+			t.Errorf("the connection was held up for %v, want %v", took, Patience)
+		}
+		lost := w.Dropped()
+		if lost < limit || lost > limit+2*each {
+			t.Errorf("%d octets lost", lost)
+		}
+		if got := w.q.filling.cost(); got > limit {
+			t.Errorf("%d octets queued", got)
+		}
+		close(out.release)
+		synctest.Wait()
+		c.Write(ToServer, []byte("after the hole"))
+		var loss *LossError
+		if err := w.Close(); !errors.As(err, &loss) || loss.Octets != lost {
+			t.Errorf("Close: %v", err)
+		}
+		all := packets(t, out.Bytes())
+		if hole := holes(all, client.Port()); hole != lost {
+			t.Errorf("holes of %d octets, want %d", hole, lost)
+		}
+		if last := all[len(all)-1].TransportLayer().(*layers.TCP); string(last.Payload) != "after the hole" {
+			t.Errorf("ends with %q", last.Payload)
+		}
+	})
+}
+
+// holes counts the octets of a stream that its sequence numbers tell of and that are
+// not there.
+func holes(all []gopacket.Packet, src uint16) (n uint64) {
+	var next uint32
+	for i, p := range all {
+		tcp := p.TransportLayer().(*layers.TCP)
+		if uint16(tcp.SrcPort) != src {
+			continue
+		}
+		if i > 0 && !tcp.SYN {
+			n += uint64(tcp.Seq - next)
+		}
+		next = tcp.Seq + uint32(len(tcp.Payload))
+		if tcp.SYN {
+			next++
+		}
+	}
+	return n
+}
+
+// TestStuckFile: Close gives up on a file that hangs.
+func TestStuckFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out := &stuck{release: make(chan struct{})}
+		w, err := NewWriter(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Conn(client, server)
+		start := time.Now()
+		if err := w.Close(); !errors.Is(err, ErrStuck) || time.Since(start) != CloseTimeout {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+		close(out.release)
+	})
+}
