@@ -85,6 +85,12 @@ type Config struct {
 	// then looks like, and treats the peer as, any other iWARP implementation.
 	Plain bool
 
+	// NoNudge leaves out what an initiator does when it has sent something, and the peer,
+	// not another stag, is silent: after 200 ms and after a second it sends an RDMA Write
+	// of no octets, which has no effect. Some peers (Linux's siw) miss a first message
+	// that comes at once after their Reply until another follows.
+	NoNudge bool
+
 	// Extensions are the operations beyond RFC 5040 that this side permits. 0: none.
 	// What is in force says ConnectionState.
 	Extensions Extensions

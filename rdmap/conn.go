@@ -68,6 +68,7 @@ type Conn struct {
 	dog     watched
 	tick    *ticker
 	half    half
+	nudge   nudge
 	role    role
 	waiting atomic.Int32 // goroutines in Wait
 	inbox   inbox
@@ -98,6 +99,7 @@ func newConn(nc net.Conn, cfg *Config, initiator bool) *Conn {
 	c.rcv.arriving.overdue = c.overdue
 	c.role.c = c
 	c.half.c = c
+	c.nudge.c = c
 	c.tick = newTicker(c.link.process())
 	return c
 }

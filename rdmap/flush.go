@@ -96,6 +96,9 @@ func (c *Conn) settle(ferr, werr error) {
 	}
 	c.out.add(&c.wk.out)
 	c.flushes++
+	if c.flushes == 1 && c.nudges() {
+		c.tick.add(&c.nudge)
+	}
 	c.due = c.wakeFull(c.due)
 	if len(c.due) > 0 {
 		c.mu.Unlock()

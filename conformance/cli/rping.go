@@ -21,7 +21,7 @@ import (
 // rpingFlags are the flags of rping server and rping client.
 type rpingFlags struct {
 	json, noCRC, requireCRC bool
-	timeout, delay          time.Duration
+	timeout                 time.Duration
 	listen                  string
 	conns                   int
 	size, count             int
@@ -84,7 +84,6 @@ was sent; 2 bad command line.`,
 	}
 	cmd.Flags().IntVar(&f.size, "size", rping.DefaultSize, "octets of a ping")
 	cmd.Flags().IntVar(&f.count, "count", 1, "number of pings")
-	cmd.Flags().DurationVar(&f.delay, "delay", 0, "wait before the first ping, for servers that are slow to start")
 	return cmd
 }
 
@@ -171,7 +170,7 @@ func (f *rpingFlags) client(cmd *cobra.Command, addr string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), f.timeout)
 	defer cancel()
-	state, err := rping.Dial(ctx, addr, f.crc(), &rping.Options{Size: f.size, Count: f.count, Delay: f.delay})
+	state, err := rping.Dial(ctx, addr, f.crc(), &rping.Options{Size: f.size, Count: f.count})
 	if err == nil {
 		err = f.agreed(state)
 	}

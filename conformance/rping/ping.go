@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -25,10 +24,6 @@ var ErrOptions = errors.New("rping: size or count out of range")
 type Options struct {
 	Size  int // octets of a ping, 1 to MaxSize; 0: 64
 	Count int // number of pings; 0: 1
-	// Delay is waited by Dial between the startup and the first ping. rping's server on
-	// Linux's siw was seen to wait for ever when the first message followed the
-	// startup within a millisecond or two.
-	Delay time.Duration
 }
 
 // DefaultSize is the size of a ping, octets, when Options does not say.

@@ -99,12 +99,6 @@ func Dial(ctx context.Context, addr string, crc rdmap.CRCMode, opt *Options) (rd
 		return rdmap.ConnectionState{}, err
 	}
 	state := c.ConnectionState()
-	if opt != nil && opt.Delay > 0 {
-		select {
-		case <-time.After(opt.Delay):
-		case <-ctx.Done(): // Ping reports it
-		}
-	}
 	if err := Ping(ctx, c, opt); err != nil {
 		c.Abort(err)
 		return state, err

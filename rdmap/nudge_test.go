@@ -1,0 +1,91 @@
+package rdmap
+
+import (
+	"encoding/hex"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+)
+
+// TestNudge: to whom an RDMA Write of no octets is sent, and when: an initiator that
+// has sent something and heard nothing sends it, twice.
+func TestNudge(t *testing.T) {
+	const write = "c140" + "00000000" + "0000000000000000" // STag 0, TO 0
+	for _, tt := range []struct {
+		name    string
+		cfg     Config
+		silent  bool // nothing is sent
+		answers bool // the peer answers at once
+		want    []time.Duration
+	}{
+		{name: "silent peer", want: []time.Duration{200 * time.Millisecond, time.Second}},
+		{name: "not asked to", cfg: Config{NoNudge: true}},
+		{name: "nothing sent", silent: true},
+		{name: "peer that answers", answers: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a, b := rdmaptest.Pipe()
+				c := Client(a, &tt.cfg)
+				shook := make(chan error, 1)
+				go func() { shook <- c.Handshake(t.Context()) }()
+				p, _, err := rdmaptest.Respond(b, &mpa.Config{IRD: 1, ORD: 1}, nil)
+				if err := errors.Join(err, <-shook); err != nil {
+					t.Fatal(err)
+				}
+				start := time.Now()
+				if !tt.silent {
+					if err := c.Send(t.Context(), []byte("call")); err != nil {
+						t.Fatal(err)
+					}
+					if _, err := p.Next(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if tt.answers {
+					if err := p.Send(append([]byte{0x41, 0x43, 13: 1, 17: 0}, "answer"...)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.AfterFunc(time.Minute, func() { c.Abort(nil) })
+				for _, want := range tt.want {
+					u, err := p.Next()
+					if got := time.Since(start); err != nil || hex.EncodeToString(u) != write || got != want {
+						t.Errorf("after %v: %x, %v, want %s after %v", got, u, err, write, want)
+					}
+				}
+				if u, err := p.Next(); err == nil {
+					t.Errorf("after %v: %x", time.Since(start), u)
+				}
+			})
+		})
+	}
+}
+
+// TestNudgeStag: another stag answers late without being nudged.
+func TestNudgeStag(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := rdmaptest.Pipe()
+		rec := &rdmaptest.Record{Conn: a}
+		x, y := Client(rec, nil), Server(b, nil)
+		shook := make(chan error, 1)
+		go func() { shook <- y.Handshake(t.Context()) }()
+		if err := errors.Join(x.Handshake(t.Context()), <-shook); err != nil {
+			t.Fatal(err)
+		}
+		if err := x.Send(t.Context(), []byte("call")); err != nil {
+			t.Fatal(err)
+		}
+		n := len(rec.Out())
+		time.Sleep(time.Minute)
+		if out := rec.Out()[n:]; len(out) != 0 {
+			t.Errorf("sent %x", out)
+		}
+		x.Abort(nil)
+		y.Abort(nil)
+	})
+}
