@@ -118,7 +118,7 @@ func TestOptionsStress(t *testing.T) {
 		o := option{rev: 2, x: true, y: true, rtr: rtr}
 		wire := func() (net.Conn, net.Conn) {
 			a, b := tcpPair(t)
-			return a, &rdmaptest.Fragment{Conn: b, MaxRead: 700, MaxWrite: 300, Seed: 3}
+			return a, fragmented(b, 700, 300, 3)
 		}
 		stress(t, wire, 4, 60, o)
 	}

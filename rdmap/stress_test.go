@@ -97,6 +97,13 @@ func (h *shuffler) HandleIdle(c *Conn) {
 
 func (h *shuffler) HandleClose(*Conn, error) {}
 
+// fragmented is c whose octets are read and written in pieces of at most so many.
+func fragmented(c net.Conn, in, out int, seed uint64) net.Conn {
+	return rdmaptest.Wrap(c, rdmaptest.Faults{
+		In: rdmaptest.Fault{MaxPiece: in}, Out: rdmaptest.Fault{MaxPiece: out}, Seed: seed,
+	})
+}
+
 // TestStress: callers and cancellations at random on fragmented streams, under both
 // reading schemes; every call ends, with its own answer. RFC 5040 says nothing about
 // it, ADVERSARY 8 does.
@@ -104,12 +111,12 @@ func TestStress(t *testing.T) {
 	wires := map[string]func() (net.Conn, net.Conn){
 		"pipe": func() (net.Conn, net.Conn) {
 			a, b := rdmaptest.PipeSize(3000)
-			return &rdmaptest.Fragment{Conn: a, MaxRead: 50, MaxWrite: 40, Seed: 1},
-				&rdmaptest.Fragment{Conn: b, MaxRead: 50, MaxWrite: 40, Seed: 2}
+			return fragmented(a, 50, 40, 1),
+				fragmented(b, 50, 40, 2)
 		},
 		"tcp": func() (net.Conn, net.Conn) {
 			a, b := tcpPair(t)
-			return a, &rdmaptest.Fragment{Conn: b, MaxRead: 50, MaxWrite: 40, Seed: 3}
+			return a, fragmented(b, 50, 40, 3)
 		},
 		"tcp whole": func() (net.Conn, net.Conn) { return tcpPair(t) },
 	}

@@ -1,12 +1,9 @@
 package rdmaptest
 
 import (
-	"errors"
 	"sync"
 	"time"
 )
-
-var errReset = errors.New("connection reset by peer")
 
 // deadline is a point in time that can be moved; wait's channel is closed when it
 // has passed.
@@ -27,11 +24,9 @@ func (d *deadline) wait() <-chan struct{} {
 func (d *deadline) set(t time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.timer != nil {
-		d.timer.Stop()
-		d.timer = nil
-	}
-	if isClosed(d.ch) {
+	fired := d.timer != nil && !d.timer.Stop() // expire is about to close ch, if it has not
+	d.timer = nil
+	if fired || isClosed(d.ch) {
 		d.ch = make(chan struct{})
 	}
 	if t.IsZero() {
@@ -45,11 +40,10 @@ func (d *deadline) set(t time.Time) {
 	close(ch)
 }
 
-// expire closes ch if it is still the deadline's.
+// expire closes ch, which set made for the timer or has replaced since. It is the only
+// one to close it.
 func (d *deadline) expire(ch chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.ch == ch && !isClosed(ch) {
-		close(ch)
-	}
+	close(ch)
 }

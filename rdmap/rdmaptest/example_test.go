@@ -1,19 +1,218 @@
 package rdmaptest_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
+	"time"
 
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// A connection in memory whose octets arrive in odd pieces.
+// Two engines in one process, without a network.
 func ExamplePipe() {
 	a, b := rdmaptest.Pipe()
-	rec := &rdmaptest.Record{Conn: &rdmaptest.Fragment{Conn: b, MaxRead: 2, Seed: 1}}
-	io.WriteString(a, "hello")
-	a.Close()
-	text, err := io.ReadAll(rec)
-	fmt.Printf("%s %v %q\n", text, err, rec.In())
-	// Output: hello <nil> "hello"
+	x, y := rdmap.Client(a, nil), rdmap.Server(b, nil)
+	ctx := context.Background()
+	go y.Handshake(ctx)
+	if err := x.Handshake(ctx); err != nil {
+		fmt.Println(err)
+	}
+	_ = x.Send(ctx, []byte("hello"))
+	m, err := y.Recv(ctx)
+	fmt.Printf("%s %v\n", m.Data, err)
+	x.Abort(nil)
+	y.Abort(nil)
+	// Output: hello <nil>
+}
+
+// A pipe that holds little, for tests of what happens when it is full.
+func ExamplePipeSize() {
+	a, b := rdmaptest.PipeSize(4)
+	_ = a.SetWriteDeadline(time.Now().Add(time.Millisecond))
+	n, err := a.Write([]byte("hello"))
+	fmt.Println(n, err)
+	a.Reset()
+	_, err = b.Read(make([]byte, 9))
+	fmt.Println(err)
+	// Output:
+	// 4 i/o timeout
+	// connection reset by peer
+}
+
+// A wire with four faults, and what its user sees of them.
+func ExampleWrap() {
+	a, b := rdmaptest.Pipe()
+	_, _ = io.WriteString(a, "hello, world")
+	c := &rdmaptest.Record{Conn: rdmaptest.Wrap(b, rdmaptest.Faults{
+		In: rdmaptest.Fault{
+			MaxPiece: 4,                          // octets come in odd pieces,
+			Delay:    time.Microsecond,           // late,
+			Flip:     []int64{2},                 // the first letter in capitals,
+			Cut:      rdmaptest.CutEnd, CutAt: 9, // and no more than nine
+		},
+		Seed: 1,
+	})}
+	text, err := io.ReadAll(c)
+	fmt.Printf("%s %v in more than one piece: %v\n", text, err, len(c.Events()) > 3)
+	// Output: Hello, wo <nil> in more than one piece: true
+}
+
+// A wire that is fine at first and then unplugged.
+func ExampleFaulty_Set() {
+	a, b := rdmaptest.Pipe()
+	c := rdmaptest.Wrap(b, rdmaptest.Faults{})
+	_, _ = c.Write([]byte("heard"))
+	c.Set(rdmaptest.Faults{Out: rdmaptest.Fault{Cut: rdmaptest.CutSilence}})
+	n, err := c.Write([]byte("unheard"))
+	fmt.Println(n, err)
+	_ = c.Close()
+	text, _ := io.ReadAll(a)
+	_, out := c.Offsets()
+	fmt.Printf("%s, %d octets passed\n", text, out)
+	// Output:
+	// 7 <nil>
+	// heard, 5 octets passed
+}
+
+// A reset at a moment of the test's choice.
+func ExampleFaulty_Reset() {
+	a, b := rdmaptest.Pipe()
+	c := rdmaptest.Wrap(b, rdmaptest.Faults{})
+	c.Reset()
+	_, err := a.Read(make([]byte, 1))
+	fmt.Println(err)
+	// Output: connection reset by peer
+}
+
+// What went through a connection, with directions and times.
+func ExampleRecord() {
+	a, b := rdmaptest.Pipe()
+	rec := &rdmaptest.Record{Conn: b}
+	_, _ = io.WriteString(a, "ping")
+	_ = a.CloseWrite()
+	_, _ = io.ReadAll(rec)
+	_, _ = io.WriteString(rec, "pong")
+	for _, ev := range rec.Events() {
+		fmt.Printf("out=%-5v %q %v, recently: %v\n", ev.Out, ev.Data, ev.Err, time.Since(ev.Time) < time.Hour)
+	}
+	fmt.Printf("%q %q\n", rec.In(), rec.Out())
+	// Output:
+	// out=false "ping" <nil>, recently: true
+	// out=false "" EOF, recently: true
+	// out=true  "pong" <nil>, recently: true
+	// "ping" "pong"
+}
+
+// A peer that writes where it may not, and is told so.
+func ExampleInitiate() {
+	a, b := rdmaptest.Pipe()
+	y := rdmap.Server(b, nil)
+	go func() {
+		_ = y.Handshake(context.Background())
+		_ = y.Serve()
+	}()
+	p, neg, err := rdmaptest.Initiate(a, &mpa.Config{IRD: 1, ORD: 1})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("CRC:", neg.CRC)
+	_ = p.SendSegment(p.Untagged(uint8(rdmap.OpSend), ddp.QNSend), []byte("hello")) // is fine
+	_ = p.SendSegment(p.Tagged(uint8(rdmap.OpWrite), 0xbad, 0), []byte("octets"))   // is not
+	for {
+		s, payload, err := p.NextSegment()
+		if err != nil {
+			fmt.Println(err)
+			break
+		}
+		if s.QN == ddp.QNTerminate {
+			term, err := rdmap.ParseTerminate(payload)
+			fmt.Println(term.Code, err)
+			_ = a.CloseWrite()
+		}
+	}
+	<-y.Done()
+	// Output:
+	// CRC: true
+	// 0x1/0x1/0x00 tagged, invalid STag <nil>
+	// EOF
+}
+
+// A responder that sends a Send of which the middle is missing, and an FPDU with a CRC
+// that is wrong.
+func ExampleRespond() {
+	for _, spoil := range []func(p *rdmaptest.Peer){
+		func(p *rdmaptest.Peer) {
+			s := p.Untagged(uint8(rdmap.OpSend), ddp.QNSend)
+			s.Last = false
+			_ = p.SendSegment(s, make([]byte, 8))
+			s.Last, s.MO = true, 16
+			_ = p.SendSegment(s, make([]byte, 8))
+		},
+		func(p *rdmaptest.Peer) {
+			s := p.Untagged(uint8(rdmap.OpSend), ddp.QNSend)
+			fpdu := p.Frame(s.Append(nil))
+			fpdu[len(fpdu)-1] ^= 1
+			_, _ = p.Conn.Write(fpdu)
+		},
+	} {
+		a, b := rdmaptest.Pipe()
+		x := rdmap.Client(a, nil)
+		ctx := context.Background()
+		go func() { _ = x.Handshake(ctx) }()
+		p, _, err := rdmaptest.Respond(b, &mpa.Config{IRD: 1, ORD: 1}, nil)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		for !x.ConnectionState().HandshakeComplete {
+			time.Sleep(time.Millisecond)
+		}
+		spoil(p)
+		_, err = x.Recv(ctx)
+		if pe, ok := errors.AsType[*rdmap.ProtocolError](err); ok {
+			fmt.Println(pe.Code)
+		}
+		x.Abort(nil)
+	}
+	// Output:
+	// 0x1/0x2/0x04 untagged, invalid MO
+	// 0x2/0x0/0x02 CRC mismatch
+}
+
+// A peer that answers Reads by hand.
+func ExamplePeer_Next() {
+	a, b := rdmaptest.Pipe()
+	x := rdmap.Client(a, nil)
+	ctx := context.Background()
+	go func() {
+		p, _, err := rdmaptest.Respond(b, &mpa.Config{IRD: 4, ORD: 4}, nil)
+		if err != nil {
+			return
+		}
+		u, err := p.Next()
+		if err != nil {
+			return
+		}
+		var s ddp.Segment
+		s.Parse(u)
+		request := u[s.HeaderLen():] // RFC 5040 Section 4.4: the sink's STag and TO come first
+		sink := ddp.STag(uint32(request[0])<<24 | uint32(request[1])<<16 | uint32(request[2])<<8 | uint32(request[3]))
+		s = p.Tagged(uint8(rdmap.OpReadResponse), sink, 0)
+		_ = p.Send(append(s.Append(nil), "by hand"...))
+	}()
+	if err := x.Handshake(ctx); err != nil {
+		fmt.Println(err)
+		return
+	}
+	data := make([]byte, 7)
+	fmt.Println(x.Read(ctx, data, region.STag(1), 0), string(data))
+	x.Abort(nil)
+	// Output: <nil> by hand
 }

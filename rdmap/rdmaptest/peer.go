@@ -14,7 +14,8 @@ type Peer struct {
 	Conn net.Conn
 	CRC  bool
 
-	mark *mpa.Inserter // nil: the other side wants no markers
+	mark *mpa.Inserter     // nil: the other side wants no markers
+	msn  map[uint32]uint32 // of the message made last, by queue
 	d    mpa.Deframer
 	in   []byte
 }

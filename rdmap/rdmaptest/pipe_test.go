@@ -1,7 +1,6 @@
 package rdmaptest
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"net"
@@ -65,21 +64,20 @@ func TestPipeInBubble(t *testing.T) {
 	})
 }
 
-func TestFragmentAndRecord(t *testing.T) {
-	a, b := Pipe()
-	rec := &Record{Conn: &Fragment{Conn: a, MaxRead: 3, MaxWrite: 2, Seed: 7}}
-	want := bytes.Repeat([]byte("0123456789"), 20)
-	go func() {
-		io.CopyN(b, b, int64(len(want)))
-		b.Close()
-	}()
-	if n, err := rec.Write(want); n != len(want) || err != nil {
-		t.Fatal(n, err)
-	}
-	if got, err := io.ReadAll(rec); !bytes.Equal(got, want) || err != nil {
-		t.Fatalf("%q, %v", got, err)
-	}
-	if !bytes.Equal(rec.In(), want) || !bytes.Equal(rec.Out(), want) {
-		t.Fatal("the record differs")
-	}
+// TestDeadlineMovedAsItPasses: a deadline that is taken away in the moment in which it
+// passes is gone.
+func TestDeadlineMovedAsItPasses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := Pipe()
+		for i := range 200 {
+			_ = b.SetReadDeadline(time.Now().Add(time.Second))
+			time.Sleep(time.Second)
+			_ = b.SetReadDeadline(time.Time{})
+			synctest.Wait()
+			_, _ = a.Write([]byte("x"))
+			if _, err := b.Read(make([]byte, 1)); err != nil {
+				t.Fatalf("round %d: %v", i, err)
+			}
+		}
+	})
 }

@@ -3,54 +3,77 @@ package rdmaptest
 import (
 	"bytes"
 	"net"
+	"slices"
 	"sync"
+	"time"
 )
 
-// Record wraps a connection and keeps copies of what went through it. Use it by
-// pointer.
+// Event is one Read or Write that moved octets or ended a direction.
+type Event struct {
+	Time time.Time // when it returned
+	Out  bool      // written; else read
+	Data []byte    // the octets moved, a copy
+	Err  error     // what it returned with them: io.EOF at the end of input
+}
+
+// Record is a connection that remembers what went through it, for as long as it lives:
+// it is for tests. Use &Record{Conn: c} instead of c; it is safe for concurrent use like
+// any net.Conn. It records what passes it: to see what c really did, wrap the Record; to
+// see what its user saw, record the wrapping.
 type Record struct {
 	net.Conn
 
-	mu      sync.Mutex
-	in, out []byte
+	mu     sync.Mutex
+	events []Event
 }
+
+var _ net.Conn = (*Record)(nil)
 
 // Read implements net.Conn.
 func (r *Record) Read(p []byte) (int, error) {
 	n, err := r.Conn.Read(p)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.in = append(r.in, p[:n]...)
+	r.add(false, p[:n], err)
 	return n, err
 }
 
 // Write implements net.Conn.
 func (r *Record) Write(p []byte) (int, error) {
 	n, err := r.Conn.Write(p)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.out = append(r.out, p[:n]...)
+	r.add(true, p[:n], err)
 	return n, err
 }
 
-// CloseWrite implements the half-close of TCP, if the wrapped connection does.
-func (r *Record) CloseWrite() error {
-	if c, ok := r.Conn.(interface{ CloseWrite() error }); ok {
-		return c.CloseWrite()
+func (r *Record) add(out bool, p []byte, err error) {
+	if len(p) == 0 && err == nil {
+		return
 	}
-	return net.ErrClosed
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = append(r.events, Event{time.Now(), out, bytes.Clone(p), err})
+}
+
+// CloseWrite implements the half-close of TCP, if the wrapped connection does.
+func (r *Record) CloseWrite() error { return closeWrite(r.Conn) }
+
+// Events returns what has happened so far, in the order in which it returned. The octets
+// are shared with the Record.
+func (r *Record) Events() []Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.events)
 }
 
 // In returns a copy of everything read so far.
-func (r *Record) In() []byte {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return bytes.Clone(r.in)
-}
+func (r *Record) In() []byte { return r.stream(false) }
 
 // Out returns a copy of everything written so far.
-func (r *Record) Out() []byte {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return bytes.Clone(r.out)
+func (r *Record) Out() []byte { return r.stream(true) }
+
+func (r *Record) stream(out bool) (b []byte) {
+	for _, ev := range r.Events() {
+		if ev.Out == out {
+			b = append(b, ev.Data...)
+		}
+	}
+	return b
 }

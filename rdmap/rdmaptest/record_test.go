@@ -1,0 +1,43 @@
+package rdmaptest
+
+import (
+	"errors"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestRecordTimes: both directions, in order, with the times, the ends, and copies.
+func TestRecordTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := Pipe()
+		rec := &Record{Conn: b}
+		start := time.Now()
+		p := []byte("question")
+		_, _ = rec.Write(p)
+		clear(p)
+		time.Sleep(time.Second)
+		_, _ = a.Write([]byte("answer"))
+		_ = a.Close()
+		_, _ = rec.Read(make([]byte, 10))
+		_, _ = rec.Read(make([]byte, 10))
+		want := []Event{
+			{start, true, []byte("question"), nil},
+			{start.Add(time.Second), false, []byte("answer"), nil},
+			{start.Add(time.Second), false, nil, io.EOF},
+		}
+		got := rec.Events()
+		if len(got) != len(want) {
+			t.Fatalf("%d events: %v", len(got), got)
+		}
+		for i, w := range want {
+			if g := got[i]; !g.Time.Equal(w.Time) || g.Out != w.Out || string(g.Data) != string(w.Data) || !errors.Is(g.Err, w.Err) {
+				t.Errorf("event %d: %v, want %v", i, g, w)
+			}
+		}
+		if string(rec.In()) != "answer" || string(rec.Out()) != "question" {
+			t.Errorf("in %q, out %q", rec.In(), rec.Out())
+		}
+	})
+}
