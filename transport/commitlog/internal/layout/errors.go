@@ -1,0 +1,46 @@
+package layout
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Kinds of FormatError, for errors.Is.
+var (
+	// ErrMagic: these octets are no commit log.
+	ErrMagic = errors.New("no commit log")
+	// ErrVersion: a commit log of a version that this program does not know.
+	ErrVersion = errors.New("unknown version")
+	// ErrSize: the memory is not as large as the header says, or no log can be so large.
+	ErrSize = errors.New("wrong size")
+	// ErrChecksum: the octets are not those that were written.
+	ErrChecksum = errors.New("wrong checksum")
+	// ErrValue: a field has a value that no writer gives it.
+	ErrValue = errors.New("impossible value")
+)
+
+// advice says what to do next.
+var advice = map[error]string{
+	ErrMagic:    "name a log, or create one",
+	ErrVersion:  "use a program of that version",
+	ErrSize:     "restore the whole file",
+	ErrChecksum: "restore the log from a copy",
+	ErrValue:    "restore the log from a copy",
+}
+
+// FormatError says what is wrong with the octets of a log, and where.
+type FormatError struct {
+	Field     string // as docs/commitlog-format.md calls it
+	Off       int    // of the field, in octets from the start of the memory
+	Kind      error  // one of the kinds
+	Got, Want uint64
+}
+
+// Error tells what is wrong, where, and what to do next.
+func (e *FormatError) Error() string {
+	return fmt.Sprintf("commitlog: %s at octet %d: %v: got %#x, want %#x (%s)",
+		e.Field, e.Off, e.Kind, e.Got, e.Want, advice[e.Kind])
+}
+
+// Unwrap returns Kind.
+func (e *FormatError) Unwrap() error { return e.Kind }

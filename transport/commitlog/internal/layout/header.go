@@ -1,0 +1,167 @@
+package layout
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+)
+
+// Version is the layout described here.
+const Version = 1
+
+// HeaderLen is the part of a header block that is not zero.
+const HeaderLen = 128
+
+var magic = [8]byte{'S', 'T', 'A', 'G', 'C', 'L', 'O', 'G'}
+
+// Mode says when an append is acknowledged, and what recovery trusts.
+type Mode uint32
+
+// The modes of the header.
+const (
+	// Strict: the tail is flushed before the acknowledgement; recovery trusts it alone.
+	Strict Mode = 1
+	// WAL: the acknowledgement is the tail's store; recovery rolls forward from the
+	// durable tail.
+	WAL Mode = 2
+)
+
+// String returns "strict" or "wal".
+func (m Mode) String() string {
+	switch m {
+	case Strict:
+		return "strict"
+	case WAL:
+		return "wal"
+	default:
+		return fmt.Sprintf("Mode(%d)", uint32(m))
+	}
+}
+
+// Hash names the algorithm of Verify.
+type Hash uint32
+
+// The hashes of the header.
+const (
+	CRC32C Hash = 1
+	SHA256 Hash = 2
+)
+
+// String returns "crc32c" or "sha256".
+func (h Hash) String() string {
+	switch h {
+	case CRC32C:
+		return "crc32c"
+	case SHA256:
+		return "sha256"
+	default:
+		return fmt.Sprintf("Hash(%d)", uint32(h))
+	}
+}
+
+// Header is the content of a header block.
+//
+//	off 0, 8 octets: magic "STAGCLOG"
+//	off 8, 4: version, 1
+//	off 12, 4: Mode
+//	off 16, 8: Capacity of the ring, octets
+//	off 24, 16: ID
+//	off 40, 16: Key
+//	off 56, 8: Generation; of two valid headers the one with the larger counts
+//	off 64, 4: Epoch
+//	off 68, 4: Hash
+//	off 72, 52: zero
+//	off 124, 4: CRC32C of octets 0 to 123
+type Header struct {
+	Mode       Mode
+	Capacity   uint64
+	ID         [16]byte // of the log, random
+	Key        [16]byte // what salts come from, random, never sent
+	Generation uint64
+	Epoch      uint32 // 0: nobody has appended yet
+	Hash       Hash
+}
+
+const (
+	offVersion    = 8
+	offMode       = 12
+	offCapacity   = 16
+	offID         = 24
+	offKey        = 40
+	offGeneration = 56
+	offEpoch      = 64
+	offHash       = 68
+	offZero       = 72
+	offHeaderCRC  = 124
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
+
+// Append appends the HeaderLen octets of h to b.
+func (h *Header) Append(b []byte) []byte {
+	at := len(b)
+	b = append(b, magic[:]...)
+	b = binary.BigEndian.AppendUint32(b, Version)
+	b = binary.BigEndian.AppendUint32(b, uint32(h.Mode))
+	b = binary.BigEndian.AppendUint64(b, h.Capacity)
+	b = append(b, h.ID[:]...)
+	b = append(b, h.Key[:]...)
+	b = binary.BigEndian.AppendUint64(b, h.Generation)
+	b = binary.BigEndian.AppendUint32(b, h.Epoch)
+	b = binary.BigEndian.AppendUint32(b, uint32(h.Hash))
+	b = append(b, make([]byte, offHeaderCRC-offZero)...)
+	return binary.BigEndian.AppendUint32(b, checksum(b[at:]))
+}
+
+// Parse reads the header in b, HeaderLen octets that lie at off; it does not retain b.
+// Magic and version come first: what follows them may look different in another version.
+func (h *Header) Parse(b []byte, off int) error {
+	bad := func(field string, at int, kind error, got, want uint64) error {
+		return &FormatError{Field: field, Off: off + at, Kind: kind, Got: got, Want: want}
+	}
+	u32 := func(at int) uint32 { return binary.BigEndian.Uint32(b[at:]) }
+	u64 := func(at int) uint64 { return binary.BigEndian.Uint64(b[at:]) }
+	if !bytes.Equal(b[:8], magic[:]) {
+		return bad("magic", 0, ErrMagic, u64(0), binary.BigEndian.Uint64(magic[:]))
+	}
+	if v := u32(offVersion); v != Version {
+		return bad("version", offVersion, ErrVersion, uint64(v), Version)
+	}
+	if sum := checksum(b[:offHeaderCRC]); u32(offHeaderCRC) != sum {
+		return bad("header checksum", offHeaderCRC, ErrChecksum, uint64(u32(offHeaderCRC)), uint64(sum))
+	}
+	*h = Header{
+		Mode: Mode(u32(offMode)), Capacity: u64(offCapacity), Generation: u64(offGeneration),
+		Epoch: u32(offEpoch), Hash: Hash(u32(offHash)),
+	}
+	copy(h.ID[:], b[offID:])
+	copy(h.Key[:], b[offKey:])
+	switch {
+	case h.Mode != Strict && h.Mode != WAL:
+		return bad("mode", offMode, ErrValue, uint64(h.Mode), uint64(WAL))
+	case h.Hash != CRC32C && h.Hash != SHA256:
+		return bad("hash", offHash, ErrValue, uint64(h.Hash), uint64(CRC32C))
+	case CheckCapacity(h.Capacity) != nil:
+		return bad("capacity", offCapacity, ErrSize, h.Capacity, MinCapacity)
+	}
+	return nil
+}
+
+// Slot returns where the header of this generation belongs.
+func (h *Header) Slot() int { return HeaderOff + int(h.Generation%2)*BlockSize }
+
+// Salt returns the salt of an epoch: the first 8 octets of SHA-256(Key, ID, epoch). A
+// header with one stored salt could not check the records of earlier epochs that are
+// still in the ring; and whoever is told one salt does not know the next.
+func (h *Header) Salt(epoch uint32) uint64 {
+	var b [36]byte
+	copy(b[:], h.Key[:])
+	copy(b[16:], h.ID[:])
+	binary.BigEndian.PutUint32(b[32:], epoch)
+	sum := sha256.Sum256(b[:])
+	return binary.BigEndian.Uint64(sum[:])
+}

@@ -1,0 +1,241 @@
+package layout
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"strings"
+	"testing"
+)
+
+// The octets that docs/commitlog-format.md shows. The sums and the salt were computed by
+// another program, from the text.
+const (
+	goldHeader = "53544147434c4f47" + "00000001" + "00000002" + "0000000000000400" +
+		"000102030405060708090a0b0c0d0e0f" + "101112131415161718191a1b1c1d1e1f" +
+		"0000000000000003" + "00000002" + "00000001"
+	goldHeaderSum = "5a599e12"
+	goldSalt      = 0xee6e64bd81f7bc7f
+	goldHead      = "00000000000000c0" + "0000000000000004"
+	goldHeadSum   = "139212b6"
+	goldRecord    = "00000005" + "00000002" + "0000000000000004"
+	goldRecordSum = "3715e92a"
+	goldFiller    = "80000040" + "00000002" + "0000000000000005"
+	goldFillerSum = "3005a734"
+)
+
+func goldenHeader() Header {
+	h := Header{Mode: WAL, Capacity: 1024, Generation: 3, Epoch: 2, Hash: CRC32C}
+	for i := range 16 {
+		h.ID[i], h.Key[i] = byte(i), byte(16+i)
+	}
+	return h
+}
+
+func unhex(t *testing.T, s string) []byte {
+	t.Helper()
+	b, err := hex.DecodeString(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestGolden(t *testing.T) {
+	h := goldenHeader()
+	want := append(unhex(t, goldHeader), make([]byte, 52)...)
+	want = append(want, unhex(t, goldHeaderSum)...)
+	got := h.Append(nil)
+	if !bytes.Equal(got, want) {
+		t.Errorf("header\n got %x\nwant %x", got, want)
+	}
+	var back Header
+	if err := back.Parse(got, 0); err != nil || back != h || h.Slot() != BlockSize {
+		t.Errorf("%+v %v, slot %d", back, err, h.Slot())
+	}
+	salt := h.Salt(2)
+	if salt != goldSalt || h.Salt(3) == salt {
+		t.Errorf("salt %#x", salt)
+	}
+
+	head := Head{Pos: 192, Seq: 4}
+	if got := hex.EncodeToString(head.Append(nil, &h.ID)); got != goldHead+goldHeadSum {
+		t.Errorf("head %s", got)
+	}
+	var hb Head
+	if err := hb.Parse(unhex(t, goldHead+goldHeadSum), &h.ID, HeadOff); err != nil || hb != head {
+		t.Error(hb, err)
+	}
+
+	rec := AppendRecord(nil, salt, 2, 4, []byte("hello"))
+	if want := append(unhex(t, goldRecord+goldRecordSum), "hello"...); !bytes.HasPrefix(rec, want) || len(rec) != Align {
+		t.Errorf("record %x", rec)
+	}
+	fill := AppendFiller(nil, salt, 2, 5, 64)
+	if !bytes.HasPrefix(fill, unhex(t, goldFiller+goldFillerSum)) || len(fill) != Align {
+		t.Errorf("filler %x", fill)
+	}
+}
+
+func TestHeaderRefusals(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		off  int
+		to   byte
+		sum  bool // make the checksum right again
+		kind error
+	}{
+		{"magic", 0, 'X', true, ErrMagic},
+		{"version", 11, 2, false, ErrVersion},
+		{"checksum", 30, 0xff, false, ErrChecksum},
+		{"mode", 15, 3, true, ErrValue},
+		{"hash", 71, 0, true, ErrValue},
+		{"capacity", 23, 1, true, ErrSize},
+		{"empty ring", 22, 0, true, ErrSize},
+	} {
+		h := goldenHeader()
+		b := h.Append(nil)
+		b[tt.off] = tt.to
+		if tt.sum {
+			resum(b)
+		}
+		err := new(Header).Parse(b, BlockSize)
+		e, ok := errors.AsType[*FormatError](err)
+		if !errors.Is(err, tt.kind) || !ok || e.Off < BlockSize || !strings.Contains(err.Error(), tt.kind.Error()) {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+	}
+}
+
+// resum makes the checksum of a header right.
+func resum(b []byte) {
+	c := crc(b[:offHeaderCRC])
+	copy(b[offHeaderCRC:], c)
+}
+
+// Every octet of a header and of a head slot counts.
+func TestEveryOctetCounts(t *testing.T) {
+	h := goldenHeader()
+	b := h.Append(nil)
+	for i := range b {
+		b[i] ^= 0x10
+		if new(Header).Parse(b, 0) == nil {
+			t.Errorf("octet %d of the header does not count", i)
+		}
+		b[i] ^= 0x10
+	}
+	s := Head{Pos: 64, Seq: 9}.Append(nil, &h.ID)
+	for i := range s {
+		s[i] ^= 0x10
+		if new(Head).Parse(s, &h.ID, 0) == nil {
+			t.Errorf("octet %d of the head does not count", i)
+		}
+		s[i] ^= 0x10
+	}
+	h.ID[0]++
+	if new(Head).Parse(s, &h.ID, 0) == nil {
+		t.Error("the head of another log is taken")
+	}
+}
+
+func TestHeadRefusals(t *testing.T) {
+	id := [16]byte{1}
+	for _, h := range []Head{{Pos: 1, Seq: 1}, {Pos: 64, Seq: 0}} {
+		if err := new(Head).Parse(h.Append(nil, &id), &id, HeadOff); !errors.Is(err, ErrValue) {
+			t.Errorf("%+v: %v", h, err)
+		}
+	}
+}
+
+func TestRecordChecks(t *testing.T) {
+	const salt = 77
+	payload := []byte("some payload")
+	good := Place{Pos: 1024 + 128, Seq: 9, MinEpoch: 1, Last: 3, Limit: 4096, Capacity: 1024}
+	check := func(b []byte, p Place, salt uint64) Reason {
+		r := ParseRecord(b)
+		if why := r.CheckHeader(&p); why != Valid {
+			return why
+		}
+		if r.Filler != 0 {
+			return r.CheckSum(salt, nil)
+		}
+		return r.CheckSum(salt, b[RecordHeaderLen:RecordHeaderLen+r.Len])
+	}
+	rec := AppendRecord(nil, salt, 2, 9, payload)
+	if why := check(rec, good, salt); why != Valid {
+		t.Fatal(why)
+	}
+	for _, tt := range []struct {
+		name   string
+		change func(b []byte, p *Place)
+		want   Reason
+	}{
+		{"older epoch", func(_ []byte, p *Place) { p.MinEpoch = 3 }, BadEpoch},
+		{"epoch to come", func(_ []byte, p *Place) { p.Last = 1 }, BadEpoch},
+		{"number", func(_ []byte, p *Place) { p.Seq = 8 }, BadSequence},
+		{"tail", func(_ []byte, p *Place) { p.Limit = p.Pos + 63 }, BeyondTail},
+		{"too long", func(b []byte, _ *Place) { b[2] = 2 }, BadLength},
+		{"negative", func(b []byte, _ *Place) { b[0], b[3] = 0x80, 0 }, BadLength},
+		{"filler of another size", func(b []byte, _ *Place) { b[0], b[3] = 0x80, 64 }, BadLength},
+		{"over the end", func(_ []byte, p *Place) { p.Pos, p.Limit = 2048-0, 8192 }, Valid},
+		{"payload", func(b []byte, _ *Place) { b[RecordHeaderLen] ^= 1 }, BadChecksum},
+		{"length", func(b []byte, _ *Place) { b[3]-- }, BadChecksum},
+	} {
+		b, p := bytes.Clone(rec), good
+		tt.change(b, &p)
+		if why := check(b, p, salt); why != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, why, tt.want)
+		}
+	}
+	if why := check(rec, good, salt+1); why != BadChecksum {
+		t.Error("another salt:", why)
+	}
+	long := AppendRecord(nil, salt, 2, 9, make([]byte, 100))
+	p := good
+	p.Pos = 1024 + 960
+	if why := check(long, p, salt); why != BadLength {
+		t.Error("a record across the end:", why)
+	}
+	fill := AppendFiller(nil, salt, 2, 9, 64)
+	if why := check(fill, p, salt); why != Valid {
+		t.Error("filler:", why)
+	}
+}
+
+func TestLimits(t *testing.T) {
+	for _, tt := range []struct {
+		capacity uint64
+		limit    int
+	}{{256, 108}, {320, 108}, {1 << 20, 1<<19 - 20}, {1 << 40, MaxPayload}} {
+		if got := PayloadLimit(tt.capacity); got != tt.limit {
+			t.Errorf("%d: %d, want %d", tt.capacity, got, tt.limit)
+		}
+	}
+	for n, want := range map[int]uint64{0: 64, 44: 64, 45: 128, 4096: 4160} {
+		if got := RecordSize(n); got != want {
+			t.Errorf("%d octets take %d, want %d", n, got, want)
+		}
+	}
+	for _, n := range []uint64{0, 192, 257, 1 << 63} {
+		if CheckCapacity(n) == nil {
+			t.Errorf("a ring of %d octets is taken", n)
+		}
+	}
+}
+
+func TestNames(t *testing.T) {
+	for _, tt := range []struct{ got, want string }{
+		{Strict.String(), "strict"},
+		{WAL.String(), "wal"},
+		{Mode(9).String(), "Mode(9)"},
+		{CRC32C.String(), "crc32c"},
+		{SHA256.String(), "sha256"},
+		{Hash(9).String(), "Hash(9)"},
+		{BadEpoch.String(), "wrong epoch"},
+		{Reason(99).String(), "Reason(99)"},
+	} {
+		if tt.got != tt.want {
+			t.Errorf("%q, want %q", tt.got, tt.want)
+		}
+	}
+}

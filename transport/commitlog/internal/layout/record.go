@@ -1,0 +1,158 @@
+package layout
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+)
+
+// RecordHeaderLen is what precedes a payload.
+const RecordHeaderLen = 20
+
+// fillerBit of the length marks a filler: the rest is its size, header included.
+const fillerBit = 1 << 31
+
+// Record is the header of a record, or of a filler, which stands where the next record
+// would cross the end of the ring.
+//
+//	off 0, 4 octets: Len; of a filler 2^31 + the octets to the end of the ring
+//	off 4, 4: Epoch
+//	off 8, 8: Seq; a filler has that of the record behind it
+//	off 16, 4: CRC32C of salt (8), Epoch (4), Seq (8), Len as above (4), payload
+//	off 20: payload, then zeros up to a multiple of 64
+type Record struct {
+	Len    int // of the payload
+	Epoch  uint32
+	Seq    uint64
+	Filler uint64 // the size of a filler; 0: a record
+	Sum    uint32
+}
+
+// Size returns the octets in the ring.
+func (r *Record) Size() uint64 {
+	if r.Filler != 0 {
+		return r.Filler
+	}
+	return RecordSize(r.Len)
+}
+
+func (r *Record) word() uint32 {
+	if r.Filler != 0 {
+		return fillerBit | uint32(r.Filler)
+	}
+	return uint32(r.Len)
+}
+
+// MaxFiller is the largest filler. It is smaller than a record, which is at most half a
+// ring and at most MaxPayload.
+const MaxFiller = fillerBit - Align
+
+// AppendRecord appends a record with its padding to b.
+func AppendRecord(b []byte, salt uint64, epoch uint32, seq uint64, payload []byte) []byte {
+	r := Record{Len: len(payload), Epoch: epoch, Seq: seq}
+	b = r.append(b, salt, payload)
+	b = append(b, payload...)
+	return append(b, zeros[:r.Size()-RecordHeaderLen-uint64(len(payload))]...)
+}
+
+// AppendFiller appends the header of a filler of size octets to b, padded to Align. What
+// follows up to the end of the ring does not matter.
+func AppendFiller(b []byte, salt uint64, epoch uint32, seq, size uint64) []byte {
+	r := Record{Epoch: epoch, Seq: seq, Filler: size}
+	return append(r.append(b, salt, nil), zeros[:Align-RecordHeaderLen]...)
+}
+
+var zeros [Align]byte
+
+func (r *Record) append(b []byte, salt uint64, payload []byte) []byte {
+	b, sum := r.sum(b, salt, payload)
+	b = binary.BigEndian.AppendUint32(b, r.word())
+	b = binary.BigEndian.AppendUint32(b, r.Epoch)
+	b = binary.BigEndian.AppendUint64(b, r.Seq)
+	return binary.BigEndian.AppendUint32(b, sum)
+}
+
+// sum returns the checksum. It uses the room behind b, since an array of its own would
+// be allocated, and returns b, perhaps moved.
+func (r *Record) sum(b []byte, salt uint64, payload []byte) ([]byte, uint32) {
+	at := len(b)
+	b = binary.BigEndian.AppendUint64(b, salt)
+	b = binary.BigEndian.AppendUint32(b, r.Epoch)
+	b = binary.BigEndian.AppendUint64(b, r.Seq)
+	b = binary.BigEndian.AppendUint32(b, r.word())
+	return b[:at], crc32.Update(checksum(b[at:]), castagnoli, payload)
+}
+
+// ParseRecord reads the RecordHeaderLen octets in b. Nothing in them is checked.
+func ParseRecord(b []byte) Record {
+	r := Record{Epoch: binary.BigEndian.Uint32(b[4:]), Seq: binary.BigEndian.Uint64(b[8:]), Sum: binary.BigEndian.Uint32(b[16:])}
+	switch w := binary.BigEndian.Uint32(b); {
+	case w == fillerBit:
+		r.Len = -1 // a filler of nothing: no second way to say "no payload"
+	case w&fillerBit != 0:
+		r.Filler = uint64(w &^ fillerBit)
+	default:
+		r.Len = int(w)
+	}
+	return r
+}
+
+// Reason says why octets are not the record that belongs there.
+type Reason uint8
+
+// The reasons, in the order of the checks.
+const (
+	Valid         Reason = iota
+	BadLength            // no record has this length, or not here
+	BadEpoch             // of an epoch that cannot be here
+	BadSequence          // not the number that follows
+	BadChecksum          // header or payload are not what was written
+	BeyondTail           // it would end beyond what has been written
+	numberReasons        // not a reason
+)
+
+var reasonNames = [numberReasons]string{
+	Valid: "valid", BadLength: "impossible length", BadEpoch: "wrong epoch",
+	BadSequence: "wrong sequence number", BadChecksum: "wrong checksum", BeyondTail: "ends beyond the tail",
+}
+
+// String returns the reason in words.
+func (r Reason) String() string {
+	if int(r) < len(reasonNames) {
+		return reasonNames[r]
+	}
+	return fmt.Sprintf("Reason(%d)", uint8(r))
+}
+
+// Place is what a record must agree with.
+type Place struct {
+	Pos            uint64
+	Seq            uint64
+	MinEpoch, Last uint32 // epochs that can be here
+	Limit          uint64 // the position it may end at
+	Capacity       uint64
+}
+
+// CheckHeader checks all but the checksum, so that the payload can be read safely.
+func (r *Record) CheckHeader(p *Place) Reason {
+	end := ToEnd(p.Pos, p.Capacity)
+	switch size := r.Size(); {
+	case r.Filler != 0 && r.Filler != end, r.Filler == 0 && (r.Len < 0 || r.Len > PayloadLimit(p.Capacity) || size > end):
+		return BadLength
+	case r.Epoch < p.MinEpoch || r.Epoch > p.Last:
+		return BadEpoch
+	case r.Seq != p.Seq:
+		return BadSequence
+	case p.Pos+size > p.Limit:
+		return BeyondTail
+	}
+	return Valid
+}
+
+// CheckSum checks the payload, of a filler nil.
+func (r *Record) CheckSum(salt uint64, payload []byte) Reason {
+	if _, sum := r.sum(nil, salt, payload); sum != r.Sum {
+		return BadChecksum
+	}
+	return Valid
+}
