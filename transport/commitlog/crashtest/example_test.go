@@ -1,0 +1,55 @@
+package crashtest_test
+
+import (
+	"fmt"
+
+	"github.com/stag-rdma/stag/transport/commitlog/crashtest"
+)
+
+// A storage of one record: its octets, and behind them a word that says that they are
+// there.
+func store(x *crashtest.Run, flushFirst bool) error {
+	payload := []byte("precious")
+	x.Sent(1, payload)
+	_ = x.Mem.Store(0, payload)
+	if flushFirst {
+		_ = x.Mem.Persist(0, 8)
+	}
+	_ = x.Mem.Store(64, []byte{1})
+	if err := x.Mem.Persist(0, 65); err != nil {
+		return err
+	}
+	x.Acked(1, payload)
+	return nil
+}
+
+func recover1(octets []byte) ([]crashtest.Record, error) {
+	if octets[64] == 0 {
+		return nil, nil
+	}
+	return []crashtest.Record{{Seq: 1, Payload: octets[:8]}}, nil
+}
+
+// The word may reach the medium before the octets it speaks of, unless they are flushed first.
+func ExampleExplore() {
+	for _, flushFirst := range []bool{true, false} {
+		report, err := crashtest.Explore(&crashtest.Script{
+			Name: "one record", Size: 128, Recover: recover1,
+			Run: func(x *crashtest.Run) error { return store(x, flushFirst) },
+		}, crashtest.Budget{})
+		fmt.Println(report.Acked, err)
+	}
+	// Output:
+	// 1 <nil>
+	// 0 crashtest: one record: moment 2, crash 64: 64=1: record 1 was never sent, or is torn (applied to 0, acked none, recovered 1, extra 1)
+}
+
+// What a Violation holds.
+func ExampleViolation() {
+	v := &crashtest.Violation{
+		Script: "wrap", Moment: 7, Image: "64: 128=1", Why: "acknowledged record 4 is gone",
+		Applied: 1, Acked: []uint64{1, 2, 4}, Recovered: []uint64{2, 3}, Extra: []uint64{3},
+	}
+	fmt.Println(v)
+	// Output: crashtest: wrap: moment 7, crash 64: 128=1: acknowledged record 4 is gone (applied to 1, acked 1-2,4, recovered 2-3, extra 3)
+}

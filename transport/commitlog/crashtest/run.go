@@ -1,0 +1,62 @@
+package crashtest
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
+)
+
+// Record is what a storage keeps: the sequence numbers of a storage begin with 1 and have
+// no gaps.
+type Record struct {
+	Seq     uint64
+	Payload []byte
+}
+
+// Run is one run of a workload. It belongs to the goroutine that runs it.
+type Run struct {
+	// Mem is what the workload stores to, by Store, Guard and Persist.
+	Mem *pmem.Sim
+
+	sent    map[uint64][][]byte
+	acked   map[uint64][]byte
+	applied uint64
+	news    bool   // something has changed since the last moment
+	moment  func() // looks at all crashes of this moment
+}
+
+// Sent says that a record is about to be stored. A number may be sent again, with
+// another payload too, while it is not acknowledged.
+func (x *Run) Sent(seq uint64, payload []byte) {
+	if !slices.ContainsFunc(x.sent[seq], func(p []byte) bool { return string(p) == string(payload) }) {
+		x.sent[seq] = append(slices.Clip(x.sent[seq]), slices.Clone(payload)) // forks share it
+	}
+}
+
+// Acked says that somebody has been told that record seq is durable.
+func (x *Run) Acked(seq uint64, payload []byte) {
+	x.acked[seq] = slices.Clone(payload)
+	x.news = true
+	x.Step()
+}
+
+// Applied says that the effects of all records up to seq are durable elsewhere.
+func (x *Run) Applied(seq uint64) {
+	x.applied = max(x.applied, seq)
+	x.news = true
+	x.Step()
+}
+
+// Step marks a moment at which everything may end, such as a message. Every store and
+// flush of Mem is one.
+func (x *Run) Step() {
+	if x.news { // else the crashes are those of the moment before
+		x.moment()
+	}
+}
+
+// fork returns a run on another memory that has the same past.
+func (x *Run) fork() *Run {
+	return &Run{sent: maps.Clone(x.sent), acked: maps.Clone(x.acked), applied: x.applied}
+}
