@@ -55,6 +55,14 @@ demo: ## server and client on loopback, one table
 interop: ## the Linux kernel's NFS/RDMA client and server (Debian, root)
 	bash conformance/linux/interop.sh
 
+.PHONY: crash-sim
+crash-sim: ## the commit log under every crash of the model
+	go test -count=1 -run 'TestCrash' -v ./transport/commitlog/internal/machine -crash.all
+
+.PHONY: crash-mutants
+crash-mutants: ## faults put into the commit log: each must be caught by a test
+	bash transport/commitlog/mutants.sh
+
 .PHONY: bench-engine
 bench-engine: ## the engine against raw TCP; exits 1 below a gate
 	go run ./conformance bench engine

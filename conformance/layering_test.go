@@ -94,7 +94,12 @@ var layers = []layer{
 	{name: "rdmap", may: []string{"rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/internal/..."}, modules: []string{"go.uber.org/zap", "golang.org/x/sys"}},
 	{name: "rdmap/internal/...", may: []string{"rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/internal/..."}, modules: []string{"golang.org/x/sys"}},
 
-	{name: "transport/commitlog", may: []string{"rdmap", "rdmap/region"}},
+	{name: "transport/commitlog", may: []string{"rdmap", "rdmap/region", "transport/commitlog/internal/..."}},
+	{name: "transport/commitlog/crashtest", may: []string{"rdmap/region/pmem"}},
+	{name: "transport/commitlog/internal/layout", pure: true},
+	{name: "transport/commitlog/internal/mutant", pure: true},
+	{name: "transport/commitlog/internal/machine", may: []string{"transport/commitlog/internal/..."}, pure: true},
+	{name: "transport/commitlog/internal/window", may: []string{"rdmap/region", "transport/commitlog/internal/..."}},
 	{
 		name:    "transport/...",
 		may:     []string{"rpcrdma", "chunks", "credits", "rdmap", "rdmap/mpa", "rdmap/region", "xdr", "transport/..."},

@@ -1,0 +1,205 @@
+package machine
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+
+	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
+	"github.com/stag-rdma/stag/transport/commitlog/internal/mutant"
+)
+
+// Errors of the consumer.
+var (
+	// ErrNotHandedOut: Release of a record that Next has not returned.
+	ErrNotHandedOut = errors.New("commitlog: no such record has been handed out (release what Next has returned)")
+	// ErrEpochs: the log has been opened 2^32-1 times.
+	ErrEpochs = errors.New("commitlog: no epoch is left (create a new log)")
+)
+
+// Consumer is the side that owns the memory.
+type Consumer struct {
+	hdr     layout.Header
+	r       *reader
+	head    layout.Head // durable
+	slot    int         // where head stands
+	at      cursor      // behind the last record handed out
+	tail    uint64      // what lies before it may be handed out
+	settled uint64      // what Recover found durable
+	ends    []uint64    // by sequence number from head.Seq on: where each record that was handed out ends
+	poison  *Poison
+}
+
+// NewConsumer goes on from where Recover has ended. Start comes first.
+func NewConsumer(src Source, st *State) *Consumer {
+	c := &Consumer{
+		hdr: st.Header, head: st.Head, slot: st.Slot, at: cursor{pos: st.Head.Pos, seq: st.Head.Seq},
+		tail: st.Tail, settled: st.Durable,
+	}
+	c.r = newReader(src, &c.hdr)
+	return c
+}
+
+// Start returns what has to be done before a record is handed out: what recovery has
+// found behind the durable tail is made durable, and then the tail. Otherwise a next
+// epoch, whose recovery believes none of the records of this one, would lose them.
+func (c *Consumer) Start() []Op {
+	if mutant.Is(mutant.HandOutFirst) {
+		return nil
+	}
+	var ops []Op
+	if c.tail > c.settled {
+		ops = append(ops, Op{Kind: OpPersist, Ranges: c.ring(c.settled, c.tail)})
+	}
+	return append(ops, storeWord(layout.TailOff, c.tail), persist(Range{layout.TailOff, 8}))
+}
+
+// ring returns the pieces of the ring from position lo to hi.
+func (c *Consumer) ring(lo, hi uint64) []Range {
+	lo = max(lo, c.head.Pos)
+	off, n := layout.Ring(lo, c.hdr.Capacity), hi-lo
+	first := min(n, layout.ToEnd(lo, c.hdr.Capacity))
+	rs := []Range{{layout.RingOff + int(off), int(first)}}
+	if n > first {
+		rs = append(rs, Range{layout.RingOff, int(n - first)})
+	}
+	return rs
+}
+
+// Fence returns how the old session is ended. Its queued requests fail, the one that is
+// running finishes. Afterwards nothing moves the tail.
+func (c *Consumer) Fence() []Op {
+	if mutant.Is(mutant.NotQuiesced) {
+		return []Op{{Kind: OpRevoke}}
+	}
+	return []Op{{Kind: OpRevoke}, {Kind: OpQuiesce}}
+}
+
+// Fenced is told the tail word after Fence. It returns what has to be done before the
+// new session may touch the memory, and where that begins. The tail comes before the
+// epoch: after the epoch no record of an earlier one counts that lies behind the tail.
+func (c *Consumer) Fenced(tail uint64) ([]Op, *Answer, error) {
+	if c.hdr.Epoch == math.MaxUint32 {
+		return nil, nil, ErrEpochs
+	}
+	c.observe(tail)
+	end := c.at
+	if c.poison == nil {
+		why, err := c.r.walk(&end, c.tail, 0, func(*Record) error { return nil })
+		if err != nil {
+			return nil, nil, err
+		}
+		if why != layout.Valid {
+			c.poison = &Poison{Pos: end.pos, Seq: end.seq, Reason: why}
+		}
+	}
+	if c.poison != nil {
+		return nil, nil, c.poison
+	}
+	c.hdr.Epoch++
+	c.hdr.Generation++
+	ops := []Op{
+		storeWord(layout.TailOff, c.tail), persist(Range{layout.TailOff, 8}),
+		{Kind: OpStore, Off: c.hdr.Slot(), Data: c.hdr.Append(nil)},
+		persist(Range{c.hdr.Slot(), layout.HeaderLen}),
+		storeWord(layout.PublishedOff, c.head.Pos),
+	}
+	if mutant.Is(mutant.HandOutFirst) {
+		ops = ops[2:]
+	}
+	if mutant.Is(mutant.EpochNotFlushed) {
+		ops = append(ops[:len(ops)-2:len(ops)-2], ops[len(ops)-1])
+	}
+	return ops, &Answer{
+		ID: c.hdr.ID, Epoch: c.hdr.Epoch, Salt: c.hdr.Salt(c.hdr.Epoch), Capacity: c.hdr.Capacity,
+		Mode: c.hdr.Mode, Hash: c.hdr.Hash, Head: c.head.Pos, Tail: end.pos, NextSeq: end.seq,
+	}, nil
+}
+
+// observe takes the tail word as it stands. A word that no honest producer writes is a
+// poisoned record at the place of the last tail.
+func (c *Consumer) observe(tail uint64) {
+	if c.poison != nil || tail == c.tail {
+		return
+	}
+	if tail < c.tail || tail%layout.Align != 0 || tail-c.head.Pos > c.hdr.Capacity {
+		c.poison = &Poison{Pos: c.at.pos, Seq: c.at.seq, Reason: layout.BeyondTail}
+		return
+	}
+	c.tail = tail
+}
+
+// Next is told how far recovery would find records if everything ended now: in wal mode
+// the tail word, in strict mode the tail that was flushed last. It returns the next
+// record, nil if there is none yet, and what has to be done before it is handed out.
+// Errors: *Poison, and those of the Source.
+func (c *Consumer) Next(tail uint64) (*Record, []Op, error) {
+	c.observe(tail)
+	for c.at.pos < c.tail {
+		rec, why, err := c.r.next(&c.at, c.tail, 0)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case why != layout.Valid:
+			c.poison = &Poison{Pos: c.at.pos, Seq: c.at.seq, Reason: why}
+			return nil, nil, c.poison
+		case rec != nil:
+			return rec, c.handOut(), nil
+		}
+	}
+	if c.poison != nil {
+		return nil, nil, c.poison
+	}
+	return nil, nil, nil
+}
+
+func (c *Consumer) handOut() []Op {
+	c.ends = append(c.ends, c.at.pos)
+	if !mutant.Is(mutant.HeadBeforeEffects) {
+		return nil
+	}
+	ops, _ := c.Release(c.at.seq - 1)
+	return ops
+}
+
+// Release says that the effects of all records up to seq are durable. Their room is
+// given back by making the head durable, and only then telling the producer. Releasing
+// a record again does nothing.
+func (c *Consumer) Release(seq uint64) ([]Op, error) {
+	if seq < c.head.Seq {
+		return nil, nil
+	}
+	n := seq - c.head.Seq + 1
+	if n > uint64(len(c.ends)) {
+		return nil, ErrNotHandedOut
+	}
+	c.head = layout.Head{Pos: c.ends[n-1], Seq: seq + 1}
+	c.ends = append(c.ends[:0], c.ends[n:]...)
+	c.slot ^= 1
+	off := layout.HeadOff + c.slot*layout.HeadSlotGap
+	ops := []Op{
+		{Kind: OpStore, Off: off, Data: c.head.Append(nil, &c.hdr.ID)},
+		persist(Range{off, layout.HeadLen}),
+		storeWord(layout.PublishedOff, c.head.Pos),
+		{Kind: OpPublish, Head: c.head.Pos},
+	}
+	if mutant.Is(mutant.PublishFirst) {
+		ops = []Op{ops[0], ops[2], ops[3], ops[1]}
+	}
+	return ops, nil
+}
+
+// Head returns the durable head.
+func (c *Consumer) Head() layout.Head { return c.head }
+
+// Epoch returns the epoch of the session that was opened last, 0 if none was.
+func (c *Consumer) Epoch() uint32 { return c.hdr.Epoch }
+
+// Header returns the header in force.
+func (c *Consumer) Header() layout.Header { return c.hdr }
+
+func storeWord(off int, v uint64) Op {
+	return Op{Kind: OpStore, Off: off, Data: binary.BigEndian.AppendUint64(nil, v)}
+}
+
+func persist(rs ...Range) Op { return Op{Kind: OpPersist, Ranges: rs} }

@@ -1,0 +1,243 @@
+package machine
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
+)
+
+// ram is memory without durability.
+type ram []byte
+
+func (r ram) Load(p []byte, off int) error {
+	if off+len(p) > len(r) {
+		return errors.New("out of bounds")
+	}
+	copy(p, r[off:])
+	return nil
+}
+
+func (r ram) do(ops []Op) {
+	for _, op := range ops {
+		if op.Kind == OpStore {
+			copy(r[op.Off:], op.Data)
+		}
+	}
+}
+
+func (r ram) tail() uint64 { return binary.BigEndian.Uint64(r[layout.TailOff:]) }
+
+// newLog makes a log with records of the given sizes, through the machines.
+func newLog(t *testing.T, mode layout.Mode, sizes ...int) ram {
+	t.Helper()
+	r := make(ram, layout.RingOff+1024)
+	ops, err := Create(layout.Header{Mode: mode, Capacity: 1024, Hash: layout.CRC32C, ID: [16]byte{7}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.do(ops)
+	c := r.open(t)
+	ops, a, err := c.Fenced(r.tail())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.do(ops)
+	p := NewProducer(Limits{1, 1 << 20}, false)
+	if _, err := p.Open(a); err != nil {
+		t.Fatal(err)
+	}
+	for i, n := range sizes {
+		e := &Append{Payload: make([]byte, n)}
+		e.Payload[0] = byte(i + 1)
+		if err := p.Add(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if b := p.Next(); b != nil {
+		for _, op := range b.Ops {
+			switch op.Kind {
+			case WireWrite:
+				copy(r[layout.RingOff+op.Off:], op.Data)
+			case WireSetTail:
+				copy(r[layout.TailOff:], op.Data)
+			}
+		}
+	}
+	return r
+}
+
+func (r ram) open(t *testing.T) *Consumer {
+	t.Helper()
+	st, err := Recover(r, len(r), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := NewConsumer(r, st)
+	r.do(c.Start())
+	return c
+}
+
+func TestRefusals(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(r ram) ram
+		want   error
+	}{
+		"zeros":            {func(r ram) ram { return make(ram, len(r)) }, layout.ErrMagic},
+		"short":            {func(r ram) ram { return r[:len(r)-64] }, layout.ErrSize},
+		"long":             {func(r ram) ram { return append(r, 0) }, layout.ErrSize},
+		"tiny":             {func(r ram) ram { return r[:100] }, layout.ErrSize},
+		"another version":  {func(r ram) ram { r[11] = 2; return r }, layout.ErrVersion},
+		"version of B":     {func(r ram) ram { r[4096+11] = 9; return r }, layout.ErrVersion},
+		"both headers bad": {func(r ram) ram { r[20] ^= 1; r[4096+20] ^= 1; return r }, layout.ErrChecksum},
+		"both heads bad":   {func(r ram) ram { r[layout.HeadOff] ^= 1; return r }, layout.ErrChecksum},
+		"tail unaligned":   {func(r ram) ram { r[layout.TailOff+7] = 1; return r }, layout.ErrValue},
+		"tail too far":     {func(r ram) ram { r[layout.TailOff+5] = 1; return r }, layout.ErrValue},
+	} {
+		r := tt.change(newLog(t, layout.WAL, 10))
+		if _, err := Recover(r, len(r), nil); !errors.Is(err, tt.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// One of two is enough, and the newer one counts.
+	r := newLog(t, layout.WAL, 10)
+	r[4096+64] ^= 1
+	if st, err := Recover(r, len(r), nil); err != nil || st.Header.Epoch != 0 || st.Header.Generation != 0 {
+		t.Errorf("%+v %v", st, err)
+	}
+}
+
+// A poisoned record is reported with position and reason; what lies before it is read,
+// nothing behind it, and nothing can be appended.
+func TestPoison(t *testing.T) {
+	r := newLog(t, layout.WAL, 10, 100, 30)
+	r[layout.RingOff+64+50] ^= 1
+	st, err := Recover(r, len(r), nil)
+	if err != nil || st.Poison == nil || *st.Poison != (Poison{Pos: 64, Seq: 2, Reason: layout.BadChecksum}) {
+		t.Fatal(st, err)
+	}
+	c := r.open(t)
+	if rec, _, err := c.Next(r.tail()); err != nil || rec == nil || rec.Seq != 1 || rec.Payload[0] != 1 {
+		t.Fatal(rec, err)
+	}
+	for range 2 {
+		rec, _, err := c.Next(r.tail())
+		if p, ok := errors.AsType[*Poison](err); !ok || p.Seq != 2 || rec != nil {
+			t.Fatal(rec, err)
+		}
+	}
+	if _, _, err := c.Fenced(r.tail()); !errors.Is(err, error(c.poison)) {
+		t.Error("a session on a poisoned log:", err)
+	}
+	// The same damage behind the durable tail is where the log ends.
+	copy(r[layout.TailOff:], make([]byte, 8))
+	if st, err := Recover(r, len(r), nil); err != nil || st.Poison != nil || st.NextSeq != 2 || st.Tail != 64 {
+		t.Error(st, err)
+	}
+}
+
+// In strict mode nothing counts behind the durable tail.
+func TestStrictTrustsTheTail(t *testing.T) {
+	for mode, next := range map[layout.Mode]uint64{layout.Strict: 1, layout.WAL: 4} {
+		r := newLog(t, mode, 10, 100, 30)
+		copy(r[layout.TailOff:], make([]byte, 8))
+		if st, err := Recover(r, len(r), nil); err != nil || st.NextSeq != next {
+			t.Errorf("%v: %+v %v", mode, st, err)
+		}
+	}
+}
+
+// A tail that no honest producer stores is poison, not a wild read.
+func TestWildTail(t *testing.T) {
+	for _, tail := range []uint64{1, 1 << 40, math.MaxUint64 - 63, 1024 + 64} {
+		r := newLog(t, layout.WAL, 10)
+		c := r.open(t)
+		if rec, _, err := c.Next(tail); rec == nil || err != nil {
+			t.Errorf("tail %d: what was there before is gone: %v", tail, err)
+		}
+		if _, _, err := c.Next(tail); err == nil {
+			t.Errorf("tail %d is believed", tail)
+		}
+	}
+	r := newLog(t, layout.WAL, 10, 20)
+	c := r.open(t)
+	if _, _, err := c.Fenced(0); err == nil {
+		t.Error("the tail went back, and a session is opened")
+	}
+}
+
+func TestRelease(t *testing.T) {
+	r := newLog(t, layout.WAL, 10, 100, 30)
+	c := r.open(t)
+	if _, err := c.Release(1); !errors.Is(err, ErrNotHandedOut) {
+		t.Error(err)
+	}
+	for range 3 {
+		if _, _, err := c.Next(r.tail()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ops, err := c.Release(2)
+	if err != nil || len(ops) != 4 || ops[1].Kind != OpPersist || ops[3].Kind != OpPublish || ops[3].Head != 192 {
+		t.Fatal(ops, err)
+	}
+	r.do(ops)
+	if again, err := c.Release(2); again != nil || err != nil {
+		t.Error("released twice:", again, err)
+	}
+	if st, err := Recover(r, len(r), nil); err != nil || st.Head != (layout.Head{Pos: 192, Seq: 3}) || st.NextSeq != 4 {
+		t.Error(st, err)
+	}
+}
+
+func TestEpochsEnd(t *testing.T) {
+	r := newLog(t, layout.WAL)
+	c := r.open(t)
+	c.hdr.Epoch = math.MaxUint32
+	if _, _, err := c.Fenced(0); !errors.Is(err, ErrEpochs) {
+		t.Error(err)
+	}
+}
+
+// failing is a Source that breaks after some loads.
+type failing struct {
+	ram
+	left int
+}
+
+var errLoad = errors.New("load")
+
+func (f *failing) Load(p []byte, off int) error {
+	if f.left--; f.left < 0 {
+		return errLoad
+	}
+	return f.ram.Load(p, off)
+}
+
+func TestSourceFails(t *testing.T) {
+	r := newLog(t, layout.WAL, 10, 20)
+	for n := 0; ; n++ {
+		_, err := Recover(&failing{r, n}, len(r), nil)
+		if err == nil {
+			if n < 8 {
+				t.Error("only", n, "loads")
+			}
+			break
+		}
+		if !errors.Is(err, errLoad) {
+			t.Fatal(err)
+		}
+	}
+	stop := errors.New("stop")
+	if _, err := Recover(r, len(r), func(*Record) error { return stop }); !errors.Is(err, stop) {
+		t.Error(err)
+	}
+}
+
+func TestNames(t *testing.T) {
+	if OpQuiesce.String() != "quiesce" || OpKind(99).String() != "OpKind(99)" || WireKind(99).String() != "WireKind(99)" {
+		t.Error("names")
+	}
+}

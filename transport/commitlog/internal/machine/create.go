@@ -1,0 +1,20 @@
+package machine
+
+import "github.com/stag-rdma/stag/transport/commitlog/internal/layout"
+
+// Create returns how a new log is made of memory that holds durable zeros. The magic
+// comes last: after a crash before it there is no log, not a damaged one.
+func Create(h layout.Header) ([]Op, error) {
+	if err := layout.CheckCapacity(h.Capacity); err != nil {
+		return nil, err
+	}
+	b := h.Append(nil)
+	head := layout.Head{Seq: 1}
+	return []Op{
+		{Kind: OpStore, Off: layout.HeadOff, Data: head.Append(nil, &h.ID)},
+		{Kind: OpStore, Off: h.Slot() + 8, Data: b[8:]},
+		persist(Range{layout.HeadOff, layout.HeadLen}, Range{h.Slot() + 8, layout.HeaderLen - 8}),
+		{Kind: OpStore, Off: h.Slot(), Data: b[:8]},
+		persist(Range{h.Slot(), 8}),
+	}, nil
+}

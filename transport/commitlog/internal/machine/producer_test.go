@@ -1,0 +1,231 @@
+package machine
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
+)
+
+func answer() *Answer {
+	return &Answer{ID: [16]byte{1}, Epoch: 3, Salt: 5, Capacity: 512, Mode: layout.WAL, Hash: layout.CRC32C, NextSeq: 1}
+}
+
+// opened returns a producer with a session and n appends of size octets.
+func opened(t *testing.T, l Limits, n, size int) (*Producer, []*Append) {
+	t.Helper()
+	p := NewProducer(l, false)
+	if _, err := p.Open(answer()); err != nil {
+		t.Fatal(err)
+	}
+	var es []*Append
+	for range n {
+		e := &Append{Payload: make([]byte, size)}
+		if err := p.Add(e); err != nil {
+			t.Fatal(err)
+		}
+		es = append(es, e)
+	}
+	return p, es
+}
+
+func kinds(b *Batch) (s string) {
+	for _, op := range b.Ops {
+		s += op.Kind.String() + "; "
+	}
+	return s
+}
+
+// The order of the operations is the whole promise.
+func TestBatchOrder(t *testing.T) {
+	for _, tt := range []struct {
+		mode   layout.Mode
+		verify bool
+		want   string
+	}{
+		{layout.WAL, false, "write; flush; set tail; "},
+		{layout.WAL, true, "write; flush; verify; set tail; "},
+		{layout.Strict, false, "write; flush; set tail; flush tail; "},
+		{layout.Strict, true, "write; flush; verify; set tail; flush tail; "},
+	} {
+		p := NewProducer(Limits{1, 1 << 20}, tt.verify)
+		a := answer()
+		a.Mode, a.Hash = tt.mode, layout.SHA256
+		if _, err := p.Open(a); err != nil {
+			t.Fatal(err)
+		}
+		_ = p.Add(&Append{})
+		if got := kinds(p.Next()); got != tt.want {
+			t.Errorf("%v: %s", tt.mode, got)
+		}
+	}
+}
+
+// A group that crosses the end has two runs, each written, and flushed before the tail.
+func TestBatchWrap(t *testing.T) {
+	p := NewProducer(Limits{1, 1 << 20}, true)
+	a := answer()
+	a.Head, a.Tail, a.NextSeq = 512+320, 512+320, 9
+	if _, err := p.Open(a); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		_ = p.Add(&Append{Payload: make([]byte, 100)}) // 128 octets, a filler of 64, 128, 128
+	}
+	b := p.Next()
+	if got := kinds(b); got != "write; write; flush; flush; verify; verify; set tail; " {
+		t.Fatal(got)
+	}
+	if o := b.Ops; o[0].Off != 320 || o[0].N != 192 || o[1].Off != 0 || o[1].N != 256 || string(o[6].Data) != "\x00\x00\x00\x00\x00\x00\x05\x00" {
+		t.Errorf("%+v", b.Ops)
+	}
+	if f := layout.ParseRecord(b.Ops[0].Data[128:]); f.Filler != 64 || f.Seq != 10 {
+		t.Errorf("filler %+v", f)
+	}
+}
+
+// What is unanswered bounds batches; what queues meanwhile goes out as one.
+func TestGroupCommit(t *testing.T) {
+	p, es := opened(t, Limits{1, 200}, 1, 10)
+	first := p.Next()
+	for range 4 {
+		_ = p.Add(&Append{Payload: make([]byte, 10)})
+	}
+	if p.Next() != nil {
+		t.Fatal("more batches than permitted")
+	}
+	if over := p.Done(first); len(over) != 1 || over[0] != es[0] || !es[0].Over || es[0].Seq != 1 {
+		t.Fatal(over)
+	}
+	if p.Done(first) != nil {
+		t.Error("a batch is answered twice")
+	}
+	if b := p.Next(); b.count != 3 { // 192 of 200 octets
+		t.Errorf("%d appends in a group", b.count)
+	}
+}
+
+// The producer writes only below the published durable head.
+func TestBackPressure(t *testing.T) {
+	p, _ := opened(t, Limits{8, 1}, 5, 100)
+	sent := 0
+	for p.Next() != nil {
+		sent++
+	}
+	if sent != 4 || !p.Blocked() {
+		t.Fatalf("%d records of 128 octets in a ring of 512", sent)
+	}
+	for _, head := range []uint64{1024, 65} { // never written, unaligned
+		if p.Published(head); !p.Blocked() {
+			t.Errorf("head %d is believed", head)
+		}
+	}
+	p.Published(128)
+	p.Published(64) // late
+	if p.Next() == nil {
+		t.Error("no room below the head")
+	}
+}
+
+// The answer alone tells what has survived.
+func TestReopen(t *testing.T) {
+	p, es := opened(t, Limits{8, 1}, 4, 10)
+	b := p.Next()
+	p.Next()
+	p.Next()
+	p.Done(b)
+	p.Lost()
+	if p.Next() != nil {
+		t.Fatal("a batch without a session")
+	}
+	a := answer()
+	a.Epoch, a.Tail, a.NextSeq = 4, 192, 3 // record 2 has survived, 3 has not
+	over, err := p.Open(a)
+	if err != nil || len(over) != 1 || over[0] != es[1] || es[1].Seq != 2 {
+		t.Fatal(over, err)
+	}
+	p.Batch = 1 << 20
+	b = p.Next()
+	if r := layout.ParseRecord(b.Ops[0].Data); b.count != 2 || r.Seq != 3 || r.Epoch != 4 || b.Ops[0].Off != 192 {
+		t.Errorf("resent: %+v, %d records", r, b.count)
+	}
+	if over := p.Done(b); len(over) != 2 || over[0] != es[2] || over[1] != es[3] || es[3].Seq != 4 {
+		t.Error(over)
+	}
+}
+
+func TestAnswerRefusals(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(a *Answer)
+		want   error
+	}{
+		"capacity":        {func(a *Answer) { a.Capacity = 100 }, ErrBadAnswer},
+		"other capacity":  {func(a *Answer) { a.Capacity = 1024 }, ErrBadAnswer},
+		"mode":            {func(a *Answer) { a.Mode = 0 }, ErrBadAnswer},
+		"hash":            {func(a *Answer) { a.Hash = 3 }, ErrBadAnswer},
+		"tail":            {func(a *Answer) { a.Head = 192 }, ErrBadAnswer},
+		"unaligned":       {func(a *Answer) { a.Tail = 65 }, ErrBadAnswer},
+		"too much":        {func(a *Answer) { a.Tail = 1024 }, ErrBadAnswer},
+		"no number":       {func(a *Answer) { a.NextSeq = 0 }, ErrBadAnswer},
+		"other log":       {func(a *Answer) { a.ID[0]++ }, ErrLostRecords},
+		"old epoch":       {func(a *Answer) { a.Epoch = 3 }, ErrLostRecords},
+		"records lost":    {func(a *Answer) { a.NextSeq = 1 }, ErrLostRecords},
+		"records foreign": {func(a *Answer) { a.NextSeq = 4 }, ErrLostRecords},
+	} {
+		p, _ := opened(t, Limits{8, 1}, 2, 10)
+		p.Done(p.Next())
+		p.Next()
+		p.Lost()
+		a := answer()
+		a.Epoch, a.Tail, a.NextSeq = 4, 128, 2
+		tt.change(a)
+		if _, err := p.Open(a); !errors.Is(err, tt.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestAbandonAndFail(t *testing.T) {
+	p, es := opened(t, Limits{1, 1}, 3, 10)
+	p.Next()
+	if p.Abandon(es[0]) || !p.Abandon(es[1]) {
+		t.Error("one had been sent, one had not")
+	}
+	oops := errors.New("oops")
+	if over := p.Fail(oops); len(over) != 2 || !errors.Is(es[2].Err, oops) || es[1].Over {
+		t.Error(over)
+	}
+}
+
+func TestTooLarge(t *testing.T) {
+	p := NewProducer(Limits{1, 1}, false)
+	early := &Append{Payload: make([]byte, 237)}
+	if err := p.Add(early); err != nil {
+		t.Fatal(err)
+	}
+	if over, err := p.Open(answer()); err != nil || len(over) != 1 || !errors.Is(early.Err, ErrTooLarge) {
+		t.Error(over, err)
+	}
+	if err := p.Add(&Append{Payload: make([]byte, 237)}); !errors.Is(err, ErrTooLarge) {
+		t.Error(err)
+	}
+	if err := p.Add(&Append{Payload: make([]byte, 236)}); err != nil || p.Next() == nil {
+		t.Error("half a ring does not go in", err)
+	}
+}
+
+// A batch costs no allocation once there is one to use again.
+func TestBatchAllocates(t *testing.T) {
+	p, _ := opened(t, Limits{1, 1}, 0, 0)
+	e := &Append{Payload: make([]byte, 20)}
+	if n := testing.AllocsPerRun(100, func() {
+		*e = Append{Payload: e.Payload}
+		_ = p.Add(e)
+		p.Published(p.tail)
+		if len(p.Done(p.Next())) != 1 {
+			t.Fatal("not over")
+		}
+	}); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

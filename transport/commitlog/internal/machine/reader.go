@@ -1,0 +1,102 @@
+package machine
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
+)
+
+// Source is the memory of a log, to be read. Load copies the octets at off to p; its error
+// is final.
+type Source interface {
+	Load(p []byte, off int) error
+}
+
+// Poison is a record that fails its check below the tail. Nothing from it on is handed
+// out; what lies before it stays readable.
+type Poison struct {
+	Pos    uint64 // of the record
+	Seq    uint64 // that it should have
+	Reason layout.Reason
+}
+
+// Error tells where the record is, and why it is not handed out.
+func (p *Poison) Error() string {
+	return fmt.Sprintf("commitlog: record %d at position %d is poisoned: %v (what lies before it is readable; restore the rest from a copy)",
+		p.Seq, p.Pos, p.Reason)
+}
+
+// Record is one that has passed its checks. The payload is a copy.
+type Record struct {
+	Pos, Seq uint64
+	Epoch    uint32
+	Payload  []byte
+}
+
+// cursor is a place between two records.
+type cursor struct {
+	pos, seq uint64
+	epoch    uint32 // of the record before; epochs do not fall
+}
+
+// reader reads the records of a ring.
+type reader struct {
+	src   Source
+	hdr   *layout.Header
+	salts map[uint32]uint64
+}
+
+func newReader(src Source, hdr *layout.Header) *reader {
+	return &reader{src: src, hdr: hdr, salts: make(map[uint32]uint64)}
+}
+
+func (r *reader) salt(epoch uint32) uint64 {
+	s, ok := r.salts[epoch]
+	if !ok {
+		s = r.hdr.Salt(epoch)
+		r.salts[epoch] = s
+	}
+	return s
+}
+
+// next reads what stands at at and moves on. It must end at limit or before. Both
+// results nil: a filler. The error is that of the Source.
+func (r *reader) next(at *cursor, limit uint64, minEpoch uint32) (*Record, layout.Reason, error) {
+	off := layout.RingOff + int(layout.Ring(at.pos, r.hdr.Capacity))
+	var head [layout.RecordHeaderLen]byte
+	if err := r.src.Load(head[:], off); err != nil {
+		return nil, 0, err
+	}
+	h := layout.ParseRecord(head[:])
+	place := layout.Place{
+		Pos: at.pos, Seq: at.seq, MinEpoch: max(at.epoch, minEpoch, 1), Last: r.hdr.Epoch,
+		Limit: limit, Capacity: r.hdr.Capacity,
+	}
+	if why := h.CheckHeader(&place); why != layout.Valid {
+		return nil, why, nil
+	}
+	var payload []byte
+	if h.Filler == 0 {
+		payload = make([]byte, h.Len)
+		if err := r.src.Load(payload, off+layout.RecordHeaderLen); err != nil {
+			return nil, 0, err
+		}
+	}
+	if why := h.CheckSum(r.salt(h.Epoch), payload); why != layout.Valid {
+		return nil, why, nil
+	}
+	rec := &Record{Pos: at.pos, Seq: h.Seq, Epoch: h.Epoch, Payload: payload}
+	at.pos, at.epoch = at.pos+h.Size(), h.Epoch
+	if h.Filler != 0 {
+		return nil, layout.Valid, nil
+	}
+	at.seq++
+	return rec, layout.Valid, nil
+}
+
+func loadWord(src Source, off int) (uint64, error) {
+	var b [8]byte
+	err := src.Load(b[:], off)
+	return binary.BigEndian.Uint64(b[:]), err
+}

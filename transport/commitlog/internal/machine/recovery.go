@@ -1,0 +1,162 @@
+package machine
+
+import (
+	"errors"
+
+	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
+)
+
+// State is what recovery has found.
+type State struct {
+	Header  layout.Header
+	Head    layout.Head
+	Slot    int    // 0 or 1: where Head was found
+	Durable uint64 // the tail as it stood in the memory
+	Tail    uint64 // the end of the last record that counts; not below Durable and Head
+	NextSeq uint64 // of the next append
+	Epoch   uint32 // of the last record, 0 if there is none
+	Poison  *Poison
+}
+
+// Recover reads a log of size octets and changes nothing. Each handed out record goes to
+// visit, if that is not nil; the payload belongs to it. Errors: *layout.FormatError, and
+// those of src and visit.
+//
+// Up to the durable tail every record must pass its checks, or is Poison. In wal mode
+// records behind it count while they follow one another in the epoch of the header:
+// the tail reaches the medium lazily. In strict mode the tail alone is trusted.
+func Recover(src Source, size int, visit func(*Record) error) (*State, error) {
+	st := new(State)
+	if err := st.control(src, size); err != nil {
+		return nil, err
+	}
+	r := newReader(src, &st.Header)
+	at := cursor{pos: st.Head.Pos, seq: st.Head.Seq}
+	if visit == nil {
+		visit = func(*Record) error { return nil }
+	}
+	why, err := r.walk(&at, st.Tail, 0, visit)
+	if err != nil {
+		return nil, err
+	}
+	if why != layout.Valid {
+		st.Poison = &Poison{Pos: at.pos, Seq: at.seq, Reason: why}
+	} else if st.Header.Mode == layout.WAL && st.Header.Epoch > 0 {
+		if _, err := r.walk(&at, st.Head.Pos+st.Header.Capacity, st.Header.Epoch, visit); err != nil {
+			return nil, err
+		}
+		st.Tail = at.pos
+	}
+	st.NextSeq, st.Epoch = at.seq, at.epoch
+	return st, nil
+}
+
+// walk visits the records from at to limit, up to the first octets that are none.
+func (r *reader) walk(at *cursor, limit uint64, minEpoch uint32, visit func(*Record) error) (layout.Reason, error) {
+	for at.pos < limit {
+		rec, why, err := r.next(at, limit, minEpoch)
+		if err != nil || why != layout.Valid {
+			return why, err
+		}
+		if rec == nil {
+			continue
+		}
+		if err := visit(rec); err != nil {
+			return 0, err
+		}
+	}
+	return layout.Valid, nil
+}
+
+// control reads the control blocks.
+func (st *State) control(src Source, size int) error {
+	if size < layout.RingOff {
+		return &layout.FormatError{Field: "memory", Kind: layout.ErrSize, Got: uint64(size), Want: layout.RingOff + layout.MinCapacity}
+	}
+	if err := st.header(src); err != nil {
+		return err
+	}
+	if want := layout.RingOff + st.Header.Capacity; uint64(size) != want {
+		return &layout.FormatError{Field: "memory", Kind: layout.ErrSize, Got: uint64(size), Want: want}
+	}
+	if err := st.head(src); err != nil {
+		return err
+	}
+	tail, err := loadWord(src, layout.TailOff)
+	if err != nil {
+		return err
+	}
+	st.Durable = tail
+	return st.setTail(tail)
+}
+
+// setTail takes the tail word. A consumer flushes its head before any tail that it has
+// read in wal mode: then the head is the later one.
+func (st *State) setTail(tail uint64) error {
+	if tail%layout.Align != 0 || tail > st.Head.Pos && tail-st.Head.Pos > st.Header.Capacity {
+		return &layout.FormatError{Field: "tail", Off: layout.TailOff, Kind: layout.ErrValue, Got: tail, Want: st.Head.Pos}
+	}
+	st.Tail = max(tail, st.Head.Pos)
+	return nil
+}
+
+// header takes the newer of the valid headers. While one is written the other one holds.
+func (st *State) header(src Source) error {
+	var first error
+	found := false
+	for _, off := range []int{layout.HeaderOff, layout.HeaderOff + layout.BlockSize} {
+		var b [layout.HeaderLen]byte
+		if err := src.Load(b[:], off); err != nil {
+			return err
+		}
+		var h layout.Header
+		switch err := h.Parse(b[:], off); {
+		case foreign(err):
+			return err
+		case err != nil:
+			// The more telling error: a torn header says more than a block of zeros.
+			if first == nil || errors.Is(first, layout.ErrMagic) {
+				first = err
+			}
+		case !found || h.Generation > st.Header.Generation:
+			st.Header, found = h, true
+		}
+	}
+	if !found {
+		return first
+	}
+	return nil
+}
+
+// foreign reports whether another version has written a header. Version 0 is one of ours
+// that was torn behind the magic.
+func foreign(err error) bool {
+	e, ok := errors.AsType[*layout.FormatError](err)
+	return ok && errors.Is(e.Kind, layout.ErrVersion) && e.Got != 0
+}
+
+// head takes the later of the valid slots.
+func (st *State) head(src Source) error {
+	var first error
+	found := false
+	for slot := range 2 {
+		off := layout.HeadOff + slot*layout.HeadSlotGap
+		var b [layout.HeadLen]byte
+		if err := src.Load(b[:], off); err != nil {
+			return err
+		}
+		var h layout.Head
+		switch err := h.Parse(b[:], &st.Header.ID, off); {
+		case err != nil:
+			if first == nil {
+				first = err
+			}
+		case !found || h.Pos > st.Head.Pos:
+			st.Head, st.Slot, found = h, slot, true
+		}
+	}
+	if !found {
+		return first
+	}
+	return nil
+}

@@ -1,0 +1,164 @@
+package window
+
+import (
+	"encoding/binary"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
+	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
+	"github.com/stag-rdma/stag/transport/commitlog/internal/mutant"
+)
+
+// ErrAlign: the memory begins at an address that no atomic store can be made at.
+var ErrAlign = errors.New("commitlog: memory is not aligned to 8 octets (use memory of package pmem)")
+
+// Memory is the memory of a log. Its methods may be called from several goroutines at
+// once. Moved, if not nil, is called without locks after the tail was stored or
+// flushed; Failed at the first error.
+type Memory struct {
+	Moved func()
+	Fail  func(error)
+
+	mem      region.Memory
+	guard    region.Guarded // mem, if it is one
+	volatile bool           // mem cannot be made durable
+
+	tail    atomic.Uint64 // as stored last
+	flushed atomic.Uint64 // as flushed last
+
+	pub    sync.Mutex // of the published head
+	errMu  sync.Mutex
+	err    error
+	failed chan struct{}
+}
+
+// New wraps mem, which it does not take over.
+func New(mem region.Memory) (*Memory, error) {
+	m := &Memory{mem: mem, failed: make(chan struct{})}
+	m.guard, _ = mem.(region.Guarded)
+	if b := mem.Bytes(); len(b) > layout.RingOff && uintptr(unsafe.Pointer(unsafe.SliceData(b)))%8 != 0 {
+		return nil, ErrAlign
+	}
+	switch err := mem.Persist(0, 0); {
+	case errors.Is(err, region.ErrNotPersistent):
+		m.volatile = true
+	case err != nil:
+		return nil, err
+	}
+	return m, nil
+}
+
+// Size returns the size of the memory, octets.
+func (m *Memory) Size() int { return len(m.mem.Bytes()) }
+
+// Persistent reports whether Persist makes octets durable.
+func (m *Memory) Persistent() bool { return !m.volatile }
+
+// Load copies the octets at off to p.
+func (m *Memory) Load(p []byte, off int) error {
+	if err := m.Err(); err != nil {
+		return err
+	}
+	if m.guard != nil {
+		return m.fail(m.guard.Load(p, off))
+	}
+	copy(p, m.mem.Bytes()[off:off+len(p)])
+	return nil
+}
+
+// Store copies p to the octets at off.
+func (m *Memory) Store(off int, p []byte) error {
+	if off == layout.PublishedOff {
+		m.pub.Lock()
+		defer m.pub.Unlock()
+	}
+	if m.guard != nil {
+		return m.fail(m.guard.Store(off, p))
+	}
+	copy(m.mem.Bytes()[off:off+len(p)], p)
+	return nil
+}
+
+// Persist makes ranges durable, with one flush if the memory can.
+func (m *Memory) Persist(rs ...region.Range) error {
+	if err := m.Err(); err != nil || m.volatile || mutant.Is(mutant.NoFlush) {
+		return err
+	}
+	return m.fail(region.PersistRanges(m.mem, rs))
+}
+
+// Do executes the stores and flushes of the consumer, in order.
+func (m *Memory) Do(op *machine.Op) error {
+	switch op.Kind {
+	case machine.OpStore:
+		err := m.Store(op.Off, op.Data)
+		if op.Off == layout.TailOff {
+			m.setTail(binary.BigEndian.Uint64(op.Data))
+		}
+		return err
+	case machine.OpPersist:
+		rs := make([]region.Range, len(op.Ranges))
+		for i, r := range op.Ranges {
+			rs[i] = region.Range{Off: r.Off, N: r.N}
+			if r.Off == layout.TailOff {
+				defer m.flushed.Store(m.tail.Load())
+			}
+		}
+		return m.Persist(rs...)
+	default:
+		return nil
+	}
+}
+
+// Tail returns the tail word as it was stored last.
+func (m *Memory) Tail() uint64 { return m.tail.Load() }
+
+// Flushed returns the tail word as it was flushed last.
+func (m *Memory) Flushed() uint64 { return m.flushed.Load() }
+
+// Reset is told the tail that recovery has found.
+func (m *Memory) Reset(tail uint64) {
+	m.tail.Store(tail)
+	m.flushed.Store(tail)
+}
+
+func (m *Memory) setTail(v uint64) {
+	m.tail.Store(v)
+	m.moved()
+}
+
+func (m *Memory) moved() {
+	if m.Moved != nil {
+		m.Moved()
+	}
+}
+
+// Err returns the first error of the memory.
+func (m *Memory) Err() error {
+	m.errMu.Lock()
+	defer m.errMu.Unlock()
+	return m.err
+}
+
+// fail keeps the first error and returns it from then on.
+func (m *Memory) fail(err error) error {
+	if err == nil {
+		return nil
+	}
+	m.errMu.Lock()
+	first := m.err == nil
+	if first {
+		m.err = err
+		close(m.failed)
+	}
+	err = m.err
+	m.errMu.Unlock()
+	if first && m.Fail != nil {
+		m.Fail(err)
+	}
+	return err
+}

@@ -1,0 +1,147 @@
+package window
+
+import (
+	"encoding/binary"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
+)
+
+// lazyTail is how many octets of records are acknowledged in wal mode before the tail
+// goes along with a flush of the ring. Recovery rolls forward over them; before the tail
+// it can tell a damaged record from the end.
+const lazyTail = 64 << 10
+
+// window is a piece of the memory, to be registered.
+type window struct {
+	*Memory
+	off, n int
+}
+
+func (w *window) Bytes() []byte { return w.mem.Bytes()[w.off : w.off+w.n : w.off+w.n] }
+func (w *window) Close() error  { return nil }
+
+func (w *window) Persist(off, n int) error {
+	return w.Memory.Persist(region.Range{Off: w.off + off, N: n})
+}
+
+func (w *window) Store(off int, p []byte) error { return w.Memory.Store(w.off+off, p) }
+func (w *window) Load(p []byte, off int) error  { return w.Memory.Load(p, w.off+off) }
+
+func (w *window) Guard(off, n int, f func() error) error {
+	if w.guard != nil {
+		return w.fail(w.guard.Guard(w.off+off, n, f))
+	}
+	return f()
+}
+
+// Failed returns a channel that is closed at the first error of the memory.
+func (w *window) Failed() <-chan struct{} {
+	if inner, ok := w.mem.(region.Watched); ok {
+		return inner.Failed()
+	}
+	return w.failed
+}
+
+// The windows of a log.
+type (
+	ring struct {
+		window
+		lazy bool // wal mode
+	}
+	tail      struct{ window }
+	published struct{ window }
+)
+
+var _ = []interface {
+	region.Guarded
+	region.Watched
+}{(*ring)(nil), (*tail)(nil), (*published)(nil)}
+
+// Ring is where the producer writes records. In wal mode the tail is flushed along with
+// them from time to time. The requests of a stream are executed one at a time, so
+// nobody stores it meanwhile.
+func (m *Memory) Ring(mode layout.Mode) region.Memory {
+	return &ring{window{m, layout.RingOff, m.Size() - layout.RingOff}, mode == layout.WAL}
+}
+
+// Persist implements region.Memory.
+func (r *ring) Persist(off, n int) error {
+	at := region.Range{Off: r.off + off, N: n}
+	v := r.tail.Load()
+	if !r.lazy || v-r.flushed.Load() < lazyTail {
+		return r.Memory.Persist(at)
+	}
+	err := r.Memory.Persist(at, region.Range{Off: layout.TailOff, N: 8})
+	if err == nil {
+		r.flushed.Store(v)
+	}
+	return err
+}
+
+// TailWord is the word that the producer moves by Atomic Write.
+func (m *Memory) TailWord() region.Memory { return &tail{window{m, layout.TailOff, 8}} }
+
+// Persist implements region.Memory.
+func (t *tail) Persist(off, n int) error {
+	v := t.tail.Load()
+	if err := t.window.Persist(off, n); err != nil {
+		return err
+	}
+	t.flushed.Store(v)
+	t.moved()
+	return nil
+}
+
+// Guard implements region.Guarded: an atomic store ends up here.
+func (t *tail) Guard(off, n int, f func() error) error {
+	if err := t.window.Guard(off, n, f); err != nil {
+		return err
+	}
+	return t.look()
+}
+
+// Store implements region.Guarded.
+func (t *tail) Store(off int, p []byte) error {
+	if err := t.window.Store(off, p); err != nil {
+		return err
+	}
+	return t.look()
+}
+
+// look reads the word after a store. Only the one stream stores it.
+func (t *tail) look() error {
+	var v uint64
+	read := func() error {
+		v = atomic.LoadUint64((*uint64)(unsafe.Pointer(unsafe.SliceData(t.Bytes()))))
+		return nil
+	}
+	if err := t.window.Guard(0, 8, read); err != nil {
+		return err
+	}
+	var b [8]byte
+	binary.NativeEndian.PutUint64(b[:], v)
+	t.setTail(binary.BigEndian.Uint64(b[:]))
+	return nil
+}
+
+// Published is where the producer reads the durable head.
+func (m *Memory) Published() region.Memory {
+	return &published{window{m, layout.PublishedOff, 8}}
+}
+
+// Load implements region.Guarded.
+func (p *published) Load(b []byte, off int) error {
+	p.pub.Lock()
+	defer p.pub.Unlock()
+	return p.window.Load(b, off)
+}
+
+// Guard implements region.Guarded.
+func (p *published) Guard(off, n int, f func() error) error {
+	p.pub.Lock()
+	defer p.pub.Unlock()
+	return p.window.Guard(off, n, f)
+}
