@@ -12,11 +12,23 @@ import (
 // TestEngineAllocs: no allocation per work request, per FPDU sent or received, per
 // Send delivered, per Read served or completed, once everything is warm.
 func TestEngineAllocs(t *testing.T) {
+	for _, markers := range []bool{false, true} {
+		engineAllocs(t, markers)
+	}
+}
+
+func engineAllocs(t *testing.T, markers bool) {
 	if poisoning {
 		t.Skip("the race detector allocates")
 	}
 	a := newEngine(engineConfig{ord: 4, ird: 4, recvs: 1 << 30})
 	b := newEngine(engineConfig{ord: 4, ird: 4, recvs: 1 << 30})
+	if markers {
+		a.wk.startMarking()
+		b.wk.startMarking()
+		a.df.ExpectMarkers()
+		b.df.ExpectMarkers()
+	}
 	_, reg := b.register(t, 1<<20, allRights)
 	_, sink := a.register(t, 1<<20, region.ReadSink)
 	body := make([]byte, 100000)
@@ -74,7 +86,7 @@ func TestEngineAllocs(t *testing.T) {
 	}
 	fpdus = 0
 	if n := testing.AllocsPerRun(100, round); n > 0 {
-		t.Fatalf("%v allocations per round of %d FPDUs", n, fpdus/101)
+		t.Fatalf("markers %v: %v allocations per round of %d FPDUs", markers, n, fpdus/101)
 	}
 }
 
@@ -84,9 +96,15 @@ func TestConnAllocs(t *testing.T) {
 	if poisoning {
 		t.Skip("the race detector allocates")
 	}
+	for _, markers := range []bool{false, true} {
+		connAllocs(t, markers)
+	}
+}
+
+func connAllocs(t *testing.T, markers bool) {
 	p, q := tcpPair(t)
 	h := new(caller)
-	x, y := connect(t, p, q, &Config{Handler: h}, &Config{Handler: echoer{}})
+	x, y := connect(t, p, q, &Config{Handler: h, Markers: markers}, &Config{Handler: echoer{}, Markers: markers})
 	go y.Serve()
 	wrs := []WR{{Op: OpSend, Head: make([]byte, 100)}}
 	round := func() {
@@ -111,7 +129,7 @@ func TestConnAllocs(t *testing.T) {
 		round()
 	}
 	if n := testing.AllocsPerRun(200, roundBackground); n > 0 {
-		t.Errorf("%v allocations per round trip", n)
+		t.Errorf("markers %v: %v allocations per round trip", markers, n)
 	}
 }
 
@@ -121,6 +139,12 @@ func TestIdleMemory(t *testing.T) {
 	if poisoning {
 		t.Skip("the race detector needs memory of its own")
 	}
+	for _, markers := range []bool{false, true} {
+		idleMemory(t, markers)
+	}
+}
+
+func idleMemory(t *testing.T, markers bool) {
 	const n = 100
 	clients, conns := make([]net.Conn, n), make([]*Conn, n)
 	xs := make([]*Conn, n)
@@ -128,7 +152,7 @@ func TestIdleMemory(t *testing.T) {
 		p, q := tcpPair(t)
 		clients[i] = p
 		h := new(caller)
-		xs[i], conns[i] = connect(t, p, q, &Config{Handler: h}, &Config{Handler: echoer{}})
+		xs[i], conns[i] = connect(t, p, q, &Config{Handler: h, Markers: markers}, &Config{Handler: echoer{}, Markers: markers})
 	}
 	before := inUse()
 	for i := range n {
@@ -146,7 +170,7 @@ func TestIdleMemory(t *testing.T) {
 	}
 	time.Sleep(3 * tickEvery)
 	grown := (inUse() - before) / n
-	t.Logf("%d octets for each pair of connections", grown)
+	t.Logf("markers %v: %d octets for each pair of connections", markers, grown)
 	if grown > 16<<10 {
 		t.Errorf("an idle pair costs %d octets more than before its traffic", grown)
 	}

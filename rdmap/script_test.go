@@ -1,6 +1,7 @@
 package rdmap
 
 import (
+	"bytes"
 	"encoding/hex"
 	"flag"
 	"fmt"
@@ -41,6 +42,13 @@ func TestScripts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			for marks := range 4 { // the same things happen whoever sends markers
+				s := newScript(t)
+				s.marked = map[string]bool{"a": marks&1 != 0, "b": marks&2 != 0}
+				if got := s.run(string(old)); marks > 0 && got != string(old) && !*update {
+					t.Errorf("with markers of %v: %s", s.marked, firstDifference(string(old), got))
+				}
+			}
 			got := newScript(t).run(string(old))
 			if got == string(old) {
 				return
@@ -77,13 +85,16 @@ type script struct {
 	names   map[region.STag]string
 	ended   map[*engine]bool
 	out     *strings.Builder
+	marked  map[string]bool          // what this engine sends has markers
+	ins     map[string]*mpa.Inserter // which puts them there
+	seer    map[string]*mpa.Deframer // reads what this engine sends
 }
 
 func newScript(t testing.TB) *script {
 	return &script{
 		t: t, engines: map[string]*engine{}, seen: map[string]int{},
 		regions: map[string]region.Region{}, mem: map[string][]byte{}, names: map[region.STag]string{},
-		ended: map[*engine]bool{},
+		ended: map[*engine]bool{}, ins: map[string]*mpa.Inserter{}, seer: map[string]*mpa.Deframer{},
 	}
 }
 
@@ -146,11 +157,10 @@ func (s *script) command(line string) {
 	kv, rest := args(words[1:])
 	switch words[0] {
 	case "new":
-		s.engines[rest[0]] = newEngine(engineConfig{
+		s.create(rest[0], engineConfig{
 			mulpdu: s.num(kv, "mulpdu"), ird: s.num(kv, "ird"), ord: s.num(kv, "ord"),
 			recvs: s.num(kv, "recvs"), size: s.num(kv, "size"), interleave: kv["interleave"] == "on",
 		})
-		s.seen[rest[0]] = 0
 	case "region":
 		s.region(rest, kv)
 	case "fill":
@@ -164,7 +174,9 @@ func (s *script) command(line string) {
 			s.move(name)
 		}
 	case "lose":
-		s.wire(rest[0], s.engines[rest[0]].output())
+		b := s.engines[rest[0]].output()
+		s.wire(rest[0], bytes.Clone(b))
+		s.lose(s.engines[s.peer(rest[0])], b)
 	case "raw":
 		s.raw(rest[0], strings.Join(rest[1:], ""))
 	case "revoke":
@@ -175,6 +187,34 @@ func (s *script) command(line string) {
 		s.state(rest[0])
 	default:
 		s.t.Fatalf("no command %q", words[0])
+	}
+}
+
+func (s *script) create(name string, cfg engineConfig) {
+	e := newEngine(cfg)
+	s.engines[name], s.seen[name], s.seer[name] = e, 0, &mpa.Deframer{CRC: true}
+	if s.marked[name] {
+		e.wk.startMarking()
+		s.ins[name] = e.wk.ins
+		s.seer[name].ExpectMarkers()
+	}
+	if s.marked[s.peer(name)] {
+		e.df.ExpectMarkers()
+		if s.ins[s.peer(name)] == nil { // raw alone
+			s.ins[s.peer(name)] = new(mpa.Inserter)
+		}
+	}
+}
+
+// lose passes b by the engine that should have got it: only its place in the stream,
+// which markers are counted by, moves on.
+func (s *script) lose(e *engine, b []byte) {
+	for e != nil && len(b) > 0 {
+		_, n, err := e.df.Next(b)
+		if err != nil || n == 0 {
+			s.t.Fatalf("lost garbage: %x", b)
+		}
+		b = b[n:]
 	}
 }
 
@@ -236,7 +276,7 @@ func (s *script) peer(name string) string {
 
 func (s *script) move(name string) {
 	b := s.engines[name].output()
-	s.wire(name, b)
+	s.wire(name, bytes.Clone(b))
 	s.engines[s.peer(name)].input(b)
 	s.events(s.peer(name))
 }
@@ -245,19 +285,22 @@ func (s *script) raw(name, text string) {
 	for n, reg := range s.regions {
 		text = strings.ReplaceAll(text, n, hex.EncodeToString(stagOctets(reg.STag())))
 	}
-	s.engines[name].input(fpduOf(unhex(s.t, text)))
+	f := fpduOf(unhex(s.t, text))
+	if m := s.ins[s.peer(name)]; m != nil {
+		f = m.AppendFPDU(nil, unhex(s.t, text), true)
+	}
+	s.engines[name].input(f)
 	s.events(name)
 }
 
 // wire prints the FPDUs in b.
 func (s *script) wire(name string, b []byte) {
-	d := mpa.Deframer{CRC: true}
 	for len(b) > 0 {
-		u, n, err := d.Next(b)
+		u, n, err := s.seer[name].Next(b)
 		if err != nil || n == 0 {
 			s.t.Fatalf("%s sent garbage: %x", name, b)
 		}
-		seg := segments(s.t, b[:n])[0]
+		seg := segments(s.t, fpduOf(u))[0]
 		op := Opcode(seg.Control & 0x1f)
 		last := ""
 		if seg.Last {

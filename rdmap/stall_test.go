@@ -3,6 +3,7 @@ package rdmap
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"testing"
@@ -13,17 +14,26 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
+// withMarkers is onWires, without and with markers in what the initiator receives.
+func withMarkers(t *testing.T, f func(t *testing.T, a, b net.Conn, markers bool)) {
+	for _, markers := range []bool{false, true} {
+		t.Run(fmt.Sprintf("markers=%v", markers), func(t *testing.T) {
+			onWires(t, func(t *testing.T, a, b net.Conn) { f(t, a, b, markers) })
+		})
+	}
+}
+
 // TestPoolEmpty: with no memory for Sends queue 0 waits, while Reads complete; when
 // memory comes back nothing is lost and the order is kept (D12).
 func TestPoolEmpty(t *testing.T) {
-	onWires(t, func(t *testing.T, a, b net.Conn) {
+	withMarkers(t, func(t *testing.T, a, b net.Conn, markers bool) {
 		pool := NewPool(20000)
 		hog, ok := pool.get(20000)
 		if !ok {
 			t.Fatal("no memory")
 		}
 		h := newCollector()
-		x, y := connect(t, a, b, &Config{Handler: h, Pool: pool, RecvSize: 20000}, &Config{MULPDU: 1000})
+		x, y := connect(t, a, b, &Config{Handler: h, Pool: pool, RecvSize: 20000, Markers: markers}, &Config{MULPDU: 1000})
 		src := pattern(50000)
 		reg, _ := y.Register(src, region.RemoteRead)
 		go y.Serve()
@@ -120,12 +130,12 @@ func TestPoolEmptyForLong(t *testing.T) {
 
 // TestPoolFull: memory comes back after the stream had to stop altogether.
 func TestPoolFull(t *testing.T) {
-	onWires(t, func(t *testing.T, a, b net.Conn) {
+	withMarkers(t, func(t *testing.T, a, b net.Conn, markers bool) {
 		pool := NewPool(20000)
 		hog, _ := pool.get(20000)
 		h := newCollector()
 		x, y := connect(t, a, b,
-			&Config{Handler: h, Pool: pool, RecvSize: 20000, Recvs: 1000}, &Config{MULPDU: 1000})
+			&Config{Handler: h, Pool: pool, RecvSize: 20000, Recvs: 1000, Markers: markers}, &Config{MULPDU: 1000})
 		if err := x.Send(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
