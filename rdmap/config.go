@@ -58,7 +58,8 @@ type Config struct {
 
 	// Revision of MPA: what an initiator asks for, and the highest that a responder
 	// takes. 0 and 2: RFC 6581; 1: RFC 5044 alone, without an exchange of read
-	// depths, which both sides then have to know.
+	// depths, which both sides then have to know. Who speaks 2 to a peer that knows 1
+	// alone is told so by ErrOlderPeer.
 	Revision int
 	// Markers asks the peer to put markers into what it sends (RFC 5044 Section 4.3).
 	// What the peer asks for is always done. Some peers refuse; off by default.

@@ -27,6 +27,11 @@ var (
 	ErrServing = errors.New("rdmap: connection is already served")
 )
 
+// ErrOlderPeer: the peer closed the connection where its Reply was due. It may know RFC
+// 5044 alone, to which a Request of revision 2 is malformed; the initiator "MAY" try
+// again on a new connection with Config.Revision 1 (RFC 6581 Section 10).
+var ErrOlderPeer = errors.New("rdmap: peer closed instead of answering; if it knows MPA revision 1 alone, connect again with Config.Revision 1")
+
 // ErrUnfinishedSend: a Send of the peer held memory of the Pool that others waited for,
 // and did not end in time; see Config.StallTimeout. A LocalError wraps it.
 var ErrUnfinishedSend = errors.New("rdmap: peer began a Send and did not end it while others waited for its memory")

@@ -3,7 +3,10 @@ package rdmap
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"net"
+	"os"
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/mpa"
@@ -16,7 +19,7 @@ var aLongTimeAgo = time.Unix(1, 0)
 // before anything is posted; it is run once, later calls return the first result. An
 // error closes the connection: *RejectError when the peer refused, *ConnError when
 // the stream failed, the peer's frame was malformed (*mpa.FormatError within) or time
-// ran out.
+// ran out. ErrOlderPeer within means that another attempt is worth it.
 func (c *Conn) Handshake(ctx context.Context) error {
 	c.hsMu.Lock()
 	defer c.hsMu.Unlock()
@@ -113,10 +116,21 @@ func (c *Conn) initiate() (*mpa.Negotiation, error) {
 	if _, err := c.nc.Write(m.AppendRequest(nil)); err != nil {
 		return nil, err
 	}
-	if err := c.startupFrame(m.Input, m.EOF); err != nil {
-		return nil, c.lateFailure(m.Result(), err)
+	got, err := c.startupFrame(m.Input, m.EOF)
+	if err == nil {
+		return m.Result(), nil
 	}
-	return m.Result(), nil
+	if _, again := m.Fallback(got); again && c.hungUp(err) {
+		return nil, fmt.Errorf("%w: %w", ErrOlderPeer, err)
+	}
+	return nil, c.lateFailure(m.Result(), err)
+}
+
+// hungUp reports whether the stream ended because the peer closed it, by FIN or, having
+// left a part of the Request unread, by RST.
+func (c *Conn) hungUp(err error) bool {
+	return c.Err() == nil && !errors.Is(err, os.ErrDeadlineExceeded) &&
+		!errors.Is(err, net.ErrClosed) && !errors.Is(err, io.ErrClosedPipe) // by our own side
 }
 
 // lateFailure sends the Terminate that RFC 6581 Section 8 wants when an accepting
@@ -150,7 +164,7 @@ func (c *Conn) respond() (*mpa.Negotiation, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.startupFrame(m.Input, m.EOF); err != nil {
+	if _, err := c.startupFrame(m.Input, m.EOF); err != nil {
 		if _, refused := errors.AsType[*mpa.RefuseError](err); refused {
 			return nil, c.reject(m, nil, err)
 		}
@@ -201,25 +215,25 @@ func (c *Conn) reject(m *mpa.Responder, data []byte, cause error) error {
 	return errors.Join(cause, err)
 }
 
-// startupFrame reads until input has its frame.
-func (c *Conn) startupFrame(input func([]byte) (int, error), eof func([]byte) error) error {
+// startupFrame reads until input has its frame, and returns what has been read.
+func (c *Conn) startupFrame(input func([]byte) (int, error), eof func([]byte) error) ([]byte, error) {
 	buf := append(make([]byte, 0, 1024), c.cfg.BufferedInput...)
 	for {
 		if len(buf) > 0 {
 			if n, err := input(buf); err != nil || n > 0 {
-				return err
+				return buf, err
 			}
 		}
 		if len(buf) == cap(buf) {
-			return io.ErrShortBuffer // cannot be: a frame has at most 532 octets
+			return buf, io.ErrShortBuffer // cannot be: a frame has at most 532 octets
 		}
 		n, err := c.nc.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
 		if n == 0 && errors.Is(err, io.EOF) {
-			return errors.Join(io.ErrUnexpectedEOF, eof(buf))
+			return buf, errors.Join(io.ErrUnexpectedEOF, eof(buf))
 		}
 		if n == 0 && err != nil {
-			return err
+			return buf, err
 		}
 	}
 }

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -41,12 +42,26 @@ func Dial(ctx context.Context, network, addr string, cfg *Config) (*Client, erro
 	if err != nil {
 		return nil, err
 	}
+	cl, err := dialOnce(ctx, network, addr, c)
+	if c.Revision != 0 || !errors.Is(err, rdmap.ErrOlderPeer) {
+		return cl, err
+	}
+	plain := *c
+	plain.Revision = 1
+	if cl, again := dialOnce(ctx, network, addr, &plain); again == nil {
+		return cl, nil
+	}
+	return nil, err // the server closes whatever is said
+}
+
+// dialOnce is Dial with one attempt.
+func dialOnce(ctx context.Context, network, addr string, cfg *Config) (*Client, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, network, addr)
 	if err != nil {
 		return nil, opErr(OpDial, addr, err)
 	}
-	return newClient(ctx, conn, addr, c)
+	return newClient(ctx, conn, addr, cfg)
 }
 
 // NewClient starts RPC-over-RDMA on conn, which it takes, as the MPA initiator.

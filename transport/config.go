@@ -7,6 +7,7 @@ import (
 
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/mpa"
 	"go.uber.org/zap"
 )
 
@@ -81,6 +82,15 @@ type Config struct {
 	// MaxConns bounds the connections of one server or listener; further ones are
 	// closed at once. If zero, 16384.
 	MaxConns int
+
+	// Revision, Markers, PeerToPeer and RTR are the settings of rdmap.Config of the
+	// same names: how MPA starts (RFC 5044 Section 7.1, RFC 6581) and what is in its
+	// stream. With Revision 0, [Dial] tries 2 and, when the server closes the connection
+	// without an answer, 1 on a second one (RFC 6581 Section 10).
+	Revision   int
+	Markers    bool
+	PeerToPeer bool
+	RTR        mpa.RTR
 
 	// IRD and ORD are the numbers of RDMA Reads served and issued at one time
 	// (RFC 6581 Section 9). If zero, the defaults of rdmap.Config.
@@ -157,6 +167,7 @@ func (c *Config) check() error {
 		{"InlineRecv", c.InlineRecv, minInline, maxInline},
 		{"MaxPayload", c.MaxPayload, minInline, 1 << 30},
 		{"MaxConns", c.MaxConns, 1, 1 << 30},
+		{"Revision", c.Revision, 0, 2},
 	} {
 		if r.got < r.lo || r.got > r.hi {
 			return fmt.Errorf("%w: %s is %d, want %d to %d", ErrConfig, r.name, r.got, r.lo, r.hi)

@@ -1,0 +1,96 @@
+package transport
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"testing"
+
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/mpa"
+)
+
+// TestEngineOptions: every setting of the start-up reaches the connection, and calls
+// with chunks work under it.
+func TestEngineOptions(t *testing.T) {
+	for _, rtr := range []mpa.RTR{0, mpa.RTRWrite, mpa.RTRRead, mpa.RTRSend} {
+		for bits := range 8 {
+			rev, client, server := 1+bits&1, bits&2 != 0, bits&4 != 0
+			if rev == 1 && rtr != 0 {
+				continue
+			}
+			t.Run(fmt.Sprintf("rtr %v, rev %d, markers %v %v", rtr, rev, client, server), func(t *testing.T) {
+				cc, sc := testConfig(), testConfig()
+				cc.Revision, cc.Markers, cc.PeerToPeer, cc.RTR, sc.Markers = rev, client, rtr != 0, rtr, server
+				cc.IRD, cc.ORD, sc.IRD, sc.ORD = 5, 6, 7, 3
+				if bits == 7 {
+					cc.CRC, sc.CRC = CRCOff, CRCOff
+				}
+				_, c := pair(t, newEcho(), sc, cc)
+				sent := c.Conn().Stats()
+				if sent.FPDUsOut != btou(rtr != 0) || sent.SendsOut != btou(rtr == mpa.RTRSend) || sent.ReadsOut != btou(rtr == mpa.RTRRead) {
+					t.Errorf("RTR: %+v", sent)
+				}
+				goodCall(t, c)
+				s := c.Conn().ConnectionState()
+				want := s
+				want.Revision, want.RecvMarkers, want.SendMarkers, want.PeerToPeer = rev, client, server, rtr != 0
+				want.CRC, want.IRD, want.ORD = bits != 7, 5, 6
+				if s != want {
+					t.Errorf("state %+v\nwant  %+v", s, want)
+				}
+			})
+		}
+	}
+}
+
+func btou(b bool) uint64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// TestDialOlderServer: a server that knows RFC 5044 alone closes on our first Request;
+// Dial comes back with revision 1, unless it was told which one to use.
+func TestDialOlderServer(t *testing.T) {
+	sc := testConfig()
+	sc.Revision = 1
+	_, addr := startServer(t, newEcho(), sc)
+	c := dial(t, addr, nil)
+	goodCall(t, c)
+	if s := c.Conn().ConnectionState(); s.Revision != 1 {
+		t.Errorf("%+v", s)
+	}
+	cfg := testConfig()
+	cfg.Revision = 2
+	if _, err := Dial(testCtx(t), "tcp", addr, cfg); !errors.Is(err, rdmap.ErrOlderPeer) {
+		t.Errorf("with revision 2: %v", err)
+	}
+}
+
+// TestDialClosingServer: a server that closes whatever is said gets two attempts, not
+// more, and the first error is told.
+func TestDialClosingServer(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	count := make(chan int, 1)
+	go func() {
+		n := 0
+		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+			n++
+			c.Close()
+		}
+		count <- n
+	}()
+	if _, err := Dial(testCtx(t), "tcp", l.Addr().String(), nil); !errors.Is(err, rdmap.ErrOlderPeer) {
+		t.Error(err)
+	}
+	l.Close()
+	if n := <-count; n != 2 {
+		t.Errorf("%d attempts", n)
+	}
+}
