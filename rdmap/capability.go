@@ -12,8 +12,8 @@ import "encoding/binary"
 //	off 6, 2: largest ULPDU accepted, octets
 //	off 8, 4: features
 //
-// Unknown feature bits are ignored, a longer block of a later version is read as far
-// as it is known. Choice of this project; no document defines it.
+// Unknown feature bits are ignored. Anything that differs from this layout, or accepts
+// no ULPDU at all, is not a block but the upper layer's. Choice of this project; no document defines it.
 type capability struct {
 	mulpdu   uint16
 	features uint32
@@ -54,6 +54,9 @@ func splitCapability(b []byte) (ulp []byte, cp capability, ok bool) {
 	}
 	cp.mulpdu = binary.BigEndian.Uint16(blk[6:])
 	cp.features = binary.BigEndian.Uint32(blk[8:])
+	if cp.mulpdu == 0 {
+		return b, capability{}, false
+	}
 	return b[:at:at], cp, true
 }
 
