@@ -18,7 +18,7 @@ func TestDemoCapture(t *testing.T) {
 	if status := cli.Main([]string{"demo", "--max", "65537", "--pcap", file}, nil, &stderr, &stderr); status != 0 {
 		t.Fatalf("status %d: %s", status, &stderr)
 	}
-	s := session{"demo", file, true}
+	s := session{name: "demo", pcap: file, crc: true}
 	counts, _ := decodeOwn(t, s)
 	for _, k := range []string{"mpa.req", "mpa.rep", "opcode.0x00", "opcode.0x01", "opcode.0x02", "opcode.0x04", "chunk.read", "chunk.write"} {
 		if counts[k] == 0 {
