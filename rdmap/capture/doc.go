@@ -9,8 +9,11 @@
 //	err = w.Close()                 // says what could not be recorded
 //
 // [Writer.Conn] does the same for octets that are at hand, [Writer.Relay] between two
-// ends that keep their own connections, [Writer.KeyLog] lets Wireshark look into TLS.
-// A tap above TLS records what is said inside: iWARP that Wireshark finds by itself.
+// ends that keep their own connections.
+//
+// TLS: a tap above it records what is said inside, iWARP that Wireshark finds by itself.
+// A tap below it records what TLS makes of that; give tls.Config.KeyLogWriter a file
+// beside the capture, and Wireshark that file (tls.keylog_file), to look inside.
 //
 // What is recorded: octets in the order of the calls, in TCP segments of at most 65,483
 // (the longest IPv4 packet less the headers) with right sequence numbers and checksums;

@@ -94,12 +94,12 @@ func ExampleWriter_TapListener() {
 	// Output: true <nil> <nil>
 }
 
-// TLS below the tap: the capture holds the keys too.
-func ExampleWriter_KeyLog() {
+// TLS above the tap, and its keys in a file beside the capture.
+func ExampleWriter_TapClient_tls() {
 	w, _ := capture.NewWriter(io.Discard)
-	cfg := &tls.Config{ServerName: "stag.example", KeyLogWriter: w.KeyLog()}
+	var keys bytes.Buffer // trace.pcapng.keys, in earnest
 	a, _ := net.Pipe()
-	c := tls.Client(w.TapClient(a), cfg)
+	c := tls.Client(w.TapClient(a), &tls.Config{ServerName: "stag.example", KeyLogWriter: &keys})
 	fmt.Println(c.ConnectionState().HandshakeComplete, w.Close())
 	// Output: false <nil>
 }

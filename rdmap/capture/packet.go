@@ -6,7 +6,6 @@ import (
 
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
-	"github.com/gopacket/gopacket/pcapgo"
 )
 
 // maxSegment is the largest TCP payload of one packet, in octets: the longest IPv4
@@ -28,13 +27,6 @@ func (w *Writer) packet(at time.Time, src, dst netip.AddrPort, tcp *layers.TCP, 
 	}
 	b := w.buf.Bytes()
 	w.fail(w.ng.WritePacket(gopacket.CaptureInfo{Timestamp: at, CaptureLength: len(b), Length: len(b)}, b))
-}
-
-// secret writes lines of a TLS key log.
-func (w *Writer) secret(lines []byte) {
-	if w.Err() == nil {
-		w.fail(w.ng.WriteDecryptionSecretsBlock(pcapgo.DSB_SECRETS_TYPE_TLS, lines))
-	}
 }
 
 // headers returns the Ethernet and IP headers between two addresses; IPv6 unless both

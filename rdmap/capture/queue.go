@@ -19,10 +19,9 @@ const recordCost = 128
 type kind uint8
 
 const (
-	kindOpen   kind = iota // the three packets of TCP's handshake
-	kindData               // n octets
-	kindFIN                // the end of one direction
-	kindSecret             // n octets of a TLS key log
+	kindOpen kind = iota // the three packets of TCP's handshake
+	kindData             // n octets
+	kindFIN              // the end of one direction
 )
 
 // record is one thing that happened, in the order of the queue.
@@ -70,9 +69,7 @@ func (q *queue) add(r record, p []byte) {
 	defer q.mu.Unlock()
 	if q.filling.cost()+recordCost+len(p) > q.limit && !q.wait(recordCost+len(p)) {
 		q.dropped += uint64(len(p))
-		if r.c != nil {
-			r.c.lost[r.dir] += uint64(len(p))
-		}
+		r.c.lost[r.dir] += uint64(len(p))
 		return
 	}
 	if q.closed {
@@ -82,7 +79,7 @@ func (q *queue) add(r record, p []byte) {
 		q.last = now
 	}
 	r.at, r.n = q.last, len(p)
-	if r.c != nil && r.kind != kindOpen {
+	if r.kind != kindOpen {
 		r.lost, r.c.lost[r.dir] = r.c.lost[r.dir], 0
 	}
 	q.filling.records = append(q.filling.records, r)

@@ -113,18 +113,6 @@ func (w *Writer) Close() error {
 	return w.end
 }
 
-// KeyLog returns a writer for tls.Config.KeyLogWriter of tapped connections: what is
-// written to it goes into the capture as well, so that Wireshark can decrypt them without
-// a second file. Whoever has the capture can then read all of it.
-func (w *Writer) KeyLog() io.Writer { return keyLog{w} }
-
-type keyLog struct{ w *Writer }
-
-func (k keyLog) Write(p []byte) (int, error) {
-	k.w.q.add(record{kind: kindSecret}, p)
-	return len(p), nil
-}
-
 // run writes what is queued until the queue is closed.
 func (w *Writer) run() {
 	defer close(w.done)
@@ -145,11 +133,7 @@ func (w *Writer) write(b *batch) {
 	data := b.data
 	for i := range b.records {
 		r := &b.records[i]
-		if r.kind == kindSecret {
-			w.secret(data[:r.n])
-		} else {
-			r.c.play(r, data[:r.n])
-		}
+		r.c.play(r, data[:r.n])
 		data = data[r.n:]
 	}
 	if w.Err() == nil {
