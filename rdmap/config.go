@@ -101,6 +101,13 @@ type Config struct {
 	// Recvs is the number of receives posted before the connection starts.
 	// 0: 64; negative: none.
 	Recvs int
+	// RecvQueue is where the connection takes its receives from; it may be shared. Nil:
+	// Recvs of its own. With it Recvs means nothing.
+	RecvQueue *RecvQueue
+	// RecvQuota bounds the receives of RecvQueue that messages of this connection have
+	// taken and PostRecv has not given back; beyond it there is none for the connection.
+	// 0: no bound.
+	RecvQuota int
 	// Pool is where the octets of Sends are kept that cannot be lent from the
 	// reader's staging. Nil: one pool of the process (DefaultPool).
 	Pool *Pool

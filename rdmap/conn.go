@@ -93,7 +93,7 @@ func newConn(nc net.Conn, cfg *Config, initiator bool) *Conn {
 	c.snd.limit, c.snd.table = c.cfg.SendQueue, c.table
 	c.snd.useSpares()
 	c.rcv = newReceiver(receiverConfig{
-		table: c.table, up: (*halves)(c), size: c.cfg.RecvSize, recvs: c.cfg.Recvs,
+		table: c.table, up: (*halves)(c), size: c.cfg.RecvSize, recvs: c.cfg.Recvs, queue: c.cfg.RecvQueue, quota: c.cfg.RecvQuota,
 		pool: c.cfg.Pool, keep: c.cfg.Handler == nil,
 	})
 	c.rcv.arriving.overdue = c.overdue
@@ -146,8 +146,15 @@ func (c *Conn) Err() error {
 }
 
 // PostRecv posts n more receives: the peer may send as many more messages. It must
-// be called before the peer learns that it may.
-func (c *Conn) PostRecv(n int) { c.rcv.recvs.Add(int64(n)) }
+// be called before the peer learns that it may. With Config.RecvQueue they are posted
+// there, also after the end of the connection, and count as no longer used by it.
+func (c *Conn) PostRecv(n int) {
+	if s := c.rcv.shared; s != nil {
+		s.post(n)
+		return
+	}
+	c.rcv.recvs.Add(int64(n))
+}
 
 // halves is Conn as the receiving half sees the sending one.
 type halves Conn

@@ -38,6 +38,12 @@
 // everything that was read has been handled. A flush never blocks the reader:
 // when the socket is full, a goroutine made for the purpose waits for room.
 //
+// # Receives and events
+//
+// Each Send and Immediate takes a posted receive ([Conn.PostRecv]); one for which there
+// is none ends the connection. Connections may share them ([RecvQueue]). A consumer
+// without a Handler may sleep until a message asks for an event ([Conn.WaitSolicited]).
+//
 // # Limits and non-features
 //
 // One RDMAP stream per connection. Nothing is retried: every protocol error is

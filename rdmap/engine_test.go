@@ -29,6 +29,8 @@ type engineConfig struct {
 	nocrc, interleave             bool
 	ext                           Extensions
 	pool                          *Pool
+	queue                         *RecvQueue
+	quota                         int
 }
 
 func newEngine(cfg engineConfig) *engine {
@@ -48,6 +50,7 @@ func newEngine(cfg engineConfig) *engine {
 	s.limit, s.table, s.interleave, s.ext = 1<<30, t, cfg.interleave, cfg.ext
 	e.rcv = newReceiver(receiverConfig{
 		ext: cfg.ext, table: t, up: e, size: cfg.size, recvs: cfg.recvs, pool: cfg.pool,
+		queue: cfg.queue, quota: cfg.quota,
 	})
 	e.df.CRC = !cfg.nocrc
 	return e

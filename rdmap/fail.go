@@ -81,7 +81,7 @@ func (c *Conn) finish() {
 		c.st.giveBack()
 		c.st = nil
 	}
-	c.inbox.settle(c.cfg.Pool)
+	c.inbox.settle(c)
 	ctx, cancel := context.WithTimeout(context.Background(), DefaultTerminateTimeout)
 	defer cancel()
 	if err := c.table.Close(ctx); err != nil {

@@ -9,10 +9,11 @@ type outRead struct {
 	id     uint32  // OpAtomicRequest: its identifier
 	answer *Answer // not a Read: where the answer goes, may be nil
 	// OpReadRequest:
-	sink   region.STag
-	sinkTO uint64
-	size   uint32
-	done   Completer // for cancel only
+	sink       region.STag
+	sinkTO     uint64
+	size       uint32
+	invalidate bool      // sink, before the completion
+	done       Completer // for cancel only
 	// cancelled: nobody wants the octets any more. The response is still due, is
 	// checked, and is dropped.
 	cancelled bool

@@ -13,8 +13,11 @@ import (
 type sendQueue receiver
 
 func (q *sendQueue) Posted() int {
-	if q.rtrSend && q.recvs.Load() == 0 {
-		return 1
+	switch {
+	case q.rtr:
+		return 1 // RFC 6581 Section 9.2: the engine's own buffer
+	case q.shared != nil:
+		return q.shared.reserve()
 	}
 	return int(q.recvs.Load())
 }
@@ -28,6 +31,9 @@ func (q *sendQueue) Size() int {
 }
 
 func (q *sendQueue) Open(s *ddp.Segment) ([]byte, bool) {
+	if q.rtr {
+		return nil, true
+	}
 	if !s.Last || q.keep {
 		b, ok := q.pool.get(q.Size())
 		if !ok {
@@ -38,7 +44,9 @@ func (q *sendQueue) Open(s *ddp.Segment) ([]byte, bool) {
 			q.pool.begin(&q.arriving)
 		}
 	}
-	if !q.rtrSend {
+	if q.shared != nil {
+		q.shared.use()
+	} else {
 		q.recvs.Add(-1)
 	}
 	return q.buf, true

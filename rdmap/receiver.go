@@ -35,18 +35,21 @@ type event struct {
 	msg  Message
 	buf  poolBuf // memory of msg.Data; nil: it lies in the ULPDU
 	term *TerminateError
+	// settled: the receive of msg has been posted again.
+	settled bool
 }
 
 // receiver is the receiving half of an engine: ULPDUs in; placements, events and
 // requests out. It does no I/O and has no lock; one goroutine at a time uses it.
 // recvs alone may be changed by others.
 type receiver struct {
-	ddp   *ddp.Receiver
-	ext   Extensions
-	mask  uint8 // opcode bits of the control octet
-	table *region.Table
-	up    sendHalf
-	recvs atomic.Int64 // receives posted and not yet used
+	ddp    *ddp.Receiver
+	ext    Extensions
+	mask   uint8 // opcode bits of the control octet
+	table  *region.Table
+	up     sendHalf
+	recvs  atomic.Int64 // receives posted and not yet used
+	shared *share       // instead of recvs; nil: it has its own
 
 	size     int // largest Send
 	pool     *Pool
@@ -54,6 +57,7 @@ type receiver struct {
 	buf      poolBuf // of the Send being assembled
 	arriving arrival // that Send, while it has memory and is not whole
 	rtrSend  bool    // the first FPDU may be a zero-length Send that is an RTR
+	rtr      bool    // the present one is
 	readGot  uint64  // octets of the Read Response in progress
 	view     region.View
 	scratch  []byte           // sink of cancelled Reads
@@ -80,6 +84,8 @@ type receiverConfig struct {
 	up    sendHalf
 	size  int
 	recvs int
+	queue *RecvQueue // nil: recvs of its own
+	quota int
 	pool  *Pool
 	keep  bool
 }
@@ -90,6 +96,9 @@ func newReceiver(cfg receiverConfig) *receiver {
 		size: cfg.size, pool: cfg.pool, keep: cfg.keep,
 	}
 	r.recvs.Store(int64(cfg.recvs))
+	if cfg.queue != nil {
+		r.shared = &share{q: cfg.queue, quota: cfg.quota}
+	}
 	r.admit(cfg.ext)
 	return r
 }
@@ -135,6 +144,7 @@ func (r *receiver) accept(u []byte) (event, error) {
 	}
 	payload := u[seg.HeaderLen():]
 	r.now = op
+	r.rtr = r.rtrSend && op == OpSend && seg.Last && len(payload) == 0
 	if op == OpReadResponse {
 		if v := r.checkResponse(seg, len(payload)); v != vioNone {
 			return event{}, r.refuse(v, u, nil)
@@ -239,28 +249,26 @@ func (r *receiver) deliver(op Opcode, s *ddp.Segment, ev *ddp.Event, u []byte) (
 	return event{}, nil
 }
 
-// deliverSend delivers a Send or Immediate Data. It invalidates the STag of a Send with Invalidate, "before" the Send is
-// completed to the ULP, RFC 5040 Section 5.1.
+// deliverSend delivers a Send or Immediate Data. It invalidates the STag of a Send with
+// Invalidate, "before" the Send is completed to the ULP, RFC 5040 Section 5.1.
 func (r *receiver) deliverSend(op Opcode, s *ddp.Segment, ev *ddp.Event, u []byte) (event, error) {
 	r.pool.ended(&r.arriving)
 	out := event{kind: evMessage, buf: r.buf, msg: Message{Op: op, Data: ev.Data, Solicited: op.Solicited()}}
 	r.buf = nil
-	if r.rtrSend {
-		if op == OpSend && len(ev.Data) == 0 {
-			r.pool.put(out.buf) // RFC 6581 Section 9.2: the engine's own buffer
-			return event{}, nil
+	if r.rtr {
+		return event{}, nil
+	}
+	if op.Invalidates() {
+		stag := region.STag(s.ULP)
+		if err := r.table.RemoteInvalidate(stag); err != nil {
+			r.pool.put(out.buf)
+			return event{}, r.refuse(vioInvalidate, u, err)
 		}
-		r.recvs.Add(-1) // an ordinary Send, which is taken too
+		out.msg.Invalidated = stag
 	}
-	if !op.Invalidates() {
-		return out, nil
+	if r.shared != nil {
+		r.shared.open = false
 	}
-	stag := region.STag(s.ULP)
-	if err := r.table.RemoteInvalidate(stag); err != nil {
-		r.pool.put(out.buf)
-		return event{}, r.refuse(vioInvalidate, u, err)
-	}
-	out.msg.Invalidated = stag
 	return out, nil
 }
 
@@ -271,6 +279,9 @@ func (r *receiver) deliverResponse(u []byte) (event, error) {
 	r.readGot = 0
 	if got != uint64(rd.size) {
 		return event{}, r.refuse(vioReadShort, u, wantGot(rd.size, got))
+	}
+	if rd.invalidate {
+		r.table.Revoke(rd.sink)
 	}
 	r.up.answered()
 	return event{kind: evReadDone}, nil
@@ -317,6 +328,9 @@ func (r *receiver) count(op Opcode, placed int) {
 
 // close gives back what the receiver holds.
 func (r *receiver) close() {
+	if r.shared != nil {
+		r.shared.end()
+	}
 	r.view.Release()
 	r.pool.ended(&r.arriving)
 	r.pool.put(r.buf)

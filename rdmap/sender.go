@@ -94,6 +94,7 @@ func (s *sender) postRequest(it *item, wr *WR, maxPayload int) {
 	switch wr.Op {
 	case OpReadRequest:
 		it.read.sink, it.read.sinkTO, it.read.size = wr.Sink, wr.SinkTO, wr.Len
+		it.read.invalidate = wr.InvalidateSink
 		rr := readRequest{sink: wr.Sink, sinkTO: wr.SinkTO, size: wr.Len, src: wr.STag, srcTO: wr.TO}
 		s.frame(it, rr.append(b[:0]), nil, maxPayload)
 	case OpAtomicRequest:

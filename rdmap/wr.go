@@ -14,7 +14,7 @@ type Completer interface{ Complete(err error) }
 //	OpSend, OpSendSE                       Head+Body
 //	OpSendInvalidate, OpSendSEInvalidate   Head+Body   STag: the peer's STag to invalidate
 //	OpWrite                                Head+Body   STag, TO: where to at the peer
-//	OpReadRequest                          none        STag, TO, Len: where from; Sink, SinkTO: where to
+//	OpReadRequest                          none        STag, TO, Len: where from; Sink, SinkTO: where to; InvalidateSink
 //	OpImmediate, OpImmediateSE             Head+Body   8 octets
 //	OpFlushRequest                         none        STag, TO, Len: what; Flags
 //	OpVerifyRequest                        Head+Body   STag, TO, Len: what; payload: the hash expected, or none; Answer
@@ -40,9 +40,13 @@ type WR struct {
 	// right region.ReadSink.
 	Sink   region.STag
 	SinkTO uint64
-	Len    uint32
-	Done   Completer
-	Flags  FlushFlags // of a Flush
+	// InvalidateSink makes Sink invalid before Done completes with success: a region
+	// registered for one Read. (After a failure call Region.Invalidate, which waits until
+	// nobody touches the memory.)
+	InvalidateSink bool
+	Len            uint32
+	Done           Completer
+	Flags          FlushFlags // of a Flush
 	// Atomic says what an Atomic Request does; it is borrowed until Post returns.
 	Atomic *Atomic
 	// Answer takes what comes back; it is lent until Done completes. May be nil.
@@ -57,6 +61,9 @@ func (wr *WR) size() int { return len(wr.Head) + len(wr.Body) }
 
 // check reports misuse that can be seen without the connection.
 func (wr *WR) check() error {
+	if wr.InvalidateSink && wr.Op != OpReadRequest {
+		return ErrBadWR
+	}
 	switch wr.Op {
 	case OpSend, OpSendSE, OpSendInvalidate, OpSendSEInvalidate, OpWrite:
 		if uint64(wr.size()) > maxMessage {

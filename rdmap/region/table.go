@@ -107,6 +107,17 @@ func (t *Table) RemoteInvalidate(stag STag) error {
 	return nil
 }
 
+// Revoke makes stag invalid at once, if this Table has registered it, without waiting
+// for those who are using the memory now. It reports whether it was valid.
+func (t *Table) Revoke(stag STag) bool {
+	e := t.dom.find(stag)
+	if e == nil || !e.use(stag) {
+		return false
+	}
+	defer e.unpin()
+	return e.owner == t && e.revoke(stag)
+}
+
 // Close ends the view when its stream ends: it refuses new registrations, invalidates
 // at once all that the Table has registered, and waits until none is in use. It
 // returns ErrPinned if ctx ends first. It is idempotent. Shared registrations stay.

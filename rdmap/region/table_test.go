@@ -286,3 +286,19 @@ func (p *persistent) Bytes() []byte { return p.mem }
 func (p *persistent) Close() error  { return nil }
 
 func (p *persistent) Persist(off, n int) error { p.off, p.n = off, n; return nil }
+
+// Revoke is for what the Table has registered itself.
+func TestRevokeBySTag(t *testing.T) {
+	d := NewDomain()
+	a, b := d.NewTable(), d.NewTable()
+	own := register(t, a, make([]byte, 8), RemoteRead)
+	shared, _ := d.RegisterShared(make(Bytes, 8), Options{Access: RemoteRead})
+	for _, r := range []Region{own, shared} {
+		if b.Revoke(r.STag()) || a.Revoke(r.STag()+1) || !r.Valid() {
+			t.Errorf("%v revoked by another", r.STag())
+		}
+	}
+	if a.Revoke(shared.STag()) || !a.Revoke(own.STag()) || own.Valid() || a.Revoke(own.STag()) || d.Live() != 1 {
+		t.Error("own", own.Valid(), "live", d.Live())
+	}
+}

@@ -1,0 +1,282 @@
+package rdmap
+
+import (
+	"encoding/binary"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+)
+
+var noBuffer = TermCode{1, 2, 2}
+
+// sendSegment is a segment of the Send with this MSN.
+func sendSegment(msn uint32, mo int, last bool, payload string) []byte {
+	s := ddp.Segment{Control: controlOctet(OpSend), QN: ddp.QNSend, MSN: msn, MO: uint32(mo), Last: last}
+	return append(s.Append(nil), payload...)
+}
+
+// queueModel is a second, slow statement of what a RecvQueue promises.
+type queueModel struct {
+	posted, accepted int // in all
+	free             int
+	limit, events    int
+	used             [3]int
+}
+
+func (m *queueModel) check() {
+	if m.limit > m.free {
+		m.limit = 0
+		m.events++
+	}
+}
+
+// FuzzRecvQueue: three streams share a queue, one of them with a quota. Whatever the
+// order of Sends, whole and in pieces, of posting, arming and ending: a Send is
+// accepted exactly when a receive is there for it, so never more than were posted; each
+// limit event comes once and at its moment; what a stream that ends had not used is
+// not lost.
+func FuzzRecvQueue(f *testing.F) {
+	f.Add([]byte("\x00\x01\x02\x10\x11\x12\x00\x01\x02\x30\x01\x20\x20\x42\x00\x00\x01\x01"))
+	f.Add([]byte("\x54\x00\x01\x53\x02\x00\x00\x60\x01\x01\x20\x00\x20\x00\x71\x01"))
+	f.Add([]byte("\x10c\x110\x120\x00"))
+	f.Add([]byte("\x02\x02\x02"))             // beyond the quota
+	f.Add([]byte("\x3c\x2e\x02\x02\x02"))     // posted more than used
+	f.Add([]byte("\x70\x51\x5c\x71\x72\x00")) // refused after its receive was taken
+	f.Add([]byte("\x10\x60\x11\x61\x12\x62\x38\x10\x52\x00"))
+	f.Fuzz(func(t *testing.T, ops []byte) {
+		const start, quota = 3, 2
+		q := NewRecvQueue(start)
+		m := queueModel{posted: start, free: start}
+		pool := NewPool(1 << 20)
+		var es [3]*engine
+		var msn [3]uint32
+		var open [3]bool
+		for i := range es {
+			es[i] = newEngine(engineConfig{queue: q, size: 64, pool: pool})
+		}
+		es[2].rcv.shared.quota = quota
+		events := 0
+		for _, op := range ops {
+			i, n := int(op)&3%3, int(op>>2)&3
+			e := es[i]
+			switch op >> 4 {
+			case 0, 1: // a Send: whole, or its first or last piece
+				if e.err != nil {
+					continue
+				}
+				last := op>>4 == 0
+				switch {
+				case open[i] && last:
+					e.input(fpduOf(sendSegment(msn[i], 1, true, "y")))
+					open[i] = false
+					continue
+				case open[i]:
+					continue
+				}
+				msn[i]++
+				ok := m.free > 0 && (i != 2 || m.used[i] < quota)
+				if ok {
+					m.free--
+					m.accepted++
+					m.used[i]++
+					m.check()
+				}
+				e.input(fpduOf(sendSegment(msn[i], 0, last, "x")))
+				pe, _ := errors.AsType[*ProtocolError](e.err)
+				if ok != (e.err == nil) || !ok && pe.Code != noBuffer {
+					t.Fatalf("accepted %v, want %v: %v", e.err == nil, ok, e.err)
+				}
+				open[i] = ok && !last
+			case 2: // post, as the upper layer of a stream
+				e.rcv.shared.post(n)
+				m.used[i] = max(m.used[i]-n, 0)
+				m.posted += n
+				m.free += n
+			case 3: // post, as the owner
+				q.Post(n)
+				m.posted += n
+				m.free += n
+			case 4, 5: // arm
+				m.limit = n
+				m.check()
+				q.Arm(n, func() { events++ })
+			case 6: // a stream ends; another one takes its place
+				e.rcv.close()
+				if open[i] {
+					m.free++ // nobody else would post it again
+					m.accepted--
+				}
+				es[i] = newEngine(engineConfig{queue: q, size: 64, quota: e.rcv.shared.quota, pool: pool})
+				msn[i], m.used[i], open[i] = 0, 0, false
+			case 7: // a message far ahead: refused, and takes none
+				if e.err == nil && !open[i] {
+					e.input(fpduOf(sendSegment(msn[i]+1000, 0, true, "z")))
+					if e.err == nil {
+						t.Fatal("accepted MSN of later")
+					}
+					e.rcv.close()
+					if m.free > 0 && (i != 2 || m.used[i] < quota) {
+						m.free-- // for a moment
+						m.check()
+						m.free++
+					}
+				}
+			}
+			if q.Posted() != m.free || events != m.events || m.accepted > m.posted {
+				t.Fatalf("%d receives, want %d; %d events, want %d; %d of %d accepted",
+					q.Posted(), m.free, events, m.events, m.accepted, m.posted)
+			}
+		}
+	})
+}
+
+// TestRecvQueueRace: many connections draw from one queue at once. Exactly as many
+// messages arrive as were posted; what is too much ends its own connection.
+func TestRecvQueueRace(t *testing.T) {
+	const conns, posted, each = 8, 100, 20
+	q := NewRecvQueue(posted)
+	h := &counter{}
+	var wg sync.WaitGroup
+	refused := make(chan error, conns)
+	for range conns {
+		a, b := rdmaptest.Pipe()
+		x, y := connect(t, a, b, nil, &Config{RecvQueue: q, Handler: h})
+		wg.Go(func() { refused <- y.Serve() })
+		wg.Go(func() {
+			for i := range each {
+				if x.Post([]WR{{Op: OpSend, Head: binary.BigEndian.AppendUint32(nil, uint32(i))}}) != nil {
+					return
+				}
+			}
+			_ = x.Close()
+		})
+	}
+	wg.Wait()
+	if n := h.n(); n != posted || q.Posted() != 0 {
+		t.Errorf("%d messages into %d receives, %d left", n, posted, q.Posted())
+	}
+	full := 0
+	for range conns {
+		if pe, ok := errors.AsType[*ProtocolError](<-refused); ok && pe.Code == noBuffer {
+			full++
+		}
+	}
+	if full == 0 {
+		t.Error("no connection ended for want of receives")
+	}
+}
+
+// counter counts messages and posts nothing.
+type counter struct {
+	mu  sync.Mutex
+	got int
+}
+
+func (h *counter) HandleRecv(*Conn, *Message) { h.mu.Lock(); h.got++; h.mu.Unlock() }
+func (h *counter) HandleClose(*Conn, error)   {}
+func (h *counter) n() int                     { h.mu.Lock(); defer h.mu.Unlock(); return h.got }
+
+// TestRecvQueueOfClosed: messages that nobody took when their connection ended give
+// their receives back, and once only.
+func TestRecvQueueOfClosed(t *testing.T) {
+	q := NewRecvQueue(5)
+	a, b := rdmaptest.Pipe()
+	x, y := connect(t, a, b, nil, &Config{RecvQueue: q})
+	for range 3 {
+		if err := x.Send(t.Context(), []byte("m")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := y.Recv(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_ = x.Close()
+	<-y.Done()
+	if q.Posted() != 5 {
+		t.Errorf("%d receives, want 5", q.Posted())
+	}
+	for range 2 {
+		if m := y.TryRecv(); m == nil || string(m.Data) != "m" {
+			t.Fatal("message lost at the end")
+		}
+	}
+	if y.TryRecv() != nil || q.Posted() != 5 {
+		t.Errorf("%d receives, want 5", q.Posted())
+	}
+}
+
+// TestLimitEvent: once, at once if it is time already, and again after Arm.
+func TestLimitEvent(t *testing.T) {
+	q := NewRecvQueue(3)
+	n := 0
+	count := func() { n++ }
+	q.Arm(3, count)
+	for i, want := range []int{1, 1, 1} {
+		if !q.take() || n != want {
+			t.Errorf("receive %d: %d events", i, n)
+		}
+	}
+	if q.take() {
+		t.Error("took what is not there")
+	}
+	q.Arm(1, count)
+	if n != 2 {
+		t.Errorf("armed below the limit: %d events", n)
+	}
+	q.Arm(1, func() { q.Post(10); q.Arm(10, count) })
+	if n != 2 || q.Posted() != 10 {
+		t.Errorf("posted in the event: %d events, %d receives", n, q.Posted())
+	}
+	q.Arm(0, count)
+	q.take()
+	if n != 2 {
+		t.Error("disarmed, and yet")
+	}
+}
+
+// TestFirstSendTakesReceive: where the first Send may be a ready-to-receive message, one
+// that is not takes a receive as any other (RFC 6581 Section 9.2).
+func TestFirstSendTakesReceive(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		in   [][]byte
+		left int64
+		ok   bool
+	}{
+		{"RTR", [][]byte{sendSegment(1, 0, true, "")}, 1, true},
+		{"RTR and a Send", [][]byte{sendSegment(1, 0, true, ""), sendSegment(2, 0, true, "x")}, 0, true},
+		{"a Send", [][]byte{sendSegment(1, 0, true, "x")}, 0, true},
+		{"two", [][]byte{sendSegment(1, 0, true, "x"), sendSegment(2, 0, true, "x")}, 0, false},
+		{"in pieces", [][]byte{sendSegment(1, 0, false, ""), sendSegment(1, 0, true, "")}, 0, true},
+		{"empty ones", [][]byte{sendSegment(1, 0, true, ""), sendSegment(2, 0, true, ""), sendSegment(3, 0, true, "")}, 0, false},
+	} {
+		e := newEngine(engineConfig{recvs: 1})
+		e.rcv.rtrSend = true
+		for _, u := range tt.in {
+			e.input(fpduOf(u))
+		}
+		if (e.err == nil) != tt.ok || e.rcv.recvs.Load() != tt.left {
+			t.Errorf("%s: %v, %d receives left", tt.name, e.err, e.rcv.recvs.Load())
+		}
+	}
+	e := newEngine(engineConfig{})
+	e.rcv.rtrSend = true
+	e.input(fpduOf(sendSegment(1, 0, true, "x")))
+	if pe, ok := errors.AsType[*ProtocolError](e.err); !ok || pe.Code != noBuffer {
+		t.Errorf("a first Send without a receive: %v", e.err)
+	}
+}
+
+// TestQuotaWindow: what a connection may not take is beyond its window of MSNs.
+func TestQuotaWindow(t *testing.T) {
+	for quota, code := range map[int]TermCode{0: {1, 2, 3}, 1: noBuffer, 9: {1, 2, 3}} {
+		e := newEngine(engineConfig{queue: NewRecvQueue(5), quota: quota})
+		e.input(fpduOf(sendSegment(4, 0, true, "x")))
+		if pe, ok := errors.AsType[*ProtocolError](e.err); !ok || pe.Code != code {
+			t.Errorf("quota %d: %v", quota, e.err)
+		}
+	}
+}

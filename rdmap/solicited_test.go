@@ -1,0 +1,145 @@
+package rdmap
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/region"
+)
+
+// TestWaitSolicited: messages without SE wake nobody who waits for an event; one with
+// SE does, for as long as it is not taken, and so does the end of the connection.
+func TestWaitSolicited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := rdmaptest.Pipe()
+		cfg := &Config{Extensions: Ext7306}
+		x, y := connect(t, a, b, cfg, cfg)
+		var woken []int // messages there when WaitSolicited returned
+		end := make(chan error)
+		go func() {
+			for {
+				if err := y.WaitSolicited(t.Context()); err != nil {
+					end <- err
+					return
+				}
+				n := 0
+				for y.TryRecv() != nil {
+					n++
+				}
+				woken = append(woken, n)
+			}
+		}()
+		for _, op := range []Opcode{
+			OpSend, OpImmediate, OpSendSE, OpSend, OpSend, OpImmediateSE, OpSendSE, OpImmediate,
+		} {
+			if err := x.Post([]WR{{Op: op, Head: make([]byte, 8)}}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		if len(woken) != 3 || woken[0] != 3 || woken[1] != 3 || woken[2] != 1 {
+			t.Errorf("messages at each event: %v", woken)
+		}
+		_ = x.Close()
+		if err := <-end; !errors.Is(err, net.ErrClosed) {
+			t.Errorf("ended with %v", err)
+		}
+		if y.TryRecv() == nil || y.TryRecv() != nil {
+			t.Error("want the last message")
+		}
+	})
+}
+
+// TestWaitSolicitedWaiters: an event wakes all who wait for one, and a message one of
+// those who wait for messages; who gave up is in nobody's way.
+func TestWaitSolicitedWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := rdmaptest.Pipe()
+		x, y := connect(t, a, b, nil, nil)
+		over, cancel := context.WithCancel(t.Context())
+		errs := make(chan error, 5)
+		for _, ctx := range []context.Context{over, t.Context(), t.Context()} {
+			go func() { errs <- y.WaitSolicited(ctx) }()
+		}
+		synctest.Wait()
+		cancel()
+		if err := <-errs; !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		recv := make(chan *Message, 1)
+		go func() { m, _ := y.Recv(t.Context()); recv <- m }()
+		synctest.Wait()
+		if err := x.Send(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		<-recv
+		synctest.Wait()
+		if len(errs) != 0 {
+			t.Fatal("woken by a plain Send")
+		}
+		if err := x.Post([]WR{{Op: OpSendSE}}); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := <-errs; err != nil {
+				t.Fatal(err)
+			}
+		}
+		if m := y.TryRecv(); m == nil || !m.Solicited || len(y.inbox.alerts) != 0 {
+			t.Error(m, len(y.inbox.alerts))
+		}
+	})
+	a, b := rdmaptest.Pipe()
+	_, y := connect(t, a, b, nil, &Config{Handler: &counter{}})
+	if err := y.WaitSolicited(t.Context()); !errors.Is(err, ErrHasHandler) {
+		t.Error(err)
+	}
+}
+
+// look is a Completer that notes whether a region is valid when it is called.
+type look struct {
+	reg   region.Region
+	valid bool
+	done
+}
+
+func (l *look) Complete(err error) { l.valid = l.reg.Valid(); l.done.Complete(err) }
+
+// TestInvalidateSink: the STag is valid until the last octet is placed, and invalid
+// when the Read completes; without the wish it stays.
+func TestInvalidateSink(t *testing.T) {
+	for _, n := range []uint32{0, 100, 5000} {
+		for _, wish := range []bool{true, false} {
+			a, b := newEngine(engineConfig{ord: 2}), newEngine(engineConfig{ird: 2})
+			_, src := b.register(t, 5000, region.RemoteRead)
+			_, sink := a.register(t, 5000, region.ReadSink)
+			l := &look{reg: sink}
+			a.post(WR{Op: OpReadRequest, STag: src.STag(), Sink: sink.STag(), Len: n, InvalidateSink: wish, Done: l})
+			b.input(a.output())
+			out := b.output()
+			for i := range out {
+				if l.n != 0 || !sink.Valid() {
+					t.Fatalf("%d octets: over after %d of %d", n, i, len(out))
+				}
+				a.input(out[i : i+1])
+			}
+			if l.n != 1 || l.err != nil || l.valid == wish || sink.Valid() == wish {
+				t.Errorf("%d octets, wish %v: %+v, valid %v", n, wish, l.done, l.valid)
+			}
+			live := 1
+			if wish {
+				live = 0
+			}
+			if a.snd.table.Live() != live {
+				t.Errorf("%d registrations", a.snd.table.Live())
+			}
+		}
+	}
+	if err := (&WR{Op: OpSend, InvalidateSink: true}).check(); !errors.Is(err, ErrBadWR) {
+		t.Error(err)
+	}
+}
