@@ -8,15 +8,13 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/stag-rdma/stag/conformance/decode"
+	"github.com/stag-rdma/stag/conformance/tshark"
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/nfsdemo/server"
@@ -254,67 +252,31 @@ func decodeOwn(t *testing.T, s session) (counts decode.Counts, rpcs int) {
 	return counts, rpcs
 }
 
-// testTshark: so does tshark, which shares no line with us: nothing malformed, no bad CRC.
+// testTshark: so does tshark, which shares no line with us.
 func testTshark(t *testing.T, all []session) {
-	tshark, err := exec.LookPath("tshark")
-	if err != nil {
-		t.Skip("tshark is not installed here (apt-get install tshark); CI has it")
-	}
 	for _, s := range all {
 		if s.marked {
 			continue // it loses its place there, see talkMarked
 		}
-		counts, _ := decodeOwn(t, s)
-		for _, frame := range malformed(t, tshark, s.pcap) {
-			t.Errorf("%s: tshark finds packet %s malformed", s.name, frame)
+		if r := judged(t, s); r.FPDUs < 500 {
+			t.Errorf("%s: only %d FPDUs", s.name, r.FPDUs)
 		}
-		out := runTshark(t, tshark, "-r", s.pcap, "-O", "iwarp_mpa")
-		good, bad := strings.Count(out, "(Good CRC32)"), strings.Count(out, "(Bad CRC32")
-		fpdus := strings.Count(out, "ULPDU length:")
-		if bad != 0 || s.crc && good != fpdus || !s.crc && good != 0 || fpdus < 500 {
-			t.Errorf("%s: %d FPDUs, %d good CRCs, %d bad", s.name, fpdus, good, bad)
-		}
-		if n := counts["mpa.fpdu"]; n != fpdus {
-			t.Errorf("%s: tshark sees %d FPDUs, we see %d", s.name, fpdus, n)
-		}
-	}
-	// What malformed leaves out is a fault of tshark, not ours: it says the same of Linux talking to
-	// Linux.
-	if left := malformed(t, tshark, "testdata/pcaps/b-nfs3-ops.pcap"); len(left) != 0 {
-		t.Errorf("tshark finds %q malformed between two Linux kernels", left)
 	}
 }
 
-// malformedPackets returns the packets that tshark marks as malformed, or with an error.
-func malformedPackets(t *testing.T, tshark, file string) []string {
+// judged fails when tshark finds anything malformed, a bad CRC, or one missing.
+func judged(t *testing.T, s session) *tshark.Report {
 	t.Helper()
-	return strings.Fields(runTshark(t, tshark, "-r", file, "-T", "fields", "-e", "frame.number",
-		"-Y", "_ws.malformed || _ws.expert.severity >= 0x00800000"))
-}
-
-// malformed leaves out replies whose result came by a Write chunk: tshark dissects those twice, and the first time
-// without the data that are not inline, where it runs over the end.
-func malformed(t *testing.T, tshark, file string) []string {
-	t.Helper()
-	twice := make(map[string]bool)
-	f, err := os.Open(file)
+	r, err := tshark.Judge(t.Context(), s.pcap)
+	if errors.Is(err, tshark.ErrMissing) {
+		t.Skip(err, "(CI has it)")
+	}
 	check(t, err)
-	defer f.Close()
-	for ev, err := range decode.Events(f, nil) {
-		check(t, err)
-		if ev.Header != nil && ev.RPC != nil && ev.RPC.IsReply && len(ev.Header.Write) > 0 {
-			twice[strconv.Itoa(ev.Frame)] = true
-		}
+	if err := r.Err(); err != nil {
+		t.Errorf("%s: %v", s.name, err)
 	}
-	return slices.DeleteFunc(malformedPackets(t, tshark, file), func(frame string) bool { return twice[frame] })
-}
-
-func runTshark(t *testing.T, tshark string, args ...string) string {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), tshark, args...)
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v: %v", cmd.Args, err)
+	if s.crc && r.GoodCRCs != r.FPDUs || !s.crc && r.GoodCRCs != 0 {
+		t.Errorf("%s: %d FPDUs, %d good CRCs", s.name, r.FPDUs, r.GoodCRCs)
 	}
-	return string(out)
+	return r
 }

@@ -74,6 +74,6 @@ each other.`,
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usagef("%v (see %s --help)", err, c.CommandPath())
 	})
-	cmd.AddCommand(decodeCmd(), benchCmd(), rpingCmd())
+	cmd.AddCommand(decodeCmd(), tsharkCmd(), benchCmd(), rpingCmd())
 	return cmd
 }

@@ -23,7 +23,7 @@ stamp=$(cat "$here/build.sh" "$here"/guest/* | sha256sum | cut -c1-16)
 mkdir -p "$cache"
 cd "$cache"
 if [ "$stage" = all ] && [ "$(cat stamp 2>/dev/null)" = "$stamp" ]; then
-  command -v qemu-system-x86_64 >/dev/null && exit 0
+  command -v qemu-system-x86_64 >/dev/null && command -v tshark >/dev/null && exit 0
 fi
 [ "$(id -u)" = 0 ] || { echo "build.sh: must run as root (it installs packages and builds a root file system)" >&2; exit 2; }
 rm -f stamp
@@ -32,7 +32,7 @@ install_tools() {
   apt-get update -qq
   kpkg=$(apt-cache depends linux-image-amd64 | awk '/Depends: linux-image/{print $2; exit}')
   kver=${kpkg#linux-image-}
-  apt-get install -y -qq --no-install-recommends qemu-system-x86 mmdebstrap \
+  apt-get install -y -qq --no-install-recommends qemu-system-x86 tshark mmdebstrap \
     erofs-utils cpio xz-utils kmod busybox-static python3 gcc make libc6-dev \
     "linux-headers-$kver" >/dev/null
   echo "$kver" >kver

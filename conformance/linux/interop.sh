@@ -34,12 +34,11 @@ free_port() { python3 -c 'import socket; s=socket.socket(); s.bind(("127.0.0.1",
 "$here/build.sh" >"$work/build.log" 2>&1 || { cat "$work/build.log"; echo "FAIL building the guest"; exit 1; }
 (cd "$top" && go build -o "$work/nfsdemo" ./nfsdemo && go build -o "$work/conformance" ./conformance) || exit 1
 
-# judge_capture NAME FILE: our decoder checks every frame and every CRC. The kernel
-# has checked them before; tshark's opinion of our traffic is asked in
-# conformance/traffic_test.go, since it loses its place in captures like these, whose
-# FPDUs are cut by TCP segments at any octet.
+# judge_capture NAME FILE: our decoder checks every frame and every CRC, and so does
+# tshark. The kernel has checked ours before.
 judge_capture() {
   check "$1: our decoder reads every frame and checks every CRC" "$work/conformance" decode --strict --counts "$2"
+  check "$1: tshark finds nothing malformed and no bad CRC" "$work/conformance" tshark "$2"
 }
 
 kernel_client() { # kernel_client NAME SERVE-FLAGS ENV...
@@ -54,7 +53,7 @@ kernel_client() { # kernel_client NAME SERVE-FLAGS ENV...
   port=$(free_port) mport=$(free_port)
   "$work/nfsdemo" serve --export "$export" --listen "127.0.0.1:$port" --mount-listen "127.0.0.1:$mport" $flags >"$work/serve.log" 2>&1 &
   spid=$!
-  for _ in $(seq 50); do grep -q mount "$work/serve.log" && break; sleep 0.1; done
+  for _ in $(seq 50); do grep -qs mount "$work/serve.log" && break; sleep 0.1; done
   "$here/run.sh" -t 300 -d "$work/s" -w "$work/$name.pcap" -e "PORT=$port" -e "MOUNTPORT=$mport" -e "EXPORT=$export" "${@/#/-e}" \
     "$here/client.sh" >"$work/$name.log" 2>&1
   local rc=$?

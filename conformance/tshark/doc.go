@@ -1,0 +1,17 @@
+// Package tshark asks tshark, which shares no line with us, what it makes of a capture
+// of iWARP connections.
+//
+// tshark 4.0 needs help to say only what is true; [Judge] gives it:
+//
+//   - It loses its place in FPDUs that TCP has cut, so it gets the capture rewritten by
+//     [Reframe]: one TCP segment per frame.
+//   - Reading once, it dissects a reply whose result came by a Write chunk twice, the
+//     second time as if the data were inline, where it runs over the end. Reading twice
+//     (-2) it puts the data in, but then stumbles over Sends of several FPDUs (a failed
+//     assertion of its own). So a complaint counts that it makes both times.
+//   - A Write chunk carries no XDR roundup (RFC 8166 Section 3.4.6.2), and tshark misses
+//     it: complaints about replies whose chunks hold octets that are no multiple of
+//     four do not count.
+//
+// It makes all of these mistakes with Linux talking to Linux, see the tests.
+package tshark

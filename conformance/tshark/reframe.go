@@ -1,0 +1,126 @@
+package tshark
+
+import (
+	"io"
+	"net/netip"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"github.com/gopacket/gopacket/pcapgo"
+
+	"github.com/stag-rdma/stag/conformance/decode"
+)
+
+// maxSegment is the largest TCP payload of one packet, octets: more than any FPDU.
+const maxSegment = 65535 - 20 - 20
+
+// Reframe copies a capture so that every MPA frame is one TCP segment, whatever the
+// segments of the original: same ends, same octets, times of the last octets. What is
+// not MPA is cut as it comes. Holes in the original are holes in the copy.
+func Reframe(out io.Writer, in io.Reader) error {
+	_, err := reframe(out, in)
+	return err
+}
+
+// reframe is Reframe, and reports whether there is RPC-over-RDMA.
+func reframe(out io.Writer, in io.Reader) (rpc bool, err error) {
+	w := pcapgo.NewWriterNanos(out)
+	if err := w.WriteFileHeader(maxSegment+74, layers.LinkTypeEthernet); err != nil {
+		return false, err
+	}
+	f := reframer{w: w, buf: gopacket.NewSerializeBuffer(), conns: make(map[int]*ends)}
+	for ev, err := range decode.Events(in, nil) {
+		if err == nil {
+			rpc = rpc || ev.Conn.ULP == decode.ULPRPCRDMA
+			err = f.event(ev)
+		}
+		if err != nil {
+			return rpc, err
+		}
+	}
+	return rpc, nil
+}
+
+// reframer writes the packets.
+type reframer struct {
+	w     *pcapgo.Writer
+	buf   gopacket.SerializeBuffer
+	conns map[int]*ends
+}
+
+// ends holds the next sequence number of each direction.
+type ends [2]uint32
+
+// event writes the packets of one event.
+func (f *reframer) event(ev *decode.Event) error {
+	c := f.conns[ev.Conn.ID]
+	switch ev.Kind {
+	case decode.KindOpen:
+		isn := uint32(ev.Conn.ID) * 1_000_003 // the same ends may be used again
+		f.conns[ev.Conn.ID] = &ends{isn, ^isn}
+		return f.handshake(ev, f.conns[ev.Conn.ID])
+	case decode.KindClose:
+		return f.send(ev, c, &layers.TCP{FIN: !ev.Reset, RST: ev.Reset, ACK: true}, nil)
+	}
+	c[ev.Dir] += uint32(ev.Missing)
+	for p := ev.Raw; len(p) > 0; {
+		n := min(len(p), maxSegment)
+		if err := f.send(ev, c, &layers.TCP{PSH: true, ACK: true}, p[:n]); err != nil {
+			return err
+		}
+		p = p[n:]
+	}
+	return nil
+}
+
+// handshake opens a connection, from the opener whoever was seen first.
+func (f *reframer) handshake(ev *decode.Event, c *ends) error {
+	for _, s := range []struct {
+		dir decode.Dir
+		tcp layers.TCP
+	}{
+		{decode.FromOpener, layers.TCP{SYN: true}},
+		{decode.FromAccepter, layers.TCP{SYN: true, ACK: true}},
+		{decode.FromOpener, layers.TCP{ACK: true}},
+	} {
+		ev.Dir = s.dir
+		if err := f.send(ev, c, &s.tcp, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// send writes one packet.
+func (f *reframer) send(ev *decode.Event, c *ends, tcp *layers.TCP, payload []byte) error {
+	src, dst := ev.Conn.Opener, ev.Conn.Accepter
+	if ev.Dir == decode.FromAccepter {
+		src, dst = dst, src
+	}
+	tcp.SrcPort, tcp.DstPort = layers.TCPPort(src.Port()), layers.TCPPort(dst.Port())
+	tcp.Seq, tcp.Window = c[ev.Dir], 65535
+	if tcp.ACK {
+		tcp.Ack = c[1-ev.Dir]
+	}
+	c[ev.Dir] += uint32(len(payload))
+	if tcp.SYN || tcp.FIN {
+		c[ev.Dir]++
+	}
+	eth, ip := network(src.Addr().Unmap(), dst.Addr().Unmap())
+	err := gopacket.SerializeLayers(f.buf, gopacket.SerializeOptions{FixLengths: true}, eth, ip, tcp, gopacket.Payload(payload))
+	if err != nil {
+		return err
+	}
+	n := len(f.buf.Bytes())
+	return f.w.WritePacket(gopacket.CaptureInfo{Timestamp: ev.Time, CaptureLength: n, Length: n}, f.buf.Bytes())
+}
+
+// network returns the headers between two addresses of one family.
+func network(src, dst netip.Addr) (eth, ip gopacket.SerializableLayer) {
+	e := &layers.Ethernet{SrcMAC: make([]byte, 6), DstMAC: make([]byte, 6), EthernetType: layers.EthernetTypeIPv4}
+	if src.Is4() {
+		return e, &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolTCP, SrcIP: src.AsSlice(), DstIP: dst.AsSlice()}
+	}
+	e.EthernetType = layers.EthernetTypeIPv6
+	return e, &layers.IPv6{Version: 6, HopLimit: 64, NextHeader: layers.IPProtocolTCP, SrcIP: src.AsSlice(), DstIP: dst.AsSlice()}
+}
