@@ -53,13 +53,13 @@ type ends [2]uint32
 
 // event writes the packets of one event.
 func (f *reframer) event(ev *decode.Event) error {
-	c := f.conns[ev.Conn.ID]
-	switch ev.Kind {
-	case decode.KindOpen:
+	if ev.Kind == decode.KindOpen {
 		isn := uint32(ev.Conn.ID) * 1_000_003 // the same ends may be used again
 		f.conns[ev.Conn.ID] = &ends{isn, ^isn}
 		return f.handshake(ev, f.conns[ev.Conn.ID])
-	case decode.KindClose:
+	}
+	c := f.conns[ev.Conn.ID]
+	if ev.Kind == decode.KindClose {
 		return f.send(ev, c, &layers.TCP{FIN: !ev.Reset, RST: ev.Reset, ACK: true}, nil)
 	}
 	c[ev.Dir] += uint32(ev.Missing)
