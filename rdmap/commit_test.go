@@ -2,10 +2,8 @@ package rdmap
 
 import (
 	"bytes"
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
-	"net"
 	"sync"
 	"testing"
 
@@ -135,48 +133,6 @@ func crc(p []byte) []byte {
 	h := region.CRC32C.New()
 	h.Write(p)
 	return h.Sum(nil)
-}
-
-// TestCommitPipeline: write, flush, verify, atomic write, flush in one Post; Sends
-// pass a flush that hangs; responses come in order.
-func TestCommitPipeline(t *testing.T) {
-	onWires(t, func(t *testing.T, a, b net.Conn) {
-		cfg := &Config{Extensions: ExtCommit}
-		x, y := connect(t, a, b, cfg, cfg)
-		mem := &persisting{mem: make([]byte, 1<<16), stop: make(chan struct{})}
-		reg, _ := y.Table().RegisterMemory(mem, region.Options{Access: commitRights, Hash: region.SHA256})
-		go x.Serve()
-		data := pattern(10000)
-		h := region.SHA256.New()
-		h.Write(data)
-		var ans Answer
-		var w Waiter
-		w.Reset()
-		s := reg.STag()
-		if err := x.Post([]WR{
-			{Op: OpWrite, STag: s, TO: 64, Body: data},
-			{Op: OpFlushRequest, STag: s, TO: 64, Len: 10000, Flags: FlushPersistent},
-			{Op: OpVerifyRequest, STag: s, TO: 64, Len: 10000, Body: h.Sum(nil), Answer: &ans},
-			{Op: OpAtomicWriteRequest, STag: s, Body: binary.BigEndian.AppendUint64(nil, 10064)},
-			{Op: OpFlushRequest, STag: s, Len: 8, Flags: FlushPersistent, Done: &w},
-			{Op: OpSend, Body: []byte("passes")},
-		}); err != nil {
-			t.Fatal(err)
-		}
-		if m, err := y.Recv(t.Context()); err != nil || string(m.Data) != "passes" {
-			t.Fatal(err)
-		}
-		if w.Done() || mem.mem[6] != 0 {
-			t.Fatal("an atomic write passed a flush")
-		}
-		close(mem.stop)
-		if err := x.Wait(t.Context(), &w); err != nil {
-			t.Fatal(err)
-		}
-		if mem.calls != 2 || ans.N != 32 || !bytes.Equal(mem.mem[64:10064], data) || mem.mem[6] == 0 {
-			t.Fatal(mem.calls, ans.N)
-		}
-	})
 }
 
 // TestPersistError: the first error is final: Terminate, and every STag on the memory

@@ -72,12 +72,35 @@ func dialPair(t testing.TB, network, addr string) (net.Conn, net.Conn) {
 	return a, b
 }
 
-// TestConns runs one suite on every kind of net.Conn (D2); the tests of onWires are
-// the rest of it.
+// ends are the two ends of a connection of the suite, and what its variant wants.
+type ends struct {
+	a, b    net.Conn
+	markers bool
+}
+
+// connect is connect with the settings of the variant.
+func (e ends) connect(t *testing.T, cx, cy *Config) (x, y *Conn) {
+	t.Helper()
+	var own [2]Config
+	for i, c := range []*Config{cx, cy} {
+		if c != nil {
+			own[i] = *c
+		}
+		own[i].Markers = e.markers
+	}
+	x, y = connect(t, e.a, e.b, &own[0], &own[1])
+	if s := x.ConnectionState(); s.SendMarkers != e.markers || s.RecvMarkers != e.markers {
+		t.Fatalf("%+v, markers %v", s, e.markers)
+	}
+	return x, y
+}
+
+// TestConns runs one suite on every kind of net.Conn (D2), without and with markers; the
+// tests of onWires are the rest of it.
 func TestConns(t *testing.T) {
 	suite := []struct {
 		name string
-		test func(t *testing.T, a, b net.Conn)
+		test func(t *testing.T, e ends)
 	}{
 		{"startup", connsStartup},
 		{"sends", connsSends},
@@ -85,8 +108,12 @@ func TestConns(t *testing.T) {
 		{"large", connsLarge},
 		{"idle", connsIdle},
 		{"waiters", connsWaiters},
-		{"misuse", func(t *testing.T, a, b net.Conn) { connsTerminate(t, a, b, false) }},
-		{"misuse back", func(t *testing.T, a, b net.Conn) { connsTerminate(t, a, b, true) }},
+		{"atomics", connsAtomics},
+		{"immediate", connsImmediate},
+		{"commit", connsCommit},
+		{"commit fails", connsCommitFails},
+		{"misuse", func(t *testing.T, e ends) { connsTerminate(t, e, false) }},
+		{"misuse back", func(t *testing.T, e ends) { connsTerminate(t, e, true) }},
 		{"ends", connsEnds},
 	}
 	for name, wire := range wires {
@@ -94,7 +121,11 @@ func TestConns(t *testing.T) {
 			for _, c := range suite {
 				t.Run(c.name, func(t *testing.T) {
 					a, b := wire(t)
-					c.test(t, a, b)
+					c.test(t, ends{a: a, b: b})
+				})
+				t.Run(c.name+" with markers", func(t *testing.T) {
+					a, b := wire(t)
+					c.test(t, ends{a, b, true})
 				})
 			}
 		})
@@ -102,8 +133,8 @@ func TestConns(t *testing.T) {
 }
 
 // connsStartup: depths and private data of both sides are agreed upon.
-func connsStartup(t *testing.T, a, b net.Conn) {
-	x, y := connect(t, a, b, &Config{PrivateData: []byte("hello"), IRD: 3, ORD: 9}, &Config{IRD: 5, ORD: 7})
+func connsStartup(t *testing.T, e ends) {
+	x, y := e.connect(t, &Config{PrivateData: []byte("hello"), IRD: 3, ORD: 9}, &Config{IRD: 5, ORD: 7})
 	sx, sy := x.ConnectionState(), y.ConnectionState()
 	if string(y.PeerPrivateData()) != "hello" || !sx.CRC || !sy.CRC || !sx.StagPeer {
 		t.Fatalf("%q, %+v, %+v", y.PeerPrivateData(), sx, sy)
@@ -114,8 +145,8 @@ func connsStartup(t *testing.T, a, b net.Conn) {
 }
 
 // connsSends: every kind of Send in both directions, in order.
-func connsSends(t *testing.T, a, b net.Conn) {
-	x, y := connect(t, a, b, nil, nil)
+func connsSends(t *testing.T, e ends) {
+	x, y := e.connect(t, nil, nil)
 	for _, d := range [][2]*Conn{{x, y}, {y, x}} {
 		from, to := d[0], d[1]
 		regs := []region.Region{mustRegister(t, to, 8, allRights), mustRegister(t, to, 8, allRights)}
@@ -144,8 +175,8 @@ func connsSends(t *testing.T, a, b net.Conn) {
 }
 
 // connsReads: more Reads at once than ORD lets out, both ways at the same time.
-func connsReads(t *testing.T, a, b net.Conn) {
-	x, y := connect(t, a, b, &Config{IRD: 2, ORD: 2}, &Config{IRD: 2, ORD: 2})
+func connsReads(t *testing.T, e ends) {
+	x, y := e.connect(t, &Config{IRD: 2, ORD: 2}, &Config{IRD: 2, ORD: 2})
 	var wg sync.WaitGroup
 	for _, d := range [][2]*Conn{{x, y}, {y, x}} {
 		mem := pattern(50000)
@@ -168,9 +199,9 @@ func connsReads(t *testing.T, a, b net.Conn) {
 }
 
 // connsLarge: a Write and a Send that take many FPDUs and more than any buffer holds.
-func connsLarge(t *testing.T, a, b net.Conn) {
+func connsLarge(t *testing.T, e ends) {
 	const n = 3<<20 + 5
-	x, y := connect(t, a, b, nil, &Config{RecvSize: n})
+	x, y := e.connect(t, nil, &Config{RecvSize: n})
 	mem := make([]byte, n)
 	reg, err := y.Register(mem, region.RemoteWrite)
 	if err != nil {
@@ -191,10 +222,10 @@ func connsLarge(t *testing.T, a, b net.Conn) {
 
 // connsIdle: between calls long enough for the watcher to take over, messages come
 // unasked.
-func connsIdle(t *testing.T, a, b net.Conn) {
+func connsIdle(t *testing.T, e ends) {
 	t.Parallel()
 	h := newCollector()
-	x, y := connect(t, a, b, &Config{Handler: h}, nil)
+	x, y := e.connect(t, &Config{Handler: h}, nil)
 	reg := mustRegister(t, y, 64, region.RemoteRead)
 	go y.Serve()
 	for i := range 3 {
@@ -222,10 +253,10 @@ func waitCold(t *testing.T, c *Conn) {
 }
 
 // connsWaiters: a hundred wait, some give up, the others get what they wait for.
-func connsWaiters(t *testing.T, a, b net.Conn) {
+func connsWaiters(t *testing.T, e ends) {
 	h := &calls{pending: make(map[uint64]*Waiter)}
 	s := new(shuffler)
-	x, y := connect(t, a, b, &Config{Handler: h, Recvs: 200}, &Config{Handler: s, Recvs: 200})
+	x, y := e.connect(t, &Config{Handler: h, Recvs: 200}, &Config{Handler: s, Recvs: 200})
 	go y.Serve()
 	var wg sync.WaitGroup
 	for i := range uint64(100) {
@@ -246,8 +277,8 @@ func connsWaiters(t *testing.T, a, b net.Conn) {
 
 // connsTerminate: what the peer may not do is refused, and both sides know why. The
 // first FPDU of the initiator is good, as one that is not goes unanswered.
-func connsTerminate(t *testing.T, a, b net.Conn, back bool) {
-	x, y := connect(t, a, b, nil, nil)
+func connsTerminate(t *testing.T, e ends, back bool) {
+	x, y := e.connect(t, nil, nil)
 	if err := x.Send(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -274,8 +305,8 @@ func connsTerminate(t *testing.T, a, b net.Conn, back bool) {
 
 // connsEnds: a close comes behind what was sent before it; afterwards everything
 // fails, nothing hangs.
-func connsEnds(t *testing.T, a, b net.Conn) {
-	x, y := connect(t, a, b, nil, nil)
+func connsEnds(t *testing.T, e ends) {
+	x, y := e.connect(t, nil, nil)
 	for range 20 {
 		if err := x.Post([]WR{{Op: OpSend, Body: pattern(4000)}}); err != nil {
 			t.Fatal(err)

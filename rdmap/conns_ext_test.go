@@ -1,0 +1,163 @@
+package rdmap
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/region"
+)
+
+// connsAtomics: the three atomics of both sides at once, on words that all share; every
+// old value is found once, so none was lost.
+func connsAtomics(t *testing.T, e ends) {
+	const each = 50
+	cfg := &Config{Extensions: ExtSwap, IRD: 3, ORD: 3}
+	x, y := e.connect(t, cfg, cfg)
+	var wg sync.WaitGroup
+	for _, d := range [][2]*Conn{{x, y}, {y, x}} {
+		mem := make([]byte, 16)
+		reg, err := d[1].Register(mem, region.Atomic|region.RemoteRead)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := reg.STag()
+		wg.Go(func() {
+			for i, v := range []uint64{5, 7} {
+				if old, err := d[0].Swap(t.Context(), s, 8, v); old != 5*uint64(i) || err != nil {
+					t.Errorf("swap: %d, %v", old, err)
+				}
+			}
+			if old, err := d[0].CmpSwap(t.Context(), s, 8, 7, ^uint64(0), 9, 0x0f); old != 7 || err != nil {
+				t.Errorf("compare and swap: %d, %v", old, err)
+			}
+			if old, err := d[0].Swap(t.Context(), s, 8, 0); old != 9 || err != nil {
+				t.Errorf("swap: %d, %v", old, err)
+			}
+		})
+		seen := make([]bool, each)
+		var mu sync.Mutex
+		for range each {
+			wg.Go(func() {
+				old, err := d[0].FetchAdd(t.Context(), s, 0, 1, 0)
+				mu.Lock()
+				defer mu.Unlock()
+				if err != nil || old >= each || seen[old] {
+					t.Errorf("fetch and add: %d, %v", old, err)
+				} else {
+					seen[old] = true
+				}
+			})
+		}
+	}
+	wg.Wait()
+}
+
+// connsImmediate: Immediate Data in order with Sends, both ways.
+func connsImmediate(t *testing.T, e ends) {
+	cfg := &Config{Extensions: Ext7306}
+	x, y := e.connect(t, cfg, cfg)
+	for _, d := range [][2]*Conn{{x, y}, {y, x}} {
+		wrs := []WR{
+			{Op: OpSend, Body: pattern(3000)},
+			{Op: OpImmediate, Body: pattern(8)},
+			{Op: OpSendSE, Body: pattern(5)},
+			{Op: OpImmediateSE, Body: pattern(8)},
+		}
+		if err := d[0].Post(wrs); err != nil {
+			t.Fatal(err)
+		}
+		for i := range wrs {
+			m, err := d[1].Recv(t.Context())
+			if err != nil || m.Op != wrs[i].Op || !bytes.Equal(m.Data, wrs[i].Body) || m.Solicited != (i >= 2) {
+				t.Fatalf("message %d: %v of %d octets, %v", i, m.Op, len(m.Data), err)
+			}
+		}
+	}
+}
+
+// pushWRs is the push of the commit draft: a record of data at 64, durable and compared,
+// then the tail at 0, durable. sum is the hash to compare with.
+func pushWRs(s region.STag, data, sum []byte, ans *Answer, w Completer) []WR {
+	n := uint32(len(data))
+	return []WR{
+		{Op: OpWrite, STag: s, TO: 64, Body: data},
+		{Op: OpFlushRequest, STag: s, TO: 64, Len: n, Flags: FlushPersistent},
+		{Op: OpVerifyRequest, STag: s, TO: 64, Len: n, Body: sum, Answer: ans},
+		{Op: OpAtomicWriteRequest, STag: s, Body: binary.BigEndian.AppendUint64(nil, 64+uint64(n))},
+		{Op: OpFlushRequest, STag: s, Len: 8, Flags: FlushPersistent, Done: w},
+	}
+}
+
+// pushTarget is a responder's memory for it, and what a record of it hashes to.
+func pushTarget(t *testing.T, y *Conn) (mem *persisting, s region.STag, data, sum []byte) {
+	t.Helper()
+	mem = &persisting{mem: make([]byte, 1<<16), stop: make(chan struct{})}
+	reg, err := y.Table().RegisterMemory(mem, region.Options{Access: commitRights, Hash: region.SHA256})
+	if err != nil {
+		t.Fatal(err)
+	}
+	data = pattern(10000)
+	h := region.SHA256.New()
+	h.Write(data)
+	return mem, reg.STag(), data, h.Sum(nil)
+}
+
+// connsCommit: write, flush, verify, atomic write, flush in one Post, and so in one
+// flight: nothing waits for an answer. Sends pass a flush that hangs; the answers come in
+// order.
+func connsCommit(t *testing.T, e ends) {
+	cfg := &Config{Extensions: ExtCommit}
+	x, y := e.connect(t, cfg, cfg)
+	mem, s, data, sum := pushTarget(t, y)
+	go x.Serve()
+	var ans Answer
+	var w Waiter
+	w.Reset()
+	if err := x.Post(append(pushWRs(s, data, sum, &ans, &w), WR{Op: OpSend, Body: []byte("passes")})); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := y.Recv(t.Context()); err != nil || string(m.Data) != "passes" {
+		t.Fatal(err)
+	}
+	if w.Done() || mem.mem[6] != 0 {
+		t.Fatal("an atomic write passed a flush")
+	}
+	close(mem.stop)
+	if err := x.Wait(t.Context(), &w); err != nil {
+		t.Fatal(err)
+	}
+	if mem.calls != 2 || ans.N != 32 || !bytes.Equal(mem.mem[64:10064], data) || binary.BigEndian.Uint64(mem.mem) != 10064 {
+		t.Fatal(mem.calls, ans.N)
+	}
+}
+
+// connsCommitFails: the same with a hash that is not the record's: the tail stays where
+// it was, and both sides know why.
+func connsCommitFails(t *testing.T, e ends) {
+	cfg := &Config{Extensions: ExtCommit}
+	x, y := e.connect(t, cfg, cfg)
+	mem, s, data, sum := pushTarget(t, y)
+	close(mem.stop)
+	sum[31] ^= 1
+	served := make(chan error, 1)
+	go func() { served <- y.Serve() }()
+	var ans Answer
+	var w Waiter
+	w.Reset()
+	if err := x.Post(pushWRs(s, data, sum, &ans, &w)); err != nil {
+		t.Fatal(err)
+	}
+	err := x.Wait(t.Context(), &w)
+	if te, ok := errors.AsType[*TerminateError](err); !ok || te.Terminate.Code != (TermCode{0, 2, 7}) {
+		t.Fatalf("the requester: %v", err)
+	}
+	if _, ok := errors.AsType[*ProtocolError](<-served); !ok {
+		t.Fatalf("the responder: %v", y.Err())
+	}
+	if mem.calls != 1 || ans.N != 0 || binary.BigEndian.Uint64(mem.mem) != 0 {
+		t.Fatalf("%d flushes, %d octets of hash, tail %x", mem.calls, ans.N, mem.mem[:8])
+	}
+}
