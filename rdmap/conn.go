@@ -90,7 +90,7 @@ func newConn(nc net.Conn, cfg *Config, initiator bool) *Conn {
 	c.log = c.cfg.Logger
 	c.link = newLink(nc)
 	c.table = c.cfg.Domain.NewTable()
-	c.snd.limit, c.snd.table = c.cfg.SendQueue, c.table
+	c.snd.limit, c.snd.table, c.snd.sinks = c.cfg.SendQueue, c.table, c.table
 	c.snd.useSpares()
 	c.rcv = newReceiver(receiverConfig{
 		table: c.table, up: (*halves)(c), size: c.cfg.RecvSize, recvs: c.cfg.Recvs, queue: c.cfg.RecvQueue, quota: c.cfg.RecvQuota,

@@ -21,6 +21,8 @@ type engine struct {
 	due  []completion
 	err  error
 	got  []Message // delivered, Data copied
+	conn *Conn     // with wire: what is done here is done to a connection
+	wire []byte    // what its peer says
 	read int       // Reads of ours completed
 }
 
@@ -65,6 +67,12 @@ func (e *engine) answered()                 { e.due = e.snd.readDone(e.due) }
 // post queues work requests.
 func (e *engine) post(wrs ...WR) {
 	for i := range wrs {
+		if e.conn != nil {
+			if err := e.conn.Post(wrs[i : i+1]); err != nil {
+				panic(err)
+			}
+			continue
+		}
 		e.snd.post(&wrs[i])
 	}
 }
@@ -84,6 +92,9 @@ func (e *engine) fail(err error) {
 
 // output returns everything that may leave now.
 func (e *engine) output() (out []byte) {
+	if e.conn != nil {
+		return nil
+	}
 	for {
 		if e.snd.aborted {
 			e.due = e.snd.prune(&e.wk, e.due)
@@ -117,6 +128,10 @@ func (e *engine) output() (out []byte) {
 
 // input takes octets of the peer. After an error it drops them.
 func (e *engine) input(b []byte) {
+	if e.conn != nil {
+		e.wire = append(e.wire, b...)
+		return
+	}
 	e.in = append(e.in, b...)
 	for e.err == nil {
 		u, n, err := e.df.Next(e.in)

@@ -27,6 +27,12 @@ var (
 	ErrServing = errors.New("rdmap: connection is already served")
 )
 
+// ErrSinkLost: the memory that a Read is to fill was invalidated, or never had the right
+// or the room, when the Read Request was built. A LocalError wraps it, and the connection
+// ends: its messages leave in the order of posting or not at all. A Read that was
+// cancelled is not one of these.
+var ErrSinkLost = errors.New("rdmap: sink of a Read is not registered memory with the right ReadSink any more; invalidate it after the Read")
+
 // ErrOlderPeer: the peer closed the connection where its Reply was due. It may know RFC
 // 5044 alone, to which a Request of revision 2 is malformed; the initiator "MAY" try
 // again on a new connection with Config.Revision 1 (RFC 6581 Section 10).
@@ -51,6 +57,10 @@ type ProtocolError struct {
 	term Terminate
 	mute bool // no Terminate may be sent
 }
+
+// Terminate returns what was told to the peer: the code, and the headers of the segment
+// at fault as RFC 5040 Section 4.8 has them. The slices must not be changed.
+func (e *ProtocolError) Terminate() Terminate { return e.term }
 
 // Error implements error.
 func (e *ProtocolError) Error() string {

@@ -35,7 +35,11 @@ func (c *Conn) flush(mode flushMode) {
 	}
 	c.flushing = false
 	c.nowQuiet()
+	local := c.snd.local
 	c.mu.Unlock()
+	if local != nil {
+		c.fail(local)
+	}
 }
 
 // nowQuiet tells who waits for it that nobody flushes, with mu held.

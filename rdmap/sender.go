@@ -24,6 +24,7 @@ type sender struct {
 	interleave bool
 	limit      int // copied octets waiting, at most
 	table      *region.Table
+	sinks      *region.Table // of our Reads; nil: taken as they are named
 
 	held bool // responder before the first FPDU: nothing may leave (RFC 5044 Section 7.1.2)
 	shut bool // the Terminate has been taken: nothing follows it
@@ -48,6 +49,7 @@ type sender struct {
 	handed    int    // responses the flusher has and has not written
 	executing bool   // there is an executor
 	due       int    // of reads: those answered on queue 3
+	local     error  // why the head of sq cannot be built: ends the connection
 }
 
 // ready reports whether take would find something, given what is unfinished.

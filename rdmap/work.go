@@ -79,7 +79,7 @@ func (s *sender) takeOne(w *work) bool {
 		w.push(s.rq.pop())
 		s.handed++
 		s.turn, s.run = true, 0
-	case own:
+	case own && s.buildable(s.sq.at(0)):
 		s.takeOwn(w)
 	default:
 		return false

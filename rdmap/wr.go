@@ -37,7 +37,8 @@ type WR struct {
 	STag region.STag // remote
 	TO   uint64      // remote
 	// The local sink of a Read: a region of this connection's table with the
-	// right region.ReadSink.
+	// right region.ReadSink. It has to be there until the Read is complete: a sink that
+	// has gone before the request is sent ends the connection, see ErrSinkLost.
 	Sink   region.STag
 	SinkTO uint64
 	// InvalidateSink makes Sink invalid before Done completes with success: a region

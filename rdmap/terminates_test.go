@@ -1,0 +1,378 @@
+package rdmap
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/region"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+)
+
+// onConn connects a Conn with the settings of cfg to a Peer, and returns an engine that
+// the builders of violations can work on: its regions are those of the Conn.
+func onConn(t *testing.T, cfg engineConfig) (*engine, *Conn, *rdmaptest.Peer) {
+	t.Helper()
+	none := func(n int) int {
+		if n == 0 {
+			return -1
+		}
+		return n
+	}
+	if cfg.size == 0 {
+		cfg.size = 1 << 16
+	}
+	a, b := rdmaptest.Pipe()
+	x := Client(a, &Config{
+		Plain: true, IRD: none(cfg.ird), ORD: none(cfg.ord), Recvs: none(cfg.recvs), RecvSize: cfg.size,
+		Extensions: cfg.ext, Handler: newCollector(),
+	})
+	errs := make(chan error, 1)
+	go func() { errs <- x.Handshake(t.Context()) }()
+	p, _, err := rdmaptest.Respond(b, &mpa.Config{IRD: 64, ORD: 64}, nil)
+	if err := errors.Join(err, <-errs); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { x.Abort(nil); <-x.Done(); b.Close() })
+	go x.Serve()
+	e := newEngine(cfg)
+	e.snd.table, e.conn = x.Table(), x
+	return e, x, p
+}
+
+// extensionViolations are those of RFC 7306 and the commit draft, rdmap.md Section 4.2.
+var extensionViolations = func() (all []violationTest) {
+	const all7306 = Ext7306
+	atomic := func(access region.Access, to uint64, op byte) func(*testing.T, *engine) []byte {
+		return func(t *testing.T, e *engine) []byte {
+			u := retarget(t, goldFetchAdd, 8, own(t, e, 16, access), 1)
+			u[18+3] = op
+			binary.BigEndian.PutUint64(u[18+12:], to)
+			return u
+		}
+	}
+	ranged := func(op Opcode, access region.Access, to uint64, rest ...byte) func(*testing.T, *engine) []byte {
+		return func(t *testing.T, e *engine) []byte {
+			u := patch(t, goldFetchAdd, 1, 0x40|byte(op))[:18]
+			u[13] = 1
+			g := target{stag: own(t, e, 128, access), n: 64, to: to}
+			return append(g.append(u), rest...)
+		}
+	}
+	const every = region.ReadSink<<1 - 1
+	for _, v := range []violationTest{
+		{"atomic: misaligned", engineConfig{ird: 1, ext: all7306}, 0x0207<<16 | withHdr, atomic(region.Atomic, 4, 0)},
+		{"atomic: no right", engineConfig{ird: 1, ext: all7306}, 0x0102<<16 | withHdr, atomic(every&^region.Atomic, 0, 0)},
+		{"atomic: past the end", engineConfig{ird: 1, ext: all7306}, 0x0101<<16 | withHdr, atomic(region.Atomic, 16, 0)},
+		{"atomic: TO wraps", engineConfig{ird: 1, ext: all7306}, 0x0104<<16 | withHdr, atomic(region.Atomic, 1<<64-4, 0)},
+		{"atomic: Swap", engineConfig{ird: 1, ext: all7306}, 0x0206<<16 | withHdr, atomic(region.Atomic, 0, 1)},
+		{"atomic: unknown STag", engineConfig{ird: 1, ext: all7306}, 0x0100<<16 | withHdr, patched(goldFetchAdd, 10, 0, 0, 0, 1)},
+		{"atomic: another stream's STag", engineConfig{ird: 1, ext: all7306}, 0x0103<<16 | withHdr, func(t *testing.T, e *engine) []byte {
+			return retarget(t, goldFetchAdd, 8, foreign(t, e), 1)
+		}},
+		{"atomic of 51 octets", engineConfig{ird: 1, ext: all7306}, 0x0207<<16 | withHdr, func(t *testing.T, _ *engine) []byte {
+			return patch(t, goldFetchAdd, 10, 0, 0, 0, 1)[:18+51]
+		}},
+		{"Immediate of 9 octets", engineConfig{recvs: 1, ext: all7306}, 0x0207<<16 | withHdr, func(t *testing.T, _ *engine) []byte {
+			return append(patch(t, goldImm, 10, 0, 0, 0, 1), 9)
+		}},
+		{"Atomic Response, none due", engineConfig{ext: all7306}, 0x1202<<16 | withHdr, patched(goldAtomicResp, 10, 0, 0, 0, 1)},
+		{"Atomic Response, MSN 2", engineConfig{ord: 2, ext: all7306}, 0x1203<<16 | withHdr, func(t *testing.T, e *engine) []byte {
+			for range 2 {
+				e.post(WR{Op: OpAtomicRequest, STag: 1, Atomic: &Atomic{}})
+			}
+			e.output()
+			return patch(t, goldAtomicResp, 13, 2)
+		}},
+		{"Atomic Response, identifier", engineConfig{ord: 1, ext: all7306}, 0x02ff<<16 | withHdr, func(t *testing.T, e *engine) []byte {
+			e.post(WR{Op: OpAtomicRequest, STag: 1, Atomic: &Atomic{}})
+			e.output()
+			return patch(t, goldAtomicResp, 10, 0, 0, 0, 1)
+		}},
+		{"Atomic Response to a Read", engineConfig{ord: 2, ext: all7306}, 0x02ff<<16 | withHdr, func(t *testing.T, e *engine) []byte {
+			reading(t, e)
+			e.post(WR{Op: OpAtomicRequest, STag: 1, Atomic: &Atomic{}})
+			e.output()
+			return patch(t, goldAtomicResp, 10, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1)
+		}},
+		{"Flush without commit", engineConfig{ird: 1, ext: all7306}, 0x0206<<16 | withHdr, ranged(OpFlushRequest, every, 0, 0, 0, 0, 1)},
+		{"Atomic Write without commit", engineConfig{ird: 1, ext: all7306}, 0x0206<<16 | withHdr, ranged(OpAtomicWriteRequest, every, 0, make([]byte, 8)...)},
+		{"flush: no right", engineConfig{ird: 1, ext: ExtCommit}, 0x0102<<16 | withHdr, ranged(OpFlushRequest, every&^region.FlushPersistent, 0, 0, 0, 0, 1)},
+		{"flush: past the end", engineConfig{ird: 1, ext: ExtCommit}, 0x0101<<16 | withHdr, ranged(OpFlushRequest, every, 65, 0, 0, 0, 1)},
+		{"flush of 19 octets", engineConfig{ird: 1, ext: ExtCommit}, 0x0207<<16 | withHdr, ranged(OpFlushRequest, every, 0, 0, 0, 0)},
+		{"verify: no right", engineConfig{ird: 1, ext: ExtCommit}, 0x0102<<16 | withHdr, ranged(OpVerifyRequest, every&^region.Verify, 0)},
+		{"verify: another hash", engineConfig{ird: 1, ext: ExtCommit}, 0x0207<<16 | withHdr, ranged(OpVerifyRequest, every, 0, 1, 2, 3, 4)},
+		{"verify: hash of 5 octets", engineConfig{ird: 1, ext: ExtCommit}, 0x0207<<16 | withHdr, ranged(OpVerifyRequest, every, 0, 1, 2, 3, 4, 5)},
+		{"atomic write of 64 octets", engineConfig{ird: 1, ext: ExtCommit}, 0x0207<<16 | withHdr, ranged(OpAtomicWriteRequest, every, 0, make([]byte, 8)...)},
+	} {
+		all = append(all, v)
+	}
+	return all
+}()
+
+// TestTerminatesOnWire breaks every rule as a peer of a whole connection and compares
+// what comes back octet by octet: the Terminate, once, and the end of the stream. What
+// the upper layer is told says the same. ADVERSARY 17.
+func TestTerminatesOnWire(t *testing.T) {
+	for _, tt := range append(extensionViolations[:len(extensionViolations):len(extensionViolations)], violationTests...) {
+		t.Run(tt.name, func(t *testing.T) {
+			e, x, p := onConn(t, tt.cfg)
+			u := tt.build(t, e)
+			if _, err := p.Conn.Write(append(e.wire, fpduOf(u)...)); err != nil {
+				t.Fatal(err)
+			}
+			var quoted []byte
+			if tt.word&0xffff != noParts {
+				quoted = u
+			}
+			want := ulpduOf(t, wantTerminate(tt.word, quoted, tt.word&0x2000 != 0))
+			got, err := p.Next()
+			for ; err == nil && got[1] != 0x47; got, err = p.Next() { // requests of x, answers to what was good
+			}
+			if err != nil || !bytes.Equal(got, want) {
+				t.Fatalf("%v\n got %x, %v\nwant %x", x.Err(), got, err, want)
+			}
+			if u, err := p.Next(); err != io.EOF {
+				t.Fatalf("then %x, %v", u, err)
+			}
+			p.Conn.Close()
+			<-x.Done()
+			h, _ := x.cfg.Handler.(*collector)
+			<-h.over
+			pe, ok := errors.AsType[*ProtocolError](h.closed)
+			if !ok {
+				t.Fatalf("closed with %v", h.closed)
+			}
+			if told := pe.Terminate(); !bytes.Equal(told.Append(nil), want[18:]) || told.Code != pe.Code {
+				t.Errorf("the upper layer is told %x, the peer %x", told.Append(nil), want[18:])
+			}
+		})
+	}
+}
+
+// TestTermMap: every way to break a rule that the three layers know has a code that the
+// documents register, and every registered code that we send has a test that provokes
+// it; the others are named here.
+func TestTermMap(t *testing.T) {
+	sent := map[TermCode]bool{
+		{2, 0, 2}: true, // TestBadCRC
+		{2, 0, 3}: true, // TestBadMarker
+		{2, 0, 6}: true, // TestBadReplies
+		{2, 0, 7}: true, // TestNoMatchingRTR
+		{0, 0, 0}: true, // TestSinkLost
+	}
+	for _, v := range append(extensionViolations[:len(extensionViolations):len(extensionViolations)], violationTests...) {
+		sent[TermCode{uint8(v.word >> 28), uint8(v.word>>24) & 15, uint8(v.word >> 16)}] = true
+	}
+	never := map[TermCode]string{
+		{0, 1, 0xff}: "every protection error has a better code",
+		{0, 2, 0x08}: "no error here reaches beyond its stream",
+		{0, 2, 0x09}: "the same as 0x0/0x1/0x09, which is sent",
+		{2, 0, 0x01}: "there is no connection to send it on",
+		{2, 0, 0x04}: "there is no full operation to send it in",
+		{2, 0, 0x05}: "a startup that fails here is refused, or closed",
+	}
+	for code := range termNames {
+		if _, ok := never[code]; ok == sent[code] {
+			t.Errorf("%v: sent %v, and never sent %v", code, sent[code], ok)
+		}
+	}
+	for code := range sent {
+		if !code.Registered() {
+			t.Errorf("%v is sent and not registered", code)
+		}
+	}
+	for v := range numViolations {
+		if c := violations[v].code; !sent[c] {
+			t.Errorf("%q: %v is provoked by no test", violations[v].text, c)
+		}
+	}
+	for v := ddp.LocalCatastrophic; v <= ddp.Interleaved; v++ {
+		err := &ddp.Error{Violation: v}
+		err.Layer, err.EType, err.Code = v.Code()
+		if p := protocolError(err, nil); !sent[p.Code] || p.Section == "" || p.mute || !errors.Is(p, err) {
+			t.Errorf("%v: %+v", v, p)
+		}
+	}
+	for c := mpa.CodeClosed; c <= mpa.CodeRTR; c++ {
+		p := protocolError(&mpa.Error{Code: c}, nil)
+		if _, unsent := never[p.Code]; unsent != p.mute && c != mpa.CodeLocal || !p.Code.Registered() {
+			t.Errorf("%v: %+v", c, p)
+		}
+	}
+	if p := protocolError(errTest, nil); p.Code != (TermCode{}) || p.mute {
+		t.Errorf("an error of no layer: %+v", p)
+	}
+}
+
+// TestSinkLost: the sink of a Read that waits for its turn goes away. The Read Request
+// is not sent; the peer gets the Terminate of a local catastrophic error and everybody
+// here is told why (RFC 5040 Section 7.1).
+func TestSinkLost(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		wr   func(t *testing.T, x *Conn) WR
+	}{
+		{"invalidated", func(t *testing.T, x *Conn) WR {
+			reg := mustRegister(t, x, 8, region.ReadSink)
+			if err := reg.Invalidate(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return WR{Sink: reg.STag(), Len: 8}
+		}},
+		{"never there", func(*testing.T, *Conn) WR { return WR{Sink: 0x100, Len: 1} }},
+		{"no right", func(t *testing.T, x *Conn) WR {
+			return WR{Sink: mustRegister(t, x, 8, region.RemoteWrite).STag(), Len: 8}
+		}},
+		{"too short", func(t *testing.T, x *Conn) WR {
+			return WR{Sink: mustRegister(t, x, 8, region.ReadSink).STag(), SinkTO: 1, Len: 8}
+		}},
+	} {
+		onWires(t, func(t *testing.T, a, b net.Conn) {
+			x, p := rawResponder(t, a, b, &Config{ORD: 1})
+			go x.Serve()
+			first := mustRegister(t, x, 8, region.ReadSink)
+			late := tt.wr(t, x)
+			late.Op = OpReadRequest
+			var w, ahead Waiter
+			w.Reset()
+			ahead.Reset()
+			late.Done = &w
+			err := x.Post([]WR{
+				{Op: OpReadRequest, Sink: first.STag(), Len: 8}, {Op: OpSend, Head: []byte("ahead"), Done: &ahead},
+				late, {Op: OpSend, Head: []byte("behind")},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, op := range []byte{0x41, 0x43} {
+				if u, err := p.Next(); err != nil || u[1] != op {
+					t.Fatalf("%x, %v", u, err)
+				}
+			}
+			if err := p.Send(responseOf(t, first.STag(), 0)[:14+8]); err != nil {
+				t.Fatal(err)
+			}
+			if u, err := p.Next(); err != nil || !bytes.Equal(fpduOf(u), unhex(t, goldTermLocal)) {
+				t.Fatalf("%s: got %x, %v", tt.name, u, err)
+			}
+			if u, err := p.Next(); err != io.EOF {
+				t.Fatalf("%s: then %x, %v", tt.name, u, err)
+			}
+			b.Close()
+			<-x.Done()
+			for i, err := range []error{x.Err(), x.Wait(t.Context(), &w)} {
+				le, ok := errors.AsType[*LocalError](err)
+				if !ok || le.Code != (TermCode{}) || !errors.Is(err, ErrSinkLost) {
+					t.Errorf("%s, %d: %v", tt.name, i, err)
+				}
+			}
+			if err := x.Wait(t.Context(), &ahead); err != nil {
+				t.Errorf("%s: what was ahead: %v", tt.name, err)
+			}
+		})
+	}
+}
+
+// TestCancelledSink: a Read that was given up while it waited, and whose sink is gone
+// then, harms nobody.
+func TestCancelledSink(t *testing.T) {
+	onWires(t, func(t *testing.T, a, b net.Conn) {
+		x, p := rawResponder(t, a, b, &Config{ORD: 1})
+		first := mustRegister(t, x, 8, region.ReadSink)
+		if err := x.Post([]WR{{Op: OpReadRequest, Sink: first.STag(), Len: 8}}); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := testContext(t)
+		errs := make(chan error, 1)
+		go func() { errs <- x.Read(ctx, make([]byte, 8), 1, 0) }()
+		queued := func() bool {
+			x.mu.Lock()
+			defer x.mu.Unlock()
+			return x.snd.sq.len() > 0
+		}
+		for !queued() {
+			yield()
+		}
+		cancel()
+		if err := <-errs; !errors.Is(err, ctx.Err()) {
+			t.Fatal(err)
+		}
+		if _, err := p.Next(); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Send(responseOf(t, first.STag(), 0)[:14+8]); err != nil {
+			t.Fatal(err)
+		}
+		if err := x.Send(t.Context(), []byte("alive")); err != nil {
+			t.Fatal(err)
+		}
+		if u, err := p.Next(); err != nil || u[1] != 0x43 {
+			t.Fatalf("%x, %v", u, err)
+		}
+	})
+}
+
+// TestBothSidesTold: the same code and headers reach the upper layers of both ends.
+func TestBothSidesTold(t *testing.T) {
+	onWires(t, func(t *testing.T, a, b net.Conn) {
+		hx, hy := newCollector(), newCollector()
+		x, y := connect(t, a, b, &Config{Handler: hx}, &Config{Handler: hy})
+		go y.Serve()
+		if err := x.Send(t.Context(), nil); err != nil { // a bad first FPDU is not answered
+			t.Fatal(err)
+		}
+		reg := mustRegister(t, y, 8, region.RemoteRead)
+		err := x.Read(t.Context(), make([]byte, 9), reg.STag(), 3)
+		within(t, "the end", hx.over)
+		within(t, "the other end", hy.over)
+		pe, ok := errors.AsType[*ProtocolError](hy.closed)
+		if !ok {
+			t.Fatalf("the one that found it: %v", hy.closed)
+		}
+		for i, err := range []error{err, hx.closed} {
+			te, ok := errors.AsType[*TerminateError](err)
+			if !ok {
+				t.Fatalf("the one at fault, %d: %v", i, err)
+			}
+			told, got := pe.Terminate(), te.Terminate
+			if !bytes.Equal(got.Raw, told.Append(nil)) || got.Code != (TermCode{0, 1, 1}) || got.SegLen != 46 ||
+				!bytes.Equal(got.DDP, told.DDP) || len(got.DDP) != 18 || !bytes.Equal(got.Read, told.Read) || len(got.Read) != 28 {
+				t.Errorf("%d: %+v\ntold %+v", i, got, told)
+			}
+		}
+	})
+}
+
+// TestSiwTerminateLogged: of a Terminate that may be siw's the log has both readings, and
+// the connection ends whatever they are.
+func TestSiwTerminateLogged(t *testing.T) {
+	for _, s := range siwTerminates {
+		core, logs := observer.New(zap.DebugLevel)
+		a, b := rdmaptest.Pipe()
+		x, p := rawResponder(t, a, b, &Config{Logger: zap.New(core)})
+		go x.Serve()
+		u := append(ulpduOf(t, unhex(t, goldTermLocal))[:18], unhex(t, s.octets)...)
+		if err := p.Send(u); err != nil {
+			t.Fatal(err)
+		}
+		b.Close()
+		<-x.Done()
+		var line string
+		for _, l := range logs.FilterMessage("connection ends").All() {
+			line, _ = l.ContextMap()["error"].(string)
+		}
+		te, ok := errors.AsType[*TerminateError](x.Err())
+		if !ok || !strings.Contains(line, te.Terminate.Code.String()) || !strings.Contains(line, s.want.String()) {
+			t.Errorf("%s: %v\nlog %q", s.octets, x.Err(), line)
+		}
+	}
+}
