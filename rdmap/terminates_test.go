@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 
@@ -49,7 +50,7 @@ func onConn(t *testing.T, cfg engineConfig) (*engine, *Conn, *rdmaptest.Peer) {
 }
 
 // extensionViolations are those of RFC 7306 and the commit draft, rdmap.md Section 4.2.
-var extensionViolations = func() (all []violationTest) {
+var extensionViolations = func() []violationTest {
 	const all7306 = Ext7306
 	atomic := func(access region.Access, to uint64, op byte) func(*testing.T, *engine) []byte {
 		return func(t *testing.T, e *engine) []byte {
@@ -68,7 +69,7 @@ var extensionViolations = func() (all []violationTest) {
 		}
 	}
 	const every = region.ReadSink<<1 - 1
-	for _, v := range []violationTest{
+	return []violationTest{
 		{"atomic: misaligned", engineConfig{ird: 1, ext: all7306}, 0x0207<<16 | withHdr, atomic(region.Atomic, 4, 0)},
 		{"atomic: no right", engineConfig{ird: 1, ext: all7306}, 0x0102<<16 | withHdr, atomic(every&^region.Atomic, 0, 0)},
 		{"atomic: past the end", engineConfig{ird: 1, ext: all7306}, 0x0101<<16 | withHdr, atomic(region.Atomic, 16, 0)},
@@ -112,17 +113,14 @@ var extensionViolations = func() (all []violationTest) {
 		{"verify: another hash", engineConfig{ird: 1, ext: ExtCommit}, 0x0207<<16 | withHdr, ranged(OpVerifyRequest, every, 0, 1, 2, 3, 4)},
 		{"verify: hash of 5 octets", engineConfig{ird: 1, ext: ExtCommit}, 0x0207<<16 | withHdr, ranged(OpVerifyRequest, every, 0, 1, 2, 3, 4, 5)},
 		{"atomic write of 64 octets", engineConfig{ird: 1, ext: ExtCommit}, 0x0207<<16 | withHdr, ranged(OpAtomicWriteRequest, every, 0, make([]byte, 8)...)},
-	} {
-		all = append(all, v)
 	}
-	return all
 }()
 
 // TestTerminatesOnWire breaks every rule as a peer of a whole connection and compares
 // what comes back octet by octet: the Terminate, once, and the end of the stream. What
 // the upper layer is told says the same. ADVERSARY 17.
 func TestTerminatesOnWire(t *testing.T) {
-	for _, tt := range append(extensionViolations[:len(extensionViolations):len(extensionViolations)], violationTests...) {
+	for _, tt := range slices.Concat(extensionViolations, violationTests) {
 		t.Run(tt.name, func(t *testing.T) {
 			e, x, p := onConn(t, tt.cfg)
 			u := tt.build(t, e)
@@ -169,7 +167,7 @@ func TestTermMap(t *testing.T) {
 		{2, 0, 7}: true, // TestNoMatchingRTR
 		{0, 0, 0}: true, // TestSinkLost
 	}
-	for _, v := range append(extensionViolations[:len(extensionViolations):len(extensionViolations)], violationTests...) {
+	for _, v := range slices.Concat(extensionViolations, violationTests) {
 		sent[TermCode{uint8(v.word >> 28), uint8(v.word>>24) & 15, uint8(v.word >> 16)}] = true
 	}
 	never := map[TermCode]string{
@@ -247,8 +245,10 @@ func TestSinkLost(t *testing.T) {
 			ahead.Reset()
 			late.Done = &w
 			err := x.Post([]WR{
-				{Op: OpReadRequest, Sink: first.STag(), Len: 8}, {Op: OpSend, Head: []byte("ahead"), Done: &ahead},
-				late, {Op: OpSend, Head: []byte("behind")},
+				{Op: OpReadRequest, Sink: first.STag(), Len: 8},
+				{Op: OpSend, Head: []byte("ahead"), Done: &ahead},
+				late,
+				{Op: OpSend, Head: []byte("behind")},
 			})
 			if err != nil {
 				t.Fatal(err)
