@@ -19,6 +19,15 @@ check: vet lint race nested ## everything CI runs, but for the Linux kernel
 race: ## tests under the race detector, shuffled
 	go test -race -shuffle=on ./...
 
+.PHONY: test-narrow
+test-narrow: ## the pure machines where int has 32 bits (GOARCH=386)
+	GOARCH=386 go test ./xdr/... ./chunks/... ./credits/... ./rpcrdma/... ./rdmap/ddp ./rdmap/mpa ./rdmap/region/...
+	GOARCH=386 go test -run 'Longest|ManyReceives|Bounds|Violations|Scripts|Golden|Fuzz' ./rdmap
+
+.PHONY: test-long
+test-long: ## messages of 4 GiB through sockets; seconds
+	go test -count=1 -run Longest ./rdmap -long
+
 .PHONY: nested
 nested: ## tests of the examples that need other people's servers
 	for m in $(NESTED); do (cd $$m && go vet ./... && go test ./...) || exit 1; done

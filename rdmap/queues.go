@@ -2,6 +2,7 @@ package rdmap
 
 import (
 	"errors"
+	"math"
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -19,7 +20,7 @@ func (q *sendQueue) Posted() int {
 	case q.shared != nil:
 		return q.shared.reserve()
 	}
-	return int(q.recvs.Load())
+	return int(min(q.recvs.Load(), math.MaxInt32)) // int may be that short
 }
 
 // Size is that of a receive; Immediate Data fits any.

@@ -11,8 +11,8 @@ import (
 // none ends its own connection with the Terminate for "no buffer" (RFC 5041 Section 7.1).
 //
 // A peer that sends more than its share can use up the receives of the others. Choice:
-// Config.RecvQuota bounds what one connection has taken and not posted again; RFC 5040
-// Section 8.1.2 asks for such means, since the wire has none.
+// Config.RecvQuota bounds what one connection has taken and not posted again; RFC 5042
+// Appendix A asks for such means, since the wire has none.
 //
 // A RecvQueue is safe for concurrent use.
 type RecvQueue struct {

@@ -53,12 +53,12 @@ func (s *sender) take(w *work) bool {
 		s.takeTerminate(w)
 		return w.unfinished()
 	}
-	n := 0
+	var n uint64
 	for i := range w.items {
-		n += int(w.items[i].n - w.items[i].sent())
+		n += uint64(w.items[i].n - w.items[i].sent())
 	}
 	for n < maxBatch && len(w.items) < maxBatchVec && s.takeOne(w) {
-		n += int(w.items[len(w.items)-1].n)
+		n += uint64(w.items[len(w.items)-1].n)
 	}
 	return w.unfinished()
 }

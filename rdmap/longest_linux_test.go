@@ -1,0 +1,192 @@
+//go:build !386
+
+package rdmap
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"flag"
+	"testing"
+	"unsafe"
+
+	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/region"
+	"golang.org/x/sys/unix"
+)
+
+// vast returns n octets of address space that nobody can touch.
+func vast(t testing.TB, n int) []byte {
+	t.Helper()
+	b, err := unix.Mmap(-1, 0, n, unix.PROT_NONE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
+	if err != nil {
+		t.Skip("no address space:", err)
+	}
+	t.Cleanup(func() { _ = unix.Munmap(b) })
+	return b
+}
+
+// vastMemory registers 2^32-1 octets that count what is done to them.
+func vastMemory(t testing.TB, tab *region.Table, access region.Access) (*counting, region.Region) {
+	t.Helper()
+	m := &counting{mem: vast(t, maxMessage)}
+	reg, err := tab.RegisterMemory(m, region.Options{Access: access})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m, reg
+}
+
+// carry moves what from sends to the other one FPDU by FPDU, but for octets of body,
+// which nobody can read: what lies in buf passes for them. It returns the segments.
+func carry(t testing.TB, from *engine, body []byte, to func(u []byte)) {
+	t.Helper()
+	var buf [1 << 17]byte
+	n := 0
+	for from.snd.take(&from.wk) {
+		if err := from.wk.fill(from.snd.mulpdu, false, from.snd.table); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range from.wk.b.vec {
+			if !inside(p, body) {
+				copy(buf[n:], p)
+			}
+			n += len(p)
+			for n >= mpa.HeaderLen {
+				u := int(binary.BigEndian.Uint16(buf[:]))
+				size := mpa.FPDULen(u)
+				if n < size {
+					break
+				}
+				to(buf[mpa.HeaderLen:][:u])
+				n = copy(buf[:], buf[size:n])
+			}
+		}
+		from.due = from.snd.settle(&from.wk, false, from.due)
+	}
+	fire(from.due)
+	from.due = from.due[:0]
+}
+
+func inside(p, body []byte) bool {
+	d := uintptr(unsafe.Pointer(unsafe.SliceData(p))) - uintptr(unsafe.Pointer(unsafe.SliceData(body)))
+	return d < uintptr(len(body))
+}
+
+func accept(t testing.TB, e *engine) func(u []byte) {
+	return func(u []byte) {
+		if _, err := e.rcv.input(u); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+var longest = engineConfig{mulpdu: StagMULPDU, nocrc: true, ord: 1, ird: 1}
+
+// TestLongestMessages: RDMA Write, Read and Send of 2^32-1 octets. The payload is
+// address space, so the engine cannot have touched it but for the guards.
+func TestLongestMessages(t *testing.T) {
+	t.Run("write", func(t *testing.T) {
+		a, b := newEngine(longest), newEngine(longest)
+		sink, reg := vastMemory(t, b.snd.table, region.RemoteWrite)
+		body := vast(t, maxMessage)
+		var d done
+		a.post(WR{Op: OpWrite, STag: reg.STag(), Body: body, Done: &d})
+		carry(t, a, body, accept(t, b))
+		open, _ := b.rcv.ddp.Open()
+		if open || sink.stored != maxMessage || sink.bad != 0 || d.n != 1 || d.err != nil || a.wk.out.writeOctets != maxMessage {
+			t.Errorf("open %v, %+v, %d octets, %d out of order", open, d, sink.stored, sink.bad)
+		}
+	})
+	t.Run("read", func(t *testing.T) {
+		a, b := newEngine(longest), newEngine(longest)
+		sink, to := vastMemory(t, a.snd.table, region.ReadSink)
+		src, from := vastMemory(t, b.snd.table, region.RemoteRead)
+		var d done
+		a.post(WR{Op: OpReadRequest, STag: from.STag(), Sink: to.STag(), Len: maxMessage, Done: &d})
+		carry(t, a, nil, accept(t, b))
+		carry(t, b, nil, accept(t, a))
+		fire(a.due)
+		if src.loaded != maxMessage || sink.stored != maxMessage || src.bad+sink.bad != 0 || d.n != 1 || d.err != nil {
+			t.Errorf("%+v, %d loaded, %d stored, %d out of order", d, src.loaded, sink.stored, src.bad+sink.bad)
+		}
+	})
+	t.Run("send", func(t *testing.T) {
+		a := newEngine(longest)
+		body := vast(t, maxMessage)
+		q := &onceQueue{buf: vast(t, maxMessage)}
+		r := ddp.NewReceiver(ddp.Config{Queues: [ddp.NumQueues]ddp.Queue{q}})
+		var d done
+		var last ddp.Event
+		a.post(WR{Op: OpSend, Body: body, Done: &d})
+		next := unsafe.SliceData(q.buf)
+		carry(t, a, body, func(u []byte) {
+			if _, err := r.Header(u, len(u)); err != nil {
+				t.Fatal(err)
+			}
+			dst, err := r.Reserve()
+			if err != nil || unsafe.SliceData(dst) != next {
+				t.Fatalf("%v, not behind the octets before", err)
+			}
+			next = (*byte)(unsafe.Add(unsafe.Pointer(next), len(dst)))
+			last = r.Commit(nil)
+		})
+		if !last.Delivered || last.Length != maxMessage || len(last.Data) != maxMessage || d.n != 1 {
+			t.Errorf("%v, %d octets, %+v", last.Delivered, last.Length, d)
+		}
+	})
+}
+
+// onceQueue has one receive.
+type onceQueue struct {
+	buf  []byte
+	used int
+}
+
+func (q *onceQueue) Posted() int                      { return 1 - q.used }
+func (q *onceQueue) Size() int                        { return len(q.buf) }
+func (q *onceQueue) Open(*ddp.Segment) ([]byte, bool) { q.used++; return q.buf, true }
+
+// TestTooLong: one octet more is refused before anything is sent.
+func TestTooLong(t *testing.T) {
+	p := vast(t, maxMessage+1)
+	for _, wr := range []WR{
+		{Op: OpSend, Body: p}, {Op: OpWrite, Body: p}, {Op: OpSendSE, Head: p}, {Op: OpWrite, Head: p[:1], Body: p[1:]},
+	} {
+		if err := wr.check(); !errors.Is(err, ErrTooLong) {
+			t.Errorf("%v: %v", wr.Op, err)
+		}
+	}
+	if err := (&WR{Op: OpWrite, Head: p[:1], Body: p[2:]}).check(); err != nil {
+		t.Error(err)
+	}
+	a, b := wires["pipe"](t)
+	x, _ := connect(t, a, b, nil, nil)
+	if err := x.Read(context.Background(), p, 1, 0); !errors.Is(err, ErrTooLong) {
+		t.Error(err)
+	}
+}
+
+var long = flag.Bool("long", false, "move 4 GiB through sockets, which takes seconds")
+
+// TestLongestOnWires is TestLongestMessages through everything, CRC included.
+func TestLongestOnWires(t *testing.T) {
+	if !*long {
+		t.Skip("give -long, as make test-long does")
+	}
+	for _, cfg := range []*Config{nil, {CRC: CRCOff}} {
+		a, b := wires["tcp"](t)
+		x, y := connect(t, a, b, cfg, cfg)
+		sink, to := vastMemory(t, x.Table(), region.ReadSink)
+		src, from := vastMemory(t, y.Table(), region.RemoteRead)
+		go y.Serve()
+		err := x.do(t.Context(), &WR{Op: OpReadRequest, STag: from.STag(), Sink: to.STag(), Len: maxMessage})
+		if err != nil || src.loaded != maxMessage || sink.stored != maxMessage || src.bad+sink.bad != 0 {
+			t.Errorf("%v, %d loaded, %d stored, %d out of order", err, src.loaded, sink.stored, src.bad+sink.bad)
+		}
+		if s := x.Stats(); s.ReadOctetsIn != maxMessage || s.OctetsIn < maxMessage {
+			t.Errorf("%+v", s)
+		}
+	}
+}

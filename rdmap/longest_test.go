@@ -1,0 +1,109 @@
+package rdmap
+
+import (
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/region"
+)
+
+// The tests below move as many octets as a message can have, 2^32-1, through the
+// machines; those in this file also where int has 32 bits and nothing is that long.
+
+// counting is Guarded memory that counts what is done to it: nobody may touch its Bytes.
+type counting struct {
+	mem            []byte
+	stored, loaded uint64
+	next           int  // where the next store or load has to be
+	anywhere       bool // it need not be there
+	bad            int  // it was not
+}
+
+var _ region.Guarded = (*counting)(nil)
+
+func (m *counting) Bytes() []byte                        { return m.mem }
+func (m *counting) Persist(int, int) error               { return nil }
+func (m *counting) Close() error                         { return nil }
+func (m *counting) Guard(_, _ int, f func() error) error { return f() }
+func (m *counting) Store(off int, p []byte) error {
+	m.touch(off, len(p))
+	m.stored += uint64(len(p))
+	return nil
+}
+
+func (m *counting) Load(p []byte, off int) error {
+	m.touch(off, len(p))
+	m.loaded += uint64(len(p))
+	return nil
+}
+
+func (m *counting) touch(off, n int) {
+	if off != m.next && !m.anywhere {
+		m.bad++
+	}
+	m.next = off + n
+}
+
+// TestLongestWrite: an RDMA Write in segments that all go to the same octets: its
+// length is counted in more than 32 bits, whatever the length of a region can be.
+func TestLongestWrite(t *testing.T) {
+	const n = StagMULPDU - ddp.TaggedLen
+	e := newEngine(engineConfig{nocrc: true})
+	mem := &counting{mem: make([]byte, n), anywhere: true}
+	reg, _ := e.snd.table.RegisterMemory(mem, region.Options{Access: region.RemoteWrite})
+	s := ddp.Segment{Tagged: true, Control: controlOctet(OpWrite), STag: ddp.STag(reg.STag())}
+	u := append(s.Append(nil), make([]byte, n)...)
+	for left := uint64(maxMessage); left > 0; {
+		k := min(left, n)
+		left -= k
+		s.Last = left == 0
+		s.Append(u[:0])
+		if _, err := e.rcv.input(u[:ddp.TaggedLen+k]); err != nil {
+			t.Fatalf("%d octets before the end: %v", left, err)
+		}
+	}
+	if open, _ := e.rcv.ddp.Open(); open || mem.stored != maxMessage || e.rcv.in.writeOctets != maxMessage {
+		t.Errorf("open %v, %d stored, %d counted", open, mem.stored, e.rcv.in.writeOctets)
+	}
+}
+
+// TestLongestRefused: requests for 2^32-1 octets of a region that has fewer, at offsets
+// around every edge, and responses that reach beyond such a request.
+func TestLongestRefused(t *testing.T) {
+	for _, to := range []uint64{0, 1, 1<<31 - 1, 1 << 31, 1<<32 - 1, 1 << 32, 1<<63 - 1, math.MaxUint64} {
+		for op, wr := range map[Opcode]WR{
+			OpReadRequest:   {},
+			OpFlushRequest:  {Flags: FlushPersistent},
+			OpVerifyRequest: {},
+		} {
+			a, b := newEngine(engineConfig{ord: 1, ext: extAll}), newEngine(engineConfig{ird: 1, ext: extAll})
+			_, reg := b.register(t, 100, commitRights)
+			wr.Op, wr.STag, wr.TO, wr.Len = op, reg.STag(), to, maxMessage
+			a.post(wr)
+			exchange(a, b)
+			if pe, ok := errors.AsType[*ProtocolError](b.err); !ok || pe.Code.Layer != LayerRDMAP || pe.Code.EType != 1 {
+				t.Errorf("%v at %#x: %v", op, to, b.err)
+			}
+		}
+		e := newEngine(engineConfig{ord: 1})
+		_, sink := e.register(t, 100, region.ReadSink)
+		e.post(WR{Op: OpReadRequest, Sink: sink.STag(), SinkTO: to, Len: maxMessage})
+		e.output()
+		e.input(fpduOf(responseOf(t, sink.STag(), to+maxMessage-15))) // 16 octets
+		if pe, ok := errors.AsType[*ProtocolError](e.err); !ok || pe.Code != violations[vioReadBounds].code || pe.Section != violations[vioReadBounds].section {
+			t.Errorf("response beyond %#x: %v", to, e.err)
+		}
+	}
+}
+
+// TestManyReceives: more of them than fit 32 bits.
+func TestManyReceives(t *testing.T) {
+	e := newEngine(engineConfig{})
+	e.rcv.recvs.Store(1 << 40)
+	e.input(fpduOf(sendSegment(1, 0, true, "x")))
+	if e.err != nil || e.rcv.recvs.Load() != 1<<40-1 {
+		t.Error(e.err, e.rcv.recvs.Load())
+	}
+}
