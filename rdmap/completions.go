@@ -1,5 +1,7 @@
 package rdmap
 
+import "github.com/stag-rdma/stag/rdmap/internal/mutant"
+
 // completion is a Completer that is due, and with what. Completers are called with
 // no lock held.
 type completion struct {
@@ -34,7 +36,10 @@ type pendingCompletion struct {
 // taken makes an entry for it, if it needs one.
 func (o *completions) taken(it *item) {
 	if o.wants(it) {
-		o.q.push(pendingCompletion{done: it.done, read: it.op.asks()})
+		o.q.push(pendingCompletion{
+			done: it.done,
+			read: it.op.asks() && !mutant.CompleteEarly || mutant.CompleteLate,
+		})
 	}
 }
 

@@ -93,11 +93,13 @@ func TestOrdering(t *testing.T) {
 		t.Run(tt.spec, func(t *testing.T) {
 			pair := tt.spec[strings.LastIndexByte(tt.spec, ' ')+1:]
 			a, b, _ := strings.Cut(pair, "-")
-			held(newOrderRig(t, a, b), tt.want)
-			together(newOrderRig(t, a, b))
-			oneByOne(newOrderRig(t, a, b))
-			if orderOps[a].response != 0 && orderOps[b].response != 0 {
-				refused(newOrderRig(t, a, b))
+			for _, rig := range []func(testing.TB, string, string) *orderRig{newOrderRig, newPlainRig} {
+				held(rig(t, a, b), tt.want)
+				together(rig(t, a, b))
+				oneByOne(rig(t, a, b))
+				if orderOps[a].response != 0 && orderOps[b].response != 0 {
+					refused(rig(t, a, b))
+				}
 			}
 		})
 	}

@@ -25,6 +25,9 @@ const (
 // to be copied.
 const orderSize = 2 * max(inlineVerify, stageLimit)
 
+// orderPool is enough memory for the messages of both.
+const orderPool = 1 << 10
+
 // orderRig is a requester a, a responder b and persistent memory at b.
 type orderRig struct {
 	t        testing.TB
@@ -116,53 +119,98 @@ func (o *orderOp) holds() bool { return o != orderOps["Write"] }
 type notedMemory struct {
 	*pmem.Sim
 	persisted map[int]uint64
+	flushes   []int // the lengths, in order
 	err       error
+	gate      chan struct{} // what flushes and hashes wait for, if not nil
+}
+
+func (m *notedMemory) Guard(off, n int, f func() error) error {
+	if m.gate != nil && n > 8 {
+		<-m.gate
+	}
+	return m.Sim.Guard(off, n, f)
 }
 
 func (m *notedMemory) Persist(off, n int) error {
+	if m.gate != nil {
+		<-m.gate
+	}
 	if m.err != nil {
 		return m.err
 	}
 	m.Mark()
 	err := m.Sim.Persist(off, n)
 	m.persisted[n] = wordOf(m.Told().Durable())
+	m.flushes = append(m.flushes, n)
 	return err
 }
 
 func newOrderRig(t testing.TB, firstOp, laterOp string) *orderRig {
-	g := &orderRig{t: t, pool: NewPool(1 << 20), names: [3]string{first: firstOp, later: laterOp}}
+	g := orderRigOf(t, firstOp, laterOp)
+	g.pool = NewPool(orderPool)
 	cfg := engineConfig{
 		ord: 9, ird: 9, recvs: 9, size: 64, ext: extAll, mulpdu: StagMULPDU, pool: g.pool,
 	}
 	g.a, g.b = newEngine(cfg), newEngine(cfg)
 	g.b.rcv.keep = true // so that every message needs memory
-	g.mem = &notedMemory{Sim: pmem.OpenSim(pattern(orderSize), nil), persisted: map[int]uint64{}}
-	var err error
-	if g.region, err = g.b.snd.table.RegisterMemory(g.mem, region.Options{Access: commitRights | region.Atomic}); err != nil {
-		t.Fatal(err)
-	}
-	for pos := first; pos <= later; pos++ {
-		var sink region.Region
-		g.sinks[pos], sink = g.a.register(t, orderSize, region.ReadSink)
-		g.sinkTags[pos] = sink.STag()
-		g.ops[pos] = orderOps[g.names[pos]]
-	}
+	g.register(g.a.snd.table, g.b.snd.table)
 	return g
 }
 
-// post posts both operations; stag is where the first one goes to.
-func (g *orderRig) post(stag region.STag) (fpdus [][]byte) {
+// newPlainRig is newOrderRig with memory whose octets are lent to the socket, and touched
+// without a guard.
+func newPlainRig(t testing.TB, firstOp, laterOp string) *orderRig {
+	g := newOrderRig(t, firstOp, laterOp)
+	g.registerAs(struct{ region.Memory }{g.mem}, g.b.snd.table)
+	return g
+}
+
+// orderRigOf is an orderRig without engines.
+func orderRigOf(t testing.TB, firstOp, laterOp string) *orderRig {
+	return &orderRig{
+		t: t, names: [3]string{first: firstOp, later: laterOp},
+		ops: [3]*orderOp{first: orderOps[firstOp], later: orderOps[laterOp]},
+		mem: &notedMemory{Sim: pmem.OpenSim(pattern(orderSize), nil), persisted: map[int]uint64{}},
+	}
+}
+
+// register registers the sinks with the requester, the memory with the responder.
+func (g *orderRig) register(a, b *region.Table) {
+	g.registerAs(g.mem, b)
+	for pos := first; pos <= later; pos++ {
+		g.sinks[pos] = make([]byte, orderSize)
+		sink, err := a.Register(g.sinks[pos], region.ReadSink)
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		g.sinkTags[pos] = sink.STag()
+	}
+}
+
+func (g *orderRig) registerAs(m region.Memory, b *region.Table) {
+	var err error
+	if g.region, err = b.RegisterMemory(m, region.Options{Access: commitRights | region.Atomic}); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+// wrs returns both operations; stag is where the first one goes to.
+func (g *orderRig) wrs(stag region.STag) []WR {
+	var wrs []WR
 	for pos := first; pos <= later; pos++ {
 		wr := g.ops[pos].wr(g, pos)
 		wr.STag, wr.Answer, wr.Done = g.region.STag(), &g.answers[pos], recorder{&g.done, fmt.Sprint(pos)}
 		if pos == first {
 			wr.STag = stag
 		}
-		if err := wr.check(); err != nil {
-			g.t.Fatal(err)
-		}
-		g.a.post(wr)
+		wrs = append(wrs, wr)
 	}
+	return wrs
+}
+
+// post posts both operations and returns what a says.
+func (g *orderRig) post(stag region.STag) (fpdus [][]byte) {
+	g.a.post(g.wrs(stag)...)
 	return split(g.t, g.a.output())
 }
 
@@ -224,9 +272,10 @@ func (g *orderRig) matches(s *ddp.Segment, pos int) bool {
 // an executor for what may block.
 func (g *orderRig) hold() {
 	if g.ops[first].response == 0 {
-		g.hog, _ = g.pool.get(1 << 20)
+		g.hog, _ = g.pool.get(orderPool)
+	} else {
+		g.b.snd.executing = true
 	}
-	g.b.snd.executing = true
 }
 
 // release ends hold. It takes up what was put off, as Conn.replay does.
@@ -247,8 +296,7 @@ func (g *orderRig) release() {
 	}
 }
 
-// check compares what has happened with want, and with what the two operations see and
-// leave when they are carried out one after the other in that order.
+// check compares what has happened with want.
 func (g *orderRig) check(want []int) {
 	if g.a.err != nil || g.b.err != nil {
 		g.t.Fatalf("%v; %v", g.a.err, g.b.err)
@@ -256,6 +304,12 @@ func (g *orderRig) check(want []int) {
 	if !slices.Equal(g.trace, want) {
 		g.t.Fatalf("took effect: %s; want %s", g.say(g.trace), g.say(want))
 	}
+	g.effects()
+}
+
+// effects compares what the operations saw and left with what they see and leave when
+// they are carried out one after the other in the order of the trace.
+func (g *orderRig) effects() {
 	word := wordOf(pattern(orderSize))
 	for _, pos := range g.trace {
 		op := g.ops[pos]
@@ -268,6 +322,9 @@ func (g *orderRig) check(want []int) {
 	}
 	if got := wordOf(g.mem.Bytes()); got != word {
 		g.t.Errorf("the word is %x, want %x", got, word)
+	}
+	if !slices.IsSorted(g.mem.flushes) {
+		g.t.Error("the later Flush ran first")
 	}
 	if !slices.Equal(g.done, []string{"1", "2"}) {
 		g.t.Errorf("completed %v", g.done)

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/internal/mutant"
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
@@ -22,7 +23,11 @@ var executors = [...]func(it *item, t *region.Table) error{
 
 // execute carries out the request of it.
 func (it *item) execute(t *region.Table) error {
-	return executors[it.req.op](it, t)
+	err := executors[it.req.op](it, t)
+	if mutant.KeepGoing && err != nil {
+		it.n, err = 0, nil
+	}
+	return err
 }
 
 // executable reports whether requests of this opcode can be carried out.

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/internal/mutant"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
 )
@@ -66,7 +67,7 @@ func (s *sender) ready(w *work) bool {
 // stalled reports that the send queue waits for an outbound read slot: "completion
 // order" of RFC 5040 Section 6.1 makes what is behind the Read wait too.
 func (s *sender) stalled() bool {
-	return s.sq.at(0).op.asks() && s.reads.len() >= s.ord
+	return s.sq.at(0).op.asks() && s.reads.len() >= s.ord || mutant.Fence && s.reads.len() > 0
 }
 
 // post appends a work request whose check has passed.
@@ -153,6 +154,9 @@ func (s *sender) request(req *request) bool {
 		var rr readRequest
 		rr.parse(req.body[:])
 		it.n = rr.size
+	}
+	if mutant.ExecuteOnArrival && !req.blocks() {
+		it.executed = it.execute(s.table) == nil
 	}
 	return true
 }

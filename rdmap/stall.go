@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/internal/mutant"
 )
 
 // putOff keeps the ULPDUs of queues 0 and 1 that arrive while queue 0 waits for
@@ -26,7 +27,10 @@ func (o *putOff) full() bool { return len(o.b) > maxPutOff-2-0xffff }
 // waits reports whether u has to wait its turn behind what is put off.
 func (o *putOff) waits(u []byte) bool {
 	if len(u) < ddp.UntaggedLen || u[0]&0x80 != 0 {
-		return false
+		return mutant.WritesWait
+	}
+	if mutant.RequestsPassMessages {
+		return binary.BigEndian.Uint32(u[6:]) == ddp.QNSend
 	}
 	return binary.BigEndian.Uint32(u[6:]) <= ddp.QNRequest
 }

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/internal/mutant"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
 )
@@ -75,8 +76,14 @@ func (s *sender) takeTerminate(w *work) {
 func (s *sender) takeOne(w *work) bool {
 	own := s.sq.len() > 0 && !s.stalled()
 	switch {
+	case mutant.CoupledDirections && s.reads.len() > 0:
+		return false
 	case s.rq.len() > 0 && s.rq.at(0).answerable() && !(own && s.turn):
-		w.push(s.rq.pop())
+		it := s.rq.pop()
+		if mutant.ResponseOrder && s.rq.len() > 0 {
+			it, *s.rq.at(0) = *s.rq.at(0), it
+		}
+		w.push(it)
 		s.handed++
 		s.turn, s.run = true, 0
 	case own && s.buildable(s.sq.at(0)):
@@ -89,6 +96,9 @@ func (s *sender) takeOne(w *work) bool {
 
 func (s *sender) takeOwn(w *work) {
 	it := s.sq.pop()
+	if mutant.SubmissionOrder && s.sq.len() > 0 {
+		it, *s.sq.at(0) = *s.sq.at(0), it
+	}
 	if it.op.asks() {
 		s.reads.push(it.read)
 		if it.op != OpReadRequest {
@@ -220,7 +230,7 @@ func (w *work) frame(mulpdu int, crc bool, table *region.Table) error {
 	for w.next < len(w.items) && !w.b.full() {
 		it := &w.items[w.next]
 		if it.isResp && !it.begun && !it.executed {
-			if it.req.stores() && w.lends() {
+			if it.req.stores() && w.lends() && !mutant.StoreInBatch {
 				return nil
 			}
 			if err := it.execute(table); err != nil {

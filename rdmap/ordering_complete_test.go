@@ -1,0 +1,216 @@
+package rdmap
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/region"
+)
+
+// This file proves the completion rules of RFC 5040 Section 5.5 and RFC 7306 Section
+// 5.4 on two engines without a clock.
+
+// requests are the operations that something answers.
+var requests = []string{"Read", "At", "F", "V", "AW"}
+
+// TestCompletionsInOrder: messages leave in the order of their submission, and work
+// requests complete in it, whatever is known earlier.
+//
+// spec: rdmap 7.4 submission
+func TestCompletionsInOrder(t *testing.T) {
+	g := newOrderRig(t, "Send", "Send")
+	names := []string{"Send", "Read", "Write", "At", "Imm", "F", "V", "AW", "Send"}
+	var want, sent []Opcode
+	for _, name := range names {
+		wr := orderOps[name].wr(g, first)
+		wr.STag, wr.Done = g.region.STag(), recorder{&g.done, name}
+		g.a.post(wr)
+		want = append(want, wr.Op)
+	}
+	out := g.a.output()
+	if sent = opcodes(t, out); !slices.Equal(sent, want) {
+		t.Fatalf("sent %v, want %v", sent, want)
+	}
+	// One more is known with each response; what was sent behind it is known already.
+	g.b.input(out)
+	after := []int{1, 3, 5, 6, 7, 9}
+	for i, fpdu := range append([][]byte{nil}, split(t, g.b.output())...) {
+		g.a.input(fpdu)
+		if !slices.Equal(g.done, names[:after[i]]) {
+			t.Fatalf("after %d responses completed %v, want %v", i, g.done, names[:after[i]])
+		}
+	}
+}
+
+// TestCompletionIsLocal: a Send and a Write complete when their octets have been handed
+// down, with a peer that has not seen one.
+//
+// spec: rdmap 7.4 local
+func TestCompletionIsLocal(t *testing.T) {
+	a := newEngine(engineConfig{ext: extAll})
+	var log []string
+	for _, n := range []int{8, 3 * CopyLimit} {
+		for _, op := range []Opcode{OpSend, OpWrite} {
+			a.post(WR{Op: op, STag: 1, Body: make([]byte, n), Done: recorder{&log, "done"}})
+		}
+	}
+	a.post(WR{Op: OpImmediate, Body: make([]byte, 8), Done: recorder{&log, "done"}})
+	if len(log) != 0 {
+		t.Fatal("complete before anything was handed down")
+	}
+	a.output()
+	if want := slices.Repeat([]string{"done"}, 5); !slices.Equal(log, want) {
+		t.Fatalf("completed %v, want %v", log, want)
+	}
+}
+
+// TestResponseCompletes: requests complete when their response has been delivered, all
+// of it.
+//
+// spec: rdmap 7.4 response
+func TestResponseCompletes(t *testing.T) {
+	for _, name := range requests {
+		g := newOrderRig(t, name, name)
+		g.b.snd.mulpdu = 1000 // a Read Response in pieces
+		wr := g.ops[first].wr(g, first)
+		wr.STag, wr.Answer, wr.Done = g.region.STag(), &g.answers[first], recorder{&g.done, name}
+		g.a.post(wr)
+		g.b.input(g.a.output())
+		fpdus := split(t, g.b.output())
+		if name == "Read" && len(fpdus) < 8 {
+			t.Fatalf("a Read Response of %d FPDUs", len(fpdus))
+		}
+		for _, f := range fpdus {
+			if len(g.done) != 0 {
+				t.Fatalf("%s completed before its response was delivered", name)
+			}
+			g.a.input(f)
+		}
+		if !slices.Equal(g.done, []string{name}) {
+			t.Fatalf("%s completed %v; %v", name, g.done, g.a.err)
+		}
+	}
+}
+
+// TestRequestsStartDelivered: a request is carried out when DDP has delivered it, not
+// when its first octets are there.
+//
+// spec: rdmap 7.4 start
+func TestRequestsStartDelivered(t *testing.T) {
+	for _, name := range requests {
+		g := newOrderRig(t, name, name)
+		g.a.snd.mulpdu = 28 // ten octets each
+		wr := g.ops[first].wr(g, first)
+		wr.STag = g.region.STag()
+		g.a.post(wr)
+		fpdus := split(t, g.a.output())
+		if len(fpdus) < 2 {
+			t.Fatalf("%s is whole in one segment", name)
+		}
+		for i, f := range fpdus {
+			g.b.input(f)
+			out := g.b.output()
+			if last := i == len(fpdus)-1; last != (len(out) > 0) || g.b.err != nil {
+				t.Fatalf("%s: after segment %d of %d %d octets in answer, %v", name, i+1, len(fpdus), len(out), g.b.err)
+			}
+		}
+	}
+}
+
+// TestEmptyRequestsWait: requests for no octets are behind what came before them too.
+//
+// spec: rdmap 7.4 start
+func TestEmptyRequestsWait(t *testing.T) {
+	for _, op := range []Opcode{OpReadRequest, OpFlushRequest, OpVerifyRequest} {
+		g := newOrderRig(t, "Send", "Send")
+		g.a.post(WR{Op: OpSend, Head: []byte{first}}, WR{Op: op, STag: g.region.STag(), Sink: g.sinkTags[first]})
+		g.hold()
+		g.b.input(g.a.output())
+		if out := g.b.output(); len(out) > 0 {
+			t.Fatalf("%v answered by %v before the Send was delivered", op, opcodes(t, out))
+		}
+		g.release()
+		if out := opcodes(t, g.b.output()); len(out) != 1 || out[0] != op+1 || len(g.b.got) != 1 {
+			t.Fatalf("%v: then %v, %d messages", op, out, len(g.b.got))
+		}
+	}
+}
+
+// TestNoPeeking: what is delivered is whole: a Send, the Writes before a Send or an
+// Immediate, the sink of a Read.
+//
+// spec: rdmap 7.4 contents
+func TestNoPeeking(t *testing.T) {
+	for _, signal := range []Opcode{OpSend, OpImmediate} {
+		a := newEngine(engineConfig{ord: 1, ext: extAll, mulpdu: 200})
+		b := newEngine(engineConfig{ird: 1, ext: extAll, mulpdu: 200, recvs: 2})
+		mem, reg := b.register(t, 3000, region.RemoteRead|region.RemoteWrite)
+		sink, sreg := a.register(t, 3000, region.ReadSink)
+		a.post(
+			WR{Op: OpWrite, STag: reg.STag(), Body: pattern(3000)},
+			WR{Op: signal, Head: pattern(8)},
+			WR{Op: OpSend, Head: pattern(1000)},
+		)
+		for _, f := range split(t, a.output()) {
+			b.input(f)
+			if len(b.got) > 0 && !bytes.Equal(mem, pattern(3000)) {
+				t.Fatalf("%v was delivered before the Write was placed", signal)
+			}
+		}
+		if len(b.got) != 2 || !bytes.Equal(b.got[1].Data, pattern(1000)) || !bytes.Equal(b.got[0].Data, pattern(8)) {
+			t.Fatalf("delivered %d messages, %v", len(b.got), b.err)
+		}
+		var d done
+		a.post(WR{Op: OpReadRequest, STag: reg.STag(), Sink: sreg.STag(), Len: 3000, Done: &d})
+		b.input(a.output())
+		for _, f := range split(t, b.output()) {
+			if d.n > 0 {
+				t.Fatal("the Read completed before all its octets came")
+			}
+			a.input(f)
+		}
+		if d.n != 1 || !bytes.Equal(sink, pattern(3000)) {
+			t.Fatal("the Read did not complete, or its sink is not whole")
+		}
+	}
+}
+
+// TestTouchedBuffers: octets that change while they are lent are indeterminate; the
+// stream, and the messages around them, are not. What Post has copied is not lent.
+//
+// spec: rdmap 7.4 touched
+func TestTouchedBuffers(t *testing.T) {
+	cfg := engineConfig{ord: 2, ird: 2, recvs: 9, ext: extAll, mulpdu: StagMULPDU}
+	a, b := newEngine(cfg), newEngine(cfg)
+	mem, reg := b.register(t, 4*CopyLimit, region.RemoteRead|region.RemoteWrite|region.Atomic)
+	sink, sreg := a.register(t, len(mem), region.ReadSink)
+	long, short := pattern(len(mem)), pattern(CopyLimit)
+	a.post(
+		WR{Op: OpSend, Body: short},
+		WR{Op: OpWrite, STag: reg.STag(), Body: long},
+		WR{Op: OpSend, Body: short},
+	)
+	clear(long[:8])
+	clear(short)
+	b.input(a.output())
+	if b.err != nil || len(b.got) != 2 || !bytes.Equal(mem[8:], pattern(len(mem))[8:]) {
+		t.Fatalf("%d messages, %v", len(b.got), b.err)
+	}
+	for _, m := range b.got {
+		if !bytes.Equal(m.Data, pattern(CopyLimit)) {
+			t.Fatal("a payload that was copied has changed")
+		}
+	}
+	// The source of a Read is stored to by a request behind it, and by the peer itself.
+	a.post(
+		WR{Op: OpReadRequest, STag: reg.STag(), Sink: sreg.STag(), Len: uint32(len(mem))},
+		WR{Op: OpAtomicWriteRequest, STag: reg.STag(), TO: 8, Head: make([]byte, 8)},
+	)
+	b.input(a.output())
+	clear(mem[16:24])
+	a.input(b.output())
+	if a.err != nil || a.read != 2 || !bytes.Equal(sink[24:], pattern(len(mem))[24:]) {
+		t.Fatalf("%d requests completed, %v", a.read, a.err)
+	}
+}

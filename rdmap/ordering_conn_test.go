@@ -1,0 +1,279 @@
+package rdmap
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/region"
+)
+
+// This file proves rows of the ordering tables on two Conns, with their goroutines, in
+// a bubble: what has not happened when all of them wait will not happen.
+
+// connRig is an orderRig whose halves are Conns. The responder notes messages in the
+// trace, when gate, if there is one, lets it.
+type connRig struct {
+	*orderRig
+	x, y *Conn
+	gate chan struct{}
+}
+
+func (g *connRig) HandleRecv(_ *Conn, m *Message) {
+	if g.gate != nil {
+		<-g.gate
+	}
+	g.trace = append(g.trace, int(m.Data[0]))
+}
+
+func (g *connRig) HandleClose(*Conn, error) {}
+
+// onConns runs f for the pair of operations that the row is about.
+func onConns(t *testing.T, spec string, f func(t *testing.T, g *connRig)) {
+	t.Run(spec, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			pair := spec[strings.LastIndexByte(spec, ' ')+1:]
+			a, b, _ := strings.Cut(pair, "-")
+			f(t, newConnRig(t, a, b))
+		})
+	})
+}
+
+func newConnRig(t *testing.T, firstOp, laterOp string) *connRig {
+	g := &connRig{orderRig: orderRigOf(t, firstOp, laterOp)}
+	p, q := rdmaptest.Pipe()
+	g.x, g.y = connect(t, p, q, &Config{Extensions: extAll}, &Config{Extensions: extAll, Handler: g})
+	g.register(g.x.Table(), g.y.Table())
+	go g.x.Serve()
+	go g.y.Serve()
+	return g
+}
+
+// run posts both operations and returns when nothing more happens.
+func (g *connRig) run(change func([]WR)) {
+	g.t.Helper()
+	wrs := g.wrs(g.region.STag())
+	if change != nil {
+		change(wrs)
+	}
+	if err := g.x.Post(wrs); err != nil {
+		g.t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+// untouched reports whether no request has had an effect.
+func (g *connRig) untouched() bool {
+	return wordOf(g.mem.Bytes()) == wordOf(pattern(8)) && len(g.mem.persisted) == 0
+}
+
+// TestOrderingHung: while a Flush or Verify takes its time messages and Writes pass it,
+// requests do not.
+func TestOrderingHung(t *testing.T) {
+	for _, tt := range []struct {
+		spec   string
+		passes bool
+	}{
+		{spec: "rdmap 7.3 F-Send", passes: true},
+		{spec: "rdmap 7.3 F-Imm", passes: true},
+		{spec: "rdmap 7.3 F-Write", passes: true},
+		{spec: "rdmap 7.3 F-Read"},
+		{spec: "rdmap 7.3 F-At"},
+		{spec: "rdmap 7.3 F-F"},
+		{spec: "rdmap 7.3 F-V"},
+		{spec: "rdmap 7.3 F-AW"},
+		{spec: "rdmap 7.3 V-Send", passes: true},
+		{spec: "rdmap 7.3 V-Imm", passes: true},
+		{spec: "rdmap 7.3 V-Write", passes: true},
+		{spec: "rdmap 7.3 V-Read"},
+		{spec: "rdmap 7.3 V-At"},
+		{spec: "rdmap 7.3 V-F"},
+		{spec: "rdmap 7.3 V-V"},
+		{spec: "rdmap 7.3 V-AW"},
+	} {
+		onConns(t, tt.spec, func(t *testing.T, g *connRig) {
+			g.mem.gate = make(chan struct{})
+			g.run(nil)
+			wrote := g.names[later] == "Write" && wordOf(g.mem.Bytes()) == store(0, later)
+			if passed := len(g.trace) > 0 || wrote; passed != tt.passes {
+				t.Errorf("passed: %v, want %v", passed, tt.passes)
+			}
+			if !tt.passes && !g.untouched() || len(g.done) > 0 {
+				t.Errorf("done although the first one is not: %v, the word is %x", g.done, wordOf(g.mem.Bytes()))
+			}
+			close(g.mem.gate)
+			synctest.Wait()
+			if g.trace = waits; tt.passes {
+				g.trace = passes
+			}
+			g.effects()
+		})
+	}
+}
+
+// TestOrderingFailed: behind a flush that fails, and a hash that differs, nothing is
+// carried out.
+func TestOrderingFailed(t *testing.T) {
+	for _, tt := range []struct{ spec string }{
+		{spec: "rdmap 7.3 F-Read"},
+		{spec: "rdmap 7.3 F-At"},
+		{spec: "rdmap 7.3 F-AW"},
+		{spec: "rdmap 7.3 V-Read"},
+		{spec: "rdmap 7.3 V-At"},
+		{spec: "rdmap 7.3 V-F"},
+		{spec: "rdmap 7.3 V-AW"},
+	} {
+		onConns(t, tt.spec, func(t *testing.T, g *connRig) {
+			if g.names[first] == "F" {
+				g.mem.err = errTest
+			}
+			g.run(func(wrs []WR) {
+				if g.names[first] == "V" {
+					wrs[0].Head = crc([]byte("something else"))
+				}
+			})
+			if !slices.Equal(g.done, []string{"1!", "2!"}) || !g.untouched() {
+				t.Errorf("completed %v, the word is %x", g.done, wordOf(g.mem.Bytes()))
+			}
+		})
+	}
+}
+
+// TestOrderingUpcall: while the upper layer is being told of a message no request
+// behind it is carried out.
+func TestOrderingUpcall(t *testing.T) {
+	for _, tt := range []struct{ spec string }{
+		{spec: "rdmap 7.1 Send-Read"},
+		{spec: "rdmap 7.2 Send-At"},
+		{spec: "rdmap 7.3 Send-F"},
+		{spec: "rdmap 7.3 Send-V"},
+		{spec: "rdmap 7.3 Send-AW"},
+		{spec: "rdmap 7.2 Imm-Read"},
+		{spec: "rdmap 7.2 Imm-At"},
+		{spec: "rdmap 7.3 Imm-F"},
+		{spec: "rdmap 7.3 Imm-V"},
+		{spec: "rdmap 7.3 Imm-AW"},
+	} {
+		onConns(t, tt.spec, func(t *testing.T, g *connRig) {
+			g.gate = make(chan struct{})
+			g.run(nil)
+			if !slices.Equal(g.done, []string{"1"}) || !g.untouched() {
+				t.Errorf("completed %v, the word is %x", g.done, wordOf(g.mem.Bytes()))
+			}
+			close(g.gate)
+			synctest.Wait()
+			g.trace = append(g.trace, later)
+			g.effects()
+		})
+	}
+}
+
+// TestSendOvertakesResponse: a Send completes at a peer that cannot get rid of the
+// Response to the Read before it.
+//
+// spec: rdmap 7.4 overtake
+func TestSendOvertakesResponse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, q := rdmaptest.PipeSize(1000)
+		h := newCollector()
+		y := Server(q, &Config{Handler: h, Plain: true})
+		go y.Handshake(t.Context())
+		peer, _, err := rdmaptest.Initiate(p, &mpa.Config{IRD: 1, ORD: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		go y.Serve()
+		src, err := y.Register(pattern(100_000), region.RemoteRead)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := newEngine(engineConfig{ord: 1})
+		_, sink := a.register(t, 100_000, region.ReadSink)
+		a.post(
+			WR{Op: OpReadRequest, STag: src.STag(), Sink: sink.STag(), Len: 100_000},
+			WR{Op: OpSend, Head: []byte("overtakes")},
+		)
+		if _, err := peer.Conn.Write(a.output()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if len(h.got) != 1 {
+			t.Error("the Send waits for the Response")
+		}
+		for a.read == 0 && a.err == nil {
+			u, err := peer.Next()
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.input(fpduOf(u))
+		}
+		p.Close()
+		<-y.Done()
+	})
+}
+
+// TestStreamsAreIndependent: a request that hangs stops neither other streams, over the
+// same memory, nor the other direction of its own.
+//
+// spec: rdmap 7.4 streams
+func TestStreamsAreIndependent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hung, free := newConnRig(t, "F", "AW"), newConnRig(t, "AW", "Read")
+		hung.mem.gate = make(chan struct{})
+		hung.run(nil)
+
+		reg, err := free.y.Table().RegisterMemory(hung.mem, region.Options{Access: commitRights})
+		if err != nil {
+			t.Fatal(err)
+		}
+		free.region, free.mem = reg, hung.mem
+		free.run(nil)
+		free.trace = waits
+		free.effects()
+
+		back, err := hung.x.Register(pattern(100), region.RemoteRead)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sink := make([]byte, 100)
+		if err := hung.y.Read(t.Context(), sink, back.STag(), 0); err != nil || sink[99] != pattern(100)[99] {
+			t.Errorf("the other direction: %v", err)
+		}
+		if err := hung.y.Send(t.Context(), []byte("hello")); err != nil {
+			t.Error(err)
+		}
+		if m, err := hung.x.Recv(t.Context()); err != nil || string(m.Data) != "hello" {
+			t.Errorf("the other direction: %v", err)
+		}
+		if len(hung.done) > 0 {
+			t.Errorf("completed %v", hung.done)
+		}
+		close(hung.mem.gate)
+		synctest.Wait()
+		if !slices.Equal(hung.done, []string{"1", "2"}) {
+			t.Errorf("completed %v", hung.done)
+		}
+	})
+}
+
+// TestDirectionsAreIndependent: both sides read from each other, and neither Response
+// waits for the other.
+//
+// spec: rdmap 7.4 streams
+func TestDirectionsAreIndependent(t *testing.T) {
+	cfg := engineConfig{ord: 1, ird: 1}
+	a, b := newEngine(cfg), newEngine(cfg)
+	for _, e := range []struct{ from, to *engine }{{a, b}, {b, a}} {
+		_, src := e.to.register(t, 100, region.RemoteRead)
+		_, sink := e.from.register(t, 100, region.ReadSink)
+		e.from.post(WR{Op: OpReadRequest, STag: src.STag(), Sink: sink.STag(), Len: 100})
+	}
+	exchange(a, b)
+	if a.read != 1 || b.read != 1 {
+		t.Fatalf("%d and %d Reads completed; %v, %v", a.read, b.read, a.err, b.err)
+	}
+}
