@@ -56,6 +56,14 @@ fuzz: ## every fuzz target for T each (make fuzz T=60s)
 	  done || exit 1; \
 	done
 
+.PHONY: coverage
+coverage: ## the rules of the documents and the tests that prove them
+	go run ./conformance coverage
+
+.PHONY: mutants
+mutants: ## one fault after the other; exits 1 when no test notices it
+	go run ./conformance mutants
+
 .PHONY: demo
 demo: ## server and client on loopback, one table
 	go run ./nfsdemo demo

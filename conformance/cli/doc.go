@@ -3,6 +3,8 @@
 //	conformance decode FILE...    what the packets of a capture say, one line per frame
 //	conformance rping server      answers rping clients
 //	conformance rping client      pings an rping server
+//	conformance coverage          the rules of the documents and the tests that prove them
+//	conformance mutants           faults that are switched on, and whether tests notice
 //
 // Conventions, the same for all of them: results go to standard output, and as JSON with --json;
 // everything else goes to standard error. An error is one line. The exit status is

@@ -59,6 +59,7 @@ func newRoot() *cobra.Command {
 		Long: `conformance reads what iWARP and RPC-over-RDMA peers, ours or others', said to
 each other.`,
 		Example: `  conformance decode trace.pcap
+  conformance coverage
   tcpdump -i lo -w - port 20049 | conformance decode -`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -74,6 +75,6 @@ each other.`,
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usagef("%v (see %s --help)", err, c.CommandPath())
 	})
-	cmd.AddCommand(decodeCmd(), tsharkCmd(), benchCmd(), rpingCmd())
+	cmd.AddCommand(decodeCmd(), tsharkCmd(), benchCmd(), rpingCmd(), coverageCmd(), mutantsCmd())
 	return cmd
 }

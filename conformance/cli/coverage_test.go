@@ -1,0 +1,73 @@
+package cli
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// emptyCheckout is a checkout with one test, tagged as told.
+func emptyCheckout(t *testing.T, tag string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod":    "module github.com/stag-rdma/stag\n",
+		"x_test.go": "package x\n\n// spec: " + tag + "\nfunc TestX() {}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestCoverageExit(t *testing.T) {
+	dir := emptyCheckout(t, "rdmap 7.9 none")
+	for _, tt := range []struct {
+		name   string
+		args   []string
+		status int
+		stderr string
+	}{
+		{"this checkout", []string{"coverage", "--spec", "rdmap"}, 0, ""},
+		{"rows without tests", []string{"coverage", "--root", dir}, 1, "conformance: no test is tagged with 7.1 Send-Send, "},
+		{"unknown document", []string{"coverage", "--spec", "smb"}, 2, `conformance: --spec "smb": want rdmap`},
+		{"unknown mutant", []string{"mutants", "--only", "nothing"}, 2, `conformance: --only "nothing": no mutant has this in its name`},
+		{"help", []string{"mutants", "--help"}, 0, ""},
+	} {
+		status, out, stderr := run(t, nil, tt.args...)
+		if status != tt.status || !strings.HasPrefix(stderr, tt.stderr) || tt.stderr == "" && stderr != "" {
+			t.Errorf("%s: status %d, %s", tt.name, status, stderr)
+		}
+		if tt.status == 1 && (!strings.Contains(out, "NO TEST") || !strings.Contains(stderr, `x_test.go:3: rdmap has no row "7.9 none"`)) {
+			t.Errorf("%s: %s, %s", tt.name, out, stderr)
+		}
+	}
+	t.Chdir(filepath.Dir(dir))
+	if status, _, stderr := run(t, nil, "coverage"); status != 2 || !strings.Contains(stderr, "is not in a checkout of stag") {
+		t.Errorf("outside: status %d, %s", status, stderr)
+	}
+}
+
+func TestCoverageJSON(t *testing.T) {
+	status, out, _ := run(t, nil, "coverage", "--json")
+	var got []struct {
+		Spec string
+		Rows []struct {
+			Row     string
+			Tests   []struct{ Test string }
+			Mutants []string
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &got); err != nil || status != 0 || len(got) != 1 {
+		t.Fatalf("status %d, %v: %s", status, err, out)
+	}
+	for _, r := range got[0].Rows {
+		if r.Row == "7.3 F-AW" && len(r.Tests) >= 3 && len(r.Mutants) >= 2 {
+			return
+		}
+	}
+	t.Error("7.3 F-AW has no tests or no mutants")
+}

@@ -1,0 +1,27 @@
+package coverage
+
+import (
+	"maps"
+	"slices"
+)
+
+// Row is one rule.
+type Row struct {
+	ID       string `json:"row"`             // "7.3 F-AW"; unique in its document
+	First    string `json:"first,omitempty"` // rules of order: the operation submitted first
+	Later    string `json:"later,omitempty"` // and the one behind it
+	Requires string `json:"requires"`
+	Source   string `json:"source"` // where the rule comes from
+}
+
+// Group is the part of the document that the row is in, "7.3".
+func (r *Row) Group() string { return group(r.ID) }
+
+var specs = map[string][]Row{"rdmap": rdmapRows()}
+
+// Specs returns the names of the documents that have rows, sorted.
+func Specs() []string { return slices.Sorted(maps.Keys(specs)) }
+
+// Rows returns the rows of a document, in its order; none if there is no such document.
+// They must not be changed.
+func Rows(spec string) []Row { return specs[spec] }
