@@ -46,7 +46,10 @@ type WireOp struct {
 // Batch is a group of appends that share their flushes. Its Ops go out adjacent and in
 // order; it is over when the last one is answered. They are lent until then.
 type Batch struct {
-	Ops   []WireOp
+	Ops []WireOp
+	// Tag is the owner's, and stays when the batch is used again.
+	Tag any
+
 	runs  [2]run // behind each other in the ring, so at most two
 	nruns int
 	count int // appends

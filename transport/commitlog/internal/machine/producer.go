@@ -27,6 +27,8 @@ type Append struct {
 	// Err says why not; valid when Over.
 	Err  error
 	Over bool
+	// Tag is the owner's.
+	Tag any
 
 	assigned bool
 }

@@ -1,0 +1,115 @@
+package commitlog
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
+)
+
+// Result of an append.
+type Result struct {
+	Seq   uint64 // the number of the record
+	Level Level  // what it has obtained
+}
+
+// Pending is an append under way.
+type Pending struct {
+	p     *Producer
+	a     machine.Append
+	level Level
+	w     rdmap.Waiter
+	ch    chan struct{} // one slot: it is over
+}
+
+// Append appends a record and returns when it is part of the log. Appends of several
+// goroutines share their flushes. Payload is borrowed until Append returns.
+//
+// While there is no session Append waits for one. When ctx ends first, the error is that
+// of ctx if the record was not sent, and never will be; else it is ErrInDoubt as well.
+// Other errors: ErrTooLarge, ErrClosed.
+func (p *Producer) Append(ctx context.Context, payload []byte) (Result, error) {
+	e, _ := pendings.Get().(*Pending)
+	if err := e.begin(p, payload); err != nil {
+		return Result{}, err
+	}
+	r, err := e.Wait(ctx)
+	if r.Seq != 0 { // it is over: nobody else knows it any more
+		pendings.Put(e)
+	}
+	return r, err
+}
+
+var pendings = sync.Pool{New: func() any { return &Pending{ch: make(chan struct{}, 1)} }}
+
+// Begin starts an append, to be waited for: appends that one goroutine begins one after
+// the other are in the log in that order. Payload is borrowed until Wait returns. Errors:
+// ErrTooLarge, ErrClosed.
+func (p *Producer) Begin(payload []byte) (*Pending, error) {
+	e := &Pending{ch: make(chan struct{}, 1)}
+	if err := e.begin(p, payload); err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+func (e *Pending) begin(p *Producer, payload []byte) error {
+	select {
+	case <-e.ch:
+	default:
+	}
+	e.w.Reset()
+	e.p, e.a = p, machine.Append{Payload: payload, Tag: e}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return ErrClosed
+	}
+	if err := p.m.Add(&e.a); err != nil {
+		return err
+	}
+	p.pump()
+	return nil
+}
+
+// over wakes who waits.
+func (e *Pending) over() {
+	e.w.Complete(nil)
+	e.ch <- struct{}{}
+}
+
+// Wait returns when the append is over, as Append does. It is called once.
+func (e *Pending) Wait(ctx context.Context) (Result, error) {
+	p := e.p
+	for {
+		p.mu.Lock()
+		if e.a.Over {
+			p.mu.Unlock()
+			return Result{Seq: e.a.Seq, Level: e.level}, e.a.Err
+		}
+		if ctx.Err() != nil {
+			defer p.mu.Unlock()
+			return Result{}, e.abandon(ctx.Err())
+		}
+		l, changed := p.link, p.changed
+		p.mu.Unlock()
+		if l != nil && l.wait(ctx, e) == nil {
+			continue
+		}
+		select {
+		case <-e.ch:
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// abandon gives the append up; mu is held.
+func (e *Pending) abandon(cause error) error {
+	if e.p.m.Abandon(&e.a) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", ErrInDoubt, cause)
+}

@@ -1,0 +1,120 @@
+package commitlog_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/transport/commitlog"
+)
+
+// A log in a file, a producer at the other end of a connection.
+func Example() {
+	ctx := context.Background()
+	dir, _ := os.MkdirTemp("", "log")
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "log")
+	size, _ := commitlog.MemorySize(1 << 20)
+	_ = pmem.Create(path, size, nil)
+	mem, _ := pmem.Open(pmem.File, path, nil)
+	defer mem.Close()
+	_ = commitlog.Create(mem, nil)
+	log, _ := commitlog.Open(mem)
+	defer log.Close(ctx)
+
+	a, b := rdmaptest.Pipe() // or TCP
+	go func() {
+		c := rdmap.Server(b, commitlog.Config(nil))
+		_ = c.Handshake(ctx)
+		_ = log.Serve(ctx, c)
+	}()
+	p := commitlog.NewProducer(nil)
+	c := rdmap.Client(a, p.Config(nil))
+	_ = c.Handshake(ctx)
+	defer c.Close()
+	_ = p.Attach(ctx, c)
+
+	result, err := p.Append(ctx, []byte("first"))
+	fmt.Println(result.Seq, result.Level, err)
+	record, err := log.Next(ctx)
+	fmt.Printf("%d %s %v\n", record.Seq, record.Payload, err)
+	fmt.Println(log.Release(record.Seq)) // its effects are durable
+	// Output:
+	// 1 persistent <nil>
+	// 1 first <nil>
+	// <nil>
+}
+
+// Several appends of one goroutine under way; a log in plain memory.
+func ExampleProducer_Begin() {
+	ctx := context.Background()
+	mem := make(region.Bytes, 1<<15)
+	_ = commitlog.Create(mem, &commitlog.Options{Mode: commitlog.Strict})
+	log, _ := commitlog.Open(mem)
+	defer log.Close(ctx)
+	p := commitlog.NewProducer(nil)
+	_ = log.Local(ctx, p)
+	defer p.Close()
+
+	one, _ := p.Begin([]byte("one"))
+	two, _ := p.Begin([]byte("two"))
+	fmt.Println(two.Wait(ctx))
+	fmt.Println(one.Wait(ctx))
+	// Output:
+	// {2 placed} <nil>
+	// {1 placed} <nil>
+}
+
+// What a file holds.
+func ExampleInspect() {
+	ctx := context.Background()
+	mem := pmem.NewSim(1<<15, nil)
+	_ = commitlog.Create(mem, nil)
+	log, _ := commitlog.Open(mem)
+	p := commitlog.NewProducer(nil)
+	_ = log.Local(ctx, p)
+	_, _ = p.Append(ctx, []byte("record"))
+	p.Close()
+	_ = log.Close(ctx)
+
+	info, err := commitlog.Inspect(readerAt(mem.Bytes()), 1<<15, func(r *commitlog.Record) error {
+		fmt.Printf("%d %s\n", r.Seq, r.Payload)
+		return nil
+	})
+	fmt.Println(info.Mode, info.Epoch, info.NextSeq, info.Poison, err)
+
+	mem.Bytes()[11] = 2
+	_, err = commitlog.Inspect(readerAt(mem.Bytes()), 1<<15, nil)
+	fmt.Println(errors.Is(err, commitlog.ErrVersion), err)
+	// Output:
+	// 1 record
+	// wal 1 2 <nil> <nil>
+	// true commitlog: version at octet 8: unknown version: got 0x2, want 0x1 (use a program of that version)
+}
+
+type readerAt []byte
+
+func (b readerAt) ReadAt(p []byte, off int64) (int, error) { return copy(p, b[off:]), nil }
+
+func ExamplePayloadLimit() {
+	fmt.Println(commitlog.PayloadLimit(1 << 20))
+	_, err := commitlog.MemorySize(100)
+	fmt.Println(errors.Is(err, commitlog.ErrSize))
+	// Output:
+	// 524268
+	// true
+}
+
+// The answer as octets, for whatever carries it.
+func ExampleParseAnswer() {
+	a := &commitlog.Answer{Epoch: 1, Capacity: 4096, Mode: commitlog.WAL, Hash: commitlog.CRC32C, NextSeq: 1}
+	b, err := commitlog.ParseAnswer(a.Append(nil))
+	fmt.Println(*b == *a, err)
+	// Output: true <nil>
+}

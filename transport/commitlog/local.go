@@ -1,0 +1,149 @@
+package commitlog
+
+import (
+	"context"
+	"sync"
+
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
+)
+
+// Local opens a session for a producer in this process, p, which appends to the memory
+// without a connection. Any session before it ends, as with Advertise; so does this one
+// with the next. Errors as with Advertise and Producer.Open.
+func (l *Log) Local(ctx context.Context, p *Producer) error {
+	l.order.Lock()
+	defer l.order.Unlock()
+	a, err := l.open(ctx)
+	if err != nil {
+		return err
+	}
+	loc := &local{p: p, ring: guarded(l.mem.Ring(a.Mode)), tail: guarded(l.mem.TailWord())}
+	l.state.Lock()
+	if err := l.err; err != nil {
+		l.state.Unlock()
+		return err
+	}
+	l.loc = loc
+	l.state.Unlock()
+	return p.open(loc, a)
+}
+
+// guarded is what package window makes, all of which is Guarded.
+func guarded(m region.Memory) region.Guarded {
+	g, _ := m.(region.Guarded)
+	return g
+}
+
+// local is a session without a connection. What is posted is executed by a goroutine that
+// lives as long as there is something to do.
+type local struct {
+	p          *Producer
+	ring, tail region.Guarded
+
+	mu      sync.Mutex
+	queue   []*flight
+	running bool
+	revoked bool
+	idle    chan struct{} // closed when revoked and not running; made by drain
+}
+
+// post implements link.
+func (s *local) post(f *flight) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.revoked {
+		return ErrClosed
+	}
+	s.queue = append(s.queue, f)
+	if !s.running {
+		s.running = true
+		go s.run()
+	}
+	return nil
+}
+
+func (s *local) run() {
+	for f := s.next(); f != nil; f = s.next() {
+		f.Complete(s.execute(f.b))
+	}
+}
+
+// next takes the oldest batch, unless the session has ended.
+func (s *local) next() *flight {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.queue) == 0 || s.revoked {
+		s.running = false
+		if s.idle != nil {
+			close(s.idle)
+			s.idle = nil
+		}
+		return nil
+	}
+	f := s.queue[0]
+	s.queue = s.queue[1:]
+	return f
+}
+
+// execute does what the engine would, up to the first error.
+func (s *local) execute(b *machine.Batch) error {
+	for i := range b.Ops {
+		if err := s.act(&b.Ops[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *local) act(op *machine.WireOp) error {
+	switch op.Kind {
+	case machine.WireWrite:
+		return s.ring.Store(int(op.Off), op.Data)
+	case machine.WireFlush:
+		return s.ring.Persist(int(op.Off), op.N)
+	case machine.WireSetTail:
+		return s.tail.Store(0, op.Data)
+	case machine.WireFlushTail:
+		return s.tail.Persist(0, op.N)
+	default: // WireVerify: nothing lies between this memory and that one
+		return nil
+	}
+}
+
+// revoke drops what is queued.
+func (s *local) revoke() {
+	s.mu.Lock()
+	s.revoked, s.queue = true, nil
+	s.mu.Unlock()
+	go s.p.end(s) // not in here: who calls may be in the middle of an append
+}
+
+// drain waits until what is running has ended.
+func (s *local) drain(ctx context.Context) error {
+	s.mu.Lock()
+	if !s.running {
+		s.mu.Unlock()
+		return nil
+	}
+	if s.idle == nil {
+		s.idle = make(chan struct{})
+	}
+	idle := s.idle
+	s.mu.Unlock()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return region.ErrPinned
+	}
+}
+
+// published is told the durable head.
+func (s *local) published(head uint64) { s.p.publishedBy(s, head) }
+
+// wait implements link: there is nothing to be done but to sleep.
+func (s *local) wait(context.Context, *Pending) error { return ErrClosed }
+
+// blocked implements link: the log tells.
+func (s *local) blocked() {}

@@ -1,0 +1,167 @@
+package commitlog
+
+import (
+	"context"
+	"sync"
+
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
+	"github.com/stag-rdma/stag/transport/commitlog/internal/window"
+)
+
+// Log is the consumer's side: it owns the memory.
+type Log struct {
+	mem   *window.Memory
+	info  Info
+	moved chan struct{} // one slot: look at the tail again
+	over  chan struct{} // closed when err is set
+
+	// order is held from a decision of the machine until its operations are done. It is
+	// taken before mu.
+	order sync.Mutex
+
+	mu   sync.Mutex // taken before state
+	cons *machine.Consumer
+
+	state sync.Mutex
+	err   error // final
+	regs  [3]region.Region
+	conn  *rdmap.Conn // of the session; nil: none, or a local one
+	loc   *local      // the local session; nil: none
+}
+
+// Open recovers the log in mem: it finds the tail and makes it durable. It does not take
+// mem over, but nobody else touches it until Close. What mem holds counts as durable, as
+// it is after pmem.Open. A log with a poisoned record is opened; see Info.
+//
+// Errors: *FormatError for what is no log of version 1, and those of the memory.
+func Open(mem region.Memory) (*Log, error) {
+	m, err := window.New(mem)
+	if err != nil {
+		return nil, err
+	}
+	st, err := machine.Recover(m, m.Size(), nil)
+	if err != nil {
+		return nil, err
+	}
+	m.Reset(st.Tail)
+	l := &Log{mem: m, info: infoOf(st), moved: make(chan struct{}, 1), over: make(chan struct{})}
+	l.cons = machine.NewConsumer(m, st)
+	if err := do(m, l.cons.Start()); err != nil {
+		return nil, err
+	}
+	m.Moved, m.Fail = l.wake, l.fail
+	return l, nil
+}
+
+// Info returns what Open has found.
+func (l *Log) Info() Info { return l.info }
+
+// wake lets Next look again.
+func (l *Log) wake() {
+	select {
+	case l.moved <- struct{}{}:
+	default:
+	}
+}
+
+// Next returns the next record, in order, as soon as there is one. It waits until ctx
+// ends. Errors: that of ctx; *PoisonError, which stays; ErrClosed; the first error of
+// the memory, which is final.
+func (l *Log) Next(ctx context.Context) (*Record, error) {
+	for {
+		rec, err := l.next()
+		if rec != nil {
+			l.wake() // others may be waiting, and there may be more
+			return rec, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case <-l.moved:
+		case <-l.over:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (l *Log) next() (*Record, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.failed(); err != nil {
+		return nil, err
+	}
+	tail := l.mem.Tail()
+	if l.info.Mode == Strict && l.mem.Persistent() {
+		tail = l.mem.Flushed()
+	}
+	rec, ops, err := l.cons.Next(tail)
+	if err != nil {
+		return nil, err
+	}
+	return rec, do(l.mem, ops)
+}
+
+// Release says that the effects of the records up to number seq are durable: they need
+// not be handed out again. It makes that durable and then tells the producer that their
+// room is free. Each call is a flush, so releasing some records at once is cheaper.
+// Releasing a record again does nothing. Errors: ErrNotHandedOut, ErrClosed, and the
+// first error of the memory, which is final.
+func (l *Log) Release(seq uint64) error {
+	l.order.Lock()
+	defer l.order.Unlock()
+	ops, err := l.release(seq)
+	if err != nil {
+		return err
+	}
+	for i := range ops {
+		if ops[i].Kind == machine.OpPublish {
+			l.publish(ops[i].Head)
+			continue
+		}
+		if err := l.mem.Do(&ops[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *Log) release(seq uint64) ([]machine.Op, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.failed(); err != nil {
+		return nil, err
+	}
+	return l.cons.Release(seq)
+}
+
+func (l *Log) failed() error {
+	l.state.Lock()
+	defer l.state.Unlock()
+	return l.err
+}
+
+// fail is the end of the log, with the first error of its memory. It may run in a
+// goroutine of the engine that is using the memory.
+func (l *Log) fail(err error) {
+	l.state.Lock()
+	defer l.state.Unlock()
+	if l.err == nil {
+		l.err = err
+		close(l.over)
+	}
+	l.revoke()
+}
+
+// Close ends the session and waits until nobody touches the memory any more, which is
+// then the caller's again. It returns region.ErrPinned if ctx ends first; then it may be
+// called again. It flushes nothing: what was acknowledged is durable.
+func (l *Log) Close(ctx context.Context) error {
+	l.fail(ErrClosed)
+	l.order.Lock()
+	defer l.order.Unlock()
+	return l.quiesce(ctx)
+}

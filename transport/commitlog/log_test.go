@@ -1,0 +1,364 @@
+package commitlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
+)
+
+// Appends of many goroutines, through a ring that is much smaller than all of them: each
+// comes out once, in the order of the numbers, with the payload whose append got that number.
+func TestAppend(t *testing.T) {
+	onWires(t, func(t *testing.T, dial func() (a, b net.Conn)) {
+		for _, mode := range []Mode{Strict, WAL} {
+			for _, verify := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%v,verify=%v", mode, verify), func(t *testing.T) {
+					l := newTestLog(t, sim(4096), mode)
+					p := newTestProducer(t, &ProducerOptions{Verify: verify, Batch: 1000})
+					session(t, l, p, dial)
+					const workers, each = 4, 12
+					var mu sync.Mutex
+					sent := make(map[uint64]string)
+					var wg sync.WaitGroup
+					for w := range workers {
+						wg.Go(func() {
+							for i := range each {
+								payload := strings.Repeat(fmt.Sprintf("%d/%d ", w, i), i*7)
+								r, err := p.Append(t.Context(), []byte(payload))
+								if err != nil || r.Level != Persistent {
+									t.Error(r, err)
+									return
+								}
+								mu.Lock()
+								sent[r.Seq] = payload
+								mu.Unlock()
+							}
+						})
+					}
+					got := make(map[uint64]string)
+					for seq := uint64(1); seq <= workers*each; seq++ {
+						rec, err := l.Next(t.Context())
+						if err != nil || rec.Seq != seq {
+							t.Fatalf("%+v %v, want record %d", rec, err, seq)
+						}
+						got[seq] = string(rec.Payload)
+						if seq%3 == 0 {
+							if err := l.Release(seq); err != nil {
+								t.Fatal(err)
+							}
+						}
+					}
+					wg.Wait()
+					for seq, payload := range sent {
+						if got[seq] != payload {
+							t.Errorf("record %d: %q, appended %q", seq, got[seq], payload)
+						}
+					}
+				})
+			}
+		}
+	})
+}
+
+// Without Immediate Data the producer reads the head.
+func TestBackPressureWithoutImmediate(t *testing.T) {
+	l := newTestLog(t, sim(256), WAL)
+	p := newTestProducer(t, nil)
+	c, s := connect(t, p, pipes, &rdmap.Config{Extensions: rdmap.ExtCommit})
+	a, err := l.Advertise(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Open(c, a); err != nil {
+		t.Fatal(err)
+	}
+	var pending []*Pending
+	for range 6 {
+		e, err := p.Begin(make([]byte, 100))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pending = append(pending, e)
+	}
+	for seq := range uint64(6) {
+		rec, err := l.Next(t.Context())
+		if err != nil || rec.Seq != seq+1 {
+			t.Fatal(rec, err)
+		}
+		if err := l.Release(rec.Seq); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, e := range pending {
+		if _, err := e.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A full log makes appends wait; one that is given up was never sent, one that is under
+// way is in doubt.
+func TestGiveUp(t *testing.T) {
+	l := newTestLog(t, sim(256), WAL)
+	p := newTestProducer(t, nil)
+	session(t, l, p, pipes)
+	for range 2 {
+		if _, err := p.Append(t.Context(), make([]byte, 100)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	e, err := p.Begin([]byte("given up"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if _, err := e.Wait(ctx); !errors.Is(err, context.Canceled) || errors.Is(err, ErrInDoubt) {
+		t.Fatal(err)
+	}
+	take(t, l, 1, string(make([]byte, 100)), string(make([]byte, 100)))
+	if err := l.Release(2); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := p.Append(t.Context(), []byte("next")); err != nil || r.Seq != 3 {
+		t.Fatal(r, err)
+	}
+	take(t, l, 3, "next")
+}
+
+// blocking is memory whose flushes wait.
+type blocking struct {
+	*pmem.Sim
+	mu      sync.Mutex
+	stop    chan struct{} // flushes wait for it, if not nil
+	waiting chan struct{}
+}
+
+func (b *blocking) block() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.stop, b.waiting = make(chan struct{}), make(chan struct{}, 64)
+}
+
+func (b *blocking) release() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	close(b.stop)
+	b.stop = nil
+}
+
+func (b *blocking) PersistRanges(rs []region.Range) error {
+	b.mu.Lock()
+	stop, waiting := b.stop, b.waiting
+	b.mu.Unlock()
+	if stop != nil {
+		waiting <- struct{}{}
+		<-stop
+	}
+	return b.Sim.PersistRanges(rs)
+}
+
+// Opening a session while one flush of the old one runs and more is queued: the running
+// one is waited for, nothing queued is executed, and the producer sends again what the
+// answer says, no more and no less (ADVERSARY 24).
+func TestFence(t *testing.T) {
+	onWires(t, func(t *testing.T, dial func() (a, b net.Conn)) {
+		mem := &blocking{Sim: sim(4096)}
+		l := newTestLog(t, mem, WAL)
+		p := newTestProducer(t, &ProducerOptions{InFlight: 4, Batch: 1})
+		session(t, l, p, dial)
+		if _, err := p.Append(t.Context(), []byte("before")); err != nil {
+			t.Fatal(err)
+		}
+		mem.block()
+		var pending []*Pending
+		for _, s := range []string{"one", "two", "three", "four", "five"} {
+			e, err := p.Begin([]byte(s))
+			if err != nil {
+				t.Fatal(err)
+			}
+			pending = append(pending, e)
+		}
+		<-mem.waiting // the flush of "one" runs, two are queued behind it
+
+		c2, s2 := connect(t, p, dial, nil)
+		short, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+		defer cancel()
+		if _, err := l.Advertise(short, s2); !errors.Is(err, region.ErrPinned) {
+			t.Fatal("a session while the old one is flushing:", err)
+		}
+		mem.release()
+		a, err := l.Advertise(t.Context(), s2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.Epoch != 2 || a.NextSeq != 2 || a.Tail != 64 {
+			t.Errorf("%+v: the fenced producer has moved the tail", a)
+		}
+		if err := p.Open(c2, a); err != nil {
+			t.Fatal(err)
+		}
+		for i, e := range pending {
+			if r, err := e.Wait(t.Context()); err != nil || r.Seq != uint64(i+2) {
+				t.Error(r, err)
+			}
+		}
+		take(t, l, 1, "before", "one", "two", "three", "four", "five")
+	})
+}
+
+// The connection breaks again and again: every append is there once.
+func TestReconnect(t *testing.T) {
+	onWires(t, func(t *testing.T, dial func() (a, b net.Conn)) {
+		l := newTestLog(t, sim(1<<16), WAL)
+		p := newTestProducer(t, &ProducerOptions{Batch: 300})
+		var cut net.Conn
+		keep := func() (net.Conn, net.Conn) {
+			a, b := dial()
+			cut = a
+			return a, b
+		}
+		session(t, l, p, keep)
+		const n = 60
+		results := make(chan Result, n)
+		var wg sync.WaitGroup
+		for w := range 3 {
+			wg.Go(func() {
+				for i := range n / 3 {
+					r, err := p.Append(t.Context(), fmt.Appendf(nil, "%d-%d", w, i))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					results <- r
+				}
+			})
+		}
+		for range 4 {
+			<-results
+			<-results
+			cut.Close()
+			session(t, l, p, keep)
+		}
+		wg.Wait()
+		seen := make(map[string]bool)
+		for seq := range uint64(n) {
+			r, err := l.Next(t.Context())
+			if err != nil || r.Seq != seq+1 || seen[string(r.Payload)] {
+				t.Fatalf("%+v %q %v", r, r.Payload, err)
+			}
+			seen[string(r.Payload)] = true
+		}
+		if l.mem.Tail() != n*64 {
+			t.Errorf("there is more in the log: tail %d", l.mem.Tail())
+		}
+	})
+}
+
+// After a restart everything is there that was acknowledged and not released.
+func TestRestart(t *testing.T) {
+	for _, mode := range []Mode{Strict, WAL} {
+		mem := sim(4096)
+		if err := Create(mem, &Options{Mode: mode, Hash: SHA256}); err != nil {
+			t.Fatal(err)
+		}
+		l, err := Open(mem)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := newTestProducer(t, &ProducerOptions{Verify: true})
+		c, _ := session(t, l, p, pipes)
+		for _, s := range []string{"a", "b", "c"} {
+			if _, err := p.Append(t.Context(), []byte(s)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		take(t, l, 1, "a")
+		if err := l.Release(1); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+		l = openLog(t, pmem.OpenSim(mem.Told().Durable(), nil)) // what is sure to be there
+		if i := l.Info(); i.HeadSeq != 2 || i.NextSeq != 4 || i.Epoch != 1 || i.Mode != mode {
+			t.Errorf("%+v", i)
+		}
+		session(t, l, p, pipes)
+		if r, err := p.Append(t.Context(), []byte("d")); err != nil || r.Seq != 4 {
+			t.Error(r, err)
+		}
+		take(t, l, 2, "b", "c", "d")
+	}
+}
+
+// A local producer has the same rules, and ends with the next session.
+func TestLocal(t *testing.T) {
+	for _, mode := range []Mode{Strict, WAL} {
+		l := newTestLog(t, sim(512), mode)
+		p := newTestProducer(t, &ProducerOptions{Verify: true})
+		if err := l.Local(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		for seq := range uint64(9) { // round the ring, twice
+			if r, err := p.Append(t.Context(), make([]byte, 100)); err != nil || r != (Result{seq + 1, Persistent}) {
+				t.Fatal(r, err)
+			}
+			take(t, l, seq+1, string(make([]byte, 100)))
+			if err := l.Release(seq + 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		q := newTestProducer(t, nil)
+		session(t, l, q, pipes)
+		if r, err := q.Append(t.Context(), []byte("remote")); err != nil || r.Seq != 10 {
+			t.Fatal(r, err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+		defer cancel()
+		if _, err := p.Append(ctx, []byte("fenced")); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error("an append of a session that has ended:", err)
+		}
+		take(t, l, 10, "remote")
+	}
+}
+
+// Memory of the process: records are placed, and that is what the result says.
+func TestPlaced(t *testing.T) {
+	l := newTestLog(t, make(region.Bytes, 16384+1024), Strict)
+	p := newTestProducer(t, nil)
+	session(t, l, p, pipes)
+	if r, err := p.Append(t.Context(), []byte("x")); err != nil || r.Level != Placed || r.Level.String() != "placed" {
+		t.Error(r, err)
+	}
+	take(t, l, 1, "x")
+}
+
+// Readers get copies.
+func TestCopies(t *testing.T) {
+	mem := sim(512)
+	l := newTestLog(t, mem, WAL)
+	p := newTestProducer(t, nil)
+	session(t, l, p, pipes)
+	if _, err := p.Append(t.Context(), []byte("payload")); err != nil {
+		t.Fatal(err)
+	}
+	r, err := l.Next(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	copy(mem.Bytes()[16384:], make([]byte, 64))
+	if string(r.Payload) != "payload" {
+		t.Errorf("%q", r.Payload)
+	}
+}

@@ -1,0 +1,160 @@
+package commitlog
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
+)
+
+// TestMain fails the package when a test leaves a goroutine behind.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if left := leaked(); left != "" && code == 0 {
+		fmt.Fprintln(os.Stderr, "left behind:\n"+left)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func leaked() string {
+	for deadline := time.Now().Add(3 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		buf := make([]byte, 1<<20)
+		buf = buf[:runtime.Stack(buf, true)]
+		var bad []string
+		for g := range strings.SplitSeq(string(buf), "\n\n") {
+			if strings.Contains(g, "stag/") && !strings.Contains(g, "commitlog.TestMain") {
+				bad = append(bad, g)
+			}
+		}
+		if len(bad) == 0 {
+			return ""
+		}
+		if time.Now().After(deadline) {
+			return strings.Join(bad, "\n\n")
+		}
+	}
+}
+
+// onWires runs f over a pipe and over TCP: dial makes another connection.
+func onWires(t *testing.T, f func(t *testing.T, dial func() (a, b net.Conn))) {
+	t.Helper()
+	t.Run("pipe", func(t *testing.T) {
+		f(t, func() (net.Conn, net.Conn) { return rdmaptest.Pipe() })
+	})
+	t.Run("tcp", func(t *testing.T) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		f(t, func() (net.Conn, net.Conn) {
+			a, err := net.Dial("tcp", l.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := l.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return a, b
+		})
+	})
+}
+
+func pipes() (net.Conn, net.Conn) { return rdmaptest.Pipe() }
+
+// newTestLog makes a log on mem.
+func newTestLog(t *testing.T, mem region.Memory, mode Mode) *Log {
+	t.Helper()
+	if err := Create(mem, &Options{Mode: mode}); err != nil {
+		t.Fatal(err)
+	}
+	return openLog(t, mem)
+}
+
+func openLog(t *testing.T, mem region.Memory) *Log {
+	t.Helper()
+	l, err := Open(mem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(context.Background()); err != nil {
+			t.Error("close:", err)
+		}
+	})
+	return l
+}
+
+func sim(ring int) *pmem.Sim { return pmem.NewSim(16384+ring, nil) }
+
+// connect makes a connection between p and a consumer, which is served.
+func connect(t *testing.T, p *Producer, dial func() (a, b net.Conn), consumer *rdmap.Config) (c, s *rdmap.Conn) {
+	t.Helper()
+	a, b := dial()
+	if consumer == nil {
+		consumer = Config(nil)
+	}
+	c, s = rdmap.Client(a, p.Config(nil)), rdmap.Server(b, consumer)
+	ready := make(chan error, 1)
+	go func() { ready <- s.Handshake(t.Context()) }()
+	if err := c.Handshake(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ready; err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve() }()
+	t.Cleanup(func() {
+		c.Close()
+		s.Close()
+		<-served
+	})
+	return c, s
+}
+
+// session opens a session for p on l.
+func session(t *testing.T, l *Log, p *Producer, dial func() (a, b net.Conn)) (c, s *rdmap.Conn) {
+	t.Helper()
+	c, s = connect(t, p, dial, nil)
+	a, err := l.Advertise(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Open(c, a); err != nil {
+		t.Fatal(err)
+	}
+	return c, s
+}
+
+func newTestProducer(t *testing.T, o *ProducerOptions) *Producer {
+	t.Helper()
+	p := NewProducer(o)
+	t.Cleanup(p.Close)
+	return p
+}
+
+// take reads n records and checks that they are the payloads in order.
+func take(t *testing.T, l *Log, first uint64, payloads ...string) {
+	t.Helper()
+	for i, want := range payloads {
+		r, err := l.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Seq != first+uint64(i) || string(r.Payload) != want {
+			t.Fatalf("record %d %q, want %d %q", r.Seq, r.Payload, first+uint64(i), want)
+		}
+	}
+}

@@ -1,0 +1,282 @@
+package commitlog
+
+import (
+	"context"
+	"encoding/binary"
+	"sync"
+
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
+)
+
+// Defaults of ProducerOptions.
+const (
+	DefaultInFlight = 2
+	DefaultBatch    = 256 << 10
+)
+
+// ProducerOptions of a producer. Nil and zero fields mean the defaults. They are copied.
+type ProducerOptions struct {
+	// InFlight is how many groups of appends may be unanswered. What is appended meanwhile
+	// goes out as one group, with one flush. If zero, 2.
+	InFlight int
+	// Batch is how many octets a group has at most, unless one record has more. If zero,
+	// 256 KiB.
+	Batch int
+	// Verify has the consumer compare each group with its hash, after the flush and
+	// before it becomes part of the log. A mismatch ends the connection.
+	Verify bool
+}
+
+// link is what a session is reached by.
+type link interface {
+	// post sends a batch, and completes it once when its last operation has been answered.
+	// An error is the end of the session.
+	post(f *flight) error
+	// wait returns when e is over, or earlier.
+	wait(ctx context.Context, e *Pending) error
+	// blocked is called when there is no room.
+	blocked()
+}
+
+// Producer appends to the log of a consumer. It lives longer than its connections: when
+// one ends, appends wait for the next session.
+type Producer struct {
+	mu      sync.Mutex
+	m       *machine.Producer
+	link    link          // of the open session; nil: none
+	level   Level         // of the session
+	changed chan struct{} // closed, and made anew, when link changes
+	posting bool          // somebody is in pump
+	closed  bool
+	answers chan offer // the last one that has come over a connection
+}
+
+// offer is an answer and the connection that it came over.
+type offer struct {
+	c *rdmap.Conn
+	a *Answer
+}
+
+var _ rdmap.Handler = (*Producer)(nil)
+
+// NewProducer returns a producer without a session. Appends wait until Open or Attach.
+func NewProducer(o *ProducerOptions) *Producer {
+	var opt ProducerOptions
+	if o != nil {
+		opt = *o
+	}
+	if opt.InFlight <= 0 {
+		opt.InFlight = DefaultInFlight
+	}
+	if opt.Batch <= 0 {
+		opt.Batch = DefaultBatch
+	}
+	return &Producer{
+		m:       machine.NewProducer(machine.Limits{InFlight: opt.InFlight, Batch: opt.Batch}, opt.Verify),
+		changed: make(chan struct{}), answers: make(chan offer, 1),
+	}
+}
+
+// Config returns cfg, or the defaults for nil, for a connection that p is to append
+// over: with the extensions that a log needs, and p as its Handler, since the consumer
+// tells by Immediate Data what room is free. Cfg is not changed.
+func (p *Producer) Config(cfg *rdmap.Config) *rdmap.Config {
+	c := Config(cfg)
+	c.Handler = p
+	return c
+}
+
+// Open begins a session over c with the answer of Log.Advertise. C was made with
+// p.Config. What an earlier session has left unanswered is settled: appends that the
+// answer says have survived return, the others are sent again, in order.
+//
+// Errors: ErrNoExtension, ErrBadAnswer, ErrLostRecords, ErrClosed. Then there is no session.
+func (p *Producer) Open(c *rdmap.Conn, a *Answer) error {
+	if c.ConnectionState().Extensions&rdmap.ExtCommit == 0 {
+		return ErrNoExtension
+	}
+	return p.open(newRemote(p, c, a), a)
+}
+
+func (p *Producer) open(l link, a *Answer) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return ErrClosed
+	}
+	p.m.Lost()
+	over, err := p.m.Open(a)
+	if err != nil {
+		p.setLink(nil)
+		return err
+	}
+	p.level = Placed
+	if a.Persistent {
+		p.level = Persistent
+	}
+	p.setLink(l)
+	p.finish(over)
+	p.pump()
+	return nil
+}
+
+// Attach waits for the answer that Log.Serve sends over c, and opens the session. The
+// consumer may not speak first (RFC 5044 Section 7.1.2), so an empty Send is the question.
+func (p *Producer) Attach(ctx context.Context, c *rdmap.Conn) error {
+	if err := c.Post([]rdmap.WR{{Op: rdmap.OpSend}}); err != nil {
+		return err
+	}
+	for {
+		select {
+		case o := <-p.answers:
+			if o.c == c {
+				return p.Open(c, o.a)
+			}
+		case <-c.Done():
+			return c.Err()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// setLink changes the session and tells who waits; mu is held.
+func (p *Producer) setLink(l link) {
+	p.link = l
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// lost ends the session over l, if it is the current one; mu is held.
+func (p *Producer) lost(l link) {
+	if p.link == l {
+		p.m.Lost()
+		p.setLink(nil)
+	}
+}
+
+// pump posts what may be posted; mu is held, and given up meanwhile. One goroutine does
+// it at a time, so that groups go out in order.
+func (p *Producer) pump() {
+	if p.posting {
+		return
+	}
+	p.posting = true
+	defer func() { p.posting = false }()
+	for l := p.link; l != nil; l = p.link {
+		b := p.m.Next()
+		if b == nil {
+			break
+		}
+		f, ok := b.Tag.(*flight)
+		if !ok {
+			f = &flight{p: p, b: b}
+			b.Tag = f
+		}
+		f.l = l
+		p.mu.Unlock()
+		err := l.post(f)
+		p.mu.Lock()
+		if err != nil {
+			p.lost(l)
+		}
+	}
+	if p.link != nil && p.m.Blocked() {
+		p.link.blocked()
+	}
+}
+
+// flight is a batch under way. A batch that is used again keeps its flight.
+type flight struct {
+	p *Producer
+	l link
+	b *machine.Batch
+}
+
+// Complete implements rdmap.Completer: the last operation has been answered.
+func (f *flight) Complete(err error) {
+	p := f.p
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.link != f.l {
+		return
+	}
+	if err != nil {
+		p.lost(f.l)
+		return
+	}
+	p.finish(p.m.Done(f.b))
+	p.pump()
+}
+
+// finish wakes those whose appends are over; mu is held.
+func (p *Producer) finish(over []*machine.Append) {
+	for _, e := range over {
+		w, _ := e.Tag.(*Pending)
+		w.level = p.level
+		w.over()
+	}
+}
+
+// publishedBy is told the durable head of the session over l.
+func (p *Producer) publishedBy(l link, head uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.link == l {
+		p.m.Published(head)
+		p.pump()
+	}
+}
+
+// end is told that the session over l has ended.
+func (p *Producer) end(l link) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lost(l)
+}
+
+// HandleRecv implements rdmap.Handler: the consumer's head as Immediate Data, or its answer.
+func (p *Producer) HandleRecv(c *rdmap.Conn, m *rdmap.Message) {
+	c.PostRecv(1)
+	switch m.Op {
+	case rdmap.OpImmediate, rdmap.OpImmediateSE:
+		p.mu.Lock()
+		if r, ok := p.link.(*remote); ok && r.c == c && len(m.Data) == 8 {
+			p.m.Published(binary.BigEndian.Uint64(m.Data))
+			p.pump()
+		}
+		p.mu.Unlock()
+	default:
+		if a, err := ParseAnswer(m.Data); err == nil {
+			select {
+			case <-p.answers: // of a connection that nobody has attached
+			default:
+			}
+			p.answers <- offer{c, a}
+		}
+	}
+}
+
+// HandleClose implements rdmap.Handler: the session is over.
+func (p *Producer) HandleClose(c *rdmap.Conn, _ error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if r, ok := p.link.(*remote); ok && r.c == c {
+		p.lost(r)
+	}
+}
+
+// Close ends all appends with ErrClosed; those that were under way may be in the log. The
+// connection is not closed.
+func (p *Producer) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return
+	}
+	p.closed = true
+	over := p.m.Fail(ErrClosed)
+	p.setLink(nil)
+	p.finish(over)
+}

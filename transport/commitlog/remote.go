@@ -1,0 +1,116 @@
+package commitlog
+
+import (
+	"context"
+	"encoding/binary"
+	"sync"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
+)
+
+// pollHead is how long a producer that is not told the head waits before it reads it.
+const pollHead = 2 * time.Millisecond
+
+// remote is a session over a connection.
+type remote struct {
+	p                *Producer
+	c                *rdmap.Conn
+	ring, tail, head region.STag
+	flags            rdmap.FlushFlags
+	told             bool // the consumer tells the head by Immediate Data
+	wrs              []rdmap.WR
+
+	mu      sync.Mutex
+	reading bool // the head is being read, or will be
+	sink    region.Region
+	word    []byte
+}
+
+func newRemote(p *Producer, c *rdmap.Conn, a *Answer) *remote {
+	r := &remote{
+		p: p, c: c, ring: region.STag(a.RingSTag), tail: region.STag(a.TailSTag), head: region.STag(a.HeadSTag),
+		flags: rdmap.FlushVisible, told: c.ConnectionState().Extensions&rdmap.Ext7306 != 0,
+	}
+	if a.Persistent {
+		r.flags = rdmap.FlushPersistent
+	}
+	return r
+}
+
+// post implements link. It is called by one goroutine at a time.
+func (r *remote) post(f *flight) error {
+	r.wrs = r.wrs[:0]
+	for _, op := range f.b.Ops {
+		wr := rdmap.WR{STag: r.ring, TO: op.Off}
+		switch op.Kind {
+		case machine.WireWrite:
+			wr.Op, wr.Body = rdmap.OpWrite, op.Data
+		case machine.WireFlush:
+			wr.Op, wr.Len, wr.Flags = rdmap.OpFlushRequest, uint32(op.N), r.flags
+		case machine.WireVerify:
+			wr.Op, wr.Len, wr.Body = rdmap.OpVerifyRequest, uint32(op.N), op.Data
+		case machine.WireSetTail:
+			wr.Op, wr.STag, wr.Body = rdmap.OpAtomicWriteRequest, r.tail, op.Data
+		case machine.WireFlushTail:
+			wr.Op, wr.STag, wr.Len, wr.Flags = rdmap.OpFlushRequest, r.tail, uint32(op.N), r.flags
+		}
+		r.wrs = append(r.wrs, wr)
+	}
+	r.wrs[len(r.wrs)-1].Done = f
+	err := r.c.Post(r.wrs)
+	if err != nil {
+		go r.c.Close() // the session is over, so that the connection should be: who waits for its end connects again
+	}
+	return err
+}
+
+// wait implements link: who waits may be the one that reads the socket.
+func (r *remote) wait(ctx context.Context, e *Pending) error { return r.c.Wait(ctx, &e.w) }
+
+// blocked implements link: without Immediate Data the head is read, now and then.
+func (r *remote) blocked() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.told || r.reading {
+		return
+	}
+	r.reading = true
+	time.AfterFunc(pollHead, r.read)
+}
+
+// read reads the published head.
+func (r *remote) read() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.word == nil {
+		r.word = make([]byte, 8)
+		reg, err := r.c.Register(r.word, region.ReadSink)
+		if err != nil {
+			return // the connection is over
+		}
+		r.sink = reg
+	}
+	// An error ends the connection, and HandleClose the session.
+	_ = r.c.Post([]rdmap.WR{{Op: rdmap.OpReadRequest, STag: r.head, Len: 8, Sink: r.sink.STag(), Done: (*headRead)(r)}})
+}
+
+// headRead is told when the head has been read.
+type headRead remote
+
+// Complete implements rdmap.Completer.
+func (h *headRead) Complete(err error) {
+	r := (*remote)(h)
+	r.mu.Lock()
+	r.reading = false
+	var head uint64
+	if err == nil {
+		head = binary.BigEndian.Uint64(r.word)
+	}
+	r.mu.Unlock()
+	if err == nil {
+		r.p.publishedBy(r, head)
+	}
+}

@@ -1,0 +1,169 @@
+package commitlog
+
+import (
+	"context"
+	"encoding/binary"
+
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
+)
+
+// Config returns cfg, or the defaults for nil, with the extensions that a log needs
+// switched on, for both sides. Cfg is not changed.
+func Config(cfg *rdmap.Config) *rdmap.Config {
+	var c rdmap.Config
+	if cfg != nil {
+		c = *cfg
+	}
+	c.Extensions |= rdmap.ExtCommit | rdmap.Ext7306
+	return &c
+}
+
+// Advertise opens a session for the producer at the other end of c, and returns the
+// answer that it must be told. Any session before it ends: its requests that are queued
+// fail, one that is running is waited for until ctx ends; then the error is
+// region.ErrPinned, the old session is over all the same, and Advertise may be called again.
+//
+// The end of c does not end the Log. Errors besides: ErrNoExtension, *PoisonError,
+// ErrEpochs, ErrClosed, and the first error of the memory.
+func (l *Log) Advertise(ctx context.Context, c *rdmap.Conn) (*Answer, error) {
+	if st := c.ConnectionState(); st.Extensions&rdmap.ExtCommit == 0 {
+		return nil, ErrNoExtension
+	}
+	l.order.Lock()
+	defer l.order.Unlock()
+	a, err := l.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.register(c, a); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// open ends the old session and makes a new epoch durable; order is held.
+func (l *Log) open(ctx context.Context) (*Answer, error) {
+	for _, op := range l.fence() {
+		if op.Kind == machine.OpRevoke {
+			l.state.Lock()
+			l.revoke()
+			l.state.Unlock()
+		} else if err := l.quiesce(ctx); err != nil {
+			return nil, err
+		}
+	}
+	ops, a, err := l.fenced()
+	if err != nil {
+		return nil, err
+	}
+	a.Persistent = l.mem.Persistent()
+	return a, do(l.mem, ops)
+}
+
+func (l *Log) fence() []machine.Op {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.cons.Fence()
+}
+
+func (l *Log) fenced() ([]machine.Op, *Answer, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.failed(); err != nil {
+		return nil, nil, err
+	}
+	return l.cons.Fenced(l.mem.Tail())
+}
+
+// revoke makes the STags of the session invalid, that of the tail first; state is held.
+func (l *Log) revoke() {
+	for _, r := range l.regs {
+		r.Revoke()
+	}
+	if l.loc != nil {
+		l.loc.revoke()
+	}
+	l.conn = nil
+}
+
+// quiesce waits until nobody of the session touches the memory; order is held.
+func (l *Log) quiesce(ctx context.Context) error {
+	l.state.Lock()
+	regs, loc := l.regs, l.loc
+	l.state.Unlock()
+	for _, r := range regs {
+		if err := r.Invalidate(ctx); err != nil {
+			return err
+		}
+	}
+	if loc != nil {
+		return loc.drain(ctx)
+	}
+	return nil
+}
+
+// register lets c reach the memory: the ring and the tail word to write and flush, the
+// published head to read.
+func (l *Log) register(c *rdmap.Conn, a *Answer) error {
+	write := region.RemoteWrite | region.FlushVisible
+	if a.Persistent {
+		write |= region.FlushPersistent
+	}
+	hash := region.CRC32C
+	if a.Hash == SHA256 {
+		hash = region.SHA256
+	}
+	l.state.Lock()
+	defer l.state.Unlock()
+	if l.err != nil {
+		return l.err
+	}
+	for i, w := range []struct {
+		mem  region.Memory
+		o    region.Options
+		stag *uint32
+	}{
+		{l.mem.TailWord(), region.Options{Access: write}, &a.TailSTag},
+		{l.mem.Ring(a.Mode), region.Options{Access: write | region.Verify, Hash: hash}, &a.RingSTag},
+		{l.mem.Published(), region.Options{Access: region.RemoteRead}, &a.HeadSTag},
+	} {
+		r, err := c.Table().RegisterMemory(w.mem, w.o)
+		if err != nil {
+			l.revoke()
+			return err
+		}
+		l.regs[i], *w.stag = r, uint32(r.STag())
+	}
+	l.conn, l.loc = c, nil
+	return nil
+}
+
+// publish tells the producer the durable head: by Immediate Data if the connection has
+// it; else the producer reads it. It may get lost with the connection.
+func (l *Log) publish(head uint64) {
+	l.state.Lock()
+	c, loc := l.conn, l.loc
+	l.state.Unlock()
+	switch {
+	case loc != nil:
+		loc.published(head)
+	case c != nil && c.ConnectionState().Extensions&rdmap.Ext7306 != 0:
+		// An error ends the connection, and with it the session.
+		_ = c.Post([]rdmap.WR{{Op: rdmap.OpImmediate, Head: binary.BigEndian.AppendUint64(nil, head)}})
+	}
+}
+
+// Serve opens a session for the producer at the other end of c, sends it the answer, for
+// which Producer.Attach waits, and serves c until it ends. It returns why.
+func (l *Log) Serve(ctx context.Context, c *rdmap.Conn) error {
+	a, err := l.Advertise(ctx, c)
+	if err != nil {
+		return err
+	}
+	if err := c.Post([]rdmap.WR{{Op: rdmap.OpSend, Head: a.Append(nil)}}); err != nil {
+		return err
+	}
+	return c.Serve()
+}
