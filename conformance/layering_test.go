@@ -108,7 +108,7 @@ var layers = []layer{
 
 	{
 		name: "nfsdemo/...",
-		may:  []string{"transport", "xdr", "rdmap/region", "rdmap/capture", "nfsdemo/..."},
+		may:  []string{"transport", "transport/commitlog", "xdr", "rdmap/region", "rdmap/capture", "nfsdemo/..."},
 		modules: []string{
 			"go.uber.org/zap", "golang.org/x/sys", "golang.org/x/term", "github.com/spf13/cobra", "github.com/schollz/progressbar/v3",
 			"github.com/prometheus/client_golang", "github.com/hashicorp/golang-lru/v2", "github.com/go-git/go-billy/v5",

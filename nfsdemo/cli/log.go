@@ -1,0 +1,160 @@
+package cli
+
+import (
+	"encoding/hex"
+	"fmt"
+	"os"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"github.com/stag-rdma/stag/transport/commitlog"
+)
+
+// logJSON is what log verify --json prints, and log dump --json behind the records.
+type logJSON struct {
+	Version    int     `json:"version"`
+	ID         string  `json:"id"`
+	Mode       string  `json:"mode"`
+	Hash       string  `json:"hash"`
+	Capacity   uint64  `json:"capacity"`
+	Generation uint64  `json:"generation"`
+	Epoch      uint32  `json:"epoch"`
+	Head       uint64  `json:"head"`
+	HeadSeq    uint64  `json:"head_seq"`
+	TailWord   uint64  `json:"tail_word"`
+	Tail       uint64  `json:"tail"`
+	Records    uint64  `json:"records"`
+	Poison     *poison `json:"poison,omitempty"`
+}
+
+type poison struct {
+	Position uint64 `json:"position"`
+	Seq      uint64 `json:"seq"`
+	Reason   string `json:"reason"`
+}
+
+// recordJSON is a line of log dump --json.
+type recordJSON struct {
+	Seq      uint64 `json:"seq"`
+	Epoch    uint32 `json:"epoch"`
+	Position uint64 `json:"position"`
+	Length   int    `json:"length"`
+	Payload  []byte `json:"payload"` // base64
+}
+
+// logCmd is the command log.
+func (a *app) logCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "log",
+		Short: "Look into a commit log",
+		Long: `log looks into the file of a commit log (transport/commitlog) and changes nothing.
+Nobody should be appending meanwhile. docs/commitlog-format.md says what the
+numbers mean.`,
+		Args: unknownCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	dump := &cobra.Command{
+		Use: "dump FILE", Short: "Print every record that recovery would hand out",
+		Example: "  nfsdemo log dump /var/lib/app/log\n  nfsdemo log dump --json log | jq -r .seq",
+		Args:    nArgs(1, 1, "one file"),
+		RunE:    func(_ *cobra.Command, args []string) error { return a.dumpLog(args[0], true) },
+	}
+	verify := &cobra.Command{
+		Use: "verify FILE", Short: "Check every record; exit 1 if one is damaged",
+		Example: "  nfsdemo log verify /var/lib/app/log",
+		Args:    nArgs(1, 1, "one file"),
+		RunE:    func(_ *cobra.Command, args []string) error { return a.dumpLog(args[0], false) },
+	}
+	for _, c := range []*cobra.Command{dump, verify} {
+		c.Flags().BoolVar(&a.json, "json", false, "one JSON object per line")
+		cmd.AddCommand(c)
+	}
+	return cmd
+}
+
+// dumpLog checks the log in a file, with its records or without.
+func (a *app) dumpLog(path string, records bool) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	n := uint64(0)
+	info, err := commitlog.Inspect(f, fi.Size(), func(r *commitlog.Record) error {
+		n++
+		if !records {
+			return nil
+		}
+		return a.printRecord(r, n == 1)
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if err := a.printLog(info, n); err != nil {
+		return err
+	}
+	if info.Poison != nil {
+		return fmt.Errorf("%s: %w", path, info.Poison)
+	}
+	return nil
+}
+
+// printRecord prints a line. Columns are as wide as usual numbers, since the records are
+// not held to be measured.
+func (a *app) printRecord(r *commitlog.Record, first bool) error {
+	if a.json {
+		return a.printJSON(recordJSON{r.Seq, r.Epoch, r.Pos, len(r.Payload), r.Payload})
+	}
+	if first {
+		if _, err := fmt.Fprintf(a.stdout, "%10s %6s %12s %8s  %s\n", "SEQ", "EPOCH", "POSITION", "LENGTH", "PAYLOAD"); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(a.stdout, "%10d %6d %12d %8d  %s\n", r.Seq, r.Epoch, r.Pos, len(r.Payload), beginning(r.Payload))
+	return err
+}
+
+// beginning shows the first octets of a payload: as text if all of it is, else in
+// hexadecimal.
+func beginning(p []byte) string {
+	const most = 32
+	dots := ""
+	if len(p) > most {
+		p, dots = p[:most], "..."
+	}
+	if q := strconv.QuoteToASCII(string(p)); len(q) == len(p)+2 {
+		return q + dots
+	}
+	return hex.EncodeToString(p) + dots
+}
+
+func (a *app) printLog(i *commitlog.Info, n uint64) error {
+	if a.json {
+		j := logJSON{
+			Version: 1, ID: hex.EncodeToString(i.ID[:]), Mode: i.Mode.String(), Hash: i.Hash.String(), Capacity: i.Capacity,
+			Generation: i.Generation, Epoch: i.Epoch, Head: i.Head, HeadSeq: i.HeadSeq, TailWord: i.TailWord, Tail: i.Tail, Records: n,
+		}
+		if p := i.Poison; p != nil {
+			j.Poison = &poison{p.Pos, p.Seq, p.Reason.String()}
+		}
+		return a.printJSON(j)
+	}
+	_, err := fmt.Fprintf(a.stdout, "log %x, version 1, %v, %v, ring of %s, epoch %d\nhead %d, tail %d (tail word %d)\n",
+		i.ID, i.Mode, i.Hash, octets(i.Capacity), i.Epoch, i.Head, i.Tail, i.TailWord)
+	if err != nil {
+		return err
+	}
+	what := "empty"
+	if n > 0 {
+		what = fmt.Sprintf("%d good: %d to %d", n, i.HeadSeq, i.HeadSeq+n-1)
+	}
+	if i.Poison == nil {
+		what += fmt.Sprintf(", next %d", i.NextSeq)
+	}
+	_, err = fmt.Fprintln(a.stdout, "records:", what)
+	return err
+}

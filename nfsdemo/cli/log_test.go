@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/transport/commitlog"
+)
+
+// writeLog makes the file of a log with records.
+func writeLog(t *testing.T, change func(b []byte), records ...string) string {
+	t.Helper()
+	size, err := commitlog.MemorySize(4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mem := make(region.Bytes, size)
+	if err := commitlog.Create(mem, nil); err != nil {
+		t.Fatal(err)
+	}
+	l, err := commitlog.Open(mem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := commitlog.NewProducer(nil)
+	if err := l.Local(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range records {
+		if _, err := p.Append(t.Context(), []byte(r)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.Close()
+	if err := l.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if change != nil {
+		change(mem)
+	}
+	path := filepath.Join(t.TempDir(), "log")
+	if err := os.WriteFile(path, mem, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestLog(t *testing.T) {
+	good := writeLog(t, nil, "first", "\x00\xff", strings.Repeat("long ", 20))
+	bad := writeLog(t, func(b []byte) { b[16384+64+20] ^= 1 }, "first", "second")
+	version := writeLog(t, func(b []byte) { b[11] = 7 })
+	short := writeLog(t, nil)
+	if err := os.Truncate(short, 20000); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		args   []string
+		status int
+		out    []string
+		err    string
+	}{
+		{[]string{"verify", good}, 0, []string{"version 1, wal, crc32c, ring of 4096, epoch 1", "tail 256", "records: 3 good: 1 to 3, next 4"}, ""},
+		{[]string{"dump", good}, 0, []string{`1      1            0        5  "first"`, "2  00ff", `100  "long long long long long long lo"...`}, ""},
+		{[]string{"dump", "--json", good}, 0, []string{`{"seq":1,"epoch":1,"position":0,"length":5,"payload":"Zmlyc3Q="}`, `"records":3}`}, ""},
+		{[]string{"verify", bad}, 1, []string{"records: 1 good: 1 to 1\n"}, "record 2 at position 64 is poisoned: wrong checksum"},
+		{[]string{"verify", "--json", bad}, 1, []string{`"poison":{"position":64,"seq":2,"reason":"wrong checksum"}`}, "poisoned"},
+		{[]string{"verify", version}, 1, nil, "version at octet 8: unknown version: got 0x7, want 0x1 (use a program of that version)"},
+		{[]string{"verify", short}, 1, nil, "wrong size"},
+		{[]string{"verify", "/dev/null"}, 1, nil, "wrong size"},
+		{[]string{"verify"}, 2, nil, "one file"},
+		{[]string{"verify", good + "x"}, 1, nil, "no such file"},
+	} {
+		r := command(t.Context(), "", append([]string{"log"}, tt.args...)...)
+		if r.status != tt.status || !strings.Contains(r.stderr, tt.err) {
+			t.Errorf("%v: status %d, %s", tt.args, r.status, r.stderr)
+		}
+		for _, want := range tt.out {
+			if !strings.Contains(r.stdout, want) {
+				t.Errorf("%v: no %q in\n%s", tt.args, want, r.stdout)
+			}
+		}
+	}
+}
