@@ -1,0 +1,29 @@
+//go:build unix
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+)
+
+// TestInterrupts: the first interrupt asks, the second insists.
+func TestInterrupts(t *testing.T) {
+	soft, hard, stop := interrupts(t.Context())
+	defer stop()
+	self, err := os.FindProcess(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ ends, lives context.Context }{{soft, hard}, {hard, t.Context()}} {
+		if err := self.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+		<-tt.ends.Done()
+		if !errors.Is(context.Cause(tt.ends), errInterrupted) || tt.lives.Err() != nil {
+			t.Error(context.Cause(tt.ends), tt.lives.Err())
+		}
+	}
+}
