@@ -1,10 +1,6 @@
 package capture
 
-import (
-	"net/netip"
-
-	"github.com/gopacket/gopacket/layers"
-)
+import "net/netip"
 
 // Dir is the direction of octets on a connection.
 type Dir uint8
@@ -69,14 +65,9 @@ func (c *Conn) play(r *record, p []byte) {
 	dir := r.dir
 	switch {
 	case r.kind == kindOpen:
-		opts := []layers.TCPOption{
-			{OptionType: layers.TCPOptionKindMSS, OptionLength: 4, OptionData: []byte{0x05, 0xb4}},
-			{OptionType: layers.TCPOptionKindNop},
-			{OptionType: layers.TCPOptionKindWindowScale, OptionLength: 3, OptionData: []byte{windowScale}},
-		}
-		c.send(r, ToServer, &layers.TCP{SYN: true, Options: opts}, nil)
-		c.send(r, ToClient, &layers.TCP{SYN: true, ACK: true, Options: opts}, nil)
-		c.send(r, ToServer, &layers.TCP{ACK: true}, nil)
+		c.send(r, ToServer, tcpSYN, nil)
+		c.send(r, ToClient, tcpSYN|tcpACK, nil)
+		c.send(r, ToServer, tcpACK, nil)
 		return
 	case c.closed[dir]:
 		return
@@ -84,25 +75,26 @@ func (c *Conn) play(r *record, p []byte) {
 	c.seq[dir] += uint32(r.lost)
 	if r.kind == kindFIN {
 		c.closed[dir] = true
-		c.send(r, dir, &layers.TCP{ACK: true, FIN: true}, nil)
+		c.send(r, dir, tcpACK|tcpFIN, nil)
 		return
 	}
-	c.send(r, dir, &layers.TCP{ACK: true, PSH: true}, p)
+	c.send(r, dir, tcpACK|tcpPSH, p)
 	if c.seq[dir]-c.acked[dir] >= ackEvery && !c.closed[1-dir] {
-		c.send(r, 1-dir, &layers.TCP{ACK: true}, nil)
+		c.send(r, 1-dir, tcpACK, nil)
 	}
 }
 
 // send writes one packet and advances the sequence number.
-func (c *Conn) send(r *record, dir Dir, tcp *layers.TCP, payload []byte) {
-	tcp.Seq, tcp.Window = c.seq[dir], 65535
-	if tcp.ACK {
-		tcp.Ack = c.seq[1-dir]
-		c.acked[1-dir] = tcp.Ack
+func (c *Conn) send(r *record, dir Dir, flags uint8, payload []byte) {
+	s := segment{seq: c.seq[dir], flags: flags}
+	if flags&tcpACK != 0 {
+		s.ack = c.seq[1-dir]
+		c.acked[1-dir] = s.ack
 	}
-	c.w.packet(r.at, c.ends[dir], c.ends[1-dir], tcp, payload)
+	var room [maxHeaders]byte
+	c.w.packet(r.at, s.appendHeaders(room[:0], c.ends[dir], c.ends[1-dir], payload), payload)
 	c.seq[dir] += uint32(len(payload))
-	if tcp.SYN || tcp.FIN {
+	if flags&(tcpSYN|tcpFIN) != 0 {
 		c.seq[dir]++
 	}
 }

@@ -1,52 +1,103 @@
 package capture
 
 import (
+	"encoding/binary"
+	"math/bits"
 	"net/netip"
-	"time"
-
-	"github.com/gopacket/gopacket"
-	"github.com/gopacket/gopacket/layers"
 )
 
 // maxSegment is the largest TCP payload of one packet, in octets: the longest IPv4
 // packet less its headers, and room for timestamps, which some readers expect to fit.
-const maxSegment = 65535 - 20 - 20 - 12
+const maxSegment = 65535 - ip4Len - tcpLen - 12
 
-// packet writes one packet.
-func (w *Writer) packet(at time.Time, src, dst netip.AddrPort, tcp *layers.TCP, payload []byte) {
-	if w.Err() != nil {
-		return
-	}
-	eth, ip := headers(src.Addr(), dst.Addr())
-	tcp.SrcPort, tcp.DstPort = layers.TCPPort(src.Port()), layers.TCPPort(dst.Port())
-	_ = tcp.SetNetworkLayerForChecksum(ip.(gopacket.NetworkLayer)) // both kinds of headers can do it
-	opt := gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}
-	if err := gopacket.SerializeLayers(w.buf, opt, eth, ip, tcp, gopacket.Payload(payload)); err != nil {
-		w.fail(err)
-		return
-	}
-	b := w.buf.Bytes()
-	w.fail(w.ng.WritePacket(gopacket.CaptureInfo{Timestamp: at, CaptureLength: len(b), Length: len(b)}, b))
+// Lengths of headers, in octets, and the longest they are together.
+const (
+	ethernetLen = 14
+	ip4Len      = 20
+	ip6Len      = 40
+	tcpLen      = 20
+	maxHeaders  = ethernetLen + ip6Len + tcpLen + len(synOptions)
+)
+
+// Control bits of TCP, RFC 9293 Section 3.1.
+const (
+	tcpFIN uint8 = 1 << 0
+	tcpSYN uint8 = 1 << 1
+	tcpPSH uint8 = 1 << 3
+	tcpACK uint8 = 1 << 4
+)
+
+// synOptions go with SYN: MSS 1460, no operation, window scale.
+const synOptions = "\x02\x04\x05\xb4" + "\x01" + "\x03\x03" + string(rune(windowScale))
+
+// segment is a TCP segment without its payload. The window is always 65,535.
+type segment struct {
+	seq, ack uint32
+	flags    uint8
 }
 
-// headers returns the Ethernet and IP headers between two addresses; IPv6 unless both
-// are IPv4.
-func headers(src, dst netip.Addr) (eth, ip gopacket.SerializableLayer) {
-	e := &layers.Ethernet{
-		SrcMAC: []byte{2, 0, 0, 0, 0, 1}, DstMAC: []byte{2, 0, 0, 0, 0, 2},
-		EthernetType: layers.EthernetTypeIPv4,
+// appendHeaders appends the Ethernet, IP and TCP headers of s, with checksums; payload
+// follows them in the packet. IPv6 unless both ends are IPv4.
+func (s *segment) appendHeaders(b []byte, src, dst netip.AddrPort, payload []byte) []byte {
+	options := ""
+	if s.flags&tcpSYN != 0 {
+		options = synOptions
 	}
-	src, dst = src.Unmap(), dst.Unmap()
+	n := tcpLen + len(options) + len(payload)
+	b = append(b, 2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1) // locally administered addresses
+	b, pseudo := appendIP(b, src.Addr().Unmap(), dst.Addr().Unmap(), n)
+	at := len(b)
+	b = binary.BigEndian.AppendUint16(b, src.Port())
+	b = binary.BigEndian.AppendUint16(b, dst.Port())
+	b = binary.BigEndian.AppendUint32(b, s.seq)
+	b = binary.BigEndian.AppendUint32(b, s.ack)
+	b = append(b, byte(tcpLen+len(options))/4<<4, s.flags, 0xff, 0xff, 0, 0, 0, 0)
+	b = append(b, options...)
+	sum := add(add(pseudo, b[at:]), payload) // the headers are even
+	binary.BigEndian.PutUint16(b[at+16:], fold(sum))
+	return b
+}
+
+// appendIP appends the type of Ethernet and an IP header before n octets of TCP. pseudo
+// is the checksum of TCP's pseudo header, RFC 9293 Section 3.1 and RFC 8200 Section 8.1.
+func appendIP(b []byte, src, dst netip.Addr, n int) (_ []byte, pseudo uint64) {
+	const protocolTCP, hops = 6, 64
 	if src.Is4() && dst.Is4() {
-		return e, &layers.IPv4{
-			Version: 4, TTL: 64, Protocol: layers.IPProtocolTCP,
-			SrcIP: src.AsSlice(), DstIP: dst.AsSlice(),
-		}
+		b = append(b, 0x08, 0x00)
+		at := len(b)
+		b = append(b, 0x45, 0)
+		b = binary.BigEndian.AppendUint16(b, uint16(ip4Len+n))
+		b = append(b, 0, 0, 0, 0, hops, protocolTCP, 0, 0)
+		b = append(append(b, src.AsSlice()...), dst.AsSlice()...)
+		binary.BigEndian.PutUint16(b[at+10:], fold(add(0, b[at:])))
+		return b, add(uint64(protocolTCP+n), b[at+12:])
 	}
-	e.EthernetType = layers.EthernetTypeIPv6
+	b = append(b, 0x86, 0xdd, 0x60, 0, 0, 0)
+	b = binary.BigEndian.AppendUint16(b, uint16(n))
+	b = append(b, protocolTCP, hops)
+	at := len(b)
 	s, d := src.As16(), dst.As16()
-	return e, &layers.IPv6{
-		Version: 6, HopLimit: 64, NextHeader: layers.IPProtocolTCP,
-		SrcIP: s[:], DstIP: d[:],
+	b = append(append(b, s[:]...), d[:]...)
+	return b, add(uint64(protocolTCP+n), b[at:])
+}
+
+// add adds the octets of b, in words of 16 bits, to a checksum (RFC 1071). It adds
+// 8 octets at a time, since a carry may be added anywhere.
+func add(sum uint64, b []byte) uint64 {
+	var carry uint64
+	for ; len(b) >= 8; b = b[8:] {
+		sum, carry = bits.Add64(sum, binary.BigEndian.Uint64(b), carry)
 	}
+	var last [8]byte
+	copy(last[:], b)
+	sum, carry = bits.Add64(sum, binary.BigEndian.Uint64(last[:]), carry)
+	return sum + carry
+}
+
+// fold makes the 16 bits of a header of a checksum.
+func fold(sum uint64) uint16 {
+	for sum>>16 != 0 {
+		sum = sum>>16 + sum&0xffff
+	}
+	return ^uint16(sum)
 }

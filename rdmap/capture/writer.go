@@ -9,10 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/gopacket/gopacket"
-	"github.com/gopacket/gopacket/layers"
-	"github.com/gopacket/gopacket/pcapgo"
 )
 
 // CloseTimeout bounds how long Close waits for the file to take what is queued.
@@ -40,8 +36,8 @@ type Writer struct {
 	end   error // of Close
 
 	// The goroutine of run owns what follows.
-	ng   *pcapgo.NgWriter
-	buf  gopacket.SerializeBuffer
+	out  *bufio.Writer
+	buf  []byte    // a block
 	file io.Closer // nil: the caller's
 }
 
@@ -64,19 +60,23 @@ func Create(name string) (*Writer, error) {
 func NewWriter(out io.Writer) (*Writer, error) { return newWriter(out, nil) }
 
 func newWriter(out io.Writer, file io.Closer) (*Writer, error) {
-	// NgWriter flushes what it is given if that is a bufio.Writer already.
-	ng, err := pcapgo.NewNgWriterInterface(bufio.NewWriterSize(out, 256<<10),
-		pcapgo.NgInterface{Name: "stag", Description: "octets of streams, headers made up", LinkType: layers.LinkTypeEthernet},
-		pcapgo.NgWriterOptions{SectionInfo: pcapgo.NgSectionInfo{Application: "stag"}})
-	if err == nil {
-		err = ng.Flush()
-	}
-	if err != nil {
+	w := &Writer{q: newQueue(), done: make(chan struct{}), out: bufio.NewWriterSize(out, 256<<10), file: file}
+	_, _ = w.out.Write(appendHead(nil)) // Flush says it again
+	if err := w.out.Flush(); err != nil {
 		return nil, err
 	}
-	w := &Writer{q: newQueue(), done: make(chan struct{}), ng: ng, buf: gopacket.NewSerializeBuffer(), file: file}
 	go w.run()
 	return w, nil
+}
+
+// packet writes one packet.
+func (w *Writer) packet(at time.Time, headers, payload []byte) {
+	if w.Err() != nil {
+		return
+	}
+	w.buf = appendPacket(w.buf[:0], at, headers, payload)
+	_, err := w.out.Write(w.buf)
+	w.fail(err)
 }
 
 // Err returns the first error of the file.
@@ -137,7 +137,7 @@ func (w *Writer) write(b *batch) {
 		data = data[r.n:]
 	}
 	if w.Err() == nil {
-		w.fail(w.ng.Flush())
+		w.fail(w.out.Flush())
 	}
 }
 
