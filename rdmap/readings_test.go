@@ -1,0 +1,340 @@
+package rdmap
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/region"
+)
+
+// refusedWith gives e a ULPDU and checks the Terminate that it answers with.
+func refusedWith(t *testing.T, e *engine, u []byte, word uint32) {
+	t.Helper()
+	e.output()
+	e.input(fpduOf(u))
+	if got, want := e.output(), wantTerminate(word, u, word&0x2000 != 0); !bytes.Equal(got, want) {
+		t.Errorf("%v\n got %x\nwant %x", e.err, got, want)
+	}
+}
+
+// ownWord registers a word in e.
+func ownWord(t *testing.T, e *engine, v uint64, a region.Access) (*uint64, region.STag) {
+	t.Helper()
+	mem, p := word(v)
+	reg, err := e.snd.table.Register(mem, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, reg.STag()
+}
+
+// TestReadings: where RFC 5040, RFC 7306 and the commit draft contradict each other,
+// themselves or are silent, each row holds the engine to the one reading that it has.
+func TestReadings(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		run  func(t *testing.T)
+	}{
+		{"the fifth opcode bit is one with the commit draft only", func(t *testing.T) {
+			for _, x := range []struct {
+				ext  Extensions
+				word uint32
+			}{{0, 0x1201<<16 | withHdr}, {Ext7306, 0x0206<<16 | withHdr}, {ExtCommit, 0x1202<<16 | withHdr}} {
+				refusedWith(t, newEngine(engineConfig{ord: 1, ext: x.ext}), patch(t, goldAWResp, 10, 0, 0, 0, 1), x.word)
+			}
+		}},
+		{"0x51 is never a Read Request", func(t *testing.T) {
+			for _, ext := range []Extensions{0, Ext7306, ExtCommit} {
+				e := newEngine(engineConfig{ird: 1, ext: ext})
+				refusedWith(t, e, patch(t, goldReadReq, 1, 0x51), 0x0206<<16|withHdr)
+			}
+		}},
+		{"an Atomic Write is answered by 0x51, not by another request", func(t *testing.T) {
+			e := newEngine(engineConfig{ird: 1, ext: ExtCommit})
+			_, stag := ownWord(t, e, 0, commitRights)
+			u := retarget(t, goldAtomicWrite, 0, stag, 1)
+			binary.BigEndian.PutUint64(u[18+8:], 0)
+			e.input(fpduOf(u))
+			if got := e.output(); len(got) < 4 || got[3] != 0x51 || len(got) != mpa.FPDULen(18) {
+				t.Errorf("%x, %v", got, e.err)
+			}
+		}},
+		{"opcodes of the draft are nothing without it", func(t *testing.T) {
+			for op := OpFlushRequest; op <= OpAtomicWriteResponse; op++ {
+				e := newEngine(engineConfig{ird: 1, ord: 1, ext: Ext7306 | ExtSwap})
+				u := patch(t, goldReadReq, 1, 0x40|byte(op))
+				u[9] = byte(op.Queue())
+				refusedWith(t, e, u, 0x0206<<16|withHdr)
+			}
+		}},
+		{"Immediate Data uses queue 0, Atomic Responses queue 3", func(t *testing.T) {
+			refusedWith(t, newEngine(engineConfig{recvs: 1, ird: 1, ext: Ext7306}), patch(t, goldImmSE, 6, 0, 0, 0, 1, 0, 0, 0, 1), 0x0206<<16|withHdr)
+			e := newEngine(engineConfig{ird: 1, ord: 1, ext: Ext7306})
+			e.post(WR{Op: OpAtomicRequest, STag: 1, Atomic: &Atomic{}})
+			refusedWith(t, e, patch(t, goldAtomicResp, 6, 0, 0, 0, 1, 0, 0, 0, 1), 0x0206<<16|withHdr)
+		}},
+		{"an Atomic Response has 12 octets, not 32", func(t *testing.T) {
+			e := newEngine(engineConfig{ord: 1, ext: Ext7306})
+			e.post(WR{Op: OpAtomicRequest, STag: 1, Atomic: &Atomic{}})
+			u := append(patch(t, goldAtomicResp, 10, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1), make([]byte, 20)...)
+			refusedWith(t, e, u, 0x0207<<16|withHdr)
+		}},
+		{"Swap is an operation behind its own switch only", func(t *testing.T) {
+			for _, ext := range []Extensions{Ext7306, Ext7306 | ExtSwap} {
+				e := newEngine(engineConfig{ird: 1, ext: ext})
+				p, stag := ownWord(t, e, 5, region.Atomic)
+				u := retarget(t, goldSwap, 8, stag, 1)
+				binary.BigEndian.PutUint64(u[18+12:], 0)
+				e.input(fpduOf(u))
+				e.output()
+				if done := ext&ExtSwap != 0; done != (e.err == nil) || done != (*p == 0x1111222233334444) {
+					t.Errorf("%v: %v, word %x", ext, e.err, *p)
+				}
+			}
+		}},
+		{"the 28 bits beside the operation, and fields it has no use for, are ignored", func(t *testing.T) {
+			e := newEngine(engineConfig{ird: 1, ext: Ext7306})
+			p, stag := ownWord(t, e, 5, region.Atomic)
+			u := retarget(t, goldFetchAdd, 8, stag, 1)
+			copy(u[18:], []byte{0xff, 0xff, 0xff, 0xf0})
+			binary.BigEndian.PutUint64(u[18+12:], 0)
+			for i := 18 + 36; i < len(u); i++ {
+				u[i] = 0xa5
+			}
+			e.input(fpduOf(u))
+			e.output()
+			if e.err != nil || *p != 10 {
+				t.Errorf("%v, word %d", e.err, *p)
+			}
+		}},
+		{"the hash itself says that a Verify compares", func(t *testing.T) {
+			e := newEngine(engineConfig{ird: 2, ext: ExtCommit})
+			stag := own(t, e, 128, commitRights)
+			u := retarget(t, goldVerify, 0, stag, 1)
+			binary.BigEndian.PutUint64(u[18+8:], 0)
+			e.input(fpduOf(u))
+			if got := e.output(); e.err != nil || len(got) != mpa.FPDULen(18+4) {
+				t.Errorf("%x, %v", got, e.err)
+			}
+			u = retarget(t, goldVerifyHash, 0, stag, 2)
+			binary.BigEndian.PutUint64(u[18+8:], 0)
+			copy(u[18+16:], "hash")
+			refusedWith(t, e, u, 0x0207<<16|withHdr)
+		}},
+		{"an Invalidate STag in a request of the draft is ignored", func(t *testing.T) {
+			e := newEngine(engineConfig{ird: 1, ext: ExtCommit})
+			_, reg := e.register(t, 64, commitRights|region.RemoteInvalidate)
+			u := retarget(t, goldFlush, 0, reg.STag(), 1)
+			binary.BigEndian.PutUint32(u[2:], uint32(reg.STag()))
+			binary.BigEndian.PutUint32(u[18+4:], 64)
+			binary.BigEndian.PutUint64(u[18+8:], 0)
+			u[18+19] = 0 // a fence: this memory is not persistent
+			e.input(fpduOf(u))
+			e.output()
+			if e.err != nil || !reg.Valid() {
+				t.Errorf("%v, valid %v", e.err, reg.Valid())
+			}
+		}},
+		{"queue 3 has one sequence for all responses", func(t *testing.T) {
+			a, b := newEngine(engineConfig{ord: 9, ext: Ext7306 | ExtCommit}), newEngine(engineConfig{ird: 9, ext: Ext7306 | ExtCommit})
+			_, stag := ownWord(t, b, 0, region.Atomic|commitRights)
+			sink := own(t, a, 8, region.ReadSink)
+			a.post(
+				WR{Op: OpAtomicRequest, STag: stag, Atomic: &Atomic{}},
+				WR{Op: OpReadRequest, STag: stag, Sink: sink, Len: 8},
+				WR{Op: OpVerifyRequest, STag: stag, Len: 8},
+				WR{Op: OpAtomicWriteRequest, STag: stag, Body: make([]byte, 8)},
+				WR{Op: OpFlushRequest, STag: stag, Len: 8},
+			)
+			b.input(a.output())
+			out := b.output()
+			var got []string
+			for _, s := range segments(t, bytes.Clone(out)) {
+				got = append(got, Opcode(s.Control&0x1f).String())
+				if !s.Tagged && (s.QN != ddp.QNResponse || s.MO != 0) {
+					t.Errorf("%v", s)
+				}
+			}
+			var msns []uint32
+			for _, s := range segments(t, bytes.Clone(out)) {
+				if !s.Tagged {
+					msns = append(msns, s.MSN)
+				}
+			}
+			if len(got) != 5 || len(msns) != 4 || msns[0] != 1 || msns[1] != 2 || msns[2] != 3 || msns[3] != 4 {
+				t.Errorf("%q, MSNs %v", got, msns)
+			}
+			if a.input(out); a.err != nil || a.snd.reads.len() != 0 {
+				t.Errorf("%v, %d requests left", a.err, a.snd.reads.len())
+			}
+		}},
+		{"0x09 is understood as either type of error", func(t *testing.T) {
+			for _, etype := range []uint8{1, 2} {
+				if c := (TermCode{0, etype, 9}); !c.Registered() {
+					t.Errorf("%v", c)
+				}
+			}
+		}},
+		{"R is for Read Requests alone, and absent parts take no room", func(t *testing.T) {
+			e := newEngine(engineConfig{recvs: 9})
+			refusedWith(t, e, patch(t, goldSendInv, 10, 0, 0, 0, 1), 0x0109<<16|withHdr)
+			refusedWith(t, newEngine(engineConfig{ird: 1}), patch(t, goldReadReq, 0), 0x0100<<16|withRead)
+		}},
+		{"a Write without the right is an invalid STag", func(t *testing.T) {
+			e := newEngine(engineConfig{})
+			refusedWith(t, e, writeOf(t, own(t, e, 64, region.RemoteRead), 0), 0x1100<<16|withHdr)
+		}},
+		{"a response is complete when it is delivered, not when it is placed", func(t *testing.T) {
+			e := newEngine(engineConfig{ord: 1, ext: Ext7306})
+			var d done
+			var ans Answer
+			e.post(WR{Op: OpAtomicRequest, STag: 1, Atomic: &Atomic{}, Answer: &ans, Done: &d})
+			e.output()
+			u := patch(t, goldAtomicResp, 10, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1)
+			first, last := append([]byte(nil), u[:18+8]...), append(append([]byte(nil), u[:18]...), u[18+8:]...)
+			first[0], last[17] = 0x01, 8
+			e.input(fpduOf(first))
+			if d.n != 0 || ans.Old != 0 {
+				t.Errorf("complete after a part: %+v, %+v", d, ans)
+			}
+			e.input(fpduOf(last))
+			if e.err != nil || d.n != 1 || d.err != nil || ans.Old != 2 {
+				t.Errorf("%v, %+v, %+v", e.err, d, ans)
+			}
+		}},
+		{"Immediate Data raises an event if it asks for one", func(t *testing.T) {
+			e := newEngine(engineConfig{recvs: 2, ext: Ext7306})
+			e.input(fpduOf(patch(t, goldImm, 13, 1)))
+			e.input(fpduOf(patch(t, goldImmSE, 13, 2)))
+			if len(e.got) != 2 || e.got[0].Solicited || !e.got[1].Solicited {
+				t.Errorf("%+v", e.got)
+			}
+		}},
+		{"RDMAP has version 1 and no other", func(t *testing.T) {
+			for _, rv := range []byte{0, 2, 3} {
+				refusedWith(t, newEngine(engineConfig{recvs: 1}), patch(t, goldSend, 1, rv<<6|3), 0x0205<<16|withHdr)
+			}
+		}},
+		{"the length in a Terminate is that of the ULPDU", func(t *testing.T) {
+			e := newEngine(engineConfig{recvs: 1, size: 4})
+			e.input(fpduOf(patch(t, goldSend, 0)))
+			pe, ok := errors.AsType[*ProtocolError](e.err)
+			if !ok || pe.Terminate().SegLen != 18+5 {
+				t.Errorf("%v", e.err)
+			}
+		}},
+	} {
+		t.Run(tt.name, tt.run)
+	}
+}
+
+// TestMaskedCmpSwap compares with an oracle that goes bit by bit.
+func TestMaskedCmpSwap(t *testing.T) {
+	seed := rand.Uint64()
+	t.Log("seed", seed)
+	rnd := rand.New(rand.NewPCG(seed, 2))
+	e := newEngine(engineConfig{})
+	p, stag := ownWord(t, e, 0, region.Atomic)
+	some := func() uint64 {
+		return []uint64{0, ones, 1, 1 << 63, rnd.Uint64(), rnd.Uint64() & rnd.Uint64()}[rnd.IntN(6)]
+	}
+	for range 20000 {
+		old, swap, swapMask, cmp, cmpMask := some(), some(), some(), some(), some()
+		if rnd.IntN(2) == 0 {
+			cmp = old ^ some()&^cmpMask // equal where it counts
+		}
+		equal, want := true, old
+		for bit := uint64(1); bit != 0; bit <<= 1 {
+			equal = equal && (cmpMask&bit == 0 || cmp&bit == old&bit)
+		}
+		for bit := uint64(1); bit != 0 && equal; bit <<= 1 {
+			if swapMask&bit != 0 {
+				want = want&^bit | swap&bit
+			}
+		}
+		*p = old
+		view, err := e.snd.table.Lookup(stag, 0, 8, region.Atomic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := view.CmpSwap(cmp, cmpMask, swap, swapMask)
+		view.Release()
+		if err != nil || got != old || *p != want {
+			t.Fatalf("%x: swap %x/%x, compare %x/%x: returned %x, left %x, want %x, %v", old, swap, swapMask, cmp, cmpMask, got, *p, want, err)
+		}
+	}
+}
+
+// TestSlotsBesideReads: a connection with RFC 7306 takes IRD Reads and atomics beside
+// them, and not one more (RFC 7306 Section 5.2), all in one read of the socket.
+func TestSlotsBesideReads(t *testing.T) {
+	for _, more := range []int{0, 1} {
+		e, _, p := onConn(t, engineConfig{ird: 2, ext: Ext7306})
+		w, stag := ownWord(t, e, 0, region.Atomic|region.RemoteRead)
+		var in []byte
+		n := 2 + 16 + more
+		for i := range n {
+			u := readOf(t, stag, 0, 8)
+			if i >= 2 {
+				u = retarget(t, goldFetchAdd, 8, stag, 0)
+				binary.BigEndian.PutUint64(u[18+12:], 0)
+			}
+			u[13] = byte(i + 1)
+			in = append(in, fpduOf(u)...)
+		}
+		if _, err := p.Conn.Write(in); err != nil {
+			t.Fatal(err)
+		}
+		var last []byte
+		for range n {
+			u, err := p.Next()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if last = u; u[1] == 0x47 {
+				break
+			}
+		}
+		if more == 0 && (last[1] != 0x4b || *w != 5*16) {
+			t.Errorf("last %x, word %d", last, *w)
+		}
+		if more > 0 && (last[1] != 0x47 || hex.EncodeToString(last[18:20]) != "1202") {
+			t.Errorf("last %x", last)
+		}
+		p.Conn.Close()
+	}
+}
+
+// TestDiscovery: FetchAdd of 0 changes nothing and tells whether the peer can do
+// atomics; one that cannot ends the connection and says why (RFC 7306 Section 1.1).
+func TestDiscovery(t *testing.T) {
+	for _, can := range []bool{true, false} {
+		a, b := rdmaptest.Pipe()
+		cy := &Config{Plain: true}
+		if can {
+			cy.Extensions = Ext7306
+		}
+		x, y := connect(t, a, b, &Config{Extensions: Ext7306, Plain: true}, cy)
+		mem, p := word(41)
+		reg, err := y.Register(mem, region.Atomic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go y.Serve()
+		if err := x.Send(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		old, err := x.FetchAdd(t.Context(), reg.STag(), 0, 0, 0)
+		te, refused := errors.AsType[*TerminateError](err)
+		if *p != 41 || can && (err != nil || old != 41) || !can && (!refused || te.Terminate.Code != (TermCode{0, 2, 6})) {
+			t.Errorf("can %v: %d, %v, word %d", can, old, err, *p)
+		}
+	}
+}
