@@ -220,7 +220,7 @@ func split(t testing.TB, b []byte) (out [][]byte) {
 	for len(b) > 0 {
 		_, n, err := d.Next(b)
 		if err != nil || n == 0 {
-			t.Fatalf("stream ends in %x: %v", b, err)
+			t.Fatalf("stream ends in %x: %v", b[:min(len(b), 40)], err)
 		}
 		out, b = append(out, b[:n]), b[n:]
 	}
@@ -278,21 +278,28 @@ func (g *orderRig) hold() {
 	}
 }
 
-// release ends hold. It takes up what was put off, as Conn.replay does.
+// release ends hold.
 func (g *orderRig) release() {
 	g.pool.put(g.hog)
 	g.b.snd.executing = false
-	for off := &g.b.rcv.off; off.len() > 0; {
+	g.b.replay(g.look)
+}
+
+// replay takes up what was put off, as Conn.replay does, and calls each after every
+// ULPDU.
+func (e *engine) replay(each func()) {
+	for off := &e.rcv.off; off.len() > 0 && e.err == nil; {
 		kept := *off
 		*off = putOff{}
-		ev, err := g.b.rcv.accept(kept.next())
+		ev, err := e.rcv.accept(kept.next())
 		if err != nil {
-			g.t.Fatal(err)
+			e.fail(err)
+			return
 		}
-		g.b.event(&ev)
+		e.event(&ev)
 		kept.pop()
 		*off = kept
-		g.look()
+		each()
 	}
 }
 

@@ -1,0 +1,294 @@
+package rdmap
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
+)
+
+// modelKinds are the operations of the model; the last one is a Read that is refused.
+var modelKinds = []string{"Send", "Write", "Read", "At", "Imm", "F", "V", "AW", "refused"}
+
+// modelOffsets are the words that operations act upon.
+var modelOffsets = []int{0, 8, 4096, orderSize - 8}
+
+// modelOp is one operation that was posted.
+type modelOp struct {
+	id, off int
+	kind    string
+	op      Opcode
+	answer  Answer
+	sink    []byte
+	done    done
+	at      int  // the how many-th completion it was
+	arrived bool // all of it
+	seen    bool // it has had its effect
+}
+
+func (op *modelOp) String() string { return fmt.Sprintf("%s (operation %d)", op.kind, op.id) }
+
+func (op *modelOp) message() bool { return op.kind == "Send" || op.kind == "Imm" }
+
+func (op *modelOp) request() bool { return op.op.asks() }
+
+func (op *modelOp) value() []byte { return octetsOf(uint64(op.id) + 0x5700) }
+
+// modelFPDU is an FPDU on its way to the responder.
+type modelFPDU struct {
+	b   []byte
+	op  *modelOp
+	seg ddp.Segment
+}
+
+// orderModel knows what a requester and a responder may do. Writes are placed when they
+// arrive, messages delivered in order, requests carried out one by one, in order, and
+// behind the messages before them: that is the whole of it.
+type orderModel struct {
+	t     testing.TB
+	a, b  *engine
+	pool  *Pool
+	hog   poolBuf
+	held  bool // hog is everything
+	sim   *pmem.Sim
+	reg   region.Region
+	want  []byte // what memory has to hold
+	found [][]byte
+	ops   []*modelOp
+	sent  int // of ops
+	wire  []modelFPDU
+	got   int // messages
+	count int // completions
+}
+
+// flushNotes is memory that notes what each flush has made durable.
+type flushNotes struct {
+	*pmem.Sim
+	m *orderModel
+}
+
+func (f flushNotes) Persist(off, n int) error {
+	f.Mark()
+	err := f.Sim.Persist(off, n)
+	f.m.found = append(f.m.found, bytes.Clone(f.Told().Durable()[off:off+n]))
+	return err
+}
+
+// modelDone notes when an operation completes.
+type modelDone struct {
+	m  *orderModel
+	op *modelOp
+}
+
+func (d modelDone) Complete(err error) {
+	if err == nil && d.op.request() && !d.op.seen {
+		d.m.t.Errorf("%s completed before it was answered", d.op)
+	}
+	d.m.count++
+	d.op.at = d.m.count
+	d.op.done.Complete(err)
+}
+
+func newOrderModel(t testing.TB, how byte) *orderModel {
+	m := &orderModel{t: t, pool: NewPool(orderPool), sim: pmem.OpenSim(pattern(orderSize), nil), want: pattern(orderSize)}
+	size := []int{StagMULPDU, 1442, 300, 60}[how&3]
+	cfg := engineConfig{ord: 3, ird: 3, recvs: 1000, size: 256, ext: extAll, mulpdu: size, pool: m.pool}
+	m.a = newEngine(cfg)
+	cfg.mulpdu = max(size, 300)
+	m.b = newEngine(cfg)
+	m.b.rcv.keep = true
+	var memory region.Memory = flushNotes{m.sim, m}
+	if how&4 != 0 {
+		memory = struct{ region.Memory }{memory} // octets are lent, not copied
+	}
+	var err error
+	if m.reg, err = m.b.snd.table.RegisterMemory(memory, region.Options{Access: commitRights | region.Atomic}); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// post posts an operation on one of the words. Those on the last word are long.
+func (m *orderModel) post(kind string, word int) {
+	op := &modelOp{id: len(m.ops), kind: kind, off: modelOffsets[word]}
+	wr := WR{STag: m.reg.STag(), TO: uint64(op.off), Answer: &op.answer, Done: modelDone{m, op}}
+	long := word == len(modelOffsets)-1
+	switch kind {
+	case "Send", "Imm":
+		wr.Op, wr.Head = OpImmediate, op.value()
+		if kind == "Send" {
+			wr.Op = OpSend
+			if long {
+				wr.Head = slices.Concat(op.value(), pattern(192))
+			}
+		}
+	case "Write":
+		wr.Op, wr.Body = OpWrite, op.value()
+		if long {
+			wr.TO, wr.Body = 0, bytes.Repeat(op.value(), orderSize/8)
+		}
+	case "Read", "refused":
+		var sink region.Region
+		op.sink, sink = m.a.register(m.t, orderSize, region.ReadSink)
+		wr.Op, wr.TO, wr.Len, wr.Sink = OpReadRequest, 0, orderSize, sink.STag()
+		if kind == "refused" {
+			wr.STag = 0
+		}
+	case "At":
+		wr.Op, wr.Atomic = OpAtomicRequest, &Atomic{Operand: uint64(op.id) << 32}
+	case "F":
+		wr.Op, wr.Len, wr.Flags = OpFlushRequest, 8, FlushPersistent
+	case "V":
+		wr.Op, wr.TO, wr.Len = OpVerifyRequest, 0, orderSize
+	case "AW":
+		wr.Op, wr.Head = OpAtomicWriteRequest, op.value()
+	}
+	op.op = wr.Op
+	m.ops = append(m.ops, op)
+	m.a.post(wr)
+}
+
+// speak puts on the wire what the requester has to say: in the order of submission.
+func (m *orderModel) speak() {
+	for _, b := range split(m.t, m.a.output()) {
+		if m.sent == len(m.ops) {
+			m.t.Fatal("more was sent than posted")
+		}
+		f := modelFPDU{b: b, op: m.ops[m.sent], seg: segments(m.t, b)[0]}
+		if got := Opcode(f.seg.Control & 0x1f); got != f.op.op {
+			m.t.Fatalf("%s went out as %v", f.op, got)
+		}
+		if f.seg.Last {
+			m.sent++
+		}
+		m.wire = append(m.wire, f)
+	}
+}
+
+// arrive gives the responder n FPDUs.
+func (m *orderModel) arrive(n int) {
+	for range min(n, len(m.wire)) {
+		f := &m.wire[0]
+		m.wire = m.wire[1:]
+		if f.op.kind == "Write" {
+			payload := f.b[mpa.HeaderLen+ddp.TaggedLen:]
+			copy(m.want[f.seg.TO:], payload[:int(binary.BigEndian.Uint16(f.b))-ddp.TaggedLen])
+			f.op.seen = f.seg.Last
+		}
+		f.op.arrived = f.seg.Last
+		m.b.input(f.b)
+		m.messages()
+		m.check()
+	}
+}
+
+// messages checks what was delivered: in order, and at once if there is memory.
+func (m *orderModel) messages() {
+	for _, op := range m.ops {
+		if !op.message() || op.seen {
+			continue
+		}
+		if m.got == len(m.b.got) {
+			if op.arrived && !m.held && m.b.rcv.off.len() == 0 {
+				m.t.Fatalf("%s waits for nothing", op)
+			}
+			return
+		}
+		if data := m.b.got[m.got].Data; !op.arrived || !bytes.Equal(data[:8], op.value()) {
+			m.t.Fatalf("delivered %x, due is %s", data[:8], op)
+		}
+		op.seen = true
+		m.got++
+	}
+}
+
+// release gives memory for messages back, and takes up what was put off.
+func (m *orderModel) release() {
+	if !m.held {
+		return
+	}
+	m.pool.put(m.hog)
+	m.held = false
+	m.b.replay(m.messages)
+	m.messages()
+	m.check()
+}
+
+// answer lets the responder carry out what it may, and say so.
+func (m *orderModel) answer() (any bool) {
+	hung := m.b.snd.executing
+	out := m.b.output()
+	var wants []func()
+	for _, s := range segments(m.t, out) {
+		if s.Last {
+			wants = append(wants, m.answered(Opcode(s.Control&0x1f), hung))
+		}
+	}
+	m.a.input(out)
+	for _, want := range wants {
+		want()
+	}
+	m.check()
+	return len(out) > 0
+}
+
+// answered takes a response: it has to be that to the oldest request. It returns what
+// checks the answer, once it is there.
+func (m *orderModel) answered(resp Opcode, hung bool) (check func()) {
+	for _, op := range m.ops {
+		switch {
+		case !op.request():
+			if !op.seen {
+				m.t.Fatalf("%v before %s was delivered", resp, op)
+			}
+			continue
+		case op.seen:
+			continue
+		case !op.arrived:
+			m.t.Fatalf("%v, but %s has not arrived", resp, op)
+		case op.kind == "refused" && resp == OpTerminate:
+			return func() {}
+		case resp != op.op+1 || op.kind == "refused":
+			m.t.Fatalf("%v in answer to %s", resp, op)
+		case hung && (op.kind == "F" || op.kind == "V"):
+			m.t.Fatalf("%s was carried out by nobody", op)
+		}
+		op.seen = true
+		return m.effect(op)
+	}
+	m.t.Fatalf("%v in answer to nothing", resp)
+	return nil
+}
+
+// effect does to the model what the request does, and returns what checks its answer.
+func (m *orderModel) effect(op *modelOp) (check func()) {
+	before := bytes.Clone(m.want)
+	word := m.want[op.off:][:8]
+	same := func(got, want []byte) {
+		if !bytes.Equal(got, want) {
+			m.t.Fatalf("%s saw something else", op)
+		}
+	}
+	switch op.kind {
+	case "Read":
+		return func() { same(op.sink, before) }
+	case "At":
+		copy(word, octetsOf(wordOf(word)+uint64(op.id)<<32))
+		return func() { same(octetsOf(op.answer.Old), before[op.off:][:8]) }
+	case "F":
+		found := m.found[0]
+		m.found = m.found[1:]
+		return func() { same(found, before[op.off:][:8]) }
+	case "V":
+		return func() { same(op.answer.Sum[:op.answer.N], crc(before)) }
+	default: // AW
+		copy(word, op.value())
+		return func() {}
+	}
+}
