@@ -23,7 +23,7 @@ func TestOrderModel(t *testing.T) {
 	seed := rand.Uint64()
 	t.Log("seed", seed)
 	rnd := rand.New(rand.NewPCG(seed, 1))
-	for i := range 200 {
+	for i := range 100 {
 		in := make([]byte, 2+rnd.IntN(60))
 		for j := range in {
 			if in[j] = byte(rnd.UintN(0xc0)); rnd.IntN(3) == 0 {
