@@ -123,7 +123,7 @@ func executeAtomic(it *item, t *region.Table) error {
 	defer view.Release()
 	old, err := a.apply(&view)
 	if err != nil {
-		return it.req.refuse(memoryFailed(t, &view, err), err)
+		return it.req.refuse(memoryFailed(&view, err), err)
 	}
 	b := it.respond(OpAtomicResponse, atomicResponseLen)
 	binary.BigEndian.PutUint32(b, a.id)
@@ -152,11 +152,11 @@ func (it *item) respond(op Opcode, n int) []byte {
 
 // memoryFailed maps what went wrong when v was touched to RDMAP's errors. A memory that
 // has failed loses all its registrations (D10).
-func memoryFailed(t *region.Table, v *region.View, err error) violation {
+func memoryFailed(v *region.View, err error) violation {
 	if errors.Is(err, region.ErrAlign) {
 		return vioMisaligned
 	}
-	t.Domain().RevokeMemory(v.Memory())
+	region.RevokeMemory(v.Memory())
 	return vioMemory
 }
 

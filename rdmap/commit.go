@@ -70,7 +70,7 @@ func executeFlush(it *item, t *region.Table) error {
 	}
 	if err := view.Memory().Persist(view.Offset(), int(g.n)); err != nil {
 		if !errors.Is(err, region.ErrNotPersistent) {
-			t.Domain().RevokeMemory(view.Memory())
+			region.RevokeMemory(view.Memory())
 		}
 		return it.req.refuse(vioFlush, err)
 	}
@@ -89,7 +89,8 @@ func executeVerify(it *item, t *region.Table) error {
 	}
 	defer view.Release()
 	want := it.req.body[targetLen:it.req.n]
-	if view.Access()&region.RemoteRead == 0 && (len(want) == 0 || g.n < minCompare || !view.MayGuess()) {
+	blind := view.Access()&region.RemoteRead == 0
+	if blind && (len(want) == 0 || g.n < minCompare || !view.MayGuess()) {
 		return it.req.refuse(vioAccess, region.ErrAccess)
 	}
 	if size := view.Hash().Size; len(want) != 0 && len(want) != size || size > maxHash {
@@ -98,10 +99,12 @@ func executeVerify(it *item, t *region.Table) error {
 	var room [maxHash]byte
 	sum, err := view.AppendSum(room[:0])
 	if err != nil {
-		return it.req.refuse(memoryFailed(t, &view, err), err)
+		return it.req.refuse(memoryFailed(&view, err), err)
 	}
 	if len(want) != 0 && subtle.ConstantTimeCompare(sum, want) == 0 {
-		view.Guessed()
+		if blind {
+			view.Guessed()
+		}
 		return it.req.refuse(vioMismatch, nil)
 	}
 	copy(it.respond(OpVerifyResponse, len(sum)), sum)
@@ -122,7 +125,7 @@ func executeAtomicWrite(it *item, t *region.Table) error {
 	}
 	defer view.Release()
 	if err := view.StoreWord([8]byte(it.req.body[targetLen:])); err != nil {
-		return it.req.refuse(memoryFailed(t, &view, err), err)
+		return it.req.refuse(memoryFailed(&view, err), err)
 	}
 	it.respond(OpAtomicWriteResponse, 0)
 	return nil

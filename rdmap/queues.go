@@ -140,7 +140,7 @@ func (r *receiver) place(u, payload []byte) (ddp.Event, error) {
 	if !r.view.Guarded() {
 		copy(dst, payload)
 	} else if err := r.view.CopyIn(payload); err != nil {
-		return ddp.Event{}, r.refuse(memoryFailed(r.table, &r.view, err), u, err)
+		return ddp.Event{}, r.refuse(memoryFailed(&r.view, err), u, err)
 	}
 	return r.ddp.Commit(payload), nil
 }

@@ -2,7 +2,9 @@ package rdmap
 
 import (
 	"bytes"
+	"errors"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stag-rdma/stag/rdmap/region"
 )
@@ -50,6 +52,116 @@ func TestRights(t *testing.T) {
 				t.Fatalf("%s with %v: memory changed", op.name, a)
 			}
 		}
+	}
+}
+
+// requestRights is D9 for what RFC 7306 and the commit draft add.
+var requestRights = []struct {
+	name   string
+	wr     WR
+	need   region.Access
+	stores bool
+}{
+	{"FetchAdd", WR{Op: OpAtomicRequest, Atomic: &Atomic{Op: AtomicFetchAdd, Operand: 1}}, region.Atomic, true},
+	{"CmpSwap", WR{Op: OpAtomicRequest, Atomic: &Atomic{Op: AtomicCmpSwap, Operand: 1, Mask: 1}}, region.Atomic, true},
+	{"Swap", WR{Op: OpAtomicRequest, Atomic: &Atomic{Op: AtomicSwap, Operand: 1}}, region.Atomic, true},
+	{"atomic write", WR{Op: OpAtomicWriteRequest, Body: pattern(9)[1:]}, region.RemoteWrite, true},
+	{"flush", WR{Op: OpFlushRequest, Len: 128}, region.FlushVisible, false},
+	{"flush G", WR{Op: OpFlushRequest, Len: 128, Flags: FlushVisible}, region.FlushVisible, false},
+	{"flush P", WR{Op: OpFlushRequest, Len: 128, Flags: FlushPersistent}, region.FlushPersistent, false},
+	{
+		"flush G and P",
+		WR{Op: OpFlushRequest, Len: 128, Flags: FlushVisible | FlushPersistent},
+		region.FlushVisible | region.FlushPersistent, false,
+	},
+	{"flush of nothing", WR{Op: OpFlushRequest, Flags: FlushVisible | FlushPersistent}, 0, false},
+	{"verify, hash returned", WR{Op: OpVerifyRequest, Len: 128}, region.Verify | region.RemoteRead, false},
+	{"compare", WR{Op: OpVerifyRequest, Len: 128, Body: crc(make([]byte, 128))}, region.Verify, false},
+	{"compare 64", WR{Op: OpVerifyRequest, Len: 64, Body: crc(make([]byte, 64))}, region.Verify, false},
+	{"compare 63", WR{Op: OpVerifyRequest, Len: 63, Body: crc(make([]byte, 63))}, region.Verify | region.RemoteRead, false},
+	{"read", WR{Op: OpReadRequest, Len: 128}, region.RemoteRead, false},
+	{"read of nothing", WR{Op: OpReadRequest}, 0, false},
+}
+
+// TestRequestRights tries every request on every set of rights: it is executed exactly
+// when all the rights it needs are there, and stores and persists only then.
+func TestRequestRights(t *testing.T) {
+	for access := range region.ReadSink << 1 {
+		for _, tt := range requestRights {
+			a, b := newEngine(engineConfig{ord: 1, ext: extAll}), newEngine(engineConfig{ird: 1, ext: extAll})
+			mem := &persisting{mem: make([]byte, 128)}
+			reg, err := b.snd.table.RegisterMemory(mem, region.Options{Access: access})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, sink := a.register(t, 128, region.ReadSink)
+			var d done
+			wr := tt.wr
+			wr.STag, wr.Done = reg.STag(), &d
+			if wr.Op == OpReadRequest {
+				wr.Sink = sink.STag()
+			}
+			a.post(wr)
+			exchange(a, b)
+			allowed := access&tt.need == tt.need
+			if allowed != (b.err == nil) || allowed != (d.err == nil) || d.n != 1 {
+				t.Fatalf("%s with %v: %v, %+v", tt.name, access, b.err, d)
+			}
+			if pe, _ := errors.AsType[*ProtocolError](b.err); !allowed && pe.Code != (TermCode{0, 1, 2}) {
+				t.Fatalf("%s with %v: %v", tt.name, access, b.err)
+			}
+			stored, persisted := !bytes.Equal(mem.mem, make([]byte, 128)), mem.calls == 1
+			if stored != (allowed && tt.stores) || persisted != (allowed && wr.Len > 0 && wr.Flags&FlushPersistent != 0) {
+				t.Fatalf("%s with %v: stored %v, persisted %v", tt.name, access, stored, persisted)
+			}
+			if err := reg.Invalidate(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// TestGuessing: who may compare but not read has 16 wrong guesses over one memory,
+// on whatever streams and in whatever domains; then he may not even be right. Who may
+// read as well has no need to guess (D9, ADVERSARY 26).
+func TestGuessing(t *testing.T) { synctest.Test(t, testGuessing) }
+
+func testGuessing(t *testing.T) {
+	mem := &persisting{mem: make([]byte, 64)}
+	verify := func(access region.Access, hash []byte) TermCode {
+		a, b := newEngine(engineConfig{ord: 1, ext: ExtCommit}), newEngine(engineConfig{ird: 1, ext: ExtCommit})
+		reg, _ := b.snd.table.RegisterMemory(mem, region.Options{Access: access})
+		defer reg.Invalidate(t.Context())
+		a.post(WR{Op: OpVerifyRequest, STag: reg.STag(), Len: 64, Body: hash})
+		exchange(a, b)
+		if pe, ok := errors.AsType[*ProtocolError](b.err); ok {
+			return pe.Code
+		}
+		return TermCode{}
+	}
+	held, _ := region.NewTable().RegisterMemory(mem, region.Options{}) // the memory stays in use
+	defer held.Invalidate(t.Context())
+	good, bad := crc(mem.mem), make([]byte, 4)
+	for range 20 {
+		if c := verify(region.Verify|region.RemoteRead, bad); c != violations[vioMismatch].code {
+			t.Fatal(c)
+		}
+	}
+	for i := range 16 {
+		if c := verify(region.Verify, good); c != (TermCode{}) {
+			t.Fatalf("right, after %d wrong ones: %v", i, c)
+		}
+		if c := verify(region.Verify, bad); c != violations[vioMismatch].code {
+			t.Fatalf("guess %d: %v", i, c)
+		}
+	}
+	for _, hash := range [][]byte{bad, good} {
+		if c := verify(region.Verify, hash); c != violations[vioAccess].code {
+			t.Errorf("after too many: %v", c)
+		}
+	}
+	if c := verify(region.Verify|region.RemoteRead, good); c != (TermCode{}) {
+		t.Error(c)
 	}
 }
 

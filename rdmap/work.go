@@ -240,7 +240,7 @@ func (w *work) frame(mulpdu int, crc bool, table *region.Table) error {
 		whole, err := w.build(it, ddp.MaxPayload(it.seg.Tagged, mulpdu), crc)
 		if err != nil {
 			it.broken = true
-			return it.req.refuse(memoryFailed(table, &it.view, err), err)
+			return it.req.refuse(memoryFailed(&it.view, err), err)
 		}
 		if !whole {
 			return nil

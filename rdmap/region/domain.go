@@ -107,10 +107,14 @@ func (d *Domain) install(owner *Table, mem Memory, data []byte, o Options) (Regi
 	e.owner, e.mem, e.data, e.base, e.access = owner, mem, data, o.Base, o.Access
 	e.hash = o.Hash
 	e.guard, _ = mem.(Guarded)
+	if mem != nil {
+		e.fate = joinFate(mem)
+	} else if o.Access&Verify != 0 {
+		e.fate = new(fate)
+	}
 	if w, ok := mem.(Watched); ok {
 		e.failed = w.Failed()
 	}
-	e.guesses.Store(0)
 	e.state.Store(uint64(stag) << 32)
 	slot.Store(e)
 	d.live++
@@ -174,7 +178,10 @@ func (d *Domain) recycle(e *entry) {
 	defer d.mu.Unlock()
 	s := *d.slots.Load()
 	s[int(e.stag().Index())&(len(s)-1)].Store(nil)
-	e.data, e.mem, e.owner, e.hash, e.guard, e.failed = nil, nil, nil, nil, nil, nil
+	if e.mem != nil {
+		leaveFate(e.mem)
+	}
+	e.data, e.mem, e.owner, e.hash, e.guard, e.fate, e.failed = nil, nil, nil, nil, nil, nil, nil
 	e.state.Store(stateFree)
 	if e.wait != nil {
 		close(e.wait)

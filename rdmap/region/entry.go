@@ -29,17 +29,17 @@ const (
 // becomes live and after the last pin is gone, and read only under a pin; wait and
 // slot bookkeeping belong to Domain.mu.
 type entry struct {
-	state   atomic.Uint64
-	data    []byte
-	mem     Memory          // nil: plain slice
-	guard   Guarded         // mem, if it is one
-	failed  <-chan struct{} // of mem; nil: it is not Watched
-	owner   *Table          // nil: shared by the domain
-	dom     *Domain
-	base    uint64
-	access  Access
-	hash    *Hash        // nil: CRC32C
-	guesses atomic.Int32 // failed comparisons
+	state  atomic.Uint64
+	data   []byte
+	mem    Memory          // nil: plain slice
+	guard  Guarded         // mem, if it is one
+	failed <-chan struct{} // of mem; nil: it is not Watched
+	owner  *Table          // nil: shared by the domain
+	dom    *Domain
+	base   uint64
+	access Access
+	hash   *Hash // nil: CRC32C
+	fate   *fate // of mem
 
 	wait chan struct{} // closed by recycle; made by the first waiter
 }
@@ -63,12 +63,20 @@ func (e *entry) use(stag STag) bool {
 	if !e.pin(stag) {
 		return false
 	}
-	select {
-	case <-e.failed:
+	if e.fate != nil && e.dead() {
 		e.unpin()
 		return false
-	default:
+	}
+	return true
+}
+
+// dead reports whether the memory has failed.
+func (e *entry) dead() bool {
+	select {
+	case <-e.failed:
 		return true
+	default:
+		return e.fate.lost.Load()
 	}
 }
 

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash"
 
 	"github.com/stag-rdma/stag/rdmap/region"
+	"golang.org/x/crypto/blake2b"
 )
 
 // Memory lent to a peer for reading, and taken back.
@@ -90,4 +92,24 @@ func ExampleTable_Close() {
 	// Output:
 	// 1 <nil> 0
 	// region: table closed
+}
+
+// A hash with a key, so that only who knows it can have octets compared.
+func ExampleHash() {
+	key := []byte("known to both upper layers")
+	sum := &region.Hash{Size: blake2b.Size256, New: func() hash.Hash {
+		h, _ := blake2b.New256(key) // fails for keys of more than 64 octets only
+		return h
+	}}
+	t := region.NewTable()
+	r, err := t.RegisterMemory(region.Bytes("octets"), region.Options{Access: region.Verify, Hash: sum})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	v, _ := t.Lookup(r.STag(), 0, 6, region.Verify)
+	defer v.Release()
+	got, err := v.AppendSum(nil)
+	fmt.Printf("%d octets, %x..., %v\n", len(got), got[:4], err)
+	// Output: 32 octets, 27c64104..., <nil>
 }

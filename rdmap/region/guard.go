@@ -40,8 +40,8 @@ type RangePersister interface {
 }
 
 // Watched is a Memory that can be asked whether it has failed, and waited for. Once
-// Failed is closed every registration of it, in whatever domain, is invalid. A memory
-// that several domains share should be Watched: RevokeMemory sees one.
+// Failed is closed every registration of it, in whatever domain, is invalid; of other
+// memories the engine knows only what it has seen itself.
 type Watched interface {
 	Memory
 	// Failed returns a channel that is closed at the first final error, each time the

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"hash"
 	"hash/crc32"
-	"reflect"
 )
 
 // Hash is the algorithm of a registration's Verify. It is agreed between the upper
@@ -68,29 +67,10 @@ func (v *View) AppendSum(dst []byte) ([]byte, error) {
 	return v.Hash().append(dst, v.data), nil
 }
 
-// maxGuesses bounds the failed comparisons of one registration.
-const maxGuesses = 16
+// Guessed counts a failed comparison of a peer that may not read. Those over one Memory
+// count together, whatever the registration or domain.
+func (v *View) Guessed() { v.e.fate.add() }
 
-// Guessed counts a failed comparison of a peer that may not read.
-func (v *View) Guessed() { v.e.guesses.Add(1) }
-
-// MayGuess reports whether comparisons are still permitted.
-func (v *View) MayGuess() bool { return v.e.guesses.Load() < maxGuesses }
-
-// RevokeMemory makes every registration of mem in the domain invalid: it has failed.
-func (d *Domain) RevokeMemory(mem Memory) {
-	if !reflect.TypeOf(mem).Comparable() {
-		return
-	}
-	var all []Region
-	d.mu.Lock()
-	d.each(func(e *entry) {
-		if e.mem != nil && reflect.TypeOf(e.mem).Comparable() && e.mem == mem {
-			all = append(all, Region{e, e.stag()})
-		}
-	})
-	d.mu.Unlock()
-	for _, r := range all {
-		r.Revoke()
-	}
-}
+// MayGuess reports whether comparisons are permitted now: after 16 failed ones there is
+// one more each second.
+func (v *View) MayGuess() bool { return !v.e.fate.full() }

@@ -1,0 +1,104 @@
+package region
+
+import (
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// fate is what all registrations of one Memory share, in whatever domain they are: that
+// it has failed (D10), and how often peers have guessed at its hashes (D9).
+type fate struct {
+	lost  atomic.Bool
+	users int // registrations; under fates.mu
+	guesses
+}
+
+// fates finds them. Memories are few and live long: plain slices have none.
+var fates = struct {
+	mu sync.Mutex
+	of map[Memory]*fate
+}{of: make(map[Memory]*fate)}
+
+// joinFate returns the fate of mem for one more registration. What cannot be compared
+// with others has one of its own.
+func joinFate(mem Memory) *fate {
+	if !reflect.ValueOf(mem).Comparable() {
+		return new(fate)
+	}
+	fates.mu.Lock()
+	defer fates.mu.Unlock()
+	f := fates.of[mem]
+	if f == nil {
+		f = new(fate)
+		fates.of[mem] = f
+	}
+	f.users++
+	return f
+}
+
+// leaveFate is called once for each joinFate.
+func leaveFate(mem Memory) {
+	if !reflect.ValueOf(mem).Comparable() {
+		return
+	}
+	fates.mu.Lock()
+	defer fates.mu.Unlock()
+	f := fates.of[mem]
+	if f.users--; f.users == 0 {
+		delete(fates.of, mem)
+	}
+}
+
+// RevokeMemory makes every registration of mem invalid, in all domains and at once: it
+// has failed. So are those to come, while one of the present ones is left.
+func RevokeMemory(mem Memory) {
+	if !reflect.ValueOf(mem).Comparable() {
+		return
+	}
+	fates.mu.Lock()
+	defer fates.mu.Unlock()
+	if f := fates.of[mem]; f != nil {
+		f.lost.Store(true)
+	}
+}
+
+// Limits of failed comparisons over one memory: so many at once, and one more each
+// guessEvery.
+const (
+	maxGuesses = 16
+	guessEvery = time.Second
+)
+
+// guesses is a leaky bucket of failed comparisons.
+type guesses struct {
+	mu    sync.Mutex
+	n     int
+	since time.Time // of the last one that leaked away
+}
+
+func (g *guesses) add() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.leak(); g.n == 0 {
+		g.since = time.Now()
+	}
+	g.n++
+}
+
+func (g *guesses) full() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.leak()
+	return g.n >= maxGuesses
+}
+
+func (g *guesses) leak() {
+	if g.n == 0 {
+		return
+	}
+	gone := int(min(time.Since(g.since)/guessEvery, time.Duration(g.n)))
+	g.n -= gone
+	g.since = g.since.Add(time.Duration(gone) * guessEvery)
+}

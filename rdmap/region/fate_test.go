@@ -1,0 +1,111 @@
+package region
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// loose is a Memory that cannot be compared, though its type says nothing of it.
+type loose struct{ Memory }
+
+// What has failed is revoked in all domains and stays so until the last registration is
+// gone (D10).
+func TestRevokeMemory(t *testing.T) {
+	mem, other := &guarded{plainBytes: make(Bytes, 8)}, &guarded{plainBytes: make(Bytes, 8)}
+	d := NewDomain()
+	tabs := []*Table{d.NewTable(), d.NewTable(), NewTable()}
+	var regs []Region
+	for _, tab := range tabs {
+		regs = append(regs, registerMemory(t, tab, mem))
+	}
+	shared, _ := d.RegisterShared(mem, Options{Access: RemoteRead})
+	regs = append(regs, shared)
+	kept := registerMemory(t, tabs[0], other)
+	v, err := tabs[1].Lookup(regs[1].STag(), 0, 8, RemoteRead)
+	if err != nil {
+		t.Fatal(err)
+	}
+	RevokeMemory(mem)
+	for i, r := range regs {
+		if r.Valid() {
+			t.Errorf("registration %d is valid", i)
+		}
+	}
+	if again := registerMemory(t, tabs[2], mem); again.Valid() || !kept.Valid() {
+		t.Error("a new registration of a failed memory", again.Valid(), kept.Valid())
+	} else {
+		regs = append(regs, again)
+	}
+	v.Release()
+	for _, r := range append(regs, kept) {
+		if err := r.Invalidate(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(fates.of) != 0 {
+		t.Errorf("%d fates left", len(fates.of))
+	}
+	if r := registerMemory(t, tabs[0], mem); !r.Valid() || r.Invalidate(t.Context()) != nil {
+		t.Error("a memory that nobody had registered")
+	}
+	for _, mem := range []Memory{make(Bytes, 8), loose{make(Bytes, 8)}} {
+		r := registerMemory(t, tabs[0], mem)
+		if RevokeMemory(mem); !r.Valid() || r.Invalidate(t.Context()) != nil {
+			t.Errorf("%T", mem)
+		}
+	}
+}
+
+func registerMemory(t *testing.T, tab *Table, mem Memory) Region {
+	t.Helper()
+	r, err := tab.RegisterMemory(mem, Options{Access: RemoteRead | Verify})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// Failed comparisons of one memory count together; 16 at once, one more each second.
+func TestGuesses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := &guarded{plainBytes: make(Bytes, 8)}
+		tabs := [2]*Table{NewTable(), NewTable()}
+		regs := [2]Region{registerMemory(t, tabs[0], mem), registerMemory(t, tabs[1], mem)}
+		guess := func() (n int) {
+			for i := 0; ; i++ {
+				v, err := tabs[i%2].Lookup(regs[i%2].STag(), 0, 8, Verify)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !v.MayGuess() {
+					v.Release()
+					return n
+				}
+				v.Guessed()
+				v.Release()
+				n++
+			}
+		}
+		for _, step := range []struct {
+			wait time.Duration
+			want int
+		}{{0, 16}, {time.Second - 1, 0}, {1, 1}, {3500 * time.Millisecond, 3}, {500 * time.Millisecond, 1}, {time.Hour, 16}, {0, 0}} {
+			time.Sleep(step.wait)
+			if n := guess(); n != step.want {
+				t.Errorf("after %v: %d guesses, want %d", step.wait, n, step.want)
+			}
+		}
+		plain, _ := tabs[0].Register(make([]byte, 8), Verify)
+		v, _ := tabs[0].Lookup(plain.STag(), 0, 8, Verify)
+		if v.Guessed(); !v.MayGuess() {
+			t.Error("a plain slice shares with others")
+		}
+		v.Release()
+		for _, r := range append(regs[:], plain) {
+			if err := r.Invalidate(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
