@@ -184,6 +184,10 @@ func TestTouchedBuffers(t *testing.T) {
 	cfg := engineConfig{ord: 2, ird: 2, recvs: 9, ext: extAll, mulpdu: StagMULPDU}
 	a, b := newEngine(cfg), newEngine(cfg)
 	mem, reg := b.register(t, 4*CopyLimit, region.RemoteRead|region.RemoteWrite|region.Atomic)
+	source, err := b.snd.table.Register(mem, region.RemoteRead)
+	if err != nil {
+		t.Fatal(err)
+	}
 	sink, sreg := a.register(t, len(mem), region.ReadSink)
 	long, short := pattern(len(mem)), pattern(CopyLimit)
 	a.post(
@@ -204,7 +208,7 @@ func TestTouchedBuffers(t *testing.T) {
 	}
 	// The source of a Read is stored to by a request behind it, and by the peer itself.
 	a.post(
-		WR{Op: OpReadRequest, STag: reg.STag(), Sink: sreg.STag(), Len: uint32(len(mem))},
+		WR{Op: OpReadRequest, STag: source.STag(), Sink: sreg.STag(), Len: uint32(len(mem))},
 		WR{Op: OpAtomicWriteRequest, STag: reg.STag(), TO: 8, Head: make([]byte, 8)},
 	)
 	b.input(a.output())
@@ -212,5 +216,40 @@ func TestTouchedBuffers(t *testing.T) {
 	a.input(b.output())
 	if a.err != nil || a.read != 2 || !bytes.Equal(sink[24:], pattern(len(mem))[24:]) {
 		t.Fatalf("%d requests completed, %v", a.read, a.err)
+	}
+}
+
+// TestStoreBesideResponse: peers may store to what is being read. Neither a Write of the
+// same stream nor an atomic operation of another one spoils a Read Response that waits
+// for room in the socket: what it holds is indeterminate, its CRC is right.
+//
+// spec: rdmap 7.1 Read-Write
+// spec: rdmap 7.4 streams
+func TestStoreBesideResponse(t *testing.T) {
+	cfg := engineConfig{ord: 2, ird: 2, ext: extAll, mulpdu: StagMULPDU}
+	a, b, c, d := newEngine(cfg), newEngine(cfg), newEngine(cfg), newEngine(cfg)
+	mem, reg := b.register(t, 4*stageLimit, region.RemoteRead|region.RemoteWrite)
+	other, err := d.snd.table.Register(mem, region.Atomic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, sink := a.register(t, len(mem), region.ReadSink)
+	a.post(WR{Op: OpReadRequest, STag: reg.STag(), Sink: sink.STag(), Len: uint32(len(mem))})
+	b.input(a.output())
+	if !b.snd.take(&b.wk) {
+		t.Fatal("no response")
+	}
+	if err := b.wk.fill(b.snd.mulpdu, true, b.snd.table); err != nil {
+		t.Fatal(err)
+	}
+	a.post(WR{Op: OpWrite, STag: reg.STag(), Head: make([]byte, 64)})
+	b.input(a.output())
+	c.post(WR{Op: OpAtomicRequest, STag: other.STag(), TO: 128, Atomic: &Atomic{Operand: 1}})
+	exchange(c, d)
+	for _, p := range b.wk.b.vec {
+		a.input(p)
+	}
+	if a.err != nil || a.read != 1 || c.read != 1 {
+		t.Fatalf("%d and %d requests completed; %v", a.read, c.read, a.err)
 	}
 }

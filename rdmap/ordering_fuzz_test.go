@@ -15,6 +15,7 @@ func FuzzOrder(f *testing.F) {
 	f.Add([]byte{1, 0xc6, 5, 7, 1, 0, 0xc0, 0xc2, 0xc3, 0xc7, 0xc3})
 	f.Add([]byte{2, 0xc4, 0, 2, 3, 1, 0xc0, 0xc2, 0xc3, 0xc5, 0xc3, 6})
 	f.Add([]byte{7, 2, 7, 2, 3, 7, 3, 0, 28, 8, 1, 0xc0, 0xc1, 0xc3, 0xc2, 0xc3})
+	f.Add([]byte{12, 2, 7, 3, 0xc0, 0xc2, 0xc3})
 	f.Fuzz(func(t *testing.T, in []byte) { runOrder(t, in) })
 }
 
@@ -87,6 +88,7 @@ func (m *orderModel) finish() {
 		moved = m.answer() || moved
 	}
 	m.a.output() // what the Terminate left behind completes
+	m.b.rcv.close()
 	for i, op := range m.ops {
 		switch {
 		case op.done.n != 1:

@@ -51,20 +51,21 @@ type modelFPDU struct {
 // arrive, messages delivered in order, requests carried out one by one, in order, and
 // behind the messages before them: that is the whole of it.
 type orderModel struct {
-	t     testing.TB
-	a, b  *engine
-	pool  *Pool
-	hog   poolBuf
-	held  bool // hog is everything
-	sim   *pmem.Sim
-	reg   region.Region
-	want  []byte // what memory has to hold
-	found [][]byte
-	ops   []*modelOp
-	sent  int // of ops
-	wire  []modelFPDU
-	got   int // messages
-	count int // completions
+	t      testing.TB
+	a, b   *engine
+	pool   *Pool
+	hog    poolBuf
+	held   bool // hog is everything
+	sim    *pmem.Sim
+	stag   region.STag
+	source region.STag // of Reads
+	want   []byte      // what memory has to hold
+	found  [][]byte
+	ops    []*modelOp
+	sent   int // of ops
+	wire   []modelFPDU
+	got    int // messages
+	count  int // completions
 }
 
 // flushNotes is memory that notes what each flush has made durable.
@@ -105,11 +106,18 @@ func newOrderModel(t testing.TB, how byte) *orderModel {
 	m.b.rcv.keep = true
 	var memory region.Memory = flushNotes{m.sim, m}
 	if how&4 != 0 {
-		memory = struct{ region.Memory }{memory} // octets are lent, not copied
+		memory = struct{ region.Memory }{memory} // without a guard
 	}
-	var err error
-	if m.reg, err = m.b.snd.table.RegisterMemory(memory, region.Options{Access: commitRights | region.Atomic}); err != nil {
-		t.Fatal(err)
+	register := func(access region.Access) region.STag {
+		reg, err := m.b.snd.table.RegisterMemory(memory, region.Options{Access: access})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reg.STag()
+	}
+	m.stag = register(commitRights | region.Atomic)
+	if m.source = m.stag; how&8 != 0 {
+		m.source = register(region.RemoteRead) // octets are lent to the socket
 	}
 	return m
 }
@@ -117,7 +125,7 @@ func newOrderModel(t testing.TB, how byte) *orderModel {
 // post posts an operation on one of the words. Those on the last word are long.
 func (m *orderModel) post(kind string, word int) {
 	op := &modelOp{id: len(m.ops), kind: kind, off: modelOffsets[word]}
-	wr := WR{STag: m.reg.STag(), TO: uint64(op.off), Answer: &op.answer, Done: modelDone{m, op}}
+	wr := WR{STag: m.stag, TO: uint64(op.off), Answer: &op.answer, Done: modelDone{m, op}}
 	long := word == len(modelOffsets)-1
 	switch kind {
 	case "Send", "Imm":
@@ -136,7 +144,7 @@ func (m *orderModel) post(kind string, word int) {
 	case "Read", "refused":
 		var sink region.Region
 		op.sink, sink = m.a.register(m.t, orderSize, region.ReadSink)
-		wr.Op, wr.TO, wr.Len, wr.Sink = OpReadRequest, 0, orderSize, sink.STag()
+		wr.Op, wr.STag, wr.TO, wr.Len, wr.Sink = OpReadRequest, m.source, 0, orderSize, sink.STag()
 		if kind == "refused" {
 			wr.STag = 0
 		}

@@ -36,6 +36,7 @@ type orderRig struct {
 	hog      poolBuf // all memory for messages, which then wait
 	mem      *notedMemory
 	region   region.Region
+	source   region.STag // where Reads go to, if not to region
 	sinks    [3][]byte
 	sinkTags [3]region.STag
 	answers  [3]Answer
@@ -157,11 +158,17 @@ func newOrderRig(t testing.TB, firstOp, laterOp string) *orderRig {
 	return g
 }
 
-// newPlainRig is newOrderRig with memory whose octets are lent to the socket, and touched
-// without a guard.
+// newPlainRig is newOrderRig with memory that is touched without a guard, and lent to the
+// socket when it is read: what cannot be stored to by that name is.
 func newPlainRig(t testing.TB, firstOp, laterOp string) *orderRig {
 	g := newOrderRig(t, firstOp, laterOp)
-	g.registerAs(struct{ region.Memory }{g.mem}, g.b.snd.table)
+	plain := struct{ region.Memory }{g.mem}
+	g.registerAs(plain, g.b.snd.table)
+	source, err := g.b.snd.table.RegisterMemory(plain, region.Options{Access: region.RemoteRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.source = source.STag()
 	return g
 }
 
@@ -194,13 +201,16 @@ func (g *orderRig) registerAs(m region.Memory, b *region.Table) {
 	}
 }
 
-// wrs returns both operations; stag is where the first one goes to.
+// wrs returns both operations; stag is where the first one goes to, if not to region.
 func (g *orderRig) wrs(stag region.STag) []WR {
 	var wrs []WR
 	for pos := first; pos <= later; pos++ {
 		wr := g.ops[pos].wr(g, pos)
 		wr.STag, wr.Answer, wr.Done = g.region.STag(), &g.answers[pos], recorder{&g.done, fmt.Sprint(pos)}
-		if pos == first {
+		if wr.Op == OpReadRequest && g.source != 0 {
+			wr.STag = g.source
+		}
+		if pos == first && stag != g.region.STag() {
 			wr.STag = stag
 		}
 		wrs = append(wrs, wr)

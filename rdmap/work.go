@@ -258,7 +258,7 @@ func (w *work) frame(mulpdu int, crc bool, table *region.Table) error {
 // its CRC is that of the octets as they were.
 func (w *work) lends() bool {
 	for i := range w.next {
-		if w.items[i].pinned {
+		if it := &w.items[i]; it.pinned && !it.copied() {
 			return true
 		}
 	}
@@ -301,7 +301,7 @@ func (w *work) build(it *item, maxPayload int, crc bool) (whole bool, err error)
 func (w *work) segment(it *item, s *ddp.Segment, off, n int, crc bool) error {
 	hdr := s.HeaderLen()
 	size := mpa.FPDULen(hdr + n)
-	if size <= stageLimit || it.view.Guarded() {
+	if size <= stageLimit || it.copied() {
 		r := w.b.room(size)
 		if err := it.copyOut(r.b[mpa.HeaderLen+hdr:][:n], off); err != nil {
 			return err
@@ -330,6 +330,14 @@ func (w *work) gather(it *item, s *ddp.Segment, off, n int, crc bool) {
 	w.b.ref(front)
 	w.b.ref(back)
 	mpa.AppendTrailer(w.b.stage(mpa.TrailerLen(hdr + n))[:0], hdr+n, sum, crc)
+}
+
+// copied reports whether the payload lies in memory that peers may store to, or that is
+// touched through its guard alone: it is then not lent to the socket, since a store
+// between CRC and socket would look like a bad CRC to the reader.
+func (it *item) copied() bool {
+	const stores = region.RemoteWrite | region.Atomic
+	return it.pinned && (it.view.Guarded() || it.view.Access()&stores != 0 && !mutant.LendWritable)
 }
 
 // copyOut copies the payload octets at off to p.

@@ -38,7 +38,7 @@ func ExampleNew() {
 	// rdmap 7.4 (RFC 5040 Section 5.5, RFC 7306 Section 5.4)
 	//   streams          no order across streams, nor between the two directions of one
 	//                      rdmap.TestStreams
-	//                      mutants: coupled-directions
+	//                      mutants: lend-writable, coupled-directions
 	// rdmap: 1 rows, 0 without a test, 1 tags
 }
 

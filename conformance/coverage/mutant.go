@@ -55,6 +55,10 @@ func Mutants() []Mutant {
 			Spec: "rdmap", Rows: []string{"7.2 Read-At", "7.3 Read-AW", "7.4 touched"},
 		},
 		{
+			Name: "lend-writable", Breaks: "memory that peers store to is lent to the socket",
+			Spec: "rdmap", Rows: []string{"7.1 Read-Write", "7.4 streams"},
+		},
+		{
 			Name: "fence", Breaks: "whatever is behind a request waits for its response",
 			Spec: "rdmap", Rows: []string{
 				"7.1 Read-Send", "7.1 Read-Write", "7.2 Read-Imm", "7.2 At-Send", "7.2 At-Write", "7.2 At-Imm",

@@ -14,6 +14,7 @@ const (
 	WritesWait           = false // Writes do
 	KeepGoing            = false // a request that fails counts as carried out
 	StoreInBatch         = false // a store changes a Read Response that is not yet written
+	LendWritable         = false // memory that peers store to is lent to the socket
 	Fence                = false // whatever is behind a request waits for its response
 	CompleteEarly        = false // requests complete when they have been written
 	CompleteLate         = false // Sends and Writes complete with the next response

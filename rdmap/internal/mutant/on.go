@@ -17,6 +17,7 @@ var (
 	WritesWait           = on("writes-wait")
 	KeepGoing            = on("keep-going")
 	StoreInBatch         = on("store-in-batch")
+	LendWritable         = on("lend-writable")
 	Fence                = on("fence")
 	CompleteEarly        = on("complete-early")
 	CompleteLate         = on("complete-late")
