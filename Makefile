@@ -2,6 +2,7 @@
 GOLANGCI = 2.15.0
 GOBIN    ?= $(shell go env GOPATH)/bin
 T        ?= 10s
+FUZZ     ?=
 NESTED   = transport/examples/gonfs
 
 .PHONY: menu
@@ -58,11 +59,11 @@ lint: $(GOBIN)/golangci-lint-$(GOLANGCI) ## static analysis, formatting, tidy go
 	go mod tidy -diff
 
 .PHONY: fuzz
-fuzz: ## every fuzz target for T each (make fuzz T=60s)
-	@grep -rl --include='*_test.go' '^func Fuzz' . | sort | while read -r f; do \
-	  for t in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' $$f); do \
-	    echo "$$t in $$(dirname $$f)"; \
-	    go test -run '^$$' -fuzz "^$$t\$$" -fuzztime $(T) -fuzzminimizetime 10x $$(dirname $$f) || exit 1; \
+fuzz: ## every fuzz target for T each (make fuzz T=60s FUZZ=Order)
+	@for p in $$(go list ./...); do \
+	  for t in $$(go test -list '^Fuzz.*$(FUZZ)' $$p | grep '^Fuzz'); do \
+	    echo "$$t in $$p"; \
+	    go test -run '^$$' -fuzz "^$$t\$$" -fuzztime $(T) -fuzzminimizetime 10x $$p || exit 1; \
 	  done || exit 1; \
 	done
 
