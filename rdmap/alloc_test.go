@@ -184,3 +184,46 @@ func inUse() int {
 	runtime.ReadMemStats(&m)
 	return int(m.HeapAlloc + m.StackInuse)
 }
+
+// refill posts a receive for each message.
+type refill struct{}
+
+func (refill) HandleRecv(c *Conn, _ *Message) { c.PostRecv(1) }
+func (refill) HandleClose(*Conn, error)       {}
+
+// TestRequestAllocs: no allocation per atomic, Flush, Verify, Atomic Write and
+// Immediate over TCP, at both ends together.
+func TestRequestAllocs(t *testing.T) {
+	if poisoning {
+		t.Skip("the race detector allocates")
+	}
+	p, q := tcpPair(t)
+	x, y := connect(t, p, q, &Config{Extensions: extAll}, &Config{Extensions: extAll, Handler: refill{}})
+	mem := &persisting{mem: make([]byte, 8192)}
+	reg, _ := y.Table().RegisterMemory(mem, region.Options{Access: commitRights | region.Atomic})
+	go y.Serve()
+	s, sum, long := reg.STag(), crc(make([]byte, 64)), crc(make([]byte, 8000))
+	for name, f := range map[string]func() error{
+		"FetchAdd":       func() error { _, err := x.FetchAdd(background, s, 8184, 1, 0); return err },
+		"CmpSwap":        func() error { _, err := x.CmpSwap(background, s, 8184, 1, 2, 3, 4); return err },
+		"Swap":           func() error { _, err := x.Swap(background, s, 8184, 1); return err },
+		"flush G":        func() error { return x.Flush(background, s, 0, 64, FlushVisible) },
+		"flush P":        func() error { return x.Flush(background, s, 0, 64, FlushPersistent) },
+		"verify":         func() error { _, err := x.Verify(background, s, 0, 64, sum); return err },
+		"verify of much": func() error { _, err := x.Verify(background, s, 0, 8000, long); return err },
+		"atomic write":   func() error { return x.AtomicWrite(background, s, 8176, [8]byte{1}) },
+		"immediate":      func() error { return x.SendImmediate(background, [8]byte{1}, true) },
+	} {
+		round := func() {
+			if err := f(); err != nil {
+				t.Fatal(name, err)
+			}
+		}
+		for range 20 {
+			round()
+		}
+		if n := testing.AllocsPerRun(200, round); n > 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}

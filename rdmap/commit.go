@@ -1,6 +1,7 @@
 package rdmap
 
 import (
+	"bytes"
 	"context"
 	"crypto/subtle"
 	"encoding/binary"
@@ -139,17 +140,23 @@ func (c *Conn) Flush(ctx context.Context, stag region.STag, to uint64, n uint32,
 
 // Verify returns the hash of n octets at to of the peer's region stag. With want the
 // peer compares: if the hashes differ it ends the connection with a Terminate, and
-// executes no later request.
+// executes no later request. want is borrowed until Verify returns, and may be what it
+// returns.
 func (c *Conn) Verify(ctx context.Context, stag region.STag, to uint64, n uint32, want []byte) ([]byte, error) {
-	ans := new(Answer)
-	if err := c.do(ctx, &WR{Op: OpVerifyRequest, STag: stag, TO: to, Len: n, Body: want, Answer: ans}); err != nil {
-		return nil, err
+	q, _ := askings.Get().(*asking)
+	if err := c.do(ctx, &WR{Op: OpVerifyRequest, STag: stag, TO: to, Len: n, Body: want, Answer: &q.answer}); err != nil {
+		return nil, err // the answer may still come: q is not used again
 	}
-	return ans.Sum[:ans.N], nil
+	sum := want
+	if got := q.answer.Sum[:q.answer.N]; !bytes.Equal(got, want) {
+		sum = bytes.Clone(got)
+	}
+	askings.Put(q)
+	return sum, nil
 }
 
 // AtomicWrite stores 8 octets at to of the peer's region stag, in one step, and
 // after all earlier requests have succeeded. The address is a multiple of 8.
 func (c *Conn) AtomicWrite(ctx context.Context, stag region.STag, to uint64, data [8]byte) error {
-	return c.do(ctx, &WR{Op: OpAtomicWriteRequest, STag: stag, TO: to, Body: data[:]})
+	return c.doWord(ctx, &WR{Op: OpAtomicWriteRequest, STag: stag, TO: to}, data)
 }

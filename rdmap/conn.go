@@ -43,10 +43,11 @@ type Conn struct {
 	linger   bool          // what is queued still goes out, and the end is graceful
 	quiet    chan struct{} // closed when the flusher ends; made by who waits for that
 	full     []*Waiter     // wait for room in the send queue
-	out      flushCount
+	out      traffic
 	flushes  uint64
 
 	wk      work
+	exec    *execution // nil before the first request that may take long
 	due     []completion
 	refused error // why the batch being written ends early
 
@@ -62,7 +63,7 @@ type Conn struct {
 	taken     atomic.Uint64
 	stalls    atomic.Uint64
 	reads     atomic.Uint64
-	in        recvTotals
+	in        published
 
 	stall   stall
 	dog     watched

@@ -36,15 +36,27 @@ func (it *item) answerable() bool { return it.executed || !it.req.blocks() }
 func (c *Conn) startExecutor() {
 	if c.snd.needExecutor() {
 		c.snd.executing = true
-		go c.executor()
+		if c.exec == nil {
+			c.exec = new(execution)
+			c.exec.run = c.executor
+		}
+		go c.exec.run()
 	}
 }
 
+// execution is what the executor of a connection needs, there being one at a time. It
+// is kept, so that a request costs no allocation.
+type execution struct {
+	it  item
+	run func()
+}
+
 func (c *Conn) executor() {
+	it := &c.exec.it
 	c.mu.Lock()
 	for c.snd.executing = false; c.snd.needExecutor(); c.snd.executing = false {
 		c.snd.executing = true
-		it := *c.snd.rq.at(0)
+		*it = *c.snd.rq.at(0)
 		c.mu.Unlock()
 		if err := it.execute(c.table); err != nil {
 			c.fail(err)
@@ -54,11 +66,12 @@ func (c *Conn) executor() {
 			break
 		}
 		it.executed = true
-		*c.snd.rq.at(0) = it
+		*c.snd.rq.at(0) = *it
 		c.mu.Unlock()
 		c.flushIfReady(flushPost)
 		c.mu.Lock()
 	}
+	*it = item{}
 	c.snd.executing = false
 	c.mu.Unlock()
 }

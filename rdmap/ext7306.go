@@ -40,13 +40,14 @@ func (c *Conn) SendImmediate(ctx context.Context, data [8]byte, solicited bool) 
 	if solicited {
 		op = OpImmediateSE
 	}
-	return c.do(ctx, &WR{Op: op, Head: data[:]})
+	return c.doWord(ctx, &WR{Op: op}, data)
 }
 
 // asking is what a blocking request keeps outside its stack.
 type asking struct {
 	atomic Atomic
 	answer Answer
+	word   [8]byte
 }
 
 var askings = sync.Pool{New: func() any { return new(asking) }}
@@ -61,4 +62,14 @@ func (c *Conn) atomic(ctx context.Context, stag region.STag, to uint64, a Atomic
 	old := q.answer.Old
 	askings.Put(q)
 	return old, nil
+}
+
+// doWord is do for 8 octets of payload.
+func (c *Conn) doWord(ctx context.Context, wr *WR, data [8]byte) error {
+	q, _ := askings.Get().(*asking)
+	q.word = data
+	wr.Body = q.word[:]
+	err := c.do(ctx, wr)
+	askings.Put(q) // Post has copied the word
+	return err
 }

@@ -128,13 +128,3 @@ func (c *Conn) flushIfReady(mode flushMode) {
 	c.mu.Unlock()
 	c.flush(mode)
 }
-
-func (f *flushCount) add(d *flushCount) {
-	f.fpdus += d.fpdus
-	f.octets += d.octets
-	f.sends += d.sends
-	f.writeOctets += d.writeOctets
-	f.readOctets += d.readOctets
-	f.reads += d.reads
-	*d = flushCount{}
-}

@@ -266,7 +266,7 @@ func TestMissingMarkers(t *testing.T) {
 	}
 	b.Close()
 	<-x.Done()
-	if x.Err() == nil || x.in.sends.Load() != 0 {
+	if x.Err() == nil || x.in.messages[OpSend].Load() != 0 {
 		t.Error(x.Err())
 	}
 }

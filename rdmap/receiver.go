@@ -68,11 +68,8 @@ type receiver struct {
 	now      Opcode        // of the segment being placed
 	answer   [maxHash]byte // a response on queue 3 in several segments
 	off      putOff
-	in       recvCount
+	in       traffic
 }
-
-// recvCount counts what has been received.
-type recvCount struct{ fpdus, octets, sends, writeOctets, readOctets, reads uint64 }
 
 // maxTerminate is the memory for a Terminate in several segments; what is behind
 // the headers is ignored.
@@ -157,7 +154,7 @@ func (r *receiver) accept(u []byte) (event, error) {
 	case err != nil:
 		return event{}, unanswered(op, err)
 	}
-	r.count(op, ev.Placed)
+	r.count(op, &ev)
 	if !ev.Delivered {
 		return event{}, nil
 	}
@@ -299,9 +296,6 @@ func (r *receiver) deliverRequest(op Opcode, ev *ddp.Event, u []byte) (event, er
 	if !r.up.enqueue(&r.arrived) {
 		return event{}, r.refuse(vioOpcode, u, nil)
 	}
-	if op == OpReadRequest {
-		r.in.reads++
-	}
 	return event{kind: evRequest}, nil
 }
 
@@ -313,16 +307,19 @@ func deliverTerminate(b []byte) (event, error) {
 	return event{kind: evTerminate, term: &TerminateError{Terminate: t.clone()}}, nil
 }
 
-func (r *receiver) count(op Opcode, placed int) {
+func (r *receiver) count(op Opcode, ev *ddp.Event) {
 	r.in.fpdus++
-	switch {
-	case op == OpWrite:
-		r.in.writeOctets += uint64(placed)
-	case op == OpReadResponse:
-		r.in.readOctets += uint64(placed)
-		r.readGot += uint64(placed)
-	case op.isMessage():
-		r.in.sends++
+	if ev.Delivered {
+		r.in.messages[op]++
+		r.in.seen |= 1 << op
+	}
+	switch op {
+	case OpWrite:
+		r.in.writeOctets += uint64(ev.Placed)
+	case OpReadResponse:
+		r.in.readOctets += uint64(ev.Placed)
+		r.readGot += uint64(ev.Placed)
+	default:
 	}
 }
 

@@ -27,14 +27,9 @@ type work struct {
 	next  int     // items[:next] are wholly in the batch
 	b     batch
 	msn   [ddp.NumQueues]uint32 // of the last message built, per queue
-	out   flushCount
+	out   traffic
 	slots *atomic.Int64 // the sender's
 	ins   *mpa.Inserter // nil: the peer wants no markers
-}
-
-// flushCount counts what a batch holds.
-type flushCount struct {
-	fpdus, octets, sends, writeOctets, readOctets, reads uint64
 }
 
 // unfinished reports that a message is partly built.
@@ -363,14 +358,12 @@ func (it *item) payload(off, n int) (front, back []byte) {
 }
 
 func (w *work) count(it *item) {
-	switch {
-	case it.op.isMessage():
-		w.out.sends++
-	case it.op == OpWrite:
+	w.out.messages[it.op]++
+	switch it.op {
+	case OpWrite:
 		w.out.writeOctets += uint64(it.n)
-	case it.op == OpReadResponse:
+	case OpReadResponse:
 		w.out.readOctets += uint64(it.n)
-	case it.op == OpReadRequest:
-		w.out.reads++
+	default:
 	}
 }

@@ -16,35 +16,29 @@ type Hash struct {
 	Size int
 	// New starts a sum.
 	New func() hash.Hash
-	// sum is a way without allocation.
-	sum func(dst, p []byte) []byte
 }
 
 // The built-in algorithms: CRC32C, 4 octets big-endian, and SHA-256.
 var (
-	CRC32C = &Hash{
-		Size: crc32.Size,
-		New:  func() hash.Hash { return crc32.New(castagnoli) },
-		sum: func(dst, p []byte) []byte {
-			return binary.BigEndian.AppendUint32(dst, crc32.Checksum(p, castagnoli))
-		},
-	}
-	SHA256 = &Hash{Size: sha256.Size, New: sha256.New, sum: func(dst, p []byte) []byte {
-		s := sha256.Sum256(p)
-		return append(dst, s[:]...)
-	}}
+	CRC32C = &Hash{Size: crc32.Size, New: func() hash.Hash { return crc32.New(castagnoli) }}
+	SHA256 = &Hash{Size: sha256.Size, New: sha256.New}
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// append appends the sum of p to dst.
+// append appends the sum of p to dst. The built-in ones allocate nothing; so that dst
+// may be on the stack, no interface sees it.
 func (h *Hash) append(dst, p []byte) []byte {
-	if h.sum != nil {
-		return h.sum(dst, p)
+	switch h {
+	case CRC32C:
+		return binary.BigEndian.AppendUint32(dst, crc32.Checksum(p, castagnoli))
+	case SHA256:
+		s := sha256.Sum256(p)
+		return append(dst, s[:]...)
 	}
 	s := h.New()
 	_, _ = s.Write(p)
-	return s.Sum(dst)
+	return append(dst, s.Sum(nil)...)
 }
 
 // Hash returns the algorithm of the registration: Options.Hash, or CRC32C.
@@ -61,10 +55,16 @@ func (v *View) Access() Access { return v.e.access }
 // AppendSum appends the sum of the view's octets to dst.
 func (v *View) AppendSum(dst []byte) ([]byte, error) {
 	if v.Guarded() {
-		err := v.Guard(func() error { dst = v.Hash().append(dst, v.data); return nil })
-		return dst, err
+		sum, err := v.guardedSum()
+		return append(dst, sum...), err
 	}
 	return v.Hash().append(dst, v.data), nil
+}
+
+func (v *View) guardedSum() (sum []byte, err error) {
+	h, data := v.Hash(), v.data
+	err = v.Guard(func() error { sum = h.append(nil, data); return nil })
+	return sum, err
 }
 
 // Guessed counts a failed comparison of a peer that may not read. Those over one Memory

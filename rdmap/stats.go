@@ -1,0 +1,95 @@
+package rdmap
+
+import (
+	"math/bits"
+	"sync/atomic"
+)
+
+// OpCounts counts whole messages by Opcode.
+type OpCounts [len(opTable)]uint64
+
+// Stats counts what a connection has done. All counters are totals since the
+// connection began.
+type Stats struct {
+	FPDUsIn, FPDUsOut   uint64
+	OctetsIn, OctetsOut uint64 // on the byte stream, startup excluded
+	// MessagesIn were delivered here, requests and responses among them:
+	// MessagesIn[OpFlushRequest] are the Flushes of the peer. MessagesOut were begun.
+	MessagesIn, MessagesOut OpCounts
+	SendsIn, SendsOut       uint64 // of those, Sends and Immediates
+	ReadsIn, ReadsOut       uint64 // of those, Read Requests
+	WriteOctetsIn           uint64 // RDMA Write payload placed here
+	WriteOctetsOut          uint64
+	ReadOctetsIn            uint64 // RDMA Read Response payload placed here
+	ReadOctetsOut           uint64
+	Reads, Flushes          uint64 // system calls, or calls of the net.Conn
+	Takeovers               uint64 // upcalls relieved of the reading role
+	RecvStalls              uint64 // times queue 0 waited for the pool
+	Staging                 int    // octets of memory that hold a begun FPDU
+}
+
+// sends returns the Sends and Immediates of n.
+func (n *OpCounts) sends() (sum uint64) {
+	for op, k := range n {
+		if Opcode(op).isMessage() {
+			sum += k
+		}
+	}
+	return sum
+}
+
+// traffic counts one direction.
+type traffic struct {
+	fpdus, octets, writeOctets, readOctets uint64
+	messages                               OpCounts
+	seen                                   uint32 // opcodes counted since the last publication
+}
+
+// add adds d and makes it empty.
+func (t *traffic) add(d *traffic) {
+	t.fpdus += d.fpdus
+	t.octets += d.octets
+	t.writeOctets += d.writeOctets
+	t.readOctets += d.readOctets
+	for op := range d.messages {
+		t.messages[op] += d.messages[op]
+	}
+	*d = traffic{}
+}
+
+// published is what the holder of the reading role last told others.
+type published struct {
+	fpdus, octets, writeOctets, readOctets atomic.Uint64
+	messages                               [len(opTable)]atomic.Uint64
+}
+
+func (p *published) set(t *traffic) {
+	p.fpdus.Store(t.fpdus)
+	p.octets.Store(t.octets)
+	p.writeOctets.Store(t.writeOctets)
+	p.readOctets.Store(t.readOctets)
+	for ; t.seen != 0; t.seen &= t.seen - 1 {
+		op := bits.TrailingZeros32(t.seen)
+		p.messages[op].Store(t.messages[op])
+	}
+}
+
+// Stats returns a snapshot of the counters.
+func (c *Conn) Stats() Stats {
+	s := Stats{
+		FPDUsIn: c.in.fpdus.Load(), OctetsIn: c.in.octets.Load(),
+		WriteOctetsIn: c.in.writeOctets.Load(), ReadOctetsIn: c.in.readOctets.Load(),
+		Reads:     c.reads.Load(),
+		Takeovers: c.taken.Load(), RecvStalls: c.stalls.Load(), Staging: int(c.half.held.Load()),
+	}
+	for op := range s.MessagesIn {
+		s.MessagesIn[op] = c.in.messages[op].Load()
+	}
+	c.mu.Lock()
+	s.FPDUsOut, s.OctetsOut, s.MessagesOut = c.out.fpdus, c.out.octets, c.out.messages
+	s.WriteOctetsOut, s.ReadOctetsOut, s.Flushes = c.out.writeOctets, c.out.readOctets, c.flushes
+	c.mu.Unlock()
+	s.SendsIn, s.SendsOut = s.MessagesIn.sends(), s.MessagesOut.sends()
+	s.ReadsIn, s.ReadsOut = s.MessagesIn[OpReadRequest], s.MessagesOut[OpReadRequest]
+	return s
+}

@@ -1,0 +1,58 @@
+package rdmap
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/region"
+)
+
+// TestStats: every message is counted once, under its opcode, at both ends, in however
+// many segments it comes; the sums agree with that.
+func TestStats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := rdmaptest.Pipe()
+		cfg := &Config{Extensions: extAll, RecvSize: 9000, MULPDU: 1000}
+		x, y := connect(t, a, b, cfg, cfg)
+		mem := &persisting{mem: make([]byte, 8192)}
+		reg, _ := y.Table().RegisterMemory(mem, region.Options{Access: commitRights | region.Atomic})
+		ctx, s := t.Context(), reg.STag()
+		_, e1 := x.FetchAdd(ctx, s, 0, 1, 0)
+		_, e2 := x.Verify(ctx, s, 0, 8192, nil)
+		if err := errors.Join(
+			e1, e2, x.Send(ctx, make([]byte, 9000)), x.Send(ctx, nil), x.SendImmediate(ctx, [8]byte{}, false),
+			x.SendImmediate(ctx, [8]byte{}, true), x.Write(ctx, make([]byte, 3000), s, 0),
+			x.Flush(ctx, s, 0, 8, FlushVisible), x.Flush(ctx, s, 0, 8, FlushPersistent),
+			x.AtomicWrite(ctx, s, 8, [8]byte{}), x.Read(ctx, make([]byte, 5000), s, 0),
+		); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		asked := OpCounts{
+			OpSend: 2, OpImmediate: 1, OpImmediateSE: 1, OpWrite: 1, OpReadRequest: 1,
+			OpAtomicRequest: 1, OpVerifyRequest: 1, OpFlushRequest: 2, OpAtomicWriteRequest: 1,
+		}
+		answered := OpCounts{
+			OpReadResponse: 1, OpAtomicResponse: 1, OpVerifyResponse: 1, OpFlushResponse: 2, OpAtomicWriteResponse: 1,
+		}
+		for i, c := range []*Conn{x, y} {
+			st := c.Stats()
+			in, out := st.MessagesIn, st.MessagesOut
+			if i == 0 {
+				in, out = out, in
+			}
+			if in != asked || out != answered {
+				t.Errorf("side %d:\n got %v and %v\nwant %v and %v", i, in, out, asked, answered)
+			}
+			if st.SendsIn+st.SendsOut != 4 || st.ReadsIn+st.ReadsOut != 1 || st.WriteOctetsIn+st.WriteOctetsOut != 3000 ||
+				st.ReadOctetsIn+st.ReadOctetsOut != 5000 {
+				t.Errorf("side %d: %+v", i, st)
+			}
+		}
+		if in, out := x.Stats(), y.Stats(); in.FPDUsIn != out.FPDUsOut || in.OctetsIn != out.OctetsOut || in.FPDUsOut != out.FPDUsIn {
+			t.Errorf("%+v\n%+v", in, out)
+		}
+	})
+}
