@@ -237,10 +237,15 @@ func split(t testing.TB, b []byte) (out [][]byte) {
 	return out
 }
 
-// arrive gives b one FPDU and notes what it does.
+// arrive gives b one FPDU and notes what it does. A Write that has been delivered has
+// been placed: nothing behind it is looked at before.
 func (g *orderRig) arrive(fpdu []byte) {
+	before := len(g.trace)
 	g.b.input(fpdu)
 	g.look()
+	if Opcode(segments(g.t, fpdu)[0].Control&0x1f) == OpWrite && len(g.trace) == before {
+		g.t.Error("a Write was delivered and not placed")
+	}
 }
 
 // look notes Sends that were delivered and Writes that were placed.

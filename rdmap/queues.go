@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/internal/mutant"
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
@@ -136,6 +137,9 @@ func (r *receiver) place(u, payload []byte) (ddp.Event, error) {
 	}
 	if err != nil {
 		return ddp.Event{}, protocolError(err, u)
+	}
+	if mutant.UnplacedWrites && r.now == OpWrite {
+		return r.ddp.Commit(payload), nil
 	}
 	if !r.view.Guarded() {
 		copy(dst, payload)

@@ -22,6 +22,13 @@ func Mutants() []Mutant {
 			},
 		},
 		{
+			Name: "unplaced-writes", Breaks: "a Write is delivered before it is placed",
+			Spec: "rdmap", Rows: []string{
+				"7.1 Write-Send", "7.1 Write-Write", "7.1 Write-Read", "7.2 Write-At", "7.2 Write-Imm",
+				"7.3 Write-F", "7.3 Write-V", "7.3 Write-AW", "7.4 contents",
+			},
+		},
+		{
 			Name: "response-order", Breaks: "a response is generated before that of an earlier request",
 			Spec: "rdmap", Rows: []string{
 				"7.1 Read-Read", "7.2 Read-At", "7.2 At-Read", "7.2 At-At",

@@ -8,6 +8,7 @@ package mutant
 // The faults, each at the one branch of package rdmap that says its name.
 const (
 	SubmissionOrder      = false // a work request leaves before the one posted ahead of it
+	UnplacedWrites       = false // a Write is delivered before it is placed
 	ResponseOrder        = false // a response is generated before that of an earlier request
 	ExecuteOnArrival     = false // a request is carried out before its turn
 	RequestsPassMessages = false // requests do not wait for a message that waits for memory

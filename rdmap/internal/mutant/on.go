@@ -11,6 +11,7 @@ import (
 // The faults; see off.go.
 var (
 	SubmissionOrder      = on("submission-order")
+	UnplacedWrites       = on("unplaced-writes")
 	ResponseOrder        = on("response-order")
 	ExecuteOnArrival     = on("execute-on-arrival")
 	RequestsPassMessages = on("requests-pass-messages")
