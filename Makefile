@@ -47,7 +47,7 @@ s390x: ## the same octets from a big-endian machine (qemu-user)
 	@qemu=$$(command -v qemu-s390x-static || command -v qemu-s390x) || \
 	  { echo "skipped: no qemu-s390x here (apt-get install qemu-user-static)"; exit 0; }; \
 	$(S390X) -skip 'Matrix' ./xdr ./chunks ./rpcrdma ./rdmap/mpa ./rdmap/ddp ./rdmap/region && \
-	$(S390X) -run 'Golden|Atomic|Masked|Answer|Extension|Readings|Slots|Discovery|Commit|Violation|Terminate|Capability' ./rdmap
+	$(S390X) -run 'Golden|Atomic|Masked|Answer|Extension|Readings|Slots|Discovery|Commit|Violation|Terminate|Capability|Order|Complet' ./rdmap
 
 $(GOBIN)/golangci-lint-$(GOLANGCI):
 	GOBIN=$(GOBIN) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v$(GOLANGCI)
