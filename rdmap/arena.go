@@ -18,6 +18,7 @@ var chunkPool = sync.Pool{New: func() any { return new(chunk) }}
 
 func newChunk() *chunk {
 	k := chunkPool.Get().(*chunk)
+	lend(1)
 	k.n, k.refs = 0, 1
 	return k
 }
@@ -25,6 +26,7 @@ func newChunk() *chunk {
 func (k *chunk) release() {
 	k.refs--
 	if k.refs == 0 {
+		lend(-1)
 		poison(k.b[:k.n])
 		chunkPool.Put(k)
 	}

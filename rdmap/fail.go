@@ -77,6 +77,9 @@ func (c *Conn) finish() {
 	}
 	c.closeStream()
 	c.waitQuiet(DefaultTerminateTimeout)
+	c.mu.Lock()
+	c.snd.shutDown()
+	c.mu.Unlock()
 	if c.st != nil {
 		c.st.giveBack()
 		c.st = nil

@@ -96,7 +96,7 @@ func (c *Conn) settle(ferr, werr error) {
 	c.due = c.snd.settle(&c.wk, werr != nil, c.due)
 	c.startExecutor()
 	if werr != nil {
-		c.snd.shut, c.snd.term = true, nil
+		c.snd.shutDown()
 	}
 	c.out.add(&c.wk.out)
 	c.flushes++

@@ -192,6 +192,16 @@ func (s *sender) terminate(payload []byte, out []completion, err error) []comple
 	return out
 }
 
+// shutDown says that nothing can be written any more, a Terminate neither.
+func (s *sender) shutDown() {
+	s.shut = true
+	if s.term != nil {
+		s.release(s.term)
+		s.term = nil
+	}
+	s.arena.drop()
+}
+
 // abort drops everything that has not been taken and completes it, and all Reads in
 // flight, with err. What the flusher holds completes when it settles.
 func (s *sender) abort(out []completion, err error) []completion {

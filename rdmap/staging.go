@@ -38,11 +38,13 @@ func borrowStaging(n int) *staging {
 		st = &staging{b: make([]byte, stagingSizes[class])}
 	}
 	st.r, st.w = 0, 0
+	lend(1)
 	return st
 }
 
 // giveBack ends the borrowing; what is unparsed is lost.
 func (st *staging) giveBack() {
+	lend(-1)
 	poison(st.b[:st.w])
 	st.msg = Message{}
 	for class, n := range stagingSizes {

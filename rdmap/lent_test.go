@@ -1,0 +1,60 @@
+//go:build race || invariants
+
+package rdmap
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+)
+
+// TestEndGivesBack: a connection that ends inside an FPDU, inside a batch that cannot
+// leave, or both, gives back the memory that it has borrowed.
+func TestEndGivesBack(t *testing.T) {
+	for _, end := range []func(x *Conn, b net.Conn){
+		func(x *Conn, _ net.Conn) { x.Abort(nil) },
+		func(_ *Conn, b net.Conn) { b.Close() },
+		func(x *Conn, b net.Conn) { x.Terminate(TermCode{}, nil); b.Close() },
+	} {
+		onWires(t, func(t *testing.T, a, b net.Conn) {
+			before := outstanding() // engines without a Conn are never ended
+			x, p := rawResponder(t, a, b, &Config{WriteTimeout: 100 * time.Millisecond})
+			if _, err := p.Conn.Write(unhex(t, goldSend)[:20]); err != nil {
+				t.Fatal(err)
+			}
+			go x.Serve()
+			for x.Stats().Staging == 0 {
+				time.Sleep(time.Millisecond)
+			}
+			for range 100 {
+				if x.Post([]WR{{Op: OpWrite, Body: make([]byte, 100_000)}, {Op: OpSend, Head: make([]byte, 900)}}) != nil {
+					break
+				}
+			}
+			end(x, b)
+			<-x.Done()
+			backTo(t, before)
+		})
+	}
+	// A responder that has never been allowed to send.
+	before := outstanding()
+	a, b := rdmaptest.Pipe()
+	_, y := rawInitiator(t, a, b, nil)
+	if err := y.Post([]WR{{Op: OpSend, Head: make([]byte, 900)}}); err != nil {
+		t.Fatal(err)
+	}
+	y.Abort(nil)
+	<-y.Done()
+	backTo(t, before)
+}
+
+func backTo(t *testing.T, before int64) {
+	t.Helper()
+	for end := time.Now().Add(3 * time.Second); outstanding() > before; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d stagings or chunks not given back", outstanding()-before)
+		}
+	}
+}

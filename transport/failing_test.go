@@ -1,0 +1,102 @@
+package transport
+
+import (
+	"encoding/binary"
+	"errors"
+	"net"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rpcrdma"
+)
+
+// rawServed starts a server on one end of a connection in memory and a Peer on the
+// other. conn is the server's connection.
+func rawServed(t *testing.T) (s *Server, conn *rdmap.Conn, p *rdmaptest.Peer, served chan error) {
+	t.Helper()
+	a, b := rdmaptest.PipeSize(8000)
+	s = &Server{Handler: newEcho(), Config: unwatched(testConfig())}
+	served = make(chan error, 1)
+	go func() { served <- s.ServeConn(b) }()
+	p, _, err := rdmaptest.Initiate(a, &mpa.Config{IRD: 4, ORD: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		conn = c.(*rdmaServed).rc.conn
+	}
+	return s, conn, p, served
+}
+
+// TestFailedPullKeepsMemory: the memory of a pull that fails goes back only when the
+// engine has let go of it, and a call counts as running until then.
+func TestFailedPullKeepsMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, conn, p, served := rawServed(t)
+		h := header(rpcrdma.Header{XID: 1, Type: rpcrdma.MsgTypeNoMsg, Lists: chunks.Lists{
+			Read: []chunks.ReadSegment{{Segment: chunks.Segment{Handle: 1, Length: 5000}}},
+		}})
+		if err := p.Send(sendULPDU(h)); err != nil {
+			t.Fatal(err)
+		}
+		u, err := p.Next()
+		if err != nil || u[1] != 0x41 {
+			t.Fatalf("%x, %v", u, err)
+		}
+		// As the engine does while a Response is being placed.
+		sink := region.STag(binary.BigEndian.Uint32(u[18:]))
+		view, err := conn.Table().Lookup(sink, binary.BigEndian.Uint64(u[22:]), 5000, region.ReadSink)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Conn.Close()
+		synctest.Wait()
+		if n := s.Stats().InFlight; n != 1 || conn.Err() == nil {
+			t.Errorf("%d calls in flight while the memory is in use, %v", n, conn.Err())
+		}
+		view.Release()
+		synctest.Wait()
+		if n := s.Stats().InFlight; n != 0 {
+			t.Errorf("%d calls in flight at the end", n)
+		}
+		<-served
+		s.Close()
+	})
+}
+
+// TestReplyCannotBePosted: a reply for which the engine has no room ends the
+// connection, as RFC 8166 Section 4.5.4 wants where no reply can be sent; a client
+// would wait for it for ever.
+func TestReplyCannotBePosted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, conn, p, served := rawServed(t)
+		for size := 60_000; size > 0; size /= 10 { // the peer does not read
+			err := error(nil)
+			for n := 0; err == nil && n < 10_000; n++ {
+				err = conn.Post([]rdmap.WR{{Op: rdmap.OpSend, Head: make([]byte, size)}})
+			}
+			if !errors.Is(err, rdmap.ErrSendQueueFull) {
+				t.Fatal(err)
+			}
+		}
+		if err := p.Send(sendULPDU(header(rpcrdma.Header{XID: 1}), rpcCall(1, procNull))); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if err := conn.Err(); !errors.Is(err, rdmap.ErrSendQueueFull) {
+			t.Errorf("the connection ended with %v", err)
+		}
+		conn.Abort(net.ErrClosed)
+		p.Conn.Close()
+		<-served
+		s.Close()
+	})
+}
