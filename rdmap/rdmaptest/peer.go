@@ -17,7 +17,8 @@ type Peer struct {
 	mark *mpa.Inserter     // nil: the other side wants no markers
 	msn  map[uint32]uint32 // of the message made last, by queue
 	d    mpa.Deframer
-	in   []byte
+	in   []byte // read, not yet handed out
+	buf  []byte // for Read
 }
 
 // Initiate sends a Request made of cfg and waits for the Reply.
@@ -32,7 +33,7 @@ func Initiate(c net.Conn, cfg *mpa.Config) (*Peer, *mpa.Negotiation, error) {
 	if err := frame(c, m.Input); err != nil {
 		return nil, nil, err
 	}
-	return newPeer(c, m.Result()), m.Result(), nil
+	return NewPeer(c, m.Result()), m.Result(), nil
 }
 
 // Respond waits for a Request and accepts it with the given private data.
@@ -51,10 +52,12 @@ func Respond(c net.Conn, cfg *mpa.Config, privateData []byte) (*Peer, *mpa.Negot
 	if _, err := c.Write(reply); err != nil {
 		return nil, nil, err
 	}
-	return newPeer(c, m.Result()), m.Result(), nil
+	return NewPeer(c, m.Result()), m.Result(), nil
 }
 
-func newPeer(c net.Conn, n *mpa.Negotiation) *Peer {
+// NewPeer returns a peer on a connection whose startup a test has run by hand. Of n it
+// looks at CRC and markers.
+func NewPeer(c net.Conn, n *mpa.Negotiation) *Peer {
 	p := &Peer{Conn: c, CRC: n.CRC, d: mpa.Deframer{CRC: n.CRC}}
 	if n.SendMarkers {
 		p.mark = new(mpa.Inserter)
@@ -108,9 +111,11 @@ func (p *Peer) Next() ([]byte, error) {
 			p.in = p.in[n:]
 			return u, nil
 		}
-		buf := make([]byte, 64<<10)
-		n, err = p.Conn.Read(buf)
-		p.in = append(p.in, buf[:n]...)
+		if p.buf == nil {
+			p.buf = make([]byte, 64<<10)
+		}
+		n, err = p.Conn.Read(p.buf)
+		p.in = append(p.in, p.buf[:n]...)
 		if n == 0 {
 			if errors.Is(err, io.EOF) && len(p.in) > 0 {
 				err = io.ErrUnexpectedEOF
