@@ -53,7 +53,7 @@ smallest and the largest ratio, and exits 1 when a gate is missed.`,
 	}, &cobra.Command{
 		Use: "peer", Short: "The other process of bench rpc", Args: cobra.NoArgs, Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error { return benchPeer(cmd) },
-	})
+	}, f.commitCmd(), commitPeerCmd())
 	return cmd
 }
 
@@ -130,32 +130,39 @@ func (f *benchFlags) report(cmd *cobra.Command, results []bench.Result, err erro
 
 // startPeer runs this program a second time, as the other process.
 func startPeer() (p bench.Peer, stop func(), err error) {
+	stop, err = startChild(&p, "bench", "peer")
+	return p, stop, err
+}
+
+// startChild runs this program with args, which says on its standard output what p is, and
+// ends with its standard input.
+func startChild(p any, args ...string) (stop func(), err error) {
 	exe, err := os.Executable()
 	if err != nil {
-		return p, nil, err
+		return nil, err
 	}
-	child := exec.Command(exe, "bench", "peer")
+	child := exec.Command(exe, args...)
 	child.Stderr = os.Stderr
 	in, err := child.StdinPipe()
 	if err != nil {
-		return p, nil, err
+		return nil, err
 	}
 	out, err := child.StdoutPipe()
 	if err != nil {
-		return p, nil, err
+		return nil, err
 	}
 	if err := child.Start(); err != nil {
-		return p, nil, err
+		return nil, err
 	}
 	stop = func() {
 		in.Close()
 		_ = child.Wait() // its figures are in; how it ends changes nothing
 	}
-	if err := json.NewDecoder(bufio.NewReader(out)).Decode(&p); err != nil {
+	if err := json.NewDecoder(bufio.NewReader(out)).Decode(p); err != nil {
 		stop()
-		return p, nil, fmt.Errorf("the other process said nothing: %w", err)
+		return nil, fmt.Errorf("the other process said nothing: %w", err)
 	}
-	return p, stop, nil
+	return stop, nil
 }
 
 // benchPeer serves until its standard input ends.

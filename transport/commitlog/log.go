@@ -71,7 +71,7 @@ func (l *Log) wake() {
 // the memory, which is final.
 func (l *Log) Next(ctx context.Context) (*Record, error) {
 	for {
-		rec, err := l.next()
+		rec, err := l.TryNext()
 		if rec != nil {
 			l.wake() // others may be waiting, and there may be more
 			return rec, nil
@@ -88,7 +88,10 @@ func (l *Log) Next(ctx context.Context) (*Record, error) {
 	}
 }
 
-func (l *Log) next() (*Record, error) {
+// TryNext returns the next record, or nil if there is none yet. A consumer that looks now
+// and then, rather than waiting in Next, costs the producer nothing: waking it up would
+// take a processor away from the answer. Errors as with Next.
+func (l *Log) TryNext() (*Record, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.failed(); err != nil {

@@ -1,0 +1,359 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/transport/commitlog"
+)
+
+const (
+	commitPayload = 4096
+	commitReply   = 100
+	commitRing    = 4 << 20
+	// consumeEvery is when the consumer looks at the log: one that is woken by every
+	// record would measure the scheduler.
+	consumeEvery = 10 * time.Millisecond
+)
+
+// CommitPeer is the process of the consumer: where it listens.
+type CommitPeer struct {
+	Echo string `json:"echo"` // plain TCP, commitPayload octets answered with commitReply
+	Sim  string `json:"sim"`  // a commit log in a crash model, one for each connection
+	RAM  string `json:"ram"`  // in plain memory
+	File string `json:"file"` // in a file of the directory
+}
+
+// ServeCommit starts the services of the consumer, with files in dir. They end with stop.
+func ServeCommit(dir string) (p CommitPeer, stop func(), err error) {
+	var ls [4]net.Listener
+	for i := range ls {
+		if ls[i], err = listen(); err != nil {
+			return p, nil, err
+		}
+	}
+	size, err := commitlog.MemorySize(commitRing)
+	if err != nil {
+		return p, nil, err
+	}
+	go acceptAll(ls[0], func(c net.Conn) { serveEcho(c, commitPayload, commitReply) })
+	go acceptAll(ls[1], func(c net.Conn) { report(serveLog(c, pmem.NewSim(size, nil))) })
+	go acceptAll(ls[2], func(c net.Conn) { report(serveLog(c, make(region.Bytes, size))) })
+	go acceptAll(ls[3], func(c net.Conn) { report(serveFile(c, dir, size)) })
+	p = CommitPeer{Echo: ls[0].Addr().String(), Sim: ls[1].Addr().String(), RAM: ls[2].Addr().String(), File: ls[3].Addr().String()}
+	return p, func() {
+		for _, l := range ls {
+			l.Close()
+		}
+	}, nil
+}
+
+func report(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench: consumer:", err)
+	}
+}
+
+func serveFile(c net.Conn, dir string, size int) error {
+	f, err := os.MkdirTemp(dir, "log")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(f)
+	path := filepath.Join(f, "log")
+	if err := pmem.Create(path, size, nil); err != nil {
+		return err
+	}
+	mem, err := pmem.Open(pmem.File, path, nil)
+	if err != nil {
+		return err
+	}
+	defer mem.Close()
+	return serveLog(c, mem)
+}
+
+// serveLog consumes what comes over one connection.
+func serveLog(nc net.Conn, mem region.Memory) error {
+	defer nc.Close()
+	ctx := context.Background()
+	if err := commitlog.Create(mem, nil); err != nil {
+		return err
+	}
+	l, err := commitlog.Open(mem)
+	if err != nil {
+		return err
+	}
+	defer l.Close(ctx)
+	c := rdmap.Server(nc, commitlog.Config(nil))
+	if err := c.Handshake(ctx); err != nil {
+		return err
+	}
+	consume, cancel := context.WithCancel(ctx)
+	var consumed sync.WaitGroup
+	consumed.Go(func() {
+		for consume.Err() == nil {
+			time.Sleep(consumeEvery)
+			report(drain(l))
+		}
+	})
+	_ = l.Serve(ctx, c) // the producer hangs up
+	cancel()
+	consumed.Wait()
+	return nil
+}
+
+// drain reads and releases what is there.
+func drain(l *commitlog.Log) error {
+	last := uint64(0)
+	for {
+		r, err := l.TryNext()
+		if err != nil {
+			return err
+		}
+		if r == nil {
+			break
+		}
+		last = r.Seq
+	}
+	if last == 0 {
+		return nil
+	}
+	return l.Release(last)
+}
+
+// dialLog opens a session at addr.
+func dialLog(addr string) (*commitlog.Producer, func(), error) {
+	nc, err := dial(addr)
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	p := commitlog.NewProducer(nil)
+	c := rdmap.Client(nc, p.Config(nil))
+	if err := c.Handshake(ctx); err != nil {
+		c.Close()
+		return nil, nil, err
+	}
+	if err := p.Attach(ctx, c); err != nil {
+		c.Close()
+		return nil, nil, err
+	}
+	return p, func() {
+		p.Close()
+		c.Close()
+	}, nil
+}
+
+// appendLatency returns the median of n appends, microseconds.
+func appendLatency(addr string, n int) (float64, error) {
+	p, stop, err := dialLog(addr)
+	if err != nil {
+		return 0, err
+	}
+	defer stop()
+	payload := make([]byte, commitPayload)
+	return medianOf(n, func() error {
+		_, err := p.Append(context.Background(), payload)
+		return err
+	})
+}
+
+// medianOf returns the median time of n calls, microseconds.
+func medianOf(n int, f func() error) (float64, error) {
+	t := make([]float64, n)
+	for i := range t {
+		start := time.Now()
+		if err := f(); err != nil {
+			return 0, err
+		}
+		t[i] = float64(time.Since(start).Nanoseconds()) / 1e3
+	}
+	return median(t), nil
+}
+
+func echoLatency(addr string, n int) (float64, error) {
+	c, err := dial(addr)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	return pingPong(c, commitPayload, commitReply, n)
+}
+
+// localWriter writes 4 KiB and makes them durable, as a process does that keeps its log
+// itself: over zeros that are there, or at the end of a file that grows.
+type localWriter struct {
+	f      *os.File
+	off    int64
+	extend bool
+	buf    [commitPayload]byte
+}
+
+func newLocalWriter(dir string, extend bool) (*localWriter, error) {
+	f, err := os.CreateTemp(dir, "local")
+	if err != nil {
+		return nil, err
+	}
+	if !extend {
+		if _, err = f.Write(make([]byte, commitRing)); err == nil {
+			err = f.Sync()
+		}
+	}
+	return &localWriter{f: f, extend: extend}, err
+}
+
+func (w *localWriter) write() error {
+	if _, err := w.f.WriteAt(w.buf[:], w.off); err != nil {
+		return err
+	}
+	if w.off += commitPayload; !w.extend {
+		w.off %= commitRing
+	}
+	return fdatasync(w.f)
+}
+
+func (w *localWriter) close() {
+	w.f.Close()
+	os.Remove(w.f.Name())
+}
+
+func localLatency(dir string, extend bool, n int) (float64, error) {
+	w, err := newLocalWriter(dir, extend)
+	if err != nil {
+		return 0, err
+	}
+	defer w.close()
+	return medianOf(n, w.write)
+}
+
+// writers runs k writers for dur and returns their calls per second.
+func writers(k int, dur time.Duration, call func(i int) error) (float64, error) {
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	var first error
+	total := 0
+	start := time.Now()
+	for i := range k {
+		wg.Go(func() {
+			n := 0
+			var err error
+			for err == nil && time.Since(start) < dur {
+				err = call(i)
+				n++
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if total += n; first == nil {
+				first = err
+			}
+		})
+	}
+	wg.Wait()
+	return float64(total) / time.Since(start).Seconds(), first
+}
+
+func localRate(dir string, k int, dur time.Duration) (float64, error) {
+	ws := make([]*localWriter, k)
+	for i := range ws {
+		w, err := newLocalWriter(dir, false)
+		if err != nil {
+			return 0, err
+		}
+		defer w.close()
+		ws[i] = w
+	}
+	return writers(k, dur, func(i int) error { return ws[i].write() })
+}
+
+func appendRate(addr string, k int, dur time.Duration) (float64, error) {
+	p, stop, err := dialLog(addr)
+	if err != nil {
+		return 0, err
+	}
+	defer stop()
+	payload := make([]byte, commitPayload)
+	return writers(k, dur, func(int) error {
+		_, err := p.Append(context.Background(), payload)
+		return err
+	})
+}
+
+// commitCase is one line of the report.
+type commitCase struct {
+	Result
+	base, ours func() (float64, error)
+	best       bool // see rpcCase
+}
+
+// Commit measures appends of 4 KiB to a commit log in another process: against a plain
+// exchange of as many octets when the log is in memory, against local writes with
+// fdatasync when it is in a file of dir. N appends a round for latencies, dur a round for
+// rates; only the cases whose name holds only.
+func Commit(p CommitPeer, dir, only string, rounds, n int, dur time.Duration, progress func(done, of int)) ([]Result, error) {
+	echo := func() (float64, error) { return echoLatency(p.Echo, n) }
+	file := func() (float64, error) { return appendLatency(p.File, n/10) }
+	cases := []commitCase{
+		{Result{Name: "append, plain memory, against TCP round trip", Unit: "us", AtMost: true}, echo, func() (float64, error) { return appendLatency(p.RAM, n) }, true},
+		{Result{Name: "append, sim, against TCP round trip", Unit: "us", Gate: 1.4, AtMost: true}, echo, func() (float64, error) { return appendLatency(p.Sim, n) }, true},
+		{Result{Name: "append, file, against local overwrite+fdatasync", Unit: "us", Gate: 1.3, AtMost: true}, func() (float64, error) { return localLatency(dir, false, n/10) }, file, false},
+		{Result{Name: "append, file, against local extending write+fdatasync", Unit: "us", Gate: 0.8, AtMost: true}, func() (float64, error) { return localLatency(dir, true, n/10) }, file, false},
+	}
+	for _, k := range []struct {
+		producers int
+		gate      float64
+	}{{1, 0.9}, {2, 0.9}, {4, 0.9}, {16, 1.2}, {64, 2.2}} {
+		cases = append(cases, commitCase{
+			Result{Name: fmt.Sprintf("%d producers, file, against as many local writers", k.producers), Unit: "/s", Gate: k.gate},
+			func() (float64, error) { return localRate(dir, k.producers, dur) },
+			func() (float64, error) { return appendRate(p.File, k.producers, dur) }, false,
+		})
+	}
+	cases = slices.DeleteFunc(cases, func(c commitCase) bool { return !strings.Contains(c.Name, only) })
+	results := make([]Result, len(cases))
+	for round := range rounds {
+		for i := range cases {
+			if progress != nil {
+				progress(round*len(cases)+i, rounds*len(cases))
+			}
+			if err := cases[i].round(); err != nil {
+				return nil, fmt.Errorf("%s: %w", cases[i].Name, err)
+			}
+		}
+	}
+	for i := range cases {
+		cases[i].settle()
+		results[i] = cases[i].Result
+	}
+	return results, nil
+}
+
+func (c *commitCase) round() error {
+	base, err := c.base()
+	if err != nil {
+		return err
+	}
+	ours, err := c.ours()
+	c.Base, c.Ours = append(c.Base, base), append(c.Ours, ours)
+	return err
+}
+
+func (c *commitCase) settle() {
+	if !c.best {
+		return
+	}
+	fastest := slices.Min(c.Base)
+	for j := range c.Base {
+		c.Base[j] = fastest
+	}
+}

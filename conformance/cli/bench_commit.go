@@ -1,0 +1,67 @@
+package cli
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stag-rdma/stag/conformance/bench"
+)
+
+// commitCmd is bench commit.
+func (f *benchFlags) commitCmd() *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use: "commit", Short: "Appends of 4 KiB to a commit log in another process", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.commit(cmd, dir) },
+	}
+	cmd.Flags().StringVar(&dir, "dir", os.TempDir(), "directory on the disk to measure")
+	return cmd
+}
+
+func (f *benchFlags) commit(cmd *cobra.Command, dir string) error {
+	n, dur := 5000, time.Second
+	if f.quick {
+		n, dur = 200, 50*time.Millisecond
+	}
+	dir, err := os.MkdirTemp(dir, "bench-commit")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	var p bench.CommitPeer
+	stop, err := startChild(&p, "bench", "commit-peer", dir)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	done, err := f.profile()
+	if err != nil {
+		return err
+	}
+	defer done()
+	results, err := bench.Commit(p, dir, f.only, f.rounds, n, dur, progress(cmd.ErrOrStderr()))
+	return f.report(cmd, results, err)
+}
+
+// commitPeerCmd is the consumer.
+func commitPeerCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "commit-peer DIR", Short: "The other process of bench commit", Args: cobra.ExactArgs(1), Hidden: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, stop, err := bench.ServeCommit(args[0])
+			if err != nil {
+				return err
+			}
+			defer stop()
+			if err := json.NewEncoder(cmd.OutOrStdout()).Encode(p); err != nil {
+				return err
+			}
+			_, err = io.Copy(io.Discard, cmd.InOrStdin())
+			return err
+		},
+	}
+}
