@@ -87,6 +87,10 @@ interop: ## the Linux kernel's NFS/RDMA client and server (Debian, root)
 crash-sim: ## the commit log under every crash of the model
 	go test -count=1 -run 'TestCrash' -v ./transport/commitlog/internal/machine -crash.all
 
+.PHONY: crash
+crash: ## commit log: producer and consumer killed at random moments, 100 rounds
+	go test -count=1 -run TestKill -v ./transport/commitlog -kill.rounds 50 -timeout 30m
+
 .PHONY: crash-mutants
 crash-mutants: ## faults put into the commit log: each must be caught by a test
 	bash transport/commitlog/mutants.sh
@@ -94,6 +98,10 @@ crash-mutants: ## faults put into the commit log: each must be caught by a test
 .PHONY: bench-engine
 bench-engine: ## the engine against raw TCP; exits 1 below a gate
 	go run ./conformance bench engine
+
+.PHONY: bench-commit
+bench-commit: ## appends to a commit log against TCP and local fdatasync; exits 1 below a gate
+	go run ./conformance bench commit
 
 .PHONY: bench-rpc
 bench-rpc: ## calls against record-marked TCP; exits 1 below a gate

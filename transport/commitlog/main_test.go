@@ -18,6 +18,9 @@ import (
 
 // TestMain fails the package when a test leaves a goroutine behind.
 func TestMain(m *testing.M) {
+	if role := os.Getenv(childRole); role != "" {
+		os.Exit(runChild(role))
+	}
 	code := m.Run()
 	if left := leaked(); left != "" && code == 0 {
 		fmt.Fprintln(os.Stderr, "left behind:\n"+left)
