@@ -78,14 +78,17 @@ func (c *Consumer) Fence() []Op {
 // Fenced is told the tail word after Fence. It returns what has to be done before the
 // new session may touch the memory, and where that begins. The tail comes before the
 // epoch: after the epoch no record of an earlier one counts that lies behind the tail.
+// Next does not hear of this tail from here: it is not durable yet.
 func (c *Consumer) Fenced(tail uint64) ([]Op, *Answer, error) {
 	if c.hdr.Epoch == math.MaxUint32 {
 		return nil, nil, ErrEpochs
 	}
-	c.observe(tail)
 	end := c.at
+	if c.poison == nil && !c.possible(tail) {
+		c.poison = &Poison{Pos: c.at.pos, Seq: c.at.seq, Reason: layout.BeyondTail}
+	}
 	if c.poison == nil {
-		why, err := c.r.walk(&end, c.tail, 0, func(*Record) error { return nil })
+		why, err := c.r.walk(&end, tail, 0, func(*Record) error { return nil })
 		if err != nil {
 			return nil, nil, err
 		}
@@ -99,7 +102,7 @@ func (c *Consumer) Fenced(tail uint64) ([]Op, *Answer, error) {
 	c.hdr.Epoch++
 	c.hdr.Generation++
 	ops := []Op{
-		storeWord(layout.TailOff, c.tail), persist(Range{layout.TailOff, 8}),
+		storeWord(layout.TailOff, tail), persist(Range{layout.TailOff, 8}),
 		{Kind: OpStore, Off: c.hdr.Slot(), Data: c.hdr.Append(nil)},
 		persist(Range{c.hdr.Slot(), layout.HeaderLen}),
 		storeWord(layout.PublishedOff, c.head.Pos),
@@ -122,11 +125,16 @@ func (c *Consumer) observe(tail uint64) {
 	if c.poison != nil || tail == c.tail {
 		return
 	}
-	if tail < c.tail || tail%layout.Align != 0 || tail-c.head.Pos > c.hdr.Capacity {
+	if !c.possible(tail) {
 		c.poison = &Poison{Pos: c.at.pos, Seq: c.at.seq, Reason: layout.BeyondTail}
 		return
 	}
 	c.tail = tail
+}
+
+// possible reports whether an honest producer can have moved the tail here.
+func (c *Consumer) possible(tail uint64) bool {
+	return tail >= c.tail && tail%layout.Align == 0 && tail-c.head.Pos <= c.hdr.Capacity
 }
 
 // Next is told how far recovery would find records if everything ended now: in wal mode

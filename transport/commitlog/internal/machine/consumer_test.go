@@ -192,6 +192,25 @@ func TestRelease(t *testing.T) {
 	}
 }
 
+// While a new session is being made durable, Next goes on with the tail that was flushed.
+func TestNextDuringFence(t *testing.T) {
+	r := newLog(t, layout.Strict, 10, 20)
+	copy(r[layout.TailOff:], make([]byte, 8))
+	c := r.open(t)
+	if _, a, err := c.Fenced(128); err != nil || a.NextSeq != 3 || a.Tail != 128 {
+		t.Fatal(a, err)
+	}
+	if rec, _, err := c.Next(64); err != nil || rec == nil || rec.Seq != 1 {
+		t.Fatal(rec, err)
+	}
+	if rec, _, err := c.Next(64); err != nil || rec != nil {
+		t.Fatal("handed out before its tail is durable:", rec, err)
+	}
+	if rec, _, err := c.Next(128); err != nil || rec == nil || rec.Seq != 2 {
+		t.Fatal(rec, err)
+	}
+}
+
 func TestEpochsEnd(t *testing.T) {
 	r := newLog(t, layout.WAL)
 	c := r.open(t)
