@@ -125,6 +125,7 @@ func executeAtomic(it *item, t *region.Table) error {
 	if err != nil {
 		return it.req.refuse(memoryFailed(&view, err), err)
 	}
+	view.Stored()
 	b := it.respond(OpAtomicResponse, atomicResponseLen)
 	binary.BigEndian.PutUint32(b, a.id)
 	binary.BigEndian.PutUint64(b[4:], old)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"hash"
 	"net"
+	"slices"
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -86,6 +87,47 @@ func TestKeyedHash(t *testing.T) {
 		exchange(a, b)
 		if pe, _ := errors.AsType[*ProtocolError](b.err); (pe == nil) != ok || pe != nil && pe.Code != violations[vioMismatch].code {
 			t.Errorf("key %q: %v", key, b.err)
+		}
+	}
+}
+
+// writing notes what it is asked to write back.
+type writing struct {
+	persisting
+	asked []region.Range
+}
+
+var _ region.WriteBacker = (*writing)(nil)
+
+func (m *writing) WriteBack(off, n int) { m.asked = append(m.asked, region.Range{Off: off, N: n}) }
+
+// TestWriteThrough: with the hint exactly what peers store is written back, after it
+// has been stored; by another STag of the same memory, without the hint, nothing is.
+func TestWriteThrough(t *testing.T) {
+	for _, hint := range []bool{true, false} {
+		a, b := newEngine(engineConfig{ord: 9, ext: extAll}), newEngine(engineConfig{ird: 9, ext: extAll})
+		mem := &writing{persisting: persisting{mem: make([]byte, 4096)}}
+		all := commitRights | region.Atomic
+		reg, _ := b.snd.table.RegisterMemory(mem, region.Options{Access: all, Base: 1000, WriteThrough: hint})
+		_, _ = b.snd.table.RegisterMemory(mem, region.Options{Access: all, WriteThrough: true})
+		_, sink := a.register(t, 4096, region.ReadSink)
+		s := reg.STag()
+		a.post(
+			WR{Op: OpWrite, STag: s, TO: 1100, Body: pattern(2000)},
+			WR{Op: OpWrite, STag: s, TO: 1000},
+			WR{Op: OpAtomicWriteRequest, STag: s, TO: 1008, Body: make([]byte, 8)},
+			WR{Op: OpAtomicRequest, STag: s, TO: 1016, Atomic: &Atomic{Operand: 1}},
+			WR{Op: OpReadRequest, STag: s, TO: 1000, Len: 4096, Sink: sink.STag()},
+			WR{Op: OpVerifyRequest, STag: s, TO: 1000, Len: 4096},
+			WR{Op: OpFlushRequest, STag: s, TO: 1000, Len: 4096, Flags: FlushPersistent},
+		)
+		exchange(a, b)
+		var want []region.Range
+		if hint {
+			want = []region.Range{{Off: 100, N: 1428}, {Off: 1528, N: 572}, {Off: 8, N: 8}, {Off: 16, N: 8}}
+		}
+		if b.err != nil || !slices.Equal(mem.asked, want) || mem.calls != 1 {
+			t.Errorf("hint %v: %v, asked for %v, want %v", hint, b.err, mem.asked, want)
 		}
 	}
 }

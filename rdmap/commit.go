@@ -128,6 +128,7 @@ func executeAtomicWrite(it *item, t *region.Table) error {
 	if err := view.StoreWord([8]byte(it.req.body[targetLen:])); err != nil {
 		return it.req.refuse(memoryFailed(&view, err), err)
 	}
+	view.Stored()
 	it.respond(OpAtomicWriteResponse, 0)
 	return nil
 }

@@ -146,6 +146,7 @@ func (r *receiver) place(u, payload []byte) (ddp.Event, error) {
 	} else if err := r.view.CopyIn(payload); err != nil {
 		return ddp.Event{}, r.refuse(memoryFailed(&r.view, err), u, err)
 	}
+	r.view.Stored()
 	return r.ddp.Commit(payload), nil
 }
 

@@ -112,6 +112,9 @@ func (d *Domain) install(owner *Table, mem Memory, data []byte, o Options) (Regi
 	} else if o.Access&Verify != 0 {
 		e.fate = new(fate)
 	}
+	if o.WriteThrough {
+		e.through, _ = mem.(WriteBacker)
+	}
 	if w, ok := mem.(Watched); ok {
 		e.failed = w.Failed()
 	}
@@ -181,7 +184,8 @@ func (d *Domain) recycle(e *entry) {
 	if e.mem != nil {
 		leaveFate(e.mem)
 	}
-	e.data, e.mem, e.owner, e.hash, e.guard, e.fate, e.failed = nil, nil, nil, nil, nil, nil, nil
+	e.data, e.mem, e.owner, e.hash = nil, nil, nil, nil
+	e.guard, e.fate, e.failed, e.through = nil, nil, nil, nil
 	e.state.Store(stateFree)
 	if e.wait != nil {
 		close(e.wait)

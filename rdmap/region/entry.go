@@ -29,17 +29,18 @@ const (
 // becomes live and after the last pin is gone, and read only under a pin; wait and
 // slot bookkeeping belong to Domain.mu.
 type entry struct {
-	state  atomic.Uint64
-	data   []byte
-	mem    Memory          // nil: plain slice
-	guard  Guarded         // mem, if it is one
-	failed <-chan struct{} // of mem; nil: it is not Watched
-	owner  *Table          // nil: shared by the domain
-	dom    *Domain
-	base   uint64
-	access Access
-	hash   *Hash // nil: CRC32C
-	fate   *fate // of mem
+	state   atomic.Uint64
+	data    []byte
+	mem     Memory          // nil: plain slice
+	guard   Guarded         // mem, if it is one
+	failed  <-chan struct{} // of mem; nil: it is not Watched
+	through WriteBacker     // mem, if stores of peers are to be written back
+	owner   *Table          // nil: shared by the domain
+	dom     *Domain
+	base    uint64
+	access  Access
+	hash    *Hash // nil: CRC32C
+	fate    *fate // of mem
 
 	wait chan struct{} // closed by recycle; made by the first waiter
 }

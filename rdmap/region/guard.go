@@ -39,6 +39,14 @@ type RangePersister interface {
 	PersistRanges(rs []Range) error
 }
 
+// WriteBacker is a Memory that can begin to make octets durable while nobody waits.
+type WriteBacker interface {
+	Memory
+	// WriteBack asks that the n octets at off become durable soon. It returns at once and
+	// may do nothing. An error is final as with Persist, which returns it then.
+	WriteBack(off, n int)
+}
+
 // Watched is a Memory that can be asked whether it has failed, and waited for. Once
 // Failed is closed every registration of it, in whatever domain, is invalid; of other
 // memories the engine knows only what it has seen itself.
@@ -85,6 +93,14 @@ func (v *View) CopyOut(p []byte, off int) error {
 	}
 	copy(p, src)
 	return nil
+}
+
+// Stored says that the octets of the view have been stored to: those of a registration
+// with WriteThrough are written back.
+func (v *View) Stored() {
+	if v.e != nil && v.e.through != nil {
+		v.e.through.WriteBack(v.off, len(v.data))
+	}
 }
 
 // Guarded reports whether the memory is Guarded: its octets must then be touched by

@@ -193,3 +193,35 @@ func TestFailedMemory(t *testing.T) {
 		t.Error(err, d.Live(), there.Live())
 	}
 }
+
+// tracked is Watched memory that counts what is written back.
+type tracked struct {
+	watched
+	n int
+}
+
+func (m *tracked) WriteBack(_, n int) { m.n += n }
+
+// What a registration was, the next one in its place is not.
+func TestRegistrationForgets(t *testing.T) {
+	tab := NewTable()
+	m := &tracked{watched: watched{plainBytes: make(Bytes, 8), failed: make(chan struct{})}}
+	r, _ := tab.RegisterMemory(m, Options{Access: RemoteWrite, WriteThrough: true})
+	v, _ := tab.Lookup(r.STag(), 2, 4, RemoteWrite)
+	v.Stored()
+	v.Release()
+	if err := r.Invalidate(t.Context()); err != nil || m.n != 4 {
+		t.Fatalf("%v, %d octets written back", err, m.n)
+	}
+	close(m.failed)
+	r, _ = tab.RegisterMemory(make(Bytes, 8), Options{Access: RemoteWrite})
+	v, err := tab.Lookup(r.STag(), 2, 4, RemoteWrite)
+	if err != nil || v.Guarded() {
+		t.Fatal(err)
+	}
+	v.Stored()
+	v.Release()
+	if v.Stored(); m.n != 4 {
+		t.Errorf("%d octets written back", m.n)
+	}
+}

@@ -29,6 +29,10 @@ type Options struct {
 	Base uint64
 	// Hash is the algorithm of Verify. Nil: CRC32C.
 	Hash *Hash
+	// WriteThrough hints that what peers store by this STag should be on its way to being
+	// durable at once, if the memory is a WriteBacker: a later Flush finds less to do, and
+	// the medium is busier. It promises nothing; only a Flush does.
+	WriteThrough bool
 }
 
 // Register makes mem reachable on this stream, from TO 0. mem is lent until

@@ -15,7 +15,8 @@
 // Kinds:
 //
 //	file  what peers reach is a copy in the heap; Persist writes exactly the range and
-//	      calls fdatasync. Octets that nobody persisted never reach the file.
+//	      calls fdatasync. Octets that nobody persisted, or asked to be written back,
+//	      never reach the file.
 //	mmap  the pages of the file; Persist calls msync. No copy, but a truncated file
 //	      makes every access a fault, and stores may reach the medium unasked.
 //	dax   persistent memory; Persist writes cache lines back, without a system call.

@@ -96,10 +96,7 @@ func (f *flusher) join(rs []region.Range) (b *batch, lead bool, err error) {
 	if f.err != nil {
 		return nil, false, f.err
 	}
-	if f.next == nil {
-		f.next = &batch{done: make(chan struct{})}
-	}
-	f.next.ranges = append(f.next.ranges, rs...)
+	f.collect(rs...)
 	if f.active {
 		return f.next, false, nil
 	}
@@ -109,6 +106,37 @@ func (f *flusher) join(rs []region.Range) (b *batch, lead bool, err error) {
 		go f.run()
 	}
 	return f.next, !f.detached, nil
+}
+
+// collect adds rs to the next batch; f.mu is held.
+func (f *flusher) collect(rs ...region.Range) {
+	if f.next == nil {
+		f.next = &batch{done: make(chan struct{})}
+	}
+	f.next.ranges = append(f.next.ranges, rs...)
+}
+
+// maxBegun is how many ranges nobody waits for are collected: peers that store while a
+// commit hangs must not cost memory.
+const maxBegun = 256
+
+// begin is persist without waiting, and without the promise.
+func (f *flusher) begin(r region.Range) {
+	if f.quick {
+		_ = f.inline([]region.Range{r}) // the error is final
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err != nil || f.next != nil && len(f.next.ranges) >= maxBegun {
+		return
+	}
+	f.collect(r)
+	if !f.active {
+		f.active = true
+		f.gate.hold()
+		go f.run()
+	}
 }
 
 // lead makes one commit in the goroutine of the caller, and leaves the rest to run.

@@ -32,6 +32,7 @@ var (
 	_ region.Guarded        = (*Memory)(nil)
 	_ region.RangePersister = (*Memory)(nil)
 	_ region.Watched        = (*Memory)(nil)
+	_ region.WriteBacker    = (*Memory)(nil)
 )
 
 func newMemory(kind Kind, d *device, med medium, o *Options) *Memory {
@@ -86,6 +87,17 @@ func (m *Memory) PersistRanges(rs []region.Range) error {
 		m.octets.Add(uint64(r.N))
 	}
 	return nil
+}
+
+// WriteBack begins to persist the n octets at off and returns at once: a Persist that
+// nobody waits for, and that shares its flush with others. It does nothing for octets
+// outside the memory, after Close or a final error, and while many are waiting.
+func (m *Memory) WriteBack(off, n int) {
+	if !inside(off, n, m.d.size) || !m.gate.enter() {
+		return
+	}
+	defer m.gate.leave()
+	m.fl.begin(region.Range{Off: off, N: n})
 }
 
 // Store copies p to the octets at off. Errors: ErrRange; ErrClosed;

@@ -1,0 +1,78 @@
+package pmem_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
+)
+
+// What WriteBack was asked for is in the file after the next Persist, of whatever: it
+// waits its turn. Nothing else is.
+func TestWriteBack(t *testing.T) {
+	m := open(t, pmem.File, newFile(t, 4096), nil)
+	want := make([]byte, 4096)
+	for i := range 8 {
+		p := bytes.Repeat([]byte{byte(i + 1)}, 100)
+		if err := m.Store(i*128, p); err != nil {
+			t.Fatal(err)
+		}
+		if i%2 == 0 {
+			m.WriteBack(i*128+10, 50)
+			copy(want[i*128+10:], p[:50])
+		}
+	}
+	m.WriteBack(4090, 7) // outside
+	if err := m.Persist(4000, 1); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(m.Path()); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%x, %v", got, err)
+	}
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	m.WriteBack(0, 1)
+}
+
+// WriteBack does not wait for a flush that hangs, nor do many of them cost memory; an
+// error is final, though nobody was waiting for it.
+func TestWriteBackHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := pmemtest.NewFaults()
+		m := open(t, pmem.File, newFile(t, 4096), &pmem.Options{Hooks: f.Hooks()})
+		n := f.Count(pmemtest.Write)
+		entered, release := f.Hang(pmemtest.Datasync)
+		start := time.Now()
+		m.WriteBack(0, 1)
+		<-entered
+		for k := range 1000 {
+			m.WriteBack(2*(k%2000), 1) // 1000 ranges that do not touch
+		}
+		if time.Since(start) != 0 {
+			t.Error("it waited")
+		}
+		release()
+		if err := m.Persist(4095, 1); err != nil {
+			t.Fatal(err)
+		}
+		if got := f.Count(pmemtest.Write) - n; got > 260 || got < 250 {
+			t.Errorf("%d writes", got)
+		}
+		f.Fail(pmemtest.Datasync, syscall.EIO)
+		m.WriteBack(0, 1)
+		<-m.Failed()
+		if err := m.Persist(0, 1); !errors.Is(err, syscall.EIO) {
+			t.Error(err)
+		}
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
