@@ -92,7 +92,7 @@ func TestStreamsDoNotStarve(t *testing.T) {
 		x, y := connect(t, a, b, &Config{Handler: hx}, nil)
 		reg := mustRegister(t, y, 5000, region.RemoteRead)
 		go y.Serve()
-		for i := range 3 {
+		for i := range 2 {
 			if err := x.Read(t.Context(), make([]byte, 5000), reg.STag(), 0); err != nil {
 				t.Fatal(err)
 			}

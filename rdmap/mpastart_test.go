@@ -68,7 +68,7 @@ func TestRTROnWire(t *testing.T) {
 		mpa.RTRSend: "4143" + "00000000" + "00000000" + "00000001" + "00000000",
 	}
 	for can := mpa.RTR(1); can < 8; can++ {
-		for takes := mpa.RTR(1); takes < 8; takes++ {
+		for _, takes := range []mpa.RTR{mpa.RTRWrite, mpa.RTRRead, mpa.RTRSend, 7} {
 			both := can & takes
 			if both == 0 {
 				continue // TestNoMatchingRTR

@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
@@ -317,6 +318,48 @@ func TestCancelledSink(t *testing.T) {
 		}
 		if u, err := p.Next(); err != nil || u[1] != 0x43 {
 			t.Fatalf("%x, %v", u, err)
+		}
+	})
+}
+
+// TestTerminateSurvivesClose: a side that gives up and closes at once, with octets of the
+// peer unread and more on their way, still gets its Terminate across: it half-closes and
+// drains, where a plain close would reset the connection.
+func TestTerminateSurvivesClose(t *testing.T) {
+	code := TermCode{0, 2, 8}
+	onWires(t, func(t *testing.T, a, b net.Conn) {
+		x, p := rawResponder(t, a, b, &Config{Recvs: 1000})
+		var flood sync.WaitGroup
+		started := make(chan struct{})
+		flood.Go(func() {
+			u := append(patch(t, goldSendZero, 13, 1), make([]byte, 3000)...)
+			for msn := byte(1); msn < 200; msn++ {
+				u[13] = msn
+				if p.Send(u) != nil {
+					return
+				}
+				if msn == 5 {
+					close(started)
+				}
+			}
+		})
+		<-started
+		closed := make(chan error, 1)
+		go func() {
+			x.Terminate(code, errTest)
+			closed <- x.Close()
+		}()
+		u, err := p.Next()
+		if want := ulpduOf(t, wantTerminate(0x0208<<16, nil, false)); err != nil || !bytes.Equal(u, want) {
+			t.Errorf("got %x, %v", u, err)
+		}
+		if u, err := p.Next(); err != io.EOF {
+			t.Errorf("then %x, %v", u, err)
+		}
+		flood.Wait()
+		b.Close()
+		if le, ok := errors.AsType[*LocalError](<-closed); !ok || le.Code != code || !errors.Is(le, errTest) {
+			t.Errorf("Close: %v", le)
 		}
 	})
 }
