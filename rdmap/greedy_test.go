@@ -214,3 +214,83 @@ func TestStallPerSend(t *testing.T) {
 		pool.put(hog)
 	})
 }
+
+// TestPutOffTogether: what stalled connections keep for later is bounded for all of
+// them together, so that many cannot do what one cannot; nothing of it is lost.
+func TestPutOffTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const conns, msgs = 50, 250
+		pool := NewPool(10_000)
+		hog, _ := pool.get(10_000)
+		var hs []*collector
+		var wg sync.WaitGroup
+		for range conns {
+			a, b := rdmaptest.PipeSize(3000)
+			h := newCollector()
+			p, y := rawInitiator(t, a, b, &Config{Pool: pool, Recvs: 2 * msgs, RecvSize: 1000, Handler: h})
+			go y.Serve()
+			hs = append(hs, h)
+			wg.Go(func() {
+				for i := range msgs {
+					for mo, last := range []bool{false, true} { // each needs memory
+						u := patch(t, goldSend, 13, byte(i+1), 0, 0, 0, byte(mo))
+						if !last {
+							u[0] = 0x01
+						}
+						u = append(u[:18], byte(i))
+						if err := p.Send(u); err != nil {
+							t.Error(err)
+							return
+						}
+					}
+				}
+			})
+		}
+		synctest.Wait()
+		if most := maxPutOff + conns*(2+19); pool.kept > most || pool.kept < maxPutOff-100 {
+			t.Errorf("%d octets put off, at most %d", pool.kept, most)
+		}
+		pool.put(hog)
+		for _, h := range hs {
+			for range msgs {
+				<-h.got
+			}
+			for i, m := range h.msgs {
+				if len(m) != 2 || m[0] != byte(i) {
+					t.Fatalf("message %d: %x", i, m)
+				}
+			}
+		}
+		wg.Wait()
+		synctest.Wait()
+		if pool.kept != 0 || pool.Used() != 0 {
+			t.Errorf("%d octets put off, %d in use", pool.kept, pool.Used())
+		}
+	})
+}
+
+// TestPutOffEnds: a connection that ends while it is stalled keeps nothing.
+func TestPutOffEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pool := NewPool(10_000)
+		hog, _ := pool.get(10_000)
+		a, b := rdmaptest.Pipe()
+		p, y := rawInitiator(t, a, b, &Config{Pool: pool, Recvs: 9})
+		go y.Serve()
+		for range 3 {
+			if err := p.Send(sendPart(t, 0, 1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if pool.kept != 3*(2+19) {
+			t.Errorf("%d octets put off", pool.kept)
+		}
+		y.Abort(nil)
+		<-y.Done()
+		if pool.kept != 0 {
+			t.Errorf("%d octets put off by nobody", pool.kept)
+		}
+		pool.put(hog)
+	})
+}

@@ -312,7 +312,7 @@ func (e *engine) replay(each func()) {
 			return
 		}
 		e.event(&ev)
-		kept.pop()
+		kept.pop(e.rcv.pool)
 		*off = kept
 		each()
 	}

@@ -21,6 +21,7 @@ type Pool struct {
 	free    map[int][]poolBuf
 	spare   int                // octets in free
 	waiting map[*Conn]struct{} // stalled connections
+	kept    int                // octets that they put off
 	open    map[*arrival]struct{}
 }
 
@@ -141,4 +142,24 @@ func (p *Pool) reclaim(t time.Time) {
 			go a.overdue(a.since)
 		}
 	}
+}
+
+// keep counts n octets that a stalled connection is to put off. It reports false when
+// all connections together have put off as much as the pool holds, or as one may; must
+// overrides that.
+func (p *Pool) keep(n int, must bool) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !must && p.kept+n > max(p.limit, maxPutOff) {
+		return false
+	}
+	p.kept += n
+	return true
+}
+
+// forget ends what keep began.
+func (p *Pool) forget(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.kept -= n
 }

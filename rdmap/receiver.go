@@ -331,5 +331,6 @@ func (r *receiver) close() {
 	r.view.Release()
 	r.pool.ended(&r.arriving)
 	r.pool.put(r.buf)
+	r.pool.forget(r.off.len())
 	r.buf, r.scratch, r.off = nil, nil, putOff{}
 }

@@ -14,15 +14,19 @@ import (
 // memory, so that what frees memory (Read Responses, responses on queue 3) goes on
 // (D12). Requests wait too, since a Read Response is not generated before an earlier
 // Send has completed (RFC 5040 Section 5.5). Each ULPDU has its length in front.
-type putOff struct{ b []byte }
+type putOff struct {
+	b    []byte
+	stop bool // the Pool keeps no more
+}
 
-// maxPutOff is how much is kept, octets; then the whole stream waits.
+// maxPutOff is how much is kept, octets; then the whole stream waits. All connections of
+// a Pool together keep no more than its limit, or than this, and the first ULPDU of each.
 const maxPutOff = 128 << 10
 
 func (o *putOff) len() int { return len(o.b) }
 
 // full reports that one more ULPDU might not fit.
-func (o *putOff) full() bool { return len(o.b) > maxPutOff-2-0xffff }
+func (o *putOff) full() bool { return o.stop || len(o.b) > maxPutOff-2-0xffff }
 
 // waits reports whether u has to wait its turn behind what is put off.
 func (o *putOff) waits(u []byte) bool {
@@ -41,9 +45,12 @@ func (o *putOff) next() []byte {
 	return o.b[2 : 2+n]
 }
 
-// pop forgets the first ULPDU.
-func (o *putOff) pop() {
-	o.b = o.b[2+len(o.next()):]
+// pop forgets the first ULPDU, and makes room for others in p.
+func (o *putOff) pop(p *Pool) {
+	n := 2 + len(o.next())
+	p.forget(n)
+	o.stop = false
+	o.b = o.b[n:]
 	if len(o.b) == 0 {
 		o.b = nil
 	}
@@ -55,6 +62,10 @@ func (r *receiver) putOff(u []byte) event {
 		return event{kind: evBlocked}
 	}
 	first := r.off.len() == 0
+	if !r.pool.keep(2+len(u), first) {
+		r.off.stop = true
+		return event{kind: evBlocked}
+	}
 	r.off.b = binary.BigEndian.AppendUint16(r.off.b, uint16(len(u)))
 	r.off.b = append(r.off.b, u...)
 	if first {
@@ -123,6 +134,7 @@ func (c *Conn) replay() error {
 			return err
 		}
 		if off.len() > 0 { // put off again
+			c.cfg.Pool.forget(off.len())
 			*off = kept
 			if !again { // another Send, whose wait begins now
 				c.stalled()
@@ -131,7 +143,7 @@ func (c *Conn) replay() error {
 			c.cfg.Pool.wait(c)
 			return c.stallExpired()
 		}
-		kept.pop()
+		kept.pop(c.cfg.Pool)
 		*off = kept
 		// A message lies in what was put off: those octets are not written again.
 		st := borrowStaging(smallStaging)
