@@ -75,6 +75,6 @@ each other.`,
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usagef("%v (see %s --help)", err, c.CommandPath())
 	})
-	cmd.AddCommand(decodeCmd(), tsharkCmd(), benchCmd(), rpingCmd(), coverageCmd(), mutantsCmd())
+	cmd.AddCommand(decodeCmd(), tsharkCmd(), benchCmd(), rpingCmd(), perftestCmd(), coverageCmd(), mutantsCmd())
 	return cmd
 }

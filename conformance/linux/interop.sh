@@ -4,10 +4,12 @@
 #      with CRC32C required by the client, and (shorter) peer-to-peer, so that its
 #      first FPDU is a ready-to-receive message (RFC 6581 Section 9.2);
 #   2. `nfsdemo ls`, `cp`, `cat`, ... against the kernel's own NFS/RDMA server;
-#   3. rdma-core's rping against `conformance rping`, both roles, CRC off and on.
+#   3. rdma-core's rping against `conformance rping`, both roles, CRC off and on;
+#   4. perftest's ib_write_bw, ib_read_bw and ib_send_lat against `conformance
+#      perftest`, likewise.
 # Every octet that crosses the guest's network card is captured and decoded.
 #
-# usage: interop.sh [client|crc|p2p|server|rping]...    (default: all)
+# usage: interop.sh [client|crc|p2p|server|rping|perftest]...    (default: all)
 # Prints one line per check and "N passed, N failed"; exit 1 on any failure.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -143,7 +145,43 @@ rping_both() {
   judge_capture rping "$work/rping.pcap"
 }
 
-[ $# -gt 0 ] || set -- client crc p2p server rping
+perftest_both() {
+  local port i crc test flag gport=() forward=() co=$work/conformance tests="write_bw read_bw send_lat" size=65536 count=50
+  port=$(free_port)
+  for i in 1 2 3 4 5 6; do gport[i]=$(free_port) && forward+=(-f "${gport[i]}:$((18500 + i))"); done
+  mkdir -p "$work/s" && rm -f "$work/s"/*
+  "$co" perftest server --no-crc --listen "127.0.0.1:$port" >"$work/perftest.out" 2>&1 &
+  spid=$!
+  "$here/run.sh" -t 200 -d "$work/s" -w "$work/perftest.pcap" "${forward[@]}" -e "PORT=$port" -e "TESTS=$tests" \
+    -e "SIZE=$size" -e "COUNT=$count" "$here/perftest.sh" >"$work/perftest.log" 2>&1 &
+  vpid=$!
+  i=0
+  for crc in off on; do
+    for test in $tests; do
+      i=$((i + 1))
+      for _ in $(seq 1200); do [ -e "$work/s/ready-$i" ] && break; kill -0 $vpid 2>/dev/null || break; sleep 0.1; done
+      flag=--require-crc
+      [ $crc = on ] || flag=--no-crc
+      check "ib_$test as server: our client, CRC $crc" sh -c "'$co' perftest client $test $flag --timeout 20s --size $size --count $count 127.0.0.1:${gport[i]} | grep 'CRC $crc: ok'"
+    done
+  done
+  local rc=0
+  wait $vpid || rc=$?
+  vpid=
+  grep -E '^(ok|FAIL) ' "$work/perftest.log" | sed "s/^\(ok\|FAIL\) /\1 perftest: /"
+  passed=$((passed + $(grep -c '^ok ' "$work/perftest.log")))
+  failed=$((failed + $(grep -c '^FAIL ' "$work/perftest.log")))
+  [ $rc = 0 ] || { [ $rc = 1 ] || fail "perftest: guest ended with $rc"; tail -15 "$work/perftest.log"; }
+  kill -INT "$spid"
+  wait "$spid" || fail "perftest: our server exits $?"
+  spid=
+  check "perftest: our server was written to, read from and sent to as often as said" sh -c "test \$(grep -c ': ok\$' '$work/perftest.out') = 6 &&
+    test \$(grep -c ' $((size * count)) octets written' '$work/perftest.out') = 2 && test \$(grep -c ' $((size * count)) read' '$work/perftest.out') = 2 &&
+    test \$(grep -c ' $count Sends' '$work/perftest.out') = 2 && test \$(grep -c 'CRC on' '$work/perftest.out') = 3 || { cat '$work/perftest.out'; false; }"
+  judge_capture perftest "$work/perftest.pcap"
+}
+
+[ $# -gt 0 ] || set -- client crc p2p server rping perftest
 for part; do
   case $part in
   client) kernel_client client --no-crc ;;
@@ -151,7 +189,8 @@ for part; do
   p2p) kernel_client p2p "" P2P=1 ;;
   server) kernel_server ;;
   rping) rping_both ;;
-  *) echo "interop.sh: unknown part $part: client, crc, p2p, server or rping" >&2; exit 2 ;;
+  perftest) perftest_both ;;
+  *) echo "interop.sh: unknown part $part: client, crc, p2p, server, rping or perftest" >&2; exit 2 ;;
   esac
 done
 echo "$passed passed, $failed failed"
