@@ -115,6 +115,12 @@ func newOrderModel(t testing.TB, how byte) *orderModel {
 		}
 		return reg.STag()
 	}
+	// What is registered is known process-wide, with all that hangs on it.
+	t.Cleanup(func() {
+		if err := m.b.snd.table.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 	m.stag = register(commitRights | region.Atomic)
 	if m.source = m.stag; how&8 != 0 {
 		m.source = register(region.RemoteRead) // octets are lent to the socket

@@ -183,6 +183,11 @@ func orderRigOf(t testing.TB, firstOp, laterOp string) *orderRig {
 
 // register registers the sinks with the requester, the memory with the responder.
 func (g *orderRig) register(a, b *region.Table) {
+	g.t.Cleanup(func() {
+		if err := b.Close(g.t.Context()); err != nil {
+			g.t.Error(err)
+		}
+	})
 	g.registerAs(g.mem, b)
 	for pos := first; pos <= later; pos++ {
 		g.sinks[pos] = make([]byte, orderSize)
