@@ -90,6 +90,9 @@ func (d *Domain) install(owner *Table, mem Memory, data []byte, o Options) (Regi
 	if o.Access&^accessAll != 0 {
 		return Region{}, ErrRights
 	}
+	if h := o.Hash; h != nil && !h.possible() {
+		return Region{}, ErrHash
+	}
 	if o.Base > math.MaxUint64-uint64(len(data)) {
 		return Region{}, ErrBase
 	}

@@ -31,6 +31,8 @@ var (
 	ErrRights = errors.New("region: unknown access rights")
 	// ErrBase: base plus length of the region passes 2^64.
 	ErrBase = errors.New("region: base out of range")
+	// ErrHash: Options.Hash without New, or whose sums are not Size octets, 1 to 64.
+	ErrHash = errors.New("region: hash of an impossible size")
 	// ErrNotPersistent: Persist on memory that does not outlive the process.
 	ErrNotPersistent = errors.New("region: memory is not persistent")
 )

@@ -26,6 +26,11 @@ var (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+// possible reports whether a Verify can carry the sums of h.
+func (h *Hash) possible() bool {
+	return h == CRC32C || h == SHA256 || h.Size >= 1 && h.Size <= 64 && h.New != nil && h.New().Size() == h.Size
+}
+
 // append appends the sum of p to dst. The built-in ones allocate nothing; so that dst
 // may be on the stack, no interface sees it.
 func (h *Hash) append(dst, p []byte) []byte {

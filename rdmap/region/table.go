@@ -42,7 +42,7 @@ func (t *Table) Register(mem []byte, access Access) (Region, error) {
 	return t.dom.install(t, nil, mem, Options{Access: access})
 }
 
-// RegisterMemory is Register for any Memory; besides, ErrBase. It does not take mem
+// RegisterMemory is Register for any Memory; besides, ErrBase and ErrHash. It does not take mem
 // over: closing it remains with the owner.
 func (t *Table) RegisterMemory(mem Memory, o Options) (Region, error) {
 	return t.dom.install(t, mem, mem.Bytes(), o)
