@@ -1,0 +1,283 @@
+package rdmap
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/region"
+)
+
+// world is two engines that talk in both directions over wires that hand over octets as
+// they like, and a naive model of what comes of it: an operation that is posted has its
+// effect at the peer at once, in the model. The model posts nothing whose outcome RFC
+// 5040 Section 5.5 leaves open, which is what comes behind a request and may overtake
+// it; FuzzOrder looks at that.
+type world struct {
+	t       testing.TB
+	in      []byte // op codes
+	sides   [2]*worldSide
+	cut     bool
+	mayFail map[TermCode]bool // what a peer may be refused for by now
+	must    bool              // some operation has to be refused
+}
+
+// worldSide is one engine and what the model knows of it.
+type worldSide struct {
+	e      *engine
+	pool   *Pool
+	wire   []byte // said, not yet heard
+	slots  [3]*worldRegion
+	all    []*worldRegion
+	want   []Message // to be delivered here, in this order
+	ops    []*worldOp
+	last   int // index of the operation completed last
+	wasErr error
+}
+
+// worldRegion is a registration and its naive double.
+type worldRegion struct {
+	region.Region
+	mem, double []byte
+	history     [][]byte // every value of the double
+	busy        int      // requests that are not answered yet
+	touched     bool     // named by an operation since all was quiet
+	revoked     bool     // by its owner: what comes of the operations on it is open
+	gone        bool     // to be invalidated by a Send
+}
+
+// worldOp is a work request.
+type worldOp struct {
+	side   *worldSide
+	index  int
+	op     Opcode
+	n      int // how often it has completed
+	region *worldRegion
+	sink   *worldRegion // of a Read
+	value  []byte       // what a Read or Verify has to answer
+	old    uint64       // what an atomic has to answer
+	answer Answer
+}
+
+const (
+	worldSize   = 64
+	worldRights = commitRights | region.Atomic | region.RemoteInvalidate
+)
+
+func newWorld(t testing.TB, in []byte) *world {
+	w := &world{t: t, in: in, mayFail: make(map[TermCode]bool)}
+	how := w.next()
+	sizes := [...]int{60, 131, 300, StagMULPDU}
+	for i := range w.sides {
+		s := &worldSide{pool: NewPool(1 << 20), last: -1}
+		s.e = newEngine(engineConfig{
+			mulpdu: sizes[(how>>(2*i))&3], ird: 3, ord: 2, recvs: 1000, size: 256, ext: extAll,
+			nocrc: how&16 != 0, interleave: how&32 != 0, pool: s.pool,
+		})
+		if how&64 != 0 {
+			s.e.wk.startMarking()
+			s.e.df.ExpectMarkers()
+		}
+		w.sides[i] = s
+		for j := range s.slots {
+			w.fill(s, j)
+		}
+	}
+	return w
+}
+
+// next returns the next octet of the input, 0 at its end.
+func (w *world) next() int {
+	if len(w.in) == 0 {
+		return 0
+	}
+	b := w.in[0]
+	w.in = w.in[1:]
+	return int(b)
+}
+
+// fill registers new memory in a slot. That of slot 2 may not be read.
+func (w *world) fill(s *worldSide, slot int) {
+	access := worldRights
+	if slot == 2 {
+		access &^= region.RemoteRead | region.Verify
+	}
+	s.slots[slot] = s.register(w.t, access)
+	s.all = append(s.all, s.slots[slot])
+}
+
+func (s *worldSide) register(t testing.TB, access region.Access) *worldRegion {
+	r := &worldRegion{double: make([]byte, worldSize)}
+	mem := &persisting{mem: make([]byte, worldSize)}
+	reg, err := s.e.snd.table.RegisterMemory(mem, region.Options{Access: access})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Region, r.mem = reg, mem.mem
+	r.set(0, nil)
+	return r
+}
+
+// set stores in the double.
+func (r *worldRegion) set(off int, p []byte) {
+	copy(r.double[off:], p)
+	r.history = append(r.history, bytes.Clone(r.double))
+}
+
+// Complete implements Completer.
+func (o *worldOp) Complete(err error) {
+	s := o.side
+	if o.n++; o.n > 1 {
+		panic(fmt.Sprintf("%v completed %d times", o.op, o.n))
+	}
+	if o.region != nil && o.op.asks() {
+		o.region.busy--
+	}
+	if err != nil {
+		return
+	}
+	if o.index <= s.last {
+		panic(fmt.Sprintf("%v, operation %d, completed behind operation %d", o.op, o.index, s.last))
+	}
+	s.last = o.index
+	var got []byte
+	switch o.op {
+	case OpReadRequest:
+		got = o.sink.mem[:len(o.value)]
+	case OpVerifyRequest:
+		got = o.answer.Sum[:o.answer.N]
+	case OpAtomicRequest:
+		if o.answer.Old != o.old {
+			panic(fmt.Sprintf("an atomic found %#x, want %#x", o.answer.Old, o.old))
+		}
+	default:
+	}
+	if !bytes.Equal(got, o.value) {
+		panic(fmt.Sprintf("%v answered %x, want %x", o.op, got, o.value))
+	}
+}
+
+// post posts wr at s; o says what comes of it.
+func (w *world) post(s *worldSide, wr WR, o *worldOp) {
+	o.side, o.index, o.op = s, len(s.ops), wr.Op
+	s.ops = append(s.ops, o)
+	if o.region != nil {
+		o.region.touched = true
+		if wr.Op.asks() {
+			o.region.busy++
+		}
+	}
+	wr.Answer, wr.Done = &o.answer, o
+	s.e.post(wr)
+}
+
+// speak puts what s has to say on the wire.
+func (w *world) speak(s *worldSide) { s.wire = append(s.wire, s.e.output()...) }
+
+// hear gives the peer of s n octets of it.
+func (w *world) hear(i, n int) {
+	s, peer := w.sides[i], w.sides[1-i]
+	n = min(n, len(s.wire))
+	peer.e.input(s.wire[:n])
+	s.wire = s.wire[n:]
+	w.check(peer)
+}
+
+// settle lets everything happen that can.
+func (w *world) settle() {
+	for moved := true; moved; {
+		moved = false
+		for i, s := range w.sides {
+			w.speak(s)
+			moved = moved || len(s.wire) > 0
+			w.hear(i, len(s.wire))
+		}
+	}
+	for _, s := range w.sides {
+		for _, r := range s.all {
+			r.touched = false
+		}
+	}
+}
+
+// check compares what was delivered to s with what should have been, and why it failed
+// with why it may.
+func (w *world) check(s *worldSide) {
+	if len(s.e.got) > len(s.want) {
+		w.t.Fatalf("%d messages delivered of %d sent", len(s.e.got), len(s.want))
+	}
+	for i, m := range s.e.got {
+		if x := &s.want[i]; m.Op != x.Op || !bytes.Equal(m.Data, x.Data) || m.Invalidated != x.Invalidated || m.Solicited != x.Op.Solicited() {
+			w.t.Fatalf("message %d is %+v, want %+v", i, m, *x)
+		}
+	}
+	if s.e.err == nil || s.e.err == s.wasErr {
+		return
+	}
+	s.wasErr = s.e.err
+	code := TermCode{0xff, 0xff, 0xff}
+	if pe, ok := errors.AsType[*ProtocolError](s.e.err); ok {
+		code = pe.Code
+	} else if te, ok := errors.AsType[*TerminateError](s.e.err); ok {
+		code = te.Terminate.Code
+	}
+	if !w.mayFail[code] {
+		w.t.Fatalf("failed: %v", s.e.err)
+	}
+}
+
+// failed reports whether either engine has.
+func (w *world) failed() bool { return w.sides[0].e.err != nil || w.sides[1].e.err != nil }
+
+// finish ends the run and looks at what is left.
+func (w *world) finish() {
+	if w.cut {
+		for _, s := range w.sides {
+			s.e.fail(errTest)
+			s.e.output()
+		}
+	} else {
+		w.settle()
+		if w.must && !w.failed() {
+			w.t.Fatal("what is forbidden was done")
+		}
+	}
+	for i, s := range w.sides {
+		for _, o := range s.ops {
+			if o.n != 1 {
+				w.t.Fatalf("side %d: %v, operation %d of %d, completed %d times", i, o.op, o.index, len(s.ops), o.n)
+			}
+		}
+		w.memory(s)
+		if s.e.rcv.close(); s.pool.Used() != 0 {
+			w.t.Fatalf("side %d: %d octets of the pool are in use", i, s.pool.Used())
+		}
+	}
+}
+
+// memory compares the memory of s with the model's.
+func (w *world) memory(s *worldSide) {
+	whole := !w.failed() && !w.cut
+	if whole && len(s.e.got) != len(s.want) {
+		w.t.Fatalf("%d messages delivered of %d sent", len(s.e.got), len(s.want))
+	}
+	for i, r := range s.all {
+		if whole && !r.revoked && !bytes.Equal(r.mem, r.double) {
+			w.t.Fatalf("region %d holds %x, want %x", i, r.mem, r.double)
+		}
+		if whole && r.Valid() == (r.gone || r.revoked) {
+			w.t.Fatalf("region %d is valid: %v", i, r.Valid())
+		}
+		for at, b := range r.mem {
+			if !slices.ContainsFunc(r.history, func(h []byte) bool { return h[at] == b }) {
+				w.t.Fatalf("octet %d of region %d is %#x, which nobody wrote", at, i, b)
+			}
+		}
+	}
+}
+
+// native is how the engine's words lie in memory.
+var native = binary.NativeEndian
