@@ -91,6 +91,10 @@ crash-sim: ## the commit log under every crash of the model
 crash: ## commit log: producer and consumer killed at random moments, 100 rounds
 	go test -count=1 -run TestKill -v ./transport/commitlog -kill.rounds 50 -timeout 30m
 
+.PHONY: power
+power: ## commit log in a guest whose plug is pulled, 50 rounds (Debian, root)
+	bash conformance/linux/power.sh
+
 .PHONY: crash-mutants
 crash-mutants: ## faults put into the commit log: each must be caught by a test
 	bash transport/commitlog/mutants.sh

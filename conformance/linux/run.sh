@@ -7,16 +7,18 @@
 #   -w FILE  pcap of everything on the guest's network card, written by QEMU
 #   -m MB    memory (default 1024)      -c N  processors (default 2)
 #   -e K=V   environment of the script (repeatable)
+#   -X ARGS  further arguments of QEMU, split at blanks
 #   -V       show kernel messages
 # The host's 127.0.0.1:PORT is 10.0.2.2:PORT in the guest. Nothing else is
 # reachable. Every boot starts from a clean root.
 set -u
 cache=${STAG_LINUX_CACHE:-/var/cache/stag-linux}
-limit=120 share= mem=1024 cpus=2 verbose= fwd= dump= envs=()
-while getopts t:d:f:w:m:c:Ve: o; do
+limit=120 share= mem=1024 cpus=2 verbose= fwd= dump= envs=() more=()
+while getopts t:d:f:w:m:c:Ve:X: o; do
   case $o in
   t) limit=$OPTARG ;; d) share=$OPTARG ;; w) dump=$OPTARG ;; m) mem=$OPTARG ;; c) cpus=$OPTARG ;;
   f) fwd+=",hostfwd=tcp:127.0.0.1:${OPTARG%%:*}-:${OPTARG##*:}" ;;
+  X) read -ra more <<<"$OPTARG" ;;
   V) verbose=1 ;; e) envs+=("$OPTARG") ;; *) exit 2 ;;
   esac
 done
@@ -48,6 +50,7 @@ args=(-accel "${STAG_LINUX_ACCEL:-tcg,thread=multi,tb-size=512}" -cpu max -M pc
   -fsdev "local,id=share,path=$share,security_model=none,multidevs=remap" -device virtio-9p-pci,fsdev=share,mount_tag=share
   -device virtio-rng-pci
   -netdev "user,id=n0,ipv6=off$fwd" -device virtio-net-pci,netdev=n0,mac=52:54:00:12:34:56)
+args+=("${more[@]+"${more[@]}"}")
 [ -z "$dump" ] || args+=(-object "filter-dump,id=d0,netdev=n0,file=$dump,maxlen=262144")
 append="console=ttyS0 reboot=t panic=-1 net.ifnames=0 mitigations=off tsc=unstable nowatchdog audit=0 selinux=0
  apparmor=0 cryptomgr.notests random.trust_cpu=on stag.slirp $log"

@@ -3,6 +3,7 @@ package commitlog
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -20,9 +21,10 @@ import (
 // The processes that TestKill kills are this test binary, told by the environment what
 // to be.
 const (
-	childRole = "STAG_COMMITLOG_CHILD"       // consumer or producer
-	childDir  = "STAG_COMMITLOG_DIR"         // where log, applied and addr are
-	childRun  = "STAG_COMMITLOG_INCARNATION" // of a producer
+	childRole   = "STAG_COMMITLOG_CHILD"       // consumer or producer; create or check
+	childDir    = "STAG_COMMITLOG_DIR"         // where log, applied and addr are
+	childRun    = "STAG_COMMITLOG_INCARNATION" // of a producer
+	childListen = "STAG_COMMITLOG_LISTEN"      // address of a consumer
 )
 
 // runChild is a process to be killed. It ends by itself only when something is wrong.
@@ -36,6 +38,14 @@ func runChild(role string) int {
 	switch role {
 	case "consumer":
 		err = childConsumer(dir)
+	case "create": // the next two are for conformance/linux/power.sh
+		if err = createFile(filepath.Join(dir, "log"), WAL, 1<<20); err == nil {
+			return 0
+		}
+	case "check":
+		if err = checkDir(dir); err == nil {
+			return 0
+		}
 	case "producer":
 		n, _ := strconv.ParseUint(os.Getenv(childRun), 10, 32)
 		err = childProducer(dir, uint32(n))
@@ -81,7 +91,11 @@ func childConsumer(dir string) error {
 	if err != nil {
 		return err
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	addr := os.Getenv(childListen)
+	if addr == "" {
+		addr = "127.0.0.1:0"
+	}
+	ln, err := net.Listen("tcp", addr)
 	if err != nil {
 		return err
 	}
@@ -104,6 +118,38 @@ func childConsumer(dir string) error {
 		}
 	}()
 	return <-applied
+}
+
+// createFile makes the log in a new file.
+func createFile(path string, mode Mode, capacity uint64) error {
+	size, err := MemorySize(capacity)
+	if err != nil {
+		return err
+	}
+	if err := pmem.Create(path, size, nil); err != nil {
+		return err
+	}
+	mem, err := pmem.Open(pmem.File, path, nil)
+	if err != nil {
+		return err
+	}
+	return errors.Join(Create(mem, &Options{Mode: mode}), mem.Close())
+}
+
+// checkDir compares log and applied in dir with what the producers printed to acked.
+func checkDir(dir string) error {
+	k := &killer{dir: dir, acked: make(map[uint64]string), news: make(chan struct{}, 1)}
+	f, err := os.Open(filepath.Join(dir, "acked"))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	k.read(f)
+	if err := k.check(); err != nil {
+		return err
+	}
+	fmt.Printf("%d acknowledged, all there\n", len(k.acked))
+	return nil
 }
 
 func childServe(l *Log, nc net.Conn) {
@@ -135,6 +181,9 @@ func childApply(l *Log, path string) error {
 			return err
 		}
 		if r.Seq%8 == 0 {
+			if err := f.Sync(); err != nil { // first the effects, then the head
+				return err
+			}
 			if err := l.Release(r.Seq); err != nil {
 				return err
 			}

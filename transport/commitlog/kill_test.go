@@ -14,8 +14,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/stag-rdma/stag/rdmap/region/pmem"
 )
 
 var killRounds = flag.Int("kill.rounds", 3, "rounds of TestKill in each mode (make crash: 50)")
@@ -80,22 +78,7 @@ func TestKill(t *testing.T) {
 func newKiller(t *testing.T, mode Mode) *killer {
 	t.Helper()
 	k := &killer{dir: t.TempDir(), acked: make(map[uint64]string), news: make(chan struct{}, 1)}
-	path := filepath.Join(k.dir, "log")
-	size, err := MemorySize(64 << 10)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := pmem.Create(path, size, nil); err != nil {
-		t.Fatal(err)
-	}
-	mem, err := pmem.Open(pmem.File, path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := Create(mem, &Options{Mode: mode}); err != nil {
-		t.Fatal(err)
-	}
-	if err := mem.Close(); err != nil {
+	if err := createFile(filepath.Join(k.dir, "log"), mode, 64<<10); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

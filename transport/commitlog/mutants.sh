@@ -3,10 +3,10 @@
 # tests. Exits 1 unless every fault makes a test fail, and none fails without.
 set -u
 cd "$(dirname "$0")"
-pkgs="./internal/machine"
+pkgs="./internal/machine ."
 names=$(sed -n 's/^\t[A-Za-z]* *= "\([a-z-]*\)".*/\1/p' internal/mutant/names.go)
 mutant=$(go list ./internal/mutant).active
-run() { go test -count=1 -tags mutant -ldflags "-X $mutant=$1" -run 'TestCrash' $pkgs 2>&1; }
+run() { go test -count=1 -tags mutant -ldflags "-X $mutant=$1" -timeout 60s -run TestCrash $pkgs 2>&1; }
 run none >/dev/null || { echo "the crash tests fail without any fault"; exit 1; }
 bad=0
 for name in $names; do
