@@ -65,7 +65,8 @@ func TestPersistent(t *testing.T) {
 func TestTruncated(t *testing.T) {
 	ops := map[string]func(t *testing.T, x *Conn, s region.STag) error{
 		"write": func(t *testing.T, x *Conn, s region.STag) error {
-			if err := x.Write(t.Context(), make([]byte, fileSize), s, 0); err != nil {
+			// Little, so that nothing of it is left unread: a reset can destroy the Terminate.
+			if err := x.Write(t.Context(), make([]byte, 5000), s, fileSize-5000); err != nil {
 				return err
 			}
 			return x.Read(t.Context(), make([]byte, 1), s, 0)
@@ -110,5 +111,70 @@ func TestTruncated(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestTruncatedUnderLoad: several streams, in domains of their own, write and read while
+// the file is cut. Every one ends: who finds out with the Terminate for failed memory,
+// the others because the STag is invalid.
+func TestTruncatedUnderLoad(t *testing.T) {
+	const streams = 4
+	m := openFile(t, pmem.Mmap, fileSize)
+	ends := make(chan error, streams)
+	var conns []*Conn
+	busy := make(chan bool, streams)
+	for i := range streams {
+		a, b := tcpPair(t)
+		x, y := connect(t, a, b, nil, nil)
+		reg, err := y.Table().RegisterMemory(m, region.Options{Access: commitRights})
+		if err != nil {
+			t.Fatal(err)
+		}
+		go y.Serve()
+		conns = append(conns, y)
+		go func() {
+			p, s := make([]byte, fileSize), reg.STag()
+			var err error
+			for k := 0; err == nil; k++ {
+				if i%2 == 0 {
+					err = x.Read(background, p, s, 0)
+				} else if err = x.Write(background, p, s, 0); err == nil {
+					err = x.Read(background, p[:1], s, 0)
+				}
+				if k == 1 {
+					busy <- true
+				}
+			}
+			ends <- err
+		}()
+	}
+	for range streams {
+		<-busy
+	}
+	if err := os.Truncate(m.Path(), 4096); err != nil {
+		t.Fatal(err)
+	}
+	for range streams {
+		err := <-ends
+		te, ok := errors.AsType[*TerminateError](err)
+		if !ok { // its Terminate may have been lost to a reset
+			if !errors.Is(err, net.ErrClosed) {
+				t.Error(err)
+			}
+			continue
+		}
+		if c := te.Terminate.Code; c != (TermCode{0, 2, 7}) && c != (TermCode{0, 1, 0}) && c != (TermCode{1, 1, 0}) {
+			t.Error(err)
+		}
+	}
+	lost := 0
+	for _, y := range conns {
+		<-y.Done()
+		if errors.Is(y.Err(), region.ErrRegionLost) {
+			lost++
+		}
+	}
+	if lost == 0 {
+		t.Error("nobody found out")
 	}
 }
