@@ -141,11 +141,11 @@ func TestVectors(t *testing.T) {
 		},
 		{
 			"Immediate", "001a41480000000000000000000000060000000001020304050607083d6b1697",
-			"Immediate Data qn=0 msn=6 mo=0 len=8 last !! segment out of order: MSN 6, expected 1",
+			"Immediate Data qn=0 msn=6 mo=0 len=8 last | data=0102030405060708 !! segment out of order: MSN 6, expected 1",
 		},
 		{
 			"Atomic Response", "001e414b00000000000000030000000100000000000001010000000000000002abad93a9",
-			"Atomic Response qn=3 msn=1 mo=0 len=12 last",
+			"Atomic Response qn=3 msn=1 mo=0 len=12 last | id=257 old=0x2",
 		},
 		{
 			"Flush Response", "0012414d0000000000000003000000040000000044165b34",

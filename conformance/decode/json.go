@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rpcrdma"
@@ -67,6 +68,7 @@ type jsonOp struct {
 	SourceSTag string `json:"srcstag,omitempty"`
 	SourceTO   string `json:"srcto,omitempty"`
 	Terminate  string `json:"terminate,omitempty"`
+	Extension  string `json:"extension,omitempty"` // as in the text form
 	Message    *int   `json:"message_len,omitempty"`
 	Segments   int    `json:"message_segments,omitempty"`
 }
@@ -187,6 +189,11 @@ func (e *Event) jsonOp() *jsonOp {
 	}
 	if m.Terminate != nil {
 		j.Terminate = m.Terminate.String()
+	}
+	if m.Extension != nil {
+		var b strings.Builder
+		m.Extension.text(&b, m.Op)
+		j.Extension = strings.TrimPrefix(b.String(), " | ")
 	}
 	return j
 }

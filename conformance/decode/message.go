@@ -18,6 +18,7 @@ type Message struct {
 
 	Read      *ReadRequest     // of an RDMA Read Request
 	Terminate *rdmap.Terminate // of a Terminate
+	Extension *Extension       // of an opcode of RFC 7306 or the commit draft
 }
 
 // ReadRequest is the header of an RDMA Read Request (RFC 5040 Section 4.4):
@@ -136,5 +137,11 @@ func (c *Conn) message(ev *Event) {
 			ev.fail(fmt.Errorf("%w: %w", ErrShort, err))
 		}
 		m.Terminate = &t
+	case m.Op >= rdmap.OpImmediate:
+		m.Extension = new(Extension)
+		if !m.Extension.parse(m.Op, m.Payload) {
+			m.Extension = nil
+			ev.fail(fmt.Errorf("%w: %v of %d octets", ErrShort, m.Op, len(m.Payload)))
+		}
 	}
 }

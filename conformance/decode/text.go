@@ -114,6 +114,8 @@ func (m *Message) text(b *strings.Builder) {
 		fmt.Fprintf(b, " | sinkstag=%v sinkto=%#x rdmardsz=%d srcstag=%v srcto=%#x", r.SinkSTag, r.SinkTO, r.Size, r.SourceSTag, r.SourceTO)
 	case m.Terminate != nil:
 		fmt.Fprintf(b, " | Terminate %v", m.Terminate)
+	case m.Extension != nil:
+		m.Extension.text(b, m.Op)
 	case m.Segments > 1:
 		fmt.Fprintf(b, " | %d octets in %d segments", len(m.Payload), m.Segments)
 	}
