@@ -97,7 +97,7 @@ func newConn(nc net.Conn, cfg *Config, initiator bool) *Conn {
 		table: c.table, up: (*halves)(c), size: c.cfg.RecvSize, recvs: c.cfg.Recvs, queue: c.cfg.RecvQueue, quota: c.cfg.RecvQuota,
 		pool: c.cfg.Pool, keep: c.cfg.Handler == nil,
 	})
-	c.rcv.arriving.overdue = c.overdue
+	c.rcv.arriving.overdue, c.rcv.claim.wake = c.overdue, c.unstall
 	c.role.c = c
 	c.half.c = c
 	c.nudge.c = c

@@ -105,17 +105,12 @@ func TestUnfinishedSends(t *testing.T) {
 // does, one that is whole by then, and one begun since, are not in the way.
 func TestLongSend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const small = 1000
-		pool := NewPool(2*DefaultRecvSize + small)
-		var peers [4]*rdmaptest.Peer
-		var conns [4]*Conn
+		pool := NewPool(3 * DefaultRecvSize)
+		var peers [5]*rdmaptest.Peer
+		var conns [5]*Conn
 		for i := range peers {
 			a, b := rdmaptest.Pipe()
-			cfg := &Config{Pool: pool, Recvs: 2}
-			if i == 2 {
-				cfg.RecvSize = small
-			}
-			peers[i], conns[i] = rawInitiator(t, a, b, cfg)
+			peers[i], conns[i] = rawInitiator(t, a, b, &Config{Pool: pool, Recvs: 2})
 			go conns[i].Serve()
 		}
 		send := func(i int, u []byte) {
@@ -135,16 +130,14 @@ func TestLongSend(t *testing.T) {
 		send(2, sendPart(t, 0, 1)) // ends soon
 		hog, _ := pool.get(DefaultRecvSize)
 		time.Sleep(time.Second)
-		send(3, sendPart(t, 0, 1)) // has to wait
+		send(3, sendPart(t, 0, 1)) // waits, and then never ends either
+		send(4, sendPart(t, 0, 1)) // waits
 		time.Sleep(time.Second)
 		send(2, last)
 		if _, err := conns[2].Recv(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		u := patch(t, goldSend, 13, 2)
-		u[0] = 0x01
-		send(2, u) // has memory that the other cannot use
-		time.Sleep(DefaultStallTimeout)
+		time.Sleep(DefaultStallTimeout - 2*time.Second)
 		for i, c := range conns {
 			if got := c.Err() != nil; got != (i == 1) {
 				t.Errorf("connection %d: %v", i, c.Err())
@@ -153,6 +146,122 @@ func TestLongSend(t *testing.T) {
 		pool.put(hog)
 	})
 }
+
+// TestPoolFair: memory that comes back goes to who has waited, not to a busy connection
+// that has just given it back; a claim of a connection that ends passes on.
+func TestPoolFair(t *testing.T) {
+	for _, dies := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			const busy = 100
+			pool := NewPool(DefaultRecvSize)
+			log := make(chan int, 1000)
+			var peers [3]*rdmaptest.Peer
+			var conns [3]*Conn
+			for i := range peers {
+				a, b := rdmaptest.Pipe()
+				peers[i], conns[i] = rawInitiator(t, a, b, &Config{Pool: pool, Recvs: busy, Handler: tagged{i, log}})
+				go conns[i].Serve()
+			}
+			whole := func(msn byte) []byte {
+				last := append(patch(t, goldSend, 17, 1)[:18], "ELLO"...)
+				first := sendPart(t, 0, 1)
+				first[13], last[13] = msn, msn
+				return append(fpduOf(first), fpduOf(last)...)
+			}
+			write := func(i int, b []byte) {
+				if _, err := peers[i].Conn.Write(b); err != nil {
+					t.Fatal(err)
+				}
+			}
+			all := []byte{}
+			for msn := range byte(busy) {
+				all = append(all, whole(msn+1)...)
+			}
+			first := len(fpduOf(sendPart(t, 0, 1)))
+			write(0, all[:first])
+			synctest.Wait()
+			for i := range 2 {
+				write(i+1, whole(1))
+				synctest.Wait()
+			}
+			if dies {
+				conns[1].Abort(nil)
+				<-conns[1].Done()
+			}
+			write(0, all[first:])
+			want := []int{0, 1, 2}
+			if dies {
+				want = []int{0, 2}
+			}
+			for _, w := range want {
+				if got := <-log; got != w {
+					t.Errorf("dies %v: connection %d was served, want %d", dies, got, w)
+				}
+			}
+			for range busy - 1 {
+				if got := <-log; got != 0 {
+					t.Errorf("dies %v: connection %d again", dies, got)
+				}
+			}
+			synctest.Wait()
+			if pool.Used() != 0 || len(pool.queue) != 0 {
+				t.Errorf("%d octets in use, %d claims", pool.Used(), len(pool.queue))
+			}
+		})
+	}
+}
+
+// TestClaims: a large claim is not passed by small ones for which there would be room,
+// and one that ends, served or not, leaves its place and its memory to the others.
+func TestClaims(t *testing.T) {
+	for _, served := range []bool{false, true} {
+		pool := NewPool(100)
+		var woken [3]chan struct{}
+		var claims [3]claim
+		for i := range claims {
+			woken[i] = make(chan struct{}, 1)
+			claims[i].wake = func() { woken[i] <- struct{}{} }
+		}
+		ask := func(i, n int) {
+			t.Helper()
+			if _, ok := pool.take(&claims[i], n); ok {
+				t.Fatalf("claim %d got %d octets", i, n)
+			}
+			pool.wait(&claims[i])
+		}
+		hog, _ := pool.get(60)
+		ask(0, 90)
+		ask(1, 10) // 40 are there
+		ask(2, 10)
+		if served {
+			pool.put(hog)
+			<-woken[0]
+			if pool.Used() != 90+10 {
+				t.Errorf("%d in use", pool.Used())
+			}
+		}
+		pool.leave(&claims[0])
+		for i := 1; i < 3; i++ {
+			<-woken[i]
+			if b, ok := pool.take(&claims[i], 10); !ok || len(b) != 10 {
+				t.Errorf("claim %d: %d octets, %v", i, len(b), ok)
+			}
+			pool.leave(&claims[i])
+		}
+		if used := pool.Used(); served && used != 20 || !served && used != 80 {
+			t.Errorf("served %v: %d in use", served, used)
+		}
+	}
+}
+
+// tagged is a Handler that logs whose messages come.
+type tagged struct {
+	id  int
+	log chan int
+}
+
+func (h tagged) HandleRecv(*Conn, *Message) { h.log <- h.id }
+func (h tagged) HandleClose(*Conn, error)   {}
 
 // TestStallPerSend: each Send has all of StallTimeout to wait, and a wait that is over
 // harms nobody any more.

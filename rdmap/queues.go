@@ -37,7 +37,7 @@ func (q *sendQueue) Open(s *ddp.Segment) ([]byte, bool) {
 		return nil, true
 	}
 	if !s.Last || q.keep {
-		b, ok := q.pool.get(q.Size())
+		b, ok := q.pool.take(&q.claim, q.Size())
 		if !ok {
 			return nil, false
 		}

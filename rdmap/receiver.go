@@ -55,6 +55,7 @@ type receiver struct {
 	pool     *Pool
 	keep     bool    // messages are kept, so they need memory of their own
 	buf      poolBuf // of the Send being assembled
+	claim    claim   // for it
 	arriving arrival // that Send, while it has memory and is not whole
 	rtrSend  bool    // the first FPDU may be a zero-length Send that is an RTR
 	rtr      bool    // the present one is
@@ -331,6 +332,7 @@ func (r *receiver) close() {
 	r.view.Release()
 	r.pool.ended(&r.arriving)
 	r.pool.put(r.buf)
+	r.pool.leave(&r.claim)
 	r.pool.forget(r.off.len())
 	r.buf, r.scratch, r.off = nil, nil, putOff{}
 }

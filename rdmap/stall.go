@@ -111,7 +111,7 @@ func (c *Conn) stalled() {
 		}
 	})
 	time.AfterFunc(c.cfg.StallTimeout, c.unstall)
-	c.cfg.Pool.wait(c)
+	c.cfg.Pool.wait(&c.rcv.claim)
 }
 
 // overdue ends the connection unless the Send that began at the given time is whole by
@@ -140,7 +140,7 @@ func (c *Conn) replay() error {
 				c.stalled()
 				return nil
 			}
-			c.cfg.Pool.wait(c)
+			c.cfg.Pool.wait(&c.rcv.claim)
 			return c.stallExpired()
 		}
 		kept.pop(c.cfg.Pool)
