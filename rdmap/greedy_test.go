@@ -328,7 +328,7 @@ func TestStallPerSend(t *testing.T) {
 // them together, so that many cannot do what one cannot; nothing of it is lost.
 func TestPutOffTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const conns, msgs = 50, 250
+		const conns, msgs = 40, 100
 		pool := NewPool(10_000)
 		hog, _ := pool.get(10_000)
 		var hs []*collector
