@@ -319,6 +319,11 @@ func Commit(p CommitPeer, dir, only string, rounds, n int, dur time.Duration, pr
 			func() (float64, error) { return appendRate(p.File, k.producers, dur) }, false,
 		})
 	}
+	cases = append(cases, commitCase{
+		Result{Name: "slowest of 7 producers beside a flooding one, against 8 like it", Unit: "/s", Gate: 0.7},
+		func() (float64, error) { return fairShare(p.File, false, dur) },
+		func() (float64, error) { return fairShare(p.File, true, dur) }, false,
+	})
 	cases = slices.DeleteFunc(cases, func(c commitCase) bool { return !strings.Contains(c.Name, only) })
 	results := make([]Result, len(cases))
 	for round := range rounds {

@@ -53,7 +53,7 @@ func median(v []float64) float64 {
 // Print writes the results as a table and reports whether all gates passed.
 func Print(w io.Writer, results []Result) (pass bool) {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "measured\tunit\tplain TCP\tstag\tratio (min-max)\tgate\t")
+	fmt.Fprintln(tw, "measured\tunit\tbaseline\tstag\tratio (min-max)\tgate\t")
 	pass = true
 	for i := range results {
 		r := &results[i]

@@ -1,0 +1,64 @@
+package bench
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/stag-rdma/stag/transport/commitlog"
+)
+
+const (
+	fairProducers = 8
+	floodAppends  = 64 // under way at once, of the flooding producer
+)
+
+// fairShare runs eight producers, each with a log of its own at one consumer, each
+// appending as soon as the append before is durable, and returns the appends per second
+// of the slowest of the last seven. With flood the first one keeps floodAppends under way.
+func fairShare(addr string, flood bool, dur time.Duration) (float64, error) {
+	var ps [fairProducers]*commitlog.Producer
+	for i := range ps {
+		p, stop, err := dialLog(addr)
+		if err != nil {
+			return 0, err
+		}
+		defer stop()
+		ps[i] = p
+	}
+	var (
+		mu     sync.Mutex
+		wg     sync.WaitGroup
+		counts [fairProducers]float64
+		first  error
+	)
+	start := time.Now()
+	for i, p := range ps {
+		callers := 1
+		if i == 0 && flood {
+			callers = floodAppends
+		}
+		for range callers {
+			wg.Go(func() {
+				n, err := appendFor(p, start, dur)
+				mu.Lock()
+				defer mu.Unlock()
+				if counts[i] += n; first == nil {
+					first = err
+				}
+			})
+		}
+	}
+	wg.Wait()
+	return slices.Min(counts[1:]) / time.Since(start).Seconds(), first
+}
+
+func appendFor(p *commitlog.Producer, start time.Time, dur time.Duration) (n float64, err error) {
+	payload := make([]byte, commitPayload)
+	for err == nil && time.Since(start) < dur {
+		_, err = p.Append(context.Background(), payload)
+		n++
+	}
+	return n, err
+}
