@@ -60,18 +60,21 @@ func onWires(t *testing.T, f func(t *testing.T, dial func() (a, b net.Conn))) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { l.Close() })
-		f(t, func() (net.Conn, net.Conn) {
-			a, err := net.Dial("tcp", l.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
-			b, err := l.Accept()
-			if err != nil {
-				t.Fatal(err)
-			}
-			return a, b
-		})
+		f(t, func() (net.Conn, net.Conn) { return dialTCP(t, l) })
 	})
+}
+
+func dialTCP(t *testing.T, l net.Listener) (a, b net.Conn) {
+	t.Helper()
+	a, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err = l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a, b
 }
 
 func pipes() (net.Conn, net.Conn) { return rdmaptest.Pipe() }

@@ -113,18 +113,29 @@ func (t *tail) Store(off int, p []byte) error {
 
 // look reads the word after a store. Only the one stream stores it.
 func (t *tail) look() error {
-	var v uint64
-	read := func() error {
-		v = atomic.LoadUint64((*uint64)(unsafe.Pointer(unsafe.SliceData(t.Bytes()))))
-		return nil
+	word := (*uint64)(unsafe.Pointer(unsafe.SliceData(t.Bytes())))
+	if t.guard != nil {
+		return t.lookGuarded(word)
 	}
-	if err := t.window.Guard(0, 8, read); err != nil {
-		return err
-	}
-	var b [8]byte
-	binary.NativeEndian.PutUint64(b[:], v)
-	t.setTail(binary.BigEndian.Uint64(b[:]))
+	t.setTail(fromWire(atomic.LoadUint64(word)))
 	return nil
+}
+
+// lookGuarded is look with a closure, which is allocated.
+func (t *tail) lookGuarded(word *uint64) error {
+	var v uint64
+	err := t.window.Guard(0, 8, func() error { v = atomic.LoadUint64(word); return nil })
+	if err == nil {
+		t.setTail(fromWire(v))
+	}
+	return err
+}
+
+// fromWire returns the position in a word that holds it big-endian.
+func fromWire(word uint64) uint64 {
+	var b [8]byte
+	binary.NativeEndian.PutUint64(b[:], word)
+	return binary.BigEndian.Uint64(b[:])
 }
 
 // Published is where the producer reads the durable head.
