@@ -162,6 +162,7 @@ func TestAllOpcodes(t *testing.T) {
 // TestAllOpcodesTshark: tshark agrees about each FPDU, and with docs/wireshark/stag.lua
 // names them all and says what is in them.
 func TestAllOpcodesTshark(t *testing.T) {
+	t.Parallel()
 	tshark, err := exec.LookPath("tshark")
 	if err != nil {
 		t.Skip("tshark is not installed here (apt-get install tshark); CI has it")
@@ -236,6 +237,7 @@ func testLuaFields(t *testing.T, text string, s region.STag, said map[int][]rdma
 // TestKeyLogTshark: with the key log of crypto/tls tshark looks into a capture of what
 // TLS says.
 func TestKeyLogTshark(t *testing.T) {
+	t.Parallel()
 	tshark, err := exec.LookPath("tshark")
 	if err != nil {
 		t.Skip("tshark is not installed here (apt-get install tshark); CI has it")

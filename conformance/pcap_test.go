@@ -12,6 +12,7 @@ import (
 // TestDemoCapture: what nfsdemo records of itself without any rights (D16) is a whole
 // NFS/RDMA session to our decoder and to tshark, both directions of it.
 func TestDemoCapture(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "demo.pcapng")
 	var stderr bytes.Buffer
 	if status := cli.Main([]string{"demo", "--max", "65537", "--pcap", file}, nil, &stderr, &stderr); status != 0 {
@@ -33,10 +34,7 @@ func TestDemoCapture(t *testing.T) {
 	}
 	judged(t, s)
 	// Sequence and acknowledgement numbers are those of a TCP that loses nothing.
-	if out := runTshark(t, tshark, "-r", file, "-Y", "tcp.analysis.flags"); out != "" {
+	if out := runTshark(t, tshark, "-r", file, "-o", "tcp.check_checksum:TRUE", "-Y", "tcp.analysis.flags || tcp.checksum.status == 0"); out != "" {
 		t.Errorf("tshark finds fault with TCP:\n%s", out)
-	}
-	if out := runTshark(t, tshark, "-r", file, "-o", "tcp.check_checksum:TRUE", "-Y", "tcp.checksum.status == 0"); out != "" {
-		t.Errorf("tshark finds bad checksums:\n%s", out)
 	}
 }
