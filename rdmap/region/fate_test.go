@@ -43,8 +43,8 @@ func TestRevokeMemory(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if len(fates.of) != 0 {
-		t.Errorf("%d fates left", len(fates.of))
+	if fates.of[mem] != nil || fates.of[other] != nil {
+		t.Error("a memory that nobody has registered is remembered")
 	}
 	if r := registerMemory(t, tabs[0], mem); !r.Valid() || r.Invalidate(t.Context()) != nil {
 		t.Error("a memory that nobody had registered")
