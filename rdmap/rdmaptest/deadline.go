@@ -40,6 +40,15 @@ func (d *deadline) set(t time.Time) {
 	close(ch)
 }
 
+// stop forgets a timer that runs: nobody will wait any more.
+func (d *deadline) stop() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.timer != nil && d.timer.Stop() {
+		d.timer = nil
+	}
+}
+
 // expire closes ch, which set made for the timer or has replaced since. It is the only
 // one to close it.
 func (d *deadline) expire(ch chan struct{}) {

@@ -40,6 +40,8 @@ func (c *Conn) Write(p []byte) (int, error) { return c.out.write(p) }
 func (c *Conn) Close() error {
 	c.in.closeRead()
 	c.out.closeWrite()
+	c.in.readDeadline.stop()
+	c.out.writeDeadline.stop()
 	return nil
 }
 

@@ -81,3 +81,14 @@ func TestDeadlineMovedAsItPasses(t *testing.T) {
 		}
 	})
 }
+
+// TestCloseEndsTimers: nothing of a closed end runs later.
+func TestCloseEndsTimers(t *testing.T) {
+	a, b := Pipe()
+	defer b.Close()
+	a.SetDeadline(time.Now().Add(time.Hour))
+	a.Close()
+	if a.in.readDeadline.timer != nil || a.out.writeDeadline.timer != nil {
+		t.Error("a timer runs on")
+	}
+}
