@@ -29,10 +29,21 @@ func FuzzEngine(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte, cut uint16) {
 		whole := fuzzRun(t, in, len(in))
 		pieces := fuzzRun(t, in, 1+int(cut))
-		if whole != pieces {
+		if whole != pieces && !echoesSTag(t, in, whole) {
 			t.Fatalf("in one piece:\n%s\nin pieces of %d:\n%s", whole, 1+int(cut), pieces)
 		}
 	})
+}
+
+// echoesSTag reports whether what became of in depends on the STags, which differ from run
+// to run: a message may carry the words that stand for them, or a piece of one.
+func echoesSTag(t *testing.T, in []byte, was string) bool {
+	for range 8 { // a piece of one octet may be the same by chance
+		if fuzzRun(t, in, len(in)) != was {
+			return true
+		}
+	}
+	return false
 }
 
 func fuzzRun(t *testing.T, in []byte, piece int) string {
