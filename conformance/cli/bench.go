@@ -36,7 +36,7 @@ smallest and the largest ratio, and exits 1 when a gate is missed.`,
 		Example: `  conformance bench engine
   conformance bench rpc --rounds 15
   conformance bench rpc --json | jq .`,
-		Args: cobra.NoArgs,
+		Args: wantArgs(0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().BoolVar(&f.json, "json", false, "all figures of all rounds as JSON")
@@ -45,13 +45,13 @@ smallest and the largest ratio, and exits 1 when a gate is missed.`,
 	cmd.PersistentFlags().StringVar(&f.only, "only", "", "only the cases whose name holds `TEXT`")
 	cmd.PersistentFlags().StringVar(&f.prof, "cpuprofile", "", "write a CPU profile of this process to `FILE`")
 	cmd.AddCommand(&cobra.Command{
-		Use: "engine", Short: "RDMA Write of 1 MiB on one processor", Args: cobra.NoArgs,
+		Use: "engine", Short: "RDMA Write of 1 MiB on one processor", Args: wantArgs(0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.engine(cmd) },
 	}, &cobra.Command{
-		Use: "rpc", Short: "Calls between two processes, and idle connections", Args: cobra.NoArgs,
+		Use: "rpc", Short: "Calls between two processes, and idle connections", Args: wantArgs(0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.rpc(cmd) },
 	}, &cobra.Command{
-		Use: "peer", Short: "The other process of bench rpc", Args: cobra.NoArgs, Hidden: true,
+		Use: "peer", Short: "The other process of bench rpc", Args: wantArgs(0, ""), Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error { return benchPeer(cmd) },
 	}, f.commitCmd(), commitPeerCmd())
 	return cmd

@@ -31,7 +31,7 @@ line.`,
 		Example: `  conformance coverage
   conformance coverage --spec rdmap
   conformance coverage --json | jq '.[].rows[] | select(.later == "AW")'`,
-		Args: cobra.NoArgs,
+		Args: wantArgs(0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			reports, err := coverageReports(spec, root)
 			if err != nil {
@@ -99,7 +99,7 @@ a fault; 2 bad command line.`,
 		Example: `  conformance mutants
   conformance mutants --only fence
   conformance mutants --json | jq '.[] | select(.survived != [])'`,
-		Args: cobra.NoArgs,
+		Args: wantArgs(0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error { return mutants(cmd, root, only, asJSON) },
 	}
 	cmd.Flags().StringVar(&only, "only", "", "only the mutants whose name holds `TEXT`")
