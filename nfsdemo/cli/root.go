@@ -81,7 +81,7 @@ func (a *app) run(ctx context.Context, args []string) (status int) {
 		}
 	}()
 	root := a.root()
-	root.SetArgs(args)
+	root.SetArgs(append([]string{}, args...)) // nil would mean the arguments of the process
 	root.SetIn(a.stdin)
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
