@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -10,19 +9,15 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/stag-rdma/stag/conformance/perftest"
-	"github.com/stag-rdma/stag/rdmap"
 )
 
 // perftestFlags are the flags of perftest server and perftest client.
 type perftestFlags struct {
-	noCRC, requireCRC  bool
-	timeout            time.Duration
-	listen             string
+	peerFlags
 	tests, size, count int
 }
 
@@ -39,10 +34,7 @@ read_bw reads. CRC32C is on when either side wants it.`,
 		Args: wantArgs(0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	flags := cmd.PersistentFlags()
-	flags.BoolVar(&f.noCRC, "no-crc", false, "do without CRC32C if the peer does not want it either")
-	flags.BoolVar(&f.requireCRC, "require-crc", false, "fail when the connection has no CRC32C")
-	flags.DurationVar(&f.timeout, "timeout", time.Minute, "limit of one test")
+	f.add(cmd, "test")
 	cmd.AddCommand(perftestServerCmd(&f), perftestClientCmd(&f))
 	return cmd
 }
@@ -86,37 +78,12 @@ was written; 2 bad command line.`,
 	return cmd
 }
 
-// check looks at the flags both commands have.
-func (f *perftestFlags) check() error {
-	switch {
-	case f.timeout <= 0:
-		return usagef("--timeout %v: want more than 0", f.timeout)
-	case f.tests < 0:
-		return usagef("--tests %d: want 0 or more", f.tests)
-	case f.noCRC && f.requireCRC:
-		return usagef("--no-crc and --require-crc exclude each other")
-	}
-	return nil
-}
-
-func (f *perftestFlags) crc() rdmap.CRCMode {
-	if f.noCRC {
-		return rdmap.CRCOff
-	}
-	return rdmap.CRCOn
-}
-
-// agreed returns the error of a test that worked: CRC may be missing.
-func (f *perftestFlags) agreed(state rdmap.ConnectionState) error {
-	if f.requireCRC && !state.CRC {
-		return errors.New("the connection has no CRC32C")
-	}
-	return nil
-}
-
 func (f *perftestFlags) server(cmd *cobra.Command) error {
 	if err := f.check(); err != nil {
 		return err
+	}
+	if f.tests < 0 {
+		return usagef("--tests %d: want 0 or more", f.tests)
 	}
 	l, err := net.Listen("tcp", f.listen)
 	if err != nil {
@@ -152,13 +119,6 @@ func printTest(w io.Writer, r *perftest.Result) {
 	}
 	fmt.Fprintf(w, "%v: %d Sends, %d octets written, %d read, CRC %s: %s\n",
 		r.Remote, r.Sends, r.Written, r.Read, onOff(r.State.CRC), text)
-}
-
-func onOff(on bool) string {
-	if on {
-		return "on"
-	}
-	return "off"
 }
 
 func (f *perftestFlags) client(cmd *cobra.Command, test, addr string) error {

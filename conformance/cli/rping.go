@@ -3,28 +3,24 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os/signal"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/stag-rdma/stag/conformance/rping"
-	"github.com/stag-rdma/stag/rdmap"
 )
 
 // rpingFlags are the flags of rping server and rping client.
 type rpingFlags struct {
-	json, noCRC, requireCRC bool
-	timeout                 time.Duration
-	listen                  string
-	conns                   int
-	size, count             int
+	peerFlags
+	json        bool
+	conns       int
+	size, count int
 }
 
 func rpingCmd() *cobra.Command {
@@ -40,11 +36,8 @@ every octet. CRC32C is on when either side wants it.`,
 		Args: wantArgs(0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	flags := cmd.PersistentFlags()
-	flags.BoolVar(&f.json, "json", false, "one JSON object per connection")
-	flags.BoolVar(&f.noCRC, "no-crc", false, "do without CRC32C if the peer does not want it either")
-	flags.BoolVar(&f.requireCRC, "require-crc", false, "fail when the connection has no CRC32C")
-	flags.DurationVar(&f.timeout, "timeout", time.Minute, "limit of one connection")
+	cmd.PersistentFlags().BoolVar(&f.json, "json", false, "one JSON object per connection")
+	f.add(cmd, "connection")
 	cmd.AddCommand(rpingServerCmd(&f), rpingClientCmd(&f))
 	return cmd
 }
@@ -87,50 +80,12 @@ was sent; 2 bad command line.`,
 	return cmd
 }
 
-// wantArgs accepts exactly n arguments; what says which.
-func wantArgs(n int, what string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		switch {
-		case len(args) < n:
-			return usagef("%s wants %s: see %[1]s --help", cmd.CommandPath(), what)
-		case len(args) > n:
-			return usagef("unexpected argument %q: see %s --help", args[n], cmd.CommandPath())
-		}
-		return nil
-	}
-}
-
-// check looks at the flags both commands have.
-func (f *rpingFlags) check() error {
-	switch {
-	case f.timeout <= 0:
-		return usagef("--timeout %v: want more than 0", f.timeout)
-	case f.conns < 0:
-		return usagef("--conns %d: want 0 or more", f.conns)
-	case f.noCRC && f.requireCRC:
-		return usagef("--no-crc and --require-crc exclude each other")
-	}
-	return nil
-}
-
-func (f *rpingFlags) crc() rdmap.CRCMode {
-	if f.noCRC {
-		return rdmap.CRCOff
-	}
-	return rdmap.CRCOn
-}
-
-// agreed returns the error of a connection that worked: CRC may be missing.
-func (f *rpingFlags) agreed(state rdmap.ConnectionState) error {
-	if f.requireCRC && !state.CRC {
-		return errors.New("the connection has no CRC32C")
-	}
-	return nil
-}
-
 func (f *rpingFlags) server(cmd *cobra.Command) error {
 	if err := f.check(); err != nil {
 		return err
+	}
+	if f.conns < 0 {
+		return usagef("--conns %d: want 0 or more", f.conns)
 	}
 	l, err := net.Listen("tcp", f.listen)
 	if err != nil {
@@ -183,10 +138,7 @@ func (f *rpingFlags) client(cmd *cobra.Command, addr string) error {
 
 // print writes the line of one connection.
 func (f *rpingFlags) print(w io.Writer, r rping.Result) {
-	crc := "off"
-	if r.State.CRC {
-		crc = "on"
-	}
+	crc := onOff(r.State.CRC)
 	text, peer := "ok", ""
 	if r.Err != nil {
 		text = strings.ReplaceAll(r.Err.Error(), "\n", "; ")

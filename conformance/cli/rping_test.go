@@ -118,7 +118,7 @@ func TestRpingBothSides(t *testing.T) {
 
 // TestRpingWithoutCRC: --require-crc is a demand, on the side that makes it.
 func TestRpingWithoutCRC(t *testing.T) {
-	f := rpingFlags{requireCRC: true}
+	f := rpingFlags{peerFlags: peerFlags{requireCRC: true}}
 	if err := f.agreed(stateOf(false)); err == nil {
 		t.Error("no CRC, no error")
 	}

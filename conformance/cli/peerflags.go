@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stag-rdma/stag/rdmap"
+)
+
+// peerFlags are the flags of every command that is one side of somebody else's protocol.
+type peerFlags struct {
+	noCRC, requireCRC bool
+	timeout           time.Duration
+	listen            string // of a server
+}
+
+// add defines them for cmd and what is below it; what is the thing that timeout limits.
+func (f *peerFlags) add(cmd *cobra.Command, what string) {
+	flags := cmd.PersistentFlags()
+	flags.BoolVar(&f.noCRC, "no-crc", false, "do without CRC32C if the peer does not want it either")
+	flags.BoolVar(&f.requireCRC, "require-crc", false, "fail when the connection has no CRC32C")
+	flags.DurationVar(&f.timeout, "timeout", time.Minute, "limit of one "+what)
+}
+
+func (f *peerFlags) check() error {
+	switch {
+	case f.timeout <= 0:
+		return usagef("--timeout %v: want more than 0", f.timeout)
+	case f.noCRC && f.requireCRC:
+		return usagef("--no-crc and --require-crc exclude each other")
+	}
+	return nil
+}
+
+func (f *peerFlags) crc() rdmap.CRCMode {
+	if f.noCRC {
+		return rdmap.CRCOff
+	}
+	return rdmap.CRCOn
+}
+
+// agreed returns the error of a connection that worked: CRC may be missing.
+func (f *peerFlags) agreed(state rdmap.ConnectionState) error {
+	if f.requireCRC && !state.CRC {
+		return errors.New("the connection has no CRC32C")
+	}
+	return nil
+}
+
+func onOff(on bool) string {
+	if on {
+		return "on"
+	}
+	return "off"
+}
+
+// wantArgs accepts exactly n arguments; what says which.
+func wantArgs(n int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) < n:
+			return usagef("%s wants %s: see %[1]s --help", cmd.CommandPath(), what)
+		case len(args) > n:
+			return usagef("unexpected argument %q: see %s --help", args[n], cmd.CommandPath())
+		}
+		return nil
+	}
+}
