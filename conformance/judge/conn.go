@@ -1,0 +1,127 @@
+package judge
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/stag-rdma/stag/conformance/decode"
+)
+
+// machine judges one concern of one connection. Its memory is bounded.
+type machine interface {
+	// event takes every event of the connection, in order. A machine of an upper layer leaves
+	// events alone that a lower one has found wrong: conn.found is not 0.
+	event(ev *decode.Event)
+	// end says that nothing more will come of the connection.
+	end()
+}
+
+// conn is one connection: what all machines want to know, and the machines.
+type conn struct {
+	j    *Judge
+	info *decode.ConnInfo
+
+	machines []machine
+	ev       *decode.Event // the one being judged; in end, the last one
+	last     decode.Event  // Dir, Frame, Time, Offset of the event judged last; the rest is gone
+	found    int           // violations in the event being judged so far
+
+	// doubt: not all that this direction said is known: octets are missing, the beginning
+	// is not in the capture, or a frame could not be understood. Rules about what must have
+	// come before are silent then.
+	doubt  [2]bool
+	late   bool // the capture holds no startup of this connection
+	closed [2]bool
+	reset  bool // by RST, from either side
+	ended  bool
+	fpdus  [2]int // before the event being judged
+}
+
+// newMachines make the machines of a connection, in the order in which they see an event: from the lowest
+// layer upwards.
+var newMachines = []func(*conn) machine{
+	func(c *conn) machine { return &framing{conn: c} },
+}
+
+func newConn(j *Judge, info *decode.ConnInfo) *conn {
+	c := &conn{j: j, info: info}
+	for _, f := range newMachines {
+		c.machines = append(c.machines, f(c))
+	}
+	return c
+}
+
+// event shows an event to all machines.
+func (c *conn) event(ev *decode.Event) {
+	c.ev, c.found = ev, 0
+	c.note(ev)
+	for _, m := range c.machines {
+		m.event(ev)
+	}
+	c.learn(ev)
+	c.last = decode.Event{Dir: ev.Dir, Frame: ev.Frame, Time: ev.Time, Offset: ev.Offset}
+	c.ev = nil
+	if c.closed[0] && c.closed[1] {
+		c.end()
+	}
+}
+
+// note takes down, before the machines see an event, what it puts in doubt.
+func (c *conn) note(ev *decode.Event) {
+	switch ev.Kind {
+	case decode.KindUndecoded:
+		c.doubt[ev.Dir] = true
+	case decode.KindFPDU:
+		c.late = c.late || c.info.Request == nil
+		if c.late {
+			c.doubt = [2]bool{true, true}
+		}
+		if ev.FPDU.CRCState == decode.CRCBad {
+			c.doubt[ev.Dir] = true
+		}
+	case decode.KindClose:
+		c.closed[ev.Dir] = true
+		c.reset = c.reset || ev.Reset
+	case decode.KindOpen, decode.KindStartup:
+	}
+}
+
+// learn takes down, after the machines have seen an event, what it changes for those behind it.
+func (c *conn) learn(ev *decode.Event) {
+	if ev.Kind != decode.KindFPDU {
+		return
+	}
+	c.fpdus[ev.Dir]++
+	for _, malformed := range []error{decode.ErrShort, decode.ErrVersion, decode.ErrOpcode, decode.ErrOrder, decode.ErrTooLong} {
+		if errors.Is(ev.Err, malformed) {
+			c.doubt[ev.Dir] = true
+		}
+	}
+}
+
+// end says that nothing more will come. Calls after the first do nothing.
+func (c *conn) end() {
+	if c.ended {
+		return
+	}
+	c.ended = true
+	c.ev, c.found = &c.last, 0
+	for _, m := range c.machines {
+		m.end()
+	}
+	c.machines, c.ev = nil, nil
+}
+
+// violate reports that the event being judged breaks the rule with the given ID.
+func (c *conn) violate(id, format string, args ...any) {
+	c.violateBy(c.ev.Dir, id, format, args...)
+}
+
+// violateBy is violate for a breach by the side that sends in direction dir.
+func (c *conn) violateBy(dir decode.Dir, id, format string, args ...any) {
+	c.found++
+	c.j.report(&Violation{
+		Rule: rulesByID[id], Conn: c.info, Dir: dir,
+		Frame: c.ev.Frame, Time: c.ev.Time, Offset: c.ev.Offset, Detail: fmt.Sprintf(format, args...),
+	})
+}

@@ -1,0 +1,34 @@
+// Package judge says which rules of the RFCs a captured iWARP connection breaks: MPA (RFC 5044,
+// RFC 6581), DDP (RFC 5041), RDMAP (RFC 5040, RFC 7306, the commit draft), RPC-over-RDMA (RFC
+// 5666, RFC 8166, RFC 8797), and what is told above it.
+//
+//	r, err := judge.File(f, nil)
+//	if err != nil {
+//		return err // no capture, or a damaged one
+//	}
+//	for _, v := range r.Violations {
+//		fmt.Println(v) // DDP-005 conn 1 > frame 17: MSN 4 on queue 0, expected 3
+//	}
+//
+// Package [github.com/stag-rdma/stag/conformance/decode] says what is there; this one says whether
+// it is allowed. Each rule has an ID that never changes its meaning, the RFC section it comes
+// from and one sentence: see [Rules]. [Sentences] goes the other way, from the sentences of the
+// documents to the rules that judge them, or to the reason why a trace cannot show them.
+//
+// # Model
+//
+// A [Judge] takes the events of one capture in order. Each connection has a handful of small machines,
+// one per concern (startup, queues, reads, terminates, ...), each in its own file; every event
+// goes through all of them, the lowest layer first. A frame that a lower layer has found
+// to break a rule is not judged by the ones above it, so that one mistake is one violation.
+//
+// A judge accuses on evidence only. What the capture does not hold (octets that are missing, a beginning
+// that was not recorded, a frame with a bad CRC) puts the direction in doubt, and rules that need
+// the whole past of a direction are silent from then on. [Report] says so.
+//
+// # Bounds
+//
+// Memory per connection is bounded: 64 KiB for the headers a Terminate may quote, and what [Options] says.
+// Nothing here reads a clock, and nothing is safe for concurrent use; separate captures may be
+// judged in separate goroutines.
+package judge

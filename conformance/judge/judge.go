@@ -1,0 +1,58 @@
+package judge
+
+import "github.com/stag-rdma/stag/conformance/decode"
+
+// A Judge judges the connections of one capture. See [New].
+type Judge struct {
+	opt    Options
+	report func(*Violation)
+	conns  map[*decode.ConnInfo]*conn
+	order  []*conn // oldest first; may hold connections that have ended
+}
+
+// New returns a judge that calls report for every violation, in the order of the events that
+// show them. nil options mean the defaults.
+func New(opt *Options, report func(*Violation)) *Judge {
+	return &Judge{opt: opt.withDefaults(), report: report, conns: make(map[*decode.ConnInfo]*conn)}
+}
+
+// Event takes the next event of the capture. It borrows ev.
+func (j *Judge) Event(ev *decode.Event) {
+	c := j.conns[ev.Conn]
+	if c == nil {
+		c = j.open(ev.Conn)
+	}
+	if !c.ended {
+		c.event(ev)
+	}
+}
+
+// End says that there are no more events: what can only be said at the end of a
+// connection is said of those still open.
+func (j *Judge) End() {
+	for _, c := range j.order {
+		c.end()
+	}
+	j.order = nil
+	clear(j.conns)
+}
+
+// open begins a connection.
+func (j *Judge) open(info *decode.ConnInfo) *conn {
+	c := newConn(j, info)
+	j.conns[info] = c
+	j.order = append(j.order, c)
+	if len(j.order) > j.opt.MaxConns {
+		j.drop(j.order[0])
+		j.order = j.order[1:]
+	}
+	return c
+}
+
+// drop ends a connection and forgets it.
+func (j *Judge) drop(c *conn) {
+	c.end()
+	if j.conns[c.info] == c {
+		delete(j.conns, c.info)
+	}
+}

@@ -1,0 +1,127 @@
+package judge
+
+import (
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/stag-rdma/stag/conformance/decode"
+)
+
+// Report is what the judge says of one capture.
+type Report struct {
+	Connections []*ConnReport // in order of appearance; those that are no MPA connections are not in it
+	Violations  []*Violation  // in the order of the capture; at most [Options.MaxViolations] per connection and rule
+	Stats       decode.CaptureStats
+}
+
+// ConnReport is what the judge says of one connection.
+type ConnReport struct {
+	Info   *decode.ConnInfo
+	FPDUs  [2]int         // by direction
+	Octets [2]uint64      // of the streams, by direction
+	Counts map[string]int // violations by rule ID, those not kept included
+	// Unknown says what could not be judged, and why, in sentences without an end stop.
+	Unknown []string
+}
+
+// Clean reports whether no rule was broken; notes do not count.
+func (r *Report) Clean() bool {
+	for _, c := range r.Connections {
+		for id := range c.Counts {
+			if rulesByID[id].Severity != Note {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// File judges a capture, pcap or pcapng, to its end. An error, as that of [decode.Events], comes with the report of
+// what could be read before.
+func File(r io.Reader, opt *Options) (*Report, error) {
+	o := opt.withDefaults()
+	b := newBuilder(&o)
+	var failed error
+	for ev, err := range decode.Events(r, o.Decode) {
+		if err != nil {
+			failed = err
+			break
+		}
+		b.Event(ev)
+	}
+	return b.Report(), failed
+}
+
+// A Builder makes a [Report] of events that come from somewhere else than a file, or that others want to see too.
+type Builder struct {
+	opt   *Options
+	judge *Judge
+	rep   Report
+	conns map[*decode.ConnInfo]*ConnReport
+}
+
+// NewBuilder returns a Builder. nil options mean the defaults.
+func NewBuilder(opt *Options) *Builder {
+	o := opt.withDefaults()
+	return newBuilder(&o)
+}
+
+func newBuilder(o *Options) *Builder {
+	b := &Builder{opt: o, conns: make(map[*decode.ConnInfo]*ConnReport)}
+	b.judge = New(o, b.violation)
+	return b
+}
+
+// Event takes the next event. It borrows ev.
+func (b *Builder) Event(ev *decode.Event) {
+	c := b.conn(ev.Conn)
+	switch ev.Kind {
+	case decode.KindFPDU:
+		c.FPDUs[ev.Dir]++
+		if ev.Conn.Request == nil {
+			c.unknown("the startup is not in the capture: private data, CRC, read depths and the past of the queues are unknown")
+		}
+	case decode.KindUndecoded:
+		if !ev.Conn.Foreign {
+			c.unknown(fmt.Sprintf("frame %d %v: %d octets not decoded: %v", ev.Frame, ev.Dir, ev.Len+ev.Missing, ev.Err))
+		}
+	case decode.KindOpen, decode.KindStartup, decode.KindClose:
+	}
+	c.Octets[ev.Dir] += uint64(ev.Len)
+	b.judge.Event(ev)
+}
+
+// Report ends the judgement and returns it. The Builder must not be used after it.
+func (b *Builder) Report() *Report {
+	b.judge.End()
+	b.rep.Connections = slices.DeleteFunc(b.rep.Connections, func(c *ConnReport) bool { return c.Info.Foreign })
+	return &b.rep
+}
+
+// maxUnknown bounds the sentences of one connection.
+const maxUnknown = 16
+
+// unknown adds a sentence, once.
+func (c *ConnReport) unknown(s string) {
+	if len(c.Unknown) < maxUnknown && !slices.Contains(c.Unknown, s) {
+		c.Unknown = append(c.Unknown, s)
+	}
+}
+
+func (b *Builder) conn(info *decode.ConnInfo) *ConnReport {
+	c := b.conns[info]
+	if c == nil {
+		c = &ConnReport{Info: info, Counts: make(map[string]int)}
+		b.conns[info] = c
+		b.rep.Connections = append(b.rep.Connections, c)
+	}
+	return c
+}
+
+func (b *Builder) violation(v *Violation) {
+	c := b.conn(v.Conn)
+	if c.Counts[v.Rule.ID]++; c.Counts[v.Rule.ID] <= b.opt.MaxViolations {
+		b.rep.Violations = append(b.rep.Violations, v)
+	}
+}

@@ -1,0 +1,4 @@
+package judge
+
+// commitRules are the rules COMMIT-*.
+var commitRules = []*Rule{}

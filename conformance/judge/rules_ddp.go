@@ -1,0 +1,4 @@
+package judge
+
+// ddpRules are the rules DDP-*.
+var ddpRules = []*Rule{}

@@ -1,0 +1,4 @@
+package judge
+
+// nfsRules are the rules NFS-*.
+var nfsRules = []*Rule{}

@@ -1,0 +1,4 @@
+package judge
+
+// rdmapRules are the rules RDMAP-*.
+var rdmapRules = []*Rule{}

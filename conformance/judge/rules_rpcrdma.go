@@ -1,0 +1,4 @@
+package judge
+
+// rpcrdmaRules are the rules RPCRDMA-*.
+var rpcrdmaRules = []*Rule{}

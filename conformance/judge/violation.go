@@ -1,0 +1,24 @@
+package judge
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/stag-rdma/stag/conformance/decode"
+)
+
+// Violation is one breach of one rule.
+type Violation struct {
+	Rule   *Rule
+	Conn   *decode.ConnInfo // the decoder's; complete once the capture has been read
+	Dir    decode.Dir       // who broke the rule
+	Frame  int              // packet that shows it, from 1; the last one for what shows at the end only
+	Time   time.Time        // of that packet
+	Offset uint64           // of the event's first octet in the stream of Dir
+	Detail string           // what was found, and what was expected
+}
+
+// String returns "DDP-005 conn 1 > frame 17: MSN 4 on queue 0, expected 3".
+func (v *Violation) String() string {
+	return fmt.Sprintf("%s conn %d %v frame %d: %s", v.Rule.ID, v.Conn.ID, v.Dir, v.Frame, v.Detail)
+}
