@@ -17,6 +17,7 @@ type Conn struct {
 	scratch []byte // an FPDU with markers, to squeeze them out
 	visit   func(*Event)
 	rpc     *rpcState
+	log     commitState
 }
 
 // NewConn returns the machine of a connection of which nothing has been seen. visit is called for

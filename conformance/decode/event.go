@@ -66,6 +66,7 @@ type Event struct {
 	Message *Message        // the untagged message that this segment completed
 	Header  *rpcrdma.Header // the RPC-over-RDMA header of that message
 	RPC     *RPC            // the RPC that this event brought, or whose chunks it completed
+	Commit  *Commit         // what the frame says to a commit log
 
 	// Err is the first thing wrong with the frame, nil if it is well formed as far as it was
 	// decoded. Test it with errors.Is.
@@ -85,7 +86,9 @@ type ConnInfo struct {
 	Initiator Dir  // direction of the Request
 	CRC       bool // CRCs are on: either startup frame asked (RFC 5044 Section 7.1)
 	Foreign   bool // not an MPA connection
-	ULP       ULP  // ULPAuto while undecided, then ULPRPCRDMA or ULPOpaque
+	ULP       ULP  // ULPAuto while undecided, then one of the others
+
+	Commit *CommitInfo // of a commit session, from when it is known to be one
 }
 
 // end returns the address of the side that sends in direction d.

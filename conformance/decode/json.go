@@ -30,6 +30,7 @@ type jsonEvent struct {
 	RDMA   *jsonOp  `json:"iwarp_rdma,omitempty"`
 	RPCoR  *jsonHdr `json:"rpcordma,omitempty"`
 	RPC    *jsonRPC `json:"rpc,omitempty"`
+	Commit string   `json:"commitlog,omitempty"` // as in the text form
 }
 
 type jsonMPA struct {
@@ -103,8 +104,26 @@ type jsonRPC struct {
 	Accept    string `json:"state_accept,omitempty"`
 	Status    string `json:"status,omitempty"`
 	CallFrame int    `json:"call_frame,omitempty"`
+	Backward  bool   `json:"backward,omitempty"`
 	Whole     bool   `json:"whole"`
 	Len       int    `json:"body_len"`
+
+	CCP        *jsonCCP  `json:"ccp,omitempty"`
+	Operations []jsonNFS `json:"operations,omitempty"` // of a COMPOUND
+}
+
+type jsonCCP struct {
+	MaxCallSend  uint32 `json:"maxcall_sendsize"`
+	MaxReplySend uint32 `json:"maxreply_sendsize,omitempty"`
+	Align        uint32 `json:"align,omitempty"`
+	MaxRDMARead  uint32 `json:"maxrdmaread"`
+}
+
+type jsonNFS struct {
+	Opcode uint32 `json:"opcode"`
+	Name   string `json:"name"`
+	Status string `json:"status,omitempty"` // of a result
+	Moved  int    `json:"moved_len,omitempty"`
 }
 
 var _ json.Marshaler = (*Event)(nil)
@@ -128,6 +147,11 @@ func (e *Event) MarshalJSON() ([]byte, error) {
 	}
 	if e.RPC != nil {
 		j.RPC = e.RPC.json()
+	}
+	if e.Commit != nil {
+		var b strings.Builder
+		e.Commit.text(&b)
+		j.Commit = strings.TrimPrefix(b.String(), " | log ")
 	}
 	return json.Marshal(j)
 }
@@ -232,7 +256,19 @@ func (r *RPC) json() *jsonRPC {
 	j := &jsonRPC{
 		XID: fmt.Sprintf("%#08x", r.XID), Type: "call", Name: r.Name,
 		Program: r.Prog, Version: r.Vers, Procedure: r.Proc,
-		Status: r.Status, CallFrame: r.CallFrame, Whole: r.Whole, Len: len(r.Body),
+		Status: r.Status, CallFrame: r.CallFrame, Backward: r.Backward, Whole: r.Whole, Len: len(r.Body),
+	}
+	if c := r.CCP; c != nil {
+		j.CCP = &jsonCCP{c.MaxCallSend, c.MaxReplySend, c.Align, c.MaxRDMARead}
+	}
+	if c := r.Compound; c != nil {
+		for _, op := range c.Ops {
+			n := jsonNFS{Opcode: op.Num, Name: op.Name, Moved: op.Moved}
+			if r.IsReply {
+				n.Status = nfs4Status(op.Status)
+			}
+			j.Operations = append(j.Operations, n)
+		}
 	}
 	switch {
 	case r.Pulled:

@@ -38,6 +38,7 @@ const (
 	ULPAuto    ULP = iota
 	ULPRPCRDMA     // every Send is RPC-over-RDMA
 	ULPOpaque      // no Send is looked into
+	ULPCommit      // a commit session (docs/commitlog-format.md), recognised by what it says
 )
 
 // withDefaults returns a copy of o with the zero fields filled in.

@@ -86,8 +86,8 @@ func status(prog, vers, proc uint32, results []byte) (code uint32, name string) 
 		return code, nfs3.Status(code).String()
 	case prog == mount3.Program && mount3.Proc(proc) == mount3.ProcMnt:
 		return code, mount3.Status(code).String()
-	case prog == nfs3.Program && vers == 4, prog == progCallback:
-		return code, fmt.Sprintf("nfsstat4(%d)", code)
+	case proc == 1 && (prog == nfs3.Program && vers == 4 || prog == progCallback):
+		return code, nfs4Status(code)
 	}
 	return 0, ""
 }

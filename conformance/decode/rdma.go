@@ -173,7 +173,12 @@ func (s *rpcState) long(ev *Event) {
 
 // give finishes an RPC and hangs it on its event.
 func (s *rpcState) give(ev *Event, r *RPC) {
-	r.decodeBody()
+	caller := ev.Dir
+	if r.IsReply {
+		caller = 1 - ev.Dir
+	}
+	r.Backward = caller != ev.Conn.Initiator
+	r.decodeBody(ev.Header)
 	ev.RPC = r
 	if r.Err != nil {
 		ev.fail(r.Err)

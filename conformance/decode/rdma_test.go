@@ -62,6 +62,16 @@ const (
 		00000000`
 )
 
+// The Connection Configuration Protocol (RFC 5666 Section 6), and a call of the backward direction (RFC 8167).
+const (
+	ccpCall = `01020304000000010000000100000000000000000000000000000000010203040000000000000002000188410000000100000001
+		00000000000000000000000000000000000008000000040000000010`
+	ccpReply = `0102030400000001000000010000000000000000000000000000000001020304000000010000000000000000000000000000
+		0000000010000000000800000020`
+	backCall = `0102030400000001000000200000000000000000000000000000000001020304000000000000000240000000000000010000000000
+		00000000000000000000000000000000`
+)
+
 // TestMessages says one thing per row and looks at the last line.
 func TestMessages(t *testing.T) {
 	ask, answer := &sender{dir: FromOpener}, &sender{dir: FromAccepter}
@@ -146,6 +156,26 @@ func TestMessages(t *testing.T) {
 		{
 			"long reply to be read", func() []piece { return []piece{call(readCall), reply(longByRead)} },
 			"read{position=0 0xe2e2e2e2 20484@0x80000} | reply NFSv3 READ (call in 1)",
+		},
+		{
+			"CCP call", func() []piece { return []piece{call(ccpCall)} },
+			"call CCPv1 CONF_RDMA maxcall_sendsize=2048 maxreply_sendsize=1024 maxrdmaread=16",
+		},
+		{
+			"CCP reply", func() []piece { return []piece{call(ccpCall), reply(ccpReply)} },
+			"reply CCPv1 CONF_RDMA maxcall_sendsize=4096 align=8 maxrdmaread=32 (call in 1)",
+		},
+		{
+			"CCP reply cut short", func() []piece { return []piece{call(ccpCall), reply(ccpReply[:len(ccpReply)-8])} },
+			"reply CCPv1 CONF_RDMA (call in 1) !! xdr: CONF_RDMA at octet 8: not enough octets",
+		},
+		{
+			"backward", func() []piece { return []piece{reply(backCall)} },
+			"call (backward) NFS4CBv1 NULL",
+		},
+		{
+			"backward, answered", func() []piece { return []piece{reply(backCall), call(nullReply)} },
+			"reply (backward) NFS4CBv1 NULL (call in 1)",
 		},
 		{
 			"XIDs differ", func() []piece { return []piece{call(strings.Replace(nullCall, "01020304", "01020305", 1))} },

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -12,6 +13,9 @@ import (
 type RPC struct {
 	XID     uint32
 	IsReply bool
+	// Backward: of the backward direction (RFC 8167): a call of the MPA responder, or the reply to
+	// one. See [ConnInfo.Initiator] for captures that do not show who that is.
+	Backward bool
 
 	// Program, version and procedure of the call; of a reply whose call was not seen all zero.
 	Prog, Vers, Proc uint32
@@ -32,6 +36,10 @@ type RPC struct {
 	Whole bool
 	// Message is the decoded Body of NFSv3 and MOUNTv3 messages that are whole; else nil.
 	Message nfs3.Message
+	// CCP is the decoded Body of a CONF_RDMA (RFC 5666 Section 6).
+	CCP *CCP
+	// Compound are the operations of NFSv4, and of its callbacks.
+	Compound *Compound
 
 	// Pulled: the event does not bring a new message but the last octets of the Read chunks of the call
 	// named by XID, now whole. For a long call (RDMA_NOMSG) it is the first sight of the call itself.
@@ -41,6 +49,8 @@ type RPC struct {
 
 	// Err is what is wrong with the message.
 	Err error
+
+	head int // octets of the message in front of Body
 }
 
 // name fills in what the numbers mean.
@@ -57,6 +67,7 @@ func (r *RPC) parseCall(msg []byte) {
 		r.XID = h.XID
 		return
 	}
+	r.head = d.Offset()
 	r.XID, r.Call, r.Body = h.XID, h, d.Rest()
 	r.name(h.Prog, h.Vers, h.Proc)
 }
@@ -85,13 +96,22 @@ func (r *RPC) success() bool {
 	return r.Reply != nil && !r.Reply.Denied && r.Reply.Accept == xdr.Success
 }
 
-// decodeBody decodes whole arguments or results, and demands that nothing is left.
-func (r *RPC) decodeBody() {
+// decodeBody decodes arguments or results, and demands that nothing is left. h is the header they
+// came with, nil when Body is whole all the same.
+func (r *RPC) decodeBody(h *rpcrdma.Header) {
 	if r.IsReply && !r.success() || r.Name == "" {
 		return
 	}
 	if r.IsReply {
 		r.StatusCode, r.Status = status(r.Prog, r.Vers, r.Proc, r.Body)
+	}
+	switch {
+	case r.isCompound():
+		r.compound(h)
+		return
+	case r.Prog == progCCP && r.Vers == 1 && r.Proc == 1 && r.Whole && r.Err == nil:
+		r.ccp()
+		return
 	}
 	args, res := messages(r.Prog, r.Vers, r.Proc)
 	m := args
@@ -107,8 +127,22 @@ func (r *RPC) decodeBody() {
 		return
 	}
 	r.Message = m
+	r.trailing(&d)
+}
+
+// trailing reports what is left behind a message.
+func (r *RPC) trailing(d *xdr.Decoder) {
 	if n := d.Len(); n > 0 {
 		r.Err = fmt.Errorf("%w: %d octets behind %s", ErrTrailing, n, r.Name)
+	}
+}
+
+func (r *RPC) ccp() {
+	d := xdr.NewDecoder(r.Body)
+	c := new(CCP)
+	if r.Err = c.parse(&d, r.IsReply); r.Err == nil {
+		r.CCP = c
+		r.trailing(&d)
 	}
 }
 

@@ -50,9 +50,10 @@ func (c *Conn) segment(ev *Event) {
 	}
 	if d.Tagged {
 		c.tagged(ev)
-		return
+	} else {
+		c.untagged(ev)
 	}
-	c.untagged(ev)
+	c.commit(ev)
 }
 
 // checkSegment returns what makes it pointless to look behind the headers.

@@ -19,6 +19,8 @@ type Startup struct {
 
 	// CM is the RPC-over-RDMA private data (RFC 8797 Section 4), nil when there is none.
 	CM *rpcrdma.PrivateData
+	// Stag is the capability block of a stag engine, nil when there is none.
+	Stag *StagCapability
 
 	At Stamp // the packet that completed it
 }
@@ -63,5 +65,6 @@ func parseStartup(b []byte) (*Startup, error) {
 	if cm, ok := rpcrdma.ParsePrivateData(s.PrivateData); ok {
 		s.CM = &cm
 	}
+	s.Stag = parseCapability(s.PrivateData)
 	return s, err
 }

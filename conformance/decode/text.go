@@ -61,8 +61,11 @@ func (s *Startup) text(b *strings.Builder) {
 	switch {
 	case s.CM != nil:
 		fmt.Fprintf(b, " rpcrdma(send=%d recv=%d remote-invalidate=%t)", s.CM.SendSize, s.CM.RecvSize, s.CM.RemoteInvalidate)
-	case len(s.PrivateData) > 0:
+	case s.Stag == nil && len(s.PrivateData) > 0:
 		fmt.Fprintf(b, " private=%x", s.PrivateData)
+	}
+	if s.Stag != nil {
+		fmt.Fprintf(b, " stag(mulpdu=%d interleave=%t extensions=%v)", s.Stag.MULPDU, s.Stag.Interleave, s.Stag.Extensions)
 	}
 }
 
@@ -104,6 +107,7 @@ func (e *Event) layers(b *strings.Builder) {
 		headerText(b, e.Header)
 	}
 	e.RPC.text(b)
+	e.Commit.text(b)
 }
 
 func (m *Message) text(b *strings.Builder) {
@@ -168,6 +172,9 @@ func (r *RPC) text(b *strings.Builder) {
 	default:
 		b.WriteString(" | call")
 	}
+	if r.Backward {
+		b.WriteString(" (backward)")
+	}
 	if r.Name != "" {
 		b.WriteString(" " + r.Name)
 	}
@@ -179,7 +186,40 @@ func (r *RPC) text(b *strings.Builder) {
 	if r.Status != "" {
 		b.WriteString(" " + r.Status)
 	}
+	r.CCP.text(b, r.IsReply)
+	r.Compound.text(b)
 	if r.CallFrame > 0 {
 		fmt.Fprintf(b, " (call in %d)", r.CallFrame)
 	}
+}
+
+func (c *CCP) text(b *strings.Builder, reply bool) {
+	if c == nil {
+		return
+	}
+	fmt.Fprintf(b, " maxcall_sendsize=%d", c.MaxCallSend)
+	if reply {
+		fmt.Fprintf(b, " align=%d", c.Align)
+	} else {
+		fmt.Fprintf(b, " maxreply_sendsize=%d", c.MaxReplySend)
+	}
+	fmt.Fprintf(b, " maxrdmaread=%d", c.MaxRDMARead)
+}
+
+// text names the operations: "{SEQUENCE PUTFH LOOKUP=NFS4ERR_NOENT}".
+func (c *Compound) text(b *strings.Builder) {
+	if c == nil {
+		return
+	}
+	b.WriteString(" {")
+	for i, op := range c.Ops {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(op.Name)
+		if op.Status != 0 {
+			b.WriteString("=" + nfs4Status(op.Status))
+		}
+	}
+	b.WriteByte('}')
 }

@@ -1,0 +1,222 @@
+package decode
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strings"
+
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/transport/commitlog"
+)
+
+// CommitKind says what a frame of a commit session does.
+type CommitKind uint8
+
+const (
+	CommitOther     CommitKind = iota // nothing that the log's rules know
+	CommitAsk                         // empty Send: the producer asks for a session
+	CommitAnswer                      // Send: the session is open; Commit.Answer
+	CommitWrite                       // RDMA Write into the ring; Commit.Offset, Len, Records
+	CommitFlush                       // Flush Request for the ring; Commit.Offset, Len
+	CommitVerify                      // Verify Request for the ring; Commit.Offset, Len
+	CommitTail                        // Atomic Write Request to the tail word; Commit.Position
+	CommitFlushTail                   // Flush Request for the tail word
+	CommitDone                        // response to one of the four above; Commit.Request, RequestFrame
+	CommitHead                        // Immediate Data: the durable head; Commit.Position
+	CommitReadHead                    // Read Request for the published head
+)
+
+// String returns the kind in words: "write", "flush tail".
+func (k CommitKind) String() string {
+	return [...]string{
+		"other", "ask", "answer", "write", "flush", "verify", "tail", "flush tail", "done", "head", "read head",
+	}[k]
+}
+
+// Commit is what a frame says to a commit log (docs/commitlog-format.md).
+type Commit struct {
+	Kind CommitKind
+
+	Answer *commitlog.Answer // CommitAnswer
+
+	Offset, Len uint64         // of the octets of the ring, from its start
+	Records     []CommitRecord // CommitWrite: those whose last octet this segment brought. Lent.
+	Position    uint64         // CommitTail: of the tail; CommitHead: of the head
+
+	Request      CommitKind // CommitDone: what is done; CommitOther when the request was not seen
+	RequestFrame int        // packet that completed the request, 0 when it was not seen
+}
+
+// CommitRecord is a record, or a filler, that was written to the ring.
+type CommitRecord struct {
+	Offset uint64 // in the ring
+	Len    uint32 // of the payload; of a filler the octets to the end of the ring
+	Epoch  uint32
+	Seq    uint64
+	Filler bool
+	First  int  // packet in which it began
+	Salted bool // the salt of its epoch is known, so SumOK means something
+	SumOK  bool // the checksum is right
+}
+
+// CommitInfo is what is known of a commit session.
+type CommitInfo struct {
+	Answer           *commitlog.Answer // nil when it did not travel on this connection, or was not captured
+	Producer         Dir               // who appends
+	Ring, Tail, Head ddp.STag          // Head is 0 without an Answer
+}
+
+// commitState follows a commit session.
+type commitState struct {
+	records recordParser
+	flushed ddp.STag        // of the last Flush Request, while there is no session yet
+	pending []commitRequest // not answered, oldest first
+	info    *CommitInfo
+	ev      Commit
+}
+
+// commitRequest is a request that queue 3 answers.
+type commitRequest struct {
+	kind  CommitKind
+	frame int
+}
+
+// maxPending bounds the requests remembered; IRD is 14 bits wide.
+const maxPending = maxReads
+
+// commit looks at a frame for what it means to a commit session, and finds out whether there is one:
+// by the Answer in a Send, or by a Flush Request that an Atomic Write Request of 8 octets follows.
+func (c *Conn) commit(ev *Event) {
+	if c.opt.ULP != ULPAuto && c.opt.ULP != ULPCommit || c.Info.ULP == ULPRPCRDMA {
+		return
+	}
+	s := &c.log
+	s.learn(ev)
+	if s.info == nil {
+		return
+	}
+	c.Info.ULP, c.Info.Commit = ULPCommit, s.info
+	s.ev = Commit{}
+	if ev.Dir == s.info.Producer {
+		s.fromProducer(ev)
+	} else {
+		s.fromConsumer(ev)
+	}
+	if s.ev.Kind != CommitOther {
+		ev.Commit = &s.ev
+	}
+}
+
+// learn finds a session.
+func (s *commitState) learn(ev *Event) {
+	m := ev.Message
+	if m == nil {
+		return
+	}
+	if m.Op.IsSend() && len(m.Payload) == commitlog.AnswerLen {
+		if a, err := commitlog.ParseAnswer(m.Payload); err == nil {
+			s.info = &CommitInfo{a, 1 - ev.Dir, ddp.STag(a.RingSTag), ddp.STag(a.TailSTag), ddp.STag(a.HeadSTag)}
+			s.pending = nil
+			s.records.begin(a)
+		}
+		return
+	}
+	switch x := m.Extension; {
+	case s.info != nil || x == nil:
+	case m.Op == rdmap.OpFlushRequest:
+		s.flushed = x.STag
+	case m.Op == rdmap.OpAtomicWriteRequest && x.Len == 8 && s.flushed != 0 && s.flushed != x.STag:
+		s.info = &CommitInfo{Producer: ev.Dir, Ring: s.flushed, Tail: x.STag}
+	}
+}
+
+// fromProducer says what a frame of the producer does.
+func (s *commitState) fromProducer(ev *Event) {
+	e, m := &s.ev, ev.Message
+	switch {
+	case ev.RDMAP.Op == rdmap.OpWrite && ev.DDP.STag == s.info.Ring:
+		e.Kind, e.Offset, e.Len = CommitWrite, ev.DDP.TO, uint64(len(ev.DDP.Payload))
+		e.Records = s.records.write(ev)
+	case m == nil:
+	case m.Op.IsSend() && len(m.Payload) == 0:
+		e.Kind = CommitAsk
+	case m.Read != nil && m.Read.SourceSTag == s.info.Head:
+		e.Kind = CommitReadHead
+	case m.Extension != nil:
+		s.request(ev, m.Op, m.Extension)
+	}
+}
+
+// request says what a request of queue 1 does, and remembers it for its answer.
+func (s *commitState) request(ev *Event, op rdmap.Opcode, x *Extension) {
+	e := &s.ev
+	switch {
+	case op == rdmap.OpFlushRequest && x.STag == s.info.Ring:
+		e.Kind, e.Offset, e.Len = CommitFlush, x.TO, uint64(x.Len)
+	case op == rdmap.OpFlushRequest && x.STag == s.info.Tail:
+		e.Kind = CommitFlushTail
+	case op == rdmap.OpVerifyRequest && x.STag == s.info.Ring:
+		e.Kind, e.Offset, e.Len = CommitVerify, x.TO, uint64(x.Len)
+	case op == rdmap.OpAtomicWriteRequest && x.STag == s.info.Tail && len(x.Data) >= 8:
+		e.Kind, e.Position = CommitTail, binary.BigEndian.Uint64(x.Data)
+	}
+	if len(s.pending) < maxPending && op.Queue() == 1 {
+		s.pending = append(s.pending, commitRequest{e.Kind, ev.Frame})
+	}
+}
+
+// fromConsumer says what a frame of the consumer does.
+func (s *commitState) fromConsumer(ev *Event) {
+	e, m := &s.ev, ev.Message
+	switch {
+	case m == nil:
+	case m.Op.IsSend() && s.info.Answer != nil && len(m.Payload) == commitlog.AnswerLen:
+		e.Kind, e.Answer = CommitAnswer, s.info.Answer
+	case (m.Op == rdmap.OpImmediate || m.Op == rdmap.OpImmediateSE) && len(m.Payload) == 8:
+		e.Kind, e.Position = CommitHead, binary.BigEndian.Uint64(m.Payload)
+	case m.QN == 3: // responses come in the order of the requests
+		e.Kind = CommitDone
+		if len(s.pending) > 0 {
+			e.Request, e.RequestFrame = s.pending[0].kind, s.pending[0].frame
+			s.pending = s.pending[1:]
+		}
+	}
+}
+
+// text renders what a frame means to the log.
+func (m *Commit) text(b *strings.Builder) {
+	if m == nil {
+		return
+	}
+	fmt.Fprintf(b, " | log %v", m.Kind)
+	switch m.Kind {
+	case CommitAnswer:
+		a := m.Answer
+		fmt.Fprintf(b, " epoch=%d capacity=%d %v head=%d tail=%d next=%d", a.Epoch, a.Capacity, a.Mode, a.Head, a.Tail, a.NextSeq)
+	case CommitWrite:
+		for _, r := range m.Records {
+			r.text(b)
+		}
+	case CommitTail, CommitHead:
+		fmt.Fprintf(b, " position=%d", m.Position)
+	case CommitDone:
+		fmt.Fprintf(b, " with %v", m.Request)
+		if m.RequestFrame > 0 {
+			fmt.Fprintf(b, " (request in %d)", m.RequestFrame)
+		}
+	default:
+	}
+}
+
+func (r *CommitRecord) text(b *strings.Builder) {
+	name := "record"
+	if r.Filler {
+		name = "filler"
+	}
+	fmt.Fprintf(b, " %s{seq=%d epoch=%d len=%d", name, r.Seq, r.Epoch, r.Len)
+	if r.Salted && !r.SumOK {
+		b.WriteString(" bad checksum")
+	}
+	b.WriteByte('}')
+}
