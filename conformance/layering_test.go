@@ -85,7 +85,8 @@ var layers = []layer{
 	{name: "credits", pure: true},
 	{name: "rpcrdma", may: []string{"chunks", "credits", "xdr"}, pure: true},
 
-	{name: "rdmap/mpa", pure: true},
+	{name: "rdmap/mpa", may: []string{"rdmap/mpa/internal/crc32c"}, pure: true},
+	{name: "rdmap/mpa/internal/crc32c", pure: true},
 	{name: "rdmap/ddp", pure: true},
 	{name: "rdmap/region"},
 	{name: "rdmap/region/pmem/...", may: []string{"rdmap/region", "rdmap/region/pmem/..."}, modules: []string{"golang.org/x/sys"}},

@@ -1,0 +1,76 @@
+//go:build !purego
+
+package crc32c
+
+// Update returns the CRC32C of the octets summed up in crc followed by p.
+func Update(crc uint32, p []byte) uint32 {
+	if !folds {
+		return update(crc, p)
+	}
+	return ^fold(^crc, p, &keys)
+}
+
+// folds reports that fold can run here.
+var folds = detect(cpuid, xgetbv)
+
+// detect reports whether the processor has what fold uses and the system keeps its
+// registers. cpuid(0) tells the highest leaf.
+func detect(cpuid func(leaf, sub uint32) (a, b, c, d uint32), xgetbv func() uint32) bool {
+	const (
+		sse42, osxsave            = 1 << 20, 1 << 27 // leaf 1, ECX
+		avx2, avx512f, vpclmulqdq = 1 << 5, 1 << 16, 1 << 10
+		registers                 = 0xe6 // XCR0: XMM, YMM, masks, both parts of ZMM
+	)
+	if top, _, _, _ := cpuid(0, 0); top < 7 {
+		return false
+	}
+	if _, _, c, _ := cpuid(1, 0); c&(sse42|osxsave) != sse42|osxsave || xgetbv()&registers != registers {
+		return false
+	}
+	_, b, c, _ := cpuid(7, 0)
+	return b&(avx2|avx512f) == avx2|avx512f && c&vpclmulqdq != 0
+}
+
+// A foldKey moves 16 octets on by some distance: the product of the first 8 with
+// first, plus that of the last 8 with last, has the remainder of the 16 octets followed
+// by as many zeros.
+type foldKey struct{ first, last uint64 }
+
+// The distances of foldKeys, octets.
+var distances = [...]int{256, 192, 128, 64, 48, 32, 16}
+
+// foldKeys has one key for each of distances, and a last one of zeros.
+type foldKeys [len(distances) + 1]foldKey
+
+var keys = newKeys()
+
+func newKeys() (k foldKeys) {
+	for i, d := range distances {
+		k[i] = foldKey{power(8*d + 63), power(8*d - 1)}
+	}
+	return k
+}
+
+// power returns x^n modulo the polynomial as the upper half of 64 bits, the lowest
+// being x^63: the order of bits in which CRC32C reads its octets. The product of two
+// such numbers is one x short of 128 bits, which is why the exponents above are.
+func power(n int) uint64 {
+	r := uint32(1) << 31 // 1
+	for range n {
+		r = r>>1 ^ -(r&1)&0x82f63b78 // crc32.Castagnoli
+	}
+	return uint64(r) << 32
+}
+
+// fold is Update on the register of the CRC, which is not complemented.
+//
+//go:noescape
+func fold(reg uint32, p []byte, k *foldKeys) uint32
+
+//go:noescape
+func cpuid(leaf, sub uint32) (a, b, c, d uint32)
+
+// xgetbv returns the lower half of XCR0. It needs OSXSAVE.
+//
+//go:noescape
+func xgetbv() uint32

@@ -1,0 +1,71 @@
+package crc32c
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+)
+
+// octets returns n octets that repeat nothing.
+func octets(seed uint64, n int) []byte {
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(rnd.Uint32())
+	}
+	return b
+}
+
+func check(t *testing.T, crc uint32, p []byte) {
+	t.Helper()
+	if got, want := Update(crc, p), update(crc, p); got != want {
+		t.Fatalf("%d octets behind %#08x: got %#08x, want %#08x", len(p), crc, got, want)
+	}
+}
+
+// Every length up to 8 KiB, each at an alignment of its own; the lengths at which the
+// code takes another way at every alignment; random ones beyond.
+func TestUpdate(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(3, 4))
+	b := octets(1, 2<<20)
+	for n := range 8<<10 + 1 {
+		check(t, rnd.Uint32(), b[n%64:][:n])
+	}
+	for off := range 64 {
+		for n := range 1100 {
+			check(t, rnd.Uint32(), b[off:][:n])
+		}
+	}
+	for range 50 {
+		off := rnd.IntN(1 << 20)
+		check(t, rnd.Uint32(), b[off:][:rnd.IntN(1<<20)])
+	}
+}
+
+func FuzzUpdate(f *testing.F) {
+	for _, n := range []int{0, 7, 127, 128, 191, 192, 511, 512, 1444, 5000} {
+		f.Add(uint32(n), uint8(n), octets(5, n))
+	}
+	f.Fuzz(func(t *testing.T, crc uint32, skip uint8, b []byte) {
+		p := b[min(int(skip), len(b)):]
+		check(t, crc, p)
+		cut := int(crc) % (len(p) + 1)
+		if whole := Update(Update(crc, p[:cut]), p[cut:]); whole != update(crc, p) {
+			t.Fatalf("%d octets in two pieces, %d and %d: got %#08x", len(p), cut, len(p)-cut, whole)
+		}
+	})
+}
+
+func BenchmarkUpdate(b *testing.B) {
+	for _, n := range []int{2, 20, 64, 128, 256, 512, 1444, 4096, 65536, 1 << 20} {
+		p := make([]byte, n)
+		for name, f := range map[string]func(uint32, []byte) uint32{"std": update, "stag": Update} {
+			b.Run(fmt.Sprintf("%d/%s", n, name), func(b *testing.B) {
+				b.SetBytes(int64(n))
+				for b.Loop() {
+					f(0, p)
+				}
+			})
+		}
+	}
+}
