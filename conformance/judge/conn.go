@@ -41,6 +41,7 @@ type conn struct {
 // layer upwards.
 var newMachines = []func(*conn) machine{
 	func(c *conn) machine { return &framing{conn: c} },
+	newRPCMachine,
 }
 
 func newConn(j *Judge, info *decode.ConnInfo) *conn {

@@ -48,7 +48,7 @@ func (r *Rule) Layer() string {
 }
 
 // tables are the rules of each layer, from below.
-var tables = [][]*Rule{mpaRules, ddpRules, rdmapRules, rpcrdmaRules, nfsRules, commitRules}
+var tables = [][]*Rule{mpaRules, ddpRules, rdmapRules, rpcrdmaRules, rpcRules, nfsRules, commitRules}
 
 var (
 	allRules  = slices.Concat(tables...)

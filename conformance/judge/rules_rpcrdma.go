@@ -1,4 +1,80 @@
 package judge
 
-// rpcrdmaRules are the rules RPCRDMA-*.
-var rpcrdmaRules = []*Rule{}
+// rpcrdmaRules are the rules RPCRDMA-*: RPC-over-RDMA version 1 (RFC 8166, RFC 8167, RFC 8797), and RFC 5666
+// for what only its profile has.
+var rpcrdmaRules = []*Rule{
+	// The header.
+	{"RPCRDMA-001", "RFC 8166 Section 4.5", Must, Error, "A message has at least 28 octets; RDMA_DONE 16, RDMA_ERROR with ERR_CHUNK 20.", "rpcrdma 8.1"},
+	{"RPCRDMA-002", "RFC 8166 Section 4.5.1", Must, Error, "rdma_vers is not one that the responder has refused; in a reply it is that of the call.", "rpcrdma 8.1"},
+	{"RPCRDMA-003", "RFC 8166 Section 4.2", Must, Error, "rdma_proc is one of RDMA_MSG, RDMA_NOMSG, RDMA_MSGP, RDMA_DONE and RDMA_ERROR.", "rpcrdma 1"},
+	{"RPCRDMA-004", "RFC 4506 Section 4.4", Must, Error, "The words that announce entries of the chunk lists are 0 or 1.", "rpcrdma 1"},
+	{"RPCRDMA-005", "RFC 8166 Section 4.1.2", Must, Error, "The three chunk lists are whole: as many entries and segments as announced.", "rpcrdma 1"},
+	{"RPCRDMA-006", "RFC 5041 Section 4.1", Must, Error, "A chunk segment does not reach beyond offset 2^64-1.", "rpcrdma 1"},
+	{"RPCRDMA-007", "RFC 8166 Section 4.1", Must, Error, "Nothing follows the header of RDMA_NOMSG, RDMA_DONE and RDMA_ERROR.", "rpcrdma 1"},
+	{"RPCRDMA-008", "RFC 8166 Section 3.5.3", Must, Error, "RDMA_NOMSG carries its message: a call in a Position Zero chunk, a reply in a used Reply chunk.", "rpcrdma 15"},
+	{"RPCRDMA-009", "RFC 8166 Section 4.2.1", Must, Error, "Behind the header of RDMA_MSG stands an RPC message.", "rpcrdma 1"},
+	{"RPCRDMA-010", "RFC 8166 Section 4.1", Must, Error, "rdma_xid is the XID of the RPC message.", "rpcrdma 1"},
+	// Read lists of calls.
+	{"RPCRDMA-020", "RFC 8166 Section 3.4.5", Must, Error, "The Position of a Read chunk is a multiple of 4.", "rpcrdma 3"},
+	{"RPCRDMA-021", "RFC 8166 Section 3.4.5", Should, Warning, "Segments of one Position are adjacent, and Positions ascend.", "rpcrdma 3"},
+	{"RPCRDMA-022", "RFC 8166 Section 3.5.3", Must, Error, "A Position Zero chunk comes with RDMA_NOMSG only.", "rpcrdma 3.2"},
+	{"RPCRDMA-023", "RFC 8166 Section 3.4.5", Must, Error, "The Position of a Read chunk lies within the message.", "rpcrdma 3"},
+	{"RPCRDMA-024", "RFC 8166 Section 3.4.5", Must, Error, "Read chunks do not overlap.", "rpcrdma 3"},
+	{"RPCRDMA-025", "RFC 8166 Section 3.4.5.2", Must, Error, "A Read chunk holds as many octets as the count in front of it says, or these rounded up to 4.", "rpcrdma 3.1"},
+	{"RPCRDMA-026", "RFC 8166 Section 3.4.5.2", Should, Warning, "A Read chunk does not include XDR pad.", "rpcrdma 3.1"},
+	{"RPCRDMA-027", "RFC 8166 Section 6.1", Must, Error, "Only arguments that the upper-layer binding names are reduced.", "rpcrdma 12"},
+	{"RPCRDMA-028", "RFC 8166 Section 8.2.2.3", Must, Error, "Nothing is reduced in a call under RPCSEC_GSS integrity or privacy.", "rpcrdma 6"},
+	// Write lists and Reply chunks.
+	{"RPCRDMA-030", "RFC 8166 Section 4.3.2", Must, Error, "A reply returns the Write chunks of its call, as many as there were.", "rpcrdma 4"},
+	{"RPCRDMA-031", "RFC 8166 Section 3.4.6", Must, Error, "A chunk comes back with the segments, handles and offsets that were offered.", "rpcrdma 4"},
+	{"RPCRDMA-032", "RFC 8166 Section 3.4.6", Must, Error, "No segment comes back longer than it was offered.", "rpcrdma 4"},
+	{"RPCRDMA-033", "RFC 8166 Section 3.4.6", Must, Error, "Segments of a chunk are filled in order, each before the next is begun.", "rpcrdma 4"},
+	{"RPCRDMA-034", "RFC 8166 Section 3.4.6", Must, Error, "The octets that a reply says were written have been written by RDMA Writes before it.", "rpcrdma 4"},
+	{"RPCRDMA-035", "RFC 8166 Section 4.3.2", Must, Error, "An eligible result goes into the Write chunk that was provided for it.", "rpcrdma 4"},
+	{"RPCRDMA-036", "RFC 8166 Section 6.1", Must, Error, "Only results that the upper-layer binding names are reduced; a Write chunk without one comes back unused.", "rpcrdma 4"},
+	{"RPCRDMA-037", "RFC 8166 Section 3.4.6", Must, Error, "The lengths of a used Write chunk add up to the count in the reply.", "rpcrdma 3.1"},
+	{"RPCRDMA-038", "RFC 8166 Section 3.4.6.2", Must, Error, "No XDR pad is written into a Write chunk.", "rpcrdma 3.1"},
+	{"RPCRDMA-039", "RFC 8166 Section 3.4.6.2", Should, Warning, "A Write chunk has no extra room for XDR pad.", "rpcrdma 3.1"},
+	{"RPCRDMA-040", "RFC 8166 Section 4.3.3", Must, Error, "A Reply chunk of the call is returned in the reply.", "rpcrdma 4"},
+	{"RPCRDMA-041", "RFC 8166 Section 4.3.3", Must, Error, "A reply has a Reply chunk only if its call offered one.", "rpcrdma 4"},
+	{"RPCRDMA-042", "RFC 8166 Section 4.3.3", Must, Error, "The Reply chunk of a reply that came inline is returned unused.", "rpcrdma 4"},
+	{"RPCRDMA-043", "RFC 8166 Section 4.3.3", Must, Error, "A call whose reply may not fit inline offers a Reply chunk.", "rpcrdma 4"},
+	{"RPCRDMA-044", "RFC 8166 Section 4.3.1", Must, Error, "The Read list of a reply is empty.", "rpcrdma 4"},
+	// Memory that chunks offer.
+	{"RPCRDMA-050", "RFC 8166 Section 3.4", Must, Error, "A responder writes only into Write and Reply chunks of calls that wait for their replies, within bounds.", "rpcrdma 2"},
+	{"RPCRDMA-051", "RFC 8166 Section 3.4", Must, Error, "A responder reads only from Read chunks of calls that wait for their replies, within bounds.", "rpcrdma 2"},
+	{"RPCRDMA-052", "RFC 8166 Section 3.4", Must, Error, "A responder does not touch the chunks of a call behind its reply.", "rpcrdma 3.2"},
+	{"RPCRDMA-053", "RFC 8166 Section 3.4.5", Must, Error, "Who answers a call that it has executed has read its Read chunks before.", "rpcrdma 3.2"},
+	{"RPCRDMA-054", "RFC 8166 Section 3.4", Must, Error, "Read chunks are read and Write and Reply chunks written, not the other way round.", "rpcrdma 2"},
+	// Credits.
+	{"RPCRDMA-060", "RFC 8166 Section 3.3.1", Must, Error, "A requester has no more calls unanswered than it was granted credits.", "rpcrdma 5"},
+	{"RPCRDMA-061", "RFC 8166 Section 3.3.3", Must, Error, "A requester sends one call and no more before the first reply.", "rpcrdma 5"},
+	{"RPCRDMA-062", "RFC 8166 Section 3.3.1", Must, Error, "A requester has no more calls unanswered than it asked for credits.", "rpcrdma 5"},
+	{"RPCRDMA-063", "RFC 8166 Section 3.3.1", Must, Error, "A reply grants at least one credit.", "rpcrdma 5"},
+	{"RPCRDMA-064", "RFC 8166 Section 3.3.1", Must, Error, "A call asks for at least one credit.", "rpcrdma 5"},
+	// Sizes and connection-time data.
+	{"RPCRDMA-070", "RFC 8166 Section 3.3.2", Must, Error, "A Send, header included, is not longer than the inline threshold of its direction.", "rpcrdma 9"},
+	{"RPCRDMA-071", "RFC 8797 Section 4.1", Must, Error, "The private data of RPC-over-RDMA is whole and of version 1.", "rpcrdma 9"},
+	{"RPCRDMA-072", "RFC 8797 Section 4.1", Must, Error, "Reserved flags of the private data are 0.", "rpcrdma 9"},
+	{"RPCRDMA-073", "RFC 8797 Section 4.1", Must, Error, "Send with Invalidate is used when both sides have said that they support it.", "rpcrdma 9"},
+	{"RPCRDMA-074", "RFC 8797 Section 4.1", Must, Error, "A reply invalidates an STag that its own call offered.", "rpcrdma 9"},
+	{"RPCRDMA-075", "RFC 8166 Section 4.5", Must, Error, "Only a reply invalidates an STag.", "rpcrdma 9"},
+	// Calls, replies and errors.
+	{"RPCRDMA-080", "RFC 8166 Section 4.2", Must, Error, "A reply answers a call: its XID is that of one.", "rpcrdma 8.1"},
+	{"RPCRDMA-081", "RFC 8166 Section 3.3", Must, Error, "A call is answered once.", "rpcrdma 8.1"},
+	{"RPCRDMA-082", "RFC 5531 Section 9", Must, Error, "A new call does not have the XID of one of this connection that is still unanswered.", "rpcrdma 8.2"},
+	{"RPCRDMA-083", "RFC 8166 Section 4.5", Must, Error, "rdma_err is ERR_VERS or ERR_CHUNK.", "rpcrdma 8.1"},
+	{"RPCRDMA-084", "RFC 8166 Section 4.5", Must, Error, "A message shorter than a header is not answered.", "rpcrdma 8.1"},
+	{"RPCRDMA-085", "RFC 8166 Section 4.5.1", Must, Error, "A call of an unsupported version is answered by ERR_VERS.", "rpcrdma 8.1"},
+	{"RPCRDMA-086", "RFC 8166 Section 4.5.1", Must, Error, "An RDMA_ERROR has the rdma_vers of the call that it answers.", "rpcrdma 8.1"},
+	{"RPCRDMA-087", "RFC 8166 Section 4.5.1", Must, Error, "The versions that ERR_VERS offers are a range without the one that it refuses.", "rpcrdma 8.1"},
+	{"RPCRDMA-088", "RFC 8166 Section 4.5.2", Must, Error, "A call whose header or chunk lists cannot be used is answered by RDMA_ERROR, not by an RPC reply.", "rpcrdma 8.1"},
+	{"RPCRDMA-089", "RFC 8166 Section 4.2.4", Must, Error, "A requester does not send RDMA_ERROR.", "rpcrdma 8.1"},
+	// What RFC 8166 has dropped of RFC 5666, and the Connection Configuration Protocol.
+	{"RPCRDMA-090", "RFC 8166 Section 4.6.1", Must, Error, "RDMA_MSGP is not sent.", "rpcrdma 7"},
+	{"RPCRDMA-091", "RFC 8166 Section 4.6.2", Must, Error, "RDMA_DONE is not sent.", "rpcrdma 7"},
+	{"RPCRDMA-092", "RFC 5666 Section 4.2", Must, Error, "RDMA_DONE names a reply with a Read list, once, after all of it was read.", "rpcrdma 7"},
+	{"RPCRDMA-093", "RFC 5666 Section 3.9", Must, Error, "rdma_align of RDMA_MSGP is a power of two from 4.", "rpcrdma 7"},
+	{"RPCRDMA-094", "RFC 5666 Section 6", Must, Error, "CONF_RDMA is the first call of a connection.", "rpcrdma 10"},
+	{"RPCRDMA-095", "RFC 5666 Section 6", Must, Error, "CONF_RDMA and its answer fit into 1024 octets.", "rpcrdma 10"},
+}

@@ -31,7 +31,7 @@ func TestSentences(t *testing.T) {
 }
 
 var (
-	ruleID     = regexp.MustCompile(`^(MPA|DDP|RDMAP|RPCRDMA|NFS|COMMIT)-\d{3}$`)
+	ruleID     = regexp.MustCompile(`^(MPA|DDP|RDMAP|RPCRDMA|RPC|NFS|COMMIT)-\d{3}$`)
 	ruleSource = regexp.MustCompile(`^(RFC \d{4} (Section|Appendix) [\dA-D.]+(, )?|draft-[a-z0-9-]+( Section [\d.]+)?(, )?|docs/[a-z-]+\.md)+$`)
 )
 

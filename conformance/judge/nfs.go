@@ -1,0 +1,178 @@
+package judge
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+
+	"github.com/stag-rdma/stag/conformance/decode"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// nfsAsked is what the replies to an NFS call are held against.
+type nfsAsked struct {
+	known  bool // the arguments were seen
+	offset uint64
+	count  uint32 // READ, WRITE: octets; READDIR: of the results; READDIRPLUS: maxcount
+	stable nfs3.StableHow
+	access nfs3.Access
+}
+
+// nfsServer is what a server has said of itself.
+type nfsServer struct {
+	rtmax, wtmax uint32 // of FSINFO; 0: not said
+	verf         nfs3.WriteVerf
+	verfSeen     bool
+}
+
+// maxCompare bounds the messages that are encoded again, to find pad that is not 0, in octets.
+const maxCompare = 64 << 10
+
+// args judges the arguments of a call.
+func (m *rpcMachine) args(r *decode.RPC, c *rpcCall) {
+	if c.proc == 0 && len(r.Body) > 0 {
+		m.violate("RPC-012", "NULL with %d octets of arguments", len(r.Body))
+		return
+	}
+	if !r.Whole {
+		m.nfsCall(r.Message, c) // nil: comes with Pulled
+		return
+	}
+	switch err := r.Err; {
+	case err == nil:
+		m.pads(r)
+	case errors.Is(err, decode.ErrTrailing):
+		m.violate("RPC-013", "%v", err)
+	case isDecode(err):
+		c.wrongArgs = true
+		m.violate("NFS-001", "%s: %v", r.Name, err)
+		return
+	}
+	m.nfsCall(r.Message, c)
+}
+
+// res judges the results of a reply.
+func (m *rpcMachine) res(r *decode.RPC, c *rpcCall) {
+	if c.proc == 0 && len(r.Body) > 0 {
+		m.violate("RPC-012", "NULL with %d octets of results", len(r.Body))
+		return
+	}
+	if c.wrongArgs {
+		m.violate("NFS-003", "SUCCESS, but the arguments in frame %d do not decode", c.frame)
+		return
+	}
+	if r.Whole {
+		switch err := r.Err; {
+		case err == nil:
+			m.pads(r)
+		case errors.Is(err, decode.ErrTrailing):
+			m.violate("RPC-013", "%v", err)
+		case isDecode(err):
+			m.violate("NFS-002", "%s: %v", r.Name, err)
+			return
+		}
+	}
+	m.status(r, c)
+	m.nfsReply(r, c)
+}
+
+// isDecode reports whether an error is about XDR.
+func isDecode(err error) bool {
+	_, ok := errors.AsType[*xdr.DecodeError](err)
+	return ok
+}
+
+// pads judges pad: what was decoded, encoded again, is the same but for pad that is not 0.
+func (m *rpcMachine) pads(r *decode.RPC) {
+	if r.Message == nil || len(r.Body) > maxCompare {
+		return
+	}
+	m.buf = r.Message.Append(m.buf[:0])
+	if !bytes.Equal(m.buf, r.Body) {
+		m.violate("RPC-014", "pad in %s", r.Name)
+	}
+}
+
+// nfsCall judges the arguments of NFSv3, and keeps what the reply will be held against.
+func (m *rpcMachine) nfsCall(msg nfs3.Message, c *rpcCall) {
+	c.nfs.known = msg != nil
+	switch a := msg.(type) {
+	case *nfs3.ReadArgs:
+		c.nfs.offset, c.nfs.count = a.Offset, a.Count
+		m.largest("READ", a.Count, m.server.rtmax)
+	case *nfs3.WriteArgs:
+		c.nfs.count, c.nfs.stable = a.Count, a.Stable
+		if int(a.Count) != len(a.Data) {
+			m.violate("NFS-010", "count %d, data of %d octets", a.Count, len(a.Data))
+		}
+		m.largest("WRITE", a.Count, m.server.wtmax)
+	case *nfs3.AccessArgs:
+		c.nfs.access = a.Access
+		if a.Access&^nfs3.AccessAll != 0 {
+			m.violate("NFS-041", "access %#x", uint32(a.Access))
+		}
+	case *nfs3.ReadDirArgs:
+		c.nfs.count = a.Count
+		m.listing(a.Cookie, a.Verf)
+	case *nfs3.ReadDirPlusArgs:
+		c.nfs.count = a.MaxCount
+		m.listing(a.Cookie, a.Verf)
+	case *nfs3.SetAttrArgs:
+		m.setTimes(&a.Attr)
+	case *nfs3.CreateArgs:
+		m.name(a.Where.Name)
+		m.setTimes(&a.Attr)
+	case *nfs3.MkdirArgs:
+		m.name(a.Where.Name)
+		m.setTimes(&a.Attr)
+	case *nfs3.SymlinkArgs:
+		m.name(a.Where.Name)
+		m.setTimes(&a.Attr)
+	case *nfs3.MknodArgs:
+		m.name(a.Where.Name)
+	case *nfs3.DirOpArgs:
+		m.name(a.Name)
+	case *nfs3.RenameArgs:
+		m.name(a.From.Name)
+		m.name(a.To.Name)
+	case *nfs3.LinkArgs:
+		m.name(a.Link.Name)
+	}
+}
+
+func (m *rpcMachine) largest(proc string, count, limit uint32) {
+	if limit > 0 && count > limit {
+		m.violate("NFS-046", "%s of %d octets, FSINFO has told %d", proc, count, limit)
+	}
+}
+
+func (m *rpcMachine) listing(cookie uint64, verf nfs3.CookieVerf) {
+	if cookie == 0 && verf != (nfs3.CookieVerf{}) {
+		m.violate("NFS-031", "cookie 0 with verifier %x", verf)
+	}
+}
+
+func (m *rpcMachine) setTimes(a *nfs3.SetAttr) {
+	if a.AtimeHow == nfs3.ClientTime {
+		m.nanoseconds(a.Atime)
+	}
+	if a.MtimeHow == nfs3.ClientTime {
+		m.nanoseconds(a.Mtime)
+	}
+}
+
+func (m *rpcMachine) nanoseconds(t nfs3.Time) {
+	if t.Nsec >= 1e9 {
+		m.violate("NFS-042", "%d nanoseconds", t.Nsec)
+	}
+}
+
+// badName reports whether a name cannot be that of a directory entry.
+func badName(s string) bool { return s == "" || strings.ContainsAny(s, "/\x00") }
+
+func (m *rpcMachine) name(s string) {
+	if badName(s) {
+		m.violate("NFS-043", "name %q", s)
+	}
+}

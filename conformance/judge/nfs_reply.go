@@ -1,0 +1,106 @@
+package judge
+
+import (
+	"github.com/stag-rdma/stag/conformance/decode"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+)
+
+// nfsReply judges the results of NFSv3 against what was asked.
+func (m *rpcMachine) nfsReply(r *decode.RPC, c *rpcCall) {
+	if res, ok := r.Message.(nfs3.Result); !c.nfs.known || ok && res.Stat() != nfs3.OK {
+		return
+	}
+	switch res := r.Message.(type) {
+	case *nfs3.GetAttrRes:
+		m.attr(&res.Attr)
+	case *nfs3.LookupRes:
+		m.optAttr(&res.Attr)
+		m.optAttr(&res.DirAttr)
+	case *nfs3.AccessRes:
+		if res.Access&^c.nfs.access != 0 {
+			m.violate("NFS-040", "granted %#x of %#x", uint32(res.Access), uint32(c.nfs.access))
+		}
+	case *nfs3.ReadRes:
+		m.readRes(res, c)
+	case *nfs3.WriteRes:
+		m.writeRes(res, c)
+	case *nfs3.CommitRes:
+		m.verifier(res.Verf)
+	case *nfs3.ReadDirRes:
+		for i := range res.Entries {
+			m.entry(res.Entries[i].Name)
+		}
+		m.listed(r, c)
+	case *nfs3.ReadDirPlusRes:
+		for i := range res.Entries {
+			m.entry(res.Entries[i].Name)
+		}
+		m.listed(r, c)
+	case *nfs3.FSInfoRes:
+		m.server.rtmax, m.server.wtmax = res.RTMax, res.WTMax
+		if res.RTPref > res.RTMax || res.WTPref > res.WTMax {
+			m.violate("NFS-045", "rtpref %d of %d, wtpref %d of %d", res.RTPref, res.RTMax, res.WTPref, res.WTMax)
+		}
+	}
+}
+
+func (m *rpcMachine) attr(a *nfs3.Attr) {
+	for _, t := range []nfs3.Time{a.Atime, a.Mtime, a.Ctime} {
+		if t.Nsec >= 1e9 {
+			m.nanoseconds(t)
+			return
+		}
+	}
+}
+
+func (m *rpcMachine) optAttr(a *nfs3.OptAttr) {
+	if a.Present {
+		m.attr(&a.Attr)
+	}
+}
+
+func (m *rpcMachine) readRes(res *nfs3.ReadRes, c *rpcCall) {
+	m.optAttr(&res.Attr)
+	switch end := c.nfs.offset + uint64(res.Count); {
+	case int(res.Count) != len(res.Data):
+		m.violate("NFS-020", "count %d, data of %d octets", res.Count, len(res.Data))
+	case res.Count > c.nfs.count:
+		m.violate("NFS-021", "%d octets, asked for %d", res.Count, c.nfs.count)
+	case res.Attr.Present && res.EOF != (end >= res.Attr.Attr.Size):
+		m.violate("NFS-022", "eof %t at %d of %d octets", res.EOF, end, res.Attr.Attr.Size)
+	}
+}
+
+func (m *rpcMachine) writeRes(res *nfs3.WriteRes, c *rpcCall) {
+	m.optAttr(&res.Wcc.After)
+	if res.Count > c.nfs.count {
+		m.violate("NFS-011", "%d octets, asked for %d", res.Count, c.nfs.count)
+	}
+	if res.Committed < c.nfs.stable {
+		m.violate("NFS-012", "%v, asked for %v", res.Committed, c.nfs.stable)
+	}
+	m.verifier(res.Verf)
+}
+
+// verifier judges that the server is still the one it was. Choice: a note, since a server that restarts behind the same
+// connection, or has lost unstable data, has to change it.
+func (m *rpcMachine) verifier(v nfs3.WriteVerf) {
+	if m.server.verfSeen && v != m.server.verf {
+		m.violate("NFS-013", "verifier %x was %x", v, m.server.verf)
+	}
+	m.server.verf, m.server.verfSeen = v, true
+}
+
+func (m *rpcMachine) entry(name string) {
+	if badName(name) {
+		m.violate("NFS-032", "name %q", name)
+	}
+}
+
+// listed judges the size of a listing: count and maxcount bound the resok, that is, the results without their status
+// (RFC 1813 Section 3.3.16, RFC 1813 Section 3.3.17).
+func (m *rpcMachine) listed(r *decode.RPC, c *rpcCall) {
+	if n := len(r.Body) - 4; n > int(c.nfs.count) {
+		m.violate("NFS-030", "%d octets, asked for %d", n, c.nfs.count)
+	}
+}
