@@ -101,6 +101,7 @@ var layers = []layer{
 	{name: "transport/commitlog/internal/mutant", pure: true},
 	{name: "transport/commitlog/internal/machine", may: []string{"transport/commitlog/internal/..."}, pure: true},
 	{name: "transport/commitlog/internal/window", may: []string{"rdmap/region", "transport/commitlog/internal/..."}},
+	{name: "transport/internal/drc", pure: true},
 	{
 		name:    "transport/...",
 		may:     []string{"rpcrdma", "chunks", "credits", "rdmap", "rdmap/mpa", "rdmap/region", "xdr", "transport/..."},

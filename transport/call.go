@@ -35,6 +35,8 @@ type Call struct {
 	// Sink. It must not block. Without it, do not reuse the memory of a call that
 	// was cancelled.
 	Free func()
+
+	tx *transmission // of a Redialer's call
 }
 
 // Reply is the answer to a call. The zero value is ready for Do; it may be used

@@ -34,8 +34,9 @@ type outcall struct {
 	deadline   time.Time
 }
 
-// newCall returns an empty call with an XID of its own.
-func (c *Client) newCall() *outcall {
+// newCall returns an empty call with an XID of its own, or that of an earlier
+// transmission.
+func (c *Client) newCall(tx *transmission) *outcall {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var p *outcall
@@ -44,6 +45,10 @@ func (c *Client) newCall() *outcall {
 		c.idle = c.idle[:n-1]
 	} else {
 		p = new(outcall)
+	}
+	if tx != nil {
+		p.rc.XID = tx.xid
+		return p
 	}
 	c.xid++
 	for c.req.Lookup(c.xid) != nil { // cancelled calls keep theirs

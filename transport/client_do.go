@@ -22,7 +22,7 @@ func (c *Client) Do(ctx context.Context, call *Call, reply *Reply) error {
 		call.freed()
 		return err
 	}
-	p := c.newCall()
+	p := c.newCall(call.tx)
 	p.prepare(c.cfg, c.recvSize, call)
 	err := c.do(ctx, p, call, reply)
 	if err != nil {
@@ -84,6 +84,7 @@ func (c *Client) send(p *outcall, call *Call) error {
 	if err != nil {
 		return &RPCError{XID: p.rc.XID, Reason: ReasonBadCall, Err: err}
 	}
+	call.tx.post()
 	p.wrs[0] = rdmap.WR{Op: rdmap.OpSend, Head: p.head}
 	if err = c.conn.Post(p.wrs[:]); err != nil {
 		return err

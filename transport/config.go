@@ -22,6 +22,9 @@ const (
 	DefaultPullTimeout      = 30 * time.Second
 	DefaultHandlerGrace     = time.Millisecond
 	DefaultMaxConns         = 16384
+	DefaultDRCEntries       = 16384
+	DefaultDRCMemory        = 32 << 20
+	DefaultDRCTime          = 5 * time.Minute
 )
 
 // Bounds of the inline sizes: RFC 8797 Section 4 carries them as 1 KiB to 256 KiB.
@@ -116,6 +119,14 @@ type Config struct {
 	// progress before a server gives the connection up. If zero, 30 s.
 	PullTimeout time.Duration
 
+	// DRCEntries, DRCMemory and DRCTime bound a server's duplicate request cache: how many
+	// replies it keeps, how many octets they take, and for how long after the call. An
+	// eighth of DRCEntries is for one client address. If zero, 16384, 32 MiB and 5
+	// minutes; DRCEntries below zero: no cache. See [Handler] for the calls it holds.
+	DRCEntries int
+	DRCMemory  int64
+	DRCTime    time.Duration
+
 	// HandlerGrace is how long a handler may run in the reading goroutine before the
 	// watchdog lets another one read. If zero, 1 ms; if negative, for ever.
 	HandlerGrace time.Duration
@@ -138,6 +149,11 @@ func (c *Config) fill() (*Config, error) {
 	if f.RequestMemory == 0 {
 		f.RequestMemory = DefaultRequestMemory
 	}
+	setInt(&f.DRCEntries, DefaultDRCEntries)
+	if f.DRCMemory == 0 {
+		f.DRCMemory = DefaultDRCMemory
+	}
+	setDuration(&f.DRCTime, DefaultDRCTime)
 	setDuration(&f.HandshakeTimeout, DefaultHandshakeTimeout)
 	setDuration(&f.CloseTimeout, DefaultCloseTimeout)
 	setDuration(&f.PullTimeout, DefaultPullTimeout)

@@ -25,6 +25,10 @@
 // buffer. Results marked with [Response.AppendItem] leave by RDMA Write straight
 // from the handler's memory. [Server.Serve] accepts RDMA, [Server.ServeStream] TCP.
 //
+// A handler names the calls that must not run twice, see [Handler]; the server knows
+// them again when a client that has lost its connection sends them again, on whatever
+// transport. The servers behind [Listen] have to do that for themselves.
+//
 // [Listen] is for servers that already speak record-marked RPC on a [net.Conn]:
 // its connections look like TCP ones, while chunks move the data.
 //
@@ -44,7 +48,6 @@
 //
 // # Limits and non-features
 //
-// Every limit is a field of [Config] with its default. Duplicate requests are not
-// cached yet, a lost connection is not re-established, and the backward direction
-// of RFC 8167 is not offered.
+// Every limit is a field of [Config] with its default. A lost connection is not
+// re-established, and the backward direction of RFC 8167 is not offered.
 package transport

@@ -16,6 +16,15 @@ import (
 // decides with it which calls get a goroutine of their own: those that wait for a
 // disk, a lock or another machine. All others run in the goroutine that reads the
 // connection, which is several times faster and stops that connection meanwhile.
+//
+// A handler that has
+//
+//	NonIdempotent(prog, vers, proc uint32) bool
+//
+// names with it the calls that must not run twice. A client that has lost its connection
+// sends its calls again, with their XIDs, and cannot know which of them have run; those
+// the server then answers from its duplicate request cache (Config.DRCEntries), whatever
+// transport they come by. Their context ends with the server, not with the connection.
 type Handler interface {
 	ServeRPC(ctx context.Context, req *Request, resp *Response)
 }

@@ -30,6 +30,7 @@ type Server struct {
 	cancel context.CancelFunc
 	ctr    counters
 	budget budget
+	dups   *duplicates
 
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}
@@ -53,6 +54,7 @@ func (s *Server) init() error {
 		}
 		s.ctx, s.cancel = context.WithCancel(context.Background())
 		s.budget.left.Store(s.cfg.RequestMemory)
+		s.dups = newDuplicates(s.Handler, s.cfg)
 		s.listeners = make(map[net.Listener]struct{})
 		s.conns = make(map[servedConn]struct{})
 		s.idle = make(chan struct{})
@@ -232,6 +234,7 @@ func (s *Server) Stats() Stats {
 	}
 	st := s.ctr.snapshot()
 	st.Credits = s.cfg.Credits
+	s.dups.stats(&st)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.conns {

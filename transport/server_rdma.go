@@ -65,7 +65,7 @@ func (c *rdmaServed) dispatch(x *exchange, inline bool) {
 		c.serve(x)
 		return
 	}
-	if mayBlock(c.s.Handler, &x.req) {
+	if mayBlock(c.s.Handler, &x.req) || c.s.dups.running(&x.req) {
 		x.own()
 		x.setRequest(c.addr)
 		go c.serve(x)
@@ -84,6 +84,6 @@ func (c *rdmaServed) serve(x *exchange) {
 	if !c.s.cfg.AnyCred || x.req.RPCVers != xdr.RPCVersion {
 		x.resp.refusal, x.resp.refused = x.req.Refusal(nil)
 	}
-	run(c.ctx, c.s.Handler, &c.s.ctr, c.s.cfg.Logger, &x.req, &x.resp)
+	c.s.execute(c.ctx, &x.req, &x.resp)
 	c.rc.reply(x)
 }

@@ -33,6 +33,14 @@ type Stats struct {
 	Takeovers uint64
 	// InFlight is the number of calls without an answer now.
 	InFlight int
+	// Replayed counts calls that a server answered with the reply they had when they
+	// came before; Joined those that came while the first one ran, and got its reply.
+	Replayed, Joined uint64
+	// DRCEntries replies of DRCOctets octets are in the duplicate request cache now;
+	// DRCEvicted had to go before their time: see Config.DRCEntries.
+	DRCEntries int
+	DRCOctets  int64
+	DRCEvicted uint64
 }
 
 // counters is the live form of Stats.

@@ -78,12 +78,13 @@ func (c *StreamClient) Do(ctx context.Context, call *Call, reply *Reply) error {
 		c.ctr.errors.Add(1)
 		return err
 	}
-	xid := c.xid.Add(1)
+	xid := c.nextXID(call.tx)
 	ch := make(chan streamReply, 1)
 	if err := c.enter(xid, ch); err != nil {
 		return opErr(OpCall, addrOf(c.conn), err)
 	}
 	defer c.leave(xid, ch)
+	call.tx.post()
 	if err := c.send(xid, call); err != nil {
 		c.fail(err)
 	}
@@ -104,6 +105,14 @@ func (c *StreamClient) Do(ctx context.Context, call *Call, reply *Reply) error {
 		c.ctr.errors.Add(1)
 		return opErr(OpCall, addrOf(c.conn), context.Cause(ctx))
 	}
+}
+
+// nextXID returns a new XID, or that of an earlier transmission.
+func (c *StreamClient) nextXID(tx *transmission) uint32 {
+	if tx != nil {
+		return tx.xid
+	}
+	return c.xid.Add(1)
 }
 
 // deadline applies Config.CallTimeout to a context without a deadline.

@@ -89,7 +89,7 @@ func (c *streamConn) serve(b *buffer, msg []byte) {
 	c.s.ctr.calls.Add(1)
 	c.s.ctr.inFlight.Add(1)
 	defer c.s.ctr.inFlight.Add(-1)
-	run(c.s.ctx, c.s.Handler, &c.s.ctr, c.s.cfg.Logger, &req, resp)
+	c.s.execute(c.s.ctx, &req, resp)
 	c.reply(req.XID, resp)
 }
 

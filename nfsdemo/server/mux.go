@@ -17,6 +17,9 @@ type Program struct {
 	Serve func(ctx context.Context, c *Call) error
 	// MayBlock says which procedures may wait. Nil: none.
 	MayBlock func(proc uint32) bool
+	// NonIdempotent says which procedures must not run twice when a client sends a call
+	// again. Nil: none.
+	NonIdempotent func(proc uint32) bool
 	// Weak says which procedures, besides 0, need no identity. Nil: all.
 	Weak func(proc uint32) bool
 }
@@ -77,6 +80,12 @@ func (m *Mux) ServeRPC(ctx context.Context, req *transport.Request, resp *transp
 			resp.Stat = xdr.GarbageArgs
 		}
 	}
+}
+
+// NonIdempotent says whether a call must not run twice (transport.Handler).
+func (m *Mux) NonIdempotent(prog, vers, proc uint32) bool {
+	p := m.find(prog)
+	return p != nil && p.NonIdempotent != nil && vers >= p.Low && vers <= p.High && p.NonIdempotent(proc)
 }
 
 // MayBlock says whether a call may wait for a disk.

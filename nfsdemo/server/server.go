@@ -35,7 +35,7 @@ func New(cfg *Config) (*Server, error) {
 	s.RequireSys = cfg.RequireSys
 	s.Add(Program{
 		Prog: nfs3.Program, Low: nfs3.Version, High: nfs3.Version, Procs: nfs3.ProcCount,
-		Serve: s.serveNFS, MayBlock: s.nfsMayBlock,
+		Serve: s.serveNFS, MayBlock: s.nfsMayBlock, NonIdempotent: nonIdempotent,
 		Weak: func(proc uint32) bool { return nfs3.Proc(proc) == nfs3.ProcFSInfo },
 	})
 	s.Add(Program{
@@ -88,6 +88,21 @@ func (s *Server) nfsMayBlock(proc uint32) bool {
 		return false
 	default:
 		return s.blocking()
+	}
+}
+
+// nonIdempotent says which procedures change something.
+//
+// Choice: WRITE is among them. Run again it writes the same octets, but perhaps after a later
+// WRITE to the same place: the first transmission may still wait in a connection that its
+// client has given up.
+func nonIdempotent(proc uint32) bool {
+	switch nfs3.Proc(proc) {
+	case nfs3.ProcSetAttr, nfs3.ProcWrite, nfs3.ProcCreate, nfs3.ProcMkdir, nfs3.ProcSymlink, nfs3.ProcMknod,
+		nfs3.ProcRemove, nfs3.ProcRmdir, nfs3.ProcRename, nfs3.ProcLink:
+		return true
+	default:
+		return false
 	}
 }
 

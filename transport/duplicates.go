@@ -1,0 +1,171 @@
+package transport
+
+import (
+	"context"
+	"hash/maphash"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/stag-rdma/stag/transport/internal/drc"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// nonIdempotent is an optional part of a Handler.
+type nonIdempotent interface {
+	NonIdempotent(prog, vers, proc uint32) bool
+}
+
+// duplicates is a server's duplicate request cache. It works on calls as handlers see
+// them, so that it does not matter how they came or how their replies leave. It is safe
+// for concurrent use.
+type duplicates struct {
+	names nonIdempotent // nil: no call is looked at
+	seed  maphash.Seed
+	start time.Time
+
+	mu               sync.Mutex
+	cache            *drc.Cache[*savedReply]
+	waiting          map[*dupEntry]chan struct{} // closed when the call has ended
+	replayed, joined uint64
+}
+
+type dupEntry = drc.Entry[*savedReply]
+
+// newDuplicates makes the cache that cfg asks for, if h has calls for it.
+func newDuplicates(h Handler, cfg *Config) *duplicates {
+	d := &duplicates{seed: maphash.MakeSeed(), start: time.Now(), waiting: make(map[*dupEntry]chan struct{})}
+	if cfg.DRCEntries > 0 {
+		d.names, _ = h.(nonIdempotent)
+	}
+	d.cache = drc.New[*savedReply](drc.Limits{
+		Entries: cfg.DRCEntries, PerAddr: max(cfg.DRCEntries/drcShare, 1),
+		Octets: cfg.DRCMemory, Time: int64(cfg.DRCTime),
+	})
+	return d
+}
+
+// drcShare is the part of the cache that one address may fill: a client retransmits no
+// more calls than it has credits, and one that floods must not cost others their replies.
+const drcShare = 8
+
+// sumLen is how many octets of the arguments are summed. Choice: enough for all of the
+// calls that name files, and not the data of a large WRITE, whose file, offset and length
+// are among them.
+const sumLen = 4096
+
+// covers says whether a call is looked up in the cache.
+func (d *duplicates) covers(req *Request) bool {
+	return d.names != nil && d.names.NonIdempotent(req.Prog, req.Vers, req.Proc)
+}
+
+// key returns what tells a call from others.
+func (d *duplicates) key(req *Request) drc.Key {
+	head := req.Args[:min(len(req.Args), sumLen)]
+	return drc.Key{
+		Client: clientOf(req),
+		XID:    req.XID, Prog: req.Prog, Vers: req.Vers, Proc: req.Proc,
+		Len: len(req.Args), Sum: maphash.Bytes(d.seed, head),
+	}
+}
+
+// clientOf returns who calls. Of an AUTH_SYS credential only what a client does not
+// change between two transmissions counts; the stamp and the groups do not.
+func clientOf(req *Request) drc.Client {
+	c := drc.Client{Addr: hostOf(req.RemoteAddr), Flavor: uint32(req.Cred.Flavor)}
+	if req.Cred.Flavor == xdr.AuthSys {
+		if sys, err := xdr.ParseSysCred(req.Cred.Body); err == nil {
+			c.Machine, c.UID = sys.MachineName, sys.UID
+		}
+	}
+	return c
+}
+
+// hostOf returns an address without its port: a retransmission comes from another one.
+func hostOf(a net.Addr) string {
+	if t, ok := a.(*net.TCPAddr); ok {
+		return t.AddrPort().Addr().Unmap().String()
+	}
+	if a == nil {
+		return ""
+	}
+	if ap, err := netip.ParseAddrPort(a.String()); err == nil {
+		return ap.Addr().Unmap().String()
+	}
+	return a.String()
+}
+
+// running says whether a call is a duplicate of one that runs now, and would have to
+// wait for it.
+func (d *duplicates) running(req *Request) bool {
+	if !d.covers(req) {
+		return false
+	}
+	k := d.key(req)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.cache.Running(k)
+}
+
+// begin enters a call that is to be run, or returns the reply to the same call before,
+// which it waits for if that still runs. Both nil: ctx has ended.
+//
+// Choice: a duplicate of a running call waits. Dropped, as servers on UDP do, it might
+// never be answered: the reply of the first one goes to a connection that is gone.
+func (d *duplicates) begin(ctx context.Context, req *Request) (*dupEntry, *savedReply) {
+	k := d.key(req)
+	for joined := false; ; joined = true {
+		d.mu.Lock()
+		e, first := d.cache.Begin(k, int64(time.Since(d.start)))
+		switch {
+		case first:
+			d.mu.Unlock()
+			return e, nil
+		case e.Done():
+			if !joined {
+				d.replayed++
+			}
+			d.mu.Unlock()
+			return nil, e.Value
+		}
+		if !joined {
+			d.joined++
+		}
+		ended := d.waiting[e]
+		if ended == nil {
+			ended = make(chan struct{})
+			d.waiting[e] = ended
+		}
+		d.mu.Unlock()
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			return nil, nil
+		}
+	}
+}
+
+// end keeps the reply of a call, or, with nil, forgets the call.
+func (d *duplicates) end(e *dupEntry, v *savedReply) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if v != nil {
+		d.cache.Finish(e, v, v.size(), int64(time.Since(d.start)))
+	} else {
+		d.cache.Forget(e)
+	}
+	if ch := d.waiting[e]; ch != nil {
+		delete(d.waiting, e)
+		close(ch)
+	}
+}
+
+// stats adds the cache's counters to s.
+func (d *duplicates) stats(s *Stats) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c := d.cache.Stats()
+	s.Replayed, s.Joined = d.replayed, d.joined
+	s.DRCEntries, s.DRCOctets, s.DRCEvicted = c.Entries, c.Octets, c.Evicted
+}

@@ -1,0 +1,328 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// once is echo with calls that must not run twice: all but NULL. It counts what runs.
+type once struct {
+	*echo
+	mu  sync.Mutex
+	ran map[uint32]int // by XID
+}
+
+func newOnce() *once { return &once{echo: newEcho(), ran: make(map[uint32]int)} }
+
+func (h *once) NonIdempotent(prog, _, proc uint32) bool { return prog == testProg && proc != procNull }
+
+func (h *once) ServeRPC(ctx context.Context, req *Request, resp *Response) {
+	h.mu.Lock()
+	h.ran[req.XID]++
+	h.mu.Unlock()
+	if req.Proc == procDeny {
+		resp.Deny(xdr.AuthTooWeak)
+		return
+	}
+	h.echo.ServeRPC(ctx, req, resp)
+}
+
+// procDeny is a procedure of once.
+const procDeny = 77
+
+func (h *once) times(xid uint32) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.ran[xid]
+}
+
+// withXID is call with an XID of the test's choice.
+func withXID(xid uint32, call *Call) *Call {
+	c := *call
+	c.tx = &transmission{xid: xid}
+	return &c
+}
+
+// flat returns a reply's status and its results with the item in place.
+func flat(t *testing.T, r *Reply, sink []byte) (string, []byte) {
+	t.Helper()
+	status := "ok"
+	if err := r.Header.Err(); err != nil {
+		status = err.Error()
+	}
+	if !r.Placed {
+		return status, bytes.Clone(r.Results)
+	}
+	b := append(bytes.Clone(r.Results[:4]), sink[:r.ItemLen]...)
+	return status, append(xdr.AppendPad(b, r.ItemLen), r.Results[4:]...)
+}
+
+// TestReplay sends calls of every form of reply again: on the same connection, on a new
+// one, over TCP, with other chunks offered each time. They run once and the reply is the
+// same (ADVERSARY 12).
+func TestReplay(t *testing.T) {
+	h := newOnce()
+	s, addr := startServer(t, h, nil)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.ServeStream(l) }()
+	defer func() { s.Close(); <-served }()
+	stream := func() Caller {
+		c, err := DialStream(testCtx(t), "tcp", l.Addr().String(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	a := dial(t, addr, nil)
+	ways := []struct {
+		name string
+		c    Caller
+		sink bool
+	}{
+		{"first", a, true},
+		{"same connection", a, true},
+		{"same connection, reply chunk", a, false},
+		{"new connection", dial(t, addr, nil), true},
+		{"TCP", stream(), true},
+		{"new TCP connection", stream(), false},
+	}
+	list := wordCall(procList, 3000)
+	list.MaxResults = 4 * 3000
+	for i, call := range []*Call{
+		echoCall(filled(5001)), echoCall(filled(30)), echoCall(nil), list,
+		{Prog: testProg, Vers: testVers, Proc: procPanic},
+		{Prog: testProg, Vers: testVers, Proc: procDeny},
+		{Prog: testProg, Vers: 9, Proc: procEcho},
+		itemCall(procSum, filled(1<<20)),
+	} {
+		xid := uint32(0x1000 + i)
+		var status string
+		var want []byte
+		for n, w := range ways {
+			c := withXID(xid, call)
+			c.MaxResults = max(c.MaxResults, len(c.Item)+64)
+			if w.sink && c.Proc == procEcho {
+				c.Sink, c.MaxResults = make([]byte, len(c.Item)), 64
+			}
+			var r Reply
+			if err := w.c.Do(testCtx(t), c, &r); err != nil {
+				t.Fatalf("call %d, %s: %v", i, w.name, err)
+			}
+			st, got := flat(t, &r, c.Sink)
+			if n == 0 {
+				status, want = st, got
+			}
+			if st != status || !bytes.Equal(got, want) {
+				t.Errorf("call %d, %s: %s, %d octets; at first %s, %d octets", i, w.name, st, len(got), status, len(want))
+			}
+			r.Release()
+		}
+		if n := h.times(xid); n != 1 {
+			t.Errorf("call %d ran %d times", i, n)
+		}
+	}
+	if st := s.Stats(); st.Replayed != 8*5 || st.DRCEntries != 8 || st.Panics != 1 || st.Joined != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestDuplicateOfRunning: a call comes again while the first one runs, whose connection
+// then ends. The handler is not disturbed, all that wait get its reply, and the
+// connections of those that wait serve other calls meanwhile.
+func TestDuplicateOfRunning(t *testing.T) {
+	h := newOnce()
+	cfg := unwatched(testConfig()) // nothing but the dispatcher keeps the reader free
+	s, addr := startServer(t, h, cfg)
+	call := withXID(7, &blockCall)
+	a, err := Dial(testCtx(t), "tcp", addr, testConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := make(chan error, 1)
+	go func() { first <- try(t, a, call) }()
+	<-h.enter
+	b := dial(t, addr, nil)
+	again := make(chan error, 3)
+	for range 3 {
+		go func() { again <- try(t, dial(t, addr, nil), withXID(7, &blockCall)) }()
+	}
+	gone, err := Dial(testCtx(t), "tcp", addr, testConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := make(chan error, 1)
+	go func() { left <- try(t, gone, withXID(7, &blockCall)) }()
+	waitFor(t, "four wait", func() bool { return s.Stats().Joined == 4 })
+	gone.conn.Abort(nil)
+	a.conn.Abort(nil)
+	for _, ch := range []chan error{first, left} {
+		if err := <-ch; !errors.Is(err, net.ErrClosed) {
+			t.Errorf("call on a connection that ended: %v", err)
+		}
+	}
+	waitFor(t, "who has lost the connection waits no more", func() bool { return s.Stats().InFlight == 4 })
+	mustDo(t, b, &nullCall)
+	close(h.leave)
+	for range 3 {
+		if err := <-again; err != nil {
+			t.Error(err)
+		}
+	}
+	mustDo(t, b, withXID(7, &blockCall))
+	if n := h.times(7); n != 1 {
+		t.Errorf("it ran %d times", n)
+	}
+	if st := s.Stats(); st.Replayed != 1 || st.Joined != 4 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestReaderFreeForDuplicates: a duplicate of a running call that its handler calls short
+// does not hold up the connection it came by.
+func TestReaderFreeForDuplicates(t *testing.T) {
+	h := &shortOnce{newOnce()}
+	_, addr := startServer(t, h, unwatched(testConfig()))
+	a, b := dial(t, addr, nil), dial(t, addr, nil)
+	mustDo(t, b, &nullCall) // its grant
+	done := make(chan error, 2)
+	go func() { done <- try(t, a, withXID(7, &blockCall)) }()
+	<-h.enter
+	go func() { done <- try(t, b, withXID(7, &blockCall)) }()
+	waitFor(t, "it waits", func() bool { return b.Stats().Calls == 2 })
+	mustDo(t, b, &nullCall)
+	close(h.leave)
+	for range 2 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+type shortOnce struct{ *once }
+
+// MayBlock says that no call blocks, which is not so.
+func (shortOnce) MayBlock(_, _, _ uint32) bool { return false }
+
+// TestDuplicateKeys: who calls, from where and with what arguments makes a call another
+// one (ADVERSARY 27); the port, the stamp and the groups do not.
+func TestDuplicateKeys(t *testing.T) {
+	h := newOnce()
+	s, addr := startServer(t, h, nil)
+	c := dial(t, addr, nil)
+	sys := func(name string, uid, stamp uint32, gids ...uint32) xdr.Auth {
+		return (&xdr.SysCred{Stamp: stamp, MachineName: name, UID: uid, GIDs: gids}).Auth()
+	}
+	for i, x := range []struct {
+		cred xdr.Auth
+		word uint32
+		ran  int
+	}{
+		{sys("a", 1, 0), 5, 1},
+		{sys("a", 1, 9, 3, 4), 5, 1}, // the same
+		{sys("b", 1, 0), 5, 2},
+		{sys("a", 2, 0), 5, 3},
+		{xdr.Auth{}, 5, 4},
+		{sys("a", 1, 0), 6, 5},
+	} {
+		call := withXID(7, wordCall(procList, x.word))
+		call.Cred = x.cred
+		mustDo(t, c, call)
+		if n := h.times(7); n != x.ran {
+			t.Errorf("call %d: %d have run, want %d", i, n, x.ran)
+		}
+	}
+	other := withXID(7, wordCall(procFill, 5))
+	other.Cred = sys("a", 1, 0)
+	mustDo(t, c, other)
+	if n := h.times(7); n != 6 {
+		t.Errorf("another procedure: %d have run", n)
+	}
+	if st := s.Stats(); st.Replayed != 1 || st.DRCEntries != 6 {
+		t.Errorf("%+v", st)
+	}
+}
+
+func TestHostOf(t *testing.T) {
+	for _, x := range []struct {
+		addr net.Addr
+		want string
+	}{
+		{nil, ""},
+		{&net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 700}, "192.0.2.7"},
+		{&net.TCPAddr{IP: net.ParseIP("fe80::1"), Port: 700, Zone: "eth0"}, "fe80::1%eth0"},
+		{&net.UDPAddr{IP: net.ParseIP("2001:db8::1"), Port: 700}, "2001:db8::1"},
+		{&net.UnixAddr{Name: "/run/x", Net: "unix"}, "/run/x"},
+	} {
+		if got := hostOf(x.addr); got != x.want {
+			t.Errorf("%v: %q, want %q", x.addr, got, x.want)
+		}
+	}
+}
+
+// TestDuplicatesExpire: replies are forgotten in time, and without a cache at once.
+func TestDuplicatesExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newOnce()
+		cfg := testConfig()
+		cfg.DRCTime = time.Minute
+		s, c, end := pipePair(t, h, cfg, testConfig())
+		defer end()
+		for i, x := range []struct {
+			wait time.Duration
+			ran  int
+		}{{0, 1}, {59 * time.Second, 1}, {time.Second, 2}, {0, 2}} {
+			time.Sleep(x.wait)
+			if err := tryCtx(t.Context(), c, withXID(7, wordCall(procList, 1))); err != nil {
+				t.Fatal(err)
+			}
+			if n := h.times(7); n != x.ran {
+				t.Errorf("call %d: %d have run, want %d", i, n, x.ran)
+			}
+		}
+		if st := s.Stats(); st.Replayed != 2 || st.DRCEntries != 1 || st.DRCOctets != savedOverhead+4 || st.DRCEvicted != 0 {
+			t.Errorf("%+v", st)
+		}
+	})
+	h := newOnce()
+	cfg := testConfig()
+	cfg.DRCEntries = -1
+	_, c := pair(t, h, cfg, nil)
+	for n := range 2 {
+		mustDo(t, c, withXID(7, wordCall(procList, 1)))
+		if h.times(7) != n+1 {
+			t.Errorf("without a cache %d have run, want %d", h.times(7), n+1)
+		}
+	}
+}
+
+// TestServerClosedHalfway: what a handler answers because the server ends is not kept.
+func TestServerClosedHalfway(t *testing.T) {
+	h := newOnce()
+	s, c := pair(t, h, nil, nil)
+	done := make(chan error, 1)
+	go func() { done <- try(t, c, withXID(7, &blockCall)) }()
+	<-h.enter
+	s.Close()
+	<-done
+	waitFor(t, "the handler ends", func() bool {
+		s.dups.mu.Lock()
+		defer s.dups.mu.Unlock()
+		return s.dups.cache.Stats().Running == 0
+	})
+	if st := s.Stats(); st.DRCEntries != 0 {
+		t.Errorf("%+v", st)
+	}
+}

@@ -1,0 +1,232 @@
+package drc
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+)
+
+func key(addr string, xid uint32) Key {
+	return Key{Client: Client{Addr: addr, Flavor: 1, UID: 7, Machine: "m"}, XID: xid, Prog: 1, Vers: 2, Proc: 3, Len: 4, Sum: 5}
+}
+
+var wide = Limits{Entries: 1000, PerAddr: 1000, Octets: 1 << 20, Time: 100}
+
+// TestLife is one call: new, running, done, out of time.
+func TestLife(t *testing.T) {
+	c := New[string](wide)
+	k := key("a", 1)
+	e, first := c.Begin(k, 0)
+	if !first || e.Done() || !c.Running(k) {
+		t.Fatal("a new call is not new")
+	}
+	if again, first := c.Begin(k, 1_000_000); first || again != e || again.Done() {
+		t.Error("a running call is not found, however long it runs")
+	}
+	c.Finish(e, "reply", 10, 50)
+	if again, first := c.Begin(k, 149); first || !again.Done() || again.Value != "reply" || c.Running(k) {
+		t.Error("the reply is not found in its time")
+	}
+	if _, first := c.Begin(k, 150); !first {
+		t.Error("the reply is found when its time is over")
+	}
+	if s := c.Stats(); s != (Stats{Running: 1}) {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestForget: what was not executed is new when it comes again.
+func TestForget(t *testing.T) {
+	c := New[string](wide)
+	e, _ := c.Begin(key("a", 1), 0)
+	c.Forget(e)
+	e, first := c.Begin(key("a", 1), 0)
+	if !first {
+		t.Fatal("a forgotten call is found")
+	}
+	c.Finish(e, "x", 1, 0)
+	c.Forget(e) // too late
+	if _, first := c.Begin(key("a", 1), 0); first {
+		t.Error("Forget drops a reply")
+	}
+}
+
+// TestKey: every part of the key tells calls apart (ADVERSARY 27).
+func TestKey(t *testing.T) {
+	base := key("a", 1)
+	for i, change := range []func(*Key){
+		func(k *Key) { k.Client.Addr = "b" },
+		func(k *Key) { k.Client.Flavor++ },
+		func(k *Key) { k.Client.UID++ },
+		func(k *Key) { k.Client.Machine = "n" },
+		func(k *Key) { k.XID++ },
+		func(k *Key) { k.Prog++ },
+		func(k *Key) { k.Vers++ },
+		func(k *Key) { k.Proc++ },
+		func(k *Key) { k.Len++ },
+		func(k *Key) { k.Sum++ },
+	} {
+		c := New[int](wide)
+		e, _ := c.Begin(base, 0)
+		c.Finish(e, 1, 1, 0)
+		k := base
+		change(&k)
+		if _, first := c.Begin(k, 0); !first {
+			t.Errorf("part %d: the reply to another call is found", i)
+		}
+		if _, first := c.Begin(base, 0); first {
+			t.Errorf("part %d: its own is not", i)
+		}
+	}
+}
+
+// TestBounds: each limit drops the oldest replies, and an address that floods drops
+// its own.
+func TestBounds(t *testing.T) {
+	for _, x := range []struct {
+		name string
+		lim  Limits
+		size int64
+		keep int // of the 10 replies of address a, after one of b
+		b    bool
+	}{
+		{"entries", Limits{Entries: 4, PerAddr: 100, Octets: 1000, Time: 1}, 10, 4, false},
+		{"octets", Limits{Entries: 100, PerAddr: 100, Octets: 59, Time: 1}, 10, 5, false},
+		{"address", Limits{Entries: 100, PerAddr: 3, Octets: 1000, Time: 1}, 10, 3, true},
+		{"too large", Limits{Entries: 100, PerAddr: 3, Octets: 9, Time: 1}, 10, 0, false},
+		{"none", Limits{Octets: 1000, Time: 1}, 10, 0, false},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			c := New[int](x.lim)
+			run := func(k Key) {
+				e, first := c.Begin(k, 0)
+				if !first {
+					t.Fatalf("%+v is not new", k)
+				}
+				c.Finish(e, 0, x.size, 0)
+			}
+			run(key("b", 0))
+			for xid := range uint32(10) {
+				run(key("a", xid))
+			}
+			for xid := range uint32(10) {
+				e := c.calls[key("a", xid)]
+				if want := int(xid) >= 10-x.keep; (e != nil) != want {
+					t.Errorf("reply %d kept: %v", xid, !want)
+				}
+			}
+			if (c.calls[key("b", 0)] != nil) != x.b {
+				t.Errorf("the reply to the other address is kept: %v", !x.b)
+			}
+			kept := x.keep
+			if x.b {
+				kept++
+			}
+			if s := c.Stats(); s.Entries != kept || s.Octets != int64(kept)*x.size || s.Evicted != uint64(11-kept) {
+				t.Errorf("%+v", s)
+			}
+		})
+	}
+}
+
+// TestModel compares the cache with a list that is searched from end to end.
+func TestModel(t *testing.T) {
+	for seed := range uint64(20) {
+		model(t, rand.New(rand.NewPCG(seed, 1)))
+	}
+}
+
+type modelled struct {
+	k     Key
+	e     *Entry[string]
+	size  int64
+	until int64
+}
+
+func model(t *testing.T, rnd *rand.Rand) {
+	lim := Limits{Entries: 1 + rnd.IntN(12), PerAddr: 1 + rnd.IntN(6), Octets: int64(50 + rnd.IntN(200)), Time: int64(1 + rnd.IntN(60))}
+	c := New[string](lim)
+	var done []modelled // the oldest first
+	running := map[Key]*Entry[string]{}
+	now, evicted := int64(0), uint64(0)
+	for range 2000 {
+		now += int64(rnd.IntN(3))
+		for len(done) > 0 && done[0].until <= now {
+			done = done[1:]
+		}
+		k := key(string(rune('a'+rnd.IntN(3))), rnd.Uint32N(10))
+		if e := running[k]; e != nil && rnd.IntN(2) == 0 {
+			delete(running, k)
+			if rnd.IntN(5) == 0 {
+				c.Forget(e)
+				continue
+			}
+			size := int64(rnd.IntN(60))
+			c.Finish(e, fmt.Sprint(k), size, now)
+			if size > lim.Octets {
+				evicted++
+				continue
+			}
+			done = append(done, modelled{k, e, size, now + lim.Time})
+			var drop int
+			done, drop = trim(done, k.Client.Addr, lim)
+			evicted += uint64(drop)
+			continue
+		}
+		e, first := c.Begin(k, now)
+		var want *Entry[string]
+		for _, d := range done {
+			if d.k == k {
+				want = d.e
+			}
+		}
+		if r := running[k]; r != nil {
+			want = r
+		}
+		if first != (want == nil) || !first && e != want {
+			t.Fatalf("call %+v: new %v, entry %p want %p", k, first, e, want)
+		}
+		if first {
+			running[k] = e
+		} else if e.Done() && e.Value != fmt.Sprint(k) {
+			t.Fatalf("call %+v got the reply %s", k, e.Value)
+		}
+		sum := int64(0)
+		for _, d := range done {
+			sum += d.size
+		}
+		if s := c.Stats(); s != (Stats{len(done), sum, len(running), evicted}) {
+			t.Fatalf("%+v, want %d replies of %d octets, %d calls, %d evicted", s, len(done), sum, len(running), evicted)
+		}
+	}
+}
+
+// trim is what Finish does about the limits.
+func trim(done []modelled, addr string, lim Limits) (rest []modelled, dropped int) {
+	drop := func(match func(modelled) bool) {
+		for i, d := range done {
+			if match(d) {
+				done = append(done[:i:i], done[i+1:]...)
+				dropped++
+				return
+			}
+		}
+	}
+	for {
+		n, sum := 0, int64(0)
+		for _, d := range done {
+			sum += d.size
+			if d.k.Client.Addr == addr {
+				n++
+			}
+		}
+		switch {
+		case n > lim.PerAddr:
+			drop(func(d modelled) bool { return d.k.Client.Addr == addr })
+		case len(done) > lim.Entries || sum > lim.Octets:
+			drop(func(modelled) bool { return true })
+		default:
+			return done, dropped
+		}
+	}
+}
