@@ -1,7 +1,6 @@
 package judge
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/stag-rdma/stag/conformance/decode"
@@ -24,15 +23,17 @@ type conn struct {
 	machines []machine
 	ev       *decode.Event // the one being judged; in end, the last one
 	last     decode.Event  // Dir, Frame, Time, Offset of the event judged last; the rest is gone
-	found    int           // violations in the event being judged so far
+	found    int           // violations of severity Error in the event being judged so far
 
 	// doubt: not all that this direction said is known: octets are missing, the beginning
 	// is not in the capture, or a frame could not be understood. Rules about what must have
 	// come before are silent then.
 	doubt  [2]bool
-	late   bool // the capture holds no startup of this connection
+	lost   [2]bool // will be in doubt after the event being judged
+	late   bool    // the capture holds no startup of this connection
 	closed [2]bool
-	reset  bool // by RST, from either side
+	reset  bool    // by RST, from either side
+	term   [2]bool // this direction has sent a Terminate
 	ended  bool
 	fpdus  [2]int // before the event being judged
 }
@@ -40,7 +41,16 @@ type conn struct {
 // newMachines make the machines of a connection, in the order in which they see an event: from the lowest
 // layer upwards.
 var newMachines = []func(*conn) machine{
+	func(c *conn) machine { return &startup{conn: c} },
 	func(c *conn) machine { return &framing{conn: c} },
+	func(c *conn) machine { return &markers{conn: c} },
+	func(c *conn) machine { return &ending{conn: c} },
+	func(c *conn) machine { return &headers{conn: c} },
+	func(c *conn) machine { return &queues{conn: c} },
+	func(c *conn) machine { return &lengths{conn: c} },
+	func(c *conn) machine { return &reads{conn: c} },
+	func(c *conn) machine { return &stags{conn: c} },
+	func(c *conn) machine { return &terminates{conn: c} },
 	newRPCMachine,
 }
 
@@ -52,8 +62,8 @@ func newConn(j *Judge, info *decode.ConnInfo) *conn {
 	return c
 }
 
-// event shows an event to all machines.
-func (c *conn) event(ev *decode.Event) {
+// show shows an event to all machines.
+func (c *conn) show(ev *decode.Event) {
 	c.ev, c.found = ev, 0
 	c.note(ev)
 	for _, m := range c.machines {
@@ -63,7 +73,7 @@ func (c *conn) event(ev *decode.Event) {
 	c.last = decode.Event{Dir: ev.Dir, Frame: ev.Frame, Time: ev.Time, Offset: ev.Offset}
 	c.ev = nil
 	if c.closed[0] && c.closed[1] {
-		c.end()
+		c.finish()
 	}
 }
 
@@ -87,21 +97,21 @@ func (c *conn) note(ev *decode.Event) {
 	}
 }
 
+// lose says that with the event being judged the rest of direction dir is in doubt.
+func (c *conn) lose(dir decode.Dir) { c.lost[dir] = true }
+
 // learn takes down, after the machines have seen an event, what it changes for those behind it.
 func (c *conn) learn(ev *decode.Event) {
-	if ev.Kind != decode.KindFPDU {
-		return
+	if ev.Kind == decode.KindFPDU {
+		c.fpdus[ev.Dir]++
 	}
-	c.fpdus[ev.Dir]++
-	for _, malformed := range []error{decode.ErrShort, decode.ErrVersion, decode.ErrOpcode, decode.ErrOrder, decode.ErrTooLong} {
-		if errors.Is(ev.Err, malformed) {
-			c.doubt[ev.Dir] = true
-		}
+	for dir, lost := range c.lost {
+		c.doubt[dir] = c.doubt[dir] || lost
 	}
 }
 
-// end says that nothing more will come. Calls after the first do nothing.
-func (c *conn) end() {
+// finish says that nothing more will come. Calls after the first do nothing.
+func (c *conn) finish() {
 	if c.ended {
 		return
 	}
@@ -118,9 +128,18 @@ func (c *conn) violate(id, format string, args ...any) {
 	c.violateBy(c.ev.Dir, id, format, args...)
 }
 
+// accuse is violate for an event in which no error has been found yet: one mistake is one violation.
+func (c *conn) accuse(id, format string, args ...any) {
+	if c.found == 0 {
+		c.violate(id, format, args...)
+	}
+}
+
 // violateBy is violate for a breach by the side that sends in direction dir.
 func (c *conn) violateBy(dir decode.Dir, id, format string, args ...any) {
-	c.found++
+	if rulesByID[id].Severity == Error {
+		c.found++
+	}
 	c.j.report(&Violation{
 		Rule: rulesByID[id], Conn: c.info, Dir: dir,
 		Frame: c.ev.Frame, Time: c.ev.Time, Offset: c.ev.Offset, Detail: fmt.Sprintf(format, args...),

@@ -82,5 +82,5 @@ func ExampleSentences() {
 	fmt.Println(judge.Documents()[0])
 	// Output:
 	// 5 the pad is zero when sent, ignored when received, and covered by the CRC
-	// mpa
+	// ddp
 }

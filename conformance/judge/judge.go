@@ -8,12 +8,17 @@ type Judge struct {
 	report func(*Violation)
 	conns  map[*decode.ConnInfo]*conn
 	order  []*conn // oldest first; may hold connections that have ended
+
+	tooLong uint64 // octets of a message that is too long: 2^32, but for tests
 }
 
 // New returns a judge that calls report for every violation, in the order of the events that
 // show them. nil options mean the defaults.
 func New(opt *Options, report func(*Violation)) *Judge {
-	return &Judge{opt: opt.withDefaults(), report: report, conns: make(map[*decode.ConnInfo]*conn)}
+	return &Judge{
+		opt: opt.withDefaults(), report: report, conns: make(map[*decode.ConnInfo]*conn),
+		tooLong: 1 << 32,
+	}
 }
 
 // Event takes the next event of the capture. It borrows ev.
@@ -23,7 +28,7 @@ func (j *Judge) Event(ev *decode.Event) {
 		c = j.open(ev.Conn)
 	}
 	if !c.ended {
-		c.event(ev)
+		c.show(ev)
 	}
 }
 
@@ -31,7 +36,7 @@ func (j *Judge) Event(ev *decode.Event) {
 // connection is said of those still open.
 func (j *Judge) End() {
 	for _, c := range j.order {
-		c.end()
+		c.finish()
 	}
 	j.order = nil
 	clear(j.conns)
@@ -51,7 +56,7 @@ func (j *Judge) open(info *decode.ConnInfo) *conn {
 
 // drop ends a connection and forgets it.
 func (j *Judge) drop(c *conn) {
-	c.end()
+	c.finish()
 	if j.conns[c.info] == c {
 		delete(j.conns, c.info)
 	}

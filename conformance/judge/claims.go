@@ -1,0 +1,94 @@
+package judge
+
+import (
+	"github.com/stag-rdma/stag/conformance/decode"
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/mpa"
+)
+
+// Error codes of MPA in a Terminate.
+const (
+	mpaClosed  = uint8(mpa.CodeClosed)
+	mpaCRC     = uint8(mpa.CodeCRC)
+	mpaMarker  = uint8(mpa.CodeMarker)
+	mpaStartup = uint8(mpa.CodeStartup)
+	mpaLocal   = uint8(mpa.CodeLocal)
+	mpaIRD     = uint8(mpa.CodeIRD)
+	mpaRTR     = uint8(mpa.CodeRTR)
+)
+
+// contradiction says why the side that sends in direction dir cannot have seen the error that its Terminate
+// names; "" when it can, or when the trace does not tell. header is the DDP header the Terminate quotes, or nil.
+func (m *terminates) contradiction(dir decode.Dir, code rdmap.TermCode, header []byte) string {
+	peer := 1 - dir
+	if m.doubt[peer] && !m.badCRC[peer] || m.late {
+		return ""
+	}
+	if code.Layer == rdmap.LayerMPA {
+		return m.mpaClaim(dir, code.Code)
+	}
+	if code.EType == 0 {
+		return "" // an error of the side's own
+	}
+	if m.fpdus[peer] == 0 {
+		return "the peer has sent no FPDU"
+	}
+	if header == nil {
+		return ""
+	}
+	s := segment(header)
+	if code.Layer == rdmap.LayerDDP {
+		return ddpClaim(code, &s)
+	}
+	return rdmapClaim(code, &s)
+}
+
+// mpaClaim judges the errors of MPA.
+func (m *terminates) mpaClaim(dir decode.Dir, code uint8) string {
+	peer := 1 - dir
+	switch code {
+	case mpaCRC:
+		if !m.badCRC[peer] {
+			return "all CRCs of the peer are good"
+		}
+	case mpaMarker:
+		if !m.badMkr[peer] {
+			return "all markers of the peer are right"
+		}
+	case mpaLocal, mpaIRD, mpaRTR:
+		if dir != m.info.Initiator || m.fpdus[dir] > 0 {
+			return "only the initiator reports this, in its first FPDU"
+		}
+	}
+	return ""
+}
+
+// ddpClaim judges the errors of DDP by the header that is said to have caused them.
+func ddpClaim(code rdmap.TermCode, s *ddp.Segment) string {
+	const taggedError, untaggedError = 1, 2
+	switch {
+	case code.EType == taggedError && !s.Tagged, code.EType == untaggedError && s.Tagged:
+		return "the header quoted is of the other kind"
+	case code.EType == taggedError && code.Code == 0x04, code.EType == untaggedError && code.Code == 0x06:
+		if s.DV == ddp.Version {
+			return "the version quoted is 1"
+		}
+	case code.EType == untaggedError && code.Code == 0x01 && s.QN < queueResponses:
+		return "the queue quoted is one that every stream has"
+	}
+	return ""
+}
+
+// rdmapClaim judges the errors of RDMAP.
+func rdmapClaim(code rdmap.TermCode, s *ddp.Segment) string {
+	const protection, operation = 1, 2
+	op := rdmap.Opcode(s.Control & 0x0f)
+	switch {
+	case code.EType == operation && code.Code == 0x05 && s.Control>>6 == 1:
+		return "the version quoted is 1"
+	case code.EType == protection && code.Code < 0x09 && (s.Tagged || op.IsSend() && s.QN == ddp.QNSend):
+		return "the message quoted reads no memory"
+	}
+	return ""
+}

@@ -1,0 +1,52 @@
+package judge
+
+import (
+	"testing"
+
+	"github.com/stag-rdma/stag/conformance/decode"
+	"github.com/stag-rdma/stag/conformance/judge/internal/twin"
+)
+
+// TestHoles: a judge accuses nobody of what the capture does not hold. Any frame of a good conversation
+// may be missing, and the whole beginning.
+func TestHoles(t *testing.T) {
+	for _, good := range []func() *twin.Trace{every, terminated, marked, p2p, busy, crossed} {
+		for i, f := range good().Frames {
+			if f.End != twin.NoEnd {
+				continue
+			}
+			hole := good()
+			hole.Frames[i] = &twin.Frame{Dir: f.Dir, Lost: 100}
+			for _, v := range judged(hole, new(twinOf)) {
+				t.Errorf("frame %d missing: %v", i+1, v)
+			}
+			if i == 1 {
+				continue // a connection whose first frame is a Reply: the packets tell whether it has begun with it
+			}
+			late := good()
+			late.Frames = late.Frames[i:]
+			for _, v := range judged(late, new(twinOf)) {
+				t.Errorf("begins with frame %d: %v", i+1, v)
+			}
+		}
+	}
+}
+
+// TestEndless: captures that end anywhere, and connections that are reset, are no violations either.
+func TestEndless(t *testing.T) {
+	for _, good := range []func() *twin.Trace{every, terminated, marked, p2p, busy, crossed} {
+		for i := range good().Frames {
+			short := good()
+			short.Frames = short.Frames[:i]
+			for _, v := range judged(short, new(twinOf)) {
+				t.Errorf("the capture ends before frame %d: %v", i+1, v)
+			}
+			for _, dir := range []decode.Dir{twin.I, twin.R} {
+				short.Frames = append(short.Frames[:i:i], &twin.Frame{Dir: dir, End: twin.RST})
+				for _, v := range judged(short, new(twinOf)) {
+					t.Errorf("reset before frame %d: %v", i+1, v)
+				}
+			}
+		}
+	}
+}

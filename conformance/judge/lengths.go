@@ -1,0 +1,76 @@
+package judge
+
+import (
+	"encoding/binary"
+
+	"github.com/stag-rdma/stag/conformance/decode"
+	"github.com/stag-rdma/stag/rdmap"
+)
+
+// lengths judges whole untagged messages by themselves: their length, and fields with
+// few legal values.
+type lengths struct{ *conn }
+
+// fixed says which messages have a length of their own, in octets, and the rules about it.
+var fixed = map[rdmap.Opcode]struct {
+	rule     string
+	min, max int
+}{
+	rdmap.OpReadRequest:         {"RDMAP-010", 28, 28},
+	rdmap.OpImmediate:           {"RDMAP-011", 8, 8},
+	rdmap.OpImmediateSE:         {"RDMAP-011", 8, 8},
+	rdmap.OpAtomicRequest:       {"RDMAP-012", 52, 52},
+	rdmap.OpAtomicResponse:      {"RDMAP-013", 12, 12},
+	rdmap.OpFlushRequest:        {"RDMAP-014", 20, 20},
+	rdmap.OpVerifyRequest:       {"RDMAP-015", 16, maxHash + 16},
+	rdmap.OpAtomicWriteRequest:  {"RDMAP-016", 24, 24},
+	rdmap.OpFlushResponse:       {"RDMAP-017", 0, 0},
+	rdmap.OpAtomicWriteResponse: {"RDMAP-017", 0, 0},
+}
+
+// maxHash is the longest hash of a Verify that is believed, in octets. The draft leaves the
+// algorithm to the two sides; 64 is SHA-512.
+const maxHash = 64
+
+func (m *lengths) event(ev *decode.Event) {
+	if ev.Message == nil || m.lost[ev.Dir] {
+		return
+	}
+	b := ev.Message.Payload
+	if l, ok := fixed[ev.Message.Op]; ok && (len(b) < l.min || len(b) > l.max) {
+		m.violate(l.rule, "%v of %d octets", ev.Message.Op, len(b))
+		m.lose(ev.Dir)
+		return
+	}
+	switch ev.Message.Op {
+	case rdmap.OpAtomicRequest:
+		m.atomic(b)
+	case rdmap.OpFlushRequest:
+		if flags := binary.BigEndian.Uint32(b[16:]); flags&^uint32(rdmap.FlushPersistent|rdmap.FlushVisible) != 0 {
+			m.violate("RDMAP-021", "flags %#08x", flags)
+		}
+	case rdmap.OpAtomicWriteRequest:
+		if n := binary.BigEndian.Uint32(b[4:]); n != 8 {
+			m.violate("RDMAP-022", "length %d", n)
+		}
+	default:
+	}
+}
+
+func (m *lengths) end() {}
+
+// atomic judges the fields of an Atomic Request, RFC 7306 Section 5.2.1.
+func (m *lengths) atomic(b []byte) {
+	be := binary.BigEndian
+	word := be.Uint32(b)
+	op := rdmap.AtomicOp(word & 0x0f)
+	switch {
+	case op > rdmap.AtomicCmpSwap:
+		m.violate("RDMAP-018", "operation %d", op)
+	case op == rdmap.AtomicFetchAdd && (be.Uint64(b[36:]) != 0 || be.Uint64(b[44:]) != ^uint64(0)):
+		m.violate("RDMAP-020", "compare data %#x, mask %#x", be.Uint64(b[36:]), be.Uint64(b[44:]))
+	}
+	if word>>4 != 0 {
+		m.violate("RDMAP-019", "%#08x", word)
+	}
+}
