@@ -43,3 +43,15 @@ func firstOpaque(b []byte) (int, int, bool) {
 	n := d.Uint32()
 	return 4, int(n), d.Err() == nil && n < 1<<31
 }
+
+// MaxResults knows the procedures of bounded results.
+func (b testBinding) MaxResults(prog, vers, proc uint32, args []byte) (rest, item int, ok bool) {
+	if prog != testProg {
+		return b.Binding.MaxResults(prog, vers, proc, args)
+	}
+	if proc == procEcho {
+		_, item, ok = firstOpaque(args)
+		return 64, item, ok
+	}
+	return 64, 0, proc == procNull || proc == procBlock
+}

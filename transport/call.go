@@ -11,8 +11,8 @@ import (
 type Call struct {
 	// Prog, Vers and Proc name the procedure (RFC 5531 Section 9).
 	Prog, Vers, Proc uint32
-	// Cred is the credential; the verifier is AUTH_NONE.
-	Cred xdr.Auth
+	// Cred is the credential and Verf its verifier; the zero values are AUTH_NONE.
+	Cred, Verf xdr.Auth
 	// Args are the XDR arguments without the octets and the pad of Item, whose count
 	// word stays.
 	Args []byte
@@ -36,7 +36,7 @@ type Call struct {
 	// was cancelled.
 	Free func()
 
-	tx *transmission // of a Redialer's call
+	tx *transmission // of a Redialer's call, or of one that is passed on
 }
 
 // Reply is the answer to a call. The zero value is ready for Do; it may be used

@@ -44,14 +44,17 @@ func (c *Call) check(cfg *Config) error {
 	if len(c.Cred.Body) > xdr.MaxAuthBody {
 		return &RPCError{Reason: ReasonBadCall, Err: fmt.Errorf("credential of %d octets, at most %d", len(c.Cred.Body), xdr.MaxAuthBody)}
 	}
+	if len(c.Verf.Body) > xdr.MaxAuthBody {
+		return &RPCError{Reason: ReasonBadCall, Err: fmt.Errorf("verifier of %d octets, at most %d", len(c.Verf.Body), xdr.MaxAuthBody)}
+	}
 	if n := c.argsSize() + callHeaderMax; n > cfg.MaxPayload {
 		return &RPCError{Reason: ReasonTooBig, Err: fmt.Errorf("call of %d octets, at most %d", n, cfg.MaxPayload)}
 	}
 	return nil
 }
 
-// callHeaderMax is the largest RPC call header with an empty verifier.
-const callHeaderMax = 40 + xdr.MaxAuthBody
+// callHeaderMax is the largest RPC call header.
+const callHeaderMax = 40 + 2*xdr.MaxAuthBody
 
 // addrOf returns the peer's address for errors and logs.
 func addrOf(c net.Conn) string {

@@ -95,7 +95,7 @@ func (p *outcall) prepare(cfg *Config, recv int, call *Call) {
 	rc := &p.rc
 	h := xdr.CallHeader{
 		XID: rc.XID, RPCVers: xdr.RPCVersion,
-		Prog: call.Prog, Vers: call.Vers, Proc: call.Proc, Cred: call.Cred,
+		Prog: call.Prog, Vers: call.Vers, Proc: call.Proc, Cred: call.Cred, Verf: call.Verf,
 	}
 	p.rpc = xdr.AppendCall(p.rpc[:0], &h)
 	p.free = call.Free
@@ -116,6 +116,9 @@ func (p *outcall) prepare(cfg *Config, recv int, call *Call) {
 	rc.Sink, rc.MaxReply = len(call.Sink), 0
 	if call.MaxResults > 0 {
 		rc.MaxReply = replyHeaderSize + call.MaxResults
+		if call.Cred.Flavor == xdr.RPCSECGSS {
+			rc.MaxReply += xdr.MaxAuthBody // the verifier is a checksum (RFC 2203 Section 5.3.3.2)
+		}
 	}
 	if !result && rc.Sink > 0 {
 		if rc.MaxReply == 0 {

@@ -208,6 +208,74 @@ func ExampleListen() {
 	// 1 call
 }
 
+// A client that only knows record-marked RPC on a net.Conn.
+func ExampleDialConn() {
+	addr, stop := serve()
+	defer stop()
+	conn, err := transport.DialConn(context.Background(), "tcp", addr, config)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	call := xdr.AppendCall(nil, &xdr.CallHeader{XID: 7, RPCVers: xdr.RPCVersion, Prog: prog, Vers: vers, Proc: procDouble})
+	call = xdr.AppendUint32(call, 21)
+	conn.Write(append(xdr.AppendRecordMark(nil, len(call), true), call...))
+	reply, err := xdr.NewRecordReader(conn, 0).Next(nil)
+	fmt.Println(reply[len(reply)-1], err, conn.Stats().Calls, "call")
+	// Output: 42 <nil> 1 call
+}
+
+// An RDMA client and a server that only knows TCP.
+func ExampleRelay() {
+	back, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	s := &transport.Server{Handler: transport.HandlerFunc(handle)}
+	go s.ServeStream(back)
+	defer s.Close()
+
+	front, err := transport.Listen("tcp", "127.0.0.1:0", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer front.Close()
+	go func() {
+		client, err := front.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial("tcp", back.Addr().String())
+		if err != nil {
+			log.Fatal(err)
+		}
+		transport.Relay(client, server)
+	}()
+
+	c, err := transport.Dial(context.Background(), "tcp", front.Addr().String(), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	var reply transport.Reply
+	defer reply.Release()
+	fmt.Println(c.Do(context.Background(), &transport.Call{Prog: prog, Vers: vers}, &reply))
+	// Output: <nil>
+}
+
+// A client that is wrapped after it was connected.
+func ExampleNewCallConn() {
+	addr, stop := serve()
+	defer stop()
+	c, err := transport.Dial(context.Background(), "tcp", addr, config)
+	if err != nil {
+		log.Fatal(err)
+	}
+	conn := transport.NewCallConn(c)
+	fmt.Println(conn.RemoteAddr().String() == addr, conn.Close())
+	// Output: true <nil>
+}
+
 func ExampleServer_Shutdown() {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -154,7 +154,7 @@ func (c *StreamClient) leave(xid uint32, ch chan streamReply) {
 func (c *StreamClient) send(xid uint32, call *Call) error {
 	h := xdr.CallHeader{
 		XID: xid, RPCVers: xdr.RPCVersion,
-		Prog: call.Prog, Vers: call.Vers, Proc: call.Proc, Cred: call.Cred,
+		Prog: call.Prog, Vers: call.Vers, Proc: call.Proc, Cred: call.Cred, Verf: call.Verf,
 	}
 	b := c.poolGet()
 	defer b.release()

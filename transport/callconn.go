@@ -1,0 +1,197 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// CallConn is the client's end of an RPC-over-RDMA connection as a net.Conn that
+// speaks record-marked ONC RPC (RFC 5531 Section 11), for clients that were written
+// for TCP: what is written are records of whole calls, what Read returns are records
+// of whole replies. The DDP-eligible items travel in chunks (Config.Binding finds
+// them, RFC 8267 Section 4); XIDs, credentials and verifiers pass unchanged.
+//
+// Write returns when its calls are on their way, and waits while the replies to
+// Config.Credits of them were not read. A call whose XID is under way already is a retransmission and
+// is dropped: the first one will be answered. A call that RPC-over-RDMA cannot carry
+// is answered with SYSTEM_ERR, since a record-marked client knows no other way.
+// It is safe for concurrent use.
+type CallConn struct {
+	c     *Client
+	slots chan struct{} // one per call whose reply was not read
+
+	wmu   sync.Mutex
+	w     recordAssembler
+	write deadline
+
+	mu      sync.Mutex
+	pending map[uint32]struct{} // XIDs under way
+	wg      sync.WaitGroup      // its goroutines
+
+	in recordQueue
+}
+
+var _ net.Conn = (*CallConn)(nil)
+
+// DialConn connects to an RPC-over-RDMA server and returns the connection as a
+// record-marked one. network is "tcp", "tcp4" or "tcp6"; ctx bounds the set-up only.
+func DialConn(ctx context.Context, network, addr string, cfg *Config) (*CallConn, error) {
+	c, err := Dial(ctx, network, addr, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return NewCallConn(c), nil
+}
+
+// NewCallConn returns c, which it takes, as a record-marked connection.
+func NewCallConn(c *Client) *CallConn {
+	cc := &CallConn{c: c, slots: make(chan struct{}, c.cfg.Credits), pending: make(map[uint32]struct{})}
+	cc.w.max = c.cfg.MaxPayload
+	cc.in.init(func() { <-cc.slots })
+	cc.wg.Go(func() {
+		<-c.over
+		cc.in.fail(c.endErr())
+	})
+	return cc
+}
+
+// Read returns octets of the records of replies. io.EOF means that the server has
+// closed the connection in order.
+func (cc *CallConn) Read(p []byte) (int, error) {
+	n, err := cc.in.read(p)
+	if err != nil && !endOfStream(err) {
+		err = cc.opErr("read", err)
+	}
+	return n, err
+}
+
+// Write takes octets of the records of calls and sends each call that is complete;
+// the octets are copied. Octets that are no RPC call are an error, after which the
+// connection is closed.
+func (cc *CallConn) Write(p []byte) (int, error) {
+	cc.wmu.Lock()
+	defer cc.wmu.Unlock()
+	done := 0
+	for done < len(p) {
+		n, rec, err := cc.w.add(p[done:])
+		done += n
+		if rec != nil {
+			err = cc.call(rec)
+		}
+		if err != nil {
+			return done, cc.opErr("write", err)
+		}
+	}
+	return done, nil
+}
+
+// call starts the call in rec, which it takes.
+func (cc *CallConn) call(rec *record) error {
+	o := &onwardCall{cc: cc, rec: rec}
+	if err := o.parse(cc.c.cfg.Binding); err != nil {
+		rec.buf.release()
+		cc.c.conn.Abort(err)
+		return err
+	}
+	if err := cc.slot(); err != nil {
+		rec.buf.release()
+		return err
+	}
+	cc.mu.Lock()
+	_, twice := cc.pending[o.call.tx.xid]
+	cc.pending[o.call.tx.xid] = struct{}{}
+	cc.mu.Unlock()
+	if twice {
+		<-cc.slots
+		rec.buf.release()
+		cc.c.ctr.dropped.Add(1)
+		return nil
+	}
+	cc.wg.Go(o.do)
+	return nil
+}
+
+// slot waits until one more call may be made.
+func (cc *CallConn) slot() error {
+	select {
+	case <-cc.c.over:
+		return cc.c.endErr()
+	case <-cc.write.passed():
+		return os.ErrDeadlineExceeded
+	default:
+	}
+	select {
+	case cc.slots <- struct{}{}:
+		return nil
+	case <-cc.c.over:
+		return cc.c.endErr()
+	case <-cc.write.passed():
+		return os.ErrDeadlineExceeded
+	}
+}
+
+// answer queues a reply for Read and ends its call.
+func (cc *CallConn) answer(xid uint32, rec record) {
+	cc.mu.Lock()
+	delete(cc.pending, xid)
+	cc.mu.Unlock()
+	cc.in.push(rec)
+}
+
+// Close closes the connection; calls under way get no answer.
+func (cc *CallConn) Close() error {
+	err := cc.c.Close()
+	cc.in.fail(net.ErrClosed)
+	cc.wg.Wait()
+	cc.in.drop()
+	cc.wmu.Lock()
+	defer cc.wmu.Unlock()
+	cc.w.drop()
+	return err
+}
+
+// Stats returns the counters of the connection.
+func (cc *CallConn) Stats() Stats { return cc.c.Stats() }
+
+// opErr puts err into the form that net.Conn's methods return.
+func (cc *CallConn) opErr(op string, err error) error {
+	if _, ok := errors.AsType[*OpError](err); ok {
+		return err
+	}
+	return &net.OpError{Op: op, Net: "rdma", Source: cc.LocalAddr(), Addr: cc.RemoteAddr(), Err: err}
+}
+
+// LocalAddr returns the address of the connection below.
+func (cc *CallConn) LocalAddr() net.Addr { return cc.c.conn.LocalAddr() }
+
+// RemoteAddr returns the server's address.
+func (cc *CallConn) RemoteAddr() net.Addr { return cc.c.conn.RemoteAddr() }
+
+// SetDeadline sets both deadlines.
+func (cc *CallConn) SetDeadline(t time.Time) error {
+	cc.in.deadline.set(t)
+	cc.write.set(t)
+	return nil
+}
+
+// SetReadDeadline sets the deadline of Read.
+func (cc *CallConn) SetReadDeadline(t time.Time) error {
+	cc.in.deadline.set(t)
+	return nil
+}
+
+// SetWriteDeadline sets the deadline of Write.
+func (cc *CallConn) SetWriteDeadline(t time.Time) error {
+	cc.write.set(t)
+	return nil
+}
+
+// headRoom is what stands before the results in a reply's record: its mark and the
+// largest reply header.
+const headRoom = markSize + replyHeaderSize + xdr.MaxAuthBody

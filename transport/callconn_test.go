@@ -1,0 +1,292 @@
+package transport
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// dialConn connects a record-marked client's end to an RDMA server.
+func dialConn(t testing.TB, addr string, cfg *Config) *CallConn {
+	t.Helper()
+	if cfg == nil {
+		cfg = testConfig()
+	}
+	c, err := DialConn(testCtx(t), "tcp", addr, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// streamOver is a TCP client that does not know what is below it.
+func streamOver(t testing.TB, conn net.Conn) *StreamClient {
+	t.Helper()
+	c, err := NewStreamClient(conn, testConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// TestCallConnForms runs an unsuspecting record-marked client over RDMA: its data
+// travel in chunks.
+func TestCallConnForms(t *testing.T) {
+	s, addr := startServer(t, newEcho(), nil)
+	c := streamOver(t, dialConn(t, addr, nil))
+	for _, n := range []int{0, 1, 2, 3, 4, 1000, 4096, 65537, 1 << 20} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			before := s.Stats()
+			p := filled(n)
+			d := xdr.NewDecoder(mustDo(t, c, echoCall(p)).Results)
+			if got := d.Opaque(8 << 20); !bytes.Equal(got, p) {
+				t.Fatalf("%d octets came back as %d others", n, len(got))
+			}
+			if w := d.Uint32(); w != 0xfeedface || d.Err() != nil || d.Len() != 0 {
+				t.Errorf("behind the item %#x, %v, %d octets left", w, d.Err(), d.Len())
+			}
+			st := s.Stats()
+			if n > 4000 && (st.OctetsRead-before.OctetsRead != uint64(n) || st.OctetsWritten-before.OctetsWritten != uint64(n)) {
+				t.Errorf("%d octets by RDMA Read, %d by RDMA Write", st.OctetsRead-before.OctetsRead, st.OctetsWritten-before.OctetsWritten)
+			}
+		})
+	}
+	wantStatus(t, c, &Call{Prog: 1, Vers: 1}, xdr.ProgUnavail)
+	wantStatus(t, c, &Call{Prog: testProg, Vers: 9}, xdr.ProgMismatch)
+}
+
+// TestCallConnUnknown: a program without a binding passes, whatever its size.
+func TestCallConnUnknown(t *testing.T) {
+	cfg := testConfig()
+	cfg.Binding = nil // NFSv3: knows nothing of the test program
+	s, addr := startServer(t, newEcho(), cfg)
+	c := streamOver(t, dialConn(t, addr, cfg))
+	p := filled(70001)
+	d := xdr.NewDecoder(mustDo(t, c, echoCall(p)).Results)
+	if got := d.Opaque(8 << 20); !bytes.Equal(got, p) {
+		t.Error("other octets came back")
+	}
+	if r := mustDo(t, c, wordCall(procList, 100000)); len(r.Results) != 400000 {
+		t.Errorf("%d octets of a long reply", len(r.Results))
+	}
+	if st := s.Stats(); st.Errors != 0 {
+		t.Errorf("%d errors", st.Errors)
+	}
+}
+
+// TestCallConnTooBig: what cannot be carried is answered, not swallowed.
+func TestCallConnTooBig(t *testing.T) {
+	cfg := testConfig()
+	_, addr := startServer(t, newEcho(), cfg)
+	small := *cfg
+	small.MaxPayload = 8192
+	c := streamOver(t, dialConn(t, addr, &small))
+	wantStatus(t, c, wordCall(procList, 10000), xdr.SystemErr)
+	mustDo(t, c, &nullCall)
+}
+
+// TestCallConnConcurrent: more calls than credits, by several clients of one conn.
+func TestCallConnConcurrent(t *testing.T) {
+	cfg := testConfig()
+	cfg.Credits = 4
+	_, addr := startServer(t, newEcho(), cfg)
+	c := streamOver(t, dialConn(t, addr, cfg))
+	var wg sync.WaitGroup
+	for g := range 16 {
+		wg.Go(func() {
+			for i := range 25 {
+				p := filled((g*25+i)*37%5000 + 1)
+				var r Reply
+				if err := c.Do(testCtx(t), echoCall(p), &r); err != nil {
+					t.Error(err)
+					return
+				}
+				d := xdr.NewDecoder(r.Results)
+				if got := d.Opaque(8 << 20); !bytes.Equal(got, p) {
+					t.Errorf("%d octets came back as %d others", len(p), len(got))
+				}
+				r.Release()
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// rawCall is the record of a call of the test program.
+func rawCall(xid, proc uint32) []byte {
+	h := xdr.CallHeader{XID: xid, RPCVers: 2, Prog: testProg, Vers: testVers, Proc: proc}
+	return xdr.AppendCall(xdr.AppendRecordMark(nil, h.Size(), true), &h)
+}
+
+// readXID reads the record of a reply.
+func readXID(t *testing.T, c net.Conn) uint32 {
+	t.Helper()
+	c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	var mark [4]byte
+	if _, err := io.ReadFull(c, mark[:]); err != nil {
+		t.Fatal(err)
+	}
+	msg := make([]byte, binary.BigEndian.Uint32(mark[:])&maxFragment)
+	if _, err := io.ReadFull(c, msg); err != nil {
+		t.Fatal(err)
+	}
+	xid, _, _ := xdr.PeekXID(msg)
+	return xid
+}
+
+// TestCallConnRetransmission: the same XID twice is executed once, and its XID is
+// the one that comes back.
+func TestCallConnRetransmission(t *testing.T) {
+	h := newEcho()
+	s, addr := startServer(t, h, nil)
+	c := dialConn(t, addr, nil)
+	for range 2 {
+		if _, err := c.Write(rawCall(77, procBlock)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-h.enter
+	h.leave <- struct{}{}
+	if xid := readXID(t, c); xid != 77 {
+		t.Errorf("XID %d", xid)
+	}
+	if st := s.Stats(); st.Calls != 1 {
+		t.Errorf("%d calls", st.Calls)
+	}
+	if _, err := c.Write(rawCall(77, procNull)); err != nil { // it is free again
+		t.Fatal(err)
+	}
+	if xid := readXID(t, c); xid != 77 {
+		t.Errorf("XID %d", xid)
+	}
+}
+
+// TestCallConnDeadlines: reads and writes that have to wait end at their deadline.
+func TestCallConnDeadlines(t *testing.T) {
+	h := newEcho()
+	cfg := testConfig()
+	cfg.Credits = 1
+	_, addr := startServer(t, h, cfg)
+	c := dialConn(t, addr, cfg)
+	if _, err := c.Write(rawCall(1, procBlock)); err != nil {
+		t.Fatal(err)
+	}
+	<-h.enter
+	c.SetDeadline(time.Now().Add(10 * time.Millisecond))
+	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("Read: %v", err)
+	}
+	if _, err := c.Write(rawCall(2, procNull)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("Write: %v", err)
+	}
+	c.SetDeadline(time.Time{})
+	close(h.leave)
+	if xid := readXID(t, c); xid != 1 {
+		t.Errorf("XID %d", xid)
+	}
+}
+
+// TestCallConnGarbage: octets that are no call are refused where they are written.
+func TestCallConnGarbage(t *testing.T) {
+	_, addr := startServer(t, newEcho(), nil)
+	c := dialConn(t, addr, nil)
+	if _, err := c.Write([]byte{0x80, 0, 0, 8, 0, 0, 0, 1, 0, 0, 0, 1}); !errors.Is(err, errNotACall) {
+		t.Errorf("a reply written as a call: %v", err)
+	}
+	if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, io.EOF) {
+		t.Errorf("Read on a connection that has failed: %v", err)
+	}
+}
+
+// TestCallConnEnds: a server that goes ends Read, with calls under way or without.
+func TestCallConnEnds(t *testing.T) {
+	for _, under := range []bool{false, true} {
+		h := newEcho()
+		s, addr := startServer(t, h, nil)
+		c := dialConn(t, addr, nil)
+		if under {
+			if _, err := c.Write(rawCall(1, procBlock)); err != nil {
+				t.Fatal(err)
+			}
+			<-h.enter
+		}
+		s.Close()
+		c.SetReadDeadline(time.Now().Add(10 * time.Second))
+		if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Error("Read waits though the server has gone")
+		}
+		if _, err := c.Write(rawCall(2, procNull)); err == nil {
+			t.Error("Write after the server's end")
+		}
+	}
+}
+
+// TestRelay joins an RDMA client and a TCP server, and the reverse.
+func TestRelay(t *testing.T) {
+	cfg := testConfig()
+	back, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{Handler: newEcho(), Config: cfg}
+	go s.ServeStream(back)
+	defer s.Close()
+	rdmaFront, err := Listen("tcp", "127.0.0.1:0", cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tcpFront, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	relay := func(l net.Listener, dial func() (net.Conn, error)) {
+		defer l.Close()
+		a, err := l.Accept()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		b, err := dial()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if err := Relay(a, b); err != nil {
+			t.Errorf("Relay: %v", err)
+		}
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { // RDMA to TCP
+		relay(rdmaFront, func() (net.Conn, error) { return net.Dial("tcp", back.Addr().String()) })
+	})
+	wg.Go(func() { // TCP to RDMA
+		relay(tcpFront, func() (net.Conn, error) { return DialConn(testCtx(t), "tcp", rdmaFront.Addr().String(), cfg) })
+	})
+	conn, err := net.Dial("tcp", tcpFront.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := streamOver(t, conn)
+	p := filled(300001)
+	d := xdr.NewDecoder(mustDo(t, c, echoCall(p)).Results)
+	if got := d.Opaque(8 << 20); !bytes.Equal(got, p) {
+		t.Error("other octets came back")
+	}
+	st := rdmaFront.(*Listener).Stats()
+	if st.OctetsRead != uint64(len(p)) || st.OctetsWritten != uint64(len(p)) {
+		t.Errorf("%d octets by RDMA Read, %d by RDMA Write, want %d each", st.OctetsRead, st.OctetsWritten, len(p))
+	}
+	c.Close()
+	wg.Wait()
+}

@@ -1,0 +1,139 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// onwardCall is a whole call from a record, passed on as it is: its eligible argument
+// may be reduced, its XID, credential and verifier stay.
+type onwardCall struct {
+	cc   *CallConn
+	rec  *record // the call
+	call Call
+	item int     // octets of the largest eligible result, 0 for none
+	sink *buffer // where it is placed
+	// refs counts who uses rec and sink: do, and the peer until Call.Free.
+	refs atomic.Int32
+}
+
+// parse describes the call in o.rec by b.
+func (o *onwardCall) parse(b chunks.Binding) error {
+	msg := o.rec.bytes()
+	if _, typ, ok := xdr.PeekXID(msg); !ok || typ != xdr.MsgCall {
+		return errNotACall
+	}
+	d := xdr.NewDecoder(msg)
+	var h xdr.CallHeader
+	if err := h.Parse(&d); err != nil {
+		return err
+	}
+	args := d.Rest()
+	o.call = Call{
+		Prog: h.Prog, Vers: h.Vers, Proc: h.Proc, Cred: h.Cred, Verf: h.Verf, Args: args,
+		Free: o.free, tx: &transmission{xid: h.XID},
+	}
+	if gssProtected(h.Cred) { // RFC 8166 Section 8.2.2.3: nothing is reduced
+		o.call.MaxResults = o.cc.c.cfg.MaxPayload - headRoom
+		return nil
+	}
+	o.split(b, args)
+	o.expect(b, args)
+	return nil
+}
+
+// split takes the eligible argument out of args, if it is there whole.
+func (o *onwardCall) split(b chunks.Binding, args []byte) {
+	pos, n, ok := b.FindArg(o.call.Prog, o.call.Vers, o.call.Proc, args)
+	if !ok || n == 0 || n > len(args)-pos || xdr.Pad(n) > len(args)-pos-n {
+		return
+	}
+	tail := args[pos+n+xdr.Pad(n):]
+	o.call.Item, o.call.ItemPos, o.call.Args = args[pos:pos+n], pos, args[:pos]
+	if len(tail) > 0 {
+		o.call.Args = append(append(make([]byte, 0, pos+len(tail)), args[:pos]...), tail...)
+	}
+}
+
+// expect makes room for the largest reply. A program without a binding may answer
+// with as much as can be carried.
+func (o *onwardCall) expect(b chunks.Binding, args []byte) {
+	rest, item, ok := b.MaxResults(o.call.Prog, o.call.Vers, o.call.Proc, args)
+	limit := o.cc.c.cfg.MaxPayload - headRoom
+	if !ok || rest > limit || item > limit-rest {
+		o.call.MaxResults = limit
+		return
+	}
+	o.call.MaxResults, o.item = rest, item
+}
+
+// do makes the call and queues what is to be answered.
+func (o *onwardCall) do() {
+	o.refs.Store(2)
+	defer o.release()
+	if o.item > 0 {
+		o.sink = shared.get(o.item)
+		o.call.Sink = o.sink.data[:o.item]
+	}
+	var reply Reply
+	defer reply.Release()
+	err := o.cc.c.Do(context.Background(), &o.call, &reply)
+	xid := o.call.tx.xid
+	if _, refused := errors.AsType[*RPCError](err); refused {
+		o.cc.answer(xid, systemErr(xid))
+		return
+	}
+	if err != nil {
+		o.cc.in.fail(err)
+		return
+	}
+	o.cc.answer(xid, o.record(&reply))
+}
+
+// free is Call.Free.
+func (o *onwardCall) free() { o.release() }
+
+// release gives the memory back when nobody uses it.
+func (o *onwardCall) release() {
+	if o.refs.Add(-1) > 0 {
+		return
+	}
+	o.rec.buf.release()
+	if o.sink != nil {
+		o.sink.release()
+	}
+}
+
+// record puts a reply together, with the item in its place.
+func (o *onwardCall) record(r *Reply) record {
+	res, tail := r.Results, []byte(nil)
+	var item []byte
+	if r.Placed {
+		// The requester has checked that the reply fits what was offered; a count
+		// that the binding does not find again leaves the results as they came.
+		if pos, _, ok := o.cc.c.cfg.Binding.FindResult(o.call.Prog, o.call.Vers, o.call.Proc, res); ok {
+			res, tail, item = res[:pos], res[pos:], o.call.Sink[:r.ItemLen]
+		}
+	}
+	n := r.Header.Size() + len(res) + len(item) + xdr.Pad(len(item)) + len(tail)
+	rec := record{buf: shared.get(markSize + n), n: markSize + n}
+	b := xdr.AppendRecordMark(rec.buf.data[:0], n, true)
+	b = xdr.AppendReply(b, &r.Header)
+	b = append(b, res...)
+	b = append(b, item...)
+	b = xdr.AppendPad(b, len(item))
+	_ = append(b, tail...) // within the buffer
+	return rec
+}
+
+// systemErr is the record of a reply that only says SYSTEM_ERR.
+func systemErr(xid uint32) record {
+	h := xdr.ReplyHeader{XID: xid, Accept: xdr.SystemErr}
+	rec := record{buf: shared.get(minInline), n: markSize + h.Size()}
+	xdr.AppendReply(xdr.AppendRecordMark(rec.buf.data[:0], h.Size(), true), &h)
+	return rec
+}

@@ -1,0 +1,115 @@
+package transport
+
+import (
+	"io"
+	"os"
+	"sync"
+)
+
+// recordQueue holds records, marks included, until they are read as a stream of
+// octets. It is safe for concurrent use.
+type recordQueue struct {
+	deadline deadline
+	wasRead  func() // is called for each record that was read whole
+
+	mu   sync.Mutex
+	recs []record
+	off  int           // octets of recs[0] that were read
+	err  error         // no further record will come
+	some chan struct{} // a hint that there is something to read
+}
+
+func (q *recordQueue) init(wasRead func()) { q.some, q.wasRead = make(chan struct{}, 1), wasRead }
+
+// push queues a record, which it takes.
+func (q *recordQueue) push(rec record) {
+	q.mu.Lock()
+	over := q.err != nil
+	if !over {
+		q.recs = append(q.recs, rec)
+	}
+	q.mu.Unlock()
+	if over {
+		rec.buf.release()
+		return
+	}
+	q.hint()
+}
+
+// fail ends the stream behind what is queued. The first error counts.
+func (q *recordQueue) fail(err error) {
+	if err == nil {
+		err = io.EOF
+	}
+	q.mu.Lock()
+	if q.err == nil {
+		q.err = err
+	}
+	q.mu.Unlock()
+	q.hint()
+}
+
+// hint wakes one reader.
+func (q *recordQueue) hint() {
+	select {
+	case q.some <- struct{}{}:
+	default:
+	}
+}
+
+// read copies octets into p; it waits for the first one until the deadline.
+func (q *recordQueue) read(p []byte) (int, error) {
+	for {
+		passed := q.deadline.passed()
+		select {
+		case <-passed:
+			return 0, os.ErrDeadlineExceeded
+		default:
+		}
+		if n, err := q.take(p); n > 0 || err != nil || len(p) == 0 {
+			return n, err
+		}
+		select {
+		case <-q.some:
+		case <-passed:
+			return 0, os.ErrDeadlineExceeded
+		}
+	}
+}
+
+// take copies what there is.
+func (q *recordQueue) take(p []byte) (n int, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for n < len(p) && len(q.recs) > 0 {
+		rec := &q.recs[0]
+		k := copy(p[n:], rec.bytes()[q.off:])
+		n += k
+		if q.off += k; q.off == rec.n {
+			rec.buf.release()
+			q.off, q.recs = 0, append(q.recs[:0], q.recs[1:]...)
+			q.wasRead()
+		}
+	}
+	switch {
+	case n == 0 && q.err != nil:
+		q.hint() // for the next reader
+		if endOfStream(q.err) {
+			return 0, io.EOF
+		}
+		return 0, q.err
+	case len(q.recs) > 0:
+		q.hint()
+	}
+	return n, nil
+}
+
+// drop gives back what nobody will read.
+func (q *recordQueue) drop() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, rec := range q.recs {
+		rec.buf.release()
+	}
+	q.recs, q.off = nil, 0
+}

@@ -1,0 +1,44 @@
+package transport
+
+import (
+	"errors"
+	"io"
+	"net"
+)
+
+// relayBuffer is what Relay moves at a time, in octets, per direction.
+const relayBuffer = 256 << 10
+
+// Relay copies what comes on each of two record-marked connections to the other one,
+// until either ends; then it closes both, which it has taken. With one of them from
+// [Listen] or [DialConn] it joins a client on RDMA and a server on TCP, or the
+// reverse: records, their XIDs, credentials and verifiers pass unchanged, so that the
+// server's duplicate request cache and RPCSEC_GSS work as if it stood alone. A peer
+// sees its connection end when the other's does, and reconnects.
+//
+// The error is nil when a connection came to its orderly end. To stop a Relay, close
+// one of its connections.
+func Relay(a, b net.Conn) error {
+	over := make(chan error, 2)
+	half := func(to, from net.Conn) {
+		_, err := io.CopyBuffer(plainWriter{to}, plainReader{from}, make([]byte, relayBuffer))
+		over <- err
+	}
+	go half(a, b)
+	go half(b, a)
+	err := <-over
+	_ = a.Close() // the error of the copy says more
+	_ = b.Close()
+	<-over
+	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// plainReader and plainWriter keep io.CopyBuffer from the shortcuts of the connection,
+// which would copy in its own small steps.
+type (
+	plainReader struct{ io.Reader }
+	plainWriter struct{ io.Writer }
+)
