@@ -83,6 +83,10 @@ demo: ## server and client on loopback, one table
 interop: ## the Linux kernel's NFS/RDMA client and server (Debian, root)
 	bash conformance/linux/interop.sh
 
+.PHONY: ganesha
+ganesha: ## nfs-ganesha behind nfsdemo proxy (Debian, root)
+	bash conformance/ganesha.sh
+
 .PHONY: crash-sim
 crash-sim: ## the commit log under every crash of the model
 	go test -count=1 -run 'TestCrash' -v ./transport/commitlog/internal/machine -crash.all

@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# ganesha.sh: nfs-ganesha, which knows nothing of RDMA, behind nfsdemo proxy: our client
+# copies files through RDMA to TCP, and through TCP to RDMA to TCP (Debian packages
+# nfs-ganesha, nfs-ganesha-vfs, rpcbind; root). Prints what passed; exits 1 at the first
+# failure.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+command -v ganesha.nfsd >/dev/null || apt-get install -y -qq --no-install-recommends nfs-ganesha nfs-ganesha-vfs rpcbind >/dev/null
+tmp=$(mktemp -d)
+pids=()
+cleanup() {
+  for p in "${pids[@]+"${pids[@]}"}"; do kill "$p" 2>/dev/null || true; done
+  wait 2>/dev/null || true
+  rm -rf "$tmp"
+}
+trap cleanup EXIT
+port=$((20000 + RANDOM % 20000))
+nfs=$port mount=$((port + 1))
+mkdir "$tmp/export"
+cat >"$tmp/conf" <<CONF
+NFS_CORE_PARAM { NFS_Port = $nfs; MNT_Port = $mount; Protocols = 3; Enable_NLM = false; Enable_RQUOTA = false; Bind_addr = 127.0.0.1; }
+EXPORT { Export_Id = 1; Path = $tmp/export; Pseudo = /export; Protocols = 3; Access_Type = RW;
+  Squash = No_Root_Squash; SecType = sys; Transports = TCP; FSAL { Name = VFS; } }
+CONF
+if ! rpcinfo -p >/dev/null 2>&1; then # ganesha wants to register
+  rpcbind -f &
+  pids+=($!)
+fi
+ganesha.nfsd -F -f "$tmp/conf" -L "$tmp/log" -p "$tmp/pid" &
+pids+=($!)
+go build -o "$tmp/nfsdemo" ./nfsdemo
+for _ in $(seq 300); do
+  grep -q "NFS SERVER INITIALIZED" "$tmp/log" 2>/dev/null && break
+  sleep 0.1
+done
+grep -q "NFS SERVER INITIALIZED" "$tmp/log" || { echo "nfs-ganesha does not start:"; tail -20 "$tmp/log"; exit 1; }
+
+front() { # FILE ARGS...: starts a proxy and waits for its port file
+  local file=$1
+  shift
+  "$tmp/nfsdemo" proxy --port-file "$file" "$@" >/dev/null &
+  pids+=($!)
+  for _ in $(seq 100); do [ -e "$file" ] && return; sleep 0.1; done
+  echo "the proxy does not start"
+  exit 1
+}
+field() { sed -n "s/^$2=//p" "$1"; }
+front "$tmp/rdma" --to "nfs://127.0.0.1:$nfs?mountport=$mount" --listen 127.0.0.1:0 --mount-listen 127.0.0.1:0
+rdma=$(field "$tmp/rdma" RDMA) mountport=$(field "$tmp/rdma" MOUNT)
+mountport=${mountport##*:}
+front "$tmp/tcp" --to "nfs+rdma://$rdma" --listen 127.0.0.1:0
+tcp=$(field "$tmp/tcp" TCP)
+
+passed=0
+for url in "nfs+rdma://$rdma$tmp/export" "nfs://$tcp$tmp/export"; do
+  for size in 0 1 4095 4097 65537 8388611; do
+    head -c "$size" /dev/urandom >"$tmp/in"
+    "$tmp/nfsdemo" cp -q "$tmp/in" "$url/file?mountport=$mountport"
+    "$tmp/nfsdemo" cp -q "$url/file?mountport=$mountport" "$tmp/out"
+    cmp "$tmp/in" "$tmp/out"
+    cmp "$tmp/in" "$tmp/export/file"
+    passed=$((passed + 1))
+  done
+  "$tmp/nfsdemo" mkdir -p "$url/a/b?mountport=$mountport"
+  "$tmp/nfsdemo" mv "$url/file?mountport=$mountport" "$url/a/b?mountport=$mountport"
+  "$tmp/nfsdemo" ls -R "$url?mountport=$mountport" | grep -qx file
+  "$tmp/nfsdemo" rm -r "$url/a?mountport=$mountport"
+  [ -z "$(ls -A "$tmp/export")" ]
+  passed=$((passed + 1))
+done
+echo "nfs-ganesha behind nfsdemo proxy: $passed passed, 0 failed"

@@ -1,0 +1,221 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
+	"github.com/stag-rdma/stag/nfsdemo/proxy"
+	"github.com/stag-rdma/stag/transport"
+)
+
+// proxyFlags are the flags of proxy.
+type proxyFlags struct {
+	listen, mount string // addresses
+	to            string // URL of the server
+	portFile      string
+	noCRC         bool
+	credits       int
+}
+
+// proxyCmd is the command proxy.
+func (a *app) proxyCmd() *cobra.Command {
+	f := &proxyFlags{}
+	cmd := &cobra.Command{
+		Use:   "proxy --to URL",
+		Short: "Make an NFS/TCP server reachable over RDMA, or the reverse",
+		Long: `proxy passes NFS clients on to another server. To nfs://HOST[:PORT] it listens for
+NFS/RDMA clients and speaks NFS/TCP to the server; to nfs+rdma://HOST[:PORT] it
+listens for NFS/TCP clients and speaks NFS/RDMA. Each client gets a connection to
+the server of its own; XIDs, credentials and verifiers pass unchanged. File data
+travel in RDMA chunks, and so does everything of NFSv3; calls of other programs
+pass inline or as long messages.
+
+With ?mountport=N in the URL and --mount-listen, MOUNT is passed on too, over TCP.
+
+The server sees the proxy's address, not the clients': export accordingly.
+Interrupt it (Ctrl-C) to stop.`,
+		Example: `  nfsdemo proxy --to nfs://127.0.0.1:2049
+  nfsdemo proxy --to 'nfs://fileserver?mountport=20048' --mount-listen 127.0.0.1:20048
+  nfsdemo proxy --to nfs+rdma://127.0.0.1:20049 --listen 127.0.0.1:2049`,
+		Args: nArgs(0, 0, "no arguments, only flags"),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.proxy(cmd.Context(), f) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.to, "to", "", "`URL` of the server, nfs://HOST[:PORT] or nfs+rdma://HOST[:PORT]")
+	flags.StringVar(&f.listen, "listen", "", "`address` for clients (default 127.0.0.1:20049, or 127.0.0.1:2049 to nfs+rdma://)")
+	flags.StringVar(&f.mount, "mount-listen", "", "`address` for MOUNT over TCP")
+	flags.IntVar(&f.credits, "credits", 0, "calls in flight per connection; 0: the default")
+	flags.BoolVar(&f.noCRC, "no-crc", false, "do without the CRC of MPA towards peers that agree")
+	flags.StringVar(&f.portFile, "port-file", "", "write the addresses to this `file` when ready, as NAME=value lines")
+	flags.BoolVar(&a.json, "json", false, "print what goes where as JSON")
+	return cmd
+}
+
+// server parses --to, whose path is not needed.
+func (f *proxyFlags) server() (*nfsclient.URL, error) {
+	if f.to == "" {
+		return nil, usagef("proxy wants --to URL: see nfsdemo proxy --help")
+	}
+	to := f.to
+	if u, err := url.Parse(to); err == nil && u.Path == "" && u.Host != "" {
+		u.Path = "/"
+		to = u.String()
+	}
+	u, err := nfsclient.ParseURL(to)
+	if err == nil && f.mount != "" && u.MountPort == 0 {
+		return nil, usagef("--mount-listen wants the port of MOUNT at the server: write %s?mountport=N", f.to)
+	}
+	return u, err
+}
+
+// config is the transport's.
+func (f *proxyFlags) config(a *app) (*transport.Config, error) {
+	log, err := a.logger()
+	if err != nil {
+		return nil, err
+	}
+	cfg := &transport.Config{Logger: log, Credits: f.credits}
+	if f.noCRC {
+		cfg.CRC = transport.CRCOff
+	}
+	return cfg, nil
+}
+
+// proxy passes clients on until it is interrupted.
+func (a *app) proxy(ctx context.Context, f *proxyFlags) error {
+	u, err := f.server()
+	if err != nil {
+		return err
+	}
+	cfg, err := f.config(a)
+	if err != nil {
+		return err
+	}
+	p := &proxy.Proxy{Logger: cfg.Logger, Dial: a.dialer(u.Addr(), u.Scheme, cfg)}
+	defer p.Close() //nolint:errcheck // always nil
+	l, err := a.proxyListener(f.listen, u.Scheme, cfg)
+	if err != nil {
+		return err
+	}
+	errs := make(chan error, 2)
+	go func() { errs <- p.Serve(l) }()
+	r := proxyJSON{To: u.Addr(), Export: u.Path, Listen: l.Addr().String(), Scheme: frontScheme(u.Scheme), PID: os.Getpid()}
+	if f.mount != "" {
+		m := &proxy.Proxy{Logger: cfg.Logger, Dial: a.dialer(u.MountAddr(), nfsclient.SchemeTCP, cfg)}
+		defer m.Close() //nolint:errcheck // always nil
+		ml, err := listenTCP(f.mount)
+		if err != nil {
+			return err
+		}
+		go func() { errs <- m.Serve(ml) }()
+		r.Mount = ml.Addr().String()
+	}
+	a.serving.Store(true)
+	if err := a.announceProxy(&r, f.portFile); err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		st := p.Stats()
+		fmt.Fprintf(a.stderr, "nfsdemo: stopped; %d clients, %d of them without an answer from %s\n", st.Accepted, st.Failed, r.To)
+		return nil
+	case err := <-errs:
+		return err
+	}
+}
+
+// dialer connects to the server, one client at a time.
+func (a *app) dialer(addr string, scheme nfsclient.Scheme, cfg *transport.Config) func(context.Context) (net.Conn, error) {
+	return func(ctx context.Context) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+		if err != nil {
+			return nil, err
+		}
+		c = a.capture.Load().TapClient(c)
+		if scheme == nfsclient.SchemeTCP {
+			return c, nil
+		}
+		cl, err := transport.NewClient(ctx, c, cfg)
+		if err != nil {
+			_ = c.Close() // the first error counts
+			return nil, err
+		}
+		return transport.NewCallConn(cl), nil
+	}
+}
+
+// proxyListener listens for clients of the other transport.
+func (a *app) proxyListener(addr string, server nfsclient.Scheme, cfg *transport.Config) (net.Listener, error) {
+	if addr == "" {
+		addr = "127.0.0.1:20049"
+		if server == nfsclient.SchemeRDMA {
+			addr = "127.0.0.1:2049"
+		}
+	}
+	l, err := listenTCP(addr)
+	if err != nil {
+		return nil, err
+	}
+	l = a.capture.Load().TapListener(l)
+	if server == nfsclient.SchemeRDMA {
+		return l, nil
+	}
+	return transport.NewListener(l, cfg)
+}
+
+// listenTCP listens and says what is wrong with an address.
+func listenTCP(addr string) (net.Listener, error) {
+	if _, _, err := net.SplitHostPort(addr); err != nil {
+		return nil, usagef("%q is not an address: write host:port, for example 127.0.0.1:20049", addr)
+	}
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, &transport.OpError{Op: transport.OpListen, Addr: addr, Err: bareListen(err)}
+	}
+	return l, nil
+}
+
+// proxyJSON is the output of proxy --json.
+type proxyJSON struct {
+	Scheme string `json:"scheme"` // of the clients
+	Listen string `json:"listen"`
+	Mount  string `json:"mount,omitempty"`
+	To     string `json:"to"`
+	Export string `json:"export"` // path in the URL of the server
+	PID    int    `json:"pid"`
+}
+
+// frontScheme is how clients reach the proxy of a server.
+func frontScheme(s nfsclient.Scheme) string {
+	if s == nfsclient.SchemeRDMA {
+		return string(nfsclient.SchemeTCP)
+	}
+	return string(nfsclient.SchemeRDMA)
+}
+
+// announceProxy says what goes where.
+func (a *app) announceProxy(r *proxyJSON, portFile string) error {
+	if portFile != "" {
+		ports := readyJSON{Export: r.Export, RDMA: r.Listen, Mount: r.Mount, PID: r.PID}
+		if r.Scheme == string(nfsclient.SchemeTCP) {
+			ports.RDMA, ports.TCP = "", r.Listen
+		}
+		if err := writePortFile(portFile, &ports); err != nil {
+			return err
+		}
+	}
+	if a.json {
+		return json.NewEncoder(a.stdout).Encode(r)
+	}
+	_, err := fmt.Fprintf(a.stdout, "passing %s://%s on to %s\n", r.Scheme, r.Listen, r.To)
+	if r.Mount != "" {
+		fmt.Fprintf(a.stdout, "  MOUNT     %s\n", r.Mount)
+	}
+	return err
+}

@@ -1,0 +1,42 @@
+package proxy_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"net"
+
+	"github.com/stag-rdma/stag/nfsdemo/proxy"
+	"github.com/stag-rdma/stag/transport"
+)
+
+// A server on TCP is made reachable over RDMA.
+func Example() {
+	back, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	s := &transport.Server{Handler: transport.HandlerFunc(func(context.Context, *transport.Request, *transport.Response) {})}
+	go s.ServeStream(back)
+	defer s.Close()
+
+	front, err := transport.Listen("tcp", "127.0.0.1:0", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	p := &proxy.Proxy{Dial: func(ctx context.Context) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", back.Addr().String())
+	}}
+	go p.Serve(front)
+	defer p.Close()
+
+	c, err := transport.Dial(context.Background(), "tcp", front.Addr().String(), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	var reply transport.Reply
+	defer reply.Release()
+	fmt.Println(c.Do(context.Background(), &transport.Call{Prog: 100003, Vers: 3}, &reply), p.Stats().Accepted)
+	// Output: <nil> 1
+}

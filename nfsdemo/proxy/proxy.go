@@ -1,0 +1,142 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stag-rdma/stag/transport"
+	"go.uber.org/zap"
+)
+
+// ErrClosed is returned by Serve after Close.
+var ErrClosed = errors.New("proxy: closed")
+
+// DefaultDialTimeout bounds the connection set-up to the server.
+const DefaultDialTimeout = 10 * time.Second
+
+// Proxy passes the connections of clients on to a server. Set the fields, then call
+// Serve for any number of listeners; the fields must not change afterwards. It is safe
+// for concurrent use.
+type Proxy struct {
+	// Dial opens a record-marked connection to the server, for one client:
+	// transport.DialConn over RDMA, or net.Dialer.DialContext over TCP. It must be set.
+	Dial func(ctx context.Context) (net.Conn, error)
+	// DialTimeout bounds it. If zero, 10 s.
+	DialTimeout time.Duration
+	// Logger receives what goes wrong. If nil, nothing is logged.
+	Logger *zap.Logger
+
+	accepted, failed atomic.Uint64
+
+	mu     sync.Mutex
+	closed bool
+	open   map[closer]struct{} // listeners and the clients' connections
+	wg     sync.WaitGroup
+}
+
+type closer interface{ Close() error }
+
+// Stats counts the clients of a Proxy.
+type Stats struct {
+	Accepted uint64 // clients that came
+	Failed   uint64 // of these, for which the server could not be reached
+}
+
+// Serve passes on the clients that l accepts, which it takes: record-marked
+// connections of a [transport.Listener] (clients on RDMA) or a TCP one. It returns
+// ErrClosed after Close, or the error that ended accepting.
+func (p *Proxy) Serve(l net.Listener) error {
+	if !p.add(l) {
+		_ = l.Close() // nobody has come
+		return ErrClosed
+	}
+	defer p.drop(l)
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if p.closed {
+				return ErrClosed
+			}
+			return err
+		}
+		p.wg.Go(func() { p.client(c) })
+	}
+}
+
+// client connects one client and the server until either goes.
+func (p *Proxy) client(c net.Conn) {
+	p.accepted.Add(1)
+	if !p.add(c) {
+		_ = c.Close() // the proxy is closing
+		return
+	}
+	defer p.drop(c)
+	timeout := p.DialTimeout
+	if timeout == 0 {
+		timeout = DefaultDialTimeout
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	s, err := p.Dial(ctx)
+	cancel()
+	log := p.logger().With(zap.Stringer("client", c.RemoteAddr()))
+	if err != nil {
+		p.failed.Add(1)
+		log.Warn("proxy: the server cannot be reached", zap.Error(err))
+		return
+	}
+	if err := transport.Relay(c, s); err != nil {
+		log.Info("proxy: connection ended", zap.Error(err))
+	}
+}
+
+// add notes what Close has to close; false: it has run.
+func (p *Proxy) add(c closer) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false
+	}
+	if p.open == nil {
+		p.open = make(map[closer]struct{})
+	}
+	p.open[c] = struct{}{}
+	return true
+}
+
+// drop closes and forgets.
+func (p *Proxy) drop(c closer) {
+	_ = c.Close() // again, for most
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.open, c)
+}
+
+// Close stops listening, closes all connections, and returns when they have ended.
+func (p *Proxy) Close() error {
+	p.mu.Lock()
+	p.closed = true
+	open := p.open
+	p.open = nil
+	p.mu.Unlock()
+	for c := range open {
+		_ = c.Close() // it is over either way
+	}
+	p.wg.Wait()
+	return nil
+}
+
+// Stats returns the counters.
+func (p *Proxy) Stats() Stats { return Stats{Accepted: p.accepted.Load(), Failed: p.failed.Load()} }
+
+func (p *Proxy) logger() *zap.Logger {
+	if p.Logger == nil {
+		return zap.NewNop()
+	}
+	return p.Logger
+}

@@ -1,0 +1,88 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"time"
+)
+
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+func dial(t *testing.T, l net.Listener) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	c.SetDeadline(time.Now().Add(10 * time.Second))
+	return c
+}
+
+// TestEnds: whichever side goes, the other one sees it.
+func TestEnds(t *testing.T) {
+	back, front := listen(t), listen(t)
+	p := &Proxy{Dial: func(context.Context) (net.Conn, error) { return net.Dial("tcp", back.Addr().String()) }}
+	served := make(chan error, 1)
+	go func() { served <- p.Serve(front) }()
+	for _, first := range []string{"client", "server", "proxy"} {
+		c := dial(t, front)
+		s, err := back.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.SetDeadline(time.Now().Add(10 * time.Second))
+		if _, err := c.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(s, make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		other := s
+		switch first {
+		case "client":
+			c.Close()
+		case "server":
+			s.Close()
+			other = c
+		case "proxy":
+			p.Close()
+		}
+		if _, err := other.Read(make([]byte, 1)); err == nil || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("after the %s's end: %v", first, err)
+		}
+		s.Close()
+	}
+	if err := <-served; !errors.Is(err, ErrClosed) {
+		t.Errorf("Serve: %v", err)
+	}
+	if err := p.Serve(listen(t)); !errors.Is(err, ErrClosed) {
+		t.Errorf("Serve after Close: %v", err)
+	}
+}
+
+// TestUnreachable: a client of a server that is down is disconnected, and counted.
+func TestUnreachable(t *testing.T) {
+	down := errors.New("down")
+	front := listen(t)
+	p := &Proxy{Dial: func(context.Context) (net.Conn, error) { return nil, down }}
+	go p.Serve(front)
+	if _, err := dial(t, front).Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("read: %v", err)
+	}
+	p.Close()
+	if st := p.Stats(); st.Accepted != 1 || st.Failed != 1 {
+		t.Errorf("%+v", st)
+	}
+}
