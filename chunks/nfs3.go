@@ -16,10 +16,14 @@ const (
 	nfsProgram = 100003
 	nfsVersion = 3
 
+	procLookup      = 3
 	procReadlink    = 5
 	procRead        = 6
 	procWrite       = 7
+	procCreate      = 8
+	procMkdir       = 9
 	procSymlink     = 10
+	procMknod       = 11
 	procReaddir     = 16
 	procReaddirplus = 17
 	procCommit      = 21

@@ -27,7 +27,8 @@ type Responder struct {
 	posted   int64  // receives posted and not consumed
 	serving  int64  // calls received and not answered
 	owed     int64  // calls the peer may still send; see above
-	expected int64  // other messages the peer may still send
+	expected int64  // other messages the peer may still send, dones among them
+	dones    int64  // RDMA_DONEs of exposed replies
 }
 
 // NewResponder returns a responder that grants at most limit credits, 1 to
@@ -79,12 +80,13 @@ func (r *Responder) Dropped() {
 // before, not after (RFC 8166 Section 3.3.1).
 //
 // asked is rdma_credit of the call. The grant is the lowest of limit, asked
-// and what the receives posted allow, and never 0.
+// and what the receives posted allow, less what [Responder.Expose] has counted,
+// and never 0.
 func (r *Responder) Grant(asked uint32) uint32 {
 	if r.serving > 0 {
 		r.serving--
 	}
-	g := int64(min(r.limit, max(asked, 1)))
+	g := r.lessDones(int64(min(r.limit, max(asked, 1))))
 	g = max(min(g, r.posted-r.expected+r.serving), 1)
 	r.owed = max(r.owed, g-r.serving)
 	return uint32(g)

@@ -36,6 +36,8 @@ type Plan struct {
 	// Reply: octets to register for remote write for a long reply, 0 for none;
 	// give Memory.Reply.
 	Reply int
+	// Padded: the first item stays inline and is aligned by an RDMA_MSGP.
+	Padded bool
 }
 
 // Memory says where registered memory is, in segments whose octets follow each
@@ -48,6 +50,9 @@ type Memory struct {
 // Result is the outcome of a call, set by [Requester.Receive] and
 // [Requester.CheckReply].
 type Result struct {
+	// Read: the reply has a read list (RFC 5666 Section 3.5). Everything else but
+	// Err is set by [Requester.Pulled]; until then the call stays outstanding.
+	Read bool
 	// Err is nil, a *[RemoteError] or a *[ProtocolError]. It says nothing about
 	// the RPC status, which is in RPC.
 	Err error
@@ -88,6 +93,11 @@ type Call struct {
 	// and Drain return. Never looked at.
 	Owner any
 
+	// Layout says how a reply with a read list comes together, in memory of its
+	// own; Inline are its inline octets, lent like the Send.
+	Layout chunks.Layout
+	Inline []byte
+
 	Plan   Plan   // set by Requester.Plan
 	Memory Memory // set by the owner, as Plan asks
 	Result Result // set by Requester.Receive
@@ -100,16 +110,21 @@ type Call struct {
 	pieces [][]byte
 	next   *Call // in the table
 	active bool  // in the table
+
+	reading bool // its reply is being read: other replies are dropped
+	placed  int  // octets in the sink, of such a reply
 }
 
 // Reset makes c ready for another call and keeps its memory. c is not
 // outstanding.
 func (c *Call) Reset() {
 	c.lists.Reset()
+	c.Layout.Reset()
 	clear(c.pieces)
 	*c = Call{
 		Memory: Memory{c.Memory.Arg[:0], c.Memory.Stream[:0], c.Memory.Sink[:0], c.Memory.Reply[:0]},
 		lists:  c.lists,
+		Layout: c.Layout,
 		pieces: c.pieces[:0],
 	}
 }

@@ -52,9 +52,22 @@
 //
 // # Profile
 //
-// Choice: one [Profile] today, RFC8166. RDMA_MSGP, RDMA_DONE and reply read
-// lists of RFC 5666 are decoded by Header, so that captures can be judged, and
-// refused by the machines as RFC 8166 Section 4.6 demands. The backward
-// direction (RFC 8167) is not offered: a call at a Requester and a reply at a
-// Responder are dropped.
+// With [Profile] RFC8166 the machines refuse RDMA_MSGP, RDMA_DONE and reply read
+// lists as RFC 8166 Section 4.6 demands, and never send one. With RFC5666:
+//
+//	RDMA_MSGP   an item that stays inline leaves aligned, once Config.Align tells
+//	            what the peer's receive buffers are aligned to; both sides accept
+//	read lists  a reply that fits nowhere is left in Reply.Expose:
+//	            Expose(out)            may it leave now? else withhold it
+//	            AppendExposed(b, …)    its Send; after Done free its memory
+//	            the requester gets it as Result.Read:
+//	            Pulled(c,buf)          once it was read
+//	            AppendDone(b)          each RDMA_DONE that is due
+//	any opaque  of a program that no binding speaks for may be reduced
+//
+// [ConfigArgs] and [ConfigReply] are the Connection Configuration Protocol, and
+// Configure brings its results into force.
+//
+// The backward direction (RFC 8167) is not offered: a call at a Requester and a
+// reply at a Responder are dropped.
 package rpcrdma

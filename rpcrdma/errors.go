@@ -77,6 +77,11 @@ var (
 	ErrItemLength = errors.New("rpcrdma: chunk length differs from count")
 	// ErrArgs: the arguments do not decode up to the reduced item.
 	ErrArgs = errors.New("rpcrdma: arguments do not decode")
+	// ErrPadding: an RDMA_MSGP whose alignment is none, or with items that no
+	// binding can find.
+	ErrPadding = errors.New("rpcrdma: padded message cannot be decoded")
+	// ErrNotRead: the chunks of a reply were not read, as nobody waits for it.
+	ErrNotRead = errors.New("rpcrdma: reply was not read")
 	// ErrReadList: a reply has a read list (RFC 8166 Section 4.3.1).
 	ErrReadList = errors.New("rpcrdma: reply has a read list")
 	// ErrNoReplyChunk: a long reply that did not use an offered reply chunk.

@@ -18,11 +18,14 @@ const (
 	Dispatch
 	// Pull: bring the call together as Inbound.Layout says, then Pulled.
 	Pull
+	// Done: an RDMA_DONE. Revoke and free the memory of Inbound.Done; then replies
+	// that were withheld may leave.
+	Done
 )
 
-// String returns "drop", "answer", "dispatch" or "pull".
+// String returns "drop", "answer", "dispatch", "pull" or "done".
 func (v Verdict) String() string {
-	return [...]string{"drop", "answer", "dispatch", "pull"}[min(v, Pull)]
+	return [...]string{"drop", "answer", "dispatch", "pull", "done"}[min(v, Done)]
 }
 
 // Inbound is one call at a responder, from Receive to Reply. It may be reused
@@ -41,6 +44,8 @@ type Inbound struct {
 	// set, Args mean nothing and the answer is an RPC_MISMATCH.
 	RPC  xdr.CallHeader
 	Args []byte
+	// Done is the exposed reply that the peer has read; set with Done.
+	Done *Reply
 	// Err says why the verdict is Drop or Answer.
 	Err error
 

@@ -65,4 +65,15 @@ const (
 	// RFC8166, the default: never sends what RFC 8166 forbids, and refuses
 	// RDMA_MSGP, RDMA_DONE and reply read lists.
 	RFC8166 Profile = iota
+	// RFC5666 also sends and accepts what RFC 8166 dropped: RDMA_MSGP, replies
+	// with a read list and the RDMA_DONE that follows them.
+	RFC5666
 )
+
+// String returns "rfc8166" or "rfc5666".
+func (p Profile) String() string {
+	if p == RFC5666 {
+		return "rfc5666"
+	}
+	return "rfc8166"
+}

@@ -20,6 +20,8 @@ const (
 // at least ReduceMin octets; a reply chunk is offered when the largest reply
 // still exceeds RecvSize (RFC 8166 Section 4.3.3). Call: the first item is
 // reduced by the same rule; if the rest exceeds SendSize the call goes long.
+// Choice: where the peer's alignment is known an item that fits inline with its
+// padding is not reduced: that "obviates RDMA Read" (RFC 5666 Section 3.9).
 //
 // Errors: chunks.ErrItem, [ErrTooLong].
 func (r *Requester) Plan(c *Call) error {
@@ -30,6 +32,11 @@ func (r *Requester) Plan(c *Call) error {
 	hdr := r.planReply(c)
 
 	n := c.Message.Len()
+	pad := padding{r.cfg.Align, r.cfg.AlignMin}
+	if item := firstItem(&c.Message); r.walks(c) && pad.fits(hdr, n, item, r.cfg.SendSize) {
+		c.Plan.Padded = true
+		return nil
+	}
 	if item := firstItem(&c.Message); item > 0 && (hdr+n > r.cfg.SendSize || item >= r.cfg.ReduceMin) {
 		c.Plan.Arg, c.Plan.Form, c.out = true, FormChunked, c.out.With(0)
 		hdr += readChunkSize
@@ -44,6 +51,12 @@ func (r *Requester) Plan(c *Call) error {
 		return ErrTooLong
 	}
 	return nil
+}
+
+// walks says whether the items of c can be found by who gets it as an RDMA_MSGP.
+func (r *Requester) walks(c *Call) bool {
+	w, ok := r.cfg.Binding.(chunks.Walker)
+	return ok && w.Covers(c.Prog, c.Vers)
 }
 
 // planReply decides what memory the reply needs and returns the size of a call

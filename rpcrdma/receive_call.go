@@ -3,23 +3,29 @@ package rpcrdma
 import (
 	"errors"
 
+	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/xdr"
 )
 
 // Receive judges a Send from the peer. It borrows send until the call is
 // dispatched or, with Pull, until in.Payload was placed; in is reset first.
 //
-// Verdicts (RFC 8166 Section 4.5; in.Err says why): Drop for runts, RDMA_DONE,
-// RDMA_ERROR and replies; Answer for other versions (ERR_VERS), for bad lists,
+// Verdicts (RFC 8166 Section 4.5; in.Err says why): Done for the RDMA_DONE of an
+// exposed reply; Drop for runts, other RDMA_DONEs, RDMA_ERROR and replies; Answer for other versions (ERR_VERS), for bad lists,
 // positions, sizes, XIDs and reduced items that are not eligible (ERR_CHUNK),
 // and for chunks that disagree with the inline count (GARBAGE_ARGS); else
-// Dispatch or Pull. Dropped or not, the Send has used up a posted receive.
+// Dispatch or Pull. Dropped or not, the Send has used up a posted receive. The
+// inline octets of an RDMA_MSGP are closed up inside send, around the longest
+// item, which stays where it is.
 func (r *Responder) Receive(send []byte, in *Inbound) Verdict {
 	in.Reset()
+	n, err := in.Header.Decode(send, &r.cfg.Limits)
+	if err == nil && in.Header.Type == MsgTypeDone && r.release(in) {
+		return Done
+	}
 	if !r.credits.Received() {
 		r.stats.OverCredit++
 	}
-	n, err := in.Header.Decode(send, &r.cfg.Limits)
 	if err != nil {
 		return r.badHeader(in, err)
 	}
@@ -35,13 +41,34 @@ func (r *Responder) Receive(send []byte, in *Inbound) Verdict {
 		}
 		return Pull
 	case MsgTypeMsgP:
-		// "MUST return ERR_CHUNK" for a message type that is not supported.
-		return r.answer(in, refuseErrChunk, ErrType)
+		return r.receivePadded(in, send, n)
 	case MsgTypeDone:
 		r.stats.Dones++
 	case MsgTypeError: // only for Requesters
 	}
 	return r.drop(in, ErrType)
+}
+
+// receivePadded judges an RDMA_MSGP, which is an RDMA_MSG once its pads are gone.
+func (r *Responder) receivePadded(in *Inbound, send []byte, n int) Verdict {
+	if r.cfg.Profile != RFC5666 {
+		// "MUST return ERR_CHUNK" for a message type that is not supported.
+		return r.answer(in, refuseErrChunk, ErrType)
+	}
+	in.findHandle()
+	if _, typ, ok := xdr.PeekXID(send[n:]); ok && typ == xdr.MsgReply {
+		return r.drop(in, ErrDirection)
+	}
+	var err error
+	in.Payload, err = closeCall(&in.Header, n, send[n:], r.cfg.Binding)
+	switch {
+	case errors.Is(err, ErrArgs):
+		return r.answer(in, refuseGarbageArgs, err)
+	case err != nil:
+		return r.answer(in, refuseErrChunk, err)
+	}
+	r.stats.Padded++
+	return r.receiveMsg(in)
 }
 
 func (r *Responder) badHeader(in *Inbound, err error) Verdict {
@@ -100,6 +127,11 @@ func (r *Responder) Pulled(in *Inbound, buf []byte) Verdict {
 			return v
 		}
 	}
+	if in.RPC.RPCVers == xdr.RPCVersion && r.anyItem(&in.RPC) {
+		if err := checkCounts(msg, in.Layout.Chunks); err != nil {
+			return r.answer(in, refuseGarbageArgs, err)
+		}
+	}
 	return r.dispatch()
 }
 
@@ -118,6 +150,12 @@ func (in *Inbound) parse(msg []byte) error {
 	return nil
 }
 
+// anyItem says whether any opaque of a program may be reduced: with profile
+// RFC5666, when no binding speaks for it (RFC 5666 Section 3.4).
+func (r *Responder) anyItem(call *xdr.CallHeader) bool {
+	return r.cfg.Profile == RFC5666 && !chunks.Covers(r.cfg.Binding, call.Prog, call.Vers)
+}
+
 // checkArg compares the ordinary read chunks with the binding (RFC 8166 Section
 // 6.1): one chunk, exactly at the eligible argument, and as long as its count,
 // padded or not. in.Args are the end of a stream of n octets, reduced or not.
@@ -126,6 +164,9 @@ func (in *Inbound) parse(msg []byte) error {
 // truncated arguments, so they are refused.
 func (r *Responder) checkArg(in *Inbound, n int) Verdict {
 	b, call := r.cfg.Binding, &in.RPC
+	if r.anyItem(call) {
+		return Dispatch // Pulled looks at the counts
+	}
 	if b == nil || len(in.Layout.Chunks) != 1 {
 		return r.answer(in, refuseErrChunk, ErrNotEligible)
 	}

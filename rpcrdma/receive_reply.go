@@ -15,22 +15,41 @@ import (
 // RPC message is another (RFC 8166 Section 4.5, "silently discard").
 //
 // Whatever else is wrong with a reply fails its call (RFC 8166 Section 6.1): a
-// read list, chunks that are not those offered, an item reduced or not against
-// the rules, a length that disagrees with the count.
+// read list (unless Config.Reads), chunks that are not those offered, an item
+// reduced or not against the rules, a length that disagrees with the count.
+//
+// If Result.Read, the call stays outstanding and keeps its credit: the owner
+// makes memory of Layout.Total octets, places Inline in it, does Layout.Pulls,
+// and calls [Requester.Pulled]. An RDMA_MSGP is closed up inside send.
 func (r *Requester) Receive(send []byte) (c *Call, why error) {
 	c, why = r.receive(send)
 	if c == nil {
 		r.stats.Dropped++
 		return nil, why
 	}
-	r.remove(c)
 	r.window.Grant(r.hdr.Credit)
+	for range r.paid {
+		r.window.TakeDone() // not sent yet: the grant does not cover them
+	}
+	if c.Result.Read && c.Result.Err == nil {
+		c.reading = true
+		return c, nil
+	}
+	r.answered(c)
+	return c, nil
+}
+
+// answered ends a call whose Result is there.
+func (r *Requester) answered(c *Call) {
+	r.remove(c)
 	r.window.Release()
 	r.stats.Replies++
 	if c.Result.Err != nil {
 		r.stats.Failed++
 	}
-	return c, nil
+	if c.Result.Read {
+		r.owe(c.XID)
+	}
 }
 
 func (r *Requester) receive(send []byte) (*Call, error) {
@@ -40,34 +59,62 @@ func (r *Requester) receive(send []byte) (*Call, error) {
 		return nil, err
 	}
 	c := r.Lookup(h.XID)
-	if c == nil {
+	if c == nil || c.reading {
 		return nil, ErrUnknownXID
 	}
 	res := Result{ItemPos: -1}
 	switch h.Type {
 	case MsgTypeError:
 		res.Err = &RemoteError{h.Err, h.Low, h.High}
-	case MsgTypeMsg:
+	case MsgTypeMsg, MsgTypeMsgP:
+		if h.Type == MsgTypeMsgP && r.cfg.Profile != RFC5666 {
+			return nil, ErrType
+		}
 		if err := checkDirection(send[n:], h.XID, xdr.MsgReply); err != nil {
 			return nil, err
 		}
-		placed, err := c.returned(h, &res)
-		if err == nil {
-			err = r.judge(c, &res, send[n:], placed)
-		}
-		res.fail(h.XID, err)
+		res.fail(h.XID, r.receiveInline(c, &res, send[n:], n))
 	case MsgTypeNoMsg:
-		placed, err := c.returned(h, &res)
-		if res.Long = true; err == nil && res.ReplyLen == 0 {
-			err = ErrNoReplyChunk
-		}
-		res.ItemLen = placed // kept for CheckReply
-		res.fail(h.XID, err)
+		res.fail(h.XID, r.receiveLong(c, &res))
 	default:
 		return nil, ErrType
 	}
 	c.Result = res
 	return c, nil
+}
+
+// receiveInline judges a reply whose stream is inline, behind a header of hdr octets.
+func (r *Requester) receiveInline(c *Call, res *Result, stream []byte, hdr int) error {
+	h := &r.hdr
+	placed, err := r.returned(c, res)
+	if err == nil && h.Type == MsgTypeMsgP {
+		r.stats.Padded++
+		stream, err = closeReply(h, hdr, stream, r.cfg.Binding, c)
+	}
+	switch {
+	case err != nil:
+		return err
+	case res.Read:
+		return r.layOut(c, stream, placed)
+	}
+	return r.judge(c, res, stream, placed)
+}
+
+// receiveLong judges a reply without inline octets.
+func (r *Requester) receiveLong(c *Call, res *Result) error {
+	placed, err := r.returned(c, res)
+	switch {
+	case err != nil:
+		return err
+	case res.Read && res.ReplyLen > 0:
+		return chunks.ErrReturned // octets in both places
+	case res.Read:
+		return r.layOut(c, nil, placed)
+	case res.ReplyLen == 0:
+		return ErrNoReplyChunk
+	}
+	res.Long, res.ItemLen = true, placed // kept for CheckReply
+	return nil
 }
 
 func (res *Result) fail(xid uint32, err error) {
@@ -91,12 +138,17 @@ func checkDirection(msg []byte, xid, want uint32) error {
 }
 
 // returned compares the lists of a reply with those offered. It returns the
-// octets in the sink and sets res.ReplyLen, the octets in the reply memory.
+// octets in the sink and sets res.ReplyLen, the octets in the reply memory, and
+// res.Read.
 //
 // Choice: a write chunk or reply chunk that does not come back counts as unused;
 // RFC 5666 servers, and Linux for reply chunks, leave them out.
-func (c *Call) returned(h *Header, res *Result) (placed int, err error) {
-	if len(h.Read) > 0 {
+func (r *Requester) returned(c *Call, res *Result) (placed int, err error) {
+	h := &r.hdr
+	// Choice: with profile RFC5666 even a reply that is refused gets its
+	// RDMA_DONE, so that the server need not wait for a deadline.
+	res.Read = len(h.Read) > 0 && r.cfg.Profile == RFC5666
+	if len(h.Read) > 0 && !(res.Read && r.cfg.Reads) {
 		return 0, ErrReadList
 	}
 	if len(h.Write) > len(c.lists.Write) {
@@ -114,7 +166,7 @@ func (c *Call) returned(h *Header, res *Result) (placed int, err error) {
 		if res.ReplyLen, err = chunks.Returned(c.lists.Reply, h.Reply); err != nil {
 			return 0, err
 		}
-		if h.Type == MsgTypeMsg && res.ReplyLen > 0 {
+		if h.Type != MsgTypeNoMsg && res.ReplyLen > 0 {
 			return 0, chunks.ErrReturned // octets in both places
 		}
 	}
@@ -154,20 +206,21 @@ func (r *Requester) judge(c *Call, res *Result, msg []byte, placed int) error {
 	}
 	res.Results = d.Rest()
 	ok := !res.RPC.Denied && res.RPC.Accept == xdr.Success
-	if r.cfg.Binding == nil {
+	b := r.binding(c)
+	if b == nil {
 		res.Placed, res.ItemLen = placed > 0, placed
 		return nil
 	}
 	pos, n := 0, 0
 	if ok {
-		pos, n, ok = r.cfg.Binding.FindResult(c.Prog, c.Vers, c.Proc, res.Results)
+		pos, n, ok = b.FindResult(c.Prog, c.Vers, c.Proc, res.Results)
 	}
 	switch {
 	case !ok && placed > 0:
 		return ErrNotEligible
 	case !ok:
 		return nil
-	case !c.Plan.Sink:
+	case !c.Plan.Sink, res.Read && placed == 0:
 		// Whether the data are all there is for the decoder of the results.
 		res.ItemPos, res.ItemLen = pos, n
 		return nil

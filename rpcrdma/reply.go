@@ -23,18 +23,28 @@ type Reply struct {
 	// HasInvalidate: the only one the call offered.
 	Invalidate    chunks.Handle
 	HasInvalidate bool
+	// Expose is the memory that the peer is to read, if the reply fits nowhere else:
+	// then Head is not made yet, see [Responder.Expose]. Views of the message,
+	// borrowed until the RDMA_DONE.
+	Expose []Exposure
+	// Owner is the owner's own: how it finds its record of an exposed reply. Never
+	// looked at; Reset drops it.
+	Owner any
 	// Err is set when ERR_CHUNK is sent instead: [ErrNoFit], or chunks.ErrItem
 	// for a message that contradicts itself. The call was executed all the same.
 	Err error
 
 	pieces [][]byte
+	xid    uint32 // of an exposed reply
+	padded bool   // as an RDMA_MSGP
 }
 
 // Reset drops all views and keeps memory.
 func (out *Reply) Reset() {
 	clear(out.Writes)
 	clear(out.pieces)
-	*out = Reply{Writes: out.Writes[:0], pieces: out.pieces[:0]}
+	clear(out.Expose)
+	*out = Reply{Writes: out.Writes[:0], Expose: out.Expose[:0], pieces: out.pieces[:0]}
 }
 
 // Reply forms the reply m to a dispatched call in out and appends the Send to b,
@@ -47,11 +57,14 @@ func (out *Reply) Reset() {
 // used, unused ones with 0. If anything does not fit, out is an ERR_CHUNK and
 // nothing is written (RFC 8166 Section 4.5.3).
 //
-// Choice: a reply that fits goes inline even if a reply chunk was offered. The
-// handle to invalidate is named only when all chunks of the call share it.
+// With profile RFC5666 a reply that fits nowhere is left in out.Expose, if the
+// peer can read; Writes are made all the same.
+//
+// Choice: a reply that fits goes inline even if a reply chunk was offered, unless
+// Config.PreferReplyChunk. The handle to invalidate is named only when all chunks
+// of the call share it, and never with an exposed reply.
 func (r *Responder) Reply(b []byte, in *Inbound, m *chunks.Message, out *Reply) {
 	out.Reset()
-	grant := r.credits.Grant(in.Header.Credit)
 	err := m.Check()
 	if err == nil {
 		err = r.form(in, m, out)
@@ -59,15 +72,24 @@ func (r *Responder) Reply(b []byte, in *Inbound, m *chunks.Message, out *Reply) 
 	if err != nil {
 		out.Form, out.Err = FormError, err
 		in.refusal = refuseErrChunk
-		out.Head = r.appendError(b, in, grant)
+		out.Head = r.appendError(b, in, r.credits.Grant(in.Header.Credit))
 		return
 	}
-	h := in.replyHeader(grant)
-	if out.Form == FormLong {
+	if len(out.Expose) > 0 {
+		out.Head = b
+		return
+	}
+	h := in.replyHeader(r.credits.Grant(in.Header.Credit))
+	switch {
+	case out.Form == FormLong:
 		h.Type = MsgTypeNoMsg
 		out.Head = h.Append(b)
 		out.Writes = chunks.AppendWrites(out.Writes, h.Reply, out.pieces)
-	} else {
+	case out.padded:
+		pad, it := padding{r.cfg.Align, r.cfg.AlignMin}, &m.Items[0]
+		out.Head = pad.appendPadded(b, &h, out.pieces, it.Pos, len(it.Data))
+		r.stats.Padded++
+	default:
 		out.Head, out.Body = gather(h.Append(b), out.pieces, r.cfg.GatherMin)
 	}
 	if r.cfg.RemoteInvalidate && in.hasOne {
@@ -86,26 +108,30 @@ func (in *Inbound) replyHeader(grant uint32) Header {
 // out.Form, the pieces of the reduced stream, and the writes of the items.
 func (r *Responder) form(in *Inbound, m *chunks.Message, out *Reply) error {
 	l := &in.Header.Lists
-	reduced, err := assign(l.Write, m.Items)
-	if err != nil {
-		return err
-	}
+	reduced, over := assign(l.Write, m.Items)
 	n := m.ReducedLen(reduced)
-	h := in.replyHeader(0)
-	hdr := h.Size()
+	hdr := in.headerSize()
+	long := l.HasReply && hdr <= r.cfg.SendSize && uint64(n) <= l.Reply.Room()
+	inline := hdr+n <= r.cfg.SendSize
 	switch {
-	case hdr+n <= r.cfg.SendSize:
+	case over != 0 || !inline && !long:
+		if err := r.expose(in, m, reduced, over, out); err != nil {
+			return err
+		}
+		l.Reply.Clear()
+	case long && (!inline || r.cfg.PreferReplyChunk):
+		out.Form = FormLong
+		_ = l.Reply.Fill(n) // long says that they fit
+		out.pieces = m.Pieces(out.pieces, reduced)
+	default:
 		out.Form = FormShort
 		if reduced != 0 {
 			out.Form = FormChunked
 		}
+		out.padded = r.pads(in, m, reduced, hdr, n)
+		out.pieces = m.Pieces(out.pieces, reduced)
 		l.Reply.Clear()
-	case hdr > r.cfg.SendSize || !l.HasReply || l.Reply.Fill(n) != nil:
-		return ErrNoFit
-	default:
-		out.Form = FormLong
 	}
-	out.pieces = m.Pieces(out.pieces, reduced)
 	for i, c := range l.Write {
 		if !reduced.Has(i) {
 			c.Clear()
@@ -119,17 +145,26 @@ func (r *Responder) form(in *Inbound, m *chunks.Message, out *Reply) error {
 }
 
 // assign decides which items leave by write chunk: item i by chunk i, unless
-// that is empty or there is none.
-func assign(write []chunks.WriteChunk, items []chunks.Item) (s chunks.Set, err error) {
+// that is empty or there is none. over are those too large for theirs.
+func assign(write []chunks.WriteChunk, items []chunks.Item) (s, over chunks.Set) {
 	for i := range items {
-		if i >= len(write) || len(write[i]) == 0 {
-			continue
-		}
-		if s = s.With(i); s.Has(i) && uint64(len(items[i].Data)) > write[i].Room() {
-			return 0, ErrNoFit
+		switch {
+		case i >= len(write) || len(write[i]) == 0:
+		case uint64(len(items[i].Data)) > write[i].Room():
+			over = over.With(i)
+		default:
+			s = s.With(i)
 		}
 	}
-	return s, nil
+	return s, over
+}
+
+// pads says whether the reply goes as an RDMA_MSGP.
+func (r *Responder) pads(in *Inbound, m *chunks.Message, reduced chunks.Set, hdr, n int) bool {
+	w, ok := r.cfg.Binding.(chunks.Walker)
+	pad := padding{r.cfg.Align, r.cfg.AlignMin}
+	return ok && w.Covers(in.RPC.Prog, in.RPC.Vers) && !reduced.Has(0) &&
+		pad.fits(hdr, n, firstItem(m), r.cfg.SendSize)
 }
 
 // appendGarbage appends GARBAGE_ARGS, if the header that returns the chunks

@@ -9,6 +9,17 @@ import (
 // the defaults. It is copied.
 type RequesterConfig struct {
 	Profile Profile // RFC8166
+	// Reads, with profile RFC5666, says that this side can make RDMA Reads, so
+	// that replies with a read list are accepted.
+	Reads bool
+	// MaxRead bounds a reply that is read, in octets. If zero, Limits.MaxOctets.
+	MaxRead int
+	// Align is the alignment of the peer's receive buffers, in octets: arguments
+	// that stay inline are sent aligned (RFC 5666 Section 3.9). If zero, or with
+	// profile RFC8166, never; see [PadsTo].
+	Align int
+	// AlignMin is the size from which an argument is aligned, octets. If zero, 512.
+	AlignMin int
 	// Credits is how many calls may be outstanding at most, and what every call
 	// asks for. If zero, 32.
 	Credits uint32
@@ -51,16 +62,26 @@ func (c *RequesterConfig) setDefaults() {
 	orDefault(&c.RecvSize, DefaultInline)
 	orDefault(&c.ReduceMin, c.SendSize/2)
 	orDefault(&c.SinkMin, c.RecvSize/2)
+	orDefault(&c.AlignMin, defaultAlignMin)
+	if c.Profile != RFC5666 || !PadsTo(uint32(c.Align)) {
+		c.Align = 0
+	}
 }
+
+// defaultAlignMin is the default of AlignMin: below it padding costs more than a copy.
+const defaultAlignMin = 512
 
 // Requester is the calling side of one connection: the XIDs outstanding, the
 // credit window, the form of calls and the judgement of replies. See the package
 // documentation for the order of calls. Not safe for concurrent use.
 type Requester struct {
-	cfg    RequesterConfig
+	cfg    RequesterConfig // defaults filled in
+	given  RequesterConfig
 	window credits.Requester
-	table  []*Call // by XID, chained
-	hdr    Header  // scratch of Receive
+	table  []*Call  // by XID, chained
+	hdr    Header   // scratch of Receive
+	due    []uint32 // XIDs of replies that were read: each gets an RDMA_DONE
+	paid   int      // of due, those whose credit is taken
 	stats  RequesterStats
 }
 
@@ -70,6 +91,9 @@ type RequesterStats struct {
 	Replies uint64 // calls answered, Failed among them
 	Failed  uint64 // calls answered with Result.Err
 	Dropped uint64 // Sends that answered nothing
+	Reads   uint64 // replies with a read list
+	Dones   uint64 // RDMA_DONE sent
+	Padded  uint64 // calls sent and replies taken as RDMA_MSGP
 }
 
 // maxBuckets bounds the table; chains take what is beyond.
@@ -78,12 +102,24 @@ const maxBuckets = 4096
 // NewRequester returns a machine for a new connection: one credit until the
 // first reply (RFC 8166 Section 3.3.3).
 func NewRequester(cfg RequesterConfig) *Requester {
+	given := cfg
 	cfg.setDefaults()
 	n := 16
 	for n < maxBuckets && n < int(min(cfg.Credits, maxBuckets)) {
 		n *= 2
 	}
-	return &Requester{cfg: cfg, window: credits.NewRequester(cfg.Credits), table: make([]*Call, n)}
+	r := &Requester{cfg: cfg, given: given, window: credits.NewRequester(cfg.Credits), table: make([]*Call, n)}
+	r.window.KeepDone(cfg.Profile == RFC5666)
+	return r
+}
+
+// Configure changes the configuration for the calls that are planned from now
+// on: what the Connection Configuration Protocol has told. Profile, Credits and
+// Limits must stay.
+func (r *Requester) Configure(change func(cfg *RequesterConfig)) {
+	change(&r.given)
+	r.cfg = r.given
+	r.cfg.setDefaults()
 }
 
 // Config returns the configuration in force, defaults filled in.
@@ -94,6 +130,9 @@ func (r *Requester) Stats() RequesterStats { return r.stats }
 
 // Available returns how many calls may begin now.
 func (r *Requester) Available() int { return r.window.Available() }
+
+// Window returns how many calls may be outstanding now: the grant in force.
+func (r *Requester) Window() int { return r.window.Window() }
 
 // InFlight returns how many calls are outstanding, cancelled ones included.
 func (r *Requester) InFlight() int { return r.window.InFlight() }
@@ -155,7 +194,7 @@ func (r *Requester) Drain(f func(c *Call)) {
 		r.table[i] = nil
 		for c != nil {
 			next := c.next
-			c.next, c.active = nil, false
+			c.next, c.active, c.reading = nil, false, false
 			r.window.Release()
 			f(c)
 			c = next

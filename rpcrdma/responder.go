@@ -9,6 +9,22 @@ import (
 // the defaults. It is copied.
 type ResponderConfig struct {
 	Profile Profile // RFC8166
+	// Reads, with profile RFC5666, says that the peer can make RDMA Reads and sends
+	// RDMA_DONE: replies that fit nowhere else are exposed for it.
+	Reads bool
+	// MaxExposed and MaxExposedOctets bound the replies exposed at a time, and
+	// their memory in octets. If zero, 16 and 4 MiB + 64 KiB.
+	MaxExposed       int
+	MaxExposedOctets int64
+	// ExposeMin is the size in octets from which an item of an exposed reply gets a
+	// read chunk of its own. If zero, 1024.
+	ExposeMin int
+	// Align is the alignment of the peer's receive buffers and AlignMin the size
+	// from which a result is aligned, as in [RequesterConfig].
+	Align, AlignMin int
+	// PreferReplyChunk makes a reply leave by the reply chunk whenever one is
+	// offered, as Linux does; if false, inline when it fits.
+	PreferReplyChunk bool
 	// Credits is the largest grant. If zero, 32.
 	Credits uint32
 	// SendSize is the reply threshold: the largest Send to the peer, octets,
@@ -32,22 +48,38 @@ func (c *ResponderConfig) setDefaults() {
 		c.Credits = DefaultCredits
 	}
 	orDefault(&c.SendSize, DefaultInline)
+	orDefault(&c.MaxExposed, defaultMaxExposed)
+	orDefault(&c.ExposeMin, DefaultInline)
+	orDefault(&c.AlignMin, defaultAlignMin)
+	if c.MaxExposedOctets == 0 {
+		c.MaxExposedOctets = chunks.DefaultMaxOctets
+	}
+	if c.Profile != RFC5666 || !PadsTo(uint32(c.Align)) {
+		c.Align = 0
+	}
 }
+
+// defaultMaxExposed is the default of MaxExposed.
+const defaultMaxExposed = 16
 
 // Responder is the answering side of one connection: it judges calls and forms
 // replies. It holds no calls; each is an [Inbound] of its owner. See the package
 // documentation for the order of calls. Not safe for concurrent use.
 type Responder struct {
-	cfg     ResponderConfig
+	cfg     ResponderConfig // defaults filled in
+	given   ResponderConfig
 	credits credits.Responder
+	exposed exposed
 	stats   ResponderStats
 }
 
 // ResponderStats counts since NewResponder.
 type ResponderStats struct {
 	Calls      uint64 // calls dispatched
-	Dropped    uint64 // Sends dropped, Dones among them
+	Dropped    uint64 // Sends dropped, RDMA_DONEs that free nothing among them
 	Dones      uint64 // RDMA_DONE received
+	Exposed    uint64 // replies exposed for the peer's RDMA Reads
+	Padded     uint64 // calls taken and replies sent as RDMA_MSGP
 	ErrVers    uint64 // answers ERR_VERS
 	ErrChunk   uint64 // answers ERR_CHUNK, replies that do not fit among them
 	Garbage    uint64 // answers GARBAGE_ARGS made here
@@ -57,8 +89,18 @@ type ResponderStats struct {
 // NewResponder returns a machine for a new connection. Before it starts, the
 // owner posts the receives that Credits().Need() asks for.
 func NewResponder(cfg ResponderConfig) *Responder {
+	given := cfg
 	cfg.setDefaults()
-	return &Responder{cfg: cfg, credits: credits.NewResponder(cfg.Credits)}
+	return &Responder{cfg: cfg, given: given, credits: credits.NewResponder(cfg.Credits)}
+}
+
+// Configure changes the configuration for the replies that are formed from now
+// on: what the Connection Configuration Protocol has told. Profile, Credits and
+// Limits must stay.
+func (r *Responder) Configure(change func(cfg *ResponderConfig)) {
+	change(&r.given)
+	r.cfg = r.given
+	r.cfg.setDefaults()
 }
 
 // Config returns the configuration in force, defaults filled in.

@@ -25,6 +25,11 @@ func (r *Requester) AppendCall(b []byte, c *Call) (head, body []byte, err error)
 	} else {
 		inline = c.Message.ReducedLen(c.out)
 	}
+	if c.Plan.Padded {
+		if b, ok := r.appendPadded(b, c, &h, inline); ok {
+			return b, nil, nil
+		}
+	}
 	if h.Size()+inline > r.cfg.SendSize {
 		return b, nil, ErrTooLong
 	}
@@ -34,6 +39,18 @@ func (r *Requester) AppendCall(b []byte, c *Call) (head, body []byte, err error)
 		head, body = gather(head, c.pieces, r.cfg.GatherMin)
 	}
 	return head, body, nil
+}
+
+// appendPadded appends a call as an RDMA_MSGP, unless more segments were given
+// than leave room for the padding.
+func (r *Requester) appendPadded(b []byte, c *Call, h *Header, inline int) ([]byte, bool) {
+	pad, it := padding{r.cfg.Align, r.cfg.AlignMin}, &c.Message.Items[0]
+	if !pad.fits(h.Size(), inline, len(it.Data), r.cfg.SendSize) {
+		return b, false
+	}
+	c.pieces = c.Message.Pieces(c.pieces[:0], c.out)
+	r.stats.Padded++
+	return pad.appendPadded(b, h, c.pieces, it.Pos, len(it.Data)), true
 }
 
 // gather appends pieces to head, but leaves a last one of at least big octets

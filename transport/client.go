@@ -22,6 +22,7 @@ type Client struct {
 	ctr  counters
 
 	recvSize int           // the reply threshold
+	anyItem  bool          // opaques that no binding speaks for may be reduced
 	over     chan struct{} // closed when the connection is over and all calls are told
 
 	mu     sync.Mutex
@@ -83,22 +84,43 @@ func newClient(ctx context.Context, conn net.Conn, addr string, cfg *Config) (*C
 	if err := c.conn.Handshake(ctx); err != nil {
 		return nil, opErr(OpDial, addr, err)
 	}
-	peer, _ := rpcrdma.ParsePrivateData(c.conn.PeerPrivateData())
+	peer, told := rpcrdma.ParsePrivateData(c.conn.PeerPrivateData())
 	send, recv := own.Inline(peer)
+	if err := c.makeRequester(send, recv); err != nil {
+		return nil, opErr(OpDial, addr, err)
+	}
+	if cfg.Profile != ProfileRFC5666 || cfg.NoConfigCall {
+		return c, nil
+	}
+	agreed := 0
+	if told {
+		agreed = send
+	}
+	if err := c.configure(ctx, agreed); err != nil {
+		c.conn.Abort(nil)
+		return nil, opErr(OpDial, addr, err)
+	}
+	return c, nil
+}
+
+// makeRequester makes the machine of a connection that is up.
+func (c *Client) makeRequester(send, recv int) error {
+	cfg := c.cfg
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err != nil {
-		return nil, opErr(OpDial, addr, c.err)
+		return c.err
 	}
-	c.recvSize = recv
+	c.recvSize, c.anyItem = recv, cfg.Profile == ProfileRFC5666 && cfg.PeerAlign > 0
 	c.req = rpcrdma.NewRequester(rpcrdma.RequesterConfig{
 		Profile: cfg.Profile, Credits: uint32(cfg.Credits),
 		SendSize: send, RecvSize: recv, Binding: cfg.Binding,
+		Reads: c.conn.ConnectionState().ORD > 0, MaxRead: cfg.MaxPayload, Align: cfg.PeerAlign,
 		Limits: cfg.limits(),
 	})
 	c.ctr.conns.Store(1)
 	c.ctr.accepted.Store(1)
-	return c, nil
+	return nil
 }
 
 // limits bounds the chunk lists of one header. Their sum counts what is offered for
@@ -124,8 +146,9 @@ func (c *Client) Stats() Stats {
 	s := c.ctr.snapshot()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s.Credits = c.req.Available() + c.req.InFlight()
+	s.Credits = c.req.Window()
 	s.InFlight = c.req.InFlight()
+	s.Padded = c.req.Stats().Padded
 	return s
 }
 

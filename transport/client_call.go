@@ -23,13 +23,15 @@ type outcall struct {
 	flat   *buffer // arguments with an item that must not be reduced
 	stream *buffer // payload stream of a long call
 	reply  *buffer // memory for a long reply
+	pulled *buffer // a reply that was read
 	free   func()  // of the Call
 
-	in         *buffer // the inline reply
-	active     bool    // in the requester's table: has a credit
-	left       bool    // its caller has gone
-	late       bool    // the tick has completed w
-	queued     bool    // in Client.queue
+	in         *buffer    // the inline reply
+	pull       *replyPull // reads the reply
+	active     bool       // in the requester's table: has a credit
+	left       bool       // its caller has gone
+	late       bool       // the tick has completed w
+	queued     bool       // in Client.queue
 	prev, next *outcall
 	deadline   time.Time
 }
@@ -65,19 +67,19 @@ func (c *Client) recycle(p *outcall) {
 	}
 	p.rc.Reset()
 	p.items[0], p.wrs[0] = chunks.Item{}, rdmap.WR{}
-	p.active, p.left, p.late, p.deadline = false, false, false, time.Time{}
+	p.active, p.left, p.late, p.deadline, p.pull = false, false, false, time.Time{}, nil
 	c.idle = append(c.idle, p)
 }
 
 // keeps says whether p has something that drop gives back.
 func (p *outcall) keeps() bool {
-	return p.in != nil || p.flat != nil || p.stream != nil || p.reply != nil || p.free != nil
+	return p.in != nil || p.flat != nil || p.stream != nil || p.reply != nil || p.pulled != nil || p.free != nil
 }
 
 // drop gives back the buffers of a call whose regions are invalid, and tells the
 // caller that its memory is free.
 func (p *outcall) drop() {
-	for _, b := range [...]**buffer{&p.in, &p.flat, &p.stream, &p.reply} {
+	for _, b := range [...]**buffer{&p.in, &p.flat, &p.stream, &p.reply, &p.pulled} {
 		if *b != nil {
 			(*b).release()
 			*b = nil
@@ -89,8 +91,9 @@ func (p *outcall) drop() {
 	}
 }
 
-// prepare fills p.rc from call: what the requester plans with.
-func (p *outcall) prepare(cfg *Config, recv int, call *Call) {
+// prepare fills p.rc from call: what the requester plans with. arg and result say what
+// may be reduced.
+func (p *outcall) prepare(recv int, arg, result bool, call *Call) {
 	p.w.Reset()
 	rc := &p.rc
 	h := xdr.CallHeader{
@@ -100,10 +103,6 @@ func (p *outcall) prepare(cfg *Config, recv int, call *Call) {
 	p.rpc = xdr.AppendCall(p.rpc[:0], &h)
 	p.free = call.Free
 	rc.Owner, rc.Prog, rc.Vers, rc.Proc = p, call.Prog, call.Vers, call.Proc
-	arg, result := cfg.Binding.Eligible(call.Prog, call.Vers, call.Proc)
-	if gssProtected(call.Cred) { // RFC 8166 Section 8.2.2.3: nothing is reduced
-		arg, result = false, false
-	}
 	rc.Message = chunks.Message{Head: p.rpc, Body: call.Args}
 	switch {
 	case call.Item == nil:

@@ -23,7 +23,8 @@ func (c *Client) Do(ctx context.Context, call *Call, reply *Reply) error {
 		return err
 	}
 	p := c.newCall(call.tx)
-	p.prepare(c.cfg, c.recvSize, call)
+	arg, result := c.mayReduce(call)
+	p.prepare(c.recvSize, arg, result, call)
 	err := c.do(ctx, p, call, reply)
 	if err != nil {
 		c.ctr.errors.Add(1)

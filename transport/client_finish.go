@@ -77,9 +77,12 @@ func (p *outcall) fill(reply *Reply) {
 	if res.Placed {
 		reply.ItemLen = res.ItemLen
 	}
-	if res.Long {
+	switch {
+	case res.Read:
+		reply.buf, p.pulled = p.pulled, nil
+	case res.Long:
 		reply.buf, p.reply = p.reply, nil
-	} else {
+	default:
 		reply.buf, p.in = p.in, nil
 	}
 }

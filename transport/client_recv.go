@@ -25,12 +25,12 @@ func (h *clientConn) HandleRecv(conn *rdmap.Conn, m *rdmap.Message) {
 	c.mu.Lock()
 	p, why := c.receive(m.Data)
 	var foreign, left bool
-	if p != nil {
-		p.active = false
-		left = p.left
-		if !p.w.Done() {
-			p.w.Complete(nil)
-		}
+	var pull *replyPull
+	if p != nil && p.readsReply() {
+		pull = c.beginPull(p)
+	}
+	if p != nil && pull == nil {
+		left = p.answered()
 	}
 	if m.Invalidated != 0 {
 		c.ctr.invalidated.Add(1)
@@ -47,6 +47,12 @@ func (h *clientConn) HandleRecv(conn *rdmap.Conn, m *rdmap.Message) {
 		c.cfg.Logger.Debug("transport: reply dropped", zap.Error(why))
 	case left:
 		c.reap(p)
+	}
+	if pull != nil {
+		pull.start()
+	}
+	if c.cfg.Profile == ProfileRFC5666 {
+		c.sendDones() // what came may have brought the credit
 	}
 }
 

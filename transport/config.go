@@ -8,6 +8,8 @@ import (
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
 )
 
@@ -21,6 +23,10 @@ const (
 	DefaultCloseTimeout     = 5 * time.Second
 	DefaultPullTimeout      = 30 * time.Second
 	DefaultHandlerGrace     = time.Millisecond
+	DefaultDoneTimeout      = 30 * time.Second
+	DefaultMaxExposed       = 16
+	DefaultExposedMemory    = 64 << 20
+	DefaultAlign            = 64
 	DefaultMaxConns         = 16384
 	DefaultDRCEntries       = 16384
 	DefaultDRCMemory        = 32 << 20
@@ -32,6 +38,7 @@ const (
 	minInline  = 1024
 	maxInline  = 256 << 10
 	maxCredits = 4096
+	maxAlign   = 4096 // of pooled buffers
 )
 
 // Config holds the settings of a client, a server or a listener. A nil *Config and
@@ -49,9 +56,41 @@ type Config struct {
 	// multiple of 1024. What is sent obeys the peer's value too.
 	InlineSend, InlineRecv int
 
-	// Profile says which document rules the connection. [ProfileRFC8166] is the zero
-	// value and the only one so far.
+	// Profile says which document rules the connection: [ProfileRFC8166], the zero
+	// value, or [ProfileRFC5666]. The two ends need not agree.
 	Profile Profile
+
+	// Align, on a server of profile rfc5666, is the alignment in octets that it gives
+	// to data that come inline as RDMA_MSGP, told by the Connection Configuration
+	// Protocol: a power of two from 4 to 4096. If zero, 64; if negative, none is asked.
+	Align int
+
+	// PeerAlign, with profile rfc5666, is the alignment of the peer's receive buffers
+	// when it is known otherwise than by the Connection Configuration Protocol; and
+	// says that the peer keeps to RFC 5666. If zero, not known. Same range.
+	PeerAlign int
+
+	// NoConfigCall keeps a client of profile rfc5666 from making the call of the
+	// Connection Configuration Protocol first (RFC 5666 Section 6), and ConfigCred is
+	// the credential of that call: it "MUST be protected by an appropriate RPC security
+	// flavor" (RFC 5666 Section 11).
+	NoConfigCall bool
+	ConfigCred   xdr.Auth
+
+	// DoneTimeout is how long a server keeps an exposed reply for the client to read
+	// before it gives the connection up (RFC 5666 Section 3.8). If zero, 30 s.
+	DoneTimeout time.Duration
+
+	// MaxExposed bounds the replies exposed at a time on one connection; together they
+	// hold four MaxPayload at most. If zero, 16. Further ones wait. ExposedMemory
+	// bounds the octets of exposed and waiting replies of all connections; one beyond
+	// it is refused with ERR_CHUNK. If zero, 64 MiB.
+	MaxExposed    int
+	ExposedMemory int64
+
+	// PreferReplyChunk makes a server write a reply into the reply chunk whenever one
+	// is offered, as Linux does. If false, it goes inline when it fits.
+	PreferReplyChunk bool
 
 	// CRC says whether MPA's CRC32C is used. The zero value, rdmap.CRCOn, asks for
 	// it, which is enough to get it (RFC 5044 Section 4.4).
@@ -158,6 +197,12 @@ func (c *Config) fill() (*Config, error) {
 	setDuration(&f.CloseTimeout, DefaultCloseTimeout)
 	setDuration(&f.PullTimeout, DefaultPullTimeout)
 	setDuration(&f.HandlerGrace, DefaultHandlerGrace)
+	setDuration(&f.DoneTimeout, DefaultDoneTimeout)
+	setInt(&f.MaxExposed, DefaultMaxExposed)
+	setInt(&f.Align, DefaultAlign)
+	if f.ExposedMemory == 0 {
+		f.ExposedMemory = DefaultExposedMemory
+	}
 	if f.Binding == nil {
 		f.Binding = chunks.NFSv3
 	}
@@ -184,9 +229,16 @@ func (c *Config) check() error {
 		{"MaxPayload", c.MaxPayload, minInline, 1 << 30},
 		{"MaxConns", c.MaxConns, 1, 1 << 30},
 		{"Revision", c.Revision, 0, 2},
+		{"Profile", int(c.Profile), int(ProfileRFC8166), int(ProfileRFC5666)},
+		{"MaxExposed", c.MaxExposed, 1, maxCredits},
 	} {
 		if r.got < r.lo || r.got > r.hi {
 			return fmt.Errorf("%w: %s is %d, want %d to %d", ErrConfig, r.name, r.got, r.lo, r.hi)
+		}
+	}
+	for _, a := range [...]int{c.Align, c.PeerAlign} {
+		if a > 0 && (a > maxAlign || !rpcrdma.PadsTo(uint32(a))) {
+			return fmt.Errorf("%w: an alignment of %d, want a power of two from 4 to %d", ErrConfig, a, maxAlign)
 		}
 	}
 	if c.RequestMemory < int64(c.MaxPayload) {

@@ -71,17 +71,22 @@ func conversation(t *testing.T, c Caller) error {
 // checks that nothing is left of it.
 func runCut(t *testing.T, client, server int) (cc, sc *cutConn, err error) {
 	t.Helper()
+	return runCutWith(t, client, server, testConfig, conversation)
+}
+
+func runCutWith(t *testing.T, client, server int, config func() *Config, talk func(*testing.T, Caller) error) (cc, sc *cutConn, err error) {
+	t.Helper()
 	a, b := rdmaptest.Pipe()
 	cc, sc = &cutConn{Conn: a, after: client}, &cutConn{Conn: b, after: server}
 	before := shared.live.Load()
-	s := &Server{Handler: newEcho(), Config: testConfig()}
+	s := &Server{Handler: newEcho(), Config: config()}
 	served := make(chan error, 1)
 	go func() { served <- s.ServeConn(sc) }()
-	c, err := NewClient(testCtx(t), cc, testConfig())
+	c, err := NewClient(testCtx(t), cc, config())
 	var engines []*rdmap.Conn
 	if err == nil {
 		engines = append(s.engines(), c.conn)
-		err = conversation(t, c)
+		err = talk(t, c)
 		c.Close()
 	}
 	<-served
@@ -92,7 +97,7 @@ func runCut(t *testing.T, client, server int) (cc, sc *cutConn, err error) {
 		}
 	}
 	waitFor(t, "all buffers are back", func() bool { return shared.live.Load() == before })
-	if st := s.Stats(); st.InFlight != 0 || st.Connections != 0 {
+	if st := s.Stats(); st.InFlight != 0 || st.Connections != 0 || st.Exposed != 0 || s.ctr.exposedOctets.Load() != 0 {
 		t.Errorf("cut at %d, %d: %+v", client, server, st)
 	}
 	if left := s.budget.left.Load(); left != DefaultRequestMemory {
@@ -117,6 +122,12 @@ func (s *Server) engines() (list []*rdmap.Conn) {
 // directions: calls fail, nothing stays registered, held or running.
 func TestCut(t *testing.T) {
 	settle(t)
+	cutEverywhere(t, runCut, -3, 0, 1, 20, 500)
+}
+
+// cutEverywhere runs a conversation as often as it has frames and offsets.
+func cutEverywhere(t *testing.T, runCut func(t *testing.T, client, server int) (*cutConn, *cutConn, error), offsets ...int) {
+	t.Helper()
 	cc, sc, err := runCut(t, -1, -1)
 	if err != nil {
 		t.Fatal(err)
@@ -124,8 +135,8 @@ func TestCut(t *testing.T) {
 	cuts := 0
 	for dir, stream := range [][]byte{cc.sent, sc.sent} {
 		for _, at := range append(frames(stream), 0, 10) {
-			for _, off := range []int{at - 3, at, at + 1, at + 20, at + 500} {
-				if off < 0 || off >= len(stream) {
+			for _, off := range offsets {
+				if off += at; off < 0 || off >= len(stream) {
 					continue
 				}
 				cuts++

@@ -27,7 +27,8 @@ type exchange struct {
 
 	buf   *buffer       // the message, if it is not a view of the Send
 	size  int           // octets of the message in buf
-	held  *buffer       // inline octets of a call that waits to be pulled
+	held  *buffer       // inline octets of a call that waits to be pulled, or came aligned
+	exp   exposure      // of the reply
 	sink  region.Region // buf while RDMA Reads fill it
 	taken int           // octets taken from the budget
 	want  int           // octets it waits for in the budget's queue
@@ -91,7 +92,7 @@ func (x *exchange) reset() {
 }
 
 // message returns the RPC message: a view of the Send as long as that is lent, else
-// of buf.
+// of buf or held.
 func (x *exchange) message() []byte {
 	if x.buf != nil {
 		return x.buf.data[:x.size]
@@ -101,7 +102,7 @@ func (x *exchange) message() []byte {
 
 // own copies an inline message, so that the call can outlive the upcall.
 func (x *exchange) own() {
-	if x.buf != nil {
+	if x.buf != nil || x.held != nil {
 		return
 	}
 	x.buf, x.size = shared.get(len(x.in.Payload)), len(x.in.Payload)

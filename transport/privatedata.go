@@ -8,8 +8,13 @@ import (
 // Profile is the document that rules a connection.
 type Profile = rpcrdma.Profile
 
-// ProfileRFC8166 is the default profile.
-const ProfileRFC8166 = rpcrdma.RFC8166
+// Profiles: RFC 8166, the default, never sends what that document forbids; RFC 5666
+// adds RDMA_MSGP, replies by read list with RDMA_DONE, the Connection Configuration
+// Protocol, and chunks for programs that no binding speaks for.
+const (
+	ProfileRFC8166 = rpcrdma.RFC8166
+	ProfileRFC5666 = rpcrdma.RFC5666
+)
 
 // privateData is what this side says at connection time (RFC 8797 Section 4).
 func (c *Config) privateData() rpcrdma.PrivateData {

@@ -208,7 +208,7 @@ func (c *recordConn) reply(rec *record) {
 	xid, _, _ := xdr.PeekXID(msg)
 	c.mu.Lock()
 	x := c.pending[xid]
-	if x == nil || x == c.head || x.buf != nil {
+	if x == nil || x == c.head || x.buf != nil || x.held != nil {
 		c.mu.Unlock() // unknown, or answered before it was read
 		rec.buf.release()
 		c.rc.ctr.dropped.Add(1)

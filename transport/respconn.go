@@ -34,6 +34,13 @@ type respConn struct {
 	resp     *rpcrdma.Responder
 	running  int // calls taken and not finished
 	pulls    pullWatch
+	dones    doneWatch
+	withheld []*exchange // replies that may not be exposed yet, oldest first
+
+	told, configured bool // the client spoke RFC 8797, the configuration protocol
+	noPull           bool // it serves no RDMA Reads
+	agreed           int  // largest Send by RFC 8797, 0 for none
+
 	draining bool
 	gone     bool          // HandleClose has run
 	quiet    chan struct{} // closed when running is 0 for good
@@ -56,24 +63,28 @@ func (rc *respConn) config() *rdmap.Config {
 	ec := rc.cfg.engine((*respUpcalls)(rc), -1)
 	own := rc.cfg.privateData()
 	ec.Accept = func(req *mpa.Request) ([]byte, error) {
-		peer, _ := rpcrdma.ParsePrivateData(req.PrivateData)
-		rc.setUp(own, peer)
+		peer, told := rpcrdma.ParsePrivateData(req.PrivateData)
+		rc.setUp(own, peer, told)
 		return own.Append(nil), nil
 	}
 	return ec
 }
 
 // setUp makes the machine once the peer's private data are known.
-func (rc *respConn) setUp(own, peer rpcrdma.PrivateData) {
+func (rc *respConn) setUp(own, peer rpcrdma.PrivateData, told bool) {
 	send, _ := own.Inline(peer)
 	r := rpcrdma.NewResponder(rpcrdma.ResponderConfig{
 		Profile: rc.cfg.Profile, Credits: uint32(rc.cfg.Credits),
 		SendSize: send, Limits: rc.cfg.limits(), Binding: rc.cfg.Binding,
-		RemoteInvalidate: own.MayInvalidate(peer),
+		RemoteInvalidate: own.MayInvalidate(peer), PreferReplyChunk: rc.cfg.PreferReplyChunk,
+		MaxExposed: rc.cfg.MaxExposed, MaxExposedOctets: 4 * int64(rc.cfg.MaxPayload), Align: rc.cfg.PeerAlign,
 	})
 	rc.mu.Lock()
 	defer rc.mu.Unlock()
-	rc.resp = r
+	rc.resp, rc.told = r, told
+	if told {
+		rc.agreed = send
+	}
 	rc.postReceives()
 }
 
@@ -87,6 +98,7 @@ func (rc *respConn) postReceives() {
 
 // serve reads until the connection ends and all its calls are finished.
 func (rc *respConn) serve() error {
+	rc.begin()
 	err := rc.conn.Serve()
 	<-rc.over
 	<-rc.quiet

@@ -20,12 +20,13 @@ var _ rdmap.Handler = (*respUpcalls)(nil)
 func (h *respUpcalls) HandleRecv(conn *rdmap.Conn, m *rdmap.Message) {
 	rc := (*respConn)(h)
 	x := exchanges.get(rc)
+	send := rc.landed(x, m.Data)
 	rc.mu.Lock()
-	v := rc.resp.Receive(m.Data, &x.in)
+	v := rc.resp.Receive(send, &x.in)
 	rc.postReceives()
 	over := rc.resp.Credits().Serving() > 2*rc.cfg.Credits+1
 	stop := rc.draining || over || rc.gone // gone: this upcall has lost its role
-	if !stop && v != rpcrdma.Drop {
+	if !stop && v != rpcrdma.Drop && v != rpcrdma.Done {
 		x.live = true
 		rc.running++
 	}
@@ -38,8 +39,14 @@ func (h *respUpcalls) HandleRecv(conn *rdmap.Conn, m *rdmap.Message) {
 		conn.Abort(errOverCredit)
 	}
 	if !x.live {
-		rc.ctr.dropped.Add(1)
+		out := x.in.Done
+		if out == nil {
+			rc.ctr.dropped.Add(1)
+		}
 		rc.finish(x)
+		if out != nil {
+			rc.handleDone(out)
+		}
 		return
 	}
 	rc.ctr.inFlight.Add(1)
@@ -60,6 +67,7 @@ func (h *respUpcalls) HandleClose(_ *rdmap.Conn, err error) {
 		close(rc.quiet)
 	}
 	rc.mu.Unlock()
+	rc.endExposures()
 	close(rc.over)
 }
 
@@ -72,6 +80,10 @@ func (rc *respConn) act(x *exchange, v rpcrdma.Verdict, inline bool) {
 		rc.pull(x)
 	case rpcrdma.Dispatch:
 		rc.ctr.calls.Add(1)
+		if x.in.RPC.Prog == rpcrdma.ConfigProgram {
+			rc.configure(x)
+			return
+		}
 		rc.dispatch(x, inline)
 	default:
 		rc.finish(x)
@@ -90,6 +102,10 @@ func (rc *respConn) pull(x *exchange) {
 	total := x.in.Layout.Total
 	if total > rc.cfg.MaxPayload { // RFC 8166 Section 8.1.4: refused unread
 		rc.refuseChunk(x, chunks.ErrTooLarge)
+		return
+	}
+	if rc.noPull {
+		rc.refuseChunk(x, rdmap.ErrNoORD)
 		return
 	}
 	if rc.admit(x, total, (*exchange).pull) {

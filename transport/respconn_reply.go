@@ -26,11 +26,17 @@ func (rc *respConn) reply(x *exchange) {
 // reducible says whether the items may leave by write chunks. If the client offered
 // none the question does not arise, and nothing is copied.
 func (rc *respConn) reducible(x *exchange) bool {
-	if len(x.resp.items) == 0 || len(x.in.Header.Write) == 0 {
+	if len(x.resp.items) == 0 || len(x.in.Header.Write) == 0 && rc.cfg.Profile != ProfileRFC5666 {
+		return true
+	}
+	if gssProtected(x.req.Cred) {
+		return false
+	}
+	if rc.cfg.Profile == ProfileRFC5666 && !chunks.Covers(rc.cfg.Binding, x.req.Prog, x.req.Vers) {
 		return true
 	}
 	_, ok := rc.cfg.Binding.Eligible(x.req.Prog, x.req.Vers, x.req.Proc)
-	return ok && !gssProtected(x.req.Cred)
+	return ok || len(x.in.Header.Write) == 0
 }
 
 // setItems describes the response's items by their offsets in the unreduced reply.
@@ -56,12 +62,22 @@ func (rc *respConn) sendReply(x *exchange) {
 	rc.resp.Reply(x.head[:0], &x.in, &x.msg, &x.out)
 	rc.mu.Unlock()
 	x.head = x.out.Head
+	if len(x.out.Expose) > 0 {
+		rc.expose(x)
+		return
+	}
 	if x.out.Err != nil {
-		rc.ctr.errors.Add(1)
-		rc.cfg.Logger.Warn("transport: reply does not fit what the client offered",
-			zap.Uint32("rpcordma.xid", x.req.XID), zap.Uint32("rpc.procedure", x.req.Proc), zap.Error(x.out.Err))
+		rc.noFit(x)
 	}
 	rc.send(x)
+}
+
+// noFit counts a reply in whose place an ERR_CHUNK is sent.
+func (rc *respConn) noFit(x *exchange) {
+	x.head = x.out.Head
+	rc.ctr.errors.Add(1)
+	rc.cfg.Logger.Warn("transport: reply does not fit what the client offered",
+		zap.Uint32("rpcordma.xid", x.req.XID), zap.Uint32("rpc.procedure", x.req.Proc), zap.Error(x.out.Err))
 }
 
 // send posts the RDMA Writes of x.out and the Send in x.head; all in order, so the
@@ -80,9 +96,13 @@ func (rc *respConn) send(x *exchange) {
 		last.Op, last.STag = rdmap.OpSendInvalidate, stagOf(x.out.Invalidate)
 		rc.ctr.invalidated.Add(1)
 	}
+	exposed := len(x.out.Expose) > 0
 	if borrowed {
 		last.Done = (*sendDone)(x)
 		x.charge(written)
+	}
+	if exposed {
+		last.Done = (*exposedSent)(x)
 	}
 	x.wrs = append(x.wrs, last)
 	// Counted first: the client may act on the reply before Post returns.
@@ -93,7 +113,10 @@ func (rc *respConn) send(x *exchange) {
 	if err != nil && rc.conn.Err() == nil {
 		rc.conn.Abort(err) // RFC 8166 Section 4.5.4: no reply can be sent
 	}
-	if err != nil || !borrowed {
+	switch {
+	case exposed && err != nil:
+		rc.unexpose(x)
+	case !exposed && (err != nil || !borrowed):
 		rc.finish(x)
 	}
 }

@@ -38,6 +38,16 @@ func (r *Response) sent() {
 	}
 }
 
+// abandon drops the memory of a reply that an engine may still use: nobody gets it
+// again, and OnSent is not called.
+func (r *Response) abandon() {
+	for i, b := range r.bufs {
+		b.abandon()
+		r.bufs[i] = nil
+	}
+	r.bufs, r.free, r.Results = r.bufs[:0], nil, nil
+}
+
 // hasResults says whether anything follows the reply header.
 func (r *Response) hasResults() bool {
 	return !r.denied && !r.refused && r.Stat == xdr.Success

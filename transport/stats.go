@@ -11,6 +11,16 @@ type Stats struct {
 	OctetsRead uint64
 	// OctetsWritten were moved by RDMA Write: write chunks and reply chunks.
 	OctetsWritten uint64
+	// OctetsExposed were read by clients from exposed replies (RFC 5666 Section 3.8):
+	// seen from a server, those whose RDMA_DONE has come.
+	OctetsExposed uint64
+	// Dones counts RDMA_DONEs sent (client) or received (server). Exposed is the
+	// number of replies of a server that wait for theirs now, and Withheld how many
+	// replies had to wait before they could be exposed.
+	Dones, Withheld uint64
+	Exposed         int
+	// Padded counts messages sent (client) or received (server) as RDMA_MSGP.
+	Padded uint64
 	// OctetsInline is the size of the Sends of calls and replies, headers included;
 	// on record-marked TCP, of the records.
 	OctetsInline uint64
@@ -48,7 +58,9 @@ type counters struct {
 	calls, replies, read, written, inline atomic.Uint64
 	accepted, errors, panics, dropped     atomic.Uint64
 	invalidated, takeovers                atomic.Uint64
-	conns, inFlight                       atomic.Int64
+	replyRead, dones, withheld, padded    atomic.Uint64
+	conns, inFlight, exposed              atomic.Int64
+	exposedOctets                         atomic.Int64 // now
 }
 
 // snapshot copies the counters, each for itself.
@@ -59,6 +71,8 @@ func (c *counters) snapshot() Stats {
 		Connections: int(c.conns.Load()), Accepted: c.accepted.Load(),
 		Errors: c.errors.Load(), Panics: c.panics.Load(), Dropped: c.dropped.Load(),
 		Invalidated: c.invalidated.Load(), Takeovers: c.takeovers.Load(),
-		InFlight: int(c.inFlight.Load()),
+		InFlight:      int(c.inFlight.Load()),
+		OctetsExposed: c.replyRead.Load(), Dones: c.dones.Load(), Withheld: c.withheld.Load(),
+		Exposed: int(c.exposed.Load()), Padded: c.padded.Load(),
 	}
 }

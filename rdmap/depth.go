@@ -1,0 +1,12 @@
+package rdmap
+
+// LimitORD lowers the outbound request depth to n, n ≥ 1, for what is sent from now
+// on: an upper layer may have agreed on fewer Reads at a time than the startup did
+// (RFC 5666 Section 6.2). A depth that is lower already stays. It is called after
+// the startup.
+func (c *Conn) LimitORD(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.snd.ord = min(c.snd.ord, max(n, 1))
+	c.state.ORD = c.snd.ord
+}

@@ -1,0 +1,228 @@
+package rpcrdma
+
+import (
+	"encoding/binary"
+
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// An RDMA_MSGP (RFC 5666 Section 3.9) has pad octets before the data of every
+// variable-length opaque and string of at least rdma_thresh octets, credential
+// and verifier included, so that they begin at a multiple of rdma_align.
+//
+// Choice: positions count from the first octet of the Send, header included,
+// since it is the receive buffer that is aligned; RFC 5666 says "current XDR
+// stream position" and RFC 8166 Section 4.6.1 calls that incomplete. Pads are
+// sent as 0 and ignored. At or above the threshold, as the sender's rule has it;
+// the receiver's "exceeds" in the same section contradicts it.
+
+// padTo returns the pad octets that bring pos to a multiple of align, a power of two.
+func padTo(pos, align int) int { return -pos & (align - 1) }
+
+// gap is n pad octets at offset off of the inline stream.
+type gap struct{ off, n int }
+
+// closer finds the pads of an RDMA_MSGP and takes them out.
+type closer struct {
+	h      *Header
+	hdr    int    // octets before the stream in the Send
+	stream []byte // inline octets, pads among them
+	gaps   []gap  // before items that reach the threshold, no octets long included
+	anchor int    // of gaps: before the longest such item
+	most   int    // its length
+	gone   int    // octets of items that travel by read chunk, so far
+	pads   int    // pad octets so far
+}
+
+// visit is the chunks.Visit of the items that begin at offset base of the stream.
+func (c *closer) visit(base int) chunks.Visit {
+	return func(pos, n int) int {
+		pos += base
+		if n > 1<<30 {
+			return -1
+		}
+		if c.chunkAt(pos - c.pads + c.gone) {
+			c.gone += n + xdr.Pad(n)
+			return 0
+		}
+		pad := 0
+		if uint32(n) >= c.h.Thresh {
+			pad = padTo(c.hdr+pos, int(c.h.Align))
+		}
+		if n > len(c.stream)-pos-pad {
+			return -1 // gaps lie in the stream
+		}
+		if uint32(n) >= c.h.Thresh {
+			if n > c.most || len(c.gaps) == 0 {
+				c.anchor, c.most = len(c.gaps), n
+			}
+			c.gaps = append(c.gaps, gap{pos, pad})
+			c.pads += pad
+		}
+		return pad + n + xdr.Pad(n)
+	}
+}
+
+// chunkAt says whether a read chunk has the data due at a Position, which counts
+// the stream without pads.
+func (c *closer) chunkAt(pos int) bool {
+	for i := range c.h.Read {
+		if p := c.h.Read[i].Position; p > 0 && int64(p) == int64(pos) {
+			return true
+		}
+	}
+	return false
+}
+
+// auth walks a credential or verifier at offset pos and returns its end.
+func (c *closer) auth(pos int) (end int, ok bool) {
+	if pos > len(c.stream)-8 {
+		return 0, false
+	}
+	n := binary.BigEndian.Uint32(c.stream[pos+4:])
+	if n > xdr.MaxAuthBody {
+		return 0, false
+	}
+	end = pos + 8 + c.visit(0)(pos+8, int(n))
+	return end, end >= pos+8 && end <= len(c.stream)
+}
+
+// run returns the stream with the pads taken out. It moves octets inside the
+// stream, but never those of the longest item, which stay where the sender had
+// them aligned.
+func (c *closer) run() []byte {
+	if len(c.gaps) == 0 {
+		return c.stream
+	}
+	s, from := c.stream, c.gaps[c.anchor].off+c.gaps[c.anchor].n
+	for i := c.anchor; i >= 0; i-- { // what is before it moves up
+		start := 0
+		if i > 0 {
+			start = c.gaps[i-1].off + c.gaps[i-1].n
+		}
+		from -= c.gaps[i].off - start
+		copy(s[from:], s[start:c.gaps[i].off])
+	}
+	to := len(s)
+	if next := c.anchor + 1; next < len(c.gaps) {
+		to = c.gaps[next].off
+	}
+	for i := c.anchor + 1; i < len(c.gaps); i++ { // what is behind it moves down
+		end := len(s)
+		if i+1 < len(c.gaps) {
+			end = c.gaps[i+1].off
+		}
+		to += copy(s[to:], s[c.gaps[i].off+c.gaps[i].n:end])
+	}
+	return s[from:to]
+}
+
+// closeCall takes the pads out of the call in stream, which begins at offset hdr
+// of its Send, and returns what is left of it. Errors: [ErrPadding], [ErrRPC], or
+// [ErrArgs] when the arguments do not decode.
+func closeCall(h *Header, hdr int, stream []byte, b chunks.Binding) ([]byte, error) {
+	c := closer{h: h, hdr: hdr, stream: stream}
+	if !PadsTo(h.Align) {
+		return nil, ErrPadding
+	}
+	if len(stream) < 24 {
+		return nil, ErrRPC
+	}
+	if binary.BigEndian.Uint32(stream[8:]) != xdr.RPCVersion {
+		return stream, nil // nobody looks further
+	}
+	word := func(i int) uint32 { return binary.BigEndian.Uint32(stream[4*i:]) }
+	prog, vers, proc := word(3), word(4), word(5)
+	pos, ok := c.auth(24)
+	if ok {
+		pos, ok = c.auth(pos)
+	}
+	if !ok {
+		return nil, ErrRPC
+	}
+	w, ok := b.(chunks.Walker)
+	if pos < len(stream) && (!ok || !w.Covers(prog, vers)) {
+		return nil, ErrPadding
+	}
+	if pos < len(stream) && !w.WalkArgs(prog, vers, proc, stream[pos:], c.visit(pos)) {
+		return nil, ErrArgs
+	}
+	return c.run(), nil
+}
+
+// closeReply is closeCall for the reply to call.
+func closeReply(h *Header, hdr int, stream []byte, b chunks.Binding, call *Call) ([]byte, error) {
+	c := closer{h: h, hdr: hdr, stream: stream}
+	if !PadsTo(h.Align) {
+		return nil, ErrPadding
+	}
+	if len(stream) < 12 {
+		return nil, ErrRPC
+	}
+	if binary.BigEndian.Uint32(stream[8:]) != 0 {
+		return stream, nil // MSG_DENIED has no such item
+	}
+	pos, ok := c.auth(12)
+	if !ok || pos+4 > len(stream) {
+		return nil, ErrRPC
+	}
+	success := binary.BigEndian.Uint32(stream[pos:]) == uint32(xdr.Success)
+	if pos += 4; !success || pos == len(stream) {
+		return c.run(), nil
+	}
+	w, ok := b.(chunks.Walker)
+	if !ok || !w.Covers(call.Prog, call.Vers) {
+		return nil, ErrPadding
+	}
+	if !w.WalkResults(call.Prog, call.Vers, call.Proc, stream[pos:], c.visit(pos)) {
+		return nil, ErrArgs
+	}
+	return c.run(), nil
+}
+
+// padding is what a sender knows about the alignment of its peer.
+type padding struct {
+	align int // of the peer's receive buffers; 0: send no RDMA_MSGP
+	min   int // size from which an item is aligned, octets
+}
+
+// fits says whether a message with inline octets of stream, behind a header of
+// hdr octets as an RDMA_MSG, can go as an RDMA_MSGP whose only padded item is it.
+//
+// Choice: only the one item is padded, and only if it is longer than all other
+// octets of the message together, so that rdma_thresh can be its length and no
+// other item reaches it, whatever they are.
+func (p *padding) fits(hdr, inline, item, limit int) bool {
+	return p.align > 0 && item >= max(p.min, 1) && item > inline-item-xdr.Pad(item) &&
+		hdr+msgPSize+p.align-1+inline <= limit
+}
+
+// msgPSize is what an RDMA_MSGP header has more than an RDMA_MSG header.
+const msgPSize = 8
+
+// appendPadded appends h as an RDMA_MSGP and the pieces of the inline stream,
+// with the pad before the item of n octets at offset pos of it.
+func (p *padding) appendPadded(b []byte, h *Header, pieces [][]byte, pos, n int) []byte {
+	start := len(b)
+	h.Type, h.Align, h.Thresh = MsgTypeMsgP, uint32(p.align), uint32(n)
+	b = h.Append(b)
+	body := len(b)
+	for _, piece := range pieces {
+		if k := pos - (len(b) - body); k >= 0 && k < len(piece) {
+			b = append(b, piece[:k]...)
+			for range padTo(len(b)-start, p.align) {
+				b = append(b, 0)
+			}
+			piece, pos = piece[k:], -1
+		}
+		b = append(b, piece...)
+	}
+	return b
+}
+
+// IsPadded says whether a Send is an RDMA_MSGP, whose receiver wants it in memory that
+// is aligned before it gives it to Receive.
+func IsPadded(send []byte) bool {
+	return len(send) >= MinHeaderSize && binary.BigEndian.Uint32(send[12:]) == uint32(MsgTypeMsgP)
+}

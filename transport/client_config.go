@@ -1,0 +1,73 @@
+package transport
+
+import (
+	"context"
+
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rpcrdma"
+	"go.uber.org/zap"
+)
+
+// configure makes the first call of a connection of profile rfc5666: the Connection
+// Configuration Protocol (RFC 5666 Section 6). A server that does not have it is a
+// server all the same. agreed is the size of Sends by RFC 8797, 0 for none.
+func (c *Client) configure(ctx context.Context, agreed int) error {
+	state := c.conn.ConnectionState()
+	args := rpcrdma.ConfigArgs{
+		MaxCall: uint32(c.cfg.InlineSend), MaxReply: uint32(c.cfg.InlineRecv), MaxRead: uint32(state.IRD),
+	}
+	call := Call{
+		Prog: rpcrdma.ConfigProgram, Vers: rpcrdma.ConfigVersion, Proc: rpcrdma.ConfigProc,
+		Cred: c.cfg.ConfigCred, Args: args.Append(nil),
+	}
+	var r Reply
+	defer r.Release()
+	err := c.Do(ctx, &call, &r)
+	if _, refused := err.(*RPCError); err != nil && !refused { //nolint:errorlint // Do's own
+		return err
+	}
+	if err == nil {
+		err = r.Header.Err()
+	}
+	var got rpcrdma.ConfigReply
+	if err == nil {
+		got, err = rpcrdma.ParseConfigReply(r.Results)
+	}
+	if err != nil {
+		c.cfg.Logger.Debug("transport: no connection configuration", zap.Error(err))
+		return nil
+	}
+	c.apply(got, agreed)
+	return nil
+}
+
+// apply brings what the server said into force.
+func (c *Client) apply(got rpcrdma.ConfigReply, agreed int) {
+	if got.MaxRead > 0 {
+		c.conn.LimitORD(int(min(got.MaxRead, 1<<14)))
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.req.Configure(func(rc *rpcrdma.RequesterConfig) {
+		rc.SendSize = rpcrdma.ConfigInline(c.cfg.InlineSend, got.MaxCall, agreed)
+		rc.Reads = rc.Reads && got.MaxRead > 0
+		if rpcrdma.PadsTo(got.Align) {
+			rc.Align = int(got.Align)
+		}
+		c.anyItem = c.anyItem || rpcrdma.PadsTo(got.Align)
+	})
+}
+
+// mayReduce says whether the argument and the result of a call may travel by chunks.
+//
+// Choice: what no binding speaks for is reduced only once the server is known to keep to
+// RFC 5666: it has told an alignment, or Config.PeerAlign says so. Others refuse it.
+func (c *Client) mayReduce(call *Call) (arg, result bool) {
+	if gssProtected(call.Cred) { // RFC 8166 Section 8.2.2.3: nothing is reduced
+		return false, false
+	}
+	if c.anyItem && !chunks.Covers(c.cfg.Binding, call.Prog, call.Vers) {
+		return true, true
+	}
+	return c.cfg.Binding.Eligible(call.Prog, call.Vers, call.Proc)
+}

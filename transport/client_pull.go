@@ -1,0 +1,148 @@
+package transport
+
+import (
+	"context"
+
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/region"
+	"go.uber.org/zap"
+)
+
+// replyPull reads a reply that the server exposes (RFC 5666 Section 3.5). It owns its
+// memory, so that the engine may use it longer than the call lives.
+type replyPull struct {
+	c    *Client
+	p    *outcall
+	xid  uint32
+	buf  *buffer
+	n    int // octets of the reply
+	sink region.Region
+	wrs  []rdmap.WR
+}
+
+// readsReply says whether p was answered with a read list that is to be pulled. c.mu is
+// held.
+func (p *outcall) readsReply() bool { return p.rc.Result.Read && p.rc.Result.Err == nil }
+
+// beginPull prepares the pull of p's reply, or returns nil if nobody waits for it: then
+// p is answered. c.mu is held, so that nobody drops p meanwhile.
+func (c *Client) beginPull(p *outcall) *replyPull {
+	if p.left {
+		_ = c.req.Pulled(&p.rc, nil) // nobody looks at the result
+		return nil
+	}
+	l := &replyPull{c: c, p: p, xid: p.rc.XID, n: p.rc.Layout.Total}
+	l.buf = shared.get(l.n)
+	p.rc.Layout.Place(l.buf.data, p.rc.Inline)
+	for i := range p.rc.Layout.Pulls {
+		q := &p.rc.Layout.Pulls[i]
+		l.wrs = append(l.wrs, rdmap.WR{
+			Op: rdmap.OpReadRequest, STag: stagOf(q.Handle), TO: q.Offset, SinkTO: uint64(q.Dst), Len: q.Length,
+		})
+	}
+	p.pull = l
+	return l
+}
+
+// start posts the Reads. It may run in an upcall.
+func (l *replyPull) start() {
+	if len(l.wrs) == 0 { // chunks of no octets
+		l.done(true)
+		return
+	}
+	sink, err := l.c.conn.Register(l.buf.data[:l.n], region.ReadSink)
+	if err == nil {
+		l.sink = sink
+		for i := range l.wrs {
+			l.wrs[i].Sink = sink.STag()
+		}
+		l.wrs[len(l.wrs)-1].Done = l
+		err = l.c.conn.Post(l.wrs)
+	}
+	if err != nil {
+		l.c.cfg.Logger.Debug("transport: reply not read", zap.Uint32("rpcordma.xid", l.xid), zap.Error(err))
+		l.settle(false)
+	}
+}
+
+// Complete is the end of the last Read, which is that of all. When the connection has
+// ended, its calls are told by HandleClose.
+func (l *replyPull) Complete(err error) { l.settle(err == nil) }
+
+// settle takes the memory back from the engine, which must not be waited for here.
+func (l *replyPull) settle(read bool) {
+	if l.sink.Invalidate(cancelled) == nil {
+		l.done(read)
+		return
+	}
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), l.c.cfg.CloseTimeout)
+		defer cancel()
+		if err := l.sink.Invalidate(ctx); err != nil {
+			l.c.conn.Abort(err)
+			l.buf.abandon()
+			l.buf = nil
+		}
+		l.done(read && l.buf != nil)
+	}()
+}
+
+// done completes the call, if the connection still has it, and sends what is due.
+func (l *replyPull) done(read bool) {
+	c, p := l.c, l.p
+	var left bool
+	c.mu.Lock()
+	mine := c.req.Lookup(l.xid) == &p.rc && p.pull == l
+	if mine && (read || c.conn.Err() == nil) { // else HandleClose tells it
+		p.pull = nil
+		if read {
+			_ = c.req.Pulled(&p.rc, l.buf.data) // CheckReply returns it
+			c.ctr.replyRead.Add(uint64(l.n))
+			p.pulled, l.buf = l.buf, nil
+		} else {
+			_ = c.req.Pulled(&p.rc, nil)
+		}
+		left = p.answered()
+		c.wakeQueue()
+	}
+	c.mu.Unlock()
+	if l.buf != nil {
+		l.buf.release()
+	}
+	c.sendDones()
+	if left {
+		c.reap(p)
+	}
+}
+
+// answered completes a call that is no longer outstanding and says whether its caller
+// has left. c.mu is held.
+func (p *outcall) answered() (left bool) {
+	p.active = false
+	if !p.w.Done() {
+		p.w.Complete(nil)
+	}
+	return p.left
+}
+
+// sendDones sends the RDMA_DONEs for which there are credits.
+func (c *Client) sendDones() {
+	for {
+		c.mu.Lock()
+		if c.req == nil || c.req.DonesDue() == 0 || c.err != nil {
+			c.mu.Unlock()
+			return
+		}
+		done, ok := c.req.AppendDone(nil)
+		c.mu.Unlock()
+		if !ok {
+			return
+		}
+		c.ctr.dones.Add(1)
+		c.ctr.inline.Add(uint64(len(done)))
+		if err := c.conn.Post([]rdmap.WR{{Op: rdmap.OpSend, Head: done}}); err != nil {
+			c.conn.Abort(err) // the server waits for it
+			return
+		}
+	}
+}

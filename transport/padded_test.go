@@ -1,0 +1,230 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"unsafe"
+
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// writeCall is an NFSv3 WRITE of data.
+func writeCall(data []byte) *Call {
+	args := xdr.AppendOpaque(nil, make([]byte, 28))
+	args = append(args, make([]byte, 16)...)
+	args = xdr.AppendUint32(args, uint32(len(data)))
+	return &Call{Prog: 100003, Vers: 3, Proc: 7, Args: args, Item: data, ItemPos: len(args)}
+}
+
+// arrivals checks the data of each WRITE and says where in memory they are, modulo 64.
+func arrivals(t testing.TB, want func() []byte, off chan<- uintptr) Handler {
+	return HandlerFunc(func(_ context.Context, req *Request, _ *Response) {
+		d := xdr.NewDecoder(req.Args)
+		d.Opaque(64)
+		d.Skip(16)
+		data := d.Opaque(1 << 20)
+		if !bytes.Equal(data, want()) || d.End() != nil {
+			t.Errorf("%d octets arrived, %v", len(data), d.End())
+		}
+		off <- uintptr(unsafe.Pointer(unsafe.SliceData(data))) % 64
+	})
+}
+
+// TestPadded: the data of a WRITE that fit inline come as RDMA_MSGP and lie aligned in
+// the memory that the handler sees, whatever is before them.
+func TestPadded(t *testing.T) {
+	off := make(chan uintptr, 1)
+	var data []byte
+	server := config5666()
+	server.AnyCred = true
+	s, c := pair(t, arrivals(t, func() []byte { return data }, off), server, config5666())
+	padded := uint64(0)
+	for i, n := range []int{100, 511, 512, 1501, 3000, 3700, 3801, 4000, 70_000} {
+		data = filled(n)
+		call := writeCall(data)
+		call.Cred.Body = make([]byte, 4*i)
+		mustDo(t, c, call)
+		at := <-off
+		if n >= 512 && n < 4000 {
+			padded++
+			if at != 0 {
+				t.Errorf("%d octets lie at %d modulo 64", n, at)
+			}
+		}
+	}
+	if st := s.Stats(); st.Padded != padded || c.Stats().Padded != padded || st.OctetsRead != 4000+70_000 {
+		t.Errorf("%d calls padded: server %+v, client %+v", padded, st, c.Stats())
+	}
+}
+
+// TestPaddedOnlyWhenAsked: no alignment, no RDMA_MSGP, and one that is sent all the same
+// is refused by profile rfc8166.
+func TestPaddedOnlyWhenAsked(t *testing.T) {
+	off := make(chan uintptr, 1)
+	data := filled(2000)
+	h := arrivals(t, func() []byte { return data }, off)
+	for _, test := range []struct {
+		name           string
+		server, client Config
+		padded         bool
+	}{
+		{"none asked", Config{Profile: ProfileRFC5666, Align: -1}, Config{Profile: ProfileRFC5666}, false},
+		{"server rfc8166", Config{}, Config{Profile: ProfileRFC5666}, false},
+		{"client rfc8166", Config{Profile: ProfileRFC5666}, Config{}, false},
+		{"known otherwise", Config{Profile: ProfileRFC5666}, Config{Profile: ProfileRFC5666, NoConfigCall: true, PeerAlign: 8}, true},
+	} {
+		s, c := pair(t, h, &test.server, &test.client)
+		mustDo(t, c, writeCall(data))
+		<-off
+		if got := s.Stats().Padded == 1; got != test.padded {
+			t.Errorf("%s: padded %v", test.name, got)
+		}
+	}
+	_, c := pair(t, h, nil, &Config{Profile: ProfileRFC5666, PeerAlign: 8})
+	err := try(t, c, writeCall(data))
+	if e, ok := errors.AsType[*RPCError](err); !ok || e.Reason != ReasonChunk {
+		t.Errorf("profile rfc8166: %v", err)
+	}
+}
+
+// TestPaddedReply: a server that knows what its client's buffers are aligned to sends
+// RDMA_MSGP too.
+func TestPaddedReply(t *testing.T) {
+	server := config5666()
+	server.PeerAlign = 32
+	data := filled(1501)
+	_, c := pair(t, HandlerFunc(func(_ context.Context, _ *Request, resp *Response) {
+		resp.Results = append(resp.Results, words(0, 0, 1501, 1)...) // NFS3_OK, no attributes, count, eof
+		resp.AppendItem(data)
+	}), server, config5666())
+	args := append(xdr.AppendOpaque(nil, make([]byte, 28)), make([]byte, 12)...)
+	r := mustDo(t, c, &Call{Prog: 100003, Vers: 3, Proc: 6, Args: args})
+	d := xdr.NewDecoder(r.Results)
+	d.Skip(16)
+	got := d.Opaque(4096)
+	if !bytes.Equal(got, data) || d.End() != nil || c.Stats().Padded != 1 {
+		t.Errorf("%d octets, %v, %+v", len(got), d.End(), c.Stats())
+	}
+	if at := uintptr(unsafe.Pointer(unsafe.SliceData(got))) % 32; at != 0 {
+		t.Errorf("they lie at %d modulo 32", at)
+	}
+}
+
+// TestBuffersAligned: pooled buffers begin at a multiple of every alignment that a server
+// may ask for.
+func TestBuffersAligned(t *testing.T) {
+	for _, n := range classSizes {
+		for range 20 {
+			b := shared.get(n)
+			if at := uintptr(unsafe.Pointer(unsafe.SliceData(b.data))) % maxAlign; at != 0 {
+				t.Errorf("a buffer of %d octets at %d modulo %d", n, at, maxAlign)
+			}
+			defer b.release()
+		}
+	}
+}
+
+const (
+	readable = region.RemoteRead
+	writable = region.RemoteWrite
+)
+
+// chunkAt is a read chunk of one segment.
+func chunkAt(pos uint32, s chunks.Segment) chunks.ReadSegment {
+	return chunks.ReadSegment{Position: pos, Segment: s}
+}
+
+// confCall is a raw call of CONF_RDMA.
+func confCall(xid uint32, args ...uint32) []byte {
+	h := xdr.CallHeader{XID: xid, RPCVers: 2, Prog: rpcrdma.ConfigProgram, Vers: 1, Proc: 1}
+	return append(xdr.AppendCall(nil, &h), words(args...)...)
+}
+
+// TestConfigServer: the Connection Configuration Protocol is answered in both profiles,
+// and what the client says is obeyed.
+func TestConfigServer(t *testing.T) {
+	for _, profile := range []Profile{ProfileRFC8166, ProfileRFC5666} {
+		t.Run(fmt.Sprint(profile), func(t *testing.T) {
+			_, addr := startServer(t, newEcho(), &Config{Profile: profile, InlineRecv: 2048, Align: 16, IRD: 5})
+			p := rawClient(t, addr, rawConfig(nil, 4096)) // ORD 3
+			call := func(xid uint32, msg []byte) (rpcrdma.Header, []byte) {
+				p.send(header(rpcrdma.Header{XID: xid}), msg)
+				return p.recv()
+			}
+			fill := func(xid uint32) bool { // inline?
+				h := rpcrdma.Header{XID: xid}
+				h.HasReply, h.Reply = true, append(h.Reply, p.offer(make([]byte, 4000), writable))
+				p.send(header(h), rpcCall(xid, procFill, words(1500)...))
+				got, _ := p.recv()
+				return got.Type == rpcrdma.MsgTypeMsg
+			}
+			if fill(1) {
+				t.Error("1500 octets inline, and nobody said that they fit")
+			}
+			_, reply := call(2, confCall(2, 4096, 4096, 7))
+			align := uint32(0)
+			if profile == ProfileRFC5666 {
+				align = 16
+			}
+			if got, err := rpcrdma.ParseConfigReply(reply[24:]); err != nil || got != (rpcrdma.ConfigReply{MaxCall: 2048, Align: align, MaxRead: 3}) {
+				t.Errorf("%+v, %v", got, err)
+			}
+			if !fill(3) {
+				t.Error("1500 octets not inline")
+			}
+			seg := p.offer(filled(3000), readable)
+			echo := rpcrdma.Header{XID: 4}
+			echo.Read = append(echo.Read, chunkAt(44, seg))
+			call(5, confCall(5, 4096, 4096, 0))
+			p.send(header(echo), rpcCall(4, procSum, words(3000)...))
+			if got, _ := p.recv(); got.Err != rpcrdma.ErrChunk {
+				t.Errorf("a client that serves no Reads was to be read: %+v", got)
+			}
+			if _, reply := call(6, confCall(6, 1)); reply[23] != byte(xdr.GarbageArgs) {
+				t.Errorf("one word: %x", reply)
+			}
+		})
+	}
+}
+
+// TestConfigClient: what the server says is obeyed by the client.
+func TestConfigClient(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		told bool // RFC 8797, 4096 octets
+		max  uint32
+		want int
+	}{
+		{"raised", false, 3000, 3000},
+		{"not above our own", false, 1 << 20, 4096},
+		{"lowered", true, 2000, 2000},
+		{"never raised above RFC 8797", true, 8192, 4096},
+		{"never below the least", true, 3, 1024},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var priv []byte
+			if test.told {
+				priv = usualPrivate()
+			}
+			c := rawServer(t, rawConfig(priv, 8192), config5666(), func(p *rawPeer, h *rpcrdma.Header, msg []byte) {
+				args, err := rpcrdma.ParseConfigArgs(msg[40:])
+				if err != nil || args.MaxCall != 4096 || args.MaxReply != 4096 || args.MaxRead == 0 {
+					t.Errorf("%+v, %v", args, err)
+				}
+				p.send(header(rpcrdma.Header{XID: h.XID}), rpcReply(h.XID, words(test.max, 4, 2)...))
+			})
+			if send, _ := c.Inline(); send != test.want {
+				t.Errorf("calls of %d octets, want %d", send, test.want)
+			}
+			if ord := c.Conn().ConnectionState().ORD; ord != 2 {
+				t.Errorf("ORD %d", ord)
+			}
+		})
+	}
+}

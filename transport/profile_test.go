@@ -1,0 +1,207 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// config5666 is profile rfc5666 with the default binding, which does not speak for the
+// test program: any opaque of it may be reduced.
+func config5666() *Config { return &Config{Profile: ProfileRFC5666} }
+
+// unexpected is a call whose client does not know that its results may be large.
+func unexpected(proc, n uint32) *Call { return wordCall(proc, n) }
+
+// wantFill checks the result of procFill.
+func wantFill(t testing.TB, r *Reply, n int) {
+	t.Helper()
+	d := xdr.NewDecoder(r.Results)
+	if got := d.Opaque(8 << 20); !bytes.Equal(got, filled(n)) || d.End() != nil {
+		t.Fatalf("%d octets came back as %d others, %v", n, len(got), d.End())
+	}
+}
+
+// wantList checks the result of procList.
+func wantList(t testing.TB, r *Reply, n int) {
+	t.Helper()
+	d := xdr.NewDecoder(r.Results)
+	for i := range n {
+		if v := d.Uint32(); v != uint32(i) {
+			t.Fatalf("word %d of %d is %d", i, n, v)
+		}
+	}
+	if d.End() != nil {
+		t.Fatal(d.End())
+	}
+}
+
+// settled waits until a server has heard of all that its client has read.
+func settled(t testing.TB, s *Server) Stats {
+	t.Helper()
+	waitFor(t, "every exposed reply is freed", func() bool { st := s.Stats(); return st.Exposed == 0 && st.InFlight == 0 })
+	return s.Stats()
+}
+
+// TestReadReply: results that fit nowhere are exposed, as an item or as a whole, read and
+// freed.
+func TestReadReply(t *testing.T) {
+	s, c := pair(t, newEcho(), config5666(), config5666())
+	exposed := uint64(0)
+	for _, n := range []int{0, 1, 1000, 4000, 4037, 4041, 4045, 5001, 70002, 1 << 20} {
+		wantFill(t, mustDo(t, c, unexpected(procFill, uint32(n))), n)
+		if n > 4096-28-24-4 {
+			exposed++
+		}
+		wantList(t, mustDo(t, c, unexpected(procList, uint32(n/4))), n/4)
+		if n&^3 > 4096-28-24 {
+			exposed++
+		}
+	}
+	st, cl := settled(t, s), c.Stats()
+	if st.Dones != exposed || cl.Dones != exposed || st.OctetsExposed == 0 || st.OctetsExposed > cl.OctetsExposed || st.OctetsWritten != 0 {
+		t.Errorf("%d replies exposed\nserver %+v\nclient %+v", exposed, st, cl)
+	}
+}
+
+// TestTransparent: an opaque of a program that no binding speaks for travels by chunks
+// both ways, without the client's MaxResults.
+func TestTransparent(t *testing.T) {
+	s, c := pair(t, newEcho(), config5666(), config5666())
+	for _, n := range []int{1, 3000, 5001, 300_000} {
+		p := filled(n)
+		r := mustDo(t, c, echoCall(p))
+		checkEcho(t, r, p, nil)
+		call := echoCall(p)
+		call.Sink, call.MaxResults = make([]byte, n), 8
+		r = mustDo(t, c, call)
+		checkEcho(t, r, p, call.Sink)
+		if r.Placed != (n >= 3000) {
+			t.Errorf("%d octets placed: %v", n, r.Placed)
+		}
+	}
+	st := settled(t, s)
+	if want := uint64(2*3000 + 2*5001 + 2*300_000); st.OctetsRead != want || st.OctetsWritten != want/2 || st.Dones != 2 {
+		t.Errorf("%+v, want %d octets read", st, want)
+	}
+}
+
+// TestListenProfile: a server that speaks records has its large replies read.
+func TestListenProfile(t *testing.T) {
+	l, err := Listen("tcp", "127.0.0.1:0", config5666())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{Handler: newEcho()}
+	served := make(chan error, 1)
+	go func() { served <- s.ServeStream(l) }()
+	defer func() {
+		s.Close()
+		<-served
+	}()
+	c := dial(t, l.Addr().String(), config5666())
+	wantList(t, mustDo(t, c, unexpected(procList, 5000)), 5000)
+	wantFill(t, mustDo(t, c, unexpected(procFill, 70_001)), 70_001)
+	waitFor(t, "both are freed", func() bool { return l.(*Listener).Stats().Dones == 2 })
+}
+
+// TestMixedProfiles: whatever the other end keeps to, calls work that work with profile
+// rfc8166, and what does not fit is refused, not lost.
+func TestMixedProfiles(t *testing.T) {
+	for _, test := range []struct {
+		name           string
+		server, client Profile
+	}{
+		{"server rfc8166", ProfileRFC8166, ProfileRFC5666},
+		{"client rfc8166", ProfileRFC5666, ProfileRFC8166},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s, c := pair(t, newEcho(), &Config{Profile: test.server}, &Config{Profile: test.client})
+			for _, n := range []int{3000, 5001, 70_000} {
+				p := filled(n)
+				call := echoCall(p)
+				call.Sink, call.MaxResults = make([]byte, n), 8
+				checkEcho(t, mustDo(t, c, call), p, call.Sink)
+				list := wordCall(procList, uint32(n))
+				list.MaxResults = 4 * n
+				wantList(t, mustDo(t, c, list), n)
+				err := try(t, c, unexpected(procFill, uint32(n+2000)))
+				if e, ok := errors.AsType[*RPCError](err); !ok || e.Reason != ReasonChunk {
+					t.Errorf("%d octets without room for them: %v", n, err)
+				}
+			}
+			if st := s.Stats(); st.Dones != 0 || st.Withheld != 0 || st.Padded != 0 || c.Stats().Dones != 0 {
+				t.Errorf("%+v", st)
+			}
+		})
+	}
+}
+
+// TestReadReplyMany: many calls at once whose replies are read, with few credits and
+// fewer exposed replies.
+func TestReadReplyMany(t *testing.T) {
+	for _, credits := range []int{1, 2, 3, 20} {
+		t.Run(fmt.Sprint(credits), func(t *testing.T) {
+			server, client := config5666(), config5666()
+			server.Credits, server.MaxExposed, client.Credits = 7, 2, credits
+			s, c := pair(t, newEcho(), server, client)
+			var wg sync.WaitGroup
+			for g := range 10 {
+				wg.Go(func() {
+					for i := range 10 {
+						var r Reply
+						n := 4000 + 500*g + i
+						if err := c.Do(testCtx(t), unexpected(procFill, uint32(n)), &r); err != nil {
+							t.Error(err)
+							return
+						}
+						wantFill(t, &r, n)
+						r.Release()
+					}
+				})
+			}
+			wg.Wait()
+			if st := settled(t, s); st.Dones == 0 || st.Dones != c.Stats().Dones {
+				t.Errorf("server %+v\nclient %+v", st, c.Stats())
+			}
+		})
+	}
+}
+
+// TestReadReplyAbandoned: a reply that nobody waits for any more is not read, but freed.
+func TestReadReplyAbandoned(t *testing.T) {
+	h := newEcho()
+	s, c := pair(t, slowFill{h}, config5666(), config5666())
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- tryCtx(ctx, c, unexpected(procFill, 9000)) }()
+	<-h.enter
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	close(h.leave)
+	mustDo(t, c, &nullCall) // somebody reads
+	waitFor(t, "its reply is freed", func() bool { return s.Stats().Dones == 1 })
+	if st := c.Stats(); st.OctetsExposed != 0 {
+		t.Errorf("it was read: %+v", st)
+	}
+}
+
+// slowFill is the test program whose procFill waits for the test.
+type slowFill struct{ *echo }
+
+func (h slowFill) MayBlock(_, _, proc uint32) bool { return proc == procFill }
+
+func (h slowFill) ServeRPC(ctx context.Context, req *Request, resp *Response) {
+	if req.Proc == procFill {
+		h.enter <- struct{}{}
+		<-h.leave
+	}
+	h.echo.ServeRPC(ctx, req, resp)
+}

@@ -1,0 +1,88 @@
+package transport
+
+import (
+	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// canExpose says whether the client may be given replies to read.
+//
+// Choice: it has read depth, and has either called the Connection Configuration
+// Protocol or said nothing of RFC 8797, which belongs to RFC 8166. Others would drop
+// the reply and never say RDMA_DONE.
+func (rc *respConn) canExpose() bool {
+	return rc.cfg.Profile == ProfileRFC5666 && (rc.configured || !rc.told) && rc.conn.ConnectionState().IRD > 0
+}
+
+// begin applies what the start-up has settled, before the first message is looked at.
+func (rc *respConn) begin() {
+	if rc.cfg.Profile != ProfileRFC5666 {
+		return
+	}
+	rc.mu.Lock()
+	defer rc.mu.Unlock()
+	reads := rc.canExpose()
+	rc.resp.Configure(func(c *rpcrdma.ResponderConfig) { c.Reads = reads })
+}
+
+// configure answers the Connection Configuration Protocol (RFC 5666 Section 6), in both
+// profiles, and brings what the client says into force.
+//
+// Choice: it is answered whenever it is called, not only as the first call, since
+// nothing before it can be harmed by the sizes it tells.
+func (rc *respConn) configure(x *exchange) {
+	x.resp.reset(&shared)
+	x.setRequest(nil)
+	r := &x.resp
+	if !rc.cfg.AnyCred || x.req.RPCVers != xdr.RPCVersion {
+		r.refusal, r.refused = x.req.Refusal(nil)
+	}
+	switch {
+	case r.refused:
+	case x.req.Vers != rpcrdma.ConfigVersion:
+		r.ProgMismatch(rpcrdma.ConfigVersion, rpcrdma.ConfigVersion)
+	case x.req.Proc == 0:
+	case x.req.Proc != rpcrdma.ConfigProc:
+		r.Stat = xdr.ProcUnavail
+	default:
+		args, err := rpcrdma.ParseConfigArgs(x.req.Args)
+		if err != nil {
+			r.Stat = xdr.GarbageArgs
+			break
+		}
+		r.Results = rc.apply(args).Append(r.Results)
+	}
+	rc.reply(x)
+}
+
+// apply brings the client's words into force and returns ours.
+func (rc *respConn) apply(args rpcrdma.ConfigArgs) rpcrdma.ConfigReply {
+	if args.MaxRead > 0 {
+		rc.conn.LimitORD(int(min(args.MaxRead, 1<<14)))
+	}
+	rc.mu.Lock()
+	defer rc.mu.Unlock()
+	rc.configured, rc.noPull = true, args.MaxRead == 0
+	reads := rc.canExpose()
+	rc.resp.Configure(func(c *rpcrdma.ResponderConfig) {
+		c.SendSize = rpcrdma.ConfigInline(rc.cfg.InlineSend, args.MaxReply, rc.agreed)
+		c.Reads = reads
+	})
+	got := rpcrdma.ConfigReply{MaxCall: uint32(rc.cfg.InlineRecv), MaxRead: uint32(rc.conn.ConnectionState().IRD)}
+	if rc.cfg.Profile == ProfileRFC5666 && rc.cfg.Align > 0 {
+		got.Align = uint32(rc.cfg.Align)
+	}
+	return got
+}
+
+// landed copies an RDMA_MSGP to where it is placed: pooled buffers begin at a multiple of
+// every alignment that Config.Align permits, so the data lie as aligned in memory as they
+// do in the Send. x holds the buffer; nothing of the message is copied again.
+func (rc *respConn) landed(x *exchange, send []byte) []byte {
+	if rc.cfg.Profile != ProfileRFC5666 || !rpcrdma.IsPadded(send) {
+		return send
+	}
+	rc.ctr.padded.Add(1)
+	x.held = shared.get(len(send))
+	return x.held.data[:copy(x.held.data, send)]
+}

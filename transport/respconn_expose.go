@@ -1,0 +1,270 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rpcrdma"
+	"go.uber.org/zap"
+)
+
+// exposure is the memory of a reply that the client is to read (RFC 5666 Section 3.8).
+// It has two owners: who sends the reply, and who gets the RDMA_DONE or sees the end of
+// the connection. The last one to let go frees it.
+type exposure struct {
+	owners atomic.Int32
+	since  time.Time
+	octets int64
+	regs   []region.Region
+	mem    []chunks.Segment
+	stream *buffer // of a long reply
+}
+
+// errNoDone ends a connection whose client does not say that it has read a reply. RFC
+// 5666 Section 3.8: "the server MAY conclude that a protocol violation has occurred and
+// close the RPC connection".
+var errNoDone = errors.New("transport: no RDMA_DONE came for a reply exposed to the client")
+
+// expose sends a reply that x.out.Expose holds, now or when others have been read.
+func (rc *respConn) expose(x *exchange) {
+	x.exp.octets = 0
+	for i := range x.out.Expose {
+		x.exp.octets += int64(x.out.Expose[i].Octets)
+	}
+	all := rc.ctr.exposedOctets.Add(x.exp.octets)
+	rc.mu.Lock()
+	if rc.gone || all > rc.cfg.ExposedMemory {
+		gone := rc.gone
+		if !gone {
+			rc.resp.Refuse(x.head[:0], &x.in, &x.out)
+		}
+		rc.mu.Unlock()
+		rc.ctr.exposedOctets.Add(-x.exp.octets)
+		if gone {
+			rc.finish(x)
+			return
+		}
+		rc.noFit(x)
+		rc.send(x)
+		return
+	}
+	x.out.Owner = x
+	mine := len(rc.withheld) == 0 && rc.admitExposure(x)
+	if !mine {
+		rc.withheld = append(rc.withheld, x)
+		rc.ctr.withheld.Add(1)
+	}
+	rc.mu.Unlock()
+	if mine {
+		rc.sendExposed(x)
+	}
+}
+
+// admitExposure exposes x if the limits permit. rc.mu is held.
+func (rc *respConn) admitExposure(x *exchange) bool {
+	if !rc.resp.Expose(&x.out) {
+		return false
+	}
+	x.exp.owners.Store(2)
+	x.exp.since = time.Now()
+	rc.ctr.exposed.Add(1)
+	rc.dones.arm(rc)
+	rc.postReceives() // the RDMA_DONE needs one (RFC 5666 Section 3.8)
+	return true
+}
+
+// exposeWithheld sends the replies that may leave after an RDMA_DONE, oldest first.
+func (rc *respConn) exposeWithheld() {
+	for {
+		rc.mu.Lock()
+		if rc.gone || len(rc.withheld) == 0 || !rc.admitExposure(rc.withheld[0]) {
+			rc.mu.Unlock()
+			return
+		}
+		x := rc.withheld[0]
+		rc.withheld[0] = nil
+		rc.withheld = rc.withheld[1:]
+		rc.mu.Unlock()
+		rc.sendExposed(x)
+	}
+}
+
+// sendExposed registers the memory of an admitted reply and sends it.
+func (rc *respConn) sendExposed(x *exchange) {
+	if err := rc.registerExposed(x); err != nil {
+		rc.conn.Abort(err) // RFC 8166 Section 4.5.4: no reply can be sent
+		rc.unexpose(x)
+		return
+	}
+	rc.mu.Lock()
+	x.head = rc.resp.AppendExposed(x.head[:0], &x.in, &x.out, x.exp.mem)
+	rc.mu.Unlock()
+	rc.send(x)
+}
+
+// registerExposed makes exactly the octets of the reply readable, nothing beside them.
+func (rc *respConn) registerExposed(x *exchange) error {
+	e := &x.exp
+	for i := range x.out.Expose {
+		part := &x.out.Expose[i]
+		data := part.Data
+		if data == nil {
+			e.stream = shared.get(part.Octets)
+			data = x.out.AppendStream(e.stream.data[:0])
+		}
+		seg := chunks.Segment{Length: uint32(len(data))}
+		if len(data) > 0 {
+			reg, err := rc.conn.Register(data, region.RemoteRead)
+			if err != nil {
+				return err
+			}
+			e.regs = append(e.regs, reg)
+			seg.Handle = handleOf(reg.STag())
+		}
+		e.mem = append(e.mem, seg)
+	}
+	return nil
+}
+
+// unexpose lets go of one ownership; the last one frees the memory.
+func (rc *respConn) unexpose(x *exchange) {
+	if x.exp.owners.Add(-1) > 0 {
+		return
+	}
+	for i := range x.exp.regs {
+		if x.exp.regs[i].Invalidate(cancelled) != nil {
+			go rc.settleExposed(x) // not here: this may be an upcall
+			return
+		}
+	}
+	rc.freeExposed(x)
+}
+
+// settleExposed waits until no RDMA Read touches the memory any more. If the engine does
+// not let go, nobody gets the memory again.
+func (rc *respConn) settleExposed(x *exchange) {
+	ctx, cancel := context.WithTimeout(context.Background(), rc.cfg.CloseTimeout)
+	defer cancel()
+	for i := range x.exp.regs {
+		if err := x.exp.regs[i].Invalidate(ctx); err != nil {
+			rc.conn.Abort(err)
+			rc.abandonExposed(x)
+			break
+		}
+	}
+	rc.freeExposed(x)
+}
+
+// abandonExposed leaves memory that is still in use to the garbage collector.
+func (rc *respConn) abandonExposed(x *exchange) {
+	rc.cfg.Logger.Error("transport: exposed memory is still in use", zap.Uint32("rpcordma.xid", x.in.Header.XID))
+	if x.exp.stream != nil {
+		x.exp.stream.abandon()
+		x.exp.stream = nil
+	}
+	x.resp.abandon()
+	x.rpc = nil
+}
+
+// freeExposed ends the call of a reply that nobody can read any more.
+func (rc *respConn) freeExposed(x *exchange) {
+	rc.ctr.exposed.Add(-1)
+	rc.ctr.exposedOctets.Add(-x.exp.octets)
+	if x.exp.stream != nil {
+		x.exp.stream.release()
+	}
+	clear(x.exp.regs)
+	x.exp.regs, x.exp.mem, x.exp.stream = x.exp.regs[:0], x.exp.mem[:0], nil
+	rc.finish(x)
+}
+
+// handleDone frees the reply that the client has read, and sends what waited for that.
+func (rc *respConn) handleDone(out *rpcrdma.Reply) {
+	x := out.Owner.(*exchange)
+	rc.ctr.dones.Add(1)
+	rc.ctr.replyRead.Add(uint64(x.exp.octets))
+	rc.unexpose(x)
+	rc.exposeWithheld()
+}
+
+// endExposures gives up the replies that were not read when the connection ends. rc.gone
+// is set.
+func (rc *respConn) endExposures() {
+	rc.mu.Lock()
+	withheld := rc.withheld
+	rc.withheld = nil
+	var open []*exchange
+	if rc.resp != nil {
+		list, _ := rc.resp.Exposed()
+		for _, out := range list {
+			open = append(open, out.Owner.(*exchange))
+		}
+	}
+	rc.dones.stop()
+	rc.mu.Unlock()
+	for _, x := range withheld {
+		rc.ctr.exposedOctets.Add(-x.exp.octets)
+		rc.finish(x)
+	}
+	for _, x := range open {
+		rc.unexpose(x)
+	}
+}
+
+// exposedSent is the completion of an exposed reply's Send.
+type exposedSent exchange
+
+// Complete lets go of the sender's ownership.
+func (d *exposedSent) Complete(error) {
+	x := (*exchange)(d)
+	x.rc.unexpose(x)
+}
+
+var _ rdmap.Completer = (*exposedSent)(nil)
+
+// doneWatch is the deadline of exposed replies: one timer for the oldest. It is under
+// respConn.mu.
+type doneWatch struct {
+	timer   *time.Timer
+	stopped bool
+}
+
+// arm says that a reply was exposed.
+func (w *doneWatch) arm(rc *respConn) {
+	if w.timer == nil && !w.stopped {
+		w.timer = time.AfterFunc(rc.cfg.DoneTimeout, func() { rc.lookForDones() })
+	}
+}
+
+func (w *doneWatch) stop() {
+	w.stopped = true
+	if w.timer != nil {
+		w.timer.Stop()
+		w.timer = nil
+	}
+}
+
+// lookForDones gives the connection up if its oldest exposed reply is out of time.
+func (rc *respConn) lookForDones() {
+	rc.mu.Lock()
+	defer rc.mu.Unlock()
+	list, _ := rc.resp.Exposed()
+	switch {
+	case rc.dones.stopped:
+	case len(list) == 0:
+		rc.dones.timer = nil
+	default:
+		oldest := list[0].Owner.(*exchange)
+		if left := time.Until(oldest.exp.since.Add(rc.cfg.DoneTimeout)); left > 0 {
+			rc.dones.timer.Reset(left)
+			return
+		}
+		rc.dones.timer = nil
+		go rc.conn.Abort(errNoDone)
+	}
+}
