@@ -52,6 +52,7 @@ var newMachines = []func(*conn) machine{
 	func(c *conn) machine { return &stags{conn: c} },
 	func(c *conn) machine { return &terminates{conn: c} },
 	newRPCMachine,
+	newCommitMachine,
 }
 
 func newConn(j *Judge, info *decode.ConnInfo) *conn {

@@ -1,8 +1,11 @@
 package judge_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/stag-rdma/stag/conformance/decode"
 	"github.com/stag-rdma/stag/conformance/judge"
@@ -79,8 +82,30 @@ func ExampleSentences() {
 			fmt.Println(s.Section, s.Says)
 		}
 	}
-	fmt.Println(judge.Documents()[0])
+	fmt.Println(slices.Contains(judge.Documents(), "mpa"))
 	// Output:
 	// 5 the pad is zero when sent, ignored when received, and covered by the CRC
-	// ddp
+	// true
+}
+
+// Deviations that are known are kept beside a capture.
+func ExampleParseExpect() {
+	e, err := judge.ParseExpect(strings.NewReader("MPA-031 1 2 # siw leaves stale octets in the pad\n"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	r := judge.NewBuilder(nil).Report()
+	for _, line := range e.Diff(r) {
+		fmt.Println(line)
+	}
+	_, err = judge.ParseExpect(strings.NewReader("MPA-031 one\n"))
+	if bad, ok := errors.AsType[*judge.ExpectError](err); ok {
+		fmt.Println(bad.Line, bad)
+	}
+	fmt.Println(r.WriteExpect(os.Stdout))
+	// Output:
+	// MPA-031 connection 1: 0 found, 2 expected
+	// 1 line 1: 2 fields: want rule, connection and count
+	// <nil>
 }

@@ -1,0 +1,115 @@
+package judge
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Expect is what a capture is known to break: peers deviate, and that is written down beside the capture, with
+// the reason, rather than left unsaid.
+//
+// The form is a line per rule and connection, with the number of violations; what follows # says why.
+//
+//	RPCRDMA-073 1 3   # knfsd invalidates although its R flag is 0
+type Expect struct {
+	counts map[ruleOfConn]int
+}
+
+// ruleOfConn is a rule and the number of a connection in its capture, from 1.
+type ruleOfConn struct {
+	id   string
+	conn int
+}
+
+// ExpectError is a line that is none.
+type ExpectError struct {
+	Line   int    // from 1
+	Reason string // what is wrong with it
+}
+
+// Error returns "line 3: no rule DDP-999 (conformance judge --explain all lists them)".
+func (e *ExpectError) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e.Reason) }
+
+// ParseExpect reads expectations to the end. The error is r's, or an *[ExpectError].
+func ParseExpect(r io.Reader) (*Expect, error) {
+	e := &Expect{counts: make(map[ruleOfConn]int)}
+	lines := bufio.NewScanner(r)
+	for n := 1; lines.Scan(); n++ {
+		text, _, _ := strings.Cut(lines.Text(), "#")
+		if fields := strings.Fields(text); len(fields) > 0 {
+			if reason := e.add(fields); reason != "" {
+				return nil, &ExpectError{n, reason}
+			}
+		}
+	}
+	return e, lines.Err()
+}
+
+// add takes the fields of a line. It returns what is wrong with them, or "".
+func (e *Expect) add(fields []string) string {
+	if len(fields) != 3 {
+		return fmt.Sprintf("%d fields: want rule, connection and count", len(fields))
+	}
+	if _, ok := Find(fields[0]); !ok {
+		return fmt.Sprintf("no rule %s (conformance judge --explain all lists them)", fields[0])
+	}
+	conn, err1 := strconv.Atoi(fields[1])
+	count, err2 := strconv.Atoi(fields[2])
+	if err1 != nil || err2 != nil || conn < 1 || count < 1 {
+		return "connection and count are numbers from 1"
+	}
+	key := ruleOfConn{fields[0], conn}
+	if e.counts[key] > 0 {
+		return fmt.Sprintf("%s of connection %d a second time", fields[0], conn)
+	}
+	e.counts[key] = count
+	return ""
+}
+
+// Diff says where a report is not exactly what was expected, a line each, by connection and rule; none when it is.
+func (e *Expect) Diff(r *Report) (lines []string) {
+	found := r.counts()
+	all := maps.Clone(found)
+	maps.Copy(all, e.counts)
+	for _, k := range sorted(all) {
+		if got, want := found[k], e.counts[k]; got != want {
+			lines = append(lines, fmt.Sprintf("%s connection %d: %d found, %d expected", k.id, k.conn, got, want))
+		}
+	}
+	return lines
+}
+
+// WriteExpect writes what the report has found in the form that [ParseExpect] reads, without reasons.
+func (r *Report) WriteExpect(w io.Writer) error {
+	found := r.counts()
+	var b strings.Builder
+	for _, k := range sorted(found) {
+		fmt.Fprintf(&b, "%s %d %d\n", k.id, k.conn, found[k])
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// counts returns the violations by rule and connection.
+func (r *Report) counts() map[ruleOfConn]int {
+	m := make(map[ruleOfConn]int)
+	for _, c := range r.Connections {
+		for id, n := range c.Counts {
+			m[ruleOfConn{id, c.Info.ID}] += n
+		}
+	}
+	return m
+}
+
+// sorted returns the keys by connection, then rule.
+func sorted(m map[ruleOfConn]int) []ruleOfConn {
+	return slices.SortedFunc(maps.Keys(m), func(a, b ruleOfConn) int {
+		return cmp.Or(cmp.Compare(a.conn, b.conn), cmp.Compare(a.id, b.id))
+	})
+}
