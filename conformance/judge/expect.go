@@ -90,7 +90,7 @@ func (r *Report) WriteExpect(w io.Writer) error {
 	found := r.counts()
 	var b strings.Builder
 	for _, k := range sorted(found) {
-		fmt.Fprintf(&b, "%s %d %d\n", k.id, k.conn, found[k])
+		b.WriteString(k.line(found[k]) + "\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -106,6 +106,9 @@ func (r *Report) counts() map[ruleOfConn]int {
 	}
 	return m
 }
+
+// line returns the expectation of n violations.
+func (k ruleOfConn) line(n int) string { return fmt.Sprintf("%s %d %d", k.id, k.conn, n) }
 
 // sorted returns the keys by connection, then rule.
 func sorted(m map[ruleOfConn]int) []ruleOfConn {
