@@ -3,7 +3,7 @@ GOLANGCI = 2.15.0
 GOBIN    ?= $(shell go env GOPATH)/bin
 T        ?= 10s
 FUZZ     ?=
-NESTED   = transport/examples/gonfs
+NESTED   = $(patsubst %/go.mod,%,$(wildcard transport/examples/*/go.mod))
 
 .PHONY: menu
 menu: ## this menu
