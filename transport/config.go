@@ -121,6 +121,12 @@ type Config struct {
 	// 256 MiB.
 	RequestMemory int64
 
+	// Fanout, on a listener, is the number of record-marked connections that each RDMA
+	// connection appears as, so that a server which works on one call at a time per
+	// connection works on as many of a client's calls at once. If zero, 1; range 1 to
+	// 256.
+	Fanout int
+
 	// MaxConns bounds the connections of one server or listener; further ones are
 	// closed at once. If zero, 16384.
 	MaxConns int
@@ -185,6 +191,7 @@ func (c *Config) fill() (*Config, error) {
 	setInt(&f.InlineRecv, DefaultInlineSize)
 	setInt(&f.MaxPayload, DefaultMaxPayload)
 	setInt(&f.MaxConns, DefaultMaxConns)
+	setInt(&f.Fanout, 1)
 	if f.RequestMemory == 0 {
 		f.RequestMemory = DefaultRequestMemory
 	}
@@ -228,6 +235,7 @@ func (c *Config) check() error {
 		{"InlineRecv", c.InlineRecv, minInline, maxInline},
 		{"MaxPayload", c.MaxPayload, minInline, 1 << 30},
 		{"MaxConns", c.MaxConns, 1, 1 << 30},
+		{"Fanout", c.Fanout, 1, 256},
 		{"Revision", c.Revision, 0, 2},
 		{"Profile", int(c.Profile), int(ProfileRFC8166), int(ProfileRFC5666)},
 		{"MaxExposed", c.MaxExposed, 1, maxCredits},

@@ -25,7 +25,7 @@ type Listener struct {
 
 	mu    sync.Mutex
 	err   error // why accepting ended
-	conns map[*recordConn]struct{}
+	conns map[*respConn]struct{}
 }
 
 var _ net.Listener = (*Listener)(nil)
@@ -60,7 +60,7 @@ func NewListener(l net.Listener, cfg *Config) (*Listener, error) {
 }
 
 func newListener(inner net.Listener, cfg *Config) *Listener {
-	l := &Listener{l: inner, cfg: cfg, ready: make(chan *recordConn, acceptQueue), conns: make(map[*recordConn]struct{})}
+	l := &Listener{l: inner, cfg: cfg, ready: make(chan *recordConn, acceptQueue), conns: make(map[*respConn]struct{})}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.budget.left.Store(cfg.RequestMemory)
 	go l.run()
@@ -81,30 +81,33 @@ func (l *Listener) run() {
 
 // start runs the MPA start-up of a connection and queues it for Accept.
 func (l *Listener) start(conn net.Conn) {
-	c := newRecordConn(l, conn)
-	c.rc.conn = rdmap.Server(conn, c.rc.config())
-	if err := l.add(c); err != nil {
-		c.rc.conn.Abort(err)
+	ls := newLanes(l, conn)
+	rc := ls.rc
+	rc.conn = rdmap.Server(conn, rc.config())
+	if err := l.add(rc); err != nil {
+		rc.conn.Abort(err)
 		return
 	}
-	defer l.drop(c)
-	if err := c.rc.conn.Handshake(l.ctx); err != nil {
+	defer l.drop(rc)
+	if err := rc.conn.Handshake(l.ctx); err != nil {
 		l.cfg.Logger.Info("transport: start-up failed", zap.Error(opErr(OpAccept, addrOf(conn), err)))
 		return
 	}
 	l.ctr.accepted.Add(1)
-	select {
-	case l.ready <- c:
-	case <-l.ctx.Done():
-		c.rc.conn.Abort(nil)
+	for _, c := range ls.all {
+		select {
+		case l.ready <- c:
+		case <-l.ctx.Done():
+			rc.conn.Abort(nil)
+		}
 	}
-	if err := ignoreEnd(c.rc.serve()); err != nil {
+	if err := ignoreEnd(rc.serve()); err != nil {
 		l.cfg.Logger.Info("transport: connection ended", zap.Error(opErr(OpServe, addrOf(conn), err)))
 	}
 }
 
 // add admits a connection.
-func (l *Listener) add(c *recordConn) error {
+func (l *Listener) add(c *respConn) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err != nil {
@@ -119,7 +122,7 @@ func (l *Listener) add(c *recordConn) error {
 }
 
 // drop forgets a connection that has ended.
-func (l *Listener) drop(c *recordConn) {
+func (l *Listener) drop(c *respConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.conns, c)

@@ -14,8 +14,9 @@ import (
 // recordConn is a net.Conn that speaks record-marked ONC RPC on top and RPC-over-RDMA
 // below. Calls wait here until they are read, then for the reply with their XID.
 type recordConn struct {
-	rc   *respConn
-	conn net.Conn // for the addresses
+	rc    *respConn
+	lanes *lanes   // it and its siblings
+	conn  net.Conn // for the addresses
 
 	mu         sync.Mutex
 	head, tail *exchange            // complete calls, not wholly read
@@ -30,33 +31,29 @@ type recordConn struct {
 	write deadline
 }
 
-var (
-	_ net.Conn    = (*recordConn)(nil)
-	_ application = (*recordConn)(nil)
-)
+var _ net.Conn = (*recordConn)(nil)
 
-func newRecordConn(l *Listener, conn net.Conn) *recordConn {
-	c := &recordConn{conn: conn, pending: make(map[uint32]*exchange), some: make(chan struct{}, 1)}
-	c.rc = newRespConn(l.cfg, &l.ctr, &l.budget, c)
-	c.w.max = l.cfg.MaxPayload
+// newRecordConn makes one of the connections that rc appears as.
+func newRecordConn(rc *respConn, ls *lanes, conn net.Conn) *recordConn {
+	c := &recordConn{rc: rc, lanes: ls, conn: conn, pending: make(map[uint32]*exchange), some: make(chan struct{}, 1)}
+	c.w.max = rc.cfg.MaxPayload
 	return c
 }
 
-// dispatch queues a call for Read. A call whose XID is being served already is a
-// retransmission: it is dropped, the first one will be answered.
-func (c *recordConn) dispatch(x *exchange, inline bool) {
-	if inline {
-		x.own()
-	}
-	x.req.XID, x.req.Prog, x.req.Vers, x.req.Proc = x.in.RPC.XID, x.in.RPC.Prog, x.in.RPC.Vers, x.in.RPC.Proc
-	x.protected = gssProtected(x.in.RPC.Cred)
+// load returns the calls without an answer, and whether xid is one of them.
+func (c *recordConn) load(xid uint32) (n int, has bool) {
 	c.mu.Lock()
-	_, twice := c.pending[x.req.XID]
-	if c.err != nil || twice {
+	defer c.mu.Unlock()
+	_, has = c.pending[xid]
+	return len(c.pending), has
+}
+
+// queue queues a call for Read; false: no further call is taken.
+func (c *recordConn) queue(x *exchange) bool {
+	c.mu.Lock()
+	if c.err != nil {
 		c.mu.Unlock()
-		c.rc.ctr.dropped.Add(1)
-		c.rc.finish(x)
-		return
+		return false
 	}
 	c.pending[x.req.XID] = x
 	if c.tail == nil {
@@ -67,6 +64,7 @@ func (c *recordConn) dispatch(x *exchange, inline bool) {
 	c.tail = x
 	c.mu.Unlock()
 	c.hint()
+	return true
 }
 
 // hint wakes one reader.
@@ -240,8 +238,13 @@ func (c *recordConn) findItem(x *exchange, msg []byte) (pos, n int, ok bool) {
 	return len(msg) - len(res) + pos, n, true
 }
 
-// Close sends what was written, closes the connection and fails Read with io.EOF.
+// Close sends what was written, closes the connection and fails Read with io.EOF. One
+// that owes no reply and has siblings goes alone.
 func (c *recordConn) Close() error {
+	if c.lanes.leave(c) {
+		c.ended(nil)
+		return nil
+	}
 	c.rc.mu.Lock()
 	c.rc.draining = true
 	c.rc.mu.Unlock()

@@ -1,0 +1,82 @@
+package transport
+
+import (
+	"net"
+	"slices"
+	"sync"
+)
+
+// lanes are the record-marked connections that one RDMA connection appears as: one, or
+// Config.Fanout. A call goes to the one that owes the fewest replies.
+type lanes struct {
+	rc  *respConn
+	all []*recordConn // what Accept hands out
+
+	mu   sync.Mutex
+	open []*recordConn
+}
+
+var _ application = (*lanes)(nil)
+
+func newLanes(l *Listener, conn net.Conn) *lanes {
+	ls := new(lanes)
+	ls.rc = newRespConn(l.cfg, &l.ctr, &l.budget, ls)
+	for range l.cfg.Fanout {
+		ls.all = append(ls.all, newRecordConn(ls.rc, ls, conn))
+	}
+	ls.open = slices.Clone(ls.all)
+	return ls
+}
+
+// dispatch hands a call to a lane. A call whose XID is being served already is a
+// retransmission: it is dropped, the first one will be answered.
+func (ls *lanes) dispatch(x *exchange, inline bool) {
+	if inline {
+		x.own()
+	}
+	x.req.XID, x.req.Prog, x.req.Vers, x.req.Proc = x.in.RPC.XID, x.in.RPC.Prog, x.in.RPC.Vers, x.in.RPC.Proc
+	x.protected = gssProtected(x.in.RPC.Cred)
+	ls.mu.Lock()
+	c := ls.choose(x.req.XID)
+	taken := c != nil && c.queue(x)
+	ls.mu.Unlock()
+	if !taken {
+		ls.rc.ctr.dropped.Add(1)
+		ls.rc.finish(x)
+	}
+}
+
+// choose returns the lane with the fewest calls, nil if one has the XID already.
+// ls.mu is held.
+func (ls *lanes) choose(xid uint32) (least *recordConn) {
+	best := 0
+	for _, c := range ls.open {
+		n, has := c.load(xid)
+		if has {
+			return nil
+		}
+		if least == nil || n < best {
+			least, best = c, n
+		}
+	}
+	return least
+}
+
+// leave lets c go alone: it owes no reply and is not the last one.
+func (ls *lanes) leave(c *recordConn) bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	i := slices.Index(ls.open, c)
+	if n, _ := c.load(0); i < 0 || n > 0 || len(ls.open) == 1 {
+		return false
+	}
+	ls.open = slices.Delete(ls.open, i, i+1)
+	return true
+}
+
+// ended tells all lanes that no further call will come.
+func (ls *lanes) ended(err error) {
+	for _, c := range ls.all {
+		c.ended(err)
+	}
+}
