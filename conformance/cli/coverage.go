@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,19 +19,21 @@ func coverageCmd() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "coverage",
-		Short: "List the rules of the documents and the tests that prove them",
-		Long: `coverage reads the tests of a checkout and lists each rule with the tests tagged
-with it and the mutants that break it. A test is tagged by the comment
+		Short: "List the rules of the documents, the tests that prove them and what judges them",
+		Long: `coverage reads the tests of a checkout and lists each rule of order with the tests
+tagged with it and the mutants that break it; then each document sentence by
+sentence, with the rules by which the judge of captures sees it broken, or the
+reason why a capture cannot show it. A test is tagged by the comment
 
   // spec: rdmap 7.4 response
 
 or, in a table, by an element's field spec: "rdmap 7.3 F-AW".
 
-Exit status: 0 done; 1 a rule has no test, or a tag names no rule; 2 bad command
-line.`,
+Exit status: 0 done; 1 a rule has no test, a tag names no rule, or a sentence has
+neither rule nor reason; 2 bad command line.`,
 		Example: `  conformance coverage
-  conformance coverage --spec rdmap
-  conformance coverage --json | jq '.[].rows[] | select(.later == "AW")'`,
+  conformance coverage --spec mpa
+  conformance coverage --json | jq '.[].sentences[]? | select(.reason)'`,
 		Args: wantArgs(0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			reports, err := coverageReports(spec, root)
@@ -50,7 +53,7 @@ line.`,
 func coverageReports(spec, root string) ([]*coverage.Report, error) {
 	specs := coverage.Specs()
 	if spec != "" {
-		if coverage.Rows(spec) == nil {
+		if !slices.Contains(specs, spec) {
 			return nil, usagef("--spec %q: want %s", spec, strings.Join(specs, " or "))
 		}
 		specs = []string{spec}

@@ -33,7 +33,7 @@ func TestCoverageExit(t *testing.T) {
 	}{
 		{"this checkout", []string{"coverage", "--spec", "rdmap"}, 0, ""},
 		{"rows without tests", []string{"coverage", "--root", dir}, 1, "conformance: no test is tagged with 7.1 Send-Send, "},
-		{"unknown document", []string{"coverage", "--spec", "smb"}, 2, `conformance: --spec "smb": want rdmap`},
+		{"unknown document", []string{"coverage", "--spec", "smb"}, 2, `conformance: --spec "smb": want commitlog or ddp or mpa`},
 		{"unknown mutant", []string{"mutants", "--only", "nothing"}, 2, `conformance: --only "nothing": no mutant has this in its name`},
 		{"help", []string{"mutants", "--help"}, 0, ""},
 	} {
@@ -54,20 +54,45 @@ func TestCoverageExit(t *testing.T) {
 func TestCoverageJSON(t *testing.T) {
 	status, out, _ := run(t, nil, "coverage", "--json")
 	var got []struct {
-		Spec string
+		Spec      string
+		Sentences []struct {
+			Section, Says, Reason string
+			Rules                 []string
+		}
 		Rows []struct {
 			Row     string
 			Tests   []struct{ Test string }
 			Mutants []string
 		}
 	}
-	if err := json.Unmarshal([]byte(out), &got); err != nil || status != 0 || len(got) != 1 {
+	if err := json.Unmarshal([]byte(out), &got); err != nil || status != 0 {
 		t.Fatalf("status %d, %v: %s", status, err, out)
 	}
-	for _, r := range got[0].Rows {
-		if r.Row == "7.3 F-AW" && len(r.Tests) >= 3 && len(r.Mutants) >= 2 {
-			return
+	rows := 0
+	for _, spec := range got {
+		for _, r := range spec.Rows {
+			if r.Row == "7.3 F-AW" && len(r.Tests) >= 3 && len(r.Mutants) >= 2 {
+				rows++
+			}
+		}
+		if len(spec.Sentences) == 0 {
+			t.Errorf("%s has no sentences", spec.Spec)
+		}
+		for _, s := range spec.Sentences {
+			if s.Section == "" || s.Says == "" || (len(s.Rules) == 0) == (s.Reason == "") {
+				t.Errorf("%s: %+v", spec.Spec, s)
+			}
 		}
 	}
-	t.Error("7.3 F-AW has no tests or no mutants")
+	if rows != 1 {
+		t.Error("7.3 F-AW has no tests or no mutants")
+	}
+}
+
+func TestCoverageSentences(t *testing.T) {
+	status, out, _ := run(t, nil, "coverage", "--spec", "mpa")
+	if status != 0 || !strings.Contains(out, "mpa 5, in a trace\n") || !strings.Contains(out, "\n      MPA-031\n") ||
+		!strings.Contains(out, "no rule: nothing to break") {
+		t.Errorf("status %d: %s", status, out)
+	}
 }

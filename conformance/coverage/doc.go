@@ -8,4 +8,7 @@
 // [Scan] finds the tags in the source, [New] brings both together. [Mutants] are faults
 // that can be switched on in a build of their own, with the rows that each one breaks:
 // the tests of those rows must then fail, and [Try] sees that they do.
+//
+// A document may also be there sentence by sentence, with the rules by which a judge of captures
+// sees each broken: see package judge.
 package coverage

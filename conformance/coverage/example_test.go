@@ -29,7 +29,7 @@ func ExampleNew() {
 	tag := coverage.Tag{Spec: "rdmap", Row: "7.4 streams", Package: "rdmap", Test: "TestStreams"}
 	r := coverage.New("rdmap", []coverage.Tag{tag})
 	fmt.Println(len(r.Empty()), "rows to go")
-	r.Entries = r.Entries[65:66]
+	r.Entries, r.Sentences = r.Entries[65:66], nil
 	if err := r.Print(os.Stdout); err != nil {
 		fmt.Println(err)
 	}

@@ -5,6 +5,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/stag-rdma/stag/conformance/judge"
 )
 
 // Entry is a row and the tests that prove it.
@@ -19,11 +21,14 @@ type Report struct {
 	Spec    string  `json:"spec"`
 	Entries []Entry `json:"rows"`
 	Strays  []Tag   `json:"strays,omitempty"` // tags with a row that the document does not have
+
+	// Sentences are all sentences of the document, with the rules of the judge of captures.
+	Sentences []judge.Sentence `json:"sentences,omitempty"`
 }
 
 // New brings the rows of a document together with the tags that name them.
 func New(spec string, tags []Tag) *Report {
-	r := &Report{Spec: spec}
+	r := &Report{Spec: spec, Sentences: judge.Sentences(spec)}
 	at := make(map[string]int)
 	for i, row := range Rows(spec) {
 		at[row.ID] = i
@@ -59,8 +64,8 @@ func (r *Report) Empty() (ids []string) {
 	return ids
 }
 
-// Err tells of what is missing: rows without a test, tags without a row. It is nil when
-// nothing is.
+// Err tells of what is missing: rows without a test, tags without a row, sentences without
+// a rule or a reason. It is nil when nothing is.
 func (r *Report) Err() error {
 	var wrong []string
 	if empty := r.Empty(); len(empty) > 0 {
@@ -69,13 +74,15 @@ func (r *Report) Err() error {
 	for _, t := range r.Strays {
 		wrong = append(wrong, fmt.Sprintf("%s:%d: %s has no row %q", t.File, t.Line, r.Spec, t.Row))
 	}
+	wrong = append(wrong, r.dangling()...)
 	if wrong == nil {
 		return nil
 	}
 	return fmt.Errorf("%s", strings.Join(wrong, "; "))
 }
 
-// Print writes the rows with their tests and mutants, and a line of sums.
+// Print writes the rows with their tests and mutants, and the sentences with the rules that
+// judge them, each with a line of sums.
 func (r *Report) Print(w io.Writer) error {
 	var b strings.Builder
 	tests, last := 0, ""
@@ -97,7 +104,10 @@ func (r *Report) Print(w io.Writer) error {
 		}
 		tests += len(e.Tests)
 	}
-	fmt.Fprintf(&b, "%s: %d rows, %d without a test, %d tags\n", r.Spec, len(r.Entries), len(r.Empty()), tests)
+	if len(r.Entries) > 0 {
+		fmt.Fprintf(&b, "%s: %d rows, %d without a test, %d tags\n", r.Spec, len(r.Entries), len(r.Empty()), tests)
+	}
+	r.printSentences(&b)
 	_, err := io.WriteString(w, b.String())
 	return err
 }

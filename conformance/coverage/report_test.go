@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stag-rdma/stag/conformance/judge"
 )
 
 // TestRows: every pair of operations once, and every rule says something.
@@ -82,5 +84,18 @@ func TestReport(t *testing.T) {
 	}
 	if err := New("rdmap", append(tags[1:], tag("7.1 Send-Send", "TestS"))).Err(); err != nil {
 		t.Errorf("nothing is missing: %v", err)
+	}
+}
+
+// TestSentences: a sentence without verdict, and one that names a rule there is not, are errors.
+func TestSentences(t *testing.T) {
+	r := New("mpa", nil)
+	if err := r.Err(); err != nil || len(r.Sentences) < 50 {
+		t.Fatalf("%d sentences, %v", len(r.Sentences), err)
+	}
+	r.Sentences = []judge.Sentence{{Section: "1", Says: "a"}, {Section: "2", Says: "b", Rules: []string{"MPA-999"}}}
+	const want = `mpa 1 "a": no rule and no reason; mpa 2 "b": there is no rule MPA-999`
+	if err := r.Err(); err == nil || err.Error() != want {
+		t.Errorf("%v", err)
 	}
 }

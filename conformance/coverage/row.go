@@ -3,6 +3,8 @@ package coverage
 import (
 	"maps"
 	"slices"
+
+	"github.com/stag-rdma/stag/conformance/judge"
 )
 
 // Row is one rule.
@@ -19,8 +21,12 @@ func (r *Row) Group() string { return group(r.ID) }
 
 var specs = map[string][]Row{"rdmap": rdmapRows()}
 
-// Specs returns the names of the documents that have rows, sorted.
-func Specs() []string { return slices.Sorted(maps.Keys(specs)) }
+// Specs returns the names of the documents that have rows, or sentences, sorted.
+func Specs() []string {
+	names := slices.AppendSeq(judge.Documents(), maps.Keys(specs))
+	slices.Sort(names)
+	return slices.Compact(names)
+}
 
 // Rows returns the rows of a document, in its order; none if there is no such document.
 // They must not be changed.

@@ -60,13 +60,13 @@ func Try(ctx context.Context, root string, ms []Mutant, tags []Tag, each func(*R
 		if failed, err = t.run(ms[i].Name, p); err != nil {
 			return fmt.Errorf("mutant %s: %w", ms[i].Name, err)
 		}
-		each(judge(&ms[i], tags, failed))
+		each(verdict(&ms[i], tags, failed))
 	}
 	return nil
 }
 
-// judge finds the rows that no failed test stands for.
-func judge(m *Mutant, tags []Tag, failed map[string]bool) *Result {
+// verdict finds the rows that no failed test stands for.
+func verdict(m *Mutant, tags []Tag, failed map[string]bool) *Result {
 	r := &Result{Mutant: *m, Survived: []string{}}
 	for _, row := range m.Rows {
 		if !slices.ContainsFunc(tags, func(t Tag) bool { return t.proves(m, row) && failed[t.Name()] }) {

@@ -14,6 +14,7 @@ type ending struct {
 
 func (m *ending) event(ev *decode.Event) {
 	switch {
+	case m.info.Request == nil: // somebody else's connection may begin like a key
 	case ev.Kind == decode.KindUndecoded && errors.Is(ev.Err, decode.ErrPartial):
 		m.left[ev.Dir] = ev.Len
 	case ev.Kind == decode.KindClose && !ev.Reset && m.left[ev.Dir] > 0:

@@ -96,6 +96,7 @@ func (b *Builder) Event(ev *decode.Event) {
 func (b *Builder) Report() *Report {
 	b.judge.End()
 	b.rep.Connections = slices.DeleteFunc(b.rep.Connections, func(c *ConnReport) bool { return c.Info.Foreign })
+	b.rep.Violations = slices.DeleteFunc(b.rep.Violations, func(v *Violation) bool { return v.Conn.Foreign })
 	return &b.rep
 }
 

@@ -69,5 +69,6 @@ func Captures(traces ...*Trace) ([]byte, error) {
 	for _, c := range conns {
 		c.Close()
 	}
-	return file.Bytes(), w.Close()
+	err = w.Close() // not before it is the file whole
+	return file.Bytes(), err
 }
