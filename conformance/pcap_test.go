@@ -28,6 +28,7 @@ func TestDemoCapture(t *testing.T) {
 	if counts["rpc.0"] != counts["rpc.1"] || counts["rpc.0"] < 50 {
 		t.Errorf("%d calls, %d replies", counts["rpc.0"], counts["rpc.1"])
 	}
+	judgedClean(t, file)
 	tshark, err := exec.LookPath("tshark")
 	if err != nil {
 		t.Skip("tshark is not installed here (apt-get install tshark); CI has it")

@@ -196,6 +196,11 @@ func longCall(ctx context.Context, t *testing.T, caller *transport.Client) {
 func TestOwnTraffic(t *testing.T) {
 	all := sessions(t)
 	t.Run("decoder", func(t *testing.T) { testDecoder(t, all) })
+	t.Run("judge", func(t *testing.T) {
+		for _, s := range all {
+			t.Run(s.name, func(t *testing.T) { judgedClean(t, s.pcap) })
+		}
+	})
 	t.Run("tshark", func(t *testing.T) { testTshark(t, all) })
 }
 

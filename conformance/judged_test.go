@@ -1,0 +1,149 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stag-rdma/stag/conformance/judge"
+	"github.com/stag-rdma/stag/conformance/perftest"
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/capture"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/commitlog"
+)
+
+// judgedClean fails for every rule that a recording breaks.
+func judgedClean(t *testing.T, file string) {
+	t.Helper()
+	f, err := os.Open(file)
+	check(t, err)
+	defer f.Close()
+	r, err := judge.File(f, nil)
+	check(t, err)
+	for _, v := range r.Violations {
+		t.Errorf("%s: %v", v.Rule.Text, v)
+	}
+	if len(r.Connections) == 0 {
+		t.Error("no connection in it")
+	}
+	for _, c := range r.Connections {
+		for _, u := range c.Unknown {
+			t.Errorf("connection %d: %s", c.Info.ID, u)
+		}
+	}
+}
+
+// TestOwnJudged: the judge finds nothing in what our engine says: with the profile of RFC 5666, all 18 opcodes, commit
+// logs, other people's benchmarks. (NFS by RFC 8166: TestOwnTraffic, TestDemoCapture.)
+func TestOwnJudged(t *testing.T) {
+	t.Parallel()
+	file := func(t *testing.T) string { return filepath.Join(t.TempDir(), "own.pcapng") }
+	t.Run("rfc5666", func(t *testing.T) {
+		for _, cfg := range []transport.Config{
+			{Profile: transport.ProfileRFC5666},
+			{Profile: transport.ProfileRFC5666, InlineSend: 1024, InlineRecv: 1024},
+		} {
+			name := file(t)
+			record(t, name, cfg)
+			judgedClean(t, name)
+		}
+	})
+	t.Run("opcodes", func(t *testing.T) {
+		for _, markers := range []bool{false, true} {
+			name := file(t)
+			sayAllOpcodes(t, name, markers)
+			judgedClean(t, name)
+		}
+	})
+	for _, o := range []commitlog.Options{
+		{Mode: commitlog.WAL}, {Mode: commitlog.Strict}, {Mode: commitlog.Strict, Hash: commitlog.SHA256},
+	} {
+		t.Run(fmt.Sprintf("log %v %d", o.Mode, o.Hash), func(t *testing.T) {
+			name := file(t)
+			recordLog(t, name, &o)
+			judgedClean(t, name)
+		})
+	}
+	for _, test := range []perftest.Test{perftest.WriteBW, perftest.ReadBW, perftest.SendLat} {
+		t.Run(fmt.Sprint(test), func(t *testing.T) {
+			name := file(t)
+			recordPerftest(t, name, test)
+			judgedClean(t, name)
+		})
+	}
+}
+
+// recordLog records a session of a commit log: records of all sizes, several at once, more than the ring holds.
+func recordLog(t *testing.T, file string, o *commitlog.Options) {
+	t.Helper()
+	ctx := t.Context()
+	size, err := commitlog.MemorySize(8192)
+	check(t, err)
+	memory := durable(make([]byte, size))
+	check(t, commitlog.Create(memory, o))
+	log, err := commitlog.Open(memory)
+	check(t, err)
+	w, err := capture.Create(file)
+	check(t, err)
+	a, b := rdmaptest.Pipe()
+	served := make(chan error, 1)
+	go func() {
+		c := rdmap.Server(b, commitlog.Config(nil))
+		if err := c.Handshake(ctx); err != nil {
+			served <- err
+			return
+		}
+		served <- log.Serve(ctx, c)
+	}()
+	p := commitlog.NewProducer(&commitlog.ProducerOptions{Verify: true})
+	c := rdmap.Client(w.TapClient(a), p.Config(nil))
+	check(t, c.Handshake(ctx))
+	check(t, p.Attach(ctx, c))
+	for i := range 40 {
+		var group []*commitlog.Pending
+		for j := range 3 {
+			e, err := p.Begin(bytes.Repeat([]byte{byte(i)}, (i*37+j*311)%700))
+			check(t, err)
+			group = append(group, e)
+		}
+		for _, e := range group {
+			_, err := e.Wait(ctx)
+			check(t, err)
+			r, err := log.Next(ctx)
+			check(t, err)
+			check(t, log.Release(r.Seq))
+		}
+	}
+	p.Close()
+	check(t, c.Close())
+	<-served // that the connection has ended
+	check(t, log.Close(ctx))
+	check(t, w.Close())
+}
+
+// recordPerftest records a test of perftest between our two sides.
+func recordPerftest(t *testing.T, file string, test perftest.Test) {
+	t.Helper()
+	w, err := capture.Create(file)
+	check(t, err)
+	back, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	s := &perftest.Server{Tests: 1}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(t.Context(), back) }()
+	front, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	relayed := make(chan error, 1)
+	go func() { relayed <- w.Relay(front, "tcp", back.Addr().String()) }()
+	_, err = perftest.Dial(t.Context(), front.Addr().String(), &perftest.Options{Test: test, Size: 20000, Count: 5})
+	check(t, err)
+	check(t, <-served)
+	check(t, front.Close())
+	check(t, <-relayed)
+	check(t, w.Close())
+}
