@@ -140,7 +140,9 @@ type Config struct {
 
 	// HandlerLimit is how long an upcall may hold the reading role of a
 	// connection in Serve before the watchdog gives the role to a new goroutine.
-	// 0 or negative: no watchdog. The watchdog ticks once per millisecond.
+	// 0 or negative: no watchdog. The watchdog ticks once per millisecond. With a
+	// watchdog the goroutine in Serve also carries out, under the same limit, the peer's
+	// requests that may take long, such as a Flush to a disk; without, another one does.
 	HandlerLimit time.Duration
 	// MaxTakeovers bounds the upcalls that have been relieved of the role and
 	// still run. 0: 64.

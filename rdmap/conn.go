@@ -38,6 +38,8 @@ type Conn struct {
 	snd      sender
 	flushing bool          // there is a flusher; it owns wk and due
 	burst    bool          // what was read is being handled: the reader will flush
+	serving  bool          // the reading role is that of Serve, to the end
+	reader   bool          // the reader of this burst will call executeHere
 	closing  bool          // Close was called: nothing more is taken
 	err      error         // the first fatal error
 	linger   bool          // what is queued still goes out, and the end is graceful

@@ -51,7 +51,7 @@ func (c *Conn) afterRead(n int, err error) (int, error) {
 // handle parses what is staged, with the upcalls, and flushes what they posted.
 func (c *Conn) handle() error {
 	c.mu.Lock()
-	c.burst = true
+	c.burst, c.reader = true, c.executesHere()
 	c.mu.Unlock()
 	err := c.parse()
 	if errors.Is(err, errLostRole) {
@@ -64,6 +64,9 @@ func (c *Conn) handle() error {
 	c.endBurst()
 	if err != nil {
 		c.fail(err)
+	}
+	if !c.executeHere() {
+		return errLostRole
 	}
 	return err
 }

@@ -49,6 +49,9 @@ func (c *Conn) serve() {
 	r.mu.Lock()
 	mine := r.holder == holderServer
 	r.mu.Unlock()
+	c.mu.Lock()
+	c.serving = mine
+	c.mu.Unlock()
 	for mine {
 		_, err := c.readBurst(true)
 		switch {

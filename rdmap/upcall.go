@@ -53,10 +53,12 @@ func (c *Conn) takeOver(s uint64) bool {
 // succeed carries on where the upcall that lost the role was.
 func (c *Conn) succeed() {
 	c.endBurst()
-	if c.st != nil {
-		if err := c.handle(); errors.Is(err, errLostRole) {
+	if c.st == nil {
+		if !c.executeHere() {
 			return
 		}
+	} else if err := c.handle(); errors.Is(err, errLostRole) {
+		return
 	}
 	c.role.mu.Lock()
 	serve := c.role.holder == holderServer
