@@ -13,6 +13,7 @@ type device struct {
 	path  string
 	size  int // octets at opening
 	hooks *hook.Hooks
+	split bool // the system has no single call for writeSync
 }
 
 func (d *device) error(op string, kind, err error) error {
@@ -40,6 +41,26 @@ func (d *device) datasync() error {
 		return d.error("fdatasync", ErrFailed, cause(err))
 	}
 	return nil
+}
+
+// writeSync is write and datasync, in one system call where there is one for it. With
+// hooks they come one by one, so that either can fail. It is called by one goroutine at a
+// time.
+func (d *device) writeSync(p []byte, off int) error {
+	if !d.split && d.hooks == nil {
+		n, err := writeSync(d.f, p, off)
+		switch {
+		case err != nil:
+			return d.error("pwritev2", ErrFailed, err)
+		case n == len(p):
+			return nil
+		}
+		d.split = true
+	}
+	if err := d.write(p, off); err != nil {
+		return err
+	}
+	return d.datasync()
 }
 
 // check returns ErrRegionLost unless the file is as long as it was, and still has a

@@ -49,6 +49,7 @@ type Sim struct {
 	timeout time.Duration // of Close
 
 	flushing sync.Mutex // before mu
+	flushed  []byte     // memory for flush
 
 	mu      sync.Mutex
 	durable []byte

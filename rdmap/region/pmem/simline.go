@@ -52,27 +52,41 @@ func (s *Sim) look(off, n int) {
 	s.note(off, words.Clone(s.data[off:off+n]))
 }
 
-// note adds versions to the lines that p at off changes; s.mu is held.
+// noteLines is of how many lines the contents are allocated together.
+const noteLines = 8
+
+// note adds versions to the lines that p at off changes; s.mu is held. Versions of one
+// store share memory.
 func (s *Sim) note(off int, p []byte) {
 	s.clock++
+	var slab []byte
+	var first []version // of lines that were clean
 	span(off, len(p), func(line, lo, hi, at int) {
-		old := s.latest(line)
+		vs := s.dirty[line]
+		old := lineOf(s.durable, line)
+		if len(vs) > 0 {
+			old = vs[len(vs)-1].octets
+		}
 		if bytes.Equal(old[lo:hi], p[at:at+hi-lo]) {
 			return
 		}
-		octets := slices.Clone(old)
+		if cap(slab)-len(slab) < lineSize {
+			n := min(noteLines, (off+len(p)-1)/lineSize-line+1)
+			slab, first = make([]byte, 0, n*lineSize), make([]version, 0, n)
+		}
+		k := len(slab)
+		slab = append(slab, old...)
+		octets := slab[k:len(slab):len(slab)]
 		copy(octets[lo:hi], p[at:])
-		vs := append(slices.Clone(s.dirty[line]), version{s.clock, mask(lo, hi), octets})
+		v := version{s.clock, mask(lo, hi), octets}
+		if len(vs) == 0 {
+			first = append(first, v)
+			vs = first[len(first)-1 : len(first) : len(first)]
+		} else {
+			vs = append(slices.Clone(vs), v)
+		}
 		s.dirty[line] = vs[max(0, len(vs)-s.o.Versions):]
 	})
-}
-
-// latest returns what the line holds, as far as the model was told.
-func (s *Sim) latest(line int) []byte {
-	if vs := s.dirty[line]; len(vs) > 0 {
-		return vs[len(vs)-1].octets
-	}
-	return lineOf(s.durable, line)
 }
 
 // flush makes the n octets at off durable as they are now. One at a time: of two
@@ -83,11 +97,15 @@ func (s *Sim) flush(off, n int) {
 	s.flushing.Lock()
 	defer s.flushing.Unlock()
 	now := s.now()
-	p := words.Clone(s.data[off : off+n])
+	s.flushed = words.Append(s.flushed[:0], s.data[off:off+n])
+	p := s.flushed
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	copy(s.durable[off:], p)
 	span(off, n, func(line, lo, hi, at int) {
+		if _, ok := s.dirty[line]; !ok {
+			return
+		}
 		vs := s.rebase(line, lo, p[at:at+hi-lo], now)
 		if len(vs) == 0 {
 			delete(s.dirty, line)
@@ -109,8 +127,12 @@ func (s *Sim) now() uint64 {
 // may be later than p and stays.
 func (s *Sim) rebase(line, lo int, p []byte, now uint64) (vs []version) {
 	last := lineOf(s.durable, line)
+	old := s.dirty[line]
+	if len(p) == len(last) && (len(old) == 0 || old[len(old)-1].at <= now) {
+		return nil // all of it is p, whenever it was written back
+	}
 	var later uint64 // octets stored after now
-	for _, v := range s.dirty[line] {
+	for _, v := range old {
 		if v.at > now {
 			later |= v.stored
 		}

@@ -27,6 +27,23 @@ func TestStoreDuringFlush(t *testing.T) {
 	}
 }
 
+// The same where the flush was of the whole line.
+func TestStoreDuringFlushOfLine(t *testing.T) {
+	s := NewSim(8, nil)
+	_ = s.Store(0, []byte("aaaaaaaa"))
+	now := s.now()
+	read := []byte("aaaaaaaa")
+	_ = s.Store(0, []byte("b"))
+
+	copy(s.durable, read)
+	if vs := s.rebase(0, 0, read, now); len(vs) != 1 || string(vs[0].octets) != "baaaaaaa" {
+		t.Errorf("%v", vs)
+	}
+	if vs := s.rebase(0, 0, read, s.now()); len(vs) != 0 {
+		t.Errorf("%v", vs)
+	}
+}
+
 func TestMask(t *testing.T) {
 	for _, tt := range []struct {
 		lo, hi int

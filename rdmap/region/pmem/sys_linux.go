@@ -2,6 +2,7 @@ package pmem
 
 import (
 	"errors"
+	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -17,8 +18,43 @@ func datasync(f *os.File) error {
 	}
 }
 
-// stat returns the size, and whether the file has a name.
+// writeSync writes p at off and makes it durable, as pwrite and fdatasync of it do
+// (RWF_DSYNC, Linux 4.7). It returns how far it came: less than all of p without an error
+// where kernel or file system do not know how.
+func writeSync(f *os.File, p []byte, off int) (n int, err error) {
+	for n < len(p) {
+		m, err := unix.Pwritev2(int(f.Fd()), [][]byte{p[n:]}, int64(off+n), unix.RWF_DSYNC)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EOPNOTSUPP):
+			return n, nil
+		case err != nil:
+			return n, err
+		case m == 0:
+			return n, io.ErrShortWrite
+		}
+		n += m
+	}
+	return n, nil
+}
+
+// stat returns the size, and whether the file has a name. It asks for nothing else: who
+// asks when a file was changed makes the next write to it put down a time of its own
+// (multigrain timestamps, Linux 6.13), and that costs a third of an fdatasync.
 func stat(f *os.File) (size int64, named bool, err error) {
+	const want = unix.STATX_SIZE | unix.STATX_NLINK
+	var st unix.Statx_t
+	switch err := unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH, want, &st); {
+	case errors.Is(err, unix.ENOSYS), err == nil && st.Mask&want != want:
+		return fstat(f)
+	case err != nil:
+		return 0, false, err
+	}
+	return int64(st.Size), st.Nlink > 0, nil
+}
+
+func fstat(f *os.File) (size int64, named bool, err error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return 0, false, err

@@ -2,17 +2,22 @@
 package words
 
 import (
+	"slices"
 	"sync/atomic"
 	"unsafe"
 )
 
 const size = 8
 
-// Clone returns a copy of b. Aligned words of 8 octets are loaded atomically, so that
-// a word under sync/atomic is never seen half changed, and its users do not race with
-// Clone; with plain stores Clone races as any reader does.
-func Clone(b []byte) []byte {
-	out := make([]byte, len(b))
+// Clone returns a copy of b, as Append makes it.
+func Clone(b []byte) []byte { return Append(nil, b) }
+
+// Append appends b to dst. Aligned words of 8 octets are loaded atomically, so that a
+// word under sync/atomic is never seen half changed, and its users do not race with
+// Append; with plain stores it races as any reader does.
+func Append(dst, b []byte) []byte {
+	dst = slices.Grow(dst, len(b))
+	out := dst[len(dst) : len(dst)+len(b)]
 	base := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 	i := min(int(-base%size), len(b))
 	copy(out, b[:i])
@@ -21,5 +26,5 @@ func Clone(b []byte) []byte {
 		*(*[size]byte)(out[i:]) = *(*[size]byte)(unsafe.Pointer(&w))
 	}
 	copy(out[i:], b[i:])
-	return out
+	return dst[:len(dst)+len(b)]
 }
