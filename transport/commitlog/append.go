@@ -70,7 +70,7 @@ func (e *Pending) begin(p *Producer, payload []byte) error {
 	if err := p.m.Add(&e.a); err != nil {
 		return err
 	}
-	p.pump()
+	p.gather()
 	return nil
 }
 

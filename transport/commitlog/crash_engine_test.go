@@ -86,30 +86,7 @@ func TestCrashEngine(t *testing.T) {
 			w.on = true
 			w.mu.Unlock()
 			for round := range 12 {
-				var pending []*Pending
-				for i := range 3 {
-					payload := fmt.Sprintf("%d-%d-%s", round, i, bytes.Repeat([]byte{'x'}, (round*37+i*61)%200))
-					w.mu.Lock()
-					w.sent = append(w.sent, payload)
-					w.mu.Unlock()
-					e, err := p.Begin([]byte(payload))
-					if err != nil {
-						t.Fatal(err)
-					}
-					pending = append(pending, e)
-				}
-				for _, e := range pending {
-					r, err := e.Wait(t.Context())
-					if err != nil {
-						t.Fatal(err)
-					}
-					w.mu.Lock()
-					w.acked = int(r.Seq)
-					w.mu.Unlock()
-					if _, err := l.Next(t.Context()); err != nil {
-						t.Fatal(err)
-					}
-				}
+				w.group(t, l, p, round)
 				if err := l.Release(uint64(3*round + 3)); err != nil {
 					t.Fatal(err)
 				}

@@ -3,6 +3,7 @@ package commitlog
 import (
 	"context"
 	"encoding/binary"
+	"runtime"
 	"sync"
 
 	"github.com/stag-rdma/stag/rdmap"
@@ -18,7 +19,8 @@ const (
 // ProducerOptions of a producer. Nil and zero fields mean the defaults. They are copied.
 type ProducerOptions struct {
 	// InFlight is how many groups of appends may be unanswered. What is appended meanwhile
-	// goes out as one group, with one flush. If zero, 2.
+	// goes out as one group, with one flush. A group goes out behind an unanswered one only
+	// if it is larger, or full: else both would have been one sooner. If zero, 2.
 	InFlight int
 	// Batch is how many octets a group has at most, unless one record has more. If zero,
 	// 256 KiB.
@@ -47,7 +49,8 @@ type Producer struct {
 	link    link          // of the open session; nil: none
 	level   Level         // of the session
 	changed chan struct{} // closed, and made anew, when link changes
-	posting bool          // somebody is in pump
+	posting bool          // somebody is in pump, or about to
+	crowd   bool          // the last group was that of several appends
 	closed  bool
 	answers chan offer // the last one that has come over a connection
 }
@@ -82,7 +85,7 @@ func NewProducer(o *ProducerOptions) *Producer {
 // over: with the extensions that a log needs, and p as its Handler, since the consumer
 // tells by Immediate Data what room is free. Cfg is not changed.
 func (p *Producer) Config(cfg *rdmap.Config) *rdmap.Config {
-	c := Config(cfg)
+	c := extended(cfg)
 	c.Handler = p
 	return c
 }
@@ -156,6 +159,28 @@ func (p *Producer) lost(l link) {
 	}
 }
 
+// gather is pump for an append that has just come. Where a group was answered, those who
+// were woken are likely to append again: they are let in first, so that they make one
+// group again and not one of the first and one of the others. Mu is held, and given up
+// meanwhile.
+func (p *Producer) gather() {
+	if p.crowd && !p.posting {
+		p.posting = true
+		p.mu.Unlock()
+		p.letIn()
+		return
+	}
+	p.pump()
+}
+
+// letIn is pump after others had their turn; it takes mu.
+func (p *Producer) letIn() {
+	runtime.Gosched()
+	p.mu.Lock()
+	p.posting = false
+	p.pump()
+}
+
 // pump posts what may be posted; mu is held, and given up meanwhile. One goroutine does
 // it at a time, so that groups go out in order.
 func (p *Producer) pump() {
@@ -206,7 +231,19 @@ func (f *flight) Complete(err error) {
 		p.lost(f.l)
 		return
 	}
-	p.finish(p.m.Done(f.b))
+	over := p.m.Done(f.b)
+	p.crowd = len(over) > 1
+	p.finish(over)
+	if len(over) > 0 && p.m.Queued() && !p.posting {
+		// This may be the goroutine of one that is over and will append again: the next
+		// group waits until it has had its turn too.
+		p.posting = true
+		go func() {
+			p.letIn()
+			p.mu.Unlock()
+		}()
+		return
+	}
 	p.pump()
 }
 

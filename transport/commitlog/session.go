@@ -3,15 +3,30 @@ package commitlog
 import (
 	"context"
 	"encoding/binary"
+	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
 )
 
+// flushLimit is how long a flush may keep a connection from being read.
+const flushLimit = 2 * time.Millisecond
+
 // Config returns cfg, or the defaults for nil, with the extensions that a log needs
-// switched on, for both sides. Cfg is not changed.
+// switched on, for the side of the consumer; that of a producer is Producer.Config. Without
+// a Handler and a HandlerLimit of its own it gets a limit of 2 ms, under which flushes are
+// carried out by the goroutine in Serve. Cfg is not changed.
 func Config(cfg *rdmap.Config) *rdmap.Config {
+	c := extended(cfg)
+	if c.Handler == nil && c.HandlerLimit == 0 {
+		c.HandlerLimit = flushLimit
+	}
+	return c
+}
+
+// extended returns cfg with the extensions that both sides need.
+func extended(cfg *rdmap.Config) *rdmap.Config {
 	var c rdmap.Config
 	if cfg != nil {
 		c = *cfg

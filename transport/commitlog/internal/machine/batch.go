@@ -50,11 +50,12 @@ type Batch struct {
 	// Tag is the owner's, and stays when the batch is used again.
 	Tag any
 
-	runs  [2]run // behind each other in the ring, so at most two
-	nruns int
-	count int // appends
-	tail  [8]byte
-	sums  [2][sha256.Size]byte
+	runs   [2]run // behind each other in the ring, so at most two
+	nruns  int
+	count  int // appends
+	octets int // of their records
+	tail   [8]byte
+	sums   [2][sha256.Size]byte
 }
 
 // run is a piece of the ring without a gap.

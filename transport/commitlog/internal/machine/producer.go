@@ -176,7 +176,7 @@ func (p *Producer) fits(at, size uint64) bool {
 
 // Next returns the next batch to be sent, nil if there is none now.
 func (p *Producer) Next() *Batch {
-	if !p.open || len(p.flight) >= p.InFlight || len(p.queue) == 0 || p.Blocked() {
+	if !p.open || len(p.flight) >= p.InFlight || len(p.queue) == 0 || p.Blocked() || !p.worth() {
 		return nil
 	}
 	b := p.batch()
@@ -189,10 +189,33 @@ func (p *Producer) Next() *Batch {
 		octets += int(size)
 	}
 	p.queue = slices.Delete(p.queue, 0, b.count)
+	b.octets = octets
 	b.ops(p, p.tail)
 	p.flight = append(p.flight, b)
 	return b
 }
+
+// worth reports whether what is queued makes a batch of its own while others are
+// unanswered: if it is larger than the one before it, or full. Else it waits for that one,
+// and goes out together with what those append next who are waiting for it: each batch
+// is a flush, and few appends in two of them are slower than all in one.
+func (p *Producer) worth() bool {
+	n := len(p.flight)
+	if n == 0 {
+		return true
+	}
+	octets := 0
+	for _, e := range p.queue {
+		octets += int(layout.RecordSize(len(e.Payload)))
+		if octets > p.flight[n-1].octets || octets >= p.Batch {
+			return true
+		}
+	}
+	return false
+}
+
+// Queued reports whether an append has no place yet.
+func (p *Producer) Queued() bool { return len(p.queue) > 0 }
 
 // put gives e the next place, behind a filler if it would cross the end of the ring. It
 // reports false when the batch has two runs already.

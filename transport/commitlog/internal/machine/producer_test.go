@@ -229,3 +229,39 @@ func TestBatchAllocates(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// Behind a batch that is unanswered goes a larger one, or a full one; a smaller one waits
+// for those that the answer will bring along.
+func TestBatchBehindAnother(t *testing.T) {
+	for _, tt := range []struct {
+		batch, queued, want int // want: appends in the second batch; 0: there is none
+	}{
+		{1 << 20, 1, 0},
+		{1 << 20, 2, 2},
+		{64, 1, 1}, // full
+		{256, 2, 2},
+	} {
+		p, es := opened(t, Limits{2, tt.batch}, 1, 20)
+		first := p.Next()
+		for range tt.queued {
+			e := &Append{Payload: make([]byte, 20)}
+			if err := p.Add(e); err != nil {
+				t.Fatal(err)
+			}
+			es = append(es, e)
+		}
+		got := 0
+		if b := p.Next(); b != nil {
+			got = b.count
+		}
+		if got != tt.want {
+			t.Errorf("%+v: %d appends", tt, got)
+		}
+		if over := p.Done(first); len(over) != 1 || !es[0].Over {
+			t.Error(over)
+		}
+		if b := p.Next(); (b != nil) != (tt.want == 0) || p.Queued() {
+			t.Errorf("%+v: after the answer %v, queued %v", tt, b, p.Queued())
+		}
+	}
+}

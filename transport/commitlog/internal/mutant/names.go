@@ -3,6 +3,7 @@ package mutant
 // The faults.
 const (
 	NoFlush           = "no-fdatasync"                 // Flush is answered, nothing is made durable
+	NoAppendFlush     = "no-fdatasync-append"          // the same for the Flushes of producers alone
 	TailFirst         = "tail-before-record"           // the tail is stored before the record is flushed
 	HeadBeforeEffects = "head-before-effects"          // a record is released when it is handed out
 	PublishFirst      = "publish-before-head"          // the producer is told a head that is not durable
@@ -13,5 +14,5 @@ const (
 
 // Names are all of them.
 var Names = []string{
-	NoFlush, TailFirst, HeadBeforeEffects, PublishFirst, EpochNotFlushed, NotQuiesced, HandOutFirst,
+	NoFlush, NoAppendFlush, TailFirst, HeadBeforeEffects, PublishFirst, EpochNotFlushed, NotQuiesced, HandOutFirst,
 }
