@@ -59,6 +59,7 @@ func newRoot() *cobra.Command {
 		Long: `conformance reads what iWARP and RPC-over-RDMA peers, ours or others', said to
 each other.`,
 		Example: `  conformance decode trace.pcap
+  conformance judge trace.pcap
   conformance coverage
   tcpdump -i lo -w - port 20049 | conformance decode -`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -75,6 +76,6 @@ each other.`,
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usagef("%v (see %s --help)", err, c.CommandPath())
 	})
-	cmd.AddCommand(decodeCmd(), tsharkCmd(), benchCmd(), rpingCmd(), perftestCmd(), coverageCmd(), mutantsCmd())
+	cmd.AddCommand(decodeCmd(), judgeCmd(), tsharkCmd(), benchCmd(), rpingCmd(), perftestCmd(), coverageCmd(), mutantsCmd())
 	return cmd
 }

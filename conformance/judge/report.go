@@ -42,15 +42,18 @@ func (r *Report) Clean() bool {
 func File(r io.Reader, opt *Options) (*Report, error) {
 	o := opt.withDefaults()
 	b := newBuilder(&o)
+	c := decode.NewCapture(o.Decode, b.Event)
 	var failed error
-	for ev, err := range decode.Events(r, o.Decode) {
-		if err != nil {
-			failed = err
+	for pkt, err := range decode.Packets(r) {
+		if failed = err; err != nil {
 			break
 		}
-		b.Event(ev)
+		c.Packet(&pkt)
 	}
-	return b.Report(), failed
+	c.Finish()
+	rep := b.Report()
+	rep.Stats = c.Stats
+	return rep, failed
 }
 
 // A Builder makes a [Report] of events that come from somewhere else than a file, or that others want to see too.

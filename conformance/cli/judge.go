@@ -1,0 +1,146 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stag-rdma/stag/conformance/judge"
+)
+
+// judgeFlags are the flags of judge.
+type judgeFlags struct {
+	json, all              bool
+	limit                  int
+	annotate, html, expect string
+	explain                string
+}
+
+func judgeCmd() *cobra.Command {
+	var f judgeFlags
+	cmd := &cobra.Command{
+		Use:   "judge FILE...",
+		Short: "Say which rules of the RFCs a capture breaks",
+		Long: `judge reads pcap and pcapng files (- is standard input) and judges every iWARP
+connection in them, on any port: MPA, DDP, RDMAP, RPC-over-RDMA, RPC, NFS, commit
+sessions. For each connection it prints what it was, which rules were broken, by
+which packet (> from the side that opened the connection), and what the capture
+does not allow to judge. docs/judge.md is the guide.
+
+A rule that a known peer is known to break belongs into a file beside the capture,
+with the reason; --expect wants exactly that, no less and no more.
+
+Exit status: 0 no rule is broken (notes do not count), or --expect is met; 1 one
+is, or --expect is not met; 2 a file cannot be read or is damaged, or a bad
+command line.`,
+		Example: `  conformance judge trace.pcap
+  conformance judge --html trace.html --annotate trace-judged.pcapng trace.pcap
+  conformance judge --json *.pcap | jq '.captures[].violations[] | select(.rule == "DDP-005")'
+  conformance judge --expect trace.expect trace.pcap
+  conformance judge --explain DDP-005
+  tcpdump -i lo -w - port 20049 | conformance judge -`,
+		Args: func(cmd *cobra.Command, args []string) error { return f.check(cmd, args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.explain != "" {
+				return explain(cmd.OutOrStdout(), f.explain)
+			}
+			return f.run(cmd, args)
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&f.json, "json", false, "one JSON document (docs/judge-json.md)")
+	flags.BoolVar(&f.all, "all", false, "print every violation that is kept, not ten of a kind")
+	flags.IntVar(&f.limit, "limit", 100, "violations kept of each rule on each connection, `N`; the others are counted")
+	flags.StringVar(&f.annotate, "annotate", "", "write the capture again to `OUT.pcapng`, violations as packet comments")
+	flags.StringVar(&f.html, "html", "", "draw the capture as a page in `OUT.html`")
+	flags.StringVar(&f.expect, "expect", "", "compare with `FILE`: lines of rule, connection, count; # begins a comment")
+	flags.StringVar(&f.explain, "explain", "", "say what `RULE` demands, from where, and stop; all lists the rules")
+	return cmd
+}
+
+// check checks the command line.
+func (f *judgeFlags) check(cmd *cobra.Command, args []string) error {
+	switch {
+	case f.explain != "" && len(args) > 0:
+		return usagef("--explain wants no file, got %q", args[0])
+	case f.explain != "":
+		return nil
+	case len(args) == 0:
+		return usagef("%s wants at least one file: see %[1]s --help", cmd.CommandPath())
+	case f.limit < 1:
+		return usagef("--limit %d: want 1 or more", f.limit)
+	}
+	for name, v := range map[string]string{"annotate": f.annotate, "html": f.html, "expect": f.expect} {
+		if v != "" && len(args) > 1 {
+			return usagef("--%s is about one capture, got %d", name, len(args))
+		}
+	}
+	return nil
+}
+
+// verdict is what there is to say of one capture. Err is why it could not be read to its end;
+// the report is of what was read before.
+type verdict struct {
+	name   string
+	report *judge.Report
+	err    error
+	diff   []string // from what was expected
+}
+
+// ok reports whether the capture is as it should be.
+func (v *verdict) ok(expected bool) bool {
+	if expected {
+		return len(v.diff) == 0
+	}
+	return v.report.Clean()
+}
+
+func (f *judgeFlags) run(cmd *cobra.Command, files []string) error {
+	var all []*verdict
+	for _, name := range files {
+		v, err := f.file(cmd, name)
+		if err != nil {
+			return err
+		}
+		all = append(all, v)
+		if !f.json {
+			if err := f.text(cmd.OutOrStdout(), v, len(files) > 1); err != nil {
+				return err
+			}
+		}
+	}
+	if f.json {
+		if err := writeJSON(cmd.OutOrStdout(), all); err != nil {
+			return err
+		}
+	}
+	return f.status(cmd.ErrOrStderr(), all)
+}
+
+// status says what could not be read, and makes the exit status.
+func (f *judgeFlags) status(stderr io.Writer, all []*verdict) error {
+	status := exitOK
+	for _, v := range all {
+		switch {
+		case v.err != nil:
+			fmt.Fprintf(stderr, "conformance: %s: %v\n", v.name, v.err)
+			status = exitUsage
+		case !v.ok(f.expect != "") && status == exitOK:
+			status = exitFailed
+		}
+	}
+	if status == exitOK {
+		return nil
+	}
+	return &exitError{status: status}
+}
+
+// unreadable is an error of a file that is not the capture, with exit status 2.
+func unreadable(name string, err error) error {
+	if inner := errors.Unwrap(err); inner != nil {
+		err = inner // the name is said already
+	}
+	return &exitError{exitUsage, fmt.Sprintf("%s: %v", name, err)}
+}

@@ -1,0 +1,155 @@
+package cli
+
+import (
+	"encoding/json"
+	"io"
+	"time"
+
+	"github.com/stag-rdma/stag/conformance/decode"
+	"github.com/stag-rdma/stag/conformance/judge"
+)
+
+// jsonVersion is the version of the form below, docs/judge-json.md. Fields may be added to a version, nothing
+// else changes in it.
+const jsonVersion = 1
+
+type jsonVerdicts struct {
+	Version  int                 `json:"version"`
+	Clean    bool                `json:"clean"` // all captures
+	Captures []jsonCapture       `json:"captures"`
+	Rules    map[string]jsonRule `json:"rules"` // those that are broken
+}
+
+type jsonCapture struct {
+	File           string          `json:"file"`
+	Error          string          `json:"error,omitempty"`
+	Clean          bool            `json:"clean"`
+	Packets        int             `json:"packets"`
+	TCPConnections int             `json:"tcp_connections"` // MPA or not
+	Connections    []jsonConn      `json:"connections"`
+	Violations     []jsonViolation `json:"violations"`
+	Unexpected     []string        `json:"unexpected,omitempty"` // with --expect: the differences
+}
+
+type jsonConn struct {
+	ID         int              `json:"id"`
+	Opener     string           `json:"opener"`
+	Accepter   string           `json:"accepter"`
+	Initiator  string           `json:"initiator,omitempty"` // of MPA
+	Protocol   string           `json:"protocol"`            // iwarp, rpcrdma
+	Startup    string           `json:"startup"`             // done, rejected, unanswered, unseen
+	Revision   *uint8           `json:"mpa_revision,omitempty"`
+	CRC        bool             `json:"crc"`
+	FPDUs      jsonBoth[int]    `json:"fpdus"`
+	Octets     jsonBoth[uint64] `json:"octets"`
+	Violations map[string]int   `json:"violations"` // by rule, those not listed included
+	Unknown    []string         `json:"unknown"`
+}
+
+// jsonBoth is a value for each side.
+type jsonBoth[T any] struct {
+	Opener   T `json:"opener"`
+	Accepter T `json:"accepter"`
+}
+
+type jsonViolation struct {
+	Rule       string `json:"rule"`
+	Connection int    `json:"connection"`
+	From       string `json:"from"` // who broke it: opener, accepter
+	Frame      int    `json:"frame"`
+	Time       string `json:"time,omitempty"`
+	Offset     uint64 `json:"offset"` // in the stream of that side
+	Detail     string `json:"detail"`
+}
+
+type jsonRule struct {
+	Source   string `json:"source"`
+	Level    string `json:"level"`
+	Severity string `json:"severity"`
+	Text     string `json:"text"`
+}
+
+// writeJSON prints verdicts for a program.
+func writeJSON(w io.Writer, all []*verdict) error {
+	j := jsonVerdicts{Version: jsonVersion, Clean: true, Captures: []jsonCapture{}, Rules: make(map[string]jsonRule)}
+	for _, v := range all {
+		j.Captures = append(j.Captures, v.json())
+		j.Clean = j.Clean && v.err == nil && v.report.Clean()
+		for _, c := range v.report.Connections {
+			for id := range c.Counts {
+				if r, ok := judge.Find(id); ok {
+					j.Rules[id] = jsonRule{r.Source, r.Level.String(), r.Severity.String(), r.Text}
+				}
+			}
+		}
+	}
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(&j)
+}
+
+func (v *verdict) json() jsonCapture {
+	r := v.report
+	j := jsonCapture{
+		File: v.name, Clean: v.err == nil && r.Clean(), Packets: r.Stats.Packets, TCPConnections: r.Stats.Connections,
+		Connections: []jsonConn{}, Violations: []jsonViolation{}, Unexpected: v.diff,
+	}
+	if v.err != nil {
+		j.Error = v.err.Error()
+	}
+	for _, c := range r.Connections {
+		j.Connections = append(j.Connections, jsonConnOf(c))
+	}
+	for _, x := range r.Violations {
+		j.Violations = append(j.Violations, jsonViolation{
+			Rule: x.Rule.ID, Connection: x.Conn.ID, From: sideName(x.Dir), Frame: x.Frame, Time: jsonTime(x.Time),
+			Offset: x.Offset, Detail: x.Detail,
+		})
+	}
+	return j
+}
+
+func jsonConnOf(c *judge.ConnReport) jsonConn {
+	info := c.Info
+	j := jsonConn{
+		ID: info.ID, Opener: info.Opener.String(), Accepter: info.Accepter.String(), Protocol: "iwarp", CRC: info.CRC,
+		FPDUs: jsonBoth[int]{c.FPDUs[0], c.FPDUs[1]}, Octets: jsonBoth[uint64]{c.Octets[0], c.Octets[1]},
+		Violations: c.Counts, Unknown: append([]string{}, c.Unknown...),
+	}
+	if info.ULP == decode.ULPRPCRDMA {
+		j.Protocol = "rpcrdma"
+	}
+	j.Startup, j.Revision = startupJSON(info)
+	if info.Request != nil {
+		j.Initiator = sideName(info.Initiator)
+	}
+	return j
+}
+
+// startupJSON says how the startup ended, and the revision that was agreed, or else asked for.
+func startupJSON(info *decode.ConnInfo) (end string, rev *uint8) {
+	switch {
+	case info.Request == nil:
+		return "unseen", nil
+	case info.Reply == nil:
+		return "unanswered", &info.Request.Rev
+	case info.Reply.Rejected:
+		return "rejected", &info.Reply.Rev
+	}
+	return "done", &info.Reply.Rev
+}
+
+func sideName(d decode.Dir) string {
+	if d == decode.FromOpener {
+		return "opener"
+	}
+	return "accepter"
+}
+
+// jsonTime is "" when the capture does not say.
+func jsonTime(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02T15:04:05.000000000Z")
+}

@@ -1,0 +1,179 @@
+package cli
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/stag-rdma/stag/conformance/decode"
+	"github.com/stag-rdma/stag/conformance/judge"
+)
+
+// shownOfAKind is how many violations of one rule on one connection are printed without --all.
+const shownOfAKind = 10
+
+// text prints a verdict for a reader.
+func (f *judgeFlags) text(w io.Writer, v *verdict, many bool) error {
+	out := bufio.NewWriter(w)
+	if many {
+		fmt.Fprintf(out, "== %s\n", v.name)
+	}
+	byConn := make(map[*decode.ConnInfo][]*judge.Violation)
+	for _, x := range v.report.Violations {
+		byConn[x.Conn] = append(byConn[x.Conn], x)
+	}
+	for _, c := range v.report.Connections {
+		connText(out, c)
+		f.violationsText(out, c, byConn[c.Info])
+		for _, s := range c.Unknown {
+			fmt.Fprintf(out, "  unknown: %s\n", s)
+		}
+	}
+	fmt.Fprintln(out, sumText(v.report))
+	if f.expect != "" {
+		diffText(out, f.expect, v.diff)
+	}
+	return out.Flush()
+}
+
+// connText prints who talked to whom, and what.
+func connText(w io.Writer, c *judge.ConnReport) {
+	fmt.Fprintf(w, "connection %d: %v > %v, %s\n", c.Info.ID, c.Info.Opener, c.Info.Accepter, strings.Join(kindText(c), ", "))
+	fmt.Fprintf(w, "  > %d FPDUs, %d octets; < %d FPDUs, %d octets\n", c.FPDUs[0], c.Octets[0], c.FPDUs[1], c.Octets[1])
+}
+
+func kindText(c *judge.ConnReport) []string {
+	info := c.Info
+	kind := []string{"iWARP"}
+	if info.ULP == decode.ULPRPCRDMA {
+		kind[0] = "RPC-over-RDMA"
+	}
+	switch r := info.Reply; {
+	case c.Octets == [2]uint64{}:
+		return []string{"no octets"}
+	case info.Request == nil:
+		return append(kind, "startup not seen")
+	case r == nil:
+		return append(kind, fmt.Sprintf("MPA revision %d, no Reply", info.Request.Rev))
+	case r.Rejected:
+		kind = append(kind, fmt.Sprintf("MPA revision %d, rejected", r.Rev))
+	case r.Enhanced:
+		kind = append(kind, fmt.Sprintf("MPA revision %d, Reply with IRD %d and ORD %d", r.Rev, r.Word.IRD, r.Word.ORD))
+	default:
+		kind = append(kind, fmt.Sprintf("MPA revision %d", r.Rev))
+	}
+	if info.CRC {
+		kind = append(kind, "CRC")
+	}
+	return kind
+}
+
+// violationsText prints the violations of a connection by rule, in the order of the rules.
+func (f *judgeFlags) violationsText(w io.Writer, c *judge.ConnReport, found []*judge.Violation) {
+	for _, r := range judge.Rules() {
+		n := c.Counts[r.ID]
+		if n == 0 {
+			continue
+		}
+		fmt.Fprintf(w, "  %s %v %v, %s: %s\n", r.ID, r.Severity, r.Level, r.Source, r.Text)
+		shown := 0
+		for _, v := range found {
+			if v.Rule == r && (f.all || shown < shownOfAKind) {
+				fmt.Fprintf(w, "    frame %d %v %s\n", v.Frame, v.Dir, v.Detail)
+				shown++
+			}
+		}
+		if n > shown {
+			fmt.Fprintf(w, "    and %d more\n", n-shown)
+		}
+	}
+}
+
+// sumText is the last line.
+func sumText(r *judge.Report) string {
+	broken := 0
+	for _, c := range r.Connections {
+		for _, n := range c.Counts {
+			broken += n
+		}
+	}
+	what := "clean"
+	switch {
+	case broken > 0 && r.Clean():
+		what = fmt.Sprintf("%s, clean but for notes", plural(broken, "note"))
+	case broken > 0:
+		what = plural(broken, "violation")
+	}
+	others := ""
+	if n := r.Stats.Connections - len(r.Connections); n > 0 {
+		others = fmt.Sprintf(" and %d that are not iWARP", n)
+	}
+	return fmt.Sprintf("%s, %s%s: %s", plural(r.Stats.Packets, "packet"), plural(len(r.Connections), "connection"), others, what)
+}
+
+func plural(n int, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %ss", n, one)
+}
+
+func diffText(w io.Writer, name string, diff []string) {
+	if len(diff) == 0 {
+		fmt.Fprintf(w, "as %s expects\n", name)
+		return
+	}
+	fmt.Fprintf(w, "not as %s expects:\n", name)
+	for _, line := range diff {
+		fmt.Fprintln(w, "  "+line)
+	}
+}
+
+// explain prints a rule, or the list of all.
+func explain(w io.Writer, id string) error {
+	if id == "all" || id == "list" {
+		for _, r := range judge.Rules() {
+			fmt.Fprintf(w, "%-11s %-6v %-7v %s: %s\n", r.ID, r.Level, r.Severity, r.Source, r.Text)
+		}
+		return nil
+	}
+	r, ok := judge.Find(strings.ToUpper(id))
+	if !ok {
+		return usagef("--explain %s: no such rule%s; --explain all lists them", id, resembling(id))
+	}
+	fmt.Fprintf(w, "%s: %s\n\n", r.ID, r.Text)
+	fmt.Fprintf(w, "source    %s\nlevel     %v\nseverity  %v: %s\n", r.Source, r.Level, r.Severity, severityText[r.Severity])
+	for _, doc := range judge.Documents() {
+		for _, s := range judge.Sentences(doc) {
+			if slices.Contains(s.Rules, r.ID) {
+				fmt.Fprintf(w, "judges    %s %s: %s\n", doc, s.Section, s.Says)
+			}
+		}
+	}
+	fmt.Fprintf(w, "twin      a good trace with one thing changed that breaks this rule alone:\n          go test ./conformance/judge -run 'TestTwins/%s' -v\n", r.ID)
+	return nil
+}
+
+// severityText says what a severity means.
+var severityText = map[judge.Severity]string{
+	judge.Error:   "the peer may, or must, refuse it",
+	judge.Warning: "wrong, but the peer is told not to look, or can live with it",
+	judge.Note:    "worth knowing; does not count as a violation",
+}
+
+// resembling names the rules of the layer that id may mean.
+func resembling(id string) string {
+	layer, _, _ := strings.Cut(strings.ToUpper(id), "-")
+	var ids []string
+	for _, r := range judge.Rules() {
+		if r.Layer() == layer {
+			ids = append(ids, r.ID)
+		}
+	}
+	if ids == nil {
+		return ""
+	}
+	return fmt.Sprintf(" (%s has %s to %s)", layer, ids[0], ids[len(ids)-1])
+}

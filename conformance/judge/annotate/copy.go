@@ -1,0 +1,80 @@
+package annotate
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/gopacket/gopacket/pcapgo"
+)
+
+// ErrDamaged reports a pcapng file that ends inside a block, or whose block lengths make no sense.
+var ErrDamaged = errors.New("annotate: damaged pcapng file")
+
+const (
+	maxComments = 64       // of one packet
+	maxComment  = 4 << 10  // octets
+	maxPacket   = 64 << 20 // octets of a packet's block that can be commented
+)
+
+// Comments returns the comments of the packet with a number, from 1 as Wireshark counts; nil for most.
+type Comments func(frame int) []string
+
+// Copy copies the capture in r to w as pcapng, with comments. Invalid UTF-8 in a comment is
+// replaced, what is longer than 4 KiB cut, and a packet gets 64 at most. When r is
+// damaged, what is before the damage is written and the error returned.
+func Copy(w io.Writer, r io.Reader, comments Comments) error {
+	in, out := bufio.NewReaderSize(r, 64<<10), bufio.NewWriterSize(w, 64<<10)
+	magic, err := in.Peek(4)
+	switch {
+	case err != nil:
+		return fmt.Errorf("annotate: no capture: %w", err)
+	case binary.BigEndian.Uint32(magic) == blockSection:
+		c := &copier{in: in, out: out, comments: comments}
+		err = c.blocks()
+	default:
+		err = fromPcap(out, in, comments)
+	}
+	return errors.Join(err, out.Flush())
+}
+
+// fromPcap makes a pcapng file of a pcap file.
+func fromPcap(w io.Writer, r io.Reader, comments Comments) error {
+	in, err := pcapgo.NewReader(r)
+	if err != nil {
+		return fmt.Errorf("annotate: no capture: %w", err)
+	}
+	out, err := pcapgo.NewNgWriterInterface(w, pcapgo.NgInterface{
+		LinkType: in.LinkType(), SnapLength: in.Snaplen(), TimestampResolution: 9,
+	}, pcapgo.NgWriterOptions{SectionInfo: pcapgo.NgSectionInfo{Application: "stag"}})
+	if err != nil {
+		return err
+	}
+	for frame := 1; ; frame++ {
+		data, ci, err := in.ZeroCopyReadPacketData()
+		if errors.Is(err, io.EOF) {
+			return out.Flush()
+		}
+		if err != nil {
+			return errors.Join(fmt.Errorf("annotate: packet %d: %w", frame, err), out.Flush())
+		}
+		ci.InterfaceIndex, ci.Length = 0, max(ci.Length, ci.CaptureLength)
+		opt := pcapgo.NgPacketOptions{Comments: clean(comments(frame))}
+		if err := out.WritePacketWithOptions(ci, data, opt); err != nil {
+			return err
+		}
+	}
+}
+
+// clean makes comments fit to be written.
+func clean(all []string) []string {
+	all = all[:min(len(all), maxComments)]
+	out := make([]string, len(all))
+	for i, s := range all {
+		out[i] = strings.ToValidUTF8(s[:min(len(s), maxComment)], "\ufffd")
+	}
+	return out
+}

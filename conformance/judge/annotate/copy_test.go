@@ -1,0 +1,172 @@
+package annotate
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stag-rdma/stag/conformance/decode"
+)
+
+const pcap = "../../testdata/pcaps/d-reject.pcap"
+
+// on returns comments for some packets.
+func on(comments map[int][]string) Comments {
+	return func(frame int) []string { return comments[frame] }
+}
+
+// blocks makes a pcapng file: a section of known length, two interfaces of different link types and
+// clocks, packets of all three kinds, one with options, and a block that nobody knows.
+func blocks(order binary.ByteOrder) []byte {
+	c := &copier{order: order}
+	u32 := func(b []byte, vs ...uint32) []byte {
+		for _, v := range vs {
+			b = append(b, 0, 0, 0, 0)
+			order.PutUint32(b[len(b)-4:], v)
+		}
+		return b
+	}
+	var file []byte
+	block := func(kind uint32, body []byte) {
+		n := uint32(len(body) + frameLen)
+		file = u32(append(u32(file, kind, n), body...), n)
+	}
+	section := u32(nil, byteOrder)
+	section = append(section, 0, 0, 0, 0)
+	order.PutUint16(section[4:], 1)
+	block(blockSection, u32(section, 777, 0))
+	ether := u32(nil, 1, 0) // link type 1 in the first half, whatever the order
+	order.PutUint16(ether, 1)
+	order.PutUint16(ether[2:], 0)
+	block(1, ether)
+	raw := u32(nil, 0, 0)
+	order.PutUint16(raw, 101)
+	block(1, append(c.appendOption(raw, 9, "\x09"), 0, 0, 0, 0))
+	enhanced := func(ifc uint32, data string, options []byte) {
+		b := append(u32(nil, ifc, 7, 1234, uint32(len(data)), uint32(len(data))), data...)
+		block(blockEnhanced, append(append(b, make([]byte, -len(data)&3)...), options...))
+	}
+	enhanced(0, "first packet", nil)
+	enhanced(1, "second", append(c.appendOption(nil, optComment, "was there"), 0, 0, 0, 0))
+	block(0x7fff, []byte("whatever"))
+	block(blockSimple, append(u32(nil, 6), "simple\x00\x00"...))
+	enhanced(1, "last", nil)
+	return file
+}
+
+func TestNoCommentsNoChange(t *testing.T) {
+	for _, order := range []binary.ByteOrder{binary.BigEndian, binary.LittleEndian} {
+		in := blocks(order)
+		var out bytes.Buffer
+		if err := Copy(&out, bytes.NewReader(in), on(nil)); err != nil {
+			t.Fatal(err)
+		}
+		// but for the length of the section
+		want := bytes.Clone(in)
+		order.PutUint64(want[16:], ^uint64(0))
+		if !bytes.Equal(out.Bytes(), want) {
+			t.Errorf("%v:\n%x\nwant\n%x", order, out.Bytes(), want)
+		}
+	}
+}
+
+// packets returns what the packets of a capture are, a line each, without their comments.
+func packets(t *testing.T, capture []byte) []string {
+	t.Helper()
+	var all []string
+	for pkt, err := range decode.Packets(bytes.NewReader(capture)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, strings.Join([]string{pkt.Time.UTC().String(), pkt.Link.String(), string(pkt.Data)}, " "))
+	}
+	return all
+}
+
+func TestPacketsStay(t *testing.T) {
+	b, err := os.ReadFile(pcap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := on(map[int][]string{1: {"one"}, 2: {"two", "three"}, 4: {strings.Repeat("x", 1<<20)}, 5: {"bad \xff UTF-8"}})
+	for name, in := range map[string][]byte{"pcap": b, "pcapng": blocks(binary.LittleEndian), "the other order": blocks(binary.BigEndian)} {
+		var out bytes.Buffer
+		if err := Copy(&out, bytes.NewReader(in), all); err != nil {
+			t.Fatal(err)
+		}
+		got, want := packets(t, out.Bytes()), packets(t, in)
+		if len(got) != len(want) || len(got) < 4 {
+			t.Fatalf("%s: %d packets, want %d", name, len(got), len(want))
+		}
+		for i := range got {
+			if got[i] != want[i] {
+				t.Errorf("%s: packet %d is %q, want %q", name, i+1, got[i], want[i])
+			}
+		}
+	}
+}
+
+// TestWireshark has tshark read the comments back.
+func TestWireshark(t *testing.T) {
+	if _, err := exec.LookPath("tshark"); err != nil {
+		t.Skip("no tshark here (apt-get install tshark)")
+	}
+	b, err := os.ReadFile(pcap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, in := range map[string][]byte{"pcap": b, "pcapng": blocks(binary.LittleEndian)} {
+		out := filepath.Join(t.TempDir(), name)
+		f, err := os.Create(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := Copy(f, bytes.NewReader(in), on(map[int][]string{2: {"two", "three"}, 3: {"simple"}})); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		said, err := exec.CommandContext(t.Context(), "tshark", "-r", out, "-T", "fields", "-e", "frame.number", "-e", "frame.comment").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		was := map[string]string{"pcap": "", "pcapng": ",was there"}[name]
+		if want := "2\ttwo,three" + was + "\n3\tsimple\n4\t\n"; !strings.Contains(string(said), want) {
+			t.Errorf("%s: tshark reads\n%s, want in it\n%s", name, said, want)
+		}
+	}
+}
+
+func TestDamaged(t *testing.T) {
+	in := blocks(binary.LittleEndian)
+	every := func(int) []string { return []string{"here"} }
+	for n := 4; n < len(in); n++ {
+		var out bytes.Buffer
+		if err := Copy(&out, bytes.NewReader(in[:n]), every); err != nil && !errors.Is(err, ErrDamaged) {
+			t.Errorf("cut at %d: %v", n, err)
+		}
+	}
+	if err := Copy(new(bytes.Buffer), strings.NewReader("no capture"), every); err == nil {
+		t.Error("no error for what is no capture")
+	}
+}
+
+// FuzzCopy: whatever comes in, nothing but an error comes of it.
+func FuzzCopy(f *testing.F) {
+	b, err := os.ReadFile(pcap)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b)
+	f.Add(blocks(binary.LittleEndian))
+	f.Add(blocks(binary.BigEndian))
+	f.Fuzz(func(_ *testing.T, b []byte) {
+		_ = Copy(new(bytes.Buffer), bytes.NewReader(b), func(n int) []string { return make([]string, n%3) })
+	})
+}

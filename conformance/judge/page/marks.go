@@ -1,0 +1,70 @@
+package page
+
+import (
+	"slices"
+
+	"github.com/stag-rdma/stag/conformance/decode"
+	"github.com/stag-rdma/stag/conformance/judge"
+)
+
+// mark is a violation as the page has it.
+type mark struct {
+	Rule   string     `json:"rule"`
+	Row    int        `json:"row"` // -1: none holds it
+	Frame  int        `json:"frame"`
+	Dir    decode.Dir `json:"dir"`
+	Offset uint64     `json:"offset"`
+	Detail string     `json:"detail"`
+}
+
+// rule is what the page tells about a rule.
+type rule struct {
+	Source   string `json:"source"`
+	Level    string `json:"level"`
+	Severity string `json:"severity"`
+	Text     string `json:"text"`
+}
+
+// report puts what the judge said where it belongs, and returns the rules that were broken.
+func (b *Builder) report(rep *judge.Report) map[string]rule {
+	rules := make(map[string]rule)
+	if rep == nil {
+		return rules
+	}
+	for _, cr := range rep.Connections {
+		c := b.byID[cr.Info.ID]
+		if c == nil && len(cr.Counts) > 0 && len(b.conns) < b.opt.MaxMessages { // broken in messages that are not shown
+			c = b.conn(cr.Info.ID)
+			c.settle(cr.Info)
+		}
+		if c == nil {
+			continue
+		}
+		c.Unknown = cr.Unknown
+		for _, n := range cr.Counts {
+			c.Broken += n
+		}
+	}
+	for _, v := range rep.Violations {
+		if c := b.byID[v.Conn.ID]; c != nil {
+			r := v.Rule
+			rules[r.ID] = rule{r.Source, r.Level.String(), r.Severity.String(), r.Text}
+			c.mark(v)
+		}
+	}
+	return rules
+}
+
+// mark hangs a violation on the row that holds it. Rows are in the order of their last frames, so
+// those that can hold it begin at the first that does not end in front of it.
+func (c *conn) mark(v *judge.Violation) {
+	m := mark{v.Rule.ID, -1, v.Frame, v.Dir, v.Offset, clip(v.Detail)}
+	n, _ := slices.BinarySearchFunc(c.Rows, v.Frame, func(r *row, frame int) int { return r.Frame - frame })
+	for ; n < len(c.Rows) && m.Row < 0; n++ {
+		if c.Rows[n].holds(v) {
+			c.Rows[n].Marks = append(c.Rows[n].Marks, len(c.Marks))
+			m.Row = n
+		}
+	}
+	c.Marks = append(c.Marks, m)
+}

@@ -1,0 +1,37 @@
+package page
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stag-rdma/stag/conformance/decode"
+	"github.com/stag-rdma/stag/conformance/judge"
+)
+
+// TestShots draws captures of other people's implementations, for docs and for the eye.
+func TestShots(t *testing.T) {
+	if *shots == "" {
+		t.Skip("without -shots")
+	}
+	b := newBrowser(t)
+	for _, name := range []string{"b-nfs3-ops", "d-terminate", "d-mpa-bad", "c-nfs41"} {
+		f, err := os.Open("../../testdata/pcaps/" + name + ".pcap")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, j := New(name+".pcap", nil), judge.NewBuilder(nil)
+		for ev, err := range decode.Events(f, nil) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Event(ev)
+			j.Event(ev)
+		}
+		f.Close()
+		b.loadReport(p, j.Report())
+		b.screenshot(filepath.Join(*shots, name+".png"))
+		b.keys("t", "n", "Enter")
+		b.screenshot(filepath.Join(*shots, name+"-dark.png"))
+	}
+}
