@@ -220,3 +220,9 @@ func (r *CommitRecord) text(b *strings.Builder) {
 	}
 	b.WriteByte('}')
 }
+
+// lose forgets what octets that are missing from the capture make uncertain.
+func (s *commitState) lose() {
+	s.pending = nil
+	s.records.open = false
+}

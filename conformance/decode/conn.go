@@ -41,26 +41,29 @@ func (c *Conn) Octets(dir Dir, b []byte, at Stamp) {
 		return
 	}
 	s.add(b, at)
-	c.advance(dir)
+	switch s.phase {
+	case phaseSkip:
+		c.skip(dir)
+	case phaseSync:
+		c.resync(dir, false)
+	default:
+		c.advance(dir)
+	}
 	if s.phase == phaseHold && len(s.buf) > c.opt.MaxEarly {
 		c.lose(dir, fmt.Errorf("%w: more than %d", ErrNoReply, c.opt.MaxEarly))
 	}
 }
 
-// Hole says that the next n octets of direction dir are not in the capture. What follows them
-// cannot be decoded.
-func (c *Conn) Hole(dir Dir, n int, at Stamp) {
+// Conflict says that n octets of direction dir, which came with packet at, were given to Octets before with
+// other contents.
+func (c *Conn) Conflict(dir Dir, n int, at Stamp) {
 	s := &c.sides[dir]
 	if s.closed {
 		return
 	}
-	c.lose(dir, ErrPartial)
-	s.why = ErrHole
-	s.off += uint64(n)
 	ev := c.begin(KindUndecoded, dir, at, at)
-	ev.Offset, ev.Missing, ev.Err = s.off, n, fmt.Errorf("%w: %d", ErrHole, n)
+	ev.Offset, ev.Err = s.off, fmt.Errorf("%w: %d", ErrConflict, n)
 	c.visit(ev)
-	c.settle(1 - dir)
 }
 
 // Close says that direction dir has ended, by FIN or, with reset, by RST. What is left of it is
@@ -95,9 +98,15 @@ func (c *Conn) Finish() {
 // flush reports what a side has not been able to decode when nothing more will come.
 func (c *Conn) flush(dir Dir) {
 	s := &c.sides[dir]
-	if s.phase == phaseHold {
+	if s.phase == phaseSync {
+		c.resync(dir, true)
+	}
+	switch s.phase {
+	case phaseHold:
 		c.lose(dir, ErrNoReply)
-	} else {
+	case phaseSkip, phaseSync:
+		c.lose(dir, c.excuse(s))
+	default:
 		c.lose(dir, ErrPartial)
 	}
 	for i := range s.queues {
@@ -109,11 +118,16 @@ func (c *Conn) flush(dir Dir) {
 func (c *Conn) lose(dir Dir, why error) {
 	s := &c.sides[dir]
 	s.lose(why)
-	if n := len(s.buf); n > 0 {
-		c.undecoded(dir, s.buf, s.off, s.from.find(s.off), s.from.find(s.off+uint64(n)-1), why)
+	c.drop(dir, len(s.buf), why)
+	s.buf, s.from, s.sync = nil, nil, syncer{}
+}
+
+// drop reports the first n octets that a side holds as not decoded.
+func (c *Conn) drop(dir Dir, n int, why error) {
+	if s := &c.sides[dir]; n > 0 {
+		c.undecoded(dir, s.buf[:n], s.off, s.from.find(s.off), s.from.find(s.off+uint64(n)-1), why)
 		s.consume(n)
 	}
-	s.buf, s.from = nil, nil
 }
 
 // advance decodes as much of a side as can be.

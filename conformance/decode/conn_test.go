@@ -277,7 +277,7 @@ func TestHole(t *testing.T) {
 	want := []string{
 		"2 c0 > 2 octets not decoded !! incomplete frame at the end",
 		"3 c0 > 0 octets not decoded !! octets missing from the capture: 30",
-		"4 c0 > 3 octets not decoded !! octets missing from the capture",
+		"4 c0 > 3 octets not decoded !! incomplete frame at the end",
 		"5 c0 > FIN",
 	}
 	if len(lines) != 2+len(want) {

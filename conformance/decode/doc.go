@@ -1,7 +1,9 @@
 // Package decode reads packet captures of iWARP connections and says, frame by frame, what the two
 // ends told each other: pcap or pcapng, then TCP, MPA (RFC 5044, RFC 6581), DDP (RFC 5041), RDMAP
 // (RFC 5040, RFC 7306), RPC-over-RDMA version 1 (RFC 5666, RFC 8166), ONC RPC (RFC 5531), and the
-// names and status codes of NFS and MOUNT (RFC 1813).
+// names and status codes of NFS and MOUNT (RFC 1813), the operations of NFSv4 (RFC 7531, RFC 5662,
+// RFC 7863), the Connection Configuration Protocol (RFC 5666 Section 6), and commit logs
+// (docs/commitlog-format.md).
 //
 // It uses the codecs of the engine ([github.com/stag-rdma/stag/rdmap/mpa] and its neighbours), not
 // the engine: a decoder reports what is there, legal or not, and never refuses. What is wrong
@@ -35,9 +37,18 @@
 // input makes the package panic. Nothing here is safe for concurrent use, except that separate
 // captures may be decoded in separate goroutines.
 //
+// # Captures with gaps
+//
+// Packets may be captured out of order, twice, or cut otherwise when sent again; what was sent again with other
+// contents is reported ([ErrConflict]). Where octets are missing (lost by the capture, cut by its snap
+// length, or said before it began) decoding goes on behind them at the boundary that the length of the broken
+// FPDU tells, or at the first one that is proved: by two FPDUs in a row, or one with a right CRC, whose headers
+// cannot be chance (2^-64). What was left out comes as events with the reason, and
+// [ConnInfo.Unknown] says what cannot be known from then on. Errors that concern the capture alone are
+// [ErrHole], [ErrMiddle], [ErrUnseen], [ErrPartial], [ErrNoCall], [ErrNotPlaced] and [ErrConflict].
+//
 // # Limits
 //
-// Octets missing from a capture end the decoding of their direction: FPDU boundaries behind a hole
-// are unknown. Connections whose startup is not in the capture are not decoded. IP fragments are
-// not put together. NFSv4 COMPOUNDs are named, not opened.
+// In a direction with markers decoding ends at the first octet that is missing. IP fragments are
+// not put together. Of NFSv4 the operations are told, not their contents; RDMA_MSGP is not unpadded.
 package decode

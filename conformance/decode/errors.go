@@ -25,6 +25,17 @@ var (
 	// ErrHole: octets are missing from the capture; FPDU boundaries behind them are unknown.
 	ErrHole = errors.New("octets missing from the capture")
 
+	// ErrMiddle: the capture begins in the middle of the connection, and here no FPDU has begun yet
+	// for certain.
+	ErrMiddle = errors.New("the capture begins in the middle")
+
+	// ErrConflict: octets were sent again with other contents. Which of them the receiver took cannot be
+	// known; those seen first are decoded.
+	ErrConflict = errors.New("octets retransmitted with other contents")
+
+	// ErrUnseen: a message of which the beginning is not in the capture.
+	ErrUnseen = errors.New("beginning not in the capture")
+
 	// ErrPartial: the stream, or the capture, ended inside a frame.
 	ErrPartial = errors.New("incomplete frame at the end")
 

@@ -85,10 +85,13 @@ type ConnInfo struct {
 
 	Initiator Dir  // direction of the Request
 	CRC       bool // CRCs are on: either startup frame asked (RFC 5044 Section 7.1)
-	Foreign   bool // not an MPA connection
+	Foreign   bool // not an MPA connection, as far as can be said by now
 	ULP       ULP  // ULPAuto while undecided, then one of the others
 
 	Commit *CommitInfo // of a commit session, from when it is known to be one
+
+	Unknown Unknown // what the capture does not tell about the connection, as far as is known by now
+	guessed bool    // Initiator is a guess that stands
 }
 
 // end returns the address of the side that sends in direction d.

@@ -14,12 +14,17 @@ type flow struct {
 // stream is one direction of a flow.
 type stream struct {
 	assembler
-	isn   uint32 // of the SYN, if one was seen
-	syn   bool
-	fin   bool // a FIN was seen
-	finAt Stamp
-	flow  *flow
-	dir   Dir
+	isn    uint32 // of the SYN, if one was seen
+	syn    bool
+	fin    bool // a FIN was seen
+	finAt  Stamp
+	finSeq uint32 // its number
+
+	acked  bool
+	expect uint32 // what the peer has acknowledged, if acked is set
+	waited int    // packets since it acknowledged octets that are missing
+	flow   *flow
+	dir    Dir
 }
 
 var _ sink = (*stream)(nil)
@@ -27,6 +32,8 @@ var _ sink = (*stream)(nil)
 func (s *stream) octets(b []byte, at Stamp) { s.flow.conn.Octets(s.dir, b, at) }
 
 func (s *stream) hole(n int, at Stamp) { s.flow.conn.Hole(s.dir, n, at) }
+
+func (s *stream) conflict(n int, at Stamp) { s.flow.conn.Conflict(s.dir, n, at) }
 
 // newFlow returns the flow of the connection that src opened to dst.
 func newFlow(id int, src, dst netip.AddrPort, opt *Options, mem *budget, visit func(*Event)) *flow {
@@ -66,29 +73,52 @@ func (f *flow) packet(seg *tcpSegment, at Stamp) {
 		seq++
 		s.sync(seq)
 	}
+	if seg.ack {
+		f.streams[1-dir].acknowledged(seg.acked)
+	}
 	if seg.rst {
-		s.finish(s)
+		f.pump(true)
 		f.conn.Close(dir, true, at)
 		return
 	}
-	s.push(seq, seg.payload, at, s)
+	if !s.synced && len(seg.payload) > 0 {
+		f.conn.Join(dir)
+	}
+	f.payload(s, seg, seq, at)
 	s.missing(seg.missing, at, s)
 	if seg.fin && !s.fin {
-		s.fin, s.finAt = true, at
+		s.fin, s.finAt, s.finSeq = true, at, seq+uint32(len(seg.payload)+seg.missing)
 	}
-	if s.fin && len(s.early) == 0 {
-		f.conn.Close(dir, false, s.finAt)
+	f.pump(false)
+	f.closeFinished()
+}
+
+// closeFinished ends the directions of which all is delivered up to their FIN.
+func (f *flow) closeFinished() {
+	for dir := range f.streams {
+		if s := &f.streams[dir]; s.fin && len(s.early) == 0 && s.untilFIN() <= 0 {
+			f.conn.Close(Dir(dir), false, s.finAt)
+		}
 	}
+}
+
+// untilFIN returns how many octets in front of the FIN have not been seen.
+func (s *stream) untilFIN() int {
+	if !s.synced {
+		return 0
+	}
+	return seqDiff(s.finSeq, s.next)
 }
 
 // end reports what is left when nothing more will come.
 func (f *flow) end() {
-	for dir := range f.streams {
-		s := &f.streams[dir]
-		s.finish(s)
-		if s.fin {
-			f.conn.Close(Dir(dir), false, s.finAt)
+	f.pump(true)
+	for i := range f.streams {
+		if s := &f.streams[i]; s.fin && s.untilFIN() > 0 && s.untilFIN() <= maxWindow {
+			s.hole(s.untilFIN(), s.finAt)
+			s.next = s.finSeq
 		}
 	}
+	f.closeFinished()
 	f.conn.Finish()
 }

@@ -52,6 +52,7 @@ func (r *ReadRequest) parse(b []byte) (ok bool) {
 
 // assembly is an untagged queue of one direction: the message in progress, if any.
 type assembly struct {
+	missed  bool   // octets of the queue are not in the capture: the next MSN is unknown
 	started bool   // last is valid
 	last    uint32 // MSN of the message begun last
 	open    bool   // segments of last have come, its L segment has not
@@ -99,11 +100,17 @@ func (q *assembly) begin(ev *Event) error {
 	}
 	unfinished := q.open
 	q.open, q.segs, q.buf = false, 0, q.buf[:0]
+	if d.MO != 0 && q.missed {
+		return fmt.Errorf("%w: message %d", ErrUnseen, d.MSN)
+	}
 	if d.MO != 0 {
 		return fmt.Errorf("%w: MO %d does not continue a message", ErrOrder, d.MO)
 	}
 	want := uint32(ddp.FirstMSN)
-	if q.started {
+	switch {
+	case q.missed:
+		want, q.missed = d.MSN, false
+	case q.started:
 		want = q.last + 1
 	}
 	q.started, q.open = true, true

@@ -11,6 +11,9 @@ func (c *Conn) startup(dir Dir) {
 	s := &c.sides[dir]
 	key, n := startupLen(s.buf)
 	switch {
+	case !key && s.joined:
+		c.middle(dir)
+		return
 	case !key:
 		c.notStartup(dir)
 		return
@@ -53,7 +56,7 @@ func (c *Conn) note(dir Dir, f *Startup) bool {
 // unless the peer spoke MPA.
 func (c *Conn) notStartup(dir Dir) {
 	peer := &c.sides[1-dir]
-	if peer.phase == phaseStartup || peer.phase == phaseLost && c.Info.Foreign {
+	if peer.phase == phaseStartup || c.Info.Foreign {
 		c.Info.Foreign = true
 		c.lose(dir, ErrNotMPA)
 		return

@@ -4,8 +4,9 @@ package decode
 // The zero value, and a nil *Options, mean the defaults. All limits are in octets unless said.
 type Options struct {
 	// MaxEarly bounds the TCP payload kept per direction while octets in front of it are
-	// missing, each packet counting 256 octets more. If zero, 4 MiB. When it is exceeded the hole
-	// is given up.
+	// missing, each packet counting 256 octets more. If zero, 4 MiB. When it is exceeded, or the receiver has
+	// acknowledged the octets 128 packets ago, the hole is given up. Besides, each direction costs 64 KiB to
+	// compare what is sent again, and up to 512 KiB while an FPDU is looked for.
 	MaxEarly int
 
 	// MaxMessage bounds one untagged DDP message that is put together from several segments.

@@ -13,6 +13,7 @@ type tcpSegment struct {
 	seq           uint32
 	syn, fin, rst bool
 	ack           bool
+	acked         uint32 // sequence number that the sender expects, if ack is set
 	payload       []byte // lent by the packet
 	missing       int    // payload octets that were on the wire but are not in the file (snap length)
 }
@@ -111,7 +112,7 @@ func (p *packetParser) segment(pkt *Packet, src, dst netip.Addr, truncated bool)
 	seg := tcpSegment{
 		src: netip.AddrPortFrom(src.Unmap(), uint16(t.SrcPort)),
 		dst: netip.AddrPortFrom(dst.Unmap(), uint16(t.DstPort)),
-		seq: t.Seq, syn: t.SYN, fin: t.FIN, rst: t.RST, ack: t.ACK,
+		seq: t.Seq, syn: t.SYN, fin: t.FIN, rst: t.RST, ack: t.ACK, acked: t.Ack,
 		payload: t.Payload,
 	}
 	if truncated {

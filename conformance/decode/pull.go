@@ -2,6 +2,7 @@ package decode
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
 )
@@ -38,6 +39,9 @@ func (s *rpcState) readRequest(ev *Event) {
 // Responses come in the order of the requests (RFC 5040 Section 5.2), so the segment belongs to the oldest.
 func (s *rpcState) readResponse(ev *Event) {
 	q := &s.reads[1-ev.Dir]
+	if s.vague && !s.oldest(q, ev.DDP) {
+		return // the request is not in the capture
+	}
 	if len(*q) == 0 {
 		ev.fail(fmt.Errorf("%w: Read Response without a Read Request", ErrOrder))
 		return
@@ -58,6 +62,19 @@ func (s *rpcState) readResponse(ev *Event) {
 	if r != nil && r.call.complete() && !r.call.pulled {
 		s.pulled(ev, r.call)
 	}
+}
+
+// oldest drops the requests in front of the one that a Read Response answers, when some may have been answered
+// unseen. It returns false when that one is not there either.
+func (s *rpcState) oldest(q *[]ReadRequest, d *DDP) bool {
+	i := slices.IndexFunc(*q, func(r ReadRequest) bool {
+		return r.SinkSTag == d.STag && d.TO-r.SinkTO+uint64(len(d.Payload)) <= uint64(r.Size)
+	})
+	if i < 0 {
+		return false
+	}
+	*q = (*q)[i:]
+	return true
 }
 
 // pulled rebuilds a call whose Read chunks were all seen, and hangs it on the event that

@@ -15,6 +15,7 @@ type rpcState struct {
 	mem    *budget
 	calls  [2]callTable     // by the direction of the call
 	reads  [2][]ReadRequest // Read Requests not answered yet, by their direction, oldest first
+	vague  bool             // octets are missing: reads may lack some, and hold some that were answered
 	layout chunks.Layout
 }
 
@@ -44,6 +45,9 @@ func (s *rpcState) release() {
 func (c *Conn) send(ev *Event) {
 	if c.Info.ULP == ULPAuto {
 		c.Info.ULP = guessULP(ev.Message.Payload)
+		if c.Info.ULP == ULPOpaque && c.Info.Unknown != 0 {
+			c.Info.ULP = ULPAuto // it may not be the first Send: let the next one decide
+		}
 	}
 	if c.Info.ULP == ULPRPCRDMA {
 		c.rpc.send(ev)
@@ -177,6 +181,7 @@ func (s *rpcState) give(ev *Event, r *RPC) {
 	if r.IsReply {
 		caller = 1 - ev.Dir
 	}
+	ev.Conn.guessInitiator(r, caller)
 	r.Backward = caller != ev.Conn.Initiator
 	r.decodeBody(ev.Header)
 	ev.RPC = r

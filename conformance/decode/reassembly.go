@@ -1,11 +1,14 @@
 package decode
 
-import "slices"
+import (
+	"bytes"
+	"slices"
+)
 
 // assembler puts the payload octets of one direction of a TCP connection into order. It keeps
 // copies of what arrives early, up to a limit, and drops what it has seen (retransmissions,
-// keep-alive probes). It has no clock: a hole is given up only when the limit is reached or the
-// capture ends.
+// keep-alive probes), after a look whether it is the same. It has no clock: when a hole is given
+// up is for its owner to say.
 //
 // Sequence numbers are compared as signed differences, so streams may pass 2^32.
 type assembler struct {
@@ -14,6 +17,7 @@ type assembler struct {
 	early  []earlyData
 	held   int // octets in early, with earlyCost for each piece
 	limit  int // most octets early may hold
+	seen   history
 }
 
 // earlyData is payload that arrived before the octets in front of it.
@@ -21,6 +25,9 @@ type earlyData struct {
 	seq uint32
 	b   []byte
 	at  Stamp
+
+	ack     uint32 // what the segment acknowledges, if answers is set
+	answers bool
 }
 
 // earlyCost is what keeping one piece costs besides its octets, so that pieces of one octet do not
@@ -31,10 +38,11 @@ const earlyCost = 256
 const maxWindow = 1 << 30
 
 // sink receives octets in order. hole says that n octets before the next ones are not in the
-// capture.
+// capture, conflict that n octets were there before with other contents.
 type sink interface {
 	octets(b []byte, at Stamp)
 	hole(n int, at Stamp)
+	conflict(n int, at Stamp)
 }
 
 // seqDiff returns a-b in sequence space.
@@ -47,76 +55,81 @@ func (a *assembler) sync(next uint32) {
 	}
 }
 
-// push takes the payload b of a segment with sequence number seq and delivers whatever has become
-// contiguous. It borrows b. A direction whose SYN is not in the capture begins with the first
-// segment seen.
-func (a *assembler) push(seq uint32, b []byte, at Stamp, to sink) {
+// place says where the payload b of a segment with sequence number seq belongs: now if it, or what
+// is left of it, comes next; later if octets in front of it are missing; neither if no TCP sends so far ahead.
+// A direction whose SYN is not in the capture begins with the first segment seen.
+func (a *assembler) place(seq uint32, b []byte) (now, later bool) {
 	if len(b) == 0 {
-		return
+		return false, false
 	}
 	a.sync(seq)
 	ahead := seqDiff(seq, a.next)
-	if ahead > maxWindow {
-		return // no TCP sends that far ahead
-	}
-	if ahead > 0 {
-		a.keep(seq, b, at)
-		for a.held > a.limit {
-			a.skip(to)
-		}
-		return
-	}
-	a.deliver(seq, b, at, to)
-	a.drain(to)
+	return ahead <= 0, ahead > 0 && ahead <= maxWindow
 }
 
-// deliver hands over the part of b that is new. The segment must not begin behind a hole.
+// deliver hands over the part of b that is new, and compares the rest with what was there before. The segment must
+// not begin behind a hole.
 func (a *assembler) deliver(seq uint32, b []byte, at Stamp, to sink) {
 	old := seqDiff(a.next, seq)
-	if old < 0 || old >= len(b) { // below 0: exactly 2^31 away, neither old nor new
+	if old < 0 { // exactly 2^31 away, neither old nor new
+		return
+	}
+	if n := a.seen.differ(b[:min(old, len(b))], old); n > 0 && len(b) > 1 { // a keep-alive probe has one octet of anything
+		to.conflict(n, at)
+	}
+	if old >= len(b) {
 		return
 	}
 	b = b[old:]
 	a.next += uint32(len(b))
+	a.seen.add(b)
 	to.octets(b, at)
 }
 
-// keep stores a copy of b in sequence order. Of two segments with the same number the longer
+// keep stores a piece, with a copy of its octets, in sequence order. Of two segments with the same number the longer
 // matters, and deliver sorts that out; an exact duplicate is not kept.
-func (a *assembler) keep(seq uint32, b []byte, at Stamp) {
-	i, found := slices.BinarySearchFunc(a.early, seq, func(e earlyData, s uint32) int {
+func (a *assembler) keep(p earlyData) {
+	i, found := slices.BinarySearchFunc(a.early, p.seq, func(e earlyData, s uint32) int {
 		return seqDiff(e.seq, s)
 	})
-	if found && len(a.early[i].b) >= len(b) {
+	if found && bytes.HasPrefix(a.early[i].b, p.b) {
 		return
 	}
-	a.early = slices.Insert(a.early, i, earlyData{seq, slices.Clone(b), at})
-	a.held += len(b) + earlyCost
+	p.b = slices.Clone(p.b)
+	a.early = slices.Insert(a.early, i, p)
+	a.held += len(p.b) + earlyCost
 }
 
-// drain delivers early data that has become contiguous.
-func (a *assembler) drain(to sink) {
-	n := 0
-	for n < len(a.early) && seqDiff(a.early[n].seq, a.next) <= 0 {
-		e := a.early[n]
-		n++
-		a.held -= len(e.b) + earlyCost
-		a.deliver(e.seq, e.b, e.at, to)
+// ready reports whether the first piece kept need not wait any more for octets in front of it.
+func (a *assembler) ready() bool { return len(a.early) > 0 && seqDiff(a.early[0].seq, a.next) <= 0 }
+
+// gap reports whether octets are missing in front of the first piece kept.
+func (a *assembler) gap() bool { return len(a.early) > 0 && !a.ready() }
+
+// since returns the packet that was captured first of those kept.
+func (a *assembler) since() int {
+	first := a.early[0].at.Frame
+	for _, e := range a.early[1:] {
+		first = min(first, e.at.Frame)
 	}
-	a.early = slices.Delete(a.early, 0, n)
+	return first
 }
 
-// skip gives up the hole in front of the earliest early data.
-func (a *assembler) skip(to sink) {
-	if len(a.early) == 0 {
-		return
-	}
+// shift delivers the first piece kept, which is ready.
+func (a *assembler) shift(to sink) {
 	e := a.early[0]
-	if n := seqDiff(e.seq, a.next); n > 0 {
-		a.next = e.seq
-		to.hole(n, e.at)
-	}
-	a.drain(to)
+	a.early[0] = earlyData{}
+	a.early = a.early[1:]
+	a.held -= len(e.b) + earlyCost
+	a.deliver(e.seq, e.b, e.at, to)
+}
+
+// skip gives up the octets in front of seq.
+func (a *assembler) skip(seq uint32, at Stamp, to sink) {
+	n := seqDiff(seq, a.next)
+	a.next = seq
+	a.seen.reset()
+	to.hole(n, at)
 }
 
 // missing reports n octets behind those pushed last that were on the wire but not captured.
@@ -125,12 +138,6 @@ func (a *assembler) missing(n int, at Stamp, to sink) {
 		return // behind a hole already: skip will report it
 	}
 	a.next += uint32(n)
+	a.seen.reset()
 	to.hole(n, at)
-}
-
-// finish delivers everything that is left, holes included.
-func (a *assembler) finish(to sink) {
-	for len(a.early) > 0 {
-		a.skip(to)
-	}
 }

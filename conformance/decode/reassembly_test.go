@@ -13,6 +13,28 @@ type stringSink struct{ bytes.Buffer }
 
 func (s *stringSink) octets(b []byte, _ Stamp) { s.Write(b) }
 func (s *stringSink) hole(n int, _ Stamp)      { fmt.Fprintf(s, "<%d>", n) }
+func (s *stringSink) conflict(n int, _ Stamp)  { fmt.Fprintf(s, "!%d!", n) }
+
+// push takes a segment as a flow of one direction does, and finish what is left of it.
+func (a *assembler) push(seq uint32, b []byte, to sink) {
+	if now, later := a.place(seq, b); now {
+		a.deliver(seq, b, Stamp{}, to)
+	} else if later {
+		a.keep(earlyData{seq: seq, b: b})
+	}
+	a.drain(a.limit, to)
+}
+
+func (a *assembler) drain(limit int, to sink) {
+	for a.ready() || len(a.early) > 0 && a.held > limit {
+		if !a.ready() {
+			a.skip(a.early[0].seq, Stamp{}, to)
+		}
+		a.shift(to)
+	}
+}
+
+func (a *assembler) finish(to sink) { a.drain(-1, to) }
 
 func TestAssembler(t *testing.T) {
 	type seg struct {
@@ -37,13 +59,16 @@ func TestAssembler(t *testing.T) {
 		{"limit", 3 + earlyCost, []seg{{0, "abc"}, {5, "fgh"}, {9, "j"}, {10, "k"}}, "abc<2>fgh<1>jk"},
 		{"first segment decides", 10000, []seg{{7, "abc"}, {10, "d"}}, "abcd"},
 		{"far ahead, far behind, exactly between", 10000, []seg{{0, "a"}, {1<<30 + 2, "x"}, {1<<31 + 2, "x"}, {1<<31 + 1, "x"}, {1, "b"}}, "ab"},
+		{"sent again otherwise", 10000, []seg{{0, "abcdef"}, {0, "abXdeY"}}, "abcdef!2!"},
+		{"sent again in part, otherwise", 10000, []seg{{0, "abcdef"}, {4, "Xfgh"}}, "abcdef!1!gh"},
+		{"sent again otherwise, both early", 10000, []seg{{0, "a"}, {2, "cd"}, {2, "cX"}, {3, "Yef"}, {1, "b"}}, "abcX!1!!1!ef"},
 		{"wrap", 10000, []seg{{0xfffffffe, "ab"}, {2, "ef"}, {0, "cd"}}, "abcdef"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			a := assembler{limit: tt.limit}
 			var out stringSink
 			for _, s := range tt.segs {
-				a.push(s.seq, []byte(s.b), Stamp{}, &out)
+				a.push(s.seq, []byte(s.b), &out)
 			}
 			a.finish(&out)
 			if out.String() != tt.want || a.held != 0 || len(a.early) != 0 {
@@ -73,7 +98,7 @@ func TestAssemblerAnyOrder(t *testing.T) {
 		a.sync(isn)
 		var out stringSink
 		for _, c := range rapid.Permutation(cuts).Draw(t, "order") {
-			a.push(isn+uint32(c.from), want[c.from:c.to], Stamp{}, &out)
+			a.push(isn+uint32(c.from), want[c.from:c.to], &out)
 		}
 		if !bytes.Equal(out.Bytes(), want) || a.held != 0 {
 			t.Fatalf("%x, %d held; want %x", out.Bytes(), a.held, want)
@@ -84,9 +109,9 @@ func TestAssemblerAnyOrder(t *testing.T) {
 func TestAssemblerMissing(t *testing.T) {
 	a := assembler{limit: 10000}
 	var out stringSink
-	a.push(0, []byte("abc"), Stamp{}, &out)
+	a.push(0, []byte("abc"), &out)
 	a.missing(4, Stamp{}, &out)
-	a.push(7, []byte("hij"), Stamp{}, &out)
+	a.push(7, []byte("hij"), &out)
 	a.missing(0, Stamp{}, &out)
 	if got := out.String(); got != "abc<4>hij" {
 		t.Error(got)

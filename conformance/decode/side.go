@@ -15,6 +15,11 @@ const (
 	phaseHold
 	// phaseFPDU: FPDUs until the stream ends (RFC 5044 Section 4).
 	phaseFPDU
+	// phaseSkip: octets up to side.due belong to an FPDU that is not all in the capture. Ends there, at the
+	// boundary that its length tells.
+	phaseSkip
+	// phaseSync: the next FPDU boundary is looked for. Ends when one is proved.
+	phaseSync
 	// phaseLost: octets can be counted, not decoded; side.why says why. Never ends.
 	phaseLost
 )
@@ -29,6 +34,10 @@ type side struct {
 	marks  *mpa.Deframer // phaseFPDU with markers in it: where in the stream it is; else nil
 	queues [4]assembly
 	closed bool
+
+	joined bool   // the beginning of the stream is not in the capture
+	due    uint64 // phaseSkip: where the next FPDU begins
+	sync   syncer // phaseSync
 }
 
 // end returns the stream offset behind the last octet received.

@@ -1,0 +1,120 @@
+package decode
+
+// A segment acknowledges what its sender had received by then, so that what it says may be the answer to that. It
+// waits until those octets of the other direction have been delivered: the events of a connection come in the order
+// in which things were said, even if the packets were captured in another.
+
+// patience is for how many packets of a flow octets are waited for that the receiver has acknowledged:
+// it has them, so the capture lacks them, unless it is only not quite in order.
+const patience = 128
+
+// payload takes the octets of a segment.
+func (f *flow) payload(s *stream, seg *tcpSegment, seq uint32, at Stamp) {
+	b := seg.payload
+	now, later := s.place(seq, b)
+	known := now && seqDiff(seq+uint32(len(b)), s.next) <= 0
+	answer := seg.ack && f.streams[1-s.dir].lacks(seg.acked)
+	switch {
+	case known, now && !answer && f.calm():
+		s.deliver(seq, b, at, s)
+	case now, later:
+		e := earlyData{seq: seq, b: b, at: at}
+		if seg.ack {
+			e.ack, e.answers = seg.acked, true
+		}
+		s.keep(e)
+	}
+}
+
+// calm reports whether nothing waits in either direction.
+func (f *flow) calm() bool { return len(f.streams[0].early)+len(f.streams[1].early) == 0 }
+
+// acknowledged takes the acknowledgement that a packet of the peer carries.
+func (s *stream) acknowledged(ack uint32) {
+	if !s.acked || seqDiff(ack, s.expect) > 0 {
+		s.acked, s.expect = true, ack
+	}
+}
+
+// lacks reports whether some of what ack acknowledges has not been delivered.
+func (s *stream) lacks(ack uint32) bool {
+	n := seqDiff(ack, s.next)
+	if s.fin && s.finSeq == s.next {
+		n-- // the FIN has a number of its own
+	}
+	return s.synced && n > 0 && n <= maxWindow
+}
+
+// wait counts a packet for which acknowledged octets have been waited.
+func (s *stream) wait() {
+	if s.acked && s.lacks(s.expect) {
+		s.waited++
+	} else {
+		s.waited = 0
+	}
+}
+
+// hopeless reports whether what is missing is to be given up.
+func (s *stream) hopeless() bool { return s.waited > patience || s.held > s.limit }
+
+// pump delivers what waits and may be delivered; with all set, everything.
+func (f *flow) pump(all bool) {
+	for i := range f.streams {
+		f.streams[i].wait()
+	}
+	for !f.calm() {
+		if s := f.first(); s != nil {
+			s.shift(s)
+			continue
+		}
+		if !all && !f.streams[0].hopeless() && !f.streams[1].hopeless() {
+			return
+		}
+		f.giveUp()
+	}
+}
+
+// answers reports whether the first piece that s has kept has to wait for the other direction.
+func (f *flow) answers(s *stream) bool {
+	e := s.early[0]
+	return e.answers && f.streams[1-s.dir].lacks(e.ack)
+}
+
+// first returns the direction whose first piece is to be delivered next: it need not wait, and was captured
+// before that of the other one. If both wait for each other, the one captured later was sent again, with a newer
+// acknowledgement than at first, and goes first. It returns nil if there is none.
+func (f *flow) first() *stream {
+	a, b := &f.streams[0], &f.streams[1]
+	switch {
+	case !a.ready() && !b.ready():
+		return nil
+	case !a.ready():
+		a, b = b, a
+	case b.ready() && b.early[0].at.Frame < a.early[0].at.Frame:
+		a, b = b, a
+	}
+	switch {
+	case !f.answers(a):
+		return a
+	case b.ready():
+		return b
+	}
+	return nil
+}
+
+// giveUp ends the wait for what has been missing for longest: octets in front of a piece, or else those that the
+// first piece of the other direction acknowledges.
+func (f *flow) giveUp() {
+	a, b := &f.streams[0], &f.streams[1]
+	if !a.gap() || b.gap() && b.since() < a.since() {
+		a, b = b, a
+	}
+	if a.gap() {
+		a.skip(a.early[0].seq, a.early[0].at, a)
+		return
+	}
+	if len(b.early) == 0 {
+		a, b = b, a
+	}
+	a.skip(b.early[0].ack, b.early[0].at, a)
+}

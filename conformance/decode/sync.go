@@ -1,0 +1,132 @@
+package decode
+
+import "fmt"
+
+// syncer looks for a place in a stream where an FPDU begins.
+type syncer struct {
+	why     error  // of octets in front of it
+	align   int    // its stream offset modulo 4; -1: unknown
+	from    uint64 // stream offset where the search began
+	scanned uint64 // places before this stream offset are settled, but for starts
+	starts  []start
+	crcs    bool // the FPDUs found have CRCs
+}
+
+// start is a place where an FPDU may begin.
+type start struct {
+	at   uint64 // stream offset
+	need uint64 // stream offset up to which octets have to come before more can be said
+}
+
+const (
+	// maxStarts bounds the places that are kept in mind; the oldest goes first.
+	maxStarts = 32
+	// maxSync is for how many octets an FPDU is looked for where nothing says that there are any.
+	maxSync = 1 << 20
+)
+
+// begin begins to look for an FPDU behind all that has come.
+func (s *side) begin(why error, align int) {
+	s.phase = phaseSync
+	s.missed()
+	s.sync = syncer{why: why, align: align, from: s.off, scanned: s.off, starts: s.sync.starts[:0]}
+}
+
+// middle begins to look for FPDUs in a side whose beginning is not in the capture.
+func (c *Conn) middle(dir Dir) {
+	s, peer := &c.sides[dir], &c.sides[1-dir]
+	c.noStartup()
+	if c.Info.Request == nil && c.Info.Reply == nil && peer.phase != phaseFPDU && peer.phase != phaseSkip {
+		c.Info.Foreign = true // until an FPDU is found
+	}
+	s.begin(ErrMiddle, -1)
+	c.forget()
+	c.settle(1 - dir)
+	c.resync(dir, false)
+}
+
+// resync looks for an FPDU in what a side holds, and goes on there. final: nothing more will come.
+func (c *Conn) resync(dir Dir, final bool) {
+	s := &c.sides[dir]
+	at, proved := s.search(c.Info.CRC, final)
+	switch {
+	case proved:
+		c.found(dir, at)
+	case c.Info.Foreign && at-s.sync.from > maxSync:
+		c.lose(dir, ErrNotMPA)
+	default:
+		c.drop(dir, int(at-s.off), c.excuse(s))
+	}
+}
+
+// excuse says why the octets that a side holds are not decoded when those behind them are missing, or prove to
+// be no continuation.
+func (c *Conn) excuse(s *side) error {
+	switch {
+	case s.phase != phaseSync && s.phase != phaseSkip:
+		return ErrPartial
+	case c.Info.Foreign:
+		return fmt.Errorf("%w: %w", s.sync.why, ErrNotMPA)
+	}
+	return s.sync.why
+}
+
+// found goes on with the FPDU that begins at stream offset at.
+func (c *Conn) found(dir Dir, at uint64) {
+	s := &c.sides[dir]
+	c.Info.Foreign = false
+	if s.sync.crcs && c.Info.Unknown&UnknownCRC != 0 {
+		c.Info.CRC = true
+		c.Info.Unknown &^= UnknownCRC
+	}
+	c.drop(dir, int(at-s.off), s.sync.why)
+	s.phase = phaseFPDU
+	c.advance(dir)
+}
+
+// search returns the stream offset where an FPDU is proved to begin; without proof, that in front of
+// which none does.
+func (s *side) search(crc, final bool) (at uint64, proved bool) {
+	y := &s.sync
+	open := y.starts
+	y.starts = y.starts[:0]
+	for _, p := range open {
+		if !final && s.end() < p.need {
+			y.starts = append(y.starts, p)
+		} else if s.weigh(p.at, crc, final) {
+			return p.at, true
+		}
+	}
+	for ; y.scanned+fpduHead <= s.end(); y.scanned++ {
+		b := s.buf[y.scanned-s.off:]
+		if b[2]&0x3f != 0x01 || b[3]&0xe0 != 0x40 || y.align >= 0 && y.scanned%4 != uint64(y.align) {
+			continue
+		}
+		if s.weigh(y.scanned, crc, final) {
+			return y.scanned, true
+		}
+	}
+	if len(y.starts) > 0 {
+		return y.starts[0].at, false
+	}
+	return y.scanned, false
+}
+
+// weigh reports whether an FPDU is proved to begin at stream offset at, and keeps the place in mind if it still may be.
+func (s *side) weigh(at uint64, crc, final bool) bool {
+	y := &s.sync
+	b := s.buf[at-s.off:]
+	e, ok := weigh(b, crc)
+	if !ok {
+		return false
+	}
+	if e.proved() || final && e.fpdus > 0 && e.bits >= hint && e.need == len(b)+fpduHead {
+		y.crcs = e.good == e.fpdus
+		return true
+	}
+	if len(y.starts) == maxStarts {
+		y.starts = append(y.starts[:0], y.starts[1:]...)
+	}
+	y.starts = append(y.starts, start{at, at + uint64(e.need)})
+	return false
+}
