@@ -107,7 +107,7 @@ func (c *Conn) flush(dir Dir) {
 	case phaseSkip, phaseSync:
 		c.lose(dir, c.excuse(s))
 	default:
-		c.lose(dir, ErrPartial)
+		c.lose(dir, c.excuse(s))
 	}
 	for i := range s.queues {
 		s.queues[i] = assembly{}
@@ -147,8 +147,12 @@ func (c *Conn) advance(dir Dir) {
 	if n > 0 {
 		s.consume(n)
 	}
-	if s.phase == phaseLost {
+	switch {
+	case s.phase == phaseLost:
 		c.lose(dir, s.why)
+	case s.phase == phaseFPDU && s.astray:
+		s.begin(s.sync.why, -1)
+		c.resync(dir, false)
 	}
 }
 

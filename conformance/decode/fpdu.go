@@ -39,7 +39,7 @@ func (c *Conn) fpdu(dir Dir, at int) int {
 	}
 	b := s.buf[at:]
 	n := d.Need(b)
-	if len(b) < n {
+	if s.strays(b) || len(b) < n {
 		return 0
 	}
 	n = d.Need(b) // the length field is there now, if it was not before

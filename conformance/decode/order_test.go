@@ -93,8 +93,7 @@ func tcpHeader(b []byte) (at int, ok bool) {
 func split(p Packet, n int) (a, b Packet, ok bool) {
 	h, _ := tcpHeader(p.Data)
 	data := h + int(p.Data[h+12]>>4)*4
-	end := 14 + int(p.Data[16])<<8 | int(p.Data[17])
-	end = min(14+(int(p.Data[16])<<8|int(p.Data[17])), len(p.Data))
+	end := min(14+(int(p.Data[16])<<8|int(p.Data[17])), len(p.Data))
 	if data+n >= end {
 		return p, p, false
 	}

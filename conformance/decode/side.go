@@ -38,6 +38,8 @@ type side struct {
 	joined bool   // the beginning of the stream is not in the capture
 	due    uint64 // phaseSkip: where the next FPDU begins
 	sync   syncer // phaseSync
+	proved bool   // phaseFPDU: where FPDUs begin was found by evidence, after the last hole
+	astray bool   // proved, and it has turned out wrong
 }
 
 // end returns the stream offset behind the last octet received.

@@ -27,7 +27,7 @@ const (
 
 // begin begins to look for an FPDU behind all that has come.
 func (s *side) begin(why error, align int) {
-	s.phase = phaseSync
+	s.phase, s.proved, s.astray = phaseSync, false, false
 	s.missed()
 	s.sync = syncer{why: why, align: align, from: s.off, scanned: s.off, starts: s.sync.starts[:0]}
 }
@@ -63,6 +63,8 @@ func (c *Conn) resync(dir Dir, final bool) {
 // be no continuation.
 func (c *Conn) excuse(s *side) error {
 	switch {
+	case s.phase == phaseFPDU && c.Info.Unknown&UnknownStartup != 0:
+		return fmt.Errorf("%w: no FPDU, perhaps a marker", ErrMiddle)
 	case s.phase != phaseSync && s.phase != phaseSkip:
 		return ErrPartial
 	case c.Info.Foreign:
@@ -80,8 +82,19 @@ func (c *Conn) found(dir Dir, at uint64) {
 		c.Info.Unknown &^= UnknownCRC
 	}
 	c.drop(dir, int(at-s.off), s.sync.why)
-	s.phase = phaseFPDU
+	s.phase, s.proved, s.astray = phaseFPDU, true, false
 	c.advance(dir)
+}
+
+// strays reports whether a side that was resumed by evidence is not where FPDUs begin after all: nothing that
+// begins so is one. With markers that the capture does not announce that happens all the time.
+func (s *side) strays(b []byte) bool {
+	if !s.proved || len(b) < fpduHead {
+		return false
+	}
+	_, ok := plausible(b)
+	s.astray = !ok
+	return !ok
 }
 
 // search returns the stream offset where an FPDU is proved to begin; without proof, that in front of
