@@ -15,9 +15,9 @@ func TestParseExpect(t *testing.T) {
 		{"# nothing\n\n  # at all\nMPA-031 1 2 # siw\n", ""},
 		{"MPA-031 1\n", "2 fields: want rule, connection and count"},
 		{"\nMPA-999 1 2\n", "no rule MPA-999 (conformance judge --explain all lists them)"},
-		{"MPA-031 0 2\n", "connection and count are numbers from 1"},
-		{"MPA-031 1 0\n", "connection and count are numbers from 1"},
-		{"MPA-031 1 x\n", "connection and count are numbers from 1"},
+		{"MPA-031 0 2\n", "connection and count are numbers from 1, or both *"},
+		{"MPA-031 1 0\n", "connection and count are numbers from 1, or both *"},
+		{"MPA-031 1 x\n", "connection and count are numbers from 1, or both *"},
 		{"MPA-031 1 2\nMPA-031 1 3\n", "MPA-031 of connection 1 a second time"},
 	} {
 		_, err := ParseExpect(strings.NewReader(tt.text))
@@ -47,6 +47,8 @@ func TestDiff(t *testing.T) {
 	}{
 		{text.String(), nil},
 		{"MPA-031 1 2", []string{"MPA-030 connection 3: 1 found, 0 expected"}},
+		{"MPA-031 * *\nMPA-030 * *\nMPA-032 * *", nil},
+		{"MPA-030 * *\nMPA-031 1 3\nMPA-031 * *", []string{"MPA-031 connection 1: 2 found, 3 expected"}},
 		{"MPA-031 1 1\nMPA-030 3 1\nMPA-030 2 5", []string{"MPA-031 connection 1: 2 found, 1 expected", "MPA-030 connection 2: 0 found, 5 expected"}},
 	} {
 		e, err := ParseExpect(strings.NewReader(tt.expect))

@@ -35,6 +35,9 @@ func (m *rpcMachine) args(r *decode.RPC, c *rpcCall) {
 		m.violate("RPC-012", "NULL with %d octets of arguments", len(r.Body))
 		return
 	}
+	if r.Compound != nil {
+		m.compoundCall(r, c)
+	}
 	if !r.Whole {
 		m.nfsCall(r.Message, c) // nil: comes with Pulled
 		return
@@ -72,6 +75,9 @@ func (m *rpcMachine) res(r *decode.RPC, c *rpcCall) {
 			m.violate("NFS-002", "%s: %v", r.Name, err)
 			return
 		}
+	}
+	if r.Compound != nil {
+		m.compoundReply(r, c)
 	}
 	m.status(r, c)
 	m.nfsReply(r, c)

@@ -26,15 +26,18 @@ const (
 	bindingUnknown binding = iota // anything may be
 	bindingNone                   // nothing may be
 	bindingNFS3                   // RFC 8267 Section 4
+	bindingNFS4                   // RFC 8267 Section 5: by operation
 )
 
-// bindingOf returns the binding of a call. NFSv4 counts as unknown but for its NULL.
+// bindingOf returns the binding of a call.
 func bindingOf(c *rpcCall) binding {
 	switch {
 	case c.proc == 0:
 		return bindingNone // no arguments, no results (RFC 5531 Section 12.1)
 	case c.prog == progNFS && c.progVers == 3:
 		return bindingNFS3
+	case c.prog == progNFS && c.progVers == 4:
+		return bindingNFS4
 	case c.prog == progMount, c.prog == progNLM, c.prog == progNFSACL, c.prog == progCCP, c.prog == progRPCBind:
 		return bindingNone
 	}

@@ -25,6 +25,7 @@ type rpcCall struct {
 
 	memory []*memory // what the lists offer, in their order
 	nfs    nfsAsked  // what the replies of NFS are held against
+	nfs4   compoundAsked
 }
 
 // flaw is what makes a call unusable to its responder.

@@ -108,7 +108,7 @@ func (m *rpcMachine) reduced(ev *decode.Event, c *rpcCall, b []byte) {
 		}
 		switch {
 		case c.gss:
-		case at >= 0 && bindingOf(c) != bindingUnknown, !eligible(ev.RPC, c, int(s.Position)):
+		case at >= 0 && bindingOf(c) != bindingUnknown && bindingOf(c) != bindingNFS4, !eligible(ev.RPC, c, int(s.Position)):
 			m.violate("RPCRDMA-027", "%s has no eligible argument at Position %d", c.name(), s.Position)
 			return
 		}
@@ -117,6 +117,9 @@ func (m *rpcMachine) reduced(ev *decode.Event, c *rpcCall, b []byte) {
 	if c.gss && (at >= 0 || len(c.lists.Write) > 0) {
 		m.violate("RPCRDMA-028", "chunks of a call under RPCSEC_GSS integrity or privacy")
 		return
+	}
+	if bindingOf(c) == bindingNFS4 && b != nil {
+		m.compoundReduced(ev.RPC)
 	}
 	if c.prog == progNFS && b != nil {
 		for _, ch := range m.layout.Chunks {

@@ -18,6 +18,10 @@ func (m *rpcMachine) results(ev *decode.Event, h *rpcrdma.Header, c *rpcCall) {
 	if !c.known || bind == bindingUnknown || ev.RPC == nil || ev.RPC.Reply == nil {
 		return
 	}
+	if bind == bindingNFS4 {
+		m.compoundWritten(ev.RPC, h.Write)
+		return
+	}
 	n, found := 0, false
 	if r := ev.RPC.Reply; bind == bindingNFS3 && !r.Denied && r.Accept == xdr.Success {
 		_, n, found = chunks.NFSv3.FindResult(c.prog, c.progVers, c.proc, ev.RPC.Body)

@@ -23,4 +23,7 @@ var nfsRules = []*Rule{
 	{"NFS-043", "RFC 1813 Section 3.2", Should, Note, "The names of a call are not empty and hold neither / nor NUL.", "rpc-nfs3 6.2"},
 	{"NFS-045", "RFC 1813 Section 3.3.19", Should, Warning, "Preferred sizes of FSINFO are not larger than the largest.", "rpc-nfs3 6.2"},
 	{"NFS-046", "RFC 1813 Section 3.3.19", Should, Warning, "READ and WRITE ask for no more than rtmax and wtmax of FSINFO.", "rpc-nfs3 6.2"},
+	{"NFS-050", "RFC 8881 Section 16.2.3", Must, Error, "The results of a COMPOUND are those of its operations, in their order, up to the first that failed.", "nfs4 1"},
+	{"NFS-051", "RFC 8881 Section 16.2.3", Must, Error, "A COMPOUND ends with the operation that fails, and has the status of its last operation.", "nfs4 1"},
+	{"NFS-052", "RFC 8881 Section 16.2.3", Must, Error, "The tag of a COMPOUND comes back.", "nfs4 1"},
 }

@@ -115,10 +115,28 @@ var nfsTwins = map[string]func(*twin.RPC){
 	},
 	"NFS-043": nfs(nfs3.ProcLookup, twin.DirOp("a\x00b"), &nfs3.LookupRes{Status: nfs3.ErrNoEnt}),
 	"NFS-045": nfs(nfs3.ProcFSInfo, twin.HandleArgs(), &nfs3.FSInfoRes{RTMax: 4096, RTPref: 8192}),
+	"NFS-050": compound(0, "tag", 1, 24, 0),
+	"NFS-051": compound(5, "tag", 2, 24, 0, 9, 0, 0, 0),
+	"NFS-052": compound(0, "gat", 2, 24, 0, 9, 0, 0, 0),
 	"NFS-046": func(t *twin.RPC) {
 		t.Do(t.NFS(nfs3.ProcFSInfo, twin.HandleArgs(), &nfs3.FSInfoRes{RTMax: 50, WTMax: 4096}))
 		t.Do(t.NFS(nfs3.ProcRead, twin.ReadArgs(100), twin.ReadRes(50)))
 	},
+}
+
+// compound is a COMPOUND of PUTROOTFH and GETATTR (RFC 8881 Sections 18.21 and 18.7); f changes its results.
+func compound(status uint32, tag string, results ...uint32) func(*twin.RPC) {
+	return func(t *twin.RPC) {
+		args := words(xdr.AppendString(nil, "tag"), 1, 2, 24, 9, 0)
+		t.Do(t.Exchange(nfs3.Program, 4, 1, args, words(xdr.AppendString(xdr.AppendUint32(nil, status), tag), results...)))
+	}
+}
+
+func words(b []byte, words ...uint32) []byte {
+	for _, w := range words {
+		b = xdr.AppendUint32(b, w)
+	}
+	return b
 }
 
 // readWith is an inline READ of 100 octets with another reply.
@@ -165,6 +183,8 @@ func goodRPC(t *twin.RPC) {
 	auths := t.GetAttr()
 	auth(auths, sys.Auth(), xdr.Auth{})
 	t.Do(auths)
+	compound(0, "tag", 2, 24, 0, 9, 0, 0, 0)(t)
+	compound(2, "tag", 1, 24, 2)(t)
 	back := t.Exchange(0x40000000, 1, 0, nil, nil)
 	back.Dir = twin.R
 	t.Do(back)
