@@ -71,6 +71,15 @@ fuzz: ## every fuzz target for T each (make fuzz T=60s FUZZ=Order)
 coverage: ## the rules of the documents and the tests that prove them
 	go run ./conformance coverage
 
+# Left out: what counts allocations or addresses, which the recording changes, and calls that
+# are no NFS though they say so.
+.PHONY: judged
+judged: ## what the tests of transport and of the commands say on the wire, judged
+	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
+	STAG_RECORD=$$dir go test -count=1 -skip 'Allocs|TestRecordConn|TestPadded' ./transport ./nfsdemo && \
+	{ go run ./conformance judge "$$dir"/*.pcapng >"$$dir/judged" || { grep -B3 -E '^ +[A-Z]+-[0-9]{3}' "$$dir/judged"; exit 1; }; } && \
+	echo "judged: $$(ls "$$dir"/*.pcapng | wc -l) captures, nothing found"
+
 .PHONY: mutants
 mutants: ## one fault after the other; exits 1 when no test notices it
 	go run ./conformance mutants

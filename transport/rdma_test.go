@@ -43,7 +43,7 @@ func dial(t testing.TB, addr string, cfg *Config) *Client {
 	if cfg == nil {
 		cfg = testConfig()
 	}
-	c, err := Dial(testCtx(t), "tcp", addr, cfg)
+	c, err := Dial(testCtx(t), "tcp", recorded(t, addr), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

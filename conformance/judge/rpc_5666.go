@@ -2,6 +2,7 @@ package judge
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"github.com/stag-rdma/stag/conformance/decode"
 	"github.com/stag-rdma/stag/rpcrdma"
@@ -22,7 +23,8 @@ func (m *rpcMachine) msgP(h *rpcrdma.Header) {
 	}
 }
 
-// done judges RDMA_DONE (RFC 5666 Section 4.2): the requester has read the reply with this XID.
+// done judges RDMA_DONE (RFC 5666 Section 3.4): the requester has no more use for the reply with this XID. It need not have
+// read all of it, when nobody waits for the call any more.
 func (m *rpcMachine) done(ev *decode.Event, h *rpcrdma.Header) {
 	m.invalidates(ev, nil)
 	if !m.old {
@@ -36,8 +38,8 @@ func (m *rpcMachine) done(ev *decode.Event, h *rpcrdma.Header) {
 	case m.blind():
 	case c == nil:
 		m.violate("RPCRDMA-092", "no reply with XID %#08x waits to be read", h.XID)
-	case !c.pulled():
-		m.violate("RPCRDMA-092", "the reply in frame %d was not read to its end", c.frame)
+	case slices.ContainsFunc(server.reads, func(r readInProgress) bool { return r.mem != nil && r.mem.call == c }):
+		m.violate("RPCRDMA-092", "a Read of the reply in frame %d is not answered", c.frame)
 	}
 	if c != nil {
 		server.answered(c)

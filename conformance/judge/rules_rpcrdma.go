@@ -73,7 +73,7 @@ var rpcrdmaRules = []*Rule{
 	// What RFC 8166 has dropped of RFC 5666, and the Connection Configuration Protocol.
 	{"RPCRDMA-090", "RFC 8166 Section 4.6.1", Must, Error, "RDMA_MSGP is not sent.", "rpcrdma 7"},
 	{"RPCRDMA-091", "RFC 8166 Section 4.6.2", Must, Error, "RDMA_DONE is not sent.", "rpcrdma 7"},
-	{"RPCRDMA-092", "RFC 5666 Section 4.2", Must, Error, "RDMA_DONE names a reply with a Read list, once, after all of it was read.", "rpcrdma 7"},
+	{"RPCRDMA-092", "RFC 5666 Section 3.4", Must, Error, "RDMA_DONE names a reply with a Read list, once, when no Read of it is under way.", "rpcrdma 7"},
 	{"RPCRDMA-093", "RFC 5666 Section 3.9", Must, Error, "rdma_align of RDMA_MSGP is a power of two from 4.", "rpcrdma 7"},
 	{"RPCRDMA-094", "RFC 5666 Section 6", Must, Error, "CONF_RDMA is the first call of a connection.", "rpcrdma 10"},
 	{"RPCRDMA-095", "RFC 5666 Section 6", Must, Error, "CONF_RDMA and its answer fit into 1024 octets.", "rpcrdma 10"},

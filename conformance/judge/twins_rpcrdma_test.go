@@ -247,7 +247,10 @@ var rpcrdmaTwins = map[string]func(*twin.RPC){
 		ccp(t)
 		x, done := pulledReply(t)
 		t.Do(x)
+		r := twin.Pull(x.Reply.Header.Read[0].Segment)
+		t.ReadRequest(twin.I, r)
 		t.Do(done)
+		t.ReadResponse(twin.R, r)
 	},
 	"RPCRDMA-093": func(t *twin.RPC) {
 		ccp(t)

@@ -37,10 +37,11 @@ free_port() { python3 -c 'import socket; s=socket.socket(); s.bind(("127.0.0.1",
 (cd "$top" && go build -o "$work/nfsdemo" ./nfsdemo && go build -o "$work/conformance" ./conformance) || exit 1
 
 # judge_capture NAME FILE: our decoder checks every frame and every CRC, and so does
-# tshark. The kernel has checked ours before.
+# tshark. The judge finds nothing but what Linux is known for. The kernel has checked ours before.
 judge_capture() {
   check "$1: our decoder reads every frame and checks every CRC" "$work/conformance" decode --strict --counts "$2"
   check "$1: tshark finds nothing malformed and no bad CRC" "$work/conformance" tshark "$2"
+  check "$1: the judge finds only what Linux is known for" "$work/conformance" judge --expect "$here/linux.expect" "$2"
 }
 
 kernel_client() { # kernel_client NAME SERVE-FLAGS ENV...
