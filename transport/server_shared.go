@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"errors"
 	"io"
 	"net"
 	"time"
@@ -18,7 +19,9 @@ const peekSize = 4
 func (s *Server) ServeShared(l net.Listener) error { return s.accept(l, s.ServeSharedConn) }
 
 // ServeSharedConn is [Server.ServeConn] or [Server.ServeStreamConn] on conn, which it
-// takes.
+// takes. A client that began with record-marked RPC may enable RDMA between two
+// messages, when it has the replies to all its calls (RFC 5666 Section 3;
+// [StreamClient.EnableRDMA]).
 func (s *Server) ServeSharedConn(conn net.Conn) error {
 	if err := s.init(); err != nil {
 		_ = conn.Close() // the error above says more
@@ -32,7 +35,15 @@ func (s *Server) ServeSharedConn(conn net.Conn) error {
 	if string(first) == mpa.RequestKey[:peekSize] {
 		return s.serveConn(conn, first)
 	}
-	return s.serveStreamConn(conn, first)
+	c := s.newStreamConn(conn, first)
+	c.both = true
+	if err := s.serveStreamConn(c); !errors.Is(err, errToRDMA) {
+		return err
+	}
+	if err := conn.SetDeadline(time.Time{}); err != nil {
+		return opErr(OpServe, addrOf(conn), err)
+	}
+	return s.serveConn(conn, c.ahead)
 }
 
 // peek reads the first octets of a connection, which counts as one meanwhile.

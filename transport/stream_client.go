@@ -27,6 +27,9 @@ type StreamClient struct {
 
 	mu      sync.Mutex
 	pending map[uint32]chan streamReply
+	owed    int           // replies to come, of cancelled calls too
+	settled chan struct{} // closed when none is, for EnableRDMA; nil: nobody asks
+	shifted bool          // the connection is another client's now
 	err     error
 }
 
@@ -131,6 +134,7 @@ func (c *StreamClient) enter(xid uint32, ch chan streamReply) error {
 		return c.err
 	}
 	c.pending[xid] = ch
+	c.owed++
 	c.ctr.inFlight.Add(1)
 	c.ctr.calls.Add(1)
 	return nil
@@ -184,12 +188,15 @@ func (c *StreamClient) accept(r streamReply, reply *Reply) error {
 // read delivers records until the stream ends.
 func (c *StreamClient) read() {
 	defer close(c.done)
-	rr := xdr.NewRecordReader(bufio.NewReaderSize(c.conn, 64<<10), c.cfg.MaxPayload)
+	br := bufio.NewReaderSize(c.conn, 64<<10)
+	rr := xdr.NewRecordReader(br, c.cfg.MaxPayload)
 	hint := minInline
 	for {
 		b, msg, err := readRecord(rr, &shared, hint)
 		if err != nil {
-			c.fail(err)
+			if !c.shifts(err, br.Buffered()+len(rr.Buffered())) {
+				c.fail(err)
+			}
 			return
 		}
 		hint = len(msg)
@@ -203,6 +210,7 @@ func (c *StreamClient) deliver(b *buffer, msg []byte) {
 	xid, typ, ok := xdr.PeekXID(msg)
 	c.mu.Lock()
 	ch := c.pending[xid]
+	c.settle()
 	if ok && typ == xdr.MsgReply && ch != nil {
 		delete(c.pending, xid) // a second reply finds nothing
 		ch <- streamReply{b, msg}
@@ -217,7 +225,7 @@ func (c *StreamClient) deliver(b *buffer, msg []byte) {
 // fail ends the connection with the first error.
 func (c *StreamClient) fail(err error) {
 	c.mu.Lock()
-	first := c.err == nil
+	first := c.err == nil || errors.Is(c.err, errToRDMA) && !c.shifted
 	if first {
 		c.err = err
 	}

@@ -3,6 +3,7 @@ package transport
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"io"
 	"net"
 	"sync"
@@ -20,6 +21,8 @@ type streamConn struct {
 	w     recordWriter
 	slots chan struct{} // one per call in flight
 	wg    sync.WaitGroup
+	both  bool   // RDMA may be enabled between two records
+	ahead []byte // what was read behind the last record, when it was
 
 	mu       sync.Mutex
 	draining bool
@@ -27,19 +30,32 @@ type streamConn struct {
 
 // ServeStreamConn serves record-marked RPC on conn, which it takes, until the
 // stream ends and all calls are answered. The peer's orderly end is no error.
-func (s *Server) ServeStreamConn(conn net.Conn) error { return s.serveStreamConn(conn, nil) }
-
-// serveStreamConn is ServeStreamConn with octets that have been read already.
-func (s *Server) serveStreamConn(conn net.Conn, first []byte) error {
+func (s *Server) ServeStreamConn(conn net.Conn) error {
 	if err := s.init(); err != nil {
+		_ = conn.Close() // the error above says more
 		return err
 	}
+	return s.serveStreamConn(s.newStreamConn(conn, nil))
+}
+
+// newStreamConn prepares a connection of which the octets in first have been read.
+func (s *Server) newStreamConn(conn net.Conn, first []byte) *streamConn {
 	c := &streamConn{s: s, conn: conn, w: recordWriter{conn: conn}, slots: make(chan struct{}, s.cfg.Credits)}
 	c.input = conn
 	if len(first) > 0 {
 		c.input = io.MultiReader(bytes.NewReader(first), conn)
 	}
-	defer conn.Close()
+	return c
+}
+
+// serveStreamConn serves c until its stream ends or, as errToRDMA, RDMA is enabled.
+func (s *Server) serveStreamConn(c *streamConn) error {
+	keep := false
+	defer func() {
+		if !keep {
+			_ = c.conn.Close() // all that was owed has left
+		}
+	}()
 	if err := s.addConn(c); err != nil {
 		return err
 	}
@@ -47,10 +63,14 @@ func (s *Server) serveStreamConn(conn net.Conn, first []byte) error {
 	defer s.dropConn(c)
 	err := c.read()
 	c.wg.Wait()
-	if endOfStream(err) || c.isDraining() {
+	switch {
+	case errors.Is(err, errToRDMA) && !c.isDraining():
+		keep = true
+		return err
+	case endOfStream(err) || c.isDraining():
 		return nil
 	}
-	return opErr(OpServe, addrOf(conn), err)
+	return opErr(OpServe, addrOf(c.conn), err)
 }
 
 // read starts a goroutine per call; Config.Credits bounds them, so that a peer that
@@ -62,6 +82,10 @@ func (c *streamConn) read() error {
 	hint := minInline
 	for {
 		in.inside = br.Buffered()+len(rr.Buffered()) > 0
+		if c.both && startsMPA(rr.Buffered(), br) {
+			c.ahead = append(bytes.Clone(rr.Buffered()), buffered(br)...)
+			return errToRDMA
+		}
 		b, msg, err := readRecord(rr, &shared, hint)
 		if err != nil {
 			return err

@@ -1,0 +1,117 @@
+package transport
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap/mpa"
+)
+
+// Enabling RDMA on a connection that has carried record-marked RPC (RFC 5666
+// Section 3): "the resulting shift in framing must occur between distinct RPC messages,
+// and in concert with the transport".
+
+// errToRDMA ends the record-marked life of a connection: what follows is an MPA
+// Request, or will be.
+var errToRDMA = errors.New("transport: RDMA is enabled on this connection")
+
+// EnableRDMA turns the connection into an RPC-over-RDMA one, on which the returned
+// client goes on; the server must expect that ([Server.ServeShared]). It waits for the
+// replies to the calls under way, also to those that were cancelled; new calls fail.
+// On an error the connection is closed, except when ctx ends while it waits. Either
+// way the record-marked client is of no further use once it has returned nil.
+func (c *StreamClient) EnableRDMA(ctx context.Context) (*Client, error) {
+	if err := c.quiesce(ctx); err != nil {
+		return nil, opErr(OpDial, addrOf(c.conn), err)
+	}
+	// The reader sits between two records: only a deadline wakes it.
+	err := c.conn.SetReadDeadline(time.Unix(1, 0))
+	<-c.done
+	if err == nil {
+		err = c.conn.SetDeadline(time.Time{})
+	}
+	if cause := c.cause(); !errors.Is(cause, errToRDMA) {
+		return nil, opErr(OpDial, addrOf(c.conn), cause)
+	}
+	if err != nil {
+		_ = c.conn.Close() // the error above says more
+		return nil, opErr(OpDial, addrOf(c.conn), err)
+	}
+	c.ctr.conns.Store(0)
+	return newClient(ctx, c.conn, addrOf(c.conn), c.cfg)
+}
+
+// quiesce refuses new calls and waits until no reply is owed.
+func (c *StreamClient) quiesce(ctx context.Context) error {
+	c.mu.Lock()
+	if c.err != nil {
+		defer c.mu.Unlock()
+		return c.err
+	}
+	c.err = errToRDMA
+	settled := make(chan struct{})
+	c.settled = settled
+	if c.owed == 0 {
+		close(settled)
+	}
+	c.mu.Unlock()
+	select {
+	case <-settled:
+		return nil
+	case <-c.done:
+		return c.cause()
+	case <-ctx.Done():
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if errors.Is(c.err, errToRDMA) {
+		c.err, c.settled = nil, nil
+	}
+	return context.Cause(ctx)
+}
+
+// settle counts a reply that has come. c.mu is held.
+func (c *StreamClient) settle() {
+	if c.owed--; c.owed == 0 && c.settled != nil {
+		close(c.settled)
+	}
+}
+
+// shifts says whether the reader's error is the wake-up of EnableRDMA, after which the
+// connection lives on. ahead octets were read and are no record: a server that says
+// something behind its last reply has lost the connection.
+func (c *StreamClient) shifts(err error, ahead int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ne, ok := errors.AsType[net.Error](err)
+	c.shifted = ok && ne.Timeout() && ahead == 0 && errors.Is(c.err, errToRDMA) && c.owed == 0
+	return c.shifted
+}
+
+// startsMPA says whether the stream goes on with the key of an MPA Request, which as a
+// record mark would announce more than a gigabyte. It waits for as many octets as
+// that takes; errors are left to the next read.
+func startsMPA(ahead []byte, br *bufio.Reader) bool {
+	head := ahead[:min(len(ahead), peekSize)]
+	if more := peekSize - len(head); more > 0 {
+		if !bytes.HasPrefix([]byte(mpa.RequestKey), head) {
+			return false
+		}
+		next, err := br.Peek(more)
+		if err != nil {
+			return false
+		}
+		head = append(bytes.Clone(head), next...)
+	}
+	return string(head) == mpa.RequestKey[:peekSize]
+}
+
+// buffered returns what br has read ahead.
+func buffered(br *bufio.Reader) []byte {
+	b, _ := br.Peek(br.Buffered()) // cannot fail
+	return b
+}

@@ -1,0 +1,161 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// startShared serves both framings on one port.
+func startShared(t *testing.T, h Handler) (*Server, string) {
+	t.Helper()
+	s := &Server{Handler: h, Config: testConfig()}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.ServeShared(l) }()
+	t.Cleanup(func() {
+		s.Close()
+		if err := <-served; !errors.Is(err, ErrServerClosed) {
+			t.Errorf("ServeShared: %v", err)
+		}
+	})
+	return s, l.Addr().String()
+}
+
+func dialStream(t *testing.T, addr string) *StreamClient {
+	t.Helper()
+	c, err := DialStream(testCtx(t), "tcp", addr, testConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// TestEnableRDMA carries calls by records, then the same by RDMA, on one connection.
+func TestEnableRDMA(t *testing.T) {
+	s, addr := startShared(t, newEcho())
+	sc := dialStream(t, addr)
+	p := filled(70001)
+	d := xdr.NewDecoder(mustDo(t, sc, echoCall(p)).Results)
+	if !bytes.Equal(d.Opaque(1<<20), p) {
+		t.Error("other octets came back")
+	}
+	c, err := sc.EnableRDMA(testCtx(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	sc.Close() // is not the connection's end
+	if c.Conn().LocalAddr().String() != sc.conn.LocalAddr().String() {
+		t.Error("another connection")
+	}
+	sink := make([]byte, len(p))
+	call := echoCall(p)
+	call.Sink, call.MaxResults = sink, 64
+	checkEcho(t, mustDo(t, c, call), p, sink)
+	if st := s.Stats(); st.OctetsRead != uint64(len(p)) || st.OctetsWritten != uint64(len(p)) || st.Connections != 1 || st.Calls != 2 {
+		t.Errorf("server: %+v", st)
+	}
+	if err := try(t, sc, &nullCall); !errors.Is(err, errToRDMA) {
+		t.Errorf("a call on the record-marked client: %v", err)
+	}
+	if _, err := sc.EnableRDMA(testCtx(t)); !errors.Is(err, errToRDMA) {
+		t.Errorf("enabled twice: %v", err)
+	}
+}
+
+// TestEnableRDMAWaits: the framing shifts when the last reply has come, also that of a
+// call that was cancelled; a wait that is given up leaves the client as it was.
+func TestEnableRDMAWaits(t *testing.T) {
+	h := newEcho()
+	_, addr := startShared(t, h)
+	sc := dialStream(t, addr)
+	ctx, cancel := context.WithCancel(testCtx(t))
+	got := make(chan error, 1)
+	go func() { got <- tryCtx(ctx, sc, &Call{Prog: testProg, Vers: testVers, Proc: procBlock}) }()
+	<-h.enter
+	cancel()
+	<-got
+
+	short, stop := context.WithTimeout(testCtx(t), 10*time.Millisecond)
+	defer stop()
+	if _, err := sc.EnableRDMA(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("enabled with a reply to come: %v", err)
+	}
+	mustDo(t, sc, &nullCall) // goes on
+	time.AfterFunc(5*time.Millisecond, func() { h.leave <- struct{}{} })
+	c, err := sc.EnableRDMA(testCtx(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	mustDo(t, c, &nullCall)
+}
+
+// TestEnableRDMARefused: a server of record-marked RPC alone takes the MPA Request for
+// a record too large, and the connection ends on both sides.
+func TestEnableRDMARefused(t *testing.T) {
+	_, sc := startStream(t, newEcho(), nil)
+	mustDo(t, sc, &nullCall)
+	if _, err := sc.EnableRDMA(testCtx(t)); err == nil {
+		t.Error("enabled")
+	}
+}
+
+// TestEnableRDMAClosed: closing ends the wait.
+func TestEnableRDMAClosed(t *testing.T) {
+	h := newEcho()
+	_, addr := startShared(t, h)
+	sc := dialStream(t, addr)
+	go try(t, sc, &Call{Prog: testProg, Vers: testVers, Proc: procBlock})
+	<-h.enter
+	got := make(chan error, 1)
+	go func() {
+		_, err := sc.EnableRDMA(testCtx(t))
+		got <- err
+	}()
+	time.Sleep(5 * time.Millisecond)
+	sc.Close()
+	if err := <-got; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("EnableRDMA on a closed client: %v", err)
+	}
+	close(h.leave)
+}
+
+// TestEnableRDMASplit: the MPA Request in the same segment as the last call, and octet
+// by octet.
+func TestEnableRDMASplit(t *testing.T) {
+	for _, step := range []int{1, 3, 1000} {
+		_, addr := startShared(t, newEcho())
+		conn, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		req := append([]byte("MPA ID Req Frame"), 0x40, 1, 0, 0) // revision 1, CRC
+		all := append(rawCall(5, procNull), req...)
+		for len(all) > 0 {
+			n := min(step, len(all))
+			if _, err := conn.Write(all[:n]); err != nil {
+				t.Fatal(err)
+			}
+			all = all[n:]
+		}
+		if xid := readXID(t, conn); xid != 5 {
+			t.Errorf("XID %d", xid)
+		}
+		key := make([]byte, 16)
+		if _, err := conn.Read(key); err != nil || string(key) != "MPA ID Rep Frame" {
+			t.Errorf("%q, %v", key, err)
+		}
+	}
+}
