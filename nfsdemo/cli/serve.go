@@ -56,6 +56,7 @@ then with --squash root or all.`,
 	flags.BoolVar(&f.service.readOnly, "read-only", false, "refuse every change")
 	flags.StringVar(&f.squash, "squash", "none", "map to nobody: none, root or all user ids")
 	flags.IntVar(&f.credits, "credits", 0, "calls in flight per connection; 0: the default")
+	flags.BoolVar(&f.service.register, "register", false, "register NFS and MOUNT with this machine's rpcbind")
 	flags.BoolVar(&f.noCRC, "no-crc", false, "do without the CRC of MPA towards clients that agree")
 	flags.StringVar(&f.portFile, "port-file", "", "write the addresses to this `file` when ready, as NAME=value lines")
 	flags.BoolVar(&a.json, "json", false, "print where and what as JSON")

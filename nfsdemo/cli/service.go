@@ -15,6 +15,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/rdmap/capture"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpcbind"
 )
 
 // serviceConfig is what a service serves, and where.
@@ -23,6 +24,7 @@ type serviceConfig struct {
 	memory   bool
 	readOnly bool
 	squash   server.Squash
+	register bool   // with rpcbind
 	rdma     string // address to listen on, "" for none
 	mount    string // MOUNT over TCP
 	tcp      string // NFS and MOUNT over TCP
@@ -40,6 +42,8 @@ type service struct {
 	srv   *transport.Server
 	wg    sync.WaitGroup
 	errs  chan error // first error of each listener
+	table rpcbind.Table
+	named []rpcbind.Entry // registered with rpcbind
 }
 
 // newService opens the export and the listeners, and starts to serve.
@@ -67,7 +71,8 @@ func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 	if err != nil {
 		return err
 	}
-	s.srv = &transport.Server{Handler: h, Config: cfg.config}
+	s.table.Next = h
+	s.srv = &transport.Server{Handler: &s.table, Config: cfg.config}
 	for _, l := range []struct {
 		addr string
 		to   *net.Listener
@@ -81,7 +86,11 @@ func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 		}
 		*l.to = cfg.capture.TapListener(*l.to)
 	}
-	return nil
+	s.table.Entries = entries(s.rdma, s.mount, s.tcp)
+	if !cfg.register {
+		return nil
+	}
+	return s.register(ctx)
 }
 
 // bareListen strips what OpError says anyway.
@@ -143,6 +152,7 @@ func (s *service) stop(ctx context.Context) error {
 
 // release closes listeners that were not handed to a server, and the export.
 func (s *service) release() error {
+	s.unregister()
 	for _, l := range []net.Listener{s.rdma, s.mount, s.tcp} {
 		if l != nil {
 			_ = l.Close() // again, for most

@@ -9,7 +9,9 @@ import (
 	"syscall"
 
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpcbind"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -18,7 +20,8 @@ import (
 //
 // MOUNT is asked on u.MountPort over TCP if that is given; else on the NFS
 // connection itself (Choice: servers of this project answer there), and if the
-// server does not serve it there, on the TCP port that rpcbind names.
+// server does not serve it there, on the TCP port that rpcbind names. A URL without a
+// port means the well-known one or, if nobody listens there, what rpcbind names.
 func Dial(ctx context.Context, u *URL, cfg *Config) (*Client, error) {
 	cfg = cfg.fill()
 	ctx, cancel := context.WithTimeoutCause(ctx, cfg.DialTimeout,
@@ -88,6 +91,10 @@ func findMount(ctx context.Context, u *URL, cfg *Config, nfs transport.Caller) (
 // dialNFS connects to the NFS port of u with its scheme's transport.
 func dialNFS(ctx context.Context, u *URL, cfg *Config) (transport.Caller, error) {
 	conn, err := dialConn(ctx, u.Addr(), cfg)
+	if errors.Is(err, syscall.ECONNREFUSED) && !u.given {
+		// Choice: the well-known port first, as that takes one round trip where it works.
+		conn, err = dialRegistered(ctx, u, cfg, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -102,6 +109,22 @@ func dialNFS(ctx context.Context, u *URL, cfg *Config) (transport.Caller, error)
 		return nil, err
 	}
 	return caller, nil
+}
+
+// dialRegistered connects to where rpcbind says that NFS is; if it does not say, refused
+// is the error.
+func dialRegistered(ctx context.Context, u *URL, cfg *Config, refused error) (net.Conn, error) {
+	netids := [...]string{rpcbind.NetTCP, rpcbind.NetTCP6}
+	if u.Scheme == SchemeRDMA {
+		netids = [...]string{rpcbind.NetRDMA, rpcbind.NetRDMA6}
+	}
+	at := net.JoinHostPort(u.Host, cfg.rpcbindPort)
+	for _, netid := range netids {
+		if addr, err := rpcbind.LookupAt(ctx, at, nfs3.Program, nfs3.Version, netid); err == nil {
+			return dialConn(ctx, addr, cfg)
+		}
+	}
+	return nil, refused
 }
 
 // dialConn opens a TCP connection and taps it.

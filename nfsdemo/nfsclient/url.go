@@ -45,6 +45,8 @@ type URL struct {
 	MountPort int    // TCP port of MOUNT, 1..65535; 0: ask (see Dial)
 	Path      string // absolute and clean, "/" at least; export and rest in one
 	DirHint   bool   // the text ended in "/": the user means a directory
+
+	given bool // the text names the port
 }
 
 // URLError says what is wrong with a URL, in words for its author.
@@ -127,6 +129,7 @@ func (u *URL) setPorts(raw *url.URL) error {
 		}
 	}
 	u.Port, u.MountPort = u.Scheme.defaultPort(), ports["mountport"]
+	u.given = raw.Port() != "" || ports["nfsport"] != 0
 	if p := raw.Port(); p != "" {
 		if u.Port, err = parsePort(p); err != nil {
 			return err

@@ -12,20 +12,20 @@ func TestParseURL(t *testing.T) {
 		want URL
 		str  string
 	}{
-		{"nfs+rdma://h/exp/a", URL{SchemeRDMA, "h", 20049, 0, "/exp/a", false}, "nfs+rdma://h/exp/a"},
-		{"nfs://h/exp/a/", URL{SchemeTCP, "h", 2049, 0, "/exp/a", true}, "nfs://h/exp/a"},
-		{"NFS://h/", URL{SchemeTCP, "h", 2049, 0, "/", true}, "nfs://h/"},
-		{"nfs+rdma://h:7/x", URL{SchemeRDMA, "h", 7, 0, "/x", false}, "nfs+rdma://h:7/x"},
-		{"nfs+rdma://h/x?nfsport=7", URL{SchemeRDMA, "h", 7, 0, "/x", false}, "nfs+rdma://h:7/x"},
-		{"nfs+rdma://h:7/x?nfsport=7", URL{SchemeRDMA, "h", 7, 0, "/x", false}, "nfs+rdma://h:7/x"},
-		{"nfs://h/x?mountport=20048", URL{SchemeTCP, "h", 2049, 20048, "/x", false}, "nfs://h/x?mountport=20048"},
-		{"nfs://h/x?nfsport=1&mountport=2", URL{SchemeTCP, "h", 1, 2, "/x", false}, "nfs://h:1/x?mountport=2"},
-		{"nfs://[::1]/x", URL{SchemeTCP, "::1", 2049, 0, "/x", false}, "nfs://[::1]/x"},
-		{"nfs://[::1]:9/x", URL{SchemeTCP, "::1", 9, 0, "/x", false}, "nfs://[::1]:9/x"},
-		{"nfs://h/a//b/./c/../d", URL{SchemeTCP, "h", 2049, 0, "/a/b/d", false}, "nfs://h/a/b/d"},
-		{"nfs://h/../..", URL{SchemeTCP, "h", 2049, 0, "/", false}, "nfs://h/"},
-		{"nfs://h/a%20b%23%3f", URL{SchemeTCP, "h", 2049, 0, "/a b#?", false}, "nfs://h/a%20b%23%3F"},
-		{"nfs://h/%F0%9F%98%80", URL{SchemeTCP, "h", 2049, 0, "/😀", false}, "nfs://h/%F0%9F%98%80"},
+		{"nfs+rdma://h/exp/a", URL{SchemeRDMA, "h", 20049, 0, "/exp/a", false, false}, "nfs+rdma://h/exp/a"},
+		{"nfs://h/exp/a/", URL{SchemeTCP, "h", 2049, 0, "/exp/a", true, false}, "nfs://h/exp/a"},
+		{"NFS://h/", URL{SchemeTCP, "h", 2049, 0, "/", true, false}, "nfs://h/"},
+		{"nfs+rdma://h:7/x", URL{SchemeRDMA, "h", 7, 0, "/x", false, true}, "nfs+rdma://h:7/x"},
+		{"nfs+rdma://h/x?nfsport=7", URL{SchemeRDMA, "h", 7, 0, "/x", false, true}, "nfs+rdma://h:7/x"},
+		{"nfs+rdma://h:7/x?nfsport=7", URL{SchemeRDMA, "h", 7, 0, "/x", false, true}, "nfs+rdma://h:7/x"},
+		{"nfs://h/x?mountport=20048", URL{SchemeTCP, "h", 2049, 20048, "/x", false, false}, "nfs://h/x?mountport=20048"},
+		{"nfs://h/x?nfsport=1&mountport=2", URL{SchemeTCP, "h", 1, 2, "/x", false, true}, "nfs://h:1/x?mountport=2"},
+		{"nfs://[::1]/x", URL{SchemeTCP, "::1", 2049, 0, "/x", false, false}, "nfs://[::1]/x"},
+		{"nfs://[::1]:9/x", URL{SchemeTCP, "::1", 9, 0, "/x", false, true}, "nfs://[::1]:9/x"},
+		{"nfs://h/a//b/./c/../d", URL{SchemeTCP, "h", 2049, 0, "/a/b/d", false, false}, "nfs://h/a/b/d"},
+		{"nfs://h/../..", URL{SchemeTCP, "h", 2049, 0, "/", false, false}, "nfs://h/"},
+		{"nfs://h/a%20b%23%3f", URL{SchemeTCP, "h", 2049, 0, "/a b#?", false, false}, "nfs://h/a%20b%23%3F"},
+		{"nfs://h/%F0%9F%98%80", URL{SchemeTCP, "h", 2049, 0, "/😀", false, false}, "nfs://h/%F0%9F%98%80"},
 	} {
 		t.Run(tt.in, func(t *testing.T) {
 			got, err := ParseURL(tt.in)

@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+	"time"
+
+	"github.com/stag-rdma/stag/nfsdemo/mount3"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/transport/rpcbind"
+)
+
+// registerTime bounds what rpcbind may take.
+const registerTime = 5 * time.Second
+
+// entries describes what the listeners serve; nil ones are left out. MOUNT is answered on
+// all of them, over TCP on its own one first.
+func entries(rdma, mount, tcp net.Listener) (list []rpcbind.Entry) {
+	seen := make(map[rpcbind.Entry]bool)
+	add := func(l net.Listener, isRDMA bool, prog, vers uint32) {
+		if l == nil {
+			return
+		}
+		a, ok := l.Addr().(*net.TCPAddr)
+		if !ok {
+			return
+		}
+		e := rpcbind.Entry{Prog: prog, Vers: vers, Netid: rpcbind.NetidOf(a, isRDMA)}
+		if seen[e] {
+			return
+		}
+		seen[e] = true
+		e.Addr = rpcbind.Universal(a.AddrPort())
+		list = append(list, e)
+	}
+	add(rdma, true, nfs3.Program, nfs3.Version)
+	add(tcp, false, nfs3.Program, nfs3.Version)
+	add(rdma, true, mount3.Program, mount3.Version)
+	add(mount, false, mount3.Program, mount3.Version)
+	add(tcp, false, mount3.Program, mount3.Version)
+	return list
+}
+
+// register announces the service to rpcbind.
+func (s *service) register(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, registerTime)
+	defer cancel()
+	for _, e := range s.table.Entries {
+		err := rpcbind.Register(ctx, e)
+		if errors.Is(err, rpcbind.ErrRefused) && replaced(ctx, &e) {
+			err = rpcbind.Register(ctx, e)
+		}
+		switch {
+		case errors.Is(err, rpcbind.ErrRefused):
+			return fmt.Errorf("--register: %w: another NFS server is registered; stop it first", err)
+		case err != nil:
+			return fmt.Errorf("--register: %w: is rpcbind running?", err)
+		}
+		s.named = append(s.named, e)
+	}
+	return nil
+}
+
+// replaced withdraws the entry in the place of e if nobody listens there any more: what a
+// service that crashed has left.
+func replaced(ctx context.Context, e *rpcbind.Entry) bool {
+	old, err := rpcbind.Registered(ctx, e.Prog, e.Vers, e.Netid)
+	if err != nil {
+		return false
+	}
+	c, err := new(net.Dialer).DialContext(ctx, "tcp", old.String())
+	if err == nil {
+		_ = c.Close() // it only showed that somebody is there
+		return false
+	}
+	return errors.Is(err, syscall.ECONNREFUSED) && rpcbind.Unregister(ctx, *e) == nil
+}
+
+// unregister withdraws what register has announced.
+func (s *service) unregister() {
+	ctx, cancel := context.WithTimeout(context.Background(), registerTime)
+	defer cancel()
+	for _, e := range s.named {
+		_ = rpcbind.Unregister(ctx, e) // the service ends either way
+	}
+	s.named = nil
+}

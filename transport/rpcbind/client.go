@@ -1,0 +1,174 @@
+package rpcbind
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// ErrNotRegistered says that rpcbind knows no such service.
+var ErrNotRegistered = errors.New("rpcbind: not registered")
+
+// ErrRefused says that rpcbind did not take a registration, or did not remove one:
+// another service has the place, or the caller may not.
+var ErrRefused = errors.New("rpcbind: refused")
+
+// LocalSockets are where rpcbind listens for callers of this machine. Only they may
+// register.
+var LocalSockets = []string{"/run/rpcbind.sock", "/var/run/rpcbind.sock"}
+
+// maxResults bounds a reply, in octets: a dump may be long.
+const maxResults = 64 << 10
+
+// maxEntries bounds the entries of a dump that are looked at.
+const maxEntries = 4096
+
+// GetAddr asks the rpcbind at the other end of c for the address of a service. An
+// unspecified host in it means the host of rpcbind. c may be of any transport, RDMA too.
+// Errors wrap ErrNotRegistered, or are those of c.Do and of xdr.
+func GetAddr(ctx context.Context, c transport.Caller, prog, vers uint32, netid string) (netip.AddrPort, error) {
+	e := Entry{Prog: prog, Vers: vers, Netid: netid}
+	var addr string
+	err := call(ctx, c, procGetAddr, &e, func(d *xdr.Decoder) { addr = d.String(maxString) })
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	if addr == "" {
+		// rpcbind of Linux answers so, too, for netids that are not in /etc/netconfig,
+		// as "rdma" is not; it lists them all the same.
+		if addr, err = find(ctx, c, &e); err != nil {
+			return netip.AddrPort{}, err
+		}
+	}
+	return ParseUniversal(addr)
+}
+
+// find looks for the service in the list of all.
+func find(ctx context.Context, c transport.Caller, want *Entry) (addr string, err error) {
+	err = call(ctx, c, procDump, nil, func(d *xdr.Decoder) {
+		var e Entry
+		for range maxEntries {
+			if !d.Bool() {
+				return
+			}
+			if e.parse(d); d.Err() == nil && addr == "" && e.Prog == want.Prog && e.Vers == want.Vers && e.Netid == want.Netid {
+				addr = e.Addr
+			}
+		}
+	})
+	if err == nil && addr == "" {
+		err = fmt.Errorf("program %d version %d over %s: %w", want.Prog, want.Vers, want.Netid, ErrNotRegistered)
+	}
+	return addr, err
+}
+
+// Lookup asks the rpcbind of host, over TCP port 111, and returns host:port of the
+// service.
+func Lookup(ctx context.Context, host string, prog, vers uint32, netid string) (string, error) {
+	return LookupAt(ctx, net.JoinHostPort(host, strconv.Itoa(Port)), prog, vers, netid)
+}
+
+// LookupAt is [Lookup] with the address of rpcbind.
+func LookupAt(ctx context.Context, addr string, prog, vers uint32, netid string) (string, error) {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", err
+	}
+	c, err := transport.DialStream(ctx, "tcp", addr, nil)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close() //nolint:errcheck // the answer is there
+	at, err := GetAddr(ctx, c, prog, vers, netid)
+	if err != nil {
+		return "", err
+	}
+	if !at.Addr().IsUnspecified() {
+		host = at.Addr().String()
+	}
+	return net.JoinHostPort(host, strconv.Itoa(int(at.Port()))), nil
+}
+
+// Register announces services to the rpcbind of this machine. What it refuses is an
+// error that wraps ErrRefused; the entries before it stay.
+func Register(ctx context.Context, entries ...Entry) error {
+	return local(ctx, procSet, entries)
+}
+
+// Unregister withdraws services of this process's user.
+func Unregister(ctx context.Context, entries ...Entry) error {
+	return local(ctx, procUnset, entries)
+}
+
+// Registered asks the rpcbind of this machine, on its local socket, for the address of a
+// service.
+func Registered(ctx context.Context, prog, vers uint32, netid string) (netip.AddrPort, error) {
+	c, err := dialLocal(ctx)
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	defer c.Close() //nolint:errcheck // the answer is there
+	return GetAddr(ctx, c, prog, vers, netid)
+}
+
+// local makes calls on the local socket.
+func local(ctx context.Context, proc uint32, entries []Entry) error {
+	c, err := dialLocal(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close() //nolint:errcheck // the answers are there
+	for i := range entries {
+		e := &entries[i]
+		ok := false
+		if err := call(ctx, c, proc, e, func(d *xdr.Decoder) { ok = d.Bool() }); err != nil {
+			return err
+		}
+		if !ok {
+			return fmt.Errorf("program %d version %d over %s: %w", e.Prog, e.Vers, e.Netid, ErrRefused)
+		}
+	}
+	return nil
+}
+
+// dialLocal connects to the first socket of LocalSockets that answers.
+func dialLocal(ctx context.Context) (c *transport.StreamClient, err error) {
+	err = errors.New("rpcbind: LocalSockets is empty")
+	for _, name := range LocalSockets {
+		if c, err = transport.DialStream(ctx, "unix", name, nil); err == nil {
+			return c, nil
+		}
+	}
+	return nil, err
+}
+
+// call makes one call and decodes its results. A server of version 3 alone is asked
+// again in that.
+func call(ctx context.Context, c transport.Caller, proc uint32, e *Entry, results func(*xdr.Decoder)) error {
+	var args []byte
+	if e != nil {
+		args = e.appendTo(nil)
+	}
+	var reply transport.Reply
+	defer reply.Release()
+	for _, vers := range [...]uint32{Version4, Version3} {
+		if err := c.Do(ctx, &transport.Call{Prog: Program, Vers: vers, Proc: proc, Args: args, MaxResults: maxResults}, &reply); err != nil {
+			return err
+		}
+		if reply.Header.Accept != xdr.ProgMismatch || reply.Header.Denied {
+			break
+		}
+	}
+	if err := reply.Header.Err(); err != nil {
+		return err
+	}
+	d := xdr.NewDecoder(reply.Results)
+	results(&d)
+	return d.Err()
+}

@@ -1,0 +1,93 @@
+package rpcbind
+
+import (
+	"context"
+
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// Table answers rpcbind calls from a list that does not change: the NULL, GETADDR, DUMP
+// and, in version 4, GETVERSADDR procedures. SET and UNSET answer false. Calls of other
+// programs go to Next. It is a [transport.Handler] and safe for concurrent use.
+type Table struct {
+	Entries []Entry
+	// Next serves all other programs. If nil, they are answered with PROG_UNAVAIL.
+	Next transport.Handler
+}
+
+// ServeRPC implements [transport.Handler].
+func (t *Table) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
+	switch {
+	case req.Prog != Program && t.Next != nil:
+		t.Next.ServeRPC(ctx, req, resp)
+	case req.Prog != Program:
+		resp.Stat = xdr.ProgUnavail
+	case req.Vers < Version3 || req.Vers > Version4:
+		resp.ProgMismatch(Version3, Version4)
+	default:
+		t.serve(req, resp)
+	}
+}
+
+// MayBlock asks Next about its programs.
+func (t *Table) MayBlock(prog, vers, proc uint32) bool {
+	m, ok := t.Next.(interface{ MayBlock(prog, vers, proc uint32) bool })
+	return ok && prog != Program && m.MayBlock(prog, vers, proc)
+}
+
+// NonIdempotent asks Next about its programs.
+func (t *Table) NonIdempotent(prog, vers, proc uint32) bool {
+	m, ok := t.Next.(interface{ NonIdempotent(prog, vers, proc uint32) bool })
+	return ok && prog != Program && m.NonIdempotent(prog, vers, proc)
+}
+
+// serve answers one rpcbind call.
+func (t *Table) serve(req *transport.Request, resp *transport.Response) {
+	d := xdr.NewDecoder(req.Args)
+	var e Entry
+	switch req.Proc {
+	case procNull:
+	case procSet, procUnset:
+		e.parse(&d)
+		resp.Results = xdr.AppendBool(resp.Results, false)
+	case procGetAddr:
+		e.parse(&d)
+		resp.Results = xdr.AppendString(resp.Results, t.find(&e, true))
+	case procDump:
+		for i := range t.Entries {
+			resp.Results = t.Entries[i].appendTo(xdr.AppendBool(resp.Results, true))
+		}
+		resp.Results = xdr.AppendBool(resp.Results, false)
+	case procGetVersAddr:
+		if req.Vers != Version4 {
+			resp.Stat = xdr.ProcUnavail
+			return
+		}
+		e.parse(&d)
+		resp.Results = xdr.AppendString(resp.Results, t.find(&e, false))
+	default:
+		resp.Stat = xdr.ProcUnavail
+	}
+	if d.End() != nil {
+		resp.Stat = xdr.GarbageArgs
+	}
+}
+
+// find returns the address of a service. GETADDR falls back to another version of the
+// program, GETVERSADDR does not (RFC 1833 Section 2.2.1).
+func (t *Table) find(want *Entry, anyVersion bool) (addr string) {
+	for i := range t.Entries {
+		e := &t.Entries[i]
+		if e.Prog != want.Prog || e.Netid != want.Netid {
+			continue
+		}
+		if e.Vers == want.Vers {
+			return e.Addr
+		}
+		if anyVersion && addr == "" {
+			addr = e.Addr
+		}
+	}
+	return addr
+}
