@@ -95,6 +95,7 @@ var layers = []layer{
 	{name: "rdmap", may: []string{"rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/internal/..."}, modules: []string{"go.uber.org/zap", "golang.org/x/sys"}},
 	{name: "rdmap/internal/...", may: []string{"rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/internal/..."}, modules: []string{"golang.org/x/sys"}},
 
+	{name: "transport/rpcbind", may: []string{"transport", "xdr"}},
 	{name: "transport/commitlog", may: []string{"rdmap", "rdmap/region", "transport/commitlog/internal/..."}},
 	{name: "transport/commitlog/crashtest", may: []string{"rdmap/region/pmem"}},
 	{name: "transport/commitlog/internal/layout", pure: true},
@@ -110,7 +111,7 @@ var layers = []layer{
 
 	{
 		name: "nfsdemo/...",
-		may:  []string{"transport", "transport/commitlog", "xdr", "rdmap/region", "rdmap/capture", "nfsdemo/..."},
+		may:  []string{"transport", "transport/commitlog", "transport/rpcbind", "xdr", "rdmap/region", "rdmap/capture", "nfsdemo/..."},
 		modules: []string{
 			"go.uber.org/zap", "golang.org/x/sys", "golang.org/x/term", "github.com/spf13/cobra", "github.com/schollz/progressbar/v3",
 			"github.com/prometheus/client_golang", "github.com/hashicorp/golang-lru/v2", "github.com/go-git/go-billy/v5",

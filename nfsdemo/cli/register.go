@@ -16,11 +16,14 @@ import (
 // registerTime bounds what rpcbind may take.
 const registerTime = 5 * time.Second
 
+// versions are the ones served of each program.
+var versions = map[uint32]uint32{nfs3.Program: nfs3.Version, mount3.Program: mount3.Version}
+
 // entries describes what the listeners serve; nil ones are left out. MOUNT is answered on
 // all of them, over TCP on its own one first.
 func entries(rdma, mount, tcp net.Listener) (list []rpcbind.Entry) {
 	seen := make(map[rpcbind.Entry]bool)
-	add := func(l net.Listener, isRDMA bool, prog, vers uint32) {
+	add := func(l net.Listener, isRDMA bool, prog uint32) {
 		if l == nil {
 			return
 		}
@@ -28,7 +31,7 @@ func entries(rdma, mount, tcp net.Listener) (list []rpcbind.Entry) {
 		if !ok {
 			return
 		}
-		e := rpcbind.Entry{Prog: prog, Vers: vers, Netid: rpcbind.NetidOf(a, isRDMA)}
+		e := rpcbind.Entry{Prog: prog, Vers: versions[prog], Netid: rpcbind.NetidOf(a, isRDMA)}
 		if seen[e] {
 			return
 		}
@@ -36,11 +39,11 @@ func entries(rdma, mount, tcp net.Listener) (list []rpcbind.Entry) {
 		e.Addr = rpcbind.Universal(a.AddrPort())
 		list = append(list, e)
 	}
-	add(rdma, true, nfs3.Program, nfs3.Version)
-	add(tcp, false, nfs3.Program, nfs3.Version)
-	add(rdma, true, mount3.Program, mount3.Version)
-	add(mount, false, mount3.Program, mount3.Version)
-	add(tcp, false, mount3.Program, mount3.Version)
+	add(rdma, true, nfs3.Program)
+	add(tcp, false, nfs3.Program)
+	add(rdma, true, mount3.Program)
+	add(mount, false, mount3.Program)
+	add(tcp, false, mount3.Program)
 	return list
 }
 
