@@ -32,11 +32,12 @@ type CommitPeer struct {
 	Sim  string `json:"sim"`  // a commit log in a crash model, one for each connection
 	RAM  string `json:"ram"`  // in plain memory
 	File string `json:"file"` // in a file of the directory
+	Bare string `json:"bare"` // Echo that makes what comes durable in a file before it answers
 }
 
 // ServeCommit starts the services of the consumer, with files in dir. They end with stop.
 func ServeCommit(dir string) (p CommitPeer, stop func(), err error) {
-	var ls [4]net.Listener
+	var ls [5]net.Listener
 	for i := range ls {
 		if ls[i], err = listen(); err != nil {
 			return p, nil, err
@@ -50,7 +51,9 @@ func ServeCommit(dir string) (p CommitPeer, stop func(), err error) {
 	go acceptAll(ls[1], func(c net.Conn) { report(serveLog(c, pmem.NewSim(size, nil))) })
 	go acceptAll(ls[2], func(c net.Conn) { report(serveLog(c, make(region.Bytes, size))) })
 	go acceptAll(ls[3], func(c net.Conn) { report(serveFile(c, dir, size)) })
-	p = CommitPeer{Echo: ls[0].Addr().String(), Sim: ls[1].Addr().String(), RAM: ls[2].Addr().String(), File: ls[3].Addr().String()}
+	go acceptAll(ls[4], func(c net.Conn) { report(serveBare(c, dir)) })
+	at := func(i int) string { return ls[i].Addr().String() }
+	p = CommitPeer{Echo: at(0), Sim: at(1), RAM: at(2), File: at(3), Bare: at(4)}
 	return p, func() {
 		for _, l := range ls {
 			l.Close()
@@ -182,6 +185,7 @@ func medianOf(n int, f func() error) (float64, error) {
 	return median(t), nil
 }
 
+// echoLatency returns the median of n exchanges, microseconds.
 func echoLatency(addr string, n int) (float64, error) {
 	c, err := dial(addr)
 	if err != nil {
@@ -189,52 +193,6 @@ func echoLatency(addr string, n int) (float64, error) {
 	}
 	defer c.Close()
 	return pingPong(c, commitPayload, commitReply, n)
-}
-
-// localWriter writes 4 KiB and makes them durable, as a process does that keeps its log
-// itself: over zeros that are there, or at the end of a file that grows.
-type localWriter struct {
-	f      *os.File
-	off    int64
-	extend bool
-	buf    [commitPayload]byte
-}
-
-func newLocalWriter(dir string, extend bool) (*localWriter, error) {
-	f, err := os.CreateTemp(dir, "local")
-	if err != nil {
-		return nil, err
-	}
-	if !extend {
-		if _, err = f.Write(make([]byte, commitRing)); err == nil {
-			err = f.Sync()
-		}
-	}
-	return &localWriter{f: f, extend: extend}, err
-}
-
-func (w *localWriter) write() error {
-	if _, err := w.f.WriteAt(w.buf[:], w.off); err != nil {
-		return err
-	}
-	if w.off += commitPayload; !w.extend {
-		w.off %= commitRing
-	}
-	return fdatasync(w.f)
-}
-
-func (w *localWriter) close() {
-	w.f.Close()
-	os.Remove(w.f.Name())
-}
-
-func localLatency(dir string, extend bool, n int) (float64, error) {
-	w, err := newLocalWriter(dir, extend)
-	if err != nil {
-		return 0, err
-	}
-	defer w.close()
-	return medianOf(n, w.write)
 }
 
 // writers runs k writers for dur and returns their calls per second.
@@ -261,19 +219,6 @@ func writers(k int, dur time.Duration, call func(i int) error) (float64, error) 
 	}
 	wg.Wait()
 	return float64(total) / time.Since(start).Seconds(), first
-}
-
-func localRate(dir string, k int, dur time.Duration) (float64, error) {
-	ws := make([]*localWriter, k)
-	for i := range ws {
-		w, err := newLocalWriter(dir, false)
-		if err != nil {
-			return 0, err
-		}
-		defer w.close()
-		ws[i] = w
-	}
-	return writers(k, dur, func(i int) error { return ws[i].write() })
 }
 
 func appendRate(addr string, k int, dur time.Duration) (float64, error) {
@@ -308,6 +253,7 @@ func Commit(p CommitPeer, dir, only string, rounds, n int, dur time.Duration, pr
 		{Result{Name: "append, sim, against TCP round trip", Unit: "us", Gate: 1.4, AtMost: true}, echo, func() (float64, error) { return appendLatency(p.Sim, n) }, true},
 		{Result{Name: "append, file, against local overwrite+fdatasync", Unit: "us", Gate: 1.3, AtMost: true}, func() (float64, error) { return localLatency(dir, false, n/10) }, file, false},
 		{Result{Name: "append, file, against local extending write+fdatasync", Unit: "us", Gate: 0.8, AtMost: true}, func() (float64, error) { return localLatency(dir, true, n/10) }, file, false},
+		{Result{Name: "append, file, against plain TCP to a process that writes and calls fdatasync", Unit: "us", AtMost: true}, func() (float64, error) { return echoLatency(p.Bare, n/10) }, file, false},
 	}
 	for _, k := range []struct {
 		producers int

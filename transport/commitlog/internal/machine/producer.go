@@ -195,8 +195,12 @@ func (p *Producer) Next() *Batch {
 	return b
 }
 
+// worthwhile is how many octets make a batch of their own in any case: to place and flush
+// them takes so long that the peer should have the next ones by then.
+const worthwhile = 16 << 10
+
 // worth reports whether what is queued makes a batch of its own while others are
-// unanswered: if it is larger than the one before it, or full. Else it waits for that one,
+// unanswered: if it is larger than the one before it, or large. Else it waits for that one,
 // and goes out together with what those append next who are waiting for it: each batch
 // is a flush, and few appends in two of them are slower than all in one.
 func (p *Producer) worth() bool {
@@ -207,7 +211,7 @@ func (p *Producer) worth() bool {
 	octets := 0
 	for _, e := range p.queue {
 		octets += int(layout.RecordSize(len(e.Payload)))
-		if octets > p.flight[n-1].octets || octets >= p.Batch {
+		if octets > p.flight[n-1].octets || octets >= min(worthwhile, p.Batch) {
 			return true
 		}
 	}

@@ -230,26 +230,34 @@ func TestBatchAllocates(t *testing.T) {
 	}
 }
 
-// Behind a batch that is unanswered goes a larger one, or a full one; a smaller one waits
+// Behind a batch that is unanswered goes a larger one, or a large one; a smaller one waits
 // for those that the answer will bring along.
 func TestBatchBehindAnother(t *testing.T) {
 	for _, tt := range []struct {
-		batch, queued, want int // want: appends in the second batch; 0: there is none
+		batch, first, queued, want int // want: appends in the second batch; 0: there is none
 	}{
-		{1 << 20, 1, 0},
-		{1 << 20, 2, 2},
-		{64, 1, 1}, // full
-		{256, 2, 2},
+		{1 << 20, 1, 1, 0},
+		{1 << 20, 1, 2, 2},
+		{64, 1, 1, 1},
+		{1 << 20, 8, 3, 0},
+		{1 << 20, 8, 4, 4},
 	} {
-		p, es := opened(t, Limits{2, tt.batch}, 1, 20)
-		first := p.Next()
-		for range tt.queued {
-			e := &Append{Payload: make([]byte, 20)}
-			if err := p.Add(e); err != nil {
-				t.Fatal(err)
-			}
-			es = append(es, e)
+		p := NewProducer(Limits{2, tt.batch}, false)
+		a := answer()
+		a.Capacity = 1 << 20
+		if _, err := p.Open(a); err != nil {
+			t.Fatal(err)
 		}
+		add := func(n int) {
+			for range n {
+				if err := p.Add(&Append{Payload: make([]byte, 4096)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		add(tt.first)
+		first := p.Next()
+		add(tt.queued)
 		got := 0
 		if b := p.Next(); b != nil {
 			got = b.count
@@ -257,7 +265,7 @@ func TestBatchBehindAnother(t *testing.T) {
 		if got != tt.want {
 			t.Errorf("%+v: %d appends", tt, got)
 		}
-		if over := p.Done(first); len(over) != 1 || !es[0].Over {
+		if over := p.Done(first); len(over) != tt.first {
 			t.Error(over)
 		}
 		if b := p.Next(); (b != nil) != (tt.want == 0) || p.Queued() {
