@@ -24,7 +24,10 @@ func (c *Conn) startup(dir Dir) {
 	ev := c.frame(KindStartup, dir, 0, n)
 	f.At = Stamp{ev.Frame, ev.Time}
 	ev.Startup, ev.Err = f, err
-	if !c.note(dir, f) {
+	switch ok := c.note(dir, f); {
+	case !ok && s.joined: // what this frame answers was before the capture
+		c.noStartup()
+	case !ok:
 		ev.fail(fmt.Errorf("%w: %w", ErrStartup, mpa.ErrRole))
 	}
 	c.visit(ev)

@@ -10,23 +10,28 @@ import (
 // Error codes of MPA in a Terminate.
 const (
 	mpaClosed  = uint8(mpa.CodeClosed)
-	mpaCRC     = uint8(mpa.CodeCRC)
-	mpaMarker  = uint8(mpa.CodeMarker)
 	mpaStartup = uint8(mpa.CodeStartup)
-	mpaLocal   = uint8(mpa.CodeLocal)
-	mpaIRD     = uint8(mpa.CodeIRD)
-	mpaRTR     = uint8(mpa.CodeRTR)
+	mpaLocal   = uint8(mpa.CodeLocal) // and above: errors of the enhanced setup
 )
 
 // contradiction says why the side that sends in direction dir cannot have seen the error that its Terminate
 // names; "" when it can, or when the trace does not tell. header is the DDP header the Terminate quotes, or nil.
 func (m *terminates) contradiction(dir decode.Dir, code rdmap.TermCode, header []byte) string {
 	peer := 1 - dir
-	if m.doubt[peer] && !m.badCRC[peer] || m.late {
+	switch {
+	case m.late:
 		return ""
-	}
-	if code.Layer == rdmap.LayerMPA {
-		return m.mpaClaim(dir, code.Code)
+	case code.Layer == rdmap.LayerMPA && code.Code >= mpaLocal:
+		if dir != m.info.Initiator || m.fpdus[dir] > 0 {
+			return "only the initiator reports this, in its first FPDU"
+		}
+		return ""
+	case code.Layer == rdmap.LayerMPA && (code.Code == mpaClosed || code.Code == mpaStartup):
+		return "" // RDMAP-061
+	case code.Layer == rdmap.LayerMPA && !m.badCRC[peer] && !m.badMkr[peer] && !m.doubt[peer]:
+		return "all CRCs and markers of the peer are right"
+	case code.Layer == rdmap.LayerMPA || m.doubt[peer]:
+		return ""
 	}
 	if code.EType == 0 {
 		return "" // an error of the side's own
@@ -42,26 +47,6 @@ func (m *terminates) contradiction(dir decode.Dir, code rdmap.TermCode, header [
 		return ddpClaim(code, &s)
 	}
 	return rdmapClaim(code, &s)
-}
-
-// mpaClaim judges the errors of MPA.
-func (m *terminates) mpaClaim(dir decode.Dir, code uint8) string {
-	peer := 1 - dir
-	switch code {
-	case mpaCRC:
-		if !m.badCRC[peer] {
-			return "all CRCs of the peer are good"
-		}
-	case mpaMarker:
-		if !m.badMkr[peer] {
-			return "all markers of the peer are right"
-		}
-	case mpaLocal, mpaIRD, mpaRTR:
-		if dir != m.info.Initiator || m.fpdus[dir] > 0 {
-			return "only the initiator reports this, in its first FPDU"
-		}
-	}
-	return ""
 }
 
 // ddpClaim judges the errors of DDP by the header that is said to have caused them.

@@ -84,7 +84,7 @@ func (c *conn) note(ev *decode.Event) {
 	case decode.KindUndecoded:
 		c.doubt[ev.Dir] = true
 	case decode.KindFPDU:
-		c.late = c.late || c.info.Request == nil
+		c.late = c.late || c.info.Unknown&decode.UnknownStartup != 0 || c.info.Request == nil
 		if c.late {
 			c.doubt = [2]bool{true, true}
 		}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stag-rdma/stag/conformance/decode"
 	"github.com/stag-rdma/stag/conformance/judge/internal/twin"
+	"github.com/stag-rdma/stag/rdmap"
 )
 
 // TestHoles: a judge accuses nobody of what the capture does not hold. Any frame of a good conversation
@@ -20,11 +21,8 @@ func TestHoles(t *testing.T) {
 			for _, v := range judged(hole, new(twinOf)) {
 				t.Errorf("frame %d missing: %v", i+1, v)
 			}
-			if i == 1 {
-				continue // a connection whose first frame is a Reply: the packets tell whether it has begun with it
-			}
 			late := good()
-			late.Frames = late.Frames[i:]
+			late.Frames, late.Middle = late.Frames[i:], true
 			for _, v := range judged(late, new(twinOf)) {
 				t.Errorf("begins with frame %d: %v", i+1, v)
 			}
@@ -46,6 +44,23 @@ func TestEndless(t *testing.T) {
 				for _, v := range judged(short, new(twinOf)) {
 					t.Errorf("reset before frame %d: %v", i+1, v)
 				}
+			}
+		}
+	}
+}
+
+// TestBehindHoles: what a frame breaks by itself is found in captures that begin in the middle, or have
+// a hole, too.
+func TestBehindHoles(t *testing.T) {
+	for _, i := range []int{2, 5, 9} {
+		hole, late := every(), every()
+		hole.Frames[i] = &twin.Frame{Dir: hole.Frames[i].Dir, Lost: 48}
+		late.Frames, late.Middle = late.Frames[i:], true
+		for _, trace := range []*twin.Trace{hole, late} {
+			grow(rdmap.OpFlushRequest, -4)(trace)
+			got := judged(trace, new(twinOf))
+			if len(got) != 1 || got[0].Rule.ID != "RDMAP-014" {
+				t.Errorf("hole at frame %d: %v", i+1, got)
 			}
 		}
 	}

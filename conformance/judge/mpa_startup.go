@@ -24,9 +24,7 @@ func (m *startup) event(ev *decode.Event) {
 	case decode.KindUndecoded:
 		m.other(ev)
 	case decode.KindFPDU:
-		if !m.late {
-			m.order(ev)
-		}
+		m.order(ev)
 	case decode.KindOpen, decode.KindClose:
 	}
 }

@@ -37,7 +37,7 @@ type request struct {
 }
 
 func (m *reads) event(ev *decode.Event) {
-	if m.doubt[ev.Dir] || m.lost[ev.Dir] {
+	if m.doubt[ev.Dir] {
 		m.sides[0], m.sides[1] = requester{off: true}, requester{off: true}
 	}
 	if ev.RDMAP == nil || m.sides[0].off {
@@ -144,9 +144,6 @@ func (m *reads) readResponse(ev *decode.Event, s *requester) {
 // with its sink STag, or the oldest request if nothing speaks against it; -1 for none. STag and TO of a segment without
 // payload mean nothing (RFC 5041 Section 5.2).
 func (s *requester) reading(d *decode.DDP) int {
-	if s.out[0].op == rdmap.OpReadRequest && len(d.Payload) == 0 {
-		return 0
-	}
 	return slices.IndexFunc(s.out, func(r request) bool {
 		return r.op == rdmap.OpReadRequest && (len(d.Payload) == 0 || r.read.SinkSTag == d.STag)
 	})

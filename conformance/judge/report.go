@@ -21,7 +21,8 @@ type ConnReport struct {
 	FPDUs  [2]int         // by direction
 	Octets [2]uint64      // of the streams, by direction
 	Counts map[string]int // violations by rule ID, those not kept included
-	// Unknown says what could not be judged, and why, in sentences without an end stop.
+	// Unknown says what the capture does not tell, and what was not decoded and why, each without an end
+	// stop.
 	Unknown []string
 }
 
@@ -82,9 +83,6 @@ func (b *Builder) Event(ev *decode.Event) {
 	switch ev.Kind {
 	case decode.KindFPDU:
 		c.FPDUs[ev.Dir]++
-		if ev.Conn.Request == nil {
-			c.unknown("the startup is not in the capture: private data, CRC, read depths and the past of the queues are unknown")
-		}
 	case decode.KindUndecoded:
 		if !ev.Conn.Foreign {
 			c.unknown(fmt.Sprintf("frame %d %v: %d octets not decoded: %v", ev.Frame, ev.Dir, ev.Len+ev.Missing, ev.Err))
@@ -99,11 +97,14 @@ func (b *Builder) Event(ev *decode.Event) {
 func (b *Builder) Report() *Report {
 	b.judge.End()
 	b.rep.Connections = slices.DeleteFunc(b.rep.Connections, func(c *ConnReport) bool { return c.Info.Foreign })
+	for _, c := range b.rep.Connections {
+		c.Unknown = append(c.Info.Unknown.Reasons(), c.Unknown...)
+	}
 	b.rep.Violations = slices.DeleteFunc(b.rep.Violations, func(v *Violation) bool { return v.Conn.Foreign })
 	return &b.rep
 }
 
-// maxUnknown bounds the sentences of one connection.
+// maxUnknown bounds what is said of one connection's octets that were not decoded.
 const maxUnknown = 16
 
 // unknown adds a sentence, once.

@@ -84,7 +84,7 @@ func (m *terminates) siw(ev *decode.Event, ctl control, t *rdmap.Terminate) bool
 		return true
 	}
 	s := t.Swapped()
-	if s == t.Code || !s.Registered() || ctl&ctlReserved != 0 {
+	if s == t.Code || !s.Registered() || ctl&(ctlM|ctlD|ctlR|ctlReserved) != 0 {
 		return false
 	}
 	wrong := !t.Code.Registered() || m.contradiction(ev.Dir, t.Code, t.DDP) != ""

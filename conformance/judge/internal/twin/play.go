@@ -20,6 +20,10 @@ var (
 func (t *Trace) Play(opt *decode.Options, visit func(*decode.Event)) {
 	c := decode.NewConn(opt, visit)
 	c.Info.ID, c.Info.Opener, c.Info.Accepter = 1, initiator, responder
+	if t.Middle {
+		c.Join(I)
+		c.Join(R)
+	}
 	r := newRenderer(t)
 	for i, f := range t.Frames {
 		at := decode.Stamp{Frame: i + 1, Time: time.Unix(1_700_000_000, int64(i)*1_000_000)}

@@ -35,6 +35,9 @@ type Trace struct {
 	// of it.
 	Segment int
 
+	// Middle: the capture begins in the middle of the connection.
+	Middle bool
+
 	msn [2][4]uint32 // of the last message of each queue
 }
 
