@@ -126,11 +126,11 @@ func closeCall(h *Header, hdr int, stream []byte, b chunks.Binding) ([]byte, err
 	if !PadsTo(h.Align) {
 		return nil, ErrPadding
 	}
+	if len(stream) >= 12 && binary.BigEndian.Uint32(stream[8:]) != xdr.RPCVersion {
+		return stream, nil // nobody looks further
+	}
 	if len(stream) < 24 {
 		return nil, ErrRPC
-	}
-	if binary.BigEndian.Uint32(stream[8:]) != xdr.RPCVersion {
-		return stream, nil // nobody looks further
 	}
 	word := func(i int) uint32 { return binary.BigEndian.Uint32(stream[4*i:]) }
 	prog, vers, proc := word(3), word(4), word(5)

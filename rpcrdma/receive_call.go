@@ -165,6 +165,9 @@ func (r *Responder) anyItem(call *xdr.CallHeader) bool {
 func (r *Responder) checkArg(in *Inbound, n int) Verdict {
 	b, call := r.cfg.Binding, &in.RPC
 	if r.anyItem(call) {
+		if in.Layout.Chunks[0].Pos < n-len(in.Args)+4 { // in the RPC header
+			return r.answer(in, refuseErrChunk, ErrNotEligible)
+		}
 		return Dispatch // Pulled looks at the counts
 	}
 	if b == nil || len(in.Layout.Chunks) != 1 {

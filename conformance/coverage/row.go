@@ -19,7 +19,7 @@ type Row struct {
 // Group is the part of the document that the row is in, "7.3".
 func (r *Row) Group() string { return group(r.ID) }
 
-var specs = map[string][]Row{"rdmap": rdmapRows()}
+var specs = map[string][]Row{"rdmap": rdmapRows(), "rpcrdma": rpcrdmaRows()}
 
 // Specs returns the names of the documents that have rows, or sentences, sorted.
 func Specs() []string {
