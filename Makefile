@@ -26,8 +26,9 @@ test-narrow: ## the pure machines where int has 32 bits (GOARCH=386)
 	GOARCH=386 go test -run 'Longest|ManyReceives|Bounds|Violations|Scripts|Golden|Fuzz' ./rdmap
 
 .PHONY: test-long
-test-long: ## messages of 4 GiB through sockets; seconds
+test-long: ## messages of 4 GiB through sockets, 100000 before the oracle of chunks
 	go test -count=1 -run Longest ./rdmap -long
+	go test -count=1 -run Oracle ./rpcrdma -messages 100000
 
 .PHONY: nested
 nested: ## tests of the examples that need other people's servers

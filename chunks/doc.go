@@ -45,6 +45,9 @@
 // segment whose last octet lies beyond offset 2^64-1 is refused. Segments of no
 // octets are legal and never pulled.
 //
-// Not here: RDMA itself, RPC-over-RDMA headers (package rpcrdma), and reply read
-// lists of RFC 5666, which use the same encoding.
+// Read lists of replies (RFC 5666) are the same: [Layout] serves both directions.
+// [Walker] finds the items that RFC 5666 may have padded, [Covers] tells whether a
+// binding speaks for a program at all.
+//
+// Not here: RDMA itself, RPC-over-RDMA headers (package rpcrdma).
 package chunks

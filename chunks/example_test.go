@@ -108,3 +108,19 @@ func ExampleBinding() {
 	fmt.Println(pos, n, ok)
 	// Output: 20 3 true
 }
+
+// Where a receiver of padded messages has to look: every opaque and string.
+func ExampleWalker() {
+	args := xdr.AppendOpaque(nil, make([]byte, 28)) // LOOKUP: a handle and a name
+	args = xdr.AppendOpaque(args, []byte("passwd"))
+	w := chunks.NFSv3.(chunks.Walker)
+	ok := w.WalkArgs(100003, 3, 3, args, func(pos, n int) int {
+		fmt.Println("at", pos, n, "octets")
+		return n + xdr.Pad(n)
+	})
+	fmt.Println(ok, chunks.Covers(chunks.NFSv3, 100003, 3), chunks.Covers(chunks.NFSv3, 100005, 3))
+	// Output:
+	// at 4 28 octets
+	// at 36 6 octets
+	// true true false
+}

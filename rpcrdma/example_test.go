@@ -157,3 +157,51 @@ func ExamplePrivateData_Inline() {
 	fmt.Println(ok, call, reply, client.MayInvalidate(server))
 	// Output: true 4096 4096 false
 }
+
+// A reply that fits nowhere: the server exposes it, the client reads it and says so.
+func ExampleResponder_Expose() {
+	p := rpcrdma.NewResponder(rpcrdma.ResponderConfig{Profile: rpcrdma.RFC5666, Reads: true})
+	q := rpcrdma.NewRequester(rpcrdma.RequesterConfig{Profile: rpcrdma.RFC5666, Reads: true})
+	p.Credits().Posted(p.Credits().Need())
+
+	head := xdr.AppendCall(nil, &xdr.CallHeader{XID: 1, RPCVers: 2, Prog: 400100, Vers: 1})
+	c := &rpcrdma.Call{XID: 1, Prog: 400100, Vers: 1, Message: chunks.Message{Head: head}}
+	_ = q.Plan(c)  // nothing to register
+	_ = q.Begin(c) // there is a credit
+	send, _, _ := q.AppendCall(nil, c)
+
+	var in rpcrdma.Inbound
+	var out rpcrdma.Reply
+	fmt.Println("server:", p.Receive(send, &in))
+	reply := chunks.Message{Head: xdr.AppendReply(nil, &xdr.ReplyHeader{XID: 1}), Body: make([]byte, 5000)}
+	p.Reply(nil, &in, &reply, &out)
+	fmt.Println("exposed:", p.Expose(&out), out.Form, out.Expose[0].Octets, "octets")
+	p.Credits().Posted(p.Credits().Need())
+	memory := out.AppendStream(nil) // to be registered; here handle 7
+	send = p.AppendExposed(nil, &in, &out, []chunks.Segment{{Handle: 7, Length: uint32(len(memory))}})
+
+	_, _ = q.Receive(send)
+	fmt.Println("client reads:", c.Result.Read, c.Layout.Pulls)
+	fmt.Println("result:", q.Pulled(c, memory), len(c.Result.Results), "octets")
+	done, _ := q.AppendDone(nil)
+	fmt.Println("server:", p.Receive(done, &in), in.Done == &out)
+	// Output:
+	// server: dispatch
+	// exposed: true long 5024 octets
+	// client reads: true [{{0x00000007 5024 0} 0}]
+	// result: <nil> 5000 octets
+	// server: done true
+}
+
+// The Connection Configuration Protocol: three words each way.
+func ExampleParseConfigArgs() {
+	args, err := rpcrdma.ParseConfigArgs(rpcrdma.ConfigArgs{MaxCall: 4096, MaxReply: 2048, MaxRead: 16}.Append(nil))
+	fmt.Println(args, err)
+	got, err := rpcrdma.ParseConfigReply(rpcrdma.ConfigReply{MaxCall: 8192, Align: 64, MaxRead: 8}.Append(nil))
+	fmt.Println(got, err, rpcrdma.PadsTo(got.Align))
+	fmt.Println("replies of", rpcrdma.ConfigInline(65536, args.MaxReply, 0), "octets")
+	// Output:
+	// {4096 2048 16} <nil>
+	// {8192 64 8} <nil> true
+	// replies of 2048 octets
+}

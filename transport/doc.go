@@ -32,6 +32,14 @@
 // [Listen] is for servers that already speak record-marked RPC on a [net.Conn]:
 // its connections look like TCP ones, while chunks move the data.
 //
+// # Profiles
+//
+// By default a connection keeps to RFC 8166. With [ProfileRFC5666] results that fit
+// nowhere are exposed for the client to read (RFC 5666 Section 3.8), data that fit inline
+// arrive aligned (RFC 5666 Section 3.9), and opaques of programs that no binding speaks
+// for may travel by chunks. What an end exposes is bounded in number, octets and time
+// ([Config.DoneTimeout]), and freed when no RDMA Read can reach it any more.
+//
 // # Goroutines
 //
 // A client needs none of its own: the goroutine that waits for a reply reads the

@@ -20,6 +20,7 @@ type clientFlags struct {
 	reservedPort bool
 	noCRC        bool
 	stats        bool
+	profile      transport.Profile
 }
 
 // addClientFlags declares them on a command.
@@ -32,6 +33,7 @@ func (a *app) addClientFlags(cmd *cobra.Command) {
 	flags.IntVar(&f.block, "block", nfsclient.DefaultMaxBlock, "most `octets` of one READ or WRITE")
 	flags.BoolVar(&f.reservedPort, "reserved-port", false, "call from a port below 1024 (needs privileges)")
 	flags.BoolVar(&f.noCRC, "no-crc", false, "do without the CRC of MPA, if the server agrees")
+	addProfileFlag(cmd, &f.profile)
 	flags.BoolVar(&f.stats, "stats", false, "print the transport's counters on standard error at the end")
 }
 
@@ -49,7 +51,7 @@ func (a *app) clientConfig() (*nfsclient.Config, error) {
 		return nil, err
 	}
 	cfg := &nfsclient.Config{
-		Transport: &transport.Config{Logger: log, HandshakeTimeout: f.timeout},
+		Transport: &transport.Config{Logger: log, HandshakeTimeout: f.timeout, Profile: f.profile},
 		InFlight:  f.inFlight, MaxBlock: f.block,
 		ReservedPort: f.reservedPort, DialTimeout: f.timeout, Tap: a.capture.Load().TapClient,
 	}

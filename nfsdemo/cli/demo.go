@@ -18,14 +18,15 @@ var demoSizes = []int{0, 1, 4095, 4096, 4097, 65537, 1<<20 + 3, 16 << 20, 64 << 
 
 // demo is one run of the demonstration.
 type demo struct {
-	a    *app
-	dir  string // served
-	svc  *service
-	c    *nfsclient.Client
-	root *nfsclient.Node
-	rows []stepJSON
-	data nfsclient.Memory // random content; files are prefixes of it
-	back nfsclient.Memory // what is read back
+	a       *app
+	profile transport.Profile
+	dir     string // served
+	svc     *service
+	c       *nfsclient.Client
+	root    *nfsclient.Node
+	rows    []stepJSON
+	data    nfsclient.Memory // random content; files are prefixes of it
+	back    nfsclient.Memory // what is read back
 }
 
 // stepJSON is a line of the table.
@@ -57,11 +58,12 @@ Write (reads) or inline in Sends.`,
 
 // demoFlags adds what demo can be told.
 func (a *app) demoFlags(cmd *cobra.Command) *cobra.Command {
-	most := 0
+	most, profile := 0, transport.ProfileRFC8166
+	addProfileFlag(cmd, &profile)
 	cmd.Flags().BoolVar(&a.json, "json", false, "one JSON object per step")
 	cmd.Flags().IntVar(&most, "max", demoSizes[len(demoSizes)-1], "leave out files of more `octets`")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		d := &demo{a: a}
+		d := &demo{a: a, profile: profile}
 		return d.run(cmd.Context(), most)
 	}
 	return cmd
@@ -102,7 +104,7 @@ func (d *demo) setUp(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	cfg := &transport.Config{Logger: log}
+	cfg := &transport.Config{Logger: log, Profile: d.profile}
 	d.svc, err = newService(ctx, &serviceConfig{export: d.dir, squash: server.SquashNone, rdma: "127.0.0.1:0", config: cfg})
 	if err != nil {
 		return err

@@ -22,6 +22,7 @@ type serveFlags struct {
 	noCRC    bool
 	credits  int
 	portFile string
+	profile  transport.Profile
 }
 
 // serveCmd is the command serve.
@@ -58,6 +59,7 @@ then with --squash root or all.`,
 	flags.IntVar(&f.credits, "credits", 0, "calls in flight per connection; 0: the default")
 	flags.BoolVar(&f.service.register, "register", false, "register NFS and MOUNT with this machine's rpcbind")
 	flags.BoolVar(&f.noCRC, "no-crc", false, "do without the CRC of MPA towards clients that agree")
+	addProfileFlag(cmd, &f.profile)
 	flags.StringVar(&f.portFile, "port-file", "", "write the addresses to this `file` when ready, as NAME=value lines")
 	flags.BoolVar(&a.json, "json", false, "print where and what as JSON")
 	return cmd
@@ -91,7 +93,7 @@ func (f *serveFlags) config(a *app) (*serviceConfig, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.config = &transport.Config{Logger: log, Credits: f.credits}
+	cfg.config = &transport.Config{Logger: log, Credits: f.credits, Profile: f.profile}
 	cfg.capture = a.capture.Load()
 	if f.noCRC {
 		cfg.config.CRC = transport.CRCOff

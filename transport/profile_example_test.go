@@ -1,0 +1,40 @@
+package transport_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"net"
+
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// With profile rfc5666 a client need not know how large results may be: the server
+// exposes what fits nowhere, and the client reads it.
+func ExampleConfig() {
+	cfg := &transport.Config{Profile: transport.ProfileRFC5666}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	s := &transport.Server{Handler: transport.HandlerFunc(handle), Config: cfg}
+	go s.Serve(l)
+	defer s.Close()
+
+	ctx := context.Background()
+	c, err := transport.Dial(ctx, "tcp", l.Addr().String(), cfg)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	var reply transport.Reply
+	call := transport.Call{Prog: prog, Vers: vers, Proc: procBlob, Args: xdr.AppendUint32(nil, 70_000)}
+	if err := c.Do(ctx, &call, &reply); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(len(reply.Results), "octets of results,", c.Stats().OctetsExposed, "by RDMA Read,", c.Stats().Dones, "RDMA_DONE")
+	reply.Release()
+	// Output:
+	// 70004 octets of results, 70028 by RDMA Read, 1 RDMA_DONE
+}
