@@ -88,14 +88,14 @@ func TestCompat(t *testing.T) {
 		spec string
 		test func(c *compat)
 	}{
-		{"rpcrdma 14 extras", compatExtras},
-		{"rpcrdma 14 inline", func(c *compat) {
+		{spec: "rpcrdma 14 extras", test: compatExtras},
+		{spec: "rpcrdma 14 inline", test: func(c *compat) {
 			if q, p := c.q.Config(), c.p.Config(); q.SendSize != 1024 || q.RecvSize != 1024 || p.SendSize != 1024 {
 				c.Errorf("%d, %d, %d", q.SendSize, q.RecvSize, p.SendSize)
 			}
 			c.want("4096 octets", c.receive(Header{}, append(rpcCall(5, 0), make([]byte, 4028)...)...), Dispatch)
 		}},
-		{"rpcrdma 14 eligible", func(c *compat) {
+		{spec: "rpcrdma 14 eligible", test: func(c *compat) {
 			c.want("a chunk in GETATTR", c.receive(Header{Lists: chunks.Lists{Read: readAt(44, 4)}}, append(rpcCall(5, 1), u32s(4)...)...), Answer)
 			other := append(u32s(5, 0, 2, anyProgram, 1, 1, 0, 0, 0, 0), u32s(4)...)
 			c.want("in a program without a binding", c.receive(Header{Lists: chunks.Lists{Read: readAt(44, 4)}}, other...),
@@ -104,7 +104,7 @@ func TestCompat(t *testing.T) {
 				c.want("its count differs", c.p.Pulled(&c.in, append(append(other[:40:40], u32s(9)...), 1, 2, 3, 4)), Answer)
 			}
 		}},
-		{"rpcrdma 14 write-roundup", func(c *compat) {
+		{spec: "rpcrdma 14 write-roundup", test: func(c *compat) {
 			c.receive(Header{Lists: chunks.Lists{Write: []chunks.WriteChunk{oneSegment(1, 8)}}}, rpcCall(5, 6)...)
 			c.p.Reply(nil, &c.in, &chunks.Message{Head: rpcReply(5), Body: u32s(0, 0, 5, 1, 5), Items: []chunks.Item{{Pos: 44, Data: make([]byte, 5)}}}, &c.out)
 			if n := c.in.Header.Write[0][0].Length; n != 5 {
@@ -117,12 +117,12 @@ func TestCompat(t *testing.T) {
 				}
 			}
 		}},
-		{"rpcrdma 14 position", func(c *compat) {
+		{spec: "rpcrdma 14 position", test: func(c *compat) {
 			for _, pos := range []uint32{0, 50, 51, 53} {
 				c.want("Position", c.receive(Header{Lists: chunks.Lists{Read: readAt(pos, 4)}}, append(rpcCall(5, 7), u32s(writeArgs(4)...)...)...), Answer)
 			}
 		}},
-		{"rpcrdma 14 credits-0", func(c *compat) {
+		{spec: "rpcrdma 14 credits-0", test: func(c *compat) {
 			c.receive(Header{Credit: 0}, rpcCall(5, 0)...)
 			c.p.Reply(nil, &c.in, &chunks.Message{Head: rpcReply(5)}, &c.out)
 			if credit := binary.BigEndian.Uint32(c.out.Head[8:]); credit != 1 {
@@ -132,7 +132,7 @@ func TestCompat(t *testing.T) {
 				c.Errorf("a grant of 0 is a window of %d", c.q.Window())
 			}
 		}},
-		{"rpcrdma 14 error-version", func(c *compat) {
+		{spec: "rpcrdma 14 error-version", test: func(c *compat) {
 			c.want("version 7", c.receive(Header{Vers: 7}, rpcCall(5, 0)...), Answer)
 			if h := c.refusal(); h.Vers != 7 || h.Err != ErrVers || h.Low != 1 || h.High != 1 {
 				c.Errorf("answered %+v", h)
@@ -144,18 +144,18 @@ func TestCompat(t *testing.T) {
 				}
 			}
 		}},
-		{"rpcrdma 14 error-sender", func(c *compat) {
+		{spec: "rpcrdma 14 error-sender", test: func(c *compat) {
 			c.want("an RDMA_ERROR", c.receive(Header{Type: MsgTypeError, Err: ErrChunk}), Drop)
 			if res, why := c.reply(Header{XID: 6}); res != nil || why == nil {
 				c.Error("a bad reply is not dropped")
 			}
 		}},
-		{"rpcrdma 14 error-union", func(c *compat) {
+		{spec: "rpcrdma 14 error-union", test: func(c *compat) {
 			if res, why := c.reply(Header{Type: MsgTypeError, Err: 3}, make([]byte, 32)...); res != nil || !errors.Is(why, ErrCodeUnknown) {
 				c.Errorf("%+v, %v", res, why)
 			}
 		}},
-		{"rpcrdma 14 bad-header", func(c *compat) {
+		{spec: "rpcrdma 14 bad-header", test: func(c *compat) {
 			c.want("a list cut off", c.receive(Header{Type: MsgTypeNoMsg, Lists: chunks.Lists{HasReply: true}}), Answer)
 			if h := c.refusal(); h.Err != ErrChunk {
 				c.Errorf("answered %+v", h)
@@ -165,7 +165,7 @@ func TestCompat(t *testing.T) {
 				c.Errorf("GARBAGE_ARGS: %+v", res)
 			}
 		}},
-		{"rpcrdma 14 short", func(c *compat) {
+		{spec: "rpcrdma 14 short", test: func(c *compat) {
 			for n := range 28 {
 				send := (&Header{XID: 5, Vers: 1}).Append(nil)[:n]
 				c.want("a short Send", c.p.Receive(send, &c.in), Drop)
@@ -176,13 +176,13 @@ func TestCompat(t *testing.T) {
 			}
 			c.want("RDMA_MSGP of 28 octets", c.p.Receive(u32s(5, 1, 1, 2, 0, 0, 0), &c.in), Answer)
 		}},
-		{"rpcrdma 14 gss", func(c *compat) {
+		{spec: "rpcrdma 14 gss", test: func(c *compat) {
 			call := &Call{XID: 5, Prog: 100003, Vers: 3, Proc: 7, Message: chunks.Message{Head: rpcCall(5, 7), Body: make([]byte, 8000)}}
 			if err := c.q.Plan(call); err != nil || call.Plan.Form != FormLong || call.Plan.Arg || call.Plan.Stream != 8040 {
 				c.Errorf("%+v, %v", call.Plan, err)
 			}
 		}},
-		{"rpcrdma 14 unused-write", func(c *compat) {
+		{spec: "rpcrdma 14 unused-write", test: func(c *compat) {
 			c.receive(Header{Lists: chunks.Lists{Write: []chunks.WriteChunk{oneSegment(1, 8), oneSegment(2, 8)}}}, rpcCall(5, 1)...)
 			c.p.Reply(nil, &c.in, &chunks.Message{Head: rpcReply(5), Body: u32s(70)}, &c.out)
 			g := oParse(c.out.Head)
@@ -196,7 +196,7 @@ func TestCompat(t *testing.T) {
 				}
 			}
 		}},
-		{"rpcrdma 14 reply-chunk", func(c *compat) {
+		{spec: "rpcrdma 14 reply-chunk", test: func(c *compat) {
 			c.receive(Header{Lists: chunks.Lists{HasReply: true, Reply: oneSegment(9, 100)}}, rpcCall(5, 1)...)
 			c.p.Reply(nil, &c.in, &chunks.Message{Head: rpcReply(5), Body: u32s(70)}, &c.out)
 			if g := oParse(c.out.Head); !g.hasReply || len(g.reply) != 1 || g.reply[0].length != 0 {
@@ -209,7 +209,7 @@ func TestCompat(t *testing.T) {
 				}
 			}
 		}},
-		{"rpcrdma 14 backward", func(c *compat) {
+		{spec: "rpcrdma 14 backward", test: func(c *compat) {
 			c.want("a reply at a Responder", c.receive(Header{}, rpcReply(5)...), Drop)
 			if res, why := c.reply(Header{}, rpcCall(5, 0)...); res != nil || !errors.Is(why, ErrDirection) {
 				c.Errorf("a call at a Requester: %+v, %v", res, why)
