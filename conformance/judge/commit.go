@@ -33,7 +33,7 @@ type dirtyRecord struct {
 }
 
 // maxRecords bounds the records remembered behind the tail.
-const maxRecords = 1 << 14
+const maxRecords = 1 << 12
 
 // recordAlign is what positions are multiples of.
 const recordAlign = 64

@@ -28,7 +28,8 @@
 //
 // # Bounds
 //
-// Memory per connection is bounded: 64 KiB for the headers a Terminate may quote, and what [Options] says.
+// Memory per connection is bounded: 64 KiB for the headers a Terminate may quote, 4096 unanswered RPC calls and
+// 16384 segments of their chunks per direction, 4096 records of a commit log behind its tail, and what [Options] says.
 // Nothing here reads a clock, and nothing is safe for concurrent use; separate captures may be
 // judged in separate goroutines.
 package judge

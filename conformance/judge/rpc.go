@@ -19,6 +19,7 @@ type rpcMachine struct {
 	calls  int
 	server nfsServer
 	buf    []byte
+	sys    xdr.SysCred
 }
 
 func newRPCMachine(c *conn) machine { return &rpcMachine{conn: c} }

@@ -35,7 +35,7 @@ func (m *rpcMachine) done(ev *decode.Event, h *rpcrdma.Header) {
 	server := &m.sides[1-ev.Dir]
 	c := server.calls[h.XID]
 	switch {
-	case m.blind():
+	case m.blind() || server.forgot:
 	case c == nil:
 		m.violate("RPCRDMA-092", "no reply with XID %#08x waits to be read", h.XID)
 	case slices.ContainsFunc(server.reads, func(r readInProgress) bool { return r.mem != nil && r.mem.call == c }):

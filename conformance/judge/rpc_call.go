@@ -119,17 +119,20 @@ type rpcSide struct {
 	reads   []readInProgress            // of this side's memory, not wholly answered, oldest first
 	credit  credits
 	refused []uint32 // versions, at most 16
+	held    int      // segments in mem
+	forgot  bool     // a call that waited was forgotten
 	runts   int      // Sends too short to answer
 }
 
 // Bounds of what is remembered per direction.
 const (
-	maxCalls = 4096
-	maxOld   = 256
-	maxPulls = 1 << 14
+	maxCalls  = 4096    // unanswered
+	maxOld    = 256     // answered
+	maxMemory = 1 << 14 // segments that both offer
+	maxPulls  = 1 << 14
 )
 
-// add enters a call. The oldest goes when there are too many.
+// add enters a call. The oldest go when there are too many.
 func (s *rpcSide) add(c *rpcCall) {
 	if s.calls == nil {
 		s.calls, s.old = make(map[uint32]*rpcCall), make(map[uint32]*rpcCall)
@@ -143,12 +146,25 @@ func (s *rpcSide) add(c *rpcCall) {
 	}
 	s.calls[c.xid] = c
 	s.order = append(s.order, c)
+	s.held += len(c.memory)
 	for _, m := range c.memory {
 		s.mem[m.Handle] = append(s.mem[m.Handle], m)
 	}
-	for len(s.order) > maxCalls {
-		if first := s.order[0]; s.calls[first.xid] == first {
+	s.trim()
+}
+
+// trim keeps the bounds. What is forgotten may yet be answered, or touched: rules that would wonder are silent then.
+func (s *rpcSide) trim() {
+	for s.held > maxMemory && len(s.fifo) > 0 {
+		s.bury(s.fifo[0])
+	}
+	if len(s.order) > 2*len(s.calls)+64 {
+		s.order = slices.DeleteFunc(s.order, func(c *rpcCall) bool { return !s.waits(c) })
+	}
+	for len(s.order) > 1 && (len(s.calls) > maxCalls || s.held > maxMemory) {
+		if first := s.order[0]; s.waits(first) {
 			s.forget(first)
+			s.forgot = true
 		}
 		s.order = s.order[1:]
 	}
@@ -157,7 +173,7 @@ func (s *rpcSide) add(c *rpcCall) {
 // answered moves a call from the ones that wait to the ones that were answered.
 func (s *rpcSide) answered(c *rpcCall) {
 	delete(s.calls, c.xid)
-	for len(s.order) > 0 && s.calls[s.order[0].xid] != s.order[0] {
+	for len(s.order) > 0 && !s.waits(s.order[0]) {
 		s.order = s.order[1:]
 	}
 	s.old[c.xid] = c
@@ -169,7 +185,11 @@ func (s *rpcSide) answered(c *rpcCall) {
 
 // bury forgets a call that was answered.
 func (s *rpcSide) bury(c *rpcCall) {
-	s.fifo = slices.DeleteFunc(s.fifo, func(o *rpcCall) bool { return o == c })
+	if i := slices.Index(s.fifo, c); i == 0 {
+		s.fifo = s.fifo[1:]
+	} else if i > 0 {
+		s.fifo = slices.Delete(s.fifo, i, i+1)
+	}
 	delete(s.old, c.xid)
 	s.unindex(c)
 }
@@ -181,6 +201,7 @@ func (s *rpcSide) forget(c *rpcCall) {
 }
 
 func (s *rpcSide) unindex(c *rpcCall) {
+	s.held -= len(c.memory)
 	for _, m := range c.memory {
 		rest := slices.DeleteFunc(s.mem[m.Handle], func(o *memory) bool { return o == m })
 		if len(rest) == 0 {

@@ -43,7 +43,7 @@ func (m *rpcMachine) readResponse(ev *decode.Event) {
 		*q = (*q)[1:]
 	}
 	n, off := uint64(len(ev.DDP.Payload)), ev.DDP.TO-r.SinkTO
-	if r.mem == nil || off+n > uint64(r.Size) {
+	if r.mem == nil || off > uint64(r.Size) || n > uint64(r.Size)-off {
 		return
 	}
 	at := r.SourceTO - r.mem.Offset + off
@@ -66,8 +66,8 @@ func (m *rpcMachine) touch(ev *decode.Event, tag ddp.STag, to uint64, n int, rea
 			late = mem
 		}
 	}
-	if m.found > 0 || m.blind() {
-		return nil // a lower layer has said so
+	if m.found > 0 || m.blind() || side.forgot {
+		return nil // a lower layer has said so, or it is not known
 	}
 	what, rule := "RDMA Write", "RPCRDMA-050"
 	if reading {

@@ -70,7 +70,7 @@ func (m *rpcMachine) auth(h *xdr.CallHeader) {
 	if h.Cred.Flavor != xdr.AuthSys {
 		return
 	}
-	var sys xdr.SysCred
+	sys := &m.sys
 	switch err := sys.Parse(h.Cred.Body); {
 	case err != nil:
 		m.violate("RPC-008", "%v", err)

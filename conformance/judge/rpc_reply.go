@@ -43,7 +43,7 @@ func (m *rpcMachine) answers(ev *decode.Event, h *rpcrdma.Header) *rpcCall {
 		return c
 	}
 	switch old := side.old[h.XID]; {
-	case m.blind():
+	case m.blind() || side.forgot:
 	case old != nil:
 		m.violate("RPCRDMA-081", "the call in frame %d was answered before", old.frame)
 	case h.Type == rpcrdma.MsgTypeError && side.runts > 0:

@@ -7,7 +7,7 @@ type spans [][2]uint64
 
 // maxSpans bounds a set. Octets that come in more pieces, out of order, are taken as there: a judge
 // that has lost count does not accuse.
-const maxSpans = 256
+const maxSpans = 64
 
 // add adds [from, to).
 func (s *spans) add(from, to uint64) {
