@@ -26,9 +26,10 @@ test-narrow: ## the pure machines where int has 32 bits (GOARCH=386)
 	GOARCH=386 go test -run 'Longest|ManyReceives|Bounds|Violations|Scripts|Golden|Fuzz' ./rdmap
 
 .PHONY: test-long
-test-long: ## messages of 4 GiB through sockets, 100000 before the oracle of chunks
+test-long: ## messages of 4 GiB, 100000 before the oracle of chunks, a capture of 2 GiB
 	go test -count=1 -run Longest ./rdmap -long
 	go test -count=1 -run Oracle ./rpcrdma -messages 100000
+	go test -count=1 -v -run TestStream ./conformance/decode -long
 
 .PHONY: nested
 nested: ## tests of the examples that need other people's servers

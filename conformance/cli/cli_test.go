@@ -73,9 +73,9 @@ func TestLines(t *testing.T) {
 	for _, want := range []string{
 		"    1   0.000000 c1 > open 10.0.2.15:55870 to 10.0.2.15:20049\n",
 		"c1 > FPDU ulpdulength=170 crc=off Send qn=0 msn=13 mo=0 len=152 last | RDMA_MSG xid=0x9f02ce3b credits=128 " +
-			"write{0x30080401 4096@0x9f02ce3b08cb2000} | call NFSv3 READ\n",
+			"write{0x30080401 4096@0x9f02ce3b08cb2000} | call NFSv3 READ fh=0x18a2c7af offset=0 count=4096\n",
 		"inval_stag=30080401 len=180 last | RDMA_MSG xid=0x9f02ce3b credits=64 write{0x30080401 6@0x9f02ce3b08cb2000} " +
-			"| reply NFSv3 READ NFS3_OK (call in 39)\n",
+			"| reply NFSv3 READ NFS3_OK count=6 eof=true (call in 39)\n",
 		"| RDMA_NOMSG xid=0x9c02ce3b credits=64 reply{0x024b7301 124@0x9c02ce3b0a04e000; 0x48d19a01 908@0x9c02ce3b08837000; " +
 			"0xa33be701 0@0x9c02ce3b0a04e07c} | reply NFSv3 READDIRPLUS NFS3_OK (call in 28)\n",
 		"reply NFSv3 LOOKUP NFS3ERR_NOENT",

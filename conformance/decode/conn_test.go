@@ -15,8 +15,10 @@ import (
 
 // piece is some octets of one direction.
 type piece struct {
-	dir Dir
-	b   []byte
+	dir    Dir
+	b      []byte
+	hole   int  // octets missing in front of b
+	joined bool // the beginning of the direction was missed
 }
 
 // conversations returns, per connection of a capture, what was said, in the order of the events.
@@ -29,7 +31,7 @@ func conversations(tb testing.TB, file string) [][]piece {
 		}
 		if ev.Len > 0 {
 			c := &all[ev.Conn.ID-1]
-			*c = append(*c, piece{ev.Dir, append([]byte(nil), ev.Raw...)})
+			*c = append(*c, piece{dir: ev.Dir, b: append([]byte(nil), ev.Raw...)})
 		}
 	})
 	return all
@@ -44,6 +46,12 @@ func say(pieces []piece, opt *Options, cut func([]byte) [][]byte) []string {
 		lines = append(lines, line)
 	})
 	for _, p := range pieces {
+		if p.joined {
+			c.Join(p.dir)
+		}
+		if p.hole > 0 {
+			c.Hole(p.dir, p.hole, Stamp{Frame: 1})
+		}
 		for _, b := range cut(p.b) {
 			c.Octets(p.dir, b, Stamp{Frame: 1})
 		}
@@ -112,7 +120,7 @@ func startup(crc bool) []piece {
 	req, rep := mpa.Request{Frame: mpa.Frame{Rev: 1, CRC: crc}}, mpa.Reply{Frame: mpa.Frame{Rev: 1}}
 	a, _ := req.Append(nil)
 	b, _ := rep.Append(nil)
-	return []piece{{FromOpener, a}, {FromAccepter, b}}
+	return []piece{{dir: FromOpener, b: a}, {dir: FromAccepter, b: b}}
 }
 
 // TestVectors decodes one FPDU per RDMAP message, CRC on.
@@ -162,7 +170,7 @@ func TestVectors(t *testing.T) {
 		{"no header", "0001ff003afdc54e", "!! too short for its header: ULPDU of 1 octets"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			lines := say(append(startup(true), piece{FromOpener, unhex(t, tt.fpdu)}), nil, whole)
+			lines := say(append(startup(true), piece{dir: FromOpener, b: unhex(t, tt.fpdu)}), nil, whole)
 			got := lines[len(lines)-1]
 			if !strings.HasSuffix(got, tt.want) || len(lines) != 3 {
 				t.Errorf("%q, want … %q", lines, tt.want)
@@ -204,46 +212,46 @@ func TestPhases(t *testing.T) {
 	}{
 		{
 			"foreign",
-			[]piece{{FromOpener, []byte("SSH-2.0-x\r\n")}, {FromAccepter, []byte("SSH-2.0-y\r\n")}},
+			[]piece{{dir: FromOpener, b: []byte("SSH-2.0-x\r\n")}, {dir: FromAccepter, b: []byte("SSH-2.0-y\r\n")}},
 			[]string{"> 11 octets not decoded !! not an MPA stream", "< 11 octets not decoded !! not an MPA stream"},
 		},
 		{
 			"FPDU before the Reply",
-			[]piece{ok[0], {FromOpener, send}, ok[1]},
+			[]piece{ok[0], {dir: FromOpener, b: send}, ok[1]},
 			[]string{"MPA Request", "MPA Reply", "Send"},
 		},
 		{
 			"FPDU and no Reply",
-			[]piece{ok[0], {FromOpener, send}},
+			[]piece{ok[0], {dir: FromOpener, b: send}},
 			[]string{"MPA Request", "32 octets not decoded !! octets before the MPA Reply"},
 		},
 		{
 			"rejected",
-			[]piece{ok[0], {FromAccepter, rejected}, {FromOpener, send}},
+			[]piece{ok[0], {dir: FromAccepter, b: rejected}, {dir: FromOpener, b: send}},
 			[]string{"MPA Request", "MPA Reply", "32 octets not decoded !! octets after a rejected startup"},
 		},
 		{
 			"bad marker",
-			[]piece{startup(false)[0], {FromAccepter, markers}, {FromOpener, append([]byte{0, 0, 0, 8}, append(send, send...)...)}, {FromAccepter, send}},
+			[]piece{startup(false)[0], {dir: FromAccepter, b: markers}, {dir: FromOpener, b: append([]byte{0, 0, 0, 8}, append(send, send...)...)}, {dir: FromAccepter, b: send}},
 			[]string{"MPA Request", "MPA Reply", "> FPDU ulpdulength=0 crc=off !! bad marker", "> 32 octets not decoded !! bad marker", "< FPDU"},
 		},
 		{
 			"no Reply but something else",
-			[]piece{ok[0], {FromAccepter, []byte("HTTP/1.1 400")}, {FromOpener, send}},
+			[]piece{ok[0], {dir: FromAccepter, b: []byte("HTTP/1.1 400")}, {dir: FromOpener, b: send}},
 			[]string{"MPA Request", "12 octets not decoded !! bad MPA startup frame: no key", "Send"},
 		},
 		{
 			"two Requests",
-			[]piece{ok[0], {FromAccepter, ok[0].b}},
+			[]piece{ok[0], {dir: FromAccepter, b: ok[0].b}},
 			[]string{"MPA Request", "MPA Request rev=1 flags=0x40(C) pdlength=0 !! bad MPA startup frame: key of the opposite frame"},
 		},
 		{
 			"cut in a startup frame",
-			[]piece{{FromOpener, ok[0].b[:19]}},
+			[]piece{{dir: FromOpener, b: ok[0].b[:19]}},
 			[]string{"19 octets not decoded !! incomplete frame at the end"},
 		},
 		{
-			"cut in an FPDU", append(startup(true), piece{FromOpener, send[:31]}),
+			"cut in an FPDU", append(startup(true), piece{dir: FromOpener, b: send[:31]}),
 			[]string{"MPA Request", "MPA Reply", "31 octets not decoded !! incomplete frame at the end"},
 		},
 	} {
@@ -315,7 +323,7 @@ func TestMarkers(t *testing.T) {
 			}
 			return cut
 		}} {
-			said := append(append([]piece(nil), pieces...), piece{FromOpener, first}, piece{FromOpener, append(tt.last, third...)})
+			said := append(append([]piece(nil), pieces...), piece{dir: FromOpener, b: first}, piece{dir: FromOpener, b: append(tt.last, third...)})
 			lines := say(said, nil, cut)
 			if len(lines) != 5 || !strings.Contains(lines[3], tt.want) ||
 				!strings.HasSuffix(lines[2], "ulpdulength=502 crc=ok markers=4 Send qn=0 msn=1 mo=0 len=484 last") ||

@@ -35,7 +35,7 @@ func written(t *testing.T, opt *Options, say func(w *capture.Writer)) []string {
 // converse says a startup and one Send.
 func converse(t *testing.T, c *capture.Conn) {
 	t.Helper()
-	for _, p := range append(startup(true), piece{FromOpener, unhex(t, helloSend)}) {
+	for _, p := range append(startup(true), piece{dir: FromOpener, b: unhex(t, helloSend)}) {
 		c.Write(capture.Dir(p.dir), p.b)
 	}
 }

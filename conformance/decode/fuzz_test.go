@@ -72,13 +72,21 @@ func ngSeed(f *testing.F) []byte {
 }
 
 // FuzzConn feeds a conversation to a connection twice, in the pieces that the input says and octet by
-// octet: the events must be the same. The input is a sequence of pieces: an octet for the direction (low bit),
-// two for the length, the octets.
+// octet: the events must be the same. The input is a sequence of pieces: an octet for the direction (bit 0), a hole
+// in front of it (bit 1) and a beginning that was missed (bit 2), two for the length, the octets.
 func FuzzConn(f *testing.F) {
 	for _, file := range captures(f) {
 		for i, pieces := range conversations(f, file) {
-			if b := script(pieces); i < 3 {
+			if i >= 3 {
+				continue
+			}
+			for _, from := range []int{0, 1} { // the startup frames left out
+				b := script(pieces[min(from*2, len(pieces)):])
 				f.Add(b[:min(len(b), 1000)])
+				for at := range b[:min(len(b), 1)] {
+					b[at] |= 4
+				}
+				f.Add(b[:min(len(b), 2000)])
 			}
 		}
 	}
@@ -115,10 +123,14 @@ func script(pieces []piece) (b []byte) {
 // unscript reads an input of FuzzConn.
 func unscript(b []byte) (pieces []piece) {
 	for len(b) >= 3 {
-		dir, n := Dir(b[0]&1), int(b[1])<<8|int(b[2])
+		p, n := piece{dir: Dir(b[0] & 1), joined: b[0]&4 != 0}, int(b[1])<<8|int(b[2])
+		if b[0]&2 != 0 {
+			p.hole = 1 + n%4096
+		}
 		b = b[3:]
 		n = min(n, len(b))
-		pieces = append(pieces, piece{dir, b[:n]})
+		p.b = b[:n]
+		pieces = append(pieces, p)
 		b = b[n:]
 	}
 	return pieces

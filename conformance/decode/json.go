@@ -103,6 +103,7 @@ type jsonRPC struct {
 	Procedure uint32 `json:"procedure_number"`
 	Accept    string `json:"state_accept,omitempty"`
 	Status    string `json:"status,omitempty"`
+	Keys      string `json:"keys,omitempty"` // handles, names, offsets, counts, as in the text form
 	CallFrame int    `json:"call_frame,omitempty"`
 	Backward  bool   `json:"backward,omitempty"`
 	Whole     bool   `json:"whole"`
@@ -258,6 +259,7 @@ func (r *RPC) json() *jsonRPC {
 		Program: r.Prog, Version: r.Vers, Procedure: r.Proc,
 		Status: r.Status, CallFrame: r.CallFrame, Backward: r.Backward, Whole: r.Whole, Len: len(r.Body),
 	}
+	j.Keys = keys(r.Message)
 	if c := r.CCP; c != nil {
 		j.CCP = &jsonCCP{c.MaxCallSend, c.MaxReplySend, c.Align, c.MaxRDMARead}
 	}

@@ -19,13 +19,13 @@ type sender struct {
 func (s *sender) send(msg []byte) piece {
 	s.msn++
 	u := append([]byte{0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, s.msn, 0, 0, 0, 0}, msg...)
-	return piece{s.dir, mpa.AppendFPDU(nil, u, true)}
+	return piece{dir: s.dir, b: mpa.AppendFPDU(nil, u, true)}
 }
 
 // tagged returns a Write or Read Response of one segment.
 func tagged(dir Dir, op byte, tag uint32, to uint64, b []byte) piece {
 	u := xdr.AppendUint64(xdr.AppendUint32([]byte{0xc1, 0x40 | op}, tag), to)
-	return piece{dir, mpa.AppendFPDU(nil, append(u, b...), true)}
+	return piece{dir: dir, b: mpa.AppendFPDU(nil, append(u, b...), true)}
 }
 
 // The messages of RFC 8166 and RFC 5666 that the codecs' own tests use.
@@ -82,7 +82,7 @@ func TestMessages(t *testing.T) {
 		b := xdr.AppendUint32(xdr.AppendUint64(xdr.AppendUint32(nil, sink), 0), size)
 		b = xdr.AppendUint64(xdr.AppendUint32(b, tag), to)
 		u := append([]byte{0x41, 0x41, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, byte(sink), 0, 0, 0, 0}, b...)
-		return piece{FromAccepter, mpa.AppendFPDU(nil, u, true)}
+		return piece{dir: FromAccepter, b: mpa.AppendFPDU(nil, u, true)}
 	}
 	for _, tt := range []struct {
 		name string
@@ -110,7 +110,7 @@ func TestMessages(t *testing.T) {
 				call(writeCall), readReq(1, 4096, 0xa1a1a1a1, 0x10000), readReq(2, 4094, 0xa1a1a1a2, 0x20000),
 				tagged(FromOpener, 2, 1, 0, data[:4096]), tagged(FromOpener, 2, 2, 0, data[:4094]),
 			}
-		}, "len=4094 last | Read chunks of xid=0x01020304 complete: call NFSv3 WRITE"},
+		}, "len=4094 last | Read chunks of xid=0x01020304 complete: call NFSv3 WRITE fh=0x91267e8a offset=0 count=8190 stable=2"},
 		{
 			"Read Response nobody asked for", func() []piece { return []piece{call(writeCall), tagged(FromOpener, 2, 1, 0, data[:4])} },
 			"!! segment out of order: Read Response without a Read Request",
@@ -123,7 +123,7 @@ func TestMessages(t *testing.T) {
 				call(readCall), tagged(FromAccepter, 0, 0xb1b1b1b1, 0x30000, data[:4096]),
 				tagged(FromAccepter, 0, 0xb1b1b1b2, 0x40000, data[:904]), reply(readReply),
 			}
-		}, "write{0xb1b1b1b1 4096@0x30000; 0xb1b1b1b2 904@0x40000} | reply NFSv3 READ NFS3_OK (call in 1)"},
+		}, "write{0xb1b1b1b1 4096@0x30000; 0xb1b1b1b2 904@0x40000} | reply NFSv3 READ NFS3_OK count=5000 eof=true (call in 1)"},
 		{
 			"Write chunk unused", func() []piece { return []piece{call(readCall), reply(staleReply)} },
 			"write{0xb1b1b1b1 0@0x30000; 0xb1b1b1b2 0@0x40000} | reply NFSv3 READ NFS3ERR_STALE (call in 1)",

@@ -19,8 +19,8 @@ type start struct {
 }
 
 const (
-	// maxStarts bounds the places that are kept in mind; the oldest goes first.
-	maxStarts = 32
+	// maxStarts bounds the places that are kept in mind. In octets that are no FPDUs there are a few.
+	maxStarts = 8192
 	// maxSync is for how many octets an FPDU is looked for where nothing says that there are any.
 	maxSync = 1 << 20
 )
@@ -98,48 +98,48 @@ func (s *side) strays(b []byte) bool {
 }
 
 // search returns the stream offset where an FPDU is proved to begin; without proof, that in front of
-// which none does.
+// which none does. Of several proofs the one that ends first counts, as it would if the octets came one by one.
 func (s *side) search(crc, final bool) (at uint64, proved bool) {
 	y := &s.sync
+	best := start{need: ^uint64(0)}
 	open := y.starts
 	y.starts = y.starts[:0]
 	for _, p := range open {
 		if !final && s.end() < p.need {
 			y.starts = append(y.starts, p)
-		} else if s.weigh(p.at, crc, final) {
-			return p.at, true
+		} else {
+			s.weigh(p.at, crc, final, &best)
 		}
 	}
-	for ; y.scanned+fpduHead <= s.end(); y.scanned++ {
+	for ; y.scanned+fpduHead <= s.end() && y.scanned < best.need; y.scanned++ {
 		b := s.buf[y.scanned-s.off:]
-		if b[2]&0x3f != 0x01 || b[3]&0xe0 != 0x40 || y.align >= 0 && y.scanned%4 != uint64(y.align) {
-			continue
-		}
-		if s.weigh(y.scanned, crc, final) {
-			return y.scanned, true
+		if b[2]&0x3f == 0x01 && b[3]&0xe0 == 0x40 && (y.align < 0 || y.scanned%4 == uint64(y.align)) {
+			s.weigh(y.scanned, crc, final, &best)
 		}
 	}
-	if len(y.starts) > 0 {
+	switch {
+	case best.need != ^uint64(0):
+		return best.at, true
+	case len(y.starts) > 0:
 		return y.starts[0].at, false
 	}
 	return y.scanned, false
 }
 
-// weigh reports whether an FPDU is proved to begin at stream offset at, and keeps the place in mind if it still may be.
-func (s *side) weigh(at uint64, crc, final bool) bool {
+// weigh looks whether an FPDU is proved to begin at stream offset at by octets in front of those that best needs, which
+// then becomes it. The place is kept in mind if an FPDU may still begin there.
+func (s *side) weigh(at uint64, crc, final bool, best *start) {
 	y := &s.sync
 	b := s.buf[at-s.off:]
 	e, ok := weigh(b, crc)
-	if !ok {
-		return false
+	p := start{at, at + uint64(e.need)}
+	switch {
+	case !ok:
+	case e.proved() || final && e.fpdus > 0 && e.bits >= hint && e.need == len(b)+fpduHead:
+		if p.need < best.need {
+			*best, y.crcs = p, e.good == e.fpdus
+		}
+	case len(y.starts) < maxStarts:
+		y.starts = append(y.starts, p)
 	}
-	if e.proved() || final && e.fpdus > 0 && e.bits >= hint && e.need == len(b)+fpduHead {
-		y.crcs = e.good == e.fpdus
-		return true
-	}
-	if len(y.starts) == maxStarts {
-		y.starts = append(y.starts[:0], y.starts[1:]...)
-	}
-	y.starts = append(y.starts, start{at, at + uint64(e.need)})
-	return false
 }

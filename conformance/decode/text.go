@@ -186,6 +186,9 @@ func (r *RPC) text(b *strings.Builder) {
 	if r.Status != "" {
 		b.WriteString(" " + r.Status)
 	}
+	if k := keys(r.Message); k != "" {
+		b.WriteString(" " + k)
+	}
 	r.CCP.text(b, r.IsReply)
 	r.Compound.text(b)
 	if r.CallFrame > 0 {
