@@ -64,7 +64,7 @@ func resultKeys(m nfs3.Message) string {
 		}
 	case *mount3.MountRes:
 		if r.Status == mount3.OK {
-			return digest(nfs3.FileHandle(r.Handle))
+			return digest(r.Handle)
 		}
 	}
 	return ""
