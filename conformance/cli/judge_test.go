@@ -238,7 +238,7 @@ func TestJudgePage(t *testing.T) {
 func TestExplain(t *testing.T) {
 	_, out, _ := run(t, nil, "judge", "--explain", "mpa-030")
 	for _, want := range []string{
-		"MPA-030: The CRC of an FPDU is right", "source    RFC 5044 Section 4.4\n", "level     MUST\n", "severity  error", "judges    mpa ",
+		"MPA-030: The CRC of an FPDU is right", "source    RFC 5044 Section 4.4\n", "level     MUST\n", "severity  error", "judges    mpa ", "its twin  frame ",
 		"-run 'TestTwins/MPA-030'",
 	} {
 		if !strings.Contains(out, want) {

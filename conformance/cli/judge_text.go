@@ -152,7 +152,11 @@ func explain(w io.Writer, id string) error {
 			}
 		}
 	}
-	fmt.Fprintf(w, "twin      a good trace with one thing changed that breaks this rule alone:\n          go test ./conformance/judge -run 'TestTwins/%s' -v\n", r.ID)
+	if sample := r.Sample(); sample != "" {
+		fmt.Fprintf(w, "its twin  %s\n", sample)
+	}
+	fmt.Fprintf(w, "\nThe twin is a good trace with one thing changed, which breaks this rule alone:\n"+
+		"go test ./conformance/judge -run 'TestTwins/%s' -v\n", r.ID)
 	return nil
 }
 

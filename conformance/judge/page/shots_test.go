@@ -31,7 +31,9 @@ func TestShots(t *testing.T) {
 		f.Close()
 		b.loadReport(p, j.Report())
 		b.screenshot(filepath.Join(*shots, name+".png"))
-		b.keys("t", "n", "Enter")
+		b.keys("n", "Enter")
+		b.screenshot(filepath.Join(*shots, name+"-open.png"))
+		b.keys("t")
 		b.screenshot(filepath.Join(*shots, name+"-dark.png"))
 	}
 }

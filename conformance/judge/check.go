@@ -1,0 +1,87 @@
+package judge
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// TB is what [Check] wants of a testing.TB.
+type TB interface {
+	Helper()
+	Errorf(format string, args ...any)
+}
+
+// Check judges the capture in a file, for tests: of another project, too, whose peers have recorded what they
+// said to each other.
+//
+//	func TestTraffic(t *testing.T) {
+//		judge.Check(t, record(t)) // the name of a pcap or pcapng file
+//	}
+//
+// Every violation fails the test, notes do not. When a file of the same name with the ending ".expect" is beside the
+// capture, exactly what that says has to be found: see [ParseExpect].
+func Check(t TB, capture string) {
+	t.Helper()
+	r, err := openFile(capture)
+	if err != nil {
+		t.Errorf("judge: %v", err)
+		return
+	}
+	e, err := expectBeside(capture)
+	switch {
+	case err != nil:
+		t.Errorf("judge: %v", err)
+	case e != nil:
+		for _, line := range e.Diff(r) {
+			t.Errorf("judge: %s: %s", capture, line)
+		}
+	default:
+		complain(t, r)
+	}
+}
+
+// openFile judges a file.
+func openFile(name string) (*Report, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	r, err := File(f, nil)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", name, err)
+	}
+	return r, err
+}
+
+// expectBeside reads the expectation of a capture; nil when there is none.
+func expectBeside(capture string) (*Expect, error) {
+	name := strings.TrimSuffix(capture, filepath.Ext(capture)) + ".expect"
+	f, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	e, err := ParseExpect(f)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", name, err)
+	}
+	return e, err
+}
+
+// complain reports all violations that are more than notes.
+func complain(t TB, r *Report) {
+	t.Helper()
+	for _, v := range r.Violations {
+		if v.Rule.Severity != Note {
+			t.Errorf("judge: %v (%s)", v, v.Rule.Source)
+		}
+	}
+}
