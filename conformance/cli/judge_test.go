@@ -87,7 +87,7 @@ func TestJudgeText(t *testing.T) {
 		"connection 2: 10.0.2.15:57774 > 10.0.2.15:20049, RPC-over-RDMA, MPA revision 2, Reply with IRD 16 and ORD 16, CRC\n",
 		"  > 2 FPDUs, 216 octets; < 2 FPDUs, 136 octets\n",
 		"  MPA-030 error MUST, RFC 5044 Section 4.4: The CRC of an FPDU is right when either startup frame asked for CRCs.\n",
-		"    frame 24 > CRC 86eaad23 does not match the FPDU of 92 octets\n",
+		"    frame 24 > offset 124: CRC 86eaad23 does not match the FPDU of 92 octets\n",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)

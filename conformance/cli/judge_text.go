@@ -81,7 +81,7 @@ func (f *judgeFlags) violationsText(w io.Writer, c *judge.ConnReport, found []*j
 		shown := 0
 		for _, v := range found {
 			if v.Rule == r && (f.all || shown < shownOfAKind) {
-				fmt.Fprintf(w, "    frame %d %v %s\n", v.Frame, v.Dir, v.Detail)
+				fmt.Fprintf(w, "    frame %d %v offset %d: %s\n", v.Frame, v.Dir, v.Offset, v.Detail)
 				shown++
 			}
 		}

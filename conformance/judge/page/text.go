@@ -88,6 +88,9 @@ func headerText(ev *decode.Event) string {
 	return strings.Join(parts, " ")
 }
 
+// maxOps bounds the operations of a COMPOUND that are named on its arrow; the fields have them all.
+const maxOps = 12
+
 func rpcText(r *decode.RPC) string {
 	var parts []string
 	switch {
@@ -100,6 +103,11 @@ func rpcText(r *decode.RPC) string {
 	}
 	if r.Name != "" {
 		parts = append(parts, r.Name)
+	}
+	if r.Compound != nil {
+		for _, op := range r.Compound.Ops[:min(len(r.Compound.Ops), maxOps)] {
+			parts = append(parts, op.Name)
+		}
 	}
 	if r.Reply != nil && r.Reply.Err() != nil {
 		parts = append(parts, r.Reply.Err().Error())
