@@ -21,6 +21,10 @@ func (m *rpcMachine) header(ev *decode.Event, b []byte) (*rpcrdma.Header, flaw) 
 	if ok && h.Type == rpcrdma.MsgTypeError && len(b) == errChunkSize && b[errChunkSize-1] == byte(rpcrdma.ErrChunk) {
 		h.Err, ok = rpcrdma.ErrChunk, false // whole in any version: it has the call's
 	}
+	if !ok && h.Size() > len(b) { // what is wrong with the segment has hidden what is wrong with the header
+		m.doubt[ev.Dir] = true
+		return h, wrongHeader
+	}
 	if !ok {
 		m.trailing(h, b)
 		return h, sound
