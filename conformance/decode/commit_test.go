@@ -68,7 +68,7 @@ func must(t *testing.T, errs ...error) {
 func TestCommit(t *testing.T) {
 	const n = 10 // of 128 octets each in a ring of 1024, less what the longest may take
 	for _, mode := range []commitlog.Mode{commitlog.Strict, commitlog.WAL} {
-		var kinds []string
+		var kinds, asked, done []string
 		var seqs []uint64
 		fillers := 0
 		info := new(CommitInfo)
@@ -84,6 +84,13 @@ func TestCommit(t *testing.T) {
 			info = ev.Conn.Commit
 			if m.Kind != CommitHead && m.Kind != CommitDone { // they come when they like
 				kinds = append(kinds, m.Kind.String())
+			}
+			switch m.Kind {
+			case CommitFlush, CommitVerify, CommitTail, CommitFlushTail:
+				asked = append(asked, m.Kind.String())
+			case CommitDone:
+				done = append(done, m.Request.String())
+			default:
 			}
 			if m.Kind == CommitDone && (m.Request == CommitOther || m.RequestFrame >= ev.Frame) {
 				t.Errorf("answers nothing: %v", ev)
@@ -106,6 +113,9 @@ func TestCommit(t *testing.T) {
 		want := []string{"answer"}
 		for range n {
 			want = append(want, each...)
+		}
+		if !slices.Equal(done, asked) {
+			t.Errorf("%v: done %q", mode, done)
 		}
 		if !slices.Equal(kinds, want) {
 			t.Errorf("%v: %q", mode, kinds)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -196,19 +197,23 @@ func TestJoinedStartup(t *testing.T) {
 
 // TestSkip: an FPDU of which the middle is missing tells where the next one begins.
 func TestSkip(t *testing.T) {
-	fpdu := unhex(t, "001741430000000000000000000000010000000048454c4c4f000000ccc19375")
-	next := mpa.AppendFPDU(nil, append([]byte{0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0}, "bye"...), true)
+	// No CRC, so that one FPDU alone proves nothing.
+	fpdu := unhex(t, "001741430000000000000000000000010000000048454c4c4f00000000000000")
+	next := mpa.AppendFPDU(nil, append([]byte{0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0}, "bye"...), false)
 	for from := 2; from < len(fpdu); from++ {
 		for to := from + 1; to <= len(fpdu); to++ {
 			var lines []string
 			c := NewConn(nil, func(ev *Event) { lines = append(lines, ev.String()) })
-			for _, p := range startup(true) {
+			for _, p := range startup(false) {
 				c.Octets(p.dir, p.b, Stamp{Frame: 1})
 			}
 			c.Octets(FromOpener, fpdu[:from], Stamp{Frame: 2})
 			c.Hole(FromOpener, to-from, Stamp{Frame: 3})
 			c.Octets(FromOpener, fpdu[to:], Stamp{Frame: 3})
 			c.Octets(FromOpener, next, Stamp{Frame: 4})
+			if n := len(c.sides[FromOpener].sync.starts); n > 0 {
+				t.Fatalf("octets %d to %d: searched", from, to)
+			}
 			last := lines[len(lines)-1]
 			if !strings.HasSuffix(last, "Send qn=0 msn=2 mo=0 len=3 last") || c.Info.Unknown != UnknownHole {
 				t.Fatalf("octets %d to %d: %q, %v", from, to, lines, c.Info.Unknown)
@@ -235,5 +240,38 @@ func TestStrays(t *testing.T) {
 	all := strings.Join(lines, "\n")
 	if strings.Count(all, "Send qn=0") != 13 || strings.Count(all, "4 octets not decoded !! the capture begins in the middle") != 2 || len(lines) != 16 {
 		t.Error(all)
+	}
+}
+
+// TestEvidence: what proves that FPDUs begin somewhere.
+func TestEvidence(t *testing.T) {
+	send := func(msn byte, crc bool) []byte {
+		return mpa.AppendFPDU(nil, append([]byte{0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, msn, 0, 0, 0, 0}, "hello"...), crc)
+	}
+	write := func(tag, to byte, last byte) []byte {
+		return mpa.AppendFPDU(nil, append([]byte{0x81 | last, 0x40, 0, 0, 0, tag, 0, 0, 0, 0, 0, 0, 0, to}, "12345678"...), false)
+	}
+	for _, tt := range []struct {
+		name       string
+		b          [][]byte
+		crc        bool
+		ok, proved bool
+	}{
+		{"nothing", nil, false, true, false},
+		{"a Send", [][]byte{send(1, false)}, false, true, false},
+		{"a Send with a right CRC", [][]byte{send(1, true)}, false, true, true},
+		{"a Send with a wrong CRC", [][]byte{send(1, false)}, true, false, false},
+		{"two Sends", [][]byte{send(1, false), send(2, false)}, false, true, true},
+		{"a Write", [][]byte{write(1, 0, 0)}, false, true, false},
+		{"two Writes of nothing common", [][]byte{write(1, 0, 0), write(2, 0, 0)}, false, true, false},
+		{"two segments of a Write", [][]byte{write(1, 0, 0), write(1, 8, 0)}, false, true, true},
+		{"two Writes to one STag", [][]byte{write(1, 0, 0x40), write(1, 8, 0)}, false, true, false},
+		{"five Writes", [][]byte{write(1, 0, 0x40), write(2, 0, 0x40), write(3, 0, 0x40), write(4, 0, 0x40), write(5, 0, 0)}, false, true, true},
+		{"a Write, then zeros", [][]byte{write(1, 0, 0x40), make([]byte, 40)}, false, false, false},
+	} {
+		e, ok := weigh(slices.Concat(tt.b...), tt.crc)
+		if ok != tt.ok || ok && e.proved() != tt.proved {
+			t.Errorf("%s: %t, proved %t, %+v", tt.name, ok, e.proved(), e)
+		}
 	}
 }
