@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -150,5 +151,41 @@ func TestNFS4Status(t *testing.T) {
 		if got := nfs4Status(code); got != want {
 			t.Errorf("%d: %s, want %s", code, got, want)
 		}
+	}
+}
+
+// TestMoved: items that travel in chunks are stepped over where they would be: arguments by the Positions in the
+// unreduced call, results in the order of the Write chunks.
+func TestMoved(t *testing.T) {
+	const head = 40
+	write := func(b []byte, n uint32) []byte { // WRITE without its data
+		b = append(xdr.AppendUint32(b, 38), make([]byte, 16+8+4)...)
+		return xdr.AppendUint32(b, n)
+	}
+	b := xdr.AppendUint32(xdr.AppendUint32(xdr.AppendOpaque(nil, nil), 1), 3)
+	b = write(b, 5)
+	first := head + len(b)
+	b = write(b, 8)
+	second := head + len(b) + 8 // the first data and their pad
+	b = append(write(b, 4), "data"...)
+	at := func(pos int) chunks.ReadSegment { return chunks.ReadSegment{Position: uint32(pos)} }
+	c := newCompound(b, false, false, movedArguments([]chunks.ReadSegment{at(first), at(second)}, head))
+	if c.Err != nil || len(c.Ops) != 3 || c.Ops[0].Moved != 5 || c.Ops[1].Moved != 8 || c.Ops[2].Moved != 0 {
+		t.Errorf("%+v", c)
+	}
+
+	b = xdr.AppendUint32(xdr.AppendOpaque(xdr.AppendUint32(nil, 0), nil), 3)
+	for i, data := range []string{"", "data", ""} { // of three READs the second has its data inline
+		for _, w := range []uint32{25, 0, 1, uint32(4 + i)} {
+			b = xdr.AppendUint32(b, w)
+		}
+		if b = append(b, data...); i == 1 {
+			b = append(b, 'x', 0, 0, 0)
+		}
+	}
+	chunk := func(n uint32) chunks.WriteChunk { return chunks.WriteChunk{{Length: n}} }
+	c = newCompound(b, false, true, movedResults([]chunks.WriteChunk{chunk(4), chunk(0), chunk(8)}))
+	if c.Err != nil || len(c.Ops) != 3 || c.Ops[0].Moved != 4 || c.Ops[1].Moved != 0 || c.Ops[2].Moved != 6 {
+		t.Errorf("%+v", c)
 	}
 }

@@ -1,6 +1,11 @@
 package decode
 
-import "fmt"
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/stag-rdma/stag/rdmap/mpa"
+)
 
 // syncer looks for a place in a stream where an FPDU begins.
 type syncer struct {
@@ -89,12 +94,19 @@ func (c *Conn) found(dir Dir, at uint64) {
 // strays reports whether a side that was resumed by evidence is not where FPDUs begin after all: nothing that
 // begins so is one. With markers that the capture does not announce that happens all the time.
 func (s *side) strays(b []byte) bool {
-	if !s.proved || len(b) < fpduHead {
+	if !s.proved || len(b) < mpa.HeaderLen {
 		return false
 	}
-	_, ok := plausible(b)
-	s.astray = !ok
-	return !ok
+	short := mpa.FPDULen(int(binary.BigEndian.Uint16(b))) < fpduHead // whether more octets are there or not
+	if !short && len(b) < fpduHead {
+		return false
+	}
+	s.astray = short
+	if !short {
+		_, ok := plausible(b)
+		s.astray = !ok
+	}
+	return s.astray
 }
 
 // search returns the stream offset where an FPDU is proved to begin; without proof, that in front of
