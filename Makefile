@@ -98,6 +98,10 @@ interop: ## the Linux kernel's NFS/RDMA client and server (Debian, root)
 ganesha: ## nfs-ganesha behind nfsdemo proxy (Debian, root)
 	bash conformance/ganesha.sh
 
+.PHONY: once
+once: ## 1,000,000 calls over connections that are cut: each runs once
+	go test -count=1 -run TestOnceModel -v ./transport -model.steps 1000000 -timeout 30m
+
 .PHONY: crash-sim
 crash-sim: ## the commit log under every crash of the model
 	go test -count=1 -run 'TestCrash' -v ./transport/commitlog/internal/machine -crash.all

@@ -26,7 +26,9 @@ func (c *Conn) Wait(ctx context.Context, w *Waiter) error {
 			return err
 		}
 		c.warmLocked() // warm does nothing while a burst is handled, and it was a while ago
-		if r.take(holderLeader) {
+		// After a failure the role is for finish, which tells all who wait: who took it
+		// again and again, to find that there is nothing to read, would keep it away.
+		if !c.failed.Load() && r.take(holderLeader) {
 			r.dequeue(w)
 			r.mu.Unlock()
 			c.lead(ctx, w)

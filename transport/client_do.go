@@ -85,7 +85,7 @@ func (c *Client) send(p *outcall, call *Call) error {
 	if err != nil {
 		return &RPCError{XID: p.rc.XID, Reason: ReasonBadCall, Err: err}
 	}
-	call.tx.post()
+	call.tx.post(call)
 	p.wrs[0] = rdmap.WR{Op: rdmap.OpSend, Head: p.head}
 	if err = c.conn.Post(p.wrs[:]); err != nil {
 		return err

@@ -11,6 +11,9 @@
 //	err = c.Do(ctx, &transport.Call{Prog: 100003, Vers: 3, Proc: 0}, &reply)
 //	reply.Release()
 //
+// A [Redialer] is a Caller over either that makes another connection when one is lost, and
+// sends the calls without a reply again.
+//
 // A call names the parts that may travel by RDMA: Item is the one reducible
 // argument (the data of an NFS WRITE), Sink the memory where the eligible result
 // (the data of an NFS READ) may be placed, MaxResults the size of the largest
@@ -56,6 +59,6 @@
 //
 // # Limits and non-features
 //
-// Every limit is a field of [Config] with its default. A lost connection is not
-// re-established, and the backward direction of RFC 8167 is not offered.
+// Every limit is a field of [Config] with its default. The backward direction of RFC 8167
+// is not offered.
 package transport

@@ -46,6 +46,9 @@ type Stats struct {
 	// Replayed counts calls that a server answered with the reply they had when they
 	// came before; Joined those that came while the first one ran, and got its reply.
 	Replayed, Joined uint64
+	// Retransmits counts calls that a Redialer sent again, Silences the connections that it
+	// gave up because nothing came.
+	Retransmits, Silences uint64
 	// DRCEntries replies of DRCOctets octets are in the duplicate request cache now;
 	// DRCEvicted had to go before their time: see Config.DRCEntries.
 	DRCEntries int

@@ -77,6 +77,7 @@ func newStreamClient(conn net.Conn, cfg *Config) *StreamClient {
 // Do implements [Caller]. Sink is not used: the data stay in reply.Results.
 func (c *StreamClient) Do(ctx context.Context, call *Call, reply *Reply) error {
 	reply.Release()
+	defer call.freed() // what is written is in the kernel
 	if err := call.check(c.cfg); err != nil {
 		c.ctr.errors.Add(1)
 		return err
@@ -87,7 +88,7 @@ func (c *StreamClient) Do(ctx context.Context, call *Call, reply *Reply) error {
 		return opErr(OpCall, addrOf(c.conn), err)
 	}
 	defer c.leave(xid, ch)
-	call.tx.post()
+	call.tx.post(call)
 	if err := c.send(xid, call); err != nil {
 		c.fail(err)
 	}

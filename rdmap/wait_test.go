@@ -1,0 +1,40 @@
+package rdmap
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+)
+
+// TestWaitAfterFailure: who waits when the connection has failed leaves the reading role to
+// its end, and does not take it again and again to find nothing to read.
+func TestWaitAfterFailure(t *testing.T) {
+	a, b := rdmaptest.Pipe()
+	c, peer := connect(t, a, b, nil, nil)
+	defer peer.Abort(nil)
+	c.role.mu.Lock()
+	c.failed.Store(true) // as end does, before finish comes
+	c.role.mu.Unlock()
+	w, done := new(Waiter), make(chan error, 1)
+	w.Reset()
+	go func() { done <- c.Wait(context.Background(), w) }()
+	queued := func() bool {
+		c.role.mu.Lock()
+		defer c.role.mu.Unlock()
+		return c.role.first == w && c.role.holder != holderLeader
+	}
+	for until := time.Now().Add(5 * time.Second); !queued(); time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Error("who waits takes the role of a connection that has failed")
+			break
+		}
+	}
+	cause := errors.New("over")
+	c.Abort(cause)
+	if err := <-done; !errors.Is(err, cause) {
+		t.Errorf("it ends with %v", err)
+	}
+}

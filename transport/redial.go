@@ -1,0 +1,234 @@
+package transport
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// Defaults of [RedialConfig].
+const (
+	DefaultDialTimeout   = 15 * time.Second
+	DefaultMinDelay      = 100 * time.Millisecond
+	DefaultMaxDelay      = 15 * time.Second
+	DefaultSilence       = 60 * time.Second
+	DefaultTransmissions = 10
+)
+
+// RedialConfig holds the settings of a [Redialer]. Zero fields mean the defaults. It is
+// copied and must not be changed meanwhile.
+type RedialConfig struct {
+	// Dial opens a connection: a *Client or a *StreamClient, which the Redialer takes. It
+	// must be set; ctx ends after DialTimeout. It need not choose the same transport each
+	// time, as long as it reaches the same server.
+	Dial func(ctx context.Context) (Caller, error)
+
+	// DialTimeout bounds one Dial. If zero, 15 s.
+	DialTimeout time.Duration
+
+	// MinDelay and MaxDelay bound the wait before another attempt when one has failed, or
+	// has given a connection that ended without a single reply. It doubles each time, and
+	// is up to a half shorter at random. A connection that has worked is made again at
+	// once. If zero, 100 ms and 15 s.
+	MinDelay, MaxDelay time.Duration
+
+	// Patience is how long a call waits for a connection. If zero, until its context ends.
+	Patience time.Duration
+
+	// Silence is how long nothing may come on a connection while calls are outstanding:
+	// then it is given up and they are sent again on another one. After half of it a NULL
+	// call asks whether the server is there, if there is a credit for it. A call that the
+	// server has owed the answer to for four times as long, alive as it is, has been lost
+	// by it, with the same consequence. If zero, 60 s; if negative, for ever.
+	Silence time.Duration
+
+	// Transmissions is how often a call may be sent, the first time included, before it
+	// fails with the end of its connection: a call that ends every connection must not go
+	// on for ever. If zero, 10; if negative, without bound.
+	Transmissions int
+
+	// Retransmit says which calls may be sent again when it is not known whether the server
+	// has run them. If nil, all: a server keeps replies for that (see [Handler]), and those
+	// of NFS do. Calls that have not been sent yet are sent in any case.
+	Retransmit func(prog, vers, proc uint32) bool
+
+	// Trace is told what happens. Its fields may be nil.
+	Trace RedialTrace
+
+	// Logger receives the ends and beginnings of connections. If nil, nothing is logged.
+	Logger *zap.Logger
+}
+
+// RedialTrace is told what a [Redialer] does. The functions must not block and must not
+// use the Redialer.
+type RedialTrace struct {
+	// Connected: a connection is there, the nth.
+	Connected func(n int)
+	// Failed: an attempt failed; the next one is made in wait at the earliest.
+	Failed func(err error, wait time.Duration)
+	// Lost: the connection has ended.
+	Lost func(err error)
+	// Retransmit: a call is sent again, for the nth time in all, n from 2.
+	Retransmit func(xid, prog, vers, proc uint32, n int)
+}
+
+// fill returns a checked copy of c with the defaults in place.
+func (c *RedialConfig) fill() (*RedialConfig, error) {
+	f := *c
+	setDuration(&f.DialTimeout, DefaultDialTimeout)
+	setDuration(&f.MinDelay, DefaultMinDelay)
+	setDuration(&f.MaxDelay, DefaultMaxDelay)
+	setDuration(&f.Silence, DefaultSilence)
+	setInt(&f.Transmissions, DefaultTransmissions)
+	if f.Logger == nil {
+		f.Logger = zap.NewNop()
+	}
+	switch {
+	case f.Dial == nil:
+		return nil, fmt.Errorf("%w: RedialConfig.Dial is not set", ErrConfig)
+	case f.MinDelay < 0 || f.MinDelay > f.MaxDelay:
+		return nil, fmt.Errorf("%w: MinDelay is %v, want 0 to MaxDelay, %v", ErrConfig, f.MinDelay, f.MaxDelay)
+	case f.DialTimeout < 0 || f.Patience < 0:
+		return nil, fmt.Errorf("%w: DialTimeout is %v and Patience %v, want more than 0", ErrConfig, f.DialTimeout, f.Patience)
+	}
+	return &f, nil
+}
+
+// Redialer is a [Caller] that outlives its connections. When one ends, the next call
+// makes another, and calls that had no reply are sent again with their XIDs, their memory
+// registered anew: steering tags end with their stream (RFC 8166 Section 8.2.2.3 leaves
+// the rest to the upper layer, which knows duplicates by their XIDs).
+//
+// It is safe for concurrent use and has no goroutine of its own: callers dial, one for
+// all. While calls are outstanding a timer looks for silence; an idle Redialer has none,
+// and learns of a lost connection when it is used.
+type Redialer struct {
+	cfg    *RedialConfig
+	xid    atomic.Uint32
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+
+	mu        sync.Mutex
+	link      *link              // nil: there is none
+	dialing   chan struct{}      // closed when the attempt under way has ended; nil: none is
+	back      backoff            // of the attempts
+	notBefore time.Time          // of the next one
+	lastErr   error              // why there is no connection
+	made      int                // connections made
+	old       map[*link]struct{} // ended, with calls that have not seen it
+	past      Stats              // of those before
+	repeats   atomic.Uint64      // calls sent again
+	silent    uint64             // connections given up for silence
+	out       redialQueue        // calls sent, the oldest first
+	idle      []*redialCall
+	watch     silence
+}
+
+var _ Caller = (*Redialer)(nil)
+
+// NewRedialer returns a Caller that makes its connections when they are needed. To see at
+// once whether the server is there, use [Redialer.Connect].
+func NewRedialer(cfg *RedialConfig) (*Redialer, error) {
+	c, err := cfg.fill()
+	if err != nil {
+		return nil, err
+	}
+	r := &Redialer{cfg: c, back: backoff{least: c.MinDelay, most: c.MaxDelay}, old: make(map[*link]struct{})}
+	r.xid.Store(rand.Uint32())
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	return r, nil
+}
+
+// Do implements [Caller]. Besides the errors of its connections it returns *OpError when
+// Patience is at an end or no connection was there before ctx ended; and when the
+// connection ended under a call that may not be sent again.
+func (r *Redialer) Do(ctx context.Context, call *Call, reply *Reply) error {
+	reply.Release()
+	t := r.newCall(call)
+	err := r.do(ctx, t, reply)
+	r.endCall(t)
+	return err
+}
+
+// do sends a call until it has a reply, or must not be sent again.
+func (r *Redialer) do(ctx context.Context, t *redialCall, reply *Reply) error {
+	for {
+		l, err := r.acquire(ctx, t)
+		if err != nil {
+			return err
+		}
+		err = l.Do(ctx, &t.call, reply)
+		again := r.release(l, t, err)
+		if !again || ctx.Err() != nil || !r.maySend(t) {
+			return err
+		}
+	}
+}
+
+// maySend says whether a call whose connection has ended may be sent again.
+func (r *Redialer) maySend(t *redialCall) bool {
+	if !t.isUnused() {
+		return false // the old connection may still write its memory
+	}
+	if !t.tx.posted {
+		return true
+	}
+	if r.cfg.Transmissions > 0 && t.tx.sent >= r.cfg.Transmissions {
+		return false
+	}
+	return r.cfg.Retransmit == nil || r.cfg.Retransmit(t.call.Prog, t.call.Vers, t.call.Proc)
+}
+
+// Stats implements [Caller]: the sums over all connections, of which Accepted is the
+// number. Credits and InFlight are those of the present one. Calls counts transmissions;
+// Retransmits of them were repeats.
+func (r *Redialer) Stats() Stats {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.past
+	for l := range r.old {
+		s.add(l.Stats())
+	}
+	if r.link != nil {
+		now := r.link.Stats()
+		s.add(now)
+		s.Credits, s.InFlight, s.Connections = now.Credits, now.InFlight, now.Connections
+	}
+	s.Accepted = uint64(r.made)
+	s.Retransmits, s.Silences = r.repeats.Load(), r.silent
+	return s
+}
+
+// add adds the counters of another connection.
+func (s *Stats) add(o Stats) {
+	s.Calls += o.Calls
+	s.Replies += o.Replies
+	s.OctetsRead += o.OctetsRead
+	s.OctetsWritten += o.OctetsWritten
+	s.OctetsInline += o.OctetsInline
+	s.Errors += o.Errors
+	s.Dropped += o.Dropped
+	s.Invalidated += o.Invalidated
+}
+
+// Close implements [Caller]: it ends the connection and makes no other.
+func (r *Redialer) Close() error {
+	r.cancel()
+	r.mu.Lock()
+	l := r.link
+	r.watch.stop()
+	r.mu.Unlock()
+	if l == nil {
+		return nil
+	}
+	return l.Close()
+}
+
+// closedErr is what calls get after Close.
+func closedErr() error { return opErr(OpCall, "", net.ErrClosed) }

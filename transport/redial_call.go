@@ -1,0 +1,143 @@
+package transport
+
+import (
+	"sync"
+	"time"
+)
+
+// transmission is what a call keeps when it is sent again on another connection.
+type transmission struct {
+	xid    uint32
+	posted bool // on the present connection: some of it may have left
+	sent   int  // times that was so
+	r      *Redialer
+}
+
+// post says that the call is being sent. A call without a Redialer has no tx.
+func (tx *transmission) post(call *Call) {
+	if tx == nil {
+		return
+	}
+	tx.posted = true
+	tx.sent++
+	if tx.sent == 1 || tx.r == nil {
+		return
+	}
+	tx.r.repeats.Add(1)
+	if f := tx.r.cfg.Trace.Retransmit; f != nil {
+		f(tx.xid, call.Prog, call.Vers, call.Proc, tx.sent)
+	}
+}
+
+// redialCall is one call of a Redialer from Do to its end; it is reused.
+type redialCall struct {
+	call Call // what the connections get
+	tx   transmission
+	at   time.Time // of the last transmission
+	free func()    // freed, as a value
+
+	prev, next *redialCall // in redialQueue
+	queued     bool
+
+	mu     sync.Mutex
+	user   func() // Call.Free
+	unused bool   // no connection uses the memory
+	over   bool   // Do has ended
+}
+
+// maxIdleCalls bounds the calls kept for reuse.
+const maxIdleCalls = 256
+
+// newCall returns a call with a new XID.
+func (r *Redialer) newCall(call *Call) *redialCall {
+	r.mu.Lock()
+	var t *redialCall
+	if n := len(r.idle); n > 0 {
+		t = r.idle[n-1]
+		r.idle = r.idle[:n-1]
+	}
+	r.mu.Unlock()
+	if t == nil {
+		t = new(redialCall)
+		t.free = t.freed
+	}
+	t.call, t.user, t.unused = *call, call.Free, true
+	t.tx = transmission{xid: r.xid.Add(1), r: r}
+	t.call.tx, t.call.Free = &t.tx, t.free
+	return t
+}
+
+// freed is the Free of the connections: it is called once for each transmission.
+func (t *redialCall) freed() {
+	t.mu.Lock()
+	t.unused = true
+	user := t.user
+	over := t.over
+	t.mu.Unlock()
+	if over && user != nil {
+		user() // the call was cancelled; its Redialer has forgotten it
+	}
+}
+
+// isUnused says whether no connection uses the memory of the call.
+func (t *redialCall) isUnused() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.unused
+}
+
+// lend says that a connection gets the memory.
+func (t *redialCall) lend() {
+	t.mu.Lock()
+	t.unused = false
+	t.mu.Unlock()
+	t.tx.posted = false
+}
+
+// endCall tells the caller that the memory is free, or leaves that to the connection
+// that has it.
+func (r *Redialer) endCall(t *redialCall) {
+	t.mu.Lock()
+	unused, user := t.unused, t.user
+	t.over = !unused
+	t.mu.Unlock()
+	if !unused {
+		return
+	}
+	if user != nil {
+		user()
+	}
+	t.call, t.user = Call{}, nil
+	r.mu.Lock()
+	if len(r.idle) < maxIdleCalls {
+		r.idle = append(r.idle, t)
+	}
+	r.mu.Unlock()
+}
+
+// redialQueue holds the calls sent in the order of their last transmission.
+type redialQueue struct{ head, tail *redialCall }
+
+func (q *redialQueue) push(t *redialCall) {
+	t.queued, t.prev, t.next = true, q.tail, nil
+	if q.tail == nil {
+		q.head = t
+	} else {
+		q.tail.next = t
+	}
+	q.tail = t
+}
+
+func (q *redialQueue) remove(t *redialCall) {
+	if t.prev == nil {
+		q.head = t.next
+	} else {
+		t.prev.next = t.next
+	}
+	if t.next == nil {
+		q.tail = t.prev
+	} else {
+		t.next.prev = t.prev
+	}
+	t.queued, t.prev, t.next = false, nil, nil
+}

@@ -1,0 +1,276 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// redialable is a Caller that a Redialer can use.
+type redialable interface {
+	Caller
+	// cause returns why the connection has ended, nil if it has not.
+	cause() error
+	// abort ends it.
+	abort(err error)
+	// heard returns a number that grows when something comes.
+	heard() uint64
+}
+
+// link is a connection of a Redialer. The fields are under Redialer.mu.
+type link struct {
+	redialable
+	calls int  // that use it
+	works bool // a reply has come
+}
+
+// Connect makes a connection if there is none. Unlike calls it makes one attempt, whose
+// error it returns: that the server is not there, or is none, is best seen at the start.
+func (r *Redialer) Connect(ctx context.Context) error {
+	for {
+		r.mu.Lock()
+		if r.link != nil {
+			r.mu.Unlock()
+			return nil
+		}
+		r.mu.Unlock()
+		led, err := r.attempt(ctx, nil)
+		if led || err != nil {
+			return opErr(OpDial, "", err)
+		}
+	}
+}
+
+// acquire enters a call into the present connection, and makes one if there is none.
+func (r *Redialer) acquire(ctx context.Context, t *redialCall) (*link, error) {
+	if l, err := r.enter(t); l != nil || err != nil {
+		return l, err
+	}
+	parent := ctx
+	if r.cfg.Patience > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, r.cfg.Patience)
+		defer cancel()
+	}
+	for {
+		_, err := r.attempt(ctx, &t.call)
+		if l, eerr := r.enter(t); l != nil || eerr != nil {
+			return l, eerr
+		}
+		if ctx.Err() != nil {
+			return nil, r.noConnection(parent, err)
+		}
+	}
+}
+
+// noConnection is the error of a call that has waited for a connection in vain.
+func (r *Redialer) noConnection(ctx context.Context, err error) error {
+	r.mu.Lock()
+	last := r.lastErr
+	r.mu.Unlock()
+	if last == nil {
+		last = err
+	}
+	if ctx.Err() == nil {
+		return opErr(OpCall, "", fmt.Errorf("no connection in %v: %w", r.cfg.Patience, last))
+	}
+	return opErr(OpCall, "", fmt.Errorf("%w; no connection: %w", context.Cause(ctx), last))
+}
+
+// enter gives a call the present connection, nil if there is none.
+func (r *Redialer) enter(t *redialCall) (*link, error) {
+	r.mu.Lock()
+	l := r.link
+	switch {
+	case r.ctx.Err() != nil:
+		r.mu.Unlock()
+		return nil, closedErr()
+	case l == nil:
+		r.mu.Unlock()
+		return nil, nil
+	}
+	l.calls++
+	t.at = time.Now()
+	r.watchFrom(t.at)
+	r.out.push(t)
+	r.mu.Unlock()
+	t.lend()
+	return l, nil
+}
+
+// release takes a call off a connection after an attempt that ended with err, and says
+// whether the connection has ended under it.
+func (r *Redialer) release(l *link, t *redialCall, err error) (ended bool) {
+	var why error
+	if err != nil {
+		why = l.cause()
+	}
+	_, refused := errors.AsType[*RPCError](err)
+	r.mu.Lock()
+	r.out.remove(t)
+	if err == nil && !l.works {
+		l.works = true
+		r.back.reset()
+	}
+	l.calls--
+	first := why != nil && r.link == l && r.ctx.Err() == nil
+	if first {
+		r.lost(l, why)
+	}
+	if _, gone := r.old[l]; gone && l.calls == 0 {
+		delete(r.old, l)
+		r.past.add(l.Stats())
+	}
+	r.mu.Unlock()
+	if first {
+		r.cfg.Logger.Warn("transport: connection lost", zap.Error(why))
+		if f := r.cfg.Trace.Lost; f != nil {
+			f(why)
+		}
+	}
+	return why != nil && !refused
+}
+
+// lost forgets the present connection. r.mu is held.
+func (r *Redialer) lost(l *link, why error) {
+	r.link, r.lastErr = nil, why
+	r.old[l] = struct{}{}
+	r.notBefore = time.Time{}
+	if !l.works {
+		r.notBefore = time.Now().Add(r.back.next(rand.Float64()))
+	}
+}
+
+// attempt makes one attempt to connect when it is time for it, or waits for the end of
+// another caller's; led says which. call, if there is one, waits for it.
+func (r *Redialer) attempt(ctx context.Context, call *Call) (led bool, err error) {
+	r.mu.Lock()
+	if r.link != nil {
+		r.mu.Unlock()
+		return false, nil
+	}
+	if other := r.dialing; other != nil {
+		r.mu.Unlock()
+		return false, wait(ctx, r.ctx, other)
+	}
+	done := make(chan struct{})
+	r.dialing = done
+	delay := time.Until(r.notBefore)
+	r.mu.Unlock()
+	if delay > 0 {
+		timer := make(chan struct{})
+		stop := time.AfterFunc(delay, func() { close(timer) })
+		err = wait(ctx, r.ctx, timer)
+		stop.Stop()
+	}
+	if err == nil {
+		err = r.dial(ctx, call)
+	}
+	r.mu.Lock()
+	r.dialing = nil
+	r.mu.Unlock()
+	close(done)
+	return true, err
+}
+
+// wait waits for ch, or one of two contexts.
+func wait(a, b context.Context, ch <-chan struct{}) error {
+	select {
+	case <-ch:
+		return nil
+	case <-a.Done():
+		return context.Cause(a)
+	case <-b.Done():
+		return closedErr()
+	}
+}
+
+// dial makes the connection. The end of ctx is no failure of the server's.
+func (r *Redialer) dial(ctx context.Context, call *Call) error {
+	dctx, cancel := context.WithTimeout(ctx, r.cfg.DialTimeout)
+	defer cancel()
+	defer context.AfterFunc(r.ctx, cancel)()
+	c, err := r.cfg.Dial(dctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			r.failed(err)
+		}
+		return err
+	}
+	l := &link{}
+	var ok bool
+	if l.redialable, ok = c.(redialable); !ok {
+		err = fmt.Errorf("%w: RedialConfig.Dial returned a %T, want a *Client or *StreamClient", ErrConfig, c)
+	} else if call != nil {
+		err = r.greet(dctx, l, call)
+	}
+	if err != nil {
+		_ = c.Close() // cannot be used
+		r.mu.Lock()
+		r.past.add(c.Stats())
+		r.mu.Unlock()
+		if ctx.Err() == nil {
+			r.failed(err)
+		}
+		return err
+	}
+	return r.connect(l)
+}
+
+// greet makes a NULL call on a connection after the first one. Choice: until there is a
+// reply there is one credit (RFC 8166 Section 3.3.3), and the calls that are to be sent
+// again must not wait for the first of them, which may take long.
+func (r *Redialer) greet(ctx context.Context, l *link, call *Call) error {
+	r.mu.Lock()
+	first := r.made == 0
+	r.mu.Unlock()
+	if _, rdma := l.redialable.(*Client); first || !rdma {
+		return nil
+	}
+	if err := r.null(ctx, l, call.Prog, call.Vers); err != nil {
+		return err
+	}
+	l.works = true
+	return nil
+}
+
+// connect takes a new connection into use.
+func (r *Redialer) connect(l *link) error {
+	r.mu.Lock()
+	closed := r.ctx.Err() != nil
+	if !closed {
+		r.link, r.lastErr = l, nil
+		r.made++
+	}
+	if l.works {
+		r.back.reset()
+	}
+	n := r.made
+	r.mu.Unlock()
+	if closed {
+		_ = l.Close() // nobody has used it
+		return closedErr()
+	}
+	r.cfg.Logger.Info("transport: connected", zap.Int("connection", n))
+	if f := r.cfg.Trace.Connected; f != nil {
+		f(n)
+	}
+	return nil
+}
+
+// failed notes a failed attempt.
+func (r *Redialer) failed(err error) {
+	r.mu.Lock()
+	d := r.back.next(rand.Float64())
+	r.notBefore = time.Now().Add(d)
+	r.lastErr = err
+	r.mu.Unlock()
+	r.cfg.Logger.Info("transport: no connection", zap.Error(err), zap.Duration("retry", d))
+	if f := r.cfg.Trace.Failed; f != nil {
+		f(err, d)
+	}
+}

@@ -1,0 +1,205 @@
+package transport
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+var modelSteps = flag.Int("model.steps", 20_000, "calls of TestOnceModel")
+
+// ledger is echo that counts how often each payload ran; its first octets name the call.
+type ledger struct {
+	*echo
+	mu  sync.Mutex
+	rnd *rand.Rand
+	ran map[uint64]int
+}
+
+func (h *ledger) NonIdempotent(prog, _, proc uint32) bool {
+	return prog == testProg && proc == procEcho
+}
+
+// MayBlock says so of half of the calls.
+func (h *ledger) MayBlock(_, _, _ uint32) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.rnd.IntN(2) == 0
+}
+
+func (h *ledger) ServeRPC(ctx context.Context, req *Request, resp *Response) {
+	if req.Proc == procEcho {
+		id := binary.BigEndian.Uint64(req.Args[4:])
+		h.mu.Lock()
+		h.ran[id]++
+		long := h.rnd.IntN(8) == 0
+		h.mu.Unlock()
+		if long { // long enough to be met by its duplicate
+			time.Sleep(time.Millisecond)
+		}
+	}
+	h.echo.ServeRPC(ctx, req, resp)
+}
+
+// modelNetwork makes connections that end after some octets, in one direction or the
+// other, in every way: within the start-up, a frame, a pull, a reply.
+type modelNetwork struct {
+	s   *Server
+	mu  sync.Mutex
+	rnd *rand.Rand
+	wg  sync.WaitGroup
+	n   int
+}
+
+func (w *modelNetwork) dial(ctx context.Context) (Caller, error) {
+	a, b := rdmaptest.Pipe()
+	w.mu.Lock()
+	w.n++
+	stream := w.rnd.IntN(5) == 0
+	fault := rdmaptest.Fault{Cut: []rdmaptest.Cut{rdmaptest.CutReset, rdmaptest.CutReset, rdmaptest.CutEnd, rdmaptest.CutSilence}[w.rnd.IntN(4)]}
+	fault.CutAt = int64(w.rnd.IntN(200))
+	if w.rnd.IntN(8) > 0 {
+		fault.CutAt = int64(w.rnd.IntN(150_000))
+	}
+	faults := rdmaptest.Faults{In: fault, Seed: w.rnd.Uint64()}
+	if w.rnd.IntN(2) == 0 {
+		faults.In, faults.Out = faults.Out, faults.In
+	}
+	w.mu.Unlock()
+	cfg := unwatched(testConfig())
+	cfg.HandshakeTimeout = 5 * time.Second
+	if stream {
+		w.wg.Go(func() { w.s.ServeStreamConn(b) })
+		return NewStreamClient(rdmaptest.Wrap(a, faults), cfg)
+	}
+	w.wg.Go(func() { w.s.ServeConn(b) })
+	return NewClient(ctx, rdmaptest.Wrap(a, faults), cfg)
+}
+
+// TestOnceModel: clients whose connections end all the time, with the same XIDs and behind
+// the same address, call procedures that must run once. Each call runs exactly once, or
+// if it was cancelled at most once; each caller gets its own reply. -model.steps makes it
+// longer.
+func TestOnceModel(t *testing.T) {
+	steps := *modelSteps
+	if raceEnabled {
+		steps /= 10
+	}
+	for seed := uint64(0); steps > 0; seed++ {
+		n := min(steps, 10_000)
+		steps -= n
+		synctest.Test(t, func(t *testing.T) { onceModel(t, seed, n) })
+	}
+}
+
+const (
+	modelClients = 4
+	modelCallers = 6
+)
+
+func onceModel(t *testing.T, seed uint64, steps int) {
+	rnd := rand.New(rand.NewPCG(seed, 7))
+	h := &ledger{echo: newEcho(), rnd: rand.New(rand.NewPCG(seed, 8)), ran: make(map[uint64]int)}
+	cfg := unwatched(testConfig())
+	cfg.DRCEntries, cfg.DRCMemory, cfg.DRCTime = 1<<17, 1<<30, 24*time.Hour
+	w := &modelNetwork{s: &Server{Handler: h, Config: cfg}, rnd: rand.New(rand.NewPCG(seed, 9))}
+	var wg sync.WaitGroup
+	var calls, cancelled atomic.Int64
+	var all []*Redialer
+	var ids atomic.Uint64
+	must := make([]map[uint64]bool, modelClients*modelCallers)
+	for client := range modelClients {
+		r, err := NewRedialer(&RedialConfig{
+			Dial: w.dial, MinDelay: time.Millisecond, MaxDelay: time.Second,
+			Silence: 2 * time.Second, Transmissions: -1,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.xid.Store(0)
+		all = append(all, r)
+		cred := (&xdr.SysCred{MachineName: fmt.Sprint(client), UID: 1}).Auth()
+		for caller := range modelCallers {
+			mine := make(map[uint64]bool)
+			must[client*modelCallers+caller] = mine
+			own := rand.New(rand.NewPCG(rnd.Uint64(), 10))
+			wg.Go(func() {
+				for calls.Add(1) <= int64(steps) {
+					id := ids.Add(1)
+					ok := modelCall(t, r, own, id, cred)
+					if mine[id] = ok; !ok {
+						cancelled.Add(1)
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	var sum Stats
+	for _, r := range all {
+		s := r.Stats()
+		sum.add(s)
+		sum.Retransmits, sum.Accepted, sum.Silences = sum.Retransmits+s.Retransmits, sum.Accepted+s.Accepted, sum.Silences+s.Silences
+		r.Close()
+	}
+	w.s.Close()
+	time.Sleep(time.Hour) // what was silenced times out
+	w.wg.Wait()
+	for _, mine := range must {
+		for id, ok := range mine {
+			if n := h.ran[id]; n > 1 || n < 1 && ok {
+				t.Errorf("seed %d: call %d ran %d times", seed, id, n)
+			}
+		}
+	}
+	st := w.s.Stats()
+	t.Logf("seed %d: %d calls, %d cancelled, %d connections, %d silent, %d sent again, %d replayed, %d joined",
+		seed, steps, cancelled.Load(), sum.Accepted, sum.Silences, sum.Retransmits, st.Replayed, st.Joined)
+	if st.DRCEvicted != 0 || steps >= 1000 && (st.Replayed == 0 || st.Joined == 0 || sum.Silences == 0) {
+		t.Errorf("the model does not reach what it is for: %+v", st)
+	}
+}
+
+// modelCall makes one call and checks its reply; false: it was cancelled.
+func modelCall(t *testing.T, r *Redialer, rnd *rand.Rand, id uint64, cred xdr.Auth) bool {
+	n := []int{0, 0, 10, 10, 500, 500, 2500, 6000, 20_000}[rnd.IntN(9)]
+	p := binary.BigEndian.AppendUint64(make([]byte, 0, 8+n), id)
+	p = append(p, filled(n)...)
+	call := echoCall(p)
+	call.Cred, call.MaxResults = cred, len(p)+64
+	if rnd.IntN(2) == 0 {
+		call.Sink, call.MaxResults = make([]byte, len(p)), 64
+	}
+	var freed atomic.Int32
+	call.Free = func() { freed.Add(1) }
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if rnd.IntN(20) == 0 {
+		time.AfterFunc(time.Duration(rnd.IntN(3000))*time.Microsecond, cancel)
+	}
+	var reply Reply
+	err := r.Do(ctx, call, &reply)
+	defer reply.Release()
+	if err != nil {
+		if !errors.Is(err, context.Canceled) && ctx.Err() == nil {
+			t.Errorf("call %d: %v", id, err)
+		}
+		return false
+	}
+	if freed.Load() != 1 {
+		t.Errorf("call %d: memory freed %d times", id, freed.Load())
+	}
+	checkEcho(t, &reply, p, call.Sink)
+	return true
+}

@@ -1,0 +1,115 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// Why a Redialer gives a connection up.
+var (
+	errSilent     = errors.New("transport: nothing has come from the server while calls were outstanding")
+	errUnanswered = errors.New("transport: the server is alive but has not answered a call")
+)
+
+// unansweredFactor times RedialConfig.Silence is how long a live server may owe an
+// answer. Choice: a server that drops a duplicate of a call that still runs, as Linux's
+// does, sends the reply to the connection that is gone; only another transmission brings
+// it.
+const unansweredFactor = 4
+
+// silence looks for connections on which nothing comes. Choice: an RPC NULL call is the
+// only question whose answer shows that a server still serves; a TCP keep-alive, which
+// net.Dialer sends on idle connections, or an RDMA Write of no octets is answered by its
+// kernel. Nobody asks while no call is outstanding.
+type silence struct {
+	timer *time.Timer // nil: not running
+	link  *link       // looked at last
+	heard uint64      // from it
+	since time.Time   // when that was new
+	asked bool        // whether it is there
+}
+
+// stop ends the looks.
+func (s *silence) stop() {
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+}
+
+// watchFrom says that a call is sent now. r.mu is held, the call is not in r.out yet.
+func (r *Redialer) watchFrom(now time.Time) {
+	if r.cfg.Silence < 0 {
+		return
+	}
+	if r.out.head == nil {
+		r.watch.since, r.watch.asked = now, false
+	}
+	if r.watch.timer == nil {
+		r.watch.timer = time.AfterFunc(r.cfg.Silence/4, r.look)
+	}
+}
+
+// look runs four times in RedialConfig.Silence while calls are outstanding.
+func (r *Redialer) look() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w := &r.watch
+	if r.out.head == nil || r.ctx.Err() != nil {
+		w.timer = nil
+		return
+	}
+	w.timer.Reset(r.cfg.Silence / 4)
+	l := r.link
+	if l == nil {
+		return
+	}
+	now := time.Now()
+	if n := l.heard(); l != w.link || n != w.heard {
+		w.link, w.heard, w.since, w.asked = l, n, now, false
+	}
+	switch quiet := now.Sub(w.since); {
+	case quiet >= r.cfg.Silence:
+		r.silent++
+		go l.abort(errSilent)
+	case now.Sub(r.out.head.at) >= unansweredFactor*r.cfg.Silence:
+		r.silent++
+		go l.abort(errUnanswered)
+	case quiet >= r.cfg.Silence/2 && !w.asked:
+		w.asked = true
+		go r.ask(l, r.out.head.call.Prog, r.out.head.call.Vers)
+	}
+}
+
+// ask finds out whether the server is there.
+func (r *Redialer) ask(l *link, prog, vers uint32) {
+	ctx, cancel := context.WithTimeout(r.ctx, r.cfg.Silence/2)
+	defer cancel()
+	err := r.null(ctx, l, prog, vers)
+	r.cfg.Logger.Debug("transport: asked a silent server", zap.Error(err))
+}
+
+// null makes a NULL call on a connection, once.
+func (r *Redialer) null(ctx context.Context, l *link, prog, vers uint32) error {
+	t := r.newCall(&Call{Prog: prog, Vers: vers})
+	t.lend()
+	var reply Reply
+	err := l.Do(ctx, &t.call, &reply)
+	reply.Release()
+	r.endCall(t)
+	return err
+}
+
+var (
+	_ redialable = (*Client)(nil)
+	_ redialable = (*StreamClient)(nil)
+)
+
+func (c *Client) cause() error    { return c.conn.Err() }
+func (c *Client) abort(err error) { c.conn.Abort(err) }
+func (c *Client) heard() uint64   { return c.conn.Stats().OctetsIn }
+
+func (c *StreamClient) abort(err error) { c.fail(err) }
+func (c *StreamClient) heard() uint64   { return c.ctr.replies.Load() + c.ctr.dropped.Load() }

@@ -1,0 +1,452 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+)
+
+// network connects Redialers to a server over connections in memory, which tests cut.
+type network struct {
+	s      *Server
+	client *Config
+	mu     sync.Mutex
+	live   []*rdmaptest.Conn
+	faulty []*rdmaptest.Faulty
+	wg     sync.WaitGroup
+	stream func(n int) bool // whether the nth connection is record-marked
+	made   int
+}
+
+func newNetwork(h Handler, server, client *Config) *network {
+	return &network{s: &Server{Handler: h, Config: server}, client: client}
+}
+
+// dial is a RedialConfig.Dial.
+func (w *network) dial(ctx context.Context) (Caller, error) {
+	a, b := rdmaptest.Pipe()
+	w.mu.Lock()
+	n := w.made
+	w.made++
+	w.live = append(w.live, a)
+	f := rdmaptest.Wrap(a, rdmaptest.Faults{})
+	w.faulty = append(w.faulty, f)
+	w.mu.Unlock()
+	if w.stream != nil && w.stream(n) {
+		w.wg.Go(func() { w.s.ServeStreamConn(b) })
+		return NewStreamClient(f, w.client)
+	}
+	w.wg.Go(func() { w.s.ServeConn(b) })
+	return NewClient(ctx, f, w.client)
+}
+
+// cut resets all connections.
+func (w *network) cut() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.live {
+		c.Reset()
+	}
+	w.live = nil
+}
+
+// end closes what is left.
+func (w *network) end() {
+	w.s.Close()
+	w.wg.Wait()
+}
+
+// quick makes a Redialer that comes back at once.
+func quick(t testing.TB, w *network, change func(*RedialConfig)) *Redialer {
+	t.Helper()
+	cfg := &RedialConfig{Dial: w.dial, MinDelay: time.Microsecond, MaxDelay: 100 * time.Microsecond, Transmissions: -1}
+	if change != nil {
+		change(cfg)
+	}
+	r, err := NewRedialer(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// gate holds up the first execution of each call until the test lets it go.
+type gate struct {
+	*once
+	first chan uint32
+}
+
+func (g *gate) MayBlock(_, _, _ uint32) bool { return true }
+
+func (g *gate) ServeRPC(ctx context.Context, req *Request, resp *Response) {
+	if req.Proc != procNull {
+		g.first <- req.XID
+		<-g.leave
+	}
+	g.once.ServeRPC(ctx, req, resp)
+}
+
+// TestRedial cuts the connection under calls of every form: they are sent again with
+// their XIDs, with memory registered anew, run once, and come back right; over RDMA and,
+// in between, over TCP.
+func TestRedial(t *testing.T) {
+	settle(t)
+	h := &gate{newOnce(), make(chan uint32, 16)}
+	w := newNetwork(h, testConfig(), testConfig())
+	w.stream = func(n int) bool { return n == 2 }
+	var lost, again int
+	r := quick(t, w, func(c *RedialConfig) {
+		c.Trace.Lost = func(error) { lost++ }
+		c.Trace.Retransmit = func(xid, prog, _, proc uint32, n int) {
+			if prog != testProg || proc == procNull || n < 2 {
+				t.Errorf("call %x of %d, %d is sent for the %d. time", xid, prog, proc, n)
+			}
+			h.mu.Lock()
+			again++
+			h.mu.Unlock()
+		}
+	})
+	mustDo(t, r, &nullCall)
+	mustDo(t, r, &nullCall)
+	var wg sync.WaitGroup
+	sizes := []int{0, 30, 5001, 100_003}
+	for _, n := range sizes {
+		wg.Go(func() {
+			p := filled(n)
+			call, sink := echoCall(p), make([]byte, n)
+			freed := 0
+			call.Sink, call.MaxResults, call.Free = sink, max(64, n+64), func() { freed++ }
+			var reply Reply
+			if err := r.Do(testCtx(t), call, &reply); err != nil {
+				t.Error(err)
+				return
+			}
+			if status, got := flat(t, &reply, sink); status != "ok" || len(got) < 4+n || !bytes.Equal(got[4:4+n], p) {
+				t.Errorf("%d octets: %s, %d octets came back", n, status, len(got))
+			}
+			reply.Release()
+			if freed != 1 {
+				t.Errorf("Free was called %d times", freed)
+			}
+		})
+	}
+	xids := map[uint32]bool{}
+	for range sizes {
+		xids[<-h.first] = true
+	}
+	for n := range 3 { // to RDMA, to TCP, to RDMA
+		w.cut()
+		waitFor(t, "all wait for the first ones", func() bool { return w.s.Stats().Joined == uint64((n+1)*len(sizes)) })
+	}
+	close(h.leave)
+	wg.Wait()
+	if len(xids) != len(sizes) {
+		t.Errorf("%d XIDs", len(xids))
+	}
+	for xid := range xids {
+		if n := h.times(xid); n != 1 {
+			t.Errorf("call %x ran %d times", xid, n)
+		}
+	}
+	if st := r.Stats(); st.Accepted != 4 || st.Retransmits != 12 || st.Replies != 6+2 || st.Calls != 18+2 || st.InFlight != 0 || st.Connections != 1 {
+		t.Errorf("%+v", st)
+	}
+	if lost != 3 || again != 12 {
+		t.Errorf("traced %d ends, %d transmissions", lost, again)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := try(t, r, &nullCall); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+	w.end()
+}
+
+// TestRedialIdle: nothing happens when an idle connection ends; the next call makes
+// another one, and was not sent twice.
+func TestRedialIdle(t *testing.T) {
+	w := newNetwork(newOnce(), testConfig(), testConfig())
+	defer w.end()
+	r := quick(t, w, nil)
+	defer r.Close()
+	for n := range 3 {
+		mustDo(t, r, &nullCall)
+		if w.made != n+1 {
+			t.Errorf("%d connections, want %d", w.made, n+1)
+		}
+		w.cut()
+	}
+	mustDo(t, r, &nullCall)
+	if st := r.Stats(); st.Accepted != 4 || st.Replies != 4+3 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestRetransmit: calls that must not be sent again fail with the end of the connection.
+func TestRetransmit(t *testing.T) {
+	for _, x := range []struct {
+		name   string
+		change func(*RedialConfig)
+		sent   uint64
+	}{
+		{"not this one", func(c *RedialConfig) { c.Retransmit = func(_, _, proc uint32) bool { return proc != procSum } }, 1},
+		{"three times", func(c *RedialConfig) { c.Transmissions = 3 }, 3},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			var w *network
+			h := HandlerFunc(func(_ context.Context, req *Request, _ *Response) {
+				if req.Proc == procSum {
+					w.cut()
+				}
+			})
+			w = newNetwork(h, testConfig(), testConfig())
+			defer w.end()
+			r := quick(t, w, x.change)
+			defer r.Close()
+			mustDo(t, r, &nullCall)
+			freed := 0
+			call := itemCall(procSum, filled(9000))
+			call.Free = func() { freed++ }
+			if err := try(t, r, call); !isOpError(err) || freed != 1 {
+				t.Errorf("%v, freed %d times", err, freed)
+			}
+			if st := r.Stats(); st.Calls != 1+x.sent+x.sent-1 || st.Retransmits != x.sent-1 {
+				t.Errorf("%+v", st)
+			}
+			mustDo(t, r, &nullCall)
+		})
+	}
+}
+
+// TestRedialCancelled: a cancelled call is not sent again, its memory is free when the
+// connection ends, not before (RFC 8166 Section 4.5).
+func TestRedialCancelled(t *testing.T) {
+	h := newOnce()
+	w := newNetwork(h, testConfig(), testConfig())
+	defer w.end()
+	r := quick(t, w, nil)
+	defer r.Close()
+	mustDo(t, r, &nullCall)
+	freed := make(chan struct{}, 2)
+	ctx, cancel := context.WithCancel(t.Context())
+	call := blockCall
+	call.Free = func() { freed <- struct{}{} }
+	done := make(chan error, 1)
+	go func() { done <- tryCtx(ctx, r, &call) }()
+	<-h.enter
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	mustDo(t, r, &nullCall)
+	if len(freed) != 0 || r.Stats().InFlight != 1 {
+		t.Error("memory or credit is free before the reply")
+	}
+	w.cut()
+	<-freed
+	mustDo(t, r, &nullCall)
+	if st := r.Stats(); st.Retransmits != 0 || len(freed) != 0 || h.times(r.xid.Load()-2) > 1 {
+		t.Errorf("%+v, freed %d times more", st, len(freed))
+	}
+	close(h.leave)
+}
+
+// TestRedialWait: who waits for a connection learns why there is none when the context or
+// Patience ends, or with Close.
+func TestRedialWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refused := errors.New("refused by the test")
+		var at []time.Duration
+		start := time.Now()
+		cfg := &RedialConfig{Dial: func(context.Context) (Caller, error) {
+			at = append(at, time.Since(start))
+			return nil, refused
+		}}
+		r, err := NewRedialer(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Connect(t.Context()); !errors.Is(err, refused) || len(at) != 1 {
+			t.Errorf("%v, %d attempts", err, len(at))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
+		defer cancel()
+		done := make(chan error, 8)
+		for range 8 {
+			go func() { done <- tryCtx(ctx, r, &nullCall) }()
+		}
+		for range 8 {
+			if err := <-done; !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, refused) {
+				t.Error(err)
+			}
+		}
+		for i := 1; i < len(at); i++ {
+			most := min(DefaultMinDelay<<min(i-1, 20), DefaultMaxDelay)
+			if d := at[i] - at[i-1]; d > most || d < most/2 {
+				t.Errorf("wait %d was %v, want %v to %v", i, d, most/2, most)
+			}
+		}
+		if len(at) < 20*60/15 {
+			t.Errorf("%d attempts in 20 minutes", len(at))
+		}
+		go func() { done <- tryCtx(t.Context(), r, &nullCall) }()
+		synctest.Wait()
+		r.Close()
+		if err := <-done; !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
+		cfg.Patience = 10 * time.Second
+		r, err = NewRedialer(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		start = time.Now()
+		err = tryCtx(t.Context(), r, &nullCall)
+		if d := time.Since(start); !errors.Is(err, refused) || errors.Is(err, context.DeadlineExceeded) || d != cfg.Patience {
+			t.Errorf("after %v: %v", d, err)
+		}
+		r.Close()
+	})
+}
+
+// TestShortConnections: connections that end before their first reply are failures, and
+// are not made without end in a tight loop.
+func TestShortConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var w *network
+		fails := 5
+		h := HandlerFunc(func(context.Context, *Request, *Response) {
+			if fails--; fails >= 0 {
+				w.cut()
+			}
+		})
+		w = newNetwork(h, unwatched(testConfig()), unwatched(testConfig()))
+		r := quick(t, w, func(c *RedialConfig) { c.MinDelay, c.MaxDelay = time.Second, time.Minute })
+		start := time.Now()
+		if err := tryCtx(t.Context(), r, &nullCall); err != nil {
+			t.Fatal(err)
+		}
+		if d := time.Since(start); d < 15500*time.Millisecond || d > 31*time.Second+100*time.Millisecond {
+			t.Errorf("five connections failed in %v", d)
+		}
+		w.cut()
+		start = time.Now()
+		if err := tryCtx(t.Context(), r, &nullCall); err != nil {
+			t.Fatal(err)
+		}
+		if d := time.Since(start); d > 100*time.Millisecond {
+			t.Errorf("one that has worked was made again after %v", d)
+		}
+		r.Close()
+		w.end()
+		time.Sleep(time.Minute)
+	})
+}
+
+func TestBackoff(t *testing.T) {
+	b := backoff{least: 3, most: 20}
+	for i, want := range []time.Duration{3, 6, 12, 20, 20} {
+		if got := b.next(0); got != want {
+			t.Errorf("wait %d is %d, want %d", i, got, want)
+		}
+	}
+	if got := b.next(0.999); got < 10 || got > 11 {
+		t.Errorf("the shortest of 20 is %d", got)
+	}
+	b.reset()
+	if got := b.next(0); got != 3 {
+		t.Errorf("after a success %d", got)
+	}
+}
+
+func TestRedialConfig(t *testing.T) {
+	dial := func(context.Context) (Caller, error) { return nil, errors.New("never") }
+	for i, cfg := range []RedialConfig{
+		{},
+		{Dial: dial, MinDelay: 2, MaxDelay: 1},
+		{Dial: dial, MinDelay: -1},
+		{Dial: dial, Patience: -1},
+		{Dial: dial, DialTimeout: -1},
+	} {
+		if _, err := NewRedialer(&cfg); !errors.Is(err, ErrConfig) {
+			t.Errorf("%d: %v", i, err)
+		}
+	}
+	r, err := NewRedialer(&RedialConfig{Dial: func(context.Context) (Caller, error) { return NewRedialer(&RedialConfig{Dial: dial}) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Connect(t.Context()); !errors.Is(err, ErrConfig) {
+		t.Errorf("a Redialer of a Redialer: %v", err)
+	}
+	r.Close()
+}
+
+// TestRedialAllocs: a Redialer adds no allocation to a call.
+func TestRedialAllocs(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	_, addr := startServer(t, newEcho(), nil)
+	r, err := NewRedialer(&RedialConfig{Dial: func(ctx context.Context) (Caller, error) {
+		return Dial(ctx, "tcp", addr, testConfig())
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	ctx := context.Background()
+	var reply Reply
+	call := func() {
+		if err := r.Do(ctx, &nullCall, &reply); err != nil {
+			t.Fatal(err)
+		}
+		reply.Release()
+	}
+	for range 200 {
+		call()
+	}
+	if n := testing.AllocsPerRun(500, call); n != 0 {
+		t.Errorf("%v allocations per NULL call", n)
+	}
+}
+
+// TestStatsAgree: after a run without faults both ends have counted the same.
+func TestStatsAgree(t *testing.T) {
+	for _, stream := range []bool{false, true} {
+		w := newNetwork(newOnce(), testConfig(), testConfig())
+		w.stream = func(int) bool { return stream }
+		r := quick(t, w, nil)
+		list := wordCall(procList, 3000)
+		list.MaxResults = 4 * 3000
+		for _, n := range []int{0, 10, 3000, 5001, 100_000} {
+			p := filled(n)
+			call := echoCall(p)
+			call.Sink, call.MaxResults = make([]byte, n), 64
+			mustDo(t, r, call)
+			mustDo(t, r, list)
+			mustDo(t, r, itemCall(procSum, p))
+			mustDo(t, r, &Call{Prog: testProg, Vers: testVers, Proc: procNull, Args: filled(6000)})
+		}
+		c := r.Stats()
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+		w.wg.Wait()
+		s := w.s.Stats()
+		// What only one end has.
+		s.DRCEntries, s.DRCOctets, s.Credits, s.Takeovers, c.Credits, c.Connections = 0, 0, 0, 0, 0, 0
+		if c != s || c.Calls != 20 || c.OctetsRead == 0 == !stream || c.OctetsWritten == 0 == !stream {
+			t.Errorf("stream %v:\nclient %+v\nserver %+v", stream, c, s)
+		}
+		w.end()
+	}
+}
