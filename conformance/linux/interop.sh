@@ -3,13 +3,14 @@
 #   1. the kernel's NFS/RDMA client mounts `nfsdemo serve`, three times: as it comes,
 #      with CRC32C required by the client, and (shorter) peer-to-peer, so that its
 #      first FPDU is a ready-to-receive message (RFC 6581 Section 9.2);
+#      Then once more through a relay that cuts the connection ten times;
 #   2. `nfsdemo ls`, `cp`, `cat`, ... against the kernel's own NFS/RDMA server;
 #   3. rdma-core's rping against `conformance rping`, both roles, CRC off and on;
 #   4. perftest's ib_write_bw, ib_read_bw and ib_send_lat against `conformance
 #      perftest`, likewise.
 # Every octet that crosses the guest's network card is captured and decoded.
 #
-# usage: interop.sh [client|crc|p2p|server|rping|perftest]...    (default: all)
+# usage: interop.sh [client|crc|p2p|cut|server|rping|perftest]...    (default: all)
 # Prints one line per check and "N passed, N failed"; exit 1 on any failure.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -71,6 +72,33 @@ kernel_client() { # kernel_client NAME SERVE-FLAGS ENV...
   spid=
   if [ $src = 0 ]; then ok "$name: serve drains and exits 0"; else fail "$name: serve exits $src" "$(tail -3 "$work/serve.log")"; fi
   judge_capture "$name" "$work/$name.pcap"
+}
+
+# The kernel's client through a relay that cuts its connection ten times.
+kernel_cut() {
+  local port rport mport rpid export=$work/export
+  rm -rf "$export" && mkdir -p "$export"
+  mkdir -p "$work/s" && rm -f "$work/s"/*
+  port=$(free_port) rport=$(free_port) mport=$(free_port)
+  "$work/nfsdemo" serve --export "$export" --listen "127.0.0.1:$port" --mount-listen "127.0.0.1:$mport" >"$work/serve.log" 2>&1 &
+  spid=$!
+  python3 "$here/relay.py" "$rport" "$port" 10 3000000 "$work/s/cuts" &
+  rpid=$!
+  for _ in $(seq 50); do grep -qs mount "$work/serve.log" && break; sleep 0.1; done
+  "$here/run.sh" -t 200 -d "$work/s" -e "PORT=$rport" -e "MOUNTPORT=$mport" -e "EXPORT=$export" -e CUTS=10 "$here/cut.sh" >"$work/cut.log" 2>&1
+  local rc=$?
+  kill "$rpid"
+  grep -E '^(ok|FAIL) ' "$work/cut.log" | sed "s/^\(ok\|FAIL\) /\1 cut: /"
+  passed=$((passed + $(grep -c '^ok ' "$work/cut.log")))
+  failed=$((failed + $(grep -c '^FAIL ' "$work/cut.log")))
+  [ $rc = 0 ] || { [ $rc = 1 ] || fail "cut: guest ended with $rc"; tail -15 "$work/cut.log"; }
+  check "cut: the relay has cut the connection 10 times" grep -qx 10 "$work/s/cuts"
+  check "cut: what the kernel wrote is on the server's disk, and nothing else" sh -c "cd '$export' && sha256sum -c --quiet '$work/s/copied.sums' && test \"\$(ls)\" = blocks"
+  kill -INT "$spid"
+  local src=0
+  wait "$spid" || src=$?
+  spid=
+  if [ $src = 0 ]; then ok "cut: serve drains and exits 0; $(grep -o '[0-9]* calls that had run.*' "$work/serve.log")"; else fail "cut: serve exits $src" "$(tail -3 "$work/serve.log")"; fi
 }
 
 kernel_server() {
@@ -182,16 +210,17 @@ perftest_both() {
   judge_capture perftest "$work/perftest.pcap"
 }
 
-[ $# -gt 0 ] || set -- client crc p2p server rping perftest
+[ $# -gt 0 ] || set -- client crc p2p cut server rping perftest
 for part; do
   case $part in
   client) kernel_client client --no-crc ;;
   crc) kernel_client crc "" CRC=1 ;;
   p2p) kernel_client p2p "" P2P=1 ;;
+  cut) kernel_cut ;;
   server) kernel_server ;;
   rping) rping_both ;;
   perftest) perftest_both ;;
-  *) echo "interop.sh: unknown part $part: client, crc, p2p, server, rping or perftest" >&2; exit 2 ;;
+  *) echo "interop.sh: unknown part $part: client, crc, p2p, cut, server, rping or perftest" >&2; exit 2 ;;
   esac
 done
 echo "$passed passed, $failed failed"

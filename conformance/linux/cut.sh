@@ -1,0 +1,89 @@
+# Guest script: the kernel's NFS/RDMA client works on a server on the host while its
+# connection is cut.
+#   EXPORT, PORT, MOUNTPORT  where the server is; PORT is that of a relay which cuts
+#   CUTS                     how often; /mnt/share/cuts has the number so far
+# Prints "ok NAME" or "FAIL NAME: reason" per check.
+failed=0
+check() { # check NAME COMMAND...
+  local name=$1 out
+  shift
+  if out=$("$@" 2>&1); then echo "ok $name"; else
+    failed=1
+    echo "FAIL $name: exit $?: $(tail -3 <<<"$out" | tr '\n' ' ')"
+  fi
+}
+M=/mnt/nfs
+# The mended siw: the relay cuts TCP segments anywhere, see build_siw.
+siw_up param || { echo "FAIL siw"; exit 1; }
+modprobe -a sunrpc rpcrdma nfsv3
+mount -t nfs -o "vers=3,rdma,port=$PORT,mountport=$MOUNTPORT,mountproto=tcp,nolock,hard,timeo=100,actimeo=1" "10.0.2.2:$EXPORT" $M ||
+  { dmesg | tail -5; echo "FAIL mount"; exit 1; }
+
+# Blocks are written at random with O_DIRECT and say what they are: their number and how
+# often they have been written. Each is compared when it is read, at random and at the end.
+verify() {
+  python3 - "$1" "$CUTS" <<'PY'
+import mmap, os, random, struct, sys
+size, blocks, rnd = 65536, 64, random.Random(1)
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT | os.O_DIRECT, 0o644)
+buf = mmap.mmap(-1, size)
+times = [0] * blocks
+def pattern(n): return (struct.pack(">QQ", n, times[n]) * (size // 16))[:size]
+def write(n):
+    times[n] += 1
+    buf[:] = pattern(n)
+    if os.pwritev(fd, [buf], n * size) != size: sys.exit("short write")
+def read(n):
+    if os.preadv(fd, [buf], n * size) != size: sys.exit("short read")
+    if buf[:] != pattern(n): sys.exit("block %d is not what was written: %r, want %d times" % (n, buf[:16], times[n]))
+def cuts():
+    try: return int(open("/mnt/share/cuts").read() or 0)
+    except FileNotFoundError: return 0
+for n in range(blocks): write(n)
+ops = 0
+while cuts() < int(sys.argv[2]) or ops < 200:
+    write(rnd.randrange(blocks))
+    read(rnd.randrange(blocks))
+    ops += 1
+for n in range(blocks): read(n)
+print(ops, "writes and reads")
+PY
+}
+
+# Names are made, moved and removed; every call must say that it has been carried out, once.
+names() {
+  python3 - "$1" "$CUTS" <<'PY'
+import os, sys
+d = sys.argv[1]
+os.mkdir(d)
+def cuts():
+    try: return int(open("/mnt/share/cuts").read() or 0)
+    except FileNotFoundError: return 0
+n = 0
+while cuts() < int(sys.argv[2]) or n < 20:
+    a, b, c, s = (os.path.join(d, "%s%d" % (x, n)) for x in "abcs")
+    os.mkdir(a)
+    os.close(os.open(b, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+    os.rename(b, c)
+    os.link(c, b)
+    os.symlink("somewhere", s)
+    os.rename(a, a + "x")
+    os.remove(b); os.remove(c); os.remove(s); os.rmdir(a + "x")
+    n += 1
+if os.listdir(d): sys.exit("left: %r" % os.listdir(d))
+os.rmdir(d)
+print(n, "rounds")
+PY
+}
+check "MKDIR, CREATE, RENAME, LINK, SYMLINK, REMOVE, RMDIR while the connection is cut $CUTS times" names $M/names >/tmp/names.out &
+check "O_DIRECT writes and reads, all verified, meanwhile" verify $M/blocks
+wait
+cat /tmp/names.out
+grep -q '^ok' /tmp/names.out || failed=1
+echo 3 >/proc/sys/vm/drop_caches
+(cd $M && sha256sum blocks) >/mnt/share/copied.sums
+connects=$(awk '$1 == "xprt:" && $2 == "rdma" {print $5}' /proc/self/mountstats)
+check "the kernel has connected $connects times, more than $CUTS" test "$connects" -gt "$CUTS"
+check "umount" umount $M
+! dmesg | grep -E 'BUG:|WARNING:' || { failed=1; echo "FAIL kernel log"; }
+exit $failed
