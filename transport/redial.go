@@ -212,6 +212,9 @@ func (s *Stats) add(o Stats) {
 	s.OctetsRead += o.OctetsRead
 	s.OctetsWritten += o.OctetsWritten
 	s.OctetsInline += o.OctetsInline
+	s.OctetsExposed += o.OctetsExposed
+	s.Dones += o.Dones
+	s.Padded += o.Padded
 	s.Errors += o.Errors
 	s.Dropped += o.Dropped
 	s.Invalidated += o.Invalidated

@@ -21,6 +21,7 @@ type clientFlags struct {
 	noCRC        bool
 	stats        bool
 	profile      transport.Profile
+	reconnect    time.Duration
 }
 
 // addClientFlags declares them on a command.
@@ -29,6 +30,7 @@ func (a *app) addClientFlags(cmd *cobra.Command) {
 	flags.Int64Var(&f.uid, "uid", -1, "user `id` to act as (AUTH_SYS); -1: yours")
 	flags.Int64Var(&f.gid, "gid", -1, "group `id` to act as; -1: yours")
 	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "longest `time` to connect and mount")
+	flags.DurationVar(&f.reconnect, "reconnect", 0, "go on for so long a `time` without a connection when it is lost; 0: fail")
 	flags.IntVar(&f.inFlight, "in-flight", nfsclient.DefaultInFlight, "READs or WRITEs of one file under way at a time")
 	flags.IntVar(&f.block, "block", nfsclient.DefaultMaxBlock, "most `octets` of one READ or WRITE")
 	flags.BoolVar(&f.reservedPort, "reserved-port", false, "call from a port below 1024 (needs privileges)")
@@ -54,6 +56,7 @@ func (a *app) clientConfig() (*nfsclient.Config, error) {
 		Transport: &transport.Config{Logger: log, HandshakeTimeout: f.timeout, Profile: f.profile},
 		InFlight:  f.inFlight, MaxBlock: f.block,
 		ReservedPort: f.reservedPort, DialTimeout: f.timeout, Tap: a.capture.Load().TapClient,
+		Reconnect: f.reconnect,
 	}
 	if f.noCRC {
 		cfg.Transport.CRC = transport.CRCOff

@@ -56,6 +56,10 @@ type Config struct {
 	// DialTimeout bounds connecting, MOUNT and the first calls. If zero, 10 s.
 	DialTimeout time.Duration
 
+	// Reconnect is how long a call waits for another connection to NFS when the present one
+	// is lost (transport.Redialer): then it is sent again. If zero, it fails at once.
+	Reconnect time.Duration
+
 	rpcbindPort string // for tests; "": 111
 }
 

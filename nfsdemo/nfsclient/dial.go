@@ -27,7 +27,7 @@ func Dial(ctx context.Context, u *URL, cfg *Config) (*Client, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, cfg.DialTimeout,
 		fmt.Errorf("no answer from %s within %v: %w", u.Addr(), cfg.DialTimeout, context.DeadlineExceeded))
 	defer cancel()
-	nfs, err := dialNFS(ctx, u, cfg)
+	nfs, err := dialLasting(ctx, u, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -88,6 +88,29 @@ func findMount(ctx context.Context, u *URL, cfg *Config, nfs transport.Caller) (
 	return NewMounter(caller, cfg.Cred), func() { caller.Close() }, nil //nolint:errcheck // nothing is outstanding
 }
 
+// dialLasting is dialNFS for a client that is to outlive its connections, if Reconnect says so.
+func dialLasting(ctx context.Context, u *URL, cfg *Config) (transport.Caller, error) {
+	if cfg.Reconnect <= 0 {
+		return dialNFS(ctx, u, cfg)
+	}
+	rc := &transport.RedialConfig{
+		Dial:     func(ctx context.Context) (transport.Caller, error) { return dialNFS(ctx, u, cfg) },
+		Patience: cfg.Reconnect,
+	}
+	if cfg.Transport != nil {
+		rc.Logger = cfg.Transport.Logger
+	}
+	r, err := transport.NewRedialer(rc)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.Connect(ctx); err != nil {
+		r.Close() //nolint:errcheck // nothing is open
+		return nil, err
+	}
+	return r, nil
+}
+
 // dialNFS connects to the NFS port of u with its scheme's transport.
 func dialNFS(ctx context.Context, u *URL, cfg *Config) (transport.Caller, error) {
 	conn, err := dialConn(ctx, u.Addr(), cfg)
@@ -98,7 +121,11 @@ func dialNFS(ctx context.Context, u *URL, cfg *Config) (transport.Caller, error)
 	if err != nil {
 		return nil, err
 	}
-	var caller transport.Caller
+	return newCaller(ctx, conn, u, cfg)
+}
+
+// newCaller starts RPC on a connection, which it takes.
+func newCaller(ctx context.Context, conn net.Conn, u *URL, cfg *Config) (caller transport.Caller, err error) {
 	if u.Scheme == SchemeRDMA {
 		caller, err = transport.NewClient(ctx, conn, cfg.Transport)
 	} else {
