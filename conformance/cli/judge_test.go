@@ -99,6 +99,15 @@ func TestJudgeText(t *testing.T) {
 	}
 }
 
+// TestJudgeLimit: what is not printed is counted.
+func TestJudgeLimit(t *testing.T) {
+	_, out, _ := run(t, nil, "judge", "--limit", "2", pcaps+"b-nfs3-ops.pcap")
+	if !strings.Contains(out, "frame 51 < ") || strings.Contains(out, "frame 122 < ") || strings.Count(out, " more\n") != 1 ||
+		!strings.Contains(out, "    and 3 more\n") {
+		t.Error(out)
+	}
+}
+
 // TestJudgeDamaged: what was read before the damage is told.
 func TestJudgeDamaged(t *testing.T) {
 	_, out, _ := run(t, nil, "judge", damaged(t))

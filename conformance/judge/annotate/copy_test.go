@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -150,6 +151,14 @@ func TestDamaged(t *testing.T) {
 		var out bytes.Buffer
 		if err := Copy(&out, bytes.NewReader(in[:n]), every); err != nil && !errors.Is(err, ErrDamaged) {
 			t.Errorf("cut at %d: %v", n, err)
+		}
+	}
+	for _, n := range []uint32{0, 8, 13} { // a block is 12 octets at least, of whole words
+		b := binary.LittleEndian.AppendUint32(bytes.Clone(in), blockEnhanced)
+		b = append(binary.LittleEndian.AppendUint32(b, n), make([]byte, 32)...)
+		err := Copy(new(bytes.Buffer), bytes.NewReader(b), every)
+		if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), fmt.Sprintf("a block of %d octets behind packet 4", n)) {
+			t.Errorf("a block of %d octets: %v", n, err)
 		}
 	}
 	if err := Copy(new(bytes.Buffer), strings.NewReader("no capture"), every); err == nil {
