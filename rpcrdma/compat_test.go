@@ -100,6 +100,8 @@ func TestCompat(t *testing.T) {
 			other := append(u32s(5, 0, 2, anyProgram, 1, 1, 0, 0, 0, 0), u32s(4)...)
 			c.want("in a program without a binding", c.receive(Header{Lists: chunks.Lists{Read: readAt(44, 4)}}, other...),
 				map[Profile]Verdict{RFC8166: Answer, RFC5666: Pull}[c.profile])
+			c.want("in the RPC header", c.receive(Header{Lists: chunks.Lists{Read: readAt(40, 4)}}, other...), Answer)
+			c.receive(Header{Lists: chunks.Lists{Read: readAt(44, 4)}}, other...)
 			if c.profile == RFC5666 {
 				c.want("its count differs", c.p.Pulled(&c.in, append(append(other[:40:40], u32s(9)...), 1, 2, 3, 4)), Answer)
 			}

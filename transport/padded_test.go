@@ -202,7 +202,7 @@ func TestConfigClient(t *testing.T) {
 		want int
 	}{
 		{"raised", false, 3000, 3000},
-		{"not above our own", false, 1 << 20, 4096},
+		{"not above our own", false, 1 << 20, 8192},
 		{"lowered", true, 2000, 2000},
 		{"never raised above RFC 8797", true, 8192, 4096},
 		{"never below the least", true, 3, 1024},
@@ -212,9 +212,11 @@ func TestConfigClient(t *testing.T) {
 			if test.told {
 				priv = usualPrivate()
 			}
-			c := rawServer(t, rawConfig(priv, 8192), config5666(), func(p *rawPeer, h *rpcrdma.Header, msg []byte) {
+			cfg := config5666()
+			cfg.InlineSend = 8192
+			c := rawServer(t, rawConfig(priv, 8192), cfg, func(p *rawPeer, h *rpcrdma.Header, msg []byte) {
 				args, err := rpcrdma.ParseConfigArgs(msg[40:])
-				if err != nil || args.MaxCall != 4096 || args.MaxReply != 4096 || args.MaxRead == 0 {
+				if err != nil || args.MaxCall != 8192 || args.MaxReply != 4096 || args.MaxRead == 0 {
 					t.Errorf("%+v, %v", args, err)
 				}
 				p.send(header(rpcrdma.Header{XID: h.XID}), rpcReply(h.XID, words(test.max, 4, 2)...))
