@@ -38,83 +38,111 @@ func FuzzResponder(f *testing.F) {
 	}
 	f.Add(unhex(f, vectors.longCall), rpcCall(vectorXID, 7))
 	f.Fuzz(func(t *testing.T, send, pulled []byte) {
-		lim := chunks.Limits{MaxOctets: 64 << 10}
-		r := newResponder(ResponderConfig{Limits: lim})
-		var in Inbound
-		v := r.Receive(send, &in)
-		post(r)
-		if v == Pull {
-			if in.Layout.Total > 64<<10 {
-				t.Fatalf("%d octets to pull", in.Layout.Total)
-			}
-			buf := make([]byte, in.Layout.Total)
-			copy(buf, pulled)
-			in.Layout.Place(buf, in.Payload)
-			for _, p := range in.Layout.Pulls {
-				_ = buf[p.Dst : p.Dst+int(p.Length)]
-			}
-			v = r.Pulled(&in, buf)
-		}
-		var b []byte
-		switch v {
-		case Answer:
-			b = r.AppendAnswer(nil, &in)
-		case Dispatch:
-			var out Reply
-			item := chunks.Item{Pos: 28, Data: make([]byte, 100)}
-			r.Reply(nil, &in, &chunks.Message{Head: rpcReply(in.Header.XID), Body: make([]byte, 4), Items: []chunks.Item{item}}, &out)
-			b = out.Head
-		}
-		if r.Credits().Serving() != 0 || r.Credits().Check() != nil {
-			t.Errorf("%d calls lost, %v", r.Credits().Serving(), r.Credits().Check())
-		}
-		var h Header
-		if v != Drop {
-			if _, err := h.Decode(b, &chunks.Limits{MaxOctets: 1 << 30}); err != nil || len(b) > DefaultInline {
-				t.Errorf("%v: answer of %d octets, %v", v, len(b), err)
-			}
-		}
+		fuzzResponder(t, RFC8166, send, pulled)
+		fuzzResponder(t, RFC5666, bytes.Clone(send), pulled) // an RDMA_MSGP is closed up in place
 	})
+}
+
+func fuzzResponder(t *testing.T, profile Profile, send, pulled []byte) {
+	lim := chunks.Limits{MaxOctets: 64 << 10}
+	r := newResponder(ResponderConfig{Profile: profile, Reads: true, Limits: lim})
+	var in Inbound
+	v := r.Receive(send, &in)
+	post(r)
+	if v == Pull {
+		if in.Layout.Total > 64<<10 {
+			t.Fatalf("%d octets to pull", in.Layout.Total)
+		}
+		buf := make([]byte, in.Layout.Total)
+		copy(buf, pulled)
+		in.Layout.Place(buf, in.Payload)
+		for _, p := range in.Layout.Pulls {
+			_ = buf[p.Dst : p.Dst+int(p.Length)]
+		}
+		v = r.Pulled(&in, buf)
+	}
+	var b []byte
+	switch v {
+	case Answer:
+		b = r.AppendAnswer(nil, &in)
+	case Dispatch:
+		var out Reply
+		item := chunks.Item{Pos: 28, Data: make([]byte, 100)}
+		r.Reply(nil, &in, &chunks.Message{Head: rpcReply(in.Header.XID), Body: make([]byte, 4), Items: []chunks.Item{item}}, &out)
+		if len(out.Expose) > 0 {
+			if !r.Expose(&out) {
+				t.Error("the first reply is not admitted")
+			}
+			post(r)
+			r.AppendExposed(nil, &in, &out, make([]chunks.Segment, len(out.Expose)))
+		}
+		b = out.Head
+	}
+	if r.Credits().Serving() != 0 || r.Credits().Check() != nil {
+		t.Errorf("%d calls lost, %v", r.Credits().Serving(), r.Credits().Check())
+	}
+	var h Header
+	if v != Drop {
+		if _, err := h.Decode(b, &chunks.Limits{MaxOctets: 1 << 30}); err != nil || len(b) > DefaultInline {
+			t.Errorf("%v: answer of %d octets, %v", v, len(b), err)
+		}
+	}
 }
 
 // FuzzRequester: no Send makes a requester believe in octets that are not there.
 func FuzzRequester(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, send []byte) {
-		r := NewRequester(RequesterConfig{Binding: chunks.NFSv3})
-		c := &Call{
-			XID: vectorXID, Prog: 100003, Vers: 3, Proc: 6,
-			Message: chunks.Message{Head: rpcCall(vectorXID, 6)}, Sink: 8192, MaxReply: 32768,
-		}
-		if err := r.Plan(c); err != nil {
-			t.Fatal(err)
-		}
-		c.Memory.Sink = readChunk(4096, 4096)
-		c.Memory.Reply = chunks.WriteChunk{segment(0xd1d1d1d1, 32768, 0x60000)}
-		if err := r.Begin(c); err != nil {
-			t.Fatal(err)
-		}
-		if _, _, err := r.AppendCall(nil, c); err != nil {
-			t.Fatal(err)
-		}
-		got, why := r.Receive(send)
-		if got == nil {
-			if why == nil || r.InFlight() != 1 {
-				t.Errorf("dropped because of %v, %d in flight", why, r.InFlight())
-			}
-			return
-		}
-		res := &got.Result
-		if res.Long {
-			_ = r.CheckReply(got, make([]byte, 32768))
-		}
-		if res.Err == nil && (res.ReplyLen > 32768 || res.Placed && res.ItemLen > 8192 || res.ItemPos > len(res.Results)) {
-			t.Errorf("result %+v", res)
-		}
-		if r.InFlight() != 0 {
-			t.Error("answered, but in flight")
-		}
+		fuzzRequester(t, RFC8166, send)
+		fuzzRequester(t, RFC5666, bytes.Clone(send)) // an RDMA_MSGP is closed up in place
 	})
+}
+
+func fuzzRequester(t *testing.T, profile Profile, send []byte) {
+	r := NewRequester(RequesterConfig{Profile: profile, Reads: true, MaxRead: 64 << 10, Binding: chunks.NFSv3})
+	c := &Call{
+		XID: vectorXID, Prog: 100003, Vers: 3, Proc: 6,
+		Message: chunks.Message{Head: rpcCall(vectorXID, 6)}, Sink: 8192, MaxReply: 32768,
+	}
+	if err := r.Plan(c); err != nil {
+		t.Fatal(err)
+	}
+	c.Memory.Sink = readChunk(4096, 4096)
+	c.Memory.Reply = chunks.WriteChunk{segment(0xd1d1d1d1, 32768, 0x60000)}
+	if err := r.Begin(c); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := r.AppendCall(nil, c); err != nil {
+		t.Fatal(err)
+	}
+	got, why := r.Receive(send)
+	if got == nil {
+		if why == nil || r.InFlight() != 1 {
+			t.Errorf("dropped because of %v, %d in flight", why, r.InFlight())
+		}
+		return
+	}
+	res := &got.Result
+	if res.Read && res.Err == nil {
+		if c.Layout.Total > 64<<10 {
+			t.Fatalf("%d octets to read", c.Layout.Total)
+		}
+		buf := make([]byte, c.Layout.Total)
+		c.Layout.Place(buf, c.Inline)
+		_ = r.Pulled(c, buf)
+	}
+	if _, due := r.AppendDone(nil); due != res.Read {
+		t.Errorf("read %v, an RDMA_DONE %v", res.Read, due)
+	}
+	if res.Long {
+		_ = r.CheckReply(got, make([]byte, 32768))
+	}
+	if res.Err == nil && (res.ReplyLen > 32768 || res.Placed && res.ItemLen > 8192 || res.ItemPos > len(res.Results)) {
+		t.Errorf("result %+v", res)
+	}
+	if r.InFlight() != 0 {
+		t.Error("answered, but in flight")
+	}
 }
 
 // FuzzPrivateData: what is found is what a peer could have said.
