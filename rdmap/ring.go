@@ -21,26 +21,31 @@ func (r *ring[T]) len() int { return r.n }
 // push.
 func (r *ring[T]) at(i int) *T { return &r.buf[(r.head+i)&(len(r.buf)-1)] }
 
-// push appends v and returns where it lies.
-func (r *ring[T]) push(v T) *T {
+// push appends v.
+func (r *ring[T]) push(v T) { *r.add() = v }
+
+// add appends a zero element and returns where it lies: large ones are filled in place.
+func (r *ring[T]) add() *T {
 	if r.n == len(r.buf) {
 		r.grow()
 	}
-	p := &r.buf[(r.head+r.n)&(len(r.buf)-1)]
-	*p = v
 	r.n++
-	return p
+	return r.at(r.n - 1) // what is in no use is zero
 }
 
 // pop removes and returns the first element; the ring must not be empty.
-func (r *ring[T]) pop() T {
+func (r *ring[T]) pop() (v T) {
+	r.popTo(&v)
+	return v
+}
+
+// popTo is pop for large elements.
+func (r *ring[T]) popTo(v *T) {
 	var zero T
 	p := &r.buf[r.head]
-	v := *p
-	*p = zero // drop the references
+	*v, *p = *p, zero // drop the references
 	r.head = (r.head + 1) & (len(r.buf) - 1)
 	r.n--
-	return v
 }
 
 // remove takes element i out.

@@ -11,8 +11,10 @@ func TestRingSpares(t *testing.T) {
 		for i := range rings {
 			r := &rings[i]
 			for k := range size {
-				if *r.push(k + 1) != k+1 {
-					t.Fatalf("burst of %d: push does not show what it pushed", size)
+				if v := r.add(); *v != 0 {
+					t.Fatalf("burst of %d: add shows what was popped", size)
+				} else {
+					*v = k + 1
 				}
 			}
 			for k := range size {
@@ -39,7 +41,7 @@ func TestWorkSpares(t *testing.T) {
 	w.slots = nil
 	for size := 1; size < 3*spareLen; size = size*3/2 + 1 {
 		for k := range size {
-			w.push(item{n: uint32(k + 1)})
+			w.add().n = uint32(k + 1)
 		}
 		for k := range w.items {
 			if w.items[k].n != uint32(k+1) {

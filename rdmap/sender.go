@@ -72,7 +72,7 @@ func (s *sender) stalled() bool {
 
 // post appends a work request whose check has passed.
 func (s *sender) post(wr *WR) {
-	it := s.sq.push(item{})
+	it := s.sq.add()
 	it.template(wr)
 	max := ddp.MaxPayload(it.seg.Tagged, s.mulpdu)
 	if wr.Op.asks() {
@@ -149,7 +149,8 @@ func (s *sender) request(req *request) bool {
 		return false
 	}
 	s.slots.Add(1)
-	it := s.rq.push(item{isResp: true, req: *req})
+	it := s.rq.add()
+	it.isResp, it.req = true, *req
 	if req.op == OpReadRequest {
 		var rr readRequest
 		rr.parse(req.body[:])

@@ -62,9 +62,13 @@ func (w *Waiter) sleep(ctx context.Context) {
 	if !w.state.CompareAndSwap(waiterPending, waiterParked) {
 		return
 	}
-	select {
-	case <-w.ch:
-	case <-ctx.Done():
+	if done := ctx.Done(); done == nil {
+		<-w.ch
+	} else {
+		select {
+		case <-w.ch:
+		case <-done:
+		}
 	}
 	w.state.CompareAndSwap(waiterParked, waiterPending)
 }

@@ -74,11 +74,11 @@ func (s *sender) takeOne(w *work) bool {
 	case mutant.CoupledDirections && s.reads.len() > 0:
 		return false
 	case s.rq.len() > 0 && s.rq.at(0).answerable() && !(own && s.turn):
-		it := s.rq.pop()
+		it := w.add()
+		s.rq.popTo(it)
 		if mutant.ResponseOrder && s.rq.len() > 0 {
-			it, *s.rq.at(0) = *s.rq.at(0), it
+			*it, *s.rq.at(0) = *s.rq.at(0), *it
 		}
-		w.push(it)
 		s.handed++
 		s.turn, s.run = true, 0
 	case own && s.buildable(s.sq.at(0)):
@@ -90,9 +90,10 @@ func (s *sender) takeOne(w *work) bool {
 }
 
 func (s *sender) takeOwn(w *work) {
-	it := s.sq.pop()
+	it := w.add()
+	s.sq.popTo(it)
 	if mutant.SubmissionOrder && s.sq.len() > 0 {
-		it, *s.sq.at(0) = *s.sq.at(0), it
+		*it, *s.sq.at(0) = *s.sq.at(0), *it
 	}
 	if it.op.asks() {
 		s.reads.push(it.read)
@@ -100,8 +101,7 @@ func (s *sender) takeOwn(w *work) {
 			s.due++
 		}
 	}
-	s.order.taken(&it)
-	w.push(it)
+	s.order.taken(it)
 	// Small messages go in runs: the turn passes at a long one, and at the end of a run
 	// that responses have waited for long enough.
 	if s.run++; !it.framed || s.run >= maxRun {
@@ -186,8 +186,8 @@ func (w *work) drop(n int) {
 	}
 }
 
-// push appends an item. Beyond a few, they lie in spare memory.
-func (w *work) push(it item) {
+// add appends an item, which is zero. Beyond a few, they lie in spare memory.
+func (w *work) add() *item {
 	if n := len(w.items); n == cap(w.items) && n < spareLen {
 		b, box := itemSpares.get(max(4, 2*n))
 		copy(b, w.items)
@@ -197,7 +197,12 @@ func (w *work) push(it item) {
 		}
 		w.items, w.box = b[:n], box
 	}
-	w.items = append(w.items, it)
+	if n := len(w.items); n < cap(w.items) {
+		w.items = w.items[:n+1] // what is in no use is zero
+	} else {
+		w.items = append(w.items, item{})
+	}
+	return &w.items[len(w.items)-1]
 }
 
 // sent returns the payload octets of it that have left.

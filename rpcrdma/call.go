@@ -121,12 +121,10 @@ func (c *Call) Reset() {
 	c.lists.Reset()
 	c.Layout.Reset()
 	clear(c.pieces)
-	*c = Call{
-		Memory: Memory{c.Memory.Arg[:0], c.Memory.Stream[:0], c.Memory.Sink[:0], c.Memory.Reply[:0]},
-		lists:  c.lists,
-		Layout: c.Layout,
-		pieces: c.pieces[:0],
-	}
+	m, lists, layout, pieces := c.Memory, c.lists, c.Layout, c.pieces[:0]
+	*c = Call{} // in place: a literal with the rest in it would be built elsewhere and copied
+	c.Memory = Memory{m.Arg[:0], m.Stream[:0], m.Sink[:0], m.Reply[:0]}
+	c.lists, c.Layout, c.pieces = lists, layout, pieces
 }
 
 // AppendStream appends the payload stream of a long call, for which Plan.Stream

@@ -120,6 +120,9 @@ func (h *Header) Decode(b []byte, lim *chunks.Limits) (n int, err error) {
 func refuse(a Action, err error) error { return &HeaderError{a, err} }
 
 func (h *Header) decodeLists(b []byte, lim *chunks.Limits) (int, error) {
+	if h.Type != MsgTypeMsgP && binary.BigEndian.Uint64(b[FixedSize:])|uint64(binary.BigEndian.Uint32(b[FixedSize+8:])) == 0 {
+		return MinHeaderSize, nil // three absent lists, as most messages have them
+	}
 	d := xdr.NewDecoder(b)
 	d.Skip(FixedSize)
 	if h.Type == MsgTypeMsgP {

@@ -67,7 +67,9 @@ const (
 func (in *Inbound) Reset() {
 	in.Header.Lists.Reset()
 	in.Layout.Reset()
-	*in = Inbound{Header: Header{Lists: in.Header.Lists}, Layout: in.Layout}
+	lists, layout := in.Header.Lists, in.Layout
+	*in = Inbound{} // in place, see Call.Reset
+	in.Header.Lists, in.Layout = lists, layout
 }
 
 // Room returns the octets offered by write chunk i of the call and whether it

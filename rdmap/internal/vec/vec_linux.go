@@ -1,11 +1,7 @@
 // Package vec is writev(2) without an allocation per call.
 package vec
 
-import (
-	"syscall"
-
-	"golang.org/x/sys/unix"
-)
+import "golang.org/x/sys/unix"
 
 // Max is how many pieces one call writes at most; the kernel's limit is 1024.
 const Max = 512
@@ -23,20 +19,18 @@ func (w *Writer) Writev(fd int, vec [][]byte) (n int, err error) {
 	return write(fd, vec[0])
 }
 
-// write and Read are those of package syscall, which tell the race detector what
-// package net tells it.
-func write(fd int, p []byte) (int, error) {
+// Read is read(2) on a non-blocking descriptor; EINTR is retried.
+func Read(fd int, p []byte) (int, error) {
 	for {
-		if n, err := syscall.Write(fd, p); err != syscall.EINTR {
+		if n, err := read(fd, p); err != unix.EINTR {
 			return max(n, 0), err
 		}
 	}
 }
 
-// Read is read(2); EINTR is retried.
-func Read(fd int, p []byte) (int, error) {
+func write(fd int, p []byte) (int, error) {
 	for {
-		if n, err := syscall.Read(fd, p); err != syscall.EINTR {
+		if n, err := writeOnce(fd, p); err != unix.EINTR {
 			return max(n, 0), err
 		}
 	}

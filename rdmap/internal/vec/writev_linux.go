@@ -8,6 +8,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// maxRaw is the longest write that the scheduler is not told of, octets.
+const maxRaw = 64 << 10
+
+// read and writeOnce do not tell the scheduler: the descriptor does not block, so the
+// call takes as long as the copy, while the bookkeeping may wake a thread that takes the
+// processor away. A long write may be of memory that has yet to be read from a file.
+func read(fd int, p []byte) (int, error) {
+	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
+	return result(n, errno)
+}
+
+func writeOnce(fd int, p []byte) (int, error) {
+	if len(p) > maxRaw {
+		return unix.Write(fd, p)
+	}
+	n, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
+	return result(n, errno)
+}
+
+func result(n uintptr, errno unix.Errno) (int, error) {
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), nil
+}
+
 func (w *Writer) writev(fd int, vec [][]byte) (int, error) {
 	iov := w.iov[:0]
 	for _, p := range vec {
