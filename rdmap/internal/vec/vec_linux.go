@@ -1,7 +1,11 @@
 // Package vec is writev(2) without an allocation per call.
 package vec
 
-import "golang.org/x/sys/unix"
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+)
 
 // Max is how many pieces one call writes at most; the kernel's limit is 1024.
 const Max = 512
@@ -22,7 +26,7 @@ func (w *Writer) Writev(fd int, vec [][]byte) (n int, err error) {
 // Read is read(2) on a non-blocking descriptor; EINTR is retried.
 func Read(fd int, p []byte) (int, error) {
 	for {
-		if n, err := read(fd, p); err != unix.EINTR {
+		if n, err := read(fd, p); !errors.Is(err, unix.EINTR) {
 			return max(n, 0), err
 		}
 	}
@@ -30,7 +34,7 @@ func Read(fd int, p []byte) (int, error) {
 
 func write(fd int, p []byte) (int, error) {
 	for {
-		if n, err := writeOnce(fd, p); err != unix.EINTR {
+		if n, err := writeOnce(fd, p); !errors.Is(err, unix.EINTR) {
 			return max(n, 0), err
 		}
 	}
