@@ -40,6 +40,7 @@ type tcpLink struct {
 	reader   *Conn
 	wait     bool
 	readN    int
+	lastN    int // octets of the last read that found some
 	readErr  error
 	writeMu  sync.Mutex // a late flusher may still be inside when the next one comes
 	writeFn  func(fd uintptr) bool
@@ -53,6 +54,9 @@ type tcpLink struct {
 
 	reg registration
 }
+
+// bulkRead is how many octets one read brings when much is under way.
+const bulkRead = 16 << 10
 
 func newTCPLink(tc *net.TCPConn, rc syscall.RawConn) *tcpLink {
 	l := &tcpLink{tc: tc, rc: rc}
@@ -78,8 +82,9 @@ func (l *tcpLink) tryRead(fd uintptr) bool {
 		st, mine = borrowStaging(bigStaging), true
 	}
 	st, buf := st.roomFor(c)
-	n, err := vec.Read(int(fd), buf)
+	n, err := vec.Read(int(fd), buf, l.lastN < bulkRead)
 	if n > 0 {
+		l.lastN = n
 		st.w += n
 		c.st, l.readN = st, n
 		return true

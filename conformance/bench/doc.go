@@ -9,8 +9,8 @@
 // between two processes, since a hand-over between goroutines of one process
 // hides what it costs between two.
 //
-// [Engine] compares RDMA Write of 1 MiB with writes of 1 MiB on a TCP
-// connection. [RPC] compares a NULL call with a TCP ping-pong of as many octets,
+// [Engine] compares RDMA Write and Read of 1 MiB with writes of 1 MiB on a TCP
+// connection, and Sends of 64 octets with records of as many. [RPC] compares a NULL call with a TCP ping-pong of as many octets,
 // and 64 callers on one connection with record-marked ONC RPC over TCP that
 // spends a goroutine on every request; it also weighs idle connections.
 //

@@ -14,21 +14,33 @@ import (
 
 const (
 	bulkSize  = 1 << 20 // octets of one RDMA Write, and of one write of plain TCP
-	bulkDepth = 8       // Writes in flight
+	bulkDepth = 8       // Writes or Reads in flight
 )
 
-// bulkCase is one line of the engine's report.
-type bulkCase struct {
-	name   string
-	mulpdu int // largest ULPDU, octets
-	crc    rdmap.CRCMode
-	gate   float64
+// engineCase is one line of the engine's report.
+type engineCase struct {
+	name string
+	unit string
+	gate float64
+	// base and ours are one round each, of total octets: MB/s or messages a second.
+	base, ours func(total int) (float64, error)
 }
 
-var bulkCases = []bulkCase{
-	{"RDMA Write 1 MiB, 64 KiB FPDUs, CRC", rdmap.StagMULPDU, rdmap.CRCOn, 0.45},
-	{"RDMA Write 1 MiB, 64 KiB FPDUs", rdmap.StagMULPDU, rdmap.CRCOff, 0.70},
-	{"RDMA Write 1 MiB, 1428-octet FPDUs, CRC", 1428 + 14, rdmap.CRCOn, 0.30},
+var engineCases = []engineCase{
+	writeCase("RDMA Write 1 MiB, 64 KiB FPDUs, CRC", rdmap.StagMULPDU, rdmap.CRCOn, 0.45),
+	writeCase("RDMA Write 1 MiB, 64 KiB FPDUs", rdmap.StagMULPDU, rdmap.CRCOff, 0.70),
+	writeCase("RDMA Write 1 MiB, 1428-octet FPDUs, CRC", 1428+14, rdmap.CRCOn, 0.30),
+	writeCase("RDMA Write 1 MiB, 1428-octet FPDUs", 1428+14, rdmap.CRCOff, 0),
+	{"RDMA Read 1 MiB, 8 in flight, 64 KiB FPDUs, CRC", "MB/s", 0, rawBulk, func(total int) (float64, error) {
+		return bulkRead(&rdmap.Config{MULPDU: rdmap.StagMULPDU, CRC: rdmap.CRCOn}, total)
+	}},
+	{"Sends of 64 octets, 32 in flight, CRC", "1/s", 0, rawRecords, sendStream},
+}
+
+func writeCase(name string, mulpdu int, crc rdmap.CRCMode, gate float64) engineCase {
+	return engineCase{name, "MB/s", gate, rawBulk, func(total int) (float64, error) {
+		return bulkWrite(&rdmap.Config{MULPDU: mulpdu, CRC: crc}, total)
+	}}
 }
 
 // Engine measures the engine's bulk speed on one processor in rounds rounds of
@@ -36,12 +48,12 @@ var bulkCases = []bulkCase{
 // is called before each round.
 func Engine(only string, rounds, total int, progress func(done, of int)) ([]Result, error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	var cases []bulkCase
+	var cases []engineCase
 	var results []Result
-	for _, c := range bulkCases {
+	for _, c := range engineCases {
 		if strings.Contains(c.name, only) {
 			cases = append(cases, c)
-			results = append(results, Result{Name: c.name, Unit: "MB/s", Gate: c.gate})
+			results = append(results, Result{Name: c.name, Unit: c.unit, Gate: c.gate})
 		}
 	}
 	for round := range rounds {
@@ -49,16 +61,16 @@ func Engine(only string, rounds, total int, progress func(done, of int)) ([]Resu
 			if progress != nil {
 				progress(round*len(cases)+i, rounds*len(cases))
 			}
-			base, err := rawBulk(bulkSize, total)
+			base, err := c.base(total)
 			if err != nil {
 				return nil, err
 			}
-			ours, err := bulkWrite(c, total)
+			ours, err := c.ours(total)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", c.name, err)
 			}
 			r := &results[i]
-			r.Base, r.Ours = append(r.Base, base/1e6), append(r.Ours, ours/1e6)
+			r.Base, r.Ours = append(r.Base, base), append(r.Ours, ours)
 		}
 	}
 	return results, nil
@@ -71,57 +83,112 @@ type arrival chan struct{}
 func (a arrival) HandleRecv(*rdmap.Conn, *rdmap.Message) { a <- struct{}{} }
 func (a arrival) HandleClose(*rdmap.Conn, error)         {}
 
-// bulkWrite writes total octets by RDMA Write and returns octets per second.
-func bulkWrite(c bulkCase, total int) (float64, error) {
+// engine is two engines on a loopback connection, the second in Serve.
+type engine struct {
+	from, to *rdmap.Conn
+	served   chan error
+}
+
+func newEngine(ca, cb *rdmap.Config) (*engine, error) {
 	a, b, err := tcpPair()
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	done := make(arrival, 1)
-	from, to, err := connect(a, b,
-		&rdmap.Config{MULPDU: c.mulpdu, CRC: c.crc},
-		&rdmap.Config{MULPDU: c.mulpdu, CRC: c.crc, Handler: done})
+	from, to, err := connect(a, b, ca, cb)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	defer from.Close()
-	defer to.Close()
-	served := make(chan error, 1)
-	go func() { served <- to.Serve() }()
+	e := &engine{from, to, make(chan error, 1)}
+	go func() { e.served <- to.Serve() }()
+	return e, nil
+}
 
-	sink, err := to.Register(make([]byte, bulkSize), region.RemoteWrite)
-	if err != nil {
-		return 0, err
-	}
-	stag := sink.STag()
-	data := make([]byte, bulkSize)
-	var waiters [bulkDepth]rdmap.Waiter
-	for i := range waiters {
-		waiters[i].Reset()
-	}
-	ctx := context.Background()
-	start := time.Now()
-	for i := range total / bulkSize {
-		w := &waiters[i%bulkDepth]
-		if i >= bulkDepth {
-			if err := from.Wait(ctx, w); err != nil {
-				return 0, err
-			}
-			w.Reset()
-		}
-		if err := from.Post([]rdmap.WR{{Op: rdmap.OpWrite, Body: data, STag: stag, Done: w}}); err != nil {
-			return 0, err
-		}
-	}
-	if err := from.Post([]rdmap.WR{{Op: rdmap.OpSend}}); err != nil {
-		return 0, err
-	}
+func (e *engine) close() {
+	e.from.Close()
+	e.to.Close()
+}
+
+// wait returns when done is told, or the receiver has ended.
+func (e *engine) wait(done <-chan struct{}) error {
 	select {
 	case <-done:
-	case err := <-served:
-		return 0, fmt.Errorf("the receiver ended: %w", err)
+		return nil
+	case err := <-e.served:
+		return fmt.Errorf("the receiver ended: %w", err)
 	}
-	return float64(total/bulkSize*bulkSize) / time.Since(start).Seconds(), nil
+}
+
+// inFlight posts n work requests, depth at most at a time.
+func (e *engine) inFlight(n, depth int, wr rdmap.WR) error {
+	ctx := context.Background()
+	waiters := make([]rdmap.Waiter, depth)
+	for i := range n + depth {
+		w := &waiters[i%depth]
+		if i >= depth {
+			if err := e.from.Wait(ctx, w); err != nil {
+				return err
+			}
+		}
+		if i < n {
+			w.Reset()
+			wr.Done = w
+			if err := e.from.Post([]rdmap.WR{wr}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// bulkWrite writes total octets by RDMA Write and returns MB/s.
+func bulkWrite(cfg *rdmap.Config, total int) (float64, error) {
+	done := make(arrival, 1)
+	receive := *cfg
+	receive.Handler = done
+	e, err := newEngine(cfg, &receive)
+	if err != nil {
+		return 0, err
+	}
+	defer e.close()
+	sink, err := e.to.Register(make([]byte, bulkSize), region.RemoteWrite)
+	if err != nil {
+		return 0, err
+	}
+	start := time.Now()
+	n := total / bulkSize
+	if err := e.inFlight(n, bulkDepth, rdmap.WR{Op: rdmap.OpWrite, Body: make([]byte, bulkSize), STag: sink.STag()}); err != nil {
+		return 0, err
+	}
+	if err := e.from.Post([]rdmap.WR{{Op: rdmap.OpSend}}); err != nil {
+		return 0, err
+	}
+	if err := e.wait(done); err != nil {
+		return 0, err
+	}
+	return float64(n*bulkSize) / time.Since(start).Seconds() / 1e6, nil
+}
+
+// bulkRead reads total octets by RDMA Read and returns MB/s.
+func bulkRead(cfg *rdmap.Config, total int) (float64, error) {
+	e, err := newEngine(cfg, cfg)
+	if err != nil {
+		return 0, err
+	}
+	defer e.close()
+	source, err := e.to.Register(make([]byte, bulkSize), region.RemoteRead)
+	if err != nil {
+		return 0, err
+	}
+	sink, err := e.from.Register(make([]byte, bulkSize), region.ReadSink)
+	if err != nil {
+		return 0, err
+	}
+	start := time.Now()
+	n := total / bulkSize
+	if err := e.inFlight(n, bulkDepth, rdmap.WR{Op: rdmap.OpReadRequest, STag: source.STag(), Sink: sink.STag(), Len: bulkSize}); err != nil {
+		return 0, err
+	}
+	return float64(n*bulkSize) / time.Since(start).Seconds() / 1e6, nil
 }
 
 // connect runs the MPA startup of both ends.

@@ -43,9 +43,10 @@ func tcpPair() (a, b net.Conn, err error) {
 	return a, got.c, got.err
 }
 
-// rawBulk writes total octets in writes of size octets and returns octets per
-// second, counted until the reader has them all.
-func rawBulk(size, total int) (float64, error) {
+// rawBulk writes total octets in writes of bulkSize and returns MB/s, counted until the
+// reader has them all.
+func rawBulk(total int) (float64, error) {
+	const size = bulkSize
 	a, b, err := tcpPair()
 	if err != nil {
 		return 0, err
@@ -74,7 +75,7 @@ func rawBulk(size, total int) (float64, error) {
 	if err := <-done; err != nil {
 		return 0, err
 	}
-	return float64(total) / time.Since(start).Seconds(), nil
+	return float64(total) / time.Since(start).Seconds() / 1e6, nil
 }
 
 // serveEcho answers every request of req octets with rep octets.

@@ -45,7 +45,7 @@ smallest and the largest ratio, and exits 1 when a gate is missed.`,
 	cmd.PersistentFlags().StringVar(&f.only, "only", "", "only the cases whose name holds `TEXT`")
 	cmd.PersistentFlags().StringVar(&f.prof, "cpuprofile", "", "write a CPU profile of this process to `FILE`")
 	cmd.AddCommand(&cobra.Command{
-		Use: "engine", Short: "RDMA Write of 1 MiB on one processor", Args: wantArgs(0, ""),
+		Use: "engine", Short: "RDMA Writes, Reads and Sends on one processor", Args: wantArgs(0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.engine(cmd) },
 	}, &cobra.Command{
 		Use: "rpc", Short: "Calls between two processes, and idle connections", Args: wantArgs(0, ""),

@@ -6,8 +6,8 @@ import "syscall"
 
 // read and writeOnce are those of package syscall, which tell the race detector what
 // package net tells it.
-func read(fd int, p []byte) (int, error)      { return syscall.Read(fd, p) }
-func writeOnce(fd int, p []byte) (int, error) { return syscall.Write(fd, p) }
+func read(fd int, p []byte, _ bool) (int, error) { return syscall.Read(fd, p) }
+func writeOnce(fd int, p []byte) (int, error)    { return syscall.Write(fd, p) }
 
 // writev under the race detector writes piece by piece: package syscall tells it
 // that what was written before the call happens before what is read after the octets

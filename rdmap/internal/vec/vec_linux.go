@@ -23,10 +23,11 @@ func (w *Writer) Writev(fd int, vec [][]byte) (n int, err error) {
 	return write(fd, vec[0])
 }
 
-// Read is read(2) on a non-blocking descriptor; EINTR is retried.
-func Read(fd int, p []byte) (int, error) {
+// Read is read(2) on a non-blocking descriptor; EINTR is retried. short says that few
+// octets are expected.
+func Read(fd int, p []byte, short bool) (int, error) {
 	for {
-		if n, err := read(fd, p); !errors.Is(err, unix.EINTR) {
+		if n, err := read(fd, p, short); !errors.Is(err, unix.EINTR) {
 			return max(n, 0), err
 		}
 	}

@@ -9,12 +9,16 @@ import (
 )
 
 // maxRaw is the longest write that the scheduler is not told of, octets.
-const maxRaw = 64 << 10
+const maxRaw = 16 << 10
 
-// read and writeOnce do not tell the scheduler: the descriptor does not block, so the
-// call takes as long as the copy, while the bookkeeping may wake a thread that takes the
-// processor away. A long write may be of memory that has yet to be read from a file.
-func read(fd int, p []byte) (int, error) {
+// read and writeOnce do not tell the scheduler of short calls: the descriptor does not
+// block, so they take as long as the copy, while the bookkeeping may wake a thread that
+// takes the processor away. During a long one others should run; and what is written
+// may be memory that has yet to be read from a file.
+func read(fd int, p []byte, short bool) (int, error) {
+	if !short {
+		return unix.Read(fd, p)
+	}
 	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
 	return result(n, errno)
 }
