@@ -21,8 +21,9 @@ race: ## tests under the race detector, shuffled
 	go test -race -shuffle=on ./...
 
 .PHONY: test-narrow
-test-narrow: ## the pure machines where int has 32 bits (GOARCH=386)
+test-narrow: ## the pure machines where int has 32 bits (GOARCH=386); CRC32C without assembly
 	GOARCH=386 go test ./xdr/... ./chunks/... ./credits/... ./rpcrdma/... ./rdmap/ddp ./rdmap/mpa ./rdmap/region/...
+	go test -tags purego ./rdmap/mpa/internal/...
 	GOARCH=386 go test -run 'Longest|ManyReceives|Bounds|Violations|Scripts|Golden|Fuzz' ./rdmap
 
 .PHONY: test-long
