@@ -153,7 +153,7 @@ func TestCancelWrites(t *testing.T) {
 }
 
 // TestHalfFPDU: a peer that has sent half an FPDU and then nothing does
-// not keep a staging of 256 KiB.
+// not keep a staging of 512 KiB.
 func TestHalfFPDU(t *testing.T) {
 	onWires(t, func(t *testing.T, a, b net.Conn) {
 		y := Server(b, &Config{Recvs: 4})

@@ -10,7 +10,7 @@ import (
 // begun FPDU of a connection that waits for the rest of it: a peer that stops there
 // makes us hold little more than it has sent.
 const (
-	bigStaging   = 256 << 10
+	bigStaging   = 512 << 10
 	smallStaging = 4 << 10
 )
 
