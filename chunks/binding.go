@@ -1,8 +1,11 @@
 package chunks
 
+import "github.com/stag-rdma/stag/xdr"
+
 // Binding is an upper-layer binding (RFC 8166 Section 6): it says which data
 // items of which procedures are DDP-eligible, that is, may be reduced, and finds
-// them. At most one argument and one result per procedure can be eligible.
+// them: the first eligible argument of a call and the first eligible result of a
+// reply. See [ResultLister] for replies with several.
 //
 // Find methods get octets that may be reduced already: they look no further than
 // the item's count word. pos is the offset of the data, just behind that word,
@@ -26,4 +29,30 @@ type Binding interface {
 	// data, and the octets of those data. ok is false for a procedure it does
 	// not know and for arguments that do not decode.
 	MaxResults(prog, vers, proc uint32, args []byte) (rest, item int, ok bool)
+}
+
+// ResultLister is an optional half of a [Binding] for programs whose replies can
+// have several eligible results. EligibleResults appends those that are whole in
+// results, pad included, to list, in their order; Pos counts from the start of
+// results, of which Data are views.
+type ResultLister interface {
+	EligibleResults(prog, vers, proc uint32, results []byte, list []Item) []Item
+}
+
+// EligibleResults finds all eligible results of a reply with a binding of any kind.
+// See [ResultLister].
+func EligibleResults(b Binding, prog, vers, proc uint32, results []byte, list []Item) []Item {
+	if l, ok := b.(ResultLister); ok {
+		return l.EligibleResults(prog, vers, proc, results, list)
+	}
+	pos, n, ok := b.FindResult(prog, vers, proc, results)
+	if !ok || !whole(results, pos, n) {
+		return list
+	}
+	return append(list, Item{pos, results[pos : pos+n]})
+}
+
+// whole says whether n octets at pos and their pad are in b.
+func whole(b []byte, pos, n int) bool {
+	return n <= len(b)-pos && xdr.Pad(n) <= len(b)-pos-n
 }

@@ -5,7 +5,6 @@
 # failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-command -v ganesha.nfsd >/dev/null || apt-get install -y -qq --no-install-recommends nfs-ganesha nfs-ganesha-vfs rpcbind >/dev/null
 tmp=$(mktemp -d)
 pids=()
 cleanup() {
@@ -17,23 +16,10 @@ trap cleanup EXIT
 port=$((20000 + RANDOM % 20000))
 nfs=$port mount=$((port + 1))
 mkdir "$tmp/export"
-cat >"$tmp/conf" <<CONF
-NFS_CORE_PARAM { NFS_Port = $nfs; MNT_Port = $mount; Protocols = 3; Enable_NLM = false; Enable_RQUOTA = false; Bind_addr = 127.0.0.1; }
-EXPORT { Export_Id = 1; Path = $tmp/export; Pseudo = /export; Protocols = 3; Access_Type = RW;
-  Squash = No_Root_Squash; SecType = sys; Transports = TCP; FSAL { Name = VFS; } }
-CONF
-if ! rpcinfo -p >/dev/null 2>&1; then # ganesha wants to register
-  rpcbind -f &
-  pids+=($!)
-fi
-ganesha.nfsd -F -f "$tmp/conf" -L "$tmp/log" -p "$tmp/pid" &
-pids+=($!)
+. conformance/ganesha-start.sh
 go build -o "$tmp/nfsdemo" ./nfsdemo
-for _ in $(seq 300); do
-  grep -q "NFS SERVER INITIALIZED" "$tmp/log" 2>/dev/null && break
-  sleep 0.1
-done
-grep -q "NFS SERVER INITIALIZED" "$tmp/log" || { echo "nfs-ganesha does not start:"; tail -20 "$tmp/log"; exit 1; }
+ganesha_start "$tmp" "$nfs" "$mount" || { echo "nfs-ganesha does not start:"; tail -20 "$tmp/log"; exit 1; }
+pids+=("$gpid" ${rpid:-})
 
 front() { # FILE ARGS...: starts a proxy and waits for its port file
   local file=$1

@@ -102,7 +102,7 @@ type Config struct {
 	NoRemoteInvalidate bool
 
 	// Binding says which arguments and results are DDP-eligible
-	// (RFC 8166 Section 6). If nil, chunks.NFSv3.
+	// (RFC 8166 Section 6). If nil, chunks.NFS: versions 3 and 4.
 	Binding chunks.Binding
 
 	// AnyCred, on a server, hands every credential and verifier to the handler
@@ -211,7 +211,7 @@ func (c *Config) fill() (*Config, error) {
 		f.ExposedMemory = DefaultExposedMemory
 	}
 	if f.Binding == nil {
-		f.Binding = chunks.NFSv3
+		f.Binding = chunks.NFS
 	}
 	if f.Logger == nil {
 		f.Logger = zap.NewNop()

@@ -216,26 +216,23 @@ func (c *recordConn) reply(rec *record) {
 	c.mu.Unlock()
 	x.resp.bufs = append(x.resp.bufs, rec.buf)
 	x.msg = chunks.Message{Body: msg, Whole: true}
-	if pos, n, ok := c.findItem(x, msg); ok {
-		x.item = append(x.item[:0], chunks.Item{Pos: pos, Data: msg[pos : pos+n]})
-		x.msg.Items = x.item
-	}
+	c.findItems(x, msg)
 	c.rc.sendReply(x)
 }
 
-// findItem finds the DDP-eligible result in a reply, whole and with its pad.
-func (c *recordConn) findItem(x *exchange, msg []byte) (pos, n int, ok bool) {
+// findItems finds the DDP-eligible results in a reply.
+func (c *recordConn) findItems(x *exchange, msg []byte) {
 	d := xdr.NewDecoder(msg)
 	var h xdr.ReplyHeader
 	if h.Parse(&d) != nil || h.Err() != nil || x.protected {
-		return 0, 0, false
+		return
 	}
 	res := d.Rest()
-	pos, n, ok = c.rc.cfg.Binding.FindResult(x.req.Prog, x.req.Vers, x.req.Proc, res)
-	if !ok || n > len(res)-pos || xdr.Pad(n) > len(res)-pos-n {
-		return 0, 0, false
+	x.item = chunks.EligibleResults(c.rc.cfg.Binding, x.req.Prog, x.req.Vers, x.req.Proc, res, x.item[:0])
+	for i := range x.item {
+		x.item[i].Pos += len(msg) - len(res)
 	}
-	return len(msg) - len(res) + pos, n, true
+	x.msg.Items = x.item
 }
 
 // Close sends what was written, closes the connection and fails Read with io.EOF. One

@@ -6,11 +6,17 @@
 #      Then once more through a relay that cuts the connection ten times;
 #   2. `nfsdemo ls`, `cp`, `cat`, ... against the kernel's own NFS/RDMA server;
 #   3. rdma-core's rping against `conformance rping`, both roles, CRC off and on;
-#   4. perftest's ib_write_bw, ib_read_bw and ib_send_lat against `conformance
+#   4. the kernel's client mounts go-nfs, written for TCP, under transport.Listen, and
+#      nfs-ganesha (NFSv4.0 and 4.1) behind `nfsdemo proxy`;
+#   5. perftest's ib_write_bw, ib_read_bw and ib_send_lat against `conformance
 #      perftest`, likewise.
 # Every octet that crosses the guest's network card is captured and decoded.
 #
+<<<<<<< HEAD
 # usage: interop.sh [client|crc|p2p|cut|server|rping|perftest]...    (default: all)
+=======
+# usage: interop.sh [client|crc|p2p|server|rping|perftest|gonfs|nfs4]... (default: all)
+>>>>>>> 3dd1cc9 (chunks: NFSv4; the Linux kernel mounts nfs-ganesha and go-nfs over RDMA)
 # Prints one line per check and "N passed, N failed"; exit 1 on any failure.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -210,7 +216,54 @@ perftest_both() {
   judge_capture perftest "$work/perftest.pcap"
 }
 
+<<<<<<< HEAD
 [ $# -gt 0 ] || set -- client crc p2p cut server rping perftest
+=======
+# behind NAME EXPORT OPTS: the guest's part of gonfs and nfs4.
+behind() {
+  mkdir -p "$work/s" && rm -f "$work/s"/*
+  "$here/run.sh" -t 200 -d "$work/s" -w "$work/$1.pcap" -e "EXPORT=$2" -e "OPTS=$3" "$here/behind.sh" >"$work/$1.log" 2>&1
+  local rc=$?
+  grep -E '^(ok|FAIL) ' "$work/$1.log" | sed "s/^\(ok\|FAIL\) /\1 $1: /"
+  passed=$((passed + $(grep -c '^ok ' "$work/$1.log")))
+  failed=$((failed + $(grep -c '^FAIL ' "$work/$1.log")))
+  [ $rc = 0 ] || { [ $rc = 1 ] || fail "$1: guest ended with $rc"; tail -15 "$work/$1.log"; }
+  judge_capture "$1" "$work/$1.pcap"
+}
+
+gonfs_behind() {
+  local port mport
+  port=$(free_port) mport=$(free_port)
+  (cd "$top/transport/examples/gonfs" && go build -o "$work/gonfs" .) || { fail "gonfs does not build"; return; }
+  "$work/gonfs" -listen "127.0.0.1:$port" -mount-listen "127.0.0.1:$mport" >"$work/gonfs.out" 2>&1 &
+  spid=$!
+  for _ in $(seq 50); do grep -qs serving "$work/gonfs.out" && break; sleep 0.1; done
+  behind gonfs / "vers=3,rdma,port=$port,mountport=$mport,mountproto=tcp,nolock,noacl"
+  kill "$spid"
+  wait "$spid"
+  spid=
+  check "gonfs: data of READ and WRITE went by chunks" sh -c "sed -n 's/.*, \([0-9]*\) octets by RDMA Read, \([0-9]*\) by RDMA Write/\1 \2/p' '$work/gonfs.out' | { read r w; test \$r -gt 3000000 && test \$w -gt 3000000; }"
+}
+
+ganesha_behind() {
+  local port nfs mount
+  port=$(free_port) nfs=$(free_port) mount=$(free_port)
+  . "$here/../ganesha-start.sh"
+  mkdir -p "$work/ganesha/export"
+  ganesha_start "$work/ganesha" "$nfs" "$mount" || { fail "nfs-ganesha does not start" "$(tail -3 "$work/ganesha/log")"; return; }
+  "$work/nfsdemo" proxy --to "nfs://127.0.0.1:$nfs" --listen "127.0.0.1:$port" >"$work/proxy.log" 2>&1 &
+  spid=$!
+  for _ in $(seq 50); do grep -qs passing "$work/proxy.log" && break; sleep 0.1; done
+  behind nfs4 /export "vers=4.0,rdma,port=$port vers=4.1,rdma,port=$port"
+  kill -INT "$spid"
+  if wait "$spid"; then ok "nfs4: the proxy exits 0"; else fail "nfs4: the proxy exits $?" "$(tail -3 "$work/proxy.log")"; fi
+  spid=
+  kill "$gpid" ${rpid:-}
+  wait "$gpid" ${rpid:-} 2>/dev/null
+}
+
+[ $# -gt 0 ] || set -- client crc p2p server rping perftest gonfs nfs4
+>>>>>>> 3dd1cc9 (chunks: NFSv4; the Linux kernel mounts nfs-ganesha and go-nfs over RDMA)
 for part; do
   case $part in
   client) kernel_client client --no-crc ;;
@@ -220,7 +273,13 @@ for part; do
   server) kernel_server ;;
   rping) rping_both ;;
   perftest) perftest_both ;;
+<<<<<<< HEAD
   *) echo "interop.sh: unknown part $part: client, crc, p2p, cut, server, rping or perftest" >&2; exit 2 ;;
+=======
+  gonfs) gonfs_behind ;;
+  nfs4) ganesha_behind ;;
+  *) echo "interop.sh: unknown part $part: client, crc, p2p, server, rping, perftest, gonfs or nfs4" >&2; exit 2 ;;
+>>>>>>> 3dd1cc9 (chunks: NFSv4; the Linux kernel mounts nfs-ganesha and go-nfs over RDMA)
   esac
 done
 echo "$passed passed, $failed failed"

@@ -40,7 +40,7 @@ func start(t *testing.T, fs billy.Filesystem) (*transport.Listener, *client) {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- serve(l, fs) }()
+	go func() { done <- nfs.Serve(l, handler(fs)) }()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	c, err := transport.Dial(ctx, "tcp", l.Addr().String(), nil)

@@ -1,10 +1,14 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"net"
 	"os"
+	"os/signal"
+	"syscall"
+	"time"
 
 	"github.com/go-git/go-billy/v5"
 	"github.com/go-git/go-billy/v5/memfs"
@@ -15,28 +19,57 @@ import (
 
 func main() {
 	addr := flag.String("listen", "127.0.0.1:20049", "address to serve NFS/RDMA on")
+	mount := flag.String("mount-listen", "", "address to answer MOUNT on over TCP, which the Linux client wants")
 	flag.Parse()
-	if err := run(*addr); err != nil {
+	if err := run(*addr, *mount); err != nil {
 		fmt.Fprintln(os.Stderr, "gonfs:", err)
 		os.Exit(1)
 	}
 }
 
-// run serves an empty file system until it fails.
-func run(addr string) error {
-	l, err := transport.Listen("tcp", addr, nil)
+// run serves an empty file system until it fails or is interrupted.
+func run(addr, mount string) error {
+	// go-nfs works on one call at a time per connection: let one RDMA connection be four.
+	l, err := transport.Listen("tcp", addr, &transport.Config{Fanout: 4})
 	if err != nil {
 		return err
 	}
+	h := handler(memfs.New())
+	if mount != "" {
+		ml, err := net.Listen("tcp", mount)
+		if err != nil {
+			return err
+		}
+		go nfs.Serve(ml, h) // the same handler: it knows the handles
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, func() { l.Close() })
 	fmt.Println("serving NFS/RDMA on", l.Addr())
-	return serve(l, memfs.New())
+	err = nfs.Serve(l, h)
+	st := l.(*transport.Listener).Stats()
+	fmt.Printf("%d calls, %d octets by RDMA Read, %d by RDMA Write\n", st.Calls, st.OctetsRead, st.OctetsWritten)
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
 }
 
 // cachedHandles is how many file handles go-nfs remembers.
 const cachedHandles = 1024
 
-// serve is all there is to it: go-nfs as its own documentation has it.
-func serve(l net.Listener, fs billy.Filesystem) error {
-	handler := helpers.NewNullAuthHandler(fs)
-	return nfs.Serve(l, helpers.NewCachingHandler(handler, cachedHandles))
+// handler is go-nfs as its own documentation has it; nfs.Serve is all there is to it.
+func handler(fs billy.Filesystem) nfs.Handler {
+	return helpers.NewCachingHandler(helpers.NewNullAuthHandler(changeable{fs}), cachedHandles)
 }
+
+// changeable is a file system whose attributes are what they are: go-nfs refuses to make
+// files in one that says it cannot change them.
+type changeable struct{ billy.Filesystem }
+
+var _ billy.Change = changeable{}
+
+func (changeable) Chmod(string, os.FileMode) error            { return nil }
+func (changeable) Lchown(string, int, int) error              { return nil }
+func (changeable) Chown(string, int, int) error               { return nil }
+func (changeable) Chtimes(string, time.Time, time.Time) error { return nil }
