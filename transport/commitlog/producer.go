@@ -20,7 +20,7 @@ const (
 type ProducerOptions struct {
 	// InFlight is how many groups of appends may be unanswered. What is appended meanwhile
 	// goes out as one group, with one flush. A group goes out behind an unanswered one only
-	// if it is larger, or of 16 KiB: else both would have been one sooner. If zero, 2.
+	// if it is larger, or of 64 KiB: else both would have been one sooner. If zero, 2.
 	InFlight int
 	// Batch is how many octets a group has at most, unless one record has more. If zero,
 	// 256 KiB.

@@ -196,8 +196,8 @@ func (p *Producer) Next() *Batch {
 }
 
 // worthwhile is how many octets make a batch of their own in any case: to place and flush
-// them takes so long that the peer should have the next ones by then.
-const worthwhile = 16 << 10
+// as many takes so long that the peer should have the next ones by then.
+const worthwhile = 64 << 10
 
 // worth reports whether what is queued makes a batch of its own while others are
 // unanswered: if it is larger than the one before it, or large. Else it waits for that one,
