@@ -1,0 +1,7 @@
+// Package buildbarn serves programs written for github.com/buildbarn/go-xdr over
+// RPC-over-RDMA, in two ways: its rpcserver runs unmodified on the connections of
+// transport.Listen ([Serve]), or each of its Services becomes a transport.Handler
+// ([Handler]), without the copy through a stream.
+//
+// It is a module of its own, so that users of stag do not depend on go-xdr.
+package buildbarn
