@@ -450,3 +450,23 @@ func TestStatsAgree(t *testing.T) {
 		w.end()
 	}
 }
+
+// TestPinnedCall: a call whose memory a dead connection has not let go is not sent again: two
+// connections could write it.
+func TestPinnedCall(t *testing.T) {
+	w := newNetwork(newOnce(), testConfig(), testConfig())
+	r := quick(t, w, nil)
+	defer r.Close()
+	call := r.newCall(&nullCall)
+	if !r.maySend(call) {
+		t.Error("a call that no connection has may not be sent")
+	}
+	call.lend()
+	if r.maySend(call) {
+		t.Error("a call may be sent though a connection has its memory")
+	}
+	call.freed()
+	if !r.maySend(call) {
+		t.Error("a call whose memory is free again may not be sent")
+	}
+}
