@@ -12,11 +12,7 @@
 #      perftest`, likewise.
 # Every octet that crosses the guest's network card is captured and decoded.
 #
-<<<<<<< HEAD
-# usage: interop.sh [client|crc|p2p|cut|server|rping|perftest]...    (default: all)
-=======
-# usage: interop.sh [client|crc|p2p|server|rping|perftest|gonfs|nfs4]... (default: all)
->>>>>>> 3dd1cc9 (chunks: NFSv4; the Linux kernel mounts nfs-ganesha and go-nfs over RDMA)
+# usage: interop.sh [client|crc|p2p|cut|server|rping|perftest|gonfs|nfs4]... (default: all)
 # Prints one line per check and "N passed, N failed"; exit 1 on any failure.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -216,9 +212,6 @@ perftest_both() {
   judge_capture perftest "$work/perftest.pcap"
 }
 
-<<<<<<< HEAD
-[ $# -gt 0 ] || set -- client crc p2p cut server rping perftest
-=======
 # behind NAME EXPORT OPTS: the guest's part of gonfs and nfs4.
 behind() {
   mkdir -p "$work/s" && rm -f "$work/s"/*
@@ -262,8 +255,7 @@ ganesha_behind() {
   wait "$gpid" ${rpid:-} 2>/dev/null
 }
 
-[ $# -gt 0 ] || set -- client crc p2p server rping perftest gonfs nfs4
->>>>>>> 3dd1cc9 (chunks: NFSv4; the Linux kernel mounts nfs-ganesha and go-nfs over RDMA)
+[ $# -gt 0 ] || set -- client crc p2p cut server rping perftest gonfs nfs4
 for part; do
   case $part in
   client) kernel_client client --no-crc ;;
@@ -273,13 +265,9 @@ for part; do
   server) kernel_server ;;
   rping) rping_both ;;
   perftest) perftest_both ;;
-<<<<<<< HEAD
-  *) echo "interop.sh: unknown part $part: client, crc, p2p, cut, server, rping or perftest" >&2; exit 2 ;;
-=======
   gonfs) gonfs_behind ;;
   nfs4) ganesha_behind ;;
-  *) echo "interop.sh: unknown part $part: client, crc, p2p, server, rping, perftest, gonfs or nfs4" >&2; exit 2 ;;
->>>>>>> 3dd1cc9 (chunks: NFSv4; the Linux kernel mounts nfs-ganesha and go-nfs over RDMA)
+  *) echo "interop.sh: unknown part $part: client, crc, p2p, cut, server, rping, perftest, gonfs or nfs4" >&2; exit 2 ;;
   esac
 done
 echo "$passed passed, $failed failed"
