@@ -8,11 +8,13 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/stag-rdma/stag/conformance/decode"
 	"github.com/stag-rdma/stag/conformance/judge"
 	"github.com/stag-rdma/stag/conformance/perftest"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/capture"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
@@ -52,6 +54,10 @@ func TestOwnJudged(t *testing.T) {
 			record(t, name, cfg)
 			judgedClean(t, name)
 		}
+		name := file(t)
+		record(t, name, transport.Config{Profile: transport.ProfileRFC5666, PeerAlign: 32})
+		judgedClean(t, name)
+		unpaddedWhole(t, name)
 	})
 	t.Run("opcodes", func(t *testing.T) {
 		for _, markers := range []bool{false, true} {
@@ -75,6 +81,32 @@ func TestOwnJudged(t *testing.T) {
 			recordPerftest(t, name, test)
 			judgedClean(t, name)
 		})
+	}
+}
+
+// unpaddedWhole: of every RDMA_MSGP in a recording of NFSv3 the message is decoded.
+func unpaddedWhole(t *testing.T, file string) {
+	t.Helper()
+	f, err := os.Open(file)
+	check(t, err)
+	defer f.Close()
+	calls, replies := 0, 0
+	for ev, err := range decode.Events(f, nil) {
+		check(t, err)
+		if ev.Header == nil || ev.Header.Type != rpcrdma.MsgTypeMsgP {
+			continue
+		}
+		if ev.Err != nil || !ev.RPC.Whole || ev.RPC.Message == nil {
+			t.Errorf("not whole: %v", ev)
+		}
+		if ev.RPC.IsReply {
+			replies++
+		} else {
+			calls++
+		}
+	}
+	if calls == 0 || replies == 0 {
+		t.Errorf("%d calls and %d replies were padded", calls, replies)
 	}
 }
 

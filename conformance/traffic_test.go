@@ -111,7 +111,7 @@ func talk(t *testing.T, addr string, cfg *transport.Config) {
 	defer func() { check(t, c.Close()) }()
 
 	rnd := rand.New(rand.NewPCG(1, 2))
-	for _, n := range []int{0, 1, 4095, 4096, 4097, 65537, 1<<20 + 3} {
+	for _, n := range []int{0, 1, 1500, 4095, 4096, 4097, 65537, 1<<20 + 3} {
 		data := make([]byte, n)
 		for i := range data {
 			data[i] = byte(rnd.Uint32())

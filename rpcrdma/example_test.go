@@ -205,3 +205,34 @@ func ExampleParseConfigArgs() {
 	// {8192 64 8} <nil> true
 	// replies of 2048 octets
 }
+
+// What a sniffer sees of a padded WRITE: the data begin at a multiple of 64 octets of the Send.
+func ExampleUnpadCall() {
+	q := rpcrdma.NewRequester(rpcrdma.RequesterConfig{Profile: rpcrdma.RFC5666, SendSize: 1024, Align: 64, AlignMin: 100, Binding: chunks.NFSv3})
+	head := xdr.AppendCall(nil, &xdr.CallHeader{XID: 1, RPCVers: 2, Prog: 100003, Vers: 3, Proc: 7})
+	body := xdr.AppendOpaque(nil, []byte("file"))
+	for _, w := range []uint32{0, 0, 200, 2, 200} { // offset, count, stable, count of data
+		body = xdr.AppendUint32(body, w)
+	}
+	c := &rpcrdma.Call{XID: 1, Prog: 100003, Vers: 3, Proc: 7, Message: chunks.Message{
+		Head: head, Body: body, Items: []chunks.Item{{Pos: len(head) + len(body), Data: make([]byte, 200)}},
+	}}
+	_ = q.Plan(c)  // nothing to register
+	_ = q.Begin(c) // there is a credit
+	send, _, _ := q.AppendCall(nil, c)
+
+	var h rpcrdma.Header
+	n, _ := h.Decode(send, nil)
+	call, err := rpcrdma.UnpadCall(&h, send, chunks.NFSv3)
+	fmt.Println(h.Type, h.Align, h.Thresh, len(send)-n, "octets with pads,", len(call), "without", err)
+	// Output: RDMA_MSGP 64 200 292 octets with pads, 268 without <nil>
+}
+
+// A refusal has no item that could be padded but the verifier.
+func ExampleUnpadReply() {
+	h := rpcrdma.Header{XID: 1, Vers: rpcrdma.Version, Credit: 1, Type: rpcrdma.MsgTypeMsgP, Align: 64, Thresh: 100}
+	send := xdr.AppendReply(h.Append(nil), &xdr.ReplyHeader{XID: 1, Accept: xdr.GarbageArgs})
+	reply, err := rpcrdma.UnpadReply(&h, send, chunks.NFSv3, 100003, 3, 7)
+	fmt.Println(len(reply), err)
+	// Output: 24 <nil>
+}

@@ -118,19 +118,18 @@ func (c *closer) run() []byte {
 	return s[from:to]
 }
 
-// closeCall takes the pads out of the call in stream, which begins at offset hdr
-// of its Send, and returns what is left of it. Errors: [ErrPadding], [ErrRPC], or
-// [ErrArgs] when the arguments do not decode.
-func closeCall(h *Header, hdr int, stream []byte, b chunks.Binding) ([]byte, error) {
-	c := closer{h: h, hdr: hdr, stream: stream}
-	if !PadsTo(h.Align) {
-		return nil, ErrPadding
+// call finds the pads of a call. Errors: [ErrPadding], [ErrRPC], or [ErrArgs] when the
+// arguments do not decode.
+func (c *closer) call(b chunks.Binding) error {
+	stream := c.stream
+	if !PadsTo(c.h.Align) {
+		return ErrPadding
 	}
 	if len(stream) >= 12 && binary.BigEndian.Uint32(stream[8:]) != xdr.RPCVersion {
-		return stream, nil // nobody looks further
+		return nil // nobody looks further
 	}
 	if len(stream) < 24 {
-		return nil, ErrRPC
+		return ErrRPC
 	}
 	word := func(i int) uint32 { return binary.BigEndian.Uint32(stream[4*i:]) }
 	prog, vers, proc := word(3), word(4), word(5)
@@ -139,14 +138,54 @@ func closeCall(h *Header, hdr int, stream []byte, b chunks.Binding) ([]byte, err
 		pos, ok = c.auth(pos)
 	}
 	if !ok {
-		return nil, ErrRPC
+		return ErrRPC
 	}
 	w, ok := b.(chunks.Walker)
 	if pos < len(stream) && (!ok || !w.Covers(prog, vers)) {
-		return nil, ErrPadding
+		return ErrPadding
 	}
 	if pos < len(stream) && !w.WalkArgs(prog, vers, proc, stream[pos:], c.visit(pos)) {
-		return nil, ErrArgs
+		return ErrArgs
+	}
+	return nil
+}
+
+// reply is call for the reply to a call of that procedure.
+func (c *closer) reply(b chunks.Binding, prog, vers, proc uint32) error {
+	stream := c.stream
+	if !PadsTo(c.h.Align) {
+		return ErrPadding
+	}
+	if len(stream) < 12 {
+		return ErrRPC
+	}
+	if binary.BigEndian.Uint32(stream[8:]) != 0 {
+		return nil // MSG_DENIED has no such item
+	}
+	pos, ok := c.auth(12)
+	if !ok || pos+4 > len(stream) {
+		return ErrRPC
+	}
+	success := binary.BigEndian.Uint32(stream[pos:]) == uint32(xdr.Success)
+	if pos += 4; !success || pos == len(stream) {
+		return nil
+	}
+	w, ok := b.(chunks.Walker)
+	if !ok || !w.Covers(prog, vers) {
+		return ErrPadding
+	}
+	if !w.WalkResults(prog, vers, proc, stream[pos:], c.visit(pos)) {
+		return ErrArgs
+	}
+	return nil
+}
+
+// closeCall takes the pads out of the call in stream, which begins at offset hdr of its Send,
+// and returns what is left of it. Errors are those of call.
+func closeCall(h *Header, hdr int, stream []byte, b chunks.Binding) ([]byte, error) {
+	c := closer{h: h, hdr: hdr, stream: stream}
+	if err := c.call(b); err != nil {
+		return nil, err
 	}
 	return c.run(), nil
 }
@@ -154,29 +193,8 @@ func closeCall(h *Header, hdr int, stream []byte, b chunks.Binding) ([]byte, err
 // closeReply is closeCall for the reply to call.
 func closeReply(h *Header, hdr int, stream []byte, b chunks.Binding, call *Call) ([]byte, error) {
 	c := closer{h: h, hdr: hdr, stream: stream}
-	if !PadsTo(h.Align) {
-		return nil, ErrPadding
-	}
-	if len(stream) < 12 {
-		return nil, ErrRPC
-	}
-	if binary.BigEndian.Uint32(stream[8:]) != 0 {
-		return stream, nil // MSG_DENIED has no such item
-	}
-	pos, ok := c.auth(12)
-	if !ok || pos+4 > len(stream) {
-		return nil, ErrRPC
-	}
-	success := binary.BigEndian.Uint32(stream[pos:]) == uint32(xdr.Success)
-	if pos += 4; !success || pos == len(stream) {
-		return c.run(), nil
-	}
-	w, ok := b.(chunks.Walker)
-	if !ok || !w.Covers(call.Prog, call.Vers) {
-		return nil, ErrPadding
-	}
-	if !w.WalkResults(call.Prog, call.Vers, call.Proc, stream[pos:], c.visit(pos)) {
-		return nil, ErrArgs
+	if err := c.reply(b, call.Prog, call.Vers, call.Proc); err != nil {
+		return nil, err
 	}
 	return c.run(), nil
 }

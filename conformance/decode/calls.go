@@ -15,6 +15,8 @@ type call struct {
 	header xdr.CallHeader
 	known  bool   // header is valid
 	inline []byte // copy of the inline part of a call with Read chunks
+	msgp   bool   // inline came in an RDMA_MSGP
+	padded error  // why pads may be left in it
 
 	reads  []readRegion // Read list, in its order
 	writes [][]*region  // Write list

@@ -50,5 +50,6 @@
 // # Limits
 //
 // In a direction with markers decoding ends at the first octet that is missing. IP fragments are
-// not put together. Of NFSv4 the operations are told, not their contents; RDMA_MSGP is not unpadded.
+// not put together. Of NFSv4 the operations are told, not their contents; RDMA_MSGP is unpadded of NFS
+// alone.
 package decode

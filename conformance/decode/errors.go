@@ -64,6 +64,10 @@ var (
 	// ErrTrailing: octets behind the last field of a message.
 	ErrTrailing = errors.New("octets behind the last field")
 
+	// ErrPadded: an RDMA_MSGP of a program whose variable-length items this package cannot find: where its
+	// padding is cannot be known (RFC 5666 Section 3.9).
+	ErrPadded = errors.New("padding of RDMA_MSGP in a program of unknown shape")
+
 	// ErrNoCall: a reply whose call is not in the capture.
 	ErrNoCall = errors.New("reply to a call that was not seen")
 )

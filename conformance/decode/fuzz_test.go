@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
 // smallOptions make every limit easy to reach.
@@ -90,6 +92,10 @@ func FuzzConn(f *testing.F) {
 			}
 		}
 	}
+	padded := conversation(f, 64, octetsOf(8), nfs3.ProcRead, &nfs3.ReadArgs{Handle: octetsOf(16), Count: 200}, 0,
+		&nfs3.ReadRes{Count: 200, Data: octetsOf(200)}, 200)
+	f.Add(script(exchange(padded)))
+	f.Add(script(exchange([][]byte{padded[0], padded[1][:len(padded[1])-9]})))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) > 1<<14 {
 			return

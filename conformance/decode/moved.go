@@ -14,10 +14,10 @@ func (r *RPC) isCompound() bool {
 	return r.Proc == 1 && (r.Prog == nfs3.Program && r.Vers == 4 || r.Prog == progCallback)
 }
 
-// compound walks the operations. What travels in chunks is stepped over; the padding of RDMA_MSGP
-// is not understood.
+// compound walks the operations. What travels in chunks is stepped over; where padding of an RDMA_MSGP may be left
+// nothing is known.
 func (r *RPC) compound(h *rpcrdma.Header) {
-	if r.Err != nil || r.Reply == nil && r.Call == nil || h != nil && h.Type == rpcrdma.MsgTypeMsgP {
+	if r.Err != nil || r.Reply == nil && r.Call == nil || r.pads {
 		return
 	}
 	var moved func(at, n int) bool

@@ -81,7 +81,7 @@ func (s *rpcState) oldest(q *[]ReadRequest, d *DDP) bool {
 // brought the last octets.
 func (s *rpcState) pulled(ev *Event, c *call) {
 	c.pulled = true
-	r := &RPC{XID: c.xid, Pulled: true, Again: c.known}
+	r := &RPC{XID: c.xid, Pulled: true, Again: c.known, msgp: c.msgp}
 	msg, err := s.rebuild(ev.Dir, c)
 	if err != nil {
 		r.Err = err
@@ -96,6 +96,9 @@ func (s *rpcState) pulled(ev *Event, c *call) {
 // rebuild lays the unreduced call out from its inline octets and its Read chunks (RFC 8166
 // Section 3.4.5).
 func (s *rpcState) rebuild(dir Dir, c *call) ([]byte, error) {
+	if c.padded != nil {
+		return nil, c.padded // Positions count the stream without pads
+	}
 	var err error
 	if list := c.readList(); c.inline == nil {
 		err = s.layout.BuildLong(list, &headerLimits)

@@ -144,11 +144,13 @@ func (c *call) know(r *RPC) {
 // inlineCall handles a call that came in the Send, perhaps with an argument in Read chunks.
 func (s *rpcState) inlineCall(ev *Event, msg []byte) {
 	c := s.open(ev)
-	r := &RPC{Whole: len(c.reads) == 0 && ev.Header.Type != rpcrdma.MsgTypeMsgP}
+	msg, err := unpad(ev, msg)
+	r := &RPC{Whole: len(c.reads) == 0, msgp: ev.Header.Type == rpcrdma.MsgTypeMsgP}
 	r.parseCall(msg)
+	r.padded(err)
 	c.know(r)
 	if len(c.reads) > 0 {
-		c.inline = slices.Clone(msg)
+		c.inline, c.msgp, c.padded = slices.Clone(msg), r.msgp, err
 	}
 	s.give(ev, r)
 }
@@ -184,6 +186,7 @@ func (s *rpcState) give(ev *Event, r *RPC) {
 	ev.Conn.guessInitiator(r, caller)
 	r.Backward = caller != ev.Conn.Initiator
 	r.decodeBody(ev.Header)
+	r.doubt()
 	ev.RPC = r
 	if r.Err != nil {
 		ev.fail(r.Err)

@@ -72,18 +72,20 @@ const (
 		00000000000000000000000000000000`
 )
 
+// readRequest returns a Read Request of the acceptor; the sink's tag is the MSN too.
+func readRequest(sink, size, tag uint32, to uint64) piece {
+	b := xdr.AppendUint32(xdr.AppendUint64(xdr.AppendUint32(nil, sink), 0), size)
+	b = xdr.AppendUint64(xdr.AppendUint32(b, tag), to)
+	u := append([]byte{0x41, 0x41, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, byte(sink), 0, 0, 0, 0}, b...)
+	return piece{dir: FromAccepter, b: mpa.AppendFPDU(nil, u, true)}
+}
+
 // TestMessages says one thing per row and looks at the last line.
 func TestMessages(t *testing.T) {
 	ask, answer := &sender{dir: FromOpener}, &sender{dir: FromAccepter}
 	call := func(hex string) piece { return ask.send(unhex(t, hex)) }
 	reply := func(hex string) piece { return answer.send(unhex(t, hex)) }
 	data := make([]byte, 8192)
-	readReq := func(sink, size, tag uint32, to uint64) piece { // the sink's tag is the MSN too
-		b := xdr.AppendUint32(xdr.AppendUint64(xdr.AppendUint32(nil, sink), 0), size)
-		b = xdr.AppendUint64(xdr.AppendUint32(b, tag), to)
-		u := append([]byte{0x41, 0x41, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, byte(sink), 0, 0, 0, 0}, b...)
-		return piece{dir: FromAccepter, b: mpa.AppendFPDU(nil, u, true)}
-	}
 	for _, tt := range []struct {
 		name string
 		say  func() []piece
@@ -107,7 +109,7 @@ func TestMessages(t *testing.T) {
 		},
 		{"Read chunks pulled", func() []piece {
 			return []piece{
-				call(writeCall), readReq(1, 4096, 0xa1a1a1a1, 0x10000), readReq(2, 4094, 0xa1a1a1a2, 0x20000),
+				call(writeCall), readRequest(1, 4096, 0xa1a1a1a1, 0x10000), readRequest(2, 4094, 0xa1a1a1a2, 0x20000),
 				tagged(FromOpener, 2, 1, 0, data[:4096]), tagged(FromOpener, 2, 2, 0, data[:4094]),
 			}
 		}, "len=4094 last | Read chunks of xid=0x01020304 complete: call NFSv3 WRITE fh=0x91267e8a offset=0 count=8190 stable=2"},
@@ -116,7 +118,7 @@ func TestMessages(t *testing.T) {
 			"!! segment out of order: Read Response without a Read Request",
 		},
 		{"Read Response too long", func() []piece {
-			return []piece{call(writeCall), readReq(1, 4096, 0xa1a1a1a1, 0x10000), tagged(FromOpener, 2, 1, 4000, data[:97])}
+			return []piece{call(writeCall), readRequest(1, 4096, 0xa1a1a1a1, 0x10000), tagged(FromOpener, 2, 1, 4000, data[:97])}
 		}, "!! segment out of order: Read Response outside the oldest Read Request"},
 		{"Write chunk used", func() []piece {
 			return []piece{

@@ -10,9 +10,11 @@ import (
 
 // inlineReply handles a reply that came in the Send, perhaps with a result in a Write chunk.
 func (s *rpcState) inlineReply(ev *Event, msg []byte) {
-	r := &RPC{IsReply: true, Whole: len(ev.Header.Read) == 0 && ev.Header.Type != rpcrdma.MsgTypeMsgP}
+	msg, err := unpadReply(ev, msg, s.calls[1-ev.Dir].byXID[ev.Header.XID])
+	r := &RPC{IsReply: true, Whole: len(ev.Header.Read) == 0, msgp: ev.Header.Type == rpcrdma.MsgTypeMsgP}
 	r.parseReply(msg)
 	c := s.answered(ev, r)
+	r.padded(err)
 	if c != nil && r.Reply != nil {
 		if used(ev.Header.Write) {
 			r.Whole = r.Whole && r.unreduce(func(n int) ([]byte, bool) { return firstUsed(ev.Header.Write, c.writes, n) })

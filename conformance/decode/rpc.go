@@ -31,7 +31,8 @@ type RPC struct {
 	Status     string
 	StatusCode uint32
 
-	// Body holds the arguments or results: whole and unreduced if Whole is set, else what came inline.
+	// Body holds the arguments or results: whole and unreduced if Whole is set, else what came inline;
+	// either without the padding of an RDMA_MSGP, as far as it was found.
 	Body  []byte
 	Whole bool
 	// Message is the decoded Body of NFSv3 and MOUNTv3 messages that are whole; else nil.
@@ -50,7 +51,9 @@ type RPC struct {
 	// Err is what is wrong with the message.
 	Err error
 
-	head int // octets of the message in front of Body
+	head int  // octets of the message in front of Body
+	msgp bool // came in an RDMA_MSGP
+	pads bool // padding of an RDMA_MSGP may be left in Body
 }
 
 // name fills in what the numbers mean.

@@ -1,11 +1,14 @@
 package judge
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stag-rdma/stag/conformance/decode"
 	"github.com/stag-rdma/stag/conformance/judge/internal/twin"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rpcrdma"
 )
 
 // TestHoles: a judge accuses nobody of what the capture does not hold. Any frame of a good conversation
@@ -62,6 +65,27 @@ func TestBehindHoles(t *testing.T) {
 			if len(got) != 1 || got[0].Rule.ID != "RDMAP-014" {
 				t.Errorf("hole at frame %d: %v", i+1, got)
 			}
+		}
+	}
+}
+
+// TestPositionsCountedOtherwise: RFC 5666 Section 3.9 does not say where positions count from, so nobody is accused
+// of padding that does not fit ours.
+func TestPositionsCountedOtherwise(t *testing.T) {
+	for _, pads := range []int{0, 4, 32, 64, 128} {
+		r := twin.NewRPC()
+		ccp(r)
+		x := r.NFS(nfs3.ProcWrite, twin.WriteArgs(200), twin.WriteRes(200))
+		at := len(x.Call.Body) - 200
+		x.Call.Body = slices.Insert(x.Call.Body, at, make([]byte, pads)...)
+		x.Call.Header.Type, x.Call.Header.Align, x.Call.Header.Thresh = rpcrdma.MsgTypeMsgP, 64, 200
+		r.Do(x)
+		y := r.NFS(nfs3.ProcRead, twin.ReadArgs(200), twin.ReadRes(200))
+		y.Reply.Body = slices.Insert(y.Reply.Body, len(y.Reply.Body)-200, make([]byte, pads)...)
+		y.Reply.Header.Type, y.Reply.Header.Align, y.Reply.Header.Thresh = rpcrdma.MsgTypeMsgP, 64, 200
+		r.Do(y)
+		for _, v := range judged(r.Trace, new(twinOf)) {
+			t.Errorf("%d octets of pad: %v", pads, v)
 		}
 	}
 }
