@@ -156,6 +156,9 @@ func TestPaddedCalls(t *testing.T) {
 			h.Read[0].Position = pos
 		}
 		send := append(h.Append(nil), stream...)
+		if gone < 0 {
+			unpads(t, UnpadCall, &h, send, parts)
+		}
 		longest := anchored(parts, thresh, gone)
 		at := bytes.Index(send, longest)
 		v := r.Receive(send, &in)
@@ -174,6 +177,19 @@ func TestPaddedCalls(t *testing.T) {
 		if len(longest) > 40 && bytes.Index(send, longest) != at {
 			t.Fatalf("the longest item was moved: %d octets, align %d, thresh %d", len(longest), align, thresh)
 		}
+	}
+}
+
+// unpads fails unless f takes the pads out of a Send, and leaves that alone.
+func unpads(t *testing.T, f func(*Header, []byte, chunks.Binding) ([]byte, error), h *Header, send []byte, parts []part) {
+	t.Helper()
+	before := bytes.Clone(send)
+	got, err := f(h, send, chunks.NFS)
+	if err != nil || !bytes.Equal(clean(got, parts), flat(parts)) {
+		t.Fatalf("%v\n got %x\nwant %x", err, got, flat(parts))
+	}
+	if !bytes.Equal(send, before) {
+		t.Fatal("the Send was changed")
 	}
 }
 
@@ -217,7 +233,11 @@ func TestPaddedReplies(t *testing.T) {
 		if err := r.Begin(call); err != nil {
 			t.Fatal(err)
 		}
-		got, why := r.Receive(append(h.Append(nil), stream...))
+		send := append(h.Append(nil), stream...)
+		unpads(t, func(h *Header, send []byte, b chunks.Binding) ([]byte, error) {
+			return UnpadReply(h, send, b, call.Prog, call.Vers, call.Proc)
+		}, &h, send, parts)
+		got, why := r.Receive(send)
 		if want := flat(res); got == nil || call.Result.Err != nil || !bytes.Equal(clean(call.Result.Results, res), want) {
 			t.Fatalf("proc %d, align %d, thresh %d: %v, %v\n got %x\nwant %x", proc, align, thresh, why, call.Result.Err, call.Result.Results, want)
 		}

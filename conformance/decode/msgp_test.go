@@ -121,7 +121,6 @@ func TestUnpadded(t *testing.T) {
 // same fails unless two conversations are the same RPCs, whole.
 func same(t *testing.T, name string, padded, plain [][]byte) {
 	t.Helper()
-	sent := bytes.Clone(padded[0])
 	got, want := rpcs(exchange(padded)), rpcs(exchange(plain))
 	if len(got) != 2 || !reflect.DeepEqual(got, want) {
 		t.Fatalf("%s:\n got %+v\nwant %+v", name, got, want)
@@ -130,9 +129,6 @@ func same(t *testing.T, name string, padded, plain [][]byte) {
 		if !r.Whole || r.Message == nil || r.Err != nil {
 			t.Errorf("%s: whole %t, %v", name, r.Whole, r.Err)
 		}
-	}
-	if !bytes.Equal(sent, padded[0]) {
-		t.Errorf("%s: the octets of the capture were changed", name)
 	}
 }
 
