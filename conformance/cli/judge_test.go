@@ -93,6 +93,9 @@ func TestJudgeText(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
+	if _, out, _ = run(t, nil, "judge", "nosuch.pcap"); strings.Contains(out, "clean") {
+		t.Errorf("an unreadable capture is clean:\n%s", out)
+	}
 	_, out, _ = run(t, nil, "judge", cleanPcap, cleanPcap)
 	if strings.Count(out, "== "+cleanPcap+"\n") != 2 || !strings.HasSuffix(out, "10.0.2.15:7401, no octets\n  > 0 FPDUs, 0 octets; < 0 FPDUs, 0 octets\n12 packets, 2 connections: clean\n") {
 		t.Error(out)

@@ -31,7 +31,7 @@ func (f *judgeFlags) text(w io.Writer, v *verdict, many bool) error {
 			fmt.Fprintf(out, "  unknown: %s\n", s)
 		}
 	}
-	fmt.Fprintln(out, sumText(v.report))
+	fmt.Fprintln(out, sumText(v.report, v.err))
 	if f.expect != "" {
 		diffText(out, f.expect, v.diff)
 	}
@@ -91,8 +91,8 @@ func (f *judgeFlags) violationsText(w io.Writer, c *judge.ConnReport, found []*j
 	}
 }
 
-// sumText is the last line.
-func sumText(r *judge.Report) string {
+// sumText is the last line. err says why the capture was not read to its end.
+func sumText(r *judge.Report, err error) string {
 	broken := 0
 	for _, c := range r.Connections {
 		for _, n := range c.Counts {
@@ -105,6 +105,8 @@ func sumText(r *judge.Report) string {
 		what = fmt.Sprintf("%s, clean but for notes", plural(broken, "note"))
 	case broken > 0:
 		what = plural(broken, "violation")
+	case err != nil:
+		what = "unreadable, nothing found before that"
 	}
 	others := ""
 	if n := r.Stats.Connections - len(r.Connections); n > 0 {
