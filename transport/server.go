@@ -222,8 +222,8 @@ func (s *Server) Close() error {
 	if err := s.init(); err != nil {
 		return err
 	}
+	s.stop(servedConn.abort) // first: what a cancelled handler returns is not to leave
 	s.cancel()
-	s.stop(servedConn.abort)
 	return nil
 }
 
