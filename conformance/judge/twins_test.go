@@ -48,11 +48,11 @@ func judged(t *twin.Trace, tw *twinOf) (all []*Violation) {
 // the change that makes the twin it breaks nothing.
 func TestTwins(t *testing.T) {
 	for _, r := range Rules() {
+		tw, ok := twins[r.ID]
+		if !ok && slices.Contains(twinless, r.Layer()) {
+			continue // these two tests demand one of each of their rules
+		}
 		t.Run(r.ID, func(t *testing.T) {
-			tw, ok := twins[r.ID]
-			if !ok && slices.Contains(twinless, r.Layer()) {
-				t.Skip("in a test of its own")
-			}
 			if !ok {
 				t.Fatal("no twin")
 			}
