@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"net"
 	"os"
+	"syscall"
 
 	"github.com/stag-rdma/stag/nfsdemo/proxy"
 	"github.com/stag-rdma/stag/transport"
@@ -54,7 +56,7 @@ func mount(addr, export string) (target *nfs.Target, done func(), err error) {
 		return transport.DialConn(ctx, "tcp", addr, nil)
 	}}
 	go p.Serve(l) //nolint:errcheck // ends with Close
-	c, err := rpc.DialTCP("tcp", l.Addr().String(), false)
+	c, err := dial(l.Addr().String())
 	if err == nil {
 		m := nfs.Mount{Client: c}
 		if target, err = m.Mount(export, rpc.NewAuthUnix("gonfsclient", uint32(os.Getuid()), uint32(os.Getgid())).Auth()); err == nil {
@@ -64,4 +66,15 @@ func mount(addr, export string) (target *nfs.Target, done func(), err error) {
 	}
 	p.Close()
 	return nil, nil, err
+}
+
+// dial is rpc.DialTCP, which draws the port it calls from and gives up when the port is
+// taken: then it draws again.
+func dial(addr string) (c *rpc.Client, err error) {
+	for range 100 {
+		if c, err = rpc.DialTCP("tcp", addr, false); !errors.Is(err, syscall.EADDRINUSE) {
+			break
+		}
+	}
+	return c, err
 }
