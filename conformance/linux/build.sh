@@ -91,7 +91,7 @@ build_root() {
   mmdebstrap --quiet --variant=essential --aptopt='Acquire::Languages "none"' \
     --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
     --dpkgopt='path-exclude=/usr/share/locale/*' \
-    --include=rdma-core,ibverbs-providers,rdmacm-utils,perftest,iproute2,nfs-common,nfs-kernel-server,busybox-static,kmod,rpcbind,python3-minimal,iputils-ping,mount \
+    --include=rdma-core,ibverbs-providers,rdmacm-utils,perftest,iproute2,nfs-common,nfs-kernel-server,busybox-static,kmod,rpcbind,python3-minimal,iputils-ping,mount,fio \
     bookworm root "$(ls /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null | head -1)"
 }
 
