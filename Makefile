@@ -119,6 +119,11 @@ power: ## commit log in a guest whose plug is pulled, 50 rounds (Debian, root)
 crash-mutants: ## faults put into the commit log: each must be caught by a test
 	bash transport/commitlog/mutants.sh
 
+.PHONY: bench
+bench: ## every figure of the README; exits 1 below a gate
+	@go build -o /dev/null ./conformance && s=0; \
+	for b in engine rpc commit; do go run ./conformance bench $$b || s=1; done; exit $$s
+
 .PHONY: bench-engine
 bench-engine: ## the engine against raw TCP; exits 1 below a gate
 	go run ./conformance bench engine

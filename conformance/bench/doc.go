@@ -10,9 +10,11 @@
 // hides what it costs between two.
 //
 // [Engine] compares RDMA Write and Read of 1 MiB with writes of 1 MiB on a TCP
-// connection, and Sends of 64 octets with records of as many. [RPC] compares a NULL call with a TCP ping-pong of as many octets,
-// and 64 callers on one connection with record-marked ONC RPC over TCP that
-// spends a goroutine on every request; it also weighs idle connections.
+// connection, and Sends of 64 octets with records of as many. [RPC] compares a Send
+// that is answered and a NULL call with a TCP ping-pong of as many octets, 64 callers
+// on one connection with record-marked ONC RPC over TCP that spends a goroutine on
+// every request, and an echo of 1 MiB by chunks with one in records; it also weighs
+// idle connections.
 //
 // The commands `conformance bench engine` and `conformance bench rpc` run them.
 package bench

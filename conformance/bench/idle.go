@@ -25,7 +25,7 @@ func memoryInUse() uint64 {
 // idleRound opens connections that make one call each and then rest, and asks the
 // other process what each of them holds there.
 func idleRound(p Peer) (limit, each float64, err error) {
-	probe, err := dialRDMA(p.RDMA)
+	probe, err := dialRDMA(p.RDMA, nil)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -35,7 +35,7 @@ func idleRound(p Peer) (limit, each float64, err error) {
 		return 0, 0, err
 	}
 	for range idleCount {
-		c, err := dialRDMA(p.RDMA)
+		c, err := dialRDMA(p.RDMA, nil)
 		if err != nil {
 			return 0, 0, err
 		}

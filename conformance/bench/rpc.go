@@ -31,14 +31,24 @@ const (
 	procNull   = 0
 	procEcho   = 1 // returns its arguments
 	procMemory = 2 // returns what the process holds after a collection, octets
+	procOwn    = 8 // procEcho in a goroutine of its own
+	procItem   = 9 // returns an opaque, by chunks
 )
 
-func rpcHandler(_ context.Context, req *transport.Request, resp *transport.Response) {
+// rpcHandler is the program.
+type rpcHandler struct{}
+
+// MayBlock implements transport's optional method.
+func (rpcHandler) MayBlock(_, _, proc uint32) bool { return proc == procOwn }
+
+func (rpcHandler) ServeRPC(_ context.Context, req *transport.Request, resp *transport.Response) {
 	switch req.Proc {
-	case procEcho:
+	case procEcho, procOwn:
 		resp.Results = append(resp.Results, req.Args...)
 	case procMemory:
 		resp.Results = xdr.AppendUint64(resp.Results, memoryInUse())
+	case procItem:
+		echoItem(req, resp)
 	}
 }
 
@@ -47,26 +57,47 @@ type Peer struct {
 	Echo    string `json:"echo"`    // plain TCP, nullCall octets answered with nullReply
 	Records string `json:"records"` // record-marked RPC, a goroutine a request
 	RDMA    string `json:"rdma"`
+	Ping    string `json:"ping"` // plain TCP, pingFPDU octets answered with as many
+	Pong    string `json:"pong"` // engine: a Send answered with a Send
+	Bulk    string `json:"bulk"` // record-marked echo of bulkSize octets
+	// Echo of as many by chunks, with CRC and without.
+	Chunks     string `json:"chunks"`
+	ChunksBare string `json:"chunksBare"`
 }
 
 // ServePeer starts the services of the other process. They end with stop.
 func ServePeer() (p Peer, stop func(), err error) {
-	var ls [3]net.Listener
+	var ls [8]net.Listener
 	for i := range ls {
 		if ls[i], err = listen(); err != nil {
 			return p, nil, err
 		}
 	}
-	srv := &transport.Server{Handler: transport.HandlerFunc(rpcHandler)}
 	go acceptAll(ls[0], func(c net.Conn) { serveEcho(c, nullCall, nullReply) })
 	go acceptAll(ls[1], serveRecords)
-	go func() { _ = srv.Serve(ls[2]) }()
-	p = Peer{Echo: ls[0].Addr().String(), Records: ls[1].Addr().String(), RDMA: ls[2].Addr().String()}
+	go acceptAll(ls[3], func(c net.Conn) { serveEcho(c, pingFPDU, pingFPDU) })
+	go acceptAll(ls[4], servePong)
+	go acceptAll(ls[5], serveBulkRecords)
+	srvs := [...]*transport.Server{
+		{Handler: rpcHandler{}},
+		{Handler: rpcHandler{}, Config: echoConfig(transport.CRCOn)},
+		{Handler: rpcHandler{}, Config: echoConfig(transport.CRCOff)},
+	}
+	for i, at := range [...]int{2, 6, 7} {
+		go func() { _ = srvs[i].Serve(ls[at]) }()
+	}
+	at := func(i int) string { return ls[i].Addr().String() }
+	p = Peer{
+		Echo: at(0), Records: at(1), RDMA: at(2), Ping: at(3), Pong: at(4),
+		Bulk: at(5), Chunks: at(6), ChunksBare: at(7),
+	}
 	return p, func() {
 		for _, l := range ls {
 			l.Close()
 		}
-		srv.Close()
+		for _, srv := range srvs {
+			srv.Close()
+		}
 	}, nil
 }
 
@@ -80,15 +111,20 @@ func acceptAll(l net.Listener, serve func(net.Conn)) {
 	}
 }
 
-// RPC measures calls to the services of another process: the latency of a NULL
-// call against a TCP exchange of as many octets, n calls a round; the rate of 64
-// callers on one connection, for dur a round; what an idle connection holds. Only
+// RPC measures exchanges with the services of another process: the latency of a Send and
+// of a NULL call against a TCP exchange of as many octets, n a round; the rate of 64
+// callers on one connection and of echoes by chunks, for dur a round; what an idle
+// connection holds. Only
 // the cases whose name holds only. Progress, when not nil, is called before each
 // round.
 func RPC(p Peer, only string, rounds, n int, dur time.Duration, progress func(done, of int)) ([]Result, error) {
 	cases := []rpcCase{
-		{Result{Name: "NULL call, two processes", Unit: "us", Gate: 1.5, AtMost: true}, func() (float64, float64, error) { return latencyRound(p, n) }, false, true},
-		{Result{Name: "64 callers, one connection", Unit: "calls/s", Gate: 3}, func() (float64, float64, error) { return callersRound(p, dur) }, false, false},
+		{Result{Name: "Send of 64 octets and its answer, two processes", Unit: "us", Gate: 1.15, AtMost: true}, func() (float64, float64, error) { return pingRound(p, n) }, false, true},
+		{Result{Name: "NULL call, two processes", Unit: "us", Gate: 1.2, AtMost: true}, func() (float64, float64, error) { return latencyRound(p, n) }, false, true},
+		{Result{Name: "64 callers, one connection", Unit: "calls/s", Gate: 6}, func() (float64, float64, error) { return callersRound(p, procEcho, dur) }, false, false},
+		{Result{Name: "64 callers, a goroutine a request", Unit: "calls/s", Gate: 3.5}, func() (float64, float64, error) { return callersRound(p, procOwn, dur) }, false, false},
+		{Result{Name: "echo of 1 MiB by chunks, against records", Unit: "MB/s", Gate: 0.8}, func() (float64, float64, error) { return echoRound(p, transport.CRCOff, dur) }, false, false},
+		{Result{Name: "echo of 1 MiB by chunks, CRC, against records", Unit: "MB/s", Gate: 0.55}, func() (float64, float64, error) { return echoRound(p, transport.CRCOn, dur) }, false, false},
 		{Result{Name: "idle server connection, against its limit", Unit: "KiB", Gate: 1, AtMost: true}, func() (float64, float64, error) { return idleRound(p) }, true, false},
 	}
 	cases = slices.DeleteFunc(cases, func(c rpcCase) bool { return !strings.Contains(c.Name, only) })
@@ -132,14 +168,14 @@ type rpcCase struct {
 }
 
 // dialRDMA connects a transport client over a reno socket.
-func dialRDMA(addr string) (*transport.Client, error) {
+func dialRDMA(addr string, cfg *transport.Config) (*transport.Client, error) {
 	c, err := dial(addr)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	return transport.NewClient(ctx, c, nil)
+	return transport.NewClient(ctx, c, cfg)
 }
 
 func latencyRound(p Peer, n int) (base, ours float64, err error) {
@@ -151,7 +187,7 @@ func latencyRound(p Peer, n int) (base, ours float64, err error) {
 	if base, err = pingPong(c, nullCall, nullReply, n); err != nil {
 		return 0, 0, err
 	}
-	cl, err := dialRDMA(p.RDMA)
+	cl, err := dialRDMA(p.RDMA, nil)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -170,7 +206,7 @@ func latencyRound(p Peer, n int) (base, ours float64, err error) {
 	return base, median(rtt), nil
 }
 
-func callersRound(p Peer, dur time.Duration) (base, ours float64, err error) {
+func callersRound(p Peer, proc uint32, dur time.Duration) (base, ours float64, err error) {
 	args := make([]byte, echoArgs)
 	c, err := dial(p.Records)
 	if err != nil {
@@ -183,13 +219,13 @@ func callersRound(p Peer, dur time.Duration) (base, ours float64, err error) {
 	}); err != nil {
 		return 0, 0, err
 	}
-	cl, err := dialRDMA(p.RDMA)
+	cl, err := dialRDMA(p.RDMA, nil)
 	if err != nil {
 		return 0, 0, err
 	}
 	defer cl.Close()
 	ours, err = rate(dur, func() func() error {
-		call := &transport.Call{Prog: benchProg, Vers: 1, Proc: procEcho, Args: args}
+		call := &transport.Call{Prog: benchProg, Vers: 1, Proc: proc, Args: args}
 		reply := new(transport.Reply)
 		return func() error {
 			err := cl.Do(context.Background(), call, reply)

@@ -1,0 +1,171 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"time"
+
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// echoBinding makes the opaque of procItem reducible, as argument and as result.
+type echoBinding struct{ chunks.Binding }
+
+func (b echoBinding) Eligible(prog, vers, proc uint32) (arg, result bool) {
+	if prog == benchProg {
+		return proc == procItem, proc == procItem
+	}
+	return b.Binding.Eligible(prog, vers, proc)
+}
+
+func (b echoBinding) FindArg(prog, vers, proc uint32, args []byte) (pos, n int, ok bool) {
+	if prog == benchProg {
+		return firstOpaque(proc, args)
+	}
+	return b.Binding.FindArg(prog, vers, proc, args)
+}
+
+func (b echoBinding) FindResult(prog, vers, proc uint32, results []byte) (pos, n int, ok bool) {
+	if prog == benchProg {
+		return firstOpaque(proc, results)
+	}
+	return b.Binding.FindResult(prog, vers, proc, results)
+}
+
+func firstOpaque(proc uint32, b []byte) (pos, n int, ok bool) {
+	d := xdr.NewDecoder(b)
+	n = int(d.Uint32())
+	return 4, n, proc == procItem && d.Err() == nil
+}
+
+// echoItem answers procItem: an opaque by read chunk, and back by write chunk.
+func echoItem(req *transport.Request, resp *transport.Response) {
+	d := xdr.NewDecoder(req.Args)
+	data := d.Opaque(bulkSize)
+	if d.Err() != nil {
+		resp.Stat = xdr.GarbageArgs
+		return
+	}
+	b := resp.Buffer(len(data))
+	copy(b, data)
+	resp.AppendItem(b)
+}
+
+// echoConfig is the configuration of both ends.
+func echoConfig(crc transport.CRCMode) *transport.Config {
+	return &transport.Config{CRC: crc, Binding: echoBinding{chunks.NFS}}
+}
+
+// chunkEcho has bulkSize octets echoed for dur, one call after the other, and returns
+// MB/s of one direction.
+func chunkEcho(addr string, crc transport.CRCMode, dur time.Duration) (float64, error) {
+	cl, err := dialRDMA(addr, echoConfig(crc))
+	if err != nil {
+		return 0, err
+	}
+	defer cl.Close()
+	call := &transport.Call{
+		Prog: benchProg, Vers: 1, Proc: procItem,
+		Args: xdr.AppendUint32(nil, bulkSize), Item: make([]byte, bulkSize), ItemPos: 4,
+		Sink: make([]byte, bulkSize), MaxResults: 4,
+	}
+	var reply transport.Reply
+	return echoRate(dur, func() error {
+		defer reply.Release()
+		err := cl.Do(context.Background(), call, &reply)
+		if err == nil && (!reply.Placed || reply.ItemLen != bulkSize) {
+			err = errors.New("bench: the item came back by no chunk")
+		}
+		return err
+	})
+}
+
+// echoRate runs f for dur and returns MB/s.
+func echoRate(dur time.Duration, f func() error) (float64, error) {
+	if err := f(); err != nil { // makes the memory that is used again
+		return 0, err
+	}
+	n, start := 0, time.Now()
+	for time.Since(start) < dur {
+		if err := f(); err != nil {
+			return 0, err
+		}
+		n++
+	}
+	return float64(n*bulkSize) / time.Since(start).Seconds() / 1e6, nil
+}
+
+// recordHeader is a record mark and an RPC header of either direction, octets.
+const recordHeader = 4 + 40
+
+// serveBulkRecords is the baseline: record-marked echo as fast as we can write it, one
+// record after the other in memory that is used again, without a copy.
+func serveBulkRecords(c net.Conn) {
+	defer c.Close()
+	r := bufio.NewReaderSize(c, 4<<10)
+	msg := make([]byte, recordHeader+bulkSize)
+	for {
+		n, err := readBulkRecord(r, msg)
+		if err != nil {
+			return
+		}
+		if _, err := c.Write(msg[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// readBulkRecord reads a record into msg, its mark included.
+func readBulkRecord(r io.Reader, msg []byte) (int, error) {
+	if _, err := io.ReadFull(r, msg[:4]); err != nil {
+		return 0, err
+	}
+	n := int(binary.BigEndian.Uint32(msg) &^ (1 << 31))
+	if n > len(msg)-4 {
+		return 0, errors.New("bench: record too long")
+	}
+	_, err := io.ReadFull(r, msg[4:4+n])
+	return 4 + n, err
+}
+
+// recordEcho is chunkEcho over record-marked TCP.
+func recordEcho(addr string, dur time.Duration) (float64, error) {
+	c, err := dial(addr)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	r := bufio.NewReaderSize(c, 4<<10)
+	head := xdr.AppendRecordMark(nil, recordHeader-4+bulkSize, true)
+	head = append(head, make([]byte, recordHeader-4)...)
+	item, msg := make([]byte, bulkSize), make([]byte, recordHeader+bulkSize)
+	return echoRate(dur, func() error {
+		out := net.Buffers{head, item}
+		if _, err := out.WriteTo(c); err != nil {
+			return err
+		}
+		n, err := readBulkRecord(r, msg)
+		if err == nil && n != recordHeader+bulkSize {
+			err = io.ErrUnexpectedEOF
+		}
+		return err
+	})
+}
+
+func echoRound(p Peer, crc transport.CRCMode, dur time.Duration) (base, ours float64, err error) {
+	if base, err = recordEcho(p.Bulk, dur); err != nil {
+		return 0, 0, err
+	}
+	addr := p.Chunks
+	if crc == transport.CRCOff {
+		addr = p.ChunksBare
+	}
+	ours, err = chunkEcho(addr, crc, dur)
+	return base, ours, err
+}
