@@ -34,6 +34,21 @@ func (c *Conn) Handshake(ctx context.Context) error {
 	return c.hsErr
 }
 
+// begun waits for a Handshake that another goroutine runs, so that who has seen the peer's
+// side succeed need not wait for ours: a peer may be ready first. ErrNoHandshake: there
+// is none. What has become of it, role.over and Err know.
+func (c *Conn) begun() error {
+	if c.up.Load() {
+		return nil
+	}
+	c.hsMu.Lock()
+	defer c.hsMu.Unlock()
+	if !c.hsDone && c.Err() == nil {
+		return ErrNoHandshake
+	}
+	return nil
+}
+
 func (c *Conn) handshake(ctx context.Context) error {
 	if err := c.Err(); err != nil {
 		return err

@@ -6,12 +6,46 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"testing"
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 )
+
+// TestRecvDuringHandshake: the initiator may be ready, and send, before the goroutine that
+// runs the responder's Handshake has finished; who receives there waits for it.
+func TestRecvDuringHandshake(t *testing.T) {
+	a, b := rdmaptest.Pipe()
+	x, y := Client(a, nil), Server(b, nil)
+	go y.Handshake(t.Context())
+	for y.hsMu.TryLock() { // until it runs
+		y.hsMu.Unlock()
+		runtime.Gosched()
+	}
+	got := make(chan error)
+	go func() {
+		_, err := y.Recv(t.Context())
+		got <- err
+	}()
+	select {
+	case err := <-got:
+		t.Fatal("Recv before there is a connection:", err)
+	case <-time.After(time.Millisecond):
+	}
+	if err := x.Handshake(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.Send(t.Context(), []byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-got; err != nil {
+		t.Error(err)
+	}
+	x.Close()
+	y.Close()
+}
 
 func TestMisuse(t *testing.T) {
 	a, b := rdmaptest.Pipe()

@@ -16,8 +16,8 @@ func (c *Conn) Serve() error {
 }
 
 func (c *Conn) startServing() error {
-	if !c.up.Load() {
-		return ErrNoHandshake
+	if err := c.begun(); err != nil {
+		return err
 	}
 	r := &c.role
 	r.mu.Lock()

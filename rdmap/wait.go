@@ -8,10 +8,14 @@ import (
 // Wait returns when w is complete, with w's error, or when ctx is over, with its
 // error. A result that is there wins over a cancelled context. While it waits the
 // goroutine may hold the reading role and run upcalls. When the connection is over
-// and w was not completed, Wait returns the connection's error.
+// and w was not completed, Wait returns the connection's error. While another goroutine
+// runs Handshake it waits for that first, whatever ctx says; before, it is ErrNoHandshake.
 func (c *Conn) Wait(ctx context.Context, w *Waiter) error {
 	if w.Done() {
 		return w.err
+	}
+	if err := c.begun(); err != nil {
+		return err
 	}
 	c.warm()
 	c.waiting.Add(1)
@@ -51,8 +55,6 @@ func (c *Conn) waited(ctx context.Context, w *Waiter) (err error, over bool) {
 		return ctx.Err(), true
 	case c.role.over:
 		return c.Err(), true
-	case !c.up.Load():
-		return ErrNoHandshake, true
 	}
 	return nil, false
 }
