@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/stag-rdma/stag/nfsdemo/cli"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 )
 
 // TestMain makes this test binary the program that the scripts run.
@@ -22,8 +22,8 @@ func TestMain(m *testing.M) {
 // nfsdemo is the program, which also fails when a goroutine outlives its command.
 func nfsdemo() {
 	status := cli.Main(recorded(os.Args[1:]), os.Stdin, os.Stdout, os.Stderr)
-	if left := leaked(3 * time.Second); left != "" {
-		fmt.Fprintf(os.Stderr, "goroutines left:\n%s\n", left)
+	if err := rdmaptest.Leaks(); err != nil {
+		fmt.Fprintln(os.Stderr, "left behind:", err)
 		status = 99
 	}
 	os.Exit(status)
@@ -38,34 +38,6 @@ func recorded(args []string) []string {
 	}
 	file := filepath.Join(dir, fmt.Sprintf("%s.%d.pcapng", args[0], os.Getpid()))
 	return slices.Insert(slices.Clone(args), 1, "--pcap", file)
-}
-
-// leaked waits until no goroutine of a connection is left and returns the stacks of
-// those that stay.
-func leaked(patience time.Duration) string {
-	deadline := time.Now().Add(patience)
-	for {
-		left := ours()
-		if left == "" || time.Now().After(deadline) {
-			return left
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
-
-// ours returns the stacks of goroutines that run code of this module, without the
-// process-wide watchers of packages rdmap and transport.
-func ours() string {
-	buf := make([]byte, 1<<20)
-	buf = buf[:runtime.Stack(buf, true)]
-	var left []string
-	for i, g := range strings.Split(string(buf), "\n\n") {
-		processWide := strings.Contains(g, "(*poller)") || strings.Contains(g, "(*ticker)") || strings.Contains(g, "(*watchdog)")
-		if i > 0 && strings.Contains(g, "stag-rdma/stag") && !processWide {
-			left = append(left, g)
-		}
-	}
-	return strings.Join(left, "\n\n")
 }
 
 // TestScripts runs the command line as a user sees it.

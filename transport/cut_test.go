@@ -153,8 +153,8 @@ func cutEverywhere(t *testing.T, runCut func(t *testing.T, client, server int) (
 		}
 	}
 	t.Logf("%d cuts", cuts)
-	if left := leaked(leakPatience); left != "" {
-		t.Errorf("goroutines left:\n%s", left)
+	if err := rdmaptest.Leaks(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -162,8 +162,8 @@ func cutEverywhere(t *testing.T, runCut func(t *testing.T, client, server int) (
 // be compared from then on.
 func settle(t *testing.T) {
 	t.Helper()
-	if left := leaked(leakPatience); left != "" {
-		t.Fatalf("goroutines of earlier tests:\n%s", left)
+	if err := rdmaptest.Leaks(); err != nil {
+		t.Fatal("of earlier tests:", err)
 	}
 }
 

@@ -226,7 +226,7 @@ func TestCutExposed(t *testing.T) {
 	cutEverywhere(t, func(t *testing.T, client, server int) (*cutConn, *cutConn, error) {
 		return runCutWith(t, client, server, config5666, exposedTalk)
 	}, 0, 1, 25)
-	if left := leaked(leakPatience); left != "" {
-		t.Errorf("goroutines left:\n%s", left)
+	if err := rdmaptest.Leaks(); err != nil {
+		t.Error(err)
 	}
 }

@@ -2,13 +2,9 @@ package commitlog
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"os"
-	"runtime"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
@@ -21,31 +17,7 @@ func TestMain(m *testing.M) {
 	if role := os.Getenv(childRole); role != "" {
 		os.Exit(runChild(role))
 	}
-	code := m.Run()
-	if left := leaked(); left != "" && code == 0 {
-		fmt.Fprintln(os.Stderr, "left behind:\n"+left)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func leaked() string {
-	for deadline := time.Now().Add(3 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		buf := make([]byte, 1<<20)
-		buf = buf[:runtime.Stack(buf, true)]
-		var bad []string
-		for g := range strings.SplitSeq(string(buf), "\n\n") {
-			if strings.Contains(g, "stag/") && !strings.Contains(g, "commitlog.TestMain") {
-				bad = append(bad, g)
-			}
-		}
-		if len(bad) == 0 {
-			return ""
-		}
-		if time.Now().After(deadline) {
-			return strings.Join(bad, "\n\n")
-		}
-	}
+	rdmaptest.Main(m)
 }
 
 // onWires runs f over a pipe and over TCP: dial makes another connection.
