@@ -31,6 +31,7 @@ test-long: ## messages of 4 GiB, 100000 before the oracle of chunks, a capture o
 	go test -count=1 -run Longest ./rdmap -long
 	go test -count=1 -run Oracle ./rpcrdma -messages 100000
 	go test -count=1 -v -run TestStream ./conformance/decode -long
+	go test -count=1 -run Model ./nfsdemo/lease -steps 4000000
 
 .PHONY: nested
 nested: ## tests of the examples that need other people's servers
