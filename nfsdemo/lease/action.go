@@ -15,6 +15,7 @@ const (
 	Run
 )
 
+// String is the word of the constant, in lower case.
 func (k Kind) String() string {
 	switch k {
 	case Recall:

@@ -105,6 +105,26 @@ func TestModel(t *testing.T) {
 	}
 }
 
+// TestAdmitEnded: records may be looked at in advance, before those in front of them have
+// been applied.
+func TestAdmitEnded(t *testing.T) {
+	x := New[int](Config{})
+	x.Opened(1, 0)
+	id, _, _ := x.Grant(1, 7, time.Time{})
+	if _, err := x.Return(1, id, 2); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := x.Admit(1, id, 2); f != 7 || err != nil {
+		t.Error("the last record:", f, err)
+	}
+	if _, err := x.Admit(1, id, 3); !errors.Is(err, ErrEnded) {
+		t.Error("the one behind it:", err)
+	}
+	if _, err := x.Return(2, id, 3); !errors.Is(err, ErrUnknown) {
+		t.Error("a lease of another log is returned:", err)
+	}
+}
+
 func (m *model) open(c *client) {
 	m.table.Opened(c.log, c.applied)
 	c.open, c.held, c.recalled = true, nil, make(map[ID]bool)
@@ -210,11 +230,7 @@ func (m *model) appendTo(c *client) {
 // apply applies the next record, as the table lets it. A record that may not be applied is
 // passed over here, so that the log goes on; an operator would do that.
 func (m *model) apply(c *client) {
-	if c.stuck {
-		c.stuck = m.rnd.IntN(4) > 0
-		return
-	}
-	if c.applied == c.tail() {
+	if c.applied == c.tail() || c.stuck && m.rnd.IntN(4) > 0 {
 		return
 	}
 	r := c.records[c.applied]
@@ -233,17 +249,11 @@ func (m *model) apply(c *client) {
 		}
 	}
 	c.applied++
+	c.stuck = false
 	m.act(m.table.Applied(c.log, c.applied))
 }
 
-func (o *op) touches(f int) bool {
-	for _, g := range o.files {
-		if f == g {
-			return true
-		}
-	}
-	return false
-}
+func (o *op) touches(f int) bool { return slices.Contains(o.files, f) }
 
 func (m *model) fail(c *client) {
 	if c.applied < c.tail() {
@@ -360,6 +370,10 @@ func (m *model) runs(k *Ticket[int]) {
 		}
 		if k.Err != nil {
 			o.change = false // it fails
+			stuck := func(c *client) bool { return c.stuck }
+			if !slices.ContainsFunc(m.clients, stuck) {
+				m.t.Fatal("an operation fails, all records can be applied:", k.Err)
+			}
 		}
 		return
 	}
