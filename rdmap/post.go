@@ -29,10 +29,11 @@ func (c *Conn) Post(wrs []WR) error {
 		return nil
 	}
 	c.flushing = true
+	serving := c.serving
 	c.mu.Unlock()
-	if c.waiting.Load() > 0 {
-		// Others wait for answers, so more is likely to be posted in a moment: let them
-		// append first and write once for all.
+	if serving || c.waiting.Load() > 0 {
+		// Others wait for answers, or this is an answer and others are being worked on: more
+		// is likely to be posted in a moment, so let them append first and write once for all.
 		yield()
 	}
 	c.flush(flushPost)

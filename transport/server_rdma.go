@@ -15,6 +15,7 @@ type rdmaServed struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	addr   net.Addr
+	work   workers
 }
 
 // ServeConn serves RPC-over-RDMA on conn, which it takes, as the MPA responder,
@@ -57,7 +58,7 @@ func (c *rdmaServed) abort() { c.rc.abort() }
 // ended cancels the handlers of the connection.
 func (c *rdmaServed) ended(error) { c.cancel() }
 
-// dispatch runs a call here if it is short, else in a goroutine.
+// dispatch runs a call here if it is short, else hands it to a worker.
 func (c *rdmaServed) dispatch(x *exchange, inline bool) {
 	x.resp.reset(&shared)
 	x.setRequest(c.addr)
@@ -68,7 +69,7 @@ func (c *rdmaServed) dispatch(x *exchange, inline bool) {
 	if mayBlock(c.s.Handler, &x.req) || c.s.dups.running(&x.req) {
 		x.own()
 		x.setRequest(c.addr)
-		go c.serve(x)
+		c.work.add(c, x)
 		return
 	}
 	c.serve(x)
