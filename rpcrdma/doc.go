@@ -32,6 +32,8 @@
 //	                   Pull      make a buffer of in.Layout.Total octets, Place
 //	                             in.Payload in it, RDMA Read in.Layout.Pulls
 //	Pulled(in,buf)   → Answer or Dispatch, after the last Read has completed
+//	Defer(in)        → instead of Pulled: the reduced call; its data are pulled
+//	                   later, or never
 //	Reply(b,in,m,out)  the Send; before it the owner posts out.Writes, in order
 //
 // After Receive, and before Reply or AppendAnswer, the owner posts the receives

@@ -289,6 +289,9 @@ func TestOracle(t *testing.T) {
 		want, at, lens, ok := oRebuild(h, mem)
 		v := r.Receive(oAppend(h), &in)
 		post(r)
+		if v == Pull && oDefers(t, r, h, &in, mem, want, ok && oCounts(want, at, lens, 40)) {
+			seen["deferred"]++
+		}
 		if v == Pull {
 			buf := bytes.Repeat([]byte{0xa5}, in.Layout.Total)
 			in.Layout.Place(buf, in.Payload)
@@ -317,7 +320,7 @@ func TestOracle(t *testing.T) {
 	}
 	t.Log(seen)
 	for _, kind := range []string{
-		"refused", "calls with RDMA_MSG", "calls with RDMA_NOMSG", "several read chunks", "several write chunks used",
+		"refused", "deferred", "calls with RDMA_MSG", "calls with RDMA_NOMSG", "several read chunks", "several write chunks used",
 		"inline", "reply chunk", "reply chunk and write chunks", "read chunks", "read by position zero", "position zero and read chunks", "ERR_CHUNK",
 	} {
 		if seen[kind] == 0 {

@@ -15,7 +15,7 @@ func (b testBinding) Eligible(prog, vers, proc uint32) (arg, result bool) {
 	if prog != testProg {
 		return b.Binding.Eligible(prog, vers, proc)
 	}
-	return proc == procEcho || proc == procSum, proc == procEcho || proc == procFill
+	return proc == procEcho || proc == procSum || proc == procTake, proc == procEcho || proc == procFill
 }
 
 func (b testBinding) FindArg(prog, vers, proc uint32, args []byte) (int, int, bool) {

@@ -57,7 +57,7 @@ func (c *Call) check(cfg *Config) error {
 const callHeaderMax = 40 + 2*xdr.MaxAuthBody
 
 // addrOf returns the peer's address for errors and logs.
-func addrOf(c net.Conn) string {
+func addrOf(c interface{ RemoteAddr() net.Addr }) string {
 	if a := c.RemoteAddr(); a != nil {
 		return a.String()
 	}

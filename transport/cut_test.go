@@ -76,10 +76,15 @@ func runCut(t *testing.T, client, server int) (cc, sc *cutConn, err error) {
 
 func runCutWith(t *testing.T, client, server int, config func() *Config, talk func(*testing.T, Caller) error) (cc, sc *cutConn, err error) {
 	t.Helper()
+	return runCutOf(t, newEcho(), client, server, config, talk)
+}
+
+func runCutOf(t *testing.T, h Handler, client, server int, config func() *Config, talk func(*testing.T, Caller) error) (cc, sc *cutConn, err error) {
+	t.Helper()
 	a, b := rdmaptest.Pipe()
 	cc, sc = &cutConn{Conn: a, after: client}, &cutConn{Conn: b, after: server}
 	before := shared.live.Load()
-	s := &Server{Handler: newEcho(), Config: config()}
+	s := &Server{Handler: h, Config: config()}
 	served := make(chan error, 1)
 	go func() { served <- s.ServeConn(sc) }()
 	c, err := NewClient(testCtx(t), cc, config())

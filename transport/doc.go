@@ -28,6 +28,9 @@
 // buffer. Results marked with [Response.AppendItem] leave by RDMA Write straight
 // from the handler's memory. [Server.Serve] accepts RDMA, [Server.ServeStream] TCP.
 //
+// A handler that wants to refuse calls before their data are moved, or to have them read
+// straight into memory of its own, names those calls with Lazy: see [Request.Opaque].
+//
 // A handler names the calls that must not run twice, see [Handler]; the server knows
 // them again when a client that has lost its connection sends them again, on whatever
 // transport. The servers behind [Listen] have to do that for themselves.

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/transport/internal/drc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -22,6 +23,8 @@ type nonIdempotent interface {
 // for concurrent use.
 type duplicates struct {
 	names nonIdempotent // nil: no call is looked at
+	lazy  lazyHandler   // nil: arguments are always complete
+	bind  chunks.Binding
 	seed  maphash.Seed
 	start time.Time
 
@@ -35,9 +38,10 @@ type dupEntry = drc.Entry[*savedReply]
 
 // newDuplicates makes the cache that cfg asks for, if h has calls for it.
 func newDuplicates(h Handler, cfg *Config) *duplicates {
-	d := &duplicates{seed: maphash.MakeSeed(), start: time.Now(), waiting: make(map[*dupEntry]chan struct{})}
+	d := &duplicates{bind: cfg.Binding, seed: maphash.MakeSeed(), start: time.Now(), waiting: make(map[*dupEntry]chan struct{})}
 	if cfg.DRCEntries > 0 {
 		d.names, _ = h.(nonIdempotent)
+		d.lazy, _ = h.(lazyHandler)
 	}
 	d.cache = drc.New[*savedReply](drc.Limits{
 		Entries: cfg.DRCEntries, PerAddr: max(cfg.DRCEntries/drcShare, 1),
@@ -62,11 +66,11 @@ func (d *duplicates) covers(req *Request) bool {
 
 // key returns what tells a call from others.
 func (d *duplicates) key(req *Request) drc.Key {
-	head := req.Args[:min(len(req.Args), sumLen)]
+	head, n := d.summed(req)
 	return drc.Key{
 		Client: clientOf(req),
 		XID:    req.XID, Prog: req.Prog, Vers: req.Vers, Proc: req.Proc,
-		Len: len(req.Args), Sum: maphash.Bytes(d.seed, head),
+		Len: n, Sum: maphash.Bytes(d.seed, head),
 	}
 }
 

@@ -28,7 +28,7 @@ func (s *Server) execute(ctx context.Context, req *Request, resp *Response) {
 	var reply *savedReply
 	defer func() { s.dups.end(e, reply) }()
 	run(s.ctx, s.Handler, &s.ctr, s.cfg.Logger, req, resp)
-	if s.ctx.Err() == nil { // else the handler may have given up halfway
+	if s.ctx.Err() == nil && !req.pullFailed() { // else the handler has given up halfway
 		reply = save(resp)
 	}
 }

@@ -21,6 +21,7 @@ const (
 	OpAccept Op = "accept"
 	OpCall   Op = "call"
 	OpServe  Op = "serve"
+	OpPull   Op = "pull"
 	OpClose  Op = "close"
 )
 

@@ -342,3 +342,74 @@ func ExampleServeMessage() {
 	fmt.Println(ok, len(reply), reply[len(reply)-1])
 	// Output: true 28 8
 }
+
+// putter stores blobs of at most 100,000 octets. It looks at the name before the octets are
+// moved, and reads them straight into its own memory.
+type putter map[string][]byte
+
+func (putter) Lazy(_, _, proc uint32) bool { return proc == procPut }
+
+func (p putter) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
+	d := xdr.NewDecoder(req.Args)
+	name := d.String(20)
+	blob := req.Opaque(&d, 1<<20)
+	switch {
+	case d.End() != nil:
+		resp.Stat = xdr.GarbageArgs
+	case blob.Len() > 100_000:
+		resp.Results = xdr.AppendUint32(resp.Results, 27) // too large
+	default:
+		mem := make([]byte, blob.Len())
+		if blob.PullInto(ctx, mem) != nil {
+			return // the connection has ended
+		}
+		p[name] = mem
+		resp.Results = xdr.AppendUint32(resp.Results, 0)
+	}
+}
+
+// puts makes the blob of procedure 3 DDP-eligible.
+type puts struct{ chunks.Binding }
+
+const procPut = 3
+
+func (puts) Eligible(_, _, proc uint32) (arg, result bool) { return proc == procPut, false }
+
+func (puts) FindArg(_, _, proc uint32, args []byte) (pos, n int, ok bool) {
+	d := xdr.NewDecoder(args)
+	_ = d.String(20)
+	n = int(d.Uint32())
+	return d.Offset(), n, proc == procPut && d.Err() == nil
+}
+
+// A handler that refuses data before they are moved.
+func ExampleRequest_Opaque() {
+	cfg := &transport.Config{Binding: puts{chunks.NFSv3}}
+	stored := putter{}
+	s := &transport.Server{Handler: stored, Config: cfg}
+	defer s.Close()
+	a, b := rdmaptest.Pipe()
+	go s.ServeConn(b)
+	c, err := transport.NewClient(context.Background(), a, cfg)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	for _, size := range []int{50_000, 500_000} {
+		args := xdr.AppendUint32(xdr.AppendString(nil, "blob"), uint32(size))
+		call := transport.Call{
+			Prog: prog, Vers: vers, Proc: procPut, Args: args, ItemPos: len(args), Item: make([]byte, size),
+		}
+		var reply transport.Reply
+		if err := c.Do(context.Background(), &call, &reply); err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println("status", reply.Results[3], "after reading", s.Stats().OctetsRead, "octets")
+		reply.Release()
+	}
+	fmt.Println(len(stored["blob"]), "octets stored")
+	// Output:
+	// status 0 after reading 50000 octets
+	// status 27 after reading 50000 octets
+	// 50000 octets stored
+}

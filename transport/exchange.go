@@ -29,6 +29,7 @@ type exchange struct {
 	size  int           // octets of the message in buf
 	held  *buffer       // inline octets of a call that waits to be pulled, or came aligned
 	exp   exposure      // of the reply
+	away  deferral      // of data that are at the client still
 	sink  region.Region // buf while RDMA Reads fill it
 	taken int           // octets taken from the budget
 	want  int           // octets it waits for in the budget's queue
@@ -79,6 +80,7 @@ func (p *exchangePool) put(x *exchange) {
 
 // reset drops all views and keeps modest memory.
 func (x *exchange) reset() {
+	x.away.reset()
 	x.in.Reset()
 	x.out.Reset()
 	clear(x.item)

@@ -230,3 +230,41 @@ func TestConfigClient(t *testing.T) {
 		})
 	}
 }
+
+// lazyWrites is a Handler that takes the data of WRITEs itself.
+type lazyWrites struct{ Handler }
+
+func (lazyWrites) Lazy(_, _, proc uint32) bool { return proc == 7 }
+
+// TestPaddedLazy: data that come as RDMA_MSGP are taken like those that stay at the client,
+// and lie where they came.
+func TestPaddedLazy(t *testing.T) {
+	got := make(chan []byte, 1)
+	off := make(chan uintptr, 1)
+	h := lazyWrites{HandlerFunc(func(ctx context.Context, req *Request, _ *Response) {
+		d := xdr.NewDecoder(req.Args)
+		d.Opaque(64)
+		d.Skip(16)
+		o := req.Opaque(&d, 1<<20)
+		data, err := o.Pull(ctx)
+		if err != nil || d.End() != nil {
+			t.Errorf("%v, %v", err, d.End())
+		}
+		off <- uintptr(unsafe.Pointer(unsafe.SliceData(data))) % 64
+		got <- bytes.Clone(data)
+	})}
+	s, c := pair(t, h, config5666(), config5666())
+	for _, n := range []int{600, 3001, 70_001} {
+		data := filled(n)
+		mustDo(t, c, writeCall(data))
+		if at := <-off; at != 0 {
+			t.Errorf("%d octets lie at %d modulo 64", n, at)
+		}
+		if !bytes.Equal(<-got, data) {
+			t.Errorf("%d octets arrived as others", n)
+		}
+	}
+	if st := s.Stats(); st.Padded != 2 || st.Deferred != 1 {
+		t.Errorf("%+v", st)
+	}
+}

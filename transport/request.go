@@ -25,6 +25,15 @@ import (
 // sends its calls again, with their XIDs, and cannot know which of them have run; those
 // the server then answers from its duplicate request cache (Config.DRCEntries), whatever
 // transport they come by. Their context ends with the server, not with the connection.
+//
+// A handler that has
+//
+//	Lazy(prog, vers, proc uint32) bool
+//
+// names with it the calls whose data it wants to take itself: data that the client offers
+// in read chunks stay there, Args come without them and their pad, and the handler gets
+// them with [Request.Opaque], straight into memory of its own, or refuses the call without
+// their being moved at all. Such a call always has a goroutine of its own.
 type Handler interface {
 	ServeRPC(ctx context.Context, req *Request, resp *Response)
 }
@@ -46,12 +55,15 @@ type Request struct {
 	// Args. RPCVers is 2: other versions never reach a handler.
 	xdr.CallHeader
 	// Args are the complete, contiguous XDR arguments, lent until ServeRPC returns.
-	// What came by RDMA Read lies in them already, pads included.
+	// What came by RDMA Read lies in them already, pads included. In calls that the
+	// handler calls Lazy data may be missing: see [Request.Opaque].
 	Args []byte
 	// RemoteAddr is the peer's address.
 	RemoteAddr net.Addr
 	// Network is "rdma" or "tcp".
 	Network string
+
+	away *deferral // of data that are at the client still
 }
 
 // Response collects the reply to one call. It is valid until ServeRPC returns.

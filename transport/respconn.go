@@ -28,14 +28,16 @@ type respConn struct {
 	budget *budget
 	app    application
 	conn   *rdmap.Conn
-	over   chan struct{} // closed by HandleClose
+	lazy   func(*xdr.CallHeader) bool // whose data are pulled when asked for; nil: none
+	over   chan struct{}              // closed by HandleClose
 
 	mu       sync.Mutex
 	resp     *rpcrdma.Responder
 	running  int // calls taken and not finished
 	pulls    pullWatch
 	dones    doneWatch
-	withheld []*exchange // replies that may not be exposed yet, oldest first
+	withheld []*exchange     // replies that may not be exposed yet, oldest first
+	waiters  []*rdmap.Waiter // not in use, for handlers that pull
 
 	told, configured bool // the client spoke RFC 8797, the configuration protocol
 	noPull           bool // it serves no RDMA Reads

@@ -108,6 +108,14 @@ func (rc *respConn) pull(x *exchange) {
 		rc.refuseChunk(x, rdmap.ErrNoORD)
 		return
 	}
+	if rc.lazy != nil && !x.in.Layout.Long && rc.lazy(&x.in.RPC) {
+		if rc.conn.ConnectionState().ORD == 0 { // else the handler would find out
+			rc.refuseChunk(x, rdmap.ErrNoORD)
+			return
+		}
+		rc.deferPull(x)
+		return
+	}
 	if rc.admit(x, total, (*exchange).pull) {
 		rc.startPull(x)
 	}

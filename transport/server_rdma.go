@@ -33,6 +33,7 @@ func (s *Server) serveConn(conn net.Conn, first []byte) error {
 	c.ctx, c.cancel = context.WithCancel(s.ctx)
 	defer c.cancel()
 	c.rc = newRespConn(s.cfg, &s.ctr, &s.budget, c)
+	c.rc.lazy = lazyOf(s.Handler, s.cfg, s.dups)
 	ec := c.rc.config()
 	ec.BufferedInput = first
 	c.rc.conn = rdmap.Server(conn, ec)
@@ -78,6 +79,9 @@ func (c *rdmaServed) dispatch(x *exchange, inline bool) {
 // setRequest fills the handler's view of the call.
 func (x *exchange) setRequest(addr net.Addr) {
 	x.req = Request{CallHeader: x.in.RPC, Args: x.in.Args, RemoteAddr: addr, Network: "rdma"}
+	if x.away.active {
+		x.req.away = &x.away
+	}
 }
 
 // serve runs the handler and replies.
@@ -86,5 +90,15 @@ func (c *rdmaServed) serve(x *exchange) {
 		x.resp.refusal, x.resp.refused = x.req.Refusal(nil)
 	}
 	c.s.execute(c.ctx, &x.req, &x.resp)
+	if x.away.active {
+		if !x.away.begun {
+			c.s.ctr.unpulled.Add(1)
+		}
+		x.away.gen.Add(1) // before the reply leaves: the client frees its memory then
+		if x.away.failed {
+			c.rc.finish(x) // RFC 8166 Section 4.5.3: the connection has ended
+			return
+		}
+	}
 	c.rc.reply(x)
 }

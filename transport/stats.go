@@ -19,6 +19,9 @@ type Stats struct {
 	// replies had to wait before they could be exposed.
 	Dones, Withheld uint64
 	Exposed         int
+	// Deferred counts calls of a server whose data were left at the client until the handler
+	// asked for them, Unpulled those of them that it did not ask for.
+	Deferred, Unpulled uint64
 	// Padded counts messages sent (client) or received (server) as RDMA_MSGP.
 	Padded uint64
 	// OctetsInline is the size of the Sends of calls and replies, headers included;
@@ -64,6 +67,7 @@ type counters struct {
 	replyRead, dones, withheld, padded    atomic.Uint64
 	conns, inFlight, exposed              atomic.Int64
 	exposedOctets                         atomic.Int64 // now
+	deferred, unpulled                    atomic.Uint64
 }
 
 // snapshot copies the counters, each for itself.
@@ -77,5 +81,6 @@ func (c *counters) snapshot() Stats {
 		InFlight:      int(c.inFlight.Load()),
 		OctetsExposed: c.replyRead.Load(), Dones: c.dones.Load(), Withheld: c.withheld.Load(),
 		Exposed: int(c.exposed.Load()), Padded: c.padded.Load(),
+		Deferred: c.deferred.Load(), Unpulled: c.unpulled.Load(),
 	}
 }

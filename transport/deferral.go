@@ -1,0 +1,232 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/xdr"
+	"go.uber.org/zap"
+)
+
+// lazyHandler is the part of a Handler that names the calls whose data stay at the client
+// until they are asked for.
+type lazyHandler interface {
+	Lazy(prog, vers, proc uint32) bool
+}
+
+// deferral is what a call has whose data are at the client still. It belongs to its
+// exchange and, while ServeRPC runs, to the handler's goroutine.
+type deferral struct {
+	x      *exchange
+	gen    atomic.Uint64 // of the call: an Opaque of an earlier one is refused
+	active bool          // this call's data were left at the client
+	failed bool          // a pull has failed: there is no reply
+	begun  bool          // something was asked for
+	sinks  []region.Region
+}
+
+// errPullGivenUp ends a connection on which a handler waits no longer for RDMA Reads.
+var errPullGivenUp = errors.New("transport: a handler's context ended before the RDMA Reads it waits for")
+
+// lazyOf returns the calls that h wants to pull itself, nil for none.
+//
+// Choice: a call that must not run twice is deferred only if a binding speaks for its
+// program: the cache must know it again when its data come inline the next time, and
+// needs the binding to tell which octets those are.
+func lazyOf(h Handler, cfg *Config, dups *duplicates) func(*xdr.CallHeader) bool {
+	l, ok := h.(lazyHandler)
+	if !ok {
+		return nil
+	}
+	return func(c *xdr.CallHeader) bool {
+		return c.Prog != rpcrdma.ConfigProgram && l.Lazy(c.Prog, c.Vers, c.Proc) &&
+			(chunks.Covers(cfg.Binding, c.Prog, c.Vers) || !dups.covers(&Request{CallHeader: *c}))
+	}
+}
+
+// deferPull hands a call to the application whose data stay at the client. Their octets are
+// taken from the budget all the same, and before the handler runs: one that holds a lock
+// must not wait for memory which others hold that wait for the lock.
+func (rc *respConn) deferPull(x *exchange) {
+	if rc.admit(x, x.in.Layout.Total, (*exchange).deferred) {
+		x.deferred()
+	}
+}
+
+// deferred goes on with a call that has its share of the budget.
+func (x *exchange) deferred() {
+	rc := x.rc
+	x.keepCall()
+	rc.mu.Lock()
+	v := rc.resp.Defer(&x.in)
+	if v == rpcrdma.Answer {
+		x.head = rc.resp.AppendAnswer(x.head[:0], &x.in)
+	}
+	rc.mu.Unlock()
+	if v == rpcrdma.Answer {
+		rc.refuse(x)
+		return
+	}
+	x.away.x, x.away.active = x, true
+	rc.ctr.calls.Add(1)
+	rc.ctr.deferred.Add(1)
+	// Not here: a handler that waits for RDMA Reads cannot be the one who reads.
+	go rc.app.dispatch(x, false)
+}
+
+// keepCall makes the reduced call outlive the upcall.
+func (x *exchange) keepCall() {
+	x.keepPayload()
+	d := xdr.NewDecoder(x.in.Payload)
+	_ = x.in.RPC.Parse(&d) // it has parsed before
+	x.in.Args = d.Rest()
+}
+
+// opaque returns the opaque that is next, if its data are at the client.
+func (l *deferral) opaque(d *xdr.Decoder, most int) (Opaque, bool) {
+	at := d.Offset() + 4
+	for i := range l.x.in.Layout.Chunks {
+		if pos, n := l.x.in.Reduced(i); pos == at {
+			if d.Skip(4); n > most {
+				d.Fail(xdr.ErrRange)
+				n = 0
+			}
+			return Opaque{n: n, away: l, gen: l.gen.Load(), chunk: i}, true
+		}
+	}
+	return Opaque{}, false
+}
+
+// pull reads octets of a chunk, from off on, into bufs, which they fill. Errors are OpErrors,
+// but for misuse.
+func (l *deferral) pull(ctx context.Context, chunk, off int, bufs [][]byte) error {
+	x := l.x
+	rc := x.rc
+	l.begun = true
+	if ctx.Err() != nil {
+		return opErr(OpPull, addrOf(rc.conn), context.Cause(ctx))
+	}
+	err := l.register(bufs)
+	if err == nil {
+		x.appendReads(x.in.Layout.Chunks[chunk].Pos+off, bufs, l.sinks)
+		err = l.wait(ctx)
+	}
+	if e := l.settle(); e != nil {
+		err = e
+	}
+	if err != nil {
+		l.failed = true
+		rc.cfg.Logger.Debug("transport: arguments not pulled", zap.Uint32("rpcordma.xid", x.in.Header.XID), zap.Error(err))
+		return opErr(OpPull, addrOf(rc.conn), err)
+	}
+	for _, b := range bufs {
+		rc.ctr.read.Add(uint64(len(b)))
+	}
+	return nil
+}
+
+// register makes bufs the sinks of RDMA Reads.
+func (l *deferral) register(bufs [][]byte) error {
+	for _, b := range bufs {
+		r, err := l.x.rc.conn.Register(b, region.ReadSink)
+		if err != nil {
+			return err
+		}
+		l.sinks = append(l.sinks, r)
+	}
+	return nil
+}
+
+// appendReads makes the RDMA Reads of the octets of the unreduced message from at on.
+func (x *exchange) appendReads(at int, bufs [][]byte, sinks []region.Region) {
+	x.wrs = x.wrs[:0]
+	for i, b := range bufs {
+		end := at + len(b)
+		for j := range x.in.Layout.Pulls {
+			p := &x.in.Layout.Pulls[j]
+			from, to := max(p.Dst, at), min(p.Dst+int(p.Length), end)
+			if from >= to {
+				continue
+			}
+			x.wrs = append(x.wrs, rdmap.WR{
+				Op: rdmap.OpReadRequest, STag: stagOf(p.Handle), TO: p.Offset + uint64(from-p.Dst),
+				Sink: sinks[i].STag(), SinkTO: uint64(from - at), Len: uint32(to - from),
+			})
+		}
+		at = end
+	}
+}
+
+// wait posts the Reads in x.wrs and returns when the last one is complete, which is the end of
+// all, or the connection is.
+func (l *deferral) wait(ctx context.Context) error {
+	rc := l.x.rc
+	w := rc.waiter()
+	l.x.wrs[len(l.x.wrs)-1].Done = w
+	rc.pulls.start(rc)
+	defer rc.pulls.end()
+	if err := rc.conn.Post(l.x.wrs); err != nil {
+		return err
+	}
+	err := rc.conn.Wait(ctx, w)
+	if !w.Done() { // it may be completed yet, so it is not used again
+		rc.conn.Abort(errPullGivenUp)
+		return err
+	}
+	rc.mu.Lock()
+	rc.waiters = append(rc.waiters, w)
+	rc.mu.Unlock()
+	return err
+}
+
+// waiter returns one that is pending. A connection has no more of them than calls.
+func (rc *respConn) waiter() (w *rdmap.Waiter) {
+	rc.mu.Lock()
+	if n := len(rc.waiters); n > 0 {
+		w, rc.waiters = rc.waiters[n-1], rc.waiters[:n-1]
+	}
+	rc.mu.Unlock()
+	if w == nil {
+		w = new(rdmap.Waiter)
+	}
+	w.Reset()
+	return w
+}
+
+// settle returns when the engine does not touch the sinks any more. One that it does not let
+// go within Config.CloseTimeout is region.ErrPinned.
+func (l *deferral) settle() error {
+	err := l.invalidate(cancelled)
+	if err != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), l.x.rc.cfg.CloseTimeout)
+		defer cancel()
+		if err = l.invalidate(ctx); err != nil {
+			l.x.rc.conn.Abort(err)
+		}
+	}
+	clear(l.sinks)
+	l.sinks = l.sinks[:0]
+	return err
+}
+
+func (l *deferral) invalidate(ctx context.Context) (err error) {
+	for i := range l.sinks {
+		if e := l.sinks[i].Invalidate(ctx); e != nil {
+			err = e
+		}
+	}
+	return err
+}
+
+// reset ends the call.
+func (l *deferral) reset() {
+	if l.active {
+		l.gen.Add(1)
+		l.active, l.failed, l.begun = false, false, false
+	}
+}

@@ -1,0 +1,139 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// Opaque is a variable-length opaque of a call's arguments. Its data came with the call,
+// or are at the client still: see [Handler] for the calls whose data stay there until
+// they are asked for. Either way they are taken once, whole or piece by piece, or not at
+// all. It is valid until ServeRPC returns and belongs to one goroutine.
+type Opaque struct {
+	n     int    // octets
+	off   int    // of them taken
+	data  []byte // what came with the call
+	away  *deferral
+	gen   uint64
+	chunk int
+}
+
+// Misuse of an [Opaque]. Nothing was read.
+var (
+	// ErrPulled: the data, or some of them, have been taken already.
+	ErrPulled = errors.New("transport: the data were pulled already; each octet can be taken once")
+	// ErrPullSize: the buffers do not hold exactly the data.
+	ErrPullSize = errors.New("transport: the buffers do not have the size of the data; see Opaque.Len")
+	// ErrPullLate: ServeRPC has returned.
+	ErrPullLate = errors.New("transport: pull after ServeRPC has returned")
+)
+
+// Opaque reads the count word of an opaque with d, which decodes r.Args from their first
+// octet on, and moves d behind the opaque. If the count exceeds most, or the octets that
+// should be there are not, it fails d: the answer is GARBAGE_ARGS.
+//
+// It is for arguments whose data may be at the client still, and does the same for those
+// that came with the call: inline, with RDMA_MSGP, in a Position Zero chunk (which has to
+// be pulled whole, as the arguments are in it), or over TCP.
+func (r *Request) Opaque(d *xdr.Decoder, most int) Opaque {
+	if r.away != nil {
+		if o, ok := r.away.opaque(d, most); ok {
+			return o
+		}
+	}
+	data := d.Opaque(most)
+	return Opaque{n: len(data), data: data}
+}
+
+// Len returns the octets of the opaque, pad not counted.
+func (o *Opaque) Len() int { return o.n }
+
+// Pending says whether data are at the client still: taking them costs a round trip.
+func (o *Opaque) Pending() bool { return o.away != nil && o.off < o.n }
+
+// Pull returns the data in memory that is lent until the reply has left: where they came
+// with the call, or pooled memory they are read into. Errors are those of PullInto.
+func (o *Opaque) Pull(ctx context.Context) ([]byte, error) {
+	if o.off > 0 {
+		return nil, ErrPulled
+	}
+	if o.away == nil {
+		o.off = o.n
+		return o.data, nil
+	}
+	if o.gen != o.away.gen.Load() {
+		return nil, ErrPullLate
+	}
+	b := o.away.x.resp.Buffer(o.n)
+	return b, o.take(ctx, [][]byte{b})
+}
+
+// PullInto fills bufs with the data, in order; together they have exactly Len octets. The
+// data are read straight into them by RDMA Read, and copied if they came with the call.
+// bufs are lent until PullInto returns. A net.Buffers can be given as bufs....
+//
+// When ctx ends first the connection is given up, as an RDMA Read cannot be taken back,
+// and PullInto returns when nobody touches the memory any more. Whatever ends a pull, the
+// call gets no reply (RFC 8166 Section 4.5.3), and if it is one that must not run twice
+// it may come again. Errors: [ErrPulled], [ErrPullSize], [ErrPullLate]; an *[OpError] when
+// the connection or ctx ended, which wraps region.ErrPinned if the memory must be left
+// alone for good.
+func (o *Opaque) PullInto(ctx context.Context, bufs ...[]byte) error {
+	if o.off > 0 {
+		return ErrPulled
+	}
+	room := 0
+	for _, b := range bufs {
+		room += len(b)
+	}
+	if room != o.n {
+		return fmt.Errorf("%w: %d octets for %d", ErrPullSize, room, o.n)
+	}
+	return o.take(ctx, bufs)
+}
+
+// Reader returns the data as a stream. Each Read takes the next octets, as many as it is
+// given room for, straight into that: large pieces cost less. Otherwise as PullInto.
+func (o *Opaque) Reader(ctx context.Context) io.Reader { return &opaqueReader{ctx, o} }
+
+type opaqueReader struct {
+	ctx context.Context
+	o   *Opaque
+}
+
+// Read implements io.Reader.
+func (r *opaqueReader) Read(p []byte) (int, error) {
+	n := min(len(p), r.o.n-r.o.off)
+	switch {
+	case len(p) == 0:
+		return 0, nil
+	case n == 0:
+		return 0, io.EOF
+	}
+	if err := r.o.take(r.ctx, [][]byte{p[:n]}); err != nil {
+		return 0, err
+	}
+	return n, nil
+}
+
+// take moves the next octets into bufs, which they fill.
+func (o *Opaque) take(ctx context.Context, bufs [][]byte) error {
+	from := o.off
+	for _, b := range bufs {
+		if o.away == nil {
+			copy(b, o.data[o.off:])
+		}
+		o.off += len(b)
+	}
+	if o.away == nil || o.off == from {
+		return nil
+	}
+	if o.gen != o.away.gen.Load() {
+		return ErrPullLate
+	}
+	return o.away.pull(ctx, o.chunk, from, bufs)
+}
