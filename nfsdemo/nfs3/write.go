@@ -30,12 +30,18 @@ func (a *WriteArgs) appendFields(b []byte) []byte {
 	return xdr.AppendUint32(xdr.AppendUint32(b, a.Count), uint32(a.Stable))
 }
 
-// Parse reads the WRITE3args; handle and data are lent.
-func (a *WriteArgs) Parse(d *xdr.Decoder) error {
+// ParseHead reads all up to the data's count word, which is next; the handle is lent.
+func (a *WriteArgs) ParseHead(d *xdr.Decoder) error {
 	a.Handle = parseHandle(d)
 	a.Offset = d.Uint64()
 	a.Count = d.Uint32()
 	a.Stable = StableHow(enum(d, uint32(Unstable), uint32(FileSync)))
+	return d.ErrIn("WRITE3args")
+}
+
+// Parse reads the WRITE3args; handle and data are lent.
+func (a *WriteArgs) Parse(d *xdr.Decoder) error {
+	_ = a.ParseHead(d) // its error sticks to d
 	a.Data = d.Opaque(math.MaxInt)
 	return d.ErrIn("WRITE3args")
 }

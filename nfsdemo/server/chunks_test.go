@@ -25,7 +25,12 @@ type handMade struct {
 // newHandMade serves memory and connects to it.
 func newHandMade(t *testing.T) *handMade {
 	t.Helper()
-	srv := newServer(t, mem.New(nil))
+	return newHandMadeOver(t, newServer(t, mem.New(nil)))
+}
+
+// newHandMadeOver connects to a server.
+func newHandMadeOver(t *testing.T, srv *Server) *handMade {
+	t.Helper()
 	s := &transport.Server{Handler: srv}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

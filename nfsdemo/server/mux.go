@@ -20,6 +20,9 @@ type Program struct {
 	// NonIdempotent says which procedures must not run twice when a client sends a call
 	// again. Nil: none.
 	NonIdempotent func(proc uint32) bool
+	// Lazy says in which procedures Serve takes the data of read chunks itself, with
+	// Call.Opaque. Nil: none.
+	Lazy func(proc uint32) bool
 	// Weak says which procedures, besides 0, need no identity. Nil: all.
 	Weak func(proc uint32) bool
 }
@@ -86,6 +89,12 @@ func (m *Mux) ServeRPC(ctx context.Context, req *transport.Request, resp *transp
 func (m *Mux) NonIdempotent(prog, vers, proc uint32) bool {
 	p := m.find(prog)
 	return p != nil && p.NonIdempotent != nil && vers >= p.Low && vers <= p.High && p.NonIdempotent(proc)
+}
+
+// Lazy says whether a call's data are left at the client until asked for (transport.Handler).
+func (m *Mux) Lazy(prog, vers, proc uint32) bool {
+	p := m.find(prog)
+	return p != nil && p.Lazy != nil && vers >= p.Low && vers <= p.High && p.Lazy(proc)
 }
 
 // MayBlock says whether a call may wait for a disk.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"encoding/binary"
 	"net"
 
@@ -14,6 +15,7 @@ import (
 type op struct {
 	s    *Server
 	c    *Call
+	ctx  context.Context
 	proc nfs3.Proc
 	exp  *export
 	cred Cred // as the export sees it

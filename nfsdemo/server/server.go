@@ -37,6 +37,7 @@ func New(cfg *Config) (*Server, error) {
 		Prog: nfs3.Program, Low: nfs3.Version, High: nfs3.Version, Procs: nfs3.ProcCount,
 		Serve: s.serveNFS, MayBlock: s.nfsMayBlock, NonIdempotent: nonIdempotent,
 		Weak: func(proc uint32) bool { return nfs3.Proc(proc) == nfs3.ProcFSInfo },
+		Lazy: func(proc uint32) bool { return nfs3.Proc(proc) == nfs3.ProcWrite },
 	})
 	s.Add(Program{
 		Prog: mount3.Program, Low: mount3.Version, High: mount3.Version, Procs: mount3.ProcCount,
@@ -72,8 +73,8 @@ var procs = [nfs3.ProcCount]func(*op, *xdr.Decoder) error{
 }
 
 // serveNFS answers one NFS call.
-func (s *Server) serveNFS(_ context.Context, c *Call) error {
-	o := op{s: s, c: c, proc: nfs3.Proc(c.Proc)}
+func (s *Server) serveNFS(ctx context.Context, c *Call) error {
+	o := op{s: s, c: c, ctx: ctx, proc: nfs3.Proc(c.Proc)}
 	d := xdr.NewDecoder(c.Args)
 	return procs[o.proc](&o, &d)
 }

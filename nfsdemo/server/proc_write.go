@@ -1,0 +1,84 @@
+package server
+
+import (
+	"math"
+
+	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// write is WRITE (RFC 1813 Section 3.3.7). Data that are at the client still are moved only
+// if they can be written. The backend gets the octets where the transport received them.
+func (o *op) write(d *xdr.Decoder) error {
+	var args nfs3.WriteArgs
+	_ = args.ParseHead(d) // its error sticks to d
+	data := o.c.Opaque(d, math.MaxInt32)
+	if err := d.ErrIn("WRITE3args"); err != nil {
+		return err
+	}
+	if data.Pending() {
+		if f, err := o.writeTo(&args, data.Len()); err != nil {
+			o.wrote(&nfs3.WriteRes{}, &change{file: f}, err)
+			return nil
+		}
+	}
+	var err error
+	// No lock is held here: a slow client keeps nobody waiting.
+	if args.Data, err = data.Pull(o.ctx); err != nil {
+		return nil //nolint:nilerr // the connection has ended: there is nobody to answer
+	}
+	defer o.hold(args.Handle, nil)()
+	var res nfs3.WriteRes
+	f, err := o.writeTo(&args, len(args.Data))
+	ch := o.changing(f)
+	if err == nil {
+		err = o.writeData(&f, &args, &res)
+	}
+	o.wrote(&res, &ch, err)
+	return nil
+}
+
+// wrote answers a WRITE.
+func (o *op) wrote(res *nfs3.WriteRes, ch *change, err error) {
+	res.Status, res.Wcc = o.status(err), ch.wcc()
+	o.c.Resp.Results = res.Append(o.c.Resp.Results)
+}
+
+// writeTo finds the file of a WRITE of n octets and says why it cannot be done.
+//
+// Choice: a count that is not the length of the data is INVAL.
+func (o *op) writeTo(args *nfs3.WriteArgs, n int) (file, error) {
+	f, err := o.file(args.Handle)
+	end := args.Offset + uint64(n)
+	switch {
+	case err != nil:
+		return f, err
+	case o.writable() != nil:
+		return f, nfs3.ErrROFS
+	case f.attr.Type != nfs3.TypeReg || uint64(args.Count) != uint64(n):
+		return f, nfs3.ErrInval
+	case !o.cred.mayWrite(&f.attr):
+		return f, nfs3.ErrAcces
+	case end < args.Offset || end > o.exp.info.MaxFileSize:
+		return f, nfs3.ErrFBig
+	}
+	if r, ok := f.node.(backend.Roomer); ok && n > 0 {
+		err = r.Room(args.Offset, min(n, o.s.cfg.MaxIO))
+	}
+	return f, err
+}
+
+// writeData writes at most Config.MaxIO octets.
+func (o *op) writeData(f *file, args *nfs3.WriteArgs, res *nfs3.WriteRes) error {
+	data := args.Data[:min(len(args.Data), o.s.cfg.MaxIO)]
+	if !o.cred.root() && f.attr.Mode&(modeSetUID|modeSetGID) != 0 {
+		drop := nfs3.SetAttr{SetMode: true, Mode: f.attr.Mode &^ (modeSetUID | modeSetGID)}
+		if err := f.node.SetAttr(&drop); err != nil {
+			return err
+		}
+	}
+	w, err := f.node.Write(data, args.Offset, args.Stable)
+	res.Count, res.Committed, res.Verf = uint32(w.N), w.Committed, w.Verf
+	return err
+}
