@@ -26,7 +26,7 @@ func (o *op) write(d *xdr.Decoder) error {
 	var err error
 	// No lock is held here: a slow client keeps nobody waiting.
 	if args.Data, err = data.Pull(o.ctx); err != nil {
-		return nil //nolint:nilerr // the connection has ended: there is nobody to answer
+		return nil // the connection has ended: there is nobody to answer
 	}
 	defer o.hold(args.Handle, nil)()
 	var res nfs3.WriteRes
