@@ -102,6 +102,11 @@ var layers = []layer{
 	{name: "transport/commitlog/internal/mutant", pure: true},
 	{name: "transport/commitlog/internal/machine", may: []string{"transport/commitlog/internal/..."}, pure: true},
 	{name: "transport/commitlog/internal/window", may: []string{"rdmap/region", "transport/commitlog/internal/..."}},
+	{
+		name:    "transport/push",
+		may:     []string{"transport", "transport/commitlog", "rdmap", "rdmap/mpa", "rdmap/region", "rdmap/region/pmem", "xdr"},
+		modules: []string{"go.uber.org/zap"},
+	},
 	{name: "transport/internal/drc", pure: true},
 	{
 		name:    "transport/...",
@@ -244,6 +249,8 @@ func TestLayerRules(t *testing.T) {
 		{"transport", path.Join(module, "rdmap"), true},
 		{"transport", path.Join(module, "nfsdemo"), false},
 		{"transport/commitlog", path.Join(module, "xdr"), false},
+		{"transport/push", path.Join(module, "transport/commitlog"), true},
+		{"transport/push", path.Join(module, "rpcrdma"), false},
 		{"nfsdemo/nfs3", path.Join(module, "rdmap"), false},
 		{"nfsdemo/cli", path.Join(module, "rdmap/capture"), true},
 		{"nfsdemo/nfs3", path.Join(module, "transport"), true},

@@ -18,6 +18,11 @@ func (l *Log) Local(ctx context.Context, p *Producer) error {
 	if err != nil {
 		return err
 	}
+	return l.local(p, a)
+}
+
+// local gives the session of a to p; order is held.
+func (l *Log) local(p *Producer, a *Answer) error {
 	loc := &local{p: p, ring: guarded(l.mem.Ring(a.Mode)), tail: guarded(l.mem.TailWord())}
 	l.state.Lock()
 	if err := l.err; err != nil {

@@ -1,0 +1,182 @@
+package commitlog
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
+	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
+)
+
+// Carrier takes records to a log by other means than RDMA. Its methods are called by one
+// goroutine at a time; an error ends the session.
+type Carrier interface {
+	// Carry appends payloads, whose records have the numbers from seq on, and returns
+	// when they are part of the log. Head is what it knows of the durable head, 0 for
+	// nothing new. Payloads are borrowed until it returns.
+	Carry(ctx context.Context, seq uint64, payloads [][]byte) (head uint64, err error)
+	// Head asks for the durable head. It is called now and then while the log is full.
+	Head(ctx context.Context) (uint64, error)
+}
+
+// Bounds of the wait before a carrier is asked for the head again.
+const (
+	leastHeadWait = time.Millisecond
+	mostHeadWait  = 64 * time.Millisecond
+)
+
+// OpenCarrier is Open for a session whose records c carries; of a, what names STags has no
+// meaning. The session is over when ctx ends. Errors: ErrBadAnswer, ErrLostRecords,
+// ErrClosed. Then there is no session.
+func (p *Producer) OpenCarrier(ctx context.Context, c Carrier, a *Answer) error {
+	return p.open(&carried{p: p, c: c, ctx: ctx}, a)
+}
+
+// carried is a session over a carrier. What is posted is carried by a goroutine that
+// lives as long as there is something to do.
+type carried struct {
+	p   *Producer
+	c   Carrier
+	ctx context.Context
+
+	mu      sync.Mutex
+	queue   []*flight
+	full    bool // there is no room: ask for the head
+	running bool
+	over    bool
+
+	payloads [][]byte // of the group under way
+}
+
+// post implements link.
+func (s *carried) post(f *flight) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		return ErrClosed
+	}
+	s.queue = append(s.queue, f)
+	s.start()
+	return nil
+}
+
+// blocked implements link: somebody has to ask for the head.
+func (s *carried) blocked() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.over {
+		s.full = true
+		s.start()
+	}
+}
+
+// wait implements link: there is nothing to be done but to sleep.
+func (s *carried) wait(context.Context, *Pending) error { return ErrClosed }
+
+// start lets a goroutine run; mu is held.
+func (s *carried) start() {
+	if !s.running {
+		s.running = true
+		go s.run()
+	}
+}
+
+func (s *carried) run() {
+	for wait := leastHeadWait; ; {
+		f, more := s.next()
+		var err error
+		switch {
+		case !more:
+			return
+		case f != nil:
+			wait = leastHeadWait
+			err = s.carry(f)
+		default:
+			err = s.askHead(wait)
+			wait = min(2*wait, mostHeadWait)
+		}
+		if err != nil {
+			s.end()
+		}
+	}
+}
+
+// next takes the oldest group; nil and true: the head is to be asked for.
+func (s *carried) next() (*flight, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over || len(s.queue) == 0 && !s.full {
+		s.running = false
+		return nil, false
+	}
+	if len(s.queue) == 0 {
+		s.full = false // publishing the head sets it again if that was not enough
+		return nil, true
+	}
+	f := s.queue[0]
+	s.queue = s.queue[1:]
+	return f, true
+}
+
+// carry takes one group to the log.
+func (s *carried) carry(f *flight) error {
+	seq := s.records(f.b)
+	head, err := s.c.Carry(s.ctx, seq, s.payloads)
+	clear(s.payloads)
+	if err != nil {
+		return err
+	}
+	f.Complete(nil)
+	s.p.publishedBy(s, head)
+	return nil
+}
+
+// records finds the payloads of a group and the number of the first: they lie in the
+// octets that would be written.
+func (s *carried) records(b *machine.Batch) (seq uint64) {
+	s.payloads = s.payloads[:0]
+	for i := range b.Ops {
+		if b.Ops[i].Kind != machine.WireWrite {
+			continue
+		}
+		for at := b.Ops[i].Data; len(at) > 0; {
+			r := layout.ParseRecord(at)
+			if r.Filler != 0 {
+				at = at[min(layout.Align, len(at)):]
+				continue
+			}
+			if len(s.payloads) == 0 {
+				seq = r.Seq
+			}
+			s.payloads = append(s.payloads, at[layout.RecordHeaderLen:layout.RecordHeaderLen+r.Len])
+			at = at[r.Size():]
+		}
+	}
+	return seq
+}
+
+// askHead asks for the head after a while.
+func (s *carried) askHead(wait time.Duration) error {
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-s.ctx.Done():
+		return s.ctx.Err()
+	}
+	head, err := s.c.Head(s.ctx)
+	if err != nil {
+		return err
+	}
+	s.p.publishedBy(s, head)
+	return nil
+}
+
+// end ends the session.
+func (s *carried) end() {
+	s.mu.Lock()
+	s.over, s.queue = true, nil
+	s.mu.Unlock()
+	s.p.end(s)
+}

@@ -1,0 +1,85 @@
+package commitlog
+
+import (
+	"context"
+	"errors"
+
+	"github.com/stag-rdma/stag/rdmap"
+)
+
+// ErrFenced: another session has begun since, or this one has its producer already.
+var ErrFenced = errors.New("commitlog: the session is over, or has its producer (begin another)")
+
+// Prepared is a session that has begun before it is known how its producer reaches the
+// log: who is to append is told the answer on one way, such as an RPC, and then comes on
+// another. Its methods may be called from several goroutines at once; one of Attach and
+// Local succeeds, once.
+type Prepared struct {
+	l    *Log
+	a    Answer
+	used bool // order is held
+}
+
+// Prepare ends the session that there is, as Advertise does and with its errors, and
+// begins another.
+func (l *Log) Prepare(ctx context.Context) (*Prepared, error) {
+	l.order.Lock()
+	defer l.order.Unlock()
+	a, err := l.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &Prepared{l: l, a: *a}, nil
+}
+
+// Answer returns what has survived and where the session begins. It names no STags.
+func (s *Prepared) Answer() Answer { return s.a }
+
+// Head returns the durable head: what lies before it may be overwritten.
+func (s *Prepared) Head() uint64 {
+	s.l.mu.Lock()
+	defer s.l.mu.Unlock()
+	return s.l.cons.Head().Pos
+}
+
+// Attach gives the session to the producer at the other end of c, and returns the answer
+// that it must be told. Errors: ErrNoExtension, after which another way may be tried;
+// ErrFenced, ErrClosed, and the first error of the memory.
+func (s *Prepared) Attach(c *rdmap.Conn) (*Answer, error) {
+	if c.ConnectionState().Extensions&rdmap.ExtCommit == 0 {
+		return nil, ErrNoExtension
+	}
+	s.l.order.Lock()
+	defer s.l.order.Unlock()
+	if err := s.use(); err != nil {
+		return nil, err
+	}
+	a := s.a
+	if err := s.l.register(c, &a); err != nil {
+		return nil, err
+	}
+	return &a, nil
+}
+
+// Local gives the session to p, a producer in this process. Errors: ErrFenced, ErrClosed,
+// the first error of the memory, and those of Producer.Open.
+func (s *Prepared) Local(p *Producer) error {
+	s.l.order.Lock()
+	defer s.l.order.Unlock()
+	if err := s.use(); err != nil {
+		return err
+	}
+	return s.l.local(p, &s.a)
+}
+
+// use takes the session, if it is still the last one; order is held.
+func (s *Prepared) use() error {
+	s.l.mu.Lock()
+	last := s.l.cons.Epoch()
+	s.l.mu.Unlock()
+	if s.used || last != s.a.Epoch {
+		return ErrFenced
+	}
+	s.used = true
+	return nil
+}

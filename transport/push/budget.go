@@ -1,0 +1,119 @@
+package push
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap/region"
+)
+
+// longestWait is how long one request waits for the budget of its log: a fence waits for
+// the one that is running.
+const longestWait = 50 * time.Millisecond
+
+// smallHash is how few octets are touched without being counted: atomics are.
+const smallHash = 64
+
+// budgeted is the memory of a log whose flushes and hashes are counted, and slowed down
+// beyond the budget. It also tells when the memory has failed.
+type budgeted struct {
+	region.Memory
+	guard   region.Guarded // Memory, if it is one
+	flushes rate
+	hashed  rate
+	slowed  *atomic.Uint64
+
+	once   sync.Once
+	failed func(error)
+}
+
+var (
+	_ region.Guarded        = (*budgeted)(nil)
+	_ region.RangePersister = (*budgeted)(nil)
+)
+
+// newBudgeted wraps mem, which it does not take over.
+func newBudgeted(mem region.Memory, l *Limits, slowed *atomic.Uint64, failed func(error)) region.Memory {
+	b := &budgeted{Memory: mem, slowed: slowed, failed: failed}
+	b.flushes.perSecond, b.hashed.perSecond = float64(l.Flushes), float64(l.Hashed)
+	b.guard, _ = mem.(region.Guarded)
+	if w, ok := mem.(region.Watched); ok {
+		return &watchedBudget{b, w}
+	}
+	return b
+}
+
+// wait waits as long as r says for n units, within bounds.
+func (b *budgeted) wait(r *rate, n int) {
+	if d := r.take(float64(n), time.Now()); d > 0 {
+		b.slowed.Add(1)
+		time.Sleep(min(d, longestWait))
+	}
+}
+
+// fail tells about the first error.
+func (b *budgeted) fail(err error) error {
+	if err != nil {
+		b.once.Do(func() { b.failed(err) })
+	}
+	return err
+}
+
+// Persist implements region.Memory.
+func (b *budgeted) Persist(off, n int) error {
+	if n == 0 {
+		return b.Memory.Persist(off, n) // asks what the memory is
+	}
+	b.wait(&b.flushes, 1)
+	return b.fail(b.Memory.Persist(off, n))
+}
+
+// PersistRanges implements region.RangePersister.
+func (b *budgeted) PersistRanges(rs []region.Range) error {
+	b.wait(&b.flushes, 1)
+	return b.fail(region.PersistRanges(b.Memory, rs))
+}
+
+// Store implements region.Guarded.
+func (b *budgeted) Store(off int, p []byte) error {
+	if b.guard == nil {
+		copy(b.Bytes()[off:off+len(p)], p)
+		return nil
+	}
+	return b.fail(b.guard.Store(off, p))
+}
+
+// Load implements region.Guarded.
+func (b *budgeted) Load(p []byte, off int) error {
+	if b.guard == nil {
+		copy(p, b.Bytes()[off:off+len(p)])
+		return nil
+	}
+	return b.fail(b.guard.Load(p, off))
+}
+
+// Guard implements region.Guarded: what is large is a hash.
+func (b *budgeted) Guard(off, n int, f func() error) error {
+	if n > smallHash {
+		b.wait(&b.hashed, n)
+	}
+	if b.guard == nil {
+		return f()
+	}
+	return b.fail(b.guard.Guard(off, n, f))
+}
+
+// watchedBudget is budgeted for memory that is Watched.
+type watchedBudget struct {
+	*budgeted
+	watched region.Watched
+}
+
+var _ region.Watched = (*watchedBudget)(nil)
+
+// Failed implements region.Watched.
+func (b *watchedBudget) Failed() <-chan struct{} { return b.watched.Failed() }
+
+// Err implements region.Watched.
+func (b *watchedBudget) Err() error { return b.watched.Err() }

@@ -1,0 +1,110 @@
+package push
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
+)
+
+// Dir returns a Store that keeps each log in two files of a directory, which must exist:
+// NAME.log, of the kind of memory given, and NAME.owner, the digest of the secret in 32
+// octets, for the user of the server alone. A log without an owner is what a crash has
+// left, and is made anew.
+func Dir(path string, kind pmem.Kind) Store { return &dir{path, kind} }
+
+type dir struct {
+	path string
+	kind pmem.Kind
+}
+
+const (
+	logSuffix   = ".log"
+	ownerSuffix = ".owner"
+)
+
+func (d *dir) file(name, suffix string) string { return filepath.Join(d.path, name+suffix) }
+
+// Create implements Store. The owner comes last, by a rename: it is what makes the log.
+func (d *dir) Create(name string, size int, owner Owner, format func(region.Memory) error) error {
+	if _, err := os.Lstat(d.file(name, ownerSuffix)); err == nil {
+		return fs.ErrExist
+	}
+	path := d.file(name, logSuffix)
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := pmem.Create(path, size, nil); err != nil {
+		return err
+	}
+	mem, err := pmem.Open(d.kind, path, nil)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(format(mem), mem.Close()); err != nil {
+		return err
+	}
+	return d.writeOwner(name, owner)
+}
+
+func (d *dir) writeOwner(name string, owner Owner) error {
+	f, err := os.CreateTemp(d.path, "."+name+".owner-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) //nolint:errcheck // gone after the rename
+	_, err = f.Write(owner[:])
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), d.file(name, ownerSuffix)); err != nil {
+		return err
+	}
+	return syncDir(d.path)
+}
+
+// syncDir makes the names in a directory durable.
+func syncDir(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// Open implements Store.
+func (d *dir) Open(name string) (region.Memory, Owner, error) {
+	var owner Owner
+	b, err := os.ReadFile(d.file(name, ownerSuffix))
+	if err != nil {
+		return nil, owner, err
+	}
+	if len(b) != len(owner) {
+		return nil, owner, errors.New("push: " + d.file(name, ownerSuffix) + " is damaged: it should have 32 octets")
+	}
+	copy(owner[:], b)
+	mem, err := pmem.Open(d.kind, d.file(name, logSuffix), nil)
+	if err != nil {
+		return nil, owner, err
+	}
+	return mem, owner, nil
+}
+
+// Names implements Store.
+func (d *dir) Names() ([]string, error) {
+	entries, err := os.ReadDir(d.path)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, e := range entries {
+		if name, ok := strings.CutSuffix(e.Name(), ownerSuffix); ok && possible(name) {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}

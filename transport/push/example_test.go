@@ -1,0 +1,89 @@
+package push_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/push"
+)
+
+// A server with logs in a directory, and a client that appends to one of them.
+func Example() {
+	ctx := context.Background()
+	dir, _ := os.MkdirTemp("", "push")
+	defer os.RemoveAll(dir)
+
+	commits, _ := net.Listen("tcp", "127.0.0.1:0") // for the records
+	calls, _ := net.Listen("tcp", "127.0.0.1:0")   // for everything else
+	ps := &push.Server{Store: push.Dir(dir, pmem.File), Addr: commits.Addr().String()}
+	defer ps.Close(ctx)
+	_ = ps.Load() // the logs there are
+	go ps.Serve(commits)
+	server := &transport.Server{Handler: ps}
+	go server.Serve(calls)
+	defer server.Close()
+
+	caller, _ := transport.Dial(ctx, "tcp", calls.Addr().String(), nil)
+	defer caller.Close()
+	session, _ := push.Dial(ctx, caller, "journal", &push.Config{
+		Keep: func(push.Secret) error { return nil }, // store it, durably
+	})
+	defer session.Close(ctx)
+	result, err := session.Append(ctx, []byte("first"))
+	fmt.Println(session.Rung(), result.Seq, result.Level, err)
+
+	log, _ := ps.Log("journal")
+	record, _ := log.Next(ctx)
+	fmt.Printf("%d %s\n", record.Seq, record.Payload)
+	fmt.Println(log.Release(record.Seq)) // its effects are durable
+	// Output:
+	// native 1 persistent <nil>
+	// 1 first
+	// <nil>
+}
+
+// The last rung: a file. Here it is a local one.
+func ExampleReadFile() {
+	ctx := context.Background()
+	f, _ := os.CreateTemp("", "log")
+	defer os.Remove(f.Name())
+	defer f.Close()
+	session, err := push.Dial(ctx, nil, "log", &push.Config{File: local{f}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, _ = session.Append(ctx, []byte("one"))
+	_, _ = session.Append(ctx, []byte("two"))
+	fmt.Println(session.Rung(), session.Close(ctx))
+	_ = push.ReadFile(f, func(r *commitlog.Record) error {
+		fmt.Printf("%d %s\n", r.Seq, r.Payload)
+		return nil
+	})
+	// Output:
+	// file <nil>
+	// 1 one
+	// 2 two
+}
+
+// local is a file of this machine as a push.File.
+type local struct{ *os.File }
+
+func (l local) ReadAt(_ context.Context, p []byte, off int64) (int, error) {
+	return io.ReaderAt(l.File).ReadAt(p, off)
+}
+
+func (l local) WriteAt(_ context.Context, p []byte, off int64) error {
+	_, err := l.File.WriteAt(p, off)
+	return err
+}
+
+func (l local) Commit(context.Context) (commitlog.Level, error) {
+	return commitlog.Persistent, l.Sync()
+}

@@ -1,0 +1,203 @@
+package push
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/transport/commitlog"
+)
+
+// A host that floods with OPENs is told that the server is busy, and others are not.
+func TestOpenFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ps := &Server{Store: newMemStore(), Limits: Limits{Opens: 10}}
+		defer ps.Close(t.Context())
+		count := func(host string) (busy int) {
+			for i := range 100 {
+				if ask(ps, host+":1", openArgs{Name: fmt.Sprint("n", i), Secret: &Secret{1}}).Status == StatusBusy {
+					busy++
+				}
+			}
+			return busy
+		}
+		if n := count("192.0.2.1"); n != 90 {
+			t.Errorf("%d of 100 busy", n)
+		}
+		if n := count("192.0.2.2"); n != 90 {
+			t.Errorf("another host: %d of 100 busy", n)
+		}
+		time.Sleep(500 * time.Millisecond)
+		if n := count("192.0.2.1"); n != 95 {
+			t.Errorf("half a second later: %d of 100 busy", n)
+		}
+	})
+}
+
+// More hosts than are remembered share what is left.
+func TestRates(t *testing.T) {
+	r := newRates(1)
+	now := time.Now()
+	for i := range 2 * maxRates {
+		r.try(fmt.Sprint(i), now)
+	}
+	if len(r.byHost) != maxRates {
+		t.Errorf("%d hosts", len(r.byHost))
+	}
+	if r.try("one more", now) {
+		t.Error("it has a bucket of its own")
+	}
+	if !r.try("one more", now.Add(time.Minute)) || len(r.byHost) != 1 {
+		t.Errorf("idle ones are forgotten: %d left", len(r.byHost))
+	}
+}
+
+// Names, logs and octets are bounded; a large wish is cut down, and what does not fit
+// leaves the secret good for less.
+func TestQuota(t *testing.T) {
+	ps := &Server{Store: newMemStore(), Limits: Limits{
+		Opens: 10000, MaxLogs: 4, MaxOctets: 3 * 8192, MaxCapacity: 8192, MaxIssued: 16,
+	}}
+	defer ps.Close(context.Background())
+	secrets := make(map[string]Secret)
+	for i, want := range []Status{StatusIssued, StatusIssued, StatusBusy} { // an eighth of 16
+		name := fmt.Sprint("a", i)
+		r := ask(ps, "192.0.2.1:1", openArgs{Name: name})
+		if r.Status != want {
+			t.Fatalf("secret %d: %v, want %v", i, r.Status, want)
+		}
+		secrets[name] = r.Secret
+	}
+	for _, name := range []string{"a0", "a1"} {
+		k := secrets[name]
+		r := ask(ps, "192.0.2.1:1", openArgs{Name: name, Secret: &k, Capacity: 1 << 40})
+		if r.Status != StatusOK || r.Opened.Answer.Capacity != 8192 {
+			t.Fatal(r.Status, r.Opened.Answer.Capacity)
+		}
+	}
+	k := ask(ps, "192.0.2.1:1", openArgs{Name: "b"}).Secret
+	if r := ask(ps, "192.0.2.1:1", openArgs{Name: "b", Secret: &k, Capacity: 8192}); r.Status != StatusOK {
+		t.Fatal(r.Status)
+	}
+	if r := ask(ps, "192.0.2.1:1", openArgs{Name: "c"}); r.Status != StatusFull {
+		t.Error("a secret for which there is no room:", r.Status)
+	}
+	if st := ps.Stats(); st.Octets != 3*8192 || st.Logs != 3 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// Flushes and hashes beyond the budget of a log wait; those within it do not.
+func TestBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ps := &Server{Limits: Limits{Flushes: 10, Hashed: 1 << 20}}
+		ps.init()
+		mem, ok := newBudgeted(blockingMemory(1<<20), &ps.lim, &ps.ctr.slowed, nil).(region.Guarded)
+		if !ok {
+			t.Fatal("not guarded")
+		}
+		took := func(f func()) time.Duration {
+			from := time.Now()
+			f()
+			return time.Since(from)
+		}
+		flush := func() {
+			if err := mem.Persist(0, 64); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if d := took(func() {
+			for range 10 {
+				flush()
+			}
+		}); d != 0 {
+			t.Error("within the budget:", d)
+		}
+		if d := took(flush); d != longestWait {
+			t.Error("beyond the budget:", d)
+		}
+		if d := took(func() { _ = mem.Persist(0, 0) }); d != 0 {
+			t.Error("a question:", d)
+		}
+		hash := func(n int) { _ = mem.Guard(0, n, func() error { return nil }) }
+		if d := took(func() { hash(1 << 20); hash(8) }); d != 0 {
+			t.Error("hashes within the budget:", d)
+		}
+		if d := took(func() { hash(32 << 10) }); d != time.Second/32 {
+			t.Error("hashes beyond the budget:", d)
+		}
+		time.Sleep(2 * time.Second)
+		if d := took(func() { flush(); hash(1 << 20) }); d != 0 {
+			t.Error("later:", d)
+		}
+		if n := ps.Stats().Slowed; n != 2 {
+			t.Errorf("%d slowed", n)
+		}
+	})
+}
+
+func blockingMemory(n int) *blocking { return &blocking{Sim: pmem.NewSim(n, nil)} }
+
+// A peer that floods with flushes and hashes of one log does not keep another from being
+// appended to; both are what their owners have appended.
+func TestFlushFlood(t *testing.T) {
+	w := start(t, &Server{Limits: Limits{Flushes: 200, Hashed: 1 << 20}})
+	flooder := w.dial("flood", &Config{Producer: &commitlog.ProducerOptions{Batch: 1, InFlight: 64, Verify: true}})
+	stop := make(chan struct{})
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				if _, err := flooder.Append(t.Context(), make([]byte, 4000)); err != nil {
+					return
+				}
+			}
+			if l, err := w.ps.Log("flood"); err == nil {
+				if r, _ := l.TryNext(); r != nil {
+					_ = l.Release(r.Seq)
+				}
+			}
+		}
+	}()
+	for w.ps.Stats().Slowed == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	s := w.dial("log", nil)
+	for i := range 20 {
+		appended(t, s, commitlog.Persistent, uint64(i+1), fmt.Sprint(i))
+	}
+	close(stop)
+	<-over
+}
+
+// A silent commit connection, and one too many, are ended.
+func TestMaxConns(t *testing.T) {
+	w := start(t, &Server{Limits: Limits{MaxConns: 1}})
+	a, err := net.Dial("tcp", w.ps.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	for w.ps.Stats().Conns == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	b, err := net.Dial("tcp", w.ps.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if _, err := b.Read(make([]byte, 1)); err == nil {
+		t.Error("a second one is served")
+	}
+	s := w.dial("log", nil) // by call
+	appended(t, s, commitlog.Persistent, 1, "one")
+}

@@ -1,0 +1,42 @@
+package push
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// Any octets as arguments: an answer, GARBAGE_ARGS, and never a log that was not asked for.
+func FuzzServe(f *testing.F) {
+	secret := Secret(counted(0xa0))
+	for proc, args := range [][]byte{
+		procNull: nil,
+		procOpen: (&openArgs{Name: "log", Secret: &secret, Native: true}).append(nil),
+		procClose: append([]byte(nil),
+			make([]byte, keyLen)...),
+		procAppend: (&appendArgs{Seq: 1, Records: [][]byte{[]byte("one")}}).append(nil),
+		procStatus: make([]byte, keyLen),
+	} {
+		f.Add(uint32(proc), args)
+	}
+	f.Add(uint32(procOpen), (&openArgs{Name: "log"}).append(nil))
+	ps := &Server{Store: newMemStore(), Limits: Limits{Opens: 1 << 30, MaxIssued: 64}}
+	f.Cleanup(func() { _ = ps.Close(context.Background()) })
+	f.Fuzz(func(t *testing.T, proc uint32, args []byte) {
+		h := xdr.CallHeader{XID: 1, RPCVers: xdr.RPCVersion, Prog: Program, Vers: Version, Proc: proc}
+		reply, ok := transport.ServeMessage(t.Context(), ps, from("192.0.2.1:1"), append(xdr.AppendCall(nil, &h), args...), nil)
+		if !ok {
+			t.Fatal("no reply")
+		}
+		d := xdr.NewDecoder(reply)
+		var r xdr.ReplyHeader
+		if err := r.Parse(&d); err != nil || r.Denied {
+			t.Fatalf("%+v %v", r, err)
+		}
+		if st := ps.Stats(); st.Logs != 0 {
+			t.Errorf("%+v", st) // nobody can have guessed a secret
+		}
+	})
+}

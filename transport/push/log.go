@@ -1,0 +1,105 @@
+package push
+
+import (
+	"context"
+	"errors"
+
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/transport/commitlog"
+	"go.uber.org/zap"
+)
+
+// Log is a log of a Server, for whoever consumes it.
+type Log struct {
+	s     *Server
+	name  string
+	owner Owner
+	size  uint64 // of the ring
+	mem   region.Memory
+	log   *commitlog.Log // nil: it could not be opened, err says why
+	err   error
+	ctx   context.Context // ends when the memory fails, and with the server
+	fail  context.CancelCauseFunc
+	turn  chan struct{} // one slot: who opens a session
+
+	// Under Server.mu.
+	session  *session // nil: none
+	instance key      // that has opened it last
+	opened   bool     // since the server was loaded
+}
+
+// Name returns the name of the log.
+func (l *Log) Name() string { return l.name }
+
+// Info returns what was found when the log was loaded.
+func (l *Log) Info() commitlog.Info { return l.log.Info() }
+
+// Next returns the next record, in order, as soon as there is one; see
+// [commitlog.Log.Next]. After a restart, records that were not released come again.
+func (l *Log) Next(ctx context.Context) (*commitlog.Record, error) { return l.log.Next(ctx) }
+
+// TryNext returns the next record, or nil if there is none yet.
+func (l *Log) TryNext() (*commitlog.Record, error) { return l.log.TryNext() }
+
+// Release says that the effects of the records up to seq are durable: their room is free.
+func (l *Log) Release(seq uint64) error { return l.log.Release(seq) }
+
+// load opens a log of the store and lets it be consumed.
+func (s *Server) load(name string) (*Log, error) {
+	mem, owner, err := s.Store.Open(name)
+	l := &Log{s: s, name: name, owner: owner, turn: make(chan struct{}, 1)}
+	l.ctx, l.fail = context.WithCancelCause(s.ctx)
+	if err == nil {
+		l.mem = mem
+		l.log, err = commitlog.Open(newBudgeted(mem, &s.lim, &s.ctr.slowed, l.failed))
+	}
+	if err != nil {
+		l.err = err
+		s.log.Error("push: log not opened", zap.String("log", name), zap.Error(err))
+	} else {
+		l.size = l.log.Info().Capacity
+	}
+	if !s.add(l) {
+		return nil, errors.Join(ErrServerClosed, l.close(context.Background()))
+	}
+	return l, err
+}
+
+// add makes a log known. It reports false when the server is closed.
+func (s *Server) add(l *Log) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.logs[l.name] = l
+	s.octets += l.size
+	if s.Consume != nil && l.log != nil {
+		s.wg.Go(func() { s.Consume(s.ctx, l) })
+	}
+	return true
+}
+
+// failed is told the first error of the memory.
+func (l *Log) failed(err error) {
+	l.fail(err)
+	l.s.ctr.lost.Add(1)
+	l.s.log.Error("push: memory of a log failed", zap.String("log", l.name), zap.Error(err))
+}
+
+// lost says whether nothing can be appended any more, for good.
+func (l *Log) lost() bool {
+	return l.log == nil || l.ctx.Err() != nil && !errors.Is(context.Cause(l.ctx), context.Canceled)
+}
+
+// close gives the memory back.
+func (l *Log) close(ctx context.Context) error {
+	var err error
+	if l.log != nil {
+		err = l.log.Close(ctx)
+	}
+	if l.mem != nil && err == nil {
+		err = l.mem.Close()
+	}
+	return err
+}

@@ -1,0 +1,316 @@
+package push
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap/capture"
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/commitlog"
+)
+
+// TestMain fails the package when a test leaves a goroutine behind.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if left := leaked(); left != "" && code == 0 {
+		fmt.Fprintln(os.Stderr, "left behind:\n"+left)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func leaked() string {
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		buf := make([]byte, 1<<20)
+		buf = buf[:runtime.Stack(buf, true)]
+		var bad []string
+		for g := range strings.SplitSeq(string(buf), "\n\n") {
+			if strings.Contains(g, "stag-rdma/stag") && !processWide(g) {
+				bad = append(bad, g)
+			}
+		}
+		if len(bad) == 0 {
+			return ""
+		}
+		if time.Now().After(deadline) {
+			return strings.Join(bad, "\n\n")
+		}
+	}
+}
+
+// processWide knows goroutines that belong to the process.
+func processWide(stack string) bool {
+	for _, f := range []string{"push.TestMain", "rdmap.(*poller)", "rdmap.(*ticker)", "rdmap.(*watchdog)", "transport.(*ticker)"} {
+		if strings.Contains(stack, f) {
+			return true
+		}
+	}
+	return false
+}
+
+// memStore keeps logs in crash models.
+type memStore struct {
+	mu     sync.Mutex
+	logs   map[string]region.Memory
+	owners map[string]Owner
+	wrap   func(*pmem.Sim) region.Memory // of new logs; nil: as they are
+}
+
+func newMemStore() *memStore {
+	return &memStore{logs: make(map[string]region.Memory), owners: make(map[string]Owner)}
+}
+
+func (m *memStore) Create(name string, size int, owner Owner, format func(region.Memory) error) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.logs[name] != nil {
+		return fs.ErrExist
+	}
+	var mem region.Memory = pmem.NewSim(size, nil)
+	if m.wrap != nil {
+		mem = m.wrap(pmem.NewSim(size, nil))
+	}
+	if err := format(mem); err != nil {
+		return err
+	}
+	m.logs[name], m.owners[name] = mem, owner
+	return nil
+}
+
+func (m *memStore) Open(name string) (region.Memory, Owner, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	mem := m.logs[name]
+	if mem == nil {
+		return nil, Owner{}, fs.ErrNotExist
+	}
+	return mem, m.owners[name], nil
+}
+
+func (m *memStore) Names() ([]string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return keysOf(m.logs), nil
+}
+
+// crashed returns a store that holds what is sure to have survived.
+func (m *memStore) crashed() *memStore {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := newMemStore()
+	for name, mem := range m.logs {
+		sim, ok := mem.(*pmem.Sim)
+		if !ok {
+			sim = mem.(interface{ sim() *pmem.Sim }).sim()
+		}
+		n.logs[name], n.owners[name] = pmem.OpenSim(sim.Told().Durable(), nil), m.owners[name]
+	}
+	return n
+}
+
+// world is a server with its listeners.
+type world struct {
+	t    *testing.T
+	ps   *Server
+	rpc  string // addresses
+	done []func()
+}
+
+// start makes a server of ps, whose Addr is set unless it is "-": then there is no commit
+// listener.
+func start(t *testing.T, ps *Server) *world {
+	t.Helper()
+	w := &world{t: t, ps: ps}
+	if ps.Store == nil {
+		ps.Store = newMemStore()
+	}
+	if ps.Limits.Opens == 0 {
+		ps.Limits.Opens = 10000
+	}
+	if ps.Addr == "-" {
+		ps.Addr = ""
+	} else {
+		l := w.listen()
+		ps.Addr = recorded(t, l.Addr().String())
+		w.serve(func() { _ = ps.Serve(l) })
+	}
+	if err := ps.Load(); err != nil {
+		t.Fatal(err)
+	}
+	l := w.listen()
+	ts := &transport.Server{Handler: ps}
+	w.rpc = recorded(t, l.Addr().String())
+	w.serve(func() { _ = ts.Serve(l) })
+	t.Cleanup(w.stop)
+	w.done = append(w.done, func() { ts.Close() })
+	return w
+}
+
+func (w *world) listen() net.Listener {
+	w.t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return l
+}
+
+func (w *world) serve(f func()) {
+	over := make(chan struct{})
+	go func() { f(); close(over) }()
+	w.done = append(w.done, func() { <-over })
+}
+
+// stop ends the server, as often as it is called.
+func (w *world) stop() {
+	done := w.done
+	w.done = nil
+	if done == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := w.ps.Close(ctx); err != nil {
+		w.t.Error("close:", err)
+	}
+	for i := range done {
+		done[len(done)-1-i]()
+	}
+}
+
+// caller makes a Redialer to the RPC server that rpc tells.
+func redialer(t *testing.T, rpc func() string) *transport.Redialer {
+	t.Helper()
+	r, err := transport.NewRedialer(&transport.RedialConfig{
+		Dial: func(ctx context.Context) (transport.Caller, error) {
+			return transport.Dial(ctx, "tcp", rpc(), nil)
+		},
+		MinDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	return r
+}
+
+func (w *world) caller() *transport.Redialer {
+	return redialer(w.t, func() string { return w.rpc })
+}
+
+// dial opens a session, which ends with the test.
+func (w *world) dial(name string, cfg *Config) *Session {
+	w.t.Helper()
+	s, err := w.tryDial(name, cfg)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return s
+}
+
+func (w *world) tryDial(name string, cfg *Config) (*Session, error) {
+	w.t.Helper()
+	var c Config
+	if cfg != nil {
+		c = *cfg
+	}
+	if c.Keep == nil {
+		c.Keep = func(Secret) error { return nil }
+	}
+	set(&c.MinDelay, time.Millisecond)
+	set(&c.MaxDelay, 10*time.Millisecond)
+	s, err := Dial(w.t.Context(), w.caller(), name, &c)
+	if err == nil {
+		w.t.Cleanup(func() { _ = s.Close(context.Background()) })
+	}
+	return s, err
+}
+
+// appended appends records one by one, and wants the numbers from seq on.
+func appended(t *testing.T, s *Session, level commitlog.Level, seq uint64, records ...string) {
+	t.Helper()
+	for i, r := range records {
+		res, err := s.Append(t.Context(), []byte(r))
+		if err != nil || res.Seq != seq+uint64(i) || res.Level != level {
+			t.Fatalf("append %q: %+v %v, want number %d, %v", r, res, err, seq+uint64(i), level)
+		}
+	}
+}
+
+// take wants records, from number seq on.
+func (w *world) take(name string, seq uint64, want ...string) *Log {
+	w.t.Helper()
+	l, err := w.ps.Log(name)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for i, p := range want {
+		r, err := l.Next(w.t.Context())
+		if err != nil || r.Seq != seq+uint64(i) || string(r.Payload) != p {
+			w.t.Fatalf("record %+v %v, want %d %q", r, err, seq+uint64(i), p)
+		}
+	}
+	if r, err := l.TryNext(); r != nil || err != nil {
+		w.t.Fatalf("one more: %+v %v", r, err)
+	}
+	return l
+}
+
+// is fails unless err is the status.
+func is(t *testing.T, err error, st Status) {
+	t.Helper()
+	if !errors.Is(err, st) {
+		t.Fatalf("%v, want %v", err, st)
+	}
+}
+
+// recordTo is the directory where connections of tests are recorded, for the judge (make
+// judged); "": they are not.
+var recordTo = os.Getenv("STAG_RECORD")
+
+var recordings atomic.Int64
+
+// recorded returns an address behind which is addr, and what is said to it is recorded;
+// addr when nothing is to be.
+func recorded(t testing.TB, addr string) string {
+	t.Helper()
+	if recordTo == "" {
+		return addr
+	}
+	name := fmt.Sprintf("push.%s.%d.pcapng", strings.ReplaceAll(t.Name(), "/", "_"), recordings.Add(1))
+	w, err := capture.Create(filepath.Join(recordTo, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	relayed := make(chan error, 1)
+	go func() { relayed <- w.Relay(l, "tcp", addr) }()
+	t.Cleanup(func() {
+		l.Close()
+		select {
+		case <-relayed:
+		case <-time.After(10 * time.Second):
+			t.Error("a recorded connection does not end")
+		}
+		if err := w.Close(); err != nil {
+			t.Errorf("recording: %v", err)
+		}
+	})
+	return l.Addr().String()
+}

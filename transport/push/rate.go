@@ -1,0 +1,97 @@
+package push
+
+import (
+	"sync"
+	"time"
+)
+
+// rate is a token bucket: so many units a second, and as many at once as come in a
+// second. It is safe for concurrent use.
+type rate struct {
+	perSecond float64
+
+	mu   sync.Mutex
+	debt float64 // units taken and not yet earned
+	last time.Time
+}
+
+// settle lets time pass; mu is held.
+func (r *rate) settle(now time.Time) {
+	if !r.last.IsZero() {
+		r.debt = max(0, r.debt-now.Sub(r.last).Seconds()*r.perSecond)
+	}
+	r.last = now
+}
+
+// take takes n units and returns how long whoever took them has to wait.
+func (r *rate) take(n float64, now time.Time) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.settle(now)
+	r.debt += n
+	return time.Duration(max(0, r.debt-r.perSecond) / r.perSecond * float64(time.Second))
+}
+
+// try takes one unit if there is one.
+func (r *rate) try(now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.settle(now)
+	if r.debt+1 > r.perSecond {
+		return false
+	}
+	r.debt++
+	return true
+}
+
+// idle says whether nothing is owed: the bucket need not be remembered.
+func (r *rate) idle(now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.settle(now)
+	return r.debt == 0
+}
+
+// maxRates bounds the addresses that have a bucket of their own; those beyond it share
+// one.
+const maxRates = 4096
+
+// rates are the buckets of addresses. It is safe for concurrent use.
+type rates struct {
+	perSecond float64
+
+	mu     sync.Mutex
+	byHost map[string]*rate
+	swept  time.Time // when idle ones were looked for last
+	others rate
+}
+
+func newRates(perSecond float64) *rates {
+	return &rates{perSecond: perSecond, byHost: make(map[string]*rate), others: rate{perSecond: perSecond}}
+}
+
+// try takes one unit of host.
+func (r *rates) try(host string, now time.Time) bool { return r.of(host, now).try(now) }
+
+func (r *rates) of(host string, now time.Time) *rate {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b := r.byHost[host]
+	if b != nil {
+		return b
+	}
+	if len(r.byHost) >= maxRates && now.Sub(r.swept) >= time.Second {
+		r.swept = now
+		for h, b := range r.byHost {
+			if b.idle(now) {
+				delete(r.byHost, h)
+			}
+		}
+	}
+	if len(r.byHost) >= maxRates {
+		return &r.others
+	}
+	b = &rate{perSecond: r.perSecond}
+	r.byHost[host] = b
+	return b
+}

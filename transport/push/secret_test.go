@@ -1,0 +1,191 @@
+package push
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/commitlog"
+)
+
+// from is an address.
+type from string
+
+func (from) Network() string  { return "tcp" }
+func (f from) String() string { return string(f) }
+
+// ask makes an OPEN without a connection.
+func ask(ps *Server, addr string, a openArgs) openRes {
+	ps.init()
+	return ps.open(context.Background(), &transport.Request{RemoteAddr: from(addr)}, &a)
+}
+
+// Whoever has not the secret learns nothing: the same answer for a log that is there, one
+// that is not, one that cannot be, and a name that was issued; from the owner's host or
+// another; and the log stays the owner's.
+func TestSecret(t *testing.T) {
+	w := start(t, &Server{Allow: func(_ *transport.Request, name string) bool { return name != "forbidden" }})
+	var secret Secret
+	s := w.dial("log", &Config{Keep: func(k Secret) error { secret = k; return nil }})
+	appended(t, s, commitlog.Persistent, 1, "one")
+	if r := ask(w.ps, "192.0.2.1:1", openArgs{Name: "issued"}); r.Status != StatusIssued {
+		t.Fatal(r.Status)
+	}
+	wrong := secret
+	wrong[15] ^= 1
+	for _, host := range []string{"127.0.0.1:9", "192.0.2.2:1"} {
+		for what, a := range map[string]openArgs{
+			"wrong secret":        {Name: "log", Secret: &wrong},
+			"no secret":           {Name: "log", Secret: &Secret{}},
+			"wants to make it":    {Name: "log"},
+			"no such log":         {Name: "nothing", Secret: &secret},
+			"no such log, zeros":  {Name: "nothing", Secret: &Secret{}},
+			"issued to another":   {Name: "issued", Instance: key{1}},
+			"issued, no secret":   {Name: "issued", Secret: &secret},
+			"not allowed":         {Name: "forbidden"},
+			"not allowed, secret": {Name: "forbidden", Secret: &secret},
+			"a path":              {Name: "../log"},
+			"a path, secret":      {Name: "../log", Secret: &secret},
+			"no name":             {Name: ""},
+		} {
+			got := ask(w.ps, host, a)
+			if got != (openRes{Status: StatusRefused}) {
+				t.Errorf("%s from %s: %+v", what, host, got)
+			}
+		}
+	}
+	appended(t, s, commitlog.Persistent, 2, "two") // nobody has fenced it
+	if _, err := w.tryDial("log", nil); !errors.Is(err, StatusRefused) {
+		t.Error(err)
+	}
+	if e, ok := errors.AsType[*Error](func() error { _, err := w.tryDial("log", &Config{Secret: &wrong}); return err }()); !ok || e.Op != "open" || e.Log != "log" {
+		t.Error(e)
+	}
+	w.take("log", 1, "one", "two")
+}
+
+// A secret is issued to one; it makes the log once; what nobody uses is forgotten.
+func TestIssue(t *testing.T) {
+	ps := &Server{Store: newMemStore(), Limits: Limits{Opens: 10000, IssueTime: time.Hour}}
+	defer ps.Close(context.Background())
+	a := openArgs{Name: "log", Instance: key{1}}
+	first := ask(ps, "192.0.2.1:1", a)
+	if first.Status != StatusIssued || first.Secret == (Secret{}) {
+		t.Fatal(first)
+	}
+	if again := ask(ps, "192.0.2.1:2", a); again != first {
+		t.Error("an answer that got lost:", again.Status)
+	}
+	if names, _ := ps.Store.Names(); len(names) != 0 {
+		t.Error("made for a secret that nobody has used:", names)
+	}
+	ps.mu.Lock()
+	ps.issued["log"].until = time.Now().Add(-time.Second)
+	ps.mu.Unlock()
+	a.Secret = &first.Secret
+	if r := ask(ps, "192.0.2.1:1", a); r.Status != StatusRefused {
+		t.Error("a secret that is void:", r.Status)
+	}
+	second := ask(ps, "192.0.2.3:1", openArgs{Name: "log", Instance: key{2}})
+	if second.Status != StatusIssued || second.Secret == first.Secret {
+		t.Fatal("the name is free again:", second.Status)
+	}
+	if r := ask(ps, "192.0.2.3:1", openArgs{Name: "log", Secret: &second.Secret}); r.Status != StatusOK || r.Opened.Answer.Epoch != 1 {
+		t.Fatal(r.Status)
+	}
+	if r := ask(ps, "192.0.2.3:1", openArgs{Name: "log", Instance: key{2}}); r.Status != StatusRefused {
+		t.Error("issued again:", r.Status)
+	}
+}
+
+// tokenOf begins a session and returns its token.
+func tokenOf(t *testing.T, w *world, secret *Secret) key {
+	t.Helper()
+	r := ask(w.ps, "127.0.0.1:1", openArgs{Name: "log", Secret: secret, Native: true})
+	if r.Status != StatusOK || r.Opened.Commit == nil {
+		t.Fatal(r.Status)
+	}
+	return r.Opened.Commit.Token
+}
+
+// knock shows private data on a commit connection.
+func knock(t *testing.T, w *world, data []byte) (*rdmap.Conn, error) {
+	t.Helper()
+	nc, err := net.Dial("tcp", w.ps.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := commitlog.NewProducer(nil).Config(nil)
+	cfg.PrivateData = data
+	c := rdmap.Client(nc, cfg)
+	t.Cleanup(func() { c.Abort(nil) })
+	return c, c.Handshake(t.Context())
+}
+
+// A token is good once, for a while, for its session; whoever shows another, a part of
+// one or none is rejected and told nothing.
+func TestToken(t *testing.T) {
+	w := start(t, &Server{})
+	var secret Secret
+	s := w.dial("log", &Config{Keep: func(k Secret) error { secret = k; return nil }})
+	_ = s.Close(t.Context())
+	rejected := func(what string, data []byte) {
+		t.Helper()
+		_, err := knock(t, w, data)
+		e, ok := errors.AsType[*rdmap.RejectError](err)
+		if !ok || len(e.PrivateData) != 0 {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	k := tokenOf(t, w, &secret)
+	rejected("nothing", nil)
+	rejected("another token", privateData(key{1}))
+	rejected("no token", privateData(key{}))
+	rejected("half of it", privateData(k)[:16])
+	rejected("more than it", append(privateData(k), 0))
+	if _, err := knock(t, w, privateData(k)); err != nil {
+		t.Error("the token itself:", err)
+	}
+	rejected("replayed", privateData(k))
+
+	k = tokenOf(t, w, &secret)
+	w.ps.mu.Lock()
+	w.ps.tokens[k].until = time.Now().Add(-time.Second)
+	w.ps.mu.Unlock()
+	rejected("void", privateData(k))
+
+	k = tokenOf(t, w, &secret)
+	_ = tokenOf(t, w, &secret)
+	rejected("of a session before", privateData(k))
+
+	r := ask(w.ps, "127.0.0.1:1", openArgs{Name: "log", Secret: &secret, Native: true})
+	if st := w.ps.appendRecords(t.Context(), &appendArgs{Session: r.Opened.Session, Seq: 1}); st.Status != StatusOK {
+		t.Fatal(st)
+	}
+	rejected("of a session of calls", privateData(r.Opened.Commit.Token))
+	if st := w.ps.appendRecords(t.Context(), &appendArgs{Session: r.Opened.Commit.Token, Seq: 1}); st.Status != StatusStale {
+		t.Error("a token is no session:", st)
+	}
+	if n := w.ps.Stats().Rejected; n != 9 {
+		t.Errorf("%d rejected", n)
+	}
+}
+
+// Without a place for the secret nothing is asked for; a place that fails ends Dial.
+func TestKeep(t *testing.T) {
+	w := start(t, &Server{})
+	if _, err := Dial(t.Context(), w.caller(), "log", nil); !errors.Is(err, ErrNoKeep) {
+		t.Error(err)
+	}
+	full := errors.New("disk full")
+	if _, err := w.tryDial("log", &Config{Keep: func(Secret) error { return full }}); !errors.Is(err, full) {
+		t.Error(err)
+	}
+	if st := w.ps.Stats(); st.Logs != 0 {
+		t.Error(st)
+	}
+}

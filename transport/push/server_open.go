@@ -1,0 +1,277 @@
+package push
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"errors"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/commitlog"
+	"go.uber.org/zap"
+)
+
+// issue is a secret that was issued for a name, until its log is made.
+type issue struct {
+	secret   Secret
+	owner    Owner
+	instance key // who asked
+	host     string
+	until    time.Time
+	making   bool
+}
+
+// issuedShare is the part of MaxIssued that one address may have.
+const issuedShare = 8
+
+// open is OPEN.
+func (s *Server) open(ctx context.Context, req *transport.Request, a *openArgs) openRes {
+	host := hostOf(req.RemoteAddr)
+	if !s.opens.try(host, time.Now()) {
+		return s.refuse(StatusBusy)
+	}
+	select {
+	case s.calls <- struct{}{}:
+		defer func() { <-s.calls }()
+	default:
+		return s.refuse(StatusBusy)
+	}
+	l, st, secret := s.find(req, a, host)
+	switch {
+	case st == StatusIssued:
+		return openRes{Status: StatusIssued, Secret: secret}
+	case st != StatusOK:
+		return s.refuse(st)
+	case l == nil:
+		if l, st = s.create(a); st != StatusOK {
+			return s.refuse(st)
+		}
+	}
+	return s.begin(ctx, l, a)
+}
+
+func (s *Server) refuse(st Status) openRes {
+	s.ctr.refused.Add(1)
+	return openRes{Status: st}
+}
+
+// find looks for what an OPEN may have: a log, nil for one that may be made now, or a
+// secret. Whatever is wrong, the answer is the same, and found in the same time: the name
+// is looked up, and one digest compared.
+func (s *Server) find(req *transport.Request, a *openArgs, host string) (*Log, Status, Secret) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l, st := s.match(req, a, host)
+	if st == StatusIssued {
+		return nil, st, s.issue(a, host)
+	}
+	return l, st, Secret{}
+}
+
+// match is find without the secret; s.mu is held.
+func (s *Server) match(req *transport.Request, a *openArgs, host string) (*Log, Status) {
+	s.expire(time.Now())
+	l, is := s.logs[a.Name], s.issued[a.Name]
+	var want, got Owner // of nobody: no secret has this digest
+	switch {
+	case l != nil:
+		want = l.owner
+	case is != nil:
+		want = is.owner
+	}
+	if a.Secret != nil {
+		got = ownerOf(a.Secret)
+	}
+	same := subtle.ConstantTimeCompare(want[:], got[:]) == 1
+	switch {
+	case s.closed:
+		return nil, StatusBusy
+	case a.Secret != nil && same && is != nil && is.making:
+		return nil, StatusBusy
+	case a.Secret != nil && same && is != nil:
+		is.making = true
+		return nil, StatusOK
+	case a.Secret != nil && same && l != nil:
+		return l, StatusOK
+	case a.Secret == nil && is != nil && is.instance == a.Instance && !is.making:
+		return nil, StatusIssued // the answer got lost
+	case a.Secret == nil && l == nil && is == nil && possible(a.Name) && s.allowed(req, a.Name):
+		return nil, s.room(host)
+	}
+	return nil, StatusRefused
+}
+
+func (s *Server) allowed(req *transport.Request, name string) bool {
+	return s.Allow == nil || s.Allow(req, name)
+}
+
+// expire forgets secrets that nobody has used; s.mu is held.
+func (s *Server) expire(now time.Time) {
+	for name, is := range s.issued {
+		if now.After(is.until) && !is.making {
+			delete(s.issued, name)
+		}
+	}
+	for k, sess := range s.tokens {
+		if now.After(sess.until) {
+			delete(s.tokens, k)
+		}
+	}
+}
+
+// room says whether another secret may be issued; s.mu is held.
+func (s *Server) room(host string) Status {
+	own := 0
+	for _, is := range s.issued {
+		if is.host == host {
+			own++
+		}
+	}
+	switch {
+	case len(s.logs)+len(s.issued) >= s.lim.MaxLogs || s.octets >= s.lim.MaxOctets:
+		return StatusFull
+	case len(s.issued) >= s.lim.MaxIssued || own >= max(s.lim.MaxIssued/issuedShare, 1):
+		return StatusBusy
+	}
+	return StatusIssued
+}
+
+// issue issues a secret. There is no log until it comes back: what an answer that got lost
+// leaves is a name that is free again after IssueTime, and until then for the instance
+// that has asked. S.mu is held.
+func (s *Server) issue(a *openArgs, host string) Secret {
+	is := s.issued[a.Name]
+	if is == nil {
+		is = &issue{instance: a.Instance, host: host}
+		_, _ = rand.Read(is.secret[:]) // never fails, by its documentation
+		is.owner = ownerOf(&is.secret)
+		s.issued[a.Name] = is
+		s.ctr.issued.Add(1)
+	}
+	is.until = time.Now().Add(s.lim.IssueTime)
+	return is.secret
+}
+
+// create makes the log of an issued secret.
+func (s *Server) create(a *openArgs) (*Log, Status) {
+	capacity := s.lim.capacity(a.Capacity)
+	s.mu.Lock()
+	is := s.issued[a.Name]
+	fits := s.octets+capacity <= s.lim.MaxOctets
+	if fits {
+		s.octets += capacity // meanwhile: add counts it again
+	} else {
+		is.making = false
+	}
+	s.mu.Unlock()
+	if !fits {
+		return nil, StatusFull
+	}
+	l, err := s.make(a.Name, is.owner, capacity)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.octets -= capacity
+	delete(s.issued, a.Name)
+	if err != nil {
+		s.log.Error("push: log not made", zap.String("log", a.Name), zap.Error(err))
+		return nil, StatusFull
+	}
+	s.log.Info("push: log made", zap.String("log", a.Name), zap.Uint64("capacity", capacity))
+	return l, StatusOK
+}
+
+func (s *Server) make(name string, owner Owner, capacity uint64) (*Log, error) {
+	size, err := commitlog.MemorySize(capacity)
+	if err != nil {
+		return nil, err
+	}
+	err = s.Store.Create(name, size, owner, func(mem region.Memory) error {
+		return commitlog.Create(mem, s.Options)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.load(name)
+}
+
+// begin begins a session on l for an owner: the one before it ends.
+func (s *Server) begin(ctx context.Context, l *Log, a *openArgs) openRes {
+	if l.lost() {
+		return s.refuse(StatusLost)
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.lim.FenceTime)
+	defer cancel()
+	select {
+	case l.turn <- struct{}{}:
+		defer func() { <-l.turn }()
+	case <-ctx.Done():
+		return s.refuse(StatusBusy)
+	}
+	old, fenced := s.fence(l, a)
+	if fenced {
+		return s.refuse(StatusFenced)
+	}
+	prep, err := l.log.Prepare(ctx)
+	old.abort()
+	switch {
+	case errors.Is(err, region.ErrPinned), err != nil && s.ctx.Err() != nil:
+		return s.refuse(StatusBusy) // the old session is over; what it has running is not
+	case err != nil:
+		s.log.Error("push: session not begun", zap.String("log", l.name), zap.Error(err))
+		return s.refuse(StatusLost)
+	}
+	return s.admit(l, prep, a)
+}
+
+// fence ends the session of l for the calls, unless the one who opens was fenced itself: an
+// instance that resumes after another has opened the log is told, so that two of them do
+// not fence each other for ever.
+func (s *Server) fence(l *Log, a *openArgs) (old *session, fenced bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a.Resume && l.opened && l.instance != a.Instance {
+		return nil, true
+	}
+	l.instance, l.opened = a.Instance, true
+	old = l.session
+	s.drop(old)
+	return old, false
+}
+
+// admit makes the new session known.
+func (s *Server) admit(l *Log, prep *commitlog.Prepared, a *openArgs) openRes {
+	sess := &session{l: l, prep: prep, turn: make(chan struct{}, 1)}
+	_, _ = rand.Read(sess.id[:])
+	_, _ = rand.Read(sess.token[:])
+	res := openRes{Opened: opened{Session: sess.id, Answer: prep.Answer()}}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return openRes{Status: StatusBusy}
+	}
+	l.session = sess
+	s.sessions[sess.id] = sess
+	if a.Native && s.Addr != "" {
+		sess.until = time.Now().Add(s.lim.TokenTime)
+		s.tokens[sess.token] = sess
+		res.Opened.Commit = &commitAt{Token: sess.token, Addr: s.Addr, Milliseconds: uint32(s.lim.TokenTime.Milliseconds())}
+	}
+	s.ctr.opens.Add(1)
+	s.log.Info("push: session", zap.String("log", l.name), zap.Uint32("epoch", res.Opened.Answer.Epoch))
+	return res
+}
+
+// hostOf returns an address without its port.
+func hostOf(a net.Addr) string {
+	if a == nil {
+		return ""
+	}
+	if ap, err := netip.ParseAddrPort(a.String()); err == nil {
+		return ap.Addr().Unmap().String()
+	}
+	return a.String()
+}

@@ -1,0 +1,216 @@
+package push
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/transport/commitlog"
+)
+
+// session is what an OPEN has begun.
+type session struct {
+	l     *Log
+	id    key
+	token key       // in Server.tokens until it is used, or void
+	until time.Time // of the token
+	prep  *commitlog.Prepared
+
+	turn chan struct{} // one slot: who appends by call
+
+	// Under Server.mu.
+	over  bool
+	conn  *rdmap.Conn         // native; nil: not yet, or by call
+	calls bool                // by call
+	prod  *commitlog.Producer // by call; nil: not yet, or native
+	next  uint64              // by call: number of the next record
+}
+
+// drop forgets a session: its calls are stale from now on, those that wait end; s.mu is
+// held. Nil does nothing.
+func (s *Server) drop(sess *session) {
+	if sess == nil || sess.over {
+		return
+	}
+	sess.over = true
+	delete(s.sessions, sess.id)
+	delete(s.tokens, sess.token)
+	if sess.l.session == sess {
+		sess.l.session = nil
+	}
+	if sess.prod != nil {
+		sess.prod.Close()
+	}
+}
+
+// errFenced is what the connection of a session ends with when another begins.
+var errFenced = errors.New("push: another session has begun")
+
+// abort ends the connection of a session that was dropped, and has nothing running any
+// more. Nil does nothing.
+func (sess *session) abort() {
+	if sess == nil {
+		return
+	}
+	sess.l.s.mu.Lock()
+	c := sess.conn
+	sess.l.s.mu.Unlock()
+	if c != nil {
+		c.Abort(errFenced)
+	}
+}
+
+// closeSession is CLOSE.
+func (s *Server) closeSession(k key) Status {
+	s.mu.Lock()
+	sess := s.sessions[k]
+	s.drop(sess)
+	s.mu.Unlock()
+	if sess == nil {
+		return StatusStale
+	}
+	sess.abort()
+	return StatusOK
+}
+
+// status is STATUS.
+func (s *Server) status(k key) stateRes {
+	s.mu.Lock()
+	sess := s.sessions[k]
+	var next uint64
+	if sess != nil {
+		next = max(sess.next, sess.prep.Answer().NextSeq)
+	}
+	s.mu.Unlock()
+	switch {
+	case sess == nil:
+		return stateRes{Status: StatusStale}
+	case sess.l.lost():
+		return stateRes{Status: StatusLost}
+	}
+	return sess.state(next)
+}
+
+// state says where a session is.
+func (sess *session) state(next uint64) stateRes {
+	return stateRes{Head: sess.prep.Head(), Next: next, Level: level(sess.prep.Answer().Persistent)}
+}
+
+// appendRecords is APPEND. The calls of a session run one after the other; one that comes
+// again finds that its records have been appended, and says so.
+func (s *Server) appendRecords(ctx context.Context, a *appendArgs) stateRes {
+	s.mu.Lock()
+	sess := s.sessions[a.Session]
+	s.mu.Unlock()
+	if sess == nil {
+		return stateRes{Status: StatusStale}
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.lim.AppendTime)
+	defer cancel()
+	defer context.AfterFunc(sess.l.ctx, cancel)() // nothing is appended to a memory that failed
+	select {
+	case sess.turn <- struct{}{}:
+		defer func() { <-sess.turn }()
+	case <-ctx.Done():
+		return stateRes{Status: StatusBusy}
+	}
+	st := sess.append(ctx, a)
+	if st == StatusOK {
+		s.ctr.appends.Add(uint64(len(a.Records)))
+		return sess.state(sess.next)
+	}
+	return stateRes{Status: st}
+}
+
+// append appends what of a is new. The caller has the turn.
+func (sess *session) append(ctx context.Context, a *appendArgs) Status {
+	if st := sess.byCall(); st != StatusOK {
+		return st
+	}
+	if a.Seq > sess.next {
+		return StatusGap
+	}
+	known := min(sess.next-a.Seq, uint64(len(a.Records)))
+	records := a.Records[known:]
+	limit := commitlog.PayloadLimit(sess.prep.Answer().Capacity)
+	for _, r := range records {
+		if len(r) > limit {
+			return StatusTooLarge
+		}
+	}
+	if err := appendAll(ctx, sess.prod, records); err != nil {
+		// What of them is in the log only the next session can tell.
+		sess.l.s.mu.Lock()
+		sess.l.s.drop(sess)
+		sess.l.s.mu.Unlock()
+		if sess.l.lost() {
+			return StatusLost
+		}
+		return StatusStale
+	}
+	sess.l.s.mu.Lock()
+	sess.next += uint64(len(records))
+	sess.l.s.mu.Unlock()
+	return StatusOK
+}
+
+// byCall makes the producer that calls append by, unless there is one. The caller has the
+// turn.
+func (sess *session) byCall() Status {
+	if st := sess.claim(nil); st != StatusOK || sess.prod != nil {
+		return st
+	}
+	p := commitlog.NewProducer(nil)
+	if err := sess.prep.Local(p); err != nil || !sess.has(p) {
+		p.Close()
+		return StatusStale
+	}
+	return StatusOK
+}
+
+// claim says that the session is for the connection c, or, if that is nil, for calls. It
+// is for one of them.
+func (sess *session) claim(c *rdmap.Conn) Status {
+	s := sess.l.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sess.over || sess.conn != nil || c != nil && sess.calls {
+		return StatusStale
+	}
+	sess.conn, sess.calls = c, c == nil
+	delete(s.tokens, sess.token)
+	return StatusOK
+}
+
+// has says that p appends what the calls bring; false: the session is over.
+func (sess *session) has(p *commitlog.Producer) bool {
+	s := sess.l.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sess.over {
+		return false
+	}
+	sess.prod, sess.next = p, sess.prep.Answer().NextSeq
+	return true
+}
+
+// appendAll appends records in order, and returns when all of them are part of the log.
+func appendAll(ctx context.Context, p *commitlog.Producer, records [][]byte) error {
+	var first error
+	var pending []*commitlog.Pending
+	for _, r := range records {
+		e, err := p.Begin(r)
+		if err != nil {
+			first = err
+			break
+		}
+		pending = append(pending, e)
+	}
+	for _, e := range pending {
+		if _, err := e.Wait(ctx); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}

@@ -1,0 +1,166 @@
+package push
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/commitlog"
+)
+
+// Errors of a Session.
+var (
+	// ErrClosed: the Session was closed.
+	ErrClosed = errors.New("push: session closed")
+	// ErrNoProgram: the server does not have the program, and there is no Config.File.
+	ErrNoProgram = errors.New("push: the server does not offer push (set Config.File for the last rung)")
+	// ErrNoKeep: a secret would have to be kept.
+	ErrNoKeep = errors.New("push: without Secret, Config.Keep must be set: a new log is lost without its secret")
+)
+
+// Session is a client's end of a log. It lives as long as its process: when a connection
+// ends it opens again. It has one goroutine, until Close.
+type Session struct {
+	cfg      *Config
+	rpc      transport.Caller // nil: File alone
+	name     string
+	instance key
+	p        *commitlog.Producer
+	acked    atomic.Uint64
+
+	ctx    context.Context // ends with Close, and with a final error
+	cancel context.CancelFunc
+	kept   chan struct{} // closed when keep has returned
+
+	// Of keep, and of Dial before it.
+	resume bool // there has been a session
+	native nativeTries
+
+	mu     sync.Mutex
+	secret *Secret
+	rung   Rung
+	server key         // session there; of the rungs Native and Append
+	conn   *rdmap.Conn // of the rung Native
+	err    error       // final
+}
+
+// Dial opens the log name at the server behind rpc, and a session on it, and returns when
+// records can be appended. Rpc stays the caller's, and is used until Close; a
+// [transport.Redialer] survives the end of its connections, others do not. It may be nil if
+// there is a Config.File.
+//
+// Ctx bounds Dial alone. Errors are *Error; with a Status the server has refused.
+func Dial(ctx context.Context, rpc transport.Caller, name string, cfg *Config) (*Session, error) {
+	s := &Session{cfg: cfg.fill(), rpc: rpc, name: name, kept: make(chan struct{})}
+	if !possible(name) {
+		return nil, s.error("open", StatusRefused)
+	}
+	s.secret = s.cfg.Secret
+	s.p = commitlog.NewProducer(s.cfg.Producer)
+	_, _ = rand.Read(s.instance[:]) // never fails, by its documentation
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	lost, err := s.reopen(ctx)
+	if err != nil {
+		s.cancel()
+		s.p.Close()
+		return nil, s.error("open", err)
+	}
+	go s.keep(lost)
+	return s, nil
+}
+
+// error wraps err; nil stays nil and an *Error stays as it is.
+func (s *Session) error(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*Error](err); ok {
+		return err
+	}
+	return &Error{Op: op, Log: s.name, Err: err}
+}
+
+// Append appends a record and returns its number, and what it has obtained, when it is
+// part of the log. Appends of several goroutines share their flushes. Record is borrowed
+// until Append returns. While there is no connection Append waits.
+//
+// Errors: as [commitlog.Producer.Append]; when the session has ended for good, *Error with
+// the reason, and then what was under way may be in the log.
+func (s *Session) Append(ctx context.Context, record []byte) (commitlog.Result, error) {
+	if len(record) > s.cfg.MaxRecord {
+		return commitlog.Result{}, commitlog.ErrTooLarge
+	}
+	r, err := s.p.Append(ctx, record)
+	if err != nil {
+		return r, s.cause(err)
+	}
+	s.acked.Add(1)
+	return r, nil
+}
+
+// Begin starts an append, to be waited for; see [commitlog.Producer.Begin].
+func (s *Session) Begin(record []byte) (*commitlog.Pending, error) {
+	if len(record) > s.cfg.MaxRecord {
+		return nil, commitlog.ErrTooLarge
+	}
+	e, err := s.p.Begin(record)
+	return e, s.cause(err)
+}
+
+// cause says why the producer is closed.
+func (s *Session) cause(err error) error {
+	if errors.Is(err, commitlog.ErrClosed) {
+		return s.Err()
+	}
+	return err
+}
+
+// Rung returns by what records are appended now.
+func (s *Session) Rung() Rung {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rung
+}
+
+// Err returns why the session has ended for good, ErrClosed after Close, nil before.
+func (s *Session) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// fail ends the session for good.
+func (s *Session) fail(err error) {
+	s.mu.Lock()
+	if s.err == nil {
+		s.err = err
+	}
+	s.mu.Unlock()
+	s.cancel()
+	s.p.Close()
+}
+
+// Close ends the session, here and, as far as ctx permits, at the server. What is under
+// way ends with ErrClosed, and may be in the log; what was acknowledged is.
+func (s *Session) Close(ctx context.Context) error {
+	first := s.Err()
+	s.fail(ErrClosed)
+	<-s.kept
+	s.mu.Lock()
+	k, c := s.server, s.conn
+	s.mu.Unlock()
+	if c != nil {
+		_ = c.Close() // nothing is under way on it
+	}
+	if s.rpc != nil && k != (key{}) && !errors.Is(first, ErrClosed) {
+		s.bye(ctx, k)
+	}
+	if errors.Is(first, ErrClosed) {
+		return nil
+	}
+	return first
+}

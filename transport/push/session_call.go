@@ -1,0 +1,183 @@
+package push
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// Errors of calls.
+var (
+	// errReply: no server of this version answers so.
+	errReply = errors.New("push: reply that does not parse")
+	// errKeep: Config.Keep has failed.
+	errKeep = errors.New("push: the secret was not kept")
+)
+
+// maxResults bounds the results of a call, octets.
+const maxResults = 512
+
+// call makes one call and reads its results with parse.
+func (s *Session) call(ctx context.Context, proc uint32, args []byte, parse func(*xdr.Decoder)) error {
+	var reply transport.Reply
+	defer reply.Release()
+	c := transport.Call{Prog: Program, Vers: Version, Proc: proc, Cred: s.cfg.Cred, Args: args, MaxResults: maxResults}
+	if err := s.rpc.Do(ctx, &c, &reply); err != nil {
+		return err
+	}
+	switch h := &reply.Header; {
+	case !h.Denied && (h.Accept == xdr.ProgUnavail || h.Accept == xdr.ProgMismatch || h.Accept == xdr.ProcUnavail):
+		return fmt.Errorf("%w: %w", ErrNoProgram, h.Err())
+	case h.Err() != nil:
+		return h.Err()
+	}
+	d := xdr.NewDecoder(reply.Results)
+	parse(&d)
+	if err := d.End(); err != nil {
+		return fmt.Errorf("%w: %w", errReply, err)
+	}
+	return nil
+}
+
+// callOpen is OPEN; a secret that is issued is kept, and used at once.
+func (s *Session) callOpen(ctx context.Context) (*opened, error) {
+	for issued := false; ; issued = true {
+		s.mu.Lock()
+		a := openArgs{
+			Name: s.name, Secret: s.secret, Instance: s.instance, Resume: s.resume,
+			Capacity: s.cfg.Capacity, Native: s.cfg.Best == Native && s.native.wanted(),
+		}
+		s.mu.Unlock()
+		if a.Secret == nil && s.cfg.Keep == nil {
+			return nil, ErrNoKeep
+		}
+		var res openRes
+		if err := s.call(ctx, procOpen, a.append(nil), res.parse); err != nil {
+			return nil, err
+		}
+		switch {
+		case res.Status == StatusOK:
+			return &res.Opened, nil
+		case res.Status != StatusIssued:
+			return nil, res.Status
+		case issued || a.Secret != nil:
+			return nil, fmt.Errorf("%w: another secret", errReply)
+		}
+		if err := s.cfg.Keep(res.Secret); err != nil {
+			return nil, fmt.Errorf("%w: %w", errKeep, err)
+		}
+		s.mu.Lock()
+		s.secret = &res.Secret
+		s.mu.Unlock()
+	}
+}
+
+// bye is CLOSE; that it gets lost does no harm.
+func (s *Session) bye(ctx context.Context, k key) {
+	_ = s.call(ctx, procClose, xdr.AppendFixedOpaque(nil, k[:]), func(d *xdr.Decoder) { d.Uint32() })
+}
+
+// openAppend lets records go by call.
+func (s *Session) openAppend(o *opened) (lostFunc, error) {
+	c := &caller{s: s, session: o.Session, level: level(o.Answer.Persistent), over: make(chan struct{})}
+	ctx, cancel := context.WithCancel(s.ctx)
+	s.now(Append, o.Session, nil, &o.Answer)
+	if err := s.p.OpenCarrier(ctx, c, &o.Answer); err != nil {
+		cancel()
+		return nil, err
+	}
+	return func() error {
+		defer cancel()
+		select {
+		case <-c.over:
+			return c.err
+		case <-s.ctx.Done():
+			return s.ctx.Err()
+		}
+	}, nil
+}
+
+// caller carries records by APPEND.
+type caller struct {
+	s       *Session
+	session key
+	level   commitlog.Level // that the session was opened with
+	args    []byte
+
+	once sync.Once
+	over chan struct{} // closed when err is set
+	err  error
+}
+
+var _ commitlog.Carrier = (*caller)(nil)
+
+// Carry implements commitlog.Carrier.
+func (c *caller) Carry(ctx context.Context, seq uint64, payloads [][]byte) (head uint64, err error) {
+	for len(payloads) > 0 {
+		n := c.some(payloads)
+		a := appendArgs{Session: c.session, Seq: seq, Records: payloads[:n]}
+		c.args = a.append(c.args[:0])
+		res, err := c.do(ctx, procAppend, c.args)
+		if err != nil {
+			return 0, c.end(err)
+		}
+		if res.Next < seq+uint64(n) || res.Level != c.level {
+			return 0, c.end(fmt.Errorf("%w: next record %d after %d, level %v in a session of %v", errReply, res.Next, seq+uint64(n)-1, res.Level, c.level))
+		}
+		head, seq, payloads = res.Head, seq+uint64(n), payloads[n:]
+	}
+	return head, nil
+}
+
+// some returns how many records go into one call, at least one.
+func (c *caller) some(payloads [][]byte) int {
+	octets := 0
+	for i, p := range payloads {
+		octets += len(p) + 8
+		if i == maxRecords || i > 0 && octets > c.s.cfg.MaxCall {
+			return i
+		}
+	}
+	return len(payloads)
+}
+
+// Head implements commitlog.Carrier.
+func (c *caller) Head(ctx context.Context) (uint64, error) {
+	res, err := c.do(ctx, procStatus, xdr.AppendFixedOpaque(nil, c.session[:]))
+	return res.Head, c.end(err)
+}
+
+// do makes a call, again while the server is busy.
+func (c *caller) do(ctx context.Context, proc uint32, args []byte) (res stateRes, err error) {
+	for delay := c.s.cfg.MinDelay; ; delay = min(2*delay, c.s.cfg.MaxDelay) {
+		err = c.s.call(ctx, proc, args, res.parse)
+		if err == nil && res.Status == StatusOK {
+			return res, nil
+		}
+		if err == nil && res.Status != StatusBusy {
+			err = res.Status
+		}
+		if err != nil {
+			return res, err
+		}
+		select {
+		case <-time.After(delay):
+		case <-ctx.Done():
+			return res, ctx.Err()
+		}
+	}
+}
+
+// end says that the session is over. What is for good, the next OPEN tells.
+func (c *caller) end(err error) error {
+	if err != nil {
+		c.once.Do(func() { c.err = err; close(c.over) })
+	}
+	return err
+}

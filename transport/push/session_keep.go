@@ -1,0 +1,189 @@
+package push
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/xdr"
+	"go.uber.org/zap"
+)
+
+// errOpenTimeout is the cause when Config.OpenTimeout is over.
+var errOpenTimeout = errors.New("push: no session within OpenTimeout")
+
+// lostFunc returns why a session ended, when it has.
+type lostFunc func() error
+
+// keep opens again whenever the session has ended, until Close.
+func (s *Session) keep(lost lostFunc) {
+	defer close(s.kept)
+	for {
+		err := lost()
+		if s.ctx.Err() != nil {
+			return
+		}
+		s.cfg.Logger.Info("push: session lost", zap.String("log", s.name), zap.Error(err))
+		if !final(err) {
+			lost, err = s.reopen(s.ctx)
+		}
+		if final(err) || s.ctx.Err() != nil {
+			s.fail(s.error("open", err))
+			return
+		}
+	}
+}
+
+// reopen opens until there is a session, ctx has ended, or the error is for good.
+func (s *Session) reopen(ctx context.Context) (lostFunc, error) {
+	for delay := s.cfg.MinDelay; ; delay = min(2*delay, s.cfg.MaxDelay) {
+		lost, err := s.attempt(ctx)
+		switch {
+		case err == nil:
+			s.resume = true
+			return lost, nil
+		case ctx.Err() != nil:
+			return nil, errors.Join(ctx.Err(), err)
+		case final(err):
+			return nil, err
+		}
+		s.cfg.Logger.Info("push: not opened", zap.String("log", s.name), zap.Duration("again", delay), zap.Error(err))
+		select {
+		case <-time.After(delay - rand.N(delay/2+1)):
+		case <-ctx.Done():
+			return nil, errors.Join(ctx.Err(), err)
+		}
+	}
+}
+
+// final says that another attempt would end in the same way.
+func final(err error) bool {
+	if st, ok := errors.AsType[Status](err); ok {
+		return !st.temporary()
+	}
+	if _, ok := errors.AsType[*transport.RPCError](err); ok {
+		return true
+	}
+	if e, ok := errors.AsType[*xdr.RPCStatusError](err); ok {
+		return e.Denied || e.Accept != xdr.SystemErr
+	}
+	for _, e := range [...]error{
+		ErrNoProgram, ErrNoKeep, errKeep, errReply, ErrFile,
+		commitlog.ErrBadAnswer, commitlog.ErrLostRecords,
+	} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// attempt opens once, on the best rung that there is.
+func (s *Session) attempt(ctx context.Context) (lostFunc, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.cfg.OpenTimeout, errOpenTimeout)
+	defer cancel()
+	if s.rpc == nil || s.cfg.Best == InFile {
+		return s.openFile(ctx)
+	}
+	o, err := s.callOpen(ctx)
+	if errors.Is(err, ErrNoProgram) && !s.resume {
+		return s.openFile(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if o.Commit != nil {
+		lost, err := s.openNative(ctx, o)
+		if err == nil || final(err) || ctx.Err() != nil {
+			return lost, err
+		}
+		s.cfg.Logger.Info("push: no commit connection, appending by call", zap.String("log", s.name), zap.Error(err))
+	}
+	return s.openAppend(o)
+}
+
+// now says what the session is.
+func (s *Session) now(r Rung, k key, c *rdmap.Conn, a *commitlog.Answer) {
+	s.mu.Lock()
+	s.rung, s.server, s.conn = r, k, c
+	s.mu.Unlock()
+	s.cfg.Logger.Info("push: session", zap.String("log", s.name), zap.Stringer("rung", r), zap.Uint32("epoch", a.Epoch))
+	if s.cfg.Opened != nil {
+		s.cfg.Opened(r, a.Epoch, a.NextSeq)
+	}
+}
+
+// nativeTries remembers whether commit connections are worth it.
+type nativeTries struct {
+	never  bool // the peer refuses the operations
+	failed int  // in a row, without an acknowledgement
+}
+
+// mostFailures is how many commit connections may come to nothing in a row before the
+// client is content with the rung below.
+const mostFailures = 3
+
+func (n *nativeTries) wanted() bool { return !n.never && n.failed < mostFailures }
+
+// ended takes note of how a commit connection ended: useful says that something was
+// acknowledged on it.
+func (n *nativeTries) ended(useful bool, err error) {
+	if useful {
+		n.failed = 0
+		return
+	}
+	n.failed++
+	if _, refused := errors.AsType[*rdmap.TerminateError](err); refused || errors.Is(err, commitlog.ErrNoExtension) {
+		n.never = true // peers that do not say what they can do show it so
+	}
+}
+
+// openNative makes the commit connection of a session.
+func (s *Session) openNative(ctx context.Context, o *opened) (lostFunc, error) {
+	c, err := s.connect(ctx, o.Commit)
+	if err != nil {
+		s.native.ended(false, err)
+		return nil, err
+	}
+	s.now(Native, o.Session, c, &o.Answer)
+	before := s.acked.Load()
+	return func() error {
+		select {
+		case <-c.Done():
+		case <-s.ctx.Done():
+			return s.ctx.Err()
+		}
+		s.native.ended(s.acked.Load() != before, c.Err())
+		return c.Err()
+	}, nil
+}
+
+// connect makes a connection, shows the token, and waits for the answer.
+func (s *Session) connect(ctx context.Context, at *commitAt) (*rdmap.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(at.Milliseconds)*time.Millisecond)
+	defer cancel()
+	nc, err := s.cfg.Dial(ctx, s.cfg.address(at.Addr))
+	if err != nil {
+		return nil, err
+	}
+	cfg := s.p.Config(s.cfg.RDMA)
+	cfg.PrivateData = privateData(at.Token)
+	c := rdmap.Client(nc, cfg)
+	if err := c.Handshake(ctx); err != nil {
+		return nil, fmt.Errorf("commit connection: %w", err)
+	}
+	if c.ConnectionState().Extensions&rdmap.ExtCommit == 0 {
+		c.Abort(nil)
+		return nil, commitlog.ErrNoExtension
+	}
+	if err := s.p.Attach(ctx, c); err != nil {
+		c.Abort(nil)
+		return nil, fmt.Errorf("commit connection: %w", err)
+	}
+	return c, nil
+}

@@ -1,0 +1,36 @@
+package push
+
+import "sync/atomic"
+
+// Stats are the counters of a server.
+type Stats struct {
+	Logs     int    // that there are
+	Sessions int    // that are open
+	Conns    int    // commit connections
+	Octets   uint64 // of all rings
+	Issued   uint64 // secrets
+	Opens    uint64 // sessions begun
+	Refused  uint64 // OPENs that got neither
+	Native   uint64 // sessions that went to a commit connection
+	Rejected uint64 // commit connections without a good token
+	Appends  uint64 // records by APPEND
+	Slowed   uint64 // flushes and hashes that waited for their budget
+	Lost     uint64 // logs whose memory has failed
+}
+
+type counters struct {
+	issued, opens, refused, native, rejected, appends, slowed, lost atomic.Uint64
+}
+
+// Stats returns the counters, each for itself.
+func (s *Server) Stats() Stats {
+	s.init()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Stats{
+		Logs: len(s.logs), Sessions: len(s.sessions), Conns: len(s.conns), Octets: s.octets,
+		Issued: s.ctr.issued.Load(), Opens: s.ctr.opens.Load(), Refused: s.ctr.refused.Load(),
+		Native: s.ctr.native.Load(), Rejected: s.ctr.rejected.Load(), Appends: s.ctr.appends.Load(),
+		Slowed: s.ctr.slowed.Load(), Lost: s.ctr.lost.Load(),
+	}
+}

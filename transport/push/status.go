@@ -1,0 +1,67 @@
+package push
+
+import "fmt"
+
+// Status is what the server says of a call (docs/push.x, push_status). As an error it is
+// the peer's refusal.
+type Status uint32
+
+// The statuses.
+const (
+	StatusOK       Status = 0
+	StatusIssued   Status = 1 // a secret instead of a session
+	StatusRefused  Status = 2 // for whatever reason: the name, the secret, the rules
+	StatusBusy     Status = 3 // now
+	StatusFull     Status = 4 // no room for another log
+	StatusFenced   Status = 5 // another instance of the owner has opened the log since
+	StatusStale    Status = 6 // the session is over
+	StatusGap      Status = 7 // records before these are missing
+	StatusTooLarge Status = 8 // a record beyond the limit
+	StatusLost     Status = 9 // the log is damaged, or its medium has failed
+)
+
+var statusText = [...]string{
+	StatusOK:       "ok",
+	StatusIssued:   "secret issued",
+	StatusRefused:  "refused (is it the secret that was issued for this name?)",
+	StatusBusy:     "busy (try again)",
+	StatusFull:     "no room for another log (raise Limits at the server, or ask for less)",
+	StatusFenced:   "another instance of the owner has opened the log since",
+	StatusStale:    "the session is over (open again)",
+	StatusGap:      "records before these are missing",
+	StatusTooLarge: "record too large (split it, or open a larger log)",
+	StatusLost:     "the log is damaged, or its medium has failed (see the server's log)",
+}
+
+// String describes the status.
+func (s Status) String() string {
+	if int(s) < len(statusText) {
+		return statusText[s]
+	}
+	return fmt.Sprintf("status(%d)", uint32(s))
+}
+
+// Error implements error.
+func (s Status) Error() string { return "push: " + s.String() }
+
+// temporary says whether the same call may succeed later.
+func (s Status) temporary() bool { return s == StatusBusy || s == StatusStale }
+
+// Error says which call on which log failed. Err is a Status when the server refused, else
+// what kept the call from it: those of package transport, rdmap and commitlog.
+type Error struct {
+	Op  string // "open", "append", "file"
+	Log string // its name
+	Err error
+}
+
+// Error is one line.
+func (e *Error) Error() string {
+	if s, ok := e.Err.(Status); ok { //nolint:errorlint // the outermost, for its text
+		return fmt.Sprintf("push: %s %q: %v", e.Op, e.Log, s.String())
+	}
+	return fmt.Sprintf("push: %s %q: %v", e.Op, e.Log, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }

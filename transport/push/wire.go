@@ -1,0 +1,209 @@
+package push
+
+import (
+	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// The program (docs/push.x). Its number is one of those that RFC 5531 Section 8.3 leaves
+// to users.
+const (
+	Program = 0x20737467
+	Version = 1
+
+	procNull   = 0
+	procOpen   = 1
+	procClose  = 2
+	procAppend = 3
+	procStatus = 4
+)
+
+// Bounds of the program's strings and arrays.
+const (
+	maxName    = 64
+	maxAddr    = 255
+	maxRecords = 1024
+	keyLen     = 16
+)
+
+// Secret is what proves that a log is one's own: 128 bits from the server.
+type Secret [keyLen]byte
+
+// key is a random name for something at the server: a session, a token, an instance.
+type key [keyLen]byte
+
+func takeKey(d *xdr.Decoder) (k key) {
+	copy(k[:], d.FixedOpaque(keyLen))
+	return k
+}
+
+// openArgs are push_open_args.
+type openArgs struct {
+	Name     string
+	Secret   *Secret // nil: one is asked for
+	Instance key
+	Resume   bool
+	Capacity uint64
+	Native   bool
+}
+
+func (a *openArgs) append(b []byte) []byte {
+	b = xdr.AppendString(b, a.Name)
+	b = xdr.AppendBool(b, a.Secret != nil)
+	if a.Secret != nil {
+		b = xdr.AppendFixedOpaque(b, a.Secret[:])
+	}
+	b = xdr.AppendFixedOpaque(b, a.Instance[:])
+	b = xdr.AppendBool(b, a.Resume)
+	b = xdr.AppendUint64(b, a.Capacity)
+	return xdr.AppendBool(b, a.Native)
+}
+
+func (a *openArgs) parse(d *xdr.Decoder) {
+	a.Name = d.String(maxName)
+	if d.Bool() {
+		s := Secret(takeKey(d))
+		a.Secret = &s
+	}
+	a.Instance, a.Resume, a.Capacity, a.Native = takeKey(d), d.Bool(), d.Uint64(), d.Bool()
+}
+
+// commitAt is push_commit: where the connection for the log goes.
+type commitAt struct {
+	Token        key
+	Addr         string
+	Milliseconds uint32
+}
+
+// opened is push_opened.
+type opened struct {
+	Session key
+	Commit  *commitAt // nil: there is none
+	Answer  commitlog.Answer
+}
+
+func level(persistent bool) commitlog.Level {
+	if persistent {
+		return commitlog.Persistent
+	}
+	return commitlog.Placed
+}
+
+// openRes is push_open_res.
+type openRes struct {
+	Status Status
+	Secret Secret // of StatusIssued
+	Opened opened // of StatusOK
+}
+
+func (r *openRes) append(b []byte) []byte {
+	b = xdr.AppendUint32(b, uint32(r.Status))
+	switch r.Status {
+	case StatusIssued:
+		return xdr.AppendFixedOpaque(b, r.Secret[:])
+	case StatusOK:
+		return r.Opened.append(b)
+	}
+	return b
+}
+
+func (o *opened) append(b []byte) []byte {
+	b = xdr.AppendFixedOpaque(b, o.Session[:])
+	b = xdr.AppendBool(b, o.Commit != nil)
+	if c := o.Commit; c != nil {
+		b = xdr.AppendFixedOpaque(b, c.Token[:])
+		b = xdr.AppendString(b, c.Addr)
+		b = xdr.AppendUint32(b, c.Milliseconds)
+	}
+	a := &o.Answer
+	b = xdr.AppendFixedOpaque(b, a.ID[:])
+	b = xdr.AppendUint64(b, a.Capacity)
+	for _, v := range [...]uint32{uint32(a.Mode), uint32(a.Hash), uint32(level(a.Persistent)), a.Epoch} {
+		b = xdr.AppendUint32(b, v)
+	}
+	for _, v := range [...]uint64{a.Head, a.Tail, a.NextSeq} {
+		b = xdr.AppendUint64(b, v)
+	}
+	return b
+}
+
+func (r *openRes) parse(d *xdr.Decoder) {
+	r.Status = Status(d.Uint32())
+	switch r.Status {
+	case StatusIssued:
+		r.Secret = Secret(takeKey(d))
+	case StatusOK:
+		r.Opened.parse(d)
+	}
+}
+
+func (o *opened) parse(d *xdr.Decoder) {
+	o.Session = takeKey(d)
+	if d.Bool() {
+		o.Commit = &commitAt{Token: takeKey(d), Addr: d.String(maxAddr), Milliseconds: d.Uint32()}
+	}
+	a := &o.Answer
+	a.ID = takeKey(d)
+	a.Capacity = d.Uint64()
+	a.Mode, a.Hash = commitlog.Mode(d.Uint32()), commitlog.Hash(d.Uint32())
+	a.Persistent = commitlog.Level(d.Uint32()) == commitlog.Persistent
+	a.Epoch, a.Head, a.Tail, a.NextSeq = d.Uint32(), d.Uint64(), d.Uint64(), d.Uint64()
+}
+
+// appendArgs are push_append_args. Records alias what they were parsed from.
+type appendArgs struct {
+	Session key
+	Seq     uint64
+	Records [][]byte
+}
+
+func (a *appendArgs) size() int {
+	n := keyLen + 8 + 4
+	for _, r := range a.Records {
+		n += 4 + len(r) + xdr.Pad(len(r))
+	}
+	return n
+}
+
+func (a *appendArgs) append(b []byte) []byte {
+	b = xdr.AppendFixedOpaque(b, a.Session[:])
+	b = xdr.AppendUint64(b, a.Seq)
+	b = xdr.AppendUint32(b, uint32(len(a.Records)))
+	for _, r := range a.Records {
+		b = xdr.AppendOpaque(b, r)
+	}
+	return b
+}
+
+func (a *appendArgs) parse(d *xdr.Decoder) {
+	a.Session, a.Seq = takeKey(d), d.Uint64()
+	n := d.Count(maxRecords, 4)
+	a.Records = make([][]byte, 0, n)
+	for range n {
+		a.Records = append(a.Records, d.Opaque(d.Len()))
+	}
+}
+
+// stateRes is push_state_res.
+type stateRes struct {
+	Status     Status
+	Head, Next uint64
+	Level      commitlog.Level
+}
+
+func (r *stateRes) append(b []byte) []byte {
+	b = xdr.AppendUint32(b, uint32(r.Status))
+	if r.Status != StatusOK {
+		return b
+	}
+	b = xdr.AppendUint64(b, r.Head)
+	b = xdr.AppendUint64(b, r.Next)
+	return xdr.AppendUint32(b, uint32(r.Level))
+}
+
+func (r *stateRes) parse(d *xdr.Decoder) {
+	r.Status = Status(d.Uint32())
+	if r.Status == StatusOK {
+		r.Head, r.Next, r.Level = d.Uint64(), d.Uint64(), commitlog.Level(d.Uint32())
+	}
+}
