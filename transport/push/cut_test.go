@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-
 )
 
 // cutter relays connections to an address, and cuts them after a number of octets.
@@ -228,7 +227,7 @@ func TestServerRestart(t *testing.T) {
 			h := newHistory()
 			var wg sync.WaitGroup
 			wg.Go(func() { h.run(t, s, 2, 60, "") })
-			for i := 0; i < 10; i++ {
+			for i := range 10 {
 				record := fmt.Sprint("beside ", i)
 				h.mu.Lock()
 				h.sent[record] = true

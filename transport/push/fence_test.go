@@ -74,7 +74,7 @@ func TestFence(t *testing.T) {
 	for _, best := range []Rung{Native, Append} {
 		t.Run(best.String(), func(t *testing.T) {
 			store, mem := blockingStore()
-			w := start(t, &Server{Store: store, Limits: Limits{FenceTime: 20 * time.Millisecond}})
+			w := start(t, &Server{Store: store, Limits: Limits{FenceTime: 20 * time.Millisecond, AppendTime: time.Hour}})
 			var secret Secret
 			first := w.dial("log", &Config{
 				Best: best, Keep: func(k Secret) error { secret = k; return nil },
@@ -155,7 +155,7 @@ func TestMemoryFails(t *testing.T) {
 	for _, best := range []Rung{Native, Append} {
 		t.Run(best.String(), func(t *testing.T) {
 			store, mem := blockingStore()
-			w := start(t, &Server{Store: store})
+			w := start(t, &Server{Store: store, Limits: Limits{AppendTime: time.Hour}})
 			s := w.dial("log", &Config{Best: best})
 			appended(t, s, commitlog.Persistent, 1, "one")
 			broken := errors.New("medium error")

@@ -197,6 +197,27 @@ func TestFileCrash(t *testing.T) {
 	}
 }
 
+// A file has no ring, but who appends to it believes in one: where a record would cross its
+// end, there is a gap.
+func TestAfterRecord(t *testing.T) {
+	for _, test := range []struct {
+		at   uint64
+		n    int
+		want uint64
+	}{
+		{0, 0, 64},
+		{0, 44, 64},
+		{0, 45, 128},
+		{fileRing - 64, 44, fileRing},
+		{fileRing - 64, 45, fileRing + 128},
+		{3*fileRing - 128, 200, 3*fileRing + 256},
+	} {
+		if got := afterRecord(test.at, test.n); got != test.want {
+			t.Errorf("%d octets at %d: %d, want %d", test.n, test.at, got, test.want)
+		}
+	}
+}
+
 // Any octets: a file is read to its end, or refused.
 func FuzzReadFile(f *testing.F) {
 	st := newFileState()

@@ -80,9 +80,15 @@ func TestQuota(t *testing.T) {
 			t.Fatal(r.Status, r.Opened.Answer.Capacity)
 		}
 	}
+	late := ask(ps, "192.0.2.2:1", openArgs{Name: "late"}).Secret
 	k := ask(ps, "192.0.2.1:1", openArgs{Name: "b"}).Secret
 	if r := ask(ps, "192.0.2.1:1", openArgs{Name: "b", Secret: &k, Capacity: 8192}); r.Status != StatusOK {
 		t.Fatal(r.Status)
+	}
+	for range 2 { // the secret stays good
+		if r := ask(ps, "192.0.2.2:1", openArgs{Name: "late", Secret: &late}); r.Status != StatusFull {
+			t.Error("more than there is room for:", r.Status)
+		}
 	}
 	if r := ask(ps, "192.0.2.1:1", openArgs{Name: "c"}); r.Status != StatusFull {
 		t.Error("a secret for which there is no room:", r.Status)

@@ -153,6 +153,11 @@ func TestToken(t *testing.T) {
 	rejected("replayed", privateData(k))
 
 	k = tokenOf(t, w, &secret)
+	if sess := w.ps.redeem(privateData(k)); sess == nil || w.ps.redeem(privateData(k)) != nil {
+		t.Error("good for other than once")
+	}
+
+	k = tokenOf(t, w, &secret)
 	w.ps.mu.Lock()
 	w.ps.tokens[k].until = time.Now().Add(-time.Second)
 	w.ps.mu.Unlock()

@@ -98,10 +98,10 @@ type openRes struct {
 
 func (r *openRes) append(b []byte) []byte {
 	b = xdr.AppendUint32(b, uint32(r.Status))
-	switch r.Status {
-	case StatusIssued:
+	if r.Status == StatusIssued {
 		return xdr.AppendFixedOpaque(b, r.Secret[:])
-	case StatusOK:
+	}
+	if r.Status == StatusOK {
 		return r.Opened.append(b)
 	}
 	return b
@@ -129,10 +129,10 @@ func (o *opened) append(b []byte) []byte {
 
 func (r *openRes) parse(d *xdr.Decoder) {
 	r.Status = Status(d.Uint32())
-	switch r.Status {
-	case StatusIssued:
+	if r.Status == StatusIssued {
 		r.Secret = Secret(takeKey(d))
-	case StatusOK:
+	}
+	if r.Status == StatusOK {
 		r.Opened.parse(d)
 	}
 }
@@ -155,14 +155,6 @@ type appendArgs struct {
 	Session key
 	Seq     uint64
 	Records [][]byte
-}
-
-func (a *appendArgs) size() int {
-	n := keyLen + 8 + 4
-	for _, r := range a.Records {
-		n += 4 + len(r) + xdr.Pad(len(r))
-	}
-	return n
 }
 
 func (a *appendArgs) append(b []byte) []byte {
