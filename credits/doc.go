@@ -35,6 +35,9 @@
 // [Responder.Expect] covers messages that share its receives but are not
 // calls: answers to calls of ours, and RDMA_DONE (RFC 5666 Section 3.4).
 //
+// A server with many connections can bound the credits of all of them together: a
+// [Pool] gives each a [Share], by load, which limits its Responder.
+//
 // A connection starts with one credit and nothing posted. A reconnect starts
 // again: use new values, or Reset, which also makes calls and grants of the
 // old connection harmless by a new [Requester.Epoch].

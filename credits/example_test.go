@@ -123,3 +123,36 @@ func ExampleResponder_SetLimit() {
 	fmt.Println(p.Grant(32), p.Outstanding())
 	// Output: 2 2
 }
+
+// Two connections share ten credits: the one that uses them gets more, the other one keeps
+// its one.
+func ExampleNewPool() {
+	pool := credits.NewPool(10)
+	var busy, idle credits.Share
+	pool.Join(&busy)
+	pool.Join(&idle)
+
+	p := credits.NewResponder(1)
+	p.Posted(p.Need())
+	for range 20 {
+		n := p.Outstanding() // the peer fills its window
+		for range n {
+			p.Received()
+			busy.Seen(p.Serving())
+		}
+		for range n {
+			p.SetLimit(busy.Answer(64, p.Outstanding()+p.Serving()))
+			p.Posted(p.Need())
+			p.Grant(64)
+		}
+	}
+	fmt.Println(busy.Limit(), busy.Held(), idle.Limit())
+	fmt.Println(pool.Held(), pool.Size(), pool.Holders(), pool.Members())
+
+	busy.Leave()
+	fmt.Println(pool.Held(), pool.Members())
+	// Output:
+	// 10 10 1
+	// 10 10 1 2
+	// 0 1
+}
