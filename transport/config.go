@@ -50,6 +50,11 @@ type Config struct {
 	// range 1 to 4096.
 	Credits int
 
+	// CreditPool, on servers and listeners, bounds the calls in flight on all
+	// connections together and shares them by load; Credits stays the bound of each.
+	// If nil, every connection is granted Credits.
+	CreditPool *CreditPool
+
 	// InlineSend and InlineRecv are the largest RDMA Sends in octets, header
 	// included, that this side sends and that it has receive buffers for
 	// (RFC 8797 Section 4). If zero, 4096; range 1024 to 262144, rounded down to a

@@ -173,5 +173,6 @@ func (l *Listener) Addr() net.Addr { return l.l.Addr() }
 func (l *Listener) Stats() Stats {
 	s := l.ctr.snapshot()
 	s.Credits = l.cfg.Credits
+	s.addPool(l.cfg.CreditPool)
 	return s
 }

@@ -38,6 +38,7 @@ type respConn struct {
 	dones    doneWatch
 	withheld []*exchange     // replies that may not be exposed yet, oldest first
 	waiters  []*rdmap.Waiter // not in use, for handlers that pull
+	share    creditShare
 
 	told, configured bool // the client spoke RFC 8797, the configuration protocol
 	noPull           bool // it serves no RDMA Reads
@@ -62,7 +63,7 @@ func newRespConn(cfg *Config, ctr *counters, b *budget, app application) *respCo
 
 // config returns the settings of the connection below.
 func (rc *respConn) config() *rdmap.Config {
-	ec := rc.cfg.engine((*respUpcalls)(rc), -1)
+	ec := rc.cfg.engine(rc.upcalls(), -1)
 	own := rc.cfg.privateData()
 	ec.Accept = func(req *mpa.Request) ([]byte, error) {
 		peer, told := rpcrdma.ParsePrivateData(req.PrivateData)
@@ -76,7 +77,7 @@ func (rc *respConn) config() *rdmap.Config {
 func (rc *respConn) setUp(own, peer rpcrdma.PrivateData, told bool) {
 	send, _ := own.Inline(peer)
 	r := rpcrdma.NewResponder(rpcrdma.ResponderConfig{
-		Profile: rc.cfg.Profile, Credits: uint32(rc.cfg.Credits),
+		Profile: rc.cfg.Profile, Credits: rc.cfg.firstCredits(),
 		SendSize: send, Limits: rc.cfg.limits(), Binding: rc.cfg.Binding,
 		RemoteInvalidate: own.MayInvalidate(peer), PreferReplyChunk: rc.cfg.PreferReplyChunk,
 		MaxExposed: rc.cfg.MaxExposed, MaxExposedOctets: 4 * int64(rc.cfg.MaxPayload), Align: rc.cfg.PeerAlign,

@@ -16,11 +16,12 @@ func (rc *respConn) canExpose() bool {
 
 // begin applies what the start-up has settled, before the first message is looked at.
 func (rc *respConn) begin() {
+	rc.mu.Lock()
+	defer rc.mu.Unlock()
+	rc.joinPool()
 	if rc.cfg.Profile != ProfileRFC5666 {
 		return
 	}
-	rc.mu.Lock()
-	defer rc.mu.Unlock()
 	reads := rc.canExpose()
 	rc.resp.Configure(func(c *rpcrdma.ResponderConfig) { c.Reads = reads })
 }

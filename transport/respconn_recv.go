@@ -24,13 +24,15 @@ func (h *respUpcalls) HandleRecv(conn *rdmap.Conn, m *rdmap.Message) {
 	rc.mu.Lock()
 	v := rc.resp.Receive(send, &x.in)
 	rc.postReceives()
-	over := rc.resp.Credits().Serving() > 2*rc.cfg.Credits+1
+	over := rc.overCredit()
 	stop := rc.draining || over || rc.gone // gone: this upcall has lost its role
 	if !stop && v != rpcrdma.Drop && v != rpcrdma.Done {
 		x.live = true
 		rc.running++
+		rc.seen()
 	}
 	if v == rpcrdma.Answer && x.live {
+		rc.limitGrant(x)
 		x.head = rc.resp.AppendAnswer(x.head[:0], &x.in)
 	}
 	rc.mu.Unlock()
@@ -63,6 +65,7 @@ func (h *respUpcalls) HandleClose(_ *rdmap.Conn, err error) {
 	}
 	rc.mu.Lock()
 	rc.gone = true
+	rc.leavePool()
 	if rc.running == 0 {
 		close(rc.quiet)
 	}
@@ -216,6 +219,7 @@ func (rc *respConn) pulled(x *exchange) {
 	rc.mu.Lock()
 	v := rc.resp.Pulled(&x.in, x.buf.data)
 	if v == rpcrdma.Answer {
+		rc.limitGrant(x)
 		x.head = rc.resp.AppendAnswer(x.head[:0], &x.in)
 	}
 	rc.mu.Unlock()
@@ -226,6 +230,7 @@ func (rc *respConn) pulled(x *exchange) {
 func (rc *respConn) refuseChunk(x *exchange, why error) {
 	x.in.Err = why
 	rc.mu.Lock()
+	rc.limitGrant(x)
 	x.head = rc.resp.AppendAnswer(x.head[:0], &x.in)
 	rc.mu.Unlock()
 	rc.refuse(x)

@@ -59,6 +59,7 @@ func (x *exchange) flatten() {
 // sendReply forms x.msg and sends it.
 func (rc *respConn) sendReply(x *exchange) {
 	rc.mu.Lock()
+	rc.limitGrant(x)
 	rc.resp.Reply(x.head[:0], &x.in, &x.msg, &x.out)
 	rc.mu.Unlock()
 	x.head = x.out.Head

@@ -234,6 +234,7 @@ func (s *Server) Stats() Stats {
 	}
 	st := s.ctr.snapshot()
 	st.Credits = s.cfg.Credits
+	st.addPool(s.cfg.CreditPool)
 	s.dups.stats(&st)
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -29,6 +29,9 @@ type Stats struct {
 	OctetsInline uint64
 	// Credits is the latest grant (client) or the grant of new replies (server).
 	Credits int
+	// PoolCredits is the size of a server's or listener's Config.CreditPool, 0 for none;
+	// PoolHeld how many of them clients have now, those of all that share it.
+	PoolCredits, PoolHeld int
 	// Connections is the number of connections alive now.
 	Connections int
 	// Accepted counts connections that finished the start-up.
@@ -57,6 +60,14 @@ type Stats struct {
 	DRCEntries int
 	DRCOctets  int64
 	DRCEvicted uint64
+}
+
+// addPool says what of a pool is given out; p may be nil.
+func (s *Stats) addPool(p *CreditPool) {
+	if p != nil {
+		st := p.Stats()
+		s.PoolCredits, s.PoolHeld = st.Size, st.Held
+	}
 }
 
 // counters is the live form of Stats.

@@ -1,0 +1,153 @@
+package transport
+
+import (
+	"sync"
+
+	"github.com/stag-rdma/stag/credits"
+	"github.com/stag-rdma/stag/rdmap"
+)
+
+// CreditPool is a number of credits that connections share by load: those of every server
+// and listener whose Config names it. It bounds the calls that all of their clients
+// together may have in flight, and so what those can make the process receive at one
+// time: a client that fills its window gets more, up to Config.Credits and an equal part
+// when there is not enough for all; one that does not, less. A client is never
+// below one credit, which is not counted, so there may be more clients than credits.
+//
+// A client keeps what it was granted until its next call is answered: only a reply can
+// lower it (RFC 8166 Section 3.3.1). Credits for RDMA_DONE (RFC 5666 Section 3.4) come on
+// top.
+//
+// Make one with NewCreditPool. It is safe for concurrent use.
+type CreditPool struct {
+	mu   sync.Mutex
+	pool credits.Pool
+}
+
+// NewCreditPool returns a pool of n credits, at least 1.
+func NewCreditPool(n int) *CreditPool {
+	return &CreditPool{pool: credits.NewPool(uint32(min(max(n, 1), 1<<31-1)))}
+}
+
+// CreditPoolStats says what is given out now.
+type CreditPoolStats struct {
+	// Size is the number of credits, Held how many of them clients have.
+	Size, Held int
+	// Connections share the pool; Holders of them have more than the one credit that
+	// each has anyway.
+	Connections, Holders int
+}
+
+// Stats returns what is given out now.
+func (p *CreditPool) Stats() CreditPoolStats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return CreditPoolStats{
+		Size: p.pool.Size(), Held: p.pool.Held(),
+		Connections: p.pool.Members(), Holders: p.pool.Holders(),
+	}
+}
+
+func (p *CreditPool) join(s *credits.Share) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pool.Join(s)
+}
+
+func (p *CreditPool) leave(s *credits.Share) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.Leave()
+}
+
+func (p *CreditPool) answer(s *credits.Share, asked uint32, unanswered int) uint32 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return s.Answer(asked, unanswered)
+}
+
+// creditShare is what a respConn has of a pool, under respConn.mu.
+type creditShare struct {
+	pool  *CreditPool // nil: it grants Config.Credits whatever others have
+	part  credits.Share
+	burst int // calls received since the latest replies were flushed
+}
+
+// firstCredits returns the largest grant of a new connection.
+func (c *Config) firstCredits() uint32 {
+	if c.CreditPool != nil {
+		return 1
+	}
+	return uint32(c.Credits)
+}
+
+// joinPool takes part in the pool. HandleClose leaves it. rc.mu is held.
+func (rc *respConn) joinPool() {
+	if p := rc.cfg.CreditPool; p != nil && !rc.gone {
+		p.join(&rc.share.part)
+		rc.share.pool = p
+	}
+}
+
+// leavePool gives the share back. rc.mu is held.
+func (rc *respConn) leavePool() {
+	if s := &rc.share; s.pool != nil {
+		s.pool.leave(&s.part)
+	}
+}
+
+// seen counts a call that has come. Those whose replies wait for the end of the burst are
+// in flight as well. rc.mu is held.
+func (rc *respConn) seen() {
+	if s := &rc.share; s.pool != nil {
+		s.burst++
+		s.part.Seen(max(s.burst, rc.resp.Credits().Serving()))
+	}
+}
+
+// limitGrant sets the largest grant for the answer to x, and posts the receives for it
+// before it is given. rc.mu is held.
+func (rc *respConn) limitGrant(x *exchange) {
+	s := &rc.share
+	if s.pool == nil {
+		return
+	}
+	c := rc.resp.Credits()
+	unanswered := c.Outstanding() + c.Serving()
+	if rc.cfg.Profile == ProfileRFC5666 {
+		unanswered++ // the reply may yet be withheld
+	}
+	c.SetLimit(s.pool.answer(&s.part, min(x.in.Header.Credit, uint32(rc.cfg.Credits)), unanswered))
+	rc.postReceives()
+}
+
+// overCredit says whether the client has far more calls in flight than it was granted.
+// rc.mu is held.
+func (rc *respConn) overCredit() bool {
+	most := 2*rc.cfg.Credits + 1
+	if s := &rc.share; s.pool != nil {
+		most = min(most, 2*s.part.Held()+credits.Slack)
+	}
+	return rc.resp.Credits().Serving() > most
+}
+
+// pooledUpcalls is respUpcalls for a connection whose grants follow its load.
+type pooledUpcalls struct{ *respUpcalls }
+
+var _ rdmap.IdleHandler = pooledUpcalls{}
+
+// HandleIdle is told that everything staged was handled: the replies are on their way.
+func (h pooledUpcalls) HandleIdle(*rdmap.Conn) {
+	rc := (*respConn)(h.respUpcalls)
+	rc.mu.Lock()
+	rc.share.burst = 0
+	rc.mu.Unlock()
+}
+
+// upcalls returns what handles the connection's events.
+func (rc *respConn) upcalls() rdmap.Handler {
+	if rc.cfg.CreditPool != nil {
+		return pooledUpcalls{(*respUpcalls)(rc)}
+	}
+	return (*respUpcalls)(rc)
+}

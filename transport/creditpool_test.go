@@ -1,0 +1,273 @@
+package transport
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/rpcrdma"
+)
+
+// poolConfig is a configuration whose connections share n credits.
+func poolConfig(n int) (*Config, *CreditPool) {
+	cfg := unwatched(testConfig())
+	cfg.CreditPool = NewCreditPool(n)
+	return cfg, cfg.CreditPool
+}
+
+// pipeClients connects n clients to s over pipes.
+func pipeClients(t *testing.T, s *Server, n int) []*Client {
+	t.Helper()
+	var clients []*Client
+	var served sync.WaitGroup
+	for range n {
+		a, b := rdmaptest.Pipe()
+		served.Go(func() {
+			if err := s.ServeConn(b); err != nil {
+				t.Error(err)
+			}
+		})
+		c, err := NewClient(testCtx(t), a, unwatched(testConfig()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		clients = append(clients, c)
+	}
+	t.Cleanup(func() {
+		for _, c := range clients {
+			c.Close()
+		}
+		served.Wait()
+		s.Close()
+		if st := s.Stats(); st.PoolHeld != 0 || s.cfg.CreditPool.Stats().Connections != 0 {
+			t.Errorf("%d credits held by nobody: %+v", st.PoolHeld, s.cfg.CreditPool.Stats())
+		}
+	})
+	return clients
+}
+
+// disk is echo whose echoes take a millisecond each.
+type disk struct{ *echo }
+
+func (disk) MayBlock(_, _, proc uint32) bool { return proc == procEcho }
+
+func (h disk) ServeRPC(ctx context.Context, req *Request, resp *Response) {
+	if req.Proc == procEcho {
+		time.Sleep(time.Millisecond)
+	}
+	h.echo.ServeRPC(ctx, req, resp)
+}
+
+// callers makes calls of a client by n callers, each of so many.
+func callers(t *testing.T, wg *sync.WaitGroup, c *Client, call *Call, n, each int) {
+	ctx := testCtx(t)
+	for range n {
+		wg.Go(func() {
+			for range each {
+				if err := tryCtx(ctx, c, call); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+}
+
+// TestCreditPool: three clients with 40 callers each beside 200 that make one call at a
+// time share 96 credits. The busy ones get about equal parts of them, all together never
+// more than there are, every call is answered, and each of the others has its one.
+func TestCreditPool(t *testing.T) { synctest.Test(t, testCreditPool) }
+
+func testCreditPool(t *testing.T) {
+	const size, idle, busy = 96, 200, 3
+	cfg, pool := poolConfig(size)
+	s := &Server{Handler: disk{newEcho()}, Config: cfg}
+	clients := pipeClients(t, s, idle+busy)
+	var wg sync.WaitGroup
+	for _, c := range clients {
+		callers(t, &wg, c, &nullCall, 1, 40)
+	}
+	wg.Wait()
+	for i, c := range clients[idle:] {
+		callers(t, &wg, c, echoCall(filled(20)), 40, 60-10*i)
+	}
+	for range 20 { // while they work, and long before they end
+		time.Sleep(5 * time.Millisecond)
+		if st := pool.Stats(); st.Held > size {
+			t.Errorf("%+v", st)
+		}
+	}
+	var shares []int
+	for _, c := range clients[idle:] {
+		shares = append(shares, c.Stats().Credits)
+	}
+	held := pool.Stats().Held
+	for _, c := range clients[:idle] {
+		callers(t, &wg, c, &nullCall, 1, 1)
+	}
+	wg.Wait()
+	if slices.Min(shares) < 16 || held < size*2/3 {
+		t.Errorf("the busy clients have %v credits, %d of %d are held", shares, held, size)
+	}
+	ones := 0
+	for _, c := range clients[:idle] {
+		if c.Stats().Credits == 1 {
+			ones++
+		}
+	}
+	if ones < idle*3/4 {
+		t.Errorf("only %d of %d idle clients have one credit", ones, idle)
+	}
+	st := s.Stats()
+	if st.PoolCredits != size || st.PoolHeld > size || st.Calls != idle*41+busy*40+40*150 || pool.Stats().Connections != idle+busy {
+		t.Errorf("%+v, %+v", st, pool.Stats())
+	}
+	t.Logf("%v credits of %d for the busy ones, %d held, %d of %d idle ones with one", shares, size, held, ones, idle)
+}
+
+// TestCreditPoolBlocked: handlers that do not return hold their callers' credits, and
+// nobody else's.
+func TestCreditPoolBlocked(t *testing.T) {
+	cfg, pool := poolConfig(8)
+	h := newEcho()
+	s := &Server{Handler: h, Config: cfg}
+	clients := pipeClients(t, s, 3)
+	block := &Call{Prog: testProg, Vers: testVers, Proc: procBlock}
+	var wg sync.WaitGroup
+	for range 30 { // many more than there are credits
+		wg.Go(func() {
+			if err := try(t, clients[0], block); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	<-h.enter
+	for range 50 {
+		mustDo(t, clients[1], &nullCall)
+	}
+	close(h.leave)
+	wg.Wait()
+	mustDo(t, clients[2], &nullCall)
+	if st := pool.Stats(); st.Held > 8 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestCreditPoolFollowsCallers: one client alone gets all that a connection may have, from
+// one on, and no more; when it is done it keeps little.
+func TestCreditPoolFollowsCallers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg, _ := poolConfig(1000)
+		cfg.Credits = 32
+		s := &Server{Handler: disk{newEcho()}, Config: cfg}
+		c := pipeClients(t, s, 1)[0]
+		mustDo(t, c, &nullCall)
+		if n := c.Stats().Credits; n != 1 {
+			t.Errorf("%d credits after the first call, want 1", n)
+		}
+		var wg sync.WaitGroup
+		callers(t, &wg, c, echoCall(nil), 64, 50)
+		time.Sleep(80 * time.Millisecond)
+		if n := c.Stats().Credits; n != 32 {
+			t.Errorf("%d credits with 64 callers, want 32", n)
+		}
+		wg.Wait()
+		for range 200 {
+			mustDo(t, c, &nullCall)
+		}
+		if n := c.Stats().Credits; n > 2 {
+			t.Errorf("%d credits for one call at a time", n)
+		}
+	})
+}
+
+// TestAbsurdCredits: what a client asks for is never granted beyond the limit, and a
+// request for none is one for one (RFC 8166 Section 3.3.1); a refusal carries a grant too.
+func TestAbsurdCredits(t *testing.T) {
+	one, _ := poolConfig(100)
+	for _, tt := range []struct {
+		name string
+		cfg  *Config
+		most uint32
+	}{{"alone", testConfig(), DefaultCredits}, {"pool", one, 1}} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, addr := startServer(t, newEcho(), tt.cfg)
+			p := rawClient(t, addr, nil)
+			for i, ask := range []uint32{0, 1, 2, 1<<31 - 1, 1 << 31, 1<<32 - 1, 3, 0} {
+				xid, typ := uint32(i+1), uint32(0)
+				want := min(max(ask, 1), tt.most)
+				if i%2 == 1 {
+					typ = 9 // refused with ERR_CHUNK
+				}
+				p.send(words(xid, 1, ask, typ, 0, 0, 0), rpcCall(xid, procNull))
+				h, _ := p.recv()
+				if h.XID != xid || h.Credit != want || (h.Type == rpcrdma.MsgTypeError) != (typ == 9) {
+					t.Errorf("asked for %d: %v with %d credits, want %d", ask, h.Type, h.Credit, want)
+				}
+			}
+		})
+	}
+}
+
+// TestOverCredit: a client that keeps far more calls in flight than it was granted loses
+// its connection, and with a pool sooner.
+func TestOverCreditPool(t *testing.T) {
+	one, _ := poolConfig(100)
+	for _, tt := range []struct {
+		name string
+		cfg  *Config
+		most int
+	}{{"alone", unwatched(testConfig()), 2*DefaultCredits + 1}, {"pool", one, 4}} {
+		t.Run(tt.name, func(t *testing.T) {
+			h := newEcho()
+			h.enter = make(chan struct{}, 1000)
+			s, addr := startServer(t, h, tt.cfg)
+			p := rawClient(t, addr, nil)
+			for i := range 2*tt.most + 4 {
+				b := append(words(uint32(i), 1, 64, 0, 0, 0, 0), rpcCall(uint32(i), procBlock)...)
+				if err := p.conn.Send(testCtx(t), b); err != nil {
+					break
+				}
+			}
+			p.wantEnd()
+			if n := int(s.Stats().Calls); n > tt.most {
+				t.Errorf("%d calls of it were served, want at most %d", n, tt.most)
+			}
+		})
+	}
+}
+
+func TestNullAllocsPooled(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	cfg := testConfig()
+	cfg.CreditPool = NewCreditPool(100)
+	_, c := pair(t, newEcho(), cfg, nil)
+	var r Reply
+	ctx := context.Background()
+	call := func() {
+		if err := c.Do(ctx, &nullCall, &r); err != nil {
+			t.Fatal(err)
+		}
+		r.Release()
+	}
+	for range 200 {
+		call()
+	}
+	if n := testing.AllocsPerRun(500, call); n != 0 {
+		t.Errorf("%v allocations per NULL call", n)
+	}
+}
+
+// BenchmarkPooled is BenchmarkCallers with a pool.
+func BenchmarkPooled(b *testing.B) {
+	cfg := testConfig()
+	cfg.CreditPool = NewCreditPool(1000)
+	_, c := pair(b, newEcho(), cfg, nil)
+	benchCallers(b, c)
+}
