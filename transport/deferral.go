@@ -65,6 +65,7 @@ func (x *exchange) deferred() {
 	rc.mu.Lock()
 	v := rc.resp.Defer(&x.in)
 	if v == rpcrdma.Answer {
+		rc.limitGrant(x)
 		x.head = rc.resp.AppendAnswer(x.head[:0], &x.in)
 	}
 	rc.mu.Unlock()
