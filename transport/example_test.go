@@ -66,6 +66,23 @@ func serve() (addr string, stop func()) {
 }
 
 // A client that outlives its connections.
+// Two servers of one process whose clients together have 1000 calls in flight at most.
+func ExampleNewCreditPool() {
+	pool := transport.NewCreditPool(1000)
+	cfg := &transport.Config{Credits: 64, CreditPool: pool}
+	nfs := &transport.Server{Handler: transport.HandlerFunc(handle), Config: cfg}
+	log := &transport.Server{Handler: transport.HandlerFunc(handle), Config: cfg}
+	defer nfs.Close()
+	defer log.Close()
+
+	st := pool.Stats()
+	fmt.Println(st.Size, st.Held, st.Connections, st.Holders)
+	fmt.Println(nfs.Stats().PoolCredits)
+	// Output:
+	// 1000 0 0 0
+	// 1000
+}
+
 func ExampleNewRedialer() {
 	addr, stop := serve()
 	defer stop()

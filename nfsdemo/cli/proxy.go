@@ -21,6 +21,7 @@ type proxyFlags struct {
 	portFile      string
 	noCRC         bool
 	credits       int
+	pool          int // credits of all RDMA clients together; 0: no bound
 }
 
 // proxyCmd is the command proxy.
@@ -51,6 +52,7 @@ Interrupt it (Ctrl-C) to stop.`,
 	flags.StringVar(&f.listen, "listen", "", "`address` for clients (default 127.0.0.1:20049, or 127.0.0.1:2049 to nfs+rdma://)")
 	flags.StringVar(&f.mount, "mount-listen", "", "`address` for MOUNT over TCP")
 	flags.IntVar(&f.credits, "credits", 0, "calls in flight per connection; 0: the default")
+	addPoolFlag(cmd, &f.pool)
 	flags.BoolVar(&f.noCRC, "no-crc", false, "do without the CRC of MPA towards peers that agree")
 	flags.StringVar(&f.portFile, "port-file", "", "write the addresses to this `file` when ready, as NAME=value lines")
 	flags.BoolVar(&a.json, "json", false, "print what goes where as JSON")
@@ -84,7 +86,8 @@ func (f *proxyFlags) config(a *app) (*transport.Config, error) {
 	if f.noCRC {
 		cfg.CRC = transport.CRCOff
 	}
-	return cfg, nil
+	cfg.CreditPool, err = creditPool(f.pool)
+	return cfg, err
 }
 
 // proxy passes clients on until it is interrupted.

@@ -21,6 +21,7 @@ type serveFlags struct {
 	squash   string
 	noCRC    bool
 	credits  int
+	pool     int // credits of all connections together; 0: no bound
 	portFile string
 	profile  transport.Profile
 }
@@ -57,6 +58,7 @@ then with --squash root or all.`,
 	flags.BoolVar(&f.service.readOnly, "read-only", false, "refuse every change")
 	flags.StringVar(&f.squash, "squash", "none", "map to nobody: none, root or all user ids")
 	flags.IntVar(&f.credits, "credits", 0, "calls in flight per connection; 0: the default")
+	addPoolFlag(cmd, &f.pool)
 	flags.BoolVar(&f.service.register, "register", false, "register NFS and MOUNT with this machine's rpcbind")
 	flags.BoolVar(&f.noCRC, "no-crc", false, "do without the CRC of MPA towards clients that agree")
 	addProfileFlag(cmd, &f.profile)
@@ -94,6 +96,9 @@ func (f *serveFlags) config(a *app) (*serviceConfig, error) {
 		return nil, err
 	}
 	cfg.config = &transport.Config{Logger: log, Credits: f.credits, Profile: f.profile}
+	if cfg.config.CreditPool, err = creditPool(f.pool); err != nil {
+		return nil, err
+	}
 	cfg.capture = a.capture.Load()
 	if f.noCRC {
 		cfg.config.CRC = transport.CRCOff

@@ -11,6 +11,9 @@ import (
 func printStats(w io.Writer, who string, s transport.Stats) {
 	fmt.Fprintf(w, "%s: %d calls, %s by RDMA Read, %s by RDMA Write, %s inline, %d credits\n",
 		who, s.Calls, octets(s.OctetsRead), octets(s.OctetsWritten), octets(s.OctetsInline), s.Credits)
+	if s.PoolCredits > 0 {
+		fmt.Fprintf(w, "%s: %d connections shared %d credits\n", who, s.Accepted, s.PoolCredits)
+	}
 	if n := s.Replayed + s.Joined; n > 0 {
 		fmt.Fprintf(w, "%s: %d calls that had run were sent again\n", who, n)
 	}

@@ -1,0 +1,22 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+	"github.com/stag-rdma/stag/transport"
+)
+
+// addPoolFlag adds --credit-pool.
+func addPoolFlag(cmd *cobra.Command, n *int) {
+	cmd.Flags().IntVar(n, "credit-pool", 0, "calls in flight of all RDMA clients together, shared by load; 0: no bound")
+}
+
+// creditPool returns the pool of n credits, nil for 0.
+func creditPool(n int) (*transport.CreditPool, error) {
+	switch {
+	case n < 0:
+		return nil, usagef("--credit-pool %d: want a number of credits, 0 for no bound", n)
+	case n == 0:
+		return nil, nil
+	}
+	return transport.NewCreditPool(n), nil
+}
