@@ -15,13 +15,29 @@ import (
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
+// anyClient is a client without limits.
+func anyClient() *client {
+	cl := &client{addr: "pipe", limits: (&Config{}).clientLimits(nil)}
+	cl.share.init(cl.limits)
+	return cl
+}
+
+// add changes what a budget has by n octets.
+func (b *budget) add(n int) {
+	b.mu.Lock()
+	b.left.Add(int64(n))
+	list := b.ready(new(share))
+	b.mu.Unlock()
+	begin(list)
+}
+
 func TestBudget(t *testing.T) {
-	var b budget
+	b := budget{pulls: 100}
 	b.left.Store(10)
 	var mu sync.Mutex
 	var order []int
 	woken := make(chan struct{}, 8)
-	conns := [2]*respConn{{}, {}}
+	conns := [2]*respConn{{client: anyClient()}, {client: anyClient()}}
 	wait := func(id, n int) bool {
 		x := &exchange{rc: conns[id%2], then: func(*exchange) {
 			mu.Lock()
@@ -34,22 +50,22 @@ func TestBudget(t *testing.T) {
 	if !wait(0, 8) || wait(1, 4) || wait(2, 1) {
 		t.Fatal("10 octets: 8 must be there, 4 must wait, and 1 must not overtake")
 	}
-	b.give(2)
+	b.add(2)
 	<-woken
-	b.give(1)
+	b.add(1)
 	<-woken
 	if left := b.left.Load(); left != 0 {
 		t.Errorf("%d octets left", left)
 	}
-	b.give(8)
-	b.force(20)
+	b.add(8)
+	b.add(-20)
 	if wait(3, 0) || wait(4, 0) || wait(5, 1) {
 		t.Fatal("an overdrawn budget gave something")
 	}
 	if got := b.forget(conns[1]); len(got) != 2 {
 		t.Errorf("%d calls forgotten, want 2", len(got))
 	}
-	b.give(20)
+	b.add(20)
 	<-woken
 	mu.Lock()
 	defer mu.Unlock()

@@ -3,6 +3,7 @@ package transport
 import (
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/stag-rdma/stag/chunks"
@@ -121,9 +122,9 @@ type Config struct {
 
 	// RequestMemory bounds the octets that all connections of one server or listener
 	// hold for arguments pulled by RDMA Read and for results on their way out. Calls
-	// beyond it wait, in the order they came; but a connection with nothing else under
-	// way is always served, so that slow peers do not stop the others. If zero,
-	// 256 MiB.
+	// beyond it wait, in the order they came; but for connections with nothing else
+	// under way there is as much again, so that slow peers do not stop the others. If
+	// zero, 256 MiB.
 	RequestMemory int64
 
 	// Fanout, on a listener, is the number of record-marked connections that each RDMA
@@ -132,9 +133,22 @@ type Config struct {
 	// 256.
 	Fanout int
 
+	// Allow says whether a server or listener serves the client with this address; it is
+	// asked before anything else, in the goroutines of the connections. Others are
+	// refused: see [LimitAllow]. If nil, all are served. See [AllowNets].
+	Allow func(client net.Addr) bool
+
 	// MaxConns bounds the connections of one server or listener; further ones are
-	// closed at once. If zero, 16384.
+	// refused. If zero, 16384.
 	MaxConns int
+
+	// MaxPulls bounds the calls of one server or listener whose chunks are being pulled;
+	// further ones wait, but for those that are alone on their connection. If zero, 4096.
+	MaxPulls int
+
+	// PerClient bounds what one client may hold of RequestMemory, ExposedMemory, MaxConns
+	// and MaxPulls.
+	PerClient ClientLimits
 
 	// Revision, Markers, PeerToPeer and RTR are the settings of rdmap.Config of the
 	// same names: how MPA starts (RFC 5044 Section 7.1, RFC 6581) and what is in its
@@ -196,6 +210,7 @@ func (c *Config) fill() (*Config, error) {
 	setInt(&f.InlineRecv, DefaultInlineSize)
 	setInt(&f.MaxPayload, DefaultMaxPayload)
 	setInt(&f.MaxConns, DefaultMaxConns)
+	setInt(&f.MaxPulls, DefaultMaxPulls)
 	setInt(&f.Fanout, 1)
 	if f.RequestMemory == 0 {
 		f.RequestMemory = DefaultRequestMemory
@@ -240,6 +255,7 @@ func (c *Config) check() error {
 		{"InlineRecv", c.InlineRecv, minInline, maxInline},
 		{"MaxPayload", c.MaxPayload, minInline, 1 << 30},
 		{"MaxConns", c.MaxConns, 1, 1 << 30},
+		{"MaxPulls", c.MaxPulls, 1, 1 << 30},
 		{"Fanout", c.Fanout, 1, 256},
 		{"Revision", c.Revision, 0, 2},
 		{"Profile", int(c.Profile), int(ProfileRFC8166), int(ProfileRFC5666)},
@@ -256,6 +272,9 @@ func (c *Config) check() error {
 	}
 	if c.RequestMemory < int64(c.MaxPayload) {
 		return fmt.Errorf("%w: RequestMemory is %d, less than one MaxPayload of %d", ErrConfig, c.RequestMemory, c.MaxPayload)
+	}
+	if n := c.PerClient.Memory; n > 0 && n < int64(c.MaxPayload) {
+		return fmt.Errorf("%w: PerClient.Memory is %d, less than one MaxPayload of %d", ErrConfig, n, c.MaxPayload)
 	}
 	return nil
 }

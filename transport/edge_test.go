@@ -223,22 +223,15 @@ func TestForeignWrite(t *testing.T) {
 func TestQueuedCallsOfDeadConnection(t *testing.T) {
 	cfg := testConfig()
 	cfg.MaxPayload, cfg.RequestMemory = 128<<10, 128<<10
-	h := newEcho()
-	s, addr := startServer(t, h, cfg)
-	holder, p := dial(t, addr, nil), rawClient(t, addr, rawConfig(plainPrivate(), 4096))
-	s.budget.force(100 << 10) // as much as a slow call would hold
-	seg := p.offer(make([]byte, 100_000), region.RemoteRead)
-	p.send(header(rpcrdma.Header{XID: 1}), rpcCall(1, procBlock)) // not alone, so it must wait
-	<-h.enter
-	for xid := uint32(2); xid < 5; xid++ {
-		hd := rpcrdma.Header{XID: xid, Lists: chunks.Lists{Read: []chunks.ReadSegment{{Position: 44, Segment: seg}}}}
-		p.send(header(hd), rpcCall(xid, procSum, words(100_000)...))
-	}
-	waitFor(t, "calls wait", func() bool { return s.budget.queued.Load() == 3 })
-	p.conn.Abort(nil)
-	waitFor(t, "the queue is empty", func() bool { return s.budget.queued.Load() == 0 })
+	s, addr := startServer(t, newEcho(), cfg)
+	holder := dial(t, addr, nil)
+	s.budget.add(-100 << 10) // as much as slow calls would hold
+	end := pulling(t, s, "127.0.0.2", 4)
+	waitFor(t, "one is pulled, the others wait", func() bool { st := s.Stats(); return st.Pulls == 1 && st.Waiting == 3 })
+	end.Close()
+	waitFor(t, "the queue is empty", func() bool { return s.Stats().Waiting == 0 })
 	waitFor(t, "nothing runs", func() bool { return s.Stats().InFlight == 0 && s.Stats().Connections == 1 })
-	s.budget.give(100 << 10)
+	s.budget.add(100 << 10)
 	mustDo(t, holder, itemCall(procSum, filled(100_000)))
 	waitFor(t, "all memory is back", func() bool { return s.budget.left.Load() == 128<<10 })
 }

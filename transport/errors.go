@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
@@ -61,6 +62,13 @@ func (e *OpError) Unwrap() error { return e.Err }
 // Timeout says whether a deadline was the cause (net.Error).
 func (e *OpError) Timeout() bool {
 	return errors.Is(e.Err, os.ErrDeadlineExceeded) || errors.Is(e.Err, context.DeadlineExceeded)
+}
+
+// Rejected says whether the peer refused the connection in the start-up (RFC 5044
+// Section 7.1.2): it does not serve this address, or has too many connections.
+func (e *OpError) Rejected() bool {
+	_, ok := errors.AsType[*rdmap.RejectError](e.Err)
+	return ok
 }
 
 // Temporary is always false (net.Error).

@@ -25,16 +25,16 @@ type exchange struct {
 	req  Request
 	resp Response
 
-	buf   *buffer       // the message, if it is not a view of the Send
-	size  int           // octets of the message in buf
-	held  *buffer       // inline octets of a call that waits to be pulled, or came aligned
-	exp   exposure      // of the reply
-	away  deferral      // of data that are at the client still
-	sink  region.Region // buf while RDMA Reads fill it
-	taken int           // octets taken from the budget
-	want  int           // octets it waits for in the budget's queue
-	then  func(x *exchange)
-	live  bool // counted in respConn.running
+	buf  *buffer       // the message, if it is not a view of the Send
+	size int           // octets of the message in buf
+	held *buffer       // inline octets of a call that waits to be pulled, or came aligned
+	exp  exposure      // of the reply
+	away deferral      // of data that are at the client still
+	sink region.Region // buf while RDMA Reads fill it
+	hold holding       // taken from the budget
+	want int           // octets it asks the budget for
+	then func(x *exchange)
+	live bool // counted in respConn.running
 
 	next      *exchange // in recordConn's queue
 	protected bool      // by RPCSEC_GSS: nothing may be reduced
@@ -85,7 +85,7 @@ func (x *exchange) reset() {
 	x.out.Reset()
 	clear(x.item)
 	clear(x.wrs)
-	x.rc, x.next, x.live, x.protected, x.taken, x.size = nil, nil, false, false, 0, 0
+	x.rc, x.next, x.live, x.protected, x.hold, x.size = nil, nil, false, false, holding{}, 0
 	x.msg, x.item, x.wrs = chunks.Message{}, x.item[:0], x.wrs[:0]
 	x.req, x.sink, x.then = Request{}, region.Region{}, nil
 	if cap(x.head) > maxKeptHead {

@@ -41,7 +41,7 @@ func startupHint(err error) string {
 		return "the peer is not an iWARP peer; NFS/RDMA is usually on port 20049, NFS/TCP on 2049"
 	}
 	if _, ok := errors.AsType[*rdmap.RejectError](err); ok {
-		return "the server's log may say why"
+		return "it may not serve this address, or be full; its log says why"
 	}
 	e, ok := errors.AsType[*rdmap.ConnError](err)
 	if !ok || e.Op != "handshake" {

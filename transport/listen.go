@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"github.com/stag-rdma/stag/rdmap"
-	"go.uber.org/zap"
 )
 
 // acceptQueue bounds the connections that are ready and not accepted yet.
@@ -19,6 +18,7 @@ type Listener struct {
 	cfg    *Config
 	ctr    counters
 	budget budget
+	door   *door
 	ready  chan *recordConn
 	ctx    context.Context // of start-ups; ends with Close
 	cancel context.CancelFunc
@@ -62,7 +62,8 @@ func NewListener(l net.Listener, cfg *Config) (*Listener, error) {
 func newListener(inner net.Listener, cfg *Config) *Listener {
 	l := &Listener{l: inner, cfg: cfg, ready: make(chan *recordConn, acceptQueue), conns: make(map[*respConn]struct{})}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
-	l.budget.left.Store(cfg.RequestMemory)
+	l.budget.init(cfg)
+	l.door = newDoor(cfg, &l.ctr)
 	go l.run()
 	return l
 }
@@ -81,8 +82,15 @@ func (l *Listener) run() {
 
 // start runs the MPA start-up of a connection and queues it for Accept.
 func (l *Listener) start(conn net.Conn) {
+	cl, err := l.door.enter(conn.RemoteAddr())
+	if err != nil {
+		l.door.turnAway(l.ctx, conn, nil, err)
+		return
+	}
+	defer l.door.leave(cl)
 	ls := newLanes(l, conn)
 	rc := ls.rc
+	rc.client = cl
 	rc.conn = rdmap.Server(conn, rc.config())
 	if err := l.add(rc); err != nil {
 		rc.conn.Abort(err)
@@ -90,7 +98,7 @@ func (l *Listener) start(conn net.Conn) {
 	}
 	defer l.drop(rc)
 	if err := rc.conn.Handshake(l.ctx); err != nil {
-		l.cfg.Logger.Info("transport: start-up failed", zap.Error(opErr(OpAccept, addrOf(conn), err)))
+		l.door.logEnd(l.ctr.ended(opErr(OpAccept, addrOf(conn), err)))
 		return
 	}
 	l.ctr.accepted.Add(1)
@@ -101,9 +109,7 @@ func (l *Listener) start(conn net.Conn) {
 			rc.conn.Abort(nil)
 		}
 	}
-	if err := ignoreEnd(rc.serve()); err != nil {
-		l.cfg.Logger.Info("transport: connection ended", zap.Error(opErr(OpServe, addrOf(conn), err)))
-	}
+	l.door.logEnd(l.ctr.ended(opErr(OpServe, addrOf(conn), ignoreEnd(rc.serve()))))
 }
 
 // add admits a connection.
@@ -112,9 +118,6 @@ func (l *Listener) add(c *respConn) error {
 	defer l.mu.Unlock()
 	if l.err != nil {
 		return l.err
-	}
-	if len(l.conns) >= l.cfg.MaxConns {
-		return errTooManyConns
 	}
 	l.conns[c] = struct{}{}
 	l.ctr.conns.Add(1)
@@ -174,5 +177,6 @@ func (l *Listener) Stats() Stats {
 	s := l.ctr.snapshot()
 	s.Credits = l.cfg.Credits
 	s.addPool(l.cfg.CreditPool)
+	l.budget.stats(&s)
 	return s
 }

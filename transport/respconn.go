@@ -26,10 +26,14 @@ type respConn struct {
 	cfg    *Config
 	ctr    *counters
 	budget *budget
+	client *client // the peer; set once it is admitted
 	app    application
 	conn   *rdmap.Conn
 	lazy   func(*xdr.CallHeader) bool // whose data are pulled when asked for; nil: none
 	over   chan struct{}              // closed by HandleClose
+
+	holding int // calls that hold something of the budget; under budget.mu
+	queued  int // calls in its queue
 
 	mu       sync.Mutex
 	resp     *rpcrdma.Responder
@@ -161,9 +165,8 @@ func (rc *respConn) releaseCall(x *exchange) {
 		x.buf.release()
 		x.buf = nil
 	}
-	if x.taken > 0 {
-		rc.budget.give(x.taken)
-		x.taken = 0
+	if !x.hold.none() {
+		rc.budget.give(x)
 	}
 	x.dropPayload()
 	x.in.RPC, x.in.Args = xdr.CallHeader{}, nil

@@ -1,23 +1,15 @@
 package transport
 
 import (
-	"errors"
 	"sync"
 	"time"
 )
 
-// admit reserves n octets for a call. If they are not there it takes what the call
-// needs out of the upcall and returns false; then goes on with it later. A call that
-// is alone on its connection needs no reservation.
+// admit reserves n octets for a call, to be pulled if n is not 0. If they are not there
+// it takes what the call needs out of the upcall and returns false; then goes on with it
+// later.
 func (rc *respConn) admit(x *exchange, n int, then func(x *exchange)) bool {
-	if rc.budget.queued.Load() == 0 && rc.budget.take(n) {
-		x.taken += n
-		return true
-	}
-	rc.mu.Lock()
-	alone := rc.running == 1
-	rc.mu.Unlock()
-	if alone {
+	if rc.budget.take(x, n) {
 		return true
 	}
 	x.keepPayload()
@@ -29,7 +21,7 @@ func (rc *respConn) admit(x *exchange, n int, then func(x *exchange)) bool {
 // used up the budget. A call that was pulled holds memory and must not wait for
 // those that wait for it.
 func (rc *respConn) dispatch(x *exchange, inline bool) {
-	if !inline || rc.budget.left.Load() >= 0 {
+	if !inline || rc.budget.left.Load() >= 0 && rc.client.share.left.Load() >= 0 {
 		rc.app.dispatch(x, inline)
 		return
 	}
@@ -45,12 +37,11 @@ func (x *exchange) redispatch() { x.rc.app.dispatch(x, false) }
 // charge takes the octets of a reply's borrowed memory from the budget until they
 // have left.
 func (x *exchange) charge(n int) {
-	x.rc.budget.force(n)
-	x.taken += n
+	x.rc.budget.force(x, n)
 }
 
 // errPullTimeout ends a connection whose peer does not answer RDMA Reads.
-var errPullTimeout = errors.New("transport: the peer does not answer RDMA Reads of the chunks it offered")
+var errPullTimeout = &SlowPeerError{"does not answer RDMA Reads of the chunks it offered"}
 
 // pullWatch notices when the pulls of a connection make no progress. One timer
 // serves all of them.

@@ -2,7 +2,6 @@ package transport
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 	"time"
 
@@ -28,7 +27,7 @@ type exposure struct {
 // errNoDone ends a connection whose client does not say that it has read a reply. RFC
 // 5666 Section 3.8: "the server MAY conclude that a protocol violation has occurred and
 // close the RPC connection".
-var errNoDone = errors.New("transport: no RDMA_DONE came for a reply exposed to the client")
+var errNoDone = &SlowPeerError{"sends no RDMA_DONE for a reply exposed to it"}
 
 // expose sends a reply that x.out.Expose holds, now or when others have been read.
 func (rc *respConn) expose(x *exchange) {
@@ -36,19 +35,21 @@ func (rc *respConn) expose(x *exchange) {
 	for i := range x.out.Expose {
 		x.exp.octets += int64(x.out.Expose[i].Octets)
 	}
-	all := rc.ctr.exposedOctets.Add(x.exp.octets)
+	over := rc.countExposed(x.exp.octets)
 	rc.mu.Lock()
-	if rc.gone || all > rc.cfg.ExposedMemory {
+	if rc.gone || over != nil {
 		gone := rc.gone
 		if !gone {
 			rc.resp.Refuse(x.head[:0], &x.in, &x.out)
 		}
 		rc.mu.Unlock()
-		rc.ctr.exposedOctets.Add(-x.exp.octets)
+		_ = rc.countExposed(-x.exp.octets) // less is no refusal
 		if gone {
 			rc.finish(x)
 			return
 		}
+		rc.ctr.exposedRefused.Add(1)
+		x.out.Err = over
 		rc.noFit(x)
 		rc.send(x)
 		return
@@ -63,6 +64,19 @@ func (rc *respConn) expose(x *exchange) {
 	if mine {
 		rc.sendExposed(x)
 	}
+}
+
+// countExposed counts n more octets of replies that wait to be read. The error is a
+// *LimitError: they are too many.
+func (rc *respConn) countExposed(n int64) error {
+	if all := rc.ctr.exposedOctets.Add(n); n > 0 && all > rc.cfg.ExposedMemory {
+		rc.client.exposed.Add(n)
+		return &LimitError{LimitExposed, rc.client.addr, rc.cfg.ExposedMemory}
+	}
+	if own, limit := rc.client.exposed.Add(n), rc.client.limits.Exposed; n > 0 && own > limit {
+		return &LimitError{LimitClientExposed, rc.client.addr, limit}
+	}
+	return nil
 }
 
 // admitExposure exposes x if the limits permit. rc.mu is held.
@@ -174,7 +188,7 @@ func (rc *respConn) abandonExposed(x *exchange) {
 // freeExposed ends the call of a reply that nobody can read any more.
 func (rc *respConn) freeExposed(x *exchange) {
 	rc.ctr.exposed.Add(-1)
-	rc.ctr.exposedOctets.Add(-x.exp.octets)
+	_ = rc.countExposed(-x.exp.octets) // less is no refusal
 	if x.exp.stream != nil {
 		x.exp.stream.release()
 	}
@@ -208,7 +222,7 @@ func (rc *respConn) endExposures() {
 	rc.dones.stop()
 	rc.mu.Unlock()
 	for _, x := range withheld {
-		rc.ctr.exposedOctets.Add(-x.exp.octets)
+		_ = rc.countExposed(-x.exp.octets) // less is no refusal
 		rc.finish(x)
 	}
 	for _, x := range open {

@@ -142,6 +142,7 @@ func (rc *respConn) startPull(x *exchange) {
 		return
 	}
 	rc.pulls.end()
+	rc.budget.pulled(x)
 	x.sink.Revoke()
 	if rc.conn.Err() == nil {
 		rc.refuseChunk(x, err) // no read depth was negotiated, or no region is left
@@ -177,6 +178,7 @@ type pullDone exchange
 func (d *pullDone) Complete(err error) {
 	x := (*exchange)(d)
 	x.rc.pulls.end()
+	x.rc.budget.pulled(x)
 	if err != nil {
 		go x.rc.dropPulled(x)
 		return

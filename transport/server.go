@@ -6,8 +6,6 @@ import (
 	"net"
 	"sync"
 	"time"
-
-	"go.uber.org/zap"
 )
 
 // ErrServerClosed is returned by Serve and ServeStream after Shutdown or Close.
@@ -30,6 +28,7 @@ type Server struct {
 	cancel context.CancelFunc
 	ctr    counters
 	budget budget
+	door   *door
 	dups   *duplicates
 
 	mu        sync.Mutex
@@ -53,7 +52,8 @@ func (s *Server) init() error {
 			s.cfgErr = errors.New("transport: Server.Handler is not set")
 		}
 		s.ctx, s.cancel = context.WithCancel(context.Background())
-		s.budget.left.Store(s.cfg.RequestMemory)
+		s.budget.init(s.cfg)
+		s.door = newDoor(s.cfg, &s.ctr)
 		s.dups = newDuplicates(s.Handler, s.cfg)
 		s.listeners = make(map[net.Listener]struct{})
 		s.conns = make(map[servedConn]struct{})
@@ -88,7 +88,7 @@ func (s *Server) accept(l net.Listener, serve func(net.Conn) error) error {
 		}
 		go func() {
 			if err := serve(c); err != nil && !errors.Is(err, ErrServerClosed) {
-				s.cfg.Logger.Info("transport: connection ended", zap.Error(err))
+				s.door.logEnd(err)
 			}
 		}()
 	}
@@ -135,18 +135,12 @@ func (s *Server) isClosing() bool {
 	return s.closing
 }
 
-// errTooManyConns is logged when MaxConns is reached.
-var errTooManyConns = errors.New("transport: too many connections (raise Config.MaxConns)")
-
-// addConn admits a connection.
+// addConn adds a connection that the door has admitted.
 func (s *Server) addConn(c servedConn) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
 		return ErrServerClosed
-	}
-	if len(s.conns) >= s.cfg.MaxConns {
-		return errTooManyConns
 	}
 	s.conns[c] = struct{}{}
 	s.ctr.conns.Add(1)
@@ -157,9 +151,6 @@ func (s *Server) addConn(c servedConn) error {
 func (s *Server) dropConn(c servedConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, ok := s.conns[c]; !ok {
-		return
-	}
 	if r, ok := c.(*rdmaServed); ok {
 		s.ctr.takeovers.Add(r.rc.conn.Stats().Takeovers)
 	}
@@ -236,6 +227,7 @@ func (s *Server) Stats() Stats {
 	st.Credits = s.cfg.Credits
 	st.addPool(s.cfg.CreditPool)
 	s.dups.stats(&st)
+	s.budget.stats(&st)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.conns {

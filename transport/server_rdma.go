@@ -29,11 +29,18 @@ func (s *Server) serveConn(conn net.Conn, first []byte) error {
 		_ = conn.Close() // the error above says more
 		return err
 	}
+	cl, err := s.door.enter(conn.RemoteAddr())
+	if err != nil {
+		s.door.turnAway(s.ctx, conn, first, err)
+		return opErr(OpAccept, addrOf(conn), err)
+	}
+	defer s.door.leave(cl)
 	c := &rdmaServed{s: s, addr: conn.RemoteAddr()}
 	c.ctx, c.cancel = context.WithCancel(s.ctx)
 	defer c.cancel()
 	c.rc = newRespConn(s.cfg, &s.ctr, &s.budget, c)
 	c.rc.lazy = lazyOf(s.Handler, s.cfg, s.dups)
+	c.rc.client = cl
 	ec := c.rc.config()
 	ec.BufferedInput = first
 	c.rc.conn = rdmap.Server(conn, ec)
@@ -43,14 +50,14 @@ func (s *Server) serveConn(conn net.Conn, first []byte) error {
 	}
 	defer s.dropConn(c)
 	if err := c.rc.conn.Handshake(s.ctx); err != nil {
-		return opErr(OpAccept, addrOf(conn), err)
+		return s.ctr.ended(opErr(OpAccept, addrOf(conn), err))
 	}
 	s.ctr.accepted.Add(1)
-	err := c.rc.serve()
+	err = c.rc.serve()
 	if c.rc.isDraining() {
 		return nil
 	}
-	return opErr(OpServe, addrOf(conn), ignoreEnd(err))
+	return s.ctr.ended(opErr(OpServe, addrOf(conn), ignoreEnd(err)))
 }
 
 func (c *rdmaServed) drain() { c.rc.drain() }

@@ -29,8 +29,11 @@ func (s *Server) ServeSharedConn(conn net.Conn) error {
 	}
 	first, err := s.peek(conn)
 	if err != nil {
+		if _, refused := errors.AsType[*LimitError](err); refused {
+			s.door.turnAway(s.ctx, conn, nil, err)
+		}
 		_ = conn.Close() // nothing was said on it
-		return opErr(OpAccept, addrOf(conn), ignoreEnd(err))
+		return s.ctr.ended(opErr(OpAccept, addrOf(conn), ignoreEnd(err)))
 	}
 	if string(first) == mpa.RequestKey[:peekSize] {
 		return s.serveConn(conn, first)
@@ -48,6 +51,11 @@ func (s *Server) ServeSharedConn(conn net.Conn) error {
 
 // peek reads the first octets of a connection, which counts as one meanwhile.
 func (s *Server) peek(conn net.Conn) ([]byte, error) {
+	cl, err := s.door.enter(conn.RemoteAddr())
+	if err != nil {
+		return nil, err
+	}
+	defer s.door.leave(cl)
 	c := &peekedConn{conn}
 	if err := s.addConn(c); err != nil {
 		return nil, err

@@ -45,6 +45,19 @@ type Stats struct {
 	Dropped uint64
 	// Invalidated counts replies that revoked a steering tag (RFC 8797 Section 4.1).
 	Invalidated uint64
+	// NotAllowed counts connections that Config.Allow refused, TooMany those that a limit
+	// of connections refused, SlowPeers those that ended because the peer kept this side
+	// waiting: in the start-up, inside an FPDU, by not reading, by not answering RDMA
+	// Reads, by not sending RDMA_DONE.
+	NotAllowed, TooMany, SlowPeers uint64
+	// Waited counts calls that had to wait for RequestMemory or MaxPulls, or for the part
+	// of these that is their client's; Waiting is how many wait now, Pulls how many are
+	// being pulled.
+	Waited         uint64
+	Waiting, Pulls int
+	// ExposedRefused counts replies that were refused because of ExposedMemory, or the
+	// client's part of it.
+	ExposedRefused uint64
 	// Takeovers counts handlers that overstayed in the reading goroutine.
 	Takeovers uint64
 	// InFlight is the number of calls without an answer now.
@@ -79,6 +92,8 @@ type counters struct {
 	conns, inFlight, exposed              atomic.Int64
 	exposedOctets                         atomic.Int64 // now
 	deferred, unpulled                    atomic.Uint64
+	notAllowed, tooMany, slow             atomic.Uint64
+	exposedRefused                        atomic.Uint64
 }
 
 // snapshot copies the counters, each for itself.
@@ -93,5 +108,7 @@ func (c *counters) snapshot() Stats {
 		OctetsExposed: c.replyRead.Load(), Dones: c.dones.Load(), Withheld: c.withheld.Load(),
 		Exposed: int(c.exposed.Load()), Padded: c.padded.Load(),
 		Deferred: c.deferred.Load(), Unpulled: c.unpulled.Load(),
+		NotAllowed: c.notAllowed.Load(), TooMany: c.tooMany.Load(), SlowPeers: c.slow.Load(),
+		ExposedRefused: c.exposedRefused.Load(),
 	}
 }

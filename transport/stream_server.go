@@ -56,12 +56,17 @@ func (s *Server) serveStreamConn(c *streamConn) error {
 			_ = c.conn.Close() // all that was owed has left
 		}
 	}()
+	cl, err := s.door.enter(c.conn.RemoteAddr())
+	if err != nil {
+		return opErr(OpAccept, addrOf(c.conn), err)
+	}
+	defer s.door.leave(cl)
 	if err := s.addConn(c); err != nil {
 		return err
 	}
 	s.ctr.accepted.Add(1)
 	defer s.dropConn(c)
-	err := c.read()
+	err = c.read()
 	c.wg.Wait()
 	switch {
 	case errors.Is(err, errToRDMA) && !c.isDraining():
@@ -70,7 +75,7 @@ func (s *Server) serveStreamConn(c *streamConn) error {
 	case endOfStream(err) || c.isDraining():
 		return nil
 	}
-	return opErr(OpServe, addrOf(c.conn), err)
+	return s.ctr.ended(opErr(OpServe, addrOf(c.conn), err))
 }
 
 // read starts a goroutine per call; Config.Credits bounds them, so that a peer that

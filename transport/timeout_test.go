@@ -113,7 +113,8 @@ func TestHalfOpen(t *testing.T) {
 		go func() { served <- s.ServeConn(b) }()
 		synctest.Wait()
 		_, other := rdmaptest.Pipe()
-		if err := s.ServeConn(other); !errors.Is(err, errTooManyConns) {
+		err := s.ServeConn(other)
+		if e, ok := errors.AsType[*LimitError](err); !ok || e.Limit != LimitConns || e.Max != 1 {
 			t.Errorf("connection above MaxConns: %v", err)
 		}
 		if err := <-served; !errors.Is(err, os.ErrDeadlineExceeded) {

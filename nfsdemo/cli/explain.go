@@ -76,6 +76,9 @@ func dialReason(e *dialError) string {
 		return fmt.Sprintf("%s: no such host %q", e.u, dns.Name)
 	}
 	if oe, ok := errors.AsType[*transport.OpError](e.err); ok {
+		if oe.Rejected() {
+			return fmt.Sprintf("%s: %s refused the connection", e.u, e.u.Addr())
+		}
 		if oe.Op == transport.OpDial && e.u.Scheme == nfsclient.SchemeRDMA {
 			return fmt.Sprintf("%s: no iWARP peer at %s (%v)", e.u, e.u.Addr(), oe.Err)
 		}
@@ -133,7 +136,10 @@ func dialHint(e *dialError) string {
 		errors.Is(e.err, syscall.EPIPE), errors.Is(e.err, net.ErrClosed):
 		return otherScheme(rdma, "")
 	}
-	if oe, ok := errors.AsType[*transport.OpError](e.err); ok && oe.Op == transport.OpDial && rdma {
+	switch oe, ok := errors.AsType[*transport.OpError](e.err); {
+	case ok && oe.Rejected():
+		return "it may not serve this address, or be full; its log says why"
+	case ok && oe.Op == transport.OpDial && rdma:
 		return otherScheme(rdma, "")
 	}
 	return ""

@@ -22,6 +22,7 @@ type proxyFlags struct {
 	noCRC         bool
 	credits       int
 	pool          int // credits of all RDMA clients together; 0: no bound
+	limits        limitFlags
 }
 
 // proxyCmd is the command proxy.
@@ -39,11 +40,13 @@ pass inline or as long messages.
 
 With ?mountport=N in the URL and --mount-listen, MOUNT is passed on too, over TCP.
 
-The server sees the proxy's address, not the clients': export accordingly.
+The server sees the proxy's address, not the clients': export accordingly, and say
+with --allow who may use the proxy. The other limits are those of RDMA clients.
 Interrupt it (Ctrl-C) to stop.`,
 		Example: `  nfsdemo proxy --to nfs://127.0.0.1:2049
   nfsdemo proxy --to 'nfs://fileserver?mountport=20048' --mount-listen 127.0.0.1:20048
-  nfsdemo proxy --to nfs+rdma://127.0.0.1:20049 --listen 127.0.0.1:2049`,
+  nfsdemo proxy --to nfs+rdma://127.0.0.1:20049 --listen 127.0.0.1:2049
+  nfsdemo proxy --to nfs://127.0.0.1:2049 --listen :20049 --allow 192.0.2.0/24`,
 		Args: nArgs(0, 0, "no arguments, only flags"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.proxy(cmd.Context(), f) },
 	}
@@ -53,6 +56,7 @@ Interrupt it (Ctrl-C) to stop.`,
 	flags.StringVar(&f.mount, "mount-listen", "", "`address` for MOUNT over TCP")
 	flags.IntVar(&f.credits, "credits", 0, "calls in flight per connection; 0: the default")
 	addPoolFlag(cmd, &f.pool)
+	f.limits.add(cmd)
 	flags.BoolVar(&f.noCRC, "no-crc", false, "do without the CRC of MPA towards peers that agree")
 	flags.StringVar(&f.portFile, "port-file", "", "write the addresses to this `file` when ready, as NAME=value lines")
 	flags.BoolVar(&a.json, "json", false, "print what goes where as JSON")
@@ -86,6 +90,9 @@ func (f *proxyFlags) config(a *app) (*transport.Config, error) {
 	if f.noCRC {
 		cfg.CRC = transport.CRCOff
 	}
+	if err := f.limits.apply(cfg); err != nil {
+		return nil, err
+	}
 	cfg.CreditPool, err = creditPool(f.pool)
 	return cfg, err
 }
@@ -116,7 +123,7 @@ func (a *app) proxy(ctx context.Context, f *proxyFlags) error {
 		if err != nil {
 			return err
 		}
-		go func() { errs <- m.Serve(ml) }()
+		go func() { errs <- m.Serve(allowed(ml, cfg.Allow)) }()
 		r.Mount = ml.Addr().String()
 	}
 	a.serving.Store(true)
@@ -167,7 +174,7 @@ func (a *app) proxyListener(addr string, server nfsclient.Scheme, cfg *transport
 	}
 	l = a.capture.Load().TapListener(l)
 	if server == nfsclient.SchemeRDMA {
-		return l, nil
+		return allowed(l, cfg.Allow), nil
 	}
 	return transport.NewListener(l, cfg)
 }

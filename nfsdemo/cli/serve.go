@@ -24,6 +24,7 @@ type serveFlags struct {
 	pool     int // credits of all connections together; 0: no bound
 	portFile string
 	profile  transport.Profile
+	limits   limitFlags
 }
 
 // serveCmd is the command serve.
@@ -41,10 +42,13 @@ again to stop at once.
 
 There is no authentication: who reaches the ports acts as any user id it likes,
 within the directory. Listen beyond this machine only in networks you trust, and
-then with --squash root or all.`,
+then with --squash root or all, and with --allow. Clients that --allow does not name are
+refused in the start-up of their connection; what one client address may hold is
+limited, so that others are served beside it.`,
 		Example: `  nfsdemo serve --export /srv/data
   nfsdemo serve --export . --read-only --tcp 127.0.0.1:2049
   nfsdemo serve --memory --export /scratch --listen 127.0.0.1:0
+  nfsdemo serve --export . --listen 192.0.2.5:20049 --allow 192.0.2.0/24 --allow 127.0.0.1
   nfsdemo serve --export . --pcap trace.pcapng`,
 		Args: nArgs(0, 0, "no arguments, only flags"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), f) },
@@ -62,6 +66,7 @@ then with --squash root or all.`,
 	flags.BoolVar(&f.service.register, "register", false, "register NFS and MOUNT with this machine's rpcbind")
 	flags.BoolVar(&f.noCRC, "no-crc", false, "do without the CRC of MPA towards clients that agree")
 	addProfileFlag(cmd, &f.profile)
+	f.limits.add(cmd)
 	flags.StringVar(&f.portFile, "port-file", "", "write the addresses to this `file` when ready, as NAME=value lines")
 	flags.BoolVar(&a.json, "json", false, "print where and what as JSON")
 	return cmd
@@ -97,6 +102,9 @@ func (f *serveFlags) config(a *app) (*serviceConfig, error) {
 	}
 	cfg.config = &transport.Config{Logger: log, Credits: f.credits, Profile: f.profile}
 	if cfg.config.CreditPool, err = creditPool(f.pool); err != nil {
+		return nil, err
+	}
+	if err := f.limits.apply(cfg.config); err != nil {
 		return nil, err
 	}
 	cfg.capture = a.capture.Load()

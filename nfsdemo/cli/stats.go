@@ -17,6 +17,9 @@ func printStats(w io.Writer, who string, s transport.Stats) {
 	if n := s.Replayed + s.Joined; n > 0 {
 		fmt.Fprintf(w, "%s: %d calls that had run were sent again\n", who, n)
 	}
+	if r := refusals(s); r != "" {
+		fmt.Fprintf(w, "%s: %s\n", who, r)
+	}
 	if s.Retransmits > 0 {
 		fmt.Fprintf(w, "%s: %d connections, %d calls sent again\n", who, s.Accepted, s.Retransmits)
 	}

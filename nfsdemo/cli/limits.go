@@ -1,0 +1,94 @@
+package cli
+
+import (
+	"fmt"
+	"net"
+
+	"github.com/spf13/cobra"
+	"github.com/stag-rdma/stag/transport"
+)
+
+// limitFlags are the flags that say whom a server serves, and how much of it one client
+// may have.
+type limitFlags struct {
+	allow        []string
+	conns        int
+	clientConns  int
+	memory       int // MiB
+	clientMemory int // MiB
+	pulls        int
+	clientPulls  int
+}
+
+// add declares the flags on a command. name is what the help calls a default.
+func (f *limitFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringSliceVar(&f.allow, "allow", nil, "serve only clients of this `network`, 192.0.2.0/24, or address; repeat it for several")
+	flags.IntVar(&f.conns, "max-connections", 0, "connections at a time; 0: 16384")
+	flags.IntVar(&f.clientConns, "client-connections", 0, "connections of one client address; 0: an eighth of all, -1: no limit of its own")
+	flags.IntVar(&f.memory, "memory-limit", 0, "`MiB` for calls whose data are on their way; 0: 256")
+	flags.IntVar(&f.clientMemory, "client-memory", 0, "`MiB` of these for one client address; 0: half of all, -1: no limit of its own")
+	flags.IntVar(&f.pulls, "max-pulls", 0, "calls whose chunks are read at a time; 0: 4096")
+	flags.IntVar(&f.clientPulls, "client-pulls", 0, "calls of one client address whose chunks are read; 0: a quarter of all, -1: no limit of its own")
+}
+
+// apply puts the flags into cfg.
+func (f *limitFlags) apply(cfg *transport.Config) error {
+	for flag, n := range map[string]int{
+		"max-connections": f.conns, "memory-limit": f.memory, "max-pulls": f.pulls,
+		"client-connections": f.clientConns + 1, "client-memory": f.clientMemory + 1, "client-pulls": f.clientPulls + 1,
+	} {
+		if n < 0 {
+			return usagef("--%s: want a number, or 0 for the default", flag)
+		}
+	}
+	if len(f.allow) > 0 {
+		allow, err := transport.AllowNets(f.allow...)
+		if err != nil {
+			return usagef("--allow: %v", err)
+		}
+		cfg.Allow = allow
+	}
+	cfg.MaxConns, cfg.RequestMemory, cfg.MaxPulls = f.conns, int64(f.memory)<<20, f.pulls
+	cfg.PerClient = transport.ClientLimits{
+		Conns: f.clientConns, Memory: int64(f.clientMemory), Pulls: f.clientPulls,
+	}
+	if f.clientMemory > 0 {
+		cfg.PerClient.Memory <<= 20
+	}
+	return nil
+}
+
+// refusals says what a server has refused; "" if nothing.
+func refusals(s transport.Stats) string {
+	if s.NotAllowed+s.TooMany+s.SlowPeers == 0 {
+		return ""
+	}
+	return fmt.Sprintf("refused %d connections of clients not allowed and %d beyond the limits, gave %d up as too slow",
+		s.NotAllowed, s.TooMany, s.SlowPeers)
+}
+
+// allowed is l without the connections of clients that allow does not admit, which are
+// closed at once.
+func allowed(l net.Listener, allow func(net.Addr) bool) net.Listener {
+	if allow == nil {
+		return l
+	}
+	return &allowListener{l, allow}
+}
+
+type allowListener struct {
+	net.Listener
+	allow func(net.Addr) bool
+}
+
+// Accept implements net.Listener.
+func (l *allowListener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil || l.allow(c.RemoteAddr()) {
+			return c, err
+		}
+		_ = c.Close() // nothing was said on it
+	}
+}

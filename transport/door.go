@@ -1,0 +1,145 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/mpa"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// Who is refused is told so in an MPA Reply (RFC 5044 Section 7.1.2), if his Request
+// comes in time and not too many others are being told. He has no place among the
+// connections, so that refused peers keep nobody out.
+const (
+	refusals       = 64
+	refusalTimeout = 2 * time.Second
+)
+
+// door is where connections come in: it knows who may, how many at a time, and how many
+// of one client. It is safe for concurrent use.
+type door struct {
+	cfg     *Config
+	ctr     *counters
+	log     *zap.Logger   // what peers can cause at will: sampled
+	telling chan struct{} // a place for each refusal under way
+
+	mu      sync.Mutex
+	total   int
+	clients map[string]*client
+}
+
+// client is a peer's address while it has connections, and what it holds.
+type client struct {
+	addr    string
+	limits  ClientLimits
+	conns   int // under door.mu
+	share   share
+	exposed atomic.Int64 // octets of replies that wait to be read
+}
+
+func newDoor(cfg *Config, ctr *counters) *door {
+	return &door{
+		cfg: cfg, ctr: ctr, log: sampled(cfg.Logger),
+		telling: make(chan struct{}, refusals), clients: make(map[string]*client),
+	}
+}
+
+// sampled returns a logger that writes ten lines of a kind in a second and then one in a
+// hundred.
+func sampled(log *zap.Logger) *zap.Logger {
+	if !log.Core().Enabled(zapcore.ErrorLevel) {
+		return log // it writes nothing; the sampler would take half a megabyte
+	}
+	return log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
+		return zapcore.NewSamplerWithOptions(c, time.Second, 10, 100)
+	}))
+}
+
+// enter admits a connection from a, or returns a *LimitError.
+func (d *door) enter(a net.Addr) (*client, error) {
+	if f := d.cfg.Allow; f != nil && !f(a) {
+		d.ctr.notAllowed.Add(1)
+		return nil, d.refused(&LimitError{Limit: LimitAllow, Client: hostOf(a)})
+	}
+	addr := hostOf(a)
+	d.mu.Lock()
+	cl := d.clients[addr]
+	if cl == nil {
+		cl = &client{addr: addr, limits: d.cfg.clientLimits(a)}
+		cl.share.init(cl.limits)
+	}
+	var err *LimitError
+	switch {
+	case d.total >= d.cfg.MaxConns:
+		err = &LimitError{LimitConns, addr, int64(d.cfg.MaxConns)}
+	case cl.conns >= cl.limits.Conns:
+		err = &LimitError{LimitClientConns, addr, int64(cl.limits.Conns)}
+	default:
+		d.clients[addr] = cl
+		cl.conns++
+		d.total++
+	}
+	d.mu.Unlock()
+	if err != nil {
+		d.ctr.tooMany.Add(1)
+		return nil, d.refused(err)
+	}
+	return cl, nil
+}
+
+// refused logs a refusal.
+func (d *door) refused(err *LimitError) error {
+	d.log.Warn("transport: connection refused", zap.String("client", err.Client), zap.Error(err))
+	return err
+}
+
+// leave takes back the place of a connection that enter has admitted.
+func (d *door) leave(cl *client) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.total--
+	if cl.conns--; cl.conns == 0 {
+		delete(d.clients, cl.addr)
+	}
+}
+
+// turnAway ends a connection that was not admitted, and of which the octets in first have
+// been read: with a rejecting MPA Reply if that can be had cheaply. It returns when it is
+// over.
+func (d *door) turnAway(ctx context.Context, conn net.Conn, first []byte, why error) {
+	select {
+	case d.telling <- struct{}{}:
+		defer func() { <-d.telling }()
+	default:
+		_ = conn.Close() // nothing was said on it
+		return
+	}
+	c := rdmap.Server(conn, &rdmap.Config{
+		BufferedInput: first, HandshakeTimeout: min(refusalTimeout, d.cfg.HandshakeTimeout),
+		Accept: func(*mpa.Request) ([]byte, error) { return nil, why },
+	})
+	_ = c.Handshake(ctx) // that it fails is what it is for
+	<-c.Done()
+}
+
+// logEnd logs how a connection ended, unless it was refused, which is logged already.
+func (d *door) logEnd(err error) {
+	if _, refused := errors.AsType[*LimitError](err); err != nil && !refused {
+		d.log.Info("transport: connection ended", zap.Error(err))
+	}
+}
+
+// ended counts the connections that ended because of a slow peer. It returns err.
+func (c *counters) ended(err error) error {
+	if e, ok := errors.AsType[*OpError](err); ok && e.Timeout() {
+		c.slow.Add(1)
+	}
+	return err
+}

@@ -1,0 +1,164 @@
+package transport
+
+import (
+	"fmt"
+	"math"
+	"net"
+	"net/netip"
+	"os"
+)
+
+// Defaults of what limits clients; those of [ClientLimits] are parts of the whole.
+const (
+	DefaultMaxPulls = 4096
+
+	clientConnsPart   = 8 // as of the duplicate request cache
+	clientMemoryPart  = 2
+	clientPullsPart   = 4
+	clientExposedPart = 2
+)
+
+// ClientLimits bounds what one client may hold of a server or listener. A client is an
+// address without its port; clients behind one address share its limits.
+//
+// Zero means the default, a negative value no limit. The defaults do not apply to
+// loopback addresses and to peers without an IP address (pipes, Unix sockets), behind
+// which there may be any number of clients; what is set applies to them too.
+type ClientLimits struct {
+	// Conns is the number of connections; further ones are refused. If zero, an eighth
+	// of MaxConns.
+	Conns int
+	// Memory is the number of octets of RequestMemory. Calls beyond it wait for others
+	// of the same client. If zero, half of RequestMemory; at least MaxPayload.
+	Memory int64
+	// Pulls is the number of calls whose chunks are being pulled. Further ones wait.
+	// If zero, a quarter of MaxPulls.
+	Pulls int
+	// Exposed is the number of octets of ExposedMemory; a reply beyond it is refused
+	// with ERR_CHUNK. If zero, half of it.
+	Exposed int64
+}
+
+// Limit is what a client ran into.
+type Limit string
+
+// Limits that refuse something. Where a call waits instead nothing is refused: see
+// [Stats].Waited.
+const (
+	LimitAllow         Limit = "not among the allowed clients (Config.Allow)"
+	LimitConns         Limit = "too many connections (Config.MaxConns)"
+	LimitClientConns   Limit = "too many connections of one client (Config.PerClient.Conns)"
+	LimitExposed       Limit = "too many octets of replies wait to be read (Config.ExposedMemory)"
+	LimitClientExposed Limit = "too many octets of replies to one client wait to be read (Config.PerClient.Exposed)"
+)
+
+// LimitError says that a client was refused something. Max is the limit in force, 0 for
+// [LimitAllow].
+type LimitError struct {
+	Limit  Limit
+	Client string // its address, without the port
+	Max    int64
+}
+
+// Error names the client and the setting.
+func (e *LimitError) Error() string {
+	s := "transport: client " + e.Client + " refused: " + string(e.Limit)
+	if e.Max > 0 {
+		s += fmt.Sprintf(", the limit is %d", e.Max)
+	}
+	return s
+}
+
+// SlowPeerError ends a connection whose peer keeps this side waiting too long. It wraps
+// os.ErrDeadlineExceeded.
+type SlowPeerError struct {
+	What string // it did not do
+}
+
+// Error says what was waited for.
+func (e *SlowPeerError) Error() string { return "transport: the peer " + e.What }
+
+// Unwrap returns os.ErrDeadlineExceeded.
+func (e *SlowPeerError) Unwrap() error { return os.ErrDeadlineExceeded }
+
+// AllowNets returns a [Config].Allow that admits the clients of the given networks, in
+// CIDR form or as single addresses: "192.0.2.0/24", "2001:db8::1". Peers without an IP
+// address are not admitted. IPv4 clients of an IPv6 socket count as IPv4.
+func AllowNets(nets ...string) (func(net.Addr) bool, error) {
+	list := make([]netip.Prefix, 0, len(nets))
+	for _, s := range nets {
+		p, err := parseNet(s)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %q is no network: write 192.0.2.0/24, 2001:db8::/32 or an address", ErrConfig, s)
+		}
+		list = append(list, p)
+	}
+	return func(a net.Addr) bool {
+		ip, ok := ipOf(a)
+		if !ok {
+			return false
+		}
+		for _, p := range list {
+			if p.Contains(ip.WithZone("")) {
+				return true
+			}
+		}
+		return false
+	}, nil
+}
+
+// parseNet parses a prefix or a single address.
+func parseNet(s string) (netip.Prefix, error) {
+	if p, err := netip.ParsePrefix(s); err == nil {
+		if a := p.Addr(); a.Is4In6() && p.Bits() >= 96 {
+			p = netip.PrefixFrom(a.Unmap(), p.Bits()-96)
+		}
+		return p.Masked(), nil
+	}
+	a, err := netip.ParseAddr(s)
+	if err != nil {
+		return netip.Prefix{}, err
+	}
+	a = a.Unmap().WithZone("")
+	return netip.PrefixFrom(a, a.BitLen()), nil
+}
+
+// ipOf returns the IP address of a peer, if it has one.
+func ipOf(a net.Addr) (ip netip.Addr, ok bool) {
+	if t, is := a.(*net.TCPAddr); is {
+		ip = t.AddrPort().Addr().Unmap()
+		return ip, ip.IsValid()
+	}
+	if a == nil {
+		return ip, false
+	}
+	ap, err := netip.ParseAddrPort(a.String())
+	return ap.Addr().Unmap(), err == nil
+}
+
+// clientLimits returns what is in force for a peer.
+func (c *Config) clientLimits(a net.Addr) ClientLimits {
+	ip, ok := ipOf(a)
+	local := !ok || ip.IsLoopback()
+	l := c.PerClient
+	return ClientLimits{
+		Conns:   int(limitOr(int64(l.Conns), int64(max(c.MaxConns/clientConnsPart, 1)), local)),
+		Memory:  limitOr(l.Memory, max(c.RequestMemory/clientMemoryPart, int64(c.MaxPayload)), local),
+		Pulls:   int(limitOr(int64(l.Pulls), int64(max(c.MaxPulls/clientPullsPart, 1)), local)),
+		Exposed: limitOr(l.Exposed, max(c.ExposedMemory/clientExposedPart, 1), local),
+	}
+}
+
+// noLimit is far above anything that is counted, and leaves room for sums.
+const noLimit = math.MaxInt64 >> 2
+
+// limitOr returns the limit that a setting means.
+func limitOr(set, def int64, local bool) int64 {
+	switch {
+	case set > 0:
+		return set
+	case set < 0 || local:
+		return noLimit
+	}
+	return def
+}
