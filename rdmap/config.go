@@ -33,6 +33,7 @@ const (
 	DefaultCloseTimeout     = 5 * time.Second
 	DefaultTerminateTimeout = time.Second
 	DefaultStallTimeout     = 30 * time.Second
+	DefaultFPDUTimeout      = 60 * time.Second
 	DefaultMaxTakeovers     = 64
 	// StagMULPDU is the largest ULPDU of MPA (RFC 5044 Section 4.1), used
 	// between two stag peers.
@@ -135,6 +136,10 @@ type Config struct {
 	// connections end with ErrUnfinishedSend. While nobody waits for memory a Send may
 	// take as long as it likes. 0: 30 s.
 	StallTimeout time.Duration
+	// FPDUTimeout bounds how long a peer may send nothing inside an FPDU; then the
+	// connection ends with ErrHalfFPDU. Between two FPDUs it may be silent for as long as
+	// it likes. 0: 60 s; negative: no bound.
+	FPDUTimeout time.Duration
 	// CloseTimeout bounds how long Close waits for queued output. 0: 5 s.
 	CloseTimeout time.Duration
 
@@ -190,6 +195,7 @@ func (cfg *Config) withDefaults() Config {
 	orDefault(&c.SendQueue, DefaultSendQueue)
 	orDefault(&c.WriteTimeout, DefaultWriteTimeout)
 	orDefault(&c.StallTimeout, DefaultStallTimeout)
+	orDefault(&c.FPDUTimeout, DefaultFPDUTimeout)
 	orDefault(&c.CloseTimeout, DefaultCloseTimeout)
 	orDefault(&c.MaxTakeovers, DefaultMaxTakeovers)
 	if c.Pool == nil {

@@ -84,6 +84,7 @@ func (c *Conn) finish() {
 		c.st.giveBack()
 		c.st = nil
 	}
+	c.half.stop()
 	c.inbox.settle(c)
 	ctx, cancel := context.WithTimeout(context.Background(), DefaultTerminateTimeout)
 	defer cancel()

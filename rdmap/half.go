@@ -1,18 +1,28 @@
 package rdmap
 
-import "sync/atomic"
+import (
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+)
 
 // half looks after the staging that holds the begun FPDU of a connection: when
 // nothing has come for a tick or two it is exchanged for a smaller one, so that a
-// peer that stops inside an FPDU makes us hold little more than it has sent. While
-// octets flow nothing is moved, which would be one more copy of them.
+// peer that stops inside an FPDU makes us hold little more than it has sent, and not for
+// ever. While octets flow nothing is moved, which would be one more copy of them.
 type half struct {
 	c      *Conn
 	on     atomic.Bool  // the ticker knows
-	held   atomic.Int64 // octets of staging held
+	held   atomic.Int64 // octets of staging held while the rest is waited for
 	seen   uint64       // reads as of the last tick; the ticker's
 	shrink atomic.Bool  // the holder of the reading role is asked to park
+	rest   atomic.Pointer[time.Timer]
 }
+
+// ErrHalfFPDU: the peer began an FPDU and sent nothing of it for Config.FPDUTimeout. It
+// wraps os.ErrDeadlineExceeded; a ConnError wraps it.
+var ErrHalfFPDU = fmt.Errorf("rdmap: peer began an FPDU and did not go on with it: %w", os.ErrDeadlineExceeded)
 
 // keep is told by the holder of the role what it holds behind a burst.
 func (h *half) keep(st *staging) {
@@ -23,7 +33,7 @@ func (h *half) keep(st *staging) {
 		return
 	}
 	h.held.Store(int64(len(st.b)))
-	if len(st.b) > smallStaging && !h.on.Load() {
+	if !h.on.Load() {
 		h.on.Store(true)
 		h.c.tick.add(h)
 	}
@@ -41,6 +51,39 @@ func (h *half) park() {
 	h.held.Store(int64(len(c.st.b)))
 }
 
+// goesOn is told by the holder of the role that octets have come.
+func (h *half) goesOn() {
+	if h.held.Load() != 0 {
+		h.held.Store(0)
+	}
+}
+
+// expect gives the peer Config.FPDUTimeout to go on with the FPDU it has begun. What
+// waits for memory of ours is given more: a wait that begins or ends is progress too, and
+// Config.StallTimeout, which bounds it, should be the shorter one.
+func (h *half) expect() {
+	c := h.c
+	if c.cfg.FPDUTimeout < 0 || c.failed.Load() {
+		return
+	}
+	reads, turn := c.reads.Load(), c.stall.turn.Load()
+	t := time.AfterFunc(c.cfg.FPDUTimeout, func() {
+		if h.held.Load() > 0 && c.reads.Load() == reads && c.stall.turn.Load() == turn {
+			c.fail(&ConnError{Op: "read", Err: ErrHalfFPDU})
+		}
+	})
+	if old := h.rest.Swap(t); old != nil {
+		old.Stop()
+	}
+}
+
+// stop ends the wait with the connection.
+func (h *half) stop() {
+	if t := h.rest.Swap(nil); t != nil {
+		t.Stop()
+	}
+}
+
 // ticked implements tickee.
 func (h *half) ticked() bool {
 	c := h.c
@@ -51,7 +94,11 @@ func (h *half) ticked() bool {
 		return true
 	}
 	h.on.Store(false)
-	if h.held.Load() <= smallStaging {
+	held := h.held.Load()
+	if held > 0 {
+		h.expect()
+	}
+	if held <= smallStaging {
 		return false
 	}
 	r := &c.role

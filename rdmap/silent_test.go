@@ -34,7 +34,7 @@ var silentPeers = []struct {
 		_, _, err := rdmaptest.Initiate(c, &mpa.Config{IRD: 8, ORD: 8})
 		return err
 	}},
-	{"half an FPDU", 0, Server, func(t *testing.T, c net.Conn) error {
+	{"half an FPDU", DefaultFPDUTimeout, Server, func(t *testing.T, c net.Conn) error {
 		_, _, err := rdmaptest.Initiate(c, &mpa.Config{IRD: 8, ORD: 8})
 		if err == nil {
 			_, err = c.Write(unhex(t, goldSend)[:9])

@@ -189,3 +189,64 @@ func TestHalfFPDU(t *testing.T) {
 func testContext(t *testing.T) (context.Context, context.CancelFunc) {
 	return context.WithCancel(t.Context())
 }
+
+// TestHalfFPDUEnds: a peer that stops inside an FPDU loses its connection; one that goes on
+// in time, octet for octet, or stops between two, does not. ADVERSARY 20.
+func TestHalfFPDUEnds(t *testing.T) {
+	const limit = 10 * time.Second
+	for name, tt := range map[string]struct {
+		stop  int           // octets sent
+		every time.Duration // pause before each further octet, 0: none follow
+		ends  bool
+	}{
+		"stops": {stop: 20, ends: true}, "stops behind one octet": {stop: 1, ends: true},
+		"dribbles": {20, limit - time.Second, false}, "dribbles too slowly": {20, limit + time.Second, true},
+		"between two": {stop: len(goldSend) / 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a, b := rdmaptest.Pipe()
+				h := newCollector()
+				y := Server(b, &Config{Handler: h, FPDUTimeout: limit})
+				served := make(chan error, 1)
+				go func() {
+					err := y.Handshake(t.Context())
+					if err == nil {
+						err = y.Serve()
+					}
+					served <- err
+				}()
+				if _, _, err := rdmaptest.Initiate(a, &mpa.Config{IRD: 1, ORD: 1}); err != nil {
+					t.Fatal(err)
+				}
+				fpdu := unhex(t, goldSend)
+				n := min(tt.stop, len(fpdu))
+				_, err := a.Write(fpdu[:n])
+				start := time.Now()
+				for tt.every > 0 && n < len(fpdu) && err == nil {
+					time.Sleep(tt.every)
+					_, err = a.Write(fpdu[n : n+1])
+					n++
+				}
+				if !tt.ends && err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(10 * limit)
+				select {
+				case err := <-served:
+					if !tt.ends || !errors.Is(err, ErrHalfFPDU) || !errors.Is(err, os.ErrDeadlineExceeded) {
+						t.Errorf("after %v: %v", time.Since(start), err)
+					}
+				default:
+					if tt.ends {
+						t.Error("the connection lives on")
+					}
+					y.Abort(nil)
+					<-served
+				}
+				a.Close()
+				synctest.Wait()
+			})
+		})
+	}
+}

@@ -82,6 +82,10 @@ type Call struct {
 	// further ones stay inline. Borrowed until the call is posted; the data of a
 	// registered item until the reply.
 	Message chunks.Message
+	// Protected: RPCSEC_GSS protects the body of the call and of its reply
+	// (xdr.Auth.Protected). Message has no items then, Sink is 0, and in the reply
+	// nothing is looked for (RFC 8166 Section 8.2.2.3).
+	Protected bool
 	// Sink is how many octets of the eligible result's data the owner has memory
 	// for; 0: none.
 	Sink int

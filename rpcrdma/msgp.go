@@ -88,6 +88,15 @@ func (c *closer) auth(pos int) (end int, ok bool) {
 	return end, end >= pos+8 && end <= len(c.stream)
 }
 
+// protected says whether the credential at offset pos, which ends at end, is one of
+// RPCSEC_GSS that hides the body.
+func (c *closer) protected(pos, end int) bool {
+	n := int(binary.BigEndian.Uint32(c.stream[pos+4:]))
+	body := c.stream[end-xdr.Pad(n)-n:][:n]
+	a := xdr.Auth{Flavor: xdr.AuthFlavor(binary.BigEndian.Uint32(c.stream[pos:])), Body: body}
+	return a.Protected()
+}
+
 // run returns the stream with the pads taken out. It moves octets inside the
 // stream, but never those of the longest item, which stay where the sender had
 // them aligned.
@@ -134,11 +143,15 @@ func (c *closer) call(b chunks.Binding) error {
 	word := func(i int) uint32 { return binary.BigEndian.Uint32(stream[4*i:]) }
 	prog, vers, proc := word(3), word(4), word(5)
 	pos, ok := c.auth(24)
+	protected := ok && c.protected(24, pos)
 	if ok {
 		pos, ok = c.auth(pos)
 	}
 	if !ok {
 		return ErrRPC
+	}
+	if protected && pos < len(stream) {
+		return ErrPadding // nobody can say where pads are in it
 	}
 	w, ok := b.(chunks.Walker)
 	if pos < len(stream) && (!ok || !w.Covers(prog, vers)) {

@@ -60,7 +60,7 @@ func (r *Requester) judgeRead(c *Call, msg []byte) error {
 		return err
 	}
 	res := &c.Result
-	if err := r.judge(c, res, msg, c.placed); err != nil {
+	if err := r.judge(c, res, msg, c.placed); err != nil || c.Protected {
 		return err
 	}
 	if r.binding(c) == nil {

@@ -164,6 +164,9 @@ func (r *Responder) anyItem(call *xdr.CallHeader) bool {
 // truncated arguments, so they are refused.
 func (r *Responder) checkArg(in *Inbound, n int) Verdict {
 	b, call := r.cfg.Binding, &in.RPC
+	if call.Cred.Protected() { // RFC 8166 Section 8.2.2.3: not even looked at
+		return r.answer(in, refuseErrChunk, ErrNotEligible)
+	}
 	if r.anyItem(call) {
 		if in.Layout.Chunks[0].Pos < n-len(in.Args)+4 { // in the RPC header
 			return r.answer(in, refuseErrChunk, ErrNotEligible)

@@ -89,6 +89,9 @@ func (r *Requester) receiveInline(c *Call, res *Result, stream []byte, hdr int) 
 	placed, err := r.returned(c, res)
 	if err == nil && h.Type == MsgTypeMsgP {
 		r.stats.Padded++
+		if c.Protected {
+			return ErrPadding // nobody can say where pads are in it
+		}
 		stream, err = closeReply(h, hdr, stream, r.cfg.Binding, c)
 	}
 	switch {
@@ -205,6 +208,12 @@ func (r *Requester) judge(c *Call, res *Result, msg []byte, placed int) error {
 		return err
 	}
 	res.Results = d.Rest()
+	if c.Protected {
+		if placed > 0 || len(c.Layout.Chunks) > 0 {
+			return ErrNotEligible
+		}
+		return nil
+	}
 	ok := !res.RPC.Denied && res.RPC.Accept == xdr.Success
 	b := r.binding(c)
 	if b == nil {

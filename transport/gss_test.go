@@ -20,6 +20,7 @@ func TestGSSProtected(t *testing.T) {
 		{xdr.Auth{}, false},
 		{xdr.Auth{Flavor: xdr.AuthSys}, false},
 		{gssCred(1), false},
+		{xdr.Auth{Flavor: xdr.RPCSECGSS, Body: words(1, 1, 0, 1, 0)}, true}, // RPCSEC_GSS_INIT
 		{gssCred(2), true},
 		{gssCred(3), true},
 		{xdr.Auth{Flavor: xdr.RPCSECGSS, Body: words(1)}, true},

@@ -54,6 +54,15 @@ var silentPeers = []struct {
 		}})
 		return p.Send(sendULPDU(h, rpcCall(1, procFill, words(90_000)...)))
 	}},
+	{"half an FPDU", rdmap.DefaultFPDUTimeout, func(c net.Conn) error {
+		p, _, err := rdmaptest.Initiate(c, &mpa.Config{IRD: 4, ORD: 4})
+		if err != nil {
+			return err
+		}
+		f := mpa.AppendFPDU(nil, sendULPDU(header(rpcrdma.Header{XID: 1})), p.CRC)
+		_, err = c.Write(f[:len(f)/2])
+		return err
+	}},
 	{"does not answer RDMA Reads", DefaultPullTimeout, func(c net.Conn) error {
 		p, _, err := rdmaptest.Initiate(c, &mpa.Config{IRD: 4, ORD: 4})
 		if err != nil {

@@ -1,0 +1,266 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// neverWalk is the NFS binding, and fails the test when it is shown anything.
+type neverWalk struct {
+	chunks.Binding
+	chunks.Walker
+	t testing.TB
+}
+
+func watched(t testing.TB) chunks.Binding {
+	return neverWalk{chunks.NFS, chunks.NFS.(chunks.Walker), t}
+}
+
+func (b neverWalk) FindArg(prog, vers, proc uint32, args []byte) (int, int, bool) {
+	b.t.Errorf("protected arguments of %d are walked", proc)
+	return b.Binding.FindArg(prog, vers, proc, args)
+}
+
+func (b neverWalk) FindResult(prog, vers, proc uint32, res []byte) (int, int, bool) {
+	b.t.Errorf("protected results of %d are walked", proc)
+	return b.Binding.FindResult(prog, vers, proc, res)
+}
+
+func (b neverWalk) MaxResults(prog, vers, proc uint32, args []byte) (int, int, bool) {
+	b.t.Errorf("protected arguments of %d are looked at", proc)
+	return b.Binding.MaxResults(prog, vers, proc, args)
+}
+
+func (b neverWalk) WalkArgs(prog, vers, proc uint32, args []byte, v chunks.Visit) bool {
+	b.t.Errorf("protected arguments of %d are walked", proc)
+	return b.Walker.WalkArgs(prog, vers, proc, args, v)
+}
+
+func (b neverWalk) WalkResults(prog, vers, proc uint32, res []byte, v chunks.Visit) bool {
+	b.t.Errorf("protected results of %d are walked", proc)
+	return b.Walker.WalkResults(prog, vers, proc, res, v)
+}
+
+// gssCase is a call of NFS under RPCSEC_GSS whose body could be taken for that of the
+// procedure it names.
+type gssCase struct {
+	name       string
+	cred       xdr.Auth
+	vers, proc uint32
+	args       []byte
+	res        []byte
+}
+
+// gssCases returns protected calls and control messages, inline and long both ways.
+func gssCases() (list []gssCase) {
+	token := append(words(64), filled(64)...)
+	for _, n := range []int{16, 3001, 70_001} {
+		data := xdr.AppendOpaque(nil, filled(n))
+		// WRITE3args and READ3resok (RFC 1813 Sections 3.3.7 and 3.3.6), of the same octets.
+		write := append(append(token[:4:4], token[4:]...), words(0, 0, uint32(n), 2)...)
+		write = append(write, data...)
+		read := append(words(0, 0, uint32(n), 1), data...)
+		small := append(token[:68:68], words(0, 0, uint32(n))...)
+		for what, cred := range map[string]xdr.Auth{
+			"integrity": gssCred(2), "privacy": gssCred(3),
+			"init":     {Flavor: xdr.RPCSECGSS, Body: words(1, 1, 0, 1, 0)},
+			"continue": {Flavor: xdr.RPCSECGSS, Body: words(1, 2, 0, 1, 0)},
+			"destroy":  {Flavor: xdr.RPCSECGSS, Body: words(1, 3, 9, 1, 0)},
+		} {
+			list = append(
+				list,
+				gssCase{fmt.Sprintf("%s, WRITE of %d", what, n), cred, 3, 7, write, words(0, 0)},
+				gssCase{fmt.Sprintf("%s, READ of %d", what, n), cred, 3, 6, small, read},
+				gssCase{fmt.Sprintf("%s, COMPOUND of %d", what, n), cred, 4, 1, write, read},
+			)
+		}
+	}
+	return list
+}
+
+// record is the call's message.
+func (g *gssCase) record(xid uint32) []byte {
+	h := xdr.CallHeader{
+		XID: xid, RPCVers: 2, Prog: 100003, Vers: g.vers, Proc: g.proc, Cred: g.cred,
+		Verf: xdr.Auth{Flavor: xdr.RPCSECGSS, Body: []byte("checksum")},
+	}
+	return append(xdr.AppendCall(nil, &h), g.args...)
+}
+
+// answer is the reply's message.
+func (g *gssCase) answer(xid uint32) []byte {
+	h := xdr.ReplyHeader{XID: xid, Verf: xdr.Auth{Flavor: xdr.RPCSECGSS, Body: []byte("its sum")}}
+	return append(xdr.AppendReply(nil, &h), g.res...)
+}
+
+// gssHandler checks the call and answers as the case says.
+type gssHandler struct {
+	mu   sync.Mutex
+	now  *gssCase
+	seen []byte
+}
+
+func (h *gssHandler) ServeRPC(_ context.Context, req *Request, resp *Response) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.seen = append(xdr.AppendCall(nil, &req.CallHeader), req.Args...)
+	resp.Verf = xdr.Auth{Flavor: xdr.RPCSECGSS, Body: []byte("its sum")}
+	resp.Results = append(resp.Results, h.now.res...)
+}
+
+// TestGSSThroughServer: protected bodies and control messages that look like NFS pass our
+// client and server octet for octet, unreduced, and the bindings are not asked about them
+// (RFC 8166 Section 8.2.2.3, ADVERSARY row 29).
+func TestGSSThroughServer(t *testing.T) {
+	for _, profile := range []Profile{ProfileRFC8166, ProfileRFC5666} {
+		t.Run(profile.String(), func(t *testing.T) {
+			cfg := &Config{AnyCred: true, Binding: watched(t), Profile: profile}
+			h := new(gssHandler)
+			s, c := pair(t, h, cfg, cfg)
+			for _, g := range gssCases() {
+				h.now = &g
+				before := s.Stats()
+				call := &Call{
+					Prog: 100003, Vers: g.vers, Proc: g.proc, Args: g.args, Cred: g.cred,
+					Verf: xdr.Auth{Flavor: xdr.RPCSECGSS, Body: []byte("checksum")}, MaxResults: len(g.res),
+				}
+				if g.proc == 6 {
+					call.Sink = make([]byte, len(g.res)) // offered in vain
+				}
+				var r Reply
+				if err := c.Do(testCtx(t), call, &r); err != nil {
+					t.Fatalf("%s: %v", g.name, err)
+				}
+				xid := binary.BigEndian.Uint32(h.seen)
+				if !bytes.Equal(h.seen, g.record(xid)) {
+					t.Errorf("%s: other octets reached the handler", g.name)
+				}
+				got := append(xdr.AppendReply(nil, &r.Header), r.Results...)
+				if !bytes.Equal(got, g.answer(xid)) || r.Placed {
+					t.Errorf("%s: other octets came back, placed %v", g.name, r.Placed)
+				}
+				r.Release()
+				n := s.Stats().OctetsRead - before.OctetsRead
+				if whole := uint64(len(g.record(xid))); n != 0 && n != whole {
+					t.Errorf("%s: %d octets by RDMA Read, want none or the whole call, %d", g.name, n, whole)
+				}
+			}
+		})
+	}
+}
+
+// TestGSSThroughRelays sends the same through DialConn, Relay and Listen to a server on
+// TCP: client and server see each other's records unchanged.
+func TestGSSThroughRelays(t *testing.T) {
+	cfg := &Config{Binding: watched(t)}
+	back, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer back.Close()
+	front := startRelay(t, back.Addr().String(), cfg)
+	reads := func() uint64 { return front.Stats().OctetsRead }
+	client := dialConn(t, front.Addr().String(), cfg)
+	server, err := back.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	for i, g := range gssCases() {
+		xid := 0xfeed0000 + uint32(i)
+		before := reads()
+		want := markedRecord(g.record(xid))
+		if _, err := client.Write(want); err != nil {
+			t.Fatal(err)
+		}
+		got := make([]byte, len(want))
+		if _, err := io.ReadFull(server, got); err != nil || !bytes.Equal(got, want) {
+			t.Fatalf("%s: another record reached the server (%v)", g.name, err)
+		}
+		if n := reads() - before; n != 0 && n != uint64(len(want)-markSize) {
+			t.Errorf("%s: %d octets by RDMA Read", g.name, n)
+		}
+		want = markedRecord(g.answer(xid))
+		if _, err := server.Write(want); err != nil {
+			t.Fatal(err)
+		}
+		got = make([]byte, len(want))
+		if _, err := io.ReadFull(client, got); err != nil || !bytes.Equal(got, want) {
+			t.Fatalf("%s: another record reached the client (%v)", g.name, err)
+		}
+	}
+}
+
+// markedRecord is msg as a record.
+func markedRecord(msg []byte) []byte {
+	return append(xdr.AppendRecordMark(nil, len(msg), true), msg...)
+}
+
+// startRelay joins one RDMA client and a TCP server.
+func startRelay(t testing.TB, to string, cfg *Config) *Listener {
+	t.Helper()
+	l, err := Listen("tcp", "127.0.0.1:0", cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		a, err := l.Accept()
+		if err != nil {
+			return
+		}
+		b, err := net.Dial("tcp", to)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_ = Relay(a, b) // ends with the test
+	}()
+	t.Cleanup(func() { l.Close(); <-over })
+	return l.(*Listener)
+}
+
+// TestGSSReducedRefused: a peer that reduces a protected body, or pads it, is refused
+// unread; the handler sees nothing.
+func TestGSSReducedRefused(t *testing.T) {
+	for _, profile := range []Profile{ProfileRFC8166, ProfileRFC5666} {
+		t.Run(profile.String(), func(t *testing.T) {
+			h := HandlerFunc(func(context.Context, *Request, *Response) { t.Error("executed") })
+			s, addr := startServer(t, h, &Config{AnyCred: true, Binding: watched(t), Profile: profile})
+			p := rawClient(t, addr, nil)
+			seg := p.offer(filled(3000), region.RemoteRead)
+			g := gssCase{cred: gssCred(2), vers: 3, proc: 7, args: append(append(words(8, 1, 2), words(0, 0, 3000, 2)...), words(3000)...)}
+			for xid, cred := range []xdr.Auth{gssCred(2), gssCred(3), {Flavor: xdr.RPCSECGSS, Body: words(1, 1, 0, 1, 0)}} {
+				g.cred = cred
+				msg := g.record(uint32(xid))
+				hd := rpcrdma.Header{XID: uint32(xid), Lists: chunks.Lists{
+					Read: []chunks.ReadSegment{{Position: uint32(len(msg)), Segment: seg}},
+				}}
+				p.send(header(hd), msg)
+				if got, _ := p.recv(); got.Type != rpcrdma.MsgTypeError || got.Err != rpcrdma.ErrChunk {
+					t.Errorf("reduced: %+v", got)
+				}
+				hd = rpcrdma.Header{XID: uint32(xid), Type: rpcrdma.MsgTypeMsgP, Align: 64, Thresh: 1000}
+				p.send(header(hd), msg, make([]byte, 3000))
+				if got, _ := p.recv(); got.Type != rpcrdma.MsgTypeError || got.Err != rpcrdma.ErrChunk {
+					t.Errorf("padded: %+v", got)
+				}
+			}
+			if n := s.Stats().OctetsRead; n != 0 {
+				t.Errorf("%d octets read", n)
+			}
+		})
+	}
+}
