@@ -163,6 +163,10 @@ func (p *outcall) register(c *Client, call *Call) error {
 	}
 	if n := rc.Plan.Reply; n > 0 && err == nil {
 		p.reply = shared.get(n)
+		// The server may say that it has written what it has not: that must not show
+		// what is left of other calls (RFC 5042 Section 6.3.2), least of all to a
+		// client behind a relay.
+		clear(p.reply.data[:n])
 		m.Reply, err = p.regs.add(c.conn, partReply, m.Reply, p.reply.data[:n], write)
 	}
 	return err

@@ -77,6 +77,7 @@ func (o *onwardCall) do() {
 	defer o.release()
 	if o.item > 0 {
 		o.sink = shared.get(o.item)
+		clear(o.sink.data[:o.item]) // the server may not write what it says: see outcall.register
 		o.call.Sink = o.sink.data[:o.item]
 	}
 	var reply Reply

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"time"
 )
 
 // relayBuffer is what Relay moves at a time, in octets, per direction.
@@ -21,7 +22,7 @@ const relayBuffer = 256 << 10
 func Relay(a, b net.Conn) error {
 	over := make(chan error, 2)
 	half := func(to, from net.Conn) {
-		_, err := io.CopyBuffer(plainWriter{to}, plainReader{from}, make([]byte, relayBuffer))
+		_, err := io.CopyBuffer(relayWriter(to), plainReader{from}, make([]byte, relayBuffer))
 		over <- err
 	}
 	go half(a, b)
@@ -34,6 +35,28 @@ func Relay(a, b net.Conn) error {
 		return nil
 	}
 	return err
+}
+
+// relayWriter is where one direction goes. A peer on a plain connection that does not read
+// has lost it after streamWriteTimeout; a connection of this package has deadlines of its
+// own below, and waits above them for a server that works.
+func relayWriter(to net.Conn) io.Writer {
+	switch to.(type) {
+	case *CallConn, *recordConn:
+		return plainWriter{to}
+	}
+	return impatientWriter{to}
+}
+
+// impatientWriter gives each Write a deadline.
+type impatientWriter struct{ conn net.Conn }
+
+// Write implements io.Writer.
+func (w impatientWriter) Write(p []byte) (int, error) {
+	if err := w.conn.SetWriteDeadline(time.Now().Add(streamWriteTimeout)); err != nil {
+		return 0, err
+	}
+	return w.conn.Write(p)
 }
 
 // plainReader and plainWriter keep io.CopyBuffer from the shortcuts of the connection,
