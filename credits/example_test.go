@@ -115,6 +115,21 @@ func ExampleResponder_Expect() {
 	// true false
 }
 
+// An answer whose grant the peer may ignore leaves it its window of before.
+func ExampleResponder_GrantUnheard() {
+	p := credits.NewResponder(8)
+	p.Posted(p.Need())
+	p.Received()
+	fmt.Println(p.Grant(8), p.Outstanding())
+	p.SetLimit(2)
+	p.Received()
+	p.Posted(p.Need())
+	fmt.Println(p.GrantUnheard(8), p.Outstanding())
+	// Output:
+	// 8 8
+	// 2 8
+}
+
 func ExampleResponder_SetLimit() {
 	p := credits.NewResponder(8)
 	p.Posted(p.Need())

@@ -70,6 +70,11 @@
 // [ConfigArgs] and [ConfigReply] are the Connection Configuration Protocol, and
 // Configure brings its results into force.
 //
-// The backward direction (RFC 8167) is not offered: a call at a Requester and a
-// reply at a Responder are dropped.
+// # Two directions
+//
+// With the backward direction (RFC 8167) each end has a Requester and a Responder, with
+// XIDs and credits of their own. [ForRequester] says which of them a Send is for. The
+// pair of the backward direction has Config.NoChunks, both pairs have Bidirectional.
+// An end without it needs nothing: a call at a Requester and a reply at a Responder are
+// dropped. [BackwardData] tells the peer that backward calls are taken.
 package rpcrdma

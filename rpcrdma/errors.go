@@ -86,6 +86,9 @@ var (
 	ErrReadList = errors.New("rpcrdma: reply has a read list")
 	// ErrNoReplyChunk: a long reply that did not use an offered reply chunk.
 	ErrNoReplyChunk = errors.New("rpcrdma: long reply without a reply chunk")
+	// ErrNoChunks: a call with chunks, which this direction does not have (RFC 8167
+	// Section 5.3).
+	ErrNoChunks = errors.New("rpcrdma: chunks are not taken in this direction")
 	// ErrNoFit: the reply fits neither inline nor into what was offered.
 	ErrNoFit = errors.New("rpcrdma: reply does not fit")
 )
@@ -98,6 +101,8 @@ var (
 	ErrXIDInUse = errors.New("rpcrdma: XID in use")
 	// ErrTooLong: the header alone exceeds the peer's receive size.
 	ErrTooLong = errors.New("rpcrdma: header exceeds the inline threshold")
+	// ErrInline: the call is longer than a Send, and this direction has no chunks.
+	ErrInline = errors.New("rpcrdma: call exceeds the inline threshold of a direction without chunks")
 	// ErrMemory: Call.Memory is not what Call.Plan asked for.
 	ErrMemory = errors.New("rpcrdma: registered memory differs from the plan")
 )

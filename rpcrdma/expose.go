@@ -69,7 +69,7 @@ func (r *Responder) Refuse(b []byte, in *Inbound, out *Reply) {
 	out.Reset()
 	out.Form, out.Err = FormError, ErrNoFit
 	in.refusal = refuseErrChunk
-	out.Head = r.appendError(b, in, r.credits.Grant(in.Header.Credit))
+	out.Head = r.appendError(b, in)
 }
 
 // Exposed returns the replies whose RDMA_DONE has not come, oldest first, and the

@@ -23,12 +23,15 @@ const (
 // Choice: where the peer's alignment is known an item that fits inline with its
 // padding is not reduced: that "obviates RDMA Read" (RFC 5666 Section 3.9).
 //
-// Errors: chunks.ErrItem, [ErrTooLong].
+// Errors: chunks.ErrItem, [ErrTooLong], [ErrInline].
 func (r *Requester) Plan(c *Call) error {
 	if err := c.Message.Check(); err != nil {
 		return err
 	}
 	c.Plan, c.out = Plan{}, 0
+	if r.cfg.NoChunks {
+		return r.planInline(c)
+	}
 	hdr := r.planReply(c)
 
 	n := c.Message.Len()

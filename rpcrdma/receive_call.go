@@ -29,6 +29,9 @@ func (r *Responder) Receive(send []byte, in *Inbound) Verdict {
 	if err != nil {
 		return r.badHeader(in, err)
 	}
+	if r.cfg.NoChunks && in.Header.chunked() {
+		return r.answer(in, refuseErrChunk, ErrNoChunks)
+	}
 	switch in.Header.Type {
 	case MsgTypeMsg:
 		in.findHandle()

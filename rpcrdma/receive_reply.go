@@ -27,7 +27,9 @@ func (r *Requester) Receive(send []byte) (c *Call, why error) {
 		r.stats.Dropped++
 		return nil, why
 	}
-	r.window.Grant(r.hdr.Credit)
+	if r.hdr.Type != MsgTypeError || !r.cfg.Bidirectional {
+		r.window.Grant(r.hdr.Credit)
+	}
 	for range r.paid {
 		r.window.TakeDone() // not sent yet: the grant does not cover them
 	}

@@ -72,7 +72,7 @@ func (r *Responder) Reply(b []byte, in *Inbound, m *chunks.Message, out *Reply) 
 	if err != nil {
 		out.Form, out.Err = FormError, err
 		in.refusal = refuseErrChunk
-		out.Head = r.appendError(b, in, r.credits.Grant(in.Header.Credit))
+		out.Head = r.appendError(b, in)
 		return
 	}
 	if len(out.Expose) > 0 {
@@ -169,15 +169,16 @@ func (r *Responder) pads(in *Inbound, m *chunks.Message, reduced chunks.Set, hdr
 
 // appendGarbage appends GARBAGE_ARGS, if the header that returns the chunks
 // leaves room for it.
-func (r *Responder) appendGarbage(b []byte, in *Inbound, grant uint32) ([]byte, bool) {
+func (r *Responder) appendGarbage(b []byte, in *Inbound) ([]byte, bool) {
 	for _, c := range in.Header.Write {
 		c.Clear()
 	}
 	in.Header.Reply.Clear()
-	h := in.replyHeader(grant)
+	h := in.replyHeader(0)
 	reply := xdr.ReplyHeader{XID: h.XID, Accept: xdr.GarbageArgs}
 	if h.Size()+reply.Size() > r.cfg.SendSize {
 		return b, false
 	}
+	h.Credit = r.credits.Grant(in.Header.Credit)
 	return xdr.AppendReply(h.Append(b), &reply), true
 }

@@ -37,6 +37,12 @@ type RequesterConfig struct {
 	// GatherMin is the size from which inline octets at the end of a Send are
 	// not copied but left in a second part, octets. If zero, never.
 	GatherMin int
+	// NoChunks keeps every message inline: Plan refuses calls that are too long with
+	// [ErrInline] (RFC 8167 Section 5.3).
+	NoChunks bool
+	// Bidirectional: the connection has both directions, so the credits of an
+	// RDMA_ERROR, whose direction nothing tells, are not looked at (RFC 8167 Section 4.2).
+	Bidirectional bool
 	// Limits bounds the lists of replies.
 	Limits chunks.Limits
 	// Binding finds the eligible result in replies. nil: results are taken as

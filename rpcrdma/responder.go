@@ -33,6 +33,11 @@ type ResponderConfig struct {
 	// GatherMin is the size from which inline octets at the end of a Send are
 	// not copied but left in Reply.Body, octets. If zero, never.
 	GatherMin int
+	// NoChunks refuses calls with chunks of any kind with ERR_CHUNK (RFC 8167 Section 5.3).
+	NoChunks bool
+	// Bidirectional: the peer may not look at the credits of an RDMA_ERROR, see
+	// [RequesterConfig].
+	Bidirectional bool
 	// Limits bounds the lists of calls and the size of what is pulled.
 	Limits chunks.Limits
 	// Binding says which arguments may be reduced. nil: none.
@@ -130,18 +135,18 @@ func (r *Responder) answer(in *Inbound, how refusal, err error) Verdict {
 // RDMA_ERROR, or an RDMA_MSG with GARBAGE_ARGS and all chunks unused (RFC 8166
 // Section 4.5). It carries the current grant. Never longer than SendSize.
 func (r *Responder) AppendAnswer(b []byte, in *Inbound) []byte {
-	grant := r.credits.Grant(in.Header.Credit)
 	if in.refusal == refuseGarbageArgs {
-		if out, ok := r.appendGarbage(b, in, grant); ok {
+		if out, ok := r.appendGarbage(b, in); ok {
 			r.stats.Garbage++
 			return out
 		}
 		in.refusal = refuseErrChunk // lists too long to be returned
 	}
-	return r.appendError(b, in, grant)
+	return r.appendError(b, in)
 }
 
-func (r *Responder) appendError(b []byte, in *Inbound, grant uint32) []byte {
+func (r *Responder) appendError(b []byte, in *Inbound) []byte {
+	grant := r.grantInError(in.Header.Credit)
 	h := Header{XID: in.Header.XID, Vers: in.Header.Vers, Credit: grant, Type: MsgTypeError, Err: ErrChunk}
 	if in.refusal == refuseErrVers {
 		h.Err, h.Low, h.High = ErrVers, Version, Version

@@ -19,7 +19,9 @@ type Client struct {
 	cfg  *Config
 	conn *rdmap.Conn
 	addr string
-	ctr  counters
+	ctr  *counters
+	back *respConn // takes the calls of the backward direction; nil: there is none
+	lent *respConn // whose backward direction this is, and whose receives; else nil
 
 	recvSize int           // the reply threshold
 	anyItem  bool          // opaques that no binding speaks for may be reduced
@@ -76,19 +78,26 @@ func NewClient(ctx context.Context, conn net.Conn, cfg *Config) (*Client, error)
 
 // newClient runs the start-up and applies what the peer said in it.
 func newClient(ctx context.Context, conn net.Conn, addr string, cfg *Config) (*Client, error) {
-	c := &Client{cfg: cfg, addr: addr, xid: rand.Uint32(), over: make(chan struct{})}
+	c := &Client{cfg: cfg, addr: addr, xid: rand.Uint32(), over: make(chan struct{}), ctr: new(counters)}
 	own := cfg.privateData()
 	ec := cfg.engine(&clientConn{c}, cfg.Credits+credits.Slack)
 	ec.PrivateData = own.Append(nil)
+	if err := c.takeBackward(conn, ec); err != nil {
+		_ = conn.Close() // nothing was said on it
+		return nil, err
+	}
 	c.conn = rdmap.Client(conn, ec)
+	c.back.attach(c.conn)
 	if err := c.conn.Handshake(ctx); err != nil {
 		return nil, opErr(OpDial, addr, err)
 	}
 	peer, told := rpcrdma.ParsePrivateData(c.conn.PeerPrivateData())
 	send, recv := own.Inline(peer)
+	c.back.thresholds(send)
 	if err := c.makeRequester(send, recv); err != nil {
 		return nil, opErr(OpDial, addr, err)
 	}
+	c.serveBackward()
 	if cfg.Profile != ProfileRFC5666 || cfg.NoConfigCall {
 		return c, nil
 	}
@@ -116,7 +125,7 @@ func (c *Client) makeRequester(send, recv int) error {
 		Profile: cfg.Profile, Credits: uint32(cfg.Credits),
 		SendSize: send, RecvSize: recv, Binding: cfg.Binding,
 		Reads: c.conn.ConnectionState().ORD > 0, MaxRead: cfg.MaxPayload, Align: cfg.PeerAlign,
-		Limits: cfg.limits(),
+		Limits: cfg.limits(), Bidirectional: c.back != nil,
 	})
 	c.ctr.conns.Store(1)
 	c.ctr.accepted.Store(1)
@@ -149,6 +158,9 @@ func (c *Client) Stats() Stats {
 	s.Credits = c.req.Window()
 	s.InFlight = c.req.InFlight()
 	s.Padded = c.req.Stats().Padded
+	if c.back != nil {
+		s.BackwardCalls, s.BackwardReplies = c.back.ctr.calls.Load(), c.back.ctr.replies.Load()
+	}
 	return s
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rpcrdma"
 )
 
 // Do implements [Caller].
@@ -58,7 +59,11 @@ func (c *Client) begin(p *outcall) (queued bool, err error) {
 		return false, c.err
 	}
 	if err := c.req.Plan(&p.rc); err != nil {
-		return false, &RPCError{XID: p.rc.XID, Reason: ReasonBadCall, Err: err}
+		reason := ReasonBadCall
+		if errors.Is(err, rpcrdma.ErrInline) {
+			reason = ReasonBackward
+		}
+		return false, &RPCError{XID: p.rc.XID, Reason: reason, Err: err}
 	}
 	if c.cfg.CallTimeout > 0 {
 		c.watch(p, time.Now().Add(c.cfg.CallTimeout))
@@ -86,8 +91,10 @@ func (c *Client) send(p *outcall, call *Call) error {
 		return &RPCError{XID: p.rc.XID, Reason: ReasonBadCall, Err: err}
 	}
 	call.tx.post(call)
+	c.lent.expectReply()
 	p.wrs[0] = rdmap.WR{Op: rdmap.OpSend, Head: p.head}
 	if err = c.conn.Post(p.wrs[:]); err != nil {
+		c.lent.unexpectReply()
 		return err
 	}
 	c.ctr.calls.Add(1)

@@ -18,10 +18,20 @@ type clientConn struct{ c *Client }
 // own call only. Another call has lost its memory: nothing is certain any more.
 var errForeignSTag = errors.New("transport: a reply invalidated memory of another call")
 
-// HandleRecv gives a reply to its call. It runs in whichever goroutine reads.
+// HandleRecv takes a reply, or a call of the backward direction. It runs in whichever
+// goroutine reads.
 func (h *clientConn) HandleRecv(conn *rdmap.Conn, m *rdmap.Message) {
 	c := h.c
+	if c.back != nil && !rpcrdma.ForRequester(m.Data, true) {
+		(*respUpcalls)(c.back).HandleRecv(conn, m)
+		return
+	}
 	conn.PostRecv(1)
+	c.received(conn, m)
+}
+
+// received gives a reply to its call.
+func (c *Client) received(conn *rdmap.Conn, m *rdmap.Message) {
 	c.mu.Lock()
 	p, why := c.receive(m.Data)
 	var foreign, left bool
@@ -59,6 +69,9 @@ func (h *clientConn) HandleRecv(conn *rdmap.Conn, m *rdmap.Message) {
 // receive finds the call that send answers. The reply is copied first, as what the
 // machine returns are views and send is only lent. c.mu is held.
 func (c *Client) receive(send []byte) (*outcall, error) {
+	if c.req == nil {
+		return nil, rpcrdma.ErrUnknownXID // nothing was asked yet
+	}
 	if rc := c.lookup(send); rc != nil {
 		p := rc.Owner.(*outcall)
 		b := shared.get(len(send))
@@ -101,7 +114,9 @@ func (h *clientConn) HandleClose(_ *rdmap.Conn, err error) {
 		err = rdmap.ErrClosed
 	}
 	c.err = err
-	c.ctr.conns.Store(0)
+	if c.lent == nil {
+		c.ctr.conns.Store(0)
+	}
 	if c.req != nil {
 		c.req.Drain(func(rc *rpcrdma.Call) {
 			p := rc.Owner.(*outcall)
@@ -120,6 +135,9 @@ func (h *clientConn) HandleClose(_ *rdmap.Conn, err error) {
 	}
 	close(c.over)
 	c.mu.Unlock()
+	if c.back != nil {
+		(*respUpcalls)(c.back).HandleClose(c.conn, err)
+	}
 	for _, p := range reap {
 		c.reap(p)
 	}

@@ -98,6 +98,17 @@ type Config struct {
 	// is offered, as Linux does. If false, it goes inline when it fits.
 	PreferReplyChunk bool
 
+	// BackwardCredits switches the backward direction on (RFC 8167): calls of the server
+	// on the connections of its clients. On a server or listener it is how many such
+	// calls are in flight to one client at most, see [Request.Backward]; on a client, how
+	// many it serves at once, with BackwardHandler. If zero, there is no backward
+	// direction; range 0 to 4096, with profile rfc8166 only.
+	BackwardCredits int
+
+	// BackwardHandler, on a client, serves the calls of the backward direction, each in a
+	// goroutine, so that it may use the client. Their context ends with the connection.
+	BackwardHandler Handler
+
 	// CRC says whether MPA's CRC32C is used. The zero value, rdmap.CRCOn, asks for
 	// it, which is enough to get it (RFC 5044 Section 4.4).
 	CRC rdmap.CRCMode
@@ -260,6 +271,7 @@ func (c *Config) check() error {
 		{"Revision", c.Revision, 0, 2},
 		{"Profile", int(c.Profile), int(ProfileRFC8166), int(ProfileRFC5666)},
 		{"MaxExposed", c.MaxExposed, 1, maxCredits},
+		{"BackwardCredits", c.BackwardCredits, 0, maxCredits},
 	} {
 		if r.got < r.lo || r.got > r.hi {
 			return fmt.Errorf("%w: %s is %d, want %d to %d", ErrConfig, r.name, r.got, r.lo, r.hi)
@@ -269,6 +281,9 @@ func (c *Config) check() error {
 		if a > 0 && (a > maxAlign || !rpcrdma.PadsTo(uint32(a))) {
 			return fmt.Errorf("%w: an alignment of %d, want a power of two from 4 to %d", ErrConfig, a, maxAlign)
 		}
+	}
+	if c.BackwardCredits > 0 && c.Profile == ProfileRFC5666 {
+		return fmt.Errorf("%w: BackwardCredits with profile rfc5666, which has no backward direction", ErrConfig)
 	}
 	if c.RequestMemory < int64(c.MaxPayload) {
 		return fmt.Errorf("%w: RequestMemory is %d, less than one MaxPayload of %d", ErrConfig, c.RequestMemory, c.MaxPayload)

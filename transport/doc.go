@@ -38,6 +38,14 @@
 // [Listen] is for servers that already speak record-marked RPC on a [net.Conn]:
 // its connections look like TCP ones, while chunks move the data.
 //
+// # Backward direction
+//
+// A server calls its clients on the connections that they have made (RFC 8167): both ends
+// set [Config.BackwardCredits], the client a BackwardHandler, and the server's handler
+// finds [Request.Backward]. Both directions have credits, XIDs and receives of their own.
+// Handlers that call back wait: they are to be among those that MayBlock names. Calls
+// inside calls inside calls may need as many credits as they are deep.
+//
 // # Profiles
 //
 // By default a connection keeps to RFC 8166. With [ProfileRFC5666] results that fit
@@ -62,6 +70,6 @@
 //
 // # Limits and non-features
 //
-// Every limit is a field of [Config] with its default. The backward direction of RFC 8167
-// is not offered.
+// Every limit is a field of [Config] with its default. The backward direction has no
+// chunks.
 package transport

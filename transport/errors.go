@@ -103,6 +103,9 @@ const (
 	ReasonTooBig
 	// ReasonBadCall: the Call contradicts itself; nothing was sent.
 	ReasonBadCall
+	// ReasonBackward: the backward direction cannot carry the call; nothing was sent. Err
+	// is ErrBackwardOff, ErrBackwardPeer or rpcrdma.ErrInline.
+	ReasonBackward
 )
 
 var reasonText = [...]string{
@@ -111,6 +114,7 @@ var reasonText = [...]string{
 	ReasonBadReply: "the server's reply breaks RFC 8166",
 	ReasonTooBig:   "message larger than Config.MaxPayload",
 	ReasonBadCall:  "the call contradicts itself",
+	ReasonBackward: "not a call for the backward direction",
 }
 
 // String describes the reason.

@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/stag-rdma/stag/chunks"
@@ -25,6 +26,7 @@ type recordConn struct {
 	err        error                // the connection is over
 	some       chan struct{}        // a hint that there is something to read
 	read       deadline
+	calls      atomic.Int32 // of the backward direction, written and not answered
 
 	wmu   sync.Mutex
 	w     recordAssembler
@@ -56,12 +58,7 @@ func (c *recordConn) queue(x *exchange) bool {
 		return false
 	}
 	c.pending[x.req.XID] = x
-	if c.tail == nil {
-		c.head = x
-	} else {
-		c.tail.next = x
-	}
-	c.tail = x
+	c.push(x)
 	c.mu.Unlock()
 	c.hint()
 	return true
@@ -83,6 +80,7 @@ func (c *recordConn) ended(err error) {
 	c.mu.Lock()
 	c.err = err
 	left := c.pending
+	dropReplies(c.head)
 	c.pending, c.head, c.tail = nil, nil, nil
 	c.mu.Unlock()
 	c.hint()
@@ -200,10 +198,14 @@ func (c *recordConn) failure() error {
 }
 
 // reply sends the record in rec, which it takes, as the reply to the call with its
-// XID. A reply to nothing is dropped.
+// XID. A reply to nothing is dropped. A call is one of the backward direction.
 func (c *recordConn) reply(rec *record) {
 	msg := rec.bytes()
-	xid, _, _ := xdr.PeekXID(msg)
+	xid, typ, _ := xdr.PeekXID(msg)
+	if typ == xdr.MsgCall {
+		c.callBackward(rec)
+		return
+	}
 	c.mu.Lock()
 	x := c.pending[xid]
 	if x == nil || x == c.head || x.buf != nil || x.held != nil {

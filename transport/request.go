@@ -63,7 +63,8 @@ type Request struct {
 	// Network is "rdma" or "tcp".
 	Network string
 
-	away *deferral // of data that are at the client still
+	away     *deferral // of data that are at the client still
+	backward *Backward
 }
 
 // Response collects the reply to one call. It is valid until ServeRPC returns.

@@ -46,7 +46,10 @@ type respConn struct {
 
 	told, configured bool // the client spoke RFC 8797, the configuration protocol
 	noPull           bool // it serves no RDMA Reads
-	agreed           int  // largest Send by RFC 8797, 0 for none
+	recvSize         int  // largest Send from the peer
+	backward         Backward
+	caller           *Client // of the backward direction, once it was used
+	agreed           int     // largest Send by RFC 8797, 0 for none
 
 	draining bool
 	gone     bool          // HandleClose has run
@@ -71,6 +74,7 @@ func (rc *respConn) config() *rdmap.Config {
 	own := rc.cfg.privateData()
 	ec.Accept = func(req *mpa.Request) ([]byte, error) {
 		peer, told := rpcrdma.ParsePrivateData(req.PrivateData)
+		rc.offerBackward(req.PrivateData)
 		rc.setUp(own, peer, told)
 		return own.Append(nil), nil
 	}
@@ -79,16 +83,17 @@ func (rc *respConn) config() *rdmap.Config {
 
 // setUp makes the machine once the peer's private data are known.
 func (rc *respConn) setUp(own, peer rpcrdma.PrivateData, told bool) {
-	send, _ := own.Inline(peer)
+	send, recv := own.Inline(peer)
 	r := rpcrdma.NewResponder(rpcrdma.ResponderConfig{
 		Profile: rc.cfg.Profile, Credits: rc.cfg.firstCredits(),
 		SendSize: send, Limits: rc.cfg.limits(), Binding: rc.cfg.Binding,
 		RemoteInvalidate: own.MayInvalidate(peer), PreferReplyChunk: rc.cfg.PreferReplyChunk,
 		MaxExposed: rc.cfg.MaxExposed, MaxExposedOctets: 4 * int64(rc.cfg.MaxPayload), Align: rc.cfg.PeerAlign,
+		Bidirectional: rc.cfg.BackwardCredits > 0,
 	})
 	rc.mu.Lock()
 	defer rc.mu.Unlock()
-	rc.resp, rc.told = r, told
+	rc.resp, rc.told, rc.recvSize = r, told, recv
 	if told {
 		rc.agreed = send
 	}

@@ -19,6 +19,10 @@ var _ rdmap.Handler = (*respUpcalls)(nil)
 // of its chunks, or back with a refusal.
 func (h *respUpcalls) HandleRecv(conn *rdmap.Conn, m *rdmap.Message) {
 	rc := (*respConn)(h)
+	if rc.backward.owner != nil && rpcrdma.ForRequester(m.Data, false) {
+		rc.replied(conn, m)
+		return
+	}
 	x := exchanges.get(rc)
 	send := rc.landed(x, m.Data)
 	rc.mu.Lock()
@@ -69,7 +73,11 @@ func (h *respUpcalls) HandleClose(_ *rdmap.Conn, err error) {
 	if rc.running == 0 {
 		close(rc.quiet)
 	}
+	caller := rc.caller
 	rc.mu.Unlock()
+	if caller != nil {
+		(&clientConn{caller}).HandleClose(rc.conn, err)
+	}
 	rc.endExposures()
 	close(rc.over)
 }

@@ -85,7 +85,9 @@ func (c *rdmaServed) dispatch(x *exchange, inline bool) {
 
 // setRequest fills the handler's view of the call.
 func (x *exchange) setRequest(addr net.Addr) {
-	x.req = Request{CallHeader: x.in.RPC, Args: x.in.Args, RemoteAddr: addr, Network: "rdma"}
+	x.req = Request{
+		CallHeader: x.in.RPC, Args: x.in.Args, RemoteAddr: addr, Network: "rdma", backward: x.rc.backward.ifOn(),
+	}
 	if x.away.active {
 		x.req.away = &x.away
 	}

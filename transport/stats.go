@@ -60,6 +60,9 @@ type Stats struct {
 	ExposedRefused uint64
 	// Takeovers counts handlers that overstayed in the reading goroutine.
 	Takeovers uint64
+	// BackwardCalls and BackwardReplies are those of the backward direction (RFC 8167):
+	// calls sent (server) or received (client), and those of them answered.
+	BackwardCalls, BackwardReplies uint64
 	// InFlight is the number of calls without an answer now.
 	InFlight int
 	// Replayed counts calls that a server answered with the reply they had when they
@@ -94,11 +97,21 @@ type counters struct {
 	deferred, unpulled                    atomic.Uint64
 	notAllowed, tooMany, slow             atomic.Uint64
 	exposedRefused                        atomic.Uint64
+
+	backward atomic.Pointer[counters] // of backward calls sent; nil until the first
+}
+
+// ofBackward returns the counters of backward calls sent.
+func (c *counters) ofBackward() *counters {
+	if c.backward.Load() == nil {
+		c.backward.CompareAndSwap(nil, new(counters))
+	}
+	return c.backward.Load()
 }
 
 // snapshot copies the counters, each for itself.
 func (c *counters) snapshot() Stats {
-	return Stats{
+	s := Stats{
 		Calls: c.calls.Load(), Replies: c.replies.Load(),
 		OctetsRead: c.read.Load(), OctetsWritten: c.written.Load(), OctetsInline: c.inline.Load(),
 		Connections: int(c.conns.Load()), Accepted: c.accepted.Load(),
@@ -111,4 +124,8 @@ func (c *counters) snapshot() Stats {
 		NotAllowed: c.notAllowed.Load(), TooMany: c.tooMany.Load(), SlowPeers: c.slow.Load(),
 		ExposedRefused: c.exposedRefused.Load(),
 	}
+	if b := c.backward.Load(); b != nil {
+		s.BackwardCalls, s.BackwardReplies = b.calls.Load(), b.replies.Load()
+	}
+	return s
 }

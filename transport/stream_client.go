@@ -20,10 +20,13 @@ var errTooBig = errors.New("record too large")
 type StreamClient struct {
 	cfg  *Config
 	conn net.Conn
-	w    recordWriter
-	ctr  counters
+	w    *recordWriter
+	ctr  *counters
+	back *streamConn // serves the calls of the backward direction; nil: there is none
 	xid  atomic.Uint32
 	done chan struct{} // closed when the reader has ended
+
+	permits chan struct{} // one per call, in the backward direction of a server; else nil
 
 	mu      sync.Mutex
 	pending map[uint32]chan streamReply
@@ -51,7 +54,7 @@ func DialStream(ctx context.Context, network, addr string, cfg *Config) (*Stream
 	if err != nil {
 		return nil, opErr(OpDial, addr, err)
 	}
-	return newStreamClient(conn, c), nil
+	return newStreamClient(conn, c)
 }
 
 // NewStreamClient speaks record-marked RPC on conn, which it takes.
@@ -60,17 +63,27 @@ func NewStreamClient(conn net.Conn, cfg *Config) (*StreamClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newStreamClient(conn, c), nil
+	return newStreamClient(conn, c)
 }
 
-func newStreamClient(conn net.Conn, cfg *Config) *StreamClient {
+func newStreamClient(conn net.Conn, cfg *Config) (*StreamClient, error) {
+	c := makeStreamClient(conn, &recordWriter{conn: conn}, cfg, new(counters))
+	if err := c.takeBackward(); err != nil {
+		_ = conn.Close() // nothing was said on it
+		return nil, err
+	}
+	c.ctr.conns.Store(1)
+	go c.read()
+	return c, nil
+}
+
+// makeStreamClient returns a client that somebody reads for.
+func makeStreamClient(conn net.Conn, w *recordWriter, cfg *Config, ctr *counters) *StreamClient {
 	c := &StreamClient{
-		cfg: cfg, conn: conn, w: recordWriter{conn: conn},
+		cfg: cfg, conn: conn, w: w, ctr: ctr,
 		done: make(chan struct{}), pending: make(map[uint32]chan streamReply),
 	}
 	c.xid.Store(rand.Uint32())
-	c.ctr.conns.Store(1)
-	go c.read()
 	return c
 }
 
@@ -82,6 +95,11 @@ func (c *StreamClient) Do(ctx context.Context, call *Call, reply *Reply) error {
 		c.ctr.errors.Add(1)
 		return err
 	}
+	if err := c.room(ctx); err != nil {
+		c.ctr.errors.Add(1)
+		return opErr(OpCall, addrOf(c.conn), err)
+	}
+	defer c.leaveRoom()
 	xid := c.nextXID(call.tx)
 	ch := make(chan streamReply, 1)
 	if err := c.enter(xid, ch); err != nil {
@@ -209,6 +227,10 @@ func (c *StreamClient) read() {
 // deliver hands a record to the call it answers, or drops it.
 func (c *StreamClient) deliver(b *buffer, msg []byte) {
 	xid, typ, ok := xdr.PeekXID(msg)
+	if ok && typ == xdr.MsgCall && c.back != nil {
+		c.called(b, msg)
+		return
+	}
 	c.mu.Lock()
 	ch := c.pending[xid]
 	c.settle()
@@ -232,7 +254,12 @@ func (c *StreamClient) fail(err error) {
 	}
 	c.mu.Unlock()
 	if first {
-		c.ctr.conns.Store(0)
+		if c.ownsConn() {
+			c.ctr.conns.Store(0)
+		}
+		if c.back != nil {
+			c.back.s.cancel()
+		}
 		_ = c.conn.Close() // the first error is the one that counts
 	}
 }
@@ -245,7 +272,11 @@ func (c *StreamClient) cause() error {
 }
 
 // Stats implements [Caller].
-func (c *StreamClient) Stats() Stats { return c.ctr.snapshot() }
+func (c *StreamClient) Stats() Stats {
+	s := c.ctr.snapshot()
+	c.back.addStats(&s)
+	return s
+}
 
 // Close implements [Caller]. It returns when the reading goroutine has ended.
 func (c *StreamClient) Close() error {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/stag-rdma/stag/xdr"
@@ -18,14 +19,19 @@ type streamConn struct {
 	s     *Server
 	conn  net.Conn
 	input io.Reader // conn, and what was read from it before
-	w     recordWriter
+	w     *recordWriter
 	slots chan struct{} // one per call in flight
 	wg    sync.WaitGroup
 	both  bool   // RDMA may be enabled between two records
 	ahead []byte // what was read behind the last record, when it was
 
+	backward Backward
+	waiting  atomic.Int64 // backward calls taken and not answered, at a client
+
 	mu       sync.Mutex
 	draining bool
+	gone     bool
+	caller   *StreamClient // of the backward direction, once it was used
 }
 
 // ServeStreamConn serves record-marked RPC on conn, which it takes, until the
@@ -40,7 +46,10 @@ func (s *Server) ServeStreamConn(conn net.Conn) error {
 
 // newStreamConn prepares a connection of which the octets in first have been read.
 func (s *Server) newStreamConn(conn net.Conn, first []byte) *streamConn {
-	c := &streamConn{s: s, conn: conn, w: recordWriter{conn: conn}, slots: make(chan struct{}, s.cfg.Credits)}
+	c := &streamConn{s: s, conn: conn, w: &recordWriter{conn: conn}, slots: make(chan struct{}, s.cfg.Credits)}
+	if s.cfg.BackwardCredits > 0 {
+		c.backward.owner = c
+	}
 	c.input = conn
 	if len(first) > 0 {
 		c.input = io.MultiReader(bytes.NewReader(first), conn)
@@ -67,6 +76,7 @@ func (s *Server) serveStreamConn(c *streamConn) error {
 	s.ctr.accepted.Add(1)
 	defer s.dropConn(c)
 	err = c.read()
+	c.endBackward(err)
 	c.wg.Wait()
 	switch {
 	case errors.Is(err, errToRDMA) && !c.isDraining():
@@ -97,6 +107,9 @@ func (c *streamConn) read() error {
 		}
 		hint = len(msg)
 		c.s.ctr.inline.Add(uint64(len(msg)))
+		if c.replied(b, msg) {
+			continue
+		}
 		c.slots <- struct{}{}
 		c.wg.Add(1)
 		go c.serve(b, msg)
@@ -108,7 +121,7 @@ func (c *streamConn) serve(b *buffer, msg []byte) {
 	defer c.wg.Done()
 	defer func() { <-c.slots }()
 	defer b.release()
-	req := Request{RemoteAddr: c.conn.RemoteAddr(), Network: "tcp"}
+	req := Request{RemoteAddr: c.conn.RemoteAddr(), Network: "tcp", backward: c.backward.ifOn()}
 	resp := responses.get()
 	defer responses.put(resp)
 	if parseCall(&req, resp, c.s.cfg, msg) != nil {

@@ -1,0 +1,168 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"sync/atomic"
+
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rpcrdma"
+)
+
+// Backward is the backward direction of one connection of a server (RFC 8167): it makes
+// calls to the client. A handler gets it from [Request.Backward] and may keep it; it is
+// the same for all calls of the connection. It is safe for concurrent use.
+//
+// Calls travel inline only, within the sizes of RFC 8797 in the other direction, and have
+// credits and XIDs of their own. Nothing is sent to a client before it is known to take
+// such calls: RFC 8167 Section 5.3, "an Upper-Layer Protocol MUST NOT perform
+// backward-direction RPC operations until the peer server has indicated it is prepared
+// to handle them". A client of this package says so when it connects by RDMA
+// (Config.BackwardCredits); of any other the upper layer learns it, and says [Backward.Enable].
+type Backward struct {
+	owner backwardOwner // nil: switched off
+	ready atomic.Bool   // the client takes calls
+}
+
+// backwardOwner is a server's connection of either kind.
+type backwardOwner interface {
+	// backwardCaller returns who makes the calls, or why there are none any more.
+	backwardCaller() (Caller, error)
+}
+
+var (
+	// ErrBackwardOff: the connection has no backward direction at this end.
+	ErrBackwardOff = errors.New("transport: the backward direction is off (set Config.BackwardCredits on the server)")
+	// ErrBackwardPeer: the client has not said that it takes backward calls.
+	ErrBackwardPeer = errors.New("transport: the client has not enabled the backward direction (RFC 8167 Section 5.3; Backward.Enable says that it has)")
+)
+
+// Backward returns the backward direction of the connection that the call came by, nil if
+// there is none; [Backward.Do] says so, too. It outlives the call.
+func (r *Request) Backward() *Backward { return r.backward }
+
+// Enable says that the client takes backward calls, as its upper layer has told: for
+// NFSv4.1 by CREATE_SESSION or BIND_CONN_TO_SESSION with a back channel on this
+// connection. Towards a client that does not, the connection may be lost.
+func (b *Backward) Enable() {
+	if b != nil {
+		b.ready.Store(true)
+	}
+}
+
+// Enabled says whether the client is known to take backward calls.
+func (b *Backward) Enabled() bool { return b != nil && b.owner != nil && b.ready.Load() }
+
+// Do makes a call to the client and waits for its reply, like [Caller.Do]: first come,
+// first served, at most Config.BackwardCredits and what the client grants at a time. It
+// is *RPCError with ReasonBackward, and nothing was sent, when the direction is not
+// enabled at this end or at the client, or the call does not fit inline; *OpError when
+// the context or the connection ends. Item and Sink are never moved by RDMA. What was
+// called on a connection that has ended is for the upper layer to call again on the
+// client's next one: only clients connect.
+//
+// A handler that uses it waits for the client: it must be one that [Handler] knows as
+// blocking.
+func (b *Backward) Do(ctx context.Context, call *Call, reply *Reply) error {
+	caller, err := b.callable()
+	if err != nil {
+		reply.Release()
+		call.freed()
+		return err
+	}
+	return caller.Do(ctx, call, reply)
+}
+
+// callable returns who makes the calls.
+func (b *Backward) callable() (Caller, error) {
+	switch {
+	case b == nil || b.owner == nil:
+		return nil, &RPCError{Reason: ReasonBackward, Err: ErrBackwardOff}
+	case !b.ready.Load():
+		return nil, &RPCError{Reason: ReasonBackward, Err: ErrBackwardPeer}
+	}
+	return b.owner.backwardCaller()
+}
+
+// ifOn returns b, nil if it is switched off.
+func (b *Backward) ifOn() *Backward {
+	if b.owner == nil {
+		return nil
+	}
+	return b
+}
+
+// offerBackward switches the direction on, towards a client with these private data.
+func (rc *respConn) offerBackward(private []byte) {
+	if rc.cfg.BackwardCredits == 0 {
+		return
+	}
+	rc.backward.owner = rc
+	if _, ok := rpcrdma.ParseBackwardData(private); ok {
+		rc.backward.Enable()
+	}
+}
+
+// backwardCaller makes the requester of the backward direction when it is first used.
+func (rc *respConn) backwardCaller() (Caller, error) {
+	rc.mu.Lock()
+	defer rc.mu.Unlock()
+	if rc.caller != nil {
+		return rc.caller, nil
+	}
+	addr := rc.conn.RemoteAddr().String()
+	if rc.gone {
+		return nil, opErr(OpCall, addr, net.ErrClosed)
+	}
+	cfg := *rc.cfg
+	cfg.Credits = cfg.BackwardCredits
+	c := &Client{
+		cfg: &cfg, conn: rc.conn, addr: addr, ctr: rc.ctr.ofBackward(), lent: rc,
+		xid: rand.Uint32(), over: make(chan struct{}), recvSize: rc.recvSize,
+	}
+	// A backward call has the sizes of a forward reply and the reverse (RFC 8167 Section 4).
+	c.req = rpcrdma.NewRequester(rpcrdma.RequesterConfig{
+		Credits: uint32(cfg.Credits), SendSize: rc.resp.Config().SendSize, RecvSize: rc.recvSize,
+		Binding: cfg.Binding, Limits: cfg.limits(), NoChunks: true, Bidirectional: true,
+	})
+	rc.caller = c
+	return c, nil
+}
+
+// expectReply posts the receive for the reply to a call that is about to be sent (RFC
+// 8167 Section 4.3.2). A nil rc is a client's own connection, which has posted them all.
+func (rc *respConn) expectReply() {
+	if rc == nil {
+		return
+	}
+	rc.mu.Lock()
+	defer rc.mu.Unlock()
+	rc.resp.Credits().Expect(1)
+	rc.postReceives()
+}
+
+// unexpectReply takes expectReply back for a call that was not sent.
+func (rc *respConn) unexpectReply() {
+	if rc == nil {
+		return
+	}
+	rc.mu.Lock()
+	defer rc.mu.Unlock()
+	rc.resp.Credits().Unexpect(1)
+}
+
+// replied takes an answer to a backward call, or one that nobody asked for.
+func (rc *respConn) replied(conn *rdmap.Conn, m *rdmap.Message) {
+	rc.mu.Lock()
+	rc.resp.Credits().ReceivedOther()
+	rc.postReceives()
+	c := rc.caller
+	rc.mu.Unlock()
+	if c == nil {
+		rc.ctr.dropped.Add(1)
+		return
+	}
+	c.received(conn, m)
+}

@@ -1,0 +1,63 @@
+package transport_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"net"
+
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// A server that calls its client back, as NFSv4.1 servers do to recall a delegation.
+func ExampleRequest_Backward() {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	met := make(chan *transport.Backward, 2)
+	s := &transport.Server{
+		Handler: transport.HandlerFunc(func(_ context.Context, req *transport.Request, _ *transport.Response) {
+			met <- req.Backward() // it outlives the call
+		}),
+		Config: &transport.Config{BackwardCredits: 4},
+	}
+	go s.ServeShared(l)
+	defer s.Close()
+
+	ctx := context.Background()
+	both := &transport.Config{BackwardCredits: 4, BackwardHandler: transport.HandlerFunc(handle)}
+	c, err := transport.Dial(ctx, "tcp", l.Addr().String(), both)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	plain, err := transport.DialStream(ctx, "tcp", l.Addr().String(), both)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer plain.Close()
+	for _, client := range []transport.Caller{c, plain} {
+		var reply transport.Reply
+		if err := client.Do(ctx, &transport.Call{Prog: prog, Vers: vers}, &reply); err != nil {
+			log.Fatal(err)
+		}
+		reply.Release()
+		back := <-met
+		fmt.Println("by RDMA the client says that it takes calls:", back.Enabled())
+		back.Enable() // by TCP the upper layer has to know
+		call := transport.Call{Prog: prog, Vers: vers, Proc: procDouble, Args: xdr.AppendUint32(nil, 21)}
+		if err := back.Do(ctx, &call, &reply); err != nil {
+			log.Fatal(err)
+		}
+		d := xdr.NewDecoder(reply.Results)
+		fmt.Println("it says", d.Uint32())
+		reply.Release()
+	}
+	// Output:
+	// by RDMA the client says that it takes calls: true
+	// it says 42
+	// by RDMA the client says that it takes calls: false
+	// it says 42
+}

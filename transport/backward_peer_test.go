@@ -1,0 +1,388 @@
+package transport
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// TestBackwardXIDs: calls of both directions with the same XIDs are under way at the same
+// time, and each gets its own reply.
+func TestBackwardXIDs(t *testing.T) {
+	_, b, c, _ := backPair(t, 4, 4)
+	bw := meet(t, b, c)
+	callBack(t, bw, &nullCall)
+	back := bw.owner.(*respConn).caller
+	c.mu.Lock()
+	xid := c.xid
+	c.mu.Unlock()
+	back.mu.Lock()
+	back.xid = xid
+	back.mu.Unlock()
+	var wg sync.WaitGroup
+	talk := func(to Caller, first byte) {
+		for i := range 60 {
+			p := bytes.Repeat([]byte{first + byte(i)}, 40+i)
+			var r Reply
+			err := to.Do(testCtx(t), echoCall(p), &r)
+			if d := xdr.NewDecoder(r.Results); err != nil || !bytes.Equal(d.Opaque(200), p) {
+				t.Errorf("call %d: %v, %x", i, err, r.Results)
+			}
+			r.Release()
+		}
+	}
+	wg.Go(func() { talk(c, 0) })
+	wg.Go(func() { talk(backCaller{bw}, 100) })
+	wg.Wait()
+}
+
+// backwardPrivate is what a client says that takes n backward calls.
+func backwardPrivate(n uint16) []byte {
+	return rpcrdma.BackwardData{Credits: n}.Append(usualPrivate())
+}
+
+// TestBackwardOctets: what a server of ours sends, and what it takes as an answer, octet by
+// octet; and a client of ours towards a server made by hand.
+func TestBackwardOctets(t *testing.T) {
+	t.Run("server", func(t *testing.T) {
+		b := newBacker()
+		_, addr := startServer(t, b, backConfig(5, nil))
+		p := rawClient(t, addr, rawConfig(backwardPrivate(3), 4096))
+		p.send(header(rpcrdma.Header{XID: 7}), rpcCall(7, procMeet))
+		p.recv()
+		bw := <-b.met
+		if !bw.Enabled() {
+			t.Fatal("private data not understood")
+		}
+		got := make(chan *Reply, 1)
+		go func() {
+			var r Reply
+			if err := bw.Do(testCtx(t), wordCall(procFill, 3), &r); err != nil {
+				t.Error(err)
+			}
+			got <- &r
+		}()
+		m, err := p.conn.Recv(testCtx(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		xid := binary.BigEndian.Uint32(m.Data)
+		want := append(words(
+			xid, 1, 5, 0, // rdma_xid, rdma_vers, rdma_credit: asks for five, RDMA_MSG
+			0, 0, 0, // no chunks
+			xid, 0, 2, testProg, testVers, procFill, // CALL
+			0, 0, 0, 0, // AUTH_NONE twice
+		), words(3)...)
+		if !bytes.Equal(m.Data, want) {
+			t.Errorf("sent\n%x, want\n%x", m.Data, want)
+		}
+		p.send(words(xid, 1, 3, 0, 0, 0, 0, xid, 1, 0, 0, 0, 0, 3), []byte{1, 2, 3, 0})
+		r := <-got
+		if !bytes.Equal(r.Results, []byte{0, 0, 0, 3, 1, 2, 3, 0}) {
+			t.Errorf("results %x", r.Results)
+		}
+		r.Release()
+	})
+	t.Run("client", func(t *testing.T) {
+		answers := make(chan []byte, 4)
+		var once sync.Once
+		c := rawServer(t, nil, backConfig(6, newEcho()), func(p *rawPeer, h *rpcrdma.Header, msg []byte) {
+			if _, typ, _ := xdr.PeekXID(msg); typ == xdr.MsgReply || h.Type == rpcrdma.MsgTypeError {
+				answers <- append(h.Append(nil), msg...)
+				return
+			}
+			once.Do(func() { // in the middle of a forward call, with its XID
+				p.send(header(rpcrdma.Header{XID: h.XID, Credit: 4}), rpcCall(h.XID, procFill, words(2)...))
+			})
+			p.send(header(rpcrdma.Header{XID: h.XID}), rpcReply(h.XID))
+		})
+		mustDo(t, c, &nullCall)
+		got := <-answers
+		xid := binary.BigEndian.Uint32(got)
+		want := append(words(
+			xid, 1, 4, 0, // grants what was asked for, of six
+			0, 0, 0,
+			xid, 1, 0, 0, 0, 0, // REPLY, MSG_ACCEPTED, AUTH_NONE, SUCCESS
+			2,
+		), patternAt(0), patternAt(1), 0, 0)
+		if !bytes.Equal(got, want) {
+			t.Errorf("answered\n%x, want\n%x", got, want)
+		}
+		if !bytes.Equal(c.conn.PeerPrivateData(), usualPrivate()) {
+			t.Error("not the server's private data")
+		}
+	})
+}
+
+// TestBackwardHostileServer: what a client answers to backward calls that break a rule, and
+// that it goes on with its own.
+func TestBackwardHostileServer(t *testing.T) {
+	seg := chunks.Segment{Handle: 1, Length: 64}
+	call := rpcCall(5, procNull)
+	with := func(h rpcrdma.Header) []byte { h.XID = 5; return append(header(h), call...) }
+	for _, tc := range []struct {
+		name string
+		send []byte
+		want rpcrdma.ErrCode // 0: nothing
+	}{
+		{"read list", with(rpcrdma.Header{Lists: chunks.Lists{Read: []chunks.ReadSegment{{Position: 44, Segment: seg}}}}), rpcrdma.ErrChunk},
+		{"write list", with(rpcrdma.Header{Lists: chunks.Lists{Write: []chunks.WriteChunk{{seg}}}}), rpcrdma.ErrChunk},
+		{"reply chunk", with(rpcrdma.Header{Lists: chunks.Lists{HasReply: true, Reply: chunks.WriteChunk{seg}}}), rpcrdma.ErrChunk},
+		{"long call", header(rpcrdma.Header{XID: 5, Type: rpcrdma.MsgTypeNoMsg, Lists: chunks.Lists{Read: []chunks.ReadSegment{{Segment: seg}}}}), rpcrdma.ErrChunk},
+		{"another XID inside", append(header(rpcrdma.Header{XID: 5}), rpcCall(6, procNull)...), rpcrdma.ErrChunk},
+		{"half an RPC header", append(header(rpcrdma.Header{XID: 5}), call[:16]...), rpcrdma.ErrChunk},
+		{"RDMA_DONE", words(5, 1, 8, 3), 0},
+		{"a reply to nothing", append(header(rpcrdma.Header{XID: 5}), rpcReply(5)...), 0},
+		{"an error to nothing", words(5, 1, 8, 4, 2), 0},
+		{"no RPC message", header(rpcrdma.Header{XID: 5}), 0},
+		{"another version", append(words(5, 2, 8, 0, 0, 0, 0), call...), 0},
+		{"runt", words(5, 1, 8, 0, 0, 0), 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			answers := make(chan rpcrdma.Header, 4)
+			c := rawServer(t, nil, backConfig(2, newEcho()), func(p *rawPeer, h *rpcrdma.Header, msg []byte) {
+				if _, typ, _ := xdr.PeekXID(msg); typ == xdr.MsgReply || h.Type == rpcrdma.MsgTypeError {
+					answers <- *h
+					return
+				}
+				if h.XID&1 == 0 {
+					p.send(tc.send)
+				}
+				p.send(header(rpcrdma.Header{XID: h.XID}), rpcReply(h.XID))
+			})
+			mustDo(t, c, &nullCall)
+			mustDo(t, c, &nullCall)
+			if tc.want == 0 {
+				mustDo(t, c, &nullCall)
+				if len(answers) > 0 {
+					t.Errorf("answered: %+v", <-answers)
+				}
+				return
+			}
+			if h := <-answers; h.Type != rpcrdma.MsgTypeError || h.Err != tc.want || h.XID != 5 || h.Credit == 0 || h.Vers != 1 {
+				t.Errorf("answered %+v", h)
+			}
+		})
+	}
+}
+
+// TestBackwardOverCredit: a server that calls far above the grant loses the connection; one
+// that keeps a handful too many in flight does not.
+func TestBackwardOverCredit(t *testing.T) {
+	for _, tc := range []struct {
+		calls int
+		ends  bool
+	}{{5, false}, {6, true}} { // of 2: at most 2·2+1
+		cs := newEcho()
+		replies := make(chan uint32, 16)
+		var once sync.Once
+		c := rawServer(t, nil, backConfig(2, cs), func(p *rawPeer, h *rpcrdma.Header, msg []byte) {
+			if _, typ, _ := xdr.PeekXID(msg); typ == xdr.MsgReply {
+				replies <- h.XID
+				return
+			}
+			once.Do(func() {
+				for i := range tc.calls {
+					p.send(header(rpcrdma.Header{XID: uint32(i)}), rpcCall(uint32(i), procBlock))
+				}
+			})
+			p.send(header(rpcrdma.Header{XID: h.XID}), rpcReply(h.XID))
+		})
+		err := try(t, c, &nullCall)
+		if tc.ends {
+			waitFor(t, "the connection ends", func() bool { return c.conn.Err() != nil })
+			if !errors.Is(c.conn.Err(), errOverCredit) {
+				t.Errorf("%d calls: %v", tc.calls, c.conn.Err())
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%d calls: %v", tc.calls, err)
+		}
+		for range tc.calls {
+			cs.leave <- struct{}{}
+		}
+		for range tc.calls {
+			<-replies
+		}
+	}
+}
+
+// TestBackwardHostileClient: replies that nobody has asked for are dropped, again and again,
+// and the server still hears everybody else; a bad reply fails its call only.
+func TestBackwardHostileClient(t *testing.T) {
+	b := newBacker()
+	s, addr := startServer(t, b, backConfig(2, nil))
+	p := rawClient(t, addr, rawConfig(backwardPrivate(2), 4096))
+	p.send(header(rpcrdma.Header{XID: 7}), rpcCall(7, procMeet))
+	p.recv()
+	bw := <-b.met
+	const many = 500 // far more than receives
+	for i := range many {
+		p.send(header(rpcrdma.Header{XID: uint32(i)}), rpcReply(uint32(i)))
+	}
+	p.send(words(9, 1, 8, 4, 2)) // RDMA_ERROR
+	p.send(header(rpcrdma.Header{XID: 8}), rpcCall(8, procNull))
+	if h, _ := p.recv(); h.XID != 8 {
+		t.Errorf("answer to %d", h.XID)
+	}
+	if st := s.Stats(); st.Dropped != many+1 {
+		t.Errorf("%d dropped, want %d", st.Dropped, many+1)
+	}
+	segs := chunks.WriteChunk{{Handle: 1, Length: 4}}
+	for _, tc := range []struct {
+		name  string
+		reply func(xid uint32) []byte
+		want  Reason
+	}{
+		{"ERR_CHUNK", func(xid uint32) []byte { return words(xid, 1, 0xffffffff, 4, 2) }, ReasonChunk},
+		{"a read list", func(xid uint32) []byte {
+			l := chunks.Lists{Read: []chunks.ReadSegment{{Position: 28, Segment: segs[0]}}}
+			return append(header(rpcrdma.Header{XID: xid, Lists: l}), rpcReply(xid)...)
+		}, ReasonBadReply},
+		{"a reply chunk never offered", func(xid uint32) []byte {
+			return header(rpcrdma.Header{XID: xid, Type: rpcrdma.MsgTypeNoMsg, Lists: chunks.Lists{HasReply: true, Reply: segs}})
+		}, ReasonBadReply},
+		{"half a header", func(xid uint32) []byte { return append(header(rpcrdma.Header{XID: xid}), rpcReply(xid)[:12]...) }, ReasonBadReply},
+	} {
+		got := make(chan error, 1)
+		go func() { got <- try(t, backCaller{bw}, &nullCall) }()
+		h, _ := p.recv()
+		p.send(tc.reply(h.XID))
+		err := <-got
+		if e, ok := errors.AsType[*RPCError](err); !ok || e.Reason != tc.want {
+			t.Errorf("%s: %v", tc.name, err)
+		}
+	}
+	back := bw.owner.(*respConn).caller
+	if st := back.Stats(); st.Credits != 2 || st.InFlight != 0 {
+		t.Errorf("an RDMA_ERROR's credits were taken for a grant, or a credit is lost: %+v", st)
+	}
+}
+
+// TestBackwardUnknownClient: towards a client that says nothing the server waits for the
+// upper layer's word.
+func TestBackwardUnknownClient(t *testing.T) {
+	b := newBacker()
+	_, addr := startServer(t, b, backConfig(2, nil))
+	p := rawClient(t, addr, nil)
+	p.send(header(rpcrdma.Header{XID: 7}), rpcCall(7, procMeet))
+	p.recv()
+	bw := <-b.met
+	if err := try(t, backCaller{bw}, &nullCall); !errors.Is(err, ErrBackwardPeer) {
+		t.Errorf("%v", err)
+	}
+	bw.Enable()
+	got := make(chan error, 1)
+	go func() { got <- try(t, backCaller{bw}, &nullCall) }()
+	h, _ := p.recv()
+	p.send(header(rpcrdma.Header{XID: h.XID}), rpcReply(h.XID))
+	if err := <-got; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestBackwardUnprepared: a client without the direction drops backward calls, and nothing
+// is lost.
+func TestBackwardUnprepared(t *testing.T) {
+	c := rawServer(t, nil, nil, func(p *rawPeer, h *rpcrdma.Header, _ []byte) {
+		p.send(header(rpcrdma.Header{XID: h.XID}), rpcCall(h.XID, procNull))
+		p.send(header(rpcrdma.Header{XID: h.XID}), rpcReply(h.XID))
+	})
+	for range 200 {
+		mustDo(t, c, &nullCall)
+	}
+	if st := c.Stats(); st.Dropped != 200 {
+		t.Errorf("%d dropped", st.Dropped)
+	}
+}
+
+// TestBackwardRecords: a record-marked server behind Listen calls back by writing a call,
+// and reads the reply.
+func TestBackwardRecords(t *testing.T) {
+	for _, tc := range []struct {
+		name           string
+		server, client int
+		want           string
+	}{
+		{"both", 4, 4, "0000002a"},
+		{"client only", 0, 4, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			l, err := Listen("tcp", "127.0.0.1:0", backConfig(tc.server, nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			conns := make(chan net.Conn, 1)
+			go func() {
+				nc, err := l.Accept()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				conns <- nc
+			}()
+			c := dial(t, l.Addr().String(), backConfig(tc.client, newEcho()))
+			nc := <-conns
+			defer nc.Close()
+			// MPA lets a server speak once it has heard something (RFC 5044 Section 7.1).
+			got := make(chan error, 1)
+			go func() { got <- try(t, c, &nullCall) }()
+			fwd, _, _ := xdr.PeekXID(readRecordOf(t, nc))
+			writeRecord(t, nc, rpcReply(fwd))
+			if err := <-got; err != nil {
+				t.Fatal(err)
+			}
+			writeRecord(t, nc, rpcCall(42, procSum, xdr.AppendOpaque(nil, filled(20))...))
+			if tc.want == "" {
+				waitFor(t, "the call is dropped", func() bool { return l.(*Listener).Stats().Dropped == 1 })
+				return
+			}
+			d := xdr.NewDecoder(readRecordOf(t, nc))
+			var h xdr.ReplyHeader
+			if err := h.Parse(&d); err != nil || h.XID != 42 {
+				t.Fatalf("%v, %+v", err, h)
+			}
+			if n, s := d.Uint32(), d.Uint32(); n != 20 || s != sum(filled(20)) {
+				t.Errorf("%d octets, sum %d", n, s)
+			}
+			// Too long for a direction without chunks: SYSTEM_ERR.
+			writeRecord(t, nc, rpcCall(43, procSum, xdr.AppendOpaque(nil, filled(5000))...))
+			d = xdr.NewDecoder(readRecordOf(t, nc))
+			if err := h.Parse(&d); err != nil || h.XID != 43 || h.Accept != xdr.SystemErr {
+				t.Errorf("%v, %+v", err, h)
+			}
+			// One that nobody reads the reply of is forgotten with the connection.
+			writeRecord(t, nc, rpcCall(44, procNull))
+			waitFor(t, "its reply", func() bool { return c.Stats().BackwardReplies == 2 })
+		})
+	}
+}
+
+func writeRecord(t *testing.T, nc net.Conn, msg []byte) {
+	t.Helper()
+	if _, err := nc.Write(append(xdr.AppendRecordMark(nil, len(msg), true), msg...)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func readRecordOf(t *testing.T, nc net.Conn) []byte {
+	t.Helper()
+	if err := nc.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	msg, err := xdr.NewRecordReader(nc, 1<<20).Next(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return msg
+}

@@ -1,0 +1,87 @@
+package transport
+
+import (
+	"context"
+
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// maxBackwardWritten bounds the backward calls of one record-marked connection that were
+// written and not answered.
+const maxBackwardWritten = 1024
+
+// callBackward makes the backward call in rec, which it takes: what a server writes that
+// is a call, not a reply, as NFSv4.1 servers do on the connection of a session's back
+// channel. Its XID, credential and verifier stay; the reply comes as a record to Read.
+//
+// Choice: that the server makes the call is its word that the client takes it (RFC 8167
+// Section 5.3): the server is the upper layer that was told. A call that cannot be made is
+// answered with SYSTEM_ERR, since a record-marked server knows no other way.
+func (c *recordConn) callBackward(rec *record) {
+	d := xdr.NewDecoder(rec.bytes())
+	var h xdr.CallHeader
+	b := c.rc.backward.ifOn()
+	if b == nil || h.Parse(&d) != nil {
+		rec.buf.release()
+		c.rc.ctr.dropped.Add(1)
+		return
+	}
+	b.Enable()
+	if c.calls.Add(1) > maxBackwardWritten {
+		c.answerBackward(rec, &xdr.ReplyHeader{XID: h.XID, Accept: xdr.SystemErr}, nil)
+		return
+	}
+	call := &Call{
+		Prog: h.Prog, Vers: h.Vers, Proc: h.Proc, Cred: h.Cred, Verf: h.Verf, Args: d.Rest(),
+		tx: &transmission{xid: h.XID},
+	}
+	go func() {
+		var reply Reply
+		defer reply.Release()
+		if b.Do(context.Background(), call, &reply) != nil { // ends with the connection
+			reply.Header = xdr.ReplyHeader{XID: h.XID, Accept: xdr.SystemErr}
+		}
+		c.answerBackward(rec, &reply.Header, reply.Results)
+	}()
+}
+
+// answerBackward queues the reply to a backward call for Read, and ends the call.
+func (c *recordConn) answerBackward(rec *record, h *xdr.ReplyHeader, results []byte) {
+	rec.buf.release()
+	c.calls.Add(-1)
+	n := h.Size() + len(results)
+	x := &exchange{rc: c.rc, buf: shared.get(n), size: n}
+	_ = append(xdr.AppendReply(x.buf.data[:0], h), results...) // within the buffer
+	c.mu.Lock()
+	over := c.err != nil
+	if !over {
+		c.push(x)
+	}
+	c.mu.Unlock()
+	if over {
+		x.buf.release()
+		return
+	}
+	c.hint()
+}
+
+// push queues what Read is to return. c.mu is held.
+func (c *recordConn) push(x *exchange) {
+	if c.tail == nil {
+		c.head = x
+	} else {
+		c.tail.next = x
+	}
+	c.tail = x
+}
+
+// dropReplies gives back the replies to backward calls that nobody will read. Of the
+// queue only they are not live.
+func dropReplies(x *exchange) {
+	for ; x != nil; x = x.next {
+		if !x.live {
+			x.buf.release()
+			x.buf = nil
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"net"
+
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// The backward direction over record-marked TCP: the same records in the other direction
+// (RFC 5531 has no credits; who calls keeps to Config.BackwardCredits, who serves ends a
+// connection that brings far more).
+
+// maxBackwardRecords bounds the backward calls that a record-marked client has taken and
+// not answered; those beyond Config.BackwardCredits wait.
+const maxBackwardRecords = 1024
+
+// errBackwardFlood ends a connection that brings more.
+var errBackwardFlood = errors.New("transport: the server has more backward calls in flight than are kept")
+
+// takeBackward prepares c for backward calls, if it is to have any.
+func (c *StreamClient) takeBackward() error {
+	s, err := c.cfg.backwardServer()
+	if s == nil || err != nil {
+		return err
+	}
+	c.back = &streamConn{s: s, conn: c.conn, w: c.w, slots: make(chan struct{}, c.cfg.BackwardCredits)}
+	return nil
+}
+
+// called runs a backward call, which takes b.
+func (c *StreamClient) called(b *buffer, msg []byte) {
+	if c.back.waiting.Add(1) > maxBackwardRecords {
+		b.release()
+		c.fail(errBackwardFlood)
+		return
+	}
+	c.back.wg.Add(1)
+	go func() {
+		defer c.back.waiting.Add(-1)
+		c.back.slots <- struct{}{} // serve gives it back
+		c.back.serve(b, msg)
+	}()
+}
+
+// ownsConn says whether the connection is c's: not so in the backward direction of a server.
+func (c *StreamClient) ownsConn() bool { return c.permits == nil }
+
+// addStats adds the calls that were taken.
+func (c *streamConn) addStats(s *Stats) {
+	if c != nil {
+		s.BackwardCalls, s.BackwardReplies = c.s.ctr.calls.Load(), c.s.ctr.replies.Load()
+	}
+}
+
+// backwardCaller makes the requester of the backward direction when it is first used.
+func (c *streamConn) backwardCaller() (Caller, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.caller != nil {
+		return c.caller, nil
+	}
+	if c.gone {
+		return nil, opErr(OpCall, addrOf(c.conn), net.ErrClosed)
+	}
+	c.caller = makeStreamClient(c.conn, c.w, c.s.cfg, c.s.ctr.ofBackward())
+	c.caller.permits = make(chan struct{}, c.s.cfg.BackwardCredits)
+	return c.caller, nil
+}
+
+// room waits until a backward call may be made over a record-marked connection.
+func (c *StreamClient) room(ctx context.Context) error {
+	if c.permits == nil {
+		return nil
+	}
+	select {
+	case c.permits <- struct{}{}:
+		return nil
+	case <-c.done:
+		return c.cause()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// leaveRoom ends room.
+func (c *StreamClient) leaveRoom() {
+	if c.permits != nil {
+		<-c.permits
+	}
+}
+
+// replied takes a record that answers a backward call, or none, and says whether it did.
+func (c *streamConn) replied(b *buffer, msg []byte) bool {
+	if _, typ, ok := xdr.PeekXID(msg); !ok || typ != xdr.MsgReply || c.backward.owner == nil {
+		return false
+	}
+	c.mu.Lock()
+	caller := c.caller
+	c.mu.Unlock()
+	if caller == nil {
+		b.release()
+		c.s.ctr.dropped.Add(1)
+		return true
+	}
+	caller.deliver(b, msg)
+	return true
+}
+
+// endBackward fails the backward calls without a reply: nobody reads any more.
+func (c *streamConn) endBackward(err error) {
+	c.mu.Lock()
+	c.gone = true
+	caller := c.caller
+	c.mu.Unlock()
+	if caller == nil {
+		return
+	}
+	if err == nil || endOfStream(err) {
+		err = net.ErrClosed
+	}
+	caller.end(err)
+}
+
+// end fails the calls under way, and those to come.
+func (c *StreamClient) end(err error) {
+	c.mu.Lock()
+	if c.err == nil {
+		c.err = err
+	}
+	c.mu.Unlock()
+	close(c.done)
+}

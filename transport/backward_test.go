@@ -1,0 +1,432 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// Procedures of backer, beside those of echo.
+const (
+	procMeet = 20 // hands the connection's Backward to the test
+	procBack = 21 // opaque<> in, the same out, as the client echoes it
+	procDeep = 22 // u32 n in: n calls, each inside the one before, in turns
+)
+
+// backer is a forward program that calls back.
+type backer struct {
+	*echo
+	met chan *Backward
+}
+
+func newBacker() *backer { return &backer{newEcho(), make(chan *Backward, 16)} }
+
+func (b *backer) MayBlock(prog, vers, proc uint32) bool {
+	return proc == procBack || proc == procDeep || b.echo.MayBlock(prog, vers, proc)
+}
+
+func (b *backer) ServeRPC(ctx context.Context, req *Request, resp *Response) {
+	switch req.Proc {
+	case procMeet:
+		b.met <- req.Backward()
+	case procBack:
+		forward(ctx, req.Backward(), procEcho, req, resp)
+	case procDeep:
+		deeper(ctx, req.Backward(), req, resp)
+	default:
+		b.echo.ServeRPC(ctx, req, resp)
+	}
+}
+
+// doer is a Caller or a Backward.
+type doer interface {
+	Do(ctx context.Context, call *Call, reply *Reply) error
+}
+
+// forward answers a call with what the other end answers to proc.
+func forward(ctx context.Context, to doer, proc uint32, req *Request, resp *Response) {
+	var r Reply
+	defer r.Release()
+	call := &Call{Prog: testProg, Vers: testVers, Proc: proc, Args: req.Args}
+	if err := to.Do(ctx, call, &r); err != nil {
+		resp.Stat = xdr.SystemErr
+		return
+	}
+	resp.Results = append(resp.Results, r.Results...)
+}
+
+// deeper makes a call like the one that it serves, one less deep, to the other end.
+func deeper(ctx context.Context, to doer, req *Request, resp *Response) {
+	d := xdr.NewDecoder(req.Args)
+	n := d.Uint32()
+	if n == 0 {
+		resp.Results = xdr.AppendUint32(resp.Results, 0)
+		return
+	}
+	inner := *req
+	inner.Args = xdr.AppendUint32(nil, n-1)
+	forward(ctx, to, procDeep, &inner, resp)
+}
+
+// clientSide is the program of the backward direction.
+type clientSide struct {
+	*echo
+	mu sync.Mutex
+	c  Caller // for procDeep
+}
+
+func (s *clientSide) ServeRPC(ctx context.Context, req *Request, resp *Response) {
+	if req.Proc != procDeep {
+		s.echo.ServeRPC(ctx, req, resp)
+		return
+	}
+	s.mu.Lock()
+	c := s.c
+	s.mu.Unlock()
+	deeper(ctx, c, req, resp)
+}
+
+// backConfig is testConfig with the backward direction.
+func backConfig(credits int, h Handler) *Config {
+	cfg := testConfig()
+	cfg.BackwardCredits, cfg.BackwardHandler = credits, h
+	return cfg
+}
+
+// backPair is a server and a client of it with both directions.
+func backPair(t testing.TB, server, client int) (s *Server, b *backer, c *Client, cs *clientSide) {
+	t.Helper()
+	b, cs = newBacker(), &clientSide{echo: newEcho()}
+	s, addr := startServer(t, b, backConfig(server, nil))
+	c = dial(t, addr, backConfig(client, cs))
+	cs.mu.Lock()
+	cs.c = c
+	cs.mu.Unlock()
+	return s, b, c, cs
+}
+
+// meet returns the server's backward direction to c.
+func meet(t testing.TB, b *backer, c Caller) *Backward {
+	t.Helper()
+	mustDo(t, c, &Call{Prog: testProg, Vers: testVers, Proc: procMeet})
+	return <-b.met
+}
+
+// backCaller makes a Backward a Caller for the helpers.
+type backCaller struct{ *Backward }
+
+func (backCaller) Stats() Stats { return Stats{} }
+func (backCaller) Close() error { return nil }
+
+// callBack makes a backward call that has to succeed.
+func callBack(t testing.TB, bw *Backward, call *Call) *Reply {
+	t.Helper()
+	return mustDo(t, backCaller{bw}, call)
+}
+
+// TestBackward: calls in both directions, one inside the other, with the client idle and
+// busy.
+func TestBackward(t *testing.T) {
+	s, b, c, cs := backPair(t, 4, 4)
+	bw := meet(t, b, c)
+	if !bw.Enabled() {
+		t.Error("the client has said that it takes calls, and the server does not know")
+	}
+	p := filled(900)
+	for range 20 { // the client is idle: nobody waits for a reply
+		r := callBack(t, bw, echoCall(p))
+		if d := xdr.NewDecoder(r.Results); !bytes.Equal(d.Opaque(1000), p) {
+			t.Fatal("not the octets that were sent")
+		}
+	}
+	if r := mustDo(t, c, &Call{Prog: testProg, Vers: testVers, Proc: procBack, Args: xdr.AppendOpaque(nil, p)}); len(r.Results) != 4+900+4 {
+		t.Errorf("%d octets by way of the client", len(r.Results))
+	}
+	mustDo(t, c, wordCall(procDeep, 6))
+	wantStatus(t, backCaller{bw}, &Call{Prog: 7}, xdr.ProgUnavail)
+	wantStatus(t, backCaller{bw}, &Call{Prog: testProg, Vers: testVers, Proc: procPanic}, xdr.SystemErr)
+	if again := meet(t, b, c); again != bw {
+		t.Error("two calls of one connection have two backward directions")
+	}
+	st, ct := s.Stats(), c.Stats()
+	if want := uint64(20 + 1 + 3 + 2); st.BackwardCalls != want || st.BackwardReplies != want || ct.BackwardCalls != want || ct.BackwardReplies != want {
+		t.Errorf("server %d/%d, client %d/%d, want %d", st.BackwardCalls, st.BackwardReplies, ct.BackwardCalls, ct.BackwardReplies, want)
+	}
+	if st.Calls != ct.Calls || st.Replies != ct.Replies || st.Dropped+ct.Dropped != 0 {
+		t.Errorf("server %+v\nclient %+v", st, ct)
+	}
+	_ = cs
+}
+
+// TestBackwardRefused: nothing is sent to a client that has not enabled the direction, by
+// a server that has not, or that does not fit inline; each with its error.
+func TestBackwardRefused(t *testing.T) {
+	for _, tc := range []struct {
+		name           string
+		server, client int
+		want           error
+	}{
+		{"neither", 0, 0, ErrBackwardOff},
+		{"client only", 0, 4, ErrBackwardOff},
+		{"server only", 4, 0, ErrBackwardPeer},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBacker()
+			_, addr := startServer(t, b, backConfig(tc.server, nil))
+			cfg := testConfig()
+			if tc.client > 0 {
+				cfg = backConfig(tc.client, newEcho())
+			}
+			c := dial(t, addr, cfg)
+			bw := meet(t, b, c)
+			if bw.Enabled() {
+				t.Error("enabled")
+			}
+			freed := false
+			var r Reply
+			err := bw.Do(testCtx(t), &Call{Prog: testProg, Vers: testVers, Free: func() { freed = true }}, &r)
+			e, ok := errors.AsType[*RPCError](err)
+			if !ok || e.Reason != ReasonBackward || !errors.Is(err, tc.want) || !freed {
+				t.Errorf("%v, freed %v", err, freed)
+			}
+			mustDo(t, c, &nullCall)
+		})
+	}
+	t.Run("too long", func(t *testing.T) {
+		_, b, c, _ := backPair(t, 4, 4)
+		bw := meet(t, b, c)
+		err := try(t, backCaller{bw}, echoCall(filled(4096)))
+		if e, ok := errors.AsType[*RPCError](err); !ok || e.Reason != ReasonBackward || !errors.Is(err, rpcrdma.ErrInline) {
+			t.Errorf("%v", err)
+		}
+		callBack(t, bw, echoCall(filled(3900)))
+	})
+	t.Run("reply too long", func(t *testing.T) {
+		_, b, c, _ := backPair(t, 4, 4)
+		err := try(t, backCaller{meet(t, b, c)}, wordCall(procFill, 5000))
+		if e, ok := errors.AsType[*RPCError](err); !ok || e.Reason != ReasonChunk {
+			t.Errorf("%v", err)
+		}
+		mustDo(t, c, &nullCall)
+	})
+}
+
+// TestBackwardConfig: settings that contradict each other.
+func TestBackwardConfig(t *testing.T) {
+	_, addr := startServer(t, newEcho(), nil)
+	for name, cfg := range map[string]*Config{
+		"credits without a handler": {BackwardCredits: 1},
+		"handler without credits":   {BackwardHandler: newEcho()},
+		"out of range":              {BackwardCredits: 4097, BackwardHandler: newEcho()},
+		"profile rfc5666":           {BackwardCredits: 1, BackwardHandler: newEcho(), Profile: ProfileRFC5666},
+	} {
+		if c, err := Dial(testCtx(t), "tcp", addr, cfg); !errors.Is(err, ErrConfig) {
+			t.Errorf("%s: %v", name, err)
+			if c != nil {
+				c.Close()
+			}
+		}
+		if name == "out of range" || name == "profile rfc5666" {
+			continue
+		}
+		if c, err := DialStream(testCtx(t), "tcp", addr, cfg); !errors.Is(err, ErrConfig) {
+			t.Errorf("%s, stream: %v", name, err)
+			if c != nil {
+				c.Close()
+			}
+		}
+	}
+}
+
+// TestBackwardFull: both directions have all their credits in use, and more calls wait in
+// each; those that run make calls the other way, too. Everything is answered.
+func TestBackwardFull(t *testing.T) {
+	const credits = 3
+	b, cs := newBacker(), &clientSide{echo: newEcho()}
+	sc, cc := backConfig(credits, nil), backConfig(credits, cs)
+	sc.Credits, cc.Credits = 8, 8
+	_, addr := startServer(t, b, sc)
+	c := dial(t, addr, cc)
+	cs.c = c
+	bw := meet(t, b, c)
+	callBack(t, bw, &nullCall) // brings the credits
+	var wg sync.WaitGroup
+	for range 2 * credits { // blocked in the client: the window of the backward direction is full
+		wg.Go(func() {
+			if err := try(t, backCaller{bw}, &Call{Prog: testProg, Vers: testVers, Proc: procBlock}); err != nil {
+				t.Errorf("backward: %v", err)
+			}
+		})
+	}
+	for range 16 { // the same the other way
+		wg.Go(func() {
+			if err := try(t, c, &Call{Prog: testProg, Vers: testVers, Proc: procBlock}); err != nil {
+				t.Errorf("forward: %v", err)
+			}
+		})
+	}
+	for range credits {
+		<-cs.enter
+	}
+	for range 8 {
+		<-b.enter
+	}
+	select {
+	case <-cs.enter:
+		t.Error("more backward calls than credits")
+	case <-b.enter:
+		t.Error("more forward calls than credits")
+	case <-time.After(20 * time.Millisecond):
+	}
+	// While all is full: each needs a credit of both directions. (One level deeper, and
+	// the calls inside would wait for the credits of those around them.)
+	for range 8 {
+		wg.Go(func() {
+			if err := try(t, c, wordCall(procDeep, 1)); err != nil {
+				t.Errorf("deep: %v", err)
+			}
+		})
+	}
+	close(cs.leave)
+	close(b.leave)
+	wg.Wait()
+}
+
+// TestBackwardCancel: a cancelled backward call keeps its credit until the client answers,
+// and the late reply hurts nobody.
+func TestBackwardCancel(t *testing.T) {
+	_, b, c, cs := backPair(t, 1, 1)
+	bw := meet(t, b, c)
+	ctx, cancel := context.WithCancel(testCtx(t))
+	got := make(chan error, 1)
+	go func() { got <- tryCtx(ctx, backCaller{bw}, &Call{Prog: testProg, Vers: testVers, Proc: procBlock}) }()
+	<-cs.enter
+	cancel()
+	if err := <-got; !errors.Is(err, context.Canceled) || !isOp(err) {
+		t.Errorf("cancelled: %v", err)
+	}
+	short, stop := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer stop()
+	if err := tryCtx(short, backCaller{bw}, &nullCall); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("with the only credit in use: %v", err)
+	}
+	cs.leave <- struct{}{}
+	callBack(t, bw, &nullCall)
+	mustDo(t, c, &nullCall)
+}
+
+// TestBackwardEnd: the connection is lost with calls in both directions outstanding; what
+// is kept of it is safe to use.
+func TestBackwardEnd(t *testing.T) {
+	for _, name := range []string{"client closes", "client aborts", "server closes"} {
+		t.Run(name, func(t *testing.T) {
+			s, b, c, cs := backPair(t, 4, 4)
+			bw := meet(t, b, c)
+			callBack(t, bw, &nullCall) // brings the credits
+			got := make(chan error, 4)
+			block := &Call{Prog: testProg, Vers: testVers, Proc: procBlock}
+			for range 2 {
+				go func() { got <- try(t, c, block) }()
+				go func() { got <- try(t, backCaller{bw}, block) }()
+			}
+			for range 2 {
+				<-cs.enter
+				<-b.enter
+			}
+			switch name {
+			case "client closes":
+				c.Close()
+			case "client aborts":
+				c.conn.Abort(nil)
+			default:
+				s.Close()
+			}
+			for range 4 {
+				if err := <-got; !isOpError(err) || !errors.Is(err, net.ErrClosed) {
+					t.Errorf("%v", err)
+				}
+			}
+			var r Reply
+			if err := bw.Do(testCtx(t), &nullCall, &r); !isOpError(err) || !errors.Is(err, net.ErrClosed) {
+				t.Errorf("after the end: %v", err)
+			}
+		})
+	}
+	t.Run("never used before", func(t *testing.T) {
+		_, b, c, _ := backPair(t, 4, 4)
+		bw := meet(t, b, c)
+		c.Close()
+		waitFor(t, "the server sees the end", func() bool {
+			err := try(t, backCaller{bw}, &nullCall)
+			return isOpError(err) && errors.Is(err, net.ErrClosed)
+		})
+	})
+}
+
+// TestBackwardStream: the same API over record-marked TCP, where the upper layer says that
+// the client takes calls.
+func TestBackwardStream(t *testing.T) {
+	b, cs := newBacker(), &clientSide{echo: newEcho()}
+	s := &Server{Handler: b, Config: backConfig(2, nil)}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.ServeShared(l)
+	defer s.Close()
+	c, err := DialStream(testCtx(t), "tcp", l.Addr().String(), backConfig(2, cs))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	cs.c = c
+	bw := meet(t, b, c)
+	if err := try(t, backCaller{bw}, &nullCall); !errors.Is(err, ErrBackwardPeer) {
+		t.Errorf("before Enable: %v", err)
+	}
+	bw.Enable()
+	p := filled(9001)
+	r := callBack(t, bw, echoCall(p))
+	if d := xdr.NewDecoder(r.Results); !bytes.Equal(d.Opaque(10_000), p) {
+		t.Error("not the octets that were sent")
+	}
+	mustDo(t, c, wordCall(procDeep, 4))
+	block := &Call{Prog: testProg, Vers: testVers, Proc: procBlock}
+	got := make(chan error, 3)
+	for range 3 {
+		go func() { got <- try(t, backCaller{bw}, block) }()
+	}
+	<-cs.enter
+	<-cs.enter
+	select {
+	case <-cs.enter:
+		t.Error("three calls at once, of two that may")
+	case <-time.After(10 * time.Millisecond):
+	}
+	cs.leave <- struct{}{}
+	<-cs.enter
+	if err := <-got; err != nil {
+		t.Error(err)
+	}
+	c.Close()
+	for range 2 {
+		if err := <-got; !isOpError(err) || !errors.Is(err, net.ErrClosed) {
+			t.Errorf("at the end: %v", err)
+		}
+	}
+	if err := try(t, backCaller{bw}, &nullCall); !isOpError(err) {
+		t.Errorf("after the end: %v", err)
+	}
+}
+
+func isOp(err error) bool {
+	_, ok := errors.AsType[*OpError](err)
+	return ok
+}
