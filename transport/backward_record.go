@@ -50,7 +50,7 @@ func (c *recordConn) answerBackward(rec *record, h *xdr.ReplyHeader, results []b
 	rec.buf.release()
 	c.calls.Add(-1)
 	n := h.Size() + len(results)
-	x := &exchange{rc: c.rc, buf: shared.get(n), size: n}
+	x := &exchange{rc: c.rc, buf: shared.get(n), size: n, answer: true}
 	_ = append(xdr.AppendReply(x.buf.data[:0], h), results...) // within the buffer
 	c.mu.Lock()
 	over := c.err != nil
@@ -75,11 +75,10 @@ func (c *recordConn) push(x *exchange) {
 	c.tail = x
 }
 
-// dropReplies gives back the replies to backward calls that nobody will read. Of the
-// queue only they are not live.
+// dropReplies gives back the replies to backward calls that nobody will read.
 func dropReplies(x *exchange) {
 	for ; x != nil; x = x.next {
-		if !x.live {
+		if x.answer {
 			x.buf.release()
 			x.buf = nil
 		}

@@ -38,6 +38,7 @@ type exchange struct {
 
 	next      *exchange // in recordConn's queue
 	protected bool      // by RPCSEC_GSS: nothing may be reduced
+	answer    bool      // there is no call: buf is the reply to a backward one
 }
 
 // maxIdleExchanges bounds the pooled exchanges, maxKeptHead the memory one keeps.
