@@ -31,6 +31,9 @@ func (c *Client) takeBackward(conn net.Conn, ec *rdmap.Config) error {
 	served.ctx, served.cancel = context.WithCancel(s.ctx)
 	c.back = newRespConn(&cfg, &s.ctr, &s.budget, served)
 	served.rc = c.back
+	if c.back.client, err = s.door.enter(served.addr); err != nil {
+		return err
+	}
 	c.back.resp = rpcrdma.NewResponder(rpcrdma.ResponderConfig{
 		Credits: uint32(n), Limits: cfg.limits(), NoChunks: true, Bidirectional: true,
 	})
@@ -48,7 +51,9 @@ func (c *Config) backwardServer() (*Server, error) {
 	case c.BackwardCredits == 0 || c.BackwardHandler == nil:
 		return nil, fmt.Errorf("%w: a client needs BackwardCredits and BackwardHandler both, or neither", ErrConfig)
 	}
-	s := &Server{Handler: c.BackwardHandler, Config: c}
+	own := *c
+	own.Allow, own.CreditPool = nil, nil // those of servers: here the peer is the only one, and chosen
+	s := &Server{Handler: c.BackwardHandler, Config: &own}
 	return s, s.init()
 }
 
