@@ -60,8 +60,12 @@ const drcShare = 8
 const sumLen = 4096
 
 // covers says whether a call is looked up in the cache.
+//
+// Choice: none of RPCSEC_GSS. The verifier of a reply is made for one sequence number, and
+// a retransmission has another (RFC 2203 Section 5.3.3.1); nor does the key tell the users
+// apart.
 func (d *duplicates) covers(req *Request) bool {
-	return d.names != nil && d.names.NonIdempotent(req.Prog, req.Vers, req.Proc)
+	return d.names != nil && req.Cred.Flavor != xdr.RPCSECGSS && d.names.NonIdempotent(req.Prog, req.Vers, req.Proc)
 }
 
 // key returns what tells a call from others.

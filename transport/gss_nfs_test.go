@@ -264,3 +264,21 @@ func TestGSSReducedRefused(t *testing.T) {
 		})
 	}
 }
+
+// TestGSSNotReplayed: two users of RPCSEC_GSS behind one address do not get each other's
+// replies from the duplicate request cache, whose key does not tell them apart.
+func TestGSSNotReplayed(t *testing.T) {
+	cfg := testConfig()
+	cfg.AnyCred = true
+	h := newOnce()
+	s, addr := startServer(t, h, cfg)
+	c := dial(t, addr, nil)
+	for _, handle := range []string{"user", "peer"} {
+		call := wordCall(procList, 3)
+		call.Cred = xdr.Auth{Flavor: xdr.RPCSECGSS, Body: xdr.AppendOpaque(words(1, 0, 7, 1), []byte(handle))}
+		mustDo(t, c, withXID(0xabcd, call))
+	}
+	if n := h.times(0xabcd); n != 2 || s.Stats().Replayed != 0 {
+		t.Errorf("%d calls ran, %d were replayed", n, s.Stats().Replayed)
+	}
+}
