@@ -25,6 +25,9 @@ type Call struct {
 	// Sink is where the eligible result may be placed (READ, READLINK); its length
 	// is the largest result. Nil: no write chunk is offered.
 	Sink []byte
+	// ItemMemory and SinkMemory, if not nil, are the registered memory that Item and Sink
+	// are slices of: they need no registration of their own for this call.
+	ItemMemory, SinkMemory *Memory
 	// MaxResults bounds the results in octets, without the RPC reply header, the
 	// data placed in Sink and their pad. A reply chunk is offered when they might not
 	// fit inline. 0 says that they do. Results beyond it come back as an RPCError.

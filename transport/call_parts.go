@@ -38,6 +38,11 @@ func (c *Call) check(cfg *Config) error {
 	if c.Item != nil && (c.ItemPos < 4 || c.ItemPos > len(c.Args) || c.ItemPos%4 != 0) {
 		return &RPCError{Reason: ReasonBadCall, Err: fmt.Errorf("item position %d, want a multiple of 4 in 4 to %d", c.ItemPos, len(c.Args))}
 	}
+	for _, m := range [...]*Memory{c.ItemMemory, c.SinkMemory} {
+		if m != nil && m.InUse() { // also where the call would go inline, so that it shows
+			return &RPCError{Reason: ReasonBadCall, Err: ErrMemoryInUse}
+		}
+	}
 	if len(c.Args)%4 != 0 {
 		return &RPCError{Reason: ReasonBadCall, Err: fmt.Errorf("arguments of %d octets, want a multiple of 4", len(c.Args))}
 	}

@@ -152,14 +152,14 @@ func (p *outcall) register(c *Client, call *Call) error {
 	}
 	var err error
 	if rc.Plan.Arg {
-		m.Arg, err = p.regs.add(c.conn, partArg, m.Arg, call.Item, read)
+		m.Arg, err = p.regs.add(c, partArg, m.Arg, call.Item, call.ItemMemory, read)
 	}
 	if n := rc.Plan.Stream; n > 0 && err == nil {
 		p.stream = shared.get(n)
-		m.Stream, err = p.regs.add(c.conn, partStream, m.Stream, rc.AppendStream(p.stream.data[:0]), read)
+		m.Stream, err = p.regs.add(c, partStream, m.Stream, rc.AppendStream(p.stream.data[:0]), nil, read)
 	}
 	if rc.Plan.Sink && err == nil {
-		m.Sink, err = p.regs.add(c.conn, partSink, m.Sink, call.Sink, write)
+		m.Sink, err = p.regs.add(c, partSink, m.Sink, call.Sink, call.SinkMemory, write)
 	}
 	if n := rc.Plan.Reply; n > 0 && err == nil {
 		p.reply = shared.get(n)
@@ -167,7 +167,7 @@ func (p *outcall) register(c *Client, call *Call) error {
 		// what is left of other calls (RFC 5042 Section 6.3.2), least of all to a
 		// client behind a relay.
 		clear(p.reply.data[:n])
-		m.Reply, err = p.regs.add(c.conn, partReply, m.Reply, p.reply.data[:n], write)
+		m.Reply, err = p.regs.add(c, partReply, m.Reply, p.reply.data[:n], nil, write)
 	}
 	return err
 }

@@ -53,6 +53,7 @@ func (l *replyPull) start() {
 	sink, err := l.c.conn.Register(l.buf.data[:l.n], region.ReadSink)
 	if err == nil {
 		l.sink = sink
+		l.c.ctr.registered.Add(1)
 		for i := range l.wrs {
 			l.wrs[i].Sink = sink.STag()
 		}

@@ -27,7 +27,7 @@ type deferral struct {
 	active bool          // this call's data were left at the client
 	failed bool          // a pull has failed: there is no reply
 	begun  bool          // something was asked for
-	sinks  []region.Region
+	sinks  []lent
 }
 
 // errPullGivenUp ends a connection on which a handler waits no longer for RDMA Reads.
@@ -103,16 +103,19 @@ func (l *deferral) opaque(d *xdr.Decoder, most int) (Opaque, bool) {
 	return Opaque{}, false
 }
 
-// pull reads octets of a chunk, from off on, into bufs, which they fill. Errors are OpErrors,
-// but for misuse.
-func (l *deferral) pull(ctx context.Context, chunk, off int, bufs [][]byte) error {
+// pull reads octets of a chunk, from off on, into bufs, which they fill; if in is not nil they
+// are one part of it. Errors are OpErrors, but for misuse.
+func (l *deferral) pull(ctx context.Context, chunk, off int, bufs [][]byte, in *Memory) error {
 	x := l.x
 	rc := x.rc
 	l.begun = true
 	if ctx.Err() != nil {
 		return opErr(OpPull, addrOf(rc.conn), context.Cause(ctx))
 	}
-	err := l.register(bufs)
+	err := l.register(bufs, in)
+	if errors.Is(err, ErrMemoryInUse) {
+		return err
+	}
 	if err == nil {
 		x.appendReads(x.in.Layout.Chunks[chunk].Pos+off, bufs, l.sinks)
 		err = l.wait(ctx)
@@ -132,19 +135,19 @@ func (l *deferral) pull(ctx context.Context, chunk, off int, bufs [][]byte) erro
 }
 
 // register makes bufs the sinks of RDMA Reads.
-func (l *deferral) register(bufs [][]byte) error {
+func (l *deferral) register(bufs [][]byte, in *Memory) error {
 	for _, b := range bufs {
-		r, err := l.x.rc.conn.Register(b, region.ReadSink)
+		s, err := lend(l.x.rc.conn, l.x.rc.ctr, b, in, region.ReadSink)
 		if err != nil {
 			return err
 		}
-		l.sinks = append(l.sinks, r)
+		l.sinks = append(l.sinks, s)
 	}
 	return nil
 }
 
 // appendReads makes the RDMA Reads of the octets of the unreduced message from at on.
-func (x *exchange) appendReads(at int, bufs [][]byte, sinks []region.Region) {
+func (x *exchange) appendReads(at int, bufs [][]byte, sinks []lent) {
 	x.wrs = x.wrs[:0]
 	for i, b := range bufs {
 		end := at + len(b)
@@ -217,7 +220,7 @@ func (l *deferral) settle() error {
 
 func (l *deferral) invalidate(ctx context.Context) (err error) {
 	for i := range l.sinks {
-		if e := l.sinks[i].Invalidate(ctx); e != nil {
+		if e := l.sinks[i].takeBack(ctx, l.x.rc.ctr); e != nil {
 			err = e
 		}
 	}

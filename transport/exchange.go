@@ -5,7 +5,6 @@ import (
 
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rdmap"
-	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -25,14 +24,14 @@ type exchange struct {
 	req  Request
 	resp Response
 
-	buf  *buffer       // the message, if it is not a view of the Send
-	size int           // octets of the message in buf
-	held *buffer       // inline octets of a call that waits to be pulled, or came aligned
-	exp  exposure      // of the reply
-	away deferral      // of data that are at the client still
-	sink region.Region // buf while RDMA Reads fill it
-	hold holding       // taken from the budget
-	want int           // octets it asks the budget for
+	buf  *buffer  // the message, if it is not a view of the Send
+	size int      // octets of the message in buf
+	held *buffer  // inline octets of a call that waits to be pulled, or came aligned
+	exp  exposure // of the reply
+	away deferral // of data that are at the client still
+	sink lent     // buf while RDMA Reads fill it
+	hold holding  // taken from the budget
+	want int      // octets it asks the budget for
 	then func(x *exchange)
 	live bool // counted in respConn.running
 
@@ -88,7 +87,7 @@ func (x *exchange) reset() {
 	clear(x.wrs)
 	x.rc, x.next, x.live, x.protected, x.hold, x.size = nil, nil, false, false, holding{}, 0
 	x.msg, x.item, x.wrs = chunks.Message{}, x.item[:0], x.wrs[:0]
-	x.req, x.sink, x.then = Request{}, region.Region{}, nil
+	x.req, x.sink, x.then = Request{}, lent{}, nil
 	if cap(x.head) > maxKeptHead {
 		x.head = nil
 	}

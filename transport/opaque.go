@@ -69,7 +69,7 @@ func (o *Opaque) Pull(ctx context.Context) ([]byte, error) {
 		return nil, ErrPullLate
 	}
 	b := o.away.x.resp.Buffer(o.n)
-	return b, o.take(ctx, [][]byte{b})
+	return b, o.take(ctx, [][]byte{b}, nil)
 }
 
 // PullInto fills bufs with the data, in order; together they have exactly Len octets. The
@@ -93,7 +93,30 @@ func (o *Opaque) PullInto(ctx context.Context, bufs ...[]byte) error {
 	if room != o.n {
 		return fmt.Errorf("%w: %d octets for %d", ErrPullSize, room, o.n)
 	}
-	return o.take(ctx, bufs)
+	return o.take(ctx, bufs, nil)
+}
+
+// PullMemory fills the first Len octets of m with the data and returns them; m needs no
+// registration but the first one on this connection, and is in use until PullMemory returns.
+// Errors are those of PullInto, and [ErrMemoryInUse].
+func (o *Opaque) PullMemory(ctx context.Context, m *Memory) ([]byte, error) {
+	switch {
+	case o.off > 0:
+		return nil, ErrPulled
+	case o.n > len(m.data):
+		return nil, fmt.Errorf("%w: %d octets for %d", ErrPullSize, len(m.data), o.n)
+	case m.InUse(): // also where there is nothing to pull, so that it shows
+		return nil, ErrMemoryInUse
+	}
+	b := m.data[:o.n]
+	err := o.take(ctx, [][]byte{b}, m)
+	if errors.Is(err, ErrMemoryInUse) {
+		o.off = 0 // nothing was read
+	}
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
 }
 
 // Reader returns the data as a stream. Each Read takes the next octets, as many as it is
@@ -114,14 +137,14 @@ func (r *opaqueReader) Read(p []byte) (int, error) {
 	case n == 0:
 		return 0, io.EOF
 	}
-	if err := r.o.take(r.ctx, [][]byte{p[:n]}); err != nil {
+	if err := r.o.take(r.ctx, [][]byte{p[:n]}, nil); err != nil {
 		return 0, err
 	}
 	return n, nil
 }
 
 // take moves the next octets into bufs, which they fill.
-func (o *Opaque) take(ctx context.Context, bufs [][]byte) error {
+func (o *Opaque) take(ctx context.Context, bufs [][]byte, in *Memory) error {
 	from := o.off
 	for _, b := range bufs {
 		if o.away == nil {
@@ -135,5 +158,5 @@ func (o *Opaque) take(ctx context.Context, bufs [][]byte) error {
 	if o.gen != o.away.gen.Load() {
 		return ErrPullLate
 	}
-	return o.away.pull(ctx, o.chunk, from, bufs)
+	return o.away.pull(ctx, o.chunk, from, bufs, in)
 }

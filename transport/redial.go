@@ -218,6 +218,9 @@ func (s *Stats) add(o Stats) {
 	s.Errors += o.Errors
 	s.Dropped += o.Dropped
 	s.Invalidated += o.Invalidated
+	s.Registered += o.Registered
+	s.Reused += o.Reused
+	s.OctetsLent += o.OctetsLent
 }
 
 // Close implements [Caller]: it ends the connection and makes no other.

@@ -15,6 +15,51 @@ func handleOf(s region.STag) chunks.Handle { return chunks.Handle(s) }
 
 func stagOf(h chunks.Handle) region.STag { return region.STag(h) }
 
+// lent is memory that a peer may touch: a registration of its own, or an opening of a Memory.
+type lent struct {
+	region.Region
+	mem *Memory // nil: of its own
+	n   int     // octets
+}
+
+// lend makes mem reachable; if in is not nil, mem is a part of it.
+func lend(c *rdmap.Conn, ctr *counters, mem []byte, in *Memory, access region.Access) (l lent, err error) {
+	made := true
+	if in == nil {
+		l.Region, err = c.Register(mem, access)
+	} else {
+		l.Region, made, err = in.open(c, mem, access)
+	}
+	if err != nil {
+		return lent{}, err
+	}
+	if made {
+		ctr.registered.Add(1)
+	} else {
+		ctr.reused.Add(1)
+	}
+	ctr.lentOctets.Add(int64(len(mem)))
+	l.mem, l.n = in, len(mem)
+	return l, nil
+}
+
+// takeBack makes the steering tag invalid and returns when the engine no longer touches the
+// memory, which is then the owner's again; or with region.ErrPinned when ctx ends first.
+func (l *lent) takeBack(ctx context.Context, ctr *counters) error {
+	if l.n == 0 {
+		return nil
+	}
+	if err := l.Invalidate(ctx); err != nil {
+		return err
+	}
+	if l.mem != nil {
+		l.mem.give()
+	}
+	ctr.lentOctets.Add(-int64(l.n))
+	*l = lent{}
+	return nil
+}
+
 // part names the memory a call can offer.
 type part int
 
@@ -27,31 +72,29 @@ const (
 )
 
 // registrations are the regions of one call.
-type registrations [parts]region.Region
+type registrations [parts]lent
 
-// add registers mem and appends the segment that offers it. An empty part needs no
+// add lends mem and appends the segment that offers it. An empty part needs no
 // registration.
-func (r *registrations) add(c *rdmap.Conn, p part, seg chunks.WriteChunk, mem []byte, access region.Access) (chunks.WriteChunk, error) {
+func (r *registrations) add(c *Client, p part, seg chunks.WriteChunk, mem []byte, in *Memory, access region.Access) (chunks.WriteChunk, error) {
 	seg = seg[:0]
 	if len(mem) == 0 {
 		return seg, nil
 	}
-	reg, err := c.Register(mem, access)
+	l, err := lend(c.conn, &c.ctr, mem, in, access)
 	if err != nil {
 		return seg, err
 	}
-	r[p] = reg
-	return append(seg, chunks.Segment{Handle: handleOf(reg.STag()), Length: uint32(len(mem))}), nil
+	r[p] = l
+	return append(seg, chunks.Segment{Handle: handleOf(l.STag()), Length: uint32(len(mem))}), nil
 }
 
-// invalidate makes all steering tags invalid and returns when the engine no longer
-// touches the memory, or with region.ErrPinned when ctx ends first.
-func (r *registrations) invalidate(ctx context.Context) error {
+// invalidate takes everything back; see takeBack.
+func (r *registrations) invalidate(ctx context.Context, ctr *counters) error {
 	for i := range r {
-		if err := r[i].Invalidate(ctx); err != nil {
+		if err := r[i].takeBack(ctx, ctr); err != nil {
 			return err
 		}
 	}
-	*r = registrations{}
 	return nil
 }

@@ -86,6 +86,7 @@ type Response struct {
 	authStat xdr.AuthStat
 	items    []item
 	bufs     []*buffer
+	mems     []*Memory
 	pool     *pool
 	free     func()
 }
@@ -124,6 +125,22 @@ func (r *Response) Buffer(n int) []byte {
 	b := r.pool.get(n)
 	r.bufs = append(r.bufs, b)
 	return b.data[:n]
+}
+
+// AppendMemory is AppendItem of the n octets at off of m, which is in use until the reply
+// has left: so nobody takes it for another call before. (Results need no registration: they
+// leave by RDMA Write.) It returns ErrMemoryInUse, or ErrNotInMemory if m has no such octets,
+// and then appends nothing.
+func (r *Response) AppendMemory(m *Memory, off, n int) error {
+	if off < 0 || n < 0 || off > len(m.data) || n > len(m.data)-off {
+		return ErrNotInMemory
+	}
+	if _, err := m.take(m.data); err != nil {
+		return err
+	}
+	r.mems = append(r.mems, m)
+	r.AppendItem(m.data[off : off+n])
+	return nil
 }
 
 // OnSent sets a function that is called once when the data of AppendItem are no

@@ -137,6 +137,7 @@ func (rc *respConn) registerExposed(x *exchange) error {
 			if err != nil {
 				return err
 			}
+			rc.ctr.registered.Add(1)
 			e.regs = append(e.regs, reg)
 			seg.Handle = handleOf(reg.STag())
 		}

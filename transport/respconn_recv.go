@@ -151,7 +151,7 @@ func (rc *respConn) startPull(x *exchange) {
 	}
 	rc.pulls.end()
 	rc.budget.pulled(x)
-	x.sink.Revoke()
+	_ = x.sink.takeBack(cancelled, rc.ctr) // no Read was posted
 	if rc.conn.Err() == nil {
 		rc.refuseChunk(x, err) // no read depth was negotiated, or no region is left
 		return
@@ -161,7 +161,7 @@ func (rc *respConn) startPull(x *exchange) {
 
 // read posts the RDMA Reads of a call. The last one's completion is that of all.
 func (rc *respConn) read(x *exchange) error {
-	sink, err := rc.conn.Register(x.buf.data[:x.size], region.ReadSink)
+	sink, err := lend(rc.conn, rc.ctr, x.buf.data[:x.size], nil, region.ReadSink)
 	if err != nil {
 		return err
 	}
@@ -206,12 +206,12 @@ func (rc *respConn) dropPulled(x *exchange) {
 // settle waits until the engine no longer touches the sink of a pull. If it does not
 // let go, the connection ends and the memory is left to the garbage collector.
 func (rc *respConn) settle(x *exchange) bool {
-	if x.sink.Invalidate(cancelled) == nil {
+	if x.sink.takeBack(cancelled, rc.ctr) == nil {
 		return true
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), rc.cfg.CloseTimeout)
 	defer cancel()
-	err := x.sink.Invalidate(ctx)
+	err := x.sink.takeBack(ctx, rc.ctr)
 	if err != nil {
 		rc.conn.Abort(err)
 		x.buf.abandon()

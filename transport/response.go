@@ -10,11 +10,11 @@ const maxKeptResults = 64 << 10
 
 // reset makes r empty for the next call.
 func (r *Response) reset(p *pool) {
-	res, items, bufs := r.Results[:0], r.items[:0], r.bufs[:0]
+	res, items, bufs, mems := r.Results[:0], r.items[:0], r.bufs[:0], r.mems[:0]
 	if cap(res) > maxKeptResults || cap(res) == 0 {
 		res = make([]byte, 0, resultsCap)
 	}
-	*r = Response{Results: res, items: items, bufs: bufs, pool: p}
+	*r = Response{Results: res, items: items, bufs: bufs, mems: mems, pool: p}
 }
 
 // fail drops the results and sets the status.
@@ -30,6 +30,11 @@ func (r *Response) sent() {
 		r.bufs[i] = nil
 	}
 	r.bufs = r.bufs[:0]
+	for i, m := range r.mems {
+		m.give()
+		r.mems[i] = nil
+	}
+	r.mems = r.mems[:0]
 	clear(r.items)
 	r.items = r.items[:0]
 	if f := r.free; f != nil {
@@ -46,6 +51,7 @@ func (r *Response) abandon() {
 		r.bufs[i] = nil
 	}
 	r.bufs, r.free, r.Results = r.bufs[:0], nil, nil
+	r.mems = nil // in use for good
 }
 
 // hasResults says whether anything follows the reply header.

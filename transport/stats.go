@@ -22,6 +22,11 @@ type Stats struct {
 	// Deferred counts calls of a server whose data were left at the client until the handler
 	// asked for them, Unpulled those of them that it did not ask for.
 	Deferred, Unpulled uint64
+	// Registered counts registrations of memory that were made for the chunks of calls,
+	// Reused the uses of a Memory that needed none. OctetsLent can be reached by peers now;
+	// exposed replies are not among them.
+	Registered, Reused uint64
+	OctetsLent         int64
 	// Padded counts messages sent (client) or received (server) as RDMA_MSGP.
 	Padded uint64
 	// OctetsInline is the size of the Sends of calls and replies, headers included;
@@ -97,6 +102,8 @@ type counters struct {
 	deferred, unpulled                    atomic.Uint64
 	notAllowed, tooMany, slow             atomic.Uint64
 	exposedRefused                        atomic.Uint64
+	registered, reused                    atomic.Uint64
+	lentOctets                            atomic.Int64 // now
 
 	backward atomic.Pointer[counters] // of backward calls sent; nil until the first
 }
@@ -123,6 +130,7 @@ func (c *counters) snapshot() Stats {
 		Deferred: c.deferred.Load(), Unpulled: c.unpulled.Load(),
 		NotAllowed: c.notAllowed.Load(), TooMany: c.tooMany.Load(), SlowPeers: c.slow.Load(),
 		ExposedRefused: c.exposedRefused.Load(),
+		Registered:     c.registered.Load(), Reused: c.reused.Load(), OctetsLent: c.lentOctets.Load(),
 	}
 	if b := c.backward.Load(); b != nil {
 		s.BackwardCalls, s.BackwardReplies = b.calls.Load(), b.replies.Load()

@@ -5,11 +5,21 @@ import "testing"
 func TestAllocs(t *testing.T) {
 	tab := NewTable()
 	mem := make([]byte, 4096)
+	w, err := tab.Window(mem)
+	if err != nil {
+		t.Fatal(err)
+	}
 	other := register(t, tab, mem, RemoteRead)
 	ctx := t.Context()
 	for name, f := range map[string]func(){
 		"register and invalidate": func() {
 			r, err := tab.Register(mem, RemoteWrite)
+			if err != nil || r.Invalidate(ctx) != nil {
+				t.Error(err)
+			}
+		},
+		"open and invalidate": func() {
+			r, err := w.Open(0, 4096, RemoteWrite)
 			if err != nil || r.Invalidate(ctx) != nil {
 				t.Error(err)
 			}
@@ -58,6 +68,20 @@ func BenchmarkRegister(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		r, _ := tab.Register(mem, RemoteWrite)
+		_ = r.Invalidate(ctx)
+	}
+}
+
+// BenchmarkOpen is BenchmarkRegister for memory that is registered once.
+func BenchmarkOpen(b *testing.B) {
+	w, err := NewTable().Window(make([]byte, 4096))
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx := b.Context()
+	b.ReportAllocs()
+	for b.Loop() {
+		r, _ := w.Open(0, 4096, RemoteWrite)
 		_ = r.Invalidate(ctx)
 	}
 }

@@ -121,7 +121,13 @@ func (d *Domain) install(owner *Table, mem Memory, data []byte, o Options) (Regi
 	if w, ok := mem.(Watched); ok {
 		e.failed = w.Failed()
 	}
-	e.state.Store(uint64(stag) << 32)
+	e.home = stag.Index()
+	if o.window {
+		e.window, e.whole, e.data = true, data, nil
+		e.state.Store(stateFree)
+	} else {
+		e.state.Store(uint64(stag) << 32)
+	}
 	slot.Store(e)
 	d.live++
 	return Region{e: e, stag: stag}, nil
@@ -139,7 +145,7 @@ func (d *Domain) grow() {
 		n = 2 * len(*p)
 	}
 	s := make([]atomic.Pointer[entry], n)
-	d.each(func(e *entry) { s[int(e.stag().Index())&(n-1)].Store(e) })
+	d.each(func(e *entry) { s[int(e.home)&(n-1)].Store(e) })
 	d.slots.Store(&s)
 }
 
@@ -177,25 +183,41 @@ func (d *Domain) entry() *entry {
 	return &entry{dom: d}
 }
 
-// recycle frees an entry that is revoked and has no pin. It is called exactly once
-// per registration.
+// recycle frees an entry that is revoked and has no pin, or closes it if it is a Window.
+// It is called exactly once per registration or opening.
 func (d *Domain) recycle(e *entry) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if e.window {
+		e.shut()
+		return
+	}
+	d.put(e)
+}
+
+// put frees an entry that nobody can pin any more. d.mu is held.
+func (d *Domain) put(e *entry) {
 	s := *d.slots.Load()
-	s[int(e.stag().Index())&(len(s)-1)].Store(nil)
+	s[int(e.home)&(len(s)-1)].Store(nil)
 	if e.mem != nil {
 		leaveFate(e.mem)
 	}
-	e.data, e.mem, e.owner, e.hash = nil, nil, nil, nil
+	e.mem, e.owner, e.hash, e.whole = nil, nil, nil, nil
 	e.guard, e.fate, e.failed, e.through = nil, nil, nil, nil
+	e.epoch++
+	e.shut()
+	d.free = append(d.free, e)
+	d.live--
+}
+
+// shut ends a registration or opening and wakes who waits for that. Domain.mu is held.
+func (e *entry) shut() {
+	e.data = nil
 	e.state.Store(stateFree)
 	if e.wait != nil {
 		close(e.wait)
 		e.wait = nil
 	}
-	d.free = append(d.free, e)
-	d.live--
 }
 
 // waiter returns a channel that is closed when stag is free; nil if it is already.

@@ -12,7 +12,7 @@ import (
 //	bit  31     revoked: no new pins
 //	bits 30-0   pins
 //
-// A free entry counts as revoked. Otherwise STag 0, which any peer can send, would
+// A free entry counts as revoked, and so does a Window that is closed. Otherwise STag 0, which any peer can send, would
 // match it: a lookup that found the entry in its slot just before it was freed would
 // pin it, and the next registration would overwrite that pin.
 //
@@ -42,7 +42,13 @@ type entry struct {
 	hash    *Hash // nil: CRC32C
 	fate    *fate // of mem
 
-	wait chan struct{} // closed by recycle; made by the first waiter
+	// Under Domain.mu.
+	key    uint8         // of the last opening of a Window
+	home   uint32        // index of the STag, which says where the entry is found
+	epoch  uint64        // how often the entry was freed
+	window bool          // stays when it is closed; see Window
+	whole  []byte        // of a Window
+	wait   chan struct{} // closed by recycle; made by the first waiter
 }
 
 // pin adds a pin if the entry is live under stag.

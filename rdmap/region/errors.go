@@ -27,6 +27,9 @@ var (
 	ErrClosed = errors.New("region: table closed")
 	// ErrTooMany: the domain holds MaxRegions already.
 	ErrTooMany = errors.New("region: too many registrations")
+	// ErrOpen: a Window was opened while it is open, or while its last opening is still in
+	// use; see Region.Invalidate.
+	ErrOpen = errors.New("region: window is open or still in use")
 	// ErrRights: unknown bits in Access.
 	ErrRights = errors.New("region: unknown access rights")
 	// ErrBase: base plus length of the region passes 2^64.

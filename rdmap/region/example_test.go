@@ -113,3 +113,23 @@ func ExampleHash() {
 	fmt.Printf("%d octets, %x..., %v\n", len(got), got[:4], err)
 	// Output: 32 octets, 27c64104..., <nil>
 }
+
+// Memory that is registered once and lent for one operation at a time.
+func ExampleTable_Window() {
+	t := region.NewTable()
+	w, err := t.Window(make([]byte, 1<<20))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	a, _ := w.Open(0, 4096, region.RemoteRead)
+	fmt.Println(a.Invalidate(context.Background()), t.Live())
+	b, _ := w.Open(4096, 100, region.RemoteWrite)
+	fmt.Println(a.Valid(), b.Valid(), a.STag() == b.STag())
+	_ = b.Invalidate(context.Background())
+	fmt.Println(w.Close(), t.Live())
+	// Output:
+	// <nil> 1
+	// false true false
+	// <nil> 0
+}

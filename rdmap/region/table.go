@@ -33,6 +33,8 @@ type Options struct {
 	// durable at once, if the memory is a WriteBacker: a later Flush finds less to do, and
 	// the medium is busier. It promises nothing; only a Flush does.
 	WriteThrough bool
+
+	window bool // made closed
 }
 
 // Register makes mem reachable on this stream, from TO 0. mem is lent until
@@ -130,9 +132,14 @@ func (t *Table) Close(ctx context.Context) error {
 	t.dom.mu.Lock()
 	t.closed.Store(true)
 	t.dom.each(func(e *entry) {
-		if e.owner == t {
-			all = append(all, Region{e, e.stag()})
+		if e.owner != t {
+			return
 		}
+		if e.window = false; e.state.Load() == stateFree { // a Window that is closed
+			t.dom.put(e)
+			return
+		}
+		all = append(all, Region{e, e.stag()})
 	})
 	t.dom.mu.Unlock()
 	for _, r := range all {

@@ -1,0 +1,80 @@
+package region
+
+// Window is memory that is registered once and lent again and again: each opening is a new
+// STag with bounds and rights of its own, and in between nobody can reach the memory. That
+// is what a memory window does on a card; here it saves the making and the taking away of
+// a registration. It is a small value, to be copied freely, and belongs to one stream.
+//
+// Choice: the 24 random bits of the STag are drawn once, and the key counts openings. So
+// an STag returns after 256 openings, to the same memory on the same stream: who kept it
+// could do no more than the opening of that time allows. Peers that must not be trusted so
+// far are given registrations.
+type Window struct {
+	e     *entry
+	epoch uint64
+}
+
+// Window registers mem without opening it. mem is lent until Close, or until the Table is
+// closed. Errors: ErrClosed, ErrTooMany.
+func (t *Table) Window(mem []byte) (Window, error) {
+	r, err := t.dom.install(t, nil, mem, Options{window: true})
+	if err != nil {
+		return Window{}, err
+	}
+	t.dom.mu.Lock()
+	defer t.dom.mu.Unlock()
+	if r.e.owner != t || !r.e.window { // the Table was closed in between
+		return Window{}, ErrClosed
+	}
+	return Window{r.e, r.e.epoch}, nil
+}
+
+// Open makes the n octets at off reachable from TO 0 under a new STag, which is valid until
+// Region.Invalidate or the peer's invalidation. It allocates nothing. Errors: ErrOpen,
+// ErrBounds, ErrRights, and ErrClosed after Close or the end of the stream.
+func (w Window) Open(off, n int, access Access) (Region, error) {
+	e := w.e
+	if e == nil {
+		return Region{}, ErrClosed
+	}
+	d := e.dom
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case e.epoch != w.epoch || !e.window:
+		return Region{}, ErrClosed
+	case e.state.Load() != stateFree:
+		return Region{}, ErrOpen
+	case off < 0 || n < 0 || off > len(e.whole) || n > len(e.whole)-off:
+		return Region{}, ErrBounds
+	case access&^accessAll != 0:
+		return Region{}, ErrRights
+	}
+	e.key++
+	if e.home == 0 && e.key == 0 { // STag 0 is never used
+		e.key++
+	}
+	stag := STag(e.home<<8 | uint32(e.key))
+	e.data, e.access = e.whole[off:off+n:off+n], access
+	e.state.Store(uint64(stag) << 32)
+	return Region{e: e, stag: stag}, nil
+}
+
+// Close ends the registration. The window must not be open: ErrOpen. It is idempotent.
+func (w Window) Close() error {
+	if w.e == nil {
+		return nil
+	}
+	d := w.e.dom
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case w.e.epoch != w.epoch || !w.e.window:
+		return nil
+	case w.e.state.Load() != stateFree:
+		return ErrOpen
+	}
+	w.e.window = false
+	d.put(w.e)
+	return nil
+}

@@ -1,0 +1,193 @@
+package region
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+)
+
+// openWindow is a Window of 64 octets.
+func openWindow(t testing.TB, tab *Table) Window {
+	t.Helper()
+	w, err := tab.Window(make([]byte, 64))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// TestWindow opens a window again and again: each opening has its own bounds and rights, and
+// no STag of an earlier one is of any use.
+func TestWindow(t *testing.T) {
+	tab := NewTable()
+	w := openWindow(t, tab)
+	old := map[STag]bool{}
+	for i := range 255 {
+		access, other := RemoteRead, RemoteWrite
+		if i%2 == 1 {
+			access, other = other, access
+		}
+		r, err := w.Open(i%32, 32, access)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if old[r.STag()] || r.STag() == 0 {
+			t.Fatalf("opening %d: STag %v again", i, r.STag())
+		}
+		for stag := range old {
+			if err := try(tab, stag, 0, 1, access); !errors.Is(err, ErrInvalidSTag) {
+				t.Fatalf("opening %d: an earlier STag: %v", i, err)
+			}
+		}
+		old[r.STag()] = true
+		for _, c := range []struct {
+			to   uint64
+			n    uint32
+			need Access
+			want error
+		}{{0, 32, access, nil}, {1, 32, access, ErrBounds}, {0, 32, other, ErrAccess}} {
+			if err := try(tab, r.STag(), c.to, c.n, c.need); !errors.Is(err, c.want) {
+				t.Fatalf("opening %d, %d octets at %d: %v, want %v", i, c.n, c.to, err, c.want)
+			}
+		}
+		if _, err := w.Open(0, 1, RemoteRead); !errors.Is(err, ErrOpen) {
+			t.Fatalf("opened twice: %v", err)
+		}
+		if err := r.Invalidate(t.Context()); err != nil || r.Valid() {
+			t.Fatalf("%v", err)
+		}
+		if err := try(tab, r.STag(), 0, 1, access); !errors.Is(err, ErrInvalidSTag) {
+			t.Fatalf("closed: %v", err)
+		}
+	}
+	if n := tab.Live(); n != 1 {
+		t.Errorf("%d registrations, want one", n)
+	}
+	for range 2 {
+		if err := w.Close(); err != nil || tab.Live() != 0 {
+			t.Errorf("%v, %d registrations", err, tab.Live())
+		}
+	}
+}
+
+// TestWindowMisuse: what is refused, and that a window whose memory is in use cannot be lent
+// again.
+func TestWindowMisuse(t *testing.T) {
+	tab := NewTable()
+	w := openWindow(t, tab)
+	for _, c := range []struct {
+		off, n int
+		access Access
+		want   error
+	}{{-1, 1, RemoteRead, ErrBounds}, {0, 65, RemoteRead, ErrBounds}, {65, 0, RemoteRead, ErrBounds}, {1, -1, RemoteRead, ErrBounds}, {0, 1, 1 << 15, ErrRights}} {
+		if _, err := w.Open(c.off, c.n, c.access); !errors.Is(err, c.want) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	r, err := w.Open(0, 64, RemoteWrite|RemoteInvalidate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := tab.Lookup(r.STag(), 0, 64, RemoteWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tab.RemoteInvalidate(r.STag()); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Invalidate(ended()); !errors.Is(err, ErrPinned) {
+		t.Errorf("%v", err)
+	}
+	if _, err := w.Open(0, 1, RemoteRead); !errors.Is(err, ErrOpen) {
+		t.Errorf("opened while the engine writes: %v", err)
+	}
+	if err := w.Close(); !errors.Is(err, ErrOpen) {
+		t.Errorf("closed while the engine writes: %v", err)
+	}
+	v.Release()
+	if err := r.Invalidate(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := w.Open(0, 1, RemoteRead); err != nil {
+		t.Error(err)
+	}
+	other := openWindow(t, tab)
+	if err := tab.Close(t.Context()); err != nil || tab.Live() != 0 {
+		t.Errorf("%v, %d registrations left", err, tab.Live())
+	}
+	for _, w := range []Window{w, other, {}} {
+		if _, err := w.Open(0, 1, RemoteRead); !errors.Is(err, ErrClosed) {
+			t.Errorf("after the end of the stream: %v", err)
+		}
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := tab.Window(nil); !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+}
+
+// ended is a context that is over.
+func ended() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
+// TestWindowRace has another goroutine look up every STag that the window ever had while it is opened,
+// written by its owner in between, and its table closed in the end: the race detector sees
+// whoever touches memory that is not lent.
+func TestWindowRace(t *testing.T) {
+	tab := NewTable()
+	mem := make([]byte, 64)
+	w, err := tab.Window(mem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := w.Open(0, 64, RemoteWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := first.STag() &^ 0xff
+	if err := first.Invalidate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	done := make(chan struct{})
+	wg.Go(func() {
+		for key := STag(0); ; key = (key + 1) & 0xff {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			if v, err := tab.Lookup(base|key, 0, 8, RemoteWrite); err == nil {
+				_ = v.CopyIn([]byte{byte(key)})
+				v.Release()
+			}
+		}
+	})
+	for i := range 1000 {
+		mem[0] = byte(i)
+		r, err := w.Open(8*(1+i%7), 8, RemoteWrite)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mem[0] = 0 // not in the opening
+		if err := r.Invalidate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		clear(mem)
+	}
+	if err := tab.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	clear(mem)
+	close(done)
+	wg.Wait()
+	if n := tab.Live(); n != 0 {
+		t.Errorf("%d registrations", n)
+	}
+}

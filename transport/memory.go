@@ -1,0 +1,145 @@
+package transport
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/region"
+)
+
+// Memory is memory of the application that is registered once with each connection it is
+// used on, and then lent to call after call without another registration (RFC 5666 Section
+// 7). Between calls no peer can reach it: each use is a new steering tag, with the bounds
+// and the right of that use alone.
+//
+// A Memory serves one thing at a time: one argument, one result, or one pull. From the
+// moment it is used until its peer cannot touch it any more (for a call that was cancelled:
+// until its reply comes or its connection ends, see Call.Free) another use is refused with
+// [ErrMemoryInUse]. Its methods may be called from any goroutine.
+type Memory struct {
+	data []byte
+
+	mu   sync.Mutex
+	used bool
+	wins []connWindow // one for each connection it was used on lately
+}
+
+// connWindow is the registration with one connection.
+type connWindow struct {
+	conn *rdmap.Conn
+	w    region.Window
+}
+
+// maxWindows bounds the connections that a Memory stays registered with.
+const maxWindows = 16
+
+// Misuse of a [Memory]. Nothing was sent or read.
+var (
+	// ErrMemoryInUse: a call has the memory, or a cancelled call still has.
+	ErrMemoryInUse = errors.New("transport: memory is in use by a call; wait for Call.Free, or take one Memory for each call at a time")
+	// ErrNotInMemory: the octets given are not a part of the Memory given with them.
+	ErrNotInMemory = errors.New("transport: octets are not in their Memory; slice them from Memory.Bytes, without a third index")
+)
+
+// Alloc returns n octets of zeroed memory for use in many calls: see [Call.ItemMemory],
+// [Call.SinkMemory], [Opaque.PullMemory] and [Response.AppendMemory]. It takes no
+// connection's resources until it is used there.
+func Alloc(n int) *Memory { return &Memory{data: make([]byte, n)} }
+
+// Bytes returns the memory. While a call has it, a peer may read it, or write it, as with
+// any Call.Item or Call.Sink.
+func (m *Memory) Bytes() []byte { return m.data }
+
+// InUse says whether a call has the memory.
+func (m *Memory) InUse() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.used
+}
+
+// Free ends all registrations. It returns ErrMemoryInUse, and does nothing, while a call has
+// the memory. Afterwards the memory is as new. Not calling it costs garbage, nothing else.
+func (m *Memory) Free() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.used {
+		return ErrMemoryInUse
+	}
+	for i := range m.wins {
+		_ = m.wins[i].w.Close() // not open: nothing uses the memory
+	}
+	clear(m.wins)
+	m.wins = m.wins[:0]
+	return nil
+}
+
+// take begins a use of p, a part of the memory, and returns its offset.
+func (m *Memory) take(p []byte) (off int, err error) {
+	whole, part := m.data[:cap(m.data)], p[:cap(p)]
+	off = len(whole) - len(part)
+	if len(part) == 0 || off < 0 || &whole[len(whole)-1] != &part[len(part)-1] || off+len(p) > len(m.data) {
+		return 0, ErrNotInMemory
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.used {
+		return 0, ErrMemoryInUse
+	}
+	m.used = true
+	return off, nil
+}
+
+// give ends a use: nobody can touch the memory any more.
+func (m *Memory) give() {
+	m.mu.Lock()
+	m.used = false
+	m.mu.Unlock()
+}
+
+// open lends p, a part of the memory, to the peer of c. The use ends with give, once the
+// Region is invalid. made says that it had to be registered first.
+func (m *Memory) open(c *rdmap.Conn, p []byte, access region.Access) (r region.Region, made bool, err error) {
+	off, err := m.take(p)
+	if err != nil {
+		return r, false, err
+	}
+	w, made, err := m.window(c)
+	if err == nil {
+		r, err = w.Open(off, len(p), access)
+	}
+	if err != nil {
+		m.give()
+	}
+	return r, made, err
+}
+
+// window returns the registration with c, a new one if there is none.
+func (m *Memory) window(c *rdmap.Conn) (_ region.Window, made bool, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	kept := m.wins[:0]
+	var found region.Window
+	for _, w := range m.wins {
+		switch {
+		case w.conn == c:
+			found = w.w
+		case w.conn.Err() != nil: // its registrations have ended with it
+			continue
+		}
+		kept = append(kept, w)
+	}
+	clear(m.wins[len(kept):])
+	if m.wins = kept; found != (region.Window{}) {
+		return found, false, nil
+	}
+	if len(m.wins) == maxWindows {
+		_ = m.wins[0].w.Close() // not open: there is one use at a time
+		m.wins = append(m.wins[:0], m.wins[1:]...)
+	}
+	w, err := c.Table().Window(m.data)
+	if err == nil {
+		m.wins = append(m.wins, connWindow{c, w})
+	}
+	return w, true, err
+}

@@ -1,0 +1,250 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// memoryCall is a call of procEcho whose data lie at off of in, with out for the result.
+func memoryCall(in, out *Memory, off, n int) *Call {
+	call := echoCall(in.Bytes()[off : off+n])
+	call.ItemMemory, call.SinkMemory = in, out
+	call.Sink, call.MaxResults = out.Bytes()[:n], 64
+	return call
+}
+
+// TestMemory makes many calls with the same memory: it is registered once for each
+// connection, and between calls the server cannot reach it.
+func TestMemory(t *testing.T) {
+	s, addr := startServer(t, newEcho(), nil)
+	in, out := Alloc(1<<20), Alloc(1<<20)
+	fill(in.Bytes())
+	for range 2 {
+		c := dial(t, addr, nil)
+		const calls = 20
+		for i := range calls {
+			n := 3000 + 1001*i
+			call := memoryCall(in, out, 8*i, n)
+			r := mustDo(t, c, call)
+			if !r.Placed {
+				t.Fatal("not placed")
+			}
+			checkEcho(t, r, call.Item, call.Sink)
+			if in.InUse() || out.InUse() {
+				t.Fatal("in use after the reply")
+			}
+		}
+		if st := c.Stats(); st.Registered != 2 || st.Reused != 2*calls-2 || st.OctetsLent != 0 {
+			t.Errorf("%+v", st)
+		}
+		if n := c.conn.Table().Live(); n != 2 {
+			t.Errorf("%d registrations", n)
+		}
+	}
+	for _, m := range []*Memory{in, out} {
+		if err := m.Free(); err != nil || len(m.wins) != 0 {
+			t.Error(err)
+		}
+	}
+	if st := s.Stats(); st.Registered != 40 || st.Reused != 0 || st.OctetsLent != 0 {
+		t.Errorf("server: %+v", st)
+	}
+}
+
+// TestMemoryManyConnections: a Memory stays registered with so many connections at most, and
+// not with those that have ended.
+func TestMemoryManyConnections(t *testing.T) {
+	_, addr := startServer(t, newEcho(), nil)
+	in, out := Alloc(5000), Alloc(5000)
+	var first *Client
+	for i := range maxWindows + 3 {
+		c := dial(t, addr, nil)
+		if i == 0 {
+			first = c
+		}
+		mustDo(t, c, memoryCall(in, out, 0, 5000))
+		if len(in.wins) > maxWindows {
+			t.Fatalf("registered with %d connections", len(in.wins))
+		}
+		if i == 1 {
+			c.conn.Abort(nil)
+			<-c.conn.Done()
+		}
+	}
+	if n := first.conn.Table().Live(); n != 0 {
+		t.Errorf("%d registrations with the first connection", n)
+	}
+	mustDo(t, first, memoryCall(in, out, 0, 5000))
+}
+
+// TestMemoryInUse: memory of a cancelled call is refused to others until the server cannot
+// touch it any more, and so is memory used twice in one call.
+func TestMemoryInUse(t *testing.T) {
+	h := newTaker()
+	_, c := pair(t, h, nil, nil)
+	in, out := Alloc(9000), Alloc(9000)
+	call := takeCall(in.Bytes(), takeWait)
+	call.ItemMemory = in
+	freed := make(chan struct{})
+	call.Free = func() { close(freed) }
+	ctx, cancel := context.WithCancel(testCtx(t))
+	ended := make(chan error, 1)
+	go func() { ended <- tryCtx(ctx, c, call) }()
+	<-h.enter
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	refused := func(call *Call, want error) {
+		t.Helper()
+		e, ok := errors.AsType[*RPCError](try(t, c, call))
+		if !ok || e.Reason != ReasonBadCall || !errors.Is(e, want) {
+			t.Errorf("%v, want %v", e, want)
+		}
+	}
+	refused(memoryCall(in, out, 0, 9000), ErrMemoryInUse)
+	refused(memoryCall(out, in, 0, 9000), ErrMemoryInUse)
+	refused(memoryCall(in, out, 0, 10), ErrMemoryInUse) // though it would go inline
+	if err := in.Free(); !errors.Is(err, ErrMemoryInUse) {
+		t.Error(err)
+	}
+	if st := c.Stats(); st.OctetsLent != 9000 {
+		t.Errorf("%d octets lent", st.OctetsLent)
+	}
+	close(h.leave)
+	<-h.pulled
+	for n := 0; in.InUse(); n++ { // the reply is read by whoever waits
+		mustDo(t, c, &nullCall)
+	}
+	<-freed
+	mustDo(t, c, memoryCall(in, out, 0, 9000))
+
+	refused(memoryCall(in, in, 0, 9000), ErrMemoryInUse)
+	if in.InUse() {
+		t.Error("a call that was refused keeps its memory")
+	}
+	foreign := memoryCall(in, out, 0, 9000)
+	foreign.Item = make([]byte, 9000)
+	refused(foreign, ErrNotInMemory)
+	foreign.Item = in.Bytes()[: 9000-8 : 9000-8]
+	foreign.Args = xdr.AppendUint32(nil, 9000-8)
+	refused(foreign, ErrNotInMemory)
+	if st := c.Stats(); st.OctetsLent != 0 || out.InUse() {
+		t.Errorf("%d octets lent", st.OctetsLent)
+	}
+}
+
+// memoryServer answers procEcho out of one Memory that it also pulls into.
+type memoryServer struct {
+	m    *Memory
+	sent chan struct{}
+}
+
+func (memoryServer) Lazy(_, _, proc uint32) bool { return proc == procEcho }
+
+func (h memoryServer) ServeRPC(ctx context.Context, req *Request, resp *Response) {
+	d := xdr.NewDecoder(req.Args)
+	o := req.Opaque(&d, 1<<20)
+	if _, err := o.PullMemory(ctx, Alloc(1)); !errors.Is(err, ErrPullSize) {
+		resp.Stat = xdr.SystemErr
+		return
+	}
+	resp.OnSent(func() { h.sent <- struct{}{} })
+	b, err := o.PullMemory(ctx, h.m)
+	if errors.Is(err, ErrMemoryInUse) {
+		own := make([]byte, o.Len())
+		if o.PullInto(ctx, own) == nil {
+			resp.AppendItem(own)
+		}
+		resp.Results = xdr.AppendUint32(resp.Results, 0xfeedface)
+		return
+	}
+	if err != nil || resp.AppendMemory(h.m, 1, len(h.m.Bytes())) == nil || resp.AppendMemory(h.m, 0, len(b)) != nil {
+		resp.Stat = xdr.SystemErr
+		return
+	}
+	if _, err := o.PullMemory(ctx, h.m); !errors.Is(err, ErrPulled) || !errors.Is(resp.AppendMemory(h.m, 0, 1), ErrMemoryInUse) {
+		resp.Stat = xdr.SystemErr
+	}
+	resp.Results = xdr.AppendUint32(resp.Results, 0xfeedface)
+}
+
+// TestMemoryServer pulls into a Memory and sends the result out of it, over all forms.
+func TestMemoryServer(t *testing.T) {
+	h := memoryServer{Alloc(100_000), make(chan struct{}, 100)}
+	s, c := pair(t, h, nil, nil)
+	const calls = 10
+	for i := range calls {
+		for _, n := range []int{70_001 + i, 100} {
+			p := bytes.Repeat([]byte{byte(i + 1)}, n)
+			call := echoCall(p)
+			call.Sink, call.MaxResults = make([]byte, n), 64
+			checkEcho(t, mustDo(t, c, call), p, call.Sink)
+			<-h.sent
+			waitFor(t, "the memory is free", func() bool { return !h.m.InUse() })
+		}
+	}
+	if st := s.Stats(); st.Registered != 1 || st.Reused != calls-1 || st.OctetsLent != 0 {
+		t.Errorf("%+v", st)
+	}
+	h.m.used = true // another call has it
+	p := filled(50_000)
+	call := echoCall(p)
+	call.MaxResults = 60_000
+	checkEcho(t, mustDo(t, c, call), p, nil)
+	if !h.m.used {
+		t.Error("the memory of another call was given away")
+	}
+}
+
+// TestMemoryAllocs: a call with chunks both ways allocates no more with a Memory than its
+// server does for it.
+func TestMemoryAllocs(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	_, c := pair(t, newEcho(), nil, nil)
+	in, out := Alloc(9000), Alloc(9000)
+	count := func(call *Call) float64 {
+		var r Reply
+		do := func() {
+			if err := c.Do(context.Background(), call, &r); err != nil {
+				t.Fatal(err)
+			}
+			r.Release()
+		}
+		for range 100 {
+			do()
+		}
+		return testing.AllocsPerRun(300, do)
+	}
+	with := memoryCall(in, out, 0, 9000)
+	without := *with
+	without.ItemMemory, without.SinkMemory = nil, nil
+	if a, b := count(with), count(&without); a > b {
+		t.Errorf("%v allocations with Memory, %v without", a, b)
+	}
+}
+
+// BenchmarkMemory is a call with 64 KiB by a read chunk and a write chunk.
+func BenchmarkMemory(b *testing.B) {
+	_, c := pair(b, newEcho(), nil, nil)
+	call := memoryCall(Alloc(64<<10), Alloc(64<<10), 0, 64<<10)
+	for _, name := range []string{"registered once", "registered per call"} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			var r Reply
+			for b.Loop() {
+				if err := c.Do(context.Background(), call, &r); err != nil {
+					b.Fatal(err)
+				}
+				r.Release()
+			}
+		})
+		call.ItemMemory, call.SinkMemory = nil, nil
+	}
+}
