@@ -42,12 +42,12 @@ func (c *Client) invalidate(p *outcall) error {
 	if p.regs == (registrations{}) {
 		return nil
 	}
-	if p.regs.invalidate(cancelled, &c.ctr) == nil {
+	if p.regs.invalidate(cancelled, c.ctr) == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.cfg.CloseTimeout)
 	defer cancel()
-	return p.regs.invalidate(ctx, &c.ctr)
+	return p.regs.invalidate(ctx, c.ctr)
 }
 
 // cancelled is a context that is over: "try without waiting".

@@ -27,6 +27,7 @@ type deferral struct {
 	active bool          // this call's data were left at the client
 	failed bool          // a pull has failed: there is no reply
 	begun  bool          // something was asked for
+	got    int           // octets read
 	sinks  []lent
 }
 
@@ -130,8 +131,21 @@ func (l *deferral) pull(ctx context.Context, chunk, off int, bufs [][]byte, in *
 	}
 	for _, b := range bufs {
 		rc.ctr.read.Add(uint64(len(b)))
+		l.got += len(b)
+	}
+	if l.got >= l.wants() {
+		rc.budget.pulled(x) // others may be pulled while the handler goes on
 	}
 	return nil
+}
+
+// wants returns the octets at the client that a handler can ask for.
+func (l *deferral) wants() (n int) {
+	for i := range l.x.in.Layout.Chunks {
+		_, k := l.x.in.Reduced(i)
+		n += k
+	}
+	return n
 }
 
 // register makes bufs the sinks of RDMA Reads.
@@ -231,6 +245,6 @@ func (l *deferral) invalidate(ctx context.Context) (err error) {
 func (l *deferral) reset() {
 	if l.active {
 		l.gen.Add(1)
-		l.active, l.failed, l.begun = false, false, false
+		l.active, l.failed, l.begun, l.got = false, false, false, 0
 	}
 }

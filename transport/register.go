@@ -81,7 +81,7 @@ func (r *registrations) add(c *Client, p part, seg chunks.WriteChunk, mem []byte
 	if len(mem) == 0 {
 		return seg, nil
 	}
-	l, err := lend(c.conn, &c.ctr, mem, in, access)
+	l, err := lend(c.conn, c.ctr, mem, in, access)
 	if err != nil {
 		return seg, err
 	}
