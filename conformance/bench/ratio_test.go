@@ -37,3 +37,17 @@ func TestResultGate(t *testing.T) {
 		})
 	}
 }
+
+// TestResultGoal: a missed goal is said and is no failure.
+func TestResultGoal(t *testing.T) {
+	r := Result{Name: "x", Base: []float64{10}, Ours: []float64{6}, Gate: 0.5, Goal: 0.7}
+	var out bytes.Buffer
+	if !Print(&out, []Result{r}) || !strings.Contains(out.String(), ">= 0.70 missed") || !strings.Contains(out.String(), ">= 0.50 ok") {
+		t.Errorf("printed\n%s", &out)
+	}
+	r.Goal = 0.6
+	out.Reset()
+	if Print(&out, []Result{r}); !strings.Contains(out.String(), ">= 0.60 ok") {
+		t.Errorf("printed\n%s", &out)
+	}
+}
