@@ -81,7 +81,7 @@ coverage: ## the rules of the documents and the tests that prove them
 .PHONY: judged
 judged: ## what the tests of transport and of the commands say on the wire, judged
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
-	STAG_RECORD=$$dir go test -count=1 -skip 'Allocs|TestRecordConn|TestPadded' ./transport ./transport/push ./nfsdemo && \
+	STAG_RECORD=$$dir go test -count=1 -skip 'Allocs|TestRecordConn|TestPadded' ./transport ./transport/push ./transport/replies ./nfsdemo && \
 	{ go run ./conformance judge "$$dir"/*.pcapng >"$$dir/judged" || { grep -B3 -E '^ +[A-Z]+-[0-9]{3}' "$$dir/judged"; exit 1; }; } && \
 	echo "judged: $$(ls "$$dir"/*.pcapng | wc -l) captures, nothing found"
 

@@ -107,6 +107,11 @@ var layers = []layer{
 		may:     []string{"transport", "transport/commitlog", "rdmap", "rdmap/mpa", "rdmap/region", "rdmap/region/pmem", "xdr"},
 		modules: []string{"go.uber.org/zap"},
 	},
+	{
+		name:    "transport/replies",
+		may:     []string{"transport", "transport/commitlog", "rdmap", "rdmap/mpa", "rdmap/region", "rpcrdma", "xdr"},
+		modules: []string{"go.uber.org/zap"},
+	},
 	{name: "transport/internal/drc", pure: true},
 	{
 		name:    "transport/...",

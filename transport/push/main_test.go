@@ -125,8 +125,10 @@ func (m *memStore) crashed() *memStore {
 type world struct {
 	t    *testing.T
 	ps   *Server
-	rpc  string // addresses
+	rpc  string // address
 	done []func()
+	// Addresses that are not recorded, whatever comes: of calls and of commit connections.
+	rawRPC, rawCommit string
 }
 
 // start makes a server of ps, whose Addr is set unless it is "-": then there is no commit
@@ -144,7 +146,8 @@ func start(t *testing.T, ps *Server) *world {
 		ps.Addr = ""
 	} else {
 		l := w.listen()
-		ps.Addr = recorded(t, l.Addr().String())
+		w.rawCommit = l.Addr().String()
+		ps.Addr = recorded(t, w.rawCommit)
 		w.serve(func() { _ = ps.Serve(l) })
 	}
 	if err := ps.Load(); err != nil {
@@ -152,7 +155,8 @@ func start(t *testing.T, ps *Server) *world {
 	}
 	l := w.listen()
 	ts := &transport.Server{Handler: ps}
-	w.rpc = recorded(t, l.Addr().String())
+	w.rawRPC = l.Addr().String()
+	w.rpc = recorded(t, w.rawRPC)
 	w.serve(func() { _ = ts.Serve(l) })
 	t.Cleanup(w.stop)
 	w.done = append(w.done, func() { ts.Close() })

@@ -1,0 +1,235 @@
+package replies
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"sync"
+
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/commitlog"
+)
+
+// Client makes calls whose replies are durable before its callers see them. It has three
+// goroutines until Close, and is a [transport.Caller].
+type Client struct {
+	cfg   *Config
+	log   *commitlog.Log
+	rpc   *transport.Redialer
+	key   key
+	epoch uint32
+	found []*Record
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	turn   chan struct{} // one slot: who offers
+	kick   chan struct{} // one slot: the connection of the log has ended, or could not be made
+	free   chan struct{} // one slot: there are records to be released
+
+	mu      sync.Mutex
+	caller  transport.Caller // the last that dial has made
+	conn    *rdmap.Conn      // of the log; nil: none
+	life    uint64           // of the server's memory of us
+	changed chan struct{}    // closed, and made anew, when life, err or kept change
+	err     error            // of the log, final
+	kept    kept
+}
+
+var _ transport.Caller = (*Client)(nil)
+
+// Open recovers the log and returns a Client; connections are made when they are needed.
+// Errors: those of [commitlog.Open], and ErrForeign.
+func Open(cfg *Config) (*Client, error) {
+	c := &Client{
+		cfg: cfg.fill(), turn: make(chan struct{}, 1), kick: make(chan struct{}, 1),
+		free: make(chan struct{}, 1), changed: make(chan struct{}),
+	}
+	l, err := commitlog.Open(cfg.Memory)
+	if err != nil {
+		return nil, err
+	}
+	if c.found, err = recovered(l); err != nil {
+		return nil, errors.Join(err, l.Close(context.Background()))
+	}
+	info := l.Info()
+	c.log, c.epoch, c.kept = l, info.Epoch+1, newKept(info.HeadSeq-1, info.NextSeq-1)
+	_, _ = rand.Read(c.key[:]) // never fails, by its documentation
+	redial := c.cfg.Redial
+	redial.Dial = c.dial
+	if c.rpc, err = transport.NewRedialer(&redial); err != nil {
+		return nil, errors.Join(err, l.Close(context.Background()))
+	}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.wg.Go(c.read)
+	c.wg.Go(c.reconnect)
+	c.wg.Go(c.release)
+	return c, nil
+}
+
+// Epoch returns the number of this life of the client: with an XID it is the key of a
+// reply. A later life has a larger one, if a log was ever offered in this one.
+func (c *Client) Epoch() uint32 { return c.epoch }
+
+// Recovered returns the replies that the log held when it was opened, in the order in which
+// they were pushed. Their records are kept until Done.
+func (c *Client) Recovered() []*Record { return c.found }
+
+// read takes note of records, and lets the calls go that wait for them. A record is handed
+// out when this side's engine has flushed it.
+func (c *Client) read() {
+	for {
+		rec, err := c.log.Next(c.ctx)
+		c.mu.Lock()
+		if err != nil {
+			c.fail(err)
+			c.mu.Unlock()
+			return
+		}
+		var xid uint32
+		if r, ok := parseRecord(rec.Seq, rec.Payload); ok {
+			xid = r.XID
+		}
+		c.kept.arrived(rec.Seq, xid)
+		c.wake()
+		c.mu.Unlock()
+	}
+}
+
+// fail takes note of the end of the log; c.mu is held.
+func (c *Client) fail(err error) {
+	if c.err == nil {
+		c.err = err
+		c.wake()
+	}
+}
+
+// wake lets those look again who wait; c.mu is held.
+func (c *Client) wake() {
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// Call makes a call and returns the number of the record that holds its reply, durably, or
+// 0 for a reply without one. Errors besides those of [transport.Redialer.Do]: ErrNotKept,
+// the error of ctx, and those of the log; for all of these the reply is filled in.
+func (c *Client) Call(ctx context.Context, call *transport.Call, reply *transport.Reply) (seq uint64, err error) {
+	roomy := *call
+	if roomy.MaxResults > 0 {
+		roomy.MaxResults += nameLen
+	}
+	c.mu.Lock()
+	began := c.kept.begin()
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		freed := c.kept.end(began, seq)
+		c.mu.Unlock()
+		c.freed(freed)
+	}()
+	if err := c.rpc.Do(ctx, &roomy, reply); err != nil {
+		return 0, err
+	}
+	n, ok := nameIn(&reply.Header)
+	if !ok {
+		return 0, nil
+	}
+	if err := c.hold(ctx, n, reply.Header.XID); err != nil {
+		return 0, err
+	}
+	return n.seq, nil
+}
+
+// hold waits until a record is in the log.
+func (c *Client) hold(ctx context.Context, n name, xid uint32) error {
+	for {
+		c.mu.Lock()
+		there, other := c.kept.has(n.seq, xid)
+		changed, life, err := c.changed, c.life, c.err
+		c.mu.Unlock()
+		switch {
+		case there:
+			return nil
+		case other || n.life != life:
+			return ErrNotKept
+		case err != nil:
+			return err
+		case ctx.Err() != nil:
+			return ctx.Err()
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// Do is Call, and Done: for callers to whom it is enough that a reply they have not got
+// is there.
+func (c *Client) Do(ctx context.Context, call *transport.Call, reply *transport.Reply) error {
+	seq, err := c.Call(ctx, call, reply)
+	c.Done(seq)
+	return err
+}
+
+// Done says that record seq is not needed any more; 0 does nothing. Its room is free, and
+// Open does not find it, soon after all records before it are done too.
+func (c *Client) Done(seq uint64) {
+	if seq == 0 {
+		return
+	}
+	c.mu.Lock()
+	freed := c.kept.finish(seq)
+	c.mu.Unlock()
+	c.freed(freed)
+}
+
+// freed lets release look.
+func (c *Client) freed(some bool) {
+	if !some {
+		return
+	}
+	select {
+	case c.free <- struct{}{}:
+	default:
+	}
+}
+
+// release gives the room of records back. Each time is a flush, which nobody waits for;
+// what is done meanwhile shares the next.
+func (c *Client) release() {
+	for {
+		select {
+		case <-c.free:
+		case <-c.ctx.Done():
+			return
+		}
+		c.mu.Lock()
+		low := c.kept.low
+		c.mu.Unlock()
+		if err := c.log.Release(low); err != nil {
+			c.mu.Lock()
+			c.fail(err)
+			c.mu.Unlock()
+			return
+		}
+	}
+}
+
+// Stats implements [transport.Caller].
+func (c *Client) Stats() transport.Stats { return c.rpc.Stats() }
+
+// Close ends the connections and gives the memory back. Records stay in it.
+func (c *Client) Close() error {
+	c.cancel()
+	err := c.rpc.Close()
+	c.mu.Lock()
+	conn := c.conn
+	c.mu.Unlock()
+	if conn != nil {
+		conn.Abort(nil)
+	}
+	c.wg.Wait()
+	return errors.Join(err, c.log.Close(context.Background()))
+}

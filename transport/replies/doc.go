@@ -1,0 +1,38 @@
+// Package replies makes the replies to calls durable at the client before its callers see
+// them: the server pushes each reply of the chosen procedures into a commit log in
+// persistent memory of the client (package commitlog), and what a client that crashed was
+// answered can be looked up.
+//
+//	server                                       client
+//	p := &replies.Pusher{Handler: h,             replies.Create(mem, nil)            // once
+//	    Addr: ":20051"}                          c, err := replies.Open(&replies.Config{
+//	go p.Serve(listener)                             Memory: mem, Redial: redial})
+//	s := &transport.Server{Handler: p}           for _, r := range c.Recovered() { ...; c.Done(r.Seq) }
+//	                                             seq, err := c.Call(ctx, &call, &reply)
+//	                                             ...make use of the reply...
+//	                                             c.Done(seq)
+//
+// The server does not wait: the record leaves beside the reply, whose verifier names it. It
+// is the client that holds a reply back until its own engine has flushed the record, since
+// the reply may overtake the flush.
+//
+// # Promises
+//
+// A Call that returns a number other than 0 has a reply that Open finds after any crash,
+// with its procedure, a digest of the call, and the key (epoch of the client's life, XID),
+// until Done. Number 0 says that the reply was not pushed, and is as durable as any: the
+// server does not do that, for this procedure or now. ErrNotKept says that a reply was
+// named, and will not be in the log any more.
+//
+// What the crashed client had asked and was not answered is not in the log: keep that
+// elsewhere if it matters. The server's side of exactly once, that it does not run a call
+// again, is its own (see [transport.Handler]).
+//
+// # Limits and non-features
+//
+// RDMA connections only; calls with RPCSEC_GSS are answered without a record, as the
+// verifier is theirs. Records that nobody is Done with fill the log; then replies come
+// without. The program is in docs/replies.x.
+//
+// Pusher and Client may be used by several goroutines at once.
+package replies

@@ -1,0 +1,64 @@
+package replies_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/replies"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// A client that learns after a crash what it was answered.
+func Example() {
+	logs, _ := net.Listen("tcp", "127.0.0.1:0")
+	calls, _ := net.Listen("tcp", "127.0.0.1:0")
+	pusher := &replies.Pusher{
+		Addr: logs.Addr().String(),
+		Handler: transport.HandlerFunc(func(_ context.Context, _ *transport.Request, resp *transport.Response) {
+			resp.Results = xdr.AppendUint32(resp.Results, 42)
+		}),
+		Choose: func(_, _, _ uint32) bool { return true },
+	}
+	go pusher.Serve(logs)
+	defer pusher.Close()
+	server := &transport.Server{Handler: pusher}
+	go server.Serve(calls)
+	defer server.Close()
+
+	mem := pmem.NewSim(1<<16, nil) // or a file: pmem.Open
+	_ = replies.Create(mem, nil)
+	config := &replies.Config{Memory: mem, Redial: transport.RedialConfig{
+		Dial: func(ctx context.Context) (transport.Caller, error) {
+			return transport.Dial(ctx, "tcp", calls.Addr().String(), nil)
+		},
+	}}
+	client, err := replies.Open(config)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	var reply transport.Reply
+	seq, err := client.Call(context.Background(), &transport.Call{Prog: 400000, Vers: 1, Proc: 1}, &reply)
+	fmt.Println(seq, reply.Results, err) // and it is durable
+	reply.Release()
+	_ = client.Close() // before Done, as in a crash
+
+	config.Memory = pmem.OpenSim(mem.Told().Durable(), nil)
+	client, err = replies.Open(config)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+	for _, r := range client.Recovered() {
+		same := r.Digest == replies.Digest(400000, 1, 1, nil)
+		fmt.Println(r.Seq, r.Proc, same, r.Reply[len(r.Reply)-4:])
+		client.Done(r.Seq)
+	}
+	// Output:
+	// 1 [0 0 0 42] <nil>
+	// 1 1 true [0 0 0 42]
+}

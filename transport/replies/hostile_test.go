@@ -1,0 +1,179 @@
+package replies
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// The server restarts while a reply is held. Either its record has arrived before that, or
+// it never comes, and the caller is told; the next call has one again.
+func TestServerRestart(t *testing.T) {
+	first := start(t, &Pusher{})
+	second := start(t, &Pusher{})
+	addr := make(chan string, 1)
+	addr <- first.rpc
+	mem := &gated{Sim: sim(1 << 14)}
+	created(t, mem)
+	c := open(t, mem, func() string { a := <-addr; addr <- a; return a })
+	defer c.Close()
+	if seq, _, err := double(t.Context(), c, 1); seq != 1 || err != nil {
+		t.Fatal(seq, err)
+	}
+	mem.close()
+	var seq2 uint64
+	var xid2 uint32
+	held := make(chan error, 1)
+	go func() {
+		var err error
+		seq2, xid2, err = double(t.Context(), c, 2)
+		held <- err
+	}()
+	<-mem.waiting
+	var reply transport.Reply // comes behind the one that is held
+	if _, err := c.Call(t.Context(), &transport.Call{Prog: program, Vers: 1, Proc: 2}, &reply); err != nil {
+		t.Fatal(err)
+	}
+	reply.Release()
+	<-addr
+	addr <- second.rpc
+	first.stop()
+	mem.open()
+	seq, _, err := double(t.Context(), c, 3)
+	if seq == 0 || err != nil {
+		t.Fatal(seq, err)
+	}
+	err = <-held
+	if err != nil && !errors.Is(err, ErrNotKept) {
+		t.Fatal(err)
+	}
+	_ = c.Close()
+	after := open(t, pmem.OpenSim(mem.Told().Durable(), nil), func() string { return "127.0.0.1:1" })
+	defer after.Close()
+	there := false
+	for _, r := range after.Recovered() {
+		there = there || r.Seq == seq2 && r.XID == xid2
+	}
+	if there != (err == nil) {
+		t.Errorf("record %d is there: %v, its call has returned %v", seq2, there, err)
+	}
+}
+
+type from string
+
+func (from) Network() string  { return "tcp" }
+func (f from) String() string { return string(f) }
+
+// ask makes an OFFER without a connection.
+func ask(ctx context.Context, p *Pusher, addr string, a offerArgs) offerRes {
+	p.init()
+	return p.offer(ctx, &transport.Request{RemoteAddr: from(addr), Network: "rdma"}, &a)
+}
+
+// Another host cannot have the replies of a client, with its key or without; a token is
+// good once; what nobody connects is forgotten, and one host cannot have all places.
+func TestOffer(t *testing.T) {
+	p := &Pusher{MaxClients: 16, GraceTime: time.Millisecond, Addr: ":1"}
+	defer p.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	r := ask(ctx, p, "192.0.2.1:1", offerArgs{Client: key{1}})
+	if r.Status != statusConnect || r.Addr != ":1" {
+		t.Fatal(r)
+	}
+	if r := ask(ctx, p, "192.0.2.2:1", offerArgs{Client: key{1}}); r != (offerRes{Status: statusBusy}) {
+		t.Error("another host:", r)
+	}
+	again := ask(ctx, p, "192.0.2.1:2", offerArgs{Client: key{1}})
+	if again.Life != r.Life || again.Token == r.Token {
+		t.Error(again, r)
+	}
+	for _, data := range [][]byte{nil, privateData(key{}), privateData(r.Token), privateData(again.Token)[:23]} {
+		if p.redeem(data) != nil {
+			t.Errorf("private data %x", data)
+		}
+	}
+	if p.redeem(privateData(again.Token)) == nil || p.redeem(privateData(again.Token)) != nil {
+		t.Error("a token is good for other than one connection")
+	}
+	if r := ask(ctx, p, "192.0.2.1:3", offerArgs{Client: key{2}}); r.Status != statusConnect {
+		t.Error(r)
+	}
+	if r := ask(ctx, p, "192.0.2.1:4", offerArgs{Client: key{3}}); r.Status != statusBusy {
+		t.Error("more than its share:", r)
+	}
+	if r := p.offer(ctx, &transport.Request{RemoteAddr: from("192.0.2.9:1"), Network: "tcp"}, &offerArgs{}); r.Status != statusBusy {
+		t.Error("not RDMA:", r)
+	}
+	cancel()
+	for {
+		p.mu.Lock()
+		n := len(p.clients) + len(p.bound) + len(p.tokens)
+		p.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// A connection without a token is rejected, and one that is silent afterwards ended.
+func TestSilentLog(t *testing.T) {
+	w := start(t, &Pusher{TokenTime: 50 * time.Millisecond})
+	knock := func(data []byte) (*rdmap.Conn, error) {
+		nc, err := net.Dial("tcp", w.pusher.Addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := rdmap.Client(nc, &rdmap.Config{Extensions: rdmap.ExtCommit, PrivateData: data})
+		t.Cleanup(func() { c.Abort(nil) })
+		return c, c.Handshake(t.Context())
+	}
+	if _, err := knock(nil); err == nil {
+		t.Error("no token")
+	}
+	r := ask(t.Context(), w.pusher, "127.0.0.1:1", offerArgs{Client: key{1}})
+	c, err := knock(privateData(r.Token))
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-c.Done():
+	case <-time.After(10 * time.Second):
+		t.Error("it is still there")
+	}
+}
+
+// Any octets as arguments: an answer, or GARBAGE_ARGS.
+func FuzzServe(f *testing.F) {
+	a := offerArgs{Client: key{1}, Epoch: 1}
+	f.Add(uint32(procOffer), a.append(nil))
+	f.Add(uint32(procNull), []byte{})
+	p := &Pusher{Handler: &program1{}}
+	f.Cleanup(func() { _ = p.Close() })
+	f.Fuzz(func(t *testing.T, proc uint32, args []byte) {
+		h := xdr.CallHeader{XID: 1, RPCVers: xdr.RPCVersion, Prog: Program, Vers: Version, Proc: proc}
+		reply, ok := transport.ServeMessage(t.Context(), p, from("192.0.2.1:1"), append(xdr.AppendCall(nil, &h), args...), nil)
+		d := xdr.NewDecoder(reply)
+		var r xdr.ReplyHeader
+		if err := r.Parse(&d); !ok || err != nil || r.Denied {
+			t.Fatalf("%v %+v %v", ok, r, err)
+		}
+	})
+}
+
+// Any octets are a record, or none.
+func FuzzRecord(f *testing.F) {
+	f.Add(make([]byte, recordLen+rdmaLen))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if r, ok := parseRecord(1, b); ok && len(r.Reply) != len(b)-recordLen-rdmaLen {
+			t.Errorf("%d octets of %d", len(r.Reply), len(b))
+		}
+	})
+}

@@ -1,0 +1,252 @@
+package replies
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap/capture"
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// TestMain fails the package when a test leaves a goroutine behind.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if left := leaked(); left != "" && code == 0 {
+		fmt.Fprintln(os.Stderr, "left behind:\n"+left)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func leaked() string {
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		buf := make([]byte, 1<<20)
+		buf = buf[:runtime.Stack(buf, true)]
+		var bad []string
+		for g := range strings.SplitSeq(string(buf), "\n\n") {
+			if strings.Contains(g, "stag-rdma/stag") && !processWide(g) {
+				bad = append(bad, g)
+			}
+		}
+		if len(bad) == 0 {
+			return ""
+		}
+		if time.Now().After(deadline) {
+			return strings.Join(bad, "\n\n")
+		}
+	}
+}
+
+func processWide(stack string) bool {
+	for _, f := range []string{"replies.TestMain", "rdmap.(*poller)", "rdmap.(*ticker)", "rdmap.(*watchdog)", "transport.(*ticker)"} {
+		if strings.Contains(stack, f) {
+			return true
+		}
+	}
+	return false
+}
+
+// gated is memory whose flushes wait while it is shut.
+type gated struct {
+	*pmem.Sim
+	mu      sync.Mutex
+	shut    chan struct{}
+	waiting chan struct{}
+	flushes atomic.Int64 // that have returned
+}
+
+func (g *gated) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.shut, g.waiting = make(chan struct{}), make(chan struct{}, 64)
+}
+
+func (g *gated) open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	close(g.shut)
+	g.shut = nil
+}
+
+func (g *gated) Persist(off, n int) error { return g.PersistRanges([]region.Range{{Off: off, N: n}}) }
+
+func (g *gated) PersistRanges(rs []region.Range) error {
+	g.mu.Lock()
+	shut, waiting := g.shut, g.waiting
+	g.mu.Unlock()
+	if shut != nil && rs[0].N > 0 {
+		waiting <- struct{}{}
+		<-shut
+	}
+	defer g.flushes.Add(1)
+	return g.Sim.PersistRanges(rs)
+}
+
+// program doubles a word (procedure 1, to be pushed) or says how often it has (2).
+const program = 400000
+
+type program1 struct{ runs atomic.Uint32 }
+
+func (p *program1) ServeRPC(_ context.Context, req *transport.Request, resp *transport.Response) {
+	d := xdr.NewDecoder(req.Args)
+	switch req.Proc {
+	case 1:
+		p.runs.Add(1)
+		resp.Results = xdr.AppendUint32(resp.Results, 2*d.Uint32())
+	case 2:
+		resp.Results = xdr.AppendUint32(resp.Results, p.runs.Load())
+	case 3:
+		resp.AppendItem(make([]byte, d.Uint32()))
+	case 4:
+		panic("as asked")
+	}
+}
+
+func (*program1) NonIdempotent(_, _, proc uint32) bool { return proc != 2 }
+
+// world is a server.
+type world struct {
+	t      *testing.T
+	prog   program1
+	pusher *Pusher
+	server *transport.Server
+	rpc    string
+	done   []func()
+}
+
+func start(t *testing.T, p *Pusher) *world {
+	t.Helper()
+	w := &world{t: t, pusher: p}
+	p.Handler = &w.prog
+	logs, calls := listen(t), listen(t)
+	if p.Addr == "" {
+		p.Addr = recorded(t, logs.Addr().String())
+	}
+	w.server = &transport.Server{Handler: p}
+	w.rpc = recorded(t, calls.Addr().String())
+	w.serve(func() { _ = p.Serve(logs) })
+	w.serve(func() { _ = w.server.Serve(calls) })
+	t.Cleanup(w.stop)
+	return w
+}
+
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func (w *world) serve(f func()) {
+	over := make(chan struct{})
+	go func() { f(); close(over) }()
+	w.done = append(w.done, func() { <-over })
+}
+
+func (w *world) stop() {
+	_ = w.pusher.Close()
+	_ = w.server.Close()
+	for _, f := range w.done {
+		f()
+	}
+	w.done = nil
+}
+
+func sim(ring int) *pmem.Sim { return pmem.NewSim(16384+ring, nil) }
+
+// open makes a client; dial tells the server's address.
+func open(t *testing.T, mem region.Memory, rpc func() string) *Client {
+	t.Helper()
+	c, err := Open(&Config{
+		Memory: mem, MinDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond,
+		Redial: transport.RedialConfig{
+			Dial: func(ctx context.Context) (transport.Caller, error) {
+				return transport.Dial(ctx, "tcp", rpc(), nil)
+			},
+			MinDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond,
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func (w *world) open(mem region.Memory) *Client {
+	w.t.Helper()
+	c := open(w.t, mem, func() string { return w.rpc })
+	w.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func created(t *testing.T, mem region.Memory) {
+	t.Helper()
+	if err := Create(mem, &commitlog.Options{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// double calls procedure 1.
+func double(ctx context.Context, c *Client, n uint32) (seq uint64, xid uint32, err error) {
+	var reply transport.Reply
+	defer reply.Release()
+	seq, err = c.Call(ctx, &transport.Call{Prog: program, Vers: 1, Proc: 1, Args: xdr.AppendUint32(nil, n)}, &reply)
+	if err == nil && (reply.Header.Err() != nil || binary.BigEndian.Uint32(reply.Results) != 2*n) {
+		err = fmt.Errorf("%+v %x", reply.Header, reply.Results)
+	}
+	return seq, reply.Header.XID, err
+}
+
+// recordTo is the directory where connections of tests are recorded, for the judge (make
+// judged); "": they are not.
+var recordTo = os.Getenv("STAG_RECORD")
+
+var recordings atomic.Int64
+
+// recorded returns an address behind which is addr, and what is said to it is recorded;
+// addr when nothing is to be.
+func recorded(t testing.TB, addr string) string {
+	t.Helper()
+	if recordTo == "" {
+		return addr
+	}
+	name := fmt.Sprintf("replies.%s.%d.pcapng", strings.ReplaceAll(t.Name(), "/", "_"), recordings.Add(1))
+	w, err := capture.Create(filepath.Join(recordTo, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	relayed := make(chan error, 1)
+	go func() { relayed <- w.Relay(l, "tcp", addr) }()
+	t.Cleanup(func() {
+		l.Close()
+		select {
+		case <-relayed:
+		case <-time.After(10 * time.Second):
+			t.Error("a recorded connection does not end")
+		}
+		if err := w.Close(); err != nil {
+			t.Errorf("recording: %v", err)
+		}
+	})
+	return l.Addr().String()
+}

@@ -1,0 +1,199 @@
+package replies
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
+	"go.uber.org/zap"
+)
+
+// dial makes a connection for calls, and offers the log on it before anything else is
+// called. A log that cannot be offered costs the records, not the calls.
+func (c *Client) dial(ctx context.Context) (transport.Caller, error) {
+	rpc, err := c.cfg.Redial.Dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	c.caller = rpc
+	c.mu.Unlock()
+	if err := c.offer(ctx, rpc); err != nil {
+		c.cfg.Logger.Info("replies: log not offered", zap.Error(err))
+		if !errors.Is(err, errUnknown) {
+			c.again()
+		}
+	}
+	return rpc, nil
+}
+
+// errUnknown: the server does not have the program.
+var errUnknown = errors.New("replies: the server does not keep replies")
+
+// again lets reconnect try.
+func (c *Client) again() {
+	select {
+	case c.kick <- struct{}{}:
+	default:
+	}
+}
+
+// reconnect offers the log again when its connection has ended and that of the calls has
+// not. If it has too, the next one begins with an offer: see dial.
+func (c *Client) reconnect() {
+	for {
+		select {
+		case <-c.kick:
+		case <-c.ctx.Done():
+			return
+		}
+		for delay := c.cfg.MinDelay; ; delay = min(2*delay, c.cfg.MaxDelay) {
+			c.mu.Lock()
+			rpc, live := c.caller, c.conn != nil
+			c.mu.Unlock()
+			if live {
+				break
+			}
+			err := c.offer(c.ctx, rpc)
+			if err == nil || errors.Is(err, errUnknown) || over(err) {
+				break
+			}
+			c.cfg.Logger.Info("replies: log not offered", zap.Duration("again", delay), zap.Error(err))
+			select {
+			case <-time.After(delay):
+			case <-c.ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// over says that a connection for calls has ended.
+func over(err error) bool {
+	if _, ok := errors.AsType[*rdmap.ConnError](err); ok {
+		return true
+	}
+	return errors.Is(err, net.ErrClosed)
+}
+
+// offer binds the connection behind rpc to the log, and connects that if it has to.
+func (c *Client) offer(ctx context.Context, rpc transport.Caller) error {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.OfferTimeout)
+	defer cancel()
+	select {
+	case c.turn <- struct{}{}:
+		defer func() { <-c.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	c.mu.Lock()
+	a := offerArgs{Client: c.key, Epoch: c.epoch, Connect: c.conn == nil}
+	c.mu.Unlock()
+	var res offerRes
+	if err := call(ctx, rpc, &a, &res); err != nil {
+		return err
+	}
+	switch res.Status {
+	case statusOK:
+		return nil
+	case statusConnect:
+		return c.connect(ctx, &res)
+	}
+	return errBusy
+}
+
+// call is OFFER.
+func call(ctx context.Context, rpc transport.Caller, a *offerArgs, res *offerRes) error {
+	var reply transport.Reply
+	defer reply.Release()
+	err := rpc.Do(ctx, &transport.Call{Prog: Program, Vers: Version, Proc: procOffer, Args: a.append(nil)}, &reply)
+	switch h := &reply.Header; {
+	case err != nil:
+		return err
+	case !h.Denied && (h.Accept == xdr.ProgUnavail || h.Accept == xdr.ProgMismatch || h.Accept == xdr.ProcUnavail):
+		return errUnknown
+	case h.Err() != nil:
+		return h.Err()
+	}
+	d := xdr.NewDecoder(reply.Results)
+	res.parse(&d)
+	if err := d.End(); err != nil {
+		return fmt.Errorf("%w: %w", errOffer, err)
+	}
+	return nil
+}
+
+// connect makes the connection of the log; the session before it ends.
+func (c *Client) connect(ctx context.Context, res *offerRes) error {
+	c.mu.Lock()
+	if c.life != res.Life {
+		c.life = res.Life
+		c.wake()
+	}
+	c.mu.Unlock()
+	prep, err := c.log.Prepare(ctx)
+	if err != nil {
+		return err
+	}
+	nc, err := c.cfg.Dial(ctx, c.cfg.address(res.Addr))
+	if err != nil {
+		return err
+	}
+	var cfg rdmap.Config
+	if c.cfg.RDMA != nil {
+		cfg = *c.cfg.RDMA
+	}
+	cfg.Extensions |= rdmap.ExtCommit | rdmap.Ext7306
+	cfg.PrivateData = privateData(res.Token)
+	conn := rdmap.Client(nc, &cfg)
+	if err := conn.Handshake(ctx); err != nil {
+		return fmt.Errorf("connection of the log: %w", err)
+	}
+	a, err := prep.Attach(conn)
+	if err == nil {
+		err = conn.Post([]rdmap.WR{{Op: rdmap.OpSend, Head: a.Append(nil)}})
+	}
+	if err == nil {
+		_, err = conn.Recv(ctx) // from here on the server names records
+	}
+	if err != nil {
+		conn.Abort(nil)
+		return fmt.Errorf("connection of the log: %w", err)
+	}
+	c.live(conn)
+	return nil
+}
+
+// live serves the connection of the log in a goroutine.
+func (c *Client) live(conn *rdmap.Conn) {
+	c.mu.Lock()
+	old := c.conn
+	c.conn = conn
+	c.wake()
+	c.mu.Unlock()
+	if old != nil {
+		old.Abort(nil)
+	}
+	if c.ctx.Err() != nil {
+		conn.Abort(nil) // Close has not seen it
+	}
+	c.cfg.Logger.Info("replies: log connected", zap.Stringer("to", conn.RemoteAddr()))
+	c.wg.Go(func() {
+		err := conn.Serve()
+		c.mu.Lock()
+		current := c.conn == conn
+		if current {
+			c.conn = nil
+		}
+		c.mu.Unlock()
+		if current && c.ctx.Err() == nil {
+			c.cfg.Logger.Info("replies: connection of the log ended", zap.Error(err))
+			c.again()
+		}
+	})
+}

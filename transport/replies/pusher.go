@@ -1,0 +1,302 @@
+package replies
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
+	"go.uber.org/zap"
+)
+
+// Defaults of Pusher.
+const (
+	DefaultMaxQueued  = 1 << 20
+	DefaultMaxClients = 1024
+	DefaultTokenTime  = 10 * time.Second
+	DefaultGraceTime  = time.Minute
+)
+
+// ErrClosed is returned by Serve after Close.
+var ErrClosed = errors.New("replies: closed")
+
+// Pusher is a [transport.Handler] that hands calls to another one and pushes its replies
+// into the logs that clients have offered. Set the fields, then serve; they must not
+// change afterwards.
+type Pusher struct {
+	// Handler serves the calls. It must be set.
+	Handler transport.Handler
+	// Addr is told to clients as the address for the connections of their logs, host:port,
+	// which somebody passes to Serve or ServeConn; without host it is that of the RPC server.
+	Addr string
+	// Choose says which replies are pushed. If nil, those of the calls that Handler names
+	// as not idempotent.
+	Choose func(prog, vers, proc uint32) bool
+	// MaxQueued bounds the octets that are on their way to one log; what is beyond it is
+	// answered without a record. If zero, 1 MiB.
+	MaxQueued int
+	// MaxClients bounds the logs, of which a host has an eighth. If zero, 1024.
+	MaxClients int
+	// TokenTime is how long the token of an offer is good for. If zero, 10 s. GraceTime is
+	// how long a client that has no connection left is remembered. If zero, a minute.
+	TokenTime, GraceTime time.Duration
+	// RDMA is the configuration of the connections to logs; nil: the defaults.
+	RDMA *rdmap.Config
+	// Logger gets a line per log and failure; nil discards.
+	Logger *zap.Logger
+
+	once sync.Once
+	log  *zap.Logger
+
+	mu        sync.Mutex
+	clients   map[key]*client
+	bound     map[string]*binding // by the address of an RPC connection
+	tokens    map[key]*client
+	conns     map[*rdmap.Conn]struct{}
+	listeners map[net.Listener]struct{}
+	closed    bool
+}
+
+var _ transport.Handler = (*Pusher)(nil)
+
+func (p *Pusher) init() {
+	p.once.Do(func() {
+		for _, d := range [...]struct {
+			v   *int
+			def int
+		}{{&p.MaxQueued, DefaultMaxQueued}, {&p.MaxClients, DefaultMaxClients}} {
+			if *d.v == 0 {
+				*d.v = d.def
+			}
+		}
+		if p.TokenTime == 0 {
+			p.TokenTime = DefaultTokenTime
+		}
+		if p.GraceTime == 0 {
+			p.GraceTime = DefaultGraceTime
+		}
+		if p.log = p.Logger; p.log == nil {
+			p.log = zap.NewNop()
+		}
+		p.clients, p.bound, p.tokens = make(map[key]*client), make(map[string]*binding), make(map[key]*client)
+		p.conns, p.listeners = make(map[*rdmap.Conn]struct{}), make(map[net.Listener]struct{})
+	})
+}
+
+// MayBlock asks Handler about its programs.
+func (p *Pusher) MayBlock(prog, vers, proc uint32) bool {
+	m, ok := p.Handler.(interface {
+		MayBlock(prog, vers, proc uint32) bool
+	})
+	return prog != Program && ok && m.MayBlock(prog, vers, proc)
+}
+
+// NonIdempotent asks Handler about its programs.
+func (p *Pusher) NonIdempotent(prog, vers, proc uint32) bool {
+	m, ok := p.Handler.(interface {
+		NonIdempotent(prog, vers, proc uint32) bool
+	})
+	return prog != Program && ok && m.NonIdempotent(prog, vers, proc)
+}
+
+func (p *Pusher) chosen(prog, vers, proc uint32) bool {
+	if p.Choose != nil {
+		return p.Choose(prog, vers, proc)
+	}
+	return p.NonIdempotent(prog, vers, proc)
+}
+
+// ServeRPC implements [transport.Handler].
+func (p *Pusher) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
+	p.init()
+	if req.Prog == Program {
+		p.serve(ctx, req, resp)
+		return
+	}
+	c := p.clientOf(req)
+	if c == nil || req.Cred.Flavor == xdr.RPCSECGSS || !p.chosen(req.Prog, req.Vers, req.Proc) {
+		p.Handler.ServeRPC(ctx, req, resp)
+		return
+	}
+	digest := Digest(req.Prog, req.Vers, req.Proc, req.Args) // before a handler can change them
+	p.Handler.ServeRPC(ctx, req, resp)
+	c.push(req, resp, digest)
+}
+
+// clientOf returns whose log takes the replies of a connection, nil for nobody's.
+func (p *Pusher) clientOf(req *transport.Request) *client {
+	if req.RemoteAddr == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if b := p.bound[req.RemoteAddr.String()]; b != nil {
+		return b.c
+	}
+	return nil
+}
+
+// binding says whose log takes the replies on a connection.
+type binding struct{ c *client }
+
+func (p *Pusher) serve(ctx context.Context, req *transport.Request, resp *transport.Response) {
+	d := xdr.NewDecoder(req.Args)
+	switch {
+	case req.Vers != Version:
+		resp.ProgMismatch(Version, Version)
+	case req.Proc == procNull:
+		if d.End() != nil {
+			resp.Stat = xdr.GarbageArgs
+		}
+	case req.Proc == procOffer:
+		var a offerArgs
+		if a.parse(&d); d.End() != nil {
+			resp.Stat = xdr.GarbageArgs
+			return
+		}
+		res := p.offer(ctx, req, &a)
+		resp.Results = res.append(resp.Results)
+	default:
+		resp.Stat = xdr.ProcUnavail
+	}
+}
+
+// offer binds a connection to the log of a client.
+func (p *Pusher) offer(ctx context.Context, req *transport.Request, a *offerArgs) offerRes {
+	if req.Network != "rdma" || req.RemoteAddr == nil {
+		return offerRes{Status: statusBusy} // nobody would say when the connection ends
+	}
+	addr, host := req.RemoteAddr.String(), hostOf(req.RemoteAddr)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.clients[a.Client]
+	switch {
+	case p.closed || c != nil && c.host != host:
+		return offerRes{Status: statusBusy}
+	case c == nil && (len(p.clients) >= p.MaxClients || p.of(host) >= max(p.MaxClients/hostShare, 1)):
+		return offerRes{Status: statusBusy}
+	case c == nil:
+		c = newClient(p, a, host)
+		p.clients[a.Client] = c
+	}
+	p.bind(ctx, addr, c)
+	if c.isLive() && !a.Connect {
+		return offerRes{Status: statusOK}
+	}
+	delete(p.tokens, c.token)
+	_, _ = rand.Read(c.token[:]) // never fails, by its documentation
+	c.until = time.Now().Add(p.TokenTime)
+	p.tokens[c.token] = c
+	return offerRes{Status: statusConnect, Token: c.token, Addr: p.Addr, Life: c.life}
+}
+
+// hostShare is the part of MaxClients that one host may have.
+const hostShare = 8
+
+// of counts the clients of a host; p.mu is held.
+func (p *Pusher) of(host string) (n int) {
+	for _, c := range p.clients {
+		if c.host == host {
+			n++
+		}
+	}
+	return n
+}
+
+// bind lets the log of c take the replies on a connection, whose end is that of ctx; p.mu
+// is held.
+func (p *Pusher) bind(ctx context.Context, addr string, c *client) {
+	old := p.bound[addr]
+	if old != nil && old.c == c {
+		return
+	}
+	if old != nil {
+		p.unuse(old.c)
+	}
+	b := &binding{c}
+	p.bound[addr] = b
+	p.use(c)
+	context.AfterFunc(ctx, func() { p.unbind(addr, b) })
+}
+
+// unbind is told that an RPC connection has ended.
+func (p *Pusher) unbind(addr string, b *binding) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.bound[addr] == b {
+		delete(p.bound, addr)
+		p.unuse(b.c)
+	}
+}
+
+// use is told that c has one connection more; p.mu is held.
+func (p *Pusher) use(c *client) {
+	c.uses++
+	c.stopGrace()
+}
+
+// unuse is told that c has one connection less; p.mu is held.
+func (p *Pusher) unuse(c *client) {
+	if c.uses--; c.uses == 0 && !p.closed {
+		c.grace = time.AfterFunc(p.GraceTime, func() { p.forget(c) })
+	}
+}
+
+// forget forgets a client without connections.
+func (p *Pusher) forget(c *client) {
+	p.mu.Lock()
+	gone := c.uses == 0 && p.clients[c.key] == c
+	if gone {
+		delete(p.clients, c.key)
+		delete(p.tokens, c.token)
+	}
+	p.mu.Unlock()
+	if gone {
+		c.close()
+	}
+}
+
+// Close ends the connections to logs and forgets the clients: replies leave without
+// records from then on.
+func (p *Pusher) Close() error {
+	p.init()
+	p.mu.Lock()
+	p.closed = true
+	for l := range p.listeners {
+		_ = l.Close() // nothing can be done about a listener that does not close
+	}
+	var cs []*client
+	for k, c := range p.clients {
+		cs = append(cs, c)
+		c.stopGrace()
+		delete(p.clients, k)
+	}
+	clear(p.bound)
+	clear(p.tokens)
+	conns := make([]*rdmap.Conn, 0, len(p.conns))
+	for c := range p.conns {
+		conns = append(conns, c)
+	}
+	p.mu.Unlock()
+	for _, c := range conns {
+		c.Abort(ErrClosed)
+	}
+	for _, c := range cs {
+		c.close()
+	}
+	return nil
+}
+
+// hostOf returns an address without its port.
+func hostOf(a net.Addr) string {
+	if ap, err := netip.ParseAddrPort(a.String()); err == nil {
+		return ap.Addr().Unmap().String()
+	}
+	return a.String()
+}

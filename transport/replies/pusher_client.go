@@ -1,0 +1,147 @@
+package replies
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"sync"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// client is one whose log takes replies.
+type client struct {
+	p     *Pusher
+	key   key
+	host  string
+	epoch uint32
+	life  uint64 // random
+
+	// Under Pusher.mu.
+	uses  int // connections
+	token key
+	until time.Time // of the token
+	grace *time.Timer
+
+	prod *commitlog.Producer
+
+	mu      sync.Mutex
+	live    *rdmap.Conn // that is appended over; nil: none
+	limit   int         // of a record
+	next    uint64      // number of the next; 0 before the first connection
+	queued  int         // octets on their way
+	pending []sentRecord
+	waiting bool // a goroutine waits for pending
+	closed  bool
+}
+
+// sentRecord is a record on its way.
+type sentRecord struct {
+	e *commitlog.Pending
+	n int
+}
+
+func newClient(p *Pusher, a *offerArgs, host string) *client {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails, by its documentation
+	return &client{
+		p: p, key: a.Client, host: host, epoch: a.Epoch, life: binary.BigEndian.Uint64(b[:]),
+		prod: commitlog.NewProducer(nil),
+	}
+}
+
+// stopGrace keeps c; Pusher.mu is held.
+func (c *client) stopGrace() {
+	if c.grace != nil {
+		c.grace.Stop()
+	}
+}
+
+func (c *client) isLive() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.live != nil
+}
+
+// push pushes a reply and names its record, if there is room for it. It does not wait.
+func (c *client) push(req *transport.Request, resp *transport.Response, digest [sha256.Size]byte) {
+	if resp.Verf.Flavor != xdr.AuthNone || len(resp.Verf.Body) > 0 {
+		return // the handler's own
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.live == nil {
+		return
+	}
+	resp.Verf = name{c.life, c.next}.verf()
+	n := recordSize(resp)
+	if n > c.limit || c.queued+n > c.p.MaxQueued {
+		resp.Verf = xdr.Auth{}
+		return
+	}
+	record := appendRecord(make([]byte, 0, n), c.epoch, digest, req, resp)
+	e, err := c.prod.Begin(record)
+	if err != nil {
+		resp.Verf = xdr.Auth{}
+		return
+	}
+	c.next++
+	c.queued += n
+	c.pending = append(c.pending, sentRecord{e, n})
+	if !c.waiting {
+		c.waiting = true
+		go c.wait()
+	}
+}
+
+// wait counts records that have arrived.
+func (c *client) wait() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.pending) > 0 {
+		r := c.pending[0]
+		c.mu.Unlock()
+		_, _ = r.e.Wait(context.Background()) // ends with close
+		c.mu.Lock()
+		c.pending = c.pending[1:]
+		c.queued -= r.n
+	}
+	c.waiting = false
+}
+
+// attach lets records go over conn. It reports false when they cannot: the log does not
+// go on where the records named so far end.
+func (c *client) attach(conn *rdmap.Conn, a *commitlog.Answer) bool {
+	if c.prod.Open(conn, a) != nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.next == 0 {
+		c.next = a.NextSeq
+	}
+	c.limit = commitlog.PayloadLimit(a.Capacity)
+	c.live = conn
+	return !c.closed
+}
+
+// detach is told that conn has ended.
+func (c *client) detach(conn *rdmap.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.live == conn {
+		c.live = nil
+	}
+}
+
+func (c *client) close() {
+	c.mu.Lock()
+	c.closed, c.live = true, nil
+	c.mu.Unlock()
+	c.prod.Close()
+}

@@ -1,0 +1,182 @@
+package replies
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/transport/commitlog"
+	"go.uber.org/zap"
+)
+
+// Errors of connections to logs.
+var (
+	errToken  = errors.New("replies: no offer has this token")
+	errAnswer = errors.New("replies: the log is not the one that was appended to")
+)
+
+// Serve accepts connections of logs from l, which it takes. It returns ErrClosed, or the
+// first error of Accept.
+func (p *Pusher) Serve(l net.Listener) error {
+	p.init()
+	defer l.Close()
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return ErrClosed
+	}
+	p.listeners[l] = struct{}{}
+	p.mu.Unlock()
+	for {
+		nc, err := l.Accept()
+		if err != nil {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			delete(p.listeners, l)
+			if p.closed {
+				return ErrClosed
+			}
+			return err
+		}
+		go func() {
+			if err := p.ServeConn(nc); err != nil {
+				p.log.Info("replies: connection of a log ended", zap.Error(err))
+			}
+		}()
+	}
+}
+
+// upcalls gets what comes over the connection of a log: the answer first, which opens the
+// session, then what concerns its producer.
+type upcalls struct {
+	prod   atomic.Pointer[commitlog.Producer]
+	answer chan *commitlog.Answer // one slot
+}
+
+// HandleRecv implements rdmap.Handler.
+func (u *upcalls) HandleRecv(c *rdmap.Conn, m *rdmap.Message) {
+	if p := u.prod.Load(); p != nil {
+		p.HandleRecv(c, m)
+		return
+	}
+	c.PostRecv(1)
+	if a, err := commitlog.ParseAnswer(m.Data); err == nil {
+		select {
+		case u.answer <- a:
+		default:
+		}
+	}
+}
+
+// HandleClose implements rdmap.Handler.
+func (u *upcalls) HandleClose(c *rdmap.Conn, err error) {
+	if p := u.prod.Load(); p != nil {
+		p.HandleClose(c, err)
+	}
+}
+
+// ServeConn serves the connection of a log, nc, which it takes, until it ends, and returns
+// why.
+func (p *Pusher) ServeConn(nc net.Conn) error {
+	p.init()
+	u := &upcalls{answer: make(chan *commitlog.Answer, 1)}
+	cfg := commitlog.Config(p.RDMA)
+	cfg.Handler = u
+	var cl *client
+	cfg.Accept = func(req *mpa.Request) ([]byte, error) {
+		if cl = p.redeem(req.PrivateData); cl == nil {
+			return nil, errToken
+		}
+		return nil, nil
+	}
+	c := rdmap.Server(nc, cfg)
+	p.mu.Lock()
+	full := p.closed || len(p.conns) >= p.MaxClients
+	if !full {
+		p.conns[c] = struct{}{}
+	}
+	p.mu.Unlock()
+	if full {
+		c.Abort(ErrClosed)
+		return ErrClosed
+	}
+	defer func() {
+		p.mu.Lock()
+		delete(p.conns, c)
+		p.mu.Unlock()
+	}()
+	if err := c.Handshake(context.Background()); err != nil {
+		return err
+	}
+	return p.append(c, cl, u)
+}
+
+// redeem takes the client of a token, which is good for nothing from then on.
+func (p *Pusher) redeem(privateData []byte) *client {
+	k, ok := parsePrivateData(privateData)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.tokens[k]
+	delete(p.tokens, k)
+	if !ok || c == nil || time.Now().After(c.until) {
+		return nil
+	}
+	return c
+}
+
+// append lets the records of cl go over c, from its answer on.
+func (p *Pusher) append(c *rdmap.Conn, cl *client, u *upcalls) error {
+	p.mu.Lock()
+	p.use(cl)
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.unuse(cl)
+	}()
+	served := make(chan error, 1)
+	go func() { served <- c.Serve() }()
+	timeout := time.NewTimer(p.TokenTime)
+	defer timeout.Stop()
+	select {
+	case a := <-u.answer:
+		u.prod.Store(cl.prod)
+		if !cl.attach(c, a) {
+			c.Abort(errAnswer)
+			<-served
+			p.forgetNow(cl)
+			return errAnswer
+		}
+	case <-timeout.C:
+		c.Abort(errToken)
+		return <-served
+	case err := <-served:
+		return err
+	}
+	defer cl.detach(c)
+	if err := c.Post([]rdmap.WR{{Op: rdmap.OpSend}}); err != nil { // the client may let calls go
+		c.Abort(err)
+	}
+	return <-served
+}
+
+// forgetNow forgets a client whose records cannot go on: it is another one when it offers
+// again.
+func (p *Pusher) forgetNow(c *client) {
+	p.mu.Lock()
+	if p.clients[c.key] == c {
+		delete(p.clients, c.key)
+	}
+	for addr, b := range p.bound {
+		if b.c == c {
+			delete(p.bound, addr)
+			c.uses--
+		}
+	}
+	p.mu.Unlock()
+	c.close()
+}

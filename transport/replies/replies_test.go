@@ -1,0 +1,314 @@
+package replies
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// A client whose memory does not flush gets no reply of a procedure that is pushed, and
+// all others at once; when it flushes, all of them. What a crash leaves at that moment has
+// the replies, with their keys.
+func TestHold(t *testing.T) {
+	w := start(t, &Pusher{})
+	mem := &gated{Sim: sim(1 << 16)}
+	created(t, mem)
+	c := w.open(mem)
+	if seq, _, err := double(t.Context(), c, 1); seq != 1 || err != nil {
+		t.Fatal(seq, err)
+	}
+	mem.close()
+	type result struct {
+		n, xid uint32
+		seq    uint64
+		err    error
+	}
+	results := make(chan result, 3)
+	for n := range uint32(3) {
+		go func() {
+			seq, xid, err := double(t.Context(), c, n)
+			results <- result{n, xid, seq, err}
+		}()
+	}
+	<-mem.waiting // a record is being flushed: the calls have run
+	var reply transport.Reply
+	for runs := uint32(0); runs < 4; {
+		seq, err := c.Call(t.Context(), &transport.Call{Prog: program, Vers: 1, Proc: 2}, &reply)
+		if seq != 0 || err != nil {
+			t.Fatal(seq, err)
+		}
+		d := xdr.NewDecoder(reply.Results)
+		runs = d.Uint32()
+	}
+	reply.Release()
+	select {
+	case r := <-results:
+		t.Fatalf("%+v before its record was flushed", r)
+	case <-time.After(50 * time.Millisecond):
+	}
+	mem.open()
+	got := make(map[uint64]result)
+	for range 3 {
+		r := <-results
+		if r.err != nil {
+			t.Fatal(r.err)
+		}
+		got[r.seq] = r
+	}
+	after, err := Open(&Config{Memory: pmem.OpenSim(mem.Told().Durable(), nil), Redial: transport.RedialConfig{
+		Dial: func(context.Context) (transport.Caller, error) { return nil, errors.New("none") },
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer after.Close()
+	found := after.Recovered()
+	if len(found) != 4 {
+		t.Fatalf("%d replies", len(found))
+	}
+	for _, r := range found[1:] {
+		g := got[r.Seq]
+		want := Digest(program, 1, 1, xdr.AppendUint32(nil, g.n))
+		d := xdr.NewDecoder(r.Reply)
+		var h xdr.ReplyHeader
+		if err := h.Parse(&d); err != nil || h.XID != g.xid || h.Err() != nil || d.Uint32() != 2*g.n {
+			t.Errorf("reply %x", r.Reply)
+		}
+		if r.XID != g.xid || r.Epoch != c.Epoch() || r.Prog != program || r.Vers != 1 || r.Proc != 1 || r.Digest != want {
+			t.Errorf("%+v, of %+v", r, g)
+		}
+	}
+	if after.Epoch() <= c.Epoch() {
+		t.Errorf("epoch %d after %d", after.Epoch(), c.Epoch())
+	}
+}
+
+// A memory that takes 50 ms: no caller returns before a flush that began after its call.
+func TestSlowMemory(t *testing.T) {
+	w := start(t, &Pusher{})
+	mem := &slow{gated: gated{Sim: sim(1 << 16)}}
+	created(t, mem)
+	c := w.open(mem)
+	var wg sync.WaitGroup
+	for n := range uint32(6) {
+		wg.Go(func() {
+			from := time.Now()
+			if seq, _, err := double(t.Context(), c, n); seq == 0 || err != nil {
+				t.Error(seq, err)
+			}
+			if d := time.Since(from); d < slowness {
+				t.Errorf("a reply after %v", d)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+const slowness = 50 * time.Millisecond
+
+type slow struct{ gated }
+
+func (s *slow) Persist(off, n int) error { return s.PersistRanges([]region.Range{{Off: off, N: n}}) }
+
+func (s *slow) PersistRanges(rs []region.Range) error {
+	if rs[0].N > 0 {
+		time.Sleep(slowness)
+	}
+	return s.gated.PersistRanges(rs)
+}
+
+// What is done is not found again, and makes room; what is not done stays, also when the
+// log is full: then replies come without a record.
+func TestDone(t *testing.T) {
+	w := start(t, &Pusher{MaxQueued: 512})
+	mem := sim(4096)
+	created(t, mem)
+	c := w.open(mem)
+	var call transport.Call
+	for n := range uint32(200) { // several times what the log holds
+		call = transport.Call{Prog: program, Vers: 1, Proc: 1, Args: xdr.AppendUint32(nil, n)}
+		var reply transport.Reply
+		if err := c.Do(t.Context(), &call, &reply); err != nil {
+			t.Fatal(err)
+		}
+		reply.Release()
+	}
+	var held []uint64
+	for unnamed := 0; unnamed < 3; {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		seq, _, err := double(ctx, c, 1)
+		cancel()
+		switch {
+		case errors.Is(err, context.DeadlineExceeded): // named, and there is no room for it
+		case err != nil:
+			t.Fatal(err)
+		case seq == 0:
+			unnamed++
+		default:
+			held = append(held, seq)
+		}
+	}
+	if len(held) < 8 {
+		t.Errorf("%d records in a log of 4096", len(held))
+	}
+	for _, seq := range held {
+		c.Done(seq)
+	}
+	for seq := uint64(0); seq == 0; {
+		var err error
+		if seq, _, err = double(t.Context(), c, 7); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Results of any form are in the record as one message; a handler's panic, and what is too
+// large for the log, is answered without.
+func TestForms(t *testing.T) {
+	w := start(t, &Pusher{})
+	mem := sim(1 << 16)
+	created(t, mem)
+	c := w.open(mem)
+	for _, test := range []struct {
+		proc, n uint32
+		named   bool
+	}{{3, 0, true}, {3, 5, true}, {3, 9000, true}, {3, 60_000, false}, {4, 0, false}, {1, 1, true}} {
+		var reply transport.Reply
+		call := transport.Call{Prog: program, Vers: 1, Proc: test.proc, Args: xdr.AppendUint32(nil, test.n), MaxResults: 8 + int(test.n)}
+		seq, err := c.Call(t.Context(), &call, &reply)
+		if err != nil || (seq != 0) != test.named {
+			t.Fatalf("procedure %d of %d octets: record %d, %v", test.proc, test.n, seq, err)
+		}
+		if test.named && !bytes.Contains(mem.Bytes(), reply.Results) {
+			t.Errorf("procedure %d of %d octets is not in the log", test.proc, test.n)
+		}
+		reply.Release()
+	}
+	if n := w.prog.runs.Load(); n != 1 {
+		t.Error(n)
+	}
+}
+
+// The connection of the log ends again and again under load: every reply that returns with
+// a number is in the log, once, and calls go on.
+func TestCut(t *testing.T) {
+	w := start(t, &Pusher{})
+	mem := sim(1 << 18)
+	created(t, mem)
+	c := w.open(mem)
+	var mu sync.Mutex
+	got := make(map[uint64]uint32)
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	for range 3 {
+		wg.Go(func() {
+			for n := uint32(0); ; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				seq, xid, err := double(t.Context(), c, n)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				if _, twice := got[seq]; twice && seq != 0 {
+					t.Errorf("record %d twice", seq)
+				}
+				got[seq] = xid
+				mu.Unlock()
+			}
+		})
+	}
+	for range 5 {
+		for cut := false; !cut; time.Sleep(time.Millisecond) {
+			mu.Lock()
+			n := len(got)
+			mu.Unlock()
+			c.mu.Lock()
+			if c.conn != nil && n > 10 {
+				c.conn.Abort(nil)
+				cut = true
+			}
+			c.mu.Unlock()
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	close(stop)
+	wg.Wait()
+	_ = c.Close()
+	after := w.open(pmem.OpenSim(mem.Told().Durable(), nil))
+	for _, r := range after.Recovered() {
+		if xid, ok := got[r.Seq]; ok && xid != r.XID {
+			t.Errorf("record %d is of %x, named by %x", r.Seq, r.XID, xid)
+		}
+		delete(got, r.Seq)
+	}
+	delete(got, 0)
+	if len(got) > 0 {
+		t.Errorf("not there: %v", got)
+	}
+}
+
+// A server that does not have the program, or takes no log, or whose log address is dead,
+// answers all the same; the reply has no number.
+func TestWithout(t *testing.T) {
+	w := start(t, &Pusher{Addr: "127.0.0.1:1"})
+	mem := sim(1 << 14)
+	created(t, mem)
+	c := w.open(mem)
+	if seq, _, err := double(t.Context(), c, 1); seq != 0 || err != nil {
+		t.Error(seq, err)
+	}
+	_ = c.Close()
+	plain := &transport.Server{Handler: &w.prog}
+	defer plain.Close()
+	l := listen(t)
+	w.serve(func() { _ = plain.Serve(l) })
+	w.rpc = l.Addr().String()
+	c = w.open(pmem.OpenSim(mem.Bytes(), nil))
+	defer c.Close()
+	if seq, _, err := double(t.Context(), c, 1); seq != 0 || err != nil {
+		t.Error(seq, err)
+	}
+}
+
+// A reply that names a record of another life, or one whose number another reply has, is
+// returned with ErrNotKept; one that is given up ends with its context.
+func TestNotKept(t *testing.T) {
+	mem := sim(4096)
+	created(t, mem)
+	c := open(t, mem, func() string { return "127.0.0.1:1" })
+	defer c.Close()
+	c.mu.Lock()
+	c.life = 5
+	c.kept.arrived(1, 77)
+	c.mu.Unlock()
+	for _, test := range []struct {
+		n    name
+		xid  uint32
+		want error
+	}{
+		{name{5, 1}, 77, nil},
+		{name{4, 1}, 77, nil}, // of an earlier life, and there
+		{name{5, 1}, 78, ErrNotKept},
+		{name{4, 2}, 78, ErrNotKept},
+		{name{5, 2}, 78, context.DeadlineExceeded},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		if err := c.hold(ctx, test.n, test.xid); !errors.Is(err, test.want) {
+			t.Errorf("%+v %d: %v, want %v", test.n, test.xid, err, test.want)
+		}
+		cancel()
+	}
+}
