@@ -170,3 +170,45 @@ func TestPrepared(t *testing.T) {
 		t.Fatal(a, err)
 	}
 }
+
+// Between two groups there is the gap that was asked for; a record that is larger than the
+// window goes out alone.
+func TestRestrain(t *testing.T) {
+	l := newTestLog(t, sim(1<<14), WAL)
+	p := newTestProducer(t, &ProducerOptions{Batch: 1})
+	if err := l.Local(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	const gap = 20 * time.Millisecond
+	p.Restrain(0, gap)
+	from := time.Now()
+	var pending []*Pending
+	for range 4 {
+		e, err := p.Begin([]byte("record"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pending = append(pending, e)
+	}
+	for _, e := range pending {
+		if _, err := e.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d := time.Since(from); d < 3*gap {
+		t.Errorf("four groups in %v", d)
+	}
+	take(t, l, 1, "record", "record", "record", "record")
+	p.Restrain(128, 0)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := p.Append(ctx, make([]byte, 1000)); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrInDoubt) {
+		t.Error("beside records that are not released:", err)
+	}
+	if err := l.Release(4); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Append(t.Context(), make([]byte, 1000)); err != nil {
+		t.Error(err)
+	}
+}

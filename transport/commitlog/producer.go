@@ -44,15 +44,16 @@ type link interface {
 // Producer appends to the log of a consumer. It lives longer than its connections: when
 // one ends, appends wait for the next session.
 type Producer struct {
-	mu      sync.Mutex
-	m       *machine.Producer
-	link    link          // of the open session; nil: none
-	level   Level         // of the session
-	changed chan struct{} // closed, and made anew, when link changes
-	posting bool          // somebody is in pump, or about to
-	crowd   bool          // the last group was that of several appends
-	closed  bool
-	answers chan offer // the last one that has come over a connection
+	mu        sync.Mutex
+	m         *machine.Producer
+	link      link          // of the open session; nil: none
+	level     Level         // of the session
+	changed   chan struct{} // closed, and made anew, when link changes
+	posting   bool          // somebody is in pump, or about to
+	crowd     bool          // the last group was that of several appends
+	closed    bool
+	restraint restraint
+	answers   chan offer // the last one that has come over a connection
 }
 
 // offer is an answer and the connection that it came over.
@@ -190,7 +191,7 @@ func (p *Producer) pump() {
 	p.posting = true
 	defer func() { p.posting = false }()
 	for l := p.link; l != nil; l = p.link {
-		b := p.m.Next()
+		b := p.next()
 		if b == nil {
 			break
 		}

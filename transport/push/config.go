@@ -77,6 +77,9 @@ type Config struct {
 	// records of one APPEND together, unless it has one only. The RPC client must carry
 	// both. If zero, 1 MiB and 512 KiB.
 	MaxRecord, MaxCall int
+	// Callbacks is where the server's wishes about pressure arrive, between two OPENs, if
+	// the RPC client has a backward direction. If nil, they are kept to from the next OPEN on.
+	Callbacks *Callbacks
 	// OpenTimeout bounds one attempt to open. If zero, 15 s.
 	OpenTimeout time.Duration
 	// MinDelay and MaxDelay bound the wait between attempts, which doubles, and is up to a

@@ -26,6 +26,7 @@ type Log struct {
 	session  *session // nil: none
 	instance key      // that has opened it last
 	opened   bool     // since the server was loaded
+	pressure pressure // what its clients are asked to keep to
 }
 
 // Name returns the name of the log.

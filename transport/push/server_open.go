@@ -51,7 +51,7 @@ func (s *Server) open(ctx context.Context, req *transport.Request, a *openArgs) 
 			return s.refuse(st)
 		}
 	}
-	return s.begin(ctx, l, a)
+	return s.begin(ctx, req.Backward(), l, a)
 }
 
 func (s *Server) refuse(st Status) openRes {
@@ -199,7 +199,7 @@ func (s *Server) make(name string, owner Owner, capacity uint64) (*Log, error) {
 }
 
 // begin begins a session on l for an owner: the one before it ends.
-func (s *Server) begin(ctx context.Context, l *Log, a *openArgs) openRes {
+func (s *Server) begin(ctx context.Context, back *transport.Backward, l *Log, a *openArgs) openRes {
 	if l.lost() {
 		return s.refuse(StatusLost)
 	}
@@ -224,7 +224,7 @@ func (s *Server) begin(ctx context.Context, l *Log, a *openArgs) openRes {
 		s.log.Error("push: session not begun", zap.String("log", l.name), zap.Error(err))
 		return s.refuse(StatusLost)
 	}
-	return s.admit(l, prep, a)
+	return s.admit(back, l, prep, a)
 }
 
 // fence ends the session of l for the calls, unless the one who opens was fenced itself: an
@@ -243,8 +243,8 @@ func (s *Server) fence(l *Log, a *openArgs) (old *session, fenced bool) {
 }
 
 // admit makes the new session known.
-func (s *Server) admit(l *Log, prep *commitlog.Prepared, a *openArgs) openRes {
-	sess := &session{l: l, prep: prep, turn: make(chan struct{}, 1)}
+func (s *Server) admit(back *transport.Backward, l *Log, prep *commitlog.Prepared, a *openArgs) openRes {
+	sess := &session{l: l, back: back, prep: prep, turn: make(chan struct{}, 1)}
 	_, _ = rand.Read(sess.id[:])
 	_, _ = rand.Read(sess.token[:])
 	res := openRes{Opened: opened{Session: sess.id, Answer: prep.Answer()}}
@@ -255,6 +255,7 @@ func (s *Server) admit(l *Log, prep *commitlog.Prepared, a *openArgs) openRes {
 	}
 	l.session = sess
 	s.sessions[sess.id] = sess
+	res.Opened.Pressure = l.pressure
 	if a.Native && s.Addr != "" {
 		sess.until = time.Now().Add(s.lim.TokenTime)
 		s.tokens[sess.token] = sess

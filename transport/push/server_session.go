@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
@@ -16,6 +17,7 @@ type session struct {
 	token key       // in Server.tokens until it is used, or void
 	until time.Time // of the token
 	prep  *commitlog.Prepared
+	back  *transport.Backward // of the connection of the OPEN
 
 	turn chan struct{} // one slot: who appends by call
 

@@ -153,6 +153,7 @@ func (s *Session) Close(ctx context.Context) error {
 	s.mu.Lock()
 	k, c := s.server, s.conn
 	s.mu.Unlock()
+	s.cfg.Callbacks.moved(s, k, key{})
 	if c != nil {
 		_ = c.Close() // nothing is under way on it
 	}

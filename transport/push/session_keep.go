@@ -97,6 +97,7 @@ func (s *Session) attempt(ctx context.Context) (lostFunc, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.restrain(o.Pressure)
 	if o.Commit != nil {
 		lost, err := s.openNative(ctx, o)
 		if err == nil || final(err) || ctx.Err() != nil {
@@ -110,8 +111,10 @@ func (s *Session) attempt(ctx context.Context) (lostFunc, error) {
 // now says what the session is.
 func (s *Session) now(r Rung, k key, c *rdmap.Conn, a *commitlog.Answer) {
 	s.mu.Lock()
+	before := s.server
 	s.rung, s.server, s.conn = r, k, c
 	s.mu.Unlock()
+	s.cfg.Callbacks.moved(s, before, k)
 	s.cfg.Logger.Info("push: session", zap.String("log", s.name), zap.Stringer("rung", r), zap.Uint32("epoch", a.Epoch))
 	if s.cfg.Opened != nil {
 		s.cfg.Opened(r, a.Epoch, a.NextSeq)

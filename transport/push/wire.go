@@ -16,6 +16,10 @@ const (
 	procClose  = 2
 	procAppend = 3
 	procStatus = 4
+
+	// callbackProgram is what the server calls, in the backward direction.
+	callbackProgram = 0x20737469
+	procPressure    = 1
 )
 
 // Bounds of the program's strings and arrays.
@@ -77,9 +81,37 @@ type commitAt struct {
 
 // opened is push_opened.
 type opened struct {
-	Session key
-	Commit  *commitAt // nil: there is none
-	Answer  commitlog.Answer
+	Session  key
+	Commit   *commitAt // nil: there is none
+	Answer   commitlog.Answer
+	Pressure pressure
+}
+
+// pressure is push_pressure.
+type pressure struct {
+	Window uint64 // octets
+	Gap    uint32 // milliseconds
+}
+
+func (p *pressure) append(b []byte) []byte {
+	return xdr.AppendUint32(xdr.AppendUint64(b, p.Window), p.Gap)
+}
+
+func (p *pressure) parse(d *xdr.Decoder) { p.Window, p.Gap = d.Uint64(), d.Uint32() }
+
+// pressureArgs are push_pressure_args.
+type pressureArgs struct {
+	Session  key
+	Pressure pressure
+}
+
+func (a *pressureArgs) append(b []byte) []byte {
+	return a.Pressure.append(xdr.AppendFixedOpaque(b, a.Session[:]))
+}
+
+func (a *pressureArgs) parse(d *xdr.Decoder) {
+	a.Session = takeKey(d)
+	a.Pressure.parse(d)
 }
 
 func level(persistent bool) commitlog.Level {
@@ -124,7 +156,7 @@ func (o *opened) append(b []byte) []byte {
 	for _, v := range [...]uint64{a.Head, a.Tail, a.NextSeq} {
 		b = xdr.AppendUint64(b, v)
 	}
-	return b
+	return o.Pressure.append(b)
 }
 
 func (r *openRes) parse(d *xdr.Decoder) {
@@ -148,6 +180,7 @@ func (o *opened) parse(d *xdr.Decoder) {
 	a.Mode, a.Hash = commitlog.Mode(d.Uint32()), commitlog.Hash(d.Uint32())
 	a.Persistent = commitlog.Level(d.Uint32()) == commitlog.Persistent
 	a.Epoch, a.Head, a.Tail, a.NextSeq = d.Uint32(), d.Uint64(), d.Uint64(), d.Uint64()
+	o.Pressure.parse(d)
 }
 
 // appendArgs are push_append_args. Records alias what they were parsed from.

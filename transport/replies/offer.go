@@ -103,8 +103,11 @@ func (c *Client) offer(ctx context.Context, rpc transport.Caller) error {
 		return nil
 	case statusConnect:
 		return c.connect(ctx, &res)
+	case statusBusy:
+		return errBusy
+	default:
+		return fmt.Errorf("%w: status %d", errOffer, res.Status)
 	}
-	return errBusy
 }
 
 // call is OFFER.

@@ -42,6 +42,10 @@ type Limits struct {
 // Producer is the side that appends.
 type Producer struct {
 	Limits
+	// Window is how much of the ring may hold what is not released, octets; 0: all of it. A
+	// record that is larger goes out alone.
+	Window uint64
+
 	verify bool
 
 	id         [16]byte
@@ -171,7 +175,8 @@ func (p *Producer) fits(at, size uint64) bool {
 	if end := layout.ToEnd(at, p.capacity); end < size {
 		size += end // a filler
 	}
-	return at+size-p.head <= p.capacity
+	used := at + size - p.head
+	return used <= p.capacity && (p.Window == 0 || used <= p.Window || at == p.head)
 }
 
 // Next returns the next batch to be sent, nil if there is none now.

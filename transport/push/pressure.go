@@ -1,0 +1,116 @@
+package push
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// Pressure asks whoever appends to l to use window octets of the ring at most, for what is
+// not released, and to leave gap, in milliseconds, between two groups of records; 0 for each
+// means as it likes. No right is revoked, and nothing is refused. The client is asked by a
+// call in the backward direction (RFC 8167), and with every later OPEN.
+//
+// An error says that the client of now could not be asked: *transport.RPCError when one of
+// the sides has no backward direction, *transport.OpError when its connection is over, a
+// Status when it does not know the session. Nil without a session.
+func (l *Log) Pressure(ctx context.Context, window uint64, gap time.Duration) error {
+	p := pressure{Window: window, Gap: uint32(min(max(gap.Milliseconds(), 0), math.MaxUint32))}
+	s := l.s
+	s.mu.Lock()
+	l.pressure = p
+	sess := l.session
+	s.mu.Unlock()
+	if sess == nil {
+		return nil
+	}
+	a := pressureArgs{Session: sess.id, Pressure: p}
+	call := transport.Call{Prog: callbackProgram, Vers: Version, Proc: procPressure, Args: a.append(nil)}
+	var reply transport.Reply
+	defer reply.Release()
+	if err := sess.back.Do(ctx, &call, &reply); err != nil {
+		return err
+	}
+	if err := reply.Header.Err(); err != nil {
+		return err
+	}
+	d := xdr.NewDecoder(reply.Results)
+	st := Status(d.Uint32())
+	if err := d.End(); err != nil || st == StatusOK {
+		return err
+	}
+	return st
+}
+
+// Callbacks is the [transport.Handler] for what servers ask of the sessions of a client:
+// give it as Config.BackwardHandler to the RPC clients, and as Config.Callbacks to the
+// sessions. The zero value is ready.
+type Callbacks struct {
+	mu       sync.Mutex
+	sessions map[key]*Session
+}
+
+var _ transport.Handler = (*Callbacks)(nil)
+
+// ServeRPC implements [transport.Handler].
+func (c *Callbacks) ServeRPC(_ context.Context, req *transport.Request, resp *transport.Response) {
+	d := xdr.NewDecoder(req.Args)
+	var a pressureArgs
+	switch {
+	case req.Prog != callbackProgram:
+		resp.Stat = xdr.ProgUnavail
+		return
+	case req.Vers != Version:
+		resp.ProgMismatch(Version, Version)
+		return
+	case req.Proc == procPressure:
+		a.parse(&d)
+	case req.Proc != procNull:
+		resp.Stat = xdr.ProcUnavail
+		return
+	}
+	switch {
+	case d.End() != nil:
+		resp.Stat = xdr.GarbageArgs
+	case req.Proc == procPressure:
+		resp.Results = xdr.AppendUint32(resp.Results, uint32(c.press(&a)))
+	}
+}
+
+// press passes a wish on.
+func (c *Callbacks) press(a *pressureArgs) Status {
+	c.mu.Lock()
+	s := c.sessions[a.Session]
+	c.mu.Unlock()
+	if s == nil {
+		return StatusStale
+	}
+	s.restrain(a.Pressure)
+	return StatusOK
+}
+
+// moved is told that a session has another name at the server; zeros: none. Nil c does
+// nothing.
+func (c *Callbacks) moved(s *Session, from, to key) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.sessions == nil {
+		c.sessions = make(map[key]*Session)
+	}
+	delete(c.sessions, from)
+	if to != (key{}) {
+		c.sessions[to] = s
+	}
+}
+
+// restrain keeps to what the server asks for.
+func (s *Session) restrain(p pressure) {
+	s.p.Restrain(p.Window, time.Duration(p.Gap)*time.Millisecond)
+}
