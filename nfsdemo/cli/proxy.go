@@ -21,6 +21,7 @@ type proxyFlags struct {
 	portFile      string
 	noCRC         bool
 	credits       int
+	backward      int // calls of the server in flight to one client; 0: none are passed on
 	pool          int // credits of all RDMA clients together; 0: no bound
 	limits        limitFlags
 }
@@ -46,6 +47,7 @@ Interrupt it (Ctrl-C) to stop.`,
 		Example: `  nfsdemo proxy --to nfs://127.0.0.1:2049
   nfsdemo proxy --to 'nfs://fileserver?mountport=20048' --mount-listen 127.0.0.1:20048
   nfsdemo proxy --to nfs+rdma://127.0.0.1:20049 --listen 127.0.0.1:2049
+  nfsdemo proxy --to nfs://127.0.0.1:2049 --backward 16
   nfsdemo proxy --to nfs://127.0.0.1:2049 --listen :20049 --allow 192.0.2.0/24`,
 		Args: nArgs(0, 0, "no arguments, only flags"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.proxy(cmd.Context(), f) },
@@ -55,6 +57,7 @@ Interrupt it (Ctrl-C) to stop.`,
 	flags.StringVar(&f.listen, "listen", "", "`address` for clients (default 127.0.0.1:20049, or 127.0.0.1:2049 to nfs+rdma://)")
 	flags.StringVar(&f.mount, "mount-listen", "", "`address` for MOUNT over TCP")
 	flags.IntVar(&f.credits, "credits", 0, "calls in flight per connection; 0: the default")
+	flags.IntVar(&f.backward, "backward", 0, "pass on `N` calls of the server at a time to each RDMA client (NFSv4.1 back channel); 0: none")
 	addPoolFlag(cmd, &f.pool)
 	f.limits.add(cmd)
 	flags.BoolVar(&f.noCRC, "no-crc", false, "do without the CRC of MPA towards peers that agree")
@@ -74,6 +77,9 @@ func (f *proxyFlags) server() (*nfsclient.URL, error) {
 		to = u.String()
 	}
 	u, err := nfsclient.ParseURL(to)
+	if err == nil && f.backward != 0 && u.Scheme == nfsclient.SchemeRDMA {
+		return nil, usagef("--backward is for RDMA clients: use it with --to nfs://HOST")
+	}
 	if err == nil && f.mount != "" && u.MountPort == 0 {
 		return nil, usagef("--mount-listen wants the port of MOUNT at the server: write %s?mountport=N", f.to)
 	}
@@ -86,7 +92,7 @@ func (f *proxyFlags) config(a *app) (*transport.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg := &transport.Config{Logger: log, Credits: f.credits}
+	cfg := &transport.Config{Logger: log, Credits: f.credits, BackwardCredits: f.backward}
 	if f.noCRC {
 		cfg.CRC = transport.CRCOff
 	}

@@ -1,0 +1,93 @@
+package proxy
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// cbProgram is the callback program of NFSv4 (RFC 8881 Section 20).
+const cbProgram = 0x40000000
+
+// TestBackChannel: a TCP server calls its client on the connection that the client has
+// made, as NFSv4.1 servers do; through the proxy the call reaches a client on RDMA.
+func TestBackChannel(t *testing.T) {
+	back := listen(t)
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	front, err := transport.NewListener(inner, &transport.Config{BackwardCredits: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Proxy{Dial: func(context.Context) (net.Conn, error) { return net.Dial("tcp", back.Addr().String()) }}
+	served := make(chan error, 1)
+	go func() { served <- p.Serve(front) }()
+	defer func() {
+		p.Close()
+		<-served
+	}()
+	cfg := &transport.Config{BackwardCredits: 4, BackwardHandler: transport.HandlerFunc(
+		func(_ context.Context, req *transport.Request, resp *transport.Response) {
+			if req.Prog != cbProgram {
+				resp.Stat = xdr.ProgUnavail
+			}
+			resp.Results = append(resp.Results, req.Args...)
+		})}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	c, err := transport.Dial(ctx, "tcp", front.Addr().String(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	got := make(chan error, 1)
+	go func() {
+		var reply transport.Reply
+		defer reply.Release()
+		got <- c.Do(ctx, &transport.Call{Prog: 100003, Vers: 4}, &reply)
+	}()
+
+	s, err := back.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	s.SetDeadline(time.Now().Add(10 * time.Second))
+	in := xdr.NewRecordReader(s, 1<<16)
+	call, err := in.Next(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	xid, _, _ := xdr.PeekXID(call)
+	cb := xdr.CallHeader{XID: xid, RPCVers: xdr.RPCVersion, Prog: cbProgram, Vers: 1, Proc: 1} // the same XID
+	writeRecord(t, s, xdr.AppendUint32(xdr.AppendCall(nil, &cb), 4711))
+	msg, err := in.Next(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var h xdr.ReplyHeader
+	d := xdr.NewDecoder(msg)
+	if err := h.Parse(&d); err != nil || h.XID != xid || h.Err() != nil || d.Uint32() != 4711 {
+		t.Errorf("%v, %+v", err, h)
+	}
+	writeRecord(t, s, xdr.AppendReply(nil, &xdr.ReplyHeader{XID: xid}))
+	if err := <-got; err != nil {
+		t.Error(err)
+	}
+	if st := front.Stats(); st.BackwardCalls != 1 || st.BackwardReplies != 1 {
+		t.Errorf("%+v", st)
+	}
+}
+
+func writeRecord(t *testing.T, c net.Conn, msg []byte) {
+	t.Helper()
+	if _, err := c.Write(append(xdr.AppendRecordMark(nil, len(msg), true), msg...)); err != nil {
+		t.Fatal(err)
+	}
+}
