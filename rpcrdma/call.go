@@ -159,3 +159,6 @@ func offers(c chunks.WriteChunk, h chunks.Handle) bool {
 	}
 	return false
 }
+
+// Lists returns the chunk lists that the Send of AppendCall offers: lent until Reset.
+func (c *Call) Lists() *chunks.Lists { return &c.lists }

@@ -26,10 +26,12 @@ func (c *Client) Do(ctx context.Context, call *Call, reply *Reply) error {
 	p := c.newCall(call.tx)
 	arg, result := c.mayReduce(call)
 	p.prepare(c.recvSize, arg, result, call)
+	xid := p.rc.XID
 	err := c.do(ctx, p, call, reply)
 	if err != nil {
 		c.ctr.errors.Add(1)
 	}
+	c.cfg.Trace.ended(xid, err)
 	return err
 }
 
@@ -92,6 +94,8 @@ func (c *Client) send(p *outcall, call *Call) error {
 	}
 	call.tx.post(call)
 	c.lent.expectReply()
+	c.ctr.chunks.add(p.rc.Lists())
+	c.cfg.Trace.sending(&p.rc, len(p.head))
 	p.wrs[0] = rdmap.WR{Op: rdmap.OpSend, Head: p.head}
 	if err = c.conn.Post(p.wrs[:]); err != nil {
 		c.lent.unexpectReply()

@@ -46,6 +46,9 @@ func (c *Client) received(conn *rdmap.Conn, m *rdmap.Message) {
 		c.ctr.invalidated.Add(1)
 		foreign = p == nil || !p.rc.Offers(handleOf(m.Invalidated))
 	}
+	if p != nil && c.cfg.Trace != nil {
+		c.cfg.Trace.replied(p.rc.XID, len(m.Data), m.Invalidated != 0)
+	}
 	c.wakeQueue()
 	c.mu.Unlock()
 	c.ctr.inline.Add(uint64(len(m.Data)))

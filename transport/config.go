@@ -206,6 +206,9 @@ type Config struct {
 	// watchdog lets another one read. If zero, 1 ms; if negative, for ever.
 	HandlerGrace time.Duration
 
+	// Trace is told what becomes of each call. If nil, nobody is.
+	Trace *Trace
+
 	// Logger receives what goes wrong. If nil, nothing is logged.
 	Logger *zap.Logger
 }

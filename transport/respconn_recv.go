@@ -56,6 +56,8 @@ func (h *respUpcalls) HandleRecv(conn *rdmap.Conn, m *rdmap.Message) {
 		return
 	}
 	rc.ctr.inFlight.Add(1)
+	rc.ctr.chunks.add(&x.in.Header.Lists)
+	rc.cfg.Trace.received(x.in.Header.XID, len(m.Data))
 	rc.act(x, v, true)
 }
 
@@ -191,9 +193,12 @@ func (d *pullDone) Complete(err error) {
 		go x.rc.dropPulled(x)
 		return
 	}
+	octets := 0
 	for i := range x.in.Layout.Pulls {
-		x.rc.ctr.read.Add(uint64(x.in.Layout.Pulls[i].Length))
+		octets += int(x.in.Layout.Pulls[i].Length)
 	}
+	x.rc.ctr.read.Add(uint64(octets))
+	x.rc.cfg.Trace.pulled(x.in.Header.XID, octets)
 	go x.rc.pulled(x)
 }
 

@@ -110,6 +110,7 @@ func (rc *respConn) send(x *exchange) {
 	rc.ctr.replies.Add(1)
 	rc.ctr.written.Add(uint64(written))
 	rc.ctr.inline.Add(uint64(len(x.head)))
+	rc.cfg.Trace.answering(x.in.Header.XID, len(x.head), written)
 	err := rc.conn.Post(x.wrs)
 	if err != nil && rc.conn.Err() == nil {
 		rc.conn.Abort(err) // RFC 8166 Section 4.5.4: no reply can be sent

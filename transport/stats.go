@@ -32,6 +32,11 @@ type Stats struct {
 	// OctetsInline is the size of the Sends of calls and replies, headers included;
 	// on record-marked TCP, of the records.
 	OctetsInline uint64
+	// ReadSegments, WriteSegments and ReplySegments count the segments of the read lists,
+	// write lists and reply chunks that calls have offered, LongCalls the calls in a
+	// Position Zero chunk (RFC 8166 Section 3.5). OctetsOffered is the room for results.
+	ReadSegments, WriteSegments, ReplySegments uint64
+	LongCalls, OctetsOffered                   uint64
 	// Credits is the latest grant (client) or the grant of new replies (server).
 	Credits int
 	// PoolCredits is the size of a server's or listener's Config.CreditPool, 0 for none;
@@ -105,6 +110,8 @@ type counters struct {
 	registered, reused                    atomic.Uint64
 	lentOctets                            atomic.Int64 // now
 
+	chunks chunkCounters
+
 	backward atomic.Pointer[counters] // of backward calls sent; nil until the first
 }
 
@@ -132,6 +139,7 @@ func (c *counters) snapshot() Stats {
 		ExposedRefused: c.exposedRefused.Load(),
 		Registered:     c.registered.Load(), Reused: c.reused.Load(), OctetsLent: c.lentOctets.Load(),
 	}
+	c.chunks.snapshot(&s)
 	if b := c.backward.Load(); b != nil {
 		s.BackwardCalls, s.BackwardReplies = b.calls.Load(), b.replies.Load()
 	}

@@ -11,6 +11,10 @@ import (
 func printStats(w io.Writer, who string, s transport.Stats) {
 	fmt.Fprintf(w, "%s: %d calls, %s by RDMA Read, %s by RDMA Write, %s inline, %d credits\n",
 		who, s.Calls, octets(s.OctetsRead), octets(s.OctetsWritten), octets(s.OctetsInline), s.Credits)
+	if s.ReadSegments+s.WriteSegments+s.ReplySegments > 0 {
+		fmt.Fprintf(w, "%s: %d read, %d write and %d reply chunk segments, %d long calls\n",
+			who, s.ReadSegments, s.WriteSegments, s.ReplySegments, s.LongCalls)
+	}
 	if s.PoolCredits > 0 {
 		fmt.Fprintf(w, "%s: %d connections shared %d credits\n", who, s.Accepted, s.PoolCredits)
 	}

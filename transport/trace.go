@@ -1,0 +1,107 @@
+package transport
+
+import (
+	"fmt"
+
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rpcrdma"
+)
+
+// Trace is told what becomes of each call, of a client or of a server, in the manner of
+// net/http/httptrace; calls are told apart by their XIDs. Any function may be nil. They
+// run in the goroutine that does the work, of which there are many, and must neither
+// block nor use the connection. Without Config.Trace nothing of this costs anything.
+type Trace struct {
+	// Registered: a client has made octets of memory reachable for its call.
+	Registered func(xid uint32, kind ChunkKind, octets int)
+	// Sent: a client is about to send a call, a Send of octets, header included.
+	Sent func(xid uint32, form rpcrdma.Form, octets int)
+	// Replied: the answer to a client's call has come, a Send of octets. Invalidated: it
+	// has revoked the memory of the call (RFC 8797 Section 4.1).
+	Replied     func(xid uint32, octets int)
+	Invalidated func(xid uint32)
+	// Ended: a client's call is over, with the error that Do returns.
+	Ended func(xid uint32, err error)
+
+	// Received: a server has taken a call, a Send of octets.
+	Received func(xid uint32, octets int)
+	// Pulled: it has read the chunks of the call, octets of them.
+	Pulled func(xid uint32, octets int)
+	// Answered: it is about to answer with a Send of octets, behind RDMA Writes of
+	// written octets.
+	Answered func(xid uint32, octets, written int)
+}
+
+// ChunkKind is what memory was registered for.
+type ChunkKind uint8
+
+// Kinds of chunks (RFC 8166 Section 3.4).
+const (
+	ReadChunk    ChunkKind = iota // an argument that was reduced
+	PositionZero                  // the payload stream of a long call
+	WriteChunk                    // a result that may be reduced
+	ReplyChunk                    // a long reply
+)
+
+// String returns "read", "position zero", "write" or "reply".
+func (k ChunkKind) String() string {
+	names := [...]string{"read", "position zero", "write", "reply"}
+	if int(k) < len(names) {
+		return names[k]
+	}
+	return fmt.Sprintf("ChunkKind(%d)", uint8(k))
+}
+
+// sending tells of a call that is about to be posted, and of its memory.
+func (t *Trace) sending(rc *rpcrdma.Call, octets int) {
+	if t == nil {
+		return
+	}
+	if f := t.Registered; f != nil {
+		for kind, mem := range [...]chunks.WriteChunk{rc.Memory.Arg, rc.Memory.Stream, rc.Memory.Sink, rc.Memory.Reply} {
+			if asked := [...]bool{rc.Plan.Arg, rc.Plan.Stream > 0, rc.Plan.Sink, rc.Plan.Reply > 0}; asked[kind] {
+				f(rc.XID, ChunkKind(kind), int(mem.Room()))
+			}
+		}
+	}
+	if t.Sent != nil {
+		t.Sent(rc.XID, rc.Plan.Form, octets)
+	}
+}
+
+// replied tells of an answer.
+func (t *Trace) replied(xid uint32, octets int, invalidated bool) {
+	if t == nil {
+		return
+	}
+	if t.Replied != nil {
+		t.Replied(xid, octets)
+	}
+	if invalidated && t.Invalidated != nil {
+		t.Invalidated(xid)
+	}
+}
+
+func (t *Trace) ended(xid uint32, err error) {
+	if t != nil && t.Ended != nil {
+		t.Ended(xid, err)
+	}
+}
+
+func (t *Trace) received(xid uint32, octets int) {
+	if t != nil && t.Received != nil {
+		t.Received(xid, octets)
+	}
+}
+
+func (t *Trace) pulled(xid uint32, octets int) {
+	if t != nil && t.Pulled != nil {
+		t.Pulled(xid, octets)
+	}
+}
+
+func (t *Trace) answering(xid uint32, octets, written int) {
+	if t != nil && t.Answered != nil {
+		t.Answered(xid, octets, written)
+	}
+}

@@ -1,0 +1,40 @@
+package transport_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"strings"
+
+	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport"
+)
+
+// What becomes of a call, and the counters in the form of Linux.
+func ExampleTrace() {
+	addr, stop := serve()
+	defer stop()
+	cfg := &transport.Config{Trace: &transport.Trace{
+		Registered: func(_ uint32, kind transport.ChunkKind, octets int) { fmt.Println("registered", kind, octets) },
+		Sent:       func(_ uint32, form rpcrdma.Form, octets int) { fmt.Println("sent", form, octets) },
+		Replied:    func(_ uint32, octets int) { fmt.Println("replied", octets) },
+		Ended:      func(_ uint32, err error) { fmt.Println("ended", err) },
+	}}
+	ctx := context.Background()
+	c, err := transport.Dial(ctx, "tcp", addr, cfg)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	var reply transport.Reply
+	defer reply.Release()
+	if err := c.Do(ctx, &transport.Call{Prog: prog, Vers: vers}, &reply); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(strings.Fields(c.Stats().Xprt())[:9])
+	// Output:
+	// sent short 68
+	// replied 52
+	// ended <nil>
+	// [xprt: rdma 0 0 1 0 0 1 1]
+}

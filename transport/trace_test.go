@@ -1,0 +1,190 @@
+package transport
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stag-rdma/stag/rpcrdma"
+)
+
+// events is a Trace that notes what it is told, without the XIDs.
+type events struct {
+	mu   sync.Mutex
+	list []string
+}
+
+func (e *events) add(format string, a ...any) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.list = append(e.list, fmt.Sprintf(format, a...))
+}
+
+func (e *events) take() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := strings.Join(e.list, "; ")
+	e.list = nil
+	return s
+}
+
+// trace returns the hooks.
+func (e *events) trace() *Trace {
+	return &Trace{
+		Registered:  func(_ uint32, k ChunkKind, n int) { e.add("registered %v %d", k, n) },
+		Sent:        func(_ uint32, f rpcrdma.Form, n int) { e.add("sent %v %d", f, n) },
+		Replied:     func(_ uint32, n int) { e.add("replied %d", n) },
+		Invalidated: func(uint32) { e.add("invalidated") },
+		Ended:       func(_ uint32, err error) { e.add("ended %v", err) },
+		Received:    func(_ uint32, n int) { e.add("received %d", n) },
+		Pulled:      func(_ uint32, n int) { e.add("pulled %d", n) },
+		Answered:    func(_ uint32, n, written int) { e.add("answered %d written %d", n, written) },
+	}
+}
+
+// TestTrace: what both ends tell of a call in each form.
+func TestTrace(t *testing.T) {
+	var ce, se events
+	cc, sc := testConfig(), testConfig()
+	cc.Trace, sc.Trace = ce.trace(), se.trace()
+	_, c := pair(t, newEcho(), sc, cc)
+	for _, tc := range []struct {
+		name           string
+		call           func() *Call
+		client, server string
+	}{
+		{
+			"inline", func() *Call { n := nullCall; return &n },
+			"sent short 68; replied 52; ended <nil>",
+			"received 68; answered 52 written 0",
+		},
+		{
+			"read chunk", func() *Call { return itemCall(procSum, filled(5000)) },
+			"registered read 5000; sent chunked 96; replied 60; invalidated; ended <nil>",
+			"received 96; pulled 5000; answered 60 written 0",
+		},
+		{
+			"write chunk", func() *Call {
+				call := wordCall(procFill, 6000)
+				call.Sink = make([]byte, 8000)
+				return call
+			},
+			"registered write 8000; sent short 96; replied 80; invalidated; ended <nil>",
+			"received 96; answered 80 written 6000",
+		},
+		{
+			"reply chunk", func() *Call {
+				call := wordCall(procList, 2000)
+				call.MaxResults = 8000
+				return call
+			},
+			"registered reply 8024; sent short 92; replied 48; invalidated; ended <nil>",
+			"received 92; answered 48 written 8024",
+		},
+	} {
+		call := tc.call()
+		mustDo(t, c, call)
+		waitFor(t, "the server's word", func() bool {
+			se.mu.Lock()
+			defer se.mu.Unlock()
+			return len(se.list) > 0 && strings.HasPrefix(se.list[len(se.list)-1], "answered")
+		})
+		if got := ce.take(); got != tc.client {
+			t.Errorf("%s, client:\n%s, want\n%s", tc.name, got, tc.client)
+		}
+		if got := se.take(); got != tc.server {
+			t.Errorf("%s, server:\n%s, want\n%s", tc.name, got, tc.server)
+		}
+	}
+	c.Close()
+	if err := try(t, c, &nullCall); err == nil {
+		t.Error("a call after Close")
+	}
+	if got := ce.take(); !strings.HasPrefix(got, "ended transport: call") {
+		t.Errorf("a call that fails: %s", got)
+	}
+}
+
+// TestTraceAllocs: hooks cost calls, not memory.
+func TestTraceAllocs(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	n := 0
+	tr := &Trace{
+		Registered: func(uint32, ChunkKind, int) { n++ }, Sent: func(uint32, rpcrdma.Form, int) { n++ },
+		Replied: func(uint32, int) { n++ }, Ended: func(uint32, error) { n++ },
+	}
+	cc, sc := testConfig(), testConfig()
+	cc.Trace = tr
+	sc.Trace = &Trace{Received: func(uint32, int) {}, Answered: func(uint32, int, int) {}}
+	_, c := pair(t, newEcho(), sc, cc)
+	ctx := context.Background()
+	var r Reply
+	call := func() {
+		if err := c.Do(ctx, &nullCall, &r); err != nil {
+			t.Fatal(err)
+		}
+		r.Release()
+	}
+	for range 200 {
+		call()
+	}
+	before := n
+	if allocs := testing.AllocsPerRun(100, call); allocs != 0 {
+		t.Errorf("%v allocations per NULL call", allocs)
+	}
+	if n-before != 3*101 {
+		t.Errorf("%d events of 101 calls", n-before)
+	}
+}
+
+// TestChunksAgree: after a run the two ends have counted the same chunks, octets and calls.
+func TestChunksAgree(t *testing.T) {
+	s, c := pair(t, newEcho(), nil, nil)
+	mustDo(t, c, &nullCall)
+	for n := range 5 {
+		both := echoCall(filled(3000 * n))
+		both.Sink = make([]byte, 3000*n)
+		mustDo(t, c, both)
+		call := wordCall(procFill, uint32(2500*n))
+		call.Sink = make([]byte, 2500*n)
+		mustDo(t, c, call)
+		long := &Call{Prog: testProg, Vers: testVers, Proc: procSum, MaxResults: 5000 * n, Args: itemArgs(filled(4000 * n))}
+		mustDo(t, c, long)
+	}
+	st, ct := s.Stats(), c.Stats()
+	type counted struct{ calls, replies, read, written, inline, readSegs, writeSegs, replySegs, long, offered, invalidated uint64 }
+	of := func(s Stats) counted {
+		return counted{
+			s.Calls, s.Replies, s.OctetsRead, s.OctetsWritten, s.OctetsInline,
+			s.ReadSegments, s.WriteSegments, s.ReplySegments, s.LongCalls, s.OctetsOffered, s.Invalidated,
+		}
+	}
+	if of(st) != of(ct) {
+		t.Errorf("server %+v\nclient %+v", of(st), of(ct))
+	}
+	if ct.ReadSegments == 0 || ct.WriteSegments == 0 || ct.ReplySegments == 0 || ct.LongCalls == 0 || ct.OctetsOffered < ct.OctetsWritten {
+		t.Errorf("the run had not all forms: %+v", of(ct))
+	}
+	want := fmt.Sprintf("xprt:\trdma 0 0 1 0 0 16 16 0 0 0 %d %d %d %d %d 0 0 0 0 0 %d 0 0 0 0 0 0",
+		ct.ReadSegments, ct.WriteSegments, ct.ReplySegments, ct.OctetsOffered, ct.OctetsWritten, ct.LongCalls)
+	if got := ct.Xprt(); got != want {
+		t.Errorf("%q, want\n%q", got, want)
+	}
+	if n := len(strings.Fields(ct.Xprt())); n != 2+27 {
+		t.Errorf("%d fields", n)
+	}
+}
+
+// itemArgs are the arguments of procSum with nothing that may be reduced.
+func itemArgs(p []byte) []byte {
+	call := itemCall(procSum, p)
+	b := append(call.Args, p...)
+	for len(b)%4 != 0 {
+		b = append(b, 0)
+	}
+	return b
+}
