@@ -221,6 +221,13 @@ func (s *Stats) add(o Stats) {
 	s.Registered += o.Registered
 	s.Reused += o.Reused
 	s.OctetsLent += o.OctetsLent
+	s.ReadSegments += o.ReadSegments
+	s.WriteSegments += o.WriteSegments
+	s.ReplySegments += o.ReplySegments
+	s.LongCalls += o.LongCalls
+	s.OctetsOffered += o.OctetsOffered
+	s.BackwardCalls += o.BackwardCalls
+	s.BackwardReplies += o.BackwardReplies
 }
 
 // Close implements [Caller]: it ends the connection and makes no other.
