@@ -194,13 +194,20 @@ type Config struct {
 	// progress before a server gives the connection up. If zero, 30 s.
 	PullTimeout time.Duration
 
-	// DRCEntries, DRCMemory and DRCTime bound a server's duplicate request cache: how many
+	// DRCEntries, DRCMemory and DRCTime bound a server's or listener's duplicate request cache: how many
 	// replies it keeps, how many octets they take, and for how long after the call. An
 	// eighth of DRCEntries is for one client address. If zero, 16384, 32 MiB and 5
 	// minutes; DRCEntries below zero: no cache. See [Handler] for the calls it holds.
 	DRCEntries int
 	DRCMemory  int64
 	DRCTime    time.Duration
+
+	// NonIdempotent names the calls that a listener holds in its duplicate request cache,
+	// which is the server's of DRCEntries: one that comes again over a new connection gets
+	// the reply of the first time and does not reach the server above. While such a call is
+	// under way that server does not see its connection end, for DRCTime at most. If nil,
+	// the procedures of NFSv3 that change something. A [Server] asks its [Handler].
+	NonIdempotent func(prog, vers, proc uint32) bool
 
 	// HandlerGrace is how long a handler may run in the reading goroutine before the
 	// watchdog lets another one read. If zero, 1 ms; if negative, for ever.

@@ -36,8 +36,9 @@ type duplicates struct {
 
 type dupEntry = drc.Entry[*savedReply]
 
-// newDuplicates makes the cache that cfg asks for, if h has calls for it.
-func newDuplicates(h Handler, cfg *Config) *duplicates {
+// newDuplicates makes the cache that cfg asks for, if h, a Handler or a part of one, has
+// calls for it.
+func newDuplicates(h any, cfg *Config) *duplicates {
 	d := &duplicates{bind: cfg.Binding, seed: maphash.MakeSeed(), start: time.Now(), waiting: make(map[*dupEntry]chan struct{})}
 	if cfg.DRCEntries > 0 {
 		d.names, _ = h.(nonIdempotent)
@@ -152,6 +153,22 @@ func (d *duplicates) begin(ctx context.Context, req *Request) (*dupEntry, *saved
 			return nil, nil
 		}
 	}
+}
+
+// enter is begin for who must not wait: later says that the same call runs now.
+func (d *duplicates) enter(req *Request) (e *dupEntry, old *savedReply, later bool) {
+	k := d.key(req)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e, first := d.cache.Begin(k, int64(time.Since(d.start)))
+	switch {
+	case first:
+		return e, nil, false
+	case e.Done():
+		d.replayed++
+		return nil, e.Value, false
+	}
+	return nil, nil, true
 }
 
 // end keeps the reply of a call, or, with nil, forgets the call.

@@ -43,6 +43,7 @@ type savedReply struct {
 	authStat  xdr.AuthStat
 	results   []byte
 	items     []item
+	record    []byte // instead, behind a Listener: the whole reply
 }
 
 // savedOverhead is about what a reply costs besides its octets: the entry, its places in
@@ -68,7 +69,7 @@ func save(r *Response) *savedReply {
 
 // size returns the memory that v takes, in octets.
 func (v *savedReply) size() int64 {
-	n := savedOverhead + len(v.verf.Body) + len(v.results)
+	n := savedOverhead + len(v.verf.Body) + len(v.results) + len(v.record)
 	for _, it := range v.items {
 		n += len(it.data)
 	}

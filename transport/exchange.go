@@ -36,6 +36,7 @@ type exchange struct {
 	live bool // counted in respConn.running
 
 	next      *exchange // in recordConn's queue
+	once      *dupEntry // of a call there that must not run twice
 	protected bool      // by RPCSEC_GSS: nothing may be reduced
 	answer    bool      // there is no call: buf is the reply to a backward one
 }
@@ -85,7 +86,7 @@ func (x *exchange) reset() {
 	x.out.Reset()
 	clear(x.item)
 	clear(x.wrs)
-	x.rc, x.next, x.live, x.protected, x.hold, x.size = nil, nil, false, false, holding{}, 0
+	x.rc, x.next, x.once, x.live, x.protected, x.hold, x.size = nil, nil, nil, false, false, holding{}, 0
 	x.msg, x.item, x.wrs = chunks.Message{}, x.item[:0], x.wrs[:0]
 	x.req, x.sink, x.then = Request{}, lent{}, nil
 	if cap(x.head) > maxKeptHead {

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"context"
 	"net"
 	"slices"
 	"sync"
@@ -9,8 +10,12 @@ import (
 // lanes are the record-marked connections that one RDMA connection appears as: one, or
 // Config.Fanout. A call goes to the one that owes the fewest replies.
 type lanes struct {
-	rc  *respConn
-	all []*recordConn // what Accept hands out
+	rc   *respConn
+	all  []*recordConn // what Accept hands out
+	dups *duplicates
+	addr net.Addr           // of the client
+	ctx  context.Context    // ends with the connection
+	stop context.CancelFunc // ends ctx
 
 	mu   sync.Mutex
 	open []*recordConn
@@ -19,7 +24,8 @@ type lanes struct {
 var _ application = (*lanes)(nil)
 
 func newLanes(l *Listener, conn net.Conn) *lanes {
-	ls := new(lanes)
+	ls := &lanes{dups: l.dups, addr: conn.RemoteAddr()}
+	ls.ctx, ls.stop = context.WithCancel(context.Background())
 	ls.rc = newRespConn(l.cfg, &l.ctr, &l.budget, ls)
 	for range l.cfg.Fanout {
 		ls.all = append(ls.all, newRecordConn(ls.rc, ls, conn))
@@ -28,19 +34,29 @@ func newLanes(l *Listener, conn net.Conn) *lanes {
 	return ls
 }
 
-// dispatch hands a call to a lane. A call whose XID is being served already is a
-// retransmission: it is dropped, the first one will be answered.
+// dispatch hands a call on, unless the duplicate request cache answers it.
 func (ls *lanes) dispatch(x *exchange, inline bool) {
 	if inline {
 		x.own()
 	}
 	x.req.XID, x.req.Prog, x.req.Vers, x.req.Proc = x.in.RPC.XID, x.in.RPC.Prog, x.in.RPC.Vers, x.in.RPC.Proc
 	x.protected = gssProtected(x.in.RPC.Cred)
+	if !ls.once(x) {
+		ls.pass(x)
+	}
+}
+
+// pass hands a call to a lane. A call whose XID is being served already is a
+// retransmission: it is dropped, the first one will be answered.
+func (ls *lanes) pass(x *exchange) {
 	ls.mu.Lock()
 	c := ls.choose(x.req.XID)
 	taken := c != nil && c.queue(x)
 	ls.mu.Unlock()
 	if !taken {
+		if x.once != nil {
+			ls.dups.end(x.once, nil)
+		}
 		ls.rc.ctr.dropped.Add(1)
 		ls.rc.finish(x)
 	}
@@ -76,6 +92,7 @@ func (ls *lanes) leave(c *recordConn) bool {
 
 // ended tells all lanes that no further call will come.
 func (ls *lanes) ended(err error) {
+	ls.stop()
 	for _, c := range ls.all {
 		c.ended(err)
 	}

@@ -19,6 +19,7 @@ type Listener struct {
 	ctr    counters
 	budget budget
 	door   *door
+	dups   *duplicates
 	ready  chan *recordConn
 	ctx    context.Context // of start-ups; ends with Close
 	cancel context.CancelFunc
@@ -36,6 +37,9 @@ var _ net.Listener = (*Listener)(nil)
 // Read returns are records of whole, unreduced calls; what is written are records of
 // whole replies, of which the DDP-eligible result leaves by RDMA Write
 // (Config.Binding finds it, RFC 8267 Section 4).
+//
+// A call of Config.NonIdempotent that comes again, over whichever connection, is answered
+// from a duplicate request cache.
 //
 // The dynamic type of the result is *[Listener], which has Stats.
 func Listen(network, addr string, cfg *Config) (net.Listener, error) {
@@ -64,6 +68,11 @@ func newListener(inner net.Listener, cfg *Config) *Listener {
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.budget.init(cfg)
 	l.door = newDoor(cfg, &l.ctr)
+	names := nonIdempotentFunc(changesNFS3)
+	if cfg.NonIdempotent != nil {
+		names = cfg.NonIdempotent
+	}
+	l.dups = newDuplicates(names, cfg)
 	go l.run()
 	return l
 }
@@ -178,5 +187,6 @@ func (l *Listener) Stats() Stats {
 	s.Credits = l.cfg.Credits
 	s.addPool(l.cfg.CreditPool)
 	l.budget.stats(&s)
+	l.dups.stats(&s)
 	return s
 }

@@ -23,6 +23,9 @@ type recordConn struct {
 	head, tail *exchange            // complete calls, not wholly read
 	off        int                  // octets of head's record that were read
 	pending    map[uint32]*exchange // complete calls by XID, until answered
+	orphans    map[uint32]*dupEntry // by XID, what the server works on though it is over
+	patience   *time.Timer          // for them
+	closed     bool                 // by the server
 	err        error                // the connection is over
 	some       chan struct{}        // a hint that there is something to read
 	read       deadline
@@ -72,7 +75,9 @@ func (c *recordConn) hint() {
 	}
 }
 
-// ended fails Read and Write and forgets the calls that were not answered.
+// ended fails Read and Write and forgets the calls that were not answered. While the
+// server works on one that must not run twice, Read waits and Write takes the reply: a
+// server that saw the end might stop halfway.
 func (c *recordConn) ended(err error) {
 	if err == nil {
 		err = io.EOF
@@ -82,11 +87,16 @@ func (c *recordConn) ended(err error) {
 	left := c.pending
 	dropReplies(c.head)
 	c.pending, c.head, c.tail = nil, nil, nil
+	forgotten := c.orphan(left)
+	over := len(c.orphans) == 0
 	c.mu.Unlock()
 	c.hint()
-	c.wmu.Lock()
-	c.w.drop()
-	c.wmu.Unlock()
+	if over {
+		c.dropRecord()
+	}
+	for _, e := range forgotten {
+		c.lanes.dups.end(e, nil)
+	}
 	for _, x := range left {
 		c.rc.finish(x)
 	}
@@ -123,7 +133,7 @@ func (c *recordConn) take(p []byte) (n int, err error) {
 		n += c.takeRecord(p[n:])
 	}
 	switch {
-	case n == 0 && c.err != nil:
+	case n == 0 && c.err != nil && len(c.orphans) == 0:
 		c.hint() // for the next reader
 		if endOfStream(c.err) {
 			return 0, io.EOF
@@ -190,10 +200,13 @@ func (c *recordConn) Write(p []byte) (int, error) {
 	return done, nil
 }
 
-// failure returns why the connection is over.
+// failure returns why nothing can be written any more.
 func (c *recordConn) failure() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if len(c.orphans) > 0 {
+		return nil
+	}
 	return c.err
 }
 
@@ -208,29 +221,33 @@ func (c *recordConn) reply(rec *record) {
 	}
 	c.mu.Lock()
 	x := c.pending[xid]
-	if x == nil || x == c.head || x.buf != nil || x.held != nil {
+	if x == nil || x == c.head || x.unread() {
 		c.mu.Unlock() // unknown, or answered before it was read
+		if !c.adopt(xid, msg) {
+			c.rc.ctr.dropped.Add(1)
+		}
 		rec.buf.release()
-		c.rc.ctr.dropped.Add(1)
 		return
 	}
 	delete(c.pending, xid)
 	c.mu.Unlock()
+	if e := x.once; e != nil {
+		x.once = nil
+		c.lanes.keep(e, msg)
+	}
 	x.resp.bufs = append(x.resp.bufs, rec.buf)
-	x.msg = chunks.Message{Body: msg, Whole: true}
-	c.findItems(x, msg)
-	c.rc.sendReply(x)
+	c.rc.answer(x, msg)
 }
 
 // findItems finds the DDP-eligible results in a reply.
-func (c *recordConn) findItems(x *exchange, msg []byte) {
+func (rc *respConn) findItems(x *exchange, msg []byte) {
 	d := xdr.NewDecoder(msg)
 	var h xdr.ReplyHeader
 	if h.Parse(&d) != nil || h.Err() != nil || x.protected {
 		return
 	}
 	res := d.Rest()
-	x.item = chunks.EligibleResults(c.rc.cfg.Binding, x.req.Prog, x.req.Vers, x.req.Proc, res, x.item[:0])
+	x.item = chunks.EligibleResults(rc.cfg.Binding, x.req.Prog, x.req.Vers, x.req.Proc, res, x.item[:0])
 	for i := range x.item {
 		x.item[i].Pos += len(msg) - len(res)
 	}
@@ -240,6 +257,11 @@ func (c *recordConn) findItems(x *exchange, msg []byte) {
 // Close sends what was written, closes the connection and fails Read with io.EOF. One
 // that owes no reply and has siblings goes alone.
 func (c *recordConn) Close() error {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	defer c.dropRecord()
+	c.disown()
 	if c.lanes.leave(c) {
 		c.ended(nil)
 		return nil

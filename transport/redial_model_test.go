@@ -56,6 +56,7 @@ func (h *ledger) ServeRPC(ctx context.Context, req *Request, resp *Response) {
 // other, in every way: within the start-up, a frame, a pull, a reply.
 type modelNetwork struct {
 	s   *Server
+	l   *pipeListener // instead of s for RDMA, if not nil
 	mu  sync.Mutex
 	rnd *rand.Rand
 	wg  sync.WaitGroup
@@ -66,7 +67,7 @@ func (w *modelNetwork) dial(ctx context.Context) (Caller, error) {
 	a, b := rdmaptest.Pipe()
 	w.mu.Lock()
 	w.n++
-	stream := w.rnd.IntN(5) == 0
+	stream := w.rnd.IntN(5) == 0 && w.l == nil
 	fault := rdmaptest.Fault{Cut: []rdmaptest.Cut{rdmaptest.CutReset, rdmaptest.CutReset, rdmaptest.CutEnd, rdmaptest.CutSilence}[w.rnd.IntN(4)]}
 	fault.CutAt = int64(w.rnd.IntN(200))
 	if w.rnd.IntN(8) > 0 {
@@ -83,7 +84,11 @@ func (w *modelNetwork) dial(ctx context.Context) (Caller, error) {
 		w.wg.Go(func() { w.s.ServeStreamConn(b) })
 		return NewStreamClient(rdmaptest.Wrap(a, faults), cfg)
 	}
-	w.wg.Go(func() { w.s.ServeConn(b) })
+	if w.l != nil {
+		w.l.put(b)
+	} else {
+		w.wg.Go(func() { w.s.ServeConn(b) })
+	}
 	return NewClient(ctx, rdmaptest.Wrap(a, faults), cfg)
 }
 
@@ -91,7 +96,10 @@ func (w *modelNetwork) dial(ctx context.Context) (Caller, error) {
 // the same address, call procedures that must run once. Each call runs exactly once, or
 // if it was cancelled at most once; each caller gets its own reply. -model.steps makes it
 // longer.
-func TestOnceModel(t *testing.T) {
+func TestOnceModel(t *testing.T) { runOnceModel(t, onceModel) }
+
+func runOnceModel(t *testing.T, onceModel func(t *testing.T, seed uint64, steps int)) {
+	t.Helper()
 	steps := *modelSteps
 	if raceEnabled {
 		steps /= 10
@@ -109,11 +117,22 @@ const (
 )
 
 func onceModel(t *testing.T, seed uint64, steps int) {
-	rnd := rand.New(rand.NewPCG(seed, 7))
 	h := &ledger{echo: newEcho(), rnd: rand.New(rand.NewPCG(seed, 8)), ran: make(map[uint64]int)}
+	w := &modelNetwork{s: &Server{Handler: h, Config: onceConfig()}, rnd: rand.New(rand.NewPCG(seed, 9))}
+	onceModelOver(t, seed, steps, h, w, w.s.Stats, func() { w.s.Close() })
+}
+
+// onceConfig is a server that forgets no reply.
+func onceConfig() *Config {
 	cfg := unwatched(testConfig())
 	cfg.DRCEntries, cfg.DRCMemory, cfg.DRCTime = 1<<17, 1<<30, 24*time.Hour
-	w := &modelNetwork{s: &Server{Handler: h, Config: cfg}, rnd: rand.New(rand.NewPCG(seed, 9))}
+	return cfg
+}
+
+// onceModelOver runs the model with a server that w reaches; stats and stop are its.
+func onceModelOver(t *testing.T, seed uint64, steps int, h *ledger, w *modelNetwork, stats func() Stats, stop func()) {
+	t.Helper()
+	rnd := rand.New(rand.NewPCG(seed, 7))
 	var wg sync.WaitGroup
 	var calls, cancelled atomic.Int64
 	var all []*Redialer
@@ -153,7 +172,7 @@ func onceModel(t *testing.T, seed uint64, steps int) {
 		sum.Retransmits, sum.Accepted, sum.Silences = sum.Retransmits+s.Retransmits, sum.Accepted+s.Accepted, sum.Silences+s.Silences
 		r.Close()
 	}
-	w.s.Close()
+	stop()
 	time.Sleep(time.Hour) // what was silenced times out
 	w.wg.Wait()
 	for _, mine := range must {
@@ -163,7 +182,7 @@ func onceModel(t *testing.T, seed uint64, steps int) {
 			}
 		}
 	}
-	st := w.s.Stats()
+	st := stats()
 	t.Logf("seed %d: %d calls, %d cancelled, %d connections, %d silent, %d sent again, %d replayed, %d joined",
 		seed, steps, cancelled.Load(), sum.Accepted, sum.Silences, sum.Retransmits, st.Replayed, st.Joined)
 	if st.DRCEvicted != 0 || steps >= 1000 && (st.Replayed == 0 || st.Joined == 0 || sum.Silences == 0) {

@@ -15,7 +15,8 @@ const relayBuffer = 256 << 10
 // [Listen] or [DialConn] it joins a client on RDMA and a server on TCP, or the
 // reverse: records, their XIDs, credentials and verifiers pass unchanged, so that the
 // server's duplicate request cache and RPCSEC_GSS work as if it stood alone. A peer
-// sees its connection end when the other's does, and reconnects.
+// sees its connection end when the other's does, and reconnects; but the server's stays
+// while it works on a call for which a connection from [Listen] waits.
 //
 // The error is nil when a connection came to its orderly end. To stop a Relay, close
 // one of its connections.

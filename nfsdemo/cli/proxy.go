@@ -138,6 +138,9 @@ func (a *app) proxy(ctx context.Context, f *proxyFlags) error {
 	}
 	select {
 	case <-ctx.Done():
+		if rdma, ok := l.(*transport.Listener); ok {
+			printStats(a.stderr, "nfsdemo: passed", rdma.Stats())
+		}
 		st := p.Stats()
 		fmt.Fprintf(a.stderr, "nfsdemo: stopped; %d clients, %d of them without an answer from %s\n", st.Accepted, st.Failed, r.To)
 		return nil

@@ -1,0 +1,146 @@
+package transport
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// This file is the duplicate request cache behind a Listener. The server above is one that
+// was written for TCP: it does not know the cache, and a call that comes again never
+// reaches it.
+
+// nonIdempotentFunc is a function as the part of a Handler that names calls.
+type nonIdempotentFunc func(prog, vers, proc uint32) bool
+
+// NonIdempotent calls f.
+func (f nonIdempotentFunc) NonIdempotent(prog, vers, proc uint32) bool { return f(prog, vers, proc) }
+
+// changesNFS3 names the procedures of NFS version 3 that change something: SETATTR, and
+// WRITE to LINK (RFC 1813 Section 3.3). WRITE is among them since, run again, it may
+// overwrite a later one.
+func changesNFS3(prog, vers, proc uint32) bool {
+	const nfs, setattr, write, link = 100003, 2, 7, 15
+	return prog == nfs && vers == 3 && (proc == setattr || proc >= write && proc <= link)
+}
+
+// once hands a call on that must not run twice, unless it came before: then it gets the
+// reply of the first time, as soon as there is one. It reports false for calls that may
+// run again, and leaves them alone.
+func (ls *lanes) once(x *exchange) bool {
+	req := Request{CallHeader: x.in.RPC, Args: x.in.Args, RemoteAddr: ls.addr}
+	// Choice: not with RPCSEC_GSS, where each transmission has a sequence number of its
+	// own, which the verifier of the reply must fit (RFC 2203 Section 5.3.3.2).
+	if !ls.dups.covers(&req) || req.Cred.Flavor == xdr.RPCSECGSS {
+		return false
+	}
+	e, old, later := ls.dups.enter(&req)
+	if later {
+		go ls.join(x, req)
+	} else {
+		ls.begin(x, e, old)
+	}
+	return true
+}
+
+// join waits for the reply to the same call before.
+func (ls *lanes) join(x *exchange, req Request) {
+	e, old := ls.dups.begin(ls.ctx, &req)
+	ls.begin(x, e, old)
+}
+
+// begin answers a call with the reply it had, or hands the first one on.
+func (ls *lanes) begin(x *exchange, e *dupEntry, old *savedReply) {
+	switch {
+	case old != nil:
+		ls.rc.answer(x, old.record)
+	case e != nil:
+		x.once = e
+		ls.pass(x)
+	default:
+		ls.rc.finish(x) // the connection has ended
+	}
+}
+
+// answer sends a whole reply, which must not change until it has left.
+func (rc *respConn) answer(x *exchange, msg []byte) {
+	x.msg = chunks.Message{Body: msg, Whole: true}
+	rc.findItems(x, msg)
+	rc.sendReply(x)
+}
+
+// keep ends a call that must not run twice with the reply in msg, which is copied.
+func (ls *lanes) keep(e *dupEntry, msg []byte) {
+	ls.dups.end(e, &savedReply{record: bytes.Clone(msg)})
+}
+
+// orphan keeps what the server above works on when the connection ends: its replies are
+// for the next connection, on which the client sends the calls again. Calls that it has
+// not read whole it cannot have carried out: they are forgotten, as all are when it has
+// closed the connection itself. c.mu is held; c.pending has been left.
+func (c *recordConn) orphan(left map[uint32]*exchange) (forgotten []*dupEntry) {
+	for xid, x := range left {
+		e := x.once
+		x.once = nil
+		switch {
+		case e == nil:
+		case c.closed || x.unread():
+			forgotten = append(forgotten, e)
+		default:
+			if c.orphans == nil {
+				c.orphans = make(map[uint32]*dupEntry)
+			}
+			c.orphans[xid] = e
+		}
+	}
+	if len(c.orphans) > 0 {
+		c.patience = time.AfterFunc(c.rc.cfg.DRCTime, c.disown)
+	}
+	return forgotten
+}
+
+// unread says whether the server above has not read the call whole.
+func (x *exchange) unread() bool { return x.buf != nil || x.held != nil }
+
+// adopt takes the reply to an orphan, and reports whether it is one.
+func (c *recordConn) adopt(xid uint32, msg []byte) bool {
+	c.mu.Lock()
+	e, ok := c.orphans[xid]
+	delete(c.orphans, xid)
+	last := ok && len(c.orphans) == 0
+	if last {
+		c.patience.Stop()
+	}
+	c.mu.Unlock()
+	if ok {
+		c.lanes.keep(e, msg)
+	}
+	if last {
+		c.hint() // Read may say now that the connection is over
+	}
+	return ok
+}
+
+// disown gives up the orphans: nobody will answer them.
+func (c *recordConn) disown() {
+	c.mu.Lock()
+	orphans := c.orphans
+	c.orphans = nil
+	if c.patience != nil {
+		c.patience.Stop()
+	}
+	c.mu.Unlock()
+	for _, e := range orphans {
+		c.lanes.dups.end(e, nil)
+	}
+	c.hint()
+}
+
+// dropRecord gives back the memory of a reply that was not written whole.
+func (c *recordConn) dropRecord() {
+	c.wmu.Lock()
+	defer c.wmu.Unlock()
+	c.w.drop()
+}

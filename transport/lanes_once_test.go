@@ -1,0 +1,364 @@
+package transport
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// listenOnce listens with a cache of all procedures of the test program but NULL.
+func listenOnce(t testing.TB, cfg *Config) *Listener {
+	t.Helper()
+	cfg.NonIdempotent = (&once{}).NonIdempotent
+	l, err := Listen("tcp", "127.0.0.1:0", cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l.(*Listener)
+}
+
+// TestListenReplay: behind a listener a call that comes again, on the same connection or a
+// new one, with other chunks offered each time, does not reach the server written for TCP.
+func TestListenReplay(t *testing.T) {
+	l, h := listenOnce(t, testConfig()), newOnce()
+	serveSerially(t, l, h)
+	addr := l.Addr().String()
+	a := dial(t, addr, nil)
+	ways := []struct {
+		name string
+		c    Caller
+		sink bool
+	}{
+		{"first", a, true},
+		{"same connection", a, true},
+		{"same connection, reply chunk", a, false},
+		{"new connection", dial(t, addr, nil), true},
+		{"another one", dial(t, addr, nil), false},
+	}
+	list := wordCall(procList, 3000)
+	list.MaxResults = 4 * 3000
+	for i, call := range []*Call{
+		echoCall(filled(5001)), echoCall(filled(30)), echoCall(nil), list,
+		{Prog: testProg, Vers: testVers, Proc: procDeny},
+		itemCall(procSum, filled(1<<19)),
+	} {
+		xid := uint32(0x1000 + i)
+		var status string
+		var want []byte
+		for n, w := range ways {
+			c := withXID(xid, call)
+			c.MaxResults = max(c.MaxResults, len(c.Item)+64)
+			if w.sink && c.Proc == procEcho {
+				c.Sink, c.MaxResults = make([]byte, len(c.Item)), 64
+			}
+			var r Reply
+			if err := w.c.Do(testCtx(t), c, &r); err != nil {
+				t.Fatalf("call %d, %s: %v", i, w.name, err)
+			}
+			st, got := flat(t, &r, c.Sink)
+			if n == 0 {
+				status, want = st, got
+			}
+			if st != status || !bytes.Equal(got, want) {
+				t.Errorf("call %d, %s: %s, %d octets; at first %s, %d octets", i, w.name, st, len(got), status, len(want))
+			}
+			r.Release()
+		}
+		if n := h.times(xid); n != 1 {
+			t.Errorf("call %d ran %d times", i, n)
+		}
+	}
+	other := withXID(0x1000, echoCall(filled(5000))) // the same XID, other arguments
+	other.Cred = (&xdr.SysCred{MachineName: "x"}).Auth()
+	other.Sink, other.MaxResults = make([]byte, 5000), 64
+	mustDo(t, a, other)
+	mustDo(t, a, withXID(9, &nullCall))
+	mustDo(t, a, withXID(9, &nullCall))
+	if h.times(0x1000) != 2 || h.times(9) != 2 {
+		t.Errorf("another call ran %d times, one that may run again %d", h.times(0x1000)-1, h.times(9))
+	}
+	if st := l.Stats(); st.Replayed != 6*4 || st.DRCEntries != 7 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestListenCut: the connection ends while the server above works on a call. That server
+// is not disturbed; its reply is for the call when it comes again, before it has ended or
+// after, and only then it sees the end of the connection.
+func TestListenCut(t *testing.T) {
+	l, h := listenOnce(t, testConfig()), newOnce()
+	ended := make(chan error, 1)
+	rec := serveOne(t, l, h, ended)
+	a, err := Dial(testCtx(t), "tcp", l.Addr().String(), testConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := make(chan error, 1)
+	go func() { first <- try(t, a, withXID(7, &blockCall)) }()
+	<-h.enter
+	a.conn.Abort(nil)
+	if err := <-first; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("call on a connection that ended: %v", err)
+	}
+	waitFor(t, "the listener knows", func() bool { return l.Stats().Connections == 0 })
+	serveSerially(t, l, h)
+	b := dial(t, l.Addr().String(), nil)
+	mustDo(t, b, &nullCall) // its grant
+	again := make(chan error, 2)
+	go func() { again <- try(t, b, withXID(7, &blockCall)) }()
+	other := dial(t, l.Addr().String(), nil)
+	go func() { again <- try(t, other, withXID(7, &blockCall)) }()
+	waitFor(t, "both wait", func() bool { return l.Stats().Joined == 2 })
+	mustDo(t, b, &nullCall) // they hold nothing up
+	select {
+	case err := <-ended:
+		t.Fatalf("the server above has seen %v", err)
+	default:
+	}
+	close(h.leave)
+	for range 2 {
+		if err := <-again; err != nil {
+			t.Error(err)
+		}
+	}
+	if err := <-ended; err != io.EOF {
+		t.Errorf("the server above has seen %v, want io.EOF", err)
+	}
+	if _, err := (<-rec).Write(make([]byte, 4)); err == nil {
+		t.Error("Write after the end succeeded")
+	}
+	mustDo(t, b, withXID(7, &blockCall))
+	if n := h.times(7); n != 1 {
+		t.Errorf("it ran %d times", n)
+	}
+	if st := l.Stats(); st.Replayed != 1 || st.Joined != 2 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// serveOne serves the next connection, which it gives out, serially; ended gets the error
+// of Read.
+func serveOne(t *testing.T, l net.Listener, h Handler, ended chan error) chan net.Conn {
+	t.Helper()
+	conn := make(chan net.Conn, 1)
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			ended <- err
+			return
+		}
+		conn <- c
+		r := xdr.NewRecordReader(c, 1<<20)
+		for {
+			msg, err := r.Next(nil)
+			if err != nil {
+				ended <- err
+				return
+			}
+			reply, _ := ServeMessage(t.Context(), h, c.RemoteAddr(), msg, nil)
+			if _, err := c.Write(append(xdr.AppendRecordMark(nil, len(reply), true), reply...)); err != nil {
+				ended <- err
+				return
+			}
+		}
+	}()
+	return conn
+}
+
+// TestListenForgets: a call that the server above has not read, not answered when it closed
+// the connection, or never answers at all, runs anew when it comes again.
+func TestListenForgets(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		read int // octets that the server above reads of the call
+		end  func(client *Client, rec net.Conn)
+	}{
+		{"unread", 0, func(c *Client, _ net.Conn) { c.conn.Abort(nil) }},
+		{"half read", 20, func(c *Client, _ net.Conn) { c.conn.Abort(nil) }},
+		{"closed by the server", 44, func(_ *Client, rec net.Conn) { rec.Close() }},
+		{"cut, then closed by the server", 44, func(c *Client, rec net.Conn) {
+			c.conn.Abort(nil)
+			<-rec.(*recordConn).rc.over
+			rec.Close()
+		}},
+		{"cut and never answered", 44, func(c *Client, rec net.Conn) {
+			c.conn.Abort(nil)
+			if n, err := rec.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+				panic("Read ends with something else")
+			}
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg := testConfig()
+			cfg.DRCTime = time.Hour
+			if tt.name == "cut and never answered" {
+				cfg.DRCTime = time.Millisecond
+			}
+			l, h := listenOnce(t, cfg), newOnce()
+			a, err := Dial(testCtx(t), "tcp", l.Addr().String(), testConfig())
+			if err != nil {
+				t.Fatal(err)
+			}
+			rec := accept(t, l)
+			first := make(chan error, 1)
+			go func() { first <- try(t, a, withXID(7, &Call{Prog: testProg, Vers: testVers, Proc: procDeny})) }()
+			if _, err := io.ReadFull(rec, make([]byte, tt.read)); err != nil {
+				t.Fatal(err)
+			}
+			waitFor(t, "the call has come", func() bool { return l.Stats().Calls == 1 })
+			tt.end(a, rec)
+			if err := <-first; err == nil {
+				t.Error("a call on a connection that ended has an answer")
+			}
+			serveSerially(t, l, h)
+			var r Reply
+			if err := dial(t, l.Addr().String(), nil).Do(testCtx(t), withXID(7, &Call{Prog: testProg, Vers: testVers, Proc: procDeny}), &r); err != nil {
+				t.Fatal(err)
+			}
+			r.Release()
+			if n := h.times(7); n != 1 {
+				t.Errorf("it ran %d times, want once", n)
+			}
+		})
+	}
+}
+
+func TestChangesNFS3(t *testing.T) {
+	var procs []uint32
+	for proc := range uint32(30) {
+		if changesNFS3(100003, 3, proc) {
+			procs = append(procs, proc)
+		}
+		if changesNFS3(100003, 4, proc) || changesNFS3(100005, 3, proc) {
+			t.Errorf("procedure %d of another program or version", proc)
+		}
+	}
+	if len(procs) != 10 || procs[0] != 2 || procs[1] != 7 || procs[9] != 15 {
+		t.Errorf("%v", procs)
+	}
+}
+
+// pipeListener accepts what is put into it.
+type pipeListener struct {
+	conns chan net.Conn
+	over  chan struct{}
+	once  sync.Once
+}
+
+func newPipeListener() *pipeListener {
+	return &pipeListener{conns: make(chan net.Conn, 64), over: make(chan struct{})}
+}
+
+func (l *pipeListener) put(c net.Conn) { l.conns <- c }
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.over:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error {
+	l.once.Do(func() { close(l.over) })
+	return nil
+}
+
+func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
+
+// TestListenOnceModel is TestOnceModel with a server written for TCP under a Listener.
+func TestListenOnceModel(t *testing.T) {
+	runOnceModel(t, func(t *testing.T, seed uint64, steps int) {
+		h := &ledger{echo: newEcho(), rnd: rand.New(rand.NewPCG(seed, 8)), ran: make(map[uint64]int)}
+		w := &modelNetwork{l: newPipeListener(), rnd: rand.New(rand.NewPCG(seed, 9))}
+		cfg := onceConfig()
+		cfg.NonIdempotent = h.NonIdempotent
+		l, err := NewListener(w.l, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		above := unwatched(testConfig())
+		above.DRCEntries = -1
+		s := &Server{Handler: h, Config: above}
+		served := make(chan error, 1)
+		go func() { served <- s.ServeStream(l) }()
+		onceModelOver(t, seed, steps, h, w, l.Stats, func() { s.Close(); <-served })
+	})
+}
+
+// TestRelayCut: the client's connection to a proxy ends while the server behind it works on
+// a call; sent again over a new one the call gets that reply.
+func TestRelayCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newOnce()
+		cfg := unwatched(testConfig())
+		cfg.NonIdempotent = h.NonIdempotent
+		front := newPipeListener()
+		l, err := NewListener(front, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		behind := unwatched(testConfig())
+		behind.DRCEntries = -1
+		s := &Server{Handler: h, Config: behind}
+		var wg sync.WaitGroup
+		relays := 0
+		var ended atomic.Int32
+		wg.Go(func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				x, y := rdmaptest.Pipe()
+				relays++
+				wg.Go(func() { s.ServeStreamConn(y) })
+				wg.Go(func() { Relay(c, x); ended.Add(1) })
+			}
+		})
+		connect := func() *Client {
+			a, b := rdmaptest.Pipe()
+			front.put(b)
+			c, err := NewClient(testCtx(t), a, unwatched(testConfig()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return c
+		}
+		a := connect()
+		first := make(chan error, 1)
+		go func() { first <- try(t, a, withXID(7, &blockCall)) }()
+		<-h.enter
+		a.conn.Abort(nil)
+		<-first
+		b := connect()
+		again := make(chan error, 1)
+		go func() { again <- try(t, b, withXID(7, &blockCall)) }()
+		synctest.Wait()
+		close(h.leave)
+		if err := <-again; err != nil {
+			t.Error(err)
+		}
+		if synctest.Wait(); ended.Load() != 1 {
+			t.Error("the first relay has what it waited for, and does not end")
+		}
+		b.Close()
+		l.Close()
+		s.Close()
+		wg.Wait()
+		if n := h.times(7); n != 1 || relays != 2 {
+			t.Errorf("it ran %d times behind %d relays", n, relays)
+		}
+	})
+}
