@@ -38,7 +38,7 @@ func create(path string, size int, h *hook.Hooks) error {
 		return err
 	}
 	defer os.Remove(f.Name())
-	err = errors.Join(fill(&device{f: f, path: f.Name(), size: size, hooks: h}), f.Close())
+	err = errors.Join(fill(&device{f: f, out: f, path: f.Name(), size: size, hooks: h}), f.Close())
 	if err != nil {
 		return err
 	}

@@ -10,10 +10,38 @@ import (
 // device is the file under a memory: each system call in one place, behind the hooks.
 type device struct {
 	f     *os.File
+	out   *os.File // what is written to: f, or the same file past the page cache
 	path  string
 	size  int // octets at opening
 	hooks *hook.Hooks
 	split bool // the system has no single call for writeSync
+}
+
+// maxDirect is how large a memory may be, octets, that is written past the page cache: it
+// needs a second copy, and the page cache would give its own up when memory is short.
+const maxDirect = 64 << 20
+
+// direct makes what is written from now on go past the page cache, in whole blocks from
+// memory aligned to them, and reports whether it does. It is the same file whatever its
+// name means now. An error of such a write is told to its caller and to nobody else.
+func (d *device) direct() bool {
+	if d.size%block != 0 || d.size > maxDirect || !takesDirect(d.f) {
+		return false
+	}
+	out, err := reopenDirect(d.f)
+	if err != nil {
+		return false
+	}
+	d.out = out
+	return true
+}
+
+// release ends that.
+func (d *device) release() error {
+	if d.out == d.f {
+		return nil
+	}
+	return d.out.Close()
 }
 
 func (d *device) error(op string, kind, err error) error {
@@ -24,7 +52,7 @@ func (d *device) error(op string, kind, err error) error {
 func (d *device) write(p []byte, off int) error {
 	err := d.hooks.Call(hook.Write, off, len(p))
 	if err == nil {
-		_, err = d.f.WriteAt(p, int64(off))
+		_, err = d.out.WriteAt(p, int64(off))
 	}
 	if err != nil {
 		return d.error("pwrite", ErrFailed, cause(err))
@@ -35,7 +63,7 @@ func (d *device) write(p []byte, off int) error {
 func (d *device) datasync() error {
 	err := d.hooks.Call(hook.Datasync, 0, d.size)
 	if err == nil {
-		err = datasync(d.f)
+		err = datasync(d.out)
 	}
 	if err != nil {
 		return d.error("fdatasync", ErrFailed, cause(err))
@@ -48,7 +76,7 @@ func (d *device) datasync() error {
 // time.
 func (d *device) writeSync(p []byte, off int) error {
 	if !d.split && d.hooks == nil {
-		n, err := writeSync(d.f, p, off)
+		n, err := writeSync(d.out, p, off)
 		switch {
 		case err != nil:
 			return d.error("pwritev2", ErrFailed, err)

@@ -25,3 +25,12 @@ func PretendNoInstruction(t *testing.T, err error) {
 	lineWriteBack = func() (string, error) { return "", err }
 	t.Cleanup(func() { lineWriteBack = was })
 }
+
+// Direct reports whether m is written past the page cache.
+func (m *Memory) Direct() bool { return m.d.out != m.d.f }
+
+// TakesDirect reports whether the file system of m takes direct writes.
+func (m *Memory) TakesDirect() bool { return takesDirect(m.d.f) }
+
+// MaxDirect is how large such a memory may be.
+const MaxDirect = maxDirect

@@ -2,6 +2,7 @@ package pmem
 
 import (
 	"io"
+	"unsafe"
 
 	"github.com/stag-rdma/stag/rdmap/region"
 )
@@ -18,29 +19,47 @@ type medium interface {
 
 // shadow is the medium of File: what peers reach is a copy. The kernel writes out only
 // what Persist names, and no truncation can make touching the copy fault.
+//
+// Where the file takes writes past the page cache, they are of whole blocks. Choice: these
+// come from a second copy, which holds what the file holds, so that it still gets only
+// what Persist names, and nobody changes what a disk is reading. The page cache would be
+// the second copy else.
 type shadow struct {
 	d    *device
 	data []byte
+	file []byte // what the file holds, aligned to blocks; nil: the page cache knows
 }
 
 func openFile(d *device) (medium, error) {
 	// The capacity of a line puts small memories at an address fit for atomics.
-	data := make([]byte, d.size, max(d.size, 64))
-	if _, err := io.ReadFull(io.NewSectionReader(d.f, 0, int64(d.size)), data); err != nil {
+	s := &shadow{d: d, data: make([]byte, d.size, max(d.size, 64))}
+	if _, err := io.ReadFull(io.NewSectionReader(d.f, 0, int64(d.size)), s.data); err != nil {
 		return nil, d.error("pread", ErrOpen, cause(err))
 	}
-	return &shadow{d: d, data: data}, nil
+	if d.direct() {
+		s.file = blocks(d.size)
+		copy(s.file, s.data)
+		_ = dropCache(d.f) // only takes time to be kept right
+	}
+	return s, nil
+}
+
+// blocks returns n octets that begin at a multiple of block.
+func blocks(n int) []byte {
+	b := make([]byte, n+block)
+	at := int(-uintptr(unsafe.Pointer(unsafe.SliceData(b))) % block)
+	return b[at : at+n : at+n]
 }
 
 func (s *shadow) bytes() []byte  { return s.data }
 func (s *shadow) quick() bool    { return false }
-func (s *shadow) release() error { return nil }
+func (s *shadow) release() error { return s.d.release() }
 
 // persist looks at the size before, too, where its last range ends with the file: a
 // pwrite to the end of a truncated file would make it as long as it was, with a hole
 // where the other octets were. Any other leaves it too short, which check finds.
 func (s *shadow) persist(rs []region.Range) error {
-	rs = cover(rs, 1, s.d.size)
+	rs = s.take(cover(rs, 1, s.d.size))
 	if k := len(rs); k > 0 && rs[k-1].Off+rs[k-1].N == s.d.size {
 		if err := s.d.check(); err != nil {
 			return err
@@ -50,6 +69,17 @@ func (s *shadow) persist(rs []region.Range) error {
 		return err
 	}
 	return s.d.check()
+}
+
+// take returns the ranges of the file that have to be written for rs.
+func (s *shadow) take(rs []region.Range) []region.Range {
+	if s.file == nil {
+		return rs
+	}
+	for _, r := range rs {
+		copy(s.file[r.Off:], s.data[r.Off:r.Off+r.N])
+	}
+	return cover(rs, block, s.d.size)
 }
 
 // write returns when rs are on the medium.
@@ -68,4 +98,9 @@ func (s *shadow) write(rs []region.Range) error {
 	return s.d.datasync()
 }
 
-func (s *shadow) octets(r region.Range) []byte { return s.data[r.Off : r.Off+r.N] }
+func (s *shadow) octets(r region.Range) []byte {
+	if s.file != nil {
+		return s.file[r.Off : r.Off+r.N]
+	}
+	return s.data[r.Off : r.Off+r.N]
+}

@@ -32,7 +32,7 @@ func Open(kind Kind, path string, o *Options) (*Memory, error) {
 
 // own makes a Memory of an open file.
 func own(kind Kind, f *os.File, opt *Options) (*Memory, error) {
-	d := &device{f: f, path: f.Name(), hooks: opt.Hooks}
+	d := &device{f: f, out: f, path: f.Name(), hooks: opt.Hooks}
 	if err := lock(f); err != nil {
 		return nil, err
 	}

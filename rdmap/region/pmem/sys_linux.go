@@ -2,6 +2,7 @@ package pmem
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 
@@ -37,6 +38,26 @@ func writeSync(f *os.File, p []byte, off int) (n int, err error) {
 		n += m
 	}
 	return n, nil
+}
+
+// block is what direct writes are multiples of, octets: the page of most machines and
+// the block of most file systems and disks.
+const block = 4096
+
+// takesDirect reports whether writes of whole blocks may go past the page cache
+// (STATX_DIOALIGN, Linux 6.1): file systems that would only pretend do not say so.
+func takesDirect(f *os.File) bool {
+	var st unix.Statx_t
+	err := unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_DIOALIGN, &st)
+	return err == nil && st.Mask&unix.STATX_DIOALIGN != 0 && divides(st.Dio_mem_align) && divides(st.Dio_offset_align)
+}
+
+// divides reports whether blocks are multiples of n.
+func divides(n uint32) bool { return n > 0 && block%n == 0 }
+
+// reopenDirect opens the file of f once more, for writing.
+func reopenDirect(f *os.File) (*os.File, error) {
+	return os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), os.O_WRONLY|unix.O_DIRECT, 0)
 }
 
 // stat returns the size, and whether the file has a name. It asks for nothing else: who

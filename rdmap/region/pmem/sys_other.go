@@ -10,6 +10,13 @@ func datasync(f *os.File) error { return f.Sync() }
 // writeSync does nothing: there is no such system call.
 func writeSync(*os.File, []byte, int) (n int, err error) { return 0, nil }
 
+// block is unused: nothing is written past the page cache.
+const block = 4096
+
+func takesDirect(*os.File) bool { return false }
+
+func reopenDirect(*os.File) (*os.File, error) { return nil, os.ErrInvalid }
+
 // stat returns the size. Whether the file has a name is not looked at.
 func stat(f *os.File) (size int64, named bool, err error) {
 	fi, err := f.Stat()

@@ -46,7 +46,7 @@ func TestWriteBack(t *testing.T) {
 func TestWriteBackHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := pmemtest.NewFaults()
-		m := open(t, pmem.File, newFile(t, 4096), &pmem.Options{Hooks: f.Hooks()})
+		m := open(t, pmem.File, newFile(t, 4097), &pmem.Options{Hooks: f.Hooks()}) // no whole blocks
 		n := f.Count(pmemtest.Write)
 		entered, release := f.Hang(pmemtest.Datasync)
 		start := time.Now()

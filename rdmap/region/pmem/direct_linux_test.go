@@ -1,0 +1,148 @@
+package pmem_test
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
+)
+
+// openDirect returns a memory that is written past the page cache; it skips where the
+// file system does not take that.
+func openDirect(t testing.TB, size int, o *pmem.Options) *pmem.Memory {
+	t.Helper()
+	m := open(t, pmem.File, newFile(t, size), o)
+	t.Cleanup(func() { m.Close() })
+	mustBeDirect(t, m)
+	return m
+}
+
+func mustBeDirect(t testing.TB, m *pmem.Memory) {
+	t.Helper()
+	switch {
+	case !m.TakesDirect():
+		t.Skip("this file system takes no direct writes")
+	case !m.Direct():
+		t.Fatal("it is written through the page cache")
+	}
+}
+
+// The file holds what was persisted, to the octet, whatever shares a block with it, and
+// whoever opened it.
+func TestDirect(t *testing.T) {
+	const size = 6 * 4096
+	m := openDirect(t, size, nil)
+	stored, want := make([]byte, size), make([]byte, size)
+	r := rand.New(rand.NewPCG(4, 4))
+	some := func() region.Range {
+		off := r.IntN(size)
+		return region.Range{Off: off, N: r.IntN(min(9000, size-off) + 1)}
+	}
+	for round := range 200 {
+		if round%50 == 49 {
+			if err := m.Close(); err != nil {
+				t.Fatal(err)
+			}
+			m = open(t, pmem.File, m.Path(), nil)
+			t.Cleanup(func() { m.Close() })
+			mustBeDirect(t, m)
+			copy(stored, want)
+		}
+		at := some()
+		p := bytes.Repeat([]byte{byte(round + 1)}, at.N)
+		if err := m.Store(at.Off, p); err != nil {
+			t.Fatal(err)
+		}
+		copy(stored[at.Off:], p)
+		rs := []region.Range{some(), some(), some()}[:1+round%3]
+		for _, r := range rs {
+			copy(want[r.Off:], stored[r.Off:r.Off+r.N])
+		}
+		if err := m.PersistRanges(rs); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(m.Path()); err != nil || !bytes.Equal(got, want) {
+			t.Fatalf("round %d, %v: the file is another, %v", round, rs, err)
+		}
+	}
+}
+
+// Neighbours in a block are stored and persisted at the same time; neither disturbs the
+// other.
+func TestDirectNeighbours(t *testing.T) {
+	const each, piece = 30, 100
+	m := openDirect(t, 4096, nil)
+	var wg sync.WaitGroup
+	for k := range 4 {
+		wg.Go(func() {
+			for i := range each {
+				p := bytes.Repeat([]byte{byte(k*each + i + 1)}, piece)
+				if err := errors.Join(m.Store(k*piece, p), m.Persist(k*piece, piece)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	want := make([]byte, 4096)
+	for k := range 4 {
+		copy(want[k*piece:], bytes.Repeat([]byte{byte(k*each + each)}, piece))
+	}
+	if got, err := os.ReadFile(m.Path()); err != nil || !bytes.Equal(got, want) {
+		t.Fatal("the file is another", err)
+	}
+}
+
+// What has no whole blocks, or would need too large a copy, goes through the page cache.
+func TestNotDirect(t *testing.T) {
+	openDirect(t, 4096, nil)
+	for _, size := range []int{4095, 4096 + 64} {
+		m := open(t, pmem.File, newFile(t, size), nil)
+		if m.Direct() {
+			t.Error(size)
+		}
+		m.Close()
+	}
+	big := newFile(t, 1)
+	if err := os.Truncate(big, pmem.MaxDirect+4096); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := pmem.Open(pmem.File, big, nil); err != nil {
+		t.Error(err)
+	} else {
+		if m.Direct() {
+			t.Error("a large one")
+		}
+		m.Close()
+	}
+}
+
+// A failed direct write is final, as any other, and a cut file is noticed.
+func TestDirectFails(t *testing.T) {
+	f := pmemtest.NewFaults()
+	m := openDirect(t, 8192, &pmem.Options{Hooks: f.Hooks()})
+	if err := errors.Join(m.Store(5000, []byte("x")), m.Persist(5000, 1)); err != nil {
+		t.Fatal(err)
+	}
+	f.Fail(pmemtest.Write, syscall.EIO)
+	if err := m.Persist(0, 1); !errors.Is(err, syscall.EIO) {
+		t.Error(err)
+	}
+	if err := m.Persist(0, 1); !errors.Is(err, syscall.EIO) {
+		t.Error(err)
+	}
+	cut := openDirect(t, 8192, nil)
+	if err := os.Truncate(cut.Path(), 4096); err != nil {
+		t.Fatal(err)
+	}
+	if err := cut.Persist(8191, 1); !errors.Is(err, region.ErrRegionLost) {
+		t.Error(err)
+	}
+}
