@@ -149,6 +149,14 @@ type Config struct {
 	// watchdog the goroutine in Serve also carries out, under the same limit, the peer's
 	// requests that may take long, such as a Flush to a disk; without, another one does.
 	HandlerLimit time.Duration
+	// BusyPoll is how long a goroutine that waits for input, in Wait or in Serve, looks
+	// for it again and again before it goes to sleep: half the latency of a short round
+	// trip, for a processor that is busy meanwhile. It looks only behind a wait that was
+	// over within that time, and fewer than GOMAXPROCS goroutines of the process do so at
+	// once. It is for one caller at a time and a processor to spare on both sides: where
+	// several callers share a connection and there are no more processors than peers, it
+	// takes away what they need. TCP on Linux only. 0: not at all, the default.
+	BusyPoll time.Duration
 	// MaxTakeovers bounds the upcalls that have been relieved of the role and
 	// still run. 0: 64.
 	MaxTakeovers int

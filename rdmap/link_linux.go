@@ -42,6 +42,7 @@ type tcpLink struct {
 	readN    int
 	lastN    int // octets of the last read that found some
 	readErr  error
+	poll     polling
 	writeMu  sync.Mutex // a late flusher may still be inside when the next one comes
 	writeFn  func(fd uintptr) bool
 	batch    *batch
@@ -67,6 +68,7 @@ func newTCPLink(tc *net.TCPConn, rc syscall.RawConn) *tcpLink {
 
 func (l *tcpLink) read(c *Conn, wait bool) (int, error) {
 	l.reader, l.wait, l.readN, l.readErr = c, wait, 0, nil
+	l.poll.begin(c.cfg.BusyPoll, wait)
 	if err := l.rc.Read(l.readFn); err != nil {
 		return 0, readError(err)
 	}
@@ -82,7 +84,7 @@ func (l *tcpLink) tryRead(fd uintptr) bool {
 		st, mine = borrowStaging(bigStaging), true
 	}
 	st, buf := st.roomFor(c)
-	n, err := vec.Read(int(fd), buf, l.lastN < bulkRead)
+	n, err := l.poll.read(c, int(fd), buf, l.lastN < bulkRead)
 	if n > 0 {
 		l.lastN = n
 		st.w += n
@@ -187,6 +189,13 @@ func (l *tcpLink) emss() int {
 	return n
 }
 
-func (l *tcpLink) watch(c *Conn)   { l.reg.arm(c, l.rc, unix.EPOLLIN|unix.EPOLLRDHUP) }
+// watch is called with the role free, so that nobody is polling.
+func (l *tcpLink) watch(c *Conn) {
+	if l.poll.muted {
+		_ = l.rc.Control(func(fd uintptr) { l.poll.mute(int(fd), false) })
+	}
+	l.reg.arm(c, l.rc, unix.EPOLLIN|unix.EPOLLRDHUP)
+}
+
 func (l *tcpLink) unwatch(c *Conn) { l.reg.disarm(unix.EPOLLRDHUP) }
 func (l *tcpLink) forget(c *Conn)  { l.reg.remove() }

@@ -35,13 +35,14 @@ type role struct {
 	serving     bool    // Serve was called
 	again       bool    // a watcher saw input while the role was taken
 	over        bool    // the connection is over and every upcall has begun
-	interrupted bool    // the read deadline lies in the past
 	freed       chan struct{}
 
 	// hot: callers have been busy lately and read for themselves; nobody watches.
 	// Written with mu held.
-	hot    atomic.Bool
-	active atomic.Bool // a call began since the last tick
+	hot atomic.Bool
+	// interrupted: the read deadline lies in the past. Written with mu held.
+	interrupted atomic.Bool
+	active      atomic.Bool // a call began since the last tick
 }
 
 // enqueue adds w to the followers, with mu held.
@@ -252,7 +253,7 @@ func (r *role) interrupt() {
 	if r.holder == holderEnd {
 		return
 	}
-	r.interrupted = true
+	r.interrupted.Store(true)
 	if h := r.c.stall.hint; h != nil {
 		hint(h)
 	}
@@ -262,8 +263,8 @@ func (r *role) interrupt() {
 // clearInterrupt makes reads wait again, with role.mu held. After a failure they
 // must not.
 func (c *Conn) clearInterrupt() {
-	if c.role.interrupted && !c.failed.Load() {
-		c.role.interrupted = false
+	if c.role.interrupted.Load() && !c.failed.Load() {
+		c.role.interrupted.Store(false)
 		_ = c.nc.SetReadDeadline(noDeadline)
 	}
 }

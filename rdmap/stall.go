@@ -197,7 +197,7 @@ func (c *Conn) waitMemory() {
 		c.stall.hint = make(chan struct{}, 1)
 	}
 	ch := c.stall.hint
-	if c.role.interrupted || c.stall.retry.Load() {
+	if c.role.interrupted.Load() || c.stall.retry.Load() {
 		hint(ch)
 	}
 	c.role.mu.Unlock()
