@@ -33,11 +33,20 @@ type CommitPeer struct {
 	RAM  string `json:"ram"`  // in plain memory
 	File string `json:"file"` // in a file of the directory
 	Bare string `json:"bare"` // Echo that makes what comes durable in a file before it answers
+
+	// The same by processes that look for input before they sleep.
+	EchoPoll string `json:"echoPoll"`
+	SimPoll  string `json:"simPoll"`
+	FilePoll string `json:"filePoll"`
+	BarePoll string `json:"barePoll"`
 }
+
+// pollFor is how long those look who do. An fdatasync should be over by then.
+const pollFor = 400 * time.Microsecond
 
 // ServeCommit starts the services of the consumer, with files in dir. They end with stop.
 func ServeCommit(dir string) (p CommitPeer, stop func(), err error) {
-	var ls [5]net.Listener
+	var ls [9]net.Listener
 	for i := range ls {
 		if ls[i], err = listen(); err != nil {
 			return p, nil, err
@@ -47,13 +56,27 @@ func ServeCommit(dir string) (p CommitPeer, stop func(), err error) {
 	if err != nil {
 		return p, nil, err
 	}
-	go acceptAll(ls[0], func(c net.Conn) { serveEcho(c, commitPayload, commitReply) })
-	go acceptAll(ls[1], func(c net.Conn) { report(serveLog(c, pmem.NewSim(size, nil))) })
-	go acceptAll(ls[2], func(c net.Conn) { report(serveLog(c, make(region.Bytes, size))) })
-	go acceptAll(ls[3], func(c net.Conn) { report(serveFile(c, dir, size)) })
-	go acceptAll(ls[4], func(c net.Conn) { report(serveBare(c, dir)) })
+	sim := func() region.Memory { return pmem.NewSim(size, nil) }
+	ram := func() region.Memory { return make(region.Bytes, size) }
+	serve := []func(net.Conn){
+		func(c net.Conn) { serveEcho(c, commitPayload, commitReply) },
+		func(c net.Conn) { report(serveLog(c, sim(), 0)) },
+		func(c net.Conn) { report(serveLog(c, ram(), 0)) },
+		func(c net.Conn) { report(serveFile(c, dir, size, 0)) },
+		func(c net.Conn) { report(serveBare(c, dir)) },
+		func(c net.Conn) { serveEcho(looking(c), commitPayload, commitReply) },
+		func(c net.Conn) { report(serveLog(c, sim(), pollFor)) },
+		func(c net.Conn) { report(serveFile(c, dir, size, pollFor)) },
+		func(c net.Conn) { report(serveBare(looking(c), dir)) },
+	}
+	for i, f := range serve {
+		go acceptAll(ls[i], f)
+	}
 	at := func(i int) string { return ls[i].Addr().String() }
-	p = CommitPeer{Echo: at(0), Sim: at(1), RAM: at(2), File: at(3), Bare: at(4)}
+	p = CommitPeer{
+		Echo: at(0), Sim: at(1), RAM: at(2), File: at(3), Bare: at(4),
+		EchoPoll: at(5), SimPoll: at(6), FilePoll: at(7), BarePoll: at(8),
+	}
 	return p, func() {
 		for _, l := range ls {
 			l.Close()
@@ -67,7 +90,7 @@ func report(err error) {
 	}
 }
 
-func serveFile(c net.Conn, dir string, size int) error {
+func serveFile(c net.Conn, dir string, size int, poll time.Duration) error {
 	f, err := os.MkdirTemp(dir, "log")
 	if err != nil {
 		return err
@@ -82,11 +105,11 @@ func serveFile(c net.Conn, dir string, size int) error {
 		return err
 	}
 	defer mem.Close()
-	return serveLog(c, mem)
+	return serveLog(c, mem, poll)
 }
 
 // serveLog consumes what comes over one connection.
-func serveLog(nc net.Conn, mem region.Memory) error {
+func serveLog(nc net.Conn, mem region.Memory, poll time.Duration) error {
 	defer nc.Close()
 	ctx := context.Background()
 	if err := commitlog.Create(mem, nil); err != nil {
@@ -97,7 +120,7 @@ func serveLog(nc net.Conn, mem region.Memory) error {
 		return err
 	}
 	defer l.Close(ctx)
-	c := rdmap.Server(nc, commitlog.Config(nil))
+	c := rdmap.Server(nc, commitlog.Config(&rdmap.Config{BusyPoll: poll}))
 	if err := c.Handshake(ctx); err != nil {
 		return err
 	}
@@ -135,7 +158,7 @@ func drain(l *commitlog.Log) error {
 }
 
 // dialLog opens a session at addr.
-func dialLog(addr string) (*commitlog.Producer, func(), error) {
+func dialLog(addr string, poll time.Duration) (*commitlog.Producer, func(), error) {
 	nc, err := dial(addr)
 	if err != nil {
 		return nil, nil, err
@@ -143,7 +166,7 @@ func dialLog(addr string) (*commitlog.Producer, func(), error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	p := commitlog.NewProducer(nil)
-	c := rdmap.Client(nc, p.Config(nil))
+	c := rdmap.Client(nc, p.Config(&rdmap.Config{BusyPoll: poll}))
 	if err := c.Handshake(ctx); err != nil {
 		c.Close()
 		return nil, nil, err
@@ -159,8 +182,8 @@ func dialLog(addr string) (*commitlog.Producer, func(), error) {
 }
 
 // appendLatency returns the median of n appends, microseconds.
-func appendLatency(addr string, n int) (float64, error) {
-	p, stop, err := dialLog(addr)
+func appendLatency(addr string, poll time.Duration, n int) (float64, error) {
+	p, stop, err := dialLog(addr, poll)
 	if err != nil {
 		return 0, err
 	}
@@ -195,6 +218,16 @@ func echoLatency(addr string, n int) (float64, error) {
 	return pingPong(c, commitPayload, commitReply, n)
 }
 
+// echoPolling is echoLatency where both ends look for what comes.
+func echoPolling(addr string, n int) (float64, error) {
+	c, err := dial(addr)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	return pingPong(looking(c), commitPayload, commitReply, n)
+}
+
 // writers runs k writers for dur and returns their calls per second.
 func writers(k int, dur time.Duration, call func(i int) error) (float64, error) {
 	var mu sync.Mutex
@@ -222,7 +255,7 @@ func writers(k int, dur time.Duration, call func(i int) error) (float64, error) 
 }
 
 func appendRate(addr string, k int, dur time.Duration) (float64, error) {
-	p, stop, err := dialLog(addr)
+	p, stop, err := dialLog(addr, 0)
 	if err != nil {
 		return 0, err
 	}
@@ -247,13 +280,23 @@ type commitCase struct {
 // rates; only the cases whose name holds only.
 func Commit(p CommitPeer, dir, only string, rounds, n int, dur time.Duration, progress func(done, of int)) ([]Result, error) {
 	echo := func() (float64, error) { return echoLatency(p.Echo, n) }
-	file := func() (float64, error) { return appendLatency(p.File, n/10) }
+	file := func() (float64, error) { return appendLatency(p.File, 0, n/10) }
+	polled := func() (float64, error) { return appendLatency(p.FilePoll, pollFor, n/10) }
+	over := func() (float64, error) { return localLatency(dir, false, n/10) }
+	extending := func() (float64, error) { return localLatency(dir, true, n/10) }
+	bare := func() (float64, error) { return echoLatency(p.Bare, n/10) }
+	barePolled := func() (float64, error) { return echoPolling(p.BarePoll, n/10) }
 	cases := []commitCase{
-		{Result{Name: "append, plain memory, against TCP round trip", Unit: "us", AtMost: true}, echo, func() (float64, error) { return appendLatency(p.RAM, n) }, true},
-		{Result{Name: "append, sim, against TCP round trip", Unit: "us", Gate: 1.4, AtMost: true}, echo, func() (float64, error) { return appendLatency(p.Sim, n) }, true},
-		{Result{Name: "append, file, against local overwrite+fdatasync", Unit: "us", Gate: 1.3, AtMost: true}, func() (float64, error) { return localLatency(dir, false, n/10) }, file, false},
-		{Result{Name: "append, file, against local extending write+fdatasync", Unit: "us", Gate: 0.8, AtMost: true}, func() (float64, error) { return localLatency(dir, true, n/10) }, file, false},
-		{Result{Name: "append, file, against plain TCP to a process that writes and calls fdatasync", Unit: "us", AtMost: true}, func() (float64, error) { return echoLatency(p.Bare, n/10) }, file, false},
+		{Result{Name: "append, plain memory, against TCP round trip", Unit: "us", AtMost: true}, echo, func() (float64, error) { return appendLatency(p.RAM, 0, n) }, true},
+		{Result{Name: "append, sim, against TCP round trip", Unit: "us", Gate: 1.4, AtMost: true}, echo, func() (float64, error) { return appendLatency(p.Sim, 0, n) }, true},
+		{Result{Name: "append, sim, busy polling, against TCP round trip", Unit: "us", Gate: 1.4, AtMost: true}, echo, func() (float64, error) { return appendLatency(p.SimPoll, pollFor, n) }, true},
+		{Result{Name: "TCP round trip, busy polling, against TCP round trip", Unit: "us", AtMost: true}, echo, func() (float64, error) { return echoPolling(p.EchoPoll, n) }, true},
+		{Result{Name: "append, file, against local overwrite+fdatasync", Unit: "us", Gate: 1.3, AtMost: true}, over, file, false},
+		{Result{Name: "append, file, busy polling, against local overwrite+fdatasync", Unit: "us", Gate: 1.3, AtMost: true}, over, polled, false},
+		{Result{Name: "append, file, against local extending write+fdatasync", Unit: "us", Gate: 0.8, AtMost: true}, extending, file, false},
+		{Result{Name: "append, file, busy polling, against local extending write+fdatasync", Unit: "us", Gate: 0.8, AtMost: true}, extending, polled, false},
+		{Result{Name: "plain TCP to a process that writes and calls fdatasync, against local overwrite+fdatasync", Unit: "us", AtMost: true}, over, bare, false},
+		{Result{Name: "plain TCP, busy polling, to a process that writes and calls fdatasync, against local overwrite+fdatasync", Unit: "us", AtMost: true}, over, barePolled, false},
 	}
 	for _, k := range []struct {
 		producers int

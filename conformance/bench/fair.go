@@ -20,7 +20,7 @@ const (
 func fairShare(addr string, flood bool, dur time.Duration) (float64, error) {
 	var ps [fairProducers]*commitlog.Producer
 	for i := range ps {
-		p, stop, err := dialLog(addr)
+		p, stop, err := dialLog(addr, 0)
 		if err != nil {
 			return 0, err
 		}
