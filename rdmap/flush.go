@@ -15,13 +15,17 @@ const (
 	flushOwn
 )
 
+// flushTurn is how many batches a reader or a poster writes, who has other things to do:
+// as long as others post, there may be no end to it.
+const flushTurn = 2
+
 func yield() { runtime.Gosched() }
 
 // flush writes until nothing is left. The caller has set flushing. When it may not
-// wait and has to, a goroutine takes over, and flushing stays set.
+// wait and has to, or its turn is over, a goroutine takes over, and flushing stays set.
 func (c *Conn) flush(mode flushMode) {
 	c.mu.Lock()
-	for c.takeLocked() {
+	for turn := 1; c.takeLocked(); turn++ {
 		c.mu.Unlock()
 		ferr := c.wk.fill(c.snd.mulpdu, c.snd.crc, c.table)
 		c.wk.b.begin()
@@ -32,6 +36,11 @@ func (c *Conn) flush(mode flushMode) {
 			return
 		}
 		c.settle(ferr, err)
+		if turn == flushTurn && mode != flushOwn && c.snd.ready(&c.wk) {
+			c.mu.Unlock()
+			go c.flush(flushOwn)
+			return
+		}
 	}
 	c.flushing = false
 	c.nowQuiet()

@@ -10,7 +10,7 @@ import (
 
 const (
 	idleCount = 500
-	idleLimit = 32 // KiB a connection
+	idleLimit = 16 // KiB a connection
 )
 
 // memoryInUse returns the octets of heap and stacks in use after a collection.

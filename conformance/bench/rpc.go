@@ -33,6 +33,7 @@ const (
 	procMemory = 2 // returns what the process holds after a collection, octets
 	procOwn    = 8 // procEcho in a goroutine of its own
 	procItem   = 9 // returns an opaque, by chunks
+	procUsage  = 3 // returns what the process has used: see usage
 )
 
 // rpcHandler is the program.
@@ -49,6 +50,8 @@ func (rpcHandler) ServeRPC(_ context.Context, req *transport.Request, resp *tran
 		resp.Results = xdr.AppendUint64(resp.Results, memoryInUse())
 	case procItem:
 		echoItem(req, resp)
+	case procUsage:
+		resp.Results = appendUsage(resp.Results)
 	}
 }
 

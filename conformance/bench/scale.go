@@ -1,0 +1,266 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+const (
+	idleClients  = 10000
+	idleRSS      = 256 // MiB, of a server with so many
+	busyClients  = 2000
+	busyCPU      = 15 // percent of a core, of a server they call once a second
+	dialers      = 16
+	perAddress   = 1000 // clients on one local address, for the sake of its ports
+	scaleTimeout = time.Minute
+)
+
+// ScalePeer is the other process of Scale: the addresses of its services.
+type ScalePeer struct {
+	RDMA   string `json:"rdma"`   // benchProg
+	Target string `json:"target"` // an engine: see target
+	Zeros  string `json:"zeros"`  // plain TCP: octets without end
+}
+
+// ServeScale starts the services of the other process. They end with stop.
+func ServeScale() (p ScalePeer, stop func(), err error) {
+	var ls [3]net.Listener
+	for i := range ls {
+		if ls[i], err = listen(); err != nil {
+			return p, nil, err
+		}
+	}
+	srv := &transport.Server{Handler: rpcHandler{}}
+	go func() { _ = srv.Serve(ls[0]) }() // ends with Close
+	go acceptAll(ls[1], func(c net.Conn) { report(serveTarget(c)) })
+	go acceptAll(ls[2], serveZeros)
+	p = ScalePeer{RDMA: ls[0].Addr().String(), Target: ls[1].Addr().String(), Zeros: ls[2].Addr().String()}
+	return p, func() {
+		ls[1].Close()
+		ls[2].Close()
+		srv.Close()
+	}, nil
+}
+
+// scaleCase is one line of the report. It compares with a limit, or with what the same
+// exchange takes without what is done beside it.
+type scaleCase struct {
+	Result
+	round func() (base, ours float64, err error)
+	once  bool
+}
+
+// Scale measures many connections to the services of another process, and how they
+// share: only the cases whose name holds only. With quick there are fewer connections
+// for a shorter time. Progress, when not nil, is called before each round.
+func Scale(p ScalePeer, only string, rounds int, quick bool, progress func(done, of int)) ([]Result, error) {
+	idle, busy, dur, pings := idleClients, busyClients, 10*time.Second, time.Second
+	if quick {
+		idle, busy, dur, pings = 200, 50, time.Second, 50*time.Millisecond
+	}
+	limit := func(name, unit string, round func() (base, ours float64, err error)) scaleCase {
+		return scaleCase{Result{Name: name, Unit: unit, Gate: 1, AtMost: true}, round, true}
+	}
+	cases := []scaleCase{
+		limit(fmt.Sprintf("%d idle connections, then a call on each: memory of the server", idle), "MiB", func() (float64, float64, error) { return crowd(p, idle) }),
+		limit(fmt.Sprintf("%d clients, a call a second each: CPU of the server", busy), "%", func() (float64, float64, error) { return murmur(p, busy, dur) }),
+		{Result{Name: "slowest of 100 messages beside a bulk stream of another connection, against one of plain TCP", Unit: "us", Gate: 2, AtMost: true}, func() (float64, float64, error) { return otherConn(p, pings) }, false},
+		{Result{Name: "slowest of 100 messages beside a bulk stream of the same connection, against three batches", Unit: "us", AtMost: true}, func() (float64, float64, error) { return sameConn(p, pings) }, false},
+		{Result{Name: "FIN on an idle connection noticed", Unit: "ms", Gate: 1, AtMost: true}, func() (float64, float64, error) { return noticed(restLong, hangUp) }, false},
+		{Result{Name: "FIN just after a call noticed", Unit: "ms", Gate: 1, AtMost: true}, func() (float64, float64, error) { return noticed(0, hangUp) }, false},
+		{Result{Name: "Terminate on an idle connection noticed", Unit: "ms", Gate: 1, AtMost: true}, func() (float64, float64, error) { return noticed(restLong, terminate) }, false},
+		{Result{Name: "Terminate just after a call noticed", Unit: "ms", Gate: 1, AtMost: true}, func() (float64, float64, error) { return noticed(0, terminate) }, false},
+	}
+	cases = slices.DeleteFunc(cases, func(c scaleCase) bool { return !strings.Contains(c.Name, only) })
+	results := make([]Result, len(cases))
+	for round := range rounds {
+		for i := range cases {
+			c := &cases[i]
+			if progress != nil {
+				progress(round*len(cases)+i, rounds*len(cases))
+			}
+			if c.once && round > 0 {
+				continue
+			}
+			base, ours, err := c.round()
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", c.Name, err)
+			}
+			c.Base, c.Ours = append(c.Base, base), append(c.Ours, ours)
+		}
+	}
+	for i := range cases {
+		results[i] = cases[i].Result
+	}
+	return results, nil
+}
+
+// crowd opens n connections, calls once on each, lets them rest, calls on all of them at
+// once, and returns the most memory that the server has had resident, MiB.
+func crowd(p ScalePeer, n int) (limit, peak float64, err error) {
+	cs, hangUp, err := dialMany(p.RDMA, n)
+	defer hangUp()
+	if err != nil {
+		return 0, 0, err
+	}
+	time.Sleep(time.Second)
+	start := make(chan struct{})
+	err = each(n, n, func(i int) error {
+		<-start
+		return null(cs[i])
+	}, func() { close(start) })
+	if err != nil {
+		return 0, 0, err
+	}
+	u, err := peerUsage(cs[0])
+	return idleRSS, float64(u.peak) / (1 << 20), err
+}
+
+// murmur has n clients call once a second each, for dur, and returns the processor time
+// that the server has used meanwhile, percent of a core.
+func murmur(p ScalePeer, n int, dur time.Duration) (limit, share float64, err error) {
+	cs, hangUp, err := dialMany(p.RDMA, n)
+	defer hangUp()
+	if err != nil {
+		return 0, 0, err
+	}
+	time.Sleep(time.Second)
+	before, err := peerUsage(cs[0])
+	if err != nil {
+		return 0, 0, err
+	}
+	start := time.Now()
+	err = each(n, n, func(i int) error {
+		time.Sleep(time.Second * time.Duration(i) / time.Duration(n))
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for time.Since(start) < dur {
+			if err := null(cs[i]); err != nil {
+				return err
+			}
+			<-tick.C
+		}
+		return nil
+	}, nil)
+	if err != nil {
+		return 0, 0, err
+	}
+	took := time.Since(start)
+	after, err := peerUsage(cs[0])
+	return busyCPU, 100 * float64(after.cpu-before.cpu) / float64(took), err
+}
+
+// dialMany opens n connections and calls once on each. hangUp closes those that were
+// opened.
+func dialMany(addr string, n int) (cs []*transport.Client, hangUp func(), err error) {
+	cs = make([]*transport.Client, n)
+	hangUp = func() {
+		_ = each(n, dialers, func(i int) error {
+			if cs[i] == nil {
+				return nil
+			}
+			return cs[i].Close()
+		}, nil)
+	}
+	err = each(n, dialers, func(i int) error {
+		c, err := dialFrom(net.IPv4(127, 0, 0, byte(2+i/perAddress)), addr)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), scaleTimeout)
+		defer cancel()
+		if cs[i], err = transport.NewClient(ctx, c, nil); err != nil {
+			return err
+		}
+		return null(cs[i])
+	}, nil)
+	return cs, hangUp, err
+}
+
+// dialFrom is dial from a local address.
+func dialFrom(ip net.IP, addr string) (net.Conn, error) {
+	d := net.Dialer{Control: reno, Timeout: scaleTimeout, LocalAddr: &net.TCPAddr{IP: ip}}
+	return d.Dial("tcp", addr)
+}
+
+// each calls f for 0 to n-1 in so many goroutines and returns the first error. begun,
+// when not nil, is called once they all exist.
+func each(n, goroutines int, f func(i int) error, begun func()) error {
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var first error
+	for g := range goroutines {
+		wg.Go(func() {
+			for i := g; i < n; i += goroutines {
+				if err := f(i); err != nil {
+					mu.Lock()
+					first = cmpErr(first, err)
+					mu.Unlock()
+					return
+				}
+			}
+		})
+	}
+	if begun != nil {
+		begun()
+	}
+	wg.Wait()
+	return first
+}
+
+func cmpErr(first, err error) error {
+	if first != nil {
+		return first
+	}
+	return err
+}
+
+// null makes a NULL call.
+func null(c *transport.Client) error {
+	ctx, cancel := context.WithTimeout(context.Background(), scaleTimeout)
+	defer cancel()
+	var reply transport.Reply
+	defer reply.Release()
+	return c.Do(ctx, &transport.Call{Prog: benchProg, Vers: 1, Proc: procNull}, &reply)
+}
+
+// usage is what a process has used.
+type usage struct {
+	cpu  time.Duration
+	peak uint64 // octets resident at the most
+}
+
+// appendUsage answers procUsage. What cannot be told is the largest number, and misses
+// every gate.
+func appendUsage(b []byte) []byte {
+	cpu, err := cpuTime()
+	if err != nil {
+		cpu = math.MaxInt64
+	}
+	peak, err := peakRSS()
+	if err != nil {
+		peak = math.MaxUint64
+	}
+	return xdr.AppendUint64(xdr.AppendUint64(b, uint64(cpu)), peak)
+}
+
+// peerUsage asks the other process.
+func peerUsage(c *transport.Client) (u usage, err error) {
+	var reply transport.Reply
+	defer reply.Release()
+	if err := c.Do(context.Background(), &transport.Call{Prog: benchProg, Vers: 1, Proc: procUsage}, &reply); err != nil {
+		return u, err
+	}
+	d := xdr.NewDecoder(reply.Results)
+	u.cpu, u.peak = time.Duration(d.Uint64()), d.Uint64()
+	return u, d.ErrIn("usage")
+}

@@ -1,0 +1,33 @@
+package bench
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// cpuTime returns the processor time that this process has used.
+func cpuTime() (time.Duration, error) {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		return 0, os.NewSyscallError("getrusage", err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), nil
+}
+
+// peakRSS returns the most octets of memory that this process has had resident.
+func peakRSS() (uint64, error) {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := bytes.Cut(status, []byte("VmHWM:"))
+	var kib uint64
+	if _, err := fmt.Sscan(string(rest), &kib); err != nil {
+		return 0, fmt.Errorf("bench: VmHWM in /proc/self/status: %w", err)
+	}
+	return kib << 10, nil
+}

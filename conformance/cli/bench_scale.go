@@ -1,0 +1,57 @@
+package cli
+
+import (
+	"encoding/json"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stag-rdma/stag/conformance/bench"
+)
+
+// scaleCmd is bench scale.
+func (f *benchFlags) scaleCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "scale", Short: "10,000 connections, 2,000 clients, and how they share (Linux)", Args: wantArgs(0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.scale(cmd) },
+	}
+}
+
+func (f *benchFlags) scale(cmd *cobra.Command) error {
+	p, stop, err := startScalePeer()
+	if err != nil {
+		return err
+	}
+	defer stop()
+	done, err := f.profile()
+	if err != nil {
+		return err
+	}
+	defer done()
+	results, err := bench.Scale(p, f.only, f.rounds, f.quick, progress(cmd.ErrOrStderr()))
+	return f.report(cmd, results, err)
+}
+
+func startScalePeer() (p bench.ScalePeer, stop func(), err error) {
+	stop, err = startChild(&p, "bench", "scale-peer")
+	return p, stop, err
+}
+
+// scalePeerCmd is the server.
+func scalePeerCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "scale-peer", Short: "The other process of bench scale", Args: wantArgs(0, ""), Hidden: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p, stop, err := bench.ServeScale()
+			if err != nil {
+				return err
+			}
+			defer stop()
+			if err := json.NewEncoder(cmd.OutOrStdout()).Encode(p); err != nil {
+				return err
+			}
+			_, err = io.Copy(io.Discard, cmd.InOrStdin())
+			return err
+		},
+	}
+}

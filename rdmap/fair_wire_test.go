@@ -1,0 +1,73 @@
+package rdmap
+
+import (
+	"net"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/region"
+)
+
+// wireRate is that of a slowWire, octets a second.
+const wireRate = 100 << 20
+
+// slowWire takes its time to write.
+type slowWire struct{ net.Conn }
+
+func (c slowWire) Write(p []byte) (n int, err error) {
+	for len(p) > 0 && err == nil {
+		var k int
+		piece := p[:min(len(p), 16<<10)]
+		time.Sleep(time.Duration(len(piece)) * time.Second / wireRate)
+		k, err = c.Conn.Write(piece)
+		n, p = n+k, p[k:]
+	}
+	return n, err
+}
+
+// TestPingBesideBulk: messages of 64 octets and their answers on a connection that a
+// bulk stream fills, whichever way that goes, take no longer than three batches of the
+// stream.
+func TestPingBesideBulk(t *testing.T) {
+	const size = 4 << 20
+	read := func(x *Conn, p []byte, stag region.STag) error { return x.Read(background, p, stag, 0) }
+	write := func(x *Conn, p []byte, stag region.STag) error { return x.Write(background, p[:maxBatch/8], stag, 0) }
+	for name, bulk := range map[string]func(x *Conn, p []byte, stag region.STag) error{"read": read, "write": write} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a, b := rdmaptest.PipeSize(64 << 10)
+				h := &calls{pending: make(map[uint64]*Waiter)}
+				x, y := connect(t, slowWire{a}, slowWire{b}, &Config{Handler: h}, &Config{Handler: echoer{}})
+				go y.Serve()
+				reg := mustRegister(t, y, size, region.RemoteRead|region.RemoteWrite)
+				for range 8 {
+					go func() {
+						p := make([]byte, size)
+						for bulk(x, p, reg.STag()) == nil {
+						}
+					}()
+				}
+				time.Sleep(100 * time.Millisecond)
+				var took []time.Duration
+				for i := range uint64(100) {
+					start := time.Now()
+					if err := h.call(background, x, i, 64); err != nil {
+						t.Fatal(err)
+					}
+					took = append(took, time.Since(start))
+					time.Sleep(time.Duration(i%13) * time.Millisecond)
+				}
+				x.Abort(nil)
+				slices.Sort(took)
+				batch := time.Duration(maxBatch) * time.Second / wireRate
+				t.Logf("median %v, most %v, a batch %v", took[50], took[99], batch)
+				if took[99] > 3*batch {
+					t.Errorf("a message and its answer took %v, a batch takes %v", took[99], batch)
+				}
+			})
+		})
+	}
+}

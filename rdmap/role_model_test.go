@@ -1,0 +1,377 @@
+package rdmap
+
+import (
+	"context"
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+)
+
+var roleRuns = flag.Int("role.runs", 60, "runs of TestRoleModel for each link")
+
+// roleWorld is a connection whose reading role goes from hand to hand, its peer, and
+// what must be true when nothing moves any more.
+type roleWorld struct {
+	t    *testing.T
+	rng  *rand.Rand
+	x, y *Conn
+	h    *roleHandler
+	log  []string
+
+	calls  map[uint64]*roleCall // that have not returned, as far as the model knows
+	last   uint64
+	asked  *peerLog
+	served sync.WaitGroup
+	sent   int // unsolicited messages that x must see
+	serve  bool
+}
+
+// roleCall is a call under way.
+type roleCall struct {
+	ctx    *countedContext
+	cancel context.CancelFunc
+	done   chan error
+	due    bool // it was answered, cancelled or completed: it must return
+}
+
+// countedContext counts how often whoever waits with it looks around.
+type countedContext struct {
+	context.Context
+	looks atomic.Int64
+}
+
+func (c *countedContext) Err() error {
+	c.looks.Add(1)
+	return c.Context.Err()
+}
+
+// roleHandler is calls that also counts what comes unasked, and stays in the upcall of
+// some of that.
+type roleHandler struct {
+	calls
+	strange atomic.Int64
+	inside  atomic.Int64 // upcalls that have handed off and run
+}
+
+func (h *roleHandler) HandleRecv(c *Conn, m *Message) {
+	switch binary.BigEndian.Uint64(m.Data) {
+	case 0:
+		c.PostRecv(1)
+		h.strange.Add(1)
+	case 1:
+		c.PostRecv(1)
+		if c.HandOff() {
+			h.inside.Add(1)
+			time.Sleep(5 * time.Millisecond)
+			h.inside.Add(-1)
+		}
+		h.strange.Add(1)
+	default:
+		h.calls.HandleRecv(c, m)
+	}
+}
+
+// peerLog is the peer's handler: it answers when it is told to.
+type peerLog struct {
+	mu  sync.Mutex
+	ids []uint64
+}
+
+func (h *peerLog) HandleRecv(c *Conn, m *Message) {
+	c.PostRecv(1)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ids = append(h.ids, binary.BigEndian.Uint64(m.Data))
+}
+func (h *peerLog) HandleClose(*Conn, error) {}
+
+// take returns a random one of the calls that were not answered yet.
+func (h *peerLog) take(rng *rand.Rand) (id uint64, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.ids) == 0 {
+		return 0, false
+	}
+	i := rng.IntN(len(h.ids))
+	id = h.ids[i]
+	h.ids = slices.Delete(h.ids, i, i+1)
+	return id, true
+}
+
+// TestRoleModel: calls, answers out of order, cancellations, completions by others,
+// messages unasked, upcalls that hand off, Serve and every kind of end, in any order and
+// at once. Whenever nothing moves: who has its result has returned, nobody reads but
+// one, and what the peer says is heard, the end within 100 ms.
+func TestRoleModel(t *testing.T) {
+	for _, scheme := range []string{"epoll", "parked"} {
+		t.Run(scheme, func(t *testing.T) {
+			seed := rand.Uint64()
+			for run := range *roleRuns {
+				w := &roleWorld{rng: rand.New(rand.NewPCG(seed, uint64(run)))}
+				synctest.Test(t, func(t *testing.T) {
+					w.run(t, scheme)
+					if t.Failed() {
+						t.Fatalf("seed %d, run %d: %v", seed, run, w.log)
+					}
+				})
+			}
+		})
+	}
+}
+
+func (w *roleWorld) run(t *testing.T, scheme string) {
+	w.t, w.calls = t, make(map[uint64]*roleCall)
+	w.h = &roleHandler{calls: calls{pending: make(map[uint64]*Waiter)}}
+	w.asked = new(peerLog)
+	a, b := rdmaptest.Pipe()
+	if scheme == "epoll" {
+		wire := newRoleWire(t, a)
+		w.x = Client(wire, &Config{Handler: w.h})
+		w.x.link = wire
+	} else {
+		w.x = Client(a, &Config{Handler: w.h})
+	}
+	w.y = Server(b, &Config{Handler: w.asked})
+	hs := make(chan error, 1)
+	go func() { hs <- w.y.Handshake(background) }()
+	if err := w.x.Handshake(background); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-hs; err != nil {
+		t.Fatal(err)
+	}
+	w.served.Go(func() { _ = w.y.Serve() })
+	if w.rng.IntN(2) == 0 { // the responder may not speak first
+		w.call()
+	}
+	for i := 0; i < 40 && !t.Failed(); i++ {
+		w.step()
+		if w.rng.IntN(3) > 0 {
+			w.settle()
+		}
+	}
+	w.settle()
+	w.end()
+}
+
+func (w *roleWorld) logf(format string, args ...any) {
+	w.log = append(w.log, fmt.Sprintf(format, args...))
+}
+
+// step does one thing.
+func (w *roleWorld) step() {
+	switch k := w.rng.IntN(20); {
+	case k < 6:
+		w.call()
+	case k < 11:
+		if id, ok := w.asked.take(w.rng); ok {
+			w.answer(id)
+		}
+	case k < 13:
+		if id, c := w.any(); c != nil {
+			w.logf("cancel %d", id)
+			c.due = true
+			c.cancel()
+		}
+	case k < 14:
+		if id, c := w.any(); c != nil {
+			w.complete(id, c)
+		}
+	case k < 16:
+		w.unasked(uint64(w.rng.IntN(2)))
+	case k < 17 && !w.serve && w.rng.IntN(4) == 0:
+		w.logf("serve")
+		w.serve = true
+		w.served.Go(func() { _ = w.x.Serve() })
+	default:
+		d := []time.Duration{time.Millisecond, tickEvery, tickEvery + 1, 3 * tickEvery}[w.rng.IntN(4)]
+		w.logf("sleep %v", d)
+		time.Sleep(d)
+	}
+}
+
+func (w *roleWorld) call() {
+	w.last++
+	id := 1 + w.last
+	ctx, cancel := context.WithCancel(background)
+	c := &roleCall{ctx: &countedContext{Context: ctx}, cancel: cancel, done: make(chan error, 1)}
+	w.calls[id] = c
+	w.logf("call %d", id)
+	size := w.rng.IntN(600)
+	go func() { c.done <- w.h.call(c.ctx, w.x, id, size) }()
+}
+
+// any returns a random call that need not return yet.
+func (w *roleWorld) any() (uint64, *roleCall) {
+	var ids []uint64
+	for id, c := range w.calls {
+		if !c.due {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) == 0 {
+		return 0, nil
+	}
+	slices.Sort(ids)
+	id := ids[w.rng.IntN(len(ids))]
+	return id, w.calls[id]
+}
+
+func (w *roleWorld) answer(id uint64) {
+	w.logf("answer %d", id)
+	if c := w.calls[id]; c != nil {
+		c.due = true
+	}
+	w.send(id)
+}
+
+func (w *roleWorld) send(id uint64) {
+	msg := make([]byte, 8+w.rng.IntN(600))
+	binary.BigEndian.PutUint64(msg, id)
+	if err := w.y.Post([]WR{{Op: OpSend, Head: msg}}); err != nil {
+		w.t.Error(err)
+	}
+}
+
+// unasked sends a message that no call waits for, once the peer may speak.
+func (w *roleWorld) unasked(kind uint64) {
+	if w.y.Stats().FPDUsIn == 0 {
+		return
+	}
+	w.logf("unasked %d", kind)
+	w.sent++
+	w.send(kind)
+}
+
+// complete is a completion that is not read.
+func (w *roleWorld) complete(id uint64, c *roleCall) {
+	w.h.mu.Lock()
+	waiter := w.h.pending[id]
+	delete(w.h.pending, id)
+	w.h.mu.Unlock()
+	if waiter == nil {
+		return // it has not begun, or is just being answered
+	}
+	w.logf("complete %d", id)
+	c.due = true
+	waiter.Complete(errTest)
+}
+
+// settle waits until nothing moves and checks what must be true then.
+func (w *roleWorld) settle() {
+	synctest.Wait()
+	if late := w.collect(); int64(len(late)) > w.h.inside.Load() { // whoever led may be in an upcall
+		w.t.Errorf("calls %v wait for ever: %s", late, w.x.role.text())
+	}
+	for w.h.inside.Load() > 0 {
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+	}
+	if late := w.collect(); len(late) > 0 {
+		w.t.Errorf("calls %v wait for ever, and no upcall runs: %s", late, w.x.role.text())
+	}
+	w.oneWakes()
+	if got := int(w.h.strange.Load()); got != w.sent {
+		time.Sleep(2*tickEvery + 10*time.Millisecond) // two ticks, and the upcall
+		synctest.Wait()
+		if got := int(w.h.strange.Load()); got != w.sent {
+			w.t.Errorf("%d of %d messages unasked were heard: %s", got, w.sent, w.x.role.text())
+		}
+	}
+}
+
+// collect takes leave of the calls that have returned, and tells which of the others
+// should have.
+func (w *roleWorld) collect() (late []uint64) {
+	for id, c := range w.calls {
+		select {
+		case err := <-c.done:
+			if !c.due {
+				w.t.Errorf("call %d returned %v, and nobody answered", id, err)
+			}
+			c.cancel()
+			delete(w.calls, id)
+		default:
+			if c.due {
+				late = append(late, id)
+			}
+		}
+	}
+	return late
+}
+
+// oneWakes answers one call of many: at most its own goroutine, who read and who reads
+// next may have looked.
+func (w *roleWorld) oneWakes() {
+	id, ok := w.asked.take(w.rng)
+	if !ok || w.calls[id] == nil || len(w.calls) < 4 || w.t.Failed() {
+		if ok {
+			w.answer(id)
+			synctest.Wait()
+		}
+		return
+	}
+	before := make(map[uint64]int64)
+	for id, c := range w.calls {
+		before[id] = c.ctx.looks.Load()
+	}
+	w.answer(id)
+	synctest.Wait()
+	woken := 0
+	for id, c := range w.calls {
+		if c.ctx.looks.Load() != before[id] {
+			woken++
+		}
+	}
+	if woken > 3 {
+		w.t.Errorf("one answer woke %d of %d", woken, len(w.calls))
+	}
+}
+
+func (r *role) text() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return fmt.Sprintf("holder %d, hot %v, serving %v, again %v, queue %v", r.holder, r.hot.Load(), r.serving, r.again, r.first != nil)
+}
+
+// end ends the connection in one of the ways there are; all who wait return, and no
+// goroutine is left, which synctest sees to.
+func (w *roleWorld) end() {
+	ends := []func(){
+		func() { go w.y.Close() },
+		func() { w.y.Terminate(TermCode{}, nil) },
+		func() { w.y.Abort(nil) },
+		func() { go w.x.Close() },
+		func() { w.x.Abort(nil) },
+	}
+	k := w.rng.IntN(len(ends))
+	w.logf("end %d", k)
+	ends[k]()
+	time.Sleep(100 * time.Millisecond)
+	synctest.Wait()
+	if !w.h.closed.Load() {
+		w.t.Errorf("the end was not noticed within 100 ms: %s", w.x.role.text())
+		w.x.Abort(nil)
+	}
+	for id, c := range w.calls {
+		select {
+		case <-c.done:
+		case <-time.After(10 * time.Second):
+			w.t.Errorf("call %d did not end with the connection", id)
+		}
+		c.cancel()
+	}
+	w.y.Abort(nil)
+	<-w.x.Done()
+	<-w.y.Done()
+	w.served.Wait()
+}

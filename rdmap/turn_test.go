@@ -1,0 +1,52 @@
+package rdmap
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// insatiable is a link on which every write that is tried has somebody post more.
+type insatiable struct {
+	link
+	c     *Conn
+	tries atomic.Int32
+}
+
+func (l *insatiable) try(b *batch) (again, ok bool, err error) {
+	if l.tries.Add(1) < 100 {
+		_ = l.c.Post([]WR{{Op: OpSend, Head: []byte("more")}})
+	}
+	return l.link.try(b)
+}
+
+// TestFlushTurn: who posts is not kept by what others post meanwhile, nor is who reads.
+func TestFlushTurn(t *testing.T) {
+	a, b := tcpPair(t)
+	x, y := connect(t, a, b, nil, &Config{Handler: echoer{}})
+	go y.Serve()
+	l := &insatiable{link: x.link, c: x}
+	x.mu.Lock()
+	x.link = l
+	x.mu.Unlock()
+	if err := x.Post([]WR{{Op: OpSend, Head: []byte("one")}}); err != nil {
+		t.Fatal(err)
+	}
+	if n := l.tries.Load(); n > flushTurn {
+		t.Errorf("who posted wrote %d batches", n)
+	}
+	for quiet := false; !quiet; time.Sleep(time.Millisecond) {
+		x.mu.Lock()
+		quiet = !x.flushing
+		x.mu.Unlock()
+	}
+	l.tries.Store(0)
+	x.mu.Lock()
+	x.burst = true // what was read is being handled
+	x.mu.Unlock()
+	_ = x.Post([]WR{{Op: OpSend, Head: []byte("two")}})
+	x.endBurst()
+	if n := l.tries.Load(); n == 0 || n > flushTurn {
+		t.Errorf("who read wrote %d batches", n)
+	}
+}
