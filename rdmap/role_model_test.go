@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -107,6 +108,18 @@ func (h *peerLog) take(rng *rand.Rand) (id uint64, ok bool) {
 	return id, true
 }
 
+// remove takes id out, if it is there.
+func (h *peerLog) remove(id uint64) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	i := slices.Index(h.ids, id)
+	if i < 0 {
+		return false
+	}
+	h.ids = slices.Delete(h.ids, i, i+1)
+	return true
+}
+
 // TestRoleModel: calls, answers out of order, cancellations, completions by others,
 // messages unasked, upcalls that hand off, Serve and every kind of end, in any order and
 // at once. Whenever nothing moves: who has its result has returned, nobody reads but
@@ -171,7 +184,9 @@ func (w *roleWorld) logf(format string, args ...any) {
 func (w *roleWorld) step() {
 	switch k := w.rng.IntN(20); {
 	case k < 6:
-		w.call()
+		for range 1 + w.rng.IntN(3) {
+			w.call()
+		}
 	case k < 11:
 		if id, ok := w.asked.take(w.rng); ok {
 			w.answer(id)
@@ -186,9 +201,11 @@ func (w *roleWorld) step() {
 		if id, c := w.any(); c != nil {
 			w.complete(id, c)
 		}
-	case k < 16:
+	case k < 15:
+		w.bothGo()
+	case k < 17:
 		w.unasked(uint64(w.rng.IntN(2)))
-	case k < 17 && !w.serve && w.rng.IntN(4) == 0:
+	case k < 18 && !w.serve && w.rng.IntN(4) == 0:
 		w.logf("serve")
 		w.serve = true
 		w.served.Go(func() { _ = w.x.Serve() })
@@ -266,6 +283,45 @@ func (w *roleWorld) complete(id uint64, c *roleCall) {
 	waiter.Complete(errTest)
 }
 
+// bothGo has the leader and the one it will wake leave at once: who comes behind them must
+// not be forgotten.
+func (w *roleWorld) bothGo() {
+	r := &w.x.role
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var leader, next uint64
+	var leads *Waiter
+	w.h.mu.Lock()
+	for id, waiter := range w.h.pending {
+		switch {
+		case waiter == r.first:
+			next = id
+		case waiter.state.Load() == waiterReads:
+			leader, leads = id, waiter
+		}
+	}
+	w.h.mu.Unlock()
+	c := w.calls[next]
+	if leads == nil || c == nil || c.due || !w.asked.remove(leader) {
+		return
+	}
+	w.answer(leader)
+	for i := 0; !leads.Done() && i < 1e6; i++ {
+		runtime.Gosched()
+	}
+	spin() // it comes to role.mu
+	c.due = true
+	c.cancel()
+	w.logf("cancel %d meanwhile", next)
+	spin()
+}
+
+func spin() {
+	for range 50 {
+		runtime.Gosched()
+	}
+}
+
 // settle waits until nothing moves and checks what must be true then.
 func (w *roleWorld) settle() {
 	synctest.Wait()
@@ -279,7 +335,9 @@ func (w *roleWorld) settle() {
 	if late := w.collect(); len(late) > 0 {
 		w.t.Errorf("calls %v wait for ever, and no upcall runs: %s", late, w.x.role.text())
 	}
-	w.oneWakes()
+	if w.rng.IntN(4) == 0 {
+		w.oneWakes()
+	}
 	if got := int(w.h.strange.Load()); got != w.sent {
 		time.Sleep(2*tickEvery + 10*time.Millisecond) // two ticks, and the upcall
 		synctest.Wait()
