@@ -124,7 +124,7 @@ crash-mutants: ## faults put into the commit log: each must be caught by a test
 .PHONY: bench
 bench: ## every figure of the README; exits 1 below a gate or a goal
 	@go build -o /dev/null ./conformance && s=0; \
-	for b in engine rpc commit; do go run ./conformance bench $$b --goals || s=1; done; exit $$s
+	for b in engine rpc scale commit; do go run ./conformance bench $$b --goals || s=1; done; exit $$s
 
 .PHONY: bench-engine
 bench-engine: ## the engine against raw TCP; exits 1 below a gate
@@ -137,6 +137,18 @@ bench-commit: ## appends to a commit log against TCP and local fdatasync; exits 
 .PHONY: bench-rpc
 bench-rpc: ## calls against record-marked TCP; exits 1 below a gate
 	go run ./conformance bench rpc
+
+.PHONY: bench-scale
+bench-scale: ## 10,000 connections, 2,000 clients, fairness (Linux); exits 1 below a gate
+	go run ./conformance bench scale --rounds 3
+
+.PHONY: bench-grow
+bench-grow: ## the charts and tables of docs/performance.md (Linux)
+	go run ./conformance bench grow --doc docs/performance.md
+
+.PHONY: bench-check
+bench-check: ## ratios against the kept table; exits 1 when one is worse
+	go run ./conformance bench check
 
 .PHONY: cover
 cover: ## statement coverage by package

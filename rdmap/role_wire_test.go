@@ -60,7 +60,7 @@ func (w *roleWire) change(f func()) {
 }
 
 // next returns what is there.
-func (w *roleWire) next(p []byte) (n int, err error, changed <-chan struct{}, deadline time.Time) {
+func (w *roleWire) next(p []byte) (n int, changed <-chan struct{}, deadline time.Time, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
@@ -72,12 +72,12 @@ func (w *roleWire) next(p []byte) (n int, err error, changed <-chan struct{}, de
 	default:
 		err = w.err
 	}
-	return n, err, w.changed, w.deadline
+	return n, w.changed, w.deadline, err
 }
 
 func (w *roleWire) Read(p []byte) (int, error) {
 	for {
-		n, err, changed, deadline := w.next(p)
+		n, changed, deadline, err := w.next(p)
 		if n > 0 || err != nil {
 			return n, err
 		}
@@ -119,7 +119,7 @@ func (w *roleWire) read(c *Conn, wait bool) (int, error) {
 		return w.anyLink.read(c, true)
 	}
 	var p [300]byte
-	n, err, _, _ := w.next(p[:])
+	n, _, _, err := w.next(p[:])
 	if n == 0 {
 		if err != nil {
 			err = readError(err)

@@ -22,6 +22,7 @@ const (
 	dialers      = 16
 	perAddress   = 1000 // clients on one local address, for the sake of its ports
 	scaleTimeout = time.Minute
+	pullRequest  = 28 // octets, as a Read Request
 )
 
 // ScalePeer is the other process of Scale: the addresses of its services.
@@ -29,11 +30,12 @@ type ScalePeer struct {
 	RDMA   string `json:"rdma"`   // benchProg
 	Target string `json:"target"` // an engine: see target
 	Zeros  string `json:"zeros"`  // plain TCP: octets without end
+	Pulls  string `json:"pulls"`  // plain TCP: pullRequest octets answered with growRead
 }
 
 // ServeScale starts the services of the other process. They end with stop.
 func ServeScale() (p ScalePeer, stop func(), err error) {
-	var ls [3]net.Listener
+	var ls [4]net.Listener
 	for i := range ls {
 		if ls[i], err = listen(); err != nil {
 			return p, nil, err
@@ -43,10 +45,13 @@ func ServeScale() (p ScalePeer, stop func(), err error) {
 	go func() { _ = srv.Serve(ls[0]) }() // ends with Close
 	go acceptAll(ls[1], func(c net.Conn) { report(serveTarget(c)) })
 	go acceptAll(ls[2], serveZeros)
-	p = ScalePeer{RDMA: ls[0].Addr().String(), Target: ls[1].Addr().String(), Zeros: ls[2].Addr().String()}
+	go acceptAll(ls[3], func(c net.Conn) { serveEcho(c, pullRequest, growRead) })
+	at := func(i int) string { return ls[i].Addr().String() }
+	p = ScalePeer{RDMA: at(0), Target: at(1), Zeros: at(2), Pulls: at(3)}
 	return p, func() {
-		ls[1].Close()
-		ls[2].Close()
+		for _, l := range ls {
+			l.Close()
+		}
 		srv.Close()
 	}, nil
 }
@@ -172,7 +177,7 @@ func dialMany(addr string, n int) (cs []*transport.Client, hangUp func(), err er
 		}, nil)
 	}
 	err = each(n, dialers, func(i int) error {
-		c, err := dialFrom(net.IPv4(127, 0, 0, byte(2+i/perAddress)), addr)
+		c, err := dialFrom(localFor(i), addr)
 		if err != nil {
 			return err
 		}
@@ -185,6 +190,9 @@ func dialMany(addr string, n int) (cs []*transport.Client, hangUp func(), err er
 	}, nil)
 	return cs, hangUp, err
 }
+
+// localFor is the local address of the connection i.
+func localFor(i int) net.IP { return net.IPv4(127, 0, 0, byte(2+i/perAddress)) }
 
 // dialFrom is dial from a local address.
 func dialFrom(ip net.IP, addr string) (net.Conn, error) {

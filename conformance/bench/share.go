@@ -19,7 +19,7 @@ type pull func(octets *atomic.Int64, stop <-chan struct{}) error
 // sameConn returns what 99 of 100 round trips take at the most beside a bulk stream on the
 // same connection, and what sharePart batches of that stream do, microseconds.
 func sameConn(p ScalePeer, dur time.Duration) (batches, slowest float64, err error) {
-	s, err := dialTarget(p.Target)
+	s, err := dialTarget(nil, p.Target)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -31,7 +31,7 @@ func sameConn(p ScalePeer, dur time.Duration) (batches, slowest float64, err err
 // otherConn returns the same beside a bulk stream on another connection, and beside one
 // of plain TCP: both keep two processors busy.
 func otherConn(p ScalePeer, dur time.Duration) (tcp, ours float64, err error) {
-	s, err := dialTarget(p.Target)
+	s, err := dialTarget(nil, p.Target)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -44,7 +44,7 @@ func otherConn(p ScalePeer, dur time.Duration) (tcp, ours float64, err error) {
 	if tcp, _, err = beside(s, pullZeros(c), dur); err != nil {
 		return 0, 0, err
 	}
-	bulk, err := dialTarget(p.Target)
+	bulk, err := dialTarget(nil, p.Target)
 	if err != nil {
 		return 0, 0, err
 	}

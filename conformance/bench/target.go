@@ -26,11 +26,14 @@ func (t *target) HandleRecv(c *rdmap.Conn, m *rdmap.Message) {
 }
 func (t *target) HandleClose(*rdmap.Conn, error) {}
 
+// targetMemory is what all targets expose.
+var targetMemory [bulkSize]byte
+
 func serveTarget(nc net.Conn) error {
 	t := new(target)
 	c := rdmap.Server(nc, &rdmap.Config{Handler: t})
 	defer c.Close()
-	r, err := c.Register(make([]byte, bulkSize), region.RemoteRead)
+	r, err := c.Register(targetMemory[:], region.RemoteRead)
 	if err != nil {
 		return err
 	}
@@ -64,8 +67,8 @@ func (s *stream) HandleClose(*rdmap.Conn, error) {
 	}
 }
 
-func dialTarget(addr string) (*stream, error) {
-	nc, err := dial(addr)
+func dialTarget(from net.IP, addr string) (*stream, error) {
+	nc, err := dialFrom(from, addr)
 	if err != nil {
 		return nil, err
 	}

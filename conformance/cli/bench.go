@@ -56,7 +56,7 @@ aimed at beyond that; with --goals it is the gate.`,
 	}, &cobra.Command{
 		Use: "peer", Short: "The other process of bench rpc", Args: wantArgs(0, ""), Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error { return benchPeer(cmd) },
-	}, f.commitCmd(), commitPeerCmd(), f.scaleCmd(), scalePeerCmd())
+	}, f.commitCmd(), commitPeerCmd(), f.scaleCmd(), scalePeerCmd(), f.checkCmd(), f.growCmd())
 	return cmd
 }
 

@@ -1,0 +1,108 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stag-rdma/stag/conformance/bench"
+)
+
+// checkTries is how often a figure that is worse is measured: a busy machine does that too.
+const checkTries = 3
+
+// checkCmd is bench check.
+func (f *benchFlags) checkCmd() *cobra.Command {
+	var record string
+	cmd := &cobra.Command{
+		Use: "check", Short: "Compare with the ratios of an earlier run", Args: wantArgs(0, ""),
+		Long: `check measures what engine, rpc and scale do, in a few rounds, and compares the
+ratios with a table that is kept with the program. What is worse by more than the
+table's tolerance is measured again, up to three times; exit status 1 when it stays so.
+With --record the table is written instead, to be kept.`,
+		Example: `  conformance bench check
+  conformance bench check --record conformance/bench/base.json`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.check(cmd, record) },
+	}
+	cmd.Flags().StringVar(&record, "record", "", "write the table to `FILE`")
+	return cmd
+}
+
+func (f *benchFlags) check(cmd *cobra.Command, record string) error {
+	table, err := bench.Base()
+	if err != nil {
+		return err
+	}
+	var results []bench.Result
+	for _, suite := range []func(only string) ([]bench.Result, error){checkEngine, checkRPC, checkScale} {
+		rs, err := suite(f.only)
+		if err != nil {
+			return err
+		}
+		for i := range rs {
+			for try := 1; record == "" && try < checkTries && table.Worse(&rs[i]) > table.Tolerance; try++ {
+				if rs[i], err = better(&table, rs[i], suite); err != nil {
+					return err
+				}
+			}
+		}
+		results = append(results, rs...)
+	}
+	if record != "" {
+		table.Record(results)
+		b, err := json.MarshalIndent(table, "", "  ")
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(record, append(b, '\n'), 0o644)
+	}
+	pass := true
+	if f.json {
+		for i := range results {
+			pass = pass && table.Worse(&results[i]) <= table.Tolerance
+		}
+		err = json.NewEncoder(cmd.OutOrStdout()).Encode(results)
+	} else {
+		pass = table.Compare(cmd.OutOrStdout(), results)
+	}
+	if err == nil && !pass {
+		return errors.New("a figure is worse than it was: profile it (--cpuprofile), or record a new table (--record)")
+	}
+	return err
+}
+
+// better measures r once more and returns the better of the two.
+func better(table *bench.Table, r bench.Result, suite func(only string) ([]bench.Result, error)) (bench.Result, error) {
+	again, err := suite(r.Name)
+	for i := range again {
+		if again[i].Name == r.Name && table.Worse(&again[i]) < table.Worse(&r) {
+			r = again[i]
+		}
+	}
+	return r, err
+}
+
+func checkEngine(only string) ([]bench.Result, error) {
+	return bench.Engine(only, 5, 512<<20, nil)
+}
+
+func checkRPC(only string) ([]bench.Result, error) {
+	p, stop, err := startPeer()
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	return bench.RPC(p, only, 3, 10000, 500*time.Millisecond, nil)
+}
+
+func checkScale(only string) ([]bench.Result, error) {
+	p, stop, err := startScalePeer()
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	return bench.Scale(p, only, 1, false, nil)
+}
