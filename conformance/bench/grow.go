@@ -178,8 +178,10 @@ func growTCP(size, total int) (Cost, error) {
 		done := make(chan error, 1)
 		go func() {
 			var err error
-			for n, k := 0, 0; n < total && err == nil; n += k {
+			for n := 0; n < total && err == nil; {
+				var k int
 				k, err = b.Read(in)
+				n += k
 			}
 			done <- err
 		}()

@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"time"
 
@@ -59,16 +60,12 @@ func (f *benchFlags) check(cmd *cobra.Command, record string) error {
 		}
 		return os.WriteFile(record, append(b, '\n'), 0o644)
 	}
-	pass := true
+	text := cmd.OutOrStdout()
 	if f.json {
-		for i := range results {
-			pass = pass && table.Worse(&results[i]) <= table.Tolerance
-		}
+		text = io.Discard
 		err = json.NewEncoder(cmd.OutOrStdout()).Encode(results)
-	} else {
-		pass = table.Compare(cmd.OutOrStdout(), results)
 	}
-	if err == nil && !pass {
+	if pass := table.Compare(text, results); err == nil && !pass {
 		return errors.New("a figure is worse than it was: profile it (--cpuprofile), or record a new table (--record)")
 	}
 	return err
