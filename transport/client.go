@@ -30,8 +30,8 @@ type Client struct {
 	mu     sync.Mutex
 	req    *rpcrdma.Requester
 	xid    uint32
-	queue  callQueue             // calls that wait for a credit, first come first served
-	live   map[*outcall]struct{} // calls with a deadline, for the tick
+	queue  fifo[outcall, *outcall] // calls that wait for a credit, first come first served
+	live   map[*outcall]struct{}   // calls with a deadline, for the tick
 	idle   []*outcall
 	err    error // why the connection is over
 	ticked bool  // the process-wide tick knows this client

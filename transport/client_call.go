@@ -26,14 +26,13 @@ type outcall struct {
 	pulled *buffer // a reply that was read
 	free   func()  // of the Call
 
-	in         *buffer    // the inline reply
-	pull       *replyPull // reads the reply
-	active     bool       // in the requester's table: has a credit
-	left       bool       // its caller has gone
-	late       bool       // the tick has completed w
-	queued     bool       // in Client.queue
-	prev, next *outcall
-	deadline   time.Time
+	in       *buffer        // the inline reply
+	pull     *replyPull     // reads the reply
+	active   bool           // in the requester's table: has a credit
+	left     bool           // its caller has gone
+	late     bool           // the tick has completed w
+	place    links[outcall] // in Client.queue
+	deadline time.Time
 }
 
 // newCall returns an empty call with an XID of its own, or that of an earlier

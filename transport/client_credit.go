@@ -36,43 +36,5 @@ func (c *Client) wakeQueue() {
 	}
 }
 
-// callQueue is a FIFO of calls, linked through them.
-type callQueue struct{ head, tail *outcall }
-
-func (q *callQueue) empty() bool { return q.head == nil }
-
-func (q *callQueue) push(p *outcall) {
-	p.queued, p.prev, p.next = true, q.tail, nil
-	if q.tail == nil {
-		q.head = p
-	} else {
-		q.tail.next = p
-	}
-	q.tail = p
-}
-
-func (q *callQueue) pop() *outcall {
-	p := q.head
-	if p != nil {
-		q.remove(p)
-	}
-	return p
-}
-
-// remove takes p out; it does nothing if p is not queued.
-func (q *callQueue) remove(p *outcall) {
-	if !p.queued {
-		return
-	}
-	if p.prev == nil {
-		q.head = p.next
-	} else {
-		p.prev.next = p.next
-	}
-	if p.next == nil {
-		q.tail = p.prev
-	} else {
-		p.next.prev = p.prev
-	}
-	p.queued, p.prev, p.next = false, nil, nil
-}
+// links is the place of p in Client.queue.
+func (p *outcall) links() *links[outcall] { return &p.place }

@@ -123,14 +123,14 @@ func TestCreditCancel(t *testing.T) {
 func (c *Client) queued() (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for p := c.queue.head; p != nil; p = p.next {
+	for p := c.queue.head; p != nil; p = p.place.next {
 		n++
 	}
 	return n
 }
 
-func TestCallQueue(t *testing.T) {
-	var q callQueue
+func TestFifo(t *testing.T) {
+	var q fifo[outcall, *outcall]
 	calls := make([]outcall, 5)
 	for i := range calls {
 		q.push(&calls[i])

@@ -115,17 +115,17 @@ type Redialer struct {
 	cancel context.CancelFunc
 
 	mu        sync.Mutex
-	link      *link              // nil: there is none
-	dialing   chan struct{}      // closed when the attempt under way has ended; nil: none is
-	back      backoff            // of the attempts
-	notBefore time.Time          // of the next one
-	lastErr   error              // why there is no connection
-	made      int                // connections made
-	old       map[*link]struct{} // ended, with calls that have not seen it
-	past      Stats              // of those before
-	repeats   atomic.Uint64      // calls sent again
-	silent    uint64             // connections given up for silence
-	out       redialQueue        // calls sent, the oldest first
+	link      *link                         // nil: there is none
+	dialing   chan struct{}                 // closed when the attempt under way has ended; nil: none is
+	back      backoff                       // of the attempts
+	notBefore time.Time                     // of the next one
+	lastErr   error                         // why there is no connection
+	made      int                           // connections made
+	old       map[*link]struct{}            // ended, with calls that have not seen it
+	past      Stats                         // of those before
+	repeats   atomic.Uint64                 // calls sent again
+	silent    uint64                        // connections given up for silence
+	out       fifo[redialCall, *redialCall] // calls sent, the oldest first
 	idle      []*redialCall
 	watch     silence
 }

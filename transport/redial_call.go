@@ -36,8 +36,7 @@ type redialCall struct {
 	at   time.Time // of the last transmission
 	free func()    // freed, as a value
 
-	prev, next *redialCall // in redialQueue
-	queued     bool
+	place links[redialCall] // in Redialer.out
 
 	mu     sync.Mutex
 	user   func() // Call.Free
@@ -115,29 +114,5 @@ func (r *Redialer) endCall(t *redialCall) {
 	r.mu.Unlock()
 }
 
-// redialQueue holds the calls sent in the order of their last transmission.
-type redialQueue struct{ head, tail *redialCall }
-
-func (q *redialQueue) push(t *redialCall) {
-	t.queued, t.prev, t.next = true, q.tail, nil
-	if q.tail == nil {
-		q.head = t
-	} else {
-		q.tail.next = t
-	}
-	q.tail = t
-}
-
-func (q *redialQueue) remove(t *redialCall) {
-	if t.prev == nil {
-		q.head = t.next
-	} else {
-		t.prev.next = t.next
-	}
-	if t.next == nil {
-		q.tail = t.prev
-	} else {
-		t.next.prev = t.prev
-	}
-	t.queued, t.prev, t.next = false, nil, nil
-}
+// links is the place of t in Redialer.out.
+func (t *redialCall) links() *links[redialCall] { return &t.place }
