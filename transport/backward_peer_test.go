@@ -365,6 +365,32 @@ func TestBackwardRecords(t *testing.T) {
 	}
 }
 
+// TestBackwardRecordsUnknown: a call that a record-marked server writes reaches a client
+// that has said nothing by itself: the server is the upper layer that was told.
+func TestBackwardRecordsUnknown(t *testing.T) {
+	l, err := Listen("tcp", "127.0.0.1:0", backConfig(4, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	p := rawClient(t, l.Addr().String(), nil)
+	nc, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	p.send(header(rpcrdma.Header{XID: 7}), rpcCall(7, procNull))
+	readRecordOf(t, nc)
+	writeRecord(t, nc, rpcCall(42, procNull))
+	if h, msg := p.recv(); h.XID != 42 || !bytes.Equal(msg, rpcCall(42, procNull)) {
+		t.Errorf("%+v, %x", h, msg)
+	}
+	p.send(header(rpcrdma.Header{XID: 42}), rpcReply(42))
+	if got := readRecordOf(t, nc); !bytes.Equal(got, rpcReply(42)) {
+		t.Errorf("%x", got)
+	}
+}
+
 func writeRecord(t *testing.T, nc net.Conn, msg []byte) {
 	t.Helper()
 	if _, err := nc.Write(append(xdr.AppendRecordMark(nil, len(msg), true), msg...)); err != nil {
