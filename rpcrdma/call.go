@@ -36,6 +36,9 @@ type Plan struct {
 	// Reply: octets to register for remote write for a long reply, 0 for none;
 	// give Memory.Reply.
 	Reply int
+	// More: further items whose data to register for remote read, as with Arg; give
+	// Memory.More.
+	More chunks.Set
 	// Padded: the first item stays inline and is aligned by an RDMA_MSGP.
 	Padded bool
 }
@@ -45,6 +48,9 @@ type Plan struct {
 // segment per part; more are legal while the header fits.
 type Memory struct {
 	Arg, Stream, Sink, Reply chunks.WriteChunk
+	// More[i] is where item i+1 is, if Plan.More has it, and MoreSinks[i] the memory of
+	// Call.MoreSinks[i].
+	More, MoreSinks []chunks.WriteChunk
 }
 
 // Result is the outcome of a call, set by [Requester.Receive] and
@@ -78,9 +84,8 @@ type Result struct {
 type Call struct {
 	XID              uint32 // not in use by an outstanding call
 	Prog, Vers, Proc uint32 // for the binding
-	// Message is the RPC call, from its XID on. Its first item may be reduced;
-	// further ones stay inline. Borrowed until the call is posted; the data of a
-	// registered item until the reply.
+	// Message is the RPC call, from its XID on. Its items may be reduced. Borrowed until
+	// the call is posted; the data of a registered item until the reply.
 	Message chunks.Message
 	// Protected: RPCSEC_GSS protects the body of the call and of its reply
 	// (xdr.Auth.Protected). Message has no items then, Sink is 0, and in the reply
@@ -89,6 +94,9 @@ type Call struct {
 	// Sink is how many octets of the eligible result's data the owner has memory
 	// for; 0: none.
 	Sink int
+	// MoreSinks are the same for further eligible results, in their order. Sinks are
+	// offered all or not at all; one of no octets says that its result is to come inline.
+	MoreSinks []int
 	// MaxReply bounds the RPC reply message, header included, without the data
 	// that the sink takes, in octets. 0: fits inline.
 	MaxReply int
@@ -105,6 +113,9 @@ type Call struct {
 	Plan   Plan   // set by Requester.Plan
 	Memory Memory // set by the owner, as Plan asks
 	Result Result // set by Requester.Receive
+	// Lens are the octets of results in Sink and MoreSinks, if the Plan offers them. Set
+	// with Result.
+	Lens []int
 
 	// Canceled is set by Requester.Cancel: nobody waits for this call any more.
 	Canceled bool
@@ -126,8 +137,10 @@ func (c *Call) Reset() {
 	c.Layout.Reset()
 	clear(c.pieces)
 	m, lists, layout, pieces := c.Memory, c.lists, c.Layout, c.pieces[:0]
+	more, lens := c.MoreSinks[:0], c.Lens[:0]
 	*c = Call{} // in place: a literal with the rest in it would be built elsewhere and copied
-	c.Memory = Memory{m.Arg[:0], m.Stream[:0], m.Sink[:0], m.Reply[:0]}
+	c.Memory = Memory{m.Arg[:0], m.Stream[:0], m.Sink[:0], m.Reply[:0], m.More[:0], m.MoreSinks[:0]}
+	c.MoreSinks, c.Lens = more, lens
 	c.lists, c.Layout, c.pieces = lists, layout, pieces
 }
 

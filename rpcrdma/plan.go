@@ -18,8 +18,8 @@ const (
 //
 // Reply: a sink becomes a write chunk when the data would not fit inline or are
 // at least ReduceMin octets; a reply chunk is offered when the largest reply
-// still exceeds RecvSize (RFC 8166 Section 4.3.3). Call: the first item is
-// reduced by the same rule; if the rest exceeds SendSize the call goes long.
+// still exceeds RecvSize (RFC 8166 Section 4.3.3). Call: items are reduced by
+// the same rule, the longest first; if the rest exceeds SendSize the call goes long.
 // Choice: where the peer's alignment is known an item that fits inline with its
 // padding is not reduced: that "obviates RDMA Read" (RFC 5666 Section 3.9).
 //
@@ -40,9 +40,12 @@ func (r *Requester) Plan(c *Call) error {
 		c.Plan.Padded = true
 		return nil
 	}
-	if item := firstItem(&c.Message); item > 0 && (hdr+n > r.cfg.SendSize || item >= r.cfg.ReduceMin) {
-		c.Plan.Arg, c.Plan.Form, c.out = true, FormChunked, c.out.With(0)
-		hdr += readChunkSize
+	for i := c.nextItem(r.cfg.ReduceMin); i >= 0; i = c.nextItem(r.cfg.ReduceMin) {
+		hdr += c.reduce(i)
+		n = c.Message.ReducedLen(c.out)
+	}
+	for i := c.nextItem(1); i >= 0 && hdr+n > r.cfg.SendSize; i = c.nextItem(1) {
+		hdr += c.reduce(i)
 		n = c.Message.ReducedLen(c.out)
 	}
 	if hdr+n > r.cfg.SendSize {
@@ -67,14 +70,13 @@ func (r *Requester) walks(c *Call) bool {
 func (r *Requester) planReply(c *Call) (hdr int) {
 	hdr = MinHeaderSize
 	reply := MinHeaderSize + c.MaxReply
-	if c.Sink > 0 {
-		whole := reply + c.Sink + xdr.Pad(c.Sink)
-		if whole > r.cfg.RecvSize || c.Sink >= r.cfg.SinkMin {
+	if data, longest, list := c.sinks(); longest > 0 {
+		if reply+data > r.cfg.RecvSize || longest >= r.cfg.SinkMin {
 			c.Plan.Sink = true
-			hdr += writeChunkSize
-			reply += writeChunkSize
+			hdr += list
+			reply += list
 		} else {
-			reply = whole
+			reply += data
 		}
 	}
 	if reply > r.cfg.RecvSize {
@@ -90,4 +92,44 @@ func firstItem(m *chunks.Message) int {
 		return 0
 	}
 	return len(m.Items[0].Data)
+}
+
+// nextItem returns the longest item that is not reduced yet and has at least so many octets;
+// -1: there is none.
+func (c *Call) nextItem(least int) (next int) {
+	next = -1
+	for i := range c.Message.Items {
+		if n := len(c.Message.Items[i].Data); n >= max(least, 1) && i < 64 && !c.out.Has(i) {
+			next, least = i, n+1
+		}
+	}
+	return next
+}
+
+// reduce takes item i out of the stream and returns what that adds to the header.
+func (c *Call) reduce(i int) int {
+	c.Plan.Form, c.out = FormChunked, c.out.With(i)
+	if i == 0 {
+		c.Plan.Arg = true
+	} else {
+		c.Plan.More = c.Plan.More.With(i)
+	}
+	return readChunkSize
+}
+
+// sinks returns the octets that the results for all sinks take inline, the longest sink, and
+// the octets of the write list that offers them.
+func (c *Call) sinks() (data, longest, list int) {
+	add := func(n int) {
+		data += n + xdr.Pad(n)
+		longest = max(longest, n)
+		if list += 4 + 4; n > 0 {
+			list += chunks.SegmentSize
+		}
+	}
+	add(c.Sink)
+	for _, n := range c.MoreSinks {
+		add(n)
+	}
+	return data, longest, list
 }

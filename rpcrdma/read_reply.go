@@ -63,7 +63,7 @@ func (r *Requester) judgeRead(c *Call, msg []byte) error {
 	if err := r.judge(c, res, msg, c.placed); err != nil || c.Protected {
 		return err
 	}
-	if r.binding(c) == nil {
+	if r.binding(c) == nil || chunks.ListerOf(r.cfg.Binding, c.Prog, c.Vers) != nil {
 		return checkCounts(msg, c.Layout.Chunks)
 	}
 	if len(c.Layout.Chunks) == 0 {

@@ -176,6 +176,9 @@ func (r *Responder) checkArg(in *Inbound, n int) Verdict {
 		}
 		return Dispatch // Pulled looks at the counts
 	}
+	if l := chunks.ListerOf(b, call.Prog, call.Vers); l != nil {
+		return r.checkItems(in, l, n)
+	}
 	if b == nil || len(in.Layout.Chunks) != 1 {
 		return r.answer(in, refuseErrChunk, ErrNotEligible)
 	}

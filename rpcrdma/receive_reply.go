@@ -64,7 +64,8 @@ func (r *Requester) receive(send []byte) (*Call, error) {
 	if c == nil || c.reading {
 		return nil, ErrUnknownXID
 	}
-	res := Result{ItemPos: -1}
+	res := &c.Result // in place: it would be allocated else
+	*res = Result{ItemPos: -1}
 	switch h.Type {
 	case MsgTypeError:
 		res.Err = &RemoteError{h.Err, h.Low, h.High}
@@ -75,13 +76,12 @@ func (r *Requester) receive(send []byte) (*Call, error) {
 		if err := checkDirection(send[n:], h.XID, xdr.MsgReply); err != nil {
 			return nil, err
 		}
-		res.fail(h.XID, r.receiveInline(c, &res, send[n:], n))
+		res.fail(h.XID, r.receiveInline(c, res, send[n:], n))
 	case MsgTypeNoMsg:
-		res.fail(h.XID, r.receiveLong(c, &res))
+		res.fail(h.XID, r.receiveLong(c, res))
 	default:
 		return nil, ErrType
 	}
-	c.Result = res
 	return c, nil
 }
 
@@ -159,10 +159,18 @@ func (r *Requester) returned(c *Call, res *Result) (placed int, err error) {
 	if len(h.Write) > len(c.lists.Write) {
 		return 0, chunks.ErrReturned
 	}
-	for i := range h.Write {
-		if placed, err = chunks.Returned(c.lists.Write[i], h.Write[i]); err != nil {
-			return 0, err
+	c.Lens = c.Lens[:0]
+	for i := range c.lists.Write {
+		n := 0
+		if i < len(h.Write) {
+			if n, err = chunks.Returned(c.lists.Write[i], h.Write[i]); err != nil {
+				return 0, err
+			}
 		}
+		c.Lens = append(c.Lens, n)
+	}
+	if len(c.Lens) > 0 {
+		placed = c.Lens[0]
 	}
 	if h.HasReply {
 		if !c.lists.HasReply {
@@ -219,8 +227,11 @@ func (r *Requester) judge(c *Call, res *Result, msg []byte, placed int) error {
 	ok := !res.RPC.Denied && res.RPC.Accept == xdr.Success
 	b := r.binding(c)
 	if b == nil {
-		res.Placed, res.ItemLen = placed > 0, placed
+		res.Placed, res.ItemLen = c.anyPlaced(), placed
 		return nil
+	}
+	if l := chunks.ListerOf(b, c.Prog, c.Vers); l != nil || len(c.Lens) > 1 {
+		return c.judgeSinks(l, res, ok)
 	}
 	pos, n := 0, 0
 	if ok {
@@ -240,6 +251,6 @@ func (r *Requester) judge(c *Call, res *Result, msg []byte, placed int) error {
 	case !(chunks.Placed{Len: placed}).Holds(n):
 		return ErrItemLength
 	}
-	res.Placed, res.ItemPos, res.ItemLen = true, pos, n
+	res.Placed, res.ItemPos, res.ItemLen, c.Lens[0] = true, pos, n, n
 	return nil
 }

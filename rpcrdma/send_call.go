@@ -72,17 +72,22 @@ func (c *Call) offer() bool {
 	if c.Plan.Stream > 0 && !c.offerRead(0, c.Memory.Stream, c.Plan.Stream) {
 		return false
 	}
-	if c.Plan.Arg {
-		it := &c.Message.Items[0]
-		if int64(it.Pos) > math.MaxUint32 || !c.offerRead(uint32(it.Pos), c.Memory.Arg, len(it.Data)) {
+	if c.Plan.Arg && !c.offerItem(0, c.Memory.Arg) {
+		return false
+	}
+	for i := 1; c.Plan.More != 0 && i < len(c.Message.Items); i++ {
+		if c.Plan.More.Has(i) && (i > len(c.Memory.More) || !c.offerItem(i, c.Memory.More[i-1])) {
 			return false
 		}
 	}
 	if c.Plan.Sink {
-		w := c.lists.AddWrite()
-		*w = append(*w, c.Memory.Sink...)
-		if !exactly(*w, c.Sink) {
+		if !c.offerSink(c.Memory.Sink, c.Sink) || len(c.MoreSinks) > len(c.Memory.MoreSinks) {
 			return false
+		}
+		for i, n := range c.MoreSinks {
+			if !c.offerSink(c.Memory.MoreSinks[i], n) {
+				return false
+			}
 		}
 	}
 	if c.Plan.Reply > 0 {
@@ -91,6 +96,17 @@ func (c *Call) offer() bool {
 		return exactly(c.lists.Reply, c.Plan.Reply)
 	}
 	return true
+}
+
+func (c *Call) offerItem(i int, mem chunks.WriteChunk) bool {
+	it := &c.Message.Items[i]
+	return int64(it.Pos) <= math.MaxUint32 && c.offerRead(uint32(it.Pos), mem, len(it.Data))
+}
+
+func (c *Call) offerSink(mem chunks.WriteChunk, n int) bool {
+	w := c.lists.AddWrite()
+	*w = append(*w, mem...)
+	return exactly(*w, n)
 }
 
 func (c *Call) offerRead(pos uint32, mem chunks.WriteChunk, n int) bool {

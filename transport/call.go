@@ -28,6 +28,14 @@ type Call struct {
 	// ItemMemory and SinkMemory, if not nil, are the registered memory that Item and Sink
 	// are slices of: they need no registration of their own for this call.
 	ItemMemory, SinkMemory *Memory
+	// MoreItems and MoreSinks are further reducible arguments, behind Item in ascending
+	// positions, and room for further eligible results, in the order in which they come:
+	// for programs like NFS version 4, of which a call can hold several READs and WRITEs
+	// (RFC 8166 Section 4.3.2.1). There are at most 8 sinks in all. Where several are
+	// offered, each eligible result that comes takes the next one. Args has none of the
+	// items' octets and pads.
+	MoreItems []CallItem
+	MoreSinks []CallSink
 	// MaxResults bounds the results in octets, without the RPC reply header, the
 	// data placed in Sink and their pad. A reply chunk is offered when they might not
 	// fit inline. 0 says that they do. Results beyond it come back as an RPCError.
@@ -50,10 +58,13 @@ type Reply struct {
 	// Results are the octets behind the header, lent until Release. If Placed, the
 	// item's data and pad are not among them; the count word is.
 	Results []byte
-	// Placed says that the eligible result is in the call's Sink.
+	// Placed says that the eligible result is in the call's Sink, or one of several in
+	// theirs.
 	Placed bool
 	// ItemLen is how many octets of Sink were written, if Placed.
 	ItemLen int
+	// Lens are the octets of results in Sink and MoreSinks, if Placed; lent until Release.
+	Lens []int
 
 	buf *buffer
 }
@@ -64,7 +75,7 @@ func (r *Reply) Release() {
 	if r.buf != nil {
 		r.buf.release()
 	}
-	*r = Reply{}
+	*r = Reply{Lens: r.Lens[:0]}
 }
 
 // Caller is an RPC client: [*Client] over RDMA, [*StreamClient] over record-marked

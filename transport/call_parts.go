@@ -30,7 +30,12 @@ func (c *Call) after() []byte {
 
 // argsSize returns the octets of the unreduced arguments.
 func (c *Call) argsSize() int {
-	return len(c.Args) + len(c.Item) + xdr.Pad(len(c.Item))
+	n := len(c.Args) + len(c.Item) + xdr.Pad(len(c.Item))
+	for i := range c.MoreItems {
+		k := len(c.MoreItems[i].Data)
+		n += k + xdr.Pad(k)
+	}
+	return n
 }
 
 // check refuses calls that contradict themselves or are too large.
@@ -42,6 +47,9 @@ func (c *Call) check(cfg *Config) error {
 		if m != nil && m.InUse() { // also where the call would go inline, so that it shows
 			return &RPCError{Reason: ReasonBadCall, Err: ErrMemoryInUse}
 		}
+	}
+	if err := c.checkMore(); err != nil {
+		return &RPCError{Reason: ReasonBadCall, Err: err}
 	}
 	if len(c.Args)%4 != 0 {
 		return &RPCError{Reason: ReasonBadCall, Err: fmt.Errorf("arguments of %d octets, want a multiple of 4", len(c.Args))}

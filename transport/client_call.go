@@ -16,7 +16,8 @@ type outcall struct {
 	rc     rpcrdma.Call
 	w      rdmap.Waiter
 	regs   registrations
-	items  [1]chunks.Item
+	more   []lent // of further items and sinks
+	items  []chunks.Item
 	wrs    [1]rdmap.WR
 	head   []byte  // the Send
 	rpc    []byte  // the RPC call header
@@ -65,7 +66,8 @@ func (c *Client) recycle(p *outcall) {
 		return
 	}
 	p.rc.Reset()
-	p.items[0], p.wrs[0] = chunks.Item{}, rdmap.WR{}
+	clear(p.items)
+	p.items, p.wrs[0] = p.items[:0], rdmap.WR{}
 	p.active, p.left, p.late, p.deadline, p.pull = false, false, false, time.Time{}, nil
 	c.idle = append(c.idle, p)
 }
@@ -107,24 +109,23 @@ func (p *outcall) prepare(recv int, arg, result bool, call *Call) {
 	switch {
 	case call.Item == nil:
 	case arg:
-		p.items[0] = chunks.Item{Pos: len(p.rpc) + call.ItemPos, Data: call.Item}
-		rc.Message.Items = p.items[:]
+		p.setItems(call)
 	default:
 		rc.Message.Body = p.flatten(call)
 	}
-	rc.Sink, rc.MaxReply = len(call.Sink), 0
+	rc.MaxReply = 0
+	data := p.setSinks(call, !result)
 	if call.MaxResults > 0 {
 		rc.MaxReply = replyHeaderSize + call.MaxResults
 		if call.Cred.Flavor == xdr.RPCSECGSS {
 			rc.MaxReply += xdr.MaxAuthBody // the verifier is a checksum (RFC 2203 Section 5.3.3.2)
 		}
 	}
-	if !result && rc.Sink > 0 {
+	if data > 0 {
 		if rc.MaxReply == 0 {
 			rc.MaxReply = recv - rpcrdma.MinHeaderSize
 		}
-		rc.MaxReply += rc.Sink + xdr.Pad(rc.Sink)
-		rc.Sink = 0
+		rc.MaxReply += data
 	}
 }
 
@@ -135,10 +136,7 @@ const replyHeaderSize = 24
 // flatten makes one run of octets of arguments whose item must stay in the stream.
 func (p *outcall) flatten(call *Call) []byte {
 	p.flat = shared.get(call.argsSize())
-	b := append(p.flat.data[:0], call.before()...)
-	b = append(b, call.Item...)
-	b = xdr.AppendPad(b, len(call.Item))
-	return append(b, call.after()...)
+	return call.appendArgs(p.flat.data[:0])
 }
 
 // register makes the memory reachable that the plan asks for.
@@ -159,6 +157,9 @@ func (p *outcall) register(c *Client, call *Call) error {
 	}
 	if rc.Plan.Sink && err == nil {
 		m.Sink, err = p.regs.add(c, partSink, m.Sink, call.Sink, call.SinkMemory, write)
+	}
+	if err == nil && len(call.MoreItems)+len(call.MoreSinks) > 0 {
+		err = p.registerMore(c, call, read, write)
 	}
 	if n := rc.Plan.Reply; n > 0 && err == nil {
 		p.reply = shared.get(n)

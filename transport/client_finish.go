@@ -39,15 +39,15 @@ func (c *Client) finish(p *outcall, reply *Reply) error {
 // invalidate revokes the call's memory. An engine that still uses it is given
 // Config.CloseTimeout.
 func (c *Client) invalidate(p *outcall) error {
-	if p.regs == (registrations{}) {
+	if !p.lends() {
 		return nil
 	}
-	if p.regs.invalidate(cancelled, c.ctr) == nil {
+	if p.takeBack(cancelled, c.ctr) == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.cfg.CloseTimeout)
 	defer cancel()
-	return p.regs.invalidate(ctx, c.ctr)
+	return p.takeBack(ctx, c.ctr)
 }
 
 // cancelled is a context that is over: "try without waiting".
@@ -75,7 +75,8 @@ func (p *outcall) fill(reply *Reply) {
 	res := &p.rc.Result
 	reply.Header, reply.Results, reply.Placed = res.RPC, res.Results, res.Placed
 	if res.Placed {
-		reply.ItemLen = res.ItemLen
+		reply.Lens = append(reply.Lens[:0], p.rc.Lens...)
+		reply.ItemLen = reply.Lens[0]
 	}
 	switch {
 	case res.Read:
@@ -90,18 +91,20 @@ func (p *outcall) fill(reply *Reply) {
 // count adds an answered call to the statistics.
 func (c *Client) count(p *outcall) {
 	c.ctr.replies.Add(1)
-	if p.regs == (registrations{}) && p.rc.Plan == (rpcrdma.Plan{}) {
+	if !p.lends() && p.rc.Plan == (rpcrdma.Plan{}) {
 		return
 	}
 	res := &p.rc.Result
 	moved := res.ReplyLen
-	if res.Placed {
-		moved += res.ItemLen
+	for _, n := range p.rc.Lens {
+		moved += n
 	}
 	c.ctr.written.Add(uint64(moved))
 	pulled := p.rc.Plan.Stream
-	if p.rc.Plan.Arg {
-		pulled += len(p.items[0].Data)
+	for i := range p.rc.Message.Items {
+		if i == 0 && p.rc.Plan.Arg || p.rc.Plan.More.Has(i) {
+			pulled += len(p.rc.Message.Items[i].Data)
+		}
 	}
 	c.ctr.read.Add(uint64(pulled)) // it has answered, so it has read
 }

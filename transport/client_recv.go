@@ -101,7 +101,7 @@ func (c *Client) lookup(send []byte) *rpcrdma.Call {
 // reap gives back the memory of a call that its caller has abandoned. Waiting for
 // an engine that still uses it must not happen in an upcall.
 func (c *Client) reap(p *outcall) {
-	if p.regs.invalidate(cancelled, c.ctr) == nil {
+	if p.takeBack(cancelled, c.ctr) == nil {
 		c.giveBack(p)
 		return
 	}

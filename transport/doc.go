@@ -17,7 +17,8 @@
 // A call names the parts that may travel by RDMA: Item is the one reducible
 // argument (the data of an NFS WRITE), Sink the memory where the eligible result
 // (the data of an NFS READ) may be placed, MaxResults the size of the largest
-// reply. The package chooses the form: inline, with chunks, or as a long message
+// reply; MoreItems and MoreSinks are for programs that have several of either. The package
+// chooses the form: inline, with chunks, or as a long message
 // (RFC 8166 Section 3.5). Memory is registered for one call and revoked when it
 // completes.
 //

@@ -182,6 +182,13 @@ func (c *StreamClient) send(xid uint32, call *Call) error {
 	b := c.poolGet()
 	defer b.release()
 	head := xdr.AppendCall(b.data[:0], &h)
+	if len(call.MoreItems) > 0 {
+		flat := shared.get(call.argsSize())
+		defer flat.release()
+		n, err := c.w.write(head, call.appendArgs(flat.data[:0]), nil, nil)
+		c.ctr.inline.Add(uint64(n))
+		return err
+	}
 	head = append(head, call.before()...)
 	n, err := c.w.write(head, call.Item, padOf(call.Item), call.after())
 	c.ctr.inline.Add(uint64(n))

@@ -1,0 +1,160 @@
+package transport
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// CallItem is one more reducible argument of a call; see [Call].MoreItems.
+type CallItem struct {
+	Pos    int     // where in Args its data belong: just after their count word
+	Data   []byte  // as Call.Item
+	Memory *Memory // as Call.ItemMemory
+}
+
+// CallSink is room for one more eligible result of a call; see [Call].MoreSinks.
+type CallSink struct {
+	Data   []byte  // its length is the largest result; 0: that result comes inline
+	Memory *Memory // as Call.SinkMemory
+}
+
+// checkMore refuses further items and sinks that contradict the call.
+func (c *Call) checkMore() error {
+	pos := c.ItemPos
+	if len(c.MoreItems) > 0 && c.Item == nil {
+		return fmt.Errorf("MoreItems without Item")
+	}
+	for i := range c.MoreItems {
+		it := &c.MoreItems[i]
+		if it.Pos < pos+4 || it.Pos%4 != 0 || it.Pos > len(c.Args) {
+			return fmt.Errorf("position %d of item %d, want a multiple of 4 in %d to %d", it.Pos, i+2, pos+4, len(c.Args))
+		}
+		if pos = it.Pos; it.Memory != nil && it.Memory.InUse() {
+			return ErrMemoryInUse
+		}
+	}
+	if n := 1 + len(c.MoreSinks); n > chunks.DefaultMaxWriteChunks {
+		return fmt.Errorf("%d sinks, at most %d", n, chunks.DefaultMaxWriteChunks)
+	}
+	for i := range c.MoreSinks {
+		if m := c.MoreSinks[i].Memory; m != nil && m.InUse() {
+			return ErrMemoryInUse
+		}
+	}
+	return nil
+}
+
+// appendArgs appends the unreduced arguments.
+func (c *Call) appendArgs(b []byte) []byte {
+	b = append(b, c.before()...)
+	b = append(b, c.Item...)
+	b = xdr.AppendPad(b, len(c.Item))
+	from := len(c.before())
+	for i := range c.MoreItems {
+		it := &c.MoreItems[i]
+		b = append(b, c.Args[from:it.Pos]...)
+		b = append(b, it.Data...)
+		b = xdr.AppendPad(b, len(it.Data))
+		from = it.Pos
+	}
+	return append(b, c.Args[from:]...)
+}
+
+// setItems describes the reducible arguments by their positions in the unreduced call.
+func (p *outcall) setItems(call *Call) {
+	before := len(p.rpc)
+	p.items = append(p.items[:0], chunks.Item{Pos: before + call.ItemPos, Data: call.Item})
+	for i := range call.MoreItems {
+		last := len(p.items[i].Data)
+		before += last + xdr.Pad(last)
+		it := &call.MoreItems[i]
+		p.items = append(p.items, chunks.Item{Pos: before + it.Pos, Data: it.Data})
+	}
+	p.rc.Message.Items = p.items
+}
+
+// setSinks describes the room for results. inline says that none may be placed; then it
+// returns the octets that they take in the reply.
+func (p *outcall) setSinks(call *Call, inline bool) (data int) {
+	p.rc.Sink, p.rc.MoreSinks = len(call.Sink), p.rc.MoreSinks[:0]
+	data = len(call.Sink) + xdr.Pad(len(call.Sink))
+	for i := range call.MoreSinks {
+		n := len(call.MoreSinks[i].Data)
+		data += n + xdr.Pad(n)
+		p.rc.MoreSinks = append(p.rc.MoreSinks, n)
+	}
+	if !inline {
+		return 0
+	}
+	p.rc.Sink, p.rc.MoreSinks = 0, p.rc.MoreSinks[:0]
+	return data
+}
+
+// registerMore makes the memory of further items and sinks reachable that the plan asks for.
+func (p *outcall) registerMore(c *Client, call *Call, read, write region.Access) (err error) {
+	rc, m := &p.rc, &p.rc.Memory
+	for i := range call.MoreItems {
+		var seg *chunks.WriteChunk
+		if seg, m.More = oneMore(m.More); rc.Plan.More.Has(i + 1) {
+			it := &call.MoreItems[i]
+			if *seg, err = p.addMore(c, *seg, it.Data, it.Memory, read); err != nil {
+				return err
+			}
+		}
+	}
+	if !rc.Plan.Sink {
+		return nil
+	}
+	for i := range call.MoreSinks {
+		var seg *chunks.WriteChunk
+		seg, m.MoreSinks = oneMore(m.MoreSinks)
+		s := &call.MoreSinks[i]
+		if *seg, err = p.addMore(c, *seg, s.Data, s.Memory, write); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// oneMore appends an empty chunk to list, in the memory of an earlier one if there is any.
+func oneMore(list []chunks.WriteChunk) (*chunks.WriteChunk, []chunks.WriteChunk) {
+	n := len(list)
+	if n < cap(list) {
+		list = list[:n+1]
+		list[n] = list[n][:0]
+	} else {
+		list = append(list, nil)
+	}
+	return &list[n], list
+}
+
+// addMore is registrations.add for memory without a part of its own.
+func (p *outcall) addMore(c *Client, seg chunks.WriteChunk, mem []byte, in *Memory, access region.Access) (chunks.WriteChunk, error) {
+	if len(mem) == 0 {
+		return seg, nil
+	}
+	l, err := lend(c.conn, c.ctr, mem, in, access)
+	if err != nil {
+		return seg, err
+	}
+	p.more = append(p.more, l)
+	return append(seg, chunks.Segment{Handle: handleOf(l.STag()), Length: uint32(len(mem))}), nil
+}
+
+// takeBack takes all memory of the call back; see lent.takeBack.
+func (p *outcall) takeBack(ctx context.Context, ctr *counters) error {
+	for i := range p.more {
+		if err := p.more[i].takeBack(ctx, ctr); err != nil {
+			return err
+		}
+	}
+	p.more = p.more[:0]
+	return p.regs.invalidate(ctx, ctr)
+}
+
+// lends says whether any memory is to be taken back.
+func (p *outcall) lends() bool { return len(p.more) > 0 || p.regs != (registrations{}) }
