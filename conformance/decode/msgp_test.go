@@ -59,7 +59,7 @@ func conversation(t testing.TB, align int, cred []byte, proc nfs3.Proc, args nfs
 		Profile: rpcrdma.RFC5666, SendSize: 16384, RecvSize: 16384, Align: align, AlignMin: 1, Binding: chunks.NFSv3,
 	})
 	head := xdr.AppendCall(nil, &xdr.CallHeader{
-		XID: xid, RPCVers: 2, Prog: nfs3.Program, Vers: nfs3.Version, Proc: uint32(proc), Cred: xdr.Auth{Flavor: 6, Body: cred},
+		XID: xid, RPCVers: 2, Prog: nfs3.Program, Vers: nfs3.Version, Proc: uint32(proc), Cred: xdr.Auth{Flavor: 3, Body: cred},
 	})
 	c := &rpcrdma.Call{XID: xid, Prog: nfs3.Program, Vers: nfs3.Version, Proc: uint32(proc)}
 	c.Message = message(head, args.Append(nil), arg)
@@ -166,7 +166,7 @@ func TestUnpaddedByHand(t *testing.T) {
 	const xid = 0x01020304
 	pads := rpcrdma.Header{Align: 64, Thresh: 8}
 	h32, name := octetsOf(32), []byte("a-long-name")
-	rename := []any{xid, 0, 2, nfs3.Program, 3, int(nfs3.ProcRename), 6, octetsOf(20), 0, 0, h32, name, h32, []byte("b")}
+	rename := []any{xid, 0, 2, nfs3.Program, 3, int(nfs3.ProcRename), 3, octetsOf(20), 0, 0, h32, name, h32, []byte("b")}
 	lookup := []any{xid, 0, 2, nfs3.Program, 3, int(nfs3.ProcLookup), 0, 0, 0, 0, h32, name}
 	for _, test := range []struct {
 		name string
@@ -178,8 +178,8 @@ func TestUnpaddedByHand(t *testing.T) {
 		{"all items", msgp(pads, rename...), string(plain(h32, name, h32, []byte("b"))), "NFSv3 RENAME", nil},
 		{"no item", msgp(rpcrdma.Header{Align: 64, Thresh: 500}, lookup...), string(plain(h32, name)), "NFSv3 LOOKUP", nil},
 		{"threshold 0", msgp(rpcrdma.Header{Align: 16}, xid, 0, 2, nfs3.Program, 3, int(nfs3.ProcLookup), 0, []byte{}, 0, []byte{}, h32, name), string(plain(h32, name)), "NFSv3 LOOKUP", nil},
-		{"NULL of anything", msgp(pads, xid, 0, 2, 400100, 1, 0, 6, octetsOf(20), 0, 0), "", "program-400100v1 NULL", nil},
-		{"a program of unknown shape", msgp(pads, xid, 0, 2, 400100, 1, 1, 6, octetsOf(20), 0, 0, 7), "\x00\x00\x00\x07", "program-400100v1 proc-1", ErrPadded},
+		{"NULL of anything", msgp(pads, xid, 0, 2, 400100, 1, 0, 3, octetsOf(20), 0, 0), "", "program-400100v1 NULL", nil},
+		{"a program of unknown shape", msgp(pads, xid, 0, 2, 400100, 1, 1, 3, octetsOf(20), 0, 0, 7), "\x00\x00\x00\x07", "program-400100v1 proc-1", ErrPadded},
 		{"MOUNT", msgp(pads, xid, 0, 2, mount3.Program, 3, 1, 0, 0, 0, 0, []byte("/a")), string(plain([]byte("/a"))), "MOUNTv3 MNT", ErrPadded},
 		{"no alignment", msgp(rpcrdma.Header{Align: 1, Thresh: 8}, lookup...), string(plain(h32, name)), "NFSv3 LOOKUP", rpcrdma.ErrPadding},
 		{"data missing", msgp(pads, lookup[:11]...), string(plain(h32)), "NFSv3 LOOKUP", rpcrdma.ErrArgs},
