@@ -142,23 +142,27 @@ func (c *Config) clientLimits(a net.Addr) ClientLimits {
 	local := !ok || ip.IsLoopback()
 	l := c.PerClient
 	return ClientLimits{
-		Conns:   int(limitOr(int64(l.Conns), int64(max(c.MaxConns/clientConnsPart, 1)), local)),
-		Memory:  limitOr(l.Memory, max(c.RequestMemory/clientMemoryPart, int64(c.MaxPayload)), local),
-		Pulls:   int(limitOr(int64(l.Pulls), int64(max(c.MaxPulls/clientPullsPart, 1)), local)),
-		Exposed: limitOr(l.Exposed, max(c.ExposedMemory/clientExposedPart, 1), local),
+		Conns:   limitOr(l.Conns, max(c.MaxConns/clientConnsPart, 1), local, noCount),
+		Memory:  limitOr(l.Memory, max(c.RequestMemory/clientMemoryPart, int64(c.MaxPayload)), local, noLimit),
+		Pulls:   limitOr(l.Pulls, max(c.MaxPulls/clientPullsPart, 1), local, noCount),
+		Exposed: limitOr(l.Exposed, max(c.ExposedMemory/clientExposedPart, 1), local, noLimit),
 	}
 }
 
-// noLimit is far above anything that is counted, and leaves room for sums.
-const noLimit = math.MaxInt64 >> 2
+// noLimit octets and noCount are far above anything that is counted, and leave room for
+// sums.
+const (
+	noLimit int64 = math.MaxInt64 >> 2
+	noCount int   = math.MaxInt32 >> 2
+)
 
 // limitOr returns the limit that a setting means.
-func limitOr(set, def int64, local bool) int64 {
+func limitOr[N int | int64](set, def N, local bool, none N) N {
 	switch {
 	case set > 0:
 		return set
 	case set < 0 || local:
-		return noLimit
+		return none
 	}
 	return def
 }

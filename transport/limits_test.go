@@ -101,7 +101,7 @@ func TestClientLimits(t *testing.T) {
 	if got, want := c.clientLimits(far), (ClientLimits{10, 3 << 20, 10, 500}); got != want {
 		t.Errorf("defaults: %+v, want %+v", got, want)
 	}
-	none := ClientLimits{noLimit, noLimit, noLimit, noLimit}
+	none := ClientLimits{noCount, noLimit, noCount, noLimit}
 	for _, a := range []net.Addr{near, tcpAddr("127.8.8.8"), nil, &net.UnixAddr{Name: "@"}} {
 		if got := c.clientLimits(a); got != none {
 			t.Errorf("%v: %+v", a, got)
