@@ -10,13 +10,14 @@ import (
 
 // call is an RPC call that was seen, until its reply was.
 type call struct {
-	xid    uint32
-	frame  int // packet that completed its Send
-	header xdr.CallHeader
-	known  bool   // header is valid
-	inline []byte // copy of the inline part of a call with Read chunks
-	msgp   bool   // inline came in an RDMA_MSGP
-	padded error  // why pads may be left in it
+	xid       uint32
+	frame     int // packet that completed its Send
+	header    xdr.CallHeader
+	known     bool   // header is valid
+	protected bool   // by RPCSEC_GSS
+	inline    []byte // copy of the inline part of a call with Read chunks
+	msgp      bool   // inline came in an RDMA_MSGP
+	padded    error  // why pads may be left in it
 
 	reads  []readRegion // Read list, in its order
 	writes [][]*region  // Write list

@@ -51,9 +51,10 @@ type RPC struct {
 	// Err is what is wrong with the message.
 	Err error
 
-	head int  // octets of the message in front of Body
-	msgp bool // came in an RDMA_MSGP
-	pads bool // padding of an RDMA_MSGP may be left in Body
+	head      int  // octets of the message in front of Body
+	protected bool // by RPCSEC_GSS: the body is not to be looked into
+	msgp      bool // came in an RDMA_MSGP
+	pads      bool // padding of an RDMA_MSGP may be left in Body
 }
 
 // name fills in what the numbers mean.
@@ -71,7 +72,7 @@ func (r *RPC) parseCall(msg []byte) {
 		return
 	}
 	r.head = d.Offset()
-	r.XID, r.Call, r.Body = h.XID, h, d.Rest()
+	r.XID, r.Call, r.Body, r.protected = h.XID, h, d.Rest(), h.Cred.Protected()
 	r.name(h.Prog, h.Vers, h.Proc)
 }
 
@@ -88,7 +89,7 @@ func (r *RPC) parseReply(msg []byte) {
 
 // answers joins a reply with its call.
 func (r *RPC) answers(c *call) {
-	r.CallFrame = c.frame
+	r.CallFrame, r.protected = c.frame, c.protected
 	if c.known {
 		r.name(c.header.Prog, c.header.Vers, c.header.Proc)
 	}
@@ -102,7 +103,7 @@ func (r *RPC) success() bool {
 // decodeBody decodes arguments or results, and demands that nothing is left. h is the header they
 // came with, nil when Body is whole all the same.
 func (r *RPC) decodeBody(h *rpcrdma.Header) {
-	if r.IsReply && !r.success() || r.Name == "" {
+	if r.IsReply && !r.success() || r.Name == "" || r.protected {
 		return
 	}
 	if r.IsReply {

@@ -1,12 +1,10 @@
 package judge
 
 import (
-	"encoding/binary"
 	"fmt"
 
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/conformance/decode"
-	"github.com/stag-rdma/stag/xdr"
 )
 
 // Programs whose upper-layer bindings are known.
@@ -46,15 +44,6 @@ func bindingOf(c *rpcCall) binding {
 
 // name returns what to call a call in a text.
 func (c *rpcCall) name() string { return fmt.Sprintf("procedure %d/%d/%d", c.prog, c.progVers, c.proc) }
-
-// gssProtected reports whether a credential asks for integrity or privacy (RFC 2203 Section 5.3.1).
-func gssProtected(a *xdr.Auth) bool {
-	if a.Flavor != xdr.RPCSECGSS || len(a.Body) < 16 {
-		return false
-	}
-	service := binary.BigEndian.Uint32(a.Body[12:])
-	return service == 2 || service == 3
-}
 
 // replyRoom judges whether the largest reply that NFSv3 can give has a place to go (RFC 8166 Section
 // 4.3.3), and whether the place for the data of READ is larger than these.

@@ -20,7 +20,7 @@ func (m *rpcMachine) rpcCall(ev *decode.Event, c *rpcCall) {
 		return
 	}
 	h := r.Call
-	c.known, c.prog, c.progVers, c.proc, c.gss = true, h.Prog, h.Vers, h.Proc, gssProtected(&h.Cred)
+	c.known, c.prog, c.progVers, c.proc, c.gss = true, h.Prog, h.Vers, h.Proc, h.Cred.Protected()
 	m.auth(h)
 	m.args(r, c)
 }
