@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/capture"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport"
@@ -23,42 +23,7 @@ import (
 )
 
 // TestMain fails the package when a test leaves a goroutine behind.
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if left := leaked(); left != "" && code == 0 {
-		fmt.Fprintln(os.Stderr, "left behind:\n"+left)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func leaked() string {
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		buf := make([]byte, 1<<20)
-		buf = buf[:runtime.Stack(buf, true)]
-		var bad []string
-		for g := range strings.SplitSeq(string(buf), "\n\n") {
-			if strings.Contains(g, "stag-rdma/stag") && !processWide(g) {
-				bad = append(bad, g)
-			}
-		}
-		if len(bad) == 0 {
-			return ""
-		}
-		if time.Now().After(deadline) {
-			return strings.Join(bad, "\n\n")
-		}
-	}
-}
-
-func processWide(stack string) bool {
-	for _, f := range []string{"replies.TestMain", "rdmap.(*poller)", "rdmap.(*ticker)", "rdmap.(*watchdog)", "transport.(*ticker)"} {
-		if strings.Contains(stack, f) {
-			return true
-		}
-	}
-	return false
-}
+func TestMain(m *testing.M) { rdmaptest.Main(m) }
 
 // gated is memory whose flushes wait while it is shut.
 type gated struct {
