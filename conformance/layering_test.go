@@ -119,9 +119,13 @@ var layers = []layer{
 		modules: []string{"go.uber.org/zap", "golang.org/x/sys"},
 	},
 
+	{name: "nfsdemo/pushfile", may: []string{"nfsdemo/nfs3", "xdr"}},
 	{
 		name: "nfsdemo/...",
-		may:  []string{"transport", "transport/commitlog", "transport/rpcbind", "xdr", "rdmap/region", "rdmap/capture", "nfsdemo/..."},
+		may: []string{
+			"transport", "transport/commitlog", "transport/push", "transport/rpcbind", "xdr",
+			"rdmap/region", "rdmap/region/pmem", "rdmap/capture", "nfsdemo/...",
+		},
 		modules: []string{
 			"go.uber.org/zap", "golang.org/x/sys", "golang.org/x/term", "github.com/spf13/cobra", "github.com/schollz/progressbar/v3",
 			"github.com/prometheus/client_golang", "github.com/hashicorp/golang-lru/v2", "github.com/go-git/go-billy/v5",

@@ -194,3 +194,14 @@ func TestKeep(t *testing.T) {
 		t.Error(st)
 	}
 }
+
+// TestSessionID: a session has a name at its server, and another one when it was opened again.
+func TestSessionID(t *testing.T) {
+	w := start(t, &Server{})
+	var secret Secret
+	first := w.dial("log", &Config{Keep: func(k Secret) error { secret = k; return nil }})
+	second := w.dial("log", &Config{Secret: &secret})
+	if a, b := first.ID(), second.ID(); a == (SessionID{}) || b == (SessionID{}) || a == b {
+		t.Errorf("%x, then %x", a, b)
+	}
+}
