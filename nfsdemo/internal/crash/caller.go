@@ -1,0 +1,109 @@
+package crash
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/stag-rdma/stag/nfsdemo/mount3"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// Addr is where a server is: a file like that of serve --port-file, which is there only while
+// clients shall use the server.
+type Addr string
+
+// get returns the value of a key, and the whole text.
+func (a Addr) get(key string) (value, text string, err error) {
+	b, err := os.ReadFile(string(a))
+	if err != nil {
+		return "", "", err
+	}
+	for line := range strings.Lines(string(b)) {
+		if k, v, _ := strings.Cut(strings.TrimSpace(line), "="); k == key {
+			return v, string(b), nil
+		}
+	}
+	return "", "", fmt.Errorf("%s does not say %s", string(a), key)
+}
+
+// Export returns the path of the export; it waits for the server.
+func (a Addr) Export(ctx context.Context) (string, error) {
+	for {
+		if v, _, err := a.get("EXPORT"); err == nil {
+			return v, nil
+		}
+		if err := pause(ctx); err != nil {
+			return "", err
+		}
+	}
+}
+
+// dial connects to the address with the key. The file is read again afterwards: a port may
+// have another owner meanwhile.
+func (a Addr) dial(ctx context.Context, key string) (net.Conn, error) {
+	at, text, err := a.get(key)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", at)
+	if err != nil {
+		return nil, err
+	}
+	if _, now, err := a.get(key); err != nil || now != text {
+		conn.Close()
+		return nil, fmt.Errorf("%s has changed", string(a))
+	}
+	return conn, nil
+}
+
+// pause is the time between two attempts.
+func pause(ctx context.Context) error {
+	select {
+	case <-time.After(3 * time.Millisecond):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// cred is who a worker says it is. Each is a machine of its own, with the same address.
+func cred(worker uint16) xdr.Auth {
+	c := xdr.SysCred{MachineName: fmt.Sprintf("m%d", worker), UID: uint32(max(os.Getuid(), 0)), GID: uint32(max(os.Getgid(), 0))}
+	return c.Auth()
+}
+
+// Caller sends the calls of one worker until they are answered.
+type Caller interface {
+	// do sends a call and returns the results, data included, whatever happens to the
+	// connection meanwhile. An XID of 0 leaves its choice to the caller.
+	do(ctx context.Context, xid, prog uint32, m *message) ([]byte, error)
+	// dials returns how many connections there were.
+	dials() int
+	// names says whether the caller takes the XIDs it is given.
+	names() bool
+	// Close ends the connection.
+	Close() error
+}
+
+// root mounts the export.
+func root(ctx context.Context, c Caller, xid uint32, export string) ([]byte, error) {
+	args := mount3.PathArgs{Path: export}
+	raw, err := c.do(ctx, xid, mount3.Program, &message{proc: nfs3.Proc(mount3.ProcMnt), args: args.Append(nil)})
+	if err != nil {
+		return nil, err
+	}
+	var res mount3.MountRes
+	d := xdr.NewDecoder(raw)
+	if err := res.Parse(&d); err != nil {
+		return nil, err
+	}
+	if res.Status != mount3.OK {
+		return nil, res.Status
+	}
+	return append([]byte(nil), res.Handle...), nil
+}

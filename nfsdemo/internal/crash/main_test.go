@@ -1,0 +1,155 @@
+package crash
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stag-rdma/stag/nfsdemo/cli"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+)
+
+// The processes that are killed are this test binary, told by the environment what to be.
+const (
+	childRole   = "STAG_CRASH_CHILD"  // server, client or check
+	childDir    = "STAG_CRASH_DIR"    // where export, lists, port and addr are
+	childClient = "STAG_CRASH_CLIENT" // number of a client
+	childLife   = "STAG_CRASH_LIFE"   // how often it was started
+	childServe  = "STAG_CRASH_SERVE"  // arguments of serve, by spaces
+)
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv(childRole); role != "" {
+		os.Exit(runChild(role))
+	}
+	rdmaptest.Main(m)
+}
+
+// runChild is a process to be killed.
+func runChild(role string) int {
+	go func() { // a parent that is gone leaves nobody behind
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(3)
+	}()
+	dir := os.Getenv(childDir)
+	var err error
+	switch role {
+	case "server":
+		return cli.Main(append([]string{"serve"}, strings.Fields(os.Getenv(childServe))...), os.Stdin, io.Discard, os.Stderr)
+	case "client":
+		c, _ := strconv.Atoi(os.Getenv(childClient))
+		life, _ := strconv.Atoi(os.Getenv(childLife))
+		err = runClient(dir, c, life)
+	case "check": // for conformance/linux/power.sh
+		var s string
+		if s, err = checkDir(dir); err == nil {
+			fmt.Println(s)
+			return 0
+		}
+	default:
+		err = fmt.Errorf("no role %q", role)
+	}
+	fmt.Fprintln(os.Stderr, role, "ends:", err)
+	return 3
+}
+
+// streams is how many workers of a client are known by the XIDs that they choose, so that
+// they go on in its next life.
+const streams = 2
+
+// runClient runs the workers of client c in one of its lives.
+func runClient(dir string, c, life int) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var wg sync.WaitGroup
+	errs := make(chan error, 1)
+	for i := range streams + 1 {
+		id := uint16(1000*c + i + 1)
+		if i == streams {
+			id = uint16(1000*c + 100 + life)
+		}
+		wg.Go(func() {
+			select {
+			case errs <- runWorker(ctx, dir, id, i == streams):
+			default:
+			}
+			cancel()
+		})
+	}
+	wg.Wait()
+	return <-errs
+}
+
+func runWorker(ctx context.Context, dir string, id uint16, rdma bool) error {
+	l, past, err := OpenList(filepath.Join(dir, "lists", strconv.Itoa(int(id))), id)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	addr := Addr(filepath.Join(dir, "addr"))
+	c := NewStream(addr, id)
+	if rdma {
+		if c, err = NewRDMA(addr, id); err != nil {
+			return err
+		}
+	}
+	defer c.Close()
+	export, err := addr.Export(ctx)
+	if err != nil {
+		return err
+	}
+	w := &Worker{ID: id, Seed: rand.Uint64(), Caller: c, List: l, Past: past}
+	return w.Run(ctx, export)
+}
+
+// loadLists reads the lists of all workers.
+func loadLists(dir string) ([]*History, error) {
+	names, err := filepath.Glob(filepath.Join(dir, "lists", "*"))
+	if err != nil {
+		return nil, err
+	}
+	var all []*History
+	for _, name := range names {
+		id, err := strconv.ParseUint(filepath.Base(name), 10, 16)
+		if err != nil {
+			return nil, err
+		}
+		h, err := LoadList(name, uint16(id))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, h)
+	}
+	return all, nil
+}
+
+// checkDir compares the lists with the export, and says what there was.
+func checkDir(dir string) (string, error) {
+	all, err := loadLists(dir)
+	if err != nil {
+		return "", err
+	}
+	return checkTree(all, filepath.Join(dir, "export"))
+}
+
+func checkTree(all []*History, export string) (string, error) {
+	tree, err := ReadTree(export)
+	if err != nil {
+		return "", err
+	}
+	var acked, open, again int
+	for _, h := range all {
+		acked, again = acked+len(h.Ops), again+len(h.Again)
+		if h.Open() != nil {
+			acked, open = acked-1, open+1
+		}
+	}
+	return fmt.Sprintf("%d acknowledged, %d sent again, %d open, by %d workers", acked, again, open, len(all)), CheckAll(all, tree)
+}

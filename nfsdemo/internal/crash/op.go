@@ -1,0 +1,86 @@
+package crash
+
+import (
+	"fmt"
+
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+)
+
+// Kind is what an operation does.
+type Kind string
+
+// The operations. Those above Look must not run twice.
+const (
+	Mkdir     Kind = "mkdir"
+	Create    Kind = "create"    // UNCHECKED
+	Guarded   Kind = "guarded"   // CREATE of a name that must be free
+	Exclusive Kind = "exclusive" // CREATE with a verifier
+	Symlink   Kind = "symlink"
+	Mkfifo    Kind = "mkfifo" // MKNOD
+	Remove    Kind = "remove"
+	Rmdir     Kind = "rmdir"
+	Rename    Kind = "rename"
+	Link      Kind = "link"
+	Chmod     Kind = "chmod"    // SETATTR of the mode
+	Truncate  Kind = "truncate" // SETATTR of the size
+	Look      Kind = "look"     // LOOKUP
+	GetAttr   Kind = "getattr"
+	Read      Kind = "read"
+	Write     Kind = "write"
+	Commit    Kind = "commit"
+	Push      Kind = "push" // WRITE through a push log
+)
+
+// Op is one operation of a worker. What it says is all that its call holds, so that a worker
+// that was killed can make the same call again.
+type Op struct {
+	N    uint32 // its number in the list, from 1
+	XID  uint32 `json:",omitempty"` // 0: not known
+	Kind Kind
+	Path string // below the export, of what it is done to or makes
+	To   string `json:",omitempty"` // the new name of Rename and Link
+
+	Dir  []byte `json:",omitempty"` // handles: of the directory of Path,
+	Into []byte `json:",omitempty"` // of that of To,
+	File []byte `json:",omitempty"` // of the file at Path
+
+	Mode   uint32         `json:",omitempty"` // permission bits
+	Verf   uint64         `json:",omitempty"` // of Exclusive
+	Target string         `json:",omitempty"` // of Symlink
+	Guard  bool           `json:",omitempty"` // Chmod is guarded by Ctime
+	Ctime  nfs3.Time      `json:",omitzero"`
+	First  int            `json:",omitempty"` // first piece of Read, Write and Push
+	Pieces int            `json:",omitempty"` // how many; the size for Truncate
+	Stable nfs3.StableHow `json:",omitempty"` // of Write
+}
+
+// String says which operation it is, as messages need it.
+func (o *Op) String() string {
+	s := fmt.Sprintf("operation %d, %s %s", o.N, o.Kind, o.Path)
+	if o.To != "" {
+		s += " to " + o.To
+	}
+	return s
+}
+
+// Once says whether the operation must not run twice.
+func (o *Op) Once() bool { return o.Kind.once() }
+
+func (k Kind) once() bool {
+	switch k {
+	case Look, GetAttr, Read, Write, Commit, Push:
+		return false
+	}
+	return true
+}
+
+// Result is what an operation was answered.
+type Result struct {
+	Status nfs3.Status
+	Raw    []byte     `json:",omitempty"` // the results as they came, of operations that must not run twice
+	Handle []byte     `json:",omitempty"` // of a new object, or one looked up
+	Attr   *nfs3.Attr `json:",omitempty"` // afterwards
+	Stable bool       `json:",omitempty"` // what was written is durable
+	Verf   uint64     `json:",omitempty"` // of Write and Commit
+	Stamps []uint64   `json:",omitempty"` // of the pieces read
+}

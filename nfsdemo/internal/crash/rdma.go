@@ -1,0 +1,69 @@
+package crash
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// lasting is a Caller over RPC-over-RDMA that keeps the XIDs of its calls as long as it
+// lives, not in another life.
+type lasting struct {
+	r    *transport.Redialer
+	cred xdr.Auth
+	made atomic.Int64
+}
+
+// NewRDMA returns a caller for a worker over NFS/RDMA.
+func NewRDMA(addr Addr, worker uint16) (Caller, error) {
+	l := &lasting{cred: cred(worker)}
+	r, err := transport.NewRedialer(&transport.RedialConfig{
+		Dial: func(ctx context.Context) (transport.Caller, error) {
+			conn, err := addr.dial(ctx, "RDMA")
+			if err != nil {
+				return nil, err
+			}
+			return transport.NewClient(ctx, conn, nil)
+		},
+		MinDelay: 2 * time.Millisecond, MaxDelay: 20 * time.Millisecond, Transmissions: -1, Silence: answerTime,
+		Trace: transport.RedialTrace{Connected: func(n int) { l.made.Store(int64(n)) }},
+	})
+	l.r = r
+	return l, err
+}
+
+func (l *lasting) dials() int   { return int(l.made.Load()) }
+func (l *lasting) names() bool  { return false }
+func (l *lasting) Close() error { return l.r.Close() }
+
+// do implements Caller; it puts data that were placed where they are in the results.
+func (l *lasting) do(ctx context.Context, _, prog uint32, m *message) ([]byte, error) {
+	call := transport.Call{
+		Prog: prog, Vers: nfs3.Version, Proc: uint32(m.proc), Cred: l.cred,
+		Args: m.args, Item: m.item, ItemPos: len(m.args), MaxResults: 1024,
+	}
+	if m.item == nil {
+		call.ItemPos = 0
+	}
+	if m.sink > 0 {
+		call.Sink = make([]byte, m.sink)
+	}
+	var reply transport.Reply
+	if err := l.r.Do(ctx, &call, &reply); err != nil {
+		return nil, err
+	}
+	defer reply.Release()
+	if err := reply.Header.Err(); err != nil {
+		return nil, &refusedError{err}
+	}
+	raw := append([]byte(nil), reply.Results...)
+	if reply.Placed {
+		raw = append(raw, call.Sink[:reply.ItemLen]...)
+		raw = xdr.AppendPad(raw, reply.ItemLen)
+	}
+	return raw, nil
+}

@@ -1,0 +1,106 @@
+package crash
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// stream is a Caller over NFS/TCP, which sends what it is told with the XID it is told: in
+// another life of the client too.
+type stream struct {
+	addr   Addr
+	worker uint16
+	cred   xdr.Auth
+
+	conn net.Conn // nil: there is none
+	r    *xdr.RecordReader
+	made int
+}
+
+// answerTime is how long an answer may take, after which the call is sent again.
+const answerTime = 20 * time.Second
+
+// NewStream returns a caller for a worker, of a server that also listens for TCP.
+func NewStream(addr Addr, worker uint16) Caller {
+	return &stream{addr: addr, worker: worker, cred: cred(worker)}
+}
+
+func (s *stream) dials() int  { return s.made }
+func (s *stream) names() bool { return true }
+
+// Close implements Caller.
+func (s *stream) Close() error {
+	if s.conn == nil {
+		return nil
+	}
+	err := s.conn.Close()
+	s.conn = nil
+	return err
+}
+
+// do implements Caller.
+func (s *stream) do(ctx context.Context, xid, prog uint32, m *message) ([]byte, error) {
+	h := xdr.CallHeader{XID: xid, RPCVers: 2, Prog: prog, Vers: nfs3.Version, Proc: uint32(m.proc), Cred: s.cred}
+	call := append(xdr.AppendCall(nil, &h), m.whole()...)
+	rec := append(xdr.AppendRecordMark(nil, len(call), true), call...)
+	for {
+		raw, err := s.try(ctx, xid, rec)
+		if err == nil {
+			return raw, nil
+		}
+		if refused, ok := err.(*refusedError); ok {
+			return nil, refused
+		}
+		_ = s.Close() // another one is made
+		if err := pause(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// refusedError is an answer that is none of the procedure's.
+type refusedError struct{ err error }
+
+func (e *refusedError) Error() string { return "the call is refused: " + e.err.Error() }
+func (e *refusedError) Unwrap() error { return e.err }
+
+// try sends the record on the present connection and waits for the reply.
+func (s *stream) try(ctx context.Context, xid uint32, rec []byte) ([]byte, error) {
+	if s.conn == nil {
+		conn, err := s.addr.dial(ctx, "TCP")
+		if err != nil {
+			return nil, err
+		}
+		s.conn, s.r = conn, xdr.NewRecordReader(conn, 1<<20)
+		s.made++
+	}
+	if err := s.conn.SetDeadline(time.Now().Add(answerTime)); err != nil {
+		return nil, err
+	}
+	if _, err := s.conn.Write(rec); err != nil {
+		return nil, err
+	}
+	for {
+		b, err := s.r.Next(nil)
+		if err != nil {
+			return nil, err
+		}
+		var h xdr.ReplyHeader
+		d := xdr.NewDecoder(b)
+		if err := h.Parse(&d); err != nil {
+			return nil, err
+		}
+		if h.XID != xid {
+			continue // of a call that was sent twice
+		}
+		if err := h.Err(); err != nil {
+			return nil, &refusedError{fmt.Errorf("XID %d: %w", xid, err)}
+		}
+		return d.Rest(), nil
+	}
+}

@@ -1,0 +1,138 @@
+package crash
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+)
+
+// Worker is a client of one thread with a directory of its own.
+type Worker struct {
+	ID     uint16
+	Seed   uint64
+	Caller Caller
+	List   *List
+	Past   *History // what was on the list
+
+	m    *Model
+	c    *chooser
+	late []*Op // calls that may come again
+	seen int   // connections
+}
+
+// lateCalls is how many of the last calls are sent again on a new connection, though they had
+// answers, as a network does that delivers late.
+const lateCalls = 4
+
+// mountXID is of the calls that have no number.
+const mountXID = 1 << 31
+
+// Run works until ctx ends or something is wrong. It goes on where the list ends: an
+// operation without a result is sent again if the caller can, else the work is over.
+func (w *Worker) Run(ctx context.Context, export string) error {
+	fh, err := root(ctx, w.Caller, mountXID, export)
+	if err != nil {
+		return fmt.Errorf("worker %d: mount %s: %w", w.ID, export, err)
+	}
+	w.m = NewModel(w.ID)
+	w.m.root.handle = fh
+	w.c = &chooser{Rand: rand.New(rand.NewPCG(w.Seed, uint64(len(w.Past.Ops)))), m: w.m}
+	if err := w.resume(ctx); err != nil {
+		return fmt.Errorf("worker %d: %w", w.ID, err)
+	}
+	if len(w.Past.Ops) == 0 {
+		w.seen = w.Caller.dials()
+	}
+	for n := uint32(len(w.Past.Ops)) + 1; ; n++ {
+		o := w.c.next()
+		o.N = n
+		if w.Caller.names() {
+			o.XID = n
+		}
+		if err := w.List.Issue(o); err != nil {
+			return err
+		}
+		if err := w.do(ctx, o); err != nil {
+			return fmt.Errorf("worker %d: %v: %w", w.ID, o, err)
+		}
+		if err := w.repeat(ctx); err != nil {
+			return fmt.Errorf("worker %d: %w", w.ID, err)
+		}
+	}
+}
+
+// resume brings the model to where the list ends.
+func (w *Worker) resume(ctx context.Context) error {
+	for i, o := range w.Past.Ops {
+		res := w.Past.Results[i]
+		if res == nil {
+			if !w.Caller.names() {
+				return fmt.Errorf("%v is open, and its XID is not known", o)
+			}
+			return w.do(ctx, o)
+		}
+		w.learn(o, res)
+	}
+	return nil
+}
+
+// do sends an operation, notes its result and learns from it.
+func (w *Worker) do(ctx context.Context, o *Op) error {
+	res, err := w.send(ctx, o)
+	if err != nil {
+		return err
+	}
+	if err := w.List.Result(o.N, res); err != nil {
+		return err
+	}
+	w.learn(o, res)
+	if res.Status == nfs3.ErrJukebox {
+		return pause(ctx)
+	}
+	return nil
+}
+
+func (w *Worker) send(ctx context.Context, o *Op) (*Result, error) {
+	msg, err := o.call(w.ID)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := w.Caller.do(ctx, o.XID, nfs3.Program, msg)
+	if err != nil {
+		return nil, err
+	}
+	return o.result(msg.proc, raw)
+}
+
+// learn applies a result to the model. It does not matter here whether it is right: Check
+// looks.
+func (w *Worker) learn(o *Op, res *Result) {
+	if res.Status == nfs3.ErrJukebox {
+		return
+	}
+	w.m.Apply(o, res)
+	if o.Once() {
+		w.late = append(w.late, o)
+		w.late = w.late[max(len(w.late)-lateCalls, 0):]
+	}
+}
+
+// repeat sends the last calls again if there is a new connection.
+func (w *Worker) repeat(ctx context.Context) error {
+	if w.Caller.dials() == w.seen || !w.Caller.names() {
+		return nil
+	}
+	for _, o := range w.late {
+		res, err := w.send(ctx, o)
+		if err != nil {
+			return fmt.Errorf("%v again: %w", o, err)
+		}
+		if err := w.List.Again(o.N, res); err != nil {
+			return err
+		}
+	}
+	w.seen = w.Caller.dials()
+	return nil
+}
