@@ -84,8 +84,9 @@ func (o *Op) args() (nfs3.Proc, nfs3.Message) {
 		return nfs3.ProcRead, &nfs3.ReadArgs{Handle: o.File, Offset: uint64(o.First * Piece), Count: uint32(o.Pieces * Piece)}
 	case Commit:
 		return nfs3.ProcCommit, &nfs3.CommitArgs{Handle: o.File}
+	default:
+		return 0, nil
 	}
-	return 0, nil
 }
 
 // base returns the last name of a path.

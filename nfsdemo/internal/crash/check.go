@@ -64,7 +64,7 @@ func (h *History) replay(m *Model) error {
 			continue
 		}
 		if want := m.Apply(o, res); res.Status != want {
-			return fmt.Errorf("%v was answered %v, and the only right answer is %v%s", o, res.Status, want, hint(res.Status))
+			return fmt.Errorf("%v was answered %v, and the only right answer is %v%s", o, res.Status.String(), want.String(), hint(res.Status))
 		}
 		if res.Status != nfs3.OK {
 			continue
@@ -81,8 +81,9 @@ func hint(s nfs3.Status) string {
 	switch s {
 	case nfs3.ErrNoEnt, nfs3.ErrExist, nfs3.ErrNotSync:
 		return ": it has run twice, or another operation was lost"
+	default:
+		return ""
 	}
-	return ""
 }
 
 // verify checks what an OK says besides.
@@ -149,7 +150,7 @@ func (h *History) repeats() error {
 		first := h.Results[r.N-1]
 		if !bytes.Equal(first.Raw, r.Res.Raw) {
 			return fmt.Errorf("%v was answered %v, and when it was sent again with the same XID %v; it must be the same to the octet",
-				h.Ops[r.N-1], first.Status, r.Res.Status)
+				h.Ops[r.N-1], first.Status.String(), r.Res.Status.String())
 		}
 	}
 	return nil

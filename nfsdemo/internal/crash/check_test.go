@@ -70,7 +70,7 @@ var stories = map[string]struct {
 	}, "remove w7/f was answered"},
 	"second mkdir": {func(s *story) {
 		s.told(&Op{Kind: Mkdir, Path: "w7/d"}, nfs3.ErrExist)
-	}, "the only right answer is nfs3: NFS3_OK"},
+	}, "the only right answer is NFS3_OK"},
 	"second rename": {func(s *story) {
 		s.file()
 		s.told(&Op{Kind: Rename, Path: "w7/f", To: "w7/g"}, nfs3.ErrNoEnt)
@@ -87,7 +87,7 @@ var stories = map[string]struct {
 	}, "NFS3ERR_NOT_SYNC"},
 	"answer made up from what is there": {func(s *story) {
 		s.told(&Op{Kind: Remove, Path: "w7/f"}, nfs3.OK)
-	}, "the only right answer is nfs3: NFS3ERR_NOENT"},
+	}, "the only right answer is NFS3ERR_NOENT"},
 	"late duplicate removes the new file": {func(s *story) {
 		s.file()
 		s.did(&Op{Kind: Remove, Path: "w7/f"})

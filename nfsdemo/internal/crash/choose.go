@@ -115,8 +115,9 @@ func (c *chooser) fill(o *Op, fails bool) bool {
 		return n != nil && n.typ == nfs3.TypeReg && (c.m.find(o.To) != nil) == fails
 	case Look:
 		return (n == nil) == fails
+	default:
+		return n != nil && c.fillFile(o, n, fails)
 	}
-	return n != nil && c.fillFile(o, n, fails)
 }
 
 func (c *chooser) fillRename(o *Op, n *node, fails bool) bool {
@@ -155,6 +156,7 @@ func (c *chooser) fillFile(o *Op, n *node, fails bool) bool {
 		o.First, o.Pieces = c.IntN(maxPieces), 1+c.IntN(maxWrite)
 	case Write:
 		c.fillWrite(o, n)
+	default: // Commit needs no more
 	}
 	return true
 }

@@ -157,12 +157,13 @@ func (m *Model) apply(o *Op, res *Result) (nfs3.Status, *node) {
 		return m.rename(o)
 	case Link:
 		return m.link(o)
+	default:
+		n := m.find(o.Path)
+		if n == nil {
+			return nfs3.ErrNoEnt, nil // LOOKUP; the others have a handle
+		}
+		return m.change(o, n, res), n
 	}
-	n := m.find(o.Path)
-	if n == nil {
-		return nfs3.ErrNoEnt, nil // LOOKUP; the others have a handle
-	}
-	return m.change(o, n, res), n
 }
 
 // change does what is done to a file that is there.
@@ -179,6 +180,7 @@ func (m *Model) change(o *Op, n *node, res *Result) nfs3.Status {
 		n.write(m.Worker, o, res)
 	case Commit:
 		n.commit(res)
+	default: // only looks
 	}
 	return nfs3.OK
 }

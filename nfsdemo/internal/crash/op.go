@@ -70,8 +70,9 @@ func (k Kind) once() bool {
 	switch k {
 	case Look, GetAttr, Read, Write, Commit, Push:
 		return false
+	default:
+		return true
 	}
-	return true
 }
 
 // Result is what an operation was answered.

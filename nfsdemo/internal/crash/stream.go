@@ -2,6 +2,7 @@ package crash
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -53,7 +54,7 @@ func (s *stream) do(ctx context.Context, xid, prog uint32, m *message) ([]byte, 
 		if err == nil {
 			return raw, nil
 		}
-		if refused, ok := err.(*refusedError); ok {
+		if refused, ok := errors.AsType[*refusedError](err); ok {
 			return nil, refused
 		}
 		_ = s.Close() // another one is made

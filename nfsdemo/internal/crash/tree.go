@@ -63,6 +63,7 @@ func (e *Entry) read(name string, fi fs.FileInfo) (err error) {
 		e.Target, err = os.Readlink(name)
 	case fs.ModeNamedPipe:
 		e.Type = nfs3.TypeFIFO
+	default: // nobody makes it
 	}
 	return err
 }
