@@ -58,6 +58,11 @@ type RedialConfig struct {
 	// of NFS do. Calls that have not been sent yet are sent in any case.
 	Retransmit func(prog, vers, proc uint32) bool
 
+	// Issue, if set, is called with each call before it is sent for the first time, and with
+	// the XID that it will have, however often it is sent. It may block, to make a durable
+	// note of the call. An error ends the call, which is then not sent.
+	Issue func(ctx context.Context, xid uint32, call *Call) error
+
 	// Trace is told what happens. Its fields may be nil.
 	Trace RedialTrace
 
@@ -151,9 +156,20 @@ func NewRedialer(cfg *RedialConfig) (*Redialer, error) {
 func (r *Redialer) Do(ctx context.Context, call *Call, reply *Reply) error {
 	reply.Release()
 	t := r.newCall(call)
-	err := r.do(ctx, t, reply)
+	err := r.issue(ctx, t)
+	if err == nil {
+		err = r.do(ctx, t, reply)
+	}
 	r.endCall(t)
 	return err
+}
+
+// issue tells RedialConfig.Issue of a call.
+func (r *Redialer) issue(ctx context.Context, t *redialCall) error {
+	if r.cfg.Issue == nil {
+		return nil
+	}
+	return r.cfg.Issue(ctx, t.tx.xid, &t.call)
 }
 
 // do sends a call until it has a reply, or must not be sent again.

@@ -12,7 +12,7 @@ import (
 )
 
 // Client makes calls whose replies are durable before its callers see them. It has three
-// goroutines until Close, and is a [transport.Caller].
+// goroutines until Close, one more with Config.Calls, and is a [transport.Caller].
 type Client struct {
 	cfg   *Config
 	log   *commitlog.Log
@@ -35,6 +35,7 @@ type Client struct {
 	changed chan struct{}    // closed, and made anew, when life, err or kept change
 	err     error            // of the log, final
 	kept    kept
+	calls   *calls // nil: none
 }
 
 var _ transport.Caller = (*Client)(nil)
@@ -56,12 +57,23 @@ func Open(cfg *Config) (*Client, error) {
 	info := l.Info()
 	c.log, c.epoch, c.kept = l, info.Epoch+1, newKept(info.HeadSeq-1, info.NextSeq-1)
 	_, _ = rand.Read(c.key[:]) // never fails, by its documentation
-	redial := c.cfg.Redial
-	redial.Dial = c.dial
-	if c.rpc, err = transport.NewRedialer(&redial); err != nil {
+	if err := c.openCalls(); err != nil {
 		return nil, errors.Join(err, l.Close(context.Background()))
 	}
+	redial := c.cfg.Redial
+	redial.Dial = c.dial
+	if c.calls != nil {
+		// Its epoch goes up in every life, that of the replies only if the log was offered.
+		c.epoch += c.calls.log.Info().Epoch
+		redial.Issue = c.issue
+	}
+	if c.rpc, err = transport.NewRedialer(&redial); err != nil {
+		return nil, errors.Join(err, c.closeCalls(), l.Close(context.Background()))
+	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
+	if c.calls != nil {
+		c.wg.Go(c.readCalls)
+	}
 	c.wg.Go(c.read)
 	c.wg.Go(c.reconnect)
 	c.wg.Go(c.release)
@@ -122,9 +134,12 @@ func (c *Client) Call(ctx context.Context, call *transport.Call, reply *transpor
 	c.mu.Lock()
 	began := c.kept.begin()
 	c.mu.Unlock()
+	var issued callKey
+	ctx = c.withTicket(ctx, &issued)
 	defer func() {
 		c.mu.Lock()
 		freed := c.kept.end(began, seq)
+		freed = c.ended(issued) || freed
 		c.mu.Unlock()
 		c.freed(freed)
 	}()
@@ -199,6 +214,7 @@ func (c *Client) freed(some bool) {
 // release gives the room of records back. Each time is a flush, which nobody waits for;
 // what is done meanwhile shares the next.
 func (c *Client) release() {
+	released := uint64(0)
 	for {
 		select {
 		case <-c.free:
@@ -208,9 +224,15 @@ func (c *Client) release() {
 		c.mu.Lock()
 		low := c.kept.low
 		c.mu.Unlock()
-		if err := c.log.Release(low); err != nil {
+		err := c.note(c.ctx) // first: else a crash between would have the call without its reply
+		if err == nil && low > released {
+			err, released = c.log.Release(low), low
+		}
+		if err != nil {
 			c.mu.Lock()
-			c.fail(err)
+			if c.ctx.Err() == nil {
+				c.fail(err)
+			}
 			c.mu.Unlock()
 			return
 		}
@@ -231,5 +253,5 @@ func (c *Client) Close() error {
 		conn.Abort(nil)
 	}
 	c.wg.Wait()
-	return errors.Join(err, c.log.Close(context.Background()))
+	return errors.Join(err, c.closeCalls(), c.log.Close(context.Background()))
 }

@@ -36,8 +36,16 @@ const (
 type Config struct {
 	// Memory is the log, made by Create. The Client has it until Close has returned nil.
 	Memory region.Memory
-	// Redial is how the calls travel; its Dial must be set. It makes RDMA connections:
-	// others get no records.
+	// Calls, if not nil, is another log, made by Create in MinCalls octets or more, in which a
+	// note of each call is durable before it is sent: Unanswered tells after a crash what was
+	// asked and not answered. It costs a call a flush of this memory before it is sent, and
+	// one behind it that nobody waits for; calls share them. Of the calls under way an
+	// eighth of the log has room, 128 octets each; more wait. Choose says which calls are
+	// noted; if nil, all. The Client has it as it has Memory.
+	Calls  region.Memory
+	Choose func(prog, vers, proc uint32) bool
+	// Redial is how the calls travel; its Dial must be set, its Issue is not used. It makes
+	// RDMA connections: others get no records.
 	Redial transport.RedialConfig
 	// Host is where the connection of the log goes when the server names no host; Dial
 	// makes it, by TCP if nil.

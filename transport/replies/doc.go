@@ -24,15 +24,18 @@
 // server does not do that, for this procedure or now. ErrNotKept says that a reply was
 // named, and will not be in the log any more.
 //
-// What the crashed client had asked and was not answered is not in the log: keep that
-// elsewhere if it matters. The server's side of exactly once, that it does not run a call
-// again, is its own (see [transport.Handler]).
+// With Config.Calls a note of each call is durable before it is sent, in a log of its own:
+// Unanswered tells what a crashed client had asked and was not answered, for Settle to
+// strike out. A call whose Call has returned is not among them, whatever it returned, but
+// for what the crash has cut short. The server's side of exactly once, that it does not
+// run a call again, is its own (see [transport.Handler]).
 //
 // # Limits and non-features
 //
 // RDMA connections only; calls with RPCSEC_GSS are answered without a record, as the
 // verifier is theirs. Records that nobody is Done with fill the log; then replies come
-// without. The program is in docs/replies.x.
+// without. The program is in docs/replies.x. A note costs a call a flush of the client's
+// memory before it leaves.
 //
 // Pusher and Client may be used by several goroutines at once.
 package replies

@@ -1,8 +1,10 @@
 package replies_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net"
 
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
@@ -61,4 +63,63 @@ func Example() {
 	// Output:
 	// 1 [0 0 0 42] <nil>
 	// 1 1 true [0 0 0 42]
+}
+
+// What was asked when the client crashed, and not answered.
+func ExampleClient_Unanswered() {
+	logs, _ := net.Listen("tcp", "127.0.0.1:0")
+	calls, _ := net.Listen("tcp", "127.0.0.1:0")
+	came, gate := make(chan bool), make(chan bool)
+	pusher := &replies.Pusher{
+		Addr: logs.Addr().String(),
+		Handler: transport.HandlerFunc(func(_ context.Context, _ *transport.Request, _ *transport.Response) {
+			came <- true
+			<-gate
+		}),
+		Choose: func(_, _, _ uint32) bool { return true },
+	}
+	go pusher.Serve(logs)
+	defer pusher.Close()
+	server := &transport.Server{Handler: pusher}
+	go server.Serve(calls)
+	defer server.Close()
+
+	mem, notes := pmem.NewSim(1<<16, nil), pmem.NewSim(replies.MinCalls, nil)
+	_, _ = replies.Create(mem, nil), replies.Create(notes, nil)
+	config := &replies.Config{Memory: mem, Calls: notes, Redial: transport.RedialConfig{
+		Dial: func(ctx context.Context) (transport.Caller, error) {
+			return transport.Dial(ctx, "tcp", calls.Addr().String(), nil)
+		},
+	}}
+	client, err := replies.Open(config)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+	go client.Do(context.Background(), &transport.Call{Prog: 400000, Vers: 1, Proc: 7}, new(transport.Reply))
+	<-came // the server is at it, and the client crashes
+
+	config.Memory, config.Calls = pmem.OpenSim(mem.Told().Durable(), nil), pmem.OpenSim(notes.Told().Durable(), nil)
+	after, err := replies.Open(config)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer after.Close()
+	for _, call := range after.Unanswered() {
+		fmt.Println(call.Prog, call.Proc, call.Epoch == client.Epoch())
+		after.Settle(call)
+	}
+	close(gate)
+	// Output: 400000 7 true
+}
+
+// The logs of a client, looked at from outside.
+func ExampleInspect() {
+	mem := pmem.NewSim(1<<16, nil)
+	_ = replies.Create(mem, nil)
+	state, err := replies.Inspect(io.NewSectionReader(bytes.NewReader(mem.Bytes()), 0, 1<<16), nil)
+	fmt.Println(len(state.Replies), len(state.Unanswered), err)
+	// Output: 0 0 <nil>
 }

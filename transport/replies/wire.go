@@ -3,6 +3,7 @@ package replies
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"hash"
 
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport"
@@ -152,14 +153,20 @@ const (
 // Digest is the SHA-256 of program, version and procedure, each 4 octets, and the
 // arguments of a call, unreduced.
 func Digest(prog, vers, proc uint32, args []byte) [sha256.Size]byte {
+	h := digest(prog, vers, proc)
+	h.Write(args)
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// digest begins a Digest.
+func digest(prog, vers, proc uint32) hash.Hash {
 	h := sha256.New()
 	var b [12]byte
 	binary.BigEndian.PutUint32(b[:], prog)
 	binary.BigEndian.PutUint32(b[4:], vers)
 	binary.BigEndian.PutUint32(b[8:], proc)
 	h.Write(b[:])
-	h.Write(args)
-	return [sha256.Size]byte(h.Sum(nil))
+	return h
 }
 
 // recordSize returns the octets of the record of a reply.

@@ -1,0 +1,65 @@
+package replies
+
+import (
+	"cmp"
+	"slices"
+)
+
+// asked says which calls have been issued and still need an answer. It has one owner.
+type asked struct {
+	live map[callKey]*Issued
+	over []callKey // not live any more, which the log does not say yet
+}
+
+func newAsked() asked { return asked{live: make(map[callKey]*Issued)} }
+
+// begin is told of a call before it is noted in the log.
+func (a *asked) begin(i *Issued) { a.live[i.key()] = i }
+
+// end is told that a call needs no answer any more. It reports whether that is news.
+func (a *asked) end(k callKey) bool {
+	if a.live[k] == nil {
+		return false
+	}
+	delete(a.live, k)
+	a.over = append(a.over, k)
+	return true
+}
+
+// take returns the calls that the log has to be told of.
+func (a *asked) take() []callKey {
+	over := a.over
+	a.over = nil
+	return over
+}
+
+// recovered is told of a record that was in the log when it was opened, in their order. It
+// reports whether the log is one of calls.
+func (a *asked) recovered(payload []byte) bool {
+	i, over, ok := parseNote(payload)
+	if i != nil {
+		a.begin(i)
+	}
+	for _, k := range over {
+		delete(a.live, k)
+	}
+	return ok
+}
+
+// calls returns those that are live, those of earlier lives first.
+func (a *asked) calls() []*Issued {
+	all := make([]*Issued, 0, len(a.live))
+	for _, i := range a.live {
+		all = append(all, i)
+	}
+	slices.SortFunc(all, func(i, j *Issued) int {
+		if i.Epoch != j.Epoch {
+			return cmp.Compare(i.Epoch, j.Epoch)
+		}
+		return int(int32(i.XID - j.XID)) // XIDs go up by one and wrap
+	})
+	return all
+}
+
+// noteRoom is what a record of n octets takes of a ring, about: a filler at its end apart.
+func noteRoom(n int) uint64 { return (uint64(n) + 20 + 63) &^ 63 }

@@ -1,0 +1,254 @@
+package replies
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/commitlog"
+)
+
+// MinCalls is the smallest memory of Config.Calls, octets.
+const MinCalls = 64 << 10
+
+// callShare is the part of the log of calls that those may have which need an answer: as
+// long as it is no more, there is room to copy them and give the rest up.
+const callShare = 8
+
+// closeTime bounds what Close still writes.
+const closeTime = 5 * time.Second
+
+// Errors of the log of calls.
+var (
+	errCalls = fmt.Errorf("replies: Config.Calls: want a log in %d octets of memory at least", MinCalls)
+	errNote  = errors.New("replies: call not sent, as no note of it can be made durable")
+)
+
+// calls is the log of the calls that were issued. This process appends to it.
+type calls struct {
+	log   *commitlog.Log
+	prod  *commitlog.Producer
+	half  uint64        // of the ring, octets
+	slots chan struct{} // one for each call that the log says needs an answer
+	found []*Issued     // that no reply was found to
+
+	// Under Client.mu.
+	asked asked
+	used  uint64 // octets of the ring, about, since the last release
+	last  uint64 // record read
+}
+
+// openCalls recovers the log of calls.
+func (c *Client) openCalls() error {
+	if c.cfg.Calls == nil {
+		return nil
+	}
+	l, err := commitlog.Open(c.cfg.Calls)
+	if err != nil {
+		return fmt.Errorf("calls: %w", err)
+	}
+	cs := &calls{
+		log: l, prod: commitlog.NewProducer(nil), half: l.Info().Capacity / 2,
+		asked: newAsked(),
+	}
+	if err := cs.recover(c.found); err != nil {
+		return errors.Join(err, l.Close(context.Background()))
+	}
+	c.calls = cs
+	return nil
+}
+
+// recover reads the log, and begins to append to it. Answered are the replies that were
+// found.
+func (cs *calls) recover(answered []*Record) error {
+	if cs.half < MinCalls/4 {
+		return errCalls
+	}
+	if err := cs.readAll(); err != nil {
+		return err
+	}
+	live := cs.asked.calls()
+	cs.slots = make(chan struct{}, 2*cs.half/callShare/noteRoom(issuedLen))
+	for range min(len(live), cap(cs.slots)) {
+		cs.slots <- struct{}{}
+	}
+	for _, r := range answered {
+		cs.asked.end(callKey{r.Epoch, r.XID}) // whose reply is in its own log, until Done
+	}
+	cs.found = cs.asked.calls()
+	return cs.log.Local(context.Background(), cs.prod)
+}
+
+func (cs *calls) readAll() error {
+	for {
+		rec, err := cs.log.TryNext()
+		if rec == nil || err != nil {
+			return err
+		}
+		if !cs.asked.recovered(rec.Payload) {
+			return fmt.Errorf("%w: record %d of the calls", ErrForeign, rec.Seq)
+		}
+		cs.read(rec)
+	}
+}
+
+func (cs *calls) read(rec *commitlog.Record) {
+	cs.last = rec.Seq
+	cs.used += noteRoom(len(rec.Payload))
+}
+
+// readCalls takes note of what is in the log of calls, and of its end.
+func (c *Client) readCalls() {
+	for {
+		rec, err := c.calls.log.Next(c.ctx)
+		c.mu.Lock()
+		if err == nil {
+			c.calls.read(rec)
+			c.mu.Unlock()
+			continue
+		}
+		over := c.ctx.Err() != nil
+		if !over {
+			c.fail(err)
+		}
+		c.mu.Unlock()
+		if !over {
+			c.calls.prod.Close() // nobody waits for it in vain
+		}
+		return
+	}
+}
+
+// issue is RedialConfig.Issue: it makes a note of the call durable.
+func (c *Client) issue(ctx context.Context, xid uint32, call *transport.Call) error {
+	t, _ := ctx.Value(ticketKey{}).(*callKey)
+	if t == nil || c.cfg.Choose != nil && !c.cfg.Choose(call.Prog, call.Vers, call.Proc) {
+		return nil
+	}
+	select {
+	case c.calls.slots <- struct{}{}:
+	case <-ctx.Done():
+		return fmt.Errorf("%w: too many calls need an answer (Settle): %w", errNote, ctx.Err())
+	}
+	i := &Issued{c.epoch, xid, call.Prog, call.Vers, call.Proc, digestOf(call)}
+	c.mu.Lock()
+	c.calls.asked.begin(i) // before the log has it, so that compact knows of it
+	c.mu.Unlock()
+	*t = i.key()
+	if _, err := c.calls.prod.Append(ctx, i.append(nil)); err != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return fmt.Errorf("%w: %w", errNote, errors.Join(c.err, err))
+	}
+	return nil
+}
+
+// ticketKey is that of the *callKey by which issue tells Call what it has noted.
+type ticketKey struct{}
+
+// withTicket lets issue tell k.
+func (c *Client) withTicket(ctx context.Context, k *callKey) context.Context {
+	if c.calls == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, ticketKey{}, k)
+}
+
+// ended says that a call needs no answer any more; c.mu is held.
+func (c *Client) ended(k callKey) bool {
+	return c.calls != nil && c.calls.asked.end(k)
+}
+
+// note writes down which calls are over. When it has returned no crash brings one back as
+// unanswered that was over when note was called.
+func (c *Client) note(ctx context.Context) error {
+	cs := c.calls
+	if cs == nil {
+		return nil
+	}
+	c.mu.Lock()
+	over := cs.asked.take()
+	c.mu.Unlock()
+	if err := c.write(ctx, over); err != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		cs.asked.over = append(cs.asked.over, over...)
+		return err
+	}
+	for range over {
+		<-cs.slots
+	}
+	return nil
+}
+
+// write appends which calls are over.
+func (c *Client) write(ctx context.Context, over []callKey) error {
+	const some = 64
+	for from := over; len(from) > 0; from = from[min(len(from), some):] {
+		if _, err := c.calls.prod.Append(ctx, appendOver(nil, from[:min(len(from), some)])); err != nil {
+			return err
+		}
+	}
+	return c.compact(ctx)
+}
+
+// compact copies what is needed to the end of the log, when half of that is used, and gives
+// up what is before.
+func (c *Client) compact(ctx context.Context) error {
+	cs := c.calls
+	c.mu.Lock()
+	if cs.used < cs.half {
+		c.mu.Unlock()
+		return nil
+	}
+	live, upTo := cs.asked.calls(), cs.last
+	cs.used = 0
+	c.mu.Unlock()
+	pending := make([]*commitlog.Pending, len(live))
+	for n, i := range live {
+		var err error
+		if pending[n], err = cs.prod.Begin(i.append(nil)); err != nil {
+			return err
+		}
+	}
+	for _, e := range pending {
+		if _, err := e.Wait(ctx); err != nil {
+			return err
+		}
+	}
+	return cs.log.Release(upTo)
+}
+
+// closeCalls ends the log of calls; nothing is issued any more.
+func (c *Client) closeCalls() error {
+	if c.calls == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+	defer cancel()
+	_ = c.note(ctx) // what it cannot write down is found as unanswered
+	c.calls.prod.Close()
+	return c.calls.log.Close(context.Background())
+}
+
+// Unanswered returns the calls of earlier lives that were issued, and perhaps sent, and run,
+// and to which the log holds no reply, in their order. They are kept until Settle, and take
+// the room of new ones. Where the server does not push replies to what Config.Choose names,
+// they say no more than that the call had not ended. Nil without Config.Calls.
+func (c *Client) Unanswered() []*Issued {
+	if c.calls == nil {
+		return nil
+	}
+	return c.calls.found
+}
+
+// Settle says that an unanswered call of an earlier life is not needed any more: soon after,
+// Open does not find it.
+func (c *Client) Settle(i *Issued) {
+	c.mu.Lock()
+	news := c.ended(i.key())
+	c.mu.Unlock()
+	c.freed(news)
+}

@@ -1,0 +1,463 @@
+package replies
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// Procedure 5 waits until it is let go; it returns the XID it was called with.
+type stuck struct {
+	mu   sync.Mutex
+	came chan uint32
+	gate chan struct{}
+	seen map[uint32]bool
+}
+
+func newStuck() *stuck {
+	return &stuck{came: make(chan uint32, 64), gate: make(chan struct{}), seen: make(map[uint32]bool)}
+}
+
+func (*stuck) MayBlock(_, _, _ uint32) bool      { return true }
+func (*stuck) NonIdempotent(_, _, _ uint32) bool { return true }
+func (s *stuck) saw() (all map[uint32]bool)      { return copied(&s.mu, s.seen) }
+func copied(mu *sync.Mutex, m map[uint32]bool) (c map[uint32]bool) {
+	mu.Lock()
+	defer mu.Unlock()
+	c = make(map[uint32]bool)
+	for k := range m {
+		c[k] = true
+	}
+	return c
+}
+
+func (s *stuck) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
+	s.mu.Lock()
+	s.seen[req.XID] = true
+	s.mu.Unlock()
+	if req.Proc == 5 {
+		s.came <- req.XID
+		select {
+		case <-s.gate:
+		case <-ctx.Done():
+		}
+	}
+	resp.Results = xdr.AppendUint32(resp.Results, req.XID)
+}
+
+// startStuck starts a server of it.
+func startStuck(t *testing.T) (*world, *stuck) {
+	t.Helper()
+	s := newStuck()
+	w := &world{t: t, pusher: &Pusher{Handler: s}}
+	logs, calls := listen(t), listen(t)
+	w.pusher.Addr, w.rpc = recorded(t, logs.Addr().String()), recorded(t, calls.Addr().String())
+	w.server = &transport.Server{Handler: w.pusher}
+	w.serve(func() { _ = w.pusher.Serve(logs) })
+	w.serve(func() { _ = w.server.Serve(calls) })
+	t.Cleanup(w.stop)
+	return w, s
+}
+
+// openBoth opens a client with a log of calls.
+func openBoth(t *testing.T, w *world, mem, calls region.Memory) *Client {
+	t.Helper()
+	c, err := Open(&Config{
+		Memory: mem, Calls: calls, MinDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond,
+		Redial: transport.RedialConfig{
+			Dial: func(ctx context.Context) (transport.Caller, error) {
+				return transport.Dial(ctx, "tcp", w.rpc, nil)
+			},
+			MinDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond,
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func callProc(ctx context.Context, c *Client, proc uint32) (seq uint64, xid uint32, err error) {
+	var reply transport.Reply
+	defer reply.Release()
+	seq, err = c.Call(ctx, &transport.Call{Prog: program, Vers: 1, Proc: proc, Args: []byte{0, 0, 0, 9}}, &reply)
+	return seq, reply.Header.XID, err
+}
+
+// What was asked and not answered when the client crashed is told, once it is settled no
+// more, and what was answered is not.
+func TestUnanswered(t *testing.T) {
+	w, server := startStuck(t)
+	mem, calls := sim(1<<16), sim(1<<16)
+	created(t, mem)
+	created(t, calls)
+	c := openBoth(t, w, mem, calls)
+	if len(c.Unanswered()) != 0 {
+		t.Fatal(c.Unanswered())
+	}
+	done, _, err := callProc(t.Context(), c, 1)
+	if err != nil || done == 0 {
+		t.Fatal(done, err)
+	}
+	c.Done(done)
+	kept, keptXID, err := callProc(t.Context(), c, 2)
+	if err != nil || kept == 0 {
+		t.Fatal(kept, err)
+	}
+	over := make(chan struct{})
+	go func() { defer close(over); _, _, _ = callProc(t.Context(), c, 5) }()
+	xid := <-server.came
+	crashed, crashedCalls := pmem.OpenSim(mem.Told().Durable(), nil), pmem.OpenSim(calls.Told().Durable(), nil)
+	st, err := Inspect(reader(crashed), reader(crashedCalls))
+	if err != nil || len(st.Unanswered) != 1 || len(st.Replies) == 0 || st.Replies[len(st.Replies)-1].XID != keptXID {
+		t.Fatal(st, err)
+	}
+	second := openBoth(t, w, crashed, crashedCalls)
+	got := second.Unanswered()
+	if len(got) != 1 || *got[0] != *st.Unanswered[0] {
+		t.Fatalf("%+v", got)
+	}
+	want := Issued{c.Epoch(), xid, program, 1, 5, Digest(program, 1, 5, []byte{0, 0, 0, 9})}
+	if *got[0] != want {
+		t.Errorf("%+v, want %+v", *got[0], want)
+	}
+	if second.Epoch() <= c.Epoch() {
+		t.Errorf("epoch %d after %d", second.Epoch(), c.Epoch())
+	}
+	close(server.gate)
+	<-over
+	// Not settled, it is found again, and so is the reply; then neither is.
+	_ = second.Close()
+	second = openBoth(t, w, pmem.OpenSim(crashed.Bytes(), nil), pmem.OpenSim(crashedCalls.Bytes(), nil))
+	for _, i := range second.Unanswered() {
+		second.Settle(i)
+	}
+	if len(second.Unanswered()) != 1 || len(second.Recovered()) != len(st.Replies) {
+		t.Error(second.Unanswered(), second.Recovered())
+	}
+	for _, r := range second.Recovered() {
+		second.Done(r.Seq)
+	}
+	_ = second.Close()
+	third := openBoth(t, w, pmem.OpenSim(crashed.Bytes(), nil), second.cfg.Calls)
+	if len(third.Unanswered()) != 0 {
+		t.Errorf("%+v", third.Unanswered())
+	}
+}
+
+func reader(s *pmem.Sim) *io.SectionReader {
+	return io.NewSectionReader(bytesReader(s.Bytes()), 0, int64(len(s.Bytes())))
+}
+
+type bytesReader []byte
+
+func (b bytesReader) ReadAt(p []byte, off int64) (int, error) {
+	n := copy(p, b[off:])
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// Crashes at any time under load: what has run at the server is known, by its reply or as
+// unanswered, unless its caller was done with it; and nothing is unanswered whose reply its
+// caller had.
+func TestUnansweredCrashes(t *testing.T) {
+	w, server := startStuck(t)
+	mem, calls := sim(1<<16), sim(1<<16)
+	created(t, mem)
+	created(t, calls)
+	c := openBoth(t, w, mem, calls)
+	var mu sync.Mutex
+	returned, done := make(map[uint32]bool), make(map[uint32]bool)
+	ctx, stop := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				seq, xid, err := callProc(ctx, c, rand.Uint32N(3))
+				if err != nil {
+					return
+				}
+				mu.Lock()
+				returned[xid] = true
+				done[xid] = true
+				mu.Unlock()
+				c.Done(seq)
+			}
+		})
+	}
+	for range 20 {
+		time.Sleep(time.Millisecond)
+		had, ran := copied(&mu, returned), server.saw()
+		a := mem.Told().Durable()
+		b := calls.Told().Durable()
+		were := copied(&mu, done)
+		st, err := Inspect(reader(pmem.OpenSim(a, nil)), reader(pmem.OpenSim(b, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, i := range st.Unanswered {
+			if had[i.XID] {
+				t.Errorf("%x is unanswered, and was answered", i.XID)
+			}
+			were[i.XID] = true
+		}
+		for _, r := range st.Replies {
+			were[r.XID] = true
+		}
+		for xid := range ran {
+			if !were[xid] {
+				t.Errorf("%x has run, and nobody knows", xid)
+			}
+		}
+	}
+	stop()
+	wg.Wait()
+}
+
+// A call that hangs does not fill the log of calls: it is copied.
+func TestCallsCompact(t *testing.T) {
+	w, server := startStuck(t)
+	mem, calls := sim(1<<16), sim(MinCalls-16384)
+	created(t, mem)
+	created(t, calls)
+	c := openBoth(t, w, mem, calls)
+	over := make(chan struct{})
+	go func() { defer close(over); _, _, _ = callProc(t.Context(), c, 5) }()
+	xid := <-server.came
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 150 { // together several times what the log holds
+				seq, _, err := callProc(t.Context(), c, 1)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				c.Done(seq)
+			}
+		})
+	}
+	wg.Wait()
+	c.mu.Lock()
+	last := c.calls.last
+	c.mu.Unlock()
+	st, err := Inspect(reader(pmem.OpenSim(mem.Told().Durable(), nil)), reader(pmem.OpenSim(calls.Told().Durable(), nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for _, i := range st.Unanswered {
+		found = found || i.XID == xid
+	}
+	if !found || last < 1200 {
+		t.Errorf("of %d records: %+v", last, st.Unanswered)
+	}
+	close(server.gate)
+	<-over
+}
+
+// More calls than a part of the log has room for wait; a call that is given up while it
+// waits was not sent.
+func TestCallsWait(t *testing.T) {
+	w, server := startStuck(t)
+	mem, calls := sim(1<<16), sim(MinCalls-16384)
+	created(t, mem)
+	created(t, calls)
+	c := openBoth(t, w, mem, calls)
+	n := cap(c.calls.slots)
+	for range n {
+		c.calls.slots <- struct{}{}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if _, _, err := callProc(ctx, c, 1); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, errNote) {
+		t.Error(err)
+	}
+	if len(server.saw()) != 0 {
+		t.Error("it was sent")
+	}
+	for range n {
+		<-c.calls.slots
+	}
+	if _, _, err := callProc(t.Context(), c, 1); err != nil {
+		t.Error(err)
+	}
+}
+
+// A memory that fails ends calls with an error: none is sent without a note, none hangs.
+func TestCallsFail(t *testing.T) {
+	w, server := startStuck(t)
+	mem, calls := sim(1<<16), &failing{Sim: sim(1 << 16)}
+	created(t, mem)
+	created(t, calls)
+	c := openBoth(t, w, mem, calls)
+	if _, _, err := callProc(t.Context(), c, 1); err != nil {
+		t.Fatal(err)
+	}
+	calls.mu.Lock()
+	calls.err = errMedium
+	calls.mu.Unlock()
+	before := len(server.saw())
+	for range 3 {
+		if _, _, err := callProc(t.Context(), c, 1); !errors.Is(err, errNote) {
+			t.Error(err)
+		}
+	}
+	if n := len(server.saw()) - before; n != 0 {
+		t.Errorf("%d calls were sent", n)
+	}
+	_ = c.Close()
+}
+
+var errMedium = errors.New("medium")
+
+type failing struct {
+	*pmem.Sim
+	mu  sync.Mutex
+	err error
+}
+
+func (f *failing) Persist(off, n int) error { return f.PersistRanges([]region.Range{{Off: off, N: n}}) }
+
+func (f *failing) PersistRanges(rs []region.Range) error {
+	f.mu.Lock()
+	err := f.err
+	f.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return f.Sim.PersistRanges(rs)
+}
+
+// Each life has a larger epoch, also when the log was never offered in it.
+func TestEpochs(t *testing.T) {
+	mem, calls := sim(1<<16), sim(1<<16)
+	created(t, mem)
+	created(t, calls)
+	for last := uint32(0); last < 4; {
+		c := openBoth(t, &world{rpc: "127.0.0.1:1"}, mem, calls)
+		_ = c.Close()
+		if c.Epoch() <= last {
+			t.Fatalf("epoch %d after %d", c.Epoch(), last)
+		}
+		last = c.Epoch()
+		mem, calls = pmem.OpenSim(mem.Bytes(), nil), pmem.OpenSim(calls.Bytes(), nil)
+	}
+}
+
+// Only the calls that are chosen are noted.
+func TestCallsChosen(t *testing.T) {
+	w, _ := startStuck(t)
+	mem, calls := sim(1<<16), sim(1<<16)
+	created(t, mem)
+	created(t, calls)
+	c := openBoth(t, w, mem, calls)
+	c.cfg.Choose = func(_, _, proc uint32) bool { return proc == 2 }
+	for _, proc := range []uint32{1, 2, 1} {
+		if _, _, err := callProc(t.Context(), c, proc); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = c.Close()
+	st, err := Inspect(reader(mem), reader(calls))
+	if err != nil || len(st.Replies) != 3 || len(st.Unanswered) != 0 {
+		t.Fatal(st, err)
+	}
+	var notes int
+	_ = inspect(reader(calls), func(_ uint64, p []byte) bool {
+		if i, _, _ := parseNote(p); i != nil {
+			notes++
+		}
+		return true
+	})
+	if notes != 1 {
+		t.Errorf("%d notes", notes)
+	}
+}
+
+// Logs that hold something else, and memory that is too small, are refused.
+func TestCallsForeign(t *testing.T) {
+	mem, small, other := sim(1<<16), sim(1<<14), sim(1<<16)
+	for _, m := range []region.Memory{mem, small, other} {
+		created(t, m)
+	}
+	l, _ := commitlog.Open(other)
+	p := commitlog.NewProducer(nil)
+	if err := l.Local(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Append(t.Context(), []byte("else")); err != nil {
+		t.Fatal(err)
+	}
+	p.Close()
+	_ = l.Close(t.Context())
+	for _, test := range []struct {
+		calls region.Memory
+		want  error
+	}{{small, errCalls}, {other, ErrForeign}, {sim(1 << 16), commitlog.ErrMagic}} {
+		_, err := Open(&Config{Memory: mem, Calls: test.calls, Redial: transport.RedialConfig{
+			Dial: func(context.Context) (transport.Caller, error) { return nil, errors.New("none") },
+		}})
+		if !errors.Is(err, test.want) {
+			t.Errorf("%v, want %v", err, test.want)
+		}
+	}
+	if _, err := Inspect(reader(mem), reader(other)); !errors.Is(err, ErrForeign) {
+		t.Error(err)
+	}
+}
+
+// The digest of a call does not depend on how its items are handed over.
+func TestDigestOf(t *testing.T) {
+	a, b := []byte("hello"), []byte("worlds, two")
+	var args, head []byte
+	head = xdr.AppendUint32(head, 7)
+	args = append(args, head...)
+	head, args = xdr.AppendUint32(head, uint32(len(a))), xdr.AppendOpaque(args, a)
+	at := len(head)
+	head, args = xdr.AppendUint32(head, uint32(len(b))), xdr.AppendOpaque(args, b)
+	more := len(head)
+	head, args = xdr.AppendUint32(head, 9), xdr.AppendUint32(args, 9)
+	c := transport.Call{Prog: 1, Vers: 2, Proc: 3, Args: head, Item: a, ItemPos: at, MoreItems: []transport.CallItem{{Pos: more, Data: b}}}
+	if digestOf(&c) != Digest(1, 2, 3, args) {
+		t.Error("another digest")
+	}
+	if digestOf(&transport.Call{Prog: 1, Vers: 2, Proc: 3, Args: args}) != Digest(1, 2, 3, args) {
+		t.Error("another digest without items")
+	}
+}
+
+// Notes: round trip, and every prefix is none.
+func TestNote(t *testing.T) {
+	i := Issued{1, 2, 3, 4, 5, Digest(1, 2, 3, nil)}
+	b := i.append(nil)
+	if got, _, ok := parseNote(b); !ok || *got != i {
+		t.Error(got, ok)
+	}
+	for n := range b {
+		if _, _, ok := parseNote(b[:n]); ok {
+			t.Errorf("%d octets are a note", n)
+		}
+	}
+	keys := []callKey{{1, 2}, {3, 4}}
+	b = appendOver(nil, keys)
+	if _, over, ok := parseNote(b); !ok || len(over) != 2 || over[0] != keys[0] || over[1] != keys[1] {
+		t.Error(over, ok)
+	}
+	if _, _, ok := parseNote(b[:len(b)-1]); ok {
+		t.Error("a part of a key")
+	}
+}
