@@ -120,6 +120,13 @@ var layers = []layer{
 	},
 
 	{name: "nfsdemo/pushfile", may: []string{"nfsdemo/nfs3", "xdr"}},
+	{name: "nfsdemo/once/internal/mutant", pure: true},
+	{name: "nfsdemo/once/internal/ledger", may: []string{"xdr"}, pure: true},
+	{
+		name:    "nfsdemo/once",
+		may:     []string{"transport", "transport/commitlog", "rdmap/region", "rdmap/region/pmem", "xdr", "nfsdemo/once/internal/..."},
+		modules: []string{"go.uber.org/zap"},
+	},
 	{
 		name: "nfsdemo/...",
 		may: []string{

@@ -49,6 +49,9 @@ func (a *app) announce(s *service, f *serveFlags) error {
 		}
 		fmt.Fprintln(a.stdout, line)
 	}
+	if s.once != nil {
+		fmt.Fprintf(a.stdout, "  exactly once: %v\n", s.once.Stats())
+	}
 	if r.Line != "" {
 		fmt.Fprintf(a.stdout, "from Linux, as root (an iWARP device first: rdma link add siw0 type siw netdev eth0):\n  %s\n", r.Line)
 	}

@@ -49,7 +49,8 @@ limited, so that others are served beside it.`,
   nfsdemo serve --export . --read-only --tcp 127.0.0.1:2049
   nfsdemo serve --memory --export /scratch --listen 127.0.0.1:0
   nfsdemo serve --export . --listen 192.0.2.5:20049 --allow 192.0.2.0/24 --allow 127.0.0.1
-  nfsdemo serve --export . --pcap trace.pcapng`,
+  nfsdemo serve --export . --pcap trace.pcapng
+  nfsdemo serve --export /srv/data --intents /var/lib/nfsdemo`,
 		Args: nArgs(0, 0, "no arguments, only flags"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), f) },
 	}
@@ -60,6 +61,7 @@ limited, so that others are served beside it.`,
 	flags.StringVar(&f.service.tcp, "tcp", "", "`address` for NFS/TCP")
 	flags.BoolVar(&f.service.memory, "memory", false, "serve an empty file system in memory")
 	flags.BoolVar(&f.service.readOnly, "read-only", false, "refuse every change")
+	addIntentsFlag(cmd, &f.service.intents)
 	flags.StringVar(&f.squash, "squash", "none", "map to nobody: none, root or all user ids")
 	flags.IntVar(&f.credits, "credits", 0, "calls in flight per connection; 0: the default")
 	addPoolFlag(cmd, &f.pool)
@@ -80,6 +82,9 @@ func (f *serveFlags) config(a *app) (*serviceConfig, error) {
 	}
 	if cfg.rdma == "" && cfg.tcp == "" {
 		return nil, usagef("nothing to listen on: --listen and --tcp are both empty")
+	}
+	if err := cfg.checkIntents(); err != nil {
+		return nil, err
 	}
 	for flag, addr := range map[string]string{"listen": cfg.rdma, "mount-listen": cfg.mount, "tcp": cfg.tcp} {
 		if _, _, err := net.SplitHostPort(addr); addr != "" && err != nil {
@@ -144,6 +149,7 @@ func (a *app) drain(s *service) error {
 	defer cancel()
 	err := s.stop(ctx)
 	printStats(a.stderr, "nfsdemo: served", s.srv.Stats())
+	s.printOnce(a.stderr)
 	if err != nil {
 		return &drainError{err}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
+	"github.com/stag-rdma/stag/nfsdemo/once"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/rdmap/capture"
 	"github.com/stag-rdma/stag/transport"
@@ -23,6 +24,7 @@ type serviceConfig struct {
 	export   string // directory, or with memory the name of the export
 	memory   bool
 	readOnly bool
+	intents  string // directory of the journal for exactly once, "" for none
 	squash   server.Squash
 	register bool   // with rpcbind
 	rdma     string // address to listen on, "" for none
@@ -40,6 +42,7 @@ type service struct {
 	tcp   net.Listener
 	fs    backend.FS
 	srv   *transport.Server
+	once  *once.Journal // nil: none
 	wg    sync.WaitGroup
 	errs  chan error // first error of each listener
 	table rpcbind.Table
@@ -71,7 +74,9 @@ func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 	if err != nil {
 		return err
 	}
-	s.table.Next = h
+	if s.table.Next, err = s.exactlyOnce(ctx, cfg, h); err != nil {
+		return err
+	}
 	s.srv = &transport.Server{Handler: &s.table, Config: cfg.config}
 	for _, l := range []struct {
 		addr string
@@ -158,6 +163,10 @@ func (s *service) release() error {
 			_ = l.Close() // again, for most
 		}
 	}
+	return errors.Join(s.closeJournal(), s.closeExport())
+}
+
+func (s *service) closeExport() error {
 	if s.fs == nil {
 		return nil
 	}

@@ -102,6 +102,12 @@ func (o *OptAttr) Append(b []byte) []byte {
 	return b
 }
 
+// Parse reads the post_op_attr.
+func (o *OptAttr) Parse(d *xdr.Decoder) error {
+	o.parse(d)
+	return d.ErrIn("post_op_attr")
+}
+
 func (o *OptAttr) parse(d *xdr.Decoder) {
 	if o.Present = d.Bool(); o.Present {
 		o.Attr.parse(d)

@@ -53,6 +53,12 @@ func appendSetTime(b []byte, how TimeHow, t Time) []byte {
 	return b
 }
 
+// Parse reads the sattr3.
+func (s *SetAttr) Parse(d *xdr.Decoder) error {
+	s.parse(d)
+	return d.ErrIn("sattr3")
+}
+
 func (s *SetAttr) parse(d *xdr.Decoder) {
 	if s.SetMode = d.Bool(); s.SetMode {
 		s.Mode = d.Uint32()

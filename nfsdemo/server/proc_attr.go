@@ -39,13 +39,11 @@ func (o *op) setAttr(d *xdr.Decoder) error {
 
 // applyAttr checks and does a SETATTR.
 func (o *op) applyAttr(f *file, args *nfs3.SetAttrArgs) error {
-	if err := o.writable(); err != nil {
-		return err
+	var guard *nfs3.Time
+	if args.Guard {
+		guard = &args.Ctime
 	}
-	if args.Guard && args.Ctime != f.attr.Ctime {
-		return nfs3.ErrNotSync
-	}
-	if err := o.cred.maySet(&f.attr, &args.Attr); err != nil {
+	if err := o.mayApply(f, guard, &args.Attr); err != nil {
 		return err
 	}
 	if args.Attr.IsZero() {
@@ -53,6 +51,17 @@ func (o *op) applyAttr(f *file, args *nfs3.SetAttrArgs) error {
 	}
 	o.cred.dropSetID(&f.attr, &args.Attr)
 	return f.node.SetAttr(&args.Attr)
+}
+
+// mayApply is the checks of a SETATTR.
+func (o *op) mayApply(f *file, guard *nfs3.Time, set *nfs3.SetAttr) error {
+	if err := o.writable(); err != nil {
+		return err
+	}
+	if guard != nil && *guard != f.attr.Ctime {
+		return nfs3.ErrNotSync
+	}
+	return o.cred.maySet(&f.attr, set)
 }
 
 // maySet says whether c may make the change s of a. Everything is checked before anything is

@@ -38,6 +38,18 @@ func (n *node) finish(d *openDir, name string, in *backend.Init) (backend.Node, 
 	if err != nil {
 		return nil, nfs3.Attr{}, err
 	}
+	set := f.dressing(in, &st)
+	f.lost.unbury(st.key)
+	c := f.tab.enter(f, place{n, name}, &st)
+	if err := c.dress(d, name, &set, &st); err != nil {
+		f.unmake(d, name, c)
+		return nil, nfs3.Attr{}, err
+	}
+	return c, st.attr, nil
+}
+
+// dressing returns the attributes that a new file has yet to get.
+func (f *FS) dressing(in *backend.Init, st *stat) nfs3.SetAttr {
 	set := in.Attr
 	set.SetSize = false
 	set.SetUID, set.UID, set.SetGID, set.GID = f.owners, in.UID, f.owners, in.GID
@@ -49,13 +61,7 @@ func (n *node) finish(d *openDir, name string, in *backend.Init) (backend.Node, 
 		set.SetMode = false // links have none
 	}
 	trim(&set, &st.attr)
-	f.lost.unbury(st.key)
-	c := f.tab.enter(f, place{n, name}, &st)
-	if err := c.dress(d, name, &set, &st); err != nil {
-		f.unmake(d, name, c)
-		return nil, nfs3.Attr{}, err
-	}
-	return c, st.attr, nil
+	return set
 }
 
 // trim leaves out of set what is so already.

@@ -42,7 +42,10 @@ type FS struct {
 	pages int64 // allocated
 }
 
-var _ backend.FS = (*FS)(nil)
+var (
+	_ backend.FS    = (*FS)(nil)
+	_ backend.Dated = (*FS)(nil)
+)
 
 // New makes an empty file system. A nil cfg means the defaults.
 func New(cfg *Config) *FS {
@@ -95,6 +98,9 @@ func (f *FS) Info() backend.Info {
 	}
 }
 
+// Now is the time.
+func (f *FS) Now() int64 { return time.Now().UnixNano() }
+
 // Usage returns space and file counts.
 func (f *FS) Usage() (backend.Usage, error) {
 	f.mu.RLock()
@@ -124,8 +130,9 @@ func (f *FS) newNode(t nfs3.FileType, in *backend.Init, mode uint32) (*node, err
 	if len(f.nodes) >= f.cfg.MaxFiles {
 		return nil, nfs3.ErrNoSpc
 	}
-	now := nfs3.TimeOf(time.Now())
-	n := &node{fs: f, attr: nfs3.Attr{
+	at := time.Now()
+	now := nfs3.TimeOf(at)
+	n := &node{fs: f, birth: at.UnixNano(), attr: nfs3.Attr{
 		Type: t, Mode: mode, Nlink: 1, UID: in.UID, GID: in.GID, FSID: f.fsid, FileID: f.next,
 		Atime: now, Mtime: now, Ctime: now,
 	}}

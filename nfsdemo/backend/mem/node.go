@@ -27,11 +27,18 @@ type node struct {
 	attr    nfs3.Attr
 	pages   map[uint64][]byte // by page number; absent pages read as zeros
 	target  string            // of a symbolic link
+	birth   int64             // never changes
 	verf    nfs3.CreateVerf
 	hasVerf bool
 }
 
-var _ backend.Node = (*node)(nil)
+var (
+	_ backend.Node = (*node)(nil)
+	_ backend.Born = (*node)(nil)
+)
+
+// Birth is exact.
+func (n *node) Birth() int64 { return n.birth }
 
 // AppendHandle appends 16 octets.
 func (n *node) AppendHandle(b []byte) []byte {

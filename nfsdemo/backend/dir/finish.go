@@ -1,0 +1,50 @@
+package dir
+
+import (
+	"os"
+
+	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+)
+
+var (
+	_ backend.Dated    = (*FS)(nil)
+	_ backend.Born     = (*node)(nil)
+	_ backend.Finisher = (*node)(nil)
+)
+
+// Birth is part of the identity.
+func (n *node) Birth() int64 { return n.key.birth }
+
+// Finish dresses a file that still is as the system calls of Create, Mkdir, Symlink and
+// Mknod leave it: of this process, and for its owner alone.
+func (n *node) Finish(in *backend.Init) error {
+	return n.at(func(d *openDir, name string, st *stat) error {
+		if !raw(st) {
+			return nil
+		}
+		if in.Attr.SetSize && in.Attr.Size > 0 && st.attr.Size == 0 && n.typ == nfs3.TypeReg {
+			if err := n.truncate(in.Attr.Size); err != nil {
+				return err
+			}
+		}
+		set := n.fs.dressing(in, st)
+		now := *st
+		return n.dress(d, name, &set, &now)
+	})
+}
+
+// raw says whether a file is as it is made. The set-group-id bit comes from the directory.
+func raw(st *stat) bool {
+	if st.attr.UID != uint32(os.Geteuid()) {
+		return false
+	}
+	switch mode := st.attr.Mode &^ 0o2000; st.attr.Type {
+	case nfs3.TypeLnk:
+		return true
+	case nfs3.TypeDir:
+		return mode == 0o700
+	default:
+		return mode == 0o600
+	}
+}

@@ -1,0 +1,170 @@
+package once
+
+import (
+	"context"
+	"errors"
+
+	"github.com/stag-rdma/stag/nfsdemo/once/internal/ledger"
+	"github.com/stag-rdma/stag/nfsdemo/once/internal/mutant"
+	"github.com/stag-rdma/stag/transport/commitlog"
+)
+
+// begin enters a call that is to be executed, or returns the results it had when it came
+// before, which it waits for if it still runs. The error is that of ctx, or of the journal.
+func (j *Journal) begin(ctx context.Context, k ledger.Key) (e *ledger.Entry, results []byte, err error) {
+	for joined := false; ; joined = true {
+		j.mu.Lock()
+		if err := j.Err(); err != nil {
+			j.mu.Unlock()
+			return nil, nil, err
+		}
+		e, first := j.led.Begin(k, j.now())
+		if first || e.Done() {
+			if !first {
+				j.stats.Replayed++
+			}
+			j.mu.Unlock()
+			if first {
+				return e, nil, nil
+			}
+			return nil, e.Result(), nil
+		}
+		if !joined {
+			j.stats.Joined++
+		}
+		ended := j.waiting[e]
+		if ended == nil {
+			ended = make(chan struct{})
+			j.waiting[e] = ended
+		}
+		j.mu.Unlock()
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		}
+	}
+}
+
+// intend makes the intent of a call durable. After an error the call must not be executed.
+func (j *Journal) intend(ctx context.Context, e *ledger.Entry, args, state []byte) error {
+	if mutant.Is(mutant.IntentMissing) {
+		return nil
+	}
+	if len(args) > maxArgs || len(state) > maxState {
+		return errTooLarge
+	}
+	if err := j.admit(ctx, len(args)+len(state)+ledger.MaxOverhead); err != nil {
+		return err
+	}
+	w, err := j.append(func(l *ledger.Ledger) []byte { return l.Intend(e, args, state, j.now()) })
+	if err != nil || mutant.Is(mutant.IntentLate) {
+		return err
+	}
+	return j.wait(w)
+}
+
+// errTooLarge: the call would not fit into a record.
+var errTooLarge = errors.New("once: the call is larger than any that can be recorded")
+
+// reply begins to record the results of a call. Records of later calls are behind it.
+func (j *Journal) reply(e *ledger.Entry, results []byte) (*commitlog.Pending, error) {
+	return j.append(func(l *ledger.Ledger) []byte { return l.Reply(e, results, j.now()) })
+}
+
+// recorded waits until the reply is durable: it may leave then.
+func (j *Journal) recorded(e *ledger.Entry, w *commitlog.Pending) error {
+	if mutant.Is(mutant.ReplyFirst) {
+		go func() {
+			_ = j.wait(w)
+			j.ended(e, func(l *ledger.Ledger) { l.Done(e, j.now()) })
+		}()
+		return nil
+	}
+	if err := j.wait(w); err != nil {
+		return err
+	}
+	j.ended(e, func(l *ledger.Ledger) { l.Done(e, j.now()) })
+	return nil
+}
+
+// void ends a call that was not executed, or changed nothing.
+func (j *Journal) void(e *ledger.Entry) (*commitlog.Pending, error) {
+	w, err := j.append(func(l *ledger.Ledger) []byte { return l.Void(e) })
+	j.ended(e, func(*ledger.Ledger) {})
+	return w, err
+}
+
+// drop ends a call that has no record, or never will have another.
+func (j *Journal) drop(e *ledger.Entry) { j.ended(e, func(l *ledger.Ledger) { l.Drop(e) }) }
+
+// ended ends a call by f, and wakes who waits for that.
+func (j *Journal) ended(e *ledger.Entry, f func(*ledger.Ledger)) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	f(j.led)
+	if ch := j.waiting[e]; ch != nil {
+		delete(j.waiting, e)
+		close(ch)
+	}
+	j.roomy()
+}
+
+// append begins to append the record that f returns.
+func (j *Journal) append(f func(*ledger.Ledger) []byte) (*commitlog.Pending, error) {
+	j.order.RLock()
+	defer j.order.RUnlock()
+	j.mu.Lock()
+	b := f(j.led)
+	j.stats.Records++
+	if !j.sweeping && j.led.Crowded() && j.Err() == nil {
+		j.sweeping = true
+		j.sweeps.Go(j.sweep)
+	}
+	j.mu.Unlock()
+	return j.p.Begin(b)
+}
+
+// wait returns when a record is durable.
+func (j *Journal) wait(w *commitlog.Pending) error {
+	r, err := w.Wait(j.ctx)
+	if err == nil && r.Level != commitlog.Persistent {
+		err = ErrNotPersistent
+		j.end(err)
+	}
+	if err != nil && j.Err() != nil {
+		err = j.Err()
+	}
+	return err
+}
+
+// admit waits until there is room for an intent of n octets.
+func (j *Journal) admit(ctx context.Context, n int) error {
+	for {
+		j.mu.Lock()
+		if j.led.Room(n) {
+			j.mu.Unlock()
+			return nil
+		}
+		if j.room == nil {
+			j.room = make(chan struct{})
+		}
+		room := j.room
+		j.mu.Unlock()
+		select {
+		case <-room:
+		case <-j.ctx.Done():
+			return j.Err()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// roomy lets those look again who wait for room; mu is held.
+func (j *Journal) roomy() {
+	if j.room != nil {
+		close(j.room)
+		j.room = nil
+	}
+}

@@ -1,0 +1,183 @@
+package once
+
+import (
+	"context"
+	"crypto/sha256"
+	"net"
+	"net/netip"
+
+	"github.com/stag-rdma/stag/nfsdemo/once/internal/ledger"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
+	"go.uber.org/zap"
+)
+
+// Handler serves a Service, and each of its covered calls exactly once. It is a
+// transport.Handler and safe for concurrent use.
+type Handler struct {
+	j     *Journal
+	svc   Service
+	log   *zap.Logger
+	locks locks
+}
+
+var _ transport.Handler = (*Handler)(nil)
+
+// ServeRPC implements transport.Handler.
+func (h *Handler) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
+	if req.Cred.Flavor == xdr.RPCSECGSS {
+		h.svc.ServeRPC(ctx, req, resp)
+		return
+	}
+	names := h.svc.Names(req)
+	if names == nil {
+		h.svc.ServeRPC(ctx, req, resp)
+		return
+	}
+	e, results, err := h.j.begin(ctx, keyOf(req))
+	switch {
+	case err != nil:
+		h.refuse(req, resp, err)
+	case e == nil:
+		resp.Results = append(resp.Results, results...)
+	default:
+		h.run(ctx, e, names, req, resp)
+	}
+}
+
+// run executes a call that has come for the first time.
+func (h *Handler) run(ctx context.Context, e *ledger.Entry, names []string, req *transport.Request, resp *transport.Response) {
+	give, err := h.locks.take(ctx, names)
+	if err != nil {
+		h.j.drop(e)
+		h.refuse(req, resp, err)
+		return
+	}
+	defer give()
+	state, ok := h.svc.Before(ctx, req, resp)
+	if !ok {
+		h.j.drop(e)
+		return
+	}
+	if err := h.j.intend(ctx, e, req.Args, state); err != nil {
+		h.j.drop(e)
+		h.refuse(req, resp, err)
+		return
+	}
+	h.execute(ctx, e, req, resp)
+	if !recordable(resp) {
+		_, _ = h.j.void(e) // without that record it is settled, and found not done
+		return
+	}
+	if len(resp.Results) > maxResults { // it must not run again, so this is its reply
+		resp.Results = h.svc.Refuse(callOf(req), OutcomeUnknown, resp.Results[:0])
+	}
+	w, err := h.j.reply(e, resp.Results)
+	give()
+	if err == nil {
+		err = h.j.recorded(e, w)
+	}
+	if err != nil {
+		h.j.drop(e)
+		resp.Results = resp.Results[:0]
+		h.refuse(req, resp, err)
+	}
+}
+
+// execute lets the service execute a call. If that panics, nobody knows how far it came:
+// that is its reply from then on.
+func (h *Handler) execute(ctx context.Context, e *ledger.Entry, req *transport.Request, resp *transport.Response) {
+	sound := false
+	defer func() {
+		if sound {
+			return
+		}
+		w, err := h.j.reply(e, h.svc.Refuse(callOf(req), OutcomeUnknown, nil))
+		if err == nil {
+			err = h.j.recorded(e, w)
+		}
+		if err != nil {
+			h.j.drop(e)
+		}
+	}()
+	h.svc.ServeRPC(ctx, req, resp)
+	sound = true
+}
+
+// replyHeader is the header of a reply with AUTH_NONE and SUCCESS, octets (RFC 5531 Section 9).
+const replyHeader = 24
+
+// recordable says whether the reply is Results and nothing else. What else a service
+// answers, such as GARBAGE_ARGS, says that it has executed nothing.
+func recordable(resp *transport.Response) bool {
+	return resp.Stat == xdr.Success && resp.ReplySize() == replyHeader+len(resp.Results)
+}
+
+// refuse answers a call that cannot be recorded.
+func (h *Handler) refuse(req *transport.Request, resp *transport.Response, err error) {
+	h.j.mu.Lock()
+	h.j.stats.Refused++
+	h.j.mu.Unlock()
+	if c := h.log.Check(zap.WarnLevel, "once: call refused"); c != nil {
+		c.Write(zap.Uint32("rpc.xid", req.XID), zap.Uint32("rpc.procedure", req.Proc), zap.Error(err))
+	}
+	resp.Results = h.svc.Refuse(callOf(req), NotRecorded, resp.Results)
+}
+
+func callOf(req *transport.Request) *Call {
+	return &Call{XID: req.XID, Prog: req.Prog, Vers: req.Vers, Proc: req.Proc}
+}
+
+// keyOf returns what tells a call from others.
+func keyOf(req *transport.Request) ledger.Key {
+	sum := sha256.Sum256(req.Args)
+	k := ledger.Key{
+		Client: ledger.Client{Addr: hostOf(req.RemoteAddr), Flavor: uint32(req.Cred.Flavor)},
+		XID:    req.XID, Prog: req.Prog, Vers: req.Vers, Proc: req.Proc, Len: uint32(len(req.Args)),
+	}
+	copy(k.Sum[:], sum[:])
+	if req.Cred.Flavor == xdr.AuthSys {
+		if sys, err := xdr.ParseSysCred(req.Cred.Body); err == nil {
+			k.Client.Machine, k.Client.UID = sys.MachineName, sys.UID
+		}
+	}
+	return k
+}
+
+// hostOf returns an address without its port: a retransmission comes from another one.
+func hostOf(a net.Addr) string {
+	if a == nil {
+		return ""
+	}
+	if t, ok := a.(*net.TCPAddr); ok {
+		return t.AddrPort().Addr().Unmap().String()
+	}
+	if ap, err := netip.ParseAddrPort(a.String()); err == nil {
+		return ap.Addr().Unmap().String()
+	}
+	return a.String()
+}
+
+// MayBlock says that every call blocks whose Service says so, and those that must not run twice.
+func (h *Handler) MayBlock(prog, vers, proc uint32) bool {
+	m, ok := h.svc.(interface {
+		MayBlock(prog, vers, proc uint32) bool
+	})
+	return ok && m.MayBlock(prog, vers, proc) || h.NonIdempotent(prog, vers, proc)
+}
+
+// NonIdempotent asks the Service.
+func (h *Handler) NonIdempotent(prog, vers, proc uint32) bool {
+	n, ok := h.svc.(interface {
+		NonIdempotent(prog, vers, proc uint32) bool
+	})
+	return ok && n.NonIdempotent(prog, vers, proc)
+}
+
+// Lazy asks the Service.
+func (h *Handler) Lazy(prog, vers, proc uint32) bool {
+	n, ok := h.svc.(interface {
+		Lazy(prog, vers, proc uint32) bool
+	})
+	return ok && n.Lazy(prog, vers, proc)
+}

@@ -1,0 +1,146 @@
+package once
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/stag-rdma/stag/nfsdemo/once/internal/ledger"
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/transport/commitlog"
+)
+
+// Errors.
+var (
+	// ErrNotPersistent: the memory forgets with the process, or does not tell its errors.
+	ErrNotPersistent = errors.New("once: a journal needs memory that is persistent and watched, such as that of package pmem")
+	// ErrJournal: the log holds something else, or is damaged.
+	ErrJournal = errors.New("once: not a journal, or damaged (move it away to begin another; calls that were under way may then run twice)")
+	// ErrClosed: the journal is closed.
+	ErrClosed = errors.New("once: closed")
+)
+
+// maxResults bounds the results of a covered call: octets. Those of NFS have 280 at most.
+const maxResults = 1 << 10
+
+// maxState and maxArgs bound what an intent holds, octets.
+const (
+	maxState = 8 << 10
+	maxArgs  = 16 << 10
+)
+
+// Journal is a log of intents and replies. Its methods may be called from several
+// goroutines at once.
+type Journal struct {
+	mem   region.Memory
+	owned bool // mem is closed with it
+	log   *commitlog.Log
+	p     *commitlog.Producer
+	now   func() int64 // ns since 1970
+
+	ctx context.Context // ends with the journal; its cause is why
+	end context.CancelCauseFunc
+
+	// order is held shared from a step of the ledger until its record has begun to be
+	// appended, and exclusively while records are written again: so none is written again
+	// behind one that replaces it.
+	order sync.RWMutex
+
+	mu       sync.Mutex // after order
+	led      *ledger.Ledger
+	waiting  map[*ledger.Entry]chan struct{} // closed when the call has ended
+	room     chan struct{}                   // closed when there may be room again; nil: nobody waits
+	sweeping bool
+	sweeps   sync.WaitGroup
+	held     *commitlog.Record  // of the sweeper: the oldest record, if it was read and not passed
+	open     []ledger.Unsettled // until New
+	stats    Stats
+}
+
+// Create makes a journal of all of mem. Errors are those of commitlog.Create.
+func Create(mem region.Memory) error { return commitlog.Create(mem, nil) }
+
+// Open recovers the journal in mem, which is the caller's again after Close. Options.Capacity
+// does not count. Errors: ErrNotPersistent, ErrJournal, those of commitlog.Open.
+func Open(mem region.Memory, o *Options) (*Journal, error) {
+	watched, ok := mem.(region.Watched)
+	if !ok {
+		return nil, ErrNotPersistent
+	}
+	j := &Journal{
+		mem: mem, p: commitlog.NewProducer(nil), now: func() int64 { return time.Now().UnixNano() },
+		waiting: make(map[*ledger.Entry]chan struct{}),
+	}
+	var err error
+	if j.led, j.open, err = recoverLedger(mem, o.withDefaults(), j.now()); err != nil {
+		return nil, err
+	}
+	if j.log, err = commitlog.Open(mem); err != nil {
+		return nil, err
+	}
+	j.ctx, j.end = context.WithCancelCause(context.Background())
+	if err := j.log.Local(j.ctx, j.p); err != nil {
+		j.end(err)
+		return nil, errors.Join(err, j.log.Close(context.Background()))
+	}
+	context.AfterFunc(j.ctx, j.p.Close)
+	go j.watch(watched)
+	return j, nil
+}
+
+// watch waits for the first error of the memory, which is final.
+func (j *Journal) watch(mem region.Watched) {
+	select {
+	case <-mem.Failed():
+		j.end(mem.Err())
+	case <-j.ctx.Done():
+	}
+}
+
+// recoverLedger reads the log, before it is opened: what Open hands out is for sweeps.
+func recoverLedger(mem region.Memory, o Options, now int64) (*ledger.Ledger, []ledger.Unsettled, error) {
+	size := len(mem.Bytes())
+	v := ledger.Recover()
+	info, err := commitlog.Inspect(octets{mem}, int64(size), func(r *commitlog.Record) error {
+		if err := v.Add(r.Payload); err != nil {
+			return fmt.Errorf("%w: record %d: %w", ErrJournal, r.Seq, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	if info.Poison != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrJournal, info.Poison)
+	}
+	led, open := v.End(ledger.Limits{
+		Entries: o.Entries, PerAddr: max(o.Entries/share, 1), Time: int64(o.Time),
+		Capacity: int(info.Capacity), MaxReply: maxResults,
+	}, now)
+	return led, open, nil
+}
+
+// octets reads a memory that nobody changes.
+type octets struct{ mem region.Memory }
+
+func (o octets) ReadAt(p []byte, off int64) (int, error) {
+	if g, ok := o.mem.(region.Guarded); ok {
+		return len(p), g.Load(p, int(off))
+	}
+	return copy(p, o.mem.Bytes()[off:]), nil
+}
+
+// Err returns why the journal takes nothing any more, nil as long as it does.
+func (j *Journal) Err() error { return context.Cause(j.ctx) }
+
+// Close ends the journal: calls that are under way are refused. What was recorded stays. The
+// error is region.ErrPinned if ctx ends before the memory is free; then Close may be called again.
+func (j *Journal) Close(ctx context.Context) error {
+	j.mu.Lock() // from here on nobody begins to sweep
+	j.end(ErrClosed)
+	j.mu.Unlock()
+	j.sweeps.Wait()
+	return j.release(ctx)
+}

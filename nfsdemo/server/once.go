@@ -1,0 +1,237 @@
+package server
+
+import (
+	"context"
+
+	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/once"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+var _ once.Service = (*Server)(nil)
+
+// Names returns the names that a call makes or removes, or the file whose attributes it
+// changes (once.Service). WRITE has none: sent again, it writes the same octets.
+func (s *Server) Names(req *transport.Request) []string {
+	if req.Prog != nfs3.Program || req.Vers != nfs3.Version {
+		return nil
+	}
+	cred, stat := parseCred(&req.Cred)
+	if stat != xdr.AuthOK || cred.Anonymous && s.RequireSys {
+		return nil // denied
+	}
+	p, ok := parseSubject(nfs3.Proc(req.Proc), req.Args)
+	if !ok {
+		return nil
+	}
+	return p.names()
+}
+
+// subject is what a call is about, whatever procedure it is of.
+type subject struct {
+	proc  nfs3.Proc
+	file  nfs3.FileHandle  // of SETATTR and LINK
+	at    []nfs3.DirOpArgs // names that it makes or removes; of RENAME the old one first
+	path  string           // of SYMLINK
+	attr  nfs3.SetAttr     // asked for
+	how   nfs3.CreateMode  // of CREATE
+	verf  *nfs3.CreateVerf // of an exclusive CREATE
+	kind  nfs3.FileType    // of what is made
+	rdev  nfs3.Device      // of MKNOD
+	guard *nfs3.Time       // of SETATTR
+}
+
+// parseSubject reads the arguments of a call that changes names or attributes. False: it is of
+// another procedure, or is refused whatever the files are.
+func parseSubject(proc nfs3.Proc, b []byte) (*subject, bool) {
+	p := &subject{proc: proc}
+	d := xdr.NewDecoder(b)
+	var err error
+	switch proc {
+	case nfs3.ProcSetAttr:
+		var a nfs3.SetAttrArgs
+		err = a.Parse(&d)
+		p.file, p.attr = a.Handle, a.Attr
+		if a.Guard {
+			p.guard = &a.Ctime
+		}
+	case nfs3.ProcCreate:
+		var a nfs3.CreateArgs
+		err = a.Parse(&d)
+		p.at, p.attr, p.how, p.kind = []nfs3.DirOpArgs{a.Where}, a.Attr, a.Mode, nfs3.TypeReg
+		if a.Mode == nfs3.Exclusive {
+			p.verf = &a.Verf
+		}
+	case nfs3.ProcMkdir:
+		var a nfs3.MkdirArgs
+		err = a.Parse(&d)
+		p.at, p.attr, p.kind = []nfs3.DirOpArgs{a.Where}, a.Attr, nfs3.TypeDir
+	case nfs3.ProcSymlink:
+		var a nfs3.SymlinkArgs
+		err = a.Parse(&d)
+		p.at, p.attr, p.kind, p.path = []nfs3.DirOpArgs{a.Where}, a.Attr, nfs3.TypeLnk, a.Path
+	case nfs3.ProcMknod:
+		var a nfs3.MknodArgs
+		err = a.Parse(&d)
+		p.at, p.attr, p.kind, p.rdev = []nfs3.DirOpArgs{a.Where}, a.Attr, a.Type, a.Rdev
+	case nfs3.ProcRemove, nfs3.ProcRmdir:
+		var a nfs3.DirOpArgs
+		err = a.Parse(&d)
+		p.at = []nfs3.DirOpArgs{a}
+	case nfs3.ProcRename:
+		var a nfs3.RenameArgs
+		err = a.Parse(&d)
+		p.at = []nfs3.DirOpArgs{a.From, a.To}
+	case nfs3.ProcLink:
+		var a nfs3.LinkArgs
+		err = a.Parse(&d)
+		p.file, p.at = a.Handle, []nfs3.DirOpArgs{a.Link}
+	default:
+		return nil, false
+	}
+	return p, err == nil && p.possible()
+}
+
+// possible says whether any file system may take the names.
+func (p *subject) possible() bool {
+	for _, a := range p.at {
+		if backend.IsDots(a.Name) || backend.CheckName(a.Name) != nil || len(a.Name) > nfs3.MaxName {
+			return false
+		}
+	}
+	return len(p.path) < nfs3.MaxPath
+}
+
+// names are the words for what the call is about.
+func (p *subject) names() []string {
+	if p.proc == nfs3.ProcSetAttr {
+		return []string{string(p.file)}
+	}
+	words := make([]string, len(p.at))
+	for i, a := range p.at {
+		words[i] = string(a.Dir) + "/" + a.Name
+	}
+	return words
+}
+
+// Before describes what a call finds (once.Service). A file that cannot be looked at now
+// answers the call.
+func (s *Server) Before(ctx context.Context, req *transport.Request, resp *transport.Response) ([]byte, bool) {
+	cred, _ := parseCred(&req.Cred) // Names has
+	p, _ := parseSubject(nfs3.Proc(req.Proc), req.Args)
+	o := op{s: s, c: &Call{Request: req, Resp: resp, Cred: cred}, ctx: ctx, proc: p.proc}
+	w, err := o.look(p)
+	if err != nil {
+		resp.Results = appendFailed(resp.Results, p.proc, o.status(err))
+		return nil, false
+	}
+	return w.append(nil), true
+}
+
+// look finds out what a call finds.
+func (o *op) look(p *subject) (*witness, error) {
+	w := new(witness)
+	if p.proc == nfs3.ProcSetAttr {
+		f, err := o.file(p.file)
+		if err != nil {
+			return nil, err
+		}
+		w.attr, w.set = f.opt(), p.attr
+		w.fails = o.status(o.mayApply(&f, p.guard, &p.attr))
+		o.cred.dropSetID(&f.attr, &w.set)
+		w.clock = o.exp.now()
+		return w, nil
+	}
+	for i, a := range p.at {
+		dir, err := o.file(a.Dir)
+		if err != nil {
+			return nil, err
+		}
+		if i == 0 {
+			o.newborn(w, p, &dir)
+		}
+		f, err := o.lookAt(&dir, a.Name)
+		if err != nil {
+			return nil, err
+		}
+		if f.node != nil {
+			w.ids[i] = o.handleOf(f.node)
+		}
+		if i == 0 && f.node != nil && p.proc == nfs3.ProcCreate {
+			w.attr = f.opt()
+			w.set = nfs3.SetAttr{SetSize: p.attr.SetSize, Size: p.attr.Size}
+			w.fails = o.status(o.cred.maySet(&f.attr, &w.set))
+			o.cred.dropSetID(&f.attr, &w.set)
+		}
+	}
+	w.clock = o.exp.now()
+	return w, nil
+}
+
+// lookAt finds a name, or nothing, whatever the permissions are.
+func (o *op) lookAt(dir *file, name string) (file, error) {
+	if dir.attr.Type != nfs3.TypeDir {
+		return file{}, nfs3.ErrNotDir
+	}
+	n, a, err := dir.node.Lookup(name)
+	if err == nfs3.ErrNoEnt { //nolint:errorlint // a backend says just that
+		return file{}, nil
+	}
+	return file{node: n, attr: a}, err
+}
+
+// newborn notes what a file that the call makes will be like.
+func (o *op) newborn(w *witness, p *subject, dir *file) {
+	var in *backend.Init
+	switch p.proc {
+	case nfs3.ProcMkdir:
+		in = o.init(dir, &p.attr, 0o755)
+		in.Attr.Mode |= dir.attr.Mode & modeSetGID
+	case nfs3.ProcSymlink:
+		in = o.init(dir, &p.attr, 0o777)
+	case nfs3.ProcCreate:
+		in = o.init(dir, &p.attr, 0o644)
+		if p.verf != nil {
+			in = o.init(dir, &nfs3.SetAttr{}, 0o600)
+		}
+	case nfs3.ProcMknod:
+		in = o.init(dir, &p.attr, 0o644)
+	default:
+		return
+	}
+	w.set, w.uid, w.gid = in.Attr, in.UID, in.GID
+}
+
+// now returns the time by the clock of the files' births, 0 if there is none.
+func (e *export) now() int64 {
+	if d, ok := e.FS.(backend.Dated); ok {
+		return d.Now()
+	}
+	return 0
+}
+
+// Refuse says that a call is not answered as it should have been (once.Service): IO if it
+// cannot be recorded, SERVERFAULT if its outcome is not known.
+func (s *Server) Refuse(c *once.Call, why once.Refusal, results []byte) []byte {
+	status := nfs3.ErrIO
+	if why == once.OutcomeUnknown {
+		status = nfs3.ErrServerFault
+	}
+	return appendFailed(results, nfs3.Proc(c.Proc), status)
+}
+
+// appendFailed appends the results of a call that failed, without attributes.
+func appendFailed(b []byte, proc nfs3.Proc, status nfs3.Status) []byte {
+	switch proc {
+	case nfs3.ProcRename:
+		return (&nfs3.RenameRes{Status: status}).Append(b)
+	case nfs3.ProcLink:
+		return (&nfs3.LinkRes{Status: status}).Append(b)
+	case nfs3.ProcCreate, nfs3.ProcMkdir, nfs3.ProcSymlink, nfs3.ProcMknod:
+		return (&nfs3.NewRes{Status: status}).Append(b)
+	default:
+		return (&nfs3.WccRes{Status: status}).Append(b)
+	}
+}

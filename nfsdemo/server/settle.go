@@ -1,0 +1,165 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/once"
+	"go.uber.org/zap"
+)
+
+// settling is a call whose fate is looked for after a restart.
+type settling struct {
+	subject
+	op  op
+	was witness
+}
+
+// Settle looks at what a call has left (once.Service). The rules are in
+// docs/exactly-once.md.
+func (s *Server) Settle(ctx context.Context, in *once.Intent, results []byte) ([]byte, once.Outcome, error) {
+	p, ok := parseSubject(nfs3.Proc(in.Proc), in.Args)
+	if in.Prog != nfs3.Program || in.Vers != nfs3.Version || !ok {
+		return results, once.Unknown, nil
+	}
+	t := &settling{subject: *p, op: op{s: s, ctx: ctx, proc: p.proc}}
+	if !t.was.parse(in.State) {
+		return results, once.Unknown, nil
+	}
+	results, out, err := t.settle(results)
+	if err != nil && ctx.Err() == nil {
+		s.cfg.Logger.Warn("server: the outcome of a call is not known", zap.Stringer("nfs.procedure", p.proc), zap.Error(err))
+		return results, once.Unknown, nil
+	}
+	return results, out, err
+}
+
+// settle sorts the procedures by what they leave. An error makes the outcome unknown.
+func (t *settling) settle(results []byte) ([]byte, once.Outcome, error) {
+	switch t.proc {
+	case nfs3.ProcSetAttr:
+		return t.attributes(results)
+	case nfs3.ProcRemove, nfs3.ProcRmdir:
+		return t.removal(results)
+	case nfs3.ProcRename:
+		return t.rename(results)
+	case nfs3.ProcLink:
+		return t.link(results)
+	case nfs3.ProcCreate:
+		if len(t.was.ids[0]) > 0 {
+			return t.opened(results)
+		}
+		return t.making(results)
+	default:
+		return t.making(results)
+	}
+}
+
+// errForeign: the export of a handle is not served now.
+var errForeign = errors.New("the export is not served now")
+
+// patience and pause are for files that a backend has to search first.
+const (
+	patience = 30 * time.Second
+	pause    = 50 * time.Millisecond
+)
+
+// resolve finds a file: ErrStale if it is gone.
+func (t *settling) resolve(h nfs3.FileHandle) (backend.Node, error) {
+	e := t.op.s.export(h)
+	if e == nil {
+		return nil, errForeign
+	}
+	t.op.exp = e
+	for end := time.Now().Add(patience); ; {
+		n, err := e.FS.Resolve(h[handleHead:])
+		if !errors.Is(err, nfs3.ErrJukebox) || time.Now().After(end) {
+			return n, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-t.op.ctx.Done():
+			return nil, t.op.ctx.Err()
+		}
+	}
+}
+
+// found is what a name means now.
+type found struct {
+	dir file
+	file
+	id nfs3.FileHandle // empty: nothing has the name, or the directory is gone
+}
+
+// name looks at the i-th name.
+func (t *settling) name(i int) (f found, err error) {
+	n, err := t.resolve(t.at[i].Dir)
+	if err == nil {
+		f.dir.node = n
+		f.dir.attr, err = n.Attr()
+	}
+	if errors.Is(err, nfs3.ErrStale) {
+		return found{}, nil
+	}
+	if err != nil {
+		return f, err
+	}
+	f.file, err = t.op.lookAt(&f.dir, t.at[i].Name)
+	if err == nil && f.node != nil {
+		f.id = t.op.handleOf(f.node)
+	}
+	return f, err
+}
+
+// wcc is the wcc_data of a directory, as it is now.
+func (t *settling) wcc(dir file) nfs3.Wcc {
+	c := change{file: dir}
+	return c.wcc()
+}
+
+// removal: the name is gone, or is that of another file.
+func (t *settling) removal(results []byte) ([]byte, once.Outcome, error) {
+	f, err := t.name(0)
+	if err != nil || len(t.was.ids[0]) == 0 || bytes.Equal(f.id, t.was.ids[0]) {
+		return results, once.NotDone, err
+	}
+	res := nfs3.WccRes{Wcc: t.wcc(f.dir)}
+	return res.Append(results), once.Done, nil
+}
+
+// rename: the new name is that of the file. If both names were, nothing was to be done.
+func (t *settling) rename(results []byte) ([]byte, once.Outcome, error) {
+	moved := t.was.ids[0]
+	if len(moved) == 0 || bytes.Equal(moved, t.was.ids[1]) {
+		return results, once.NotDone, nil
+	}
+	to, err := t.name(1)
+	if err != nil {
+		return results, once.Unknown, err
+	}
+	from, err := t.name(0)
+	switch {
+	case err != nil:
+		return results, once.Unknown, err
+	case bytes.Equal(to.id, moved):
+		res := nfs3.RenameRes{FromWcc: t.wcc(from.dir), ToWcc: t.wcc(to.dir)}
+		return res.Append(results), once.Done, nil
+	case bytes.Equal(from.id, moved):
+		return results, once.NotDone, nil
+	}
+	return results, once.Unknown, errors.New("neither name is that of the file")
+}
+
+// link: the new name is that of the file.
+func (t *settling) link(results []byte) ([]byte, once.Outcome, error) {
+	f, err := t.name(0)
+	if err != nil || len(t.was.ids[0]) > 0 || !bytes.Equal(f.id, t.file) {
+		return results, once.NotDone, err
+	}
+	res := nfs3.LinkRes{Attr: f.opt(), DirWcc: t.wcc(f.dir)}
+	return res.Append(results), once.Done, nil
+}

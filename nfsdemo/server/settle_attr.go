@@ -1,0 +1,128 @@
+package server
+
+import (
+	"errors"
+
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/once"
+)
+
+// attributes is SETATTR. The file that is gone answers STALE when the call comes again.
+func (t *settling) attributes(results []byte) ([]byte, once.Outcome, error) {
+	n, err := t.resolve(t.file)
+	f := file{node: n}
+	if err == nil {
+		f.attr, err = n.Attr()
+	}
+	if errors.Is(err, nfs3.ErrStale) {
+		return results, once.NotDone, nil
+	}
+	if err != nil {
+		return results, once.Unknown, err
+	}
+	out, err := t.compare(&f)
+	if err != nil || out != once.Done {
+		return results, out, err
+	}
+	res := nfs3.WccRes{Wcc: t.wcc(f)}
+	return res.Append(results), once.Done, nil
+}
+
+var errMixed = errors.New("an attribute is neither what it was nor what was asked for")
+
+// evidence is what one attribute says about a change.
+type evidence struct {
+	asked  bool // it is as asked for, and was not: the change was made, at least up to here
+	before bool // it is as it was, and that is not what was asked for
+	other  bool // it is neither
+}
+
+func (e *evidence) add(set, isAsked, isBefore, wasAsked bool) {
+	if !set || wasAsked && isAsked {
+		return // nothing to be seen
+	}
+	e.asked = e.asked || isAsked
+	e.before = e.before || !isAsked && isBefore
+	e.other = e.other || !isAsked && !isBefore
+}
+
+// compare finds out by the attributes of f whether they were changed as asked. Size, owner
+// and mode, times are changed in this order, so a crash may have come between them: then
+// what is missing is changed now. Nobody else has changed owner or mode since; the size,
+// and the times, a WRITE may have.
+func (t *settling) compare(f *file) (once.Outcome, error) {
+	size, fixed, times := t.sizeSays(&f.attr), t.fixedSays(&f.attr), t.timesSay(&f.attr)
+	switch {
+	case !t.was.allowed():
+		return once.NotDone, nil
+	case fixed.other:
+		return once.Unknown, errMixed
+	case size.asked || fixed.asked || times.asked:
+		return once.Done, t.complete(f, fixed.before, times.before && !times.other)
+	case size.other || times.other:
+		return once.Unknown, errMixed
+	}
+	return once.NotDone, nil
+}
+
+func (t *settling) sizeSays(is *nfs3.Attr) (e evidence) {
+	was, s := &t.was.attr.Attr, &t.was.set
+	e.add(s.SetSize, is.Size == s.Size, is.Size == was.Size, was.Size == s.Size)
+	return e
+}
+
+func (t *settling) fixedSays(is *nfs3.Attr) (e evidence) {
+	was, s := &t.was.attr.Attr, &t.was.set
+	e.add(s.SetUID, is.UID == s.UID, is.UID == was.UID, was.UID == s.UID)
+	e.add(s.SetGID, is.GID == s.GID, is.GID == was.GID, was.GID == s.GID)
+	e.add(s.SetMode, is.Mode == s.Mode&0o7777, is.Mode == was.Mode, was.Mode == s.Mode&0o7777)
+	return e
+}
+
+// timesSay looks at one time: reading changes that of the last access too, so that counts
+// only where there is no other. The server's time may come from a WRITE as well, and says
+// something only where nothing else was to be changed: then it does not matter.
+func (t *settling) timesSay(is *nfs3.Attr) (e evidence) {
+	was, s := &t.was.attr.Attr, &t.was.set
+	how, want, isTime, wasTime := s.MtimeHow, s.Mtime, is.Mtime, was.Mtime
+	if how == nfs3.DontChange {
+		how, want, isTime, wasTime = s.AtimeHow, s.Atime, is.Atime, was.Atime
+	}
+	switch how {
+	case nfs3.ClientTime:
+		e.add(true, sameTime(isTime, want), isTime == wasTime, sameTime(wasTime, want))
+	case nfs3.ServerTime:
+		alone := !s.SetSize && !s.SetMode && !s.SetUID && !s.SetGID
+		e.asked = alone && isTime != wasTime
+		e.before = isTime == wasTime
+	default:
+	}
+	return e
+}
+
+// sameTime compares a time with the one asked for. File systems cut times, to hundreds of
+// nanoseconds or to seconds.
+func sameTime(is, want nfs3.Time) bool {
+	return is.Sec == want.Sec && (is.Nsec/100 == want.Nsec/100 || is.Nsec == 0)
+}
+
+// complete changes what a crash has left. The size is not changed again.
+func (t *settling) complete(f *file, fixed, times bool) error {
+	rest := t.was.set
+	rest.SetSize = false
+	if !fixed {
+		rest.SetMode, rest.SetUID, rest.SetGID = false, false, false
+	}
+	if !times {
+		rest.AtimeHow, rest.MtimeHow = nfs3.DontChange, nfs3.DontChange
+	}
+	if rest.IsZero() {
+		return nil
+	}
+	if err := f.node.SetAttr(&rest); err != nil {
+		return err
+	}
+	a, err := f.node.Attr()
+	f.attr = a
+	return err
+}

@@ -1,0 +1,92 @@
+package server
+
+import (
+	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/once"
+)
+
+// making: the name that was free is that of a file such as the call makes, born since. A
+// crash may have come before it had its owner, mode and times: then it gets them now.
+func (t *settling) making(results []byte) ([]byte, once.Outcome, error) {
+	f, err := t.name(0)
+	if err != nil || len(t.was.ids[0]) > 0 || f.node == nil {
+		return results, once.NotDone, err
+	}
+	ours, err := t.ours(&f)
+	if err != nil || !ours {
+		return results, once.NotDone, err
+	}
+	if n, ok := f.node.(backend.Finisher); ok {
+		in := &backend.Init{Attr: t.was.set, UID: t.was.uid, GID: t.was.gid, Verf: t.verf}
+		if err := n.Finish(in); err != nil {
+			return results, once.Unknown, err
+		}
+		if f.attr, err = f.node.Attr(); err != nil {
+			return results, once.Unknown, err
+		}
+	}
+	return t.made(&f, results), once.Done, nil
+}
+
+// made appends the results of a call that has made f.
+func (t *settling) made(f *found, results []byte) []byte {
+	res := nfs3.NewRes{Handle: nfs3.SomeHandle(f.id), Attr: f.opt(), DirWcc: t.wcc(f.dir)}
+	return res.Append(results)
+}
+
+// ours says whether f is what the call makes.
+func (t *settling) ours(f *found) (bool, error) {
+	if f.attr.Type != t.kind || t.older(f.node) || !t.owned(f) {
+		return false, nil
+	}
+	switch t.kind {
+	case nfs3.TypeLnk:
+		path, err := f.node.ReadLink()
+		return path == t.path, err
+	case nfs3.TypeChr, nfs3.TypeBlk:
+		return f.attr.Rdev == t.rdev, nil
+	default:
+		return true, nil
+	}
+}
+
+// owned says whether f belongs to whom it should, or to this process still.
+func (t *settling) owned(f *found) bool {
+	info := &t.op.exp.info
+	if f.attr.UID == info.UID {
+		return true
+	}
+	return info.Owners && f.attr.UID == t.was.uid
+}
+
+// older says whether a file was born before the call. Some file systems keep births by the
+// second.
+func (t *settling) older(n backend.Node) bool {
+	b, ok := n.(backend.Born)
+	if !ok || b.Birth() == 0 || t.was.clock == 0 {
+		return false
+	}
+	const second = 1e9
+	if b.Birth()%second == 0 {
+		return b.Birth() < t.was.clock/second*second
+	}
+	return b.Birth() < t.was.clock
+}
+
+// opened is a CREATE of a name that was taken: it may have changed the size, and nothing
+// else.
+func (t *settling) opened(results []byte) ([]byte, once.Outcome, error) {
+	if t.how != nfs3.Unchecked || t.was.attr.Attr.Type != nfs3.TypeReg || !t.was.set.SetSize {
+		return results, once.NotDone, nil
+	}
+	f, err := t.name(0)
+	if err != nil || string(f.id) != string(t.was.ids[0]) {
+		return results, once.NotDone, err
+	}
+	out, err := t.compare(&f.file)
+	if err != nil || out != once.Done {
+		return results, out, err
+	}
+	return t.made(&f, results), once.Done, nil
+}
