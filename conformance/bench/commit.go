@@ -195,19 +195,6 @@ func appendLatency(addr string, poll time.Duration, n int) (float64, error) {
 	})
 }
 
-// medianOf returns the median time of n calls, microseconds.
-func medianOf(n int, f func() error) (float64, error) {
-	t := make([]float64, n)
-	for i := range t {
-		start := time.Now()
-		if err := f(); err != nil {
-			return 0, err
-		}
-		t[i] = float64(time.Since(start).Nanoseconds()) / 1e3
-	}
-	return median(t), nil
-}
-
 // echoLatency returns the median of n exchanges, microseconds.
 func echoLatency(addr string, n int) (float64, error) {
 	c, err := dial(addr)
@@ -226,32 +213,6 @@ func echoPolling(addr string, n int) (float64, error) {
 	}
 	defer c.Close()
 	return pingPong(looking(c), commitPayload, commitReply, n)
-}
-
-// writers runs k writers for dur and returns their calls per second.
-func writers(k int, dur time.Duration, call func(i int) error) (float64, error) {
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	var first error
-	total := 0
-	start := time.Now()
-	for i := range k {
-		wg.Go(func() {
-			n := 0
-			var err error
-			for err == nil && time.Since(start) < dur {
-				err = call(i)
-				n++
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			if total += n; first == nil {
-				first = err
-			}
-		})
-	}
-	wg.Wait()
-	return float64(total) / time.Since(start).Seconds(), first
 }
 
 func appendRate(addr string, k int, dur time.Duration) (float64, error) {

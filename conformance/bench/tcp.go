@@ -1,24 +1,11 @@
 package bench
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net"
 	"time"
 )
-
-// listen opens a loopback listener whose connections use reno, where the system
-// lets us choose.
-func listen() (net.Listener, error) {
-	lc := net.ListenConfig{Control: reno}
-	return lc.Listen(context.Background(), "tcp", "127.0.0.1:0")
-}
-
-func dial(addr string) (net.Conn, error) {
-	d := net.Dialer{Control: reno, Timeout: 5 * time.Second}
-	return d.Dial("tcp", addr)
-}
 
 // tcpPair returns the two ends of a loopback connection.
 func tcpPair() (a, b net.Conn, err error) {

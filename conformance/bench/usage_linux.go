@@ -4,19 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"time"
-
-	"golang.org/x/sys/unix"
 )
-
-// cpuTime returns the processor time that this process has used.
-func cpuTime() (time.Duration, error) {
-	var u unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-		return 0, os.NewSyscallError("getrusage", err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), nil
-}
 
 // peakRSS returns the most octets of memory that this process has had resident.
 func peakRSS() (uint64, error) {

@@ -141,7 +141,7 @@ rpcbind.`,
 	flags.StringVar(&a.pcap, "pcap", "", "record what is said to this `file`, a pcapng capture for Wireshark")
 	cmd.PersistentPreRunE = func(*cobra.Command, []string) error { return a.startCapture() }
 	cmd.AddCommand(a.demoCmd(), a.serveCmd(), a.lsCmd(), a.catCmd(), a.cpCmd(), a.statCmd(),
-		a.mkdirCmd(), a.rmCmd(), a.mvCmd(), a.dfCmd(), a.proxyCmd(), a.logCmd())
+		a.mkdirCmd(), a.rmCmd(), a.mvCmd(), a.dfCmd(), a.proxyCmd(), a.logCmd(), a.benchCmd())
 	return cmd
 }
 

@@ -1,4 +1,4 @@
-package bench
+package measure
 
 import (
 	"fmt"
@@ -29,7 +29,7 @@ func (r *Result) Ratios() []float64 {
 }
 
 // Median returns the median of the ratios.
-func (r *Result) Median() float64 { return median(r.Ratios()) }
+func (r *Result) Median() float64 { return Median(r.Ratios()) }
 
 // Pass reports whether the median ratio is on the right side of the gate.
 func (r *Result) Pass() bool { return r.within(r.Gate) }
@@ -60,7 +60,8 @@ func (r *Result) bound(b float64, word string) string {
 	return fmt.Sprintf("%s %.2f %s", sign, b, word)
 }
 
-func median(v []float64) float64 {
+// Median returns the median of v, 0 of nothing.
+func Median(v []float64) float64 {
 	s := slices.Sorted(slices.Values(v))
 	if len(s) == 0 {
 		return 0
@@ -77,7 +78,7 @@ func Print(w io.Writer, results []Result) (pass bool) {
 		r := &results[i]
 		ratios := r.Ratios()
 		pass = pass && r.Pass()
-		fmt.Fprintf(tw, "%s\t%s\t%.4g\t%.4g\t%.2f (%.2f-%.2f)\t%s\t%s\n", r.Name, r.Unit, median(r.Base), median(r.Ours),
+		fmt.Fprintf(tw, "%s\t%s\t%.4g\t%.4g\t%.2f (%.2f-%.2f)\t%s\t%s\n", r.Name, r.Unit, Median(r.Base), Median(r.Ours),
 			r.Median(), slices.Min(ratios), slices.Max(ratios), r.bound(r.Gate, "BELOW"), r.bound(r.Goal, "missed"))
 	}
 	tw.Flush()

@@ -1,4 +1,4 @@
-package bench
+package measure
 
 import (
 	"syscall"
@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reno sets the congestion control of a socket before it connects or listens;
+// Reno sets the congestion control of a socket before it connects or listens;
 // accepted connections inherit it. A system without reno keeps its own.
-func reno(_, _ string, rc syscall.RawConn) error {
+func Reno(_, _ string, rc syscall.RawConn) error {
 	return rc.Control(func(fd uintptr) {
 		_ = unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, "reno")
 	})

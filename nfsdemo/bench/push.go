@@ -1,0 +1,169 @@
+package bench
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stag-rdma/stag/internal/measure"
+)
+
+// clients is how many write at a time where that is measured.
+const clients = 16
+
+// Options of a run. Zero fields mean the defaults.
+type Options struct {
+	Rounds   int                // of each case; if zero, 9
+	Writes   int                // of a round of latencies without a disk; with one, a tenth; if zero, 2000
+	Rate     time.Duration      // of a round of rates; if zero, a second
+	Only     string             // only the cases whose name holds it
+	Progress func(done, of int) // nil: nobody is told
+}
+
+func (o *Options) fill() Options {
+	f := *o
+	if f.Rounds == 0 {
+		f.Rounds = 9
+	}
+	if f.Writes == 0 {
+		f.Writes = 2000
+	}
+	if f.Rate == 0 {
+		f.Rate = time.Second
+	}
+	return f
+}
+
+// gate is one line of the report: what both sides do.
+type gate struct {
+	measure.Result
+	base, ours func() (float64, error)
+}
+
+// Push compares durable writes of 4 KiB by push with those by WRITE, FILE_SYNC, at p.
+func Push(p Peer, o *Options) ([]measure.Result, error) {
+	opt := o.fill()
+	cases := slices.Concat(simCases(p.Sim, &opt), fileCases(p.File, &opt))
+	cases = slices.DeleteFunc(cases, func(g gate) bool { return !strings.Contains(g.Name, opt.Only) })
+	if len(cases) == 0 {
+		return nil, fmt.Errorf("bench: no case has %q in its name", opt.Only)
+	}
+	for round := range opt.Rounds {
+		for i := range cases {
+			if opt.Progress != nil {
+				opt.Progress(round*len(cases)+i, opt.Rounds*len(cases))
+			}
+			if err := cases[i].round(); err != nil {
+				return nil, fmt.Errorf("%s: %w", cases[i].Name, err)
+			}
+		}
+	}
+	results := make([]measure.Result, len(cases))
+	for i := range cases {
+		results[i] = cases[i].Result
+	}
+	return results, nil
+}
+
+func (g *gate) round() error {
+	base, err := g.base()
+	if err != nil {
+		return err
+	}
+	ours, err := g.ours()
+	g.Base, g.Ours = append(g.Base, base), append(g.Ours, ours)
+	return err
+}
+
+func simCases(at Place, o *Options) []gate {
+	pushed := latency(newLogs(at.Pull).byPush, o.Writes, payload)
+	return []gate{
+		{
+			measure.Result{Name: "sim, 1 client: push against WRITE pulled by read chunk", Unit: "us", Gate: 0.6, AtMost: true},
+			latency(byWrite(at.Pull, nil, false), o.Writes, payload), pushed,
+		},
+		{
+			measure.Result{Name: "sim, 1 client: push against WRITE sent inline", Unit: "us", Gate: 1, AtMost: true},
+			latency(byWrite(at.Inline, inlineConfig(), false), o.Writes, payload), pushed,
+		},
+	}
+}
+
+func fileCases(at Place, o *Options) (gates []gate) {
+	n, l := max(o.Writes/10, 10), newLogs(at.Pull)
+	for _, against := range []struct {
+		name    string
+		write   dialer
+		latency float64
+	}{
+		{"WRITE extending", byWrite(at.Pull, nil, true), 0.8},
+		{"WRITE overwriting", byWrite(at.Pull, nil, false), 1.2},
+	} {
+		gates = append(gates, gate{
+			measure.Result{Name: "file, 1 client: push against " + against.name, Unit: "us", Gate: against.latency, AtMost: true},
+			latency(against.write, n, payload), latency(l.byPush, n, payload),
+		}, gate{
+			measure.Result{Name: "file, 16 clients: push against " + against.name, Unit: "/s", Gate: 3},
+			rate(against.write, o.Rate), rate(l.byPush, o.Rate),
+		}, gate{
+			measure.Result{Name: "file, processor time of the server, applied: push against " + against.name, Unit: "us", Gate: 0.8, AtMost: true},
+			cost(against.write, l, n), cost(l.byPush, l, n),
+		})
+	}
+	return gates
+}
+
+// latency has one client write n times size octets: the median, microseconds.
+func latency(d dialer, n, size int) func() (float64, error) {
+	return func() (float64, error) {
+		w, err := d(0)
+		if err != nil {
+			return 0, err
+		}
+		defer w.close()
+		p := make([]byte, size)
+		return measure.MedianOf(n, func() error { return w.write(p) })
+	}
+}
+
+// rate has 16 clients write for dur: acknowledged writes a second.
+func rate(d dialer, dur time.Duration) func() (float64, error) {
+	return func() (float64, error) {
+		var ws [clients]writer
+		for i := range ws {
+			w, err := d(i)
+			if err != nil {
+				return 0, err
+			}
+			defer w.close()
+			ws[i] = w
+		}
+		p := make([]byte, payload)
+		return measure.Rate(clients, dur, func(i int) error { return ws[i].write(p) })
+	}
+}
+
+// cost has one client write n times: processor time of the server for each, microseconds,
+// until what was pushed to l is in the files.
+func cost(d dialer, l *logs, n int) func() (float64, error) {
+	return func() (float64, error) {
+		w, err := d(0)
+		if err != nil {
+			return 0, err
+		}
+		defer w.close()
+		before, err := l.serverCPU()
+		if err != nil {
+			return 0, err
+		}
+		p := make([]byte, payload)
+		for range n {
+			if err := w.write(p); err != nil {
+				return 0, err
+			}
+		}
+		after, err := l.serverCPU()
+		return float64((after - before).Nanoseconds()) / 1e3 / float64(n), err
+	}
+}

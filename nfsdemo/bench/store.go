@@ -1,0 +1,47 @@
+package bench
+
+import (
+	"io/fs"
+	"sync"
+
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/transport/push"
+)
+
+// simStore keeps logs in crash models: persistent memory without a disk.
+type simStore struct {
+	mu     sync.Mutex
+	logs   map[string]region.Memory
+	owners map[string]push.Owner
+}
+
+func newSimStore() *simStore {
+	return &simStore{logs: make(map[string]region.Memory), owners: make(map[string]push.Owner)}
+}
+
+// Create implements push.Store.
+func (s *simStore) Create(name string, size int, owner push.Owner, format func(region.Memory) error) error {
+	m := pmem.NewSim(size, nil)
+	if err := format(m); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.logs[name], s.owners[name] = m, owner
+	return nil
+}
+
+// Open implements push.Store.
+func (s *simStore) Open(name string) (region.Memory, push.Owner, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m, ok := s.logs[name]
+	if !ok {
+		return nil, push.Owner{}, fs.ErrNotExist
+	}
+	return m, s.owners[name], nil
+}
+
+// Names implements push.Store.
+func (s *simStore) Names() ([]string, error) { return nil, nil }
