@@ -20,7 +20,7 @@ const (
 	ringSize = 4 << 20
 	// applyEvery is when the applier looks at a log: one that is woken by every record
 	// would take a processor away from the answers.
-	applyEvery = 10 * time.Millisecond
+	applyEvery = 50 * time.Millisecond
 	// offsetLen is what stands before the data of a record: where they go.
 	offsetLen = 8
 )
