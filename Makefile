@@ -134,6 +134,10 @@ bench-engine: ## the engine against raw TCP; exits 1 below a gate
 bench-commit: ## appends to a commit log against TCP and local fdatasync; exits 1 below a gate
 	go run ./conformance bench commit
 
+.PHONY: bench-push
+bench-push: ## durable writes by push against WRITE, FILE_SYNC; exits 1 below a gate
+	go run ./nfsdemo bench push
+
 .PHONY: bench-rpc
 bench-rpc: ## calls against record-marked TCP; exits 1 below a gate
 	go run ./conformance bench rpc

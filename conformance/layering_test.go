@@ -95,6 +95,8 @@ var layers = []layer{
 	{name: "rdmap", may: []string{"rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/internal/..."}, modules: []string{"go.uber.org/zap", "golang.org/x/sys"}},
 	{name: "rdmap/internal/...", may: []string{"rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/internal/..."}, modules: []string{"golang.org/x/sys"}},
 
+	{name: "internal/measure", modules: []string{"golang.org/x/sys"}},
+
 	{name: "transport/rpcbind", may: []string{"transport", "xdr"}},
 	{name: "transport/commitlog", may: []string{"rdmap", "rdmap/region", "transport/commitlog/internal/..."}},
 	{name: "transport/commitlog/crashtest", may: []string{"rdmap/region/pmem"}},
@@ -130,7 +132,7 @@ var layers = []layer{
 	{
 		name: "nfsdemo/...",
 		may: []string{
-			"transport", "transport/commitlog", "transport/push", "transport/rpcbind", "xdr",
+			"internal/measure", "transport", "transport/commitlog", "transport/push", "transport/rpcbind", "xdr",
 			"rdmap/region", "rdmap/region/pmem", "rdmap/capture", "nfsdemo/...",
 		},
 		modules: []string{
@@ -264,6 +266,7 @@ func TestLayerRules(t *testing.T) {
 		{"rpcrdma", path.Join(module, "rdmap"), false},
 		{"transport", path.Join(module, "rdmap"), true},
 		{"transport", path.Join(module, "nfsdemo"), false},
+		{"transport", path.Join(module, "internal/measure"), false},
 		{"transport/commitlog", path.Join(module, "xdr"), false},
 		{"transport/push", path.Join(module, "transport/commitlog"), true},
 		{"transport/push", path.Join(module, "rpcrdma"), false},

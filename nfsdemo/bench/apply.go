@@ -15,9 +15,11 @@ import (
 	"github.com/stag-rdma/stag/transport/push"
 )
 
+// ringSize is the ring of a log, octets, and how much of a file is written again and again;
+// tests make it smaller.
+var ringSize = 4 << 20
+
 const (
-	// ringSize is the ring of a log, octets.
-	ringSize = 4 << 20
 	// applyEvery is when the applier looks at a log: one that is woken by every record
 	// would take a processor away from the answers.
 	applyEvery = 50 * time.Millisecond

@@ -18,8 +18,6 @@ import (
 const (
 	// payload is what is made durable at a time, octets.
 	payload = 4096
-	// fileSize is what is written over again and again, octets.
-	fileSize = ringSize
 	// openTime bounds what happens before a measurement.
 	openTime = 20 * time.Second
 )
@@ -86,7 +84,7 @@ func byWrite(addr string, cfg *transport.Config, extend bool) dialer {
 		}
 		f, err := c.nfs.Create(ctx, c.nfs.Root(), fmt.Sprintf("write.%d", i), 0o600, false)
 		if err == nil && !extend {
-			_, err = c.nfs.WriteFrom(ctx, f, nfsclient.Memory(make([]byte, fileSize)), fileSize, nil)
+			_, err = c.nfs.WriteFrom(ctx, f, nfsclient.Memory(make([]byte, ringSize)), int64(ringSize), nil)
 		}
 		if err != nil {
 			c.Close() //nolint:errcheck // the first error counts
@@ -98,7 +96,7 @@ func byWrite(addr string, cfg *transport.Config, extend bool) dialer {
 
 func (w *nfsWriter) write(p []byte) error {
 	n, _, err := w.nfs.WriteAt(context.Background(), w.f, p, w.off, nfs3.FileSync)
-	if w.off += int64(n); !w.extend && w.off+int64(len(p)) > fileSize {
+	if w.off += int64(n); !w.extend && w.off+int64(len(p)) > int64(ringSize) {
 		w.off = 0
 	}
 	return err
@@ -163,7 +161,7 @@ func (l *logs) byPush(i int) (writer, error) {
 
 func (w *pushWriter) write(p []byte) error {
 	w.rec = append(binary.BigEndian.AppendUint64(w.rec[:0], w.off), p...)
-	if w.off += uint64(len(p)); w.off+uint64(len(p)) > fileSize {
+	if w.off += uint64(len(p)); w.off+uint64(len(p)) > uint64(ringSize) {
 		w.off = 0
 	}
 	if _, err := w.s.Append(context.Background(), w.rec); err != nil {

@@ -96,7 +96,7 @@ func newPlace(fsys backend.FS, store push.Store) (*place, error) {
 	a := &applier{root: fsys.Root()}
 	p.push = &push.Server{
 		Store: store, Addr: p.commit.Addr().String(),
-		Limits: push.Limits{Capacity: ringSize, Opens: 1 << 16}, Consume: a.consume,
+		Limits: push.Limits{Capacity: uint64(ringSize), Opens: 1 << 16}, Consume: a.consume,
 	}
 	if err := p.push.Load(); err != nil {
 		return p, err

@@ -1,9 +1,11 @@
 package bench
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/stag-rdma/stag/internal/measure"
@@ -130,18 +132,31 @@ func latency(d dialer, n, size int) func() (float64, error) {
 // rate has 16 clients write for dur: acknowledged writes a second.
 func rate(d dialer, dur time.Duration) func() (float64, error) {
 	return func() (float64, error) {
-		var ws [clients]writer
-		for i := range ws {
-			w, err := d(i)
-			if err != nil {
-				return 0, err
+		ws, err := d.all(clients)
+		defer func() {
+			for _, w := range ws {
+				if w != nil {
+					w.close()
+				}
 			}
-			defer w.close()
-			ws[i] = w
+		}()
+		if err != nil {
+			return 0, err
 		}
 		p := make([]byte, payload)
 		return measure.Rate(clients, dur, func(i int) error { return ws[i].write(p) })
 	}
+}
+
+// all makes k writers at a time; with an error some of them are nil.
+func (d dialer) all(k int) ([]writer, error) {
+	ws, errs := make([]writer, k), make([]error, k)
+	var wg sync.WaitGroup
+	for i := range k {
+		wg.Go(func() { ws[i], errs[i] = d(i) })
+	}
+	wg.Wait()
+	return ws, errors.Join(errs...)
 }
 
 // cost has one client write n times: processor time of the server for each, microseconds,

@@ -1,0 +1,56 @@
+package measure_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/stag-rdma/stag/internal/measure"
+)
+
+// Three rounds of two sides, and the bound of their ratio.
+func Example() {
+	pass := measure.Print(os.Stdout, []measure.Result{{
+		Name: "push against WRITE", Unit: "us", Base: []float64{100, 120, 110}, Ours: []float64{50, 72, 44}, Gate: 0.6, Goal: 0.5, AtMost: true,
+	}})
+	fmt.Println(pass, measure.Median([]float64{3, 1, 2}))
+	// Output:
+	// measured            unit  baseline  stag  ratio (min-max)   gate        goal
+	// push against WRITE  us    110       50    0.50 (0.40-0.60)  <= 0.60 ok  <= 0.50 ok
+	// true 2
+}
+
+// A chart of two lines, each on an axis of its own.
+func ExampleChart() {
+	c := measure.Chart{Title: "Latency", XName: "octets", X: []int{512, 4096}, Lines: []measure.Line{
+		{Name: "us", Color: measure.Blue, Y: []float64{20, 40}},
+		{Name: "CPU", Color: measure.Blue, Right: true, Y: []float64{1, 2}},
+	}}
+	fmt.Println(strings.Count(c.SVG(), "<polyline"), measure.Short(4096))
+	// Output: 2 4K
+}
+
+// Figures of calls.
+func ExampleMedianOf() {
+	us, err := measure.MedianOf(3, func() error { time.Sleep(time.Millisecond); return nil })
+	rate, rerr := measure.Rate(2, 5*time.Millisecond, func(int) error { time.Sleep(time.Millisecond); return nil })
+	fmt.Println(us >= 1000, rate > 0 && rate <= 2000, err, rerr)
+	// Output: true true <nil> <nil>
+}
+
+// Both ends use the same congestion control.
+func ExampleListen() {
+	l, err := measure.Listen()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer l.Close()
+	c, err := measure.Dial(l.Addr().String())
+	if err == nil {
+		err = c.Close()
+	}
+	fmt.Println(err)
+	// Output: <nil>
+}
