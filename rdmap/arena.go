@@ -61,6 +61,17 @@ func (a *arena) reserve(n int) room {
 	return room{k.b[k.n-n : k.n : k.n], k, k.n - n}
 }
 
+// extend makes r n octets longer, if it was reserved last and its chunk has room.
+func (a *arena) extend(r *room, n int) bool {
+	k := r.k
+	if k == nil || k != a.cur || r.off+len(r.b) != k.n || k.n+n > chunkSize {
+		return false
+	}
+	k.n += n
+	r.b = k.b[r.off:k.n:k.n]
+	return true
+}
+
 // drop stops handing out room in the present chunk.
 func (a *arena) drop() {
 	if a.cur != nil {

@@ -1,6 +1,8 @@
 package rdmap
 
 import (
+	"encoding/binary"
+
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -11,8 +13,8 @@ const rdmapVersion = 1
 
 func controlOctet(op Opcode) uint8 { return rdmapVersion<<6 | uint8(op) }
 
-// item is one message on its way out. Its payload lies either in room, spread over
-// the places it has in the FPDUs to be (framed), or in head and body, where cut
+// item is one message on its way out, or several small ones, see join. Its payload lies
+// either in room, in FPDUs that lack MSN and CRC (framed), or in head and body, where cut
 // knows how far it has gone. The MSN is assigned when the first FPDU is built.
 type item struct {
 	seg      ddp.Segment // template: Tagged, Control, STag, TO, ULP, QN
@@ -20,6 +22,8 @@ type item struct {
 	framed   bool
 	begun    bool          // an FPDU of it has been built
 	n        uint32        // payload octets
+	messages int           // framed: how many; done is that of the last
+	last     int           // framed: where in room the last of several begins
 	room     room          // framed: all FPDUs; else the copy of head
 	body     []byte        // not framed: payload behind head, borrowed
 	cut      ddp.Segmenter // not framed: position, once begun
@@ -66,38 +70,54 @@ func headerLen(tagged bool) int {
 	return ddp.UntaggedLen
 }
 
-// fill copies head and body into the payload places of a framed item.
-func (it *item) fill(head, body []byte, maxPayload int) {
-	hdr := mpa.HeaderLen + it.seg.HeaderLen()
-	b := it.room.b
-	for left := int(it.n); ; {
+// fillFPDUs builds the FPDUs of a message in b, all but the MSN and the CRC, which seal
+// knows.
+func fillFPDUs(b []byte, s ddp.Segment, head, body []byte, maxPayload int) {
+	hdr := s.HeaderLen()
+	for left := len(head) + len(body); !s.Last; {
 		n := min(left, maxPayload)
-		place := b[hdr : hdr+n]
+		left -= n
+		s.Last = left == 0
+		place := b[mpa.HeaderLen+hdr:][:n]
 		k := copy(place, head)
 		head = head[k:]
 		body = body[copy(place[k:], body):]
-		left -= n
-		if left == 0 {
-			return
+		finishFPDU(b, &s, n, false)
+		b = b[mpa.FPDULen(hdr+n):]
+		if s.Tagged {
+			s.TO += uint64(n)
+		} else {
+			s.MO += uint32(n)
 		}
-		b = b[mpa.FPDULen(hdr-mpa.HeaderLen+n):]
 	}
 }
 
-// seal writes the headers and trailers of a framed item's FPDUs and returns how
-// many there are.
-func (it *item) seal(crc bool) (fpdus int) {
-	b := it.room.b
-	for {
-		s, _, n, ok := it.cut.Next()
-		if !ok {
-			return fpdus
+// Of an untagged segment, RFC 5041 Section 4.3: where the MSN lies in its FPDU, and the
+// L bit of its first octet.
+const (
+	msnAt    = mpa.HeaderLen + 10
+	flagLast = 0x40
+)
+
+// seal numbers the messages of a framed item behind msn, the last one of their queue,
+// and writes the CRCs. It returns how many FPDUs there are.
+func (it *item) seal(msn *uint32, crc bool) (fpdus int) {
+	first := true
+	for b := it.room.b; len(b) > 0; fpdus++ {
+		end := mpa.FPDULen(int(binary.BigEndian.Uint16(b)))
+		if !it.seg.Tagged {
+			if first {
+				*msn++
+			}
+			binary.BigEndian.PutUint32(b[msnAt:], *msn)
+			first = b[mpa.HeaderLen]&flagLast != 0
 		}
-		size := mpa.FPDULen(s.HeaderLen() + n)
-		finishFPDU(b[:size:size], &s, n, crc)
-		b = b[size:]
-		fpdus++
+		if sum := end - mpa.CRCLen; crc {
+			mpa.AppendCRC(b[:sum], mpa.UpdateCRC(0, b[:sum]))
+		}
+		b = b[end:]
 	}
+	return fpdus
 }
 
 // finishFPDU writes length, header, pad and CRC around the n payload octets that

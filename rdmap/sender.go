@@ -72,6 +72,9 @@ func (s *sender) stalled() bool {
 
 // post appends a work request whose check has passed.
 func (s *sender) post(wr *WR) {
+	if s.join(wr) {
+		return
+	}
 	it := s.sq.add()
 	it.template(wr)
 	max := ddp.MaxPayload(it.seg.Tagged, s.mulpdu)
@@ -121,10 +124,10 @@ func (s *sender) postRequest(it *item, wr *WR, maxPayload int) {
 // frame makes it a framed item with the given payload.
 func (s *sender) frame(it *item, head, body []byte, maxPayload int) {
 	it.n = uint32(len(head) + len(body))
-	it.framed = true
+	it.framed, it.messages = true, 1
 	it.room = s.arena.reserve(framedLen(it.seg.Tagged, int(it.n), maxPayload))
 	s.copied += len(it.room.b)
-	it.fill(head, body, maxPayload)
+	fillFPDUs(it.room.b, it.seg, head, body, maxPayload)
 }
 
 // room reports whether wrs may be queued.
@@ -228,8 +231,7 @@ func (s *sender) abort(out []completion, err error) []completion {
 func (s *sender) cancel(done Completer) bool {
 	for i := range s.sq.len() {
 		if it := s.sq.at(i); it.done == done {
-			s.release(it)
-			s.sq.remove(i)
+			s.withdraw(i)
 			return true
 		}
 	}

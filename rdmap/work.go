@@ -104,7 +104,7 @@ func (s *sender) takeOwn(w *work) {
 	s.order.taken(it)
 	// Small messages go in runs: the turn passes at a long one, and at the end of a run
 	// that responses have waited for long enough.
-	if s.run++; !it.framed || s.run >= maxRun {
+	if s.run += it.messages; !it.framed || s.run >= maxRun {
 		s.turn, s.run = false, 0
 	}
 }
@@ -270,7 +270,7 @@ func (w *work) build(it *item, maxPayload int, crc bool) (whole bool, err error)
 	if !it.begun {
 		it.begun = true
 		w.count(it)
-		if !it.seg.Tagged {
+		if !it.seg.Tagged && !it.framed {
 			w.msn[it.seg.QN]++
 			it.seg.MSN = w.msn[it.seg.QN]
 		}
@@ -278,10 +278,12 @@ func (w *work) build(it *item, maxPayload int, crc bool) (whole bool, err error)
 			// One segment, copied below: the item does not move before that.
 			it.body = it.req.body[:it.n]
 		}
-		it.cut = ddp.Segmenter{Template: it.seg, Length: it.n, MaxPayload: maxPayload}
+		if !it.framed {
+			it.cut = ddp.Segmenter{Template: it.seg, Length: it.n, MaxPayload: maxPayload}
+		}
 	}
 	if it.framed {
-		w.out.fpdus += uint64(it.seal(crc))
+		w.out.fpdus += uint64(it.seal(&w.msn[it.seg.QN], crc))
 		w.b.add(it.room)
 		w.out.octets += uint64(len(it.room.b))
 		return true, nil
@@ -363,7 +365,7 @@ func (it *item) payload(off, n int) (front, back []byte) {
 }
 
 func (w *work) count(it *item) {
-	w.out.messages[it.op]++
+	w.out.messages[it.op] += uint64(max(it.messages, 1))
 	switch it.op {
 	case OpWrite:
 		w.out.writeOctets += uint64(it.n)
