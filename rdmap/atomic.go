@@ -164,10 +164,10 @@ func memoryFailed(v *region.View, err error) violation {
 // deliverAnswer ends the oldest request with its response on queue 3. The MSN has been
 // checked by DDP; the kind, and for atomics the identifier, must be those of the
 // request, RFC 7306 Section 5.
-func (r *receiver) deliverAnswer(op Opcode, b, u []byte) (event, error) {
+func (r *receiver) deliverAnswer(op Opcode, b, u []byte) error {
 	rd, ok := r.up.head()
 	if !ok || rd.op+1 != op {
-		return event{}, r.refuse(vioAnswer, u, wantGot(rd.op, op))
+		return r.refuse(vioAnswer, u, wantGot(rd.op, op))
 	}
 	ans := rd.answer
 	if rd.cancelled {
@@ -176,7 +176,7 @@ func (r *receiver) deliverAnswer(op Opcode, b, u []byte) (event, error) {
 	switch op {
 	case OpAtomicResponse:
 		if id := binary.BigEndian.Uint32(b); id != rd.id {
-			return event{}, r.refuse(vioAnswerID, u, wantGot(rd.id, id))
+			return r.refuse(vioAnswerID, u, wantGot(rd.id, id))
 		}
 		if ans != nil {
 			ans.Old = binary.BigEndian.Uint64(b[4:])
@@ -188,5 +188,6 @@ func (r *receiver) deliverAnswer(op Opcode, b, u []byte) (event, error) {
 	default:
 	}
 	r.up.answered()
-	return event{kind: evReadDone}, nil
+	r.ev.kind = evReadDone
+	return nil
 }

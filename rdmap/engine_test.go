@@ -147,7 +147,7 @@ func (e *engine) input(b []byte) {
 			e.fail(err)
 			break
 		}
-		e.event(&ev)
+		e.event(ev)
 		e.in = e.in[n:]
 	}
 	fire(e.due)

@@ -316,7 +316,7 @@ func (e *engine) replay(each func()) {
 			e.fail(err)
 			return
 		}
-		e.event(&ev)
+		e.event(ev)
 		kept.pop(e.rcv.pool)
 		*off = kept
 		each()

@@ -118,7 +118,7 @@ func (c *Conn) parse() error {
 			c.release()
 		}
 		if ev.kind != evNone {
-			if err := c.event(st, &ev); err != nil {
+			if err := c.event(st, ev); err != nil {
 				return err
 			}
 		}
@@ -167,6 +167,7 @@ func (c *Conn) event(st *staging, ev *event) error {
 	case evMessage:
 		if c.cfg.Handler == nil {
 			c.inbox.put(ev)
+			ev.clear()
 			return nil
 		}
 		if !c.upcall(st, ev) {

@@ -39,6 +39,9 @@ type event struct {
 	settled bool
 }
 
+// clear drops what ev refers to.
+func (ev *event) clear() { ev.msg.Data, ev.buf, ev.term = nil, nil, nil }
+
 // receiver is the receiving half of an engine: ULPDUs in; placements, events and
 // requests out. It does no I/O and has no lock; one goroutine at a time uses it.
 // recvs alone may be changed by others.
@@ -70,6 +73,7 @@ type receiver struct {
 	answer   [maxHash]byte // a response on queue 3 in several segments
 	off      putOff
 	in       traffic
+	ev       event // what the last ULPDU amounted to
 }
 
 // maxTerminate is the memory for a Terminate in several segments; what is behind
@@ -119,8 +123,9 @@ func (r *receiver) admit(ext Extensions) {
 }
 
 // input takes one ULPDU. It is borrowed, unless the event's message lends it. An
-// error is final; a *ProtocolError says which Terminate it asks for.
-func (r *receiver) input(u []byte) (event, error) {
+// error is final; a *ProtocolError says which Terminate it asks for. The event is good
+// until the next call, unless the error is not nil.
+func (r *receiver) input(u []byte) (*event, error) {
 	if r.off.len() > 0 && r.off.waits(u) {
 		return r.putOff(u), nil
 	}
@@ -128,39 +133,41 @@ func (r *receiver) input(u []byte) (event, error) {
 }
 
 // accept is input for a ULPDU whose turn it is.
-func (r *receiver) accept(u []byte) (event, error) {
+func (r *receiver) accept(u []byte) (*event, error) {
+	r.ev.kind = evNone
 	if r.in.fpdus > 0 {
 		r.rtrSend = false
 	}
 	seg, err := r.ddp.Header(u, len(u))
 	if err != nil {
-		return event{}, protocolError(err, u)
+		return nil, protocolError(err, u)
 	}
 	op, v := r.opcode(seg)
 	if v != vioNone {
-		return event{}, r.refuse(v, u, wantGot("RDMAP version 1, opcode of this T and QN", seg.String()))
+		return nil, r.refuse(v, u, wantGot("RDMAP version 1, opcode of this T and QN", seg.String()))
 	}
 	payload := u[seg.HeaderLen():]
 	r.now = op
 	r.rtr = r.rtrSend && op == OpSend && seg.Last && len(payload) == 0
 	if op == OpReadResponse {
 		if v := r.checkResponse(seg, len(payload)); v != vioNone {
-			return event{}, r.refuse(v, u, nil)
+			return nil, r.refuse(v, u, nil)
 		}
 	}
-	ev, err := r.place(u, payload)
-	switch {
-	case errors.Is(err, ddp.ErrStalled):
-		return r.putOff(u), nil
-	case err != nil:
-		return event{}, unanswered(op, err)
+	done, err := r.place(u, payload)
+	if err != nil {
+		if errors.Is(err, ddp.ErrStalled) {
+			return r.putOff(u), nil
+		}
+		return nil, unanswered(op, err)
 	}
-	r.count(op, &ev)
-	if !ev.Delivered {
-		return event{}, nil
+	r.count(op, &done)
+	if done.Delivered {
+		if err := r.deliver(op, seg, done.Data, u); err != nil {
+			return nil, unanswered(op, err)
+		}
 	}
-	out, err := r.deliver(op, seg, &ev, u)
-	return out, unanswered(op, err)
+	return &r.ev, nil
 }
 
 // unanswered mutes an error found in a Terminate: it is a local one, as there is no
@@ -227,85 +234,94 @@ func (r *receiver) checkResponse(s *ddp.Segment, n int) violation {
 	return vioNone
 }
 
-// deliver acts on a delivered message, RFC 5041 Section 5.4.
-func (r *receiver) deliver(op Opcode, s *ddp.Segment, ev *ddp.Event, u []byte) (event, error) {
-	if row := &opTable[op]; !s.Tagged && (row.minSize > len(ev.Data) || row.maxSize >= 0 && row.maxSize < len(ev.Data)) {
-		return event{}, r.refuse(vioLength, u, wantGot(row.minSize, len(ev.Data)))
+// deliver acts on a delivered message, RFC 5041 Section 5.4. Data is that of an untagged
+// one.
+func (r *receiver) deliver(op Opcode, s *ddp.Segment, data, u []byte) error {
+	if row := &opTable[op]; !s.Tagged && (row.minSize > len(data) || row.maxSize >= 0 && row.maxSize < len(data)) {
+		return r.refuse(vioLength, u, wantGot(row.minSize, len(data)))
 	}
 	switch {
 	case op.isMessage():
-		return r.deliverSend(op, s, ev, u)
+		return r.deliverSend(op, s, data, u)
 	case op == OpReadResponse:
 		return r.deliverResponse(u)
 	case op == OpTerminate:
-		return deliverTerminate(ev.Data)
+		return r.deliverTerminate(data)
 	case op.Queue() == ddp.QNRequest && !s.Tagged:
-		return r.deliverRequest(op, ev, u)
+		return r.deliverRequest(op, data, u)
 	case op.Queue() == ddp.QNResponse && !s.Tagged:
-		return r.deliverAnswer(op, ev.Data, u)
+		return r.deliverAnswer(op, data, u)
 	}
-	return event{}, nil
+	return nil
 }
 
 // deliverSend delivers a Send or Immediate Data. It invalidates the STag of a Send with
 // Invalidate, "before" the Send is completed to the ULP, RFC 5040 Section 5.1.
-func (r *receiver) deliverSend(op Opcode, s *ddp.Segment, ev *ddp.Event, u []byte) (event, error) {
-	r.pool.ended(&r.arriving)
-	out := event{kind: evMessage, buf: r.buf, msg: Message{Op: op, Data: ev.Data, Solicited: op.Solicited()}}
-	r.buf = nil
-	if r.rtr {
-		return event{}, nil
+func (r *receiver) deliverSend(op Opcode, s *ddp.Segment, data, u []byte) error {
+	if r.arriving.open {
+		r.pool.ended(&r.arriving)
 	}
+	if r.rtr {
+		return nil
+	}
+	ev, buf := &r.ev, r.buf
+	r.buf = nil
+	ev.msg.Invalidated = 0
 	if op.Invalidates() {
 		stag := region.STag(s.ULP)
 		if err := r.table.RemoteInvalidate(stag); err != nil {
-			r.pool.put(out.buf)
-			return event{}, r.refuse(vioInvalidate, u, err)
+			r.pool.put(buf)
+			return r.refuse(vioInvalidate, u, err)
 		}
-		out.msg.Invalidated = stag
+		ev.msg.Invalidated = stag
 	}
 	if r.shared != nil {
 		r.shared.open = false
 	}
-	return out, nil
+	ev.kind, ev.buf, ev.settled = evMessage, buf, false
+	ev.msg.Op, ev.msg.Data, ev.msg.Solicited = op, data, op.Solicited()
+	return nil
 }
 
 // deliverResponse ends the oldest Read: L must come with the full count.
-func (r *receiver) deliverResponse(u []byte) (event, error) {
+func (r *receiver) deliverResponse(u []byte) error {
 	rd, _ := r.up.head()
 	got := r.readGot
 	r.readGot = 0
 	if got != uint64(rd.size) {
-		return event{}, r.refuse(vioReadShort, u, wantGot(rd.size, got))
+		return r.refuse(vioReadShort, u, wantGot(rd.size, got))
 	}
 	if rd.invalidate {
 		r.table.Revoke(rd.sink)
 	}
 	r.up.answered()
-	return event{kind: evReadDone}, nil
+	r.ev.kind = evReadDone
+	return nil
 }
 
 // deliverRequest puts a request into an IRD slot. That one is free was checked when
 // the message began; slots are given up by the sending half only.
-func (r *receiver) deliverRequest(op Opcode, ev *ddp.Event, u []byte) (event, error) {
+func (r *receiver) deliverRequest(op Opcode, data, u []byte) error {
 	if !executable(op) {
-		return event{}, r.refuse(vioOpcode, u, nil)
+		return r.refuse(vioOpcode, u, nil)
 	}
-	r.arrived = request{op: op, n: uint8(len(ev.Data)), segLen: uint16(len(u)), swap: r.ext&ExtSwap != 0}
+	r.arrived = request{op: op, n: uint8(len(data)), segLen: uint16(len(u)), swap: r.ext&ExtSwap != 0}
 	copy(r.arrived.hdr[:], u)
-	copy(r.arrived.body[:], ev.Data)
+	copy(r.arrived.body[:], data)
 	if !r.up.enqueue(&r.arrived) {
-		return event{}, r.refuse(vioOpcode, u, nil)
+		return r.refuse(vioOpcode, u, nil)
 	}
-	return event{kind: evRequest}, nil
+	r.ev.kind = evRequest
+	return nil
 }
 
-func deliverTerminate(b []byte) (event, error) {
+func (r *receiver) deliverTerminate(b []byte) error {
 	t, err := ParseTerminate(b)
 	if err != nil && len(b) < 4 {
-		return event{}, &TerminateError{}
+		return &TerminateError{}
 	}
-	return event{kind: evTerminate, term: &TerminateError{Terminate: t.clone()}}, nil
+	r.ev.kind, r.ev.term = evTerminate, &TerminateError{Terminate: t.clone()}
+	return nil
 }
 
 func (r *receiver) count(op Opcode, ev *ddp.Event) {

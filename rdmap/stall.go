@@ -57,21 +57,23 @@ func (o *putOff) pop(p *Pool) {
 }
 
 // putOff keeps u for later.
-func (r *receiver) putOff(u []byte) event {
+func (r *receiver) putOff(u []byte) *event {
+	r.ev.kind = evBlocked
 	if r.off.full() {
-		return event{kind: evBlocked}
+		return &r.ev
 	}
 	first := r.off.len() == 0
 	if !r.pool.keep(2+len(u), first) {
 		r.off.stop = true
-		return event{kind: evBlocked}
+		return &r.ev
 	}
 	r.off.b = binary.BigEndian.AppendUint16(r.off.b, uint16(len(u)))
 	r.off.b = append(r.off.b, u...)
+	r.ev.kind = evNone
 	if first {
-		return event{kind: evStalled}
+		r.ev.kind = evStalled
 	}
-	return event{}
+	return &r.ev
 }
 
 // stall is how a connection waits for the Pool.
@@ -147,7 +149,7 @@ func (c *Conn) replay() error {
 		*off = kept
 		// A message lies in what was put off: those octets are not written again.
 		st := borrowStaging(smallStaging)
-		err = c.event(st, &ev)
+		err = c.event(st, ev)
 		if errors.Is(err, errLostRole) {
 			return err
 		}

@@ -5,13 +5,18 @@ import "errors"
 // upcall runs HandleRecv and reports whether the role is still there afterwards.
 // upcalls is odd meanwhile: whoever makes it even takes the role.
 func (c *Conn) upcall(st *staging, ev *event) bool {
-	st.msg = ev.msg
+	buf := ev.buf
+	m := &st.msg // field by field: a copy of all at once would wait for what was just stored
+	m.Op, m.Data, m.Invalidated, m.Solicited = ev.msg.Op, ev.msg.Data, ev.msg.Invalidated, ev.msg.Solicited
+	ev.clear()
 	s := c.upcalls.Load() + 1
 	c.upcalls.Store(s)
 	c.watchUpcall()
-	c.cfg.Handler.HandleRecv(c, &st.msg)
+	c.cfg.Handler.HandleRecv(c, m)
 	kept := c.upcalls.CompareAndSwap(s, s+1)
-	c.cfg.Pool.put(ev.buf)
+	if buf != nil {
+		c.cfg.Pool.put(buf)
+	}
 	if !kept {
 		st.leave()
 		c.takeovers.Add(-1)
