@@ -67,6 +67,14 @@ func (b *batch) room(n int) room {
 	return r
 }
 
+// free returns how many octets room can take from the present chunk.
+func (b *batch) free() int {
+	if k := b.filling(); k != nil {
+		return chunkSize - k.n
+	}
+	return chunkSize
+}
+
 // copyIn adds a copy of p.
 func (b *batch) copyIn(p []byte) {
 	for len(p) > 0 {

@@ -14,19 +14,20 @@ const rdmapVersion = 1
 func controlOctet(op Opcode) uint8 { return rdmapVersion<<6 | uint8(op) }
 
 // item is one message on its way out, or several small ones, see join. Its payload lies
-// either in room, in FPDUs that lack MSN and CRC (framed), or in head and body, where cut
-// knows how far it has gone. The MSN is assigned when the first FPDU is built.
+// either in room, in FPDUs that lack MSN and CRC (framed), or in head and body, where off
+// says how far it has gone. The MSN is assigned when the first FPDU is built.
 type item struct {
 	seg      ddp.Segment // template: Tagged, Control, STag, TO, ULP, QN
 	op       Opcode
 	framed   bool
-	begun    bool          // an FPDU of it has been built
-	n        uint32        // payload octets
-	messages int           // framed: how many; done is that of the last
-	last     int           // framed: where in room the last of several begins
-	room     room          // framed: all FPDUs; else the copy of head
-	body     []byte        // not framed: payload behind head, borrowed
-	cut      ddp.Segmenter // not framed: position, once begun
+	begun    bool   // an FPDU of it has been built
+	n        uint32 // payload octets
+	messages int    // framed: how many; done is that of the last
+	last     int    // framed: where in room the last of several begins
+	room     room   // framed: all FPDUs; else the copy of head
+	body     []byte // not framed: payload behind head, borrowed
+	off      uint32 // not framed: payload octets that are in FPDUs
+	whole    bool   // all FPDUs have been built
 	done     Completer
 	read     outRead     // OpReadRequest: what is due in return
 	req      request     // isResp: what is answered
@@ -70,19 +71,26 @@ func headerLen(tagged bool) int {
 	return ddp.UntaggedLen
 }
 
-// fillFPDUs builds the FPDUs of a message in b, all but the MSN and the CRC, which seal
-// knows.
-func fillFPDUs(b []byte, s ddp.Segment, head, body []byte, maxPayload int) {
+// fillFPDUs builds FPDUs in b, of segments that begin with s and carry head and body; last
+// says that these end their message. It returns how many there are. A framed item is
+// filled before its MSN is known, and so without CRCs, see seal.
+func fillFPDUs(b []byte, s ddp.Segment, head, body []byte, maxPayload int, last, crc bool) (fpdus int) {
 	hdr := s.HeaderLen()
-	for left := len(head) + len(body); !s.Last; {
+	for left := len(head) + len(body); ; {
 		n := min(left, maxPayload)
 		left -= n
-		s.Last = left == 0
+		s.Last = last && left == 0
 		place := b[mpa.HeaderLen+hdr:][:n]
-		k := copy(place, head)
-		head = head[k:]
-		body = body[copy(place[k:], body):]
-		finishFPDU(b, &s, n, false)
+		if len(head) > 0 {
+			k := copy(place, head)
+			head, place = head[k:], place[k:]
+		}
+		body = body[copy(place, body):]
+		finishFPDU(b, &s, n, crc)
+		fpdus++
+		if left == 0 {
+			return fpdus
+		}
 		b = b[mpa.FPDULen(hdr+n):]
 		if s.Tagged {
 			s.TO += uint64(n)

@@ -33,7 +33,7 @@ func (s *sender) join(wr *WR) bool {
 	it.messages++
 	it.last = at
 	s.copied += len(it.room.b) - at
-	fillFPDUs(it.room.b[at:], it.seg, wr.Head, wr.Body, n)
+	fillFPDUs(it.room.b[at:], it.seg, wr.Head, wr.Body, n, true, false)
 	return true
 }
 

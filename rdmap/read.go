@@ -121,7 +121,9 @@ func (c *Conn) parse() error {
 			if err := c.event(st, ev); err != nil {
 				return err
 			}
+			continue
 		}
+		c.follow(st)
 	}
 	if st != nil && st.r == st.w {
 		c.st = nil

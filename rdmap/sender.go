@@ -127,7 +127,7 @@ func (s *sender) frame(it *item, head, body []byte, maxPayload int) {
 	it.framed, it.messages = true, 1
 	it.room = s.arena.reserve(framedLen(it.seg.Tagged, int(it.n), maxPayload))
 	s.copied += len(it.room.b)
-	fillFPDUs(it.room.b, it.seg, head, body, maxPayload)
+	fillFPDUs(it.room.b, it.seg, head, body, maxPayload, true, false)
 }
 
 // room reports whether wrs may be queued.

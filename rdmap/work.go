@@ -210,7 +210,7 @@ func (it *item) sent() uint32 {
 	if !it.begun || it.framed {
 		return 0
 	}
-	return it.n - it.cut.Left()
+	return it.off
 }
 
 // fill builds FPDUs of the items until the batch is full or nothing is left. An
@@ -278,47 +278,64 @@ func (w *work) build(it *item, maxPayload int, crc bool) (whole bool, err error)
 			// One segment, copied below: the item does not move before that.
 			it.body = it.req.body[:it.n]
 		}
-		if !it.framed {
-			it.cut = ddp.Segmenter{Template: it.seg, Length: it.n, MaxPayload: maxPayload}
-		}
 	}
 	if it.framed {
 		w.out.fpdus += uint64(it.seal(&w.msn[it.seg.QN], crc))
 		w.b.add(it.room)
 		w.out.octets += uint64(len(it.room.b))
-		return true, nil
+		it.whole = true
 	}
-	for !it.cut.Done() && !w.b.full() {
-		s, off, n, _ := it.cut.Next()
-		if err := w.segment(it, &s, int(off), n, crc); err != nil {
+	for !it.whole && !w.b.full() {
+		if err := w.segments(it, maxPayload, crc); err != nil {
 			return false, err
 		}
 	}
-	return it.cut.Done(), nil
+	return it.whole, nil
 }
 
-// segment adds one FPDU with payload octets [off, off+n) of a message that is not
-// framed. Guarded memory is copied, whatever the size: neither the CRC nor the system
+// segments adds the next FPDUs of a message that is not framed, one at least. Short ones
+// are copied, and so is Guarded memory, whatever the size: neither the CRC nor the system
 // call may touch it.
-func (w *work) segment(it *item, s *ddp.Segment, off, n int, crc bool) error {
-	hdr := s.HeaderLen()
-	size := mpa.FPDULen(hdr + n)
-	if size <= stageLimit || it.copied() {
+func (w *work) segments(it *item, maxPayload int, crc bool) error {
+	s := it.seg
+	if s.Tagged {
+		s.TO += uint64(it.off)
+	} else {
+		s.MO = it.off
+	}
+	hdr, left := s.HeaderLen(), int(it.n-it.off)
+	n := min(left, maxPayload)
+	fpdus, size := 1, mpa.FPDULen(hdr+n)
+	switch {
+	case it.pinned && it.view.Guarded():
 		r := w.b.room(size)
-		if err := it.copyOut(r.b[mpa.HeaderLen+hdr:][:n], off); err != nil {
+		if err := it.view.CopyOut(r.b[mpa.HeaderLen+hdr:][:n], int(it.off)); err != nil {
 			return err
 		}
-		finishFPDU(r.b, s, n, crc)
+		s.Last = n == left
+		finishFPDU(r.b, &s, n, crc)
 		w.b.add(r)
-	} else {
-		w.gather(it, s, off, n, crc)
+	case size <= stageLimit || it.copied():
+		if more := w.b.free() / size; more > 1 {
+			n = min(left, more*maxPayload)
+			size = framedLen(s.Tagged, n, maxPayload)
+		}
+		r := w.b.room(size)
+		front, back := it.payload(int(it.off), n)
+		fpdus = fillFPDUs(r.b, s, front, back, maxPayload, n == left, crc)
+		w.b.add(r)
+	default:
+		s.Last = n == left
+		w.gather(it, &s, int(it.off), n, crc)
 	}
-	w.out.fpdus++
+	it.off += uint32(n)
+	it.whole = n == left
+	w.out.fpdus += uint64(fpdus)
 	w.out.octets += uint64(size)
 	return nil
 }
 
-// gather is segment for a payload that goes out from where it lies.
+// gather is segments for one payload that goes out from where it lies.
 func (w *work) gather(it *item, s *ddp.Segment, off, n int, crc bool) {
 	hdr := s.HeaderLen()
 	front, back := it.payload(off, n)
@@ -340,16 +357,6 @@ func (w *work) gather(it *item, s *ddp.Segment, off, n int, crc bool) {
 func (it *item) copied() bool {
 	const stores = region.RemoteWrite | region.Atomic
 	return it.pinned && (it.view.Guarded() || it.view.Access()&stores != 0 && !mutant.LendWritable)
-}
-
-// copyOut copies the payload octets at off to p.
-func (it *item) copyOut(p []byte, off int) error {
-	if it.view.Guarded() {
-		return it.view.CopyOut(p, off)
-	}
-	front, back := it.payload(off, len(p))
-	copy(p[copy(p, front):], back)
-	return nil
 }
 
 // payload returns octets [off, off+n) of head followed by body, in two parts.

@@ -1,5 +1,7 @@
 package ddp
 
+import "encoding/binary"
+
 // Queue is the sink's side of one untagged queue: the buffers posted to it, RFC 5041
 // Section 4.3. The Receiver calls it from its own goroutine.
 type Queue interface {
@@ -192,6 +194,28 @@ func (r *Receiver) Place(payload []byte) (Event, error) {
 	}
 	copy(dst, payload)
 	return r.Commit(payload), nil
+}
+
+// Continues reports whether u, a ULPDU or a prefix of it that holds the header and one
+// octet more, is a segment that carries on the open tagged message, without being its
+// last: the header of the segment before, with its TO advanced by that one's payload. It
+// would pass all checks but that of Sinks. Continues changes nothing.
+func (r *Receiver) Continues(u []byte) bool {
+	s := &r.seg
+	return r.tagged.open && s.Tagged && !s.Last && len(u) > TaggedLen &&
+		r.phase == phaseIdle && r.err == nil &&
+		u[0] == flagTagged|Version && u[1] == s.Control &&
+		STag(binary.BigEndian.Uint32(u[2:])) == s.STag &&
+		binary.BigEndian.Uint64(u[6:]) == s.TO+uint64(r.payload)
+}
+
+// Continue says that the n octets of a segment for which Continues holds are in place. It
+// stands for Header, Reserve and Commit of a caller that knows the sink, since it has
+// looked up more of it than one segment.
+func (r *Receiver) Continue(n int) {
+	r.seg.TO += uint64(r.payload)
+	r.payload, r.size = n, TaggedLen+n
+	r.tagged.placed += uint64(n)
 }
 
 // Fail ends the inbound direction from outside, for instance after a bad CRC behind

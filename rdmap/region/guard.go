@@ -103,6 +103,9 @@ func (v *View) Stored() {
 	}
 }
 
+// WrittenThrough reports whether Stored does anything.
+func (v *View) WrittenThrough() bool { return v.e != nil && v.e.through != nil }
+
 // Guarded reports whether the memory is Guarded: its octets must then be touched by
 // CopyIn, CopyOut and Guard only.
 func (v *View) Guarded() bool { return v.e != nil && v.e.guard != nil }

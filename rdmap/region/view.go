@@ -24,6 +24,22 @@ func (v *View) Memory() Memory {
 	return v.e.mem
 }
 
+// Forward moves v to the n octets behind it, of the same registration and by the same
+// rights. It reports false, and leaves v alone, if there are not as many or the
+// registration has become invalid.
+func (v *View) Forward(n int) bool {
+	e := v.e
+	if e == nil || e.state.Load()&revokedBit != 0 || e.fate != nil && e.dead() {
+		return false
+	}
+	off := v.off + len(v.data)
+	if n < 0 || n > len(e.data)-off {
+		return false
+	}
+	v.data, v.off = e.data[off:off+n:off+n], off
+	return true
+}
+
 // Release ends the use of the octets. Releasing a View again, or the zero View, does
 // nothing.
 func (v *View) Release() {

@@ -1,0 +1,86 @@
+package rdmap
+
+import (
+	"math"
+
+	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/internal/mutant"
+	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/region"
+)
+
+// follow places the staged segments that carry on the tagged message whose segment has
+// just been placed: they differ in TO alone, so what was looked up for the first holds for
+// all. It stops before the message's last segment, before anything else and before every
+// error: those are for input.
+func (c *Conn) follow(st *staging) {
+	r := c.rcv
+	head, n := c.continuation(st)
+	if head == nil || r.off.len() > 0 || mutant.UnplacedWrites {
+		return
+	}
+	view, left := r.sinkOf(head, n)
+	defer view.Release()
+	fpdus, octets := 0, 0
+	for n <= left {
+		u, size, err := c.df.Next(st.pending())
+		if err != nil {
+			break
+		}
+		copy(view.Bytes(), u[ddp.TaggedLen:])
+		st.r += size
+		c.large = max(c.large, size)
+		r.ddp.Continue(n)
+		fpdus++
+		octets += n
+		left -= n
+		if head, n = c.continuation(st); head == nil || !view.Forward(n) {
+			break
+		}
+	}
+	r.followed(fpdus, octets)
+}
+
+// continuation returns the header of the next FPDU, if that is whole and carries on the
+// message that is open, and how long its payload is.
+func (c *Conn) continuation(st *staging) (head []byte, payload int) {
+	p := st.pending()
+	u, n, ok := c.df.Peek(p)
+	if !ok || mpa.FPDULen(n) > len(p) || !c.rcv.ddp.Continues(u) {
+		return nil, 0
+	}
+	return u[:ddp.TaggedLen], n - ddp.TaggedLen
+}
+
+// sinkOf returns where the n octets of the segment with this header belong, and how many
+// octets may be placed from there on. The latter is less than n if the segment has to be
+// looked at as any other.
+func (r *receiver) sinkOf(head []byte, n int) (v region.View, left int) {
+	var s ddp.Segment
+	s.Parse(head)
+	need, left := region.RemoteWrite, math.MaxInt32 // more than is ever staged
+	if r.now == OpReadResponse {
+		rd, _ := r.up.head()
+		off := s.TO - rd.sinkTO
+		if region.STag(s.STag) != rd.sink || off > uint64(rd.size) {
+			return v, -1
+		}
+		need, left = region.ReadSink, int(min(uint64(rd.size)-off, math.MaxInt32))
+	}
+	v, err := r.table.Lookup(region.STag(s.STag), s.TO, uint32(n), need)
+	if err != nil || v.Guarded() || v.WrittenThrough() {
+		return v, -1
+	}
+	return v, left
+}
+
+// followed counts segments that follow has placed.
+func (r *receiver) followed(fpdus, octets int) {
+	r.in.fpdus += uint64(fpdus)
+	if r.now == OpReadResponse {
+		r.in.readOctets += uint64(octets)
+		r.readGot += uint64(octets)
+		return
+	}
+	r.in.writeOctets += uint64(octets)
+}
