@@ -24,6 +24,9 @@ type engine struct {
 	conn *Conn     // with wire: what is done here is done to a connection
 	wire []byte    // what its peer says
 	read int       // Reads of ours completed
+
+	singly   bool // every segment is input of its own, see follow
+	followed int  // octets that follow took
 }
 
 type engineConfig struct {
@@ -149,6 +152,11 @@ func (e *engine) input(b []byte) {
 		}
 		e.event(ev)
 		e.in = e.in[n:]
+		if ev.kind == evNone && !e.singly {
+			n, _ := e.rcv.follow(&e.df, e.in)
+			e.in = e.in[n:]
+			e.followed += n
+		}
 	}
 	fire(e.due)
 	e.due = e.due[:0]

@@ -9,44 +9,44 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// follow places the staged segments that carry on the tagged message whose segment has
-// just been placed: they differ in TO alone, so what was looked up for the first holds for
-// all. It stops before the message's last segment, before anything else and before every
-// error: those are for input.
-func (c *Conn) follow(st *staging) {
-	r := c.rcv
-	head, n := c.continuation(st)
+// follow places the segments in b that carry on the tagged message whose segment has just
+// been placed: they differ in TO alone, so what is looked up for the first holds for all.
+// It stops before the message's last segment, before anything else and before every
+// error: those are for input. It returns how many octets of b they take, and the longest
+// FPDU.
+func (r *receiver) follow(df *mpa.Deframer, b []byte) (used, longest int) {
+	head, n := r.continuation(df, b)
 	if head == nil || r.off.len() > 0 || mutant.UnplacedWrites {
-		return
+		return 0, 0
 	}
 	view, left := r.sinkOf(head, n)
 	defer view.Release()
 	fpdus, octets := 0, 0
 	for n <= left {
-		u, size, err := c.df.Next(st.pending())
+		u, size, err := df.Next(b[used:])
 		if err != nil {
 			break
 		}
 		copy(view.Bytes(), u[ddp.TaggedLen:])
-		st.r += size
-		c.large = max(c.large, size)
 		r.ddp.Continue(n)
+		used += size
+		longest = max(longest, size)
 		fpdus++
 		octets += n
 		left -= n
-		if head, n = c.continuation(st); head == nil || !view.Forward(n) {
+		if head, n = r.continuation(df, b[used:]); head == nil || !view.Forward(n) {
 			break
 		}
 	}
 	r.followed(fpdus, octets)
+	return used, longest
 }
 
-// continuation returns the header of the next FPDU, if that is whole and carries on the
-// message that is open, and how long its payload is.
-func (c *Conn) continuation(st *staging) (head []byte, payload int) {
-	p := st.pending()
-	u, n, ok := c.df.Peek(p)
-	if !ok || mpa.FPDULen(n) > len(p) || !c.rcv.ddp.Continues(u) {
+// continuation returns the header of the FPDU at the start of b, if that is whole and
+// carries on the message that is open, and how long its payload is.
+func (r *receiver) continuation(df *mpa.Deframer, b []byte) (head []byte, payload int) {
+	u, n, ok := df.Peek(b)
+	if !ok || mpa.FPDULen(n) > len(b) || !r.ddp.Continues(u) {
 		return nil, 0
 	}
 	return u[:ddp.TaggedLen], n - ddp.TaggedLen

@@ -123,7 +123,9 @@ func (c *Conn) parse() error {
 			}
 			continue
 		}
-		c.follow(st)
+		used, longest := c.rcv.follow(&c.df, st.pending())
+		st.r += used
+		c.large = max(c.large, longest)
 	}
 	if st != nil && st.r == st.w {
 		c.st = nil

@@ -97,6 +97,30 @@ func ExampleReceiver_Reserve() {
 	// true "\x00\x00\x00direct\x00"
 }
 
+// A caller that knows the sink places what carries on a message itself.
+func ExampleReceiver_Continue() {
+	mem := window{stag: 0x11223344, mem: make([]byte, 64)}
+	r := ddp.NewReceiver(ddp.Config{Sinks: mem})
+
+	s := ddp.Segment{Tagged: true, Control: 0x40, STag: mem.stag}
+	for _, word := range []string{"one ", "two ", "three"} {
+		ulpdu := append(s.Append(nil), word...)
+		s.TO += uint64(len(word))
+		if r.Continues(ulpdu) {
+			fmt.Printf("carries on: %q\n", word)
+			r.Continue(copy(mem.mem[s.TO-uint64(len(word)):], word))
+			continue
+		}
+		h, _ := r.Header(ulpdu, len(ulpdu))
+		_, _ = r.Place(ulpdu[h.HeaderLen():])
+	}
+	fmt.Printf("%q\n", mem.mem[:s.TO])
+	// Output:
+	// carries on: "two "
+	// carries on: "three"
+	// "one two three"
+}
+
 func ExampleSegment_Parse() {
 	var s ddp.Segment
 	ok := s.Parse([]byte("\x41\x43\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x05\x00\x00\x00\x00payload"))

@@ -198,11 +198,12 @@ func (r *Receiver) Place(payload []byte) (Event, error) {
 
 // Continues reports whether u, a ULPDU or a prefix of it that holds the header and one
 // octet more, is a segment that carries on the open tagged message, without being its
-// last: the header of the segment before, with its TO advanced by that one's payload. It
-// would pass all checks but that of Sinks. Continues changes nothing.
+// last: the header of the segment before, with its TO advanced by that one's payload,
+// which was not empty. It would pass all checks but that of Sinks. Continues changes
+// nothing.
 func (r *Receiver) Continues(u []byte) bool {
 	s := &r.seg
-	return r.tagged.open && s.Tagged && !s.Last && len(u) > TaggedLen &&
+	return r.tagged.open && s.Tagged && r.payload > 0 && len(u) > TaggedLen &&
 		r.phase == phaseIdle && r.err == nil &&
 		u[0] == flagTagged|Version && u[1] == s.Control &&
 		STag(binary.BigEndian.Uint32(u[2:])) == s.STag &&

@@ -59,6 +59,25 @@ func ExampleDomain_NewTable() {
 }
 
 // A deadline for taking memory back that is in use.
+// Octets that follow each other are looked up once.
+func ExampleView_Forward() {
+	t := region.NewTable()
+	reg, _ := t.Register([]byte("placed in a run"), region.RemoteRead)
+
+	v, _ := t.Lookup(reg.STag(), 0, 7, region.RemoteRead)
+	defer v.Release()
+	fmt.Printf("%q %v\n", v.Bytes(), v.WrittenThrough())
+	fmt.Println(v.Forward(8), v.Offset())
+	fmt.Printf("%q\n", v.Bytes())
+	reg.Revoke()
+	fmt.Println(v.Forward(0))
+	// Output:
+	// "placed " false
+	// true 7
+	// "in a run"
+	// false
+}
+
 func ExampleRegion_Invalidate() {
 	t := region.NewTable()
 	r, _ := t.Register(make([]byte, 8), region.RemoteWrite)

@@ -1,0 +1,65 @@
+package ddp
+
+import "testing"
+
+// TestContinues: only what carries on the open message, octet for octet, is placed without
+// the checks.
+func TestContinues(t *testing.T) {
+	first := Segment{Tagged: true, Control: 0x40, STag: 0x55}
+	next := first
+	next.TO = 4
+	for name, c := range map[string]struct {
+		before func(s *Segment)
+		empty  bool
+		u      func(s *Segment) []byte
+		want   bool
+	}{
+		"the next":               {want: true},
+		"behind the last":        {before: func(s *Segment) { s.Last = true }},
+		"behind an empty one":    {before: func(s *Segment) { s.TO = 4 }, empty: true},
+		"the last":               {u: func(s *Segment) []byte { s.Last = true; return seg(*s, "x") }},
+		"an empty one":           {u: func(s *Segment) []byte { return seg(*s, "") }},
+		"half a header":          {u: func(s *Segment) []byte { return seg(*s, "")[:9] }},
+		"another STag":           {u: func(s *Segment) []byte { s.STag++; return seg(*s, "x") }},
+		"another TO":             {u: func(s *Segment) []byte { s.TO++; return seg(*s, "x") }},
+		"another opcode":         {u: func(s *Segment) []byte { s.Control = 0x42; return seg(*s, "x") }},
+		"an untagged one":        {u: func(s *Segment) []byte { s.Tagged = false; return seg(*s, "xxxxxxxx") }},
+		"another version of DDP": {u: func(s *Segment) []byte { u := seg(*s, "x"); u[0] ^= 2; return u }},
+	} {
+		g := newRig()
+		s, pay := first, "HELL"
+		if c.before != nil {
+			c.before(&s)
+		}
+		if c.empty {
+			pay = ""
+		}
+		u := seg(s, pay)
+		if _, err := g.Header(u, len(u)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := g.Place(u[TaggedLen:]); err != nil {
+			t.Fatal(err)
+		}
+		s = next
+		u = seg(s, "O")
+		if c.u != nil {
+			u = c.u(&s)
+		}
+		if got := g.Continues(u); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+		if c.want {
+			_, _ = g.Header(u, len(u))
+			if s.TO++; g.Continues(seg(s, "x")) {
+				t.Errorf("%s: carries on what is not placed", name)
+			}
+			_, _ = g.Place(u[TaggedLen:])
+			s.TO--
+		}
+		g.Fail(ErrState)
+		if s.TO++; g.Continues(seg(s, "x")) {
+			t.Errorf("%s: goes on after a failure", name)
+		}
+	}
+}

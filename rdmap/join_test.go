@@ -1,0 +1,90 @@
+package rdmap
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/region"
+)
+
+// TestJoin: small messages posted behind each other share an item, and are counted,
+// numbered and delivered as if they did not.
+func TestJoin(t *testing.T) {
+	a := newEngine(engineConfig{ord: 1})
+	b := newEngine(engineConfig{ird: 1, recvs: 1000})
+	mem, reg := b.register(t, 1000, region.RemoteWrite)
+	var want []string
+	var d done
+	send := func(n int, last Completer) {
+		for i := range n {
+			text := fmt.Sprint("message ", len(want))
+			want = append(want, text)
+			wr := WR{Op: OpSend, Head: []byte(text[:3]), Body: []byte(text[3:])}
+			if i == n-1 {
+				wr.Done = last
+			}
+			a.post(wr)
+		}
+	}
+	send(40, &d)
+	send(maxJoined+1, nil)
+	a.post(WR{Op: OpSendSE})
+	want = append(want, "")
+	for i := range 100 {
+		a.post(WR{Op: OpWrite, STag: reg.STag(), TO: uint64(i * 10), Body: []byte{byte(i), byte(i)}})
+	}
+	long := slices.Repeat([]byte("long"), 800) // several FPDUs
+	a.post(WR{Op: OpSend, Body: long}, WR{Op: OpSend, Body: []byte("behind")}, WR{Op: OpSend, Body: long})
+	want = append(want, string(long), "behind", string(long))
+	if n := a.snd.sq.len(); n != 8 {
+		t.Errorf("%d items", n)
+	}
+	exchange(a, b)
+	if a.err != nil || b.err != nil || d.n != 1 || d.err != nil || a.snd.copied != 0 {
+		t.Fatalf("%v, %v, %+v, %d octets left", a.err, b.err, d, a.snd.copied)
+	}
+	for i, m := range b.got {
+		if i < len(want) && string(m.Data) != want[i] {
+			t.Fatalf("message %d: %q", i, m.Data)
+		}
+	}
+	for i := range 100 {
+		if mem[i*10] != byte(i) || mem[i*10+1] != byte(i) || mem[i*10+2] != 0 {
+			t.Fatalf("Write %d: %v", i, mem[i*10:i*10+10])
+		}
+	}
+	out, in := &a.wk.out, &b.rcv.in
+	if len(b.got) != len(want) || out.messages != in.messages || out.fpdus != in.fpdus ||
+		out.writeOctets != 200 || in.writeOctets != 200 || out.messages[OpWrite] != 100 {
+		t.Fatalf("%d messages of %d; out %+v, in %+v", len(b.got), len(want), out, in)
+	}
+}
+
+// TestJoinCancelled: of messages that share an item the last one can be taken back, and
+// leaves no gap in the MSNs.
+func TestJoinCancelled(t *testing.T) {
+	a, b := newEngine(engineConfig{}), newEngine(engineConfig{recvs: 10})
+	var d, e done
+	a.post(WR{Op: OpSend, Head: []byte("one")}, WR{Op: OpSend, Head: []byte("two")},
+		WR{Op: OpSend, Head: []byte("three"), Done: &d}, WR{Op: OpSend, Head: []byte("four"), Done: &e})
+	if !a.snd.cancel(&d) || a.snd.cancel(&d) || a.snd.sq.len() != 2 || a.snd.sq.at(0).n != 6 {
+		t.Fatalf("%d items", a.snd.sq.len())
+	}
+	if !a.snd.cancel(&e) || a.snd.sq.len() != 1 {
+		t.Fatalf("%d items", a.snd.sq.len())
+	}
+	a.post(WR{Op: OpSend, Head: []byte("five")})
+	exchange(a, b)
+	var got []string
+	for _, m := range b.got {
+		got = append(got, string(m.Data))
+	}
+	if !slices.Equal(got, []string{"one", "two", "five"}) || b.err != nil || d.n+e.n != 0 || a.snd.copied != 0 {
+		t.Fatalf("%q, %v, %d octets left", got, b.err, a.snd.copied)
+	}
+	if a.wk.out.messages[OpSend] != 3 || a.wk.msn[ddp.QNSend] != 3 {
+		t.Errorf("%d messages, the last is %d", a.wk.out.messages[OpSend], a.wk.msn[ddp.QNSend])
+	}
+}

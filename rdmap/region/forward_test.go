@@ -1,0 +1,71 @@
+package region
+
+import (
+	"bytes"
+	"testing"
+)
+
+// TestForward: a view moves by the octet within its registration, and no further.
+func TestForward(t *testing.T) {
+	tab := NewTable()
+	mem := []byte("0123456789")
+	r, _ := tab.Register(mem, RemoteWrite)
+	for first := range uint32(11) {
+		for n := -1; n < 12; n++ {
+			v, err := tab.Lookup(r.STag(), 0, first, RemoteWrite)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ok := v.Forward(n)
+			if want := n >= 0 && int(first)+n <= len(mem); ok != want {
+				t.Fatalf("%d octets behind %d: %v", n, first, ok)
+			}
+			at, size := 0, int(first)
+			if ok {
+				at, size = int(first), n
+			}
+			if v.Offset() != at || !bytes.Equal(v.Bytes(), mem[at:at+size]) || cap(v.Bytes()) != size {
+				t.Fatalf("%d octets behind %d: %q at %d, room for %d", n, first, v.Bytes(), v.Offset(), cap(v.Bytes()))
+			}
+			v.Release()
+			if v.Forward(0) {
+				t.Fatal("a view that was released moves")
+			}
+		}
+	}
+	if !r.Revoke() || tab.Live() != 0 {
+		t.Fatal("a pin is left")
+	}
+}
+
+// TestForwardInvalid: a registration that has become invalid, or whose memory has failed,
+// is not gone on with.
+func TestForwardInvalid(t *testing.T) {
+	tab := NewTable()
+	mem := &plainMemory{make([]byte, 10)}
+	for name, end := range map[string]func(r *Region){
+		"revoked":     func(r *Region) { r.Revoke() },
+		"memory lost": func(*Region) { RevokeMemory(mem) },
+	} {
+		r, _ := tab.RegisterMemory(mem, Options{Access: RemoteWrite})
+		v, err := tab.Lookup(r.STag(), 0, 5, RemoteWrite)
+		if err != nil || v.WrittenThrough() {
+			t.Fatal(err, v.WrittenThrough())
+		}
+		end(&r)
+		if v.Forward(1) || v.Offset() != 0 {
+			t.Errorf("%s: goes on", name)
+		}
+		v.Release()
+		r.Revoke()
+	}
+	if tab.Live() != 0 {
+		t.Fatal("a pin is left")
+	}
+}
+
+type plainMemory struct{ b []byte }
+
+func (m *plainMemory) Bytes() []byte          { return m.b }
+func (m *plainMemory) Persist(int, int) error { return nil }
+func (m *plainMemory) Close() error           { return nil }
