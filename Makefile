@@ -110,16 +110,19 @@ crash-sim: ## the commit log under every crash of the model
 	go test -count=1 -run 'TestCrash' -v ./transport/commitlog/internal/machine -crash.all
 
 .PHONY: crash
-crash: ## commit log: producer and consumer killed at random moments, 100 rounds
+crash: ## commit log, NFS server and their clients killed at random moments, 100 rounds each
 	go test -count=1 -run TestKill -v ./transport/commitlog -kill.rounds 50 -timeout 30m
+	go test -count=1 -run TestKill -v ./nfsdemo/internal/crash -kill.rounds 100 -timeout 30m
 
 .PHONY: power
-power: ## commit log in a guest whose plug is pulled, 50 rounds (Debian, root)
+power: ## commit log and NFS server in a guest whose plug is pulled, 50 rounds each (Debian, root)
 	bash conformance/linux/power.sh
+	bash conformance/linux/power-nfs.sh
 
 .PHONY: crash-mutants
-crash-mutants: ## faults put into the commit log: each must be caught by a test
+crash-mutants: ## faults put into commit log and NFS server: each must be caught by a test
 	bash transport/commitlog/mutants.sh
+	bash nfsdemo/internal/crash/mutants.sh
 
 .PHONY: bench
 bench: ## every figure of the README; exits 1 below a gate or a goal

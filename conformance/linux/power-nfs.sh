@@ -13,6 +13,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 cd "$here/../.."
 rounds=${ROUNDS:-50} seed=${SEED:-$RANDOM} RANDOM=${SEED:-$RANDOM}
 serve=${SERVE-"--intents /disk/kept/intents --push-log /disk/kept/push"}
+case $serve in *--push-log*) pushing=yes ;; *) pushing= ;; esac
 bash "$here/build.sh"
 tmp=$(mktemp -d)
 share=$tmp/share disk=$tmp/disk work=$tmp/work
@@ -88,7 +89,7 @@ boot none
 publish
 mkfifo "$tmp/stdin"
 for c in 1 2; do
-  STAG_CRASH_CHILD=client STAG_CRASH_DIR=$work STAG_CRASH_CLIENT=$c STAG_CRASH_LIFE=1 \
+  STAG_CRASH_CHILD=client STAG_CRASH_PUSH=$pushing STAG_CRASH_DIR=$work STAG_CRASH_CLIENT=$c STAG_CRASH_LIFE=1 \
     "$share/crash.test" <"$tmp/stdin" >"$tmp/client$c.log" 2>&1 &
   pids+=($!)
 done

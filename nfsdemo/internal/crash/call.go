@@ -11,6 +11,7 @@ import (
 
 // message is the call of an operation.
 type message struct {
+	vers uint32 // 0: 3, which NFS and MOUNT have
 	proc nfs3.Proc
 	args []byte // without the item and its pad
 	item []byte // of WRITE

@@ -69,6 +69,9 @@ func (h *History) replay(m *Model) error {
 		if res.Status != nfs3.OK {
 			continue
 		}
+		if res.Held {
+			return fmt.Errorf("%v was done while there was a lease on the file, which was not recalled", o)
+		}
 		if err := m.verify(o, res); err != nil {
 			return fmt.Errorf("%v: %w", o, err)
 		}

@@ -204,6 +204,11 @@ var stories = map[string]struct {
 		s.did(&Op{Kind: Link, Path: "w7/f", To: "w7/g"})
 		s.h.Results[3].Attr = &nfs3.Attr{Type: nfs3.TypeReg, Nlink: 3, Mode: 0o640, Size: 2 * Piece}
 	}, "it has 3 names, and must have 2"},
+	"lease not recalled": {func(s *story) {
+		s.file()
+		s.did(&Op{Kind: Truncate, Path: "w7/f", Pieces: 1})
+		s.h.Results[3].Held = true
+	}, "truncate w7/f was done while there was a lease"},
 	"nobody's": {func(s *story) {
 		s.real()
 		s.tree["w8"] = &Entry{Type: nfs3.TypeDir}

@@ -203,7 +203,11 @@ func (k *killer) publish() {
 
 func (k *killer) startClient(i int) {
 	k.life[i]++
-	k.client[i] = k.start(childRole+"=client", childClient+"="+strconv.Itoa(i+1), childLife+"="+strconv.Itoa(k.life[i]))
+	push := ""
+	if strings.Contains(k.serve, "--push-log") {
+		push = "yes"
+	}
+	k.client[i] = k.start(childRole+"=client", childClient+"="+strconv.Itoa(i+1), childLife+"="+strconv.Itoa(k.life[i]), childPush+"="+push)
 }
 
 // crash kills the server, starts it again and checks what is there, before any client may

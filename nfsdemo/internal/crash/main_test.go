@@ -22,6 +22,7 @@ const (
 	childDir    = "STAG_CRASH_DIR"    // where export, lists, port and addr are
 	childClient = "STAG_CRASH_CLIENT" // number of a client
 	childLife   = "STAG_CRASH_LIFE"   // how often it was started
+	childPush   = "STAG_CRASH_PUSH"   // not empty: clients push
 	childServe  = "STAG_CRASH_SERVE"  // arguments of serve, by spaces
 )
 
@@ -105,7 +106,7 @@ func runWorker(ctx context.Context, dir string, id uint16, rdma bool) error {
 	if err != nil {
 		return err
 	}
-	w := &Worker{ID: id, Seed: rand.Uint64(), Caller: c, List: l, Past: past}
+	w := &Worker{ID: id, Seed: rand.Uint64(), Caller: c, List: l, Past: past, Push: rdma && os.Getenv(childPush) != ""}
 	return w.Run(ctx, export)
 }
 

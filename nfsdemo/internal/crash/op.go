@@ -75,6 +75,16 @@ func (k Kind) once() bool {
 	}
 }
 
+// conflicts says whether the operation ends leases on its file.
+func (o *Op) conflicts() bool {
+	switch o.Kind {
+	case Create, Chmod, Truncate, Write:
+		return true
+	default:
+		return false
+	}
+}
+
 // Result is what an operation was answered.
 type Result struct {
 	Status nfs3.Status
@@ -84,4 +94,5 @@ type Result struct {
 	Stable bool       `json:",omitempty"` // what was written is durable
 	Verf   uint64     `json:",omitempty"` // of Write and Commit
 	Stamps []uint64   `json:",omitempty"` // of the pieces read
+	Held   bool       `json:",omitempty"` // the worker has a lease on the file that was changed
 }

@@ -16,18 +16,21 @@ type lasting struct {
 	r    *transport.Redialer
 	cred xdr.Auth
 	made atomic.Int64
+	push pusher
 }
 
 // NewRDMA returns a caller for a worker over NFS/RDMA.
 func NewRDMA(addr Addr, worker uint16) (Caller, error) {
 	l := &lasting{cred: cred(worker)}
+	l.push.worker, l.push.rpc = worker, l
+	cfg := &transport.Config{BackwardCredits: 4, BackwardHandler: &l.push}
 	r, err := transport.NewRedialer(&transport.RedialConfig{
 		Dial: func(ctx context.Context) (transport.Caller, error) {
 			conn, err := addr.dial(ctx, "RDMA")
 			if err != nil {
 				return nil, err
 			}
-			return transport.NewClient(ctx, conn, nil)
+			return transport.NewClient(ctx, conn, cfg)
 		},
 		MinDelay: 2 * time.Millisecond, MaxDelay: 20 * time.Millisecond, Transmissions: -1, Silence: answerTime,
 		Trace: transport.RedialTrace{Connected: func(n int) { l.made.Store(int64(n)) }},
@@ -36,14 +39,19 @@ func NewRDMA(addr Addr, worker uint16) (Caller, error) {
 	return l, err
 }
 
-func (l *lasting) dials() int   { return int(l.made.Load()) }
-func (l *lasting) names() bool  { return false }
-func (l *lasting) Close() error { return l.r.Close() }
+func (l *lasting) dials() int  { return int(l.made.Load()) }
+func (l *lasting) names() bool { return false }
+
+// Close implements Caller.
+func (l *lasting) Close() error {
+	l.push.drop()
+	return l.r.Close()
+}
 
 // do implements Caller; it puts data that were placed where they are in the results.
 func (l *lasting) do(ctx context.Context, _, prog uint32, m *message) ([]byte, error) {
 	call := transport.Call{
-		Prog: prog, Vers: nfs3.Version, Proc: uint32(m.proc), Cred: l.cred,
+		Prog: prog, Vers: m.vers, Proc: uint32(m.proc), Cred: l.cred,
 		Args: m.args, Item: m.item, ItemPos: len(m.args), MaxResults: 1024,
 	}
 	if m.item == nil {
@@ -51,6 +59,9 @@ func (l *lasting) do(ctx context.Context, _, prog uint32, m *message) ([]byte, e
 	}
 	if m.sink > 0 {
 		call.Sink = make([]byte, m.sink)
+	}
+	if m.vers == 0 {
+		call.Vers = nfs3.Version
 	}
 	var reply transport.Reply
 	if err := l.r.Do(ctx, &call, &reply); err != nil {

@@ -14,6 +14,7 @@ type Worker struct {
 	Seed   uint64
 	Caller Caller
 	List   *List
+	Push   bool     // some of what is written goes through a push log; the caller is one of NewRDMA
 	Past   *History // what was on the list
 
 	m    *Model
@@ -38,7 +39,7 @@ func (w *Worker) Run(ctx context.Context, export string) error {
 	}
 	w.m = NewModel(w.ID)
 	w.m.root.handle = fh
-	w.c = &chooser{Rand: rand.New(rand.NewPCG(w.Seed, uint64(len(w.Past.Ops)))), m: w.m}
+	w.c = &chooser{Rand: rand.New(rand.NewPCG(w.Seed, uint64(len(w.Past.Ops)))), m: w.m, push: w.Push}
 	if err := w.resume(ctx); err != nil {
 		return fmt.Errorf("worker %d: %w", w.ID, err)
 	}
@@ -95,6 +96,13 @@ func (w *Worker) do(ctx context.Context, o *Op) error {
 }
 
 func (w *Worker) send(ctx context.Context, o *Op) (*Result, error) {
+	l, _ := w.Caller.(*lasting)
+	if o.Kind == Push {
+		if err := l.push.push(ctx, o, w.c.IntN(2) == 0); err != nil {
+			return nil, err
+		}
+		return &Result{Stable: true}, nil
+	}
 	msg, err := o.call(w.ID)
 	if err != nil {
 		return nil, err
@@ -103,7 +111,19 @@ func (w *Worker) send(ctx context.Context, o *Op) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return o.result(msg.proc, raw)
+	res, err := o.result(msg.proc, raw)
+	if err == nil && w.Push && o.conflicts() {
+		res.Held = l.push.holds(w.fileOf(o))
+	}
+	return res, err
+}
+
+// fileOf returns the handle of the file that o changes, nil if there is none.
+func (w *Worker) fileOf(o *Op) []byte {
+	if n := w.m.find(o.Path); n != nil {
+		return n.handle
+	}
+	return nil
 }
 
 // learn applies a result to the model. It does not matter here whether it is right: Check
