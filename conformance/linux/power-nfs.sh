@@ -12,7 +12,7 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here/../.."
 rounds=${ROUNDS:-50} seed=${SEED:-$RANDOM} RANDOM=${SEED:-$RANDOM}
-serve=${SERVE-"--intents /disk/kept/intents --push-log /disk/kept/push"}
+serve=${SERVE-"--intents /disk/kept/intents"}
 case $serve in *--push-log*) pushing=yes ;; *) pushing= ;; esac
 bash "$here/build.sh"
 tmp=$(mktemp -d)
