@@ -103,7 +103,9 @@ func newConn(nc net.Conn, cfg *Config, initiator bool) *Conn {
 	c.role.c = c
 	c.half.c = c
 	c.nudge.c = c
-	c.tick = newTicker(c.link.process())
+	c.tick = newTicker(c.link.process(), &processTicker)
+	c.dog.c = c
+	c.dog.t = newTicker(c.link.process(), &processDog)
 	return c
 }
 

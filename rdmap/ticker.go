@@ -18,19 +18,25 @@ type tickee interface{ ticked() bool }
 // ticker ticks while it has connections. The connections of links that share a
 // watcher share one ticker of the process; the others have one each.
 type ticker struct {
+	every time.Duration
 	mu    sync.Mutex
 	list  []tickee
 	timer *time.Timer
 	armed bool
 }
 
-var processTicker ticker
+// The tickers of the process: of hot connections, and the watchdog.
+var (
+	processTicker = ticker{every: tickEvery}
+	processDog    = ticker{every: watchdogTick}
+)
 
-func newTicker(process bool) *ticker {
+// newTicker returns shared for a link of the process, else one like it.
+func newTicker(process bool, shared *ticker) *ticker {
 	if process {
-		return &processTicker
+		return shared
 	}
-	return new(ticker)
+	return &ticker{every: shared.every}
 }
 
 // add puts c on the list, on which it must not be.
@@ -43,15 +49,15 @@ func (t *ticker) add(c tickee) {
 	}
 	t.armed = true
 	if t.timer == nil {
-		t.timer = time.AfterFunc(tickEvery, t.tick)
+		t.timer = time.AfterFunc(t.every, t.tick)
 		return
 	}
-	t.timer.Reset(tickEvery)
+	t.timer.Reset(t.every)
 }
 
 // tick looks at every entry once. A connection leaves the list before its role can
 // be warmed again, so it is never on it twice: ticked reports false only after it has
-// cleared hot, and add happens only after hot was found clear.
+// cleared hot, and add happens only after hot was found clear. So it is with watched.on.
 func (t *ticker) tick() {
 	t.mu.Lock()
 	list := t.list
@@ -71,5 +77,5 @@ func (t *ticker) tick() {
 		t.list, t.armed = nil, false
 		return
 	}
-	t.timer.Reset(tickEvery)
+	t.timer.Reset(t.every)
 }

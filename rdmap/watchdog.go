@@ -1,7 +1,6 @@
 package rdmap
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -13,20 +12,17 @@ const watchdogTick = time.Millisecond
 // looked at.
 const watchdogIdle = 64
 
-// watchdog relieves upcalls of connections in Serve that overstay. Saying so with
-// HandOff is the rule, this the safety net. It looks at connections that have had
-// upcalls lately only, and does not exist while there are none: a short periodic
-// timer costs every connection of the process latency.
-type watchdog struct {
-	mu    sync.Mutex
-	conns []*Conn
-	runs  bool
-}
-
-var dog watchdog
-
-// watched is what the watchdog knows of a connection.
+// watched is what the watchdog knows of a connection. The watchdog relieves upcalls of
+// connections in Serve that overstay. Saying so with HandOff is the rule, this the safety
+// net. It looks at connections that have had upcalls lately only, and does not exist while
+// there are none: a short periodic timer costs every connection of the process latency.
+//
+// Choice: a timer of Go's. A thread of its own that sleeps in a system call keeps a P
+// there, which Go's sysmon takes away at every tick; it then wakes up every 70
+// microseconds in its turn.
 type watched struct {
+	c     *Conn
+	t     *ticker
 	on    atomic.Bool // on the list, or about to be
 	last  uint64      // upcalls as seen at the last tick; the watchdog's
 	stays int         // ticks since it changed; the watchdog's
@@ -35,51 +31,13 @@ type watched struct {
 // watchUpcall has the watchdog look at an upcall that begins.
 func (c *Conn) watchUpcall() {
 	if c.cfg.HandlerLimit > 0 && !c.dog.on.Load() && c.dog.on.CompareAndSwap(false, true) {
-		dog.add(c)
+		c.dog.t.add(&c.dog)
 	}
 }
 
-func (d *watchdog) add(c *Conn) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.conns = append(d.conns, c)
-	if !d.runs {
-		d.runs = true
-		go d.run()
-	}
-}
-
-// run ticks while there are connections.
-func (d *watchdog) run() {
-	pause, stop := watchdogClock()
-	defer stop()
-	for {
-		pause()
-		d.mu.Lock()
-		list := d.conns
-		d.conns = nil
-		d.mu.Unlock()
-		keep := list[:0]
-		for _, c := range list {
-			if c.patrol() {
-				keep = append(keep, c)
-			}
-		}
-		clear(list[len(keep):])
-		d.mu.Lock()
-		d.conns = append(keep, d.conns...)
-		if len(d.conns) == 0 {
-			d.conns, d.runs = nil, false
-			d.mu.Unlock()
-			return
-		}
-		d.mu.Unlock()
-	}
-}
-
-// patrol looks at one connection, and reports whether to look again.
-func (c *Conn) patrol() bool {
-	w := &c.dog
+// ticked implements tickee.
+func (w *watched) ticked() bool {
+	c := w.c
 	s := c.upcalls.Load()
 	if s != w.last {
 		w.last, w.stays = s, 0
