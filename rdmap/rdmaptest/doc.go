@@ -17,10 +17,11 @@
 //	server := rdmap.Server(rec, nil)
 //	peer, _, err := rdmaptest.Initiate(a, &mpa.Config{IRD: 1, ORD: 1})
 //
-// [Main] is the TestMain of packages whose tests may leave no goroutine behind.
+// [Main] is the TestMain of packages whose tests may leave no goroutine behind, [Hex]
+// reads golden octets.
 //
 // Nothing here touches the network. Everything that waits does so on channels and timers,
 // so the kit works inside testing/synctest bubbles, where delays cost no time. What
 // looks random follows from a seed. For a file that Wireshark opens see package
-// github.com/stag-rdma/stag/rdmap/capture.
+// github.com/stag-rdma/stag/rdmap/capture, and capturetest below it.
 package rdmaptest

@@ -2,23 +2,13 @@ package push
 
 import (
 	"bytes"
-	"encoding/hex"
 	"reflect"
-	"strings"
 	"testing"
 
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/xdr"
 )
-
-func unhex(t *testing.T, s string) []byte {
-	t.Helper()
-	b, err := hex.DecodeString(strings.Join(strings.Fields(s), ""))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
 
 // counted is a key with the octets from n on.
 func counted(n byte) (k key) {
@@ -78,18 +68,7 @@ func TestGolden(t *testing.T) {
 		{"stale", &stateRes{Status: StatusStale}, "00000006"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			lines := strings.Split(test.octets, "\n")
-			for i, l := range lines { // words behind the octets are comment
-				f := strings.FieldsFunc(l, func(r rune) bool { return r == ' ' || r == '\t' })
-				for n, s := range f {
-					if _, err := hex.DecodeString(s); err != nil {
-						f = f[:n]
-						break
-					}
-				}
-				lines[i] = strings.Join(f, " ")
-			}
-			want := unhex(t, strings.Join(lines, " "))
+			want := rdmaptest.Hex(t, test.octets)
 			if got := test.v.append(nil); !bytes.Equal(got, want) {
 				t.Fatalf("got  %x\nwant %x", got, want)
 			}
@@ -112,7 +91,7 @@ func TestGolden(t *testing.T) {
 			}
 		})
 	}
-	if got, want := privateData(counted(0x30)), unhex(t, "7374616770757368 303132333435363738393a3b3c3d3e3f"); !bytes.Equal(got, want) {
+	if got, want := privateData(counted(0x30)), rdmaptest.Hex(t, "7374616770757368 303132333435363738393a3b3c3d3e3f"); !bytes.Equal(got, want) {
 		t.Errorf("private data %x, want %x", got, want)
 	}
 }

@@ -5,15 +5,12 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/rdmap/capture"
+	"github.com/stag-rdma/stag/rdmap/capture/capturetest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
@@ -178,40 +175,9 @@ func double(ctx context.Context, c *Client, n uint32) (seq uint64, xid uint32, e
 	return seq, reply.Header.XID, err
 }
 
-// recordTo is the directory where connections of tests are recorded, for the judge (make
-// judged); "": they are not.
-var recordTo = os.Getenv("STAG_RECORD")
-
-var recordings atomic.Int64
-
-// recorded returns an address behind which is addr, and what is said to it is recorded;
-// addr when nothing is to be.
+// recorded returns an address behind which is addr, and what is said to it is recorded for
+// the judge, if anything is (make judged).
 func recorded(t testing.TB, addr string) string {
 	t.Helper()
-	if recordTo == "" {
-		return addr
-	}
-	name := fmt.Sprintf("replies.%s.%d.pcapng", strings.ReplaceAll(t.Name(), "/", "_"), recordings.Add(1))
-	w, err := capture.Create(filepath.Join(recordTo, name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	relayed := make(chan error, 1)
-	go func() { relayed <- w.Relay(l, "tcp", addr) }()
-	t.Cleanup(func() {
-		l.Close()
-		select {
-		case <-relayed:
-		case <-time.After(10 * time.Second):
-			t.Error("a recorded connection does not end")
-		}
-		if err := w.Close(); err != nil {
-			t.Errorf("recording: %v", err)
-		}
-	})
-	return l.Addr().String()
+	return capturetest.Recorded(t, "replies.", addr)
 }

@@ -2,22 +2,12 @@ package replies
 
 import (
 	"bytes"
-	"encoding/hex"
-	"strings"
 	"testing"
 
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/xdr"
 )
-
-func unhex(t *testing.T, s string) []byte {
-	t.Helper()
-	b, err := hex.DecodeString(strings.Join(strings.Fields(s), ""))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
 
 func counted(n byte) (k key) {
 	for i := range k {
@@ -29,7 +19,7 @@ func counted(n byte) (k key) {
 // Golden octets, written down by hand from docs/replies.x and the table of Record.
 func TestGolden(t *testing.T) {
 	a := offerArgs{Client: counted(0x10), Epoch: 7, Connect: true}
-	want := unhex(t, "101112131415161718191a1b1c1d1e1f 00000007 00000001")
+	want := rdmaptest.Hex(t, "101112131415161718191a1b1c1d1e1f 00000007 00000001")
 	if got := a.append(nil); !bytes.Equal(got, want) {
 		t.Errorf("offer %x, want %x", got, want)
 	}
@@ -39,7 +29,7 @@ func TestGolden(t *testing.T) {
 		t.Errorf("%+v", b)
 	}
 	r := offerRes{Status: statusConnect, Token: counted(0x20), Addr: ":20051", Life: 9}
-	want = unhex(t, "00000001 202122232425262728292a2b2c2d2e2f 00000006 3a3230303531 0000 0000000000000009")
+	want = rdmaptest.Hex(t, "00000001 202122232425262728292a2b2c2d2e2f 00000006 3a3230303531 0000 0000000000000009")
 	if got := r.append(nil); !bytes.Equal(got, want) {
 		t.Errorf("answer %x, want %x", got, want)
 	}
@@ -48,17 +38,17 @@ func TestGolden(t *testing.T) {
 	if s.parse(&d); d.End() != nil || s != r {
 		t.Errorf("%+v", s)
 	}
-	if got, want := privateData(counted(0x20)), unhex(t, "7374616772706c79 202122232425262728292a2b2c2d2e2f"); !bytes.Equal(got, want) {
+	if got, want := privateData(counted(0x20)), rdmaptest.Hex(t, "7374616772706c79 202122232425262728292a2b2c2d2e2f"); !bytes.Equal(got, want) {
 		t.Errorf("private data %x, want %x", got, want)
 	}
 	v := name{9, 4}.verf()
-	if got, want := v.Append(nil), unhex(t, "73746c67 00000010 0000000000000009 0000000000000004"); !bytes.Equal(got, want) {
+	if got, want := v.Append(nil), rdmaptest.Hex(t, "73746c67 00000010 0000000000000009 0000000000000004"); !bytes.Equal(got, want) {
 		t.Errorf("verifier %x, want %x", got, want)
 	}
 	req := transport.Request{CallHeader: xdr.CallHeader{XID: 0xabcd, Prog: 1, Vers: 2, Proc: 3}}
 	resp := transport.Response{Verf: v, Results: []byte{0, 0, 0, 42}}
 	record := appendRecord(nil, 7, counted32(), &req, &resp)
-	want = unhex(t, `00000007 00000001 00000002 00000003
+	want = rdmaptest.Hex(t, `00000007 00000001 00000002 00000003
 		000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f
 		0000abcd 00000001 00000001 00000000 00000000 00000000 00000000
 		0000abcd 00000001 00000000 73746c67 00000010 0000000000000009 0000000000000004 00000000 0000002a`)

@@ -1,0 +1,138 @@
+package capturetest
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/capture"
+)
+
+// stub is a TB that remembers what is said of it.
+type stub struct {
+	TB
+	after  []func()
+	failed []string
+}
+
+func (s *stub) Helper()          {}
+func (s *stub) Name() string     { return "Test/part" }
+func (s *stub) Cleanup(f func()) { s.after = append(s.after, f) }
+func (s *stub) Errorf(format string, args ...any) {
+	s.failed = append(s.failed, fmt.Sprintf(format, args...))
+}
+
+// Fatalf ends what during has called.
+func (s *stub) Fatalf(format string, args ...any) {
+	s.Errorf(format, args...)
+	panic(s)
+}
+
+// during calls f, which may fail.
+func (s *stub) during(f func()) {
+	defer func() {
+		if r := recover(); r != nil && r != any(s) {
+			panic(r)
+		}
+	}()
+	f()
+}
+
+func (s *stub) end() {
+	for i := range s.after {
+		s.after[len(s.after)-1-i]()
+	}
+}
+
+// echo answers one connection, and returns where it listens.
+func echo(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	over := make(chan struct{})
+	t.Cleanup(func() { l.Close(); <-over })
+	go func() {
+		defer close(over)
+		if c, err := l.Accept(); err == nil {
+			_, _ = io.Copy(c, c)
+			c.Close()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// say sends words to addr and wants them back.
+func say(t *testing.T, addr, words string) {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	got := make([]byte, len(words))
+	if _, err := io.WriteString(c, words); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(c, got); err != nil || string(got) != words {
+		t.Fatalf("%q %v", got, err)
+	}
+}
+
+// Who asks for recordings gets a file that holds what was said; who does not, nothing.
+func TestRecorded(t *testing.T) {
+	addr := echo(t)
+	t.Setenv("STAG_RECORD", "")
+	if got := Recorded(&stub{}, "", addr); got != addr {
+		t.Errorf("%s, want %s", got, addr)
+	}
+	dir := t.TempDir()
+	t.Setenv("STAG_RECORD", dir)
+	s := &stub{}
+	at := Recorded(s, "kit.", addr)
+	if at == addr {
+		t.Fatal("not recorded")
+	}
+	say(t, at, "what is said")
+	s.end()
+	files, err := filepath.Glob(filepath.Join(dir, "kit.Test_part.*.pcapng"))
+	if err != nil || len(files) != 1 || len(s.failed) > 0 {
+		t.Fatal(files, err, s.failed)
+	}
+	if b, err := os.ReadFile(files[0]); err != nil || bytes.Count(b, []byte("what is said")) != 2 {
+		t.Errorf("%v: %q", err, b)
+	}
+}
+
+// A file that cannot be made, or written, is said.
+func TestRecordedFails(t *testing.T) {
+	t.Setenv("STAG_RECORD", filepath.Join(t.TempDir(), "no", "such"))
+	s := &stub{}
+	s.during(func() { Recorded(s, "", "127.0.0.1:1") })
+	if len(s.failed) == 0 {
+		t.Error("not said")
+	}
+}
+
+// A capture of one's own.
+func ExampleRelayed() {
+	t := &stub{} // a *testing.T
+	var out bytes.Buffer
+	w, _ := capture.NewWriter(&out)
+	l, _ := net.Listen("tcp", "127.0.0.1:0") // a server
+	c, _ := net.Dial("tcp", Relayed(t, w, l.Addr().String()))
+	s, _ := l.Accept()
+	_, _ = io.WriteString(c, "hello")
+	_, _ = io.ReadFull(s, make([]byte, 5))
+	c.Close()
+	s.Close()
+	l.Close()
+	t.end()
+	fmt.Println(w.Close(), bytes.Contains(out.Bytes(), []byte("hello")))
+	// Output: <nil> true
+}

@@ -1,0 +1,30 @@
+package rdmaptest
+
+import (
+	"encoding/hex"
+	"strings"
+)
+
+// Hex returns the octets that s writes down in hexadecimal, in words of whole octets. What
+// is behind the first other word of a line is comment.
+func Hex(t interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}, s string,
+) []byte {
+	t.Helper()
+	var b []byte
+	for line := range strings.Lines(s) {
+		for _, word := range strings.FieldsSeq(line) {
+			octets, err := hex.DecodeString(word)
+			if err != nil {
+				break
+			}
+			b = append(b, octets...)
+		}
+	}
+	if len(b) == 0 {
+		t.Fatalf("no octets in %q", s)
+	}
+	return b
+}

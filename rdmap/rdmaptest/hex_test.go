@@ -1,0 +1,35 @@
+package rdmaptest
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+)
+
+// failing is a test that remembers why it failed.
+type failing struct{ why string }
+
+func (f *failing) Helper()                           {}
+func (f *failing) Fatalf(format string, args ...any) { f.why = fmt.Sprintf(format, args...) }
+
+func TestHex(t *testing.T) {
+	got := Hex(t, `
+		00000001 6c 000000   a name of one octet
+		0a0b                 more`)
+	if want := []byte{0, 0, 0, 1, 'l', 0, 0, 0, 10, 11}; !bytes.Equal(got, want) {
+		t.Errorf("%x", got)
+	}
+	f := &failing{}
+	if Hex(f, "none"); f.why == "" {
+		t.Error("no octets, and nothing is said")
+	}
+}
+
+// Golden octets with comments.
+func ExampleHex() {
+	t := &failing{} // a *testing.T
+	fmt.Printf("%x\n", Hex(t, `
+		00000003 616263 00   name
+		00000007             count`))
+	// Output: 000000036162630000000007
+}
