@@ -15,7 +15,7 @@ func Hex(t interface {
 	t.Helper()
 	var b []byte
 	for line := range strings.Lines(s) {
-		for _, word := range strings.FieldsSeq(line) {
+		for word := range strings.FieldsSeq(line) {
 			octets, err := hex.DecodeString(word)
 			if err != nil {
 				break
