@@ -22,6 +22,7 @@ const clients = 2
 
 // killer has the processes.
 type killer struct {
+	*rand.Rand
 	t      *testing.T
 	dir    string
 	serve  string
@@ -62,13 +63,12 @@ func TestKill(t *testing.T) {
 		seed = rand.Uint64()
 	}
 	t.Log("seed", seed)
-	r := rand.New(rand.NewPCG(seed, 1))
-	k := newKiller(t)
+	k := newKiller(t, seed)
 	for round := range *killRounds {
 		k.await()
-		time.Sleep(time.Duration(r.IntN(60000)) * time.Microsecond)
-		who := r.IntN(8) // 0: a client alone; 1: both; 2, 3: a client and the server; else the server
-		c := r.IntN(clients)
+		time.Sleep(time.Duration(k.IntN(60000)) * time.Microsecond)
+		who := k.IntN(8) // 0: a client alone; 1: both; 2, 3: a client and the server; else the server
+		c := k.IntN(clients)
 		if who <= 3 {
 			k.client[c].end()
 		}
@@ -96,7 +96,7 @@ func TestKill(t *testing.T) {
 
 // TestKillClients kills the clients alone: the cache of replies that every server has suffices.
 func TestKillClients(t *testing.T) {
-	k := newKiller(t)
+	k := newKiller(t, 0)
 	for round := range *killRounds {
 		k.await()
 		for i := range clients {
@@ -122,15 +122,15 @@ func (k *killer) settled() (err error) {
 	return err
 }
 
-func newKiller(t *testing.T) *killer {
+func newKiller(t *testing.T, seed uint64) *killer {
 	t.Helper()
 	dir := t.TempDir()
-	k := &killer{t: t, dir: dir, serve: strings.ReplaceAll(*killServe, "DIR", filepath.Join(dir, "kept"))}
+	k := &killer{Rand: rand.New(rand.NewPCG(seed, 1)), t: t, dir: dir, serve: strings.ReplaceAll(*killServe, "DIR", filepath.Join(dir, "kept"))}
 	if *killServe == "none" {
 		k.serve = ""
 	}
-	for _, d := range []string{"lists", "kept", "export", "export/" + Shared} {
-		if err := os.Mkdir(filepath.Join(dir, d), 0o777); err != nil {
+	for _, d := range []string{"lists", "kept", "kept/push", "export", "export/" + Shared} {
+		if err := os.Mkdir(filepath.Join(dir, d), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -171,13 +171,20 @@ func (k *killer) start(env ...string) *child {
 	return c
 }
 
-// startServer returns when the server is ready.
-func (k *killer) startServer() {
+// launchServer starts the server, and returns the file that is there when it is ready.
+func (k *killer) launchServer() string {
 	k.t.Helper()
 	port := filepath.Join(k.dir, "port")
 	os.Remove(port)
 	k.server = k.start(childRole+"=server", childServe+"=--export "+filepath.Join(k.dir, "export")+
 		" --listen 127.0.0.1:0 --tcp 127.0.0.1:0 --mount-listen= --port-file "+port+" "+k.serve)
+	return port
+}
+
+// startServer returns when the server is ready.
+func (k *killer) startServer() {
+	k.t.Helper()
+	port := k.launchServer()
 	for range 4000 {
 		if _, err := os.Stat(port); err == nil {
 			return
@@ -215,6 +222,11 @@ func (k *killer) crash() (string, error) {
 	all, err := loadLists(k.dir)
 	if err != nil {
 		return "", err
+	}
+	for k.IntN(4) == 0 { // it is killed while it recovers, too
+		k.launchServer()
+		time.Sleep(time.Duration(k.IntN(60000)) * time.Microsecond)
+		k.server.end()
 	}
 	k.startServer()
 	said, err := checkTree(all, filepath.Join(k.dir, "export"))
