@@ -13,6 +13,8 @@ const (
 	Drain
 	// Run: the operation of Ticket may run, or fails with its Err; then say Done.
 	Run
+	// Over: Lease of Log is over, and its records have been applied: forget it.
+	Over
 )
 
 // String is the word of the constant, in lower case.
@@ -26,6 +28,8 @@ func (k Kind) String() string {
 		return "drain"
 	case Run:
 		return "run"
+	case Over:
+		return "over"
 	}
 	return "unknown"
 }
@@ -34,7 +38,7 @@ func (k Kind) String() string {
 type Action[F comparable] struct {
 	Kind   Kind
 	Log    Log        // but for Run
-	Lease  ID         // of Recall
+	Lease  ID         // of Recall and Over
 	Upto   uint64     // of Drain: a sequence number
 	Ticket *Ticket[F] // of Run
 }

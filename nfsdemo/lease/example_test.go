@@ -40,6 +40,7 @@ func ExampleTable() {
 	// apply 2 to file <nil>
 	// apply 3 to file <nil>
 	// apply 4 to file <nil>
+	// over log 1 lease 1 upto 0
 	// run log 0 lease 0 upto 0
 	// lease: no such lease of this log: log 1, lease 1, record 5
 }

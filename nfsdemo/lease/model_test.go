@@ -33,7 +33,8 @@ type client struct {
 	applied  uint64
 	held     []held
 	recalled map[ID]bool // and not yet returned
-	given    record      // of the lease given back last
+	over     map[ID]bool
+	given    record // of the lease given back last
 	drained  uint64
 	stuck    bool
 	fence    bool // asked for
@@ -94,7 +95,7 @@ func TestModel(t *testing.T) {
 		if seed == 0 {
 			t.Log(m.ran)
 		}
-		for _, what := range []string{"grant", "busy", "full", "return", "fence", "look", "change", "look waits", "change waits", "failed", "foreign", "late"} {
+		for _, what := range []string{"grant", "busy", "full", "return", "fence", "look", "change", "look waits", "change waits", "failed", "foreign", "late", "over"} {
 			if m.ran[what] == 0 && !t.Failed() {
 				t.Errorf("seed %d: no %q in %v", seed, what, m.ran)
 			}
@@ -346,12 +347,31 @@ func (m *model) act(out []Action[int]) {
 				m.t.Fatalf("log %d is drained to %d, its tail is %d; before, it was drained to %d", a.Log, a.Upto, c.tail(), c.drained)
 			}
 			c.drained = a.Upto
+		case Over:
+			m.over(m.clients[a.Log-1], a.Lease)
 		case Run:
 			m.runs(a.Ticket)
 		default:
 			m.t.Fatal(a.Kind)
 		}
 	}
+}
+
+// over: a lease is over once, when it is not held and its records have been applied.
+func (m *model) over(c *client, id ID) {
+	if c.over == nil {
+		c.over = make(map[ID]bool)
+	}
+	if c.over[id] || slices.ContainsFunc(c.held, func(h held) bool { return h.id == id }) {
+		m.t.Fatalf("lease %d of log %d is over, which is held or was over before", id, c.log)
+	}
+	c.over[id] = true
+	for i := c.applied; i < c.tail(); i++ {
+		if r := c.records[i]; r.id == id && r.good {
+			m.t.Fatalf("lease %d of log %d is over, its record %d has not been applied", id, c.log, i+1)
+		}
+	}
+	m.ran["over"]++
 }
 
 func (m *model) runs(k *Ticket[int]) {

@@ -36,6 +36,8 @@ type Config struct {
 	// MaxPerLog bounds the leases of one log, those included whose records have not been
 	// applied yet. 0: 1024.
 	MaxPerLog int
+	// Last is the last lease that an earlier Table has granted: none below is granted again.
+	Last ID
 }
 
 // Table holds the leases of all logs on files, which F names.
@@ -73,7 +75,7 @@ func New[F comparable](cfg Config) *Table[F] {
 	if cfg.MaxPerLog == 0 {
 		cfg.MaxPerLog = 1024
 	}
-	return &Table[F]{cfg: cfg, leases: make(map[ID]*lease[F]), files: make(map[F]*file[F]), logs: make(map[Log]*log[F])}
+	return &Table[F]{cfg: cfg, last: cfg.Last, leases: make(map[ID]*lease[F]), files: make(map[F]*file[F]), logs: make(map[Log]*log[F])}
 }
 
 // Grant gives l a lease on f, or the one that it holds already. ErrBusy also recalls the
@@ -176,6 +178,7 @@ func (t *Table[F]) settle(f F) {
 		if over {
 			delete(t.leases, s.id)
 			delete(s.log.leases, s.id)
+			t.out = append(t.out, Action[F]{Kind: Over, Log: s.log.id, Lease: s.id})
 		}
 		return over
 	})

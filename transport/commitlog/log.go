@@ -97,15 +97,21 @@ func (l *Log) TryNext() (*Record, error) {
 	if err := l.failed(); err != nil {
 		return nil, err
 	}
-	tail := l.mem.Tail()
-	if l.info.Mode == Strict && l.mem.Persistent() {
-		tail = l.mem.Flushed()
-	}
-	rec, ops, err := l.cons.Next(tail)
+	rec, ops, err := l.cons.Next(l.Tail())
 	if err != nil {
 		return nil, err
 	}
 	return rec, do(l.mem, ops)
+}
+
+// Tail returns the position behind the last record that TryNext will hand out, if no more
+// come: all that was acknowledged lies before it. A producer that is not honest may have
+// moved it anywhere. It is one atomic load.
+func (l *Log) Tail() uint64 {
+	if l.info.Mode == Strict && l.mem.Persistent() {
+		return l.mem.Flushed()
+	}
+	return l.mem.Tail()
 }
 
 // Release says that the effects of the records up to number seq are durable: they need

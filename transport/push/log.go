@@ -23,10 +23,12 @@ type Log struct {
 	turn  chan struct{} // one slot: who opens a session
 
 	// Under Server.mu.
-	session  *session // nil: none
-	instance key      // that has opened it last
-	opened   bool     // since the server was loaded
-	pressure pressure // what its clients are asked to keep to
+	session  *session  // nil: none
+	last     SessionID // the session that has begun last
+	instance key       // that has opened it last
+	opened   bool      // since the server was loaded
+	begun    *key      // instance whose session has begun last; nil: none, or it was fenced for good
+	pressure pressure  // what its clients are asked to keep to
 }
 
 // Name returns the name of the log.
@@ -41,6 +43,10 @@ func (l *Log) Next(ctx context.Context) (*commitlog.Record, error) { return l.lo
 
 // TryNext returns the next record, or nil if there is none yet.
 func (l *Log) TryNext() (*commitlog.Record, error) { return l.log.TryNext() }
+
+// Tail returns the position behind the last record that TryNext will hand out; see
+// [commitlog.Log.Tail].
+func (l *Log) Tail() uint64 { return l.log.Tail() }
 
 // Release says that the effects of the records up to seq are durable: their room is free.
 func (l *Log) Release(seq uint64) error { return l.log.Release(seq) }

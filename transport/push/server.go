@@ -38,6 +38,17 @@ type Server struct {
 	// Consume, if set, is called in a goroutine of its own for each log, once, as soon as
 	// there is one. Its context ends with Close, which waits for it.
 	Consume func(ctx context.Context, l *Log)
+	// Began, if set, is called when a session begins: the one before it is over, its records
+	// lie before l.Tail(), and the client has not been told yet. Again says that the same
+	// instance of the owner goes on, and appends again what was not acknowledged. False
+	// refuses the session, with StatusLost. It must not call the Log's Fence.
+	Began func(l *Log, id SessionID, again bool) bool
+	// Ended, if set, is called when a client has said that it closes a session. Until Fence
+	// something of it may still run.
+	Ended func(l *Log, id SessionID)
+	// Forgetful says that what a session means does not survive this process: an instance
+	// that resumes one of before is told StatusFenced.
+	Forgetful bool
 	// Options say how new logs are made; nil: the defaults of commitlog.Create.
 	Options *commitlog.Options
 	// Limits bound what clients may have.

@@ -211,7 +211,7 @@ func (s *Server) begin(ctx context.Context, back *transport.Backward, l *Log, a 
 	case <-ctx.Done():
 		return s.refuse(StatusBusy)
 	}
-	old, fenced := s.fence(l, a)
+	old, again, fenced := s.fence(l, a)
 	if fenced {
 		return s.refuse(StatusFenced)
 	}
@@ -224,28 +224,32 @@ func (s *Server) begin(ctx context.Context, back *transport.Backward, l *Log, a 
 		s.log.Error("push: session not begun", zap.String("log", l.name), zap.Error(err))
 		return s.refuse(StatusLost)
 	}
-	return s.admit(back, l, prep, a)
+	id := newSessionID()
+	if s.Began != nil && !s.Began(l, id, again) {
+		return s.refuse(StatusLost)
+	}
+	return s.admit(back, l, prep, a, id)
 }
 
 // fence ends the session of l for the calls, unless the one who opens was fenced itself: an
 // instance that resumes after another has opened the log is told, so that two of them do
 // not fence each other for ever.
-func (s *Server) fence(l *Log, a *openArgs) (old *session, fenced bool) {
+func (s *Server) fence(l *Log, a *openArgs) (old *session, again, fenced bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if a.Resume && l.opened && l.instance != a.Instance {
-		return nil, true
+	again = l.begun != nil && *l.begun == a.Instance
+	if a.Resume && (l.opened && l.instance != a.Instance || !l.opened && s.Forgetful) {
+		return nil, false, true
 	}
 	l.instance, l.opened = a.Instance, true
 	old = l.session
 	s.drop(old)
-	return old, false
+	return old, again, false
 }
 
 // admit makes the new session known.
-func (s *Server) admit(back *transport.Backward, l *Log, prep *commitlog.Prepared, a *openArgs) openRes {
-	sess := &session{l: l, back: back, prep: prep, turn: make(chan struct{}, 1)}
-	_, _ = rand.Read(sess.id[:])
+func (s *Server) admit(back *transport.Backward, l *Log, prep *commitlog.Prepared, a *openArgs, id SessionID) openRes {
+	sess := &session{l: l, id: key(id), back: back, prep: prep, turn: make(chan struct{}, 1)}
 	_, _ = rand.Read(sess.token[:])
 	res := openRes{Opened: opened{Session: sess.id, Answer: prep.Answer()}}
 	s.mu.Lock()
@@ -253,7 +257,7 @@ func (s *Server) admit(back *transport.Backward, l *Log, prep *commitlog.Prepare
 	if s.closed {
 		return openRes{Status: StatusBusy}
 	}
-	l.session = sess
+	l.session, l.last, l.begun = sess, id, &a.Instance
 	s.sessions[sess.id] = sess
 	res.Opened.Pressure = l.pressure
 	if a.Native && s.Addr != "" {

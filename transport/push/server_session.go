@@ -73,6 +73,9 @@ func (s *Server) closeSession(k key) Status {
 		return StatusStale
 	}
 	sess.abort()
+	if s.Ended != nil {
+		s.Ended(sess.l, SessionID(k))
+	}
 	return StatusOK
 }
 
