@@ -67,6 +67,8 @@ type Config struct {
 	Exports []Export
 	// RequireSys answers AUTH_NONE calls with AUTH_TOOWEAK, but for NULL, MOUNT and FSINFO.
 	RequireSys bool
+	// Guard, if set, orders the calls with writes that come by another way.
+	Guard Guard
 	// MaxIO bounds the octets of a READ and WRITE and is announced by FSINFO; a multiple of
 	// 4096. If zero, DefaultMaxIO.
 	MaxIO int

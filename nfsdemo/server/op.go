@@ -19,6 +19,8 @@ type op struct {
 	proc nfs3.Proc
 	exp  *export
 	cred Cred // as the export sees it
+
+	guard guarding // of Config.Guard
 }
 
 // file is a file an op works on.
@@ -47,6 +49,8 @@ func (e *export) appendHandle(b []byte, n backend.Node) nfs3.FileHandle {
 func (o *op) node(h nfs3.FileHandle) (backend.Node, error) {
 	e := o.s.export(h)
 	switch {
+	case o.guard.blocked != nil:
+		return nil, o.guard.blocked
 	case len(h) <= handleHead:
 		return nil, nfs3.ErrBadHandle
 	case e == nil:
@@ -87,12 +91,12 @@ func (o *op) dir(h nfs3.FileHandle, want uint32) (file, error) {
 	return f, nil
 }
 
-// writable refuses changes of a read-only export.
+// writable refuses changes of a read-only export, and those that were refused before.
 func (o *op) writable() error {
 	if o.exp.ReadOnly {
 		return nfs3.ErrROFS
 	}
-	return nil
+	return o.guard.refused
 }
 
 // name checks a name that is to be made or removed in a directory.

@@ -37,13 +37,26 @@ func (o *op) setAttr(d *xdr.Decoder) error {
 	return nil
 }
 
+// settable finds the file of a SETATTR and checks what can be checked before.
+func (o *op) settable(args *nfs3.SetAttrArgs) error {
+	f, err := o.file(args.Handle)
+	if err != nil {
+		return err
+	}
+	return o.mayApply(&f, guardOf(args), &args.Attr)
+}
+
+// guardOf returns the guard of a SETATTR; nil: it has none.
+func guardOf(args *nfs3.SetAttrArgs) *nfs3.Time {
+	if args.Guard {
+		return &args.Ctime
+	}
+	return nil
+}
+
 // applyAttr checks and does a SETATTR.
 func (o *op) applyAttr(f *file, args *nfs3.SetAttrArgs) error {
-	var guard *nfs3.Time
-	if args.Guard {
-		guard = &args.Ctime
-	}
-	if err := o.mayApply(f, guard, &args.Attr); err != nil {
+	if err := o.mayApply(f, guardOf(args), &args.Attr); err != nil {
 		return err
 	}
 	if args.Attr.IsZero() {

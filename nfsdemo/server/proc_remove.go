@@ -12,15 +12,23 @@ func (o *op) remove(d *xdr.Decoder) error {
 		return err
 	}
 	o.removing(&args, func(dir *file) error {
-		if err := o.name(args.Name, nfs3.ErrAcces); err != nil {
-			return err
-		}
-		if err := o.deletable(dir, args.Name); err != nil {
+		if err := o.removable(dir, args.Name); err != nil {
 			return err
 		}
 		return dir.node.Remove(args.Name)
 	})
 	return nil
+}
+
+// removable checks a REMOVE.
+func (o *op) removable(dir *file, name string) error {
+	if err := o.writable(); err != nil {
+		return err
+	}
+	if err := o.name(name, nfs3.ErrAcces); err != nil {
+		return err
+	}
+	return o.deletable(dir, name)
 }
 
 // rmdir is RMDIR (RFC 1813 Section 3.3.13): "." is INVAL, ".." EXIST.

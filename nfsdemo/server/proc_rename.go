@@ -33,6 +33,14 @@ func (o *op) rename(d *xdr.Decoder) error {
 
 // move checks and does a RENAME.
 func (o *op) move(from, to *file, args *nfs3.RenameArgs) error {
+	if err := o.movable(from, to, args); err != nil {
+		return err
+	}
+	return from.node.Rename(args.From.Name, to.node, args.To.Name)
+}
+
+// movable checks a RENAME.
+func (o *op) movable(from, to *file, args *nfs3.RenameArgs) error {
 	if err := o.writable(); err != nil {
 		return err
 	}
@@ -51,7 +59,7 @@ func (o *op) move(from, to *file, args *nfs3.RenameArgs) error {
 	if !o.cred.may(&to.attr, permW) {
 		return nfs3.ErrAcces
 	}
-	return from.node.Rename(args.From.Name, to.node, args.To.Name)
+	return nil
 }
 
 // link is LINK (RFC 1813 Section 3.3.15). "." and ".." exist.

@@ -55,7 +55,7 @@ func (o *op) writeTo(args *nfs3.WriteArgs, n int) (file, error) {
 	case err != nil:
 		return f, err
 	case o.writable() != nil:
-		return f, nfs3.ErrROFS
+		return f, o.writable()
 	case f.attr.Type != nfs3.TypeReg || uint64(args.Count) != uint64(n):
 		return f, nfs3.ErrInval
 	case !o.cred.mayWrite(&f.attr):

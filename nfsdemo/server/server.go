@@ -16,6 +16,7 @@ type Server struct {
 	exports []*export
 	byID    map[uint32]*export
 	locks   stripes
+	names   stripes // of directories whose names must stay as they are; taken before locks
 	mounts  mountTable
 }
 
@@ -75,20 +76,23 @@ var procs = [nfs3.ProcCount]func(*op, *xdr.Decoder) error{
 // serveNFS answers one NFS call.
 func (s *Server) serveNFS(ctx context.Context, c *Call) error {
 	o := op{s: s, c: c, ctx: ctx, proc: nfs3.Proc(c.Proc)}
+	if s.cfg.Guard != nil {
+		defer o.await()()
+	}
 	d := xdr.NewDecoder(c.Args)
 	return procs[o.proc](&o, &d)
 }
 
 // nfsMayBlock says which procedures may wait for a disk: those that read or write data or
 // lists, and those that must be durable. The others look at what the kernel most often has
-// in memory.
+// in memory. A guard waits for disks and clients.
 func (s *Server) nfsMayBlock(proc uint32) bool {
 	switch nfs3.Proc(proc) {
 	case nfs3.ProcGetAttr, nfs3.ProcLookup, nfs3.ProcAccess, nfs3.ProcReadLink,
 		nfs3.ProcFSStat, nfs3.ProcFSInfo, nfs3.ProcPathConf:
-		return false
+		return s.cfg.Guard != nil
 	default:
-		return s.blocking()
+		return s.cfg.Guard != nil || s.blocking()
 	}
 }
 

@@ -16,6 +16,8 @@ const (
 	procClose  = 2
 	procAppend = 3
 	procStatus = 4
+	// ProcCount is how many procedures there are, numbered from 0.
+	ProcCount = 5
 
 	// callbackProgram is what the server calls, in the backward direction.
 	callbackProgram = 0x20737469

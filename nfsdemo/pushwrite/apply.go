@@ -1,0 +1,339 @@
+package pushwrite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/stag-rdma/stag/nfsdemo/lease"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/pushfile"
+	"github.com/stag-rdma/stag/nfsdemo/pushwrite/internal/mutant"
+	"github.com/stag-rdma/stag/nfsdemo/server"
+	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/push"
+	"go.uber.org/zap"
+)
+
+// Bounds of a batch: what a log may have applied before it is another one's turn.
+const (
+	batchRecords = 256
+	batchOctets  = 4 << 20
+)
+
+// linger is how long a batch that nobody waits for may wait for more.
+const linger = 2 * time.Millisecond
+
+// retryMin and retryMax bound the time between two attempts to apply a record.
+const (
+	retryMin = 20 * time.Millisecond
+	retryMax = 2 * time.Second
+)
+
+// Blocked is a record that cannot be applied, and why.
+type Blocked struct {
+	Log    string
+	Record uint64 // its number; 0: the log cannot be read
+	Lease  uint64 // that it names
+	Err    error
+	Since  time.Time
+}
+
+// status returns what NFS says of it.
+func (b *Blocked) status() (nfs3.Status, bool) {
+	if st, ok := errors.AsType[nfs3.Status](b.Err); ok {
+		return st, true
+	}
+	return nfs3.ErrIO, false
+}
+
+// applier applies one log.
+type applier struct {
+	s     *Server
+	l     *log
+	batch []*commitlog.Record
+	end   uint64            // position behind the batch
+	next  *commitlog.Record // the one behind the batch; nil: there was none yet
+	delay time.Duration     // until the batch is tried again
+}
+
+// consume applies the records of a log until ctx ends, or nothing of it can be applied any
+// more.
+func (s *Server) consume(ctx context.Context, p *push.Log) {
+	s.mu.Lock()
+	l := s.logOf(p)
+	s.mu.Unlock()
+	defer l.settled()
+	for a := (&applier{s: s, l: l}); ctx.Err() == nil; {
+		err := a.round(ctx)
+		if err != nil && !a.survive(ctx, err) {
+			return
+		}
+		s.press(l)
+	}
+}
+
+// round applies a batch, or as much of it as can be.
+func (a *applier) round(ctx context.Context) error {
+	if len(a.batch) == 0 {
+		if err := a.gather(ctx); err != nil {
+			return err
+		}
+	}
+	select {
+	case a.s.turns <- struct{}{}: // first come, first served
+		defer func() { <-a.s.turns }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return a.apply()
+}
+
+// gather waits for records and takes those of the next batch.
+func (a *applier) gather(ctx context.Context) error {
+	if err := a.fill(); err != nil || len(a.batch) > 0 {
+		return err
+	}
+	a.s.progress(a.l, a.end, nil)
+	a.l.settled()
+	var err error
+	if a.next, err = a.l.p.Next(ctx); err != nil {
+		return err
+	}
+	if err := a.fill(); err != nil || a.next != nil {
+		return err
+	}
+	select {
+	case <-a.l.rush:
+	case <-time.After(linger):
+	case <-ctx.Done():
+	}
+	return a.fill()
+}
+
+// fill takes what there is, up to a batch, and sees where that ends.
+func (a *applier) fill() error {
+	octets := 0
+	for _, r := range a.batch {
+		octets += len(r.Payload)
+	}
+	for {
+		if a.next == nil {
+			tail := a.l.p.Tail() // all that lies before it is found now
+			rec, err := a.l.p.TryNext()
+			if p, ok := errors.AsType[*commitlog.PoisonError](err); ok && len(a.batch) > 0 {
+				a.end = p.Pos
+				return nil // first what can be applied
+			}
+			if err != nil {
+				return err
+			}
+			if rec == nil {
+				a.end = tail
+				return nil
+			}
+			a.next = rec
+		}
+		if len(a.batch) == batchRecords || octets >= batchOctets {
+			a.end = a.next.Pos
+			return nil
+		}
+		octets += len(a.next.Payload)
+		a.batch, a.next = append(a.batch, a.next), nil
+	}
+}
+
+// writings is what of a file must be made durable.
+type writings struct {
+	g    *server.Grant
+	verf nfs3.WriteVerf
+}
+
+// apply writes the batch to the files, up to the first record that cannot be, makes that
+// durable, and releases it.
+func (a *applier) apply() error {
+	wrote := make(map[file]*writings)
+	n := 0
+	var failed error
+	for n < len(a.batch) && failed == nil {
+		if failed = a.write(a.batch[n], wrote); failed == nil || mutant.Is(mutant.ErrorSkipped) {
+			failed = nil
+			n++
+		}
+	}
+	if n == 0 {
+		return failed
+	}
+	if !mutant.Is(mutant.ReleaseFirst) {
+		if err := a.sync(wrote); err != nil {
+			return err
+		}
+	}
+	if err := a.l.p.Release(a.batch[n-1].Seq); err != nil {
+		return &lostError{err}
+	}
+	end := a.end
+	if n < len(a.batch) {
+		end = a.batch[n].Pos
+	}
+	a.s.progress(a.l, end, a.batch[:n])
+	a.batch, a.delay = append(a.batch[:0], a.batch[n:]...), 0
+	return failed
+}
+
+// write writes one record to its file.
+func (a *applier) write(r *commitlog.Record, wrote map[file]*writings) error {
+	rec, err := pushfile.ParseRecord(r.Payload)
+	if err != nil {
+		return &forgedError{err}
+	}
+	f, g, err := a.s.admit(a.l, &rec, r.Pos)
+	if err != nil {
+		return &forgedError{err}
+	}
+	verf, err := a.s.files.WriteGrant(&g.Grant, rec.Data, rec.Offset)
+	switch w := wrote[f]; {
+	case errors.Is(err, nfs3.ErrFBig): // no file has room there
+		return &forgedError{err}
+	case err != nil:
+		return err
+	case w == nil:
+		wrote[f] = &writings{&g.Grant, verf}
+	case w.verf != verf:
+		return errVerf
+	}
+	return nil
+}
+
+// admit says to which file a record at pos may be written.
+func (s *Server) admit(l *log, rec *pushfile.Record, pos uint64) (file, *grant, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := s.grants[lease.ID(rec.Lease)]
+	if mutant.Is(mutant.NotValidated) && g != nil {
+		return file(g.Grant.File), g, nil
+	}
+	f, err := s.table.Admit(l.n, lease.ID(rec.Lease), pos+1) // a record lies before the tail it has moved
+	return f, g, err
+}
+
+// errVerf: a sync has failed since, perhaps somebody else's, and taken writes along.
+var errVerf = fmt.Errorf("pushwrite: the file system has lost writes (they are made again): %w", nfs3.ErrIO)
+
+// sync makes the writes durable.
+func (a *applier) sync(wrote map[file]*writings) error {
+	for _, w := range wrote {
+		verf, err := a.s.files.SyncGrant(w.g)
+		if err != nil {
+			return err
+		}
+		if verf != w.verf {
+			return errVerf
+		}
+	}
+	return nil
+}
+
+// forgedError is a record that no client may write.
+type forgedError struct{ err error }
+
+func (e *forgedError) Error() string {
+	return "pushwrite: record that no client may write: " + e.err.Error()
+}
+func (e *forgedError) Unwrap() error { return e.err }
+
+// lostError is a log whose memory has failed.
+type lostError struct{ err error }
+
+func (e *lostError) Error() string { return "pushwrite: the log cannot be read: " + e.err.Error() }
+func (e *lostError) Unwrap() error { return e.err }
+
+// survive deals with an error, and says whether the log can go on. A record that cannot be
+// applied is tried again after a while.
+func (a *applier) survive(ctx context.Context, err error) bool {
+	poison, poisoned := errors.AsType[*commitlog.PoisonError](err)
+	_, forged := errors.AsType[*forgedError](err)
+	switch {
+	case ctx.Err() != nil:
+		return false
+	case poisoned:
+		a.s.condemn(a.l, poison.Pos, err)
+		return false
+	case forged:
+		a.s.condemn(a.l, a.batch[0].Pos, fmt.Errorf("record %d: %w", a.batch[0].Seq, err))
+		return false
+	case len(a.batch) == 0:
+		err = &lostError{err}
+	}
+	b := &Blocked{Log: a.l.name, Err: err, Since: time.Now()}
+	_, lost := errors.AsType[*lostError](err)
+	if !lost {
+		b.Record = a.batch[0].Seq
+		rec, _ := pushfile.ParseRecord(a.batch[0].Payload) // it was read before
+		b.Lease = rec.Lease
+	}
+	a.s.block(a.l, b)
+	a.l.settled()
+	if lost {
+		return false
+	}
+	a.delay = min(max(2*a.delay, retryMin), retryMax)
+	select {
+	case <-time.After(a.delay):
+	case <-ctx.Done():
+	}
+	return true
+}
+
+// progress says that the records of a log before end have been applied, those given last.
+func (s *Server) progress(l *log, end uint64, records []*commitlog.Record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range records {
+		l.seq = r.Seq
+		s.ctr.records.Add(1)
+		s.ctr.octets.Add(uint64(len(r.Payload) - pushfile.RecordHead))
+		rec, _ := pushfile.ParseRecord(r.Payload) // it was read before
+		if g := s.grants[lease.ID(rec.Lease)]; g != nil {
+			g.reserved -= min(g.reserved, uint64(len(rec.Data)))
+		}
+	}
+	if end <= l.applied {
+		return
+	}
+	if l.blocked != nil {
+		s.log.Info("pushwrite: records applied again", zap.String("log", l.name))
+	}
+	l.applied, l.blocked = end, nil
+	s.do(s.table.Applied(l.n, end))
+	s.move()
+}
+
+// block says that the record behind what has been applied cannot be.
+func (s *Server) block(l *log, b *Blocked) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.blockLocked(l, b)
+}
+
+// blockLocked is block; s.mu is held.
+func (s *Server) blockLocked(l *log, b *Blocked) {
+	switch was := l.blocked; {
+	case was == nil:
+		s.ctr.blocked.Add(1)
+		s.log.Error("pushwrite: record not applied", zap.String("log", l.name), zap.Uint64("record", b.Record),
+			zap.Uint64("lease", b.Lease), zap.Error(b.Err))
+	case was.Record == b.Record:
+		b.Since = was.Since
+	}
+	l.blocked = b
+	s.do(s.table.Failed(l.n, b.Err))
+	s.move()
+}
+
+// move wakes who waits for whole logs; s.mu is held.
+func (s *Server) move() {
+	close(s.moved)
+	s.moved = make(chan struct{})
+}

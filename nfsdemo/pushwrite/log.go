@@ -1,0 +1,247 @@
+package pushwrite
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/stag-rdma/stag/nfsdemo/lease"
+	"github.com/stag-rdma/stag/nfsdemo/pushfile"
+	"github.com/stag-rdma/stag/nfsdemo/pushwrite/internal/mutant"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/push"
+	"go.uber.org/zap"
+)
+
+// log is a log, and how far it has been applied.
+type log struct {
+	n     lease.Log
+	name  string
+	p     *push.Log     // nil: it cannot be opened
+	rush  chan struct{} // one slot: somebody waits for records
+	ready chan struct{} // closed when what was there at the start has been applied, or cannot be
+	once  sync.Once     // of ready
+	size  uint64        // of the ring
+
+	// Under Server.mu.
+	session   push.SessionID // of now; zeros: none
+	back      *transport.Backward
+	fencing   bool
+	condemned error
+	blocked   *Blocked
+	applied   uint64 // position: what lies before has been applied, durably
+	seq       uint64 // of the last record applied
+	window    uint64 // that its client was asked to keep to; 0: none
+	counted   uint64 // in Server.backlog
+}
+
+// tail loads the tail of the log: all that was acknowledged lies before it.
+func (l *log) tail() uint64 {
+	if l.p == nil {
+		return math.MaxUint64
+	}
+	return l.p.Tail()
+}
+
+// hurry says that somebody waits.
+func (l *log) hurry() {
+	select {
+	case l.rush <- struct{}{}:
+	default:
+	}
+}
+
+// settled says that what was there at the start has been applied, or cannot be.
+func (l *log) settled() { l.once.Do(func() { close(l.ready) }) }
+
+// logOf returns what is known of a log; s.mu is held.
+func (s *Server) logOf(p *push.Log) *log {
+	if l := s.byName[p.Name()]; l != nil {
+		return l
+	}
+	info := p.Info()
+	return s.add(&log{name: p.Name(), p: p, size: info.Capacity, applied: info.Head, seq: info.HeadSeq - 1})
+}
+
+// add makes a log known; s.mu is held. Its leases of before are over: nobody appends yet.
+func (s *Server) add(l *log) *log {
+	l.n, l.rush, l.ready = lease.Log(len(s.logs)), make(chan struct{}, 1), make(chan struct{})
+	s.logs = append(s.logs, l)
+	s.byName[l.name] = l
+	for id, g := range s.grants {
+		if g.Log == l.name {
+			s.table.Restore(l.n, l.applied, id, file(g.Grant.File))
+		}
+	}
+	s.do(s.table.Fenced(l.n, l.tail()))
+	return l
+}
+
+// orphans deals with the leases of logs that were not loaded. A log that is gone, somebody
+// has removed; of one that cannot be read, nobody knows what its files lack.
+func (s *Server) orphans() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, g := range s.grants {
+		if s.byName[g.Log] != nil {
+			continue
+		}
+		_, err := s.ps.Log(g.Log)
+		if errors.Is(err, push.ErrNoLog) {
+			s.forget(id)
+			continue
+		}
+		l := s.add(&log{name: g.Log})
+		l.settled()
+		s.blockLocked(l, &Blocked{Log: l.name, Err: &lostError{err}, Since: time.Now()})
+	}
+}
+
+// began is told of a session, before its client is.
+func (s *Server) began(p *push.Log, id push.SessionID, again bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.logOf(p)
+	if l.condemned != nil {
+		return false
+	}
+	if !again {
+		s.fenced(l, p.Tail())
+		s.table.Opened(l.n, l.applied)
+	}
+	delete(s.sessions, l.session)
+	l.session, l.back = id, nil
+	s.sessions[id] = l
+	return true
+}
+
+// ended is told that a client has closed its session.
+func (s *Server) ended(p *push.Log, id push.SessionID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.logOf(p)
+	if l.session == id {
+		l.fencing = true
+		s.start(func() { s.fence(l) })
+	}
+}
+
+// fenced ends the leases of a log whose last record lies before final; s.mu is held.
+func (s *Server) fenced(l *log, final uint64) {
+	delete(s.sessions, l.session)
+	l.session, l.back, l.fencing = push.SessionID{}, nil, false
+	s.do(s.table.Fenced(l.n, final))
+}
+
+// fenceTime bounds one attempt to fence.
+const fenceTime = 5 * time.Second
+
+// fence ends the session of a log and then its leases.
+func (s *Server) fence(l *log) {
+	for s.ctx.Err() == nil {
+		s.mu.Lock()
+		id, wanted := l.session, l.fencing
+		if mutant.Is(mutant.FenceForgotten) {
+			s.fenced(l, l.p.Tail())
+			wanted = false
+		}
+		s.mu.Unlock()
+		if !wanted {
+			return
+		}
+		err := s.fenceNow(l, id, func() uint64 { return l.p.Tail() })
+		if err == nil {
+			return
+		}
+		s.log.Error("pushwrite: log not fenced yet", zap.String("log", l.name), zap.Error(err))
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-s.ctx.Done():
+		}
+	}
+}
+
+// fenceNow ends session id of a log, whose last record then lies before final(). An error
+// says that it has not been fenced.
+func (s *Server) fenceNow(l *log, id push.SessionID, final func() uint64) error {
+	ctx, cancel := context.WithTimeout(s.ctx, fenceTime)
+	defer cancel()
+	fenced := false
+	err := l.p.Fence(ctx, id, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		fenced = true
+		s.fenced(l, final())
+	})
+	if !fenced {
+		return err
+	}
+	s.ctr.fences.Add(1)
+	s.log.Info("pushwrite: log fenced", zap.String("log", l.name), zap.Error(err))
+	return nil
+}
+
+// condemn is the end of a log with a record at pos that no client may write: what lies before
+// it has been applied, and nothing more is going to be. It returns when the log is
+// fenced, or the server closes.
+func (s *Server) condemn(l *log, pos uint64, why error) {
+	s.ctr.condemned.Add(1)
+	s.log.Error("pushwrite: log condemned", zap.String("log", l.name), zap.Uint64("position", pos), zap.Error(why))
+	s.mu.Lock()
+	l.condemned = why
+	s.mu.Unlock()
+	for s.ctx.Err() == nil {
+		s.mu.Lock()
+		id := l.session
+		s.mu.Unlock()
+		var err error
+		if id != (push.SessionID{}) {
+			err = s.fenceNow(l, id, func() uint64 { return pos })
+		}
+		if err == nil {
+			break
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-s.ctx.Done():
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fenced(l, pos)
+	l.applied, l.blocked = math.MaxUint64, nil
+	s.do(s.table.Applied(l.n, math.MaxUint64)) // who waits for what is left waits no more
+	s.move()
+}
+
+// recall asks the client of a log to return a lease, again until it has or its time is over.
+func (s *Server) recall(l *log, id lease.ID) {
+	ctx, cancel := context.WithTimeout(s.ctx, s.cfg.RecallTime)
+	defer cancel()
+	s.log.Info("pushwrite: lease recalled", zap.String("log", l.name), zap.Uint64("lease", uint64(id)))
+	for {
+		s.mu.Lock()
+		back, session, held := l.back, l.session, s.grants[id] != nil
+		s.mu.Unlock()
+		if !held || session == (push.SessionID{}) {
+			return
+		}
+		a := pushfile.RecallArgs{Session: pushfile.Session(session), Lease: uint64(id), Milliseconds: uint32(s.cfg.RecallTime.Milliseconds())}
+		switch st, err := callRecall(ctx, back, &a); {
+		case err == nil && st == pushfile.StatusOK:
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.returned(l, id)
+			return
+		case err == nil && st == pushfile.StatusBusy:
+			return // it says RETURN when it is ready
+		}
+		select {
+		case <-time.After(s.cfg.RecallTime / 20):
+		case <-ctx.Done():
+			return
+		}
+	}
+}

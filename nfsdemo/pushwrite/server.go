@@ -1,0 +1,325 @@
+package pushwrite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stag-rdma/stag/nfsdemo/lease"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/pushfile"
+	"github.com/stag-rdma/stag/nfsdemo/pushwrite/internal/mutant"
+	"github.com/stag-rdma/stag/nfsdemo/server"
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/push"
+	"github.com/stag-rdma/stag/xdr"
+	"go.uber.org/zap"
+)
+
+// file names a file: its handle.
+type file = string
+
+// Server applies push-mode writes. It is the server.Guard of the NFS server that has the
+// files. It may be used by several goroutines at once.
+type Server struct {
+	cfg    *Config
+	log    *zap.Logger
+	ps     *push.Server
+	lock   *pmem.Memory // keeps other processes out of Config.Dir
+	store  *store
+	files  Files
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	turns  chan struct{} // a slot per log that is being applied
+	tidy   chan struct{} // one slot: something is over
+	leases atomic.Int64  // that there are
+	ctr    counters
+
+	mu       sync.Mutex
+	table    *lease.Table[file]
+	logs     []*log // by lease.Log
+	byName   map[string]*log
+	sessions map[push.SessionID]*log
+	grants   map[lease.ID]*grant
+	waiting  map[*lease.Ticket[file]]chan struct{} // operations
+	over     []lease.ID                            // to be told to the store
+	last     lease.ID
+	backlog  uint64        // octets that have not been applied, as press has seen them
+	pressed  bool          // it is too much
+	moved    chan struct{} // closed, and another one, when a log has been applied further, or cannot be
+	timer    *time.Timer   // of the table's Deadline
+	closed   bool
+}
+
+var _ server.Guard = (*Server)(nil)
+
+// grant is what is kept of a lease.
+type grant struct {
+	stored
+	export   string
+	reserved uint64        // octets of room
+	durable  chan struct{} // closed when the store has it, or err is set
+	err      error
+}
+
+// Open opens the leases and the logs in Config.Dir. Start comes next.
+func Open(cfg *Config) (*Server, error) {
+	c := cfg.fill()
+	s := &Server{
+		cfg: c, log: c.Logger, turns: make(chan struct{}, c.Appliers), tidy: make(chan struct{}, 1),
+		moved:  make(chan struct{}),
+		byName: make(map[string]*log), sessions: make(map[push.SessionID]*log),
+		grants: make(map[lease.ID]*grant), waiting: make(map[*lease.Ticket[file]]chan struct{}),
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	if err := s.acquire(); err != nil {
+		return nil, err
+	}
+	var live []stored
+	var err error
+	if s.store, live, s.last, err = openStore(c.Dir); err != nil {
+		return nil, errors.Join(err, s.lock.Close())
+	}
+	s.table = lease.New[file](lease.Config{RecallTime: c.RecallTime, Last: s.last})
+	for _, e := range live {
+		s.remember(&grant{stored: e})
+	}
+	s.ps = &push.Server{
+		Store: c.Store, Addr: c.Addr, Limits: c.Limits, Logger: c.Logger, Forgetful: true,
+		Consume: s.consume, Began: s.began, Ended: s.ended,
+	}
+	return s, nil
+}
+
+// lockName is the file in Config.Dir by whose lock processes keep apart.
+const lockName = "lock"
+
+// acquire keeps other processes out of the directory.
+func (s *Server) acquire() error {
+	path := filepath.Join(s.cfg.Dir, lockName)
+	m, err := pmem.Open(pmem.File, path, nil)
+	if errors.Is(err, pmem.ErrOpen) {
+		if err := pmem.Create(path, 4096, nil); err != nil {
+			return fmt.Errorf("pushwrite: %w (is it a directory that this user can write to?)", err)
+		}
+		m, err = pmem.Open(pmem.File, path, nil)
+	}
+	s.lock = m
+	return err
+}
+
+// Start adds the two programs to files, and applies what the logs hold. When it returns nil,
+// calls can be served: what cannot be applied fails for those who would have to see it.
+// A log that cannot be opened is for the Logger; its owner is told push.StatusLost.
+func (s *Server) Start(ctx context.Context, files Files) error {
+	s.files = files
+	files.Add(server.Program{
+		Prog: push.Program, Low: push.Version, High: push.Version, Procs: push.ProcCount,
+		Serve: func(ctx context.Context, c *server.Call) error {
+			s.ps.ServeRPC(ctx, c.Request, c.Resp)
+			return nil
+		},
+		MayBlock:      func(proc uint32) bool { return s.ps.MayBlock(push.Program, push.Version, proc) },
+		NonIdempotent: func(proc uint32) bool { return s.ps.NonIdempotent(push.Program, push.Version, proc) },
+	})
+	files.Add(server.Program{
+		Prog: pushfile.Program, Low: pushfile.Version, High: pushfile.Version, Procs: pushfile.ProcCount,
+		Serve: s.serve, MayBlock: func(uint32) bool { return true },
+	})
+	if err := s.ps.Load(); err != nil {
+		s.log.Error("pushwrite: logs not opened", zap.Error(err))
+	}
+	s.orphans()
+	s.wg.Go(s.housekeep)
+	if mutant.Is(mutant.NotDrainedAtLoad) {
+		return nil
+	}
+	return s.settled(ctx)
+}
+
+// settled waits until all logs have been applied, or cannot be.
+func (s *Server) settled(ctx context.Context) error {
+	s.mu.Lock()
+	logs := append([]*log(nil), s.logs...)
+	s.mu.Unlock()
+	for _, l := range logs {
+		select {
+		case <-l.ready:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// Serve accepts commit connections; see push.Server.Serve.
+func (s *Server) Serve(l net.Listener) error { return s.ps.Serve(l) }
+
+// Close ends all sessions and stops to apply. What the logs hold is applied after the next
+// Start. Operations that wait are answered NFS3ERR_JUKEBOX.
+func (s *Server) Close(ctx context.Context) error {
+	s.mu.Lock()
+	s.closed = true
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	s.mu.Unlock()
+	s.cancel()
+	err := s.ps.Close(ctx)
+	s.wg.Wait()
+	return errors.Join(err, s.store.close(), s.lock.Close())
+}
+
+// serve answers a call of the program.
+func (s *Server) serve(ctx context.Context, c *server.Call) error {
+	d := xdr.NewDecoder(c.Args)
+	switch c.Proc {
+	case pushfile.ProcOpen:
+		var a pushfile.OpenArgs
+		a.Parse(&d)
+		if err := d.End(); err != nil {
+			return err
+		}
+		res := s.open(ctx, c, &a)
+		c.Resp.Results = res.Append(c.Resp.Results)
+	case pushfile.ProcReturn:
+		var a pushfile.LeaseArgs
+		a.Parse(&d)
+		if err := d.End(); err != nil {
+			return err
+		}
+		c.Resp.Results = xdr.AppendUint32(c.Resp.Results, uint32(s.giveBack(c.Backward(), &a)))
+	case pushfile.ProcStatus:
+		var a pushfile.StatusArgs
+		a.Parse(&d)
+		if err := d.End(); err != nil {
+			return err
+		}
+		res := s.status(c.Backward(), &a)
+		c.Resp.Results = res.Append(c.Resp.Results)
+	}
+	return nil
+}
+
+// session finds the log of a session, and remembers by which connection its client is to be
+// asked; s.mu is held. Nil: the session is over.
+func (s *Server) session(id pushfile.Session, back *transport.Backward) *log {
+	l := s.sessions[push.SessionID(id)]
+	if l != nil {
+		l.back = back
+	}
+	return l
+}
+
+// do carries out what the table asks for; s.mu is held.
+func (s *Server) do(out []lease.Action[file]) {
+	for _, a := range out {
+		switch a.Kind {
+		case lease.Recall:
+			s.ctr.recalls.Add(1)
+			l, id := s.logs[a.Log], a.Lease
+			s.start(func() { s.recall(l, id) })
+		case lease.Fence:
+			l := s.logs[a.Log]
+			l.fencing = true
+			s.start(func() { s.fence(l) })
+		case lease.Drain:
+			s.logs[a.Log].hurry()
+		case lease.Run:
+			close(s.waiting[a.Ticket])
+			delete(s.waiting, a.Ticket)
+		case lease.Over:
+			s.forget(a.Lease)
+		}
+	}
+	s.schedule()
+}
+
+// start runs f, unless the server is closing; s.mu is held.
+func (s *Server) start(f func()) {
+	if !s.closed {
+		s.wg.Go(f)
+	}
+}
+
+// schedule lets the table look at its deadlines; s.mu is held.
+func (s *Server) schedule() {
+	first := s.table.Deadline()
+	switch {
+	case s.closed:
+	case first.IsZero():
+		if s.timer != nil {
+			s.timer.Stop()
+		}
+	case s.timer == nil:
+		s.timer = time.AfterFunc(time.Until(first), s.tick)
+	default:
+		s.timer.Reset(time.Until(first))
+	}
+}
+
+func (s *Server) tick() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.do(s.table.Tick(time.Now()))
+}
+
+// remember keeps a lease; s.mu is held, or nobody else is there.
+func (s *Server) remember(g *grant) {
+	s.grants[g.ID] = g
+	s.leases.Add(1)
+}
+
+// forget forgets a lease that is over; s.mu is held.
+func (s *Server) forget(id lease.ID) {
+	if s.grants[id] == nil {
+		return
+	}
+	delete(s.grants, id)
+	s.leases.Add(-1)
+	s.over = append(s.over, id)
+	select {
+	case s.tidy <- struct{}{}:
+	default:
+	}
+}
+
+// housekeep tells the store what is over.
+func (s *Server) housekeep() {
+	for {
+		select {
+		case <-s.tidy:
+		case <-s.ctx.Done():
+			return
+		}
+		s.mu.Lock()
+		over := s.over
+		s.over = nil
+		s.mu.Unlock()
+		s.store.over(over)
+		if s.store.large(int(s.leases.Load())) {
+			if err := s.store.rewrite(s.snapshot); err != nil {
+				s.log.Error("pushwrite: leases not written", zap.Error(err))
+			}
+		}
+	}
+}
+
+// snapshot returns the leases there are.
+func (s *Server) snapshot() (live []stored, last lease.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, g := range s.grants {
+		live = append(live, g.stored)
+	}
+	return live, s.last
+}
+
+var errClosed = fmt.Errorf("pushwrite: server closed: %w", nfs3.ErrJukebox)

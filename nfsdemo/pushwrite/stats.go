@@ -1,0 +1,51 @@
+package pushwrite
+
+import (
+	"sync/atomic"
+
+	"github.com/stag-rdma/stag/transport/push"
+)
+
+// Stats are the counters of a Server.
+type Stats struct {
+	Leases    int    // that there are
+	Behind    uint64 // octets of records that have not been applied
+	Grants    uint64 // OPENs that got a lease
+	Recalls   uint64 // leases asked back
+	Fences    uint64 // logs whose session was ended
+	Condemned uint64 // logs with a record that no client may write
+	Records   uint64 // applied
+	Octets    uint64 // of data applied
+	Waits     uint64 // NFS operations that waited for records or leases
+	Blocked   uint64 // times that a record could not be applied
+	Pressed   uint64 // times that a client was asked for less, or more
+	// Now says which records cannot be applied.
+	Now []Blocked
+	// Logs are the counters of the logs.
+	Logs push.Stats
+}
+
+type counters struct {
+	grants, recalls, fences, condemned, records, octets, waits, blocked, pressed atomic.Uint64
+}
+
+// Stats returns the counters, each for itself.
+func (s *Server) Stats() Stats {
+	st := Stats{
+		Leases: int(s.leases.Load()), Grants: s.ctr.grants.Load(), Recalls: s.ctr.recalls.Load(),
+		Fences: s.ctr.fences.Load(), Condemned: s.ctr.condemned.Load(), Records: s.ctr.records.Load(),
+		Octets: s.ctr.octets.Load(), Waits: s.ctr.waits.Load(), Blocked: s.ctr.blocked.Load(),
+		Pressed: s.ctr.pressed.Load(), Logs: s.ps.Stats(),
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.logs {
+		if tail := l.tail(); l.condemned == nil {
+			st.Behind += min(tail-min(tail, l.applied), l.size)
+		}
+		if l.blocked != nil {
+			st.Now = append(st.Now, *l.blocked)
+		}
+	}
+	return st
+}

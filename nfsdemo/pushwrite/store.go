@@ -1,0 +1,261 @@
+package pushwrite
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/stag-rdma/stag/nfsdemo/lease"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/server"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// storeName is the file of the leases in Config.Dir. No log has a file of this name.
+const storeName = "leases"
+
+// storeMagic begins the file, and says the version.
+const storeMagic = "stagls01"
+
+// ErrStore is a file of leases that is damaged.
+var ErrStore = errors.New("pushwrite: the file of the leases is damaged (restore it from a copy; without it the records of the logs beside it cannot be applied)")
+
+// stored is a lease as it is kept.
+type stored struct {
+	ID    lease.ID
+	Log   string
+	Grant server.Grant
+}
+
+// store keeps leases in a file: entries are appended, and synced before the lease is used.
+//
+//	off 0, 8 octets: "stagls01"
+//	then entries: length u32 of the body, CRC32C u32 of it, body
+//	body: kind u32, lease u64; of a grant: log string, handle opaque, uid u32, gid u32, gids<16>
+//
+// An entry that is cut off, or the last one with a wrong sum, is what a crash has left of a
+// lease that nobody was told.
+type store struct {
+	path string
+
+	mu   sync.Mutex // held while the file is written and synced
+	f    *os.File
+	size int
+	err  error // final: fsync is not tried again
+}
+
+// Kinds of entries.
+const (
+	entryGrant = 1
+	entryOver  = 2
+	entryLast  = 3 // no lease up to this one is granted again
+)
+
+// maxEntry bounds a body: the longest names, handles and lists of groups.
+const maxEntry = 512
+
+// maxGIDs is how many groups AUTH_SYS carries (RFC 5531 Appendix A).
+const maxGIDs = 16
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// openStore reads the leases there are, and the last that was granted.
+func openStore(dir string) (*store, []stored, lease.ID, error) {
+	s := &store{path: filepath.Join(dir, storeName)}
+	b, err := os.ReadFile(s.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+		b = []byte(storeMagic)
+	}
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	live, last, err := parseStore(b)
+	if err != nil {
+		return nil, nil, 0, fmt.Errorf("%s: %w", s.path, err)
+	}
+	err = s.rewrite(func() ([]stored, lease.ID) { return live, last }) // without what a crash has left
+	return s, live, last, err
+}
+
+// parseStore reads the entries of a file.
+func parseStore(b []byte) (live []stored, last lease.ID, err error) {
+	if len(b) < len(storeMagic) || string(b[:len(storeMagic)]) != storeMagic {
+		return nil, 0, ErrStore
+	}
+	byID := make(map[lease.ID]int)
+	for b = b[len(storeMagic):]; len(b) >= 8; {
+		n, sum := int(binary.BigEndian.Uint32(b)), binary.BigEndian.Uint32(b[4:])
+		if n > maxEntry {
+			return nil, 0, ErrStore
+		}
+		if len(b) < 8+n {
+			break
+		}
+		body := b[8 : 8+n]
+		b = b[8+n:]
+		if crc32.Checksum(body, castagnoli) != sum {
+			if len(b) > 0 {
+				return nil, 0, ErrStore
+			}
+			break
+		}
+		kind, e, err := parseEntry(body)
+		if err != nil {
+			return nil, 0, err
+		}
+		last = max(last, e.ID)
+		switch at, ok := byID[e.ID]; {
+		case kind == entryGrant && !ok:
+			byID[e.ID] = len(live)
+			live = append(live, e)
+		case kind == entryOver && ok:
+			live[at].ID = 0
+			delete(byID, e.ID)
+		}
+	}
+	kept := live[:0]
+	for _, e := range live {
+		if e.ID != 0 {
+			kept = append(kept, e)
+		}
+	}
+	return kept, last, nil
+}
+
+func parseEntry(body []byte) (kind uint32, e stored, err error) {
+	d := xdr.NewDecoder(body)
+	kind, e.ID = d.Uint32(), lease.ID(d.Uint64())
+	if kind == entryGrant {
+		e.Log = d.String(maxEntry)
+		e.Grant.File = d.Opaque(nfs3.MaxHandle)
+		e.Grant.Cred.UID, e.Grant.Cred.GID = d.Uint32(), d.Uint32()
+		for range d.Count(maxGIDs, 4) {
+			e.Grant.Cred.GIDs = append(e.Grant.Cred.GIDs, d.Uint32())
+		}
+	}
+	if d.End() != nil || kind < entryGrant || kind > entryLast {
+		return 0, e, ErrStore
+	}
+	return kind, e, nil
+}
+
+// appendEntry appends an entry.
+func appendEntry(b []byte, kind uint32, e *stored) []byte {
+	at := len(b)
+	b = append(b, make([]byte, 8)...)
+	b = xdr.AppendUint64(xdr.AppendUint32(b, kind), uint64(e.ID))
+	if kind == entryGrant {
+		c := &e.Grant.Cred
+		b = xdr.AppendOpaque(xdr.AppendString(b, e.Log), e.Grant.File)
+		b = xdr.AppendUint32(xdr.AppendUint32(b, c.UID), c.GID)
+		gids := c.GIDs[:min(len(c.GIDs), maxGIDs)]
+		b = xdr.AppendUint32(b, uint32(len(gids)))
+		for _, g := range gids {
+			b = xdr.AppendUint32(b, g)
+		}
+	}
+	body := b[at+8:]
+	binary.BigEndian.PutUint32(b[at:], uint32(len(body)))
+	binary.BigEndian.PutUint32(b[at+4:], crc32.Checksum(body, castagnoli))
+	return b
+}
+
+// grant makes a lease durable.
+func (s *store) grant(e *stored) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.write(appendEntry(nil, entryGrant, e)); err != nil {
+		return err
+	}
+	return s.keep(s.f.Sync())
+}
+
+// over notes that leases are over. It is not synced: what is forgotten of it costs nothing.
+func (s *store) over(ids []lease.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var b []byte
+	for _, id := range ids {
+		b = appendEntry(b, entryOver, &stored{ID: id})
+	}
+	_ = s.write(b) // an error ends the granting
+}
+
+// write appends b; s.mu is held.
+func (s *store) write(b []byte) error {
+	if s.err != nil {
+		return s.err
+	}
+	n, err := s.f.Write(b)
+	s.size += n
+	return s.keep(err)
+}
+
+func (s *store) keep(err error) error {
+	if s.err == nil {
+		s.err = err
+	}
+	return s.err
+}
+
+// large says whether the file is worth writing anew for n leases.
+func (s *store) large(n int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err == nil && s.size > 1<<20 && s.size > 4*n*maxEntry
+}
+
+// rewrite writes the file anew, with the leases that snapshot returns alone. While it runs
+// no lease becomes durable, so that none is forgotten.
+func (s *store) rewrite(snapshot func() ([]stored, lease.ID)) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return s.err
+	}
+	live, last := snapshot()
+	b := appendEntry([]byte(storeMagic), entryLast, &stored{ID: last})
+	for i := range live {
+		b = appendEntry(b, entryGrant, &live[i])
+	}
+	f, err := os.CreateTemp(filepath.Dir(s.path), "."+storeName+"-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err = errors.Join(err, f.Sync()); err == nil {
+		err = os.Rename(f.Name(), s.path)
+	}
+	if err != nil {
+		return errors.Join(err, f.Close(), os.Remove(f.Name()))
+	}
+	if s.f != nil {
+		_ = s.f.Close() // it is nobody's file any more
+	}
+	s.f, s.size = f, len(b)
+	return s.keep(syncDir(filepath.Dir(s.path)))
+}
+
+// syncDir makes the names in a directory durable.
+func syncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+func (s *store) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		s.err = fs.ErrClosed
+	}
+	return s.f.Close()
+}

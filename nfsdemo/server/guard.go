@@ -1,0 +1,252 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"slices"
+
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// Guard orders the calls of NFS and writes to files that come by another way, and are
+// acknowledged before they are in the file (package pushwrite). Files are named by their
+// handles. It is safe for concurrent use. Its errors are answered to the call: an
+// nfs3.Status, else NFS3ERR_IO.
+type Guard interface {
+	// Idle says that no such writes are possible now, so that Look is not needed.
+	Idle() bool
+	// Look returns when what had been acknowledged of the files is in them, or says why
+	// that cannot be.
+	Look(ctx context.Context, files ...nfs3.FileHandle) error
+	// LookAll is Look for all files.
+	LookAll(ctx context.Context) error
+	// Change also keeps such writes away until done is called. The files are not retained.
+	Change(ctx context.Context, files ...nfs3.FileHandle) (done func(), err error)
+}
+
+// guarding is what the guard has said about an op.
+type guarding struct {
+	// refused: the checks that come before a change have failed. The leases were not
+	// recalled for it, so that nothing may be changed, whatever the checks say later.
+	refused error
+	// blocked: the file cannot be looked at.
+	blocked error
+}
+
+// looks are the procedures that tell something of the file whose handle comes first in their
+// arguments.
+func looks(p nfs3.Proc) bool {
+	switch p {
+	case nfs3.ProcGetAttr, nfs3.ProcAccess, nfs3.ProcReadLink, nfs3.ProcRead, nfs3.ProcFSStat, nfs3.ProcFSInfo,
+		nfs3.ProcPathConf, nfs3.ProcCommit, nfs3.ProcLink:
+		return true
+	default:
+		return false
+	}
+}
+
+// await waits for the guard before a call runs. The checks of a change come before leases are
+// recalled for it: who may not change a file disturbs nobody.
+func (o *op) await() (release func()) {
+	g, d := o.s.cfg.Guard, xdr.NewDecoder(o.c.Args)
+	release = func() {}
+	switch {
+	case o.proc == nfs3.ProcLink:
+		var args nfs3.LinkArgs
+		if args.Parse(&d) == nil {
+			release = o.s.names.lock(args.Link.Dir, nil)
+			o.look(args.Handle)
+		}
+	case looks(o.proc):
+		o.look(d.Opaque(nfs3.MaxHandle))
+	case o.proc == nfs3.ProcReadDirPlus:
+		o.guard.blocked = g.LookAll(o.ctx)
+	case o.proc == nfs3.ProcLookup:
+		o.awaitLookup(&d)
+	case o.proc == nfs3.ProcWrite:
+		var args nfs3.WriteArgs
+		if args.ParseHead(&d) == nil {
+			release = o.awaitChange(args.Handle, func() error { _, err := o.writeTo(&args, int(args.Count)); return err })
+		}
+	case o.proc == nfs3.ProcSetAttr:
+		var args nfs3.SetAttrArgs
+		if args.Parse(&d) == nil {
+			release = o.awaitChange(args.Handle, func() error { return o.settable(&args) })
+		}
+	default:
+		release = o.awaitNames(&d)
+	}
+	return release
+}
+
+// look is Guard.Look for a call on one file.
+func (o *op) look(h nfs3.FileHandle) {
+	if !o.s.cfg.Guard.Idle() {
+		o.guard.blocked = o.s.cfg.Guard.Look(o.ctx, h)
+	}
+}
+
+// awaitLookup looks at the file of a name. What is wrong with the call, the call says.
+func (o *op) awaitLookup(d *xdr.Decoder) {
+	var args nfs3.LookupArgs
+	if o.s.cfg.Guard.Idle() || args.Parse(d) != nil {
+		return
+	}
+	if dir, err := o.dir(args.Dir, permX); err == nil {
+		if h, err := o.child(&dir, args.Name); err == nil {
+			o.look(h)
+		}
+	}
+}
+
+// child returns the handle of a name.
+func (o *op) child(dir *file, name string) (nfs3.FileHandle, error) {
+	f, err := o.find(dir, name)
+	if err != nil {
+		return nil, err
+	}
+	return o.handleOf(f.node), nil
+}
+
+// awaitChange is Guard.Change for a call on one file.
+func (o *op) awaitChange(h nfs3.FileHandle, check func() error) (release func()) {
+	if o.guard.refused = check(); o.guard.refused != nil {
+		return func() {}
+	}
+	done, err := o.s.cfg.Guard.Change(o.ctx, h)
+	if o.guard.blocked = err; err != nil {
+		return func() {}
+	}
+	return done
+}
+
+// victims says which files a call on names changes, or looks at.
+type victims struct {
+	dirs   [2]nfs3.FileHandle // whose names change; the second may be nil
+	change []nfs3.FileHandle
+	look   []nfs3.FileHandle
+}
+
+// nameTries bounds the rounds of a call on names that come and go.
+const nameTries = 8
+
+// awaitNames is await for the calls that change the file of a name. The names of the
+// directory stay as they are while the call runs, but not while it waits for clients: then
+// the names are looked up again.
+func (o *op) awaitNames(d *xdr.Decoder) (release func()) {
+	find := o.finder(d)
+	if find == nil {
+		return func() {}
+	}
+	for range nameTries {
+		v, err := find()
+		if o.guard.refused = err; err != nil {
+			return func() {}
+		}
+		done, err := o.s.cfg.Guard.Change(o.ctx, v.change...)
+		if err == nil && len(v.look) > 0 {
+			err = o.s.cfg.Guard.Look(o.ctx, v.look...)
+		}
+		if o.guard.blocked = err; err != nil {
+			if done != nil {
+				done()
+			}
+			return func() {}
+		}
+		unlock := o.s.names.lock(v.dirs[0], v.dirs[1])
+		release = func() { unlock(); done() }
+		if again, err := find(); err == nil && sameFiles(again.change, v.change) {
+			return release
+		}
+		release()
+	}
+	o.guard.blocked = nfs3.ErrJukebox
+	return func() {}
+}
+
+func sameFiles(a, b []nfs3.FileHandle) bool {
+	return slices.EqualFunc(a, b, func(x, y nfs3.FileHandle) bool { return bytes.Equal(x, y) })
+}
+
+// finder returns what finds the victims of a call; nil: it has none.
+func (o *op) finder(d *xdr.Decoder) func() (victims, error) {
+	switch o.proc {
+	case nfs3.ProcCreate:
+		var args nfs3.CreateArgs
+		if args.Parse(d) == nil {
+			return func() (victims, error) { return o.createVictims(&args) }
+		}
+	case nfs3.ProcRemove:
+		var args nfs3.RemoveArgs
+		if args.Parse(d) == nil {
+			return func() (victims, error) { return o.removeVictims(&args) }
+		}
+	case nfs3.ProcRename:
+		var args nfs3.RenameArgs
+		if args.Parse(d) == nil {
+			return func() (victims, error) { return o.renameVictims(&args) }
+		}
+	default:
+	}
+	return nil
+}
+
+// createVictims: an unchecked CREATE of a name that is there may change its size, all others
+// tell its attributes.
+func (o *op) createVictims(args *nfs3.CreateArgs) (v victims, err error) {
+	v.dirs[0] = args.Where.Dir
+	dir, err := o.dir(args.Where.Dir, permX)
+	if err != nil {
+		return v, err
+	}
+	if err := o.writable(); err != nil {
+		return v, err
+	}
+	f, err := o.find(&dir, args.Where.Name)
+	if err != nil || f.attr.Type != nfs3.TypeReg {
+		return v, nil // the name is free, or the call says what is wrong
+	}
+	h := []nfs3.FileHandle{o.handleOf(f.node)}
+	if args.Mode != nfs3.Unchecked || !args.Attr.SetSize {
+		v.look = h
+		return v, nil
+	}
+	v.change = h
+	return v, o.cred.maySet(&f.attr, &nfs3.SetAttr{SetSize: true, Size: args.Attr.Size})
+}
+
+// removeVictims: a file that has other names is not gone, but nearly all have one.
+func (o *op) removeVictims(args *nfs3.DirOpArgs) (v victims, err error) {
+	v.dirs[0] = args.Dir
+	dir, err := o.dir(args.Dir, permX)
+	if err == nil {
+		err = o.removable(&dir, args.Name)
+	}
+	if err != nil {
+		return v, err
+	}
+	h, err := o.child(&dir, args.Name)
+	v.change = append(v.change, h)
+	return v, err
+}
+
+// renameVictims: what the new name stood for goes away.
+func (o *op) renameVictims(args *nfs3.RenameArgs) (v victims, err error) {
+	v.dirs = [2]nfs3.FileHandle{args.From.Dir, args.To.Dir}
+	from, err := o.dir(args.From.Dir, permX)
+	if err != nil {
+		return v, err
+	}
+	to, err := o.dir(args.To.Dir, permX)
+	if err == nil {
+		err = o.movable(&from, &to, args)
+	}
+	if err != nil {
+		return v, err
+	}
+	if h, err := o.child(&to, args.To.Name); err == nil {
+		v.change = append(v.change, h)
+	}
+	return v, nil
+}
