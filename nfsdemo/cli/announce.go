@@ -16,6 +16,8 @@ type readyJSON struct {
 	RDMA   string `json:"rdma,omitempty"`
 	Mount  string `json:"mount,omitempty"`
 	TCP    string `json:"tcp,omitempty"`
+	Push   string `json:"push,omitempty"`   // for commit connections
+	Status string `json:"status,omitempty"` // HTTP
 	PID    int    `json:"pid"`
 	Line   string `json:"line,omitempty"` // mount command
 }
@@ -23,6 +25,7 @@ type readyJSON struct {
 // announce says where the service is, and how to mount it.
 func (a *app) announce(s *service, f *serveFlags) error {
 	r := readyJSON{Export: s.path, RDMA: addrOf(s.rdma), Mount: addrOf(s.mount), TCP: addrOf(s.tcp), PID: os.Getpid()}
+	r.Push, r.Status = s.push.addrs()
 	r.Line = mountLine(&r)
 	if f.portFile != "" {
 		if err := writePortFile(f.portFile, &r); err != nil {
@@ -38,14 +41,18 @@ func (a *app) announce(s *service, f *serveFlags) error {
 	}
 	fmt.Fprintf(a.stdout, "serving %s, %s\n", s.path, how)
 	for _, l := range []struct{ what, addr, url string }{
-		{"NFS/RDMA", r.RDMA, "nfs+rdma"}, {"NFS/TCP", r.TCP, "nfs"}, {"MOUNT", r.Mount, ""},
+		{"NFS/RDMA", r.RDMA, "nfs+rdma"}, {"NFS/TCP", r.TCP, "nfs"}, {"MOUNT", r.Mount, ""}, {"push", r.Push, ""}, {"status", r.Status, "http"},
 	} {
 		if l.addr == "" {
 			continue
 		}
 		line := fmt.Sprintf("  %-8s  %s", l.what, l.addr)
 		if l.url != "" {
-			line += "  " + l.url + "://" + reachable(l.addr) + urlPath(s.path)
+			path := urlPath(s.path)
+			if l.url == "http" {
+				path = "/status"
+			}
+			line += "  " + l.url + "://" + reachable(l.addr) + path
 		}
 		fmt.Fprintln(a.stdout, line)
 	}
@@ -119,7 +126,7 @@ func shellQuote(s string) string {
 // writePortFile writes the addresses, all or nothing: who waits for the file never
 // sees half of it.
 func writePortFile(name string, r *readyJSON) error {
-	text := "EXPORT=" + r.Export + "\nRDMA=" + r.RDMA + "\nMOUNT=" + r.Mount + "\nTCP=" + r.TCP + "\nPID=" + strconv.Itoa(r.PID) + "\n"
+	text := "EXPORT=" + r.Export + "\nRDMA=" + r.RDMA + "\nMOUNT=" + r.Mount + "\nTCP=" + r.TCP + r.pushLines() + "\nPID=" + strconv.Itoa(r.PID) + "\n"
 	tmp := filepath.Join(filepath.Dir(name), "."+filepath.Base(name)+".tmp")
 	err := os.WriteFile(tmp, []byte(text), 0o644)
 	if err == nil {

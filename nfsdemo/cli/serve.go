@@ -44,11 +44,17 @@ There is no authentication: who reaches the ports acts as any user id it likes,
 within the directory. Listen beyond this machine only in networks you trust, and
 then with --squash root or all, and with --allow. Clients that --allow does not name are
 refused in the start-up of their connection; what one client address may hold is
-limited, so that others are served beside it.`,
+limited, so that others are served beside it.
+
+With --push-log clients may append their writes to logs in that directory, where they are
+durable in one round trip, and the server applies them to the files. Other clients see the
+files as if they had been written. What the logs hold when the server ends is applied
+before it serves again, so always give the same directory with an export.`,
 		Example: `  nfsdemo serve --export /srv/data
   nfsdemo serve --export . --read-only --tcp 127.0.0.1:2049
   nfsdemo serve --memory --export /scratch --listen 127.0.0.1:0
   nfsdemo serve --export . --listen 192.0.2.5:20049 --allow 192.0.2.0/24 --allow 127.0.0.1
+  nfsdemo serve --export /srv/data --push-log /var/lib/stag --status 127.0.0.1:9049
   nfsdemo serve --export . --pcap trace.pcapng
   nfsdemo serve --export /srv/data --intents /var/lib/nfsdemo`,
 		Args: nArgs(0, 0, "no arguments, only flags"),
@@ -69,6 +75,7 @@ limited, so that others are served beside it.`,
 	flags.BoolVar(&f.noCRC, "no-crc", false, "do without the CRC of MPA towards clients that agree")
 	addProfileFlag(cmd, &f.profile)
 	f.limits.add(cmd)
+	f.service.push.add(cmd)
 	flags.StringVar(&f.portFile, "port-file", "", "write the addresses to this `file` when ready, as NAME=value lines")
 	flags.BoolVar(&a.json, "json", false, "print where and what as JSON")
 	return cmd
@@ -110,6 +117,9 @@ func (f *serveFlags) config(a *app) (*serviceConfig, error) {
 		return nil, err
 	}
 	if err := f.limits.apply(cfg.config); err != nil {
+		return nil, err
+	}
+	if err := cfg.push.check(&cfg); err != nil {
 		return nil, err
 	}
 	cfg.capture = a.capture.Load()

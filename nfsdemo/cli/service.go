@@ -31,6 +31,7 @@ type serviceConfig struct {
 	mount    string // MOUNT over TCP
 	tcp      string // NFS and MOUNT over TCP
 	config   *transport.Config
+	push     pushConfig
 	capture  *capture.Writer // records the connections; nil: does not
 }
 
@@ -43,6 +44,7 @@ type service struct {
 	fs    backend.FS
 	srv   *transport.Server
 	once  *once.Journal // nil: none
+	push  *pushService  // nil: none
 	wg    sync.WaitGroup
 	errs  chan error // first error of each listener
 	table rpcbind.Table
@@ -51,7 +53,7 @@ type service struct {
 
 // newService opens the export and the listeners, and starts to serve.
 func newService(ctx context.Context, cfg *serviceConfig) (*service, error) {
-	s := &service{errs: make(chan error, 3)}
+	s := &service{errs: make(chan error, 5)}
 	if err := s.open(ctx, cfg); err != nil {
 		_ = s.release() // the first error counts
 		return nil, err
@@ -59,6 +61,7 @@ func newService(ctx context.Context, cfg *serviceConfig) (*service, error) {
 	s.start(s.rdma, s.srv.Serve)
 	s.start(s.mount, s.srv.ServeStream)
 	s.start(s.tcp, s.srv.ServeStream)
+	s.push.serve(s)
 	return s, nil
 }
 
@@ -67,14 +70,26 @@ func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 	if err := s.openExport(cfg); err != nil {
 		return err
 	}
-	h, err := server.New(&server.Config{
+	sc := &server.Config{
 		Exports: []server.Export{{Path: s.path, FS: s.fs, ReadOnly: cfg.readOnly, Squash: cfg.squash}},
 		Logger:  cfg.config.Logger,
-	})
+	}
+	var err error
+	if s.push, err = openPush(ctx, cfg); err != nil {
+		return err
+	}
+	if s.push != nil {
+		sc.Guard = s.push.pw
+	}
+	h, err := server.New(sc)
 	if err != nil {
 		return err
 	}
+	// What a crash has left open was asked for before what was pushed later.
 	if s.table.Next, err = s.exactlyOnce(ctx, cfg, h); err != nil {
+		return err
+	}
+	if err := s.push.start(ctx, h, s.path); err != nil {
 		return err
 	}
 	s.srv = &transport.Server{Handler: &s.table, Config: cfg.config}
@@ -148,7 +163,6 @@ func (s *service) start(l net.Listener, serve func(net.Listener) error) {
 // stop answers the calls that have come and ends; when ctx ends first, it aborts.
 func (s *service) stop(ctx context.Context) error {
 	err := s.srv.Shutdown(ctx)
-	s.wg.Wait()
 	if cerr := s.release(); err == nil {
 		err = cerr
 	}
@@ -163,7 +177,9 @@ func (s *service) release() error {
 			_ = l.Close() // again, for most
 		}
 	}
-	return errors.Join(s.closeJournal(), s.closeExport())
+	err := s.push.close()
+	s.wg.Wait()
+	return errors.Join(err, s.closeJournal(), s.closeExport())
 }
 
 func (s *service) closeExport() error {

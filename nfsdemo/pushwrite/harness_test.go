@@ -270,6 +270,7 @@ type pusher struct {
 	mu       sync.Mutex
 	answer   func(a *pushfile.RecallArgs) pushfile.Status // nil: returned
 	recalled map[uint64]int
+	commit   net.Conn // of now
 	cb       push.Callbacks
 }
 
@@ -292,12 +293,20 @@ func (p *pusher) dial(w *world, secret *push.Secret) {
 	p.s, err = push.Dial(p.t.Context(), p.rpc, p.name, &push.Config{
 		Cred: p.cred, Secret: secret, Callbacks: &p.cb, MinDelay: time.Millisecond,
 		Keep: func(k push.Secret) error { p.secret = k; return nil },
+		Dial: func(ctx context.Context, addr string) (net.Conn, error) {
+			var d net.Dialer
+			c, err := d.DialContext(ctx, "tcp", addr)
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.commit = c
+			return c, err
+		},
 	})
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	rpc, s := p.rpc, p.s
-	w.stops = append([]func(){func() { _ = s.Close(context.Background()); rpc.Close() }}, w.stops...)
+	w.stops = append(w.stops, func() { _ = s.Close(context.Background()); rpc.Close() })
 }
 
 // ServeRPC takes what the server asks for.
@@ -325,6 +334,13 @@ func (p *pusher) ServeRPC(ctx context.Context, req *transport.Request, resp *tra
 
 // MayBlock: a test may.
 func (p *pusher) MayBlock(_, _, _ uint32) bool { return true }
+
+// cut ends the commit connection.
+func (p *pusher) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_ = p.commit.(*net.TCPConn).CloseWrite()
+}
 
 // answers says what a recall is answered with.
 func (p *pusher) answers(f func(a *pushfile.RecallArgs) pushfile.Status) {

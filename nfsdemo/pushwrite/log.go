@@ -79,23 +79,26 @@ func (s *Server) add(l *log) *log {
 	return l
 }
 
-// orphans deals with the leases of logs that were not loaded. A log that is gone, somebody
-// has removed; of one that cannot be read, nobody knows what its files lack.
-func (s *Server) orphans() {
+// adopt makes the logs known that leases are of. A log that is gone, somebody has removed; of
+// one that cannot be read, nobody knows what its files lack.
+func (s *Server) adopt() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, g := range s.grants {
 		if s.byName[g.Log] != nil {
 			continue
 		}
-		_, err := s.ps.Log(g.Log)
-		if errors.Is(err, push.ErrNoLog) {
+		p, err := s.ps.Log(g.Log)
+		switch {
+		case err == nil:
+			s.logOf(p)
+		case errors.Is(err, push.ErrNoLog):
 			s.forget(id)
-			continue
+		default:
+			l := s.add(&log{name: g.Log})
+			l.settled()
+			s.blockLocked(l, &Blocked{Log: l.name, Err: &lostError{err}, Since: time.Now()})
 		}
-		l := s.add(&log{name: g.Log})
-		l.settled()
-		s.blockLocked(l, &Blocked{Log: l.name, Err: &lostError{err}, Since: time.Now()})
 	}
 }
 

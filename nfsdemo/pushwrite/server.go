@@ -136,7 +136,7 @@ func (s *Server) Start(ctx context.Context, files Files) error {
 	if err := s.ps.Load(); err != nil {
 		s.log.Error("pushwrite: logs not opened", zap.Error(err))
 	}
-	s.orphans()
+	s.adopt()
 	s.wg.Go(s.housekeep)
 	if mutant.Is(mutant.NotDrainedAtLoad) {
 		return nil

@@ -20,7 +20,7 @@ type Stats struct {
 	Blocked   uint64 // times that a record could not be applied
 	Pressed   uint64 // times that a client was asked for less, or more
 	// Now says which records cannot be applied.
-	Now []Blocked
+	Now []Blocked `json:"-"`
 	// Logs are the counters of the logs.
 	Logs push.Stats
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
@@ -56,10 +57,10 @@ func (o *op) await() (release func()) {
 		var args nfs3.LinkArgs
 		if args.Parse(&d) == nil {
 			release = o.s.names.lock(args.Link.Dir, nil)
-			o.look(args.Handle)
+			o.drained(args.Handle)
 		}
 	case looks(o.proc):
-		o.look(d.Opaque(nfs3.MaxHandle))
+		o.drained(d.Opaque(nfs3.MaxHandle))
 	case o.proc == nfs3.ProcReadDirPlus:
 		o.guard.blocked = g.LookAll(o.ctx)
 	case o.proc == nfs3.ProcLookup:
@@ -80,8 +81,8 @@ func (o *op) await() (release func()) {
 	return release
 }
 
-// look is Guard.Look for a call on one file.
-func (o *op) look(h nfs3.FileHandle) {
+// drained is Guard.Look for a call on one file.
+func (o *op) drained(h nfs3.FileHandle) {
 	if !o.s.cfg.Guard.Idle() {
 		o.guard.blocked = o.s.cfg.Guard.Look(o.ctx, h)
 	}
@@ -95,7 +96,7 @@ func (o *op) awaitLookup(d *xdr.Decoder) {
 	}
 	if dir, err := o.dir(args.Dir, permX); err == nil {
 		if h, err := o.child(&dir, args.Name); err == nil {
-			o.look(h)
+			o.drained(h)
 		}
 	}
 }
@@ -204,8 +205,11 @@ func (o *op) createVictims(args *nfs3.CreateArgs) (v victims, err error) {
 		return v, err
 	}
 	f, err := o.find(&dir, args.Where.Name)
-	if err != nil || f.attr.Type != nfs3.TypeReg {
-		return v, nil // the name is free, or the call says what is wrong
+	switch {
+	case errors.Is(err, nfs3.ErrNoEnt):
+		return v, nil
+	case err != nil || f.attr.Type != nfs3.TypeReg:
+		return v, err
 	}
 	h := []nfs3.FileHandle{o.handleOf(f.node)}
 	if args.Mode != nfs3.Unchecked || !args.Attr.SetSize {
@@ -245,8 +249,12 @@ func (o *op) renameVictims(args *nfs3.RenameArgs) (v victims, err error) {
 	if err != nil {
 		return v, err
 	}
-	if h, err := o.child(&to, args.To.Name); err == nil {
+	h, err := o.child(&to, args.To.Name)
+	switch {
+	case err == nil:
 		v.change = append(v.change, h)
+	case errors.Is(err, nfs3.ErrNoEnt):
+		err = nil
 	}
-	return v, nil
+	return v, err
 }

@@ -1,0 +1,57 @@
+package cli
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/stag-rdma/stag/nfsdemo/pushwrite"
+	"github.com/stag-rdma/stag/transport"
+)
+
+// statusTimeout bounds one request for /status.
+const statusTimeout = 10 * time.Second
+
+// statusJSON is what /status says.
+type statusJSON struct {
+	Export    string           `json:"export"`
+	Transport transport.Stats  `json:"transport"`
+	Push      *pushwrite.Stats `json:"push,omitempty"`
+	Problems  []problemJSON    `json:"problems"` // what somebody has to do something about
+}
+
+// problemJSON is a record that cannot be applied.
+type problemJSON struct {
+	Log    string    `json:"log"`
+	Record uint64    `json:"record,omitempty"` // 0: the log cannot be read
+	Lease  uint64    `json:"lease,omitempty"`
+	Error  string    `json:"error"`
+	Since  time.Time `json:"since"`
+}
+
+// statusHandler serves /status and /metrics.
+func statusHandler(s *service) http.Handler {
+	pw := s.push.pw // of now: close forgets it
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		_ = enc.Encode(statusOf(s, pw)) // the client is gone
+	})
+	return mux
+}
+
+func statusOf(s *service, pw *pushwrite.Server) *statusJSON {
+	out := &statusJSON{Export: s.path, Transport: s.srv.Stats(), Problems: []problemJSON{}}
+	if pw == nil {
+		return out
+	}
+	st := pw.Stats()
+	for _, b := range st.Now {
+		out.Problems = append(out.Problems, problemJSON{b.Log, b.Record, b.Lease, b.Err.Error(), b.Since})
+	}
+	st.Now = nil
+	out.Push = &st
+	return out
+}
