@@ -21,3 +21,10 @@ type Finisher interface {
 	// that somebody has changed since, as far as one can see that.
 	Finish(in *Init) error
 }
+
+// Syncer is an optional half of a Node whose changes may not be durable after a crash of
+// the process that made them.
+type Syncer interface {
+	// Sync makes the attributes of a file durable, and the names in a directory.
+	Sync() error
+}

@@ -54,14 +54,22 @@ func (j *Journal) intend(ctx context.Context, e *ledger.Entry, args, state []byt
 	if len(args) > maxArgs || len(state) > maxState {
 		return errTooLarge
 	}
-	if err := j.admit(ctx, len(args)+len(state)+ledger.MaxOverhead); err != nil {
-		return err
+	for {
+		w, full, err := j.append(func(l *ledger.Ledger) []byte { return l.Intend(e, args, state, j.now()) })
+		switch {
+		case err != nil || full == nil && mutant.Is(mutant.IntentLate):
+			return err
+		case full == nil:
+			return j.wait(w)
+		}
+		select {
+		case <-full:
+		case <-j.ctx.Done():
+			return j.Err()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
-	w, err := j.append(func(l *ledger.Ledger) []byte { return l.Intend(e, args, state, j.now()) })
-	if err != nil || mutant.Is(mutant.IntentLate) {
-		return err
-	}
-	return j.wait(w)
 }
 
 // errTooLarge: the call would not fit into a record.
@@ -69,7 +77,8 @@ var errTooLarge = errors.New("once: the call is larger than any that can be reco
 
 // reply begins to record the results of a call. Records of later calls are behind it.
 func (j *Journal) reply(e *ledger.Entry, results []byte) (*commitlog.Pending, error) {
-	return j.append(func(l *ledger.Ledger) []byte { return l.Reply(e, results, j.now()) })
+	w, _, err := j.append(func(l *ledger.Ledger) []byte { return l.Reply(e, results, j.now()) })
+	return w, err
 }
 
 // recorded waits until the reply is durable: it may leave then.
@@ -90,7 +99,7 @@ func (j *Journal) recorded(e *ledger.Entry, w *commitlog.Pending) error {
 
 // void ends a call that was not executed, or changed nothing.
 func (j *Journal) void(e *ledger.Entry) (*commitlog.Pending, error) {
-	w, err := j.append(func(l *ledger.Ledger) []byte { return l.Void(e) })
+	w, _, err := j.append(func(l *ledger.Ledger) []byte { return l.Void(e) })
 	j.ended(e, func(*ledger.Ledger) {})
 	return w, err
 }
@@ -107,22 +116,31 @@ func (j *Journal) ended(e *ledger.Entry, f func(*ledger.Ledger)) {
 		delete(j.waiting, e)
 		close(ch)
 	}
-	j.roomy()
+	j.tell()
 }
 
-// append begins to append the record that f returns.
-func (j *Journal) append(f func(*ledger.Ledger) []byte) (*commitlog.Pending, error) {
+// append begins to append the record that f returns. If f returns none, there is no room:
+// full is closed when it is time to look again.
+func (j *Journal) append(f func(*ledger.Ledger) []byte) (w *commitlog.Pending, full chan struct{}, err error) {
 	j.order.RLock()
 	defer j.order.RUnlock()
 	j.mu.Lock()
 	b := f(j.led)
-	j.stats.Records++
 	if !j.sweeping && j.led.Crowded() && j.Err() == nil {
 		j.sweeping = true
 		j.sweeps.Go(j.sweep)
 	}
+	if b == nil {
+		full = j.change()
+	} else {
+		j.stats.Records++
+	}
 	j.mu.Unlock()
-	return j.p.Begin(b)
+	if b == nil {
+		return nil, full, nil
+	}
+	w, err = j.p.Begin(b)
+	return w, nil, err
 }
 
 // wait returns when a record is durable.
@@ -138,33 +156,19 @@ func (j *Journal) wait(w *commitlog.Pending) error {
 	return err
 }
 
-// admit waits until there is room for an intent of n octets.
-func (j *Journal) admit(ctx context.Context, n int) error {
-	for {
-		j.mu.Lock()
-		if j.led.Room(n) {
-			j.mu.Unlock()
-			return nil
-		}
-		if j.room == nil {
-			j.room = make(chan struct{})
-		}
-		room := j.room
-		j.mu.Unlock()
-		select {
-		case <-room:
-		case <-j.ctx.Done():
-			return j.Err()
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+// change returns a channel that is closed when a call has ended or room was given back; mu
+// is held.
+func (j *Journal) change() chan struct{} {
+	if j.changed == nil {
+		j.changed = make(chan struct{})
 	}
+	return j.changed
 }
 
-// roomy lets those look again who wait for room; mu is held.
-func (j *Journal) roomy() {
-	if j.room != nil {
-		close(j.room)
-		j.room = nil
+// tell closes it; mu is held.
+func (j *Journal) tell() {
+	if j.changed != nil {
+		close(j.changed)
+		j.changed = nil
 	}
 }

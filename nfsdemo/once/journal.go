@@ -51,7 +51,7 @@ type Journal struct {
 	mu       sync.Mutex // after order
 	led      *ledger.Ledger
 	waiting  map[*ledger.Entry]chan struct{} // closed when the call has ended
-	room     chan struct{}                   // closed when there may be room again; nil: nobody waits
+	changed  chan struct{}                   // see change; nil: nobody waits
 	sweeping bool
 	sweeps   sync.WaitGroup
 	held     *commitlog.Record  // of the sweeper: the oldest record, if it was read and not passed

@@ -10,87 +10,102 @@ import (
 // flush.
 const sweepBatch = 256
 
+// pass is a part of a sweep: what was looked at under one lock.
+type pass struct {
+	last   uint64               // number of the last record whose room can be given back; 0: none
+	copies []*commitlog.Pending // that must be durable before that
+	octets int                  // passed
+	end    bool                 // there is no further record
+	wait   chan struct{}        // closed when the next record may be looked at; nil: now
+}
+
 // sweep gives room back, from the oldest record to the last one that there was when it
-// began: what still counts is written again first. There is one at a time. It stops early
-// at a call whose reply is just being recorded; the next sweep goes on there.
+// began: what still counts is written again first. There is one at a time.
 func (j *Journal) sweep() {
 	j.mu.Lock()
 	left := j.led.Stats().Octets
 	j.mu.Unlock()
 	for left > 0 && j.Err() == nil {
-		n, more := j.sweepSome()
-		left -= n
-		if !more {
+		p := j.pass()
+		if j.giveBack(&p) != nil || p.end {
 			break
+		}
+		left -= p.octets
+		if p.wait != nil {
+			select {
+			case <-p.wait:
+			case <-j.ctx.Done():
+			}
 		}
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.led.Swept()
 	j.sweeping = false
 	j.stats.Sweeps++
-	j.roomy()
+	j.tell()
 }
 
-// sweepSome is a part of a sweep. It returns the octets it has passed, and whether to go on.
-func (j *Journal) sweepSome() (octets int, more bool) {
-	last, copies, octets, more := j.passSome()
-	for _, w := range copies {
-		if j.wait(w) != nil {
-			return octets, false // it is final
+// giveBack gives the room of what was passed back. Its errors are final.
+func (j *Journal) giveBack(p *pass) error {
+	for _, w := range p.copies {
+		if err := j.wait(w); err != nil {
+			return err
 		}
 	}
-	if last == 0 {
-		return octets, false
+	if p.last == 0 {
+		return nil
 	}
-	if err := j.log.Release(last); err != nil {
+	if err := j.log.Release(p.last); err != nil {
 		j.end(err)
-		return octets, false
+		return err
 	}
 	j.mu.Lock()
-	j.roomy()
-	j.mu.Unlock()
-	return octets, more
+	defer j.mu.Unlock()
+	j.tell()
+	return nil
 }
 
-// passSome looks at the next records and begins to append again those that still count. It
-// returns the number of the last record whose room can be given back when that is durable.
-func (j *Journal) passSome() (last uint64, copies []*commitlog.Pending, octets int, more bool) {
+// pass looks at the next records and begins to append again those that still count.
+func (j *Journal) pass() (p pass) {
 	j.order.Lock()
 	defer j.order.Unlock()
 	for range sweepBatch {
-		rec := j.held
-		if rec == nil {
-			var err error
-			if rec, err = j.log.TryNext(); err != nil {
-				j.end(err)
-				return last, copies, octets, false
-			}
+		rec, err := j.oldest()
+		if err != nil || rec == nil {
+			p.end = true
+			return p
 		}
-		if rec == nil {
-			return last, copies, octets, false
-		}
-		j.held = nil
 		j.mu.Lock()
 		b, fate := j.led.Pass(rec.Payload, j.now())
-		j.mu.Unlock()
-		if mutant.Is(mutant.HeadTooFar) {
-			fate = ledger.Dead
+		if fate == ledger.Wait {
+			p.wait = j.change()
 		}
-		switch fate {
-		case ledger.Wait:
-			j.held = rec // it has been handed out, and is not again
-			return last, copies, octets, false
-		case ledger.Copy:
+		j.mu.Unlock()
+		if p.wait != nil {
+			return p
+		}
+		if fate == ledger.Copy && !mutant.Is(mutant.HeadTooFar) {
 			w, err := j.p.Begin(b)
 			if err != nil {
-				return last, copies, octets, false
+				p.end = true
+				return p
 			}
-			copies = append(copies, w)
-		case ledger.Dead:
+			p.copies = append(p.copies, w)
 		}
-		last = rec.Seq
-		octets += len(rec.Payload)
+		j.held = nil
+		p.last = rec.Seq
+		p.octets += len(rec.Payload)
 	}
-	return last, copies, octets, true
+	return p
+}
+
+// oldest returns the oldest record that was not passed, nil if there is none. The log hands
+// each out once, so it is held until then.
+func (j *Journal) oldest() (rec *commitlog.Record, err error) {
+	if j.held == nil {
+		if j.held, err = j.log.TryNext(); err != nil {
+			j.end(err)
+		}
+	}
+	return j.held, err
 }

@@ -128,7 +128,7 @@ func (t *settling) removal(results []byte) ([]byte, once.Outcome, error) {
 		return results, once.NotDone, err
 	}
 	res := nfs3.WccRes{Wcc: t.wcc(f.dir)}
-	return res.Append(results), once.Done, nil
+	return res.Append(results), once.Done, durable(f.dir.node)
 }
 
 // rename: the new name is that of the file. If both names were, nothing was to be done.
@@ -147,7 +147,7 @@ func (t *settling) rename(results []byte) ([]byte, once.Outcome, error) {
 		return results, once.Unknown, err
 	case bytes.Equal(to.id, moved):
 		res := nfs3.RenameRes{FromWcc: t.wcc(from.dir), ToWcc: t.wcc(to.dir)}
-		return res.Append(results), once.Done, nil
+		return res.Append(results), once.Done, durable(to.dir.node, from.dir.node)
 	case bytes.Equal(from.id, moved):
 		return results, once.NotDone, nil
 	}
@@ -161,5 +161,18 @@ func (t *settling) link(results []byte) ([]byte, once.Outcome, error) {
 		return results, once.NotDone, err
 	}
 	res := nfs3.LinkRes{Attr: f.opt(), DirWcc: t.wcc(f.dir)}
-	return res.Append(results), once.Done, nil
+	return res.Append(results), once.Done, durable(f.dir.node)
+}
+
+// durable makes durable what was done to files: the process may have been killed before it
+// had. A nil one is gone.
+func durable(nodes ...backend.Node) error {
+	for _, n := range nodes {
+		if s, ok := n.(backend.Syncer); ok {
+			if err := s.Sync(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

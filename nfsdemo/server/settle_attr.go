@@ -25,7 +25,7 @@ func (t *settling) attributes(results []byte) ([]byte, once.Outcome, error) {
 		return results, out, err
 	}
 	res := nfs3.WccRes{Wcc: t.wcc(f)}
-	return res.Append(results), once.Done, nil
+	return res.Append(results), once.Done, durable(n)
 }
 
 var errMixed = errors.New("an attribute is neither what it was nor what was asked for")

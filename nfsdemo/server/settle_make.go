@@ -26,7 +26,7 @@ func (t *settling) making(results []byte) ([]byte, once.Outcome, error) {
 			return results, once.Unknown, err
 		}
 	}
-	return t.made(&f, results), once.Done, nil
+	return t.made(&f, results), once.Done, durable(f.node, f.dir.node)
 }
 
 // made appends the results of a call that has made f.
@@ -88,5 +88,5 @@ func (t *settling) opened(results []byte) ([]byte, once.Outcome, error) {
 	if err != nil || out != once.Done {
 		return results, out, err
 	}
-	return t.made(&f, results), once.Done, nil
+	return t.made(&f, results), once.Done, durable(f.node)
 }

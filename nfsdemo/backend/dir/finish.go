@@ -11,6 +11,7 @@ var (
 	_ backend.Dated    = (*FS)(nil)
 	_ backend.Born     = (*node)(nil)
 	_ backend.Finisher = (*node)(nil)
+	_ backend.Syncer   = (*node)(nil)
 )
 
 // Birth is part of the identity.
@@ -47,4 +48,12 @@ func raw(st *stat) bool {
 	default:
 		return mode == 0o600
 	}
+}
+
+// Sync syncs the file, or the directory of one that cannot be opened.
+func (n *node) Sync() error {
+	if n == n.fs.root {
+		return n.fs.settle(n.fs.top)
+	}
+	return n.at(func(d *openDir, _ string, _ *stat) error { return n.settleAttr(d) })
 }

@@ -72,6 +72,7 @@ func (l *Ledger) forget(e *Entry) {
 		}
 	}
 	l.space.kept -= e.size
+	l.space.live -= e.size
 	delete(l.calls, e.key)
 }
 

@@ -1,6 +1,6 @@
 package ledger
 
-// Limits bounds what a Ledger keeps. Calls under way are bounded by Room alone.
+// Limits bounds what a Ledger keeps. Calls under way are bounded by the room in the ring.
 type Limits struct {
 	Entries  int   // replies kept in all
 	PerAddr  int   // replies kept for one address
@@ -47,7 +47,7 @@ func (e *Entry) Number() uint64 { return e.number }
 // Stats is what a Ledger holds and has done.
 type Stats struct {
 	Replies int    // kept now
-	Running int    // calls under way
+	Running int    // calls under way, from their intents on
 	Octets  int    // of the ring in use
 	Expired uint64 // replies forgotten as their time was over
 	Evicted uint64 // replies forgotten before
@@ -86,17 +86,23 @@ func (l *Ledger) Begin(k Key, now int64) (e *Entry, first bool) {
 	e = &Entry{key: k, number: l.next}
 	l.next++
 	l.calls[k] = e
-	l.running++
 	return e, true
 }
 
-// Intend returns the record that is to be durable before the call is executed. It copies
-// args and state. Between Intend and Appended nothing else is appended.
+// Intend returns the record that is to be durable before the call is executed, or nil if
+// there is no room for it now: until calls have ended, or a sweep has. It copies args and
+// state.
 func (l *Ledger) Intend(e *Entry, args, state []byte, now int64) []byte {
 	r := Record{Kind: Intent, Number: e.number, Key: e.key, At: now, Args: args, State: state}
-	e.intent = r.Append(nil)
-	l.appended(e, e.intent)
-	return e.intent
+	b := r.Append(nil)
+	if !l.room(len(b)) {
+		return nil
+	}
+	e.intent = b
+	l.running++
+	l.space.live += recordSize(len(b))
+	l.appended(e, b)
+	return b
 }
 
 // Reply returns the record that is to be durable before the reply leaves: then the owner
@@ -106,6 +112,7 @@ func (l *Ledger) Reply(e *Entry, result []byte, now int64) []byte {
 	e.copies = 0
 	b := e.record()
 	l.appended(e, b)
+	l.space.live += e.size
 	return b
 }
 
@@ -118,8 +125,8 @@ func (e *Entry) record() []byte {
 // Done says that the record of Reply is durable. Older replies make room: those of the
 // same address first, when it has more than its share.
 func (l *Ledger) Done(e *Entry, now int64) {
-	e.phase, e.intent = done, nil
-	l.running--
+	e.phase = done
+	l.over(e)
 	l.keep(e)
 	l.expire(now)
 }
@@ -136,9 +143,22 @@ func (l *Ledger) Void(e *Entry) []byte {
 
 // Drop forgets a call under way, of which nothing is to be recorded any more.
 func (l *Ledger) Drop(e *Entry) {
-	if l.calls[e.key] == e && e.phase != done {
-		delete(l.calls, e.key)
+	if l.calls[e.key] != e || e.phase == done {
+		return
+	}
+	delete(l.calls, e.key)
+	if e.phase == replying {
+		l.space.live -= e.size
+	}
+	l.over(e)
+}
+
+// over says that the intent of e does not count any more.
+func (l *Ledger) over(e *Entry) {
+	if e.intent != nil {
 		l.running--
+		l.space.live -= recordSize(len(e.intent))
+		e.intent = nil
 	}
 }
 

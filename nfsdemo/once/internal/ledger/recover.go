@@ -94,6 +94,7 @@ func (v *Recovery) End(lim Limits, now int64) (*Ledger, []Unsettled) {
 			replies = append(replies, e)
 			continue
 		}
+		l.space.live += e.size
 		u := Unsettled{Entry: e}
 		_ = u.Parse(e.intent) // it has been parsed before
 		open = append(open, u)
@@ -102,6 +103,7 @@ func (v *Recovery) End(lim Limits, now int64) (*Ledger, []Unsettled) {
 	slices.SortFunc(open, func(a, b Unsettled) int { return compare(0, 0, a.Number, b.Number) })
 	l.running = len(open)
 	for _, e := range replies {
+		l.space.live += e.size
 		l.keep(e)
 	}
 	l.expire(now)

@@ -13,8 +13,8 @@ const (
 // first record that was not passed and the last one appended.
 type space struct {
 	used   int
-	kept   int // by replies that are kept, one record each
-	swept  int // in use when the last sweep ended
+	live   int // of these, what counts: intents of calls under way, and replies
+	kept   int // of these, replies that are kept
 	copied uint64
 }
 
@@ -29,21 +29,18 @@ func (l *Ledger) appended(e *Entry, b []byte) {
 	l.space.used += e.size
 }
 
-// Room says whether there is room for the intent of one more call, of n octets, and for
-// the replies of all. If not, the owner lets calls end, or sweeps.
-func (l *Ledger) Room(n int) bool {
+// room says whether there is room for the intent of one more call, of n octets, and for
+// the replies of all.
+func (l *Ledger) room(n int) bool {
 	reply := recordSize(l.lim.MaxReply + MaxOverhead)
-	return l.space.used+recordSize(n)+l.running*reply <= l.lim.Capacity/4*3
+	return l.space.used+recordSize(n)+(l.running+1)*reply <= l.lim.Capacity/4*3
 }
 
-// Crowded says that a sweep is worth while: half of the ring is in use, and more than
-// after the last one.
+// Crowded says that a sweep is worth while: half of the ring is in use, and part of that
+// for nothing.
 func (l *Ledger) Crowded() bool {
-	return l.space.used > l.lim.Capacity/2 && l.space.used-l.space.swept > l.lim.Capacity/16
+	return l.space.used > l.lim.Capacity/2 && l.space.used-l.space.live > l.lim.Capacity/16
 }
-
-// Swept says that a sweep is over.
-func (l *Ledger) Swept() { l.space.swept = l.space.used }
 
 // Fate is what is to become of the oldest record of the log.
 type Fate uint8
@@ -66,24 +63,27 @@ func (l *Ledger) Pass(b []byte, now int64) ([]byte, Fate) {
 		return nil, Dead
 	}
 	e := l.calls[r.Key]
-	if e == nil || e.number != r.Number || r.Kind == Reply && e.phase == running || r.Kind == Intent && e.phase == done {
-		l.space.used -= recordSize(len(b))
-		return nil, Dead
-	}
-	if e.phase == replying {
+	switch {
+	case e == nil || e.number != r.Number || e.intent == nil && e.phase != done:
+	case e.phase == replying:
 		return nil, Wait
+	case (r.Kind == Intent) == (e.phase == running):
+		if e.copies--; e.copies == 0 {
+			l.space.used -= recordSize(len(b))
+			return l.again(e), Copy
+		}
 	}
 	l.space.used -= recordSize(len(b))
-	if e.copies--; e.copies > 0 {
-		return nil, Dead
-	}
+	return nil, Dead
+}
+
+// again returns the record of e that counts, to be appended once more.
+func (l *Ledger) again(e *Entry) []byte {
 	l.space.copied++
-	if e.phase == running {
-		l.appended(e, e.intent)
-		return e.intent, Copy
+	c := e.intent
+	if e.phase == done {
+		c = e.record()
 	}
-	c := e.record()
-	e.copies++
-	l.space.used += e.size
-	return c, Copy
+	l.appended(e, c)
+	return c
 }
