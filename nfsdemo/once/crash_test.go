@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 
@@ -40,7 +41,7 @@ func (r *recorder) cut(sim *pmem.Sim) {
 	r.shelf.mu.Lock()
 	defer r.shelf.mu.Unlock()
 	r.cuts = append(r.cuts, cut{
-		snap: sim.Told(), shelf: r.shelf.clone(), acked: maps.Clone(r.acked), calls: r.calls[:len(r.calls):len(r.calls)],
+		snap: sim.Told(), shelf: r.shelf.clone(), acked: maps.Clone(r.acked), calls: slices.Clip(r.calls),
 	})
 }
 

@@ -225,8 +225,10 @@ func TestRecords(t *testing.T) {
 	}
 	var r Record
 	for _, b := range [][]byte{
-		make([]byte, 16), {0x6f, 0x6e, 0x63, 2, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 1},
-		{0x6f, 0x6e, 0x63, 1, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 1}, make([]byte, MaxRecord+1),
+		make([]byte, 16),
+		{0x6f, 0x6e, 0x63, 2, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 1},
+		{0x6f, 0x6e, 0x63, 1, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 1},
+		make([]byte, MaxRecord+1),
 	} {
 		if err := r.Parse(b); !errors.Is(err, ErrRecord) {
 			t.Errorf("%x: %v", b[:16], err)
