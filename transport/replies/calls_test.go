@@ -227,6 +227,34 @@ func TestUnansweredCrashes(t *testing.T) {
 	wg.Wait()
 }
 
+// The room of a reply is not given back before its call is struck out: while that cannot be
+// written down, the reply is there.
+func TestCallsBeforeReplies(t *testing.T) {
+	w, server := startStuck(t)
+	mem, calls := sim(1<<16), &gated{Sim: sim(1 << 16)}
+	created(t, mem)
+	created(t, calls)
+	c := openBoth(t, w, mem, calls)
+	for range 20 {
+		over := make(chan error)
+		go func() {
+			over <- c.Do(t.Context(), &transport.Call{Prog: program, Vers: 1, Proc: 5}, new(transport.Reply))
+		}()
+		<-server.came
+		calls.close()
+		server.gate <- struct{}{}
+		if err := <-over; err != nil {
+			t.Fatal(err)
+		}
+		<-calls.waiting
+		st, err := Inspect(reader(pmem.OpenSim(mem.Told().Durable(), nil)), reader(pmem.OpenSim(calls.Told().Durable(), nil)))
+		calls.open()
+		if err != nil || len(st.Unanswered) > 0 {
+			t.Fatalf("%+v, %v", st.Unanswered, err)
+		}
+	}
+}
+
 // A call that hangs does not fill the log of calls: it is copied.
 func TestCallsCompact(t *testing.T) {
 	w, server := startStuck(t)
