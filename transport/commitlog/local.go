@@ -23,7 +23,7 @@ func (l *Log) Local(ctx context.Context, p *Producer) error {
 
 // local gives the session of a to p; order is held.
 func (l *Log) local(p *Producer, a *Answer) error {
-	loc := &local{p: p, ring: guarded(l.mem.Ring(a.Mode)), tail: guarded(l.mem.TailWord())}
+	loc := &local{p: p, head: l.durableHead, ring: guarded(l.mem.Ring(a.Mode)), tail: guarded(l.mem.TailWord())}
 	l.state.Lock()
 	if err := l.err; err != nil {
 		l.state.Unlock()
@@ -32,6 +32,15 @@ func (l *Log) local(p *Producer, a *Answer) error {
 	l.loc = loc
 	l.state.Unlock()
 	return p.open(loc, a)
+}
+
+// durableHead returns the head when nobody is about to make another one durable.
+func (l *Log) durableHead() uint64 {
+	l.order.Lock()
+	defer l.order.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.cons.Head().Pos
 }
 
 // guarded is what package window makes, all of which is Guarded.
@@ -45,6 +54,8 @@ func guarded(m region.Memory) region.Guarded {
 type local struct {
 	p          *Producer
 	ring, tail region.Guarded
+	head       func() uint64 // durable
+	look       sync.Once
 
 	mu      sync.Mutex
 	queue   []*flight
@@ -150,5 +161,8 @@ func (s *local) published(head uint64) { s.p.publishedBy(s, head) }
 // wait implements link: there is nothing to be done but to sleep.
 func (s *local) wait(context.Context, *Pending) error { return ErrClosed }
 
-// blocked implements link: the log tells.
-func (s *local) blocked() {}
+// blocked implements link: the log tells, but for what was released while the session was
+// being opened.
+func (s *local) blocked() {
+	s.look.Do(func() { go func() { s.published(s.head()) }() }) // not in here: p.mu is held
+}

@@ -362,3 +362,42 @@ func TestCopies(t *testing.T) {
 		t.Errorf("%q", r.Payload)
 	}
 }
+
+// Room that is made while a session is being opened is told to nobody: the producer finds it.
+func TestReleasedBetweenSessions(t *testing.T) {
+	for _, where := range []string{"connection", "process"} {
+		t.Run(where, func(t *testing.T) {
+			l := newTestLog(t, sim(256), WAL)
+			p := newTestProducer(t, nil)
+			session(t, l, p, pipes)
+			full := strings.Repeat("x", 100)
+			for range 2 { // 128 octets each
+				if _, err := p.Append(t.Context(), []byte(full)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c, s := connect(t, p, pipes, nil)
+			prep, err := l.Prepare(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			take(t, l, 1, full, full)
+			if err := l.Release(2); err != nil {
+				t.Fatal(err)
+			}
+			if where == "process" {
+				err = prep.Local(p)
+			} else if a, aerr := prep.Attach(s); aerr == nil {
+				err = p.Open(c, a)
+			} else {
+				err = aerr
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := p.Append(t.Context(), []byte(full)); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}

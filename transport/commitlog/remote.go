@@ -25,6 +25,7 @@ type remote struct {
 
 	mu      sync.Mutex
 	reading bool // the head is being read, or will be
+	looked  bool // it was in this session
 	sink    region.Region
 	word    []byte
 }
@@ -70,14 +71,15 @@ func (r *remote) post(f *flight) error {
 // wait implements link: who waits may be the one that reads the socket.
 func (r *remote) wait(ctx context.Context, e *Pending) error { return r.c.Wait(ctx, &e.w) }
 
-// blocked implements link: without Immediate Data the head is read, now and then.
+// blocked implements link: without Immediate Data the head is read, now and then; with it
+// once, since what was released while the session was being opened was told to nobody.
 func (r *remote) blocked() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.told || r.reading {
+	if r.reading || r.told && r.looked {
 		return
 	}
-	r.reading = true
+	r.reading, r.looked = true, true
 	time.AfterFunc(pollHead, r.read)
 }
 
