@@ -20,6 +20,7 @@ type Client struct {
 	exports []string // all that the server exports, nil if it does not say
 	reads   *freeList
 	writes  *freeList
+	push    *pusher // nil: none
 }
 
 // New makes a client of a connection to an NFS server and the handle of a root,
@@ -82,7 +83,10 @@ func (c *Client) Null(ctx context.Context) error { return c.rpc.null(ctx) }
 
 // Close ends the connection. Choice: no UMNT is sent; the server's list of mounts
 // is informational (RFC 1813 Section 5.2.3).
-func (c *Client) Close() error { return c.rpc.caller.Close() }
+func (c *Client) Close() error {
+	c.push.close()
+	return c.rpc.caller.Close()
+}
 
 // call runs one procedure whose arguments and results are sent whole. keep, if
 // not nil, is called with OK results while what they lend is valid. A status other

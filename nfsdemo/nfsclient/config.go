@@ -60,6 +60,10 @@ type Config struct {
 	// is lost (transport.Redialer): then it is sent again. If zero, it fails at once.
 	Reconnect time.Duration
 
+	// Push lets Client.PushFrom and OpenPush write files by push, if the server has that. Dial
+	// then switches on the backward direction of the connection. If nil, they are not.
+	Push *PushConfig
+
 	rpcbindPort string // for tests; "": 111
 }
 

@@ -27,7 +27,8 @@ func Dial(ctx context.Context, u *URL, cfg *Config) (*Client, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, cfg.DialTimeout,
 		fmt.Errorf("no answer from %s within %v: %w", u.Addr(), cfg.DialTimeout, context.DeadlineExceeded))
 	defer cancel()
-	nfs, err := dialLasting(ctx, u, cfg)
+	p := newPusher(u, cfg)
+	nfs, err := dialLasting(ctx, u, cfg, p)
 	if err != nil {
 		return nil, err
 	}
@@ -36,6 +37,7 @@ func Dial(ctx context.Context, u *URL, cfg *Config) (*Client, error) {
 		nfs.Close() //nolint:errcheck // the first error counts
 		return nil, err
 	}
+	p.attach(c)
 	return c, nil
 }
 
@@ -88,14 +90,18 @@ func findMount(ctx context.Context, u *URL, cfg *Config, nfs transport.Caller) (
 	return NewMounter(caller, cfg.Cred), func() { caller.Close() }, nil //nolint:errcheck // nothing is outstanding
 }
 
-// dialLasting is dialNFS for a client that is to outlive its connections, if Reconnect says so.
-func dialLasting(ctx context.Context, u *URL, cfg *Config) (transport.Caller, error) {
+// dialLasting is dialNFS for a client that is to outlive its connections, if Reconnect says
+// so. P is told of each.
+func dialLasting(ctx context.Context, u *URL, cfg *Config, p *pusher) (transport.Caller, error) {
 	if cfg.Reconnect <= 0 {
 		return dialNFS(ctx, u, cfg)
 	}
 	rc := &transport.RedialConfig{
 		Dial:     func(ctx context.Context) (transport.Caller, error) { return dialNFS(ctx, u, cfg) },
 		Patience: cfg.Reconnect,
+	}
+	if p != nil {
+		rc.Trace.Connected = func(int) { p.look() }
 	}
 	if cfg.Transport != nil {
 		rc.Logger = cfg.Transport.Logger

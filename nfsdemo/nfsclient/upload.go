@@ -31,13 +31,17 @@ type releaser interface {
 func (c *Client) WriteFrom(ctx context.Context, n *Node, src io.ReaderAt, size int64, progress func(octets int)) (int64, error) {
 	lender, _ := src.(Lender)
 	u := upload{c: c, n: n, src: src, lender: lender, progress: progress}
-	window := c.cfg.CommitEvery
-	keeper, _ := src.(releaser)
+	u.single = size >= 0 && size <= int64(c.writes.size)
+	return u.run(ctx, 0, size)
+}
+
+// run copies what lies behind off.
+func (u *upload) run(ctx context.Context, off, size int64) (int64, error) {
+	window := u.c.cfg.CommitEvery
+	keeper, _ := u.src.(releaser)
 	if keeper != nil {
 		window = min(window, keeper.Size())
 	}
-	u.single = size >= 0 && size <= int64(c.writes.size)
-	var off int64
 	for {
 		end := off + window
 		if size > off {
@@ -45,7 +49,7 @@ func (c *Client) WriteFrom(ctx context.Context, n *Node, src io.ReaderAt, size i
 		}
 		good, last, err := u.window(ctx, off, end)
 		if err != nil {
-			return off, pathErr("write", n.Path, err)
+			return off, pathErr("write", u.n.Path, err)
 		}
 		if off = good; last {
 			return off, nil

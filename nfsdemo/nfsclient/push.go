@@ -1,0 +1,261 @@
+package nfsclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/stag-rdma/stag/nfsdemo/pushfile"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/push"
+	"go.uber.org/zap"
+)
+
+// Defaults of [PushConfig].
+const (
+	DefaultPushCapacity = 16 << 20
+	DefaultPushRecord   = 256 << 10
+	DefaultPushInFlight = 8
+	DefaultPushOpenTime = 10 * time.Second
+)
+
+// PushConfig is how files are written by push (docs/pushfile.md): WRITEs are appended to a
+// log of this client at the server, which acknowledges them when they are durable there and
+// applies them in the background. Zero fields mean the defaults.
+type PushConfig struct {
+	// Log is the name of the log, 1 to 64 of A-Z a-z 0-9 . _ - and not beginning with a dot.
+	// It must be set, and belong to one process at a time: another one ends the session.
+	Log string
+	// Secret proves that the log is one's own. If nil, the server makes a log and issues
+	// one, which Keep has to keep before it is used; see [push.Config].
+	Secret *push.Secret
+	Keep   func(push.Secret) error
+	// Capacity is the ring of a new log, octets. If zero, 16 MiB.
+	Capacity uint64
+	// Record is the most octets of a file in one record, of which InFlight are under way
+	// for one file. The server may want less. If zero, 256 KiB and 8.
+	Record, InFlight int
+	// Best is the first rung that is tried. If zero, push.Native.
+	Best push.Rung
+	// OpenTimeout bounds the first opening of the log. If zero, 10 s.
+	OpenTimeout time.Duration
+}
+
+func (c *PushConfig) fill() *PushConfig {
+	f := *c
+	if f.Capacity == 0 {
+		f.Capacity = DefaultPushCapacity
+	}
+	if f.Record <= 0 {
+		f.Record = DefaultPushRecord
+	}
+	if f.InFlight <= 0 {
+		f.InFlight = DefaultPushInFlight
+	}
+	if f.OpenTimeout <= 0 {
+		f.OpenTimeout = DefaultPushOpenTime
+	}
+	return &f
+}
+
+// Errors of push-mode writes.
+var (
+	// ErrNoPush: this client does not push. What it wraps says why.
+	ErrNoPush = errors.New("files are not written by push")
+	// ErrRecalled: somebody else wants the file, or the PushFile is closed.
+	ErrRecalled = errors.New("the server has taken the file back (use WRITE)")
+
+	errNoPushConfig = errors.New("Config.Push is not set, or the client was not made by Dial")
+	errNoBackward   = errors.New("profile rfc5666 has no backward direction, by which files are recalled")
+)
+
+// pusher writes files by push. It has one session of a log, and a goroutine as long as that
+// lasts.
+type pusher struct {
+	cfg   *PushConfig
+	log   *zap.Logger
+	calls push.Callbacks
+	next  transport.Handler // of other programs in the backward direction; may be nil
+	host  string
+	dial  func(ctx context.Context, addr string) (net.Conn, error)
+	rpc   rpc // of pushfile.Program; without caller until attach
+
+	ctx    context.Context // ends with close
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	kick   chan struct{} // one slot: the server does not know where to call
+	turn   chan struct{} // one slot: who opens the log
+
+	mu      sync.Mutex
+	secret  *push.Secret
+	session *push.Session
+	why     error                // there is no session, and will be none
+	files   map[uint64]*PushFile // by their leases
+}
+
+// newPusher prepares for the push-mode writes of a client that is about to be dialed, and
+// switches on the backward direction of its connections; nil without Config.Push.
+func newPusher(u *URL, cfg *Config) *pusher {
+	if cfg.Push == nil {
+		return nil
+	}
+	var t transport.Config
+	if cfg.Transport != nil {
+		t = *cfg.Transport
+	}
+	p := &pusher{
+		cfg: cfg.Push.fill(), log: t.Logger, next: t.BackwardHandler, host: u.Host,
+		kick: make(chan struct{}, 1), turn: make(chan struct{}, 1),
+		files: make(map[uint64]*PushFile), secret: cfg.Push.Secret,
+		dial: func(ctx context.Context, addr string) (net.Conn, error) { return dialConn(ctx, addr, cfg) },
+	}
+	if p.log == nil {
+		p.log = zap.NewNop()
+	}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	if t.Profile == transport.ProfileRFC5666 {
+		p.why = errNoBackward
+		return p
+	}
+	t.BackwardHandler, t.BackwardCredits = p, max(t.BackwardCredits, backwardCredits)
+	cfg.Transport = &t
+	return p
+}
+
+// backwardCredits is how many recalls are served at a time.
+const backwardCredits = 8
+
+// attach gives p the connection of its client.
+func (p *pusher) attach(c *Client) {
+	if p != nil {
+		p.rpc = rpc{caller: c.rpc.caller, prog: pushfile.Program, vers: pushfile.Version, cred: c.rpc.cred}
+		c.push = p
+	}
+}
+
+// open returns the session, and opens the log if there is none.
+func (p *pusher) open(ctx context.Context) (*push.Session, error) {
+	if p == nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoPush, errNoPushConfig)
+	}
+	select {
+	case p.turn <- struct{}{}:
+		defer func() { <-p.turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	p.mu.Lock()
+	s, why, secret := p.session, p.why, p.secret
+	p.mu.Unlock()
+	switch {
+	case why != nil:
+		return nil, fmt.Errorf("%w: %w", ErrNoPush, why)
+	case s != nil && s.Err() == nil:
+		return s, nil
+	case s != nil:
+		p.log.Info("nfsclient: push log ended, opened again", zap.Error(s.Err()))
+	}
+	s, err := p.dialLog(ctx, secret)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err != nil && ctx.Err() != nil {
+		return nil, err
+	}
+	if p.session, p.why = s, err; err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoPush, err)
+	}
+	return s, nil
+}
+
+// dialLog opens the log.
+func (p *pusher) dialLog(ctx context.Context, secret *push.Secret) (*push.Session, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, p.cfg.OpenTimeout, errPushTime)
+	defer cancel()
+	s, err := push.Dial(ctx, p.rpc.caller, p.cfg.Log, &push.Config{
+		Secret: secret, Keep: p.keep, Cred: p.rpc.cred, Capacity: p.cfg.Capacity, Best: p.cfg.Best,
+		Host: p.host, Dial: p.dial, Callbacks: &p.calls, Logger: p.log,
+		Opened: func(push.Rung, uint32, uint64) { p.look() },
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.start(func() { p.attend(s) })
+	return s, nil
+}
+
+var errPushTime = errors.New("the log was not opened in time")
+
+// keep keeps the secret of a new log.
+func (p *pusher) keep(s push.Secret) error {
+	if p.cfg.Keep == nil {
+		return push.ErrNoKeep
+	}
+	if err := p.cfg.Keep(s); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.secret = &s
+	return nil
+}
+
+// look says that the session, or the connection of the calls, is another one. It does not
+// block.
+func (p *pusher) look() {
+	select {
+	case p.kick <- struct{}{}:
+	default:
+	}
+}
+
+// attend lets the server know where to call as long as session s lasts: it calls back on the
+// connection of the last call of pushfile.Program for a session.
+func (p *pusher) attend(s *push.Session) {
+	for s.Err() == nil {
+		select {
+		case <-p.kick:
+		case <-p.ctx.Done():
+			return
+		}
+		ctx, cancel := context.WithTimeout(p.ctx, p.cfg.OpenTimeout)
+		if _, err := p.status(ctx, s); err != nil {
+			p.log.Info("nfsclient: status of the push log", zap.Error(err))
+		}
+		cancel()
+	}
+}
+
+// start runs f in a goroutine that close waits for, unless it has begun to.
+func (p *pusher) start(f func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ctx.Err() == nil {
+		p.wg.Go(f)
+	}
+}
+
+// close ends the session. What is under way ends with an error.
+func (p *pusher) close() {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	p.cancel()
+	s := p.session
+	if p.why == nil {
+		p.why = net.ErrClosed
+	}
+	p.mu.Unlock()
+	if s != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), pushCloseTime)
+		defer cancel()
+		_ = s.Close(ctx) // the server learns of it in any case
+	}
+	p.wg.Wait()
+}
+
+// pushCloseTime bounds the CLOSE of a log.
+const pushCloseTime = 2 * time.Second

@@ -1,0 +1,102 @@
+package nfsclient_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log"
+	"net"
+	"os"
+
+	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
+	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
+	"github.com/stag-rdma/stag/nfsdemo/pushwrite"
+	"github.com/stag-rdma/stag/nfsdemo/server"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/push"
+)
+
+// startPushServer is startServer for a server that takes push-mode writes.
+func startPushServer() (url string, stop func()) {
+	dir, _ := os.MkdirTemp("", "push")
+	commits, _ := net.Listen("tcp", "127.0.0.1:0")
+	calls, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	pw, err := pushwrite.Open(&pushwrite.Config{Dir: dir, Addr: commits.Addr().String()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	h, err := server.New(&server.Config{
+		Exports: []server.Export{{Path: "/export", FS: mem.New(nil), Squash: server.SquashNone}}, Guard: pw,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := pw.Start(context.Background(), h); err != nil {
+		log.Fatal(err)
+	}
+	s := &transport.Server{Handler: h, Config: &transport.Config{BackwardCredits: 8}}
+	go pw.Serve(commits)
+	go s.Serve(calls)
+	return "nfs+rdma://" + calls.Addr().String() + "/export", func() {
+		_ = s.Close()
+		_ = pw.Close(context.Background())
+		_ = os.RemoveAll(dir)
+	}
+}
+
+// A file is copied to a server by appending to a log there.
+func ExampleClient_PushFrom() {
+	url, stop := startPushServer()
+	defer stop()
+	ctx := context.Background()
+	u, _ := nfsclient.ParseURL(url)
+	var kept push.Secret // to be kept where the next process finds it, and nobody else
+	c, err := nfsclient.Dial(ctx, u, &nfsclient.Config{Push: &nfsclient.PushConfig{
+		Log: "mine", Keep: func(s push.Secret) error { kept = s; return nil },
+	}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	n, _ := c.Create(ctx, c.Root(), "file", 0o644, true)
+	data := bytes.NewReader([]byte("durable before the server's processor has seen it\n"))
+	r, err := c.PushFrom(ctx, n, data, data.Size(), nil)
+	fmt.Println(r.Size, r.Pushed, r.Rung, r.Level, r.Why, err)
+	fmt.Println(kept != push.Secret{})
+	// Output:
+	// 50 50 native persistent <nil> <nil>
+	// true
+}
+
+// A file that is written to here and there, durably each time.
+func ExampleClient_OpenPush() {
+	url, stop := startPushServer()
+	defer stop()
+	ctx := context.Background()
+	u, _ := nfsclient.ParseURL(url)
+	c, err := nfsclient.Dial(ctx, u, &nfsclient.Config{Push: &nfsclient.PushConfig{
+		Log: "mine", Keep: func(push.Secret) error { return nil },
+	}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	n, _ := c.Create(ctx, c.Root(), "journal", 0o644, true)
+	f, err := c.OpenPush(ctx, n, 1<<20)
+	if err != nil {
+		log.Fatal(err) // WriteFrom would do
+	}
+	for i, entry := range []string{"one ", "two ", "three\n"} {
+		_, level, err := f.WriteAt(ctx, []byte(entry), int64(4*i))
+		fmt.Println(level, err)
+	}
+	fmt.Println(f.Rung(), f.Close(ctx)) // and all of it is in the file
+	// Output:
+	// persistent <nil>
+	// persistent <nil>
+	// persistent <nil>
+	// native <nil>
+}

@@ -1,0 +1,59 @@
+package nfsclient
+
+import (
+	"context"
+
+	"github.com/stag-rdma/stag/nfsdemo/pushfile"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
+	"go.uber.org/zap"
+)
+
+var _ transport.Handler = (*pusher)(nil)
+
+// ServeRPC serves the backward direction: recalls, the pressure of push, and what the user
+// of the client had of it before.
+func (p *pusher) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
+	if req.Prog == pushfile.CallbackProgram {
+		p.serveRecall(req, resp)
+		return
+	}
+	if p.calls.ServeRPC(ctx, req, resp); resp.Stat == xdr.ProgUnavail && p.next != nil {
+		resp.Stat = xdr.Success
+		p.next.ServeRPC(ctx, req, resp)
+	}
+}
+
+func (p *pusher) serveRecall(req *transport.Request, resp *transport.Response) {
+	d := xdr.NewDecoder(req.Args)
+	var a pushfile.RecallArgs
+	switch {
+	case req.Vers != pushfile.CallbackVersion:
+		resp.ProgMismatch(pushfile.CallbackVersion, pushfile.CallbackVersion)
+		return
+	case req.Proc == pushfile.ProcRecall:
+		a.Parse(&d)
+	case req.Proc != pushfile.ProcNull:
+		resp.Stat = xdr.ProcUnavail
+		return
+	}
+	switch {
+	case d.End() != nil:
+		resp.Stat = xdr.GarbageArgs
+	case req.Proc == pushfile.ProcRecall:
+		resp.Results = xdr.AppendUint32(resp.Results, uint32(p.recall(&a)))
+	}
+}
+
+// recall is CB_RECALL: who has nothing under way gives the file back at once, others when
+// that has been acknowledged. Only the server of the session knows its name.
+func (p *pusher) recall(a *pushfile.RecallArgs) pushfile.Status {
+	p.mu.Lock()
+	s, f := p.session, p.files[a.Lease]
+	p.mu.Unlock()
+	if f == nil || s != f.session || pushfile.Session(s.ID()) != a.Session {
+		return pushfile.StatusUnknownLease
+	}
+	p.log.Info("nfsclient: file recalled", zap.String("path", f.n.Path), zap.Uint32("milliseconds", a.Milliseconds))
+	return f.recall()
+}
