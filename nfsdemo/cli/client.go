@@ -79,12 +79,15 @@ type session struct {
 	a     *app
 	cfg   *nfsclient.Config
 	conns []conn
+	push  *pushFlags // of the connections that are opened now; nil: none
 }
 
 // conn is a client and the URL it was dialed with.
 type conn struct {
 	at *nfsclient.URL
 	c  *nfsclient.Client
+
+	secret *secretFile // of its push log; nil: none
 }
 
 // session starts with no connection.
@@ -100,11 +103,20 @@ func (s *session) open(ctx context.Context, u *nfsclient.URL) (*nfsclient.Client
 			return c.c, nil
 		}
 	}
-	c, err := nfsclient.Dial(ctx, u, s.cfg)
+	cfg := *s.cfg
+	var secret *secretFile
+	if s.push != nil {
+		var err error
+		if cfg.Push, secret, err = s.push.config(u); err != nil {
+			return nil, err
+		}
+	}
+	c, err := nfsclient.Dial(ctx, u, &cfg)
 	if err != nil {
+		secret.close()
 		return nil, &dialError{u: u, err: err, reservedPort: s.cfg.ReservedPort}
 	}
-	s.conns = append(s.conns, conn{u, c})
+	s.conns = append(s.conns, conn{u, c, secret})
 	return c, nil
 }
 
@@ -115,6 +127,7 @@ func (s *session) close() {
 			printStats(s.a.stderr, c.at.Addr(), c.c.Stats())
 		}
 		_ = c.c.Close() // every answer was received
+		c.secret.close()
 	}
 	s.conns = nil
 }

@@ -22,6 +22,8 @@ type copier struct {
 	preserve  bool // -p
 	keep      bool // -n: existing files stay
 	verbose   bool
+	push      pushFlags
+	pushed    pushTotals
 	partial   bool // something was reported and left out
 }
 
@@ -37,10 +39,16 @@ a directory to copy into. With -r directories are copied with all that is in the
 symbolic links as links; devices, pipes and sockets are left out.
 
 Files are durable on the server when cp ends (COMMIT). What cp wrote of a new file
-is removed when it fails.`,
+is removed when it fails.
+
+With --push the data are appended to a log of yours at the server, by RDMA Write and
+Flush (docs/pushfile.md); what cannot be done so is written as ever, and the last
+lines say what was. --push-secret keeps the log's secret, readable by you alone; without
+it that is in nfsdemo/push of your configuration directory.`,
 		Example: `  nfsdemo cp big.iso nfs+rdma://127.0.0.1/srv/data/
   nfsdemo cp -r nfs+rdma://127.0.0.1/srv/data/src ./src
   nfsdemo cp nfs://old/export/file nfs+rdma://new/export/file
+  nfsdemo cp --push journal nfs+rdma://127.0.0.1/srv/data/
   tar c . | nfsdemo cp - nfs+rdma://127.0.0.1/srv/data/backup.tar`,
 		Args: nArgs(2, -1, "a source and a destination"),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args) },
@@ -49,6 +57,8 @@ is removed when it fails.`,
 	cmd.Flags().BoolVarP(&c.preserve, "preserve", "p", false, "keep mode and time of last change")
 	cmd.Flags().BoolVarP(&c.keep, "no-clobber", "n", false, "leave existing files as they are")
 	cmd.Flags().BoolVarP(&c.verbose, "verbose", "v", false, "print the names of copied files")
+	cmd.Flags().BoolVar(&a.json, "json", false, "print a JSON object per copied file, with by what it was written")
+	c.push.add(cmd)
 	a.addClientFlags(cmd)
 	return cmd
 }
@@ -57,6 +67,9 @@ is removed when it fails.`,
 func (c *copier) run(ctx context.Context, args []string) (err error) {
 	from, to := args[:len(args)-1], args[len(args)-1]
 	if err := checkCopy(from, to); err != nil {
+		return err
+	}
+	if err := c.push.check(to); err != nil {
 		return err
 	}
 	if c.s, err = c.a.session(); err != nil {
@@ -74,6 +87,8 @@ func (c *copier) run(ctx context.Context, args []string) (err error) {
 	}
 	defer dst.close()
 	err = c.a.each(ctx, from, func(arg string) error { return c.one(ctx, arg, dst, name) })
+	c.bar.end()
+	c.pushed.report(c.a)
 	if err == nil && c.partial {
 		return errReported
 	}
@@ -147,7 +162,11 @@ func (c *copier) source(ctx context.Context, arg string) (*source, error) {
 // name of each source.
 func (c *copier) destination(ctx context.Context, arg string, several bool) (target, string, error) {
 	if nfsclient.IsURL(arg) {
+		if c.push.on {
+			c.s.push = &c.push
+		}
 		r, err := c.s.remote(ctx, arg)
+		c.s.push = nil // sources are only read
 		if err != nil {
 			return nil, "", err
 		}

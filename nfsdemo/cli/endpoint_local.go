@@ -87,7 +87,10 @@ func (d *localDir) fill(ctx context.Context, c *copier, f *os.File, name string,
 			return err
 		}
 	}
-	return src.complete(size)
+	if err := src.complete(size); err != nil || !c.a.json {
+		return err
+	}
+	return c.a.printJSON(copyJSON{Source: src.show, Path: f.Name(), Octets: size})
 }
 
 // attributes gives f, which is name in d, the mode and time of src.

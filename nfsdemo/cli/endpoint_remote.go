@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"path"
 	"strings"
@@ -77,10 +78,11 @@ func (d *remoteDir) fill(ctx context.Context, c *copier, n *nfsclient.Node, src 
 	}
 	defer done()
 	c.bar.begin(src.name, src.size)
-	size, err := d.c.WriteFrom(ctx, n, data, src.size, c.bar.counter())
+	how, err := d.write(ctx, c, n, data, src.size)
 	if err != nil {
 		return err
 	}
+	size := how.Size
 	var change nfs3.SetAttr
 	if n.Size() > size {
 		change.SetSize, change.Size = true, uint64(size)
@@ -95,7 +97,19 @@ func (d *remoteDir) fill(ctx context.Context, c *copier, n *nfsclient.Node, src 
 	if err == nil {
 		err = src.complete(size)
 	}
+	if err == nil {
+		err = c.wrote(src, n.Path, &how)
+	}
 	return err
+}
+
+// write copies data into n, by push if that was asked for.
+func (d *remoteDir) write(ctx context.Context, c *copier, n *nfsclient.Node, data io.ReaderAt, size int64) (nfsclient.Pushed, error) {
+	if c.push.on {
+		return d.c.PushFrom(ctx, n, data, size, c.bar.counter())
+	}
+	done, err := d.c.WriteFrom(ctx, n, data, size, c.bar.counter())
+	return nfsclient.Pushed{Size: done}, err
 }
 
 // symlink implements target. A link that exists is replaced.

@@ -1,0 +1,131 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
+	"github.com/stag-rdma/stag/transport/push"
+)
+
+// pushFlags are the flags of commands that can write by push.
+type pushFlags struct {
+	on     bool
+	secret string // file; "": the user's
+}
+
+func (f *pushFlags) add(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.on, "push", false, "append to a push log at the server instead of calling WRITE, if it has that")
+	cmd.Flags().StringVar(&f.secret, "push-secret", "", "with --push: `file` with the secret of the log, made if there is none (default: one of yours for the server)")
+}
+
+// check refuses what makes no sense before anything is dialed.
+func (f *pushFlags) check(to string) error {
+	switch {
+	case f.secret != "" && !f.on:
+		return usagef("--push-secret is for --push")
+	case f.on && !nfsclient.IsURL(to):
+		return usagef("--push is for files that are copied to a server, and %s is local", to)
+	}
+	return nil
+}
+
+// config opens the secret, and returns what Dial wants for a server.
+func (f *pushFlags) config(u *nfsclient.URL) (*nfsclient.PushConfig, *secretFile, error) {
+	var s *secretFile
+	var err error
+	if f.secret != "" {
+		s, err = openSecret(f.secret)
+	} else {
+		s, err = userSecret(u.Addr())
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("--push: %w", err)
+	}
+	return &nfsclient.PushConfig{Log: s.name, Secret: s.secret, Keep: s.keep}, s, nil
+}
+
+// copyJSON is a line of cp --json.
+type copyJSON struct {
+	Source string `json:"source"`
+	Path   string `json:"path"`             // it was copied to
+	Octets int64  `json:"octets"`           // that were copied
+	Pushed int64  `json:"pushed"`           // of them, by push
+	Rung   string `json:"rung,omitempty"`   // by what: native, append; write for WRITE and COMMIT
+	Level  string `json:"level,omitempty"`  // what that was worth: placed, persistent
+	Reason string `json:"reason,omitempty"` // why not all was pushed, with --push
+}
+
+// wrote is told how a file was written to a server.
+func (c *copier) wrote(src *source, to string, p *nfsclient.Pushed) error {
+	if c.push.on {
+		c.pushed.add(p)
+	}
+	if !c.a.json {
+		return nil
+	}
+	j := copyJSON{Source: src.show, Path: to, Octets: p.Size, Pushed: p.Pushed, Rung: "write", Level: "persistent"}
+	if p.Pushed > 0 {
+		j.Rung, j.Level = p.Rung.String(), p.Level.String()
+	}
+	if p.Why != nil {
+		j.Reason = reasonOf(p.Why)
+	}
+	return c.a.printJSON(j)
+}
+
+// pushTotals sums up a run with --push.
+type pushTotals struct {
+	files, octets  int64 // by push
+	level          string
+	rung           push.Rung
+	plain, written int64 // by WRITE and COMMIT
+	why            error // of the first of them
+}
+
+func (t *pushTotals) add(p *nfsclient.Pushed) {
+	if p.Why == nil || p.Pushed > 0 {
+		t.files++
+		t.octets += p.Pushed
+		t.rung = max(t.rung, p.Rung)
+		if l := p.Level.String(); p.Pushed > 0 && (t.level == "" || l == "placed") {
+			t.level = l
+		}
+	}
+	if p.Why != nil {
+		t.plain++
+		t.written += p.Size - p.Pushed
+		if t.why == nil {
+			t.why = p.Why
+		}
+	}
+}
+
+// report says on standard error by what the files were written.
+func (t *pushTotals) report(a *app) {
+	if t.octets > 0 {
+		fmt.Fprintf(a.stderr, "nfsdemo: pushed %s of %s: %v, %s\n", octets(uint64(t.octets)), files(t.files), t.rung, t.level)
+	}
+	if t.plain > 0 {
+		fmt.Fprintf(a.stderr, "nfsdemo: wrote %s of %s by WRITE and COMMIT: %s\n", octets(uint64(t.written)), files(t.plain), reasonOf(t.why))
+	}
+}
+
+func files(n int64) string {
+	if n == 1 {
+		return "1 file"
+	}
+	return fmt.Sprintf("%d files", n)
+}
+
+// reasonOf says why a file was not pushed, without its path and what ErrNoPush repeats.
+func reasonOf(err error) string {
+	err = bare(err)
+	if u, ok := err.(interface{ Unwrap() []error }); ok && errors.Is(err, nfsclient.ErrNoPush) { //nolint:errorlint // the outermost
+		if causes := u.Unwrap(); len(causes) == 2 {
+			err = causes[1]
+		}
+	}
+	return explain(err)
+}

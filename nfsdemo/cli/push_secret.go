@@ -1,0 +1,136 @@
+package cli
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/stag-rdma/stag/transport/push"
+)
+
+// secretFile is a file with the name of a push log and the secret by which it is this
+// user's: a line "log NAME" and a line "secret", 32 hexadecimal digits. It is locked as
+// long as it is open, since a log is appended to by one process.
+type secretFile struct {
+	f      *os.File
+	path   string
+	name   string
+	secret *push.Secret // nil: there is no log yet
+}
+
+// errSecretUsed: another process has the file.
+var errSecretUsed = errors.New("another nfsdemo is using this push log: give another --push-secret FILE, or none")
+
+// openSecret opens the file, and makes it if there is none.
+func openSecret(path string) (*secretFile, error) {
+	for {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		s := &secretFile{f: f, path: path}
+		if err = lockFile(f); err == nil {
+			err = s.read()
+		}
+		if err == nil && s.named() {
+			return s, nil
+		}
+		_ = f.Close() // nothing was written
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+}
+
+// named says whether the file is the one that has the name still: who had it open may have
+// removed it.
+func (s *secretFile) named() bool {
+	own, err := s.f.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Stat(s.path)
+	return err == nil && os.SameFile(own, there)
+}
+
+// read reads a file that may be empty.
+func (s *secretFile) read() error {
+	st, err := s.f.Stat()
+	switch {
+	case err != nil:
+		return err
+	case !st.Mode().IsRegular():
+		return errNotRegular
+	case runtime.GOOS != "windows" && st.Mode().Perm()&0o077 != 0:
+		return errors.New("others can read this secret: chmod 600 it, if it is still one")
+	case st.Size() == 0:
+		s.name = "nfsdemo-" + rand.Text()
+		return nil
+	}
+	b, err := io.ReadAll(io.LimitReader(s.f, 1024))
+	if err != nil {
+		return err
+	}
+	var digits string
+	if n, err := fmt.Sscanf(string(b), "log %64s\nsecret %32s\n", &s.name, &digits); err != nil || n != 2 {
+		return errNoSecret
+	}
+	var secret push.Secret
+	if n, err := hex.Decode(secret[:], []byte(digits)); err != nil || n != len(secret) {
+		return errNoSecret
+	}
+	s.secret = &secret
+	return nil
+}
+
+var errNoSecret = errors.New("holds no secret of a push log: give another --push-secret FILE; an empty or new one gets a log of its own")
+
+// keep writes the secret of a new log down, durably.
+func (s *secretFile) keep(secret push.Secret) error {
+	if _, err := s.f.WriteAt(fmt.Appendf(nil, "log %s\nsecret %x\n", s.name, secret[:]), 0); err != nil {
+		return err
+	}
+	if err := s.f.Sync(); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(s.path))
+}
+
+// close lets other processes have the log.
+func (s *secretFile) close() {
+	if s == nil {
+		return
+	}
+	if st, err := s.f.Stat(); err == nil && st.Size() == 0 {
+		_ = os.Remove(s.path) // no log was made
+	}
+	_ = s.f.Close() // what was written is synced
+}
+
+// mostSecrets bounds the logs of a user at one server.
+const mostSecrets = 16
+
+// userSecret opens the first of the user's files for a server that no other process has.
+func userSecret(addr string) (*secretFile, error) {
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return nil, fmt.Errorf("nowhere to keep the secret of a push log: %w (give --push-secret FILE)", err)
+	}
+	dir = filepath.Join(dir, "nfsdemo", "push")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	for n := range mostSecrets {
+		s, err := openSecret(filepath.Join(dir, fmt.Sprintf("%s.%d", url.PathEscape(addr), n)))
+		if !errors.Is(err, errSecretUsed) {
+			return s, err
+		}
+	}
+	return nil, errSecretUsed
+}
