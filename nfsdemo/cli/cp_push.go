@@ -122,7 +122,7 @@ func files(n int64) string {
 // reasonOf says why a file was not pushed, without its path and what ErrNoPush repeats.
 func reasonOf(err error) string {
 	err = bare(err)
-	if u, ok := err.(interface{ Unwrap() []error }); ok && errors.Is(err, nfsclient.ErrNoPush) { //nolint:errorlint // the outermost
+	if u, ok := err.(interface{ Unwrap() []error }); ok && errors.Is(err, nfsclient.ErrNoPush) {
 		if causes := u.Unwrap(); len(causes) == 2 {
 			err = causes[1]
 		}

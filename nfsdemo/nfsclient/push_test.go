@@ -185,7 +185,7 @@ func TestPushFenced(t *testing.T) {
 		t.Error("content differs")
 	}
 	n = made(t, c, "h")
-	if r, err = c.PushFrom(t.Context(), n, Memory(data), size, nil); err != nil || r.Pushed != size {
+	if r, err = c.PushFrom(t.Context(), n, data, size, nil); err != nil || r.Pushed != size {
 		t.Errorf("the next file: %+v, %v", r, err)
 	}
 }
@@ -228,7 +228,7 @@ func TestPushCut(t *testing.T) {
 			t.Fatalf("%d connections", conns.Load())
 		}
 		n := made(t, c, fmt.Sprintf("f%d", i))
-		r, err := c.PushFrom(t.Context(), n, Memory(data), size, nil)
+		r, err := c.PushFrom(t.Context(), n, data, size, nil)
 		if err != nil || r.Size != size {
 			t.Fatalf("%+v, %v", r, err)
 		}
@@ -244,7 +244,7 @@ func TestPushApplyError(t *testing.T) {
 	c := w.client(new(owner), nil)
 	data, n := testData(5000), made(t, c, "f")
 	w.files.set(nfs3.ErrNoSpc)
-	r, err := c.PushFrom(t.Context(), n, Memory(data), 5000, nil)
+	r, err := c.PushFrom(t.Context(), n, data, 5000, nil)
 	ae, ok := errors.AsType[*ApplyError](err)
 	if !ok || !errors.Is(err, nfs3.ErrNoSpc) || ae.State.Record != 1 || ae.State.Error != nfs3.ErrNoSpc || r.Pushed != 5000 {
 		t.Fatalf("%+v, %v", r, err)
