@@ -30,12 +30,13 @@ type role struct {
 	c  *Conn
 	mu sync.Mutex
 
-	holder      holder
-	first, last *Waiter // followers, in order of arrival
-	serving     bool    // Serve was called
-	again       bool    // a watcher saw input while the role was taken
-	over        bool    // the connection is over and every upcall has begun
-	freed       chan struct{}
+	holder  holder
+	waiters // followers, in order of arrival
+	woken   chain
+	serving bool // Serve was called
+	again   bool // a watcher saw input while the role was taken
+	over    bool // the connection is over and every upcall has begun
+	freed   chan struct{}
 
 	// hot: callers have been busy lately and read for themselves; nobody watches.
 	// Written with mu held.
@@ -43,38 +44,6 @@ type role struct {
 	// interrupted: the read deadline lies in the past. Written with mu held.
 	interrupted atomic.Bool
 	active      atomic.Bool // a call began since the last tick
-}
-
-// enqueue adds w to the followers, with mu held.
-func (r *role) enqueue(w *Waiter) {
-	if w.queued {
-		return
-	}
-	w.queued, w.next, w.prev = true, nil, r.last
-	if r.last != nil {
-		r.last.next = w
-	} else {
-		r.first = w
-	}
-	r.last = w
-}
-
-// dequeue removes w from the followers, with mu held.
-func (r *role) dequeue(w *Waiter) {
-	if !w.queued {
-		return
-	}
-	if w.prev != nil {
-		w.prev.next = w.next
-	} else {
-		r.first = w.next
-	}
-	if w.next != nil {
-		w.next.prev = w.prev
-	} else {
-		r.last = w.prev
-	}
-	w.queued, w.next, w.prev = false, nil, nil
 }
 
 // leave is called with mu held by whoever goes, and releases it.

@@ -37,7 +37,7 @@ func (c *Conn) startServing() error {
 		r.mu.Unlock()
 		<-w.ch
 		r.mu.Lock()
-		r.dequeue(&w)
+		w.dequeue()
 	}
 	c.link.forget(c)
 	return nil

@@ -20,12 +20,15 @@ func (c *Conn) Wait(ctx context.Context, w *Waiter) error {
 	c.warm()
 	c.waiting.Add(1)
 	defer c.waiting.Add(-1)
+	if w.conn.Load() != c {
+		w.conn.Store(c)
+	}
 	r := &c.role
 	r.mu.Lock()
 	for {
 		err, over := c.waited(ctx, w)
 		if over {
-			r.dequeue(w)
+			w.dequeue()
 			r.leave()
 			return err
 		}
@@ -33,7 +36,7 @@ func (c *Conn) Wait(ctx context.Context, w *Waiter) error {
 		// After a failure the role is for finish, which tells all who wait: who took it
 		// again and again, to find that there is nothing to read, would keep it away.
 		if !c.failed.Load() && r.take(holderLeader) {
-			r.dequeue(w)
+			w.dequeue()
 			r.mu.Unlock()
 			c.lead(ctx, w)
 			r.mu.Lock()
@@ -43,6 +46,7 @@ func (c *Conn) Wait(ctx context.Context, w *Waiter) error {
 		r.mu.Unlock()
 		w.sleep(ctx)
 		r.mu.Lock()
+		r.woken.awake()
 	}
 }
 
@@ -82,7 +86,6 @@ func (c *Conn) lead(ctx context.Context, w *Waiter) {
 		stop := context.AfterFunc(ctx, func() { c.interrupt(holderLeader) })
 		defer stop()
 	}
-	w.lead.Store(c)
 	for ctx.Err() == nil && w.state.CompareAndSwap(waiterPending, waiterReads) {
 		_, err := c.readBurstFor(w)
 		switch {

@@ -20,11 +20,11 @@ const (
 type Waiter struct {
 	state atomic.Uint32
 	err   error
-	ch    chan struct{} // one slot; a token is a hint to look again
-	lead  atomic.Pointer[Conn]
+	ch    chan struct{}        // one slot; a token is a hint to look again
+	conn  atomic.Pointer[Conn] // that is waited on, or was last
 
-	next, prev *Waiter // followers of a Conn, under its roleMu
-	queued     bool
+	next, prev *Waiter // in a list of conn's role, with its mu
+	in         *waiters
 }
 
 // Reset makes w ready for one more completion.
@@ -44,6 +44,9 @@ func (w *Waiter) Reset() {
 // Reset.
 func (w *Waiter) Complete(err error) {
 	w.err = err
+	if w.state.Load() == waiterParked && w.completeParked() {
+		return
+	}
 	ch := w.ch
 	switch w.state.Swap(waiterDone) {
 	case waiterParked:
@@ -51,8 +54,25 @@ func (w *Waiter) Complete(err error) {
 	case waiterReads:
 		// Completed by somebody else than the reader. w may serve another wait by now;
 		// then this interrupts a leader in vain.
-		w.lead.Load().interrupt(holderLeader)
+		w.conn.Load().interrupt(holderLeader)
 	}
+}
+
+// completeParked is Complete for one whose goroutine sleeps; false: it does no longer.
+func (w *Waiter) completeParked() bool {
+	c, ch := w.conn.Load(), w.ch
+	r := &c.role
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !w.state.CompareAndSwap(waiterParked, waiterDone) {
+		return false
+	}
+	if w.conn.Load() == c { // then it cannot leave Wait as long as mu is held
+		r.woken.wake(w)
+	} else {
+		hint(ch)
+	}
+	return true
 }
 
 // Done reports whether w is complete; Err is valid then.

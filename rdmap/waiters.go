@@ -1,0 +1,70 @@
+package rdmap
+
+// waiters is a list of Waiters that are linked through themselves. A Waiter is in one
+// list at most.
+type waiters struct{ first, last *Waiter }
+
+// enqueue adds w at the end, unless it is there.
+func (l *waiters) enqueue(w *Waiter) {
+	if w.in == l {
+		return
+	}
+	w.in, w.next, w.prev = l, nil, l.last
+	if l.last != nil {
+		l.last.next = w
+	} else {
+		l.first = w
+	}
+	l.last = w
+}
+
+// dequeue takes w out of the list it is in, if there is one.
+func (w *Waiter) dequeue() {
+	l := w.in
+	if l == nil {
+		return
+	}
+	if w.prev != nil {
+		w.prev.next = w.next
+	} else {
+		l.first = w.next
+	}
+	if w.next != nil {
+		w.next.prev = w.prev
+	} else {
+		l.last = w.prev
+	}
+	w.in, w.next, w.prev = nil, nil, nil
+}
+
+// chain wakes the goroutines of complete Waiters one by one: each, when it runs, wakes the
+// next. A burst of replies wakes many, and who wakes them all at once has Go's scheduler
+// spread them over threads, which it wakes too: that costs short calls more than they gain.
+// Where callers do compute meanwhile nothing is lost, since each wakes the next first.
+//
+// All is done with role.mu held. As long as somebody waits in the chain, somebody else was
+// woken, or was about to look for another reason, and has not called awake.
+type chain struct {
+	waiters
+	moving bool // somebody was woken and has not called awake
+}
+
+// wake has w, whose goroutine sleeps, woken.
+func (c *chain) wake(w *Waiter) {
+	w.dequeue()
+	if c.moving {
+		c.enqueue(w)
+		return
+	}
+	c.moving = true
+	w.wake()
+}
+
+// awake is called by everyone who has slept.
+func (c *chain) awake() {
+	w := c.first
+	if c.moving = w != nil; c.moving {
+		w.dequeue()
+		w.wake()
+	}
+}

@@ -1,0 +1,84 @@
+package rdmap
+
+import "testing"
+
+// parkedWaiters returns waiters whose goroutines sleep, as far as c knows.
+func parkedWaiters(c *Conn, n int) []*Waiter {
+	ws := make([]*Waiter, n)
+	for i := range ws {
+		w := new(Waiter)
+		w.Reset()
+		w.conn.Store(c)
+		w.state.Store(waiterParked)
+		c.role.enqueue(w)
+		ws[i] = w
+	}
+	return ws
+}
+
+func (w *Waiter) hinted() bool { return len(w.ch) == 1 }
+
+// look is what a goroutine does that was woken, or has another reason, and leaves.
+func (c *Conn) look(w *Waiter) {
+	c.role.mu.Lock()
+	defer c.role.mu.Unlock()
+	c.role.woken.awake()
+	w.dequeue()
+}
+
+// TestChain: of many who are complete one is woken, who wakes the next.
+func TestChain(t *testing.T) {
+	c := &Conn{}
+	ws := parkedWaiters(c, 4)
+	for _, w := range ws[:3] {
+		w.Complete(nil)
+	}
+	for i, w := range ws {
+		if w.hinted() != (i == 0) {
+			t.Errorf("waiter %d woken: %v", i, w.hinted())
+		}
+	}
+	if c.role.first != ws[3] || c.role.last != ws[3] {
+		t.Error("who is complete still waits for the role")
+	}
+	c.look(ws[0])
+	if !ws[1].hinted() || ws[2].hinted() {
+		t.Error("the first one woke", ws[1].hinted(), ws[2].hinted())
+	}
+	// While the second one is on its way a new one comes behind.
+	ws[3].Complete(nil)
+	c.look(ws[1])
+	c.look(ws[2])
+	if !ws[2].hinted() || !ws[3].hinted() {
+		t.Error("the chain is cut")
+	}
+	c.look(ws[3])
+	if c.role.woken.moving || c.role.woken.first != nil {
+		t.Error("the chain does not end")
+	}
+	again := parkedWaiters(c, 1)[0]
+	if again.Complete(nil); !again.hinted() {
+		t.Error("nobody is woken after the end of a chain")
+	}
+}
+
+// TestChainLeft: who leaves for another reason, before it was woken, cuts nothing.
+func TestChainLeft(t *testing.T) {
+	for left := range 3 {
+		c := &Conn{}
+		ws := parkedWaiters(c, 4)
+		for _, w := range ws {
+			w.Complete(nil)
+		}
+		c.look(ws[left+1])
+		for i, w := range ws {
+			if i == left+1 {
+				continue
+			}
+			if !w.hinted() {
+				t.Fatalf("waiter %d left, and %d sleeps for ever", left+1, i)
+			}
+			c.look(w)
+		}
+	}
+}
