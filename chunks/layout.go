@@ -46,7 +46,8 @@ type Layout struct {
 
 // Reset empties the layout and keeps its memory.
 func (l *Layout) Reset() {
-	*l = Layout{Pulls: l.Pulls[:0], Inline: l.Inline[:0], Pads: l.Pads[:0], Chunks: l.Chunks[:0]}
+	l.Pulls, l.Inline, l.Pads, l.Chunks = l.Pulls[:0], l.Inline[:0], l.Pads[:0], l.Chunks[:0]
+	l.Total, l.Long, l.src = 0, false, source{}
 }
 
 // Build lays out a chunked message (RDMA_MSG): inline octets of payload stream

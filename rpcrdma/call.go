@@ -133,15 +133,26 @@ type Call struct {
 // Reset makes c ready for another call and keeps its memory. c is not
 // outstanding.
 func (c *Call) Reset() {
+	c.XID, c.Prog, c.Vers, c.Proc = 0, 0, 0, 0
+	c.Message, c.Protected, c.Sink, c.MaxReply, c.Owner = chunks.Message{}, false, 0, 0, nil
+	c.MoreSinks, c.Lens = c.MoreSinks[:0], c.Lens[:0]
+	clear(c.pieces)
+	c.pieces, c.next = c.pieces[:0], nil
+	if c.Plan != (Plan{}) || c.Result.Read { // most calls have no chunks, and are half as large so
+		c.resetChunks()
+	}
+	c.Result = Result{}
+	c.Canceled, c.active, c.reading = false, false, false
+}
+
+// resetChunks is Reset for what calls with chunks use, and replies with chunks.
+func (c *Call) resetChunks() {
+	m := &c.Memory
+	m.Arg, m.Stream, m.Sink, m.Reply = m.Arg[:0], m.Stream[:0], m.Sink[:0], m.Reply[:0]
+	m.More, m.MoreSinks = m.More[:0], m.MoreSinks[:0]
 	c.lists.Reset()
 	c.Layout.Reset()
-	clear(c.pieces)
-	m, lists, layout, pieces := c.Memory, c.lists, c.Layout, c.pieces[:0]
-	more, lens := c.MoreSinks[:0], c.Lens[:0]
-	*c = Call{} // in place: a literal with the rest in it would be built elsewhere and copied
-	c.Memory = Memory{m.Arg[:0], m.Stream[:0], m.Sink[:0], m.Reply[:0], m.More[:0], m.MoreSinks[:0]}
-	c.MoreSinks, c.Lens = more, lens
-	c.lists, c.Layout, c.pieces = lists, layout, pieces
+	c.Inline, c.Plan, c.out, c.placed = nil, Plan{}, 0, 0
 }
 
 // AppendStream appends the payload stream of a long call, for which Plan.Stream

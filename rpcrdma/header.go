@@ -77,6 +77,18 @@ func (h *Header) Append(b []byte) []byte {
 	return b
 }
 
+// appendShortHeader appends the header of an RDMA_MSG without chunks.
+func appendShortHeader(b []byte, xid, credit uint32) []byte {
+	n := len(b)
+	b = append(b, make([]byte, MinHeaderSize)...)
+	h := b[n : n+MinHeaderSize]
+	binary.BigEndian.PutUint32(h, xid)
+	binary.BigEndian.PutUint32(h[4:], Version)
+	binary.BigEndian.PutUint32(h[8:], credit)
+	binary.BigEndian.PutUint32(h[12:], uint32(MsgTypeMsg))
+	return b
+}
+
 // Decode reads a header from the first octets of a Send and returns its size n;
 // the payload stream of RDMA_MSG is b[n:]. It borrows b and retains nothing of
 // it. lim bounds the lists (nil: defaults). Position rules, direction and
@@ -92,7 +104,8 @@ func (h *Header) Append(b []byte) []byte {
 // RDMA_ERROR carries the version of the request it answers.
 func (h *Header) Decode(b []byte, lim *chunks.Limits) (n int, err error) {
 	h.Lists.Reset()
-	*h = Header{Lists: h.Lists}
+	h.XID, h.Vers, h.Credit, h.Type = 0, 0, 0, 0
+	h.Align, h.Thresh, h.Err, h.Low, h.High = 0, 0, 0, 0, 0
 	if len(b) < FixedSize {
 		return 0, refuse(ActDrop, ErrRunt)
 	}

@@ -65,11 +65,13 @@ const (
 
 // Reset forgets the call and all views and keeps memory.
 func (in *Inbound) Reset() {
-	in.Header.Lists.Reset()
+	h := &in.Header
+	h.XID, h.Vers, h.Credit, h.Type = 0, 0, 0, 0
+	h.Align, h.Thresh, h.Err, h.Low, h.High = 0, 0, 0, 0, 0
+	h.Lists.Reset()
 	in.Layout.Reset()
-	lists, layout := in.Header.Lists, in.Layout
-	*in = Inbound{} // in place, see Call.Reset
-	in.Header.Lists, in.Layout = lists, layout
+	in.Payload, in.RPC, in.Args, in.Done, in.Err = nil, xdr.CallHeader{}, nil, nil, nil
+	in.refusal, in.one, in.hasOne = 0, 0, false
 }
 
 // Room returns the octets offered by write chunk i of the call and whether it

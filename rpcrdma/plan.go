@@ -25,10 +25,15 @@ const (
 //
 // Errors: chunks.ErrItem, [ErrTooLong], [ErrInline].
 func (r *Requester) Plan(c *Call) error {
+	c.Plan, c.out = Plan{}, 0
+	if len(c.Message.Items) == 0 && c.Sink == 0 && len(c.MoreSinks) == 0 &&
+		MinHeaderSize+len(c.Message.Head)+len(c.Message.Body) <= r.cfg.SendSize &&
+		MinHeaderSize+c.MaxReply <= r.cfg.RecvSize {
+		return nil // as most are
+	}
 	if err := c.Message.Check(); err != nil {
 		return err
 	}
-	c.Plan, c.out = Plan{}, 0
 	if r.cfg.NoChunks {
 		return r.planInline(c)
 	}

@@ -44,7 +44,9 @@ func (out *Reply) Reset() {
 	clear(out.Writes)
 	clear(out.pieces)
 	clear(out.Expose)
-	*out = Reply{Writes: out.Writes[:0], Expose: out.Expose[:0], pieces: out.pieces[:0]}
+	out.Writes, out.Expose, out.pieces = out.Writes[:0], out.Expose[:0], out.pieces[:0]
+	out.Form, out.Head, out.Body, out.Invalidate, out.HasInvalidate = 0, nil, nil, 0, false
+	out.Owner, out.Err, out.xid, out.padded = nil, nil, 0, false
 }
 
 // Reply forms the reply m to a dispatched call in out and appends the Send to b,
@@ -65,6 +67,12 @@ func (out *Reply) Reset() {
 // of the call share it, and never with an exposed reply.
 func (r *Responder) Reply(b []byte, in *Inbound, m *chunks.Message, out *Reply) {
 	out.Reset()
+	if in.Header.Lists.Empty() && len(m.Items) == 0 && r.cfg.GatherMin == 0 &&
+		MinHeaderSize+len(m.Head)+len(m.Body) <= r.cfg.SendSize { // as most are
+		b = appendShortHeader(b, in.Header.XID, r.credits.Grant(in.Header.Credit))
+		out.Head = append(append(b, m.Head...), m.Body...)
+		return
+	}
 	err := m.Check()
 	if err == nil {
 		err = r.form(in, m, out)

@@ -15,6 +15,9 @@ import (
 // part is missing or has another size, [ErrTooLong] when more segments were
 // given than fit.
 func (r *Requester) AppendCall(b []byte, c *Call) (head, body []byte, err error) {
+	if c.Plan == (Plan{}) && len(c.Message.Items) == 0 && r.cfg.GatherMin == 0 {
+		return r.appendShort(b, c)
+	}
 	if !c.offer() {
 		return b, nil, ErrMemory
 	}
@@ -39,6 +42,16 @@ func (r *Requester) AppendCall(b []byte, c *Call) (head, body []byte, err error)
 		head, body = gather(head, c.pieces, r.cfg.GatherMin)
 	}
 	return head, body, nil
+}
+
+// appendShort is AppendCall for a call without items and chunks, as most are.
+func (r *Requester) appendShort(b []byte, c *Call) (head, body []byte, err error) {
+	if MinHeaderSize+len(c.Message.Head)+len(c.Message.Body) > r.cfg.SendSize {
+		return b, nil, ErrTooLong
+	}
+	c.lists.Reset()
+	head = appendShortHeader(b, c.XID, r.window.Request())
+	return append(append(head, c.Message.Head...), c.Message.Body...), nil, nil
 }
 
 // appendPadded appends a call as an RDMA_MSGP, unless more segments were given

@@ -13,38 +13,47 @@ var classSizes = [...]int{
 
 const classes = len(classSizes)
 
-// maxIdle bounds the octets a pool keeps unused.
-const maxIdle = 32 << 20
+// maxIdle bounds the octets a pool keeps unused, maxIdleSmall how many of the smallest
+// buffers, which most calls take: they are not counted in octets.
+const (
+	maxIdle      = 32 << 20
+	maxIdleSmall = 1024
+)
 
 // buffer is pooled memory with one owner. data has the capacity of its class.
 type buffer struct {
 	data []byte
 	pool *pool
-	out  atomic.Bool // has an owner
+	out  bool // has an owner; under mu of its class
 }
 
 // release gives the memory back. Releasing it again panics: that is a mistake of this
 // package, never of a peer.
 func (b *buffer) release() {
-	if !b.out.CompareAndSwap(true, false) {
+	if !b.pool.put(b) {
 		panic("transport: buffer released twice")
 	}
-	b.pool.put(b)
 }
 
 // abandon drops a buffer that an engine may still use: nobody gets it again.
-func (b *buffer) abandon() { b.pool.live.Add(-1) }
+func (b *buffer) abandon() {
+	c, _ := b.pool.class(len(b.data))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.live--
+}
 
 // pool is a bounded stock of buffers. It is safe for concurrent use.
 type pool struct {
 	classes [classes]class
-	idle    atomic.Int64 // octets in all classes
-	live    atomic.Int64 // buffers handed out, for tests
+	idle    atomic.Int64 // octets in all classes but the first
 }
 
+// class keeps buffers of one size. The last one counts those of no class too.
 type class struct {
 	mu   sync.Mutex
 	idle []*buffer
+	live int // buffers handed out, for tests
 }
 
 // shared serves all connections of the process.
@@ -60,59 +69,84 @@ func classOf(n int) int {
 	return -1
 }
 
+// class returns the class of buffers for n octets and their size, 0 if they are larger
+// than any.
+func (p *pool) class(n int) (c *class, size int) {
+	if i := classOf(n); i >= 0 {
+		return &p.classes[i], classSizes[i]
+	}
+	return &p.classes[classes-1], 0
+}
+
 // get returns a buffer whose data hold at least n octets of unspecified content;
 // len(data) is the capacity.
 func (p *pool) get(n int) *buffer {
-	p.live.Add(1)
-	i := classOf(n)
-	if i < 0 {
-		return p.fresh(n)
-	}
-	c := &p.classes[i]
+	c, size := p.class(n)
 	c.mu.Lock()
-	if k := len(c.idle); k > 0 {
+	c.live++
+	if k := len(c.idle); k > 0 && size > 0 {
 		b := c.idle[k-1]
 		c.idle[k-1] = nil
 		c.idle = c.idle[:k-1]
+		b.out = true
 		c.mu.Unlock()
-		p.idle.Add(-int64(len(b.data)))
-		b.out.Store(true)
+		if size > classSizes[0] {
+			p.idle.Add(-int64(size))
+		}
 		return b
 	}
 	c.mu.Unlock()
-	return p.fresh(classSizes[i])
+	return &buffer{data: make([]byte, max(n, size)), pool: p, out: true}
 }
 
-// fresh makes a buffer of n octets.
-func (p *pool) fresh(n int) *buffer {
-	b := &buffer{data: make([]byte, n), pool: p}
-	b.out.Store(true)
-	return b
-}
-
-// put takes a buffer back, or drops it if there is enough or it has no class.
-func (p *pool) put(b *buffer) {
-	p.live.Add(-1)
-	poison(b.data)
+// put takes a buffer back, or drops it if there is enough or it has no class. It reports
+// false if b has no owner.
+func (p *pool) put(b *buffer) bool {
 	n := len(b.data)
-	i := classOf(n)
-	if i < 0 || n != classSizes[i] {
-		return
+	c, size := p.class(n)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !b.out {
+		return false
+	}
+	b.out = false
+	c.live--
+	poison(b.data)
+	if n == size && p.keeps(c, n) {
+		c.idle = append(c.idle, b)
+	}
+	return true
+}
+
+// keeps says whether one more buffer of n octets, of c, is to be kept, and counts it.
+func (p *pool) keeps(c *class, n int) bool {
+	if n == classSizes[0] {
+		return len(c.idle) < maxIdleSmall
 	}
 	if p.idle.Add(int64(n)) > maxIdle {
 		p.idle.Add(-int64(n))
-		return
+		return false
 	}
-	c := &p.classes[i]
-	c.mu.Lock()
-	c.idle = append(c.idle, b)
-	c.mu.Unlock()
+	return true
 }
 
 // adopt makes a buffer of memory that grew elsewhere.
 func (p *pool) adopt(mem []byte) *buffer {
-	p.live.Add(1)
-	b := &buffer{data: mem[:cap(mem)], pool: p}
-	b.out.Store(true)
-	return b
+	mem = mem[:cap(mem)]
+	c, _ := p.class(len(mem))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.live++
+	return &buffer{data: mem, pool: p, out: true}
+}
+
+// live returns how many buffers are handed out.
+func (p *pool) live() (n int) {
+	for i := range p.classes {
+		c := &p.classes[i]
+		c.mu.Lock()
+		n += c.live
+		c.mu.Unlock()
+	}
+	return n
 }

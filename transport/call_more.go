@@ -147,14 +147,16 @@ func (p *outcall) addMore(c *Client, seg chunks.WriteChunk, mem []byte, in *Memo
 
 // takeBack takes all memory of the call back; see lent.takeBack.
 func (p *outcall) takeBack(ctx context.Context, ctr *counters) error {
+	if !p.lends {
+		return nil
+	}
 	for i := range p.more {
 		if err := p.more[i].takeBack(ctx, ctr); err != nil {
 			return err
 		}
 	}
 	p.more = p.more[:0]
-	return p.regs.invalidate(ctx, ctr)
+	err := p.regs.invalidate(ctx, ctr)
+	p.lends = err != nil
+	return err
 }
-
-// lends says whether any memory is to be taken back.
-func (p *outcall) lends() bool { return len(p.more) > 0 || p.regs != (registrations{}) }

@@ -16,6 +16,7 @@ type outcall struct {
 	rc     rpcrdma.Call
 	w      rdmap.Waiter
 	regs   registrations
+	lends  bool   // something of regs or more is to be taken back
 	more   []lent // of further items and sinks
 	items  []chunks.Item
 	wrs    [1]rdmap.WR
@@ -47,6 +48,7 @@ func (c *Client) newCall(tx *transmission) *outcall {
 		c.idle = c.idle[:n-1]
 	} else {
 		p = new(outcall)
+		p.wrs[0].Op = rdmap.OpSend
 	}
 	if tx != nil {
 		p.rc.XID = tx.xid
@@ -67,7 +69,7 @@ func (c *Client) recycle(p *outcall) {
 	}
 	p.rc.Reset()
 	clear(p.items)
-	p.items, p.wrs[0] = p.items[:0], rdmap.WR{}
+	p.items = p.items[:0]
 	p.active, p.left, p.late, p.deadline, p.pull = false, false, false, time.Time{}, nil
 	c.idle = append(c.idle, p)
 }
@@ -142,6 +144,10 @@ func (p *outcall) flatten(call *Call) []byte {
 // register makes the memory reachable that the plan asks for.
 func (p *outcall) register(c *Client, call *Call) error {
 	rc, m := &p.rc, &p.rc.Memory
+	if rc.Plan == (rpcrdma.Plan{}) {
+		return nil
+	}
+	p.lends = true
 	read, write := region.RemoteRead, region.RemoteWrite
 	if !c.cfg.NoRemoteInvalidate {
 		read |= region.RemoteInvalidate

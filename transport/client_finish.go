@@ -39,7 +39,7 @@ func (c *Client) finish(p *outcall, reply *Reply) error {
 // invalidate revokes the call's memory. An engine that still uses it is given
 // Config.CloseTimeout.
 func (c *Client) invalidate(p *outcall) error {
-	if !p.lends() {
+	if !p.lends {
 		return nil
 	}
 	if p.takeBack(cancelled, c.ctr) == nil {
@@ -91,7 +91,7 @@ func (p *outcall) fill(reply *Reply) {
 // count adds an answered call to the statistics.
 func (c *Client) count(p *outcall) {
 	c.ctr.replies.Add(1)
-	if !p.lends() && p.rc.Plan == (rpcrdma.Plan{}) {
+	if p.rc.Plan == (rpcrdma.Plan{}) {
 		return
 	}
 	res := &p.rc.Result

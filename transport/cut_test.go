@@ -83,7 +83,7 @@ func runCutOf(t *testing.T, h Handler, client, server int, config func() *Config
 	t.Helper()
 	a, b := rdmaptest.Pipe()
 	cc, sc = &cutConn{Conn: a, after: client}, &cutConn{Conn: b, after: server}
-	before := shared.live.Load()
+	before := shared.live()
 	s := &Server{Handler: h, Config: config()}
 	served := make(chan error, 1)
 	go func() { served <- s.ServeConn(sc) }()
@@ -101,7 +101,7 @@ func runCutOf(t *testing.T, h Handler, client, server int, config func() *Config
 			t.Errorf("cut at %d, %d: %d live STags", client, server, n)
 		}
 	}
-	waitFor(t, "all buffers are back", func() bool { return shared.live.Load() == before })
+	waitFor(t, "all buffers are back", func() bool { return shared.live() == before })
 	if st := s.Stats(); st.InFlight != 0 || st.Connections != 0 || st.Exposed != 0 || s.ctr.exposedOctets.Load() != 0 {
 		t.Errorf("cut at %d, %d: %+v", client, server, st)
 	}

@@ -41,28 +41,16 @@ type exchange struct {
 	answer    bool      // there is no call: buf is the reply to a backward one
 }
 
-// maxIdleExchanges bounds the pooled exchanges, maxKeptHead the memory one keeps.
-const (
-	maxIdleExchanges = 1024
-	maxKeptHead      = 8 << 10
-)
+// maxKeptHead is the memory an exchange keeps for Sends.
+const maxKeptHead = 8 << 10
 
-// exchangePool is a bounded stock of exchanges.
-type exchangePool struct {
-	mu   sync.Mutex
-	idle []*exchange
-}
+// exchangePool is a stock of exchanges.
+type exchangePool struct{ pool sync.Pool }
 
 var exchanges exchangePool
 
 func (p *exchangePool) get(rc *respConn) *exchange {
-	p.mu.Lock()
-	var x *exchange
-	if n := len(p.idle); n > 0 {
-		x = p.idle[n-1]
-		p.idle = p.idle[:n-1]
-	}
-	p.mu.Unlock()
+	x, _ := p.pool.Get().(*exchange)
 	if x == nil {
 		x = new(exchange)
 	}
@@ -72,11 +60,7 @@ func (p *exchangePool) get(rc *respConn) *exchange {
 
 func (p *exchangePool) put(x *exchange) {
 	x.reset()
-	p.mu.Lock()
-	if len(p.idle) < maxIdleExchanges {
-		p.idle = append(p.idle, x)
-	}
-	p.mu.Unlock()
+	p.pool.Put(x)
 }
 
 // reset drops all views and keeps modest memory.

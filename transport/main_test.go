@@ -11,7 +11,7 @@ import (
 func TestMain(m *testing.M) { rdmaptest.Main(m, pooled) }
 
 func pooled() error {
-	if n := shared.live.Load(); n != 0 {
+	if n := shared.live(); n != 0 {
 		return fmt.Errorf("pooled buffers: %d", n)
 	}
 	return nil

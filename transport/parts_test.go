@@ -152,7 +152,7 @@ func TestBuffers(t *testing.T) {
 		}
 		again.release()
 	}
-	if n := p.live.Load(); n != 0 {
+	if n := p.live(); n != 0 {
 		t.Errorf("%d buffers live", n)
 	}
 	var many []*buffer

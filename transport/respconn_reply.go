@@ -88,11 +88,13 @@ func (rc *respConn) send(x *exchange) {
 	borrowed, written := false, 0
 	for i := range x.out.Writes {
 		w := &x.out.Writes[i]
-		x.wrs = append(x.wrs, rdmap.WR{Op: rdmap.OpWrite, Body: w.Data, STag: stagOf(w.Handle), TO: w.Offset})
+		wr := x.addWR()
+		wr.Op, wr.Body, wr.STag, wr.TO = rdmap.OpWrite, w.Data, stagOf(w.Handle), w.Offset
 		borrowed = borrowed || len(w.Data) > rdmap.CopyLimit
 		written += len(w.Data)
 	}
-	last := rdmap.WR{Op: rdmap.OpSend, Head: x.head}
+	last := x.addWR()
+	last.Op, last.Head = rdmap.OpSend, x.head
 	if x.out.HasInvalidate {
 		last.Op, last.STag = rdmap.OpSendInvalidate, stagOf(x.out.Invalidate)
 		rc.ctr.invalidated.Add(1)
@@ -105,10 +107,11 @@ func (rc *respConn) send(x *exchange) {
 	if exposed {
 		last.Done = (*exposedSent)(x)
 	}
-	x.wrs = append(x.wrs, last)
 	// Counted first: the client may act on the reply before Post returns.
 	rc.ctr.replies.Add(1)
-	rc.ctr.written.Add(uint64(written))
+	if written > 0 {
+		rc.ctr.written.Add(uint64(written))
+	}
 	rc.ctr.inline.Add(uint64(len(x.head)))
 	rc.cfg.Trace.answering(x.in.Header.XID, len(x.head), written)
 	err := rc.conn.Post(x.wrs)
@@ -121,6 +124,18 @@ func (rc *respConn) send(x *exchange) {
 	case !exposed && (err != nil || !borrowed):
 		rc.finish(x)
 	}
+}
+
+// addWR adds a work request, which is filled in where it lies: it is large.
+func (x *exchange) addWR() *rdmap.WR {
+	n := len(x.wrs)
+	if n == cap(x.wrs) {
+		x.wrs = append(x.wrs, rdmap.WR{})
+	} else {
+		x.wrs = x.wrs[:n+1]
+		x.wrs[n] = rdmap.WR{}
+	}
+	return &x.wrs[n]
 }
 
 // sendDone completes the Send of a reply that borrows memory: everything posted

@@ -10,11 +10,15 @@ const maxKeptResults = 64 << 10
 
 // reset makes r empty for the next call.
 func (r *Response) reset(p *pool) {
-	res, items, bufs, mems := r.Results[:0], r.items[:0], r.bufs[:0], r.mems[:0]
-	if cap(res) > maxKeptResults || cap(res) == 0 {
-		res = make([]byte, 0, resultsCap)
+	r.Results, r.items, r.bufs, r.mems = r.Results[:0], r.items[:0], r.bufs[:0], r.mems[:0]
+	if cap(r.Results) > maxKeptResults || cap(r.Results) == 0 {
+		r.Results = make([]byte, 0, resultsCap)
 	}
-	*r = Response{Results: res, items: items, bufs: bufs, mems: mems, pool: p}
+	r.Stat, r.Low, r.High, r.Verf = xdr.Success, 0, 0, xdr.Auth{}
+	r.denied, r.authStat, r.free, r.pool = false, 0, nil, p
+	if r.refused {
+		r.refused, r.refusal = false, xdr.ReplyHeader{}
+	}
 }
 
 // fail drops the results and sets the status.

@@ -85,9 +85,9 @@ func (c *rdmaServed) dispatch(x *exchange, inline bool) {
 
 // setRequest fills the handler's view of the call.
 func (x *exchange) setRequest(addr net.Addr) {
-	x.req = Request{
-		CallHeader: x.in.RPC, Args: x.in.Args, RemoteAddr: addr, Network: "rdma", backward: x.rc.backward.ifOn(),
-	}
+	r := &x.req // field by field: it is large
+	r.CallHeader, r.Args, r.RemoteAddr, r.Network = x.in.RPC, x.in.Args, addr, "rdma"
+	r.away, r.backward = nil, x.rc.backward.ifOn()
 	if x.away.active {
 		x.req.away = &x.away
 	}
@@ -96,7 +96,9 @@ func (x *exchange) setRequest(addr net.Addr) {
 // serve runs the handler and replies.
 func (c *rdmaServed) serve(x *exchange) {
 	if !c.s.cfg.AnyCred || x.req.RPCVers != xdr.RPCVersion {
-		x.resp.refusal, x.resp.refused = x.req.Refusal(nil)
+		if h, refused := x.req.Refusal(nil); refused {
+			x.resp.refusal, x.resp.refused = h, true
+		}
 	}
 	c.s.execute(c.ctx, &x.req, &x.resp)
 	if x.away.active {

@@ -79,7 +79,7 @@ func (e *slowEcho) ServeRPC(ctx context.Context, req *Request, resp *Response) {
 
 func stressRound(t *testing.T, rnd *rand.Rand, breakIt bool) {
 	a, b := rdmaptest.PipeSize(10_000)
-	before := shared.live.Load()
+	before := shared.live()
 	cfg := testConfig()
 	cfg.Credits, cfg.RequestMemory, cfg.MaxPayload = 9, 300_000, 150_000
 	s := &Server{Handler: &slowEcho{echo: newEcho()}, Config: cfg}
@@ -114,7 +114,7 @@ func stressRound(t *testing.T, rnd *rand.Rand, breakIt bool) {
 			t.Errorf("%d live STags", n)
 		}
 	}
-	waitFor(t, "all buffers are back", func() bool { return shared.live.Load() == before })
+	waitFor(t, "all buffers are back", func() bool { return shared.live() == before })
 	if left := s.budget.left.Load(); left != 300_000 {
 		t.Errorf("%d octets of memory left", left)
 	}

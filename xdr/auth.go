@@ -1,5 +1,7 @@
 package xdr
 
+import "encoding/binary"
+
 // MaxAuthBody is the largest body of a credential or verifier, in octets (RFC
 // 5531 Section 8.2).
 const MaxAuthBody = 400
@@ -42,6 +44,11 @@ func (a *Auth) Append(b []byte) []byte {
 // Parse reads a from d. A body above MaxAuthBody is ErrRange. Body is a view
 // of the input, nil when it is empty.
 func (a *Auth) Parse(d *Decoder) {
+	if len(d.b) >= 8 && binary.BigEndian.Uint32(d.b[4:]) == 0 { // most are empty
+		a.Flavor, a.Body = AuthFlavor(binary.BigEndian.Uint32(d.b)), nil
+		d.b = d.b[8:]
+		return
+	}
 	a.Flavor = AuthFlavor(d.Uint32())
 	a.Body = d.Opaque(MaxAuthBody)
 	if len(a.Body) == 0 {

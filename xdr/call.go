@@ -1,5 +1,7 @@
 package xdr
 
+import "encoding/binary"
+
 // CallHeader is a call message up to its arguments (RFC 5531 Section 9).
 //
 //	octets  field
@@ -26,9 +28,15 @@ type CallHeader struct {
 // AppendCall appends the header of a call to b; the arguments follow it. It
 // borrows h and copies both bodies. RPCVers is written as it stands.
 func AppendCall(b []byte, h *CallHeader) []byte {
-	b = AppendUint32(AppendUint32(b, h.XID), MsgCall)
-	b = AppendUint32(AppendUint32(b, h.RPCVers), h.Prog)
-	b = AppendUint32(AppendUint32(b, h.Vers), h.Proc)
+	n := len(b)
+	b = append(b, make([]byte, 24)...)
+	w := b[n : n+24]
+	binary.BigEndian.PutUint32(w, h.XID)
+	binary.BigEndian.PutUint32(w[4:], MsgCall)
+	binary.BigEndian.PutUint32(w[8:], h.RPCVers)
+	binary.BigEndian.PutUint32(w[12:], h.Prog)
+	binary.BigEndian.PutUint32(w[16:], h.Vers)
+	binary.BigEndian.PutUint32(w[20:], h.Proc)
 	return h.Verf.Append(h.Cred.Append(b))
 }
 
