@@ -123,6 +123,7 @@ power: ## commit log and NFS server in a guest whose plug is pulled, 50 rounds e
 crash-mutants: ## faults put into commit log and NFS server: each must be caught by a test
 	bash transport/commitlog/mutants.sh
 	bash nfsdemo/once/mutants.sh
+	bash nfsdemo/pushwrite/mutants.sh
 	bash nfsdemo/internal/crash/mutants.sh
 
 .PHONY: bench

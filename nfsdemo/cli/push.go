@@ -27,7 +27,7 @@ type pushConfig struct {
 
 func (p *pushConfig) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&p.dir, "push-log", "", "take push-mode writes, by logs in this `directory`, which must not be exported")
+	flags.StringVar(&p.dir, "push-log", "", "take push-mode writes, by logs in this `directory`, outside of the export; made if it is not there")
 	flags.StringVar(&p.listen, "push-listen", "", "`address` for the connections of logs (default that of --listen, any port)")
 	flags.DurationVar(&p.recall, "push-recall", pushwrite.DefaultRecallTime, "how long a client may take to give a file back that others want to change")
 	flags.StringVar(&p.status, "status", "", "`address` for http://.../status, what the server is doing as JSON")
@@ -61,18 +61,13 @@ func (p *pushConfig) check(cfg *serviceConfig) error {
 // backwardCredits is how many leases of one connection are asked back at the same time.
 const backwardCredits = 8
 
-// checkDir refuses a directory that is not there, or that clients could write to.
+// checkDir refuses a directory that clients could write to, and makes it if it is not there.
 func (p *pushConfig) checkDir(export string) error {
-	switch st, err := os.Stat(p.dir); {
-	case errors.Is(err, os.ErrNotExist):
-		return fmt.Errorf("--push-log %s: no such directory: make it first, for this user alone (mkdir -m 700)", p.dir)
-	case err != nil:
-		return fmt.Errorf("--push-log %s: %w", p.dir, bare(err))
-	case !st.IsDir():
-		return fmt.Errorf("--push-log %s: not a directory", p.dir)
-	}
 	if abs, err := filepath.Abs(export); err == nil && inside(p.dir, abs) {
 		return usagef("--push-log %s is inside the export: clients could write to the logs of others; put it elsewhere", p.dir)
+	}
+	if err := os.MkdirAll(p.dir, 0o700); err != nil {
+		return fmt.Errorf("--push-log %s: %w", p.dir, bare(err))
 	}
 	return nil
 }
@@ -113,7 +108,6 @@ func openPush(ctx context.Context, cfg *serviceConfig) (*pushService, error) {
 	_, port, _ := net.SplitHostPort(p.commits.Addr().String())
 	p.pw, err = pushwrite.Open(&pushwrite.Config{
 		Dir: c.dir, Addr: ":" + port, RecallTime: c.recall, Logger: cfg.config.Logger,
-		Limits: push.Limits{Capacity: pushCapacity},
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("--push-log %s: %w", c.dir, err), p.close())
@@ -121,9 +115,6 @@ func openPush(ctx context.Context, cfg *serviceConfig) (*pushService, error) {
 	p.commits = cfg.capture.TapListener(p.commits)
 	return p, nil
 }
-
-// pushCapacity is the ring of a log whose owner asks for none, octets.
-const pushCapacity = 4 << 20
 
 func listenOn(ctx context.Context, addr string) (net.Listener, error) {
 	var lc net.ListenConfig

@@ -13,7 +13,6 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/lease"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/pushfile"
-	"github.com/stag-rdma/stag/nfsdemo/pushwrite/internal/mutant"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport"
@@ -138,9 +137,6 @@ func (s *Server) Start(ctx context.Context, files Files) error {
 	}
 	s.adopt()
 	s.wg.Go(s.housekeep)
-	if mutant.Is(mutant.NotDrainedAtLoad) {
-		return nil
-	}
 	return s.settled(ctx)
 }
 

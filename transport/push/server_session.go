@@ -63,18 +63,30 @@ func (sess *session) abort() {
 	}
 }
 
+// begunBy returns the log whose last session has this name, though its connection may have
+// ended before CLOSE has come; s.mu is held.
+func (s *Server) begunBy(k key) *Log {
+	for _, l := range s.logs {
+		if l.last == SessionID(k) && k != (key{}) {
+			return l
+		}
+	}
+	return nil
+}
+
 // closeSession is CLOSE.
 func (s *Server) closeSession(k key) Status {
 	s.mu.Lock()
 	sess := s.sessions[k]
 	s.drop(sess)
+	l := s.begunBy(k)
 	s.mu.Unlock()
+	sess.abort()
+	if l != nil && s.Ended != nil {
+		s.Ended(l, SessionID(k))
+	}
 	if sess == nil {
 		return StatusStale
-	}
-	sess.abort()
-	if s.Ended != nil {
-		s.Ended(sess.l, SessionID(k))
 	}
 	return StatusOK
 }
