@@ -186,7 +186,7 @@ func TestUnansweredCrashes(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				seq, xid, err := callProc(ctx, c, rand.Uint32N(3))
+				seq, xid, err := callProc(ctx, c, 1+rand.Uint32N(2))
 				if err != nil {
 					return
 				}
