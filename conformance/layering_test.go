@@ -133,7 +133,7 @@ var layers = []layer{
 	{
 		name: "nfsdemo/...",
 		may: []string{
-			"internal/measure", "transport", "transport/commitlog", "transport/push", "transport/rpcbind", "xdr",
+			"internal/measure", "transport", "transport/commitlog", "transport/push", "transport/replies", "transport/rpcbind", "xdr",
 			"rdmap/region", "rdmap/region/pmem", "rdmap/capture", "nfsdemo/...",
 		},
 		modules: []string{

@@ -16,8 +16,9 @@ type readyJSON struct {
 	RDMA   string `json:"rdma,omitempty"`
 	Mount  string `json:"mount,omitempty"`
 	TCP    string `json:"tcp,omitempty"`
-	Push   string `json:"push,omitempty"`   // for commit connections
-	Status string `json:"status,omitempty"` // HTTP
+	Push   string `json:"push,omitempty"`    // for commit connections
+	Reply  string `json:"replies,omitempty"` // for the connections of reply logs
+	Status string `json:"status,omitempty"`  // HTTP
 	PID    int    `json:"pid"`
 	Line   string `json:"line,omitempty"` // mount command
 }
@@ -26,6 +27,7 @@ type readyJSON struct {
 func (a *app) announce(s *service, f *serveFlags) error {
 	r := readyJSON{Export: s.path, RDMA: addrOf(s.rdma), Mount: addrOf(s.mount), TCP: addrOf(s.tcp), PID: os.Getpid()}
 	r.Push, r.Status = s.push.addrs()
+	r.Reply = s.reply.addr()
 	r.Line = mountLine(&r)
 	if f.portFile != "" {
 		if err := writePortFile(f.portFile, &r); err != nil {
@@ -41,7 +43,7 @@ func (a *app) announce(s *service, f *serveFlags) error {
 	}
 	fmt.Fprintf(a.stdout, "serving %s, %s\n", s.path, how)
 	for _, l := range []struct{ what, addr, url string }{
-		{"NFS/RDMA", r.RDMA, "nfs+rdma"}, {"NFS/TCP", r.TCP, "nfs"}, {"MOUNT", r.Mount, ""}, {"push", r.Push, ""}, {"status", r.Status, "http"},
+		{"NFS/RDMA", r.RDMA, "nfs+rdma"}, {"NFS/TCP", r.TCP, "nfs"}, {"MOUNT", r.Mount, ""}, {"push", r.Push, ""}, {"replies", r.Reply, ""}, {"status", r.Status, "http"},
 	} {
 		if l.addr == "" {
 			continue
@@ -126,7 +128,7 @@ func shellQuote(s string) string {
 // writePortFile writes the addresses, all or nothing: who waits for the file never
 // sees half of it.
 func writePortFile(name string, r *readyJSON) error {
-	text := "EXPORT=" + r.Export + "\nRDMA=" + r.RDMA + "\nMOUNT=" + r.Mount + "\nTCP=" + r.TCP + r.pushLines() + "\nPID=" + strconv.Itoa(r.PID) + "\n"
+	text := "EXPORT=" + r.Export + "\nRDMA=" + r.RDMA + "\nMOUNT=" + r.Mount + "\nTCP=" + r.TCP + r.pushLines() + r.replyLine() + "\nPID=" + strconv.Itoa(r.PID) + "\n"
 	tmp := filepath.Join(filepath.Dir(name), "."+filepath.Base(name)+".tmp")
 	err := os.WriteFile(tmp, []byte(text), 0o644)
 	if err == nil {

@@ -22,6 +22,7 @@ type clientFlags struct {
 	stats        bool
 	profile      transport.Profile
 	reconnect    time.Duration
+	replies      string // directory of logs; "": none
 }
 
 // addClientFlags declares them on a command.
@@ -87,7 +88,8 @@ type conn struct {
 	at *nfsclient.URL
 	c  *nfsclient.Client
 
-	secret *secretFile // of its push log; nil: none
+	secret  *secretFile // of its push log; nil: none
+	replies *repliesDir // nil: none
 }
 
 // session starts with no connection.
@@ -111,12 +113,19 @@ func (s *session) open(ctx context.Context, u *nfsclient.URL) (*nfsclient.Client
 			return nil, err
 		}
 	}
+	logs, err := s.openReplies(u, &cfg)
+	if err != nil {
+		secret.close()
+		return nil, err
+	}
 	c, err := nfsclient.Dial(ctx, u, &cfg)
 	if err != nil {
 		secret.close()
+		logs.close()
 		return nil, &dialError{u: u, err: err, reservedPort: s.cfg.ReservedPort}
 	}
-	s.conns = append(s.conns, conn{u, c, secret})
+	s.conns = append(s.conns, conn{u, c, secret, logs})
+	s.a.tell(c.Replies())
 	return c, nil
 }
 
@@ -128,6 +137,7 @@ func (s *session) close() {
 		}
 		_ = c.c.Close() // every answer was received
 		c.secret.close()
+		c.replies.close()
 	}
 	s.conns = nil
 }

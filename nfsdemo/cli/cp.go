@@ -59,6 +59,7 @@ it that is in nfsdemo/push of your configuration directory.`,
 	cmd.Flags().BoolVarP(&c.verbose, "verbose", "v", false, "print the names of copied files")
 	cmd.Flags().BoolVar(&a.json, "json", false, "print a JSON object per copied file, with by what it was written")
 	c.push.add(cmd)
+	a.addRepliesFlag(cmd)
 	a.addClientFlags(cmd)
 	return cmd
 }

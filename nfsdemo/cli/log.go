@@ -65,7 +65,7 @@ numbers mean.`,
 		Args:    nArgs(1, 1, "one file"),
 		RunE:    func(_ *cobra.Command, args []string) error { return a.dumpLog(args[0], false) },
 	}
-	for _, c := range []*cobra.Command{dump, verify} {
+	for _, c := range []*cobra.Command{dump, verify, a.logRepliesCmd()} {
 		c.Flags().BoolVar(&a.json, "json", false, "one JSON object per line")
 		cmd.AddCommand(c)
 	}

@@ -29,6 +29,7 @@ func (a *app) mvCmd() *cobra.Command {
 			return s.mvAll(cmd.Context(), args)
 		},
 	}
+	a.addRepliesFlag(cmd)
 	a.addClientFlags(cmd)
 	return cmd
 }

@@ -41,6 +41,7 @@ func (a *app) rmCmd() *cobra.Command {
 	}
 	cmd.Flags().BoolVarP(&recursive, "recursive", "r", false, "remove directories and what is in them")
 	cmd.Flags().BoolVarP(&force, "force", "f", false, "what does not exist is no error")
+	a.addRepliesFlag(cmd)
 	a.addClientFlags(cmd)
 	return cmd
 }

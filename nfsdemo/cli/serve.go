@@ -55,6 +55,7 @@ before it serves again, so always give the same directory with an export.`,
   nfsdemo serve --memory --export /scratch --listen 127.0.0.1:0
   nfsdemo serve --export . --listen 192.0.2.5:20049 --allow 192.0.2.0/24 --allow 127.0.0.1
   nfsdemo serve --export /srv/data --push-log /var/lib/stag --status 127.0.0.1:9049
+  nfsdemo serve --export /srv/data --replies 127.0.0.1:0
   nfsdemo serve --export . --pcap trace.pcapng
   nfsdemo serve --export /srv/data --intents /var/lib/nfsdemo`,
 		Args: nArgs(0, 0, "no arguments, only flags"),
@@ -76,6 +77,7 @@ before it serves again, so always give the same directory with an export.`,
 	addProfileFlag(cmd, &f.profile)
 	f.limits.add(cmd)
 	f.service.push.add(cmd)
+	flags.StringVar(&f.service.replies, "replies", "", "push replies into the logs of clients that want it, by connections to this `address`; port 0: any free one")
 	flags.StringVar(&f.portFile, "port-file", "", "write the addresses to this `file` when ready, as NAME=value lines")
 	flags.BoolVar(&a.json, "json", false, "print where and what as JSON")
 	return cmd
@@ -91,6 +93,9 @@ func (f *serveFlags) config(a *app) (*serviceConfig, error) {
 		return nil, usagef("nothing to listen on: --listen and --tcp are both empty")
 	}
 	if err := cfg.checkIntents(); err != nil {
+		return nil, err
+	}
+	if err := cfg.checkReplies(); err != nil {
 		return nil, err
 	}
 	for flag, addr := range map[string]string{"listen": cfg.rdma, "mount-listen": cfg.mount, "tcp": cfg.tcp} {

@@ -32,6 +32,7 @@ type serviceConfig struct {
 	tcp      string // NFS and MOUNT over TCP
 	config   *transport.Config
 	push     pushConfig
+	replies  string          // address for the connections of clients' reply logs, "" for none
 	capture  *capture.Writer // records the connections; nil: does not
 }
 
@@ -43,8 +44,9 @@ type service struct {
 	tcp   net.Listener
 	fs    backend.FS
 	srv   *transport.Server
-	once  *once.Journal // nil: none
-	push  *pushService  // nil: none
+	once  *once.Journal   // nil: none
+	push  *pushService    // nil: none
+	reply *repliesService // nil: none
 	wg    sync.WaitGroup
 	errs  chan error // first error of each listener
 	table rpcbind.Table
@@ -53,7 +55,7 @@ type service struct {
 
 // newService opens the export and the listeners, and starts to serve.
 func newService(ctx context.Context, cfg *serviceConfig) (*service, error) {
-	s := &service{errs: make(chan error, 5)}
+	s := &service{errs: make(chan error, 6)}
 	if err := s.open(ctx, cfg); err != nil {
 		_ = s.release() // the first error counts
 		return nil, err
@@ -62,6 +64,7 @@ func newService(ctx context.Context, cfg *serviceConfig) (*service, error) {
 	s.start(s.mount, s.srv.ServeStream)
 	s.start(s.tcp, s.srv.ServeStream)
 	s.push.serve(s)
+	s.reply.serve(s)
 	return s, nil
 }
 
@@ -92,7 +95,12 @@ func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 	if err := s.push.start(ctx, h, s.path); err != nil {
 		return err
 	}
-	s.srv = &transport.Server{Handler: &s.table, Config: cfg.config}
+	reply, front, err := openRepliesService(ctx, cfg, &s.table)
+	if err != nil {
+		return err
+	}
+	s.reply = reply
+	s.srv = &transport.Server{Handler: front, Config: cfg.config}
 	for _, l := range []struct {
 		addr string
 		to   *net.Listener
@@ -177,7 +185,7 @@ func (s *service) release() error {
 			_ = l.Close() // again, for most
 		}
 	}
-	err := s.push.close()
+	err := errors.Join(s.push.close(), s.reply.close())
 	s.wg.Wait()
 	return errors.Join(err, s.closeJournal(), s.closeExport())
 }

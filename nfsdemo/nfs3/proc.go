@@ -30,6 +30,18 @@ const (
 	ProcCount            = 22
 )
 
+// Idempotent says whether a call that is executed again has the same results (RFC 1813
+// Section 4.5): not if it makes, removes or names something, or changes attributes, which a
+// guard may forbid the second time.
+func (p Proc) Idempotent() bool {
+	switch p {
+	case ProcSetAttr, ProcCreate, ProcMkdir, ProcSymlink, ProcMknod, ProcRemove, ProcRmdir, ProcRename, ProcLink:
+		return false
+	default:
+		return true
+	}
+}
+
 // procInfo is a row of the procedure table.
 type procInfo struct {
 	name    string

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/replies"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -63,6 +64,12 @@ type Config struct {
 	// Push lets Client.PushFrom and OpenPush write files by push, if the server has that. Dial
 	// then switches on the backward direction of the connection. If nil, they are not.
 	Push *PushConfig
+
+	// Replies makes the replies to what is not idempotent durable before they count, if the
+	// server has that (package replies): set its Memory, and Calls to know after a crash what
+	// was not answered. Dial sets how it connects, and, if nil, Choose. By nfs+rdma only. If
+	// nil, they are not. Client.Replies tells what was found.
+	Replies *replies.Config
 
 	rpcbindPort string // for tests; "": 111
 }

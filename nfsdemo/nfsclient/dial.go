@@ -11,6 +11,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/replies"
 	"github.com/stag-rdma/stag/transport/rpcbind"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -93,7 +94,7 @@ func findMount(ctx context.Context, u *URL, cfg *Config, nfs transport.Caller) (
 // dialLasting is dialNFS for a client that is to outlive its connections, if Reconnect says
 // so. P is told of each.
 func dialLasting(ctx context.Context, u *URL, cfg *Config, p *pusher) (transport.Caller, error) {
-	if cfg.Reconnect <= 0 {
+	if cfg.Reconnect <= 0 && cfg.Replies == nil {
 		return dialNFS(ctx, u, cfg)
 	}
 	rc := &transport.RedialConfig{
@@ -106,7 +107,7 @@ func dialLasting(ctx context.Context, u *URL, cfg *Config, p *pusher) (transport
 	if cfg.Transport != nil {
 		rc.Logger = cfg.Transport.Logger
 	}
-	r, err := transport.NewRedialer(rc)
+	r, err := newLasting(u, cfg, rc)
 	if err != nil {
 		return nil, err
 	}
@@ -115,6 +116,35 @@ func dialLasting(ctx context.Context, u *URL, cfg *Config, p *pusher) (transport
 		return nil, err
 	}
 	return r, nil
+}
+
+// lasting is a Caller that outlives its connections.
+type lasting interface {
+	transport.Caller
+	Connect(ctx context.Context) error
+}
+
+func newLasting(u *URL, cfg *Config, rc *transport.RedialConfig) (lasting, error) {
+	if cfg.Replies == nil {
+		return transport.NewRedialer(rc)
+	}
+	c := *cfg.Replies
+	c.Redial, c.Host, c.Logger = *rc, u.Host, rc.Logger
+	if cfg.Reconnect <= 0 { // a lost connection is the end of its calls
+		c.Redial.Patience, c.Redial.Transmissions = cfg.DialTimeout, 1
+	}
+	c.Dial = func(ctx context.Context, addr string) (net.Conn, error) { return dialConn(ctx, addr, cfg) }
+	if c.Choose == nil {
+		c.Choose = func(prog, _, proc uint32) bool { return prog == nfs3.Program && !nfs3.Proc(proc).Idempotent() }
+	}
+	return replies.Open(&c)
+}
+
+// Replies returns the client that holds replies until they are durable, nil without
+// Config.Replies. Its Done is called for each call of this one.
+func (c *Client) Replies() *replies.Client {
+	r, _ := c.rpc.caller.(*replies.Client)
+	return r
 }
 
 // dialNFS connects to the NFS port of u with its scheme's transport.

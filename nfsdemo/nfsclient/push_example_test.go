@@ -12,8 +12,10 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/nfsdemo/pushwrite"
 	"github.com/stag-rdma/stag/nfsdemo/server"
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/push"
+	"github.com/stag-rdma/stag/transport/replies"
 )
 
 // startPushServer is startServer for a server that takes push-mode writes.
@@ -99,4 +101,36 @@ func ExampleClient_OpenPush() {
 	// persistent <nil>
 	// persistent <nil>
 	// native <nil>
+}
+
+// Changes that count as answered when their answer is durable here.
+func ExampleClient_Replies() {
+	h, err := server.New(&server.Config{Exports: []server.Export{{Path: "/export", FS: mem.New(nil), Squash: server.SquashNone}}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	logs, _ := net.Listen("tcp", "127.0.0.1:0")
+	calls, _ := net.Listen("tcp", "127.0.0.1:0")
+	pusher := &replies.Pusher{Handler: h, Addr: logs.Addr().String()}
+	s := &transport.Server{Handler: pusher}
+	go pusher.Serve(logs)
+	go s.Serve(calls)
+	defer pusher.Close()
+	defer s.Close()
+
+	ctx := context.Background()
+	mine, asked := pmem.NewSim(1<<16, nil), pmem.NewSim(replies.MinCalls, nil) // or files: pmem.Open
+	_, _ = replies.Create(mine, nil), replies.Create(asked, nil)
+	u, _ := nfsclient.ParseURL("nfs+rdma://" + calls.Addr().String() + "/export")
+	c, err := nfsclient.Dial(ctx, u, &nfsclient.Config{Replies: &replies.Config{Memory: mine, Calls: asked}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	fmt.Println(len(c.Replies().Recovered()), len(c.Replies().Unanswered())) // of a run before
+	_, err = c.Mkdir(ctx, c.Root(), "dir", 0o755)
+	fmt.Println(err)
+	// Output:
+	// 0 0
+	// <nil>
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/stag-rdma/stag/transport/push"
 )
 
-// lasting is a listener that stays open when the server that has it ends.
-type lasting struct {
+// staying is a listener that stays open when the server that has it ends.
+type staying struct {
 	net.Listener
 	conns chan net.Conn
 	over  chan struct{}
@@ -25,9 +25,9 @@ type lasting struct {
 }
 
 // keepListening accepts for servers that come one after the other.
-func keepListening(t *testing.T) lasting {
+func keepListening(t *testing.T) staying {
 	t.Helper()
-	l := lasting{Listener: listen(t), conns: make(chan net.Conn)}
+	l := staying{Listener: listen(t), conns: make(chan net.Conn)}
 	end := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -50,12 +50,12 @@ func keepListening(t *testing.T) lasting {
 }
 
 // next is the listener for the next server.
-func (l lasting) next() lasting {
+func (l staying) next() staying {
 	l.over, l.once = make(chan struct{}), new(sync.Once)
 	return l
 }
 
-func (l lasting) Accept() (net.Conn, error) {
+func (l staying) Accept() (net.Conn, error) {
 	select {
 	case c := <-l.conns:
 		return c, nil
@@ -64,7 +64,7 @@ func (l lasting) Accept() (net.Conn, error) {
 	}
 }
 
-func (l lasting) Close() error { l.once.Do(func() { close(l.over) }); return nil }
+func (l staying) Close() error { l.once.Do(func() { close(l.over) }); return nil }
 
 // badFiles fails the writes of records while fail is set.
 type badFiles struct {
@@ -84,7 +84,7 @@ type pushWorld struct {
 	t     *testing.T
 	cfg   pushwrite.Config
 	fs    backend.FS
-	calls lasting
+	calls staying
 	files *badFiles
 	url   string
 	stops []func()

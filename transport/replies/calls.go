@@ -226,9 +226,6 @@ func (c *Client) closeCalls() error {
 	if c.calls == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
-	defer cancel()
-	_ = c.note(ctx) // what it cannot write down is found as unanswered
 	c.calls.prod.Close()
 	return c.calls.log.Close(context.Background())
 }

@@ -28,6 +28,8 @@ type Client struct {
 	kick   chan struct{} // one slot: the connection of the log has ended, or could not be made
 	free   chan struct{} // one slot: there are records to be released
 
+	released uint64 // of release, then of Close
+
 	mu      sync.Mutex
 	caller  transport.Caller // the last that dial has made
 	conn    *rdmap.Conn      // of the log; nil: none
@@ -79,6 +81,10 @@ func Open(cfg *Config) (*Client, error) {
 	c.wg.Go(c.release)
 	return c, nil
 }
+
+// Connect makes a connection for calls if there is none, and offers the log on it. Unlike
+// calls it makes one attempt; see [transport.Redialer.Connect].
+func (c *Client) Connect(ctx context.Context) error { return c.rpc.Connect(ctx) }
 
 // Epoch returns the number of this life of the client: with an XID it is the key of a
 // reply. A later life has a larger one, if a log was ever offered in this one.
@@ -214,21 +220,13 @@ func (c *Client) freed(some bool) {
 // release gives the room of records back. Each time is a flush, which nobody waits for;
 // what is done meanwhile shares the next.
 func (c *Client) release() {
-	released := uint64(0)
 	for {
 		select {
 		case <-c.free:
 		case <-c.ctx.Done():
 			return
 		}
-		c.mu.Lock()
-		low := c.kept.low
-		c.mu.Unlock()
-		err := c.note(c.ctx) // first: else a crash between would have the call without its reply
-		if err == nil && low > released {
-			err, released = c.log.Release(low), low
-		}
-		if err != nil {
+		if err := c.giveUp(c.ctx); err != nil {
 			c.mu.Lock()
 			if c.ctx.Err() == nil {
 				c.fail(err)
@@ -239,10 +237,23 @@ func (c *Client) release() {
 	}
 }
 
+// giveUp makes it durable which calls and replies are not needed any more.
+func (c *Client) giveUp(ctx context.Context) error {
+	c.mu.Lock()
+	low := c.kept.low
+	c.mu.Unlock()
+	err := c.note(ctx) // first: else a crash between would have the call without its reply
+	if err == nil && low > c.released {
+		err, c.released = c.log.Release(low), low
+	}
+	return err
+}
+
 // Stats implements [transport.Caller].
 func (c *Client) Stats() transport.Stats { return c.rpc.Stats() }
 
-// Close ends the connections and gives the memory back. Records stay in it.
+// Close ends the connections and gives the memory back. Records that nobody was Done with
+// stay in it.
 func (c *Client) Close() error {
 	c.cancel()
 	err := c.rpc.Close()
@@ -253,5 +264,8 @@ func (c *Client) Close() error {
 		conn.Abort(nil)
 	}
 	c.wg.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+	defer cancel()
+	_ = c.giveUp(ctx) // what it cannot write down is found again
 	return errors.Join(err, c.closeCalls(), c.log.Close(context.Background()))
 }

@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"net"
+
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/replies"
+)
+
+// repliesService pushes replies into logs of clients. A nil *repliesService does nothing.
+type repliesService struct {
+	pusher *replies.Pusher
+	l      net.Listener
+}
+
+// openRepliesService opens the listener for the connections of logs, and puts the pusher in
+// front of h; without an address h stays alone.
+func openRepliesService(ctx context.Context, cfg *serviceConfig, h transport.Handler) (*repliesService, transport.Handler, error) {
+	if cfg.replies == "" {
+		return nil, h, nil
+	}
+	l, err := listenOn(ctx, cfg.replies)
+	if err != nil {
+		return nil, nil, err
+	}
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	p := &replies.Pusher{
+		Handler: h, Addr: ":" + port, Logger: cfg.config.Logger,
+		Choose: func(prog, _, proc uint32) bool { return prog == nfs3.Program && !nfs3.Proc(proc).Idempotent() },
+	}
+	return &repliesService{pusher: p, l: allowed(cfg.capture.TapListener(l), cfg.config.Allow)}, p, nil
+}
+
+// serve serves the connections of logs.
+func (r *repliesService) serve(s *service) {
+	if r == nil {
+		return
+	}
+	s.wg.Go(func() {
+		if err := r.pusher.Serve(r.l); !errors.Is(err, replies.ErrClosed) {
+			s.errs <- err
+		}
+	})
+}
+
+// close ends everything.
+func (r *repliesService) close() error {
+	if r == nil {
+		return nil
+	}
+	_ = r.l.Close() // again, for most
+	return r.pusher.Close()
+}
+
+// addr returns where the connections of logs go.
+func (r *repliesService) addr() string {
+	if r == nil {
+		return ""
+	}
+	return addrOf(r.l)
+}
+
+// replyLine is the line of the port file about reply logs.
+func (r *readyJSON) replyLine() string {
+	if r.Reply == "" {
+		return ""
+	}
+	return "\nREPLIES=" + r.Reply
+}
+
+// checkReplies says what is wrong with --replies beside the other flags.
+func (cfg *serviceConfig) checkReplies() error {
+	if cfg.replies == "" {
+		return nil
+	}
+	if _, _, err := net.SplitHostPort(cfg.replies); err != nil {
+		return usagef("--replies %q is not an address: write host:port, for example 127.0.0.1:0", cfg.replies)
+	}
+	if cfg.rdma == "" {
+		return usagef("--replies wants --listen: replies are pushed by RDMA")
+	}
+	return nil
+}

@@ -1,0 +1,175 @@
+package cli
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/server"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/replies"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// TestReplies: changes with --replies are noted and answered into the logs, and leave nothing
+// behind; what a crash leaves, log replies shows, and the next run tells and strikes out.
+func TestReplies(t *testing.T) {
+	s, err := newService(t.Context(), &serviceConfig{
+		export: t.TempDir(), squash: server.SquashNone, rdma: "127.0.0.1:0", replies: "127.0.0.1:0", config: new(transport.Config),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	url, dir := "nfs+rdma://"+addrOf(s.rdma)+s.path, filepath.Join(t.TempDir(), "logs")
+	run := func(args ...string) result {
+		t.Helper()
+		r := command(t.Context(), "", args...)
+		if r.status != 0 {
+			t.Fatalf("%v: %d, %s", args, r.status, r.stderr)
+		}
+		return r
+	}
+	run("mkdir", "--replies", dir, url+"/a", url+"/b")
+	r := run("mv", "--replies", dir, url+"/a", url+"/c")
+	if r.stderr != "" {
+		t.Errorf("after a clean run: %s", r.stderr)
+	}
+	if n := strings.Count(run("log", "replies", dir).stdout, "\n"); n != 1 {
+		t.Errorf("%d lines of a clean log", n)
+	}
+	if n := pushedReplies(t, dir); n < 3 {
+		t.Errorf("%d replies were pushed", n)
+	}
+	crashed := crash(t, dir)
+	out := run("log", "replies", crashed).stdout
+	if !strings.Contains(out, "00000007  RENAME    NFS3ERR_NOENT") || !strings.Contains(out, "MKDIR     not answered") {
+		t.Errorf("log replies:\n%s", out)
+	}
+	out = run("log", "replies", "--json", crashed).stdout
+	if !strings.Contains(out, `"name":"RENAME"`) || !strings.Contains(out, `"answered":false`) {
+		t.Errorf("log replies --json:\n%s", out)
+	}
+	r = run("rm", "-r", "--replies", crashed, url+"/c")
+	if !strings.Contains(r.stderr, "was answered: RENAME") || !strings.Contains(r.stderr, "was not answered: MKDIR") {
+		t.Errorf("the run after a crash says %s", r.stderr)
+	}
+	if r = run("mkdir", "--replies", crashed, url+"/d"); r.stderr != "" {
+		t.Errorf("the run after that says %s", r.stderr)
+	}
+	for _, wrong := range []struct {
+		want string
+		args []string
+	}{
+		{"no logs of replies here", []string{"log", "replies", t.TempDir()}},
+		{"--replies is for nfs+rdma", []string{"mkdir", "--replies", dir, "nfs://127.0.0.1/export/x"}},
+		{"not an address", []string{"serve", "--export", ".", "--replies", "here"}},
+		{"--replies", []string{"mkdir", "--replies", "/dev/null/logs", url + "/x"}},
+	} {
+		if r := command(t.Context(), "", wrong.args...); r.status == 0 || !strings.Contains(r.stderr, wrong.want) {
+			t.Errorf("%v: %d, %s", wrong.args, r.status, r.stderr)
+		}
+	}
+}
+
+// pushedReplies is how many replies the log of a directory has ever had.
+func pushedReplies(t *testing.T, dir string) int {
+	t.Helper()
+	f, err := os.Open(filepath.Join(dir, repliesFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	info, err := commitlog.Inspect(f, repliesSize, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(info.NextSeq) - 1
+}
+
+// crash makes logs in which there is a reply and a call without one.
+func crash(t *testing.T, dir string) string {
+	t.Helper()
+	live, dead := filepath.Join(filepath.Dir(dir), "live"), filepath.Join(filepath.Dir(dir), "dead")
+	d, err := openReplies(live)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.close()
+	appendReply(t, d)
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	c, err := replies.Open(&replies.Config{Memory: d.replies, Calls: d.calls, Redial: transport.RedialConfig{
+		Dial: func(ctx context.Context) (transport.Caller, error) {
+			return transport.Dial(ctx, "tcp", silent.Addr().String(), nil)
+		},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	over := make(chan error)
+	go func() {
+		over <- c.Do(ctx, &transport.Call{Prog: nfs3.Program, Vers: 3, Proc: uint32(nfs3.ProcMkdir)}, new(transport.Reply))
+	}()
+	for until := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		_ = os.RemoveAll(dead)
+		if err := os.CopyFS(dead, os.DirFS(live)); err != nil {
+			t.Fatal(err)
+		}
+		if st, err := inspectReplies(dead); err == nil && len(st.Unanswered) == 1 {
+			break
+		}
+		if time.Now().After(until) {
+			t.Fatal("no note of the call")
+		}
+	}
+	cancel()
+	if err := errors.Join(<-over, c.Close()); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	return dead
+}
+
+// appendReply does what a server does.
+func appendReply(t *testing.T, d *repliesDir) {
+	t.Helper()
+	l, err := commitlog.Open(d.replies)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := commitlog.NewProducer(nil)
+	if err := l.Local(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	var b []byte
+	for _, v := range []uint32{1, nfs3.Program, 3, uint32(nfs3.ProcRename)} {
+		b = binary.BigEndian.AppendUint32(b, v)
+	}
+	b = append(b, make([]byte, 32)...)
+	b = binary.BigEndian.AppendUint32(b, 7) // the RDMA header begins with the XID
+	b = append(b, make([]byte, 24)...)
+	b = xdr.AppendReply(b, &xdr.ReplyHeader{XID: 7})
+	if _, err := p.Append(t.Context(), xdr.AppendUint32(b, uint32(nfs3.ErrNoEnt))); err != nil {
+		t.Fatal(err)
+	}
+	p.Close()
+	if err := l.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
