@@ -81,7 +81,7 @@ func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 	if s.push, err = openPush(ctx, cfg); err != nil {
 		return err
 	}
-	if s.push != nil {
+	if s.push != nil && s.push.pw != nil { // with --status alone there is none
 		sc.Guard = s.push.pw
 	}
 	h, err := server.New(sc)

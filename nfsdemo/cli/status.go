@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/stag-rdma/stag/nfsdemo/once"
 	"github.com/stag-rdma/stag/nfsdemo/pushwrite"
 	"github.com/stag-rdma/stag/transport"
 )
@@ -17,16 +18,17 @@ type statusJSON struct {
 	Export    string           `json:"export"`
 	Transport transport.Stats  `json:"transport"`
 	Push      *pushwrite.Stats `json:"push,omitempty"`
-	Problems  []problemJSON    `json:"problems"` // what somebody has to do something about
+	Once      *once.Stats      `json:"once,omitempty"` // of --intents
+	Problems  []problemJSON    `json:"problems"`       // what somebody has to do something about
 }
 
-// problemJSON is a record that cannot be applied.
+// problemJSON is a record that cannot be applied, or a journal that has failed.
 type problemJSON struct {
 	Log    string    `json:"log"`
 	Record uint64    `json:"record,omitempty"` // 0: the log cannot be read
 	Lease  uint64    `json:"lease,omitempty"`
 	Error  string    `json:"error"`
-	Since  time.Time `json:"since"`
+	Since  time.Time `json:"since,omitzero"`
 }
 
 // statusHandler serves /status and /metrics.
@@ -44,6 +46,13 @@ func statusHandler(s *service) http.Handler {
 
 func statusOf(s *service, pw *pushwrite.Server) *statusJSON {
 	out := &statusJSON{Export: s.path, Transport: s.srv.Stats(), Problems: []problemJSON{}}
+	if s.once != nil {
+		st := s.once.Stats()
+		out.Once = &st
+		if st.Err != nil {
+			out.Problems = append(out.Problems, problemJSON{Log: "intents", Error: st.Err.Error()})
+		}
+	}
 	if pw == nil {
 		return out
 	}

@@ -23,7 +23,7 @@ type Stats struct {
 	Copied   uint64 // records written again to make room
 	Sweeps   uint64 // rounds of making room
 
-	Err error // why nothing is taken any more; nil: it is
+	Err error `json:"-"` // why nothing is taken any more; nil: it is
 }
 
 // Stats returns a snapshot.

@@ -134,15 +134,7 @@ func (s *Server) Before(ctx context.Context, req *transport.Request, resp *trans
 func (o *op) look(p *subject) (*witness, error) {
 	w := new(witness)
 	if p.proc == nfs3.ProcSetAttr {
-		f, err := o.file(p.file)
-		if err != nil {
-			return nil, err
-		}
-		w.attr, w.set = f.opt(), p.attr
-		w.fails = o.status(o.mayApply(&f, p.guard, &p.attr))
-		o.cred.dropSetID(&f.attr, &w.set)
-		w.clock = o.exp.now()
-		return w, nil
+		return w, o.lookAttr(p, w)
 	}
 	for i, a := range p.at {
 		dir, err := o.file(a.Dir)
@@ -159,15 +151,53 @@ func (o *op) look(p *subject) (*witness, error) {
 		if f.node != nil {
 			w.ids[i] = o.handleOf(f.node)
 		}
-		if i == 0 && f.node != nil && p.proc == nfs3.ProcCreate {
-			w.attr = f.opt()
-			w.set = nfs3.SetAttr{SetSize: p.attr.SetSize, Size: p.attr.Size}
-			w.fails = o.status(o.cred.maySet(&f.attr, &w.set))
-			o.cred.dropSetID(&f.attr, &w.set)
+		if f.node != nil && p.proc == nfs3.ProcCreate {
+			if err := o.lookSize(p, w, &f); err != nil {
+				return nil, err
+			}
 		}
 	}
 	w.clock = o.exp.now()
 	return w, nil
+}
+
+// lookAttr is look for SETATTR. What was pushed to the file comes first, as it does when the
+// call is executed.
+func (o *op) lookAttr(p *subject, w *witness) error {
+	if o.s.cfg.Guard != nil {
+		args := nfs3.SetAttrArgs{Handle: p.file, Attr: p.attr, Guard: p.guard != nil}
+		if args.Guard {
+			args.Ctime = *p.guard
+		}
+		defer o.awaitChange(p.file, func() error { return o.settable(&args) })()
+	}
+	f, err := o.file(p.file)
+	if err != nil {
+		return err
+	}
+	w.attr, w.set = f.opt(), p.attr
+	w.fails = o.status(o.mayApply(&f, p.guard, &p.attr))
+	o.cred.dropSetID(&f.attr, &w.set)
+	w.clock = o.exp.now()
+	return nil
+}
+
+// lookSize is look for a CREATE of a name that is taken, which may change the size.
+func (o *op) lookSize(p *subject, w *witness, f *file) (err error) {
+	if o.s.cfg.Guard != nil {
+		o.drained(o.handleOf(f.node))
+		if err := o.guard.blocked; err != nil {
+			return err
+		}
+		if f.attr, err = f.node.Attr(); err != nil {
+			return err
+		}
+	}
+	w.attr = f.opt()
+	w.set = nfs3.SetAttr{SetSize: p.attr.SetSize, Size: p.attr.Size}
+	w.fails = o.status(o.cred.maySet(&f.attr, &w.set))
+	o.cred.dropSetID(&f.attr, &w.set)
+	return nil
 }
 
 // lookAt finds a name, or nothing, whatever the permissions are.

@@ -68,7 +68,8 @@ const (
 	pause    = 50 * time.Millisecond
 )
 
-// resolve finds a file: ErrStale if it is gone.
+// resolve finds a file. ErrStale is no proof that it is gone: a backend may have given up
+// the search.
 func (t *settling) resolve(h nfs3.FileHandle) (backend.Node, error) {
 	e := t.op.s.export(h)
 	if e == nil {
@@ -92,7 +93,7 @@ func (t *settling) resolve(h nfs3.FileHandle) (backend.Node, error) {
 type found struct {
 	dir file
 	file
-	id nfs3.FileHandle // empty: nothing has the name, or the directory is gone
+	id nfs3.FileHandle // empty: nothing has the name
 }
 
 // name looks at the i-th name.
@@ -101,9 +102,6 @@ func (t *settling) name(i int) (f found, err error) {
 	if err == nil {
 		f.dir.node = n
 		f.dir.attr, err = n.Attr()
-	}
-	if errors.Is(err, nfs3.ErrStale) {
-		return found{}, nil
 	}
 	if err != nil {
 		return f, err
@@ -165,7 +163,7 @@ func (t *settling) link(results []byte) ([]byte, once.Outcome, error) {
 }
 
 // durable makes durable what was done to files: the process may have been killed before it
-// had. A nil one is gone.
+// had.
 func durable(nodes ...backend.Node) error {
 	for _, n := range nodes {
 		if s, ok := n.(backend.Syncer); ok {

@@ -7,15 +7,12 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/once"
 )
 
-// attributes is SETATTR. The file that is gone answers STALE when the call comes again.
+// attributes is SETATTR.
 func (t *settling) attributes(results []byte) ([]byte, once.Outcome, error) {
 	n, err := t.resolve(t.file)
 	f := file{node: n}
 	if err == nil {
 		f.attr, err = n.Attr()
-	}
-	if errors.Is(err, nfs3.ErrStale) {
-		return results, once.NotDone, nil
 	}
 	if err != nil {
 		return results, once.Unknown, err

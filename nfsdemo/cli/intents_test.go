@@ -1,0 +1,46 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"github.com/stag-rdma/stag/nfsdemo/once"
+	"github.com/stag-rdma/stag/nfsdemo/server"
+	"github.com/stag-rdma/stag/transport"
+)
+
+// TestIntents: what the journal does is in /status, and that it has failed among the problems.
+// A server with /status and no log of pushed writes serves.
+func TestIntents(t *testing.T) {
+	s, err := newService(t.Context(), &serviceConfig{
+		export: t.TempDir(), intents: filepath.Join(t.TempDir(), "journal"), squash: server.SquashNone,
+		tcp: "127.0.0.1:0", push: pushConfig{status: "127.0.0.1:0"}, config: new(transport.Config),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := "nfs://" + addrOf(s.tcp) + s.path
+	if r := command(t.Context(), "", "mkdir", url+"/d"); r.status != 0 {
+		t.Errorf("%+v", r)
+	}
+	if st := statusOf(s, nil); st.Once == nil || st.Once.Records != 2 || st.Once.Replies != 1 || len(st.Problems) != 0 {
+		t.Errorf("%+v", st.Once)
+	}
+	if err := s.once.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if st := statusOf(s, nil); len(st.Problems) != 1 || st.Problems[0].Log != "intents" || !errors.Is(st.Once.Err, once.ErrClosed) {
+		t.Errorf("%+v", st)
+	}
+	if r := command(t.Context(), "", "mkdir", url+"/e"); r.status != 1 {
+		t.Errorf("a change without a journal: %+v", r)
+	}
+	if r := command(t.Context(), "", "ls", url); r.status != 0 || r.stdout != "d\n" {
+		t.Errorf("%+v", r)
+	}
+	if err := s.stop(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
