@@ -26,6 +26,8 @@ type killer struct {
 	t      *testing.T
 	dir    string
 	serve  string
+	role   string // of the server
+	kept   string // not empty: clients keep their replies
 	server *child
 	client [clients]*child
 	life   [clients]int
@@ -63,7 +65,17 @@ func TestKill(t *testing.T) {
 		seed = rand.Uint64()
 	}
 	t.Log("seed", seed)
-	k := newKiller(t, seed)
+	newKiller(t, seed, "server").run()
+}
+
+// TestKillReplies is TestKill with clients that have their replies in logs of their own:
+// what they were told before they were killed they are told again.
+func TestKillReplies(t *testing.T) {
+	newKiller(t, rand.Uint64(), "keeper").run()
+}
+
+func (k *killer) run() {
+	t := k.t
 	for round := range *killRounds {
 		k.await()
 		time.Sleep(time.Duration(k.IntN(60000)) * time.Microsecond)
@@ -96,7 +108,7 @@ func TestKill(t *testing.T) {
 
 // TestKillClients kills the clients alone: the cache of replies that every server has suffices.
 func TestKillClients(t *testing.T) {
-	k := newKiller(t, 0)
+	k := newKiller(t, 0, "server")
 	for round := range *killRounds {
 		k.await()
 		for i := range clients {
@@ -122,10 +134,13 @@ func (k *killer) settled() (err error) {
 	return err
 }
 
-func newKiller(t *testing.T, seed uint64) *killer {
+func newKiller(t *testing.T, seed uint64, role string) *killer {
 	t.Helper()
 	dir := t.TempDir()
-	k := &killer{Rand: rand.New(rand.NewPCG(seed, 1)), t: t, dir: dir, serve: strings.ReplaceAll(*killServe, "DIR", filepath.Join(dir, "kept"))}
+	k := &killer{Rand: rand.New(rand.NewPCG(seed, 1)), t: t, dir: dir, role: role, serve: strings.ReplaceAll(*killServe, "DIR", filepath.Join(dir, "kept"))}
+	if role == "keeper" {
+		k.kept = "yes"
+	}
 	if *killServe == "none" {
 		k.serve = ""
 	}
@@ -176,7 +191,7 @@ func (k *killer) launchServer() string {
 	k.t.Helper()
 	port := filepath.Join(k.dir, "port")
 	os.Remove(port)
-	k.server = k.start(childRole+"=server", childServe+"=--export "+filepath.Join(k.dir, "export")+
+	k.server = k.start(childRole+"="+k.role, childServe+"=--export "+filepath.Join(k.dir, "export")+
 		" --listen 127.0.0.1:0 --tcp 127.0.0.1:0 --mount-listen= --port-file "+port+" "+k.serve)
 	return port
 }
@@ -211,7 +226,7 @@ func (k *killer) startClient(i int) {
 	if strings.Contains(k.serve, "--push-log") {
 		push = "yes"
 	}
-	k.client[i] = k.start(childRole+"=client", childClient+"="+strconv.Itoa(i+1), childLife+"="+strconv.Itoa(k.life[i]), childPush+"="+push)
+	k.client[i] = k.start(childRole+"=client", childClient+"="+strconv.Itoa(i+1), childLife+"="+strconv.Itoa(k.life[i]), childPush+"="+push, childKept+"="+k.kept)
 }
 
 // crash kills the server, starts it again and checks what is there, before any client may

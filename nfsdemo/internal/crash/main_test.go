@@ -23,6 +23,7 @@ const (
 	childClient = "STAG_CRASH_CLIENT" // number of a client
 	childLife   = "STAG_CRASH_LIFE"   // how often it was started
 	childPush   = "STAG_CRASH_PUSH"   // not empty: clients push
+	childKept   = "STAG_CRASH_KEPT"   // not empty: clients keep replies
 	childServe  = "STAG_CRASH_SERVE"  // arguments of serve, by spaces
 )
 
@@ -44,6 +45,8 @@ func runChild(role string) int {
 	switch role {
 	case "server":
 		return cli.Main(append([]string{"serve"}, strings.Fields(os.Getenv(childServe))...), os.Stdin, io.Discard, os.Stderr)
+	case "keeper":
+		err = runKeeper(dir)
 	case "client":
 		c, _ := strconv.Atoi(os.Getenv(childClient))
 		life, _ := strconv.Atoi(os.Getenv(childLife))
@@ -78,7 +81,7 @@ func runClient(dir string, c, life int) error {
 		}
 		wg.Go(func() {
 			select {
-			case errs <- runWorker(ctx, dir, id, i == streams):
+			case errs <- runOne(ctx, dir, c, id, i == streams):
 			default:
 			}
 			cancel()
@@ -88,12 +91,15 @@ func runClient(dir string, c, life int) error {
 	return <-errs
 }
 
-func runWorker(ctx context.Context, dir string, id uint16, rdma bool) error {
-	l, past, err := OpenList(filepath.Join(dir, "lists", strconv.Itoa(int(id))), id)
-	if err != nil {
-		return err
+// runOne runs one of the workers of client c.
+func runOne(ctx context.Context, dir string, c int, id uint16, rdma bool) error {
+	if rdma && os.Getenv(childKept) != "" {
+		return runKept(ctx, dir, c)
 	}
-	defer l.Close()
+	return runWorker(ctx, dir, id, rdma)
+}
+
+func runWorker(ctx context.Context, dir string, id uint16, rdma bool) (err error) {
 	addr := Addr(filepath.Join(dir, "addr"))
 	c := NewStream(addr, id)
 	if rdma {
@@ -102,11 +108,22 @@ func runWorker(ctx context.Context, dir string, id uint16, rdma bool) error {
 		}
 	}
 	defer c.Close()
-	export, err := addr.Export(ctx)
+	return run(ctx, dir, id, c)
+}
+
+// run runs a worker with its list.
+func run(ctx context.Context, dir string, id uint16, c Caller) error {
+	l, past, err := OpenList(filepath.Join(dir, "lists", strconv.Itoa(int(id))), id)
 	if err != nil {
 		return err
 	}
-	w := &Worker{ID: id, Seed: rand.Uint64(), Caller: c, List: l, Past: past, Push: rdma && os.Getenv(childPush) != ""}
+	defer l.Close()
+	export, err := Addr(filepath.Join(dir, "addr")).Export(ctx)
+	if err != nil {
+		return err
+	}
+	_, push := c.(*lasting)
+	w := &Worker{ID: id, Seed: rand.Uint64(), Caller: c, List: l, Past: past, Push: push && os.Getenv(childPush) != ""}
 	return w.Run(ctx, export)
 }
 

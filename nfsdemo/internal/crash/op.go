@@ -75,6 +75,16 @@ func (k Kind) once() bool {
 	}
 }
 
+// looks says whether the operation changes nothing, and can be called anew.
+func (o *Op) looks() bool {
+	switch o.Kind {
+	case Look, GetAttr, Read:
+		return true
+	default:
+		return false
+	}
+}
+
 // conflicts says whether the operation ends leases on its file.
 func (o *Op) conflicts() bool {
 	switch o.Kind {
@@ -94,5 +104,6 @@ type Result struct {
 	Stable bool       `json:",omitempty"` // what was written is durable
 	Verf   uint64     `json:",omitempty"` // of Write and Commit
 	Stamps []uint64   `json:",omitempty"` // of the pieces read
+	Kept   uint64     `json:",omitempty"` // the record that holds it, of a kept caller
 	Held   bool       `json:",omitempty"` // the worker has a lease on the file that was changed
 }

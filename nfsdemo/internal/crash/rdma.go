@@ -13,7 +13,8 @@ import (
 // lasting is a Caller over RPC-over-RDMA that keeps the XIDs of its calls as long as it
 // lives, not in another life.
 type lasting struct {
-	r    *transport.Redialer
+	r    transport.Caller
+	send func(ctx context.Context, call *transport.Call, reply *transport.Reply) error
 	cred xdr.Auth
 	made atomic.Int64
 	push pusher
@@ -21,10 +22,24 @@ type lasting struct {
 
 // NewRDMA returns a caller for a worker over NFS/RDMA.
 func NewRDMA(addr Addr, worker uint16) (Caller, error) {
-	l := &lasting{cred: cred(worker)}
-	l.push.worker, l.push.rpc = worker, l
+	l := new(lasting)
+	l.init(worker)
+	r, err := transport.NewRedialer(l.redial(addr))
+	if err != nil {
+		return nil, err
+	}
+	l.r, l.send = r, r.Do
+	return l, nil
+}
+
+func (l *lasting) init(worker uint16) {
+	l.cred, l.push.worker, l.push.rpc = cred(worker), worker, l
+}
+
+// redial returns how connections are made.
+func (l *lasting) redial(addr Addr) *transport.RedialConfig {
 	cfg := &transport.Config{BackwardCredits: 4, BackwardHandler: &l.push}
-	r, err := transport.NewRedialer(&transport.RedialConfig{
+	return &transport.RedialConfig{
 		Dial: func(ctx context.Context) (transport.Caller, error) {
 			conn, err := addr.dial(ctx, "RDMA")
 			if err != nil {
@@ -34,9 +49,7 @@ func NewRDMA(addr Addr, worker uint16) (Caller, error) {
 		},
 		MinDelay: 2 * time.Millisecond, MaxDelay: 20 * time.Millisecond, Transmissions: -1, Silence: answerTime,
 		Trace: transport.RedialTrace{Connected: func(n int) { l.made.Store(int64(n)) }},
-	})
-	l.r = r
-	return l, err
+	}
 }
 
 func (l *lasting) dials() int  { return int(l.made.Load()) }
@@ -64,7 +77,7 @@ func (l *lasting) do(ctx context.Context, _, prog uint32, m *message) ([]byte, e
 		call.Vers = nfs3.Version
 	}
 	var reply transport.Reply
-	if err := l.r.Do(ctx, &call, &reply); err != nil {
+	if err := l.send(ctx, &call, &reply); err != nil {
 		return nil, err
 	}
 	defer reply.Release()

@@ -69,7 +69,7 @@ func (w *Worker) resume(ctx context.Context) error {
 	for i, o := range w.Past.Ops {
 		res := w.Past.Results[i]
 		if res == nil {
-			if !w.Caller.names() {
+			if !w.Caller.names() && !o.looks() {
 				return fmt.Errorf("%v is open, and its XID is not known", o)
 			}
 			return w.do(ctx, o)
@@ -85,8 +85,15 @@ func (w *Worker) do(ctx context.Context, o *Op) error {
 	if err != nil {
 		return err
 	}
+	k, _ := w.Caller.(*kept)
+	if k != nil && o.Once() {
+		res.Kept = k.last
+	}
 	if err := w.List.Result(o.N, res); err != nil {
 		return err
+	}
+	if k != nil {
+		k.listed()
 	}
 	w.learn(o, res)
 	if res.Status == nfs3.ErrJukebox {
@@ -96,9 +103,8 @@ func (w *Worker) do(ctx context.Context, o *Op) error {
 }
 
 func (w *Worker) send(ctx context.Context, o *Op) (*Result, error) {
-	l, _ := w.Caller.(*lasting)
 	if o.Kind == Push {
-		if err := l.push.push(ctx, o, w.c.IntN(2) == 0); err != nil {
+		if err := w.pusher().push(ctx, o, w.c.IntN(2) == 0); err != nil {
 			return nil, err
 		}
 		return &Result{Stable: true}, nil
@@ -113,9 +119,20 @@ func (w *Worker) send(ctx context.Context, o *Op) (*Result, error) {
 	}
 	res, err := o.result(msg.proc, raw)
 	if err == nil && w.Push && o.conflicts() {
-		res.Held = l.push.holds(w.fileOf(o))
+		res.Held = w.pusher().holds(w.fileOf(o))
 	}
 	return res, err
+}
+
+// pusher returns what pushes over the worker's connection.
+func (w *Worker) pusher() *pusher {
+	switch c := w.Caller.(type) {
+	case *lasting:
+		return &c.push
+	case *kept:
+		return &c.push
+	}
+	return nil
 }
 
 // fileOf returns the handle of the file that o changes, nil if there is none.
