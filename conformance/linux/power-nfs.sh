@@ -12,7 +12,7 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here/../.."
 rounds=${ROUNDS:-50} seed=${SEED:-$RANDOM} RANDOM=${SEED:-$RANDOM}
-serve=${SERVE-"--intents /disk/kept/intents"}
+serve=${SERVE-"--intents /disk/kept/intents --push-log /disk/kept/push"}
 case $serve in *--push-log*) pushing=yes ;; *) pushing= ;; esac
 bash "$here/build.sh"
 tmp=$(mktemp -d)
@@ -38,6 +38,7 @@ modprobe ext4
 mkdir -p /disk /state
 mount -t ext4 /dev/vdb /disk || exit 9
 mkdir -p /disk/export/shared /disk/kept
+mkdir -p -m 700 /disk/kept/push
 ln -sfn /mnt/share/lists /disk/lists
 sync
 cp /mnt/share/crash.test /tmp/

@@ -30,6 +30,9 @@ var kinds = []Kind{
 	Link, Link, Chmod, Chmod, Truncate, Write, Write, Write, Commit, Read, Look, GetAttr, GetAttr,
 }
 
+// pushKinds are half of the operations of a worker that pushes.
+var pushKinds = []Kind{Write, Write, Write, Write, Read, Truncate, Chmod, GetAttr}
+
 // next returns the next operation, without number.
 func (c *chooser) next() *Op {
 	dir := own(c.m.Worker)
@@ -41,6 +44,9 @@ func (c *chooser) next() *Op {
 	}
 	for {
 		o := &Op{Kind: kinds[c.IntN(len(kinds))]}
+		if c.push && c.IntN(2) == 0 {
+			o.Kind = pushKinds[c.IntN(len(pushKinds))]
+		}
 		if c.fill(o, c.IntN(10) == 0) {
 			return c.ready(o)
 		}
@@ -180,7 +186,7 @@ func (c *chooser) fillWrite(o *Op, n *node) {
 	}
 	o.First, o.Pieces = c.IntN(maxPieces-maxWrite), 1+c.IntN(maxWrite)
 	o.Stable = [...]nfs3.StableHow{nfs3.Unstable, nfs3.DataSync, nfs3.FileSync}[c.IntN(3)]
-	if c.push && c.IntN(2) == 0 {
+	if c.push && c.IntN(4) > 0 {
 		o.Kind = Push
 	}
 }

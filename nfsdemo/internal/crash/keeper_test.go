@@ -62,7 +62,7 @@ func runKept(ctx context.Context, work string, c int) error {
 	if err := os.MkdirAll(logs, 0o700); err != nil {
 		return err
 	}
-	id := uint16(1000*c + 101)
+	id := uint16(1000*c + 501) // those before are of other workers
 	var past []*History
 	for ; ; id++ {
 		h, err := LoadList(filepath.Join(work, "lists", strconv.Itoa(int(id))), id)

@@ -14,7 +14,7 @@ import (
 
 var (
 	killRounds = flag.Int("kill.rounds", 2, "rounds of TestKill (make crash: 100)")
-	killServe  = flag.String("kill.serve", "--intents DIR/intents", "further arguments of serve, or none; DIR is replaced by a directory that lasts")
+	killServe  = flag.String("kill.serve", "--intents DIR/intents --push-log DIR/push", "further arguments of serve, or none; DIR is replaced by a directory that lasts")
 	killSeed   = flag.Uint64("kill.seed", 0, "seed; 0: random")
 )
 
@@ -78,8 +78,8 @@ func (k *killer) run() {
 	t := k.t
 	for round := range *killRounds {
 		k.await()
-		time.Sleep(time.Duration(k.IntN(60000)) * time.Microsecond)
-		who := k.IntN(8) // 0: a client alone; 1: both; 2, 3: a client and the server; else the server
+		time.Sleep(time.Duration(k.IntN(200000)) * time.Microsecond) // a new log takes a while
+		who := k.IntN(12) // 0: a client alone; 1: both; 2, 3: a client and the server; else the server
 		c := k.IntN(clients)
 		if who <= 3 {
 			k.client[c].end()

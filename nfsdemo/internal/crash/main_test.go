@@ -64,9 +64,9 @@ func runChild(role string) int {
 	return 3
 }
 
-// streams is how many workers of a client are known by the XIDs that they choose, so that
-// they go on in its next life.
-const streams = 2
+// A client has streams workers that are known by the XIDs that they choose, so that they go
+// on in its next life, and lastings over RDMA.
+const streams, lastings = 2, 2
 
 // runClient runs the workers of client c in one of its lives.
 func runClient(dir string, c, life int) error {
@@ -74,14 +74,14 @@ func runClient(dir string, c, life int) error {
 	defer cancel()
 	var wg sync.WaitGroup
 	errs := make(chan error, 1)
-	for i := range streams + 1 {
+	for i := range streams + lastings {
 		id := uint16(1000*c + i + 1)
-		if i == streams {
-			id = uint16(1000*c + 100 + life)
+		if i >= streams {
+			id = uint16(1000*c + 100 + lastings*life + i)
 		}
 		wg.Go(func() {
 			select {
-			case errs <- runOne(ctx, dir, c, id, i == streams):
+			case errs <- runOne(ctx, dir, c, id, i-streams):
 			default:
 			}
 			cancel()
@@ -91,12 +91,12 @@ func runClient(dir string, c, life int) error {
 	return <-errs
 }
 
-// runOne runs one of the workers of client c.
-func runOne(ctx context.Context, dir string, c int, id uint16, rdma bool) error {
-	if rdma && os.Getenv(childKept) != "" {
+// runOne runs a worker of client c; lasting is its number among those over RDMA, if it is one.
+func runOne(ctx context.Context, dir string, c int, id uint16, lasting int) error {
+	if lasting == 0 && os.Getenv(childKept) != "" {
 		return runKept(ctx, dir, c)
 	}
-	return runWorker(ctx, dir, id, rdma)
+	return runWorker(ctx, dir, id, lasting >= 0)
 }
 
 func runWorker(ctx context.Context, dir string, id uint16, rdma bool) (err error) {

@@ -6,7 +6,7 @@
 set -u
 cd "$(dirname "$0")"
 rounds=${ROUNDS:-100} only=${ONLY:-.}
-serve="--intents DIR/intents"
+serve="--intents DIR/intents --push-log DIR/push"
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 bad=0
@@ -36,4 +36,8 @@ fault no-journal none
 for name in reply-before-record intent-missing no-settlement; do
   fault "$name" "$serve" ../../once/internal/mutant
 done
+for name in drain-skipped lease-not-recalled lease-not-durable not-drained-at-load; do
+  fault "$name" "$serve" ../../pushwrite/internal/mutant
+done
+fault no-fdatasync-append "$serve" ../../../transport/commitlog/internal/mutant # acknowledged before flushed
 exit $bad

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/pushfile"
@@ -29,6 +30,9 @@ type pusher struct {
 	mu     sync.Mutex // held while a record is under way: then no recall is answered
 	leases map[string]held
 }
+
+// ring is the capacity of a log in octets: a few records, so that it turns often.
+const ring = 64 << 10
 
 // held is a lease, and the connection it was got on: the next one may be to a server that
 // knows no leases any more.
@@ -109,7 +113,8 @@ func (p *pusher) open(ctx context.Context) error {
 	}
 	kept := p.secret
 	s, err := push.Dial(ctx, p.rpc.r, fmt.Sprintf("w%d.%d", p.worker, p.opened), &push.Config{
-		Secret: p.secret, Keep: func(s push.Secret) error { kept = &s; return nil }, Cred: p.rpc.cred, Callbacks: &p.wishes,
+		Secret: p.secret, Keep: func(s push.Secret) error { kept = &s; return nil }, Cred: p.rpc.cred,
+		Capacity: ring, MaxRecord: ring / 4, Callbacks: &p.wishes, MinDelay: time.Millisecond, MaxDelay: 20 * time.Millisecond,
 	})
 	if err != nil {
 		p.secret = nil
