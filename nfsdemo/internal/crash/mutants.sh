@@ -36,7 +36,7 @@ fault no-journal none
 for name in reply-before-record intent-missing no-settlement; do
   fault "$name" "$serve" ../../once/internal/mutant
 done
-for name in drain-skipped lease-not-recalled lease-not-durable not-drained-at-load; do
+for name in drain-skipped lease-not-recalled lease-not-durable; do
   fault "$name" "$serve" ../../pushwrite/internal/mutant
 done
 fault no-fdatasync-append "$serve" ../../../transport/commitlog/internal/mutant # acknowledged before flushed
