@@ -131,6 +131,12 @@ var layers = []layer{
 		modules: []string{"go.uber.org/zap"},
 	},
 	{
+		name: "nfsdemo/internal/crash",
+		may: []string{
+			"transport", "transport/commitlog", "transport/push", "transport/replies", "rdmap/region/pmem", "xdr", "nfsdemo/...",
+		},
+	},
+	{
 		name: "nfsdemo/...",
 		may: []string{
 			"internal/measure", "transport", "transport/commitlog", "transport/push", "transport/replies", "transport/rpcbind", "xdr",

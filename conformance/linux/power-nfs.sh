@@ -109,6 +109,6 @@ for round in $(seq "$rounds"); do
   sleep 0.3
   boot "$cache"
   printf 'round %d, disk cache %s from now on: %s\n' "$round" "$cache" "$(head -1 "$share/found")"
-  grep -q '^status 0' "$share/found" || { cat "$share/found" "$tmp"/client*.log; exit 1; }
+  grep -q '^status 0' "$share/found" || { cat "$share/found" "$tmp"/client*.log; tail -20 "$tmp/guest.log"; exit 1; }
   publish
 done

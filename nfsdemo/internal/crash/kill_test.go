@@ -79,6 +79,7 @@ func (k *killer) run() {
 	for round := range *killRounds {
 		k.await()
 		time.Sleep(time.Duration(k.IntN(200000)) * time.Microsecond) // a new log takes a while
+
 		who := k.IntN(12) // 0: a client alone; 1: both; 2, 3: a client and the server; else the server
 		c := k.IntN(clients)
 		if who <= 3 {
