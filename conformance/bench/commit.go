@@ -6,8 +6,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -39,6 +37,9 @@ type CommitPeer struct {
 	SimPoll  string `json:"simPoll"`
 	FilePoll string `json:"filePoll"`
 	BarePoll string `json:"barePoll"`
+
+	// BarePoll that writes past the page cache.
+	DirectPoll string `json:"directPoll"`
 }
 
 // pollFor is how long those look who do. An fdatasync should be over by then.
@@ -46,7 +47,7 @@ const pollFor = 400 * time.Microsecond
 
 // ServeCommit starts the services of the consumer, with files in dir. They end with stop.
 func ServeCommit(dir string) (p CommitPeer, stop func(), err error) {
-	var ls [9]net.Listener
+	var ls [10]net.Listener
 	for i := range ls {
 		if ls[i], err = listen(); err != nil {
 			return p, nil, err
@@ -63,11 +64,12 @@ func ServeCommit(dir string) (p CommitPeer, stop func(), err error) {
 		func(c net.Conn) { report(serveLog(c, sim(), 0)) },
 		func(c net.Conn) { report(serveLog(c, ram(), 0)) },
 		func(c net.Conn) { report(serveFile(c, dir, size, 0)) },
-		func(c net.Conn) { report(serveBare(c, dir)) },
+		func(c net.Conn) { report(serveBare(c, dir, overwrite)) },
 		func(c net.Conn) { serveEcho(looking(c), commitPayload, commitReply) },
 		func(c net.Conn) { report(serveLog(c, sim(), pollFor)) },
 		func(c net.Conn) { report(serveFile(c, dir, size, pollFor)) },
-		func(c net.Conn) { report(serveBare(looking(c), dir)) },
+		func(c net.Conn) { report(serveBare(looking(c), dir, overwrite)) },
+		func(c net.Conn) { report(serveBare(looking(c), dir, direct)) },
 	}
 	for i, f := range serve {
 		go acceptAll(ls[i], f)
@@ -75,7 +77,7 @@ func ServeCommit(dir string) (p CommitPeer, stop func(), err error) {
 	at := func(i int) string { return ls[i].Addr().String() }
 	p = CommitPeer{
 		Echo: at(0), Sim: at(1), RAM: at(2), File: at(3), Bare: at(4),
-		EchoPoll: at(5), SimPoll: at(6), FilePoll: at(7), BarePoll: at(8),
+		EchoPoll: at(5), SimPoll: at(6), FilePoll: at(7), BarePoll: at(8), DirectPoll: at(9),
 	}
 	return p, func() {
 		for _, l := range ls {
@@ -215,8 +217,8 @@ func echoPolling(addr string, n int) (float64, error) {
 	return pingPong(looking(c), commitPayload, commitReply, n)
 }
 
-func appendRate(addr string, k int, dur time.Duration) (float64, error) {
-	p, stop, err := dialLog(addr, 0)
+func appendRate(addr string, poll time.Duration, k int, dur time.Duration) (float64, error) {
+	p, stop, err := dialLog(addr, poll)
 	if err != nil {
 		return 0, err
 	}
@@ -226,89 +228,4 @@ func appendRate(addr string, k int, dur time.Duration) (float64, error) {
 		_, err := p.Append(context.Background(), payload)
 		return err
 	})
-}
-
-// commitCase is one line of the report.
-type commitCase struct {
-	Result
-	base, ours func() (float64, error)
-	best       bool // see rpcCase
-}
-
-// Commit measures appends of 4 KiB to a commit log in another process: against a plain
-// exchange of as many octets when the log is in memory, against local writes with
-// fdatasync when it is in a file of dir. N appends a round for latencies, dur a round for
-// rates; only the cases whose name holds only.
-func Commit(p CommitPeer, dir, only string, rounds, n int, dur time.Duration, progress func(done, of int)) ([]Result, error) {
-	echo := func() (float64, error) { return echoLatency(p.Echo, n) }
-	file := func() (float64, error) { return appendLatency(p.File, 0, n/10) }
-	polled := func() (float64, error) { return appendLatency(p.FilePoll, pollFor, n/10) }
-	over := func() (float64, error) { return localLatency(dir, false, n/10) }
-	extending := func() (float64, error) { return localLatency(dir, true, n/10) }
-	bare := func() (float64, error) { return echoLatency(p.Bare, n/10) }
-	barePolled := func() (float64, error) { return echoPolling(p.BarePoll, n/10) }
-	cases := []commitCase{
-		{Result{Name: "append, plain memory, against TCP round trip", Unit: "us", AtMost: true}, echo, func() (float64, error) { return appendLatency(p.RAM, 0, n) }, true},
-		{Result{Name: "append, sim, against TCP round trip", Unit: "us", Gate: 1.4, AtMost: true}, echo, func() (float64, error) { return appendLatency(p.Sim, 0, n) }, true},
-		{Result{Name: "append, sim, busy polling, against TCP round trip", Unit: "us", Gate: 1.4, AtMost: true}, echo, func() (float64, error) { return appendLatency(p.SimPoll, pollFor, n) }, true},
-		{Result{Name: "TCP round trip, busy polling, against TCP round trip", Unit: "us", AtMost: true}, echo, func() (float64, error) { return echoPolling(p.EchoPoll, n) }, true},
-		{Result{Name: "append, file, against local overwrite+fdatasync", Unit: "us", Gate: 1.3, AtMost: true}, over, file, false},
-		{Result{Name: "append, file, busy polling, against local overwrite+fdatasync", Unit: "us", Gate: 1.3, AtMost: true}, over, polled, false},
-		{Result{Name: "append, file, against local extending write+fdatasync", Unit: "us", Gate: 0.8, AtMost: true}, extending, file, false},
-		{Result{Name: "append, file, busy polling, against local extending write+fdatasync", Unit: "us", Gate: 0.8, AtMost: true}, extending, polled, false},
-		{Result{Name: "plain TCP to a process that writes and calls fdatasync, against local overwrite+fdatasync", Unit: "us", AtMost: true}, over, bare, false},
-		{Result{Name: "plain TCP, busy polling, to a process that writes and calls fdatasync, against local overwrite+fdatasync", Unit: "us", AtMost: true}, over, barePolled, false},
-	}
-	for _, k := range []struct {
-		producers int
-		gate      float64
-	}{{1, 0.9}, {2, 0.9}, {4, 0.9}, {16, 1.2}, {64, 2.2}} {
-		cases = append(cases, commitCase{
-			Result{Name: fmt.Sprintf("%d producers, file, against as many local writers", k.producers), Unit: "/s", Gate: k.gate},
-			func() (float64, error) { return localRate(dir, k.producers, dur) },
-			func() (float64, error) { return appendRate(p.File, k.producers, dur) }, false,
-		})
-	}
-	cases = append(cases, commitCase{
-		Result{Name: "slowest of 7 producers beside a flooding one, against 8 like it", Unit: "/s", Gate: 0.7},
-		func() (float64, error) { return fairShare(p.File, false, dur) },
-		func() (float64, error) { return fairShare(p.File, true, dur) }, false,
-	})
-	cases = slices.DeleteFunc(cases, func(c commitCase) bool { return !strings.Contains(c.Name, only) })
-	results := make([]Result, len(cases))
-	for round := range rounds {
-		for i := range cases {
-			if progress != nil {
-				progress(round*len(cases)+i, rounds*len(cases))
-			}
-			if err := cases[i].round(); err != nil {
-				return nil, fmt.Errorf("%s: %w", cases[i].Name, err)
-			}
-		}
-	}
-	for i := range cases {
-		cases[i].settle()
-		results[i] = cases[i].Result
-	}
-	return results, nil
-}
-
-func (c *commitCase) round() error {
-	base, err := c.base()
-	if err != nil {
-		return err
-	}
-	ours, err := c.ours()
-	c.Base, c.Ours = append(c.Base, base), append(c.Ours, ours)
-	return err
-}
-
-func (c *commitCase) settle() {
-	if !c.best {
-		return
-	}
-	fastest := slices.Min(c.Base)
-	for j := range c.Base {
-		c.Base[j] = fastest
-	}
 }

@@ -6,36 +6,62 @@ import (
 	"net"
 	"os"
 	"time"
+	"unsafe"
+)
+
+// placing is where a localWriter puts what it writes.
+type placing uint8
+
+const (
+	overwrite placing = iota // over zeros that are there
+	extend                   // at the end of a file that grows
+	direct                   // over zeros, past the page cache where the file system takes that
 )
 
 // localWriter writes 4 KiB and makes them durable, as a process does that keeps its log
-// itself: over zeros that are there, or at the end of a file that grows.
+// itself.
 type localWriter struct {
-	f      *os.File
-	off    int64
-	extend bool
-	buf    [commitPayload]byte
+	f       *os.File
+	off     int64
+	how     placing
+	through bool // a write is durable when it returns
+	buf     []byte
 }
 
-func newLocalWriter(dir string, extend bool) (*localWriter, error) {
+func newLocalWriter(dir string, how placing) (*localWriter, error) {
 	f, err := os.CreateTemp(dir, "local")
 	if err != nil {
 		return nil, err
 	}
-	if !extend {
+	if how != extend {
 		if _, err = f.Write(make([]byte, commitRing)); err == nil {
 			err = f.Sync()
 		}
 	}
-	return &localWriter{f: f, extend: extend}, err
+	w := &localWriter{f: f, how: how, buf: pages(commitPayload)}
+	if how == direct {
+		w.through = throughCache(f)
+	}
+	return w, err
+}
+
+// pages returns n octets at a multiple of 4096, which direct writes want.
+func pages(n int) []byte {
+	const page = 4096
+	b := make([]byte, n+page)
+	at := int(-uintptr(unsafe.Pointer(unsafe.SliceData(b))) % page)
+	return b[at : at+n]
 }
 
 func (w *localWriter) write() error {
-	if _, err := w.f.WriteAt(w.buf[:], w.off); err != nil {
+	if _, err := w.f.WriteAt(w.buf, w.off); err != nil {
 		return err
 	}
-	if w.off += commitPayload; !w.extend {
+	if w.off += commitPayload; w.how != extend {
 		w.off %= commitRing
+	}
+	if w.through {
+		return nil
 	}
 	return fdatasync(w.f)
 }
@@ -45,8 +71,8 @@ func (w *localWriter) close() {
 	os.Remove(w.f.Name())
 }
 
-func localLatency(dir string, extend bool, n int) (float64, error) {
-	w, err := newLocalWriter(dir, extend)
+func localLatency(dir string, how placing, n int) (float64, error) {
+	w, err := newLocalWriter(dir, how)
 	if err != nil {
 		return 0, err
 	}
@@ -57,7 +83,7 @@ func localLatency(dir string, extend bool, n int) (float64, error) {
 func localRate(dir string, k int, dur time.Duration) (float64, error) {
 	ws := make([]*localWriter, k)
 	for i := range ws {
-		w, err := newLocalWriter(dir, false)
+		w, err := newLocalWriter(dir, overwrite)
 		if err != nil {
 			return 0, err
 		}
@@ -69,16 +95,16 @@ func localRate(dir string, k int, dur time.Duration) (float64, error) {
 
 // serveBare is what a durable append over a network costs at the least: it reads 4 KiB,
 // writes them as localWriter does, and answers.
-func serveBare(c net.Conn, dir string) error {
+func serveBare(c net.Conn, dir string, how placing) error {
 	defer c.Close()
-	w, err := newLocalWriter(dir, false)
+	w, err := newLocalWriter(dir, how)
 	if err != nil {
 		return err
 	}
 	defer w.close()
 	reply := make([]byte, commitReply)
 	for {
-		switch _, err := io.ReadFull(c, w.buf[:]); {
+		switch _, err := io.ReadFull(c, w.buf); {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
