@@ -26,15 +26,15 @@ type Client struct {
 	recvSize int           // the reply threshold
 	anyItem  bool          // opaques that no binding speaks for may be reduced
 	over     chan struct{} // closed when the connection is over and all calls are told
+	idle     sync.Pool     // of *outcall: not for all clients, since each has a channel
 
 	mu     sync.Mutex
 	req    *rpcrdma.Requester
 	xid    uint32
 	queue  fifo[outcall, *outcall] // calls that wait for a credit, first come first served
 	live   map[*outcall]struct{}   // calls with a deadline, for the tick
-	idle   []*outcall
-	err    error // why the connection is over
-	ticked bool  // the process-wide tick knows this client
+	err    error                   // why the connection is over
+	ticked bool                    // the process-wide tick knows this client
 }
 
 // Dial connects to an RPC-over-RDMA server. network is "tcp", "tcp4" or "tcp6", on

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"encoding/binary"
 	"time"
 
 	"github.com/stag-rdma/stag/chunks"
@@ -37,41 +38,40 @@ type outcall struct {
 	deadline time.Time
 }
 
-// newCall returns an empty call with an XID of its own, or that of an earlier
-// transmission.
-func (c *Client) newCall(tx *transmission) *outcall {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var p *outcall
-	if n := len(c.idle); n > 0 {
-		p = c.idle[n-1]
-		c.idle = c.idle[:n-1]
-	} else {
+// newCall returns an empty call.
+func (c *Client) newCall() *outcall {
+	p, _ := c.idle.Get().(*outcall)
+	if p == nil {
 		p = new(outcall)
 		p.wrs[0].Op = rdmap.OpSend
 	}
-	if tx != nil {
-		p.rc.XID = tx.xid
-		return p
-	}
-	c.xid++
-	for c.req.Lookup(c.xid) != nil { // cancelled calls keep theirs
-		c.xid++
-	}
-	p.rc.XID = c.xid
 	return p
 }
 
-// recycle takes back a call that nobody uses. c.mu is held.
+// recycle takes back a call that nobody uses.
 func (c *Client) recycle(p *outcall) {
-	if len(c.idle) >= 2*c.cfg.Credits {
-		return
-	}
 	p.rc.Reset()
 	clear(p.items)
-	p.items = p.items[:0]
+	p.items, p.head, p.wrs[0].Head = p.items[:0], p.head[:0], nil
+	if cap(p.head) > maxKeptHead {
+		p.head = nil
+	}
 	p.active, p.left, p.late, p.deadline, p.pull = false, false, false, time.Time{}, nil
-	c.idle = append(c.idle, p)
+	c.idle.Put(p)
+}
+
+// number gives p an XID of its own, or that of an earlier transmission. c.mu is held.
+func (c *Client) number(p *outcall, tx *transmission) {
+	if tx != nil {
+		p.rc.XID = tx.xid
+	} else {
+		c.xid++
+		for c.req.Lookup(c.xid) != nil { // cancelled calls keep theirs
+			c.xid++
+		}
+		p.rc.XID = c.xid
+	}
+	binary.BigEndian.PutUint32(p.rpc, p.rc.XID)
 }
 
 // keeps says whether p has something that drop gives back.
@@ -100,8 +100,8 @@ func (p *outcall) prepare(recv int, arg, result bool, call *Call) {
 	p.w.Reset()
 	rc := &p.rc
 	h := xdr.CallHeader{
-		XID: rc.XID, RPCVers: xdr.RPCVersion,
-		Prog: call.Prog, Vers: call.Vers, Proc: call.Proc, Cred: call.Cred, Verf: call.Verf,
+		RPCVers: xdr.RPCVersion, // the XID comes with the credit
+		Prog:    call.Prog, Vers: call.Vers, Proc: call.Proc, Cred: call.Cred, Verf: call.Verf,
 	}
 	p.rpc = xdr.AppendCall(p.rpc[:0], &h)
 	p.free = call.Free

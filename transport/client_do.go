@@ -23,11 +23,16 @@ func (c *Client) Do(ctx context.Context, call *Call, reply *Reply) error {
 		call.freed()
 		return err
 	}
-	p := c.newCall(call.tx)
+	p := c.newCall()
 	arg, result := c.mayReduce(call)
 	p.prepare(c.recvSize, arg, result, call)
+	queued, err := c.begin(p, call.tx)
 	xid := p.rc.XID
-	err := c.do(ctx, p, call, reply)
+	if err != nil {
+		err = c.giveUp(p, err)
+	} else {
+		err = c.do(ctx, p, call, reply, queued)
+	}
 	if err != nil {
 		c.ctr.errors.Add(1)
 	}
@@ -35,10 +40,9 @@ func (c *Client) Do(ctx context.Context, call *Call, reply *Reply) error {
 	return err
 }
 
-// do is one call from its credit to its reply.
-func (c *Client) do(ctx context.Context, p *outcall, call *Call, reply *Reply) error {
-	queued, err := c.begin(p)
-	if err == nil && queued {
+// do is one call from begin to its reply.
+func (c *Client) do(ctx context.Context, p *outcall, call *Call, reply *Reply, queued bool) (err error) {
+	if queued {
 		err = c.waitCredit(ctx, p)
 	}
 	if err == nil {
@@ -53,10 +57,12 @@ func (c *Client) do(ctx context.Context, p *outcall, call *Call, reply *Reply) e
 	return c.finish(p, reply)
 }
 
-// begin plans a call and takes a credit for it, or enters it into the queue.
-func (c *Client) begin(p *outcall) (queued bool, err error) {
+// begin gives a call its XID, plans it and takes a credit for it, or enters it into the
+// queue. A call that needs no memory registered is formed at once.
+func (c *Client) begin(p *outcall, tx *transmission) (queued bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.number(p, tx)
 	if c.err != nil {
 		return false, c.err
 	}
@@ -72,25 +78,45 @@ func (c *Client) begin(p *outcall) (queued bool, err error) {
 	}
 	if c.queue.empty() && c.req.Begin(&p.rc) == nil {
 		p.active = true
-		return false, nil
+		if p.rc.Plan == (rpcrdma.Plan{}) {
+			err = c.form(p)
+		}
+		return false, err
 	}
 	c.queue.push(p)
 	return true, nil
 }
 
+// form makes the Send. c.mu is held.
+func (c *Client) form(p *outcall) (err error) {
+	if p.head, _, err = c.req.AppendCall(p.head[:0], &p.rc); err != nil {
+		return &RPCError{XID: p.rc.XID, Reason: ReasonBadCall, Err: err}
+	}
+	return nil
+}
+
+// prepareSend registers memory and forms the Send, unless that is done.
+func (c *Client) prepareSend(p *outcall, call *Call) error {
+	if len(p.head) > 0 {
+		return nil
+	}
+	err := p.register(c, call)
+	switch {
+	case errors.Is(err, region.ErrClosed):
+		return c.endErr()
+	case err != nil:
+		return &RPCError{XID: p.rc.XID, Reason: ReasonBadCall, Err: err}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.form(p)
+}
+
 // send registers memory and posts the call. On error nothing was sent.
 func (c *Client) send(p *outcall, call *Call) error {
-	err := p.register(c, call)
-	if errors.Is(err, region.ErrClosed) {
-		return c.endErr()
-	}
-	if err == nil {
-		c.mu.Lock()
-		p.head, _, err = c.req.AppendCall(p.head[:0], &p.rc)
-		c.mu.Unlock()
-	}
+	err := c.prepareSend(p, call)
 	if err != nil {
-		return &RPCError{XID: p.rc.XID, Reason: ReasonBadCall, Err: err}
+		return err
 	}
 	call.tx.post(call)
 	c.lent.expectReply()

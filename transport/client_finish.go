@@ -17,23 +17,30 @@ func (c *Client) finish(p *outcall, reply *Reply) error {
 		c.giveBack(p)
 		return opErr(OpCall, c.addr, err)
 	}
-	c.mu.Lock()
-	c.unwatch(p)
-	err := c.req.CheckReply(&p.rc, p.replyMemory())
+	err := c.checkReply(p)
 	if err == nil {
 		p.fill(reply)
 		c.count(p)
 	}
 	xid := p.rc.XID
-	keeps := p.keeps()
-	if !keeps {
+	if p.keeps() {
+		c.giveBack(p)
+	} else {
 		c.recycle(p)
 	}
-	c.mu.Unlock()
-	if keeps {
-		c.giveBack(p)
-	}
 	return rpcErr(xid, err)
+}
+
+// checkReply is the verdict on the reply to p, which only its caller knows any more, and
+// the tick if it has a deadline.
+func (c *Client) checkReply(p *outcall) error {
+	if p.deadline.IsZero() && !p.rc.Result.Long {
+		return p.rc.Result.Err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unwatch(p)
+	return c.req.CheckReply(&p.rc, p.replyMemory())
 }
 
 // invalidate revokes the call's memory. An engine that still uses it is given
@@ -65,9 +72,7 @@ func (c *Client) giveBack(p *outcall) {
 		return // pinned memory is not reused: the garbage collector has it
 	}
 	p.drop()
-	c.mu.Lock()
 	c.recycle(p)
-	c.mu.Unlock()
 }
 
 // fill moves the result and the memory it lies in to the caller's reply.

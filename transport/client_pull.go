@@ -117,13 +117,13 @@ func (l *replyPull) done(read bool) {
 }
 
 // answered completes a call that is no longer outstanding and says whether its caller
-// has left. c.mu is held.
+// has left. If not, p is its caller's from now on. c.mu is held.
 func (p *outcall) answered() (left bool) {
-	p.active = false
+	p.active, left = false, p.left
 	if !p.w.Done() {
 		p.w.Complete(nil)
 	}
-	return p.left
+	return left
 }
 
 // sendDones sends the RDMA_DONEs for which there are credits.

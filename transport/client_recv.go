@@ -36,18 +36,18 @@ func (c *Client) received(conn *rdmap.Conn, m *rdmap.Message) {
 	p, why := c.receive(m.Data)
 	var foreign, left bool
 	var pull *replyPull
-	if p != nil && p.readsReply() {
-		pull = c.beginPull(p)
-	}
-	if p != nil && pull == nil {
-		left = p.answered()
-	}
 	if m.Invalidated != 0 {
 		c.ctr.invalidated.Add(1)
 		foreign = p == nil || !p.rc.Offers(handleOf(m.Invalidated))
 	}
 	if p != nil && c.cfg.Trace != nil {
 		c.cfg.Trace.replied(p.rc.XID, len(m.Data), m.Invalidated != 0)
+	}
+	if p != nil && p.readsReply() {
+		pull = c.beginPull(p)
+	}
+	if p != nil && pull == nil {
+		left = p.answered()
 	}
 	c.wakeQueue()
 	c.mu.Unlock()

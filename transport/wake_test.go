@@ -11,9 +11,9 @@ func TestGivenUpCreditWakes(t *testing.T) {
 	cfg := testConfig()
 	cfg.Credits = 1
 	_, c := pair(t, newEcho(), nil, cfg)
-	p := c.newCall(nil)
+	p := c.newCall()
 	p.prepare(c.recvSize, false, false, &nullCall)
-	if queued, err := c.begin(p); queued || err != nil {
+	if queued, err := c.begin(p, nil); queued || err != nil {
 		t.Fatal(queued, err)
 	}
 	behind := make(chan error, 1)
