@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"errors"
 	"testing"
 	"time"
 
@@ -48,34 +49,33 @@ func TestPush(t *testing.T) {
 	}
 }
 
-// What is pushed is in the file before the processor time is told.
+// What is pushed is in the file when it is applied, and the server tells what it cost.
 func TestApplied(t *testing.T) {
 	p := serve(t)
 	for _, at := range []Place{p.Sim, p.File} {
-		l := newLogs(at.Pull)
-		w, err := l.byPush(0)
+		w, err := newLogs(at.Push).byPush(true)(0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		want := []byte("durable before it is applied")
-		if err := w.write(want); err != nil {
+		if err := errors.Join(w.write(want), w.apply()); err != nil {
 			t.Fatal(err)
 		}
 		w.close()
-		if cpu, err := l.serverCPU(); err != nil || cpu <= 0 {
+		if cpu, err := serverCPU(at); err != nil || cpu <= 0 {
 			t.Fatal(cpu, err)
 		}
-		c, err := dial(t.Context(), at.Pull, nil)
+		c, err := dial(t.Context(), at.Pull, nil) // the server without logs
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		n, err := c.nfs.Child(t.Context(), c.nfs.Root(), "push.0")
+		n, err := c.Child(t.Context(), c.Root(), "push.0")
 		if err != nil {
 			t.Fatal(err)
 		}
 		got := make(nfsclient.Memory, len(want))
-		if _, err := c.nfs.ReadTo(t.Context(), n, got, nil); err != nil || !bytes.Equal(got, want) {
+		if _, err := c.ReadTo(t.Context(), n, got, nil); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%q %v", got, err)
 		}
 	}
@@ -98,7 +98,7 @@ func TestHow(t *testing.T) {
 		if err := w.write(make([]byte, payload)); err != nil {
 			t.Fatal(err)
 		}
-		if got := w.(*nfsWriter).Stats().OctetsRead; got != test.reads {
+		if got := w.(nfsWriter).c.Stats().OctetsRead; got != test.reads {
 			t.Errorf("%s: %d octets pulled, want %d", name, got, test.reads)
 		}
 		w.close()

@@ -2,30 +2,35 @@ package bench
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/stag-rdma/stag/internal/measure"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/push"
 )
 
 const (
 	// payload is what is made durable at a time, octets.
 	payload = 4096
-	// openTime bounds what happens before a measurement.
+	// openTime bounds what happens before and after a measurement.
 	openTime = 20 * time.Second
 )
+
+// ringSize is the ring of a log, octets, and how much of a file is written again and again;
+// tests make it smaller.
+var ringSize = 4 << 20
 
 // writer makes octets durable at the server.
 type writer interface {
 	// write makes len(p) octets durable, behind those of the last call.
 	write(p []byte) error
+	// apply returns when they are in the file.
+	apply() error
 	close()
 }
 
@@ -34,10 +39,11 @@ type dialer func(i int) (writer, error)
 
 // client is a connection to a server, and its export.
 type client struct {
-	transport.Caller
-	nfs *nfsclient.Client
+	*nfsclient.Client
+	caller transport.Caller // the same connection
 }
 
+// dial mounts the export. Without a configuration for push it uses sockets of measure.
 func dial(ctx context.Context, addr string, cfg *transport.Config) (*client, error) {
 	nc, err := measure.Dial(addr)
 	if err != nil {
@@ -57,7 +63,33 @@ func dial(ctx context.Context, addr string, cfg *transport.Config) (*client, err
 	if err != nil {
 		return nil, err
 	}
-	return &client{caller, c}, nil
+	return &client{c, caller}, nil
+}
+
+// target is where a writer writes.
+type target struct {
+	c      *nfsclient.Client
+	f      *nfsclient.Node
+	off    int64
+	extend bool
+}
+
+// newTarget makes the file, empty if it is to be extended.
+func newTarget(ctx context.Context, c *nfsclient.Client, name string, extend bool) (*target, error) {
+	f, err := c.Create(ctx, c.Root(), name, 0o600, false)
+	if err == nil && !extend {
+		_, err = c.WriteFrom(ctx, f, nfsclient.Memory(make([]byte, ringSize)), int64(ringSize), nil)
+	}
+	return &target{c: c, f: f, extend: extend}, err
+}
+
+// next returns where the next n octets go.
+func (t *target) next(n int) int64 {
+	if !t.extend && t.off+int64(n) > int64(ringSize) {
+		t.off = 0
+	}
+	t.off += int64(n)
+	return t.off - int64(n)
 }
 
 // inlineConfig is the configuration of clients that send WRITEs inline.
@@ -66,12 +98,7 @@ func inlineConfig() *transport.Config {
 }
 
 // nfsWriter writes by WRITE with FILE_SYNC.
-type nfsWriter struct {
-	*client
-	f      *nfsclient.Node
-	off    int64
-	extend bool
-}
+type nfsWriter struct{ *target }
 
 // byWrite writes over a file that is there, or, if extend, to the end of one that grows.
 func byWrite(addr string, cfg *transport.Config, extend bool) dialer {
@@ -82,42 +109,26 @@ func byWrite(addr string, cfg *transport.Config, extend bool) dialer {
 		if err != nil {
 			return nil, err
 		}
-		f, err := c.nfs.Create(ctx, c.nfs.Root(), fmt.Sprintf("write.%d", i), 0o600, false)
-		if err == nil && !extend {
-			_, err = c.nfs.WriteFrom(ctx, f, nfsclient.Memory(make([]byte, ringSize)), int64(ringSize), nil)
-		}
+		t, err := newTarget(ctx, c.Client, fmt.Sprintf("write.%d", i), extend)
 		if err != nil {
 			c.Close() //nolint:errcheck // the first error counts
 			return nil, err
 		}
-		return &nfsWriter{client: c, f: f, extend: extend}, nil
+		return nfsWriter{t}, nil
 	}
 }
 
-func (w *nfsWriter) write(p []byte) error {
-	n, _, err := w.nfs.WriteAt(context.Background(), w.f, p, w.off, nfs3.FileSync)
-	if w.off += int64(n); !w.extend && w.off+int64(len(p)) > int64(ringSize) {
-		w.off = 0
-	}
+func (w nfsWriter) write(p []byte) error {
+	_, _, err := w.c.WriteAt(context.Background(), w.f, p, w.next(len(p)), nfs3.FileSync)
 	return err
 }
 
-func (w *nfsWriter) close() { w.Close() } //nolint:errcheck // every answer is there
+func (w nfsWriter) apply() error { return nil }
+func (w nfsWriter) close()       { w.c.Close() } //nolint:errcheck // every answer is there
 
-// pushWriter writes by push.
-type pushWriter struct {
-	*client
-	s   *push.Session
-	off uint64
-	rec []byte
-	l   *logs
-}
-
-// logs are the logs of a server that this process has the secrets of, and what it has
-// pushed to them.
+// logs are the logs of a server that this process has the secrets of.
 type logs struct {
-	at      string
-	records atomic.Int64
+	at string
 
 	mu      sync.Mutex
 	secrets map[string]*push.Secret
@@ -126,54 +137,79 @@ type logs struct {
 func newLogs(at string) *logs { return &logs{at: at, secrets: make(map[string]*push.Secret)} }
 
 // config is that of the log called name.
-func (l *logs) config(name string) *push.Config {
+func (l *logs) config(name string) *nfsclient.Config {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return &push.Config{Secret: l.secrets[name], Keep: func(s push.Secret) error {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.secrets[name] = &s
-		return nil
+	return &nfsclient.Config{Push: &nfsclient.PushConfig{
+		Log: name, Secret: l.secrets[name], Capacity: uint64(ringSize),
+		Keep: func(s push.Secret) error {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.secrets[name] = &s
+			return nil
+		},
 	}}
 }
 
-// byPush implements dialer.
-func (l *logs) byPush(i int) (writer, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), openTime)
-	defer cancel()
-	c, err := dial(ctx, l.at, nil)
+// pushWriter writes by push.
+type pushWriter struct {
+	*target
+	pf *nfsclient.PushFile
+}
+
+// byPush is byWrite by push.
+func (l *logs) byPush(extend bool) dialer {
+	return func(i int) (writer, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), openTime)
+		defer cancel()
+		u, err := nfsclient.ParseURL("nfs+rdma://" + l.at + exportPath)
+		if err != nil {
+			return nil, err
+		}
+		name := fmt.Sprintf("push.%d", i)
+		c, err := nfsclient.Dial(ctx, u, l.config(name))
+		if err != nil {
+			return nil, err
+		}
+		w, err := newPushWriter(ctx, c, name, extend)
+		if err != nil {
+			c.Close() //nolint:errcheck // the first error counts
+			return nil, err
+		}
+		return w, nil
+	}
+}
+
+func newPushWriter(ctx context.Context, c *nfsclient.Client, name string, extend bool) (*pushWriter, error) {
+	t, err := newTarget(ctx, c, name, extend)
 	if err != nil {
 		return nil, err
 	}
-	name := fmt.Sprintf("push.%d", i)
-	s, err := push.Dial(ctx, c, name, l.config(name))
+	pf, err := c.OpenPush(ctx, t.f, 0)
 	if err != nil {
-		c.Close() //nolint:errcheck // the first error counts
 		return nil, err
 	}
-	w := &pushWriter{client: c, s: s, l: l}
-	if r := s.Rung(); r != push.Native {
-		w.close()
-		return nil, fmt.Errorf("bench: the session is of rung %v, not native", r)
+	if r := pf.Rung(); r != push.Native {
+		return nil, fmt.Errorf("bench: the log is of rung %v, not native", r)
 	}
-	return w, nil
+	return &pushWriter{t, pf}, nil
 }
 
 func (w *pushWriter) write(p []byte) error {
-	w.rec = append(binary.BigEndian.AppendUint64(w.rec[:0], w.off), p...)
-	if w.off += uint64(len(p)); w.off+uint64(len(p)) > uint64(ringSize) {
-		w.off = 0
+	_, level, err := w.pf.WriteAt(context.Background(), p, w.next(len(p)))
+	if err == nil && level != commitlog.Persistent {
+		err = fmt.Errorf("bench: what is pushed is %v only", level)
 	}
-	if _, err := w.s.Append(context.Background(), w.rec); err != nil {
-		return err
-	}
-	w.l.records.Add(1)
-	return nil
+	return err
+}
+
+func (w *pushWriter) apply() error {
+	ctx, cancel := context.WithTimeout(context.Background(), openTime)
+	defer cancel()
+	return w.pf.Close(ctx)
 }
 
 func (w *pushWriter) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), openTime)
-	defer cancel()
-	_ = w.s.Close(ctx) // what was acknowledged is in the log
-	w.Close()          //nolint:errcheck // as with nfsWriter
+	_ = w.apply() // again, where it counts
+	w.c.Close()   //nolint:errcheck // as with nfsWriter
 }

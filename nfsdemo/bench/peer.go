@@ -12,8 +12,8 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
+	"github.com/stag-rdma/stag/nfsdemo/pushwrite"
 	"github.com/stag-rdma/stag/nfsdemo/server"
-	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/push"
 )
@@ -24,10 +24,11 @@ type Peer struct {
 	File Place `json:"file"` // files and logs on the same file system
 }
 
-// Place is one server. Both addresses serve NFS, MOUNT and push.
+// Place is one file system, served by addresses.
 type Place struct {
 	Pull   string `json:"pull"`   // 4096 octets inline: larger WRITEs are pulled by RDMA Read
 	Inline string `json:"inline"` // inlineSize octets
+	Push   string `json:"push"`   // push-mode writes, and the processor time of the process
 }
 
 // inlineSize is enough for a WRITE of the largest size of Plot.
@@ -53,80 +54,90 @@ func Serve(at string) (p Peer, stop func() error, err error) {
 			err = errors.Join(err, stop())
 		}
 	}()
-	if ps[0], err = newPlace(mem.New(nil), newSimStore()); err != nil {
+	files, logs, sim := filepath.Join(at, "files"), filepath.Join(at, "logs"), filepath.Join(at, "sim")
+	if err := errors.Join(os.Mkdir(files, 0o700), os.Mkdir(logs, 0o700), os.Mkdir(sim, 0o700)); err != nil {
 		return p, stop, err
 	}
-	files, logs := filepath.Join(at, "files"), filepath.Join(at, "logs")
-	if err := errors.Join(os.Mkdir(files, 0o700), os.Mkdir(logs, 0o700)); err != nil {
+	if ps[0], err = newPlace(mem.New(nil), sim, newSimStore()); err != nil {
 		return p, stop, err
 	}
 	fsys, err := dir.New(files, nil)
 	if err != nil {
 		return p, stop, err
 	}
-	if ps[1], err = newPlace(fsys, push.Dir(logs, pmem.File)); err != nil {
+	if ps[1], err = newPlace(fsys, logs, nil); err != nil {
 		return p, stop, err
 	}
 	return Peer{Sim: ps[0].at(), File: ps[1].at()}, stop, nil
 }
 
-// place is a file system that is served, and the logs beside it.
+// place is a file system that is served, and the logs beside it. WRITE is measured at a server
+// that has no logs to look at.
 type place struct {
-	fs     backend.FS
-	push   *push.Server
-	pull   *transport.Server
-	inline *transport.Server
-	commit net.Listener
-	ls     [2]net.Listener // of pull and inline
-	wg     sync.WaitGroup
+	fs      backend.FS
+	push    *pushwrite.Server
+	servers []*transport.Server // pull, inline, push
+	ls      []net.Listener      // of the servers, and of commit connections
+	wg      sync.WaitGroup
 }
 
-func newPlace(fsys backend.FS, store push.Store) (*place, error) {
+// newPlace keeps leases in the directory at, and logs in store, or there if that is nil.
+func newPlace(fsys backend.FS, at string, store push.Store) (*place, error) {
 	p := &place{fs: fsys}
-	var err error
-	for _, l := range []*net.Listener{&p.commit, &p.ls[0], &p.ls[1]} {
-		if *l, err = measure.Listen(); err != nil {
+	for range 4 {
+		l, err := measure.Listen()
+		if err != nil {
 			return p, err
 		}
+		p.ls = append(p.ls, l)
 	}
-	h, err := server.New(&server.Config{Exports: []server.Export{{Path: exportPath, FS: fsys, Squash: server.SquashNone}}})
+	exports := []server.Export{{Path: exportPath, FS: fsys, Squash: server.SquashNone}}
+	plain, err := server.New(&server.Config{Exports: exports})
 	if err != nil {
 		return p, err
 	}
-	a := &applier{root: fsys.Root()}
-	p.push = &push.Server{
-		Store: store, Addr: p.commit.Addr().String(),
-		Limits: push.Limits{Capacity: uint64(ringSize), Opens: 1 << 16}, Consume: a.consume,
-	}
-	if err := p.push.Load(); err != nil {
+	commits := p.ls[3]
+	if p.push, err = pushwrite.Open(&pushwrite.Config{
+		Dir: at, Store: store, Addr: commits.Addr().String(), Limits: push.Limits{Opens: 1 << 16},
+	}); err != nil {
 		return p, err
 	}
-	f := &front{h, p.push, a}
-	p.pull = &transport.Server{Handler: f}
-	p.inline = &transport.Server{Handler: f, Config: &transport.Config{InlineSend: inlineSize, InlineRecv: inlineSize}}
-	p.wg.Go(func() { _ = p.push.Serve(p.commit) }) // they end with close
-	p.wg.Go(func() { _ = p.pull.Serve(p.ls[0]) })
-	p.wg.Go(func() { _ = p.inline.Serve(p.ls[1]) })
+	pushed, err := server.New(&server.Config{Exports: exports, Guard: p.push})
+	if err != nil {
+		return p, err
+	}
+	pushed.Add(usageProgram())
+	if err := p.push.Start(context.Background(), pushed); err != nil {
+		return p, err
+	}
+	p.servers = []*transport.Server{
+		{Handler: plain},
+		{Handler: plain, Config: inlineConfig()},
+		{Handler: pushed, Config: &transport.Config{BackwardCredits: 8}},
+	}
+	for i, s := range p.servers {
+		p.wg.Go(func() { _ = s.Serve(p.ls[i]) }) // it ends with close
+	}
+	p.wg.Go(func() { _ = p.push.Serve(commits) })
 	return p, nil
 }
 
 func (p *place) at() Place {
-	return Place{Pull: p.ls[0].Addr().String(), Inline: p.ls[1].Addr().String()}
+	addr := func(i int) string { return p.ls[i].Addr().String() }
+	return Place{Pull: addr(0), Inline: addr(1), Push: addr(2)}
 }
 
 func (p *place) close() error {
-	var err error
-	if p.inline != nil {
-		err = errors.Join(p.pull.Close(), p.inline.Close())
+	var errs []error
+	for _, s := range p.servers {
+		errs = append(errs, s.Close())
 	}
 	if p.push != nil {
-		err = errors.Join(err, p.push.Close(context.Background()))
+		errs = append(errs, p.push.Close(context.Background()))
 	}
-	for _, l := range []net.Listener{p.commit, p.ls[0], p.ls[1]} {
-		if l != nil {
-			l.Close() //nolint:errcheck // closed by its server, for most
-		}
+	for _, l := range p.ls {
+		l.Close() //nolint:errcheck // closed by its server, for most
 	}
 	p.wg.Wait()
-	return errors.Join(err, p.fs.Close())
+	return errors.Join(append(errs, p.fs.Close())...)
 }

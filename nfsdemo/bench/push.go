@@ -79,7 +79,7 @@ func (g *gate) round() error {
 }
 
 func simCases(at Place, o *Options) []gate {
-	pushed := latency(newLogs(at.Pull).byPush, o.Writes, payload)
+	pushed := latency(newLogs(at.Push).byPush(false), o.Writes, payload)
 	return []gate{
 		{
 			measure.Result{Name: "sim, 1 client: push against WRITE pulled by read chunk", Unit: "us", Gate: 0.6, AtMost: true},
@@ -93,24 +93,22 @@ func simCases(at Place, o *Options) []gate {
 }
 
 func fileCases(at Place, o *Options) (gates []gate) {
-	n, l := max(o.Writes/10, 10), newLogs(at.Pull)
+	n, l := max(o.Writes/10, 10), newLogs(at.Push)
 	for _, against := range []struct {
 		name    string
-		write   dialer
+		extend  bool
 		latency float64
-	}{
-		{"WRITE extending", byWrite(at.Pull, nil, true), 0.8},
-		{"WRITE overwriting", byWrite(at.Pull, nil, false), 1.2},
-	} {
+	}{{"WRITE extending", true, 0.8}, {"WRITE overwriting", false, 1.2}} {
+		write, pushed := byWrite(at.Pull, nil, against.extend), l.byPush(against.extend)
 		gates = append(gates, gate{
 			measure.Result{Name: "file, 1 client: push against " + against.name, Unit: "us", Gate: against.latency, AtMost: true},
-			latency(against.write, n, payload), latency(l.byPush, n, payload),
+			latency(write, n, payload), latency(pushed, n, payload),
 		}, gate{
 			measure.Result{Name: "file, 16 clients: push against " + against.name, Unit: "/s", Gate: 3},
-			rate(against.write, o.Rate), rate(l.byPush, o.Rate),
+			rate(write, o.Rate), rate(pushed, o.Rate),
 		}, gate{
 			measure.Result{Name: "file, processor time of the server, applied: push against " + against.name, Unit: "us", Gate: 0.8, AtMost: true},
-			cost(against.write, l, n), cost(l.byPush, l, n),
+			cost(write, at, n), cost(pushed, at, n),
 		})
 	}
 	return gates
@@ -160,15 +158,15 @@ func (d dialer) all(k int) ([]writer, error) {
 }
 
 // cost has one client write n times: processor time of the server for each, microseconds,
-// until what was pushed to l is in the files.
-func cost(d dialer, l *logs, n int) func() (float64, error) {
+// until all is in the file.
+func cost(d dialer, at Place, n int) func() (float64, error) {
 	return func() (float64, error) {
 		w, err := d(0)
 		if err != nil {
 			return 0, err
 		}
 		defer w.close()
-		before, err := l.serverCPU()
+		before, err := serverCPU(at)
 		if err != nil {
 			return 0, err
 		}
@@ -178,7 +176,10 @@ func cost(d dialer, l *logs, n int) func() (float64, error) {
 				return 0, err
 			}
 		}
-		after, err := l.serverCPU()
+		if err := w.apply(); err != nil {
+			return 0, err
+		}
+		after, err := serverCPU(at)
 		return float64((after - before).Nanoseconds()) / 1e3 / float64(n), err
 	}
 }
