@@ -43,7 +43,7 @@ type client struct {
 	caller transport.Caller // the same connection
 }
 
-// dial mounts the export. Without a configuration for push it uses sockets of measure.
+// dial mounts the export, by a socket of package measure.
 func dial(ctx context.Context, addr string, cfg *transport.Config) (*client, error) {
 	nc, err := measure.Dial(addr)
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package bench measures what it costs to make octets durable at an NFS server in another
-// process: by push, an append to a log of package push whose records the server applies to
-// a file in the background, against WRITE with FILE_SYNC (RFC 1813 Section 3.3.7), pulled
+// process: by push, records in a log that the server applies to the file in the background
+// (package pushwrite), against WRITE with FILE_SYNC (RFC 1813 Section 3.3.7), pulled
 // by an RDMA Read or sent inline.
 //
 //	p, stop, err := bench.Serve(dir)        // in the other process
