@@ -22,6 +22,10 @@ var errForeignSTag = errors.New("transport: a reply invalidated memory of anothe
 // goroutine reads.
 func (h *clientConn) HandleRecv(conn *rdmap.Conn, m *rdmap.Message) {
 	c := h.c
+	if m.Op == rdmap.OpImmediate || m.Op == rdmap.OpImmediateSE {
+		c.immediate(conn, m)
+		return
+	}
 	if c.back != nil && !rpcrdma.ForRequester(m.Data, true) {
 		(*respUpcalls)(c.back).HandleRecv(conn, m)
 		return

@@ -109,6 +109,15 @@ type Config struct {
 	// goroutine, so that it may use the client. Their context ends with the connection.
 	BackwardHandler Handler
 
+	// ImmediateReplies lets Immediate Data (RFC 7306) stand for replies that come in another
+	// way, on connections to peers that set it too: see [Response.Immediate].
+	ImmediateReplies bool
+
+	// Immediate, on a client with ImmediateReplies, is told that the reply n has gone another
+	// way. When it has come it is given to deliver, as a message of RPC, from any goroutine;
+	// until then its call waits. Deliver borrows it. Immediate must not block.
+	Immediate func(n uint64, deliver func(reply []byte))
+
 	// CRC says whether MPA's CRC32C is used. The zero value, rdmap.CRCOn, asks for
 	// it, which is enough to get it (RFC 5044 Section 4.4).
 	CRC rdmap.CRCMode

@@ -26,8 +26,13 @@ func (c *Config) privateData() rpcrdma.PrivateData {
 
 // engine returns the settings of the connection below.
 func (c *Config) engine(h rdmap.Handler, recvs int) *rdmap.Config {
+	var ext rdmap.Extensions
+	if c.ImmediateReplies {
+		ext = rdmap.Ext7306
+	}
 	return &rdmap.Config{
-		Revision: c.Revision, Markers: c.Markers, PeerToPeer: c.PeerToPeer, RTR: c.RTR,
+		Extensions: ext,
+		Revision:   c.Revision, Markers: c.Markers, PeerToPeer: c.PeerToPeer, RTR: c.RTR,
 		CRC: c.CRC, IRD: c.IRD, ORD: c.ORD, MULPDU: c.MULPDU,
 		RecvSize: c.InlineRecv, Recvs: recvs, Handler: h,
 		SendQueue:        max(rdmap.DefaultSendQueue, c.Credits*(c.InlineSend+16<<10)),

@@ -80,6 +80,7 @@ type Response struct {
 	// some capacity.
 	Results []byte
 
+	instead  uint64 // Immediate Data in place of the reply, with the highest bit; 0: none
 	denied   bool
 	refused  bool // before the handler saw it, with refusal
 	refusal  xdr.ReplyHeader

@@ -99,6 +99,7 @@ func (rc *respConn) send(x *exchange) {
 		last.Op, last.STag = rdmap.OpSendInvalidate, stagOf(x.out.Invalidate)
 		rc.ctr.invalidated.Add(1)
 	}
+	rc.instead(x, last)
 	exposed := len(x.out.Expose) > 0
 	if borrowed {
 		last.Done = (*sendDone)(x)

@@ -15,7 +15,7 @@ func (r *Response) reset(p *pool) {
 		r.Results = make([]byte, 0, resultsCap)
 	}
 	r.Stat, r.Low, r.High, r.Verf = xdr.Success, 0, 0, xdr.Auth{}
-	r.denied, r.authStat, r.free, r.pool = false, 0, nil, p
+	r.denied, r.authStat, r.free, r.pool, r.instead = false, 0, nil, p, 0
 	if r.refused {
 		r.refused, r.refusal = false, xdr.ReplyHeader{}
 	}

@@ -375,8 +375,9 @@ func TestPushCancelled(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	failing := &tripped{m: testData(100_000), at: 50_000, do: func() {}}
-	if _, err := c.PushFrom(t.Context(), made(t, c, "g"), brokenAt{failing, 50_000}, 100_000, nil); !errors.Is(err, errTest) {
-		t.Error(err)
+	r, err = c.PushFrom(t.Context(), made(t, c, "g"), brokenAt{failing, 50_000}, 100_000, nil)
+	if !errors.Is(err, errTest) || r.Why != nil {
+		t.Errorf("a source that cannot be read: %+v, %v", r, err)
 	}
 }
 
@@ -391,4 +392,45 @@ func (b brokenAt) ReadAt(p []byte, off int64) (int, error) {
 		return 0, errTest
 	}
 	return b.ReaderAt.ReadAt(p, off)
+}
+
+// After connections were lost the server knows where to call: a recall is answered at once.
+func TestPushRecallAfterCut(t *testing.T) {
+	w := newPushWorld(t, nil)
+	var mu sync.Mutex
+	var conns []net.Conn
+	c := w.client(new(owner), func(cfg *Config) {
+		cfg.Tap = func(c net.Conn) net.Conn {
+			mu.Lock()
+			defer mu.Unlock()
+			conns = append(conns, c)
+			return c
+		}
+	})
+	other, n := mustDial(t, w.url, nil), made(t, c, "f")
+	f, err := c.OpenPush(t.Context(), n, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := f.session.ID()
+	mu.Lock()
+	for _, nc := range conns {
+		nc.Close()
+	}
+	mu.Unlock()
+	for f.session.ID() == id {
+		if _, _, err := f.WriteAt(t.Context(), []byte("a"), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	from := time.Now()
+	if _, _, err := other.WriteAt(t.Context(), n, []byte("b"), 1, nfs3.FileSync); err != nil {
+		t.Fatal(err)
+	}
+	if d := time.Since(from); d > w.cfg.RecallTime/2 {
+		t.Errorf("%v: it was fenced", d)
+	}
+	if got := content(t, other, n); string(got) != "ab" {
+		t.Errorf("%q", got)
+	}
 }

@@ -38,6 +38,7 @@ type Client struct {
 	err     error            // of the log, final
 	kept    kept
 	calls   *calls // nil: none
+	mail    mail
 }
 
 var _ transport.Caller = (*Client)(nil)
@@ -62,6 +63,7 @@ func Open(cfg *Config) (*Client, error) {
 	if err := c.openCalls(); err != nil {
 		return nil, errors.Join(err, l.Close(context.Background()))
 	}
+	c.cfg.Immediates.of(c)
 	redial := c.cfg.Redial
 	redial.Dial = c.dial
 	if c.calls != nil {
@@ -106,12 +108,18 @@ func (c *Client) read() {
 			return
 		}
 		var xid uint32
-		if r, ok := parseRecord(rec.Seq, rec.Payload); ok {
+		var deliver func([]byte)
+		r, ok := parseRecord(rec.Seq, rec.Payload)
+		if ok {
 			xid = r.XID
+			deliver = c.mail.arrived(r, c.kept.low, c.cfg.Immediates != nil)
 		}
 		c.kept.arrived(rec.Seq, xid)
 		c.wake()
 		c.mu.Unlock()
+		if deliver != nil {
+			deliver(r.Reply)
+		}
 	}
 }
 
@@ -120,6 +128,9 @@ func (c *Client) fail(err error) {
 	if c.err == nil {
 		c.err = err
 		c.wake()
+		if rpc := c.caller; len(c.mail.waiting) > 0 && rpc != nil {
+			go rpc.Close() // their replies are to come again, as ever
+		}
 	}
 }
 

@@ -44,6 +44,11 @@ type Config struct {
 	// noted; if nil, all. The Client has it as it has Memory.
 	Calls  region.Memory
 	Choose func(prog, vers, proc uint32) bool
+	// Immediates, if not nil, lets the server send 8 octets of Immediate Data in place of a
+	// reply that its record holds: give it as Immediate to the RPC clients that Redial makes
+	// (transport.Config), with ImmediateReplies, which the server has to set too. If nil, or
+	// where it has not, replies come twice, by the log and as ever.
+	Immediates *Immediates
 	// Redial is how the calls travel; its Dial must be set, its Issue is not used. It makes
 	// RDMA connections: others get no records.
 	Redial transport.RedialConfig

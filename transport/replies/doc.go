@@ -30,6 +30,12 @@
 // for what the crash has cut short. The server's side of exactly once, that it does not
 // run a call again, is its own (see [transport.Handler]).
 //
+// # Immediate Data
+//
+// With Config.Immediates, and transport.Config.ImmediateReplies on both sides, a reply that
+// its record holds does not travel twice: 8 octets of Immediate Data stand for it. Where
+// that cannot be (the reply uses chunks, the call is a duplicate) it comes as ever.
+//
 // # Limits and non-features
 //
 // RDMA connections only; calls with RPCSEC_GSS are answered without a record, as the

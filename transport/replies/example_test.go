@@ -123,3 +123,42 @@ func ExampleInspect() {
 	fmt.Println(len(state.Replies), len(state.Unanswered), err)
 	// Output: 0 0 <nil>
 }
+
+// Replies travel once, in the log: 8 octets stand for them on the connection of the calls.
+func ExampleImmediates() {
+	logs, _ := net.Listen("tcp", "127.0.0.1:0")
+	calls, _ := net.Listen("tcp", "127.0.0.1:0")
+	pusher := &replies.Pusher{
+		Addr: logs.Addr().String(),
+		Handler: transport.HandlerFunc(func(_ context.Context, _ *transport.Request, resp *transport.Response) {
+			resp.Results = xdr.AppendUint32(resp.Results, 42)
+		}),
+		Choose: func(_, _, _ uint32) bool { return true },
+	}
+	go pusher.Serve(logs)
+	defer pusher.Close()
+	server := &transport.Server{Handler: pusher, Config: &transport.Config{ImmediateReplies: true}}
+	go server.Serve(calls)
+	defer server.Close()
+
+	mem := pmem.NewSim(1<<16, nil)
+	_ = replies.Create(mem, nil)
+	var immediates replies.Immediates
+	rpc := &transport.Config{ImmediateReplies: true, Immediate: immediates.Immediate}
+	client, err := replies.Open(&replies.Config{Memory: mem, Immediates: &immediates, Redial: transport.RedialConfig{
+		Dial: func(ctx context.Context) (transport.Caller, error) {
+			return transport.Dial(ctx, "tcp", calls.Addr().String(), rpc)
+		},
+	}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+	var reply transport.Reply
+	seq, err := client.Call(context.Background(), &transport.Call{Prog: 400000, Vers: 1, Proc: 1}, &reply)
+	fmt.Println(seq, reply.Results, err)
+	reply.Release()
+	client.Done(seq)
+	// Output: 1 [0 0 0 42] <nil>
+}

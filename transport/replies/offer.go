@@ -95,7 +95,15 @@ func (c *Client) offer(ctx context.Context, rpc transport.Caller) error {
 	a := offerArgs{Client: c.key, Epoch: c.epoch, Connect: c.conn == nil}
 	c.mu.Unlock()
 	var res offerRes
-	if err := call(ctx, rpc, &a, &res); err != nil {
+	proc := uint32(procOffer)
+	if c.cfg.Immediates != nil {
+		proc = procOfferImmediate
+	}
+	err := call(ctx, rpc, proc, &a, &res)
+	if proc != procOffer && errors.Is(err, errUnknown) {
+		err = call(ctx, rpc, procOffer, &a, &res)
+	}
+	if err != nil {
 		return err
 	}
 	switch res.Status {
@@ -111,10 +119,10 @@ func (c *Client) offer(ctx context.Context, rpc transport.Caller) error {
 }
 
 // call is OFFER.
-func call(ctx context.Context, rpc transport.Caller, a *offerArgs, res *offerRes) error {
+func call(ctx context.Context, rpc transport.Caller, proc uint32, a *offerArgs, res *offerRes) error {
 	var reply transport.Reply
 	defer reply.Release()
-	err := rpc.Do(ctx, &transport.Call{Prog: Program, Vers: Version, Proc: procOffer, Args: a.append(nil)}, &reply)
+	err := rpc.Do(ctx, &transport.Call{Prog: Program, Vers: Version, Proc: proc, Args: a.append(nil)}, &reply)
 	switch h := &reply.Header; {
 	case err != nil:
 		return err
@@ -136,6 +144,7 @@ func (c *Client) connect(ctx context.Context, res *offerRes) error {
 	c.mu.Lock()
 	if c.life != res.Life {
 		c.life = res.Life
+		clear(c.mail.waiting) // of records that were lost
 		c.wake()
 	}
 	c.mu.Unlock()

@@ -119,31 +119,33 @@ func (p *Pusher) ServeRPC(ctx context.Context, req *transport.Request, resp *tra
 		p.serve(ctx, req, resp)
 		return
 	}
-	c := p.clientOf(req)
-	if c == nil || req.Cred.Flavor == xdr.RPCSECGSS || !p.chosen(req.Prog, req.Vers, req.Proc) {
+	b := p.bindingOf(req)
+	if b == nil || req.Cred.Flavor == xdr.RPCSECGSS || !p.chosen(req.Prog, req.Vers, req.Proc) {
 		p.Handler.ServeRPC(ctx, req, resp)
 		return
 	}
 	digest := Digest(req.Prog, req.Vers, req.Proc, req.Args) // before a handler can change them
 	p.Handler.ServeRPC(ctx, req, resp)
-	c.push(req, resp, digest)
+	if n := b.c.push(req, resp, digest); n != 0 && b.immediate {
+		resp.Immediate(n)
+	}
 }
 
-// clientOf returns whose log takes the replies of a connection, nil for nobody's.
-func (p *Pusher) clientOf(req *transport.Request) *client {
+// bindingOf says whose log takes the replies of a connection, nil for nobody's.
+func (p *Pusher) bindingOf(req *transport.Request) *binding {
 	if req.RemoteAddr == nil {
 		return nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if b := p.bound[req.RemoteAddr.String()]; b != nil {
-		return b.c
-	}
-	return nil
+	return p.bound[req.RemoteAddr.String()]
 }
 
 // binding says whose log takes the replies on a connection.
-type binding struct{ c *client }
+type binding struct {
+	c         *client
+	immediate bool // Immediate Data may stand for replies on it
+}
 
 func (p *Pusher) serve(ctx context.Context, req *transport.Request, resp *transport.Response) {
 	d := xdr.NewDecoder(req.Args)
@@ -154,7 +156,7 @@ func (p *Pusher) serve(ctx context.Context, req *transport.Request, resp *transp
 		if d.End() != nil {
 			resp.Stat = xdr.GarbageArgs
 		}
-	case req.Proc == procOffer:
+	case req.Proc == procOffer || req.Proc == procOfferImmediate:
 		var a offerArgs
 		if a.parse(&d); d.End() != nil {
 			resp.Stat = xdr.GarbageArgs
@@ -185,7 +187,7 @@ func (p *Pusher) offer(ctx context.Context, req *transport.Request, a *offerArgs
 		c = newClient(p, a, host)
 		p.clients[a.Client] = c
 	}
-	p.bind(ctx, addr, c)
+	p.bind(ctx, addr, &binding{c, req.Proc == procOfferImmediate})
 	if c.isLive() && !a.Connect {
 		return offerRes{Status: statusOK}
 	}
@@ -209,19 +211,17 @@ func (p *Pusher) of(host string) (n int) {
 	return n
 }
 
-// bind lets the log of c take the replies on a connection, whose end is that of ctx; p.mu
-// is held.
-func (p *Pusher) bind(ctx context.Context, addr string, c *client) {
+// bind binds a connection, whose end is that of ctx; p.mu is held.
+func (p *Pusher) bind(ctx context.Context, addr string, b *binding) {
 	old := p.bound[addr]
-	if old != nil && old.c == c {
+	if old != nil && *old == *b {
 		return
 	}
 	if old != nil {
 		p.unuse(old.c)
 	}
-	b := &binding{c}
 	p.bound[addr] = b
-	p.use(c)
+	p.use(b.c)
 	context.AfterFunc(ctx, func() { p.unbind(addr, b) })
 }
 

@@ -68,27 +68,28 @@ func (c *client) isLive() bool {
 	return c.live != nil
 }
 
-// push pushes a reply and names its record, if there is room for it. It does not wait.
-func (c *client) push(req *transport.Request, resp *transport.Response, digest [sha256.Size]byte) {
+// push pushes a reply and names its record, which it returns, if there is room for it; else
+// 0. It does not wait.
+func (c *client) push(req *transport.Request, resp *transport.Response, digest [sha256.Size]byte) uint64 {
 	if resp.Verf.Flavor != xdr.AuthNone || len(resp.Verf.Body) > 0 {
-		return // the handler's own
+		return 0 // the handler's own
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.live == nil {
-		return
+		return 0
 	}
 	resp.Verf = name{c.life, c.next}.verf()
 	n := recordSize(resp)
 	if n > c.limit || c.queued+n > c.p.MaxQueued {
 		resp.Verf = xdr.Auth{}
-		return
+		return 0
 	}
 	record := appendRecord(make([]byte, 0, n), c.epoch, digest, req, resp)
 	e, err := c.prod.Begin(record)
 	if err != nil {
 		resp.Verf = xdr.Auth{}
-		return
+		return 0
 	}
 	c.next++
 	c.queued += n
@@ -97,6 +98,7 @@ func (c *client) push(req *transport.Request, resp *transport.Response, digest [
 		c.waiting = true
 		go c.wait()
 	}
+	return c.next - 1
 }
 
 // wait counts records that have arrived.

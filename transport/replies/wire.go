@@ -16,8 +16,9 @@ const (
 	Program = 0x20737468
 	Version = 1
 
-	procNull  = 0
-	procOffer = 1
+	procNull           = 0
+	procOffer          = 1
+	procOfferImmediate = 2 // as procOffer: Immediate Data may stand for replies
 )
 
 // Flavor is that of the verifier of a reply that names a record: its body is the life of

@@ -1,0 +1,53 @@
+package transport
+
+import (
+	"encoding/binary"
+
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// immediateBits is how much of Immediate Data is the handler's number; the credits are
+// before it.
+const immediateBits = 48
+
+// Immediate lets 8 octets of Immediate Data (RFC 7306 Section 6.1) leave in place of the
+// reply, for handlers whose client gets that in another way, with n, below 2^48, to find it
+// by; AppendReply returns it. It is a wish: a reply that uses chunks leaves as ever, as
+// does any without Config.ImmediateReplies on both sides, and one to a duplicate of the call.
+func (r *Response) Immediate(n uint64) { r.instead = n&(1<<immediateBits-1) | 1<<63 }
+
+// instead puts Immediate Data in the place of the reply in x.head, if that may be.
+func (rc *respConn) instead(x *exchange, wr *rdmap.WR) {
+	if x.resp.instead == 0 || len(x.wrs) > 1 || len(x.out.Expose) > 0 || x.out.HasInvalidate || x.out.Err != nil {
+		return
+	}
+	if rc.conn.ConnectionState().Extensions&rdmap.Ext7306 == 0 || len(x.head) < rpcrdma.FixedSize {
+		return
+	}
+	grant := min(binary.BigEndian.Uint32(x.head[8:]), 1<<16-1)
+	n := x.resp.instead & (1<<immediateBits - 1)
+	x.head = binary.BigEndian.AppendUint64(x.head[:0], uint64(grant)<<immediateBits|n)
+	wr.Op, wr.Head = rdmap.OpImmediate, x.head
+}
+
+// immediate takes Immediate Data that stand for a reply.
+func (c *Client) immediate(conn *rdmap.Conn, m *rdmap.Message) {
+	conn.PostRecv(1)
+	if c.cfg.Immediate == nil || len(m.Data) != 8 {
+		c.ctr.dropped.Add(1)
+		return
+	}
+	v := binary.BigEndian.Uint64(m.Data)
+	grant, n := uint32(v>>immediateBits), v&(1<<immediateBits-1)
+	c.cfg.Immediate(n, func(reply []byte) { c.deliver(conn, grant, reply) })
+}
+
+// deliver gives a reply to its call that came in another way than by conn. What is no reply
+// to an outstanding call is dropped, as it would be there.
+func (c *Client) deliver(conn *rdmap.Conn, grant uint32, reply []byte) {
+	d := xdr.NewDecoder(reply)
+	h := rpcrdma.Header{XID: d.Uint32(), Vers: rpcrdma.Version, Credit: grant, Type: rpcrdma.MsgTypeMsg}
+	c.received(conn, &rdmap.Message{Data: append(h.Append(nil), reply...)})
+}
