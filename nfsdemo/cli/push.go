@@ -30,7 +30,7 @@ func (p *pushConfig) add(cmd *cobra.Command) {
 	flags.StringVar(&p.dir, "push-log", "", "take push-mode writes, by logs in this `directory`, outside of the export; made if it is not there")
 	flags.StringVar(&p.listen, "push-listen", "", "`address` for the connections of logs (default that of --listen, any port)")
 	flags.DurationVar(&p.recall, "push-recall", pushwrite.DefaultRecallTime, "how long a client may take to give a file back that others want to change")
-	flags.StringVar(&p.status, "status", "", "`address` for http://.../status, what the server is doing as JSON")
+	flags.StringVar(&p.status, "status", "", "`address` for http://.../status, what the server is doing as JSON, and /metrics, for Prometheus")
 }
 
 // check refuses what cannot be meant.

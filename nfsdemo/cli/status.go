@@ -41,6 +41,7 @@ func statusHandler(s *service) http.Handler {
 		enc.SetIndent("", "  ")
 		_ = enc.Encode(statusOf(s, pw)) // the client is gone
 	})
+	mux.Handle("GET /metrics", metricsHandler(s, pw))
 	return mux
 }
 

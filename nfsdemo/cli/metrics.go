@@ -1,0 +1,73 @@
+package cli
+
+import (
+	"net/http"
+	"reflect"
+	"strings"
+	"unicode"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/stag-rdma/stag/nfsdemo/pushwrite"
+)
+
+// metricsHandler serves /metrics: the counters of /status for Prometheus.
+func metricsHandler(s *service, pw *pushwrite.Server) http.Handler {
+	r := prometheus.NewRegistry()
+	r.MustRegister(collector(func(ch chan<- prometheus.Metric) {
+		collect(ch, "nfsdemo_transport", reflect.ValueOf(s.srv.Stats()))
+		if pw != nil {
+			st := pw.Stats()
+			collect(ch, "nfsdemo_push", reflect.ValueOf(st))
+			collect(ch, "nfsdemo_push", reflect.ValueOf(struct{ BlockedNow int }{len(st.Now)}))
+		}
+	}))
+	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})
+}
+
+// collector collects when it is asked. What there is, it does not say before.
+type collector func(ch chan<- prometheus.Metric)
+
+// Describe implements prometheus.Collector.
+func (collector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (c collector) Collect(ch chan<- prometheus.Metric) { c(ch) }
+
+// collect sends the numbers of a snapshot: RDMAReads is prefix_rdma_reads.
+func collect(ch chan<- prometheus.Metric, prefix string, st reflect.Value) {
+	for i := range st.NumField() {
+		f, v := st.Type().Field(i), st.Field(i)
+		name := prefix + "_" + snake(f.Name)
+		var n float64
+		switch {
+		case !f.IsExported():
+			continue
+		case v.CanInt():
+			n = float64(v.Int())
+		case v.CanUint():
+			n = float64(v.Uint())
+		case v.Kind() == reflect.Struct:
+			collect(ch, name, v)
+			continue
+		default:
+			continue
+		}
+		d := prometheus.NewDesc(name, f.Name+" of Stats.", nil, nil)
+		ch <- prometheus.MustNewConstMetric(d, prometheus.UntypedValue, n)
+	}
+}
+
+// snake writes DRCEntries as drc_entries.
+func snake(s string) string {
+	var b strings.Builder
+	rs := []rune(s)
+	for i, r := range rs {
+		begins := unicode.IsUpper(r) && i > 0 && (!unicode.IsUpper(rs[i-1]) || i+1 < len(rs) && unicode.IsLower(rs[i+1]))
+		if begins {
+			b.WriteByte('_')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}
