@@ -246,6 +246,9 @@ func (o *op) renameVictims(args *nfs3.RenameArgs) (v victims, err error) {
 	if err == nil {
 		err = o.movable(&from, &to, args)
 	}
+	if err == nil { // without it nothing goes away
+		_, err = o.find(&from, args.From.Name)
+	}
 	if err != nil {
 		return v, err
 	}
