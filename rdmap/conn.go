@@ -54,11 +54,12 @@ type Conn struct {
 	refused error // why the batch being written ends early
 
 	// Of the holder of the reading role.
-	rcv   *receiver
-	df    mpa.Deframer
-	large int // octets of the longest FPDU yet
-	st    *staging
-	rdue  []completion
+	rcv    *receiver
+	df     mpa.Deframer
+	large  int // octets of the longest FPDU yet
+	st     *staging
+	direct direct
+	rdue   []completion
 
 	upcalls   atomic.Uint64 // odd: the holder is in an upcall
 	takeovers atomic.Int64  // upcalls relieved of the role and still running
@@ -183,6 +184,15 @@ func (h *halves) head() (outRead, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.snd.readHead()
+}
+
+func (h *halves) behind() uint32 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.snd.reads.len() < 2 {
+		return 0
+	}
+	return h.snd.reads.at(1).size
 }
 
 func (h *halves) expected() int {

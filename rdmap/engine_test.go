@@ -64,6 +64,7 @@ func newEngine(cfg engineConfig) *engine {
 func (e *engine) freeSlots() int            { return e.snd.freeSlots() }
 func (e *engine) enqueue(req *request) bool { return e.snd.request(req) }
 func (e *engine) head() (outRead, bool)     { return e.snd.readHead() }
+func (e *engine) behind() uint32            { return 0 }
 func (e *engine) expected() int             { return e.snd.due }
 func (e *engine) answered()                 { e.due = e.snd.readDone(e.due) }
 

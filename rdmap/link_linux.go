@@ -51,6 +51,7 @@ type tcpLink struct {
 	again    bool
 	writeErr error
 	vec      vec.Writer
+	in       vec.Reader
 	armed    bool // a write deadline is set
 
 	reg registration
@@ -83,11 +84,16 @@ func (l *tcpLink) tryRead(fd uintptr) bool {
 	if st == nil {
 		st, mine = borrowStaging(bigStaging), true
 	}
-	st, buf := st.roomFor(c)
-	n, err := l.poll.read(c, int(fd), buf, l.lastN < bulkRead)
+	n, err, direct := l.readDirect(c, st, int(fd))
+	if !direct {
+		var buf []byte
+		st, buf = st.roomFor(c)
+		if n, err = l.poll.read(c, int(fd), buf, l.lastN < bulkRead); n > 0 {
+			st.w += n
+		}
+	}
 	if n > 0 {
 		l.lastN = n
-		st.w += n
 		c.st, l.readN = st, n
 		return true
 	}
@@ -105,6 +111,23 @@ func (l *tcpLink) tryRead(fd uintptr) bool {
 		l.readErr = os.NewSyscallError("read", err)
 	}
 	return true
+}
+
+// readDirect reads payloads straight into their place, if that is possible.
+func (l *tcpLink) readDirect(c *Conn, st *staging, fd int) (n int, err error, tried bool) {
+	if len(st.b) < bigStaging || st.r == st.w || c.cfg.BusyPoll > 0 {
+		return 0, nil, false
+	}
+	vec := c.aim(st)
+	if vec == nil {
+		return 0, nil, false
+	}
+	if n, err = l.in.Readv(fd, vec); n > 0 {
+		c.landed(st, n)
+	} else {
+		c.direct.missed()
+	}
+	return n, err, true
 }
 
 // roomFor is room for a read that finds out whether there is input: a parked staging

@@ -141,10 +141,14 @@ func (r *receiver) place(u, payload []byte) (ddp.Event, error) {
 	if mutant.UnplacedWrites && r.now == OpWrite {
 		return r.ddp.Commit(payload), nil
 	}
-	if !r.view.Guarded() {
+	switch {
+	case r.inPlace:
+	case !r.view.Guarded():
 		copy(dst, payload)
-	} else if err := r.view.CopyIn(payload); err != nil {
-		return ddp.Event{}, r.refuse(memoryFailed(&r.view, err), u, err)
+	default:
+		if err := r.view.CopyIn(payload); err != nil {
+			return ddp.Event{}, r.refuse(memoryFailed(&r.view, err), u, err)
+		}
 	}
 	r.view.Stored()
 	return r.ddp.Commit(payload), nil

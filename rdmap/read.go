@@ -96,6 +96,11 @@ func (c *Conn) parse() error {
 		}
 	}
 	st := c.st
+	if c.direct.on {
+		if err := c.land(st); err != nil {
+			return err
+		}
+	}
 	for st != nil {
 		u, n, err := c.df.Next(st.pending())
 		if err != nil {

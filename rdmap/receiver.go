@@ -13,6 +13,7 @@ type sendHalf interface {
 	freeSlots() int        // IRD slots not in use
 	enqueue(*request) bool // a request of the peer; false: no slot
 	head() (outRead, bool) // the oldest Read in flight
+	behind() uint32        // octets of the Read behind that one, 0: it is none
 	answered()             // its response is complete
 	expected() int         // responses due on queue 3
 }
@@ -74,6 +75,7 @@ type receiver struct {
 	off      putOff
 	in       traffic
 	ev       event // what the last ULPDU amounted to
+	inPlace  bool  // the payload of the present one has been read into its place
 }
 
 // maxTerminate is the memory for a Terminate in several segments; what is behind

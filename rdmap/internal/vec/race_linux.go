@@ -28,3 +28,21 @@ func (w *Writer) writev(fd int, vec [][]byte) (n int, err error) {
 	}
 	return n, nil
 }
+
+// readv reads piece by piece for the same reason.
+func (r *Reader) readv(fd int, vec [][]byte) (n int, err error) {
+	for _, p := range vec {
+		if len(p) == 0 {
+			continue
+		}
+		k, err := Read(fd, p, false)
+		n += k
+		if k < len(p) {
+			if n > 0 {
+				err = nil
+			}
+			return n, err
+		}
+	}
+	return n, nil
+}

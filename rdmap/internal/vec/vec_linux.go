@@ -23,6 +23,17 @@ func (w *Writer) Writev(fd int, vec [][]byte) (n int, err error) {
 	return write(fd, vec[0])
 }
 
+// Reader holds the vector between calls. It belongs to one goroutine at a time. The zero
+// value is ready.
+type Reader struct{ iov []unix.Iovec }
+
+// Readv is readv(2) on a non-blocking descriptor, into the first Max pieces of vec; EINTR
+// is retried. Empty pieces are passed over.
+func (r *Reader) Readv(fd int, vec [][]byte) (int, error) {
+	n, err := r.readv(fd, vec[:min(len(vec), Max)])
+	return max(n, 0), err
+}
+
 // Read is read(2) on a non-blocking descriptor; EINTR is retried. short says that few
 // octets are expected.
 func Read(fd int, p []byte, short bool) (int, error) {

@@ -39,7 +39,18 @@ func result(n uintptr, errno unix.Errno) (int, error) {
 }
 
 func (w *Writer) writev(fd int, vec [][]byte) (int, error) {
-	iov := w.iov[:0]
+	w.iov = vector(w.iov, vec)
+	return call(unix.SYS_WRITEV, fd, w.iov)
+}
+
+func (r *Reader) readv(fd int, vec [][]byte) (int, error) {
+	r.iov = vector(r.iov, vec)
+	return call(unix.SYS_READV, fd, r.iov)
+}
+
+// vector describes the pieces of vec in the memory of iov.
+func vector(iov []unix.Iovec, vec [][]byte) []unix.Iovec {
+	iov = iov[:0]
 	for _, p := range vec {
 		if len(p) == 0 {
 			continue
@@ -48,13 +59,17 @@ func (w *Writer) writev(fd int, vec [][]byte) (int, error) {
 		v.SetLen(len(p))
 		iov = append(iov, v)
 	}
+	return iov
+}
+
+// call makes a system call on iov, and clears it: nothing is to be kept alive.
+func call(trap uintptr, fd int, iov []unix.Iovec) (int, error) {
 	if len(iov) == 0 {
 		return 0, nil
 	}
-	w.iov = iov
 	defer clear(iov)
 	for {
-		n, _, errno := unix.Syscall(unix.SYS_WRITEV, uintptr(fd), uintptr(unsafe.Pointer(&iov[0])), uintptr(len(iov)))
+		n, _, errno := unix.Syscall(trap, uintptr(fd), uintptr(unsafe.Pointer(&iov[0])), uintptr(len(iov)))
 		if errno == 0 {
 			return int(n), nil
 		}

@@ -1,0 +1,278 @@
+package rdmap
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"regexp"
+	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/region"
+)
+
+// noise is the payload of segments, each from another octet on.
+var noise = func() []byte {
+	b := make([]byte, 70000)
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for i := range b {
+		b[i] = byte(rnd.Uint32())
+	}
+	return b
+}()
+
+// ofSTag is what an error says that differs with the STag.
+var ofSTag = regexp.MustCompile(`stag=[0-9a-f]+|0x[0-9a-f]{7,8}`)
+
+// directRig is a connection without I/O that has Reads in flight; what is fed to it is read
+// straight into its place where that is possible, or never.
+type directRig struct {
+	*Conn
+	mem   []byte
+	done  []done
+	aimed int // octets that were
+}
+
+func newDirectRig(t *testing.T, crc bool, sizes ...int) *directRig {
+	a, b := net.Pipe()
+	t.Cleanup(func() { a.Close(); b.Close() })
+	g := &directRig{Conn: newConn(a, &Config{}, true), done: make([]done, len(sizes))}
+	g.half.on.Store(true) // no ticker
+	g.df.CRC = crc
+	g.snd.mulpdu, g.snd.ord = StagMULPDU, len(sizes)
+	total := 0
+	for _, n := range sizes {
+		total += n
+	}
+	g.mem = make([]byte, total+2*directMin)
+	reg, err := g.table.RegisterMemory(region.Bytes(g.mem), region.Options{Access: region.ReadSink, Base: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := uint64(1000)
+	for i, n := range sizes {
+		g.snd.post(&WR{Op: OpReadRequest, Sink: reg.STag(), SinkTO: to, Len: uint32(n), Done: &g.done[i]})
+		to += uint64(n)
+	}
+	for g.snd.take(&g.wk) {
+		if err := g.wk.fill(StagMULPDU, crc, nil); err != nil {
+			t.Fatal(err)
+		}
+		g.due = g.snd.settle(&g.wk, false, g.due)
+	}
+	return g
+}
+
+// feed reads n octets of wire at most, and handles them.
+func (g *directRig) feed(wire []byte, n int, aim bool) (int, error) {
+	if g.st == nil {
+		g.st = borrowStaging(bigStaging)
+	}
+	if aim && g.st.r < g.st.w {
+		if vec := g.aim(g.st); vec != nil {
+			got := 0
+			for _, p := range vec {
+				got += copy(p, wire[got:n])
+			}
+			if got == 0 {
+				g.direct.missed()
+				return 0, nil
+			}
+			g.landed(g.st, got)
+			g.aimed += got
+			return got, g.parse()
+		}
+	}
+	st, buf := g.st.room(g.df.Need(g.st.pending()), g.large)
+	g.st = st
+	n = copy(buf, wire[:n])
+	st.w += n
+	return n, g.parse()
+}
+
+// run feeds all of wire in pieces of at most the given length, and says what came of it.
+func (g *directRig) run(wire []byte, piece int, aim bool) string {
+	var err error
+	rnd := rand.New(rand.NewPCG(1, uint64(piece)))
+	for len(wire) > 0 && err == nil {
+		n := min(len(wire), piece)
+		if aim {
+			n = rnd.IntN(n + 1)
+		}
+		n, err = g.feed(wire, n, aim)
+		wire = wire[n:]
+	}
+	log := ""
+	for m := g.TryRecv(); m != nil; m = g.TryRecv() {
+		log += fmt.Sprintf("%q ", m.Data)
+	}
+	for i := range g.done {
+		log += fmt.Sprint(g.done[i].n, " ")
+	}
+	if err != nil {
+		return ofSTag.ReplaceAllString(fmt.Sprintf("%s%v; %+v", log, err, g.rcv.in), "…")
+	}
+	rest := 0
+	if g.st != nil {
+		rest = g.st.w - g.st.r
+		g.st.giveBack()
+		g.st = nil
+	}
+	return fmt.Sprintf("%s%d octets left, %+v, %08x", log, rest, g.rcv.in, mpa.UpdateCRC(0, g.mem))
+}
+
+// responses builds the Read Responses that rig g waits for.
+func (g *directRig) responses(maxPayload int, change func(i int, s *ddp.Segment), insert func(i int) []byte) (wire []byte) {
+	i := 0
+	for k := range g.snd.reads.len() {
+		rd := g.snd.reads.at(k)
+		cut := ddp.Segmenter{
+			Template: ddp.Segment{Tagged: true, Control: controlOctet(OpReadResponse), STag: ddp.STag(rd.sink), TO: rd.sinkTO},
+			Length:   rd.size, MaxPayload: maxPayload,
+		}
+		for s, _, n, ok := cut.Next(); ok; s, _, n, ok = cut.Next() {
+			if change != nil {
+				change(i, &s)
+			}
+			u := append(s.Append(nil), noise[i:i+n]...)
+			if insert != nil {
+				wire = append(wire, insert(i)...)
+			}
+			wire = mpa.AppendFPDU(wire, u, g.df.CRC)
+			i++
+		}
+	}
+	return wire
+}
+
+// TestDirect: Read Responses that are read straight into their place leave what they leave
+// otherwise, however the octets come, and whatever else does.
+func TestDirect(t *testing.T) {
+	const full = StagMULPDU - ddp.TaggedLen
+	sizes := []int{5*full + 1234, 3 * full, 200 << 10, 17, 2*full + 1}
+	at := 3
+	hello := mpa.AppendFPDU(nil, append((&ddp.Segment{Last: true, Control: controlOctet(OpSend), MSN: 1}).Append(nil), "hello"...), true)
+	for name, c := range map[string]struct {
+		max    int
+		change func(i int, s *ddp.Segment)
+		insert func(i int) []byte
+		spoil  func(wire []byte)
+		direct bool // a long read is to be
+		hole   bool // there are octets of the sink that nothing is sent for
+		lost   bool // without CRC what follows is random
+	}{
+		"all of it":        {max: full, direct: true},
+		"shorter segments": {max: 20000, direct: true},
+		"shortest":         {max: 1428},
+		"a Send within": {max: full, insert: func(i int) []byte {
+			if i == at {
+				return hello
+			}
+			return nil
+		}},
+		"goes back": {max: full, hole: true, change: func(i int, s *ddp.Segment) {
+			if i == at {
+				s.TO -= 8
+			}
+		}},
+		"ends early": {max: full, change: func(i int, s *ddp.Segment) {
+			if i == at {
+				s.Last = true
+			}
+		}},
+		"leaves the Read": {max: full, change: func(i int, s *ddp.Segment) {
+			if i == at {
+				s.TO += 3 * full
+			}
+		}},
+		"another STag": {max: full, change: func(i int, s *ddp.Segment) {
+			if i == at {
+				s.STag ^= 0x80
+			}
+		}},
+		"another opcode": {max: full, change: func(i int, s *ddp.Segment) {
+			if i == at {
+				s.Control = controlOctet(OpWrite)
+			}
+		}},
+		"bad CRC":           {max: full, spoil: func(w []byte) { w[4*mpa.FPDULen(StagMULPDU)-1] ^= 1 }},
+		"bad payload":       {max: full, spoil: func(w []byte) { w[3*mpa.FPDULen(StagMULPDU)+4000] ^= 1 }},
+		"another length":    {max: full, lost: true, spoil: func(w []byte) { w[3*mpa.FPDULen(StagMULPDU)+1] ^= 4 }},
+		"too long a length": {max: full, lost: true, spoil: func(w []byte) { w[3*mpa.FPDULen(StagMULPDU)] = 0xff }},
+	} {
+		for _, crc := range []bool{true, false} {
+			run := func(piece int, aim bool) (log string, aimed int) {
+				g := newDirectRig(t, crc, sizes...)
+				wire := g.responses(c.max, c.change, c.insert)
+				if c.spoil != nil {
+					c.spoil(wire)
+				}
+				log = g.run(wire, piece, aim)
+				ctx, cancel := context.WithCancel(t.Context())
+				cancel()
+				if err := g.table.Close(ctx); err != nil {
+					t.Errorf("%s, pieces of %d: %v", name, piece, err)
+				}
+				return log, g.aimed
+			}
+			all, _ := run(bigStaging, false)
+			for _, piece := range []int{bigStaging, bigStaging - 1, bigStaging - 2, bigStaging - 3, 200000, 60000, 5000} {
+				want := all
+				got, aimed := run(piece, true)
+				if c.hole { // what the peer leaves out may be anything it has sent
+					got, want = got[:len(got)-8], want[:len(want)-8]
+				}
+				if got != want && (crc || !c.lost) {
+					t.Errorf("%s, CRC %v, pieces of %d:\n%s\nnot direct\n%s", name, crc, piece, got, want)
+				}
+				if c.direct && piece == bigStaging && aimed < directLong {
+					t.Errorf("%s: %d octets direct", name, aimed)
+				}
+			}
+		}
+	}
+}
+
+// TestDirectTCP does that over TCP: Reads of many sizes at once, into memory that is
+// compared.
+func TestDirectTCP(t *testing.T) {
+	for _, crc := range []CRCMode{CRCOn, CRCOff} {
+		p, q := tcpPair(t)
+		x, y := connect(t, p, q, &Config{CRC: crc}, &Config{CRC: crc})
+		go y.Serve()
+		src := make([]byte, 3<<20)
+		for i := range src {
+			src[i] = byte(i * i >> 7)
+		}
+		from, _ := y.Register(src, region.RemoteRead)
+		dst := make([]byte, len(src))
+		to, _ := x.Register(dst, region.ReadSink)
+		var ws [8]Waiter
+		off := 0
+		for i, n := range []int{1 << 20, 100, 300 << 10, 1, 0, 700_001, 64 << 10, 500_000} {
+			ws[i].Reset()
+			wr := WR{
+				Op: OpReadRequest, STag: from.STag(), TO: uint64(off), Sink: to.STag(), SinkTO: uint64(off),
+				Len: uint32(n), Done: &ws[i],
+			}
+			if err := x.Post([]WR{wr}); err != nil {
+				t.Fatal(err)
+			}
+			off += n
+		}
+		for i := range ws {
+			if err := x.Wait(context.Background(), &ws[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !bytes.Equal(dst[:off], src[:off]) || !bytes.Equal(dst[off:], make([]byte, len(dst)-off)) {
+			t.Fatal("not what was read")
+		}
+		if err := to.Invalidate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
