@@ -25,7 +25,7 @@ var noise = func() []byte {
 }()
 
 // ofSTag is what an error says that differs with the STag.
-var ofSTag = regexp.MustCompile(`stag=[0-9a-f]+|0x[0-9a-f]{7,8}`)
+var ofSTag = regexp.MustCompile(`stag=[0-9a-f]+|(got|want) 0x[0-9a-f]+`)
 
 // directRig is a connection without I/O that has Reads in flight; what is fed to it is read
 // straight into its place where that is possible, or never.

@@ -165,7 +165,8 @@ func growWrite(mulpdu, size, total int) (Cost, error) {
 	})
 }
 
-// growTCP writes total octets in writes of size to a plain connection.
+// growTCP writes total octets in writes of size to a plain connection. Its reader fills as
+// much memory as the Writes do, from 1 MiB on: memory that is not in the cache costs both.
 func growTCP(size, total int) (Cost, error) {
 	a, b, err := tcpPair()
 	if err != nil {
@@ -173,14 +174,14 @@ func growTCP(size, total int) (Cost, error) {
 	}
 	defer a.Close()
 	defer b.Close()
-	buf, in := make([]byte, size), make([]byte, bulkSize)
+	buf, in := make([]byte, size), make([]byte, max(size, bulkSize))
 	return spent(total, nil, func() error {
 		done := make(chan error, 1)
 		go func() {
 			var err error
 			for n := 0; n < total && err == nil; {
 				var k int
-				k, err = b.Read(in)
+				k, err = b.Read(in[n%len(in):])
 				n += k
 			}
 			done <- err
