@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/once"
@@ -399,4 +400,109 @@ func mustServer(f *testing.F) *Server {
 		f.Fatal(err)
 	}
 	return s
+}
+
+// syncedFS is a file system whose changes must be synced.
+type syncedFS struct {
+	backend.FS
+	synced int
+	err    error
+}
+
+func (f *syncedFS) Resolve(h []byte) (backend.Node, error) {
+	n, err := f.FS.Resolve(h)
+	return &syncedNode{n, f}, err
+}
+
+type syncedNode struct {
+	backend.Node
+	fs *syncedFS
+}
+
+func (n *syncedNode) Sync() error {
+	n.fs.synced++
+	return n.fs.err
+}
+
+// TestSettleDurable: what a killed process has not synced is synced before it is said to be
+// done; if that fails it is not.
+func TestSettleDurable(t *testing.T) {
+	fs := &syncedFS{FS: mem.New(nil)}
+	p := newPeer(t, newServer(t, fs), sys(0, 0))
+	f := p.create(p.root, "f", 0o644)
+	p.create(p.root, "g", 0o644)
+	attr := p.intend(nfs3.ProcSetAttr, &nfs3.SetAttrArgs{Handle: f, Attr: mode(0o600)})
+	remove := p.intend(nfs3.ProcRemove, &nfs3.RemoveArgs{Dir: p.root, Name: "g"})
+	p.settles(remove, once.NotDone)
+	if fs.synced != 0 {
+		t.Error("synced for nothing")
+	}
+	p.set(f, mode(0o600))
+	nfs[nfs3.RemoveRes](p, nfs3.ProcRemove, &nfs3.RemoveArgs{Dir: p.root, Name: "g"}, nfs3.OK)
+	for i, in := range []*once.Intent{attr, remove} {
+		if p.settles(in, once.Done); fs.synced != i+1 {
+			t.Errorf("synced %d times", fs.synced)
+		}
+	}
+	fs.err = nfs3.ErrIO
+	p.settles(attr, once.Unknown)
+	p.settles(remove, once.Unknown)
+}
+
+// pusher is a Guard with octets that were pushed to a file, and are not in it yet.
+type pusher struct {
+	fs     backend.FS
+	refuse error
+	held   int
+}
+
+func (*pusher) Idle() bool                    { return false }
+func (*pusher) LookAll(context.Context) error { return nil }
+
+func (g *pusher) Look(_ context.Context, files ...nfs3.FileHandle) error {
+	for _, h := range files {
+		n, err := g.fs.Resolve(h[handleHead:])
+		if err != nil {
+			return err
+		}
+		if _, err := n.Write([]byte("pushed"), 0, nfs3.FileSync); err != nil {
+			return err
+		}
+	}
+	return g.refuse
+}
+
+func (g *pusher) Change(ctx context.Context, files ...nfs3.FileHandle) (func(), error) {
+	g.held++
+	return func() { g.held-- }, g.Look(ctx, files...)
+}
+
+// TestBeforePushed: what was pushed to a file is in it before a call that changes its size is
+// described; while that cannot be, the call is answered so.
+func TestBeforePushed(t *testing.T) {
+	g := &pusher{fs: mem.New(nil)}
+	p := newPeer(t, newServer(t, g.fs, func(c *Config) { c.Guard = g }), sys(0, 0))
+	for name, x := range map[string]struct {
+		proc nfs3.Proc
+		args func(h nfs3.FileHandle) nfs3.Message
+	}{
+		"attr": {nfs3.ProcSetAttr, func(h nfs3.FileHandle) nfs3.Message {
+			return &nfs3.SetAttrArgs{Handle: h, Attr: sized(nfs3.SetAttr{}, 1)}
+		}},
+		"create": {nfs3.ProcCreate, func(nfs3.FileHandle) nfs3.Message {
+			return &nfs3.CreateArgs{Where: at(p.root, "create"), Attr: sized(nfs3.SetAttr{}, 1)}
+		}},
+	} {
+		g.refuse = nil
+		args := x.args(p.create(p.root, name, 0o644))
+		var w witness
+		if in := p.intend(x.proc, args); !w.parse(in.State) || w.attr.Attr.Size != 6 || g.held != 0 {
+			t.Errorf("%s: %+v, held %d", name, w, g.held)
+		}
+		g.refuse = nfs3.ErrJukebox
+		resp := new(transport.Response)
+		if _, ok := p.srv.Before(t.Context(), p.request(x.proc, args), resp); ok || len(resp.Results) < 4 || resp.Results[2] != 0x27 {
+			t.Errorf("%s: described, or answered with %x", name, resp.Results)
+		}
+	}
 }

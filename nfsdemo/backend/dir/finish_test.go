@@ -1,0 +1,35 @@
+package dir
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+)
+
+// TestNodeSync: whatever its kind, a file is synced, or the directory that names it, and an
+// error is told.
+func TestNodeSync(t *testing.T) {
+	f, s := openSyncs(t, nil)
+	root := f.Root()
+	file := create(t, root, "f")
+	link, _, err := root.Symlink("l", "f", &backend.Init{})
+	ok(t, err)
+	for _, n := range []backend.Node{root, file, link} {
+		s.take()
+		s.fail = 0
+		n, isSyncer := n.(backend.Syncer)
+		if !isSyncer {
+			t.Fatal("no Syncer")
+		}
+		ok(t, n.Sync())
+		if got := s.take(); len(got) != 1 || got[0] != syncNames {
+			t.Errorf("syncs %v", got)
+		}
+		s.fail = syncNames
+		if err := n.Sync(); !errors.Is(err, nfs3.ErrIO) {
+			t.Errorf("%v", err)
+		}
+	}
+}
