@@ -473,8 +473,11 @@ func (g *pusher) Look(_ context.Context, files ...nfs3.FileHandle) error {
 }
 
 func (g *pusher) Change(ctx context.Context, files ...nfs3.FileHandle) (func(), error) {
+	if err := g.Look(ctx, files...); err != nil {
+		return nil, err
+	}
 	g.held++
-	return func() { g.held-- }, g.Look(ctx, files...)
+	return func() { g.held-- }, nil
 }
 
 // TestBeforePushed: what was pushed to a file is in it before a call that changes its size is
