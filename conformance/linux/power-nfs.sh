@@ -44,8 +44,8 @@ sync
 cp /mnt/share/crash.test /tmp/
 export STAG_CRASH_DIR=/disk
 export STAG_CRASH_SERVE="--export /disk/export --listen 0.0.0.0:7001 --tcp 0.0.0.0:7002 --mount-listen= --port-file /state/port $SERVE"
-tail -f /dev/null | STAG_CRASH_CHILD=server /tmp/crash.test &
-for _ in $(seq 1200); do
+tail -f /dev/null | STAG_CRASH_CHILD=server /tmp/crash.test 2>/mnt/share/server.log &
+for _ in $(seq 600); do
   [ -e /state/port ] && break
   sleep 0.1
 done
@@ -55,6 +55,8 @@ if [ -e /state/port ]; then
   echo "status $?" >>/mnt/share/found.new
 else
   echo "the server does not start" >/mnt/share/found.new
+  kill -QUIT $! # it says where it stands
+  sleep 2
 fi
 mv /mnt/share/found.new /mnt/share/found
 wait
@@ -109,6 +111,6 @@ for round in $(seq "$rounds"); do
   sleep 0.3
   boot "$cache"
   printf 'round %d, disk cache %s from now on: %s\n' "$round" "$cache" "$(head -1 "$share/found")"
-  grep -q '^status 0' "$share/found" || { cat "$share/found" "$tmp"/client*.log; tail -20 "$tmp/guest.log"; exit 1; }
+  grep -q '^status 0' "$share/found" || { cat "$share/found" "$tmp"/client*.log; cat "$share/server.log"; exit 1; }
   publish
 done
