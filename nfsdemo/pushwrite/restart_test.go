@@ -149,6 +149,16 @@ func TestStore(t *testing.T) {
 			t.Fatalf("cut at %d of %d: %q up to %d, %v; want %q", n, len(b), ids(live), last, err, want)
 		}
 	}
+	for zeros := range 50 { // room that a file system had given, and not written
+		tail := append(bytes.Clone(b[:ends[2]]), make([]byte, zeros)...)
+		if live, _, err := parseStore(tail); err != nil || ids(live) != "123" {
+			t.Errorf("%d zeros: %q, %v", zeros, ids(live), err)
+		}
+		tail = append(bytes.Clone(b[:len(b)-3]), make([]byte, zeros)...) // of an entry that was begun
+		if live, _, err := parseStore(tail); err != nil || ids(live) != "123" && ids(live) != "13" {
+			t.Errorf("torn, %d zeros: %q, %v", zeros, ids(live), err)
+		}
+	}
 	bad := bytes.Clone(b)
 	bad[ends[0]-1] ^= 1
 	if _, _, err := parseStore(bad); !errors.Is(err, ErrStore) {

@@ -38,8 +38,9 @@ type stored struct {
 //	then entries: length u32 of the body, CRC32C u32 of it, body
 //	body: kind u32, lease u64; of a grant: log string, handle opaque, uid u32, gid u32, gids<16>
 //
-// An entry that is cut off, or the last one with a wrong sum, is what a crash has left of a
-// lease that nobody was told.
+// Behind the last synced entry a crash may leave anything: an entry that is cut off, or zeros
+// where a file system had given room and not written yet. No lease of which anybody was told
+// lies there.
 type store struct {
 	path string
 
@@ -89,26 +90,15 @@ func parseStore(b []byte) (live []stored, last lease.ID, err error) {
 		return nil, 0, ErrStore
 	}
 	byID := make(map[lease.ID]int)
-	for b = b[len(storeMagic):]; len(b) >= 8; {
-		n, sum := int(binary.BigEndian.Uint32(b)), binary.BigEndian.Uint32(b[4:])
-		if n > maxEntry {
-			return nil, 0, ErrStore
-		}
-		if len(b) < 8+n {
-			break
-		}
-		body := b[8 : 8+n]
-		b = b[8+n:]
-		if crc32.Checksum(body, castagnoli) != sum {
-			if len(b) > 0 {
+	for b = b[len(storeMagic):]; len(b) > 0; {
+		kind, e, n := parseEntry(b)
+		if n == 0 {
+			if grantIn(b) {
 				return nil, 0, ErrStore
 			}
 			break
 		}
-		kind, e, err := parseEntry(body)
-		if err != nil {
-			return nil, 0, err
-		}
+		b = b[n:]
 		last = max(last, e.ID)
 		switch at, ok := byID[e.ID]; {
 		case kind == entryGrant && !ok:
@@ -128,7 +118,30 @@ func parseStore(b []byte) (live []stored, last lease.ID, err error) {
 	return kept, last, nil
 }
 
-func parseEntry(body []byte) (kind uint32, e stored, err error) {
+// grantIn says whether a grant lies anywhere in b: then what is before it was synced once, and
+// has been damaged since.
+func grantIn(b []byte) bool {
+	for ; len(b) > 8; b = b[1:] {
+		if kind, _, n := parseEntry(b); n > 0 && kind == entryGrant {
+			return true
+		}
+	}
+	return false
+}
+
+// parseEntry reads the entry that b begins with, n octets long; n is 0 if there is none.
+func parseEntry(b []byte) (kind uint32, e stored, n int) {
+	if len(b) < 8 {
+		return 0, e, 0
+	}
+	size, sum := uint64(binary.BigEndian.Uint32(b)), binary.BigEndian.Uint32(b[4:])
+	if size > maxEntry || uint64(len(b)-8) < size {
+		return 0, e, 0
+	}
+	body := b[8 : 8+size]
+	if crc32.Checksum(body, castagnoli) != sum {
+		return 0, e, 0
+	}
 	d := xdr.NewDecoder(body)
 	kind, e.ID = d.Uint32(), lease.ID(d.Uint64())
 	if kind == entryGrant {
@@ -140,9 +153,9 @@ func parseEntry(body []byte) (kind uint32, e stored, err error) {
 		}
 	}
 	if d.End() != nil || kind < entryGrant || kind > entryLast {
-		return 0, e, ErrStore
+		return 0, e, 0
 	}
-	return kind, e, nil
+	return kind, e, 8 + len(body)
 }
 
 // appendEntry appends an entry.
