@@ -26,7 +26,7 @@ func startQuick(t *testing.T, on bool) *quick {
 	w.pusher.Handler = &w.prog
 	logs, calls := listen(t), listen(t) // not recorded: the judge does not know these replies
 	w.pusher.Addr, w.rpc = logs.Addr().String(), calls.Addr().String()
-	w.server = &transport.Server{Handler: w.pusher, Config: &transport.Config{ImmediateReplies: on, Credits: 8}}
+	w.server = &transport.Server{Handler: w.pusher, Config: &transport.Config{ImmediateReplies: on, Credits: 8, NoRemoteInvalidate: true}}
 	w.serve(func() { _ = w.pusher.Serve(logs) })
 	w.serve(func() { _ = w.server.Serve(calls) })
 	t.Cleanup(w.stop)
@@ -88,6 +88,9 @@ func TestImmediate(t *testing.T) {
 			}
 			c.Done(seq)
 			reply.Release()
+		}
+		if n := q.count.Load(); on && n != 801 {
+			t.Errorf("%d replies by Immediate Data, of which one needs no chunk", n-800)
 		}
 		_ = c.Close()
 		q.stop()
