@@ -22,8 +22,13 @@ const (
 	batchOctets  = 4 << 20
 )
 
-// linger is how long a batch that nobody waits for may wait for more.
-const linger = 2 * time.Millisecond
+// linger is how long a batch that nobody waits for may wait for more, and lingerStep how often it
+// is seen whether it takes too much of the ring by then: what a batch costs are its flushes, of
+// the files and of the head.
+const (
+	linger     = 25 * time.Millisecond
+	lingerStep = 5 * time.Millisecond
+)
 
 // retryMin and retryMax bound the time between two attempts to apply a record.
 const (
@@ -104,12 +109,21 @@ func (a *applier) gather(ctx context.Context) error {
 	if err := a.fill(); err != nil || a.next != nil {
 		return err
 	}
-	select {
-	case <-a.l.rush:
-	case <-time.After(linger):
-	case <-ctx.Done():
+	for waited := time.Duration(0); waited < linger && !a.crowded(); waited += lingerStep {
+		select {
+		case <-a.l.rush:
+			return a.fill()
+		case <-time.After(lingerStep):
+		case <-ctx.Done():
+			return a.fill()
+		}
 	}
 	return a.fill()
+}
+
+// crowded says whether what waits to be applied takes a quarter of the ring.
+func (a *applier) crowded() bool {
+	return a.l.p.Tail()-a.batch[0].Pos > a.l.p.Info().Capacity/4
 }
 
 // fill takes what there is, up to a batch, and sees where that ends.
