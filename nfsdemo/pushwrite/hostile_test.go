@@ -37,6 +37,7 @@ func TestHostile(t *testing.T) {
 		"empty":     func(uint64, uint64, uint64) []byte { return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, nil)
 			p, evil, good := w.plain(0), w.pusher("evil", 0), w.pusher("good", 0)
 			f, g, r := p.create("f", 0o666), p.create("g", 0o666), p.create("r", 0o666)

@@ -16,7 +16,7 @@ import (
 	"github.com/stag-rdma/stag/transport/push"
 )
 
-var steps = flag.Int("model.steps", 150, "steps of TestModel")
+var steps = flag.Int("model.steps", 80, "steps of TestModel")
 
 // model is a plain client and clients with logs, all on the same few files, one step after
 // the other, and what the files must hold.

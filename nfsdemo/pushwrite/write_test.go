@@ -60,6 +60,7 @@ func TestRecall(t *testing.T) {
 		"rename": func(p *plain, _ nfs3.FileHandle) nfs3.Status { p.create("g", 0o644); return p.rename("g", "f") },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, nil)
 			p, c := w.plain(0), w.pusher("log", 0)
 			h := p.create("f", 0o644)
