@@ -49,9 +49,3 @@ func run(ctx context.Context, h Handler, c *counters, log *zap.Logger, req *Requ
 	}()
 	h.ServeRPC(ctx, req, resp)
 }
-
-// mayBlock asks the handler where a call is to run.
-func mayBlock(h Handler, req *Request) bool {
-	m, ok := h.(mayBlocker)
-	return ok && m.MayBlock(req.Prog, req.Vers, req.Proc)
-}

@@ -74,7 +74,7 @@ func (c *rdmaServed) dispatch(x *exchange, inline bool) {
 		c.serve(x)
 		return
 	}
-	if mayBlock(c.s.Handler, &x.req) || c.s.dups.running(&x.req) {
+	if MayBlock(c.s.Handler, x.req.Prog, x.req.Vers, x.req.Proc) || c.s.dups.running(&x.req) {
 		x.own()
 		x.setRequest(c.addr)
 		c.work.add(c, x)

@@ -160,24 +160,15 @@ func hostOf(a net.Addr) string {
 
 // MayBlock says that every call blocks whose Service says so, and those that must not run twice.
 func (h *Handler) MayBlock(prog, vers, proc uint32) bool {
-	m, ok := h.svc.(interface {
-		MayBlock(prog, vers, proc uint32) bool
-	})
-	return ok && m.MayBlock(prog, vers, proc) || h.NonIdempotent(prog, vers, proc)
+	return transport.MayBlock(h.svc, prog, vers, proc) || h.NonIdempotent(prog, vers, proc)
 }
 
 // NonIdempotent asks the Service.
 func (h *Handler) NonIdempotent(prog, vers, proc uint32) bool {
-	n, ok := h.svc.(interface {
-		NonIdempotent(prog, vers, proc uint32) bool
-	})
-	return ok && n.NonIdempotent(prog, vers, proc)
+	return transport.NonIdempotent(h.svc, prog, vers, proc)
 }
 
 // Lazy asks the Service.
 func (h *Handler) Lazy(prog, vers, proc uint32) bool {
-	n, ok := h.svc.(interface {
-		Lazy(prog, vers, proc uint32) bool
-	})
-	return ok && n.Lazy(prog, vers, proc)
+	return transport.Lazy(h.svc, prog, vers, proc)
 }

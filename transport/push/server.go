@@ -139,10 +139,7 @@ func (s *Server) MayBlock(prog, vers, proc uint32) bool {
 	if prog == Program {
 		return proc == procOpen || proc == procClose || proc == procAppend
 	}
-	m, ok := s.Next.(interface {
-		MayBlock(prog, vers, proc uint32) bool
-	})
-	return ok && m.MayBlock(prog, vers, proc)
+	return transport.MayBlock(s.Next, prog, vers, proc)
 }
 
 // NonIdempotent says which calls must not run twice: an OPEN would end the session that it
@@ -151,10 +148,12 @@ func (s *Server) NonIdempotent(prog, vers, proc uint32) bool {
 	if prog == Program {
 		return proc == procOpen
 	}
-	m, ok := s.Next.(interface {
-		NonIdempotent(prog, vers, proc uint32) bool
-	})
-	return ok && m.NonIdempotent(prog, vers, proc)
+	return transport.NonIdempotent(s.Next, prog, vers, proc)
+}
+
+// Lazy asks Next about its programs.
+func (s *Server) Lazy(prog, vers, proc uint32) bool {
+	return prog != Program && transport.Lazy(s.Next, prog, vers, proc)
 }
 
 // ServeRPC implements [transport.Handler].

@@ -91,18 +91,18 @@ func (p *Pusher) init() {
 
 // MayBlock asks Handler about its programs.
 func (p *Pusher) MayBlock(prog, vers, proc uint32) bool {
-	m, ok := p.Handler.(interface {
-		MayBlock(prog, vers, proc uint32) bool
-	})
-	return prog != Program && ok && m.MayBlock(prog, vers, proc)
+	return prog != Program && transport.MayBlock(p.Handler, prog, vers, proc)
 }
 
 // NonIdempotent asks Handler about its programs.
 func (p *Pusher) NonIdempotent(prog, vers, proc uint32) bool {
-	m, ok := p.Handler.(interface {
-		NonIdempotent(prog, vers, proc uint32) bool
-	})
-	return prog != Program && ok && m.NonIdempotent(prog, vers, proc)
+	return prog != Program && transport.NonIdempotent(p.Handler, prog, vers, proc)
+}
+
+// Lazy asks Handler about its programs. The digest of a chosen call covers all arguments,
+// so these come with the call.
+func (p *Pusher) Lazy(prog, vers, proc uint32) bool {
+	return prog != Program && !p.chosen(prog, vers, proc) && transport.Lazy(p.Handler, prog, vers, proc)
 }
 
 func (p *Pusher) chosen(prog, vers, proc uint32) bool {

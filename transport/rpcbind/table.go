@@ -32,18 +32,17 @@ func (t *Table) ServeRPC(ctx context.Context, req *transport.Request, resp *tran
 
 // MayBlock asks Next about its programs.
 func (t *Table) MayBlock(prog, vers, proc uint32) bool {
-	m, ok := t.Next.(interface {
-		MayBlock(prog, vers, proc uint32) bool
-	})
-	return ok && prog != Program && m.MayBlock(prog, vers, proc)
+	return prog != Program && transport.MayBlock(t.Next, prog, vers, proc)
 }
 
 // NonIdempotent asks Next about its programs.
 func (t *Table) NonIdempotent(prog, vers, proc uint32) bool {
-	m, ok := t.Next.(interface {
-		NonIdempotent(prog, vers, proc uint32) bool
-	})
-	return ok && prog != Program && m.NonIdempotent(prog, vers, proc)
+	return prog != Program && transport.NonIdempotent(t.Next, prog, vers, proc)
+}
+
+// Lazy asks Next about its programs.
+func (t *Table) Lazy(prog, vers, proc uint32) bool {
+	return prog != Program && transport.Lazy(t.Next, prog, vers, proc)
 }
 
 // serve answers one rpcbind call.

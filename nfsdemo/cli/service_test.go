@@ -1,0 +1,56 @@
+package cli
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/transport"
+)
+
+// TestHandlers: however many handlers are in front of that of NFS, what it says about calls
+// reaches the transport.
+func TestHandlers(t *testing.T) {
+	for name, change := range map[string]func(c *serviceConfig, dir string){
+		"plain":   func(*serviceConfig, string) {},
+		"intents": func(c *serviceConfig, dir string) { c.intents = filepath.Join(dir, "intents") },
+		"push":    func(c *serviceConfig, dir string) { c.push = pushConfig{dir: filepath.Join(dir, "push"), recall: 1e9} },
+		"replies": func(c *serviceConfig, _ string) { c.replies = "127.0.0.1:0" },
+		"all": func(c *serviceConfig, dir string) {
+			c.intents = filepath.Join(dir, "intents")
+			c.push = pushConfig{dir: filepath.Join(dir, "push"), recall: 1e9}
+			c.replies = "127.0.0.1:0"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := &serviceConfig{export: t.TempDir(), rdma: "127.0.0.1:0", config: &transport.Config{}}
+			change(cfg, t.TempDir())
+			if cfg.push.dir != "" {
+				if err := cfg.push.check(cfg); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s, err := newService(t.Context(), cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := s.stop(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}()
+			says := func(says func(transport.Handler, uint32, uint32, uint32) bool, proc nfs3.Proc) bool {
+				return says(s.srv.Handler, nfs3.Program, nfs3.Version, uint32(proc))
+			}
+			if !says(transport.Lazy, nfs3.ProcWrite) || says(transport.Lazy, nfs3.ProcRemove) {
+				t.Error("Lazy")
+			}
+			if !says(transport.NonIdempotent, nfs3.ProcRemove) || says(transport.NonIdempotent, nfs3.ProcRead) {
+				t.Error("NonIdempotent")
+			}
+			if !says(transport.MayBlock, nfs3.ProcWrite) || says(transport.MayBlock, nfs3.ProcNull) {
+				t.Error("MayBlock")
+			}
+		})
+	}
+}
