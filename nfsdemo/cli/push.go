@@ -141,9 +141,9 @@ func (p *pushService) serve(s *service) {
 	if p == nil {
 		return
 	}
-	if p.commits != nil {
+	if pw := p.pw; pw != nil { // close may come before it is served
 		s.wg.Go(func() {
-			if err := p.pw.Serve(p.commits); !errors.Is(err, push.ErrServerClosed) {
+			if err := pw.Serve(p.commits); !errors.Is(err, push.ErrServerClosed) {
 				s.errs <- err
 			}
 		})
