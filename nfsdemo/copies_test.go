@@ -75,8 +75,9 @@ func sum(in *instrumenter, octets map[int]int64) (total float64, where string) {
 const (
 	copiesSize = 32<<20 + 3 // octets of the file
 	// Headers are copied more often than data; there are some hundred octets of them
-	// in a MiB.
-	mostCopies = 1.01
+	// in a MiB. The FPDU that the end of a read has cut is moved once more, and on a busy
+	// machine reads are short.
+	mostCopies = 1.1
 )
 
 // runCopies runs the instrumented program and returns what it printed.
