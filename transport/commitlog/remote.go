@@ -83,20 +83,30 @@ func (r *remote) blocked() {
 	time.AfterFunc(pollHead, r.read)
 }
 
-// read reads the published head.
+// read reads the published head. Nothing is held meanwhile: what else has been answered
+// completes in here.
 func (r *remote) read() {
+	sink, ok := r.place()
+	if !ok {
+		return
+	}
+	// An error ends the connection, and HandleClose the session.
+	_ = r.c.Post([]rdmap.WR{{Op: rdmap.OpReadRequest, STag: r.head, Len: 8, Sink: sink, Done: (*headRead)(r)}})
+}
+
+// place returns where the head is read to; false: the connection is over.
+func (r *remote) place() (region.STag, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.word == nil {
-		r.word = make([]byte, 8)
-		reg, err := r.c.Register(r.word, region.ReadSink)
+		word := make([]byte, 8)
+		reg, err := r.c.Register(word, region.ReadSink)
 		if err != nil {
-			return // the connection is over
+			return 0, false
 		}
-		r.sink = reg
+		r.word, r.sink = word, reg
 	}
-	// An error ends the connection, and HandleClose the session.
-	_ = r.c.Post([]rdmap.WR{{Op: rdmap.OpReadRequest, STag: r.head, Len: 8, Sink: r.sink.STag(), Done: (*headRead)(r)}})
+	return r.sink.STag(), true
 }
 
 // headRead is told when the head has been read.
