@@ -6,9 +6,12 @@ import (
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
-// sweepBatch is how many records are looked at before their room is given back, with one
-// flush.
-const sweepBatch = 256
+// Before their room is given back, with one flush, so many records are looked at, or so
+// large a part of the ring: what is written again has to fit beside them.
+const (
+	sweepBatch = 256
+	sweepShare = 16
+)
 
 // pass is a part of a sweep: what was looked at under one lock.
 type pass struct {
@@ -61,6 +64,7 @@ func (j *Journal) giveBack(p *pass) error {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	j.led.Released()
 	j.tell()
 	return nil
 }
@@ -69,7 +73,8 @@ func (j *Journal) giveBack(p *pass) error {
 func (j *Journal) pass() (p pass) {
 	j.order.Lock()
 	defer j.order.Unlock()
-	for range sweepBatch {
+	most := int(j.log.Info().Capacity) / sweepShare
+	for n := 0; n < sweepBatch && p.octets < most; n++ {
 		rec, err := j.oldest()
 		if err != nil || rec == nil {
 			p.end = true

@@ -136,7 +136,7 @@ func (w *world) finish(i int) {
 
 // sweep looks at some records, and releases them when all that was written again is durable.
 func (w *world) sweep() {
-	for w.passed < w.flushed && w.r.IntN(8) > 0 {
+	for w.passed < w.flushed && w.l.space.passed < w.lim.Capacity/16 && w.r.IntN(8) > 0 {
 		b, fate := w.l.Pass(w.log[w.passed], w.now)
 		if fate == Wait {
 			break
@@ -149,6 +149,7 @@ func (w *world) sweep() {
 	if w.r.IntN(2) == 0 {
 		w.flushed = len(w.log)
 		w.head = w.passed
+		w.l.Released()
 	}
 }
 
@@ -192,7 +193,7 @@ func (w *world) crash() {
 // sane: the counters are those of what there is.
 func (w *world) sane() {
 	used, live, kept := 0, 0, 0
-	for _, b := range w.log[w.passed:] {
+	for _, b := range w.log[w.head:] {
 		used += recordSize(len(b))
 	}
 	for _, e := range w.l.calls {

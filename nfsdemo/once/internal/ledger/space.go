@@ -10,9 +10,10 @@ const (
 )
 
 // space is what the log holds, as far as the ledger knows: octets in use, between the
-// first record that was not passed and the last one appended.
+// first record that was not released and the last one appended.
 type space struct {
 	used   int
+	passed int // of these, what was passed and is in the log still
 	live   int // of these, what counts: intents of calls under way, and replies
 	kept   int // of these, replies that are kept
 	copied uint64
@@ -53,13 +54,13 @@ const (
 )
 
 // Pass says what is to become of the oldest record of the log, b. With Copy it returns what
-// to append, with Dead and Copy b counts as gone. Octets that are no record are Dead: they
-// were refused before.
+// to append. After Dead and Copy the next record has its turn; b is gone with Released.
+// Octets that are no record are Dead: they were refused before.
 func (l *Ledger) Pass(b []byte, now int64) ([]byte, Fate) {
 	l.expire(now)
 	var r Record
 	if r.Parse(b) != nil || r.Kind == Void {
-		l.space.used -= recordSize(len(b))
+		l.space.passed += recordSize(len(b))
 		return nil, Dead
 	}
 	e := l.calls[r.Key]
@@ -69,12 +70,19 @@ func (l *Ledger) Pass(b []byte, now int64) ([]byte, Fate) {
 		return nil, Wait
 	case (r.Kind == Intent) == (e.phase == running):
 		if e.copies--; e.copies == 0 {
-			l.space.used -= recordSize(len(b))
+			l.space.passed += recordSize(len(b))
 			return l.again(e), Copy
 		}
 	}
-	l.space.used -= recordSize(len(b))
+	l.space.passed += recordSize(len(b))
 	return nil, Dead
+}
+
+// Released says that the log has given back the room of all that was passed. Until then
+// it is in use: what a crash leaves must have room for the same once more.
+func (l *Ledger) Released() {
+	l.space.used -= l.space.passed
+	l.space.passed = 0
 }
 
 // again returns the record of e that counts, to be appended once more.
