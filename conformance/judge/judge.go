@@ -8,6 +8,7 @@ type Judge struct {
 	report func(*Violation)
 	conns  map[*decode.ConnInfo]*conn
 	order  []*conn // oldest first; may hold connections that have ended
+	sent   sentCalls
 
 	tooLong uint64 // octets of a message that is too long: 2^32, but for tests
 }

@@ -22,6 +22,7 @@ type rpcCall struct {
 	gss                  bool // RPCSEC_GSS with integrity or privacy
 	wrongRPC             bool // rpcvers is not 2
 	wrongArgs            bool // the arguments do not decode
+	again                bool // was sent before
 
 	memory []*memory // what the lists offer, in their order
 	nfs    nfsAsked  // what the replies of NFS are held against

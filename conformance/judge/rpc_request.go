@@ -31,6 +31,7 @@ func (m *rpcMachine) call(ev *decode.Event, h *rpcrdma.Header, b []byte) {
 		return
 	}
 	m.rpcCall(ev, c)
+	m.sentBefore(ev, c)
 	if c.known && h.Type == rpcrdma.MsgTypeMsg {
 		m.reduced(ev, c, b)
 		m.replyRoom(ev, c)

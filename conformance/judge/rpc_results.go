@@ -46,13 +46,13 @@ func (m *rpcMachine) results(ev *decode.Event, h *rpcrdma.Header, c *rpcCall) {
 
 // wasPulled judges whether a responder has read the call that it answers. Choice: that a call was executed shows when it
 // came as a whole by RDMA Read, or when it is a WRITE or SYMLINK that was done; other calls may be refused before anything
-// is read.
+// is read, and one that was sent before may be answered from a duplicate request cache, which has read it then.
 func (m *rpcMachine) wasPulled(ev *decode.Event, h *rpcrdma.Header, c *rpcCall) {
 	if m.blind() || len(c.lists.Read) == 0 || c.flaw != sound || c.pulled() {
 		return
 	}
 	done := ev.RPC != nil && ev.RPC.Reply != nil && ev.RPC.Reply.Accept == xdr.Success && !ev.RPC.Reply.Denied
-	if c.typ == rpcrdma.MsgTypeNoMsg || done && bindingOf(c) == bindingNFS3 && ev.RPC.StatusCode == 0 {
+	if c.typ == rpcrdma.MsgTypeNoMsg || done && !c.again && bindingOf(c) == bindingNFS3 && ev.RPC.StatusCode == 0 {
 		m.violate("RPCRDMA-053", "%v to the call in frame %d, whose Read chunks were not read to the end", h.Type, c.frame)
 	}
 }
