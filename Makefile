@@ -121,9 +121,9 @@ power: ## commit log and NFS server in a guest whose plug is pulled, 50 rounds e
 
 .PHONY: crash-mutants
 crash-mutants: ## faults put into commit log and NFS server: each must be caught by a test
-	bash transport/commitlog/mutants.sh
-	bash nfsdemo/once/mutants.sh
-	bash nfsdemo/pushwrite/mutants.sh
+	bash conformance/faults.sh transport/commitlog -run TestCrash ./internal/machine .
+	bash conformance/faults.sh nfsdemo/once -run 'Crash|LongLife' . ../server
+	bash conformance/faults.sh nfsdemo/pushwrite .
 	bash nfsdemo/internal/crash/mutants.sh
 
 .PHONY: bench

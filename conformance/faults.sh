@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# faults.sh PACKAGE [ARGS]: puts each fault of PACKAGE/internal/mutant into the code and runs
+# go test ARGS in PACKAGE's directory. Prints a line per fault; exits 1 unless every fault makes
+# a test fail, and none fails without.
+set -u
+cd "$(dirname "$0")/../$1" || exit
+shift
+names=$(sed -n 's/^\t[A-Za-z]* *= "\([a-z-]*\)".*/\1/p' internal/mutant/names.go)
+active=$(go list ./internal/mutant).active
+[ -n "$names" ] || { echo "$PWD/internal/mutant names no fault"; exit 1; }
+run() { go test -count=1 -failfast -timeout 120s -tags mutant -ldflags "-X $active=$1" "${@:2}" 2>&1; }
+out=$(run none "$@") || { echo "the tests fail without any fault:"; tail -5 <<<"$out"; exit 1; }
+bad=0
+for name in $names; do
+  if out=$(run "$name" "$@"); then
+    echo "NOT CAUGHT  $name"
+    bad=1
+  elif why=$(grep -m1 -oE '(crashtest|\w+_test\.go:[0-9]+): .*' <<<"$out"); then
+    printf 'caught      %-28s %s\n' "$name" "$(cut -c1-100 <<<"$why")"
+  else
+    echo "BROKEN      $name: the tests did not run"
+    head -5 <<<"$out"
+    bad=1
+  fi
+done
+exit $bad
