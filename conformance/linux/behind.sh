@@ -1,18 +1,5 @@
 # Guest script: the kernel's NFS/RDMA client against somebody else's server behind ours.
 #   EXPORT, OPTS  what to mount, one list of options per word of OPTS
-# Prints "ok NAME" or "FAIL NAME: reason" per check, then "N passed, N failed".
-passed=0 failed=0
-check() { # check NAME COMMAND...: runs it in a subshell, silent when it succeeds
-  local name=$1 out rc
-  shift
-  out=$( ("$@") 2>&1)
-  rc=$?
-  if [ $rc = 0 ]; then
-    passed=$((passed + 1)) && echo "ok $name"
-  else
-    failed=$((failed + 1)) && echo "FAIL $name: exit $rc: $(echo "$out" | tail -3 | tr '\n' ' ')"
-  fi
-}
 M=/mnt/nfs
 # The mended siw: go-nfs and the proxy ask for CRC, see build_siw.
 siw_up param || { echo "FAIL siw"; exit 1; }
@@ -33,11 +20,10 @@ names() {
 for opts in $OPTS; do
   version=${opts%%,*}
   check "$version: mount" mount -t nfs -o "$opts,soft,timeo=100,retrans=2,retry=0" "10.0.2.2:$EXPORT" $M
-  grep -q " $M .*proto=rdma" /proc/mounts || { failed=$((failed + 1)); echo "FAIL $version: not mounted over RDMA"; continue; }
+  grep -q " $M .*proto=rdma" /proc/mounts || { fail "$version: not mounted over RDMA"; continue; }
   for n in 0 1 4097 65537 3145731; do check "$version: cp $n octets in and out" roundtrip "$n"; done
   check "$version: mkdir, mv, ln -s, ls -lR" names
   check "$version: rm -r" sh -c "rm -r $M/* && [ -z \"\$(ls -A $M)\" ]"
   check "$version: umount" umount $M
 done
-echo "$passed passed, $failed failed"
-exit $((failed > 0))
+finish

@@ -2,20 +2,6 @@
 #   EXPORT, PORT, MOUNTPORT  where the server is
 #   CRC=1                    siw requires CRC32C
 #   P2P=1                    siw sends an RTR before anything else (RFC 6581); a short run
-# Prints "ok NAME" or "FAIL NAME: reason" per check, then "N passed, N failed".
-passed=0 failed=0
-check() { # check NAME COMMAND...: runs it in a subshell, silent when it succeeds
-  local name=$1 out rc
-  shift
-  out=$( ("$@") 2>&1)
-  rc=$?
-  if [ $rc = 0 ]; then
-    passed=$((passed + 1)) && echo "ok $name"
-  else
-    failed=$((failed + 1)) && echo "FAIL $name: exit $rc: $(echo "$out" | tail -3 | tr '\n' ' ')"
-  fi
-}
-finish() { echo "$passed passed, $failed failed"; exit $((failed > 0)); }
 M=/mnt/nfs
 
 if [ -n "$CRC" ]; then siw_up param mpa_crc_required=1
@@ -48,7 +34,7 @@ if [ -n "$P2P" ]; then
   check "umount" umount $M
   check "mount again" do_mount
   check "umount again" umount $M
-  ! dmesg | grep -E 'BUG:|WARNING:|siw: .*(error|TERMINATE)' || { failed=$((failed + 1)); echo "FAIL kernel log"; }
+  clean_log 'siw: .*(error|TERMINATE)'
   finish
 fi
 for n in 0 1 4095 4096 4097 65537 $((8 * 1048576 + 3)); do check "cp $n octets" roundtrip "$n"; done
@@ -113,5 +99,5 @@ check "umount" umount $M
 check "mount again" do_mount ro
 readonly_() { ! touch $M/x 2>/dev/null && cat $M/synced >/dev/null && umount $M; }
 check "read-only mount" readonly_
-! dmesg | grep -E 'BUG:|WARNING:|siw: .*(error|TERMINATE)' || { failed=$((failed + 1)); echo "FAIL kernel log"; }
+clean_log 'siw: .*(error|TERMINATE)'
 finish

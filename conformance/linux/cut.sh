@@ -2,16 +2,6 @@
 # connection is cut.
 #   EXPORT, PORT, MOUNTPORT  where the server is; PORT is that of a relay which cuts
 #   CUTS                     how often; /mnt/share/cuts has the number so far
-# Prints "ok NAME" or "FAIL NAME: reason" per check.
-failed=0
-check() { # check NAME COMMAND...
-  local name=$1 out
-  shift
-  if out=$("$@" 2>&1); then echo "ok $name"; else
-    failed=1
-    echo "FAIL $name: exit $?: $(tail -3 <<<"$out" | tr '\n' ' ')"
-  fi
-}
 M=/mnt/nfs
 # The mended siw: the relay cuts TCP segments anywhere, see build_siw.
 siw_up param || { echo "FAIL siw"; exit 1; }
@@ -90,7 +80,7 @@ check "O_DIRECT writes and reads, all verified, meanwhile" verify $M/blocks
 wait
 for out in /tmp/names.out /tmp/fio.out; do
   cat $out
-  grep -q '^ok' $out || failed=1
+  grep -q '^ok' $out || failed=$((failed + 1))
 done
 check "rm" rm $M/fio
 echo 3 >/proc/sys/vm/drop_caches
@@ -98,5 +88,5 @@ echo 3 >/proc/sys/vm/drop_caches
 connects=$(awk '$1 == "xprt:" && $2 == "rdma" {print $5}' /proc/self/mountstats)
 check "the kernel has connected $connects times, more than $CUTS" test "$connects" -gt "$CUTS"
 check "umount" umount $M
-! dmesg | grep -E 'BUG:|WARNING:' || { failed=1; echo "FAIL kernel log"; }
-exit $failed
+clean_log
+finish

@@ -39,6 +39,15 @@ free_port() { python3 -c 'import socket; s=socket.socket(); s.bind(("127.0.0.1",
 "$here/build.sh" >"$work/build.log" 2>&1 || { cat "$work/build.log"; echo "FAIL building the guest"; exit 1; }
 (cd "$top" && go build -o "$work/nfsdemo" ./nfsdemo && go build -o "$work/conformance" ./conformance) || exit 1
 
+# guest_said NAME STATUS: the checks of a guest script, which ended with STATUS.
+guest_said() {
+  local log=$work/$1.log
+  sed -nE "s/^(ok|FAIL) /\\1 $1: /p" "$log"
+  passed=$((passed + $(grep -c '^ok ' "$log")))
+  failed=$((failed + $(grep -c '^FAIL ' "$log")))
+  [ "$2" = 0 ] || { [ "$2" = 1 ] || fail "$1: guest ended with $2"; tail -15 "$log"; }
+}
+
 # judge_capture NAME FILE: our decoder checks every frame and every CRC, and so does
 # tshark. The judge finds nothing but what Linux is known for. The kernel has checked ours before.
 judge_capture() {
@@ -63,10 +72,7 @@ kernel_client() { # kernel_client NAME SERVE-FLAGS ENV...
   "$here/run.sh" -t 300 -d "$work/s" -w "$work/$name.pcap" -e "PORT=$port" -e "MOUNTPORT=$mport" -e "EXPORT=$export" "${@/#/-e}" \
     "$here/client.sh" >"$work/$name.log" 2>&1
   local rc=$?
-  grep -E '^(ok|FAIL) ' "$work/$name.log" | sed "s/^\(ok\|FAIL\) /\1 $name: /"
-  passed=$((passed + $(grep -c '^ok ' "$work/$name.log")))
-  failed=$((failed + $(grep -c '^FAIL ' "$work/$name.log")))
-  [ $rc = 0 ] || { [ $rc = 1 ] || fail "$name: guest ended with $rc"; tail -15 "$work/$name.log"; }
+  guest_said "$name" $rc
   check "$name: what the kernel wrote is on the server's disk" sh -c "cd '$export' && sha256sum -c --quiet '$work/s/copied.sums'"
   kill -INT "$spid"
   local src=0
@@ -90,10 +96,7 @@ kernel_cut() {
   "$here/run.sh" -t 200 -d "$work/s" -w "$work/cut.pcap" -e "PORT=$rport" -e "MOUNTPORT=$mport" -e "EXPORT=$export" -e CUTS=10 "$here/cut.sh" >"$work/cut.log" 2>&1
   local rc=$?
   kill "$rpid"
-  grep -E '^(ok|FAIL) ' "$work/cut.log" | sed "s/^\(ok\|FAIL\) /\1 cut: /"
-  passed=$((passed + $(grep -c '^ok ' "$work/cut.log")))
-  failed=$((failed + $(grep -c '^FAIL ' "$work/cut.log")))
-  [ $rc = 0 ] || { [ $rc = 1 ] || fail "cut: guest ended with $rc"; tail -15 "$work/cut.log"; }
+  guest_said cut $rc
   check "cut: the relay has cut the connection 10 times" grep -qx 10 "$work/s/cuts"
   check "cut: what the kernel wrote is on the server's disk, and nothing else" sh -c "cd '$export' && sha256sum -c --quiet '$work/s/copied.sums' && test \"\$(ls)\" = blocks"
   kill -INT "$spid"
@@ -165,10 +168,7 @@ rping_both() {
   local rc=0
   wait $vpid || rc=$?
   vpid=
-  grep -E '^(ok|FAIL) ' "$work/rping.log" | sed "s/^\(ok\|FAIL\) /\1 rping: /"
-  passed=$((passed + $(grep -c '^ok ' "$work/rping.log")))
-  failed=$((failed + $(grep -c '^FAIL ' "$work/rping.log")))
-  [ $rc = 0 ] || { [ $rc = 1 ] || fail "rping: guest ended with $rc"; tail -15 "$work/rping.log"; }
+  guest_said rping $rc
   kill -INT "$spid"
   check "rping: our server exits 0, three pings in each connection" sh -c "! grep -v -e '^conformance: rping server on' -e ': 3 pings, .* ok\$' '$work/rping.out'"
   wait "$spid" || fail "rping: our server exits $?"
@@ -202,10 +202,7 @@ perftest_both() {
   local rc=0
   wait $vpid || rc=$?
   vpid=
-  grep -E '^(ok|FAIL) ' "$work/perftest.log" | sed "s/^\(ok\|FAIL\) /\1 perftest: /"
-  passed=$((passed + $(grep -c '^ok ' "$work/perftest.log")))
-  failed=$((failed + $(grep -c '^FAIL ' "$work/perftest.log")))
-  [ $rc = 0 ] || { [ $rc = 1 ] || fail "perftest: guest ended with $rc"; tail -15 "$work/perftest.log"; }
+  guest_said perftest $rc
   kill -INT "$spid"
   wait "$spid" || fail "perftest: our server exits $?"
   spid=
@@ -220,10 +217,7 @@ behind() {
   mkdir -p "$work/s" && rm -f "$work/s"/*
   "$here/run.sh" -t 200 -d "$work/s" -w "$work/$1.pcap" -e "EXPORT=$2" -e "OPTS=$3" "$here/behind.sh" >"$work/$1.log" 2>&1
   local rc=$?
-  grep -E '^(ok|FAIL) ' "$work/$1.log" | sed "s/^\(ok\|FAIL\) /\1 $1: /"
-  passed=$((passed + $(grep -c '^ok ' "$work/$1.log")))
-  failed=$((failed + $(grep -c '^FAIL ' "$work/$1.log")))
-  [ $rc = 0 ] || { [ $rc = 1 ] || fail "$1: guest ended with $rc"; tail -15 "$work/$1.log"; }
+  guest_said "$1" $rc
   judge_capture "$1" "$work/$1.pcap"
 }
 

@@ -3,17 +3,7 @@
 #   PORT  where the host's server is
 #   SIZE, COUNT  octets of a message, and messages
 #   TESTS  write_bw read_bw send_lat
-# Prints "ok NAME" or "FAIL NAME: reason" per check.
-failed=0
 crc=/sys/module/siw/parameters/mpa_crc_required
-check() { # check NAME COMMAND...
-  local name=$1 out
-  shift
-  if out=$("$@" 2>&1); then echo "ok $name"; else
-    failed=1
-    echo "FAIL $name: exit $?: $(tail -3 <<<"$out" | cut -c1-100 | tr '\n' ' ')"
-  fi
-}
 siw_up param || { echo "FAIL siw"; exit 1; }
 flags="-F -R -d siw_eth0 -s $SIZE -n $COUNT"
 run() { # run TEST ARGS...: perftest's status alone says little, so its line of results is asked for as well
@@ -34,8 +24,8 @@ for on in 0 1; do
     timeout 30 "ib_$test" $flags -p $((18500 + i)) >/tmp/out 2>&1 &
     for _ in $(seq 100); do busybox netstat -ltn | grep -q ":$((18500 + i)) " && break; sleep 0.1; done
     : >"/mnt/share/ready-$i"
-    wait $! || { failed=1; echo "FAIL ib_$test as server: $(tail -3 /tmp/out | tr '\n' ' ')"; }
+    wait $! || fail "ib_$test as server" "$(tail -3 /tmp/out | tr '\n' ' ')"
   done
 done
-! dmesg | grep -E 'BUG:|WARNING:|siw: .*(error|TERMINATE)' || { failed=1; echo "FAIL kernel log"; }
-exit $failed
+clean_log 'siw: .*(error|TERMINATE)'
+finish

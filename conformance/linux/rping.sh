@@ -2,17 +2,7 @@
 # on port 7174 from when it writes /mnt/share/ready until the host writes /mnt/share/stop.
 #   PORT, CRCPORT  where the host's servers are: without CRC32C, and with
 #   SIZES          octets of the pings
-# Prints "ok NAME" or "FAIL NAME: reason" per check.
-failed=0
 crc=/sys/module/siw/parameters/mpa_crc_required
-check() { # check NAME COMMAND...
-  local name=$1 out
-  shift
-  if out=$("$@" 2>&1); then echo "ok $name"; else
-    failed=1
-    echo "FAIL $name: exit $?: $(tail -3 <<<"$out" | cut -c1-100 | tr '\n' ' ')"
-  fi
-}
 siw_up param || { echo "FAIL siw"; exit 1; }
 ping_() { # port, size; -V: rping compares every octet
   # rping's status alone says little: it is asked for the line of every ping as well.
@@ -28,5 +18,5 @@ rping -s -P -a 10.0.2.15 -p 7174 -S 60000 >/tmp/server.log 2>&1 &
 for _ in $(seq 50); do rdma resource show cm_id 2>/dev/null | grep -q 'LISTEN.*7174' && break; sleep 0.1; done
 : >/mnt/share/ready
 for _ in $(seq 600); do [ -e /mnt/share/stop ] && break; sleep 0.2; done
-! dmesg | grep -E 'BUG:|WARNING:|siw: .*(error|TERMINATE)' || { failed=1; echo "FAIL kernel log"; }
-exit $failed
+clean_log 'siw: .*(error|TERMINATE)'
+finish

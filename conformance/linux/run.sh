@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # run.sh [options] SCRIPT [ARGS]: boots the guest, runs SCRIPT (bash, with the
-# helpers of guest/lib.sh) in it, streams its output and exits with its status.
+# helpers of guest/lib.sh and check.sh) in it, streams its output and exits with its status.
 #   -t SEC   time limit (default 120; exit 124 when it is hit)
 #   -d DIR   directory shared read/write with the guest at /mnt/share
 #   -f H:G   forward host 127.0.0.1:H to guest port G (repeatable)
@@ -12,6 +12,7 @@
 # The host's 127.0.0.1:PORT is 10.0.2.2:PORT in the guest. Nothing else is
 # reachable. Every boot starts from a clean root.
 set -u
+here=$(cd "$(dirname "$0")" && pwd)
 cache=${STAG_LINUX_CACHE:-/var/cache/stag-linux}
 limit=120 share= mem=1024 cpus=2 verbose= fwd= dump= envs=() more=()
 while getopts t:d:f:w:m:c:Ve:X: o; do
@@ -36,7 +37,7 @@ rm -f "$share/.status"
   printf 'set --'
   printf ' %q' "$@"
   echo
-  cat "$script"
+  cat "$here/check.sh" "$script"
 } >"$share/.script"
 log="quiet loglevel=1"
 [ -z "$verbose" ] || log="loglevel=7"

@@ -1,0 +1,18 @@
+# check.sh: what run.sh puts in front of every guest script. A line of output per check.
+passed=0 failed=0
+check() { # check NAME COMMAND...: runs it in a subshell, silent when it succeeds
+  local name=$1 out rc
+  shift
+  out=$( ("$@") 2>&1)
+  rc=$?
+  if [ $rc = 0 ]; then
+    passed=$((passed + 1)) && echo "ok $name"
+  else
+    fail "$name" "exit $rc: $(tail -3 <<<"$out" | cut -c1-200 | tr '\n' ' ')"
+  fi
+}
+fail() { failed=$((failed + 1)) && echo "FAIL $1${2:+: $2}"; }
+clean_log() { # clean_log [PATTERN]: the kernel complains of nothing, nor of PATTERN
+  ! dmesg | grep -E "BUG:|WARNING:${1:+|$1}" || fail "kernel log"
+}
+finish() { echo "$passed passed, $failed failed"; exit $((failed > 0)); }
