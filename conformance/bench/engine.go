@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"net"
 	"runtime"
-	"strings"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/measure"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
 )
@@ -17,36 +17,35 @@ const (
 	bulkDepth = 8       // Writes or Reads in flight
 )
 
-// engineCase is one line of the engine's report.
-type engineCase struct {
-	name string
-	unit string
-	// The median ratio must pass gate, 0: none; goal is what is aimed at.
-	gate, goal float64
-	// base and ours are one round each, of total octets: MB/s or messages a second.
-	base, ours func(total int) (float64, error)
-}
-
-var engineCases = []engineCase{
-	writeCase("RDMA Write 1 MiB, 64 KiB FPDUs, CRC", rdmap.StagMULPDU, rdmap.CRCOn, 0.45, 0.50),
-	writeCase("RDMA Write 1 MiB, 64 KiB FPDUs", rdmap.StagMULPDU, rdmap.CRCOff, 0.70, 0.76),
-	writeCase("RDMA Write 1 MiB, 1428-octet FPDUs, CRC", 1428+14, rdmap.CRCOn, 0.30, 0.36),
-	writeCase("RDMA Write 1 MiB, 1428-octet FPDUs", 1428+14, rdmap.CRCOff, 0, 0.60),
-	readCase("RDMA Read 1 MiB, 8 in flight, 64 KiB FPDUs, CRC", rdmap.CRCOn, 0, 0.55),
-	readCase("RDMA Read 1 MiB, 8 in flight, 64 KiB FPDUs", rdmap.CRCOff, 0, 0.92),
-	{"Sends of 64 octets, 32 in flight, CRC", "1/s", 0, 0.70, rawRecords, sendStream},
-}
-
-func writeCase(name string, mulpdu int, crc rdmap.CRCMode, gate, goal float64) engineCase {
-	return engineCase{name, "MB/s", gate, goal, rawBulk, func(total int) (float64, error) {
-		return bulkWrite(&rdmap.Config{MULPDU: mulpdu, CRC: crc}, total)
-	}}
-}
-
-func readCase(name string, crc rdmap.CRCMode, gate, goal float64) engineCase {
-	return engineCase{name, "MB/s", gate, goal, rawBulk, func(total int) (float64, error) {
-		return bulkRead(&rdmap.Config{MULPDU: rdmap.StagMULPDU, CRC: crc}, total)
-	}}
+// engineCases measure total octets a round: MB/s or messages a second.
+func engineCases(total int) []measure.Case {
+	bulk := func(name string, gate, goal float64, ours func() (float64, error)) measure.Case {
+		return measure.Case{
+			Result: Result{Name: "RDMA " + name, Unit: "MB/s", Gate: gate, Goal: goal},
+			Round:  measure.Pair(func() (float64, error) { return rawBulk(total) }, ours),
+		}
+	}
+	write := func(mulpdu int, crc rdmap.CRCMode) func() (float64, error) {
+		return func() (float64, error) { return bulkWrite(&rdmap.Config{MULPDU: mulpdu, CRC: crc}, total) }
+	}
+	read := func(crc rdmap.CRCMode) func() (float64, error) {
+		return func() (float64, error) { return bulkRead(&rdmap.Config{MULPDU: rdmap.StagMULPDU, CRC: crc}, total) }
+	}
+	const narrow = 1428 + 14 // MULPDU of FPDUs of 1428 octets
+	return []measure.Case{
+		bulk("Write 1 MiB, 64 KiB FPDUs, CRC", 0.45, 0.50, write(rdmap.StagMULPDU, rdmap.CRCOn)),
+		bulk("Write 1 MiB, 64 KiB FPDUs", 0.70, 0.76, write(rdmap.StagMULPDU, rdmap.CRCOff)),
+		bulk("Write 1 MiB, 1428-octet FPDUs, CRC", 0.30, 0.36, write(narrow, rdmap.CRCOn)),
+		bulk("Write 1 MiB, 1428-octet FPDUs", 0, 0.60, write(narrow, rdmap.CRCOff)),
+		bulk("Read 1 MiB, 8 in flight, 64 KiB FPDUs, CRC", 0, 0.55, read(rdmap.CRCOn)),
+		bulk("Read 1 MiB, 8 in flight, 64 KiB FPDUs", 0, 0.92, read(rdmap.CRCOff)),
+		{
+			Result: Result{Name: "Sends of 64 octets, 32 in flight, CRC", Unit: "1/s", Goal: 0.70},
+			Round: measure.Pair(
+				func() (float64, error) { return rawRecords(total) },
+				func() (float64, error) { return sendStream(total) }),
+		},
+	}
 }
 
 // Engine measures the engine's bulk speed on one processor in rounds rounds of
@@ -54,32 +53,7 @@ func readCase(name string, crc rdmap.CRCMode, gate, goal float64) engineCase {
 // is called before each round.
 func Engine(only string, rounds, total int, progress func(done, of int)) ([]Result, error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	var cases []engineCase
-	var results []Result
-	for _, c := range engineCases {
-		if strings.Contains(c.name, only) {
-			cases = append(cases, c)
-			results = append(results, Result{Name: c.name, Unit: c.unit, Gate: c.gate, Goal: c.goal})
-		}
-	}
-	for round := range rounds {
-		for i, c := range cases {
-			if progress != nil {
-				progress(round*len(cases)+i, rounds*len(cases))
-			}
-			base, err := c.base(total)
-			if err != nil {
-				return nil, err
-			}
-			ours, err := c.ours(total)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", c.name, err)
-			}
-			r := &results[i]
-			r.Base, r.Ours = append(r.Base, base), append(r.Ours, ours)
-		}
-	}
-	return results, nil
+	return measure.Run(engineCases(total), only, rounds, progress)
 }
 
 // arrival tells that the Send behind the Writes has been delivered, and with it

@@ -9,6 +9,9 @@ import (
 // Result is one line of a report; see [measure.Result].
 type Result = measure.Result
 
+// ErrNoCase: no case has the name that was asked for.
+var ErrNoCase = measure.ErrNoCase
+
 // Print writes the results as a table and reports whether all gates passed.
 func Print(w io.Writer, results []Result) (pass bool) { return measure.Print(w, results) }
 

@@ -3,13 +3,10 @@ package bench
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
-	"slices"
-	"strings"
-	"sync"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/measure"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -121,53 +118,16 @@ func acceptAll(l net.Listener, serve func(net.Conn)) {
 // the cases whose name holds only. Progress, when not nil, is called before each
 // round.
 func RPC(p Peer, only string, rounds, n int, dur time.Duration, progress func(done, of int)) ([]Result, error) {
-	cases := []rpcCase{
-		{Result{Name: "Send of 64 octets and its answer, two processes", Unit: "us", Goal: 1.15, AtMost: true}, func() (float64, float64, error) { return pingRound(p, n) }, false, true},
-		{Result{Name: "NULL call, two processes", Unit: "us", Gate: 1.5, Goal: 1.2, AtMost: true}, func() (float64, float64, error) { return latencyRound(p, n) }, false, true},
-		{Result{Name: "64 callers, one connection", Unit: "calls/s", Gate: 3, Goal: 6}, func() (float64, float64, error) { return callersRound(p, procEcho, dur) }, false, false},
-		{Result{Name: "64 callers, a goroutine a request", Unit: "calls/s", Goal: 3.5}, func() (float64, float64, error) { return callersRound(p, procOwn, dur) }, false, false},
-		{Result{Name: "echo of 1 MiB by chunks, against records", Unit: "MB/s", Goal: 0.8}, func() (float64, float64, error) { return echoRound(p, transport.CRCOff, dur) }, false, false},
-		{Result{Name: "echo of 1 MiB by chunks, CRC, against records", Unit: "MB/s", Goal: 0.55}, func() (float64, float64, error) { return echoRound(p, transport.CRCOn, dur) }, false, false},
-		{Result{Name: "idle server connection, against its limit", Unit: "KiB", Gate: 1, AtMost: true}, func() (float64, float64, error) { return idleRound(p) }, true, false},
+	cases := []measure.Case{
+		{Result: Result{Name: "Send of 64 octets and its answer, two processes", Unit: "us", Goal: 1.15, AtMost: true}, Round: func() (float64, float64, error) { return pingRound(p, n) }, Best: true},
+		{Result: Result{Name: "NULL call, two processes", Unit: "us", Gate: 1.5, Goal: 1.2, AtMost: true}, Round: func() (float64, float64, error) { return latencyRound(p, n) }, Best: true},
+		{Result: Result{Name: "64 callers, one connection", Unit: "calls/s", Gate: 3, Goal: 6}, Round: func() (float64, float64, error) { return callersRound(p, procEcho, dur) }},
+		{Result: Result{Name: "64 callers, a goroutine a request", Unit: "calls/s", Goal: 3.5}, Round: func() (float64, float64, error) { return callersRound(p, procOwn, dur) }},
+		{Result: Result{Name: "echo of 1 MiB by chunks, against records", Unit: "MB/s", Goal: 0.8}, Round: func() (float64, float64, error) { return echoRound(p, transport.CRCOff, dur) }},
+		{Result: Result{Name: "echo of 1 MiB by chunks, CRC, against records", Unit: "MB/s", Goal: 0.55}, Round: func() (float64, float64, error) { return echoRound(p, transport.CRCOn, dur) }},
+		{Result: Result{Name: "idle server connection, against its limit", Unit: "KiB", Gate: 1, AtMost: true}, Round: func() (float64, float64, error) { return idleRound(p) }, Once: true},
 	}
-	cases = slices.DeleteFunc(cases, func(c rpcCase) bool { return !strings.Contains(c.Name, only) })
-	for round := range rounds {
-		for i := range cases {
-			c := &cases[i]
-			if progress != nil {
-				progress(round*len(cases)+i, rounds*len(cases))
-			}
-			if c.once && round > 0 {
-				continue
-			}
-			base, ours, err := c.round()
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", c.Name, err)
-			}
-			c.Base, c.Ours = append(c.Base, base), append(c.Ours, ours)
-		}
-	}
-	results := make([]Result, len(cases))
-	for i := range cases {
-		if cases[i].best {
-			fastest := slices.Min(cases[i].Base)
-			for j := range cases[i].Base {
-				cases[i].Base[j] = fastest
-			}
-		}
-		results[i] = cases[i].Result
-	}
-	return results, nil
-}
-
-type rpcCase struct {
-	Result
-	round func() (base, ours float64, err error)
-	once  bool // does not vary from round to round
-	// best: every round is compared with the fastest round of plain TCP. Its round
-	// trip comes in modes (15, 40 or 60 us on the same machine, by where the scheduler
-	// puts the two processes), and a slow one would flatter us.
-	best bool
+	return measure.Run(cases, only, rounds, progress)
 }
 
 // dialRDMA connects a transport client over a reno socket.
@@ -244,33 +204,18 @@ func callersRound(p Peer, proc uint32, dur time.Duration) (base, ours float64, e
 
 // rate runs 64 callers for dur and returns their calls per second.
 func rate(dur time.Duration, newCaller func() func() error) (float64, error) {
-	var (
-		wg    sync.WaitGroup
-		mu    sync.Mutex
-		total int
-		first error
-	)
-	start := time.Now()
-	for range callers {
-		call := newCaller()
-		wg.Go(func() {
-			n := 0
-			var err error
-			for err == nil && time.Since(start) < dur {
-				for range 16 {
-					if err = call(); err != nil {
-						break
-					}
-					n++
-				}
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			if total += n; first == nil {
-				first = err
-			}
-		})
+	const burst = 16 // calls between two looks at the clock
+	var calls [callers]func() error
+	for i := range calls {
+		calls[i] = newCaller()
 	}
-	wg.Wait()
-	return float64(total) / time.Since(start).Seconds(), first
+	bursts, err := measure.Rate(callers, dur, func(i int) error {
+		for range burst {
+			if err := calls[i](); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return burst * bursts, err
 }

@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"math"
 	"net"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/measure"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -56,57 +55,29 @@ func ServeScale() (p ScalePeer, stop func(), err error) {
 	}, nil
 }
 
-// scaleCase is one line of the report. It compares with a limit, or with what the same
-// exchange takes without what is done beside it.
-type scaleCase struct {
-	Result
-	round func() (base, ours float64, err error)
-	once  bool
-}
-
 // Scale measures many connections to the services of another process, and how they
-// share: only the cases whose name holds only. With quick there are fewer connections
+// share. A figure is compared with a limit, or with what the same exchange takes without what
+// is done beside it. Only the cases whose name holds only. With quick there are fewer connections
 // for a shorter time. Progress, when not nil, is called before each round.
 func Scale(p ScalePeer, only string, rounds int, quick bool, progress func(done, of int)) ([]Result, error) {
 	idle, busy, dur, pings := idleClients, busyClients, 10*time.Second, time.Second
 	if quick {
 		idle, busy, dur, pings = 200, 50, time.Second, 50*time.Millisecond
 	}
-	limit := func(name, unit string, round func() (base, ours float64, err error)) scaleCase {
-		return scaleCase{Result{Name: name, Unit: unit, Gate: 1, AtMost: true}, round, true}
+	limit := func(name, unit string, round func() (base, ours float64, err error)) measure.Case {
+		return measure.Case{Result: Result{Name: name, Unit: unit, Gate: 1, AtMost: true}, Round: round, Once: true}
 	}
-	cases := []scaleCase{
+	cases := []measure.Case{
 		limit(fmt.Sprintf("%d idle connections, then a call on each: memory of the server", idle), "MiB", func() (float64, float64, error) { return crowd(p, idle) }),
 		limit(fmt.Sprintf("%d clients, a call a second each: CPU of the server", busy), "%", func() (float64, float64, error) { return murmur(p, busy, dur) }),
-		{Result{Name: "slowest of 100 messages beside a bulk stream of another connection, against one of plain TCP", Unit: "us", Gate: 2, AtMost: true}, func() (float64, float64, error) { return otherConn(p, pings) }, false},
-		{Result{Name: "slowest of 100 messages beside a bulk stream of the same connection, against three batches", Unit: "us", Goal: 1, AtMost: true}, func() (float64, float64, error) { return sameConn(p, pings) }, false},
-		{Result{Name: "FIN on an idle connection noticed", Unit: "ms", Gate: 1, AtMost: true}, func() (float64, float64, error) { return noticed(restLong, hangUp) }, false},
-		{Result{Name: "FIN just after a call noticed", Unit: "ms", Gate: 1, AtMost: true}, func() (float64, float64, error) { return noticed(0, hangUp) }, false},
-		{Result{Name: "Terminate on an idle connection noticed", Unit: "ms", Gate: 1, AtMost: true}, func() (float64, float64, error) { return noticed(restLong, terminate) }, false},
-		{Result{Name: "Terminate just after a call noticed", Unit: "ms", Gate: 1, AtMost: true}, func() (float64, float64, error) { return noticed(0, terminate) }, false},
+		{Result: Result{Name: "slowest of 100 messages beside a bulk stream of another connection, against one of plain TCP", Unit: "us", Gate: 2, AtMost: true}, Round: func() (float64, float64, error) { return otherConn(p, pings) }},
+		{Result: Result{Name: "slowest of 100 messages beside a bulk stream of the same connection, against three batches", Unit: "us", Goal: 1, AtMost: true}, Round: func() (float64, float64, error) { return sameConn(p, pings) }},
+		{Result: Result{Name: "FIN on an idle connection noticed", Unit: "ms", Gate: 1, AtMost: true}, Round: func() (float64, float64, error) { return noticed(restLong, hangUp) }},
+		{Result: Result{Name: "FIN just after a call noticed", Unit: "ms", Gate: 1, AtMost: true}, Round: func() (float64, float64, error) { return noticed(0, hangUp) }},
+		{Result: Result{Name: "Terminate on an idle connection noticed", Unit: "ms", Gate: 1, AtMost: true}, Round: func() (float64, float64, error) { return noticed(restLong, terminate) }},
+		{Result: Result{Name: "Terminate just after a call noticed", Unit: "ms", Gate: 1, AtMost: true}, Round: func() (float64, float64, error) { return noticed(0, terminate) }},
 	}
-	cases = slices.DeleteFunc(cases, func(c scaleCase) bool { return !strings.Contains(c.Name, only) })
-	results := make([]Result, len(cases))
-	for round := range rounds {
-		for i := range cases {
-			c := &cases[i]
-			if progress != nil {
-				progress(round*len(cases)+i, rounds*len(cases))
-			}
-			if c.once && round > 0 {
-				continue
-			}
-			base, ours, err := c.round()
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", c.Name, err)
-			}
-			c.Base, c.Ours = append(c.Base, base), append(c.Ours, ours)
-		}
-	}
-	for i := range cases {
-		results[i] = cases[i].Result
-	}
-	return results, nil
+	return measure.Run(cases, only, rounds, progress)
 }
 
 // crowd opens n connections, calls once on each, lets them rest, calls on all of them at

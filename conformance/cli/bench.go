@@ -65,13 +65,9 @@ func (f *benchFlags) engine(cmd *cobra.Command) error {
 	if f.quick {
 		total = 16 << 20
 	}
-	done, err := f.profile()
-	if err != nil {
-		return err
-	}
-	defer done()
-	results, err := bench.Engine(f.only, f.rounds, total, progress(cmd.ErrOrStderr()))
-	return f.report(cmd, results, err)
+	return f.measure(cmd, func(told progressFunc) ([]bench.Result, error) {
+		return bench.Engine(f.only, f.rounds, total, told)
+	})
 }
 
 func (f *benchFlags) rpc(cmd *cobra.Command) error {
@@ -84,12 +80,25 @@ func (f *benchFlags) rpc(cmd *cobra.Command) error {
 		return err
 	}
 	defer stop()
+	return f.measure(cmd, func(told progressFunc) ([]bench.Result, error) {
+		return bench.RPC(p, f.only, f.rounds, n, dur, told)
+	})
+}
+
+// progressFunc is told how many rounds are done, of how many.
+type progressFunc = func(done, of int)
+
+// measure profiles run, if that was asked for, and reports what it measures.
+func (f *benchFlags) measure(cmd *cobra.Command, run func(told progressFunc) ([]bench.Result, error)) error {
+	if f.rounds < 1 {
+		return usagef("--rounds %d: want at least 1", f.rounds)
+	}
 	done, err := f.profile()
 	if err != nil {
 		return err
 	}
 	defer done()
-	results, err := bench.RPC(p, f.only, f.rounds, n, dur, progress(cmd.ErrOrStderr()))
+	results, err := run(progress(cmd.ErrOrStderr()))
 	return f.report(cmd, results, err)
 }
 

@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"time"
@@ -40,7 +41,7 @@ func (f *benchFlags) check(cmd *cobra.Command, record string) error {
 	var results []bench.Result
 	for _, suite := range []func(only string) ([]bench.Result, error){checkEngine, checkRPC, checkScale} {
 		rs, err := suite(f.only)
-		if err != nil {
+		if err != nil && !errors.Is(err, bench.ErrNoCase) { // another suite may have one
 			return err
 		}
 		for i := range rs {
@@ -51,6 +52,9 @@ func (f *benchFlags) check(cmd *cobra.Command, record string) error {
 			}
 		}
 		results = append(results, rs...)
+	}
+	if len(results) == 0 {
+		return fmt.Errorf("%w: %q", bench.ErrNoCase, f.only)
 	}
 	if record != "" {
 		table.Record(results)

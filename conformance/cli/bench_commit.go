@@ -38,13 +38,9 @@ func (f *benchFlags) commit(cmd *cobra.Command, dir string) error {
 		return err
 	}
 	defer stop()
-	done, err := f.profile()
-	if err != nil {
-		return err
-	}
-	defer done()
-	results, err := bench.Commit(p, dir, f.only, f.rounds, n, dur, progress(cmd.ErrOrStderr()))
-	return f.report(cmd, results, err)
+	return f.measure(cmd, func(told progressFunc) ([]bench.Result, error) {
+		return bench.Commit(p, dir, f.only, f.rounds, n, dur, told)
+	})
 }
 
 // commitPeerCmd is the consumer.

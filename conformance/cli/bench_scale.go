@@ -23,13 +23,9 @@ func (f *benchFlags) scale(cmd *cobra.Command) error {
 		return err
 	}
 	defer stop()
-	done, err := f.profile()
-	if err != nil {
-		return err
-	}
-	defer done()
-	results, err := bench.Scale(p, f.only, f.rounds, f.quick, progress(cmd.ErrOrStderr()))
-	return f.report(cmd, results, err)
+	return f.measure(cmd, func(told progressFunc) ([]bench.Result, error) {
+		return bench.Scale(p, f.only, f.rounds, f.quick, told)
+	})
 }
 
 func startScalePeer() (p bench.ScalePeer, stop func(), err error) {

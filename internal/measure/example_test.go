@@ -54,3 +54,16 @@ func ExampleListen() {
 	fmt.Println(err)
 	// Output: <nil>
 }
+
+// Two rounds of a case of two measurements.
+func ExampleRun() {
+	took := func(us float64) func() (float64, error) {
+		return func() (float64, error) { return us, nil }
+	}
+	results, err := measure.Run([]measure.Case{{
+		Result: measure.Result{Name: "push against WRITE", Unit: "us", Gate: 0.6, AtMost: true},
+		Round:  measure.Pair(took(100), took(50)),
+	}}, "push", 2, nil)
+	fmt.Println(results[0].Ratios(), results[0].Pass(), err)
+	// Output: [0.5 0.5] true <nil>
+}

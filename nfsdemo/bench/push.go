@@ -2,9 +2,7 @@ package bench
 
 import (
 	"errors"
-	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -38,61 +36,28 @@ func (o *Options) fill() Options {
 }
 
 // gate is one line of the report: what both sides do.
-type gate struct {
-	measure.Result
-	base, ours func() (float64, error)
+func gate(r measure.Result, base, ours func() (float64, error)) measure.Case {
+	return measure.Case{Result: r, Round: measure.Pair(base, ours)}
 }
 
 // Push compares durable writes of 4 KiB by push with those by WRITE, FILE_SYNC, at p.
 func Push(p Peer, o *Options) ([]measure.Result, error) {
 	opt := o.fill()
 	cases := slices.Concat(simCases(p.Sim, &opt), fileCases(p.File, &opt))
-	cases = slices.DeleteFunc(cases, func(g gate) bool { return !strings.Contains(g.Name, opt.Only) })
-	if len(cases) == 0 {
-		return nil, fmt.Errorf("bench: no case has %q in its name", opt.Only)
-	}
-	for round := range opt.Rounds {
-		for i := range cases {
-			if opt.Progress != nil {
-				opt.Progress(round*len(cases)+i, opt.Rounds*len(cases))
-			}
-			if err := cases[i].round(); err != nil {
-				return nil, fmt.Errorf("%s: %w", cases[i].Name, err)
-			}
-		}
-	}
-	results := make([]measure.Result, len(cases))
-	for i := range cases {
-		results[i] = cases[i].Result
-	}
-	return results, nil
+	return measure.Run(cases, opt.Only, opt.Rounds, opt.Progress)
 }
 
-func (g *gate) round() error {
-	base, err := g.base()
-	if err != nil {
-		return err
-	}
-	ours, err := g.ours()
-	g.Base, g.Ours = append(g.Base, base), append(g.Ours, ours)
-	return err
-}
-
-func simCases(at Place, o *Options) []gate {
+func simCases(at Place, o *Options) []measure.Case {
 	pushed := latency(newLogs(at.Push).byPush(false), o.Writes, payload)
-	return []gate{
-		{
-			measure.Result{Name: "sim, 1 client: push against WRITE pulled by read chunk", Unit: "us", Gate: 0.6, AtMost: true},
-			latency(byWrite(at.Pull, nil, false), o.Writes, payload), pushed,
-		},
-		{
-			measure.Result{Name: "sim, 1 client: push against WRITE sent inline", Unit: "us", Gate: 1, AtMost: true},
-			latency(byWrite(at.Inline, inlineConfig(), false), o.Writes, payload), pushed,
-		},
+	return []measure.Case{
+		gate(measure.Result{Name: "sim, 1 client: push against WRITE pulled by read chunk", Unit: "us", Gate: 0.6, AtMost: true},
+			latency(byWrite(at.Pull, nil, false), o.Writes, payload), pushed),
+		gate(measure.Result{Name: "sim, 1 client: push against WRITE sent inline", Unit: "us", Gate: 1, AtMost: true},
+			latency(byWrite(at.Inline, inlineConfig(), false), o.Writes, payload), pushed),
 	}
 }
 
-func fileCases(at Place, o *Options) (gates []gate) {
+func fileCases(at Place, o *Options) (cases []measure.Case) {
 	n, l := max(o.Writes/10, 10), newLogs(at.Push)
 	for _, against := range []struct {
 		name    string
@@ -100,18 +65,15 @@ func fileCases(at Place, o *Options) (gates []gate) {
 		latency float64
 	}{{"WRITE extending", true, 0.8}, {"WRITE overwriting", false, 1.2}} {
 		write, pushed := byWrite(at.Pull, nil, against.extend), l.byPush(against.extend)
-		gates = append(gates, gate{
-			measure.Result{Name: "file, 1 client: push against " + against.name, Unit: "us", Gate: against.latency, AtMost: true},
-			latency(write, n, payload), latency(pushed, n, payload),
-		}, gate{
-			measure.Result{Name: "file, 16 clients: push against " + against.name, Unit: "/s", Gate: 3},
-			rate(write, o.Rate), rate(pushed, o.Rate),
-		}, gate{
-			measure.Result{Name: "file, processor time of the server, applied: push against " + against.name, Unit: "us", Gate: 0.8, AtMost: true},
-			cost(write, at, n), cost(pushed, at, n),
-		})
+		cases = append(cases,
+			gate(measure.Result{Name: "file, 1 client: push against " + against.name, Unit: "us", Gate: against.latency, AtMost: true},
+				latency(write, n, payload), latency(pushed, n, payload)),
+			gate(measure.Result{Name: "file, 16 clients: push against " + against.name, Unit: "/s", Gate: 3},
+				rate(write, o.Rate), rate(pushed, o.Rate)),
+			gate(measure.Result{Name: "file, processor time of the server, applied: push against " + against.name, Unit: "us", Gate: 0.8, AtMost: true},
+				cost(write, at, n), cost(pushed, at, n)))
 	}
-	return gates
+	return cases
 }
 
 // latency has one client write n times size octets: the median, microseconds.
