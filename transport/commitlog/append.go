@@ -2,6 +2,7 @@ package commitlog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -32,7 +33,7 @@ type Pending struct {
 // Other errors: ErrTooLarge, ErrClosed.
 func (p *Producer) Append(ctx context.Context, payload []byte) (Result, error) {
 	e, _ := pendings.Get().(*Pending)
-	if err := e.begin(p, payload); err != nil {
+	if err := e.begin(p, payload, false); err != nil {
 		return Result{}, err
 	}
 	r, err := e.Wait(ctx)
@@ -48,14 +49,26 @@ var pendings = sync.Pool{New: func() any { return &Pending{ch: make(chan struct{
 // the other are in the log in that order. Payload is borrowed until Wait returns. Errors:
 // ErrTooLarge, ErrClosed.
 func (p *Producer) Begin(payload []byte) (*Pending, error) {
+	return p.newPending(payload, false)
+}
+
+// TryBegin is Begin for those whom the consumer may wait for before it releases anything: the
+// record has room already, behind all that were begun before it, or is not appended and
+// the error is ErrFull. Before the first session it is Begin.
+func (p *Producer) TryBegin(payload []byte) (*Pending, error) {
+	return p.newPending(payload, true)
+}
+
+func (p *Producer) newPending(payload []byte, now bool) (*Pending, error) {
 	e := &Pending{ch: make(chan struct{}, 1)}
-	if err := e.begin(p, payload); err != nil {
+	if err := e.begin(p, payload, now); err != nil {
 		return nil, err
 	}
 	return e, nil
 }
 
-func (e *Pending) begin(p *Producer, payload []byte) error {
+// begin queues payload; now: only if there is room for it.
+func (e *Pending) begin(p *Producer, payload []byte, now bool) error {
 	select {
 	case <-e.ch:
 	default:
@@ -67,11 +80,22 @@ func (e *Pending) begin(p *Producer, payload []byte) error {
 	if p.closed {
 		return ErrClosed
 	}
-	if err := p.m.Add(&e.a); err != nil {
+	if err := e.add(now); err != nil {
 		return err
 	}
 	p.gather()
 	return nil
+}
+
+func (e *Pending) add(now bool) error {
+	if !now {
+		return e.p.m.Add(&e.a)
+	}
+	err := e.p.m.TryAdd(&e.a)
+	if errors.Is(err, ErrFull) {
+		e.p.full()
+	}
+	return err
 }
 
 // over wakes who waits.

@@ -71,6 +71,25 @@ func ExampleProducer_Begin() {
 	// {1 placed} <nil>
 }
 
+// A consumer that releases a record only when it has got the next must not be waited for.
+func ExampleProducer_TryBegin() {
+	ctx := context.Background()
+	size, _ := commitlog.MemorySize(256)
+	mem := make(region.Bytes, size)
+	_ = commitlog.Create(mem, nil)
+	log, _ := commitlog.Open(mem)
+	defer log.Close(ctx)
+	p := commitlog.NewProducer(nil)
+	_ = log.Local(ctx, p)
+	defer p.Close()
+
+	_, _ = p.Append(ctx, make([]byte, 100)) // half of the ring
+	_, _ = p.Append(ctx, make([]byte, 100))
+	_, err := p.TryBegin([]byte("three"))
+	fmt.Println(errors.Is(err, commitlog.ErrFull), err)
+	// Output: true commitlog: no room for the record (try again when the consumer has released some)
+}
+
 // What a file holds.
 func ExampleInspect() {
 	ctx := context.Background()

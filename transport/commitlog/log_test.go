@@ -365,7 +365,7 @@ func TestCopies(t *testing.T) {
 
 // Room that is made while a session is being opened is told to nobody: the producer finds it.
 func TestReleasedBetweenSessions(t *testing.T) {
-	for _, where := range []string{"connection", "process"} {
+	for _, where := range []string{"connection", "process", "connection, tried", "process, tried"} {
 		t.Run(where, func(t *testing.T) {
 			l := newTestLog(t, sim(256), WAL)
 			p := newTestProducer(t, nil)
@@ -385,7 +385,7 @@ func TestReleasedBetweenSessions(t *testing.T) {
 			if err := l.Release(2); err != nil {
 				t.Fatal(err)
 			}
-			if where == "process" {
+			if strings.HasPrefix(where, "process") {
 				err = prep.Local(p)
 			} else if a, aerr := prep.Attach(s); aerr == nil {
 				err = p.Open(c, a)
@@ -395,9 +395,29 @@ func TestReleasedBetweenSessions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if strings.HasSuffix(where, "tried") {
+				untilRoom(t, p, full)
+				return
+			}
 			if _, err := p.Append(t.Context(), []byte(full)); err != nil {
 				t.Fatal(err)
 			}
 		})
+	}
+}
+
+// untilRoom tries to append until there is room.
+func untilRoom(t *testing.T, p *Producer, payload string) {
+	t.Helper()
+	e, err := p.TryBegin([]byte(payload))
+	for errors.Is(err, ErrFull) && t.Context().Err() == nil {
+		time.Sleep(time.Millisecond)
+		e, err = p.TryBegin([]byte(payload))
+	}
+	if err == nil {
+		_, err = e.Wait(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }

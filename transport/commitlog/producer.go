@@ -208,7 +208,14 @@ func (p *Producer) pump() {
 			p.lost(l)
 		}
 	}
-	if p.link != nil && p.m.Blocked() {
+	if p.m.Blocked() {
+		p.full()
+	}
+}
+
+// full has the head looked at, if it has to be; mu is held.
+func (p *Producer) full() {
+	if p.link != nil {
 		p.link.blocked()
 	}
 }

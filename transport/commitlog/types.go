@@ -114,6 +114,8 @@ var (
 	ErrAlign = window.ErrAlign
 	// ErrClosed: the Log or the Producer is closed.
 	ErrClosed = errors.New("commitlog: closed")
+	// ErrFull: TryBegin would have to wait until the consumer releases records.
+	ErrFull = machine.ErrFull
 	// ErrInDoubt: an append was given up while it was under way. It may be in the log,
 	// or come to be there.
 	ErrInDoubt = errors.New("commitlog: append given up, its record may be in the log")

@@ -38,8 +38,8 @@ type Pusher struct {
 	// Choose says which replies are pushed. If nil, those of the calls that Handler names
 	// as not idempotent.
 	Choose func(prog, vers, proc uint32) bool
-	// MaxQueued bounds the octets that are on their way to one log; what is beyond it is
-	// answered without a record. If zero, 1 MiB.
+	// MaxQueued bounds the octets that are on their way to one log; what is beyond it, or
+	// has no room in the log, is answered without a record. If zero, 1 MiB.
 	MaxQueued int
 	// MaxClients bounds the logs, of which a host has an eighth. If zero, 1024.
 	MaxClients int

@@ -86,7 +86,7 @@ func (c *client) push(req *transport.Request, resp *transport.Response, digest [
 		return 0
 	}
 	record := appendRecord(make([]byte, 0, n), c.epoch, digest, req, resp)
-	e, err := c.prod.Begin(record)
+	e, err := c.prod.TryBegin(record) // who gets this reply may be the one that is to be Done with others
 	if err != nil {
 		resp.Verf = xdr.Auth{}
 		return 0

@@ -198,11 +198,45 @@ func TestForms(t *testing.T) {
 	}
 }
 
+// A log that is full takes no replies, and keeps no caller waiting; what is Done makes room.
+func TestFull(t *testing.T) {
+	w := start(t, &Pusher{})
+	mem := sim(1 << 12)
+	created(t, mem)
+	c := w.open(mem)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	var seqs []uint64
+	for {
+		seq, _, err := double(ctx, c, 1)
+		if err != nil {
+			t.Fatalf("after %d records: %v", len(seqs), err)
+		}
+		if seq == 0 {
+			break
+		}
+		seqs = append(seqs, seq)
+	}
+	if len(seqs) < 10 {
+		t.Errorf("the log is full of %d replies", len(seqs))
+	}
+	for _, seq := range seqs {
+		c.Done(seq)
+	}
+	for seq := uint64(0); seq == 0; {
+		var err error
+		if seq, _, err = double(ctx, c, 1); err != nil {
+			t.Fatal(err)
+		}
+		c.Done(seq)
+	}
+}
+
 // The connection of the log ends again and again under load: every reply that returns with
 // a number is in the log, once, and calls go on.
 func TestCut(t *testing.T) {
 	w := start(t, &Pusher{})
-	mem := sim(1 << 18)
+	mem := sim(1 << 20)
 	created(t, mem)
 	c := w.open(mem)
 	var mu sync.Mutex

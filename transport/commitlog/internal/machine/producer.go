@@ -12,6 +12,8 @@ import (
 var (
 	// ErrTooLarge: the payload is larger than half of the ring takes.
 	ErrTooLarge = errors.New("commitlog: record too large (split it, or create a larger log)")
+	// ErrFull: there is no room for the record until others are released.
+	ErrFull = errors.New("commitlog: no room for the record (try again when the consumer has released some)")
 	// ErrBadAnswer: an open answer that no consumer gives.
 	ErrBadAnswer = errors.New("commitlog: impossible open answer")
 	// ErrLostRecords: acknowledged records are gone, or somebody else has appended.
@@ -156,27 +158,6 @@ func (p *Producer) Abandon(e *Append) bool {
 	}
 	e.Payload = slices.Clone(e.Payload)
 	return false
-}
-
-// Published is told the durable head.
-func (p *Producer) Published(head uint64) {
-	if p.open && head > p.head && head <= p.tail && head%layout.Align == 0 {
-		p.head = head
-	}
-}
-
-// Blocked reports whether appends wait for room, not for answers.
-func (p *Producer) Blocked() bool {
-	return p.open && len(p.queue) > 0 && !p.fits(p.tail, layout.RecordSize(len(p.queue[0].Payload)))
-}
-
-// fits reports whether a record of size octets has room behind position at.
-func (p *Producer) fits(at, size uint64) bool {
-	if end := layout.ToEnd(at, p.capacity); end < size {
-		size += end // a filler
-	}
-	used := at + size - p.head
-	return used <= p.capacity && (p.Window == 0 || used <= p.Window || at == p.head)
 }
 
 // Next returns the next batch to be sent, nil if there is none now.

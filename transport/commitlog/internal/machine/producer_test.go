@@ -105,6 +105,37 @@ func TestGroupCommit(t *testing.T) {
 	}
 }
 
+// TryAdd takes what fits with all that is queued, and a filler, as the ring is.
+func TestTryAdd(t *testing.T) {
+	p := NewProducer(Limits{1, 1 << 20}, false)
+	try := func(n int, want error) {
+		t.Helper()
+		if err := p.TryAdd(&Append{Payload: make([]byte, n)}); !errors.Is(err, want) {
+			t.Errorf("%d octets: %v, want %v", n, err, want)
+		}
+	}
+	try(1000, nil) // nobody knows yet
+	if over, err := p.Open(answer()); err != nil || len(over) != 1 {
+		t.Fatal(over, err)
+	}
+	try(300, ErrTooLarge)
+	try(200, nil)
+	try(100, nil) // 256 and 128 of 512
+	try(200, ErrFull)
+	b := p.Next()
+	try(200, ErrFull)
+	p.Done(b)
+	try(200, ErrFull)
+	p.Published(192)
+	try(200, ErrFull) // with a filler of 128
+	try(100, nil)
+	p.Published(256)
+	try(200, nil)
+	try(100, ErrFull)
+	p.Lost()
+	try(100, ErrFull)
+}
+
 // The producer writes only below the published durable head.
 func TestBackPressure(t *testing.T) {
 	p, _ := opened(t, Limits{8, 1}, 5, 100)

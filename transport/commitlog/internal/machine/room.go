@@ -1,0 +1,48 @@
+package machine
+
+import "github.com/stag-rdma/stag/transport/commitlog/internal/layout"
+
+// Published is told the durable head.
+func (p *Producer) Published(head uint64) {
+	if p.open && head > p.head && head <= p.tail && head%layout.Align == 0 {
+		p.head = head
+	}
+}
+
+// Blocked reports whether appends wait for room, not for answers.
+func (p *Producer) Blocked() bool {
+	return p.open && len(p.queue) > 0 && !p.fits(p.tail, layout.RecordSize(len(p.queue[0].Payload)))
+}
+
+// TryAdd is Add for a payload that needs no room but what is there: it and all that is
+// queued fit in the ring as it is, or the error is ErrFull.
+func (p *Producer) TryAdd(e *Append) error {
+	if p.attached && len(e.Payload) <= layout.PayloadLimit(p.capacity) && !p.room(len(e.Payload)) {
+		return ErrFull
+	}
+	return p.Add(e)
+}
+
+// room reports whether a payload of n octets fits behind all that is queued.
+func (p *Producer) room(n int) bool {
+	at := p.tail
+	for _, e := range p.queue {
+		at = p.behind(at, layout.RecordSize(len(e.Payload)))
+	}
+	return p.fits(at, layout.RecordSize(n))
+}
+
+// fits reports whether a record of size octets has room behind position at.
+func (p *Producer) fits(at, size uint64) bool {
+	used := p.behind(at, size) - p.head
+	return used <= p.capacity && (p.Window == 0 || used <= p.Window || at == p.head)
+}
+
+// behind returns where a record of size octets ends that goes behind position at, with a
+// filler before it if it would cross the end of the ring.
+func (p *Producer) behind(at, size uint64) uint64 {
+	if end := layout.ToEnd(at, p.capacity); end < size {
+		at += end
+	}
+	return at + size
+}
