@@ -43,6 +43,8 @@ func (p *pushConfig) check(cfg *serviceConfig) error {
 	switch {
 	case p.dir == "" && p.listen != "":
 		return usagef("--push-listen is for --push-log DIR: give both")
+	case p.dir == "" && p.recall != 0 && p.recall != pushwrite.DefaultRecallTime:
+		return usagef("--push-recall is for --push-log DIR: give both")
 	case p.dir == "":
 		return nil
 	case cfg.memory:

@@ -29,6 +29,7 @@ func TestPushFlags(t *testing.T) {
 		"above zero":        func(c *serviceConfig) { c.push.recall = 0 },
 		"--status \"x\"":    func(c *serviceConfig) { c.push.status = "x" },
 		"give both":         func(c *serviceConfig) { c.push.dir, c.push.listen = "", "127.0.0.1:0" },
+		"--push-recall is":  func(c *serviceConfig) { c.push.dir = "" },
 		"not a directory":   func(c *serviceConfig) { c.push.dir = "/dev/null/logs" },
 	} {
 		cfg := base

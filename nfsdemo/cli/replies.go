@@ -100,15 +100,17 @@ func (s *session) openReplies(u *nfsclient.URL, cfg *nfsclient.Config) (*replies
 	return d, nil
 }
 
-// tell says what a run before this one has left, and gives its room back.
+// tell says whether replies are pushed, and what a run before this one has left, and gives its room back.
 func (a *app) tell(r *replies.Client) {
 	if r == nil {
 		return
 	}
-	answered, asked := r.Recovered(), r.Unanswered()
-	if len(answered)+len(asked) == 0 {
-		return
+	if err := r.Offered(); errors.Is(err, replies.ErrNoProgram) {
+		fmt.Fprintln(a.stderr, "nfsdemo: this server pushes no replies, so that they count when they come: start it with --replies ADDRESS")
+	} else if err != nil {
+		fmt.Fprintf(a.stderr, "nfsdemo: no replies are pushed yet, so that they count when they come: %v\n", err)
 	}
+	answered, asked := r.Recovered(), r.Unanswered()
 	for _, x := range answered {
 		fmt.Fprintf(a.stderr, "nfsdemo: an earlier run was answered: %s\n", replyText(x))
 		r.Done(x.Seq)

@@ -22,18 +22,22 @@ import (
 // TestReplies: changes with --replies are noted and answered into the logs, and leave nothing
 // behind; what a crash leaves, log replies shows, and the next run tells and strikes out.
 func TestReplies(t *testing.T) {
-	s, err := newService(t.Context(), &serviceConfig{
-		export: t.TempDir(), squash: server.SquashNone, rdma: "127.0.0.1:0", replies: "127.0.0.1:0", config: new(transport.Config),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := s.stop(context.Background()); err != nil {
-			t.Error(err)
+	serve := func(replies string) (url string) {
+		t.Helper()
+		s, err := newService(t.Context(), &serviceConfig{
+			export: t.TempDir(), squash: server.SquashNone, rdma: "127.0.0.1:0", replies: replies, config: new(transport.Config),
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-	}()
-	url, dir := "nfs+rdma://"+addrOf(s.rdma)+s.path, filepath.Join(t.TempDir(), "logs")
+		t.Cleanup(func() {
+			if err := s.stop(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+		return "nfs+rdma://" + addrOf(s.rdma) + s.path
+	}
+	url, dir := serve("127.0.0.1:0"), filepath.Join(t.TempDir(), "logs")
 	run := func(args ...string) result {
 		t.Helper()
 		r := command(t.Context(), "", args...)
@@ -68,6 +72,9 @@ func TestReplies(t *testing.T) {
 	}
 	if r = run("mkdir", "--replies", crashed, url+"/d"); r.stderr != "" {
 		t.Errorf("the run after that says %s", r.stderr)
+	}
+	if r = run("mkdir", "--replies", dir, serve("")+"/a"); !strings.Contains(r.stderr, "this server pushes no replies") {
+		t.Errorf("where no replies are pushed it says %q", r.stderr)
 	}
 	for _, wrong := range []struct {
 		want string

@@ -33,6 +33,7 @@ type Client struct {
 	mu      sync.Mutex
 	caller  transport.Caller // the last that dial has made
 	conn    *rdmap.Conn      // of the log; nil: none
+	refusal error            // why conn is nil
 	life    uint64           // of the server's memory of us
 	changed chan struct{}    // closed, and made anew, when life, err or kept change
 	err     error            // of the log, final
@@ -48,7 +49,7 @@ var _ transport.Caller = (*Client)(nil)
 func Open(cfg *Config) (*Client, error) {
 	c := &Client{
 		cfg: cfg.fill(), turn: make(chan struct{}, 1), kick: make(chan struct{}, 1),
-		free: make(chan struct{}, 1), changed: make(chan struct{}),
+		free: make(chan struct{}, 1), changed: make(chan struct{}), refusal: errUnconnected,
 	}
 	l, err := commitlog.Open(cfg.Memory)
 	if err != nil {

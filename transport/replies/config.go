@@ -21,8 +21,11 @@ var (
 	ErrNotKept = errors.New("replies: the reply came, and its record is lost (the server has restarted)")
 	// ErrForeign: the log holds records that are no replies.
 	ErrForeign = errors.New("replies: the log is not one of replies")
-	errOffer   = errors.New("replies: the server's answer to the offer does not parse")
-	errBusy    = errors.New("replies: the server takes no log now")
+	// ErrNoProgram says that the server pushes no replies.
+	ErrNoProgram   = errors.New("replies: the server does not push replies")
+	errUnconnected = errors.New("replies: not connected yet")
+	errOffer       = errors.New("replies: the server's answer to the offer does not parse")
+	errBusy        = errors.New("replies: the server takes no log now")
 )
 
 // Defaults of Config.

@@ -44,7 +44,7 @@ func Example() {
 	}
 	var reply transport.Reply
 	seq, err := client.Call(context.Background(), &transport.Call{Prog: 400000, Vers: 1, Proc: 1}, &reply)
-	fmt.Println(seq, reply.Results, err) // and it is durable
+	fmt.Println(seq, reply.Results, err, client.Offered()) // and it is durable
 	reply.Release()
 	_ = client.Close() // before Done, as in a crash
 
@@ -61,7 +61,7 @@ func Example() {
 		client.Done(r.Seq)
 	}
 	// Output:
-	// 1 [0 0 0 42] <nil>
+	// 1 [0 0 0 42] <nil> <nil>
 	// 1 1 true [0 0 0 42]
 }
 

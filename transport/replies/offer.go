@@ -25,15 +25,12 @@ func (c *Client) dial(ctx context.Context) (transport.Caller, error) {
 	c.mu.Unlock()
 	if err := c.offer(ctx, rpc); err != nil {
 		c.cfg.Logger.Info("replies: log not offered", zap.Error(err))
-		if !errors.Is(err, errUnknown) {
+		if !errors.Is(err, ErrNoProgram) {
 			c.again()
 		}
 	}
 	return rpc, nil
 }
-
-// errUnknown: the server does not have the program.
-var errUnknown = errors.New("replies: the server does not keep replies")
 
 // again lets reconnect try.
 func (c *Client) again() {
@@ -60,7 +57,7 @@ func (c *Client) reconnect() {
 				break
 			}
 			err := c.offer(c.ctx, rpc)
-			if err == nil || errors.Is(err, errUnknown) || over(err) {
+			if err == nil || errors.Is(err, ErrNoProgram) || over(err) {
 				break
 			}
 			c.cfg.Logger.Info("replies: log not offered", zap.Duration("again", delay), zap.Error(err))
@@ -81,8 +78,31 @@ func over(err error) bool {
 	return errors.Is(err, net.ErrClosed)
 }
 
+// Offered returns nil while the server pushes replies into the log. Otherwise replies come without
+// records, and count at once; the error says why: ErrNoProgram, or that of the last attempt.
+func (c *Client) Offered() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conn != nil {
+		return nil
+	}
+	return c.refusal
+}
+
+// refused takes down why the log is not on offer.
+func (c *Client) refused(err error) {
+	c.mu.Lock()
+	c.refusal = err
+	c.mu.Unlock()
+}
+
 // offer binds the connection behind rpc to the log, and connects that if it has to.
-func (c *Client) offer(ctx context.Context, rpc transport.Caller) error {
+func (c *Client) offer(ctx context.Context, rpc transport.Caller) (err error) {
+	defer func() {
+		if err != nil {
+			c.refused(err)
+		}
+	}()
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.OfferTimeout)
 	defer cancel()
 	select {
@@ -99,8 +119,8 @@ func (c *Client) offer(ctx context.Context, rpc transport.Caller) error {
 	if c.cfg.Immediates != nil {
 		proc = procOfferImmediate
 	}
-	err := call(ctx, rpc, proc, &a, &res)
-	if proc != procOffer && errors.Is(err, errUnknown) {
+	err = call(ctx, rpc, proc, &a, &res)
+	if proc != procOffer && errors.Is(err, ErrNoProgram) {
 		err = call(ctx, rpc, procOffer, &a, &res)
 	}
 	if err != nil {
@@ -127,7 +147,7 @@ func call(ctx context.Context, rpc transport.Caller, proc uint32, a *offerArgs, 
 	case err != nil:
 		return err
 	case !h.Denied && (h.Accept == xdr.ProgUnavail || h.Accept == xdr.ProgMismatch || h.Accept == xdr.ProcUnavail):
-		return errUnknown
+		return ErrNoProgram
 	case h.Err() != nil:
 		return h.Err()
 	}
@@ -200,7 +220,7 @@ func (c *Client) live(conn *rdmap.Conn) {
 		c.mu.Lock()
 		current := c.conn == conn
 		if current {
-			c.conn = nil
+			c.conn, c.refusal = nil, err
 		}
 		c.mu.Unlock()
 		if current && c.ctx.Err() == nil {

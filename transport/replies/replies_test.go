@@ -305,8 +305,17 @@ func TestWithout(t *testing.T) {
 	if seq, _, err := double(t.Context(), c, 1); seq != 0 || err != nil {
 		t.Error(seq, err)
 	}
+	if err := c.Offered(); err == nil || errors.Is(err, ErrNoProgram) {
+		t.Error("where the log's address is dead:", err)
+	}
 	_ = c.Close()
-	plain := &transport.Server{Handler: &w.prog}
+	plain := &transport.Server{Handler: transport.HandlerFunc(func(ctx context.Context, req *transport.Request, resp *transport.Response) {
+		if req.Prog == Program {
+			resp.Stat = xdr.ProgUnavail
+			return
+		}
+		w.prog.ServeRPC(ctx, req, resp)
+	})}
 	defer plain.Close()
 	l := listen(t)
 	w.serve(func() { _ = plain.Serve(l) })
@@ -315,6 +324,9 @@ func TestWithout(t *testing.T) {
 	defer c.Close()
 	if seq, _, err := double(t.Context(), c, 1); seq != 0 || err != nil {
 		t.Error(seq, err)
+	}
+	if err := c.Offered(); !errors.Is(err, ErrNoProgram) {
+		t.Error("where the program is not there:", err)
 	}
 }
 
