@@ -25,8 +25,9 @@ type engine struct {
 	wire []byte    // what its peer says
 	read int       // Reads of ours completed
 
-	singly   bool // every segment is input of its own, see follow
+	singly   bool // every segment is input of its own, see follow and repeat
 	followed int  // octets that follow took
+	repeated int  // Sends that repeat took
 }
 
 type engineConfig struct {
@@ -146,7 +147,13 @@ func (e *engine) input(b []byte) {
 		if n == 0 {
 			break
 		}
-		ev, err := e.rcv.input(u)
+		take := e.rcv.input
+		if e.singly {
+			take = e.rcv.accept
+		} else if e.rcv.repeats(u) {
+			e.repeated++
+		}
+		ev, err := take(u)
 		if err != nil {
 			e.fail(err)
 			break

@@ -45,6 +45,11 @@ func (it *item) head() []byte { return it.room.b }
 func (it *item) template(wr *WR) {
 	it.op, it.done = wr.Op, wr.Done
 	it.seg = ddp.Segment{Tagged: wr.Op.Tagged(), Control: controlOctet(wr.Op), QN: wr.Op.Queue()}
+	it.aim(wr)
+}
+
+// aim fills those that differ between messages of one opcode.
+func (it *item) aim(wr *WR) {
 	switch {
 	case wr.Op == OpWrite:
 		it.seg.STag, it.seg.TO = ddp.STag(wr.STag), wr.TO
@@ -98,6 +103,15 @@ func fillFPDUs(b []byte, s ddp.Segment, head, body []byte, maxPayload int, last,
 			s.MO += uint32(n)
 		}
 	}
+}
+
+// fillFPDU is fillFPDUs for a message that is whole in one FPDU, which lacks its CRC. It
+// works on s as it lies: a copy would wait until what was just stored there has arrived.
+func fillFPDU(b []byte, s *ddp.Segment, head, body []byte) {
+	place := b[mpa.HeaderLen+s.HeaderLen():]
+	copy(place[copy(place, head):], body)
+	s.Last = true
+	finishFPDU(b, s, len(head)+len(body), false)
 }
 
 // Of an untagged segment, RFC 5041 Section 4.3: where the MSN lies in its FPDU, and the

@@ -28,12 +28,13 @@ func (s *sender) join(wr *WR) bool {
 	if !s.arena.extend(&it.room, mpa.FPDULen(it.seg.HeaderLen()+n)) {
 		return false
 	}
-	it.template(wr)
+	it.done = wr.Done
+	it.aim(wr)
 	it.n += uint32(n)
 	it.messages++
 	it.last = at
 	s.copied += len(it.room.b) - at
-	fillFPDUs(it.room.b[at:], it.seg, wr.Head, wr.Body, n, true, false)
+	fillFPDU(it.room.b[at:], &it.seg, wr.Head, wr.Body)
 	return true
 }
 

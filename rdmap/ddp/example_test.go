@@ -18,6 +18,14 @@ func (q *receives) Open(*ddp.Segment) ([]byte, bool) {
 	return make([]byte, 64), true
 }
 
+// lying are receives that need no memory: a whole message is delivered where it lies.
+type lying struct{ receives }
+
+func (q *lying) Open(*ddp.Segment) ([]byte, bool) {
+	q.receives--
+	return nil, true
+}
+
 // window is memory under one STag.
 type window struct {
 	stag ddp.STag
@@ -119,6 +127,31 @@ func ExampleReceiver_Continue() {
 	// carries on: "two "
 	// carries on: "three"
 	// "one two three"
+}
+
+// A caller that has posted enough delivers a message like the one before itself.
+func ExampleReceiver_Repeat() {
+	posted := lying{3}
+	r := ddp.NewReceiver(ddp.Config{Queues: [ddp.NumQueues]ddp.Queue{ddp.QNSend: &posted}})
+
+	s := ddp.Segment{Last: true, Control: 0x43}
+	for _, word := range []string{"one", "two", "three"} {
+		s.MSN++
+		ulpdu := append(s.Append(nil), word...)
+		if posted.receives > 0 && r.Repeats(ulpdu) {
+			posted.receives--
+			r.Repeat(len(word))
+			fmt.Printf("repeats: %q\n", ulpdu[ddp.UntaggedLen:])
+			continue
+		}
+		h, _ := r.Header(ulpdu, len(ulpdu))
+		ev, _ := r.Place(ulpdu[h.HeaderLen():])
+		fmt.Printf("%q\n", ev.Data)
+	}
+	// Output:
+	// "one"
+	// repeats: "two"
+	// repeats: "three"
 }
 
 func ExampleSegment_Parse() {

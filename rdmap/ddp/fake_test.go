@@ -84,7 +84,7 @@ func newRig() *rig {
 }
 
 // receive shows one ULPDU to the machine, without RDMAP's checks. Every other one of those
-// that carry on a message is placed by the caller.
+// that carry on a message, or repeat one, is placed by the caller.
 func (g *rig) receive(u []byte) (Event, error) {
 	g.byHand = !g.byHand
 	if g.byHand && g.Continues(u) {
@@ -96,6 +96,14 @@ func (g *rig) receive(u []byte) (Event, error) {
 			g.sinks.Placed(&s)
 			g.Continue(n)
 			return Event{Tagged: true, Placed: n, Length: g.tagged.placed}, nil
+		}
+	}
+	if g.byHand && g.Repeats(u) {
+		q, n := g.q[g.seg.QN], len(u)-UntaggedLen
+		if q.posted > 0 && n <= q.size {
+			q.posted--
+			g.Repeat(n)
+			return Event{Placed: n, Length: uint64(n), Delivered: true, Data: u[UntaggedLen:]}, nil
 		}
 	}
 	s, err := g.Header(u, len(u))

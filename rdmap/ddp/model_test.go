@@ -208,6 +208,7 @@ func TestReceiverModel(t *testing.T) {
 		g := newRig()
 		for i := range g.next {
 			g.next[i] = rapid.SampledFrom([]uint32{1, 0xfffffffe, 0x7fffffff}).Draw(t, "first MSN")
+			g.q[i].inPlace = rapid.Bool().Draw(t, "in place")
 		}
 		m := newModel(g)
 		for range 16 {
@@ -253,8 +254,12 @@ func FuzzReceiver(f *testing.F) {
 	f.Add(append(append([]byte{byte(len(two))}, two...), append([]byte{20}, seg(Segment{Last: true, Control: 0x43, MSN: 1, MO: 3}, "LO")...)...))
 	w := seg(Segment{Tagged: true, Control: 0x40, STag: 0x55, TO: 30}, "HEL")
 	f.Add(append([]byte{byte(len(w))}, w...))
+	again := seg(Segment{Last: true, Control: 0x43, MSN: 2}, "HEL")
+	one := seg(Segment{Last: true, Control: 0x43, MSN: 1}, "HEL")
+	f.Add(append(append([]byte{byte(len(one))}, one...), append([]byte{byte(len(again))}, again...)...))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		g := newRig()
+		g.q[0].inPlace = true
 		m := newModel(g)
 		for len(b) > 0 {
 			n := min(int(b[0]), len(b)-1)

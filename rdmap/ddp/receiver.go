@@ -80,6 +80,7 @@ type Receiver struct {
 	phase   phase
 	payload int // octets of the segment
 	pinned  bool
+	whole   bool // seg was an untagged message of its own, delivered where it lay
 
 	err error
 }
@@ -116,7 +117,7 @@ func (r *Receiver) Header(b []byte, size int) (*Segment, error) {
 		return nil, r.err
 	}
 	r.unpin()
-	r.phase, r.size = phaseIdle, size
+	r.phase, r.size, r.whole = phaseIdle, size, false
 	if !r.seg.Parse(b[:min(size, len(b))]) {
 		return nil, r.fail(&Error{Violation: LocalCatastrophic, Got: uint64(size), Want: uint64(r.seg.HeaderLen())})
 	}
@@ -217,6 +218,29 @@ func (r *Receiver) Continue(n int) {
 	r.seg.TO += uint64(r.payload)
 	r.payload, r.size = n, TaggedLen+n
 	r.tagged.placed += uint64(n)
+}
+
+// Repeats reports whether u is a segment like the one before it, which was an untagged
+// message of its own that was delivered where it lay: the same header but for the MSN,
+// which is the next one. It would pass all checks but those of its Queue, which has to
+// have a message posted, and of a size. Repeats changes nothing.
+func (r *Receiver) Repeats(u []byte) bool {
+	s := &r.seg
+	return len(u) >= UntaggedLen && u[0] == flagLast|Version && r.whole && r.phase == phaseIdle && r.err == nil &&
+		u[1] == s.Control &&
+		binary.BigEndian.Uint32(u[2:]) == s.ULP &&
+		binary.BigEndian.Uint32(u[6:]) == s.QN &&
+		binary.BigEndian.Uint32(u[10:]) == r.next[s.QN] &&
+		binary.BigEndian.Uint32(u[14:]) == 0
+}
+
+// Repeat says that such a segment, with n octets of payload, has been delivered where it
+// lies. It stands for Header, Reserve and Commit of a caller that has asked the Queue, and
+// has taken what was posted there.
+func (r *Receiver) Repeat(n int) {
+	r.seg.MSN = r.next[r.seg.QN]
+	r.next[r.seg.QN]++
+	r.payload, r.size = n, UntaggedLen+n
 }
 
 // Fail ends the inbound direction from outside, for instance after a bad CRC behind

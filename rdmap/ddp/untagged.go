@@ -77,6 +77,7 @@ func (r *Receiver) commitUntagged(payload []byte) Event {
 		return ev
 	}
 	ev.Data = payload
+	r.whole = m.buf == nil
 	if m.buf != nil {
 		ev.Data = m.buf[:m.placed:m.placed]
 	}

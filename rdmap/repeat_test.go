@@ -1,0 +1,141 @@
+package rdmap
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/region"
+)
+
+const (
+	repeatSends = 6 // of which there is a receive for each, and one more
+	repeatSize  = 32
+	repeatAt    = repeatSends / 2
+)
+
+// repeated runs Sends through an engine, as they come or each through all the checks, and
+// says what became of them.
+func repeated(singly, shared bool, op Opcode, spoil func(segs []ddp.Segment, data, fpdus [][]byte)) (log string, sends int) {
+	cfg := engineConfig{recvs: repeatSends + 1, size: repeatSize}
+	if shared {
+		cfg.queue = NewRecvQueue(repeatSends + 1)
+	}
+	e := newEngine(cfg)
+	e.singly = singly
+	segs := make([]ddp.Segment, repeatSends)
+	data, fpdus := make([][]byte, repeatSends), make([][]byte, repeatSends)
+	for i := range segs {
+		segs[i] = ddp.Segment{Last: true, Control: controlOctet(op), MSN: uint32(i + 1)}
+		data[i] = bytes.Repeat([]byte{byte(i + 1)}, i)
+	}
+	spoil(segs, data, nil)
+	for i := range segs {
+		fpdus[i] = mpa.AppendFPDU(nil, append(segs[i].Append(nil), data[i]...), true)
+	}
+	spoil(nil, nil, fpdus)
+	e.input(bytes.Join(fpdus, nil))
+	code := ""
+	if p, ok := e.err.(*ProtocolError); ok {
+		code = fmt.Sprint(p.Code, p.Section)
+	}
+	recvs := e.rcv.recvs.Load()
+	if shared {
+		recvs = int64(cfg.queue.Posted())
+	}
+	return fmt.Sprintf("%+v\n%v %s\n%x\n%+v\n%d receives, octets left %d",
+		e.got, e.err != nil, code, e.output(), e.rcv.in, recvs, len(e.in)), e.repeated
+}
+
+// TestRepeat: Sends that are recognized by the one before leave what they leave one by one,
+// whatever comes among them, and so does what is said about it.
+func TestRepeat(t *testing.T) {
+	for name, c := range map[string]struct {
+		segs  func(s []ddp.Segment, data [][]byte)
+		fpdus func(f [][]byte)
+	}{
+		"all of them":     {},
+		"an MSN again":    {segs: func(s []ddp.Segment, _ [][]byte) { s[repeatAt].MSN-- }},
+		"an MSN ahead":    {segs: func(s []ddp.Segment, _ [][]byte) { s[repeatAt].MSN++ }},
+		"an MSN far on":   {segs: func(s []ddp.Segment, _ [][]byte) { s[repeatAt].MSN += 9 }},
+		"an MO":           {segs: func(s []ddp.Segment, _ [][]byte) { s[repeatAt].MO = 1 }},
+		"no QN":           {segs: func(s []ddp.Segment, _ [][]byte) { s[repeatAt].QN = 5 }},
+		"another version": {segs: func(s []ddp.Segment, _ [][]byte) { s[repeatAt].Control ^= 0x80 }},
+		"a fifth bit":     {segs: func(s []ddp.Segment, _ [][]byte) { s[repeatAt].Control |= 0x10 }},
+		"invalidates":     {segs: func(s []ddp.Segment, _ [][]byte) { s[repeatAt].Control ^= 7; s[repeatAt].ULP = 1 }},
+		"with and without SE": {segs: func(s []ddp.Segment, _ [][]byte) {
+			s[repeatAt].Control ^= 6
+		}},
+		"two halves": {segs: func(s []ddp.Segment, data [][]byte) {
+			s[repeatAt].Last = false
+			s[repeatAt+1].MSN--
+			s[repeatAt+1].MO = uint32(len(data[repeatAt]))
+			s[repeatAt+2].MSN--
+		}},
+		"as long as may be": {segs: func(_ []ddp.Segment, data [][]byte) { data[repeatAt] = make([]byte, repeatSize) }},
+		"too long":          {segs: func(_ []ddp.Segment, data [][]byte) { data[repeatAt] = make([]byte, repeatSize+1) }},
+		"more than posted": {fpdus: func(f [][]byte) {
+			s := ddp.Segment{Last: true, Control: controlOctet(OpSend), MSN: repeatSends}
+			for range 2 {
+				s.MSN++
+				f[repeatSends-1] = append(f[repeatSends-1], mpa.AppendFPDU(nil, s.Append(nil), true)...)
+			}
+		}},
+		"bad CRC":       {fpdus: func(f [][]byte) { f[repeatAt][len(f[repeatAt])-1] ^= 1 }},
+		"bad payload":   {fpdus: func(f [][]byte) { f[repeatAt][20] ^= 1 }},
+		"DDP version":   {fpdus: func(f [][]byte) { again(f[repeatAt], func(u []byte) { u[0] ^= 3 }) }},
+		"reserved bits": {fpdus: func(f [][]byte) { again(f[repeatAt], func(u []byte) { u[0] |= 0x3c }) }},
+		"half an FPDU":  {fpdus: func(f [][]byte) { f[repeatAt] = f[repeatAt][:9]; clear(f[repeatAt+1:]) }},
+		"a Write within": {fpdus: func(f [][]byte) {
+			s := ddp.Segment{Tagged: true, Last: true, Control: controlOctet(OpWrite)}
+			f[repeatAt] = append(mpa.AppendFPDU(nil, s.Append(nil), true), f[repeatAt]...)
+		}},
+	} {
+		spoil := func(s []ddp.Segment, data, f [][]byte) {
+			if s != nil && c.segs != nil {
+				c.segs(s, data)
+			}
+			if f != nil && c.fpdus != nil {
+				c.fpdus(f)
+			}
+		}
+		for _, op := range []Opcode{OpSend, OpSendSE} {
+			for _, shared := range []bool{false, true} {
+				want, none := repeated(true, shared, op, spoil)
+				got, n := repeated(false, shared, op, spoil)
+				if got != want || none != 0 {
+					t.Errorf("%v, %s, shared %v: as they come\n%s\none by one\n%s", op, name, shared, got, want)
+				}
+				if (n == 0) != shared {
+					t.Errorf("%v, %s, shared %v: %d recognized", op, name, shared, n)
+				}
+			}
+		}
+	}
+}
+
+// TestRepeatNot: what is looked at besides its header does not repeat: an STag that is
+// invalidated a second time, Immediate Data that is too short.
+func TestRepeatNot(t *testing.T) {
+	for op, data := range map[Opcode][2]string{
+		OpSendInvalidate:   {"one", "two"},
+		OpSendSEInvalidate: {"one", "two"},
+		OpImmediate:        {"12345678", "1234"},
+		OpImmediateSE:      {"12345678", "1234"},
+	} {
+		e := newEngine(engineConfig{recvs: 2, ext: Ext7306})
+		_, reg := e.register(t, 1, region.RemoteWrite|region.RemoteInvalidate)
+		for i, d := range data {
+			s := ddp.Segment{Last: true, Control: controlOctet(op), MSN: uint32(i + 1)}
+			if op.Invalidates() {
+				s.ULP = uint32(reg.STag())
+			}
+			e.input(mpa.AppendFPDU(nil, append(s.Append(nil), d...), true))
+		}
+		if len(e.got) != 1 || e.err == nil {
+			t.Errorf("%v: %d delivered, %v", op, len(e.got), e.err)
+		}
+	}
+}
