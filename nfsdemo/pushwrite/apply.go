@@ -26,8 +26,8 @@ const (
 // is seen whether it takes too much of the ring by then: what a batch costs are its flushes, of
 // the files and of the head.
 const (
-	linger     = 25 * time.Millisecond
-	lingerStep = 5 * time.Millisecond
+	linger     = 250 * time.Millisecond
+	lingerStep = 10 * time.Millisecond
 )
 
 // retryMin and retryMax bound the time between two attempts to apply a record.
@@ -61,6 +61,8 @@ type applier struct {
 	end   uint64            // position behind the batch
 	next  *commitlog.Record // the one behind the batch; nil: there was none yet
 	delay time.Duration     // until the batch is tried again
+
+	joined []byte // room for records that are written as one
 }
 
 // consume applies the records of a log until ctx ends, or nothing of it can be applied any
@@ -171,10 +173,11 @@ func (a *applier) apply() error {
 	n := 0
 	var failed error
 	for n < len(a.batch) && failed == nil {
-		if failed = a.write(a.batch[n], wrote); failed == nil || mutant.Is(mutant.ErrorSkipped) {
-			failed = nil
-			n++
+		var k int
+		if k, failed = a.write(a.batch[n:], wrote); failed != nil && mutant.Is(mutant.ErrorSkipped) {
+			k, failed = 1, nil
 		}
+		n += k
 	}
 	if n == 0 {
 		return failed
@@ -194,30 +197,6 @@ func (a *applier) apply() error {
 	a.s.progress(a.l, end, a.batch[:n])
 	a.batch, a.delay = append(a.batch[:0], a.batch[n:]...), 0
 	return failed
-}
-
-// write writes one record to its file.
-func (a *applier) write(r *commitlog.Record, wrote map[file]*writings) error {
-	rec, err := pushfile.ParseRecord(r.Payload)
-	if err != nil {
-		return &forgedError{err}
-	}
-	f, g, err := a.s.admit(a.l, &rec, r.Pos)
-	if err != nil {
-		return &forgedError{err}
-	}
-	verf, err := a.s.files.WriteGrant(&g.Grant, rec.Data, rec.Offset)
-	switch w := wrote[f]; {
-	case errors.Is(err, nfs3.ErrFBig): // no file has room there
-		return &forgedError{err}
-	case err != nil:
-		return err
-	case w == nil:
-		wrote[f] = &writings{&g.Grant, verf}
-	case w.verf != verf:
-		return errVerf
-	}
-	return nil
 }
 
 // admit says to which file a record at pos may be written.

@@ -1,0 +1,86 @@
+package pushwrite
+
+import (
+	"errors"
+
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/pushfile"
+	"github.com/stag-rdma/stag/transport/commitlog"
+)
+
+// joinOctets is how much records that lie behind each other in a file may have to be written
+// as one: a write costs as much as 16 KiB of it.
+const joinOctets = 64 << 10
+
+// piece is what is written at once.
+type piece struct {
+	f   file
+	g   *grant
+	off uint64
+	p   []byte
+	n   int // records that it is made of
+}
+
+// write writes the first of rs to its file, and those behind it along with it that go on where
+// it ends. It returns how many it has written. If they cannot be written together, the first
+// is written alone, so that an error is always that of one record.
+func (a *applier) write(rs []*commitlog.Record, wrote map[file]*writings) (int, error) {
+	w, err := a.piece(rs[0])
+	if err != nil {
+		return 0, err
+	}
+	if j := a.join(w, rs[1:]); j.n > 1 && a.put(&j, wrote) == nil {
+		return j.n, nil
+	}
+	if err := a.put(&w, wrote); err != nil {
+		return 0, err
+	}
+	return w.n, nil
+}
+
+// piece looks at a record.
+func (a *applier) piece(r *commitlog.Record) (piece, error) {
+	rec, err := pushfile.ParseRecord(r.Payload)
+	if err != nil {
+		return piece{}, &forgedError{err}
+	}
+	f, g, err := a.s.admit(a.l, &rec, r.Pos)
+	if err != nil {
+		return piece{}, &forgedError{err}
+	}
+	return piece{f, g, rec.Offset, rec.Data, 1}, nil
+}
+
+// join returns w and what of rs goes on where it ends, under the same lease. It is valid
+// until the next call.
+func (a *applier) join(w piece, rs []*commitlog.Record) piece {
+	for _, r := range rs {
+		next, err := a.piece(r)
+		end := w.off + uint64(len(w.p))
+		if err != nil || next.g != w.g || next.off != end || len(w.p)+len(next.p) > joinOctets {
+			break
+		}
+		if w.n == 1 {
+			a.joined = append(a.joined[:0], w.p...)
+		}
+		a.joined = append(a.joined, next.p...)
+		w.p, w.n = a.joined, w.n+1
+	}
+	return w
+}
+
+// put writes a piece to its file.
+func (a *applier) put(w *piece, wrote map[file]*writings) error {
+	verf, err := a.s.files.WriteGrant(&w.g.Grant, w.p, w.off)
+	switch is := wrote[w.f]; {
+	case errors.Is(err, nfs3.ErrFBig): // no file has room there
+		return &forgedError{err}
+	case err != nil:
+		return err
+	case is == nil:
+		wrote[w.f] = &writings{&w.g.Grant, verf}
+	case is.verf != verf:
+		return errVerf
+	}
+	return nil
+}

@@ -1,0 +1,101 @@
+package pushwrite
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/server"
+)
+
+// held is Files that write nothing before they are let, and say what they were asked for.
+type held struct {
+	begun chan struct{} // closed by the first write
+	once  sync.Once
+	let   chan struct{}
+	fail  func(p []byte) error
+
+	mu     sync.Mutex
+	writes []string
+}
+
+func (h *held) write(_ *server.Grant, p []byte, off uint64) error {
+	h.once.Do(func() { close(h.begun) })
+	<-h.let
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(p) > 8 {
+		p = p[:8]
+	}
+	h.writes = append(h.writes, fmt.Sprintf("%s at %d", p, off))
+	return h.fail(p)
+}
+
+func (h *held) were() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.writes)
+}
+
+// hurry says that somebody waits for a log.
+func (s *Server) hurry(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.byName[name].hurry()
+}
+
+// behind has a log with six records of two files behind one that is held up, then applied.
+func behind(t *testing.T, fail func(p []byte) error) (h *held, p *plain, f, g nfs3.FileHandle, c *pusher) {
+	w := newWorld(t, nil)
+	p, c = w.plain(0), w.pusher("log", 0)
+	f, g = p.create("f", 0o644), p.create("g", 0o644)
+	lf, lg := c.lease(f), c.lease(g)
+	h = &held{begun: make(chan struct{}), let: make(chan struct{}), fail: fail}
+	w.files.fail(h.write, nil)
+	c.wrote(lf, 0, "0")
+	w.pw.hurry("log")
+	<-h.begun // the first batch, which ends with this record
+	for i, r := range []struct {
+		lease, off uint64
+		data       string
+	}{{lf, 1, "1"}, {lf, 2, "2"}, {lf, 3, "3"}, {lg, 4, "4"}, {lf, 0, "a"}, {lf, 1, "b"}} {
+		if err := c.write(r.lease, r.off, r.data); err != nil {
+			t.Fatal(i, err)
+		}
+	}
+	close(h.let)
+	return h, p, f, g, c
+}
+
+// TestJoined: records that go on where the one before ends, in the same file, are written
+// along with it, and no others; the order of the log is kept.
+func TestJoined(t *testing.T) {
+	h, p, f, g, c := behind(t, func([]byte) error { return nil })
+	p.has(f, "ab23")
+	p.has(g, "\x00\x00\x00\x004")
+	if got, want := h.were(), []string{"0 at 0", "123 at 1", "4 at 4", "ab at 0"}; !slices.Equal(got, want) {
+		t.Errorf("written: %q, want %q", got, want)
+	}
+	if st := c.status().State; st.Applied != 7 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestJoinedError: where records cannot be written together each is written alone: the error is
+// that of one, and what lies before it is applied.
+func TestJoinedError(t *testing.T) {
+	_, p, f, _, c := behind(t, func(p []byte) error {
+		if len(p) > 1 || p[0] == '3' {
+			return nfs3.ErrNoSpc
+		}
+		return nil
+	})
+	if _, st := p.read(f); st != nfs3.ErrIO {
+		t.Error("read:", st)
+	}
+	if st := c.status().State; st.Applied != 3 || st.Record != 4 || st.Error != nfs3.ErrNoSpc {
+		t.Errorf("%+v", st)
+	}
+}
