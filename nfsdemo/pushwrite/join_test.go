@@ -46,7 +46,7 @@ func (s *Server) hurry(name string) {
 	s.byName[name].hurry()
 }
 
-// behind has a log with six records of two files behind one that is held up, then applied.
+// behind has a log with seven records of two files behind one that is held up, then applied.
 func behind(t *testing.T, fail func(p []byte) error) (h *held, p *plain, f, g nfs3.FileHandle, c *pusher) {
 	w := newWorld(t, nil)
 	p, c = w.plain(0), w.pusher("log", 0)
@@ -60,7 +60,7 @@ func behind(t *testing.T, fail func(p []byte) error) (h *held, p *plain, f, g nf
 	for i, r := range []struct {
 		lease, off uint64
 		data       string
-	}{{lf, 1, "1"}, {lf, 2, "2"}, {lf, 3, "3"}, {lg, 4, "4"}, {lf, 0, "a"}, {lf, 1, "b"}} {
+	}{{lf, 1, "1"}, {lf, 2, "2"}, {lf, 3, "3"}, {lg, 4, "4"}, {lf, 0, "a"}, {lf, 1, "b"}, {lf, 5, "z"}} {
 		if err := c.write(r.lease, r.off, r.data); err != nil {
 			t.Fatal(i, err)
 		}
@@ -73,12 +73,12 @@ func behind(t *testing.T, fail func(p []byte) error) (h *held, p *plain, f, g nf
 // along with it, and no others; the order of the log is kept.
 func TestJoined(t *testing.T) {
 	h, p, f, g, c := behind(t, func([]byte) error { return nil })
-	p.has(f, "ab23")
+	p.has(f, "ab23\x00z")
 	p.has(g, "\x00\x00\x00\x004")
-	if got, want := h.were(), []string{"0 at 0", "123 at 1", "4 at 4", "ab at 0"}; !slices.Equal(got, want) {
+	if got, want := h.were(), []string{"0 at 0", "123 at 1", "4 at 4", "ab at 0", "z at 5"}; !slices.Equal(got, want) {
 		t.Errorf("written: %q, want %q", got, want)
 	}
-	if st := c.status().State; st.Applied != 7 {
+	if st := c.status().State; st.Applied != 8 {
 		t.Errorf("%+v", st)
 	}
 }
