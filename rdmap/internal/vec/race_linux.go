@@ -13,29 +13,21 @@ func writeOnce(fd int, p []byte) (int, error)    { return syscall.Write(fd, p) }
 // that what was written before the call happens before what is read after the octets
 // have arrived, in the way package net does.
 func (w *Writer) writev(fd int, vec [][]byte) (n int, err error) {
-	for _, p := range vec {
-		if len(p) == 0 {
-			continue
-		}
-		k, err := write(fd, p)
-		n += k
-		if k < len(p) {
-			if n > 0 {
-				err = nil
-			}
-			return n, err
-		}
-	}
-	return n, nil
+	return pieces(vec, func(p []byte) (int, error) { return write(fd, p) })
 }
 
 // readv reads piece by piece for the same reason.
 func (r *Reader) readv(fd int, vec [][]byte) (n int, err error) {
+	return pieces(vec, func(p []byte) (int, error) { return Read(fd, p, false) })
+}
+
+// pieces moves the pieces of vec until one is moved in part. An error counts when nothing was.
+func pieces(vec [][]byte, move func(p []byte) (int, error)) (n int, err error) {
 	for _, p := range vec {
 		if len(p) == 0 {
 			continue
 		}
-		k, err := Read(fd, p, false)
+		k, err := move(p)
 		n += k
 		if k < len(p) {
 			if n > 0 {
