@@ -89,26 +89,10 @@ func (p *pushing) wantsWrite(err error) bool {
 
 // push appends src from its start, and returns up to where all of it was acknowledged.
 func (p *pushing) push(ctx context.Context, size int64) (off int64, err error) {
-	window := p.f.c.cfg.CommitEvery
-	keeper, _ := p.src.(releaser)
-	if keeper != nil {
-		window = min(window, keeper.Size())
-	}
-	for {
-		end := off + window
-		if size > off {
-			end = min(end, size)
-		}
+	return p.f.c.windows(p.src, 0, size, func(off, end int64) (int64, bool, error) {
 		pump := pump{bufs: p.f.bufs, block: p.f.max, depth: p.f.p.cfg.InFlight, move: p.move, note: p.count()}
-		good, last, err := pump.run(ctx, off, end)
-		off = good
-		if err != nil || last {
-			return off, err
-		}
-		if keeper != nil {
-			keeper.Release(off)
-		}
-	}
+		return pump.run(ctx, off, end)
+	})
 }
 
 // count is told of octets that were acknowledged; nil if nobody wants to know.

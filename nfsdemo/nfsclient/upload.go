@@ -37,8 +37,21 @@ func (c *Client) WriteFrom(ctx context.Context, n *Node, src io.ReaderAt, size i
 
 // run copies what lies behind off.
 func (u *upload) run(ctx context.Context, off, size int64) (int64, error) {
-	window := u.c.cfg.CommitEvery
-	keeper, _ := u.src.(releaser)
+	return u.c.windows(u.src, off, size, func(off, end int64) (int64, bool, error) {
+		good, last, err := u.window(ctx, off, end)
+		if err != nil { // what follows off has not been committed
+			return off, false, pathErr("write", u.n.Path, err)
+		}
+		return good, last, nil
+	})
+}
+
+// windows copies what lies behind off in windows of CommitEvery octets, and of what src keeps
+// until it is released. Move returns where its window ended well, also with an error, and
+// whether src ends there; windows returns the last of these places.
+func (c *Client) windows(src io.ReaderAt, off, size int64, move func(off, end int64) (good int64, last bool, err error)) (int64, error) {
+	window := c.cfg.CommitEvery
+	keeper, _ := src.(releaser)
 	if keeper != nil {
 		window = min(window, keeper.Size())
 	}
@@ -47,12 +60,9 @@ func (u *upload) run(ctx context.Context, off, size int64) (int64, error) {
 		if size > off {
 			end = min(end, size)
 		}
-		good, last, err := u.window(ctx, off, end)
-		if err != nil {
-			return off, pathErr("write", u.n.Path, err)
-		}
-		if off = good; last {
-			return off, nil
+		good, last, err := move(off, end)
+		if off = good; last || err != nil {
+			return off, err
 		}
 		if keeper != nil {
 			keeper.Release(off)
