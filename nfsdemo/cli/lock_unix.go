@@ -17,13 +17,3 @@ func lockFile(f *os.File) error {
 	}
 	return err
 }
-
-// syncDir makes the names in a directory durable.
-func syncDir(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
-}

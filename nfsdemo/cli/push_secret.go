@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport/push"
 )
 
@@ -99,7 +100,7 @@ func (s *secretFile) keep(secret push.Secret) error {
 	if err := s.f.Sync(); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(s.path))
+	return pmem.SyncDir(filepath.Dir(s.path))
 }
 
 // close lets other processes have the log.

@@ -63,7 +63,7 @@ func openLog(path string) (*pmem.Memory, error) {
 	if mem, err = pmem.Open(pmem.File, half, nil); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(replies.Create(mem, nil), mem.Close(), os.Rename(half, path), syncDir(filepath.Dir(path))); err != nil {
+	if err := errors.Join(replies.Create(mem, nil), mem.Close(), os.Rename(half, path), pmem.SyncDir(filepath.Dir(path))); err != nil {
 		return nil, err
 	}
 	return pmem.Open(pmem.File, path, nil)

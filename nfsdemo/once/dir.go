@@ -67,16 +67,7 @@ func createFile(dir, path string, capacity int) error {
 	if err := os.Rename(tmp, path); err != nil {
 		return err
 	}
-	return syncDir(dir)
-}
-
-// syncDir makes the names in a directory durable.
-func syncDir(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
+	return pmem.SyncDir(dir)
 }
 
 // release ends the log and, if OpenDir has opened it, its memory.

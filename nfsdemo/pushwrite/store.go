@@ -13,6 +13,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/lease"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/server"
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -252,16 +253,7 @@ func (s *store) rewrite(snapshot func() ([]stored, lease.ID)) error {
 		_ = s.f.Close() // it is nobody's file any more
 	}
 	s.f, s.size = f, len(b)
-	return s.keep(syncDir(filepath.Dir(s.path)))
-}
-
-// syncDir makes the names in a directory durable.
-func syncDir(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return s.keep(pmem.SyncDir(filepath.Dir(s.path)))
 }
 
 func (s *store) close() error {

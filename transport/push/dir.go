@@ -64,16 +64,7 @@ func (d *dir) writeOwner(name string, owner Owner) error {
 	if err := os.Rename(f.Name(), d.file(name, ownerSuffix)); err != nil {
 		return err
 	}
-	return syncDir(d.path)
-}
-
-// syncDir makes the names in a directory durable.
-func syncDir(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
+	return pmem.SyncDir(d.path)
 }
 
 // Open implements Store.

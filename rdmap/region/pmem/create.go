@@ -45,7 +45,7 @@ func create(path string, size int, h *hook.Hooks) error {
 	if err := os.Link(f.Name(), path); err != nil {
 		return err
 	}
-	return syncDir(filepath.Clean(dir))
+	return SyncDir(filepath.Clean(dir))
 }
 
 // fill writes the zeros and syncs.

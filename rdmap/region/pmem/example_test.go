@@ -171,3 +171,14 @@ func ExampleSnapshot_Image() {
 	fmt.Println(last, err, slices.Equal(im.Octets()[:1], []byte("b")))
 	// Output: 64: 0=2 <nil> true
 }
+
+// A file that replaces another is there after a crash when its directory was made durable.
+func ExampleSyncDir() {
+	dir, _ := os.MkdirTemp("", "pmem")
+	defer os.RemoveAll(dir)
+	name := filepath.Join(dir, "secret")
+	_ = os.WriteFile(name+".new", []byte("word"), 0o600) // and f.Sync, if it matters
+	_ = os.Rename(name+".new", name)
+	fmt.Println(pmem.SyncDir(dir), pmem.SyncDir(name+".none") != nil)
+	// Output: <nil> true
+}

@@ -23,8 +23,9 @@ func lock(f *os.File) error {
 	return nil
 }
 
-// syncDir makes the names in a directory durable.
-func syncDir(dir string) error {
+// SyncDir makes the names in a directory durable: those of files that were created, renamed or
+// removed there. Where the system has no such thing it does nothing.
+func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err
