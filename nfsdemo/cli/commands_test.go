@@ -18,16 +18,8 @@ import (
 func start(t *testing.T) (dir, rdma, tcp string) {
 	t.Helper()
 	dir = t.TempDir()
-	s, err := newService(t.Context(), &serviceConfig{
+	s := started(t, &serviceConfig{
 		export: dir, squash: server.SquashNone, rdma: "127.0.0.1:0", tcp: "127.0.0.1:0", config: new(transport.Config),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.stop(context.Background()); err != nil {
-			t.Error(err)
-		}
 	})
 	return dir, "nfs+rdma://" + addrOf(s.rdma) + s.path, "nfs://" + addrOf(s.tcp) + s.path
 }

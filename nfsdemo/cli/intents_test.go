@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"path/filepath"
 	"testing"
@@ -14,13 +13,10 @@ import (
 // TestIntents: what the journal does is in /status, and that it has failed among the problems.
 // A server with /status and no log of pushed writes serves.
 func TestIntents(t *testing.T) {
-	s, err := newService(t.Context(), &serviceConfig{
+	s := started(t, &serviceConfig{
 		export: t.TempDir(), intents: filepath.Join(t.TempDir(), "journal"), squash: server.SquashNone,
 		tcp: "127.0.0.1:0", push: pushConfig{status: "127.0.0.1:0"}, config: new(transport.Config),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	url := "nfs://" + addrOf(s.tcp) + s.path
 	if r := command(t.Context(), "", "mkdir", url+"/d"); r.status != 0 {
 		t.Errorf("%+v", r)
@@ -39,8 +35,5 @@ func TestIntents(t *testing.T) {
 	}
 	if r := command(t.Context(), "", "ls", url); r.status != 0 || r.stdout != "d\n" {
 		t.Errorf("%+v", r)
-	}
-	if err := s.stop(context.Background()); err != nil {
-		t.Error(err)
 	}
 }

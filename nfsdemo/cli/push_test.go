@@ -58,18 +58,7 @@ func TestStatus(t *testing.T) {
 		export: export, rdma: "127.0.0.1:0", config: &transport.Config{},
 		push: pushConfig{dir: filepath.Join(dir, "logs"), recall: 1e9, status: "127.0.0.1:0"},
 	}
-	if err := cfg.push.check(cfg); err != nil {
-		t.Fatal(err)
-	}
-	s, err := newService(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := s.stop(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}()
+	s := started(t, cfg)
 	commits, status := s.push.addrs()
 	if commits == "" {
 		t.Error("no address for commit connections")

@@ -24,16 +24,8 @@ import (
 func TestReplies(t *testing.T) {
 	serve := func(replies string) (url string) {
 		t.Helper()
-		s, err := newService(t.Context(), &serviceConfig{
+		s := started(t, &serviceConfig{
 			export: t.TempDir(), squash: server.SquashNone, rdma: "127.0.0.1:0", replies: replies, config: new(transport.Config),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := s.stop(context.Background()); err != nil {
-				t.Error(err)
-			}
 		})
 		return "nfs+rdma://" + addrOf(s.rdma) + s.path
 	}

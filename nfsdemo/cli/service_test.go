@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"path/filepath"
 	"testing"
 
@@ -25,20 +26,7 @@ func TestHandlers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg := &serviceConfig{export: t.TempDir(), rdma: "127.0.0.1:0", config: &transport.Config{}}
 			change(cfg, t.TempDir())
-			if cfg.push.dir != "" {
-				if err := cfg.push.check(cfg); err != nil {
-					t.Fatal(err)
-				}
-			}
-			s, err := newService(t.Context(), cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() {
-				if err := s.stop(t.Context()); err != nil {
-					t.Error(err)
-				}
-			}()
+			s := started(t, cfg)
 			says := func(says func(transport.Handler, uint32, uint32, uint32) bool, proc nfs3.Proc) bool {
 				return says(s.srv.Handler, nfs3.Program, nfs3.Version, uint32(proc))
 			}
@@ -53,4 +41,24 @@ func TestHandlers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// started starts a service as serve does. It ends with the test.
+func started(t testing.TB, cfg *serviceConfig) *service {
+	t.Helper()
+	if cfg.push.dir != "" {
+		if err := cfg.push.check(cfg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := newService(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
 }

@@ -65,30 +65,36 @@ func Example() {
 	// 1 1 true [0 0 0 42]
 }
 
-// What was asked when the client crashed, and not answered.
-func ExampleClient_Unanswered() {
+// serve answers calls with 42 by a Pusher that keeps all replies, after wait, and returns where
+// it listens for calls.
+func serve(config *transport.Config, wait func()) (addr string, stop func()) {
 	logs, _ := net.Listen("tcp", "127.0.0.1:0")
 	calls, _ := net.Listen("tcp", "127.0.0.1:0")
-	came, gate := make(chan bool), make(chan bool)
 	pusher := &replies.Pusher{
 		Addr: logs.Addr().String(),
-		Handler: transport.HandlerFunc(func(_ context.Context, _ *transport.Request, _ *transport.Response) {
-			came <- true
-			<-gate
+		Handler: transport.HandlerFunc(func(_ context.Context, _ *transport.Request, resp *transport.Response) {
+			wait()
+			resp.Results = xdr.AppendUint32(resp.Results, 42)
 		}),
 		Choose: func(_, _, _ uint32) bool { return true },
 	}
 	go pusher.Serve(logs)
-	defer pusher.Close()
-	server := &transport.Server{Handler: pusher}
+	server := &transport.Server{Handler: pusher, Config: config}
 	go server.Serve(calls)
-	defer server.Close()
+	return calls.Addr().String(), func() { server.Close(); pusher.Close() }
+}
+
+// What was asked when the client crashed, and not answered.
+func ExampleClient_Unanswered() {
+	came, gate := make(chan bool), make(chan bool)
+	addr, stop := serve(nil, func() { came <- true; <-gate })
+	defer stop()
 
 	mem, notes := pmem.NewSim(1<<16, nil), pmem.NewSim(replies.MinCalls, nil)
 	_, _ = replies.Create(mem, nil), replies.Create(notes, nil)
 	config := &replies.Config{Memory: mem, Calls: notes, Redial: transport.RedialConfig{
 		Dial: func(ctx context.Context) (transport.Caller, error) {
-			return transport.Dial(ctx, "tcp", calls.Addr().String(), nil)
+			return transport.Dial(ctx, "tcp", addr, nil)
 		},
 	}}
 	client, err := replies.Open(config)
@@ -126,20 +132,8 @@ func ExampleInspect() {
 
 // Replies travel once, in the log: 8 octets stand for them on the connection of the calls.
 func ExampleImmediates() {
-	logs, _ := net.Listen("tcp", "127.0.0.1:0")
-	calls, _ := net.Listen("tcp", "127.0.0.1:0")
-	pusher := &replies.Pusher{
-		Addr: logs.Addr().String(),
-		Handler: transport.HandlerFunc(func(_ context.Context, _ *transport.Request, resp *transport.Response) {
-			resp.Results = xdr.AppendUint32(resp.Results, 42)
-		}),
-		Choose: func(_, _, _ uint32) bool { return true },
-	}
-	go pusher.Serve(logs)
-	defer pusher.Close()
-	server := &transport.Server{Handler: pusher, Config: &transport.Config{ImmediateReplies: true}}
-	go server.Serve(calls)
-	defer server.Close()
+	addr, stop := serve(&transport.Config{ImmediateReplies: true}, func() {})
+	defer stop()
 
 	mem := pmem.NewSim(1<<16, nil)
 	_ = replies.Create(mem, nil)
@@ -147,7 +141,7 @@ func ExampleImmediates() {
 	rpc := &transport.Config{ImmediateReplies: true, Immediate: immediates.Immediate}
 	client, err := replies.Open(&replies.Config{Memory: mem, Immediates: &immediates, Redial: transport.RedialConfig{
 		Dial: func(ctx context.Context) (transport.Caller, error) {
-			return transport.Dial(ctx, "tcp", calls.Addr().String(), rpc)
+			return transport.Dial(ctx, "tcp", addr, rpc)
 		},
 	}})
 	if err != nil {

@@ -154,42 +154,18 @@ func TestImmediateCut(t *testing.T) {
 	created(t, mem)
 	c := q.client(mem)
 	var calls atomic.Int64
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
-	for range 3 {
-		wg.Go(func() {
-			for n := uint32(0); ; n++ {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				seq, _, err := double(t.Context(), c, n)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				c.Done(seq)
-				calls.Add(1)
-			}
-		})
-	}
+	stop := calling(t, c, func(seq uint64, _ uint32) {
+		c.Done(seq)
+		calls.Add(1)
+	})
 	for i := range int64(5) {
-		for cut := false; !cut; time.Sleep(time.Millisecond) {
-			c.mu.Lock()
-			if c.conn != nil && calls.Load() > 20*i {
-				c.conn.Abort(nil)
-				cut = true
-			}
-			c.mu.Unlock()
-		}
+		cutLog(c, func() bool { return calls.Load() > 20*i })
 	}
 	before := calls.Load()
 	for calls.Load() < before+20 {
 		time.Sleep(time.Millisecond)
 	}
-	close(stop)
-	wg.Wait()
+	stop()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.mail.waiting) > 0 {

@@ -175,6 +175,43 @@ func double(ctx context.Context, c *Client, n uint32) (seq uint64, xid uint32, e
 	return seq, reply.Header.XID, err
 }
 
+// calling has three goroutines call double until it is stopped, and tells then of each reply.
+func calling(t *testing.T, c *Client, then func(seq uint64, xid uint32)) (stop func()) {
+	var wg sync.WaitGroup
+	over := make(chan struct{})
+	for range 3 {
+		wg.Go(func() {
+			for n := uint32(0); ; n++ {
+				select {
+				case <-over:
+					return
+				default:
+				}
+				seq, xid, err := double(t.Context(), c, n)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				then(seq, xid)
+			}
+		})
+	}
+	return func() { close(over); wg.Wait() }
+}
+
+// cutLog ends the connection of c's log as soon as it has one and enough is true.
+func cutLog(c *Client, enough func() bool) {
+	for cut := false; !cut; time.Sleep(time.Millisecond) {
+		some := enough()
+		c.mu.Lock()
+		if c.conn != nil && some {
+			c.conn.Abort(nil)
+			cut = true
+		}
+		c.mu.Unlock()
+	}
+}
+
 // recorded returns an address behind which is addr, and what is said to it is recorded for
 // the judge, if anything is (make judged).
 func recorded(t testing.TB, addr string) string {

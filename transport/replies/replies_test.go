@@ -241,46 +241,23 @@ func TestCut(t *testing.T) {
 	c := w.open(mem)
 	var mu sync.Mutex
 	got := make(map[uint64]uint32)
-	var wg sync.WaitGroup
-	stop := make(chan struct{})
-	for range 3 {
-		wg.Go(func() {
-			for n := uint32(0); ; n++ {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				seq, xid, err := double(t.Context(), c, n)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				mu.Lock()
-				if _, twice := got[seq]; twice && seq != 0 {
-					t.Errorf("record %d twice", seq)
-				}
-				got[seq] = xid
-				mu.Unlock()
-			}
-		})
-	}
-	for range 5 {
-		for cut := false; !cut; time.Sleep(time.Millisecond) {
-			mu.Lock()
-			n := len(got)
-			mu.Unlock()
-			c.mu.Lock()
-			if c.conn != nil && n > 10 {
-				c.conn.Abort(nil)
-				cut = true
-			}
-			c.mu.Unlock()
+	stop := calling(t, c, func(seq uint64, xid uint32) {
+		mu.Lock()
+		defer mu.Unlock()
+		if _, twice := got[seq]; twice && seq != 0 {
+			t.Errorf("record %d twice", seq)
 		}
+		got[seq] = xid
+	})
+	for range 5 {
+		cutLog(c, func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return len(got) > 10
+		})
 		time.Sleep(5 * time.Millisecond)
 	}
-	close(stop)
-	wg.Wait()
+	stop()
 	_ = c.Close()
 	after := w.open(pmem.OpenSim(mem.Told().Durable(), nil))
 	for _, r := range after.Recovered() {
