@@ -156,7 +156,8 @@ func tsharkMarked(t *testing.T, tshark, file string, all []markedFPDU) {
 
 func runTshark(t *testing.T, tshark string, args ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), tshark, args...)
+	// Not by port first: that of a client may be any, and 57000 is IRC to tshark.
+	cmd := exec.CommandContext(t.Context(), tshark, append([]string{"-o", "tcp.try_heuristic_first:TRUE"}, args...)...)
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("%v: %v", cmd.Args, err)

@@ -12,6 +12,8 @@
 //   - A Write chunk carries no XDR roundup (RFC 8166 Section 3.4.6.2), and tshark misses
 //     it: complaints about replies whose chunks hold octets that are no multiple of
 //     four do not count.
+//   - It goes by the ports of a connection first, and one end has any that the kernel has
+//     chosen (57000 is IRC to tshark). It is told to look at the octets first.
 //
 // It makes all of these mistakes with Linux talking to Linux, see the tests.
 package tshark

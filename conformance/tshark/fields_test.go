@@ -233,7 +233,7 @@ func (c *corpus) id() byte { return byte(len(slices.Compact(slices.Clone(c.names
 // theirs returns the fields that tshark finds, by packet.
 func theirs(t *testing.T, file string) []fields {
 	t.Helper()
-	args := []string{"-r", file, "-n", "-T", "fields", "-E", "occurrence=a", "-E", "aggregator=,", "-E", "separator=/t"}
+	args := []string{"-r", file, "-o", "tcp.try_heuristic_first:TRUE", "-n", "-T", "fields", "-E", "occurrence=a", "-E", "aggregator=,", "-E", "separator=/t"}
 	for _, n := range fieldNames {
 		args = append(args, "-e", n)
 	}

@@ -20,6 +20,10 @@ import (
 // ErrMissing: tshark is not installed.
 var ErrMissing = errors.New("tshark is not installed here: apt-get install tshark")
 
+// heuristic has tshark look for MPA before it goes by port: one end of a connection has any port
+// the kernel has chosen, and 57000 is IRC.
+const heuristic = "tcp.try_heuristic_first:TRUE"
+
 // Report is what tshark makes of a capture.
 type Report struct {
 	FPDUs             int // that tshark finds
@@ -176,7 +180,7 @@ func (j *judge) marked(flags ...string) ([]int, error) {
 }
 
 func (j *judge) tshark(flags ...string) ([]byte, error) {
-	cmd := exec.CommandContext(j.ctx, "tshark", slices.Concat([]string{"-r", j.file}, j.flags, flags)...)
+	cmd := exec.CommandContext(j.ctx, "tshark", slices.Concat([]string{"-r", j.file, "-o", heuristic}, j.flags, flags)...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

@@ -60,6 +60,30 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// TestPort: the port of a client is any, also one that tshark knows for something else.
+func TestPort(t *testing.T) {
+	b, err := os.ReadFile(pcaps + "a-rping.pcap")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := 24; at < len(b); {
+		packet := b[at+16:][:binary.LittleEndian.Uint32(b[at+8:])]
+		for _, port := range [][]byte{packet[34:36], packet[36:38]} { // behind Ethernet and IPv4
+			if binary.BigEndian.Uint16(port) == 33197 {
+				binary.BigEndian.PutUint16(port, 57000) // IRC
+			}
+		}
+		at += 16 + len(packet)
+	}
+	file := filepath.Join(t.TempDir(), "irc.pcap")
+	if err := os.WriteFile(file, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := judge(t, file); r.Err() != nil || r.FPDUs == 0 {
+		t.Errorf("%+v: %v", r, r.Err())
+	}
+}
+
 // TestJudgeFile: files that are none.
 func TestJudgeFile(t *testing.T) {
 	if _, err := tshark.Judge(t.Context(), "../testdata/none"); err == nil {
