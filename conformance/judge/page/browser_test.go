@@ -43,8 +43,10 @@ func newBrowser(t *testing.T) *browser {
 	if name == "" {
 		t.Skip("no chromium here (apt-get install chromium)")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	// Not t.Context, which ends before Cleanup: the browser is asked to close, not killed.
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
+	profile := profileDir(t)
 	theirIn, in, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +57,7 @@ func newBrowser(t *testing.T) *browser {
 	}
 	cmd := exec.CommandContext(ctx, name, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-extensions",
 		"--disable-background-networking", "--disable-dev-shm-usage", "--host-resolver-rules=MAP * ~NOTFOUND", "--remote-debugging-pipe",
-		"--user-data-dir="+t.TempDir(), "about:blank")
+		"--user-data-dir="+profile, "about:blank")
 	cmd.ExtraFiles = []*os.File{theirIn, theirOut}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -71,6 +73,24 @@ func newBrowser(t *testing.T) *browser {
 	})
 	b.attach()
 	return b
+}
+
+// profileDir is t.TempDir for a browser, whose helpers may still write there when it has ended.
+func profileDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "chromium") //nolint:usetesting // TempDir fails the test for files that are late
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for range 100 {
+			if os.RemoveAll(dir) == nil {
+				return
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	})
+	return dir
 }
 
 // attach opens a tab.
