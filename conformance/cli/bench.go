@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -49,10 +50,12 @@ aimed at beyond that; with --goals it is the gate.`,
 	cmd.PersistentFlags().StringVar(&f.prof, "cpuprofile", "", "write a CPU profile of this process to `FILE`")
 	cmd.AddCommand(&cobra.Command{
 		Use: "engine", Short: "RDMA Writes, Reads and Sends on one processor", Args: wantArgs(0, ""),
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.engine(cmd) },
+		Example: "  conformance bench engine\n  conformance bench engine --only Read --cpuprofile cpu.prof",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return f.engine(cmd) },
 	}, &cobra.Command{
 		Use: "rpc", Short: "Calls between two processes, and idle connections", Args: wantArgs(0, ""),
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.rpc(cmd) },
+		Example: "  conformance bench rpc\n  conformance bench rpc --only callers --rounds 15",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return f.rpc(cmd) },
 	}, &cobra.Command{
 		Use: "peer", Short: "The other process of bench rpc", Args: wantArgs(0, ""), Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error { return benchPeer(cmd) },
@@ -122,6 +125,9 @@ func (f *benchFlags) profile() (stop func(), err error) {
 
 // report prints the results; a missed gate is exit status 1.
 func (f *benchFlags) report(cmd *cobra.Command, results []bench.Result, err error) error {
+	if errors.Is(err, bench.ErrNoCase) {
+		return usagef("--only: %v", err)
+	}
 	if err != nil {
 		return err
 	}

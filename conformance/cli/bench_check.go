@@ -3,7 +3,6 @@ package cli
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"time"
@@ -54,7 +53,7 @@ func (f *benchFlags) check(cmd *cobra.Command, record string) error {
 		results = append(results, rs...)
 	}
 	if len(results) == 0 {
-		return fmt.Errorf("%w: %q", bench.ErrNoCase, f.only)
+		return usagef("--only: %v: %q", bench.ErrNoCase, f.only)
 	}
 	if record != "" {
 		table.Record(results)

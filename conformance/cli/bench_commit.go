@@ -16,7 +16,8 @@ func (f *benchFlags) commitCmd() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use: "commit", Short: "Appends of 4 KiB to a commit log in another process", Args: wantArgs(0, ""),
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.commit(cmd, dir) },
+		Example: "  conformance bench commit\n  conformance bench commit --dir /srv/data --only producers",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return f.commit(cmd, dir) },
 	}
 	cmd.Flags().StringVar(&dir, "dir", os.TempDir(), "directory on the disk to measure")
 	return cmd

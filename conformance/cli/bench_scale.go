@@ -13,7 +13,8 @@ import (
 func (f *benchFlags) scaleCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "scale", Short: "10,000 connections, 2,000 clients, and how they share (Linux)", Args: wantArgs(0, ""),
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.scale(cmd) },
+		Example: "  conformance bench scale --rounds 3\n  conformance bench scale --quick",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return f.scale(cmd) },
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
 )
 
 const pcaps = "../testdata/pcaps/"
@@ -40,6 +42,9 @@ func TestExitStatus(t *testing.T) {
 		{"unknown command", []string{"decipher"}, 2, `conformance: unknown command "decipher": see conformance --help`},
 		{"mutants takes no argument", []string{"mutants", "x"}, 2, `conformance: unexpected argument "x": see conformance mutants --help`},
 		{"nor does bench", []string{"bench", "x"}, 2, `conformance: unexpected argument "x": see conformance bench --help`},
+		{"no case of bench", []string{"bench", "engine", "--only", "nix"}, 2, `conformance: --only: no case has this in its name: "nix"`},
+		{"no round of bench", []string{"bench", "engine", "--rounds", "0"}, 2, "conformance: --rounds 0: want at least 1"},
+		{"no checkout", []string{"coverage", "--root", "."}, 2, "conformance: --root .: no checkout of stag"},
 		{"nor coverage", []string{"coverage", "x"}, 2, `conformance: unexpected argument "x": see conformance coverage --help`},
 		{"no file", []string{"decode"}, 2, "conformance: conformance decode wants at least one file: see conformance decode --help"},
 		{"unknown flag", []string{"decode", "--color", "x"}, 2, "conformance: unknown flag: --color (see conformance decode --help)"},
@@ -61,6 +66,20 @@ func TestExitStatus(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestExamples: every command shows how it is used.
+func TestExamples(t *testing.T) {
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		if !c.Hidden && !c.HasSubCommands() && c.Example == "" {
+			t.Errorf("%s has no examples", c.CommandPath())
+		}
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+	}
+	walk(newRoot())
 }
 
 func TestLines(t *testing.T) {

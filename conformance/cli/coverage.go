@@ -155,6 +155,8 @@ func scan(root string) (tags []coverage.Tag, dir string, err error) {
 		if dir, err = checkout(); err != nil {
 			return nil, "", err
 		}
+	} else if !isCheckout(dir) {
+		return nil, "", usagef("--root %s: no checkout of stag", dir)
 	}
 	tags, err = coverage.Scan(os.DirFS(dir))
 	return tags, dir, err
@@ -164,8 +166,7 @@ func scan(root string) (tags []coverage.Tag, dir string, err error) {
 func checkout() (string, error) {
 	wd, err := os.Getwd()
 	for dir := wd; err == nil; dir = filepath.Dir(dir) {
-		mod, _ := os.ReadFile(filepath.Join(dir, "go.mod"))
-		if strings.HasPrefix(string(mod), "module github.com/stag-rdma/stag\n") {
+		if isCheckout(dir) {
 			return dir, nil
 		}
 		if dir == filepath.Dir(dir) {
@@ -173,4 +174,9 @@ func checkout() (string, error) {
 		}
 	}
 	return "", err
+}
+
+func isCheckout(dir string) bool {
+	mod, _ := os.ReadFile(filepath.Join(dir, "go.mod"))
+	return strings.HasPrefix(string(mod), "module github.com/stag-rdma/stag\n")
 }

@@ -86,6 +86,9 @@ func (a *app) bench(cmd *cobra.Command, f *benchFlags) (err error) {
 		return os.WriteFile(f.plot, []byte(c.SVG()), 0o644)
 	}
 	results, err := bench.Push(p, &f.opt)
+	if errors.Is(err, measure.ErrNoCase) {
+		return usagef("--only: %v", err)
+	}
 	if err != nil {
 		return err
 	}

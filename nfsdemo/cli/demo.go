@@ -63,6 +63,9 @@ func (a *app) demoFlags(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().BoolVar(&a.json, "json", false, "one JSON object per step")
 	cmd.Flags().IntVar(&most, "max", demoSizes[len(demoSizes)-1], "leave out files of more `octets`")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if most < 0 {
+			return usagef("--max %d: want 0 or more", most)
+		}
 		d := &demo{a: a, profile: profile}
 		return d.run(cmd.Context(), most)
 	}

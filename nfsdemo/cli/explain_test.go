@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
@@ -80,4 +81,18 @@ func TestExplainTimeoutOfTheSystem(t *testing.T) {
 	if got := explain(&dialError{u: u, err: os.ErrDeadlineExceeded}); !strings.Contains(got, "no answer") {
 		t.Errorf("got %q", got)
 	}
+}
+
+// TestExamples: every command shows how it is used.
+func TestExamples(t *testing.T) {
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		if !c.Hidden && !c.HasSubCommands() && c.Example == "" {
+			t.Errorf("%s has no examples", c.CommandPath())
+		}
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+	}
+	walk((&app{}).root())
 }

@@ -155,7 +155,7 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	if s := cmd.SuggestionsFor(args[0]); len(s) > 0 {
 		return usagef("%s: did you mean %q?", msg, s[0])
 	}
-	return usagef("%s: see nfsdemo --help", msg)
+	return usagef("%s: see %s --help", msg, cmd.CommandPath())
 }
 
 // nArgs demands between lo and hi arguments (hi < 0: any number), naming them.
