@@ -55,6 +55,26 @@ func sources(t *testing.T) []*parsed {
 	return all
 }
 
+// TestArchitecture: every package that others can import is named in docs/architecture.md, by its
+// path or by the last two parts of it.
+func TestArchitecture(t *testing.T) {
+	b, err := os.ReadFile("../docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range sources(t) {
+		name := p.short()
+		last := name
+		if parts := strings.Split(name, "/"); len(parts) > 2 {
+			last = strings.Join(parts[len(parts)-2:], "/")
+		}
+		if strings.Contains(name, "/internal/") || strings.Contains(string(b), "`"+name+"`") || strings.Contains(string(b), "`"+last+"`") {
+			continue
+		}
+		t.Errorf("docs/architecture.md does not name %s", name)
+	}
+}
+
 // TestDocFiles: every package introduces itself in its doc.go; a command in main.go, an internal
 // package and one of a single file where it likes.
 func TestDocFiles(t *testing.T) {
