@@ -140,6 +140,9 @@ func (a *app) serve(ctx context.Context, f *serveFlags) error {
 	if err != nil {
 		return err
 	}
+	if !cfg.memory {
+		spareProcs()
+	}
 	s, err := newService(ctx, cfg)
 	if err != nil {
 		return err
