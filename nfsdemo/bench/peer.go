@@ -12,6 +12,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
+	"github.com/stag-rdma/stag/nfsdemo/once"
 	"github.com/stag-rdma/stag/nfsdemo/pushwrite"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport"
@@ -29,6 +30,7 @@ type Place struct {
 	Pull   string `json:"pull"`   // 4096 octets inline: larger WRITEs are pulled by RDMA Read
 	Inline string `json:"inline"` // inlineSize octets
 	Push   string `json:"push"`   // push-mode writes, and the processor time of the process
+	Once   string `json:"once"`   // calls that must not run twice run once; "": no such server
 }
 
 // inlineSize is enough for a WRITE of the largest size of Plot.
@@ -54,9 +56,11 @@ func Serve(at string) (p Peer, stop func() error, err error) {
 			err = errors.Join(err, stop())
 		}
 	}()
-	files, logs, sim := filepath.Join(at, "files"), filepath.Join(at, "logs"), filepath.Join(at, "sim")
-	if err := errors.Join(os.Mkdir(files, 0o700), os.Mkdir(logs, 0o700), os.Mkdir(sim, 0o700)); err != nil {
-		return p, stop, err
+	files, logs, sim, intents := filepath.Join(at, "files"), filepath.Join(at, "logs"), filepath.Join(at, "sim"), filepath.Join(at, "intents")
+	for _, d := range []string{files, logs, sim, intents} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			return p, stop, err
+		}
 	}
 	if ps[0], err = newPlace(mem.New(nil), sim, newSimStore()); err != nil {
 		return p, stop, err
@@ -68,6 +72,9 @@ func Serve(at string) (p Peer, stop func() error, err error) {
 	if ps[1], err = newPlace(fsys, logs, nil); err != nil {
 		return p, stop, err
 	}
+	if err := ps[1].addOnce(intents); err != nil {
+		return p, stop, err
+	}
 	return Peer{Sim: ps[0].at(), File: ps[1].at()}, stop, nil
 }
 
@@ -76,8 +83,9 @@ func Serve(at string) (p Peer, stop func() error, err error) {
 type place struct {
 	fs      backend.FS
 	push    *pushwrite.Server
-	servers []*transport.Server // pull, inline, push
-	ls      []net.Listener      // of the servers, and of commit connections
+	once    *once.Journal       // nil: none
+	servers []*transport.Server // pull, inline, push, and perhaps once
+	ls      []net.Listener      // of the first three, of commit connections, and of once
 	wg      sync.WaitGroup
 }
 
@@ -124,7 +132,35 @@ func newPlace(fsys backend.FS, at string, store push.Store) (*place, error) {
 
 func (p *place) at() Place {
 	addr := func(i int) string { return p.ls[i].Addr().String() }
-	return Place{Pull: addr(0), Inline: addr(1), Push: addr(2)}
+	pl := Place{Pull: addr(0), Inline: addr(1), Push: addr(2)}
+	if p.once != nil {
+		pl.Once = addr(4)
+	}
+	return pl
+}
+
+// addOnce serves the files once more, with a journal of intents in the directory at.
+func (p *place) addOnce(at string) error {
+	srv, err := server.New(&server.Config{Exports: []server.Export{{Path: exportPath, FS: p.fs, Squash: server.SquashNone}}})
+	if err != nil {
+		return err
+	}
+	if p.once, err = once.OpenDir(at, nil); err != nil {
+		return err
+	}
+	h, err := once.New(context.Background(), p.once, srv, nil)
+	if err != nil {
+		return err
+	}
+	l, err := measure.Listen()
+	if err != nil {
+		return err
+	}
+	p.ls = append(p.ls, l)
+	s := &transport.Server{Handler: h}
+	p.servers = append(p.servers, s)
+	p.wg.Go(func() { _ = s.Serve(l) }) // it ends with close
+	return nil
 }
 
 func (p *place) close() error {
@@ -134,6 +170,9 @@ func (p *place) close() error {
 	}
 	if p.push != nil {
 		errs = append(errs, p.push.Close(context.Background()))
+	}
+	if p.once != nil {
+		errs = append(errs, p.once.Close(context.Background()))
 	}
 	for _, l := range p.ls {
 		l.Close() //nolint:errcheck // closed by its server, for most

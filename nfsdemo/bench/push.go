@@ -40,10 +40,11 @@ func gate(r measure.Result, base, ours func() (float64, error)) measure.Case {
 	return measure.Case{Result: r, Round: measure.Pair(base, ours)}
 }
 
-// Push compares durable writes of 4 KiB by push with those by WRITE, FILE_SYNC, at p.
+// Push compares durable writes of 4 KiB by push with those by WRITE, FILE_SYNC, at p, and
+// what makes files with intents and without.
 func Push(p Peer, o *Options) ([]measure.Result, error) {
 	opt := o.fill()
-	cases := slices.Concat(simCases(p.Sim, &opt), fileCases(p.File, &opt))
+	cases := slices.Concat(simCases(p.Sim, &opt), fileCases(p.File, &opt), onceCases(p.File, &opt))
 	return measure.Run(cases, opt.Only, opt.Rounds, opt.Progress)
 }
 
