@@ -124,7 +124,8 @@ func newPlace(fsys backend.FS, at string, store push.Store) (*place, error) {
 		{Handler: pushed, Config: &transport.Config{BackwardCredits: 8}},
 	}
 	for i, s := range p.servers {
-		p.wg.Go(func() { _ = s.Serve(p.ls[i]) }) // it ends with close
+		l := p.ls[i]
+		p.wg.Go(func() { _ = s.Serve(l) }) // it ends with close
 	}
 	p.wg.Go(func() { _ = p.push.Serve(commits) })
 	return p, nil
