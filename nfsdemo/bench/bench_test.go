@@ -37,7 +37,7 @@ func TestPush(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		for _, v := range append(r.Base, r.Ours...) {
-			if v <= 0 {
+			if v < 0 || v == 0 && r.Unit != "/s" { // on a busy machine nobody is through in a millisecond
 				t.Errorf("%s: %v", r.Name, v)
 			}
 		}
