@@ -1,13 +1,12 @@
 package cli
 
 import (
-	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"runtime/pprof"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/stag-rdma/stag/conformance/bench"
+	"github.com/stag-rdma/stag/internal/measure"
 )
 
 // benchFlags are the flags of the benchmarks.
@@ -78,7 +78,7 @@ func (f *benchFlags) rpc(cmd *cobra.Command) error {
 	if f.quick {
 		n, dur = 500, 50*time.Millisecond
 	}
-	p, stop, err := startPeer()
+	p, stop, err := startPeer(cmd.Context())
 	if err != nil {
 		return err
 	}
@@ -152,40 +152,9 @@ func (f *benchFlags) report(cmd *cobra.Command, results []bench.Result, err erro
 }
 
 // startPeer runs this program a second time, as the other process.
-func startPeer() (p bench.Peer, stop func(), err error) {
-	stop, err = startChild(&p, "bench", "peer")
+func startPeer(ctx context.Context) (p bench.Peer, stop func(), err error) {
+	stop, err = measure.StartPeer(ctx, &p, os.Stderr, "bench", "peer")
 	return p, stop, err
-}
-
-// startChild runs this program with args, which says on its standard output what p is, and
-// ends with its standard input.
-func startChild(p any, args ...string) (stop func(), err error) {
-	exe, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	child := exec.Command(exe, args...)
-	child.Stderr = os.Stderr
-	in, err := child.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := child.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := child.Start(); err != nil {
-		return nil, err
-	}
-	stop = func() {
-		in.Close()
-		_ = child.Wait() // its figures are in; how it ends changes nothing
-	}
-	if err := json.NewDecoder(bufio.NewReader(out)).Decode(p); err != nil {
-		stop()
-		return nil, fmt.Errorf("the other process said nothing: %w", err)
-	}
-	return stop, nil
 }
 
 // benchPeer serves until its standard input ends.
@@ -195,11 +164,7 @@ func benchPeer(cmd *cobra.Command) error {
 		return err
 	}
 	defer stop()
-	if err := json.NewEncoder(cmd.OutOrStdout()).Encode(p); err != nil {
-		return err
-	}
-	_, err = io.Copy(io.Discard, cmd.InOrStdin())
-	return err
+	return measure.ServePeer(p, cmd.InOrStdin(), cmd.OutOrStdout())
 }
 
 // progress shows how far a long run is, on a terminal only.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -38,14 +39,14 @@ func (f *benchFlags) check(cmd *cobra.Command, record string) error {
 		return err
 	}
 	var results []bench.Result
-	for _, suite := range []func(only string) ([]bench.Result, error){checkEngine, checkRPC, checkScale} {
-		rs, err := suite(f.only)
+	for _, suite := range []func(ctx context.Context, only string) ([]bench.Result, error){checkEngine, checkRPC, checkScale} {
+		rs, err := suite(cmd.Context(), f.only)
 		if err != nil && !errors.Is(err, bench.ErrNoCase) { // another suite may have one
 			return err
 		}
 		for i := range rs {
 			for try := 1; record == "" && try < checkTries && table.Worse(&rs[i]) > table.Tolerance; try++ {
-				if rs[i], err = better(&table, rs[i], suite); err != nil {
+				if rs[i], err = better(cmd.Context(), &table, rs[i], suite); err != nil {
 					return err
 				}
 			}
@@ -75,8 +76,8 @@ func (f *benchFlags) check(cmd *cobra.Command, record string) error {
 }
 
 // better measures r once more and returns the better of the two.
-func better(table *bench.Table, r bench.Result, suite func(only string) ([]bench.Result, error)) (bench.Result, error) {
-	again, err := suite(r.Name)
+func better(ctx context.Context, table *bench.Table, r bench.Result, suite func(ctx context.Context, only string) ([]bench.Result, error)) (bench.Result, error) {
+	again, err := suite(ctx, r.Name)
 	for i := range again {
 		if again[i].Name == r.Name && table.Worse(&again[i]) < table.Worse(&r) {
 			r = again[i]
@@ -85,12 +86,12 @@ func better(table *bench.Table, r bench.Result, suite func(only string) ([]bench
 	return r, err
 }
 
-func checkEngine(only string) ([]bench.Result, error) {
+func checkEngine(_ context.Context, only string) ([]bench.Result, error) {
 	return bench.Engine(only, 5, 512<<20, nil)
 }
 
-func checkRPC(only string) ([]bench.Result, error) {
-	p, stop, err := startPeer()
+func checkRPC(ctx context.Context, only string) ([]bench.Result, error) {
+	p, stop, err := startPeer(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -98,8 +99,8 @@ func checkRPC(only string) ([]bench.Result, error) {
 	return bench.RPC(p, only, 3, 10000, 500*time.Millisecond, nil)
 }
 
-func checkScale(only string) ([]bench.Result, error) {
-	p, stop, err := startScalePeer()
+func checkScale(ctx context.Context, only string) ([]bench.Result, error) {
+	p, stop, err := startScalePeer(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -1,14 +1,13 @@
 package cli
 
 import (
-	"encoding/json"
-	"io"
 	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/stag-rdma/stag/conformance/bench"
+	"github.com/stag-rdma/stag/internal/measure"
 )
 
 // commitCmd is bench commit.
@@ -34,7 +33,7 @@ func (f *benchFlags) commit(cmd *cobra.Command, dir string) error {
 	}
 	defer os.RemoveAll(dir)
 	var p bench.CommitPeer
-	stop, err := startChild(&p, "bench", "commit-peer", dir)
+	stop, err := measure.StartPeer(cmd.Context(), &p, os.Stderr, "bench", "commit-peer", dir)
 	if err != nil {
 		return err
 	}
@@ -54,11 +53,7 @@ func commitPeerCmd() *cobra.Command {
 				return err
 			}
 			defer stop()
-			if err := json.NewEncoder(cmd.OutOrStdout()).Encode(p); err != nil {
-				return err
-			}
-			_, err = io.Copy(io.Discard, cmd.InOrStdin())
-			return err
+			return measure.ServePeer(p, cmd.InOrStdin(), cmd.OutOrStdout())
 		},
 	}
 }

@@ -29,7 +29,7 @@ between two marks in a Markdown file and writes the charts beside it.`,
 }
 
 func (f *benchFlags) grow(cmd *cobra.Command, doc string) error {
-	p, stop, err := startScalePeer()
+	p, stop, err := startScalePeer(cmd.Context())
 	if err != nil {
 		return err
 	}

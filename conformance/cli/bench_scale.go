@@ -1,12 +1,13 @@
 package cli
 
 import (
-	"encoding/json"
-	"io"
+	"context"
+	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/stag-rdma/stag/conformance/bench"
+	"github.com/stag-rdma/stag/internal/measure"
 )
 
 // scaleCmd is bench scale.
@@ -19,7 +20,7 @@ func (f *benchFlags) scaleCmd() *cobra.Command {
 }
 
 func (f *benchFlags) scale(cmd *cobra.Command) error {
-	p, stop, err := startScalePeer()
+	p, stop, err := startScalePeer(cmd.Context())
 	if err != nil {
 		return err
 	}
@@ -29,8 +30,8 @@ func (f *benchFlags) scale(cmd *cobra.Command) error {
 	})
 }
 
-func startScalePeer() (p bench.ScalePeer, stop func(), err error) {
-	stop, err = startChild(&p, "bench", "scale-peer")
+func startScalePeer(ctx context.Context) (p bench.ScalePeer, stop func(), err error) {
+	stop, err = measure.StartPeer(ctx, &p, os.Stderr, "bench", "scale-peer")
 	return p, stop, err
 }
 
@@ -44,11 +45,7 @@ func scalePeerCmd() *cobra.Command {
 				return err
 			}
 			defer stop()
-			if err := json.NewEncoder(cmd.OutOrStdout()).Encode(p); err != nil {
-				return err
-			}
-			_, err = io.Copy(io.Discard, cmd.InOrStdin())
-			return err
+			return measure.ServePeer(p, cmd.InOrStdin(), cmd.OutOrStdout())
 		},
 	}
 }

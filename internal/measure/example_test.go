@@ -1,7 +1,9 @@
 package measure_test
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -66,4 +68,15 @@ func ExampleRun() {
 	}}, "push", 2, nil)
 	fmt.Println(results[0].Ratios(), results[0].Pass(), err)
 	// Output: [0.5 0.5] true <nil>
+}
+
+// The other process says where it is; here the program is a test that says something else.
+func ExampleServePeer() {
+	_ = measure.ServePeer(map[string]string{"addr": "127.0.0.1:1"}, strings.NewReader(""), os.Stdout)
+	var p map[string]string
+	_, err := measure.StartPeer(context.Background(), &p, io.Discard, "-test.run=^$")
+	fmt.Println(err != nil)
+	// Output:
+	// {"addr":"127.0.0.1:1"}
+	// true
 }

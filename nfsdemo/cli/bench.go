@@ -1,12 +1,9 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -73,7 +70,8 @@ func (a *app) bench(cmd *cobra.Command, f *benchFlags) (err error) {
 		return fmt.Errorf("--dir %s: %w", f.dir, bare(err))
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	p, stop, err := startBenchPeer(cmd, dir)
+	var p bench.Peer
+	stop, err := measure.StartPeer(cmd.Context(), &p, a.stderr, "bench", "push-peer", dir)
 	if err != nil {
 		return err
 	}
@@ -123,37 +121,6 @@ func (a *app) benchProgress() func(done, of int) {
 	return func(done, of int) { fmt.Fprintf(a.stderr, "\r%3d %%\r", done*100/of) }
 }
 
-// startBenchPeer runs this program a second time, as the server, which says on its standard
-// output where it is and ends with its standard input.
-func startBenchPeer(cmd *cobra.Command, dir string) (p bench.Peer, stop func(), err error) {
-	exe, err := os.Executable()
-	if err != nil {
-		return p, nil, err
-	}
-	child := exec.CommandContext(cmd.Context(), exe, "bench", "push-peer", dir)
-	child.Stderr = cmd.ErrOrStderr()
-	in, err := child.StdinPipe()
-	if err != nil {
-		return p, nil, err
-	}
-	out, err := child.StdoutPipe()
-	if err != nil {
-		return p, nil, err
-	}
-	if err := child.Start(); err != nil {
-		return p, nil, err
-	}
-	stop = func() {
-		in.Close()       //nolint:errcheck // it ends in any case
-		_ = child.Wait() // its figures are in; how it ends changes nothing
-	}
-	if err := json.NewDecoder(out).Decode(&p); err != nil {
-		stop()
-		return p, nil, fmt.Errorf("the server said nothing: %w", err)
-	}
-	return p, stop, nil
-}
-
 // benchPeerCmd is the server of bench push.
 func (a *app) benchPeerCmd() *cobra.Command {
 	return &cobra.Command{
@@ -165,11 +132,7 @@ func (a *app) benchPeerCmd() *cobra.Command {
 				return err
 			}
 			defer func() { err = errors.Join(err, stop()) }()
-			if err := a.printJSON(&p); err != nil {
-				return err
-			}
-			_, err = io.Copy(io.Discard, a.stdin)
-			return err
+			return measure.ServePeer(&p, a.stdin, a.stdout)
 		},
 	}
 }
