@@ -88,6 +88,14 @@ func openBoth(t *testing.T, w *world, mem, calls region.Memory) *Client {
 	return c
 }
 
+// createBoth makes both logs and opens a client with them.
+func createBoth(t *testing.T, w *world, mem, calls region.Memory) *Client {
+	t.Helper()
+	created(t, mem)
+	created(t, calls)
+	return openBoth(t, w, mem, calls)
+}
+
 func callProc(ctx context.Context, c *Client, proc uint32) (seq uint64, xid uint32, err error) {
 	var reply transport.Reply
 	defer reply.Release()
@@ -100,9 +108,7 @@ func callProc(ctx context.Context, c *Client, proc uint32) (seq uint64, xid uint
 func TestUnanswered(t *testing.T) {
 	w, server := startStuck(t)
 	mem, calls := sim(1<<16), sim(1<<16)
-	created(t, mem)
-	created(t, calls)
-	c := openBoth(t, w, mem, calls)
+	c := createBoth(t, w, mem, calls)
 	if len(c.Unanswered()) != 0 {
 		t.Fatal(c.Unanswered())
 	}
@@ -176,9 +182,7 @@ func (b bytesReader) ReadAt(p []byte, off int64) (int, error) {
 func TestUnansweredCrashes(t *testing.T) {
 	w, server := startStuck(t)
 	mem, calls := sim(1<<16), sim(1<<16)
-	created(t, mem)
-	created(t, calls)
-	c := openBoth(t, w, mem, calls)
+	c := createBoth(t, w, mem, calls)
 	var mu sync.Mutex
 	returned, done := make(map[uint32]bool), make(map[uint32]bool)
 	ctx, stop := context.WithCancel(t.Context())
@@ -232,9 +236,7 @@ func TestUnansweredCrashes(t *testing.T) {
 func TestCallsBeforeReplies(t *testing.T) {
 	w, server := startStuck(t)
 	mem, calls := sim(1<<16), &gated{Sim: sim(1 << 16)}
-	created(t, mem)
-	created(t, calls)
-	c := openBoth(t, w, mem, calls)
+	c := createBoth(t, w, mem, calls)
 	for range 20 {
 		over := make(chan error)
 		go func() {
@@ -259,9 +261,7 @@ func TestCallsBeforeReplies(t *testing.T) {
 func TestCallsCompact(t *testing.T) {
 	w, server := startStuck(t)
 	mem, calls := sim(1<<16), sim(MinCalls-16384)
-	created(t, mem)
-	created(t, calls)
-	c := openBoth(t, w, mem, calls)
+	c := createBoth(t, w, mem, calls)
 	over := make(chan struct{})
 	go func() { defer close(over); _, _, _ = callProc(t.Context(), c, 5) }()
 	xid := <-server.came
@@ -302,9 +302,7 @@ func TestCallsCompact(t *testing.T) {
 func TestCallsWait(t *testing.T) {
 	w, server := startStuck(t)
 	mem, calls := sim(1<<16), sim(MinCalls-16384)
-	created(t, mem)
-	created(t, calls)
-	c := openBoth(t, w, mem, calls)
+	c := createBoth(t, w, mem, calls)
 	n := cap(c.calls.slots)
 	for range n {
 		c.calls.slots <- struct{}{}
@@ -329,9 +327,7 @@ func TestCallsWait(t *testing.T) {
 func TestCallsFail(t *testing.T) {
 	w, server := startStuck(t)
 	mem, calls := sim(1<<16), &failing{Sim: sim(1 << 16)}
-	created(t, mem)
-	created(t, calls)
-	c := openBoth(t, w, mem, calls)
+	c := createBoth(t, w, mem, calls)
 	if _, _, err := callProc(t.Context(), c, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -390,9 +386,7 @@ func TestEpochs(t *testing.T) {
 func TestCallsChosen(t *testing.T) {
 	w, _ := startStuck(t)
 	mem, calls := sim(1<<16), sim(1<<16)
-	created(t, mem)
-	created(t, calls)
-	c := openBoth(t, w, mem, calls)
+	c := createBoth(t, w, mem, calls)
 	c.cfg.Choose = func(_, _, proc uint32) bool { return proc == 2 }
 	for _, proc := range []uint32{1, 2, 1} {
 		if _, _, err := callProc(t.Context(), c, proc); err != nil {
