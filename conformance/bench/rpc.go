@@ -63,11 +63,14 @@ type Peer struct {
 	// Echo of as many by chunks, with CRC and without.
 	Chunks     string `json:"chunks"`
 	ChunksBare string `json:"chunksBare"`
+	// Takers of records and of Sends, without an answer but to the last.
+	RecordDrain string `json:"recordDrain"`
+	Drain       string `json:"drain"`
 }
 
 // ServePeer starts the services of the other process. They end with stop.
 func ServePeer() (p Peer, stop func(), err error) {
-	var ls [8]net.Listener
+	var ls [10]net.Listener
 	for i := range ls {
 		if ls[i], err = listen(); err != nil {
 			return p, nil, err
@@ -78,6 +81,8 @@ func ServePeer() (p Peer, stop func(), err error) {
 	go acceptAll(ls[3], func(c net.Conn) { serveEcho(c, pingFPDU, pingFPDU) })
 	go acceptAll(ls[4], servePong)
 	go acceptAll(ls[5], serveBulkRecords)
+	go acceptAll(ls[8], serveRecordDrain)
+	go acceptAll(ls[9], serveDrain)
 	srvs := [...]*transport.Server{
 		{Handler: rpcHandler{}},
 		{Handler: rpcHandler{}, Config: echoConfig(transport.CRCOn)},
@@ -90,6 +95,7 @@ func ServePeer() (p Peer, stop func(), err error) {
 	p = Peer{
 		Echo: at(0), Records: at(1), RDMA: at(2), Ping: at(3), Pong: at(4),
 		Bulk: at(5), Chunks: at(6), ChunksBare: at(7),
+		RecordDrain: at(8), Drain: at(9),
 	}
 	return p, func() {
 		for _, l := range ls {
@@ -112,7 +118,8 @@ func acceptAll(l net.Listener, serve func(net.Conn)) {
 }
 
 // RPC measures exchanges with the services of another process: the latency of a Send and
-// of a NULL call against a TCP exchange of as many octets, n a round; the rate of 64
+// of a NULL call against a TCP exchange of as many octets, n a round; the rate of Sends in
+// n batches; the rate of 64
 // callers on one connection and of echoes by chunks, for dur a round; what an idle
 // connection holds. Only
 // the cases whose name holds only. Progress, when not nil, is called before each
@@ -120,6 +127,7 @@ func acceptAll(l net.Listener, serve func(net.Conn)) {
 func RPC(p Peer, only string, rounds, n int, dur time.Duration, progress func(done, of int)) ([]Result, error) {
 	cases := []measure.Case{
 		{Result: Result{Name: "Send of 64 octets and its answer, two processes", Unit: "us", Goal: 1.15, AtMost: true}, Round: func() (float64, float64, error) { return pingRound(p, n) }, Best: true},
+		{Result: Result{Name: "Sends of 64 octets, 32 in flight, two processes", Unit: "1/s", Goal: 0.70}, Round: func() (float64, float64, error) { return sendsRound(p, n) }},
 		{Result: Result{Name: "NULL call, two processes", Unit: "us", Gate: 1.5, Goal: 1.2, AtMost: true}, Round: func() (float64, float64, error) { return latencyRound(p, n) }, Best: true},
 		{Result: Result{Name: "64 callers, one connection", Unit: "calls/s", Gate: 3, Goal: 6}, Round: func() (float64, float64, error) { return callersRound(p, procEcho, dur) }},
 		{Result: Result{Name: "64 callers, a goroutine a request", Unit: "calls/s", Goal: 3.5}, Round: func() (float64, float64, error) { return callersRound(p, procOwn, dur) }},

@@ -39,26 +39,39 @@ func sendStream(total int) (float64, error) {
 		return 0, err
 	}
 	defer e.close()
-	var w rdmap.Waiter
-	wrs := make([]rdmap.WR, sendBatch)
-	for i := range wrs {
-		wrs[i] = rdmap.WR{Op: rdmap.OpSend, Body: make([]byte, sendSize)}
-	}
-	wrs[sendBatch-1].Done = &w
 	start := time.Now()
-	for range batches {
-		w.Reset()
-		if err := e.from.Post(wrs); err != nil {
-			return 0, err
-		}
-		if err := e.from.Wait(context.Background(), &w); err != nil {
-			return 0, err
-		}
+	if err := sendAll(e.from, batches); err != nil {
+		return 0, err
 	}
 	if err := e.wait(got.done); err != nil {
 		return 0, err
 	}
 	return float64(n) / time.Since(start).Seconds(), nil
+}
+
+// sendAll posts batches of messages, each when the one before has been written. The last
+// octet of the last message is 1, all others are 0.
+func sendAll(c *rdmap.Conn, batches int) error {
+	var w rdmap.Waiter
+	wrs := make([]rdmap.WR, sendBatch)
+	for i := range wrs {
+		wrs[i] = rdmap.WR{Op: rdmap.OpSend, Body: make([]byte, sendSize)}
+	}
+	last := &wrs[sendBatch-1]
+	last.Done = &w
+	for i := range batches {
+		if i == batches-1 {
+			last.Body[sendSize-1] = 1
+		}
+		w.Reset()
+		if err := c.Post(wrs); err != nil {
+			return err
+		}
+		if err := c.Wait(context.Background(), &w); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // rawRecords is the same with records on plain TCP: a length and as many octets, a
@@ -73,17 +86,10 @@ func rawRecords(total int) (float64, error) {
 	batches := max(1, total/sendShare/sendBatch)
 	n := batches * sendBatch
 	done := make(chan error, 1)
-	go func() { done <- readRecords(b, n) }()
-	var batch []byte
-	for range sendBatch {
-		batch = binary.BigEndian.AppendUint32(batch, sendSize)
-		batch = append(batch, make([]byte, sendSize)...)
-	}
+	go func() { done <- readRecords(b) }()
 	start := time.Now()
-	for range batches {
-		if _, err := a.Write(batch); err != nil {
-			return 0, err
-		}
+	if err := writeRecords(a, batches); err != nil {
+		return 0, err
 	}
 	if err := <-done; err != nil {
 		return 0, err
@@ -91,11 +97,29 @@ func rawRecords(total int) (float64, error) {
 	return float64(n) / time.Since(start).Seconds(), nil
 }
 
-// readRecords reads n records into memory that is used again.
-func readRecords(c io.Reader, n int) error {
+// writeRecords is sendAll.
+func writeRecords(c io.Writer, batches int) error {
+	var batch []byte
+	for range sendBatch {
+		batch = binary.BigEndian.AppendUint32(batch, sendSize)
+		batch = append(batch, make([]byte, sendSize)...)
+	}
+	for i := range batches {
+		if i == batches-1 {
+			batch[len(batch)-1] = 1
+		}
+		if _, err := c.Write(batch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readRecords reads records into memory that is used again, until the last.
+func readRecords(c io.Reader) error {
 	r := bufio.NewReaderSize(c, 256<<10)
 	msg := make([]byte, sendSize)
-	for range n {
+	for msg[sendSize-1] == 0 {
 		var size [4]byte
 		if _, err := io.ReadFull(r, size[:]); err != nil {
 			return err
