@@ -30,11 +30,12 @@ type ScalePeer struct {
 	Target string `json:"target"` // an engine: see target
 	Zeros  string `json:"zeros"`  // plain TCP: octets without end
 	Pulls  string `json:"pulls"`  // plain TCP: pullRequest octets answered with growRead
+	Mux    string `json:"mux"`    // plain TCP: see muxer
 }
 
 // ServeScale starts the services of the other process. They end with stop.
 func ServeScale() (p ScalePeer, stop func(), err error) {
-	var ls [4]net.Listener
+	var ls [5]net.Listener
 	for i := range ls {
 		if ls[i], err = listen(); err != nil {
 			return p, nil, err
@@ -45,8 +46,9 @@ func ServeScale() (p ScalePeer, stop func(), err error) {
 	go acceptAll(ls[1], func(c net.Conn) { report(serveTarget(c)) })
 	go acceptAll(ls[2], serveZeros)
 	go acceptAll(ls[3], func(c net.Conn) { serveEcho(c, pullRequest, growRead) })
+	go acceptAll(ls[4], serveMux)
 	at := func(i int) string { return ls[i].Addr().String() }
-	p = ScalePeer{RDMA: at(0), Target: at(1), Zeros: at(2), Pulls: at(3)}
+	p = ScalePeer{RDMA: at(0), Target: at(1), Zeros: at(2), Pulls: at(3), Mux: at(4)}
 	return p, func() {
 		for _, l := range ls {
 			l.Close()
@@ -71,6 +73,7 @@ func Scale(p ScalePeer, only string, rounds int, quick bool, progress func(done,
 		limit(fmt.Sprintf("%d idle connections, then a call on each: memory of the server", idle), "MiB", func() (float64, float64, error) { return crowd(p, idle) }),
 		limit(fmt.Sprintf("%d clients, a call a second each: CPU of the server", busy), "%", func() (float64, float64, error) { return murmur(p, busy, dur) }),
 		{Result: Result{Name: "slowest of 100 messages beside a bulk stream of another connection, against one of plain TCP", Unit: "us", Gate: 2, AtMost: true}, Round: func() (float64, float64, error) { return otherConn(p, pings) }},
+		{Result: Result{Name: "slowest of 100 messages beside a bulk stream of the same connection, against plain TCP", Unit: "us", Goal: 2, AtMost: true}, Round: func() (float64, float64, error) { return sameConnTCP(p, pings) }},
 		{Result: Result{Name: "slowest of 100 messages beside a bulk stream of the same connection, against three batches", Unit: "us", Goal: 1, AtMost: true}, Round: func() (float64, float64, error) { return sameConn(p, pings) }},
 		{Result: Result{Name: "FIN on an idle connection noticed", Unit: "ms", Gate: 1, AtMost: true}, Round: func() (float64, float64, error) { return noticed(restLong, hangUp) }},
 		{Result: Result{Name: "FIN just after a call noticed", Unit: "ms", Gate: 1, AtMost: true}, Round: func() (float64, float64, error) { return noticed(0, hangUp) }},

@@ -28,6 +28,16 @@ func sameConn(p ScalePeer, dur time.Duration) (batches, slowest float64, err err
 	return sharePart * shareBatch / rate * 1e6, slowest, err
 }
 
+// sameConnTCP returns the same beside a bulk stream of plain TCP on the same connection,
+// and of ours.
+func sameConnTCP(p ScalePeer, dur time.Duration) (tcp, ours float64, err error) {
+	if tcp, err = sameTCP(p.Mux, dur); err != nil {
+		return 0, 0, err
+	}
+	_, ours, err = sameConn(p, dur)
+	return tcp, ours, err
+}
+
 // otherConn returns the same beside a bulk stream on another connection, and beside one
 // of plain TCP: both keep two processors busy.
 func otherConn(p ScalePeer, dur time.Duration) (tcp, ours float64, err error) {
