@@ -10,12 +10,13 @@ import (
 	"time"
 )
 
-// echoing carries records to a log of this process, by its local producer, and fails at random.
+// echoing carries records to a log of this process, by its local producer, and fails after
+// a few of them.
 type echoing struct {
 	s      *Prepared
 	p      *Producer
 	seq    uint64
-	rnd    *rand.Rand
+	left   int // records until it fails; -1: it does not
 	failed chan struct{}
 }
 
@@ -26,9 +27,10 @@ func (c *echoing) Carry(ctx context.Context, seq uint64, payloads [][]byte) (uin
 		return 0, c.fail(fmt.Errorf("records from %d on, %d are there", seq, c.seq-1))
 	}
 	for _, p := range payloads {
-		if c.rnd != nil && c.rnd.IntN(20) == 0 {
+		if c.left == 0 {
 			return 0, c.fail(errCarrier)
 		}
+		c.left--
 		r, err := c.p.Append(ctx, p)
 		if err != nil {
 			return 0, c.fail(err)
@@ -56,7 +58,10 @@ func carry(t *testing.T, ctx context.Context, l *Log, p *Producer, rnd *rand.Ran
 		t.Fatal(err)
 	}
 	a := s.Answer()
-	c := &echoing{s: s, p: newTestProducer(t, nil), seq: a.NextSeq, rnd: rnd, failed: make(chan struct{})}
+	c := &echoing{s: s, p: newTestProducer(t, nil), seq: a.NextSeq, left: -1, failed: make(chan struct{})}
+	if rnd != nil {
+		c.left = rnd.IntN(20)
+	}
 	if err := s.Local(c.p); err != nil {
 		t.Fatal(err)
 	}
