@@ -33,6 +33,7 @@ type calls struct {
 	half  uint64        // of the ring, octets
 	slots chan struct{} // one for each call that the log says needs an answer
 	found []*Issued     // that no reply was found to
+	news  chan struct{} // one slot: last has changed; closed when it will not any more
 
 	// Under Client.mu.
 	asked asked
@@ -51,7 +52,7 @@ func (c *Client) openCalls() error {
 	}
 	cs := &calls{
 		log: l, prod: commitlog.NewProducer(nil), half: l.Info().Capacity / 2,
-		asked: newAsked(),
+		asked: newAsked(), news: make(chan struct{}, 1),
 	}
 	if err := cs.recover(c.found); err != nil {
 		return errors.Join(err, l.Close(context.Background()))
@@ -101,12 +102,17 @@ func (cs *calls) read(rec *commitlog.Record) {
 
 // readCalls takes note of what is in the log of calls, and of its end.
 func (c *Client) readCalls() {
+	defer close(c.calls.news)
 	for {
 		rec, err := c.calls.log.Next(c.ctx)
 		c.mu.Lock()
 		if err == nil {
 			c.calls.read(rec)
 			c.mu.Unlock()
+			select {
+			case c.calls.news <- struct{}{}:
+			default:
+			}
 			continue
 		}
 		over := c.ctx.Err() != nil
@@ -187,11 +193,37 @@ func (c *Client) note(ctx context.Context) error {
 func (c *Client) write(ctx context.Context, over []callKey) error {
 	const some = 64
 	for from := over; len(from) > 0; from = from[min(len(from), some):] {
-		if _, err := c.calls.prod.Append(ctx, appendOver(nil, from[:min(len(from), some)])); err != nil {
+		r, err := c.calls.prod.Append(ctx, appendOver(nil, from[:min(len(from), some)]))
+		if err == nil {
+			err = c.seen(ctx, r.Seq)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return c.compact(ctx)
+}
+
+// seen waits until readCalls has read record seq, or has ended. Used is behind what the log
+// holds by no more than the slots let be noted meanwhile: else the log could be full
+// before compact knows that half of it is.
+func (c *Client) seen(ctx context.Context, seq uint64) error {
+	for {
+		c.mu.Lock()
+		last := c.calls.last
+		c.mu.Unlock()
+		if last >= seq {
+			return nil
+		}
+		select {
+		case _, more := <-c.calls.news:
+			if !more {
+				return nil
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // compact copies what is needed to the end of the log, when half of that is used, and gives

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -295,6 +296,55 @@ func TestCallsCompact(t *testing.T) {
 	}
 	close(server.gate)
 	<-over
+}
+
+// lazy is memory whose reader waits while it is shut.
+type lazy struct {
+	*pmem.Sim
+	shut atomic.Pointer[chan struct{}]
+}
+
+func (l *lazy) Load(p []byte, off int) error {
+	if shut := l.shut.Load(); shut != nil {
+		<-*shut
+	}
+	return l.Sim.Load(p, off)
+}
+
+// A client that does not get to read its log of calls does not fill it: it would have no
+// room for the notes that give room.
+func TestCallsUnread(t *testing.T) {
+	w, server := startStuck(t)
+	mem, calls := sim(1<<16), &lazy{Sim: sim(MinCalls - 16384)}
+	created(t, mem)
+	created(t, calls)
+	c := openBoth(t, w, mem, calls)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	shut := make(chan struct{})
+	calls.shut.Store(&shut)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 60 { // together more than the log holds
+				seq, _, err := callProc(ctx, c, 1)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				c.Done(seq)
+			}
+		})
+	}
+	for len(c.calls.slots) < cap(c.calls.slots) && ctx.Err() == nil {
+		time.Sleep(time.Millisecond)
+	}
+	calls.shut.Store(nil)
+	close(shut)
+	wg.Wait()
+	if n := len(server.saw()); n != 480 {
+		t.Errorf("%d calls", n)
+	}
 }
 
 // More calls than a part of the log has room for wait; a call that is given up while it
