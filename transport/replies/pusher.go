@@ -38,8 +38,9 @@ type Pusher struct {
 	// Choose says which replies are pushed. If nil, those of the calls that Handler names
 	// as not idempotent.
 	Choose func(prog, vers, proc uint32) bool
-	// MaxQueued bounds the octets that are on their way to one log; what is beyond it, or
-	// has no room in the log, is answered without a record. If zero, 1 MiB.
+	// MaxQueued bounds the octets that are on their way to one log; what is beyond it is
+	// answered without a record. If zero, 1 MiB. So is what the log has no room for, which
+	// waits for some, until there has been none for a second.
 	MaxQueued int
 	// MaxClients bounds the logs, of which a host has an eighth. If zero, 1024.
 	MaxClients int
@@ -126,7 +127,7 @@ func (p *Pusher) ServeRPC(ctx context.Context, req *transport.Request, resp *tra
 	}
 	digest := Digest(req.Prog, req.Vers, req.Proc, req.Args) // before a handler can change them
 	p.Handler.ServeRPC(ctx, req, resp)
-	if n := b.c.push(req, resp, digest); n != 0 && b.immediate {
+	if n := b.c.push(ctx, req, resp, digest); n != 0 && b.immediate {
 		resp.Immediate(n)
 	}
 }

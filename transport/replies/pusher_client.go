@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"sync"
 	"time"
 
@@ -35,6 +36,7 @@ type client struct {
 	limit   int         // of a record
 	next    uint64      // number of the next; 0 before the first connection
 	queued  int         // octets on their way
+	full    time.Time   // there has been no room since; zero: there was
 	pending []sentRecord
 	waiting bool // a goroutine waits for pending
 	closed  bool
@@ -68,29 +70,52 @@ func (c *client) isLive() bool {
 	return c.live != nil
 }
 
+// patience is how long there is no room in a log before replies leave without records, and
+// lookAgain when those that wait for it look.
+const (
+	patience  = time.Second
+	lookAgain = time.Millisecond
+)
+
 // push pushes a reply and names its record, which it returns, if there is room for it; else
-// 0. It does not wait.
-func (c *client) push(req *transport.Request, resp *transport.Response, digest [sha256.Size]byte) uint64 {
+// 0. It waits for room as long as some is likely to come: the client is told of replies
+// faster than it makes what it is Done with durable.
+func (c *client) push(ctx context.Context, req *transport.Request, resp *transport.Response, digest [sha256.Size]byte) uint64 {
+	for {
+		n, wait := c.tryPush(req, resp, digest)
+		if !wait {
+			return n
+		}
+		select {
+		case <-time.After(lookAgain):
+		case <-ctx.Done():
+			return 0
+		}
+	}
+}
+
+func (c *client) tryPush(req *transport.Request, resp *transport.Response, digest [sha256.Size]byte) (seq uint64, wait bool) {
 	if resp.Verf.Flavor != xdr.AuthNone || len(resp.Verf.Body) > 0 {
-		return 0 // the handler's own
+		return 0, false // the handler's own
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.live == nil {
-		return 0
+		return 0, false
 	}
 	resp.Verf = name{c.life, c.next}.verf()
 	n := recordSize(resp)
 	if n > c.limit || c.queued+n > c.p.MaxQueued {
 		resp.Verf = xdr.Auth{}
-		return 0
+		return 0, false
 	}
 	record := appendRecord(make([]byte, 0, n), c.epoch, digest, req, resp)
 	e, err := c.prod.TryBegin(record) // who gets this reply may be the one that is to be Done with others
 	if err != nil {
 		resp.Verf = xdr.Auth{}
-		return 0
+		return 0, errors.Is(err, commitlog.ErrFull) && c.hopes()
 	}
+	c.full = time.Time{}
 	c.next++
 	c.queued += n
 	c.pending = append(c.pending, sentRecord{e, n})
@@ -98,7 +123,16 @@ func (c *client) push(req *transport.Request, resp *transport.Response, digest [
 		c.waiting = true
 		go c.wait()
 	}
-	return c.next - 1
+	return c.next - 1, false
+}
+
+// hopes is told that there is no room, and reports whether some is likely to come; c.mu is
+// held.
+func (c *client) hopes() bool {
+	if c.full.IsZero() {
+		c.full = time.Now()
+	}
+	return time.Since(c.full) < patience
 }
 
 // wait counts records that have arrived.
