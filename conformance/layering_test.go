@@ -105,9 +105,10 @@ var layers = []layer{
 	{name: "transport/commitlog/internal/mutant", pure: true},
 	{name: "transport/commitlog/internal/machine", may: []string{"transport/commitlog/internal/..."}, pure: true},
 	{name: "transport/commitlog/internal/window", may: []string{"rdmap/region", "transport/commitlog/internal/..."}},
+	{name: "transport/push/internal/mutant", pure: true},
 	{
 		name:    "transport/push",
-		may:     []string{"transport", "transport/commitlog", "rdmap", "rdmap/mpa", "rdmap/region", "rdmap/region/pmem", "xdr"},
+		may:     []string{"transport", "transport/commitlog", "transport/push/internal/...", "rdmap", "rdmap/mpa", "rdmap/region", "rdmap/region/pmem", "xdr"},
 		modules: []string{"go.uber.org/zap"},
 	},
 	{

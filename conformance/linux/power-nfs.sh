@@ -50,7 +50,7 @@ prepare() {
   rm -rf "$share/found" "$share/lists"
   cp -r "$work/lists" "$share/lists"
 }
-told() { cat "$work"/lists/* 2>/dev/null | wc -c || true; }
+told() { cat "$work"/lists/${pushing:+[0-9][1-9]}* 2>/dev/null | wc -c || true; } # by those who push, if any do
 publish() { # tells the clients where the server is
   printf 'EXPORT=/disk/export\nRDMA=127.0.0.1:%d\nTCP=127.0.0.1:%d\n' "$port" "$((port + 1))" >"$work/addr.new"
   mv "$work/addr.new" "$work/addr"

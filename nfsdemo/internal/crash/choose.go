@@ -12,7 +12,8 @@ import (
 type chooser struct {
 	*rand.Rand
 	m    *Model
-	push bool // some of the writes are pushed
+	push bool  // most of what it does is to push
+	last *node // what was pushed to last
 }
 
 // Bounds of what is made: few names, so that each is used again and again, and small files.
@@ -30,8 +31,9 @@ var kinds = []Kind{
 	Link, Link, Chmod, Chmod, Truncate, Write, Write, Write, Commit, Read, Look, GetAttr, GetAttr,
 }
 
-// pushKinds are half of the operations of a worker that pushes.
-var pushKinds = []Kind{Write, Write, Write, Write, Read, Truncate, Chmod, GetAttr}
+// pushedOf10 is how many of ten operations of a worker that has a file, and pushes, are pushed
+// writes: more than half of all that is acknowledged to clients of which half push.
+const pushedOf10 = 9
 
 // next returns the next operation, without number.
 func (c *chooser) next() *Op {
@@ -42,15 +44,36 @@ func (c *chooser) next() *Op {
 	if c.m.find(dir) == nil {
 		return c.ready(&Op{Kind: Mkdir, Path: dir, Mode: 0o755})
 	}
+	if o := c.pushed(); o != nil {
+		return c.ready(o)
+	}
 	for {
 		o := &Op{Kind: kinds[c.IntN(len(kinds))]}
-		if c.push && c.IntN(2) == 0 {
-			o.Kind = pushKinds[c.IntN(len(pushKinds))]
-		}
 		if c.fill(o, c.IntN(10) == 0) {
 			return c.ready(o)
 		}
 	}
+}
+
+// pushed returns a pushed write, or nil: it is another one's turn. Half of the time it is to the
+// file of the one before, whose lease may be there still.
+func (c *chooser) pushed() *Op {
+	if !c.push || c.IntN(10) >= pushedOf10 {
+		return nil
+	}
+	var paths []string
+	c.m.walk(func(p string, n *node) {
+		if n.typ == nfs3.TypeReg && (n == c.last || c.IntN(2) == 0) {
+			paths = append(paths, p)
+		}
+	})
+	if len(paths) == 0 {
+		return nil
+	}
+	o := &Op{Kind: Push, Path: paths[c.IntN(len(paths))]}
+	c.last = c.m.find(o.Path)
+	o.First, o.Pieces = c.IntN(maxPieces-maxWrite), 1+c.IntN(maxWrite)
+	return o
 }
 
 // ready gives the operation its handles, or looks up the first that is not known.
@@ -186,7 +209,4 @@ func (c *chooser) fillWrite(o *Op, n *node) {
 	}
 	o.First, o.Pieces = c.IntN(maxPieces-maxWrite), 1+c.IntN(maxWrite)
 	o.Stable = [...]nfs3.StableHow{nfs3.Unstable, nfs3.DataSync, nfs3.FileSync}[c.IntN(3)]
-	if c.push && c.IntN(4) > 0 {
-		o.Kind = Push
-	}
 }

@@ -66,7 +66,7 @@ func runChild(role string) int {
 
 // A client has streams workers that are known by the XIDs that they choose, so that they go
 // on in its next life, and lastings over RDMA.
-const streams, lastings = 2, 2
+const streams, lastings = 2, 4
 
 // runClient runs the workers of client c in one of its lives.
 func runClient(dir string, c, life int) error {

@@ -39,5 +39,6 @@ done
 for name in drain-skipped lease-not-recalled lease-not-durable; do
   fault "$name" "$serve" ../../pushwrite/internal/mutant
 done
-fault no-fdatasync-append "$serve" ../../../transport/commitlog/internal/mutant # acknowledged before flushed
+fault ack-before-flush "$serve" ../../../transport/push/internal/mutant # of push logs; the next is of the journal, too
+fault no-fdatasync-append "$serve" ../../../transport/commitlog/internal/mutant
 exit $bad

@@ -104,7 +104,7 @@ func (w *Worker) do(ctx context.Context, o *Op) error {
 
 func (w *Worker) send(ctx context.Context, o *Op) (*Result, error) {
 	if o.Kind == Push {
-		if err := w.pusher().push(ctx, o, w.c.IntN(2) == 0); err != nil {
+		if err := w.pusher().push(ctx, o, w.c.IntN(4) > 0); err != nil {
 			return nil, err
 		}
 		return &Result{Stable: true}, nil
