@@ -47,9 +47,9 @@ func (a *app) logCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "log",
 		Short: "Look into a commit log",
-		Long: `log looks into the file of a commit log (transport/commitlog) and changes nothing.
-Nobody should be appending meanwhile. docs/commitlog-format.md says what the
-numbers mean.`,
+		Long: `log looks into the file of a commit log (transport/commitlog) and changes nothing,
+but for push --discard. Nobody should be appending meanwhile. docs/commitlog-format.md
+says what the numbers mean.`,
 		Args: unknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -65,7 +65,7 @@ numbers mean.`,
 		Args:    nArgs(1, 1, "one file"),
 		RunE:    func(_ *cobra.Command, args []string) error { return a.dumpLog(args[0], false) },
 	}
-	for _, c := range []*cobra.Command{dump, verify, a.logRepliesCmd()} {
+	for _, c := range []*cobra.Command{dump, verify, a.logRepliesCmd(), a.logPushCmd()} {
 		c.Flags().BoolVar(&a.json, "json", false, "one JSON object per line")
 		cmd.AddCommand(c)
 	}

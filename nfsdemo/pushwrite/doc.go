@@ -33,4 +33,6 @@
 // record that no client may write (a lease that is not its log's, malformed, beyond the
 // largest file), or that its medium has damaged, condemns its log: it is fenced, and from
 // that record on nothing of it is applied. The log stays for people to look at.
+//
+// Inspect and Discard are for them, while no server runs.
 package pushwrite

@@ -2,6 +2,7 @@ package pushwrite_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/pushfile"
 	"github.com/stag-rdma/stag/nfsdemo/pushwrite"
 	"github.com/stag-rdma/stag/nfsdemo/server"
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/push"
 	"github.com/stag-rdma/stag/xdr"
@@ -74,4 +76,27 @@ func Example() {
 	// ok 1
 	// persistent <nil>
 	// 12 1
+}
+
+// A directory in whose logs nothing waits, and a lease that nothing can be lost with.
+func ExampleInspect() {
+	dir, _ := os.MkdirTemp("", "pushwrite")
+	defer os.RemoveAll(dir)
+	pw, err := pushwrite.Open(&pushwrite.Config{Dir: dir})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	show := func(w *pushwrite.Waiting) error {
+		fmt.Println(w.Log, w.Record, w.Lease, w.File, w.Offset, w.Octets)
+		return nil
+	}
+	fmt.Println(errors.Is(pushwrite.Inspect(dir, pmem.File, show), pmem.ErrLocked)) // while it is open
+	_ = pw.Close(context.Background())
+	fmt.Println(pushwrite.Inspect(dir, pmem.File, show))
+	fmt.Println(pushwrite.Discard(dir, 7))
+	// Output:
+	// true
+	// <nil>
+	// lease 7: pushwrite: no such lease (Inspect names those that records wait under)
 }

@@ -69,8 +69,12 @@ func (a *applier) join(w piece, rs []*commitlog.Record) piece {
 	return w
 }
 
-// put writes a piece to its file.
+// put writes a piece to its file, unless somebody has discarded it.
 func (a *applier) put(w *piece, wrote map[file]*writings) error {
+	if w.g.Void {
+		a.s.ctr.discarded.Add(uint64(w.n))
+		return nil
+	}
 	verf, err := a.s.files.WriteGrant(&w.g.Grant, w.p, w.off)
 	switch is := wrote[w.f]; {
 	case errors.Is(err, nfs3.ErrFBig): // no file has room there

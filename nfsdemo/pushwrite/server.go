@@ -78,11 +78,11 @@ func Open(cfg *Config) (*Server, error) {
 		grants: make(map[lease.ID]*grant), waiting: make(map[*lease.Ticket[file]]chan struct{}),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	if err := s.acquire(); err != nil {
-		return nil, err
-	}
 	var live []stored
 	var err error
+	if s.lock, err = acquire(c.Dir); err != nil {
+		return nil, err
+	}
 	if s.store, live, s.last, err = openStore(c.Dir); err != nil {
 		return nil, errors.Join(err, s.lock.Close())
 	}
@@ -101,17 +101,16 @@ func Open(cfg *Config) (*Server, error) {
 const lockName = "lock"
 
 // acquire keeps other processes out of the directory.
-func (s *Server) acquire() error {
-	path := filepath.Join(s.cfg.Dir, lockName)
+func acquire(dir string) (*pmem.Memory, error) {
+	path := filepath.Join(dir, lockName)
 	m, err := pmem.Open(pmem.File, path, nil)
-	if errors.Is(err, pmem.ErrOpen) {
-		if err := pmem.Create(path, 4096, nil); err != nil {
-			return fmt.Errorf("pushwrite: %w (is it a directory that this user can write to?)", err)
-		}
-		m, err = pmem.Open(pmem.File, path, nil)
+	if !errors.Is(err, pmem.ErrOpen) {
+		return m, err
 	}
-	s.lock = m
-	return err
+	if err := pmem.Create(path, 4096, nil); err != nil {
+		return nil, fmt.Errorf("pushwrite: %w (is it a directory that this user can write to?)", err)
+	}
+	return pmem.Open(pmem.File, path, nil)
 }
 
 // Start adds the two programs to files, and applies what the logs hold. When it returns nil,

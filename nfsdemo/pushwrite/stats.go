@@ -14,7 +14,8 @@ type Stats struct {
 	Recalls   uint64 // leases asked back
 	Fences    uint64 // logs whose session was ended
 	Condemned uint64 // logs with a record that no client may write
-	Records   uint64 // applied
+	Records   uint64 // applied, or discarded
+	Discarded uint64 // of them, by Discard
 	Octets    uint64 // of data applied
 	Waits     uint64 // NFS operations that waited for records or leases
 	Blocked   uint64 // times that a record could not be applied
@@ -26,14 +27,14 @@ type Stats struct {
 }
 
 type counters struct {
-	grants, recalls, fences, condemned, records, octets, waits, blocked, pressed atomic.Uint64
+	grants, recalls, fences, condemned, records, discarded, octets, waits, blocked, pressed atomic.Uint64
 }
 
 // Stats returns the counters, each for itself.
 func (s *Server) Stats() Stats {
 	st := Stats{
 		Leases: int(s.leases.Load()), Grants: s.ctr.grants.Load(), Recalls: s.ctr.recalls.Load(),
-		Fences: s.ctr.fences.Load(), Condemned: s.ctr.condemned.Load(), Records: s.ctr.records.Load(),
+		Fences: s.ctr.fences.Load(), Condemned: s.ctr.condemned.Load(), Records: s.ctr.records.Load(), Discarded: s.ctr.discarded.Load(),
 		Octets: s.ctr.octets.Load(), Waits: s.ctr.waits.Load(), Blocked: s.ctr.blocked.Load(),
 		Pressed: s.ctr.pressed.Load(), Logs: s.ps.Stats(),
 	}

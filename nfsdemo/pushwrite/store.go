@@ -31,13 +31,14 @@ type stored struct {
 	ID    lease.ID
 	Log   string
 	Grant server.Grant
+	Void  bool // its records are not to be applied: somebody has discarded them
 }
 
 // store keeps leases in a file: entries are appended, and synced before the lease is used.
 //
 //	off 0, 8 octets: "stagls01"
 //	then entries: length u32 of the body, CRC32C u32 of it, body
-//	body: kind u32, lease u64; of a grant: log string, handle opaque, uid u32, gid u32, gids<16>
+//	body: kind u32, lease u64; of a grant, void or not: log string, handle opaque, uid u32, gid u32, gids<16>
 //
 // Behind the last synced entry a crash may leave anything: an entry that is cut off, or zeros
 // where a file system had given room and not written yet. No lease of which anybody was told
@@ -56,7 +57,11 @@ const (
 	entryGrant = 1
 	entryOver  = 2
 	entryLast  = 3 // no lease up to this one is granted again
+	entryVoid  = 4 // a grant whose records are not to be applied
 )
+
+// isGrant says whether an entry is a grant.
+func isGrant(kind uint32) bool { return kind == entryGrant || kind == entryVoid }
 
 // maxEntry bounds a body: the longest names, handles and lists of groups.
 const maxEntry = 512
@@ -102,7 +107,7 @@ func parseStore(b []byte) (live []stored, last lease.ID, err error) {
 		b = b[n:]
 		last = max(last, e.ID)
 		switch at, ok := byID[e.ID]; {
-		case kind == entryGrant && !ok:
+		case isGrant(kind) && !ok:
 			byID[e.ID] = len(live)
 			live = append(live, e)
 		case kind == entryOver && ok:
@@ -123,7 +128,7 @@ func parseStore(b []byte) (live []stored, last lease.ID, err error) {
 // has been damaged since.
 func grantIn(b []byte) bool {
 	for ; len(b) > 8; b = b[1:] {
-		if kind, _, n := parseEntry(b); n > 0 && kind == entryGrant {
+		if kind, _, n := parseEntry(b); n > 0 && isGrant(kind) {
 			return true
 		}
 	}
@@ -145,7 +150,8 @@ func parseEntry(b []byte) (kind uint32, e stored, n int) {
 	}
 	d := xdr.NewDecoder(body)
 	kind, e.ID = d.Uint32(), lease.ID(d.Uint64())
-	if kind == entryGrant {
+	if isGrant(kind) {
+		e.Void = kind == entryVoid
 		e.Log = d.String(maxEntry)
 		e.Grant.File = d.Opaque(nfs3.MaxHandle)
 		e.Grant.Cred.UID, e.Grant.Cred.GID = d.Uint32(), d.Uint32()
@@ -153,7 +159,7 @@ func parseEntry(b []byte) (kind uint32, e stored, n int) {
 			e.Grant.Cred.GIDs = append(e.Grant.Cred.GIDs, d.Uint32())
 		}
 	}
-	if d.End() != nil || kind < entryGrant || kind > entryLast {
+	if d.End() != nil || kind < entryGrant || kind > entryVoid {
 		return 0, e, 0
 	}
 	return kind, e, 8 + len(body)
@@ -164,7 +170,7 @@ func appendEntry(b []byte, kind uint32, e *stored) []byte {
 	at := len(b)
 	b = append(b, make([]byte, 8)...)
 	b = xdr.AppendUint64(xdr.AppendUint32(b, kind), uint64(e.ID))
-	if kind == entryGrant {
+	if isGrant(kind) {
 		c := &e.Grant.Cred
 		b = xdr.AppendOpaque(xdr.AppendString(b, e.Log), e.Grant.File)
 		b = xdr.AppendUint32(xdr.AppendUint32(b, c.UID), c.GID)
@@ -177,6 +183,19 @@ func appendEntry(b []byte, kind uint32, e *stored) []byte {
 	body := b[at+8:]
 	binary.BigEndian.PutUint32(b[at:], uint32(len(body)))
 	binary.BigEndian.PutUint32(b[at+4:], crc32.Checksum(body, castagnoli))
+	return b
+}
+
+// appendStore returns a file with these leases alone.
+func appendStore(live []stored, last lease.ID) []byte {
+	b := appendEntry([]byte(storeMagic), entryLast, &stored{ID: last})
+	for i := range live {
+		kind := uint32(entryGrant)
+		if live[i].Void {
+			kind = entryVoid
+		}
+		b = appendEntry(b, kind, &live[i])
+	}
 	return b
 }
 
@@ -233,11 +252,7 @@ func (s *store) rewrite(snapshot func() ([]stored, lease.ID)) error {
 	if s.err != nil {
 		return s.err
 	}
-	live, last := snapshot()
-	b := appendEntry([]byte(storeMagic), entryLast, &stored{ID: last})
-	for i := range live {
-		b = appendEntry(b, entryGrant, &live[i])
-	}
+	b := appendStore(snapshot())
 	f, err := os.CreateTemp(filepath.Dir(s.path), "."+storeName+"-*")
 	if err != nil {
 		return err

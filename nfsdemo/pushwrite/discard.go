@@ -1,0 +1,148 @@
+package pushwrite
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/stag-rdma/stag/nfsdemo/lease"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/pushfile"
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/push"
+)
+
+// Errors of Inspect and Discard.
+var (
+	// ErrNoLogs: a directory that no server of push-mode writes has used.
+	ErrNoLogs = errors.New("pushwrite: no push logs here (name the directory that was given to the server)")
+	// ErrNoLease: the store has no such lease; what it names has been applied, or never was.
+	ErrNoLease = errors.New("pushwrite: no such lease (Inspect names those that records wait under)")
+)
+
+// Waiting is a record of a log that was acknowledged, and has not been applied.
+type Waiting struct {
+	Log    string
+	Record uint64 // its number in the log
+	Lease  uint64
+	File   nfs3.FileHandle // that the lease is on; nil: nobody knows, the log is condemned
+	Offset uint64          // in the file, octets
+	Octets int
+	Void   bool // it is discarded, and goes with the next Start
+}
+
+// Inspect calls visit for each record that waits in the logs of a directory, in order, and
+// changes nothing; its error ends Inspect. No server may have the directory open, else the
+// error is pmem.ErrLocked. Other errors: ErrNoLogs, ErrStore, and one *push.Error for each log
+// that cannot be read, behind those that can.
+func Inspect(dir string, kind pmem.Kind, visit func(*Waiting) error) error {
+	lock, err := hold(dir)
+	if err != nil {
+		return err
+	}
+	defer lock.Close() //nolint:errcheck // nothing was written
+	live, err := loadStore(dir)
+	if err != nil {
+		return err
+	}
+	logs := push.Dir(dir, kind)
+	names, err := logs.Names()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, name := range names {
+		stop, err := inspectLog(logs, name, live, visit)
+		if stop {
+			return err
+		}
+		if err != nil {
+			errs = append(errs, &push.Error{Op: "load", Log: name, Err: err})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Discard gives up what waits under a lease, in whatever log: the next server releases these
+// records without writing them, and applies the others. It is for records that can never be
+// applied, such as those of a file that somebody has removed past NFS: nothing behind them in
+// their log is applied before, either. What was acknowledged is lost by it. It is durable when
+// Discard has returned nil. Errors: those of Inspect, ErrNoLease.
+func Discard(dir string, id uint64) error {
+	lock, err := hold(dir)
+	if err != nil {
+		return err
+	}
+	defer lock.Close() //nolint:errcheck // nothing was written
+	if _, err := loadStore(dir); err != nil {
+		return err
+	}
+	st, live, last, err := openStore(dir)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(live, func(e stored) bool { return e.ID == lease.ID(id) })
+	if i < 0 {
+		return errors.Join(fmt.Errorf("lease %d: %w", id, ErrNoLease), st.close())
+	}
+	live[i].Void = true
+	err = st.rewrite(func() ([]stored, lease.ID) { return live, last })
+	return errors.Join(err, st.close())
+}
+
+// hold keeps servers out of a directory that one of them has used.
+func hold(dir string) (*pmem.Memory, error) {
+	path := filepath.Join(dir, lockName)
+	if _, err := os.Stat(path); err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, ErrNoLogs)
+	}
+	return pmem.Open(pmem.File, path, nil)
+}
+
+// loadStore reads the leases and leaves their file as it is.
+func loadStore(dir string) (map[lease.ID]stored, error) {
+	path := filepath.Join(dir, storeName)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, ErrNoLogs)
+	}
+	live, _, err := parseStore(b)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	byID := make(map[lease.ID]stored)
+	for _, e := range live {
+		byID[e.ID] = e
+	}
+	return byID, nil
+}
+
+// inspectLog visits what waits in a log. Stop says that the error is that of visit.
+func inspectLog(logs push.Store, name string, live map[lease.ID]stored, visit func(*Waiting) error) (stop bool, err error) {
+	mem, _, err := logs.Open(name)
+	if err != nil {
+		return false, err
+	}
+	defer mem.Close() //nolint:errcheck // nothing was written
+	info, err := commitlog.Inspect(bytes.NewReader(mem.Bytes()), int64(len(mem.Bytes())), func(r *commitlog.Record) error {
+		rec, err := pushfile.ParseRecord(r.Payload)
+		if err != nil {
+			return fmt.Errorf("record %d: %w", r.Seq, err)
+		}
+		w := Waiting{Log: name, Record: r.Seq, Lease: rec.Lease, Offset: rec.Offset, Octets: len(rec.Data)}
+		if e := live[lease.ID(rec.Lease)]; e.Log == name {
+			w.File, w.Void = e.Grant.File, e.Void
+		}
+		err = visit(&w)
+		stop = err != nil
+		return err
+	})
+	if err == nil && info.Poison != nil {
+		err = info.Poison
+	}
+	return stop, err
+}

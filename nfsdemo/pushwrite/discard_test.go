@@ -1,0 +1,132 @@
+package pushwrite
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/server"
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
+)
+
+// inspected is what Inspect finds, a line per record.
+func inspected(t *testing.T, dir string) (lines []string) {
+	t.Helper()
+	if err := Inspect(dir, pmem.File, func(w *Waiting) error {
+		lines = append(lines, fmt.Sprintf("%s %d: lease %d, %d at %d, %v %v", w.Log, w.Record, w.Lease, w.Octets, w.Offset, w.File != nil, w.Void))
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return lines
+}
+
+// TestDiscard: a log whose first record can never be applied is found, and goes on once that
+// lease has been discarded: what was acknowledged of other files is applied.
+func TestDiscard(t *testing.T) {
+	w := newWorld(t, nil)
+	p, c := w.plain(0), w.pusher("log", 0)
+	gone, kept := p.create("gone", 0o644), p.create("kept", 0o644)
+	l, m := c.lease(gone), c.lease(kept)
+	if err := w.fs.Root().Remove("gone"); err != nil {
+		t.Fatal(err)
+	}
+	c.wrote(l, 0, "one")
+	c.wrote(m, 0, "two")
+	c.wrote(l, 7, "three")
+	if st := p.commit(kept); st != nfs3.ErrStale {
+		t.Fatal("commit of what lies behind:", st)
+	}
+	if err := Discard(w.cfg.Dir, l); !errors.Is(err, pmem.ErrLocked) {
+		t.Error("while the server runs:", err)
+	}
+	w.stop()
+	want := []string{
+		fmt.Sprintf("log 1: lease %d, 3 at 0, true false", l),
+		fmt.Sprintf("log 2: lease %d, 3 at 0, true false", m),
+		fmt.Sprintf("log 3: lease %d, 5 at 7, true false", l),
+	}
+	if got := inspected(t, w.cfg.Dir); strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Error(got)
+	}
+	if err := Discard(w.cfg.Dir, m+1); !errors.Is(err, ErrNoLease) {
+		t.Error("a lease that there never was:", err)
+	}
+	if err := Discard(w.cfg.Dir, l); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // a server that ends before it has applied anything writes the leases anew
+		s, _, _, err := openStore(w.cfg.Dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := inspected(t, w.cfg.Dir); len(got) != 3 || !strings.HasSuffix(got[0], "true true") || !strings.HasSuffix(got[1], "true false") {
+		t.Error(got)
+	}
+	w.start(nil)
+	p.has(kept, "two")
+	if st := w.pw.Stats(); len(st.Now) > 0 || st.Records != 3 || st.Discarded != 2 || !w.pw.Idle() {
+		t.Errorf("%+v", st)
+	}
+	c.dial(w, &c.secret)
+	c.wrote(c.lease(kept), 3, "four")
+	p.has(kept, "twofour")
+}
+
+// TestInspect: what cannot be read does not keep the others from being shown.
+func TestInspect(t *testing.T) {
+	w := newWorld(t, nil)
+	p := w.plain(0)
+	write, _ := full(nfs3.ErrNoSpc)
+	w.files.fail(write, nil)
+	a, b := w.pusher("a", 0), w.pusher("b", 0)
+	a.wrote(a.lease(p.create("f", 0o644)), 0, "x")
+	if _, err := a.s.Append(t.Context(), []byte("no record")); err != nil {
+		t.Fatal(err)
+	}
+	b.wrote(b.lease(p.create("g", 0o644)), 0, "y")
+	b.wrote(1, 0, "of another log")
+	w.stop()
+	n := 0
+	err := Inspect(w.cfg.Dir, pmem.File, func(w *Waiting) error { n++; return nil })
+	if n != 3 || err == nil || !strings.Contains(err.Error(), `load "a": record 2`) {
+		t.Error(n, err)
+	}
+	mine := errors.New("mine")
+	if err := Inspect(w.cfg.Dir, pmem.File, func(*Waiting) error { return mine }); !errors.Is(err, mine) || strings.Contains(err.Error(), "load") {
+		t.Error(err)
+	}
+	for _, err := range []error{Inspect(t.TempDir(), pmem.File, nil), Discard(t.TempDir(), 1)} {
+		if !errors.Is(err, ErrNoLogs) {
+			t.Error(err)
+		}
+	}
+}
+
+// FuzzStore: whatever the file of the leases holds is read or refused, and what was read comes
+// back from a file with it.
+func FuzzStore(f *testing.F) {
+	e := stored{ID: 1, Log: "log", Grant: server.Grant{File: nfs3.FileHandle{1, 2}, Cred: server.Cred{UID: 7, GIDs: []uint32{1, 2, 3}}}}
+	b := appendEntry([]byte(storeMagic), entryGrant, &e)
+	b = appendEntry(b, entryVoid, &stored{ID: 2, Log: "log", Grant: server.Grant{File: nfs3.FileHandle{3}}})
+	f.Add(appendEntry(b, entryOver, &e))
+	f.Add(appendEntry(b, entryLast, &stored{ID: 9}))
+	f.Add(b[:len(b)-1])
+	f.Fuzz(func(t *testing.T, b []byte) {
+		live, last, err := parseStore(b)
+		if err != nil {
+			return
+		}
+		out := appendStore(live, last)
+		again, lastAgain, err := parseStore(out)
+		if err != nil || lastAgain != last || fmt.Sprint(again) != fmt.Sprint(live) {
+			t.Errorf("%v %v, then %v %v %v", live, last, again, lastAgain, err)
+		}
+	})
+}
