@@ -30,6 +30,7 @@ func (rc *respConn) instead(x *exchange, wr *rdmap.WR) {
 	n := x.resp.instead & (1<<immediateBits - 1)
 	x.head = binary.BigEndian.AppendUint64(x.head[:0], uint64(grant)<<immediateBits|n)
 	wr.Op, wr.Head = rdmap.OpImmediate, x.head
+	rc.ctr.immediates.Add(1)
 }
 
 // immediate takes Immediate Data that stand for a reply.
@@ -39,6 +40,7 @@ func (c *Client) immediate(conn *rdmap.Conn, m *rdmap.Message) {
 		c.ctr.dropped.Add(1)
 		return
 	}
+	c.ctr.immediates.Add(1)
 	v := binary.BigEndian.Uint64(m.Data)
 	grant, n := uint32(v>>immediateBits), v&(1<<immediateBits-1)
 	c.cfg.Immediate(n, func(reply []byte) { c.deliver(conn, grant, reply) })

@@ -233,6 +233,7 @@ func (s *Stats) add(o Stats) {
 	s.Padded += o.Padded
 	s.Errors += o.Errors
 	s.Dropped += o.Dropped
+	s.Immediates += o.Immediates
 	s.Invalidated += o.Invalidated
 	s.Registered += o.Registered
 	s.Reused += o.Reused

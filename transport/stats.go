@@ -53,6 +53,9 @@ type Stats struct {
 	Panics uint64
 	// Dropped counts messages that RFC 8166 Section 4.5 says to drop.
 	Dropped uint64
+	// Immediates counts replies that Immediate Data stood for (Config.ImmediateReplies), sent
+	// by a server or received by a client.
+	Immediates uint64
 	// Invalidated counts replies that revoked a steering tag (RFC 8797 Section 4.1).
 	Invalidated uint64
 	// NotAllowed counts connections that Config.Allow refused, TooMany those that a limit
@@ -100,7 +103,7 @@ func (s *Stats) addPool(p *CreditPool) {
 type counters struct {
 	calls, replies, read, written, inline atomic.Uint64
 	accepted, errors, panics, dropped     atomic.Uint64
-	invalidated, takeovers                atomic.Uint64
+	invalidated, takeovers, immediates    atomic.Uint64
 	replyRead, dones, withheld, padded    atomic.Uint64
 	conns, inFlight, exposed              atomic.Int64
 	exposedOctets                         atomic.Int64 // now
@@ -129,7 +132,7 @@ func (c *counters) snapshot() Stats {
 		Calls: c.calls.Load(), Replies: c.replies.Load(),
 		OctetsRead: c.read.Load(), OctetsWritten: c.written.Load(), OctetsInline: c.inline.Load(),
 		Connections: int(c.conns.Load()), Accepted: c.accepted.Load(),
-		Errors: c.errors.Load(), Panics: c.panics.Load(), Dropped: c.dropped.Load(),
+		Errors: c.errors.Load(), Panics: c.panics.Load(), Dropped: c.dropped.Load(), Immediates: c.immediates.Load(),
 		Invalidated: c.invalidated.Load(), Takeovers: c.takeovers.Load(),
 		InFlight:      int(c.inFlight.Load()),
 		OctetsExposed: c.replyRead.Load(), Dones: c.dones.Load(), Withheld: c.withheld.Load(),

@@ -23,6 +23,7 @@ type clientFlags struct {
 	profile      transport.Profile
 	reconnect    time.Duration
 	replies      string // directory of logs; "": none
+	immediate    bool   // Immediate Data may stand for replies in them
 }
 
 // addClientFlags declares them on a command.

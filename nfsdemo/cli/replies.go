@@ -26,6 +26,8 @@ type repliesDir struct{ replies, calls *pmem.Memory }
 func (a *app) addRepliesFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&a.client.replies, "replies", "",
 		"let the server push its replies into logs in this `directory` of yours, made if it is not there; nothing counts as answered before (see nfsdemo log replies)")
+	cmd.Flags().BoolVar(&a.client.immediate, "replies-immediate", false,
+		"with --replies: let 8 octets of Immediate Data stand for a reply that is in the log, if the server has this too")
 }
 
 // openReplies opens the logs, and makes them if there are none.
@@ -84,6 +86,9 @@ func (d *repliesDir) close() {
 // config opens the logs for a server.
 func (s *session) openReplies(u *nfsclient.URL, cfg *nfsclient.Config) (*repliesDir, error) {
 	if s.a.client.replies == "" {
+		if s.a.client.immediate {
+			return nil, usagef("--replies-immediate is for --replies DIR: give both")
+		}
 		return nil, nil //nolint:nilnil // none are wanted
 	}
 	if u.Scheme != nfsclient.SchemeRDMA {
@@ -97,6 +102,12 @@ func (s *session) openReplies(u *nfsclient.URL, cfg *nfsclient.Config) (*replies
 		return nil, err
 	}
 	cfg.Replies = &replies.Config{Memory: d.replies, Calls: d.calls}
+	if s.a.client.immediate {
+		rpc := *cfg.Transport
+		cfg.Replies.Immediates = new(replies.Immediates)
+		rpc.ImmediateReplies, rpc.Immediate = true, cfg.Replies.Immediates.Immediate
+		cfg.Transport = &rpc
+	}
 	return d, nil
 }
 

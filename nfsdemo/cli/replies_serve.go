@@ -74,6 +74,9 @@ func (r *readyJSON) replyLine() string {
 // checkReplies says what is wrong with --replies beside the other flags.
 func (cfg *serviceConfig) checkReplies() error {
 	if cfg.replies == "" {
+		if cfg.immediate {
+			return usagef("--replies-immediate is for --replies ADDRESS: give both")
+		}
 		return nil
 	}
 	if _, _, err := net.SplitHostPort(cfg.replies); err != nil {

@@ -56,6 +56,7 @@ before it serves again, so always give the same directory with an export.`,
   nfsdemo serve --export . --listen 192.0.2.5:20049 --allow 192.0.2.0/24 --allow 127.0.0.1
   nfsdemo serve --export /srv/data --push-log /var/lib/stag --status 127.0.0.1:9049
   nfsdemo serve --export /srv/data --replies 127.0.0.1:0
+  nfsdemo serve --export /srv/data --replies 127.0.0.1:0 --replies-immediate
   nfsdemo serve --export . --pcap trace.pcapng
   nfsdemo serve --export /srv/data --intents /var/lib/nfsdemo`,
 		Args: nArgs(0, 0, "no arguments, only flags"),
@@ -78,6 +79,7 @@ before it serves again, so always give the same directory with an export.`,
 	f.limits.add(cmd)
 	f.service.push.add(cmd)
 	flags.StringVar(&f.service.replies, "replies", "", "push replies into the logs of clients that want it, by connections to this `address`; port 0: any free one")
+	flags.BoolVar(&f.service.immediate, "replies-immediate", false, "with --replies: 8 octets of Immediate Data stand for a pushed reply, where the client has this too")
 	flags.StringVar(&f.portFile, "port-file", "", "write the addresses to this `file` when ready, as NAME=value lines")
 	flags.BoolVar(&a.json, "json", false, "print where and what as JSON")
 	return cmd
@@ -117,7 +119,7 @@ func (f *serveFlags) config(a *app) (*serviceConfig, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.config = &transport.Config{Logger: log, Credits: f.credits, Profile: f.profile}
+	cfg.config = &transport.Config{Logger: log, Credits: f.credits, Profile: f.profile, ImmediateReplies: cfg.immediate}
 	if cfg.config.CreditPool, err = creditPool(f.pool); err != nil {
 		return nil, err
 	}

@@ -21,19 +21,20 @@ import (
 
 // serviceConfig is what a service serves, and where.
 type serviceConfig struct {
-	export   string // directory, or with memory the name of the export
-	memory   bool
-	readOnly bool
-	intents  string // directory of the journal for exactly once, "" for none
-	squash   server.Squash
-	register bool   // with rpcbind
-	rdma     string // address to listen on, "" for none
-	mount    string // MOUNT over TCP
-	tcp      string // NFS and MOUNT over TCP
-	config   *transport.Config
-	push     pushConfig
-	replies  string          // address for the connections of clients' reply logs, "" for none
-	capture  *capture.Writer // records the connections; nil: does not
+	export    string // directory, or with memory the name of the export
+	memory    bool
+	readOnly  bool
+	intents   string // directory of the journal for exactly once, "" for none
+	squash    server.Squash
+	register  bool   // with rpcbind
+	rdma      string // address to listen on, "" for none
+	mount     string // MOUNT over TCP
+	tcp       string // NFS and MOUNT over TCP
+	config    *transport.Config
+	push      pushConfig
+	replies   string          // address for the connections of clients' reply logs, "" for none
+	immediate bool            // Immediate Data may stand for replies in them
+	capture   *capture.Writer // records the connections; nil: does not
 }
 
 // service is an NFS server with its listeners. All of them answer MOUNT too.

@@ -21,6 +21,9 @@ func printStats(w io.Writer, who string, s transport.Stats) {
 	if n := s.Replayed + s.Joined; n > 0 {
 		fmt.Fprintf(w, "%s: %d calls that had run were sent again\n", who, n)
 	}
+	if s.Immediates > 0 {
+		fmt.Fprintf(w, "%s: %d replies by Immediate Data\n", who, s.Immediates)
+	}
 	if r := refusals(s); r != "" {
 		fmt.Fprintf(w, "%s: %s\n", who, r)
 	}
