@@ -222,6 +222,11 @@ type Config struct {
 	// watchdog lets another one read. If zero, 1 ms; if negative, for ever.
 	HandlerGrace time.Duration
 
+	// BusyPoll is how long who waits for input looks for it before it sleeps; see
+	// [rdmap.Config]: it halves a short round trip, for a processor that is busy meanwhile.
+	// If zero, not at all.
+	BusyPoll time.Duration
+
 	// Trace is told what becomes of each call. If nil, nobody is.
 	Trace *Trace
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"testing"
+	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/mpa"
@@ -41,6 +42,19 @@ func TestEngineOptions(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestBusyPoll: who asks for it has the engine look for input, and calls with chunks work so.
+func TestBusyPoll(t *testing.T) {
+	cc, sc := testConfig(), testConfig()
+	cc.BusyPoll, sc.BusyPoll = 100*time.Microsecond, 50*time.Microsecond
+	if got := [2]time.Duration{cc.engine(nil, 1).BusyPoll, sc.engine(nil, 1).BusyPoll}; got != [2]time.Duration{cc.BusyPoll, sc.BusyPoll} {
+		t.Error(got)
+	}
+	_, c := pair(t, newEcho(), sc, cc)
+	for range 20 {
+		goodCall(t, c)
 	}
 }
 

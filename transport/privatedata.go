@@ -38,6 +38,6 @@ func (c *Config) engine(h rdmap.Handler, recvs int) *rdmap.Config {
 		SendQueue:        max(rdmap.DefaultSendQueue, c.Credits*(c.InlineSend+16<<10)),
 		HandshakeTimeout: c.HandshakeTimeout, CloseTimeout: c.CloseTimeout,
 		HandlerLimit: max(c.HandlerGrace, 0), MaxTakeovers: c.Credits,
-		Logger: c.Logger,
+		BusyPoll: c.BusyPoll, Logger: c.Logger,
 	}
 }
