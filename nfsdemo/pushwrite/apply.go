@@ -88,13 +88,23 @@ func (a *applier) round(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := a.turn(ctx); err != nil {
+		return err
+	}
+	defer func() { <-a.s.turns }()
+	return a.apply()
+}
+
+// turn waits for one of the turns, which go to who comes first.
+func (a *applier) turn(ctx context.Context) error {
+	a.s.ctr.queued.Add(1)
+	defer a.s.ctr.queued.Add(-1)
 	select {
-	case a.s.turns <- struct{}{}: // first come, first served
-		defer func() { <-a.s.turns }()
+	case a.s.turns <- struct{}{}:
+		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	return a.apply()
 }
 
 // gather waits for records and takes those of the next batch.

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -272,6 +273,7 @@ type pusher struct {
 	recalled map[uint64]int
 	commit   net.Conn // of now
 	cb       push.Callbacks
+	asked    atomic.Int32 // how often it was asked for less or more
 }
 
 // pusher connects a client that has a log of this name.
@@ -313,6 +315,7 @@ func (p *pusher) dial(w *world, secret *push.Secret) {
 func (p *pusher) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
 	if req.Prog != pushfile.CallbackProgram {
 		p.cb.ServeRPC(ctx, req, resp)
+		p.asked.Add(1)
 		return
 	}
 	d := xdr.NewDecoder(req.Args)
@@ -399,8 +402,12 @@ func (p *pusher) status() pushfile.StatusRes {
 
 // write appends a record; nil: it is acknowledged.
 func (p *pusher) write(lease, off uint64, data string) error {
-	r := pushfile.Record{Lease: lease, Offset: off, Data: []byte(data)}
-	_, err := p.s.Append(p.t.Context(), r.Append(nil))
+	return p.writeFor(p.t.Context(), lease, off, []byte(data))
+}
+
+func (p *pusher) writeFor(ctx context.Context, lease, off uint64, data []byte) error {
+	r := pushfile.Record{Lease: lease, Offset: off, Data: data}
+	_, err := p.s.Append(ctx, r.Append(nil))
 	return err
 }
 

@@ -19,6 +19,7 @@ type Stats struct {
 	Octets    uint64 // of data applied
 	Waits     uint64 // NFS operations that waited for records or leases
 	Blocked   uint64 // times that a record could not be applied
+	Queued    int    // logs that wait for their turn to be applied, now
 	Pressed   uint64 // times that a client was asked for less, or more
 	// Now says which records cannot be applied.
 	Now []Blocked `json:"-"`
@@ -28,6 +29,8 @@ type Stats struct {
 
 type counters struct {
 	grants, recalls, fences, condemned, records, discarded, octets, waits, blocked, pressed atomic.Uint64
+
+	queued atomic.Int64
 }
 
 // Stats returns the counters, each for itself.
@@ -36,7 +39,7 @@ func (s *Server) Stats() Stats {
 		Leases: int(s.leases.Load()), Grants: s.ctr.grants.Load(), Recalls: s.ctr.recalls.Load(),
 		Fences: s.ctr.fences.Load(), Condemned: s.ctr.condemned.Load(), Records: s.ctr.records.Load(), Discarded: s.ctr.discarded.Load(),
 		Octets: s.ctr.octets.Load(), Waits: s.ctr.waits.Load(), Blocked: s.ctr.blocked.Load(),
-		Pressed: s.ctr.pressed.Load(), Logs: s.ps.Stats(),
+		Pressed: s.ctr.pressed.Load(), Queued: int(s.ctr.queued.Load()), Logs: s.ps.Stats(),
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
