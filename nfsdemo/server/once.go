@@ -179,7 +179,7 @@ func (o *op) lookAttr(p *subject, w *witness) error {
 	w.fails = o.status(o.mayApply(&f, p.guard, &p.attr))
 	o.cred.dropSetID(&f.attr, &w.set)
 	w.clock = o.exp.now()
-	return nil
+	return w.keepSize(&f)
 }
 
 // lookSize is look for a CREATE of a name that is taken, which may change the size.
@@ -197,6 +197,23 @@ func (o *op) lookSize(p *subject, w *witness, f *file) (err error) {
 	w.set = nfs3.SetAttr{SetSize: p.attr.SetSize, Size: p.attr.Size}
 	w.fails = o.status(o.cred.maySet(&f.attr, &w.set))
 	o.cred.dropSetID(&f.attr, &w.set)
+	return w.keepSize(f)
+}
+
+// keepSize makes the size of a file that is to have another durable, as it is described: that
+// of a WRITE which was UNSTABLE may not survive a crash, and then nobody could tell whether
+// the size was changed.
+func (w *witness) keepSize(f *file) (err error) {
+	if changes := w.allowed() && w.set.SetSize && f.attr.Type == nfs3.TypeReg && f.attr.Size != w.set.Size; !changes {
+		return nil
+	}
+	if _, err = f.node.Commit(0, 0); err != nil {
+		return err
+	}
+	if f.attr, err = f.node.Attr(); err != nil {
+		return err
+	}
+	w.attr = f.opt()
 	return nil
 }
 

@@ -509,3 +509,87 @@ func TestBeforePushed(t *testing.T) {
 		}
 	}
 }
+
+// forgetful is a file system whose sizes survive a loss of power if they were committed.
+type forgetful struct {
+	backend.FS
+	size map[uint64]uint64 // by file, committed
+}
+
+func (f *forgetful) Resolve(h []byte) (backend.Node, error) {
+	n, err := f.FS.Resolve(h)
+	return &forgetfulNode{n, f}, err
+}
+
+func (f *forgetful) Root() backend.Node { return &forgetfulNode{f.FS.Root(), f} }
+
+type forgetfulNode struct {
+	backend.Node
+	fs *forgetful
+}
+
+func (n *forgetfulNode) Lookup(name string) (backend.Node, nfs3.Attr, error) {
+	c, a, err := n.Node.Lookup(name)
+	if err != nil {
+		return c, a, err
+	}
+	return &forgetfulNode{c, n.fs}, a, nil
+}
+
+func (n *forgetfulNode) Commit(off uint64, count uint32) (nfs3.WriteVerf, error) {
+	if a, err := n.Attr(); err == nil {
+		n.fs.size[a.FileID] = a.Size
+	}
+	return n.Node.Commit(off, count)
+}
+
+// TestSettleUnstable: what a WRITE that was UNSTABLE had made of the size is durable before a
+// call that changes it is described, so that its outcome is known though the power fails.
+func TestSettleUnstable(t *testing.T) {
+	fs := &forgetful{mem.New(nil), make(map[uint64]uint64)}
+	p := newPeer(t, newServer(t, fs), sys(0, 0))
+	for name, x := range map[string]struct {
+		proc nfs3.Proc
+		args func(h nfs3.FileHandle) nfs3.Message
+		sync bool
+	}{
+		"truncate": {nfs3.ProcSetAttr, func(h nfs3.FileHandle) nfs3.Message {
+			return &nfs3.SetAttrArgs{Handle: h, Attr: sized(nfs3.SetAttr{}, 1)}
+		}, true},
+		"create": {nfs3.ProcCreate, func(nfs3.FileHandle) nfs3.Message {
+			return &nfs3.CreateArgs{Where: at(p.root, "create"), Attr: sized(nfs3.SetAttr{}, 1)}
+		}, true},
+		"mode": {nfs3.ProcSetAttr, func(h nfs3.FileHandle) nfs3.Message {
+			return &nfs3.SetAttrArgs{Handle: h, Attr: mode(0o600)}
+		}, false},
+		"the same size": {nfs3.ProcSetAttr, func(h nfs3.FileHandle) nfs3.Message {
+			return &nfs3.SetAttrArgs{Handle: h, Attr: sized(nfs3.SetAttr{}, 6)}
+		}, false},
+	} {
+		h := p.create(p.root, name, 0o644)
+		n, err := fs.Resolve(h[handleHead:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := n.Write([]byte("octets"), 0, nfs3.Unstable); err != nil {
+			t.Fatal(err)
+		}
+		in := p.intend(x.proc, x.args(h))
+		a, err := n.Attr()
+		if err != nil {
+			t.Fatal(err)
+		}
+		size, synced := fs.size[a.FileID]
+		if synced != x.sync {
+			t.Errorf("%s: committed: %v", name, synced)
+		}
+		if !x.sync {
+			continue
+		}
+		lost := sized(nfs3.SetAttr{}, size)
+		if err := n.SetAttr(&lost); err != nil {
+			t.Fatal(err)
+		}
+		p.settles(in, once.NotDone)
+	}
+}
