@@ -22,12 +22,12 @@ const (
 	batchOctets  = 4 << 20
 )
 
-// linger is how long a batch that nobody waits for may wait for more, and lingerStep how often it
-// is seen whether it takes too much of the ring by then: what a batch costs are its flushes, of
-// the files and of the head.
+// defaultLinger is how long a batch that nobody waits for may wait for more, and lingerStep how
+// often it is seen whether it takes too much of the ring by then: what a batch costs are its
+// flushes, of the files and of the head.
 const (
-	linger     = 250 * time.Millisecond
-	lingerStep = 10 * time.Millisecond
+	defaultLinger = 250 * time.Millisecond
+	lingerStep    = 10 * time.Millisecond
 )
 
 // retryMin and retryMax bound the time between two attempts to apply a record.
@@ -121,7 +121,7 @@ func (a *applier) gather(ctx context.Context) error {
 	if err := a.fill(); err != nil || a.next != nil {
 		return err
 	}
-	for waited := time.Duration(0); waited < linger && !a.crowded(); waited += lingerStep {
+	for waited := time.Duration(0); waited < a.s.cfg.linger && !a.crowded(); waited += lingerStep {
 		select {
 		case <-a.l.rush:
 			return a.fill()

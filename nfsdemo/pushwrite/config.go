@@ -50,6 +50,8 @@ type Config struct {
 	// Logger gets a line per lease that is recalled or fenced, and per record that cannot
 	// be applied. Nil: none.
 	Logger *zap.Logger
+
+	linger time.Duration // tests have no time
 }
 
 func (c *Config) fill() *Config {
@@ -60,6 +62,7 @@ func (c *Config) fill() *Config {
 	set(&f.MaxRecord, DefaultMaxRecord)
 	set(&f.Appliers, DefaultAppliers)
 	set(&f.Backlog, DefaultBacklog)
+	set(&f.linger, defaultLinger)
 	if f.Store == nil {
 		f.Store = push.Dir(f.Dir, f.Kind)
 	}

@@ -77,7 +77,7 @@ type world struct {
 // newWorld starts a server; change, if not nil, changes its configuration.
 func newWorld(t *testing.T, change func(*Config)) *world {
 	t.Helper()
-	w := &world{t: t, fs: mem.New(nil), cfg: Config{Dir: t.TempDir(), RecallTime: 100 * time.Millisecond}}
+	w := &world{t: t, fs: mem.New(nil), cfg: Config{Dir: t.TempDir(), RecallTime: 100 * time.Millisecond, linger: lingerStep}}
 	w.cfg.Limits.Opens, w.cfg.Limits.Capacity = 1e6, 64<<10
 	if change != nil {
 		change(&w.cfg)
