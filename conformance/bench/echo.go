@@ -45,16 +45,15 @@ func firstOpaque(proc uint32, b []byte) (pos, n int, ok bool) {
 }
 
 // echoItem answers procItem: an opaque by read chunk, and back by write chunk.
-func echoItem(req *transport.Request, resp *transport.Response) {
+func echoItem(ctx context.Context, req *transport.Request, resp *transport.Response) {
 	d := xdr.NewDecoder(req.Args)
-	data := d.Opaque(bulkSize)
-	if d.Err() != nil {
+	o := req.Opaque(&d, bulkSize)
+	data, err := o.Pull(ctx) // lent until the reply has left
+	if d.Err() != nil || err != nil {
 		resp.Stat = xdr.GarbageArgs
 		return
 	}
-	b := resp.Buffer(len(data))
-	copy(b, data)
-	resp.AppendItem(b)
+	resp.AppendItem(data)
 }
 
 // echoConfig is the configuration of both ends.

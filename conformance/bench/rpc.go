@@ -39,14 +39,14 @@ type rpcHandler struct{}
 // MayBlock implements transport's optional method.
 func (rpcHandler) MayBlock(_, _, proc uint32) bool { return proc == procOwn }
 
-func (rpcHandler) ServeRPC(_ context.Context, req *transport.Request, resp *transport.Response) {
+func (rpcHandler) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
 	switch req.Proc {
 	case procEcho, procOwn:
 		resp.Results = append(resp.Results, req.Args...)
 	case procMemory:
 		resp.Results = xdr.AppendUint64(resp.Results, memoryInUse())
 	case procItem:
-		echoItem(req, resp)
+		echoItem(ctx, req, resp)
 	case procUsage:
 		resp.Results = appendUsage(resp.Results)
 	}
