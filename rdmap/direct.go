@@ -11,6 +11,10 @@ const (
 	directMin = 16 << 10
 	// directLong is how many octets of that make a read long enough.
 	directLong = 128 << 10
+	// shortRead is what a read takes, with nothing staged and a Response of directLong octets
+	// to come: the first header tells the next read where all behind it belongs. Short
+	// messages that come first are still read whole.
+	shortRead = 4 << 10
 	// fpduHead is the length of what stands before the payload of a tagged segment.
 	fpduHead = mpa.HeaderLen + ddp.TaggedLen
 )

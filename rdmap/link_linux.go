@@ -88,6 +88,9 @@ func (l *tcpLink) tryRead(fd uintptr) bool {
 	if !direct {
 		var buf []byte
 		st, buf = st.roomFor(c)
+		if mine && c.cfg.BusyPoll <= 0 && c.snd.long.Load() > 0 {
+			buf = buf[:shortRead]
+		}
 		if n, err = l.poll.read(c, int(fd), buf, l.lastN < bulkRead); n > 0 {
 			st.w += n
 		}

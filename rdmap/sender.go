@@ -35,6 +35,7 @@ type sender struct {
 	sq    ring[item]    // work requests, in order
 	rq    ring[item]    // responses, in order of the requests
 	reads ring[outRead] // in flight, in order
+	long  atomic.Int64  // of reads: those of directLong octets
 	// slots counts the IRD slots in use. A slot is free again when its response has been
 	// handed down (RFC 5040 Section 6.1), which is before it is written: the peer may see
 	// the response, and use the slot, before the write returns.
@@ -178,8 +179,12 @@ func (s *sender) readHead() (outRead, bool) {
 
 // readDone ends the oldest request of ours and appends the completions that are due.
 func (s *sender) readDone(out []completion) []completion {
-	if rd := s.reads.pop(); rd.op != OpReadRequest {
+	rd := s.reads.pop()
+	if rd.op != OpReadRequest {
 		s.due--
+	}
+	if rd.size >= directLong {
+		s.long.Add(-1)
 	}
 	s.reads.trim()
 	return s.order.answer(out)
@@ -215,6 +220,7 @@ func (s *sender) abort(out []completion, err error) []completion {
 		s.reads.pop()
 	}
 	s.due = 0
+	s.long.Store(0)
 	for s.sq.len() > 0 {
 		it := s.sq.pop()
 		out = s.drop(&it, out, err)

@@ -100,6 +100,9 @@ func (s *sender) takeOwn(w *work) {
 		if it.op != OpReadRequest {
 			s.due++
 		}
+		if it.read.size >= directLong {
+			s.long.Add(1)
+		}
 	}
 	s.order.taken(it)
 	// Small messages go in runs: the turn passes at a long one, and at the end of a run

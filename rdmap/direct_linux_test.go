@@ -1,0 +1,67 @@
+package rdmap
+
+import (
+	"net"
+	"runtime"
+	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/region"
+	"golang.org/x/sys/unix"
+)
+
+// arrived returns when n octets can be read from c at once.
+func arrived(t *testing.T, c net.Conn, n int) {
+	t.Helper()
+	rc, err := c.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for have := 0; have < n && t.Context().Err() == nil; runtime.Gosched() {
+		if err := rc.Control(func(fd uintptr) { have, err = unix.IoctlGetInt(int(fd), unix.SIOCINQ) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestShortRead: the Response to a long Read goes to its place from the first FPDU on; what
+// comes when none is due is read as far as it is there.
+func TestShortRead(t *testing.T) {
+	const size = 256 << 10
+	p, q := tcpPair(t)
+	x, y := connect(t, p, q, &Config{CRC: CRCOn}, &Config{CRC: CRCOn})
+	go y.Serve()
+	x.role.mu.Lock()
+	if !x.role.take(holderLeader) {
+		t.Fatal("somebody reads")
+	}
+	x.role.mu.Unlock()
+	defer x.role.free()
+	from, _ := y.Register(make([]byte, size), region.RemoteRead)
+	to, _ := x.Register(make([]byte, size), region.ReadSink|region.RemoteWrite)
+
+	w := new(Waiter)
+	w.Reset()
+	if err := x.Post([]WR{{Op: OpReadRequest, STag: from.STag(), Sink: to.STag(), Len: size, Done: w}}); err != nil {
+		t.Fatal(err)
+	}
+	arrived(t, p, 2*shortRead)
+	if n, err := x.readBurst(true); err != nil || n != shortRead {
+		t.Errorf("first read brings %d, %v", n, err)
+	}
+	if _, err := x.readBurst(true); err != nil || x.direct.to != size {
+		t.Errorf("second read is for %d octets in their place, %v", x.direct.to, err)
+	}
+	for !w.Done() {
+		if _, err := x.readBurst(true); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	if err := y.Post([]WR{{Op: OpWrite, STag: to.STag(), Body: make([]byte, size)}}); err != nil {
+		t.Fatal(err)
+	}
+	arrived(t, p, 2*shortRead)
+	if n, err := x.readBurst(true); err != nil || n < 2*shortRead {
+		t.Errorf("read of a Write brings %d, %v", n, err)
+	}
+}
