@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"syscall"
 	"testing"
@@ -393,25 +392,28 @@ func TestLongLife(t *testing.T) {
 
 // TestGroups: calls that come while a flush runs share the next one.
 func TestGroups(t *testing.T) {
-	f := pmemtest.NewFaults()
-	s := newShelf()
-	h, j := start(t, s, newSim(t, &pmem.SimOptions{Hooks: f.Hooks()}), nil)
-	entered, release := f.Hang(pmemtest.Persist)
-	before := f.Count(pmemtest.Persist)
-	var wg sync.WaitGroup
-	const n = 24
-	for i := range uint32(n) {
-		wg.Go(func() { send(h, i, procMake, string(rune('a'+i))) })
-	}
-	<-entered
-	for j.Stats().Records < n {
-		runtime.Gosched()
-	}
-	release()
-	wg.Wait()
-	if k := f.Count(pmemtest.Persist) - before; k > n+n/2 { // each reply has its own at worst
-		t.Errorf("%d flushes for the intents and replies of %d calls", k, n)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f := pmemtest.NewFaults()
+		s := newShelf()
+		h, j := start(t, s, newSim(t, &pmem.SimOptions{Hooks: f.Hooks()}), nil)
+		entered, release := f.Hang(pmemtest.Persist)
+		before := f.Count(pmemtest.Persist)
+		var wg sync.WaitGroup
+		const n = 24
+		for i := range uint32(n) {
+			wg.Go(func() { send(h, i, procMake, string(rune('a'+i))) })
+		}
+		<-entered
+		synctest.Wait() // all others have begun to append, and wait
+		if k := j.Stats().Records; k != n {
+			t.Errorf("%d records of %d calls", k, n)
+		}
+		release()
+		wg.Wait()
+		if k := f.Count(pmemtest.Persist) - before; k > n+n/2 { // each reply has its own at worst
+			t.Errorf("%d flushes for the intents and replies of %d calls", k, n)
+		}
+	})
 }
 
 // TestIdempotentCalls cost nothing: no record, no allocation.
