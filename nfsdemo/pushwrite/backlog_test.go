@@ -1,0 +1,250 @@
+package pushwrite
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/server"
+)
+
+// gate has the writes to files wait while it is shut, and counts them.
+type gate struct {
+	mu    sync.Mutex
+	cond  sync.Cond
+	shut  map[file]bool
+	fails map[file]error
+	wrote []file
+}
+
+func newGate() *gate {
+	g := &gate{shut: make(map[file]bool), fails: make(map[file]error)}
+	g.cond.L = &g.mu
+	return g
+}
+
+// write is a faulty.write.
+func (g *gate) write(r *server.Grant, _ []byte, _ uint64) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for g.shut[file(r.File)] {
+		g.cond.Wait()
+	}
+	g.wrote = append(g.wrote, file(r.File))
+	return g.fails[file(r.File)]
+}
+
+// set shuts or opens files, and says what their writes are answered then.
+func (g *gate) set(shut bool, err error, files ...nfs3.FileHandle) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, f := range files {
+		g.shut[file(f)], g.fails[file(f)] = shut, err
+	}
+	g.cond.Broadcast()
+}
+
+// flood is a client that appends records to a file, which continue each other.
+type flood struct {
+	acked  atomic.Int64
+	cancel context.CancelFunc
+	over   chan struct{}
+}
+
+// flood begins with record number from.
+func (p *pusher) flood(lease uint64, from int64) *flood {
+	ctx, cancel := context.WithCancel(p.t.Context())
+	f := &flood{cancel: cancel, over: make(chan struct{})}
+	f.acked.Store(from)
+	go func() {
+		defer close(f.over)
+		for {
+			n := f.acked.Load()
+			if err := p.writeFor(ctx, lease, uint64(n*dataLen), pieceOf(n)); err != nil {
+				if !errors.Is(err, context.Canceled) {
+					p.t.Error(err)
+				}
+				return
+			}
+			f.acked.Add(1)
+		}
+	}()
+	return f
+}
+
+// stop returns how many records have been acknowledged. One more is under way, perhaps.
+func (f *flood) stop() int64 {
+	f.cancel()
+	<-f.over
+	return f.acked.Load()
+}
+
+// dataLen is how much data each record of a flood has, octets.
+const dataLen = 1000
+
+// slot is what such a record takes of a ring, octets: with its two heads, rounded up to 64.
+const slot = 1088
+
+// TestBacklog: when more waits to be applied than the server wants, a log whose records cannot be
+// applied keeps to a quarter of its ring, and its neighbour to its share of the backlog. What
+// was acknowledged is there afterwards, whether the cause has gone or the server has ended;
+// and then all of the ring may be used again.
+func TestBacklog(t *testing.T) {
+	const ring, backlog = 512 << 10, 256 << 10
+	for _, restart := range []bool{false, true} {
+		t.Run(fmt.Sprint("restart=", restart), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, func(c *Config) { c.Limits.Capacity, c.Backlog = ring, backlog })
+			g := newGate()
+			w.files.fail(g.write, nil)
+			p, a, b := w.plain(0), w.pusher("a", 0), w.pusher("b", 0)
+			f, h := p.create("f", 0o644), p.create("g", 0o644)
+			la, lb := a.lease(f), b.lease(h)
+
+			g.set(true, nil, f) // a fills more than the backlog, then there is no room
+			more := a.flood(la, 0)
+			until(t, "a has more than the backlog", func() bool { return more.acked.Load() >= 300 })
+			na := more.stop()
+			g.set(false, nfs3.ErrNoSpc, f)
+			until(t, "a is asked for less", func() bool { return a.asked.Load() > 0 })
+			more = a.flood(la, na)
+
+			b.wrote(lb, 0, string(pieceOf(0)))
+			until(t, "b is asked for less", func() bool { return b.asked.Load() > 0 })
+			until(t, "b waits for nothing", func() bool { return p.commit(h) == nfs3.OK })
+			g.set(true, nil, h)
+			const share = backlog / 2 / slot
+			most := b.flood(lb, 0)
+			until(t, "b has its share of the backlog", func() bool { return most.acked.Load() >= share-2 })
+			time.Sleep(20 * time.Millisecond) // for what must not happen
+			if n := more.stop(); n > na+1 {
+				t.Errorf("a had %d records appended, and %d when its ring was more than a quarter full", na, n)
+			}
+			nb := most.stop()
+			if nb > share+1 {
+				t.Errorf("b had %d records appended, its share of the backlog are %d", nb, share)
+			}
+
+			if restart {
+				g.set(false, nfs3.ErrNoSpc, h) // none of it is applied before
+				w.restart(nil)
+				a.dial(w, &a.secret)
+				b.dial(w, &b.secret)
+				la, lb = a.lease(f), b.lease(h)
+			}
+			g.set(false, nil, f, h)
+			until(t, "applied", func() bool { return p.commit(f) == nfs3.OK }) // it is tried again after a while
+			for h, n := range map[string]int64{string(f): na, string(h): nb} {
+				if got, st := p.read(nfs3.FileHandle(h)); st != nfs3.OK || int64(len(got)) < n*dataLen || !strings.HasPrefix(got, whole(n)) {
+					t.Errorf("%d records were acknowledged, the file has %d octets, %v", n, len(got), st)
+				}
+			}
+			if st := w.pw.Stats(); len(st.Now) > 0 {
+				t.Errorf("%+v", st)
+			}
+			if !restart {
+				until(t, "both are asked for no more", func() bool { // with what is applied next
+					a.wrote(la, 0, string(pieceOf(0)))
+					b.wrote(lb, 0, string(pieceOf(0)))
+					return p.commit(f) == nfs3.OK && p.commit(h) == nfs3.OK && a.asked.Load() > 1 && b.asked.Load() > 1
+				})
+				w.files.fail(g.write, nil)
+				g.set(true, nil, h)
+				most = b.flood(lb, 0)
+				until(t, "the ring is b's again", func() bool { return most.acked.Load() >= 2*share })
+				most.stop()
+				g.set(false, nil, h)
+			}
+		})
+	}
+}
+
+// whole is what a file holds after n records.
+func whole(n int64) string {
+	var b bytes.Buffer
+	for i := range n {
+		b.Write(pieceOf(i))
+	}
+	return b.String()
+}
+
+func pieceOf(i int64) []byte { return bytes.Repeat([]byte{'a' + byte(i%26)}, dataLen) }
+
+// TestTurns: a log that is flooded has its records applied beside those of others, not before
+// them: while all have some, each has at least 0.7 of an equal share. What is counted are
+// records, in the order in which they are written.
+func TestTurns(t *testing.T) {
+	w := newWorld(t, func(c *Config) { // batches are full: they gather until a quarter of the ring is in use
+		c.Limits.Capacity, c.Appliers, c.linger = 128<<10, 1, time.Hour
+	})
+	g := newGate()
+	w.files.fail(g.write, nil)
+	p := w.plain(0)
+	first := p.create("first", 0o644)
+	g.set(true, nil, first)
+	holder := w.pusher("first", 0)
+	holder.wrote(holder.lease(first), 0, "x") // has the only turn until everybody has records
+	w.pw.mu.Lock()
+	w.pw.byName["first"].hurry()
+	w.pw.mu.Unlock()
+	until(t, "the first turn is taken", func() bool { return len(w.pw.turns) == 1 })
+	const few = 640
+	want := map[string]int{"flood": 1920, "a": few, "b": few, "c": few}
+	for name, n := range want {
+		c, h := w.pusher(name, 0), p.create(name, 0o644)
+		l := c.lease(h)
+		var wg sync.WaitGroup
+		for range 16 {
+			wg.Go(func() {
+				for range n / 16 {
+					c.wrote(l, 0, "y")
+				}
+			})
+		}
+		wg.Wait()
+	}
+	until(t, "all wait for a turn", func() bool { return w.pw.Stats().Queued == len(want) })
+	var last file
+	turns := 0
+	w.files.fail(func(r *server.Grant, p []byte, off uint64) error {
+		if f := file(r.File); f != last && f != file(first) {
+			last = f
+			turns++ // nobody runs out before the third, and nobody may be late for one
+			for end := time.Now().Add(10 * time.Second); turns <= 2*len(want)+1 && w.pw.Stats().Queued < len(want)-1 && time.Now().Before(end); {
+				time.Sleep(time.Millisecond)
+			}
+		}
+		return g.write(r, p, off)
+	}, nil)
+	g.set(false, nil, first)
+	for name := range want {
+		h := nfs[nfs3.LookupRes](p, nfs3.ProcLookup, &nfs3.DirOpArgs{Dir: p.root(), Name: name}).Handle
+		p.has(h, "y")
+	}
+	count := make(map[file]int)
+	total := 0
+	for _, f := range g.wrote {
+		if f == file(first) {
+			continue
+		}
+		total++
+		if count[f]++; count[f] == few { // the first that has no more
+			break
+		}
+	}
+	if len(count) != 4 {
+		t.Fatalf("%d logs have had a turn", len(count))
+	}
+	for f, n := range count {
+		if share := float64(n) * 4 / float64(total); share < 0.7 {
+			t.Errorf("a log had %.2f of an equal share (%d of %d): %x", share, n, total, f)
+		}
+	}
+}
