@@ -49,8 +49,10 @@ type Producer struct {
 	link      link          // of the open session; nil: none
 	level     Level         // of the session
 	changed   chan struct{} // closed, and made anew, when link changes
-	posting   bool          // somebody is in pump, or about to
-	crowd     bool          // the last group was that of several appends
+	posting   bool          // somebody is in pump
+	gathering bool          // who has begun a group lets others in
+	gathers   uint64        // so far
+	expected  int           // appends that the next group is likely to have
 	closed    bool
 	restraint restraint
 	answers   chan offer // the last one that has come over a connection
@@ -162,30 +164,43 @@ func (p *Producer) lost(l link) {
 
 // gather is pump for an append that has just come. Where a group was answered, those who
 // were woken are likely to append again: they are let in first, so that they make one
-// group again and not one of the first and one of the others. Mu is held, and given up
-// meanwhile.
+// group again and not one of the first and one of the others. The last of them posts it:
+// the first may have to wait for a processor. Mu is held, and given up meanwhile.
 func (p *Producer) gather() {
-	if p.crowd && !p.posting {
-		p.posting = true
+	whole := p.m.Queued() >= p.expected
+	switch {
+	case p.gathering && !whole:
+	case p.posting || whole:
+		p.gathering = false
+		p.pump()
+	default:
+		n := p.letOthers()
 		p.mu.Unlock()
-		p.letIn()
-		return
+		p.letIn(n)
 	}
-	p.pump()
 }
 
-// letIn is pump after others had their turn; it takes mu.
-func (p *Producer) letIn() {
+// letOthers begins a gathering and returns its number; mu is held.
+func (p *Producer) letOthers() uint64 {
+	p.gathering = true
+	p.gathers++
+	return p.gathers
+}
+
+// letIn is pump after others had their turn, unless one of them has seen to it; it takes mu.
+func (p *Producer) letIn(n uint64) {
 	runtime.Gosched()
 	p.mu.Lock()
-	p.posting = false
-	p.pump()
+	if p.gathering && p.gathers == n {
+		p.gathering = false
+		p.pump()
+	}
 }
 
 // pump posts what may be posted; mu is held, and given up meanwhile. One goroutine does
 // it at a time, so that groups go out in order.
 func (p *Producer) pump() {
-	if p.posting {
+	if p.posting || p.gathering {
 		return
 	}
 	p.posting = true
@@ -195,6 +210,7 @@ func (p *Producer) pump() {
 		if b == nil {
 			break
 		}
+		p.expected = 0
 		f, ok := b.Tag.(*flight)
 		if !ok {
 			f = &flight{p: p, b: b}
@@ -240,14 +256,14 @@ func (f *flight) Complete(err error) {
 		return
 	}
 	over := p.m.Done(f.b)
-	p.crowd = len(over) > 1
+	p.expected = p.m.Queued() + len(over)
 	p.finish(over)
-	if len(over) > 0 && p.m.Queued() && !p.posting {
+	if len(over) > 0 && p.m.Queued() > 0 && !p.posting {
 		// This may be the goroutine of one that is over and will append again: the next
 		// group waits until it has had its turn too.
-		p.posting = true
+		n := p.letOthers()
 		go func() {
-			p.letIn()
+			p.letIn(n)
 			p.mu.Unlock()
 		}()
 		return

@@ -32,7 +32,7 @@ func (p *Producer) next() *machine.Batch {
 		return p.m.Next()
 	}
 	if wait := time.Until(r.notBefore); wait > 0 {
-		if !r.armed && p.m.Queued() {
+		if !r.armed && p.m.Queued() > 0 {
 			r.armed = true
 			time.AfterFunc(wait, p.waited)
 		}

@@ -204,8 +204,8 @@ func (p *Producer) worth() bool {
 	return false
 }
 
-// Queued reports whether an append has no place yet.
-func (p *Producer) Queued() bool { return len(p.queue) > 0 }
+// Queued returns how many appends have no place yet.
+func (p *Producer) Queued() int { return len(p.queue) }
 
 // put gives e the next place, behind a filler if it would cross the end of the ring. It
 // reports false when the batch has two runs already.
