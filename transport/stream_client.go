@@ -264,10 +264,10 @@ func (c *StreamClient) fail(err error) {
 		if c.ownsConn() {
 			c.ctr.conns.Store(0)
 		}
-		if c.back != nil {
-			c.back.s.cancel()
-		}
 		_ = c.conn.Close() // the first error is the one that counts
+		if c.back != nil {
+			c.back.s.cancel() // behind that, so that no handler answers because it was told to stop
+		}
 	}
 }
 
