@@ -58,6 +58,10 @@ func (t *settling) compare(f *file) (once.Outcome, error) {
 		return once.Done, t.complete(f, fixed.before, times.before && !times.other)
 	case size.other || times.other:
 		return once.Unknown, errMixed
+	case t.guard != nil && f.attr.Ctime != t.was.attr.Attr.Ctime && !size.before && !fixed.before && !times.before:
+		// All is as asked, as it was before. If it was done, that has changed the ctime, and
+		// the guard would refuse it now.
+		return once.Done, nil
 	}
 	return once.NotDone, nil
 }
