@@ -40,7 +40,7 @@ func TestTakeover(t *testing.T) {
 	for _, handOff := range []bool{true, false} {
 		onWires(t, func(t *testing.T, a, b net.Conn) {
 			h := &blocker{handOff: handOff, release: make(chan struct{})}
-			cfg := &Config{Handler: h, HandlerLimit: 2 * time.Millisecond}
+			cfg := &Config{Handler: h, HandlerLimit: 10 * time.Millisecond}
 			if handOff {
 				cfg.HandlerLimit = 0
 			}
@@ -70,7 +70,8 @@ func TestTakeover(t *testing.T) {
 			if !got["b one"] || !got["b three"] || h.damaged.Load() {
 				t.Fatalf("got %v, damaged %v", got, h.damaged.Load())
 			}
-			if n := y.Stats().Takeovers; n != 2 {
+			// By time, more: an upcall that does not block may have lost its processor so long.
+			if n := y.Stats().Takeovers; n < 2 || n > 4 || handOff && n != 2 {
 				t.Fatalf("%d takeovers", n)
 			}
 			if handOff && h.handed.Load() != 2 {
