@@ -1,6 +1,6 @@
 # ganesha_start DIR NFSPORT MOUNTPORT: serves DIR/export over NFSv3 and NFSv4 on TCP with
 # nfs-ganesha (Debian packages nfs-ganesha, nfs-ganesha-vfs, rpcbind; root). Sets gpid,
-# and rpid if it had to start rpcbind, with which ganesha wants to register.
+# and rpid if it had to start rpcbind, with which ganesha wants to register. Needs wait.sh.
 ganesha_start() {
   local dir=$1
   gpid='' rpid=''
@@ -16,12 +16,9 @@ CONF
   if ! rpcinfo -p >/dev/null 2>&1; then
     rpcbind -f &
     rpid=$!
+    wait_for $rpid rpcinfo -p >/dev/null 2>&1 || return
   fi
   ganesha.nfsd -F -f "$dir/conf" -L "$dir/log" -p "$dir/pid" &
   gpid=$!
-  for _ in $(seq 300); do
-    grep -q "NFS SERVER INITIALIZED" "$dir/log" 2>/dev/null && return
-    sleep 0.1
-  done
-  return 1
+  wait_for $gpid grep -qs "NFS SERVER INITIALIZED" "$dir/log"
 }

@@ -13,8 +13,8 @@ cleanup() {
   rm -rf "$tmp"
 }
 trap cleanup EXIT
-port=$((20000 + RANDOM % 20000))
-nfs=$port mount=$((port + 1))
+. conformance/wait.sh
+read -r nfs mount < <(free_ports 2)
 mkdir "$tmp/export"
 . conformance/ganesha-start.sh
 go build -o "$tmp/nfsdemo" ./nfsdemo
@@ -26,7 +26,7 @@ front() { # FILE ARGS...: starts a proxy and waits for its port file
   shift
   "$tmp/nfsdemo" proxy --port-file "$file" "$@" >/dev/null &
   pids+=($!)
-  for _ in $(seq 100); do [ -e "$file" ] && return; sleep 0.1; done
+  wait_for $! [ -e "$file" ] && return
   echo "the proxy does not start"
   exit 1
 }

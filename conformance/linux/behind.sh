@@ -19,7 +19,7 @@ names() {
 }
 for opts in $OPTS; do
   version=${opts%%,*}
-  check "$version: mount" mount -t nfs -o "$opts,soft,timeo=100,retrans=2,retry=0" "10.0.2.2:$EXPORT" $M
+  check "$version: mount" mount_ -t nfs -o "$opts,soft,timeo=600,retrans=2,retry=0" "10.0.2.2:$EXPORT" $M
   grep -q " $M .*proto=rdma" /proc/mounts || { fail "$version: not mounted over RDMA"; continue; }
   for n in 0 1 4097 65537 3145731; do check "$version: cp $n octets in and out" roundtrip "$n"; done
   check "$version: mkdir, mv, ln -s, ls -lR" names

@@ -12,6 +12,17 @@ check() { # check NAME COMMAND...: runs it in a subshell, silent when it succeed
   fi
 }
 fail() { failed=$((failed + 1)) && echo "FAIL $1${2:+: $2}"; }
+# mount_ ARGS...: mount, again when siw could not connect. It binds the port that the RDMA CM draws at
+# random; from one that it has had to the same far end within a minute (TIME_WAIT) it cannot connect.
+mount_() {
+  local out i
+  for i in 1 2 3 4 5; do
+    out=$(mount "$@" 2>&1) && return
+    grep -q 'Cannot assign requested address' <<<"$out" || break
+  done
+  echo "$out"
+  return 1
+}
 clean_log() { # clean_log [PATTERN]: the kernel complains of nothing, nor of PATTERN
   ! dmesg | grep -E "BUG:|WARNING:${1:+|$1}" || fail "kernel log"
 }

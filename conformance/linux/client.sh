@@ -8,8 +8,8 @@ if [ -n "$CRC" ]; then siw_up param mpa_crc_required=1
 elif [ -n "$P2P" ]; then siw_up param peer_to_peer=1
 else siw_up; fi || { echo "FAIL siw"; exit 1; }
 modprobe -a sunrpc rpcrdma nfsv3
-opts="vers=3,rdma,port=$PORT,mountport=$MOUNTPORT,mountproto=tcp,nolock,soft,timeo=100,retrans=2,retry=0"
-do_mount() { mount -t nfs -o "$opts,${1:-actimeo=1}" "10.0.2.2:$EXPORT" $M; }
+opts="vers=3,rdma,port=$PORT,mountport=$MOUNTPORT,mountproto=tcp,nolock,soft,timeo=600,retrans=2,retry=0"
+do_mount() { mount_ -t nfs -o "$opts,${1:-actimeo=1}" "10.0.2.2:$EXPORT" $M; }
 do_mount || { dmesg | tail -5; echo "FAIL mount"; exit 1; }
 grep " $M " /proc/mounts
 

@@ -6,7 +6,7 @@ M=/mnt/nfs
 # The mended siw: the relay cuts TCP segments anywhere, see build_siw.
 siw_up param || { echo "FAIL siw"; exit 1; }
 modprobe -a sunrpc rpcrdma nfsv3
-mount -t nfs -o "vers=3,rdma,port=$PORT,mountport=$MOUNTPORT,mountproto=tcp,nolock,hard,timeo=100,actimeo=1" "10.0.2.2:$EXPORT" $M ||
+mount_ -t nfs -o "vers=3,rdma,port=$PORT,mountport=$MOUNTPORT,mountproto=tcp,nolock,hard,timeo=100,actimeo=1" "10.0.2.2:$EXPORT" $M ||
   { dmesg | tail -5; echo "FAIL mount"; exit 1; }
 
 # Blocks are written at random with O_DIRECT and say what they are: their number and how

@@ -20,7 +20,7 @@ top=$(cd "$here/../.." && pwd)
 work=$(mktemp -d)
 cleanup() {
   trap - EXIT INT TERM
-  [ -z "${spid:-}" ] || kill "$spid" 2>/dev/null
+  [ -z "${spid:-}" ] || kill $spid 2>/dev/null
   [ -z "${vpid:-}" ] || { : >"$work/s/stop"; wait "$vpid"; } 2>/dev/null
   if [ -n "${KEEP:-}" ]; then echo "kept: $work"; else rm -rf "$work"; fi
 }
@@ -34,7 +34,7 @@ check() {
   shift
   if out=$("$@" 2>&1); then ok "$name"; else fail "$name" "$(tail -3 <<<"$out" | tr '\n' ' ')"; fi
 }
-free_port() { python3 -c 'import socket; s=socket.socket(); s.bind(("127.0.0.1",0)); print(s.getsockname()[1])'; }
+. "$here/../wait.sh"
 
 "$here/build.sh" >"$work/build.log" 2>&1 || { cat "$work/build.log"; echo "FAIL building the guest"; exit 1; }
 (cd "$top" && go build -o "$work/nfsdemo" ./nfsdemo && go build -o "$work/conformance" ./conformance) || exit 1
@@ -56,8 +56,17 @@ judge_capture() {
   check "$1: the judge finds only what Linux is known for" "$work/conformance" judge --expect "$here/linux.expect" "$2"
 }
 
+# serve FLAGS...: nfsdemo serves $export; sets spid, and port and mport, which it has chosen.
+serve() {
+  rm -f "$work/serve.ports"
+  "$work/nfsdemo" serve --export "$export" --listen 127.0.0.1:0 --mount-listen 127.0.0.1:0 --port-file "$work/serve.ports" "$@" >"$work/serve.log" 2>&1 &
+  spid=$!
+  wait_for "$spid" [ -e "$work/serve.ports" ] || { fail "nfsdemo serve does not start" "$(tail -3 "$work/serve.log")"; return 1; }
+  port=$(port_file "$work/serve.ports" RDMA) mport=$(port_file "$work/serve.ports" MOUNT)
+}
+
 kernel_client() { # kernel_client NAME SERVE-FLAGS ENV...
-  local name=$1 flags=$2 port mport export=$work/export
+  local name=$1 flags=$2 export=$work/export
   shift 2
   rm -rf "$export" && mkdir -p "$export/sub/dir"
   echo hello >"$export/hello"
@@ -65,11 +74,8 @@ kernel_client() { # kernel_client NAME SERVE-FLAGS ENV...
   : >"$export/sub/dir/empty"
   mkdir -p "$work/s" && rm -f "$work/s"/*
   (cd "$export" && find . -type f | sort | xargs sha256sum) >"$work/s/seed.sums"
-  port=$(free_port) mport=$(free_port)
-  "$work/nfsdemo" serve --export "$export" --listen "127.0.0.1:$port" --mount-listen "127.0.0.1:$mport" $flags >"$work/serve.log" 2>&1 &
-  spid=$!
-  for _ in $(seq 50); do grep -qs mount "$work/serve.log" && break; sleep 0.1; done
-  "$here/run.sh" -t 300 -d "$work/s" -w "$work/$name.pcap" -e "PORT=$port" -e "MOUNTPORT=$mport" -e "EXPORT=$export" "${@/#/-e}" \
+  serve $flags || return
+  "$here/run.sh" -t 900 -d "$work/s" -w "$work/$name.pcap" -e "PORT=$port" -e "MOUNTPORT=$mport" -e "EXPORT=$export" "${@/#/-e}" \
     "$here/client.sh" >"$work/$name.log" 2>&1
   local rc=$?
   guest_said "$name" $rc
@@ -84,16 +90,15 @@ kernel_client() { # kernel_client NAME SERVE-FLAGS ENV...
 
 # The kernel's client through a relay that cuts its connection ten times.
 kernel_cut() {
-  local port rport mport rpid export=$work/export
+  local rport rpid export=$work/export
   rm -rf "$export" && mkdir -p "$export"
   mkdir -p "$work/s" && rm -f "$work/s"/*
-  port=$(free_port) rport=$(free_port) mport=$(free_port)
-  "$work/nfsdemo" serve --export "$export" --listen "127.0.0.1:$port" --mount-listen "127.0.0.1:$mport" >"$work/serve.log" 2>&1 &
-  spid=$!
-  python3 "$here/relay.py" "$rport" "$port" 10 3000000 "$work/s/cuts" &
+  serve || return
+  python3 "$here/relay.py" "$port" 10 3000000 "$work/s/cuts" >"$work/relay.out" &
   rpid=$!
-  for _ in $(seq 50); do grep -qs mount "$work/serve.log" && break; sleep 0.1; done
-  "$here/run.sh" -t 200 -d "$work/s" -w "$work/cut.pcap" -e "PORT=$rport" -e "MOUNTPORT=$mport" -e "EXPORT=$export" -e CUTS=10 "$here/cut.sh" >"$work/cut.log" 2>&1
+  wait_for "$rpid" said_port "$work/relay.out" >/dev/null || fail "the relay does not start"
+  rport=$(said_port "$work/relay.out")
+  "$here/run.sh" -t 900 -d "$work/s" -w "$work/cut.pcap" -e "PORT=$rport" -e "MOUNTPORT=$mport" -e "EXPORT=$export" -e CUTS=10 "$here/cut.sh" >"$work/cut.log" 2>&1
   local rc=$?
   kill "$rpid"
   guest_said cut $rc
@@ -111,12 +116,11 @@ kernel_cut() {
 
 kernel_server() {
   local port mport tport
-  port=$(free_port) mport=$(free_port) tport=$(free_port)
+  read -r port mport tport < <(free_ports 3)
   mkdir -p "$work/s" && rm -f "$work/s"/*
-  "$here/run.sh" -t 200 -d "$work/s" -w "$work/server.pcap" -f "$port:20049" -f "$mport:20048" -f "$tport:2049" "$here/server.sh" >"$work/server.log" 2>&1 &
+  "$here/run.sh" -t 900 -d "$work/s" -w "$work/server.pcap" -f "$port:20049" -f "$mport:20048" -f "$tport:2049" "$here/server.sh" >"$work/server.log" 2>&1 &
   vpid=$!
-  for _ in $(seq 300); do [ -e "$work/s/ready" ] && break; kill -0 $vpid 2>/dev/null || break; sleep 0.2; done
-  [ -e "$work/s/ready" ] || { fail "knfsd did not start"; tail -5 "$work/server.log"; return; }
+  wait_for $vpid [ -e "$work/s/ready" ] || { fail "knfsd did not start"; tail -5 "$work/server.log"; return; }
   local url q="?mountport=$mport&nfsport=$port" nd=$work/nfsdemo
   url="nfs+rdma://127.0.0.1:$port/export"
   check "knfsd: ls -lR" "$nd" ls -l -R "$url$q"
@@ -142,71 +146,93 @@ kernel_server() {
   judge_capture knfsd "$work/server.pcap"
 }
 
+# ours NAME N ARGS...: N servers `conformance ARGS`, each for one client on a port of its own, which it
+# has chosen; what they say is in $work/NAME-1.out, NAME-2.out, ... Sets ports, and adds to spid.
+# Of its own: siw binds the port that the RDMA CM draws at random, and the guest could not connect
+# from one that it has had to the same far end within a minute (TIME_WAIT).
+ours() {
+  local name=$1 n=$2 i out pid
+  shift 2
+  ports=
+  for i in $(seq "$n"); do
+    out=$work/$name-$i.out
+    "$work/conformance" "$@" --listen 127.0.0.1:0 >"$out" 2>&1 &
+    pid=$!
+    spid="${spid:-} $pid"
+    wait_for $pid said_port "$out" >/dev/null || { fail "$name: our server does not start" "$(cat "$out")"; return 1; }
+    ports="$ports $(said_port "$out")"
+  done
+}
+
+# ours_end NAME: those servers have ended with their clients, and all well.
+ours_end() {
+  local pid i
+  for pid in $spid; do
+    for i in $(seq 100); do kill -0 "$pid" 2>/dev/null || break; sleep 0.1; done
+    [ "$i" -lt 100 ] || { fail "$1: a server of ours has had no client"; kill "$pid"; }
+    wait "$pid" || fail "$1: our server exits $?"
+  done
+  spid=
+}
+
 rping_both() {
-  local n port cport gport sizes="64 100 1024 4096 60000" co=$work/conformance
-  port=$(free_port) cport=$(free_port) gport=$(free_port)
+  local n gport ports sizes="64 100 1024 4096 60000" co=$work/conformance
+  read -r gport < <(free_ports 1)
   mkdir -p "$work/s" && rm -f "$work/s"/*
-  "$co" rping server --no-crc --listen "127.0.0.1:$port" >"$work/rping.out" 2>&1 &
-  spid=$!
-  "$co" rping server --require-crc --conns 1 --listen "127.0.0.1:$cport" >"$work/rping-crc.out" 2>&1 &
-  local cpid=$!
-  "$here/run.sh" -t 120 -d "$work/s" -w "$work/rping.pcap" -f "$gport:7174" -e "PORT=$port" -e "CRCPORT=$cport" -e "SIZES=$sizes" \
+  ours rping-crc 1 rping server --require-crc --conns 1 || return
+  local cport=$ports
+  ours rping 10 rping server --no-crc --conns 1 || return
+  "$here/run.sh" -t 900 -d "$work/s" -w "$work/rping.pcap" -f "$gport:7174" -e "PORTS=$ports" -e "CRCPORT=$cport" -e "SIZES=$sizes" \
     "$here/rping.sh" >"$work/rping.log" 2>&1 &
   vpid=$!
-  for _ in $(seq 600); do [ -e "$work/s/ready" ] && break; kill -0 $vpid 2>/dev/null || break; sleep 0.1; done
+  wait_for $vpid [ -e "$work/s/ready" ]
   local crc flag
   for n in $sizes; do
     for crc in off on; do
       flag=--require-crc
       [ $crc = on ] || flag=--no-crc
-      check "rping -s: our client, $n octets, CRC $crc" sh -c "'$co' rping client $flag --timeout 10s --size $n --count 3 127.0.0.1:$gport | grep 'CRC $crc: ok'"
+      check "rping -s: our client, $n octets, CRC $crc" sh -c "'$co' rping client $flag --size $n --count 3 127.0.0.1:$gport | grep 'CRC $crc: ok'"
     done
   done
   # siw misses many a first Send (docs/decisions.md).
-  check "rping -s: our client, 50 connections" sh -c "for i in \$(seq 50); do '$co' rping client --timeout 10s 127.0.0.1:$gport >/dev/null || exit; done"
+  check "rping -s: our client, 50 connections" sh -c "for i in \$(seq 50); do '$co' rping client 127.0.0.1:$gport >/dev/null || exit; done"
   : >"$work/s/stop"
   local rc=0
   wait $vpid || rc=$?
   vpid=
   guest_said rping $rc
-  kill -INT "$spid"
-  check "rping: our server exits 0, three pings in each connection" sh -c "! grep -v -e '^conformance: rping server on' -e ': 3 pings, .* ok\$' '$work/rping.out'"
-  wait "$spid" || fail "rping: our server exits $?"
-  spid=
-  kill "$cpid" 2>/dev/null
-  check "rping: CRC on where only we ask for it" grep -q '3 pings, MPA revision 2, CRC on: ok' "$work/rping-crc.out"
-  wait "$cpid"
+  ours_end rping
+  check "rping: our servers, three pings in each connection" sh -c "test \$(cat '$work'/rping-[0-9]*.out | grep -c ': 3 pings, .* ok\$') = 10 || { cat '$work'/rping-[0-9]*.out; false; }"
+  check "rping: CRC on where only we ask for it" grep -q '3 pings, MPA revision 2, CRC on: ok' "$work/rping-crc-1.out"
   judge_capture rping "$work/rping.pcap"
 }
 
 perftest_both() {
-  local port i crc test flag gport=() forward=() co=$work/conformance tests="write_bw read_bw send_lat" size=65536 count=50
-  port=$(free_port)
-  for i in 1 2 3 4 5 6; do gport[i]=$(free_port) && forward+=(-f "${gport[i]}:$((18500 + i))"); done
+  local i crc test flag ports gport=() forward=() co=$work/conformance tests="write_bw read_bw send_lat" size=65536 count=50
+  read -ra gport < <(free_ports 6)
+  for i in 1 2 3 4 5 6; do forward+=(-f "${gport[i - 1]}:$((18500 + i))"); done
   mkdir -p "$work/s" && rm -f "$work/s"/*
-  "$co" perftest server --no-crc --listen "127.0.0.1:$port" >"$work/perftest.out" 2>&1 &
-  spid=$!
-  "$here/run.sh" -t 200 -d "$work/s" -w "$work/perftest.pcap" "${forward[@]}" -e "PORT=$port" -e "TESTS=$tests" \
+  ours perftest 6 perftest server --no-crc --tests 1 || return
+  "$here/run.sh" -t 900 -d "$work/s" -w "$work/perftest.pcap" "${forward[@]}" -e "PORTS=$ports" -e "TESTS=$tests" \
     -e "SIZE=$size" -e "COUNT=$count" "$here/perftest.sh" >"$work/perftest.log" 2>&1 &
   vpid=$!
   i=0
   for crc in off on; do
     for test in $tests; do
       i=$((i + 1))
-      for _ in $(seq 1200); do [ -e "$work/s/ready-$i" ] && break; kill -0 $vpid 2>/dev/null || break; sleep 0.1; done
+      wait_for $vpid [ -e "$work/s/ready-$i" ]
       flag=--require-crc
       [ $crc = on ] || flag=--no-crc
-      check "ib_$test as server: our client, CRC $crc" sh -c "'$co' perftest client $test $flag --timeout 20s --size $size --count $count 127.0.0.1:${gport[i]} | grep 'CRC $crc: ok'"
+      check "ib_$test as server: our client, CRC $crc" sh -c "'$co' perftest client $test $flag --size $size --count $count 127.0.0.1:${gport[i - 1]} | grep 'CRC $crc: ok'"
     done
   done
   local rc=0
   wait $vpid || rc=$?
   vpid=
   guest_said perftest $rc
-  kill -INT "$spid"
-  wait "$spid" || fail "perftest: our server exits $?"
-  spid=
-  check "perftest: our server was written to, read from and sent to as often as said" sh -c "test \$(grep -c ': ok\$' '$work/perftest.out') = 6 &&
+  ours_end perftest
+  cat "$work"/perftest-[1-6].out >"$work/perftest.out"
+  check "perftest: our servers were written to, read from and sent to as often as said" sh -c "test \$(grep -c ': ok\$' '$work/perftest.out') = 6 &&
     test \$(grep -c ' $((size * count)) octets written' '$work/perftest.out') = 2 && test \$(grep -c ' $((size * count)) read' '$work/perftest.out') = 2 &&
     test \$(grep -c ' $count Sends' '$work/perftest.out') = 2 && test \$(grep -c 'CRC on' '$work/perftest.out') = 3 || { cat '$work/perftest.out'; false; }"
   judge_capture perftest "$work/perftest.pcap"
@@ -215,7 +241,7 @@ perftest_both() {
 # behind NAME EXPORT OPTS: the guest's part of gonfs and nfs4.
 behind() {
   mkdir -p "$work/s" && rm -f "$work/s"/*
-  "$here/run.sh" -t 200 -d "$work/s" -w "$work/$1.pcap" -e "EXPORT=$2" -e "OPTS=$3" "$here/behind.sh" >"$work/$1.log" 2>&1
+  "$here/run.sh" -t 900 -d "$work/s" -w "$work/$1.pcap" -e "EXPORT=$2" -e "OPTS=$3" "$here/behind.sh" >"$work/$1.log" 2>&1
   local rc=$?
   guest_said "$1" $rc
   judge_capture "$1" "$work/$1.pcap"
@@ -223,11 +249,11 @@ behind() {
 
 gonfs_behind() {
   local port mport
-  port=$(free_port) mport=$(free_port)
+  read -r port mport < <(free_ports 2)
   (cd "$top/transport/examples/gonfs" && go build -o "$work/gonfs" .) || { fail "gonfs does not build"; return; }
   "$work/gonfs" -listen "127.0.0.1:$port" -mount-listen "127.0.0.1:$mport" >"$work/gonfs.out" 2>&1 &
   spid=$!
-  for _ in $(seq 50); do grep -qs serving "$work/gonfs.out" && break; sleep 0.1; done
+  wait_for "$spid" grep -qs serving "$work/gonfs.out" || fail "gonfs does not start" "$(tail -3 "$work/gonfs.out")"
   behind gonfs / "vers=3,rdma,port=$port,mountport=$mport,mountproto=tcp,nolock,noacl"
   kill "$spid"
   wait "$spid"
@@ -237,13 +263,14 @@ gonfs_behind() {
 
 ganesha_behind() {
   local port nfs mount
-  port=$(free_port) nfs=$(free_port) mount=$(free_port)
+  read -r nfs mount < <(free_ports 2)
   . "$here/../ganesha-start.sh"
   mkdir -p "$work/ganesha/export"
   ganesha_start "$work/ganesha" "$nfs" "$mount" || { fail "nfs-ganesha does not start" "$(tail -3 "$work/ganesha/log")"; return; }
-  "$work/nfsdemo" proxy --to "nfs://127.0.0.1:$nfs" --listen "127.0.0.1:$port" >"$work/proxy.log" 2>&1 &
+  "$work/nfsdemo" proxy --to "nfs://127.0.0.1:$nfs" --listen 127.0.0.1:0 --port-file "$work/proxy.ports" >"$work/proxy.log" 2>&1 &
   spid=$!
-  for _ in $(seq 50); do grep -qs passing "$work/proxy.log" && break; sleep 0.1; done
+  wait_for "$spid" [ -e "$work/proxy.ports" ] || fail "the proxy does not start" "$(tail -3 "$work/proxy.log")"
+  port=$(port_file "$work/proxy.ports" RDMA)
   behind nfs4 /export "vers=4.0,rdma,port=$port vers=4.1,rdma,port=$port"
   kill -INT "$spid"
   if wait "$spid"; then ok "nfs4: the proxy exits 0"; else fail "nfs4: the proxy exits $?" "$(tail -3 "$work/proxy.log")"; fi

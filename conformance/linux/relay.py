@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """A TCP relay that cuts connections.
 
-usage: relay.py LISTEN-PORT TO-PORT CUTS OCTETS FILE
+usage: relay.py TO-PORT CUTS OCTETS FILE
 
-Forwards 127.0.0.1:LISTEN-PORT to 127.0.0.1:TO-PORT. Resets all connections CUTS times,
+Forwards a port of 127.0.0.1, which it prints, to 127.0.0.1:TO-PORT. Resets all connections CUTS times,
 each time after a random number of octets up to OCTETS has passed, wherever in a frame
 that is; then leaves them alone. Writes the number of cuts so far to FILE.
 """
@@ -13,10 +13,11 @@ import socket
 import struct
 import sys
 
-listen, to, cuts, octets, note = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5]
+to, cuts, octets, note = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 rnd = random.Random(6)
 sel = selectors.DefaultSelector()
-server = socket.create_server(("127.0.0.1", listen))
+server = socket.create_server(("127.0.0.1", 0))
+print("relay on 127.0.0.1:%d" % server.getsockname()[1], flush=True)
 sel.register(server, selectors.EVENT_READ)
 peer = {}
 done, left = 0, rnd.randint(1, octets)

@@ -15,6 +15,6 @@ rpcbind
 rpc.mountd -p 20048
 nfsd_up /export || exit 1
 : >/mnt/share/ready
-for _ in $(seq "${DUR:-120}"); do [ -e /mnt/share/stop ] && break; sleep 1; done
+until [ -e /mnt/share/stop ]; do sleep 1; done
 (cd /export && find . -type f | sort | xargs -d '\n' sha256sum) >/mnt/share/knfsd.after
 exit 0
