@@ -219,7 +219,7 @@ func TestServeEnds(t *testing.T) {
 	for _, tt := range []struct {
 		greets bool
 		limit  time.Duration
-	}{{false, 0}, {true, 0}, {false, 20 * time.Millisecond}} {
+	}{{false, 0}, {true, 0}, {false, time.Second}} {
 		l := listen(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		result := make(chan perftest.Result, 1)
@@ -273,4 +273,40 @@ func TestClientRefuses(t *testing.T) {
 		t.Error(err)
 	}
 	l.Close()
+}
+
+// TestClientLeaves: a client that leaves before its second connection has come ends its test;
+// the connection that comes then is the next client's, whether or not the end of the one
+// before has been noticed by then.
+func TestClientLeaves(t *testing.T) {
+	for _, waits := range []bool{true, false} {
+		l := listen(t)
+		results := serve(t, l, &perftest.Server{Tests: 2})
+		c := control(t, l)
+		greet(t, c)
+		if waits {
+			if err := c.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if r := <-results; !errors.Is(r.Err, io.ErrUnexpectedEOF) {
+				t.Errorf("%v, want an unexpected end", r.Err)
+			}
+		}
+		next := control(t, l)
+		if !waits { // the server has taken next for c's second connection
+			if err := c.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if r := <-results; !errors.Is(r.Err, io.ErrUnexpectedEOF) {
+				t.Errorf("%v, want an unexpected end", r.Err)
+			}
+		}
+		greet(t, next)
+		if err := next.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if r := <-results; !errors.Is(r.Err, io.ErrUnexpectedEOF) {
+			t.Errorf("the next client: %v, want an unexpected end", r.Err)
+		}
+	}
 }

@@ -38,36 +38,45 @@ type Result struct {
 // l fails. It returns nil, or the error of l. The end of ctx ends the connections and is
 // no error.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	in := accepting(l)
+	defer in.close()
 	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
-	defer l.Close()
+	var next *rdmap.Conn // took the place of a test's second connection, and is none
 	for n := 0; s.Tests == 0 || n < s.Tests; n++ {
-		nc, err := l.Accept()
-		if err != nil {
-			if ctx.Err() != nil && errors.Is(err, net.ErrClosed) {
-				return nil
+		if next == nil {
+			nc, ok := <-in.conns
+			if !ok {
+				if ctx.Err() != nil && errors.Is(in.err, net.ErrClosed) {
+					return nil
+				}
+				return in.err
 			}
-			return err
+			next = rdmap.Server(nc, config(s.CRC, 0))
 		}
-		r := s.serve(ctx, l, nc)
+		x := &session{crc: s.CRC, in: in, control: next}
+		r := s.serve(ctx, x)
+		next = x.next
 		if s.Report != nil {
 			s.Report(r)
 		}
+	}
+	if next != nil {
+		next.Abort(nil)
 	}
 	return nil
 }
 
 // serve runs one test.
-func (s *Server) serve(ctx context.Context, l net.Listener, nc net.Conn) Result {
+func (s *Server) serve(ctx context.Context, x *session) Result {
 	limit := s.Timeout
 	if limit == 0 {
 		limit = time.Minute
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	x := &session{crc: s.CRC, l: l, control: rdmap.Server(nc, config(s.CRC, 0))}
 	defer x.close()
 	err := x.run(ctx)
-	r := Result{Remote: nc.RemoteAddr(), Err: err}
+	r := Result{Remote: x.control.RemoteAddr(), Err: err}
 	if x.data != nil {
 		st := x.data.Stats()
 		r.State, r.Sends, r.Written, r.Read = x.data.ConnectionState(), st.SendsOut, st.WriteOctetsIn, st.ReadOctetsOut
@@ -81,10 +90,12 @@ func (s *Server) serve(ctx context.Context, l net.Listener, nc net.Conn) Result 
 // session is one test at the server.
 type session struct {
 	crc           rdmap.CRCMode
-	l             net.Listener
+	in            *incoming
 	control, data *rdmap.Conn
+	next          *rdmap.Conn // the first connection of another client
 	rkey          region.STag
 	greeted       bool // the conversation before the second connection is over
+	met           bool // the client has said something after it
 	dests         int  // Dests that were no zeros
 	results       int  // messages of 8 octets
 	over          bool // the last message has come
@@ -109,11 +120,12 @@ func (x *session) run(ctx context.Context) error {
 	}
 	for !x.over {
 		m, err := x.control.Recv(ctx)
-		if errors.Is(err, io.EOF) {
-			return io.ErrUnexpectedEOF
-		}
 		if err != nil {
-			return err
+			return x.left(err)
+		}
+		if x.data != nil && !x.met {
+			x.met = true
+			x.echoes.Go(func() { echo(ctx, x.data) })
 		}
 		p, err := x.answer(m.Data)
 		if err == nil {
@@ -127,6 +139,19 @@ func (x *session) run(ctx context.Context) error {
 		}
 	}
 	return x.finish(ctx)
+}
+
+// left returns the error of a test whose control connection has ended early. If the client
+// has said nothing there since the second connection came, that is not its own: it is the
+// next client's first.
+func (x *session) left(err error) error {
+	if !x.met && x.data != nil && x.control.Err() != nil {
+		x.next, x.data = x.data, nil
+	}
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
 }
 
 // answer returns the answer to one message. Most messages are their own.
@@ -160,31 +185,29 @@ func (x *session) result(v uint64) {
 	x.results++
 }
 
-// accept takes the second connection, makes its buffer and answers what is sent there.
+// accept takes the second connection and makes its buffer. A client that leaves instead
+// ends the test.
 func (x *session) accept(ctx context.Context) error {
-	if d, ok := x.l.(interface{ SetDeadline(t time.Time) error }); ok {
-		end, _ := ctx.Deadline()
-		if err := d.SetDeadline(end); err != nil {
-			return err
+	select {
+	case nc, ok := <-x.in.conns:
+		if !ok {
+			return x.in.err
 		}
-		defer func() { _ = d.SetDeadline(time.Time{}) }()
+		x.data = rdmap.Server(nc, config(x.crc, depth))
+	case <-x.control.Done():
+		return x.left(x.control.Err())
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	nc, err := x.l.Accept()
-	if err != nil {
-		return err
-	}
-	c := rdmap.Server(nc, config(x.crc, depth))
-	x.data = c
-	if err := c.Handshake(ctx); err != nil {
+	if err := x.data.Handshake(ctx); err != nil {
 		return err
 	}
 	// perftest uses as much as two messages, and a page at least.
-	r, err := c.Register(make([]byte, 2*MaxSize), region.RemoteRead|region.RemoteWrite)
+	r, err := x.data.Register(make([]byte, 2*MaxSize), region.RemoteRead|region.RemoteWrite)
 	if err != nil {
 		return err
 	}
 	x.rkey = r.STag()
-	x.echoes.Go(func() { echo(ctx, c) })
 	return nil
 }
 

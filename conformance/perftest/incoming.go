@@ -1,0 +1,38 @@
+package perftest
+
+import "net"
+
+// incoming is what a listener accepts, so that a test can wait for its second connection and
+// for the end of its first.
+type incoming struct {
+	l     net.Listener
+	conns chan net.Conn // closed when the listener has failed, with err
+	err   error
+}
+
+// accepting begins to accept; l is the result's.
+func accepting(l net.Listener) *incoming {
+	in := &incoming{l: l, conns: make(chan net.Conn)}
+	go in.accept()
+	return in
+}
+
+func (in *incoming) accept() {
+	defer close(in.conns)
+	for {
+		nc, err := in.l.Accept()
+		if err != nil {
+			in.err = err
+			return
+		}
+		in.conns <- nc
+	}
+}
+
+// close closes the listener, and what has been accepted and not been taken.
+func (in *incoming) close() {
+	_ = in.l.Close()
+	for nc := range in.conns {
+		_ = nc.Close()
+	}
+}
