@@ -16,7 +16,8 @@ const maxSegment = 65535 - 20 - 20
 
 // Reframe copies a capture so that every MPA frame is one TCP segment, whatever the
 // segments of the original: same ends, same octets, times of the last octets. What is
-// not MPA is cut as it comes. Holes in the original are holes in the copy.
+// not MPA is cut as it comes. Holes in the original are holes in the copy. When a connection
+// has the ends of an earlier one, the opener gets another port: tshark takes the two for one.
 func Reframe(out io.Writer, in io.Reader) error {
 	_, err := reframe(out, in)
 	return err
@@ -28,7 +29,7 @@ func reframe(out io.Writer, in io.Reader) (rpc bool, err error) {
 	if err := w.WriteFileHeader(maxSegment+74, layers.LinkTypeEthernet); err != nil {
 		return false, err
 	}
-	f := reframer{w: w, buf: gopacket.NewSerializeBuffer(), conns: make(map[int]*ends)}
+	f := reframer{w: w, buf: gopacket.NewSerializeBuffer(), conns: make(map[int]*conn), used: make(map[[2]netip.AddrPort]bool)}
 	for ev, err := range decode.Events(in, nil) {
 		if err == nil {
 			rpc = rpc || ev.Conn.ULP == decode.ULPRPCRDMA
@@ -45,24 +46,38 @@ func reframe(out io.Writer, in io.Reader) (rpc bool, err error) {
 type reframer struct {
 	w     *pcapgo.Writer
 	buf   gopacket.SerializeBuffer
-	conns map[int]*ends
+	conns map[int]*conn
+	used  map[[2]netip.AddrPort]bool
 }
 
-// ends holds the next sequence number of each direction.
-type ends [2]uint32
+// conn is a connection of the copy: what is said by its opener, and to it.
+type conn struct {
+	ends [2]netip.AddrPort // the opener's first
+	next [2]uint32         // sequence numbers, by direction
+}
+
+// open returns the connection of ev with ends that no other has had.
+func (f *reframer) open(ev *decode.Event) *conn {
+	isn := uint32(ev.Conn.ID) * 1_000_003
+	c := &conn{ends: [2]netip.AddrPort{ev.Conn.Opener, ev.Conn.Accepter}, next: [2]uint32{isn, ^isn}}
+	for f.used[c.ends] {
+		c.ends[0] = netip.AddrPortFrom(c.ends[0].Addr(), c.ends[0].Port()+1)
+	}
+	f.used[c.ends] = true
+	return c
+}
 
 // event writes the packets of one event.
 func (f *reframer) event(ev *decode.Event) error {
 	if ev.Kind == decode.KindOpen {
-		isn := uint32(ev.Conn.ID) * 1_000_003 // the same ends may be used again
-		f.conns[ev.Conn.ID] = &ends{isn, ^isn}
+		f.conns[ev.Conn.ID] = f.open(ev)
 		return f.handshake(ev, f.conns[ev.Conn.ID])
 	}
 	c := f.conns[ev.Conn.ID]
 	if ev.Kind == decode.KindClose {
 		return f.send(ev, c, &layers.TCP{FIN: !ev.Reset, RST: ev.Reset, ACK: true}, nil)
 	}
-	c[ev.Dir] += uint32(ev.Missing)
+	c.next[ev.Dir] += uint32(ev.Missing)
 	for p := ev.Raw; len(p) > 0; {
 		n := min(len(p), maxSegment)
 		if err := f.send(ev, c, &layers.TCP{PSH: true, ACK: true}, p[:n]); err != nil {
@@ -74,7 +89,7 @@ func (f *reframer) event(ev *decode.Event) error {
 }
 
 // handshake opens a connection, from the opener whoever was seen first.
-func (f *reframer) handshake(ev *decode.Event, c *ends) error {
+func (f *reframer) handshake(ev *decode.Event, c *conn) error {
 	for _, s := range []struct {
 		dir decode.Dir
 		tcp layers.TCP
@@ -92,19 +107,16 @@ func (f *reframer) handshake(ev *decode.Event, c *ends) error {
 }
 
 // send writes one packet.
-func (f *reframer) send(ev *decode.Event, c *ends, tcp *layers.TCP, payload []byte) error {
-	src, dst := ev.Conn.Opener, ev.Conn.Accepter
-	if ev.Dir == decode.FromAccepter {
-		src, dst = dst, src
-	}
+func (f *reframer) send(ev *decode.Event, c *conn, tcp *layers.TCP, payload []byte) error {
+	src, dst := c.ends[ev.Dir], c.ends[1-ev.Dir]
 	tcp.SrcPort, tcp.DstPort = layers.TCPPort(src.Port()), layers.TCPPort(dst.Port())
-	tcp.Seq, tcp.Window = c[ev.Dir], 65535
+	tcp.Seq, tcp.Window = c.next[ev.Dir], 65535
 	if tcp.ACK {
-		tcp.Ack = c[1-ev.Dir]
+		tcp.Ack = c.next[1-ev.Dir]
 	}
-	c[ev.Dir] += uint32(len(payload))
+	c.next[ev.Dir] += uint32(len(payload))
 	if tcp.SYN || tcp.FIN {
-		c[ev.Dir]++
+		c.next[ev.Dir]++
 	}
 	eth, ip := network(src.Addr().Unmap(), dst.Addr().Unmap())
 	err := gopacket.SerializeLayers(f.buf, gopacket.SerializeOptions{FixLengths: true}, eth, ip, tcp, gopacket.Payload(payload))
