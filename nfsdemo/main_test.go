@@ -66,12 +66,12 @@ func ready(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: ready file")
 	}
 	name := ts.MkAbs(args[0])
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(2 * time.Millisecond) {
 		if _, err := os.Stat(name); err == nil {
 			break
 		}
 		if time.Now().After(deadline) {
-			ts.Fatalf("the server is not ready after 10 s")
+			ts.Fatalf("the server is not ready after a minute")
 		}
 	}
 	for line := range strings.Lines(ts.ReadFile(args[0])) {

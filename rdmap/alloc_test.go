@@ -168,8 +168,13 @@ func idleMemory(t *testing.T, markers bool) {
 			}
 		}
 	}
-	time.Sleep(3 * tickEvery)
-	grown := (inUse() - before) / n
+	grown := 0
+	for range 50 { // ticks, which a busy machine delays
+		time.Sleep(3 * tickEvery)
+		if grown = (inUse() - before) / n; grown <= 16<<10 {
+			break
+		}
+	}
 	t.Logf("markers %v: %d octets for each pair of connections", markers, grown)
 	if grown > 16<<10 {
 		t.Errorf("an idle pair costs %d octets more than before its traffic", grown)

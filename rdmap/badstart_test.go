@@ -23,7 +23,7 @@ const (
 // everything returns what arrives at c until its end.
 func everything(t *testing.T, c net.Conn) []byte {
 	t.Helper()
-	c.SetReadDeadline(time.Now().Add(5 * time.Second))
+	c.SetReadDeadline(time.Now().Add(time.Minute))
 	b, err := io.ReadAll(c)
 	if err != nil {
 		t.Errorf("waiting for the end of the stream: %v", err)

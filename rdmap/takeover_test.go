@@ -92,7 +92,10 @@ func TestTakeoverLimit(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	time.Sleep(20 * time.Millisecond)
+	for y.Stats().Takeovers == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(20 * time.Millisecond) // for what must not happen
 	if n := y.Stats().Takeovers; n != 1 {
 		t.Fatalf("%d takeovers", n)
 	}

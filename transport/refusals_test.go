@@ -306,7 +306,7 @@ func rawStream(t *testing.T, h Handler) (net.Conn, *xdr.RecordReader) {
 		s.ServeStreamConn(served)
 	}()
 	t.Cleanup(func() { nc.Close(); <-done; s.Close() })
-	nc.SetDeadline(time.Now().Add(3 * time.Second))
+	nc.SetDeadline(time.Now().Add(time.Minute))
 	return nc, xdr.NewRecordReader(nc, 0)
 }
 

@@ -197,7 +197,7 @@ func TestDialErrors(t *testing.T) {
 	for _, scheme := range []string{"nfs+rdma", "nfs"} {
 		start := time.Now()
 		_, err := dial(t, scheme+"://"+l.Addr().String()+"/x", &Config{DialTimeout: 50 * time.Millisecond})
-		if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 5*time.Second {
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > time.Minute {
 			t.Errorf("%s to a silent port: %v after %v", scheme, err, time.Since(start))
 		}
 	}

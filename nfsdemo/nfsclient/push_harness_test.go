@@ -38,7 +38,7 @@ func keepListening(t *testing.T) staying {
 			}
 			select {
 			case l.conns <- c:
-			case <-time.After(time.Second): // nobody serves
+			case <-time.After(10 * time.Second): // nobody serves
 				c.Close()
 			case <-end:
 				c.Close()
@@ -93,7 +93,7 @@ type pushWorld struct {
 func newPushWorld(t *testing.T, change func(*pushwrite.Config)) *pushWorld {
 	t.Helper()
 	w := &pushWorld{t: t, fs: mem.New(nil), calls: keepListening(t)}
-	w.cfg = pushwrite.Config{Dir: t.TempDir(), RecallTime: 5 * time.Second}
+	w.cfg = pushwrite.Config{Dir: t.TempDir(), RecallTime: time.Minute}
 	w.cfg.Limits.Opens = 1e6
 	if change != nil {
 		change(&w.cfg)

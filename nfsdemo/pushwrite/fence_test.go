@@ -17,7 +17,7 @@ func later(*pushfile.RecallArgs) pushfile.Status { return pushfile.StatusBusy }
 // it had acknowledged is kept, what it appends afterwards fails, its instance does not come
 // back; a new one may.
 func TestFence(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newWorld(t, func(c *Config) { c.RecallTime = 100 * time.Millisecond })
 	p, c := w.plain(0), w.pusher("log", 0)
 	c.answers(later)
 	h, other := p.create("f", 0o644), p.create("g", 0o644)

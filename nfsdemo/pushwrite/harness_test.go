@@ -77,7 +77,7 @@ type world struct {
 // newWorld starts a server; change, if not nil, changes its configuration.
 func newWorld(t *testing.T, change func(*Config)) *world {
 	t.Helper()
-	w := &world{t: t, fs: mem.New(nil), cfg: Config{Dir: t.TempDir(), RecallTime: 100 * time.Millisecond, linger: lingerStep}}
+	w := &world{t: t, fs: mem.New(nil), cfg: Config{Dir: t.TempDir(), RecallTime: time.Minute, linger: lingerStep}}
 	w.cfg.Limits.Opens, w.cfg.Limits.Capacity = 1e6, 64<<10
 	if change != nil {
 		change(&w.cfg)
@@ -422,7 +422,7 @@ func (p *pusher) wrote(lease, off uint64, data string) {
 // until waits until ok holds.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("never: ", what)
 		}

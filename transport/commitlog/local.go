@@ -151,6 +151,11 @@ func (s *local) drain(ctx context.Context) error {
 	case <-idle:
 		return nil
 	case <-ctx.Done():
+	}
+	select { // results beat cancellation
+	case <-idle:
+		return nil
+	default:
 		return region.ErrPinned
 	}
 }

@@ -144,7 +144,7 @@ func (w *world) stop() {
 	if done == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := w.ps.Close(ctx); err != nil {
 		w.t.Error("close:", err)

@@ -319,7 +319,7 @@ func TestCallsUnread(t *testing.T) {
 	created(t, mem)
 	created(t, calls)
 	c := openBoth(t, w, mem, calls)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	shut := make(chan struct{})
 	calls.shut.Store(&shut)

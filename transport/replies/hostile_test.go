@@ -138,15 +138,18 @@ func TestSilentLog(t *testing.T) {
 	if _, err := knock(nil); err == nil {
 		t.Error("no token")
 	}
-	r := ask(t.Context(), w.pusher, "127.0.0.1:1", offerArgs{Client: key{1}})
-	c, err := knock(privateData(r.Token))
-	if err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-c.Done():
-	case <-time.After(10 * time.Second):
-		t.Error("it is still there")
+	for { // a busy machine may let a token grow old
+		r := ask(t.Context(), w.pusher, "127.0.0.1:1", offerArgs{Client: key{1}})
+		c, err := knock(privateData(r.Token))
+		if err != nil {
+			continue
+		}
+		select {
+		case <-c.Done():
+		case <-time.After(time.Minute):
+			t.Error("it is still there")
+		}
+		return
 	}
 }
 

@@ -204,7 +204,7 @@ func TestFull(t *testing.T) {
 	mem := sim(1 << 12)
 	created(t, mem)
 	c := w.open(mem)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var seqs []uint64
 	for {
