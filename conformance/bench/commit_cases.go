@@ -61,24 +61,41 @@ func fileCases(p CommitPeer, dir string, n int) []measure.Case {
 	}
 }
 
-// producerCases are producers that share one connection and one log, against as many
-// local writers with a file each.
+// producerCases are producers that share one connection and one log: against as many that
+// have a connection of plain TCP each and whose appends are made durable one by one, and
+// against as many local writers with a file each. Where ours poll, plain TCP may poll or not,
+// whichever is faster: several that poll are in each other's way.
 func producerCases(p CommitPeer, dir string, dur time.Duration) []measure.Case {
 	var cases []measure.Case
-	add := func(k int, how string, gate, goal float64, addr string, poll time.Duration) {
+	add := func(k int, how, base string, gate, goal float64, theirs, ours func() (float64, error)) {
 		cases = append(cases, measure.Case{
-			Result: Result{Name: fmt.Sprintf("%d producers, file%s, against as many local writers", k, how), Unit: "/s", Gate: gate, Goal: goal},
-			Round: measure.Pair(
-				func() (float64, error) { return localRate(dir, k, dur) },
-				func() (float64, error) { return appendRate(addr, poll, k, dur) }),
+			Result: Result{Name: fmt.Sprintf("%d producers, file%s, against as many %s", k, how, base), Unit: "/s", Gate: gate, Goal: goal},
+			Round:  measure.Pair(theirs, ours),
 		})
 	}
-	for _, k := range []int{1, 2, 4} {
-		add(k, "", 0, 0.9, p.File, 0)
-		add(k, ", busy polling", 0.9, 0, p.FilePoll, pollFor)
+	const tcp, local = "by plain TCP, an fdatasync each", "local writers"
+	for _, k := range []int{1, 2, 4, 16, 64} {
+		alone := func() (float64, error) { return localRate(dir, k, dur) }
+		bare := func() (float64, error) { return bareRate(p.Bare, false, k, dur) }
+		ours := func() (float64, error) { return appendRate(p.File, 0, k, dur) }
+		if bound := groupGates[k]; bound > 0 {
+			add(k, "", tcp, bound, 0, bare, ours)
+			add(k, "", local, bound, 0, alone, ours)
+			continue
+		}
+		bareBest := func() (float64, error) {
+			polling, err := bareRate(p.BarePoll, true, k, dur)
+			if err != nil {
+				return 0, err
+			}
+			usual, err := bare()
+			return max(polling, usual), err
+		}
+		oursPoll := func() (float64, error) { return appendRate(p.FilePoll, pollFor, k, dur) }
+		add(k, "", tcp, 0, fewGate, bare, ours)
+		add(k, ", busy polling", tcp, fewGate, 0, bareBest, oursPoll)
+		add(k, ", busy polling", local, 0, 0, alone, oursPoll)
 	}
-	add(16, "", 1.2, 0, p.File, 0)
-	add(64, "", 2.2, 0, p.File, 0)
 	return append(cases, measure.Case{
 		Result: Result{Name: "slowest of 7 producers beside a flooding one, against 8 like it", Unit: "/s", Gate: 0.7},
 		Round: measure.Pair(
@@ -86,3 +103,9 @@ func producerCases(p CommitPeer, dir string, dur time.Duration) []measure.Case {
 			func() (float64, error) { return fairShare(p.File, true, dur) }),
 	})
 }
+
+// What group commit is to gain, by the number of producers, and what it may cost those who
+// are too few for it.
+var groupGates = map[int]float64{16: 1.2, 64: 2.2}
+
+const fewGate = 0.9
