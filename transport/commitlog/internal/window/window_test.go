@@ -1,0 +1,49 @@
+package window
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
+)
+
+// What lies between the durable tail and the last group is less than lazyTail; the tail
+// never runs ahead of what is durable, and does not go along with every group. In strict
+// mode a flush of the ring leaves it alone.
+func TestTailFollows(t *testing.T) {
+	const step, capacity = lazyTail / 4, 4 * lazyTail
+	for _, mode := range []layout.Mode{layout.WAL, layout.Strict} {
+		sim := pmem.NewSim(layout.RingOff+capacity, nil)
+		m, err := New(sim)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ring, tail := guarded(m.Ring(mode)), guarded(m.TailWord())
+		last, moves := uint64(0), 0
+		for pos := uint64(0); pos < 3*capacity; pos += step {
+			if err := ring.Persist(int(pos%capacity), step); err != nil {
+				t.Fatal(err)
+			}
+			durable := binary.BigEndian.Uint64(sim.Told().Durable()[layout.TailOff:])
+			if durable != last {
+				last, moves = durable, moves+1
+			}
+			if durable > pos || durable != m.Flushed() || mode == layout.WAL && pos-durable >= lazyTail {
+				t.Fatalf("%v: tail durable to %d, told %d, records to %d", mode, durable, m.Flushed(), pos)
+			}
+			if err := tail.Store(0, binary.BigEndian.AppendUint64(nil, pos+step)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if want := map[layout.Mode]int{layout.WAL: 11}[mode]; moves != want {
+			t.Errorf("%v: the tail was flushed %d times, want %d", mode, moves, want)
+		}
+	}
+}
+
+func guarded(m region.Memory) region.Guarded {
+	g, _ := m.(region.Guarded)
+	return g
+}
