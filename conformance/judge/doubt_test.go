@@ -89,3 +89,26 @@ func TestPositionsCountedOtherwise(t *testing.T) {
 		}
 	}
 }
+
+// TestDonesBehindGrant: a grant that arrives while RDMA_DONEs are on their way out covers them, and as many
+// calls as it says may follow. One more may not.
+func TestDonesBehindGrant(t *testing.T) {
+	for calls, want := range map[int]int{2: 0, 3: 1} {
+		r := twin.NewRPC()
+		first := conf(r)
+		x, done := pulledReply(r)
+		first.Reply.Header.Credit, x.Reply.Header.Credit = 2, 2
+		r.Do(first)
+		r.Do(x)
+		pull := twin.Pull(x.Reply.Header.Read[0].Segment)
+		r.ReadRequest(twin.I, pull)
+		r.ReadResponse(twin.R, pull)
+		r.Do(done)
+		for range calls {
+			r.Ask(r.Null())
+		}
+		if got := judged(r.Trace, new(twinOf)); len(got) != want || want > 0 && got[0].Rule.ID != "RPCRDMA-060" {
+			t.Errorf("%d calls: %v", calls, got)
+		}
+	}
+}

@@ -31,7 +31,6 @@ func (m *rpcMachine) done(ev *decode.Event, h *rpcrdma.Header) {
 		m.violate("RPCRDMA-091", "RDMA_DONE")
 		return
 	}
-	m.creditDone(ev.Dir)
 	server := &m.sides[1-ev.Dir]
 	c := server.calls[h.XID]
 	switch {
