@@ -108,8 +108,8 @@ func TestOverstay(t *testing.T) {
 	if err := <-got; err != nil {
 		t.Error(err)
 	}
-	if n := s.Stats().Takeovers; n != 1 {
-		t.Errorf("%d takeovers counted, want 1", n)
+	if s.Stats().Takeovers == 0 { // more: a short call that lost its processor
+		t.Error("no takeover counted")
 	}
 }
 
