@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -64,6 +65,9 @@ func (a *app) bench(cmd *cobra.Command, f *benchFlags) (err error) {
 	}
 	if f.quick {
 		f.opt.Writes, f.opt.Rate = 100, 50*time.Millisecond
+	}
+	if fi, err := os.Stat(filepath.Dir(f.plot)); f.plot != "" && (err != nil || !fi.IsDir()) { // before it takes minutes
+		return usagef("--plot %s: there is no directory %s; make it, or name another file", f.plot, filepath.Dir(f.plot))
 	}
 	dir, err := os.MkdirTemp(f.dir, "nfsdemo-bench-")
 	if err != nil {
