@@ -109,18 +109,29 @@ func (a *applier) turn(ctx context.Context) error {
 
 // gather waits for records and takes those of the next batch.
 func (a *applier) gather(ctx context.Context) error {
-	if err := a.fill(); err != nil || len(a.batch) > 0 {
+	behind := a.next != nil // the batch before was full: somebody may wait for what is left
+	if err := a.fill(); err != nil {
 		return err
 	}
-	a.s.progress(a.l, a.end, nil)
-	a.l.settled()
-	var err error
-	if a.next, err = a.l.p.Next(ctx); err != nil {
-		return err
+	if len(a.batch) == 0 {
+		a.s.progress(a.l, a.end, nil)
+		a.l.settled()
+		var err error
+		if a.next, err = a.l.p.Next(ctx); err != nil {
+			return err
+		}
+		if err := a.fill(); err != nil {
+			return err
+		}
 	}
-	if err := a.fill(); err != nil || a.next != nil {
-		return err
+	if behind || a.next != nil || !a.l.isSettled() {
+		return nil
 	}
+	return a.wait(ctx)
+}
+
+// wait lets a batch that nobody waits for gather more.
+func (a *applier) wait(ctx context.Context) error {
 	for waited := time.Duration(0); waited < a.s.cfg.linger && !a.crowded(); waited += lingerStep {
 		select {
 		case <-a.l.rush:

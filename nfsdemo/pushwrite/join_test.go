@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/server"
@@ -98,4 +99,58 @@ func TestJoinedError(t *testing.T) {
 	if st := c.status().State; st.Applied != 3 || st.Record != 4 || st.Error != nfs3.ErrNoSpc {
 		t.Errorf("%+v", st)
 	}
+}
+
+// patient is a log whose batches gather for an hour, and whose first batch is being written:
+// the record 0 of the file.
+func patient(t *testing.T) (w *world, h *held, f nfs3.FileHandle, c *pusher, lease uint64) {
+	w = newWorld(t, func(c *Config) { c.Limits.Capacity, c.linger = 1<<20, time.Hour })
+	c = w.pusher("log", 0)
+	f = w.plain(0).create("f", 0o644)
+	lease = c.lease(f)
+	h = &held{begun: make(chan struct{}), let: make(chan struct{}), fail: func([]byte) error { return nil }}
+	w.files.fail(h.write, nil)
+	until(t, "the log is known", func() bool {
+		w.pw.mu.Lock()
+		defer w.pw.mu.Unlock()
+		return w.pw.byName["log"].isSettled()
+	})
+	c.wrote(lease, 0, "0")
+	w.pw.hurry("log")
+	<-h.begun
+	return w, h, f, c, lease
+}
+
+// TestGathers: what comes while a batch is applied gathers too, unless somebody waits for it:
+// a log that is written to all the time would else be applied a few records at a time.
+func TestGathers(t *testing.T) {
+	w, h, f, c, l := patient(t)
+	c.wrote(l, 1, "1")
+	close(h.let)
+	until(t, "the first is applied", func() bool { return w.pw.Stats().Records == 1 })
+	c.wrote(l, 2, "2")
+	w.plain(0).has(f, "012")
+	if got, want := h.were(), []string{"0 at 0", "12 at 1"}; !slices.Equal(got, want) {
+		t.Errorf("written: %q, want %q", got, want)
+	}
+}
+
+// TestFullBatch: a batch that is full gathers no more, nor does what is left behind it.
+func TestFullBatch(t *testing.T) {
+	w, h, _, c, l := patient(t)
+	for i := range uint64(batchRecords + 1) {
+		c.wrote(l, 1+i, "x")
+	}
+	close(h.let)
+	until(t, "all is applied", func() bool { return w.pw.Stats().Records == 1+batchRecords+1 })
+}
+
+// TestStartsAtOnce: what a log holds when the server starts is waited for, and gathers no more.
+func TestStartsAtOnce(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.linger = time.Hour })
+	p, c := w.plain(0), w.pusher("log", 0)
+	f := p.create("f", 0o644)
+	c.wrote(c.lease(f), 0, "0")
+	w.restart(nil)
+	p.has(f, "0")
 }

@@ -56,6 +56,16 @@ func (l *log) hurry() {
 // settled says that what was there at the start has been applied, or cannot be.
 func (l *log) settled() { l.once.Do(func() { close(l.ready) }) }
 
+// isSettled says whether that has been said.
+func (l *log) isSettled() bool {
+	select {
+	case <-l.ready:
+		return true
+	default:
+		return false
+	}
+}
+
 // logOf returns what is known of a log; s.mu is held.
 func (s *Server) logOf(p *push.Log) *log {
 	if l := s.byName[p.Name()]; l != nil {
