@@ -75,9 +75,7 @@ func engineAllocs(t *testing.T, markers bool) {
 	}
 	fpdus := 0
 	round := func() {
-		for i := range wrs {
-			a.snd.post(&wrs[i])
-		}
+		a.snd.postAll(wrs)
 		fpdus += move(a, b)
 		fpdus += move(b, a)
 	}

@@ -71,14 +71,14 @@ func (e *engine) answered()                 { e.due = e.snd.readDone(e.due) }
 
 // post queues work requests.
 func (e *engine) post(wrs ...WR) {
+	if e.conn == nil {
+		e.snd.postAll(wrs)
+		return
+	}
 	for i := range wrs {
-		if e.conn != nil {
-			if err := e.conn.Post(wrs[i : i+1]); err != nil {
-				panic(err)
-			}
-			continue
+		if err := e.conn.Post(wrs[i : i+1]); err != nil {
+			panic(err)
 		}
-		e.snd.post(&wrs[i])
 	}
 }
 

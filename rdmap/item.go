@@ -122,11 +122,11 @@ const (
 )
 
 // seal numbers the messages of a framed item behind msn, the last one of their queue,
-// and writes the CRCs. It returns how many FPDUs there are.
+// and writes the CRCs. It returns how many FPDUs there are. The numbers come first: a sum
+// right behind the store of an MSN would wait until that has arrived.
 func (it *item) seal(msn *uint32, crc bool) (fpdus int) {
 	first := true
 	for b := it.room.b; len(b) > 0; fpdus++ {
-		end := mpa.FPDULen(int(binary.BigEndian.Uint16(b)))
 		if !it.seg.Tagged {
 			if first {
 				*msn++
@@ -134,9 +134,15 @@ func (it *item) seal(msn *uint32, crc bool) (fpdus int) {
 			binary.BigEndian.PutUint32(b[msnAt:], *msn)
 			first = b[mpa.HeaderLen]&flagLast != 0
 		}
-		if sum := end - mpa.CRCLen; crc {
-			mpa.AppendCRC(b[:sum], mpa.UpdateCRC(0, b[:sum]))
-		}
+		b = b[mpa.FPDULen(int(binary.BigEndian.Uint16(b))):]
+	}
+	if !crc {
+		return fpdus
+	}
+	for b := it.room.b; len(b) > 0; {
+		end := mpa.FPDULen(int(binary.BigEndian.Uint16(b)))
+		sum := end - mpa.CRCLen
+		mpa.AppendCRC(b[:sum], mpa.UpdateCRC(0, b[:sum]))
 		b = b[end:]
 	}
 	return fpdus

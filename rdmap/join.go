@@ -12,6 +12,9 @@ import (
 // which a response has its turn.
 const maxJoined = maxRun
 
+// fpduHeadUntagged is the length of what stands before the payload of an untagged segment.
+const fpduHeadUntagged = mpa.HeaderLen + ddp.UntaggedLen
+
 // join makes wr, if it is a small message like the one posted last, a part of the same
 // item: what is kept, moved and settled per item costs more than such a message does. An
 // item completes with its last message, so nothing joins one that has a Completer.
@@ -52,4 +55,67 @@ func (s *sender) withdraw(i int) {
 	it.n -= uint32(binary.BigEndian.Uint16(gone)) - uint32(it.seg.HeaderLen())
 	it.messages--
 	it.done = nil // nothing joins behind the gap that is left: extend sees to that
+}
+
+// postAll appends work requests whose check has passed.
+func (s *sender) postAll(wrs []WR) {
+	for len(wrs) > 0 {
+		s.post(&wrs[0])
+		wrs = wrs[1:]
+		wrs = wrs[s.joinAlike(wrs):]
+	}
+}
+
+// joinAlike is join for those of wrs in front that differ from the message posted last in
+// their payload alone, and returns how many these are. Their header is taken from there, once.
+func (s *sender) joinAlike(wrs []WR) (run int) {
+	if s.sq.len() == 0 || mutant.SubmissionOrder {
+		return 0
+	}
+	it := s.sq.at(s.sq.len() - 1)
+	n, run := it.alike(wrs)
+	size, at := mpa.FPDULen(ddp.UntaggedLen+n), len(it.room.b)
+	if run == 0 || !s.arena.extend(&it.room, run*size) {
+		return 0
+	}
+	head := [fpduHeadUntagged]byte(it.room.b[it.last:])
+	for i := range run {
+		it.last = at + i*size
+		b := it.room.b[it.last:][:size]
+		binary.BigEndian.PutUint64(b[size-8:], 0) // pad and CRC, and some of what comes next
+		copy(b, head[:])
+		b = b[len(head):]
+		if p := wrs[i].Head; len(p) > 0 {
+			b = b[copy(b, p):]
+		}
+		copy(b, wrs[i].Body)
+	}
+	it.done = wrs[run-1].Done
+	it.n += uint32(run * n)
+	it.messages += run
+	s.copied += run * size
+	return run
+}
+
+// alike returns how many of wrs in front may join the item behind its last message and have
+// the same header as that one but for the MSN, and the octets of payload of each.
+func (it *item) alike(wrs []WR) (n, run int) {
+	if len(wrs) == 0 || !it.framed || it.done != nil || it.seg.Tagged || it.op.asks() || it.op.Invalidates() {
+		return 0, 0
+	}
+	n = wrs[0].size()
+	last, ulpdu := it.room.b[it.last:], ddp.UntaggedLen+n
+	if len(last) != mpa.FPDULen(ulpdu) || int(binary.BigEndian.Uint16(last)) != ulpdu {
+		return n, 0 // of another length, or several FPDUs
+	}
+	for wrs = wrs[:min(len(wrs), maxJoined-it.messages)]; run < len(wrs); {
+		wr := &wrs[run]
+		if wr.Op != it.op || wr.size() != n {
+			break
+		}
+		if run++; wr.Done != nil {
+			break
+		}
+	}
+	return n, run
 }

@@ -1,7 +1,9 @@
 package rdmap
 
 import (
+	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -86,5 +88,67 @@ func TestJoinCancelled(t *testing.T) {
 	}
 	if a.wk.out.messages[OpSend] != 3 || a.wk.msn[ddp.QNSend] != 3 {
 		t.Errorf("%d messages, the last is %d", a.wk.out.messages[OpSend], a.wk.msn[ddp.QNSend])
+	}
+}
+
+// alikeWRs returns work requests of which many in a row differ in their payload alone.
+func alikeWRs(rnd *rand.Rand, n int, stag region.STag, completed *done) (wrs []WR) {
+	sizes := []int{0, 1, 2, 3, 4, 7, 8, 64, 65, 700, CopyLimit, CopyLimit + 1}
+	for len(wrs) < n {
+		ops := []Opcode{OpSend, OpSend, OpSendSE, OpSendInvalidate, OpWrite, OpImmediate}
+		wr, size := WR{Op: ops[rnd.IntN(len(ops))]}, sizes[rnd.IntN(len(sizes))]
+		if wr.Op == OpImmediate {
+			size = immediateLen
+		}
+		for range 1 + rnd.IntN(min(2*maxJoined, 40000/(size+1)+1)) {
+			p := make([]byte, size)
+			for i := range p {
+				p[i] = byte(rnd.Uint32())
+			}
+			cut := rnd.IntN(size + 1)
+			wr.STag = stag + region.STag(rnd.IntN(2))
+			wr.Head, wr.Body, wr.Done = p[:cut], p[cut:], nil
+			if rnd.IntN(30) == 0 {
+				wr.Done = completed
+			}
+			wrs = append(wrs, wr)
+		}
+	}
+	return wrs
+}
+
+// TestJoinAlike: work requests that are posted together leave as they do one by one: the
+// same octets in the same batches, the same items, and so the same completions.
+func TestJoinAlike(t *testing.T) {
+	for seed := range uint64(200) {
+		rnd := rand.New(rand.NewPCG(seed, 7))
+		var together, singly done
+		cfg := engineConfig{mulpdu: []int{0, 100}[seed%2], nocrc: seed%3 == 0}
+		a, b := newEngine(cfg), newEngine(cfg)
+		for range 3 {
+			wrs := alikeWRs(rnd, 300, region.STag(seed), &together)
+			a.snd.postAll(wrs)
+			for i := range wrs {
+				if wrs[i].Done != nil {
+					wrs[i].Done = &singly
+				}
+				b.snd.post(&wrs[i])
+			}
+			if rnd.IntN(2) == 0 { // the last one is taken back, if it says when it is over
+				if one, other := a.snd.cancel(&together), b.snd.cancel(&singly); one != other {
+					t.Fatalf("seed %d: cancelled %v, %v", seed, one, other)
+				}
+			}
+			if a.snd.sq.len() != b.snd.sq.len() || a.snd.copied != b.snd.copied {
+				t.Fatalf("seed %d: %d and %d items of %d and %d octets", seed, a.snd.sq.len(), b.snd.sq.len(), a.snd.copied, b.snd.copied)
+			}
+			one, other := a.output(), b.output()
+			if !bytes.Equal(one, other) {
+				t.Fatalf("seed %d: %d and %d octets differ", seed, len(one), len(other))
+			}
+		}
+		if together != singly || a.wk.out != b.wk.out || a.snd.copied != 0 || a.wk.msn != b.wk.msn {
+			t.Fatalf("seed %d: %+v, %+v", seed, a.wk.out, b.wk.out)
+		}
 	}
 }

@@ -21,9 +21,7 @@ func (c *Conn) Post(wrs []WR) error {
 		c.mu.Unlock()
 		return err
 	}
-	for i := range wrs {
-		c.snd.post(&wrs[i])
-	}
+	c.snd.postAll(wrs)
 	if c.flushing || c.burst || !c.snd.ready(&c.wk) {
 		c.mu.Unlock()
 		return nil
