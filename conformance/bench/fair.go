@@ -17,6 +17,8 @@ const (
 // fairShare runs eight producers, each with a log of its own at one consumer, each
 // appending as soon as the append before is durable, and returns the appends per second
 // of the slowest of the last seven. With flood the first one keeps floodAppends under way.
+// A single goroutine begins them all: as many as there are appends would stand before the
+// others in the queue of this process, and it is the consumer that is to be fair.
 func fairShare(addr string, flood bool, dur time.Duration) (float64, error) {
 	var ps [fairProducers]*commitlog.Producer
 	for i := range ps {
@@ -35,20 +37,18 @@ func fairShare(addr string, flood bool, dur time.Duration) (float64, error) {
 	)
 	start := time.Now()
 	for i, p := range ps {
-		callers := 1
+		run := appendFor
 		if i == 0 && flood {
-			callers = floodAppends
+			run = floodFor
 		}
-		for range callers {
-			wg.Go(func() {
-				n, err := appendFor(p, start, dur)
-				mu.Lock()
-				defer mu.Unlock()
-				if counts[i] += n; first == nil {
-					first = err
-				}
-			})
-		}
+		wg.Go(func() {
+			n, err := run(p, start, dur)
+			mu.Lock()
+			defer mu.Unlock()
+			if counts[i] = n; first == nil {
+				first = err
+			}
+		})
 	}
 	wg.Wait()
 	return slices.Min(counts[1:]) / time.Since(start).Seconds(), first
@@ -61,4 +61,27 @@ func appendFor(p *commitlog.Producer, start time.Time, dur time.Duration) (n flo
 		n++
 	}
 	return n, err
+}
+
+// floodFor is appendFor with floodAppends under way.
+func floodFor(p *commitlog.Producer, start time.Time, dur time.Duration) (n float64, err error) {
+	payload := make([]byte, commitPayload)
+	var under []*commitlog.Pending
+	for {
+		for len(under) < floodAppends && time.Since(start) < dur {
+			e, err := p.Begin(payload)
+			if err != nil {
+				return n, err
+			}
+			under = append(under, e)
+		}
+		if len(under) == 0 {
+			return n, nil
+		}
+		if _, err := under[0].Wait(context.Background()); err != nil {
+			return n, err
+		}
+		under = under[1:]
+		n++
+	}
 }
