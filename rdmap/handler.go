@@ -14,6 +14,9 @@ type Message struct {
 	Invalidated region.STag
 	// Solicited reports that the peer asked for an event.
 	Solicited bool
+	// Order grows from one HandleRecv of a connection to the next. It tells which came first where
+	// messages are handled at the same time, after a HandOff or beyond Config.HandlerLimit. 0 from Recv.
+	Order uint64
 }
 
 // Handler gets what arrives on a connection.

@@ -10,6 +10,7 @@ func (c *Conn) upcall(st *staging, ev *event) bool {
 	m.Op, m.Data, m.Invalidated, m.Solicited = ev.msg.Op, ev.msg.Data, ev.msg.Invalidated, ev.msg.Solicited
 	ev.clear()
 	s := c.upcalls.Load() + 1
+	m.Order = s
 	c.upcalls.Store(s)
 	c.watchUpcall()
 	c.cfg.Handler.HandleRecv(c, m)

@@ -236,3 +236,30 @@ func ExampleUnpadReply() {
 	fmt.Println(len(reply), err)
 	// Output: 24 <nil>
 }
+
+// Two replies whose order was lost on the way to the machine: the grant of the later one stays.
+func ExampleRequester_ReceiveLate() {
+	q := rpcrdma.NewRequester(rpcrdma.RequesterConfig{Credits: 8})
+	reply := func(xid, credits uint32) []byte {
+		h := rpcrdma.Header{XID: xid, Vers: rpcrdma.Version, Credit: credits, Type: rpcrdma.MsgTypeMsg}
+		return xdr.AppendReply(h.Append(nil), &xdr.ReplyHeader{XID: xid})
+	}
+	call := func(xid uint32) {
+		head := xdr.AppendCall(nil, &xdr.CallHeader{XID: xid, RPCVers: 2, Prog: 400100, Vers: 1})
+		c := &rpcrdma.Call{XID: xid, Prog: 400100, Vers: 1, Message: chunks.Message{Head: head}}
+		_ = q.Plan(c)
+		fmt.Println(q.Begin(c))
+	}
+	call(1)
+	_, _ = q.Receive(reply(1, 2))
+	call(2)
+	call(3)
+	_, _ = q.Receive(reply(3, 2))
+	_, _ = q.ReceiveLate(reply(2, 8)) // came before the other
+	fmt.Println(q.InFlight(), q.Window())
+	// Output:
+	// <nil>
+	// <nil>
+	// <nil>
+	// 0 2
+}

@@ -27,11 +27,11 @@ func (r *Requester) Receive(send []byte) (c *Call, why error) {
 		r.stats.Dropped++
 		return nil, why
 	}
-	if r.hdr.Type != MsgTypeError || !r.cfg.Bidirectional {
+	if (r.hdr.Type != MsgTypeError || !r.cfg.Bidirectional) && !r.late {
 		r.window.Grant(r.hdr.Credit)
-	}
-	for range r.paid {
-		r.window.TakeDone() // not sent yet: the grant does not cover them
+		for range r.paid {
+			r.window.TakeDone() // not sent yet: the grant does not cover them
+		}
 	}
 	if c.Result.Read && c.Result.Err == nil {
 		c.reading = true
@@ -52,6 +52,16 @@ func (r *Requester) answered(c *Call) {
 	if c.Result.Read {
 		r.owe(c.XID)
 	}
+}
+
+// ReceiveLate is Receive for a Send that came before one which Receive has taken already:
+// an owner may read the next while this one waits for its lock. Its grant is not the latest
+// any more, and is not put in force.
+func (r *Requester) ReceiveLate(send []byte) (c *Call, why error) {
+	r.late = true
+	c, why = r.Receive(send)
+	r.late = false
+	return c, why
 }
 
 func (r *Requester) receive(send []byte) (*Call, error) {

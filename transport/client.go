@@ -32,6 +32,7 @@ type Client struct {
 	req    *rpcrdma.Requester
 	xid    uint32
 	queue  fifo[outcall, *outcall] // calls that wait for a credit, first come first served
+	order  uint64                  // of the latest message that was taken
 	live   map[*outcall]struct{}   // calls with a deadline, for the tick
 	err    error                   // why the connection is over
 	ticked bool                    // the process-wide tick knows this client

@@ -37,7 +37,7 @@ func (h *clientConn) HandleRecv(conn *rdmap.Conn, m *rdmap.Message) {
 // received gives a reply to its call.
 func (c *Client) received(conn *rdmap.Conn, m *rdmap.Message) {
 	c.mu.Lock()
-	p, why := c.receive(m.Data)
+	p, why := c.receive(m)
 	var foreign, left bool
 	var pull *replyPull
 	if m.Invalidated != 0 {
@@ -73,9 +73,15 @@ func (c *Client) received(conn *rdmap.Conn, m *rdmap.Message) {
 	}
 }
 
-// receive finds the call that send answers. The reply is copied first, as what the
-// machine returns are views and send is only lent. c.mu is held.
-func (c *Client) receive(send []byte) (*outcall, error) {
+// receive finds the call that m answers. The reply is copied first, as what the
+// machine returns are views and m is only lent. c.mu is held.
+func (c *Client) receive(m *rdmap.Message) (*outcall, error) {
+	receive := (*rpcrdma.Requester).Receive
+	if m.Order < c.order { // another goroutine was quicker with one that came later
+		receive = (*rpcrdma.Requester).ReceiveLate
+	}
+	c.order = max(c.order, m.Order)
+	send := m.Data
 	if c.req == nil {
 		return nil, rpcrdma.ErrUnknownXID // nothing was asked yet
 	}
@@ -83,14 +89,14 @@ func (c *Client) receive(send []byte) (*outcall, error) {
 		p := rc.Owner.(*outcall)
 		b := shared.get(len(send))
 		n := copy(b.data, send)
-		if got, err := c.req.Receive(b.data[:n]); got == nil {
+		if got, err := receive(c.req, b.data[:n]); got == nil {
 			b.release() // it is no reply after all
 			return nil, err
 		}
 		p.in = b
 		return p, nil
 	}
-	_, err := c.req.Receive(send)
+	_, err := receive(c.req, send)
 	return nil, err
 }
 

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 
+	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
@@ -145,5 +147,43 @@ func TestFifo(t *testing.T) {
 	q.push(&calls[2])
 	if q.pop() != &calls[2] || !q.empty() {
 		t.Error("not usable after it was empty")
+	}
+}
+
+// TestGrantOrder: two goroutines may handle two replies at the same time. Whichever comes to the
+// lock first, it is the grant of the later reply that counts (RFC 8166 Section 3.3.1).
+func TestGrantOrder(t *testing.T) {
+	for _, swapped := range []bool{false, true} {
+		calls := make(chan uint32, 2)
+		reply := func(xid, grant uint32) []byte { return append(words(xid, 1, grant, 0, 0, 0, 0), rpcReply(xid)...) }
+		first := true
+		c := rawServer(t, nil, nil, func(p *rawPeer, h *rpcrdma.Header, _ []byte) {
+			if first {
+				first = false
+				p.send(reply(h.XID, 2))
+				return
+			}
+			calls <- h.XID
+		})
+		mustDo(t, c, &nullCall)
+		done := make(chan error, 2)
+		for range 2 {
+			go func() { done <- try(t, c, &nullCall) }()
+		}
+		replies := []*rdmap.Message{{Data: reply(<-calls, 8), Order: 101}, {Data: reply(<-calls, 3), Order: 103}}
+		if swapped {
+			slices.Reverse(replies)
+		}
+		for _, m := range replies {
+			c.received(c.conn, m)
+		}
+		for range 2 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		if n := c.Stats().Credits; n != 3 {
+			t.Errorf("%d credits after grants of 8 and 3, swapped: %v", n, swapped)
+		}
 	}
 }

@@ -43,13 +43,14 @@ func (c *Client) immediate(conn *rdmap.Conn, m *rdmap.Message) {
 	c.ctr.immediates.Add(1)
 	v := binary.BigEndian.Uint64(m.Data)
 	grant, n := uint32(v>>immediateBits), v&(1<<immediateBits-1)
-	c.cfg.Immediate(n, func(reply []byte) { c.deliver(conn, grant, reply) })
+	order := m.Order
+	c.cfg.Immediate(n, func(reply []byte) { c.deliver(conn, order, grant, reply) })
 }
 
 // deliver gives a reply to its call that came in another way than by conn. What is no reply
 // to an outstanding call is dropped, as it would be there.
-func (c *Client) deliver(conn *rdmap.Conn, grant uint32, reply []byte) {
+func (c *Client) deliver(conn *rdmap.Conn, order uint64, grant uint32, reply []byte) {
 	d := xdr.NewDecoder(reply)
 	h := rpcrdma.Header{XID: d.Uint32(), Vers: rpcrdma.Version, Credit: grant, Type: rpcrdma.MsgTypeMsg}
-	c.received(conn, &rdmap.Message{Data: append(h.Append(nil), reply...)})
+	c.received(conn, &rdmap.Message{Data: append(h.Append(nil), reply...), Order: order})
 }
