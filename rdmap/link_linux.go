@@ -40,7 +40,6 @@ type tcpLink struct {
 	reader   *Conn
 	wait     bool
 	readN    int
-	lastN    int // octets of the last read that found some
 	readErr  error
 	poll     polling
 	writeMu  sync.Mutex // a late flusher may still be inside when the next one comes
@@ -56,9 +55,6 @@ type tcpLink struct {
 
 	reg registration
 }
-
-// bulkRead is how many octets one read brings when much is under way.
-const bulkRead = 16 << 10
 
 func newTCPLink(tc *net.TCPConn, rc syscall.RawConn) *tcpLink {
 	l := &tcpLink{tc: tc, rc: rc}
@@ -91,12 +87,11 @@ func (l *tcpLink) tryRead(fd uintptr) bool {
 		if mine && c.cfg.BusyPoll <= 0 && c.snd.long.Load() > 0 {
 			buf = buf[:shortRead]
 		}
-		if n, err = l.poll.read(c, int(fd), buf, l.lastN < bulkRead); n > 0 {
+		if n, err = l.poll.read(c, int(fd), buf); n > 0 {
 			st.w += n
 		}
 	}
 	if n > 0 {
-		l.lastN = n
 		c.st, l.readN = st, n
 		return true
 	}

@@ -55,8 +55,8 @@ func (p *polling) begin(limit time.Duration, wait bool) {
 
 // read is vec.Read that looks for a while. Without input there are events again when it
 // returns. It is called again after a sleep.
-func (p *polling) read(c *Conn, fd int, buf []byte, few bool) (int, error) {
-	n, err := vec.Read(fd, buf, few)
+func (p *polling) read(c *Conn, fd int, buf []byte) (int, error) {
+	n, err := vec.Read(fd, buf)
 	switch {
 	case p.limit <= 0:
 	case !errors.Is(err, unix.EAGAIN):
@@ -64,24 +64,24 @@ func (p *polling) read(c *Conn, fd int, buf []byte, few bool) (int, error) {
 	case p.since.IsZero(): // not woken in vain
 		p.since = time.Now()
 		if p.short && c.waiting.Load() <= 1 && enterLookers(p.since) {
-			n, err = p.look(c, fd, buf, few)
+			n, err = p.look(c, fd, buf)
 			lookers.n.Add(-1)
 		}
 	}
 	if p.muted && errors.Is(err, unix.EAGAIN) {
 		p.mute(fd, false)
-		return vec.Read(fd, buf, few)
+		return vec.Read(fd, buf)
 	}
 	return n, err
 }
 
 // look reads until there is something, or it was long enough, or somebody interrupts.
-func (p *polling) look(c *Conn, fd int, buf []byte, few bool) (n int, err error) {
+func (p *polling) look(c *Conn, fd int, buf []byte) (n int, err error) {
 	if !p.muted {
 		p.mute(fd, true)
 	}
 	for err = unix.EAGAIN; errors.Is(err, unix.EAGAIN) && !c.role.interrupted.Load() && time.Since(p.since) < p.limit; {
-		n, err = vec.Read(fd, buf, few)
+		n, err = vec.Read(fd, buf)
 	}
 	return n, err
 }

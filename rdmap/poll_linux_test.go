@@ -140,7 +140,7 @@ func TestBusyPollShort(t *testing.T) {
 	var p polling
 	read := func(n int) {
 		t.Helper()
-		if got, _ := p.read(new(Conn), fds[0], make([]byte, 8), true); got != n {
+		if got, _ := p.read(new(Conn), fds[0], make([]byte, 8)); got != n {
 			t.Fatalf("%d octets", got)
 		}
 	}

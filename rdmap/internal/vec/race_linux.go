@@ -6,8 +6,8 @@ import "syscall"
 
 // read and writeOnce are those of package syscall, which tell the race detector what
 // package net tells it.
-func read(fd int, p []byte, _ bool) (int, error) { return syscall.Read(fd, p) }
-func writeOnce(fd int, p []byte) (int, error)    { return syscall.Write(fd, p) }
+func read(fd int, p []byte) (int, error)      { return syscall.Read(fd, p) }
+func writeOnce(fd int, p []byte) (int, error) { return syscall.Write(fd, p) }
 
 // writev under the race detector writes piece by piece: package syscall tells it
 // that what was written before the call happens before what is read after the octets
@@ -18,7 +18,7 @@ func (w *Writer) writev(fd int, vec [][]byte) (n int, err error) {
 
 // readv reads piece by piece for the same reason.
 func (r *Reader) readv(fd int, vec [][]byte) (n int, err error) {
-	return pieces(vec, func(p []byte) (int, error) { return Read(fd, p, false) })
+	return pieces(vec, func(p []byte) (int, error) { return Read(fd, p) })
 }
 
 // pieces moves the pieces of vec until one is moved in part. An error counts when nothing was.

@@ -34,11 +34,10 @@ func (r *Reader) Readv(fd int, vec [][]byte) (int, error) {
 	return max(n, 0), err
 }
 
-// Read is read(2) on a non-blocking descriptor; EINTR is retried. short says that few
-// octets are expected.
-func Read(fd int, p []byte, short bool) (int, error) {
+// Read is read(2) on a non-blocking descriptor; EINTR is retried.
+func Read(fd int, p []byte) (int, error) {
 	for {
-		if n, err := read(fd, p, short); !errors.Is(err, unix.EINTR) {
+		if n, err := read(fd, p); !errors.Is(err, unix.EINTR) {
 			return max(n, 0), err
 		}
 	}
