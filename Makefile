@@ -55,7 +55,10 @@ s390x: ## the same octets from a big-endian machine (qemu-user)
 	$(S390X) -run 'Golden|Atomic|Masked|Answer|Extension|Readings|Slots|Discovery|Commit|Violation|Terminate|Capability|Order|Complet' ./rdmap
 
 $(GOBIN)/golangci-lint-$(GOLANGCI):
-	GOBIN=$(GOBIN) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v$(GOLANGCI)
+	for wait in 10 60 0; do \
+	  GOBIN=$(GOBIN) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v$(GOLANGCI) && exit; \
+	  sleep $$wait; \
+	done; exit 1
 	mv $(GOBIN)/golangci-lint $@
 
 .PHONY: lint

@@ -187,6 +187,7 @@ func connsShutdown(t *testing.T, h *echo, s *Server, c *Client) {
 	if err := <-down; err != nil {
 		t.Error(err)
 	}
+	waitFor(t, "the client sees the end", func() bool { return c.conn.Err() != nil }) // or its call breaks the pipe
 	if err := try(t, c, &nullCall); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("call after Shutdown: %v", err)
 	}

@@ -57,13 +57,11 @@ func TestDialErrors(t *testing.T) {
 		p.Handshake(context.Background())
 		p.Close()
 	})
-	l, _ := net.Listen("tcp", "127.0.0.1:0")
-	l.Close()
 	for _, tt := range []struct {
 		name, addr, want string
 		is               error
 	}{
-		{"nobody listens", l.Addr().String(), "is the server running", nil},
+		{"nobody listens", "127.0.0.1:1", "is the server running", nil},
 		{"silent", silent, "does not answer the MPA start-up", os.ErrDeadlineExceeded},
 		{"hangs up", gone, "hung up during the MPA start-up", net.ErrClosed},
 		{"web server", http, "not an iWARP peer", mpa.ErrKey},

@@ -52,13 +52,12 @@ func TestPerftestExitStatus(t *testing.T) {
 }
 
 func TestPerftestBothSides(t *testing.T) {
-	addr := freeAddr(t)
 	up, done := make(listening, 1), make(chan int, 1)
 	var out strings.Builder
 	go func() {
-		done <- Main([]string{"perftest", "server", "--listen", addr, "--tests", "3", "--no-crc"}, nil, &out, up)
+		done <- Main([]string{"perftest", "server", "--listen", "127.0.0.1:0", "--tests", "3", "--no-crc"}, nil, &out, up)
 	}()
-	<-up
+	addr := up.addr(t)
 	for _, tt := range []struct{ test, flag, want string }{
 		{"write_bw", "--no-crc", "write_bw: 5 times 100 octets, CRC off: ok\n"},
 		{"read_bw", "--require-crc", "read_bw: 5 times 100 octets, CRC on: ok\n"},

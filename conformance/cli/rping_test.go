@@ -56,26 +56,26 @@ func TestRpingExitStatus(t *testing.T) {
 	}
 }
 
-// freeAddr returns an address nobody listens on.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
-// listening reports when the server has said that it listens.
-type listening chan struct{}
+// listening takes the first line of a server's stderr.
+type listening chan string
 
 func (l listening) Write(b []byte) (int, error) {
 	select {
-	case l <- struct{}{}:
+	case l <- string(b):
 	default:
 	}
 	return len(b), nil
+}
+
+// addr waits for the server to listen and returns where: the port is one that it has chosen.
+func (l listening) addr(t *testing.T) string {
+	t.Helper()
+	line := <-l
+	_, addr, ok := strings.Cut(strings.TrimSpace(line), " server on ")
+	if !ok {
+		t.Fatalf("it says %q", line)
+	}
+	return addr
 }
 
 func TestRpingBothSides(t *testing.T) {
@@ -90,14 +90,13 @@ func TestRpingBothSides(t *testing.T) {
 		{"--no-crc", "--no-crc --count 3", "off", 0},
 		{"--require-crc", "--require-crc --count 3", "on", 0},
 	} {
-		addr := freeAddr(t)
 		up, done := make(listening, 1), make(chan int, 1)
 		var out strings.Builder
 		go func() {
-			args := append([]string{"rping", "server", "--json", "--conns", "1", "--listen", addr}, strings.Fields(tt.server)...)
+			args := append([]string{"rping", "server", "--json", "--conns", "1", "--listen", "127.0.0.1:0"}, strings.Fields(tt.server)...)
 			done <- Main(args, nil, &out, up)
 		}()
-		<-up
+		addr := up.addr(t)
 		status, stdout, stderr := run(t, nil, append([]string{"rping", "client", addr}, strings.Fields(tt.client)...)...)
 		if want := "3 pings, MPA revision 2, CRC " + tt.crc + ": ok\n"; status != tt.status || stdout != want || stderr != "" {
 			t.Errorf("%q %q: %d %q %q, want %q", tt.server, tt.client, status, stdout, stderr, want)

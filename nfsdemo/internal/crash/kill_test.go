@@ -127,7 +127,7 @@ func TestKillClients(t *testing.T) {
 
 // settled checks what is there when the server has done what it was told last.
 func (k *killer) settled() (err error) {
-	for range 400 {
+	for range 12000 { // a minute
 		if _, err = checkDir(k.dir); err == nil {
 			return nil
 		}
@@ -205,7 +205,7 @@ func (k *killer) launchServer() string {
 func (k *killer) startServer() {
 	k.t.Helper()
 	port := k.launchServer()
-	for range 4000 {
+	for range 12000 { // a minute
 		if _, err := os.Stat(port); err == nil {
 			return
 		}
@@ -271,7 +271,7 @@ func (k *killer) size() (n int64) {
 func (k *killer) await() {
 	k.t.Helper()
 	before := k.size()
-	for range 4000 {
+	for range 12000 { // a minute
 		if k.size() > before+8000 {
 			return
 		}
