@@ -34,14 +34,17 @@ func ExamplePipe() {
 // A pipe that holds little, for tests of what happens when it is full.
 func ExamplePipeSize() {
 	a, b := rdmaptest.PipeSize(4)
+	n, err := a.Write([]byte("hell"))
+	fmt.Println(n, err)
 	_ = a.SetWriteDeadline(time.Now().Add(time.Millisecond))
-	n, err := a.Write([]byte("hello"))
+	n, err = a.Write([]byte("o"))
 	fmt.Println(n, err)
 	a.Reset()
 	_, err = b.Read(make([]byte, 9))
 	fmt.Println(err)
 	// Output:
-	// 4 i/o timeout
+	// 4 <nil>
+	// 0 i/o timeout
 	// connection reset by peer
 }
 
