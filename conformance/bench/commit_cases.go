@@ -94,7 +94,7 @@ func producerCases(p CommitPeer, dir string, dur time.Duration) []measure.Case {
 		oursPoll := func() (float64, error) { return appendRate(p.FilePoll, pollFor, k, dur) }
 		add(k, "", tcp, 0, fewGate, bare, ours)
 		add(k, ", busy polling", tcp, fewGate, 0, bareBest, oursPoll)
-		add(k, ", busy polling", local, 0, 0, alone, oursPoll)
+		add(k, ", busy polling", local, fewGate, 0, alone, oursPoll)
 	}
 	return append(cases, measure.Case{
 		Result: Result{Name: "slowest of 7 producers beside a flooding one, against 8 like it", Unit: "/s", Gate: 0.7},
