@@ -136,14 +136,8 @@ func (it *item) seal(msn *uint32, crc bool) (fpdus int) {
 		}
 		b = b[mpa.FPDULen(int(binary.BigEndian.Uint16(b))):]
 	}
-	if !crc {
-		return fpdus
-	}
-	for b := it.room.b; len(b) > 0; {
-		end := mpa.FPDULen(int(binary.BigEndian.Uint16(b)))
-		sum := end - mpa.CRCLen
-		mpa.AppendCRC(b[:sum], mpa.UpdateCRC(0, b[:sum]))
-		b = b[end:]
+	if crc {
+		mpa.WriteCRCs(it.room.b)
 	}
 	return fpdus
 }

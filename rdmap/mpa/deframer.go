@@ -13,6 +13,7 @@ type Deframer struct {
 	slow   bool // Next has more to do than look: marked, or err is set
 	marked bool // ExpectMarkers
 	err    error
+	ahead  int // octets of the next FPDUs whose CRC has been found right already
 	strip  stripState
 }
 
@@ -27,6 +28,8 @@ type Deframer struct {
 // further FPDU is delivered). No octet of a bad FPDU is returned.
 // The length of a ULPDU is not judged here, apart from what its 16 bits can say: too
 // short for a header is for DDP to report.
+//
+// What b holds behind that FPDU must not change: its CRC may have been checked as well.
 //
 // With markers Next rewrites b[:n], where it moves the ULPDU together, so that b must
 // not be shared with anybody who relies on the raw octets. An FPDU is taken by the call
@@ -44,7 +47,7 @@ func (d *Deframer) Next(b []byte) (ulpdu []byte, n int, err error) {
 		return nil, 0, nil
 	}
 	if d.CRC {
-		if err := d.check(UpdateCRC(0, b[:n-CRCLen]), ReadCRC(b[n-CRCLen:n])); err != nil {
+		if err := d.checkCRC(b, n); err != nil {
 			return nil, 0, err
 		}
 	}
@@ -92,6 +95,7 @@ func (d *Deframer) Finish(crc uint32, trailer []byte) error {
 	if !d.CRC {
 		return nil
 	}
+	d.ahead = 0
 	pad := len(trailer) - CRCLen
 	return d.check(UpdateCRC(crc, trailer[:pad]), ReadCRC(trailer[pad:]))
 }

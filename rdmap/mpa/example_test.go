@@ -201,3 +201,28 @@ func ExampleInitiator_Fallback() {
 	// mpa: request: Rev at octet 17: revision not supported
 	// 1 <nil>
 }
+
+// Messages are built before their numbers are known, so the CRCs come last.
+func ExampleWriteCRCs() {
+	var batch []byte
+	for _, ulpdu := range []string{"one", "two", "six", "ten"} {
+		batch = mpa.AppendFPDU(batch, []byte(ulpdu), false)
+	}
+	mpa.WriteCRCs(batch)
+
+	d := mpa.Deframer{CRC: true}
+	for len(batch) > 0 {
+		ulpdu, n, err := d.Next(batch)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Printf("%s\n", ulpdu)
+		batch = batch[n:]
+	}
+	// Output:
+	// one
+	// two
+	// six
+	// ten
+}

@@ -3,6 +3,7 @@ package mpa
 import (
 	"bytes"
 	"errors"
+	"math/rand/v2"
 	"reflect"
 	"testing"
 )
@@ -103,6 +104,10 @@ func FuzzDeframer(f *testing.F) {
 	for _, v := range vectors(f) {
 		f.Add(append(bytes.Clone(v.fpdu), v.fpdu...), []byte{1, 2, 30}, true)
 	}
+	alike, _ := run(rand.New(rand.NewPCG(1, 2)), 6, 30)
+	f.Add(alike, []byte{200}, true)
+	alike[5*FPDULen(30)-9]++
+	f.Add(alike, []byte{150, 1, 7}, true)
 	f.Add([]byte{0xff, 0xff, 0, 0}, []byte{0}, true)
 	f.Add(make([]byte, 64), []byte{5}, false)
 	f.Fuzz(func(t *testing.T, stream, sizes []byte, crc bool) {

@@ -9,3 +9,14 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // update is Update without instructions of our own.
 func update(crc uint32, p []byte) uint32 { return crc32.Update(crc, castagnoli, p) }
+
+// FourMax is the length, octets, up to which Four is quicker than four times Update.
+const FourMax = 192
+
+// fourUpdates is Four without instructions of our own.
+func fourUpdates(p []byte, stride, n int) (sums [4]uint32) {
+	for i := range sums {
+		sums[i] = update(0, p[i*stride : len(p) : len(p)][:n])
+	}
+	return sums
+}

@@ -116,6 +116,61 @@ done:
 	MOVL AX, ret+40(FP)
 	RET
 
+// STEP carries the four sums on by the octets that crc takes.
+#define STEP(crc) \
+	crc (SI), AX \
+	crc (SI)(R8*1), BX \
+	crc (SI)(R8*2), DX \
+	crc (SI)(R9*1), DI
+
+// func four(p []byte, stride, n int, sums *[4]uint32)
+TEXT ·four(SB), NOSPLIT, $0-48
+	MOVQ p_base+0(FP), SI
+	MOVQ stride+24(FP), R8
+	MOVQ n+32(FP), CX
+	LEAQ (R8)(R8*2), R9
+	MOVL $-1, AX
+	MOVL AX, BX
+	MOVL AX, DX
+	MOVL AX, DI
+	SUBQ $8, CX
+	JLT  fourrest
+
+fourword:
+	STEP(CRC32Q)
+	ADDQ $8, SI
+	SUBQ $8, CX
+	JGE  fourword
+
+fourrest: // CX has the right last three bits
+	TESTQ $4, CX
+	JZ    fourtwo
+	STEP(CRC32L)
+	ADDQ  $4, SI
+
+fourtwo:
+	TESTQ $2, CX
+	JZ    fourlast
+	STEP(CRC32W)
+	ADDQ  $2, SI
+
+fourlast:
+	TESTQ $1, CX
+	JZ    fourdone
+	STEP(CRC32B)
+
+fourdone:
+	NOTL AX
+	NOTL BX
+	NOTL DX
+	NOTL DI
+	MOVQ sums+40(FP), SI
+	MOVL AX, (SI)
+	MOVL BX, 4(SI)
+	MOVL DX, 8(SI)
+	MOVL DI, 12(SI)
+	RET
+
 // func cpuid(leaf, sub uint32) (a, b, c, d uint32)
 TEXT ·cpuid(SB), NOSPLIT, $0-24
 	MOVL leaf+0(FP), AX

@@ -48,6 +48,7 @@ func TestUpdateWithout(t *testing.T) {
 	folds = false
 	for n := range 1000 {
 		check(t, uint32(n), octets(6, n))
+		checkFour(t, octets(6, 4*n), n, n)
 	}
 }
 

@@ -25,5 +25,7 @@ func TestUpdateStays(t *testing.T) {
 	for n := range page + 1 {
 		check(t, 7, p[:n])
 		check(t, 7, p[page-n:])
+		checkFour(t, p[:n], n/4, n-3*(n/4))
+		checkFour(t, p[page-n:], n/4, n-3*(n/4))
 	}
 }

@@ -42,6 +42,35 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
+// Every length up to 8 KiB, each at an alignment and a distance of its own; random ones.
+func TestFour(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(5, 6))
+	b := octets(7, 64<<10)
+	for n := range 8<<10 + 1 {
+		checkFour(t, b[n%64:], n+n%9, n)
+	}
+	for range 2000 {
+		n := rnd.IntN(8 << 10)
+		checkFour(t, b[rnd.IntN(64):], rnd.IntN(12<<10), n)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("the last piece is longer than what there is")
+		}
+	}()
+	Four(b[:99], 20, 40)
+}
+
+func FuzzFour(f *testing.F) {
+	f.Add(uint16(88), uint16(84), octets(5, 400))
+	f.Add(uint16(0), uint16(7), octets(5, 7))
+	f.Fuzz(func(t *testing.T, stride, n uint16, p []byte) {
+		if 3*int(stride)+int(n) <= len(p) {
+			checkFour(t, p, int(stride), int(n))
+		}
+	})
+}
+
 func FuzzUpdate(f *testing.F) {
 	for _, n := range []int{0, 7, 127, 128, 191, 192, 511, 512, 1444, 5000} {
 		f.Add(uint32(n), uint8(n), octets(5, n))
@@ -67,5 +96,33 @@ func BenchmarkUpdate(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+func BenchmarkFour(b *testing.B) {
+	for _, n := range []int{20, 84, 128, 192, 256, 384, 512, 1024} {
+		p := make([]byte, 4*(n+4))
+		b.Run(fmt.Sprintf("%d/one by one", n), func(b *testing.B) {
+			b.SetBytes(int64(4 * n))
+			for b.Loop() {
+				for i := range 4 {
+					Update(0, p[i*(n+4):][:n])
+				}
+			}
+		})
+		b.Run(fmt.Sprintf("%d/four", n), func(b *testing.B) {
+			b.SetBytes(int64(4 * n))
+			for b.Loop() {
+				Four(p, n+4, n)
+			}
+		})
+	}
+}
+
+// checkFour compares Four with hash/crc32.
+func checkFour(t *testing.T, p []byte, stride, n int) {
+	t.Helper()
+	if got, want := Four(p, stride, n), fourUpdates(p, stride, n); got != want {
+		t.Fatalf("four times %d octets, %d apart: got %#08x, want %#08x", n, stride, got, want)
 	}
 }

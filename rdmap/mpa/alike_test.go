@@ -1,0 +1,124 @@
+package mpa
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"testing"
+)
+
+// run returns n FPDUs around ULPDUs of size octets each.
+func run(rnd *rand.Rand, n, size int) (stream []byte, ulpdus [][]byte) {
+	for range n {
+		u := make([]byte, size)
+		for i := range u {
+			u[i] = byte(rnd.Uint32())
+		}
+		ulpdus = append(ulpdus, u)
+		stream = AppendFPDU(stream, u, true)
+	}
+	return stream, ulpdus
+}
+
+// FPDUs that are summed side by side have the CRCs of those that AppendFPDU makes, for every
+// length around the longest that is, and whatever is in front of them and behind.
+func TestWriteCRCs(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(7, 8))
+	for size := range 230 {
+		for _, n := range []int{1, 3, 4, 5, 8, 11} {
+			want, _ := run(rnd, n, size)
+			for _, other := range []int{0, size, size + 1, 300} {
+				b, _ := run(rnd, 1, other)
+				want = append(want, b...)
+			}
+			b := bytes.Clone(want)
+			for rest := b; len(rest) > 0; {
+				k := FPDULen(int(binary.BigEndian.Uint16(rest)))
+				clear(rest[k-CRCLen : k])
+				rest = rest[k:]
+			}
+			if WriteCRCs(b); !bytes.Equal(b, want) {
+				t.Fatalf("%d FPDUs of %d octets: got %x, want %x", n, size, b, want)
+			}
+		}
+	}
+}
+
+// One FPDU of another length is found wherever it stands among four, though its octets look
+// like the length of the others.
+func TestWriteCRCsOther(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(13, 14))
+	const size = 40
+	for at := range 4 {
+		var want []byte
+		for i := range 4 {
+			b, _ := run(rnd, 1, size)
+			if i == at {
+				b = AppendFPDU(nil, bytes.Repeat([]byte{0, size}, size), true)
+			}
+			want = append(want, b...)
+		}
+		b := bytes.Clone(want)
+		if WriteCRCs(b); !bytes.Equal(b, want) {
+			t.Errorf("FPDU %d of 4: got %x, want %x", at, b, want)
+		}
+	}
+}
+
+// Of a run of FPDUs alike whose k-th is damaged k-1 are returned, and then the error says
+// what that one's CRC is and should be.
+func TestRunDamaged(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(9, 10))
+	for _, size := range []int{0, 1, 20, 82, 150, 190, 191, 200} {
+		n := FPDULen(size)
+		for k := range 9 {
+			for range 20 {
+				stream, ulpdus := run(rnd, 9, size)
+				at := k*n + HeaderLen + rnd.IntN(n-HeaderLen)
+				stream[at] ^= 1 << rnd.IntN(8)
+				got, rest, err := deframe(stream, true, func() int { return len(stream) })
+				if !equal(got, ulpdus[:k]) || !bytes.Equal(rest, stream[k*n:]) {
+					t.Fatalf("%d octets, octet %d: %d ULPDUs, %d octets left", size, at, len(got), len(rest))
+				}
+				e, ok := errors.AsType[*Error](err)
+				if !ok || e.Code != CodeCRC || e.Got != ReadCRC(rest[n-CRCLen:]) || e.Want != UpdateCRC(0, rest[:n-CRCLen]) {
+					t.Fatalf("%d octets, octet %d: %v", size, at, err)
+				}
+			}
+		}
+	}
+}
+
+// What has been summed ahead is not taken for what is shown again, or read by pieces.
+func TestRunShownAgain(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(11, 12))
+	stream, _ := run(rnd, 5, 82)
+	n := FPDULen(82)
+	d := Deframer{CRC: true}
+	for range 5 {
+		if _, k, err := d.Next(stream); k != n || err != nil {
+			t.Fatal(k, err)
+		}
+	}
+	stream[5*n-1] ^= 1
+	for i := range 4 {
+		if _, k, err := d.Next(stream[i*n:]); k != n || err != nil {
+			t.Fatal(i, k, err)
+		}
+	}
+	if _, _, err := d.Next(stream[4*n:]); err == nil {
+		t.Error("the damaged FPDU was not found")
+	}
+
+	d = Deframer{CRC: true}
+	_, _, _ = d.Next(stream)
+	if err := d.Finish(UpdateCRC(0, stream[n:2*n-CRCLen-PadLen(82)]), stream[2*n-TrailerLen(82):2*n]); err != nil {
+		t.Fatal(err)
+	}
+	bad := bytes.Clone(stream[2*n : 3*n])
+	bad[30] ^= 4
+	if _, _, err := d.Next(bad); err == nil {
+		t.Error("an FPDU behind one that was read by pieces was not checked")
+	}
+}
