@@ -20,16 +20,21 @@ type stream struct {
 	finAt  Stamp
 	finSeq uint32 // its number
 
-	acked  bool
-	expect uint32 // what the peer has acknowledged, if acked is set
-	waited int    // packets since it acknowledged octets that are missing
-	flow   *flow
-	dir    Dir
+	acked   bool
+	expect  uint32 // what the peer has acknowledged, if acked is set
+	ackedAt Stamp
+	waited  int // packets since it acknowledged octets that are missing
+	latest  int // of the packets of which octets were delivered, the one captured last
+	flow    *flow
+	dir     Dir
 }
 
 var _ sink = (*stream)(nil)
 
-func (s *stream) octets(b []byte, at Stamp) { s.flow.conn.Octets(s.dir, b, at) }
+func (s *stream) octets(b []byte, at Stamp) {
+	s.latest = max(s.latest, at.Frame)
+	s.flow.conn.Octets(s.dir, b, at)
+}
 
 func (s *stream) hole(n int, at Stamp) { s.flow.conn.Hole(s.dir, n, at) }
 
@@ -60,7 +65,7 @@ func (f *flow) reopens(seg *tcpSegment) bool {
 		return false
 	}
 	s := &f.streams[f.dirOf(seg.src)]
-	return s.syn && s.isn != seg.seq || !s.syn && s.synced
+	return s.syn && s.isn != seg.seq || !s.syn && s.synced && s.first != seg.seq+1
 }
 
 // packet takes one TCP segment of the flow.
@@ -73,8 +78,11 @@ func (f *flow) packet(seg *tcpSegment, at Stamp) {
 		seq++
 		s.sync(seq)
 	}
+	if seg.syn && seg.ack {
+		f.streams[1-dir].sync(seg.acked)
+	}
 	if seg.ack {
-		f.streams[1-dir].acknowledged(seg.acked)
+		f.streams[1-dir].acknowledged(seg.acked, at)
 	}
 	if seg.rst {
 		f.pump(true)
@@ -104,19 +112,36 @@ func (f *flow) closeFinished() {
 
 // untilFIN returns how many octets in front of the FIN have not been seen.
 func (s *stream) untilFIN() int {
-	if !s.synced {
+	if !s.based() {
 		return 0
 	}
 	return seqDiff(s.finSeq, s.next)
+}
+
+// unseen returns how many octets at the end of the stream were sent and not seen, and the packet that says so. One
+// octet that is acknowledged may be a FIN.
+func (s *stream) unseen() (n int, at Stamp) {
+	switch {
+	case s.fin:
+		n, at = s.untilFIN(), s.finAt
+	case s.acked:
+		if n, at = seqDiff(s.expect, s.next), s.ackedAt; n == 1 {
+			n = 0
+		}
+	}
+	if n > maxWindow { // no TCP sends so far ahead
+		n = 0
+	}
+	return n, at
 }
 
 // end reports what is left when nothing more will come.
 func (f *flow) end() {
 	f.pump(true)
 	for i := range f.streams {
-		if s := &f.streams[i]; s.fin && s.untilFIN() > 0 && s.untilFIN() <= maxWindow {
-			s.hole(s.untilFIN(), s.finAt)
-			s.next = s.finSeq
+		s := &f.streams[i]
+		if n, at := s.unseen(); n > 0 {
+			s.skip(s.next+uint32(n), at, s)
 		}
 	}
 	f.closeFinished()

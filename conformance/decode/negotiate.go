@@ -25,7 +25,7 @@ func (c *Conn) startup(dir Dir) {
 	f.At = Stamp{ev.Frame, ev.Time}
 	ev.Startup, ev.Err = f, err
 	switch ok := c.note(dir, f); {
-	case !ok && s.joined: // what this frame answers was before the capture
+	case !ok && (s.joined || c.Info.Unknown&UnknownStartup != 0): // what this frame answers was before the capture
 		c.noStartup()
 	case !ok:
 		ev.fail(fmt.Errorf("%w: %w", ErrStartup, mpa.ErrRole))
@@ -59,7 +59,7 @@ func (c *Conn) note(dir Dir, f *Startup) bool {
 // unless the peer spoke MPA.
 func (c *Conn) notStartup(dir Dir) {
 	peer := &c.sides[1-dir]
-	if peer.phase == phaseStartup || c.Info.Foreign {
+	if peer.phase == phaseStartup || peer.closed && peer.end() == 0 || c.Info.Foreign {
 		c.Info.Foreign = true
 		c.lose(dir, ErrNotMPA)
 		return

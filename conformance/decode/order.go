@@ -20,7 +20,7 @@ func (f *flow) payload(s *stream, seg *tcpSegment, seq uint32, at Stamp) {
 	case now, later:
 		e := earlyData{seq: seq, b: b, at: at}
 		if seg.ack {
-			e.ack, e.answers = seg.acked, true
+			e.ack, e.answers, e.ahead = seg.acked, true, answer
 		}
 		s.keep(e)
 	}
@@ -29,12 +29,19 @@ func (f *flow) payload(s *stream, seg *tcpSegment, seq uint32, at Stamp) {
 // calm reports whether nothing waits in either direction.
 func (f *flow) calm() bool { return len(f.streams[0].early)+len(f.streams[1].early) == 0 }
 
-// acknowledged takes the acknowledgement that a packet of the peer carries.
-func (s *stream) acknowledged(ack uint32) {
+// acknowledged takes the acknowledgement that a packet of the peer carries. Where nothing else tells, the first one
+// says where the octets begin that the capture should hold.
+func (s *stream) acknowledged(ack uint32, at Stamp) {
+	if !s.acked && !s.synced {
+		s.next = ack
+	}
 	if !s.acked || seqDiff(ack, s.expect) > 0 {
-		s.acked, s.expect = true, ack
+		s.acked, s.expect, s.ackedAt = true, ack, at
 	}
 }
+
+// based reports whether it is known where the octets begin that the capture should hold.
+func (s *stream) based() bool { return s.synced || s.acked }
 
 // lacks reports whether some of what ack acknowledges has not been delivered.
 func (s *stream) lacks(ack uint32) bool {
@@ -42,7 +49,7 @@ func (s *stream) lacks(ack uint32) bool {
 	if s.fin && s.finSeq == s.next {
 		n-- // the FIN has a number of its own
 	}
-	return s.synced && n > 0 && n <= maxWindow
+	return s.based() && n > 0 && n <= maxWindow
 }
 
 // wait counts a packet for which acknowledged octets have been waited.
@@ -64,6 +71,7 @@ func (f *flow) pump(all bool) {
 	}
 	for !f.calm() {
 		if s := f.first(); s != nil {
+			f.disorder(s)
 			s.shift(s)
 			continue
 		}
@@ -71,6 +79,13 @@ func (f *flow) pump(all bool) {
 			return
 		}
 		f.giveUp()
+	}
+}
+
+// disorder notes that the first piece that s has kept was captured before what it acknowledges.
+func (f *flow) disorder(s *stream) {
+	if e := s.early[0]; e.ahead && f.streams[1-s.dir].latest > e.at.Frame {
+		f.conn.Info.Unknown |= UnknownOrder
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 // Sequence numbers are compared as signed differences, so streams may pass 2^32.
 type assembler struct {
 	synced bool   // next is known
+	first  uint32 // sequence number of the first octet, if synced is set
 	next   uint32 // sequence number of the next octet to deliver
 	early  []earlyData
 	held   int // octets in early, with earlyCost for each piece
@@ -28,6 +29,7 @@ type earlyData struct {
 
 	ack     uint32 // what the segment acknowledges, if answers is set
 	answers bool
+	ahead   bool // it was captured before some of what it acknowledges
 }
 
 // earlyCost is what keeping one piece costs besides its octets, so that pieces of one octet do not
@@ -48,10 +50,10 @@ type sink interface {
 // seqDiff returns a-b in sequence space.
 func seqDiff(a, b uint32) int { return int(int32(a - b)) }
 
-// sync sets the sequence number of the first octet, from a SYN.
+// sync sets the sequence number of the first octet, from a SYN or what acknowledges it.
 func (a *assembler) sync(next uint32) {
 	if !a.synced {
-		a.synced, a.next = true, next
+		a.synced, a.first, a.next = true, next, next
 	}
 }
 
@@ -127,6 +129,7 @@ func (a *assembler) shift(to sink) {
 // skip gives up the octets in front of seq.
 func (a *assembler) skip(seq uint32, at Stamp, to sink) {
 	n := seqDiff(seq, a.next)
+	a.sync(a.next)
 	a.next = seq
 	a.seen.reset()
 	to.hole(n, at)

@@ -3,7 +3,7 @@ package decode
 import "strings"
 
 // Unknown is a set of things that a capture does not tell about a connection, because it begins in the
-// middle or octets are missing from it.
+// middle, octets are missing from it, or its packets are not in order.
 type Unknown uint8
 
 const (
@@ -18,6 +18,9 @@ const (
 	UnknownPast
 	// UnknownHole: what octets missing from the middle of the capture said.
 	UnknownHole
+	// UnknownOrder: which of two things was said first where they come from different sides, beyond what the
+	// acknowledgements tell: packets were captured in another order.
+	UnknownOrder
 )
 
 // Reasons says the members in words, each without an end stop.
@@ -29,6 +32,7 @@ func (u Unknown) Reasons() []string {
 		"who is the initiator",
 		"message numbers, credits, calls, STags and Read Requests from before the capture",
 		"what octets missing from the capture said",
+		"what was said first: packets were captured in another order",
 	} {
 		if u&(1<<i) != 0 {
 			all = append(all, s)

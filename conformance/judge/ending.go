@@ -19,6 +19,8 @@ func (m *ending) event(ev *decode.Event) {
 		m.left[ev.Dir] = ev.Len
 	case ev.Kind == decode.KindClose && !ev.Reset && m.left[ev.Dir] > 0:
 		m.cut(ev)
+	default: // it was cut by a hole of the capture
+		m.left[ev.Dir] = 0
 	}
 }
 

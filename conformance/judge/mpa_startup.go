@@ -157,7 +157,7 @@ func (m *startup) other(ev *decode.Event) {
 // order judges who may send the first FPDU, and what it may be.
 func (m *startup) order(ev *decode.Event) {
 	if ev.Dir != m.info.Initiator {
-		if m.fpdus[ev.Dir] == 0 && !m.doubt[1-ev.Dir] && (m.firstFPDU == 0 || ev.First < m.firstFPDU) {
+		if m.fpdus[ev.Dir] == 0 && !m.doubt[1-ev.Dir] && (m.firstFPDU == 0 || m.before(ev, m.firstFPDU)) {
 			m.violate("MPA-011", "its first FPDU, while the initiator has sent none")
 		}
 		return
@@ -166,10 +166,15 @@ func (m *startup) order(ev *decode.Event) {
 		return
 	}
 	m.firstFPDU = ev.Frame
-	if rep := m.info.Reply; rep != nil && ev.First < rep.At.Frame {
+	if rep := m.info.Reply; rep != nil && m.before(ev, rep.At.Frame) {
 		m.violate("MPA-010", "an FPDU, and the Reply is in frame %d", rep.At.Frame)
 	}
 	m.rtr(ev)
+}
+
+// before reports whether a frame was begun before packet n, as far as the order of the packets tells.
+func (m *startup) before(ev *decode.Event, n int) bool {
+	return ev.First < n && m.info.Unknown&decode.UnknownOrder == 0
 }
 
 // rtr judges the first FPDU of the initiator of a peer-to-peer connection.

@@ -88,7 +88,7 @@ func (m *rpcMachine) isReply(ev *decode.Event, h *rpcrdma.Header) bool {
 		if len(h.Read) > 0 && h.Read[0].Position == 0 {
 			return waits // RFC 5666: a reply to be pulled; else a call of either direction
 		}
-		return waits || h.HasReply && m.sides[1-ev.Dir].credit.sent > 0
+		return waits || h.HasReply && (m.blind() || m.sides[1-ev.Dir].credit.sent > 0)
 	case rpcrdma.MsgTypeError:
 		return true
 	default:

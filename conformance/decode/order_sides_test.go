@@ -1,0 +1,130 @@
+package decode
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"testing"
+)
+
+// sideOf returns who sent a packet of a capture of one connection, and its TCP flags.
+func sideOf(pkts []Packet, p *Packet) (opener bool, flags byte) {
+	h, _ := tcpHeader(p.Data)
+	first, _ := tcpHeader(pkts[0].Data)
+	return string(p.Data[h:h+2]) == string(pkts[0].Data[first:first+2]), p.Data[h+13]
+}
+
+// events decodes packets, shows the events to see, and returns what is said of the connections.
+func events(pkts []Packet, see func(ev *Event)) (conns []*ConnInfo) {
+	c := NewCapture(nil, func(ev *Event) {
+		if !slices.Contains(conns, ev.Conn) {
+			conns = append(conns, ev.Conn)
+		}
+		see(ev)
+	})
+	for i := range pkts {
+		pkts[i].Frame = i + 1
+		c.Packet(&pkts[i])
+	}
+	c.Finish()
+	return conns
+}
+
+// TestOneSide: a capture of one direction alone is decoded, and all that is wrong is that the other is missing.
+func TestOneSide(t *testing.T) {
+	for _, want := range []bool{true, false} {
+		pkts := packetsOf(t, pcapDir+"/f-nfs3-crc-ops.pcap")
+		some := slices.DeleteFunc(slices.Clone(pkts), func(p Packet) bool {
+			opener, _ := sideOf(pkts, &p)
+			return opener != want
+		})
+		fpdus, hole := 0, false
+		conns := events(some, func(ev *Event) {
+			if ev.Err != nil && !captureFault(ev.Err) {
+				t.Errorf("opener %t: %v", want, ev)
+			}
+			hole = hole || ev.Missing > 0
+			if ev.FPDU != nil {
+				fpdus++
+			}
+		})
+		if len(conns) != 1 || fpdus < 35 || !hole || conns[0].Unknown&UnknownOrder != 0 {
+			t.Errorf("opener %t: %d FPDUs, hole %t, %d connections, unknown: %v", want, fpdus, hole, len(conns), conns[0].Unknown)
+		}
+	}
+}
+
+// TestOrderUnknown: that a packet was captured before what it answers is noted, and nothing else for it: neither what was
+// lost and sent again, nor what is missing.
+func TestOrderUnknown(t *testing.T) {
+	good := packetsOf(t, pcapDir+"/f-nfs3-crc-ops.pcap")
+	request := 3 // SYN, SYN and ACK, ACK, Request, ACK, Reply
+	for _, tt := range []struct {
+		name string
+		make func(p []Packet) []Packet
+		want Unknown
+	}{
+		{"good", func(p []Packet) []Packet { return p }, 0},
+		{"Request behind the Reply", func(p []Packet) []Packet {
+			late := p[request]
+			return slices.Insert(slices.Delete(p, request, request+1), request+2, late)
+		}, UnknownOrder},
+		{"SYN behind the Request", func(p []Packet) []Packet { p[0], p[request] = p[request], p[0]; return p }, 0},
+		{"Request lost", func(p []Packet) []Packet {
+			return slices.Delete(p, request, request+1)
+		}, UnknownStartup | UnknownInitiator | UnknownPast | UnknownHole},
+	} {
+		conns := events(tt.make(slices.Clone(good)), func(*Event) {})
+		if len(conns) != 1 || conns[0].Unknown&^UnknownCRC != tt.want&^UnknownCRC {
+			t.Errorf("%s: %d connections, unknown: %v", tt.name, len(conns), conns[0].Unknown)
+		}
+	}
+}
+
+// TestUnseenEnd: octets that only an acknowledgement tells of, at the end of a capture, are missing. One may be a FIN.
+func TestUnseenEnd(t *testing.T) {
+	good := packetsOf(t, pcapDir+"/f-nfs3-crc-ops.pcap")
+	good = slices.DeleteFunc(good, func(p Packet) bool {
+		_, flags := sideOf(good, &p)
+		return flags&1 != 0 // FIN
+	})
+	for _, lost := range []bool{false, true} {
+		pkts, missing := slices.Clone(good), 0
+		for i := len(pkts) - 1; lost; i-- {
+			if opener, _ := sideOf(good, &pkts[i]); !opener && len(pkts[i].Data) > 80 {
+				pkts = slices.Delete(pkts, i, i+1)
+				break
+			}
+		}
+		events(pkts, func(ev *Event) { missing += ev.Missing })
+		if lost != (missing > 1) || !lost && missing > 0 {
+			t.Errorf("lost: %t, %d octets missing", lost, missing)
+		}
+	}
+}
+
+// TestForeignBehindFIN: a stream without a key is not MPA's when its peer ends without a word.
+func TestForeignBehindFIN(t *testing.T) {
+	c := NewConn(nil, func(ev *Event) {
+		if errors.Is(ev.Err, ErrStartup) {
+			t.Error(ev)
+		}
+	})
+	c.Close(FromAccepter, false, Stamp{Frame: 1})
+	c.Octets(FromOpener, []byte("GET / HTTP/1.1\r\n"), Stamp{Frame: 2})
+	c.Finish()
+	if !c.Info.Foreign {
+		t.Error("taken for MPA")
+	}
+}
+
+// TestSkipUnsynced: octets that are given up in front of all that was seen are missing, not before the beginning.
+func TestSkipUnsynced(t *testing.T) {
+	var s stream
+	s.flow = newFlow(1, netip.AddrPort{}, netip.AddrPort{}, &Options{}, new(budget), func(*Event) {})
+	s.acknowledged(100, Stamp{Frame: 1})
+	s.skip(150, Stamp{Frame: 2}, &s)
+	if now, later := s.place(170, []byte("octets")); now || !later || s.next != 150 {
+		t.Errorf("now %t, later %t, next %d", now, later, s.next)
+	}
+}
