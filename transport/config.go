@@ -204,8 +204,10 @@ type Config struct {
 	PullTimeout time.Duration
 
 	// DRCEntries, DRCMemory and DRCTime bound a server's or listener's duplicate request cache: how many
-	// replies it keeps, how many octets they take, and for how long after the call. An
-	// eighth of DRCEntries is for one client address. If zero, 16384, 32 MiB and 5
+	// replies it keeps, how many octets they take, and for how long after the call, where
+	// of a time without such calls a quarter of DRCTime counts at most. An
+	// eighth of DRCEntries is for one client address, of whose clients (machine and user of
+	// AUTH_SYS) those with the most replies lose them first. If zero, 16384, 32 MiB and 5
 	// minutes; DRCEntries below zero: no cache. See [Handler] for the calls it holds.
 	DRCEntries int
 	DRCMemory  int64

@@ -27,8 +27,10 @@ type duplicates struct {
 	bind  chunks.Binding
 	seed  maphash.Seed
 	start time.Time
+	pause time.Duration // what counts at most of the time between two calls
 
 	mu               sync.Mutex
+	seen, age        time.Duration // since start, and what of it has counted
 	cache            *drc.Cache[*savedReply]
 	waiting          map[*dupEntry]chan struct{} // closed when the call has ended
 	replayed, joined uint64
@@ -39,7 +41,10 @@ type dupEntry = drc.Entry[*savedReply]
 // newDuplicates makes the cache that cfg asks for, if h, a Handler or a part of one, has
 // calls for it.
 func newDuplicates(h any, cfg *Config) *duplicates {
-	d := &duplicates{bind: cfg.Binding, seed: maphash.MakeSeed(), start: time.Now(), waiting: make(map[*dupEntry]chan struct{})}
+	d := &duplicates{
+		bind: cfg.Binding, seed: maphash.MakeSeed(), start: time.Now(), pause: cfg.DRCTime / drcPauses,
+		waiting: make(map[*dupEntry]chan struct{}),
+	}
 	if cfg.DRCEntries > 0 {
 		d.names, _ = h.(nonIdempotent)
 		d.lazy, _ = h.(lazyHandler)
@@ -54,6 +59,21 @@ func newDuplicates(h any, cfg *Config) *duplicates {
 // drcShare is the part of the cache that one address may fill: a client retransmits no
 // more calls than it has credits, and one that floods must not cost others their replies.
 const drcShare = 8
+
+// drcPauses is how often nobody may call for long before replies are out of time.
+//
+// Choice: a server that was stopped (its machine was paused, a debugger has it) first finds
+// what its clients have sent again meanwhile, and must know that still. So of a time in which
+// nobody calls only a part counts; then the cache does not grow either.
+const drcPauses = 4
+
+// now is the time of the cache, ns. d.mu is held.
+func (d *duplicates) now() int64 {
+	at := time.Since(d.start)
+	d.age += min(at-d.seen, d.pause)
+	d.seen = at
+	return int64(d.age)
+}
 
 // sumLen is how many octets of the arguments are summed. Choice: enough for all of the
 // calls that name files, and not the data of a large WRITE, whose file, offset and length
@@ -126,7 +146,7 @@ func (d *duplicates) begin(ctx context.Context, req *Request) (*dupEntry, *saved
 	k := d.key(req)
 	for joined := false; ; joined = true {
 		d.mu.Lock()
-		e, first := d.cache.Begin(k, int64(time.Since(d.start)))
+		e, first := d.cache.Begin(k, d.now())
 		switch {
 		case first:
 			d.mu.Unlock()
@@ -160,7 +180,7 @@ func (d *duplicates) enter(req *Request) (e *dupEntry, old *savedReply, later bo
 	k := d.key(req)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	e, first := d.cache.Begin(k, int64(time.Since(d.start)))
+	e, first := d.cache.Begin(k, d.now())
 	switch {
 	case first:
 		return e, nil, false
@@ -176,7 +196,7 @@ func (d *duplicates) end(e *dupEntry, v *savedReply) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if v != nil {
-		d.cache.Finish(e, v, v.size(), int64(time.Since(d.start)))
+		d.cache.Finish(e, v, v.size(), d.now())
 	} else {
 		d.cache.Forget(e)
 	}

@@ -30,6 +30,17 @@ type silence struct {
 	heard uint64      // from it
 	since time.Time   // when that was new
 	asked bool        // whether it is there
+	due   time.Time   // of the next look
+}
+
+// onTime says whether a look at now came when it was due, or so much later that this process
+// cannot have run: it was stopped, or its machine. Then nothing is known of the server. What it
+// has sent waits in the socket; a connection given up now would lose answers for good that
+// the server has perhaps forgotten by now, and calls would run twice.
+func (s *silence) onTime(now time.Time, every time.Duration) bool {
+	ok := now.Sub(s.due) < every
+	s.due = now.Add(every)
+	return ok
 }
 
 // stop ends the looks.
@@ -48,6 +59,7 @@ func (r *Redialer) watchFrom(now time.Time) {
 		r.watch.since, r.watch.asked = now, false
 	}
 	if r.watch.timer == nil {
+		r.watch.due = now.Add(r.cfg.Silence / 4)
 		r.watch.timer = time.AfterFunc(r.cfg.Silence/4, r.look)
 	}
 }
@@ -62,19 +74,20 @@ func (r *Redialer) look() {
 		return
 	}
 	w.timer.Reset(r.cfg.Silence / 4)
+	now := time.Now()
+	ran := w.onTime(now, r.cfg.Silence/4)
 	l := r.link
 	if l == nil {
 		return
 	}
-	now := time.Now()
-	if n := l.heard(); l != w.link || n != w.heard {
+	if n := l.heard(); l != w.link || n != w.heard || !ran {
 		w.link, w.heard, w.since, w.asked = l, n, now, false
 	}
 	switch quiet := now.Sub(w.since); {
 	case quiet >= r.cfg.Silence:
 		r.silent++
 		go l.abort(errSilent)
-	case now.Sub(r.out.head.at) >= unansweredFactor*r.cfg.Silence:
+	case ran && now.Sub(r.out.head.at) >= unansweredFactor*r.cfg.Silence:
 		r.silent++
 		go l.abort(errUnanswered)
 	case quiet >= r.cfg.Silence/2 && !w.asked:

@@ -16,7 +16,7 @@ type Options struct {
 	// its own. If zero, 16 MiB.
 	Capacity int
 	// Entries is how many replies are kept in all, an eighth of them for one client
-	// address. If zero, 4096.
+	// address, of whose clients those with the most replies lose them first. If zero, 4096.
 	Entries int
 	// Time is how long a reply is kept. The time between a crash and the restart does not
 	// count. If zero, 15 minutes.

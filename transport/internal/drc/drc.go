@@ -11,7 +11,8 @@ type Client struct {
 	// address has a share of the cache, see Limits.PerAddr.
 	Addr string
 	// Flavor, Machine and UID are from the credential: clients behind one address have
-	// different names (AUTH_SYS), and XIDs of their own.
+	// different names (AUTH_SYS), and XIDs of their own. Within the share of an address they
+	// are equals.
 	Flavor, UID uint32
 	Machine     string
 }
@@ -45,7 +46,9 @@ type Entry[V any] struct {
 	until      int64
 	done       bool
 	prev, next *Entry[V] // all replies kept, the oldest first
-	later      *Entry[V] // the next younger one of the same address
+	later      *Entry[V] // the next younger one of the same client
+	of         *share[V]
+	nth        uint64 // of all that were ever kept
 }
 
 // Done says whether the call has ended: Value is then what Finish was given.
@@ -63,23 +66,21 @@ type Stats struct {
 type Cache[V any] struct {
 	lim     Limits
 	calls   map[Key]*Entry[V]
-	addrs   map[string]*share[V]
+	addrs   map[string]*address[V]
+	shares  map[Client]*share[V]
 	oldest  *Entry[V]
 	newest  *Entry[V]
 	entries int
 	octets  int64
 	evicted uint64
-}
-
-// share is what is kept for one address.
-type share[V any] struct {
-	n              int
-	oldest, newest *Entry[V]
+	kept    uint64 // ever
 }
 
 // New returns an empty cache.
 func New[V any](lim Limits) *Cache[V] {
-	return &Cache[V]{lim: lim, calls: make(map[Key]*Entry[V]), addrs: make(map[string]*share[V])}
+	return &Cache[V]{
+		lim: lim, calls: make(map[Key]*Entry[V]), addrs: make(map[string]*address[V]), shares: make(map[Client]*share[V]),
+	}
 }
 
 // Begin says that a call has come. If it is new, its entry is returned with true: the
@@ -102,7 +103,8 @@ func (c *Cache[V]) Running(k Key) bool {
 }
 
 // Finish keeps the reply of a call that ran: v, which takes size octets. Older replies
-// make room; those of the same address first, when it has more than its share.
+// make room; those of the same address first, when it has more than its share, and there
+// those of the client that has most.
 //
 // A reply larger than the whole cache is not kept.
 func (c *Cache[V]) Finish(e *Entry[V], v V, size, now int64) {
@@ -114,8 +116,8 @@ func (c *Cache[V]) Finish(e *Entry[V], v V, size, now int64) {
 		return
 	}
 	c.push(e)
-	for s := c.addrs[e.key.Client.Addr]; s.n > max(c.lim.PerAddr, 1); {
-		c.evict(s.oldest)
+	for a := e.of.of; a.n > max(c.lim.PerAddr, 1); {
+		c.evict(a.clients[0].oldest)
 	}
 	for c.entries > c.lim.Entries || c.octets > c.lim.Octets {
 		c.evict(c.oldest)

@@ -129,6 +129,47 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// TestSlowClient: what others behind its address do costs a client no reply as long as it has
+// fewer of them (ADVERSARY 27).
+func TestSlowClient(t *testing.T) {
+	c := New[int](Limits{Entries: 1000, PerAddr: 30, Octets: 1 << 20, Time: 1e9})
+	of := func(machine string, xid uint32) Key {
+		k := key("proxy", xid)
+		k.Client.Machine = machine
+		return k
+	}
+	run := func(k Key) {
+		e, first := c.Begin(k, 0)
+		if !first {
+			t.Fatalf("%+v is not new", k)
+		}
+		c.Finish(e, 0, 1, 0)
+	}
+	for xid := range uint32(9) {
+		run(of("slow", xid))
+	}
+	for xid := range uint32(10_000) {
+		run(of("fast", xid))
+		run(of("faster", 2*xid))
+		run(of("faster", 2*xid+1))
+	}
+	for xid := range uint32(9) {
+		if e, first := c.Begin(of("slow", xid), 0); first || !e.Done() {
+			t.Errorf("reply %d is forgotten", xid)
+		}
+	}
+	for _, x := range []struct {
+		machine string
+		last    uint32
+	}{{"fast", 9_999}, {"faster", 19_999}} {
+		for n := range uint32(10) {
+			if _, first := c.Begin(of(x.machine, x.last-n), 0); first {
+				t.Errorf("the last reply but %d of the %s one is forgotten", n, x.machine)
+			}
+		}
+	}
+}
+
 // TestModel compares the cache with a list that is searched from end to end.
 func TestModel(t *testing.T) {
 	for seed := range uint64(20) {
@@ -155,6 +196,7 @@ func model(t *testing.T, rnd *rand.Rand) {
 			done = done[1:]
 		}
 		k := key(string(rune('a'+rnd.IntN(3))), rnd.Uint32N(10))
+		k.Client.Machine = string(rune('m' + min(rnd.IntN(3), rnd.IntN(3))))
 		if e := running[k]; e != nil && rnd.IntN(2) == 0 {
 			delete(running, k)
 			if rnd.IntN(5) == 0 {
@@ -214,15 +256,19 @@ func trim(done []modelled, addr string, lim Limits) (rest []modelled, dropped in
 	}
 	for {
 		n, sum := 0, int64(0)
+		of := map[Client]int{}
+		most := 0
 		for _, d := range done {
 			sum += d.size
 			if d.k.Client.Addr == addr {
 				n++
+				of[d.k.Client]++
+				most = max(most, of[d.k.Client])
 			}
 		}
 		switch {
-		case n > lim.PerAddr:
-			drop(func(d modelled) bool { return d.k.Client.Addr == addr })
+		case n > lim.PerAddr: // of who has most the one with the oldest
+			drop(func(d modelled) bool { return of[d.k.Client] == most })
 		case len(done) > lim.Entries || sum > lim.Octets:
 			drop(func(modelled) bool { return true })
 		default:

@@ -14,16 +14,17 @@ type Entry struct {
 	// Tag is the owner's.
 	Tag any
 
-	key    Key
-	number uint64
-	phase  phase
-	at     int64  // of the reply
-	intent []byte // the record, until there is a reply
-	result []byte
-	copies int // records of the phase that are in the log
-	size   int // what they take there, the last of them
-	order  link
-	ofAddr link
+	key      Key
+	number   uint64
+	phase    phase
+	at       int64  // of the reply
+	intent   []byte // the record, until there is a reply
+	result   []byte
+	copies   int // records of the phase that are in the log
+	size     int // what they take there, the last of them
+	order    link
+	ofClient link
+	kept     uint64 // the how manieth reply that was ever kept
 }
 
 // phase is how far a call has come.
@@ -56,21 +57,23 @@ type Stats struct {
 
 // Ledger is the machine. It is not safe for concurrent use.
 type Ledger struct {
-	lim   Limits
-	calls map[Key]*Entry
-	next  uint64 // number of the next call
-	all   list   // replies, the oldest first
-	addrs map[string]*list
-	space space
+	lim    Limits
+	calls  map[Key]*Entry
+	next   uint64 // number of the next call
+	all    list   // replies, the oldest first
+	addrs  map[string]*address
+	shares map[Client]*share
+	space  space
 
 	running          int
 	expired, evicted uint64
+	everKept         uint64
 }
 
 // New returns an empty ledger.
 func New(lim Limits) *Ledger {
 	return &Ledger{
-		lim: lim, next: 1, calls: make(map[Key]*Entry), addrs: make(map[string]*list),
+		lim: lim, next: 1, calls: make(map[Key]*Entry), addrs: make(map[string]*address), shares: make(map[Client]*share),
 		all: list{at: func(e *Entry) *link { return &e.order }},
 	}
 }
@@ -123,7 +126,8 @@ func (e *Entry) record() []byte {
 }
 
 // Done says that the record of Reply is durable. Older replies make room: those of the
-// same address first, when it has more than its share.
+// same address first, when it has more than its share, and there those of the client that
+// has most.
 func (l *Ledger) Done(e *Entry, now int64) {
 	e.phase = done
 	l.over(e)

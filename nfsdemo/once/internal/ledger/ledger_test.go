@@ -150,6 +150,47 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// TestSlowClient: what others behind its address do costs a client no reply as long as it has
+// fewer of them, nor after a restart (ADVERSARY 27).
+func TestSlowClient(t *testing.T) {
+	lim := wide
+	lim.PerAddr, lim.Time, lim.Capacity = 30, 1e9, 1<<24
+	of := func(machine string, xid uint32) Key {
+		k := key("proxy", xid)
+		k.Client.Machine = machine
+		return k
+	}
+	l, v := New(lim), Recover()
+	run := func(k Key) {
+		intent, reply := answer(t, l, k, "x", 0)
+		if err := errors.Join(v.Add(intent), v.Add(reply)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for xid := range uint32(9) {
+		run(of("slow", xid))
+	}
+	for xid := range uint32(1000) {
+		run(of("fast", xid))
+		run(of("faster", 2*xid))
+		run(of("faster", 2*xid+1))
+	}
+	again, _ := v.End(lim, 0)
+	for _, l := range []*Ledger{l, again} {
+		for xid := range uint32(9) {
+			if e, first := l.Begin(of("slow", xid), 0); first || !e.Done() {
+				t.Errorf("reply %d is forgotten", xid)
+			}
+		}
+		if e, first := l.Begin(of("fast", 999), 0); first || !e.Done() {
+			t.Error("the last reply of the fast one is forgotten")
+		}
+		if s := l.Stats(); s.Replies != 30 {
+			t.Errorf("%+v", s)
+		}
+	}
+}
+
 // TestSameKeyAgain: a call whose reply was forgotten runs again; the later one counts, also
 // if records of the earlier one are behind it, or still there.
 func TestSameKeyAgain(t *testing.T) {
