@@ -23,15 +23,19 @@ type share[V any] struct {
 type clients[V any] []*share[V]
 
 func (h clients[V]) Len() int { return len(h) }
+
 func (h clients[V]) Less(i, j int) bool {
 	a, b := h[i], h[j]
 	return a.n > b.n || a.n == b.n && a.oldest.nth < b.oldest.nth
 }
+
 func (h clients[V]) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].at, h[j].at = i, j
 }
+
 func (h *clients[V]) Push(s any) { *h = append(*h, s.(*share[V])) }
+
 func (h *clients[V]) Pop() any {
 	last := len(*h) - 1
 	s := (*h)[last]

@@ -61,15 +61,19 @@ type share struct {
 type clients []*share
 
 func (h clients) Len() int { return len(h) }
+
 func (h clients) Less(i, j int) bool {
 	a, b := h[i], h[j]
 	return a.n > b.n || a.n == b.n && a.oldest.kept < b.oldest.kept
 }
+
 func (h clients) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].pos, h[j].pos = i, j
 }
+
 func (h *clients) Push(s any) { *h = append(*h, s.(*share)) }
+
 func (h *clients) Pop() any {
 	last := len(*h) - 1
 	s := (*h)[last]
