@@ -200,21 +200,32 @@ func (o *op) lookSize(p *subject, w *witness, f *file) (err error) {
 	return w.keepSize(f)
 }
 
+// sizeTries bounds the rounds of keepSize while others write behind the end of the file.
+const sizeTries = 8
+
 // keepSize makes the size of a file that is to have another durable, as it is described: that
 // of a WRITE which was UNSTABLE may not survive a crash, and then nobody could tell whether
-// the size was changed.
+// the size was changed. One that is there before a COMMIT and behind it is durable; a
+// WRITE of somebody else in between may have made another.
 func (w *witness) keepSize(f *file) (err error) {
+	w.attr = f.opt()
 	if changes := w.allowed() && w.set.SetSize && f.attr.Type == nfs3.TypeReg && f.attr.Size != w.set.Size; !changes {
 		return nil
 	}
-	if _, err = f.node.Commit(0, 0); err != nil {
-		return err
+	for range sizeTries {
+		before := f.attr.Size
+		if _, err = f.node.Commit(0, 0); err != nil {
+			return err
+		}
+		if f.attr, err = f.node.Attr(); err != nil {
+			return err
+		}
+		w.attr = f.opt()
+		if f.attr.Size == before {
+			return nil
+		}
 	}
-	if f.attr, err = f.node.Attr(); err != nil {
-		return err
-	}
-	w.attr = f.opt()
-	return nil
+	return nfs3.ErrJukebox
 }
 
 // lookAt finds a name, or nothing, whatever the permissions are.

@@ -66,11 +66,27 @@ func (t *settling) compare(f *file) (once.Outcome, error) {
 	return once.NotDone, nil
 }
 
+// sizeSays looks at the size. The one before is durable, and but for the call itself nobody has cut
+// the file since: others may only have written to it, which makes it no smaller.
 func (t *settling) sizeSays(is *nfs3.Attr) (e evidence) {
 	was, s := &t.was.attr.Attr, &t.was.set
-	e.add(s.SetSize, is.Size == s.Size, is.Size == was.Size, was.Size == s.Size)
+	cuts := s.Size < was.Size
+	switch {
+	case !s.SetSize || is.Size == s.Size && was.Size == s.Size:
+	case is.Size == s.Size, cuts && is.Size > s.Size && is.Size < was.Size: // cut, and then written to
+		e.asked = true
+	case !cuts && is.Size < s.Size: // never extended; an unstable WRITE before may be lost
+		e.before = true
+	case cuts && is.Size == was.Size && !later(is.Ctime, was.Ctime):
+		e.before = true
+	default: // cut and written to, or written to only: a second time would cut off what was written
+		e.other = true
+	}
 	return e
 }
+
+// later says whether a time is behind another one.
+func later(a, b nfs3.Time) bool { return a.Sec > b.Sec || a.Sec == b.Sec && a.Nsec > b.Nsec }
 
 func (t *settling) fixedSays(is *nfs3.Attr) (e evidence) {
 	was, s := &t.was.attr.Attr, &t.was.set
