@@ -13,8 +13,9 @@ import (
 	"github.com/stag-rdma/stag/transport/rpcbind"
 )
 
-// registerTime bounds what rpcbind may take.
-const registerTime = 5 * time.Second
+// registerTime bounds what rpcbind may take. A process that is stopped meanwhile withdraws
+// nothing; the next one takes the place of what is left (see replaced).
+var registerTime = 5 * time.Second
 
 // versions are the ones served of each program.
 var versions = map[uint32]uint32{nfs3.Program: nfs3.Version, mount3.Program: mount3.Version}

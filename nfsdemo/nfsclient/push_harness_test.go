@@ -148,8 +148,9 @@ type owner struct{ secret *push.Secret }
 
 // config returns what a client with the log of o wants.
 func (o *owner) config(change func(*Config)) *Config {
-	c := &Config{Reconnect: 10 * time.Second, Push: &PushConfig{
-		Log: "log", Secret: o.secret, Keep: func(s push.Secret) error { o.secret = &s; return nil },
+	c := &Config{Reconnect: time.Minute, DialTimeout: time.Minute, Push: &PushConfig{ // a machine may stand still
+		OpenTimeout: time.Minute,
+		Log:         "log", Secret: o.secret, Keep: func(s push.Secret) error { o.secret = &s; return nil },
 		Capacity: 64 << 10, Record: 4096, InFlight: 4,
 	}}
 	if change != nil {
