@@ -93,31 +93,40 @@ func report(err error) {
 }
 
 func serveFile(c net.Conn, dir string, size int, poll time.Duration) error {
-	f, err := os.MkdirTemp(dir, "log")
+	mem, done, err := fileIn(dir, size)
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(f)
-	path := filepath.Join(f, "log")
-	if err := pmem.Create(path, size, nil); err != nil {
-		return err
-	}
-	mem, err := pmem.Open(pmem.File, path, nil)
-	if err != nil {
-		return err
-	}
-	defer mem.Close()
+	defer done()
 	return serveLog(c, mem, poll)
+}
+
+// fileIn makes the memory of a log in a file below dir.
+func fileIn(dir string, size int) (mem region.Memory, done func(), err error) {
+	d, err := os.MkdirTemp(dir, "log")
+	if err != nil {
+		return nil, nil, err
+	}
+	path := filepath.Join(d, "log")
+	var m *pmem.Memory
+	if err = pmem.Create(path, size, nil); err == nil {
+		m, err = pmem.Open(pmem.File, path, nil)
+	}
+	if err != nil {
+		os.RemoveAll(d)
+		return nil, nil, err
+	}
+	return m, func() {
+		m.Close()
+		os.RemoveAll(d)
+	}, nil
 }
 
 // serveLog consumes what comes over one connection.
 func serveLog(nc net.Conn, mem region.Memory, poll time.Duration) error {
 	defer nc.Close()
 	ctx := context.Background()
-	if err := commitlog.Create(mem, nil); err != nil {
-		return err
-	}
-	l, err := commitlog.Open(mem)
+	l, err := newLog(mem)
 	if err != nil {
 		return err
 	}
@@ -126,18 +135,32 @@ func serveLog(nc net.Conn, mem region.Memory, poll time.Duration) error {
 	if err := c.Handshake(ctx); err != nil {
 		return err
 	}
-	consume, cancel := context.WithCancel(ctx)
+	defer consume(l)()
+	_ = l.Serve(ctx, c) // the producer hangs up
+	return nil
+}
+
+func newLog(mem region.Memory) (*commitlog.Log, error) {
+	if err := commitlog.Create(mem, nil); err != nil {
+		return nil, err
+	}
+	return commitlog.Open(mem)
+}
+
+// consume reads what there is, now and then, until stop.
+func consume(l *commitlog.Log) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
 	var consumed sync.WaitGroup
 	consumed.Go(func() {
-		for consume.Err() == nil {
+		for ctx.Err() == nil {
 			time.Sleep(consumeEvery)
 			report(drain(l))
 		}
 	})
-	_ = l.Serve(ctx, c) // the producer hangs up
-	cancel()
-	consumed.Wait()
-	return nil
+	return func() {
+		cancel()
+		consumed.Wait()
+	}
 }
 
 // drain reads and releases what is there.
@@ -226,6 +249,37 @@ func appendRate(addr string, poll time.Duration, k int, dur time.Duration) (floa
 	payload := make([]byte, commitPayload)
 	return writers(k, dur, func(int) error {
 		_, err := p.Append(context.Background(), payload)
+		return err
+	})
+}
+
+// ownLogRate is that of k goroutines that append to one log in this process, in a file of
+// dir: what group commit does without a network.
+func ownLogRate(dir string, k int, dur time.Duration) (float64, error) {
+	size, err := commitlog.MemorySize(commitRing)
+	if err != nil {
+		return 0, err
+	}
+	mem, done, err := fileIn(dir, size)
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	l, err := newLog(mem)
+	if err != nil {
+		return 0, err
+	}
+	ctx := context.Background()
+	defer l.Close(ctx)
+	p := commitlog.NewProducer(nil)
+	defer p.Close()
+	if err := l.Local(ctx, p); err != nil {
+		return 0, err
+	}
+	defer consume(l)()
+	payload := make([]byte, commitPayload)
+	return writers(k, dur, func(int) error {
+		_, err := p.Append(ctx, payload)
 		return err
 	})
 }

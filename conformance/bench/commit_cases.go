@@ -61,10 +61,14 @@ func fileCases(p CommitPeer, dir string, n int) []measure.Case {
 	}
 }
 
+// producers is how many append at a time.
+var producers = []int{1, 2, 4, 16, 64}
+
 // producerCases are producers that share one connection and one log: against as many that
 // have a connection of plain TCP each and whose appends are made durable one by one, and
 // against as many local writers with a file each. Where ours poll, plain TCP may poll or not,
-// whichever is faster: several that poll are in each other's way.
+// whichever is faster: several that poll are in each other's way. Goroutines with a log in
+// their own process say what group commit does without a network.
 func producerCases(p CommitPeer, dir string, dur time.Duration) []measure.Case {
 	var cases []measure.Case
 	add := func(k int, how, base string, gate, goal float64, theirs, ours func() (float64, error)) {
@@ -74,7 +78,7 @@ func producerCases(p CommitPeer, dir string, dur time.Duration) []measure.Case {
 		})
 	}
 	const tcp, local = "by plain TCP, an fdatasync each", "local writers"
-	for _, k := range []int{1, 2, 4, 16, 64} {
+	for _, k := range producers {
 		alone := func() (float64, error) { return localRate(dir, k, dur) }
 		bare := func() (float64, error) { return bareRate(p.Bare, false, k, dur) }
 		ours := func() (float64, error) { return appendRate(p.File, 0, k, dur) }
@@ -95,6 +99,14 @@ func producerCases(p CommitPeer, dir string, dur time.Duration) []measure.Case {
 		add(k, "", tcp, 0, fewGate, bare, ours)
 		add(k, ", busy polling", tcp, fewGate, 0, bareBest, oursPoll)
 		add(k, ", busy polling", local, fewGate, 0, alone, oursPoll)
+	}
+	for _, k := range producers {
+		cases = append(cases, measure.Case{
+			Result: Result{Name: fmt.Sprintf("%d goroutines with a log in their process, file, against as many local writers", k), Unit: "/s", Gate: max(groupGates[k], fewGate)},
+			Round: measure.Pair(
+				func() (float64, error) { return localRate(dir, k, dur) },
+				func() (float64, error) { return ownLogRate(dir, k, dur) }),
+		})
 	}
 	return append(cases, measure.Case{
 		Result: Result{Name: "slowest of 7 producers beside a flooding one, against 8 like it", Unit: "/s", Gate: 0.7},

@@ -33,7 +33,8 @@ type Pending struct {
 // Other errors: ErrTooLarge, ErrClosed.
 func (p *Producer) Append(ctx context.Context, payload []byte) (Result, error) {
 	e, _ := pendings.Get().(*Pending)
-	if err := e.begin(p, payload, false); err != nil {
+	// Who may give up may not be the one whom the memory keeps.
+	if err := e.begin(p, payload, false, ctx.Done() == nil); err != nil {
 		return Result{}, err
 	}
 	r, err := e.Wait(ctx)
@@ -61,14 +62,15 @@ func (p *Producer) TryBegin(payload []byte) (*Pending, error) {
 
 func (p *Producer) newPending(payload []byte, now bool) (*Pending, error) {
 	e := &Pending{ch: make(chan struct{}, 1)}
-	if err := e.begin(p, payload, now); err != nil {
+	if err := e.begin(p, payload, now, false); err != nil {
 		return nil, err
 	}
 	return e, nil
 }
 
-// begin queues payload; now: only if there is room for it.
-func (e *Pending) begin(p *Producer, payload []byte, now bool) error {
+// begin queues payload; now: only if there is room for it; stays: who calls waits until it
+// is over, whatever happens.
+func (e *Pending) begin(p *Producer, payload []byte, now, stays bool) error {
 	select {
 	case <-e.ch:
 	default:
@@ -83,7 +85,7 @@ func (e *Pending) begin(p *Producer, payload []byte, now bool) error {
 	if err := e.add(now); err != nil {
 		return err
 	}
-	p.gather()
+	p.gather(stays)
 	return nil
 }
 

@@ -166,13 +166,13 @@ func (p *Producer) lost(l link) {
 // were woken are likely to append again: they are let in first, so that they make one
 // group again and not one of the first and one of the others. The last of them posts it:
 // the first may have to wait for a processor. Mu is held, and given up meanwhile.
-func (p *Producer) gather() {
+func (p *Producer) gather(stays bool) {
 	whole := p.m.Queued() >= p.expected
 	switch {
 	case p.gathering && !whole:
 	case p.posting || whole:
 		p.gathering = false
-		p.pump()
+		p.pumpBy(stays)
 	default:
 		n := p.letOthers()
 		p.mu.Unlock()
@@ -199,13 +199,17 @@ func (p *Producer) letIn(n uint64) {
 
 // pump posts what may be posted; mu is held, and given up meanwhile. One goroutine does
 // it at a time, so that groups go out in order.
-func (p *Producer) pump() {
+func (p *Producer) pump() { p.pumpBy(false) }
+
+// pumpBy is pump by one who has just appended, and stays until that is over.
+func (p *Producer) pumpBy(stays bool) {
 	if p.posting || p.gathering {
 		return
 	}
 	p.posting = true
 	defer func() { p.posting = false }()
 	for l := p.link; l != nil; l = p.link {
+		alone := stays && p.m.Queued() == 1
 		b := p.next()
 		if b == nil {
 			break
@@ -216,7 +220,7 @@ func (p *Producer) pump() {
 			f = &flight{p: p, b: b}
 			b.Tag = f
 		}
-		f.l = l
+		f.l, f.here, stays = l, alone, false
 		p.mu.Unlock()
 		err := l.post(f)
 		p.mu.Lock()
@@ -238,9 +242,10 @@ func (p *Producer) full() {
 
 // flight is a batch under way. A batch that is used again keeps its flight.
 type flight struct {
-	p *Producer
-	l link
-	b *machine.Batch
+	p    *Producer
+	l    link
+	b    *machine.Batch
+	here bool // it is one append, and who posts it waits for it
 }
 
 // Complete implements rdmap.Completer: the last operation has been answered.

@@ -1,0 +1,115 @@
+package commitlog
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
+)
+
+// stackMemory is a memory that knows whether a test function's own goroutine was the last to
+// persist it.
+type stackMemory struct {
+	*pmem.Sim
+	name []byte
+
+	mu   sync.Mutex
+	here bool
+}
+
+func (w *stackMemory) Persist(off, n int) error {
+	return w.PersistRanges([]region.Range{{Off: off, N: n}})
+}
+
+func (w *stackMemory) PersistRanges(rs []region.Range) error {
+	stack := make([]byte, 16<<10)
+	stack = stack[:runtime.Stack(stack, false)]
+	w.mu.Lock()
+	w.here = bytes.Contains(stack, w.name)
+	w.mu.Unlock()
+	return w.Sim.PersistRanges(rs)
+}
+
+func (w *stackMemory) last() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.here
+}
+
+// An append that is alone, and that its caller does not give up, is executed by the caller. One
+// that may be given up, or is only begun, is not.
+func TestLocalHere(t *testing.T) {
+	mem := &stackMemory{Sim: sim(4096), name: []byte("TestLocalHere")}
+	l := newTestLog(t, mem, WAL)
+	p := newTestProducer(t, nil)
+	if err := l.Local(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := l.loc.drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Append(context.Background(), []byte("stays")); err != nil || !mem.last() {
+			t.Error("executed by another:", err)
+		}
+		if _, err := p.Append(t.Context(), []byte("may leave")); err != nil || mem.last() {
+			t.Error("executed by who may give up:", err)
+		}
+		e, err := p.Begin([]byte("begun"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.Wait(context.Background()); err != nil || mem.last() {
+			t.Error("executed by Begin:", err)
+		}
+	}
+	take(t, l, 1, "stays", "may leave", "begun", "stays", "may leave", "begun", "stays", "may leave", "begun")
+}
+
+// A memory that hangs keeps who stays, and nobody else: an append behind it can be given
+// up, and is not in the log then, and one more is left to another.
+func TestLocalHangs(t *testing.T) {
+	f := pmemtest.NewFaults()
+	l := newTestLog(t, pmem.NewSim(16384+4096, &pmem.SimOptions{Hooks: f.Hooks()}), WAL)
+	p := newTestProducer(t, nil)
+	if err := l.Local(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	entered, release := f.Hang(pmemtest.Persist)
+	stays := make(chan error)
+	go func() {
+		_, err := p.Append(context.Background(), []byte("stays"))
+		stays <- err
+	}()
+	<-entered
+	e, err := p.Begin([]byte("given up"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := e.Wait(ctx); !errors.Is(err, context.Canceled) || errors.Is(err, ErrInDoubt) {
+		t.Error(err)
+	}
+	next, err := p.Begin([]byte("next"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	behind, releaseNext := f.Hang(pmemtest.Persist)
+	release()
+	if err := <-stays; err != nil {
+		t.Error(err)
+	}
+	<-behind // not who stayed: that append is over
+	releaseNext()
+	if _, err := next.Wait(t.Context()); err != nil {
+		t.Error(err)
+	}
+	take(t, l, 1, "stays", "next")
+}
