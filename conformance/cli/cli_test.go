@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -155,3 +156,23 @@ func TestCounts(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 }
+
+// TestFullOutput: what standard output did not take is an error, of every command.
+func TestFullOutput(t *testing.T) {
+	for _, args := range [][]string{
+		{"--help"}, {"judge", cleanPcap}, {"judge", "--json", cleanPcap}, {"judge", "--explain", "all"}, {"decode", cleanPcap}, {"decode", "--counts", cleanPcap},
+	} {
+		var stderr strings.Builder
+		status := Main(args, nil, noRoom{}, &stderr)
+		if status != exitFailed || !strings.Contains(stderr.String(), errNoRoom.Error()) {
+			t.Errorf("%v: status %d, stderr %q; want 1 and %v", args, status, stderr.String(), errNoRoom)
+		}
+	}
+}
+
+// noRoom is a full disk.
+type noRoom struct{}
+
+var errNoRoom = errors.New("no room")
+
+func (noRoom) Write([]byte) (int, error) { return 0, errNoRoom }

@@ -77,7 +77,7 @@ func (f *judgeFlags) check(cmd *cobra.Command, args []string) error {
 			return usagef("--%s is about one capture, got %d", name, len(args))
 		}
 	}
-	return nil
+	return f.apart(args[0])
 }
 
 // verdict is what there is to say of one capture. Err is why it could not be read to its end;

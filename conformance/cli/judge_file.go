@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -42,6 +43,29 @@ func (f *judgeFlags) file(cmd *cobra.Command, name string) (*verdict, error) {
 		v.diff = expected.Diff(v.report)
 	}
 	return v, nil
+}
+
+// apart refuses to write over what is read: a capture may not come again. Names are compared as the
+// files that they lead to.
+func (f *judgeFlags) apart(capture string) error {
+	for _, out := range []struct{ flag, name string }{{"annotate", f.annotate}, {"html", f.html}} {
+		for _, in := range []struct{ what, name string }{{"the capture", capture}, {"the file of --expect", f.expect}} {
+			if sameFile(out.name, in.name) {
+				return usagef("--%s %s is %s: name another file", out.flag, out.name, in.what)
+			}
+		}
+	}
+	if f.annotate != "" && filepath.Clean(f.annotate) == filepath.Clean(f.html) {
+		return usagef("--annotate and --html are both %s: name two files", f.html)
+	}
+	return nil
+}
+
+// sameFile reports whether both names lead to the same file, which exists and is no device.
+func sameFile(a, b string) bool {
+	x, errA := os.Stat(a)
+	y, errB := os.Stat(b)
+	return errA == nil && errB == nil && x.Mode().IsRegular() && os.SameFile(x, y)
 }
 
 // expectation reads the file of --expect; nil without it.
@@ -134,7 +158,7 @@ func (f *judgeFlags) comment(in io.ReadCloser, rep *judge.Report) error {
 	})
 }
 
-// create writes a file, and removes what is not whole.
+// create writes a file. What was written before an error stays: of a damaged capture it is what there is.
 func create(name string, write func(io.Writer) error) error {
 	out, err := os.Create(name)
 	if err != nil {

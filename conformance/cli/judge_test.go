@@ -76,6 +76,42 @@ func TestJudgeExitStatus(t *testing.T) {
 	}
 }
 
+// TestJudgeKeepsInput: what is read is not written over, by whatever name.
+func TestJudgeKeepsInput(t *testing.T) {
+	b, err := os.ReadFile(brokenPcap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, expect := write(t, "in.pcap", string(b)), write(t, "in.expect", "# nothing\n")
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(in, link); err != nil {
+		t.Skip(err)
+	}
+	out := filepath.Join(t.TempDir(), "out")
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--annotate", in}, "--annotate " + in + " is the capture: name another file"},
+		{[]string{"--annotate", link}, "is the capture"},
+		{[]string{"--html", in}, "--html " + in + " is the capture"},
+		{[]string{"--expect", expect, "--html", expect}, "is the file of --expect"},
+		{[]string{"--annotate", out, "--html", out}, "are both " + out + ": name two files"},
+	} {
+		status, _, stderr := run(t, nil, append(append([]string{"judge"}, tt.args...), in)...)
+		if status != exitUsage || !strings.Contains(stderr, tt.want) {
+			t.Errorf("%v: status %d, stderr %q; want 2 and %q in it", tt.args, status, stderr, tt.want)
+		}
+	}
+	if after, err := os.ReadFile(in); err != nil || string(after) != string(b) {
+		t.Errorf("the capture was written over: %d octets, had %d, %v", len(after), len(b), err)
+	}
+	if status, _, stderr := run(t, nil, "judge", "--html", os.DevNull, os.DevNull); status != exitUsage ||
+		strings.Contains(stderr, "name another") {
+		t.Errorf("a device is taken for a file: status %d, %q", status, stderr)
+	}
+}
+
 func TestJudgeText(t *testing.T) {
 	f, err := os.Open(brokenPcap)
 	if err != nil {

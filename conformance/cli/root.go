@@ -6,6 +6,8 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+
+	"github.com/stag-rdma/stag/internal/cliout"
 )
 
 // Exit statuses.
@@ -32,12 +34,15 @@ func usagef(format string, args ...any) error {
 
 // Main runs the command in args (without the program's name) and returns the exit status.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	root := newRoot()
+	root, out := newRoot(), cliout.New(stdout)
 	root.SetArgs(append([]string{}, args...)) // nil would mean the arguments of the process
 	root.SetIn(stdin)
-	root.SetOut(stdout)
+	root.SetOut(out)
 	root.SetErr(stderr)
 	err := root.Execute()
+	if err == nil {
+		err = out.Err() // of those who print without looking
+	}
 	if err == nil {
 		return exitOK
 	}
