@@ -1,15 +1,12 @@
 package transport
 
 import (
-	"errors"
-	"fmt"
 	"net"
 	"time"
 
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/mpa"
-	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
 )
@@ -44,7 +41,8 @@ const (
 
 // Config holds the settings of a client, a server or a listener. A nil *Config and
 // zero fields mean the defaults. It is copied when it is passed and must not be
-// changed meanwhile.
+// changed meanwhile. Nothing may be negative but where a field says what that means; see
+// [Config.Check].
 type Config struct {
 	// Credits is the number of calls in flight on one connection: what a client asks
 	// for and what a server grants at most (RFC 8166 Section 3.3). If zero, 64;
@@ -273,51 +271,10 @@ func (c *Config) fill() (*Config, error) {
 	if f.Logger == nil {
 		f.Logger = zap.NewNop()
 	}
+	err := f.check()
 	f.InlineSend -= f.InlineSend % minInline
 	f.InlineRecv -= f.InlineRecv % minInline
-	return &f, f.check()
-}
-
-// ErrConfig is wrapped by the errors for settings out of range.
-var ErrConfig = errors.New("transport: setting out of range")
-
-// check refuses settings that cannot be obeyed.
-func (c *Config) check() error {
-	for _, r := range []struct {
-		name        string
-		got, lo, hi int
-	}{
-		{"Credits", c.Credits, 1, maxCredits},
-		{"InlineSend", c.InlineSend, minInline, maxInline},
-		{"InlineRecv", c.InlineRecv, minInline, maxInline},
-		{"MaxPayload", c.MaxPayload, minInline, 1 << 30},
-		{"MaxConns", c.MaxConns, 1, 1 << 30},
-		{"MaxPulls", c.MaxPulls, 1, 1 << 30},
-		{"Fanout", c.Fanout, 1, 256},
-		{"Revision", c.Revision, 0, 2},
-		{"Profile", int(c.Profile), int(ProfileRFC8166), int(ProfileRFC5666)},
-		{"MaxExposed", c.MaxExposed, 1, maxCredits},
-		{"BackwardCredits", c.BackwardCredits, 0, maxCredits},
-	} {
-		if r.got < r.lo || r.got > r.hi {
-			return fmt.Errorf("%w: %s is %d, want %d to %d", ErrConfig, r.name, r.got, r.lo, r.hi)
-		}
-	}
-	for _, a := range [...]int{c.Align, c.PeerAlign} {
-		if a > 0 && (a > maxAlign || !rpcrdma.PadsTo(uint32(a))) {
-			return fmt.Errorf("%w: an alignment of %d, want a power of two from 4 to %d", ErrConfig, a, maxAlign)
-		}
-	}
-	if c.BackwardCredits > 0 && c.Profile == ProfileRFC5666 {
-		return fmt.Errorf("%w: BackwardCredits with profile rfc5666, which has no backward direction", ErrConfig)
-	}
-	if c.RequestMemory < int64(c.MaxPayload) {
-		return fmt.Errorf("%w: RequestMemory is %d, less than one MaxPayload of %d", ErrConfig, c.RequestMemory, c.MaxPayload)
-	}
-	if n := c.PerClient.Memory; n > 0 && n < int64(c.MaxPayload) {
-		return fmt.Errorf("%w: PerClient.Memory is %d, less than one MaxPayload of %d", ErrConfig, n, c.MaxPayload)
-	}
-	return nil
+	return &f, err
 }
 
 func setInt(v *int, def int) {

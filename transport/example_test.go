@@ -65,7 +65,6 @@ func serve() (addr string, stop func()) {
 	return l.Addr().String(), func() { s.Close() }
 }
 
-// A client that outlives its connections.
 // Two servers of one process whose clients together have 1000 calls in flight at most.
 func ExampleNewCreditPool() {
 	pool := transport.NewCreditPool(1000)
@@ -83,6 +82,14 @@ func ExampleNewCreditPool() {
 	// 1000
 }
 
+// Settings that come from a user are checked before anything is listened on or dialed.
+func ExampleConfig_Check() {
+	cfg := &transport.Config{Credits: 5000}
+	fmt.Println(cfg.Check())
+	// Output: transport: setting out of range: Credits is 5000, want 1 to 4096
+}
+
+// A client that outlives its connections.
 func ExampleNewRedialer() {
 	addr, stop := serve()
 	defer stop()

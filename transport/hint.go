@@ -23,6 +23,8 @@ func hint(err error) string {
 		return "is this the server's address?"
 	case errors.Is(err, syscall.EADDRINUSE):
 		return "another server has this port; choose another one"
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return "is this an address of this machine, with a port free?"
 	case errors.Is(err, syscall.EACCES):
 		return "ports below 1024 may need privileges; choose another one"
 	}

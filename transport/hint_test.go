@@ -110,10 +110,41 @@ func TestListenError(t *testing.T) {
 		{MaxPayload: 100},
 		{RequestMemory: 1000},
 		{MaxConns: -1},
+		{ExposedMemory: -1},
+		{DRCMemory: -1},
+		{DRCTime: -1},
+		{HandshakeTimeout: -1},
+		{CallTimeout: -1},
+		{CloseTimeout: -1},
+		{PullTimeout: -1},
+		{DoneTimeout: -1},
+		{BusyPoll: -1},
 	} {
+		if err := c.Check(); !errors.Is(err, ErrConfig) {
+			t.Errorf("Check of %+v: %v", c, err)
+		}
 		if _, err := Listen("tcp", "127.0.0.1:0", c); !errors.Is(err, ErrConfig) {
 			t.Errorf("%+v: %v", c, err)
 		}
+	}
+}
+
+// TestConfigErrorText: an error shows what was set, not what became of it.
+func TestConfigErrorText(t *testing.T) {
+	err := (&Config{InlineSend: -1}).Check()
+	if want := "transport: setting out of range: InlineSend is -1, want 1024 to 262144"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	if err := (*Config)(nil).Check(); err != nil {
+		t.Errorf("the defaults are refused: %v", err)
+	}
+}
+
+// TestForeignAddress: an address that no interface has.
+func TestForeignAddress(t *testing.T) {
+	_, err := Listen("tcp", "192.0.2.1:0", nil) // RFC 5737: for documentation
+	if err == nil || !strings.Contains(err.Error(), "is this an address of this machine") {
+		t.Errorf("Listen: %v", err)
 	}
 }
 

@@ -85,7 +85,10 @@ type RedialTrace struct {
 
 // fill returns a checked copy of c with the defaults in place.
 func (c *RedialConfig) fill() (*RedialConfig, error) {
-	f := *c
+	var f RedialConfig
+	if c != nil {
+		f = *c
+	}
 	setDuration(&f.DialTimeout, DefaultDialTimeout)
 	setDuration(&f.MinDelay, DefaultMinDelay)
 	setDuration(&f.MaxDelay, DefaultMaxDelay)

@@ -380,6 +380,9 @@ func TestRedialConfig(t *testing.T) {
 			t.Errorf("%d: %v", i, err)
 		}
 	}
+	if _, err := NewRedialer(nil); !errors.Is(err, ErrConfig) {
+		t.Errorf("nil: %v", err)
+	}
 	r, err := NewRedialer(&RedialConfig{Dial: func(context.Context) (Caller, error) { return NewRedialer(&RedialConfig{Dial: dial}) }})
 	if err != nil {
 		t.Fatal(err)

@@ -23,7 +23,7 @@ var (
 var advice = map[error]string{
 	ErrMagic:    "name a log, or create one",
 	ErrVersion:  "use a program of that version",
-	ErrSize:     "restore the whole file",
+	ErrSize:     "if this is a commit log, restore the whole file",
 	ErrChecksum: "restore the log from a copy",
 	ErrValue:    "restore the log from a copy",
 }
