@@ -47,6 +47,9 @@ func (a *app) clientConfig() (*nfsclient.Config, error) {
 	if f.inFlight < 1 || f.block < 1 || f.timeout <= 0 {
 		return nil, usagef("--in-flight, --block and --timeout want values above 0")
 	}
+	if f.reconnect < 0 {
+		return nil, usagef("--reconnect %v: want a time, or 0 to fail when the connection is lost", f.reconnect)
+	}
 	if f.uid < -1 || f.gid < -1 || f.uid > 1<<32-1 || f.gid > 1<<32-1 {
 		return nil, usagef("--uid and --gid want numbers from 0 to 4294967295")
 	}

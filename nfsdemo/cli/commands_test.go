@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -163,3 +165,65 @@ func ExampleMain() {
 	// nfsdemo: none of these is a URL: use cp(1) for local files
 	// 2
 }
+
+// TestSettings: what cannot be obeyed is refused before anything is opened or said.
+func TestSettings(t *testing.T) {
+	serve := []string{"serve", "--export", t.TempDir(), "--listen", "127.0.0.1:0", "--mount-listen", ""}
+	proxy := []string{"proxy", "--to", "nfs://127.0.0.1:1", "--listen", "127.0.0.1:0"}
+	for _, tt := range []struct {
+		before, flags []string
+		want          string
+	}{
+		{serve, []string{"--credits", "-1"}, "Credits is -1, want 1 to 4096"},
+		{serve, []string{"--credits", "4097"}, "Credits is 4097"},
+		{serve, []string{"--client-memory", "1"}, "PerClient.Memory is 1048576, less than one MaxPayload"},
+		{serve, []string{"--memory-limit", "1"}, "RequestMemory is 1048576"},
+		{serve, []string{"--memory-limit", "-5"}, "--memory-limit: want a number"},
+		{serve, []string{"--max-connections", "2000000000"}, "MaxConns is 2000000000"},
+		{proxy, []string{"--backward", "-1"}, "BackwardCredits is -1, want 0 to 4096"},
+		{[]string{"proxy", "--to", "nfs+rdma://127.0.0.1:1", "--listen", "foo"}, []string{"--credits", "-1"}, "Credits is -1"},
+		{[]string{"cat", "nfs://127.0.0.1:1/x"}, []string{"--reconnect", "-1s"}, "--reconnect -1s: want a time"},
+		{[]string{"fo"}, nil, "see nfsdemo --help"},
+	} {
+		args := append(slices.Clone(tt.before), tt.flags...)
+		r := command(t.Context(), "", args...)
+		if r.status != exitUsage || r.stdout != "" || !strings.Contains(r.stderr, tt.want) {
+			t.Errorf("%v: status %d, output %q, errors %q; want %q", args, r.status, r.stdout, r.stderr, tt.want)
+		}
+	}
+}
+
+// TestLimitTooLarge: MiB that overflow as octets.
+func TestLimitTooLarge(t *testing.T) {
+	if math.MaxInt == math.MaxInt32 {
+		t.Skip("an int cannot hold that many MiB")
+	}
+	for _, flag := range []string{"--memory-limit", "--client-memory"} {
+		r := command(t.Context(), "", "serve", "--export", t.TempDir(), flag, "99999999999999")
+		if r.status != exitUsage || !strings.Contains(r.stderr, flag[2:]+": too much") {
+			t.Errorf("status %d, errors %q", r.status, r.stderr)
+		}
+	}
+}
+
+// TestFullOutput: what standard output did not take is an error, of every command.
+func TestFullOutput(t *testing.T) {
+	dir, rdma, _ := start(t)
+	if err := os.WriteFile(filepath.Join(dir, "file"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"df", rdma}, {"stat", rdma}, {"ls", rdma}, {"cat", rdma + "/file"}, {"demo", "--max", "0"}, {"demo", "--max", "0", "--json"}, {"--help"}} {
+		var errs bytes.Buffer
+		a := &app{stdout: noRoom{}, stderr: &errs, hard: t.Context()}
+		if status := a.run(t.Context(), args); status != exitFailed || !strings.Contains(errs.String(), errNoRoom.Error()) {
+			t.Errorf("%v: status %d, errors %q; want 1 and %v", args, status, errs.String(), errNoRoom)
+		}
+	}
+}
+
+// noRoom is a full disk.
+type noRoom struct{}
+
+var errNoRoom = errors.New("no room")
+
+func (noRoom) Write([]byte) (int, error) { return 0, errNoRoom }

@@ -105,10 +105,10 @@ func (t *pushTotals) add(p *nfsclient.Pushed) {
 // report says on standard error by what the files were written.
 func (t *pushTotals) report(a *app) {
 	if t.octets > 0 {
-		fmt.Fprintf(a.stderr, "nfsdemo: pushed %s of %s: %v, %s\n", octets(uint64(t.octets)), files(t.files), t.rung, t.level)
+		fmt.Fprintf(a.stderr, "nfsdemo: pushed %s of %s: %v, %s\n", amount(t.octets), files(t.files), t.rung, t.level)
 	}
 	if t.plain > 0 {
-		fmt.Fprintf(a.stderr, "nfsdemo: wrote %s of %s by WRITE and COMMIT: %s\n", octets(uint64(t.written)), files(t.plain), reasonOf(t.why))
+		fmt.Fprintf(a.stderr, "nfsdemo: wrote %s of %s by WRITE and COMMIT: %s\n", amount(t.written), files(t.plain), reasonOf(t.why))
 	}
 }
 
@@ -126,6 +126,9 @@ func reasonOf(err error) string {
 		if causes := u.Unwrap(); len(causes) == 2 {
 			err = causes[1]
 		}
+	}
+	if errors.Is(err, push.ErrNoProgram) {
+		return "the server does not take pushed writes (nfsdemo serve does with --push-log DIR)"
 	}
 	return explain(err)
 }

@@ -34,6 +34,9 @@ func exitStatus(err error) int {
 	if _, ok := errors.AsType[*nfsclient.URLError](err); ok {
 		return exitUsage
 	}
+	if errors.Is(err, transport.ErrConfig) {
+		return exitUsage // settings come from flags
+	}
 	return exitFailed
 }
 
@@ -43,7 +46,7 @@ func explain(err error) string {
 	if h := hint(err); h != "" {
 		s += ": " + h
 	}
-	return strings.ReplaceAll(s, "\n", " ")
+	return strings.ReplaceAll(s, "\n", "; ")
 }
 
 // reason says what is wrong, in the words of the layer that knows best.
@@ -79,6 +82,9 @@ func dialReason(e *dialError) string {
 		if oe.Rejected() {
 			return fmt.Sprintf("%s: %s refused the connection", e.u, e.u.Addr())
 		}
+		if oe.Op == transport.OpDial && e.u.Scheme == nfsclient.SchemeRDMA && hungUp(e.err) {
+			return fmt.Sprintf("%s: no iWARP peer at %s: it closed the connection in the start-up", e.u, e.u.Addr())
+		}
 		if oe.Op == transport.OpDial && e.u.Scheme == nfsclient.SchemeRDMA {
 			return fmt.Sprintf("%s: no iWARP peer at %s (%v)", e.u, e.u.Addr(), oe.Err)
 		}
@@ -90,6 +96,16 @@ func dialReason(e *dialError) string {
 // isTimeout reports whether nobody answered.
 func isTimeout(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+// hungUp reports whether the peer ended the connection.
+func hungUp(err error) bool {
+	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE} {
+		if errors.Is(err, end) {
+			return true
+		}
+	}
+	return false
 }
 
 // refusedBy names the address that refused, which may be that of MOUNT.
@@ -132,8 +148,7 @@ func dialHint(e *dialError) string {
 		return "check the address"
 	case isTimeout(e.err):
 		return otherScheme(rdma, "is it the right host and port, and not behind a firewall? ")
-	case errors.Is(e.err, io.EOF), errors.Is(e.err, io.ErrUnexpectedEOF), errors.Is(e.err, syscall.ECONNRESET),
-		errors.Is(e.err, syscall.EPIPE), errors.Is(e.err, net.ErrClosed):
+	case hungUp(e.err), errors.Is(e.err, net.ErrClosed):
 		return otherScheme(rdma, "")
 	}
 	switch oe, ok := errors.AsType[*transport.OpError](e.err); {

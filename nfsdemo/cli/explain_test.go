@@ -42,7 +42,7 @@ func TestExplain(t *testing.T) {
 		code int
 	}{
 		{"refused", &dialError{u: rdma, err: &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}, "refused by h:20049: start the server", 1},
-		{"not iWARP", &dialError{u: rdma, err: op(transport.OpDial, io.ErrUnexpectedEOF)}, "no iWARP peer at h:20049 (unexpected EOF): if this is not an iWARP port but NFS over TCP, use nfs://", 1},
+		{"not iWARP", &dialError{u: rdma, err: op(transport.OpDial, io.ErrUnexpectedEOF)}, "no iWARP peer at h:20049: it closed the connection in the start-up: if this is not an iWARP port but NFS over TCP, use nfs://", 1},
 		{"not TCP", &dialError{u: tcp, err: op(transport.OpCall, io.EOF)}, "connection to h:1 lost: EOF: if this is an NFS/RDMA port, use nfs+rdma://", 1},
 		{"silent", &dialError{u: tcp, err: op(transport.OpCall, context.DeadlineExceeded)}, "no answer from h:2049 in time: is it the right host", 1},
 		{"no host", &dialError{u: tcp, err: &net.DNSError{Name: "h", IsNotFound: true}}, `no such host "h"`, 1},
@@ -62,7 +62,8 @@ func TestExplain(t *testing.T) {
 		{"low port", op(transport.OpListen, syscall.EACCES), "ports below 1024 may need privileges", 1},
 		{"usage", usagef("wants more"), "wants more", 2},
 		{"URL", &nfsclient.URLError{URL: "x", Reason: "bad"}, "x: bad", 2},
-		{"two lines", fmt.Errorf("a\nb"), "a b", 1},
+		{"two lines", fmt.Errorf("a\nb"), "a; b", 1},
+		{"setting", (&transport.Config{Credits: -1}).Check(), "Credits is -1, want 1 to 4096", 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := explain(tt.err)

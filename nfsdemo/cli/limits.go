@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"math"
 	"net"
 
 	"github.com/spf13/cobra"
@@ -32,6 +33,9 @@ func (f *limitFlags) add(cmd *cobra.Command) {
 	flags.IntVar(&f.clientPulls, "client-pulls", 0, "calls of one client address whose chunks are read; 0: a quarter of all, -1: no limit of its own")
 }
 
+// maxLimit is the largest value of a limit: as many MiB as an int64 has octets for.
+const maxLimit = math.MaxInt64 >> 20
+
 // apply puts the flags into cfg.
 func (f *limitFlags) apply(cfg *transport.Config) error {
 	for flag, n := range map[string]int{
@@ -40,6 +44,9 @@ func (f *limitFlags) apply(cfg *transport.Config) error {
 	} {
 		if n < 0 {
 			return usagef("--%s: want a number, or 0 for the default", flag)
+		}
+		if int64(n) > maxLimit {
+			return usagef("--%s: too much; the largest is %d", flag, int64(maxLimit))
 		}
 	}
 	if len(f.allow) > 0 {

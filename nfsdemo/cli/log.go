@@ -83,6 +83,9 @@ func (a *app) dumpLog(path string, records bool) error {
 	if err != nil {
 		return err
 	}
+	if fi.IsDir() {
+		return fmt.Errorf("%s: is a directory: name the file of a log", path)
+	}
 	n := uint64(0)
 	info, err := commitlog.Inspect(f, fi.Size(), func(r *commitlog.Record) error {
 		n++

@@ -99,8 +99,10 @@ func (f *proxyFlags) config(a *app) (*transport.Config, error) {
 	if err := f.limits.apply(cfg); err != nil {
 		return nil, err
 	}
-	cfg.CreditPool, err = creditPool(f.pool)
-	return cfg, err
+	if cfg.CreditPool, err = creditPool(f.pool); err != nil {
+		return nil, err
+	}
+	return cfg, cfg.Check()
 }
 
 // proxy passes clients on until it is interrupted.

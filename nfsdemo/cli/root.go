@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/stag-rdma/stag/internal/cliout"
 	"github.com/stag-rdma/stag/rdmap/capture"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -80,12 +81,17 @@ func (a *app) run(ctx context.Context, args []string) (status int) {
 			status = exitFailed
 		}
 	}()
+	out := cliout.New(a.stdout)
+	a.stdout = out
 	root := a.root()
 	root.SetArgs(append([]string{}, args...)) // nil would mean the arguments of the process
 	root.SetIn(a.stdin)
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	err := root.ExecuteContext(ctx)
+	if err == nil {
+		err = out.Err() // of those who print without looking
+	}
 	cerr := a.stopCapture()
 	if err == nil && cerr == nil {
 		return exitOK
@@ -151,7 +157,7 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	msg := fmt.Sprintf("unknown command %q", args[0])
-	cmd.SuggestionsMinimumDistance = 2
+	cmd.SuggestionsMinimumDistance = min(2, len(args[0])/2) // of three letters, one may be wrong
 	if s := cmd.SuggestionsFor(args[0]); len(s) > 0 {
 		return usagef("%s: did you mean %q?", msg, s[0])
 	}

@@ -133,7 +133,7 @@ func (f *serveFlags) config(a *app) (*serviceConfig, error) {
 	if f.noCRC {
 		cfg.config.CRC = transport.CRCOff
 	}
-	return &cfg, nil
+	return &cfg, cfg.config.Check()
 }
 
 // serve serves until it is interrupted.

@@ -33,6 +33,6 @@
 //
 // # Not here
 //
-// Caches, locks (NLM), ACLs, RPCSEC_GSS, and reconnection: a lost connection ends
-// the client. Symbolic links that leave the export are refused.
+// Caches, locks (NLM), ACLs, RPCSEC_GSS. A lost connection ends the client, unless
+// [Config] says Reconnect. Symbolic links that leave the export are refused.
 package nfsclient

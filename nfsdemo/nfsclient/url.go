@@ -88,6 +88,8 @@ func ParseURL(s string) (*URL, error) {
 		return fail("scheme %q is not supported: use nfs+rdma:// or nfs://", raw.Scheme)
 	case u.Host == "":
 		return fail("no host: write %s://host/export/path", u.Scheme)
+	case strings.Contains(u.Host, ":") && !strings.HasPrefix(raw.Host, "["):
+		return fail("an IPv6 address wants brackets: write %s://[2001:db8::1]:%d/export/path", u.Scheme, u.Scheme.defaultPort())
 	case raw.User != nil:
 		return fail("user names are not part of NFS URLs: use --uid and --gid")
 	case raw.Fragment != "":
