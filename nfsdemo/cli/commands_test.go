@@ -199,7 +199,9 @@ func TestLimitTooLarge(t *testing.T) {
 		t.Skip("an int cannot hold that many MiB")
 	}
 	for _, flag := range []string{"--memory-limit", "--client-memory"} {
-		r := command(t.Context(), "", "serve", "--export", t.TempDir(), flag, "99999999999999")
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // of a server that starts all the same
+		r := command(ctx, "", "serve", "--export", t.TempDir(), "--listen", "127.0.0.1:0", "--mount-listen", "", flag, "99999999999999")
+		cancel()
 		if r.status != exitUsage || !strings.Contains(r.stderr, flag[2:]+": too much") {
 			t.Errorf("status %d, errors %q", r.status, r.stderr)
 		}
