@@ -17,11 +17,11 @@ import (
 // ErrSize.
 func Create(path string, size int, o *Options) error {
 	if size <= 0 {
-		return &Error{Op: "create", Path: path, Kind: ErrSize, Err: &sizeError{got: int64(size), want: 1}}
+		return &Error{Op: opCreate, Path: path, Kind: ErrSize, Err: &sizeError{got: int64(size), want: 1}}
 	}
 	opt := o.withDefaults()
 	if err := create(path, size, opt.Hooks); err != nil {
-		return &Error{Op: "create", Path: path, Kind: ErrCreate, Err: err}
+		return &Error{Op: opCreate, Path: path, Kind: ErrCreate, Err: err}
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -36,14 +37,15 @@ func TestCreateRefuses(t *testing.T) {
 		path string
 		size int
 		want error
+		next string // what to do
 	}{
-		{there, 64, fs.ErrExist},
-		{filepath.Join(dir, "no", "dir"), 64, fs.ErrNotExist},
-		{filepath.Join(dir, "empty"), 0, pmem.ErrSize},
-		{filepath.Join(dir, "negative"), -1, pmem.ErrSize},
+		{there, 64, fs.ErrExist, "(open it, or remove it"},
+		{filepath.Join(dir, "no", "dir"), 64, fs.ErrNotExist, "choose another place"},
+		{filepath.Join(dir, "empty"), 0, pmem.ErrSize, "(a memory has one octet at least)"},
+		{filepath.Join(dir, "negative"), -1, pmem.ErrSize, "one octet at least"},
 	} {
-		if err := pmem.Create(tt.path, tt.size, nil); !errors.Is(err, tt.want) {
-			t.Errorf("%s, %d octets: %v", tt.path, tt.size, err)
+		if err := pmem.Create(tt.path, tt.size, nil); !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.next) {
+			t.Errorf("%s, %d octets: %v; want %v, %q", tt.path, tt.size, err, tt.want, tt.next)
 		}
 	}
 	if got, err := os.ReadFile(there); string(got) != "precious" || err != nil {

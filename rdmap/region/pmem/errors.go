@@ -2,6 +2,7 @@ package pmem
 
 import (
 	"errors"
+	"io/fs"
 	"strings"
 
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -45,6 +46,9 @@ var advice = []struct {
 	{region.ErrPinned, "leave the memory alone until the system call returns, then close and reopen through recovery"},
 }
 
+// opCreate is the operation of Create, whose errors ask for other things than those of Open.
+const opCreate = "create"
+
 // Error is what every function of the package returns. errors.Is finds its Kind and
 // its cause.
 type Error struct {
@@ -65,12 +69,28 @@ func (e *Error) Error() string {
 	if e.Err != nil {
 		b.WriteString(": " + e.Err.Error())
 	}
-	for _, a := range advice {
-		if errors.Is(e.Kind, a.kind) {
-			b.WriteString(" (" + a.text + ")")
-		}
+	if text := e.advice(); text != "" {
+		b.WriteString(" (" + text + ")")
 	}
 	return b.String()
+}
+
+// advice is what the caller can do next; "" if there is nothing to say.
+func (e *Error) advice() string {
+	if e.Op == opCreate {
+		switch {
+		case errors.Is(e.Err, fs.ErrExist):
+			return "open it, or remove it if nobody needs what it holds"
+		case errors.Is(e.Kind, ErrSize):
+			return "a memory has one octet at least"
+		}
+	}
+	for _, a := range advice {
+		if errors.Is(e.Kind, a.kind) {
+			return a.text
+		}
+	}
+	return ""
 }
 
 // Unwrap returns Kind and Err.

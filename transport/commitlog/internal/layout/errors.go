@@ -19,13 +19,16 @@ var (
 	ErrValue = errors.New("impossible value")
 )
 
+// fieldCapacity is the field that those who create a log choose.
+const fieldCapacity = "capacity"
+
 // advice says what to do next.
 var advice = map[error]string{
 	ErrMagic:    "name a log, or create one",
 	ErrVersion:  "use a program of that version",
 	ErrSize:     "if this is a commit log, restore the whole file",
 	ErrChecksum: "restore the log from a copy",
-	ErrValue:    "restore the log from a copy",
+	ErrValue:    "if the log was good once, restore it from a copy",
 }
 
 // FormatError says what is wrong with the octets of a log, and where.
@@ -38,6 +41,10 @@ type FormatError struct {
 
 // Error tells what is wrong, where, and what to do next.
 func (e *FormatError) Error() string {
+	if e.Field == fieldCapacity && e.Kind == ErrSize {
+		return fmt.Sprintf("commitlog: a ring of %d octets: %v (a capacity is a multiple of %d octets, at least %d)",
+			e.Got, e.Kind, Align, MinCapacity)
+	}
 	return fmt.Sprintf("commitlog: %s at octet %d: %v: got %#x, want %#x (%s)",
 		e.Field, e.Off, e.Kind, e.Got, e.Want, advice[e.Kind])
 }

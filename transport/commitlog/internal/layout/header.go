@@ -140,13 +140,19 @@ func (h *Header) Parse(b []byte, off int) error {
 	}
 	copy(h.ID[:], b[offID:])
 	copy(h.Key[:], b[offKey:])
+	return h.Check(off)
+}
+
+// Check reports the first field that no log has, as a *FormatError; off is where the header
+// lies or is to lie. A log is not created with what Parse would refuse.
+func (h *Header) Check(off int) error {
 	switch {
 	case h.Mode != Strict && h.Mode != WAL:
-		return bad("mode", offMode, ErrValue, uint64(h.Mode), uint64(WAL))
+		return &FormatError{Field: "mode", Off: off + offMode, Kind: ErrValue, Got: uint64(h.Mode), Want: uint64(WAL)}
 	case h.Hash != CRC32C && h.Hash != SHA256:
-		return bad("hash", offHash, ErrValue, uint64(h.Hash), uint64(CRC32C))
+		return &FormatError{Field: "hash", Off: off + offHash, Kind: ErrValue, Got: uint64(h.Hash), Want: uint64(CRC32C)}
 	case CheckCapacity(h.Capacity) != nil:
-		return bad("capacity", offCapacity, ErrSize, h.Capacity, MinCapacity)
+		return &FormatError{Field: fieldCapacity, Off: off + offCapacity, Kind: ErrSize, Got: h.Capacity, Want: MinCapacity}
 	}
 	return nil
 }

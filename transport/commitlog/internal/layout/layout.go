@@ -26,7 +26,7 @@ const (
 // CheckCapacity reports whether a ring can have n octets.
 func CheckCapacity(n uint64) error {
 	if n < MinCapacity || n%Align != 0 || n > math.MaxInt64/2 {
-		return &FormatError{Field: "capacity", Off: HeaderOff + offCapacity, Kind: ErrSize, Got: n, Want: MinCapacity}
+		return &FormatError{Field: fieldCapacity, Off: HeaderOff + offCapacity, Kind: ErrSize, Got: n, Want: MinCapacity}
 	}
 	return nil
 }

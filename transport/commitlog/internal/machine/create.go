@@ -5,7 +5,7 @@ import "github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 // Create returns how a new log is made of memory that holds durable zeros. The magic
 // comes last: after a crash before it there is no log, not a damaged one.
 func Create(h layout.Header) ([]Op, error) {
-	if err := layout.CheckCapacity(h.Capacity); err != nil {
+	if err := h.Check(h.Slot()); err != nil {
 		return nil, err
 	}
 	b := h.Append(nil)

@@ -1,0 +1,42 @@
+package commitlog
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/region"
+)
+
+// TestCreateRefuses: what Open could not open is not created, and what the memory holds stays.
+func TestCreateRefuses(t *testing.T) {
+	size, err := MemorySize(1 << 12)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		size int
+		o    Options
+		kind error
+		text string
+	}{
+		"mode":         {size, Options{Mode: 9}, ErrValue, "commitlog: mode at octet 12: impossible value: got 0x9"},
+		"hash":         {size, Options{Hash: 9}, ErrValue, "commitlog: hash at octet 68: impossible value: got 0x9"},
+		"no room":      {100, Options{}, ErrSize, "a ring of 0 octets: wrong size (a capacity is a multiple of 64 octets, at least 256)"},
+		"no multiple":  {size + 1, Options{}, ErrSize, "a ring of 4097 octets: wrong size"},
+		"one too many": {size - 1, Options{}, ErrSize, "a ring of 4095 octets: wrong size"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mem := region.Bytes(bytes.Repeat([]byte("precious"), tt.size/8+1)[:tt.size])
+			before := bytes.Clone(mem)
+			err := Create(mem, &tt.o)
+			if !errors.Is(err, tt.kind) || !strings.Contains(err.Error(), tt.text) {
+				t.Errorf("got %v, want %q", err, tt.text)
+			}
+			if !bytes.Equal(mem, before) {
+				t.Error("the memory was changed")
+			}
+		})
+	}
+}
