@@ -41,7 +41,7 @@ type FormatError struct {
 
 // Error tells what is wrong, where, and what to do next.
 func (e *FormatError) Error() string {
-	if e.Field == fieldCapacity && e.Kind == ErrSize {
+	if e.Field == fieldCapacity && errors.Is(e.Kind, ErrSize) {
 		return fmt.Sprintf("commitlog: a ring of %d octets: %v (a capacity is a multiple of %d octets, at least %d)",
 			e.Got, e.Kind, Align, MinCapacity)
 	}
