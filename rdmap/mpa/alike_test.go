@@ -55,7 +55,7 @@ func TestWriteCRCsOther(t *testing.T) {
 		for i := range 4 {
 			b, _ := run(rnd, 1, size)
 			if i == at {
-				b = AppendFPDU(nil, bytes.Repeat([]byte{0, size}, size), true)
+				b = AppendFPDU(nil, bytes.Repeat([]byte{0, size}, 2*size), true)
 			}
 			want = append(want, b...)
 		}
