@@ -1,10 +1,12 @@
 package judge
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
 
+	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/conformance/decode"
 )
 
@@ -83,6 +85,9 @@ func (b *Builder) Event(ev *decode.Event) {
 	switch ev.Kind {
 	case decode.KindFPDU:
 		c.FPDUs[ev.Dir]++
+		if errors.Is(ev.Err, chunks.ErrTooLarge) || errors.Is(ev.Err, chunks.ErrTooMany) {
+			c.unknown(fmt.Sprintf("frame %d %v: its chunks, and what is said behind it: %v", ev.Frame, ev.Dir, ev.Err))
+		}
 	case decode.KindUndecoded:
 		if !ev.Conn.Foreign {
 			c.unknown(fmt.Sprintf("frame %d %v: %d octets not decoded: %v", ev.Frame, ev.Dir, ev.Len+ev.Missing, ev.Err))

@@ -56,7 +56,7 @@ func (m *rpcMachine) send(ev *decode.Event) {
 	switch {
 	case h == nil:
 		m.unanswerable(ev)
-	case fl != sound && !m.isReply(ev, h):
+	case fl != sound && !m.waits(ev, h): // where its RPC message stands is not known
 		m.flawedCall(ev, h, fl)
 	case fl != sound:
 		m.flawedReply(ev, h)
@@ -71,10 +71,14 @@ func (m *rpcMachine) send(ev *decode.Event) {
 	}
 }
 
-// isReply reports whether a message goes in the direction of replies. It has a usable header, or is
-// taken for a reply when a call waits for it.
+// waits reports whether a call of the other direction waits for the XID of a message.
+func (m *rpcMachine) waits(ev *decode.Event, h *rpcrdma.Header) bool {
+	return m.sides[1-ev.Dir].calls[h.XID] != nil
+}
+
+// isReply reports whether a message with a usable header goes in the direction of replies.
 func (m *rpcMachine) isReply(ev *decode.Event, h *rpcrdma.Header) bool {
-	waits := m.sides[1-ev.Dir].calls[h.XID] != nil
+	waits := m.waits(ev, h)
 	switch h.Type {
 	case rpcrdma.MsgTypeMsg, rpcrdma.MsgTypeMsgP:
 		b := ev.Message.Payload
@@ -121,6 +125,7 @@ func (m *rpcMachine) flawedCall(ev *decode.Event, h *rpcrdma.Header, fl flaw) {
 func (m *rpcMachine) flawedReply(ev *decode.Event, h *rpcrdma.Header) {
 	side := &m.sides[1-ev.Dir]
 	if c := side.calls[h.XID]; c != nil {
+		m.tooLarge(ev, c)
 		side.answered(c)
 		side.credit.answered++
 	}

@@ -37,6 +37,7 @@ const (
 	tooShort         // dropped without an answer
 	wrongVers        // ERR_VERS
 	wrongHeader      // ERR_CHUNK
+	unjudged         // none that is known: its header is not decoded
 )
 
 // use is what a segment of memory was offered for.

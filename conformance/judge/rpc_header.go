@@ -23,7 +23,7 @@ func (m *rpcMachine) header(ev *decode.Event, b []byte) (*rpcrdma.Header, flaw) 
 	}
 	if !ok && h.Size() > len(b) { // what is wrong with the segment has hidden what is wrong with the header
 		m.doubt[ev.Dir] = true
-		return h, wrongHeader
+		return h, unjudged
 	}
 	if !ok {
 		m.trailing(h, b)
@@ -48,7 +48,7 @@ func (m *rpcMachine) header(ev *decode.Event, b []byte) (*rpcrdma.Header, flaw) 
 	case errors.Is(err, xdr.ErrShort):
 		m.violate("RPCRDMA-005", "%v", err)
 	default: // more than the decoder takes: nobody's fault, but not to be judged
-		m.doubt[ev.Dir] = true
+		m.doubt[ev.Dir], fl = true, unjudged
 	}
 	return h, fl
 }

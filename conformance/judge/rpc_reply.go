@@ -1,6 +1,8 @@
 package judge
 
 import (
+	"errors"
+
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/conformance/decode"
 	"github.com/stag-rdma/stag/rpcrdma"
@@ -10,7 +12,7 @@ import (
 // reply judges a reply with a usable header; b is what came behind it.
 func (m *rpcMachine) reply(ev *decode.Event, h *rpcrdma.Header, b []byte) {
 	c := m.answers(ev, h)
-	if !m.replyPayload(h, b) || c == nil {
+	if !m.replyPayload(h, b) || c == nil || c.flaw == unjudged {
 		m.closeCall(ev, c)
 		return
 	}
@@ -71,14 +73,18 @@ func (m *rpcMachine) replyPayload(h *rpcrdma.Header, b []byte) bool {
 		m.violate("RPCRDMA-008", "RDMA_NOMSG without a used Reply chunk")
 		return false
 	}
-	xid, _, ok := xdr.PeekXID(b)
+	xid, typ, ok := xdr.PeekXID(b)
 	switch {
 	case !ok:
 		m.violate("RPCRDMA-009", "%d octets behind the header", len(b))
 	case xid != h.XID:
 		m.violate("RPCRDMA-010", "rdma_xid %#08x, XID %#08x", h.XID, xid)
+	case typ > xdr.MsgReply: // a call waits for it, else it is judged as a call
+		m.violate("RPC-001", "msg_type %d", typ)
+	default:
+		return true
 	}
-	return ok && xid == h.XID
+	return false
 }
 
 // returned judges the chunks of a reply against those of its call. It reports whether they can be
@@ -151,5 +157,18 @@ func (m *rpcMachine) placedChunk(got chunks.WriteChunk, mem []*memory) {
 			m.violate("RPCRDMA-034", "segment %d of %d octets at %v %#x was not written to its end", i+1, got[i].Length, got[i].Handle, got[i].Offset)
 			return
 		}
+	}
+}
+
+// tooLarge judges a reply whose segments have more octets than are decoded. Those of its call have not, so they are
+// others.
+func (m *rpcMachine) tooLarge(ev *decode.Event, c *rpcCall) {
+	bad, ok := errors.AsType[*xdr.DecodeError](ev.Err)
+	switch {
+	case !ok || !errors.Is(bad, chunks.ErrTooLarge) || c.flaw != sound || m.old:
+	case bad.Field == "read list":
+		m.violate("RPCRDMA-044", "more than 1 GiB in it")
+	default:
+		m.violate("RPCRDMA-032", "segments of more than 1 GiB, were offered with fewer octets")
 	}
 }
