@@ -135,11 +135,11 @@ func (c *Conn) landed(st *staging, n int) {
 }
 
 // land delivers the FPDUs whose payloads lie in their place already, and fills the other
-// holes.
+// holes. The role may be lost when the last one has completed the Read: then d, whose view
+// has been released, is somebody else's.
 func (c *Conn) land(st *staging) error {
 	d, r := &c.direct, c.rcv
 	d.on = false
-	defer d.view.Release()
 	mem := d.view.Bytes()
 	for off := 0; off < d.to; {
 		n := d.size(off)
@@ -147,6 +147,7 @@ func (c *Conn) land(st *staging) error {
 		size := mpa.FPDULen(ddp.TaggedLen + n)
 		if len(p) < size || off > 0 && !d.expected(p, off) {
 			d.fill(p, off)
+			d.view.Release()
 			return nil
 		}
 		var sum uint32
@@ -154,6 +155,7 @@ func (c *Conn) land(st *staging) error {
 			sum = mpa.UpdateCRC(mpa.UpdateCRC(0, p[:fpduHead]), mem[off:off+n])
 		}
 		if err := c.df.Finish(sum, p[fpduHead+n:size]); err != nil {
+			d.view.Release()
 			return c.mute(protocolError(err, nil))
 		}
 		if off += n; off == d.to {
@@ -163,6 +165,7 @@ func (c *Conn) land(st *staging) error {
 		ev, err := r.input(p[mpa.HeaderLen : fpduHead+n])
 		r.inPlace = false
 		if err != nil {
+			d.view.Release()
 			return c.mute(err)
 		}
 		st.r += size

@@ -2,6 +2,7 @@ package rdmap_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -149,6 +150,51 @@ func ExampleConn_HandOff() {
 	second, _ := a.Recv(ctx)
 	fmt.Println(string(first.Data), string(second.Data))
 	// Output: quick slow
+}
+
+// fetching answers a message that is an STag with what is there.
+type fetching struct {
+	mem  []byte
+	sink region.STag
+	c    *rdmap.Conn
+}
+
+func (h *fetching) HandleRecv(c *rdmap.Conn, m *rdmap.Message) {
+	c.PostRecv(1)
+	h.c = c
+	c.Post([]rdmap.WR{{
+		Op: rdmap.OpReadRequest, STag: region.STag(binary.BigEndian.Uint32(m.Data)),
+		Sink: h.sink, Len: uint32(len(h.mem)), Done: h,
+	}})
+}
+func (h *fetching) HandleClose(*rdmap.Conn, error) {}
+
+// Complete is for a Read that has failed, or that another goroutine completes.
+func (h *fetching) Complete(err error) {
+	if err == nil {
+		h.CompleteUpcall(h.c)
+	}
+}
+
+func (h *fetching) CompleteUpcall(c *rdmap.Conn) {
+	c.Post([]rdmap.WR{{Op: rdmap.OpSend, Head: h.mem}})
+}
+
+// A server goes on where it reads, when what it has asked for is there.
+func ExampleUpcallCompleter() {
+	ctx := context.Background()
+	h := &fetching{mem: make([]byte, 4)}
+	a, b := pair(nil, &rdmap.Config{Handler: h})
+	defer a.Close()
+	defer b.Close()
+	reg, _ := b.Register(h.mem, region.ReadSink)
+	h.sink = reg.STag()
+	go b.Serve()
+	src, _ := a.Register([]byte("data"), region.RemoteRead)
+	a.Send(ctx, binary.BigEndian.AppendUint32(nil, uint32(src.STag())))
+	m, err := a.Recv(ctx)
+	fmt.Printf("%s %v\n", m.Data, err)
+	// Output: data <nil>
 }
 
 // The upper layers' private data travels in the startup frames; the responder

@@ -39,3 +39,14 @@ type Handler interface {
 // goroutine that holds the reading role when everything read so far has been
 // handled, before the engine flushes what the upcalls have posted.
 type IdleHandler interface{ HandleIdle(c *Conn) }
+
+// UpcallCompleter is the Completer of a request, such as an RDMA Read, that goes on with
+// work of some length when the response is there. In Serve CompleteUpcall is called instead of
+// Complete(nil), in the goroutine that has read the response, which wakes no other. It is an
+// upcall like HandleRecv, under Config.HandlerLimit. Complete is called all the same when the
+// request fails, outside Serve, where another goroutine completes the request, and when what
+// is behind it completes at the same time; so it must see to it itself that nobody waits.
+type UpcallCompleter interface {
+	Completer
+	CompleteUpcall(c *Conn)
+}

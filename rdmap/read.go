@@ -167,8 +167,7 @@ func (c *Conn) event(st *staging, ev *event) error {
 		c.startExecutor()
 		c.mu.Unlock()
 	case evReadDone:
-		fire(c.rdue)
-		c.rdue = c.rdue[:0]
+		return c.readDone(st)
 	case evTerminate:
 		return ev.term
 	case evStalled:
@@ -179,12 +178,7 @@ func (c *Conn) event(st *staging, ev *event) error {
 			ev.clear()
 			return nil
 		}
-		if !c.upcall(st, ev) {
-			return errLostRole
-		}
-		if c.failed.Load() {
-			return c.Err()
-		}
+		return c.upcall(st, ev)
 	}
 	return nil
 }

@@ -2,32 +2,82 @@ package rdmap
 
 import "errors"
 
-// upcall runs HandleRecv and reports whether the role is still there afterwards.
-// upcalls is odd meanwhile: whoever makes it even takes the role.
-func (c *Conn) upcall(st *staging, ev *event) bool {
+// upcall runs HandleRecv. Its error is errLostRole, or the connection has failed.
+func (c *Conn) upcall(st *staging, ev *event) error {
 	buf := ev.buf
 	m := &st.msg // field by field: a copy of all at once would wait for what was just stored
 	m.Op, m.Data, m.Invalidated, m.Solicited = ev.msg.Op, ev.msg.Data, ev.msg.Invalidated, ev.msg.Solicited
 	ev.clear()
-	s := c.upcalls.Load() + 1
+	s := c.beginUpcall()
 	m.Order = s
-	c.upcalls.Store(s)
-	c.watchUpcall()
 	c.cfg.Handler.HandleRecv(c, m)
-	kept := c.upcalls.CompareAndSwap(s, s+1)
+	err := c.endUpcall(st, s)
 	if buf != nil {
 		c.cfg.Pool.put(buf)
 	}
-	if !kept {
+	return err
+}
+
+// beginUpcall makes upcalls odd: whoever makes it even takes the role.
+func (c *Conn) beginUpcall() (s uint64) {
+	s = c.upcalls.Load() + 1
+	c.upcalls.Store(s)
+	c.watchUpcall()
+	return s
+}
+
+// endUpcall makes upcalls even again. If somebody else has, the upcall leaves the staging,
+// and touches nothing of the receiving half any more.
+func (c *Conn) endUpcall(st *staging, s uint64) error {
+	if !c.upcalls.CompareAndSwap(s, s+1) {
 		st.leave()
 		c.takeovers.Add(-1)
+		return errLostRole
 	}
-	return kept
+	if c.failed.Load() {
+		return c.Err()
+	}
+	return nil
+}
+
+// readDone completes what the Response to the oldest request has made due; the last of it
+// by an upcall, if it wants one.
+func (c *Conn) readDone(st *staging) error {
+	due := c.rdue
+	c.rdue = due[:0]
+	last := c.wantsUpcall(due)
+	if last == nil {
+		fire(due)
+		return nil
+	}
+	fire(due[:len(due)-1])
+	due[len(due)-1] = completion{}
+	s := c.beginUpcall()
+	last.CompleteUpcall(c)
+	return c.endUpcall(st, s)
+}
+
+// wantsUpcall returns the last one of due, if it is to be completed by an upcall. Those
+// before it must not wait for one.
+func (c *Conn) wantsUpcall(due []completion) UpcallCompleter {
+	if len(due) == 0 || due[len(due)-1].err != nil {
+		return nil
+	}
+	last, ok := due[len(due)-1].done.(UpcallCompleter)
+	if !ok {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.serving {
+		return nil
+	}
+	return last
 }
 
 // HandOff passes the reading role of the running upcall on to a new goroutine, so
-// that the rest of the upcall may block. It may be called in HandleRecv only, by the
-// goroutine that was called; m and m.Data stay lent until HandleRecv returns. It
+// that the rest of the upcall may block. It may be called in HandleRecv and CompleteUpcall
+// only, by the goroutine that was called; m and m.Data stay lent until HandleRecv returns. It
 // reports whether the upcall is now free to block: false means that
 // Config.MaxTakeovers upcalls do so already.
 //

@@ -21,7 +21,7 @@ func (rc *respConn) admit(x *exchange, n int, then func(x *exchange)) bool {
 // used up the budget. A call that was pulled holds memory and must not wait for
 // those that wait for it.
 func (rc *respConn) dispatch(x *exchange, inline bool) {
-	if !inline || rc.budget.left.Load() >= 0 && rc.client.share.left.Load() >= 0 {
+	if !inline || x.buf != nil || rc.budget.left.Load() >= 0 && rc.client.share.left.Load() >= 0 {
 		rc.app.dispatch(x, inline)
 		return
 	}

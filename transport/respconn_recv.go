@@ -143,7 +143,7 @@ func (rc *respConn) startPull(x *exchange) {
 	x.in.Layout.Place(x.buf.data, x.in.Payload)
 	x.dropPayload()
 	if len(x.in.Layout.Pulls) == 0 { // chunks of no octets
-		go rc.pulled(x)
+		go rc.pulled(x, false)
 		return
 	}
 	rc.pulls.start(rc)
@@ -183,23 +183,47 @@ func (rc *respConn) read(x *exchange) error {
 // pullDone completes an exchange's RDMA Reads.
 type pullDone exchange
 
+var _ rdmap.UpcallCompleter = (*pullDone)(nil)
+
 // Complete goes on with the call, or ends it with its connection: a pull that fails
 // has no answer (RFC 8166 Section 4.5.3).
 func (d *pullDone) Complete(err error) {
 	x := (*exchange)(d)
-	x.rc.pulls.end()
-	x.rc.budget.pulled(x)
-	if err != nil {
+	if x.pullEnded(); err != nil {
 		go x.rc.dropPulled(x)
 		return
 	}
+	x.countPulled()
+	go x.rc.pulled(x, false)
+}
+
+// CompleteUpcall goes on with the call in the goroutine that has read its chunks: waking
+// another one costs more than a short call. A sink that the engine has not let go of is
+// not waited for there.
+func (d *pullDone) CompleteUpcall(*rdmap.Conn) {
+	x := (*exchange)(d)
+	x.pullEnded()
+	x.countPulled()
+	if x.sink.takeBack(cancelled, x.rc.ctr) != nil {
+		go x.rc.pulled(x, false)
+		return
+	}
+	x.rc.pulled(x, true)
+}
+
+// pullEnded makes room for other pulls.
+func (x *exchange) pullEnded() {
+	x.rc.pulls.end()
+	x.rc.budget.pulled(x)
+}
+
+func (x *exchange) countPulled() {
 	octets := 0
 	for i := range x.in.Layout.Pulls {
 		octets += int(x.in.Layout.Pulls[i].Length)
 	}
 	x.rc.ctr.read.Add(uint64(octets))
 	x.rc.cfg.Trace.pulled(x.in.Header.XID, octets)
-	go x.rc.pulled(x)
 }
 
 // dropPulled ends a call whose pull failed.
@@ -225,8 +249,8 @@ func (rc *respConn) settle(x *exchange) bool {
 	return err == nil
 }
 
-// pulled goes on with a call whose chunks are there.
-func (rc *respConn) pulled(x *exchange) {
+// pulled goes on with a call whose chunks are there; inline: in an upcall.
+func (rc *respConn) pulled(x *exchange, inline bool) {
 	if !rc.settle(x) {
 		rc.finish(x)
 		return
@@ -238,7 +262,7 @@ func (rc *respConn) pulled(x *exchange) {
 		x.head = rc.resp.AppendAnswer(x.head[:0], &x.in)
 	}
 	rc.mu.Unlock()
-	rc.act(x, v, false)
+	rc.act(x, v, inline)
 }
 
 // refuseChunk answers a call that was to be pulled with ERR_CHUNK.

@@ -1,0 +1,126 @@
+package transport
+
+import (
+	"context"
+	"math"
+	"runtime/debug"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// where says of each call in which goroutine its handler runs, and waits until it may go on.
+type where struct {
+	blocks bool
+	stack  chan string
+	leave  chan struct{}
+}
+
+func (h where) MayBlock(_, _, _ uint32) bool { return h.blocks }
+
+func (h where) ServeRPC(_ context.Context, req *Request, _ *Response) {
+	if len(req.Args) > 0 {
+		h.stack <- string(debug.Stack())
+		<-h.leave
+	}
+}
+
+// pulledCalls have their arguments pulled.
+var pulledCalls = map[string]Call{
+	"a read chunk": {Prog: testProg, Vers: testVers, Proc: procEcho, Args: words(70_000), Item: filled(70_000), ItemPos: 4},
+	"a long call":  {Prog: testProg, Vers: testVers, Proc: procEcho, Args: filled(20_000)},
+}
+
+// TestPulledCallRuns: a call whose arguments were pulled runs where those without do: in
+// the goroutine that has read them, or in a worker when it says that it may block.
+func TestPulledCallRuns(t *testing.T) {
+	for _, r := range []struct {
+		blocks bool
+		where  string
+	}{{false, "CompleteUpcall"}, {true, "(*workers).run"}} {
+		cfg := testConfig()
+		cfg.HandlerGrace = -1 // who has lost the role may be overtaken by the Response
+		h := where{r.blocks, make(chan string, 1), make(chan struct{}, 1)}
+		_, c := pair(t, h, cfg, testConfig())
+		mustDo(t, c, &nullCall) // brings credits
+		for name, call := range pulledCalls {
+			h.leave <- struct{}{}
+			mustDo(t, c, &call)
+			if got := <-h.stack; !strings.Contains(got, r.where) {
+				t.Errorf("%s, may block %v: not in %s but\n%s", name, r.blocks, r.where, got)
+			}
+		}
+	}
+}
+
+// TestPulledCallBlocks: it stops no other call even if it blocks without saying so.
+func TestPulledCallBlocks(t *testing.T) {
+	for _, blocks := range []bool{false, true} {
+		h := where{blocks, make(chan string), make(chan struct{})}
+		_, c := pair(t, h, nil, nil)
+		mustDo(t, c, &nullCall) // brings credits
+		for _, call := range pulledCalls {
+			done := make(chan error, 1)
+			go func() { done <- try(t, c, &call) }()
+			<-h.stack
+			mustDo(t, c, &nullCall)
+			h.leave <- struct{}{}
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// TestPulledCallOverBudget: a call that was pulled does not wait for the budget, of which it
+// holds a part.
+func TestPulledCallOverBudget(t *testing.T) {
+	const all = math.MaxInt64 / 2
+	silent := HandlerFunc(func(context.Context, *Request, *Response) {})
+	var at atomic.Pointer[Server]
+	cfg := testConfig()
+	cfg.HandlerGrace = -1
+	cfg.Trace = &Trace{Pulled: func(uint32, int) { at.Load().budget.left.Add(-all) }}
+	s, c := pair(t, silent, cfg, nil)
+	at.Store(s)
+	mustDo(t, c, &nullCall) // brings credits
+	for _, call := range pulledCalls {
+		mustDo(t, c, &call)
+		s.budget.left.Add(all)
+	}
+}
+
+// TestPulledCallCut: the connection ends while such a call runs in the goroutine that reads,
+// by either side, and whether or not another one reads meanwhile.
+func TestPulledCallCut(t *testing.T) {
+	for _, grace := range []time.Duration{-1, 0} {
+		for _, byServer := range []bool{false, true} {
+			for name, call := range pulledCalls {
+				cfg := testConfig()
+				cfg.HandlerGrace = grace
+				h := where{false, make(chan string), make(chan struct{})}
+				s, c := pair(t, h, cfg, nil)
+				mustDo(t, c, &nullCall) // brings credits
+				done := make(chan error, 1)
+				go func() { done <- try(t, c, &call) }()
+				<-h.stack
+				if byServer {
+					s.Close()
+				} else {
+					c.conn.Abort(nil)
+				}
+				if err := <-done; err == nil {
+					t.Errorf("%s: a reply", name)
+				}
+				h.leave <- struct{}{}
+				if err := s.Shutdown(testCtx(t)); err != nil { // waits for the call
+					t.Error(err)
+				}
+				if st := s.Stats(); st.InFlight != 0 || st.OctetsLent != 0 || st.Pulls != 0 {
+					t.Errorf("%s, %v, %v: left behind: %+v", name, grace, byServer, st)
+				}
+			}
+		}
+	}
+}
