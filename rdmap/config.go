@@ -145,7 +145,9 @@ type Config struct {
 
 	// HandlerLimit is how long an upcall may hold the reading role of a
 	// connection in Serve before the watchdog gives the role to a new goroutine.
-	// 0 or negative: no watchdog. The watchdog ticks once per millisecond. With a
+	// 0 or negative: no watchdog. The watchdog looks every 10 ms, and every millisecond
+	// at upcalls that it has found under way and for a while after one that overstayed;
+	// so it may take 10 ms longer to find the first. With a
 	// watchdog the goroutine in Serve also carries out, under the same limit, the peer's
 	// requests that may take long, such as a Flush to a disk; without, another one does.
 	HandlerLimit time.Duration

@@ -19,6 +19,8 @@ type tickee interface{ ticked() bool }
 // watcher share one ticker of the process; the others have one each.
 type ticker struct {
 	every time.Duration
+	soon  time.Duration // instead, for the next hurry ticks
+	hurry int           // the tickees' and tick's
 	mu    sync.Mutex
 	list  []tickee
 	timer *time.Timer
@@ -28,7 +30,7 @@ type ticker struct {
 // The tickers of the process: of hot connections, and the watchdog.
 var (
 	processTicker = ticker{every: tickEvery}
-	processDog    = ticker{every: watchdogTick}
+	processDog    = ticker{every: watchdogRest, soon: watchdogTick}
 )
 
 // newTicker returns shared for a link of the process, else one like it.
@@ -36,7 +38,7 @@ func newTicker(process bool, shared *ticker) *ticker {
 	if process {
 		return shared
 	}
-	return &ticker{every: shared.every}
+	return &ticker{every: shared.every, soon: shared.soon}
 }
 
 // add puts c on the list, on which it must not be.
@@ -74,8 +76,17 @@ func (t *ticker) tick() {
 	defer t.mu.Unlock()
 	t.list = append(keep, t.list...)
 	if len(t.list) == 0 {
-		t.list, t.armed = nil, false
+		t.list, t.armed, t.hurry = nil, false, 0
 		return
 	}
-	t.timer.Reset(t.every)
+	t.timer.Reset(t.period())
+}
+
+// period is the time to the next tick.
+func (t *ticker) period() time.Duration {
+	if t.hurry == 0 {
+		return t.every
+	}
+	t.hurry--
+	return t.soon
 }

@@ -219,7 +219,8 @@ type Config struct {
 	NonIdempotent func(prog, vers, proc uint32) bool
 
 	// HandlerGrace is how long a handler may run in the reading goroutine before the
-	// watchdog lets another one read. If zero, 1 ms; if negative, for ever.
+	// watchdog lets another one read, which takes up to 10 ms more to find the first of
+	// those that overstay. If zero, 1 ms; if negative, for ever.
 	HandlerGrace time.Duration
 
 	// BusyPoll is how long who waits for input looks for it before it sleeps; see

@@ -1,0 +1,46 @@
+package rdmap
+
+import (
+	"testing"
+	"time"
+)
+
+// TestWatchdogPace: the watchdog looks often only at upcalls that are under way, and for a
+// while after it had to relieve one.
+func TestWatchdogPace(t *testing.T) {
+	a, b := tcpPair(t)
+	h := &blocker{release: make(chan struct{})}
+	x, y := connect(t, a, b, nil, &Config{Handler: h}) // without the watchdog of the process
+	go y.Serve()
+	w := &watched{c: y, t: &ticker{every: watchdogRest, soon: watchdogTick}}
+	look := func(want time.Duration) {
+		t.Helper()
+		if w.ticked(); w.t.period() != want {
+			t.Fatalf("the next look is not in %v", want)
+		}
+	}
+	look(watchdogRest)
+	for range 2 {
+		if err := x.Send(t.Context(), []byte("b")); err != nil {
+			t.Fatal(err)
+		}
+		before := y.Stats().Takeovers
+		for y.upcalls.Load()&1 == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		look(watchdogTick)
+		for range watchdogAlert {
+			look(watchdogTick) // the first one relieves it
+		}
+		look(watchdogRest)
+		if n := y.Stats().Takeovers - before; n != 1 {
+			t.Fatalf("%d takeovers", n)
+		}
+	}
+	close(h.release)
+	for range 2 {
+		if _, err := x.Recv(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
