@@ -42,6 +42,7 @@ type tcpLink struct {
 	readN    int
 	readErr  error
 	poll     polling
+	taker    taker
 	writeMu  sync.Mutex // a late flusher may still be inside when the next one comes
 	writeFn  func(fd uintptr) bool
 	batch    *batch
@@ -58,6 +59,7 @@ type tcpLink struct {
 
 func newTCPLink(tc *net.TCPConn, rc syscall.RawConn) *tcpLink {
 	l := &tcpLink{tc: tc, rc: rc}
+	l.taker = taker{yield: schedYield, pause: &processTakers}
 	l.readFn = l.tryRead
 	l.writeFn = l.tryWrite
 	return l
@@ -102,6 +104,9 @@ func (l *tcpLink) tryRead(fd uintptr) bool {
 	}
 	switch {
 	case errors.Is(err, unix.EAGAIN):
+		if l.wait && l.taker.again(c.rcv.in.octets, c.flushCount()) {
+			return l.tryRead(fd)
+		}
 		return !l.wait
 	case err == nil:
 		l.readErr = io.EOF

@@ -1,0 +1,80 @@
+package rdmap
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A wait is put off once behind little, or where nothing was written.
+func TestTakerAgain(t *testing.T) {
+	yields := 0
+	tk := taker{yield: func() { yields++ }, pause: new(takerPause)}
+	var got []bool
+	for _, tt := range []struct{ octets, flushes uint64 }{
+		{0, 0},   // nothing has come
+		{100, 0}, // taken
+		{100, 0}, // it has looked
+		{10 * takerMost, 0},
+		{11 * takerMost, 1},   // answered, little
+		{12*takerMost + 1, 2}, // answered, much
+		{12*takerMost + 2, 2},
+	} {
+		got = append(got, tk.again(tt.octets, tt.flushes))
+	}
+	if want := []bool{false, true, false, true, true, false, true}; !slices.Equal(got, want) || yields != 4 {
+		t.Errorf("%v, %d yields, want %v", got, yields, want)
+	}
+}
+
+// Who was behind somebody that computes is not again for a while, on whichever connection.
+func TestTakerPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p takerPause
+		others := takerLong
+		yield := func() { time.Sleep(others) }
+		a, b := taker{yield: yield, pause: &p}, taker{yield: yield, pause: &p}
+		octets := uint64(0)
+		look := func(tk *taker) bool { octets++; return tk.again(octets, 0) }
+		if !look(&a) || !look(&a) || !look(&b) {
+			t.Error("peers ran, and the next wait was not put off")
+		}
+		others++
+		if !look(&a) || look(&a) || look(&b) {
+			t.Error("behind somebody that computes more than once")
+		}
+		time.Sleep(takerRest - 1)
+		if look(&b) {
+			t.Error("again too early")
+		}
+		time.Sleep(1)
+		if !look(&b) {
+			t.Error("never again")
+		}
+	})
+}
+
+// What comes while others run is read before the wait. A read that does not wait looks once.
+func TestTakerReads(t *testing.T) {
+	for _, wait := range []bool{true, false} {
+		a, b := tcpPair(t)
+		c := Server(b, nil)
+		defer c.Close()
+		l := c.link.(*tcpLink)
+		c.rcv.in.octets = takerMost
+		l.taker = taker{pause: new(takerPause), yield: func() {
+			if _, err := a.Write(make([]byte, 100)); err != nil {
+				t.Error(err)
+			}
+			// On the loopback a write is there when it returns.
+			if err := b.SetReadDeadline(time.Now().Add(-time.Second)); err != nil { // it need not wait
+				t.Error(err)
+			}
+		}}
+		n, err := l.read(c, wait)
+		if want := map[bool]int{true: 100}[wait]; n != want || err != nil {
+			t.Errorf("wait %v: %d octets, %v; want %d", wait, n, err, want)
+		}
+	}
+}
