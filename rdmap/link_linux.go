@@ -104,7 +104,7 @@ func (l *tcpLink) tryRead(fd uintptr) bool {
 	}
 	switch {
 	case errors.Is(err, unix.EAGAIN):
-		if l.wait && l.taker.again(c.rcv.in.octets, c.flushCount()) {
+		if l.wait && l.taker.again(c.rcv.in.octets) {
 			return l.tryRead(fd)
 		}
 		return !l.wait

@@ -11,20 +11,20 @@ import (
 // that may be the peer, about to write, and then neither goes to sleep. Being woken costs both
 // more than that, the writer too.
 //
-// Who answers many messages at a time does not: what comes one by one is answered one by one,
-// in more writes. Nor does anybody while there are those on the processor who compute: to
-// be behind them takes a hundred times as long as to be woken.
+// Where much comes at a time nobody does: what comes one by one is answered one by one, in
+// more writes, and it may be goroutines of this process that are to have the processor. Nor
+// does anybody while there are those on it who compute: to be behind them takes a hundred
+// times as long as to be woken.
 //
 // It belongs to the holder of the reading role.
 type taker struct {
-	octets  uint64 // received when the last wait began
-	flushes uint64 // of ours then
-	yield   func()
-	pause   *takerPause
+	octets uint64 // received when the last wait began
+	yield  func()
+	pause  *takerPause
 }
 
 const (
-	// takerMost is how many octets may have come since the wait before, of one who answers.
+	// takerMost is how many octets may have come since the wait before.
 	takerMost = 1 << 10
 	// takerLong is how long others may run: more than a peer does, less than the kernel's
 	// slices of those who compute.
@@ -38,22 +38,15 @@ type takerPause struct{ until atomic.Int64 } // nanoseconds of the epoch
 
 var processTakers takerPause
 
-// flushCount returns how often the connection has begun to write.
-func (c *Conn) flushCount() uint64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.flushes
-}
-
 // schedYield has the threads run that wait for the processor.
 func schedYield() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
 
 // again lets others run and reports true if a connection that has found nothing to read, and
-// is about to wait, is to look once more. So far it has received octets and made flushes.
-func (t *taker) again(octets, flushes uint64) bool {
-	got, wrote := octets-t.octets, flushes != t.flushes
-	t.octets, t.flushes = octets, flushes
-	if got == 0 || wrote && got > takerMost {
+// is about to wait, is to look once more. It has received so many octets by now.
+func (t *taker) again(octets uint64) bool {
+	got := octets - t.octets
+	t.octets = octets
+	if got == 0 || got > takerMost {
 		return false
 	}
 	begun := time.Now()
