@@ -23,7 +23,7 @@ func (f *benchFlags) checkCmd() *cobra.Command {
 		Use: "check", Short: "Compare with the ratios of an earlier run", Args: wantArgs(0, ""),
 		Long: `check measures what engine, rpc and scale do, in a few rounds, and compares the
 ratios with a table that is kept with the program. What is worse by more than the
-table's tolerance is measured again, up to three times; exit status 1 when it stays so.
+table's tolerance is measured again, up to two times; exit status 1 when it stays so.
 With --record the table is written instead, to be kept.`,
 		Example: `  conformance bench check
   conformance bench check --record conformance/bench/base.json`,
