@@ -1,6 +1,6 @@
 # Guest script: the kernel's NFS/RDMA client works on a server on the host while its
-# connection is cut.
-#   EXPORT, PORT, MOUNTPORT  where the server is; PORT is that of a relay which cuts
+# connection is cut, or the server killed and started again.
+#   EXPORT, PORT, MOUNTPORT  where the server is; PORT may be that of a relay which cuts
 #   CUTS                     how often; /mnt/share/cuts has the number so far
 M=/mnt/nfs
 # The mended siw: the relay cuts TCP segments anywhere, see build_siw.

@@ -3,7 +3,8 @@
 #   1. the kernel's NFS/RDMA client mounts `nfsdemo serve`, three times: as it comes,
 #      with CRC32C required by the client, and (shorter) peer-to-peer, so that its
 #      first FPDU is a ready-to-receive message (RFC 6581 Section 9.2);
-#      Then once more through a relay that cuts the connection ten times;
+#      Then once more through a relay that cuts the connection ten times, and once with
+#      a server that is killed and started again six times (--intents);
 #   2. `nfsdemo ls`, `cp`, `cat`, ... against the kernel's own NFS/RDMA server;
 #   3. rdma-core's rping against `conformance rping`, both roles, CRC off and on;
 #   4. the kernel's client mounts go-nfs, written for TCP, under transport.Listen, and
@@ -12,7 +13,7 @@
 #      perftest`, likewise.
 # Every octet that crosses the guest's network card is captured and decoded.
 #
-# usage: interop.sh [client|crc|p2p|cut|server|rping|perftest|gonfs|nfs4]... (default: all)
+# usage: interop.sh [client|crc|p2p|cut|kill|server|rping|perftest|gonfs|nfs4]... (default: all)
 # Prints one line per check and "N passed, N failed"; exit 1 on any failure.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -65,6 +66,15 @@ serve() {
   port=$(port_file "$work/serve.ports" RDMA) mport=$(port_file "$work/serve.ports" MOUNT)
 }
 
+# serve_ends NAME: interrupted, the server drains and exits 0.
+serve_ends() {
+  local rc=0
+  kill -INT "$spid"
+  wait "$spid" || rc=$?
+  spid=
+  if [ $rc = 0 ]; then ok "$1: serve drains and exits 0; $(grep -oE '[0-9]+ calls (that had run|answered again).*' "$work/serve.log" | tail -1)"; else fail "$1: serve exits $rc" "$(tail -3 "$work/serve.log")"; fi
+}
+
 kernel_client() { # kernel_client NAME SERVE-FLAGS ENV...
   local name=$1 flags=$2 export=$work/export
   shift 2
@@ -80,11 +90,7 @@ kernel_client() { # kernel_client NAME SERVE-FLAGS ENV...
   local rc=$?
   guest_said "$name" $rc
   check "$name: what the kernel wrote is on the server's disk" sh -c "cd '$export' && sha256sum -c --quiet '$work/s/copied.sums'"
-  kill -INT "$spid"
-  local src=0
-  wait "$spid" || src=$?
-  spid=
-  if [ $src = 0 ]; then ok "$name: serve drains and exits 0"; else fail "$name: serve exits $src" "$(tail -3 "$work/serve.log")"; fi
+  serve_ends "$name"
   judge_capture "$name" "$work/$name.pcap"
 }
 
@@ -103,15 +109,42 @@ kernel_cut() {
   kill "$rpid"
   guest_said cut $rc
   check "cut: the relay has cut the connection 10 times" grep -qx 10 "$work/s/cuts"
-  check "cut: what the kernel wrote is on the server's disk, and nothing else" sh -c "cd '$export' && sha256sum -c --quiet '$work/s/copied.sums' && test \"\$(ls)\" = blocks"
-  kill -INT "$spid"
-  local src=0
-  wait "$spid" || src=$?
-  spid=
-  if [ $src = 0 ]; then ok "cut: serve drains and exits 0; $(grep -o '[0-9]* calls that had run.*' "$work/serve.log")"; else fail "cut: serve exits $src" "$(tail -3 "$work/serve.log")"; fi
+  survived cut
+}
+
+# The kernel's client while the server is killed and started again six times, each time when it has
+# answered something and up to 3 MB have passed.
+kernel_kill() {
+  local n export=$work/export journal=$work/intents capture=$work/kill.pcap
+  rm -rf "$export" && mkdir -p "$export"
+  mkdir -p "$work/s" && rm -f "$work/s"/*
+  serve --intents "$journal" || return
+  "$here/run.sh" -t 900 -d "$work/s" -w "$capture" -e "PORT=$port" -e "MOUNTPORT=$mport" -e "EXPORT=$export" -e CUTS=6 "$here/cut.sh" >"$work/kill.log" 2>&1 &
+  vpid=$!
+  for n in 1 2 3 4 5 6; do
+    wait_for $vpid in_use $(($(size_of "$capture") + RANDOM * 100)) || break
+    { kill -KILL "$spid" && wait "$spid"; } 2>/dev/null
+    serve --intents "$journal" --listen "127.0.0.1:$port" --mount-listen "127.0.0.1:$mport" || break
+    echo "$n" >"$work/s/cuts"
+  done
+  local rc=0
+  wait $vpid || rc=$?
+  vpid=
+  guest_said kill $rc
+  check "kill: the server has been killed 6 times" grep -qx 6 "$work/s/cuts"
+  survived kill
+}
+size_of() { stat -c %s "$1" 2>/dev/null || echo 0; }
+# in_use SIZE: this life of the server has written a block, and $capture has SIZE octets.
+in_use() { [ "$export/blocks" -nt "$work/serve.ports" ] && [ "$(size_of "$capture")" -ge "$1" ]; }
+
+# survived NAME: what is the same behind a guest that worked while its connections were lost.
+survived() {
+  check "$1: what the kernel wrote is on the server's disk, and nothing else" sh -c "cd '$export' && sha256sum -c --quiet '$work/s/copied.sums' && test \"\$(ls)\" = blocks"
+  serve_ends "$1"
   # Not tshark: the relay cuts TCP segments anywhere, and it loses its place in FPDUs cut so.
   cat "$here/linux.expect" "$here/cut.expect" >"$work/cut.expect"
-  check "cut: the judge finds only what Linux is known for, and the cuts" "$work/conformance" judge --expect "$work/cut.expect" "$work/cut.pcap"
+  check "$1: the judge finds only what Linux is known for, and the cuts" "$work/conformance" judge --expect "$work/cut.expect" "$work/$1.pcap"
 }
 
 kernel_server() {
@@ -279,19 +312,20 @@ ganesha_behind() {
   wait "$gpid" ${rpid:-} 2>/dev/null
 }
 
-[ $# -gt 0 ] || set -- client crc p2p cut server rping perftest gonfs nfs4
+[ $# -gt 0 ] || set -- client crc p2p cut kill server rping perftest gonfs nfs4
 for part; do
   case $part in
   client) kernel_client client --no-crc ;;
   crc) kernel_client crc "" CRC=1 ;;
   p2p) kernel_client p2p "" P2P=1 ;;
   cut) kernel_cut ;;
+  kill) kernel_kill ;;
   server) kernel_server ;;
   rping) rping_both ;;
   perftest) perftest_both ;;
   gonfs) gonfs_behind ;;
   nfs4) ganesha_behind ;;
-  *) echo "interop.sh: unknown part $part: client, crc, p2p, cut, server, rping, perftest, gonfs or nfs4" >&2; exit 2 ;;
+  *) echo "interop.sh: unknown part $part: client, crc, p2p, cut, kill, server, rping, perftest, gonfs or nfs4" >&2; exit 2 ;;
   esac
 done
 echo "$passed passed, $failed failed"
