@@ -158,7 +158,8 @@ func undocumented(d *ast.GenDecl, report func(*ast.Ident)) {
 }
 
 // TestExamples: every package that exports functions shows how they are used, in examples whose
-// output is checked. Internal packages have no users to show it to.
+// output is checked and that run when they are copied elsewhere: they name nothing of their package but by
+// its name, and no helper of another file. Internal packages have no users to show it to.
 func TestExamples(t *testing.T) {
 	for _, p := range sources(t) {
 		if p.Name == "main" || strings.Contains(p.short(), "/internal/") || !exportsFunctions(p) || noExample[p.short()] != "" {
@@ -168,6 +169,9 @@ func TestExamples(t *testing.T) {
 		for _, ex := range doc.Examples(p.tests...) {
 			if ex.Output != "" || ex.EmptyOutput {
 				checked++
+			}
+			if ex.Play == nil {
+				t.Errorf("%s: Example%s needs what a reader does not see", p.short(), ex.Name)
 			}
 		}
 		if checked == 0 {

@@ -101,6 +101,7 @@ func talkMarked(t *testing.T, file string, rev uint8) (all []markedFPDU) {
 func TestMarkersTshark(t *testing.T) {
 	for _, rev := range []uint8{1, 2} {
 		t.Run(fmt.Sprint("rev ", rev), func(t *testing.T) {
+			t.Parallel()
 			file := filepath.Join(t.TempDir(), "markers.pcapng")
 			all := talkMarked(t, file, rev)
 			readMarked(t, all)

@@ -194,6 +194,7 @@ func longCall(ctx context.Context, t *testing.T, caller *transport.Client) {
 
 // TestOwnTraffic: nobody finds anything wrong with what our engine says.
 func TestOwnTraffic(t *testing.T) {
+	t.Parallel()
 	all := sessions(t)
 	t.Run("decoder", func(t *testing.T) { testDecoder(t, all) })
 	t.Run("judge", func(t *testing.T) {
@@ -263,9 +264,12 @@ func testTshark(t *testing.T, all []session) {
 		if s.marked {
 			continue // it loses its place there, see talkMarked
 		}
-		if r := judged(t, s); r.FPDUs < 500 {
-			t.Errorf("%s: only %d FPDUs", s.name, r.FPDUs)
-		}
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			if r := judged(t, s); r.FPDUs < 500 {
+				t.Errorf("only %d FPDUs", r.FPDUs)
+			}
+		})
 	}
 }
 

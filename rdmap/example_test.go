@@ -263,3 +263,141 @@ func ExampleNewPool() {
 	fmt.Println(pool.Used())
 	// Output: 0
 }
+
+// The peers of an upper layer have agreed on four Reads at a time, in its own words.
+func ExampleConn_LimitORD() {
+	a, b := pair(nil, nil)
+	defer a.Close()
+	go b.Serve()
+	defer b.Close()
+
+	a.LimitORD(4)
+	a.LimitORD(9) // only lower
+	fmt.Println(a.ConnectionState().ORD, b.ConnectionState().ORD > 4)
+	a.LimitORD(0)
+	fmt.Println(a.ConnectionState().ORD)
+	// Output:
+	// 4 true
+	// 1
+}
+
+func ExampleConn_Flush() {
+	ctx := context.Background()
+	cfg := &rdmap.Config{Extensions: rdmap.ExtCommit}
+	a, b := pair(cfg, cfg)
+	defer a.Close()
+	rights := region.RemoteRead | region.RemoteWrite | region.FlushVisible | region.Verify
+	reg, _ := b.Register(make([]byte, 64), rights)
+	go b.Serve()
+	defer b.Close()
+
+	a.Write(ctx, make([]byte, 32), reg.STag(), 0)
+	fmt.Println(a.Flush(ctx, reg.STag(), 0, 32, rdmap.FlushVisible))
+	sum, err := a.Verify(ctx, reg.STag(), 0, 32, nil)
+	fmt.Printf("%x %v\n", sum, err)
+	fmt.Println(a.AtomicWrite(ctx, reg.STag(), 56, [8]byte{1}))
+	// Output:
+	// <nil>
+	// 8a9136aa <nil>
+	// <nil>
+}
+
+func ExampleConn_FetchAdd() {
+	ctx := context.Background()
+	cfg := &rdmap.Config{Extensions: rdmap.Ext7306 | rdmap.ExtSwap}
+	a, b := pair(cfg, cfg)
+	defer a.Close()
+	reg, _ := b.Register(make([]byte, 8), region.Atomic)
+	go b.Serve()
+	defer b.Close()
+
+	all := ^uint64(0)
+	a.FetchAdd(ctx, reg.STag(), 0, 5, 0)
+	was, err := a.CmpSwap(ctx, reg.STag(), 0, 5, all, 100, all)
+	fmt.Println(was, err)
+	was, err = a.Swap(ctx, reg.STag(), 0, 7)
+	fmt.Println(was, err)
+	was, err = a.FetchAdd(ctx, reg.STag(), 0, 0, 0)
+	fmt.Println(was, err)
+	// Output:
+	// 5 <nil>
+	// 100 <nil>
+	// 7 <nil>
+}
+
+func ExampleConn_SendImmediate() {
+	ctx := context.Background()
+	cfg := &rdmap.Config{Extensions: rdmap.Ext7306}
+	a, b := pair(cfg, cfg)
+	defer a.Close()
+	defer b.Close()
+	a.SendImmediate(ctx, [8]byte{1, 2, 3, 4, 5, 6, 7, 8}, true)
+	m, err := b.Recv(ctx)
+	fmt.Println(m.Op, m.Data, m.Solicited, err)
+	// Output: Immediate Data with SE [1 2 3 4 5 6 7 8] true <nil>
+}
+
+// Connections of one server share its receives; when they run low it hears of that
+// once and posts more.
+func ExampleRecvQueue() {
+	ctx := context.Background()
+	q := rdmap.NewRecvQueue(4)
+	low := make(chan struct{})
+	q.Arm(3, func() { q.Post(10); close(low) })
+
+	cfg := &rdmap.Config{RecvQueue: q, RecvQuota: 8}
+	a, server1 := pair(nil, cfg)
+	b, server2 := pair(nil, cfg)
+	defer a.Close()
+	defer b.Close()
+	a.Send(ctx, []byte("one"))
+	b.Send(ctx, []byte("two"))
+	<-low
+	m1, _ := server1.Recv(ctx) // posts its receive again, as PostRecv does
+	m2, _ := server2.Recv(ctx)
+	fmt.Printf("%s, %s, %d receives posted\n", m1.Data, m2.Data, q.Posted())
+	// Output: one, two, 14 receives posted
+}
+
+// A consumer sleeps until a message asks for an event, and then takes all there are.
+func ExampleConn_WaitSolicited() {
+	ctx := context.Background()
+	a, b := pair(nil, nil)
+	defer a.Close()
+	defer b.Close()
+	go a.Post([]rdmap.WR{
+		{Op: rdmap.OpSend, Head: []byte("part 1")},
+		{Op: rdmap.OpSend, Head: []byte("part 2")},
+		{Op: rdmap.OpSendSE, Head: []byte("part 3, the last")},
+	})
+	b.WaitSolicited(ctx)
+	for m := b.TryRecv(); m != nil; m = b.TryRecv() {
+		fmt.Println(string(m.Data))
+	}
+	// Output:
+	// part 1
+	// part 2
+	// part 3, the last
+}
+
+// A sink that is registered for one Read: its STag is invalid as soon as that is over.
+func ExampleWR_invalidateSink() {
+	ctx := context.Background()
+	a, b := pair(nil, nil)
+	defer a.Close()
+	defer b.Close()
+	src, _ := b.Register([]byte("source"), region.RemoteRead)
+	go b.Serve()
+
+	mem := make([]byte, 6)
+	sink, _ := a.Register(mem, region.ReadSink)
+	var w rdmap.Waiter
+	w.Reset()
+	a.Post([]rdmap.WR{{
+		Op: rdmap.OpReadRequest, STag: src.STag(), Len: 6,
+		Sink: sink.STag(), InvalidateSink: true, Done: &w,
+	}})
+	err := a.Wait(ctx, &w)
+	fmt.Println(string(mem), err, sink.Valid())
+	// Output: source <nil> false
+}

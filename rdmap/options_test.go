@@ -216,6 +216,7 @@ func TestBadMarker(t *testing.T) {
 			if err := <-errs; err != nil {
 				t.Fatal(err)
 			}
+			go x.Serve()
 			f := p.Frame(append(ulpduOf(t, unhex(t, goldSendZero)), make([]byte, 1000)...))
 			at := 3
 			if inside {

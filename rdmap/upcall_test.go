@@ -48,6 +48,7 @@ func TestCompleteUpcall(t *testing.T) {
 	for _, size := range []int{100, 1 << 20} {
 		for _, handOff := range []bool{true, false} {
 			t.Run(fmt.Sprint(size, handOff), func(t *testing.T) {
+				t.Parallel()
 				a, b := tcpPair(t)
 				h := &fetcher{handOff: handOff, got: make(chan string, 1), release: make(chan struct{})}
 				cfg := &Config{Handler: h}

@@ -27,7 +27,11 @@ func ExampleRequest_Backward() {
 	defer s.Close()
 
 	ctx := context.Background()
-	both := &transport.Config{BackwardCredits: 4, BackwardHandler: transport.HandlerFunc(handle)}
+	both := &transport.Config{BackwardCredits: 4, BackwardHandler: transport.HandlerFunc(
+		func(_ context.Context, req *transport.Request, resp *transport.Response) {
+			d := xdr.NewDecoder(req.Args)
+			resp.Results = xdr.AppendUint32(resp.Results, 2*d.Uint32())
+		})}
 	c, err := transport.Dial(ctx, "tcp", l.Addr().String(), both)
 	if err != nil {
 		log.Fatal(err)
@@ -40,14 +44,14 @@ func ExampleRequest_Backward() {
 	defer plain.Close()
 	for _, client := range []transport.Caller{c, plain} {
 		var reply transport.Reply
-		if err := client.Do(ctx, &transport.Call{Prog: prog, Vers: vers}, &reply); err != nil {
+		if err := client.Do(ctx, &transport.Call{Prog: 400000, Vers: 1}, &reply); err != nil {
 			log.Fatal(err)
 		}
 		reply.Release()
 		back := <-met
 		fmt.Println("by RDMA the client says that it takes calls:", back.Enabled())
 		back.Enable() // by TCP the upper layer has to know
-		call := transport.Call{Prog: prog, Vers: vers, Proc: procDouble, Args: xdr.AppendUint32(nil, 21)}
+		call := transport.Call{Prog: 0x40000000, Vers: 1, Proc: 1, Args: xdr.AppendUint32(nil, 21)}
 		if err := back.Do(ctx, &call, &reply); err != nil {
 			log.Fatal(err)
 		}

@@ -17,7 +17,7 @@ func ExampleAllowNets() {
 		panic(err)
 	}
 	srv := &transport.Server{
-		Handler: transport.HandlerFunc(handle),
+		Handler: transport.HandlerFunc(func(context.Context, *transport.Request, *transport.Response) {}),
 		Config:  &transport.Config{Allow: allow, PerClient: transport.ClientLimits{Conns: 16}},
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")

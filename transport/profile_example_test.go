@@ -7,7 +7,6 @@ import (
 	"net"
 
 	"github.com/stag-rdma/stag/transport"
-	"github.com/stag-rdma/stag/xdr"
 )
 
 // With profile rfc5666 a client need not know how large results may be: the server
@@ -18,7 +17,10 @@ func ExampleConfig() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	s := &transport.Server{Handler: transport.HandlerFunc(handle), Config: cfg}
+	s := &transport.Server{Config: cfg, Handler: transport.HandlerFunc(
+		func(_ context.Context, _ *transport.Request, resp *transport.Response) {
+			resp.Results = append(resp.Results, make([]byte, 70_000)...)
+		})}
 	go s.Serve(l)
 	defer s.Close()
 
@@ -29,12 +31,11 @@ func ExampleConfig() {
 	}
 	defer c.Close()
 	var reply transport.Reply
-	call := transport.Call{Prog: prog, Vers: vers, Proc: procBlob, Args: xdr.AppendUint32(nil, 70_000)}
-	if err := c.Do(ctx, &call, &reply); err != nil {
+	if err := c.Do(ctx, &transport.Call{Prog: 400000, Vers: 1, Proc: 2}, &reply); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(len(reply.Results), "octets of results,", c.Stats().OctetsExposed, "by RDMA Read,", c.Stats().Dones, "RDMA_DONE")
 	reply.Release()
 	// Output:
-	// 70004 octets of results, 70028 by RDMA Read, 1 RDMA_DONE
+	// 70000 octets of results, 70024 by RDMA Read, 1 RDMA_DONE
 }

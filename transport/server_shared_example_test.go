@@ -11,30 +11,36 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
+// doubles is a program of one procedure.
+func doubles(_ context.Context, req *transport.Request, resp *transport.Response) {
+	d := xdr.NewDecoder(req.Args)
+	resp.Results = xdr.AppendUint32(resp.Results, 2*d.Uint32())
+}
+
 // One port for NFS/RDMA and NFS over TCP, or whatever the handler serves.
 func ExampleServer_ServeShared() {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		log.Fatal(err)
 	}
-	s := &transport.Server{Handler: transport.HandlerFunc(handle), Config: config}
+	s := &transport.Server{Handler: transport.HandlerFunc(doubles)}
 	go s.ServeShared(l)
 	defer s.Close()
 
 	ctx := context.Background()
-	rdma, err := transport.Dial(ctx, "tcp", l.Addr().String(), config)
+	rdma, err := transport.Dial(ctx, "tcp", l.Addr().String(), nil)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer rdma.Close()
-	stream, err := transport.DialStream(ctx, "tcp", l.Addr().String(), config)
+	stream, err := transport.DialStream(ctx, "tcp", l.Addr().String(), nil)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer stream.Close()
 	for i, c := range []transport.Caller{rdma, stream} {
 		var reply transport.Reply
-		call := transport.Call{Prog: prog, Vers: vers, Proc: procDouble, Args: xdr.AppendUint32(nil, uint32(20+i))}
+		call := transport.Call{Prog: 400000, Vers: 1, Proc: 1, Args: xdr.AppendUint32(nil, uint32(20+i))}
 		if err := c.Do(ctx, &call, &reply); err != nil {
 			log.Fatal(err)
 		}
@@ -53,7 +59,7 @@ func ExampleStreamClient_EnableRDMA() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	s := &transport.Server{Handler: transport.HandlerFunc(handle)}
+	s := &transport.Server{Handler: transport.HandlerFunc(doubles)}
 	go s.ServeShared(l)
 	defer s.Close()
 
@@ -63,7 +69,7 @@ func ExampleStreamClient_EnableRDMA() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	call := transport.Call{Prog: prog, Vers: vers}
+	call := transport.Call{Prog: 400000, Vers: 1, Proc: 1, Args: make([]byte, 4)}
 	var reply transport.Reply
 	defer reply.Release()
 	fmt.Println(plain.Do(ctx, &call, &reply)) // negotiate here what the program needs

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"net"
 	"strings"
 
 	"github.com/stag-rdma/stag/rpcrdma"
@@ -12,8 +13,14 @@ import (
 
 // What becomes of a call, and the counters in the form of Linux.
 func ExampleTrace() {
-	addr, stop := serve()
-	defer stop()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	s := &transport.Server{Handler: transport.HandlerFunc(func(context.Context, *transport.Request, *transport.Response) {})}
+	go s.Serve(l)
+	defer s.Close()
+
 	cfg := &transport.Config{Trace: &transport.Trace{
 		Registered: func(_ uint32, kind transport.ChunkKind, octets int) { fmt.Println("registered", kind, octets) },
 		Sent:       func(_ uint32, form rpcrdma.Form, octets int) { fmt.Println("sent", form, octets) },
@@ -21,14 +28,14 @@ func ExampleTrace() {
 		Ended:      func(_ uint32, err error) { fmt.Println("ended", err) },
 	}}
 	ctx := context.Background()
-	c, err := transport.Dial(ctx, "tcp", addr, cfg)
+	c, err := transport.Dial(ctx, "tcp", l.Addr().String(), cfg)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer c.Close()
 	var reply transport.Reply
 	defer reply.Release()
-	if err := c.Do(ctx, &transport.Call{Prog: prog, Vers: vers}, &reply); err != nil {
+	if err := c.Do(ctx, &transport.Call{Prog: 400000, Vers: 1}, &reply); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(strings.Fields(c.Stats().Xprt())[:9])

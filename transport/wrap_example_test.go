@@ -40,7 +40,8 @@ func (files) Lazy(_, _, proc uint32) bool          { return proc == 7 }
 
 // A handler in front of another one passes on what that says about calls.
 func ExampleLazy() {
-	h := &counting{next: &counting{next: files{handle}}}
+	served := files{func(context.Context, *transport.Request, *transport.Response) {}}
+	h := &counting{next: &counting{next: served}}
 	for _, proc := range []uint32{7, 8} {
 		fmt.Println(transport.MayBlock(h, 400_000, 1, proc), transport.NonIdempotent(h, 400_000, 1, proc),
 			transport.Lazy(h, 400_000, 1, proc), transport.Lazy(nil, 400_000, 1, proc))

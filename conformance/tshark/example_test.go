@@ -12,14 +12,14 @@ import (
 )
 
 func ExampleJudge() {
-	r, err := tshark.Judge(context.Background(), pcaps+"d-terminate.pcap")
+	r, err := tshark.Judge(context.Background(), "../testdata/pcaps/d-terminate.pcap")
 	fmt.Println("fine:", errors.Is(err, tshark.ErrMissing) || r.Err() == nil)
 	// Output:
 	// fine: true
 }
 
 func ExampleReframe() {
-	in, _ := os.Open(pcaps + "b-nfs3-write1m.pcap")
+	in, _ := os.Open("../testdata/pcaps/b-nfs3-write1m.pcap")
 	defer in.Close()
 	var out bytes.Buffer
 	err := tshark.Reframe(&out, in)

@@ -104,11 +104,13 @@ func (j *judge) report() (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	twice, err := j.marked("-2")
-	if err != nil {
-		return nil, err
+	if len(once) > 0 {
+		twice, err := j.marked("-2")
+		if err != nil {
+			return nil, err
+		}
+		once = slices.DeleteFunc(once, func(n int) bool { return !slices.Contains(twice, n) })
 	}
-	once = slices.DeleteFunc(once, func(n int) bool { return !slices.Contains(twice, n) })
 	text, err := j.tshark("-O", "iwarp_mpa")
 	if err != nil {
 		return nil, err

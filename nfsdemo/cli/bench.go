@@ -23,10 +23,11 @@ type benchFlags struct {
 // benchCmd is the command bench.
 func (a *app) benchCmd() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "bench",
-		Short: "Measure durable writes",
-		Args:  unknownCommand,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use:     "bench",
+		Short:   "Measure durable writes",
+		Example: "  nfsdemo bench push --quick",
+		Args:    unknownCommand,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	f := &benchFlags{}
 	run := &cobra.Command{

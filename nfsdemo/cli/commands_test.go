@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -157,14 +156,6 @@ func TestPanicIsOneLine(t *testing.T) {
 type panicWriter struct{}
 
 func (panicWriter) Write([]byte) (int, error) { panic("boom") }
-
-func ExampleMain() {
-	status := Main([]string{"cp", "here", "there"}, os.Stdin, os.Stdout, os.Stdout)
-	fmt.Println(status)
-	// Output:
-	// nfsdemo: none of these is a URL: use cp(1) for local files
-	// 2
-}
 
 // TestSettings: what cannot be obeyed is refused before anything is opened or said.
 func TestSettings(t *testing.T) {

@@ -50,8 +50,9 @@ func (a *app) logCmd() *cobra.Command {
 		Long: `log looks into the file of a commit log (transport/commitlog) and changes nothing,
 but for push --discard. Nobody should be appending meanwhile. docs/commitlog-format.md
 says what the numbers mean.`,
-		Args: unknownCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Example: "  nfsdemo log verify /var/lib/nfsdemo/journal\n  nfsdemo log push /var/lib/stag",
+		Args:    unknownCommand,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	dump := &cobra.Command{
 		Use: "dump FILE", Short: "Print every record that recovery would hand out",

@@ -128,11 +128,3 @@ func FuzzMessages(f *testing.F) {
 		}
 	})
 }
-
-func Example() {
-	res := ExportRes{Exports: []Export{{Dir: "/srv/data", Groups: []string{"10.0.0.0/8"}}}}
-	d := xdr.NewDecoder(res.Append(nil))
-	got := ProcExport.NewRes().(*ExportRes)
-	fmt.Println(got.Parse(&d), got.Exports)
-	// Output: <nil> [{/srv/data [10.0.0.0/8]}]
-}

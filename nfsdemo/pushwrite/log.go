@@ -229,12 +229,17 @@ func (s *Server) condemn(l *log, pos uint64, why error) {
 	s.move()
 }
 
+// recallPause is how long recall waits before it asks for the second time: the answer to OPEN is
+// on its way then, as a rule. It doubles up to a twentieth of RecallTime.
+const recallPause = 10 * time.Millisecond
+
 // recall asks the client of a log to return a lease, again until it has or its time is over.
 func (s *Server) recall(l *log, id lease.ID) {
 	ctx, cancel := context.WithTimeout(s.ctx, s.cfg.RecallTime)
 	defer cancel()
 	s.log.Info("pushwrite: lease recalled", zap.String("log", l.name), zap.Uint64("lease", uint64(id)))
-	for {
+	most := s.cfg.RecallTime / 20
+	for pause := min(recallPause, most); ; pause = min(2*pause, most) {
 		s.mu.Lock()
 		back, session, held := l.back, l.session, s.grants[id] != nil
 		s.mu.Unlock()
@@ -252,7 +257,7 @@ func (s *Server) recall(l *log, id lease.ID) {
 			return // it says RETURN when it is ready
 		}
 		select {
-		case <-time.After(s.cfg.RecallTime / 20):
+		case <-time.After(pause):
 		case <-ctx.Done():
 			return
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"testing"
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
@@ -218,4 +219,27 @@ func ExamplePeer_Next() {
 	fmt.Println(x.Read(ctx, data, region.STag(1), 0), string(data))
 	x.Abort(nil)
 	// Output: <nil> by hand
+}
+
+// What a package whose tests start goroutines calls TestMain.
+func ExampleMain() {
+	testMain := func(m *testing.M) { rdmaptest.Main(m) }
+	_ = testMain
+	// Output:
+}
+
+func ExampleLeaks() {
+	if err := rdmaptest.Leaks(); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+}
+
+// Golden octets with comments.
+func ExampleHex() {
+	t := new(testing.T) // that of the test
+	fmt.Printf("%x\n", rdmaptest.Hex(t, `
+		00000003 616263 00   name
+		00000007             count`))
+	// Output: 000000036162630000000007
 }

@@ -24,12 +24,3 @@ func TestHex(t *testing.T) {
 		t.Error("no octets, and nothing is said")
 	}
 }
-
-// Golden octets with comments.
-func ExampleHex() {
-	t := &failing{} // a *testing.T
-	fmt.Printf("%x\n", Hex(t, `
-		00000003 616263 00   name
-		00000007             count`))
-	// Output: 000000036162630000000007
-}

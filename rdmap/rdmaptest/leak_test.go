@@ -1,7 +1,6 @@
 package rdmaptest
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -22,16 +21,3 @@ func TestLeaks(t *testing.T) {
 func lingers(end chan struct{}) { <-end }
 
 func TestMain(m *testing.M) { Main(m) }
-
-func ExampleMain() {
-	testMain := func(m *testing.M) { Main(m) } // a package calls it TestMain
-	_ = testMain
-	// Output:
-}
-
-func ExampleLeaks() {
-	if err := Leaks(); err != nil {
-		fmt.Println(err)
-	}
-	// Output:
-}

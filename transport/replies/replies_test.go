@@ -128,6 +128,7 @@ func (s *slow) PersistRanges(rs []region.Range) error {
 // What is done is not found again, and makes room; what is not done stays, also when the
 // log is full: then replies come without a record.
 func TestDone(t *testing.T) {
+	t.Parallel() // it waits
 	w := start(t, &Pusher{MaxQueued: 512})
 	mem := sim(4096)
 	created(t, mem)
@@ -200,6 +201,7 @@ func TestForms(t *testing.T) {
 
 // A log that is full takes no replies, and keeps no caller waiting; what is Done makes room.
 func TestFull(t *testing.T) {
+	t.Parallel() // it waits
 	w := start(t, &Pusher{})
 	mem := sim(1 << 12)
 	created(t, mem)

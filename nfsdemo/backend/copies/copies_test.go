@@ -1,9 +1,6 @@
 package copies
 
-import (
-	"fmt"
-	"testing"
-)
+import "testing"
 
 func TestOff(t *testing.T) {
 	Start()
@@ -14,11 +11,4 @@ func TestOff(t *testing.T) {
 	if got := Stop(); got != 0 {
 		t.Errorf("%d octets counted while off", got)
 	}
-}
-
-func Example() {
-	Start()
-	n := Copy(make([]byte, 3), []byte("hello"))
-	fmt.Println(n, Stop())
-	// Output: 3 3
 }

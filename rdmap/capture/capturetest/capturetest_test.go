@@ -8,8 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-
-	"github.com/stag-rdma/stag/rdmap/capture"
 )
 
 // stub is a TB that remembers what is said of it.
@@ -117,22 +115,4 @@ func TestRecordedFails(t *testing.T) {
 	if len(s.failed) == 0 {
 		t.Error("not said")
 	}
-}
-
-// A capture of one's own.
-func ExampleRelayed() {
-	t := &stub{} // a *testing.T
-	var out bytes.Buffer
-	w, _ := capture.NewWriter(&out)
-	l, _ := net.Listen("tcp", "127.0.0.1:0") // a server
-	c, _ := net.Dial("tcp", Relayed(t, w, l.Addr().String()))
-	s, _ := l.Accept()
-	_, _ = io.WriteString(c, "hello")
-	_, _ = io.ReadFull(s, make([]byte, 5))
-	c.Close()
-	s.Close()
-	l.Close()
-	t.end()
-	fmt.Println(w.Close(), bytes.Contains(out.Bytes(), []byte("hello")))
-	// Output: <nil> true
 }
