@@ -7,7 +7,6 @@ func TestAllocs(t *testing.T) {
 	stream := AppendFPDU(nil, append(hdr, payload...), true)
 	arena, bufs, out := make([]byte, 0, 4096), make([][]byte, 0, 32), make([]byte, 0, 4096)
 	d := Deframer{CRC: true}
-	var g Gather
 	var m Inserter
 	md, mbuf, mstream := marked(true), make([]byte, 2048), new(Inserter).AppendFPDU(nil, payload, true)
 	for name, f := range map[string]func(){
@@ -18,13 +17,6 @@ func TestAllocs(t *testing.T) {
 		},
 		"append": func() { AppendFPDU(out, payload, true) },
 		"stage":  func() { FinishFPDU(append(BeginFPDU(out), payload...), 0, true) },
-		"gather": func() {
-			g.Reset(arena, bufs, true)
-			g.FPDU(hdr, payload)
-			g.FPDU(hdr, payload)
-			g.Stage(hdr, payload)
-			g.Buffers()
-		},
 		"deframe marked": func() {
 			*md = Deframer{CRC: true}
 			md.ExpectMarkers()
@@ -34,17 +26,7 @@ func TestAllocs(t *testing.T) {
 			_, _, _ = md.Next(mbuf)
 		},
 		"append marked": func() { m.AppendFPDU(out, payload, true) },
-		"stage marked": func() {
-			at := len(out)
-			m.FinishFPDU(append(m.BeginFPDU(out), payload...), at, true)
-		},
-		"gather marked": func() {
-			g.ResetMarked(arena, bufs, true, &m)
-			g.FPDU(hdr, payload)
-			g.Stage(hdr, payload)
-			g.Buffers()
-		},
-		"insert": func() { m.Insert(bufs, arena, [][]byte{stream[:7], stream[7:]}, true) },
+		"insert":        func() { m.Insert(bufs, arena, [][]byte{stream[:7], stream[7:]}, true) },
 		"startup frame": func() {
 			r := Reply{Frame{Rev: 2, Enhanced: true}}
 			b, _ := r.Append(out)

@@ -22,22 +22,6 @@ func BenchmarkDeframer(b *testing.B) {
 	}
 }
 
-func BenchmarkGather(b *testing.B) {
-	payload := make([]byte, 1424)
-	hdr := make([]byte, 18)
-	arena, bufs := make([]byte, 0, 4096), make([][]byte, 0, 256)
-	var g Gather
-	b.SetBytes(64 * 1424)
-	b.ReportAllocs()
-	for b.Loop() {
-		g.Reset(arena, bufs, true)
-		for range 64 {
-			g.FPDU(hdr, payload)
-		}
-		g.Buffers()
-	}
-}
-
 // With markers every octet behind the first of an FPDU is moved.
 func BenchmarkDeframerMarked(b *testing.B) {
 	for _, n := range []int{64, 1430, MaxULPDU} {

@@ -9,8 +9,8 @@
 //	startup   Initiator.Input                Initiator.AppendRequest
 //	          Responder.Input                Responder.Accept / Reject
 //	                 |                               |
-//	full      Deframer.Next  -> ULPDU        ULPDU -> AppendFPDU, FinishFPDU, Gather
-//	operation                                         or the same of Inserter: markers
+//	full      Deframer.Next  -> ULPDU        ULPDU -> AppendFPDU, FinishFPDU
+//	operation                                         or an Inserter: markers
 //
 // A connection has two phases. During startup exactly one Request and one Reply
 // travel (RFC 5044 Section 7.1); the two machines negotiate CRC, read depths and

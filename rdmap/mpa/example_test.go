@@ -1,7 +1,6 @@
 package mpa_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 
@@ -94,20 +93,6 @@ func ExampleFinishFPDU() {
 	// Output: 16 16
 }
 
-// Two FPDUs in five entries: the CRC of the first shares one with the header of the
-// second.
-func ExampleGather() {
-	var g mpa.Gather
-	g.Reset(make([]byte, 0, 256), nil, true)
-	g.FPDU([]byte("[header 0]"), bytes.Repeat([]byte("x"), 1000))
-	g.FPDU([]byte("[header 1]"), bytes.Repeat([]byte("y"), 1000))
-	for _, b := range g.Buffers() { // net.Buffers(g.Buffers()).WriteTo(conn)
-		fmt.Print(len(b), " ")
-	}
-	fmt.Println(g.Len())
-	// Output: 12 1000 16 1000 4 2032
-}
-
 func ExampleMULPDU() {
 	fmt.Println(mpa.MULPDU(1448, false), mpa.MULPDU(1448, true))
 	// Output: 1442 1430
@@ -121,18 +106,6 @@ func ExampleInserter() {
 	second := m.AppendFPDU(nil, []byte("HELLO"), true)
 	fmt.Printf("%d octets, %x\n", len(first), second)
 	// Output: 512 octets, 00000000000548454c4c4f000f7fc038
-}
-
-// An FPDU built where it will be sent from, with room for its markers.
-func ExampleInserter_FinishFPDU() {
-	var m mpa.Inserter
-	staging := make([]byte, 0, mpa.FPDULen(1000)+mpa.MarkerRoom(1000))
-	at := len(staging)
-	staging = m.BeginFPDU(staging)
-	staging = append(staging, make([]byte, 1000)...)
-	staging = m.FinishFPDU(staging, at, true)
-	fmt.Println(len(staging), cap(staging))
-	// Output: 1016 1016
 }
 
 // FPDUs that are ready but for markers and CRC, in two entries; the payload is not
@@ -149,19 +122,6 @@ func ExampleInserter_Insert() {
 	}
 	fmt.Println(len(arena))
 	// Output: 4 20 488 4 500 8
-}
-
-// Payloads stay where they are, whatever markers there are between their octets.
-func ExampleGather_ResetMarked() {
-	var m mpa.Inserter
-	var g mpa.Gather
-	g.ResetMarked(make([]byte, 0, 256), nil, true, &m)
-	g.FPDU([]byte("[header]"), bytes.Repeat([]byte("x"), 1000))
-	for _, b := range g.Buffers() {
-		fmt.Print(len(b), " ")
-	}
-	fmt.Println(g.Len())
-	// Output: 14 498 4 502 6 1024
 }
 
 // We asked for markers. What cannot be used yet is shown again.

@@ -20,10 +20,6 @@ const (
 // able to hold.
 const MaxMarkedFPDU = MaxFPDU + MarkerLen*((MaxFPDU+markerStride-1)/markerStride)
 
-// MarkerRoom returns how many octets of markers there are at most in an FPDU whose
-// ULPDU has n octets, wherever in the stream it stands.
-func MarkerRoom(n int) int { return markerOctets(0, FPDULen(n)) }
-
 // markerOctets returns the octets of the markers that an FPDU of n octets takes when
 // its first octet, or the marker before it, stands at phase modulo 512. A marker behind
 // the last octet is not counted: it belongs to the next FPDU, RFC 5044 Section 4.3.

@@ -9,13 +9,11 @@ import "encoding/binary"
 //	| reserved 2, zero | FPDUPTR 2: octets back to ULPDU_Length |
 //
 // One between two FPDUs has FPDUPTR 0, belongs to the second and leaves with it. The
-// CRC covers the markers, so an FPDU is finished where they are inserted; there are
-// three ways, which can be mixed as long as every FPDU goes one of them, in the order
-// of the stream:
+// CRC covers the markers, so an FPDU is finished where they are inserted. There are two
+// ways, which can be mixed as long as every FPDU goes one of them, in the order of the
+// stream:
 //
-//   - AppendFPDU, and BeginFPDU with FinishFPDU, in place of the functions of the same
-//     name;
-//   - Gather, with ResetMarked;
+//   - AppendFPDU, in place of the function of the same name;
 //   - Insert, for FPDUs that are complete but for markers and CRC.
 //
 // It knows the position modulo 512 and nothing else of what has been sent. The zero
@@ -47,60 +45,6 @@ func (m *Inserter) AppendFPDU(b, ulpdu []byte, crc bool) []byte {
 	return m.finish(b, at, crc)
 }
 
-// BeginFPDU reserves the length field of an FPDU that is built in place, and the
-// marker before it if one is due: append the ULPDU to the result, then call FinishFPDU
-// with at = len(b) as it was before. No other FPDU may come in between.
-func (m *Inserter) BeginFPDU(b []byte) []byte {
-	if m.phase == 0 {
-		b = append(b, 0, 0, 0, 0)
-	}
-	return append(b, 0, 0)
-}
-
-// FinishFPDU completes the FPDU that BeginFPDU opened at offset at: everything behind
-// what that reserved is its ULPDU. It moves the ULPDU apart to make room for the
-// markers; MarkerRoom says how much b may grow by. It panics if no FPDU can begin at at
-// or the ULPDU is longer than MaxULPDU.
-func (m *Inserter) FinishFPDU(b []byte, at int, crc bool) []byte {
-	start := at
-	if m.phase == 0 {
-		start += MarkerLen
-	}
-	n := len(b) - start - HeaderLen
-	checkMarkedLen(n)
-	binary.BigEndian.PutUint16(b[start:], uint16(n))
-	b = append(b, zeroPad[:PadLen(n)]...)
-	b = m.spread(b, at, start)
-	return m.finish(b, at, crc)
-}
-
-// spread makes room for the markers inside b[start:], an FPDU without its CRC, from
-// the last to the first, and writes all markers from at on. A marker behind the last
-// octet, that is, between PAD and CRC, is left to finish.
-func (m *Inserter) spread(b []byte, at, start int) []byte {
-	if start > at {
-		m.due(b[:at]) // in the place reserved
-	}
-	first := markerInterval - m.phase // octets of the FPDU before the first marker
-	inside := max(0, len(b)-start-first-1+markerStride) / markerStride
-	if inside == 0 {
-		m.run(len(b) - start)
-		return b
-	}
-	end := len(b)
-	b = append(b, make([]byte, MarkerLen*inside)...)
-	for i := inside; i > 0; i-- {
-		from := start + first + (i-1)*markerStride // of the octets behind marker i
-		to := from + MarkerLen*i
-		copy(b[to:], b[from:end])
-		putMarker(b[to-MarkerLen:], to-MarkerLen-start)
-		end = from
-	}
-	m.phase = (m.phase + len(b) - start) % markerInterval
-	m.off = len(b) - start
-	return b
-}
-
 // header appends ULPDU_Length, and the marker before it if one is due.
 func (m *Inserter) header(b []byte, n int) []byte {
 	checkMarkedLen(n)
@@ -116,14 +60,9 @@ func (m *Inserter) finish(b []byte, at int, crc bool) []byte {
 	if crc {
 		sum = UpdateCRC(0, b[at:])
 	}
-	m.end()
-	return AppendCRC(b, sum)
-}
-
-// end steps over the CRC.
-func (m *Inserter) end() {
 	m.run(CRCLen)
 	m.off = 0
+	return AppendCRC(b, sum)
 }
 
 // copy appends p, a part of an FPDU, with the markers before and in it.

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// markedWriters are all ways to send FPDUs with markers.
+// markedWriters are the ways to send FPDUs with markers.
 var markedWriters = map[string]func(m *Inserter, ulpdus [][]byte, crc bool) []byte{
 	"append": func(m *Inserter, ulpdus [][]byte, crc bool) (b []byte) {
 		for _, u := range ulpdus {
@@ -16,41 +16,9 @@ var markedWriters = map[string]func(m *Inserter, ulpdus [][]byte, crc bool) []by
 		}
 		return b
 	},
-	"in place": func(m *Inserter, ulpdus [][]byte, crc bool) []byte {
-		b := dirty(1 << 17)
-		for _, u := range ulpdus {
-			at := len(b)
-			b = m.FinishFPDU(append(m.BeginFPDU(b), u...), at, crc)
-		}
-		return b
-	},
-	"gather": func(m *Inserter, ulpdus [][]byte, crc bool) []byte { return gatherMarked(m, ulpdus, crc, false) },
-	"stage":  func(m *Inserter, ulpdus [][]byte, crc bool) []byte { return gatherMarked(m, ulpdus, crc, true) },
 	"insert": func(m *Inserter, ulpdus [][]byte, crc bool) []byte {
 		return insertMarked(m, ulpdus, crc, func() int { return 100 })
 	},
-}
-
-func gatherMarked(m *Inserter, ulpdus [][]byte, crc, stage bool) []byte {
-	room := 0
-	for _, u := range ulpdus {
-		room += len(u) + GatherOverhead + MarkerRoom(len(u))
-	}
-	var g Gather
-	g.ResetMarked(dirty(room), nil, crc, m)
-	for _, u := range ulpdus {
-		cut := min(18, len(u))
-		if stage {
-			g.Stage(u[:cut], u[cut:])
-		} else {
-			g.FPDU(u[:cut], u[cut:])
-		}
-	}
-	out := bytes.Join(g.Buffers(), nil)
-	if g.Len() != len(out) {
-		panic("Len")
-	}
-	return out
 }
 
 // insertMarked builds FPDUs without markers, with garbage for CRC, and has them
@@ -107,7 +75,7 @@ func drawULPDUs(t *rapid.T) (ulpdus [][]byte) {
 	return ulpdus
 }
 
-// One direction may use all ways in turn.
+// One direction may use both ways in turn.
 func TestMarkedWritersMixed(t *testing.T) {
 	names := make([]string, 0, len(markedWriters))
 	for name := range markedWriters {
@@ -160,15 +128,8 @@ func TestMarkedMisuse(t *testing.T) {
 	big := make([]byte, MaxULPDU+1)
 	for name, f := range map[string]func(){
 		"append":      func() { new(Inserter).AppendFPDU(nil, big, false) },
-		"finish":      func() { new(Inserter).FinishFPDU(make([]byte, 5), 0, false) },
-		"finish big":  func() { new(Inserter).FinishFPDU(append(make([]byte, 6), big...), 0, false) },
 		"insert":      func() { new(Inserter).Insert(nil, make([]byte, 0, 999), [][]byte{{0xff, 0xff}}, false) },
 		"insert room": func() { new(Inserter).Insert(nil, make([]byte, 0, 3), [][]byte{{0}}, false) },
-		"gather room": func() {
-			var g Gather
-			g.ResetMarked(make([]byte, 0, 12), nil, false, new(Inserter))
-			g.FPDU([]byte("head"), nil)
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {

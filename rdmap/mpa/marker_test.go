@@ -40,9 +40,8 @@ var markerSizes = []int{
 	513, 514, 1008, 1010, 1014, 1015, 1016, 1018, 1020, 1022, 1424, 1430, 1442, 5000,
 }
 
-func TestMarkerRoom(t *testing.T) {
+func TestMarkedLen(t *testing.T) {
 	for _, n := range append(slices.Clone(markerSizes), MaxULPDU) {
-		most := 0
 		for phase := 0; phase < 512; phase += 4 {
 			m := Inserter{phase: phase}
 			want := len(oracleStream(phase, [][]byte{make([]byte, n)}, false))
@@ -52,13 +51,9 @@ func TestMarkerRoom(t *testing.T) {
 			if got := m.InsertRoom(FPDULen(n)); got != want-FPDULen(n) {
 				t.Fatalf("ULPDU of %d octets at %d: InsertRoom = %d", n, phase, got)
 			}
-			most = max(most, want-FPDULen(n))
-		}
-		if got := MarkerRoom(n); got != most {
-			t.Errorf("MarkerRoom(%d) = %d, want %d", n, got, most)
 		}
 	}
-	if got := FPDULen(0xffff) + MarkerRoom(0xffff); got != MaxMarkedFPDU {
+	if got := new(Inserter).FPDULen(0xffff); got != MaxMarkedFPDU {
 		t.Errorf("MaxMarkedFPDU = %d, want %d", MaxMarkedFPDU, got)
 	}
 }
