@@ -17,8 +17,9 @@
 //   - [WriteChunk.Fill], [AppendWrites]: which octets go to which segment of a
 //     write chunk or reply chunk, with exact returned lengths;
 //   - [Returned]: the requester's check of what came back;
-//   - [Binding] and [NFSv3]: which item of a procedure may be reduced (RFC 8267
-//     Section 4).
+//   - [Binding]: which items of a procedure may be reduced; [NFSv3], [NFSv4] and [NFS]
+//     are those of RFC 8267. A binding may have more to say: see [ResultLister],
+//     [Lister], [Walker] and [Scope].
 //
 // Contract: octets go in, values come out. No I/O, no clock, no locks, no
 // goroutines. Nothing is allocated by a number read from the wire: lists grow

@@ -3,8 +3,8 @@ package chunks
 import "errors"
 
 // What can be wrong with chunk lists that came from a peer. Codecs wrap these
-// in an *xdr.DecodeError; test with errors.Is. All of them are answered with
-// ERR_CHUNK by a responder (RFC 8166 Section 4.5.2).
+// in an *xdr.DecodeError; test with errors.Is. A responder answers all of them with
+// ERR_CHUNK (RFC 8166 Section 4.5.2); ErrReturned is a requester's.
 var (
 	// ErrTooMany: more segments or chunks than Limits allow.
 	ErrTooMany = errors.New("chunks: too many segments")

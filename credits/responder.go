@@ -92,8 +92,8 @@ func (r *Responder) Grant(asked uint32) uint32 {
 	return uint32(g)
 }
 
-// SetLimit changes the largest grant, within the bounds of NewResponder. Raising it needs more
-// receives before it shows in grants; lowering it takes effect as calls are
+// SetLimit changes the largest grant, within the bounds of NewResponder. Raising it
+// needs more receives before it shows in grants; lowering it takes effect as calls are
 // answered.
 func (r *Responder) SetLimit(n uint32) { r.limit = clamp(n) }
 

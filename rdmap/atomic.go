@@ -152,7 +152,7 @@ func (it *item) respond(op Opcode, n int) []byte {
 }
 
 // memoryFailed maps what went wrong when v was touched to RDMAP's errors. A memory that
-// has failed loses all its registrations (D10).
+// has failed loses all its registrations.
 func memoryFailed(v *region.View, err error) violation {
 	if errors.Is(err, region.ErrAlign) {
 		return vioMisaligned

@@ -13,7 +13,9 @@ import "encoding/binary"
 //	off 8, 4: features
 //
 // Unknown feature bits are ignored. Anything that differs from this layout, or accepts
-// no ULPDU at all, is not a block but the upper layer's. Choice of this project; no document defines it.
+// no ULPDU at all, is not a block but the upper layer's.
+//
+// Choice: the block is this project's own; no document defines it.
 type capability struct {
 	mulpdu   uint16
 	features uint32

@@ -20,7 +20,7 @@ const (
 )
 
 // minCompare is how many octets a compare-only Verify covers at least: the hash of
-// fewer is easily tried out, and so would be a Read (D9).
+// fewer is easily tried out, and so would be a Read.
 const minCompare = 64
 
 // target is the head of every commit request: off 0 STag, 4 length, 8 TO (8 octets).
@@ -80,7 +80,7 @@ func executeFlush(it *item, t *region.Table) error {
 
 // executeVerify compares or returns the hash of the target. A hash that is returned,
 // and a comparison over few octets, are as good as a Read, so they need that right
-// too (D9). A failed comparison costs the stream.
+// too. A failed comparison costs the stream.
 func executeVerify(it *item, t *region.Table) error {
 	var g target
 	g.parse(it.req.body[:])

@@ -163,25 +163,13 @@ type Config struct {
 	// still run. 0: 64.
 	MaxTakeovers int
 
-	// Placement: see Placement (DESIGN D4).
-	Placement Placement
-
-	// BufferedInput holds octets already read from the conn (D2). It is borrowed
+	// BufferedInput holds octets already read from the conn. It is borrowed
 	// until Handshake returns.
 	BufferedInput []byte
 
 	// Logger gets one line per connection event; nil discards.
 	Logger *zap.Logger
 }
-
-// Placement is the receive policy of a connection.
-type Placement uint8
-
-const (
-	// CheckThenPlace stages an FPDU, checks its CRC, then places its payload: no
-	// octet of a bad FPDU is ever visible. The default.
-	CheckThenPlace Placement = iota
-)
 
 // withDefaults returns a copy of cfg with every zero field filled in and every
 // other one brought into range.

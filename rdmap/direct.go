@@ -25,8 +25,8 @@ const (
 // that the staging has holes where these payloads would be; of what turns out not to be as
 // expected the holes are filled, and nothing has happened.
 //
-// What is read so is placed before its CRC is checked, as D4 permits: the sink of a Read
-// that is not complete is nobody's to look at. Writes are not: how long they are only
+// What is read so is placed before its CRC is checked: the sink of a Read that is not
+// complete is nobody's to look at. Writes are not: how long they are only
 // their last segment tells.
 type direct struct {
 	on   bool

@@ -81,7 +81,7 @@ func negotiated(v uint16, own int) int {
 	return int(v)
 }
 
-// chooseMULPDU is D3: what Config says; the largest towards a stag peer; else what
+// chooseMULPDU returns what Config says; else the largest towards a stag peer; else what
 // fits a TCP segment, since some peers handle FPDUs across segments badly.
 func (c *Conn) chooseMULPDU(stag, markers bool) int {
 	switch {

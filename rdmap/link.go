@@ -25,10 +25,10 @@ type link interface {
 	// makes no progress for timeout fails.
 	write(b *batch, timeout time.Duration) error
 	// watch has the connection looked after while nobody waits on it, unwatch ends
-	// that. Both are called with roleMu held.
+	// that. Both are called with role.mu held.
 	watch(c *Conn)
 	unwatch(c *Conn)
-	// forget ends all watching for good, with roleMu held.
+	// forget ends all watching for good, with role.mu held.
 	forget(c *Conn)
 	// process reports that one watcher of the process serves this link, so that its
 	// ticks can be shared.
@@ -40,7 +40,7 @@ type link interface {
 	parkRoom(need, have int) int
 }
 
-// anyLink runs on any net.Conn (scheme A): while nobody waits a goroutine is parked
+// anyLink runs on any net.Conn: while nobody waits a goroutine is parked
 // in Read, and is interrupted by a read deadline in the past.
 type anyLink struct {
 	nc  net.Conn

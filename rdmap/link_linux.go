@@ -27,7 +27,7 @@ func newLink(nc net.Conn) link {
 	return newTCPLink(tc, rc)
 }
 
-// tcpLink is TCP on Linux (scheme E): staging is borrowed when there is input, not
+// tcpLink is TCP on Linux: staging is borrowed when there is input, not
 // before; writes can be tried; idle connections are watched by the epoll of the
 // process.
 type tcpLink struct {

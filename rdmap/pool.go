@@ -7,8 +7,9 @@ import "sync"
 // while they arrive, and messages queued for Recv. A posted receive is a
 // reservation, not a buffer; memory is taken when octets arrive. When the pool is
 // empty queue 0 of the connection that asked stalls, nothing else, until memory
-// comes back; those who wait get it in the order in which they asked. A peer that begins a Send and does not end it keeps its memory only as
-// long as nobody else needs it: see Config.StallTimeout.
+// comes back; those who wait get it in the order in which they asked. A peer that
+// begins a Send and does not end it keeps its memory only as long as nobody else needs
+// it: see Config.StallTimeout.
 //
 // A Pool is safe for concurrent use.
 type Pool struct {

@@ -12,7 +12,7 @@ import (
 // holds a request into the response. Requests run one at a time in the order of
 // arrival, each after everything delivered before it, and each response is generated
 // before the next request starts; that satisfies every ordering rule of RFC 5040
-// Section 5.5 and RFC 7306 Section 7. Rights are checked here, at execution (D9).
+// Section 5.5 and RFC 7306 Section 7. Rights are checked here, at execution.
 var executors = [...]func(it *item, t *region.Table) error{
 	OpReadRequest:        executeRead,
 	OpAtomicRequest:      executeAtomic,

@@ -21,7 +21,7 @@ type sender struct {
 	crc    bool
 	ord    int // requests of ours in flight, at most
 	ird    int // requests of the peer held, at most
-	// interleave: whole Sends may pass between the segments of a Read Response (D5).
+	// interleave: whole Sends may pass between the segments of a Read Response.
 	interleave bool
 	limit      int // copied octets waiting, at most
 	table      *region.Table

@@ -11,8 +11,8 @@ import (
 )
 
 // putOff keeps the ULPDUs of queues 0 and 1 that arrive while queue 0 waits for
-// memory, so that what frees memory (Read Responses, responses on queue 3) goes on
-// (D12). Requests wait too, since a Read Response is not generated before an earlier
+// memory, so that what frees memory (Read Responses, responses on queue 3) goes on.
+// Requests wait too, since a Read Response is not generated before an earlier
 // Send has completed (RFC 5040 Section 5.5). Each ULPDU has its length in front.
 type putOff struct {
 	b    []byte

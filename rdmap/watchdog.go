@@ -8,7 +8,7 @@ import (
 const (
 	// watchdogRest is how often the watchdog looks as long as it finds nobody in an upcall.
 	// Each tick of a timer of Go's wakes threads, and they move who exchange short messages
-	// to other processors: looking every millisecond took a fifth of a NULL call.
+	// to other processors: looking every millisecond made a NULL call a third longer.
 	watchdogRest = 10 * time.Millisecond
 	// watchdogTick is how often it looks at who is in one, and for watchdogAlert ticks
 	// after an upcall that had to be relieved: where there is one there are more.

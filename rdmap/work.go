@@ -113,7 +113,7 @@ func (s *sender) takeOwn(w *work) {
 }
 
 // overtake takes whole short Sends and puts them before the rest of a Read
-// Response. Choice (D5): only towards stag peers.
+// Response. Choice: only towards stag peers.
 func (s *sender) overtake(w *work) {
 	for at := w.next; s.sq.len() > 0 && s.sq.at(0).framed && s.sq.at(0).op.IsSend() && at < 64; at++ {
 		it := s.sq.pop()

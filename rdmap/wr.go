@@ -26,10 +26,10 @@ type Completer interface{ Complete(err error) }
 // Head copied and its Body borrowed until Done completes.
 //
 // Done completes a Send or a Write when its last octet has been handed to the
-// socket (that says nothing about the peer, RFC 5040 Section 5.5), a Read when its last octet
-// has been placed, any other request when its response has come. Work requests of a connection complete in the order of their
-// submission. A nil Done is fire and forget: an error then shows on the
-// connection only.
+// socket (that says nothing about the peer, RFC 5040 Section 5.5), a Read when its last
+// octet has been placed, any other request when its response has come. Work requests of
+// a connection complete in the order of their submission. A nil Done is fire and forget:
+// an error then shows on the connection only.
 type WR struct {
 	Op   Opcode
 	Head []byte

@@ -10,13 +10,17 @@ import (
 // Receive judges a Send from the peer. It borrows send until the call is
 // dispatched or, with Pull, until in.Payload was placed; in is reset first.
 //
-// Verdicts (RFC 8166 Section 4.5; in.Err says why): Done for the RDMA_DONE of an
-// exposed reply; Drop for runts, other RDMA_DONEs, RDMA_ERROR and replies; Answer for other versions (ERR_VERS), for bad lists,
-// positions, sizes, XIDs and reduced items that are not eligible (ERR_CHUNK),
-// and for chunks that disagree with the inline count (GARBAGE_ARGS); else
-// Dispatch or Pull. Dropped or not, the Send has used up a posted receive. The
-// inline octets of an RDMA_MSGP are closed up inside send, around the longest
-// item, which stays where it is.
+// Verdicts (RFC 8166 Section 4.5; in.Err says why):
+//
+//	Done           the RDMA_DONE of an exposed reply
+//	Drop           runts, other RDMA_DONEs, RDMA_ERROR, replies
+//	Answer         other versions (ERR_VERS); bad lists, positions, sizes and XIDs, and
+//	               reduced items that are not eligible (ERR_CHUNK); chunks that disagree
+//	               with the inline count (GARBAGE_ARGS)
+//	Dispatch, Pull every other call
+//
+// Dropped or not, the Send has used up a posted receive. The inline octets of an
+// RDMA_MSGP are closed up inside send, around the longest item, which stays where it is.
 func (r *Responder) Receive(send []byte, in *Inbound) Verdict {
 	in.Reset()
 	n, err := in.Header.Decode(send, &r.cfg.Limits)

@@ -21,13 +21,21 @@ import (
 // If Result.Read, the call stays outstanding and keeps its credit: the owner
 // makes memory of Layout.Total octets, places Inline in it, does Layout.Pulls,
 // and calls [Requester.Pulled]. An RDMA_MSGP is closed up inside send.
-func (r *Requester) Receive(send []byte) (c *Call, why error) {
+func (r *Requester) Receive(send []byte) (c *Call, why error) { return r.take(send, true) }
+
+// ReceiveLate is Receive for a Send that came before one which Receive has taken already:
+// an owner may read the next while this one waits for its lock. Its grant is not the latest
+// any more, and is not put in force.
+func (r *Requester) ReceiveLate(send []byte) (c *Call, why error) { return r.take(send, false) }
+
+// take is Receive for a Send that is the latest of those received, or not.
+func (r *Requester) take(send []byte, latest bool) (c *Call, why error) {
 	c, why = r.receive(send)
 	if c == nil {
 		r.stats.Dropped++
 		return nil, why
 	}
-	if (r.hdr.Type != MsgTypeError || !r.cfg.Bidirectional) && !r.late {
+	if (r.hdr.Type != MsgTypeError || !r.cfg.Bidirectional) && latest {
 		r.window.Grant(r.hdr.Credit)
 		for range r.paid {
 			r.window.TakeDone() // not sent yet: the grant does not cover them
@@ -52,16 +60,6 @@ func (r *Requester) answered(c *Call) {
 	if c.Result.Read {
 		r.owe(c.XID)
 	}
-}
-
-// ReceiveLate is Receive for a Send that came before one which Receive has taken already:
-// an owner may read the next while this one waits for its lock. Its grant is not the latest
-// any more, and is not put in force.
-func (r *Requester) ReceiveLate(send []byte) (c *Call, why error) {
-	r.late = true
-	c, why = r.Receive(send)
-	r.late = false
-	return c, why
 }
 
 func (r *Requester) receive(send []byte) (*Call, error) {

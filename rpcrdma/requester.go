@@ -88,7 +88,6 @@ type Requester struct {
 	hdr    Header   // scratch of Receive
 	due    []uint32 // XIDs of replies that were read: each gets an RDMA_DONE
 	paid   int      // of due, those whose credit is taken
-	late   bool     // what Receive takes is not the latest
 	stats  RequesterStats
 }
 

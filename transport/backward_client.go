@@ -79,7 +79,7 @@ func (rc *respConn) thresholds(send int) {
 //
 // Choice: a client with a backward direction has a goroutine for that, as a server has.
 // Without it a call that comes just after a reply would wait up to 80 ms for somebody who
-// looks at a connection where nobody waits (package rdmap, "leader and followers").
+// looks at a connection where nobody waits (package rdmap, "Who reads the socket").
 func (c *Client) serveBackward() {
 	if c.back != nil {
 		go func() { _ = c.conn.Serve() }() // why it ended is for HandleClose

@@ -6,8 +6,8 @@ import (
 )
 
 // budget bounds the octets held for the calls of all connections, and how many calls are
-// being pulled; and what of that goes to one client. Who does not get his share at once
-// waits: for his client's, behind calls of his own client only, then for the rest, first
+// being pulled; and what of that goes to one client. A call that does not get its share at once
+// waits: for its client's part, behind calls of that client only, then for the rest, first
 // come first served. The zero value has nothing to give. It is safe for concurrent use.
 type budget struct {
 	left   atomic.Int64 // octets; may be negative, see force. It changes under mu

@@ -137,7 +137,7 @@ func readXID(t *testing.T, c net.Conn) uint32 {
 	if _, err := io.ReadFull(c, mark[:]); err != nil {
 		t.Fatal(err)
 	}
-	msg := make([]byte, binary.BigEndian.Uint32(mark[:])&maxFragment)
+	msg := make([]byte, binary.BigEndian.Uint32(mark[:])&xdr.MaxFragment)
 	if _, err := io.ReadFull(c, msg); err != nil {
 		t.Fatal(err)
 	}

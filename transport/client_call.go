@@ -105,7 +105,7 @@ func (p *outcall) prepare(recv int, arg, result bool, call *Call) {
 	}
 	p.rpc = xdr.AppendCall(p.rpc[:0], &h)
 	p.free = call.Free
-	rc.Protected = gssProtected(call.Cred)
+	rc.Protected = call.Cred.Protected()
 	rc.Owner, rc.Prog, rc.Vers, rc.Proc = p, call.Prog, call.Vers, call.Proc
 	rc.Message = chunks.Message{Head: p.rpc, Body: call.Args}
 	switch {

@@ -63,7 +63,7 @@ func (c *Client) apply(got rpcrdma.ConfigReply, agreed int) {
 // Choice: what no binding speaks for is reduced only once the server is known to keep to
 // RFC 5666: it has told an alignment, or Config.PeerAlign says so. Others refuse it.
 func (c *Client) mayReduce(call *Call) (arg, result bool) {
-	if gssProtected(call.Cred) || c.lent != nil { // RFC 8166 Section 8.2.2.3: nothing is reduced
+	if call.Cred.Protected() || c.lent != nil { // RFC 8166 Section 8.2.2.3: nothing is reduced
 		return false, false
 	}
 	if c.anyItem && !chunks.Covers(c.cfg.Binding, call.Prog, call.Vers) {

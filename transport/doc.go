@@ -58,7 +58,7 @@
 // # Goroutines
 //
 // A client needs none of its own: the goroutine that waits for a reply reads the
-// socket (package rdmap, "leader and followers"). A server has one per connection;
+// socket (package rdmap, "Who reads the socket"). A server has one per connection;
 // short handlers run in it and their replies leave in one flush per burst.
 // Handlers that say MayBlock get a goroutine; those that overstay without saying
 // so are found by a watchdog that passes the reading role on.

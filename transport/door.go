@@ -14,8 +14,8 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// Who is refused is told so in an MPA Reply (RFC 5044 Section 7.1.2), if his Request
-// comes in time and not too many others are being told. He has no place among the
+// A peer that is refused is told so in an MPA Reply (RFC 5044 Section 7.1.2), if its
+// Request comes in time and not too many others are being told. It has no place among the
 // connections, so that refused peers keep nobody out.
 const (
 	refusals       = 64

@@ -25,7 +25,7 @@ func TestGSSProtected(t *testing.T) {
 		{gssCred(3), true},
 		{xdr.Auth{Flavor: xdr.RPCSECGSS, Body: words(1)}, true},
 	} {
-		if got := gssProtected(tt.cred); got != tt.want {
+		if got := tt.cred.Protected(); got != tt.want {
 			t.Errorf("%+v: %v", tt.cred, got)
 		}
 	}

@@ -40,7 +40,7 @@ func (ls *lanes) dispatch(x *exchange, inline bool) {
 		x.own()
 	}
 	x.req.XID, x.req.Prog, x.req.Vers, x.req.Proc = x.in.RPC.XID, x.in.RPC.Prog, x.in.RPC.Vers, x.in.RPC.Proc
-	x.protected = gssProtected(x.in.RPC.Cred)
+	x.protected = x.in.RPC.Cred.Protected()
 	if !ls.once(x) {
 		ls.pass(x)
 	}

@@ -37,7 +37,7 @@ func (o *onwardCall) parse(b chunks.Binding) error {
 		Prog: h.Prog, Vers: h.Vers, Proc: h.Proc, Cred: h.Cred, Verf: h.Verf, Args: args,
 		Free: o.free, tx: &transmission{xid: h.XID},
 	}
-	if gssProtected(h.Cred) { // RFC 8166 Section 8.2.2.3: nothing is reduced
+	if h.Cred.Protected() { // RFC 8166 Section 8.2.2.3: nothing is reduced
 		o.call.MaxResults = o.cc.c.cfg.MaxPayload - headRoom
 		return nil
 	}

@@ -1,6 +1,10 @@
 package transport
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"github.com/stag-rdma/stag/xdr"
+)
 
 // record is a whole record in pooled memory.
 type record struct {
@@ -53,7 +57,7 @@ func (a *recordAssembler) add(p []byte) (n int, rec *record, err error) {
 
 // begin makes room for a fragment.
 func (a *recordAssembler) begin(mark uint32) error {
-	a.last, a.left = mark>>31 == 1, int(mark&maxFragment)
+	a.last, a.left = mark>>31 == 1, int(mark&xdr.MaxFragment)
 	size := a.rec.n + a.left
 	if a.left > a.max || size > a.max {
 		return errTooBig

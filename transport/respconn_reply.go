@@ -29,7 +29,7 @@ func (rc *respConn) reducible(x *exchange) bool {
 	if len(x.resp.items) == 0 || len(x.in.Header.Write) == 0 && rc.cfg.Profile != ProfileRFC5666 {
 		return true
 	}
-	if gssProtected(x.req.Cred) {
+	if x.req.Cred.Protected() {
 		return false
 	}
 	if rc.cfg.Profile == ProfileRFC5666 && !chunks.Covers(rc.cfg.Binding, x.req.Prog, x.req.Vers) {

@@ -12,10 +12,6 @@ import (
 // long has lost its connection.
 const streamWriteTimeout = 30 * time.Second
 
-// maxFragment is the largest fragment a record mark can carry
-// (RFC 5531 Section 11).
-const maxFragment = 1<<31 - 1
-
 // recordWriter writes records, each in one fragment and one system call. It is safe
 // for concurrent use.
 type recordWriter struct {
@@ -28,7 +24,7 @@ type recordWriter struct {
 // write sends the record head + a + b + c. All are borrowed until it returns.
 func (w *recordWriter) write(head, a, b, c []byte) (int, error) {
 	n := len(head) + len(a) + len(b) + len(c)
-	if n > maxFragment {
+	if n > xdr.MaxFragment {
 		return 0, errTooBig
 	}
 	w.mu.Lock()

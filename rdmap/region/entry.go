@@ -12,9 +12,9 @@ import (
 //	bit  31     revoked: no new pins
 //	bits 30-0   pins
 //
-// A free entry counts as revoked, and so does a Window that is closed. Otherwise STag 0, which any peer can send, would
-// match it: a lookup that found the entry in its slot just before it was freed would
-// pin it, and the next registration would overwrite that pin.
+// A free entry counts as revoked, and so does a Window that is closed. Otherwise STag 0,
+// which any peer can send, would match it: a lookup that found the entry in its slot just
+// before it was freed would pin it, and the next registration would overwrite that pin.
 //
 // Transitions: free -> live (install) -> live with pins and back (pin, unpin) ->
 // revoked (revoke) -> free (Domain.recycle, by whoever finds the last pin gone: the
@@ -65,7 +65,7 @@ func (e *entry) pin(stag STag) bool {
 }
 
 // use is pin, unless the memory has failed: then its registrations are invalid without
-// anybody's having to look for them, in all domains and at once (D10).
+// anybody's having to look for them, in all domains and at once.
 func (e *entry) use(stag STag) bool {
 	if !e.pin(stag) {
 		return false

@@ -8,7 +8,7 @@ import (
 )
 
 // fate is what all registrations of one Memory share, in whatever domain they are: that
-// it has failed (D10), and how often peers have guessed at its hashes (D9).
+// it has failed, and how often peers have guessed at its hashes.
 type fate struct {
 	lost  atomic.Bool
 	users int // registrations; under fates.mu

@@ -31,9 +31,9 @@
 // A log belongs to whoever has its secret, 128 bits that the server issues at the first
 // OPEN and keeps a digest of. Who has another one, or none, is refused in the same way,
 // whether there is such a log or not; that a free name can be had, Server.Allow decides. An
-// OPEN by the owner ends the session before it (DESIGN "Open and fencing"): what it has
-// queued is dropped, what is running finishes. An instance that was fenced so is told,
-// and does not fence in return. Secret and records travel in the clear unless the
+// OPEN by the owner ends, or fences, the session before it: what that has queued is
+// dropped, what is running finishes. An instance that was fenced so is told, and does not
+// fence in return. Secret and records travel in the clear unless the
 // connections are of TLS: whoever reads them can forge.
 //
 // # After a cut
