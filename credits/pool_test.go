@@ -83,7 +83,7 @@ func TestPoolFollowsUse(t *testing.T) {
 	}
 }
 
-// Nobody holds more than he asks for.
+// Nobody holds more than was asked for.
 func TestPoolAsked(t *testing.T) {
 	pool := NewPool(100)
 	peers := joinAll(&pool, 1000)

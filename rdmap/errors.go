@@ -9,20 +9,20 @@ import (
 // Misuse of the API. Nothing is sent when one of these is returned.
 var (
 	// ErrBadWR: the work request's Op or fields do not fit together.
-	ErrBadWR = errors.New("rdmap: malformed work request")
+	ErrBadWR = errors.New("rdmap: malformed work request (rdmap.WR has a table of what each Op uses)")
 	// ErrTooLong: a payload of 2^32 octets or more.
 	ErrTooLong = errors.New("rdmap: message longer than 2^32-1 octets")
 	// ErrNoHandshake: the connection has not finished its startup.
-	ErrNoHandshake = errors.New("rdmap: handshake not done")
+	ErrNoHandshake = errors.New("rdmap: handshake not done (call Conn.Handshake first)")
 	// ErrSendQueueFull: Config.SendQueue octets are waiting already.
-	ErrSendQueueFull = errors.New("rdmap: send queue full")
+	ErrSendQueueFull = errors.New("rdmap: send queue full (post again when a work request is complete, or raise Config.SendQueue)")
 	// ErrNoORD: a request on a connection negotiated with ORD 0.
-	ErrNoORD = errors.New("rdmap: reads and other requests not permitted (ORD is 0)")
+	ErrNoORD = errors.New("rdmap: reads and other requests not permitted: ORD is 0 (set Config.ORD here and Config.IRD at the peer)")
 	// ErrNoExtension: the operation belongs to an extension that is not in force, see
 	// ConnectionState.Extensions.
-	ErrNoExtension = errors.New("rdmap: operation of an extension that is not in force")
+	ErrNoExtension = errors.New("rdmap: operation of an extension that is not in force (set Config.Extensions on both sides)")
 	// ErrHasHandler: Recv on a connection whose messages go to a Handler.
-	ErrHasHandler = errors.New("rdmap: messages go to the connection's Handler")
+	ErrHasHandler = errors.New("rdmap: messages go to the connection's Handler (take them in HandleRecv, or leave Config.Handler nil)")
 	// ErrServing: a second Serve on one connection.
 	ErrServing = errors.New("rdmap: connection is already served")
 )

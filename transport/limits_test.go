@@ -362,8 +362,8 @@ func TestClientMemory(t *testing.T) {
 	}
 }
 
-// TestMaxPulls: the places of all are bounded too, and whoever is alone on his connection
-// has one of his own.
+// TestMaxPulls: the places of all are bounded too, and whoever is alone on a connection
+// has one all the same.
 func TestMaxPulls(t *testing.T) {
 	cfg := testConfig()
 	cfg.MaxPulls, cfg.PerClient.Pulls = 2, -1
@@ -424,7 +424,7 @@ func TestClientExposed(t *testing.T) {
 }
 
 // TestBudgetModel lets random calls of random clients come, be pulled, answered and
-// forgotten. At every step nobody has more than his share, all together have no more
+// forgotten. At every step nobody has more than a share, all together have no more
 // than there is, nobody waits who could go on, and at the end all is back.
 func TestBudgetModel(t *testing.T) {
 	const octets, pulls, spare, one = 500, 4, 250, 100

@@ -26,10 +26,10 @@ var (
 	// ErrClosed: the Table is closed.
 	ErrClosed = errors.New("region: table closed")
 	// ErrTooMany: the domain holds MaxRegions already.
-	ErrTooMany = errors.New("region: too many registrations")
+	ErrTooMany = errors.New("region: too many registrations (invalidate those that are no longer used)")
 	// ErrOpen: a Window was opened while it is open, or while its last opening is still in
 	// use; see Region.Invalidate.
-	ErrOpen = errors.New("region: window is open or still in use")
+	ErrOpen = errors.New("region: window is open or still in use (invalidate its Region first)")
 	// ErrRights: unknown bits in Access.
 	ErrRights = errors.New("region: unknown access rights")
 	// ErrBase: base plus length of the region passes 2^64.
@@ -37,5 +37,5 @@ var (
 	// ErrHash: Options.Hash without New, or whose sums are not Size octets, 1 to 64.
 	ErrHash = errors.New("region: hash of an impossible size")
 	// ErrNotPersistent: Persist on memory that does not outlive the process.
-	ErrNotPersistent = errors.New("region: memory is not persistent")
+	ErrNotPersistent = errors.New("region: memory is not persistent (package pmem has some that is)")
 )

@@ -4,8 +4,8 @@
 // their own.
 //
 //	server                                     client
-//	ps := &push.Server{Store: push.Dir(dir),   s, err := push.Dial(ctx, caller, "name",
-//	    Addr: ":20050"}                            &push.Config{Secret: known, Keep: keep})
+//	ps := &push.Server{Store: push.Dir(dir,    s, err := push.Dial(ctx, caller, "name",
+//	    pmem.File), Addr: ":20050"}                &push.Config{Secret: known, Keep: keep})
 //	err := ps.Load()                           r, err := s.Append(ctx, record)
 //	go ps.Serve(listener)                      // r.Seq, r.Level
 //	t := &transport.Server{Handler: ps}
@@ -20,7 +20,7 @@
 //
 //	Native   RDMA Write, Flush and Atomic Write; the server's processor has no part in it
 //	Append   the RPC APPEND: the server appends and syncs
-//	File     WRITE and COMMIT: to a file of another server, by Config.File
+//	InFile   WRITE and COMMIT: to a file of another server, by Config.File
 //
 // A peer that refuses the operations of the commit extension, or cannot be reached on the
 // second connection, costs the rung and nothing else. A log in memory that is not
