@@ -132,7 +132,7 @@ crash-mutants: ## faults put into commit log and NFS server: each must be caught
 	bash nfsdemo/internal/crash/mutants.sh
 
 .PHONY: bench
-bench: ## every figure of the README; exits 1 below a gate or a goal
+bench: ## every figure of docs/performance.md; exits 1 below a gate or a goal
 	@go build -o /dev/null ./conformance && s=0; \
 	for b in engine rpc scale commit; do go run ./conformance bench $$b --goals || s=1; done; exit $$s
 
@@ -160,7 +160,7 @@ bench-scale: ## 10,000 connections, 2,000 clients, fairness (Linux); exits 1 bel
 bench-grow: ## the charts and tables of docs/performance.md (Linux)
 	go run ./conformance bench grow --doc docs/performance.md
 
-# Only what one processor does, which repeats: round trips come in modes, see README.
+# Only what one processor does, which repeats: round trips come in modes, see docs/performance.md.
 .PHONY: bench-check
 bench-check: ## bulk ratios against the kept table; exits 1 when one is worse
 	go run ./conformance bench check --only RDMA
