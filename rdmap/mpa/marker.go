@@ -1,9 +1,6 @@
 package mpa
 
-import (
-	"encoding/binary"
-	"fmt"
-)
+import "fmt"
 
 // MarkerLen is the length of a marker in octets.
 const MarkerLen = 4
@@ -30,9 +27,6 @@ func markerOctets(phase, n int) int {
 	}
 	return MarkerLen * ((n + markerStride - 1) / markerStride)
 }
-
-// putMarker writes a marker: 16 reserved bits, which are 0, and FPDUPTR.
-func putMarker(b []byte, ptr int) { binary.BigEndian.PutUint32(b, uint32(ptr)) }
 
 // checkMarkedLen panics where FPDUPTR would not fit its 16 bits.
 func checkMarkedLen(n int) {

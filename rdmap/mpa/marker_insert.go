@@ -76,8 +76,8 @@ func (m *Inserter) copy(b, p []byte) []byte {
 	return b
 }
 
-// due appends a marker if the position is that of one. It is asked only when another
-// octet follows.
+// due appends a marker, 16 reserved bits, which are 0, and FPDUPTR, if the position is
+// that of one. It is asked only when another octet follows.
 func (m *Inserter) due(b []byte) []byte {
 	if m.phase != 0 {
 		return b

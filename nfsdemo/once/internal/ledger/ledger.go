@@ -24,7 +24,7 @@ type Entry struct {
 	size     int // what they take there, the last of them
 	order    link
 	ofClient link
-	kept     uint64 // the how manieth reply that was ever kept
+	kept     uint64 // its number among all replies ever kept
 }
 
 // phase is how far a call has come.

@@ -2,7 +2,7 @@
 
 package mutant
 
-// active is set by the linker: -ldflags "-X .../mutant.active=tail-before-record".
+// active is set by the linker: -ldflags "-X .../mutant.active=reply-before-record".
 var active string
 
 // Is reports whether a fault is switched on.
