@@ -150,4 +150,12 @@ func TestReturned(t *testing.T) {
 			t.Errorf("%s: %d, %v; want %d", c.name, n, err, c.want)
 		}
 	}
+	// A segment offered without octets does not end the run of full ones, nor hide a gap.
+	empty := chunkWith(2, 0, 2)
+	if n, err := Returned(empty, chunkWith(2, 0, 1)); n != 3 || err != nil {
+		t.Errorf("over an empty segment: %d, %v", n, err)
+	}
+	if n, err := Returned(empty, chunkWith(1, 0, 1)); !errors.Is(err, ErrReturned) {
+		t.Errorf("a gap around an empty segment: %d, %v", n, err)
+	}
 }

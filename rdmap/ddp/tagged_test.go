@@ -81,3 +81,21 @@ func TestEmptyFirstSegment(t *testing.T) {
 		}
 	}
 }
+
+// The STag of an empty segment is not looked at, wherever in a message it stands.
+func TestEmptySegmentBetween(t *testing.T) {
+	g := newRig()
+	for i, s := range []Segment{
+		{Control: 0x40, STag: 0x55},
+		{Control: 0x40, STag: 0xdead, TO: 1 << 63},
+		{Control: 0x40, STag: 0x55, TO: 2, Last: true},
+	} {
+		s.Tagged = true
+		if ev, err := g.receive(seg(s, []string{"ab", "", "cd"}[i])); err != nil || ev.Delivered != s.Last {
+			t.Fatalf("%d: %+v, %v", i, ev, err)
+		}
+	}
+	if got := string(g.sinks.mem[0x55][:4]); got != "abcd" {
+		t.Errorf("placed %q", got)
+	}
+}

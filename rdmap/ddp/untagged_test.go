@@ -138,3 +138,15 @@ func TestPlacedThenDelivered(t *testing.T) {
 		t.Errorf("placed %q", got)
 	}
 }
+
+// The buffer of rigs has 64 octets: a message of 64 fits, whole or not, one of 65 does not.
+func TestBufferFull(t *testing.T) {
+	for n, want := range map[int]Violation{63: OK, 64: OK, 65: TooLong} {
+		for _, last := range []bool{true, false} {
+			_, err := newRig().receive(seg(Segment{Last: last, Control: 0x43, MSN: 1}, string(make([]byte, n))))
+			if want == OK && err != nil || want != OK && !errors.Is(err, &Error{Violation: want}) {
+				t.Errorf("%d octets, last %v: %v", n, last, err)
+			}
+		}
+	}
+}
