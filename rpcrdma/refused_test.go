@@ -1,0 +1,103 @@
+package rpcrdma
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// TestChunksRefused: read chunks that a program does not permit, or that say something else
+// than the arguments, cost the call and not the connection (RFC 8166 Section 4.5.2 and 6.1).
+func TestChunksRefused(t *testing.T) {
+	gss := xdr.AppendCall(nil, &xdr.CallHeader{
+		XID: 5, RPCVers: 2, Prog: 100003, Vers: 3, Proc: 7,
+		Cred: xdr.Auth{Flavor: 6, Body: u32s(1, 0, 1, 2, 0)}, // integrity
+	})
+	write := func(head []byte, n uint32) []byte { return append(head, u32s(4, 0, 0, 0, n, 0, n)...) }
+	items := append(u32s(5, 0, 2, anyProgram, 1, 1, 0, 0, 0, 0), u32s(1, 8)...)
+	for _, tt := range []struct {
+		name string
+		cfg  ResponderConfig
+		read []chunks.ReadSegment
+		msg  []byte
+		v    Verdict
+		err  error
+		answ MsgType
+	}{
+		{"as it should be", ResponderConfig{}, readAt(68, 8), write(rpcCall(5, 7), 8), Pull, nil, 0},
+		{"a second chunk", ResponderConfig{}, append(readAt(68, 8), readAt(76, 4)...), write(rpcCall(5, 7), 8), Answer, ErrNotEligible, MsgTypeError},
+		{"GSS protects the body", ResponderConfig{}, readAt(88, 8), write(gss, 8), Answer, ErrNotEligible, MsgTypeError},
+		{"another length", ResponderConfig{}, readAt(68, 12), write(rpcCall(5, 7), 8), Answer, ErrItemLength, MsgTypeMsg},
+		{"arguments end before the count", ResponderConfig{}, readAt(64, 8), write(rpcCall(5, 7), 8)[:64], Answer, ErrArgs, MsgTypeMsg},
+		{"several: as it should be", ResponderConfig{Binding: several{chunks.NFSv3}}, readAt(48, 8), items, Pull, nil, 0},
+		{"several: another length", ResponderConfig{Binding: several{chunks.NFSv3}}, readAt(48, 12), items, Answer, ErrItemLength, MsgTypeMsg},
+		{"several: at no item", ResponderConfig{Binding: several{chunks.NFSv3}}, readAt(44, 8), items, Answer, ErrNotEligible, MsgTypeError},
+		{"several: one more than items", ResponderConfig{Binding: several{chunks.NFSv3}}, append(readAt(48, 8), readAt(56, 4)...), items, Answer, ErrNotEligible, MsgTypeError},
+	} {
+		r := newResponder(tt.cfg)
+		h := Header{XID: 5, Vers: 1, Credit: 1, Lists: chunks.Lists{Read: tt.read}}
+		var in Inbound
+		if v := r.Receive(append(h.Append(nil), tt.msg...), &in); v != tt.v || !errors.Is(in.Err, tt.err) {
+			t.Errorf("%s: %v, %v", tt.name, v, in.Err)
+		} else if v == Answer {
+			var a Header
+			if _, err := a.Decode(r.AppendAnswer(nil, &in), nil); err != nil || a.Type != tt.answ {
+				t.Errorf("%s: answered by %+v, %v", tt.name, a, err)
+			}
+		}
+	}
+}
+
+// TestNoBinding: where nobody says what may be reduced, nothing may (RFC 8166 Section 6.1).
+func TestNoBinding(t *testing.T) {
+	r := NewResponder(ResponderConfig{})
+	post(r)
+	h := Header{XID: 5, Vers: 1, Credit: 1, Lists: chunks.Lists{Read: readAt(44, 8)}}
+	var in Inbound
+	if v := r.Receive(append(append(h.Append(nil), rpcCall(5, 7)...), u32s(8)...), &in); v != Answer || !errors.Is(in.Err, ErrNotEligible) {
+		t.Errorf("%v, %v", v, in.Err)
+	}
+}
+
+// TestPaddedGarbage: an RDMA_MSGP whose arguments end too early is GARBAGE_ARGS, one whose
+// header does ERR_CHUNK.
+func TestPaddedGarbage(t *testing.T) {
+	for _, tt := range []struct {
+		msg  []byte
+		err  error
+		answ MsgType
+	}{
+		{append(rpcCall(5, 7), u32s(64)...), ErrArgs, MsgTypeMsg},
+		{append(rpcCall(5, 7), u32s(1<<31)...), ErrArgs, MsgTypeMsg},
+		{rpcCall(5, 7)[:36], ErrRPC, MsgTypeError},
+		{rpcCall(5, 7)[:20], ErrRPC, MsgTypeError},
+		{u32s(5, 0, 2, 100003, 3, 7, 1, 401, 0), ErrRPC, MsgTypeError},
+	} {
+		r := newResponder(ResponderConfig{Profile: RFC5666})
+		h := Header{XID: 5, Vers: 1, Credit: 1, Type: MsgTypeMsgP, Align: 16, Thresh: 4}
+		var in Inbound
+		v := r.Receive(append(h.Append(nil), tt.msg...), &in)
+		if v != Answer || !errors.Is(in.Err, tt.err) {
+			t.Errorf("%x: %v, %v", tt.msg, v, in.Err)
+			continue
+		}
+		var a Header
+		if _, err := a.Decode(r.AppendAnswer(nil, &in), nil); err != nil || a.Type != tt.answ {
+			t.Errorf("%x: answered by %+v, %v", tt.msg, a, err)
+		}
+	}
+}
+
+// TestConfigWords: the Connection Configuration Protocol has three words each way, no more
+// and no fewer.
+func TestConfigWords(t *testing.T) {
+	for n := range 18 {
+		_, err := ParseConfigArgs(make([]byte, n))
+		_, err2 := ParseConfigReply(make([]byte, n))
+		if want := n == 12; (err == nil) != want || (err2 == nil) != want {
+			t.Errorf("%d octets: %v, %v", n, err, err2)
+		}
+	}
+}
