@@ -41,7 +41,10 @@ func TestBadRequests(t *testing.T) {
 	}{
 		{"not MPA at all", hex.EncodeToString([]byte("GET / HTTP/1.1\r\n\r\n")), "", mpa.ErrKey},
 		{"a Reply", repKey + "50020004" + "00040004", "", mpa.ErrRole},
-		{"revision 0", reqKey + "40000000", "", mpa.ErrRevision},
+		{"revision 0", reqKey + "40000000", repKey + "60010000", mpa.ErrRevision},
+		{"revision 0, markers, private data, R", reqKey + "e000000401020304", repKey + "60010000", mpa.ErrRevision},
+		{"revision 0, too much private data", reqKey + "40000201" + strings.Repeat("00", 513), "", mpa.ErrPrivateData},
+		{"revision 0, ends early", reqKey + "4000000401", "", io.ErrUnexpectedEOF},
 		{"revision 3", reqKey + "50030004" + "00040004", "", mpa.ErrRevision},
 		{"513 octets of private data", reqKey + "40020201" + strings.Repeat("00", 513), "", mpa.ErrPrivateData},
 		{"65535 octets of private data", reqKey + "4002ffff", "", mpa.ErrPrivateData},

@@ -44,6 +44,6 @@
 // Timeouts while a startup frame is awaited belong to the caller (RFC 5044
 // Section 7.1.2 recommends them).
 //
-// Not here: revision 0 of the RDMA Consortium, and the "streaming" phase before the
+// Not here: revision 0 of the RDMA Consortium, which is refused, and the "streaming" phase before the
 // Request.
 package mpa

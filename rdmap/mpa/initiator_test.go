@@ -248,3 +248,28 @@ func TestInitiatorTerminateByReply(t *testing.T) {
 		t.Errorf("%v, %+v", err, n)
 	}
 }
+
+// The second attempt asks for what the first one did, as far as a plain Request can; there
+// is no third.
+func TestFallbackConfig(t *testing.T) {
+	i := initiator(t, Config{
+		NoCRC: true, Markers: true, WantMarkers: true, IRD: 3, ORD: 5, PeerToPeer: true, RTR: RTRSend,
+		PrivateData: []byte("first"),
+	})
+	i.AppendRequest(nil)
+	cfg, ok := i.Fallback(nil)
+	want := Config{
+		Rev: 1, Plain: true, NoCRC: true, Markers: true, WantMarkers: true, IRD: 3, ORD: 5, RTR: RTRSend,
+		PrivateData: []byte("first"),
+	}
+	if !ok || !reflect.DeepEqual(cfg, want) {
+		t.Fatalf("%+v, %v", cfg, ok)
+	}
+	i = initiator(t, cfg)
+	if got := i.AppendRequest(nil); !bytes.Equal(got, unhex(t, reqHex+"800100056669727374")) {
+		t.Errorf("second Request %x", got)
+	}
+	if _, ok := i.Fallback(nil); ok {
+		t.Error("a third attempt")
+	}
+}

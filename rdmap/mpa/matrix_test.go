@@ -121,14 +121,14 @@ func checkRequest(t *testing.T, cfg *Config, f rawFrame) {
 	r := responder(t, *cfg)
 	wire := f.wire()
 	n, err := r.Input(wire)
-	_, malformed := errors.AsType[*FormatError](err)
 	_, refused := errors.AsType[*RefuseError](err)
+	malformed := err != nil && !refused
 	maxRev := byte(2)
 	if cfg.MaxRev == 1 {
 		maxRev = 1
 	}
-	wantMalformed := f.rev == 0 || f.rev > maxRev || f.pd > 512 || f.enhanced() && f.pd < 4
-	wantRefused := f.flags&0x80 != 0 && !cfg.Markers || !f.enhanced() && cfg.RefusePlain
+	wantMalformed := f.rev > maxRev || f.pd > 512 || f.enhanced() && f.pd < 4
+	wantRefused := f.rev == 0 || f.flags&0x80 != 0 && !cfg.Markers || !f.enhanced() && cfg.RefusePlain
 	if malformed != wantMalformed || refused != (wantRefused && !malformed) || !malformed && n != len(wire) {
 		t.Fatalf("%+v to %+v: %d, %v", f, *cfg, n, err)
 	}
@@ -139,7 +139,7 @@ func checkRequest(t *testing.T, cfg *Config, f rawFrame) {
 		}
 	case refused:
 		b, err := r.Reject(nil, []byte("no"))
-		if err != nil || b[16]&^0x40 != 0x20|f.flags&0x10&-(f.rev>>1<<4) || b[17] != f.rev || !bytes.HasSuffix(b, []byte("no")) {
+		if err != nil || b[16]&^0x40 != 0x20|f.flags&0x10&-(f.rev>>1<<4) || b[17] != max(f.rev, 1) || !bytes.HasSuffix(b, []byte("no")) {
 			t.Fatalf("%+v rejected by %x, %v", f, b, err)
 		}
 	default:

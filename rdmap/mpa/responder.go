@@ -49,7 +49,9 @@ func NewResponder(cfg *Config) (*Responder, error) {
 // is valid, and the caller answers with Accept or Reject. Errors:
 //
 //   - *FormatError: close the connection, send nothing;
-//   - *RefuseError: the Request is outside the Config: answer with Reject, close.
+//   - *RefuseError: the Request is outside the Config, or of revision 0: answer with
+//     Reject, close. RFC 5044 Appendix C wants peers of the RDMA Consortium to be told
+//     which revision would do.
 //
 // Octets behind the Request are a *FormatError, since an initiator may not send
 // any before the Reply: pass all that was read.
@@ -70,7 +72,10 @@ func (r *Responder) Input(b []byte) (n int, err error) {
 	}
 	if err != nil {
 		r.state, r.err = stateFailed, err
-		return n, err
+		if n > 0 && r.req.Rev == 0 && errors.Is(err, ErrRevision) {
+			r.state, r.err = stateDecide, &RefuseError{err}
+		}
+		return n, r.err
 	}
 	if n == 0 {
 		return 0, nil
@@ -145,10 +150,10 @@ func (r *Responder) Reject(b, privateData []byte) ([]byte, error) {
 // reply builds the Reply in the shape of the Request: RFC 6581 Section 10 wants S=1
 // answered by S=1 and S=0 by S=0.
 // Choice: the revision is echoed, and so is C, which changes nothing but is what
-// other implementations do.
+// other implementations do. Revision 0 is refused by a Reply of revision 1.
 func (r *Responder) reply(privateData []byte) Reply {
 	f := Frame{
-		Rev: r.req.Rev, CRC: !r.cfg.NoCRC || r.req.CRC, Markers: r.cfg.WantMarkers,
+		Rev: max(r.req.Rev, 1), CRC: !r.cfg.NoCRC || r.req.CRC, Markers: r.cfg.WantMarkers,
 		Enhanced: r.req.Enhanced, PrivateData: privateData,
 	}
 	if f.Enhanced {

@@ -206,7 +206,6 @@ func TestResponderMalformed(t *testing.T) {
 		repHex:                  ErrRole,
 		"16030100":              ErrKey, // TLS
 		reqHex + "40030000":     ErrRevision,
-		reqHex + "40000000":     ErrRevision,
 		reqHex + "100200021234": ErrEnhanced,
 		reqHex + "40020258":     ErrPrivateData,
 	} {
@@ -240,5 +239,35 @@ func TestResponderSplit(t *testing.T) {
 	}
 	if _, err := r.Input(wire); !errors.Is(err, ErrState) {
 		t.Errorf("second Request: %v", err)
+	}
+}
+
+// A peer of the RDMA Consortium is told by the Reply which revision would do (RFC 5044
+// Appendix C), and is not let in.
+func TestResponderRevision0(t *testing.T) {
+	r := responder(t, Config{IRD: 4, ORD: 4, Markers: true, WantMarkers: true, MinORD: 3})
+	wire := unhex(t, reqHex+"d0000002abcd")
+	n, err := r.Input(wire)
+	if _, refused := errors.AsType[*RefuseError](err); n != len(wire) || !refused || !errors.Is(err, ErrRevision) {
+		t.Fatalf("%d, %v", n, err)
+	}
+	if _, err := r.Accept(nil, nil); !errors.Is(err, ErrState) {
+		t.Errorf("Accept: %v", err)
+	}
+	if got, err := r.Reject(nil, []byte("no")); err != nil || !bytes.Equal(got, unhex(t, repHex+"600100026e6f")) {
+		t.Errorf("Reject: %x, %v", got, err)
+	}
+}
+
+// A depth that the Request cannot name is not missed: a plain one is taken whatever MinORD.
+func TestResponderPlainMinORD(t *testing.T) {
+	r := responder(t, Config{ORD: 8, MinORD: 8})
+	wire := unhex(t, reqHex+"4001000401020304")
+	if _, err := r.Input(wire); err != nil {
+		t.Fatal(err)
+	}
+	clear(wire)
+	if got := r.Request().PrivateData; !bytes.Equal(got, []byte{1, 2, 3, 4}) {
+		t.Errorf("private data not copied: %x", got)
 	}
 }
