@@ -19,6 +19,8 @@ func TestPlan(t *testing.T) {
 		{"fits exactly", 1024, 1024, 1024 - 68, 0, 0, 0, Plan{}},
 		{"one word too long", 1024, 1024, 1024 - 64, 0, 0, 0, Plan{Form: FormLong, Stream: 1024 - 24}},
 		{"small item inline", 1024, 1024, 56, 508, 0, 0, Plan{}},
+		{"small item that fits exactly", 1024, 1024, 1024 - 68 - 200, 200, 0, 0, Plan{}},
+		{"small sink that fits exactly", 1024, 1024, 0, 0, 400, 1024 - 28 - 400, Plan{}},
 		{"item of half the threshold", 1024, 1024, 56, 512, 0, 0, Plan{Form: FormChunked, Arg: true}},
 		{"item that would fit without its pad", 1024, 1024, 1024 - 68 - 200, 201, 0, 0, Plan{Form: FormChunked, Arg: true}},
 		{"item and long arguments", 1024, 1024, 2000, 8000, 0, 0, Plan{Form: FormLong, Arg: true, Stream: 2040}},

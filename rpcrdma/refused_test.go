@@ -101,3 +101,37 @@ func TestConfigWords(t *testing.T) {
 		}
 	}
 }
+
+// TestPaddedReplyRefused: an RDMA_MSGP that answers a call and does not decode fails that
+// call and nothing else.
+func TestPaddedReplyRefused(t *testing.T) {
+	none := func(*Call) {}
+	for _, tt := range []struct {
+		name  string
+		align uint32
+		call  func(*Call)
+		msg   []byte
+		err   error
+	}{
+		{"as it should be", 16, none, append(readOf(0), 0), nil},
+		{"no alignment", 12, none, readOf(0), ErrPadding},
+		{"ends behind its direction", 16, none, u32s(5, 1), ErrRPC},
+		{"denied", 16, none, u32s(5, 1, 1, 1, 5), nil},
+		{"verifier too long", 16, none, u32s(5, 1, 0, 1, 401), ErrRPC},
+		{"ends in the verifier", 16, none, u32s(5, 1, 0, 1), ErrRPC},
+		{"ends before its status", 16, none, u32s(5, 1, 0, 0, 0), ErrRPC},
+		{"not executed", 16, none, u32s(5, 1, 0, 0, 0, 1), nil},
+		{"no results", 16, none, rpcReply(5), nil},
+		{"data missing", 16, none, readOf(40), ErrArgs},
+		{"a program of unknown shape", 16, anyCall, append(rpcReply(5), u32s(1)...), ErrPadding},
+		{"the same without results", 16, anyCall, rpcReply(5), nil},
+		{"GSS protects the body", 16, func(c *Call) { c.Protected, c.Sink = true, 0 }, readOf(0), ErrPadding},
+	} {
+		q, c := readAsker(t, RequesterConfig{}, tt.call)
+		h := Header{XID: 5, Vers: 1, Credit: 9, Type: MsgTypeMsgP, Align: tt.align, Thresh: 4}
+		got, why := q.Receive(append(h.Append(nil), tt.msg...))
+		if got != c || !errors.Is(c.Result.Err, tt.err) || tt.err == nil && c.Result.Err != nil || q.InFlight() != 0 {
+			t.Errorf("%s: %v, %v", tt.name, why, c.Result.Err)
+		}
+	}
+}

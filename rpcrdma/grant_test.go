@@ -1,0 +1,82 @@
+package rpcrdma
+
+import (
+	"testing"
+
+	"github.com/stag-rdma/stag/chunks"
+)
+
+// ask begins a NULL call, and replyTo is the Send that answers it.
+func ask(t *testing.T, q *Requester, xid uint32) *Call {
+	t.Helper()
+	c := &Call{XID: xid, Message: chunks.Message{Head: rpcCall(xid, 0)}}
+	if err := q.Begin(c); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func replyTo(xid, credit uint32) []byte {
+	return append(appendShortHeader(nil, xid, credit), rpcReply(xid)...)
+}
+
+// TestGrantInForce: the latest reply counts, however late another is looked at, and with a
+// backward direction too (RFC 8166 Section 3.3.1, RFC 8167 Section 4.2).
+func TestGrantInForce(t *testing.T) {
+	for _, both := range []bool{false, true} {
+		q := NewRequester(RequesterConfig{Bidirectional: both})
+		grant := func(receive func([]byte) (*Call, error), xid, credit uint32, want int) {
+			t.Helper()
+			if c, why := receive(replyTo(xid, credit)); c == nil || q.Window() != want {
+				t.Errorf("both directions %v: window %d, want %d; %v", both, q.Window(), want, why)
+			}
+		}
+		ask(t, q, 1)
+		grant(q.Receive, 1, 4, 4)
+		ask(t, q, 2)
+		ask(t, q, 3)
+		grant(q.Receive, 3, 6, 6)
+		grant(q.ReceiveLate, 2, 3, 6)
+		if c, why := q.ReceiveLate(replyTo(2, 1)); c != nil || why == nil || q.Window() != 6 {
+			t.Errorf("a reply to nothing: %v, window %d", why, q.Window())
+		}
+		ask(t, q, 4)
+		grant(q.Receive, 4, 5, 5)
+	}
+}
+
+// TestGrantBesideDone: an RDMA_DONE that was paid for and has not left is not covered by a
+// grant that comes meanwhile.
+func TestGrantBesideDone(t *testing.T) {
+	q, c := readAsker(t, RequesterConfig{Reads: true}, func(*Call) {})
+	h := Header{XID: 5, Vers: 1, Credit: 3, Lists: chunks.Lists{Read: readAt(44, 100)}}
+	if got, why := q.Receive(append(h.Append(nil), readOf(100)...)); got != c {
+		t.Fatal(why)
+	}
+	ask(t, q, 6)
+	_ = q.Pulled(c, nil)
+	if got, why := q.Receive(replyTo(6, 3)); got == nil {
+		t.Fatal(why)
+	}
+	// Of 3 credits one is the RDMA_DONE's and one is kept for another.
+	if n := q.Available(); n != 1 {
+		t.Errorf("%d credits", n)
+	}
+	doneDue(t, q)
+}
+
+// TestPlanSinks: a large sink behind one of no octets is offered, and so is that one, in its
+// place (RFC 8166 Section 4.3.2.1 and 4.3.2.3).
+func TestPlanSinks(t *testing.T) {
+	q := NewRequester(RequesterConfig{})
+	c := &Call{XID: 1, MoreSinks: []int{2000}, MaxReply: 100, Message: chunks.Message{Head: rpcCall(1, 6)}}
+	if err := q.Plan(c); err != nil || !c.Plan.Sink || c.Plan.Reply != 0 {
+		t.Fatalf("%+v, %v", c.Plan, err)
+	}
+	c.Memory.MoreSinks = []chunks.WriteChunk{oneSegment(7, 2000)}
+	b, _, err := q.AppendCall(nil, c)
+	var h Header
+	if _, derr := h.Decode(b, nil); err != nil || derr != nil || len(h.Write) != 2 || len(h.Write[0]) != 0 || h.Write[1].Room() != 2000 {
+		t.Errorf("%+v, %v, %v", h.Lists, err, derr)
+	}
+}
