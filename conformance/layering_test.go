@@ -96,6 +96,7 @@ var layers = []layer{
 	{name: "rdmap", may: []string{"rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/internal/..."}, modules: []string{"go.uber.org/zap", "golang.org/x/sys"}},
 	{name: "rdmap/internal/...", may: []string{"rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/internal/..."}, modules: []string{"golang.org/x/sys"}},
 
+	{name: "internal/accept"},
 	{name: "internal/cliout"},
 	{name: "internal/measure", modules: []string{"golang.org/x/sys"}},
 
@@ -109,18 +110,18 @@ var layers = []layer{
 	{name: "transport/push/internal/mutant", pure: true},
 	{
 		name:    "transport/push",
-		may:     []string{"transport", "transport/commitlog", "transport/push/internal/...", "rdmap", "rdmap/mpa", "rdmap/region", "rdmap/region/pmem", "xdr"},
+		may:     []string{"transport", "transport/commitlog", "transport/push/internal/...", "rdmap", "rdmap/mpa", "rdmap/region", "rdmap/region/pmem", "xdr", "internal/accept"},
 		modules: []string{"go.uber.org/zap"},
 	},
 	{
 		name:    "transport/replies",
-		may:     []string{"transport", "transport/commitlog", "rdmap", "rdmap/mpa", "rdmap/region", "rpcrdma", "xdr"},
+		may:     []string{"transport", "transport/commitlog", "rdmap", "rdmap/mpa", "rdmap/region", "rpcrdma", "xdr", "internal/accept"},
 		modules: []string{"go.uber.org/zap"},
 	},
 	{name: "transport/internal/drc", pure: true},
 	{
 		name:    "transport/...",
-		may:     []string{"rpcrdma", "chunks", "credits", "rdmap", "rdmap/mpa", "rdmap/region", "xdr", "transport/..."},
+		may:     []string{"rpcrdma", "chunks", "credits", "rdmap", "rdmap/mpa", "rdmap/region", "xdr", "internal/accept", "transport/..."},
 		modules: []string{"go.uber.org/zap", "golang.org/x/sys"},
 	},
 
@@ -141,7 +142,7 @@ var layers = []layer{
 	{
 		name: "nfsdemo/...",
 		may: []string{
-			"internal/cliout", "internal/measure", "transport", "transport/commitlog", "transport/push", "transport/replies", "transport/rpcbind", "xdr",
+			"internal/accept", "internal/cliout", "internal/measure", "transport", "transport/commitlog", "transport/push", "transport/replies", "transport/rpcbind", "xdr",
 			"rdmap/region", "rdmap/region/pmem", "rdmap/capture", "nfsdemo/...",
 		},
 		modules: []string{

@@ -5,6 +5,7 @@ import (
 	"net"
 	"sync"
 
+	"github.com/stag-rdma/stag/internal/accept"
 	"github.com/stag-rdma/stag/rdmap"
 )
 
@@ -80,7 +81,7 @@ func newListener(inner net.Listener, cfg *Config) *Listener {
 // run accepts and starts connections until the listener is closed.
 func (l *Listener) run() {
 	for {
-		c, err := acceptOne(l.ctx, l.l)
+		c, err := accept.Next(l.ctx, l.l)
 		if err != nil {
 			l.stop(err)
 			return

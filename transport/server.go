@@ -5,7 +5,8 @@ import (
 	"errors"
 	"net"
 	"sync"
-	"time"
+
+	"github.com/stag-rdma/stag/internal/accept"
 )
 
 // ErrServerClosed is returned by Serve and ServeStream after Shutdown or Close.
@@ -79,7 +80,7 @@ func (s *Server) accept(l net.Listener, serve func(net.Conn) error) error {
 	}
 	defer s.dropListener(l)
 	for {
-		c, err := acceptOne(s.ctx, l)
+		c, err := accept.Next(s.ctx, l)
 		if err != nil {
 			if s.isClosing() {
 				return ErrServerClosed
@@ -91,22 +92,6 @@ func (s *Server) accept(l net.Listener, serve func(net.Conn) error) error {
 				s.door.logEnd(err)
 			}
 		}()
-	}
-}
-
-// acceptOne accepts a connection; it waits and tries again while the process is out
-// of descriptors.
-func acceptOne(ctx context.Context, l net.Listener) (net.Conn, error) {
-	for wait := 5 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		c, err := l.Accept()
-		if err == nil || !isOutOfFiles(err) {
-			return c, err
-		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return nil, net.ErrClosed
-		}
 	}
 }
 

@@ -1,6 +1,11 @@
 package perftest
 
-import "net"
+import (
+	"context"
+	"net"
+
+	"github.com/stag-rdma/stag/internal/accept"
+)
 
 // incoming is what a listener accepts, so that a test can wait for its second connection and
 // for the end of its first.
@@ -20,7 +25,7 @@ func accepting(l net.Listener) *incoming {
 func (in *incoming) accept() {
 	defer close(in.conns)
 	for {
-		nc, err := in.l.Accept()
+		nc, err := accept.Next(context.Background(), in.l) // close closes l
 		if err != nil {
 			in.err = err
 			return

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/accept"
 	"github.com/stag-rdma/stag/rdmap"
 )
 
@@ -45,7 +46,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	defer wg.Wait()
 	for n := 0; s.Conns == 0 || n < s.Conns; n++ {
 		busy <- struct{}{}
-		nc, err := l.Accept()
+		nc, err := accept.Next(ctx, l)
 		if err != nil {
 			if ctx.Err() != nil && errors.Is(err, net.ErrClosed) {
 				return nil

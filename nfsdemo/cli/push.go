@@ -114,7 +114,7 @@ func openPush(ctx context.Context, cfg *serviceConfig) (*pushService, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("--push-log %s: %w", c.dir, err), p.close())
 	}
-	p.commits = cfg.capture.TapListener(p.commits)
+	p.commits = allowed(cfg.capture.TapListener(p.commits), cfg.config.Allow)
 	return p, nil
 }
 
@@ -151,7 +151,7 @@ func (p *pushService) serve(s *service) {
 		})
 	}
 	if p.status != nil {
-		p.http = &http.Server{Handler: statusHandler(s), ReadHeaderTimeout: statusTimeout, WriteTimeout: statusTimeout}
+		p.http = &http.Server{Handler: statusHandler(s), ReadTimeout: statusTimeout, WriteTimeout: statusTimeout}
 		s.wg.Go(func() {
 			if err := p.http.Serve(p.status); !errors.Is(err, http.ErrServerClosed) {
 				s.errs <- err

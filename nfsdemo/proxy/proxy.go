@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/accept"
 	"github.com/stag-rdma/stag/transport"
 	"go.uber.org/zap"
 )
@@ -56,7 +57,7 @@ func (p *Proxy) Serve(l net.Listener) error {
 	}
 	defer p.drop(l)
 	for {
-		c, err := l.Accept()
+		c, err := accept.Next(context.Background(), l) // Close closes l
 		if err != nil {
 			p.mu.Lock()
 			defer p.mu.Unlock()

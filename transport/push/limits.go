@@ -52,7 +52,8 @@ type Limits struct {
 	// AppendTime is how long an APPEND may take; one that takes longer ends its session. If
 	// zero, 10 s.
 	AppendTime time.Duration
-	// MaxConns bounds the commit connections. If zero, 4096.
+	// MaxConns bounds the commit connections. If zero, 4096. An address may have an eighth
+	// as many that have not shown a token yet.
 	MaxConns int
 }
 

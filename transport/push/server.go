@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync"
 
+	"github.com/stag-rdma/stag/internal/accept"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
@@ -63,6 +64,8 @@ type Server struct {
 
 	once   sync.Once
 	lim    Limits
+
+	strangers accept.Strangers // commit connections that have shown no token
 	log    *zap.Logger
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc

@@ -3,8 +3,10 @@ package push
 import (
 	"errors"
 	"net"
+	"sync"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/accept"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/transport/commitlog"
@@ -15,7 +17,8 @@ import (
 var errToken = errors.New("push: no session has this token")
 
 // Serve accepts commit connections from l, which it takes. It returns ErrServerClosed, or
-// the first error of Accept.
+// the first error of Accept, but for those of a process that is out of descriptors for
+// a while.
 func (s *Server) Serve(l net.Listener) error {
 	s.init()
 	defer l.Close()
@@ -27,7 +30,7 @@ func (s *Server) Serve(l net.Listener) error {
 	s.listeners[l] = struct{}{}
 	s.mu.Unlock()
 	for {
-		nc, err := l.Accept()
+		nc, err := accept.Next(s.ctx, l)
 		if err != nil {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -58,6 +61,12 @@ func (s *Server) ServeConn(nc net.Conn) error {
 		}
 		return nil, nil
 	}
+	if !s.strangers.Enter(nc.RemoteAddr(), max(s.lim.MaxConns/8, 1)) {
+		_ = nc.Close() // nothing was said on it
+		return errTooManyConns
+	}
+	known := sync.OnceFunc(func() { s.strangers.Leave(nc.RemoteAddr()) })
+	defer known()
 	c := rdmap.Server(nc, cfg)
 	if err := s.addConn(c); err != nil {
 		c.Abort(err)
@@ -67,6 +76,7 @@ func (s *Server) ServeConn(nc net.Conn) error {
 	if err := c.Handshake(s.ctx); err != nil {
 		return err
 	}
+	known()
 	return s.serveSession(c, sess)
 }
 

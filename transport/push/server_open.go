@@ -5,10 +5,9 @@ import (
 	"crypto/rand"
 	"crypto/subtle"
 	"errors"
-	"net"
-	"net/netip"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/accept"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
@@ -30,7 +29,7 @@ const issuedShare = 8
 
 // open is OPEN.
 func (s *Server) open(ctx context.Context, req *transport.Request, a *openArgs) openRes {
-	host := hostOf(req.RemoteAddr)
+	host := accept.Host(req.RemoteAddr)
 	if !s.opens.try(host, time.Now()) {
 		return s.refuse(StatusBusy)
 	}
@@ -268,15 +267,4 @@ func (s *Server) admit(back *transport.Backward, l *Log, prep *commitlog.Prepare
 	s.ctr.opens.Add(1)
 	s.log.Info("push: session", zap.String("log", l.name), zap.Uint32("epoch", res.Opened.Answer.Epoch))
 	return res
-}
-
-// hostOf returns an address without its port.
-func hostOf(a net.Addr) string {
-	if a == nil {
-		return ""
-	}
-	if ap, err := netip.ParseAddrPort(a.String()); err == nil {
-		return ap.Addr().Unmap().String()
-	}
-	return a.String()
 }

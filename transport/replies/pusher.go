@@ -5,10 +5,10 @@ import (
 	"crypto/rand"
 	"errors"
 	"net"
-	"net/netip"
 	"sync"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/accept"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/xdr"
@@ -42,7 +42,8 @@ type Pusher struct {
 	// answered without a record. If zero, 1 MiB. So is what the log has no room for, which
 	// waits for some, until there has been none for a second.
 	MaxQueued int
-	// MaxClients bounds the logs, of which a host has an eighth. If zero, 1024.
+	// MaxClients bounds the logs, of which a host has an eighth, and their connections, of
+	// which it has as many that have not shown a token yet. If zero, 1024.
 	MaxClients int
 	// TokenTime is how long the token of an offer is good for. If zero, 10 s. GraceTime is
 	// how long a client that has no connection left is remembered. If zero, a minute.
@@ -54,6 +55,8 @@ type Pusher struct {
 
 	once sync.Once
 	log  *zap.Logger
+
+	strangers accept.Strangers // connections that have shown no token
 
 	mu        sync.Mutex
 	clients   map[key]*client
@@ -175,7 +178,7 @@ func (p *Pusher) offer(ctx context.Context, req *transport.Request, a *offerArgs
 	if req.Network != "rdma" || req.RemoteAddr == nil {
 		return offerRes{Status: statusBusy} // nobody would say when the connection ends
 	}
-	addr, host := req.RemoteAddr.String(), hostOf(req.RemoteAddr)
+	addr, host := req.RemoteAddr.String(), accept.Host(req.RemoteAddr)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := p.clients[a.Client]
@@ -292,12 +295,4 @@ func (p *Pusher) Close() error {
 		c.close()
 	}
 	return nil
-}
-
-// hostOf returns an address without its port.
-func hostOf(a net.Addr) string {
-	if ap, err := netip.ParseAddrPort(a.String()); err == nil {
-		return ap.Addr().Unmap().String()
-	}
-	return a.String()
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/accept"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/transport/commitlog"
@@ -16,11 +18,13 @@ import (
 // Errors of connections to logs.
 var (
 	errToken  = errors.New("replies: no offer has this token")
+	errStrangers = errors.New("replies: too many connections of this host without a token (raise Pusher.MaxClients)")
+
 	errAnswer = errors.New("replies: the log is not the one that was appended to")
 )
 
 // Serve accepts connections of logs from l, which it takes. It returns ErrClosed, or the
-// first error of Accept.
+// first error of Accept, but for those of a process that is out of descriptors for a while.
 func (p *Pusher) Serve(l net.Listener) error {
 	p.init()
 	defer l.Close()
@@ -32,7 +36,7 @@ func (p *Pusher) Serve(l net.Listener) error {
 	p.listeners[l] = struct{}{}
 	p.mu.Unlock()
 	for {
-		nc, err := l.Accept()
+		nc, err := accept.Next(context.Background(), l) // Close closes l
 		if err != nil {
 			p.mu.Lock()
 			defer p.mu.Unlock()
@@ -93,6 +97,12 @@ func (p *Pusher) ServeConn(nc net.Conn) error {
 		}
 		return nil, nil
 	}
+	if !p.strangers.Enter(nc.RemoteAddr(), max(p.MaxClients/hostShare, 1)) {
+		_ = nc.Close() // nothing was said on it
+		return errStrangers
+	}
+	known := sync.OnceFunc(func() { p.strangers.Leave(nc.RemoteAddr()) })
+	defer known()
 	c := rdmap.Server(nc, cfg)
 	p.mu.Lock()
 	full := p.closed || len(p.conns) >= p.MaxClients
@@ -112,6 +122,7 @@ func (p *Pusher) ServeConn(nc net.Conn) error {
 	if err := c.Handshake(context.Background()); err != nil {
 		return err
 	}
+	known()
 	return p.append(c, cl, u)
 }
 

@@ -1,6 +1,6 @@
 //go:build !unix
 
-package transport
+package accept
 
 // isOutOfFiles says whether Accept failed for want of a descriptor.
 func isOutOfFiles(error) bool { return false }
