@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -40,7 +41,7 @@ type Client struct {
 
 // Dial connects to an RPC-over-RDMA server. network is "tcp", "tcp4" or "tcp6", on
 // which iWARP runs; NFS uses port 20049 (RFC 8267 Section 7). ctx bounds the
-// connection set-up only.
+// connection set-up only. Errors are *OpError, and ErrConfig for cfg and network.
 func Dial(ctx context.Context, network, addr string, cfg *Config) (*Client, error) {
 	c, err := cfg.fill()
 	if err != nil {
@@ -60,12 +61,24 @@ func Dial(ctx context.Context, network, addr string, cfg *Config) (*Client, erro
 
 // dialOnce is Dial with one attempt.
 func dialOnce(ctx context.Context, network, addr string, cfg *Config) (*Client, error) {
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, network, addr)
+	conn, err := dialStream(ctx, network, addr)
 	if err != nil {
-		return nil, opErr(OpDial, addr, err)
+		return nil, err
 	}
 	return newClient(ctx, conn, addr, cfg)
+}
+
+// dialStream connects by a network of streams: MPA and record marks have no meaning in
+// datagrams, and would wait for an answer to the first.
+func dialStream(ctx context.Context, network, addr string) (net.Conn, error) {
+	switch network {
+	case "tcp", "tcp4", "tcp6", "unix":
+	default:
+		return nil, fmt.Errorf("%w: network %q, want tcp, tcp4 or tcp6", ErrConfig, network)
+	}
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, network, addr)
+	return conn, opErr(OpDial, addr, err)
 }
 
 // NewClient starts RPC-over-RDMA on conn, which it takes, as the MPA initiator.

@@ -170,3 +170,15 @@ func TestErrorText(t *testing.T) {
 		t.Error("an OpError was wrapped again")
 	}
 }
+
+// TestDialNetwork: what carries no stream is refused at once, and not dialled.
+func TestDialNetwork(t *testing.T) {
+	for _, network := range []string{"udp", "udp4", "unixgram", "unixpacket", "ip4:tcp", "", "tcp5"} {
+		if c, err := Dial(testCtx(t), network, "127.0.0.1:9", nil); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), "want tcp") {
+			t.Errorf("Dial %q: %v %v", network, c, err)
+		}
+		if c, err := DialStream(testCtx(t), network, "127.0.0.1:9", nil); !errors.Is(err, ErrConfig) {
+			t.Errorf("DialStream %q: %v %v", network, c, err)
+		}
+	}
+}

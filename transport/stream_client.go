@@ -49,10 +49,9 @@ func DialStream(ctx context.Context, network, addr string, cfg *Config) (*Stream
 	if err != nil {
 		return nil, err
 	}
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, network, addr)
+	conn, err := dialStream(ctx, network, addr)
 	if err != nil {
-		return nil, opErr(OpDial, addr, err)
+		return nil, err
 	}
 	return newStreamClient(conn, c)
 }
