@@ -47,7 +47,7 @@ func TestExitStatus(t *testing.T) {
 		{"no round of bench", []string{"bench", "engine", "--rounds", "0"}, 2, "conformance: --rounds 0: want at least 1"},
 		{"no checkout", []string{"coverage", "--root", "."}, 2, "conformance: --root .: no checkout of stag"},
 		{"nor coverage", []string{"coverage", "x"}, 2, `conformance: unexpected argument "x": see conformance coverage --help`},
-		{"no file", []string{"decode"}, 2, "conformance: conformance decode wants at least one file: see conformance decode --help"},
+		{"no file", []string{"decode"}, 2, "conformance: decode wants at least one file: see conformance decode --help"},
 		{"unknown flag", []string{"decode", "--color", "x"}, 2, "conformance: unknown flag: --color (see conformance decode --help)"},
 		{"bad ulp", []string{"decode", "--ulp", "smb", "x"}, 2, `conformance: --ulp "smb": want auto, rpcrdma or none`},
 		{"no such file", []string{"decode", "nowhere.pcap"}, 1, "conformance: nowhere.pcap: "},

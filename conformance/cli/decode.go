@@ -41,7 +41,7 @@ line; 3 with --strict, a frame is not well formed or octets were not decoded.`,
   tcpdump -i lo -w - port 20049 | conformance decode -`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usagef("%s wants at least one file: see %[1]s --help", cmd.CommandPath())
+				return usagef("%s wants at least one file: see %s --help", below(cmd), cmd.CommandPath())
 			}
 			return nil
 		},

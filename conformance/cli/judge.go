@@ -68,7 +68,7 @@ func (f *judgeFlags) check(cmd *cobra.Command, args []string) error {
 	case f.explain != "":
 		return nil
 	case len(args) == 0:
-		return usagef("%s wants at least one file: see %[1]s --help", cmd.CommandPath())
+		return usagef("%s wants at least one file: see %s --help", below(cmd), cmd.CommandPath())
 	case f.limit < 1:
 		return usagef("--limit %d: want 1 or more", f.limit)
 	}

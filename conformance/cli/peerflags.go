@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"net"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,6 +35,19 @@ func (f *peerFlags) check() error {
 	return nil
 }
 
+// checkListen refuses what cannot be an address. Whether it is one of this machine says
+// Listen.
+func (f *peerFlags) checkListen() error {
+	_, port, err := net.SplitHostPort(f.listen)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	if err != nil {
+		return usagef("--listen %q is not an address: write host:port, for example 127.0.0.1:0", f.listen)
+	}
+	return nil
+}
+
 func (f *peerFlags) crc() rdmap.CRCMode {
 	if f.noCRC {
 		return rdmap.CRCOff
@@ -61,7 +75,7 @@ func wantArgs(n int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) < n:
-			return usagef("%s wants %s: see %[1]s --help", cmd.CommandPath(), what)
+			return usagef("%s wants %s: see %s --help", below(cmd), what, cmd.CommandPath())
 		case len(args) > n:
 			return usagef("unexpected argument %q: see %s --help", args[n], cmd.CommandPath())
 		}

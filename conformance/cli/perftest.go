@@ -85,6 +85,9 @@ func (f *perftestFlags) server(cmd *cobra.Command) error {
 	if f.tests < 0 {
 		return usagef("--tests %d: want 0 or more", f.tests)
 	}
+	if err := f.checkListen(); err != nil {
+		return err
+	}
 	l, err := net.Listen("tcp", f.listen)
 	if err != nil {
 		return err

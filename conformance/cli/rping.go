@@ -87,6 +87,9 @@ func (f *rpingFlags) server(cmd *cobra.Command) error {
 	if f.conns < 0 {
 		return usagef("--conns %d: want 0 or more", f.conns)
 	}
+	if err := f.checkListen(); err != nil {
+		return err
+	}
 	l, err := net.Listen("tcp", f.listen)
 	if err != nil {
 		return err

@@ -22,7 +22,7 @@ installed; 2 bad command line; 3 something is wrong.`,
 		Example: `  conformance tshark trace.pcap`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usagef("%s wants at least one file: see %[1]s --help", cmd.CommandPath())
+				return usagef("%s wants at least one file: see %s --help", below(cmd), cmd.CommandPath())
 			}
 			return nil
 		},

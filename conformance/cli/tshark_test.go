@@ -15,7 +15,7 @@ func TestTsharkExitStatus(t *testing.T) {
 		stdout, stderr string
 	}{
 		{"help", "--help", false, 0, "tshark has Wireshark's tshark look", ""},
-		{"no file", "", false, 2, "", "conformance: conformance tshark wants at least one file: see conformance tshark --help"},
+		{"no file", "", false, 2, "", "conformance: tshark wants at least one file: see conformance tshark --help"},
 		{"no such file", pcaps + "none", false, 1, "", "conformance: "},
 		{"all is well", pcaps + "d-terminate.pcap", true, 0, pcaps + "d-terminate.pcap: 18 FPDUs, CRCs: 0 good, 0 bad\n", ""},
 		{"all is not well", pcaps + "d-mpa-bad.pcap", true, 3, pcaps + "d-mpa-bad.pcap: 56 FPDUs, CRCs: 3 good, 1 bad\ntshark finds packet ", ""},

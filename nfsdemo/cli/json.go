@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 )
@@ -24,6 +25,9 @@ type fileJSON struct {
 	Ctime  time.Time `json:"ctime"`
 	Target string    `json:"target,omitempty"` // of a symbolic link
 	Handle string    `json:"handle,omitempty"` // hexadecimal; stat only
+	// The octets of path and target that are no UTF-8, which JSON cannot say.
+	PathOctets   []byte `json:"path_base64,omitempty"`
+	TargetOctets []byte `json:"target_base64,omitempty"`
 }
 
 // newFileJSON describes a file.
@@ -33,7 +37,16 @@ func newFileJSON(n *nfsclient.Node, target string) *fileJSON {
 		Path: n.Path, Type: typeName(n.Mode()), Mode: permissions(n), Links: at.Nlink, UID: at.UID, GID: at.GID,
 		Size: at.Size, Used: at.Used, FSID: at.FSID, FileID: at.FileID,
 		Atime: at.Atime.Time().UTC(), Mtime: at.Mtime.Time().UTC(), Ctime: at.Ctime.Time().UTC(), Target: target,
+		PathOctets: foreign(n.Path), TargetOctets: foreign(target),
 	}
+}
+
+// foreign returns the octets of a name that is no UTF-8, else nothing.
+func foreign(name string) []byte {
+	if utf8.ValidString(name) {
+		return nil
+	}
+	return []byte(name)
 }
 
 // printJSON prints v on one line of standard output.

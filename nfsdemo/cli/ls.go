@@ -30,7 +30,8 @@ func (a *app) lsCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls [-l] [-R] [-a] [-d] URL...",
 		Short: "List directories",
-		Long:  "ls lists directories, sorted by name. With --json it prints one object per file and line.",
+		Long: `ls lists directories, sorted by name. With --json it prints one object per file and
+line, with path_base64 or target_base64 where these are not UTF-8.`,
 		Example: `  nfsdemo ls nfs+rdma://127.0.0.1/srv/data
   nfsdemo ls -l -R 'nfs://fileserver/export/src?mountport=20048'
   nfsdemo ls -R --json nfs+rdma://127.0.0.1/srv/data | jq -r 'select(.size > 1e9).path'`,

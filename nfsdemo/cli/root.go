@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -168,10 +169,15 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 func nArgs(lo, hi int, want string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < lo || hi >= 0 && len(args) > hi {
-			return usagef("%s wants %s: see %s --help", cmd.CommandPath(), want, cmd.CommandPath())
+			return usagef("%s wants %s: see %s --help", below(cmd), want, cmd.CommandPath())
 		}
 		return nil
 	}
+}
+
+// below names cmd without the program, whose name begins the line already.
+func below(cmd *cobra.Command) string {
+	return strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
 }
 
 // logger builds the logger that --log asks for; nil without it.
