@@ -61,16 +61,16 @@ func Dial(ctx context.Context, network, addr string, cfg *Config) (*Client, erro
 
 // dialOnce is Dial with one attempt.
 func dialOnce(ctx context.Context, network, addr string, cfg *Config) (*Client, error) {
-	conn, err := dialStream(ctx, network, addr)
+	conn, err := dialNet(ctx, network, addr)
 	if err != nil {
 		return nil, err
 	}
 	return newClient(ctx, conn, addr, cfg)
 }
 
-// dialStream connects by a network of streams: MPA and record marks have no meaning in
+// dialNet connects by a network of streams: MPA and record marks have no meaning in
 // datagrams, and would wait for an answer to the first.
-func dialStream(ctx context.Context, network, addr string) (net.Conn, error) {
+func dialNet(ctx context.Context, network, addr string) (net.Conn, error) {
 	switch network {
 	case "tcp", "tcp4", "tcp6", "unix":
 	default:

@@ -27,6 +27,10 @@ func (s *Server) execute(ctx context.Context, req *Request, resp *Response) {
 	}
 	var reply *savedReply
 	defer func() { s.dups.end(e, reply) }()
+	if s.ctx.Err() != nil { // closed, and what has run then was forgotten: this may be the same
+		resp.fail(xdr.SystemErr)
+		return
+	}
 	run(s.ctx, s.Handler, &s.ctr, s.cfg.Logger, req, resp)
 	if s.ctx.Err() == nil && !req.pullFailed() { // else the handler has given up halfway
 		reply = save(resp)

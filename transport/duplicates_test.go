@@ -331,3 +331,31 @@ func TestServerClosedHalfway(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 }
+
+// TestServerClosedDuplicate: when the server is closed, a call that waits for the reply to the
+// same one before it does not run in its place.
+func TestServerClosedDuplicate(t *testing.T) {
+	h := newOnce()
+	s := newServer(t, h, nil)
+	answers := make(chan xdr.AcceptStat, 2)
+	execute := func() {
+		go func() {
+			req := Request{CallHeader: xdr.CallHeader{XID: 7, Prog: testProg, Vers: testVers, Proc: blockCall.Proc}}
+			resp := responses.get()
+			defer responses.put(resp)
+			s.execute(context.Background(), &req, resp) // its connection has not ended yet
+			answers <- resp.Stat
+		}()
+	}
+	execute()
+	<-h.enter
+	execute()
+	waitFor(t, "the second waits for the first", func() bool { return s.Stats().Joined == 1 })
+	s.Close()
+	if a, b := <-answers, <-answers; a == b || a != xdr.SystemErr && b != xdr.SystemErr {
+		t.Errorf("answered with %v and %v", a, b)
+	}
+	if n := h.times(7); n != 1 {
+		t.Errorf("ran %d times", n)
+	}
+}

@@ -209,7 +209,7 @@ func TestListenForgets(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			rec := accept(t, l)
+			rec := accepted(t, l)
 			first := make(chan error, 1)
 			go func() { first <- try(t, a, withXID(7, &Call{Prog: testProg, Vers: testVers, Proc: procDeny})) }()
 			if _, err := io.ReadFull(rec, make([]byte, tt.read)); err != nil {

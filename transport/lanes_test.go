@@ -125,7 +125,7 @@ func TestFanoutClose(t *testing.T) {
 	l := listenFanout(t, 3)
 	defer l.Close()
 	c := dial(t, l.Addr().String(), nil)
-	lanes := []net.Conn{accept(t, l), accept(t, l), accept(t, l)}
+	lanes := []net.Conn{accepted(t, l), accepted(t, l), accepted(t, l)}
 	if err := lanes[1].Close(); err != nil {
 		t.Error(err)
 	}
@@ -152,7 +152,7 @@ func TestFanoutRetransmission(t *testing.T) {
 	l := listenFanout(t, 2)
 	defer l.Close()
 	c := dial(t, l.Addr().String(), nil)
-	lanes := []*recordConn{accept(t, l).(*recordConn), accept(t, l).(*recordConn)}
+	lanes := []*recordConn{accepted(t, l).(*recordConn), accepted(t, l).(*recordConn)}
 	ls := lanes[0].lanes
 	queue := func(xid uint32) (taken bool) {
 		x := exchanges.get(ls.rc)

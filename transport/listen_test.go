@@ -64,8 +64,8 @@ func TestListenForms(t *testing.T) {
 	}
 }
 
-// accept returns the listener's end of a fresh connection.
-func accept(t testing.TB, l net.Listener) net.Conn {
+// accepted returns the listener's end of a fresh connection.
+func accepted(t testing.TB, l net.Listener) net.Conn {
 	t.Helper()
 	c, err := l.Accept()
 	if err != nil {
@@ -82,7 +82,7 @@ func TestRecordConn(t *testing.T) {
 	}
 	defer nl.Close()
 	c := dial(t, nl.Addr().String(), nil)
-	rec := accept(t, nl)
+	rec := accepted(t, nl)
 	if rec.RemoteAddr().String() != c.Conn().LocalAddr().String() {
 		t.Errorf("remote address %v, want %v", rec.RemoteAddr(), c.Conn().LocalAddr())
 	}
@@ -135,7 +135,7 @@ func TestListenerClose(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := dial(t, nl.Addr().String(), nil)
-	rec := accept(t, nl)
+	rec := accepted(t, nl)
 	waiting := make(chan error, 1)
 	go func() {
 		_, err := nl.Accept()

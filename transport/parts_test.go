@@ -107,7 +107,7 @@ func TestDuplicateXID(t *testing.T) {
 	}
 	defer l.Close()
 	p := rawClient(t, l.Addr().String(), nil)
-	rec := accept(t, l)
+	rec := accepted(t, l)
 	for range 2 {
 		p.send(header(rpcrdma.Header{XID: 6}), rpcCall(6, procNull))
 	}

@@ -49,7 +49,7 @@ func DialStream(ctx context.Context, network, addr string, cfg *Config) (*Stream
 	if err != nil {
 		return nil, err
 	}
-	conn, err := dialStream(ctx, network, addr)
+	conn, err := dialNet(ctx, network, addr)
 	if err != nil {
 		return nil, err
 	}
