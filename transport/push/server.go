@@ -62,17 +62,17 @@ type Server struct {
 	// Logger gets a line per session and per failure; nil discards.
 	Logger *zap.Logger
 
-	once   sync.Once
-	lim    Limits
+	once sync.Once
+	lim  Limits
 
 	strangers accept.Strangers // commit connections that have shown no token
-	log    *zap.Logger
-	ctx    context.Context // ends with Close
-	cancel context.CancelFunc
-	opens  *rates
-	calls  chan struct{} // a slot per OPEN that runs
-	ctr    counters
-	wg     sync.WaitGroup // Consume
+	log       *zap.Logger
+	ctx       context.Context // ends with Close
+	cancel    context.CancelFunc
+	opens     *rates
+	calls     chan struct{} // a slot per OPEN that runs
+	ctr       counters
+	wg        sync.WaitGroup // Consume
 
 	mu        sync.Mutex
 	logs      map[string]*Log

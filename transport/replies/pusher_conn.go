@@ -17,7 +17,7 @@ import (
 
 // Errors of connections to logs.
 var (
-	errToken  = errors.New("replies: no offer has this token")
+	errToken     = errors.New("replies: no offer has this token")
 	errStrangers = errors.New("replies: too many connections of this host without a token (raise Pusher.MaxClients)")
 
 	errAnswer = errors.New("replies: the log is not the one that was appended to")
