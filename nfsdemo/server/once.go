@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"time"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
@@ -179,7 +180,7 @@ func (o *op) lookAttr(p *subject, w *witness) error {
 	w.fails = o.status(o.mayApply(&f, p.guard, &p.attr))
 	o.cred.dropSetID(&f.attr, &w.set)
 	w.clock = o.exp.now()
-	return w.keepSize(&f)
+	return o.keepSize(w, &f)
 }
 
 // lookSize is look for a CREATE of a name that is taken, which may change the size.
@@ -197,7 +198,7 @@ func (o *op) lookSize(p *subject, w *witness, f *file) (err error) {
 	w.set = nfs3.SetAttr{SetSize: p.attr.SetSize, Size: p.attr.Size}
 	w.fails = o.status(o.cred.maySet(&f.attr, &w.set))
 	o.cred.dropSetID(&f.attr, &w.set)
-	return w.keepSize(f)
+	return o.keepSize(w, f)
 }
 
 // sizeTries bounds the rounds of keepSize while others write behind the end of the file.
@@ -207,7 +208,7 @@ const sizeTries = 8
 // of a WRITE which was UNSTABLE may not survive a crash, and then nobody could tell whether
 // the size was changed. One that is there before a COMMIT and behind it is durable; a
 // WRITE of somebody else in between may have made another.
-func (w *witness) keepSize(f *file) (err error) {
+func (o *op) keepSize(w *witness, f *file) (err error) {
 	w.attr = f.opt()
 	if changes := w.allowed() && w.set.SetSize && f.attr.Type == nfs3.TypeReg && f.attr.Size != w.set.Size; !changes {
 		return nil
@@ -222,10 +223,34 @@ func (w *witness) keepSize(f *file) (err error) {
 		}
 		w.attr = f.opt()
 		if f.attr.Size == before {
+			o.outwait(w)
 			return nil
 		}
 	}
 	return nfs3.ErrJukebox
+}
+
+// maxTick is how long the clock of a file system may stand still: one of Linux's, at 100 Hz,
+// does for 10 ms.
+const maxTick = 20 * time.Millisecond
+
+// outwait lets the clock go on behind the ctime of a file that is to be cut, so that every later
+// change has another one. Else a file that is cut and written to, by somebody else and to the
+// size it had, within one tick, would look as if nothing had happened. A ctime that lies
+// further ahead is of a clock that was set back; it is not waited for.
+func (o *op) outwait(w *witness) {
+	is := &w.attr.Attr
+	if w.set.Size >= is.Size {
+		return
+	}
+	const pause = maxTick / 40
+	for range maxTick / pause {
+		ahead := is.Ctime.Time().UnixNano() - o.exp.now()
+		if ahead < 0 || ahead >= int64(maxTick) {
+			return
+		}
+		time.Sleep(pause)
+	}
 }
 
 // lookAt finds a name, or nothing, whatever the permissions are.

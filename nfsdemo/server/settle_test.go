@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
@@ -565,6 +566,60 @@ func (n *forgetfulNode) Commit(off uint64, count uint32) (nfs3.WriteVerf, error)
 		defer n.fs.behind()
 	}
 	return n.Node.Commit(off, count)
+}
+
+// stepping is a file system whose clock stands still for some looks at it.
+type stepping struct {
+	backend.FS
+	now   int64
+	still int // looks to come
+	looks int
+}
+
+func (f *stepping) Now() int64 {
+	if f.looks++; f.looks <= f.still {
+		return f.now
+	}
+	return f.now + 2
+}
+
+// TestSettleSameTick: a file that is to be cut is described when the clock has gone on since its
+// last change, so that what comes afterwards has another ctime, and is seen.
+func TestSettleSameTick(t *testing.T) {
+	for _, x := range []struct {
+		name  string
+		size  uint64        // asked for; the file has 6 octets
+		ahead time.Duration // of its ctime before the clock
+		still int
+		looks int // that are needed; 1 is for the clock of births
+	}{
+		{"the clock has gone on", 1, -1, 9, 2},
+		{"the same tick", 1, 0, 5, 6},
+		{"a finer ctime", 1, 1, 5, 6},
+		{"to be extended", 9, 0, 5, 1},
+		{"a clock that stands still", 1, 0, 1 << 30, 41},
+		{"a clock that was set back", 1, time.Hour, 5, 2},
+	} {
+		fs := &stepping{FS: mem.New(nil)}
+		p := newPeer(t, newServer(t, fs), sys(0, 0))
+		h := p.create(p.root, "file", 0o644)
+		n, err := fs.Resolve(h[handleHead:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := n.Write([]byte("octets"), 0, nfs3.Unstable); err != nil {
+			t.Fatal(err)
+		}
+		a, err := n.Attr()
+		if err != nil {
+			t.Fatal(err)
+		}
+		fs.now, fs.still, fs.looks = a.Ctime.Time().Add(-x.ahead).UnixNano(), x.still, 0
+		p.intend(nfs3.ProcSetAttr, &nfs3.SetAttrArgs{Handle: h, Attr: sized(nfs3.SetAttr{}, x.size)})
+		if fs.looks != x.looks {
+			t.Errorf("%s: %d looks at the clock, want %d", x.name, fs.looks, x.looks)
+		}
+	}
 }
 
 // TestSettleUnstable: what a WRITE that was UNSTABLE had made of the size is durable before a
