@@ -11,15 +11,18 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/pushwrite"
 )
 
+// metricsPrefix begins the name of every metric.
+const metricsPrefix = "nfsdemo_"
+
 // metricsHandler serves /metrics: the counters of /status for Prometheus.
 func metricsHandler(s *service, pw *pushwrite.Server) http.Handler {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collector(func(ch chan<- prometheus.Metric) {
-		collect(ch, "nfsdemo_transport", reflect.ValueOf(s.srv.Stats()))
+		collect(ch, metricsPrefix+"transport", reflect.ValueOf(s.srv.Stats()))
 		if pw != nil {
 			st := pw.Stats()
-			collect(ch, "nfsdemo_push", reflect.ValueOf(st))
-			collect(ch, "nfsdemo_push", reflect.ValueOf(struct{ BlockedNow int }{len(st.Now)}))
+			collect(ch, metricsPrefix+"push", reflect.ValueOf(st))
+			collect(ch, metricsPrefix+"push", reflect.ValueOf(struct{ BlockedNow int }{len(st.Now)}))
 		}
 	}))
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})
@@ -53,8 +56,11 @@ func collect(ch chan<- prometheus.Metric, prefix string, st reflect.Value) {
 		default:
 			continue
 		}
-		d := prometheus.NewDesc(name, f.Name+" of Stats.", nil, nil)
-		ch <- prometheus.MustNewConstMetric(d, prometheus.UntypedValue, n)
+		help, kind := metricsHelp[strings.TrimPrefix(name, metricsPrefix)], prometheus.CounterValue
+		if strings.HasPrefix(help, "Now:") {
+			kind = prometheus.GaugeValue
+		}
+		ch <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, nil, nil), kind, n)
 	}
 }
 

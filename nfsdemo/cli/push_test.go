@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -71,6 +72,21 @@ func TestStatus(t *testing.T) {
 	for _, want := range []string{"nfsdemo_push_records 0", "nfsdemo_push_logs_sessions 0", "nfsdemo_push_blocked_now 0", "nfsdemo_transport_drc_entries 0"} {
 		if !strings.Contains(metrics, "\n"+want+"\n") {
 			t.Errorf("no %q in %s", want, metrics)
+		}
+	}
+	help := make(map[string]string)
+	for line := range strings.Lines(metrics) {
+		if what, ok := strings.CutPrefix(line, "# HELP "); ok {
+			name, text, _ := strings.Cut(strings.TrimSpace(what), " ")
+			help[strings.TrimPrefix(name, "nfsdemo_")] = text
+		}
+	}
+	if !maps.Equal(help, metricsHelp) {
+		t.Errorf("metrics without help, or help without metrics: %v, want %v", help, metricsHelp)
+	}
+	for _, want := range []string{"# TYPE nfsdemo_transport_calls counter", "# TYPE nfsdemo_push_behind gauge"} {
+		if !strings.Contains(metrics, want+"\n") {
+			t.Errorf("no %q", want)
 		}
 	}
 }

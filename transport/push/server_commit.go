@@ -63,6 +63,7 @@ func (s *Server) ServeConn(nc net.Conn) error {
 	}
 	if !s.strangers.Enter(nc.RemoteAddr(), max(s.lim.MaxConns/8, 1)) {
 		_ = nc.Close() // nothing was said on it
+		s.ctr.rejected.Add(1)
 		return errTooManyConns
 	}
 	known := sync.OnceFunc(func() { s.strangers.Leave(nc.RemoteAddr()) })

@@ -12,7 +12,7 @@ type Stats struct {
 	Opens    uint64 // sessions begun
 	Refused  uint64 // OPENs that got neither
 	Native   uint64 // sessions that went to a commit connection
-	Rejected uint64 // commit connections without a good token
+	Rejected uint64 // commit connections without a good token, or too many of them
 	Appends  uint64 // records by APPEND
 	Slowed   uint64 // flushes and hashes that waited for their budget
 	Lost     uint64 // logs whose memory has failed
