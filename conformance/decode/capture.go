@@ -16,7 +16,7 @@ type Capture struct {
 	parser *packetParser
 	mem    *budget
 	flows  map[flowKey]*flow
-	order  []*flow // oldest first; may hold flows that are gone from flows
+	order  flowList // oldest first; may hold flows that are gone from flows
 }
 
 // CaptureStats counts packets.
@@ -48,10 +48,10 @@ func (c *Capture) Packet(pkt *Packet) {
 
 // Finish says that there are no more packets: what is incomplete is reported.
 func (c *Capture) Finish() {
-	for _, f := range c.order {
+	for f := c.order.first; f != nil; f = f.next {
 		f.end()
 	}
-	c.order, c.flows = nil, make(map[flowKey]*flow)
+	c.order, c.flows = flowList{}, make(map[flowKey]*flow)
 }
 
 // flow returns the flow of a segment, a new one when it opens, or is the first seen of, a connection.
@@ -71,9 +71,9 @@ func (c *Capture) flow(seg *tcpSegment, at Stamp) *flow {
 	c.Stats.Connections++
 	f = newFlow(c.Stats.Connections, src, dst, &c.opt, c.mem, c.visit)
 	c.flows[key] = f
-	c.order = append(c.order, f)
-	if len(c.order) > c.opt.MaxConns {
-		c.drop(c.order[0])
+	c.order.push(f)
+	if c.order.n > c.opt.MaxConns {
+		c.drop(c.order.first)
 	}
 	c.visit(f.conn.begin(KindOpen, f.dirOf(src), at, at))
 	return f
@@ -82,12 +82,7 @@ func (c *Capture) flow(seg *tcpSegment, at Stamp) *flow {
 // drop ends a flow and forgets it.
 func (c *Capture) drop(f *flow) {
 	f.end()
-	for i, g := range c.order {
-		if g == f {
-			c.order = append(c.order[:i:i], c.order[i+1:]...)
-			break
-		}
-	}
+	c.order.remove(f)
 	if key := keyOf(f.conn.Info.Opener, f.conn.Info.Accepter); c.flows[key] == f {
 		delete(c.flows, key)
 	}

@@ -1,4 +1,3 @@
-// Package accept takes connections from listeners as a server that wants to live has to.
 package accept
 
 import (

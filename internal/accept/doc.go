@@ -1,0 +1,2 @@
+// Package accept takes connections from listeners as a server that wants to live has to.
+package accept

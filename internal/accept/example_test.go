@@ -1,0 +1,51 @@
+package accept_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+
+	"github.com/stag-rdma/stag/internal/accept"
+)
+
+// A server that lives when others take all descriptors, and in which one host has two places
+// for connections that have not said who they are.
+func Example() {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer l.Close()
+	var held []net.Conn
+	for range 3 {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		held = append(held, c)
+	}
+	var strangers accept.Strangers
+	for range held {
+		c, err := accept.Next(context.Background(), l)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		if strangers.Enter(c.RemoteAddr(), 2) {
+			fmt.Println("come in,", accept.Host(c.RemoteAddr()))
+			defer strangers.Leave(c.RemoteAddr()) // or when it has said who it is
+		} else {
+			fmt.Println("too many of", accept.Host(c.RemoteAddr()))
+		}
+		defer c.Close()
+	}
+	for _, c := range held {
+		_ = c.Close() // nothing was said on it
+	}
+	// Output:
+	// come in, 127.0.0.1
+	// come in, 127.0.0.1
+	// too many of 127.0.0.1
+}
