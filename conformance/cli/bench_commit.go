@@ -1,11 +1,7 @@
 package cli
 
 import (
-	"context"
-	"errors"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -31,26 +27,13 @@ func (f *benchFlags) commit(cmd *cobra.Command, dir string) error {
 	if f.quick {
 		n, dur = 200, 50*time.Millisecond
 	}
-	ctx, done := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
-	defer done()
 	dir, err := os.MkdirTemp(dir, "bench-commit")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	err = f.commitIn(ctx, cmd, dir, n, dur)
-	if ctx.Err() != nil {
-		return errors.New("interrupted")
-	}
-	return err
-}
-
-// commitIn measures in dir. The end of ctx ends the peer, and takes the files away under what
-// is measured here: either fails what is under way.
-func (f *benchFlags) commitIn(ctx context.Context, cmd *cobra.Command, dir string, n int, dur time.Duration) error {
-	defer context.AfterFunc(ctx, func() { _ = os.RemoveAll(dir) })() // once more, when all is over
 	var p bench.CommitPeer
-	stop, err := measure.StartPeer(ctx, &p, os.Stderr, "bench", "commit-peer", dir)
+	stop, err := measure.StartPeer(cmd.Context(), &p, os.Stderr, "bench", "commit-peer", dir)
 	if err != nil {
 		return err
 	}
