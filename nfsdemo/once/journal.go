@@ -38,7 +38,7 @@ type Journal struct {
 	owned bool // mem is closed with it
 	log   *commitlog.Log
 	p     *commitlog.Producer
-	now   func() int64 // ns since 1970
+	now   func() int64 // ns since 1970, see clock
 
 	ctx context.Context // ends with the journal; its cause is why
 	end context.CancelCauseFunc
@@ -70,13 +70,13 @@ func Open(mem region.Memory, o *Options) (*Journal, error) {
 		return nil, ErrNotPersistent
 	}
 	j := &Journal{
-		mem: mem, p: commitlog.NewProducer(nil), now: func() int64 { return time.Now().UnixNano() },
+		mem: mem, p: commitlog.NewProducer(nil),
 		waiting: make(map[*ledger.Entry]chan struct{}),
 	}
-	var err error
-	if j.led, j.open, err = recoverLedger(mem, o.withDefaults(), j.now()); err != nil {
+	if err := j.recover(o.withDefaults()); err != nil {
 		return nil, err
 	}
+	var err error
 	if j.log, err = commitlog.Open(mem); err != nil {
 		return nil, err
 	}
@@ -99,27 +99,36 @@ func (j *Journal) watch(mem region.Watched) {
 	}
 }
 
-// recoverLedger reads the log, before it is opened: what Open hands out is for sweeps.
-func recoverLedger(mem region.Memory, o Options, now int64) (*ledger.Ledger, []ledger.Unsettled, error) {
-	size := len(mem.Bytes())
+// recover reads the log, before it is opened: what Open hands out is for sweeps.
+func (j *Journal) recover(o Options) error {
 	v := ledger.Recover()
-	info, err := commitlog.Inspect(octets{mem}, int64(size), func(r *commitlog.Record) error {
+	info, err := commitlog.Inspect(octets{j.mem}, int64(len(j.mem.Bytes())), func(r *commitlog.Record) error {
 		if err := v.Add(r.Payload); err != nil {
 			return fmt.Errorf("%w: record %d: %w", ErrJournal, r.Seq, err)
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	if info.Poison != nil {
-		return nil, nil, fmt.Errorf("%w: %w", ErrJournal, info.Poison)
+		return fmt.Errorf("%w: %w", ErrJournal, info.Poison)
 	}
-	led, open := v.End(ledger.Limits{
+	j.now = clock(v.Last())
+	j.led, j.open = v.End(ledger.Limits{
 		Entries: o.Entries, PerAddr: max(o.Entries/share, 1), Time: int64(o.Time),
 		Capacity: int(info.Capacity), MaxReply: maxResults,
-	}, now)
-	return led, open, nil
+	}, j.now())
+	return nil
+}
+
+// clock returns the time of a journal whose latest record is of last. A clock of the system
+// that is set, while the server runs or not, neither turns it back nor lets it jump: replies
+// would be forgotten too early, and calls run twice.
+func clock(last int64) func() int64 {
+	began := time.Now()
+	base := max(began.UnixNano(), last)
+	return func() int64 { return base + int64(time.Since(began)) }
 }
 
 // octets reads a memory that nobody changes.

@@ -23,7 +23,7 @@ func (l *Log) Local(ctx context.Context, p *Producer) error {
 
 // local gives the session of a to p; order is held.
 func (l *Log) local(p *Producer, a *Answer) error {
-	loc := &local{p: p, head: l.durableHead, ring: guarded(l.mem.Ring(a.Mode)), tail: guarded(l.mem.TailWord())}
+	loc := &local{p: p, head: l.mem.Head, ring: guarded(l.mem.Ring(a.Mode)), tail: guarded(l.mem.TailWord())}
 	l.state.Lock()
 	if err := l.err; err != nil {
 		l.state.Unlock()
@@ -32,15 +32,6 @@ func (l *Log) local(p *Producer, a *Answer) error {
 	l.loc = loc
 	l.state.Unlock()
 	return p.open(loc, a)
-}
-
-// durableHead returns the head when nobody is about to make another one durable.
-func (l *Log) durableHead() uint64 {
-	l.order.Lock()
-	defer l.order.Unlock()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.cons.Head().Pos
 }
 
 // guarded is what package window makes, all of which is Guarded.

@@ -172,5 +172,7 @@ func (l *Log) Close(ctx context.Context) error {
 	l.fail(ErrClosed)
 	l.order.Lock()
 	defer l.order.Unlock()
+	l.mu.Lock() // who was reading a record has read it
+	l.mu.Unlock()
 	return l.quiesce(ctx)
 }

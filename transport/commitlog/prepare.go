@@ -36,11 +36,7 @@ func (l *Log) Prepare(ctx context.Context) (*Prepared, error) {
 func (s *Prepared) Answer() Answer { return s.a }
 
 // Head returns the durable head: what lies before it may be overwritten.
-func (s *Prepared) Head() uint64 {
-	s.l.mu.Lock()
-	defer s.l.mu.Unlock()
-	return s.l.cons.Head().Pos
-}
+func (s *Prepared) Head() uint64 { return s.l.mem.Head() }
 
 // Attach gives the session to the producer at the other end of c, and returns the answer
 // that it must be told. Errors: ErrNoExtension, after which another way may be tried;

@@ -74,6 +74,9 @@ func (v *Recovery) drop(e *Entry) {
 	}
 }
 
+// Last returns the latest time in a record, 0 if there is none. End is told none before it.
+func (v *Recovery) Last() int64 { return v.last }
+
 // Unsettled is a call that has an intent and no reply.
 type Unsettled struct {
 	Entry *Entry

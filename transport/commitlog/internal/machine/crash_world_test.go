@@ -28,6 +28,7 @@ type world struct {
 	taken    uint64   // sequence number of the last record handed out
 	made     int
 	eager    bool // a published head is used at once
+	segment  int  // octets placed at once
 	err      error
 }
 
@@ -86,6 +87,7 @@ func (w *world) limits(o *worldOptions) {
 	if o.batch == 0 {
 		o.batch = 1 << 20
 	}
+	w.segment = 96 // does not end with lines
 	w.prod = machine.NewProducer(machine.Limits{InFlight: o.inFlight, Batch: o.batch}, o.verify)
 }
 
@@ -247,8 +249,8 @@ func (w *world) deliver() {
 		data = append([]byte{}, data...)
 		data[len(data)/2] ^= 1
 	}
-	for at := 0; at < len(data); at += 96 { // segments that do not end with lines
-		if err := w.link.ring.Store(int(m.op.Off)+at, data[at:min(at+96, len(data))]); err != nil {
+	for at := 0; at < len(data); at += w.segment {
+		if err := w.link.ring.Store(int(m.op.Off)+at, data[at:min(at+w.segment, len(data))]); err != nil {
 			w.err = err
 		}
 	}

@@ -29,6 +29,7 @@ type Memory struct {
 
 	tail    atomic.Uint64 // as stored last
 	flushed atomic.Uint64 // as flushed last
+	head    atomic.Uint64 // as published last, so durable
 
 	pub    sync.Mutex // of the published head
 	errMu  sync.Mutex
@@ -96,8 +97,11 @@ func (m *Memory) Do(op *machine.Op) error {
 	switch op.Kind {
 	case machine.OpStore:
 		err := m.Store(op.Off, op.Data)
-		if op.Off == layout.TailOff {
+		switch op.Off {
+		case layout.TailOff:
 			m.setTail(binary.BigEndian.Uint64(op.Data))
+		case layout.PublishedOff:
+			m.head.Store(binary.BigEndian.Uint64(op.Data))
 		}
 		return err
 	case machine.OpPersist:
@@ -119,6 +123,9 @@ func (m *Memory) Tail() uint64 { return m.tail.Load() }
 
 // Flushed returns the tail word as it was flushed last.
 func (m *Memory) Flushed() uint64 { return m.flushed.Load() }
+
+// Head returns the durable head, as it was published last; there has been a session.
+func (m *Memory) Head() uint64 { return m.head.Load() }
 
 // Reset is told the tail that recovery has found.
 func (m *Memory) Reset(tail uint64) {

@@ -1,0 +1,102 @@
+package commitlog
+
+import (
+	"bytes"
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
+)
+
+// slowMemory is a memory of which one Load waits until the memory has been given back, or long
+// enough that it would have been.
+type slowMemory struct {
+	*pmem.Sim
+	loading chan struct{} // closed when it does; nil: none waits
+	back    chan struct{} // closed when the memory is the caller's again
+	early   bool          // it was, while it was being read
+}
+
+func (m *slowMemory) Load(p []byte, off int) error {
+	if m.loading != nil {
+		close(m.loading)
+		m.loading = nil
+		select {
+		case <-m.back:
+			m.early = true
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	return m.Sim.Load(p, off)
+}
+
+// Close gives the memory back when nobody reads a record of it any more.
+func TestCloseWhileReading(t *testing.T) {
+	mem := &slowMemory{Sim: sim(4096), back: make(chan struct{})}
+	l := newTestLog(t, mem, WAL)
+	p := newTestProducer(t, nil)
+	if err := l.Local(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Append(t.Context(), []byte("record")); err != nil {
+		t.Fatal(err)
+	}
+	loading := make(chan struct{})
+	mem.loading = loading
+	read := make(chan error)
+	go func() {
+		_, err := l.TryNext()
+		read <- err
+	}()
+	<-loading
+	if err := l.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+	close(mem.back)
+	if err := <-read; err != nil || mem.early {
+		t.Error("the memory was given back while a record was read:", err)
+	}
+}
+
+// The head that a session tells is durable at every moment of a release.
+func TestPreparedHead(t *testing.T) {
+	var look func(*pmem.Sim)
+	mem := pmem.NewSim(16384+4096, &pmem.SimOptions{Step: func(s *pmem.Sim) {
+		if look != nil {
+			look(s)
+		}
+	}})
+	l := newTestLog(t, mem, WAL)
+	s, err := l.Prepare(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newTestProducer(t, nil)
+	if err := s.Local(p); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if _, err := p.Append(context.Background(), []byte("record")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	take(t, l, 1, "record", "record", "record")
+	looked := 0
+	look = func(m *pmem.Sim) {
+		looked++
+		octets := m.Told().Durable()
+		info, err := Inspect(bytes.NewReader(octets), int64(len(octets)), nil)
+		if err != nil || s.Head() > info.Head {
+			t.Errorf("head %d told, recovery finds %d: %v", s.Head(), info.Head, err)
+		}
+	}
+	for seq := range uint64(3) {
+		if err := l.Release(seq + 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if look = nil; looked < 6 || s.Head() != 3*64 {
+		t.Errorf("%d moments, head %d", looked, s.Head())
+	}
+}
