@@ -88,7 +88,7 @@ func (x *Run) checkPayload(r Record) string {
 		return fmt.Sprintf("record %d is not the one that was acknowledged", r.Seq)
 	}
 	if !slices.ContainsFunc(x.sent[r.Seq], func(p []byte) bool { return string(p) == string(r.Payload) }) {
-		return fmt.Sprintf("record %d was never sent, or is torn", r.Seq)
+		return fmt.Sprintf("record %d was never sent, or is gone or torn", r.Seq)
 	}
 	return ""
 }

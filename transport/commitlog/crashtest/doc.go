@@ -13,7 +13,7 @@
 //	}, crashtest.Budget{})
 //
 // It demands: acknowledged is a part of recovered, recovered is a part of sent, without
-// gaps, in order, every payload as it was sent. What has been taken over elsewhere
+// gaps, in order, every payload as it was sent, and none that somebody was told is Gone. What has been taken over elsewhere
 // (Applied) need not be recovered. A Violation prints what differs, and the image.
 //
 // A workload is deterministic and runs in one goroutine; the order of things comes from

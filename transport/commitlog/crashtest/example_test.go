@@ -41,7 +41,23 @@ func ExampleExplore() {
 	}
 	// Output:
 	// 1 <nil>
-	// 0 crashtest: one record: moment 2, crash 64: 64=1: record 1 was never sent, or is torn (applied to 0, acked none, recovered 1, extra 1)
+	// 0 crashtest: one record: moment 2, crash 64: 64=1: record 1 was never sent, or is gone or torn (applied to 0, acked none, recovered 1, extra 1)
+}
+
+// A record that was stored and not flushed may be there after a crash or not. Recovery decides,
+// and what it has said stays so: here it forgets to make that durable.
+func ExampleRun_Gone() {
+	_, err := crashtest.Explore(&crashtest.Script{
+		Name: "forgotten record", Size: 128, Recover: recover1,
+		Run: func(x *crashtest.Run) error {
+			x.Sent(1, make([]byte, 8))
+			_ = x.Mem.Store(64, []byte{1})
+			x.Gone(1)
+			return nil
+		},
+	}, crashtest.Budget{})
+	fmt.Println(err)
+	// Output: crashtest: forgotten record: moment 2, crash 64: 64=1: record 1 was never sent, or is gone or torn (applied to 0, acked none, recovered 1, extra 1)
 }
 
 // What a Violation holds.

@@ -34,6 +34,14 @@ func (x *Run) Sent(seq uint64, payload []byte) {
 	}
 }
 
+// Gone says that somebody has been told that no record from seq on is there. Until it is sent
+// again, none may come back.
+func (x *Run) Gone(seq uint64) {
+	maps.DeleteFunc(x.sent, func(n uint64, _ [][]byte) bool { return n >= seq })
+	x.news = true
+	x.Step()
+}
+
 // Acked says that somebody has been told that record seq is durable.
 func (x *Run) Acked(seq uint64, payload []byte) {
 	x.acked[seq] = slices.Clone(payload)
