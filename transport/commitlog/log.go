@@ -172,7 +172,6 @@ func (l *Log) Close(ctx context.Context) error {
 	l.fail(ErrClosed)
 	l.order.Lock()
 	defer l.order.Unlock()
-	l.mu.Lock() // who was reading a record has read it
-	l.mu.Unlock()
+	l.epoch() // waits for who is reading a record
 	return l.quiesce(ctx)
 }

@@ -70,12 +70,16 @@ func (s *Prepared) Local(p *Producer) error {
 
 // use takes the session, if it is still the last one; order is held.
 func (s *Prepared) use() error {
-	s.l.mu.Lock()
-	last := s.l.cons.Epoch()
-	s.l.mu.Unlock()
-	if s.used || last != s.a.Epoch {
+	if s.used || s.l.epoch() != s.a.Epoch {
 		return ErrFenced
 	}
 	s.used = true
 	return nil
+}
+
+// epoch returns that of the last session.
+func (l *Log) epoch() uint32 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.cons.Epoch()
 }
