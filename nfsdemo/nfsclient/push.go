@@ -94,6 +94,8 @@ type pusher struct {
 	session *push.Session
 	why     error                // there is no session, and will be none
 	files   map[uint64]*PushFile // by their leases
+	opening int                  // OPENs under way
+	over    map[uint64]bool      // leases that were given back meanwhile
 }
 
 // newPusher prepares for the push-mode writes of a client that is about to be dialed, and
@@ -109,7 +111,7 @@ func newPusher(u *URL, cfg *Config) *pusher {
 	p := &pusher{
 		cfg: cfg.Push.fill(), log: t.Logger, next: t.BackwardHandler, host: u.Host,
 		kick: make(chan struct{}, 1), turn: make(chan struct{}, 1),
-		files: make(map[uint64]*PushFile), secret: cfg.Push.Secret,
+		files: make(map[uint64]*PushFile), over: make(map[uint64]bool), secret: cfg.Push.Secret,
 		dial: func(ctx context.Context, addr string) (net.Conn, error) { return dialConn(ctx, addr, cfg) },
 	}
 	if p.log == nil {

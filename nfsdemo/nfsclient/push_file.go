@@ -46,11 +46,13 @@ func (c *Client) OpenPush(ctx context.Context, n *Node, octets uint64) (*PushFil
 		return nil, pathErr("push", n.Path, err)
 	}
 	p := c.push
+	p.opens()
 	res, err := p.grant(ctx, s, n.FH, octets)
 	if err == nil && (res.Lease == 0 || res.Max == 0) {
 		err = ErrBadReply
 	}
 	if err != nil {
+		p.opened(nil)
 		return nil, pathErr("push", n.Path, err)
 	}
 	f := &PushFile{
@@ -58,16 +60,36 @@ func (c *Client) OpenPush(ctx context.Context, n *Node, octets uint64) (*PushFil
 		idle: make(chan struct{}),
 	}
 	f.bufs = newFreeList(pushfile.RecordHead+f.max, p.cfg.InFlight)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.files[f.lease] != nil {
+	if !p.opened(f) {
 		return nil, pathErr("push", n.Path, errOpenTwice)
 	}
-	p.files[f.lease] = f
 	return f, nil
 }
 
-var errOpenTwice = fmt.Errorf("%w: this client has the file open by push already", ErrNoPush)
+var errOpenTwice = fmt.Errorf("%w: this client has the file open by push already, or is giving it back", ErrNoPush)
+
+// opens says that an OPEN begins. The server answers with the lease that this client has on the
+// file, if it has one; by the time the answer is here it may have been given back.
+func (p *pusher) opens() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.opening++
+}
+
+// opened is told what came of an OPEN: a file, or nil. It reports whether the file may be written
+// to: with a lease that is over, the server would condemn the log.
+func (p *pusher) opened(f *PushFile) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	ok := f != nil && p.files[f.lease] == nil && !p.over[f.lease]
+	if ok {
+		p.files[f.lease] = f
+	}
+	if p.opening--; p.opening == 0 {
+		clear(p.over)
+	}
+	return ok
+}
 
 // Rung says by what the log is appended to.
 func (f *PushFile) Rung() push.Rung { return f.session.Rung() }
@@ -193,14 +215,19 @@ func (f *PushFile) sure() bool {
 // giveBack returns the lease, nothing being under way. While a record may come that was given
 // up it does not: the server fences the log when the lease is wanted.
 func (f *PushFile) giveBack(ctx context.Context) error {
-	defer f.forget()
 	if !f.sure() {
+		f.forget()
 		return f.session.Err()
 	}
 	err := f.p.giveBack(ctx, f.session, f.lease)
 	if err != nil {
 		f.p.log.Info("nfsclient: file not returned", zap.String("path", f.n.Path), zap.Error(err))
 	}
+	if err != nil && ctx.Err() != nil && f.p.ctx.Err() == nil {
+		f.p.start(func() { _ = f.giveBack(f.p.ctx) }) // that RETURN may still come: until then nobody opens the file
+		return err
+	}
+	f.forget()
 	return err
 }
 
@@ -210,6 +237,9 @@ func (f *PushFile) forget() {
 	defer f.p.mu.Unlock()
 	if f.p.files[f.lease] == f {
 		delete(f.p.files, f.lease)
+		if f.p.opening > 0 {
+			f.p.over[f.lease] = true
+		}
 	}
 }
 

@@ -1,0 +1,78 @@
+package nfsclient
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stag-rdma/stag/nfsdemo/pushfile"
+)
+
+// An answer to OPEN that names a lease which was given back before the answer is here is not
+// believed: the server would condemn the log for the first record.
+func TestPushLateAnswer(t *testing.T) {
+	w := newPushWorld(t, nil)
+	c := w.client(new(owner), nil)
+	n := made(t, c, "a")
+	f, err := c.OpenPush(t.Context(), n, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.push.opens()
+	res, err := c.push.grant(t.Context(), f.session, n.FH, 0) // its answer is held up
+	if err != nil || res.Lease != f.lease {
+		t.Fatalf("lease %d, %d is held: %v", res.Lease, f.lease, err)
+	}
+	if err := f.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if c.push.opened(&PushFile{lease: res.Lease}) {
+		t.Error("a lease is believed that was given back")
+	}
+	f, err = c.OpenPush(t.Context(), n, 0)
+	if err != nil || f.lease == res.Lease {
+		t.Fatal("opened again:", err)
+	}
+	if _, _, err := f.WriteAt(t.Context(), []byte("octets"), 0); err != nil {
+		t.Error(err)
+	}
+	if err := f.Close(t.Context()); err != nil || len(c.push.over) != 0 {
+		t.Error(err, c.push.over)
+	}
+	if got := string(content(t, c, n)); got != "octets" {
+		t.Errorf("%q", got)
+	}
+}
+
+// A RETURN that was given up may still reach the server: nobody opens the file before it has.
+func TestPushReturnGivenUp(t *testing.T) {
+	w := newPushWorld(t, nil)
+	c := w.client(new(owner), nil)
+	n := made(t, c, "a")
+	f, err := c.OpenPush(t.Context(), n, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	was := f.lease
+	f.shut()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := f.giveBack(ctx); err != nil && !errors.Is(err, context.Canceled) { // nil: it was faster
+		t.Fatal(err)
+	}
+	for {
+		f, err = c.OpenPush(t.Context(), n, 0)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, ErrNoPush) && !errors.Is(err, pushfile.StatusBusy) {
+			t.Fatal(err)
+		}
+	}
+	if f.lease == was {
+		t.Error("the file is open under the lease that is being given back")
+	}
+	if err := f.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
