@@ -115,7 +115,7 @@ crash-sim: ## the commit log under every crash of the model
 	go test -count=1 -run 'TestCrash' -v ./transport/commitlog/internal/machine -crash.all
 
 .PHONY: crash
-crash: ## commit log, NFS server and their clients killed at random moments, 100 rounds each
+crash: ## commit log (50 rounds in each mode), NFS server and clients (100 each) killed at random moments
 	go test -count=1 -run TestKill -v ./transport/commitlog -kill.rounds 50 -timeout 30m
 	go test -count=1 -run TestKill -v ./nfsdemo/internal/crash -kill.rounds 100 -timeout 30m
 
