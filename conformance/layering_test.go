@@ -98,6 +98,7 @@ var layers = []layer{
 
 	{name: "internal/accept"},
 	{name: "internal/cliout"},
+	{name: "internal/fair", pure: true},
 	{name: "internal/measure", modules: []string{"golang.org/x/sys"}},
 
 	{name: "transport/rpcbind", may: []string{"transport", "xdr"}},
@@ -118,7 +119,7 @@ var layers = []layer{
 		may:     []string{"transport", "transport/commitlog", "rdmap", "rdmap/mpa", "rdmap/region", "rpcrdma", "xdr", "internal/accept"},
 		modules: []string{"go.uber.org/zap"},
 	},
-	{name: "transport/internal/drc", pure: true},
+	{name: "transport/internal/drc", may: []string{"internal/fair"}, pure: true},
 	{
 		name:    "transport/...",
 		may:     []string{"rpcrdma", "chunks", "credits", "rdmap", "rdmap/mpa", "rdmap/region", "xdr", "internal/accept", "transport/..."},
@@ -127,7 +128,7 @@ var layers = []layer{
 
 	{name: "nfsdemo/pushfile", may: []string{"nfsdemo/nfs3", "xdr"}},
 	{name: "nfsdemo/once/internal/mutant", pure: true},
-	{name: "nfsdemo/once/internal/ledger", may: []string{"xdr"}, pure: true},
+	{name: "nfsdemo/once/internal/ledger", may: []string{"internal/fair", "xdr"}, pure: true},
 	{
 		name:    "nfsdemo/once",
 		may:     []string{"transport", "transport/commitlog", "rdmap/region", "rdmap/region/pmem", "xdr", "nfsdemo/once/internal/..."},

@@ -65,49 +65,25 @@ func flat(t *testing.T, r *Reply, sink []byte) (string, []byte) {
 	return status, append(xdr.AppendPad(b, r.ItemLen), r.Results[4:]...)
 }
 
-// TestReplay sends calls of every form of reply again: on the same connection, on a new
-// one, over TCP, with other chunks offered each time. They run once and the reply is the
-// same (ADVERSARY 12).
-func TestReplay(t *testing.T) {
-	h := newOnce()
-	s, addr := startServer(t, h, nil)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	served := make(chan error, 1)
-	go func() { served <- s.ServeStream(l) }()
-	defer func() { s.Close(); <-served }()
-	stream := func() Caller {
-		c, err := DialStream(testCtx(t), "tcp", l.Addr().String(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { c.Close() })
-		return c
-	}
-	a := dial(t, addr, nil)
-	ways := []struct {
-		name string
-		c    Caller
-		sink bool
-	}{
-		{"first", a, true},
-		{"same connection", a, true},
-		{"same connection, reply chunk", a, false},
-		{"new connection", dial(t, addr, nil), true},
-		{"TCP", stream(), true},
-		{"new TCP connection", stream(), false},
-	}
-	list := wordCall(procList, 3000)
-	list.MaxResults = 4 * 3000
-	for i, call := range []*Call{
-		echoCall(filled(5001)), echoCall(filled(30)), echoCall(nil), list,
-		{Prog: testProg, Vers: testVers, Proc: procPanic},
-		{Prog: testProg, Vers: testVers, Proc: procDeny},
-		{Prog: testProg, Vers: 9, Proc: procEcho},
-		itemCall(procSum, filled(1<<20)),
-	} {
+// way is one way of sending a call: on c, with or without a Sink for the item of an echo.
+type way struct {
+	name string
+	c    Caller
+	sink bool
+}
+
+// listCall is a call whose results are a list of 3000 words.
+func listCall() *Call {
+	c := wordCall(procList, 3000)
+	c.MaxResults = 4 * 3000
+	return c
+}
+
+// replayAll sends each call in all ways, under one XID: it runs once, and the reply is always
+// that of the first way.
+func replayAll(t *testing.T, h *once, ways []way, calls []*Call) {
+	t.Helper()
+	for i, call := range calls {
 		xid := uint32(0x1000 + i)
 		var status string
 		var want []byte
@@ -134,6 +110,45 @@ func TestReplay(t *testing.T) {
 			t.Errorf("call %d ran %d times", i, n)
 		}
 	}
+}
+
+// TestReplay sends calls of every form of reply again: on the same connection, on a new
+// one, over TCP, with other chunks offered each time. They run once and the reply is the
+// same (ADVERSARY 12).
+func TestReplay(t *testing.T) {
+	h := newOnce()
+	s, addr := startServer(t, h, nil)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.ServeStream(l) }()
+	defer func() { s.Close(); <-served }()
+	stream := func() Caller {
+		c, err := DialStream(testCtx(t), "tcp", l.Addr().String(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	a := dial(t, addr, nil)
+	ways := []way{
+		{"first", a, true},
+		{"same connection", a, true},
+		{"same connection, reply chunk", a, false},
+		{"new connection", dial(t, addr, nil), true},
+		{"TCP", stream(), true},
+		{"new TCP connection", stream(), false},
+	}
+	replayAll(t, h, ways, []*Call{
+		echoCall(filled(5001)), echoCall(filled(30)), echoCall(nil), listCall(),
+		{Prog: testProg, Vers: testVers, Proc: procPanic},
+		{Prog: testProg, Vers: testVers, Proc: procDeny},
+		{Prog: testProg, Vers: 9, Proc: procEcho},
+		itemCall(procSum, filled(1<<20)),
+	})
 	if st := s.Stats(); st.Replayed != 8*5 || st.DRCEntries != 8 || st.Panics != 1 || st.Joined != 0 {
 		t.Errorf("%+v", st)
 	}

@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -34,50 +33,18 @@ func TestListenReplay(t *testing.T) {
 	serveSerially(t, l, h)
 	addr := l.Addr().String()
 	a := dial(t, addr, nil)
-	ways := []struct {
-		name string
-		c    Caller
-		sink bool
-	}{
+	ways := []way{
 		{"first", a, true},
 		{"same connection", a, true},
 		{"same connection, reply chunk", a, false},
 		{"new connection", dial(t, addr, nil), true},
 		{"another one", dial(t, addr, nil), false},
 	}
-	list := wordCall(procList, 3000)
-	list.MaxResults = 4 * 3000
-	for i, call := range []*Call{
-		echoCall(filled(5001)), echoCall(filled(30)), echoCall(nil), list,
+	replayAll(t, h, ways, []*Call{
+		echoCall(filled(5001)), echoCall(filled(30)), echoCall(nil), listCall(),
 		{Prog: testProg, Vers: testVers, Proc: procDeny},
 		itemCall(procSum, filled(1<<19)),
-	} {
-		xid := uint32(0x1000 + i)
-		var status string
-		var want []byte
-		for n, w := range ways {
-			c := withXID(xid, call)
-			c.MaxResults = max(c.MaxResults, len(c.Item)+64)
-			if w.sink && c.Proc == procEcho {
-				c.Sink, c.MaxResults = make([]byte, len(c.Item)), 64
-			}
-			var r Reply
-			if err := w.c.Do(testCtx(t), c, &r); err != nil {
-				t.Fatalf("call %d, %s: %v", i, w.name, err)
-			}
-			st, got := flat(t, &r, c.Sink)
-			if n == 0 {
-				status, want = st, got
-			}
-			if st != status || !bytes.Equal(got, want) {
-				t.Errorf("call %d, %s: %s, %d octets; at first %s, %d octets", i, w.name, st, len(got), status, len(want))
-			}
-			r.Release()
-		}
-		if n := h.times(xid); n != 1 {
-			t.Errorf("call %d ran %d times", i, n)
-		}
-	}
+	})
 	other := withXID(0x1000, echoCall(filled(5000))) // the same XID, other arguments
 	other.Cred = (&xdr.SysCred{MachineName: "x"}).Auth()
 	other.Sink, other.MaxResults = make([]byte, 5000), 64

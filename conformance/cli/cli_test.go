@@ -23,6 +23,41 @@ func run(t *testing.T, stdin io.Reader, args ...string) (status int, stdout, std
 	return status, out.String(), err.String()
 }
 
+// checkExit runs the command and returns its output. The status is as wanted, and stderr one line
+// that begins with stderr, or nothing.
+func checkExit(t *testing.T, args []string, status int, stderr string) (stdout string) {
+	t.Helper()
+	got, stdout, line := run(t, nil, args...)
+	if got != status {
+		t.Errorf("status %d, want %d", got, status)
+	}
+	if !strings.HasPrefix(line, stderr) || stderr == "" && line != "" || strings.Count(line, "\n") > 1 {
+		t.Errorf("stderr %q, want one line %q", line, stderr)
+	}
+	return stdout
+}
+
+// exit is how a command ends.
+type exit struct {
+	name   string
+	args   string
+	status int
+	stderr string // its beginning
+}
+
+// checkExits runs command with the args of each case. Only a help text shows examples.
+func checkExits(t *testing.T, command string, cases []exit) {
+	t.Helper()
+	for _, tt := range cases {
+		t.Run(tt.name, func(t *testing.T) {
+			stdout := checkExit(t, append([]string{command}, strings.Fields(tt.args)...), tt.status, tt.stderr)
+			if tt.status == 0 != strings.Contains(stdout, "Examples:") {
+				t.Errorf("stdout %q", stdout)
+			}
+		})
+	}
+}
+
 func TestExitStatus(t *testing.T) {
 	cut := filepath.Join(t.TempDir(), "cut.pcap")
 	b, err := os.ReadFile(pcaps + "a-rping.pcap")
@@ -58,13 +93,7 @@ func TestExitStatus(t *testing.T) {
 		{"illegal frames, strict", []string{"decode", "--strict", pcaps + "d-mpa-bad.pcap"}, 3, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			status, _, stderr := run(t, nil, tt.args...)
-			if status != tt.status {
-				t.Errorf("status %d, want %d", status, tt.status)
-			}
-			if !strings.HasPrefix(stderr, tt.stderr) || tt.stderr == "" && stderr != "" || strings.Count(stderr, "\n") > 1 {
-				t.Errorf("stderr %q, want one line %q", stderr, tt.stderr)
-			}
+			checkExit(t, tt.args, tt.status, tt.stderr)
 		})
 	}
 }

@@ -13,12 +13,7 @@ func TestPerftestExitStatus(t *testing.T) {
 	}
 	taken := l.Addr().String()
 	defer l.Close()
-	for _, tt := range []struct {
-		name   string
-		args   string
-		status int
-		stderr string
-	}{
+	checkExits(t, "perftest", []exit{
 		{"help", "--help", 0, ""},
 		{"no command", "", 0, ""},
 		{"server help", "server --help", 0, ""},
@@ -36,20 +31,7 @@ func TestPerftestExitStatus(t *testing.T) {
 		{"bad address", "client send_lat nowhere", 1, "conformance: nowhere: dial tcp: "},
 		{"nobody answers", "client send_lat --timeout 50ms " + taken, 1, "conformance: " + taken + ": "},
 		{"address in use", "server --listen " + taken, 1, "conformance: listen tcp "},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			status, stdout, stderr := run(t, nil, append([]string{"perftest"}, strings.Fields(tt.args)...)...)
-			if status != tt.status {
-				t.Errorf("status %d, want %d", status, tt.status)
-			}
-			if !strings.HasPrefix(stderr, tt.stderr) || tt.stderr == "" && stderr != "" || strings.Count(stderr, "\n") > 1 {
-				t.Errorf("stderr %q, want one line %q", stderr, tt.stderr)
-			}
-			if tt.status == 0 != strings.Contains(stdout, "Examples:") {
-				t.Errorf("stdout %q", stdout)
-			}
-		})
-	}
+	})
 }
 
 func TestPerftestBothSides(t *testing.T) {

@@ -16,12 +16,7 @@ func TestRpingExitStatus(t *testing.T) {
 	}
 	taken := l.Addr().String()
 	defer l.Close()
-	for _, tt := range []struct {
-		name   string
-		args   string
-		status int
-		stderr string
-	}{
+	checkExits(t, "rping", []exit{
 		{"help", "--help", 0, ""},
 		{"no command", "", 0, ""},
 		{"server help", "server --help", 0, ""},
@@ -42,20 +37,7 @@ func TestRpingExitStatus(t *testing.T) {
 		{"bad address", "client nowhere", 1, "conformance: nowhere: dial tcp: "},
 		{"nobody answers", "client --timeout 50ms " + taken, 1, "conformance: " + taken + ": "},
 		{"address in use", "server --listen " + taken, 1, "conformance: listen tcp "},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			status, stdout, stderr := run(t, nil, append([]string{"rping"}, strings.Fields(tt.args)...)...)
-			if status != tt.status {
-				t.Errorf("status %d, want %d", status, tt.status)
-			}
-			if !strings.HasPrefix(stderr, tt.stderr) || tt.stderr == "" && stderr != "" || strings.Count(stderr, "\n") > 1 {
-				t.Errorf("stderr %q, want one line %q", stderr, tt.stderr)
-			}
-			if tt.status == 0 != strings.Contains(stdout, "Examples:") {
-				t.Errorf("stdout %q", stdout)
-			}
-		})
-	}
+	})
 }
 
 // listening takes the first line of a server's stderr.

@@ -1,6 +1,7 @@
 package decode
 
 import (
+	"container/list"
 	"io"
 	"iter"
 	"net/netip"
@@ -16,7 +17,7 @@ type Capture struct {
 	parser *packetParser
 	mem    *budget
 	flows  map[flowKey]*flow
-	order  flowList // oldest first; may hold flows that are gone from flows
+	order  *list.List // of *flow, the oldest first
 }
 
 // CaptureStats counts packets.
@@ -29,7 +30,7 @@ type CaptureStats struct {
 // NewCapture returns a decoder that calls visit for every event; visit borrows the event. nil
 // options mean the defaults.
 func NewCapture(opt *Options, visit func(*Event)) *Capture {
-	c := &Capture{opt: opt.withDefaults(), visit: visit, parser: newPacketParser(), flows: make(map[flowKey]*flow)}
+	c := &Capture{opt: opt.withDefaults(), visit: visit, parser: newPacketParser(), flows: make(map[flowKey]*flow), order: list.New()}
 	c.mem = &budget{left: c.opt.MaxPlaced}
 	return c
 }
@@ -48,10 +49,11 @@ func (c *Capture) Packet(pkt *Packet) {
 
 // Finish says that there are no more packets: what is incomplete is reported.
 func (c *Capture) Finish() {
-	for f := c.order.first; f != nil; f = f.next {
-		f.end()
+	for e := c.order.Front(); e != nil; e = e.Next() {
+		e.Value.(*flow).end()
 	}
-	c.order, c.flows = flowList{}, make(map[flowKey]*flow)
+	c.order.Init()
+	clear(c.flows)
 }
 
 // flow returns the flow of a segment, a new one when it opens, or is the first seen of, a connection.
@@ -71,9 +73,9 @@ func (c *Capture) flow(seg *tcpSegment, at Stamp) *flow {
 	c.Stats.Connections++
 	f = newFlow(c.Stats.Connections, src, dst, &c.opt, c.mem, c.visit)
 	c.flows[key] = f
-	c.order.push(f)
-	if c.order.n > c.opt.MaxConns {
-		c.drop(c.order.first)
+	f.place = c.order.PushBack(f)
+	if c.order.Len() > c.opt.MaxConns {
+		c.drop(c.order.Front().Value.(*flow))
 	}
 	c.visit(f.conn.begin(KindOpen, f.dirOf(src), at, at))
 	return f
@@ -82,7 +84,7 @@ func (c *Capture) flow(seg *tcpSegment, at Stamp) *flow {
 // drop ends a flow and forgets it.
 func (c *Capture) drop(f *flow) {
 	f.end()
-	c.order.remove(f)
+	c.order.Remove(f.place)
 	if key := keyOf(f.conn.Info.Opener, f.conn.Info.Accepter); c.flows[key] == f {
 		delete(c.flows, key)
 	}

@@ -1,6 +1,9 @@
 package decode
 
-import "net/netip"
+import (
+	"container/list"
+	"net/netip"
+)
 
 // flowKey names a TCP connection whichever way a packet goes: the ends in ascending order.
 type flowKey struct{ a, b netip.AddrPort }
@@ -10,41 +13,7 @@ type flow struct {
 	conn    *Conn
 	streams [2]stream
 
-	prev, next *flow // in a flowList
-}
-
-// flowList is flows in the order in which they were seen. Anybody can write a capture of more
-// connections than are remembered, so dropping one takes no longer when there are many.
-type flowList struct {
-	first, last *flow
-	n           int
-}
-
-// push adds f, which is in no list, at the end.
-func (l *flowList) push(f *flow) {
-	f.prev, f.next = l.last, nil
-	if l.last != nil {
-		l.last.next = f
-	} else {
-		l.first = f
-	}
-	l.last = f
-	l.n++
-}
-
-// remove takes f out, which is in l.
-func (l *flowList) remove(f *flow) {
-	if f.prev != nil {
-		f.prev.next = f.next
-	} else {
-		l.first = f.next
-	}
-	if f.next != nil {
-		f.next.prev = f.prev
-	} else {
-		l.last = f.prev
-	}
-	l.n--
+	place *list.Element // in Capture.order
 }
 
 // stream is one direction of a flow.

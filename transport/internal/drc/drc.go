@@ -5,6 +5,8 @@
 // says what time it is, in nanoseconds since any moment.
 package drc
 
+import "github.com/stag-rdma/stag/internal/fair"
+
 // Client is who calls, as far as a server can tell.
 type Client struct {
 	// Addr is the address without the port, which changes with every connection. One
@@ -41,14 +43,11 @@ type Entry[V any] struct {
 	// Value is the owner's.
 	Value V
 
-	key        Key
-	size       int64
-	until      int64
-	done       bool
-	prev, next *Entry[V] // all replies kept, the oldest first
-	later      *Entry[V] // the next younger one of the same client
-	of         *share[V]
-	nth        uint64 // of all that were ever kept
+	key   Key
+	size  int64
+	until int64
+	done  bool
+	place fair.Item[Client, *Entry[V]]
 }
 
 // Done says whether the call has ended: Value is then what Finish was given.
@@ -66,21 +65,14 @@ type Stats struct {
 type Cache[V any] struct {
 	lim     Limits
 	calls   map[Key]*Entry[V]
-	addrs   map[string]*address[V]
-	shares  map[Client]*share[V]
-	oldest  *Entry[V]
-	newest  *Entry[V]
-	entries int
+	replies *fair.Queue[Client, *Entry[V]]
 	octets  int64
 	evicted uint64
-	kept    uint64 // ever
 }
 
 // New returns an empty cache.
 func New[V any](lim Limits) *Cache[V] {
-	return &Cache[V]{
-		lim: lim, calls: make(map[Key]*Entry[V]), addrs: make(map[string]*address[V]), shares: make(map[Client]*share[V]),
-	}
+	return &Cache[V]{lim: lim, calls: make(map[Key]*Entry[V]), replies: fair.New[Client, *Entry[V]]()}
 }
 
 // Begin says that a call has come. If it is new, its entry is returned with true: the
@@ -115,12 +107,24 @@ func (c *Cache[V]) Finish(e *Entry[V], v V, size, now int64) {
 		c.evicted++
 		return
 	}
-	c.push(e)
-	for a := e.of.of; a.n > max(c.lim.PerAddr, 1); {
-		c.evict(a.clients[0].oldest)
-	}
-	for c.entries > c.lim.Entries || c.octets > c.lim.Octets {
-		c.evict(c.oldest)
+	c.octets += size
+	e.place.Value = e
+	c.replies.Add(&e.place, e.key.Client, e.key.Client.Addr)
+	c.makeRoom(e.key.Client.Addr)
+}
+
+// makeRoom drops replies until the limits hold, after one to addr was added.
+func (c *Cache[V]) makeRoom(addr string) {
+	for {
+		over := c.replies.Excess(addr, max(c.lim.PerAddr, 1))
+		if over == nil && (c.replies.Len() > c.lim.Entries || c.octets > c.lim.Octets) {
+			over = c.replies.Oldest()
+		}
+		if over == nil {
+			return
+		}
+		c.evicted++
+		c.remove(over.Value)
 	}
 }
 
@@ -133,18 +137,19 @@ func (c *Cache[V]) Forget(e *Entry[V]) {
 
 // Stats returns the counters.
 func (c *Cache[V]) Stats() Stats {
-	return Stats{Entries: c.entries, Octets: c.octets, Running: len(c.calls) - c.entries, Evicted: c.evicted}
+	return Stats{Entries: c.replies.Len(), Octets: c.octets, Running: len(c.calls) - c.replies.Len(), Evicted: c.evicted}
 }
 
 // expire drops what is out of time.
 func (c *Cache[V]) expire(now int64) {
-	for c.oldest != nil && c.oldest.until <= now {
-		c.remove(c.oldest)
+	for e := c.replies.Oldest(); e != nil && e.Value.until <= now; e = c.replies.Oldest() {
+		c.remove(e.Value)
 	}
 }
 
-// evict drops a reply before its time.
-func (c *Cache[V]) evict(e *Entry[V]) {
-	c.evicted++
-	c.remove(e)
+// remove drops a reply.
+func (c *Cache[V]) remove(e *Entry[V]) {
+	delete(c.calls, e.key)
+	c.octets -= e.size
+	c.replies.Remove(&e.place)
 }

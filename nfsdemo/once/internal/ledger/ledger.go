@@ -1,5 +1,7 @@
 package ledger
 
+import "github.com/stag-rdma/stag/internal/fair"
+
 // Limits bounds what a Ledger keeps. Calls under way are bounded by the room in the ring.
 type Limits struct {
 	Entries  int   // replies kept in all
@@ -14,17 +16,15 @@ type Entry struct {
 	// Tag is the owner's.
 	Tag any
 
-	key      Key
-	number   uint64
-	phase    phase
-	at       int64  // of the reply
-	intent   []byte // the record, until there is a reply
-	result   []byte
-	copies   int // records of the phase that are in the log
-	size     int // what they take there, the last of them
-	order    link
-	ofClient link
-	kept     uint64 // its number among all replies ever kept
+	key    Key
+	number uint64
+	phase  phase
+	at     int64  // of the reply
+	intent []byte // the record, until there is a reply
+	result []byte
+	copies int // records of the phase that are in the log
+	size   int // what they take there, the last of them
+	place  fair.Item[Client, *Entry]
 }
 
 // phase is how far a call has come.
@@ -57,25 +57,19 @@ type Stats struct {
 
 // Ledger is the machine. It is not safe for concurrent use.
 type Ledger struct {
-	lim    Limits
-	calls  map[Key]*Entry
-	next   uint64 // number of the next call
-	all    list   // replies, the oldest first
-	addrs  map[string]*address
-	shares map[Client]*share
-	space  space
+	lim     Limits
+	calls   map[Key]*Entry
+	next    uint64 // number of the next call
+	replies *fair.Queue[Client, *Entry]
+	space   space
 
 	running          int
 	expired, evicted uint64
-	everKept         uint64
 }
 
 // New returns an empty ledger.
 func New(lim Limits) *Ledger {
-	return &Ledger{
-		lim: lim, next: 1, calls: make(map[Key]*Entry), addrs: make(map[string]*address), shares: make(map[Client]*share),
-		all: list{at: func(e *Entry) *link { return &e.order }},
-	}
+	return &Ledger{lim: lim, next: 1, calls: make(map[Key]*Entry), replies: fair.New[Client, *Entry]()}
 }
 
 // Begin says that a call has come. If it is new, its entry is returned with true, and the
@@ -169,7 +163,7 @@ func (l *Ledger) over(e *Entry) {
 // Stats returns the counters.
 func (l *Ledger) Stats() Stats {
 	return Stats{
-		Replies: l.all.n, Running: l.running, Octets: l.space.used,
+		Replies: l.replies.Len(), Running: l.running, Octets: l.space.used,
 		Expired: l.expired, Evicted: l.evicted, Copied: l.space.copied,
 	}
 }
