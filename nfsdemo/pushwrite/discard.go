@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -81,16 +82,16 @@ func Discard(dir string, id uint64) error {
 	if _, err := loadStore(dir); err != nil {
 		return err
 	}
-	st, live, last, err := openStore(dir)
+	st, l, err := openStore(dir)
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(live, func(e stored) bool { return e.ID == lease.ID(id) })
+	i := slices.IndexFunc(l.live, func(e stored) bool { return e.ID == lease.ID(id) })
 	if i < 0 {
 		return errors.Join(fmt.Errorf("lease %d: %w", id, ErrNoLease), st.close())
 	}
-	live[i].Void = true
-	err = st.rewrite(func() ([]stored, lease.ID) { return live, last })
+	l.live[i].Void = true
+	err = st.rewrite(l.snapshot)
 	return errors.Join(err, st.close())
 }
 
@@ -105,17 +106,15 @@ func hold(dir string) (*pmem.Memory, error) {
 
 // loadStore reads the leases and leaves their file as it is.
 func loadStore(dir string) (map[lease.ID]stored, error) {
-	path := filepath.Join(dir, storeName)
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", dir, ErrNoLogs)
+	l, err := readStore(filepath.Join(dir, storeName))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%s: %w", dir, ErrNoLogs)
 	}
-	live, _, err := parseStore(b)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, err
 	}
 	byID := make(map[lease.ID]stored)
-	for _, e := range live {
+	for _, e := range l.live {
 		byID[e.ID] = e
 	}
 	return byID, nil

@@ -23,7 +23,8 @@
 // turns.
 //
 // Leases are kept in a file beside the logs before they are answered, since records name
-// nothing else. After a restart all of them are over, and what the logs hold is applied
+// nothing else; each stands there twice, and what a crash has torn at the end was told to
+// nobody and is dropped. After a restart all of them are over, and what the logs hold is applied
 // before anything is served.
 //
 // # When something is wrong

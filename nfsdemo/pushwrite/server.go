@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -78,23 +80,42 @@ func Open(cfg *Config) (*Server, error) {
 		grants: make(map[lease.ID]*grant), waiting: make(map[*lease.Ticket[file]]chan struct{}),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	var live []stored
 	var err error
 	if s.lock, err = acquire(c.Dir); err != nil {
 		return nil, err
 	}
-	if s.store, live, s.last, err = openStore(c.Dir); err != nil {
+	if err := s.load(); err != nil {
 		return nil, errors.Join(err, s.lock.Close())
-	}
-	s.table = lease.New[file](lease.Config{RecallTime: c.RecallTime, Last: s.last})
-	for _, e := range live {
-		s.remember(&grant{stored: e})
 	}
 	s.ps = &push.Server{
 		Store: c.Store, Addr: c.Addr, Limits: c.Limits, Logger: c.Logger, Forgetful: true,
 		Consume: s.consume, Began: s.began, Ended: s.ended,
 	}
 	return s, nil
+}
+
+// load opens the leases.
+func (s *Server) load() error {
+	dir := s.cfg.Dir
+	if _, err := os.Stat(filepath.Join(dir, storeName)); errors.Is(err, fs.ErrNotExist) {
+		if names, err := s.cfg.Store.Names(); err == nil && len(names) > 0 {
+			return fmt.Errorf("%s: no file %s beside %d logs: %w", dir, storeName, len(names), ErrStore)
+		}
+	}
+	st, l, err := openStore(dir)
+	if err != nil {
+		return err
+	}
+	if l.torn > 0 || l.mended > 0 {
+		s.log.Warn("pushwrite: the file of the leases is mended: what nobody was told of is dropped",
+			zap.String("path", st.path), zap.Int("dropped octets", l.torn), zap.Int("entries with a damaged copy", l.mended))
+	}
+	s.store, s.last = st, l.last
+	s.table = lease.New[file](lease.Config{RecallTime: s.cfg.RecallTime, Last: s.last})
+	for _, e := range l.live {
+		s.remember(&grant{stored: e})
+	}
+	return nil
 }
 
 // lockName is the file in Config.Dir by whose lock processes keep apart.
@@ -298,7 +319,7 @@ func (s *Server) housekeep() {
 		over := s.over
 		s.over = nil
 		s.mu.Unlock()
-		s.store.over(over)
+		s.store.end(over)
 		if s.store.large(int(s.leases.Load())) {
 			if err := s.store.rewrite(s.snapshot); err != nil {
 				s.log.Error("pushwrite: leases not written", zap.Error(err))
