@@ -9,7 +9,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/cli"
 )
 
-// TestDemoCapture: what nfsdemo records of itself without any rights (D16) is a whole
+// TestDemoCapture: what nfsdemo records of itself without any rights is a whole
 // NFS/RDMA session to our decoder and to tshark, both directions of it.
 func TestDemoCapture(t *testing.T) {
 	t.Parallel()

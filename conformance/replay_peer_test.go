@@ -76,13 +76,16 @@ func (r *replay) say(m *saying, mem *memory) {
 			first.ULP = uint32(stag)
 		}
 	}
-	g := ddp.Segmenter{Template: first, Length: uint32(len(data)), MaxPayload: ddp.MaxPayload(m.op.Tagged(), siwMULPDU)}
-	for {
-		s, off, n, ok := g.Next()
-		if !ok {
-			return
+	size := ddp.MaxPayload(m.op.Tagged(), siwMULPDU)
+	for off := 0; off == 0 || off < len(data); off += size {
+		s, end := first, min(off+size, len(data))
+		if s.Tagged {
+			s.TO += uint64(off)
+		} else {
+			s.MO = uint32(off)
 		}
-		r.check(r.peer.SendSegment(s, data[off:int(off)+n]), "saying", m)
+		s.Last = end == len(data)
+		r.check(r.peer.SendSegment(s, data[off:end]), "saying", m)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // TestCopies holds READ and WRITE to one copy in user space for each octet of data
-// (DESIGN D4: from where the FPDU was staged to where it is placed), both ends
+// (from where the FPDU is staged and its CRC checked to where it is placed), both ends
 // together. It trusts no counter that somebody must remember to call: the packages
 // of this module are rewritten so that every copy, append, clone and conversion of
 // octets counts, built with an overlay, and run.

@@ -23,7 +23,7 @@ func keyed(t *testing.T, key string) *region.Hash {
 
 // TestOneMemoryManySTags: the same octets under several STags, each with rights, base
 // and hash of its own; all of them reach the same memory, and none lends the other
-// its rights (D10, ADVERSARY 28).
+// its rights (ADVERSARY 28).
 func TestOneMemoryManySTags(t *testing.T) {
 	onWires(t, func(t *testing.T, a, b net.Conn) {
 		cfg := &Config{Extensions: extAll}

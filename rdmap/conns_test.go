@@ -95,7 +95,7 @@ func (e ends) connect(t *testing.T, cx, cy *Config) (x, y *Conn) {
 	return x, y
 }
 
-// TestConns runs one suite on every kind of net.Conn (D2), without and with markers; the
+// TestConns runs one suite on every kind of net.Conn, without and with markers; the
 // tests of onWires are the rest of it.
 func TestConns(t *testing.T) {
 	suite := []struct {

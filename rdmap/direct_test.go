@@ -129,11 +129,10 @@ func (g *directRig) responses(maxPayload int, change func(i int, s *ddp.Segment)
 	i := 0
 	for k := range g.snd.reads.len() {
 		rd := g.snd.reads.at(k)
-		cut := ddp.Segmenter{
-			Template: ddp.Segment{Tagged: true, Control: controlOctet(OpReadResponse), STag: ddp.STag(rd.sink), TO: rd.sinkTO},
-			Length:   rd.size, MaxPayload: maxPayload,
-		}
-		for s, _, n, ok := cut.Next(); ok; s, _, n, ok = cut.Next() {
+		for off := 0; off == 0 || off < int(rd.size); off += maxPayload {
+			s := ddp.Segment{Tagged: true, Control: controlOctet(OpReadResponse), STag: ddp.STag(rd.sink), TO: rd.sinkTO + uint64(off)}
+			n := min(maxPayload, int(rd.size)-off)
+			s.Last = off+n == int(rd.size)
 			if change != nil {
 				change(i, &s)
 			}

@@ -61,7 +61,7 @@ func TestPersistent(t *testing.T) {
 
 // TestTruncated: a file that somebody truncates under the mapping ends the stream that
 // touches it with a Terminate, and no more than that; the STags of other streams, in
-// other domains too, are invalid (D10, ADVERSARY 25).
+// other domains too, are invalid (ADVERSARY 25).
 func TestTruncated(t *testing.T) {
 	ops := map[string]func(t *testing.T, x *Conn, s region.STag) error{
 		"write": func(t *testing.T, x *Conn, s region.STag) error {

@@ -210,7 +210,8 @@ func privateData(t *testing.T, rev, n int, fits bool) {
 	<-y.Done()
 }
 
-// TestCapabilityBlock: the octets of D6, last in the private data; what is not exactly
+// TestCapabilityBlock: the block of our extensions is the last of the private data, behind that
+// of RFC 8797, which Linux looks for at offset 0 only; what is not exactly
 // such a block is the upper layer's, and later features are ignored.
 func TestCapabilityBlock(t *testing.T) {
 	a, b := rdmaptest.Pipe()

@@ -156,7 +156,7 @@ func TestTerminateBehindMessage(t *testing.T) {
 }
 
 // TestInterleave: towards a stag peer whole Sends pass between the batches of a Read
-// Response, towards others they do not (D5).
+// Response. Towards others they do not, since few receivers expect that.
 func TestInterleave(t *testing.T) {
 	for _, stag := range []bool{false, true} {
 		a := newEngine(engineConfig{mulpdu: StagMULPDU, ird: 1, interleave: stag})

@@ -55,7 +55,7 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// requestRights is D9 for what RFC 7306 and the commit draft add.
+// requestRights is the right that each request of RFC 7306 and of the commit draft needs.
 var requestRights = []struct {
 	name   string
 	wr     WR
@@ -123,7 +123,7 @@ func TestRequestRights(t *testing.T) {
 
 // TestGuessing: who may compare but not read has 16 wrong guesses over one memory,
 // on whatever streams and in whatever domains; then he may not even be right. Who may
-// read as well has no need to guess (D9, ADVERSARY 26).
+// read as well has no need to guess (ADVERSARY 26).
 func TestGuessing(t *testing.T) { synctest.Test(t, testGuessing) }
 
 func testGuessing(t *testing.T) {

@@ -23,8 +23,8 @@ func withMarkers(t *testing.T, f func(t *testing.T, a, b net.Conn, markers bool)
 	}
 }
 
-// TestPoolEmpty: with no memory for Sends queue 0 waits, while Reads complete; when
-// memory comes back nothing is lost and the order is kept (D12).
+// TestPoolEmpty: without memory for Sends queue 0 waits, while Reads complete, which may be what
+// frees memory. When memory comes back nothing is lost and the order is kept.
 func TestPoolEmpty(t *testing.T) {
 	withMarkers(t, func(t *testing.T, a, b net.Conn, markers bool) {
 		pool := NewPool(20000)

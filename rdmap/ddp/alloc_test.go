@@ -45,12 +45,6 @@ func TestAllocs(t *testing.T) {
 			receive(s.Append(buf))
 			msn++
 		},
-		"segmenter": func() {
-			g := Segmenter{Template: Segment{Tagged: true}, Length: 1 << 20, MaxPayload: 1428}
-			for s, _, _, ok := g.Next(); ok; s, _, _, ok = g.Next() {
-				_ = s.Append(buf)
-			}
-		},
 	} {
 		if n := testing.AllocsPerRun(100, f); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)
@@ -65,16 +59,5 @@ func BenchmarkReceiver(b *testing.B) {
 	for b.Loop() {
 		s, _ := r.Header(u, len(u))
 		_, _ = r.Place(u[s.HeaderLen():])
-	}
-}
-
-func BenchmarkSegmenter(b *testing.B) {
-	buf := make([]byte, 0, 32)
-	b.ReportAllocs()
-	for b.Loop() {
-		g := Segmenter{Template: Segment{Tagged: true}, Length: 64 * 1428, MaxPayload: 1428}
-		for s, _, _, ok := g.Next(); ok; s, _, _, ok = g.Next() {
-			_ = s.Append(buf)
-		}
 	}
 }

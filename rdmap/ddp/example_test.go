@@ -50,13 +50,10 @@ func Example() {
 	r := ddp.NewReceiver(ddp.Config{Queues: [ddp.NumQueues]ddp.Queue{ddp.QNSend: &posted}})
 
 	message := "placed, then delivered"
-	g := ddp.Segmenter{
-		Template:   ddp.Segment{Control: 0x43, QN: ddp.QNSend, MSN: ddp.FirstMSN},
-		Length:     uint32(len(message)),
-		MaxPayload: 8,
-	}
-	for s, off, n, ok := g.Next(); ok; s, off, n, ok = g.Next() {
-		ulpdu := append(s.Append(nil), message[int(off):int(off)+n]...)
+	for off := 0; off < len(message); off += 8 {
+		end := min(off+8, len(message))
+		s := ddp.Segment{Control: 0x43, QN: ddp.QNSend, MSN: ddp.FirstMSN, MO: uint32(off), Last: end == len(message)}
+		ulpdu := append(s.Append(nil), message[off:end]...)
 
 		h, err := r.Header(ulpdu, len(ulpdu))
 		if err != nil {

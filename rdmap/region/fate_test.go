@@ -10,7 +10,7 @@ import (
 type loose struct{ Memory }
 
 // What has failed is revoked in all domains and stays so until the last registration is
-// gone (D10).
+// gone: after a failed write-back nobody knows what is durable.
 func TestRevokeMemory(t *testing.T) {
 	mem, other := &guarded{plainBytes: make(Bytes, 8)}, &guarded{plainBytes: make(Bytes, 8)}
 	d := NewDomain()

@@ -159,7 +159,7 @@ func (w *watched) Failed() <-chan struct{} { return w.failed }
 func (w *watched) Err() error              { return nil }
 
 // Every registration of a memory that has failed is invalid, in all domains and at
-// once; those who are in it are waited for as ever (D10).
+// once; those who are in it are waited for as ever.
 func TestFailedMemory(t *testing.T) {
 	w := &watched{plainBytes: make(Bytes, 8), failed: make(chan struct{})}
 	d := NewDomain()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// DESIGN: Invalidate returns only when nobody can touch the memory.
+// Invalidate returns only when nobody can touch the memory.
 func TestInvalidateWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tab := NewTable()

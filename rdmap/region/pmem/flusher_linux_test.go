@@ -57,7 +57,7 @@ func TestGroups(t *testing.T) {
 	})
 }
 
-// D11: a hung fsync pins. At the deadline the memory has failed, and all are told but
+// A hung fsync pins the memory, which the kernel may still touch. At the deadline the memory has failed, and all are told but
 // the caller that hangs, unless it is detached; Close gives up at its own deadline,
 // keeps memory and lock, and finishes later.
 func TestHungSync(t *testing.T) {

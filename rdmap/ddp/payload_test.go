@@ -1,0 +1,20 @@
+package ddp
+
+import "testing"
+
+func TestMaxPayload(t *testing.T) {
+	for _, tt := range []struct{ mulpdu, tagged, untagged int }{
+		{1442, 1428, 1424}, // observed from Linux
+		{1500, 1484, 1480},
+		{64768, 64752, 64748},
+		{128, 112, 108},
+		{0, 4, 4},
+	} {
+		if got := MaxPayload(true, tt.mulpdu); got != tt.tagged {
+			t.Errorf("tagged %d: %d", tt.mulpdu, got)
+		}
+		if got := MaxPayload(false, tt.mulpdu); got != tt.untagged {
+			t.Errorf("untagged %d: %d", tt.mulpdu, got)
+		}
+	}
+}
