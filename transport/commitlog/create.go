@@ -3,6 +3,9 @@ package commitlog
 import (
 	"bytes"
 	"crypto/rand"
+	"errors"
+	"math"
+	"slices"
 
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
@@ -19,8 +22,9 @@ type Options struct {
 }
 
 // Create makes a log of all of mem, whose size MemorySize tells. What mem holds is
-// overwritten with zeros, durably, before there is a log. Until Create has returned nil
-// Open may find none. Errors: *FormatError, and those of the memory.
+// overwritten with zeros, durably, before there is a log. If there was a log, then after a crash
+// during Create Open finds all of that log, or none (ErrMagic), or the new one; once Create has
+// returned nil, the new one. Errors: *FormatError, and those of the memory.
 func Create(mem region.Memory, o *Options) error {
 	m, err := window.New(mem)
 	if err != nil {
@@ -40,25 +44,71 @@ func Create(mem region.Memory, o *Options) error {
 	if err != nil {
 		return err
 	}
+	if err := forget(m); err != nil {
+		return err
+	}
 	if err := zero(m); err != nil {
 		return err
 	}
 	return do(m, ops)
 }
 
-// zero overwrites what is not zero, the magics first: from then on there is no log.
+// forget ends the log that there may be: the magic of the header that counts goes last, so that
+// until then the log is all there, and not what it was a session ago.
+func forget(m *window.Memory) error {
+	offs, err := headers(m)
+	if err != nil {
+		return err
+	}
+	for _, off := range offs {
+		if err := m.Store(off, make([]byte, 8)); err != nil {
+			return err
+		}
+		if err := m.Persist(region.Range{Off: off, N: 8}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// headers returns where the two headers lie, last the one that counts. One of another version
+// counts most, since Open refuses the log because of it.
+func headers(m *window.Memory) ([]int, error) {
+	offs := []int{layout.HeaderOff, layout.HeaderOff + layout.BlockSize}
+	var counts [2]uint64
+	for i, off := range offs {
+		var b [layout.HeaderLen]byte
+		if err := m.Load(b[:], off); err != nil {
+			return nil, err
+		}
+		var h layout.Header
+		switch err := h.Parse(b[:], off); {
+		case errors.Is(err, ErrVersion):
+			counts[i] = math.MaxUint64
+		case err == nil:
+			counts[i] = h.Generation + 1
+		}
+	}
+	if counts[0] > counts[1] {
+		slices.Reverse(offs)
+	}
+	return offs, nil
+}
+
+// zero overwrites what is not zero. The control blocks are flushed even if they are: the medium
+// may hold something else, and a new log is nothing but these.
 func zero(m *window.Memory) error {
 	const chunk = 1 << 20
 	zeros, b := make([]byte, chunk), make([]byte, chunk)
 	for off := 0; off < m.Size(); {
 		n := min(chunk, m.Size()-off)
-		if off < 2*layout.BlockSize {
-			n = layout.BlockSize
+		if off < layout.RingOff {
+			n = layout.RingOff - off
 		}
 		if err := m.Load(b[:n], off); err != nil {
 			return err
 		}
-		if !bytes.Equal(b[:n], zeros[:n]) {
+		if off < layout.RingOff || !bytes.Equal(b[:n], zeros[:n]) {
 			if err := m.Store(off, zeros[:n]); err != nil {
 				return err
 			}
