@@ -1,7 +1,6 @@
-// Package commitlog is a log in persistent memory to which a peer appends by RDMA: the
-// record is written, flushed and made part of the log by operations that the consumer's
-// processor has no part in, in one flight (draft-talpey-rdma-commit-01). It needs rdmap,
-// and neither RPC nor NFS.
+// Package commitlog is a log in persistent memory to which a peer appends by RDMA. RDMA operations
+// write the record, flush it and make it part of the log, in one flight; the consumer's program takes
+// no part in that (draft-talpey-rdma-commit-01). The package needs rdmap, but neither RPC nor NFS.
 //
 //	consumer                                 producer
 //	Create(mem, nil)                         p := NewProducer(nil)
@@ -12,31 +11,30 @@
 //	...make its effects durable...
 //	err = l.Release(rec.Seq)
 //
-// How the Answer travels is the business of who uses the package; Log.Serve and
-// Producer.Attach send it over the connection itself.
+// The application carries the Answer from Advertise to the producer. Log.Serve and Producer.Attach
+// send it over the connection itself.
 //
 // # Promises
 //
-// An append that has returned with Persistent is found by every later Open. Records are
-// found in the order of their numbers, without gaps, whole, and once. The numbers begin
-// with 1 and are never given to two records that were both acknowledged. What was on its
-// way when a connection or a process ended is there or is not; the Answer of the next
-// session says which, and Producer resends exactly the rest.
+// Every later Open finds an append that has returned with Persistent. It finds the records whole, in
+// the order of their numbers, without gaps, and once each. The numbers begin with 1, and two
+// acknowledged records never have the same number. An append that was in progress when a connection or
+// a process ended may have survived or not. The Answer of the next session says which ones have, and
+// Producer resends exactly the others.
 //
-// Next hands out copies. A record is handed out again after a restart until it was
-// released. Its room is given back to the producer when the head is durable, and not before.
+// Next returns copies. After a restart, records that were not released are handed out again. The room
+// of a record returns to the producer only when the head behind it is durable.
 //
-// A new session ends the one before: its registrations are revoked, what it has queued
-// is dropped, what is running finishes, and only then is the new epoch written.
+// A new session ends the one before. Its registrations are revoked, its queued operations are dropped,
+// its running operations finish, and only then is the new epoch written.
 //
-// The first error of the memory is final for the Log; recovery is to open it again.
+// The first error of the memory is final for the Log. To recover, open it again.
 //
 // # Limits
 //
-// One session at a time. A record is at most half the ring, and 1 GiB. Whoever holds an
-// Answer may append: the package knows no users. The layout is in docs/commitlog-format.md;
-// Inspect reads it.
+// There is one session at a time. A record takes at most half the ring; its payload has at most 1 GiB.
+// Whoever holds an Answer may append: the package knows no users. docs/commitlog-format.md describes
+// the layout, and Inspect reads it.
 //
-// Who may call what: methods of Log and of Producer may be called from several
-// goroutines at once.
+// The methods of Log and of Producer may be called from several goroutines at once.
 package commitlog

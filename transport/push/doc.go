@@ -1,7 +1,6 @@
-// Package push appends to logs at a server, durably and in one round trip: commit logs
-// (package commitlog) that belong to whoever has their secret, opened by a small RPC
-// program (docs/push.x) on an ordinary RPC connection, and appended to on a connection of
-// their own.
+// Package push appends to logs at a server, durably and in one round trip. They are commit logs
+// (package commitlog), and a log belongs to whoever has its secret. Clients open a log with a small RPC
+// program (docs/push.x) on an ordinary RPC connection, and append to it on a separate connection.
 //
 //	server                                     client
 //	ps := &push.Server{Store: push.Dir(dir,    s, err := push.Dial(ctx, caller, "name",
@@ -16,35 +15,37 @@
 //
 // # The ladder
 //
-// What a client gets depends on its peer, and Session.Rung and Result.Level tell it:
+// How a client appends depends on its peer. Session.Rung and Result.Level tell which way was taken:
 //
-//	Native   RDMA Write, Flush and Atomic Write; the server's processor has no part in it
-//	Append   the RPC APPEND: the server appends and syncs
-//	InFile   WRITE and COMMIT: to a file of another server, by Config.File
+//	Native   RDMA Write, Flush and Atomic Write; the server's program takes no part
+//	Append   the RPC procedure APPEND: the server appends and syncs
+//	InFile   WRITE and COMMIT, to a file of another server: see Config.File
 //
-// A peer that refuses the operations of the commit extension, or cannot be reached on the
-// second connection, costs the rung and nothing else. A log in memory that is not
-// persistent gives Placed on every rung.
+// When a peer refuses the operations of the commit extension, or cannot be reached on the second
+// connection, the client loses that rung and nothing else. A log in memory that is not persistent
+// gives Placed on every rung.
 //
-// # Who may
+// # Access
 //
-// A log belongs to whoever has its secret, 128 bits that the server issues at the first
-// OPEN and keeps a digest of. Who has another one, or none, is refused in the same way,
-// whether there is such a log or not; that a free name can be had, Server.Allow decides. An
-// OPEN by the owner ends, or fences, the session before it: what that has queued is
-// dropped, what is running finishes. An instance that was fenced so is told, and does not
-// fence in return. Secret and records travel in the clear unless the
-// connections are of TLS: whoever reads them can forge.
+// The server issues a secret of 128 bits at the first OPEN of a log, and keeps a digest of it. A client
+// with another secret, or with none, is always refused in the same way, whether or not the log exists.
+// Server.Allow decides who may have a name that is free.
 //
-// # After a cut
+// An OPEN by the owner fences the session before: its queued operations are dropped, and its running
+// operations finish. The fenced instance is told so, and does not fence in return.
 //
-// A Session opens again and resends exactly what the answer says has not survived. An
-// append that returned nil is found by the consumer once, in order.
+// Secret and records travel in the clear unless the connections use TLS. Whoever can read them can
+// forge records.
+//
+// # After a connection is lost
+//
+// A Session opens the log again, and resends exactly the records that have not survived according to
+// the answer. The consumer finds an append that has returned nil once, and in order.
 //
 // # Limits
 //
-// Limits has the bounds of a server with their defaults: logs, octets, opens per second
-// and address, flushes and hashed octets per second and log. Floods are slowed down, not
+// Limits bounds what clients can take from a server, and documents the defaults: logs, octets, opens
+// per second and address, flushes and hashed octets per second and log. Floods are slowed down, not
 // refused.
 //
 // Server, Log and Session may be used by several goroutines at once.

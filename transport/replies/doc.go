@@ -1,7 +1,6 @@
-// Package replies makes the replies to calls durable at the client before its callers see
-// them: the server pushes each reply of the chosen procedures into a commit log in
-// persistent memory of the client (package commitlog), and what a client that crashed was
-// answered can be looked up.
+// Package replies makes the replies to calls durable at the client before its callers see them. The
+// server pushes each reply of the chosen procedures into a commit log (package commitlog) in persistent
+// memory of the client. After a crash the client can look up the replies that it had received.
 //
 //	server                                       client
 //	p := &replies.Pusher{Handler: h,             replies.Create(mem, nil)            // once
@@ -12,36 +11,36 @@
 //	                                             ...make use of the reply...
 //	                                             c.Done(seq)
 //
-// The server does not wait: the record leaves beside the reply, whose verifier names it. It
-// is the client that holds a reply back until its own engine has flushed the record, since
-// the reply may overtake the flush.
+// The server does not wait for the flush. The record travels next to the reply, and the verifier of the
+// reply names the record. The client holds a reply back until its own engine has flushed the record,
+// because the reply may overtake the flush.
 //
 // # Promises
 //
-// A Call that returns a number other than 0 has a reply that Open finds after any crash,
-// with its procedure, a digest of the call, and the key (epoch of the client's life, XID),
-// until Done. Number 0 says that the reply was not pushed, and is as durable as any: the
-// server does not do that, for this procedure or now. ErrNotKept says that a reply was
-// named, and will not be in the log any more.
+// When Call returns a number other than 0, Open finds that reply after any crash, until Done is called.
+// With it come the procedure, a digest of the call, and its key (epoch of the client's life, XID).
+// Number 0 means that the reply was not pushed, and is only as durable as any other reply: the server
+// does not push for this procedure, or cannot at the moment. ErrNotKept means that the reply named a
+// record which will never be in the log.
 //
-// With Config.Calls a note of each call is durable before it is sent, in a log of its own:
-// Unanswered tells what a crashed client had asked and was not answered, for Settle to
-// strike out. A call whose Call has returned is not among them, whatever it returned, but
-// for what the crash has cut short. The server's side of exactly once, that it does not
-// run a call again, is its own (see [transport.Handler]).
+// With Config.Calls, a note of each call is made durable in a second log before the call is sent.
+// Unanswered lists the calls that a crashed client had sent and that were not answered; Settle strikes
+// one out. A call whose Call has returned is not listed, whatever it returned, except when the crash
+// interrupted the striking out. Not running a call twice is up to the server (see
+// [transport.Handler]).
 //
 // # Immediate Data
 //
-// With Config.Immediates, and transport.Config.ImmediateReplies on both sides, a reply that
-// its record holds does not travel twice: 8 octets of Immediate Data stand for it. Where
-// that cannot be (the reply uses chunks, the call is a duplicate) it comes as ever.
+// With Config.Immediates, and transport.Config.ImmediateReplies on both sides, a reply that is in a
+// record does not travel a second time: 8 octets of Immediate Data stand for it. Where that is
+// impossible (the reply uses chunks, or the call is a duplicate) the reply travels as usual.
 //
 // # Limits and non-features
 //
-// RDMA connections only; calls with RPCSEC_GSS are answered without a record, as the
-// verifier is theirs. Records that nobody is Done with fill the log; then replies come
-// without. The program is in docs/replies.x. A note costs a call a flush of the client's
-// memory before it leaves.
+// The server pushes to clients on RDMA connections only. Calls with RPCSEC_GSS are answered without a record, because their
+// verifier belongs to RPCSEC_GSS. Records for which nobody calls Done fill the log; from then on
+// replies come without a record. docs/replies.x describes the RPC program. A note adds a flush of the
+// client's memory to each call.
 //
 // Pusher and Client may be used by several goroutines at once.
 package replies
