@@ -193,7 +193,8 @@ func (m *Commit) text(b *strings.Builder) {
 	switch m.Kind {
 	case CommitAnswer:
 		a := m.Answer
-		fmt.Fprintf(b, " epoch=%d capacity=%d %v head=%d tail=%d next=%d", a.Epoch, a.Capacity, a.Mode, a.Head, a.Tail, a.NextSeq)
+		fmt.Fprintf(b, " epoch=%d capacity=%d %v head=%d tail=%d next=%d last-epoch=%d",
+			a.Epoch, a.Capacity, a.Mode, a.Head, a.Tail, a.NextSeq, a.LastEpoch)
 	case CommitWrite:
 		for _, r := range m.Records {
 			r.text(b)

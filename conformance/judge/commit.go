@@ -105,6 +105,8 @@ func (m *commitMachine) open(a *commitlog.Answer) {
 		m.violate("COMMIT-001", "head %d, tail %d, capacity %d", a.Head, a.Tail, a.Capacity)
 	case a.NextSeq == 0 || a.Epoch == 0:
 		m.violate("COMMIT-001", "next record %d, epoch %d", a.NextSeq, a.Epoch)
+	case a.LastEpoch >= a.Epoch, a.NextSeq > 1 && a.LastEpoch == 0:
+		m.violate("COMMIT-001", "next record %d of epoch %d, the one before of epoch %d", a.NextSeq, a.Epoch, a.LastEpoch)
 	default:
 		copied := *a
 		m.answer = &copied

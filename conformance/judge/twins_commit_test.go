@@ -25,7 +25,7 @@ const ringTag, tailTag, headTag = 0x1100, 0x2200, 0x3300
 func newSession(mode commitlog.Mode, f func(*commitlog.Answer)) *session {
 	s := &session{Trace: twin.New().Startup(), Answer: commitlog.Answer{
 		Epoch: 3, Salt: 0x1234, Capacity: 1024, Mode: mode, Hash: commitlog.CRC32C, Persistent: true,
-		RingSTag: ringTag, TailSTag: tailTag, HeadSTag: headTag, Head: 512, Tail: 640, NextSeq: 7,
+		RingSTag: ringTag, TailSTag: tailTag, HeadSTag: headTag, Head: 512, Tail: 640, NextSeq: 7, LastEpoch: 2,
 	}}
 	f(&s.Answer)
 	s.at, s.seq = s.Answer.Tail, s.NextSeq

@@ -97,10 +97,9 @@ func (p *Producer) Config(cfg *rdmap.Config) *rdmap.Config {
 // p.Config. What an earlier session has left unanswered is settled: appends that the
 // answer says have survived return, the others are sent again, in order.
 //
-// Between two sessions of p nobody else may have appended to the log: what has survived is
-// known by its number, and records of another producer would be taken for those of p. A
-// producer that has unanswered appends, and was away while another one had the log, is to be
-// closed, not opened again.
+// If another producer has appended since the last session of p, Open returns ErrLostRecords:
+// whether unanswered appends of p have survived below its records cannot be known. Close p,
+// read the log, and go on with a new Producer.
 //
 // Errors: ErrNoExtension, ErrBadAnswer, ErrLostRecords, ErrClosed. Then there is no session.
 func (p *Producer) Open(c *rdmap.Conn, a *Answer) error {

@@ -78,6 +78,7 @@ const (
 	BadSequence = layout.BadSequence
 	BadChecksum = layout.BadChecksum
 	BeyondTail  = layout.BeyondTail
+	Missing     = layout.Missing
 )
 
 // Record is one that has passed its checks. The payload is a copy and belongs to the

@@ -107,7 +107,7 @@ func (w *fileLog) recover(ctx context.Context) (*commitlog.Answer, error) {
 	w.end = found.end + int64(len(b))
 	return &commitlog.Answer{
 		ID: found.id, Epoch: w.epoch, Capacity: fileRing, Mode: commitlog.WAL, Hash: commitlog.CRC32C,
-		Persistent: w.level == commitlog.Persistent, NextSeq: found.next,
+		Persistent: w.level == commitlog.Persistent, NextSeq: found.next, LastEpoch: found.last,
 	}, nil
 }
 

@@ -52,6 +52,7 @@ type fileState struct {
 	end   int64  // of the last record
 	next  uint64 // number of the next
 	epoch uint32 // the last that has begun
+	last  uint32 // epoch of the last record, 0 without one
 }
 
 func newFileState() *fileState {
@@ -166,7 +167,7 @@ func (st *fileState) took(h *[fileRecordLen]byte, payload []byte) *commitlog.Rec
 	if binary.BigEndian.Uint32(h[:]) == fileEpoch {
 		return nil
 	}
-	st.next++
+	st.next, st.last = st.next+1, st.epoch
 	return &commitlog.Record{Seq: st.next - 1, Epoch: st.epoch, Payload: payload}
 }
 

@@ -158,6 +158,7 @@ func (o *opened) append(b []byte) []byte {
 	for _, v := range [...]uint64{a.Head, a.Tail, a.NextSeq} {
 		b = xdr.AppendUint64(b, v)
 	}
+	b = xdr.AppendUint32(b, a.LastEpoch)
 	return o.Pressure.append(b)
 }
 
@@ -182,6 +183,7 @@ func (o *opened) parse(d *xdr.Decoder) {
 	a.Mode, a.Hash = commitlog.Mode(d.Uint32()), commitlog.Hash(d.Uint32())
 	a.Persistent = commitlog.Level(d.Uint32()) == commitlog.Persistent
 	a.Epoch, a.Head, a.Tail, a.NextSeq = d.Uint32(), d.Uint64(), d.Uint64(), d.Uint64()
+	a.LastEpoch = d.Uint32()
 	o.Pressure.parse(d)
 }
 

@@ -49,7 +49,7 @@ func TestGolden(t *testing.T) {
 			Session: counted(0x20), Commit: &commitAt{Token: counted(0x30), Addr: ":20050", Milliseconds: 10000},
 			Answer: commitlog.Answer{
 				ID: counted(0x40), Capacity: 4096, Mode: commitlog.WAL, Hash: commitlog.CRC32C, Persistent: true,
-				Epoch: 7, Head: 64, Tail: 192, NextSeq: 4,
+				Epoch: 7, Head: 64, Tail: 192, NextSeq: 4, LastEpoch: 6,
 			},
 			Pressure: pressure{Window: 2048, Gap: 5},
 		}}, `
@@ -57,7 +57,7 @@ func TestGolden(t *testing.T) {
 			00000001 303132333435363738393a3b3c3d3e3f 00000006 3a3230303530 0000 00002710
 			404142434445464748494a4b4c4d4e4f 0000000000001000
 			00000002 00000001 00000002 00000007
-			0000000000000040 00000000000000c0 0000000000000004
+			0000000000000040 00000000000000c0 0000000000000004 00000006
 			0000000000000800 00000005`},
 		{"pressure", &pressureArgs{Session: counted(0x20), Pressure: pressure{Window: 1, Gap: 2}}, `
 			202122232425262728292a2b2c2d2e2f 0000000000000001 00000002`},

@@ -72,7 +72,9 @@ func (h Hash) String() string {
 //	off 56, 8: Generation; of two valid headers the one with the larger counts
 //	off 64, 4: Epoch
 //	off 68, 4: Hash
-//	off 72, 52: zero
+//	off 72, 8: First
+//	off 80, 4: Before
+//	off 84, 40: zero
 //	off 124, 4: CRC32C of octets 0 to 123
 type Header struct {
 	Mode       Mode
@@ -82,6 +84,8 @@ type Header struct {
 	Generation uint64
 	Epoch      uint32 // 0: nobody has appended yet
 	Hash       Hash
+	First      uint64 // number of the first record of Epoch, appended or not
+	Before     uint32 // epoch of the record before that one; 0: there is none
 }
 
 const (
@@ -93,7 +97,9 @@ const (
 	offGeneration = 56
 	offEpoch      = 64
 	offHash       = 68
-	offZero       = 72
+	offFirst      = 72
+	offBefore     = 80
+	offZero       = 84
 	offHeaderCRC  = 124
 )
 
@@ -113,6 +119,8 @@ func (h *Header) Append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint64(b, h.Generation)
 	b = binary.BigEndian.AppendUint32(b, h.Epoch)
 	b = binary.BigEndian.AppendUint32(b, uint32(h.Hash))
+	b = binary.BigEndian.AppendUint64(b, h.First)
+	b = binary.BigEndian.AppendUint32(b, h.Before)
 	b = append(b, make([]byte, offHeaderCRC-offZero)...)
 	return binary.BigEndian.AppendUint32(b, checksum(b[at:]))
 }
@@ -136,7 +144,7 @@ func (h *Header) Parse(b []byte, off int) error {
 	}
 	*h = Header{
 		Mode: Mode(u32(offMode)), Capacity: u64(offCapacity), Generation: u64(offGeneration),
-		Epoch: u32(offEpoch), Hash: Hash(u32(offHash)),
+		Epoch: u32(offEpoch), Hash: Hash(u32(offHash)), First: u64(offFirst), Before: u32(offBefore),
 	}
 	copy(h.ID[:], b[offID:])
 	copy(h.Key[:], b[offKey:])
@@ -151,10 +159,28 @@ func (h *Header) Check(off int) error {
 		return &FormatError{Field: "mode", Off: off + offMode, Kind: ErrValue, Got: uint64(h.Mode), Want: uint64(WAL)}
 	case h.Hash != CRC32C && h.Hash != SHA256:
 		return &FormatError{Field: "hash", Off: off + offHash, Kind: ErrValue, Got: uint64(h.Hash), Want: uint64(CRC32C)}
+	case h.Before != 0 && h.Before >= h.Epoch:
+		return &FormatError{Field: "epoch before", Off: off + offBefore, Kind: ErrValue, Got: uint64(h.Before), Want: uint64(h.Epoch)}
 	case CheckCapacity(h.Capacity) != nil:
 		return &FormatError{Field: fieldCapacity, Off: off + offCapacity, Kind: ErrSize, Got: h.Capacity, Want: MinCapacity}
 	}
 	return nil
+}
+
+// LastEpoch returns the epoch of the last record, where next is the number of the one that
+// comes next; 0: there is none. The record itself may have been overwritten.
+func (h *Header) LastEpoch(next uint64) uint32 {
+	if next > h.First {
+		return h.Epoch
+	}
+	return h.Before
+}
+
+// Begin makes h the header of the next epoch, whose first record has number next.
+func (h *Header) Begin(next uint64) {
+	h.First, h.Before = next, h.LastEpoch(next)
+	h.Epoch++
+	h.Generation++
 }
 
 // Slot returns where the header of this generation belongs.

@@ -13,8 +13,8 @@ import (
 const (
 	goldHeader = "53544147434c4f47" + "00000001" + "00000002" + "0000000000000400" +
 		"000102030405060708090a0b0c0d0e0f" + "101112131415161718191a1b1c1d1e1f" +
-		"0000000000000003" + "00000002" + "00000001"
-	goldHeaderSum = "5a599e12"
+		"0000000000000003" + "00000002" + "00000001" + "0000000000000004" + "00000001"
+	goldHeaderSum = "5c1c9fd7"
 	goldSalt      = 0xee6e64bd81f7bc7f
 	goldHead      = "00000000000000c0" + "0000000000000004"
 	goldHeadSum   = "139212b6"
@@ -25,7 +25,7 @@ const (
 )
 
 func goldenHeader() Header {
-	h := Header{Mode: WAL, Capacity: 1024, Generation: 3, Epoch: 2, Hash: CRC32C}
+	h := Header{Mode: WAL, Capacity: 1024, Generation: 3, Epoch: 2, Hash: CRC32C, First: 4, Before: 1}
 	for i := range 16 {
 		h.ID[i], h.Key[i] = byte(i), byte(16+i)
 	}
@@ -43,7 +43,7 @@ func unhex(t *testing.T, s string) []byte {
 
 func TestGolden(t *testing.T) {
 	h := goldenHeader()
-	want := append(unhex(t, goldHeader), make([]byte, 52)...)
+	want := append(unhex(t, goldHeader), make([]byte, 40)...)
 	want = append(want, unhex(t, goldHeaderSum)...)
 	got := h.Append(nil)
 	if !bytes.Equal(got, want) {
@@ -90,6 +90,7 @@ func TestHeaderRefusals(t *testing.T) {
 		{"checksum", 30, 0xff, false, ErrChecksum},
 		{"mode", 15, 3, true, ErrValue},
 		{"hash", 71, 0, true, ErrValue},
+		{"epoch before", 83, 2, true, ErrValue},
 		{"capacity", 23, 1, true, ErrSize},
 		{"empty ring", 22, 0, true, ErrSize},
 	} {
@@ -223,6 +224,23 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// TestLastEpoch: the header tells whose the last record is, though an epoch may have had none, and
+// so may all before it.
+func TestLastEpoch(t *testing.T) {
+	var h Header
+	next := uint64(1)
+	for i, appended := range []uint64{0, 0, 3, 0, 0, 1} {
+		h.Begin(next)
+		next += appended
+		if want := []uint32{0, 0, 3, 3, 3, 6}[i]; h.LastEpoch(next) != want || h.Epoch != uint32(i+1) {
+			t.Errorf("%d records in epoch %d: the last is of %d, want %d", appended, h.Epoch, h.LastEpoch(next), want)
+		}
+	}
+	if h := (Header{Epoch: 5}); h.LastEpoch(1) != 5 { // of a program that wrote zeros: nobody may rely on less
+		t.Error(h.LastEpoch(1))
+	}
+}
+
 func TestNames(t *testing.T) {
 	for _, tt := range []struct{ got, want string }{
 		{Strict.String(), "strict"},
@@ -232,6 +250,7 @@ func TestNames(t *testing.T) {
 		{SHA256.String(), "sha256"},
 		{Hash(9).String(), "Hash(9)"},
 		{BadEpoch.String(), "wrong epoch"},
+		{Missing.String(), "gone, and all behind it"},
 		{Reason(99).String(), "Reason(99)"},
 	} {
 		if tt.got != tt.want {

@@ -108,12 +108,14 @@ const (
 	BadSequence          // not the number that follows
 	BadChecksum          // header or payload are not what was written
 	BeyondTail           // it would end beyond what has been written
+	Missing              // it was there when the last session began, and is not now
 	numberReasons        // not a reason
 )
 
 var reasonNames = [numberReasons]string{
 	Valid: "valid", BadLength: "impossible length", BadEpoch: "wrong epoch",
 	BadSequence: "wrong sequence number", BadChecksum: "wrong checksum", BeyondTail: "ends beyond the tail",
+	Missing: "gone, and all behind it",
 }
 
 // String returns the reason in words.

@@ -9,7 +9,7 @@ import (
 // Answer is what a producer is told when its session is opened. It, and nothing else,
 // tells what has survived of an earlier one.
 //
-//	off 0, 4 octets: "scl1"
+//	off 0, 4 octets: "scl2"
 //	off 4, 4: Epoch
 //	off 8, 16: ID
 //	off 24, 8: Salt
@@ -21,6 +21,7 @@ import (
 //	off 64, 8: Head
 //	off 72, 8: Tail
 //	off 80, 8: NextSeq
+//	off 88, 4: LastEpoch
 type Answer struct {
 	ID         [16]byte // of the log
 	Epoch      uint32
@@ -36,12 +37,15 @@ type Answer struct {
 	Head    uint64 // what is below may be overwritten
 	Tail    uint64 // where the next record goes
 	NextSeq uint64 // its number: all before have survived
+	// LastEpoch is that of the last record, NextSeq-1: 0 if there never was one. By it a
+	// producer tells its own records from those of another.
+	LastEpoch uint32
 }
 
 // AnswerLen is the length of an answer on the wire, octets.
-const AnswerLen = 88
+const AnswerLen = 92
 
-const answerMagic = 0x73636c31 // "scl1"
+const answerMagic = 0x73636c32 // "scl2"
 
 // Append appends the AnswerLen octets of a to b.
 func (a *Answer) Append(b []byte) []byte {
@@ -60,7 +64,7 @@ func (a *Answer) Append(b []byte) []byte {
 	for _, v := range [...]uint64{a.Head, a.Tail, a.NextSeq} {
 		b = binary.BigEndian.AppendUint64(b, v)
 	}
-	return b
+	return binary.BigEndian.AppendUint32(b, a.LastEpoch)
 }
 
 // ParseAnswer reads an answer. It does not retain b. What the numbers mean together is checked
@@ -75,6 +79,6 @@ func ParseAnswer(b []byte) (*Answer, error) {
 		ID: [16]byte(b[8:24]), Epoch: u32(4), Salt: u64(24), Capacity: u64(32),
 		Mode: layout.Mode(u32(40)), Hash: layout.Hash(u32(44)), Persistent: u32(48)&1 != 0,
 		RingSTag: u32(52), TailSTag: u32(56), HeadSTag: u32(60),
-		Head: u64(64), Tail: u64(72), NextSeq: u64(80),
+		Head: u64(64), Tail: u64(72), NextSeq: u64(80), LastEpoch: u32(88),
 	}, nil
 }

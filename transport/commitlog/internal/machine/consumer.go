@@ -34,7 +34,7 @@ type Consumer struct {
 func NewConsumer(src Source, st *State) *Consumer {
 	c := &Consumer{
 		hdr: st.Header, head: st.Head, slot: st.Slot, at: cursor{pos: st.Head.Pos, seq: st.Head.Seq},
-		tail: st.Tail, settled: st.Durable,
+		tail: st.Tail, settled: st.Durable, poison: st.Poison,
 	}
 	c.r = newReader(src, &c.hdr)
 	return c
@@ -99,8 +99,8 @@ func (c *Consumer) Fenced(tail uint64) ([]Op, *Answer, error) {
 	if c.poison != nil {
 		return nil, nil, c.poison
 	}
-	c.hdr.Epoch++
-	c.hdr.Generation++
+	last := c.hdr.LastEpoch(end.seq)
+	c.hdr.Begin(end.seq)
 	ops := []Op{
 		storeWord(layout.TailOff, tail), persist(Range{layout.TailOff, 8}),
 		{Kind: OpStore, Off: c.hdr.Slot(), Data: c.hdr.Append(nil)},
@@ -115,7 +115,7 @@ func (c *Consumer) Fenced(tail uint64) ([]Op, *Answer, error) {
 	}
 	return ops, &Answer{
 		ID: c.hdr.ID, Epoch: c.hdr.Epoch, Salt: c.hdr.Salt(c.hdr.Epoch), Capacity: c.hdr.Capacity,
-		Mode: c.hdr.Mode, Hash: c.hdr.Hash, Head: c.head.Pos, Tail: end.pos, NextSeq: end.seq,
+		Mode: c.hdr.Mode, Hash: c.hdr.Hash, Head: c.head.Pos, Tail: end.pos, NextSeq: end.seq, LastEpoch: last,
 	}, nil
 }
 

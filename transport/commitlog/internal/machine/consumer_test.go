@@ -109,6 +109,31 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// Records that were there when the last session began, and are not, are not passed over: the
+// tail word has no checksum.
+func TestMissing(t *testing.T) {
+	for _, mode := range []layout.Mode{layout.Strict, layout.WAL} {
+		r := newLog(t, mode, 10, 10, 10)
+		ops, _, err := r.open(t).Fenced(r.tail())
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.do(ops)
+		r[layout.TailOff+7] = 64
+		st, err := Recover(r, len(r), nil)
+		if err != nil || st.Poison == nil || *st.Poison != (Poison{Pos: 64, Seq: 2, Reason: layout.Missing}) {
+			t.Fatal(mode, st, err)
+		}
+		c := r.open(t)
+		if rec, _, err := c.Next(r.tail()); err != nil || rec == nil || rec.Seq != 1 {
+			t.Error(mode, rec, err)
+		}
+		if _, _, err := c.Fenced(r.tail()); err == nil {
+			t.Error(mode, "a session begins on a log that has lost records")
+		}
+	}
+}
+
 // A poisoned record is reported with position and reason; what lies before it is read,
 // nothing behind it, and nothing can be appended.
 func TestPoison(t *testing.T) {

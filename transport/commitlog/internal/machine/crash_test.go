@@ -308,7 +308,7 @@ func TestCrash(t *testing.T) {
 	if *crashAll {
 		b = crashtest.Budget{Images: -1, Samples: 64, Again: 400}
 	}
-	for _, s := range slices.Concat(crashScripts, moreCrashScripts) {
+	for _, s := range slices.Concat(crashScripts, moreCrashScripts, turnScripts) {
 		for _, mode := range []layout.Mode{layout.Strict, layout.WAL} {
 			t.Run(s.name+"/"+mode.String(), func(t *testing.T) {
 				t.Parallel()

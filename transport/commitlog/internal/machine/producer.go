@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
+	"github.com/stag-rdma/stag/transport/commitlog/internal/mutant"
 )
 
 // Errors of the producer.
@@ -125,11 +126,15 @@ func (p *Producer) check(a *Answer) error {
 		return bad("head and tail")
 	case a.NextSeq == 0 || a.Epoch == 0:
 		return bad("epoch or sequence number")
+	case a.LastEpoch >= a.Epoch, a.NextSeq > 1 && a.LastEpoch == 0:
+		return bad("epoch of the last record")
 	case !p.attached:
 		return nil
 	case a.ID != p.id || a.Epoch <= p.epoch || a.NextSeq < p.oldest() || a.NextSeq > p.seq:
 		return fmt.Errorf("%w: next record %d of epoch %d, want %d to %d after epoch %d",
 			ErrLostRecords, a.NextSeq, a.Epoch, p.oldest(), p.seq, p.epoch)
+	case a.LastEpoch > p.epoch && !mutant.Is(mutant.AnyEpoch): // what is unanswered is of p.epoch
+		return fmt.Errorf("%w: record %d is of epoch %d, behind ours, %d", ErrLostRecords, a.NextSeq-1, a.LastEpoch, p.epoch)
 	case a.Capacity != p.capacity:
 		return bad("another capacity")
 	}

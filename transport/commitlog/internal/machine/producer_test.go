@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"encoding/hex"
 	"errors"
 	"testing"
 
@@ -65,7 +66,7 @@ func TestBatchOrder(t *testing.T) {
 func TestBatchWrap(t *testing.T) {
 	p := NewProducer(Limits{1, 1 << 20}, true)
 	a := answer()
-	a.Head, a.Tail, a.NextSeq = 512+320, 512+320, 9
+	a.Head, a.Tail, a.NextSeq, a.LastEpoch = 512+320, 512+320, 9, 2
 	if _, err := p.Open(a); err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +171,7 @@ func TestReopen(t *testing.T) {
 		t.Fatal("a batch without a session")
 	}
 	a := answer()
-	a.Epoch, a.Tail, a.NextSeq = 4, 192, 3 // record 2 has survived, 3 has not
+	a.Epoch, a.Tail, a.NextSeq, a.LastEpoch = 4, 192, 3, 3 // record 2 has survived, 3 has not
 	over, err := p.Open(a)
 	if err != nil || len(over) != 1 || over[0] != es[1] || es[1].Seq != 2 {
 		t.Fatal(over, err)
@@ -182,6 +183,32 @@ func TestReopen(t *testing.T) {
 	}
 	if over := p.Done(b); len(over) != 2 || over[0] != es[2] || over[1] != es[3] || es[3].Seq != 4 {
 		t.Error(over)
+	}
+}
+
+// TestAnswerGolden: the octets of docs/commitlog-format.md, made by another program.
+func TestAnswerGolden(t *testing.T) {
+	const want = "73636c32" + "00000002" + "000102030405060708090a0b0c0d0e0f" + "ee6e64bd81f7bc7f" + "0000000000000400" +
+		"00000002" + "00000001" + "00000001" + "00000100" + "00000200" + "00000300" +
+		"00000000000000c0" + "0000000000000100" + "0000000000000005" + "00000001"
+	a := Answer{
+		Epoch: 2, Salt: 0xee6e64bd81f7bc7f, Capacity: 1024, Mode: layout.WAL, Hash: layout.CRC32C, Persistent: true,
+		RingSTag: 0x100, TailSTag: 0x200, HeadSTag: 0x300, Head: 192, Tail: 256, NextSeq: 5, LastEpoch: 1,
+	}
+	for i := range a.ID {
+		a.ID[i] = byte(i)
+	}
+	b := a.Append(nil)
+	if got := hex.EncodeToString(b); got != want {
+		t.Errorf("\n got %s\nwant %s", got, want)
+	}
+	if back, err := ParseAnswer(b); err != nil || *back != a {
+		t.Error(back, err)
+	}
+	for i := range b {
+		if back, err := ParseAnswer(b[:i]); err == nil {
+			t.Errorf("%d octets are an answer: %+v", i, back)
+		}
 	}
 }
 
@@ -199,16 +226,19 @@ func TestAnswerRefusals(t *testing.T) {
 		"too much":        {func(a *Answer) { a.Tail = 1024 }, ErrBadAnswer},
 		"no number":       {func(a *Answer) { a.NextSeq = 0 }, ErrBadAnswer},
 		"other log":       {func(a *Answer) { a.ID[0]++ }, ErrLostRecords},
-		"old epoch":       {func(a *Answer) { a.Epoch = 3 }, ErrLostRecords},
+		"old epoch":       {func(a *Answer) { a.Epoch, a.LastEpoch = 3, 2 }, ErrLostRecords},
 		"records lost":    {func(a *Answer) { a.NextSeq = 1 }, ErrLostRecords},
 		"records foreign": {func(a *Answer) { a.NextSeq = 4 }, ErrLostRecords},
+		"record foreign":  {func(a *Answer) { a.Epoch, a.NextSeq, a.LastEpoch = 5, 3, 4 }, ErrLostRecords},
+		"epoch to come":   {func(a *Answer) { a.LastEpoch = 4 }, ErrBadAnswer},
+		"of no epoch":     {func(a *Answer) { a.LastEpoch = 0 }, ErrBadAnswer},
 	} {
 		p, _ := opened(t, Limits{8, 1}, 2, 10)
 		p.Done(p.Next())
 		p.Next()
 		p.Lost()
 		a := answer()
-		a.Epoch, a.Tail, a.NextSeq = 4, 128, 2
+		a.Epoch, a.Tail, a.NextSeq, a.LastEpoch = 4, 128, 2, 3
 		tt.change(a)
 		if _, err := p.Open(a); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v", name, err)

@@ -14,7 +14,6 @@ type State struct {
 	Durable uint64 // the tail as it stood in the memory
 	Tail    uint64 // the end of the last record that counts; not below Durable and Head
 	NextSeq uint64 // of the next append
-	Epoch   uint32 // of the last record, 0 if there is none
 	Poison  *Poison
 }
 
@@ -24,7 +23,8 @@ type State struct {
 //
 // Up to the durable tail every record must pass its checks, or is Poison. In wal mode
 // records behind it count while they follow one another in the epoch of the header:
-// the tail reaches the medium lazily. In strict mode the tail alone is trusted.
+// the tail reaches the medium lazily. In strict mode the tail alone is trusted. The tail is
+// durable before an epoch is: what lies before the first record of the epoch must be there.
 func Recover(src Source, size int, visit func(*Record) error) (*State, error) {
 	st := new(State)
 	if err := st.control(src, size); err != nil {
@@ -47,7 +47,10 @@ func Recover(src Source, size int, visit func(*Record) error) (*State, error) {
 		}
 		st.Tail = at.pos
 	}
-	st.NextSeq, st.Epoch = at.seq, at.epoch
+	st.NextSeq = at.seq
+	if st.Poison == nil && st.NextSeq < st.Header.First {
+		st.Poison = &Poison{Pos: at.pos, Seq: at.seq, Reason: layout.Missing}
+	}
 	return st, nil
 }
 

@@ -10,9 +10,10 @@ const (
 	EpochNotFlushed   = "epoch-not-flushed"            // a session is opened before its epoch is durable
 	NotQuiesced       = "executor-not-quiesced"        // a session is opened while the old one still runs
 	HandOutFirst      = "hand-out-before-tail-durable" // recovery trusts a tail that is not durable
+	AnyEpoch          = "survivors-by-number"          // a producer takes records of another for its own
 )
 
 // Names are all of them.
 var Names = []string{
-	NoFlush, NoAppendFlush, TailFirst, HeadBeforeEffects, PublishFirst, EpochNotFlushed, NotQuiesced, HandOutFirst,
+	NoFlush, NoAppendFlush, TailFirst, HeadBeforeEffects, PublishFirst, EpochNotFlushed, NotQuiesced, HandOutFirst, AnyEpoch,
 }
