@@ -112,7 +112,7 @@ once: ## 1,000,000 calls over connections that are cut: each runs once
 
 .PHONY: crash-sim
 crash-sim: ## the commit log under every crash of the model
-	go test -count=1 -run 'TestCrash' -v ./transport/commitlog/internal/machine -crash.all
+	go test -count=1 -run 'TestCrash' -v ./transport/commitlog/internal/machine -crash.all -timeout 30m
 
 .PHONY: crash
 crash: ## commit log (50 rounds in each mode), NFS server and clients (100 each) killed at random moments

@@ -81,8 +81,8 @@ var turnScripts = []crashScript{
 		}
 		return w.err
 	}},
-	{"three in any order", worldOptions{capacity: 768, inFlight: 3, batch: 256}, anyTurns(3)},
-	{"three in any order, again", worldOptions{capacity: 512, inFlight: 2, batch: 1}, anyTurns(4)},
+	{"three in any order", worldOptions{capacity: 768, inFlight: 3, batch: 256}, anyTurns(1)},
+	{"three in any order, again", worldOptions{capacity: 512, inFlight: 2, batch: 1}, anyTurns(9)},
 }
 
 // anyTurns has three producers take turns as drawn. One that hears of records of others is
@@ -92,7 +92,7 @@ func anyTurns(seed uint64) func(w *world) error {
 		r := rand.New(rand.NewPCG(seed, 7))
 		prods := []*machine.Producer{w.prod, another(), another()}
 		refused := 0
-		for range 16 {
+		for range 7 {
 			i := r.IntN(len(prods))
 			switch err := w.turnTo(prods[i]); {
 			case errors.Is(err, machine.ErrLostRecords):
