@@ -11,16 +11,16 @@ import (
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
-// Backward is the backward direction of one connection of a server (RFC 8167): it makes
-// calls to the client. A handler gets it from [Request.Backward] and may keep it; it is
-// the same for all calls of the connection. It is safe for concurrent use.
+// Backward is the backward direction of one connection of a server (RFC 8167). It makes calls to
+// the client. A handler gets it from [Request.Backward] and may keep it: it is the same for all
+// calls of the connection. It is safe for concurrent use.
 //
-// Calls travel inline only, within the sizes of RFC 8797 in the other direction, and have
-// credits and XIDs of their own. Nothing is sent to a client before it is known to take
-// such calls: RFC 8167 Section 5.3, "an Upper-Layer Protocol MUST NOT perform
-// backward-direction RPC operations until the peer server has indicated it is prepared
-// to handle them". A client of this package says so when it connects by RDMA
-// (Config.BackwardCredits); of any other the upper layer learns it, and says [Backward.Enable].
+// Calls travel inline only, within the inline thresholds (RFC 8797) of the connection with the
+// roles exchanged. They have their own credits and XIDs. Nothing is sent before the client is
+// known to accept such calls: RFC 8167 Section 5.3, "an Upper-Layer Protocol MUST NOT perform
+// backward-direction RPC operations until the peer server has indicated it is prepared to handle
+// them". A client of this package says so when it connects by RDMA (Config.BackwardCredits). For
+// any other client the upper layer finds out, and calls [Backward.Enable].
 type Backward struct {
 	owner backwardOwner // nil: switched off
 	ready atomic.Bool   // the client takes calls
@@ -39,32 +39,32 @@ var (
 	ErrBackwardPeer = errors.New("transport: the client has not enabled the backward direction (RFC 8167 Section 5.3; Backward.Enable says that it has)")
 )
 
-// Backward returns the backward direction of the connection that the call came by, nil if
-// there is none; [Backward.Do] says so, too. It outlives the call.
+// Backward returns the backward direction of the connection by which the call came. It is nil if
+// there is none; [Backward.Do] of nil returns an error. It may be used after the call.
 func (r *Request) Backward() *Backward { return r.backward }
 
-// Enable says that the client takes backward calls, as its upper layer has told: for
-// NFSv4.1 by CREATE_SESSION or BIND_CONN_TO_SESSION with a back channel on this
-// connection. Towards a client that does not, the connection may be lost.
+// Enable says that the client accepts backward calls, as the upper layer has learned from it: for
+// NFSv4.1 by CREATE_SESSION or BIND_CONN_TO_SESSION with a back channel on this connection. If
+// the client does not accept them, a call may cost the connection.
 func (b *Backward) Enable() {
 	if b != nil {
 		b.ready.Store(true)
 	}
 }
 
-// Enabled says whether the client is known to take backward calls.
+// Enabled reports whether the client is known to accept backward calls.
 func (b *Backward) Enabled() bool { return b != nil && b.owner != nil && b.ready.Load() }
 
-// Do makes a call to the client and waits for its reply, like [Caller.Do]: first come,
-// first served, at most Config.BackwardCredits and what the client grants at a time. It
-// is *RPCError with ReasonBackward, and nothing was sent, when the direction is not
-// enabled at this end or at the client, or the call does not fit inline; *OpError when
-// the context or the connection ends. Item and Sink are never moved by RDMA. What was
-// called on a connection that has ended is for the upper layer to call again on the
-// client's next one: only clients connect.
+// Do makes a call to the client and waits for its reply, like [Caller.Do]. Calls are sent in the
+// order in which they were made, at most Config.BackwardCredits at a time, and at most as many as
+// the client grants. The error is *RPCError with ReasonBackward, and nothing was sent, if the
+// direction is not enabled at this end or at the client, or if the call does not fit inline. It
+// is *OpError if the context or the connection ends. Item and Sink are never moved by RDMA. When
+// the connection ends, the upper layer has to make its calls again on the client's next
+// connection: only clients connect.
 //
-// A handler that uses it waits for the client: it must be one that [Handler] knows as
-// blocking.
+// A handler that calls Do waits for the client, so its MayBlock must name the call that it serves
+// (see [Handler]).
 func (b *Backward) Do(ctx context.Context, call *Call, reply *Reply) error {
 	caller, err := b.callable()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 
 // CallItem is one more reducible argument of a call; see [Call].MoreItems.
 type CallItem struct {
-	Pos    int     // where in Args its data belong: just after their count word
+	Pos    int     // where in Args the data belongs: just after its count word
 	Data   []byte  // as Call.Item
 	Memory *Memory // as Call.ItemMemory
 }

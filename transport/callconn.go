@@ -11,17 +11,16 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// CallConn is the client's end of an RPC-over-RDMA connection as a net.Conn that
-// speaks record-marked ONC RPC (RFC 5531 Section 11), for clients that were written
-// for TCP: what is written are records of whole calls, what Read returns are records
-// of whole replies. The DDP-eligible items travel in chunks (Config.Binding finds
-// them, RFC 8267 Section 4); XIDs, credentials and verifiers pass unchanged.
+// CallConn is the client's end of an RPC-over-RDMA connection, as a net.Conn that speaks
+// record-marked ONC RPC (RFC 5531 Section 11), for clients that were written for TCP. Write takes
+// records of whole calls, and Read returns records of whole replies. The DDP-eligible items
+// travel in chunks (Config.Binding finds them, RFC 8267 Section 4); XIDs, credentials and
+// verifiers pass unchanged.
 //
-// Write returns when its calls are on their way, and waits while the replies to
-// Config.Credits of them were not read. A call whose XID is under way already is a retransmission and
-// is dropped: the first one will be answered. A call that RPC-over-RDMA cannot carry
-// is answered with SYSTEM_ERR, since a record-marked client knows no other way.
-// It is safe for concurrent use.
+// Write returns when its calls are on their way. It waits while the replies to Config.Credits
+// calls have not been read. A call whose XID is in use is a retransmission, and is dropped: the
+// first one will be answered. A call that RPC-over-RDMA cannot carry is answered with SYSTEM_ERR,
+// the only way to tell a record-marked client. It is safe for concurrent use.
 type CallConn struct {
 	c     *Client
 	slots chan struct{} // one per call whose reply was not read
@@ -49,7 +48,7 @@ func DialConn(ctx context.Context, network, addr string, cfg *Config) (*CallConn
 	return NewCallConn(c), nil
 }
 
-// NewCallConn returns c, which it takes, as a record-marked connection.
+// NewCallConn takes c and returns it as a record-marked connection.
 func NewCallConn(c *Client) *CallConn {
 	cc := &CallConn{c: c, slots: make(chan struct{}, c.cfg.Credits), pending: make(map[uint32]struct{})}
 	cc.w.max = c.cfg.MaxPayload
@@ -61,8 +60,8 @@ func NewCallConn(c *Client) *CallConn {
 	return cc
 }
 
-// Read returns octets of the records of replies. io.EOF means that the server has
-// closed the connection in order.
+// Read returns octets of the records of replies. io.EOF means that the server has closed the
+// connection in an orderly way.
 func (cc *CallConn) Read(p []byte) (int, error) {
 	n, err := cc.in.read(p)
 	if err != nil && !endOfStream(err) {
@@ -71,9 +70,8 @@ func (cc *CallConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write takes octets of the records of calls and sends each call that is complete;
-// the octets are copied. Octets that are no RPC call are an error, after which the
-// connection is closed.
+// Write takes octets of the records of calls, and sends each call that is complete. It copies the
+// octets. If a record is not an RPC call, Write returns an error and the connection is closed.
 func (cc *CallConn) Write(p []byte) (int, error) {
 	cc.wmu.Lock()
 	defer cc.wmu.Unlock()
@@ -144,7 +142,7 @@ func (cc *CallConn) answer(xid uint32, rec record) {
 	cc.in.push(rec)
 }
 
-// Close closes the connection; calls under way get no answer.
+// Close closes the connection. Outstanding calls get no reply.
 func (cc *CallConn) Close() error {
 	err := cc.c.Close()
 	cc.in.fail(net.ErrClosed)
@@ -167,7 +165,7 @@ func (cc *CallConn) opErr(op string, err error) error {
 	return &net.OpError{Op: op, Net: "rdma", Source: cc.LocalAddr(), Addr: cc.RemoteAddr(), Err: err}
 }
 
-// LocalAddr returns the address of the connection below.
+// LocalAddr returns the local address of the underlying connection.
 func (cc *CallConn) LocalAddr() net.Addr { return cc.c.conn.LocalAddr() }
 
 // RemoteAddr returns the server's address.

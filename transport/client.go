@@ -14,8 +14,8 @@ import (
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
-// Client is an RPC client over one RPC-over-RDMA connection (RFC 8166). It is safe
-// for concurrent use and has no goroutine of its own: callers that wait read.
+// Client is an RPC client over one RPC-over-RDMA connection (RFC 8166). It is safe for concurrent
+// use. It has no goroutine of its own: callers that wait read the socket.
 type Client struct {
 	cfg  *Config
 	conn *rdmap.Conn
@@ -81,7 +81,7 @@ func dialNet(ctx context.Context, network, addr string) (net.Conn, error) {
 	return conn, opErr(OpDial, addr, err)
 }
 
-// NewClient starts RPC-over-RDMA on conn, which it takes, as the MPA initiator.
+// NewClient takes conn and starts RPC-over-RDMA on it, as the MPA initiator.
 func NewClient(ctx context.Context, conn net.Conn, cfg *Config) (*Client, error) {
 	c, err := cfg.fill()
 	if err != nil {
@@ -152,8 +152,8 @@ func (c *Config) limits() chunks.Limits {
 	return chunks.Limits{MaxOctets: 2*uint64(c.MaxPayload) + 64<<10}
 }
 
-// Inline returns the largest Sends in octets, header included, that go to the
-// server and come from it on this connection (RFC 8797 Section 4.2).
+// Inline returns the sizes in octets, header included, of the largest Sends to the server and
+// from it on this connection (RFC 8797 Section 4.2).
 func (c *Client) Inline() (send, recv int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -161,7 +161,7 @@ func (c *Client) Inline() (send, recv int) {
 	return cfg.SendSize, cfg.RecvSize
 }
 
-// Conn returns the connection below, for its state and statistics.
+// Conn returns the underlying RDMAP connection, for its state and statistics.
 func (c *Client) Conn() *rdmap.Conn { return c.conn }
 
 // Stats implements [Caller].

@@ -12,10 +12,10 @@ import (
 
 // Do implements [Caller].
 //
-// It may wait for a credit, first come first served, and then for the reply. When
-// ctx ends first, Do returns at once; the credit, the XID, Item and Sink stay in
-// use until the reply comes or the connection ends, as the server may still read
-// and write what was offered. Call.Free tells when.
+// Do may wait for a credit, first come, first served, and then waits for the reply. If ctx ends
+// first, Do returns at once. The credit, the XID, Item and Sink then stay in use until the reply
+// comes or the connection ends, because the server may still read and write the advertised
+// memory. Call.Free tells when.
 func (c *Client) Do(ctx context.Context, call *Call, reply *Reply) error {
 	reply.Release()
 	if err := call.check(c.cfg); err != nil {

@@ -39,56 +39,53 @@ const (
 	maxAlign   = 4096 // of pooled buffers
 )
 
-// Config holds the settings of a client, a server or a listener. A nil *Config and
-// zero fields mean the defaults. It is copied when it is passed and must not be
-// changed meanwhile. Nothing may be negative but where a field says what that means; see
-// [Config.Check].
+// Config holds the settings of a client, a server or a listener. A nil *Config and zero fields
+// mean the defaults. It is copied when it is passed, and must not be changed meanwhile. A value
+// may be negative only where the field says what that means; see [Config.Check].
 type Config struct {
-	// Credits is the number of calls in flight on one connection: what a client asks
-	// for and what a server grants at most (RFC 8166 Section 3.3). If zero, 64;
-	// range 1 to 4096.
+	// Credits is the number of calls in flight on one connection: the number that a client
+	// requests, and the most that a server grants (RFC 8166 Section 3.3). If zero, 64; range 1 to
+	// 4096.
 	Credits int
 
-	// CreditPool, on servers and listeners, bounds the calls in flight on all
-	// connections together and shares them by load; Credits stays the bound of each.
-	// If nil, every connection is granted Credits.
+	// CreditPool, on servers and listeners, bounds the calls in flight on all connections
+	// together, and distributes the credits according to load. Credits still bounds each
+	// connection. If nil, every connection is granted Credits.
 	CreditPool *CreditPool
 
-	// InlineSend and InlineRecv are the largest RDMA Sends in octets, header
-	// included, that this side sends and that it has receive buffers for
-	// (RFC 8797 Section 4). If zero, 4096; range 1024 to 262144, rounded down to a
-	// multiple of 1024. What is sent obeys the peer's value too.
+	// InlineSend is the size in octets of the largest Send of this side, and InlineRecv that of
+	// its receive buffers, header included (RFC 8797 Section 4). If zero, 4096; range 1024 to
+	// 262144, rounded down to a multiple of 1024. Sends obey the peer's InlineRecv as well.
 	InlineSend, InlineRecv int
 
-	// Profile says which document rules the connection: [ProfileRFC8166], the zero
-	// value, or [ProfileRFC5666]. The two ends need not agree.
+	// Profile says which document the connection follows: [ProfileRFC8166], the zero value, or
+	// [ProfileRFC5666]. The two ends need not agree.
 	Profile Profile
 
-	// Align, on a server of profile rfc5666, is the alignment in octets that it gives
-	// to data that come inline as RDMA_MSGP, told by the Connection Configuration
-	// Protocol: a power of two from 4 to 4096. If zero, 64; if negative, none is asked.
+	// Align, on a server of profile rfc5666, is the alignment in octets of data that arrives
+	// inline as RDMA_MSGP, announced by the Connection Configuration Protocol: a power of two from
+	// 4 to 4096. If zero, 64; if negative, none is asked for.
 	Align int
 
-	// PeerAlign, with profile rfc5666, is the alignment of the peer's receive buffers
-	// when it is known otherwise than by the Connection Configuration Protocol; and
-	// says that the peer keeps to RFC 5666. If zero, not known. Same range.
+	// PeerAlign, with profile rfc5666, is the alignment of the peer's receive buffers if it is
+	// known other than by the Connection Configuration Protocol. Setting it also says that the
+	// peer follows RFC 5666. If zero, not known. Same range.
 	PeerAlign int
 
-	// NoConfigCall keeps a client of profile rfc5666 from making the call of the
-	// Connection Configuration Protocol first (RFC 5666 Section 6), and ConfigCred is
-	// the credential of that call: it "MUST be protected by an appropriate RPC security
-	// flavor" (RFC 5666 Section 11).
+	// NoConfigCall keeps a client of profile rfc5666 from making the call of the Connection
+	// Configuration Protocol first (RFC 5666 Section 6). ConfigCred is the credential of that
+	// call: it "MUST be protected by an appropriate RPC security flavor" (RFC 5666 Section 11).
 	NoConfigCall bool
 	ConfigCred   xdr.Auth
 
-	// DoneTimeout is how long a server keeps an exposed reply for the client to read
-	// before it gives the connection up (RFC 5666 Section 3.8). If zero, 30 s.
+	// DoneTimeout is how long a server keeps an exposed reply for the client to read before it
+	// closes the connection (RFC 5666 Section 3.8). If zero, 30 s.
 	DoneTimeout time.Duration
 
-	// MaxExposed bounds the replies exposed at a time on one connection; together they
-	// hold four MaxPayload at most. If zero, 16. Further ones wait. ExposedMemory
-	// bounds the octets of exposed and waiting replies of all connections; one beyond
-	// it is refused with ERR_CHUNK. If zero, 64 MiB.
+	// MaxExposed bounds the number of replies that are exposed at a time on one connection;
+	// together they hold at most four times MaxPayload. Further replies wait. If zero, 16.
+	// ExposedMemory bounds the octets of exposed and waiting replies of all connections. A reply
+	// beyond that is refused with ERR_CHUNK. If zero, 64 MiB.
 	MaxExposed    int
 	ExposedMemory int64
 
@@ -96,142 +93,138 @@ type Config struct {
 	// is offered, as Linux does. If false, it goes inline when it fits.
 	PreferReplyChunk bool
 
-	// BackwardCredits switches the backward direction on (RFC 8167): calls of the server
-	// on the connections of its clients. On a server or listener it is how many such
-	// calls are in flight to one client at most, see [Request.Backward]; on a client, how
-	// many it serves at once, with BackwardHandler. If zero, there is no backward
-	// direction; range 0 to 4096, with profile rfc8166 only.
+	// BackwardCredits switches on the backward direction (RFC 8167): calls of the server on the
+	// connections of its clients. On a server or listener it bounds the calls in flight to one
+	// client, see [Request.Backward]. On a client it is the number of such calls that
+	// BackwardHandler serves at once. If zero, there is no backward direction; range 0 to 4096,
+	// with profile rfc8166 only.
 	BackwardCredits int
 
 	// BackwardHandler, on a client, serves the calls of the backward direction, each in a
 	// goroutine, so that it may use the client. Their context ends with the connection.
 	BackwardHandler Handler
 
-	// ImmediateReplies lets Immediate Data (RFC 7306) stand for replies that come in another
+	// ImmediateReplies lets Immediate Data (RFC 7306) stand for replies that arrive in another
 	// way, on connections to peers that set it too: see [Response.Immediate].
 	ImmediateReplies bool
 
-	// Immediate, on a client with ImmediateReplies, is told that the reply n has gone another
-	// way. When it has come it is given to deliver, as a message of RPC, from any goroutine;
-	// until then its call waits. Deliver borrows it. Immediate must not block.
+	// Immediate, on a client with ImmediateReplies, is called when reply n was sent in another
+	// way. Once that reply has arrived, pass it to deliver, as an RPC message, from any goroutine;
+	// until then its call waits. Deliver borrows the message. Immediate must not block.
 	Immediate func(n uint64, deliver func(reply []byte))
 
-	// CRC says whether MPA's CRC32C is used. The zero value, rdmap.CRCOn, asks for
-	// it, which is enough to get it (RFC 5044 Section 4.4).
+	// CRC says whether MPA's CRC32C is used. The zero value, rdmap.CRCOn, asks for it, which is
+	// enough (RFC 5044 Section 4.4).
 	CRC rdmap.CRCMode
 
-	// NoRemoteInvalidate, on a client, says in the connection's private data that
-	// replies must not come as Send with Invalidate; on a server, that it sends none
-	// (RFC 8797 Section 4.1).
+	// NoRemoteInvalidate, on a client, says in the private data that replies must not come as Send
+	// with Invalidate. On a server, it means that the server sends none (RFC 8797 Section 4.1).
 	NoRemoteInvalidate bool
 
 	// Binding says which arguments and results are DDP-eligible
 	// (RFC 8166 Section 6). If nil, chunks.NFS: versions 3 and 4.
 	Binding chunks.Binding
 
-	// AnyCred, on a server, hands every credential and verifier to the handler
-	// unchecked. If false, calls that xdr.CallHeader.CheckAuth refuses are answered
-	// with AUTH_ERROR.
+	// AnyCred, on a server, passes every credential and verifier to the handler unchecked. If
+	// false, calls that xdr.CallHeader.CheckAuth refuses are answered with AUTH_ERROR.
 	AnyCred bool
 
 	// MaxPayload is the largest RPC message in octets, chunks included, that is
 	// accepted or sent. If zero, 1 MiB + 64 KiB.
 	MaxPayload int
 
-	// RequestMemory bounds the octets that all connections of one server or listener
-	// hold for arguments pulled by RDMA Read and for results on their way out. Calls
-	// beyond it wait, in the order they came; but for connections with nothing else
-	// under way there is as much again, so that slow peers do not stop the others. If
-	// zero, 256 MiB.
+	// RequestMemory bounds the octets that all connections of one server or listener hold for
+	// arguments pulled by RDMA Read and for results on their way out. Calls beyond it wait, in the
+	// order in which they came. The same amount again is reserved for connections with no other
+	// call in progress, so that slow peers do not stop the others. If zero, 256 MiB.
 	RequestMemory int64
 
-	// Fanout, on a listener, is the number of record-marked connections that each RDMA
-	// connection appears as, so that a server which works on one call at a time per
-	// connection works on as many of a client's calls at once. If zero, 1; range 1 to
-	// 256.
+	// Fanout, on a listener, is the number of record-marked connections as which each RDMA
+	// connection appears, so that a server which handles one call at a time per connection can
+	// handle that many calls of a client at once. If zero, 1; range 1 to 256.
 	Fanout int
 
-	// Allow says whether a server or listener serves the client with this address; it is
-	// asked before anything else, in the goroutines of the connections. Others are
-	// refused: see [LimitAllow]. If nil, all are served. See [AllowNets].
+	// Allow reports whether a server or listener serves the client with this address. It is called
+	// before anything else, in the goroutine of the connection. Other clients are refused: see
+	// [LimitAllow]. If nil, all are served. See [AllowNets].
 	Allow func(client net.Addr) bool
 
-	// MaxConns bounds the connections of one server or listener; further ones are
-	// refused. If zero, 16384.
+	// MaxConns bounds the connections of one server or listener. Further ones are refused. If
+	// zero, 16384.
 	MaxConns int
 
-	// MaxPulls bounds the calls of one server or listener whose chunks are being pulled;
-	// further ones wait, but for those that are alone on their connection. If zero, 4096.
+	// MaxPulls bounds the calls of one server or listener whose chunks are being pulled. Further
+	// calls wait, except those that are alone on their connection. If zero, 4096.
 	MaxPulls int
 
 	// PerClient bounds what one client may hold of RequestMemory, ExposedMemory, MaxConns
 	// and MaxPulls.
 	PerClient ClientLimits
 
-	// Revision, Markers, PeerToPeer and RTR are the settings of rdmap.Config of the
-	// same names: how MPA starts (RFC 5044 Section 7.1, RFC 6581) and what is in its
-	// stream. With Revision 0, [Dial] tries 2 and, when the server closes the connection
-	// without an answer, 1 on a second one (RFC 6581 Section 10).
+	// Revision, Markers, PeerToPeer and RTR are the settings of the same names in rdmap.Config.
+	// They control the start-up of MPA (RFC 5044 Section 7.1, RFC 6581) and its markers. If
+	// Revision is 0, [Dial] tries revision 2. If the server closes the connection without an
+	// answer, it tries revision 1 on another connection (RFC 6581 Section 10).
 	Revision   int
 	Markers    bool
 	PeerToPeer bool
 	RTR        mpa.RTR
 
-	// IRD and ORD are the numbers of RDMA Reads served and issued at one time
-	// (RFC 6581 Section 9). If zero, the defaults of rdmap.Config.
+	// IRD and ORD are the numbers of RDMA Reads served and issued at a time (RFC 6581 Section 9).
+	// If zero, the defaults of rdmap.Config.
 	IRD, ORD int
 
-	// MULPDU is the largest ULPDU in octets. If zero, chosen from the path, or
-	// 64,768 when the peer is a stag too.
+	// MULPDU is the largest ULPDU in octets. If zero, it is derived from the path, or 64,768 if
+	// the peer is a stag too.
 	MULPDU int
 
 	// HandshakeTimeout bounds the MPA start-up. If zero, 10 s.
 	HandshakeTimeout time.Duration
 
-	// CallTimeout bounds every call of a client whose context has no deadline. It is
-	// checked by a process-wide tick, so that no call arms a timer: expect up to
-	// 100 ms more. If zero, none.
+	// CallTimeout bounds every call of a client whose context has no deadline. One tick of the
+	// process checks it, so that calls need no timers: it may take up to 100 ms more. If zero,
+	// none.
 	CallTimeout time.Duration
 
 	// CloseTimeout bounds the wait of Close for the peer's end of the stream. If
 	// zero, 5 s.
 	CloseTimeout time.Duration
 
-	// PullTimeout is how long the RDMA Reads of a connection's calls may make no
-	// progress before a server gives the connection up. If zero, 30 s.
+	// PullTimeout is how long the RDMA Reads of a connection's calls may make no progress before a
+	// server closes the connection. If zero, 30 s.
 	PullTimeout time.Duration
 
-	// DRCEntries, DRCMemory and DRCTime bound a server's or listener's duplicate request cache: how many
-	// replies it keeps, how many octets they take, and for how long after the call, where
-	// of a time without such calls a quarter of DRCTime counts at most. An
-	// eighth of DRCEntries is for one client address, of whose clients (machine and user of
-	// AUTH_SYS) those with the most replies lose them first. If zero, 16384, 32 MiB and 5
-	// minutes; DRCEntries below zero: no cache. See [Handler] for the calls it holds.
+	// DRCEntries, DRCMemory and DRCTime bound the duplicate request cache of a server or listener:
+	// how many replies it keeps, how many octets they take, and how long it keeps them after the
+	// call. Of a period without such calls, at most a quarter of DRCTime counts. One client
+	// address may have an eighth of DRCEntries; of the clients there (machine and user of
+	// AUTH_SYS) those with the most replies lose theirs first. If zero, 16384, 32 MiB and 5
+	// minutes. If DRCEntries is negative, there is no cache. [Handler] says which calls it holds.
 	DRCEntries int
 	DRCMemory  int64
 	DRCTime    time.Duration
 
-	// NonIdempotent names the calls that a listener holds in its duplicate request cache,
-	// which is the server's of DRCEntries: one that comes again over a new connection gets
-	// the reply of the first time and does not reach the server above. While such a call is
-	// under way that server does not see its connection end, for DRCTime at most. If nil,
-	// the procedures of NFSv3 that change something. A [Server] asks its [Handler].
+	// NonIdempotent names the calls that a listener holds in its duplicate request cache. When
+	// such a call comes again over a new connection, it gets the first reply and does not reach
+	// the server above. While such a call is in progress, that server does not see its connection
+	// end, for at most DRCTime. If nil, the procedures of NFSv3 that change something. A [Server]
+	// asks its [Handler] instead.
 	NonIdempotent func(prog, vers, proc uint32) bool
 
-	// HandlerGrace is how long a handler may run in the reading goroutine before the
-	// watchdog lets another one read, which takes up to 10 ms more to find the first of
-	// those that overstay. If zero, 1 ms; if negative, for ever.
+	// HandlerGrace is how long a handler may run in the reading goroutine before the watchdog lets
+	// another goroutine read. Finding the first slow handler takes up to 10 ms more. If zero, 1
+	// ms; if negative, there is no limit.
 	HandlerGrace time.Duration
 
-	// BusyPoll is how long who waits for input looks for it before it sleeps; see
-	// [rdmap.Config]: it halves a short round trip, for a processor that is busy meanwhile.
-	// If zero, not at all.
+	// BusyPoll is how long a goroutine that waits for input polls before it sleeps; see
+	// [rdmap.Config]. It halves a short round trip, but keeps a processor busy. If zero, it does
+	// not poll.
 	BusyPoll time.Duration
 
-	// Trace is told what becomes of each call. If nil, nobody is.
+	// Trace has functions that are called for the steps of each call. If nil, there are none.
 	Trace *Trace
 
-	// Logger receives what goes wrong. If nil, nothing is logged.
+	// Logger receives errors. If nil, nothing is logged.
 	Logger *zap.Logger
 }
 

@@ -10,9 +10,9 @@ import (
 // ErrConfig is wrapped by the errors for settings out of range.
 var ErrConfig = errors.New("transport: setting out of range")
 
-// Check reports the first setting that is out of range, or that contradicts another, with its
-// name: what [Dial], [NewListener] and [Server.Serve] would refuse. The error wraps [ErrConfig].
-// A nil c is in order.
+// Check returns an error that names the first setting that is out of range or contradicts another
+// one, as [Dial], [NewListener] and [Server.Serve] do. The error wraps [ErrConfig]. A nil c is
+// valid.
 func (c *Config) Check() error {
 	_, err := c.fill()
 	return err

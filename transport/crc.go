@@ -2,11 +2,11 @@ package transport
 
 import "github.com/stag-rdma/stag/rdmap"
 
-// CRCMode says what this side wants of the FPDU CRC (RFC 5044 Section 4.4).
+// CRCMode says whether this side wants the FPDU CRC (RFC 5044 Section 4.4).
 type CRCMode = rdmap.CRCMode
 
-// Wishes for [Config].CRC.
+// Values for Config.CRC.
 const (
-	CRCOn  = rdmap.CRCOn  // use it; either side's wish is enough
-	CRCOff = rdmap.CRCOff // do without, if the peer does not ask for it
+	CRCOn  = rdmap.CRCOn  // use it; it is enough that either side asks for it
+	CRCOff = rdmap.CRCOff // do without it, unless the peer asks for it
 )

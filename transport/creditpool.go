@@ -7,16 +7,16 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 )
 
-// CreditPool is a number of credits that connections share by load: those of every server
-// and listener whose Config names it. It bounds the calls that all of their clients
-// together may have in flight, and so what those can make the process receive at one
-// time: a client that fills its window gets more, up to Config.Credits and an equal part
-// when there is not enough for all; one that does not, less. A client is never
-// below one credit, which is not counted, so there may be more clients than credits.
+// CreditPool is a number of credits that connections share according to load: the connections of
+// every server and listener whose Config names the pool. It bounds the calls that all their
+// clients together may have in flight, and so what the process may have to receive at one time. A
+// client that fills its window gets more credits, up to Config.Credits, and an equal part when
+// there are not enough for all. A client that does not fill its window gets fewer. Every client
+// always has one credit, which does not count against the pool, so there may be more clients than
+// credits.
 //
-// A client keeps what it was granted until its next call is answered: only a reply can
-// lower it (RFC 8166 Section 3.3.1). Credits for RDMA_DONE (RFC 5666 Section 3.4) come on
-// top.
+// A client keeps its grant until its next call is answered: only a reply can lower a grant (RFC
+// 8166 Section 3.3.1). Credits for RDMA_DONE (RFC 5666 Section 3.4) come on top.
 //
 // Make one with NewCreditPool. It is safe for concurrent use.
 type CreditPool struct {
@@ -29,16 +29,16 @@ func NewCreditPool(n int) *CreditPool {
 	return &CreditPool{pool: credits.NewPool(uint32(min(max(n, 1), 1<<31-1)))}
 }
 
-// CreditPoolStats says what is given out now.
+// CreditPoolStats is the current state of a pool.
 type CreditPoolStats struct {
 	// Size is the number of credits, Held how many of them clients have.
 	Size, Held int
-	// Connections share the pool; Holders of them have more than the one credit that
-	// each has anyway.
+	// Connections is the number of connections that share the pool, Holders the number of those
+	// with more than the one credit that each has anyway.
 	Connections, Holders int
 }
 
-// Stats returns what is given out now.
+// Stats returns the current state of the pool.
 func (p *CreditPool) Stats() CreditPoolStats {
 	p.mu.Lock()
 	defer p.mu.Unlock()

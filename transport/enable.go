@@ -19,11 +19,11 @@ import (
 // Request, or will be.
 var errToRDMA = errors.New("transport: RDMA is enabled on this connection")
 
-// EnableRDMA turns the connection into an RPC-over-RDMA one, on which the returned
-// client goes on; the server must expect that ([Server.ServeShared]). It waits for the
-// replies to the calls under way, also to those that were cancelled; new calls fail.
-// On an error the connection is closed, except when ctx ends while it waits. Either
-// way the record-marked client is of no further use once it has returned nil.
+// EnableRDMA turns the connection into an RPC-over-RDMA connection, which the returned client
+// uses. The server must support that ([Server.ServeShared]). EnableRDMA waits for the replies to
+// the outstanding calls, including cancelled ones; new calls fail. On an error the connection is
+// closed, except when ctx ends during that wait. Once EnableRDMA has returned nil, the
+// record-marked client must not be used any more.
 func (c *StreamClient) EnableRDMA(ctx context.Context) (*Client, error) {
 	if err := c.quiesce(ctx); err != nil {
 		return nil, opErr(OpDial, addrOf(c.conn), err)

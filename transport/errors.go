@@ -12,7 +12,7 @@ import (
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
-// Op is what was going on when an [OpError] happened.
+// Op is the operation that an [OpError] ended.
 type Op string
 
 // Operations.
@@ -35,7 +35,7 @@ type OpError struct {
 	Err  error
 }
 
-// Error is one line that ends with what to do next where that is known.
+// Error returns one line. It ends with what to do next, where that is known.
 func (e *OpError) Error() string {
 	s := "transport: " + string(e.Op)
 	if e.Addr != "" {
@@ -59,13 +59,13 @@ func cause(err error) string {
 // Unwrap returns the cause.
 func (e *OpError) Unwrap() error { return e.Err }
 
-// Timeout says whether a deadline was the cause (net.Error).
+// Timeout reports whether a deadline was the cause (net.Error).
 func (e *OpError) Timeout() bool {
 	return errors.Is(e.Err, os.ErrDeadlineExceeded) || errors.Is(e.Err, context.DeadlineExceeded)
 }
 
-// Rejected says whether the peer refused the connection in the start-up (RFC 5044
-// Section 7.1.2): it does not serve this address, or has too many connections.
+// Rejected reports whether the peer refused the connection during the start-up (RFC 5044 Section
+// 7.1.2): it does not serve this address, or has too many connections.
 func (e *OpError) Rejected() bool {
 	_, ok := errors.AsType[*rdmap.RejectError](e.Err)
 	return ok
@@ -87,7 +87,7 @@ func opErr(op Op, addr string, err error) error {
 	return &OpError{Op: op, Addr: addr, Err: err}
 }
 
-// Reason says why one call was refused.
+// Reason says why a call was refused.
 type Reason uint8
 
 // Reasons.

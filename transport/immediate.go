@@ -12,10 +12,11 @@ import (
 // before it.
 const immediateBits = 48
 
-// Immediate lets 8 octets of Immediate Data (RFC 7306 Section 6.1) leave in place of the
-// reply, for handlers whose client gets that in another way, with n, below 2^48, to find it
-// by; AppendReply returns it. It is a wish: a reply that uses chunks leaves as ever, as
-// does any without Config.ImmediateReplies on both sides, and one to a duplicate of the call.
+// Immediate lets 8 octets of Immediate Data (RFC 7306 Section 6.1) leave in place of the reply,
+// for handlers whose client gets the reply in another way. The client finds it by n, which must
+// be below 2^48; AppendReply returns the reply. This is only a request: a reply that uses chunks
+// leaves as usual, and so does any reply without Config.ImmediateReplies on both sides, and any
+// reply to a duplicate of the call.
 func (r *Response) Immediate(n uint64) { r.instead = n&(1<<immediateBits-1) | 1<<63 }
 
 // instead puts Immediate Data in the place of the reply in x.head, if that may be.

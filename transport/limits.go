@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// Defaults of what limits clients; those of [ClientLimits] are parts of the whole.
+// Defaults of the limits on clients. Those of [ClientLimits] are fractions of the whole.
 const (
 	DefaultMaxPulls = 4096
 
@@ -18,12 +18,12 @@ const (
 	clientExposedPart = 2
 )
 
-// ClientLimits bounds what one client may hold of a server or listener. A client is an
-// address without its port; clients behind one address share its limits.
+// ClientLimits bounds what one client may hold of a server or listener. A client is an address
+// without its port: clients behind one address share its limits.
 //
-// Zero means the default, a negative value no limit. The defaults do not apply to
-// loopback addresses and to peers without an IP address (pipes, Unix sockets), behind
-// which there may be any number of clients; what is set applies to them too.
+// Zero means the default, a negative value no limit. The defaults do not apply to loopback
+// addresses and to peers without an IP address (pipes, Unix sockets), which may stand for any
+// number of clients. Limits that are set apply to them too.
 type ClientLimits struct {
 	// Conns is the number of connections; further ones are refused. If zero, an eighth
 	// of MaxConns.
@@ -39,11 +39,10 @@ type ClientLimits struct {
 	Exposed int64
 }
 
-// Limit is what a client ran into.
+// Limit names the limit that a client has reached.
 type Limit string
 
-// Limits that refuse something. Where a call waits instead nothing is refused: see
-// [Stats].Waited.
+// Limits at which something is refused. Where a call waits instead, see Stats.Waited.
 const (
 	LimitAllow         Limit = "not among the allowed clients (Config.Allow)"
 	LimitConns         Limit = "too many connections (Config.MaxConns)"
@@ -52,7 +51,7 @@ const (
 	LimitClientExposed Limit = "too many octets of replies to one client wait to be read (Config.PerClient.Exposed)"
 )
 
-// LimitError says that a client was refused something. Max is the limit in force, 0 for
+// LimitError says that something was refused to a client. Max is the limit in force, 0 for
 // [LimitAllow].
 type LimitError struct {
 	Limit  Limit
@@ -69,10 +68,10 @@ func (e *LimitError) Error() string {
 	return s
 }
 
-// SlowPeerError ends a connection whose peer keeps this side waiting too long. It wraps
+// SlowPeerError ends a connection whose peer kept this side waiting too long. It wraps
 // os.ErrDeadlineExceeded.
 type SlowPeerError struct {
-	What string // it did not do
+	What string // what it did not do
 }
 
 // Error says what was waited for.

@@ -12,8 +12,8 @@ import (
 // acceptQueue bounds the connections that are ready and not accepted yet.
 const acceptQueue = 128
 
-// Listener accepts RPC-over-RDMA connections and hands them out as record-marked
-// ones. It is safe for concurrent use.
+// Listener accepts RPC-over-RDMA connections and returns them as record-marked connections. It is
+// safe for concurrent use.
 type Listener struct {
 	l      net.Listener
 	cfg    *Config
@@ -32,15 +32,14 @@ type Listener struct {
 
 var _ net.Listener = (*Listener)(nil)
 
-// Listen announces on an address of a stream network, normally "tcp" and port 20049,
-// and returns a listener for servers that speak record-marked ONC RPC
-// (RFC 5531 Section 11) on a net.Conn. Its connections run RPC-over-RDMA below: what
-// Read returns are records of whole, unreduced calls; what is written are records of
-// whole replies, of which the DDP-eligible result leaves by RDMA Write
+// Listen announces on an address of a stream network, normally "tcp" and port 20049, and returns
+// a listener for servers that speak record-marked ONC RPC (RFC 5531 Section 11) on a net.Conn.
+// Its connections run RPC-over-RDMA underneath. Read returns records of whole, unreduced calls.
+// Write takes records of whole replies, whose DDP-eligible result leaves by RDMA Write
 // (Config.Binding finds it, RFC 8267 Section 4).
 //
-// A call of Config.NonIdempotent that comes again, over whichever connection, is answered
-// from a duplicate request cache.
+// When a call named by Config.NonIdempotent comes again, over any connection, it is answered from
+// a duplicate request cache.
 //
 // The dynamic type of the result is *[Listener], which has Stats.
 func Listen(network, addr string, cfg *Config) (net.Listener, error) {
@@ -55,7 +54,7 @@ func Listen(network, addr string, cfg *Config) (net.Listener, error) {
 	return newListener(l, c), nil
 }
 
-// NewListener is [Listen] on a listener that exists already, which it takes.
+// NewListener is like [Listen], on an existing listener, which it takes.
 func NewListener(l net.Listener, cfg *Config) (*Listener, error) {
 	c, err := cfg.fill()
 	if err != nil {
@@ -152,7 +151,7 @@ func (l *Listener) stop(err error) {
 	l.cancel()
 }
 
-// Accept returns the next connection whose MPA start-up is done.
+// Accept returns the next connection whose MPA start-up has completed.
 func (l *Listener) Accept() (net.Conn, error) {
 	select {
 	case c := <-l.ready:
@@ -164,8 +163,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close stops listening. Connections in their start-up or not accepted yet are
-// closed; accepted ones live on. It is idempotent.
+// Close stops listening. It closes connections that are starting up or were not accepted yet;
+// accepted ones live on. It is idempotent.
 func (l *Listener) Close() error {
 	l.stop(net.ErrClosed)
 	_ = l.l.Close() // already closed, or nothing can be done

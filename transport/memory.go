@@ -8,15 +8,15 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// Memory is memory of the application that is registered once with each connection it is
-// used on, and then lent to call after call without another registration (RFC 5666 Section
-// 7). Between calls no peer can reach it: each use is a new steering tag, with the bounds
-// and the right of that use alone.
+// Memory is memory of the application that is registered once with each connection on which it is
+// used, and then lent to one call after the other without another registration (RFC 5666 Section
+// 7). Between calls no peer can reach it: each use has a new STag, with the bounds and the right
+// of that use alone.
 //
-// A Memory serves one thing at a time: one argument, one result, or one pull. From the
-// moment it is used until its peer cannot touch it any more (for a call that was cancelled:
-// until its reply comes or its connection ends, see Call.Free) another use is refused with
-// [ErrMemoryInUse]. Its methods may be called from any goroutine.
+// A Memory serves one purpose at a time: one argument, one result, or one pull. While the peer
+// can touch it, another use is refused with [ErrMemoryInUse]. For a cancelled call that is until
+// its reply comes or its connection ends, see Call.Free. The methods may be called from any
+// goroutine.
 type Memory struct {
 	data []byte
 
@@ -36,30 +36,31 @@ const maxWindows = 16
 
 // Misuse of a [Memory]. Nothing was sent or read.
 var (
-	// ErrMemoryInUse: a call has the memory, or a cancelled call still has.
+	// ErrMemoryInUse: a call uses the memory, or a cancelled call still does.
 	ErrMemoryInUse = errors.New("transport: memory is in use by a call; wait for Call.Free, or take one Memory for each call at a time")
-	// ErrNotInMemory: the octets given are not a part of the Memory given with them.
+	// ErrNotInMemory: the octets are not part of the Memory given with them.
 	ErrNotInMemory = errors.New("transport: octets are not in their Memory; slice them from Memory.Bytes, without a third index")
 )
 
 // Alloc returns n octets of zeroed memory for use in many calls: see [Call.ItemMemory],
-// [Call.SinkMemory], [Opaque.PullMemory] and [Response.AppendMemory]. It takes no
-// connection's resources until it is used there.
+// [Call.SinkMemory], [Opaque.PullMemory] and [Response.AppendMemory]. It takes no resources of a
+// connection before it is used there.
 func Alloc(n int) *Memory { return &Memory{data: make([]byte, n)} }
 
-// Bytes returns the memory. While a call has it, a peer may read it, or write it, as with
-// any Call.Item or Call.Sink.
+// Bytes returns the memory. While a call uses it, the peer may read or write it, as with any
+// Call.Item or Call.Sink.
 func (m *Memory) Bytes() []byte { return m.data }
 
-// InUse says whether a call has the memory.
+// InUse reports whether a call uses the memory.
 func (m *Memory) InUse() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.used
 }
 
-// Free ends all registrations. It returns ErrMemoryInUse, and does nothing, while a call has
-// the memory. Afterwards the memory is as new. Not calling it costs garbage, nothing else.
+// Free ends all registrations; then the memory is as new. While a call uses the memory, Free does
+// nothing and returns ErrMemoryInUse. If Free is never called, the garbage collector reclaims the
+// memory.
 func (m *Memory) Free() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

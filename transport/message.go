@@ -8,10 +8,10 @@ import (
 	"go.uber.org/zap"
 )
 
-// ServeMessage answers one RPC call message without a connection: for tests of handlers, and
-// for framings of the caller's own. It appends the reply message to b, with the data of
-// AppendItem and their pad in place, and returns false if msg is no call, which gets no reply
-// (RFC 5531 Section 9). It borrows msg. A panic of the handler becomes SYSTEM_ERR.
+// ServeMessage answers one RPC call message without a connection: for tests of handlers, and for
+// other framings. It appends the reply message to b, with the data of AppendItem and its pad in
+// place. It returns false if msg is not a call, which gets no reply (RFC 5531 Section 9). It
+// borrows msg. If the handler panics, the reply is SYSTEM_ERR.
 func ServeMessage(ctx context.Context, h Handler, from net.Addr, msg, b []byte) ([]byte, bool) {
 	req := Request{RemoteAddr: from, Network: "message"}
 	resp := responses.get()

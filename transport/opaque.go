@@ -9,10 +9,10 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// Opaque is a variable-length opaque of a call's arguments. Its data came with the call,
-// or are at the client still: see [Handler] for the calls whose data stay there until
-// they are asked for. Either way they are taken once, whole or piece by piece, or not at
-// all. It is valid until ServeRPC returns and belongs to one goroutine.
+// Opaque is a variable-length opaque of a call's arguments. Its data came with the call, or is
+// still at the client: [Handler] says for which calls it stays there until it is pulled. Either
+// way it can be pulled once, whole or piece by piece, or not at all. An Opaque is valid until
+// ServeRPC returns, and belongs to one goroutine.
 type Opaque struct {
 	n     int    // octets
 	off   int    // of them taken
@@ -24,21 +24,21 @@ type Opaque struct {
 
 // Misuse of an [Opaque]. Nothing was read.
 var (
-	// ErrPulled: the data, or some of them, have been taken already.
+	// ErrPulled: the data, or part of it, was pulled before.
 	ErrPulled = errors.New("transport: the data were pulled already; each octet can be taken once")
-	// ErrPullSize: the buffers do not hold exactly the data.
+	// ErrPullSize: the buffers do not have exactly the size of the data.
 	ErrPullSize = errors.New("transport: the buffers do not have the size of the data; see Opaque.Len")
 	// ErrPullLate: ServeRPC has returned.
 	ErrPullLate = errors.New("transport: pull after ServeRPC has returned")
 )
 
-// Opaque reads the count word of an opaque with d, which decodes r.Args from their first
-// octet on, and moves d behind the opaque. If the count exceeds most, or the octets that
-// should be there are not, it fails d: the answer is GARBAGE_ARGS.
+// Opaque reads the count word of an opaque with d, which must decode r.Args from their first
+// octet on, and moves d behind the opaque. If the count exceeds most, or octets are missing, d
+// fails, and the reply should be GARBAGE_ARGS.
 //
-// It is for arguments whose data may be at the client still, and does the same for those
-// that came with the call: inline, with RDMA_MSGP, in a Position Zero chunk (which has to
-// be pulled whole, as the arguments are in it), or over TCP.
+// It serves arguments whose data may still be at the client, and also those that came with the
+// call: inline, with RDMA_MSGP, in a Position Zero chunk (which holds the arguments, so it is
+// pulled whole), or over TCP.
 func (r *Request) Opaque(d *xdr.Decoder, most int) Opaque {
 	if r.away != nil {
 		if o, ok := r.away.opaque(d, most); ok {
@@ -49,14 +49,14 @@ func (r *Request) Opaque(d *xdr.Decoder, most int) Opaque {
 	return Opaque{n: len(data), data: data}
 }
 
-// Len returns the octets of the opaque, pad not counted.
+// Len returns the length of the opaque in octets, without the pad.
 func (o *Opaque) Len() int { return o.n }
 
-// Pending says whether data are at the client still: taking them costs a round trip.
+// Pending reports whether data is still at the client. Pulling it costs a round trip.
 func (o *Opaque) Pending() bool { return o.away != nil && o.off < o.n }
 
-// Pull returns the data in memory that is lent until the reply has left: where they came
-// with the call, or pooled memory they are read into. Errors are those of PullInto.
+// Pull returns the data, in memory that is lent until the reply has left: where it came with the
+// call, or in pooled memory. Errors are those of PullInto.
 func (o *Opaque) Pull(ctx context.Context) ([]byte, error) {
 	if o.off > 0 {
 		return nil, ErrPulled
@@ -72,16 +72,15 @@ func (o *Opaque) Pull(ctx context.Context) ([]byte, error) {
 	return b, o.take(ctx, [][]byte{b}, nil)
 }
 
-// PullInto fills bufs with the data, in order; together they have exactly Len octets. The
-// data are read straight into them by RDMA Read, and copied if they came with the call.
-// bufs are lent until PullInto returns. A net.Buffers can be given as bufs....
+// PullInto fills bufs with the data, in order; together they must have exactly Len octets. RDMA
+// Reads place the data straight into them; data that came with the call is copied. PullInto
+// borrows bufs until it returns. A net.Buffers can be passed as bufs....
 //
-// When ctx ends first the connection is given up, as an RDMA Read cannot be taken back,
-// and PullInto returns when nobody touches the memory any more. Whatever ends a pull, the
-// call gets no reply (RFC 8166 Section 4.5.3), and if it is one that must not run twice
-// it may come again. Errors: [ErrPulled], [ErrPullSize], [ErrPullLate]; an *[OpError] when
-// the connection or ctx ended, which wraps region.ErrPinned if the memory must be left
-// alone for good.
+// If ctx ends first, the connection is closed, because an RDMA Read cannot be cancelled, and
+// PullInto returns when nobody touches the memory any more. When a pull fails, the call gets no
+// reply (RFC 8166 Section 4.5.3); if it must not run twice, it may come again. Errors:
+// [ErrPulled], [ErrPullSize], [ErrPullLate]; an *OpError if the connection or ctx ended, which
+// wraps region.ErrPinned if the memory must never be reused.
 func (o *Opaque) PullInto(ctx context.Context, bufs ...[]byte) error {
 	if o.off > 0 {
 		return ErrPulled
@@ -96,9 +95,9 @@ func (o *Opaque) PullInto(ctx context.Context, bufs ...[]byte) error {
 	return o.take(ctx, bufs, nil)
 }
 
-// PullMemory fills the first Len octets of m with the data and returns them; m needs no
-// registration but the first one on this connection, and is in use until PullMemory returns.
-// Errors are those of PullInto, and [ErrMemoryInUse].
+// PullMemory fills the first Len octets of m with the data and returns them. m is registered only
+// when it is first used on this connection, and is in use until PullMemory returns. Errors are
+// those of PullInto, and [ErrMemoryInUse].
 func (o *Opaque) PullMemory(ctx context.Context, m *Memory) ([]byte, error) {
 	switch {
 	case o.off > 0:
@@ -119,8 +118,8 @@ func (o *Opaque) PullMemory(ctx context.Context, m *Memory) ([]byte, error) {
 	return b, nil
 }
 
-// Reader returns the data as a stream. Each Read takes the next octets, as many as it is
-// given room for, straight into that: large pieces cost less. Otherwise as PullInto.
+// Reader returns the data as a stream. Each Read pulls as many octets as fit straight into its
+// buffer, so large reads are cheaper. Otherwise it is like PullInto.
 func (o *Opaque) Reader(ctx context.Context) io.Reader { return &opaqueReader{ctx, o} }
 
 type opaqueReader struct {

@@ -5,12 +5,12 @@ import (
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
-// Profile is the document that rules a connection.
+// Profile is the document that a connection follows.
 type Profile = rpcrdma.Profile
 
-// Profiles: RFC 8166, the default, never sends what that document forbids; RFC 5666
-// adds RDMA_MSGP, replies by read list with RDMA_DONE, the Connection Configuration
-// Protocol, and chunks for programs that no binding speaks for.
+// Profiles. RFC 8166, the default, never sends what that document forbids. RFC 5666 adds
+// RDMA_MSGP, replies by read list with RDMA_DONE, the Connection Configuration Protocol, and
+// chunks for programs without an upper-layer binding.
 const (
 	ProfileRFC8166 = rpcrdma.RFC8166
 	ProfileRFC5666 = rpcrdma.RFC5666

@@ -277,7 +277,7 @@ func (c *recordConn) opErr(op string, err error) error {
 	return &net.OpError{Op: op, Net: "rdma", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: err}
 }
 
-// LocalAddr returns the address of the connection below.
+// LocalAddr returns the local address of the underlying connection.
 func (c *recordConn) LocalAddr() net.Addr { return c.conn.LocalAddr() }
 
 // RemoteAddr returns the peer's address.

@@ -24,58 +24,58 @@ const (
 // RedialConfig holds the settings of a [Redialer]. Zero fields mean the defaults. It is
 // copied and must not be changed meanwhile.
 type RedialConfig struct {
-	// Dial opens a connection: a *Client or a *StreamClient, which the Redialer takes. It
-	// must be set; ctx ends after DialTimeout. It need not choose the same transport each
-	// time, as long as it reaches the same server.
+	// Dial opens a connection, a *Client or a *StreamClient, which the Redialer takes. It must be
+	// set. ctx ends after DialTimeout. Dial may choose another transport each time, as long as it
+	// reaches the same server.
 	Dial func(ctx context.Context) (Caller, error)
 
 	// DialTimeout bounds one Dial. If zero, 15 s.
 	DialTimeout time.Duration
 
-	// MinDelay and MaxDelay bound the wait before another attempt when one has failed, or
-	// has given a connection that ended without a single reply. It doubles each time, and
-	// is up to a half shorter at random. A connection that has worked is made again at
-	// once. If zero, 100 ms and 15 s.
+	// MinDelay and MaxDelay bound the wait before another attempt, after one that has failed or
+	// whose connection ended without a single reply. The wait doubles each time, and is shortened
+	// at random by up to half. After a connection that has worked there is no wait. If zero, 100
+	// ms and 15 s.
 	MinDelay, MaxDelay time.Duration
 
 	// Patience is how long a call waits for a connection. If zero, until its context ends.
 	Patience time.Duration
 
-	// Silence is how long nothing may come on a connection while calls are outstanding:
-	// then it is given up and they are sent again on another one. After half of it a NULL
-	// call asks whether the server is there, if there is a credit for it. A call that the
-	// server has owed the answer to for four times as long, alive as it is, has been lost
-	// by it, with the same consequence. If zero, 60 s; if negative, for ever.
+	// Silence is how long a connection with outstanding calls may receive nothing. Then it is
+	// closed, and the calls are sent again on another connection. After half of that time a NULL
+	// call asks whether the server is there, if there is a credit for it. If the server is alive
+	// but has not answered a call for four times as long, it has lost the call, and the same
+	// happens. If zero, 60 s; if negative, there is no limit.
 	Silence time.Duration
 
-	// Transmissions is how often a call may be sent, the first time included, before it
-	// fails with the end of its connection: a call that ends every connection must not go
-	// on for ever. If zero, 10; if negative, without bound.
+	// Transmissions is how often a call may be sent, the first time included, before it fails when
+	// its connection ends: a call that ends every connection must not be sent for ever. If zero,
+	// 10; if negative, there is no limit.
 	Transmissions int
 
-	// Retransmit says which calls may be sent again when it is not known whether the server
-	// has run them. If nil, all: a server keeps replies for that (see [Handler]), and those
-	// of NFS do. Calls that have not been sent yet are sent in any case.
+	// Retransmit reports which calls may be sent again when it is not known whether the server has
+	// run them. If nil, all: NFS servers keep their replies for that (see [Handler]). Calls that
+	// were never sent are sent in any case.
 	Retransmit func(prog, vers, proc uint32) bool
 
-	// Issue, if set, is called with each call before it is sent for the first time, and with
-	// the XID that it will have, however often it is sent. It may block, to make a durable
-	// note of the call. An error ends the call, which is then not sent.
+	// Issue, if set, is called before a call is sent for the first time, with the XID that the
+	// call keeps however often it is sent. It may block, to make a durable note of the call. If it
+	// returns an error, the call fails and is not sent.
 	Issue func(ctx context.Context, xid uint32, call *Call) error
 
-	// Trace is told what happens. Its fields may be nil.
+	// Trace has functions that are called when something happens. Its fields may be nil.
 	Trace RedialTrace
 
 	// Logger receives the ends and beginnings of connections. If nil, nothing is logged.
 	Logger *zap.Logger
 }
 
-// RedialTrace is told what a [Redialer] does. The functions must not block and must not
-// use the Redialer.
+// RedialTrace has functions that a [Redialer] calls. They must not block, and must not use the
+// Redialer.
 type RedialTrace struct {
-	// Connected: a connection is there, the nth.
+	// Connected: the nth connection is established.
 	Connected func(n int)
-	// Failed: an attempt failed; the next one is made in wait at the earliest.
+	// Failed: an attempt failed. The next one follows after wait at the earliest.
 	Failed func(err error, wait time.Duration)
 	// Lost: the connection has ended.
 	Lost func(err error)
@@ -108,14 +108,14 @@ func (c *RedialConfig) fill() (*RedialConfig, error) {
 	return &f, nil
 }
 
-// Redialer is a [Caller] that outlives its connections. When one ends, the next call
-// makes another, and calls that had no reply are sent again with their XIDs, their memory
-// registered anew: steering tags end with their stream (RFC 8166 Section 8.2.2.3 leaves
-// the rest to the upper layer, which knows duplicates by their XIDs).
+// Redialer is a [Caller] that outlives its connections. When one ends, the next call opens
+// another, and calls without a reply are sent again with the same XIDs. Their memory is
+// registered anew, because STags end with their stream (RFC 8166 Section 8.2.2.3 leaves the rest
+// to the upper layer, which recognises duplicates by their XIDs).
 //
-// It is safe for concurrent use and has no goroutine of its own: callers dial, one for
-// all. While calls are outstanding a timer looks for silence; an idle Redialer has none,
-// and learns of a lost connection when it is used.
+// It is safe for concurrent use. It has no goroutine of its own: one of the callers dials for
+// all. While calls are outstanding, a timer watches for silence. An idle Redialer has no timer,
+// and notices a lost connection when it is next used.
 type Redialer struct {
 	cfg    *RedialConfig
 	xid    atomic.Uint32
@@ -140,8 +140,8 @@ type Redialer struct {
 
 var _ Caller = (*Redialer)(nil)
 
-// NewRedialer returns a Caller that makes its connections when they are needed. To see at
-// once whether the server is there, use [Redialer.Connect].
+// NewRedialer returns a Caller that opens connections when they are needed. To find out at once
+// whether the server is there, use [Redialer.Connect].
 func NewRedialer(cfg *RedialConfig) (*Redialer, error) {
 	c, err := cfg.fill()
 	if err != nil {
@@ -153,9 +153,9 @@ func NewRedialer(cfg *RedialConfig) (*Redialer, error) {
 	return r, nil
 }
 
-// Do implements [Caller]. Besides the errors of its connections it returns *OpError when
-// Patience is at an end or no connection was there before ctx ended; and when the
-// connection ended under a call that may not be sent again.
+// Do implements [Caller]. Besides the errors of its connections it returns *OpError when there
+// was no connection before Patience or ctx ended, and when the connection ended during a call
+// that may not be sent again.
 func (r *Redialer) Do(ctx context.Context, call *Call, reply *Reply) error {
 	reply.Release()
 	t := r.newCall(call)
@@ -204,9 +204,9 @@ func (r *Redialer) maySend(t *redialCall) bool {
 	return r.cfg.Retransmit == nil || r.cfg.Retransmit(t.call.Prog, t.call.Vers, t.call.Proc)
 }
 
-// Stats implements [Caller]: the sums over all connections, of which Accepted is the
-// number. Credits and InFlight are those of the present one. Calls counts transmissions;
-// Retransmits of them were repeats.
+// Stats implements [Caller]. It returns the sums over all connections; Accepted is the number of
+// connections. Credits and InFlight are those of the current connection. Calls counts
+// transmissions, of which Retransmits were repeats.
 func (r *Redialer) Stats() Stats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -250,7 +250,7 @@ func (s *Stats) add(o Stats) {
 	s.BackwardReplies += o.BackwardReplies
 }
 
-// Close implements [Caller]: it ends the connection and makes no other.
+// Close implements [Caller]: it ends the connection and opens no other.
 func (r *Redialer) Close() error {
 	r.cancel()
 	r.mu.Lock()

@@ -28,8 +28,8 @@ type link struct {
 	works bool // a reply has come
 }
 
-// Connect makes a connection if there is none. Unlike calls it makes one attempt, whose
-// error it returns: that the server is not there, or is none, is best seen at the start.
+// Connect opens a connection if there is none. Unlike a call it makes only one attempt and
+// returns its error, so that a wrong address shows at the start.
 func (r *Redialer) Connect(ctx context.Context) error {
 	for {
 		r.mu.Lock()

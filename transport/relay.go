@@ -10,16 +10,16 @@ import (
 // relayBuffer is what Relay moves at a time, in octets, per direction.
 const relayBuffer = 256 << 10
 
-// Relay copies what comes on each of two record-marked connections to the other one,
-// until either ends; then it closes both, which it has taken. With one of them from
-// [Listen] or [DialConn] it joins a client on RDMA and a server on TCP, or the
-// reverse: records, their XIDs, credentials and verifiers pass unchanged, so that the
-// server's duplicate request cache and RPCSEC_GSS work as if it stood alone. A peer
-// sees its connection end when the other's does, and reconnects; but the server's stays
-// while it works on a call for which a connection from [Listen] waits.
+// Relay copies what arrives on each of two record-marked connections to the other, until one of
+// them ends. It takes both connections, and closes them at the end. If one of them is from
+// [Listen] or [DialConn], Relay joins a client on RDMA and a server on TCP, or the reverse.
+// Records, XIDs, credentials and verifiers pass unchanged, so that the server's duplicate request
+// cache and RPCSEC_GSS work as without Relay. When one connection ends, the other peer sees its
+// own end too, and reconnects. But the server's connection stays open while the server works on a
+// call for which a connection from Listen waits.
 //
-// The error is nil when a connection came to its orderly end. To stop a Relay, close
-// one of its connections.
+// The error is nil when a connection ended in an orderly way. To stop a Relay, close one of its
+// connections.
 func Relay(a, b net.Conn) error {
 	over := make(chan error, 2)
 	half := func(to, from net.Conn) {

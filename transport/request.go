@@ -7,38 +7,38 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// Handler serves RPC calls. ServeRPC may be called from many goroutines. It fills
-// resp and returns; the reply leaves afterwards. A panic becomes SYSTEM_ERR and a
-// log line. A handler that also has
+// Handler serves RPC calls. ServeRPC may be called from many goroutines at once. It fills resp
+// and returns; then the reply leaves. If it panics, the reply is SYSTEM_ERR and the panic is
+// logged. A handler may have three more methods. With
 //
 //	MayBlock(prog, vers, proc uint32) bool
 //
-// decides with it which calls get a goroutine of their own: those that wait for a
-// disk, a lock or another machine. All others run in the goroutine that reads the
-// connection, which is several times faster and stops that connection meanwhile.
+// it decides which calls get a goroutine of their own: those that wait for a disk, a lock or
+// another machine. All others run in the goroutine that reads the connection. This is several
+// times faster, but blocks that connection meanwhile.
 //
-// A handler that has
+// With
 //
 //	NonIdempotent(prog, vers, proc uint32) bool
 //
-// names with it the calls that must not run twice. A client that has lost its connection
-// sends its calls again, with their XIDs, and cannot know which of them have run; those
-// the server then answers from its duplicate request cache (Config.DRCEntries), whatever
-// transport they come by. Their context ends with the server, not with the connection.
+// it names the calls that must not run twice. A client that has lost its connection sends its
+// calls again with the same XIDs, and cannot know which of them have run. The server answers
+// those from its duplicate request cache (Config.DRCEntries), whatever transport they come by.
+// Their context ends with the server, not with the connection.
 //
-// A handler that has
+// With
 //
 //	Lazy(prog, vers, proc uint32) bool
 //
-// names with it the calls whose data it wants to take itself: data that the client offers
-// in read chunks stay there, Args come without them and their pad, and the handler gets
-// them with [Request.Opaque], straight into memory of its own, or refuses the call without
-// their being moved at all. Such a call always has a goroutine of its own.
+// it names the calls whose data it wants to pull itself. Data that the client offers in read
+// chunks then stays at the client, and Args come without the data and its pad. The handler pulls
+// the data with [Request.Opaque] straight into its own memory, or refuses the call without moving
+// it. Such a call always has its own goroutine.
 type Handler interface {
 	ServeRPC(ctx context.Context, req *Request, resp *Response)
 }
 
-// HandlerFunc is a function as a Handler whose calls never block.
+// HandlerFunc is a function that is a Handler. Its calls must not block.
 type HandlerFunc func(ctx context.Context, req *Request, resp *Response)
 
 // ServeRPC calls f.
@@ -49,14 +49,14 @@ type mayBlocker interface {
 	MayBlock(prog, vers, proc uint32) bool
 }
 
-// Request is a call as the handler sees it.
+// Request is a call, as a handler sees it.
 type Request struct {
 	// CallHeader is the RPC call header; the bodies of Cred and Verf are lent like
 	// Args. RPCVers is 2: other versions never reach a handler.
 	xdr.CallHeader
-	// Args are the complete, contiguous XDR arguments, lent until ServeRPC returns.
-	// What came by RDMA Read lies in them already, pads included. In calls that the
-	// handler calls Lazy data may be missing: see [Request.Opaque].
+	// Args are the complete, contiguous XDR arguments, lent until ServeRPC returns. Data that came
+	// by RDMA Read is already in them, pads included. In calls for which the handler's Lazy
+	// returns true, data may be missing: see [Request.Opaque].
 	Args []byte
 	// RemoteAddr is the peer's address.
 	RemoteAddr net.Addr
@@ -110,28 +110,27 @@ func (r *Response) ProgMismatch(low, high uint32) {
 	r.Stat, r.Low, r.High = xdr.ProgMismatch, low, high
 }
 
-// AppendItem appends the count word of an opaque to Results and marks data as its
-// octets: the reducible result, if this is one. The pad is not to be appended; more
-// Results may follow. data are borrowed until the reply has left, so they should
-// come from Buffer, or never change.
+// AppendItem appends the count word of an opaque to Results, and marks data as its octets. It is
+// the reducible result, if it is eligible. Do not append the pad. More Results may follow. data
+// is borrowed until the reply has left, so it should come from Buffer, or never change.
 func (r *Response) AppendItem(data []byte) {
 	r.Results = xdr.AppendUint32(r.Results, uint32(len(data)))
 	r.items = append(r.items, item{pos: len(r.Results), data: data})
 }
 
-// Buffer returns n octets of pooled memory of unspecified content for a result;
-// they are valid until the reply has left. A handler that needs to know when
-// memory of its own is free again uses [Response.OnSent].
+// Buffer returns n octets of pooled memory with unspecified content for a result. They are valid
+// until the reply has left. A handler that uses its own memory learns from [Response.OnSent] when
+// that is free again.
 func (r *Response) Buffer(n int) []byte {
 	b := r.pool.get(n)
 	r.bufs = append(r.bufs, b)
 	return b.data[:n]
 }
 
-// AppendMemory is AppendItem of the n octets at off of m, which is in use until the reply
-// has left: so nobody takes it for another call before. (Results need no registration: they
-// leave by RDMA Write.) It returns ErrMemoryInUse, or ErrNotInMemory if m has no such octets,
-// and then appends nothing.
+// AppendMemory is AppendItem for the n octets at off of m. m is in use until the reply has left,
+// so that no other call takes it before. (Results need no registration: they leave by RDMA
+// Write.) It returns ErrMemoryInUse, or ErrNotInMemory if m has no such octets, and then appends
+// nothing.
 func (r *Response) AppendMemory(m *Memory, off, n int) error {
 	if off < 0 || n < 0 || off > len(m.data) || n > len(m.data)-off {
 		return ErrNotInMemory

@@ -12,10 +12,9 @@ import (
 // ErrServerClosed is returned by Serve and ServeStream after Shutdown or Close.
 var ErrServerClosed = errors.New("transport: server closed")
 
-// Server serves RPC calls from RDMA and record-marked TCP connections with one
-// Handler. Set the fields, then call Serve, ServeStream or ServeConn, in any number
-// of goroutines; the fields must not change afterwards. It is safe for concurrent
-// use.
+// Server serves RPC calls from RDMA and record-marked TCP connections with one Handler. Set the
+// fields, then call Serve, ServeStream or ServeConn, in any number of goroutines. The fields must
+// not change afterwards. It is safe for concurrent use.
 type Server struct {
 	// Handler serves the calls. It must be set.
 	Handler Handler
@@ -63,13 +62,12 @@ func (s *Server) init() error {
 	return s.cfgErr
 }
 
-// Serve accepts connections from l, which it takes, and serves RPC-over-RDMA on
-// them. It returns ErrServerClosed, or the first error of Accept that is not
-// temporary.
+// Serve takes l, accepts connections from it, and serves RPC-over-RDMA on them. It returns
+// ErrServerClosed, or the first error of Accept that is not temporary.
 func (s *Server) Serve(l net.Listener) error { return s.accept(l, s.ServeConn) }
 
-// ServeStream accepts connections from l, which it takes, and serves record-marked
-// RPC on them (RFC 5531 Section 11).
+// ServeStream takes l, accepts connections from it, and serves record-marked RPC on them (RFC
+// 5531 Section 11).
 func (s *Server) ServeStream(l net.Listener) error { return s.accept(l, s.ServeStreamConn) }
 
 // accept runs serve in a goroutine for each connection of l.
@@ -173,10 +171,10 @@ func (s *Server) stop(f func(servedConn)) {
 	}
 }
 
-// Shutdown stops accepting connections and calls, answers the calls that have come,
-// and closes every connection once its last reply has left. When ctx ends first,
-// the rest is aborted and ctx's error returned. Calls that arrive meanwhile are not
-// executed: their clients see the connection end and may send them again.
+// Shutdown stops accepting connections and calls, answers the calls that have arrived, and closes
+// every connection once its last reply has left. If ctx ends first, the rest is aborted and
+// Shutdown returns ctx's error. Calls that arrive meanwhile are not executed: their clients see
+// the connection end, and may send them again.
 func (s *Server) Shutdown(ctx context.Context) error {
 	if err := s.init(); err != nil {
 		return err

@@ -18,9 +18,9 @@ type rdmaServed struct {
 	work   workers
 }
 
-// ServeConn serves RPC-over-RDMA on conn, which it takes, as the MPA responder,
-// until the connection ends and all its calls are finished. The peer's orderly end
-// is no error.
+// ServeConn takes conn and serves RPC-over-RDMA on it, as the MPA responder, until the connection
+// ends and all its calls are finished. It returns nil if the peer ends the connection in an
+// orderly way.
 func (s *Server) ServeConn(conn net.Conn) error { return s.serveConn(conn, nil) }
 
 // serveConn is ServeConn with octets that have been read already.

@@ -13,15 +13,14 @@ import (
 // the MPA key would announce a fragment of more than a gigabyte.
 const peekSize = 4
 
-// ServeShared accepts connections from l, which it takes, and serves RPC-over-RDMA or
-// record-marked RPC on each, whichever its first octets show: both can share a port. A
-// client that says nothing for Config.HandshakeTimeout is disconnected.
+// ServeShared takes l, accepts connections from it, and serves RPC-over-RDMA or record-marked RPC
+// on each, depending on its first octets: both can share a port. A client that sends nothing for
+// Config.HandshakeTimeout is disconnected.
 func (s *Server) ServeShared(l net.Listener) error { return s.accept(l, s.ServeSharedConn) }
 
-// ServeSharedConn is [Server.ServeConn] or [Server.ServeStreamConn] on conn, which it
-// takes. A client that began with record-marked RPC may enable RDMA between two
-// messages, when it has the replies to all its calls (RFC 5666 Section 3;
-// [StreamClient.EnableRDMA]).
+// ServeSharedConn is [Server.ServeConn] or [Server.ServeStreamConn] on conn, which it takes. A
+// client that began with record-marked RPC may enable RDMA between two messages, once it has the
+// replies to all its calls (RFC 5666 Section 3; [StreamClient.EnableRDMA]).
 func (s *Server) ServeSharedConn(conn net.Conn) error {
 	if err := s.init(); err != nil {
 		_ = conn.Close() // the error above says more

@@ -7,24 +7,24 @@ import "sync/atomic"
 type Stats struct {
 	// Calls counts calls sent (client) or received (server); Replies those answered.
 	Calls, Replies uint64
-	// OctetsRead were moved by RDMA Read, seen from the server: chunks of calls.
+	// OctetsRead is the number of octets of chunks of calls, which servers move by RDMA Read.
 	OctetsRead uint64
-	// OctetsWritten were moved by RDMA Write: write chunks and reply chunks.
+	// OctetsWritten is the number of octets moved by RDMA Write: write chunks and reply chunks.
 	OctetsWritten uint64
-	// OctetsExposed were read by clients from exposed replies (RFC 5666 Section 3.8):
-	// seen from a server, those whose RDMA_DONE has come.
+	// OctetsExposed is the number of octets that clients read from exposed replies (RFC 5666
+	// Section 3.8). A server counts them when RDMA_DONE comes.
 	OctetsExposed uint64
-	// Dones counts RDMA_DONEs sent (client) or received (server). Exposed is the
-	// number of replies of a server that wait for theirs now, and Withheld how many
-	// replies had to wait before they could be exposed.
+	// Dones counts RDMA_DONEs sent (client) or received (server). Exposed is the number of a
+	// server's replies that wait for it now. Withheld counts replies that had to wait before they
+	// could be exposed.
 	Dones, Withheld uint64
 	Exposed         int
-	// Deferred counts calls of a server whose data were left at the client until the handler
-	// asked for them, Unpulled those of them that it did not ask for.
+	// Deferred counts calls of a server whose data stayed at the client until the handler pulled
+	// it. Unpulled counts those of them whose data was never pulled.
 	Deferred, Unpulled uint64
-	// Registered counts registrations of memory that were made for the chunks of calls,
-	// Reused the uses of a Memory that needed none. OctetsLent can be reached by peers now;
-	// exposed replies are not among them.
+	// Registered counts registrations of memory for the chunks of calls, Reused the uses of a
+	// Memory that needed none. OctetsLent is the number of octets that peers can reach now,
+	// without exposed replies.
 	Registered, Reused uint64
 	OctetsLent         int64
 	// Padded counts messages sent (client) or received (server) as RDMA_MSGP.
@@ -39,53 +39,52 @@ type Stats struct {
 	LongCalls, OctetsOffered                   uint64
 	// Credits is the latest grant (client) or the grant of new replies (server).
 	Credits int
-	// PoolCredits is the size of a server's or listener's Config.CreditPool, 0 for none;
-	// PoolHeld how many of them clients have now, those of all that share it.
+	// PoolCredits is the size of a server's or listener's Config.CreditPool, 0 for none. PoolHeld
+	// is how many of its credits clients have now, including those of other servers that share it.
 	PoolCredits, PoolHeld int
 	// Connections is the number of connections alive now.
 	Connections int
 	// Accepted counts connections that finished the start-up.
 	Accepted uint64
-	// Errors counts calls that ended in an error of the transport, refused headers
-	// included.
+	// Errors counts calls that ended with an error of the transport, including refused headers.
 	Errors uint64
 	// Panics counts handlers that panicked.
 	Panics uint64
-	// Dropped counts messages that RFC 8166 Section 4.5 says to drop.
+	// Dropped counts messages that were dropped as RFC 8166 Section 4.5 demands.
 	Dropped uint64
 	// Immediates counts replies that Immediate Data stood for (Config.ImmediateReplies), sent
 	// by a server or received by a client.
 	Immediates uint64
-	// Invalidated counts replies that revoked a steering tag (RFC 8797 Section 4.1).
+	// Invalidated counts replies that invalidated an STag (RFC 8797 Section 4.1).
 	Invalidated uint64
-	// NotAllowed counts connections that Config.Allow refused, TooMany those that a limit
-	// of connections refused, SlowPeers those that ended because the peer kept this side
-	// waiting: in the start-up, inside an FPDU, by not reading, by not answering RDMA
-	// Reads, by not sending RDMA_DONE.
+	// NotAllowed counts connections that Config.Allow refused. TooMany counts those refused by a
+	// limit on connections. SlowPeers counts those that ended because the peer kept this side
+	// waiting: in the start-up, inside an FPDU, by not reading, by not answering RDMA Reads, by
+	// not sending RDMA_DONE.
 	NotAllowed, TooMany, SlowPeers uint64
-	// Waited counts calls that had to wait for RequestMemory or MaxPulls, or for the part
-	// of these that is their client's; Waiting is how many wait now, Pulls how many are
-	// being pulled.
+	// Waited counts calls that had to wait for RequestMemory or MaxPulls, or for their client's
+	// part of these. Waiting is the number of calls that wait now, Pulls the number that are being
+	// pulled.
 	Waited         uint64
 	Waiting, Pulls int
-	// ExposedRefused counts replies that were refused because of ExposedMemory, or the
-	// client's part of it.
+	// ExposedRefused counts replies refused because of ExposedMemory, or the client's part of it.
 	ExposedRefused uint64
-	// Takeovers counts handlers that overstayed in the reading goroutine.
+	// Takeovers counts handlers from which the watchdog took the reading role.
 	Takeovers uint64
-	// BackwardCalls and BackwardReplies are those of the backward direction (RFC 8167):
-	// calls sent (server) or received (client), and those of them answered.
+	// BackwardCalls counts calls of the backward direction (RFC 8167), sent (server) or received
+	// (client). BackwardReplies counts those answered.
 	BackwardCalls, BackwardReplies uint64
-	// InFlight is the number of calls without an answer now.
+	// InFlight is the number of calls without a reply now.
 	InFlight int
-	// Replayed counts calls that a server answered with the reply they had when they
-	// came before; Joined those that came while the first one ran, and got its reply.
+	// Replayed counts duplicates that a server answered with the reply to the first call. Joined
+	// counts duplicates that came while the first call ran, and got its reply.
 	Replayed, Joined uint64
-	// Retransmits counts calls that a Redialer sent again, Silences the connections that it
-	// gave up because nothing came.
+	// Retransmits counts calls that a Redialer sent again, Silences the connections that it closed
+	// because nothing came.
 	Retransmits, Silences uint64
-	// DRCEntries replies of DRCOctets octets are in the duplicate request cache now;
-	// DRCEvicted had to go before their time: see Config.DRCEntries.
+	// DRCEntries is the number of replies in the duplicate request cache now, DRCOctets their
+	// size, and DRCEvicted the number of replies that were evicted before their time: see
+	// Config.DRCEntries.
 	DRCEntries int
 	DRCOctets  int64
 	DRCEvicted uint64

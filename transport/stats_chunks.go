@@ -35,9 +35,8 @@ func (c *chunkCounters) snapshot(s *Stats) {
 	s.LongCalls, s.OctetsOffered = c.long.Load(), c.offered.Load()
 }
 
-// Xprt returns the counters of a client as the line that Linux shows in
-// /proc/self/mountstats for an NFS/RDMA mount, without the tab before it, so that tools
-// that know the one read the other:
+// Xprt returns the counters of a client as the line that Linux shows in /proc/self/mountstats for
+// an NFS/RDMA mount, without the leading tab, so that tools for the one can read the other:
 //
 //	xprt: rdma port bind_count connect_count connect_time idle_time sends recvs bad_xids
 //	  req_u bklog_u read_chunk_count write_chunk_count reply_chunk_count
@@ -46,7 +45,7 @@ func (c *chunkCounters) snapshot(s *Stats) {
 //	  mrs_recycled mrs_orphaned mrs_allocated local_inv_needed empty_sendctx_q
 //	  reply_waits_for_send
 //
-// What has no counterpart here is 0: port, bind_count, the times, the queues, the copies,
+// Fields without a counterpart here are 0: port, bind_count, the times, the queues, the copies,
 // failures, and the last six. As in Linux, chunks are counted by their segments.
 func (s Stats) Xprt() string {
 	return fmt.Sprintf("xprt:\trdma 0 0 %d 0 0 %d %d %d 0 0 %d %d %d %d %d 0 0 0 0 0 %d 0 0 0 0 0 0",

@@ -56,7 +56,7 @@ func DialStream(ctx context.Context, network, addr string, cfg *Config) (*Stream
 	return newStreamClient(conn, c)
 }
 
-// NewStreamClient speaks record-marked RPC on conn, which it takes.
+// NewStreamClient takes conn and speaks record-marked RPC on it.
 func NewStreamClient(conn net.Conn, cfg *Config) (*StreamClient, error) {
 	c, err := cfg.fill()
 	if err != nil {
@@ -86,7 +86,7 @@ func makeStreamClient(conn net.Conn, w *recordWriter, cfg *Config, ctr *counters
 	return c
 }
 
-// Do implements [Caller]. Sink is not used: the data stay in reply.Results.
+// Do implements [Caller]. Sink is not used: the data stays in reply.Results.
 func (c *StreamClient) Do(ctx context.Context, call *Call, reply *Reply) error {
 	reply.Release()
 	defer call.freed() // what is written is in the kernel

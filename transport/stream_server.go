@@ -34,8 +34,8 @@ type streamConn struct {
 	caller   *StreamClient // of the backward direction, once it was used
 }
 
-// ServeStreamConn serves record-marked RPC on conn, which it takes, until the
-// stream ends and all calls are answered. The peer's orderly end is no error.
+// ServeStreamConn takes conn and serves record-marked RPC on it until the stream ends and all
+// calls are answered. It returns nil if the peer ends the stream in an orderly way.
 func (s *Server) ServeStreamConn(conn net.Conn) error {
 	if err := s.init(); err != nil {
 		_ = conn.Close() // the error above says more

@@ -7,17 +7,17 @@ import (
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
-// Trace is told what becomes of each call, of a client or of a server, in the manner of
-// net/http/httptrace; calls are told apart by their XIDs. Any function may be nil. They
-// run in the goroutine that does the work, of which there are many, and must neither
-// block nor use the connection. Without Config.Trace nothing of this costs anything.
+// Trace has functions that are called for the steps of each call of a client or a server, in the
+// manner of net/http/httptrace. The XID tells calls apart. Any function may be nil. They run in
+// the goroutines that do the work, several at a time, and must neither block nor use the
+// connection. Without Config.Trace they cost nothing.
 type Trace struct {
-	// Registered: a client has made octets of memory reachable for its call.
+	// Registered: a client has registered octets of memory for its call.
 	Registered func(xid uint32, kind ChunkKind, octets int)
-	// Sent: a client is about to send a call, a Send of octets, header included.
+	// Sent: a client is about to send a call, as a Send of octets, header included.
 	Sent func(xid uint32, form rpcrdma.Form, octets int)
-	// Replied: the answer to a client's call has come, a Send of octets. Invalidated: it
-	// has revoked the memory of the call (RFC 8797 Section 4.1).
+	// Replied: the reply to a client's call has come, a Send of octets. Invalidated: that Send has
+	// invalidated the memory of the call (RFC 8797 Section 4.1).
 	Replied     func(xid uint32, octets int)
 	Invalidated func(xid uint32)
 	// Ended: a client's call is over, with the error that Do returns.
@@ -25,14 +25,14 @@ type Trace struct {
 
 	// Received: a server has taken a call, a Send of octets.
 	Received func(xid uint32, octets int)
-	// Pulled: it has read the chunks of the call, octets of them.
+	// Pulled: a server has read octets of the chunks of the call.
 	Pulled func(xid uint32, octets int)
-	// Answered: it is about to answer with a Send of octets, behind RDMA Writes of
-	// written octets.
+	// Answered: a server is about to reply with a Send of octets, behind RDMA Writes of written
+	// octets.
 	Answered func(xid uint32, octets, written int)
 }
 
-// ChunkKind is what memory was registered for.
+// ChunkKind says for which chunk memory was registered.
 type ChunkKind uint8
 
 // Kinds of chunks (RFC 8166 Section 3.4).
