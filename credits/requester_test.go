@@ -43,7 +43,7 @@ func TestRequesterWindow(t *testing.T) {
 
 func TestRequesterZeroValue(t *testing.T) {
 	var r Requester
-	if r.Request() != 1 || !r.Take() || r.Take() || !r.Release() || r.Release() {
+	if r.Request() != 1 || r.Window() != 1 || !r.Take() || r.Take() || !r.Release() || r.Release() {
 		t.Errorf("the zero value is not a window of one: %+v", r)
 	}
 }

@@ -75,18 +75,27 @@ func TestOneMemoryManySTags(t *testing.T) {
 	})
 }
 
-// TestKeyedHash: the key is what counts: a peer that has another one fails.
+// TestKeyedHash: the key is what counts, and every octet of the hash: a peer that has another
+// key fails, and one that knows all octets but one.
 func TestKeyedHash(t *testing.T) {
-	for key, ok := range map[string]bool{"one": true, "other": false} {
-		a, b := newEngine(engineConfig{ord: 1, ext: ExtCommit}), newEngine(engineConfig{ird: 1, ext: ExtCommit})
-		mem := region.Bytes(pattern(5000))
-		reg, _ := b.snd.table.RegisterMemory(mem, region.Options{Access: region.Verify, Hash: keyed(t, "one")})
+	mem := region.Bytes(pattern(5000))
+	sum := func(key string) []byte {
 		h := keyed(t, key).New()
 		h.Write(mem)
-		a.post(WR{Op: OpVerifyRequest, STag: reg.STag(), Len: 5000, Body: h.Sum(nil)})
+		return h.Sum(nil)
+	}
+	guesses := [][]byte{sum("one"), sum("other")}
+	for i := range sum("one") {
+		guesses = append(guesses, sum("one"))
+		guesses[2+i][i] ^= 1
+	}
+	for i, guess := range guesses {
+		a, b := newEngine(engineConfig{ord: 1, ext: ExtCommit}), newEngine(engineConfig{ird: 1, ext: ExtCommit})
+		reg, _ := b.snd.table.RegisterMemory(mem, region.Options{Access: region.Verify, Hash: keyed(t, "one")})
+		a.post(WR{Op: OpVerifyRequest, STag: reg.STag(), Len: 5000, Body: guess})
 		exchange(a, b)
-		if pe, _ := errors.AsType[*ProtocolError](b.err); (pe == nil) != ok || pe != nil && pe.Code != violations[vioMismatch].code {
-			t.Errorf("key %q: %v", key, b.err)
+		if pe, _ := errors.AsType[*ProtocolError](b.err); (pe == nil) != (i == 0) || pe != nil && pe.Code != violations[vioMismatch].code {
+			t.Errorf("guess %d: %v", i, b.err)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package rdmap
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"sync"
@@ -123,8 +124,26 @@ func TestCommitRefusals(t *testing.T) {
 		exchange(a, b)
 		pe, _ := errors.AsType[*ProtocolError](b.err)
 		if failed := tt.code != (TermCode{}); failed != (b.err != nil) || failed && pe.Code != tt.code ||
-			failed != (after[0] == 0) || failed != (d.err != nil) || d.n != 1 {
+			failed != (after[0] == 0) || failed != (d.err != nil) || d.n != 1 || !reg.Valid() {
 			t.Errorf("%s: %v; later request executed: %v; %+v", tt.name, b.err, after[0] == 1, d)
+		}
+	}
+}
+
+// TestAtomicWriteLength: an Atomic Write of other than 8 octets stores nothing, and costs
+// nobody the memory.
+func TestAtomicWriteLength(t *testing.T) {
+	for _, n := range []uint32{0, 7, 9, 16, 1<<32 - 1} {
+		e := newEngine(engineConfig{ird: 1, ext: ExtCommit})
+		mem := &persisting{mem: make([]byte, 16)}
+		reg, _ := e.snd.table.RegisterMemory(mem, region.Options{Access: commitRights, Base: 0x1010})
+		u := retarget(t, goldAtomicWrite, 0, reg.STag(), 1)
+		binary.BigEndian.PutUint32(u[18+4:], n)
+		e.input(fpduOf(u))
+		e.output()
+		pe, _ := errors.AsType[*ProtocolError](e.err)
+		if pe == nil || pe.Code != (TermCode{0, 2, 7}) || mem.mem[0] != 0 || !reg.Valid() {
+			t.Errorf("%d octets: %v, memory %x", n, e.err, mem.mem)
 		}
 	}
 }

@@ -168,7 +168,7 @@ func TestAtomicValues(t *testing.T) {
 	}
 }
 
-// TestAtomicRefusals: the Terminates of atomics; memory is unchanged.
+// TestAtomicRefusals: the Terminates of atomics; memory is unchanged, and stays registered.
 func TestAtomicRefusals(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -185,18 +185,20 @@ func TestAtomicRefusals(t *testing.T) {
 		{"wrap", Ext7306, region.Atomic, ones - 3, 0, TermCode{0, 1, 4}},
 		{"Swap without its switch", Ext7306, region.Atomic, 0, 1, TermCode{0, 2, 6}},
 		{"unknown operation", Ext7306 | ExtSwap, region.Atomic, 0, 3, TermCode{0, 2, 6}},
+		{"FetchAdd in two bits of four", Ext7306, region.Atomic, 0, 4, TermCode{0, 2, 6}},
+		{"CmpSwap in three bits of four", Ext7306, region.Atomic, 0, 10, TermCode{0, 2, 6}},
 		{"no extension", 0, region.Atomic, 0, 0, TermCode{0, 2, 6}},
 	} {
 		e := newEngine(engineConfig{ird: 1, ext: tt.ext})
 		mem, p := word(77)
-		reg, _ := e.snd.table.Register(mem, tt.access)
+		reg, _ := e.snd.table.RegisterMemory(&persisting{mem: mem}, region.Options{Access: tt.access})
 		u := retarget(t, goldFetchAdd, 8, reg.STag(), 1)
 		u[18+3] = tt.op
 		binary.BigEndian.PutUint64(u[18+12:], tt.to)
 		e.input(fpduOf(u))
 		out := e.output()
 		want := wantTerminate((uint32(tt.code.EType)<<8|uint32(tt.code.Code))<<16|withHdr, u, false)
-		if !bytes.Equal(out, want) || *p != 77 {
+		if !bytes.Equal(out, want) || *p != 77 || !reg.Valid() {
 			t.Errorf("%s: %v, word %d\n got %x\nwant %x", tt.name, e.err, *p, out, want)
 		}
 	}
@@ -233,13 +235,48 @@ func TestAnswerMismatch(t *testing.T) {
 			t.Errorf("%s: %v", tt.name, e.err)
 		}
 	}
-	e := newEngine(engineConfig{ord: 2, ext: Ext7306})
-	reading(t, e) // the oldest request is a Read
-	e.post(WR{Op: OpAtomicRequest, Atomic: &Atomic{}})
-	e.output()
-	e.input(fpduOf(patch(t, goldAtomicResp, 18, 0, 0, 0, 1)))
-	if pe, _ := errors.AsType[*ProtocolError](e.err); pe == nil || pe.Code != (TermCode{0, 2, 0xff}) {
-		t.Errorf("a response that overtakes: %v", e.err)
+}
+
+// TestAnswerKinds: a response on queue 3 answers the oldest request, if it is of its kind.
+// A request that was given up is answered too, but nothing of that is written.
+func TestAnswerKinds(t *testing.T) {
+	asks := []WR{
+		{Op: OpAtomicRequest, Atomic: &Atomic{}},
+		{Op: OpFlushRequest},
+		{Op: OpVerifyRequest},
+		{Op: OpAtomicWriteRequest, Body: make([]byte, 8)},
+	}
+	for i, wr := range asks {
+		for j, resp := range []string{goldAtomicResp, goldFlushResp, goldVerifyResp, goldAWResp} {
+			for _, how := range []string{"alone", "behind a Read", "given up"} {
+				e := newEngine(engineConfig{ord: 2, ext: extAll})
+				id := byte(1)
+				if how == "behind a Read" {
+					reading(t, e)
+					id = 0 // a Read has none
+				}
+				var d done
+				ans := Answer{Old: 5}
+				wr.Done, wr.Answer = &d, &ans
+				e.post(wr)
+				e.output()
+				if how == "given up" && e.snd.cancel(&d) {
+					t.Fatal("cancelled in flight")
+				}
+				u := patch(t, resp, 18, 0, 0, 0, id)
+				u[13] = 1 // MSN
+				e.input(fpduOf(u))
+				pe, _ := errors.AsType[*ProtocolError](e.err)
+				right := i == j && how != "behind a Read"
+				if right != (pe == nil) || right != (d.err == nil) || d.n != 1 || pe != nil && pe.Code != (TermCode{0, 2, 0xff}) {
+					t.Errorf("%v %s, answer %d: %v, %+v", wr.Op, how, j, e.err, d)
+				}
+				written := ans.Old != 5 || ans.N != 0
+				if wants := wr.Op == OpAtomicRequest || wr.Op == OpVerifyRequest; written != (right && wants && how == "alone") {
+					t.Errorf("%v %s, answer %d: %+v", wr.Op, how, j, ans)
+				}
+			}
+		}
 	}
 }
 

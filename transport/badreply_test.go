@@ -111,23 +111,29 @@ func TestBadReplies(t *testing.T) {
 
 // TestRemoteInvalidate answers with Send with Invalidate of the call's own memory,
 // though the peer did not announce it, as Linux does; then of another call's, which
-// ends the connection.
+// ends the connection, whether it answers a call or none.
 func TestRemoteInvalidate(t *testing.T) {
+	for name, stray := range map[string]uint32{"the reply to another call": 0, "a reply to nobody": 77} {
+		t.Run(name, func(t *testing.T) { testRemoteInvalidate(t, stray) })
+	}
+}
+
+func testRemoteInvalidate(t *testing.T, stray uint32) {
 	silent := rpcrdma.PrivateData{SendSize: 4096, RecvSize: 4096}.Append(nil)
 	var other uint32
 	c := rawServer(t, rawConfig(silent, 4096), nil, func(p *rawPeer, h *rpcrdma.Header, _ []byte) {
-		stag := uint32(h.Write[0][0].Handle)
+		stag, xid := uint32(h.Write[0][0].Handle), h.XID
 		if other == 0 && h.Write[0][0].Length == 5001 {
 			other = stag // no answer: the call stays
 			return
 		}
 		if other != 0 {
-			stag = other
+			stag, xid = other, h.XID+stray
 		}
 		lists := h.Lists
 		lists.Write[0].Clear()
 		lists.HasReply = false
-		b := append(header(rpcrdma.Header{XID: h.XID, Credit: 9, Lists: lists}), rpcReply(h.XID, words(0)...)...)
+		b := append(header(rpcrdma.Header{XID: xid, Credit: 9, Lists: lists}), rpcReply(xid, words(0)...)...)
 		if err := p.conn.SendInvalidate(testCtx(t), b, region.STag(stag)); err != nil && !errors.Is(err, net.ErrClosed) {
 			t.Error(err)
 		}

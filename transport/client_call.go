@@ -82,15 +82,23 @@ func (p *outcall) keeps() bool {
 // drop gives back the buffers of a call whose regions are invalid, and tells the
 // caller that its memory is free.
 func (p *outcall) drop() {
-	for _, b := range [...]**buffer{&p.in, &p.flat, &p.stream, &p.reply, &p.pulled} {
-		if *b != nil {
-			(*b).release()
-			*b = nil
-		}
-	}
+	p.eachBuffer((*buffer).release)
 	if f := p.free; f != nil {
 		p.free = nil
 		f()
+	}
+}
+
+// abandon leaves the buffers of a call to the garbage collector: the engine may still use them.
+func (p *outcall) abandon() { p.eachBuffer((*buffer).abandon) }
+
+// eachBuffer calls f with each buffer that p has, and forgets it.
+func (p *outcall) eachBuffer(f func(*buffer)) {
+	for _, b := range [...]**buffer{&p.in, &p.flat, &p.stream, &p.reply, &p.pulled} {
+		if *b != nil {
+			f(*b)
+			*b = nil
+		}
 	}
 }
 

@@ -69,7 +69,8 @@ var cancelled = func() context.Context {
 func (c *Client) giveBack(p *outcall) {
 	if err := c.invalidate(p); err != nil {
 		c.conn.Abort(err)
-		return // pinned memory is not reused: the garbage collector has it
+		p.abandon() // pinned memory is not reused
+		return
 	}
 	p.drop()
 	c.recycle(p)

@@ -77,6 +77,22 @@ func callers(t *testing.T, wg *sync.WaitGroup, c *Client, call *Call, n, each in
 	}
 }
 
+// checkHeld: what each client may have in flight is counted as its share of the pool, also
+// while a lower grant takes effect.
+func checkHeld(t *testing.T, s *Server) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		rc := c.(*rdmaServed).rc
+		rc.mu.Lock()
+		may, held := rc.resp.Credits().Outstanding()+rc.resp.Credits().Serving(), rc.share.part.Held()
+		rc.mu.Unlock()
+		if may > held {
+			t.Errorf("%d calls may be in flight, %d credits are held for them", may, held)
+		}
+	}
+}
+
 // TestCreditPool: three clients with 40 callers each beside 200 that make one call at a
 // time share 96 credits. The busy ones get about equal parts of them, all together never
 // more than there are, every call is answered, and each of the others has its one.
@@ -104,6 +120,7 @@ func testCreditPool(t *testing.T) {
 		if st.Held > size {
 			t.Errorf("%+v", st)
 		}
+		checkHeld(t, s)
 		held += st.Held
 		for i, c := range clients[idle:] {
 			sums[i] += c.Stats().Credits

@@ -8,7 +8,7 @@ import (
 // TestForward: a view moves by the octet within its registration, and no further.
 func TestForward(t *testing.T) {
 	tab := NewTable()
-	mem := []byte("0123456789")
+	mem := []byte("0123456789, not registered")[:10]
 	r, _ := tab.Register(mem, RemoteWrite)
 	for first := range uint32(11) {
 		for n := -1; n < 12; n++ {

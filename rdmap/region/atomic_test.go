@@ -1,0 +1,51 @@
+package region
+
+import (
+	"sync"
+	"testing"
+)
+
+// TestAtomicInDomains: each value of a word is handed out once, whichever domain adds to it,
+// also while others do (ADVERSARY 15, 28). It goes on until they have met often.
+func TestAtomicInDomains(t *testing.T) {
+	const adders, most = 4, 1 << 20
+	mem := make(Bytes, 8)
+	var seen [adders][]uint64
+	var wg sync.WaitGroup
+	for i := range adders {
+		tab := NewTable()
+		r, err := tab.RegisterMemory(mem, Options{Access: Atomic})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wg.Go(func() {
+			v, err := tab.Lookup(r.STag(), 0, 8, Atomic)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer v.Release()
+			for met := 0; met < 1000 && len(seen[i]) < most; {
+				old, err := v.FetchAdd(1, 0)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if n := len(seen[i]); n > 0 && old != seen[i][n-1]+1 {
+					met++
+				}
+				seen[i] = append(seen[i], old)
+			}
+		})
+	}
+	wg.Wait()
+	got := make(map[uint64]bool)
+	for _, olds := range seen {
+		for _, old := range olds {
+			if got[old] {
+				t.Fatalf("%d twice", old)
+			}
+			got[old] = true
+		}
+	}
+}
