@@ -1,7 +1,10 @@
 package cli
 
 import (
+	"errors"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,24 +25,28 @@ func (f *benchFlags) commitCmd() *cobra.Command {
 	return cmd
 }
 
-func (f *benchFlags) commit(cmd *cobra.Command, dir string) error {
+func (f *benchFlags) commit(cmd *cobra.Command, dir string) (err error) {
 	n, dur := 5000, time.Second
 	if f.quick {
 		n, dur = 200, 50*time.Millisecond
 	}
-	dir, err := os.MkdirTemp(dir, "bench-commit")
+	ctx, done := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	defer done()
+	dir, remove, err := measure.Scratch(dir, "bench-commit")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { err = errors.Join(err, remove()) }()
 	var p bench.CommitPeer
-	stop, err := measure.StartPeer(cmd.Context(), &p, os.Stderr, "bench", "commit-peer", dir)
+	stop, err := measure.StartPeer(ctx, &p, os.Stderr, "bench", "commit-peer", dir)
 	if err != nil {
 		return err
 	}
 	defer stop()
 	return f.measure(cmd, func(told progressFunc) ([]bench.Result, error) {
-		return bench.Commit(p, dir, f.only, f.rounds, n, dur, told)
+		return measure.Until(ctx, func() ([]bench.Result, error) {
+			return bench.Commit(p, dir, f.only, f.rounds, n, dur, told)
+		})
 	})
 }
 

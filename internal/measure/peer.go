@@ -11,7 +11,7 @@ import (
 
 // StartPeer runs this program once more with args, as the other process of a measurement, which
 // says by ServePeer what p, a pointer, is to be. It lives until stop, or the end of ctx; what it
-// complains of goes to stderr. Errors: it does not start; it ends without a word.
+// complains of goes to stderr. Errors: it does not start; it ends without a word; the end of ctx.
 func StartPeer(ctx context.Context, p any, stderr io.Writer, args ...string) (stop func(), err error) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -36,6 +36,9 @@ func StartPeer(ctx context.Context, p any, stderr io.Writer, args ...string) (st
 	}
 	if err := json.NewDecoder(out).Decode(p); err != nil {
 		stop()
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 		return nil, fmt.Errorf("the other process said nothing: %w", err)
 	}
 	return stop, nil

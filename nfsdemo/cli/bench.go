@@ -70,11 +70,11 @@ func (a *app) bench(cmd *cobra.Command, f *benchFlags) (err error) {
 	if fi, err := os.Stat(filepath.Dir(f.plot)); f.plot != "" && (err != nil || !fi.IsDir()) { // before it takes minutes
 		return usagef("--plot %s: there is no directory %s; make it, or name another file", f.plot, filepath.Dir(f.plot))
 	}
-	dir, err := os.MkdirTemp(f.dir, "nfsdemo-bench-")
+	dir, remove, err := measure.Scratch(f.dir, "nfsdemo-bench-")
 	if err != nil {
 		return fmt.Errorf("--dir %s: %w", f.dir, bare(err))
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer func() { err = errors.Join(err, remove()) }()
 	var p bench.Peer
 	stop, err := measure.StartPeer(cmd.Context(), &p, a.stderr, "bench", "push-peer", dir)
 	if err != nil {
@@ -83,13 +83,13 @@ func (a *app) bench(cmd *cobra.Command, f *benchFlags) (err error) {
 	defer stop()
 	f.opt.Progress = a.benchProgress()
 	if f.plot != "" {
-		c, err := bench.Plot(p, &f.opt)
+		c, err := measure.Until(cmd.Context(), func() (*measure.Chart, error) { return bench.Plot(p, &f.opt) })
 		if err != nil {
 			return err
 		}
 		return os.WriteFile(f.plot, []byte(c.SVG()), 0o644)
 	}
-	results, err := bench.Push(p, &f.opt)
+	results, err := measure.Until(cmd.Context(), func() ([]measure.Result, error) { return bench.Push(p, &f.opt) })
 	if errors.Is(err, measure.ErrNoCase) {
 		return usagef("--only: %v", err)
 	}
