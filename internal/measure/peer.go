@@ -28,7 +28,7 @@ func StartPeer(ctx context.Context, p any, stderr io.Writer, args ...string) (st
 		return nil, err
 	}
 	if err := child.Start(); err != nil {
-		return nil, err
+		return nil, why(ctx, err)
 	}
 	stop = func() {
 		in.Close()       //nolint:errcheck // it ends in any case
@@ -36,12 +36,17 @@ func StartPeer(ctx context.Context, p any, stderr io.Writer, args ...string) (st
 	}
 	if err := json.NewDecoder(out).Decode(p); err != nil {
 		stop()
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		return nil, fmt.Errorf("the other process said nothing: %w", err)
+		return nil, why(ctx, fmt.Errorf("the other process said nothing: %w", err))
 	}
 	return stop, nil
+}
+
+// why returns why ctx has ended, if it has, else err.
+func why(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
 }
 
 // ServePeer is the end of StartPeer in that process: it says p on out, its standard output, and
