@@ -12,14 +12,14 @@ import (
 	"go.uber.org/zap"
 )
 
-// Rung says by what a client appends.
+// Rung says how a client appends.
 type Rung uint8
 
 // The rungs, the best first.
 const (
-	// Native: RDMA Write, Flush and Atomic Write on a connection of their own.
+	// Native: RDMA Write, Flush and Atomic Write on a separate connection.
 	Native Rung = 1
-	// Append: the RPC APPEND.
+	// Append: the RPC procedure APPEND.
 	Append Rung = 2
 	// InFile: Config.File.
 	InFile Rung = 3
@@ -48,45 +48,45 @@ const (
 	DefaultMaxDelay    = 5 * time.Second
 )
 
-// Config of a Session. Zero fields mean the defaults. It is copied.
+// Config is the configuration of a Session. Zero fields mean the defaults. It is copied.
 type Config struct {
-	// Secret proves that the log is one's own. If nil, one is asked for, which makes a new
-	// log, and given to Keep before it is used. Keep must be set then; it returns when the
-	// secret is where the next process of this owner finds it, or an error, which ends Dial.
-	// A secret with which no Dial has ever succeeded may be void: there is no log of it.
+	// Secret proves ownership of the log. If nil, Dial asks the server for a new log and its
+	// secret, and passes the secret to Keep before it uses it. Keep must be set then. It returns
+	// nil when the secret is stored where the next process of this owner finds it; an error ends
+	// Dial. A secret with which no Dial has ever succeeded may be void: it may have no log.
 	Secret *Secret
 	Keep   func(Secret) error
-	// Cred is the credential of the calls, for Server.Allow; the log itself knows the secret
-	// alone. The zero value is AUTH_NONE.
+	// Cred is the credential of the calls, for Server.Allow. Access to an existing log depends on
+	// the secret alone. The zero value is AUTH_NONE.
 	Cred xdr.Auth
-	// Capacity is the ring of a new log in octets. If zero, what the server likes.
+	// Capacity is the size in octets of the ring of a new log. If zero, the server chooses.
 	Capacity uint64
 	// Best is the first rung that is tried. If zero, Native.
 	Best Rung
-	// Host is where the commit connection goes when the server names no host; Dial makes
-	// it, by TCP if nil. Ctx ends with the attempt.
+	// Host is the host of the commit connection if the server names none. Dial opens the
+	// connection; if nil, by TCP. Its ctx ends with the attempt.
 	Host string
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
-	// RDMA is the configuration of the commit connection; nil: the defaults.
+	// RDMA is the configuration of the commit connection. Nil means the defaults.
 	RDMA *rdmap.Config
-	// Producer has the settings of how appends are grouped; nil: the defaults.
+	// Producer says how appends are grouped. Nil means the defaults.
 	Producer *commitlog.ProducerOptions
-	// File is the last rung, for a server without the program. If nil, there is none.
+	// File is the last rung, for a server without the program. If nil, that rung does not exist.
 	File File
-	// MaxRecord is the largest record, in octets, on all rungs alike; MaxCall bounds the
-	// records of one APPEND together, unless it has one only. The RPC client must carry
+	// MaxRecord is the size of the largest record, in octets, on every rung. MaxCall bounds the
+	// records of one APPEND together, unless it has only one. The RPC client must be able to send
 	// both. If zero, 1 MiB and 512 KiB.
 	MaxRecord, MaxCall int
-	// Callbacks is where the server's wishes about pressure arrive, between two OPENs, if
-	// the RPC client has a backward direction. If nil, they are kept to from the next OPEN on.
+	// Callbacks receives the server's requests to hold back (Log.Pressure) between two OPENs, if
+	// the RPC client has a backward direction. If nil, they take effect with the next OPEN.
 	Callbacks *Callbacks
 	// OpenTimeout bounds one attempt to open. If zero, 15 s.
 	OpenTimeout time.Duration
-	// MinDelay and MaxDelay bound the wait between attempts, which doubles, and is up to a
-	// half shorter at random. If zero, 20 ms and 5 s.
+	// MinDelay and MaxDelay bound the wait between attempts. It doubles each time, and is
+	// shortened at random by up to half. If zero, 20 ms and 5 s.
 	MinDelay, MaxDelay time.Duration
-	// Opened, if set, is told the rung, epoch and next number of every session. It must
-	// not block.
+	// Opened, if set, is called with the rung, the epoch and the next record number of every
+	// session. It must not block.
 	Opened func(r Rung, epoch uint32, next uint64)
 	// Logger gets a line per session and failure; nil discards.
 	Logger *zap.Logger

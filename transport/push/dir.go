@@ -11,10 +11,9 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 )
 
-// Dir returns a Store that keeps each log in two files of a directory, which must exist:
-// NAME.log, of the kind of memory given, and NAME.owner, the digest of the secret in 32
-// octets, for the user of the server alone. A log without an owner is what a crash has
-// left, and is made anew.
+// Dir returns a Store that keeps each log in two files of an existing directory: NAME.log, memory
+// of the given kind, and NAME.owner, the 32 octets of the digest of the secret, readable only by
+// the server's user. A log without an owner was left by a crash, and is created anew.
 func Dir(path string, kind pmem.Kind) Store { return &dir{path, kind} }
 
 type dir struct {

@@ -7,17 +7,17 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// ErrNotLast: another session has begun since the one that was to be fenced.
+// ErrNotLast: another session has begun after the one to be fenced.
 var ErrNotLast = errors.New("push: another session has begun since")
 
-// Fence ends session id for good, at the wish of the server: its instance can neither append
-// nor resume it, and is told StatusFenced; a new instance of the owner may open the log.
-// What was acknowledged stays. Over is called when nothing of the session can come any more,
-// and before another one can begin: l.Tail() is the end of its records.
+// Fence ends session id for good. Its instance can neither append to the log nor resume the
+// session, and gets StatusFenced. A new instance of the owner may open the log. Acknowledged
+// records stay. Fence calls over when no more records of the session can arrive, and before
+// another session can begin: l.Tail() is then the end of its records.
 //
-// Errors: ErrNotLast, and nothing was done; region.ErrPinned or that of ctx when something
-// of the session still runs at its end: again, until it does not. With all others the log
-// is damaged or its memory has failed, and over was called.
+// Errors: ErrNotLast means that nothing was done. With region.ErrPinned, or the error of ctx,
+// operations of the session were still running when ctx ended: call Fence again until they are
+// not. With any other error the log is damaged or its memory has failed, and over was called.
 func (l *Log) Fence(ctx context.Context, id SessionID, over func()) error {
 	select {
 	case l.turn <- struct{}{}:

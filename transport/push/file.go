@@ -8,26 +8,26 @@ import (
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
-// File is a file at a server without the program, such as one of NFS: the last rung. Its
-// methods are called by one goroutine at a time. What is appended lies in it as ReadFile
-// reads it; nobody fences: there must be one writer.
+// File is a file at a server without the program, such as an NFS server: the last rung. One
+// goroutine at a time calls its methods. The file holds the records in the form that ReadFile
+// reads. There is no fencing, so there must be only one writer.
 type File interface {
-	// ReadAt is that of [io.ReaderAt], with a context.
+	// ReadAt is like that of [io.ReaderAt], with a context.
 	ReadAt(ctx context.Context, p []byte, off int64) (int, error)
-	// WriteAt writes p at off, and may leave it to Commit to make that durable (NFS WRITE,
-	// UNSTABLE). It borrows p.
+	// WriteAt writes p at off. It may leave durability to Commit (NFS WRITE, UNSTABLE). It borrows
+	// p.
 	WriteAt(ctx context.Context, p []byte, off int64) error
-	// Commit makes what was written durable (NFS COMMIT) and says what that is worth. It
-	// returns ErrRewrite if the server has forgotten writes since the last Commit: its
-	// write verifier is not that of all of them (RFC 1813 Section 3.3.21).
+	// Commit makes the writes durable (NFS COMMIT) and returns the level reached. It returns
+	// ErrRewrite if the server has lost writes since the last Commit, because its write verifier
+	// has changed (RFC 1813 Section 3.3.21).
 	Commit(ctx context.Context) (commitlog.Level, error)
 }
 
 // Errors of files.
 var (
-	// ErrRewrite is what File.Commit returns when writes have to be made again.
+	// ErrRewrite is returned by File.Commit when writes have to be repeated.
 	ErrRewrite = errors.New("push: the server has restarted and forgotten writes")
-	// ErrFile: the octets of a File are no log, or not the one that was appended to.
+	// ErrFile: the content of a File is not a log, or not the log that was appended to.
 	ErrFile = errors.New("push: the file is no log of push (give another name, or look with ReadFile)")
 )
 

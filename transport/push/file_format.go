@@ -90,9 +90,9 @@ func appendFile(b []byte, id *[16]byte, n, epoch uint32, seq uint64, payload []b
 	return append(b, payload...)
 }
 
-// ReadFile reads a file that was appended to on the rung InFile, and calls visit with each
-// record, in order; its error ends ReadFile. The payload belongs to visit. Errors besides:
-// ErrFile, and those of r. A file without a header has no records.
+// ReadFile reads a file written on the rung InFile, and calls visit with each record, in order.
+// The payload belongs to visit. An error of visit ends ReadFile, which returns it; other errors
+// are ErrFile, and those of r. A file without a header has no records.
 func ReadFile(r io.ReaderAt, visit func(*commitlog.Record) error) error {
 	_, err := readFile(r, visit)
 	if errors.Is(err, errNoFile) {

@@ -20,40 +20,40 @@ const (
 	DefaultMaxOpenCalls = 64
 )
 
-// Limits of a server. Zero fields mean the defaults.
+// Limits bounds what clients can take from a server. Zero fields mean the defaults.
 type Limits struct {
-	// MaxLogs and MaxOctets bound the logs of the server and the octets of their rings
-	// together. If zero, 1024 and 1 GiB.
+	// MaxLogs bounds the number of logs, and MaxOctets the total size of their rings in octets. If
+	// zero, 1024 and 1 GiB.
 	MaxLogs   int
 	MaxOctets uint64
-	// Capacity is the ring of a log, in octets, whose owner asks for none; MaxCapacity is
-	// the most that an owner gets: who asks for more gets that. Both are rounded down to a
-	// multiple of 64. If zero, 1 MiB and 64 MiB.
+	// Capacity is the size in octets of a ring whose owner asks for no size. MaxCapacity is the
+	// largest ring: an owner who asks for more gets that. Both are rounded down to a multiple of
+	// 64. If zero, 1 MiB and 64 MiB.
 	Capacity, MaxCapacity uint64
-	// MaxIssued bounds the secrets that are issued and not used yet, and IssueTime how long
-	// they are good for. If zero, 256, of which an address has an eighth, and a minute.
+	// MaxIssued bounds the secrets that were issued and not used yet; one address may have an
+	// eighth of them. IssueTime is how long they are valid. If zero, 256 and one minute.
 	MaxIssued int
 	IssueTime time.Duration
-	// Opens is how many OPENs per second an address has, and at once; those beyond it are
-	// answered with StatusBusy. If zero, 50.
+	// Opens is the number of OPENs per second that an address may make, and also the largest
+	// burst. Further ones are answered with StatusBusy. If zero, 50.
 	Opens int
 	// MaxOpenCalls bounds the OPENs that run at a time. If zero, 64.
 	MaxOpenCalls int
-	// Flushes per second, and Hashed octets per second of Verify, are what the peer of one
-	// log has, and at once. What is beyond them waits, at most 50 ms for each request. If
-	// zero, 100,000 and 1 GiB.
+	// Flushes is the number of flushes per second, and Hashed the number of octets per second for
+	// Verify, that the client of one log may request, and also the largest bursts. Further
+	// requests wait, each at most 50 ms. If zero, 100,000 and 1 GiB.
 	Flushes int
 	Hashed  int
-	// TokenTime is how long a token is good for. If zero, 10 s.
+	// TokenTime is how long a token is valid. If zero, 10 s.
 	TokenTime time.Duration
-	// FenceTime is how long an OPEN waits for what the session before has running. If
-	// zero, 5 s.
+	// FenceTime is how long an OPEN waits for running operations of the previous session. If zero,
+	// 5 s.
 	FenceTime time.Duration
-	// AppendTime is how long an APPEND may take; one that takes longer ends its session. If
-	// zero, 10 s.
+	// AppendTime is how long an APPEND may take. One that takes longer ends its session. If zero,
+	// 10 s.
 	AppendTime time.Duration
-	// MaxConns bounds the commit connections. If zero, 4096. An address may have an eighth
-	// as many that have not shown a token yet.
+	// MaxConns bounds the commit connections. One address may have an eighth as many that have not
+	// shown a token yet. If zero, 4096.
 	MaxConns int
 }
 

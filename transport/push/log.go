@@ -9,7 +9,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// Log is a log of a Server, for whoever consumes it.
+// Log is a log of a Server, as its consumer sees it.
 type Log struct {
 	s     *Server
 	name  string
@@ -34,7 +34,7 @@ type Log struct {
 // Name returns the name of the log.
 func (l *Log) Name() string { return l.name }
 
-// Info returns what was found when the log was loaded.
+// Info returns what recovery found when the log was loaded.
 func (l *Log) Info() commitlog.Info { return l.log.Info() }
 
 // Next returns the next record, in order, as soon as there is one; see
@@ -48,7 +48,7 @@ func (l *Log) TryNext() (*commitlog.Record, error) { return l.log.TryNext() }
 // [commitlog.Log.Tail].
 func (l *Log) Tail() uint64 { return l.log.Tail() }
 
-// Release says that the effects of the records up to seq are durable: their room is free.
+// Release says that the effects of the records up to seq are durable, and frees their room.
 func (l *Log) Release(seq uint64) error { return l.log.Release(seq) }
 
 // load opens a log of the store and lets it be consumed.

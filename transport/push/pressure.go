@@ -10,14 +10,14 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// Pressure asks whoever appends to l to use window octets of the ring at most, for what is
-// not released, and to leave gap, in milliseconds, between two groups of records; 0 for each
-// means as it likes. No right is revoked, and nothing is refused. The client is asked by a
-// call in the backward direction (RFC 8167), and with every later OPEN.
+// Pressure asks the client that appends to l to keep at most window octets of the ring in use for
+// records that were not released, and to wait gap, in milliseconds, between two groups of
+// records. 0 means no restraint. Pressure revokes no right and refuses nothing. The request goes
+// to the client by a call in the backward direction (RFC 8167), and with every later OPEN.
 //
-// An error says that the client of now could not be asked: *transport.RPCError when one of
-// the sides has no backward direction, *transport.OpError when its connection is over, a
-// Status when it does not know the session. Nil without a session.
+// An error means that the present client could not be asked: *transport.RPCError if one of the
+// sides has no backward direction, *transport.OpError if its connection has ended, a Status if it
+// does not know the session. The error is nil if there is no session.
 func (l *Log) Pressure(ctx context.Context, window uint64, gap time.Duration) error {
 	p := pressure{Window: window, Gap: uint32(min(max(gap.Milliseconds(), 0), math.MaxUint32))}
 	s := l.s
@@ -46,9 +46,9 @@ func (l *Log) Pressure(ctx context.Context, window uint64, gap time.Duration) er
 	return st
 }
 
-// Callbacks is the [transport.Handler] for what servers ask of the sessions of a client:
-// give it as Config.BackwardHandler to the RPC clients, and as Config.Callbacks to the
-// sessions. The zero value is ready.
+// Callbacks is the [transport.Handler] for the calls that servers make to the sessions of a
+// client. Set it as BackwardHandler of the RPC clients (transport.Config), and as
+// Config.Callbacks of the sessions. The zero value is ready.
 type Callbacks struct {
 	mu       sync.Mutex
 	sessions map[key]*Session

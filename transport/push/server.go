@@ -23,38 +23,39 @@ var (
 	ErrServerClosed = errors.New("push: server closed")
 )
 
-// Server has logs that clients append to and the program that calls itself. It is a
-// [transport.Handler] for its program: give it to a transport.Server. Set the fields,
-// call Load, then serve; they must not change afterwards.
+// Server has the logs that clients append to, and the RPC program that opens them. It is a
+// [transport.Handler]: pass it to a transport.Server. Set the fields, call Load, then serve. The
+// fields must not change afterwards.
 type Server struct {
 	// Store keeps the logs. It must be set.
 	Store Store
-	// Addr is told to clients as the address for commit connections, host:port, which
-	// somebody passes to Serve or ServeConn; without host it is that of the RPC server. ""
-	// means that there is none, and clients get the rung Append.
+	// Addr is the address for commit connections, host:port, that clients are told. Without host,
+	// clients use the host of the RPC server. The application passes the connections made there to
+	// Serve or ServeConn. "" means that there is no such address, and clients get the rung Append.
 	Addr string
-	// Allow decides who may have a new log of a name. If nil, everybody. It must not block.
-	// Who is not allowed cannot tell whether the name is taken.
+	// Allow decides who may have a new log with that name. If nil, everybody may. It must not
+	// block. A client that is not allowed cannot tell whether the name is taken.
 	Allow func(req *transport.Request, name string) bool
-	// Consume, if set, is called in a goroutine of its own for each log, once, as soon as
-	// there is one. Its context ends with Close, which waits for it.
+	// Consume, if set, is called once for each log, in its own goroutine, as soon as the log
+	// exists. Its context ends with Close, which waits for it to return.
 	Consume func(ctx context.Context, l *Log)
-	// Began, if set, is called when a session begins: the one before it is over, its records
-	// lie before l.Tail(), and the client has not been told yet. Again says that the same
-	// instance of the owner goes on, and appends again what was not acknowledged. False
-	// refuses the session, with StatusLost. It must not call the Log's Fence.
+	// Began, if set, is called when a session begins. The previous session is over then, its
+	// records lie before l.Tail(), and the client does not know of the new session yet. again says
+	// that it is the same instance of the owner, which repeats the appends that were not
+	// acknowledged. If Began returns false, the session is refused with StatusLost. It must not
+	// call the Log's Fence.
 	Began func(l *Log, id SessionID, again bool) bool
-	// Ended, if set, is called when a client has said that it closes a session. Until Fence
-	// something of it may still run.
+	// Ended, if set, is called when a client says that it closes a session. Until Fence returns,
+	// operations of the session may still run.
 	Ended func(l *Log, id SessionID)
-	// Forgetful says that what a session means does not survive this process: an instance
-	// that resumes one of before is told StatusFenced.
+	// Forgetful says that the meaning of a session does not survive this process: an instance that
+	// resumes an earlier session gets StatusFenced.
 	Forgetful bool
-	// Options say how new logs are made; nil: the defaults of commitlog.Create.
+	// Options says how new logs are made. Nil means the defaults of commitlog.Create.
 	Options *commitlog.Options
-	// Limits bound what clients may have.
+	// Limits bounds what clients can take from the server.
 	Limits Limits
-	// RDMA is the configuration of commit connections; nil: the defaults.
+	// RDMA is the configuration of commit connections. Nil means the defaults.
 	RDMA *rdmap.Config
 	// Next serves the calls of all other programs. If nil, they are answered with
 	// PROG_UNAVAIL.
@@ -102,9 +103,9 @@ func (s *Server) init() {
 	})
 }
 
-// Load opens all logs of the Store. A log that cannot be opened stays, and its owner is
-// told StatusLost; the others serve. The errors of all of them are joined, those of the
-// store first.
+// Load opens all logs of the Store. If a log cannot be opened, it stays in the Store, its owner
+// gets StatusLost, and the other logs are served. Load returns all errors joined, those of the
+// Store first.
 func (s *Server) Load() error {
 	s.init()
 	names, err := s.Store.Names()
@@ -120,7 +121,7 @@ func (s *Server) Load() error {
 	return errors.Join(errs...)
 }
 
-// Log returns a log that has been loaded or made. Error: ErrNoLog.
+// Log returns a log that was loaded or created. Error: ErrNoLog.
 func (s *Server) Log(name string) (*Log, error) {
 	s.init()
 	s.mu.Lock()
@@ -137,7 +138,7 @@ func (s *Server) Log(name string) (*Log, error) {
 	return l, nil
 }
 
-// MayBlock says which calls wait for a disk (see [transport.Handler]).
+// MayBlock names the calls that wait for a disk (see [transport.Handler]).
 func (s *Server) MayBlock(prog, vers, proc uint32) bool {
 	if prog == Program {
 		return proc == procOpen || proc == procClose || proc == procAppend
@@ -145,8 +146,8 @@ func (s *Server) MayBlock(prog, vers, proc uint32) bool {
 	return transport.MayBlock(s.Next, prog, vers, proc)
 }
 
-// NonIdempotent says which calls must not run twice: an OPEN would end the session that it
-// has begun. An APPEND may, since its records have numbers.
+// NonIdempotent names the calls that must not run twice: a second OPEN would end the session of
+// the first. An APPEND may run twice, because its records have numbers.
 func (s *Server) NonIdempotent(prog, vers, proc uint32) bool {
 	if prog == Program {
 		return proc == procOpen
@@ -154,7 +155,7 @@ func (s *Server) NonIdempotent(prog, vers, proc uint32) bool {
 	return transport.NonIdempotent(s.Next, prog, vers, proc)
 }
 
-// Lazy asks Next about its programs.
+// Lazy asks Next about the other programs.
 func (s *Server) Lazy(prog, vers, proc uint32) bool {
 	return prog != Program && transport.Lazy(s.Next, prog, vers, proc)
 }
@@ -212,8 +213,8 @@ func (s *Server) serve(ctx context.Context, req *transport.Request, resp *transp
 	}
 }
 
-// Close ends all sessions and connections, waits for Consume, and gives the memories back
-// to the Store. It flushes nothing: what was acknowledged is durable. When ctx ends first,
+// Close ends all sessions and connections, waits for Consume, and returns the memory of the logs
+// to the Store. It flushes nothing: acknowledged records are already durable. If ctx ends first,
 // the error is region.ErrPinned for a log that is still being written.
 func (s *Server) Close(ctx context.Context) error {
 	s.init()

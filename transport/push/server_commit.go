@@ -16,9 +16,8 @@ import (
 // errToken rejects a connection whose token is not one of ours, was used, or is void.
 var errToken = errors.New("push: no session has this token")
 
-// Serve accepts commit connections from l, which it takes. It returns ErrServerClosed, or
-// the first error of Accept, but for those of a process that is out of descriptors for
-// a while.
+// Serve takes l and accepts commit connections from it. It returns ErrServerClosed, or the first
+// error of Accept. While the process is out of file descriptors, it waits instead.
 func (s *Server) Serve(l net.Listener) error {
 	s.init()
 	defer l.Close()
@@ -48,8 +47,8 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 }
 
-// ServeConn serves the commit connection nc, which it takes, until it ends, and returns
-// why. A connection that does not show a token in its MPA Request is rejected.
+// ServeConn takes the commit connection nc, serves it until it ends, and returns why it ended. A
+// connection without a token in its MPA Request is rejected.
 func (s *Server) ServeConn(nc net.Conn) error {
 	s.init()
 	var sess *session

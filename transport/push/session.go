@@ -18,12 +18,12 @@ var (
 	ErrClosed = errors.New("push: session closed")
 	// ErrNoProgram: the server does not have the program, and there is no Config.File.
 	ErrNoProgram = errors.New("push: the server does not offer push (set Config.File for the last rung)")
-	// ErrNoKeep: a secret would have to be kept.
+	// ErrNoKeep: the server would issue a secret, and Config.Keep is not set.
 	ErrNoKeep = errors.New("push: without Secret, Config.Keep must be set: a new log is lost without its secret")
 )
 
-// Session is a client's end of a log. It lives as long as its process: when a connection
-// ends it opens again. It has one goroutine, until Close.
+// Session is the client's end of a log. When its connection ends, it opens the log again. It has
+// one goroutine until Close.
 type Session struct {
 	cfg      *Config
 	rpc      transport.Caller // nil: File alone
@@ -48,12 +48,12 @@ type Session struct {
 	err    error       // final
 }
 
-// Dial opens the log name at the server behind rpc, and a session on it, and returns when
-// records can be appended. Rpc stays the caller's, and is used until Close; a
-// [transport.Redialer] survives the end of its connections, others do not. It may be nil if
-// there is a Config.File.
+// Dial opens the log name at the server behind rpc, begins a session, and returns when records
+// can be appended. The Session uses rpc until Close, but does not close it. Only a
+// [transport.Redialer] survives the end of its connections. rpc may be nil if Config.File is set.
 //
-// Ctx bounds Dial alone. Errors are *Error; with a Status the server has refused.
+// ctx bounds Dial alone. Errors are of type *Error. If the server has refused, they wrap a
+// Status.
 func Dial(ctx context.Context, rpc transport.Caller, name string, cfg *Config) (*Session, error) {
 	s := &Session{cfg: cfg.fill(), rpc: rpc, name: name, kept: make(chan struct{})}
 	if !possible(name) {
@@ -84,12 +84,12 @@ func (s *Session) error(op string, err error) error {
 	return &Error{Op: op, Log: s.name, Err: err}
 }
 
-// Append appends a record and returns its number, and what it has obtained, when it is
-// part of the log. Appends of several goroutines share their flushes. Record is borrowed
-// until Append returns. While there is no connection Append waits.
+// Append appends a record. When the record is part of the log, it returns its number and the
+// level reached. Appends of several goroutines share flushes. Append borrows record until it
+// returns. While there is no connection, it waits.
 //
-// Errors: as [commitlog.Producer.Append]; when the session has ended for good, *Error with
-// the reason, and then what was under way may be in the log.
+// Errors are those of [commitlog.Producer.Append]. When the session has ended for good, the error
+// is an *Error with the reason; the record may then be in the log.
 func (s *Session) Append(ctx context.Context, record []byte) (commitlog.Result, error) {
 	if len(record) > s.cfg.MaxRecord {
 		return commitlog.Result{}, commitlog.ErrTooLarge
@@ -102,7 +102,7 @@ func (s *Session) Append(ctx context.Context, record []byte) (commitlog.Result, 
 	return r, nil
 }
 
-// Begin starts an append, to be waited for; see [commitlog.Producer.Begin].
+// Begin starts an append; call Wait on the result. See [commitlog.Producer.Begin].
 func (s *Session) Begin(record []byte) (*commitlog.Pending, error) {
 	if len(record) > s.cfg.MaxRecord {
 		return nil, commitlog.ErrTooLarge
@@ -119,14 +119,15 @@ func (s *Session) cause(err error) error {
 	return err
 }
 
-// Rung returns by what records are appended now.
+// Rung returns how records are appended at present.
 func (s *Session) Rung() Rung {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.rung
 }
 
-// Err returns why the session has ended for good, ErrClosed after Close, nil before.
+// Err returns why the session has ended for good: ErrClosed after Close. Before that it returns
+// nil.
 func (s *Session) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,8 +145,8 @@ func (s *Session) fail(err error) {
 	s.p.Close()
 }
 
-// Close ends the session, here and, as far as ctx permits, at the server. What is under
-// way ends with ErrClosed, and may be in the log; what was acknowledged is.
+// Close ends the session, here and, as far as ctx permits, at the server. Unfinished appends
+// return ErrClosed, and their records may be in the log. Acknowledged records are in the log.
 func (s *Session) Close(ctx context.Context) error {
 	first := s.Err()
 	s.fail(ErrClosed)

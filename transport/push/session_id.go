@@ -2,13 +2,13 @@ package push
 
 import "crypto/rand"
 
-// SessionID names a session of a log at its server: 128 random bits that the server tells
-// nobody but who has opened it. For programs that have to do with a log and want to know
-// whose it is.
+// SessionID names a session of a log at its server: 128 random bits that the server tells only
+// the client that has opened it. A program that works with a log can use it to find out whose log
+// it is.
 type SessionID [keyLen]byte
 
-// ID returns the session at the server, zeros before there is one and on the rung InFile.
-// It changes whenever the session is opened again.
+// ID returns the ID of the session at the server. It is zero before the first session, and on the
+// rung InFile. It changes whenever the log is opened again.
 func (s *Session) ID() SessionID {
 	s.mu.Lock()
 	defer s.mu.Unlock()

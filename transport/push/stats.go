@@ -2,15 +2,15 @@ package push
 
 import "sync/atomic"
 
-// Stats are the counters of a server.
+// Stats has the counters of a server.
 type Stats struct {
-	Logs     int    // that there are
-	Sessions int    // that are open
+	Logs     int    // number of logs
+	Sessions int    // open sessions
 	Conns    int    // commit connections
-	Octets   uint64 // of all rings
+	Octets   uint64 // total size of the rings
 	Issued   uint64 // secrets
 	Opens    uint64 // sessions begun
-	Refused  uint64 // OPENs that got neither
+	Refused  uint64 // OPENs that got neither a secret nor a session
 	Native   uint64 // sessions that went to a commit connection
 	Rejected uint64 // commit connections without a good token, or too many of them
 	Appends  uint64 // records by APPEND
@@ -22,7 +22,7 @@ type counters struct {
 	issued, opens, refused, native, rejected, appends, slowed, lost atomic.Uint64
 }
 
-// Stats returns the counters, each for itself.
+// Stats returns the counters. They are not read at one instant.
 func (s *Server) Stats() Stats {
 	s.init()
 	s.mu.Lock()

@@ -2,20 +2,20 @@ package push
 
 import "fmt"
 
-// Status is what the server says of a call (docs/push.x, push_status). As an error it is
-// the peer's refusal.
+// Status is the result of a call (docs/push.x, push_status). As an error it means that the server
+// has refused.
 type Status uint32
 
 // The statuses.
 const (
 	StatusOK       Status = 0
 	StatusIssued   Status = 1 // a secret instead of a session
-	StatusRefused  Status = 2 // for whatever reason: the name, the secret, the rules
+	StatusRefused  Status = 2 // because of the name, the secret or the rules; the server does not say which
 	StatusBusy     Status = 3 // now
 	StatusFull     Status = 4 // no room for another log
 	StatusFenced   Status = 5 // another instance of the owner has opened the log since
 	StatusStale    Status = 6 // the session is over
-	StatusGap      Status = 7 // records before these are missing
+	StatusGap      Status = 7 // records before these ones are missing
 	StatusTooLarge Status = 8 // a record beyond the limit
 	StatusLost     Status = 9 // the log is damaged, or its medium has failed
 )
@@ -47,8 +47,8 @@ func (s Status) Error() string { return "push: " + s.String() }
 // temporary says whether the same call may succeed later.
 func (s Status) temporary() bool { return s == StatusBusy || s == StatusStale }
 
-// Error says which call on which log failed. Err is a Status when the server refused, else
-// what kept the call from it: those of package transport, rdmap and commitlog.
+// Error says which operation on which log failed. Err is a Status if the server refused, and
+// otherwise an error of package transport, rdmap or commitlog.
 type Error struct {
 	Op  string // "open", "append", "file"
 	Log string // its name

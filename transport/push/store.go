@@ -7,22 +7,22 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// Owner is what a server keeps of a secret: its SHA-256. It gives no right.
+// Owner is the SHA-256 of a secret, which the server keeps. It grants no access.
 type Owner [sha256.Size]byte
 
 // ownerOf returns the digest of a secret.
 func ownerOf(s *Secret) Owner { return sha256.Sum256(s[:]) }
 
-// Store keeps the logs of a server. Its methods are not called at the same time for the
+// Store keeps the logs of a server. The server never calls two methods at the same time for the
 // same name.
 type Store interface {
-	// Create makes a log of size octets for owner. Format is called with its memory,
-	// zeros; the log exists once Create has returned nil, durably, and not before. What a
-	// crash has left of an earlier attempt is in nobody's way.
+	// Create makes a log of size octets for owner. It calls format with the zeroed memory of the
+	// log. The log exists, durably, once Create has returned nil, and not before. Remains of an
+	// attempt that a crash interrupted do not get in the way.
 	Create(name string, size int, owner Owner, format func(region.Memory) error) error
-	// Open lends the memory of a log, until it is closed.
+	// Open returns the memory of a log, which is lent until it is closed, and its owner.
 	Open(name string) (region.Memory, Owner, error)
-	// Names returns the logs there are.
+	// Names returns the names of all logs.
 	Names() ([]string, error)
 }
 

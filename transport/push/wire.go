@@ -5,8 +5,8 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// The program (docs/push.x). Its number is one of those that RFC 5531 Section 8.3 leaves
-// to users.
+// The RPC program (docs/push.x). Its number is from the range that RFC 5531 Section 8.3 leaves to
+// users.
 const (
 	Program = 0x20737467
 	Version = 1
@@ -16,7 +16,7 @@ const (
 	procClose  = 2
 	procAppend = 3
 	procStatus = 4
-	// ProcCount is how many procedures there are, numbered from 0.
+	// ProcCount is the number of procedures, which are numbered from 0.
 	ProcCount = 5
 
 	// callbackProgram is what the server calls, in the backward direction.
@@ -32,7 +32,7 @@ const (
 	keyLen     = 16
 )
 
-// Secret is what proves that a log is one's own: 128 bits from the server.
+// Secret proves ownership of a log: 128 bits, issued by the server.
 type Secret [keyLen]byte
 
 // key is a random name for something at the server: a session, a token, an instance.

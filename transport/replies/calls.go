@@ -262,10 +262,10 @@ func (c *Client) closeCalls() error {
 	return c.calls.log.Close(context.Background())
 }
 
-// Unanswered returns the calls of earlier lives that were issued, and perhaps sent, and run,
-// and to which the log holds no reply, in their order. They are kept until Settle, and take
-// the room of new ones. Where the server does not push replies to what Config.Choose names,
-// they say no more than that the call had not ended. Nil without Config.Calls.
+// Unanswered returns, in order, the calls of earlier lives that were issued (and perhaps sent and
+// executed) and whose replies are not in the log. They are kept until Settle, and take room from
+// new ones. If the server does not push replies to all calls that Config.Choose names, a call in
+// this list has only not ended. It returns nil without Config.Calls.
 func (c *Client) Unanswered() []*Issued {
 	if c.calls == nil {
 		return nil
@@ -273,8 +273,8 @@ func (c *Client) Unanswered() []*Issued {
 	return c.calls.found
 }
 
-// Settle says that an unanswered call of an earlier life is not needed any more: soon after,
-// Open does not find it.
+// Settle says that an unanswered call of an earlier life is not needed any more. Soon after, Open
+// does not find it.
 func (c *Client) Settle(i *Issued) {
 	c.mu.Lock()
 	news := c.ended(i.key())

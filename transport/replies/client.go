@@ -11,8 +11,8 @@ import (
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
-// Client makes calls whose replies are durable before its callers see them. It has three
-// goroutines until Close, one more with Config.Calls, and is a [transport.Caller].
+// Client makes calls whose replies are durable before its callers see them. It is a
+// [transport.Caller]. Until Close it has three goroutines, and one more with Config.Calls.
 type Client struct {
 	cfg   *Config
 	log   *commitlog.Log
@@ -44,7 +44,7 @@ type Client struct {
 
 var _ transport.Caller = (*Client)(nil)
 
-// Open recovers the log and returns a Client; connections are made when they are needed.
+// Open recovers the log and returns a Client, which opens connections when they are needed.
 // Errors: those of [commitlog.Open], and ErrForeign.
 func Open(cfg *Config) (*Client, error) {
 	c := &Client{
@@ -85,12 +85,13 @@ func Open(cfg *Config) (*Client, error) {
 	return c, nil
 }
 
-// Connect makes a connection for calls if there is none, and offers the log on it. Unlike
-// calls it makes one attempt; see [transport.Redialer.Connect].
+// Connect opens a connection for calls if there is none, and offers the log on it. Unlike a call
+// it makes only one attempt; see [transport.Redialer.Connect].
 func (c *Client) Connect(ctx context.Context) error { return c.rpc.Connect(ctx) }
 
-// Epoch returns the number of this life of the client: with an XID it is the key of a
-// reply. A later life has a larger one, if a log was ever offered in this one.
+// Epoch returns the number of this life of the client (from Open to Close or a crash). With an
+// XID it is the key of a reply. The next life has a larger number, if the log was offered in this
+// one.
 func (c *Client) Epoch() uint32 { return c.epoch }
 
 // Recovered returns the replies that the log held when it was opened, in the order in which
@@ -141,9 +142,9 @@ func (c *Client) wake() {
 	c.changed = make(chan struct{})
 }
 
-// Call makes a call and returns the number of the record that holds its reply, durably, or
-// 0 for a reply without one. Errors besides those of [transport.Redialer.Do]: ErrNotKept,
-// the error of ctx, and those of the log; for all of these the reply is filled in.
+// Call makes a call and returns the number of the durable record that holds its reply, or 0 if
+// the reply has no record. Besides the errors of [transport.Redialer.Do] it returns ErrNotKept,
+// the error of ctx, and those of the log; with all of these the reply is valid.
 func (c *Client) Call(ctx context.Context, call *transport.Call, reply *transport.Reply) (seq uint64, err error) {
 	roomy := *call
 	if roomy.MaxResults > 0 {
@@ -198,16 +199,16 @@ func (c *Client) hold(ctx context.Context, n name, xid uint32) error {
 	}
 }
 
-// Do is Call, and Done: for callers to whom it is enough that a reply they have not got
-// is there.
+// Do is Call followed by Done. It is for callers that only need the replies they have not seen to
+// be in the log after a crash.
 func (c *Client) Do(ctx context.Context, call *transport.Call, reply *transport.Reply) error {
 	seq, err := c.Call(ctx, call, reply)
 	c.Done(seq)
 	return err
 }
 
-// Done says that record seq is not needed any more; 0 does nothing. Its room is free, and
-// Open does not find it, soon after all records before it are done too.
+// Done says that record seq is not needed any more. Soon after all records before it are done
+// too, its room is free and Open does not find it. Done(0) does nothing.
 func (c *Client) Done(seq uint64) {
 	if seq == 0 {
 		return
@@ -264,7 +265,7 @@ func (c *Client) giveUp(ctx context.Context) error {
 // Stats implements [transport.Caller].
 func (c *Client) Stats() transport.Stats { return c.rpc.Stats() }
 
-// Close ends the connections and gives the memory back. Records that nobody was Done with
+// Close ends the connections and gives the memory back. Records for which Done was not called
 // stay in it.
 func (c *Client) Close() error {
 	c.cancel()

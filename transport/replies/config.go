@@ -16,10 +16,10 @@ import (
 
 // Errors of a Client.
 var (
-	// ErrNotKept: the reply came and named its record, and that will not be in the log: the
-	// server has lost it. The reply is filled in.
+	// ErrNotKept: the reply named a record that will never be in the log, because the server has
+	// lost it. The reply itself is valid.
 	ErrNotKept = errors.New("replies: the reply came, and its record is lost (the server has restarted)")
-	// ErrForeign: the log holds records that are no replies.
+	// ErrForeign: the log holds records that are not replies.
 	ErrForeign = errors.New("replies: the log is not one of replies")
 	// ErrNoProgram says that the server pushes no replies.
 	ErrNoProgram   = errors.New("replies: the server does not push replies")
@@ -35,40 +35,40 @@ const (
 	DefaultMaxDelay     = 5 * time.Second
 )
 
-// Config of a Client. Zero fields mean the defaults. It is copied.
+// Config is the configuration of a Client. Zero fields mean the defaults. It is copied.
 type Config struct {
-	// Memory is the log, made by Create. The Client has it until Close has returned nil.
+	// Memory is the log, made by Create. It belongs to the Client until Close has returned nil.
 	Memory region.Memory
-	// Calls, if not nil, is another log, made by Create in MinCalls octets or more, in which a
-	// note of each call is durable before it is sent: Unanswered tells after a crash what was
-	// asked and not answered. It costs a call a flush of this memory before it is sent, and
-	// one behind it that nobody waits for; calls share them. Of the calls under way an
-	// eighth of the log has room, 128 octets each; more wait. Choose says which calls are
-	// noted; if nil, all. The Client has it as it has Memory.
+	// Calls, if not nil, is another log, made by Create in MinCalls octets or more. A note of each
+	// call is durable there before the call is sent; after a crash, Unanswered returns the calls
+	// that were not answered. This costs each call one flush of this memory before it is sent, and
+	// one afterwards for which nobody waits; concurrent calls share flushes. The notes of calls in
+	// progress take 128 octets each and may fill an eighth of the log; further calls wait. Choose
+	// says which calls are noted; if nil, all. Calls belongs to the Client as Memory does.
 	Calls  region.Memory
 	Choose func(prog, vers, proc uint32) bool
-	// Immediates, if not nil, lets the server send 8 octets of Immediate Data in place of a
-	// reply that its record holds: give it as Immediate to the RPC clients that Redial makes
-	// (transport.Config), with ImmediateReplies, which the server has to set too. If nil, or
-	// where it has not, replies come twice, by the log and as ever.
+	// Immediates, if not nil, lets the server send 8 octets of Immediate Data in place of a reply
+	// that is in a record. Set its method Immediate as Immediate in the transport.Config of the
+	// RPC clients that Redial opens, together with ImmediateReplies, which the server has to set
+	// too. Otherwise replies arrive twice: in the log, and as usual.
 	Immediates *Immediates
-	// Redial is how the calls travel; its Dial must be set, its Issue is not used. It makes
-	// RDMA connections: others get no records.
+	// Redial says how to connect for the calls. Its Dial must be set, and its Issue is not used.
+	// Dial should open RDMA connections: on others, replies come without records.
 	Redial transport.RedialConfig
-	// Host is where the connection of the log goes when the server names no host; Dial
-	// makes it, by TCP if nil.
+	// Host is the host of the log connection if the server names none. Dial opens the connection;
+	// if nil, by TCP.
 	Host string
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
-	// RDMA is the configuration of the connection of the log; nil: the defaults.
+	// RDMA is the configuration of the log connection. Nil means the defaults.
 	RDMA *rdmap.Config
-	// OfferTimeout bounds one attempt to offer the log; when it has failed, calls are made
-	// all the same, and their replies come without records until another attempt has
-	// succeeded. If zero, 10 s.
+	// OfferTimeout bounds one attempt to offer the log. After a failed attempt calls are made
+	// nevertheless, and their replies come without records until another attempt has succeeded. If
+	// zero, 10 s.
 	OfferTimeout time.Duration
-	// MinDelay and MaxDelay bound the wait between attempts, which doubles. If zero, 20 ms
-	// and 5 s.
+	// MinDelay and MaxDelay bound the wait between attempts, which doubles each time. If zero, 20
+	// ms and 5 s.
 	MinDelay, MaxDelay time.Duration
-	// Logger gets a line per connection of the log and failure; nil discards.
+	// Logger gets a line per log connection and per failure; nil discards.
 	Logger *zap.Logger
 }
 

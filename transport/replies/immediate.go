@@ -2,14 +2,14 @@ package replies
 
 import "sync"
 
-// Immediates takes Immediate Data that stand for replies, see Config.Immediates. The zero value is
-// ready; it belongs to one Client.
+// Immediates receives Immediate Data that stand for replies: see Config.Immediates. The zero
+// value is ready. It belongs to one Client.
 type Immediates struct {
 	mu sync.Mutex
 	c  *Client
 }
 
-// Immediate is a transport.Config.Immediate.
+// Immediate implements transport.Config.Immediate.
 func (i *Immediates) Immediate(n uint64, deliver func(reply []byte)) {
 	i.mu.Lock()
 	c := i.c

@@ -7,14 +7,14 @@ import (
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
-// State is what the logs of a client hold.
+// State is the content of the logs of a client.
 type State struct {
 	Replies    []*Record // as Client.Recovered
 	Unanswered []*Issued // as Client.Unanswered
 }
 
-// Inspect reads the log of replies, and that of calls unless it is nil, and changes
-// nothing. Nobody should use them meanwhile. Errors: *commitlog.FormatError,
+// Inspect reads the log of replies, and the log of calls unless that is nil. It changes nothing.
+// The logs should not be in use meanwhile. Errors: *commitlog.FormatError,
 // *commitlog.PoisonError, ErrForeign, and those of reading.
 func Inspect(replies, calls *io.SectionReader) (*State, error) {
 	var st State

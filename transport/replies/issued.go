@@ -8,7 +8,7 @@ import (
 	"github.com/stag-rdma/stag/transport"
 )
 
-// Issued is a call, as the log of calls has it.
+// Issued is a call, as noted in the log of calls.
 type Issued struct {
 	Epoch  uint32            // of the life of the client that has called
 	XID    uint32            // with Epoch, the key: see Record

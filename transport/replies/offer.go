@@ -78,8 +78,9 @@ func over(err error) bool {
 	return errors.Is(err, net.ErrClosed)
 }
 
-// Offered returns nil while the server pushes replies into the log. Otherwise replies come without
-// records, and count at once; the error says why: ErrNoProgram, or that of the last attempt.
+// Offered returns nil while the server pushes replies into the log. Otherwise replies come
+// without records, and Call returns them at once. The error says why: ErrNoProgram, or the error
+// of the last attempt.
 func (c *Client) Offered() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -26,31 +26,33 @@ const (
 // ErrClosed is returned by Serve after Close.
 var ErrClosed = errors.New("replies: closed")
 
-// Pusher is a [transport.Handler] that hands calls to another one and pushes its replies
-// into the logs that clients have offered. Set the fields, then serve; they must not
-// change afterwards.
+// Pusher is a [transport.Handler] that passes calls to another Handler, and pushes its replies
+// into the logs that clients have offered. Set the fields, then serve. The fields must not change
+// afterwards.
 type Pusher struct {
 	// Handler serves the calls. It must be set.
 	Handler transport.Handler
-	// Addr is told to clients as the address for the connections of their logs, host:port,
-	// which somebody passes to Serve or ServeConn; without host it is that of the RPC server.
+	// Addr is the address for log connections, host:port, that clients are told. Without host,
+	// clients use the host of the RPC server. The application passes the connections made there to
+	// Serve or ServeConn.
 	Addr string
-	// Choose says which replies are pushed. If nil, those of the calls that Handler names
-	// as not idempotent.
+	// Choose says which replies are pushed. If nil, the replies to calls for which Handler's
+	// NonIdempotent returns true.
 	Choose func(prog, vers, proc uint32) bool
-	// MaxQueued bounds the octets that are on their way to one log; what is beyond it is
-	// answered without a record. If zero, 1 MiB. So is what the log has no room for, which
-	// waits for some, until there has been none for a second.
+	// MaxQueued bounds the octets that are on their way to one log. Replies beyond it leave
+	// without a record. When the log is full, replies wait for room, but once there has been none
+	// for a second they leave without a record too. If zero, 1 MiB.
 	MaxQueued int
-	// MaxClients bounds the logs, of which a host has an eighth, and their connections, of
-	// which it has as many that have not shown a token yet. If zero, 1024.
+	// MaxClients bounds the logs, of which one host may have an eighth. It also bounds the log
+	// connections, of which one host may have an eighth that have not shown a token yet. If zero,
+	// 1024.
 	MaxClients int
-	// TokenTime is how long the token of an offer is good for. If zero, 10 s. GraceTime is
-	// how long a client that has no connection left is remembered. If zero, a minute.
+	// TokenTime is how long the token of an offer is valid. If zero, 10 s. GraceTime is how long a
+	// client without any connection is remembered. If zero, one minute.
 	TokenTime, GraceTime time.Duration
-	// RDMA is the configuration of the connections to logs; nil: the defaults.
+	// RDMA is the configuration of the log connections. Nil means the defaults.
 	RDMA *rdmap.Config
-	// Logger gets a line per log and failure; nil discards.
+	// Logger gets a line per log and per failure; nil discards.
 	Logger *zap.Logger
 
 	once sync.Once
@@ -103,8 +105,8 @@ func (p *Pusher) NonIdempotent(prog, vers, proc uint32) bool {
 	return prog != Program && transport.NonIdempotent(p.Handler, prog, vers, proc)
 }
 
-// Lazy asks Handler about its programs. The digest of a chosen call covers all arguments,
-// so these come with the call.
+// Lazy asks Handler about its programs. For chosen calls it returns false, because the digest of
+// a call covers all its arguments.
 func (p *Pusher) Lazy(prog, vers, proc uint32) bool {
 	return prog != Program && !p.chosen(prog, vers, proc) && transport.Lazy(p.Handler, prog, vers, proc)
 }
@@ -266,8 +268,8 @@ func (p *Pusher) forget(c *client) {
 	}
 }
 
-// Close ends the connections to logs and forgets the clients: replies leave without
-// records from then on.
+// Close ends the log connections and forgets the clients. From then on, replies leave without
+// records.
 func (p *Pusher) Close() error {
 	p.init()
 	p.mu.Lock()

@@ -23,8 +23,8 @@ var (
 	errAnswer = errors.New("replies: the log is not the one that was appended to")
 )
 
-// Serve accepts connections of logs from l, which it takes. It returns ErrClosed, or the
-// first error of Accept, but for those of a process that is out of descriptors for a while.
+// Serve takes l and accepts log connections from it. It returns ErrClosed, or the first error of
+// Accept. While the process is out of file descriptors, it waits instead.
 func (p *Pusher) Serve(l net.Listener) error {
 	p.init()
 	defer l.Close()
@@ -83,8 +83,7 @@ func (u *upcalls) HandleClose(c *rdmap.Conn, err error) {
 	}
 }
 
-// ServeConn serves the connection of a log, nc, which it takes, until it ends, and returns
-// why.
+// ServeConn takes the log connection nc, serves it until it ends, and returns why it ended.
 func (p *Pusher) ServeConn(nc net.Conn) error {
 	p.init()
 	u := &upcalls{answer: make(chan *commitlog.Answer, 1)}

@@ -10,8 +10,8 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// The program (docs/replies.x). Its number is one of those that RFC 5531 Section 8.3
-// leaves to users.
+// The RPC program (docs/replies.x). Its number is from the range that RFC 5531 Section 8.3 leaves
+// to users.
 const (
 	Program = 0x20737468
 	Version = 1
@@ -21,11 +21,11 @@ const (
 	procOfferImmediate = 2 // as procOffer: Immediate Data may stand for replies
 )
 
-// Flavor is that of the verifier of a reply that names a record: its body is the life of
-// the server's memory of the client, from the offer, and the number of the record, 8 octets
-// each. Choice: the verifier is the one part of a reply that is the
-// server's to fill, stays with it in a duplicate request cache, and is not looked at by a
-// client that has offered no log, and so gets none.
+// Flavor is the authentication flavor of the verifier of a reply that names a record. The body of
+// the verifier has 8 octets that identify the server's state for this client, as it was told with
+// the offer, and 8 octets with the number of the record. Choice: the verifier is the one part of
+// a reply that the server may fill, and it stays with the reply in a duplicate request cache. A
+// client that has offered no log gets no such verifier.
 const Flavor xdr.AuthFlavor = 0x73746c67
 
 const (
