@@ -32,8 +32,8 @@ func (op AtomicOp) String() string {
 	return "AtomicOp(" + strconv.Itoa(int(op)) + ")"
 }
 
-// Atomic says what an atomic operation does. Values are numbers: the peer keeps them
-// in its own byte order.
+// Atomic says what an atomic operation does. Values are numbers, which the peer stores in its own
+// byte order.
 type Atomic struct {
 	Op AtomicOp
 	// Operand is what FetchAdd adds, what CmpSwap and Swap store.
@@ -41,13 +41,13 @@ type Atomic struct {
 	// Mask: FetchAdd: the highest bit of each field, 0 for one field of 64 bits.
 	// CmpSwap: the bits to change. Swap: ignored.
 	Mask uint64
-	// Compare and CompareMask: CmpSwap alone: what the word is compared with, and
-	// the bits that count.
+	// Compare and CompareMask are for CmpSwap alone: the value to compare with, and the bits that
+	// count.
 	Compare, CompareMask uint64
 }
 
-// Answer is what comes back for a request other than a Read. It is written before the
-// request completes.
+// Answer is the result of a request other than a Read. It is filled in before the request
+// completes.
 type Answer struct {
 	Old uint64        // atomics: what the word held
 	Sum [maxHash]byte // Verify: the hash

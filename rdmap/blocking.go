@@ -40,28 +40,27 @@ func (s *spareWaiters) put(w *Waiter) {
 	}
 }
 
-// Send sends p as one message and returns when it has been handed to the socket,
-// which says nothing about the peer. p is borrowed until Send returns. When ctx is
-// over first the message may or may not go out; Send returns ctx's error as soon as p
-// is not used any more.
+// Send sends p as one message, and returns when the message has been handed to the socket, which
+// says nothing about the peer. p is borrowed until Send returns. If ctx ends first, the message
+// may or may not be sent; Send returns ctx's error as soon as p is no longer used.
 func (c *Conn) Send(ctx context.Context, p []byte) error {
 	return c.do(ctx, &WR{Op: OpSend, Body: p})
 }
 
-// SendInvalidate is Send that also invalidates stag at the peer.
+// SendInvalidate is a Send that also invalidates stag at the peer.
 func (c *Conn) SendInvalidate(ctx context.Context, p []byte, stag region.STag) error {
 	return c.do(ctx, &WR{Op: OpSendInvalidate, Body: p, STag: stag})
 }
 
-// Write writes p to [to, to+len(p)) of the peer's region stag. It returns when p has
-// been handed to the socket; that it is placed is certain when a later Send has been
-// answered, or a later Read is complete. p and ctx as with Send.
+// Write writes p to [to, to+len(p)) of the peer's region stag. It returns when p has been handed
+// to the socket. p is certainly placed once the peer has answered a later Send, or a later Read
+// is complete. p and ctx are as with Send.
 func (c *Conn) Write(ctx context.Context, p []byte, stag region.STag, to uint64) error {
 	return c.do(ctx, &WR{Op: OpWrite, Body: p, STag: stag, TO: to})
 }
 
-// Read fills sink with [to, to+len(sink)) of the peer's region stag. sink is lent
-// until Read returns; when ctx is over first its contents are undefined.
+// Read fills sink with [to, to+len(sink)) of the peer's region stag. sink is lent until Read
+// returns. If ctx ends first, its content is undefined.
 func (c *Conn) Read(ctx context.Context, sink []byte, stag region.STag, to uint64) error {
 	if uint64(len(sink)) > maxMessage {
 		return ErrTooLong

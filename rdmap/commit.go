@@ -10,7 +10,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// FlushFlags say what a Flush asks for. None: a fence for what was written before.
+// FlushFlags say what a Flush asks for. Without flags it is a fence for earlier writes.
 type FlushFlags uint8
 
 // The flags of a Flush Request, draft-talpey-rdma-commit Section 3.1.
@@ -133,16 +133,15 @@ func executeAtomicWrite(it *item, t *region.Table) error {
 	return nil
 }
 
-// Flush makes the peer flush n octets at to of its region stag and returns when that
-// is done: what was written to them before is then as flags say.
+// Flush makes the peer flush n octets at to of its region stag, and returns when that is done.
+// Earlier writes to these octets are then persistent or visible, as flags demand.
 func (c *Conn) Flush(ctx context.Context, stag region.STag, to uint64, n uint32, flags FlushFlags) error {
 	return c.do(ctx, &WR{Op: OpFlushRequest, STag: stag, TO: to, Len: n, Flags: flags})
 }
 
-// Verify returns the hash of n octets at to of the peer's region stag. With want the
-// peer compares: if the hashes differ it ends the connection with a Terminate, and
-// executes no later request. want is borrowed until Verify returns, and may be what it
-// returns.
+// Verify returns the hash of n octets at to of the peer's region stag. If want is given, the peer
+// compares the hash with it: if they differ, it ends the connection with a Terminate and executes
+// no later request. want is borrowed until Verify returns, and Verify may return it.
 func (c *Conn) Verify(ctx context.Context, stag region.STag, to uint64, n uint32, want []byte) ([]byte, error) {
 	q, _ := askings.Get().(*asking)
 	if err := c.do(ctx, &WR{Op: OpVerifyRequest, STag: stag, TO: to, Len: n, Body: want, Answer: &q.answer}); err != nil {
@@ -156,8 +155,8 @@ func (c *Conn) Verify(ctx context.Context, stag region.STag, to uint64, n uint32
 	return sum, nil
 }
 
-// AtomicWrite stores 8 octets at to of the peer's region stag, in one step, and
-// after all earlier requests have succeeded. The address is a multiple of 8.
+// AtomicWrite stores 8 octets at to of the peer's region stag, in one step, after all earlier
+// requests have succeeded. The address must be a multiple of 8.
 func (c *Conn) AtomicWrite(ctx context.Context, stag region.STag, to uint64, data [8]byte) error {
 	return c.doWord(ctx, &WR{Op: OpAtomicWriteRequest, STag: stag, TO: to}, data)
 }

@@ -8,15 +8,15 @@ import (
 	"go.uber.org/zap"
 )
 
-// CRCMode says what this side wants of the FPDU CRC (RFC 5044 Section 4.4).
+// CRCMode says whether this side wants the FPDU CRC (RFC 5044 Section 4.4).
 type CRCMode uint8
 
 const (
-	// CRCOn asks for CRC32C. Either side's wish is enough: the CRC is then
-	// generated and checked by both. The default.
+	// CRCOn asks for CRC32C. It is enough that one side asks: then both generate and check the
+	// CRC. The default.
 	CRCOn CRCMode = iota
-	// CRCOff does without, if the peer does not ask for it either. RFC 5044
-	// Section 4.4 allows it only on an administrator's explicit setting.
+	// CRCOff does without the CRC, unless the peer asks for it. RFC 5044 Section 4.4 allows this
+	// only as an explicit setting of an administrator.
 	CRCOff
 )
 
@@ -44,57 +44,56 @@ const (
 // mean the documented defaults; the engine works on a copy, and a Config must
 // not be modified after it has been passed.
 type Config struct {
-	// PrivateData is sent in the initiator's MPA Request. At most 256 octets
-	// in all go out, the engine's own words included (RFC 6581 Section 6 permits
-	// 512; Linux takes 256). The slice is borrowed until Handshake returns.
+	// PrivateData is sent in the initiator's MPA Request. At most 256 octets are sent, including
+	// those that the engine adds (RFC 6581 Section 6 permits 512; Linux takes 256). The slice is
+	// borrowed until Handshake returns.
 	PrivateData []byte
 
-	// Accept decides about a Request at the responder and returns the private
-	// data of the Reply. An error rejects the connection (R=1); the private
-	// data returned with it is sent all the same. Nil accepts everything.
+	// Accept decides about a Request at the responder, and returns the private data of the Reply.
+	// An error rejects the connection (R=1); the private data returned with it is sent
+	// nevertheless. Nil accepts everything.
 	Accept func(req *mpa.Request) (privateData []byte, err error)
 
 	// CRC: CRCOn (default) or CRCOff.
 	CRC CRCMode
 
-	// Revision of MPA: what an initiator asks for, and the highest that a responder
-	// takes. 0 and 2: RFC 6581; 1: RFC 5044 alone, without an exchange of read
-	// depths, which both sides then have to know. Who speaks 2 to a peer that knows 1
-	// alone is told so by ErrOlderPeer.
+	// Revision is the MPA revision that an initiator asks for, and the highest that a responder
+	// accepts. 0 and 2 mean RFC 6581. 1 means RFC 5044 alone, without an exchange of read depths,
+	// which both sides then have to know. If the peer of an initiator with revision 2 seems to
+	// know only revision 1, the error is ErrOlderPeer.
 	Revision int
-	// Markers asks the peer to put markers into what it sends (RFC 5044 Section 4.3).
-	// What the peer asks for is always done. Some peers refuse; off by default.
+	// Markers asks the peer to send markers (RFC 5044 Section 4.3). Some peers refuse, so it is
+	// off by default. This side always sends the markers that the peer asks for.
 	Markers bool
 
-	// PeerToPeer makes an initiator send a ready-to-receive message before anything
-	// else, so that the responder may send first (RFC 6581 Section 9.2). A responder
-	// does what the Request says.
+	// PeerToPeer makes an initiator send a ready-to-receive message before anything else, so that
+	// the responder may send first (RFC 6581 Section 9.2). A responder follows the Request.
 	PeerToPeer bool
-	// RTR is the set of those messages that an initiator can send (0: Write, and
-	// Read unless ORD is none) or a responder takes (0: all).
+	// RTR is the set of ready-to-receive messages that an initiator can send (0: Write, and Read
+	// unless ORD is none) or that a responder accepts (0: all).
 	RTR mpa.RTR
 
-	// IRD is the number of requests of the peer (Reads) held at once; ORD that
-	// of own requests in flight. 0: 64. Negative: none. Both at most 16382, and
-	// cut down to what the peer offers (RFC 6581 Section 9).
+	// IRD is the number of the peer's requests (such as Reads) held at a time, and ORD that of our
+	// own requests in flight. 0: 64. Negative: none. Both are at most 16382, and are reduced to
+	// what the peer offers (RFC 6581 Section 9).
 	IRD, ORD int
 
 	// MULPDU is the largest ULPDU sent, octets, 128 to 64768. 0: derived from
 	// the path's EMSS towards unknown peers, 64768 towards another stag peer.
 	MULPDU int
 
-	// Plain leaves the stag capability block out of the private data: this side
-	// then looks like, and treats the peer as, any other iWARP implementation.
+	// Plain leaves the stag capability block out of the private data. This side then looks like
+	// any other iWARP implementation, and treats the peer as one.
 	Plain bool
 
-	// NoNudge leaves out what an initiator does when it has sent something, and the peer,
-	// not another stag, is silent: after 200 ms and after a second it sends an RDMA Write
-	// of no octets, which has no effect. Some peers (Linux's siw) miss a first message
-	// that comes at once after their Reply until another follows.
+	// NoNudge switches off a workaround. Some peers (Linux's siw) do not notice a first message
+	// that directly follows their Reply until another message comes. So if an initiator has sent
+	// something and a peer that is not a stag stays silent, it sends an empty RDMA Write, which
+	// has no effect, after 200 ms and after one second.
 	NoNudge bool
 
 	// Extensions are the operations beyond RFC 5040 that this side permits. 0: none.
-	// What is in force says ConnectionState.
+	// ConnectionState has those in force.
 	Extensions Extensions
 
 	// RecvSize is the largest Send accepted, octets. 0: 4096.
@@ -102,19 +101,17 @@ type Config struct {
 	// Recvs is the number of receives posted before the connection starts.
 	// 0: 64; negative: none.
 	Recvs int
-	// RecvQueue is where the connection takes its receives from; it may be shared. Nil:
-	// Recvs of its own. With it Recvs means nothing.
+	// RecvQueue provides the receives of the connection; it may be shared. Recvs is then ignored.
+	// Nil: the connection has its own receives.
 	RecvQueue *RecvQueue
-	// RecvQuota bounds the receives of RecvQueue that messages of this connection have
-	// taken and PostRecv has not given back; beyond it there is none for the connection.
-	// 0: no bound.
+	// RecvQuota bounds the receives of RecvQueue that messages of this connection have taken and
+	// PostRecv has not given back. Beyond it the connection gets none. 0: no bound.
 	RecvQuota int
-	// Pool is where the octets of Sends are kept that cannot be lent from the
-	// reader's staging. Nil: one pool of the process (DefaultPool).
+	// Pool provides memory for the octets of Sends that cannot be lent from the reader's staging
+	// buffer. Nil: DefaultPool, which the process shares.
 	Pool *Pool
 
-	// Domain is the protection domain of the connection's region table. Nil: one of
-	// its own.
+	// Domain is the protection domain of the connection's region table. Nil: a new domain.
 	Domain *region.Domain
 
 	// Handler gets the upcalls. Nil: messages queue for Recv.
@@ -127,40 +124,37 @@ type Config struct {
 	// HandshakeTimeout bounds the MPA startup. 0: 10 s at the initiator, 5 s at
 	// the responder.
 	HandshakeTimeout time.Duration
-	// WriteTimeout bounds how long a write may make no progress before the
-	// connection is given up. 0: 60 s.
+	// WriteTimeout bounds how long a write may make no progress before the connection is ended. 0:
+	// 60 s.
 	WriteTimeout time.Duration
-	// StallTimeout bounds how long a Send may wait for memory of the Pool before the
-	// connection ends with the Terminate for "no buffer". When half of it is over, Sends
-	// that began before the wait and have not ended give their memory up: their
-	// connections end with ErrUnfinishedSend. While nobody waits for memory a Send may
-	// take as long as it likes. 0: 30 s.
+	// StallTimeout bounds how long a Send may wait for memory of the Pool before the connection
+	// ends with the Terminate for "no buffer". After half of it, Sends that began before the wait
+	// and have not ended lose their memory: their connections end with ErrUnfinishedSend. While
+	// nobody waits for memory, a Send may take any time. 0: 30 s.
 	StallTimeout time.Duration
-	// FPDUTimeout bounds how long a peer may send nothing inside an FPDU; then the
-	// connection ends with ErrHalfFPDU. Between two FPDUs it may be silent for as long as
-	// it likes. 0: 60 s; negative: no bound.
+	// FPDUTimeout bounds how long a peer may send nothing inside an FPDU; then the connection ends
+	// with ErrHalfFPDU. Between two FPDUs it may be silent for any time. 0: 60 s; negative: no
+	// bound.
 	FPDUTimeout time.Duration
 	// CloseTimeout bounds how long Close waits for queued output. 0: 5 s.
 	CloseTimeout time.Duration
 
-	// HandlerLimit is how long an upcall may hold the reading role of a
-	// connection in Serve before the watchdog gives the role to a new goroutine.
-	// 0 or negative: no watchdog. The watchdog looks every 10 ms, and every millisecond
-	// at upcalls that it has found under way and for a while after one that overstayed;
-	// so it may take 10 ms longer to find the first. With a
-	// watchdog the goroutine in Serve also carries out, under the same limit, the peer's
-	// requests that may take long, such as a Flush to a disk; without, another one does.
+	// HandlerLimit is how long an upcall may hold the reading role of a connection in Serve before
+	// the watchdog gives the role to a new goroutine. 0 or negative: no watchdog. The watchdog
+	// looks every 10 ms. It looks every millisecond while it knows of a running upcall, and for a
+	// while after one that exceeded the limit. So it may take 10 ms longer to find the first. With
+	// a watchdog, the goroutine in Serve also carries out, under the same limit, the peer's
+	// requests that may take long, such as a Flush to a disk. Without it, another goroutine does.
 	HandlerLimit time.Duration
-	// BusyPoll is how long a goroutine that waits for input, in Wait or in Serve, looks
-	// for it again and again before it goes to sleep: half the latency of a short round
-	// trip, for a processor that is busy meanwhile. It looks only behind a wait that was
-	// over within that time, and fewer than GOMAXPROCS goroutines of the process do so at
-	// once. It is for one caller at a time and a processor to spare on both sides: where
-	// several callers share a connection and there are no more processors than peers, it
-	// takes away what they need. TCP on Linux only. 0: not at all, the default.
+	// BusyPoll is how long a goroutine that waits for input, in Wait or in Serve, polls before it
+	// sleeps. This halves the latency of a short round trip, but keeps a processor busy. A
+	// goroutine polls only after a wait that ended within that time, and fewer than GOMAXPROCS
+	// goroutines of the process poll at once. Use it with one caller at a time and a spare
+	// processor on both sides. Where several callers share a connection and there are no more
+	// processors than peers, it takes processor time from them. TCP on Linux only. 0, the default:
+	// no polling.
 	BusyPoll time.Duration
-	// MaxTakeovers bounds the upcalls that have been relieved of the role and
-	// still run. 0: 64.
+	// MaxTakeovers bounds the upcalls that still run after losing the reading role. 0: 64.
 	MaxTakeovers int
 
 	// BufferedInput holds octets already read from the conn. It is borrowed

@@ -81,12 +81,12 @@ type Conn struct {
 	done    chan struct{}
 }
 
-// Client returns a Conn that will send the MPA Request on nc. It takes nc over.
-// A nil cfg means the defaults. Nothing is sent before Handshake.
+// Client returns a Conn that will send the MPA Request on nc. It takes nc. A nil cfg means the
+// defaults. Nothing is sent before Handshake.
 func Client(nc net.Conn, cfg *Config) *Conn { return newConn(nc, cfg, true) }
 
-// Server returns a Conn that will answer an MPA Request on nc. It takes nc
-// over. A nil cfg means the defaults.
+// Server returns a Conn that will answer an MPA Request on nc. It takes nc. A nil cfg means the
+// defaults.
 func Server(nc net.Conn, cfg *Config) *Conn { return newConn(nc, cfg, false) }
 
 func newConn(nc net.Conn, cfg *Config, initiator bool) *Conn {
@@ -110,24 +110,23 @@ func newConn(nc net.Conn, cfg *Config, initiator bool) *Conn {
 	return c
 }
 
-// PeerPrivateData returns the upper layer's private data of the peer's startup
-// frame, the engine's own words removed. The slice belongs to the Conn and does
-// not change.
+// PeerPrivateData returns the upper layer's private data from the peer's startup frame, without
+// what the engines have added. The slice belongs to the Conn and does not change.
 func (c *Conn) PeerPrivateData() []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.peerData
 }
 
-// ConnectionState returns what the startup agreed upon.
+// ConnectionState returns the result of the startup.
 func (c *Conn) ConnectionState() ConnectionState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state
 }
 
-// Table returns the STags of this stream. It exists from the start; Close and every
-// other end of the connection invalidate what is registered there.
+// Table returns the region table of this stream. It exists from the start. Close, and every other
+// end of the connection, invalidates its registrations.
 func (c *Conn) Table() *region.Table { return c.table }
 
 // Register is Table().Register.
@@ -151,9 +150,9 @@ func (c *Conn) Err() error {
 	return c.err
 }
 
-// PostRecv posts n more receives: the peer may send as many more messages. It must
-// be called before the peer learns that it may. With Config.RecvQueue they are posted
-// there, also after the end of the connection, and count as no longer used by it.
+// PostRecv posts n more receives, so that the peer may send n more messages. Call it before the
+// peer learns that it may. With Config.RecvQueue the receives are posted there, also after the
+// end of the connection, and no longer count against its RecvQuota.
 func (c *Conn) PostRecv(n int) {
 	if s := c.rcv.shared; s != nil {
 		s.post(n)

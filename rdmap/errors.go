@@ -14,7 +14,7 @@ var (
 	ErrTooLong = errors.New("rdmap: message longer than 2^32-1 octets")
 	// ErrNoHandshake: the connection has not finished its startup.
 	ErrNoHandshake = errors.New("rdmap: handshake not done (call Conn.Handshake first)")
-	// ErrSendQueueFull: Config.SendQueue octets are waiting already.
+	// ErrSendQueueFull: Config.SendQueue octets are already waiting.
 	ErrSendQueueFull = errors.New("rdmap: send queue full (post again when a work request is complete, or raise Config.SendQueue)")
 	// ErrNoORD: a request on a connection negotiated with ORD 0.
 	ErrNoORD = errors.New("rdmap: reads and other requests not permitted: ORD is 0 (set Config.ORD here and Config.IRD at the peer)")
@@ -27,30 +27,28 @@ var (
 	ErrServing = errors.New("rdmap: connection is already served")
 )
 
-// ErrSinkLost: the memory that a Read is to fill was invalidated, or never had the right
-// or the room, when the Read Request was built. A LocalError wraps it, and the connection
-// ends: its messages leave in the order of posting or not at all. A Read that was
-// cancelled is not one of these.
+// ErrSinkLost: when the Read Request was built, the sink of the Read had been invalidated, or
+// lacked the right or the room. A LocalError wraps it, and the connection ends, because messages
+// leave in the order of posting or not at all. A cancelled Read is not an instance of this.
 var ErrSinkLost = errors.New("rdmap: sink of a Read is not registered memory with the right ReadSink any more; invalidate it after the Read")
 
-// ErrOlderPeer: the peer closed the connection where its Reply was due. It may know RFC
-// 5044 alone, to which a Request of revision 2 is malformed; the initiator "MAY" try
-// again on a new connection with Config.Revision 1 (RFC 6581 Section 10).
+// ErrOlderPeer: the peer closed the connection instead of sending its Reply. It may know only RFC
+// 5044, for which a Request of revision 2 is malformed; the initiator "MAY" try again on a new
+// connection with Config.Revision 1 (RFC 6581 Section 10).
 var ErrOlderPeer = errors.New("rdmap: peer closed instead of answering; if it knows MPA revision 1 alone, connect again with Config.Revision 1")
 
-// ErrUnfinishedSend: a Send of the peer held memory of the Pool that others waited for,
-// and did not end in time; see Config.StallTimeout. A LocalError wraps it.
+// ErrUnfinishedSend: a Send of the peer did not end in time, while others waited for the memory
+// of the Pool that it held; see Config.StallTimeout. A LocalError wraps it.
 var ErrUnfinishedSend = errors.New("rdmap: peer began a Send and did not end it while others waited for its memory")
 
-// ErrClosed is what a connection closed by its own side ends with. It wraps
-// net.ErrClosed.
+// ErrClosed is the error of a connection that this side has closed. It wraps net.ErrClosed.
 var ErrClosed = fmt.Errorf("rdmap: %w", net.ErrClosed)
 
 // ProtocolError says that the peer broke the protocol; a Terminate with Code
 // has been sent where the protocol permits one.
 type ProtocolError struct {
 	Code    TermCode
-	Section string // where the broken rule stands, "RFC 5041 Section 7.1"
+	Section string // of the broken rule, such as "RFC 5041 Section 7.1"
 	Msg     string // what was wrong, with got and want
 	Err     error  // cause, may be nil
 
@@ -58,8 +56,8 @@ type ProtocolError struct {
 	mute bool // no Terminate may be sent
 }
 
-// Terminate returns what was told to the peer: the code, and the headers of the segment
-// at fault as RFC 5040 Section 4.8 has them. The slices must not be changed.
+// Terminate returns what the peer was told: the code, and the headers of the faulty segment as in
+// RFC 5040 Section 4.8. The slices must not be changed.
 func (e *ProtocolError) Terminate() Terminate { return e.term }
 
 // Error implements error.
@@ -74,8 +72,8 @@ func (e *ProtocolError) Error() string {
 // Unwrap returns the cause.
 func (e *ProtocolError) Unwrap() error { return e.Err }
 
-// TerminateError says that the peer sent a Terminate: it holds that we broke the
-// protocol. Its contents are a diagnostic only; see Terminate.
+// TerminateError says that the peer sent a Terminate: in its view we broke the protocol. The
+// content is only a diagnostic; see Terminate.
 type TerminateError struct{ Terminate Terminate }
 
 // Error implements error.
@@ -83,7 +81,7 @@ func (e *TerminateError) Error() string {
 	return "rdmap: peer sent Terminate " + e.Terminate.String()
 }
 
-// LocalError says that this side gave up and sent a Terminate with Code: see
+// LocalError says that this side ended the connection by a Terminate with Code: see
 // Conn.Terminate.
 type LocalError struct {
 	Code TermCode
@@ -112,8 +110,7 @@ type RejectError struct {
 // Error implements error.
 func (e *RejectError) Error() string { return "rdmap: connection rejected by the peer" }
 
-// ConnError says that the wire is cut: the byte stream below failed, ended or
-// timed out.
+// ConnError says that the underlying byte stream failed, ended or timed out.
 type ConnError struct {
 	Op  string // "handshake", "read", "write", "close"
 	Err error

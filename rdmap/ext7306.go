@@ -7,11 +7,11 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// FetchAdd adds add to the 64-bit word at to of the peer's region stag and returns
-// what it held before (RFC 7306 Section 5.1.2). A bit set in mask is the highest of a
-// field whose carry is dropped; mask 0 is one field of 64 bits. The word is at an
-// address that is a multiple of 8, and a number in the peer's byte order. When ctx is
-// over first the operation may or may not be executed.
+// FetchAdd adds add to the 64-bit word at to of the peer's region stag and returns what it held
+// before (RFC 7306 Section 5.1.2). Each bit set in mask is the highest bit of a field, whose
+// carry is dropped; mask 0 means one field of 64 bits. The address of the word must be a multiple
+// of 8, and the word is a number in the peer's byte order. If ctx ends first, the operation may
+// or may not be executed.
 func (c *Conn) FetchAdd(ctx context.Context, stag region.STag, to, add, mask uint64) (old uint64, err error) {
 	return c.atomic(ctx, stag, to, Atomic{Op: AtomicFetchAdd, Operand: add, Mask: mask})
 }
@@ -33,8 +33,8 @@ func (c *Conn) Swap(ctx context.Context, stag region.STag, to, value uint64) (ol
 	return c.atomic(ctx, stag, to, Atomic{Op: AtomicSwap, Operand: value})
 }
 
-// SendImmediate sends Immediate Data (RFC 7306 Section 6): 8 octets, in order with
-// Sends, into a receive of the peer's. solicited asks for an event there.
+// SendImmediate sends Immediate Data (RFC 7306 Section 6): 8 octets, in order with Sends, which
+// consume a receive of the peer. solicited asks for an event there.
 func (c *Conn) SendImmediate(ctx context.Context, data [8]byte, solicited bool) error {
 	op := OpImmediate
 	if solicited {

@@ -2,12 +2,11 @@ package rdmap
 
 import "strings"
 
-// Extensions says which operations beyond RFC 5040 a connection may use. There is no
-// negotiation on the wire (RFC 7306 Section 1.1 leaves it to the upper layer).
-// Choice: stag peers tell each other in the capability block, and what both have
-// switched on is in force. Towards a plain peer the own setting is, which permits
-// discovery: a FetchAdd of 0 that a peer cannot do ends the connection with its
-// Terminate.
+// Extensions says which operations beyond RFC 5040 a connection may use. The protocol does not
+// negotiate them (RFC 7306 Section 1.1 leaves that to the upper layer). Choice: stag peers
+// exchange their settings in the capability block, and the extensions that both have switched on
+// are in force. Towards other peers our own setting is in force, so that applications can probe:
+// if a peer does not support a FetchAdd of 0, the connection ends with its Terminate.
 type Extensions uint8
 
 const (

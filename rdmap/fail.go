@@ -167,11 +167,10 @@ func (c *Conn) waitQuiet(d time.Duration) bool {
 	}
 }
 
-// Close sends what is queued, closes the stream gracefully and returns the first
-// fatal error that came before it, nil if none. It waits at most Config.CloseTimeout
-// for the output and one second for the peer to close too. Work requests whose
-// answer is outstanding fail with ErrClosed. It must not be called in an upcall;
-// Abort may. It is idempotent.
+// Close sends the queued output, closes the stream gracefully, and returns the first fatal error
+// that came before, or nil. It waits at most Config.CloseTimeout for the output, and one second
+// for the peer to close too. Work requests with an outstanding response fail with ErrClosed.
+// Close must not be called in an upcall; Abort may. It is idempotent.
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	first := c.err
@@ -188,9 +187,9 @@ func (c *Conn) Close() error {
 	return first
 }
 
-// Abort ends the connection at once with err as its first fatal error; nil stands
-// for ErrClosed. What is queued is dropped, no Terminate is sent. It may be called
-// anywhere and waits for nothing; see Done.
+// Abort ends the connection at once with err as its first fatal error; nil stands for ErrClosed.
+// Queued output is dropped, and no Terminate is sent. Abort may be called anywhere and does not
+// wait; see Done.
 func (c *Conn) Abort(err error) {
 	if err == nil {
 		err = ErrClosed
@@ -198,10 +197,10 @@ func (c *Conn) Abort(err error) {
 	c.end(err, false)
 }
 
-// Terminate sends a Terminate with code and no headers, and ends the connection
-// with err (nil: one that names the code). It is for an upper layer that has lost
-// track; TermCode{} is RDMAP's local catastrophic error (RFC 5040 Section 4.8). It may be
-// called anywhere and waits for nothing.
+// Terminate sends a Terminate with code and no headers, and ends the connection with err (nil:
+// one that names the code). It is for an upper layer that cannot go on. TermCode{} is RDMAP's
+// local catastrophic error (RFC 5040 Section 4.8). Terminate may be called anywhere and does not
+// wait.
 func (c *Conn) Terminate(code TermCode, err error) {
 	c.end(&LocalError{code, err}, true)
 }

@@ -20,8 +20,8 @@ type half struct {
 	rest   atomic.Pointer[time.Timer]
 }
 
-// ErrHalfFPDU: the peer began an FPDU and sent nothing of it for Config.FPDUTimeout. It
-// wraps os.ErrDeadlineExceeded; a ConnError wraps it.
+// ErrHalfFPDU: the peer began an FPDU and then sent nothing for Config.FPDUTimeout. It wraps
+// os.ErrDeadlineExceeded; a ConnError wraps it.
 var ErrHalfFPDU = fmt.Errorf("rdmap: peer began an FPDU and did not go on with it: %w", os.ErrDeadlineExceeded)
 
 // keep is told by the holder of the role what it holds behind a burst.

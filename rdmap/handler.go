@@ -2,7 +2,7 @@ package rdmap
 
 import "github.com/stag-rdma/stag/rdmap/region"
 
-// Message is a Send or Immediate Data that was delivered.
+// Message is a delivered Send or Immediate Data.
 type Message struct {
 	// Op is one of the four Sends or of the two Immediates, whose Data is 8 octets.
 	Op Opcode
@@ -14,18 +14,19 @@ type Message struct {
 	Invalidated region.STag
 	// Solicited reports that the peer asked for an event.
 	Solicited bool
-	// Order grows from one HandleRecv of a connection to the next. It tells which came first where
-	// messages are handled at the same time, after a HandOff or beyond Config.HandlerLimit. 0 from Recv.
+	// Order grows from one HandleRecv of a connection to the next. It tells which message came
+	// first when several are handled concurrently, after a HandOff or beyond Config.HandlerLimit.
+	// It is 0 from Recv.
 	Order uint64
 }
 
-// Handler gets what arrives on a connection.
+// Handler receives the messages of a connection.
 //
-// HandleRecv runs in the goroutine that holds the reading role, one message
-// after the other in the order of delivery. It must not block and must not call
-// Wait, Close or any blocking method of the same Conn; it may call Post. One that has to
-// block calls Conn.HandOff first. m and m.Data are lent until it returns. Each
-// call has used up one posted receive: PostRecv replaces it.
+// HandleRecv runs in the goroutine that holds the reading role, one message after the other in
+// the order of delivery. It must not block, and must not call Wait, Close or any blocking method
+// of the same Conn; it may call Post. If it has to block, it calls Conn.HandOff first. m and
+// m.Data are lent until it returns. Each call has consumed one posted receive: PostRecv replaces
+// it.
 //
 // HandleClose is called once, when the connection is over and no further
 // HandleRecv will begin, with the first fatal error. Work requests have
@@ -40,12 +41,12 @@ type Handler interface {
 // handled, before the engine flushes what the upcalls have posted.
 type IdleHandler interface{ HandleIdle(c *Conn) }
 
-// UpcallCompleter is the Completer of a request, such as an RDMA Read, that goes on with
-// work of some length when the response is there. In Serve CompleteUpcall is called instead of
-// Complete(nil), in the goroutine that has read the response, which wakes no other. It is an
-// upcall like HandleRecv, under Config.HandlerLimit. Complete is called all the same when the
-// request fails, outside Serve, where another goroutine completes the request, and when what
-// is behind it completes at the same time; so it must see to it itself that nobody waits.
+// UpcallCompleter is the Completer of a request, such as an RDMA Read, whose completion starts
+// longer work. In Serve, CompleteUpcall is called instead of Complete(nil), in the goroutine that
+// has read the response, so that no other has to be woken. It is an upcall like HandleRecv, under
+// Config.HandlerLimit. Complete is still called when the request fails, outside Serve, when
+// another goroutine completes the request, and when later work requests complete at the same
+// time. Then the implementation itself must avoid blocking the caller.
 type UpcallCompleter interface {
 	Completer
 	CompleteUpcall(c *Conn)

@@ -15,11 +15,11 @@ import (
 // aLongTimeAgo is a deadline that has passed.
 var aLongTimeAgo = time.Unix(1, 0)
 
-// Handshake runs the MPA startup (RFC 5044 Section 7.1, RFC 6581). It must succeed
-// before anything is posted; it is run once, later calls return the first result. An
-// error closes the connection: *RejectError when the peer refused, *ConnError when
-// the stream failed, the peer's frame was malformed (*mpa.FormatError within) or time
-// ran out. ErrOlderPeer within means that another attempt is worth it.
+// Handshake runs the MPA startup (RFC 5044 Section 7.1, RFC 6581). It must succeed before
+// anything is posted. It runs once; later calls return the first result. An error closes the
+// connection: *RejectError if the peer refused, *ConnError if the stream failed, the peer's frame
+// was malformed (wrapping *mpa.FormatError) or time ran out. If it wraps ErrOlderPeer, another
+// attempt may succeed.
 func (c *Conn) Handshake(ctx context.Context) error {
 	c.hsMu.Lock()
 	defer c.hsMu.Unlock()

@@ -103,10 +103,9 @@ func (b *inbox) settle(c *Conn) {
 	}
 }
 
-// Recv returns the next message, in the order of delivery. It belongs to the caller.
-// It is for connections without a Handler only (ErrHasHandler). For each message
-// taken one more receive is posted. Messages that arrived before the connection ended
-// are still returned after it.
+// Recv returns the next message, in the order of delivery. The message belongs to the caller.
+// Recv is only for connections without a Handler (ErrHasHandler). It posts one more receive for
+// each message. Messages that arrived before the connection ended are still returned afterwards.
 func (c *Conn) Recv(ctx context.Context) (*Message, error) {
 	if c.cfg.Handler != nil {
 		return nil, ErrHasHandler
@@ -125,7 +124,7 @@ func (c *Conn) Recv(ctx context.Context) (*Message, error) {
 	}
 }
 
-// TryRecv is Recv for a message that is there already; nil: there is none.
+// TryRecv is like Recv, but returns nil if there is no message yet.
 func (c *Conn) TryRecv() *Message {
 	if ev, ok := c.inbox.take(nil); ok {
 		return c.received(&ev)
@@ -144,10 +143,10 @@ func (c *Conn) received(ev *event) *Message {
 	return &m
 }
 
-// WaitSolicited returns when a message that asks for an event (SE, RFC 5040 Section
-// 4.3) is there and has not been taken, or with the error that ends the connection:
-// other messages queue and wake nobody, and TryRecv takes them all. It is for
-// connections without a Handler only (ErrHasHandler).
+// WaitSolicited returns when there is a message that asks for an event (SE, RFC 5040 Section 4.3)
+// and was not taken yet, or with the error that ends the connection. Other messages queue without
+// waking anybody, and TryRecv takes them all. It is only for connections without a Handler
+// (ErrHasHandler).
 func (c *Conn) WaitSolicited(ctx context.Context) error {
 	if c.cfg.Handler != nil {
 		return ErrHasHandler

@@ -72,8 +72,8 @@ func (op Opcode) String() string {
 // Tagged reports whether messages of this opcode use the tagged DDP model.
 func (op Opcode) Tagged() bool { return int(op) < len(opTable) && opTable[op].tagged }
 
-// Queue returns the DDP queue number of an untagged opcode (RFC 5040 Section
-// 3.1, RFC 7306 Section 10.2); 0 for a tagged one.
+// Queue returns the DDP queue number of an untagged opcode (RFC 5040 Section 3.1, RFC 7306
+// Section 10.2), and 0 for a tagged opcode.
 func (op Opcode) Queue() uint32 {
 	if int(op) < len(opTable) {
 		return opTable[op].qn

@@ -2,14 +2,13 @@ package rdmap
 
 import "sync"
 
-// Pool is a bounded amount of memory that connections share for the octets of
-// Sends that cannot be lent from the reader's staging: Sends of several segments
-// while they arrive, and messages queued for Recv. A posted receive is a
-// reservation, not a buffer; memory is taken when octets arrive. When the pool is
-// empty queue 0 of the connection that asked stalls, nothing else, until memory
-// comes back; those who wait get it in the order in which they asked. A peer that
-// begins a Send and does not end it keeps its memory only as long as nobody else needs
-// it: see Config.StallTimeout.
+// Pool is a bounded amount of memory that connections share for the octets of Sends that cannot
+// be lent from the reader's staging buffer: Sends of several segments while they arrive, and
+// messages queued for Recv. A posted receive is a reservation, not a buffer; memory is taken when
+// octets arrive. When the pool is empty, only queue 0 of the connection that asked stalls, until
+// memory comes back. Connections that wait get memory in the order in which they asked. A peer
+// that begins a Send and does not end it keeps its memory only until another connection needs it:
+// see Config.StallTimeout.
 //
 // A Pool is safe for concurrent use.
 type Pool struct {
@@ -37,7 +36,7 @@ func NewPool(limit int) *Pool {
 	return &Pool{limit: limit, free: make(map[int][]poolBuf), open: make(map[*arrival]struct{})}
 }
 
-// Used returns the octets taken from the pool now.
+// Used returns the number of octets now taken from the pool.
 func (p *Pool) Used() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,12 +1,12 @@
 package rdmap
 
-// Post hands work requests over: all adjacent and in order, or none. From outside
-// an upcall it flushes, or leaves the flushing to a goroutine that does so already;
-// while an upcall runs the flush comes when everything that was read has been
-// handled. It does not wait for the peer to read (on a net.Conn that is not TCP the
-// flush may). Errors: misuse (ErrBadWR, ErrTooLong, ErrNoORD, ErrNoExtension,
-// ErrSendQueueFull, ErrNoHandshake), or the connection's first fatal error; then no Done of wrs is
-// called. wrs is borrowed until Post returns; for the payloads see WR.
+// Post submits work requests: all of them, adjacent and in order, or none. Outside upcalls it
+// flushes, or leaves that to a goroutine that is already flushing. While an upcall runs, the
+// flush comes when everything that was read has been handled. Post does not wait for the peer to
+// read (on a net.Conn that is not TCP, the flush may). Errors: misuse (ErrBadWR, ErrTooLong,
+// ErrNoORD, ErrNoExtension, ErrSendQueueFull, ErrNoHandshake), or the connection's first fatal
+// error. With an error no Done of wrs is called. wrs is borrowed until Post returns; for the
+// payloads see WR.
 func (c *Conn) Post(wrs []WR) error {
 	need := extBase
 	for i := range wrs {

@@ -5,14 +5,14 @@ import (
 	"sync/atomic"
 )
 
-// RecvQueue is a shared receive queue: connections whose Config names it draw the
-// receives for their Sends and Immediates from it, whichever is first. What the
-// connections together accept is never more than was posted; a message that finds
-// none ends its own connection with the Terminate for "no buffer" (RFC 5041 Section 7.1).
+// RecvQueue is a shared receive queue. Connections whose Config names it take the receives for
+// incoming Sends and Immediates from it, first come, first served. Together they never accept
+// more messages than receives were posted. A message that finds no receive ends its own
+// connection with the Terminate for "no buffer" (RFC 5041 Section 7.1).
 //
 // A peer that sends more than its share can use up the receives of the others. Choice:
-// Config.RecvQuota bounds what one connection has taken and not posted again; RFC 5042
-// Appendix A asks for such means, since the wire has none.
+// Config.RecvQuota bounds what one connection has taken and not posted again. RFC 5042 Appendix A
+// asks for such a local limit, because the protocol has none.
 //
 // A RecvQueue is safe for concurrent use.
 type RecvQueue struct {
@@ -39,10 +39,10 @@ func (q *RecvQueue) Posted() int {
 	return q.posted
 }
 
-// Arm asks for the limit event: event is called once, as soon as fewer than limit
-// receives are posted, which may be now. It runs in the goroutine that reads the
-// connection that took the receive, or in that of Arm, and must not block; it may Post
-// and Arm. A later Arm replaces the event; a limit of 0 disarms.
+// Arm asks for the limit event: event is called once, as soon as fewer than limit receives are
+// posted, which may be now. It runs in the goroutine that reads the connection that took the
+// receive, or in the caller of Arm. It must not block, but may call Post and Arm. A later Arm
+// replaces the event, and a limit of 0 disarms it.
 func (q *RecvQueue) Arm(limit int, event func()) {
 	q.mu.Lock()
 	q.limit, q.event = limit, event

@@ -2,10 +2,10 @@ package rdmap
 
 import "errors"
 
-// Serve gives the reading role to this goroutine until the connection ends and
-// returns the reason: *ConnError with io.EOF means that the peer closed. When an
-// upcall hands the role off, or the watchdog takes it, another goroutine reads on;
-// Serve returns at the end of the connection all the same.
+// Serve gives the reading role to this goroutine until the connection ends and returns the
+// reason: *ConnError with io.EOF means that the peer closed. When an upcall hands the role off,
+// or the watchdog takes it, another goroutine goes on reading. Serve returns at the end of the
+// connection in any case.
 func (c *Conn) Serve() error {
 	if err := c.startServing(); err != nil {
 		return err

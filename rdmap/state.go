@@ -1,6 +1,6 @@
 package rdmap
 
-// ConnectionState is what the startup agreed upon.
+// ConnectionState is the result of the startup.
 type ConnectionState struct {
 	// HandshakeComplete is false before Handshake has succeeded; the other
 	// fields are then zero.

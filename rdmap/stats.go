@@ -8,13 +8,13 @@ import (
 // OpCounts counts whole messages by Opcode.
 type OpCounts [len(opTable)]uint64
 
-// Stats counts what a connection has done. All counters are totals since the
-// connection began.
+// Stats counts what a connection has done since it began.
 type Stats struct {
 	FPDUsIn, FPDUsOut   uint64
 	OctetsIn, OctetsOut uint64 // on the byte stream, startup excluded
-	// MessagesIn were delivered here, requests and responses among them:
-	// MessagesIn[OpFlushRequest] are the Flushes of the peer. MessagesOut were begun.
+	// MessagesIn counts delivered messages, including requests and responses:
+	// MessagesInOpFlushRequest is the number of the peer's Flushes. MessagesOut counts messages
+	// whose sending has begun.
 	MessagesIn, MessagesOut OpCounts
 	SendsIn, SendsOut       uint64 // of those, Sends and Immediates
 	ReadsIn, ReadsOut       uint64 // of those, Read Requests
@@ -23,7 +23,7 @@ type Stats struct {
 	ReadOctetsIn            uint64 // RDMA Read Response payload placed here
 	ReadOctetsOut           uint64
 	Reads, Flushes          uint64 // system calls, or calls of the net.Conn
-	Takeovers               uint64 // upcalls relieved of the reading role
+	Takeovers               uint64 // upcalls that lost the reading role
 	RecvStalls              uint64 // times queue 0 waited for the pool
 	Staging                 int    // octets of memory that hold a begun FPDU
 }

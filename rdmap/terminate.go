@@ -83,8 +83,8 @@ func (t TermCode) name() string {
 //	then 14 or 18 octets: the terminated DDP header, when D (its T bit says which)
 //	then 28 octets: the terminated Read Request header, when R
 //
-// Parts that are absent are left out, not filled with zeros. The reserved bits
-// are sent as zero and ignored on receipt.
+// Absent parts are left out, not filled with zeros. The reserved bits are sent as zero and
+// ignored on receipt.
 //
 // SegLen is the ULPDU length of the offending segment, headers included. DDP and
 // Read alias the parsed octets; the engine's own errors hold copies.
@@ -139,8 +139,8 @@ func (t *Terminate) Append(b []byte) []byte {
 // its flags announce.
 var ErrTerminateShort = errors.New("rdmap: Terminate shorter than its flags announce")
 
-// ParseTerminate parses the payload of a Terminate message. The result aliases
-// b. Octets behind the parts the flags announce are ignored.
+// ParseTerminate parses the payload of a Terminate message. The result aliases b. Octets after
+// the announced parts are ignored.
 //
 // Linux siw lays the control word out as C bit-fields: on little-endian hosts
 // layer and error type change places, and M, D, R are the low three bits of the
@@ -201,7 +201,7 @@ func (t *Terminate) Swapped() TermCode {
 	return TermCode{Layer: t.Code.EType, EType: t.Code.Layer, Code: t.Code.Code}
 }
 
-// String names the code; both readings when the octets may be siw's.
+// String names the code, in both readings if the octets may be those of siw.
 func (t *Terminate) String() string {
 	s := t.Code.String()
 	if t.Raw != nil && t.siw() && t.Swapped() != t.Code {

@@ -75,14 +75,13 @@ func (c *Conn) wantsUpcall(due []completion) UpcallCompleter {
 	return last
 }
 
-// HandOff passes the reading role of the running upcall on to a new goroutine, so
-// that the rest of the upcall may block. It may be called in HandleRecv and CompleteUpcall
-// only, by the goroutine that was called; m and m.Data stay lent until HandleRecv returns. It
-// reports whether the upcall is now free to block: false means that
-// Config.MaxTakeovers upcalls do so already.
+// HandOff passes the reading role of the running upcall on to a new goroutine, so that the rest
+// of the upcall may block. It may be called only in HandleRecv and CompleteUpcall, by the
+// goroutine that runs them; m and m.Data stay lent until HandleRecv returns. It reports whether
+// the upcall may now block: false means that Config.MaxTakeovers upcalls already do.
 //
-// Messages behind this one are then handled concurrently with it. What the upcall
-// has posted is flushed.
+// Later messages are then handled concurrently with this one. HandOff flushes what the upcall has
+// posted.
 func (c *Conn) HandOff() bool {
 	s := c.upcalls.Load()
 	if s&1 == 0 {

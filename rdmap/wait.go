@@ -5,11 +5,11 @@ import (
 	"errors"
 )
 
-// Wait returns when w is complete, with w's error, or when ctx is over, with its
-// error. A result that is there wins over a cancelled context. While it waits the
-// goroutine may hold the reading role and run upcalls. When the connection is over
-// and w was not completed, Wait returns the connection's error. While another goroutine
-// runs Handshake it waits for that first, whatever ctx says; before, it is ErrNoHandshake.
+// Wait returns w's error when w is complete, or ctx's error when ctx ends. If both are the case,
+// the result wins. While it waits, the goroutine may hold the reading role and run upcalls. If
+// the connection ends and w was not completed, Wait returns the connection's error. While another
+// goroutine runs Handshake, Wait first waits for that, even if ctx ends; before Handshake it
+// returns ErrNoHandshake.
 func (c *Conn) Wait(ctx context.Context, w *Waiter) error {
 	if w.Done() {
 		return w.err

@@ -10,13 +10,11 @@ const (
 	waiterDone                  // complete
 )
 
-// Waiter is a Completer that Conn.Wait can wait for. The zero value is ready
-// after Reset. A Waiter serves one wait at a time and is meant to be reused:
-// it allocates only at its first Reset.
+// Waiter is a Completer that Conn.Wait can wait for. The zero value is ready after Reset. A
+// Waiter serves one wait at a time, and is meant to be reused: only its first Reset allocates.
 //
-// A Waiter whose Wait returned early (context over) is still registered with
-// whoever will complete it and must not be Reset before that has happened or
-// has been ruled out.
+// If Wait returned early because its context ended, the Waiter may still be completed. Do not
+// call Reset before it has been, or cannot be any more.
 type Waiter struct {
 	state atomic.Uint32
 	err   error
@@ -78,7 +76,7 @@ func (w *Waiter) completeParked() bool {
 // Done reports whether w is complete; Err is valid then.
 func (w *Waiter) Done() bool { return w.state.Load() == waiterDone }
 
-// Err returns what w was completed with. It is valid once Done reports true.
+// Err returns the error with which w was completed. It is valid once Done reports true.
 func (w *Waiter) Err() error { return w.err }
 
 // wake makes the goroutine that sleeps on w look again.

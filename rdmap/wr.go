@@ -2,13 +2,12 @@ package rdmap
 
 import "github.com/stag-rdma/stag/rdmap/region"
 
-// Completer is told once that a work request is over: nil for success, else why
-// not. Complete must not block and must not call Wait; it may run in any
-// goroutine, and is never called with a lock of the Conn held.
+// Completer is called once, when a work request is over, with nil for success or the error.
+// Complete must not block and must not call Wait; it may run in any goroutine, and is never
+// called with a lock of the Conn held.
 type Completer interface{ Complete(err error) }
 
-// WR is one work request. The zero value of every field not named below for its
-// Op is right.
+// WR is one work request. Leave every field zero that is not named below for its Op.
 //
 //	Op                                     payload     uses
 //	OpSend, OpSendSE                       Head+Body
@@ -21,36 +20,34 @@ type Completer interface{ Complete(err error) }
 //	OpAtomicWriteRequest                   Head+Body   STag, TO: the word; 8 octets
 //	OpAtomicRequest                        none        STag, TO: the word; Atomic; Answer
 //
-// A payload is at most 2^32-1 octets (RFC 5041 Section 5.2). When it is at
-// most CopyLimit octets Head and Body are copied by Post. A longer one has its
-// Head copied and its Body borrowed until Done completes.
+// A payload has at most 2^32-1 octets (RFC 5041 Section 5.2). If it has at most CopyLimit octets,
+// Post copies Head and Body. Otherwise Post copies Head, and borrows Body until Done completes.
 //
-// Done completes a Send or a Write when its last octet has been handed to the
-// socket (that says nothing about the peer, RFC 5040 Section 5.5), a Read when its last
-// octet has been placed, any other request when its response has come. Work requests of
-// a connection complete in the order of their submission. A nil Done is fire and forget:
-// an error then shows on the connection only.
+// Done completes a Send or a Write when its last octet has been handed to the socket (that says
+// nothing about the peer, RFC 5040 Section 5.5), a Read when its last octet has been placed, any
+// other request when its response has come. Work requests of a connection complete in the order
+// of their submission. Done may be nil; an error then shows only on the connection.
 type WR struct {
 	Op   Opcode
 	Head []byte
 	Body []byte
 	STag region.STag // remote
 	TO   uint64      // remote
-	// The local sink of a Read: a region of this connection's table with the
-	// right region.ReadSink. It has to be there until the Read is complete: a sink that
-	// has gone before the request is sent ends the connection, see ErrSinkLost.
+	// The local sink of a Read: a region of this connection's table with the right
+	// region.ReadSink. It must stay registered until the Read is complete: if it is gone before
+	// the request is sent, the connection ends, see ErrSinkLost.
 	Sink   region.STag
 	SinkTO uint64
-	// InvalidateSink makes Sink invalid before Done completes with success: a region
-	// registered for one Read. (After a failure call Region.Invalidate, which waits until
-	// nobody touches the memory.)
+	// InvalidateSink invalidates Sink before Done completes with success, for a region registered
+	// for one Read. (After a failure call Region.Invalidate, which waits until nobody touches the
+	// memory.)
 	InvalidateSink bool
 	Len            uint32
 	Done           Completer
 	Flags          FlushFlags // of a Flush
 	// Atomic says what an Atomic Request does; it is borrowed until Post returns.
 	Atomic *Atomic
-	// Answer takes what comes back; it is lent until Done completes. May be nil.
+	// Answer receives the result. It is lent until Done completes. May be nil.
 	Answer *Answer
 }
 
