@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -156,6 +157,28 @@ func TestPanicIsOneLine(t *testing.T) {
 type panicWriter struct{}
 
 func (panicWriter) Write([]byte) (int, error) { panic("boom") }
+
+// TestFirstConnection: --reconnect is for connections that are lost, as its help says: a server that
+// is not there is told at once.
+func TestFirstConnection(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := "nfs+rdma://" + l.Addr().String() + "/export"
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"ls"}, {"ls", "--reconnect", "10h"}, {"rm", "--reconnect", "10h", "--replies", t.TempDir()}} {
+		r := command(t.Context(), "", append(args, "--timeout", "10h", url+"/file")...)
+		if r.status != exitFailed || !strings.Contains(r.stderr, "refused") {
+			t.Errorf("%v: %+v", args, r)
+		}
+	}
+	if r := command(t.Context(), "", "ls", "--help"); !strings.Contains(r.stdout, "the first one must come about") {
+		t.Error(r.stdout)
+	}
+}
 
 // TestSettings: what cannot be obeyed is refused before anything is opened or said.
 func TestSettings(t *testing.T) {

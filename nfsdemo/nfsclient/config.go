@@ -58,7 +58,8 @@ type Config struct {
 	DialTimeout time.Duration
 
 	// Reconnect is how long a call waits for another connection to NFS when the present one
-	// is lost (transport.Redialer): then it is sent again. If zero, it fails at once.
+	// is lost (transport.Redialer): then it is sent again. If zero, it fails at once. The first
+	// connection is DialTimeout's: a server that refuses it is an error at once.
 	Reconnect time.Duration
 
 	// Push lets Client.PushFrom and OpenPush write files by push, if the server has that. Dial
