@@ -153,6 +153,10 @@ var layers = []layer{
 	},
 
 	{
+		name: "conformance/probe/internal/cases",
+		may:  []string{"rdmap", "rdmap/mpa", "rdmap/ddp", "rpcrdma", "chunks", "xdr"}, pure: true,
+	},
+	{
 		name: "conformance/...",
 		may:  []string{"..."},
 		modules: []string{

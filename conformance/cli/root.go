@@ -68,9 +68,10 @@ func newRoot() *cobra.Command {
 		Use:   "conformance",
 		Short: "Looks at iWARP and RPC-over-RDMA from outside",
 		Long: `conformance reads what iWARP and RPC-over-RDMA peers, ours or others', said to
-each other.`,
+each other, and shows live ones what they have to survive.`,
 		Example: `  conformance decode trace.pcap
   conformance judge trace.pcap
+  conformance probe 127.0.0.1:20049
   conformance coverage
   tcpdump -i lo -w - port 20049 | conformance decode -`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -87,6 +88,6 @@ each other.`,
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usagef("%v (see %s --help)", err, c.CommandPath())
 	})
-	cmd.AddCommand(decodeCmd(), judgeCmd(), tsharkCmd(), benchCmd(), rpingCmd(), perftestCmd(), coverageCmd(), mutantsCmd())
+	cmd.AddCommand(decodeCmd(), judgeCmd(), tsharkCmd(), benchCmd(), rpingCmd(), perftestCmd(), probeCmd(), coverageCmd(), mutantsCmd())
 	return cmd
 }

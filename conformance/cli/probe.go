@@ -1,0 +1,136 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os/signal"
+	"regexp"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stag-rdma/stag/conformance/probe"
+	"github.com/stag-rdma/stag/rdmap/capture"
+)
+
+// probeFlags are the flags of probe.
+type probeFlags struct {
+	list, json, verbose bool
+	only, write         string
+	timeout, quiet      time.Duration
+	program, version    uint32
+}
+
+func probeCmd() *cobra.Command {
+	var f probeFlags
+	cmd := &cobra.Command{
+		Use:   "probe HOST:PORT",
+		Short: "Play bad input to a live server, and see whether it survives",
+		Long: `probe connects to a server that speaks RPC-over-RDMA on iWARP, ours or anybody's, and
+plays bad input and unusual good input to it, each on a connection of its own: startup
+frames, FPDUs, DDP segments, RDMAP messages, RPC-over-RDMA headers, RPC calls. It says
+what the server did about each, and what that is worth:
+
+  ok         what the RFC names
+  tolerated  something that the RFC allows, or that a known server does without harm
+  FAILS      another answer, silence, memory touched that nobody offered, a bad call
+             that was executed; or the server did not survive: behind each case a NULL
+             call has to be answered on a fresh connection, and on one that was there
+             from the start
+
+Nothing that is sent changes anything: the only procedure that is called is NULL; any
+other procedure, version or program that is called does not exist.
+
+Exit status: 0 nothing fails; 1 something does, or there is no server; 2 bad command
+line.`,
+		Example: `  conformance probe 127.0.0.1:20049
+  conformance probe --list --only '^mpa/'
+  conformance probe --only word --verbose 192.0.2.1:20049
+  conformance probe --program 100005 --json 192.0.2.1:20049 >probe.json
+  conformance probe --write probe.pcapng 127.0.0.1:20049; conformance decode probe.pcapng`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if f.list {
+				return wantArgs(0, "")(cmd, args)
+			}
+			return wantArgs(1, "the server's HOST:PORT")(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&f.list, "list", false, "say what would be sent, and what is wanted, and end")
+	flags.StringVar(&f.only, "only", "", "play the cases whose names match this `REGEXP`")
+	flags.BoolVar(&f.json, "json", false, "one JSON object per case")
+	flags.BoolVar(&f.verbose, "verbose", false, "say everything about each case, not of those that fail alone")
+	flags.DurationVar(&f.timeout, "timeout", probe.DefaultTimeout, "limit of the server's silence on one connection")
+	flags.DurationVar(&f.quiet, "quiet", probe.DefaultQuiet, "how long to wait for what should not come")
+	flags.Uint32Var(&f.program, "program", probe.DefaultProgram, "RPC program whose NULL is called")
+	flags.Uint32Var(&f.version, "version", probe.DefaultVersion, "its version")
+	flags.StringVar(&f.write, "write", "", "record all connections in this pcapng `FILE`")
+	return cmd
+}
+
+// prober checks the flags.
+func (f *probeFlags) prober(args []string) (*probe.Prober, error) {
+	p := &probe.Prober{Program: f.program, Version: f.version, Timeout: f.timeout, Quiet: f.quiet}
+	if f.timeout <= 0 || f.quiet <= 0 {
+		return nil, usagef("--timeout %v, --quiet %v: want more than 0", f.timeout, f.quiet)
+	}
+	if f.only != "" {
+		only, err := regexp.Compile(f.only)
+		if err != nil {
+			return nil, usagef("--only %q: %v", f.only, err)
+		}
+		p.Only = only
+	}
+	if len(p.Cases()) == 0 {
+		return nil, usagef("--only: no case has a name like %q: see conformance probe --list", f.only)
+	}
+	if len(args) > 0 {
+		p.Address = args[0]
+		if _, _, err := net.SplitHostPort(p.Address); err != nil {
+			return nil, usagef("%q is not an address: write host:port, for example 127.0.0.1:20049", p.Address)
+		}
+	}
+	return p, nil
+}
+
+func (f *probeFlags) run(cmd *cobra.Command, args []string) (err error) {
+	p, err := f.prober(args)
+	if err != nil {
+		return err
+	}
+	out := &probeText{w: cmd.OutOrStdout(), json: f.json, verbose: f.verbose}
+	if f.list {
+		for _, c := range p.Cases() {
+			out.describe(&c)
+		}
+		return nil
+	}
+	if f.write != "" {
+		if p.Capture, err = capture.Create(f.write); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, p.Capture.Close()) }()
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	bar := newCounter(cmd.ErrOrStderr(), len(p.Cases()))
+	failed, err := p.Run(ctx, func(r *probe.Result) {
+		bar.add()
+		out.result(r)
+	})
+	bar.end()
+	out.sum(p.Address)
+	switch {
+	case errors.Is(err, context.Canceled):
+		return errors.New("interrupted")
+	case err != nil:
+		return fmt.Errorf("%s: %w", p.Address, err)
+	case failed > 0:
+		return &exitError{exitFailed, ""}
+	}
+	return nil
+}

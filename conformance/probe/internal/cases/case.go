@@ -1,0 +1,147 @@
+package cases
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/mpa"
+)
+
+// Case is one thing that a peer has to survive.
+type Case struct {
+	Name  string // layer and a few words: "mpa/wrong-key"
+	Rows  []int  // of docs/adversary.md
+	Rule  string // where the documents say what is wanted
+	Sends string // in words
+	Tries []Try
+}
+
+// Try is what is sent on one connection, and what is wanted for it.
+type Try struct {
+	Name string // what is particular to it; empty when the case has one
+
+	// Request is the MPA Request, and whatever follows it at once; nil: the usual one.
+	// Piece cuts it into pieces of so many octets, if not 0. Cut: it is not whole.
+	Request []byte
+	Piece   int
+	Cut     bool
+	RTR     mpa.RTR // the first FPDU is this ready-to-receive message; the Reply has to offer it
+
+	Steps  []Step
+	Finish bool // the output is closed behind the last step
+
+	// Memory is what the peer may touch; Said what the headers sent say that it may.
+	Memory []Memory
+	Said   []chunks.Segment
+	Lists  chunks.Lists // of the call that the try is about
+
+	Responses int // to RDMA Reads of the try that have to come, if the connection lives
+
+	Subjects []uint32 // XIDs that the try is about; of none it is about any but Hello and After
+	Hello    uint32   // XID of the call in front, 0: none
+	After    uint32   // XID of the call behind, 0: none
+	Hold     bool     // being silent is fine: wait for a short time, and look at other connections meanwhile
+
+	Wants []Want
+}
+
+// Step is one write.
+type Step struct {
+	Raw   []byte // octets of TCP, as they stand
+	ULPDU []byte // or: a DDP segment, to be sent in an FPDU
+	// Spoil changes the FPDU before it is written; what it returns is written.
+	Spoil func(fpdu []byte) []byte
+	Piece int    // written in pieces of so many octets; 0: whole
+	Split int    // or in two pieces, the first of so many octets
+	Join  bool   // written together with the next step
+	Await uint32 // then wait for the answer to this XID
+	Spare bool   // needs a second credit, or quiet
+}
+
+// Reading says how the peer's RDMA Reads of a memory are answered.
+type Reading uint8
+
+// The ways to answer a Read.
+const (
+	ReadWhole     Reading = iota // as it should be
+	ReadRefused                  // by a Terminate: there is no such memory
+	ReadNever                    // not at all
+	ReadShort                    // by 4 octets less, and L
+	ReadLong                     // by 4 octets more
+	ReadElsewhere                // to another STag
+	ReadPast                     // 4 octets past the sink's end
+)
+
+// Memory is a piece of memory of the probe.
+type Memory struct {
+	Segment chunks.Segment
+	Data    []byte // what can be read; nil: memory that can be written
+	Reading Reading
+}
+
+// Want is an answer and its verdict.
+type Want struct {
+	Kind    Kind
+	Codes   []rdmap.TermCode // of a Terminate; none: any
+	Verdict Verdict
+	Why     string // of an answer that is tolerated: who or what allows it
+}
+
+// String returns the answer that is wanted.
+func (w Want) String() string {
+	if w.Kind != KindTerminated {
+		return w.Kind.String()
+	}
+	if len(w.Codes) == 0 {
+		return "Terminate"
+	}
+	codes := make([]string, len(w.Codes))
+	for i, c := range w.Codes {
+		codes[i] = fmt.Sprintf("%#x/%#x/%#04x", c.Layer, c.EType, c.Code)
+	}
+	return "Terminate " + strings.Join(codes, " or ")
+}
+
+// Wanted returns in words what the tries of c want; not what is tolerated.
+func (c *Case) Wanted() string {
+	var words []string
+	seen := make(map[string]bool)
+	for i := range c.Tries {
+		for _, w := range c.Tries[i].Wants {
+			if s := w.String(); w.Verdict == OK && !seen[s] {
+				seen[s] = true
+				words = append(words, s)
+			}
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+func ok(kinds ...Kind) []Want {
+	var ws []Want
+	for _, k := range kinds {
+		ws = append(ws, Want{Kind: k})
+	}
+	return ws
+}
+
+func tolerate(why string, kinds ...Kind) []Want {
+	ws := ok(kinds...)
+	for i := range ws {
+		ws[i].Verdict, ws[i].Why = Tolerated, why
+	}
+	return ws
+}
+
+// terminate wants a Terminate with one of the codes. Its loss is tolerated.
+func terminate(codes ...rdmap.TermCode) []Want {
+	return append([]Want{{Kind: KindTerminated, Codes: codes}},
+		tolerate("the connection ends, though no Terminate was seen: a reset may destroy it", KindClosed)...)
+}
+
+// otherCode tolerates a Terminate with any code.
+func otherCode(why string) []Want {
+	return []Want{{Kind: KindTerminated, Verdict: Tolerated, Why: why}}
+}

@@ -1,0 +1,164 @@
+package cases
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/mpa"
+)
+
+// Seen is what the peer has said on a connection.
+type Seen struct {
+	Reply    *mpa.Reply
+	NoRTR    bool // the Reply does not offer the RTR of the try
+	Answers  []Answer
+	Term     *rdmap.Terminate
+	Reads    int      // of ours that were answered
+	Touched  []string // memory of ours that was touched, in words
+	Breaches []string // what no peer may do, whatever it is sent
+	Ended    bool
+	Reset    bool // it ended by a reset, or the octets could not be read on
+	Refused  bool // we have sent a Terminate
+}
+
+// Answer is an RPC reply, or an RDMA_ERROR.
+type Answer struct {
+	XID    uint32
+	Kind   Kind
+	Text   string
+	Credit uint32
+}
+
+// Answer returns the answer to xid, or nil.
+func (s *Seen) Answer(xid uint32) *Answer {
+	for i := range s.Answers {
+		if s.Answers[i].XID == xid {
+			return &s.Answers[i]
+		}
+	}
+	return nil
+}
+
+// Finding says how a peer did in a try.
+type Finding struct {
+	Kind    Kind
+	Text    string // what it did
+	Verdict Verdict
+	Why     string
+}
+
+// Judge says what was seen, and what it is worth.
+func (t *Try) Judge(s *Seen) Finding {
+	f := Finding{Verdict: Fails}
+	f.Kind, f.Text = t.outcome(s)
+	if len(s.Touched) > 0 {
+		f.Text += " (" + strings.Join(s.Touched, ", ") + ")"
+	}
+	if len(s.Breaches) > 0 {
+		f.Why = strings.Join(s.Breaches, "; ")
+		return f
+	}
+	for _, w := range t.Wants {
+		if w.Kind == f.Kind && (f.Kind != KindTerminated || w.admits(s.Term)) {
+			f.Verdict, f.Why = w.Verdict, w.Why
+			break
+		}
+	}
+	if f.Kind == KindDropped && s.Reads < t.Responses {
+		f.Verdict, f.Why = Fails, fmt.Sprintf("%d of %d RDMA Reads were answered", s.Reads, t.Responses)
+	}
+	if s.Term != nil && f.Verdict != Fails && t.executed(s) {
+		f.Verdict, f.Why = Fails, "the bad call was executed before"
+	}
+	lost := t.After != 0 && f.Kind != KindTerminated && f.Kind != KindClosed && f.Kind != KindRejected && s.Answer(t.After) == nil
+	if lost && f.Verdict != Fails {
+		f.Verdict, f.Why = Fails, "the call behind it on the same connection was not answered"
+	}
+	return f
+}
+
+// executed says whether a call was answered by SUCCESS that should not have been.
+func (t *Try) executed(s *Seen) bool {
+	for _, w := range t.Wants {
+		if w.Kind == KindAnswered {
+			return false
+		}
+	}
+	for _, a := range s.Answers {
+		if a.Kind == KindAnswered && a.XID != t.Hello && a.XID != t.After {
+			return true
+		}
+	}
+	return false
+}
+
+// admits compares codes. Linux's siw exchanges layer and error type.
+func (w *Want) admits(t *rdmap.Terminate) bool {
+	return len(w.Codes) == 0 || slices.Contains(w.Codes, t.Code) || slices.Contains(w.Codes, t.Swapped())
+}
+
+func (t *Try) outcome(s *Seen) (Kind, string) {
+	switch {
+	case s.Reply != nil && (s.Reply.Rejected || s.NoRTR):
+		return KindRejected, "rejected the connection in its MPA Reply"
+	case s.Term != nil:
+		return KindTerminated, "Terminate " + s.Term.String()
+	}
+	if a := t.subject(s); a != nil {
+		return a.Kind, a.Text
+	}
+	end := "closed the connection"
+	if s.Reset {
+		end = "reset the connection"
+	}
+	switch {
+	case s.Ended:
+		return KindClosed, end
+	case t.After != 0 && s.Answer(t.After) != nil:
+		return KindDropped, "no answer, and the next call was served"
+	case s.Reply != nil && len(t.Steps) == 0 && !t.Hold:
+		return KindAccepted, "accepted the connection"
+	case t.Hello != 0 && s.Answer(t.Hello) == nil:
+		return KindSilent, "silence, from the first call on"
+	}
+	return KindSilent, "silence"
+}
+
+// subject returns the answer that tells most about what t is about: the first that is
+// no SUCCESS, or a SUCCESS when all are there.
+func (t *Try) subject(s *Seen) *Answer {
+	var found []*Answer
+	for i := range s.Answers {
+		a := &s.Answers[i]
+		if a.XID == t.Hello || a.XID == t.After {
+			continue
+		}
+		if a.Kind != KindAnswered {
+			return a
+		}
+		found = append(found, a)
+	}
+	if len(found) == 0 || len(found) < len(t.Subjects) {
+		return nil
+	}
+	a := *found[0]
+	if len(found) > 1 {
+		a.Text = fmt.Sprintf("%s, %d times", a.Text, len(found))
+	}
+	return &a
+}
+
+// Done says whether nothing more has to be awaited; quiet that nothing is, but more may
+// come.
+func (t *Try) Done(s *Seen) (done, quiet bool) {
+	if s.Ended || s.Reply != nil && (s.Reply.Rejected || s.NoRTR || len(t.Steps) == 0 && !t.Hold) {
+		return true, false
+	}
+	if t.After != 0 {
+		after := s.Answer(t.After) != nil
+		return after && t.subject(s) != nil, after || s.Term != nil
+	}
+	return len(t.Subjects) > 0 && t.subject(s) != nil && !s.Refused, t.Hold || s.Term != nil || t.subject(s) != nil
+}

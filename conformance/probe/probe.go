@@ -1,0 +1,178 @@
+package probe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"sync"
+	"time"
+
+	"github.com/stag-rdma/stag/conformance/probe/internal/cases"
+	"github.com/stag-rdma/stag/rdmap/capture"
+	"github.com/stag-rdma/stag/rpcrdma"
+)
+
+// Defaults of a Prober.
+const (
+	DefaultProgram = 100003 // NFS
+	DefaultVersion = 3
+	DefaultTimeout = 5 * time.Second
+	DefaultQuiet   = 150 * time.Millisecond
+)
+
+// Prober plays the cases to one peer. Its methods are for one goroutine.
+type Prober struct {
+	Address string // host:port of TCP
+
+	// Program and Version are those whose procedure NULL is called. 0: NFS, 3.
+	Program, Version uint32
+	// Timeout bounds each try: a peer that is silent for so long is silent. 0: 5 s.
+	Timeout time.Duration
+	// Quiet is how long an answer is waited for where none should come: to a message that
+	// is to be dropped, or to half of one. 0: 150 ms.
+	Quiet time.Duration
+	// Only selects the cases whose names match. Nil: all.
+	Only *regexp.Regexp
+	// Capture, if not nil, records all connections.
+	Capture *capture.Writer
+
+	target cases.Target
+	xid    uint32
+}
+
+// ErrUnreachable is wrapped by the error of a Run whose peer did not answer a plain NULL
+// call before anything bad was sent.
+var ErrUnreachable = errors.New("no RPC-over-RDMA server answers")
+
+// ErrGone is wrapped by the error of a Run that ended in the middle: the peer does not
+// accept connections, or does not answer NULL calls, any more.
+var ErrGone = errors.New("the peer is gone")
+
+func (p *Prober) timeout() time.Duration {
+	if p.Timeout > 0 {
+		return p.Timeout
+	}
+	return DefaultTimeout
+}
+
+func (p *Prober) quiet() time.Duration {
+	if p.Quiet > 0 {
+		return p.Quiet
+	}
+	return DefaultQuiet
+}
+
+// table returns the selected cases.
+func (p *Prober) table() []cases.Case {
+	t := p.target
+	if t == (cases.Target{}) {
+		t = cases.Target{Prog: p.Program, Vers: p.Version, Inline: rpcrdma.DefaultInline, Grant: 1}
+	}
+	var list []cases.Case
+	for _, c := range cases.Table(t) {
+		if p.Only == nil || p.Only.MatchString(c.Name) {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// Cases returns the selected cases, in order, without a look at the peer.
+func (p *Prober) Cases() []Case {
+	var list []Case
+	for _, c := range p.table() {
+		list = append(list, describe(&c))
+	}
+	return list
+}
+
+// Run plays the cases, and calls report after each. It returns how many have failed.
+// The error wraps ErrUnreachable, ErrGone, or that of ctx; answers that are wrong are no
+// error.
+func (p *Prober) Run(ctx context.Context, report func(*Result)) (failed int, err error) {
+	if p.Program == 0 {
+		p.Program, p.Version = DefaultProgram, DefaultVersion
+	}
+	steady, err := p.greet(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { steady.close() }()
+	for _, c := range p.table() {
+		r := &Result{Case: describe(&c)}
+		steady, err = p.run(ctx, &c, r, steady)
+		if ctx.Err() != nil {
+			return failed, ctx.Err()
+		}
+		if r.sum(); r.Verdict == cases.Fails.String() {
+			failed++
+		}
+		report(r)
+		if err != nil {
+			return failed, fmt.Errorf("%w: after %s %w", ErrGone, c.Name, err)
+		}
+	}
+	return failed, nil
+}
+
+// run plays the tries of c, and looks whether the peer is alive behind it.
+func (p *Prober) run(ctx context.Context, c *cases.Case, r *Result, steady *steady) (*steady, error) {
+	wires, err := p.tries(ctx, c)
+	defer func() {
+		for _, x := range wires {
+			x.close()
+		}
+	}()
+	for i, x := range wires {
+		if t := &c.Tries[i]; x != nil {
+			f := t.Judge(&x.w.Seen)
+			r.Tries = append(r.Tries, Try{Name: t.Name, Answer: f.Kind.String(), Did: f.Text, Verdict: f.Verdict.String(), Why: f.Why})
+		}
+	}
+	if err != nil {
+		r.fail("it does not accept connections any more: " + err.Error())
+		return steady, err
+	}
+	if err := steady.ping(ctx); err != nil {
+		r.fail("a connection that had nothing to do with it " + err.Error())
+		steady.close()
+		return p.again(ctx, r)
+	}
+	if err := p.alive(ctx); err != nil {
+		r.fail("a new connection is not served: " + err.Error())
+		return steady, err
+	}
+	return steady, nil
+}
+
+// tries plays those that hold their connections at the same time, the others in turn.
+// Behind an error there may be fewer connections than tries.
+func (p *Prober) tries(ctx context.Context, c *cases.Case) ([]*wire, error) {
+	wires, errs := make([]*wire, len(c.Tries)), make([]error, len(c.Tries))
+	var held sync.WaitGroup
+	for i := range c.Tries {
+		t := &c.Tries[i]
+		play := func() { wires[i], errs[i] = p.play(ctx, t) }
+		if t.Hold {
+			held.Go(play)
+			continue
+		}
+		if play(); errs[i] != nil {
+			break
+		}
+		wires[i].close()
+	}
+	held.Wait()
+	return wires, errors.Join(errs...)
+}
+
+// again makes another steady connection, the last one being lost.
+func (p *Prober) again(ctx context.Context, r *Result) (*steady, error) {
+	s, err := p.keep(ctx)
+	if err != nil {
+		r.fail("a new connection is not served: " + err.Error())
+		return &steady{}, err
+	}
+	return s, nil
+}

@@ -1,0 +1,49 @@
+package probe_test
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/conformance/probe"
+	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
+	"github.com/stag-rdma/stag/nfsdemo/server"
+	"github.com/stag-rdma/stag/transport"
+)
+
+// serve runs our NFS server over memory, and returns its address and how many calls it
+// has executed that were no NULL.
+func serve(t testing.TB) string {
+	t.Helper()
+	h, err := server.New(&server.Config{Exports: []server.Export{{Path: "/mem", FS: mem.New(nil)}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := &transport.Server{Handler: h}
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(l) }()
+	t.Cleanup(func() { srv.Close(); <-done })
+	return l.Addr().String()
+}
+
+// TestOurs: our server passes every case.
+func TestOurs(t *testing.T) {
+	p := &probe.Prober{Address: serve(t), Quiet: 20 * time.Millisecond}
+	n := 0
+	failed, err := p.Run(t.Context(), func(r *probe.Result) {
+		n++
+		for _, try := range r.Tries {
+			t.Logf("%s %s %q: %s %s", try.Verdict, r.Name, try.Name, try.Did, try.Why)
+		}
+		if r.Verdict != "ok" {
+			t.Errorf("%s: %s %v", r.Name, r.Verdict, r.Alive)
+		}
+	})
+	if err != nil || failed > 0 || n == 0 {
+		t.Errorf("%d cases, %d failed, %v", n, failed, err)
+	}
+}
