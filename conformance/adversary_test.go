@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/stag-rdma/stag/conformance/probe"
 )
 
 // adversaryRows is the number of fault classes, all of which must be in docs/adversary.md.
@@ -16,6 +18,7 @@ const adversaryRows = 29
 var (
 	adversaryRow  = regexp.MustCompile(`(?m)^\| (\d+) \|([^|]*)\|([^|]*)\|$`)
 	adversaryTest = regexp.MustCompile("`([^`]*)`")
+	adversaryCase = regexp.MustCompile(`Probe: ([a-z0-9/, -]+) $`)
 )
 
 // TestAdversary: every fault class has its row, with words and tests, and every test named
@@ -25,7 +28,7 @@ func TestAdversary(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	known := testFunctions(t)
+	known, live := testFunctions(t), probeCases()
 	var rows []int
 	for _, m := range adversaryRow.FindAllStringSubmatch(string(b), -1) {
 		row, _ := strconv.Atoi(m[1])
@@ -46,6 +49,16 @@ func TestAdversary(t *testing.T) {
 			}
 		}
 	}
+	for _, m := range adversaryRow.FindAllStringSubmatch(string(b), -1) {
+		row, _ := strconv.Atoi(m[1])
+		said := ""
+		if c := adversaryCase.FindStringSubmatch(m[3]); c != nil {
+			said = c[1]
+		}
+		if want := strings.Join(live[row], ", "); said != want {
+			t.Errorf("row %d names the probe's cases %q, want %q", row, said, want)
+		}
+	}
 	for row := 1; row <= adversaryRows; row++ {
 		if !slices.Contains(rows, row) {
 			t.Errorf("no row %d", row)
@@ -54,6 +67,17 @@ func TestAdversary(t *testing.T) {
 	if !slices.IsSorted(rows) {
 		t.Errorf("rows are out of order: %v", rows)
 	}
+}
+
+// probeCases returns the cases of conformance probe by the row they are for.
+func probeCases() map[int][]string {
+	rows := make(map[int][]string)
+	for _, c := range new(probe.Prober).Cases() {
+		for _, r := range c.Rows {
+			rows[r] = append(rows[r], c.Name)
+		}
+	}
+	return rows
 }
 
 // testFunctions returns the tests and fuzz targets of the module, as rdmap/mpa.TestCRC.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/conformance/probe"
+	"github.com/stag-rdma/stag/rdmap/ddp"
 )
 
 // TestBroken: servers that do not survive, or do what they must not. The probe says so,
@@ -24,11 +25,27 @@ func TestBroken(t *testing.T) {
 		{"accepts every startup", &fake{startup: true}, "^mpa/wrong-key$", "accepted the connection", false},
 		{"silent", &fake{bad: func(*fake, *fakeConn) {}}, "^fpdu/bad-crc-first$", "silence", false},
 		{"dies", &fake{bad: (*fake).die}, "^mpa/wrong-key$", "does not accept connections any more", true},
-		{"closes all connections", &fake{bad: func(f *fake, _ *fakeConn) { f.closeAll(nil) }}, "^mpa/wrong-key$",
-			"a connection that had nothing to do with it was ended", false},
+		{"ends all connections", &fake{bad: func(f *fake, _ *fakeConn) { f.closeAll() }}, "^mpa/wrong-key$", "a connection that had nothing to do with it was ended", false},
 		{"does not look at CRCs", &fake{blind: true, bad: func(*fake, *fakeConn) {}}, "^fpdu/bad-crc$", "answered SUCCESS", false},
 		{"does not check versions", &fake{bad: func(*fake, *fakeConn) {}}, "^rdmap/version$", "answered SUCCESS", false},
 		{"holds up others", &fake{mute: true, bad: func(*fake, *fakeConn) {}}, "^slow/half-fpdu$", "is not served any more", true},
+		{"answers bad headers", &fake{any: true}, "^header/type$", "answered SUCCESS", false},
+		{"writes where it likes", &fake{bad: func(_ *fake, c *fakeConn) {
+			_ = c.SendSegment(c.Tagged(0, 0xdead00, 8), make([]byte, 8))
+			c.refuse(32)
+		}}, "^header/type$", "it wrote 8 octets at 0x8 of STag 0xdead00, which nobody has offered", false},
+		{"reads where it likes", &fake{bad: func(_ *fake, c *fakeConn) {
+			_ = c.SendSegment(c.Untagged(1, ddp.QNRequest), make([]byte, 28))
+		}}, "^header/msgp$", "it read 0 octets at 0x0 of STag 0x0, which nobody has offered", false},
+		{"serves no more behind a refusal", &fake{bad: func(_ *fake, c *fakeConn) {
+			c.refuse(32)
+			c.deaf = true
+		}}, "^header/msgp$", "the call behind it on the same connection was not answered", false},
+		{"grants no credit", &fake{bad: func(_ *fake, c *fakeConn) { c.refuse(0) }}, "^header/msgp$", "grants no credit", false},
+		{"answers twice", &fake{bad: func(_ *fake, c *fakeConn) { c.refuse(32); c.refuse(32) }}, "^header/msgp$", "a second answer", false},
+		{"executes what it has not read", &fake{bad: func(_ *fake, c *fakeConn) { c.reply(c.xid) }}, "^chunks/bad-stag$", "answered SUCCESS", false},
+		{"cuts a call short", &fake{bad: func(_ *fake, c *fakeConn) { c.Conn.Close() }}, "^header/msgp$", "closed the connection", false},
+		{"answers what is to be dropped", &fake{bad: func(_ *fake, c *fakeConn) { c.refuse(32) }}, "^header/done$", "ERR_CHUNK", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel() // they wait more than they work

@@ -34,7 +34,8 @@ type fakeConn struct {
 	net.Conn
 	*rdmaptest.Peer
 
-	xid uint32 // of the call that was not good, 0: there was none
+	xid  uint32 // of the call that was not good
+	deaf bool   // answers no more calls
 }
 
 // start serves until the test ends.
@@ -60,27 +61,25 @@ func (f *fake) start(t *testing.T) string {
 	})
 	t.Cleanup(func() {
 		l.Close()
-		f.closeAll(nil)
+		f.closeAll()
 		f.wg.Wait()
 	})
 	return l.Addr().String()
 }
 
-// closeAll closes all connections but one.
-func (f *fake) closeAll(but *fakeConn) {
+// closeAll closes all connections.
+func (f *fake) closeAll() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, c := range f.conns {
-		if c != but {
-			c.Conn.Close()
-		}
+		c.Conn.Close()
 	}
 }
 
 // die is the end of the process.
 func (f *fake) die(*fakeConn) {
 	f.l.Close()
-	f.closeAll(nil)
+	f.closeAll()
 }
 
 // request reads the MPA Request. It is bad when the error is one of its format.
@@ -159,6 +158,9 @@ func (f *first) Read(p []byte) (int, error) {
 func (f *fake) send(c *fakeConn, body []byte) {
 	var h rpcrdma.Header
 	n, err := h.Decode(body, nil)
+	if c.deaf {
+		return
+	}
 	if f.any && len(body) >= 4 || err == nil && h.Type == rpcrdma.MsgTypeMsg && h.Empty() && good(&h, body[n:]) {
 		c.reply(h.XID)
 		return
@@ -177,6 +179,12 @@ func good(h *rpcrdma.Header, msg []byte) bool {
 func (c *fakeConn) reply(xid uint32) {
 	h := rpcrdma.Header{XID: xid, Vers: 1, Credit: 32, Lists: chunks.Lists{}}
 	c.post(xdr.AppendReply(h.Append(nil), &xdr.ReplyHeader{XID: xid}))
+}
+
+// refuse answers the call that was not good.
+func (c *fakeConn) refuse(credit uint32) {
+	h := rpcrdma.Header{XID: c.xid, Vers: 1, Credit: credit, Type: rpcrdma.MsgTypeError, Err: rpcrdma.ErrChunk}
+	c.post(h.Append(nil))
 }
 
 func (c *fakeConn) post(msg []byte) {

@@ -35,7 +35,7 @@ func (w *Watcher) answer(a Answer) {
 	if a.Credit == 0 && a.Kind != KindNonsense {
 		w.breach("a reply grants no credit (RFC 8166 Section 3.3.1)")
 	}
-	if w.Seen.Answer(a.XID) != nil {
+	if w.Seen.Answer(a.XID) != nil && !w.try.Again {
 		w.breach("a second answer to XID %#x", a.XID)
 	}
 	if len(w.Seen.Answers) < 1<<16 {

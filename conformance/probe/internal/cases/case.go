@@ -41,6 +41,7 @@ type Try struct {
 
 	Subjects []uint32 // XIDs that the try is about; of none it is about any but Hello and After
 	Hello    uint32   // XID of the call in front, 0: none
+	Again    bool     // a call is sent again, so that an answer may come again
 	After    uint32   // XID of the call behind, 0: none
 	Hold     bool     // being silent is fine: wait for a short time, and look at other connections meanwhile
 

@@ -10,7 +10,8 @@ func Table(t Target) []Case {
 	g := &gen{Target: t, serial: t.XID}
 	var all []Case
 	for _, part := range [][]Case{
-		g.badStartup(), g.goodStartup(), g.badFPDU(), g.goodFPDU(), g.badDDP(), g.goodDDP(), g.badRDMAP(), g.goodRDMAP(), g.silent(),
+		g.badStartup(), g.goodStartup(), g.badFPDU(), g.goodFPDU(), g.badDDP(), g.goodDDP(), g.badRDMAP(), g.goodRDMAP(),
+		g.badHeaders(), g.everyWord(), g.chunkLists(), g.rpcCalls(), g.credits(), g.silent(),
 	} {
 		all = append(all, part...)
 	}

@@ -1,0 +1,162 @@
+package cases
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rdmap"
+)
+
+func (g *gen) chunkLists() []Case {
+	var small, many []Try
+	write := func(name string, lists func(s *script) chunks.Lists, wants ...[]Want) Try {
+		s := g.rpc(name)
+		return s.send(g.callWith(s.bad, lists(s))).then(append(wants, ok(KindAnswered))...)
+	}
+	rooms := func(s *script, sizes ...int) (c chunks.WriteChunk) {
+		for _, n := range sizes {
+			c = append(c, s.room(n))
+		}
+		return c
+	}
+	ones := func(n int) []int { return slices.Repeat([]int{1}, n) }
+	unused := func(name string, c ...[]int) Try {
+		return write(name, func(s *script) (l chunks.Lists) {
+			for _, sizes := range c {
+				l.Write = append(l.Write, rooms(s, sizes...))
+			}
+			return l
+		})
+	}
+	reply := func(name string, sizes ...int) Try {
+		return write(name, func(s *script) chunks.Lists { return chunks.Lists{Reply: rooms(s, sizes...), HasReply: true} })
+	}
+	for _, t := range []Try{reply("no segment"), reply("of 0 octets", 0), reply("of 1 octet", 1), reply("of 20 octets", 20), reply("6 segments of 3 octets", 3, 3, 3, 3, 3, 3)} {
+		t.Wants = append(t.Wants, tolerate("it uses reply chunks whenever one is offered (RFC 8166 Section 4.3.3 lets it answer inline)", KindErrChunk)...)
+		small = append(small, t)
+	}
+	for _, t := range []Try{unused("200 segments", ones(200)), unused("8 chunks", ones(1), ones(1), ones(1), ones(1), ones(1), ones(1), ones(1), ones(1)), reply("200 segments", ones(200)...)} {
+		t.Wants = append(t.Wants, ok(KindErrChunk)...)
+		many = append(many, t)
+	}
+	return []Case{
+		{Name: "chunks/unused-write", Rows: []int{11}, Rule: "RFC 8166 Section 4.3.2", Sends: "a NULL call with write chunks, which come back unused", Tries: []Try{
+			unused("one", []int{64}), unused("three segments", []int{64, 0, 7}), unused("no segment", nil), unused("two chunks", []int{64}, []int{64, 64}),
+		}},
+		{Name: "chunks/reply", Rows: []int{11}, Rule: "RFC 8166 Section 4.3.3", Sends: "a NULL call with a reply chunk", Tries: []Try{
+			reply("1 KiB", 1024), reply("24 octets, exactly the reply", 24), reply("24 segments of an octet", ones(24)...), reply("an empty segment first", 0, 1024),
+		}},
+		{Name: "chunks/small-reply", Rows: []int{11}, Rule: "RFC 8166 Section 4.5.3", Sends: "a NULL call with a reply chunk that is too small for the reply", Tries: small},
+		{Name: "chunks/many", Rows: []int{1}, Rule: "RFC 8166 Section 4.5.2", Sends: "a NULL call with more chunks or segments than anybody needs", Tries: many},
+		{Name: "chunks/long-call", Rows: []int{2, 3}, Rule: "RFC 8166 Section 3.5", Sends: "a NULL call in a read chunk of position 0", Tries: g.longCalls()},
+		{Name: "chunks/long-call-bad", Rows: []int{1, 2, 18}, Rule: "RFC 8166 Section 4.5.2", Sends: "a read chunk of position 0 with something else in it than that call", Tries: g.badLongCalls()},
+		{Name: "chunks/absurd", Rows: []int{1, 18}, Rule: "RFC 8166 Section 8.1.4", Sends: "read chunks of position 0 that declare gigabytes", Tries: g.absurd()},
+		{Name: "chunks/position", Rows: []int{2}, Rule: "RFC 8166 Sections 3.4.5, 6.1", Sends: "a NULL call with read chunks, though it has no argument that they could be", Tries: g.positions()},
+		{Name: "chunks/bad-stag", Rows: []int{10}, Rule: "RFC 8166 Section 4.5.3", Sends: "a read chunk with an STag that does not exist: the Read is refused by a Terminate", Tries: []Try{g.reading("", ReadRefused, ok(KindClosed))}},
+		{Name: "chunks/read-response", Rows: []int{10, 14}, Rule: "RFC 5040 Section 7.2", Sends: "a wrong response to the server's RDMA Read", Tries: []Try{
+			g.reading("L too early", ReadShort, terminate(codesRDMAP(2, 0xff, 7)...), otherCode("no document names a code for it")),
+			g.reading("too long", ReadLong, terminate(codesDDP(1, 1)...)),
+			g.reading("another STag", ReadElsewhere, terminate(codesDDP(1, 0, 2)...)),
+			g.reading("past the end", ReadPast, terminate(codesDDP(1, 1)...)),
+		}},
+		{Name: "slow/no-read-response", Rows: []int{10, 20}, Rule: "RFC 8166 Section 4.5.3", Sends: "a read chunk, and no response to the server's RDMA Read", Tries: []Try{g.neverRead()}},
+	}
+}
+
+// reading is a long call whose Reads are answered in another way than they should be.
+func (g *gen) reading(name string, how Reading, wants ...[]Want) Try {
+	s := g.rpc(name)
+	s.send(s.long(s.memory(g.call(s.bad), how)))
+	return s.want(wants...)
+}
+
+func (g *gen) neverRead() Try {
+	t := g.reading("", ReadNever, ok(KindSilent, KindClosed, KindTerminated))
+	t.Hold = true
+	return t
+}
+
+func (g *gen) longCalls() []Try {
+	// cut returns the call in segments that end at the offsets given.
+	cutAt := func(name string, ends ...int) Try {
+		s := g.rpc(name)
+		call, at := g.call(s.bad), 0
+		var segs []chunks.Segment
+		for _, end := range append(ends, len(call)) {
+			segs = append(segs, s.memory(append([]byte{}, call[at:end]...), ReadWhole))
+			at = end
+		}
+		t := s.send(s.long(segs...)).about(s.bad).then(ok(KindAnswered))
+		for _, m := range t.Memory {
+			if m.Segment.Length == 0 {
+				t.Wants = append(t.Wants, tolerate("a segment of no octets is of no use", KindErrChunk)...)
+				break
+			}
+		}
+		return t
+	}
+	every := make([]int, 0, 39)
+	for n := 1; n < 40; n++ {
+		every = append(every, n)
+	}
+	return []Try{
+		cutAt("one segment"), cutAt("two segments", 20), cutAt("unaligned ones", 1, 7, 22), cutAt("an octet each", every...),
+		cutAt("an empty one first", 0), cutAt("empty ones among them", 8, 8, 8, 30),
+	}
+}
+
+func (g *gen) badLongCalls() []Try {
+	long := func(name string, call func(s *script) []byte, wants ...[]Want) Try {
+		s := g.rpc(name)
+		return s.send(s.long(s.memory(call(s), ReadWhole))).then(append(wants, errChunk())...)
+	}
+	dropped := tolerate("RFC 5531 has no answer to it", KindDropped)
+	return []Try{
+		long("another XID", func(*script) []byte { return g.call(g.xid()) }),
+		long("nothing", func(*script) []byte { return []byte{} }, dropped),
+		long("4 octets", func(s *script) []byte { return words(s.bad) }, dropped),
+		long("all but the last word", func(s *script) []byte { return g.call(s.bad)[:36] }, dropped),
+		long("all but the last octet", func(s *script) []byte { return g.call(s.bad)[:39] }, dropped),
+		long("msg_type 7", func(s *script) []byte { return put32(g.call(s.bad), 4, 7) }, dropped),
+	}
+}
+
+func (g *gen) absurd() []Try {
+	long := func(name string, lengths ...uint32) Try {
+		s := g.rpc(name)
+		var segs []chunks.Segment
+		for i, n := range lengths {
+			segs = append(segs, chunks.Segment{Handle: chunks.Handle(0x7e57a000 + uint32(i)<<8), Length: n})
+		}
+		return s.send(s.long(segs...)).then(errChunk(), tolerate("it tries to read them", KindClosed, KindTerminated))
+	}
+	return []Try{
+		long("2^32-1 octets", math.MaxUint32), long("2^31 octets twice", 1<<31, 1<<31), long("2^32-1 and 41 octets", math.MaxUint32, 41),
+		long("1 GiB", 1<<30), long("16 MiB sixteen times", 1<<24, 1<<24, 1<<24, 1<<24, 1<<24, 1<<24, 1<<24, 1<<24, 1<<24, 1<<24, 1<<24, 1<<24, 1<<24, 1<<24, 1<<24, 1<<24),
+	}
+}
+
+// positions are read chunks of calls that cannot have one.
+func (g *gen) positions() []Try {
+	ignored := tolerate("RFC 5667 Section 4 lets a server ignore it", KindAnswered)
+	read := func(name string, at ...uint32) Try {
+		s := g.rpc(name)
+		var l chunks.Lists
+		for _, p := range at {
+			l.Read = append(l.Read, chunks.ReadSegment{Position: p, Segment: s.memory(make([]byte, 8), ReadWhole)})
+		}
+		return s.send(g.callWith(s.bad, l)).then(errChunk(), ignored)
+	}
+	list := []Try{
+		read("behind the call", 40), read("inside the header", 24), read("two", 40, 48), read("the same again behind another", 40, 48, 40),
+		read("overlapping", 40, 44), read("descending", 48, 40), read("0, in an RDMA_MSG", 0),
+	}
+	for _, p := range []uint32{1, 39, 41, 43, 44, 1000, math.MaxInt32, 1 << 31, math.MaxUint32 - 3, math.MaxUint32} {
+		list = append(list, read(fmt.Sprint(p), p))
+	}
+	wrap := g.rpc("a segment that wraps")
+	wrap.send(g.callWith(wrap.bad, chunks.Lists{Read: []chunks.ReadSegment{{Position: 40, Segment: chunks.Segment{Handle: 0x7e57a000, Length: 64, Offset: math.MaxUint64 - 3}}}}))
+	return append(list, wrap.then(errChunk(), ignored, tolerate("it tries to read it", KindClosed), []Want{{Kind: KindTerminated, Codes: []rdmap.TermCode{}, Verdict: Tolerated, Why: "it cannot read it"}}))
+}

@@ -1,0 +1,141 @@
+package cases
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rpcrdma"
+)
+
+// behind is a try of one Send behind a NULL call, with another NULL call behind it.
+func (g *gen) behind(name string, send func(s *script) []byte, wants ...[]Want) Try {
+	s := g.rpc(name)
+	return s.send(send(s)).then(wants...)
+}
+
+// errChunk wants a header refused.
+func errChunk() []Want {
+	return append(ok(KindErrChunk), tolerate("RFC 5666 Section 4.2 allows an RPC decode error", KindGarbageArgs)...)
+}
+
+func (g *gen) badHeaders() []Case {
+	const rule = "RFC 8166 Section 4.5"
+	var runts, version, proc []Try
+	for n := range rpcrdma.MinHeaderSize {
+		runts = append(runts, g.behind(fmt.Sprintf("%d octets", n), func(s *script) []byte { return words(s.bad, 1, credits, 0, 0, 0, 0)[:n] },
+			ok(KindDropped), tolerate("Linux answers, against the MUST", KindErrChunk, KindErrVers)))
+	}
+	for _, v := range []uint32{0, 2, 3, math.MaxUint32} {
+		version = append(version, g.behind(fmt.Sprint(v), func(s *script) []byte {
+			return append(words(s.bad, v, credits, 0, 0, 0, 0), g.call(s.bad)...)
+		}, ok(KindErrVers)))
+	}
+	version = append(version, g.behind("2, and an unknown rdma_proc", func(s *script) []byte { return words(s.bad, 2, credits, 77, 0, 0, 0) }, ok(KindErrVers)))
+	for _, p := range []uint32{5, 77, math.MaxUint32} {
+		proc = append(proc, g.behind(fmt.Sprint(p), func(s *script) []byte {
+			return append(words(s.bad, 1, credits, p, 0, 0, 0), g.call(s.bad)...)
+		}, errChunk()))
+	}
+	fixed := func(name string, wants []Want, w ...uint32) Try {
+		return g.behind(name, func(s *script) []byte { return words(append([]uint32{s.bad}, w...)...) }, wants)
+	}
+	msgp := g.behind("", func(s *script) []byte {
+		return append(words(s.bad, 1, credits, 2, 4, 1024, 0, 0, 0), g.call(s.bad)...)
+	}, ok(KindErrChunk), tolerate("it speaks RFC 5666", KindAnswered))
+	return []Case{
+		{Name: "header/too-short", Rows: []int{1, 18}, Rule: rule, Sends: "a Send of 0 to 27 octets, then a NULL call", Tries: runts},
+		{Name: "header/version", Rule: rule + ".1", Sends: "a NULL call with another rdma_vers", Tries: version},
+		{Name: "header/type", Rule: rule + ".2", Sends: "a NULL call with an rdma_proc that does not exist", Tries: proc},
+		{Name: "header/msgp", Rule: "RFC 8166 Section 4.6.1", Sends: "a NULL call by RDMA_MSGP", Tries: []Try{msgp}},
+		{Name: "header/done", Rule: "RFC 8166 Section 4.6.2", Sends: "an RDMA_DONE for a reply that nobody has left", Tries: []Try{
+			fixed("16 octets", ok(KindDropped), 1, credits, 3), fixed("28 octets", ok(KindDropped), 1, credits, 3, 0, 0, 0),
+		}},
+		{Name: "header/error", Rule: "RFC 8166 Section 4.2.4", Sends: "an RDMA_ERROR, to a responder", Tries: []Try{
+			fixed("ERR_CHUNK", ok(KindDropped), 1, credits, 4, 2, 0, 0),
+			fixed("ERR_VERS", ok(KindDropped), 1, credits, 4, 1, 1, 1),
+			fixed("unknown", ok(KindDropped), 1, credits, 4, 77, 0, 0),
+			fixed("of version 2", append(ok(KindDropped), tolerate("its version is looked at first", KindErrVers)...), 2, credits, 4, 1, 1, 1),
+		}},
+		{Name: "header/cut-lists", Rows: []int{1, 18}, Rule: rule + ".2", Sends: "chunk lists that end too early, or do not decode", Tries: []Try{
+			fixed("inside a read segment", errChunk(), 1, credits, 0, 1, 40, 7),
+			fixed("a boolean of 2", errChunk(), 1, credits, 0, 2, 0, 0),
+			fixed("a boolean of 2^32-1", errChunk(), 1, credits, 0, 0, 0, math.MaxUint32),
+			fixed("2^32-1 segments in a write chunk", errChunk(), 1, credits, 0, 0, 1, math.MaxUint32, 0, 0),
+			fixed("2^28 segments in a write chunk", errChunk(), 1, credits, 0, 0, 1, 1<<28, 0, 0),
+			fixed("2^32-1 segments in a reply chunk", errChunk(), 1, credits, 0, 0, 0, 1, math.MaxUint32, 0),
+			fixed("2^28 segments in a reply chunk", errChunk(), 1, credits, 1, 0, 0, 1, 1<<28, 0),
+		}},
+		{Name: "header/nomsg-without-call", Rows: []int{1}, Rule: rule + ".2", Sends: "an RDMA_NOMSG that has no call in a chunk", Tries: []Try{
+			fixed("no chunk", errChunk(), 1, credits, 1, 0, 0, 0),
+			fixed("a reply chunk", errChunk(), 1, credits, 1, 0, 0, 1, 1, 0x7e571200, 1024, 0, 0),
+			fixed("a write chunk", errChunk(), 1, credits, 1, 0, 1, 1, 0x7e571200, 1024, 0, 0, 0, 0),
+			fixed("a read chunk at 40", errChunk(), 1, credits, 1, 1, 40, 0x7e571200, 4, 0, 0, 0, 0, 0),
+		}},
+	}
+}
+
+// callWith returns a NULL call with lists.
+func (g *gen) callWith(xid uint32, l chunks.Lists) []byte {
+	return append(header(xid, rpcrdma.MsgTypeMsg, l), g.call(xid)...)
+}
+
+// everyWord puts values that are none, one, large and wrapping into each word of a
+// good header (ADVERSARY row 1).
+func (g *gen) everyWord() []Case {
+	var msg, noMsg []Try
+	values := []uint32{0, 1, math.MaxInt32, 1 << 31, math.MaxUint32 - 3, math.MaxUint32}
+	for word := range 18 {
+		for _, v := range values {
+			s := g.rpc(fmt.Sprintf("word %d is %#x", word, v))
+			l := chunks.Lists{Write: []chunks.WriteChunk{{s.room(64)}}, Reply: chunks.WriteChunk{s.room(1024)}, HasReply: true}
+			msg = append(msg, s.word(g.callWith(s.bad, l), word, v, func() bool {
+				return word >= 7 && word <= 10 || word >= 14 && word <= 17
+			}))
+		}
+	}
+	for word := range 13 {
+		for _, v := range values {
+			s := g.rpc(fmt.Sprintf("word %d is %#x", word, v))
+			noMsg = append(noMsg, s.word(s.long(s.memory(g.call(s.bad), ReadWhole)), word, v, func() bool { return false }))
+		}
+	}
+	const rule = "RFC 8166 Section 4.5.2"
+	const sends = "each word of the header in turn as 0, 1, 2^31-1, 2^31, 2^32-4 and 2^32-1"
+	return []Case{
+		{Name: "header/every-word", Rows: []int{1, 18}, Rule: rule, Sends: "a NULL call with a write chunk and a reply chunk, " + sends, Tries: msg},
+		{Name: "header/every-word-long", Rows: []int{1, 2, 10, 18}, Rule: rule, Sends: "a NULL call in a read chunk, " + sends, Tries: noMsg},
+	}
+}
+
+// long returns an RDMA_NOMSG whose call is in segments of position 0.
+func (s *script) long(segs ...chunks.Segment) []byte {
+	var l chunks.Lists
+	for _, seg := range segs {
+		l.Read = append(l.Read, chunks.ReadSegment{Segment: seg})
+	}
+	return header(s.bad, rpcrdma.MsgTypeNoMsg, l)
+}
+
+// Words of every header (RFC 8166 Section 4.1).
+const (
+	wordVers   = 1
+	wordCredit = 2
+)
+
+// word ends s with msg, of which one word is another. It may be executed only where it
+// is as legal as before.
+func (s *script) word(msg []byte, word int, v uint32, legal func() bool) Try {
+	same := string(words(v)) == string(msg[4*word:4*word+4])
+	put32(msg, 4*word, v)
+	s.send(msg)
+	switch {
+	case same || word == wordCredit:
+		return s.then(ok(KindAnswered))
+	case word == wordVers:
+		return s.then(ok(KindErrVers))
+	case legal():
+		return s.then(ok(KindAnswered, KindErrChunk, KindTerminated, KindClosed))
+	}
+	return s.then(errChunk(), ok(KindDropped, KindTerminated, KindClosed))
+}
