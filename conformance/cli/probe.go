@@ -19,7 +19,7 @@ import (
 // probeFlags are the flags of probe.
 type probeFlags struct {
 	list, json, verbose bool
-	only, write         string
+	only, skip, write   string
 	timeout, quiet      time.Duration
 	program, version    uint32
 }
@@ -48,7 +48,7 @@ Exit status: 0 nothing fails; 1 something does, or there is no server; 2 bad com
 line.`,
 		Example: `  conformance probe 127.0.0.1:20049
   conformance probe --list --only '^mpa/'
-  conformance probe --only word --verbose 192.0.2.1:20049
+  conformance probe --only '^(ddp|rdmap)/' --skip terminate --verbose 192.0.2.1:20049
   conformance probe --program 100005 --json 192.0.2.1:20049 >probe.json
   conformance probe --write probe.pcapng 127.0.0.1:20049; conformance decode probe.pcapng`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -62,6 +62,7 @@ line.`,
 	flags := cmd.Flags()
 	flags.BoolVar(&f.list, "list", false, "say what would be sent, and what is wanted, and end")
 	flags.StringVar(&f.only, "only", "", "play the cases whose names match this `REGEXP`")
+	flags.StringVar(&f.skip, "skip", "", "but not those whose names match this `REGEXP`")
 	flags.BoolVar(&f.json, "json", false, "one JSON object per case")
 	flags.BoolVar(&f.verbose, "verbose", false, "say everything about each case, not of those that fail alone")
 	flags.DurationVar(&f.timeout, "timeout", probe.DefaultTimeout, "limit of the server's silence on one connection")
@@ -78,15 +79,15 @@ func (f *probeFlags) prober(args []string) (*probe.Prober, error) {
 	if f.timeout <= 0 || f.quiet <= 0 {
 		return nil, usagef("--timeout %v, --quiet %v: want more than 0", f.timeout, f.quiet)
 	}
-	if f.only != "" {
-		only, err := regexp.Compile(f.only)
-		if err != nil {
-			return nil, usagef("--only %q: %v", f.only, err)
-		}
-		p.Only = only
+	var err error
+	if p.Only, err = pattern("--only", f.only); err != nil {
+		return nil, err
+	}
+	if p.Skip, err = pattern("--skip", f.skip); err != nil {
+		return nil, err
 	}
 	if len(p.Cases()) == 0 {
-		return nil, usagef("--only: no case has a name like %q: see conformance probe --list", f.only)
+		return nil, usagef("--only %q --skip %q: no case has such a name: see conformance probe --list", f.only, f.skip)
 	}
 	if len(args) > 0 {
 		p.Address = args[0]
@@ -95,6 +96,18 @@ func (f *probeFlags) prober(args []string) (*probe.Prober, error) {
 		}
 	}
 	return p, nil
+}
+
+// pattern compiles the value of a flag; nil stands for none.
+func pattern(flag, expr string) (*regexp.Regexp, error) {
+	if expr == "" {
+		return nil, nil //nolint:nilnil // no pattern is no error
+	}
+	re, err := regexp.Compile(expr)
+	if err != nil {
+		return nil, usagef("%s %q: %v", flag, expr, err)
+	}
+	return re, nil
 }
 
 func (f *probeFlags) run(cmd *cobra.Command, args []string) (err error) {

@@ -26,7 +26,9 @@ func TestProbeExitStatus(t *testing.T) {
 		{"no port", "localhost", 2, `conformance: "localhost" is not an address: write host:port, for example 127.0.0.1:20049`},
 		{"timeout", "--timeout 0s a:1", 2, "conformance: --timeout 0s, --quiet 150ms: want more than 0"},
 		{"no regexp", "--only ( a:1", 2, `conformance: --only "(": error parsing regexp`},
-		{"no such case", "--only nix a:1", 2, `conformance: --only: no case has a name like "nix": see conformance probe --list`},
+		{"no such case", "--only nix a:1", 2, `conformance: --only "nix" --skip "": no case has such a name: see conformance probe --list`},
+		{"all left out", "--skip . a:1", 2, `conformance: --only "" --skip ".": no case has such a name: see conformance probe --list`},
+		{"no regexp to skip", "--skip ( a:1", 2, `conformance: --skip "(": error parsing regexp`},
 		{"nobody there", "127.0.0.1:1", 1, "conformance: 127.0.0.1:1: no RPC-over-RDMA server answers: dial tcp 127.0.0.1:1: "},
 		{"nowhere to record", "--write /nowhere/x.pcapng 127.0.0.1:1", 1, "conformance: open /nowhere/x.pcapng: "},
 	} {

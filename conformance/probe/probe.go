@@ -32,8 +32,9 @@ type Prober struct {
 	// Quiet is how long an answer is waited for where none should come: to a message that
 	// is to be dropped, or to half of one. 0: 150 ms.
 	Quiet time.Duration
-	// Only selects the cases whose names match. Nil: all.
-	Only *regexp.Regexp
+	// Only selects the cases whose names match, Skip leaves some of them out. Nil: all,
+	// none.
+	Only, Skip *regexp.Regexp
 	// Capture, if not nil, records all connections.
 	Capture *capture.Writer
 
@@ -71,7 +72,7 @@ func (p *Prober) table() []cases.Case {
 	}
 	var list []cases.Case
 	for _, c := range cases.Table(t) {
-		if p.Only == nil || p.Only.MatchString(c.Name) {
+		if (p.Only == nil || p.Only.MatchString(c.Name)) && (p.Skip == nil || !p.Skip.MatchString(c.Name)) {
 			list = append(list, c)
 		}
 	}
