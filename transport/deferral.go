@@ -13,12 +13,6 @@ import (
 	"go.uber.org/zap"
 )
 
-// lazyHandler is the part of a Handler that names the calls whose data stay at the client
-// until they are asked for.
-type lazyHandler interface {
-	Lazy(prog, vers, proc uint32) bool
-}
-
 // deferral is what a call has whose data are at the client still. It belongs to its
 // exchange and, while ServeRPC runs, to the handler's goroutine.
 type deferral struct {

@@ -13,11 +13,6 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// nonIdempotent is an optional part of a Handler.
-type nonIdempotent interface {
-	NonIdempotent(prog, vers, proc uint32) bool
-}
-
 // duplicates is a server's duplicate request cache. It works on calls as handlers see
 // them, so that it does not matter how they came or how their replies leave. It is safe
 // for concurrent use.

@@ -2,102 +2,82 @@ package transport
 
 import "github.com/stag-rdma/stag/xdr"
 
-// resultsCap is the room a pooled Response keeps for results.
-const resultsCap = 1024
+// Response collects the reply to one call. It is valid until ServeRPC returns.
+type Response struct {
+	// Stat is the accept status; Success is the zero value. Results are sent for
+	// Success only.
+	Stat xdr.AcceptStat
+	// Low and High are the versions served, for ProgMismatch.
+	Low, High uint32
+	// Verf is the verifier; AUTH_NONE is the zero value.
+	Verf xdr.Auth
+	// Results is where the handler appends the XDR results. It starts empty with
+	// some capacity.
+	Results []byte
 
-// maxKeptResults is the largest Results memory that stays with a pooled Response.
-const maxKeptResults = 64 << 10
-
-// reset makes r empty for the next call.
-func (r *Response) reset(p *pool) {
-	r.Results, r.items, r.bufs, r.mems = r.Results[:0], r.items[:0], r.bufs[:0], r.mems[:0]
-	if cap(r.Results) > maxKeptResults || cap(r.Results) == 0 {
-		r.Results = make([]byte, 0, resultsCap)
-	}
-	r.Stat, r.Low, r.High, r.Verf = xdr.Success, 0, 0, xdr.Auth{}
-	r.denied, r.authStat, r.free, r.pool, r.instead = false, 0, nil, p, 0
-	if r.refused {
-		r.refused, r.refusal = false, xdr.ReplyHeader{}
-	}
+	instead  uint64 // Immediate Data in place of the reply, with the highest bit; 0: none
+	denied   bool
+	refused  bool // before the handler saw it, with refusal
+	refusal  xdr.ReplyHeader
+	authStat xdr.AuthStat
+	items    []item
+	bufs     []*buffer
+	mems     []*Memory
+	pool     *pool
+	free     func()
 }
 
-// fail drops the results and sets the status.
-func (r *Response) fail(stat xdr.AcceptStat) {
-	r.denied, r.Stat = false, stat
-	r.Results, r.items = r.Results[:0], r.items[:0]
+// item is an opaque appended with AppendItem: its data belong at offset pos of
+// Results.
+type item struct {
+	pos  int
+	data []byte
 }
 
-// sent gives back what the reply borrowed. It must be called once per call.
-func (r *Response) sent() {
-	for i, b := range r.bufs {
-		b.release()
-		r.bufs[i] = nil
-	}
-	r.bufs = r.bufs[:0]
-	for i, m := range r.mems {
-		m.give()
-		r.mems[i] = nil
-	}
-	r.mems = r.mems[:0]
-	clear(r.items)
-	r.items = r.items[:0]
-	if f := r.free; f != nil {
-		r.free = nil
-		f()
-	}
+// Deny answers MSG_DENIED with AUTH_ERROR (RFC 5531 Section 9). Results are not
+// sent.
+func (r *Response) Deny(stat xdr.AuthStat) {
+	r.denied, r.authStat = true, stat
 }
 
-// abandon drops the memory of a reply that an engine may still use: nobody gets it
-// again, and OnSent is not called.
-func (r *Response) abandon() {
-	for i, b := range r.bufs {
-		b.abandon()
-		r.bufs[i] = nil
-	}
-	r.bufs, r.free, r.Results = r.bufs[:0], nil, nil
-	r.mems = nil // in use for good
+// ProgMismatch answers PROG_MISMATCH with the lowest and highest version served.
+func (r *Response) ProgMismatch(low, high uint32) {
+	r.Stat, r.Low, r.High = xdr.ProgMismatch, low, high
 }
 
-// hasResults says whether anything follows the reply header.
-func (r *Response) hasResults() bool {
-	return !r.denied && !r.refused && r.Stat == xdr.Success
+// AppendItem appends the count word of an opaque to Results, and marks data as its octets. It is
+// the reducible result, if it is eligible. Do not append the pad. More Results may follow. data
+// is borrowed until the reply has left, so it should come from Buffer, or never change.
+func (r *Response) AppendItem(data []byte) {
+	r.Results = xdr.AppendUint32(r.Results, uint32(len(data)))
+	r.items = append(r.items, item{pos: len(r.Results), data: data})
 }
 
-// header builds the RPC reply header.
-func (r *Response) header(xid uint32) xdr.ReplyHeader {
-	if r.refused {
-		return r.refusal
-	}
-	h := xdr.ReplyHeader{XID: xid, Verf: r.Verf, Accept: r.Stat, Low: r.Low, High: r.High}
-	if r.denied {
-		h.Denied, h.Reject, h.AuthStat = true, xdr.AuthError, r.authStat
-	}
-	return h
+// Buffer returns n octets of pooled memory with unspecified content for a result. They are valid
+// until the reply has left. A handler that uses its own memory learns from [Response.OnSent] when
+// that is free again.
+func (r *Response) Buffer(n int) []byte {
+	b := r.pool.get(n)
+	r.bufs = append(r.bufs, b)
+	return b.data[:n]
 }
 
-// size returns the octets of the results with all items and pads in place.
-func (r *Response) size() int {
-	if !r.hasResults() {
-		return 0
+// AppendMemory is AppendItem for the n octets at off of m. m is in use until the reply has left,
+// so that no other call takes it before. (Results need no registration: they leave by RDMA
+// Write.) It returns ErrMemoryInUse, or ErrNotInMemory if m has no such octets, and then appends
+// nothing.
+func (r *Response) AppendMemory(m *Memory, off, n int) error {
+	if off < 0 || n < 0 || off > len(m.data) || n > len(m.data)-off {
+		return ErrNotInMemory
 	}
-	n := len(r.Results)
-	for _, it := range r.items {
-		n += len(it.data) + xdr.Pad(len(it.data))
+	if _, err := m.take(m.data); err != nil {
+		return err
 	}
-	return n
+	r.mems = append(r.mems, m)
+	r.AppendItem(m.data[off : off+n])
+	return nil
 }
 
-// appendAll appends the results with all items and pads in place.
-func (r *Response) appendAll(b []byte) []byte {
-	if !r.hasResults() {
-		return b
-	}
-	from := 0
-	for _, it := range r.items {
-		b = append(b, r.Results[from:it.pos]...)
-		b = append(b, it.data...)
-		b = xdr.AppendPad(b, len(it.data))
-		from = it.pos
-	}
-	return append(b, r.Results[from:]...)
-}
+// OnSent sets a function that is called once when the data of AppendItem are no
+// longer used, also when the connection failed. It must not block.
+func (r *Response) OnSent(free func()) { r.free = free }

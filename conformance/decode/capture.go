@@ -70,14 +70,25 @@ func (c *Capture) flow(seg *tcpSegment, at Stamp) *flow {
 	if seg.syn && seg.ack { // the SYN before it is not in the capture
 		src, dst = dst, src
 	}
-	c.Stats.Connections++
-	f = newFlow(c.Stats.Connections, src, dst, &c.opt, c.mem, c.visit)
+	f = c.newFlow(src, dst)
 	c.flows[key] = f
 	f.place = c.order.PushBack(f)
 	if c.order.Len() > c.opt.MaxConns {
 		c.drop(c.order.Front().Value.(*flow))
 	}
 	c.visit(f.conn.begin(KindOpen, f.dirOf(src), at, at))
+	return f
+}
+
+// newFlow returns the flow of the connection that src opened to dst.
+func (c *Capture) newFlow(src, dst netip.AddrPort) *flow {
+	c.Stats.Connections++
+	f := &flow{conn: NewConn(&c.opt, c.visit)}
+	f.conn.rpc.mem = c.mem
+	f.conn.Info.ID, f.conn.Info.Opener, f.conn.Info.Accepter = c.Stats.Connections, src, dst
+	for dir := range f.streams {
+		f.streams[dir] = stream{assembler: assembler{limit: f.conn.opt.MaxEarly}, flow: f, dir: Dir(dir)}
+	}
 	return f
 }
 

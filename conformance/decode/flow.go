@@ -45,17 +45,6 @@ func (s *stream) hole(n int, at Stamp) { s.flow.conn.Hole(s.dir, n, at) }
 
 func (s *stream) conflict(n int, at Stamp) { s.flow.conn.Conflict(s.dir, n, at) }
 
-// newFlow returns the flow of the connection that src opened to dst.
-func newFlow(id int, src, dst netip.AddrPort, opt *Options, mem *budget, visit func(*Event)) *flow {
-	f := &flow{conn: NewConn(opt, visit)}
-	f.conn.rpc.mem = mem
-	f.conn.Info.ID, f.conn.Info.Opener, f.conn.Info.Accepter = id, src, dst
-	for dir := range f.streams {
-		f.streams[dir] = stream{assembler: assembler{limit: f.conn.opt.MaxEarly}, flow: f, dir: Dir(dir)}
-	}
-	return f
-}
-
 // dirOf returns the direction of a packet from src.
 func (f *flow) dirOf(src netip.AddrPort) Dir {
 	if src == f.conn.Info.Opener {

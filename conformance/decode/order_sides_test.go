@@ -121,7 +121,7 @@ func TestForeignBehindFIN(t *testing.T) {
 // TestSkipUnsynced: octets that are given up in front of all that was seen are missing, not before the beginning.
 func TestSkipUnsynced(t *testing.T) {
 	var s stream
-	s.flow = newFlow(1, netip.AddrPort{}, netip.AddrPort{}, &Options{}, new(budget), func(*Event) {})
+	s.flow = NewCapture(nil, func(*Event) {}).newFlow(netip.AddrPort{}, netip.AddrPort{})
 	s.acknowledged(100, Stamp{Frame: 1})
 	s.skip(150, Stamp{Frame: 2}, &s)
 	if now, later := s.place(170, []byte("octets")); now || !later || s.next != 150 {

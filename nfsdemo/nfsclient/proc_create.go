@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"path"
+	"strings"
 
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/transport"
@@ -22,7 +23,7 @@ func (c *Client) Create(ctx context.Context, dir *Node, name string, mode uint32
 	if excl {
 		args.Mode = nfs3.Guarded
 	}
-	return c.makeNode(ctx, dir, name, "create", nfs3.ProcCreate, &args)
+	return c.makeNode(ctx, dir, name, nfs3.ProcCreate, &args)
 }
 
 // Mkdir makes a directory (RFC 1813 Section 3.3.9).
@@ -31,7 +32,7 @@ func (c *Client) Mkdir(ctx context.Context, dir *Node, name string, mode uint32)
 		Where: nfs3.DirOpArgs{Dir: dir.FH, Name: name},
 		Attr:  nfs3.SetAttr{SetMode: true, Mode: mode & 0o7777},
 	}
-	return c.makeNode(ctx, dir, name, "mkdir", nfs3.ProcMkdir, &args)
+	return c.makeNode(ctx, dir, name, nfs3.ProcMkdir, &args)
 }
 
 // Symlink makes a symbolic link; its target is opaque text (RFC 1813
@@ -43,19 +44,20 @@ func (c *Client) Symlink(ctx context.Context, dir *Node, name, target string) (*
 		MaxResults: nfs3.ProcSymlink.MaxRes(),
 	}
 	call.ItemPos = len(call.Args)
-	return c.newNode(ctx, dir, name, "symlink", nfs3.ProcSymlink, &call)
+	return c.newNode(ctx, dir, name, &call)
 }
 
 // makeNode calls a procedure that makes an object.
-func (c *Client) makeNode(ctx context.Context, dir *Node, name, op string, proc nfs3.Proc, args nfs3.Message) (*Node, error) {
+func (c *Client) makeNode(ctx context.Context, dir *Node, name string, proc nfs3.Proc, args nfs3.Message) (*Node, error) {
 	call := transport.Call{Proc: uint32(proc), Args: args.Append(nil), MaxResults: proc.MaxRes()}
-	return c.newNode(ctx, dir, name, op, proc, &call)
+	return c.newNode(ctx, dir, name, &call)
 }
 
 // newNode sends such a call. Handle and attributes are optional in the results:
 // "the server may return no file handle", then LOOKUP finds it (RFC 1813
 // Section 3.3.8).
-func (c *Client) newNode(ctx context.Context, dir *Node, name, op string, proc nfs3.Proc, call *transport.Call) (*Node, error) {
+func (c *Client) newNode(ctx context.Context, dir *Node, name string, call *transport.Call) (*Node, error) {
+	proc := nfs3.Proc(call.Proc)
 	n := &Node{Path: path.Join(dir.Path, name)}
 	var res nfs3.NewRes
 	err := c.send(ctx, proc, call, func(d *xdr.Decoder, _ *transport.Reply) error {
@@ -70,7 +72,7 @@ func (c *Client) newNode(ctx context.Context, dir *Node, name, op string, proc n
 	})
 	switch {
 	case err != nil:
-		return nil, pathErr(op, n.Path, err)
+		return nil, pathErr(strings.ToLower(proc.String()), n.Path, err)
 	case !res.Handle.Present:
 		return c.Child(ctx, dir, name)
 	case !res.Attr.Present:

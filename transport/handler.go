@@ -1,0 +1,74 @@
+package transport
+
+import "context"
+
+// Handler serves RPC calls. ServeRPC may be called from many goroutines at once. It fills resp
+// and returns; then the reply leaves. If it panics, the reply is SYSTEM_ERR and the panic is
+// logged. A handler may have three more methods. With
+//
+//	MayBlock(prog, vers, proc uint32) bool
+//
+// it decides which calls get a goroutine of their own: those that wait for a disk, a lock or
+// another machine. All others run in the goroutine that reads the connection. This is several
+// times faster, but blocks that connection meanwhile.
+//
+// With
+//
+//	NonIdempotent(prog, vers, proc uint32) bool
+//
+// it names the calls that must not run twice. A client that has lost its connection sends its
+// calls again with the same XIDs, and cannot know which of them have run. The server answers
+// those from its duplicate request cache (Config.DRCEntries), whatever transport they come by.
+// Their context ends with the server, not with the connection.
+//
+// With
+//
+//	Lazy(prog, vers, proc uint32) bool
+//
+// it names the calls whose data it wants to pull itself. Data that the client offers in read
+// chunks then stays at the client, and Args come without the data and its pad. The handler pulls
+// the data with [Request.Opaque] straight into its own memory, or refuses the call without moving
+// it. Such a call always has its own goroutine.
+type Handler interface {
+	ServeRPC(ctx context.Context, req *Request, resp *Response)
+}
+
+// HandlerFunc is a function that is a Handler. Its calls must not block.
+type HandlerFunc func(ctx context.Context, req *Request, resp *Response)
+
+// ServeRPC calls f.
+func (f HandlerFunc) ServeRPC(ctx context.Context, req *Request, resp *Response) { f(ctx, req, resp) }
+
+// mayBlocker, nonIdempotent and lazyHandler are the optional methods of a Handler.
+type (
+	mayBlocker interface {
+		MayBlock(prog, vers, proc uint32) bool
+	}
+	nonIdempotent interface {
+		NonIdempotent(prog, vers, proc uint32) bool
+	}
+	lazyHandler interface {
+		Lazy(prog, vers, proc uint32) bool
+	}
+)
+
+// MayBlock returns what the method MayBlock of h says about a call (see [Handler]), and false if
+// h has no such method. Handlers that pass calls on to another handler need it, and
+// [NonIdempotent] and [Lazy], to pass on its answers as well. h may be nil.
+func MayBlock(h Handler, prog, vers, proc uint32) bool {
+	m, ok := h.(mayBlocker)
+	return ok && m.MayBlock(prog, vers, proc)
+}
+
+// NonIdempotent is like MayBlock, for calls that must not run twice.
+func NonIdempotent(h Handler, prog, vers, proc uint32) bool {
+	m, ok := h.(nonIdempotent)
+	return ok && m.NonIdempotent(prog, vers, proc)
+}
+
+// Lazy is like MayBlock, for calls whose data the handler pulls itself. A handler that needs all
+// arguments of a call before it passes the call on returns false instead.
+func Lazy(h Handler, prog, vers, proc uint32) bool {
+	m, ok := h.(lazyHandler)
+	return ok && m.Lazy(prog, vers, proc)
+}
