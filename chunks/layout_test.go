@@ -85,10 +85,12 @@ func checkLayout(t *testing.T, l *Layout, inline []byte, pieces []piece) {
 
 func TestLayoutOneChunk(t *testing.T) {
 	var l Layout
-	inline := ramp(24, 1)
-	for pos := 1; pos <= 32; pos++ { // 0: see TestLayoutErrors
-		for n := range 10 {
-			checkLayout(t, &l, inline, []piece{{pos, ramp(n, 0x80)}})
+	for odd := range 4 {
+		inline := ramp(24+odd, 1)
+		for pos := 1; pos <= 32; pos++ { // 0: see TestLayoutErrors
+			for n := range 10 {
+				checkLayout(t, &l, inline, []piece{{pos, ramp(n, 0x80)}})
+			}
 		}
 	}
 }

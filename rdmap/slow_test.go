@@ -246,6 +246,9 @@ func TestHalfFPDUEnds(t *testing.T) {
 				}
 				a.Close()
 				synctest.Wait()
+				if y.half.rest.Load() != nil {
+					t.Error("a timer holds the connection that is over")
+				}
 			})
 		})
 	}

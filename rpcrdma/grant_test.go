@@ -1,9 +1,12 @@
 package rpcrdma
 
 import (
+	"encoding/binary"
+	"errors"
 	"testing"
 
 	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/xdr"
 )
 
 // ask begins a NULL call, and replyTo is the Send that answers it.
@@ -78,5 +81,39 @@ func TestPlanSinks(t *testing.T) {
 	var h Header
 	if _, derr := h.Decode(b, nil); err != nil || derr != nil || len(h.Write) != 2 || len(h.Write[0]) != 0 || h.Write[1].Room() != 2000 {
 		t.Errorf("%+v, %v, %v", h.Lists, err, derr)
+	}
+}
+
+// TestSinksPadded: what is placed in a sink is as long as its count says, or up to three octets
+// of pad longer; which is no part of the result (RFC 8166 Section 3.4.6.2).
+func TestSinksPadded(t *testing.T) {
+	for n := range 9 {
+		for placed := range 14 {
+			q := NewRequester(RequesterConfig{Binding: several{}, SinkMin: 1})
+			c := &Call{XID: 9, Prog: anyProgram, Sink: 12, MoreSinks: []int{12}, MaxReply: 100}
+			c.Message.Head = rpcCall(9, 0)
+			if err := errors.Join(q.Plan(c), q.Begin(c)); err != nil || !c.Plan.Sink {
+				t.Fatalf("%+v, %v", c.Plan, err)
+			}
+			c.Memory.Sink = oneSegment(7, 12)
+			c.Memory.MoreSinks = []chunks.WriteChunk{oneSegment(8, 12)}
+			if _, _, err := q.AppendCall(nil, c); err != nil {
+				t.Fatal(err)
+			}
+			h := Header{XID: 9, Vers: 1, Credit: 1}
+			h.Write = []chunks.WriteChunk{oneSegment(7, 4), oneSegment(8, uint32(placed))}
+			b := append(h.Append(nil), rpcReply(9)...)
+			for _, v := range []int{2, 4, n} {
+				b = binary.BigEndian.AppendUint32(b, uint32(v))
+			}
+			got, why := q.Receive(b)
+			if got == nil {
+				t.Fatal(why)
+			}
+			legal := placed == n || placed == n+xdr.Pad(n)
+			if ok := c.Result.Err == nil; ok != (legal && placed <= 12) || ok && (c.Lens[0] != 4 || c.Lens[1] != n) {
+				t.Errorf("%d octets placed of %d: lens %d, %v", placed, n, c.Lens, c.Result.Err)
+			}
+		}
 	}
 }

@@ -17,6 +17,7 @@ func TestPrivateDataWire(t *testing.T) {
 		{PrivateData{false, 5119, 2047}, "f6ab0e18 01 00 03 00"}, // rounded down
 		{PrivateData{false, 0, -1}, "f6ab0e18 01 00 00 00"},
 		{PrivateData{false, 1 << 30, 262145}, "f6ab0e18 01 00 ff ff"},
+		{PrivateData{false, 300_000, 263168}, "f6ab0e18 01 00 ff ff"},
 	} {
 		if got, want := c.p.Append(nil), unhex(t, c.want); !bytes.Equal(got, want) {
 			t.Errorf("%+v = %x, want %x", c.p, got, want)

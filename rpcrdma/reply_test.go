@@ -113,6 +113,7 @@ func TestReplyForms(t *testing.T) {
 		{"item and its pad in the reply chunk", offer{reply: []uint32{2000}}, 4, []int{1001}, FormLong, 28 + 20, nil, []uint32{24 + 4 + 1004}},
 		{"reduced stream in the reply chunk", offer{[][]uint32{{4000}}, []uint32{2000}}, 1400, []int{3999}, FormLong, 28 + 24 + 20, []uint32{3999}, []uint32{1424}},
 		{"chunks too many to be returned", offer{write: [][]uint32{make([]uint32, 70)}}, 4, nil, FormError, 20, nil, nil},
+		{"the same beside a reply chunk", offer{[][]uint32{make([]uint32, 70)}, []uint32{2000}}, 4, nil, FormError, 20, nil, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := newMemory(t)

@@ -416,6 +416,7 @@ func TestCheckReply(t *testing.T) {
 	}{
 		{"a reply", 32, append(rpcReply(9), "results!junk"...), nil},
 		{"memory too small", 40, rpcReply(9), ErrMemory},
+		{"memory one octet too small", 32, append(rpcReply(9), "results!"...)[:31], ErrMemory},
 		{"another XID", 24, rpcReply(8), ErrXID},
 		{"a call", 40, rpcCall(9, 0), ErrDirection},
 		{"cut", 20, rpcReply(9), xdr.ErrShort},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"testing"
@@ -28,6 +29,9 @@ func (h *once) ServeRPC(ctx context.Context, req *Request, resp *Response) {
 	h.mu.Lock()
 	h.ran[req.XID]++
 	h.mu.Unlock()
+	if req.Proc == procSum {
+		resp.Verf = xdr.Auth{Flavor: xdr.AuthShort, Body: words(req.XID)}
+	}
 	if req.Proc == procDeny {
 		resp.Deny(xdr.AuthTooWeak)
 		return
@@ -55,6 +59,9 @@ func withXID(xid uint32, call *Call) *Call {
 func flat(t *testing.T, r *Reply, sink []byte) (string, []byte) {
 	t.Helper()
 	status := "ok"
+	if len(r.Header.Verf.Body) > 0 {
+		status = fmt.Sprint("ok ", r.Header.Verf)
+	}
 	if err := r.Header.Err(); err != nil {
 		status = err.Error()
 	}
@@ -267,6 +274,43 @@ func TestDuplicateKeys(t *testing.T) {
 	}
 	if st := s.Stats(); st.Replayed != 1 || st.DRCEntries != 6 {
 		t.Errorf("%+v", st)
+	}
+}
+
+// TestDuplicateKeyParts: all that tells two calls apart is in the key, and each part alone
+// suffices (ADVERSARY 27).
+func TestDuplicateKeyParts(t *testing.T) {
+	d := newDuplicates(newOnce(), testConfig())
+	base := func() *Request {
+		r := &Request{Args: words(1, 2), RemoteAddr: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 700}}
+		r.XID, r.Prog, r.Vers, r.Proc = 7, testProg, testVers, procEcho
+		r.Cred = (&xdr.SysCred{}).Auth() // as nobody's, but for the flavor
+		return r
+	}
+	for part, change := range map[string]func(r *Request){
+		"address":          func(r *Request) { r.RemoteAddr = &net.TCPAddr{IP: net.IPv4(192, 0, 2, 8), Port: 700} },
+		"flavor":           func(r *Request) { r.Cred = xdr.Auth{} },
+		"machine":          func(r *Request) { r.Cred = (&xdr.SysCred{MachineName: "a"}).Auth() },
+		"UID":              func(r *Request) { r.Cred = (&xdr.SysCred{UID: 1}).Auth() },
+		"XID":              func(r *Request) { r.XID++ },
+		"program":          func(r *Request) { r.Prog++ },
+		"version":          func(r *Request) { r.Vers++ },
+		"procedure":        func(r *Request) { r.Proc++ },
+		"arguments":        func(r *Request) { r.Args = words(1, 3) },
+		"more, not summed": func(r *Request) { r.Args = append(make([]byte, sumLen), 0, 0, 0, 0) },
+	} {
+		one, other := base(), base()
+		if part == "more, not summed" {
+			one.Args = make([]byte, sumLen)
+		}
+		if change(other); d.key(one) == d.key(other) {
+			t.Errorf("%s: the same key", part)
+		}
+	}
+	moved := base()
+	moved.RemoteAddr = &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 701}
+	if d.key(base()) != d.key(moved) {
+		t.Error("another port is another key")
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/chunks"
-	"github.com/stag-rdma/stag/xdr"
 )
 
 // This file is the duplicate request cache behind a Listener. The server above is one that
@@ -31,9 +30,7 @@ func changesNFS3(prog, vers, proc uint32) bool {
 // run again, and leaves them alone.
 func (ls *lanes) once(x *exchange) bool {
 	req := Request{CallHeader: x.in.RPC, Args: x.in.Args, RemoteAddr: ls.addr}
-	// Choice: not with RPCSEC_GSS, where each transmission has a sequence number of its
-	// own, which the verifier of the reply must fit (RFC 2203 Section 5.3.3.2).
-	if !ls.dups.covers(&req) || req.Cred.Flavor == xdr.RPCSECGSS {
+	if !ls.dups.covers(&req) {
 		return false
 	}
 	e, old, later := ls.dups.enter(&req)

@@ -229,13 +229,25 @@ func TestLazyMemory(t *testing.T) {
 	waitFor(t, "the budget is back", func() bool { return s.budget.left.Load() == cfg.RequestMemory })
 }
 
-// TestLazyNoORD: nothing can be read of a peer that serves no Reads, so its call is refused.
+// TestLazyNoORD: nothing can be read of a peer that serves no Reads, so its call is refused,
+// and costs nothing.
 func TestLazyNoORD(t *testing.T) {
-	_, addr := startServer(t, newTaker(), nil)
-	cfg := testConfig()
-	cfg.IRD = -1 // none
-	c := dial(t, addr, cfg)
-	if e, ok := errors.AsType[*RPCError](try(t, c, takeCall(filled(9000), takePull))); !ok || e.Reason != ReasonChunk {
-		t.Errorf("%v", e)
+	for name, x := range map[string]struct {
+		h    Handler
+		call *Call
+	}{
+		"deferred": {newTaker(), takeCall(filled(9000), takePull)},
+		"at once":  {newEcho(), itemCall(procSum, filled(9000))},
+	} {
+		s, addr := startServer(t, x.h, nil)
+		cfg := testConfig()
+		cfg.IRD = -1 // none
+		c := dial(t, addr, cfg)
+		if e, ok := errors.AsType[*RPCError](try(t, c, x.call)); !ok || e.Reason != ReasonChunk {
+			t.Errorf("%s: %v", name, e)
+		}
+		if st := s.Stats(); st.OctetsLent != 0 || st.Connections != 1 {
+			t.Errorf("%s: %+v", name, st)
+		}
 	}
 }
