@@ -60,25 +60,30 @@ func (s *sender) withdraw(i int) {
 // postAll appends work requests whose check has passed.
 func (s *sender) postAll(wrs []WR) {
 	for len(wrs) > 0 {
+		if run := s.joinAlike(wrs); run > 0 {
+			wrs = wrs[run:]
+			continue
+		}
 		s.post(&wrs[0])
 		wrs = wrs[1:]
-		wrs = wrs[s.joinAlike(wrs):]
 	}
 }
 
-// joinAlike is join for those of wrs in front that differ from the message posted last in
-// their payload alone, and returns how many these are. Their header is taken from there, once.
+// joinAlike is join for those of wrs in front that are of one length and differ from the
+// message posted last in length and payload alone, and returns how many these are. Their
+// header is taken from there, once.
 func (s *sender) joinAlike(wrs []WR) (run int) {
 	if s.sq.len() == 0 || mutant.SubmissionOrder {
 		return 0
 	}
 	it := s.sq.at(s.sq.len() - 1)
-	n, run := it.alike(wrs)
+	n, run := it.alike(wrs, min(CopyLimit, ddp.MaxPayload(false, s.mulpdu)))
 	size, at := mpa.FPDULen(ddp.UntaggedLen+n), len(it.room.b)
 	if run == 0 || !s.arena.extend(&it.room, run*size) {
 		return 0
 	}
 	head := [fpduHeadUntagged]byte(it.room.b[it.last:])
+	binary.BigEndian.PutUint16(head[:], uint16(ddp.UntaggedLen+n))
 	for i := range run {
 		it.last = at + i*size
 		b := it.room.b[it.last:][:size]
@@ -98,15 +103,16 @@ func (s *sender) joinAlike(wrs []WR) (run int) {
 }
 
 // alike returns how many of wrs in front may join the item behind its last message and have
-// the same header as that one but for the MSN, and the octets of payload of each.
-func (it *item) alike(wrs []WR) (n, run int) {
+// the same header as that one but for length and MSN, and the octets of payload of each, at
+// most as given.
+func (it *item) alike(wrs []WR, most int) (n, run int) {
 	if len(wrs) == 0 || !it.framed || it.done != nil || it.seg.Tagged || it.op.asks() || it.op.Invalidates() {
 		return 0, 0
 	}
 	n = wrs[0].size()
-	last, ulpdu := it.room.b[it.last:], ddp.UntaggedLen+n
-	if len(last) != mpa.FPDULen(ulpdu) || int(binary.BigEndian.Uint16(last)) != ulpdu {
-		return n, 0 // of another length, or several FPDUs
+	last := it.room.b[it.last:]
+	if n > most || len(last) == 0 || len(last) != mpa.FPDULen(int(binary.BigEndian.Uint16(last))) {
+		return n, 0 // too long, or behind a gap or one of several FPDUs
 	}
 	for wrs = wrs[:min(len(wrs), maxJoined-it.messages)]; run < len(wrs); {
 		wr := &wrs[run]

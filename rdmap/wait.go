@@ -19,7 +19,6 @@ func (c *Conn) Wait(ctx context.Context, w *Waiter) error {
 	}
 	c.warm()
 	c.waiting.Add(1)
-	defer c.waiting.Add(-1)
 	if w.conn.Load() != c {
 		w.conn.Store(c)
 	}
@@ -30,6 +29,7 @@ func (c *Conn) Wait(ctx context.Context, w *Waiter) error {
 		if over {
 			w.dequeue()
 			r.leave()
+			c.waiting.Add(-1)
 			return err
 		}
 		c.warmLocked() // warm does nothing while a burst is handled, and it was a while ago
@@ -76,7 +76,9 @@ func (w *Waiter) sleep(ctx context.Context) {
 		case <-done:
 		}
 	}
-	w.state.CompareAndSwap(waiterParked, waiterPending)
+	if w.state.Load() == waiterParked {
+		w.state.CompareAndSwap(waiterParked, waiterPending)
+	}
 }
 
 // lead reads until w is complete, ctx is over or the connection has failed. The

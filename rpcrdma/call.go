@@ -24,21 +24,24 @@ func (f Form) String() string {
 // Plan is what [Requester.Plan] decided about a call: its form, and which
 // memory the owner must register before [Requester.AppendCall].
 type Plan struct {
-	Form Form
-	// Arg: register Message.Items[0].Data for remote read; give Memory.Arg.
-	Arg bool
+	// In this order it has no gaps, so that comparing it takes a few words.
+
 	// Stream: octets of the payload stream to register for remote read, 0 if the
 	// call is not long; give Memory.Stream. [Call.AppendStream] makes them.
 	Stream int
-	// Sink: register the sink, Call.Sink octets, for remote write; give
-	// Memory.Sink. If false the result will come inline or in the reply memory.
-	Sink bool
 	// Reply: octets to register for remote write for a long reply, 0 for none;
 	// give Memory.Reply.
 	Reply int
 	// More: further items whose data to register for remote read, as with Arg; give
 	// Memory.More.
 	More chunks.Set
+	// Form is how the call travels.
+	Form Form
+	// Arg: register Message.Items[0].Data for remote read; give Memory.Arg.
+	Arg bool
+	// Sink: register the sink, Call.Sink octets, for remote write; give
+	// Memory.Sink. If false the result will come inline or in the reply memory.
+	Sink bool
 	// Padded: the first item stays inline and is aligned by an RDMA_MSGP.
 	Padded bool
 }
@@ -105,13 +108,7 @@ type Call struct {
 	// and Drain return. Never looked at.
 	Owner any
 
-	// Layout says how a reply with a read list comes together, in memory of its
-	// own; Inline are its inline octets, lent like the Send.
-	Layout chunks.Layout
-	Inline []byte
-
 	Plan   Plan   // set by Requester.Plan
-	Memory Memory // set by the owner, as Plan asks
 	Result Result // set by Requester.Receive
 	// Lens are the octets of results in Sink and MoreSinks, if the Plan offers them. Set
 	// with Result.
@@ -127,14 +124,21 @@ type Call struct {
 	active bool  // in the table
 
 	reading bool // its reply is being read: other replies are dropped
-	placed  int  // octets in the sink, of such a reply
+
+	// Layout says how a reply with a read list comes together, in memory of its
+	// own; Inline are its inline octets, lent like the Send.
+	Layout chunks.Layout
+	Inline []byte
+	placed int    // octets in the sink, of such a reply
+	Memory Memory // set by the owner, as Plan asks
 }
 
 // Reset makes c ready for another call and keeps its memory. c is not
 // outstanding.
 func (c *Call) Reset() {
 	c.XID, c.Prog, c.Vers, c.Proc = 0, 0, 0, 0
-	c.Message, c.Protected, c.Sink, c.MaxReply, c.Owner = chunks.Message{}, false, 0, 0, nil
+	c.Message = chunks.Message{}
+	c.Protected, c.Sink, c.MaxReply, c.Owner = false, 0, 0, nil
 	c.MoreSinks, c.Lens = c.MoreSinks[:0], c.Lens[:0]
 	clear(c.pieces)
 	c.pieces, c.next = c.pieces[:0], nil

@@ -70,7 +70,8 @@ func (in *Inbound) Reset() {
 	h.Align, h.Thresh, h.Err, h.Low, h.High = 0, 0, 0, 0, 0
 	h.Lists.Reset()
 	in.Layout.Reset()
-	in.Payload, in.RPC, in.Args, in.Done, in.Err = nil, xdr.CallHeader{}, nil, nil, nil
+	in.RPC = xdr.CallHeader{} // by itself: among others it would be copied from the stack
+	in.Payload, in.Args, in.Done, in.Err = nil, nil, nil, nil
 	in.refusal, in.one, in.hasOne = 0, 0, false
 }
 

@@ -25,7 +25,8 @@ const (
 //
 // Errors: chunks.ErrItem, [ErrTooLong], [ErrInline].
 func (r *Requester) Plan(c *Call) error {
-	c.Plan, c.out = Plan{}, 0
+	c.Plan = Plan{}
+	c.out = 0
 	if len(c.Message.Items) == 0 && c.Sink == 0 && len(c.MoreSinks) == 0 &&
 		MinHeaderSize+len(c.Message.Head)+len(c.Message.Body) <= r.cfg.SendSize &&
 		MinHeaderSize+c.MaxReply <= r.cfg.RecvSize {

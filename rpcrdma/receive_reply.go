@@ -73,7 +73,8 @@ func (r *Requester) receive(send []byte) (*Call, error) {
 		return nil, ErrUnknownXID
 	}
 	res := &c.Result // in place: it would be allocated else
-	*res = Result{ItemPos: -1}
+	*res = Result{}
+	res.ItemPos = -1
 	switch h.Type {
 	case MsgTypeError:
 		res.Err = &RemoteError{h.Err, h.Low, h.High}

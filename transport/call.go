@@ -71,7 +71,9 @@ func (r *Reply) Release() {
 	if r.buf != nil {
 		r.buf.release()
 	}
-	*r = Reply{Lens: r.Lens[:0]}
+	lens := r.Lens[:0]
+	*r = Reply{}
+	r.Lens = lens
 }
 
 // Caller is an RPC client: [*Client] over RDMA, [*StreamClient] over record-marked

@@ -122,8 +122,7 @@ func (c *Client) send(p *outcall, call *Call) error {
 	c.lent.expectReply()
 	c.ctr.chunks.add(p.rc.Lists())
 	c.cfg.Trace.sending(&p.rc, len(p.head))
-	p.wrs[0].Head = p.head
-	if err = c.conn.Post(p.wrs[:]); err != nil {
+	if err = c.conn.Post([]rdmap.WR{{Op: rdmap.OpSend, Head: p.head}}); err != nil {
 		c.lent.unexpectReply()
 		return err
 	}

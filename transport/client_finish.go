@@ -79,7 +79,8 @@ func (c *Client) giveBack(p *outcall) {
 // fill moves the result and the memory it lies in to the caller's reply.
 func (p *outcall) fill(reply *Reply) {
 	res := &p.rc.Result
-	reply.Header, reply.Results, reply.Placed = res.RPC, res.Results, res.Placed
+	reply.Header = res.RPC
+	reply.Results, reply.Placed = res.Results, res.Placed
 	if res.Placed {
 		reply.Lens = append(reply.Lens[:0], p.rc.Lens...)
 		reply.ItemLen = reply.Lens[0]

@@ -70,9 +70,11 @@ func (x *exchange) reset() {
 	x.out.Reset()
 	clear(x.item)
 	clear(x.wrs)
-	x.rc, x.next, x.once, x.live, x.protected, x.hold, x.size = nil, nil, nil, false, false, holding{}, 0
-	x.msg, x.item, x.wrs = chunks.Message{}, x.item[:0], x.wrs[:0]
-	x.req, x.sink, x.then = Request{}, lent{}, nil
+	x.rc, x.next, x.once, x.live, x.protected, x.size = nil, nil, nil, false, false, 0
+	x.item, x.wrs, x.then = x.item[:0], x.wrs[:0], nil
+	x.hold, x.sink = holding{}, lent{}
+	x.msg = chunks.Message{}
+	x.req = Request{}
 	if cap(x.head) > maxKeptHead {
 		x.head = nil
 	}

@@ -174,7 +174,8 @@ func (rc *respConn) releaseCall(x *exchange) {
 		rc.budget.give(x)
 	}
 	x.dropPayload()
-	x.in.RPC, x.in.Args = xdr.CallHeader{}, nil
+	x.in.RPC = xdr.CallHeader{}
+	x.in.Args = nil
 }
 
 // isDraining says whether drain was called.

@@ -11,7 +11,8 @@ import (
 func (rc *respConn) reply(x *exchange) {
 	h := x.resp.header(x.req.XID)
 	x.rpc = xdr.AppendReply(x.rpc[:0], &h)
-	x.msg = chunks.Message{Head: x.rpc}
+	x.msg = chunks.Message{}
+	x.msg.Head = x.rpc
 	if x.resp.hasResults() {
 		x.msg.Body = x.resp.Results
 		if rc.reducible(x) {

@@ -14,7 +14,8 @@ func (r *Response) reset(p *pool) {
 	if cap(r.Results) > maxKeptResults || cap(r.Results) == 0 {
 		r.Results = make([]byte, 0, resultsCap)
 	}
-	r.Stat, r.Low, r.High, r.Verf = xdr.Success, 0, 0, xdr.Auth{}
+	r.Verf = xdr.Auth{}
+	r.Stat, r.Low, r.High = xdr.Success, 0, 0
 	r.denied, r.authStat, r.free, r.pool, r.instead = false, 0, nil, p, 0
 	if r.refused {
 		r.refused, r.refusal = false, xdr.ReplyHeader{}

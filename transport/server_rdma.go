@@ -15,6 +15,7 @@ type rdmaServed struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	addr   net.Addr
+	blocks mayBlocker // nil: no call may block
 	work   workers
 }
 
@@ -40,6 +41,7 @@ func (s *Server) serveConn(conn net.Conn, first []byte) error {
 	defer c.cancel()
 	c.rc = newRespConn(s.cfg, &s.ctr, &s.budget, c)
 	c.rc.lazy = lazyOf(s.Handler, s.cfg, s.dups)
+	c.blocks, _ = s.Handler.(mayBlocker)
 	c.rc.client = cl
 	ec := c.rc.config()
 	ec.BufferedInput = first
@@ -74,7 +76,7 @@ func (c *rdmaServed) dispatch(x *exchange, inline bool) {
 		c.serve(x)
 		return
 	}
-	if MayBlock(c.s.Handler, x.req.Prog, x.req.Vers, x.req.Proc) || c.s.dups.running(&x.req) {
+	if c.blocks != nil && c.blocks.MayBlock(x.req.Prog, x.req.Vers, x.req.Proc) || c.s.dups.running(&x.req) {
 		x.own()
 		x.setRequest(c.addr)
 		c.work.add(c, x)
@@ -86,7 +88,8 @@ func (c *rdmaServed) dispatch(x *exchange, inline bool) {
 // setRequest fills the handler's view of the call.
 func (x *exchange) setRequest(addr net.Addr) {
 	r := &x.req // field by field: it is large
-	r.CallHeader, r.Args, r.RemoteAddr, r.Network = x.in.RPC, x.in.Args, addr, "rdma"
+	r.CallHeader = x.in.RPC
+	r.Args, r.RemoteAddr, r.Network = x.in.Args, addr, "rdma"
 	r.away, r.backward = nil, x.rc.backward.ifOn()
 	if x.away.active {
 		x.req.away = &x.away

@@ -53,7 +53,8 @@ func (h *CallHeader) Size() int { return 24 + h.Cred.Size() + h.Verf.Size() }
 //
 // On error XID is set if the first word was there.
 func (h *CallHeader) Parse(d *Decoder) error {
-	*h = CallHeader{XID: d.Uint32()}
+	*h = CallHeader{}
+	h.XID = d.Uint32()
 	if d.Uint32() != MsgCall {
 		d.failBack("mtype", ErrRange)
 	}
@@ -73,10 +74,8 @@ func (h *CallHeader) Parse(d *Decoder) error {
 // (MsgCall, MsgReply, or a value of no meaning). ok is false when b is shorter
 // than 8 octets. It borrows b.
 func PeekXID(b []byte) (xid, msgType uint32, ok bool) {
-	d := NewDecoder(b)
-	xid, msgType = d.Uint32(), d.Uint32()
-	if d.err != nil {
+	if len(b) < 8 {
 		return 0, 0, false
 	}
-	return xid, msgType, true
+	return binary.BigEndian.Uint32(b), binary.BigEndian.Uint32(b[4:]), true
 }

@@ -62,7 +62,8 @@ func (h *ReplyHeader) Size() int {
 // accept_stat, reject_stat or auth_stat that RFC 5531 does not have, and a
 // verifier above MaxAuthBody are ErrRange; the *[DecodeError] names the field.
 func (h *ReplyHeader) Parse(d *Decoder) error {
-	*h = ReplyHeader{XID: d.Uint32()}
+	*h = ReplyHeader{}
+	h.XID = d.Uint32()
 	if d.Uint32() != MsgReply {
 		d.failBack("mtype", ErrRange)
 	}
