@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# faults.sh PACKAGE [ARGS]: puts each fault of PACKAGE/internal/mutant into the code and runs
-# go test ARGS in PACKAGE's directory. Prints a line per fault; exits 1 unless every fault makes
+# faults.sh PACKAGE [ARGS]: puts each fault of PACKAGE, as internal/mutant lists them, into the code
+# and runs go test ARGS in PACKAGE's directory. Prints a line per fault; exits 1 unless every fault makes
 # a test fail, and none fails without.
 set -u
-cd "$(dirname "$0")/../$1" || exit
-shift
-names=$(sed -n 's/^\t[A-Za-z]* *= "\([a-z-]*\)".*/\1/p' internal/mutant/names.go)
+cd "$(dirname "$0")/.." || exit
+list=internal/mutant/$(basename "$1").go
+names=$(sed -n 's/^\t[A-Za-z]* *= "\([a-z-]*\)".*/\1/p' "$list")
 active=$(go list ./internal/mutant).active
-[ -n "$names" ] || { echo "$PWD/internal/mutant names no fault"; exit 1; }
+[ -n "$names" ] || { echo "$list names no fault"; exit 1; }
+cd "$1" || exit
+shift
 run() { go test -count=1 -failfast -timeout 120s -tags mutant -ldflags "-X $active=$1" "${@:2}" 2>&1; }
 out=$(run none "$@") || { echo "the tests fail without any fault:"; tail -5 <<<"$out"; exit 1; }
 bad=0

@@ -99,19 +99,18 @@ var layers = []layer{
 	{name: "internal/accept"},
 	{name: "internal/cliout"},
 	{name: "internal/fair", pure: true},
+	{name: "internal/mutant", pure: true},
 	{name: "internal/measure", modules: []string{"golang.org/x/sys"}},
 
 	{name: "transport/rpcbind", may: []string{"transport", "xdr"}},
 	{name: "transport/commitlog", may: []string{"rdmap", "rdmap/region", "transport/commitlog/internal/..."}},
 	{name: "transport/commitlog/crashtest", may: []string{"rdmap/region/pmem"}},
 	{name: "transport/commitlog/internal/layout", pure: true},
-	{name: "transport/commitlog/internal/mutant", pure: true},
-	{name: "transport/commitlog/internal/machine", may: []string{"transport/commitlog/internal/..."}, pure: true},
-	{name: "transport/commitlog/internal/window", may: []string{"rdmap/region", "transport/commitlog/internal/..."}},
-	{name: "transport/push/internal/mutant", pure: true},
+	{name: "transport/commitlog/internal/machine", may: []string{"internal/mutant", "transport/commitlog/internal/..."}, pure: true},
+	{name: "transport/commitlog/internal/window", may: []string{"internal/mutant", "rdmap/region", "transport/commitlog/internal/..."}},
 	{
 		name:    "transport/push",
-		may:     []string{"transport", "transport/commitlog", "transport/push/internal/...", "rdmap", "rdmap/mpa", "rdmap/region", "rdmap/region/pmem", "xdr", "internal/accept"},
+		may:     []string{"transport", "transport/commitlog", "rdmap", "rdmap/mpa", "rdmap/region", "rdmap/region/pmem", "xdr", "internal/accept", "internal/mutant"},
 		modules: []string{"go.uber.org/zap"},
 	},
 	{
@@ -127,11 +126,10 @@ var layers = []layer{
 	},
 
 	{name: "nfsdemo/pushfile", may: []string{"nfsdemo/nfs3", "xdr"}},
-	{name: "nfsdemo/once/internal/mutant", pure: true},
 	{name: "nfsdemo/once/internal/ledger", may: []string{"internal/fair", "xdr"}, pure: true},
 	{
 		name:    "nfsdemo/once",
-		may:     []string{"transport", "transport/commitlog", "rdmap/region", "rdmap/region/pmem", "xdr", "nfsdemo/once/internal/..."},
+		may:     []string{"internal/mutant", "transport", "transport/commitlog", "rdmap/region", "rdmap/region/pmem", "xdr", "nfsdemo/once/internal/..."},
 		modules: []string{"go.uber.org/zap"},
 	},
 	{
@@ -143,7 +141,7 @@ var layers = []layer{
 	{
 		name: "nfsdemo/...",
 		may: []string{
-			"internal/accept", "internal/cliout", "internal/measure", "transport", "transport/commitlog", "transport/push", "transport/replies", "transport/rpcbind", "xdr",
+			"internal/accept", "internal/cliout", "internal/measure", "internal/mutant", "transport", "transport/commitlog", "transport/push", "transport/replies", "transport/rpcbind", "xdr",
 			"rdmap/region", "rdmap/region/pmem", "rdmap/capture", "nfsdemo/...",
 		},
 		modules: []string{

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/stag-rdma/stag/internal/mutant"
 	"github.com/stag-rdma/stag/nfsdemo/once/internal/ledger"
-	"github.com/stag-rdma/stag/nfsdemo/once/internal/mutant"
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
 

@@ -1,8 +1,8 @@
 package once
 
 import (
+	"github.com/stag-rdma/stag/internal/mutant"
 	"github.com/stag-rdma/stag/nfsdemo/once/internal/ledger"
-	"github.com/stag-rdma/stag/nfsdemo/once/internal/mutant"
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
 

@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/mutant"
 	"github.com/stag-rdma/stag/nfsdemo/lease"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
-	"github.com/stag-rdma/stag/nfsdemo/pushwrite/internal/mutant"
 )
 
 // tail loads the tail of a log.

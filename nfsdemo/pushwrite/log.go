@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/mutant"
 	"github.com/stag-rdma/stag/nfsdemo/lease"
 	"github.com/stag-rdma/stag/nfsdemo/pushfile"
-	"github.com/stag-rdma/stag/nfsdemo/pushwrite/internal/mutant"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/push"
 	"go.uber.org/zap"

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/mutant"
 	"github.com/stag-rdma/stag/nfsdemo/lease"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/pushfile"
-	"github.com/stag-rdma/stag/nfsdemo/pushwrite/internal/mutant"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"

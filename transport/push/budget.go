@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/mutant"
 	"github.com/stag-rdma/stag/rdmap/region"
-	"github.com/stag-rdma/stag/transport/push/internal/mutant"
 )
 
 // longestWait is how long one request waits for the budget of its log: a fence waits for

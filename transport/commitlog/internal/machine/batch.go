@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"hash/crc32"
 
+	"github.com/stag-rdma/stag/internal/mutant"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
-	"github.com/stag-rdma/stag/transport/commitlog/internal/mutant"
 )
 
 // WireKind is what a WireOp asks of the peer.

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"math"
 
+	"github.com/stag-rdma/stag/internal/mutant"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
-	"github.com/stag-rdma/stag/transport/commitlog/internal/mutant"
 )
 
 // Errors of the consumer.

@@ -7,10 +7,10 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/stag-rdma/stag/internal/mutant"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
-	"github.com/stag-rdma/stag/transport/commitlog/internal/mutant"
 )
 
 // ErrAlign: the memory begins at an address that no atomic store can be made at.

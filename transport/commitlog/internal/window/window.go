@@ -5,9 +5,9 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/stag-rdma/stag/internal/mutant"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
-	"github.com/stag-rdma/stag/transport/commitlog/internal/mutant"
 )
 
 // lazyTail is how many octets of records are acknowledged in wal mode before the tail

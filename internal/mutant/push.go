@@ -1,9 +1,6 @@
 package mutant
 
-// The faults.
+// The fault of transport/push.
 const (
 	AckBeforeFlush = "ack-before-flush" // a Flush of a log is answered, and nothing is made durable
 )
-
-// Names are all of them.
-var Names = []string{AckBeforeFlush}

@@ -2,5 +2,5 @@
 
 package mutant
 
-// Is reports whether a fault is switched on. It is not.
+// Is reports whether the fault is switched on.
 func Is(string) bool { return false }

@@ -1,6 +1,6 @@
 package mutant
 
-// The faults.
+// The faults of nfsdemo/once.
 const (
 	ReplyFirst    = "reply-before-record" // a reply leaves before its record is durable
 	IntentMissing = "intent-missing"      // a call is executed without an intent
@@ -8,6 +8,3 @@ const (
 	NoSettlement  = "no-settlement"       // at a restart an intent without a reply is forgotten
 	HeadTooFar    = "head-too-far"        // the room of records that still count is given back
 )
-
-// Names are all of them.
-var Names = []string{ReplyFirst, IntentMissing, IntentLate, NoSettlement, HeadTooFar}

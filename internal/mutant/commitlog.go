@@ -1,6 +1,6 @@
 package mutant
 
-// The faults.
+// The faults of transport/commitlog.
 const (
 	NoFlush           = "no-fdatasync"                 // Flush is answered, nothing is made durable
 	NoAppendFlush     = "no-fdatasync-append"          // the same for the Flushes of producers alone
@@ -12,8 +12,3 @@ const (
 	HandOutFirst      = "hand-out-before-tail-durable" // recovery trusts a tail that is not durable
 	AnyEpoch          = "survivors-by-number"          // a producer takes records of another for its own
 )
-
-// Names are all of them.
-var Names = []string{
-	NoFlush, NoAppendFlush, TailFirst, HeadBeforeEffects, PublishFirst, EpochNotFlushed, NotQuiesced, HandOutFirst, AnyEpoch,
-}

@@ -1,6 +1,6 @@
 package mutant
 
-// The faults.
+// The faults of nfsdemo/pushwrite.
 const (
 	DrainSkipped    = "drain-skipped"       // an operation that looks at a file does not wait
 	NotRecalled     = "lease-not-recalled"  // an operation that changes a file does not wait either
@@ -10,8 +10,3 @@ const (
 	ErrorSkipped    = "apply-error-skipped" // a record that cannot be applied is released
 	NotValidated    = "apply-not-validated" // a record of any lease is applied
 )
-
-// Names are all of them.
-var Names = []string{
-	DrainSkipped, NotRecalled, ReleaseFirst, LeaseNotDurable, FenceForgotten, ErrorSkipped, NotValidated,
-}
