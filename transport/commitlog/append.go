@@ -10,13 +10,13 @@ import (
 	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
 )
 
-// Result of an append.
+// Result is the result of an append.
 type Result struct {
 	Seq   uint64 // the number of the record
 	Level Level  // what it has obtained
 }
 
-// Pending is an append under way.
+// Pending is an append in progress.
 type Pending struct {
 	p     *Producer
 	a     machine.Append
@@ -25,12 +25,12 @@ type Pending struct {
 	ch    chan struct{} // one slot: it is over
 }
 
-// Append appends a record and returns when it is part of the log. Appends of several
-// goroutines share their flushes. Payload is borrowed until Append returns.
+// Append appends a record and returns when it is part of the log. Appends of several goroutines
+// share flushes. Append borrows payload until it returns.
 //
-// While there is no session Append waits for one. When ctx ends first, the error is that
-// of ctx if the record was not sent, and never will be; else it is ErrInDoubt as well.
-// Other errors: ErrTooLarge, ErrClosed.
+// While there is no session, Append waits for one. If ctx ends first, the error is that of ctx.
+// If the record may have been sent, the error wraps ErrInDoubt as well; otherwise the record
+// never will be sent. Other errors: ErrTooLarge, ErrClosed.
 func (p *Producer) Append(ctx context.Context, payload []byte) (Result, error) {
 	e, _ := pendings.Get().(*Pending)
 	// Who may give up may not be the one whom the memory keeps.
@@ -46,16 +46,16 @@ func (p *Producer) Append(ctx context.Context, payload []byte) (Result, error) {
 
 var pendings = sync.Pool{New: func() any { return &Pending{ch: make(chan struct{}, 1)} }}
 
-// Begin starts an append, to be waited for: appends that one goroutine begins one after
-// the other are in the log in that order. Payload is borrowed until Wait returns. Errors:
+// Begin starts an append; call Wait on the result. Appends that one goroutine begins one after
+// the other are in the log in that order. payload is borrowed until Wait returns. Errors:
 // ErrTooLarge, ErrClosed.
 func (p *Producer) Begin(payload []byte) (*Pending, error) {
 	return p.newPending(payload, false)
 }
 
-// TryBegin is Begin for those whom the consumer may wait for before it releases anything: the
-// record has room already, behind all that were begun before it, or is not appended and
-// the error is ErrFull. Before the first session it is Begin.
+// TryBegin is Begin for callers on whom the consumer may depend before it releases records. If
+// there is no room for the record after all those begun before it, the record is not appended and
+// the error is ErrFull. Before the first session it is the same as Begin.
 func (p *Producer) TryBegin(payload []byte) (*Pending, error) {
 	return p.newPending(payload, true)
 }
@@ -106,7 +106,7 @@ func (e *Pending) over() {
 	e.ch <- struct{}{}
 }
 
-// Wait returns when the append is over, as Append does. It is called once.
+// Wait waits for the append, and returns what Producer.Append returns. Call it once.
 func (e *Pending) Wait(ctx context.Context) (Result, error) {
 	p := e.p
 	for {

@@ -9,14 +9,14 @@ import (
 	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
 )
 
-// Carrier takes records to a log by other means than RDMA. Its methods are called by one
-// goroutine at a time; an error ends the session.
+// Carrier appends records to a log by other means than RDMA. One goroutine at a time calls its
+// methods. An error ends the session.
 type Carrier interface {
-	// Carry appends payloads, whose records have the numbers from seq on, and returns
-	// when they are part of the log. Head is what it knows of the durable head, 0 for
-	// nothing new. Payloads are borrowed until it returns.
+	// Carry appends payloads, whose records have the numbers seq, seq+1 and so on, and returns
+	// when they are part of the log. head is the durable head, or 0 if it is not known. Carry
+	// borrows payloads until it returns.
 	Carry(ctx context.Context, seq uint64, payloads [][]byte) (head uint64, err error)
-	// Head asks for the durable head. It is called now and then while the log is full.
+	// Head asks for the durable head. It is called from time to time while the log is full.
 	Head(ctx context.Context) (uint64, error)
 }
 
@@ -26,9 +26,9 @@ const (
 	mostHeadWait  = 64 * time.Millisecond
 )
 
-// OpenCarrier is Open for a session whose records c carries; of a, what names STags has no
-// meaning. The session is over when ctx ends. Errors: ErrBadAnswer, ErrLostRecords,
-// ErrClosed. Then there is no session.
+// OpenCarrier is like Open, for a session whose records c carries. The STags in a have no
+// meaning. The session ends when ctx ends. Errors: ErrBadAnswer, ErrLostRecords, ErrClosed. Then
+// there is no session.
 func (p *Producer) OpenCarrier(ctx context.Context, c Carrier, a *Answer) error {
 	return p.open(&carried{p: p, c: c, ctx: ctx}, a)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/stag-rdma/stag/transport/commitlog/internal/window"
 )
 
-// Options of a new log. Nil and zero fields mean the defaults.
+// Options has the settings of a new log. Nil and zero fields mean the defaults.
 type Options struct {
 	// Mode: WAL (default) or Strict.
 	Mode Mode
@@ -21,10 +21,11 @@ type Options struct {
 	Hash Hash
 }
 
-// Create makes a log of all of mem, whose size MemorySize tells. What mem holds is
-// overwritten with zeros, durably, before there is a log. If there was a log, then after a crash
-// during Create Open finds all of that log, or none (ErrMagic), or the new one; once Create has
-// returned nil, the new one. Errors: *FormatError, and those of the memory.
+// Create makes a log in all of mem; MemorySize returns the size that mem must have. Before the
+// log exists, Create overwrites mem with zeros, durably. If there was a log before and Create is
+// interrupted by a crash, Open finds the whole old log, or no log (ErrMagic), or the new one.
+// Once Create has returned nil, Open finds the new one. Errors: *FormatError, and those of the
+// memory.
 func Create(mem region.Memory, o *Options) error {
 	m, err := window.New(mem)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
 )
 
-// Info is what recovery has found in a log.
+// Info is what recovery found in a log.
 type Info struct {
 	ID         [16]byte
 	Mode       Mode
@@ -15,11 +15,11 @@ type Info struct {
 	Generation uint64 // of the header
 	Epoch      uint32 // of the last session, 0 if there was none
 
-	Head     uint64 // position from which on records are kept
+	Head     uint64 // position of the oldest record that is kept
 	HeadSeq  uint64 // number of the first of them
 	TailWord uint64 // as it stood in the memory
-	Tail     uint64 // position behind the last record; in wal mode perhaps behind TailWord
-	NextSeq  uint64 // number of the next append; without meaning if there is a Poison
+	Tail     uint64 // position after the last record; in WAL mode it may be after TailWord
+	NextSeq  uint64 // number of the next append; meaningless if there is a Poison
 
 	Poison *PoisonError // the first record that fails its check; nil: none
 }
@@ -32,10 +32,10 @@ func infoOf(st *machine.State) Info {
 	}
 }
 
-// Inspect reads a log of size octets that nobody is changing, such as a file, and changes
-// nothing. Visit, if not nil, is called with every record that Open would hand out, in order; its
-// error ends Inspect. Errors besides: *FormatError, and those of r. A poisoned record is
-// no error but in Info.
+// Inspect reads a log of size octets that nobody is changing, such as a file. It changes nothing.
+// If visit is not nil, Inspect calls it with every record that Open would hand out, in order; an
+// error of visit ends Inspect, which returns it. Other errors: *FormatError, and those of r. A
+// poisoned record is not an error; it is reported in Info.
 func Inspect(r io.ReaderAt, size int64, visit func(*Record) error) (*Info, error) {
 	st, err := machine.Recover(readerAt{r}, int(size), visit)
 	if err != nil {

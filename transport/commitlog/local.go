@@ -8,9 +8,9 @@ import (
 	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
 )
 
-// Local opens a session for a producer in this process, p, which appends to the memory
-// without a connection. Any session before it ends, as with Advertise; so does this one
-// with the next. Errors as with Advertise and Producer.Open.
+// Local opens a session for p, a producer in this process, which appends to the memory without a
+// connection. As with Advertise, the previous session ends, and the next one will end this one.
+// The errors are those of Advertise and Producer.Open.
 func (l *Log) Local(ctx context.Context, p *Producer) error {
 	l.order.Lock()
 	defer l.order.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/stag-rdma/stag/transport/commitlog/internal/window"
 )
 
-// Log is the consumer's side: it owns the memory.
+// Log is the consumer's side of a log. It owns the memory.
 type Log struct {
 	mem   *window.Memory
 	info  Info
@@ -31,11 +31,11 @@ type Log struct {
 	loc   *local      // the local session; nil: none
 }
 
-// Open recovers the log in mem: it finds the tail and makes it durable. It does not take
-// mem over, but nobody else touches it until Close. What mem holds counts as durable, as
-// it is after pmem.Open. A log with a poisoned record is opened; see Info.
+// Open recovers the log in mem: it finds the tail and makes it durable. It borrows mem until
+// Close; nobody else may touch mem meanwhile. It takes the content of mem as durable, as it is
+// after pmem.Open. A log with a poisoned record is opened too; see Info.
 //
-// Errors: *FormatError for what is no log of version 1, and those of the memory.
+// Errors: *FormatError if mem does not hold a log of version 1, and those of the memory.
 func Open(mem region.Memory) (*Log, error) {
 	m, err := window.New(mem)
 	if err != nil {
@@ -55,7 +55,7 @@ func Open(mem region.Memory) (*Log, error) {
 	return l, nil
 }
 
-// Info returns what Open has found.
+// Info returns what Open found.
 func (l *Log) Info() Info { return l.info }
 
 // wake lets Next look again.
@@ -66,9 +66,9 @@ func (l *Log) wake() {
 	}
 }
 
-// Next returns the next record, in order, as soon as there is one. It waits until ctx
-// ends. Errors: that of ctx; *PoisonError, which stays; ErrClosed; the first error of
-// the memory, which is final.
+// Next returns the next record, in order, as soon as there is one. It waits until ctx ends.
+// Errors: that of ctx; *PoisonError, which every later call returns too; ErrClosed; and the first
+// error of the memory, which is final.
 func (l *Log) Next(ctx context.Context) (*Record, error) {
 	for {
 		rec, err := l.TryNext()
@@ -88,9 +88,9 @@ func (l *Log) Next(ctx context.Context) (*Record, error) {
 	}
 }
 
-// TryNext returns the next record, or nil if there is none yet. A consumer that looks now
-// and then, rather than waiting in Next, costs the producer nothing: waking it up would
-// take a processor away from the answer. Errors as with Next.
+// TryNext returns the next record, or nil if there is none yet. A consumer that polls, rather
+// than waiting in Next, does not slow the producer down: waking it up would take a processor away
+// from the answer. The errors are those of Next.
 func (l *Log) TryNext() (*Record, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -104,9 +104,9 @@ func (l *Log) TryNext() (*Record, error) {
 	return rec, do(l.mem, ops)
 }
 
-// Tail returns the position behind the last record that TryNext will hand out, if no more
-// come: all that was acknowledged lies before it. A producer that is not honest may have
-// moved it anywhere. It is one atomic load.
+// Tail returns the position after the last record that TryNext will return, if no more arrive.
+// All acknowledged records lie before it. A dishonest producer may have set it to any value. Tail
+// costs one atomic load.
 func (l *Log) Tail() uint64 {
 	if l.info.Mode == Strict && l.mem.Persistent() {
 		return l.mem.Flushed()
@@ -114,11 +114,11 @@ func (l *Log) Tail() uint64 {
 	return l.mem.Tail()
 }
 
-// Release says that the effects of the records up to number seq are durable: they need
-// not be handed out again. It makes that durable and then tells the producer that their
-// room is free. Each call is a flush, so releasing some records at once is cheaper.
-// Releasing a record again does nothing. Errors: ErrNotHandedOut, ErrClosed, and the
-// first error of the memory, which is final.
+// Release says that the effects of the records up to number seq are durable, so that they need
+// not be handed out again. It makes this fact durable, and then tells the producer that the room
+// is free. Each call costs a flush, so it is cheaper to release several records at once.
+// Releasing a record again does nothing. Errors: ErrNotHandedOut, ErrClosed, and the first error
+// of the memory, which is final.
 func (l *Log) Release(seq uint64) error {
 	l.order.Lock()
 	defer l.order.Unlock()
@@ -165,9 +165,9 @@ func (l *Log) fail(err error) {
 	l.revoke()
 }
 
-// Close ends the session and waits until nobody touches the memory any more, which is
-// then the caller's again. It returns region.ErrPinned if ctx ends first; then it may be
-// called again. It flushes nothing: what was acknowledged is durable.
+// Close ends the session and waits until nobody touches the memory any more. Then the memory
+// belongs to the caller again. If ctx ends first, Close returns region.ErrPinned and may be
+// called again. It flushes nothing: acknowledged records are already durable.
 func (l *Log) Close(ctx context.Context) error {
 	l.fail(ErrClosed)
 	l.order.Lock()

@@ -7,21 +7,20 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 )
 
-// ErrFenced: another session has begun since, or this one has its producer already.
+// ErrFenced: another session has begun since, or this one already has its producer.
 var ErrFenced = errors.New("commitlog: the session is over, or has its producer (begin another)")
 
-// Prepared is a session that has begun before it is known how its producer reaches the
-// log: who is to append is told the answer on one way, such as an RPC, and then comes on
-// another. Its methods may be called from several goroutines at once; one of Attach and
-// Local succeeds, once.
+// Prepared is a session that has begun before its producer has connected: the producer gets the
+// answer in one way, such as an RPC, and then appends in another. The methods may be called from
+// several goroutines at once. Either Attach or Local succeeds, once.
 type Prepared struct {
 	l    *Log
 	a    Answer
 	used bool // order is held
 }
 
-// Prepare ends the session that there is, as Advertise does and with its errors, and
-// begins another.
+// Prepare ends the present session and begins another one, as Advertise does. Its errors are
+// those of Advertise.
 func (l *Log) Prepare(ctx context.Context) (*Prepared, error) {
 	l.order.Lock()
 	defer l.order.Unlock()
@@ -32,14 +31,14 @@ func (l *Log) Prepare(ctx context.Context) (*Prepared, error) {
 	return &Prepared{l: l, a: *a}, nil
 }
 
-// Answer returns what has survived and where the session begins. It names no STags.
+// Answer returns what has survived, and where the session begins. It has no STags.
 func (s *Prepared) Answer() Answer { return s.a }
 
-// Head returns the durable head: what lies before it may be overwritten.
+// Head returns the durable head. The ring before it may be overwritten.
 func (s *Prepared) Head() uint64 { return s.l.mem.Head() }
 
-// Attach gives the session to the producer at the other end of c, and returns the answer
-// that it must be told. Errors: ErrNoExtension, after which another way may be tried;
+// Attach gives the session to the producer at the other end of c, and returns the answer, which
+// the producer must be told. Errors: ErrNoExtension, after which another way may be tried;
 // ErrFenced, ErrClosed, and the first error of the memory.
 func (s *Prepared) Attach(c *rdmap.Conn) (*Answer, error) {
 	if c.ConnectionState().Extensions&rdmap.ExtCommit == 0 {

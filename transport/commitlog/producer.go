@@ -16,17 +16,18 @@ const (
 	DefaultBatch    = 256 << 10
 )
 
-// ProducerOptions of a producer. Nil and zero fields mean the defaults. They are copied.
+// ProducerOptions has the settings of a Producer. Nil and zero fields mean the defaults. They are
+// copied.
 type ProducerOptions struct {
-	// InFlight is how many groups of appends may be unanswered. What is appended meanwhile
-	// goes out as one group, with one flush. A group goes out behind an unanswered one only
-	// if it is larger, or of 64 KiB: else both would have been one sooner. If zero, 2.
+	// InFlight is how many groups of appends may be unanswered. Appends made meanwhile go out as
+	// one group, with one flush. While a group is unanswered, the next one goes out only if it is
+	// larger, or has 64 KiB: otherwise it is faster to make both one group. If zero, 2.
 	InFlight int
-	// Batch is how many octets a group has at most, unless one record has more. If zero,
+	// Batch is the maximum size of a group in octets, unless a single record is larger. If zero,
 	// 256 KiB.
 	Batch int
-	// Verify has the consumer compare each group with its hash, after the flush and
-	// before it becomes part of the log. A mismatch ends the connection.
+	// Verify makes the consumer's engine compare each group with its hash, after the flush and
+	// before the group becomes part of the log. A mismatch ends the connection.
 	Verify bool
 }
 
@@ -84,18 +85,18 @@ func NewProducer(o *ProducerOptions) *Producer {
 	}
 }
 
-// Config returns cfg, or the defaults for nil, for a connection that p is to append
-// over: with the extensions that a log needs, and p as its Handler, since the consumer
-// tells by Immediate Data what room is free. Cfg is not changed.
+// Config returns the configuration of a connection for p: a copy of cfg, or the defaults if cfg
+// is nil, with the extensions that a log needs. Its Handler is p, because the consumer announces
+// free room by Immediate Data.
 func (p *Producer) Config(cfg *rdmap.Config) *rdmap.Config {
 	c := extended(cfg)
 	c.Handler = p
 	return c
 }
 
-// Open begins a session over c with the answer of Log.Advertise. C was made with
-// p.Config. What an earlier session has left unanswered is settled: appends that the
-// answer says have survived return, the others are sent again, in order.
+// Open begins a session over c with the answer of Log.Advertise. c must have been made with
+// p.Config. Open settles the appends that an earlier session left unanswered: those that have
+// survived according to the answer return, and the others are sent again, in order.
 //
 // If another producer has appended since the last session of p, Open returns ErrLostRecords:
 // whether unanswered appends of p have survived below its records cannot be known. Close p,
@@ -131,8 +132,8 @@ func (p *Producer) open(l link, a *Answer) error {
 	return nil
 }
 
-// Attach waits for the answer that Log.Serve sends over c, and opens the session. The
-// consumer may not speak first (RFC 5044 Section 7.1.2), so an empty Send is the question.
+// Attach waits for the answer that Log.Serve sends over c, and opens the session. The consumer
+// may not send first (RFC 5044 Section 7.1.2), so Attach asks with an empty Send.
 func (p *Producer) Attach(ctx context.Context, c *rdmap.Conn) error {
 	if err := c.Post([]rdmap.WR{{Op: rdmap.OpSend}}); err != nil {
 		return err
@@ -306,7 +307,8 @@ func (p *Producer) end(l link) {
 	p.lost(l)
 }
 
-// HandleRecv implements rdmap.Handler: the consumer's head as Immediate Data, or its answer.
+// HandleRecv implements rdmap.Handler. It takes the consumer's head, which comes as Immediate
+// Data, or its answer.
 func (p *Producer) HandleRecv(c *rdmap.Conn, m *rdmap.Message) {
 	c.PostRecv(1)
 	switch m.Op {
@@ -337,8 +339,8 @@ func (p *Producer) HandleClose(c *rdmap.Conn, _ error) {
 	}
 }
 
-// Close ends all appends with ErrClosed; those that were under way may be in the log. The
-// connection is not closed.
+// Close ends all appends with ErrClosed. Those in progress may be in the log. The connection is
+// not closed.
 func (p *Producer) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

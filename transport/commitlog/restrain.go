@@ -13,10 +13,9 @@ type restraint struct {
 	armed     bool          // a timer will pump
 }
 
-// Restrain makes p use window octets of the ring at most, as long as they hold the records
-// that are not released, and leave gap between two groups of appends; 0 for each means no
-// restraint. A record that is larger than window goes out alone. It holds until it is called
-// again.
+// Restrain makes p keep at most window octets of the ring in use for records that were not
+// released, and wait gap between two groups of appends. 0 means no restraint. A record larger
+// than window is sent alone. The restraint holds until the next call.
 func (p *Producer) Restrain(window uint64, gap time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

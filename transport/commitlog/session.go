@@ -13,10 +13,10 @@ import (
 // flushLimit is how long a flush may keep a connection from being read.
 const flushLimit = 2 * time.Millisecond
 
-// Config returns cfg, or the defaults for nil, with the extensions that a log needs
-// switched on, for the side of the consumer; that of a producer is Producer.Config. Without
-// a Handler and a HandlerLimit of its own it gets a limit of 2 ms, under which flushes are
-// carried out by the goroutine in Serve. Cfg is not changed.
+// Config returns the configuration of a consumer's connections: a copy of cfg, or the defaults if
+// cfg is nil, with the extensions that a log needs. (For producers see Producer.Config.) If cfg
+// has neither Handler nor HandlerLimit, HandlerLimit becomes 2 ms, so that the goroutine in Serve
+// carries out flushes itself.
 func Config(cfg *rdmap.Config) *rdmap.Config {
 	c := extended(cfg)
 	if c.Handler == nil && c.HandlerLimit == 0 {
@@ -35,13 +35,13 @@ func extended(cfg *rdmap.Config) *rdmap.Config {
 	return &c
 }
 
-// Advertise opens a session for the producer at the other end of c, and returns the
-// answer that it must be told. Any session before it ends: its requests that are queued
-// fail, one that is running is waited for until ctx ends; then the error is
-// region.ErrPinned, the old session is over all the same, and Advertise may be called again.
+// Advertise opens a session for the producer at the other end of c, and returns the answer, which
+// the producer must be told. The previous session ends: its queued requests fail, and Advertise
+// waits for a running one until ctx ends. In that case the error is region.ErrPinned; the
+// previous session is over nevertheless, and Advertise may be called again.
 //
-// The end of c does not end the Log. Errors besides: ErrNoExtension, *PoisonError,
-// ErrEpochs, ErrClosed, and the first error of the memory.
+// The end of c does not end the Log. Other errors: ErrNoExtension, *PoisonError, ErrEpochs,
+// ErrClosed, and the first error of the memory.
 func (l *Log) Advertise(ctx context.Context, c *rdmap.Conn) (*Answer, error) {
 	if st := c.ConnectionState(); st.Extensions&rdmap.ExtCommit == 0 {
 		return nil, ErrNoExtension
@@ -170,8 +170,8 @@ func (l *Log) publish(head uint64) {
 	}
 }
 
-// Serve opens a session for the producer at the other end of c, sends it the answer, for
-// which Producer.Attach waits, and serves c until it ends. It returns why.
+// Serve opens a session for the producer at the other end of c, sends it the answer, for which
+// Producer.Attach waits, and serves c until it ends. It returns why c ended.
 func (l *Log) Serve(ctx context.Context, c *rdmap.Conn) error {
 	a, err := l.Advertise(ctx, c)
 	if err != nil {

@@ -8,16 +8,15 @@ import (
 	"github.com/stag-rdma/stag/transport/commitlog/internal/window"
 )
 
-// Mode says when an append is acknowledged, and what recovery trusts.
+// Mode says when an append is acknowledged, and what recovery relies on.
 type Mode = layout.Mode
 
 // The modes.
 const (
-	// WAL acknowledges with the store of the tail, behind the flush of the record: one
-	// disk flush per group of appends. Recovery rolls forward over the records behind the
-	// durable tail.
+	// WAL acknowledges with the store of the tail, after the flush of the record: one disk flush
+	// per group of appends. Recovery rolls forward over the records behind the durable tail.
 	WAL = layout.WAL
-	// Strict flushes the tail too before it acknowledges. Recovery trusts the tail alone.
+	// Strict flushes the tail too before it acknowledges. Recovery relies on the tail alone.
 	Strict = layout.Strict
 )
 
@@ -30,13 +29,13 @@ const (
 	SHA256 = layout.SHA256
 )
 
-// Level says what an append has obtained.
+// Level says how durable an append is.
 type Level uint8
 
 // The levels.
 const (
-	// Placed: everybody at the consumer sees the record; it is lost with the process,
-	// because the memory of the log is not persistent.
+	// Placed: the record is visible at the consumer, but is lost with its process, because the
+	// memory of the log is not persistent.
 	Placed Level = 1
 	// Persistent: recovery finds the record.
 	Persistent Level = 2
@@ -63,9 +62,9 @@ var (
 	ErrValue    = layout.ErrValue    // a field that no writer writes
 )
 
-// PoisonError is a record that fails its check: its position, its number, and why. It and what
-// lies behind it is never handed out, and nothing can be appended; what lies before it
-// stays readable.
+// PoisonError is a record that fails its check: its position, its number, and the reason. That
+// record and those after it are never handed out, and nothing can be appended. The records before
+// it stay readable.
 type PoisonError = machine.Poison
 
 // Reason says why a record is poisoned.
@@ -81,21 +80,20 @@ const (
 	Missing     = layout.Missing
 )
 
-// Record is one that has passed its checks. The payload is a copy and belongs to the
+// Record is a record that has passed its checks. The payload is a copy, and belongs to the
 // reader.
 type Record = machine.Record
 
-// Answer is what Log.Advertise says and Producer.Open wants: where the log is to be
-// reached, and what has survived. It is the one thing that has to be carried between the
-// two sides; Append and ParseAnswer give it octets. It holds the salt of the epoch: who
+// Answer is the result of Log.Advertise and the input of Producer.Open. It says where to reach
+// the log, and what has survived. The application has to carry it from the consumer to the
+// producer; Append and ParseAnswer encode and decode it. It holds the salt of the epoch: whoever
 // can read it can forge records.
 type Answer = machine.Answer
 
 // AnswerLen is the length of an Answer, octets.
 const AnswerLen = machine.AnswerLen
 
-// ParseAnswer reads what Answer.Append has written. It does not retain b. Error:
-// ErrBadAnswer.
+// ParseAnswer decodes the output of Answer.Append. It does not retain b. Error: ErrBadAnswer.
 func ParseAnswer(b []byte) (*Answer, error) { return machine.ParseAnswer(b) }
 
 // Errors.
@@ -106,9 +104,9 @@ var (
 	ErrEpochs = machine.ErrEpochs
 	// ErrTooLarge: a payload beyond PayloadLimit.
 	ErrTooLarge = machine.ErrTooLarge
-	// ErrBadAnswer: no consumer gives this answer.
+	// ErrBadAnswer: no consumer sends such an answer.
 	ErrBadAnswer = machine.ErrBadAnswer
-	// ErrLostRecords: the log does not hold what it has acknowledged, or somebody else has
+	// ErrLostRecords: acknowledged records are missing from the log, or another producer has
 	// appended to it.
 	ErrLostRecords = machine.ErrLostRecords
 	// ErrAlign: the memory does not begin at a multiple of 8.
@@ -117,18 +115,18 @@ var (
 	ErrClosed = errors.New("commitlog: closed")
 	// ErrFull: TryBegin would have to wait until the consumer releases records.
 	ErrFull = machine.ErrFull
-	// ErrInDoubt: an append was given up while it was under way. It may be in the log,
-	// or come to be there.
+	// ErrInDoubt: the context of an append ended while it was in progress. Its record may be in
+	// the log now or later.
 	ErrInDoubt = errors.New("commitlog: append given up, its record may be in the log")
 	// ErrNoExtension: the connection was made without Flush and Atomic Write.
 	ErrNoExtension = errors.New("commitlog: the connection lacks the commit extension (set rdmap.ExtCommit on both sides)")
 )
 
-// PayloadLimit returns the largest payload that a ring of capacity octets takes.
+// PayloadLimit returns the size of the largest payload, in octets, in a ring of capacity octets.
 func PayloadLimit(capacity uint64) int { return layout.PayloadLimit(capacity) }
 
 // MemorySize returns how many octets of memory a log needs whose ring has capacity octets.
-// Capacity is a multiple of 64, at least 256. Error: *FormatError.
+// capacity must be a multiple of 64, and at least 256. Error: *FormatError.
 func MemorySize(capacity uint64) (int, error) {
 	if err := layout.CheckCapacity(capacity); err != nil {
 		return 0, err
