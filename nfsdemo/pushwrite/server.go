@@ -307,23 +307,39 @@ func (s *Server) forget(id lease.ID) {
 	}
 }
 
+// overTime is how long the store may not know that a lease is over, unless a grant takes that
+// along: a flush of its own would be in the way of grants.
+const overTime = time.Second
+
 // housekeep tells the store what is over.
 func (s *Server) housekeep() {
+	var late <-chan time.Time
 	for {
 		select {
 		case <-s.tidy:
+			s.tellOver()
+			if late == nil {
+				late = time.After(overTime)
+			}
+		case <-late:
+			late = nil
+			_ = s.store.settle() // an error ends the granting
 		case <-s.ctx.Done():
 			return
 		}
-		s.mu.Lock()
-		over := s.over
-		s.over = nil
-		s.mu.Unlock()
-		s.store.end(over)
-		if s.store.large(int(s.leases.Load())) {
-			if err := s.store.rewrite(s.snapshot); err != nil {
-				s.log.Error("pushwrite: leases not written", zap.Error(err))
-			}
+	}
+}
+
+// tellOver tells it now, and keeps its file from growing for ever.
+func (s *Server) tellOver() {
+	s.mu.Lock()
+	over := s.over
+	s.over = nil
+	s.mu.Unlock()
+	s.store.end(over)
+	if s.store.large(int(s.leases.Load())) {
+		if err := s.store.rewrite(s.snapshot); err != nil {
+			s.log.Error("pushwrite: leases not written", zap.Error(err))
 		}
 	}
 }

@@ -91,12 +91,30 @@ func (s *store) grant(e *stored) error {
 	return s.keep(s.f.Sync())
 }
 
-// end notes that leases are over. It is written with the next grant: what a crash forgets of it
-// costs nothing.
+// end notes that leases are over. It is written with the next grant, or by settle: what a crash
+// forgets of it costs nothing, unless the log of the lease cannot be read afterwards.
 func (s *store) end(ids []lease.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.over = append(s.over, ids...)
+}
+
+// settle makes durable what is over, if no grant has done that.
+func (s *store) settle() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.settleLocked()
+}
+
+// settleLocked is settle; s.mu is held.
+func (s *store) settleLocked() error {
+	if len(s.over) == 0 {
+		return nil
+	}
+	if err := s.write(s.appendOver(nil)); err != nil {
+		return err
+	}
+	return s.keep(s.f.Sync())
 }
 
 // appendOver appends what is over; s.mu is held.
@@ -164,9 +182,7 @@ func (s *store) rewrite(snapshot func() ([]stored, lease.ID)) error {
 func (s *store) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.over) > 0 {
-		_ = s.write(s.appendOver(nil))
-	}
+	_ = s.settleLocked() // costs nothing if it fails, as with end
 	if s.err == nil {
 		s.err = fs.ErrClosed
 	}

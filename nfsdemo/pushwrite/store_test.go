@@ -10,6 +10,7 @@ import (
 
 	"github.com/stag-rdma/stag/nfsdemo/lease"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/pushfile"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport/commitlog/crashtest"
@@ -188,9 +189,14 @@ func TestStoreCrash(t *testing.T) {
 					return err
 				}
 				x.Acked(uint64(id), payload(id))
-				if id == 3 { // all of them are over
+				if id == 3 || id == 5 { // all of them are over
 					x.Applied(uint64(id))
 					s.end([]lease.ID{id - 2, id - 1, id})
+				}
+				if id == 5 {
+					if err := s.settle(); err != nil {
+						return err
+					}
 				}
 			}
 			return s.close()
@@ -213,6 +219,22 @@ func TestStoreCrash(t *testing.T) {
 		t.Fatal(err, report)
 	}
 	t.Logf("%+v", report)
+}
+
+// TestStoreOver: what is over is in the file soon, though no lease is granted any more.
+func TestStoreOver(t *testing.T) {
+	w := newWorld(t, nil)
+	p, c := w.plain(0), w.pusher("log", 0)
+	if st := c.giveBack(c.lease(p.create("f", 0o644))); st != pushfile.StatusOK {
+		t.Fatal(st)
+	}
+	until(t, "no lease in the file", func() bool {
+		l, err := readStore(filepath.Join(w.cfg.Dir, storeName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(l.live) == 0
+	})
 }
 
 // TestStoreStart: a server starts over a torn file and says so; over a damaged one, or without one
