@@ -13,6 +13,7 @@ type batch struct {
 	vec    [][]byte
 	left   [][]byte // the part of vec not yet written
 	n      int      // octets in vec, or in left once begin was called
+	more   bool     // another batch follows at once
 	chunks []*chunk // own memory, released by reset; the last is being filled
 	// The last piece of vec is tail.b[start:end], when tail is not nil.
 	tail       *chunk
@@ -93,8 +94,9 @@ func (b *batch) filling() *chunk {
 	return b.chunks[len(b.chunks)-1]
 }
 
-// begin makes everything in the batch wait to be written.
-func (b *batch) begin() { b.left, b.tail = b.vec, nil }
+// begin makes everything in the batch wait to be written. More says that another batch
+// follows at once: the end of this one need not be a segment of TCP of its own.
+func (b *batch) begin(more bool) { b.left, b.tail, b.more = b.vec, nil, more }
 
 // advance drops the first n octets of what is left: they have been written.
 func (b *batch) advance(n int) {

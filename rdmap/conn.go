@@ -56,7 +56,6 @@ type Conn struct {
 	// Of the holder of the reading role.
 	rcv    *receiver
 	df     mpa.Deframer
-	large  int // octets of the longest FPDU yet
 	st     *staging
 	direct direct
 	rdue   []completion

@@ -11,6 +11,8 @@ const (
 	directMin = 16 << 10
 	// directLong is how many octets of that make a read long enough.
 	directLong = 128 << 10
+	// directMost is how many octets of that one read brings at most, and a payload more.
+	directMost = 1 << 20
 	// shortRead is what a read takes, with nothing staged and a Response of directLong octets
 	// to come: the first header tells the next read where all behind it belongs. Short
 	// messages that come first are still read whole.
@@ -21,9 +23,10 @@ const (
 
 // direct is a read that brings the payloads of a Read Response straight into their place:
 // the rest of the one that has begun, and those to be expected behind it, since the length
-// of the message is known. All else goes where a read into the staging would bring it, so
-// that the staging has holes where these payloads would be; of what turns out not to be as
-// expected the holes are filled, and nothing has happened.
+// of the message is known. What is between and behind them goes to the staging, one piece
+// behind the other, so that a read may bring more than the staging would hold. If what comes
+// is not as expected, all of it is put where a read into the staging would have brought it,
+// and nothing has happened.
 //
 // What is read so is placed before its CRC is checked: the sink of a Read that is not
 // complete is nobody's to look at. Writes are not: how long they are only
@@ -35,6 +38,7 @@ type direct struct {
 	have int         // octets of its payload that were staged before
 	n    int         // payload octets of an FPDU; the last one of the message may have less
 	to   int         // octets of view that the read was to bring
+	got  int         // octets that are there, from the first FPDU on
 	more bool        // another long Read Response is to follow
 	vec  [][]byte
 }
@@ -61,6 +65,7 @@ func (c *Conn) aim(st *staging) [][]byte {
 	if limit < 2*mpa.FPDULen(ulpdu) || !r.aim(d) {
 		return nil
 	}
+	copy(d.view.Bytes(), st.pending()[fpduHead:]) // the read may store to where that lies
 	return d.vectors(st.b[:limit])
 }
 
@@ -91,90 +96,93 @@ func (r *receiver) aim(d *direct) bool {
 	return true
 }
 
-// vectors lays the read out in b, where the first FPDU begins at the front.
+// vectors lays the read out, with what is not payload in b behind the first header.
 func (d *direct) vectors(b []byte) [][]byte {
 	mem := d.view.Bytes()
 	d.to = d.n
 	d.vec = append(d.vec[:0], mem[d.have:d.n])
-	at := fpduHead + d.n
-	gap := mpa.TrailerLen(ddp.TaggedLen+d.n) + fpduHead
-	for d.to < len(mem) {
-		n := d.size(d.to)
-		if at+gap+n+mpa.TrailerLen(ddp.TaggedLen+n) > len(b) {
+	at, last := fpduHead, d.n
+	for d.to < min(len(mem), directMost) {
+		gap := mpa.TrailerLen(ddp.TaggedLen+last) + fpduHead
+		last = d.size(d.to)
+		if at+gap+last > len(b) { // of b, land shows the FPDU that begins there
 			break
 		}
-		d.vec = append(d.vec, b[at:at+gap], mem[d.to:d.to+n])
-		d.to += n
-		at += gap + n
+		d.vec = append(d.vec, b[at:at+gap], mem[d.to:d.to+last])
+		d.to += last
+		at += gap
 	}
-	if d.to >= directLong || d.to < len(mem) || d.more {
-		b = b[:min(at+gap, len(b))] // the next payload is for the next read
+	end := len(b)
+	if d.to >= directLong || d.to < len(mem) || d.more { // the next payload is for the next read
+		end = min(at+mpa.TrailerLen(ddp.TaggedLen+last)+fpduHead, end)
 	}
-	d.vec = append(d.vec, b[at:])
+	d.vec = append(d.vec, b[at:end])
 	return d.vec
 }
 
 // missed says that nothing was read.
 func (d *direct) missed() { d.view.Release() }
 
-// landed says that n octets were read, n > 0. The staging is then as after any other read,
-// but for the holes, which land sees to.
+// landed says that n octets were read, n > 0. Nobody is to look at the staging before land.
 func (c *Conn) landed(st *staging, n int) {
-	d := &c.direct
-	staged := st.b[st.r:st.w]
-	if n < d.n-d.have+mpa.TrailerLen(ddp.TaggedLen+d.n) {
-		copy(st.b, staged)
-		copy(st.b[len(staged):], d.view.Bytes()[d.have:min(d.have+n, d.n)])
-		d.view.Release()
-	} else {
-		copy(d.view.Bytes(), staged[fpduHead:])
-		copy(st.b, staged[:fpduHead])
-		d.on = true
-	}
-	st.r, st.w = 0, len(staged)+n
+	staged := st.pending()
+	copy(st.b, staged[:fpduHead])
+	c.direct.on, c.direct.got = true, len(staged)+n
 }
 
-// land delivers the FPDUs whose payloads lie in their place already, and fills the other
-// holes. The role may be lost when the last one has completed the Read: then d, whose view
-// has been released, is somebody else's.
-func (c *Conn) land(st *staging) error {
+// land delivers the FPDUs whose payloads lie in their place, and lays out all others as a
+// read into the staging does: in the staging that it returns. The role may be lost when the
+// last one has completed the Read: then d, whose view has been released, is somebody
+// else's.
+func (c *Conn) land(st *staging) (*staging, error) {
 	d, r := &c.direct, c.rcv
 	d.on = false
-	mem := d.view.Bytes()
+	mem, left := d.view.Bytes(), d.got
+	st.r = 0
 	for off := 0; off < d.to; {
 		n := d.size(off)
-		p := st.pending()
 		size := mpa.FPDULen(ddp.TaggedLen + n)
-		if len(p) < size || off > 0 && !d.expected(p, off) {
-			d.fill(p, off)
+		p := st.b[st.r:]
+		if left < size || off > 0 && !d.expected(p, off) {
+			st = d.fill(st, off, left)
 			d.view.Release()
-			return nil
+			return st, nil
 		}
+		trailer := p[fpduHead : fpduHead+size-n-fpduHead]
 		var sum uint32
 		if c.df.CRC {
 			sum = mpa.UpdateCRC(mpa.UpdateCRC(0, p[:fpduHead]), mem[off:off+n])
 		}
-		if err := c.df.Finish(sum, p[fpduHead+n:size]); err != nil {
+		if err := c.df.Finish(sum, trailer); err != nil {
 			d.view.Release()
-			return c.mute(protocolError(err, nil))
+			return st, c.mute(protocolError(err, nil))
 		}
-		if off += n; off == d.to {
+		off += n
+		left -= size
+		st.r += size - n
+		st.w = st.r
+		if off == d.to {
+			st.w += left
 			d.view.Release() // before the Read is complete
 		}
+		u := p[mpa.HeaderLen : fpduHead+n] // of the right length, and with a right header
+		if r.ddp.Continues(u) {
+			r.ddp.Continue(n)
+			r.followed(1, n)
+			continue
+		}
 		r.inPlace = true
-		ev, err := r.input(p[mpa.HeaderLen : fpduHead+n])
+		ev, err := r.input(u)
 		r.inPlace = false
 		if err != nil {
 			d.view.Release()
-			return c.mute(err)
+			return st, c.mute(err)
 		}
-		st.r += size
-		c.large = max(c.large, size)
 		if err := c.event(st, ev); err != nil {
-			return err
+			return st, err
 		}
 	}
-	return nil
+	return st, nil
 }
 
 // expected reports whether p begins with the FPDU whose payload was to go to off.
@@ -187,13 +195,38 @@ func (d *direct) expected(p []byte, off int) bool {
 	return [fpduHead]byte(p) == want
 }
 
-// fill copies what has been read of the payloads from off on to where they would be in p,
-// whose first FPDU is the one that belongs there.
-func (d *direct) fill(p []byte, off int) {
-	for mem := d.view.Bytes(); off < d.to && len(p) > fpduHead; {
-		n := d.size(off)
-		copy(p[fpduHead:], mem[off:off+n])
-		p = p[min(mpa.FPDULen(ddp.TaggedLen+n), len(p)):]
-		off += n
+// fill lays out what has been read from off on, n octets whose first FPDU begins at st.r,
+// as a read into the staging does.
+func (d *direct) fill(st *staging, off, n int) *staging {
+	from := st.b[st.r:]
+	if st.r+n > len(st.b) {
+		big := &staging{b: make([]byte, n)}
+		lend(1)
+		d.spread(big.b, from, off)
+		big.w = n
+		st.giveBack()
+		return big
 	}
+	st.w = st.r + n
+	d.spread(st.pending(), from, off)
+	return st
+}
+
+// spread puts the payloads between the headers and trailers that lie in from, which begins
+// with the header of the payload at off: all of it fills to, which may begin where from does.
+func (d *direct) spread(to, from []byte, off int) {
+	if off >= d.to || len(to) <= fpduHead {
+		copy(to, from)
+		return
+	}
+	n := d.size(off)
+	if end := fpduHead + n; len(to) > end {
+		k := mpa.TrailerLen(ddp.TaggedLen + n)
+		if len(to) > end+k {
+			d.spread(to[end+k:], from[fpduHead+k:], off+n)
+		}
+		copy(to[end:], from[fpduHead:fpduHead+k])
+	}
+	copy(to[fpduHead:], d.view.Bytes()[off:off+n])
+	copy(to, from[:fpduHead])
 }

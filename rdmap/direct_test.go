@@ -34,6 +34,7 @@ type directRig struct {
 	mem   []byte
 	done  []done
 	aimed int // octets that were
+	most  int // of them in one read
 }
 
 func newDirectRig(t *testing.T, crc bool, sizes ...int) *directRig {
@@ -83,10 +84,11 @@ func (g *directRig) feed(wire []byte, n int, aim bool) (int, error) {
 			}
 			g.landed(g.st, got)
 			g.aimed += got
+			g.most = max(g.most, got)
 			return got, g.parse()
 		}
 	}
-	st, buf := g.st.room(g.df.Need(g.st.pending()), g.large)
+	st, buf := g.st.room(g.df.Need(g.st.pending()))
 	g.st = st
 	n = copy(buf, wire[:n])
 	st.w += n
@@ -99,7 +101,7 @@ func (g *directRig) run(wire []byte, piece int, aim bool) string {
 	rnd := rand.New(rand.NewPCG(1, uint64(piece)))
 	for len(wire) > 0 && err == nil {
 		n := min(len(wire), piece)
-		if aim {
+		if aim && piece <= bigStaging {
 			n = rnd.IntN(n + 1)
 		}
 		n, err = g.feed(wire, n, aim)
@@ -151,8 +153,8 @@ func (g *directRig) responses(maxPayload int, change func(i int, s *ddp.Segment)
 // otherwise, however the octets come, and whatever else does.
 func TestDirect(t *testing.T) {
 	const full = StagMULPDU - ddp.TaggedLen
-	sizes := []int{5*full + 1234, 3 * full, 200 << 10, 17, 2*full + 1}
-	at := 3
+	sizes := []int{21*full + 1234, 3 * full, 200 << 10, 17, 2*full + 1}
+	at := 9 // behind what one read brings to the staging, with more than that to come
 	hello := mpa.AppendFPDU(nil, append((&ddp.Segment{Last: true, Control: controlOctet(OpSend), MSN: 1}).Append(nil), "hello"...), true)
 	for name, c := range map[string]struct {
 		max    int
@@ -184,7 +186,7 @@ func TestDirect(t *testing.T) {
 		}},
 		"leaves the Read": {max: full, change: func(i int, s *ddp.Segment) {
 			if i == at {
-				s.TO += 3 * full
+				s.TO += 13 * full
 			}
 		}},
 		"another STag": {max: full, change: func(i int, s *ddp.Segment) {
@@ -203,8 +205,8 @@ func TestDirect(t *testing.T) {
 		"too long a length": {max: full, lost: true, spoil: func(w []byte) { w[3*mpa.FPDULen(StagMULPDU)] = 0xff }},
 	} {
 		for _, crc := range []bool{true, false} {
-			run := func(piece int, aim bool) (log string, aimed int) {
-				g := newDirectRig(t, crc, sizes...)
+			run := func(piece int, aim bool) (log string, g *directRig) {
+				g = newDirectRig(t, crc, sizes...)
 				wire := g.responses(c.max, c.change, c.insert)
 				if c.spoil != nil {
 					c.spoil(wire)
@@ -215,20 +217,23 @@ func TestDirect(t *testing.T) {
 				if err := g.table.Close(ctx); err != nil {
 					t.Errorf("%s, pieces of %d: %v", name, piece, err)
 				}
-				return log, g.aimed
+				return log, g
 			}
 			all, _ := run(bigStaging, false)
-			for _, piece := range []int{bigStaging, bigStaging - 1, bigStaging - 2, bigStaging - 3, 200000, 60000, 5000} {
+			for _, piece := range []int{2 << 20, bigStaging, bigStaging - 1, bigStaging - 2, bigStaging - 3, 200000, 60000, 5000} {
 				want := all
-				got, aimed := run(piece, true)
+				got, g := run(piece, true)
 				if c.hole { // what the peer leaves out may be anything it has sent
 					got, want = got[:len(got)-8], want[:len(want)-8]
 				}
 				if got != want && (crc || !c.lost) {
 					t.Errorf("%s, CRC %v, pieces of %d:\n%s\nnot direct\n%s", name, crc, piece, got, want)
 				}
-				if c.direct && piece == bigStaging && aimed < directLong {
-					t.Errorf("%s: %d octets direct", name, aimed)
+				if c.direct && piece == bigStaging && g.aimed < directLong {
+					t.Errorf("%s: %d octets direct", name, g.aimed)
+				}
+				if piece > bigStaging && g.most <= bigStaging && c.direct {
+					t.Errorf("%s: %d octets in one read at most", name, g.most)
 				}
 			}
 		}

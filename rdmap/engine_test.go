@@ -117,7 +117,7 @@ func (e *engine) output() (out []byte) {
 			break
 		}
 		err := e.wk.fill(e.snd.mulpdu, e.snd.crc, e.snd.table)
-		e.wk.b.begin()
+		e.wk.b.begin(false)
 		for _, p := range e.wk.b.left {
 			out = append(out, p...)
 		}
@@ -161,7 +161,7 @@ func (e *engine) input(b []byte) {
 		e.event(ev)
 		e.in = e.in[n:]
 		if ev.kind == evNone && !e.singly {
-			n, _ := e.rcv.follow(&e.df, e.in)
+			n := e.rcv.follow(&e.df, e.in)
 			e.in = e.in[n:]
 			e.followed += n
 		}

@@ -46,7 +46,7 @@ func sendBatch(t *testing.T, e *engine) int {
 		t.Fatal("nothing to send")
 	}
 	_ = e.wk.fill(e.snd.mulpdu, true, e.snd.table)
-	e.wk.b.begin()
+	e.wk.b.begin(false)
 	n := e.wk.b.n
 	e.due = e.snd.settle(&e.wk, false, e.due)
 	fire(e.due)

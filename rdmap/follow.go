@@ -12,12 +12,11 @@ import (
 // follow places the segments in b that carry on the tagged message whose segment has just
 // been placed: they differ in TO alone, so what is looked up for the first holds for all.
 // It stops before the message's last segment, before anything else and before every
-// error: those are for input. It returns how many octets of b they take, and the longest
-// FPDU.
-func (r *receiver) follow(df *mpa.Deframer, b []byte) (used, longest int) {
+// error: those are for input. It returns how many octets of b they take.
+func (r *receiver) follow(df *mpa.Deframer, b []byte) (used int) {
 	head, n := r.continuation(df, b)
 	if head == nil || r.off.len() > 0 || mutant.UnplacedWrites {
-		return 0, 0
+		return 0
 	}
 	view, left := r.sinkOf(head, n)
 	defer view.Release()
@@ -30,7 +29,6 @@ func (r *receiver) follow(df *mpa.Deframer, b []byte) (used, longest int) {
 		copy(view.Bytes(), u[ddp.TaggedLen:])
 		r.ddp.Continue(n)
 		used += size
-		longest = max(longest, size)
 		fpdus++
 		octets += n
 		left -= n
@@ -39,7 +37,7 @@ func (r *receiver) follow(df *mpa.Deframer, b []byte) (used, longest int) {
 		}
 	}
 	r.followed(fpdus, octets)
-	return used, longest
+	return used
 }
 
 // continuation returns the header of the FPDU at the start of b, if that is whole and

@@ -62,7 +62,7 @@ func (l *anyLink) read(c *Conn, wait bool) (int, error) {
 	default:
 		c.st = borrowStaging(smallStaging)
 	}
-	st, buf := c.st.room(c.df.Need(c.st.pending()), c.large)
+	st, buf := c.st.room(c.df.Need(c.st.pending()))
 	c.st = st
 	n, err := l.nc.Read(buf)
 	if n > 0 {

@@ -142,7 +142,7 @@ func (st *staging) roomFor(c *Conn) (*staging, []byte) {
 		}
 		st = st.move(bigStaging)
 	}
-	return st.room(c.df.Need(st.pending()), c.large)
+	return st.room(c.df.Need(st.pending()))
 }
 
 // parkRoom: one octet tells that there is more.
@@ -177,7 +177,7 @@ func (l *tcpLink) writeBatch(b *batch, block bool, timeout time.Duration) (again
 // tryWrite writes until all is written or the socket is full.
 func (l *tcpLink) tryWrite(fd uintptr) bool {
 	for len(l.batch.left) > 0 {
-		n, err := l.vec.Writev(int(fd), l.batch.left)
+		n, err := l.vec.Writev(int(fd), l.batch.left, l.batch.more)
 		if n > 0 {
 			l.batch.advance(n)
 			continue

@@ -263,7 +263,7 @@ func TestBatchJoins(t *testing.T) {
 	if n := len(e.wk.b.vec); n != 1+4+5 {
 		t.Errorf("%d pieces", n)
 	}
-	e.wk.b.begin()
+	e.wk.b.begin(false)
 	total := e.wk.b.n
 	for e.wk.b.n > 0 {
 		e.wk.b.advance(min(777, e.wk.b.n))

@@ -97,9 +97,12 @@ func (c *Conn) parse() error {
 	}
 	st := c.st
 	if c.direct.on {
-		if err := c.land(st); err != nil {
+		var err error
+		st, err = c.land(st)
+		if err != nil {
 			return err
 		}
+		c.st = st
 	}
 	for st != nil {
 		u, n, err := c.df.Next(st.pending())
@@ -118,7 +121,6 @@ func (c *Conn) parse() error {
 			break
 		}
 		st.r += n
-		c.large = max(c.large, n)
 		if c.snd.held {
 			c.release()
 		}
@@ -128,9 +130,7 @@ func (c *Conn) parse() error {
 			}
 			continue
 		}
-		used, longest := c.rcv.follow(&c.df, st.pending())
-		st.r += used
-		c.large = max(c.large, longest)
+		st.r += c.rcv.follow(&c.df, st.pending())
 	}
 	if st != nil && st.r == st.w {
 		c.st = nil

@@ -129,7 +129,7 @@ func (w *roleWire) read(c *Conn, wait bool) (int, error) {
 	if c.st == nil {
 		c.st = borrowStaging(bigStaging)
 	}
-	st, buf := c.st.room(max(n, c.df.Need(c.st.pending())), c.large)
+	st, buf := c.st.room(max(n, c.df.Need(c.st.pending())))
 	c.st = st
 	if len(buf) < n {
 		w.t.Errorf("%d octets of room for %d", len(buf), n)

@@ -57,32 +57,17 @@ func (st *staging) giveBack() {
 // pending returns the octets not parsed yet.
 func (st *staging) pending() []byte { return st.b[st.r:st.w] }
 
-// room returns space for reading, in a staging that can hold need octets from the
-// first pending one on. It may move everything to a larger one, and returns that.
+// room returns space for reading, in a staging that can hold need octets from the first
+// pending one on. It may move everything to a larger one, and returns that.
 //
-// Moving a part of a long FPDU would be a second copy of its payload, so the space
-// leaves room behind it for one of large octets, the most that have come yet: what a
-// read cuts can be completed where it lies. That second read takes no more than the
-// rest, so that the next one starts at the front again.
-func (st *staging) room(need, large int) (*staging, []byte) {
-	if st.r == st.w {
-		st.r, st.w = 0, 0
-	}
-	if st.r+need <= len(st.b) && st.w < len(st.b) {
-		line := len(st.b) - max(need, large)
-		switch {
-		case large <= smallStaging, len(st.b) == smallStaging:
-			return st, st.b[st.w:]
-		case st.w < line:
-			return st, st.b[st.w:line]
-		}
-		return st, st.b[st.w:max(st.w+1, st.r+need)]
-	}
+// What is pending moves to the front, half a long FPDU on average: that copy costs less than
+// one read more, for the rest of that FPDU alone, which would leave it where it is.
+func (st *staging) room(need int) (*staging, []byte) {
 	if need > len(st.b) {
 		st = st.move(need)
-		return st, st.b[st.w:]
+	} else if st.r > 0 {
+		st.r, st.w = 0, copy(st.b, st.pending())
 	}
-	st.r, st.w = 0, copy(st.b, st.pending())
 	return st, st.b[st.w:]
 }
 

@@ -35,6 +35,10 @@ type work struct {
 // unfinished reports that a message is partly built.
 func (w *work) unfinished() bool { return len(w.items) > w.next }
 
+// inMessage reports that a message is in the batch in part. Nothing but octets of memory is
+// waited for then before the next batch; what is executed first may take its time.
+func (w *work) inMessage() bool { return w.unfinished() && w.items[w.next].begun }
+
 // take hands the flusher what may go out next, about a batch's worth. The previous
 // batch must have been settled. It reports false when there is nothing.
 func (s *sender) take(w *work) bool {

@@ -12,7 +12,7 @@ func writeOnce(fd int, p []byte) (int, error) { return syscall.Write(fd, p) }
 // writev under the race detector writes piece by piece: package syscall tells it
 // that what was written before the call happens before what is read after the octets
 // have arrived, in the way package net does.
-func (w *Writer) writev(fd int, vec [][]byte) (n int, err error) {
+func (w *Writer) writev(fd int, vec [][]byte, _ bool) (n int, err error) {
 	return pieces(vec, func(p []byte) (int, error) { return write(fd, p) })
 }
 

@@ -10,15 +10,20 @@ import (
 // Max is how many pieces one call writes at most; the kernel's limit is 1024.
 const Max = 512
 
-// Writer holds the vector between calls. It belongs to one goroutine at a time. The
+// Writer holds the arguments of a call. It belongs to one goroutine at a time. The
 // zero value is ready.
-type Writer struct{ iov []unix.Iovec }
+type Writer struct {
+	iov []unix.Iovec
+	msg unix.Msghdr // of a call that says MSG_MORE
+}
 
 // Writev writes the pieces of vec, the first Max of them, in one system call. n may
-// fall short of what was asked. err is a syscall.Errno; EINTR is retried.
-func (w *Writer) Writev(fd int, vec [][]byte) (n int, err error) {
-	if len(vec) > 1 {
-		return w.writev(fd, vec[:min(len(vec), Max)])
+// fall short of what was asked. err is a syscall.Errno; EINTR is retried. More says that
+// another call follows at once: a socket then does not make a segment of its own of what
+// does not fill one. It is for sockets only.
+func (w *Writer) Writev(fd int, vec [][]byte, more bool) (n int, err error) {
+	if len(vec) > 1 || more {
+		return w.writev(fd, vec[:min(len(vec), Max)], more)
 	}
 	return write(fd, vec[0])
 }

@@ -28,9 +28,15 @@ func result(n uintptr, errno unix.Errno) (int, error) {
 	return int(n), nil
 }
 
-func (w *Writer) writev(fd int, vec [][]byte) (int, error) {
+func (w *Writer) writev(fd int, vec [][]byte, more bool) (int, error) {
 	w.iov = vector(w.iov, vec)
-	return call(unix.SYS_WRITEV, fd, w.iov)
+	if !more || len(w.iov) == 0 {
+		return call(unix.SYS_WRITEV, fd, w.iov)
+	}
+	defer clear(w.iov)
+	w.msg.Iov = &w.iov[0]
+	w.msg.SetIovlen(len(w.iov))
+	return retry(unix.SYS_SENDMSG, fd, unsafe.Pointer(&w.msg), unix.MSG_MORE)
 }
 
 func (r *Reader) readv(fd int, vec [][]byte) (int, error) {
@@ -58,10 +64,15 @@ func call(trap uintptr, fd int, iov []unix.Iovec) (int, error) {
 		return 0, nil
 	}
 	defer clear(iov)
+	return retry(trap, fd, unsafe.Pointer(&iov[0]), len(iov))
+}
+
+// retry makes a system call until no signal interrupts it.
+func retry(trap uintptr, fd int, p unsafe.Pointer, n int) (int, error) {
 	for {
-		n, _, errno := unix.RawSyscall(trap, uintptr(fd), uintptr(unsafe.Pointer(&iov[0])), uintptr(len(iov)))
+		done, _, errno := unix.RawSyscall(trap, uintptr(fd), uintptr(p), uintptr(n))
 		if errno == 0 {
-			return int(n), nil
+			return int(done), nil
 		}
 		if errno != unix.EINTR {
 			return 0, errno

@@ -1,0 +1,68 @@
+package rdmap
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap/region"
+)
+
+// told is a link that remembers of what it was to write whether more follows at once.
+type told struct {
+	link
+	mu   sync.Mutex
+	more []bool
+}
+
+func (l *told) note(b *batch) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.more = append(l.more, b.more)
+}
+
+func (l *told) try(b *batch) (again, ok bool, err error) {
+	l.note(b)
+	return l.link.try(b)
+}
+
+func (l *told) write(b *batch, timeout time.Duration) error {
+	l.note(b)
+	return l.link.write(b, timeout)
+}
+
+// TestMoreFollows: of a message in several batches all but the last say that more follows,
+// and the last does not, nor does what is whole.
+func TestMoreFollows(t *testing.T) {
+	a, b := tcpPair(t)
+	x, y := connect(t, a, b, nil, nil)
+	go y.Serve()
+	l := &told{link: x.link}
+	x.mu.Lock()
+	x.link = l
+	x.mu.Unlock()
+	sink, err := y.Register(make([]byte, 4*maxBatch), region.RemoteWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int{100, maxBatch / 2, 4 * maxBatch} {
+		l.mu.Lock()
+		l.more = nil
+		l.mu.Unlock()
+		var w Waiter
+		w.Reset()
+		if err := x.Post([]WR{{Op: OpWrite, Body: make([]byte, n), STag: sink.STag(), Done: &w}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := x.Wait(t.Context(), &w); err != nil {
+			t.Fatal(err)
+		}
+		l.mu.Lock()
+		last := slices.Index(l.more, false)
+		if last < 0 || slices.Contains(l.more[last:], true) || (last > 0) != (n > maxBatch) {
+			t.Errorf("%d octets: %v", n, l.more)
+		}
+		l.mu.Unlock()
+	}
+}

@@ -1,0 +1,36 @@
+package rdmap
+
+import (
+	"bytes"
+	"testing"
+)
+
+// TestRoom: a read gets all of the staging but what is pending, which begins at its front
+// then, and a larger one where an FPDU needs that.
+func TestRoom(t *testing.T) {
+	for _, c := range []struct {
+		r, w, need int
+		room       int
+	}{
+		{0, 0, 2, smallStaging},
+		{700, 700, 2, smallStaging},
+		{0, 900, 1000, smallStaging - 900},
+		{700, 900, 1000, smallStaging - 200},
+		{700, smallStaging, smallStaging, 700},
+		{700, 900, smallStaging + 1, 16<<10 - 200},
+		{700, 900, 66 << 10, 66<<10 - 200},
+		{700, 900, 66<<10 + 1, bigStaging - 200},
+	} {
+		st := borrowStaging(smallStaging)
+		for i := range st.b {
+			st.b[i] = byte(i * i >> 3)
+		}
+		st.r, st.w = c.r, c.w
+		pending := bytes.Clone(st.pending())
+		st, buf := st.room(c.need)
+		if len(buf) != c.room || st.r != 0 || !bytes.Equal(st.pending(), pending) || len(buf) > 0 && &buf[0] != &st.b[st.w] {
+			t.Errorf("%+v: %d octets behind %d to %d, of %d", c, len(buf), st.r, st.w, len(pending))
+		}
+		st.giveBack()
+	}
+}
