@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// STag is a steering tag: the name under which a peer reaches a region.
+// STag is a steering tag: the number by which a peer names a region.
 type STag uint32
 
 // Index returns the high 24 bits, the random part.
@@ -17,11 +17,11 @@ func (s STag) Key() uint8 { return uint8(s) }
 // String returns the tag as 8 hexadecimal digits.
 func (s STag) String() string { return fmt.Sprintf("%08x", uint32(s)) }
 
-// Access is a set of rights. There is no right that includes another.
+// Access is a set of rights. No right includes another.
 type Access uint16
 
-// The rights. RFC 5040 Section 8.1 asks for remote read and remote write. Choice: the
-// others are rights of their own, since no document names any for them.
+// The rights. RFC 5040 Section 8.1 asks for remote read and remote write. Choice: the others are
+// separate rights, since no document names any for them.
 const (
 	// RemoteRead: the peer may read by RDMA Read.
 	RemoteRead Access = 1 << iota
@@ -37,8 +37,8 @@ const (
 	Verify
 	// RemoteInvalidate: the peer may invalidate the STag by Send with Invalidate.
 	RemoteInvalidate
-	// ReadSink: the region takes the Responses of our own RDMA Reads. It gives the
-	// peer no right beyond answering them.
+	// ReadSink: the region is the sink of our own RDMA Reads. It gives the peer no right but to
+	// respond to them.
 	ReadSink
 
 	accessAll = ReadSink<<1 - 1

@@ -16,8 +16,8 @@ var ErrAlign = errors.New("region: word not aligned")
 // of the machine on the memory itself, so they are atomic process-wide: whatever
 // STag, domain or sync/atomic user reaches the word.
 
-// FetchAdd adds add to the word and returns what it held, RFC 7306 Section 5.1.2. A bit
-// set in mask is the highest of a field: the carry out of it is dropped.
+// FetchAdd adds add to the word and returns what it held, RFC 7306 Section 5.1.2. Each bit set in
+// mask is the highest bit of a field, whose carry is dropped.
 func (v *View) FetchAdd(add, mask uint64) (old uint64, err error) {
 	return v.update(wordOp{add: true, value: add, mask: mask})
 }
@@ -34,7 +34,7 @@ func (v *View) Swap(value uint64) (old uint64, err error) {
 	return v.update(wordOp{value: value, mask: ^uint64(0)})
 }
 
-// StoreWord stores p, octet for octet, in one 64-bit store.
+// StoreWord stores the octets of p in one 64-bit store.
 func (v *View) StoreWord(p [8]byte) error {
 	w, err := v.word()
 	if err != nil {
@@ -100,7 +100,6 @@ func (v *View) word() (*uint64, error) {
 	return (*uint64)(p), nil
 }
 
-// AddFields returns a+b in the fields whose highest bits are set in mask; mask 0
-// is one field of 64 bits. The highest bits are added without carry out, the others
-// cannot carry beyond them.
+// AddFields returns a+b in the fields whose highest bits are set in mask; mask 0 means one field
+// of 64 bits. No carry leaves a field.
 func AddFields(a, b, mask uint64) uint64 { return (a&^mask + b&^mask) ^ (a^b)&mask }

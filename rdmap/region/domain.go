@@ -8,14 +8,13 @@ import (
 	"sync/atomic"
 )
 
-// MaxRegions is how many registrations one Domain holds at most. A quarter of the
-// 24-bit index space: STags stay sparse.
+// MaxRegions is the maximum number of registrations in one Domain: a quarter of the 24-bit index
+// space, so that STags stay sparse.
 const MaxRegions = 1 << 22
 
 const minSlots = 16
 
-// Domain is a protection domain, RFC 5041 Section 8.2. See the package comment for
-// who may call what.
+// Domain is a protection domain (RFC 5041 Section 8.2). It is safe for concurrent use.
 type Domain struct {
 	// slots is a direct-mapped array with a power of two of entries: the entry of an
 	// STag is at Index modulo its length. No two live entries share a slot, since
@@ -36,19 +35,19 @@ type Domain struct {
 // NewDomain returns an empty protection domain.
 func NewDomain() *Domain { return &Domain{} }
 
-// NewTable returns the view of one more stream.
+// NewTable returns the Table of another stream of the domain.
 func (d *Domain) NewTable() *Table { return &Table{dom: d} }
 
-// Live returns the number of registrations that are valid, or invalid but still in
-// use. It is 0 when nothing leaks.
+// Live returns the number of registrations that are valid, or invalid but still in use. It is 0
+// if nothing leaks.
 func (d *Domain) Live() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.live
 }
 
-// Pinned returns how many registrations are invalid but still in use. It looks at
-// all of them: for statistics, not for a hot path.
+// Pinned returns the number of registrations that are invalid but still in use. It looks at all
+// of them, so it is for statistics, not for a hot path.
 func (d *Domain) Pinned() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()

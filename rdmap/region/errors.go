@@ -2,11 +2,11 @@ package region
 
 import "errors"
 
-// Refusals of Lookup and RemoteInvalidate. Each is the peer's fault; which Terminate
-// it becomes depends on the operation (RFC 5041 Section 7.2, RFC 5040 Section 4.8).
-// They are returned as they stand, so that a refusal costs nothing.
+// Refusals of Lookup and RemoteInvalidate. Each is the peer's fault; the operation determines the
+// Terminate for it (RFC 5041 Section 7.2, RFC 5040 Section 4.8). They are returned unwrapped, so
+// that a refusal allocates nothing.
 var (
-	// ErrInvalidSTag: never registered, or invalidated.
+	// ErrInvalidSTag: the STag was never registered, or was invalidated.
 	ErrInvalidSTag = errors.New("region: invalid STag")
 	// ErrNotAssociated: the STag belongs to another stream of the domain.
 	ErrNotAssociated = errors.New("region: STag not associated with this stream")
@@ -20,21 +20,20 @@ var (
 
 // Errors of the local user.
 var (
-	// ErrPinned: the deadline passed while the region was still in use. The STag is
-	// invalid, the memory must not be reused yet.
+	// ErrPinned: the deadline passed while the region was still in use. The STag is invalid, but
+	// the memory must not be reused yet.
 	ErrPinned = errors.New("region: still in use at the deadline")
 	// ErrClosed: the Table is closed.
 	ErrClosed = errors.New("region: table closed")
 	// ErrTooMany: the domain holds MaxRegions already.
 	ErrTooMany = errors.New("region: too many registrations (invalidate those that are no longer used)")
-	// ErrOpen: a Window was opened while it is open, or while its last opening is still in
-	// use; see Region.Invalidate.
+	// ErrOpen: the Window is open, or its last opening is still in use; see Region.Invalidate.
 	ErrOpen = errors.New("region: window is open or still in use (invalidate its Region first)")
 	// ErrRights: unknown bits in Access.
 	ErrRights = errors.New("region: unknown access rights")
 	// ErrBase: base plus length of the region passes 2^64.
 	ErrBase = errors.New("region: base out of range")
-	// ErrHash: Options.Hash without New, or whose sums are not Size octets, 1 to 64.
+	// ErrHash: Options.Hash has no New, or its sums do not have Size octets, 1 to 64.
 	ErrHash = errors.New("region: hash of an impossible size")
 	// ErrNotPersistent: Persist on memory that does not outlive the process.
 	ErrNotPersistent = errors.New("region: memory is not persistent (package pmem has some that is)")

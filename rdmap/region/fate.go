@@ -51,8 +51,9 @@ func leaveFate(mem Memory) {
 	}
 }
 
-// RevokeMemory makes every registration of mem invalid, in all domains and at once: it
-// has failed. So are those to come, while one of the present ones is left.
+// RevokeMemory is for memory that has failed. It makes every registration of mem invalid, in all
+// domains and at once. New registrations are invalid too, as long as one of the present ones
+// exists.
 func RevokeMemory(mem Memory) {
 	if !reflect.ValueOf(mem).Comparable() {
 		return

@@ -2,65 +2,63 @@ package region
 
 import "errors"
 
-// ErrRegionLost: the octets of a memory are gone, or are not those of its medium any
-// more: its file was truncated or removed, or touching it faulted. It is final for
-// the Memory. The process goes on; the streams that use the memory cannot.
+// ErrRegionLost: the octets of a memory are gone, or are no longer those of its medium: its file
+// was truncated or removed, or an access faulted. It is final for the Memory. The process goes
+// on, but the streams that use the memory end.
 var ErrRegionLost = errors.New("region: memory lost")
 
-// Guarded is a Memory that wants to be present when its octets are touched: because
-// they can vanish (a mapped file that somebody truncates), or because it keeps account
-// of stores (a crash model). The methods may be called from several goroutines at
-// once; what concurrent stores to the same octets leave is undefined, as ever.
+// Guarded is a Memory whose octets may be accessed only by its methods, because they can vanish
+// (a mapped file that somebody truncates), or because it tracks stores (a crash model). The
+// methods may be called from several goroutines at once. The result of concurrent stores to the
+// same octets is undefined, as usual.
 //
-// A fault while octets are touched, and EFAULT from a system call that was given them,
-// come back as an error for which errors.Is(err, ErrRegionLost) holds. It is final:
-// from then on Persist returns it too.
+// A fault on access, or EFAULT from a system call on the octets, is returned as an error for
+// which errors.Is(err, ErrRegionLost) holds. It is final: from then on Persist returns it too.
 type Guarded interface {
 	Memory
 	// Store copies p to the octets at off. It borrows p.
 	Store(off int, p []byte) error
 	// Load copies the octets at off to p. It borrows p.
 	Load(p []byte, off int) error
-	// Guard runs f, which may touch the n octets of Bytes at off: for what is neither
-	// Store nor Load, such as hashes, atomic operations, and system calls into or out
-	// of the memory. It returns what f returns. An EFAULT of f is taken to be about
-	// this memory: f should touch no second one.
+	// Guard runs f, which may touch the n octets of Bytes at off: for what is neither Store nor
+	// Load, such as hashes, atomic operations, and system calls into or out of the memory. It
+	// returns the error of f. An EFAULT of f is attributed to this memory, so f should touch no
+	// other Guarded memory.
 	Guard(off, n int, f func() error) error
 }
 
 // Range is a piece of a Memory: N octets at Off.
 type Range struct{ Off, N int }
 
-// RangePersister is a Memory that persists several ranges for the price of one: a
-// flush that stands for many.
+// RangePersister is a Memory that can persist several ranges with one flush.
 type RangePersister interface {
 	Memory
 	// PersistRanges is Persist for all of rs. It borrows rs.
 	PersistRanges(rs []Range) error
 }
 
-// WriteBacker is a Memory that can begin to make octets durable while nobody waits.
+// WriteBacker is a Memory that can start to make octets durable in the background.
 type WriteBacker interface {
 	Memory
-	// WriteBack asks that the n octets at off become durable soon. It returns at once and
-	// may do nothing. An error is final as with Persist, which returns it then.
+	// WriteBack asks that the n octets at off become durable soon. It returns at once and may do
+	// nothing. An error is final, and later calls of Persist return it.
 	WriteBack(off, n int)
 }
 
-// Watched is a Memory that can be asked whether it has failed, and waited for. Once
-// Failed is closed every registration of it, in whatever domain, is invalid; of other
-// memories the engine knows only what it has seen itself.
+// Watched is a Memory that reports its failure. Once Failed is closed, every registration of it,
+// in every domain, is invalid. Of other memories the engine knows only the failures that it has
+// seen itself.
 type Watched interface {
 	Memory
-	// Failed returns a channel that is closed at the first final error, each time the
-	// same one.
+	// Failed returns a channel that is closed at the first final error. It always returns the same
+	// channel.
 	Failed() <-chan struct{}
 	// Err returns the first final error, or nil.
 	Err() error
 }
 
-// PersistRanges makes all of rs durable: by one call if mem is a RangePersister, else
-// one by one, up to the first error.
+// PersistRanges makes all of rs durable: by one call if mem is a RangePersister, otherwise one by
+// one, up to the first error.
 func PersistRanges(mem Memory, rs []Range) error {
 	if p, ok := mem.(RangePersister); ok {
 		return p.PersistRanges(rs)
@@ -73,8 +71,8 @@ func PersistRanges(mem Memory, rs []Range) error {
 	return nil
 }
 
-// CopyIn copies p to the first octets of the view; the engine places with it. The
-// error is nil for memory that is not Guarded. It panics if p is longer than the view.
+// CopyIn copies p to the first octets of the view. The engine uses it to place data. The error is
+// nil for memory that is not Guarded. CopyIn panics if p is longer than the view.
 func (v *View) CopyIn(p []byte) error {
 	dst := v.data[:len(p)]
 	if v.e.guard != nil {
@@ -84,8 +82,8 @@ func (v *View) CopyIn(p []byte) error {
 	return nil
 }
 
-// CopyOut copies the octets at off of the view to p. It panics if they pass its end.
-// Otherwise as CopyIn.
+// CopyOut copies the octets at off of the view to p. It panics if they extend beyond its end.
+// Otherwise it is like CopyIn.
 func (v *View) CopyOut(p []byte, off int) error {
 	src := v.data[off : off+len(p)]
 	if v.e.guard != nil {
@@ -95,8 +93,8 @@ func (v *View) CopyOut(p []byte, off int) error {
 	return nil
 }
 
-// Stored says that the octets of the view have been stored to: those of a registration
-// with WriteThrough are written back.
+// Stored says that the octets of the view have been changed. If the registration has
+// WriteThrough, they are written back.
 func (v *View) Stored() {
 	if v.e != nil && v.e.through != nil {
 		v.e.through.WriteBack(v.off, len(v.data))
@@ -106,12 +104,12 @@ func (v *View) Stored() {
 // WrittenThrough reports whether Stored does anything.
 func (v *View) WrittenThrough() bool { return v.e != nil && v.e.through != nil }
 
-// Guarded reports whether the memory is Guarded: its octets must then be touched by
-// CopyIn, CopyOut and Guard only.
+// Guarded reports whether the memory is Guarded: its octets may then be accessed only by CopyIn,
+// CopyOut and Guard.
 func (v *View) Guarded() bool { return v.e != nil && v.e.guard != nil }
 
-// Guard runs f, which may touch the octets of the view, and no other Guarded memory.
-// Otherwise as Guarded.Guard.
+// Guard runs f, which may touch the octets of the view, but no other Guarded memory. Otherwise it
+// is like Guarded.Guard.
 func (v *View) Guard(f func() error) error {
 	if v.e.guard != nil {
 		return v.e.guard.Guard(v.off, len(v.data), f)

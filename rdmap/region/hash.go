@@ -7,8 +7,8 @@ import (
 	"hash/crc32"
 )
 
-// Hash is the algorithm of a registration's Verify. It is agreed between the upper
-// layers, never on the wire. A keyed one is made by closing over its key:
+// Hash is the algorithm of a registration's Verify. The upper layers agree on it; it is never
+// negotiated on the wire. For a keyed hash, New is a closure over the key:
 //
 //	&region.Hash{Size: 32, New: func() hash.Hash { h, _ := blake2b.New256(key); return h }}
 type Hash struct {
@@ -72,10 +72,10 @@ func (v *View) guardedSum() (sum []byte, err error) {
 	return sum, err
 }
 
-// Guessed counts a failed comparison of a peer that may not read. Those over one Memory
-// count together, whatever the registration or domain.
+// Guessed counts a failed comparison by a peer without the right to read. All failed comparisons
+// over one Memory count together, whatever the registration or domain.
 func (v *View) Guessed() { v.e.fate.add() }
 
-// MayGuess reports whether comparisons are permitted now: after 16 failed ones there is
-// one more each second.
+// MayGuess reports whether a comparison is permitted now: after 16 failed ones, one more is
+// permitted each second.
 func (v *View) MayGuess() bool { return !v.e.fate.full() }

@@ -1,6 +1,6 @@
 package region
 
-// Memory is what can be registered: octets, and a way to make them durable. The same
+// Memory is memory that can be registered: octets, and a way to make them durable. The same
 // Memory may be registered several times, with different rights.
 type Memory interface {
 	// Bytes returns the octets. It is called once per registration and must return

@@ -2,8 +2,8 @@ package region
 
 import "context"
 
-// Region is the handle of one registration: a small value, to be copied freely. The
-// zero Region is no registration; it is invalid and invalidating it does nothing.
+// Region is the handle of one registration: a small value that may be copied freely. The zero
+// Region stands for no registration: it is invalid, and invalidating it does nothing.
 type Region struct {
 	e    *entry
 	stag STag
@@ -22,15 +22,14 @@ func (r Region) Valid() bool {
 	return true
 }
 
-// Revoke makes the STag invalid at once, without waiting for those who are using the
-// memory now. It reports whether it was valid.
+// Revoke makes the STag invalid at once, without waiting for present users of the memory. It
+// reports whether the STag was valid.
 func (r Region) Revoke() bool { return r.e != nil && r.e.revoke(r.stag) }
 
-// Invalidate makes the STag invalid and returns when nobody of the engine uses the
-// memory any more; then it is the caller's again. It returns ErrPinned if ctx ends
-// first: the STag is invalid all the same, the memory must be left alone, and
-// Invalidate may be called again. It is idempotent, also after the peer or
-// Table.Close invalidated the STag.
+// Invalidate makes the STag invalid, and returns when the engine does not use the memory any
+// more; then the memory belongs to the caller again. If ctx ends first, it returns ErrPinned: the
+// STag is invalid, the memory must not be reused, and Invalidate may be called again. It is
+// idempotent, also after the peer or Table.Close has invalidated the STag.
 func (r Region) Invalidate(ctx context.Context) error {
 	if r.e == nil {
 		return nil

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// Table is one stream's view of a protection domain: what it registers itself, and
-// what the domain shares. RFC 5041 Section 8.2.
+// Table is one stream's view of a protection domain: the regions that it registers, and those
+// that the domain shares (RFC 5041 Section 8.2).
 type Table struct {
 	dom    *Domain
 	closed atomic.Bool // written under dom.mu
@@ -21,7 +21,7 @@ func (t *Table) Domain() *Domain { return t.dom }
 // Live returns Domain().Live().
 func (t *Table) Live() int { return t.dom.Live() }
 
-// Options of a registration.
+// Options has the settings of a registration.
 type Options struct {
 	Access Access
 	// Base is the TO of the first octet. Choice: 0 by default, so that a TO is an
@@ -29,23 +29,23 @@ type Options struct {
 	Base uint64
 	// Hash is the algorithm of Verify. Nil: CRC32C.
 	Hash *Hash
-	// WriteThrough hints that what peers store by this STag should be on its way to being
-	// durable at once, if the memory is a WriteBacker: a later Flush finds less to do, and
-	// the medium is busier. It promises nothing; only a Flush does.
+	// WriteThrough is a hint for a memory that is a WriteBacker: start to make the octets that
+	// peers store by this STag durable at once. A later Flush then has less to do, but the medium
+	// is busier. It promises nothing; only a Flush does.
 	WriteThrough bool
 
 	window bool // made closed
 }
 
-// Register makes mem reachable on this stream, from TO 0. mem is lent until
-// Invalidate has returned nil: the engine, and so the peer, read and write it as
-// access allows. Errors: ErrClosed, ErrTooMany, ErrRights.
+// Register makes mem reachable on this stream, from TO 0. mem is lent until Invalidate has
+// returned nil: meanwhile the engine and the peer read and write it as access allows. Errors:
+// ErrClosed, ErrTooMany, ErrRights.
 func (t *Table) Register(mem []byte, access Access) (Region, error) {
 	return t.dom.install(t, nil, mem, Options{Access: access})
 }
 
-// RegisterMemory is Register for any Memory; besides, ErrBase and ErrHash. It does not take mem
-// over: closing it remains with the owner.
+// RegisterMemory is like Register, for any Memory. Further errors are ErrBase and ErrHash. It
+// does not take mem: the owner has to close it.
 func (t *Table) RegisterMemory(mem Memory, o Options) (Region, error) {
 	return t.dom.install(t, mem, mem.Bytes(), o)
 }
@@ -56,11 +56,11 @@ func (d *Domain) RegisterShared(mem Memory, o Options) (Region, error) {
 	return d.install(nil, mem, mem.Bytes(), o)
 }
 
-// Lookup finds the n octets at TO to of stag for an operation that needs all the
-// rights in need, and pins them. Checks in the order of RFC 5040 Section 7.2:
-// ErrInvalidSTag, ErrNotAssociated, ErrAccess, ErrWrap, ErrBounds; to the octet. The
-// caller calls Release on the View as soon as it has touched the memory for the last
-// time. Operations of length zero that must not look at the STag do not call Lookup.
+// Lookup finds the n octets at TO to of stag for an operation that needs all the rights in need,
+// and pins them. It checks, exact to the octet, in the order of RFC 5040 Section 7.2:
+// ErrInvalidSTag, ErrNotAssociated, ErrAccess, ErrWrap, ErrBounds. The caller must call Release
+// on the View as soon as it no longer touches the memory. Zero-length operations, for which the
+// STag must not be checked, do not call Lookup.
 func (t *Table) Lookup(stag STag, to uint64, n uint32, need Access) (View, error) {
 	e := t.dom.find(stag)
 	if e == nil || t.closed.Load() || !e.use(stag) {
@@ -90,13 +90,12 @@ func (e *entry) check(t *Table, to, n uint64, need Access) (off uint64, err erro
 	return off, nil
 }
 
-// RemoteInvalidate executes a Send with Invalidate: it makes stag invalid at once and
-// does not wait, because it runs in the goroutine that reads the stream, and nothing
-// of that stream can be under way for stag but the sending of a Response. The owner
-// calls Region.Invalidate all the same before it reuses the memory. Errors:
-// ErrInvalidSTag, ErrNotAssociated (also for a shared STag), ErrAccess without the
-// right RemoteInvalidate; RDMAP reports each as "STag cannot be invalidated", RFC 5040
-// Section 4.8.
+// RemoteInvalidate executes a Send with Invalidate: it makes stag invalid at once. It does not
+// wait, because it runs in the goroutine that reads the stream, and no operation of that stream
+// can be using stag except the sending of a Response. The owner must still call Region.Invalidate
+// before it reuses the memory. Errors: ErrInvalidSTag, ErrNotAssociated (also for a shared STag),
+// ErrAccess without the right RemoteInvalidate; RDMAP reports each as "STag cannot be
+// invalidated", RFC 5040 Section 4.8.
 func (t *Table) RemoteInvalidate(stag STag) error {
 	e := t.dom.find(stag)
 	if e == nil || !e.use(stag) {
@@ -113,8 +112,8 @@ func (t *Table) RemoteInvalidate(stag STag) error {
 	return nil
 }
 
-// Revoke makes stag invalid at once, if this Table has registered it, without waiting
-// for those who are using the memory now. It reports whether it was valid.
+// Revoke makes stag invalid at once, if this Table has registered it, without waiting for present
+// users of the memory. It reports whether stag was valid.
 func (t *Table) Revoke(stag STag) bool {
 	e := t.dom.find(stag)
 	if e == nil || !e.use(stag) {
@@ -124,9 +123,9 @@ func (t *Table) Revoke(stag STag) bool {
 	return e.owner == t && e.revoke(stag)
 }
 
-// Close ends the view when its stream ends: it refuses new registrations, invalidates
-// at once all that the Table has registered, and waits until none is in use. It
-// returns ErrPinned if ctx ends first. It is idempotent. Shared registrations stay.
+// Close is called when the stream ends. It refuses new registrations, invalidates all
+// registrations of the Table at once, and waits until none is in use. It returns ErrPinned if ctx
+// ends first. It is idempotent. Shared registrations stay.
 func (t *Table) Close(ctx context.Context) error {
 	var all []Region
 	t.dom.mu.Lock()

@@ -11,12 +11,12 @@ type View struct {
 // Bytes returns the octets looked up. They may be touched until Release.
 func (v *View) Bytes() []byte { return v.data }
 
-// Offset returns the position of Bytes in the registered memory, in octets: the
-// argument Memory().Persist wants.
+// Offset returns the position of Bytes in the registered memory, in octets, as Memory().Persist
+// needs it.
 func (v *View) Offset() int { return v.off }
 
-// Memory returns what was registered; for a plain slice, a Bytes of it. It may be used
-// until Release.
+// Memory returns the registered Memory, which is a Bytes for a plain slice. It may be used until
+// Release.
 func (v *View) Memory() Memory {
 	if v.e.mem == nil {
 		return Bytes(v.e.data)
@@ -24,9 +24,9 @@ func (v *View) Memory() Memory {
 	return v.e.mem
 }
 
-// Forward moves v to the n octets behind it, of the same registration and by the same
-// rights. It reports false, and leaves v alone, if there are not as many or the
-// registration has become invalid.
+// Forward moves v to the n octets that follow it in the same registration, with the same rights.
+// It reports false, and leaves v unchanged, if there are not so many octets or the registration
+// has become invalid.
 func (v *View) Forward(n int) bool {
 	e := v.e
 	if e == nil || e.state.Load()&revokedBit != 0 || e.fate != nil && e.dead() {

@@ -1,21 +1,21 @@
 package region
 
-// Window is memory that is registered once and lent again and again: each opening is a new
-// STag with bounds and rights of its own, and in between nobody can reach the memory. That
-// is what a memory window does on a card; here it saves the making and the taking away of
-// a registration. It is a small value, to be copied freely, and belongs to one stream.
+// Window is memory that is registered once and lent again and again. Each opening has a new STag
+// with its own bounds and rights, and in between nobody can reach the memory. This is like a
+// memory window on an RDMA card; here it saves a registration and its removal. A Window is a
+// small value that may be copied freely, and belongs to one stream.
 //
-// Choice: the 24 random bits of the STag are drawn once, and the key counts openings. So
-// an STag returns after 256 openings, to the same memory on the same stream: who kept it
-// could do no more than the opening of that time allows. Peers that must not be trusted so
-// far are given registrations.
+// Choice: the 24 random bits of the STag are drawn once, and the key counts openings. So an STag
+// comes back after 256 openings, for the same memory on the same stream: a peer that kept it can
+// do no more than the present opening allows. For peers that are not trusted so far, use
+// registrations.
 type Window struct {
 	e     *entry
 	epoch uint64
 }
 
-// Window registers mem without opening it. mem is lent until Close, or until the Table is
-// closed. Errors: ErrClosed, ErrTooMany.
+// Window registers mem, and returns a closed Window. mem is lent until Close, or until the Table
+// is closed. Errors: ErrClosed, ErrTooMany.
 func (t *Table) Window(mem []byte) (Window, error) {
 	r, err := t.dom.install(t, nil, mem, Options{window: true})
 	if err != nil {
@@ -29,8 +29,8 @@ func (t *Table) Window(mem []byte) (Window, error) {
 	return Window{r.e, r.e.epoch}, nil
 }
 
-// Open makes the n octets at off reachable from TO 0 under a new STag, which is valid until
-// Region.Invalidate or the peer's invalidation. It allocates nothing. Errors: ErrOpen,
+// Open makes the n octets at off reachable, from TO 0, under a new STag, which is valid until
+// Region.Invalidate or invalidation by the peer. It allocates nothing. Errors: ErrOpen,
 // ErrBounds, ErrRights, and ErrClosed after Close or the end of the stream.
 func (w Window) Open(off, n int, access Access) (Region, error) {
 	e := w.e

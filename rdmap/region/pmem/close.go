@@ -6,11 +6,10 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// Close gives the file back; it persists nothing. It refuses new calls at once and
-// waits for those under way. If one is still there after Options.CloseTimeout, Close
-// returns region.ErrPinned and the memory stays as it is, mapped and locked, because
-// the call may still touch it; Close may then be called again. Otherwise it is
-// idempotent. A final error of Persist is not repeated here.
+// Close closes the file; it persists nothing. It refuses new calls at once, and waits for running
+// ones. If one still runs after Options.CloseTimeout, Close returns region.ErrPinned, and the
+// memory stays mapped and locked, because the call may still touch it. Then Close may be called
+// again. Otherwise it is idempotent. It does not repeat a final error of Persist.
 func (m *Memory) Close() error {
 	m.closeMu.Lock()
 	defer m.closeMu.Unlock()

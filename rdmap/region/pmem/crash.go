@@ -12,8 +12,8 @@ const (
 	maxImages = 1 << maxSubsets
 )
 
-// All yields every image that a crash can leave at this grain, Count of them, the
-// durable one first. An Image is lent until the next one.
+// All yields all Count images that a crash can leave at this grain, the durable one first. An
+// Image is lent until the next one.
 func (s *Snapshot) All(g Grain) iter.Seq[*Image] {
 	return func(yield func(*Image) bool) {
 		im := s.image(g)
@@ -41,9 +41,8 @@ func (s *Snapshot) Subsets(g Grain) iter.Seq[*Image] {
 	}
 }
 
-// Edges yields the images that mistakes in the order of flushes show in most often:
-// nothing reached the medium, everything did, a single content did, all newest ones
-// but one did.
+// Edges yields the images that most often reveal mistakes in the order of flushes: nothing
+// reached the medium, everything did, a single content did, all newest contents but one did.
 func (s *Snapshot) Edges(g Grain) iter.Seq[*Image] {
 	return func(yield func(*Image) bool) {
 		im := s.image(g)
@@ -63,8 +62,8 @@ func (s *Snapshot) Edges(g Grain) iter.Seq[*Image] {
 	}
 }
 
-// Sample yields n random images, the same ones for the same seed: each with a share of
-// its own of units that have reached the medium, with any of their contents.
+// Sample yields n random images, the same ones for the same seed. In each a random share of the
+// units has reached the medium, with any of their contents.
 func (s *Snapshot) Sample(g Grain, seed uint64, n int) iter.Seq[*Image] {
 	return func(yield func(*Image) bool) {
 		im := s.image(g)
@@ -85,9 +84,9 @@ func (s *Snapshot) Sample(g Grain, seed uint64, n int) iter.Seq[*Image] {
 	}
 }
 
-// Crashes yields what a test of recovery should survive, at the grains Line, Word and
-// Sector: all images where there are 4096 at most; else all Subsets of 12 dirty units
-// at most, or the Edges of more, and n random ones.
+// Crashes yields the images that a test of recovery should survive, at the grains Line, Word and
+// Sector. If there are at most 4096 images, it yields all of them. Otherwise it yields n random
+// ones, together with all Subsets if there are at most 12 dirty units, or else the Edges.
 func (s *Snapshot) Crashes(seed uint64, n int) iter.Seq[*Image] {
 	return func(yield func(*Image) bool) {
 		for _, g := range []Grain{Line, Word, Sector} {

@@ -8,10 +8,10 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region/pmem/internal/hook"
 )
 
-// Create makes the file of a memory of size octets, all zeros. The zeros are written,
-// so that every octet has its place on the medium: a hole could turn a later store
-// into ENOSPC, which under a mapping is a fault. When Create returns nil, file and
-// name are durable; on error, and after a crash, there is no file called path.
+// Create creates the file of a memory of size octets, all zeros. It writes the zeros, so that
+// every octet has its place on the medium: a hole could turn a later store into ENOSPC, which is
+// a fault in a mapping. When Create returns nil, the file and its name are durable. After an
+// error or a crash, there is no file called path.
 //
 // Errors: ErrCreate with the cause, which is fs.ErrExist if path is there already, and
 // ErrSize.

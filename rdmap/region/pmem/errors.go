@@ -8,16 +8,15 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// Kinds of Error, for errors.Is. Besides there are region.ErrRegionLost and
-// region.ErrPinned.
+// Kinds of Error, for errors.Is. Further kinds are region.ErrRegionLost and region.ErrPinned.
 var (
-	// ErrLocked: another process, or another opener of this one, has the file.
+	// ErrLocked: the file is open already, in this process or another one.
 	ErrLocked = errors.New("file is in use")
-	// ErrCreate: the file could not be made; nothing of it was left behind.
+	// ErrCreate: the file could not be created, and nothing of it was left behind.
 	ErrCreate = errors.New("not created")
-	// ErrOpen: the file cannot be read, or what it holds cannot be made durable.
+	// ErrOpen: the file cannot be read, or its content cannot be made durable.
 	ErrOpen = errors.New("not opened")
-	// ErrSize: no size a memory can have, or not the size that was asked for.
+	// ErrSize: an impossible size of a memory, or not the size that was asked for.
 	ErrSize = errors.New("wrong size")
 	// ErrRefused: this backend cannot keep its promise on this file or machine.
 	ErrRefused = errors.New("refused")
@@ -49,8 +48,7 @@ var advice = []struct {
 // opCreate is the operation of Create, whose errors ask for other things than those of Open.
 const opCreate = "create"
 
-// Error is what every function of the package returns. errors.Is finds its Kind and
-// its cause.
+// Error is the type of the errors of this package. errors.Is finds its Kind and its cause.
 type Error struct {
 	Op   string // what was being done: "open", "lock", "fdatasync", ...
 	Path string // of the file; "" for the crash model
@@ -58,7 +56,7 @@ type Error struct {
 	Err  error  // the cause; nil if Kind says it all
 }
 
-// Error tells what happened, why, and what to do next.
+// Error says what happened, why, and what to do next.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString("pmem: " + e.Op)

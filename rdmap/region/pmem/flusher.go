@@ -12,8 +12,8 @@ import (
 // pinned counts the memories whose Persist or Close gave up on a call that hangs.
 var pinned atomic.Int64
 
-// Pinned returns how many memories of the process a system call that hangs is keeping
-// from being closed: a gauge for statistics. It falls when the call returns.
+// Pinned returns how many memories of the process cannot be closed because a system call hangs,
+// for statistics. The number falls when such a call returns.
 func Pinned() int { return int(pinned.Load()) }
 
 // flusher executes the Persists of one memory: one commit at a time, which stands for

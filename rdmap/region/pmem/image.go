@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Image is what the medium holds after one crash.
+// Image is the content of the medium after one crash.
 type Image struct {
 	s      *Snapshot
 	grain  Grain
@@ -23,16 +23,16 @@ func (s *Snapshot) image(g Grain) *Image {
 	return &Image{s: s, grain: g, units: us, choice: make([]int, len(us)), octets: slices.Clone(s.durable)}
 }
 
-// Octets lends the image until the next one is made. They must not be changed.
+// Octets lends the octets of the image until the next one is made. They must not be changed.
 func (im *Image) Octets() []byte { return im.octets }
 
 // Open returns a Sim that has restarted after this crash, with the options of the one
 // that crashed. It copies the image.
 func (im *Image) Open() *Sim { return OpenSim(im.octets, &im.s.o) }
 
-// String names the image among those of its snapshot: the grain, and for each unit
-// that is not as before the offset of the unit and the number of its content. A test
-// prints it beside the seed of its workload; Snapshot.Image finds the image again.
+// String names the image among those of its snapshot: the grain, and for each unit that is not as
+// before the offset of the unit and the number of its content. A test prints it together with the
+// seed of its workload, and Snapshot.Image finds the image again.
 func (im *Image) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d:", int(im.grain))

@@ -23,8 +23,8 @@ func lock(f *os.File) error {
 	return nil
 }
 
-// SyncDir makes the names in a directory durable: those of files that were created, renamed or
-// removed there. Where the system has no such thing it does nothing.
+// SyncDir makes the names in a directory durable, after files were created, renamed or removed
+// there. It does nothing on systems without such a call.
 func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region/pmem/internal/fault"
 )
 
-// Memory is a file as memory: File, Mmap or DAX. Its methods may be called from
-// several goroutines at once.
+// Memory is memory in a file: File, Mmap or DAX. Its methods may be called from several
+// goroutines at once.
 type Memory struct {
 	kind    Kind
 	d       *device
@@ -51,23 +51,22 @@ func (m *Memory) Kind() Kind { return m.kind }
 // Path returns the name of the file, as given to Open.
 func (m *Memory) Path() string { return m.d.path }
 
-// Bytes lends the octets until Close. Where File is, they are plain memory of the
-// process. Else they are a mapping: code that touches them outside Store, Load and
-// Guard dies with the process when the file is truncated, and after Close.
+// Bytes lends the octets until Close. For File they are plain memory of the process. Otherwise
+// they are a mapping: if the file is truncated, and after Close, an access outside Store, Load
+// and Guard kills the process.
 func (m *Memory) Bytes() []byte { return m.med.bytes() }
 
-// Persist returns nil when the n octets at off, stored before the call, are durable,
-// and the file still is what it was. Calls that come while another is under way share
-// one flush.
+// Persist returns nil when the n octets at off, stored before the call, are durable, and the file
+// is unchanged in size and name. Concurrent calls share one flush.
 //
-// The first error, ErrRange and ErrClosed apart, is final: it is what every later call
-// returns, and no system call is made any more. After a failed fdatasync Linux calls
-// the pages clean, so that a second one would answer success for what is lost. What
-// was acknowledged before stays durable. Errors: ErrFailed with the cause;
-// region.ErrRegionLost when the file was cut or removed; region.ErrPinned when a system
-// call has not returned within Options.PersistTimeout: it may still take effect, and
-// holds the memory (see Close and Pinned). The one caller in whose goroutine it hangs
-// is told when it returns, unless Options.Detached; all others at the deadline.
+// The first error other than ErrRange and ErrClosed is final: every later call returns it,
+// without a system call. After a failed fdatasync Linux marks the pages clean, so a second
+// fdatasync would report success for lost data. Octets that were acknowledged before stay
+// durable. Errors: ErrFailed with the cause; region.ErrRegionLost when the file was cut or
+// removed; region.ErrPinned when a system call has not returned within Options.PersistTimeout: it
+// may still take effect, and holds the memory (see Close and Pinned). All callers get this error
+// at the deadline, except the one in whose goroutine the call hangs: without Options.Detached it
+// gets the error when the call returns.
 func (m *Memory) Persist(off, n int) error { return m.PersistRanges([]region.Range{{Off: off, N: n}}) }
 
 // PersistRanges is Persist for several ranges, with one flush. It borrows rs.
@@ -89,9 +88,9 @@ func (m *Memory) PersistRanges(rs []region.Range) error {
 	return nil
 }
 
-// WriteBack begins to persist the n octets at off and returns at once: a Persist that
-// nobody waits for, and that shares its flush with others. It does nothing for octets
-// outside the memory, after Close or a final error, and while many are waiting.
+// WriteBack starts to persist the n octets at off, and returns at once. Nobody waits for this
+// Persist, and it shares its flush with others. WriteBack does nothing for octets outside the
+// memory, after Close or a final error, or while many requests wait.
 func (m *Memory) WriteBack(off, n int) {
 	if !inside(off, n, m.d.size) || !m.gate.enter() {
 		return
@@ -100,8 +99,8 @@ func (m *Memory) WriteBack(off, n int) {
 	m.fl.begin(region.Range{Off: off, N: n})
 }
 
-// Store copies p to the octets at off. Errors: ErrRange; ErrClosed;
-// region.ErrRegionLost, final as with Persist.
+// Store copies p to the octets at off. Errors: ErrRange; ErrClosed; region.ErrRegionLost, which
+// is final as with Persist.
 func (m *Memory) Store(off int, p []byte) error {
 	return m.guard("store", off, len(p), func() error {
 		copy(m.Bytes()[off:], p)
@@ -109,7 +108,7 @@ func (m *Memory) Store(off int, p []byte) error {
 	})
 }
 
-// Load copies the octets at off to p. Errors as with Store.
+// Load copies the octets at off to p. Its errors are those of Store.
 func (m *Memory) Load(p []byte, off int) error {
 	return m.guard("load", off, len(p), func() error {
 		copy(p, m.Bytes()[off:])
@@ -117,8 +116,8 @@ func (m *Memory) Load(p []byte, off int) error {
 	})
 }
 
-// Guard runs f, as region.Guarded has it. Errors of its own as with Store. It must not
-// call Close.
+// Guard runs f, as region.Guarded describes. Its own errors are those of Store. f must not call
+// Close.
 func (m *Memory) Guard(off, n int, f func() error) error { return m.guard("access", off, n, f) }
 
 // guard is inside the gate, so that Close does not unmap what f is touching.

@@ -7,10 +7,10 @@ import (
 	"os"
 )
 
-// Open opens a file that Create has made, and owns it until Close: exclusively locked,
-// so that a second opener is refused with ErrLocked. What Bytes then holds is durable,
-// in the sense that fdatasync has answered for it; whether it means anything is for
-// the recovery of the user to say.
+// Open opens a file made by Create, and owns it until Close: the file is locked exclusively, so
+// that a second Open is refused with ErrLocked. The content of Bytes is then durable, in the
+// sense that fdatasync has succeeded for it. Whether it is meaningful is up to the recovery of
+// the application.
 //
 // Errors: ErrOpen with the cause, ErrLocked, ErrSize, and ErrRefused with the reason.
 func Open(kind Kind, path string, o *Options) (*Memory, error) {

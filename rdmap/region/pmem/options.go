@@ -6,20 +6,19 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region/pmem/internal/hook"
 )
 
-// Options of a memory. Nil and zero fields mean the defaults. They are copied.
+// Options has the settings of a memory. Nil and zero fields mean the defaults. They are copied.
 type Options struct {
-	// Size, in octets, is what the file must have. If zero, any size will do.
+	// Size is the size in octets that the file must have. If zero, any size is accepted.
 	Size int
 	// PersistTimeout limits one flush. When it passes, the memory has failed with
-	// region.ErrPinned: Failed is closed, and who waits is told. If zero, 60 seconds; if
-	// negative, there is no limit.
+	// region.ErrPinned: Failed is closed, and waiting callers get the error. If zero, 60 seconds;
+	// if negative, there is no limit.
 	PersistTimeout time.Duration
-	// Detached makes Persist return at that deadline even to the caller whose goroutine
-	// would otherwise be the one that hangs, for the price of a switch to another one:
-	// about 15 microseconds beside 120 of a disk.
+	// Detached makes system calls hang in a separate goroutine, so that Persist always returns at
+	// that deadline. The switch costs about 15 microseconds; a flush to a disk takes about 120.
 	Detached bool
-	// CloseTimeout limits how long Close waits for calls under way. If zero, 10
-	// seconds; if negative, there is no limit.
+	// CloseTimeout limits how long Close waits for running calls. If zero, 10 seconds; if
+	// negative, there is no limit.
 	CloseTimeout time.Duration
 	// Hooks makes system calls fail or hang, in tests. It comes from
 	// pmemtest.Faults.Hooks.

@@ -10,14 +10,14 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region/pmem/internal/hook"
 )
 
-// SimOptions of a crash model. Nil and zero fields mean the defaults.
+// SimOptions has the settings of a crash model. Nil and zero fields mean the defaults.
 type SimOptions struct {
-	// Versions is how many contents of a line are remembered between two flushes; the
-	// oldest is forgotten, and with it the crashes that would have left it. If zero, 8.
+	// Versions is the number of contents of a line that are remembered between two flushes. Beyond
+	// that the oldest is forgotten, and with it the crashes that would have left it. If zero, 8.
 	Versions int
-	// Step, if not nil, is called after every Store and Guard, and before and after
-	// every Persist, by their goroutine and without locks: the moments at which a
-	// crash can make a difference. It may call Told.
+	// Step, if not nil, is called at the moments at which a crash can make a difference: after
+	// every Store and Guard, and before and after every Persist. It runs in their goroutine,
+	// without locks, and may call Told.
 	Step func(*Sim)
 	// PersistTimeout, CloseTimeout, Detached and Hooks are those of Options. Without
 	// Hooks nothing hangs.
@@ -26,21 +26,21 @@ type SimOptions struct {
 	Hooks                        *hook.Hooks
 }
 
-// Sim is persistent memory in memory, to be crashed. A store is in a cache, by lines
-// of 64 octets; each line may reach the medium at any time and in any order, flushed
-// or not, once or often; Persist says that exactly its octets have.
+// Sim is a model of persistent memory that tests can crash. A store goes to a cache with lines of
+// 64 octets. Each line may reach the medium at any time and in any order, flushed or not, once or
+// several times. Persist guarantees that exactly its octets have reached the medium.
 //
-// A Snapshot tells what a crash at this moment could leave. For that Sim knows, for
-// every line, what the medium is sure to hold and all that the line has held since:
-// each of those may have been written back.
+// A Snapshot describes what a crash at this moment could leave. For this, Sim knows for every
+// line what the medium certainly holds, and all contents that the line has had since: each of
+// them may have been written back.
 //
-// Store and Guard tell Sim about stores; the engine uses them. Stores right into Bytes
-// are found by Mark and by Snapshot, as one. The octets are plain memory of the
-// process, so that the race detector sees who touches them, and Sim copies them
-// outside its own lock, so as not to hide a race by it.
+// Store and Guard, which the engine uses, tell Sim about stores. Mark and Snapshot detect stores
+// made directly into Bytes, and treat them as one store. The octets are plain memory of the
+// process, so that the race detector sees all accesses. Sim copies them outside its own lock, so
+// that the lock hides no race.
 //
-// The methods may be called from several goroutines at once; Mark and Snapshot look at
-// all octets and want nobody to store meanwhile.
+// The methods may be called from several goroutines at once. But Mark and Snapshot look at all
+// octets, so nobody may store meanwhile.
 type Sim struct {
 	data    []byte
 	o       SimOptions
@@ -91,8 +91,8 @@ func OpenSim(image []byte, o *SimOptions) *Sim {
 // Bytes lends the octets, as the processor sees them.
 func (s *Sim) Bytes() []byte { return s.data }
 
-// Persist makes exactly the n octets at off durable. The rest of their lines stays
-// what it was: perhaps durable. Errors as with Memory.Persist.
+// Persist makes exactly the n octets at off durable. The rest of their lines may or may not be
+// durable, as before. Its errors are those of Memory.Persist.
 func (s *Sim) Persist(off, n int) error { return s.PersistRanges([]region.Range{{Off: off, N: n}}) }
 
 // PersistRanges is Persist for several ranges. It borrows rs.
@@ -141,7 +141,7 @@ func (s *Sim) Load(p []byte, off int) error {
 	return nil
 }
 
-// Guard runs f, which may store to the n octets at off; also by sync/atomic.
+// Guard runs f, which may store to the n octets at off, also by sync/atomic.
 func (s *Sim) Guard(off, n int, f func() error) error {
 	if err := s.enter(off, n); err != nil {
 		return err
@@ -174,8 +174,8 @@ func (s *Sim) Failed() <-chan struct{} { return s.fl.failed }
 // Err returns the first final error, or nil.
 func (s *Sim) Err() error { return s.fl.state() }
 
-// Close refuses further calls and waits for those under way, as Memory.Close does.
-// Bytes and snapshots stay.
+// Close refuses further calls and waits for running ones, as Memory.Close does. Bytes and
+// snapshots stay valid.
 func (s *Sim) Close() error {
 	if !within(s.gate.close(), s.timeout) {
 		return &Error{Op: "close", Kind: region.ErrPinned}
@@ -184,9 +184,9 @@ func (s *Sim) Close() error {
 	return nil
 }
 
-// Mark tells the model about stores right into Bytes: what the lines hold now may
-// reach the medium from now on. Between two stores to one line without a Mark the
-// model sees the later one only.
+// Mark tells the model about stores made directly into Bytes: the present content of the lines
+// may reach the medium from now on. Of two stores to one line without a Mark in between, the
+// model sees only the later one.
 func (s *Sim) Mark() { s.look(0, len(s.data)) }
 
 // Snapshot returns what a crash now could leave. It calls Mark.
@@ -195,8 +195,8 @@ func (s *Sim) Snapshot() *Snapshot {
 	return s.Told()
 }
 
-// Told is Snapshot without Mark: it looks at nothing but what the model has been told,
-// so that other goroutines may go on storing.
+// Told is Snapshot without Mark: it knows only the stores that the model was told about, so other
+// goroutines may go on storing.
 func (s *Sim) Told() *Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,11 +8,11 @@ import (
 	"slices"
 )
 
-// Grain is how many octets reach the medium whole, or not at all.
+// Grain is the number of octets that reach the medium either whole or not at all.
 type Grain int
 
-// The grains. A coarser one admits fewer crashes; since it has fewer units, more of
-// them can be tried.
+// The grains. A coarser grain allows fewer outcomes; as it has fewer units, a test can try more
+// of their combinations.
 const (
 	// Word: lines are torn at 8 octets, as when the power fails during a write-back.
 	Word Grain = 8
@@ -22,9 +22,9 @@ const (
 	Sector Grain = 512
 )
 
-// Snapshot is what a crash of a Sim could leave at one moment: the octets that are
-// sure to be durable, and for every dirty unit the contents it may have instead. It
-// does not change; its methods may be called from several goroutines at once.
+// Snapshot describes what a crash of a Sim could leave at one moment: the octets that are
+// certainly durable, and for every dirty unit the contents that it may have instead. It does not
+// change. Its methods may be called from several goroutines at once.
 //
 //	for im := range sim.Snapshot().Crashes(seed, 1000) {
 //		if err := recovered(im.Open()); err != nil {
@@ -37,15 +37,15 @@ type Snapshot struct {
 	o       SimOptions
 }
 
-// Durable lends the octets that no crash can take away, and for the others what the
-// medium held before. They must not be changed.
+// Durable lends the octets that no crash can take away; for the others it has what the medium
+// held before. They must not be changed.
 func (s *Snapshot) Durable() []byte { return s.durable }
 
-// Dirty returns the numbers of the lines that may hold something else than Durable,
-// ascending.
+// Dirty returns, in ascending order, the numbers of the lines whose content may differ from
+// Durable.
 func (s *Snapshot) Dirty() []int { return slices.Sorted(maps.Keys(s.dirty)) }
 
-// Count returns how many different images there are; the largest uint64 if more.
+// Count returns the number of different images, or the largest uint64 if there are more.
 func (s *Snapshot) Count(g Grain) uint64 { return count(s.units(g)) }
 
 func count(us []unit) uint64 {

@@ -1,14 +1,14 @@
 package pmem
 
-// Stats is a snapshot of what a memory has done.
+// Stats has the counters of a memory.
 type Stats struct {
-	Persists uint64 // calls answered with nil
+	Persists uint64 // calls that returned nil
 	Octets   uint64 // in the ranges of those
 	Flushes  uint64 // commits; fewer than Persists when calls shared one
 	Pinned   bool   // a call that outlived its deadline holds the memory
 }
 
-// Stats returns what the memory has done so far.
+// Stats returns the counters.
 func (m *Memory) Stats() Stats {
 	s := m.fl.stats()
 	s.Persists, s.Octets = m.persists.Load(), m.octets.Load()
