@@ -42,7 +42,8 @@ what the server did about each, and what that is worth:
              from the start
 
 Nothing that is sent changes anything: the only procedure that is called is NULL; any
-other procedure, version or program that is called does not exist.
+other procedure, version or program that is called does not exist. But a server may not
+survive it: play it to one that nobody needs meanwhile.
 
 Exit status: 0 nothing fails; 1 something does, or there is no server; 2 bad command
 line.`,

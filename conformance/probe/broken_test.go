@@ -23,7 +23,7 @@ func TestBroken(t *testing.T) {
 		gone bool
 	}{
 		{"accepts every startup", &fake{startup: true}, "^mpa/wrong-key$", "accepted the connection", false},
-		{"silent", &fake{bad: func(*fake, *fakeConn) {}}, "^fpdu/bad-crc-first$", "silence", false},
+		{"silent", &fake{bad: func(*fake, *fakeConn) {}}, "^mpa/no-enhanced-word$", "silence instead of an MPA Reply", false},
 		{"dies", &fake{bad: (*fake).die}, "^mpa/wrong-key$", "does not accept connections any more", true},
 		{"ends all connections", &fake{bad: func(f *fake, _ *fakeConn) { f.closeAll() }}, "^mpa/wrong-key$", "a connection that had nothing to do with it was ended", false},
 		{"does not look at CRCs", &fake{blind: true, bad: func(*fake, *fakeConn) {}}, "^fpdu/bad-crc$", "answered SUCCESS", false},
@@ -44,6 +44,10 @@ func TestBroken(t *testing.T) {
 		{"grants no credit", &fake{bad: func(_ *fake, c *fakeConn) { c.refuse(0) }}, "^header/msgp$", "grants no credit", false},
 		{"answers twice", &fake{bad: func(_ *fake, c *fakeConn) { c.refuse(32); c.refuse(32) }}, "^header/msgp$", "a second answer", false},
 		{"executes what it has not read", &fake{bad: func(_ *fake, c *fakeConn) { c.reply(c.xid) }}, "^chunks/bad-stag$", "answered SUCCESS", false},
+		{"takes no new connections", &fake{bad: func(f *fake, c *fakeConn) {
+			f.l.Close()
+			c.refuse(32)
+		}}, "^header/msgp$", "a new connection is not served", true},
 		{"cuts a call short", &fake{bad: func(_ *fake, c *fakeConn) { c.Conn.Close() }}, "^header/msgp$", "closed the connection", false},
 		{"answers what is to be dropped", &fake{bad: func(_ *fake, c *fakeConn) { c.refuse(32) }}, "^header/done$", "ERR_CHUNK", false},
 	} {

@@ -1,9 +1,11 @@
 package cases
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -12,6 +14,9 @@ import (
 func (w *Watcher) message(send []byte) {
 	var h rpcrdma.Header
 	n, err := h.Decode(send, nil)
+	if err != nil && len(send) >= 20 && h.Type == rpcrdma.MsgTypeError && binary.BigEndian.Uint32(send[16:]) == uint32(rpcrdma.ErrChunk) {
+		h.Err, err = rpcrdma.ErrChunk, nil // of a version that is none
+	}
 	if err != nil {
 		w.answer(Answer{XID: h.XID, Kind: KindNonsense, Text: fmt.Sprintf("a Send of %d octets that does not decode: %v", len(send), err)})
 		return
@@ -23,7 +28,11 @@ func (w *Watcher) message(send []byte) {
 	case rpcrdma.MsgTypeMsg:
 		w.rpcReply(&h, &a, send[n:])
 	case rpcrdma.MsgTypeNoMsg:
-		w.rpcReply(&h, &a, w.replyChunk(&h))
+		if msg, there := w.replyChunk(&h); there {
+			w.rpcReply(&h, &a, msg)
+		} else {
+			a.Kind, a.Text = KindAnswered, "answered, into memory that does not exist"
+		}
 	default:
 		a.Kind, a.Text = KindNonsense, h.Type.String()
 	}
@@ -63,14 +72,14 @@ func (w *Watcher) rpcReply(h *rpcrdma.Header, a *Answer, msg []byte) {
 		a.Kind, a.Text = KindNonsense, fmt.Sprintf("an RPC reply that does not decode: %v", err)
 		return
 	}
-	if r.XID != h.XID {
+	if r.XID != h.XID && !w.try.TwoXIDs {
 		w.breach("rdma_xid is %#x, the XID of the reply %#x", h.XID, r.XID)
 	}
 	if len(h.Read) > 0 {
 		w.breach("a reply with a read list (RFC 8166 Section 4.3.1)")
 	}
 	a.Kind, a.Text = replyKind(&r)
-	if h.XID == w.try.about() {
+	if about := w.try.about(); about != 0 && h.XID == about {
 		w.returned(h)
 	}
 }
@@ -117,17 +126,22 @@ func (w *Watcher) same(what string, got, sent chunks.WriteChunk, used bool) {
 	}
 }
 
-// replyChunk returns what the peer has written into the reply chunk.
-func (w *Watcher) replyChunk(h *rpcrdma.Header) []byte {
-	var msg []byte
+// replyChunk returns what the peer has written into the reply chunk. It is not there
+// when the header offered memory that does not exist.
+func (w *Watcher) replyChunk(h *rpcrdma.Header) (msg []byte, there bool) {
 	for _, s := range h.Reply {
+		found := s.Length == 0
 		for i, m := range w.try.Memory {
-			if m.Data == nil && m.Segment.Handle == s.Handle && s.Length <= m.Segment.Length {
-				msg = append(msg, w.mem[i][:s.Length]...)
+			if m.Data == nil && within(m.Segment, ddp.STag(s.Handle), s.Offset, int(s.Length)) {
+				at := s.Offset - m.Segment.Offset
+				msg, found = append(msg, w.mem[i][at:at+uint64(s.Length)]...), true
 			}
 		}
+		if !found {
+			return msg, false
+		}
 	}
-	return msg
+	return msg, true
 }
 
 func replyKind(r *xdr.ReplyHeader) (Kind, string) {

@@ -41,6 +41,7 @@ type Try struct {
 
 	Subjects []uint32 // XIDs that the try is about; of none it is about any but Hello and After
 	Hello    uint32   // XID of the call in front, 0: none
+	TwoXIDs  bool     // rdma_xid is not the XID of the call, so that either may come back
 	Again    bool     // a call is sent again, so that an answer may come again
 	After    uint32   // XID of the call behind, 0: none
 	Hold     bool     // being silent is fine: wait for a short time, and look at other connections meanwhile
@@ -140,6 +141,11 @@ func tolerate(why string, kinds ...Kind) []Want {
 func terminate(codes ...rdmap.TermCode) []Want {
 	return append([]Want{{Kind: KindTerminated, Codes: codes}},
 		tolerate("the connection ends, though no Terminate was seen: a reset may destroy it", KindClosed)...)
+}
+
+// siw tolerates codes of Linux's siw, where it finds something else wrong than others.
+func siw(codes ...rdmap.TermCode) []Want {
+	return []Want{{Kind: KindTerminated, Codes: codes, Verdict: Tolerated, Why: "Linux's siw (6.1) names this error"}}
 }
 
 // otherCode tolerates a Terminate with any code.

@@ -61,7 +61,7 @@ func (g *gen) badFPDU() []Case {
 			spoiled("in the DDP header", 5), spoiled("in the RPC message", 40), spoiled("in the CRC", -1),
 		}},
 		{Name: "fpdu/bad-crc-first", Rows: []int{13, 17}, Rule: "RFC 5044 Section 7.1.2", Sends: "a bad CRC in the very first FPDU, before which the responder may send none", Tries: []Try{
-			first.want(ok(KindClosed), tolerate("RFC 5044 Section 8 wants a Terminate, Section 7.1.2 forbids it", KindTerminated)),
+			first.want(ok(KindClosed), tolerate("Linux's siw (6.1) may not look at the first FPDU until more comes", KindSilent), tolerate("RFC 5044 Section 8 wants a Terminate, Section 7.1.2 forbids it", KindTerminated)),
 		}},
 		{Name: "fpdu/short-ulpdu", Rows: []int{13}, Rule: "RFC 5041 Section 7.1", Sends: "an FPDU with a right CRC, too short for a DDP header", Tries: []Try{
 			short(0, 0), short(1, 0x41), short(13, 0xc1), short(14, 0x41), short(17, 0x41),

@@ -49,13 +49,17 @@ func (g *gen) badRDMAP() []Case {
 		g.broken("Send, tagged", func(*script) []byte { return tagged(rdmap.OpSend, 1, 0, make([]byte, 68)) }, unexpectedOpcode...),
 		g.broken("Read Request, tagged", func(*script) []byte { return tagged(rdmap.OpReadRequest, 1, 0, make([]byte, 28)) }, unexpectedOpcode...),
 	}
+	for i := range place {
+		place[i].Wants = append(place[i].Wants, siw(append(codesDDP(2, 1, 3), codesDDP(1, 0)[0], rdmap.TermCode{Layer: 1}, rdmap.TermCode{Layer: 2, Code: 3})...)...)
+	}
 	invalidate := g.rpc("")
 	u := untagged(uint8(rdmap.OpSendInvalidate), 0, invalidate.msn, g.null(invalidate.bad))
 	invalidate.ulpdu(put32(u, 2, 0x12345600))
 	response := func(name string, n int) Try {
 		return g.broken(name, func(*script) []byte { return tagged(rdmap.OpReadResponse, 0x12345600, 0, make([]byte, n)) }, codesDDP(1, 0, 2)...)
 	}
-	none := response("of no octets", 0)
+	some, none := response("of 8 octets", 8), response("of no octets", 0)
+	some.Wants = append(some.Wants, siw(rdmap.TermCode{Layer: 1})...)
 	none.Wants = append(none.Wants, otherCode("no document names the error")...)
 	none.Wants = append(none.Wants, tolerate("no document says that it must be noticed", KindSilent)...)
 	return []Case{
@@ -67,7 +71,7 @@ func (g *gen) badRDMAP() []Case {
 			invalidate.want(terminate(append(codesRDMAP(1, 0, 9), codesRDMAP(2, 9)...)...)),
 		}},
 		{Name: "rdmap/read", Rows: []int{14, 17}, Rule: "RFC 5040 Section 7.2", Sends: "an RDMA Read of memory that the server has not offered", Tries: g.badReads()},
-		{Name: "rdmap/read-response", Rows: []int{14, 17}, Rule: "RFC 5040 Section 7.2", Sends: "the response to an RDMA Read that nobody has asked for", Tries: []Try{response("of 8 octets", 8), none}},
+		{Name: "rdmap/read-response", Rows: []int{14, 17}, Rule: "RFC 5040 Section 7.2", Sends: "the response to an RDMA Read that nobody has asked for", Tries: []Try{some, none}},
 		{Name: "rdmap/terminate", Rows: []int{17}, Rule: "RFC 5040 Section 5.4", Sends: "a Terminate, good and bad ones: the connection ends, and no Terminate answers", Tries: g.terminates()},
 	}
 }
@@ -129,7 +133,7 @@ func (g *gen) terminates() []Try {
 			s.ulpdu(untagged(uint8(rdmap.OpTerminate), ddp.QNTerminate, uint32(i+1), b))
 			s.last(func(st *Step) { st.Join = i+1 < len(bodies) })
 		}
-		return s.want(ok(KindClosed))
+		return s.want(ok(KindClosed), siw(rdmap.TermCode{Layer: 2, Code: 3}))
 	}
 	plain := (&rdmap.Terminate{Code: rdmap.TermCode{Layer: 1, EType: 2, Code: 1}}).Append(nil)
 	return []Try{
@@ -160,7 +164,7 @@ func (g *gen) goodRDMAP() []Case {
 			nothing.then(ok(KindDropped), noReads),
 		}},
 		{Name: "rdmap/reads-beyond-ird", Rows: []int{7, 17}, Rule: "RFC 5040 Section 6.1", Sends: "200 RDMA Reads of no octets at once, then a NULL call", Tries: []Try{
-			flood.then(ok(KindDropped), terminate(codesDDP(2, 2)...)),
+			flood.then(ok(KindDropped), terminate(codesDDP(2, 2)...), siw(codesRDMAP(2, 7)...)),
 		}},
 		{Name: "rdmap/solicited-event", Rule: "RFC 5040 Section 5.3", Sends: "a NULL call by a Send with Solicited Event", Tries: []Try{event.want(ok(KindAnswered))}},
 	}

@@ -12,9 +12,10 @@ import (
 // readLen is the size of the header of a Read Request (RFC 5040 Section 4.4).
 const readLen = 28
 
-// within says whether n octets at to of stag are inside of s.
+// within says whether n octets at to of stag are inside of s. What lies before it wraps,
+// and so is far behind it.
 func within(s chunks.Segment, stag ddp.STag, to uint64, n int) bool {
-	return s.Handle == chunks.Handle(stag) && to >= s.Offset && to-s.Offset <= uint64(s.Length) && uint64(n) <= uint64(s.Length)-(to-s.Offset)
+	return s.Handle == chunks.Handle(stag) && to-s.Offset <= uint64(s.Length) && uint64(n) <= uint64(s.Length)-(to-s.Offset)
 }
 
 // tagged is an RDMA Write, or the response to a Read of ours.

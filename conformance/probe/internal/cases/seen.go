@@ -72,8 +72,12 @@ func (t *Try) Judge(s *Seen) Finding {
 	if s.Term != nil && f.Verdict != Fails && t.executed(s) {
 		f.Verdict, f.Why = Fails, "the bad call was executed before"
 	}
-	lost := t.After != 0 && f.Kind != KindTerminated && f.Kind != KindClosed && f.Kind != KindRejected && s.Answer(t.After) == nil
-	if lost && f.Verdict != Fails {
+	lost := t.After != 0 && !s.Refused && f.Kind != KindTerminated && f.Kind != KindClosed && f.Kind != KindRejected && s.Answer(t.After) == nil
+	switch {
+	case !lost || f.Verdict == Fails:
+	case s.Ended && f.Kind != KindAnswered:
+		f.Verdict, f.Why = Tolerated, "refused, but the connection ended behind it"
+	default:
 		f.Verdict, f.Why = Fails, "the call behind it on the same connection was not answered"
 	}
 	return f
@@ -120,6 +124,8 @@ func (t *Try) outcome(s *Seen) (Kind, string) {
 		return KindDropped, "no answer, and the next call was served"
 	case s.Reply != nil && len(t.Steps) == 0 && !t.Hold:
 		return KindAccepted, "accepted the connection"
+	case s.Reply == nil && !t.Hold:
+		return KindSilent, "silence instead of an MPA Reply"
 	case t.Hello != 0 && s.Answer(t.Hello) == nil:
 		return KindSilent, "silence, from the first call on"
 	}

@@ -122,6 +122,8 @@ func TestJudge(t *testing.T) {
 		{"dropped", Try{Hello: 1, After: 3, Wants: ok(KindDropped)}, Seen{Answers: []Answer{good, after}}, KindDropped, OK},
 		{"dropped, and no more", Try{Hello: 1, After: 3, Wants: ok(KindDropped)}, Seen{Answers: []Answer{good}}, KindSilent, Fails},
 		{"refused, and no more", Try{After: 3, Wants: ok(KindErrChunk)}, Seen{Answers: []Answer{{XID: 2, Kind: KindErrChunk}}}, KindErrChunk, Fails},
+		{"into bait, refused by us", Try{After: 3, Wants: ok(KindAnswered)}, Seen{Answers: []Answer{{XID: 2, Kind: KindAnswered}}, Refused: true}, KindAnswered, OK},
+		{"refused, and closed", Try{After: 3, Wants: ok(KindErrChunk)}, Seen{Answers: []Answer{{XID: 2, Kind: KindErrChunk}}, Ended: true}, KindErrChunk, Tolerated},
 		{"one of two", Try{Subjects: []uint32{5, 6}, Wants: ok(KindAnswered)}, Seen{Answers: []Answer{{XID: 5, Kind: KindAnswered}}}, KindSilent, Fails},
 		{"two of two", Try{Subjects: []uint32{5, 6}, Wants: ok(KindAnswered)}, Seen{Answers: []Answer{{XID: 5, Kind: KindAnswered}, {XID: 6, Kind: KindAnswered}}}, KindAnswered, OK},
 		{"as siw lays it out", Try{Wants: terminate(codesRDMAP(2, 5)...)}, Seen{Term: siw}, KindTerminated, OK},

@@ -45,10 +45,10 @@ func (w *Watcher) breach(format string, args ...any) {
 func (w *Watcher) ULPDU(u []byte) [][]byte {
 	var s ddp.Segment
 	w.out = nil
-	switch {
-	case !w.spoke:
+	if !w.spoke {
 		w.breach("it sent an FPDU before it had got one (RFC 5044 Section 7.1.2)")
-	case w.Seen.Term != nil:
+	}
+	if w.Seen.Term != nil {
 		w.breach("it sent an FPDU behind its Terminate (RFC 5040 Section 5.4)")
 	}
 	if !s.Parse(u) || u[0]&3 != ddp.Version || u[1]>>6 != 1 {
