@@ -19,8 +19,8 @@ func (r *Requester) TakeDone() bool {
 	return true
 }
 
-// Expose says that a reply is about to leave whose chunks the peer reads, so that
-// an RDMA_DONE will come. Post what Need says before the Grant of that reply.
+// Expose says that a reply is about to leave whose chunks the peer reads, so that an RDMA_DONE
+// will come. Post the receives that Need asks for before the Grant of that reply.
 func (r *Responder) Expose() {
 	r.dones++
 	r.expected++
@@ -36,7 +36,7 @@ func (r *Responder) Done() bool {
 	return r.ReceivedOther()
 }
 
-// Exposed returns the exposed replies whose RDMA_DONE has not come.
+// Exposed returns the number of exposed replies whose RDMA_DONE has not come.
 func (r *Responder) Exposed() int { return int(r.dones) }
 
 // lessDones returns the grant g with the outstanding RDMA_DONEs counted in (RFC

@@ -1,7 +1,7 @@
 package credits
 
-// Pool shares a number of credits among the connections of a process by load. Each
-// connection has a [Share] of it, which bounds its grants.
+// Pool distributes a number of credits among the connections of a process according to load. Each
+// connection has a [Share], which bounds its grants.
 //
 // A share is never below one credit, and one credit is free: an idle connection costs
 // the pool nothing, so there may be more connections than credits. Of the shares above
@@ -9,13 +9,13 @@ package credits
 //
 //	credits outstanding, all connections ≤ pool + connections with a share of one
 //
-// A share follows what its peer uses: it is doubled when the peer fills it and halved when
-// the peer leaves half of it unused. When there is not enough for all who fill theirs,
-// they get about equal parts. What was granted comes back only with the calls that use it,
-// since nothing but a reply can tell the peer (RFC 8166 Section 3.3.1): a peer that falls
-// silent keeps what it has until it calls again or its connection ends.
+// A share follows its peer's use: it is doubled when the peer fills it, and halved when the peer
+// leaves half of it unused. When there are not enough credits for all peers that fill their
+// shares, these get about equal parts. Granted credits come back only with the calls that use
+// them, since only a reply can tell the peer (RFC 8166 Section 3.3.1): a peer that falls silent
+// keeps its credits until it calls again or its connection ends.
 //
-// Make one with NewPool. Not safe for concurrent use, nor are its shares beside each other.
+// Make one with NewPool. A Pool and its shares together are not safe for concurrent use.
 type Pool struct {
 	size    int64 // credits for shares above one
 	held    int64 // of them given out
@@ -117,8 +117,8 @@ func (s *Share) Limit() int { return int(max(s.limit, 1)) }
 // Held returns the credits that the peer may have, at least Limit.
 func (s *Share) Held() int { return int(max(s.held, 1)) }
 
-// Seen says that n calls of the peer are in flight, as far as the server can see: received
-// and not answered, or answered and the reply not on its way yet.
+// Seen says that n calls of the peer are in flight, as far as the server can see: received and
+// not answered, or answered with the reply not sent yet.
 func (s *Share) Seen(n int) { s.used = max(s.used, int64(n)) }
 
 // Answer says that a call is about to be answered, and returns the largest grant, which is

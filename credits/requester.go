@@ -1,7 +1,7 @@
 package credits
 
-// MaxCredits bounds every window and every grant, whatever was configured:
-// far above what a connection can use, and an int on every machine.
+// MaxCredits bounds every window and every grant, whatever was configured. It is far above what a
+// connection can use, and fits into an int on every machine.
 const MaxCredits = 1 << 20
 
 // Requester is the window of one sender of calls on one connection. The zero
@@ -34,8 +34,8 @@ func (r *Requester) Request() uint32 { return max(r.asked, 1) }
 // reply, then the lower of requested and granted, at least 1.
 func (r *Requester) Window() int { return int(max(min(r.asked, r.granted), 1)) }
 
-// Take takes a credit for one call and reports whether there was one. Take it
-// before the call is sent.
+// Take takes a credit for one call, and reports whether there was one. Call it before the call is
+// sent.
 func (r *Requester) Take() bool {
 	if r.Available() == 0 {
 		return false
@@ -44,10 +44,9 @@ func (r *Requester) Take() bool {
 	return true
 }
 
-// Release gives back the credit of a call that is answered, by a reply or by
-// RDMA_ERROR. A cancelled call keeps its credit until then, since its message
-// still holds a receive of the peer. It reports false, and changes nothing,
-// when no call is in flight.
+// Release gives back the credit of a call that was answered, by a reply or by RDMA_ERROR. A
+// cancelled call keeps its credit until then, since its message still holds a receive of the
+// peer. It reports false, and changes nothing, when no call is in flight.
 func (r *Requester) Release() bool {
 	if r.inFlight == 0 {
 		return false
@@ -66,13 +65,13 @@ func (r *Requester) Grant(n uint32) {
 	r.dones = 0
 }
 
-// InFlight returns the calls sent and not answered.
+// InFlight returns the number of calls sent and not answered.
 func (r *Requester) InFlight() int { return int(r.inFlight) }
 
 // Available returns how many credits Take would give now.
 //
-// Choice: with no call in flight there is always one, whatever RDMA_DONEs are
-// counted: only a reply can bring the grant that frees their credits.
+// Choice: with no call in flight there is always one, even if RDMA_DONEs are counted, because
+// only a reply can bring the grant that frees their credits.
 func (r *Requester) Available() int {
 	window := r.Window()
 	if r.keepDone {
@@ -87,8 +86,8 @@ func (r *Requester) Available() int {
 // used returns the credits in use, by calls and by RDMA_DONEs.
 func (r *Requester) used() int { return int(r.inFlight) + int(r.dones) }
 
-// Epoch returns the number of the connection, raised by Reset. A caller that
-// may speak after a reconnect keeps the epoch of its Take and compares.
+// Epoch returns the number of the connection, raised by Reset. A caller that may outlive a
+// reconnect keeps the epoch of its Take and compares.
 func (r *Requester) Epoch() uint32 { return r.epoch }
 
 // ReleaseIn is Release for a call taken in epoch e; a stale one changes
@@ -102,8 +101,8 @@ func (r *Requester) GrantIn(e, n uint32) {
 	}
 }
 
-// Reset starts a new connection: nothing in flight, one credit. What the old
-// connection had in flight needs a Take again.
+// Reset starts a new connection: nothing in flight, one credit. Calls that were in flight on the
+// old connection need another Take.
 func (r *Requester) Reset() {
 	*r = Requester{asked: r.asked, epoch: r.epoch + 1, keepDone: r.keepDone}
 }

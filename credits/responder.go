@@ -5,12 +5,12 @@ import (
 	"fmt"
 )
 
-// Slack is how many receives a [Responder] keeps posted above its limit, for
-// peers that count a little differently.
+// Slack is the number of receives that a [Responder] keeps posted above its limit, for peers that
+// count slightly differently.
 const Slack = 2
 
-// ErrInvariant: more Sends may arrive than receives are posted. Only a fault
-// of the owner leads there, such as granting before posting.
+// ErrInvariant: more Sends may arrive than receives are posted. Only a mistake of the owner can
+// cause this, such as granting before posting.
 var ErrInvariant = errors.New("credits: outstanding above receives posted")
 
 // Responder grants credits to one sender of calls on one connection. Make one
@@ -37,9 +37,9 @@ type Responder struct {
 // send one call at once.
 func NewResponder(limit uint32) Responder { return Responder{limit: clamp(limit), owed: 1} }
 
-// Need returns how many receives to post now: the limit, or the credits
-// outstanding while a lowered limit leaves more of them, Slack, and what is
-// expected besides, less what is posted.
+// Need returns the number of receives to post now. It is the limit (or the outstanding credits,
+// while a lowered limit leaves more of them), plus Slack, plus the other messages that are
+// expected, less the receives that are posted.
 //
 // Choice: calls being served do not lower it, so a receive is posted again as
 // soon as one is consumed and never waits for a handler.
@@ -47,12 +47,12 @@ func (r *Responder) Need() int {
 	return int(max(max(int64(r.limit), r.owed)+Slack+r.expected-r.posted, 0))
 }
 
-// Posted says that n receives were posted, n ≥ 0. Say it after they were.
+// Posted says that n receives were posted, n ≥ 0. Call it afterwards.
 func (r *Responder) Posted(n int) { r.posted += int64(n) }
 
-// Received says that a call has consumed a receive. It reports false when the
-// peer had no credit for it: the call is counted and may be served, but the
-// peer does not keep to its window (RFC 8166 Section 3.3.1).
+// Received says that a call has consumed a receive. It reports false when the peer had no credit
+// for it: the call is counted and may be served, but the peer has exceeded its grant (RFC 8166
+// Section 3.3.1).
 func (r *Responder) Received() bool {
 	r.posted--
 	r.serving++
@@ -63,9 +63,9 @@ func (r *Responder) Received() bool {
 	return true
 }
 
-// Dropped says that a message counted by Received gets no answer, as if it had
-// not come. Post what Need says before: a peer that never counted the message
-// may send a call in its place, one that did count it is only bound too loosely.
+// Dropped says that a message counted by Received gets no answer, as if it had not come. Post the
+// receives that Need asks for first: a peer that never counted the message may send a call in its
+// place. For a peer that did count it, the bound is only too loose.
 func (r *Responder) Dropped() {
 	if r.serving > 0 {
 		r.serving--
@@ -75,13 +75,12 @@ func (r *Responder) Dropped() {
 	}
 }
 
-// Grant returns the value of rdma_credit in a reply or RDMA_ERROR to a call
-// counted by Received, and takes that call as answered. Post what Need says
-// before, not after (RFC 8166 Section 3.3.1).
+// Grant returns the value of rdma_credit in a reply or RDMA_ERROR to a call counted by Received,
+// and counts that call as answered. Post the receives that Need asks for before, not after (RFC
+// 8166 Section 3.3.1).
 //
-// asked is rdma_credit of the call. The grant is the lowest of limit, asked
-// and what the receives posted allow, less what [Responder.Expose] has counted,
-// and never 0.
+// asked is rdma_credit of the call. The grant is the lowest of the limit, asked, and what the
+// posted receives allow, less the number that [Responder.Expose] has counted, and never 0.
 func (r *Responder) Grant(asked uint32) uint32 {
 	if r.serving > 0 {
 		r.serving--
@@ -97,13 +96,13 @@ func (r *Responder) Grant(asked uint32) uint32 {
 // answered.
 func (r *Responder) SetLimit(n uint32) { r.limit = clamp(n) }
 
-// Expect says that n more messages that are not calls may come, n ≥ 0: an
-// answer to a call of ours, or an RDMA_DONE. Post what Need says before the
-// message that provokes them is sent.
+// Expect says that n more messages that are not calls may come, n ≥ 0: replies to our own calls,
+// or RDMA_DONEs. Post the receives that Need asks for before you send the message that causes
+// them.
 func (r *Responder) Expect(n int) { r.expected += int64(n) }
 
-// ReceivedOther says that such a message has consumed a receive. It reports
-// false when none was expected; then the peer has sent what it had no right to.
+// ReceivedOther says that a message counted by Expect has consumed a receive. It reports false if
+// none was expected: then the peer had no right to send it.
 func (r *Responder) ReceivedOther() bool {
 	r.posted--
 	if r.expected == 0 {
@@ -113,18 +112,18 @@ func (r *Responder) ReceivedOther() bool {
 	return true
 }
 
-// Unexpect says that n of the messages expected will not come, for example an
-// answer that timed out with its connection still alive. n ≥ 0.
+// Unexpect says that n of the expected messages will not come, n ≥ 0: for example a reply that
+// timed out while its connection is alive.
 func (r *Responder) Unexpect(n int) { r.expected = max(r.expected-int64(n), 0) }
 
-// Serving returns the calls received and not answered.
+// Serving returns the number of calls received and not answered.
 func (r *Responder) Serving() int { return int(r.serving) }
 
 // Outstanding returns how many calls the peer may still send without another
 // reply: the credits outstanding.
 func (r *Responder) Outstanding() int { return int(r.owed) }
 
-// Receives returns the receives posted and not consumed.
+// Receives returns the number of receives posted and not consumed.
 func (r *Responder) Receives() int { return int(r.posted) }
 
 // Check returns nil, or an error that wraps [ErrInvariant] when more messages

@@ -5,9 +5,9 @@ package credits
 // value" because nothing tells whose it is (RFC 8167 Section 4.2). A peer that does so
 // keeps its window, and may send another call for the one that was answered.
 //
-// The bound stays exact: it is again what it was before that call had come, for which
-// receives were posted then and, by Need, are now. It never rises above them: a peer that
-// had no credit for the call does not get one for the answer.
+// The bound stays exact: it is what it was before that call came, for which receives were posted
+// then and, by Need, are posted now. It never exceeds them: a peer that had no credit for the
+// call does not get one for the answer.
 func (r *Responder) GrantUnheard(asked uint32) uint32 {
 	served := r.serving > 0
 	before := r.owed

@@ -10,8 +10,8 @@ const (
 	backwardVersion = 1
 )
 
-// BackwardData is what the end that made a connection says in its private data, behind
-// [PrivateData], when it takes calls of the backward direction:
+// BackwardData is the block that the end that opens a connection appends to [PrivateData] in its
+// private data, if it accepts calls in the backward direction:
 //
 //	octets  field
 //	4       0x62776431
@@ -19,9 +19,9 @@ const (
 //	1       0, ignored
 //	2       Credits, 1 to 65535
 //
-// Choice: RFC 8167 Section 5.3 leaves it to the upper layer to say so, "otherwise, even
-// a simple backward-direction RPC NULL Call from a peer could result in a lost
-// connection". Peers that do not know the block ignore it.
+// Choice: RFC 8167 Section 5.3 leaves this announcement to the upper layer, "otherwise, even a
+// simple backward-direction RPC NULL Call from a peer could result in a lost connection". Peers
+// that do not know the block ignore it.
 type BackwardData struct {
 	Credits uint16 // backward calls taken at once
 }
@@ -33,8 +33,8 @@ func (d BackwardData) Append(b []byte) []byte {
 	return binary.BigEndian.AppendUint16(b, d.Credits)
 }
 
-// ParseBackwardData finds the block just behind the [PrivateData] at the start of b. It
-// reports false when there is none, of another version, or without credits. It borrows b.
+// ParseBackwardData finds the block just after the [PrivateData] at the start of b. It reports
+// false if there is no block, or if the block has another version or no credits. It borrows b.
 func ParseBackwardData(b []byte) (BackwardData, bool) {
 	if len(b) < PrivateDataSize+BackwardDataSize || binary.BigEndian.Uint32(b) != privateMagic {
 		return BackwardData{}, false

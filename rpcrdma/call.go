@@ -56,8 +56,7 @@ type Memory struct {
 	More, MoreSinks []chunks.WriteChunk
 }
 
-// Result is the outcome of a call, set by [Requester.Receive] and
-// [Requester.CheckReply].
+// Result is the result of a call, set by [Requester.Receive] and [Requester.CheckReply].
 type Result struct {
 	// Read: the reply has a read list (RFC 5666 Section 3.5). Everything else but
 	// Err is set by [Requester.Pulled]; until then the call stays outstanding.
@@ -69,43 +68,43 @@ type Result struct {
 	// Results and what follows are set only by CheckReply.
 	Long     bool
 	ReplyLen int
-	// RPC is the reply's header and Results what follows it: views of the Send,
-	// lent like the Send, or of what CheckReply was given.
+	// RPC is the header of the reply, and Results are the octets after it: views of the Send, lent
+	// like the Send, or of the argument of CheckReply.
 	RPC     xdr.ReplyHeader
 	Results []byte
-	// Placed: the eligible result lies in the sink, ItemLen octets of it, and is
-	// missing in Results, pad included.
+	// Placed: the eligible result, ItemLen octets, is in the sink, and Results have neither its
+	// data nor its pad.
 	Placed bool
-	// ItemPos is the offset in Results at which the eligible result's data are,
-	// or belong when Placed; -1 if there is none or it is not known.
+	// ItemPos is the offset in Results at which the data of the eligible result is, or belongs if
+	// Placed. It is -1 if there is no such result, or the offset is not known.
 	ItemPos int
 	ItemLen int
 }
 
-// Call is one call of a requester, from Plan to its reply. The owner sets the
-// first group of fields, and owns the memory; values may be reused after Reset.
+// Call is one call of a requester, from Plan to its reply. The owner sets the first group of
+// fields, and owns the memory. Calls may be reused after Reset.
 type Call struct {
 	XID              uint32 // not in use by an outstanding call
 	Prog, Vers, Proc uint32 // for the binding
 	// Message is the RPC call, from its XID on. Its items may be reduced. Borrowed until
 	// the call is posted; the data of a registered item until the reply.
 	Message chunks.Message
-	// Protected: RPCSEC_GSS protects the body of the call and of its reply
-	// (xdr.Auth.Protected). Message has no items then, Sink is 0, and in the reply
-	// nothing is looked for (RFC 8166 Section 8.2.2.3).
+	// Protected: RPCSEC_GSS protects the body of the call and of its reply (xdr.Auth.Protected).
+	// Then Message must have no items and Sink must be 0, and the reply is not searched for items
+	// (RFC 8166 Section 8.2.2.3).
 	Protected bool
-	// Sink is how many octets of the eligible result's data the owner has memory
-	// for; 0: none.
+	// Sink is the number of octets for which the owner has memory for the data of the eligible
+	// result; 0: none.
 	Sink int
-	// MoreSinks are the same for further eligible results, in their order. Sinks are
-	// offered all or not at all; one of no octets says that its result is to come inline.
+	// MoreSinks are the same for further eligible results, in their order. Either all sinks are
+	// offered or none; a sink of 0 octets asks for its result inline.
 	MoreSinks []int
 	// MaxReply bounds the RPC reply message, header included, without the data
 	// that the sink takes, in octets. 0: fits inline.
 	MaxReply int
 
-	// Owner is the owner's own: how it finds its record of the call that Receive
-	// and Drain return. Never looked at.
+	// Owner belongs to the owner, which can find its own record of a call by it when Receive or
+	// Drain returns the call. The package does not use it.
 	Owner any
 
 	Plan   Plan   // set by Requester.Plan
@@ -114,7 +113,7 @@ type Call struct {
 	// with Result.
 	Lens []int
 
-	// Canceled is set by Requester.Cancel: nobody waits for this call any more.
+	// Canceled is set by Requester.Cancel: nobody waits for this call.
 	Canceled bool
 
 	out    chunks.Set   // items that travel by chunk
@@ -133,8 +132,7 @@ type Call struct {
 	Memory Memory // set by the owner, as Plan asks
 }
 
-// Reset makes c ready for another call and keeps its memory. c is not
-// outstanding.
+// Reset makes c ready for another call and keeps its memory. c must not be outstanding.
 func (c *Call) Reset() {
 	c.XID, c.Prog, c.Vers, c.Proc = 0, 0, 0, 0
 	c.Message = chunks.Message{}
@@ -159,12 +157,12 @@ func (c *Call) resetChunks() {
 	c.Inline, c.Plan, c.out, c.placed = nil, Plan{}, 0, 0
 }
 
-// AppendStream appends the payload stream of a long call, for which Plan.Stream
-// octets of memory are to be registered.
+// AppendStream appends the payload stream of a long call, for which the owner has to register
+// Plan.Stream octets of memory.
 func (c *Call) AppendStream(b []byte) []byte { return c.Message.Append(b, c.out) }
 
-// Offers says whether h is a handle that the call offered: one the peer may
-// invalidate with the reply (RFC 8797 Section 4.1).
+// Offers reports whether the call has offered handle h, which the peer may then invalidate with
+// the reply (RFC 8797 Section 4.1).
 func (c *Call) Offers(h chunks.Handle) bool {
 	for i := range c.lists.Read {
 		if c.lists.Read[i].Handle == h {

@@ -2,9 +2,8 @@ package rpcrdma
 
 import "github.com/stag-rdma/stag/xdr"
 
-// The Connection Configuration Protocol (RFC 5666 Section 6): an RPC program of
-// one procedure, the first call of a connection. All numbers count from either
-// end's own point of view.
+// The Connection Configuration Protocol (RFC 5666 Section 6): an RPC program of one procedure,
+// the first call of a connection. Each end gives its numbers from its own point of view.
 const (
 	ConfigProgram = 100417 // CONFIG_RDMA_PROG
 	ConfigVersion = 1      // VERS1
@@ -49,16 +48,16 @@ func ParseConfigReply(results []byte) (ConfigReply, error) {
 	return ConfigReply{a.MaxCall, a.MaxReply, a.MaxRead}, err
 }
 
-// PadsTo says whether align can be asked of the sender of an RDMA_MSGP: a power
-// of two from 4 to 2^30. Choice: an align of the Connection Configuration
-// Protocol that cannot, 0 and 1 included, means "send no RDMA_MSGP".
+// PadsTo reports whether align is a valid alignment for RDMA_MSGP: a power of two from 4 to 2^30.
+// Choice: any other align in the Connection Configuration Protocol, including 0 and 1, means
+// "send no RDMA_MSGP".
 func PadsTo(align uint32) bool { return align >= 4 && align <= 1<<30 && align&(align-1) == 0 }
 
-// ConfigInline returns the largest Send in octets, at least 1024, of a side that
-// makes own at most, when the other side takes limit by the Connection
-// Configuration Protocol. agreed is what RFC 8797 has agreed upon, 0 for nothing.
+// ConfigInline returns the size in octets, at least 1024, of the largest Send of a side that
+// sends at most own, if the other side accepts limit according to the Connection Configuration
+// Protocol. agreed is the size agreed by RFC 8797, or 0.
 //
-// Choice: where both are known the Connection Configuration Protocol only lowers.
+// Choice: if both are known, the Connection Configuration Protocol can only lower the size.
 func ConfigInline(own int, limit uint32, agreed int) int {
 	if agreed > 0 {
 		own = min(own, agreed)

@@ -7,18 +7,18 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// ForRequester says whether a Send is for the [Requester] of the end that got it or
-// for its [Responder], on a connection with both directions (RFC 8167). What counts is
-// the message, not the role of the end:
+// ForRequester reports whether a Send is for the [Requester] of the end that received it, or for
+// its [Responder], on a connection with both directions (RFC 8167). The message decides, not the
+// role of the end:
 //
 //	RDMA_MSG    msg_type of the RPC message: REPLY or CALL
 //	RDMA_NOMSG  a read list is a call, else a reply chunk is a reply
 //	RDMA_ERROR  answers a call
 //	RDMA_DONE   follows a reply
 //
-// Of a Send that does not tell, which neither machine can use, byDefault is returned:
-// true at the end that made the connection. It borrows send, checks its lengths and
-// allocates nothing.
+// If the Send does not tell, and so neither machine can use it, ForRequester returns byDefault:
+// true at the end that opened the connection. It borrows send, checks its lengths and allocates
+// nothing.
 func ForRequester(send []byte, byDefault bool) bool {
 	if len(send) < FixedSize {
 		return byDefault

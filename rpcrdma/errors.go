@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Action is what a responder does about a header it cannot use (RFC 8166
-// Section 4.5). A requester always drops.
+// Action is what a responder does with a header that it cannot use (RFC 8166 Section 4.5). A
+// requester always drops such messages.
 type Action uint8
 
 // Values of [Action].
@@ -49,15 +49,15 @@ var (
 	ErrRunt = errors.New("too short")
 	// ErrVersion: rdma_vers is not 1 (RFC 8166 Section 4.5.1).
 	ErrVersion = errors.New("unknown rdma_vers")
-	// ErrProc: rdma_proc has no meaning (RFC 8166 Section 4.5.2).
+	// ErrProc: unknown rdma_proc (RFC 8166 Section 4.5.2).
 	ErrProc = errors.New("unknown rdma_proc")
-	// ErrCodeUnknown: an RDMA_ERROR with an rdma_err of no meaning.
+	// ErrCodeUnknown: an RDMA_ERROR with an unknown rdma_err.
 	ErrCodeUnknown = errors.New("unknown rdma_err")
 )
 
 // Why a message was dropped or a call refused, with a header that decodes.
 var (
-	// ErrType: a message type that does not belong here.
+	// ErrType: a message type that is not allowed here.
 	ErrType = errors.New("rpcrdma: message type not expected")
 	// ErrDirection: a call at a requester or a reply at a responder.
 	ErrDirection = errors.New("rpcrdma: message goes the wrong way")
@@ -65,7 +65,7 @@ var (
 	ErrUnknownXID = errors.New("rpcrdma: unknown XID")
 	// ErrXID: rdma_xid differs from the XID of the RPC message.
 	ErrXID = errors.New("rpcrdma: XIDs of header and RPC message differ")
-	// ErrRPC: the RPC message is shorter than its own header or not one.
+	// ErrRPC: the octets are not an RPC message, or are shorter than its header.
 	ErrRPC = errors.New("rpcrdma: RPC message does not decode")
 	// ErrNotEligible: an item was reduced that the binding does not allow
 	// (RFC 8166 Section 6.1).
@@ -77,19 +77,17 @@ var (
 	ErrItemLength = errors.New("rpcrdma: chunk length differs from count")
 	// ErrArgs: the arguments do not decode up to the reduced item.
 	ErrArgs = errors.New("rpcrdma: arguments do not decode")
-	// ErrPadding: an RDMA_MSGP whose alignment is none, or with items that no
-	// binding can find.
+	// ErrPadding: an RDMA_MSGP with an invalid alignment, or with items that no binding can find.
 	ErrPadding = errors.New("rpcrdma: padded message cannot be decoded")
-	// ErrNotRead: the chunks of a reply were not read, as nobody waits for it.
+	// ErrNotRead: the chunks of a reply were not read, because nobody waits for it.
 	ErrNotRead = errors.New("rpcrdma: reply was not read")
 	// ErrReadList: a reply has a read list (RFC 8166 Section 4.3.1).
 	ErrReadList = errors.New("rpcrdma: reply has a read list")
 	// ErrNoReplyChunk: a long reply that did not use an offered reply chunk.
 	ErrNoReplyChunk = errors.New("rpcrdma: long reply without a reply chunk")
-	// ErrNoChunks: a call with chunks, which this direction does not have (RFC 8167
-	// Section 5.3).
+	// ErrNoChunks: a call with chunks, in a direction without chunks (RFC 8167 Section 5.3).
 	ErrNoChunks = errors.New("rpcrdma: chunks are not taken in this direction")
-	// ErrNoFit: the reply fits neither inline nor into what was offered.
+	// ErrNoFit: the reply fits neither inline nor into the offered chunks.
 	ErrNoFit = errors.New("rpcrdma: reply does not fit")
 )
 

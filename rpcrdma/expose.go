@@ -5,10 +5,10 @@ import "github.com/stag-rdma/stag/chunks"
 // Replies with a read list (RFC 5666 Section 3.8): the responder exposes memory
 // and keeps it until the RDMA_DONE. Profile RFC5666 only.
 
-// Exposure is memory that the owner registers for remote read: the data of a
-// result, in the read chunk at Pos. Where Pos is 0 it is the stream of a long
-// reply; if Data is nil there, the owner makes memory of Octets octets for it and
-// fills it with [Reply.AppendStream], so that nothing else is exposed with it.
+// Exposure is memory that the owner registers for remote read: the data of a result, in the read
+// chunk at Pos. If Pos is 0, it is the stream of a long reply. If Data is nil then, the owner
+// allocates Octets octets and fills them by [Reply.AppendStream], so that nothing else is
+// exposed.
 type Exposure struct {
 	Pos    uint32
 	Octets int

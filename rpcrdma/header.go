@@ -21,7 +21,7 @@ import (
 //	RDMA_DONE             nothing
 //	RDMA_ERROR            rdma_err; ERR_VERS: low, high
 //
-// Fields that a type does not have are 0 after Decode and not written by Append.
+// Fields that a type does not have are 0 after Decode, and Append does not write them.
 type Header struct {
 	XID    uint32
 	Vers   uint32 // written as it stands
@@ -36,7 +36,7 @@ type Header struct {
 	Low, High uint32  // ERR_VERS: versions served
 }
 
-// Size returns the octets that Append adds.
+// Size returns the number of octets that Append adds.
 func (h *Header) Size() int {
 	switch h.Type {
 	case MsgTypeMsg, MsgTypeNoMsg:
@@ -89,19 +89,18 @@ func appendShortHeader(b []byte, xid, credit uint32) []byte {
 	return b
 }
 
-// Decode reads a header from the first octets of a Send and returns its size n;
-// the payload stream of RDMA_MSG is b[n:]. It borrows b and retains nothing of
-// it. lim bounds the lists (nil: defaults). Position rules, direction and
-// profile are not its business.
+// Decode reads a header from the first octets of a Send and returns its size n; the payload
+// stream of RDMA_MSG is b[n:]. It borrows b and retains nothing of it. lim bounds the lists (nil:
+// defaults). It does not check rules about Positions, direction or profile.
 //
-// The error is a *[HeaderError]. If b has 16 octets, XID, Vers, Credit and Type
-// are set even then, so that an answer can be built. Octets behind RDMA_NOMSG,
-// RDMA_DONE and RDMA_ERROR are ignored.
+// The error is a *HeaderError. If b has at least 16 octets, XID, Vers, Credit and Type are set
+// even with an error, so that an answer can be built. Octets after RDMA_NOMSG, RDMA_DONE and
+// RDMA_ERROR are ignored.
 //
-// Choice: RFC 8166 Section 4.5 wants everything below 28 octets dropped, though
-// its own ERR_CHUNK has 20 and RDMA_DONE 16. The fixed words are read first and
-// each type has its own minimum. rdma_proc comes before rdma_vers, because an
-// RDMA_ERROR carries the version of the request it answers.
+// Choice: RFC 8166 Section 4.5 demands that everything below 28 octets is dropped, although its
+// own ERR_CHUNK has 20 octets and RDMA_DONE 16. The fixed words are read first and each type has
+// its own minimum. rdma_proc comes before rdma_vers, because an RDMA_ERROR carries the version of
+// the request it answers.
 func (h *Header) Decode(b []byte, lim *chunks.Limits) (n int, err error) {
 	h.Lists.Reset()
 	h.XID, h.Vers, h.Credit, h.Type = 0, 0, 0, 0

@@ -5,18 +5,18 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// Verdict is what the owner of a [Responder] does next with a received Send.
+// Verdict is what the owner of a [Responder] has to do next with a received Send.
 type Verdict uint8
 
 // Values of [Verdict].
 const (
 	// Drop: nothing is sent, nothing else is due.
 	Drop Verdict = iota
-	// Answer: send what AppendAnswer makes. Nothing is executed.
+	// Answer: send the output of AppendAnswer. Nothing is executed.
 	Answer
 	// Dispatch: execute the call in Inbound.RPC and Inbound.Args, then Reply.
 	Dispatch
-	// Pull: bring the call together as Inbound.Layout says, then Pulled.
+	// Pull: assemble the call as Inbound.Layout says, then call Pulled.
 	Pull
 	// Done: an RDMA_DONE. Revoke and free the memory of Inbound.Done; then replies
 	// that were withheld may leave.

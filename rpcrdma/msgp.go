@@ -212,8 +212,8 @@ func closeReply(h *Header, hdr int, stream []byte, b chunks.Binding, call *Call)
 	return c.run(), nil
 }
 
-// IsPadded says whether a Send is an RDMA_MSGP, whose receiver wants it in memory that
-// is aligned before it gives it to Receive.
+// IsPadded reports whether a Send is an RDMA_MSGP. Its receiver should move it to aligned memory
+// before it calls Receive.
 func IsPadded(send []byte) bool {
 	return len(send) >= MinHeaderSize && binary.BigEndian.Uint32(send[12:]) == uint32(MsgTypeMsgP)
 }

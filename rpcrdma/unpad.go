@@ -6,21 +6,22 @@ import (
 	"github.com/stag-rdma/stag/chunks"
 )
 
-// UnpadCall returns the RPC call in an RDMA_MSGP (RFC 5666 Section 3.9) as an RDMA_MSG would
-// have it inline, for those who look on: a machine does this itself. send is a whole Send, which
-// h was decoded from; it is borrowed and not changed, and the call is in memory of its own.
+// UnpadCall returns the RPC call in an RDMA_MSGP (RFC 5666 Section 3.9) as it would be inline in
+// an RDMA_MSG. It is for observers such as decoders: the machines do this themselves. send is the
+// whole Send from which h was decoded. It is borrowed and not changed; the call is in new memory.
 // b, if it is a [chunks.Walker], says where the items of its programs are.
 //
-// With an error the call comes without the pads found so far, those of credential and verifier
-// first: [ErrPadding] for an alignment that is none, and for arguments of a program that b does
-// not walk; [ErrRPC] and [ErrArgs] when the message ends inside its header or its arguments.
+// With an error, UnpadCall returns the call without the pads found so far, beginning with those
+// of credential and verifier. The error is [ErrPadding] for an invalid alignment, or for
+// arguments of a program that b does not walk, and [ErrRPC] or [ErrArgs] if the message ends
+// inside its header or its arguments.
 func UnpadCall(h *Header, send []byte, b chunks.Binding) ([]byte, error) {
 	c := looker(h, send)
 	err := c.call(b)
 	return c.run(), err
 }
 
-// UnpadReply is [UnpadCall] for the reply to a call of that program, version and procedure.
+// UnpadReply is like [UnpadCall], for the reply to a call of that program, version and procedure.
 func UnpadReply(h *Header, send []byte, b chunks.Binding, prog, vers, proc uint32) ([]byte, error) {
 	c := looker(h, send)
 	err := c.reply(b, prog, vers, proc)
