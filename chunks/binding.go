@@ -52,7 +52,7 @@ func EligibleResults(b Binding, prog, vers, proc uint32, results []byte, list []
 	return append(list, Item{pos, results[pos : pos+n]})
 }
 
-// whole says whether n octets at pos and their pad are in b.
+// whole reports whether n octets at pos and their pad are in b.
 func whole(b []byte, pos, n int) bool {
 	return n <= len(b)-pos && xdr.Pad(n) <= len(b)-pos-n
 }

@@ -17,7 +17,7 @@ type Span struct{ Src, Dst, Len int }
 // sender gave it Len octets, with or without their pad.
 type Placed struct{ Pos, Len int }
 
-// Holds says whether the chunk is a legal carrier of an opaque of count octets:
+// Holds reports whether the chunk is a legal carrier of an opaque of count octets:
 // its length is the count, or the count rounded up to a multiple of 4 (RFC 8166
 // Section 3.4.5.2). Whoever gets false answers GARBAGE_ARGS.
 func (p Placed) Holds(count int) bool {

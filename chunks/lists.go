@@ -25,7 +25,7 @@ func (l *Lists) Reset() {
 	l.Read, l.Write, l.Reply, l.HasReply = l.Read[:0], l.Write[:0], l.Reply[:0], false
 }
 
-// Empty says whether all three lists are absent.
+// Empty reports whether all three lists are absent.
 func (l *Lists) Empty() bool { return len(l.Read) == 0 && len(l.Write) == 0 && !l.HasReply }
 
 // Size returns the octets that Append adds: 12 for empty lists.

@@ -16,7 +16,7 @@ func (it *Item) padded() int { return len(it.Data) + xdr.Pad(len(it.Data)) }
 // inline.
 type Set uint64
 
-// Has says whether item i is in the set.
+// Has reports whether item i is in the set.
 func (s Set) Has(i int) bool { return i < 64 && s&(1<<i) != 0 }
 
 // With returns the set with item i added.

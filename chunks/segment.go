@@ -36,7 +36,7 @@ type Segment struct {
 	Offset uint64 // of the first octet; not zero based in general
 }
 
-// wraps says whether the segment ends beyond the offset space.
+// wraps reports whether the segment ends beyond the offset space.
 func (s *Segment) wraps() bool { return s.Offset > math.MaxUint64-uint64(s.Length) }
 
 // Append appends the 16 octets of s.

@@ -9,7 +9,7 @@ type Scope interface {
 	Covers(prog, vers uint32) bool
 }
 
-// Covers says whether b speaks for a program. A nil b speaks for none.
+// Covers reports whether b speaks for a program. A nil b speaks for none.
 func Covers(b Binding, prog, vers uint32) bool {
 	if s, ok := b.(Scope); ok {
 		return s.Covers(prog, vers)

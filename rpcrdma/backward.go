@@ -55,7 +55,7 @@ func (r *Requester) planInline(c *Call) error {
 	return nil
 }
 
-// chunked says whether a call offers memory, or is nowhere but in such memory.
+// chunked reports whether a call offers memory, or is nowhere but in such memory.
 func (h *Header) chunked() bool {
 	return h.Type == MsgTypeNoMsg || len(h.Read) > 0 || len(h.Write) > 0 || h.HasReply
 }

@@ -161,7 +161,7 @@ func (in *Inbound) headerSize() int {
 	return h.Size()
 }
 
-// mayReduce says whether item i may leave by a read chunk: the eligible result, or
+// mayReduce reports whether item i may leave by a read chunk: the eligible result, or
 // any where no binding speaks for the program.
 func (r *Responder) mayReduce(in *Inbound, i int) bool {
 	call := &in.RPC

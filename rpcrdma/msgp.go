@@ -64,7 +64,7 @@ func (c *closer) visit(base int) chunks.Visit {
 	}
 }
 
-// chunkAt says whether a read chunk has the data due at a Position, which counts
+// chunkAt reports whether a read chunk has the data due at a Position, which counts
 // the stream without pads.
 func (c *closer) chunkAt(pos int) bool {
 	for i := range c.h.Read {
@@ -88,7 +88,7 @@ func (c *closer) auth(pos int) (end int, ok bool) {
 	return end, end >= pos+8 && end <= len(c.stream)
 }
 
-// protected says whether the credential at offset pos, which ends at end, is one of
+// protected reports whether the credential at offset pos, which ends at end, is one of
 // RPCSEC_GSS that hides the body.
 func (c *closer) protected(pos, end int) bool {
 	n := int(binary.BigEndian.Uint32(c.stream[pos+4:]))

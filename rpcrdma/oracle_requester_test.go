@@ -196,7 +196,7 @@ func oSinks(rng *rand.Rand, c *Call, results []chunks.Item) {
 	}
 }
 
-// oOver says whether a result is longer than the sink that it has to take.
+// oOver reports whether a result is longer than the sink that it has to take.
 func oOver(c *Call, results []chunks.Item) bool {
 	for i, it := range results {
 		if i <= len(c.MoreSinks) && c.Plan.Sink && c.room(i) > 0 && len(it.Data) > c.room(i) {

@@ -8,7 +8,7 @@ type padding struct {
 	min   int // size from which an item is aligned, octets
 }
 
-// fits says whether a message with inline octets of stream, behind a header of
+// fits reports whether a message with inline octets of stream, behind a header of
 // hdr octets as an RDMA_MSG, can go as an RDMA_MSGP whose only padded item is it.
 //
 // Choice: only the one item is padded, and only if it is longer than all other

@@ -65,7 +65,7 @@ func (r *Requester) Plan(c *Call) error {
 	return nil
 }
 
-// walks says whether the items of c can be found by who gets it as an RDMA_MSGP.
+// walks reports whether the items of c can be found by who gets it as an RDMA_MSGP.
 func (r *Requester) walks(c *Call) bool {
 	w, ok := r.cfg.Binding.(chunks.Walker)
 	return ok && w.Covers(c.Prog, c.Vers)

@@ -86,7 +86,7 @@ func (p PrivateData) normal() PrivateData {
 	return p
 }
 
-// MayInvalidate says whether the responder of a connection may answer with Send
+// MayInvalidate reports whether the responder of a connection may answer with Send
 // with Invalidate: only when both sides said so (RFC 8797 Section 4.1).
 func (p PrivateData) MayInvalidate(peer PrivateData) bool {
 	return p.RemoteInvalidate && peer.RemoteInvalidate

@@ -157,7 +157,7 @@ func (in *Inbound) parse(msg []byte) error {
 	return nil
 }
 
-// anyItem says whether any opaque of a program may be reduced: with profile
+// anyItem reports whether any opaque of a program may be reduced: with profile
 // RFC5666, when no binding speaks for it (RFC 5666 Section 3.4).
 func (r *Responder) anyItem(call *xdr.CallHeader) bool {
 	return r.cfg.Profile == RFC5666 && !chunks.Covers(r.cfg.Binding, call.Prog, call.Vers)

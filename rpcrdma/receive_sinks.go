@@ -7,7 +7,7 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// anyPlaced says whether any result is in its sink.
+// anyPlaced reports whether any result is in its sink.
 func (c *Call) anyPlaced() bool {
 	return slices.ContainsFunc(c.Lens, func(n int) bool { return n > 0 })
 }

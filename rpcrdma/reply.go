@@ -167,7 +167,7 @@ func assign(write []chunks.WriteChunk, items []chunks.Item) (s, over chunks.Set)
 	return s, over
 }
 
-// pads says whether the reply goes as an RDMA_MSGP.
+// pads reports whether the reply goes as an RDMA_MSGP.
 func (r *Responder) pads(in *Inbound, m *chunks.Message, reduced chunks.Set, hdr, n int) bool {
 	w, ok := r.cfg.Binding.(chunks.Walker)
 	pad := padding{r.cfg.Align, r.cfg.AlignMin}

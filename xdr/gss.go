@@ -1,6 +1,6 @@
 package xdr
 
-// Protected says whether the body of a call with this credential is not to be looked
+// Protected reports whether the body of a call with this credential is not to be looked
 // into: RPCSEC_GSS with a service other than none, where it is a checksummed or encrypted
 // whole (RFC 2203 Section 5.3.2), and RPCSEC_GSS control messages, whose arguments are
 // tokens (RFC 2203 Section 5.2.2) whatever procedure they name. A credential that does

@@ -94,7 +94,7 @@ func (l *Log) failed(err error) {
 	l.s.log.Error("push: memory of a log failed", zap.String("log", l.name), zap.Error(err))
 }
 
-// lost says whether nothing can be appended any more, for good.
+// lost reports whether nothing can be appended any more, for good.
 func (l *Log) lost() bool {
 	return l.log == nil || l.ctx.Err() != nil && !errors.Is(context.Cause(l.ctx), context.Canceled)
 }

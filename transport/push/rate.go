@@ -44,7 +44,7 @@ func (r *rate) try(now time.Time) bool {
 	return true
 }
 
-// idle says whether nothing is owed: the bucket need not be remembered.
+// idle reports whether nothing is owed: the bucket need not be remembered.
 func (r *rate) idle(now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

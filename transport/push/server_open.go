@@ -122,7 +122,7 @@ func (s *Server) expire(now time.Time) {
 	}
 }
 
-// room says whether another secret may be issued; s.mu is held.
+// room reports whether another secret may be issued; s.mu is held.
 func (s *Server) room(host string) Status {
 	own := 0
 	for _, is := range s.issued {

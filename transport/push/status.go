@@ -44,7 +44,7 @@ func (s Status) String() string {
 // Error implements error.
 func (s Status) Error() string { return "push: " + s.String() }
 
-// temporary says whether the same call may succeed later.
+// temporary reports whether the same call may succeed later.
 func (s Status) temporary() bool { return s == StatusBusy || s == StatusStale }
 
 // Error says which operation on which log failed. Err is a Status if the server refused, and

@@ -28,7 +28,7 @@ type Store interface {
 
 const nameOctets = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 
-// possible says whether a log can have this name. It is safe as the name of a file.
+// possible reports whether a log can have this name. It is safe as the name of a file.
 func possible(name string) bool {
 	return len(name) > 0 && len(name) <= maxName && name[0] != '.' && strings.Trim(name, nameOctets) == ""
 }

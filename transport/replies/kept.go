@@ -22,7 +22,7 @@ func newKept(low, last uint64) kept {
 // arrived is told that a record has been flushed.
 func (k *kept) arrived(seq uint64, xid uint32) { k.last, k.xids[seq] = seq, xid }
 
-// has says whether a record is there, or its number that of another reply.
+// has reports whether a record is there, or its number that of another reply.
 func (k *kept) has(seq uint64, xid uint32) (there, other bool) {
 	got, ok := k.xids[seq]
 	return ok && got == xid, ok && got != xid || !ok && seq <= k.last
