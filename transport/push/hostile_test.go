@@ -428,8 +428,15 @@ func (v *villain) outside(ctx context.Context, c *rdmap.Conn, a *commitlog.Answe
 		stag uint32
 		off  uint64
 	}{
-		{a.RingSTag, a.Capacity - 1}, {a.RingSTag, 1<<64 - 1}, {a.RingSTag, 1 << 63}, {a.TailSTag, 0}, {a.HeadSTag, 0},
-		{v.Uint32(), 0}, {a.RingSTag ^ 1, 0}, {a.RingSTag + 256, 0}, {0, 0},
+		{a.RingSTag, a.Capacity - 1},
+		{a.RingSTag, 1<<64 - 1},
+		{a.RingSTag, 1 << 63},
+		{a.TailSTag, 0},
+		{a.HeadSTag, 0},
+		{v.Uint32(), 0},
+		{a.RingSTag ^ 1, 0},
+		{a.RingSTag + 256, 0},
+		{0, 0},
 	}[v.IntN(9)]
 	_ = c.Write(ctx, []byte("EVIL"), region.STag(to.stag), to.off)
 	_ = c.Flush(ctx, region.STag(a.RingSTag), 0, 1, rdmap.FlushPersistent)
