@@ -1,9 +1,13 @@
 package transport
 
 import (
+	"bytes"
 	"context"
 	"testing"
 
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -78,4 +82,26 @@ func TestGSSNotReduced(t *testing.T) {
 			t.Errorf("reply %+v", r.Header)
 		}
 	})
+}
+
+// TestGSSReplyNotReduced: a client that offers a write chunk all the same, with a protected
+// call, gets it back unused, and the results octet for octet beside it.
+func TestGSSReplyNotReduced(t *testing.T) {
+	cfg := testConfig()
+	cfg.AnyCred = true
+	_, addr := startServer(t, newEcho(), cfg)
+	for service, placed := range map[uint32]uint64{1: 500, 2: 0, 3: 0} {
+		p := rawClient(t, addr, nil)
+		mem := make([]byte, 5000)
+		h := rpcrdma.Header{XID: 1, Lists: chunks.Lists{Write: []chunks.WriteChunk{{p.offer(mem, region.RemoteWrite)}}}}
+		call := xdr.CallHeader{XID: 1, RPCVers: 2, Prog: testProg, Vers: testVers, Proc: procFill, Cred: gssCred(service)}
+		p.send(header(h), xdr.AppendCall(nil, &call), words(500))
+		got, payload := p.recv()
+		if len(got.Write) != 1 || got.Write[0].Room() != placed {
+			t.Errorf("service %d: %+v, want %d octets placed", service, got.Lists, placed)
+		}
+		if inline := bytes.HasSuffix(payload, filled(500)); inline != (placed == 0) || bytes.Equal(mem[:500], filled(500)) == inline {
+			t.Errorf("service %d: %d octets inline", service, len(payload))
+		}
+	}
 }
