@@ -50,6 +50,9 @@ func TestBudget(t *testing.T) {
 	if !wait(0, 8) || wait(1, 4) || wait(2, 1) {
 		t.Fatal("10 octets: 8 must be there, 4 must wait, and 1 must not overtake")
 	}
+	if b.take(&exchange{rc: conns[0]}, 1) {
+		t.Error("who has just come overtakes those who wait")
+	}
 	b.add(2)
 	<-woken
 	b.add(1)
