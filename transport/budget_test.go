@@ -51,7 +51,7 @@ func TestBudget(t *testing.T) {
 		t.Fatal("10 octets: 8 must be there, 4 must wait, and 1 must not overtake")
 	}
 	if b.take(&exchange{rc: conns[0]}, 1) {
-		t.Error("who has just come overtakes those who wait")
+		t.Fatal("who has just come overtakes those who wait")
 	}
 	b.add(2)
 	<-woken
