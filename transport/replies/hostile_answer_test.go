@@ -108,19 +108,15 @@ func (v *villain) offer(t *testing.T, lie string) {
 		return
 	}
 	defer c.Close()
-	var reply transport.Reply
 	if lie == "good" || v.IntN(2) == 0 { // else the server knows it, and another log
 		v.fill(v.key[:])
 	}
 	a := offerArgs{Client: v.key, Epoch: v.Uint32(), Connect: true}
-	if err := c.Do(ctx, &transport.Call{Prog: Program, Vers: Version, Proc: procOffer, Args: a.append(nil)}, &reply); err != nil {
+	var r offerRes
+	if err := call(ctx, c, procOffer, &a, &r); err != nil {
 		t.Error(err)
 		return
 	}
-	d := xdr.NewDecoder(reply.Results)
-	var r offerRes
-	r.parse(&d)
-	reply.Release()
 	if r.Status != statusConnect {
 		return // busy
 	}
@@ -144,6 +140,7 @@ func (v *villain) offer(t *testing.T, lie string) {
 		return
 	}
 	v.answer(ctx, l, log, lies[lie])
+	var reply transport.Reply
 	for n := uint32(0); n < 5 || lie == "good" && v.did["records"] == 0 && l.Err() == nil; n++ {
 		if err := c.Do(ctx, &transport.Call{Prog: program, Vers: 1, Proc: 1, Args: xdr.AppendUint32(nil, n)}, &reply); err != nil {
 			t.Error("its calls are answered:", err)
