@@ -29,7 +29,7 @@ func TestUntil(t *testing.T) {
 	}
 }
 
-// TestScratch: remove wins against a round that goes on making files.
+// TestScratch: remove wins against a round that makes some files more.
 func TestScratch(t *testing.T) {
 	dir := t.TempDir()
 	path, remove, err := Scratch(dir, "x-")
@@ -39,7 +39,7 @@ func TestScratch(t *testing.T) {
 	begun, over := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(over)
-		for n := 0; ; n++ {
+		for n := range 130 {
 			f, err := os.CreateTemp(path, "f")
 			if err != nil {
 				return // the directory is gone
