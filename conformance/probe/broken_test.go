@@ -48,7 +48,7 @@ func TestBroken(t *testing.T) {
 			f.l.Close()
 			c.refuse(32)
 		}}, "^header/msgp$", "a new connection is not served", true},
-		{"cuts a call short", &fake{bad: func(_ *fake, c *fakeConn) { c.Conn.Close() }}, "^header/msgp$", "closed the connection", false},
+		{"cuts a call short", &fake{bad: func(_ *fake, c *fakeConn) { c.hangUp() }}, "^header/msgp$", "closed the connection", false},
 		{"answers what is to be dropped", &fake{bad: func(_ *fake, c *fakeConn) { c.refuse(32) }}, "^header/done$", "ERR_CHUNK", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -2,6 +2,7 @@ package probe_test
 
 import (
 	"errors"
+	"io"
 	"net"
 	"sync"
 	"testing"
@@ -74,6 +75,13 @@ func (f *fake) closeAll() {
 	for _, c := range f.conns {
 		c.Conn.Close()
 	}
+}
+
+// hangUp ends c in order: a Close would reset it where octets of the probe are unread, or
+// yet to come.
+func (c *fakeConn) hangUp() {
+	_ = c.Conn.(*net.TCPConn).CloseWrite() // the probe may be gone
+	_, _ = io.Copy(io.Discard, c.Conn)
 }
 
 // die is the end of the process.
