@@ -71,9 +71,9 @@ func pause(ctx context.Context) error {
 	}
 }
 
-// cred is who a worker says it is. Each is a machine of its own, with the same address.
-func cred(worker uint16) xdr.Auth {
-	c := xdr.SysCred{MachineName: fmt.Sprintf("m%d", worker), UID: uint32(max(os.Getuid(), 0)), GID: uint32(max(os.Getgid(), 0))}
+// cred is who a worker says it is: machines that have the same address.
+func cred(machine uint16) xdr.Auth {
+	c := xdr.SysCred{MachineName: fmt.Sprintf("m%d", machine), UID: uint32(max(os.Getuid(), 0)), GID: uint32(max(os.Getgid(), 0))}
 	return c.Auth()
 }
 

@@ -130,13 +130,11 @@ func TestKillClients(t *testing.T) {
 
 // settled checks what is there when the server has done what it was told last.
 func (k *killer) settled() (err error) {
-	for range 12000 { // a minute
-		if _, err = checkDir(k.dir); err == nil {
-			return nil
+	for until := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		if _, err = checkDir(k.dir); err == nil || time.Now().After(until) {
+			return err
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
-	return err
 }
 
 func newKiller(t *testing.T, seed uint64, role string) *killer {

@@ -200,7 +200,7 @@ func (k *killer) lose(l *losing, worker uint16, rdma bool, lost func()) (st nfs3
 	}
 	c := NewStream(Addr(addr), worker)
 	if rdma {
-		if c, err = NewRDMA(Addr(addr), worker); err != nil {
+		if c, err = NewRDMA(Addr(addr), worker, worker); err != nil {
 			return 0, err
 		}
 	}

@@ -76,12 +76,14 @@ func runClient(dir string, c, life int) error {
 	errs := make(chan error, 1)
 	for i := range streams + lastings {
 		id := uint16(1000*c + i + 1)
+		machine := id
 		if i >= streams {
-			id = uint16(1000*c + 100 + lastings*life + i)
+			machine = uint16(1000*c + 100 + i)
+			id = machine + uint16(lastings*life)
 		}
 		wg.Go(func() {
 			select {
-			case errs <- runOne(ctx, dir, c, id, i-streams):
+			case errs <- runOne(ctx, dir, c, id, machine, i-streams):
 			default:
 			}
 			cancel()
@@ -92,18 +94,18 @@ func runClient(dir string, c, life int) error {
 }
 
 // runOne runs a worker of client c; lasting is its number among those over RDMA, if it is one.
-func runOne(ctx context.Context, dir string, c int, id uint16, lasting int) error {
+func runOne(ctx context.Context, dir string, c int, id, machine uint16, lasting int) error {
 	if lasting == 0 && os.Getenv(childKept) != "" {
 		return runKept(ctx, dir, c)
 	}
-	return runWorker(ctx, dir, id, lasting >= 0)
+	return runWorker(ctx, dir, id, machine, lasting >= 0)
 }
 
-func runWorker(ctx context.Context, dir string, id uint16, rdma bool) (err error) {
+func runWorker(ctx context.Context, dir string, id, machine uint16, rdma bool) (err error) {
 	addr := Addr(filepath.Join(dir, "addr"))
 	c := NewStream(addr, id)
 	if rdma {
-		if c, err = NewRDMA(addr, id); err != nil {
+		if c, err = NewRDMA(addr, id, machine); err != nil {
 			return err
 		}
 	}

@@ -20,10 +20,13 @@ type lasting struct {
 	push pusher
 }
 
-// NewRDMA returns a caller for a worker over NFS/RDMA.
-func NewRDMA(addr Addr, worker uint16) (Caller, error) {
+// NewRDMA returns a caller for a worker over NFS/RDMA. Workers of which one begins where
+// another has ended may be one machine: a server has a share of its cache for each that it
+// heard of, and with hundreds of them a share is less than what is sent again here.
+func NewRDMA(addr Addr, worker, machine uint16) (Caller, error) {
 	l := new(lasting)
 	l.init(worker)
+	l.cred = cred(machine)
 	r, err := transport.NewRedialer(l.redial(addr))
 	if err != nil {
 		return nil, err
