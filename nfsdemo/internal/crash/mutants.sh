@@ -28,7 +28,7 @@ fault() { # name, serve args, [mutant]
     bad=1
   fi
 }
-if ! ROUNDS=20 try "$serve"; then
+if ! rounds=20 try "$serve"; then
   echo "the test fails without any fault:"
   cat "$tmp/out"
   exit 1
