@@ -74,6 +74,7 @@ var metricsHelp = map[string]string{
 	"push_logs_issued":   "Secrets issued.",
 	"push_logs_opens":    "Sessions begun.",
 	"push_logs_refused":  "OPENs that were refused.",
+	"push_logs_full":     "Of them, for want of room for a log, of all clients or of one.",
 	"push_logs_native":   "Sessions that went to a commit connection.",
 	"push_logs_rejected": "Commit connections without a good token, or too many of them.",
 	"push_logs_appends":  "Records appended by calls.",

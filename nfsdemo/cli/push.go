@@ -23,6 +23,7 @@ type pushConfig struct {
 	listen string        // for commit connections; "": where NFS/RDMA is, any port
 	recall time.Duration // how long a client may keep a lease that is asked back
 	status string        // address of /status; "": none
+	limits pushLimits
 }
 
 func (p *pushConfig) add(cmd *cobra.Command) {
@@ -31,6 +32,7 @@ func (p *pushConfig) add(cmd *cobra.Command) {
 	flags.StringVar(&p.listen, "push-listen", "", "`address` for the connections of logs (default that of --listen, any port)")
 	flags.DurationVar(&p.recall, "push-recall", pushwrite.DefaultRecallTime, "how long a client may take to give a file back that others want to change")
 	flags.StringVar(&p.status, "status", "", "`address` for http://.../status, what the server is doing as JSON, and /metrics, for Prometheus")
+	p.limits.add(cmd)
 }
 
 // check refuses what cannot be meant.
@@ -39,6 +41,9 @@ func (p *pushConfig) check(cfg *serviceConfig) error {
 		if _, _, err := net.SplitHostPort(addr); addr != "" && err != nil {
 			return usagef("--%s %q is not an address: write host:port, for example 127.0.0.1:9049", flag, addr)
 		}
+	}
+	if err := p.limits.check(p.dir); err != nil {
+		return err
 	}
 	switch {
 	case p.dir == "" && p.listen != "":
@@ -109,7 +114,7 @@ func openPush(ctx context.Context, cfg *serviceConfig) (*pushService, error) {
 	}
 	_, port, _ := net.SplitHostPort(p.commits.Addr().String())
 	p.pw, err = pushwrite.Open(&pushwrite.Config{
-		Dir: c.dir, Addr: ":" + port, RecallTime: c.recall, Logger: cfg.config.Logger,
+		Dir: c.dir, Addr: ":" + port, RecallTime: c.recall, Limits: c.limits.limits(), Logger: cfg.config.Logger,
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("--push-log %s: %w", c.dir, err), p.close())

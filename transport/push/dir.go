@@ -2,6 +2,7 @@ package push
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,8 +13,9 @@ import (
 )
 
 // Dir returns a Store that keeps each log in two files of an existing directory: NAME.log, memory
-// of the given kind, and NAME.owner, the 32 octets of the digest of the secret, readable only by
-// the server's user. A log without an owner was left by a crash, and is created anew.
+// of the given kind, and NAME.owner: the 32 octets of the digest of the secret, and then the host
+// that the log was made for. Only the server's user can read them. A log without an owner was left
+// by a crash, and is created anew. It is a HostStore.
 func Dir(path string, kind pmem.Kind) Store { return &dir{path, kind} }
 
 type dir struct {
@@ -21,15 +23,23 @@ type dir struct {
 	kind pmem.Kind
 }
 
+var _ HostStore = (*dir)(nil)
+
 const (
 	logSuffix   = ".log"
 	ownerSuffix = ".owner"
+	maxHost     = 255 // octets
 )
 
 func (d *dir) file(name, suffix string) string { return filepath.Join(d.path, name+suffix) }
 
-// Create implements Store. The owner comes last, by a rename: it is what makes the log.
+// Create implements Store.
 func (d *dir) Create(name string, size int, owner Owner, format func(region.Memory) error) error {
+	return d.CreateFor("", name, size, owner, format)
+}
+
+// CreateFor implements HostStore. The owner comes last, by a rename: it is what makes the log.
+func (d *dir) CreateFor(host, name string, size int, owner Owner, format func(region.Memory) error) error {
 	if _, err := os.Lstat(d.file(name, ownerSuffix)); err == nil {
 		return fs.ErrExist
 	}
@@ -47,16 +57,16 @@ func (d *dir) Create(name string, size int, owner Owner, format func(region.Memo
 	if err := errors.Join(format(mem), mem.Close()); err != nil {
 		return err
 	}
-	return d.writeOwner(name, owner)
+	return d.writeOwner(name, append(owner[:], host[:min(len(host), maxHost)]...))
 }
 
-func (d *dir) writeOwner(name string, owner Owner) error {
+func (d *dir) writeOwner(name string, b []byte) error {
 	f, err := os.CreateTemp(d.path, "."+name+".owner-*")
 	if err != nil {
 		return err
 	}
 	defer os.Remove(f.Name()) //nolint:errcheck // gone after the rename
-	_, err = f.Write(owner[:])
+	_, err = f.Write(b)
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
@@ -68,20 +78,35 @@ func (d *dir) writeOwner(name string, owner Owner) error {
 
 // Open implements Store.
 func (d *dir) Open(name string) (region.Memory, Owner, error) {
-	var owner Owner
-	b, err := os.ReadFile(d.file(name, ownerSuffix))
+	owner, _, err := d.readOwner(name)
 	if err != nil {
 		return nil, owner, err
 	}
-	if len(b) != len(owner) {
-		return nil, owner, errors.New("push: " + d.file(name, ownerSuffix) + " is damaged: it should have 32 octets")
-	}
-	copy(owner[:], b)
 	mem, err := pmem.Open(d.kind, d.file(name, logSuffix), nil)
 	if err != nil {
 		return nil, owner, err
 	}
 	return mem, owner, nil
+}
+
+// readOwner returns what writeOwner has written, and the host.
+func (d *dir) readOwner(name string) (owner Owner, host string, err error) {
+	b, err := os.ReadFile(d.file(name, ownerSuffix))
+	if err != nil {
+		return owner, "", err
+	}
+	if len(b) < len(owner) || len(b) > len(owner)+maxHost {
+		return owner, "", fmt.Errorf("push: %s is damaged: it should have 32 octets and an address behind them (restore it from a copy)",
+			d.file(name, ownerSuffix))
+	}
+	copy(owner[:], b)
+	return owner, string(b[len(owner):]), nil
+}
+
+// Host implements HostStore.
+func (d *dir) Host(name string) string {
+	_, host, _ := d.readOwner(name) // Open has the error
+	return host
 }
 
 // Names implements Store.

@@ -61,7 +61,7 @@ func TestRates(t *testing.T) {
 // leaves the secret good for less.
 func TestQuota(t *testing.T) {
 	ps := &Server{Store: newMemStore(), Limits: Limits{
-		Opens: 10000, MaxLogs: 4, MaxOctets: 3 * 8192, MaxCapacity: 8192, MaxIssued: 16,
+		Opens: 10000, MaxLogs: 4, MaxOctets: 3 * 8192, MaxCapacity: 8192, MaxIssued: 16, ClientLogs: -1, ClientOctets: -1,
 	}}
 	defer ps.Close(context.Background())
 	secrets := make(map[string]Secret)

@@ -26,6 +26,13 @@ type Limits struct {
 	// zero, 1024 and 1 GiB.
 	MaxLogs   int
 	MaxOctets uint64
+	// ClientLogs and ClientOctets bound what of them one host may have: the logs that were made
+	// for it, from wherever they are used, and whatever has become of them. A host is an address
+	// without its port; clients behind one address share. If zero, an eighth of MaxLogs and a
+	// quarter of MaxOctets, and no bound for loopback addresses and peers without an IP address,
+	// which may stand for any number of clients. If negative, no bound.
+	ClientLogs   int
+	ClientOctets int64
 	// Capacity is the size in octets of a ring whose owner asks for no size. MaxCapacity is the
 	// largest ring: an owner who asks for more gets that. Both are rounded down to a multiple of
 	// 64. If zero, 1 MiB and 64 MiB.

@@ -14,6 +14,7 @@ type Log struct {
 	s     *Server
 	name  string
 	owner Owner
+	host  string // it was made for; "": nobody knows
 	size  uint64 // of the ring
 	mem   region.Memory
 	log   *commitlog.Log // nil: it could not be opened, err says why
@@ -52,9 +53,9 @@ func (l *Log) Tail() uint64 { return l.log.Tail() }
 func (l *Log) Release(seq uint64) error { return l.log.Release(seq) }
 
 // load opens a log of the store and lets it be consumed.
-func (s *Server) load(name string) (*Log, error) {
+func (s *Server) load(name, host string) (*Log, error) {
 	mem, owner, err := s.Store.Open(name)
-	l := &Log{s: s, name: name, owner: owner, turn: make(chan struct{}, 1)}
+	l := &Log{s: s, name: name, owner: owner, host: host, turn: make(chan struct{}, 1)}
 	l.ctx, l.fail = context.WithCancelCause(s.ctx)
 	if err == nil {
 		l.mem = mem
@@ -78,6 +79,9 @@ func (s *Server) add(l *Log) bool {
 	defer s.mu.Unlock()
 	if s.closed {
 		return false
+	}
+	if is := s.issued[l.name]; is != nil {
+		s.unreserve(is)
 	}
 	s.logs[l.name] = l
 	s.octets += l.size

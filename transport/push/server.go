@@ -113,8 +113,13 @@ func (s *Server) Load() error {
 		return fmt.Errorf("push: store: %w", err)
 	}
 	var errs []error
+	hosts, _ := s.Store.(HostStore)
 	for _, name := range names {
-		if _, err := s.load(name); err != nil {
+		host := ""
+		if hosts != nil {
+			host = hosts.Host(name)
+		}
+		if _, err := s.load(name, host); err != nil {
 			errs = append(errs, &Error{Op: "load", Log: name, Err: err})
 		}
 	}

@@ -22,10 +22,8 @@ type issue struct {
 	host     string
 	until    time.Time
 	making   bool
+	octets   uint64 // of its ring, while it is made
 }
-
-// issuedShare is the part of MaxIssued that one address may have.
-const issuedShare = 8
 
 // open is OPEN.
 func (s *Server) open(ctx context.Context, req *transport.Request, a *openArgs) openRes {
@@ -55,6 +53,9 @@ func (s *Server) open(ctx context.Context, req *transport.Request, a *openArgs) 
 
 func (s *Server) refuse(st Status) openRes {
 	s.ctr.refused.Add(1)
+	if st == StatusFull {
+		s.ctr.full.Add(1)
+	}
 	return openRes{Status: st}
 }
 
@@ -122,23 +123,6 @@ func (s *Server) expire(now time.Time) {
 	}
 }
 
-// room reports whether another secret may be issued; s.mu is held.
-func (s *Server) room(host string) Status {
-	own := 0
-	for _, is := range s.issued {
-		if is.host == host {
-			own++
-		}
-	}
-	switch {
-	case len(s.logs)+len(s.issued) >= s.lim.MaxLogs || s.octets >= s.lim.MaxOctets:
-		return StatusFull
-	case len(s.issued) >= s.lim.MaxIssued || own >= max(s.lim.MaxIssued/issuedShare, 1):
-		return StatusBusy
-	}
-	return StatusIssued
-}
-
 // issue issues a secret. There is no log until it comes back: what an answer that got lost
 // leaves is a name that is free again after IssueTime, and until then for the instance
 // that has asked. S.mu is held.
@@ -153,48 +137,6 @@ func (s *Server) issue(a *openArgs, host string) Secret {
 	}
 	is.until = time.Now().Add(s.lim.IssueTime)
 	return is.secret
-}
-
-// create makes the log of an issued secret.
-func (s *Server) create(a *openArgs) (*Log, Status) {
-	capacity := s.lim.capacity(a.Capacity)
-	s.mu.Lock()
-	is := s.issued[a.Name]
-	fits := s.octets+capacity <= s.lim.MaxOctets
-	if fits {
-		s.octets += capacity // meanwhile: add counts it again
-	} else {
-		is.making = false
-	}
-	s.mu.Unlock()
-	if !fits {
-		return nil, StatusFull
-	}
-	l, err := s.make(a.Name, is.owner, capacity)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.octets -= capacity
-	delete(s.issued, a.Name)
-	if err != nil {
-		s.log.Error("push: log not made", zap.String("log", a.Name), zap.Error(err))
-		return nil, StatusFull
-	}
-	s.log.Info("push: log made", zap.String("log", a.Name), zap.Uint64("capacity", capacity))
-	return l, StatusOK
-}
-
-func (s *Server) make(name string, owner Owner, capacity uint64) (*Log, error) {
-	size, err := commitlog.MemorySize(capacity)
-	if err != nil {
-		return nil, err
-	}
-	err = s.Store.Create(name, size, owner, func(mem region.Memory) error {
-		return commitlog.Create(mem, s.Options)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return s.load(name)
 }
 
 // begin begins a session on l for an owner: the one before it ends.

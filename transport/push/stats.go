@@ -11,6 +11,7 @@ type Stats struct {
 	Issued   uint64 // secrets
 	Opens    uint64 // sessions begun
 	Refused  uint64 // OPENs that got neither a secret nor a session
+	Full     uint64 // of them, for want of room for a log, of all or of one host
 	Native   uint64 // sessions that went to a commit connection
 	Rejected uint64 // commit connections without a good token, or too many of them
 	Appends  uint64 // records by APPEND
@@ -19,7 +20,7 @@ type Stats struct {
 }
 
 type counters struct {
-	issued, opens, refused, native, rejected, appends, slowed, lost atomic.Uint64
+	issued, opens, refused, full, native, rejected, appends, slowed, lost atomic.Uint64
 }
 
 // Stats returns the counters. They are not read at one instant.
@@ -29,7 +30,7 @@ func (s *Server) Stats() Stats {
 	defer s.mu.Unlock()
 	return Stats{
 		Logs: len(s.logs), Sessions: len(s.sessions), Conns: len(s.conns), Octets: s.octets,
-		Issued: s.ctr.issued.Load(), Opens: s.ctr.opens.Load(), Refused: s.ctr.refused.Load(),
+		Issued: s.ctr.issued.Load(), Opens: s.ctr.opens.Load(), Refused: s.ctr.refused.Load(), Full: s.ctr.full.Load(),
 		Native: s.ctr.native.Load(), Rejected: s.ctr.rejected.Load(), Appends: s.ctr.appends.Load(),
 		Slowed: s.ctr.slowed.Load(), Lost: s.ctr.lost.Load(),
 	}

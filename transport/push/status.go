@@ -25,7 +25,7 @@ var statusText = [...]string{
 	StatusIssued:   "secret issued",
 	StatusRefused:  "refused (is it the secret that was issued for this name?)",
 	StatusBusy:     "busy (try again)",
-	StatusFull:     "no room for another log (raise Limits at the server, or ask for less)",
+	StatusFull:     "no room for another log of this host (at the server: remove logs that nobody uses, or raise Limits)",
 	StatusFenced:   "another instance of the owner has opened the log since",
 	StatusStale:    "the session is over (open again)",
 	StatusGap:      "records before these are missing",

@@ -1,0 +1,51 @@
+package cli
+
+import (
+	"math"
+
+	"github.com/spf13/cobra"
+	"github.com/stag-rdma/stag/transport/push"
+)
+
+// pushLimits are the flags that say how many push logs there may be. Zeros are the defaults.
+type pushLimits struct {
+	logs, clientLogs   int
+	space, clientSpace int // MiB of rings
+}
+
+func (l *pushLimits) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.IntVar(&l.logs, "push-logs", 0, "push logs of all clients together; 0: 1024")
+	flags.IntVar(&l.clientLogs, "client-push-logs", 0, "push logs made for one client address; 0: an eighth of all, -1: no limit of its own")
+	flags.IntVar(&l.space, "push-space", 0, "`MiB` that the rings of all push logs may take; 0: 1024")
+	flags.IntVar(&l.clientSpace, "client-push-space", 0, "`MiB` of these for one client address; 0: a quarter of all, -1: no limit of its own")
+}
+
+// check refuses what cannot be meant.
+func (l *pushLimits) check(dir string) error {
+	if dir == "" && *l != (pushLimits{}) {
+		return usagef("--push-logs, --push-space and those of one client are for --push-log DIR: give both")
+	}
+	for flag, n := range map[string]int{
+		"push-logs": l.logs, "push-space": l.space, "client-push-logs": l.clientLogs + 1, "client-push-space": l.clientSpace + 1,
+	} {
+		if n < 0 {
+			return usagef("--%s: want a number, or 0 for the default", flag)
+		}
+		if int64(n) > math.MaxInt64>>20 {
+			return usagef("--%s: too much; the largest is %d", flag, int64(math.MaxInt64>>20))
+		}
+	}
+	return nil
+}
+
+// limits returns what the flags mean.
+func (l *pushLimits) limits() push.Limits {
+	p := push.Limits{
+		MaxLogs: l.logs, ClientLogs: l.clientLogs, MaxOctets: uint64(l.space) << 20, ClientOctets: int64(l.clientSpace),
+	}
+	if l.clientSpace > 0 {
+		p.ClientOctets <<= 20
+	}
+	return p
+}

@@ -1,0 +1,32 @@
+package nfsclient
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/stag-rdma/stag/nfsdemo/pushwrite"
+	"github.com/stag-rdma/stag/transport/push"
+)
+
+// A host that has its share of the logs gets no other: what its next client writes is written by
+// WRITE, and why is told. Those that have a log go on.
+func TestPushNoRoom(t *testing.T) {
+	w := newPushWorld(t, func(c *pushwrite.Config) { c.Limits.ClientLogs = 1 })
+	data := testData(10_000)
+	for _, tt := range []struct {
+		log    string
+		pushed int64
+		why    error
+	}{{"mine", 10_000, nil}, {"another", 0, push.StatusFull}, {"third", 0, push.StatusFull}} {
+		c := mustDial(t, w.url, new(owner).config(func(c *Config) { c.Push.Log = tt.log }))
+		n := made(t, c, tt.log)
+		r, err := c.PushFrom(t.Context(), n, plain{data}, 10_000, nil)
+		if err != nil || r.Size != 10_000 || r.Pushed != tt.pushed || !errors.Is(r.Why, tt.why) {
+			t.Errorf("%s: %+v, %v", tt.log, r, err)
+		}
+		if !bytes.Equal(content(t, c, n), data) {
+			t.Errorf("%s: content differs", tt.log)
+		}
+	}
+}

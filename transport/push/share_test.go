@@ -1,0 +1,122 @@
+package push
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
+)
+
+// obtain asks for a log of some octets, as a client does.
+func obtain(ps *Server, addr, name string, octets uint64) Status {
+	r := ask(ps, addr, openArgs{Name: name})
+	if r.Status != StatusIssued {
+		return r.Status
+	}
+	return ask(ps, addr, openArgs{Name: name, Secret: &r.Secret, Capacity: octets}).Status
+}
+
+// One host can have an eighth of the logs. The others have theirs, and a restart gives it no more.
+func TestShareOfLogs(t *testing.T) {
+	dir := t.TempDir()
+	for life, want := range []int{4, 0} { // an eighth of 32; it has them
+		ps := &Server{Store: Dir(dir, pmem.File), Limits: Limits{Opens: 1000, MaxLogs: 32}}
+		if err := ps.Load(); err != nil {
+			t.Fatal(err)
+		}
+		got := 0
+		for i := range 10 {
+			switch st := obtain(ps, "192.0.2.1:1", fmt.Sprintf("a%d.%d", life, i), 4096); st {
+			case StatusOK:
+				got++
+			case StatusFull:
+			default:
+				t.Errorf("life %d: %v", life, st)
+			}
+		}
+		if got != want {
+			t.Errorf("life %d: one host has got %d logs, want %d", life, got, want)
+		}
+		if n := ps.Stats().Full; n != uint64(10-want) {
+			t.Errorf("life %d: %d refused for want of room", life, n)
+		}
+		for i, addr := range []string{"192.0.2.2:1", "[::ffff:192.0.2.3]:1", "127.0.0.1:1"} {
+			if st := obtain(ps, addr, fmt.Sprintf("b%d.%d", life, i), 4096); st != StatusOK {
+				t.Errorf("life %d: %s: %v", life, addr, st)
+			}
+		}
+		if err := ps.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// The same of the octets, of which a host may have a quarter; limits that are set hold for
+// loopback addresses too.
+func TestShareOfOctets(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		limits Limits
+		addr   string
+		want   int
+	}{
+		{"a quarter", Limits{MaxOctets: 16 * 4096}, "192.0.2.1:1", 4},
+		{"loopback", Limits{MaxOctets: 16 * 4096}, "127.0.0.1:1", 10},
+		{"set", Limits{ClientOctets: 2 * 4096}, "127.0.0.1:1", 2},
+		{"logs set", Limits{ClientLogs: 3}, "127.0.0.1:1", 3},
+		{"none", Limits{MaxOctets: 16 * 4096, MaxLogs: 16, ClientOctets: -1, ClientLogs: -1}, "192.0.2.1:1", 10},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.limits.Opens = 1000
+			ps := &Server{Store: newMemStore(), Limits: tt.limits}
+			defer ps.Close(context.Background())
+			got := 0
+			for i := range 10 {
+				if obtain(ps, tt.addr, fmt.Sprint("a", i), 4096) == StatusOK {
+					got++
+				}
+			}
+			if got != tt.want {
+				t.Errorf("%d logs, want %d", got, tt.want)
+			}
+		})
+	}
+}
+
+// poorStore has no room for logs at times.
+type poorStore struct {
+	*memStore
+	err error
+}
+
+func (p *poorStore) Create(name string, size int, owner Owner, format func(region.Memory) error) error {
+	if p.err != nil {
+		return p.err
+	}
+	return p.memStore.Create(name, size, owner, format)
+}
+
+// A secret whose log could not be made is good when there is room again, and takes none meanwhile.
+func TestNotMade(t *testing.T) {
+	store := &poorStore{newMemStore(), errors.New("no space left on device")}
+	ps := &Server{Store: store}
+	defer ps.Close(context.Background())
+	r := ask(ps, "192.0.2.1:1", openArgs{Name: "log"})
+	open := func() Status { return ask(ps, "192.0.2.1:1", openArgs{Name: "log", Secret: &r.Secret}).Status }
+	if st := open(); st != StatusFull {
+		t.Error(st)
+	}
+	if n := ps.Stats().Octets; n != 0 {
+		t.Errorf("%d octets of no log", n)
+	}
+	store.err = nil
+	if st := open(); st != StatusOK {
+		t.Error("with room again:", st)
+	}
+	if n := ps.Stats().Octets; n != DefaultCapacity {
+		t.Errorf("%d octets", n)
+	}
+}
