@@ -185,6 +185,7 @@ var noExample = map[string]string{
 	"conformance/bench":           "measures time: no output is the same twice",
 	"nfsdemo/bench":               "measures time: no output is the same twice",
 	"nfsdemo/backend/backendtest": "a suite of tests, used by tests",
+	"internal/clitest":            "ends processes, used by tests",
 }
 
 func exportsFunctions(p *parsed) bool {

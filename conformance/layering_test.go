@@ -98,6 +98,7 @@ var layers = []layer{
 
 	{name: "internal/accept"},
 	{name: "internal/cliout"},
+	{name: "internal/clitest"},
 	{name: "internal/fair", pure: true},
 	{name: "internal/mutant", pure: true},
 	{name: "internal/measure", modules: []string{"golang.org/x/sys"}},
