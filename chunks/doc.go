@@ -8,7 +8,7 @@
 //
 //   - [Segment], [ReadSegment], [WriteChunk], [Lists]: the wire forms, their
 //     codec and their [Limits];
-//   - [Message]: an RPC message and its reducible [Item]s; what stays inline;
+//   - [Message]: an RPC message, each [Item] of it that may be reduced, and what stays inline;
 //   - [Layout]: where in ONE contiguous buffer the inline octets go and where
 //     each RDMA Read must put its segment, so that the rebuilt message needs no
 //     second copy;

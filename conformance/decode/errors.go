@@ -3,7 +3,7 @@ package decode
 import "errors"
 
 // Reasons why octets of a connection are not decoded, or a message is not rebuilt. They are
-// wrapped in [Event.Err], [Message.Err] and [RPC.Err] with the details, so test with errors.Is.
+// wrapped in [Event.Err], [RPC.Err] and [Compound.Err] with the details, so test with errors.Is.
 var (
 	// ErrNotMPA: the stream does not begin with an MPA startup key (RFC 5044 Section 7.1.1) on
 	// either side. Such connections are somebody else's; the rest of them is not decoded.

@@ -21,7 +21,7 @@
 //	if err := c.Handshake(ctx); err != nil { … }
 //	err := rping.Ping(ctx, c, &rping.Options{Size: 4096, Count: 3})
 //
-// The other side is [Echo] on one connection and [Serve] on a listener.
+// The other side is [Echo] on one connection and [Server.Serve] on a listener.
 //
 // Against rping itself:
 //

@@ -9,6 +9,6 @@
 //     it. Leases are recalled for that, and a log whose client does not answer in time is
 //     fenced. Acknowledged records are never dropped.
 //
-// The table is a pure machine: events and the time go in, [Action]s come out. It is not
-// safe for concurrent use.
+// The table is a pure machine: events and the time go in, and each [Action] that is due comes
+// out. It is not safe for concurrent use.
 package lease
