@@ -16,5 +16,6 @@
 // every request, and an echo of 1 MiB by chunks with one in records; it also weighs
 // idle connections.
 //
-// The commands `conformance bench engine` and `conformance bench rpc` run them.
+// [Scale] is about many connections and how they share, [Commit] about appends to a commit log, and [Grow]
+// draws cost against size. The commands are those of `conformance bench`.
 package bench

@@ -32,7 +32,7 @@ func (a *app) addClientFlags(cmd *cobra.Command) {
 	flags.Int64Var(&f.uid, "uid", -1, "user `id` to act as (AUTH_SYS); -1: yours")
 	flags.Int64Var(&f.gid, "gid", -1, "group `id` to act as; -1: yours")
 	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "longest `time` to connect and mount")
-	flags.DurationVar(&f.reconnect, "reconnect", 0, "go on for so long a `time` when a connection is lost; the first one must come about, in --timeout; 0: fail")
+	flags.DurationVar(&f.reconnect, "reconnect", 0, "when a connection is lost, try for this `time` to make another; the first one is tried once, within --timeout; 0: fail")
 	flags.IntVar(&f.inFlight, "in-flight", nfsclient.DefaultInFlight, "READs or WRITEs of one file under way at a time")
 	flags.IntVar(&f.block, "block", nfsclient.DefaultMaxBlock, "most `octets` of one READ or WRITE")
 	flags.BoolVar(&f.reservedPort, "reserved-port", false, "call from a port below 1024 (needs privileges)")

@@ -175,7 +175,7 @@ func TestFirstConnection(t *testing.T) {
 			t.Errorf("%v: %+v", args, r)
 		}
 	}
-	if r := command(t.Context(), "", "ls", "--help"); !strings.Contains(r.stdout, "the first one must come about") {
+	if r := command(t.Context(), "", "ls", "--help"); !strings.Contains(r.stdout, "the first one is tried once") {
 		t.Error(r.stdout)
 	}
 }
@@ -188,14 +188,19 @@ func TestSettings(t *testing.T) {
 		before, flags []string
 		want          string
 	}{
-		{serve, []string{"--credits", "-1"}, "Credits is -1, want 1 to 4096"},
-		{serve, []string{"--credits", "4097"}, "Credits is 4097"},
-		{serve, []string{"--client-memory", "1"}, "PerClient.Memory is 1048576, less than one MaxPayload"},
-		{serve, []string{"--memory-limit", "1"}, "RequestMemory is 1048576"},
-		{serve, []string{"--memory-limit", "-5"}, "--memory-limit: want a number"},
-		{serve, []string{"--max-connections", "2000000000"}, "MaxConns is 2000000000"},
-		{proxy, []string{"--backward", "-1"}, "BackwardCredits is -1, want 0 to 4096"},
-		{[]string{"proxy", "--to", "nfs+rdma://127.0.0.1:1", "--listen", "foo"}, []string{"--credits", "-1"}, "Credits is -1"},
+		{serve, []string{"--credits", "-1"}, "--credits -1: want 1 to 4096, or 0 for the default"},
+		{serve, []string{"--credits", "4097"}, "--credits 4097: want 1 to 4096"},
+		{serve, []string{"--client-memory", "1"}, "--client-memory 1: want 2 to"},
+		{serve, []string{"--client-memory", "-2"}, "--client-memory -2: want 2 to"},
+		{serve, []string{"--client-pulls", "-2"}, "--client-pulls -2: want 1 to"},
+		{serve, []string{"--memory-limit", "1"}, "--memory-limit 1: want 2 to"},
+		{serve, []string{"--memory-limit", "-5"}, "--memory-limit -5: want 2 to"},
+		{serve, []string{"--max-connections", "2000000000"}, "--max-connections 2000000000: want 1 to 1073741824"},
+		{serve, []string{"--max-pulls", "2000000000"}, "--max-pulls 2000000000: want 1 to 1073741824"},
+		{serve, []string{"--credit-pool", "-1"}, "--credit-pool -1: want 0 or more"},
+		{proxy, []string{"--backward", "-1"}, "--backward -1: want 1 to 4096"},
+		{proxy, []string{"--backward", "4097"}, "--backward 4097: want 1 to 4096"},
+		{[]string{"proxy", "--to", "nfs+rdma://127.0.0.1:1", "--listen", "foo"}, []string{"--credits", "-1"}, "--credits -1"},
 		{[]string{"cat", "nfs://127.0.0.1:1/x"}, []string{"--reconnect", "-1s"}, "--reconnect -1s: want a time"},
 		{[]string{"fo"}, nil, "see nfsdemo --help"},
 	} {
@@ -203,6 +208,31 @@ func TestSettings(t *testing.T) {
 		r := command(t.Context(), "", args...)
 		if r.status != exitUsage || r.stdout != "" || !strings.Contains(r.stderr, tt.want) {
 			t.Errorf("%v: status %d, output %q, errors %q; want %q", args, r.status, r.stdout, r.stderr, tt.want)
+		}
+	}
+}
+
+// TestRanges: the bounds of the flags are those of transport.Config.
+func TestRanges(t *testing.T) {
+	good := []transport.Config{
+		{Credits: maxCredits, BackwardCredits: maxCredits, MaxConns: maxCount, MaxPulls: maxCount},
+		{RequestMemory: minMiB << 20, PerClient: transport.ClientLimits{Memory: minMiB << 20}},
+	}
+	for _, c := range good {
+		if err := c.Check(); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, c := range []transport.Config{
+		{Credits: maxCredits + 1},
+		{BackwardCredits: maxCredits + 1},
+		{MaxConns: maxCount + 1},
+		{MaxPulls: maxCount + 1},
+		{RequestMemory: (minMiB - 1) << 20},
+		{PerClient: transport.ClientLimits{Memory: (minMiB - 1) << 20}},
+	} {
+		if err := c.Check(); err == nil {
+			t.Errorf("%+v is taken", c)
 		}
 	}
 }
@@ -216,7 +246,7 @@ func TestLimitTooLarge(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // of a server that starts all the same
 		r := command(ctx, "", "serve", "--export", t.TempDir(), "--listen", "127.0.0.1:0", "--mount-listen", "", flag, "99999999999999")
 		cancel()
-		if r.status != exitUsage || !strings.Contains(r.stderr, flag[2:]+": too much") {
+		if r.status != exitUsage || !strings.Contains(r.stderr, flag[2:]+" 99999999999999: want 2 to 8796093022207") {
 			t.Errorf("status %d, errors %q", r.status, r.stderr)
 		}
 	}

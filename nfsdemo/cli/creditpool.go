@@ -14,7 +14,7 @@ func addPoolFlag(cmd *cobra.Command, n *int) {
 func creditPool(n int) (*transport.CreditPool, error) {
 	switch {
 	case n < 0:
-		return nil, usagef("--credit-pool %d: want a number of credits, 0 for no bound", n)
+		return nil, usagef("--credit-pool %d: want 0 or more; 0 is no bound", n)
 	case n == 0:
 		return nil, nil
 	}

@@ -4,7 +4,10 @@
 //
 //	nfsdemo demo                              both ends over loopback, no root
 //	nfsdemo serve --export DIR                NFSv3 over RDMA for Linux and for us
+//	nfsdemo proxy --to URL                    RDMA in front of NFS/TCP servers, or the reverse
 //	nfsdemo ls|cat|cp|stat|mkdir|rm|mv|df     a client without a mount
+//	nfsdemo log dump|verify|push|replies      what is in the logs of a server or a client
+//	nfsdemo bench push                        durable writes, measured
 //
 // Conventions, the same for all of them: data go to standard output, and as JSON
 // with --json; everything else goes to standard error; a progress bar is drawn

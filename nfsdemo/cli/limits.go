@@ -21,7 +21,7 @@ type limitFlags struct {
 	clientPulls  int
 }
 
-// add declares the flags on a command. name is what the help calls a default.
+// add declares the flags on a command.
 func (f *limitFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.allow, "allow", nil, "serve only clients of this `network`, 192.0.2.0/24, or address; repeat it for several")
@@ -33,20 +33,41 @@ func (f *limitFlags) add(cmd *cobra.Command) {
 	flags.IntVar(&f.clientPulls, "client-pulls", 0, "calls of one client address whose chunks are read; 0: a quarter of all, -1: no limit of its own")
 }
 
-// maxLimit is the largest value of a limit: as many MiB as an int64 has octets for.
-const maxLimit = math.MaxInt64 >> 20
+// Ranges of flags. What transport.Config refuses is refused here before, since its errors name its own fields.
+const (
+	maxCredits = 4096                                // on one connection
+	maxCount   = 1 << 30                             // of connections, of pulls
+	minMiB     = transport.DefaultMaxPayload>>20 + 1 // room for the largest call
+	maxMiB     = min(math.MaxInt64>>20, math.MaxInt) // in octets it fits an int64
+)
+
+// inRange refuses the value n of a flag unless it is 0, the default, or least to most.
+func inRange(flag string, n, least, most int) error {
+	if n != 0 && (n < least || n > most) {
+		return usagef("--%s %d: want %d to %d, or 0 for the default", flag, n, least, most)
+	}
+	return nil
+}
 
 // apply puts the flags into cfg.
 func (f *limitFlags) apply(cfg *transport.Config) error {
-	for flag, n := range map[string]int{
-		"max-connections": f.conns, "memory-limit": f.memory, "max-pulls": f.pulls,
-		"client-connections": f.clientConns + 1, "client-memory": f.clientMemory + 1, "client-pulls": f.clientPulls + 1,
+	for _, r := range []struct {
+		flag           string
+		n, least, most int
+		unlimited      bool // by -1
+	}{
+		{"max-connections", f.conns, 1, maxCount, false},
+		{"memory-limit", f.memory, minMiB, maxMiB, false},
+		{"max-pulls", f.pulls, 1, maxCount, false},
+		{"client-connections", f.clientConns, 1, maxCount, true},
+		{"client-memory", f.clientMemory, minMiB, maxMiB, true},
+		{"client-pulls", f.clientPulls, 1, maxCount, true},
 	} {
-		if n < 0 {
-			return usagef("--%s: want a number, or 0 for the default", flag)
+		if r.unlimited && r.n == -1 {
+			continue
 		}
-		if int64(n) > maxLimit {
-			return usagef("--%s: too much; the largest is %d", flag, int64(maxLimit))
+		if err := inRange(r.flag, r.n, r.least, r.most); err != nil {
+			return err
 		}
 	}
 	if len(f.allow) > 0 {

@@ -92,6 +92,12 @@ func (f *proxyFlags) config(a *app) (*transport.Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := inRange("credits", f.credits, 1, maxCredits); err != nil {
+		return nil, err
+	}
+	if err := inRange("backward", f.backward, 1, maxCredits); err != nil {
+		return nil, err
+	}
 	cfg := &transport.Config{Logger: log, Credits: f.credits, BackwardCredits: f.backward}
 	if f.noCRC {
 		cfg.CRC = transport.CRCOff

@@ -117,7 +117,7 @@ func (a *app) tell(r *replies.Client) {
 		return
 	}
 	if err := r.Offered(); errors.Is(err, replies.ErrNoProgram) {
-		fmt.Fprintln(a.stderr, "nfsdemo: this server pushes no replies, so that they count when they come: start it with --replies ADDRESS")
+		fmt.Fprintln(a.stderr, "nfsdemo: this server pushes no replies: they count as soon as they arrive, unless it is started with --replies ADDRESS")
 	} else if err != nil {
 		fmt.Fprintf(a.stderr, "nfsdemo: no replies are pushed yet, so that they count when they come: %v\n", err)
 	}

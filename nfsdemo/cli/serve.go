@@ -119,6 +119,9 @@ func (f *serveFlags) config(a *app) (*serviceConfig, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := inRange("credits", f.credits, 1, maxCredits); err != nil {
+		return nil, err
+	}
 	cfg.config = &transport.Config{Logger: log, Credits: f.credits, Profile: f.profile, ImmediateReplies: cfg.immediate}
 	if cfg.config.CreditPool, err = creditPool(f.pool); err != nil {
 		return nil, err
