@@ -146,7 +146,7 @@ func mutants(cmd *cobra.Command, root, only string, asJSON bool) error {
 }
 
 func rootFlag(cmd *cobra.Command, root *string) {
-	cmd.Flags().StringVar(root, "root", "", "root of the checkout, `DIR`; without it the one this is run in")
+	cmd.Flags().StringVar(root, "root", "", "`DIR` of the checkout; by default the one this is run in")
 }
 
 // scan reads the tags of the checkout at root, or else around the working directory.

@@ -29,7 +29,7 @@ sessions. For each connection it prints what it was, which rules were broken, by
 which packet (> from the side that opened the connection), and what the capture
 does not allow to judge. docs/judge.md is the guide.
 
-A rule that a known peer is known to break belongs into a file beside the capture,
+A rule that a known peer is known to break belongs in a file beside the capture,
 with the reason; --expect wants exactly that, no less and no more.
 
 Exit status: 0 no rule is broken (notes do not count), or --expect is met; 1 one
@@ -52,7 +52,7 @@ command line.`,
 	flags := cmd.Flags()
 	flags.BoolVar(&f.json, "json", false, "one JSON document (docs/judge-json.md)")
 	flags.BoolVar(&f.all, "all", false, "print every violation that is kept, not ten of a kind")
-	flags.IntVar(&f.limit, "limit", 100, "violations kept of each rule on each connection, `N`; the others are counted")
+	flags.IntVar(&f.limit, "limit", 100, "keep `N` violations of each rule on each connection, and count the others")
 	flags.StringVar(&f.annotate, "annotate", "", "write the capture again to `OUT.pcapng`, violations as packet comments")
 	flags.StringVar(&f.html, "html", "", "draw the capture as a page in `OUT.html`")
 	flags.StringVar(&f.expect, "expect", "", "compare with `FILE`: lines of rule, connection, count; # begins a comment")

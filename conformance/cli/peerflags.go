@@ -1,8 +1,13 @@
 package cli
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"net"
+	"os/signal"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,8 +40,35 @@ func (f *peerFlags) check() error {
 	return nil
 }
 
-// checkListen refuses what cannot be an address. Whether it is one of this machine says
-// Listen.
+// serve listens on --listen, says so, and calls run until it returns. The context of run ends when the
+// command is interrupted; run closes the listener.
+func (f *peerFlags) serve(cmd *cobra.Command, name string, run func(ctx context.Context, l net.Listener) error) error {
+	if err := f.checkListen(); err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", f.listen)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	fmt.Fprintf(cmd.ErrOrStderr(), "conformance: %s server on %v\n", name, l.Addr())
+	return run(ctx, l)
+}
+
+// failed is the error of a client, on one line.
+func (f *peerFlags) failed(addr string, err error) error {
+	text := oneLine(err)
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		text += ": start the server, or give its port"
+	}
+	return fmt.Errorf("%s: %s", addr, text)
+}
+
+// oneLine returns the text of an error; joined errors have a line each.
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+
+// checkListen refuses what cannot be an address. Whether this machine has it, Listen will tell.
 func (f *peerFlags) checkListen() error {
 	_, port, err := net.SplitHostPort(f.listen)
 	if err == nil {

@@ -5,10 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os/signal"
 	"slices"
-	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -85,40 +82,30 @@ func (f *perftestFlags) server(cmd *cobra.Command) error {
 	if f.tests < 0 {
 		return usagef("--tests %d: want 0 or more", f.tests)
 	}
-	if err := f.checkListen(); err != nil {
-		return err
-	}
-	l, err := net.Listen("tcp", f.listen)
-	if err != nil {
-		return err
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	fmt.Fprintf(cmd.ErrOrStderr(), "conformance: perftest server on %v\n", l.Addr())
 	failed := 0
-	s := &perftest.Server{CRC: f.crc(), Tests: f.tests, Timeout: f.timeout, Report: func(r perftest.Result) {
-		if r.Err == nil {
-			r.Err = f.agreed(r.State)
-		}
-		if r.Err != nil && ctx.Err() == nil {
-			failed++
-		}
-		printTest(cmd.OutOrStdout(), &r)
-	}}
-	if err := s.Serve(ctx, l); err != nil {
-		return err
+	err := f.serve(cmd, "perftest", func(ctx context.Context, l net.Listener) error {
+		s := &perftest.Server{CRC: f.crc(), Tests: f.tests, Timeout: f.timeout, Report: func(r perftest.Result) {
+			if r.Err == nil {
+				r.Err = f.agreed(r.State)
+			}
+			if r.Err != nil && ctx.Err() == nil {
+				failed++
+			}
+			printTest(cmd.OutOrStdout(), &r)
+		}}
+		return s.Serve(ctx, l)
+	})
+	if err == nil && failed > 0 {
+		err = fmt.Errorf("%d tests failed", failed)
 	}
-	if failed > 0 {
-		return fmt.Errorf("%d tests failed", failed)
-	}
-	return nil
+	return err
 }
 
 // printTest writes the line of one test at the server.
 func printTest(w io.Writer, r *perftest.Result) {
 	text := "ok"
 	if r.Err != nil {
-		text = strings.ReplaceAll(r.Err.Error(), "\n", "; ") // joined errors have lines
+		text = oneLine(r.Err)
 	}
 	fmt.Fprintf(w, "%v: %d Sends, %d octets written, %d read, CRC %s: %s\n",
 		r.Remote, r.Sends, r.Written, r.Read, onOff(r.State.CRC), text)
@@ -145,7 +132,7 @@ func (f *perftestFlags) client(cmd *cobra.Command, test, addr string) error {
 		err = f.agreed(state)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %s", addr, strings.ReplaceAll(err.Error(), "\n", "; "))
+		return f.failed(addr, err)
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%s: %d times %d octets, CRC %s: ok\n", test, f.count, f.size, onOff(state.CRC))
 	return nil

@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os/signal"
-	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -87,33 +84,23 @@ func (f *rpingFlags) server(cmd *cobra.Command) error {
 	if f.conns < 0 {
 		return usagef("--conns %d: want 0 or more", f.conns)
 	}
-	if err := f.checkListen(); err != nil {
-		return err
-	}
-	l, err := net.Listen("tcp", f.listen)
-	if err != nil {
-		return err
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	fmt.Fprintf(cmd.ErrOrStderr(), "conformance: rping server on %v\n", l.Addr())
 	failed := 0
-	s := &rping.Server{CRC: f.crc(), Conns: f.conns, Timeout: f.timeout, Report: func(r rping.Result) {
-		if r.Err == nil {
-			r.Err = f.agreed(r.State)
-		}
-		if r.Err != nil && ctx.Err() == nil {
-			failed++
-		}
-		f.print(cmd.OutOrStdout(), r)
-	}}
-	if err := s.Serve(ctx, l); err != nil {
-		return err
+	err := f.serve(cmd, "rping", func(ctx context.Context, l net.Listener) error {
+		s := &rping.Server{CRC: f.crc(), Conns: f.conns, Timeout: f.timeout, Report: func(r rping.Result) {
+			if r.Err == nil {
+				r.Err = f.agreed(r.State)
+			}
+			if r.Err != nil && ctx.Err() == nil {
+				failed++
+			}
+			f.print(cmd.OutOrStdout(), r)
+		}}
+		return s.Serve(ctx, l)
+	})
+	if err == nil && failed > 0 {
+		err = fmt.Errorf("%d connections failed", failed)
 	}
-	if failed > 0 {
-		return fmt.Errorf("%d connections failed", failed)
-	}
-	return nil
+	return err
 }
 
 func (f *rpingFlags) client(cmd *cobra.Command, addr string) error {
@@ -133,7 +120,7 @@ func (f *rpingFlags) client(cmd *cobra.Command, addr string) error {
 		err = f.agreed(state)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %s", addr, strings.ReplaceAll(err.Error(), "\n", "; ")) // joined errors have lines
+		return f.failed(addr, err)
 	}
 	f.print(cmd.OutOrStdout(), rping.Result{State: state, Pings: f.count})
 	return nil
@@ -144,7 +131,7 @@ func (f *rpingFlags) print(w io.Writer, r rping.Result) {
 	crc := onOff(r.State.CRC)
 	text, peer := "ok", ""
 	if r.Err != nil {
-		text = strings.ReplaceAll(r.Err.Error(), "\n", "; ")
+		text = oneLine(r.Err)
 	}
 	if r.Remote != nil {
 		peer = r.Remote.String()

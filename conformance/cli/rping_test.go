@@ -62,6 +62,21 @@ func (l listening) addr(t *testing.T) string {
 	return addr
 }
 
+// TestRefused: where nobody listens, both clients say what to do.
+func TestRefused(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	for _, args := range [][]string{{"rping", "client"}, {"perftest", "client", "write_bw"}} {
+		status, _, stderr := run(t, nil, append(args, l.Addr().String())...)
+		if status != 1 || !strings.HasSuffix(stderr, "connection refused: start the server, or give its port\n") {
+			t.Errorf("%v: %d %q", args, status, stderr)
+		}
+	}
+}
+
 func TestRpingBothSides(t *testing.T) {
 	for _, tt := range []struct {
 		server, client string
