@@ -30,6 +30,7 @@ type Place struct {
 	Pull   string `json:"pull"`   // 4096 octets inline: larger WRITEs are pulled by RDMA Read
 	Inline string `json:"inline"` // inlineSize octets
 	Push   string `json:"push"`   // push-mode writes, and the processor time of the process
+	Bare   string `json:"bare"`   // plain TCP and durable writes, see bare; "": no such server
 	Once   string `json:"once"`   // calls that must not run twice run once; "": no such server
 }
 
@@ -75,6 +76,9 @@ func Serve(at string) (p Peer, stop func() error, err error) {
 	if err := ps[1].addOnce(intents); err != nil {
 		return p, stop, err
 	}
+	if err := ps[1].addBare(logs); err != nil {
+		return p, stop, err
+	}
 	return Peer{Sim: ps[0].at(), File: ps[1].at()}, stop, nil
 }
 
@@ -84,6 +88,7 @@ type place struct {
 	fs      backend.FS
 	push    *pushwrite.Server
 	once    *once.Journal       // nil: none
+	bare    *bare               // nil: none
 	servers []*transport.Server // pull, inline, push, and perhaps once
 	ls      []net.Listener      // of the first three, of commit connections, and of once
 	wg      sync.WaitGroup
@@ -137,7 +142,19 @@ func (p *place) at() Place {
 	if p.once != nil {
 		pl.Once = addr(4)
 	}
+	if p.bare != nil {
+		pl.Bare = p.bare.l.Addr().String()
+	}
 	return pl
+}
+
+// addBare serves bare writes, with rings in the directory at.
+func (p *place) addBare(at string) error {
+	l, err := measure.Listen()
+	if err == nil {
+		p.bare = newBare(l, at)
+	}
+	return err
 }
 
 // addOnce serves the files once more, with a journal of intents in the directory at.
@@ -171,6 +188,9 @@ func (p *place) close() error {
 	}
 	if p.push != nil {
 		errs = append(errs, p.push.Close(context.Background()))
+	}
+	if p.bare != nil {
+		p.bare.close()
 	}
 	if p.once != nil {
 		errs = append(errs, p.once.Close(context.Background()))

@@ -74,7 +74,8 @@ func fileCases(at Place, o *Options) (cases []measure.Case) {
 			gate(measure.Result{Name: "file, processor time of the server, applied: push against " + against.name, Unit: "us", Gate: 0.8, AtMost: true},
 				cost(write, at, n), cost(pushed, at, n)))
 	}
-	return cases
+	return append(cases, gate(measure.Result{Name: "file, 16 clients: push against plain TCP and a durable write, nothing else", Unit: "/s"},
+		rate(byBare(at.Bare), o.Rate), rate(l.byPush(false), o.Rate)))
 }
 
 // latency has one client write n times size octets: the median, microseconds.
