@@ -5,6 +5,8 @@ var NFS Binding = nfs{}
 
 type nfs struct{}
 
+var _ Lister = nfs{}
+
 // both is what the two versions implement.
 type both interface {
 	Binding
@@ -50,4 +52,15 @@ func (b nfs) WalkResults(prog, vers, proc uint32, results []byte, visit Visit) b
 // EligibleResults implements [ResultLister].
 func (b nfs) EligibleResults(prog, vers, proc uint32, results []byte, list []Item) []Item {
 	return EligibleResults(b.of(vers), prog, vers, proc, results, list)
+}
+
+// Lists implements [Lister].
+func (nfs) Lists(prog, vers uint32) bool { return nfs4{}.Lists(prog, vers) }
+
+func (nfs) ListArgs(prog, vers, proc uint32, args []byte, visit Visit) bool {
+	return nfs4{}.ListArgs(prog, vers, proc, args, visit)
+}
+
+func (nfs) ListResults(prog, vers, proc uint32, results []byte, visit Visit) bool {
+	return nfs4{}.ListResults(prog, vers, proc, results, visit)
 }

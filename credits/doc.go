@@ -31,7 +31,7 @@
 //
 // Each direction of a connection has its own pair (RFC 8167 Section 4.2). [Responder.Expect] counts
 // messages that use the same receives but are not calls: replies to our own calls, and RDMA_DONE (RFC
-// 5666 Section 3.4).
+// 5666 Section 3.8).
 //
 // A server with many connections can bound the credits of all of them together. A [Pool] gives each
 // connection a [Share] according to its load, which limits its Responder.

@@ -2,7 +2,7 @@ package credits
 
 // KeepDone makes Take leave one credit in hand for an RDMA_DONE while anything
 // is in flight and the window has room for both. For requesters of profile
-// rfc5666, whose replies may have to be pulled (RFC 5666 Section 3.4).
+// rfc5666, whose replies may have to be pulled (RFC 5666 Section 3.8).
 func (r *Requester) KeepDone(on bool) { r.keepDone = on }
 
 // TakeDone takes a credit for an RDMA_DONE and reports whether there was one;

@@ -22,8 +22,8 @@ type MsgType uint32
 const (
 	MsgTypeMsg   MsgType = 0 // RDMA_MSG: lists, then the RPC message inline
 	MsgTypeNoMsg MsgType = 1 // RDMA_NOMSG: lists only, the message is in a chunk
-	MsgTypeMsgP  MsgType = 2 // RDMA_MSGP: padded inline message (RFC 5666 Section 4.2)
-	MsgTypeDone  MsgType = 3 // RDMA_DONE: reply chunks were read (RFC 5666 Section 4.2)
+	MsgTypeMsgP  MsgType = 2 // RDMA_MSGP: padded inline message (RFC 5666 Section 4.1)
+	MsgTypeDone  MsgType = 3 // RDMA_DONE: the reply's chunks were read (RFC 5666 Section 4.1)
 	MsgTypeError MsgType = 4 // RDMA_ERROR: the call was refused
 )
 

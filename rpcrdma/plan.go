@@ -20,8 +20,9 @@ const (
 // at least ReduceMin octets; a reply chunk is offered when the largest reply
 // still exceeds RecvSize (RFC 8166 Section 4.3.3). Call: items are reduced by
 // the same rule, the longest first; if the rest exceeds SendSize the call goes long.
-// Choice: where the peer's alignment is known an item that fits inline with its
-// padding is not reduced: that "obviates RDMA Read" (RFC 5666 Section 3.9).
+// Choice: if the peer's alignment is known, an item that fits inline with its padding is not
+// reduced, so that "the need for servers to perform RDMA Read [...] is obviated" (RFC 5666
+// Section 3.9).
 //
 // Errors: chunks.ErrItem, [ErrTooLong], [ErrInline].
 func (r *Requester) Plan(c *Call) error {
