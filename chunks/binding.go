@@ -7,9 +7,9 @@ import "github.com/stag-rdma/stag/xdr"
 // them: the first eligible argument of a call and the first eligible result of a
 // reply. See [ResultLister] for replies with several.
 //
-// Find methods get octets that may be reduced already: they look no further than
-// the item's count word. pos is the offset of the data, just behind that word,
-// from the start of the octets given, and n the count. ok is false when the
+// The octets given to a Find method may be reduced already, so it reads no further
+// than the item's count word. pos is the offset of the data, just after that word,
+// from the start of the octets given, and n is the count. ok is false when the
 // procedure has no such item, when this message has none (an error result), or
 // when the octets do not decode up to the count. The count is not compared with
 // the octets that are there.
@@ -25,16 +25,16 @@ type Binding interface {
 	// FindResult finds the eligible result in the results of a reply.
 	FindResult(prog, vers, proc uint32, results []byte) (pos, n int, ok bool)
 	// MaxResults returns the largest results a call with these arguments can
-	// have: octets behind the RPC reply header without the eligible result's
-	// data, and the octets of those data. ok is false for a procedure it does
-	// not know and for arguments that do not decode.
+	// have: rest is the octets after the RPC reply header without the data of
+	// the eligible result, item the octets of those data. ok is false for a
+	// procedure it does not know and for arguments that do not decode.
 	MaxResults(prog, vers, proc uint32, args []byte) (rest, item int, ok bool)
 }
 
 // ResultLister is an optional half of a [Binding] for programs whose replies can
-// have several eligible results. EligibleResults appends those that are whole in
-// results, pad included, to list, in their order; Pos counts from the start of
-// results, of which Data are views.
+// have several eligible results. EligibleResults appends to list those that are
+// whole in results, pad included, in their order. Pos counts from the start of
+// results, and Data is a view of results.
 type ResultLister interface {
 	EligibleResults(prog, vers, proc uint32, results []byte, list []Item) []Item
 }

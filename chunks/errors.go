@@ -17,7 +17,7 @@ var (
 	ErrPosition = errors.New("chunks: bad position")
 	// ErrOverlap: a Position inside the data of the chunk before it.
 	ErrOverlap = errors.New("chunks: chunks overlap")
-	// ErrBeyond: a Position behind the end of the stream.
+	// ErrBeyond: a Position after the end of the stream.
 	ErrBeyond = errors.New("chunks: position beyond the stream")
 	// ErrNoStream: a long call without a Position Zero chunk.
 	ErrNoStream = errors.New("chunks: no position zero chunk")

@@ -19,20 +19,20 @@ type Placed struct{ Pos, Len int }
 
 // Holds reports whether the chunk is a legal carrier of an opaque of count octets:
 // its length is the count, or the count rounded up to a multiple of 4 (RFC 8166
-// Section 3.4.5.2). Whoever gets false answers GARBAGE_ARGS.
+// Section 3.4.5.2). If not, a responder answers GARBAGE_ARGS.
 func (p Placed) Holds(count int) bool {
 	return p.Len == count || int64(p.Len) == int64(count)+int64(xdr.Pad(count))
 }
 
-// Layout tells how an RPC message comes together in ONE contiguous buffer of
-// Total octets from inline octets and read segments (RFC 8166 Section 3.4.5):
+// Layout describes how inline octets and read segments make up an RPC message in
+// ONE contiguous buffer of Total octets (RFC 8166 Section 3.4.5):
 //
 //	inline   | XID … count |           | more words |
 //	chunks                 | data, pad |
 //	buffer   0             Pos                      Total
 //
-// RDMA Reads place segments at their final address; a Position Zero chunk is
-// split where ordinary chunks go between. Build reuses the memory of all slices.
+// RDMA Reads place segments at their final address. A Position Zero chunk is split
+// where ordinary chunks are inserted. Build reuses the memory of all slices.
 type Layout struct {
 	Total  int      // octets of the unreduced message
 	Pulls  []Pull   // RDMA Reads, in list order
@@ -63,8 +63,8 @@ func (l *Layout) Build(read []ReadSegment, inline int, lim *Limits) error {
 }
 
 // BuildLong lays out a long call (RDMA_NOMSG, RFC 8166 Section 3.5.3): the
-// stream is the Position Zero chunk at the head of read, in which ordinary
-// chunks behind it may still be missing. Errors are those of Build, and
+// stream is the Position Zero chunk at the head of read; the ordinary chunks after
+// it in read are inserted into that stream. Errors are those of Build, and
 // [ErrNoStream] when read does not begin with Position 0.
 func (l *Layout) BuildLong(read []ReadSegment, lim *Limits) error {
 	l.Reset()
@@ -90,8 +90,8 @@ func (l *Layout) finish(err error) error {
 	return err
 }
 
-// build walks the chunks in Position order. dst is the length of the stream
-// rebuilt so far, in the octets of the source stream used up.
+// build walks the chunks in Position order. dst counts the octets rebuilt so far,
+// and in the octets of the source stream used for them.
 func (l *Layout) build(read []ReadSegment, stream, limit uint64) error {
 	var dst, in uint64
 	for len(read) > 0 {

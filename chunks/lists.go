@@ -69,7 +69,7 @@ func (l *Lists) AddWrite() *WriteChunk {
 	return &l.Write[len(l.Write)-1]
 }
 
-// Decode reads the lists from d, which it leaves at the octet behind them. It
+// Decode reads the lists from d, which it leaves at the octet after them. It
 // checks the form, the limits (nil: defaults), that no segment wraps, and the
 // sum of all lengths; it does not look at Positions, which [Layout.Build] does.
 // Nothing is retained of d's input.

@@ -3,7 +3,7 @@ package chunks
 import "github.com/stag-rdma/stag/xdr"
 
 // Item is a reducible opaque: Data begins at octet Pos of the unreduced stream,
-// just behind its count word; its pad follows it. Data is borrowed.
+// just after its count word; its pad follows it. Data is borrowed.
 type Item struct {
 	Pos  int // multiple of 4, ≥ 4
 	Data []byte
@@ -31,9 +31,9 @@ func (s Set) With(i int) Set {
 // which follow each other (a header and its arguments or results; either may be
 // empty), and the items in it that may be reduced. Everything is borrowed.
 //
-// If Whole, the parts are the unreduced stream and hold the items' data and pads
-// too. If not, the parts are the stream with every item's data and pad missing;
-// an Item.Pos counts them all the same.
+// If Whole, the parts are the unreduced stream, with the data and pads of the items.
+// If not, the parts are the stream without them; Item.Pos is still an offset in the
+// unreduced stream.
 type Message struct {
 	Head, Body []byte
 	Items      []Item // ascending Pos

@@ -1,7 +1,7 @@
 package chunks
 
-// Scope is an optional half of a [Binding]: which programs it speaks for. A
-// binding without it speaks for all.
+// Scope is an optional half of a [Binding]: it reports for which programs the
+// binding speaks. A binding without it speaks for all.
 //
 // Under RFC 5666 "any object MAY be chosen for chunking" (RFC 5666 Section 3.4)
 // in a program that no binding speaks for; with one, only what it calls eligible.
@@ -18,9 +18,9 @@ func Covers(b Binding, prog, vers uint32) bool {
 }
 
 // Visit is called for a variable-length opaque or string whose data are due at
-// offset pos, just behind its count word n. It returns how many octets of the
-// item follow there: the data and their pad; padding of an RDMA_MSGP before
-// them too; 0 when a read chunk has them. A negative number ends the walk.
+// offset pos, just after its count word n. It returns how many octets of the
+// item follow there: the data and their pad, and before them the padding of an
+// RDMA_MSGP; 0 when a read chunk has them. A negative number ends the walk.
 type Visit func(pos, n int) (octets int)
 
 // Walker is an optional half of a [Binding]: it finds every variable-length

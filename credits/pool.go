@@ -22,9 +22,9 @@ type Pool struct {
 	pairs   int64 // shares of two: peers with one call at a time, or two
 	larger  int64 // shares above two
 	members int64 // shares
-	joined  int64 // how the next share is spread
-	owed    int64 // kept free for a share that wanted so many to be a fair one
-	patient int64 // answers until that is given up: who has too much may be silent
+	joined  int64 // spread of the next share
+	owed    int64 // credits kept free for a share that wants more and has less than a fair one
+	patient int64 // answers until owed is given up: the peers that have too many may be silent
 }
 
 // NewPool returns a pool of n credits, 1 to 2^31-1; values outside count as the nearest
@@ -84,21 +84,21 @@ type Share struct {
 	left    int64 // answers until the round ends
 	widened bool  // the limit was raised for this round
 	wait    int64 // answers until a full window is widened again
-	pause   int64 // about the same, after the latest attempt in vain
+	pause   int64 // from which wait was set, after the latest widening in vain
 	spread  int64 // 0 to spreads-1
 }
 
-// A peer with one call at a time always fills a share of one, so it is tried with two now
-// and then: after firstPause answers, and ever later up to maxPause while that is in vain.
-// It may fall silent with either. Peers that do the same thing, such as a mount, are tried
-// at one of so many spreads different times.
+// A peer with one call at a time always fills a share of one, so now and then it gets a share
+// of two: after firstPause answers, and then, as long as that is in vain, after ever longer
+// pauses of up to maxPause. Peers that all do the same, such as mounting, get it at different
+// times, one of spreads.
 const (
 	firstPause = 8
 	maxPause   = 255
 	spreads    = 16
 )
 
-// rest keeps the window from being widened for n answers, or somewhat more.
+// rest keeps the share from being widened for n answers, or somewhat more.
 func (s *Share) rest(n int64) { s.pause, s.wait = n, n+s.spread*n/firstPause }
 
 // Leave gives the share back when its connection has ended. It is idempotent.
@@ -180,7 +180,8 @@ func (s *Share) move(want, unanswered int64) {
 	p.count(s.held, 1)
 }
 
-// bound returns what of want a share of now credits, which is not counted, may have.
+// bound returns how many of want credits a share may have that has now credits. Its own are not
+// counted in p.held.
 func (p *Pool) bound(now, want int64) int64 {
 	room := p.size - p.held
 	fair := p.fair(1)
@@ -198,5 +199,5 @@ func (p *Pool) bound(now, want int64) int64 {
 	return min(max(fair, min(want, left)), room)
 }
 
-// fair returns an equal part of the pool for the larger shares and so many more.
+// fair returns an equal part of the pool, at least 1, if the larger shares and more others divide it.
 func (p *Pool) fair(more int64) int64 { return max((p.size-2*p.pairs)/(p.larger+more), 1) }

@@ -24,7 +24,7 @@ func (f Form) String() string {
 // Plan is what [Requester.Plan] decided about a call: its form, and which
 // memory the owner must register before [Requester.AppendCall].
 type Plan struct {
-	// In this order it has no gaps, so that comparing it takes a few words.
+	// In this order the fields leave no gaps: Plan is compared as a few words.
 
 	// Stream: octets of the payload stream to register for remote read, 0 if the
 	// call is not long; give Memory.Stream. [Call.AppendStream] makes them.
@@ -46,9 +46,9 @@ type Plan struct {
 	Padded bool
 }
 
-// Memory says where registered memory is, in segments whose octets follow each
-// other. Parts that the plan does not ask for are ignored. The plan counts one
-// segment per part; more are legal while the header fits.
+// Memory says where the registered memory is. The octets of a part run through its
+// segments in order. Parts that the plan does not ask for are ignored. The plan counts
+// one segment per part; more are legal as long as the header fits.
 type Memory struct {
 	Arg, Stream, Sink, Reply chunks.WriteChunk
 	// More[i] is where item i+1 is, if Plan.More has it, and MoreSinks[i] the memory of
@@ -140,7 +140,7 @@ func (c *Call) Reset() {
 	c.MoreSinks, c.Lens = c.MoreSinks[:0], c.Lens[:0]
 	clear(c.pieces)
 	c.pieces, c.next = c.pieces[:0], nil
-	if c.Plan != (Plan{}) || c.Result.Read { // most calls have no chunks, and are half as large so
+	if c.Plan != (Plan{}) || c.Result.Read { // most calls have no chunks, and half as much to reset
 		c.resetChunks()
 	}
 	c.Result = Result{}

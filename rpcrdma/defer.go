@@ -7,22 +7,25 @@ import (
 )
 
 // Defer goes on with a call whose verdict is Pull but whose data are to stay at the
-// peer until the handler asks for them. The verdict is Dispatch, with in.RPC and in.Args
-// the reduced call, views of in.Payload, and in.Reduced telling what is missing; Answer;
-// or Pull again for a long call, whose arguments are themselves among what is missing:
-// it must be pulled whole.
+// peer until the handler asks for them. Its verdict is one of these:
 //
-// The owner does those of in.Layout.Pulls that the handler wants, in any order or not at
-// all, before Reply: that tells the peer that nobody looks at its memory any more (RFC
-// 8166 Section 3.5.3).
+//	Dispatch  in.RPC and in.Args are the reduced call, views of in.Payload, and
+//	          in.Reduced says what is missing from it
+//	Answer    the chunks disagree with the inline counts
+//	Pull      a long call, whose arguments are in chunks themselves: it must be pulled
+//	          whole
+//
+// The owner does those of in.Layout.Pulls that the handler wants, in any order, before
+// Reply: the reply tells the peer that nobody accesses its memory any more (RFC 8166
+// Section 3.5.3).
 func (r *Responder) Defer(in *Inbound) Verdict {
 	if in.Layout.Long {
 		return Pull
 	}
 	end := 0
 	for i := range in.Layout.Chunks {
-		// Choice: a chunk right behind another has no count word of its own in the
-		// reduced stream; see checkCounts.
+		// Choice: a chunk directly after another, without a count word of its own in the
+		// reduced stream, is refused; see checkCounts.
 		pos, n := in.Reduced(i)
 		if pos < end+4 || n < 0 || !in.Layout.Chunks[i].Holds(n) {
 			return r.answer(in, refuseGarbageArgs, ErrItemLength)
@@ -32,9 +35,9 @@ func (r *Responder) Defer(in *Inbound) Verdict {
 	return r.dispatch()
 }
 
-// Reduced returns where in Args the data of chunk i of Layout.Chunks are missing, just
-// behind their count word, and the count, in octets. It is for calls that were deferred.
-// A position that is not in Args has count -1.
+// Reduced returns the offset in Args at which the data of chunk i of Layout.Chunks are
+// missing, just after their count word, and the count, in octets. It is for calls that
+// were deferred. If the offset is not in Args, the count is -1.
 func (in *Inbound) Reduced(i int) (pos, n int) {
 	missing := 0
 	for _, c := range in.Layout.Chunks[:i] {

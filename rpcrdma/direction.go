@@ -54,7 +54,7 @@ func ForRequester(send []byte, byDefault bool) bool {
 // peeked is what peekLists finds.
 type peeked struct {
 	read, reply bool   // there is a read list, a reply chunk
-	rest        []byte // behind the lists
+	rest        []byte // after the lists
 	ok          bool   // the lists end within the Send
 }
 
@@ -79,8 +79,8 @@ func peekLists(b []byte) (l peeked) {
 // walk is the octets not walked over, nil when there were too few.
 type walk struct{ b []byte }
 
-// more reads the word that says whether something follows. Choice: any word but 0 says
-// so here; who decodes the header refuses the others.
+// more reads the word that says whether something follows. Choice: here any word but 0 says
+// so; the decoder of the header refuses those other than 1.
 func (w *walk) more() bool { return w.word() != 0 }
 
 func (w *walk) word() uint32 {

@@ -72,7 +72,7 @@ func (h *Header) Append(b []byte) []byte {
 			b = xdr.AppendUint32(b, h.Low)
 			b = xdr.AppendUint32(b, h.High)
 		}
-	case MsgTypeDone: // nothing behind the fixed words
+	case MsgTypeDone: // nothing after the fixed words
 	}
 	return b
 }
@@ -102,9 +102,7 @@ func appendShortHeader(b []byte, xid, credit uint32) []byte {
 // its own minimum. rdma_proc comes before rdma_vers, because an RDMA_ERROR carries the version of
 // the request it answers.
 func (h *Header) Decode(b []byte, lim *chunks.Limits) (n int, err error) {
-	h.Lists.Reset()
-	h.XID, h.Vers, h.Credit, h.Type = 0, 0, 0, 0
-	h.Align, h.Thresh, h.Err, h.Low, h.High = 0, 0, 0, 0, 0
+	h.reset()
 	if len(b) < FixedSize {
 		return 0, refuse(ActDrop, ErrRunt)
 	}
@@ -127,6 +125,13 @@ func (h *Header) Decode(b []byte, lim *chunks.Limits) (n int, err error) {
 		return 0, refuse(ActErrChunk, ErrProc)
 	}
 	return h.decodeLists(b, lim)
+}
+
+// reset makes h the zero Header, but keeps the memory of the lists.
+func (h *Header) reset() {
+	h.XID, h.Vers, h.Credit, h.Type = 0, 0, 0, 0
+	h.Align, h.Thresh, h.Err, h.Low, h.High = 0, 0, 0, 0, 0
+	h.Lists.Reset()
 }
 
 func refuse(a Action, err error) error { return &HeaderError{a, err} }

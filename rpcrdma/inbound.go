@@ -65,19 +65,16 @@ const (
 
 // Reset forgets the call and all views and keeps memory.
 func (in *Inbound) Reset() {
-	h := &in.Header
-	h.XID, h.Vers, h.Credit, h.Type = 0, 0, 0, 0
-	h.Align, h.Thresh, h.Err, h.Low, h.High = 0, 0, 0, 0, 0
-	h.Lists.Reset()
+	in.Header.reset()
 	in.Layout.Reset()
-	in.RPC = xdr.CallHeader{} // by itself: among others it would be copied from the stack
+	in.RPC = xdr.CallHeader{} // alone: in a list of assignments it would be copied from the stack
 	in.Payload, in.Args, in.Done, in.Err = nil, nil, nil, nil
 	in.refusal, in.one, in.hasOne = 0, 0, false
 }
 
-// Room returns the octets offered by write chunk i of the call and whether it
-// must be used: an eligible result that exists goes there, so it must not be
-// longer (RFC 8166 Section 4.3.2). Valid until Reply.
+// Room returns the octets that write chunk i of the call offers. ok says that the
+// chunk is there and has segments: then result i, if it exists, goes there and must not
+// be longer (RFC 8166 Section 4.3.2). Valid until Reply.
 func (in *Inbound) Room(i int) (n uint64, ok bool) {
 	if i >= len(in.Header.Write) || len(in.Header.Write[i]) == 0 {
 		return 0, false
@@ -85,7 +82,7 @@ func (in *Inbound) Room(i int) (n uint64, ok bool) {
 	return in.Header.Write[i].Room(), true
 }
 
-// findHandle looks whether all segments of all chunks have one handle.
+// findHandle finds out whether all segments of all chunks have the same handle.
 func (in *Inbound) findHandle() {
 	in.hasOne = false
 	n := 0

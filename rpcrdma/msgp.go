@@ -12,10 +12,10 @@ import (
 // and verifier included, so that they begin at a multiple of rdma_align.
 //
 // Choice: positions count from the first octet of the Send, header included,
-// since it is the receive buffer that is aligned; RFC 5666 says "current XDR
-// stream position" and RFC 8166 Section 4.6.1 calls that incomplete. Pads are
-// sent as 0 and ignored. At or above the threshold, as the sender's rule has it;
-// the receiver's "exceeds" in the same section contradicts it.
+// because the receive buffer is what is aligned. RFC 5666 says "current XDR stream
+// position", and RFC 8166 Section 4.6.1 calls that incomplete. Pads are sent as 0
+// and ignored. An item of exactly rdma_thresh octets is padded: that is the sender's
+// rule, which the receiver's "exceeds" in the same section contradicts.
 
 // padTo returns the pad octets that bring pos to a multiple of align, a power of two.
 func padTo(pos, align int) int { return -pos & (align - 1) }
@@ -28,9 +28,9 @@ type closer struct {
 	h      *Header
 	hdr    int    // octets before the stream in the Send
 	stream []byte // inline octets, pads among them
-	gaps   []gap  // before items that reach the threshold, no octets long included
-	anchor int    // of gaps: before the longest such item
-	most   int    // its length
+	gaps   []gap  // before each item that reaches the threshold; may have no octets
+	anchor int    // index in gaps: the one before the longest such item
+	most   int    // length of that item
 	gone   int    // octets of items that travel by read chunk, so far
 	pads   int    // pad octets so far
 }
@@ -117,7 +117,7 @@ func (c *closer) run() []byte {
 	if next := c.anchor + 1; next < len(c.gaps) {
 		to = c.gaps[next].off
 	}
-	for i := c.anchor + 1; i < len(c.gaps); i++ { // what is behind it moves down
+	for i := c.anchor + 1; i < len(c.gaps); i++ { // what is after it moves down
 		end := len(s)
 		if i+1 < len(c.gaps) {
 			end = c.gaps[i+1].off

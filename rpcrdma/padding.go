@@ -8,22 +8,23 @@ type padding struct {
 	min   int // size from which an item is aligned, octets
 }
 
-// fits reports whether a message with inline octets of stream, behind a header of
-// hdr octets as an RDMA_MSG, can go as an RDMA_MSGP whose only padded item is it.
+// fits reports whether a message can go as an RDMA_MSGP in a Send of at most limit
+// octets, with its item of item octets aligned. inline is the octets of its stream,
+// that item included, and hdr the size of its header as an RDMA_MSG.
 //
-// Choice: only the one item is padded, and only if it is longer than all other
-// octets of the message together, so that rdma_thresh can be its length and no
-// other item reaches it, whatever they are.
+// Choice: only one item is padded, and only if it is longer than all other octets of
+// the message together. Then rdma_thresh can be its length, and no other item reaches
+// that, whatever the other octets are.
 func (p *padding) fits(hdr, inline, item, limit int) bool {
 	return p.align > 0 && item >= max(p.min, 1) && item > inline-item-xdr.Pad(item) &&
 		hdr+msgPSize+p.align-1+inline <= limit
 }
 
-// msgPSize is what an RDMA_MSGP header has more than an RDMA_MSG header.
+// msgPSize is how many octets an RDMA_MSGP header is longer than an RDMA_MSG header.
 const msgPSize = 8
 
-// appendPadded appends h as an RDMA_MSGP and the pieces of the inline stream,
-// with the pad before the item of n octets at offset pos of it.
+// appendPadded appends h as an RDMA_MSGP, and the pieces of the inline stream with
+// the pad inserted before the item, n octets at offset pos of that stream.
 func (p *padding) appendPadded(b []byte, h *Header, pieces [][]byte, pos, n int) []byte {
 	start := len(b)
 	h.Type, h.Align, h.Thresh = MsgTypeMsgP, uint32(p.align), uint32(n)

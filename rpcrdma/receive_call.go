@@ -167,8 +167,8 @@ func (r *Responder) anyItem(call *xdr.CallHeader) bool {
 // 6.1): one chunk, exactly at the eligible argument, and as long as its count,
 // padded or not. in.Args are the end of a stream of n octets, reduced or not.
 //
-// Choice: RFC 5667 would ignore chunks that are not eligible; that executes
-// truncated arguments, so they are refused.
+// Choice: chunks that are not eligible are refused. RFC 5667 would ignore them, and so
+// execute calls with truncated arguments.
 func (r *Responder) checkArg(in *Inbound, n int) Verdict {
 	b, call := r.cfg.Binding, &in.RPC
 	if call.Cred.Protected() { // RFC 8166 Section 8.2.2.3: not even looked at

@@ -9,7 +9,7 @@ import (
 // must be exactly at one, and as long as its count, padded or not.
 func (r *Responder) checkItems(in *Inbound, l chunks.Lister, n int) Verdict {
 	list, call := in.Layout.Chunks, &in.RPC
-	whole := n == in.Layout.Total // the data are in the octets that are looked at
+	whole := n == in.Layout.Total // Args has the data of the chunks
 	shift, k := n-len(in.Args), 0
 	var bad error
 	ok := l.ListArgs(call.Prog, call.Vers, call.Proc, in.Args, func(pos, count int) int {
@@ -31,7 +31,7 @@ func (r *Responder) checkItems(in *Inbound, l chunks.Lister, n int) Verdict {
 	switch {
 	case bad != nil:
 		return r.answer(in, refuseGarbageArgs, bad)
-	case k < len(list): // the walk may have met the missing octets: then it did not end well
+	case k < len(list): // whatever ok is: the walk fails where the data of a chunk are missing
 		return r.answer(in, refuseErrChunk, ErrNotEligible)
 	case !ok && len(list) == 0:
 		return r.answer(in, refuseGarbageArgs, ErrArgs)

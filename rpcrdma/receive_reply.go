@@ -10,9 +10,9 @@ import (
 // grant is in force; its memory may be given back after invalidation. Views in
 // Result are lent as long as send is.
 //
-// If the Send answers nothing, the call is nil and why says so: it does not
-// decode, its XID is unknown, its type or direction is wrong, or the XID of its
-// RPC message is another (RFC 8166 Section 4.5, "silently discard").
+// If the Send answers nothing, the call is nil and why says the reason: it does not
+// decode, its XID is unknown, its type or direction is wrong, or its RPC message has
+// another XID (RFC 8166 Section 4.5, "silently discard").
 //
 // Whatever else is wrong with a reply fails its call (RFC 8166 Section 6.1): a
 // read list (unless Config.Reads), chunks that are not those offered, an item
@@ -23,9 +23,9 @@ import (
 // and calls [Requester.Pulled]. An RDMA_MSGP is closed up inside send.
 func (r *Requester) Receive(send []byte) (c *Call, why error) { return r.take(send, true) }
 
-// ReceiveLate is Receive for a Send that came before one which Receive has taken already:
-// an owner may read the next while this one waits for its lock. Its grant is not the latest
-// any more, and is not put in force.
+// ReceiveLate is Receive for a Send that arrived before one that Receive has already taken:
+// an owner may read the next Send while this one waits for its lock. The grant of such a Send
+// is no longer the latest, and is not put in force.
 func (r *Requester) ReceiveLate(send []byte) (c *Call, why error) { return r.take(send, false) }
 
 // take is Receive for a Send that is the latest of those received, or not.
@@ -72,7 +72,7 @@ func (r *Requester) receive(send []byte) (*Call, error) {
 	if c == nil || c.reading {
 		return nil, ErrUnknownXID
 	}
-	res := &c.Result // in place: it would be allocated else
+	res := &c.Result // in place: a local Result would be allocated
 	*res = Result{}
 	res.ItemPos = -1
 	switch h.Type {
@@ -94,7 +94,7 @@ func (r *Requester) receive(send []byte) (*Call, error) {
 	return c, nil
 }
 
-// receiveInline judges a reply whose stream is inline, behind a header of hdr octets.
+// receiveInline judges a reply whose stream is inline, after a header of hdr octets.
 func (r *Requester) receiveInline(c *Call, res *Result, stream []byte, hdr int) error {
 	h := &r.hdr
 	placed, err := r.returned(c, res)
@@ -252,7 +252,7 @@ func (r *Requester) judge(c *Call, res *Result, msg []byte, placed int) error {
 	case !ok:
 		return nil
 	case !c.Plan.Sink, res.Read && placed == 0:
-		// Whether the data are all there is for the decoder of the results.
+		// The decoder of the results finds out whether all the data are there.
 		res.ItemPos, res.ItemLen = pos, n
 		return nil
 	case n > 0 && placed == 0:

@@ -36,14 +36,14 @@ func (c *Call) judgeSinks(l chunks.Lister, res *Result, success bool) error {
 	case bad != nil:
 		return bad
 	case k < len(c.Lens) && slices.ContainsFunc(c.Lens[k:], func(n int) bool { return n > 0 }):
-		// Choice: so is what was placed behind something that the binding cannot step over.
+		// Choice: also when the binding could not step over what comes before it.
 		return ErrNotEligible
 	}
 	return nil
 }
 
-// judgeSink judges eligible result k, n octets due at pos of the results, and returns how
-// many octets of it are there.
+// judgeSink judges eligible result k, whose n octets are due at offset pos of the results. It
+// returns how many octets of it, pad included, are inline there.
 func (c *Call) judgeSink(res *Result, k, pos, n int) (here int, err error) {
 	if k == 0 {
 		res.ItemPos, res.ItemLen = pos, n

@@ -14,10 +14,10 @@ type Reply struct {
 	// Writes are the RDMA Writes: views of the message, borrowed until they have
 	// left.
 	Writes []chunks.Write
-	// Head is the Send: the buffer given to Reply with the header and inline
-	// octets appended. Body is its end when that is an octet run of at least
-	// GatherMin, left where it is; else nil. Head's new octets and Body together
-	// never exceed SendSize.
+	// Head is the Send: the buffer given to Reply with the header and inline octets
+	// appended. If the inline octets end with a run of at least GatherMin octets, that
+	// run is not copied: Body is a view of it, and the end of the Send. Else Body is
+	// nil. Head's new octets and Body together never exceed SendSize.
 	Head, Body []byte
 	// Invalidate is the handle to name in a Send with Invalidate, if
 	// HasInvalidate: the only one the call offered.
@@ -27,11 +27,11 @@ type Reply struct {
 	// then Head is not made yet, see [Responder.Expose]. Views of the message,
 	// borrowed until the RDMA_DONE.
 	Expose []Exposure
-	// Owner is the owner's own: how it finds its record of an exposed reply. Never
-	// looked at; Reset drops it.
+	// Owner belongs to the owner, which can find its own record of an exposed reply by
+	// it. The package does not use it; Reset drops it.
 	Owner any
-	// Err is set when ERR_CHUNK is sent instead: [ErrNoFit], or chunks.ErrItem
-	// for a message that contradicts itself. The call was executed all the same.
+	// Err is set when ERR_CHUNK is sent instead: [ErrNoFit], or chunks.ErrItem for
+	// items that are not in order in their message. The call was executed nevertheless.
 	Err error
 
 	pieces [][]byte

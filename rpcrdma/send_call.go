@@ -7,9 +7,9 @@ import (
 )
 
 // AppendCall appends the Send of a call that was planned: the header and, unless
-// the call is long, the inline octets. body is the end of the Send when that is
-// an octet run of at least GatherMin, left where it is; else nil. head and body
-// together never exceed SendSize.
+// the call is long, the inline octets. If these end with a run of at least GatherMin
+// octets, that run is not copied: body is a view of it, and the end of the Send. Else
+// body is nil. head and body together never exceed SendSize.
 //
 // It borrows c.Memory. Errors, after which b is unchanged: [ErrMemory] when a
 // part is missing or has another size, [ErrTooLong] when more segments were
@@ -66,8 +66,8 @@ func (r *Requester) appendPadded(b []byte, c *Call, h *Header, inline int) ([]by
 	return pad.appendPadded(b, h, c.pieces, it.Pos, len(it.Data)), true
 }
 
-// gather appends pieces to head, but leaves a last one of at least big octets
-// where it is, if big is not 0.
+// gather appends pieces to head. If big is not 0, a last piece of at least big octets
+// is not copied but returned as body.
 func gather(head []byte, pieces [][]byte, big int) (h, body []byte) {
 	if n := len(pieces); n > 0 && big > 0 && len(pieces[n-1]) >= big {
 		body, pieces = pieces[n-1], pieces[:n-1]

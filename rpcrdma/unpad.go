@@ -11,8 +11,8 @@ import (
 // whole Send from which h was decoded. It is borrowed and not changed; the call is in new memory.
 // b, if it is a [chunks.Walker], says where the items of its programs are.
 //
-// With an error, UnpadCall returns the call without the pads found so far, beginning with those
-// of credential and verifier. The error is [ErrPadding] for an invalid alignment, or for
+// With an error, UnpadCall returns the call without the pads found until then; those of credential
+// and verifier come first. The error is [ErrPadding] for an invalid alignment, or for
 // arguments of a program that b does not walk, and [ErrRPC] or [ErrArgs] if the message ends
 // inside its header or its arguments.
 func UnpadCall(h *Header, send []byte, b chunks.Binding) ([]byte, error) {

@@ -48,7 +48,7 @@ func (h *CallHeader) Size() int { return 24 + h.Cred.Size() + h.Verf.Size() }
 //
 // An mtype other than MsgCall, and a body above MaxAuthBody, are ErrRange; the
 // *[DecodeError] has Field "mtype", "cred" or "verf". An RPCVers other than
-// RPCVersion is not an error: parsing ends behind that word, since the form of
+// RPCVersion is not an error: parsing ends after that word, since the form of
 // the rest is unknown, and [CallHeader.Refusal] knows the answer.
 //
 // On error XID is set if the first word was there.

@@ -149,7 +149,7 @@ func TestDecoderErrors(t *testing.T) {
 	}
 	d = NewDecoder(make([]byte, 5))
 	d.Uint32()
-	if err := d.End(); !errors.Is(err, ErrTrailing) || err.Error() != "xdr: at octet 4: octets left behind the last item" {
+	if err := d.End(); !errors.Is(err, ErrTrailing) || err.Error() != "xdr: at octet 4: octets left after the last item" {
 		t.Errorf("End = %v", err)
 	}
 }

@@ -32,7 +32,7 @@
 //
 // Choice: pad octets are written as zero and ignored on receipt, because RFC 4506 Section 3 demands
 // zeros from the sender, but some peers do not send them. A missing pad is an error, also at the end of
-// the input. Choice: octets behind the arguments or results of a procedure are ignored; call
+// the input. Choice: octets after the arguments or results of a procedure are ignored; call
 // [Decoder.End] to get an error for them.
 //
 // Not here: quadruple-precision floats, RPCSEC_GSS bodies (RFC 2203), and encoding by reflection, which

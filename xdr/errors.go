@@ -11,8 +11,8 @@ var (
 	ErrShort = errors.New("not enough octets")
 	// ErrRange: a length, count or enumerated value is outside its bounds.
 	ErrRange = errors.New("value out of range")
-	// ErrTrailing: octets are left behind the last item.
-	ErrTrailing = errors.New("octets left behind the last item")
+	// ErrTrailing: octets are left after the last item.
+	ErrTrailing = errors.New("octets left after the last item")
 )
 
 // DecodeError says what did not decode. It wraps its cause, which is

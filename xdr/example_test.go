@@ -81,7 +81,7 @@ func ExampleDecoder_End() {
 	fmt.Println(d.End())
 	// Output:
 	// 00000000
-	// xdr: at octet 8: octets left behind the last item
+	// xdr: at octet 8: octets left after the last item
 }
 
 func ExampleDecoder_Skip() {

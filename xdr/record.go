@@ -25,11 +25,11 @@ const (
 
 // RecordReader cuts the octet stream of an RPC connection over TCP into
 // records (RFC 5531 Section 11). A record is one RPC message, sent as one or
-// more fragments, each behind a mark; the last one says so.
+// more fragments, each after a mark; the mark of the last one says so.
 //
-// What a mark announces is compared with the bound before anything is read,
-// and memory grows with the octets that arrive, by at most 64 KiB or what is
-// there already: a peer cannot make it allocate by announcing.
+// What a mark announces is compared with the bound before anything is read.
+// Memory grows with the octets that arrive, at each step by at most 64 KiB or the
+// size it has: a peer cannot make the reader allocate by announcing.
 //
 // It reads up to 4 KiB ahead. It belongs to one goroutine at a time.
 type RecordReader struct {

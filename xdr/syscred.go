@@ -24,8 +24,8 @@ type SysCred struct {
 
 // Append appends the body to b.
 //
-// Choice: a longer name and further groups are left out, as other clients do,
-// since no server accepts them; so the result always parses.
+// Choice: a name is cut to MaxMachineName octets and GIDs to MaxGIDs, as other clients do, because
+// no server accepts more. So the result always parses.
 func (c *SysCred) Append(b []byte) []byte {
 	name, gids := c.MachineName, c.GIDs
 	name = name[:min(len(name), MaxMachineName)]

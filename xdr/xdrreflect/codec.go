@@ -19,7 +19,7 @@ import (
 func Marshal(v any) ([]byte, error) { return Limits{}.Marshal(v) }
 
 // Unmarshal reads the XDR form of *v from the start of b, with the default
-// [Limits], and returns a view of the octets behind it. v is a non-nil
+// [Limits], and returns a view of the octets after it. v is a non-nil
 // pointer. It borrows b and copies what it keeps.
 //
 // *v is set to its zero value first: nothing of an earlier value remains. On
