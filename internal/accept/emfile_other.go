@@ -2,5 +2,5 @@
 
 package accept
 
-// isOutOfFiles says whether Accept failed for want of a descriptor.
+// isOutOfFiles reports whether Accept failed for want of a descriptor.
 func isOutOfFiles(error) bool { return false }

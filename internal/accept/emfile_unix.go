@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// isOutOfFiles says whether Accept failed for want of a descriptor.
+// isOutOfFiles reports whether Accept failed for want of a descriptor.
 func isOutOfFiles(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }

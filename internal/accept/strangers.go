@@ -6,16 +6,17 @@ import (
 	"sync"
 )
 
-// Strangers counts the connections whose peers have not shown yet who they are, by host, so
-// that one of these cannot take all the places there are. The zero value is ready; it is safe
-// for concurrent use.
+// Strangers counts, by host, the connections whose peers have not yet shown who they are, so
+// that one host cannot take all places. The zero value is ready for use. Strangers is safe for
+// concurrent use.
 type Strangers struct {
 	mu sync.Mutex
 	n  map[string]int
 }
 
-// Enter counts a connection from a in, unless most of its host are there. Each that was
-// counted in has to Leave, when it is known or over.
+// Enter counts a connection from address a, and reports whether it did: it does not if there
+// are already most from the same host. After a true, call Leave once, when the peer has shown
+// who it is or the connection is over.
 func (s *Strangers) Enter(a net.Addr, most int) bool {
 	host := Host(a)
 	s.mu.Lock()
@@ -30,7 +31,7 @@ func (s *Strangers) Enter(a net.Addr, most int) bool {
 	return true
 }
 
-// Leave counts a connection from a out.
+// Leave ends the count of a connection that Enter has counted.
 func (s *Strangers) Leave(a net.Addr) {
 	host := Host(a)
 	s.mu.Lock()
@@ -40,8 +41,8 @@ func (s *Strangers) Leave(a net.Addr) {
 	}
 }
 
-// Host returns an address without its port, "" of nil. An IPv4 address that a socket for both
-// families has written as an IPv6 one is the IPv4 address.
+// Host returns an address without its port, and "" for nil. An IPv4-mapped IPv6 address, as
+// sockets for both families report it, becomes the IPv4 address.
 func Host(a net.Addr) string {
 	if a == nil {
 		return ""

@@ -1,5 +1,5 @@
-// Package cliout is the standard output of the project's commands. A table that did not reach
-// the disk must not end with exit status 0, and few of the places that print look at the error.
+// Package cliout is the standard output of the project's commands. A command whose output did not
+// reach the disk must not exit with status 0, but few of the places that print check the error.
 package cliout
 
 import (
@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// Writer passes on what is written to it, and remembers the first error. After one it writes no
-// more: what comes behind a gap is of no use. Safe for concurrent use.
+// Writer passes on what is written to it, and remembers the first error. After an error it writes
+// nothing more: what comes after a gap is of no use. Safe for concurrent use.
 type Writer struct {
 	mu  sync.Mutex
 	w   io.Writer

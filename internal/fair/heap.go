@@ -7,7 +7,7 @@ type address[C comparable, V any] struct {
 	clients clients[C, V]
 }
 
-// clients is a heap (container/heap): the client with the most items comes first, and of several
+// clients is a heap (container/heap): the client with the most items is first, and of several
 // such clients the one with the oldest item.
 type clients[C comparable, V any] []*share[C, V]
 

@@ -33,8 +33,8 @@ func (q *Queue[C, V]) Len() int { return q.n }
 // Oldest returns the oldest item, nil if there is none.
 func (q *Queue[C, V]) Oldest() *Item[C, V] { return q.oldest }
 
-// Excess returns the item that has to go while addr has more than limit items: the oldest one of
-// the client with the most items. It returns nil when addr has no more than limit.
+// Excess returns the item that has to go if addr has more than limit items: the oldest one of
+// the client there that has the most. It returns nil if addr has at most limit.
 func (q *Queue[C, V]) Excess(addr string, limit int) *Item[C, V] {
 	a := q.addrs[addr]
 	if a == nil || a.n <= max(limit, 0) {
@@ -43,8 +43,8 @@ func (q *Queue[C, V]) Excess(addr string, limit int) *Item[C, V] {
 	return a.clients[0].oldest
 }
 
-// Add makes it, which is in no queue, the newest item. It belongs to client, whose address is
-// always addr.
+// Add appends it, which is in no queue, as the newest item. It belongs to client. A client has
+// the same addr in all calls.
 func (q *Queue[C, V]) Add(it *Item[C, V], client C, addr string) {
 	if it.prev = q.newest; it.prev == nil {
 		q.oldest = it

@@ -12,14 +12,14 @@ type Case struct {
 	Result
 	// Round measures once: the figure of the baseline, and ours.
 	Round func() (base, ours float64, err error)
-	Once  bool // does not vary: its first round is the only one
+	Once  bool // the figures do not vary: there is only one round
 	// Best: every round is compared with the fastest round of the baseline, whose figure is a
-	// time. A round trip of plain TCP comes in modes (15, 40 or 60 us on the same machine, by
-	// where the scheduler puts the two processes), and a slow one would flatter us.
+	// time. Round trips of plain TCP have modes (15, 40 or 60 us on the same machine, depending
+	// on where the scheduler puts the two processes), and a slow one would flatter us.
 	Best bool
 }
 
-// ErrNoCase: no case has the name that was asked for.
+// ErrNoCase: no case has the text that was asked for in its name.
 var ErrNoCase = errors.New("no case has this in its name")
 
 // Pair is the Round of two figures that are measured one after the other.
@@ -33,10 +33,9 @@ func Pair(base, ours func() (float64, error)) func() (base, ours float64, err er
 	}
 }
 
-// Run measures the cases whose names hold only, in turn, rounds times, and returns their
-// results. Progress, when not nil, is called before each round of a case: with how many are
-// done, of how many. Errors: that of a Round;
-// ErrNoCase.
+// Run measures in turn the cases whose names contain only, rounds times each, and returns their
+// results. If progress is not nil, it is called before each round of a case with the number of
+// rounds done and that of all. Errors: the first one of a Round, or one that wraps [ErrNoCase].
 func Run(cases []Case, only string, rounds int, progress func(done, of int)) ([]Result, error) {
 	cases = slices.DeleteFunc(slices.Clone(cases), func(c Case) bool { return !strings.Contains(c.Name, only) })
 	if len(cases) == 0 {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Of a chart, in pixels.
+// Measures of a chart, in pixels; chartTicks is a number.
 const (
 	chartWide, chartHigh    = 640, 320
 	chartLeft, chartRight   = 60, 60
@@ -14,7 +14,7 @@ const (
 	chartTicks, chartLegend = 5, 140
 )
 
-// Colors of lines, which those who see few colors can tell apart.
+// Colors of lines, which colour-blind readers can tell apart.
 const (
 	Blue   = "#0072b2"
 	Orange = "#d55e00"

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// CPU is not there: only Linux is asked.
+// CPU returns an error that wraps errors.ErrUnsupported: it is for Linux only.
 func CPU() (time.Duration, error) {
 	return 0, fmt.Errorf("measure: processor time: %w", errors.ErrUnsupported)
 }

@@ -1,5 +1,9 @@
-// Package measure is the method of the benchmarks: ratios of two figures of the same run,
-// with a bound that the median of their rounds has to keep to (Case, Run, Result, Print), lines over a
-// logarithmic axis (Chart), sockets with one congestion control (Listen, Dial), and the
-// processor time of a process (CPU).
+// Package measure is the method of the benchmarks. They compare two figures of the same run, round by
+// round, and the median of the ratios has to keep to a bound: [Case], [Run], [Result], [Print].
+//
+//   - [MedianOf], [Rate] and [CPU] take figures: times, calls a second, processor time.
+//   - [StartPeer] and [ServePeer] are the two ends of a measurement between processes, and [Listen] and
+//     [Dial] make their sockets, all with the same congestion control.
+//   - [Until] and [Scratch] let an interrupted measurement end and take its files with it.
+//   - [Chart] draws lines over a logarithmic axis.
 package measure

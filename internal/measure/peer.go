@@ -9,9 +9,10 @@ import (
 	"os/exec"
 )
 
-// StartPeer runs this program once more with args, as the other process of a measurement, which
-// says by ServePeer what p, a pointer, is to be. It lives until stop, or the end of ctx; what it
-// complains of goes to stderr. Errors: it does not start; it ends without a word; the end of ctx.
+// StartPeer runs this program once more with args, as the other process of a measurement. That
+// process calls ServePeer, whose value StartPeer stores in *p. It runs until stop is called, which
+// waits for its end, or until ctx ends; its standard error is stderr. Errors: it does not start, it
+// ends without a value, or the cause of the end of ctx.
 func StartPeer(ctx context.Context, p any, stderr io.Writer, args ...string) (stop func(), err error) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -41,7 +42,7 @@ func StartPeer(ctx context.Context, p any, stderr io.Writer, args ...string) (st
 	return stop, nil
 }
 
-// why returns why ctx has ended, if it has, else err.
+// why returns the cause of the end of ctx if it has ended, else err.
 func why(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -49,8 +50,8 @@ func why(ctx context.Context, err error) error {
 	return err
 }
 
-// ServePeer is the end of StartPeer in that process: it says p on out, its standard output, and
-// returns when in, its standard input, ends.
+// ServePeer is the counterpart of StartPeer in the other process: it writes p as JSON to out, the
+// standard output, and returns when in, the standard input, ends.
 func ServePeer(p any, in io.Reader, out io.Writer) error {
 	if err := json.NewEncoder(out).Encode(p); err != nil {
 		return err

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Rate has k goroutines call f, which is told which one it is, for dur, and returns the
-// calls a second of all of them and the first error.
+// Rate lets k goroutines call f for dur, each with its number from 0 to k-1, and returns the calls
+// a second of all together, and the first error. An error ends its goroutine.
 func Rate(k int, dur time.Duration, f func(i int) error) (float64, error) {
 	var (
 		wg    sync.WaitGroup
@@ -32,4 +32,17 @@ func Rate(k int, dur time.Duration, f func(i int) error) (float64, error) {
 	}
 	wg.Wait()
 	return float64(total) / time.Since(start).Seconds(), first
+}
+
+// MedianOf returns the median time of n calls of f, microseconds, and the first error.
+func MedianOf(n int, f func() error) (float64, error) {
+	t := make([]float64, n)
+	for i := range t {
+		start := time.Now()
+		if err := f(); err != nil {
+			return 0, err
+		}
+		t[i] = float64(time.Since(start).Nanoseconds()) / 1e3
+	}
+	return Median(t), nil
 }

@@ -45,7 +45,7 @@ func (r *Result) within(bound float64) bool {
 	}
 }
 
-// bound says what it is, and whether the median ratio is within: word if not.
+// bound writes b, and "ok" if the median ratio keeps to it, else word. It is empty for 0.
 func (r *Result) bound(b float64, word string) string {
 	if b == 0 {
 		return ""
@@ -60,7 +60,7 @@ func (r *Result) bound(b float64, word string) string {
 	return fmt.Sprintf("%s %.2f %s", sign, b, word)
 }
 
-// Median returns the median of v, 0 of nothing.
+// Median returns the median of v, and 0 if v is empty.
 func Median(v []float64) float64 {
 	s := slices.Sorted(slices.Values(v))
 	if len(s) == 0 {

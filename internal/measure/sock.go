@@ -18,16 +18,3 @@ func Dial(addr string) (net.Conn, error) {
 	d := net.Dialer{Control: Reno, Timeout: 5 * time.Second}
 	return d.Dial("tcp", addr)
 }
-
-// MedianOf returns the median time of n calls of f, microseconds, and the first error.
-func MedianOf(n int, f func() error) (float64, error) {
-	t := make([]float64, n)
-	for i := range t {
-		start := time.Now()
-		if err := f(); err != nil {
-			return 0, err
-		}
-		t[i] = float64(time.Since(start).Nanoseconds()) / 1e3
-	}
-	return Median(t), nil
-}

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Until returns what f returns, or why ctx has ended if that comes first. F is then left to
-// itself, so the program should end: what a round waits for may never come when the other
-// process is gone, since an append waits for its connection.
+// Until returns what f returns, or the cause of the end of ctx if that comes first. In that case f
+// goes on in its goroutine, perhaps for ever: an append waits for its connection, also when the
+// other process is gone. So the program should end soon.
 func Until[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	type result struct {
 		v   T
@@ -28,12 +28,12 @@ func Until[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	}
 }
 
-// removeTries is how often remove looks again: a round that Until has left to itself may make a
-// file meanwhile.
+// removeTries is how often remove tries: a round that Until no longer waits for may make a file
+// meanwhile.
 const removeTries = 10
 
-// Scratch makes a directory in dir for the files of a measurement. Remove takes it away with all
-// that is in it; the other process must have ended.
+// Scratch makes a directory in dir for the files of a measurement, with a name made of pattern as
+// in os.MkdirTemp. remove removes it with all that is in it; the other process must have ended.
 func Scratch(dir, pattern string) (path string, remove func() error, err error) {
 	path, err = os.MkdirTemp(dir, pattern)
 	if err != nil {
