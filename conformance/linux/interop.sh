@@ -4,7 +4,10 @@
 #      with CRC32C required by the client, and (shorter) peer-to-peer, so that its
 #      first FPDU is a ready-to-receive message (RFC 6581 Section 9.2);
 #      Then once more through a relay that cuts the connection ten times, and once with
-#      a server that is killed and started again six times (--intents);
+#      a server that is killed and started again six times (--intents). That shows that the
+#      kernel's client lives through it and finds what it wrote; it does not prove the journal
+#      of --intents, since a reply is seldom lost at the moment that counts, and passes without
+#      it. nfsdemo/internal/crash.TestReplyLost proves that: it loses each reply on purpose;
 #   2. `nfsdemo ls`, `cp`, `cat`, ... against the kernel's own NFS/RDMA server;
 #   3. rdma-core's rping against `conformance rping`, both roles, CRC off and on;
 #   4. the kernel's client mounts go-nfs, written for TCP, under transport.Listen, and
@@ -113,7 +116,8 @@ kernel_cut() {
 }
 
 # The kernel's client while the server is killed and started again six times, each time when it has
-# answered something and up to 3 MB have passed.
+# answered something and up to 3 MB have passed: at random, so between a change and its record only
+# by luck. For calls that must not run twice see TestReplyLost.
 kernel_kill() {
   local n export=$work/export journal=$work/intents capture=$work/kill.pcap
   rm -rf "$export" && mkdir -p "$export"

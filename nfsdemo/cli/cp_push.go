@@ -57,6 +57,18 @@ type copyJSON struct {
 	Reason string `json:"reason,omitempty"` // why not all was pushed, with --push
 }
 
+// refused looks whether the server has refused the secret of the log of c.
+func (c *copier) refused(by *nfsclient.Client, why error) {
+	if !errors.Is(why, push.StatusRefused) {
+		return
+	}
+	for _, conn := range c.s.conns {
+		if conn.c == by && conn.secret != nil {
+			c.pushed.hint = conn.secret.refused()
+		}
+	}
+}
+
 // wrote is told how a file was written to a server.
 func (c *copier) wrote(src *source, to string, p *nfsclient.Pushed) error {
 	if c.push.on {
@@ -80,8 +92,9 @@ type pushTotals struct {
 	files, octets  int64 // by push
 	level          string
 	rung           push.Rung
-	plain, written int64 // by WRITE and COMMIT
-	why            error // of the first of them
+	plain, written int64  // by WRITE and COMMIT
+	why            error  // of the first of them
+	hint           string // what to do about it; "": nothing is known
 }
 
 func (t *pushTotals) add(p *nfsclient.Pushed) {
@@ -109,6 +122,9 @@ func (t *pushTotals) report(a *app) {
 	}
 	if t.plain > 0 {
 		fmt.Fprintf(a.stderr, "nfsdemo: wrote %s of %s by WRITE and COMMIT: %s\n", amount(t.written), files(t.plain), reasonOf(t.why))
+	}
+	if t.hint != "" {
+		fmt.Fprintf(a.stderr, "nfsdemo: %s\n", t.hint)
 	}
 }
 

@@ -82,6 +82,7 @@ func (d *remoteDir) fill(ctx context.Context, c *copier, n *nfsclient.Node, src 
 	if err != nil {
 		return err
 	}
+	c.refused(d.c, how.Why)
 	size := how.Size
 	var change nfs3.SetAttr
 	if n.Size() > size {

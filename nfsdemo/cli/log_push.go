@@ -4,10 +4,13 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/stag-rdma/stag/nfsdemo/pushwrite"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/transport/push"
 )
 
 // waitingJSON is a line of log push --json.
@@ -23,8 +26,7 @@ type waitingJSON struct {
 
 // logPushCmd is the command log push.
 func (a *app) logPushCmd() *cobra.Command {
-	var lease uint64
-	var force bool
+	var ask pushAsk
 	cmd := &cobra.Command{
 		Use: "push DIR", Short: "Print what push logs hold, and discard what can never be applied",
 		Long: `push prints the records that wait in the logs of serve --push-log DIR: they were
@@ -35,33 +37,58 @@ A record that can never be applied, such as that of a file that somebody has rem
 past NFS, holds up those behind it. --status of the server, and its log, say which it
 is and under which lease. --discard LEASE prints what would be lost with this lease;
 with --force it is lost: the server releases those records when it starts, and
-applies the others. The clients were told that these data are durable.`,
+applies the others. The clients were told that these data are durable.
+
+A log that is damaged or condemned, or that nobody uses, takes room, and the files
+that wait for a damaged one answer with errors. --give-up NAME prints what can be read
+of it; with --force it is removed, and what waits in it is lost.`,
 		Example: `  nfsdemo log push /var/lib/stag
   nfsdemo log push /var/lib/stag --discard 7
   nfsdemo log push /var/lib/stag --discard 7 --force
+  nfsdemo log push /var/lib/stag --give-up nfsdemo-7XVO
   nfsdemo log push --json /var/lib/stag | jq -r .lease | sort | uniq -c`,
 		Args: nArgs(1, 1, "one directory"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			switch some := cmd.Flags().Changed("discard"); {
-			case some && lease == 0:
-				return usagef("--discard 0: leases have numbers above zero; without --discard they are printed")
-			case force && !some:
-				return usagef("--force is for --discard LEASE: give both")
+			if err := ask.check(cmd.Flags().Changed("discard"), cmd.Flags().Changed("give-up")); err != nil {
+				return err
 			}
-			return a.logPush(args[0], lease, force)
+			return a.logPush(args[0], &ask)
 		},
 	}
-	cmd.Flags().Uint64Var(&lease, "discard", 0, "give up what waits under this `lease`; shows it, and does it with --force")
-	cmd.Flags().BoolVar(&force, "force", false, "with --discard: do it")
+	cmd.Flags().Uint64Var(&ask.lease, "discard", 0, "give up what waits under this `lease`; shows it, and does it with --force")
+	cmd.Flags().StringVar(&ask.log, "give-up", "", "remove the log of this `name` and what waits in it; shows it, and does it with --force")
+	cmd.Flags().BoolVar(&ask.force, "force", false, "with --discard or --give-up: do it")
 	return cmd
 }
 
-// logPush prints what waits in the logs of a directory; with a lease, what waits under it, which
-// is discarded with force.
-func (a *app) logPush(dir string, lease uint64, force bool) error {
+// pushAsk is what log push is to print or to give up: what waits under a lease, a log, or neither.
+type pushAsk struct {
+	lease uint64
+	log   string
+	force bool
+}
+
+// check refuses what cannot be meant.
+func (p *pushAsk) check(discard, giveUp bool) error {
+	switch {
+	case discard && giveUp:
+		return usagef("--discard is for a lease and --give-up for a whole log: give one of them")
+	case discard && p.lease == 0:
+		return usagef("--discard 0: leases have numbers above zero; without --discard they are printed")
+	case giveUp && p.log == "":
+		return usagef("--give-up wants the name of a log, that of its file without .log")
+	case p.force && !discard && !giveUp:
+		return usagef("--force is for --discard LEASE or --give-up NAME: give both")
+	}
+	return nil
+}
+
+// logPush prints what waits in the logs of a directory, or what of it is to be given up, and gives
+// it up with force.
+func (a *app) logPush(dir string, ask *pushAsk) error {
 	records, octets := 0, 0
 	err := pushwrite.Inspect(dir, pmem.File, func(w *pushwrite.Waiting) error {
-		if lease != 0 && w.Lease != lease {
+		if ask.lease != 0 && w.Lease != ask.lease || ask.log != "" && w.Log != ask.log {
 			return nil
 		}
 		records, octets = records+1, octets+w.Octets
@@ -70,24 +97,55 @@ func (a *app) logPush(dir string, lease uint64, force bool) error {
 	if errors.Is(err, pmem.ErrLocked) {
 		return fmt.Errorf("%s: a server has it open: stop it first", dir)
 	}
-	if lease == 0 {
+	if ask.lease == 0 && ask.log == "" {
 		return err
 	}
-	if err != nil { // another log: what is wrong with it is no reason to keep this
+	if err != nil { // of another log, or what is wrong with this one: no reason to keep it
 		a.report(err)
 	}
 	what := fmt.Sprintf("%s, %d octets of data", plural(records, "record"), octets)
+	if ask.log != "" {
+		if unreadable(err, ask.log) {
+			what += ", and what cannot be read"
+		}
+		return a.giveUpLog(dir, ask, what)
+	}
 	switch {
 	case records == 0:
-		return fmt.Errorf("%s: no record waits under lease %d", dir, lease)
-	case !force:
+		return fmt.Errorf("%s: no record waits under lease %d", dir, ask.lease)
+	case !ask.force:
 		fmt.Fprintf(a.stderr, "nfsdemo: %s would be lost; --force does it\n", what)
 		return nil
 	}
-	if err := pushwrite.Discard(dir, lease); err != nil {
+	if err := pushwrite.Discard(dir, ask.lease); err != nil {
 		return err
 	}
 	fmt.Fprintf(a.stderr, "nfsdemo: %s will not be written\n", what)
+	return nil
+}
+
+// unreadable says whether a log is among those of which err tells.
+func unreadable(err error, log string) bool {
+	if all, ok := err.(interface{ Unwrap() []error }); ok {
+		return slices.ContainsFunc(all.Unwrap(), func(err error) bool { return unreadable(err, log) })
+	}
+	e, ok := errors.AsType[*push.Error](err)
+	return ok && e.Log == log
+}
+
+// giveUpLog removes a log, with force.
+func (a *app) giveUpLog(dir string, ask *pushAsk, what string) error {
+	if !ask.force {
+		if _, err := os.Stat(push.LogFile(push.Dir(dir, pmem.File), ask.log)); err != nil {
+			return fmt.Errorf("%s: %q: %w", dir, ask.log, pushwrite.ErrNoLog)
+		}
+		fmt.Fprintf(a.stderr, "nfsdemo: the log %s would be removed; lost would be: %s; --force does it\n", ask.log, what)
+		return nil
+	}
+	if err := pushwrite.GiveUp(dir, ask.log); err != nil {
+		return err
+	}
+	fmt.Fprintf(a.stderr, "nfsdemo: the log %s is removed; lost: %s\n", ask.log, what)
 	return nil
 }
 

@@ -22,7 +22,7 @@ func metricsHandler(s *service, pw *pushwrite.Server) http.Handler {
 		if pw != nil {
 			st := pw.Stats()
 			collect(ch, metricsPrefix+"push", reflect.ValueOf(st))
-			collect(ch, metricsPrefix+"push", reflect.ValueOf(struct{ BlockedNow int }{len(st.Now)}))
+			collect(ch, metricsPrefix+"push", reflect.ValueOf(struct{ BlockedNow, CondemnedNow int }{len(st.Now), len(st.NowCondemned)}))
 		}
 	}))
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})

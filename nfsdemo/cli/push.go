@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stag-rdma/stag/nfsdemo/pushwrite"
 	"github.com/stag-rdma/stag/nfsdemo/server"
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/push"
 )
@@ -116,6 +117,9 @@ func openPush(ctx context.Context, cfg *serviceConfig) (*pushService, error) {
 	p.pw, err = pushwrite.Open(&pushwrite.Config{
 		Dir: c.dir, Addr: ":" + port, RecallTime: c.recall, Limits: c.limits.limits(), Logger: cfg.config.Logger,
 	})
+	if errors.Is(err, pmem.ErrLocked) {
+		err = errors.New("another server has it open: stop that one, or give each export a directory of its own")
+	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("--push-log %s: %w", c.dir, err), p.close())
 	}

@@ -23,6 +23,18 @@ type secretFile struct {
 	path   string
 	name   string
 	secret *push.Secret // nil: there is no log yet
+	own    bool         // it is one of the user's, which come and go
+	void   bool         // the server has no such log
+}
+
+// refused is told that the server has refused the secret, as it does when somebody has given the
+// log up, and says what comes of it.
+func (s *secretFile) refused() string {
+	if !s.own {
+		return "if its log is gone from the server, remove " + s.path + " or give another --push-secret: that gets a log of its own"
+	}
+	s.void = true
+	return "the log is gone from the server, it seems; the next cp --push makes another"
 }
 
 // errSecretUsed: another process has the file.
@@ -108,8 +120,8 @@ func (s *secretFile) close() {
 	if s == nil {
 		return
 	}
-	if st, err := s.f.Stat(); err == nil && st.Size() == 0 {
-		_ = os.Remove(s.path) // no log was made
+	if st, err := s.f.Stat(); s.void || err == nil && st.Size() == 0 {
+		_ = os.Remove(s.path) // there is no log
 	}
 	_ = s.f.Close() // what was written is synced
 }
@@ -129,6 +141,9 @@ func userSecret(addr string) (*secretFile, error) {
 	}
 	for n := range mostSecrets {
 		s, err := openSecret(filepath.Join(dir, fmt.Sprintf("%s.%d", url.PathEscape(addr), n)))
+		if err == nil {
+			s.own = true
+		}
 		if !errors.Is(err, errSecretUsed) {
 			return s, err
 		}

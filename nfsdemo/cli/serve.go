@@ -156,6 +156,7 @@ func (a *app) serve(ctx context.Context, f *serveFlags) error {
 	if err := a.announce(s, f); err != nil {
 		return errors.Join(err, s.stop(a.hard))
 	}
+	s.push.printProblems(a.stderr)
 	select {
 	case <-ctx.Done():
 		return a.drain(s)
@@ -168,6 +169,7 @@ func (a *app) serve(ctx context.Context, f *serveFlags) error {
 // so it is no error, unless calls were aborted.
 func (a *app) drain(s *service) error {
 	fmt.Fprintln(a.stderr, "nfsdemo: stopping; interrupt again to stop at once")
+	s.push.printProblems(a.stderr)
 	ctx, cancel := context.WithTimeout(a.hard, drainTime)
 	defer cancel()
 	err := s.stop(ctx)

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"encoding/json"
+	"fmt"
+	"io"
 	"net/http"
 	"time"
 
@@ -22,13 +24,24 @@ type statusJSON struct {
 	Problems  []problemJSON    `json:"problems"`       // what somebody has to do something about
 }
 
-// problemJSON is a record that cannot be applied, or a journal that has failed.
+// problemJSON is a record that cannot be applied, a condemned log, or a journal that has failed.
 type problemJSON struct {
 	Log    string    `json:"log"`
+	File   string    `json:"file,omitempty"`   // of the log
 	Record uint64    `json:"record,omitempty"` // 0: the log cannot be read
 	Lease  uint64    `json:"lease,omitempty"`
 	Error  string    `json:"error"`
+	Remedy string    `json:"remedy,omitempty"` // what to do
 	Since  time.Time `json:"since,omitzero"`
+}
+
+// String is one line.
+func (p *problemJSON) String() string {
+	s := "push log " + p.Log
+	if p.File != "" {
+		s = p.File
+	}
+	return s + ": " + p.Error + " (" + p.Remedy + ")"
 }
 
 // statusHandler serves /status and /metrics.
@@ -58,10 +71,30 @@ func statusOf(s *service, pw *pushwrite.Server) *statusJSON {
 		return out
 	}
 	st := pw.Stats()
-	for _, b := range st.Now {
-		out.Problems = append(out.Problems, problemJSON{b.Log, b.Record, b.Lease, b.Err.Error(), b.Since})
-	}
-	st.Now = nil
+	out.Problems = append(out.Problems, pushProblems(&st)...)
 	out.Push = &st
 	return out
+}
+
+// pushProblems are the problems of push logs.
+func pushProblems(st *pushwrite.Stats) (all []problemJSON) {
+	for _, list := range [...][]pushwrite.Blocked{st.Now, st.NowCondemned} {
+		for _, b := range list {
+			all = append(all, problemJSON{
+				Log: b.Log, File: b.File, Record: b.Record, Lease: b.Lease, Error: b.Err.Error(), Remedy: b.Remedy, Since: b.Since,
+			})
+		}
+	}
+	return all
+}
+
+// printProblems prints what somebody has to do something about, a line each.
+func (p *pushService) printProblems(w io.Writer) {
+	if p == nil || p.pw == nil {
+		return
+	}
+	st := p.pw.Stats()
+	for _, problem := range pushProblems(&st) {
+		fmt.Fprintln(w, "nfsdemo:", problem.String())
+	}
 }

@@ -43,6 +43,8 @@ type Blocked struct {
 	Lease  uint64 // that it names
 	Err    error
 	Since  time.Time
+	File   string // of the log; "": Config.Store keeps it
+	Remedy string // what an operator can do
 }
 
 // status returns what NFS says of it.
@@ -272,10 +274,10 @@ func (a *applier) survive(ctx context.Context, err error) bool {
 	case ctx.Err() != nil:
 		return false
 	case poisoned:
-		a.s.condemn(a.l, poison.Pos, err)
+		a.s.condemn(a.l, poison.Pos, poison.Seq, err)
 		return false
 	case forged:
-		a.s.condemn(a.l, a.batch[0].Pos, fmt.Errorf("record %d: %w", a.batch[0].Seq, err))
+		a.s.condemn(a.l, a.batch[0].Pos, a.batch[0].Seq, fmt.Errorf("record %d: %w", a.batch[0].Seq, err))
 		return false
 	case len(a.batch) == 0:
 		err = &lostError{err}
@@ -333,11 +335,12 @@ func (s *Server) block(l *log, b *Blocked) {
 
 // blockLocked is block; s.mu is held.
 func (s *Server) blockLocked(l *log, b *Blocked) {
+	s.advise(b)
 	switch was := l.blocked; {
 	case was == nil:
 		s.ctr.blocked.Add(1)
 		s.log.Error("pushwrite: record not applied", zap.String("log", l.name), zap.Uint64("record", b.Record),
-			zap.Uint64("lease", b.Lease), zap.Error(b.Err))
+			zap.Uint64("lease", b.Lease), zap.Error(b.Err), zap.String("file", b.File), zap.String("remedy", b.Remedy))
 	case was.Record == b.Record:
 		b.Since = was.Since
 	}

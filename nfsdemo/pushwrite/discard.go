@@ -23,6 +23,8 @@ var (
 	ErrNoLogs = errors.New("pushwrite: no push logs here (name the directory that was given to the server)")
 	// ErrNoLease: the store has no such lease; what it names has been applied, or never was.
 	ErrNoLease = errors.New("pushwrite: no such lease (Inspect names those that records wait under)")
+	// ErrNoLog: the directory has no log of this name.
+	ErrNoLog = errors.New("pushwrite: no log of this name (give the name of its file without .log)")
 )
 
 // Waiting is a record of a log that was acknowledged, and has not been applied.
@@ -93,6 +95,23 @@ func Discard(dir string, id uint64) error {
 	l.live[i].Void = true
 	err = st.rewrite(l.snapshot)
 	return errors.Join(err, st.close())
+}
+
+// GiveUp removes a log: one that cannot be read, is condemned, or that nobody uses. What waits in
+// it is lost, and the next server has room for another log and lets go of the files that wait for
+// this one. Its client is refused. It is durable when GiveUp has returned nil; if it has not, call
+// it again. Errors: pmem.ErrLocked, ErrNoLogs, ErrNoLog, those of the directory.
+func GiveUp(dir, name string) error {
+	lock, err := hold(dir)
+	if err != nil {
+		return err
+	}
+	defer lock.Close() //nolint:errcheck // nothing was written
+	err = push.RemoveLog(dir, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%s: %q: %w", dir, name, ErrNoLog)
+	}
+	return err
 }
 
 // hold keeps servers out of a directory that one of them has used.

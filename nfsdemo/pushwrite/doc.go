@@ -35,5 +35,6 @@
 // largest file), or that its medium has damaged, condemns its log: it is fenced, and from
 // that record on nothing of it is applied. The log stays for people to look at.
 //
-// Inspect and Discard are for them, while no server runs.
+// Stats names such records and logs, and what to do. Inspect, Discard and GiveUp are for those who do
+// it, while no server runs.
 package pushwrite

@@ -95,8 +95,10 @@ func ExampleInspect() {
 	_ = pw.Close(context.Background())
 	fmt.Println(pushwrite.Inspect(dir, pmem.File, show))
 	fmt.Println(pushwrite.Discard(dir, 7))
+	fmt.Println(errors.Is(pushwrite.GiveUp(dir, "mine"), pushwrite.ErrNoLog))
 	// Output:
 	// true
 	// <nil>
 	// lease 7: pushwrite: no such lease (Inspect names those that records wait under)
+	// true
 }

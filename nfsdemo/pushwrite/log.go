@@ -29,7 +29,7 @@ type log struct {
 	session   push.SessionID // of now; zeros: none
 	back      *transport.Backward
 	fencing   bool
-	condemned error
+	condemned *Blocked // the record for which it is; nil: it is not
 	blocked   *Blocked
 	applied   uint64 // position: what lies before has been applied, durably
 	seq       uint64 // of the last record applied
@@ -103,6 +103,8 @@ func (s *Server) adopt() {
 		case err == nil:
 			s.logOf(p)
 		case errors.Is(err, push.ErrNoLog):
+			s.log.Warn("pushwrite: lease of a log that is gone: what its client has not seen applied is lost",
+				zap.String("log", g.Log), zap.Uint64("lease", uint64(id)))
 			s.forget(id)
 		default:
 			l := s.add(&log{name: g.Log})
@@ -196,14 +198,17 @@ func (s *Server) fenceNow(l *log, id push.SessionID, final func() uint64) error 
 	return nil
 }
 
-// condemn is the end of a log with a record at pos that no client may write: what lies before
+// condemn is the end of a log with a record seq at pos that no client may write: what lies before
 // it has been applied, and nothing more is going to be. It returns when the log is
 // fenced, or the server closes.
-func (s *Server) condemn(l *log, pos uint64, why error) {
+func (s *Server) condemn(l *log, pos, seq uint64, why error) {
 	s.ctr.condemned.Add(1)
-	s.log.Error("pushwrite: log condemned", zap.String("log", l.name), zap.Uint64("position", pos), zap.Error(why))
+	b := &Blocked{Log: l.name, Record: seq, Err: &condemnedError{why}, Since: time.Now()}
+	s.advise(b)
+	s.log.Error("pushwrite: log condemned", zap.String("log", l.name), zap.Uint64("record", seq), zap.Uint64("position", pos),
+		zap.Error(why), zap.String("file", b.File), zap.String("remedy", b.Remedy))
 	s.mu.Lock()
-	l.condemned = why
+	l.condemned = b
 	s.mu.Unlock()
 	for s.ctx.Err() == nil {
 		s.mu.Lock()

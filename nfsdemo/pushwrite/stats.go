@@ -23,6 +23,9 @@ type Stats struct {
 	Pressed   uint64 // times that a client was asked for less, or more
 	// Now says which records cannot be applied.
 	Now []Blocked `json:"-"`
+	// NowCondemned says for which records logs are condemned: these are not applied, nor are those
+	// behind them, and their logs take room until GiveUp.
+	NowCondemned []Blocked `json:"-"`
 	// Logs are the counters of the logs.
 	Logs push.Stats
 }
@@ -46,6 +49,9 @@ func (s *Server) Stats() Stats {
 	for _, l := range s.logs {
 		if tail := l.tail(); l.condemned == nil {
 			st.Behind += min(tail-min(tail, l.applied), l.size)
+		}
+		if l.condemned != nil {
+			st.NowCondemned = append(st.NowCondemned, *l.condemned)
 		}
 		if l.blocked != nil {
 			st.Now = append(st.Now, *l.blocked)

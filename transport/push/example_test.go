@@ -6,7 +6,9 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 
+	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
@@ -86,4 +88,25 @@ func (l local) WriteAt(_ context.Context, p []byte, off int64) error {
 
 func (l local) Commit(context.Context) (commitlog.Level, error) {
 	return commitlog.Persistent, l.Sync()
+}
+
+// A log that nobody uses any more is removed while no server has the directory open.
+func ExampleRemoveLog() {
+	dir, _ := os.MkdirTemp("", "push")
+	defer os.RemoveAll(dir)
+	store := push.Dir(dir, pmem.File)
+	size, _ := commitlog.MemorySize(4096)
+	_ = store.Create("journal", size, push.Owner{1}, func(mem region.Memory) error { return commitlog.Create(mem, nil) })
+	fmt.Println(store.Names())
+	fmt.Println(filepath.Base(push.LogFile(store, "journal")))
+
+	fmt.Println(push.RemoveLog(dir, "journal"))
+	fmt.Println(store.Names())
+	fmt.Println(push.RemoveLog(dir, "journal"))
+	// Output:
+	// [journal] <nil>
+	// journal.log
+	// <nil>
+	// [] <nil>
+	// file does not exist
 }
