@@ -59,7 +59,7 @@ func (m *rpcMachine) trailing(h *rpcrdma.Header, b []byte) {
 		return
 	}
 	if n := len(b) - h.Size(); n > 0 {
-		m.violate("RPCRDMA-007", "%d octets behind the header of %v", n, h.Type)
+		m.violate("RPCRDMA-007", "%d octets after the header of %v", n, h.Type)
 	}
 }
 

@@ -73,18 +73,7 @@ func (m *rpcMachine) replyPayload(h *rpcrdma.Header, b []byte) bool {
 		m.violate("RPCRDMA-008", "RDMA_NOMSG without a used Reply chunk")
 		return false
 	}
-	xid, typ, ok := xdr.PeekXID(b)
-	switch {
-	case !ok:
-		m.violate("RPCRDMA-009", "%d octets behind the header", len(b))
-	case xid != h.XID:
-		m.violate("RPCRDMA-010", "rdma_xid %#08x, XID %#08x", h.XID, xid)
-	case typ > xdr.MsgReply: // a call waits for it, else it is judged as a call
-		m.violate("RPC-001", "msg_type %d", typ)
-	default:
-		return true
-	}
-	return false
+	return m.message(h, b)
 }
 
 // returned judges the chunks of a reply against those of its call. It reports whether they can be

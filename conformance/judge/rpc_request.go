@@ -48,18 +48,27 @@ func (m *rpcMachine) payload(h *rpcrdma.Header, b []byte) flaw {
 		m.violate("RPCRDMA-008", "RDMA_NOMSG without a Position Zero chunk")
 		return wrongHeader
 	}
+	if !m.message(h, b) {
+		return wrongHeader
+	}
+	return sound
+}
+
+// message judges whether b, the inline octets after header h, begins like an RPC message of its XID. A message
+// that is neither a call nor a reply is judged as the one that is expected.
+func (m *rpcMachine) message(h *rpcrdma.Header, b []byte) bool {
 	xid, typ, ok := xdr.PeekXID(b)
 	switch {
 	case !ok:
-		m.violate("RPCRDMA-009", "%d octets behind the header", len(b))
+		m.violate("RPCRDMA-009", "%d octets after the header", len(b))
 	case xid != h.XID:
 		m.violate("RPCRDMA-010", "rdma_xid %#08x, XID %#08x", h.XID, xid)
 	case typ > xdr.MsgReply:
 		m.violate("RPC-001", "msg_type %d", typ)
 	default:
-		return sound
+		return true
 	}
-	return wrongHeader
+	return false
 }
 
 // positions judges the Read list of a call whose inline octets are so many.
