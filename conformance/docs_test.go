@@ -186,6 +186,7 @@ var noExample = map[string]string{
 	"nfsdemo/bench":               "measures time: no output is the same twice",
 	"nfsdemo/backend/backendtest": "a suite of tests, used by tests",
 	"internal/clitest":            "ends processes, used by tests",
+	"internal/accept/accepttest":  "a test of servers, used by tests",
 }
 
 func exportsFunctions(p *parsed) bool {

@@ -97,6 +97,7 @@ var layers = []layer{
 	{name: "rdmap/internal/...", may: []string{"rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/internal/..."}, modules: []string{"golang.org/x/sys"}},
 
 	{name: "internal/accept"},
+	{name: "internal/accept/accepttest", may: []string{"rdmap/rdmaptest"}},
 	{name: "internal/cliout"},
 	{name: "internal/clitest"},
 	{name: "internal/fair", pure: true},
