@@ -2,7 +2,7 @@ package credits
 
 import "testing"
 
-// RFC 5666 Section 3.4: an RDMA_DONE needs a credit and gets no answer. It is
+// RFC 5666 Section 3.8: an RDMA_DONE needs a credit and gets no answer. It is
 // counted until the next grant.
 func TestDoneCounts(t *testing.T) {
 	r := NewRequester(4)

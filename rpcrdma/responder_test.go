@@ -235,8 +235,8 @@ func TestResponderLongCall(t *testing.T) {
 	}
 }
 
-// TestGarbageArgsReturnsChunks, and gives way to ERR_CHUNK when they are too
-// many to be returned in one Send.
+// TestGarbageArgsReturnsChunks: GARBAGE_ARGS returns the chunks unused, and gives way to ERR_CHUNK
+// if they are too many to be returned in one Send.
 func TestGarbageArgsReturnsChunks(t *testing.T) {
 	for segs, wantType := range map[int]MsgType{2: MsgTypeMsg, 100: MsgTypeError} {
 		h := Header{XID: 9, Vers: 1, Credit: 1, Lists: chunks.Lists{Read: readAt(68, 6), HasReply: true}}
