@@ -155,17 +155,22 @@ func TestBadReplies(t *testing.T) {
 // answered by another one (RFC 5040 Section 5.4).
 func TestBadTerminates(t *testing.T) {
 	good := ulpduOf(t, unhex(t, goldTermSTag))
+	whole := func(c TermCode) *Terminate {
+		return &Terminate{Code: c, HasLength: true, SegLen: 30, DDP: bytes.Clone(good[24:38])}
+	}
 	for _, tt := range []struct {
 		name string
 		u    []byte
+		told *Terminate // of it; nil: it is refused
 	}{
-		{"no payload", good[:18]},
-		{"three octets", good[:21]},
-		{"header announced and missing", good[:24]},
-		{"MSN 2", patch(t, goldTermSTag, 13, 2)},
-		{"MO 4", patch(t, goldTermSTag, 17, 4)},
-		{"longer than any", append(bytes.Clone(good), make([]byte, 400)...)},
-		{"unregistered code", patch(t, goldTermSTag, 18, 0xff, 0xff)},
+		{"no payload", good[:18], nil},
+		{"three octets", good[:21], nil},
+		{"header announced and missing", good[:24], &Terminate{Code: TermCode{1, 1, 0}, HasLength: true, SegLen: 30}},
+		{"MSN 2", patch(t, goldTermSTag, 13, 2), nil},
+		{"MO 4", patch(t, goldTermSTag, 17, 4), nil},
+		{"as long as may be", append(bytes.Clone(good), make([]byte, 18+maxTerminate-len(good))...), whole(TermCode{1, 1, 0})},
+		{"longer than any", append(bytes.Clone(good), make([]byte, 400)...), nil},
+		{"unregistered code", patch(t, goldTermSTag, 18, 0xff, 0xff), whole(TermCode{15, 15, 255})},
 	} {
 		e := newEngine(engineConfig{recvs: 1, ord: 1})
 		var d done
@@ -178,6 +183,11 @@ func TestBadTerminates(t *testing.T) {
 		}
 		if e.err == nil || d.n != 1 || d.err == nil {
 			t.Errorf("%s: error %v, work completed %d times with %v", tt.name, e.err, d.n, d.err)
+		}
+		clear(e.in) // the error keeps nothing of the input
+		te, ok := errors.AsType[*TerminateError](e.err)
+		if ok != (tt.told != nil) || ok && (te.Terminate.Code != tt.told.Code || !bytes.Equal(te.Terminate.Append(nil), tt.told.Append(nil))) {
+			t.Errorf("%s: told %v", tt.name, e.err)
 		}
 	}
 }

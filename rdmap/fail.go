@@ -40,7 +40,7 @@ func (c *Conn) end(err error, graceful bool) {
 	c.err = err
 	c.linger = graceful
 	var due []completion
-	if t := terminateFor(err); t != nil && !c.snd.held && c.up.Load() {
+	if t := terminateFor(err); t != nil && c.up.Load() {
 		due = c.snd.terminate(t.Append(nil), nil, err)
 		c.linger = true
 	} else {

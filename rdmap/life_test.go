@@ -289,6 +289,31 @@ func TestResponderWaitsForFirstFPDU(t *testing.T) {
 	}
 }
 
+// TestTerminateTooEarly: who gives up before it may send a Terminate ends without one: before
+// the startup is over, or as a responder before the first FPDU (RFC 5044 Section 7.1.2).
+func TestTerminateTooEarly(t *testing.T) {
+	for name, start := range map[string]func(*testing.T, net.Conn, net.Conn) *Conn{
+		"no startup": func(_ *testing.T, a, _ net.Conn) *Conn { return Client(a, nil) },
+		"no FPDU": func(t *testing.T, a, b net.Conn) *Conn {
+			_, y := rawInitiator(t, b, a, nil)
+			return y
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a, b := rdmaptest.Pipe()
+				x := start(t, a, b)
+				x.Terminate(TermCode{}, errTest)
+				if got := everything(t, b); len(got) > 0 {
+					t.Errorf("sent %x", got)
+				}
+				b.Close()
+				<-x.Done()
+			})
+		})
+	}
+}
+
 // TestHandshakeDeadlines: silence on either side ends the startup.
 func TestHandshakeDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

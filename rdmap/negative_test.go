@@ -225,7 +225,11 @@ func TestViolations(t *testing.T) {
 			if !bytes.Equal(out, want) {
 				t.Fatalf("error %v\n got %x\nwant %x", e.err, out, want)
 			}
+			clear(e.in) // the error keeps nothing of the input
 			pe, ok := errors.AsType[*ProtocolError](e.err)
+			if told := pe.Terminate(); ok && !bytes.Equal(told.Append(nil), ulpduOf(t, want)[18:]) {
+				t.Errorf("the upper layer is told %x", told.Append(nil))
+			}
 			if !ok || pe.Code != (TermCode{uint8(tt.word >> 28), uint8(tt.word>>24) & 15, uint8(tt.word >> 16)}) {
 				t.Fatalf("error %v", e.err)
 			}
@@ -234,6 +238,15 @@ func TestViolations(t *testing.T) {
 				t.Fatal("something happened after the Terminate")
 			}
 		})
+	}
+}
+
+// TestRefusalIsFinal: behind a segment that RDMAP has refused nothing is looked at.
+func TestRefusalIsFinal(t *testing.T) {
+	e := newEngine(engineConfig{recvs: 2})
+	_, first := e.rcv.input(patch(t, goldSend, 1, 0x4f))
+	if _, err := e.rcv.input(patch(t, goldSend, 0)); first == nil || !errors.Is(err, first) {
+		t.Errorf("%v, and then %v", first, err)
 	}
 }
 

@@ -155,6 +155,21 @@ func TestTerminateBehindMessage(t *testing.T) {
 	}
 }
 
+// TestNothingBehindTerminate: the Terminate is the last message, whatever is queued behind
+// it (RFC 5040 Section 5.4).
+func TestNothingBehindTerminate(t *testing.T) {
+	e := newEngine(engineConfig{ird: 1})
+	e.fail(vioVersion.error(nil))
+	for range 2 { // before the Terminate is taken, and after
+		e.post(WR{Op: OpSend})
+		e.snd.request(&request{op: OpReadRequest})
+		out := e.output()
+		if segs := segments(t, out); len(segs) > 1 || len(segs) == 1 && segs[0].Control != 0x47 {
+			t.Fatalf("sent %x", out)
+		}
+	}
+}
+
 // TestInterleave: towards a stag peer whole Sends pass between the batches of a Read
 // Response. Towards others they do not, since few receivers expect that.
 func TestInterleave(t *testing.T) {

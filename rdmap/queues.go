@@ -80,20 +80,13 @@ func (q *answerQueue) Open(s *ddp.Segment) ([]byte, bool) {
 	return q.answer[:], true
 }
 
-// terminateQueue is queue 2: one slot.
+// terminateQueue is queue 2: one slot. The stream ends with the message that takes it.
 type terminateQueue receiver
 
-func (q *terminateQueue) Posted() int {
-	if q.termSeen {
-		return 0
-	}
-	return 1
-}
-
-func (q *terminateQueue) Size() int { return len(q.termBuf) }
+func (q *terminateQueue) Posted() int { return 1 }
+func (q *terminateQueue) Size() int   { return len(q.termBuf) }
 
 func (q *terminateQueue) Open(s *ddp.Segment) ([]byte, bool) {
-	q.termSeen = true
 	if s.Last {
 		return nil, true
 	}

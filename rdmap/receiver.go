@@ -69,7 +69,6 @@ type receiver struct {
 	request  [maxRequest]byte // a request in several segments
 	arrived  request          // on its way to the sending half
 	termBuf  [maxTerminate]byte
-	termSeen bool
 	now      Opcode        // of the segment being placed
 	answer   [maxHash]byte // a response on queue 3 in several segments
 	off      putOff
@@ -251,7 +250,7 @@ func (r *receiver) deliver(op Opcode, s *ddp.Segment, data, u []byte) error {
 	case op == OpReadResponse:
 		return r.deliverResponse(u)
 	case op == OpTerminate:
-		return r.deliverTerminate(data)
+		r.deliverTerminate(data)
 	case op.Queue() == ddp.QNRequest && !s.Tagged:
 		return r.deliverRequest(op, data, u)
 	case op.Queue() == ddp.QNResponse && !s.Tagged:
@@ -320,13 +319,10 @@ func (r *receiver) deliverRequest(op Opcode, data, u []byte) error {
 	return nil
 }
 
-func (r *receiver) deliverTerminate(b []byte) error {
-	t, err := ParseTerminate(b)
-	if err != nil && len(b) < 4 {
-		return &TerminateError{}
-	}
+// deliverTerminate ends the stream, whatever can be read of b.
+func (r *receiver) deliverTerminate(b []byte) {
+	t, _ := ParseTerminate(b)
 	r.ev.kind, r.ev.term = evTerminate, &TerminateError{Terminate: t.clone()}
-	return nil
 }
 
 func (r *receiver) count(op Opcode, ev *ddp.Event) {

@@ -28,7 +28,7 @@ type sender struct {
 	sinks      *region.Table // of our Reads; nil: taken as they are named
 
 	held bool // responder before the first FPDU: nothing may leave (RFC 5044 Section 7.1.2)
-	shut bool // the Terminate has been taken: nothing follows it
+	shut bool // nothing can be written any more
 	// aborted: the connection has failed, only a Terminate may still be queued.
 	aborted bool
 

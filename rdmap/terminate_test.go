@@ -52,15 +52,21 @@ func TestSiwTerminates(t *testing.T) {
 // TestTerminatePrefixes: every prefix that cuts an announced part fails, and what is
 // behind the parts is ignored.
 func TestTerminatePrefixes(t *testing.T) {
-	full := ulpduOf(t, unhex(t, goldTermRead))[18:]
-	for n := range len(full) {
-		if _, err := ParseTerminate(full[:n]); !errors.Is(err, ErrTerminateShort) {
-			t.Errorf("%d octets: %v", n, err)
+	for _, v := range []string{goldTermRead, goldTermSTag, goldTermBuf} {
+		full := ulpduOf(t, unhex(t, v))[18:]
+		for n := range len(full) {
+			if _, err := ParseTerminate(full[:n]); !errors.Is(err, ErrTerminateShort) {
+				t.Errorf("%d octets of %x: %v", n, full, err)
+			}
 		}
-	}
-	x, err := ParseTerminate(append(bytes.Clone(full), 1, 2, 3))
-	if err != nil || hex.EncodeToString(x.Append(nil)) != hex.EncodeToString(full) {
-		t.Fatalf("%v, %x", err, x.Append(nil))
+		x, err := ParseTerminate(append(bytes.Clone(full), 1, 2, 3))
+		if err != nil || hex.EncodeToString(x.Append(nil)) != hex.EncodeToString(full) {
+			t.Fatalf("%v, %x", err, x.Append(nil))
+		}
+		x.HasLength = false // a header implies it
+		if got := x.Append(nil); !bytes.Equal(got, full) || x.Size() != len(full) {
+			t.Errorf("without HasLength: %x, %d octets", got, x.Size())
+		}
 	}
 }
 

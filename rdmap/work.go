@@ -42,7 +42,7 @@ func (w *work) inMessage() bool { return w.unfinished() && w.items[w.next].begun
 // take hands the flusher what may go out next, about a batch's worth. The previous
 // batch must have been settled. It reports false when there is nothing.
 func (s *sender) take(w *work) bool {
-	if s.held || s.shut && !w.unfinished() {
+	if s.held {
 		return false
 	}
 	w.slots = &s.slots
@@ -66,7 +66,7 @@ func (s *sender) take(w *work) bool {
 func (s *sender) takeTerminate(w *work) {
 	if s.term != nil && !w.unfinished() {
 		w.items = append(w.items, *s.term)
-		s.term, s.shut = nil, true
+		s.term = nil
 	}
 }
 
@@ -159,9 +159,6 @@ func (s *sender) prune(w *work, out []completion) []completion {
 	}
 	for i := keep; i < len(w.items); i++ {
 		it := &w.items[i]
-		if it.op == OpTerminate {
-			return out // the last one, and it goes out
-		}
 		s.release(it)
 		if !it.isResp {
 			out = s.order.wrote(it, out)
