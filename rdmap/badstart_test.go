@@ -177,14 +177,19 @@ func TestBadTerminates(t *testing.T) {
 		sink := own(t, e, 8, allRights)
 		e.post(WR{Op: OpReadRequest, Sink: sink, Len: 8, Done: &d})
 		e.output()
-		e.input(fpduOf(tt.u))
+		u := bytes.Clone(tt.u)
+		if ev, err := e.rcv.input(u); err != nil {
+			e.fail(err)
+		} else {
+			e.event(ev)
+		}
+		clear(u) // it was borrowed
 		if out := e.output(); len(out) > 0 {
 			t.Errorf("%s: answered with %x", tt.name, out)
 		}
 		if e.err == nil || d.n != 1 || d.err == nil {
 			t.Errorf("%s: error %v, work completed %d times with %v", tt.name, e.err, d.n, d.err)
 		}
-		clear(e.in) // the error keeps nothing of the input
 		te, ok := errors.AsType[*TerminateError](e.err)
 		if ok != (tt.told != nil) || ok && (te.Terminate.Code != tt.told.Code || !bytes.Equal(te.Terminate.Append(nil), tt.told.Append(nil))) {
 			t.Errorf("%s: told %v", tt.name, e.err)

@@ -38,6 +38,11 @@ type directRig struct {
 }
 
 func newDirectRig(t *testing.T, crc bool, sizes ...int) *directRig {
+	return directRigOn(t, crc, func(b []byte) region.Memory { return region.Bytes(b) }, sizes...)
+}
+
+// directRigOn has its sinks in what mem makes.
+func directRigOn(t *testing.T, crc bool, mem func([]byte) region.Memory, sizes ...int) *directRig {
 	a, b := net.Pipe()
 	t.Cleanup(func() { a.Close(); b.Close() })
 	g := &directRig{Conn: newConn(a, &Config{}, true), done: make([]done, len(sizes))}
@@ -49,7 +54,7 @@ func newDirectRig(t *testing.T, crc bool, sizes ...int) *directRig {
 		total += n
 	}
 	g.mem = make([]byte, total+2*directMin)
-	reg, err := g.table.RegisterMemory(region.Bytes(g.mem), region.Options{Access: region.ReadSink, Base: 1000})
+	reg, err := g.table.RegisterMemory(mem(g.mem), region.Options{Access: region.ReadSink, Base: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,6 +242,17 @@ func TestDirect(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestDirectGuarded: nothing is read straight into memory that is touched through its methods.
+func TestDirectGuarded(t *testing.T) {
+	sink := new(frail)
+	g := directRigOn(t, true, func(b []byte) region.Memory { sink.mem, sink.left = b, 1<<30; return sink }, 1<<20)
+	mem := g.mem
+	g.run(g.responses(StagMULPDU-ddp.TaggedLen, nil, nil), bigStaging, true)
+	if g.aimed > 0 || sink.touches == 0 || g.done[0].n != 1 || !bytes.Equal(mem[:1000], noise[:1000]) {
+		t.Errorf("%d octets direct, %d stores, completed %d times", g.aimed, sink.touches, g.done[0].n)
 	}
 }
 

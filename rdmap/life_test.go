@@ -196,6 +196,30 @@ func TestPeerTerminates(t *testing.T) {
 	})
 }
 
+// TestPeerTerminatesLinger: who was sent a Terminate half-closes and reads until the peer has
+// closed: a close with input unread would be a reset, which can destroy what it was sent.
+func TestPeerTerminatesLinger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := rdmaptest.Pipe()
+		x, p := rawResponder(t, a, b, nil)
+		go x.Serve()
+		if err := p.Send(ulpduOf(t, unhex(t, goldTermLocal))); err != nil {
+			t.Fatal(err)
+		}
+		if got := everything(t, b); len(got) > 0 {
+			t.Errorf("answered with %x", got)
+		}
+		synctest.Wait()
+		select {
+		case <-x.Done():
+			t.Error("closed before the peer has")
+		default:
+		}
+		b.Close()
+		<-x.Done()
+	})
+}
+
 // TestWeTerminate: a violation is answered by a Terminate and a half-close, input is
 // drained, so that the Terminate is not lost to a reset.
 func TestWeTerminate(t *testing.T) {

@@ -168,6 +168,11 @@ func TestNothingBehindTerminate(t *testing.T) {
 			t.Fatalf("sent %x", out)
 		}
 	}
+	e = newEngine(engineConfig{})
+	e.fail(vioVersion.error(nil))
+	if e.snd.shutDown(); len(e.output()) > 0 {
+		t.Error("a Terminate when nothing can be written any more")
+	}
 }
 
 // TestInterleave: towards a stag peer whole Sends pass between the batches of a Read

@@ -28,7 +28,6 @@ type sender struct {
 	sinks      *region.Table // of our Reads; nil: taken as they are named
 
 	held bool // responder before the first FPDU: nothing may leave (RFC 5044 Section 7.1.2)
-	shut bool // nothing can be written any more
 	// aborted: the connection has failed, only a Terminate may still be queued.
 	aborted bool
 
@@ -57,7 +56,7 @@ type sender struct {
 // ready reports whether take would find something, given what is unfinished.
 func (s *sender) ready(w *work) bool {
 	switch {
-	case s.held || s.shut:
+	case s.held:
 		return false
 	case w.unfinished() || s.term != nil || s.rq.len() > 0 && s.rq.at(0).answerable():
 		return true
@@ -203,7 +202,6 @@ func (s *sender) terminate(payload []byte, out []completion, err error) []comple
 
 // shutDown says that nothing can be written any more, a Terminate neither.
 func (s *sender) shutDown() {
-	s.shut = true
 	if s.term != nil {
 		s.release(s.term)
 		s.term = nil

@@ -42,9 +42,6 @@ func (w *work) inMessage() bool { return w.unfinished() && w.items[w.next].begun
 // take hands the flusher what may go out next, about a batch's worth. The previous
 // batch must have been settled. It reports false when there is nothing.
 func (s *sender) take(w *work) bool {
-	if s.held {
-		return false
-	}
 	w.slots = &s.slots
 	if w.unfinished() && s.interleave && w.items[w.next].op == OpReadResponse {
 		s.overtake(w)
@@ -154,7 +151,7 @@ func (s *sender) settle(w *work, failed bool, out []completion) []completion {
 // message that is partly sent goes on to its end.
 func (s *sender) prune(w *work, out []completion) []completion {
 	keep := 0
-	if w.unfinished() && w.items[0].begun && !w.items[0].broken && !s.shut {
+	if w.unfinished() && w.items[0].begun && !w.items[0].broken {
 		keep = 1
 	}
 	for i := keep; i < len(w.items); i++ {

@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 )
 
@@ -71,6 +72,14 @@ func TestDAXWriteBackFaults(t *testing.T) {
 	err := m.Persist(0, 1<<16)
 	if err == nil || !strings.Contains(err.Error(), "write back") || !strings.Contains(err.Error(), "fault at octet 0") {
 		t.Error(err)
+	}
+	if err := os.Truncate(path, 1<<16); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range []error{m.Persist(0, 1), m.Err()} {
+		if !errors.Is(err, region.ErrRegionLost) {
+			t.Errorf("not final: %v", err)
+		}
 	}
 	if err := m.Close(); err != nil {
 		t.Error(err)

@@ -197,6 +197,22 @@ func TestCloseWaitsForGuard(t *testing.T) {
 	})
 }
 
+// Of several failures the first one is final.
+func TestFirstFailure(t *testing.T) {
+	f := pmemtest.NewFaults()
+	m := open(t, pmem.Mmap, newFile(t, 4096), &pmem.Options{Hooks: f.Hooks()})
+	f.FailOnce(pmemtest.Msync, syscall.EIO)
+	errs := []error{m.Persist(0, 64), m.Guard(0, 1, func() error { return syscall.EFAULT }), m.Persist(0, 64), m.Err()}
+	for i, err := range errs {
+		if !errors.Is(err, syscall.EIO) || errors.Is(err, region.ErrRegionLost) {
+			t.Errorf("%d: %v", i, err)
+		}
+	}
+	if err := m.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // A fault during a flush that itself succeeds: nobody is told success afterwards.
 func TestFaultDuringSync(t *testing.T) {
 	f := pmemtest.NewFaults()

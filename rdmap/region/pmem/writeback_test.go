@@ -71,8 +71,14 @@ func TestWriteBackHangs(t *testing.T) {
 		if err := m.Persist(0, 1); !errors.Is(err, syscall.EIO) {
 			t.Error(err)
 		}
+		f.Clear(pmemtest.Datasync)
+		n = f.Count(pmemtest.Write) + f.Count(pmemtest.Datasync)
+		m.WriteBack(0, 1)
 		if err := m.Close(); err != nil {
 			t.Error(err)
+		}
+		if f.Count(pmemtest.Write)+f.Count(pmemtest.Datasync) != n {
+			t.Error("written back after the final error")
 		}
 	})
 }

@@ -51,10 +51,12 @@ func testFailsOnce(t *testing.T, g Target) {
 
 // ADVERSARY 25: the disk is dead.
 func testFailsForGood(t *testing.T, g Target) {
-	f := NewFaults()
-	m := g.create(t, 4096, f)
-	f.Fail(g.Sync, syscall.EIO)
-	isFinal(t, g, m, f, m.Persist(100, 1), syscall.EIO)
+	for _, rs := range [][]region.Range{{{Off: 100, N: 1}}, {{Off: 100, N: 1}, {Off: 9000, N: 1}}} {
+		f := NewFaults()
+		m := g.create(t, 3*4096, f)
+		f.Fail(g.Sync, syscall.EIO)
+		isFinal(t, g, m, f, region.PersistRanges(m, rs), syscall.EIO)
+	}
 }
 
 // What was acknowledged before the failure survives.
@@ -103,12 +105,15 @@ func testFailsConcurrently(t *testing.T, g Target) {
 	}
 }
 
-// ADVERSARY 25: no space.
+// ADVERSARY 25: no space, for the only range, or for the first of two.
 func testFull(t *testing.T, g Target) {
-	f := NewFaults()
-	m := g.create(t, 4096, f)
-	f.Fail(g.Write, syscall.ENOSPC)
-	isFinal(t, g, m, f, m.Persist(0, 4096), syscall.ENOSPC)
+	const size = 4 * 4096
+	for _, rs := range [][]region.Range{{{Off: 0, N: size}}, {{Off: 0, N: 1}, {Off: 3 * 4096, N: 1}}} {
+		f := NewFaults()
+		m := g.create(t, size, f)
+		f.FailOnce(g.Write, syscall.ENOSPC)
+		isFinal(t, g, m, f, region.PersistRanges(m, rs), syscall.ENOSPC)
+	}
 }
 
 // ADVERSARY 25: the file is truncated. Success would be for lost octets, wherever the
@@ -164,6 +169,12 @@ func testFaults(t *testing.T, g Target) {
 			isFinal(t, g, m, f, err, region.ErrRegionLost)
 			if err := touch(m); !errors.Is(err, region.ErrRegionLost) {
 				t.Errorf("again: %v", err)
+			}
+			g.Truncate(t, m, size) // zeros, and no faults any more
+			for _, err := range []error{m.Load(make([]byte, 1), 0), m.Store(0, []byte{1})} {
+				if !errors.Is(err, region.ErrRegionLost) {
+					t.Errorf("after the file has its length back: %v", err)
+				}
 			}
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"reflect"
 	"testing"
 
 	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
@@ -176,20 +177,114 @@ func TestStrictTrustsTheTail(t *testing.T) {
 
 // A tail that no honest producer stores is poison, not a wild read.
 func TestWildTail(t *testing.T) {
-	for _, tail := range []uint64{1, 1 << 40, math.MaxUint64 - 63, 1024 + 64} {
+	for _, tail := range []uint64{1, 65, 1 << 40, math.MaxUint64 - 63, 1024 + 64} {
 		r := newLog(t, layout.WAL, 10)
 		c := r.open(t)
 		if rec, _, err := c.Next(tail); rec == nil || err != nil {
 			t.Errorf("tail %d: what was there before is gone: %v", tail, err)
 		}
-		if _, _, err := c.Next(tail); err == nil {
-			t.Errorf("tail %d is believed", tail)
+		_, _, err := c.Next(tail)
+		if p, ok := errors.AsType[*Poison](err); !ok || p.Reason != layout.BeyondTail {
+			t.Errorf("tail %d is believed: %v", tail, err)
 		}
 	}
 	r := newLog(t, layout.WAL, 10, 20)
 	c := r.open(t)
 	if _, _, err := c.Fenced(0); err == nil {
 		t.Error("the tail went back, and a session is opened")
+	}
+}
+
+// What recovery has found behind the durable tail is flushed, all of it and before the tail.
+func TestStart(t *testing.T) {
+	for _, tt := range []struct {
+		head, durable, tail uint64
+		want                []Range
+	}{
+		{0, 0, 0, nil},
+		{64, 128, 128, nil},
+		{0, 0, 256, []Range{{layout.RingOff, 256}}},
+		{0, 128, 256, []Range{{layout.RingOff + 128, 128}}},
+		{896, 960, 1024, []Range{{layout.RingOff + 960, 64}}},
+		{896, 960, 1088, []Range{{layout.RingOff + 960, 64}, {layout.RingOff, 64}}},
+		{896, 0, 1088, []Range{{layout.RingOff + 896, 128}, {layout.RingOff, 64}}}, // the tail lagged
+	} {
+		c := NewConsumer(nil, &State{
+			Header: layout.Header{Capacity: 1024}, Head: layout.Head{Pos: tt.head, Seq: 9}, Durable: tt.durable, Tail: tt.tail,
+		})
+		want := []Op{storeWord(layout.TailOff, tt.tail), persist(Range{layout.TailOff, 8})}
+		if tt.want != nil {
+			want = append([]Op{persist(tt.want...)}, want...)
+		}
+		if got := c.Start(); !reflect.DeepEqual(got, want) {
+			t.Errorf("%+v: %+v", tt, got)
+		}
+	}
+}
+
+// A tail that lies before the head is no position: the head counts.
+func TestTailBeforeHead(t *testing.T) {
+	for _, mode := range []layout.Mode{layout.Strict, layout.WAL} {
+		r := newLog(t, mode, 10, 20)
+		c := r.open(t)
+		for range 2 {
+			if _, _, err := c.Next(r.tail()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ops, err := c.Release(2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.do(ops)
+		copy(r[layout.TailOff:], make([]byte, 8))
+		st, err := Recover(r, len(r), nil)
+		if err != nil || st.Durable != 0 || st.Tail != 128 || st.NextSeq != 3 || st.Poison != nil {
+			t.Errorf("%v: %+v %v", mode, st, err)
+		}
+	}
+}
+
+// Before the tail no record is of an epoch before that of the record in front of it, nor of
+// none, however right its checksum is.
+func TestEpochsDoNotFall(t *testing.T) {
+	for _, tt := range []struct {
+		epochs []uint32
+		bad    uint64 // number of the record that is poisoned; 0: none is
+	}{
+		{[]uint32{1, 1, 2}, 0},
+		{[]uint32{2, 2, 2}, 0},
+		{[]uint32{1, 2, 1}, 3},
+		{[]uint32{2, 1, 2}, 2},
+		{[]uint32{0, 1, 2}, 1},
+		{[]uint32{1, 2, 3}, 3},
+	} {
+		r := newLog(t, layout.WAL)
+		c := r.open(t)
+		ops, _, err := c.Fenced(0) // epoch 2
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.do(ops)
+		at := r[layout.RingOff:layout.RingOff]
+		for i, epoch := range tt.epochs {
+			at = layout.AppendRecord(at, c.hdr.Salt(epoch), epoch, uint64(i+1), []byte("x"))
+		}
+		r.do([]Op{storeWord(layout.TailOff, uint64(len(at)))})
+		st, err := Recover(r, len(r), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (st.Poison == nil) != (tt.bad == 0) || tt.bad > 0 && (st.Poison.Seq != tt.bad || st.Poison.Reason != layout.BadEpoch) {
+			t.Errorf("%v: %v", tt.epochs, st.Poison)
+		}
+	}
+}
+
+// A session is ended before who is in the middle of something is waited for: else more begins.
+func TestFenceOrder(t *testing.T) {
+	if got := new(Consumer).Fence(); !reflect.DeepEqual(got, []Op{{Kind: OpRevoke}, {Kind: OpQuiesce}}) {
+		t.Error(got)
 	}
 }
 
@@ -214,6 +309,16 @@ func TestRelease(t *testing.T) {
 	}
 	if st, err := Recover(r, len(r), nil); err != nil || st.Head != (layout.Head{Pos: 192, Seq: 3}) || st.NextSeq != 4 {
 		t.Error(st, err)
+	}
+	// Nobody flushes the published head: a new session begins with the durable one.
+	clear(r[layout.PublishedOff:][:8])
+	ops, a, err := r.open(t).Fenced(r.tail())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.do(ops)
+	if got := binary.BigEndian.Uint64(r[layout.PublishedOff:]); got != 192 || a.Head != 192 {
+		t.Errorf("published %d, told %d", got, a.Head)
 	}
 }
 

@@ -174,9 +174,10 @@ func (p *Producer) Next() *Batch {
 	octets := 0
 	for _, e := range p.queue {
 		size := layout.RecordSize(len(e.Payload))
-		if b.count > 0 && octets+int(size) > p.Batch || !p.fits(p.tail, size) || !p.put(b, e, size) {
+		if b.count > 0 && octets+int(size) > p.Batch || !p.fits(p.tail, size) {
 			break
 		}
+		p.put(b, e, size)
 		octets += int(size)
 	}
 	p.queue = slices.Delete(p.queue, 0, b.count)
@@ -212,19 +213,13 @@ func (p *Producer) worth() bool {
 // Queued returns how many appends have no place yet.
 func (p *Producer) Queued() int { return len(p.queue) }
 
-// put gives e the next place, behind a filler if it would cross the end of the ring. It
-// reports false when the batch has two runs already.
-func (p *Producer) put(b *Batch, e *Append, size uint64) bool {
+// put gives e the next place, for which there is room, behind a filler if it would cross the
+// end of the ring. What has room in the ring crosses its end once, so two runs are enough.
+func (p *Producer) put(b *Batch, e *Append, size uint64) {
 	if end := layout.ToEnd(p.tail, p.capacity); end < size {
-		if b.nruns == 2 {
-			return false
-		}
 		r := b.run(p)
 		r.data = layout.AppendFiller(r.data, p.salt, p.epoch, p.seq, end)
 		p.tail += end
-	}
-	if b.nruns == 2 && layout.Ring(p.tail, p.capacity) == 0 {
-		return false
 	}
 	r := b.run(p)
 	r.data = layout.AppendRecord(r.data, p.salt, p.epoch, p.seq, e.Payload)
@@ -233,7 +228,6 @@ func (p *Producer) put(b *Batch, e *Append, size uint64) bool {
 	b.count++
 	e.assigned = true
 	p.sent = append(p.sent, e)
-	return true
 }
 
 // run returns the run that what stands at the tail belongs to.

@@ -135,6 +135,8 @@ func TestTryAdd(t *testing.T) {
 	try(100, ErrFull)
 	p.Lost()
 	try(100, ErrFull)
+	p.Published(384) // of the session that is over
+	try(100, ErrFull)
 }
 
 // The producer writes only below the published durable head.
@@ -147,7 +149,7 @@ func TestBackPressure(t *testing.T) {
 	if sent != 4 || !p.Blocked() {
 		t.Fatalf("%d records of 128 octets in a ring of 512", sent)
 	}
-	for _, head := range []uint64{1024, 65} { // never written, unaligned
+	for _, head := range []uint64{1024, 129} { // never written, unaligned
 		if p.Published(head); !p.Blocked() {
 			t.Errorf("head %d is believed", head)
 		}

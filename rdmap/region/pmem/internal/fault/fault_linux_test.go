@@ -65,6 +65,7 @@ func TestCatch(t *testing.T) {
 // Faults elsewhere, and other panics, are not ours.
 func TestCatchOthers(t *testing.T) {
 	b, other := mapped(t), mapped(t)
+	front := b[:len(b)/2] // what is behind it is gone
 	sink := make([]byte, len(b))
 	var null *[8]byte
 	for name, f := range map[string]func(){
@@ -72,10 +73,11 @@ func TestCatchOthers(t *testing.T) {
 		"nil":             func() { null[0]++ },
 		"bounds":          func() { b[len(sink)]++ },
 		"any":             func() { panic("any") },
+		"behind it":       func() { b[len(front)]++ },
 	} {
 		r := func() (r any) {
 			defer func() { r = recover() }()
-			_, _ = Catch(b, func() error { f(); return nil })
+			_, _ = Catch(front, func() error { f(); return nil })
 			return nil
 		}()
 		if r == nil {
