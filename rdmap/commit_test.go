@@ -155,20 +155,22 @@ func crc(p []byte) []byte {
 }
 
 // TestPersistError: the first error is final: Terminate, and every STag on the memory
-// is revoked.
+// is revoked. That it never was persistent costs the stream alone.
 func TestPersistError(t *testing.T) {
-	p, q := rdmaptest.Pipe()
-	cfg := &Config{Extensions: ExtCommit, Domain: region.NewDomain()}
-	x, y := connect(t, p, q, &Config{Extensions: ExtCommit}, cfg)
-	mem := &persisting{mem: make([]byte, 64), err: errTest}
-	reg, _ := y.Table().RegisterMemory(mem, region.Options{Access: commitRights})
-	shared, _ := cfg.Domain.RegisterShared(mem, region.Options{Access: commitRights})
-	go y.Serve()
-	err := x.Flush(t.Context(), reg.STag(), 0, 64, FlushPersistent)
-	if te, ok := errors.AsType[*TerminateError](err); !ok || te.Terminate.Code != (TermCode{0, 2, 7}) {
-		t.Fatal(err)
-	}
-	if reg.Valid() || shared.Valid() || !errors.Is(y.Err(), errTest) {
-		t.Fatal("still registered", y.Err())
+	for cause, failed := range map[error]bool{errTest: true, region.ErrNotPersistent: false} {
+		p, q := rdmaptest.Pipe()
+		cfg := &Config{Extensions: ExtCommit, Domain: region.NewDomain()}
+		x, y := connect(t, p, q, &Config{Extensions: ExtCommit}, cfg)
+		mem := &persisting{mem: make([]byte, 64), err: cause}
+		reg, _ := y.Table().RegisterMemory(mem, region.Options{Access: commitRights})
+		shared, _ := cfg.Domain.RegisterShared(mem, region.Options{Access: commitRights})
+		go y.Serve()
+		err := x.Flush(t.Context(), reg.STag(), 0, 64, FlushPersistent)
+		if te, ok := errors.AsType[*TerminateError](err); !ok || te.Terminate.Code != (TermCode{0, 2, 7}) {
+			t.Fatal(err)
+		}
+		if failed && reg.Valid() || shared.Valid() == failed || !errors.Is(y.Err(), cause) {
+			t.Errorf("%v: registered with the stream: %v, shared: %v; %v", cause, reg.Valid(), shared.Valid(), y.Err())
+		}
 	}
 }
