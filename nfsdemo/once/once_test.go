@@ -234,6 +234,71 @@ func (s *odd) Settle(_ context.Context, _ *Intent, results []byte) ([]byte, Outc
 	return results, s.outcome, s.err
 }
 
+// TestMeanwhileNothing: those who wait for a call that turns out to have executed nothing go on,
+// one after the other, as if it had not come.
+func TestMeanwhileNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &odd{shelf: newShelf()}
+		runs := 0 // one at a time: they have one name
+		s.reply = func(resp *transport.Response) {
+			time.Sleep(time.Second) // of the bubble
+			if runs++; runs == 1 {
+				resp.Stat, resp.Results = xdr.GarbageArgs, nil
+			}
+		}
+		h, j := start(t, s, newSim(t, nil), nil)
+		var wg sync.WaitGroup
+		for i := range 4 {
+			wg.Go(func() {
+				got := string(send(h, 1, procMake, "a"))
+				if want := results(1, 1); len(got) > 0 && got != want {
+					t.Errorf("%d: %x, want %x", i, got, want)
+				}
+			})
+		}
+		wg.Wait()
+		if st := j.Stats(); runs != 2 || st.Joined != 3 || st.Replayed != 2 {
+			t.Errorf("%d times, %+v", runs, st)
+		}
+		_ = j.Close(context.Background())
+	})
+}
+
+// TestSweepWaits: a sweep stops at a record that another one, which is not known to be durable
+// yet, will replace, and goes on with that same record.
+func TestSweepWaits(t *testing.T) {
+	_, j := start(t, newShelf(), newSim(t, nil), nil)
+	ctx := context.Background()
+	e, _, err := j.begin(ctx, ledger.Key{XID: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.intend(ctx, e, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	w, err := j.reply(e, []byte("result"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Wait(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if p := j.pass(); p.wait == nil || p.last != 0 || p.end {
+			t.Fatalf("passed what counts: %+v", p)
+		}
+	}
+	j.ended(e, func(l *ledger.Ledger) { l.Done(e, j.now()) })
+	p := j.pass()
+	if err := j.giveBack(&p); err != nil || p.last < 2 || len(p.copies) == 0 {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	info, err := commitlog.Inspect(octets{j.mem}, simSize, nil)
+	if n := j.Stats().Octets; err != nil || int(info.Tail-info.Head) != n {
+		t.Errorf("%d octets are in use, the ledger knows of %d; %v", info.Tail-info.Head, n, err)
+	}
+}
+
 // TestOddReplies: what is no success is not recorded, as nothing was executed; what is too
 // long to be recorded must not run again all the same.
 func TestOddReplies(t *testing.T) {
@@ -243,6 +308,13 @@ func TestOddReplies(t *testing.T) {
 	send(h, 1, procLook+4, "a")
 	if st := j.Stats(); st.Replies != 0 || st.Records != 2 {
 		t.Errorf("not a success: %+v", st)
+	}
+	s.reply = func(resp *transport.Response) { resp.AppendItem([]byte("more than results")) }
+	for range 2 {
+		send(h, 5, procLook+4, "a")
+	}
+	if st := j.Stats(); st.Replies != 0 || st.Replayed != 0 || st.Records != 6 {
+		t.Errorf("results that the record cannot hold: %+v", st)
 	}
 	s.reply = func(resp *transport.Response) { resp.Results = make([]byte, maxResults+4) }
 	for range 2 {

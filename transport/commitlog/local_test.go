@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
@@ -70,6 +71,52 @@ func TestLocalHere(t *testing.T) {
 		}
 	}
 	take(t, l, 1, "stays", "may leave", "begun", "stays", "may leave", "begun", "stays", "may leave", "begun")
+}
+
+// A session without a connection ends as one with: what is queued does not begin any more, and
+// the next session waits for what is running, as long as its context lets it.
+func TestLocalFence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := &blocking{Sim: sim(4096)}
+		l := newTestLog(t, mem, WAL)
+		p := newTestProducer(t, &ProducerOptions{InFlight: 4, Batch: 1})
+		if err := l.Local(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		mem.block()
+		var pending []*Pending
+		for _, s := range []string{"one", "two", "three"} {
+			e, err := p.Begin([]byte(s))
+			if err != nil {
+				t.Fatal(err)
+			}
+			pending = append(pending, e)
+		}
+		<-mem.waiting // the flush of "one" runs
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := l.Local(gone, p); !errors.Is(err, region.ErrPinned) {
+			t.Fatal("a session while the old one is flushing:", err)
+		}
+		opened := make(chan error)
+		go func() { opened <- l.Local(t.Context(), p) }()
+		synctest.Wait()
+		select {
+		case err := <-opened:
+			t.Fatal("it did not wait:", err)
+		default:
+		}
+		mem.release()
+		if err := <-opened; err != nil {
+			t.Fatal(err)
+		}
+		for i, e := range pending {
+			if r, err := e.Wait(t.Context()); err != nil || r.Seq != uint64(i+1) {
+				t.Error(r, err)
+			}
+		}
+		take(t, l, 1, "one", "two", "three")
+	})
 }
 
 // A memory that hangs keeps who stays, and nobody else: an append behind it can be given

@@ -215,6 +215,91 @@ func TestSameKeyAgain(t *testing.T) {
 	}
 }
 
+// TestOddLogs: recovery takes copies of what it reads, keeps the reply to a call whatever is
+// behind it, and knows the latest time wherever that stands.
+func TestOddLogs(t *testing.T) {
+	l := New(wide)
+	k := key("a", 1)
+	intent, reply := answer(t, l, k, "result", 70)
+	e, _ := l.Begin(key("b", 1), 60)
+	other := l.Intend(e, []byte("args"), nil, 60)
+	void := (&Record{Kind: Void, Number: 1}).Append(nil)
+	for name, log := range map[string][][]byte{
+		"void":   {intent, reply, other, void},
+		"intent": {intent, reply, intent, other},
+		"twice":  {intent, intent, reply, reply, other},
+	} {
+		v := Recover()
+		for _, b := range log {
+			b = bytes.Clone(b)
+			if err := v.Add(b); err != nil {
+				t.Fatal(err)
+			}
+			clear(b)
+		}
+		if v.Last() != 70 {
+			t.Errorf("%s: the latest time is %d", name, v.Last())
+		}
+		l, open := v.End(wide, 70)
+		if e, first := l.Begin(k, 70); first || !e.Done() || string(e.Result()) != "result" {
+			t.Errorf("%s: first %v", name, first)
+		}
+		if len(open) != 1 || string(open[0].Args) != "args" || open[0].Key != key("b", 1) {
+			t.Errorf("%s: open %+v", name, open)
+		}
+	}
+}
+
+// TestOrderOfOpen: calls are settled in the order in which they came.
+func TestOrderOfOpen(t *testing.T) {
+	l, v := New(wide), Recover()
+	for xid := range uint32(50) {
+		e, _ := l.Begin(key("a", xid), 0)
+		if err := v.Add(l.Intend(e, nil, nil, 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, open := v.End(wide, 0)
+	for i, u := range open {
+		if u.Key.XID != uint32(i) {
+			t.Fatalf("call %d is number %d", u.Key.XID, i)
+		}
+	}
+}
+
+// TestPass: of all records of a call the last one of its phase is written again, and no
+// other; when calls have ended, by whatever way, nothing counts any more.
+func TestPass(t *testing.T) {
+	l := New(wide)
+	k := key("a", 1)
+	oldIntent, oldReply := answer(t, l, k, "old", 0)
+	intent, reply := answer(t, l, k, "new", 1000) // when the old one is forgotten
+	for i, b := range [][]byte{oldIntent, oldReply, intent} {
+		if _, fate := l.Pass(b, 1000); fate != Dead {
+			t.Errorf("record %d: fate %d", i, fate)
+		}
+	}
+	if again, fate := l.Pass(reply, 1000); fate != Copy || !bytes.Equal(again, reply) {
+		t.Errorf("the reply: fate %d", fate)
+	}
+	dropped, _ := l.Begin(key("b", 1), 1000)
+	l.Intend(dropped, nil, nil, 1000)
+	l.Reply(dropped, []byte("not durable"), 1000)
+	l.Drop(dropped)
+	voided, _ := l.Begin(key("b", 2), 1000)
+	l.Intend(voided, nil, nil, 1000)
+	l.Void(voided)
+	if e, _ := l.Begin(k, 1000); !e.Done() {
+		t.Error("the reply is gone")
+	} else if l.Drop(e); l.calls[k] != e {
+		t.Error("a call that is done was dropped")
+	}
+	l.expire(1e6)
+	if l.space.live != 0 || l.running != 0 || len(l.calls) != 0 {
+		t.Errorf("%d octets count, %d calls, %d known", l.space.live, l.running, len(l.calls))
+	}
+}
+
 // TestRoom: a call waits when there is no room for its reply and those of the others.
 func TestRoom(t *testing.T) {
 	l := New(Limits{Entries: 100, PerAddr: 100, Time: 1, Capacity: 16 << 10, MaxReply: 1 << 10})

@@ -65,7 +65,7 @@ func (l *Ledger) Pass(b []byte, now int64) ([]byte, Fate) {
 	}
 	e := l.calls[r.Key]
 	switch {
-	case e == nil || e.number != r.Number || e.intent == nil && e.phase != done:
+	case e == nil || e.number != r.Number:
 	case e.phase == replying:
 		return nil, Wait
 	case (r.Kind == Intent) == (e.phase == running):

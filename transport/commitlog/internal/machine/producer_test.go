@@ -164,12 +164,11 @@ func TestBackPressure(t *testing.T) {
 // The answer alone tells what has survived.
 func TestReopen(t *testing.T) {
 	p, es := opened(t, Limits{8, 1}, 4, 10)
-	b := p.Next()
-	p.Next()
+	b, late := p.Next(), p.Next()
 	p.Next()
 	p.Done(b)
 	p.Lost()
-	if p.Next() != nil {
+	if p.Next() != nil || p.Done(late) != nil {
 		t.Fatal("a batch without a session")
 	}
 	a := answer()
@@ -180,6 +179,9 @@ func TestReopen(t *testing.T) {
 	}
 	p.Batch = 1 << 20
 	b = p.Next()
+	if p.Done(late) != nil {
+		t.Error("a batch of the session before is answered")
+	}
 	if r := layout.ParseRecord(b.Ops[0].Data); b.count != 2 || r.Seq != 3 || r.Epoch != 4 || b.Ops[0].Off != 192 {
 		t.Errorf("resent: %+v, %d records", r, b.count)
 	}
@@ -257,6 +259,38 @@ func TestAbandonAndFail(t *testing.T) {
 	oops := errors.New("oops")
 	if over := p.Fail(oops); len(over) != 2 || !errors.Is(es[2].Err, oops) || es[1].Over {
 		t.Error(over)
+	}
+}
+
+// What was given up and may have been sent is sent again, from a copy, if it has not survived.
+func TestAbandonBetweenSessions(t *testing.T) {
+	p, es := opened(t, Limits{1, 1}, 3, 10)
+	es[0].Payload[0], es[1].Payload[0] = 1, 2
+	p.Next()
+	lent := es[0].Payload
+	p.Abandon(es[0])
+	clear(lent)
+	p.Lost()
+	a := answer()
+	a.Epoch = 4
+	if _, err := p.Open(a); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.Next().Ops[0].Data[layout.RecordHeaderLen]; got != 1 {
+		t.Errorf("sent again: %d", got)
+	}
+	// It can be given up for good until then.
+	p.Lost()
+	a.Epoch = 5
+	if _, err := p.Open(a); err != nil {
+		t.Fatal(err)
+	}
+	if !p.Abandon(es[0]) || p.Queued() != 2 {
+		t.Errorf("not taken out: %d queued", p.Queued())
+	}
+	p.Next()
+	if p.Abandon(es[1]) {
+		t.Error("it had been sent")
 	}
 }
 
