@@ -11,7 +11,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stag-rdma/stag/nfsdemo/once"
 	"github.com/stag-rdma/stag/nfsdemo/server"
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
 // addIntentsFlag adds --intents.
@@ -46,7 +48,13 @@ func (s *service) exactlyOnce(ctx context.Context, cfg *serviceConfig, h *server
 		return nil, fmt.Errorf("--intents %s: %w", cfg.intents, bare(err))
 	}
 	var err error
-	if s.once, err = once.OpenDir(cfg.intents, nil); err != nil {
+	s.once, err = once.OpenDir(cfg.intents, nil)
+	switch {
+	case errors.Is(err, pmem.ErrLocked):
+		return nil, fmt.Errorf("--intents %s: another server has it open: stop that one, or give each export a directory of its own", cfg.intents)
+	case commitlog.TailError(err):
+		return nil, fmt.Errorf("--intents %s: %w; what it holds, and how it can be mended, says nfsdemo log verify", cfg.intents, err)
+	case err != nil:
 		return nil, fmt.Errorf("--intents %s: %w", cfg.intents, err)
 	}
 	first, err := once.New(ctx, s.once, h, cfg.config.Logger)

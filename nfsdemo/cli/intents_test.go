@@ -2,7 +2,9 @@ package cli
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stag-rdma/stag/nfsdemo/once"
@@ -27,7 +29,7 @@ func TestIntents(t *testing.T) {
 	if err := s.once.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if st := statusOf(s, nil); len(st.Problems) != 1 || st.Problems[0].Log != "intents" || !errors.Is(st.Once.Err, once.ErrClosed) {
+	if st := statusOf(s, nil); len(st.Problems) != 1 || st.Problems[0].Log != "intents" || st.Problems[0].Remedy == "" || !errors.Is(st.Once.Err, once.ErrClosed) {
 		t.Errorf("%+v", st)
 	}
 	if r := command(t.Context(), "", "mkdir", url+"/e"); r.status != 1 {
@@ -35,5 +37,29 @@ func TestIntents(t *testing.T) {
 	}
 	if r := command(t.Context(), "", "ls", url); r.status != 0 || r.stdout != "d\n" {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestIntentsDamaged: a server whose journal has a damaged tail word says how to look at it.
+func TestIntentsDamaged(t *testing.T) {
+	dir := t.TempDir()
+	cfg := &serviceConfig{export: t.TempDir(), intents: dir, tcp: "127.0.0.1:0", config: new(transport.Config)}
+	s, err := newService(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "journal"), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.WriteAt([]byte{7, 0, 0, 0, 0, 0, 0, 7}, 8192)
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := newService(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "says nfsdemo log verify") {
+		t.Error(err)
 	}
 }

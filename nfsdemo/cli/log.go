@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -48,7 +49,7 @@ func (a *app) logCmd() *cobra.Command {
 		Use:   "log",
 		Short: "Look into a commit log",
 		Long: `log looks into the file of a commit log (transport/commitlog) and changes nothing,
-but for push --discard. Nobody should be appending meanwhile. docs/commitlog-format.md
+unless --force is given to mend or push. Nobody should be appending meanwhile. docs/commitlog-format.md
 says what the numbers mean.`,
 		Example: "  nfsdemo log verify /var/lib/nfsdemo/journal\n  nfsdemo log push /var/lib/stag",
 		Args:    unknownCommand,
@@ -66,7 +67,7 @@ says what the numbers mean.`,
 		Args:    nArgs(1, 1, "one file"),
 		RunE:    func(_ *cobra.Command, args []string) error { return a.dumpLog(args[0], false) },
 	}
-	for _, c := range []*cobra.Command{dump, verify, a.logRepliesCmd(), a.logPushCmd()} {
+	for _, c := range []*cobra.Command{dump, verify, a.logMendCmd(), a.logRepliesCmd(), a.logPushCmd()} {
 		c.Flags().BoolVar(&a.json, "json", false, "one JSON object per line")
 		cmd.AddCommand(c)
 	}
@@ -88,13 +89,19 @@ func (a *app) dumpLog(path string, records bool) error {
 		return fmt.Errorf("%s: is a directory: name the file of a log", path)
 	}
 	n := uint64(0)
-	info, err := commitlog.Inspect(f, fi.Size(), func(r *commitlog.Record) error {
+	see := func(r *commitlog.Record) error {
 		n++
 		if !records {
 			return nil
 		}
 		return a.printRecord(r, n == 1)
-	})
+	}
+	info, err := commitlog.Inspect(f, fi.Size(), see)
+	if commitlog.TailError(err) {
+		if info, err = commitlog.Salvage(f, fi.Size(), see); err == nil {
+			return errors.Join(a.printLog(info, n), badTail(path, info))
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}

@@ -52,6 +52,7 @@ func TestLog(t *testing.T) {
 	good := writeLog(t, nil, "first", "\x00\xff", strings.Repeat("long ", 20))
 	bad := writeLog(t, func(b []byte) { b[16384+64+20] ^= 1 }, "first", "second")
 	version := writeLog(t, func(b []byte) { b[11] = 7 })
+	tail := writeLog(t, func(b []byte) { b[8192+7] = 7 }, "first", "second")
 	short := writeLog(t, nil)
 	if err := os.Truncate(short, 20000); err != nil {
 		t.Fatal(err)
@@ -68,6 +69,17 @@ func TestLog(t *testing.T) {
 		{[]string{"verify", bad}, 1, []string{"records: 1 good: 1 to 1\n"}, "record 2 at position 64 is poisoned: wrong checksum"},
 		{[]string{"verify", "--json", bad}, 1, []string{`"poison":{"position":64,"seq":2,"reason":"wrong checksum"}`}, "poisoned"},
 		{[]string{"verify", version}, 1, nil, "version at octet 8: unknown version: got 0x7, want 0x1 (use a program of that version)"},
+		{[]string{"verify", tail}, 1, []string{"(tail word 7)", "records: 2 good: 1 to 2, next 3"}, "its tail word, 8 octets at octet 8192, is damaged: 0x7 is not a multiple of 64 up to 4096. Restore"},
+		{[]string{"verify", tail}, 1, nil, "nfsdemo log mend " + tail + " --force"},
+		{[]string{"dump", tail}, 1, []string{`"first"`, `"second"`}, "is damaged"},
+		{[]string{"mend", good}, 1, nil, "nothing to mend"},
+		{[]string{"mend", bad}, 1, nil, "nothing to mend"},
+		{[]string{"mend", version, "--force"}, 1, nil, "unknown version"},
+		{[]string{"mend", tail}, 0, []string{"records: 2 good"}, "128 would be the tail word; what was acknowledged behind it, if anything, would be lost; --force does it"},
+		{[]string{"verify", tail}, 1, nil, "is damaged"},
+		{[]string{"mend", tail, "--force"}, 0, nil, "has the tail word 128"},
+		{[]string{"verify", tail}, 0, []string{"tail 128 (tail word 128)", "records: 2 good: 1 to 2, next 3"}, ""},
+		{[]string{"mend", good + "x"}, 1, nil, "no such file"},
 		{[]string{"verify", short}, 1, nil, "wrong size"},
 		{[]string{"verify", "/dev/null"}, 1, nil, "wrong size"},
 		{[]string{"verify"}, 2, nil, "one file"},

@@ -64,7 +64,9 @@ func statusOf(s *service, pw *pushwrite.Server) *statusJSON {
 		st := s.once.Stats()
 		out.Once = &st
 		if st.Err != nil {
-			out.Problems = append(out.Problems, problemJSON{Log: "intents", Error: st.Err.Error()})
+			out.Problems = append(out.Problems, problemJSON{
+				Log: "intents", Error: st.Err.Error(), Remedy: "remove the cause and start the server again: until then no such call is executed",
+			})
 		}
 	}
 	if pw == nil {

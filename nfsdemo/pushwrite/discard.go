@@ -41,7 +41,8 @@ type Waiting struct {
 // Inspect calls visit for each record that waits in the logs of a directory, in order, and
 // changes nothing; its error ends Inspect. No server may have the directory open, else the
 // error is pmem.ErrLocked. Other errors: ErrNoLogs, ErrStore, and one *push.Error for each log
-// that cannot be read, behind those that can.
+// that cannot be read, behind those that can. Of a log whose tail word alone is damaged, what
+// commitlog.Salvage finds is visited.
 func Inspect(dir string, kind pmem.Kind, visit func(*Waiting) error) error {
 	lock, err := hold(dir)
 	if err != nil {
@@ -146,7 +147,7 @@ func inspectLog(logs push.Store, name string, live map[lease.ID]stored, visit fu
 		return false, err
 	}
 	defer mem.Close() //nolint:errcheck // nothing was written
-	info, err := commitlog.Inspect(bytes.NewReader(mem.Bytes()), int64(len(mem.Bytes())), func(r *commitlog.Record) error {
+	see := func(r *commitlog.Record) error {
 		rec, err := pushfile.ParseRecord(r.Payload)
 		if err != nil {
 			return fmt.Errorf("record %d: %w", r.Seq, err)
@@ -158,7 +159,15 @@ func inspectLog(logs push.Store, name string, live map[lease.ID]stored, visit fu
 		err = visit(&w)
 		stop = err != nil
 		return err
-	})
+	}
+	src, size := bytes.NewReader(mem.Bytes()), int64(len(mem.Bytes()))
+	info, err := commitlog.Inspect(src, size, see)
+	if commitlog.TailError(err) {
+		if _, serr := commitlog.Salvage(src, size, see); serr != nil {
+			err = serr
+		}
+		return stop, err
+	}
 	if err == nil && info.Poison != nil {
 		err = info.Poison
 	}

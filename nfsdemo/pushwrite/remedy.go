@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/push"
 )
 
@@ -22,6 +23,12 @@ func (s *Server) advise(b *Blocked) {
 	case condemned:
 		b.Remedy = fmt.Sprintf("nothing waits for it; to look: nfsdemo log push %s; "+
 			"to free its room, with the server stopped: nfsdemo log push %s --give-up %s", dir, dir, b.Log)
+	case errors.Is(b.Err, commitlog.ErrVersion):
+		b.Remedy = fmt.Sprintf("its files answer NFS3ERR_IO until a server of that version has applied what it holds, or, with the "+
+			"server stopped, it is given up: nfsdemo log push %s --give-up %s", dir, b.Log)
+	case b.File != "" && commitlog.TailError(b.Err):
+		b.Remedy = fmt.Sprintf("its files answer NFS3ERR_IO until, with the server stopped, the log is restored from a copy of the "+
+			"latest state, mended (nfsdemo log mend %s shows what it holds), or given up: nfsdemo log push %s --give-up %s", b.File, dir, b.Log)
 	case b.Record == 0:
 		b.Remedy = fmt.Sprintf("its files answer NFS3ERR_IO until, with the server stopped, the log is restored from a copy of the "+
 			"latest state, or given up: nfsdemo log push %s --give-up %s", dir, b.Log)

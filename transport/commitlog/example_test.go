@@ -117,6 +117,38 @@ func ExampleInspect() {
 	// true commitlog: version at octet 8: unknown version: got 0x2, want 0x1 (use a program of that version)
 }
 
+// A log whose tail word is damaged. Somebody who knows that nothing else was acknowledged mends it.
+func ExampleMend() {
+	ctx := context.Background()
+	mem := pmem.NewSim(1<<15, nil)
+	_ = commitlog.Create(mem, nil)
+	log, _ := commitlog.Open(mem)
+	p := commitlog.NewProducer(nil)
+	_ = log.Local(ctx, p)
+	_, _ = p.Append(ctx, []byte("record"))
+	p.Close()
+	_ = log.Close(ctx)
+
+	mem.Bytes()[8192+7] = 7
+	_, err := commitlog.Open(mem)
+	fmt.Println(commitlog.TailError(err))
+	_, err = commitlog.Salvage(readerAt(mem.Bytes()), 1<<15, func(r *commitlog.Record) error {
+		fmt.Printf("%d %s\n", r.Seq, r.Payload)
+		return nil
+	})
+	fmt.Println(err)
+	info, err := commitlog.Mend(mem)
+	fmt.Println(info.NextSeq, err)
+	_, err = commitlog.Open(mem)
+	fmt.Println(err)
+	// Output:
+	// true
+	// 1 record
+	// <nil>
+	// 2 <nil>
+	// <nil>
+}
+
 type readerAt []byte
 
 func (b readerAt) ReadAt(p []byte, off int64) (int, error) { return copy(p, b[off:]), nil }

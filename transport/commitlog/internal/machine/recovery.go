@@ -73,6 +73,14 @@ func (r *reader) walk(at *cursor, limit uint64, minEpoch uint32, visit func(*Rec
 
 // control reads the control blocks.
 func (st *State) control(src Source, size int) error {
+	if err := st.fixed(src, size); err != nil {
+		return err
+	}
+	return st.setTail(st.Durable)
+}
+
+// fixed reads them, and believes all but the tail word.
+func (st *State) fixed(src Source, size int) error {
 	if size < layout.RingOff {
 		return &layout.FormatError{Field: "memory", Kind: layout.ErrSize, Got: uint64(size), Want: layout.RingOff + layout.MinCapacity}
 	}
@@ -85,12 +93,9 @@ func (st *State) control(src Source, size int) error {
 	if err := st.head(src); err != nil {
 		return err
 	}
-	tail, err := loadWord(src, layout.TailOff)
-	if err != nil {
-		return err
-	}
-	st.Durable = tail
-	return st.setTail(tail)
+	var err error
+	st.Durable, err = loadWord(src, layout.TailOff)
+	return err
 }
 
 // setTail takes the tail word. A consumer flushes its head before any tail that it has

@@ -1,0 +1,164 @@
+package commitlog
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
+)
+
+// filled is a log that has been appended to and released from, in several sessions and round its
+// ring many times, and the records that wait in it.
+func filled(t *testing.T, mode Mode, seed uint64) (region.Bytes, []string) {
+	t.Helper()
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	size, err := MemorySize(1024)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mem := make(region.Bytes, size)
+	if err := Create(mem, &Options{Mode: mode}); err != nil {
+		t.Fatal(err)
+	}
+	var waiting []string
+	n := 0
+	for range 1 + rnd.IntN(4) {
+		l, err := Open(mem)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := NewProducer(nil)
+		if err := l.Local(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		for range waiting { // they come again
+			if _, err := l.Next(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range rnd.IntN(60) {
+			r := fmt.Sprintf("record %d %s", n, bytes.Repeat([]byte{'x'}, rnd.IntN(200)))
+			for {
+				if _, err := p.TryBegin([]byte(r)); err == nil {
+					n++
+					break
+				} else if !errors.Is(err, ErrFull) {
+					t.Fatal(err)
+				}
+				waiting = waiting[1:]
+				if err := l.Release(uint64(n - len(waiting))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			waiting = append(waiting, r)
+			if _, err := l.Next(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p.Close()
+		if err := l.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return mem, waiting
+}
+
+// TestMend: of a log whose tail word is damaged all records are found, and no old ones; mended it
+// has them, and goes on behind them.
+func TestMend(t *testing.T) {
+	for seed := range uint64(40) {
+		mode := Mode(1 + seed%2)
+		mem, want := filled(t, mode, seed)
+		if _, err := Mend(mem); !errors.Is(err, ErrTailPossible) {
+			t.Fatal("a good log:", err)
+		}
+		copy(mem[8192:], []byte{0xff, 0, 0, 0, 0, 0, 0, byte(seed)})
+		broken := slices.Clone(mem)
+		if _, err := Open(mem); !TailError(err) {
+			t.Fatal(err)
+		}
+		var got []string
+		visit := func(r *Record) error { got = append(got, string(r.Payload)); return nil }
+		info, err := Salvage(bytes.NewReader(mem), int64(len(mem)), visit)
+		if err != nil || !slices.Equal(got, want) || info.Poison != nil || !bytes.Equal(mem, broken) {
+			t.Fatalf("seed %d: %+v %v\n got %q\nwant %q", seed, info, err, got, want)
+		}
+		sim := pmem.OpenSim(mem, nil)
+		mended, err := Mend(sim)
+		if err != nil || *mended != *info {
+			t.Fatalf("%+v %v, want %+v", mended, err, info)
+		}
+		l, err := Open(pmem.OpenSim(sim.Told().Durable(), nil)) // behind a loss of power
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := NewProducer(nil)
+		if err := l.Local(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range want {
+			if rec, err := l.TryNext(); err != nil || string(rec.Payload) != r {
+				t.Fatal(rec, err)
+			}
+		}
+		if len(want) > 0 {
+			if err := l.Release(info.NextSeq - 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		res, err := p.Append(t.Context(), []byte("behind"))
+		if err != nil || res.Seq != info.NextSeq {
+			t.Fatal(res, err)
+		}
+		p.Close()
+		if err := l.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestMendMissing: where the header knows of records that are not there, nothing is mended; other
+// damage is for nobody to mend.
+func TestMendMissing(t *testing.T) {
+	mem := make(region.Bytes, 16384+1024)
+	if err := Create(mem, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []string{"one", "two"} { // a session each
+		l, err := Open(mem)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := NewProducer(nil)
+		if err := l.Local(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Append(t.Context(), []byte(r)); err != nil {
+			t.Fatal(err)
+		}
+		p.Close()
+		if err := l.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mem[8192+7]++
+	mem[16384+20] ^= 1 // of the first record
+	broken := slices.Clone(mem)
+	info, err := Salvage(bytes.NewReader(mem), int64(len(mem)), nil)
+	if err != nil || info.Poison == nil || info.Tail != 0 {
+		t.Errorf("%+v %v", info, err)
+	}
+	if _, err := Mend(mem); !errors.As(err, new(*PoisonError)) || !bytes.Equal(mem, broken) {
+		t.Error(err)
+	}
+	mem[0] ^= 1
+	mem[4096] ^= 1 // both magics
+	if _, err := Mend(mem); !errors.Is(err, ErrMagic) || TailError(err) {
+		t.Error(err)
+	}
+}
