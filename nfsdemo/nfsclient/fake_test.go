@@ -25,13 +25,15 @@ type fake struct {
 	now   int // calls in progress
 	most  int
 
-	exports   []string // nil: EXPORT is refused
-	mountDirs []string // what MNT accepts
-	place     bool     // place READ data in the Sink
-	maxIO     int      // most octets of one READ or WRITE
-	noPlus    bool     // READDIRPLUS is not supported
-	bare      bool     // optional handles and attributes are left out
-	page      int      // most entries of one READDIR
+	exports   []string       // nil: EXPORT is refused
+	cutExport bool           // the refusal ends too early
+	mountDirs []string       // what MNT accepts
+	roots     map[string]int // the files that MNT hands out for them; 0 for others
+	place     bool           // place READ data in the Sink
+	maxIO     int            // most octets of one READ or WRITE
+	noPlus    bool           // READDIRPLUS is not supported
+	bare      bool           // optional handles and attributes are left out
+	page      int            // most entries of one READDIR
 	verf      nfs3.WriteVerf
 	pending   map[int][]byte // content before uncommitted writes
 	hook      func(proc nfs3.Proc, nth int) nfs3.Status
@@ -149,6 +151,9 @@ func (f *fake) mount(proc mount3.Proc, d *xdr.Decoder, reply *transport.Reply) e
 	switch proc {
 	case mount3.ProcNull:
 	case mount3.ProcExport:
+		if f.cutExport {
+			return &transport.RPCError{Reason: transport.ReasonBadReply}
+		}
 		if f.exports == nil {
 			reply.Header.Accept = xdr.ProcUnavail
 			return nil
@@ -165,7 +170,7 @@ func (f *fake) mount(proc mount3.Proc, d *xdr.Decoder, reply *transport.Reply) e
 		}
 		res := mount3.MountRes{Status: mount3.ErrNoEnt}
 		if slices.Contains(f.mountDirs, args.Path) {
-			res = mount3.MountRes{Handle: handleOf(0), Flavors: []xdr.AuthFlavor{xdr.AuthSys}}
+			res = mount3.MountRes{Handle: handleOf(f.roots[args.Path]), Flavors: []xdr.AuthFlavor{xdr.AuthSys}}
 		}
 		reply.Results = res.Append(nil)
 	default:

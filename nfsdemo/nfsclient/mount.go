@@ -68,7 +68,7 @@ func (m *Mounter) Unmount(ctx context.Context, dir string) error {
 // it does not list them; then every prefix of p is tried, the longest first.
 func (m *Mounter) attach(ctx context.Context, p string) (export string, fh nfs3.FileHandle, exports []string, err error) {
 	list, err := m.Exports(ctx)
-	if _, refused := errors.AsType[*xdr.RPCStatusError](err); err != nil && !refused {
+	if err != nil && !unlisted(err) {
 		return "", nil, nil, err
 	}
 	for _, e := range list {
@@ -83,7 +83,33 @@ func (m *Mounter) attach(ctx context.Context, p string) (export string, fh nfs3.
 		tries = []string{best}
 	}
 	export, fh, err = m.first(ctx, tries)
+	if err == nil && len(exports) == 0 {
+		export = m.shortest(ctx, export, fh)
+	}
 	return export, fh, exports, err
+}
+
+// unlisted reports whether err of EXPORT says that the server has no such procedure. It says so by a status, or, as
+// go-nfs v0.0.4, by a reply that ends before it.
+func unlisted(err error) bool {
+	if _, ok := errors.AsType[*xdr.RPCStatusError](err); ok {
+		return true
+	}
+	e, ok := errors.AsType[*transport.RPCError](err)
+	return ok && e.Reason == transport.ReasonBadReply
+}
+
+// shortest returns the shortest prefix of dir that has the handle fh of dir, too. Servers of one export, such as those
+// built on go-nfs, may hand out its root for any path.
+func (m *Mounter) shortest(ctx context.Context, dir string, fh nfs3.FileHandle) string {
+	for dir != "/" {
+		parent := path.Dir(dir)
+		if h, err := m.Mount(ctx, parent); err != nil || !bytes.Equal(h, fh) {
+			break
+		}
+		dir = parent
+	}
+	return dir
 }
 
 // first mounts the first of dirs that the server hands out. If it refuses all, the

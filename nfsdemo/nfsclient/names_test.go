@@ -202,6 +202,8 @@ func TestAttach(t *testing.T) {
 		{"not a prefix by names", []string{"/a"}, []string{"/a"}, "/ab", "", "/ab is not exported; exported: /a"},
 		{"root export", []string{"/"}, []string{"/"}, "/x/y", "/", ""},
 		{"no list", nil, []string{"/a"}, "/a/b/c", "/a", ""},
+		{"no list, any path", nil, []string{"/a/b", "/a", "/"}, "/a/b", "/", ""},
+		{"no list, other roots above", nil, []string{"/other/b", "/other", "/"}, "/other/b", "/other", ""},
 		{"empty list", []string{}, []string{"/a"}, "/a/b/c", "/a", ""},
 		{"nothing fits", nil, []string{"/z"}, "/a/b", "", "cannot mount /a/b: no such export"},
 		{"listed, but refused", []string{"/a"}, []string{"/z"}, "/a/b", "", "cannot mount /a: no such export"},
@@ -210,6 +212,7 @@ func TestAttach(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			f := newFake()
 			f.exports, f.mountDirs = tt.exports, tt.dirs
+			f.roots = map[string]int{"/other": 1, "/other/b": 1}
 			export, fh, _, err := NewMounter(f, ProcessCred()).attach(t.Context(), tt.path)
 			if tt.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.err) {
@@ -221,6 +224,15 @@ func TestAttach(t *testing.T) {
 				t.Errorf("got %q, %x, %v, want %q", export, fh, err, tt.want)
 			}
 		})
+	}
+}
+
+// TestAttachCut: a reply to EXPORT that ends too early is no list.
+func TestAttachCut(t *testing.T) {
+	f := newFake()
+	f.cutExport, f.mountDirs = true, []string{"/a"}
+	if export, _, exports, err := NewMounter(f, ProcessCred()).attach(t.Context(), "/a/b"); export != "/a" || exports != nil || err != nil {
+		t.Error(export, exports, err)
 	}
 }
 

@@ -23,6 +23,7 @@ const (
 	procLookup = 3
 	procRead   = 6
 	procWrite  = 7
+	procCreate = 8
 )
 
 // client calls the procedures that the tests need.
@@ -137,6 +138,21 @@ func put(t *testing.T, fs billy.Filesystem, name string, data []byte) {
 	}
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestCreateEmpty makes a file as clients do that truncate: with a size of 0 (RFC 1813 Section 3.3.8).
+func TestCreateEmpty(t *testing.T) {
+	fs := memfs.New()
+	put(t, fs, "file", pattern(10))
+	_, c := start(t, fs)
+	args := xdr.AppendString(xdr.AppendOpaque(nil, c.mount()), "file")
+	for _, word := range []uint32{0, 0, 0, 0, 1, 0, 0, 0, 0} { // UNCHECKED, no mode, uid, gid; size 0; no times
+		args = xdr.AppendUint32(args, word)
+	}
+	c.do(&transport.Call{Prog: nfsProg, Proc: procCreate, Args: args, MaxResults: 280})
+	if info, err := fs.Stat("file"); err != nil || info.Size() != 0 {
+		t.Error(info, err)
 	}
 }
 

@@ -73,3 +73,12 @@ func (changeable) Chmod(string, os.FileMode) error            { return nil }
 func (changeable) Lchown(string, int, int) error              { return nil }
 func (changeable) Chown(string, int, int) error               { return nil }
 func (changeable) Chtimes(string, time.Time, time.Time) error { return nil }
+
+// OpenFile ignores O_EXCL without O_CREATE, as Linux does: go-nfs truncates files so, and memfs
+// would answer that they exist.
+func (c changeable) OpenFile(name string, flag int, perm os.FileMode) (billy.File, error) {
+	if flag&os.O_CREATE == 0 {
+		flag &^= os.O_EXCL
+	}
+	return c.Filesystem.OpenFile(name, flag, perm)
+}
