@@ -220,7 +220,8 @@ func TestSameKeyAgain(t *testing.T) {
 func TestOddLogs(t *testing.T) {
 	l := New(wide)
 	k := key("a", 1)
-	intent, reply := answer(t, l, k, "result", 70)
+	_, reply := answer(t, l, k, "result", 70)
+	intent := (&Record{Kind: Intent, Number: 1, Key: k, At: 10}).Append(nil)
 	e, _ := l.Begin(key("b", 1), 60)
 	other := l.Intend(e, []byte("args"), nil, 60)
 	void := (&Record{Kind: Void, Number: 1}).Append(nil)
@@ -241,7 +242,11 @@ func TestOddLogs(t *testing.T) {
 			t.Errorf("%s: the latest time is %d", name, v.Last())
 		}
 		l, open := v.End(wide, 70)
-		if e, first := l.Begin(k, 70); first || !e.Done() || string(e.Result()) != "result" {
+		if n := l.Stats().Running; n != 1 {
+			t.Errorf("%s: %d calls are under way", name, n)
+		}
+		// It is as old as the reply, and kept for that time.
+		if e, first := l.Begin(k, 169); first || !e.Done() || string(e.Result()) != "result" {
 			t.Errorf("%s: first %v", name, first)
 		}
 		if len(open) != 1 || string(open[0].Args) != "args" || open[0].Key != key("b", 1) {
