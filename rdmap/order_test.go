@@ -3,6 +3,7 @@ package rdmap
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"slices"
 	"testing"
 
@@ -172,6 +173,50 @@ func TestNothingBehindTerminate(t *testing.T) {
 	e.fail(vioVersion.error(nil))
 	if e.snd.shutDown(); len(e.output()) > 0 {
 		t.Error("a Terminate when nothing can be written any more")
+	}
+}
+
+// TestPrune: what was taken and has not begun when the connection fails gives back what it
+// holds, and is told.
+func TestPrune(t *testing.T) {
+	a := newEngine(engineConfig{ird: 2, ext: Ext7306, mulpdu: StagMULPDU})
+	b := newEngine(engineConfig{ord: 2, ext: Ext7306})
+	src, reg := a.register(t, 2*stageLimit, region.RemoteRead)
+	_, word := a.register(t, 8, region.Atomic)
+	_, sink := b.register(t, len(src), region.ReadSink)
+	b.post(
+		WR{Op: OpReadRequest, STag: reg.STag(), Sink: sink.STag(), Len: uint32(len(src))},
+		WR{Op: OpAtomicRequest, STag: word.STag(), Atomic: &Atomic{}},
+	)
+	a.input(b.output())
+	var d done
+	a.post(WR{Op: OpSend, Body: make([]byte, 2*CopyLimit)}, WR{Op: OpSend, Head: []byte("taken"), Done: &d})
+	if !a.snd.take(&a.wk) {
+		t.Fatal("nothing to send")
+	}
+	if err := a.wk.fill(a.snd.mulpdu, true, a.snd.table); err != nil {
+		t.Fatal(err)
+	}
+	a.due = a.snd.settle(&a.wk, false, a.due)
+	if len(a.wk.items) != 2 || a.snd.copied == 0 { // the Atomic, which waits until the response is written, and that Send
+		t.Fatalf("%d items are left, %d octets", len(a.wk.items), a.snd.copied)
+	}
+	a.fail(errTest)
+	if out := a.output(); len(out) > 0 || a.snd.copied != 0 || d.n != 1 || !errors.Is(d.err, errTest) {
+		t.Errorf("sent %x, %d octets held, completed %d times with %v", out, a.snd.copied, d.n, d.err)
+	}
+}
+
+// TestSlots: no more requests of the peer are held than there are slots, whoever asks.
+func TestSlots(t *testing.T) {
+	e := newEngine(engineConfig{ird: 2})
+	for i, want := range []bool{true, true, false} {
+		if got := e.snd.request(&request{op: OpReadRequest}); got != want {
+			t.Errorf("request %d: %v", i, got)
+		}
+	}
+	if e.output(); e.freeSlots() != 2 || !e.snd.request(&request{op: OpReadRequest}) {
+		t.Errorf("%d slots are free when all is answered", e.freeSlots())
 	}
 }
 

@@ -152,38 +152,36 @@ func TestCancelWrites(t *testing.T) {
 	})
 }
 
-// TestHalfFPDU: a peer that has sent half an FPDU and then nothing does
-// not keep a staging of 512 KiB.
+// TestHalfFPDU: a peer that has sent half an FPDU and then nothing does not keep a staging of
+// 512 KiB, whether somebody reads all the time or only when something comes.
 func TestHalfFPDU(t *testing.T) {
-	onWires(t, func(t *testing.T, a, b net.Conn) {
-		y := Server(b, &Config{Recvs: 4})
-		go y.Handshake(t.Context())
-		p, _, err := rdmaptest.Initiate(a, &mpa.Config{IRD: 1, ORD: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for !y.ConnectionState().HandshakeComplete {
-			time.Sleep(time.Millisecond)
-		}
-		go y.Serve()
-		fpdu := unhex(t, goldSend)
-		if _, err := p.Conn.Write(fpdu[:20]); err != nil {
-			t.Fatal(err)
-		}
-		for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
-			if n := y.Stats().Staging; n > 0 && n <= smallStaging {
-				break
-			} else if time.Now().After(deadline) {
-				t.Fatalf("%d octets held for half an FPDU", n)
+	for _, serve := range []bool{true, false} {
+		onWires(t, func(t *testing.T, a, b net.Conn) {
+			p, y := rawInitiator(t, a, b, &Config{Recvs: 4})
+			if serve {
+				go y.Serve()
 			}
-		}
-		p.Conn.Write(fpdu[20:])
-		if m, err := y.Recv(t.Context()); err != nil || string(m.Data) != "HELLO" {
-			t.Fatalf("%v", err)
-		}
-		a.Close()
-		<-y.Done()
-	})
+			fpdu := unhex(t, goldSend)
+			if _, err := p.Conn.Write(fpdu[:20]); err != nil {
+				t.Fatal(err)
+			}
+			for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+				if n := y.Stats().Staging; n > 0 && n <= smallStaging {
+					break
+				} else if time.Now().After(deadline) {
+					t.Fatalf("%d octets held for half an FPDU, Serve %v", n, serve)
+				}
+			}
+			if _, err := p.Conn.Write(fpdu[20:]); err != nil {
+				t.Fatal(err)
+			}
+			if m, err := y.Recv(t.Context()); err != nil || string(m.Data) != "HELLO" {
+				t.Fatalf("%v", err)
+			}
+			a.Close()
+			<-y.Done()
+		})
+	}
 }
 
 func testContext(t *testing.T) (context.Context, context.CancelFunc) {

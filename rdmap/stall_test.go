@@ -164,3 +164,67 @@ func TestPoolFull(t *testing.T) {
 		}
 	})
 }
+
+// TestPutOffBound: one connection puts off no more than maxPutOff, however large its Pool is.
+func TestPutOffBound(t *testing.T) {
+	pool := NewPool(64 * maxPutOff)
+	if _, ok := pool.get(64 * maxPutOff); !ok {
+		t.Fatal("no memory")
+	}
+	e := newEngine(engineConfig{recvs: 1, pool: pool})
+	u := append(patch(t, goldSend, 0, 0x01)[:18], make([]byte, 1000)...) // not the last segment
+	want := evStalled
+	for {
+		ev, err := e.rcv.input(u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ev.kind == evBlocked {
+			break
+		}
+		if ev.kind != want || e.rcv.off.len() > maxPutOff {
+			t.Fatalf("event %d, %d octets put off", ev.kind, e.rcv.off.len())
+		}
+		want = evNone
+	}
+	if n := e.rcv.off.len(); n < maxPutOff/4 {
+		t.Errorf("no more than %d octets", n)
+	}
+	e.rcv.close()
+	if pool.kept != 0 {
+		t.Errorf("%d octets are kept by nobody", pool.kept)
+	}
+}
+
+// TestStallEnds: who waits for memory until StallTimeout is over is told so, also if nothing
+// comes meanwhile, whoever reads.
+func TestStallEnds(t *testing.T) {
+	for _, serve := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			pool := NewPool(DefaultRecvSize)
+			if _, ok := pool.get(DefaultRecvSize); !ok {
+				t.Fatal("no memory")
+			}
+			a, b := rdmaptest.Pipe()
+			p, y := rawInitiator(t, a, b, &Config{Pool: pool, StallTimeout: 10 * time.Second})
+			if serve {
+				go y.Serve()
+			}
+			from := time.Now()
+			u := sendPart(t, 0, 1)
+			if err := p.Send(u); err != nil {
+				t.Fatal(err)
+			}
+			a.SetReadDeadline(from.Add(time.Minute))
+			got, err := p.Next()
+			if want := ulpduOf(t, wantTerminate(0x1202<<16|withHdr, u, false)); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("Serve %v: %x, %v", serve, got, err)
+			}
+			if d := time.Since(from); d < 10*time.Second || d > 11*time.Second { // it may be read at the next tick
+				t.Errorf("Serve %v: after %v", serve, d)
+			}
+			a.Close()
+			<-y.Done()
+		})
+	}
+}

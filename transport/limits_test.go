@@ -256,17 +256,19 @@ func TestRefusedPeersHoldNothing(t *testing.T) {
 		defer end()
 		start := time.Now()
 		var wg sync.WaitGroup
+		var over atomic.Int64
 		for range 10 * refusals {
 			_, b := rdmaptest.Pipe()
 			wg.Go(func() {
 				if err := s.ServeConn(b); err == nil {
 					t.Error("admitted")
 				}
+				over.Add(1)
 			})
 		}
 		synctest.Wait()
-		if n := len(s.door.telling); n != refusals {
-			t.Errorf("%d are being told", n)
+		if n := len(s.door.telling); n != refusals || over.Load() != 9*refusals {
+			t.Errorf("%d are being told, %d are closed", n, over.Load())
 		}
 		goodCall(t, c)
 		wg.Wait()
