@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/stag-rdma/stag/transport"
@@ -73,7 +74,7 @@ func (f *limitFlags) apply(cfg *transport.Config) error {
 	if len(f.allow) > 0 {
 		allow, err := transport.AllowNets(f.allow...)
 		if err != nil {
-			return usagef("--allow: %v", err)
+			return usagef("--allow: %s", strings.TrimPrefix(err.Error(), transport.ErrConfig.Error()+": "))
 		}
 		cfg.Allow = allow
 	}
