@@ -404,3 +404,40 @@ func TestPrivateData(t *testing.T) {
 		}
 	}
 }
+
+// TestInputWhileTaken: what a watcher has seen while somebody else held the role is read when the
+// role is given back, and not only at the next tick.
+func TestInputWhileTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := rdmaptest.Pipe()
+		h := newCollector()
+		wire := newRoleWire(t, a)
+		x := Client(wire, &Config{Handler: h, Recvs: 1})
+		x.link = wire
+		ch := make(chan error, 1)
+		go func() { ch <- x.Handshake(t.Context()) }()
+		p, _, err := rdmaptest.Respond(b, &mpa.Config{IRD: 8, ORD: 8}, nil)
+		if err := errors.Join(err, <-ch); err != nil {
+			t.Fatal(err)
+		}
+		x.role.mu.Lock()
+		if !x.role.take(holderLeader) {
+			t.Error("somebody reads already")
+		}
+		x.role.mu.Unlock()
+		from := time.Now()
+		if err := p.Send(ulpduOf(t, unhex(t, goldSend))); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		x.readable()
+		x.role.free()
+		<-h.got
+		if d := time.Since(from); d != 0 {
+			t.Errorf("read after %v", d)
+		}
+		x.Abort(nil)
+		<-x.Done()
+		b.Close()
+	})
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,6 +37,33 @@ func TestBothWriteAtOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+	})
+}
+
+// TestBothAnswerAtOnce: two sides whose readers answer long Reads to each other, over a stream
+// that holds little, do not wait for each other: who reads never waits for room.
+func TestBothAnswerAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := rdmaptest.PipeSize(2000)
+		x, y := connect(t, a, b, nil, nil)
+		if err := x.Send(t.Context(), nil); err != nil { // opens the stream
+			t.Fatal(err)
+		}
+		if _, err := y.Recv(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		const size = 1 << 20
+		var wg sync.WaitGroup
+		for _, c := range []struct{ from, to *Conn }{{x, y}, {y, x}} {
+			go c.from.Serve()
+			reg := mustRegister(t, c.from, size, region.RemoteRead)
+			wg.Go(func() {
+				if err := c.to.Read(t.Context(), make([]byte, size), reg.STag(), 0); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
 	})
 }
 
