@@ -169,13 +169,14 @@ func TestSilentPeersMemory(t *testing.T) {
 		_, _, err := rdmaptest.Initiate(a, &mpa.Config{IRD: 4, ORD: 4})
 		return err
 	}
+	var halves []func() error // of FPDUs, once all are connected: the server waits for the rest for a minute
 	inside := func(a net.Conn) error {
 		p, _, err := rdmaptest.Initiate(a, &mpa.Config{IRD: 4, ORD: 4})
-		if err != nil {
+		halves = append(halves, func() error {
+			f := mpa.AppendFPDU(nil, sendULPDU(header(rpcrdma.Header{XID: 1, Type: rpcrdma.MsgTypeMsg})), p.CRC)
+			_, err := a.Write(f[:len(f)/2])
 			return err
-		}
-		f := mpa.AppendFPDU(nil, sendULPDU(header(rpcrdma.Header{XID: 1, Type: rpcrdma.MsgTypeMsg})), p.CRC)
-		_, err = a.Write(f[:len(f)/2])
+		})
 		return err
 	}
 	before := memoryInUse()
@@ -193,6 +194,11 @@ func TestSilentPeersMemory(t *testing.T) {
 		goodCall(t, c)
 	}
 	waitFor(t, "all are connected", func() bool { return s.Stats().Connections == 1+len(ends) })
+	for _, write := range halves {
+		if err := write(); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for range 100 {
 		mustDo(t, c, &nullCall)
 	}
