@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stag-rdma/stag/nfsdemo/lease"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
 )
 
 // TestRestart: what logs hold when the server ends is applied before the next one serves;
@@ -119,5 +121,18 @@ func TestRewrite(t *testing.T) {
 	l, perr := parseStore(b)
 	if err := errors.Join(err, perr); err != nil || len(l.live) != 1 || l.last != 10 {
 		t.Error(l, err)
+	}
+}
+
+// TestLockUnopened: a directory whose lock is there and cannot be opened is told so; nobody is asked
+// to remove it.
+func TestLockUnopened(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, lockName), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Open(&Config{Dir: dir})
+	if err == nil || !errors.Is(err, pmem.ErrOpen) || !strings.Contains(err.Error(), "can this user write there?") {
+		t.Error(err)
 	}
 }

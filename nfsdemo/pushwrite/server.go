@@ -128,6 +128,9 @@ func acquire(dir string) (*pmem.Memory, error) {
 	if !errors.Is(err, pmem.ErrOpen) {
 		return m, err
 	}
+	if _, serr := os.Stat(path); serr == nil { // it is there, and cannot be opened
+		return nil, fmt.Errorf("pushwrite: %w (can this user write there?)", err)
+	}
 	if err := pmem.Create(path, 4096, nil); err != nil {
 		return nil, fmt.Errorf("pushwrite: %w (is it a directory that this user can write to?)", err)
 	}
