@@ -310,6 +310,31 @@ func TestSweepWaits(t *testing.T) {
 	}
 }
 
+// forgetful is watched memory that is not persistent.
+type forgetful struct{ *pmem.Sim }
+
+func (forgetful) Persist(int, int) error             { return region.ErrNotPersistent }
+func (forgetful) PersistRanges([]region.Range) error { return region.ErrNotPersistent }
+
+// TestNotPersistent: nothing is executed by a journal that would forget it.
+func TestNotPersistent(t *testing.T) {
+	s := newShelf()
+	j, err := Open(forgetful{newSim(t, nil)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := New(context.Background(), j, s, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(send(h, 1, procMake, "a")); got != results(90, 0) || s.effects[1] != 0 || !errors.Is(j.Err(), ErrNotPersistent) {
+		t.Errorf("%x, executed %d times, %v", got, s.effects[1], j.Err())
+	}
+	if err := j.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestOddReplies: what is no success is not recorded, as nothing was executed; what is too
 // long to be recorded must not run again all the same.
 func TestOddReplies(t *testing.T) {
