@@ -30,3 +30,17 @@ func TestPushNoRoom(t *testing.T) {
 		}
 	}
 }
+
+// The server goes away in the middle, and the client does not connect again: the copy ends with an
+// error, as one by WRITE does, instead of waiting for ever.
+func TestPushServerGone(t *testing.T) {
+	w := newPushWorld(t, nil)
+	const size = 200_000
+	c := mustDial(t, w.url, new(owner).config(func(c *Config) { c.Reconnect = 0 }))
+	n := made(t, c, "file")
+	src := &tripped{m: testData(size), at: size / 2, do: w.stop}
+	r, err := c.PushFrom(t.Context(), n, src, size, nil)
+	if err == nil || r.Size == size || t.Context().Err() != nil {
+		t.Errorf("%+v, %v", r, err)
+	}
+}

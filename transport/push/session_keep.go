@@ -29,10 +29,10 @@ func (s *Session) keep(lost lostFunc) {
 			return
 		}
 		s.cfg.Logger.Info("push: session lost", zap.String("log", s.name), zap.Error(err))
-		if !final(err) {
+		if !s.final(err) {
 			lost, err = s.reopen(s.ctx)
 		}
-		if final(err) || s.ctx.Err() != nil {
+		if s.final(err) || s.ctx.Err() != nil {
 			s.fail(s.error("open", err))
 			return
 		}
@@ -49,7 +49,7 @@ func (s *Session) reopen(ctx context.Context) (lostFunc, error) {
 			return lost, nil
 		case ctx.Err() != nil:
 			return nil, errors.Join(ctx.Err(), err)
-		case final(err):
+		case s.final(err):
 			return nil, err
 		}
 		s.cfg.Logger.Info("push: not opened", zap.String("log", s.name), zap.Duration("again", delay), zap.Error(err))
@@ -61,7 +61,35 @@ func (s *Session) reopen(ctx context.Context) (lostFunc, error) {
 	}
 }
 
-// final says that another attempt would end in the same way.
+// final says that another attempt would end in the same way: because of err, or because its calls
+// have no connection any more.
+func (s *Session) final(err error) bool { return err != nil && (final(err) || gone(s.rpc, err)) }
+
+// gone says that the connection of calls, of which err tells, is over for good. That of a Client or
+// StreamClient does not come back; a Redialer makes another.
+func gone(rpc transport.Caller, err error) bool {
+	switch c := rpc.(type) {
+	case *transport.Client:
+		select {
+		case <-c.Conn().Done():
+			return true
+		default:
+			return false
+		}
+	case *transport.StreamClient:
+		for _, late := range [...]error{errOpenTimeout, context.DeadlineExceeded, context.Canceled} {
+			if errors.Is(err, late) {
+				return false
+			}
+		}
+		_, ok := errors.AsType[*transport.OpError](err)
+		return ok
+	default:
+		return false
+	}
+}
+
+// final says that another attempt would end with the same error.
 func final(err error) bool {
 	if st, ok := errors.AsType[Status](err); ok {
 		return !st.temporary()

@@ -1,0 +1,47 @@
+package push
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/commitlog"
+)
+
+// TestCallerGone: a session whose calls have no connection any more, and get no other, ends: whoever
+// appends is told, and does not wait for ever.
+func TestCallerGone(t *testing.T) {
+	for name, tt := range map[string]struct {
+		best Rung
+		tcp  bool
+	}{"native": {Native, false}, "append": {Append, false}, "native, TCP": {Native, true}, "append, TCP": {Append, true}} {
+		t.Run(name, func(t *testing.T) {
+			w := start(t, &Server{})
+			var c transport.Caller
+			var err error
+			if tt.tcp {
+				l := w.listen()
+				ts := &transport.Server{Handler: w.ps}
+				w.serve(func() { _ = ts.ServeStream(l) })
+				w.done = append(w.done, func() { ts.Close() })
+				c, err = transport.DialStream(t.Context(), "tcp", l.Addr().String(), nil)
+			} else {
+				c, err = transport.Dial(t.Context(), "tcp", w.rpc, nil)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			s, err := Dial(t.Context(), c, "log", &Config{Best: tt.best, Keep: func(Secret) error { return nil }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			appended(t, s, commitlog.Persistent, 1, "one")
+			w.stop()
+			if _, err := s.Append(t.Context(), []byte("two")); err == nil || s.Err() == nil || t.Context().Err() != nil {
+				t.Errorf("appended to nobody: %v; the session: %v", err, s.Err())
+			}
+			_ = s.Close(context.Background())
+		})
+	}
+}
