@@ -96,7 +96,7 @@ var layers = []layer{
 	{name: "rdmap", may: []string{"rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/internal/..."}, modules: []string{"go.uber.org/zap", "golang.org/x/sys"}},
 	{name: "rdmap/internal/...", may: []string{"rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/internal/..."}, modules: []string{"golang.org/x/sys"}},
 
-	{name: "internal/accept"},
+	{name: "internal/accept", modules: []string{"go.uber.org/zap"}},
 	{name: "internal/accept/accepttest", may: []string{"rdmap/rdmaptest"}},
 	{name: "internal/cliout"},
 	{name: "internal/clitest"},

@@ -8,10 +8,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/accept"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 )
 
 // A peer that is refused is told so in an MPA Reply (RFC 5044 Section 7.1.2), if its
@@ -46,20 +46,9 @@ type client struct {
 
 func newDoor(cfg *Config, ctr *counters) *door {
 	return &door{
-		cfg: cfg, ctr: ctr, log: sampled(cfg.Logger),
+		cfg: cfg, ctr: ctr, log: accept.Sampled(cfg.Logger),
 		telling: make(chan struct{}, refusals), clients: make(map[string]*client),
 	}
-}
-
-// sampled returns a logger that writes ten lines of a kind in a second and then one in a
-// hundred.
-func sampled(log *zap.Logger) *zap.Logger {
-	if !log.Core().Enabled(zapcore.ErrorLevel) {
-		return log // it writes nothing; the sampler would take half a megabyte
-	}
-	return log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
-		return zapcore.NewSamplerWithOptions(c, time.Second, 10, 100)
-	}))
 }
 
 // enter admits a connection from a, or returns a *LimitError.

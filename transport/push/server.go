@@ -94,6 +94,7 @@ func (s *Server) init() {
 		if s.log = s.Logger; s.log == nil {
 			s.log = zap.NewNop()
 		}
+		s.log = accept.Sampled(s.log)
 		s.ctx, s.cancel = context.WithCancel(context.Background())
 		s.opens = newRates(float64(s.lim.Opens))
 		s.calls = make(chan struct{}, s.lim.MaxOpenCalls)

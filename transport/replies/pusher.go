@@ -90,6 +90,7 @@ func (p *Pusher) init() {
 		if p.log = p.Logger; p.log == nil {
 			p.log = zap.NewNop()
 		}
+		p.log = accept.Sampled(p.log)
 		p.clients, p.bound, p.tokens = make(map[key]*client), make(map[string]*binding), make(map[key]*client)
 		p.conns, p.listeners = make(map[*rdmap.Conn]struct{}), make(map[net.Listener]struct{})
 	})
