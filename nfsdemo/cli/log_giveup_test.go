@@ -34,10 +34,10 @@ func TestLogGiveUp(t *testing.T) {
 	if _, err := c.OpenPush(t.Context(), n, 1<<20); err != nil {
 		t.Fatal(err)
 	}
-	c.Close() //nolint:errcheck // as if it were killed
-	if err := s.stop(context.Background()); err != nil {
+	if err := s.stop(context.Background()); err != nil { // before Close: the lease stays
 		t.Fatal(err)
 	}
+	c.Close() //nolint:errcheck // there is nobody to be told
 	file := filepath.Join(logs, "mine.log")
 	if err := os.Truncate(file, 20000); err != nil {
 		t.Fatal(err)
