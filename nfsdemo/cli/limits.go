@@ -50,26 +50,41 @@ func inRange(flag string, n, least, most int) error {
 	return nil
 }
 
+// setting is a flag of a limit, its value, and its range.
+type setting struct {
+	flag           string
+	n, least, most int
+	unlimited      bool // by -1
+}
+
+// checkSettings refuses the first that is out of range.
+func checkSettings(all []setting) error {
+	for _, s := range all {
+		if s.unlimited && s.n < -1 {
+			return usagef("--%s %d: want %d to %d, 0 for the default, or -1 for no limit", s.flag, s.n, s.least, s.most)
+		}
+		if s.unlimited && s.n == -1 {
+			continue
+		}
+		if err := inRange(s.flag, s.n, s.least, s.most); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // apply puts the flags into cfg.
 func (f *limitFlags) apply(cfg *transport.Config) error {
-	for _, r := range []struct {
-		flag           string
-		n, least, most int
-		unlimited      bool // by -1
-	}{
+	err := checkSettings([]setting{
 		{"max-connections", f.conns, 1, maxCount, false},
 		{"memory-limit", f.memory, minMiB, maxMiB, false},
 		{"max-pulls", f.pulls, 1, maxCount, false},
 		{"client-connections", f.clientConns, 1, maxCount, true},
 		{"client-memory", f.clientMemory, minMiB, maxMiB, true},
 		{"client-pulls", f.clientPulls, 1, maxCount, true},
-	} {
-		if r.unlimited && r.n == -1 {
-			continue
-		}
-		if err := inRange(r.flag, r.n, r.least, r.most); err != nil {
-			return err
-		}
+	})
+	if err != nil {
+		return err
 	}
 	if len(f.allow) > 0 {
 		allow, err := transport.AllowNets(f.allow...)

@@ -7,9 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
-	"github.com/stag-rdma/stag/transport/push"
 )
 
 // TestLogGiveUp: a server whose push log is damaged names the file and the remedy, on standard
@@ -17,16 +14,7 @@ import (
 func TestLogGiveUp(t *testing.T) {
 	export, logs := t.TempDir(), filepath.Join(t.TempDir(), "logs")
 	s := startPush(t, export, logs)
-	u, err := nfsclient.ParseURL("nfs+rdma://" + addrOf(s.rdma) + s.path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := nfsclient.Dial(t.Context(), u, &nfsclient.Config{Push: &nfsclient.PushConfig{
-		Log: "mine", Keep: func(push.Secret) error { return nil },
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := pushClient(t, s)
 	n, err := c.Create(t.Context(), c.Root(), "file", 0o644, true)
 	if err != nil {
 		t.Fatal(err)

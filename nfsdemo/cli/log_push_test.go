@@ -30,11 +30,9 @@ func startPush(t *testing.T, export, logs string) *service {
 	return s
 }
 
-// TestLogPush: a file that is removed at the server while a client pushes to it holds up what
-// lies behind, until log push has shown what would be lost and lost it.
-func TestLogPush(t *testing.T) {
-	export, logs := t.TempDir(), filepath.Join(t.TempDir(), "logs")
-	s := startPush(t, export, logs)
+// pushClient returns a client of s that pushes to a log called mine.
+func pushClient(t *testing.T, s *service) *nfsclient.Client {
+	t.Helper()
 	u, err := nfsclient.ParseURL("nfs+rdma://" + addrOf(s.rdma) + s.path)
 	if err != nil {
 		t.Fatal(err)
@@ -45,6 +43,15 @@ func TestLogPush(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return c
+}
+
+// TestLogPush: a file that is removed at the server while a client pushes to it holds up what
+// lies behind, until log push has shown what would be lost and lost it.
+func TestLogPush(t *testing.T) {
+	export, logs := t.TempDir(), filepath.Join(t.TempDir(), "logs")
+	s := startPush(t, export, logs)
+	c := pushClient(t, s)
 	for _, name := range []string{"gone", "kept"} {
 		n, err := c.Create(t.Context(), c.Root(), name, 0o644, true)
 		if err != nil {

@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"math"
-
 	"github.com/spf13/cobra"
 	"github.com/stag-rdma/stag/transport/push"
 )
@@ -26,17 +24,12 @@ func (l *pushLimits) check(dir string) error {
 	if dir == "" && *l != (pushLimits{}) {
 		return usagef("--push-logs, --push-space and those of one client are for --push-log DIR: give both")
 	}
-	for flag, n := range map[string]int{
-		"push-logs": l.logs, "push-space": l.space, "client-push-logs": l.clientLogs + 1, "client-push-space": l.clientSpace + 1,
-	} {
-		if n < 0 {
-			return usagef("--%s: want a number, or 0 for the default", flag)
-		}
-		if int64(n) > math.MaxInt64>>20 {
-			return usagef("--%s: too much; the largest is %d", flag, int64(math.MaxInt64>>20))
-		}
-	}
-	return nil
+	return checkSettings([]setting{
+		{"push-logs", l.logs, 1, maxCount, false},
+		{"push-space", l.space, 1, maxMiB, false},
+		{"client-push-logs", l.clientLogs, 1, maxCount, true},
+		{"client-push-space", l.clientSpace, 1, maxMiB, true},
+	})
 }
 
 // limits returns what the flags mean.

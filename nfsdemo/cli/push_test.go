@@ -22,18 +22,18 @@ func TestPushFlags(t *testing.T) {
 	}
 	base := serviceConfig{export: export, rdma: "127.0.0.1:0", push: pushConfig{dir: logs, recall: 1}}
 	for want, change := range map[string]func(*serviceConfig){
-		"":                                  func(*serviceConfig) {},
-		"inside the export":                 func(c *serviceConfig) { c.push.dir = filepath.Join(export, "in", "new") },
-		"outlive the files":                 func(c *serviceConfig) { c.memory = true },
-		"--read-only":                       func(c *serviceConfig) { c.readOnly = true },
-		"wants --listen":                    func(c *serviceConfig) { c.rdma = "" },
-		"above zero":                        func(c *serviceConfig) { c.push.recall = 0 },
-		"--status \"x\"":                    func(c *serviceConfig) { c.push.status = "x" },
-		"give both":                         func(c *serviceConfig) { c.push.dir, c.push.listen = "", "127.0.0.1:0" },
-		"--push-recall is":                  func(c *serviceConfig) { c.push.dir = "" },
-		"--client-push-logs: want a number": func(c *serviceConfig) { c.push.limits.clientLogs = -2 },
-		"are for --push-log DIR":            func(c *serviceConfig) { c.push.dir, c.push.limits.space = "", 1 },
-		"not a directory":                   func(c *serviceConfig) { c.push.dir = "/dev/null/logs" },
+		"":                                 func(*serviceConfig) {},
+		"inside the export":                func(c *serviceConfig) { c.push.dir = filepath.Join(export, "in", "new") },
+		"outlive the files":                func(c *serviceConfig) { c.memory = true },
+		"--read-only":                      func(c *serviceConfig) { c.readOnly = true },
+		"wants --listen":                   func(c *serviceConfig) { c.rdma = "" },
+		"above zero":                       func(c *serviceConfig) { c.push.recall = 0 },
+		"--status \"x\"":                   func(c *serviceConfig) { c.push.status = "x" },
+		"give both":                        func(c *serviceConfig) { c.push.dir, c.push.listen = "", "127.0.0.1:0" },
+		"--push-recall is":                 func(c *serviceConfig) { c.push.dir = "" },
+		"--client-push-logs -2: want 1 to": func(c *serviceConfig) { c.push.limits.clientLogs = -2 },
+		"are for --push-log DIR":           func(c *serviceConfig) { c.push.dir, c.push.limits.space = "", 1 },
+		"not a directory":                  func(c *serviceConfig) { c.push.dir = "/dev/null/logs" },
 	} {
 		cfg := base
 		cfg.config = &transport.Config{}
