@@ -9,7 +9,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// AtomicOp is the AOpCode of an Atomic Request, RFC 7306 Section 5.2.1.
+// AtomicOp is the AOpCode of an Atomic Request (RFC 7306 Section 5.2.1).
 type AtomicOp uint8
 
 // The atomic operations.
@@ -36,10 +36,10 @@ func (op AtomicOp) String() string {
 // byte order.
 type Atomic struct {
 	Op AtomicOp
-	// Operand is what FetchAdd adds, what CmpSwap and Swap store.
+	// Operand is what FetchAdd adds, or what CmpSwap and Swap store.
 	Operand uint64
-	// Mask: FetchAdd: the highest bit of each field, 0 for one field of 64 bits.
-	// CmpSwap: the bits to change. Swap: ignored.
+	// Mask has, for FetchAdd, the highest bit of each field set (0: one field of 64 bits); for
+	// CmpSwap, the bits to change. Swap ignores it.
 	Mask uint64
 	// Compare and CompareMask are for CmpSwap alone: the value to compare with, and the bits that
 	// count.
@@ -51,7 +51,7 @@ type Atomic struct {
 type Answer struct {
 	Old uint64        // atomics: what the word held
 	Sum [maxHash]byte // Verify: the hash
-	N   int           // Verify: octets of it
+	N   int           // Verify: length of the hash, octets
 }
 
 // atomicRequest is the RDMAP header of an Atomic Request (RFC 7306 Section 5.2.1),
@@ -107,7 +107,7 @@ func (a *atomicRequest) parse(b []byte) {
 	a.CompareMask = binary.BigEndian.Uint64(b[44:])
 }
 
-// executeAtomic makes an Atomic Response of an Atomic Request, RFC 7306 Section 5.2.
+// executeAtomic executes an Atomic Request, and turns it into its response (RFC 7306 Section 5.2).
 func executeAtomic(it *item, t *region.Table) error {
 	var a atomicRequest
 	a.parse(it.req.body[:])
@@ -143,16 +143,16 @@ func (a *atomicRequest) apply(v *region.View) (old uint64, err error) {
 	return v.CmpSwap(a.Compare, a.CompareMask, a.Operand, a.Mask)
 }
 
-// respond makes it a response on queue 3 and returns its payload of n octets. It
-// lies where the request was, which is not needed any more.
+// respond turns it into a response on queue 3 and returns its payload of n octets, which
+// overwrites the request.
 func (it *item) respond(op Opcode, n int) []byte {
 	it.op, it.n = op, uint32(n)
 	it.seg = ddp.Segment{Control: controlOctet(op), QN: ddp.QNResponse}
 	return it.req.body[:n]
 }
 
-// memoryFailed maps what went wrong when v was touched to RDMAP's errors. A memory that
-// has failed loses all its registrations.
+// memoryFailed returns the violation for err, an error of an access to v. Memory that has failed
+// loses all its registrations.
 func memoryFailed(v *region.View, err error) violation {
 	if errors.Is(err, region.ErrAlign) {
 		return vioMisaligned
@@ -161,13 +161,12 @@ func memoryFailed(v *region.View, err error) violation {
 	return vioMemory
 }
 
-// deliverAnswer ends the oldest request with its response on queue 3. The MSN has been
-// checked by DDP; the kind, and for atomics the identifier, must be those of the
-// request, RFC 7306 Section 5.
+// deliverAnswer completes the oldest request with its response on queue 3. DDP has checked the
+// MSN; the kind, and for atomics the identifier, must be those of the request (RFC 7306 Section 5).
 func (r *receiver) deliverAnswer(op Opcode, b, u []byte) error {
 	rd, ok := r.up.head()
 	if !ok || rd.op+1 != op {
-		return r.refuse(vioAnswer, u, wantGot(rd.op, op))
+		return r.refuse(vioAnswer, u, wantGot(rd.op+1, op))
 	}
 	ans := rd.answer
 	if rd.cancelled {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math/big"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -238,7 +239,8 @@ func TestAnswerMismatch(t *testing.T) {
 }
 
 // TestAnswerKinds: a response on queue 3 answers the oldest request, if it is of its kind.
-// A request that was given up is answered too, but nothing of that is written.
+// A cancelled request is answered too, but the answer is dropped. An error names the response that
+// was due.
 func TestAnswerKinds(t *testing.T) {
 	asks := []WR{
 		{Op: OpAtomicRequest, Atomic: &Atomic{}},
@@ -248,10 +250,10 @@ func TestAnswerKinds(t *testing.T) {
 	}
 	for i, wr := range asks {
 		for j, resp := range []string{goldAtomicResp, goldFlushResp, goldVerifyResp, goldAWResp} {
-			for _, how := range []string{"alone", "behind a Read", "given up"} {
+			for _, how := range []string{"alone", "after a Read", "cancelled"} {
 				e := newEngine(engineConfig{ord: 2, ext: extAll})
 				id := byte(1)
-				if how == "behind a Read" {
+				if how == "after a Read" {
 					reading(t, e)
 					id = 0 // a Read has none
 				}
@@ -260,16 +262,23 @@ func TestAnswerKinds(t *testing.T) {
 				wr.Done, wr.Answer = &d, &ans
 				e.post(wr)
 				e.output()
-				if how == "given up" && e.snd.cancel(&d) {
+				if how == "cancelled" && e.snd.cancel(&d) {
 					t.Fatal("cancelled in flight")
 				}
 				u := patch(t, resp, 18, 0, 0, 0, id)
 				u[13] = 1 // MSN
 				e.input(fpduOf(u))
 				pe, _ := errors.AsType[*ProtocolError](e.err)
-				right := i == j && how != "behind a Read"
+				right := i == j && how != "after a Read"
 				if right != (pe == nil) || right != (d.err == nil) || d.n != 1 || pe != nil && pe.Code != (TermCode{0, 2, 0xff}) {
 					t.Errorf("%v %s, answer %d: %v, %+v", wr.Op, how, j, e.err, d)
+				}
+				want := wr.Op + 1
+				if how == "after a Read" {
+					want = OpReadResponse
+				}
+				if pe != nil && !strings.HasSuffix(pe.Error(), "want "+want.String()) {
+					t.Errorf("%v %s, answer %d: %v, want it to name %v", wr.Op, how, j, pe, want)
 				}
 				written := ans.Old != 5 || ans.N != 0
 				if wants := wr.Op == OpAtomicRequest || wr.Op == OpVerifyRequest; written != (right && wants && how == "alone") {
