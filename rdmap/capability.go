@@ -3,7 +3,7 @@ package rdmap
 import "encoding/binary"
 
 // capability is the stag capability block: the last 12 octets of the MPA private
-// data, behind the upper layer's (RFC 8797 data has to be at offset 0). A peer
+// data, after those of the upper layer (RFC 8797 data has to be at offset 0). A peer
 // without it is a plain peer.
 //
 //	off 0, 4 octets: magic "stag"
@@ -12,8 +12,8 @@ import "encoding/binary"
 //	off 6, 2: largest ULPDU accepted, octets
 //	off 8, 4: features
 //
-// Unknown feature bits are ignored. Anything that differs from this layout, or accepts
-// no ULPDU at all, is not a block but the upper layer's.
+// Unknown feature bits are ignored. Octets that differ from this layout, or that accept no ULPDU at
+// all, are not a block and belong to the upper layer.
 //
 // Choice: the block is this project's own; no document defines it.
 type capability struct {
@@ -33,8 +33,8 @@ const (
 	ownFeatures    = featInterleave
 )
 
-// maxPrivateData is what goes into a startup frame at most, the enhanced word
-// included: Linux takes 256 octets, RFC 5044 allows 512.
+// maxPrivateData is the most private data that a startup frame gets, octets, including the enhanced
+// word: Linux takes 256, RFC 5044 allows 512.
 const maxPrivateData = 256
 
 func (cp capability) append(b []byte) []byte {
@@ -44,7 +44,7 @@ func (cp capability) append(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, cp.features)
 }
 
-// splitCapability takes the block off the end of private data.
+// splitCapability takes the block off the end of private data. ulp is the rest and aliases b.
 func splitCapability(b []byte) (ulp []byte, cp capability, ok bool) {
 	if len(b) < capLen {
 		return b, cp, false
@@ -65,12 +65,13 @@ func splitCapability(b []byte) (ulp []byte, cp capability, ok bool) {
 // extensionsOf returns the extensions among the features.
 func extensionsOf(features uint32) Extensions { return Extensions(features>>featExtensions) & extAll }
 
-// ownCapability is what this engine says of itself.
+// ownCapability returns the block that this engine sends.
 func ownCapability(x Extensions) capability {
 	return capability{StagMULPDU, ownFeatures | uint32(x)<<featExtensions}
 }
 
-// withCapability returns ulp with the block behind it, when it fits.
+// withCapability returns ulp followed by the block, or ulp alone if there is no room for both and
+// enhanced octets more.
 func withCapability(ulp []byte, enhanced int, x Extensions) []byte {
 	if len(ulp)+capLen+enhanced > maxPrivateData {
 		return ulp

@@ -2,18 +2,18 @@ package rdmap
 
 import "slices"
 
-// claim is how a connection asks a Pool for memory. Who is refused queues, and memory
-// that comes back is handed to the first in the queue, whether it looks or not: one that
-// only looked again would lose to a busy neighbour, which takes back what it has just
-// given. All of it but wake is under the lock of the Pool.
+// claim is how a connection asks a Pool for memory. If it is refused it joins a queue, and memory
+// that comes back is granted to the first in the queue. One that was only told to try again would
+// lose to a busy neighbour, which takes back what it has just returned. The lock of the Pool
+// guards every field but wake.
 type claim struct {
 	want    int     // octets
 	queued  bool    // in Pool.queue
-	granted poolBuf // memory that was waited for
-	wake    func()  // there is some
+	granted poolBuf // memory granted after a wait
+	wake    func()  // called when memory was granted
 }
 
-// take is get for cl: what was granted, or memory that nobody waits for.
+// take returns what cl was granted, or else n octets that nobody else waits for.
 func (p *Pool) take(cl *claim, n int) (poolBuf, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -39,7 +39,7 @@ func (p *Pool) wait(cl *claim) {
 	p.serve()
 }
 
-// serve hands out what there is, with mu held.
+// serve grants free memory to those in the queue, with mu held.
 func (p *Pool) serve() {
 	for len(p.queue) > 0 {
 		cl := p.queue[0]
@@ -55,7 +55,7 @@ func (p *Pool) serve() {
 	p.queue = nil
 }
 
-// leave ends what cl asked for.
+// leave withdraws cl.
 func (p *Pool) leave(cl *claim) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -19,8 +19,8 @@ const (
 	FlushVisible    FlushFlags = 1 << 1 // G: everybody at the peer sees them
 )
 
-// minCompare is how many octets a compare-only Verify covers at least: the hash of
-// fewer is easily tried out, and so would be a Read.
+// minCompare is the least number of octets that a compare-only Verify may cover. The content of
+// fewer could be found by trying hashes, which would amount to a Read.
 const minCompare = 64
 
 // target is the head of every commit request: off 0 STag, 4 length, 8 TO (8 octets).
@@ -44,8 +44,9 @@ func (g *target) parse(b []byte) {
 	g.to = binary.BigEndian.Uint64(b[8:])
 }
 
-// executeFlush: Choice: no octets, no check; no flags, bounds and the right to flush
-// for visibility; unknown flags are ignored.
+// executeFlush executes a Flush Request. Choice: if it covers no octets, nothing is checked; if it
+// has no flags, the bounds and the right to flush for visibility are checked; unknown flags are
+// ignored.
 func executeFlush(it *item, t *region.Table) error {
 	var g target
 	g.parse(it.req.body[:])
@@ -78,9 +79,9 @@ func executeFlush(it *item, t *region.Table) error {
 	return nil
 }
 
-// executeVerify compares or returns the hash of the target. A hash that is returned,
-// and a comparison over few octets, are as good as a Read, so they need that right
-// too. A failed comparison costs the stream.
+// executeVerify compares or returns the hash of the target. A returned hash, and a comparison over
+// few octets, tell as much as a Read, so they need that right too. A failed comparison ends the
+// stream.
 func executeVerify(it *item, t *region.Table) error {
 	var g target
 	g.parse(it.req.body[:])
@@ -112,8 +113,8 @@ func executeVerify(it *item, t *region.Table) error {
 	return nil
 }
 
-// executeAtomicWrite stores 8 octets at once. Choice: they are octets, not a number,
-// and need the right to write alone.
+// executeAtomicWrite stores 8 octets in one step. Choice: they are octets, not a number in host
+// byte order, and need only the right to write.
 func executeAtomicWrite(it *item, t *region.Table) error {
 	var g target
 	g.parse(it.req.body[:])
@@ -133,15 +134,17 @@ func executeAtomicWrite(it *item, t *region.Table) error {
 	return nil
 }
 
-// Flush makes the peer flush n octets at to of its region stag, and returns when that is done.
-// Earlier writes to these octets are then persistent or visible, as flags demand.
+// Flush makes the peer flush n octets at to of its region stag, and returns when that is done
+// (draft-talpey-rdma-commit Section 3.1). Earlier writes to these octets are then persistent or
+// visible, as flags demand.
 func (c *Conn) Flush(ctx context.Context, stag region.STag, to uint64, n uint32, flags FlushFlags) error {
 	return c.do(ctx, &WR{Op: OpFlushRequest, STag: stag, TO: to, Len: n, Flags: flags})
 }
 
-// Verify returns the hash of n octets at to of the peer's region stag. If want is given, the peer
-// compares the hash with it: if they differ, it ends the connection with a Terminate and executes
-// no later request. want is borrowed until Verify returns, and Verify may return it.
+// Verify returns the hash of n octets at to of the peer's region stag (draft-talpey-rdma-commit
+// Section 3.2). If want is not empty, the peer compares the hash with it: if they differ, it ends
+// the connection with a Terminate and executes no later request. want is borrowed until Verify
+// returns. The result is want itself if it equals the hash, otherwise it belongs to the caller.
 func (c *Conn) Verify(ctx context.Context, stag region.STag, to uint64, n uint32, want []byte) ([]byte, error) {
 	q, _ := askings.Get().(*asking)
 	if err := c.do(ctx, &WR{Op: OpVerifyRequest, STag: stag, TO: to, Len: n, Body: want, Answer: &q.answer}); err != nil {
@@ -156,7 +159,8 @@ func (c *Conn) Verify(ctx context.Context, stag region.STag, to uint64, n uint32
 }
 
 // AtomicWrite stores 8 octets at to of the peer's region stag, in one step, after all earlier
-// requests have succeeded. The address must be a multiple of 8.
+// requests have succeeded (draft-talpey-rdma-commit Section 3.3). The address of the octets in the
+// peer's memory must be a multiple of 8.
 func (c *Conn) AtomicWrite(ctx context.Context, stag region.STag, to uint64, data [8]byte) error {
 	return c.doWord(ctx, &WR{Op: OpAtomicWriteRequest, STag: stag, TO: to}, data)
 }

@@ -2,7 +2,7 @@ package rdmap
 
 import "github.com/stag-rdma/stag/rdmap/internal/mutant"
 
-// completion is a Completer that is due, and with what. Completers are called with
+// completion is a Completer that is due, and the error to call it with. Completers are called with
 // no lock held.
 type completion struct {
 	done Completer
@@ -16,11 +16,10 @@ func fire(due []completion) {
 	}
 }
 
-// completions keeps the order of RFC 5040 Section 5.5: work requests complete in
-// the order of their submission, so what was sent behind a Read waits for that Read.
-// An entry is made when a work request is taken to be written; it completes when
-// it has been written and, for a request, its response is there (which may be
-// seen first).
+// completions keeps the order of RFC 5040 Section 5.5: work requests complete in the order of their
+// submission, so one posted after a Read waits for that Read. An entry is made when a work request
+// is taken to be written. It completes when it has been written and, if it is a request, its
+// response has arrived. The response may be noticed first.
 type completions struct {
 	q       ring[pendingCompletion]
 	written int // entries at the front that have been written
@@ -43,7 +42,7 @@ func (o *completions) taken(it *item) {
 	}
 }
 
-// wrote says that the oldest work request not said so of, it, has been written.
+// wrote says that it, the oldest work request not yet known to be written, has been written.
 func (o *completions) wrote(it *item, out []completion) []completion {
 	if !o.wants(it) {
 		return out
@@ -67,7 +66,7 @@ func (o *completions) answer(out []completion) []completion {
 	return o.flush(out)
 }
 
-// flush completes what is due.
+// flush appends what is due to out.
 func (o *completions) flush(out []completion) []completion {
 	for o.written > 0 {
 		if p := o.q.at(0); p.read && !p.answered && o.err == nil {
@@ -82,8 +81,8 @@ func (o *completions) flush(out []completion) []completion {
 	return out
 }
 
-// abort completes with err what has been written, and from now on everything that
-// will be. What is being written is still read from, and completes afterwards.
+// abort completes with err what has been written, and makes everything that follows complete with
+// err too. What is being written is still being read from, so it completes afterwards.
 func (o *completions) abort(out []completion, err error) []completion {
 	o.err = err
 	return o.flush(out)

@@ -12,11 +12,10 @@ import (
 type CRCMode uint8
 
 const (
-	// CRCOn asks for CRC32C. It is enough that one side asks: then both generate and check the
-	// CRC. The default.
+	// CRCOn, the default, asks for CRC32C. If either side asks, both generate and check the CRC.
 	CRCOn CRCMode = iota
-	// CRCOff does without the CRC, unless the peer asks for it. RFC 5044 Section 4.4 allows this
-	// only as an explicit setting of an administrator.
+	// CRCOff omits the CRC unless the peer asks for it. RFC 5044 Section 4.4 allows this only at the
+	// explicit request of the administrator.
 	CRCOff
 )
 
@@ -24,9 +23,9 @@ const (
 const (
 	DefaultIRD              = 64
 	DefaultORD              = 64
-	DefaultRecvSize         = 4096
+	DefaultRecvSize         = 4096 // octets
 	DefaultRecvs            = 64
-	DefaultSendQueue        = 4 << 20
+	DefaultSendQueue        = 4 << 20          // octets
 	DefaultRequestTimeout   = 5 * time.Second  // responder waits for the Request
 	DefaultReplyTimeout     = 10 * time.Second // initiator waits for the Reply
 	DefaultWriteTimeout     = 60 * time.Second
@@ -35,51 +34,50 @@ const (
 	DefaultStallTimeout     = 30 * time.Second
 	DefaultFPDUTimeout      = 60 * time.Second
 	DefaultMaxTakeovers     = 64
-	// StagMULPDU is the largest ULPDU of MPA (RFC 5044 Section 4.1), used
-	// between two stag peers.
+	// StagMULPDU is the largest ULPDU of MPA, octets (RFC 5044 Section 4.1). Two stag peers use it.
 	StagMULPDU = 64768
 )
 
-// Config holds the settings of one connection. A nil Config and zero fields
-// mean the documented defaults; the engine works on a copy, and a Config must
-// not be modified after it has been passed.
+// Config holds the settings of one connection. A nil Config and zero fields mean the documented
+// defaults. The engine works on a copy. A Config must not be modified after it has been passed.
 type Config struct {
 	// PrivateData is sent in the initiator's MPA Request. At most 256 octets are sent, including
 	// those that the engine adds (RFC 6581 Section 6 permits 512; Linux takes 256). The slice is
 	// borrowed until Handshake returns.
 	PrivateData []byte
 
-	// Accept decides about a Request at the responder, and returns the private data of the Reply.
-	// An error rejects the connection (R=1); the private data returned with it is sent
-	// nevertheless. Nil accepts everything.
+	// Accept decides whether the responder accepts a Request, and returns the private data of the
+	// Reply. An error rejects the connection (R=1); the private data returned with it is sent all
+	// the same. Nil accepts everything.
 	Accept func(req *mpa.Request) (privateData []byte, err error)
 
 	// CRC: CRCOn (default) or CRCOff.
 	CRC CRCMode
 
 	// Revision is the MPA revision that an initiator asks for, and the highest that a responder
-	// accepts. 0 and 2 mean RFC 6581. 1 means RFC 5044 alone, without an exchange of read depths,
-	// which both sides then have to know. If the peer of an initiator with revision 2 seems to
-	// know only revision 1, the error is ErrOlderPeer.
+	// accepts. 0 and 2 mean RFC 6581. 1 means RFC 5044 alone: the read depths are not exchanged, so
+	// each side has to know those of the other. If an initiator with revision 2 meets a peer that
+	// seems to know only revision 1, Handshake returns ErrOlderPeer.
 	Revision int
 	// Markers asks the peer to send markers (RFC 5044 Section 4.3). Some peers refuse, so it is
 	// off by default. This side always sends the markers that the peer asks for.
 	Markers bool
 
 	// PeerToPeer makes an initiator send a ready-to-receive message before anything else, so that
-	// the responder may send first (RFC 6581 Section 9.2). A responder follows the Request.
+	// the responder may be the first to send data (RFC 6581 Section 9.2). A responder does as the
+	// Request says.
 	PeerToPeer bool
 	// RTR is the set of ready-to-receive messages that an initiator can send (0: Write, and Read
 	// unless ORD is none) or that a responder accepts (0: all).
 	RTR mpa.RTR
 
-	// IRD is the number of the peer's requests (such as Reads) held at a time, and ORD that of our
-	// own requests in flight. 0: 64. Negative: none. Both are at most 16382, and are reduced to
-	// what the peer offers (RFC 6581 Section 9).
+	// IRD is how many of the peer's requests (such as Reads) this side holds at a time, and ORD how
+	// many of its own may be in flight. 0: 64. Negative: none. Both are at most 16382, and are
+	// reduced to what the peer offers (RFC 6581 Section 9).
 	IRD, ORD int
 
-	// MULPDU is the largest ULPDU sent, octets, 128 to 64768. 0: derived from
-	// the path's EMSS towards unknown peers, 64768 towards another stag peer.
+	// MULPDU is the largest ULPDU sent, 128 to 64768 octets. 0: the largest that a stag peer
+	// accepts, or, with any other peer, what fits the EMSS of the path.
 	MULPDU int
 
 	// Plain leaves the stag capability block out of the private data. This side then looks like
@@ -93,7 +91,7 @@ type Config struct {
 	NoNudge bool
 
 	// Extensions are the operations beyond RFC 5040 that this side permits. 0: none.
-	// ConnectionState has those in force.
+	// ConnectionState.Extensions are those in force.
 	Extensions Extensions
 
 	// RecvSize is the largest Send accepted, octets. 0: 4096.
@@ -104,8 +102,8 @@ type Config struct {
 	// RecvQueue provides the receives of the connection; it may be shared. Recvs is then ignored.
 	// Nil: the connection has its own receives.
 	RecvQueue *RecvQueue
-	// RecvQuota bounds the receives of RecvQueue that messages of this connection have taken and
-	// PostRecv has not given back. Beyond it the connection gets none. 0: no bound.
+	// RecvQuota bounds how many receives of RecvQueue messages of this connection may have taken
+	// without PostRecv having replaced them. At the bound the connection gets no more. 0: no bound.
 	RecvQuota int
 	// Pool provides memory for the octets of Sends that cannot be lent from the reader's staging
 	// buffer. Nil: DefaultPool, which the process shares.
@@ -114,11 +112,11 @@ type Config struct {
 	// Domain is the protection domain of the connection's region table. Nil: a new domain.
 	Domain *region.Domain
 
-	// Handler gets the upcalls. Nil: messages queue for Recv.
+	// Handler gets the upcalls. Nil: messages are queued for Recv.
 	Handler Handler
 
-	// SendQueue bounds the octets copied by Post and not yet written; beyond it
-	// Post fails with ErrSendQueueFull. 0: 4 MiB.
+	// SendQueue bounds the octets that Post has copied and that are not yet written. Beyond it Post
+	// fails with ErrSendQueueFull. 0: 4 MiB.
 	SendQueue int
 
 	// HandshakeTimeout bounds the MPA startup. 0: 10 s at the initiator, 5 s at
@@ -157,16 +155,16 @@ type Config struct {
 	// MaxTakeovers bounds the upcalls that still run after losing the reading role. 0: 64.
 	MaxTakeovers int
 
-	// BufferedInput holds octets already read from the conn. It is borrowed
-	// until Handshake returns.
+	// BufferedInput holds octets already read from the net.Conn. It is borrowed until Handshake
+	// returns.
 	BufferedInput []byte
 
 	// Logger gets one line per connection event; nil discards.
 	Logger *zap.Logger
 }
 
-// withDefaults returns a copy of cfg with every zero field filled in and every
-// other one brought into range.
+// withDefaults returns a copy of cfg with every zero field filled in and the others brought into
+// range.
 func (cfg *Config) withDefaults() Config {
 	var c Config
 	if cfg != nil {
@@ -202,8 +200,8 @@ func (cfg *Config) withDefaults() Config {
 	return c
 }
 
-// maxDepth is the largest IRD and ORD: 14 bits, the last value being reserved
-// for "not negotiated" (RFC 6581 Section 9.1).
+// maxDepth is the largest IRD and ORD. They have 14 bits, and the last value is reserved for "not
+// negotiated" (RFC 6581 Section 9.1).
 const maxDepth = 0x3ffe
 
 func depth(v, def int) int {

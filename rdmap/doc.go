@@ -1,13 +1,13 @@
 // Package rdmap is a user-space iWARP engine: RDMAP (RFC 5040) on DDP (RFC 5041) on MPA (RFC 5044,
 // RFC 6581), over any net.Conn.
 //
-// State machines hold the protocol. They do no I/O, know no time and start no goroutine:
+// State machines implement the protocol. They do no I/O, read no clock and start no goroutines:
 //
 //	octets in ──> deframer ──> receiver ──> placements, events
 //	work requests in ──> sender ──> octets out
 //	requests of the peer ──> responder ──┘
 //
-// [Conn] is the one layer of sockets, locks and goroutines above them.
+// Above them, [Conn] is the one layer with sockets, locks and goroutines.
 //
 // A connection in six lines:
 //
@@ -32,7 +32,7 @@
 // # Writing
 //
 // There is no writer goroutine. Post appends under a lock, and one poster flushes for all. What an
-// upcall posts is flushed once, when everything that was read has been handled. A flush never blocks
+// upcall posts is flushed once, after everything that was read has been handled. A flush never blocks
 // the reader: when the socket is full, a goroutine started for that purpose waits for room.
 //
 // # Receives and events

@@ -8,38 +8,38 @@ import (
 
 // Misuse of the API. Nothing is sent when one of these is returned.
 var (
-	// ErrBadWR: the work request's Op or fields do not fit together.
+	// ErrBadWR: the fields of the work request do not fit its Op.
 	ErrBadWR = errors.New("rdmap: malformed work request (rdmap.WR has a table of what each Op uses)")
 	// ErrTooLong: a payload of 2^32 octets or more.
 	ErrTooLong = errors.New("rdmap: message longer than 2^32-1 octets")
 	// ErrNoHandshake: the connection has not finished its startup.
 	ErrNoHandshake = errors.New("rdmap: handshake not done (call Conn.Handshake first)")
 	// ErrSendQueueFull: Config.SendQueue octets are already waiting.
-	ErrSendQueueFull = errors.New("rdmap: send queue full (post again when a work request is complete, or raise Config.SendQueue)")
-	// ErrNoORD: a request on a connection negotiated with ORD 0.
-	ErrNoORD = errors.New("rdmap: reads and other requests not permitted: ORD is 0 (set Config.ORD here and Config.IRD at the peer)")
-	// ErrNoExtension: the operation belongs to an extension that is not in force, see
+	ErrSendQueueFull = errors.New("rdmap: send queue full (post again once a work request has completed, or raise Config.SendQueue)")
+	// ErrNoORD: a request, such as a Read, on a connection whose negotiated ORD is 0.
+	ErrNoORD = errors.New("rdmap: no requests permitted: ORD is 0 (set Config.ORD here and Config.IRD at the peer)")
+	// ErrNoExtension: the operation belongs to an extension that is not in force; see
 	// ConnectionState.Extensions.
-	ErrNoExtension = errors.New("rdmap: operation of an extension that is not in force (set Config.Extensions on both sides)")
+	ErrNoExtension = errors.New("rdmap: operation needs an extension that is not in force (set Config.Extensions on both sides)")
 	// ErrHasHandler: Recv on a connection whose messages go to a Handler.
 	ErrHasHandler = errors.New("rdmap: messages go to the connection's Handler (take them in HandleRecv, or leave Config.Handler nil)")
 	// ErrServing: a second Serve on one connection.
 	ErrServing = errors.New("rdmap: connection is already served")
 )
 
-// ErrSinkLost: when the Read Request was built, the sink of the Read had been invalidated, or
-// lacked the right or the room. A LocalError wraps it, and the connection ends, because messages
-// leave in the order of posting or not at all. A cancelled Read is not an instance of this.
-var ErrSinkLost = errors.New("rdmap: sink of a Read is not registered memory with the right ReadSink any more; invalidate it after the Read")
+// ErrSinkLost: when the Read Request was built, the sink of the Read had been invalidated, lacked
+// the right ReadSink, or was too small. A LocalError wraps it, and the connection ends, because
+// messages leave in the order of posting or not at all. Cancelling a Read does not cause it.
+var ErrSinkLost = errors.New("rdmap: sink of a Read is no longer registered with the right ReadSink; invalidate it only after the Read")
 
-// ErrOlderPeer: the peer closed the connection instead of sending its Reply. It may know only RFC
-// 5044, for which a Request of revision 2 is malformed; the initiator "MAY" try again on a new
+// ErrOlderPeer: the peer closed the connection instead of sending its Reply. It may know RFC
+// 5044 alone, by which a Request of revision 2 is malformed; the initiator "MAY" try again on a new
 // connection with Config.Revision 1 (RFC 6581 Section 10).
-var ErrOlderPeer = errors.New("rdmap: peer closed instead of answering; if it knows MPA revision 1 alone, connect again with Config.Revision 1")
+var ErrOlderPeer = errors.New("rdmap: peer closed instead of answering; if it knows only MPA revision 1, connect again with Config.Revision 1")
 
-// ErrUnfinishedSend: a Send of the peer did not end in time, while others waited for the memory
-// of the Pool that it held; see Config.StallTimeout. A LocalError wraps it.
-var ErrUnfinishedSend = errors.New("rdmap: peer began a Send and did not end it while others waited for its memory")
+// ErrUnfinishedSend: the peer did not finish a Send in time, while other connections waited for
+// the Pool memory that the Send held; see Config.StallTimeout. A LocalError wraps it.
+var ErrUnfinishedSend = errors.New("rdmap: peer left a Send unfinished while others waited for its memory")
 
 // ErrClosed is the error of a connection that this side has closed. It wraps net.ErrClosed.
 var ErrClosed = fmt.Errorf("rdmap: %w", net.ErrClosed)
@@ -56,8 +56,8 @@ type ProtocolError struct {
 	mute bool // no Terminate may be sent
 }
 
-// Terminate returns what the peer was told: the code, and the headers of the faulty segment as in
-// RFC 5040 Section 4.8. The slices must not be changed.
+// Terminate returns what the peer was told: the code, and the headers of the faulty segment (RFC
+// 5040 Section 4.8). Its slices must not be changed.
 func (e *ProtocolError) Terminate() Terminate { return e.term }
 
 // Error implements error.
@@ -81,7 +81,7 @@ func (e *TerminateError) Error() string {
 	return "rdmap: peer sent Terminate " + e.Terminate.String()
 }
 
-// LocalError says that this side ended the connection by a Terminate with Code: see
+// LocalError says that this side ended the connection with a Terminate that carries Code; see
 // Conn.Terminate.
 type LocalError struct {
 	Code TermCode
@@ -103,8 +103,8 @@ func (e *LocalError) Unwrap() error { return e.Err }
 // RejectError says that the peer's upper layer refused the connection (R=1 in
 // the MPA Reply, RFC 5044 Section 7.1.2).
 type RejectError struct {
-	PrivateData []byte // of the Reply
-	IRD, ORD    int    // of the Reply; -1 when not given
+	PrivateData []byte // of the Reply; belongs to the error
+	IRD, ORD    int    // of the Reply; -1 if it has none
 }
 
 // Error implements error.

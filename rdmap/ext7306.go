@@ -10,15 +10,15 @@ import (
 // FetchAdd adds add to the 64-bit word at to of the peer's region stag and returns what it held
 // before (RFC 7306 Section 5.1.2). Each bit set in mask is the highest bit of a field, whose
 // carry is dropped; mask 0 means one field of 64 bits. The address of the word must be a multiple
-// of 8, and the word is a number in the peer's byte order. If ctx ends first, the operation may
-// or may not be executed.
+// of 8, and the word is a number in the peer's byte order. If ctx ends first, the peer may or may
+// not execute the operation.
 func (c *Conn) FetchAdd(ctx context.Context, stag region.STag, to, add, mask uint64) (old uint64, err error) {
 	return c.atomic(ctx, stag, to, Atomic{Op: AtomicFetchAdd, Operand: add, Mask: mask})
 }
 
-// CmpSwap replaces the bits swapMask of the word by those of swap, if its bits
-// compareMask equal those of compare, and returns what it held before (RFC 7306 Section
-// 5.1.3). All-ones masks are the usual compare and swap. Otherwise as FetchAdd.
+// CmpSwap replaces the bits swapMask of the word by those of swap if its bits compareMask equal
+// those of compare, and returns what the word held before (RFC 7306 Section 5.1.3). With masks of
+// all ones it is the usual compare and swap. Address, byte order and ctx are as for FetchAdd.
 func (c *Conn) CmpSwap(
 	ctx context.Context, stag region.STag, to, compare, compareMask, swap, swapMask uint64,
 ) (old uint64, err error) {
@@ -27,14 +27,14 @@ func (c *Conn) CmpSwap(
 	})
 }
 
-// Swap replaces the word by value and returns what it held before. It needs ExtSwap.
-// Otherwise as FetchAdd.
+// Swap replaces the word by value and returns what it held before. It needs ExtSwap. Address, byte
+// order and ctx are as for FetchAdd.
 func (c *Conn) Swap(ctx context.Context, stag region.STag, to, value uint64) (old uint64, err error) {
 	return c.atomic(ctx, stag, to, Atomic{Op: AtomicSwap, Operand: value})
 }
 
-// SendImmediate sends Immediate Data (RFC 7306 Section 6): 8 octets, in order with Sends, which
-// consume a receive of the peer. solicited asks for an event there.
+// SendImmediate sends Immediate Data (RFC 7306 Section 6): 8 octets, which are delivered in order
+// with Sends and consume a receive of the peer. solicited asks for an event there.
 func (c *Conn) SendImmediate(ctx context.Context, data [8]byte, solicited bool) error {
 	op := OpImmediate
 	if solicited {
@@ -43,7 +43,7 @@ func (c *Conn) SendImmediate(ctx context.Context, data [8]byte, solicited bool) 
 	return c.doWord(ctx, &WR{Op: op}, data)
 }
 
-// asking is what a blocking request keeps outside its stack.
+// asking holds what a blocking request must not keep on its stack.
 type asking struct {
 	atomic Atomic
 	answer Answer
@@ -64,7 +64,7 @@ func (c *Conn) atomic(ctx context.Context, stag region.STag, to uint64, a Atomic
 	return old, nil
 }
 
-// doWord is do for 8 octets of payload.
+// doWord is do for a payload of 8 octets.
 func (c *Conn) doWord(ctx context.Context, wr *WR, data [8]byte) error {
 	q, _ := askings.Get().(*asking)
 	q.word = data

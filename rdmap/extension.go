@@ -5,8 +5,8 @@ import "strings"
 // Extensions says which operations beyond RFC 5040 a connection may use. The protocol does not
 // negotiate them (RFC 7306 Section 1.1 leaves that to the upper layer). Choice: stag peers
 // exchange their settings in the capability block, and the extensions that both have switched on
-// are in force. Towards other peers our own setting is in force, so that applications can probe:
-// if a peer does not support a FetchAdd of 0, the connection ends with its Terminate.
+// are in force. With other peers our own setting is in force, so that applications can probe: a
+// peer that does not know atomics answers a FetchAdd of 0 with a Terminate.
 type Extensions uint8
 
 const (
@@ -44,12 +44,12 @@ func (x Extensions) normal() Extensions {
 	return x & extAll
 }
 
-// extraSlots is how many requests beyond IRD are taken when extensions are on: RFC
-// 7306 Section 5.2 wants queue 1 buffers for atomics beside those for Reads. This
-// side sends within ORD all the same.
+// extraSlots is how many requests beyond IRD are accepted while extensions are in force: RFC 7306
+// Section 5.2 asks for queue 1 buffers for atomics in addition to those for Reads. This side's own
+// requests stay within ORD all the same.
 const extraSlots = 16
 
-// negotiateExtensions returns what is in force on a connection.
+// negotiateExtensions returns the extensions in force on c.
 func (c *Conn) negotiateExtensions() Extensions {
 	x := c.cfg.Extensions
 	if c.peerCap.mulpdu != 0 {

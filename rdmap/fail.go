@@ -10,8 +10,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// terminateFor returns the Terminate that err asks for, nil if none. There is none
-// in answer to the peer's (RFC 5040 Section 5.4).
+// terminateFor returns the Terminate that err asks for, nil if none. A Terminate of the peer is not
+// answered with another (RFC 5040 Section 5.4).
 func terminateFor(err error) *Terminate {
 	if e, ok := errors.AsType[*ProtocolError](err); ok && !e.mute {
 		return &e.term
@@ -22,15 +22,15 @@ func terminateFor(err error) *Terminate {
 	return nil
 }
 
-// fail ends the connection with err, unless it has ended already. Everything not
-// being written completes with err. After a violation by the peer a Terminate goes
-// out first, behind the message that is partly sent (RFC 5040 Section 5.4).
+// fail ends the connection with err, unless it has already ended. Work requests that are not being
+// written complete with err. After a violation by the peer a Terminate is sent first, but after the
+// rest of a message that is partly sent (RFC 5040 Section 5.4).
 func (c *Conn) fail(err error) {
 	_, told := errors.AsType[*TerminateError](err)
 	c.end(err, told)
 }
 
-// end is fail; graceful lets what is queued go out.
+// end is fail; if graceful, queued output is still sent.
 func (c *Conn) end(err error, graceful bool) {
 	c.mu.Lock()
 	if c.err != nil {
@@ -58,9 +58,8 @@ func (c *Conn) end(err error, graceful bool) {
 	go c.finish()
 }
 
-// finish brings the connection to its end: no upcall begins any more, the handler
-// and all who wait are told, the Terminate is given time to leave, the net.Conn is
-// closed and every STag revoked.
+// finish carries out the end of the connection: it stops the upcalls, tells the handler and all
+// waiters, gives the Terminate time to leave, closes the net.Conn and revokes every STag.
 func (c *Conn) finish() {
 	c.seize()
 	c.rcv.close()
@@ -94,7 +93,7 @@ func (c *Conn) finish() {
 	close(c.done)
 }
 
-// seize takes the reading role for good. An upcall that is running loses it.
+// seize takes the reading role for good. A running upcall loses it.
 func (c *Conn) seize() {
 	r := &c.role
 	r.mu.Lock()
@@ -122,9 +121,9 @@ func (c *Conn) seize() {
 	r.mu.Unlock()
 }
 
-// lingerOut gives the last octets time to arrive: it half-closes, and reads until
-// the peer has closed too. A close with input unread would send a reset, which can
-// destroy a Terminate on its way.
+// lingerOut gives the last octets time to arrive: it closes the sending direction, and reads until
+// the peer has closed too. To close with unread input would send a reset, which can destroy a
+// Terminate in flight.
 func (c *Conn) lingerOut() {
 	_ = c.nc.SetReadDeadline(time.Now().Add(DefaultTerminateTimeout))
 	if !c.waitQuiet(DefaultTerminateTimeout) || !c.link.closeWrite() {
@@ -133,8 +132,8 @@ func (c *Conn) lingerOut() {
 	_, _ = io.Copy(io.Discard, onlyReader{c.nc})
 }
 
-// closeStream closes the net.Conn. The Close of crypto/tls waits seconds for room for
-// its last word; an end that is not graceful does without it.
+// closeStream closes the net.Conn. The Close of crypto/tls waits up to some seconds to send its
+// alert; unless the end is graceful, the connection below TLS is closed first.
 func (c *Conn) closeStream() {
 	if below, ok := c.nc.(interface{ NetConn() net.Conn }); ok && !c.linger {
 		_ = below.NetConn().Close()
@@ -142,10 +141,10 @@ func (c *Conn) closeStream() {
 	_ = c.nc.Close()
 }
 
-// onlyReader hides everything else of a net.Conn from io.Copy.
+// onlyReader hides the other methods of a net.Conn from io.Copy.
 type onlyReader struct{ io.Reader }
 
-// waitQuiet waits until nobody flushes or is about to, d at most.
+// waitQuiet waits, at most d, until nobody flushes or is about to. It reports whether that is so.
 func (c *Conn) waitQuiet(d time.Duration) bool {
 	c.mu.Lock()
 	if !c.flushing && !c.burst {
@@ -168,9 +167,9 @@ func (c *Conn) waitQuiet(d time.Duration) bool {
 }
 
 // Close sends the queued output, closes the stream gracefully, and returns the first fatal error
-// that came before, or nil. It waits at most Config.CloseTimeout for the output, and one second
-// for the peer to close too. Work requests with an outstanding response fail with ErrClosed.
-// Close must not be called in an upcall; Abort may. It is idempotent.
+// of the connection before that, or nil. It waits at most Config.CloseTimeout for the output, and
+// one second for the peer to close too. Work requests with an outstanding response fail with
+// ErrClosed. Close must not be called from an upcall; Abort may. Close is idempotent.
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	first := c.err
@@ -197,10 +196,10 @@ func (c *Conn) Abort(err error) {
 	c.end(err, false)
 }
 
-// Terminate sends a Terminate with code and no headers, and ends the connection with err (nil:
-// one that names the code). It is for an upper layer that cannot go on. TermCode{} is RDMAP's
-// local catastrophic error (RFC 5040 Section 4.8). Terminate may be called anywhere and does not
-// wait.
+// Terminate sends a Terminate with code and no headers, and ends the connection with a LocalError
+// that holds code and err, which may be nil. It is for an upper layer that cannot go on.
+// TermCode{} is RDMAP's local catastrophic error (RFC 5040 Section 4.8). Terminate may be called
+// anywhere and does not wait.
 func (c *Conn) Terminate(code TermCode, err error) {
 	c.end(&LocalError{code, err}, true)
 }

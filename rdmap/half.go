@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// half looks after the staging that holds the begun FPDU of a connection: when
-// nothing has come for a tick or two it is exchanged for a smaller one, so that a
-// peer that stops inside an FPDU makes us hold little more than it has sent, and not for
-// ever. While octets flow nothing is moved, which would be one more copy of them.
+// half looks after the staging that holds an unfinished FPDU of a connection. When nothing has
+// arrived for a tick or two, the staging is exchanged for a smaller one, so that a peer that stops
+// inside an FPDU makes us hold little more than it has sent, and not for ever. While octets arrive
+// nothing is moved, because that would copy them once more.
 type half struct {
 	c      *Conn
-	on     atomic.Bool  // the ticker knows
-	held   atomic.Int64 // octets of staging held while the rest is waited for
-	seen   uint64       // reads as of the last tick; the ticker's
+	on     atomic.Bool  // registered with the ticker
+	held   atomic.Int64 // octets of staging held while the rest of the FPDU is awaited
+	seen   uint64       // reads at the last tick; owned by the ticker
 	shrink atomic.Bool  // the holder of the reading role is asked to park
 	rest   atomic.Pointer[time.Timer]
 }
 
 // ErrHalfFPDU: the peer began an FPDU and then sent nothing for Config.FPDUTimeout. It wraps
 // os.ErrDeadlineExceeded; a ConnError wraps it.
-var ErrHalfFPDU = fmt.Errorf("rdmap: peer began an FPDU and did not go on with it: %w", os.ErrDeadlineExceeded)
+var ErrHalfFPDU = fmt.Errorf("rdmap: peer began an FPDU and did not finish it: %w", os.ErrDeadlineExceeded)
 
-// keep is told by the holder of the role what it holds behind a burst.
+// keep is called by the holder of the role with the staging that it still holds after a burst.
 func (h *half) keep(st *staging) {
 	if st == nil {
 		if h.held.Load() != 0 {
@@ -39,7 +39,7 @@ func (h *half) keep(st *staging) {
 	}
 }
 
-// park exchanges the staging; the caller holds the role.
+// park exchanges the staging for a small one. The caller holds the role.
 func (h *half) park() {
 	h.shrink.Store(false)
 	c := h.c
@@ -51,16 +51,16 @@ func (h *half) park() {
 	h.held.Store(int64(len(c.st.b)))
 }
 
-// goesOn is told by the holder of the role that octets have come.
+// goesOn is called by the holder of the role when octets have arrived.
 func (h *half) goesOn() {
 	if h.held.Load() != 0 {
 		h.held.Store(0)
 	}
 }
 
-// expect gives the peer Config.FPDUTimeout to go on with the FPDU it has begun. What
-// waits for memory of ours is given more: a wait that begins or ends is progress too, and
-// Config.StallTimeout, which bounds it, should be the shorter one.
+// expect gives the peer Config.FPDUTimeout to go on with the FPDU that it has begun. An FPDU that
+// waits for memory of ours is given more: that such a wait begins or ends is progress too. It is
+// bounded by Config.StallTimeout, which should be the shorter of the two.
 func (h *half) expect() {
 	c := h.c
 	if c.cfg.FPDUTimeout < 0 || c.failed.Load() {
@@ -77,7 +77,7 @@ func (h *half) expect() {
 	}
 }
 
-// stop ends the wait with the connection.
+// stop ends the wait at the end of the connection.
 func (h *half) stop() {
 	if t := h.rest.Swap(nil); t != nil {
 		t.Stop()

@@ -2,21 +2,21 @@ package rdmap
 
 import "github.com/stag-rdma/stag/rdmap/region"
 
-// Message is a delivered Send or Immediate Data.
+// Message is a delivered Send or Immediate Data message.
 type Message struct {
-	// Op is one of the four Sends or of the two Immediates, whose Data is 8 octets.
+	// Op is one of the four Sends, or one of the two Immediates, whose Data is 8 octets.
 	Op Opcode
 	// Data is the payload. In HandleRecv it is lent until HandleRecv returns;
 	// from Recv it belongs to the caller.
 	Data []byte
-	// Invalidated is the STag the Send invalidated, 0 if none. The invalidation
+	// Invalidated is the STag that the Send invalidated, 0 if none. The invalidation
 	// has taken effect (RFC 5040 Section 5.1).
 	Invalidated region.STag
 	// Solicited reports that the peer asked for an event.
 	Solicited bool
 	// Order grows from one HandleRecv of a connection to the next. It tells which message came
-	// first when several are handled concurrently, after a HandOff or beyond Config.HandlerLimit.
-	// It is 0 from Recv.
+	// first if several are handled concurrently, after a HandOff or beyond Config.HandlerLimit.
+	// In a message from Recv it is 0.
 	Order uint64
 }
 
@@ -28,9 +28,8 @@ type Message struct {
 // m.Data are lent until it returns. Each call has consumed one posted receive: PostRecv replaces
 // it.
 //
-// HandleClose is called once, when the connection is over and no further
-// HandleRecv will begin, with the first fatal error. Work requests have
-// completed by then.
+// HandleClose is called once with the first fatal error, when the connection is over and no further
+// HandleRecv will begin. By then all work requests have completed.
 type Handler interface {
 	HandleRecv(c *Conn, m *Message)
 	HandleClose(c *Conn, err error)

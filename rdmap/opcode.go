@@ -29,15 +29,15 @@ const (
 	OpAtomicWriteResponse Opcode = 0x11 // Atomic Write Response (commit draft), queue 3
 )
 
-// opInfo is one row of the opcode table: what the control octet, the T bit and
-// the queue number of a message have to be, and how long its payload is.
+// opInfo is one row of the opcode table: the T bit, the queue number and the payload length that a
+// message of this opcode must have, and the extension that it belongs to.
 type opInfo struct {
 	name    string
 	ext     Extensions
 	tagged  bool
 	qn      uint32 // untagged only
 	minSize int    // payload octets; -1: any
-	maxSize int    // -1: no bound but the buffer's
+	maxSize int    // payload octets; -1: bounded by the buffer alone
 }
 
 var opTable = [...]opInfo{
@@ -61,7 +61,7 @@ var opTable = [...]opInfo{
 	OpAtomicWriteResponse: {"Atomic Write Response", ExtCommit, false, 3, 0, 0},
 }
 
-// String returns the name the documents use, or "Opcode(0x…)".
+// String returns the name that the documents use, or "Opcode(0x…)" for an unknown opcode.
 func (op Opcode) String() string {
 	if int(op) < len(opTable) {
 		return opTable[op].name
@@ -88,17 +88,16 @@ func (op Opcode) IsSend() bool { return op >= OpSend && op <= OpSendSEInvalidate
 // Data.
 func (op Opcode) isMessage() bool { return op.IsSend() || op == OpImmediate || op == OpImmediateSE }
 
-// asks reports whether op is a request of queue 1, which gets an answer.
+// asks reports whether op is a request, which goes to queue 1 and gets a response.
 func (op Opcode) asks() bool { return 1<<op&requestOps != 0 }
 
 const requestOps = 1<<OpReadRequest | 1<<OpAtomicRequest | 1<<OpFlushRequest | 1<<OpVerifyRequest |
 	1<<OpAtomicWriteRequest
 
-// Invalidates reports whether a Send of this opcode carries an STag to
-// invalidate.
+// Invalidates reports whether a message of this opcode carries an STag to invalidate.
 func (op Opcode) Invalidates() bool { return op == OpSendInvalidate || op == OpSendSEInvalidate }
 
-// Solicited reports whether a message of this opcode asks for an event.
+// Solicited reports whether a message of this opcode asks for an event at the peer.
 func (op Opcode) Solicited() bool {
 	return op == OpSendSE || op == OpSendSEInvalidate || op == OpImmediateSE
 }

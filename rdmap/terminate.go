@@ -86,15 +86,15 @@ func (t TermCode) name() string {
 // Absent parts are left out, not filled with zeros. The reserved bits are sent as zero and
 // ignored on receipt.
 //
-// SegLen is the ULPDU length of the offending segment, headers included. DDP and
-// Read alias the parsed octets; the engine's own errors hold copies.
+// SegLen is the ULPDU length of the offending segment, headers included. DDP, Read and
+// Raw alias the parsed octets; the engine's own errors hold copies.
 type Terminate struct {
 	Code      TermCode
 	HasLength bool   // M
 	SegLen    uint16 // valid with HasLength or DDP
 	DDP       []byte // terminated DDP header; nil: D=0
 	Read      []byte // terminated Read Request header; nil: R=0
-	Raw       []byte // as received; nil for an own one
+	Raw       []byte // as received; nil if this side built it
 }
 
 // readHeaderLen is the size of a Read Request's RDMAP header, RFC 5040 Section 4.4.
@@ -115,7 +115,7 @@ func (t *Terminate) Size() int {
 	return n + len(t.DDP) + len(t.Read)
 }
 
-// Append appends the payload of t to b.
+// Append appends the payload of t, Size octets, to b. It borrows the slices of t.
 func (t *Terminate) Append(b []byte) []byte {
 	w := uint32(t.Code.Layer&15)<<28 | uint32(t.Code.EType&15)<<24 | uint32(t.Code.Code)<<16
 	if t.HasLength || t.DDP != nil {
@@ -140,11 +140,12 @@ func (t *Terminate) Append(b []byte) []byte {
 var ErrTerminateShort = errors.New("rdmap: Terminate shorter than its flags announce")
 
 // ParseTerminate parses the payload of a Terminate message. The result aliases b. Octets after
-// the announced parts are ignored.
+// the announced parts are ignored. If b is too short, the error wraps ErrTerminateShort, and the
+// result holds the parts that are complete.
 //
 // Linux siw lays the control word out as C bit-fields: on little-endian hosts
-// layer and error type change places, and M, D, R are the low three bits of the
-// third octet. A part counts as announced when either position announces it;
+// layer and error type swap places, and M, D, R are the low three bits of the
+// third octet. A part counts as announced if either position announces it;
 // see Swapped for the other reading of the first octet. An invalid Terminate is
 // a local error only (RFC 5040 Section 7).
 func ParseTerminate(b []byte) (Terminate, error) {
@@ -156,7 +157,7 @@ func ParseTerminate(b []byte) (Terminate, error) {
 		Code: TermCode{Layer: uint8(w >> 28), EType: uint8(w>>24) & 15, Code: uint8(w >> 16)},
 		Raw:  b,
 	}
-	// In siw's place the bits are reserved, so they count only if all fits.
+	// Anywhere but in siw these bits are reserved, so they count only if every part fits.
 	if s := t; s.parts(w|uint32(b[2]&1)<<15|uint32(b[2]&2)<<13|uint32(b[2]&4)<<11) == nil {
 		return s, nil
 	}
@@ -195,13 +196,12 @@ func (t *Terminate) parts(w uint32) error {
 	return nil
 }
 
-// Swapped returns the code under siw's reading of the first octet, layer and
-// error type exchanged.
+// Swapped returns the code with layer and error type exchanged, as siw lays out the first octet.
 func (t *Terminate) Swapped() TermCode {
 	return TermCode{Layer: t.Code.EType, EType: t.Code.Layer, Code: t.Code.Code}
 }
 
-// String names the code, in both readings if the octets may be those of siw.
+// String names the code, in both readings if siw may have sent it.
 func (t *Terminate) String() string {
 	s := t.Code.String()
 	if t.Raw != nil && t.siw() && t.Swapped() != t.Code {

@@ -8,8 +8,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 )
 
-// violation names one way for a peer to break RDMAP's own rules. Those of DDP and
-// MPA are named by their packages and join the total map in protocolError.
+// violation names one way for a peer to break RDMAP's own rules. The packages ddp and mpa name
+// the violations of theirs; protocolError maps those.
 type violation uint8
 
 const (
@@ -23,16 +23,16 @@ const (
 	vioVersion                 // RV is not 1
 	vioOpcode                  // opcode unknown, not enabled, or wrong for T and QN
 	vioLength                  // message length does not fit the opcode
-	vioNoRead                  // Read Response: none due, or STag of another
-	vioReadBounds              // Read Response: outside the range asked for
-	vioReadShort               // Read Response: ends before all octets asked for
+	vioNoRead                  // Read Response: none due, or the wrong STag
+	vioReadBounds              // Read Response: outside the requested range
+	vioReadShort               // Read Response: ends before the requested length
 	vioAtomicOp                // Atomic Request: operation unknown or not enabled
-	vioMisaligned              // word whose address is not a multiple of 8
+	vioMisaligned              // request: word at an address that is not a multiple of 8
 	vioMemory                  // request: the memory has failed
 	vioAnswer                  // response on queue 3: not what is due
 	vioAnswerID                // Atomic Response: identifier of another request
 	vioFlush                   // Flush: the memory is not persistent, or has failed
-	vioHashLength              // Verify: hash of another length than the region's
+	vioHashLength              // Verify: hash length differs from the region's
 	vioMismatch                // Verify: the hashes differ
 	vioWordLength              // Atomic Write: length is not 8
 	numViolations
@@ -55,17 +55,17 @@ var violations = [numViolations]struct {
 	vioOpcode:        {TermCode{0, 2, 0x06}, "RFC 5040 Section 4.3", "unexpected opcode"},
 	vioLength:        {TermCode{0, 2, 0x07}, "RFC 5040 Section 4", "message length does not fit the opcode"},
 	vioNoRead:        {TermCode{1, 1, 0x00}, "RFC 5040 Section 4.5", "Read Response that answers no Read Request"},
-	vioReadBounds:    {TermCode{1, 1, 0x01}, "RFC 5040 Section 4.5", "Read Response outside the range asked for"},
-	vioReadShort:     {TermCode{0, 2, 0xff}, "RFC 5040 Section 4.5", "Read Response shorter than asked for"},
+	vioReadBounds:    {TermCode{1, 1, 0x01}, "RFC 5040 Section 4.5", "Read Response outside the requested range"},
+	vioReadShort:     {TermCode{0, 2, 0xff}, "RFC 5040 Section 4.5", "Read Response shorter than requested"},
 	vioAtomicOp:      {TermCode{0, 2, 0x06}, "RFC 7306 Section 5.2", "atomic operation not supported"},
-	vioMisaligned:    {TermCode{0, 2, 0x07}, "RFC 7306 Section 8.2", "atomic operation on a word that is not aligned"},
-	vioMemory:        {TermCode{0, 2, 0x07}, "RFC 5040 Section 4.8", "memory of a request has failed"},
+	vioMisaligned:    {TermCode{0, 2, 0x07}, "RFC 7306 Section 8.2", "atomic operation on a misaligned word"},
+	vioMemory:        {TermCode{0, 2, 0x07}, "RFC 5040 Section 4.8", "memory named by a request has failed"},
 	vioFlush:         {TermCode{0, 2, 0x07}, "draft-talpey-rdma-commit Section 3.1", "flush failed"},
-	vioHashLength:    {TermCode{0, 2, 0x07}, "draft-talpey-rdma-commit Section 3.2", "hash of another length than the region's"},
+	vioHashLength:    {TermCode{0, 2, 0x07}, "draft-talpey-rdma-commit Section 3.2", "hash length differs from the region's"},
 	vioMismatch:      {TermCode{0, 2, 0x07}, "draft-talpey-rdma-commit Section 3.2", "verification failed"},
-	vioWordLength:    {TermCode{0, 2, 0x07}, "draft-talpey-rdma-commit Section 3.3", "atomic write of other than 8 octets"},
+	vioWordLength:    {TermCode{0, 2, 0x07}, "draft-talpey-rdma-commit Section 3.3", "atomic write not of 8 octets"},
 	vioAnswer:        {TermCode{0, 2, 0xff}, "RFC 7306 Section 5", "response on queue 3 that answers no request"},
-	vioAnswerID:      {TermCode{0, 2, 0xff}, "RFC 7306 Section 5", "Atomic Response with another identifier"},
+	vioAnswerID:      {TermCode{0, 2, 0xff}, "RFC 7306 Section 5", "Atomic Response with the wrong identifier"},
 }
 
 // protection reports whether v is a remote protection error.
@@ -83,21 +83,21 @@ func (v violation) error(cause error) *ProtocolError {
 	}
 }
 
-// refuse returns the ProtocolError for v found in the segment u, whose header is
-// hdr octets long; both are quoted.
+// refuse returns the ProtocolError for v found in the ULPDU u, whose header is hdr octets long.
+// The Terminate quotes the length of u and copies its header.
 func (v violation) refuse(u []byte, hdr int, cause error) *ProtocolError {
 	e := v.error(cause)
 	e.quote(u, hdr)
 	return e
 }
 
-// quote puts segment length and header of u into e's Terminate (M=D=1).
+// quote copies the length and the header of the segment u into e's Terminate (M=D=1).
 func (e *ProtocolError) quote(u []byte, hdr int) {
 	e.term.HasLength, e.term.SegLen = true, uint16(len(u))
 	e.term.DDP = append([]byte(nil), u[:hdr]...)
 }
 
-// protocolError returns the ProtocolError for an error of the lower layers. u is
+// protocolError returns the ProtocolError for an error from a lower layer. u is
 // the ULPDU at fault, nil if none.
 func protocolError(err error, u []byte) *ProtocolError {
 	if e, ok := errors.AsType[*ddp.Error](err); ok {
