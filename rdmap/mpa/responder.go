@@ -13,9 +13,8 @@ var (
 	ErrPeerIRD = errors.New("the initiator's IRD is too low")
 )
 
-// Responder is the startup machine of the side that waits for the Request,
-// RFC 5044 Section 7.1.2 and RFC 6581 Section 9. It is used by one goroutine at a
-// time.
+// Responder is the startup machine of the side that waits for the Request (RFC 5044 Section 7.1.2,
+// RFC 6581 Section 9). It is used by one goroutine at a time.
 //
 //	wait --Input: Request--> decide --Accept--> done
 //	                           |----Reject--> failed
@@ -44,17 +43,18 @@ func NewResponder(cfg *Config) (*Responder, error) {
 	return r, nil
 }
 
-// Input takes everything received so far; b is borrowed. n == 0 with a nil error
-// means that more is needed. When the Request is complete n is its length, Request
-// is valid, and the caller answers with Accept or Reject. Errors:
+// Input looks at b, everything received so far, which is borrowed. n == 0 with a nil error means
+// that more is needed. Once the Request is complete, n is its length, Request is valid, and the
+// caller answers with Accept or Reject. Errors:
 //
 //   - *FormatError: close the connection, send nothing;
-//   - *RefuseError: the Request is outside the Config, or of revision 0: answer with
-//     Reject, close. RFC 5044 Appendix C wants peers of the RDMA Consortium to be told
-//     which revision would do.
+//   - *RefuseError: the Config refuses the Request, or it has revision 0: answer with
+//     Reject, close. By RFC 5044 Appendix C, peers of the RDMA Consortium should learn
+//     which revision is accepted;
+//   - ErrState: no Request is expected.
 //
-// Octets behind the Request are a *FormatError, since an initiator may not send
-// any before the Reply: pass all that was read.
+// Octets after the Request are a *FormatError, since an initiator may not send any before the Reply;
+// so pass everything that was read.
 func (r *Responder) Input(b []byte) (n int, err error) {
 	switch r.state {
 	case stateFailed:
@@ -64,6 +64,7 @@ func (r *Responder) Input(b []byte) (n int, err error) {
 		return 0, ErrState
 	}
 	r.req, n, err = ParseRequest(b)
+	r.req.PrivateData = slices.Clone(r.req.PrivateData)
 	if err == nil && n > 0 && r.cfg.MaxRev != 0 && r.req.Rev > r.cfg.MaxRev {
 		err = &FormatError{"request", "Rev", offRev, ErrRevision}
 	}
@@ -80,7 +81,6 @@ func (r *Responder) Input(b []byte) (n int, err error) {
 	if n == 0 {
 		return 0, nil
 	}
-	r.req.PrivateData = slices.Clone(r.req.PrivateData)
 	r.state = stateDecide
 	if err := r.policy(); err != nil {
 		r.err = &RefuseError{err}
@@ -102,15 +102,14 @@ func (r *Responder) policy() error {
 	return nil
 }
 
-// Request returns the Request after Input has returned n > 0; its private data is
-// a copy.
+// Request returns the Request. It is valid after Input has returned n > 0 and no *FormatError. Its
+// private data is a copy.
 func (r *Responder) Request() *Request { return &r.req }
 
-// Accept appends the accepting Reply to b and fixes Result. The caller must be
-// ready to receive FPDUs before the Reply leaves (RFC 5044 Section 7.1.2). Errors:
-// ErrState when no acceptable Request is there, a *FormatError when privateData (512
-// octets, 508 if the Request was enhanced) does not fit; then Accept or Reject can
-// be called again. privateData is borrowed.
+// Accept appends the accepting Reply to b and determines Result. The caller must be ready to receive
+// FPDUs before it sends the Reply (RFC 5044 Section 7.1.2). privateData, at most 512 octets, or 508
+// if the Request was enhanced, is borrowed. Errors: ErrState if there is no acceptable Request; a
+// *FormatError if privateData is too long, after which Accept or Reject can be called again.
 func (r *Responder) Accept(b, privateData []byte) ([]byte, error) {
 	if r.state != stateDecide || r.err != nil {
 		return b, ErrState
@@ -125,8 +124,8 @@ func (r *Responder) Accept(b, privateData []byte) ([]byte, error) {
 	return out, nil
 }
 
-// Reject appends a Reply with R=1 to b; the caller sends it and closes. It says
-// why in privateData, if anything. Errors as with Accept.
+// Reject appends a Reply with R=1 to b; the caller sends it and closes the connection. privateData
+// may tell the peer why; it is borrowed. The errors are those of Accept.
 func (r *Responder) Reject(b, privateData []byte) ([]byte, error) {
 	if r.state != stateDecide {
 		return b, ErrState
@@ -147,8 +146,8 @@ func (r *Responder) Reject(b, privateData []byte) ([]byte, error) {
 	return out, nil
 }
 
-// reply builds the Reply in the shape of the Request: RFC 6581 Section 10 wants S=1
-// answered by S=1 and S=0 by S=0.
+// reply builds the Reply in the shape of the Request: S=1 is answered by S=1, and S=0 by S=0 (RFC
+// 6581 Section 10).
 // Choice: the revision is echoed, and so is C, which changes nothing but is what
 // other implementations do. Revision 0 is refused by a Reply of revision 1.
 func (r *Responder) reply(privateData []byte) Reply {
@@ -169,7 +168,7 @@ func (r *Responder) word() Enhanced {
 	if req.PeerToPeer {
 		w.PeerToPeer, w.RTR = true, r.rtr(req.RTR)
 	}
-	// NotNegotiated on their side MUST leave our value alone and is mirrored.
+	// If the peer sent NotNegotiated, our value MUST stay as it is; the Reply mirrors it.
 	if req.ORD != NotNegotiated {
 		w.IRD = min(req.ORD, r.cfg.IRD)
 		if w.RTR&RTRRead != 0 {
@@ -182,9 +181,9 @@ func (r *Responder) word() Enhanced {
 	return w
 }
 
-// rtr returns the options to offer. Choice: Send is offered only when the
-// initiator can send nothing else, because it costs a message number of queue 0; and
-// when nothing matches, all that we take is offered.
+// rtr returns the options to offer. Choice: Send is offered only if the initiator can send nothing
+// else, because it takes a message number of queue 0; and if nothing matches, everything that we
+// accept is offered.
 func (r *Responder) rtr(asked RTR) RTR {
 	match := asked & r.cfg.RTR
 	if cheap := match &^ RTRSend; cheap != 0 {
@@ -213,13 +212,13 @@ func (r *Responder) settle(reply *Reply) {
 	res.PeerToPeer, res.RTR = w.PeerToPeer, w.RTR
 	res.IRD, res.ORD = clamp(r.cfg.IRD, w.IRD), clamp(r.cfg.ORD, w.ORD)
 	if w.IRD != NotNegotiated {
-		res.IRD = w.IRD // may have been raised for the RTR
+		res.IRD = w.IRD // may have been raised for an RTR Read
 	}
 }
 
-// EOF reports the end of the stream while the Request was awaited, b being what
-// came of it: an *Error with CodeClosed, or the failure of before.
+// EOF returns the error for a stream that ended while the Request was awaited, b being the octets
+// received: an *Error with CodeClosed, or the earlier failure.
 func (r *Responder) EOF(b []byte) error { return startupEOF(r.err, b) }
 
-// Result returns the outcome; it is valid after Accept.
+// Result returns the outcome. It is valid after Accept has succeeded.
 func (r *Responder) Result() *Negotiation { return &r.result }

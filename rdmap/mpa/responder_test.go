@@ -251,6 +251,10 @@ func TestResponderRevision0(t *testing.T) {
 	if _, refused := errors.AsType[*RefuseError](err); n != len(wire) || !refused || !errors.Is(err, ErrRevision) {
 		t.Fatalf("%d, %v", n, err)
 	}
+	clear(wire)
+	if got := r.Request().PrivateData; !bytes.Equal(got, []byte{0xab, 0xcd}) {
+		t.Errorf("private data %x changed with the input, want a copy", got)
+	}
 	if _, err := r.Accept(nil, nil); !errors.Is(err, ErrState) {
 		t.Errorf("Accept: %v", err)
 	}
