@@ -26,9 +26,9 @@ const (
 	TaggedVersion
 	// InvalidQN: the stream has no such queue.
 	InvalidQN
-	// NoBuffer: the MSN lies beyond the buffers posted.
+	// NoBuffer: the MSN lies beyond the posted buffers.
 	NoBuffer
-	// MSNRange: the MSN is behind the window, or not the next one.
+	// MSNRange: the MSN lies before the window, or is not the next one.
 	MSNRange
 	// InvalidMO: the MO is not the number of octets placed so far.
 	InvalidMO
@@ -43,7 +43,7 @@ const (
 	numViolations
 )
 
-// violations is the total map from violation to Terminate code and words: RFC 5041
+// violations is the total map from violation to Terminate code and text: RFC 5041
 // Section 7.2, and RFC 5040 Section 4.8 for the last row.
 var violations = [numViolations]struct {
 	layer, etype, code uint8
@@ -73,7 +73,7 @@ func (v Violation) String() string {
 	return fmt.Sprintf("Violation(%#02x)", uint8(v))
 }
 
-// Code returns layer, error type and error code of the Terminate for v. OK and
+// Code returns the layer, error type and error code of the Terminate for v. OK and
 // unknown values give 0x1/0x0/0x00, the local catastrophic error.
 func (v Violation) Code() (layer, etype, code uint8) {
 	if v == OK || v >= numViolations {
@@ -83,17 +83,17 @@ func (v Violation) Code() (layer, etype, code uint8) {
 	return e.layer, e.etype, e.code
 }
 
-// Error is a fatal error of the inbound direction, RFC 5041 Section 7.1: nothing of
-// the segment has been placed, and nothing more will be.
+// Error is a fatal error of the inbound direction (RFC 5041 Section 7.1). No octet of the segment
+// has been placed, and no more will be.
 type Error struct {
 	Violation          Violation
 	Layer, EType, Code uint8
-	// Segment is the offending header, valid if HasHeader; SegmentLen the length of
+	// Segment is the offending header, valid if HasHeader; SegmentLen is the length of
 	// its ULPDU in octets.
 	Segment    Segment
 	HasHeader  bool
 	SegmentLen int
-	// Got and Want are the values that differ, where there are two; what they are
+	// Got and Want are the values that differ, if there are two; their meaning
 	// depends on the Violation (MSN, MO, octets and buffer size, version).
 	Got, Want uint64
 }
@@ -115,7 +115,7 @@ func (e *Error) Is(target error) bool {
 
 var (
 	// ErrStalled says that the Queue has no memory for the message now. Nothing has
-	// changed; show the same segment to Header and Reserve again later.
+	// changed; pass the same segment to Header and Reserve again later.
 	ErrStalled = errors.New("ddp: no memory for the message now")
 	// ErrState: a method was called out of order.
 	ErrState = errors.New("ddp: call out of order")

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// STag is a steering tag as DDP carries it: opaque, RFC 5041 Section 4.2.
+// STag is a steering tag, which is opaque to DDP (RFC 5041 Section 4.2).
 type STag uint32
 
 // Index returns the high 24 bits. Choice: they select the registration.
@@ -17,7 +17,7 @@ func (s STag) Key() uint8 { return uint8(s) }
 // String returns the tag as 8 hexadecimal digits.
 func (s STag) String() string { return fmt.Sprintf("%08x", uint32(s)) }
 
-// Lengths of the two headers in octets, RFC 5041 Section 4.2 and 4.3.
+// Lengths of the two headers in octets (RFC 5041 Sections 4.2 and 4.3).
 const (
 	TaggedLen   = 14
 	UntaggedLen = 18
@@ -32,7 +32,7 @@ const (
 	maskVersion = 0x03
 )
 
-// Queue numbers, RFC 5040 Section 3.1 and RFC 7306 Section 10.2.
+// Queue numbers (RFC 5040 Section 3.1, RFC 7306 Section 10.2).
 const (
 	QNSend      = 0 // Sends, Immediate Data
 	QNRequest   = 1 // Read, Atomic and commit requests
@@ -42,15 +42,15 @@ const (
 	FirstMSN    = 1 // of every queue, in each direction
 )
 
-// Segment is the header of a DDP segment, RFC 5041 Section 4. Big-endian:
+// Segment is the header of a DDP segment (RFC 5041 Section 4), big-endian:
 //
 //	octet 0   T 0x80, L 0x40, reserved 0x3c, DV 0x03
 //	octet 1   Control
 //	tagged    2: STag   6: TO (8 octets)                    payload at 14
 //	untagged  2: ULP    6: QN   10: MSN   14: MO            payload at 18
 //
-// Reserved bits are sent as 0 and not checked. Fields of the other kind are 0
-// after Parse and ignored by Append.
+// Reserved bits are sent as 0 and not checked on receipt. Fields of the other kind are 0
+// after Parse, and Append ignores them.
 type Segment struct {
 	Tagged  bool
 	Last    bool  // L: the last segment of its message
@@ -66,7 +66,7 @@ type Segment struct {
 	ULP, QN, MSN, MO uint32
 }
 
-// HeaderLen returns 14 for a tagged, 18 for an untagged segment.
+// HeaderLen returns the length of the header in octets: 14 if tagged, 18 if untagged.
 func (s *Segment) HeaderLen() int {
 	if s.Tagged {
 		return TaggedLen
@@ -74,7 +74,7 @@ func (s *Segment) HeaderLen() int {
 	return UntaggedLen
 }
 
-// Append appends the header to b; the payload goes behind it.
+// Append appends the header to b; the payload follows it.
 func (s *Segment) Append(b []byte) []byte {
 	c := byte(Version)
 	if s.Last {
@@ -92,9 +92,9 @@ func (s *Segment) Append(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, s.MO)
 }
 
-// Parse reads the header at the start of b, which is a ULPDU or its beginning. ok is
-// false if b is too short for it; then s holds what octets 0 and 1 say, as far as
-// they are there. Nothing else is judged, not even the version. b is not retained.
+// Parse reads the header at the start of b, which is a ULPDU or its beginning. ok is false if b is
+// too short; then s holds only what octets 0 and 1 say, if they are there. Nothing else is checked,
+// not even the version. b is borrowed.
 func (s *Segment) Parse(b []byte) (ok bool) {
 	*s = Segment{}
 	if len(b) == 0 {

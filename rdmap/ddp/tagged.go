@@ -1,9 +1,9 @@
 package ddp
 
-// reserveTagged runs the checks for tagged segments. RFC 5041 Section 7.1: STag and
-// TO of a zero-length segment MUST NOT be checked; Choice: that holds for every
-// zero-length segment, the empty last one of a longer message included. TO need not
-// be contiguous within a message, the sender only SHOULD send it so.
+// reserveTagged makes the checks for tagged segments. STag and TO of a zero-length segment MUST NOT
+// be checked (RFC 5041 Section 7.1). Choice: that holds for every zero-length segment, even for the
+// empty last one of a longer message. TO need not be contiguous within a message: the sender only
+// SHOULD send it so.
 func (r *Receiver) reserveTagged() ([]byte, error) {
 	s, m := &r.seg, &r.tagged
 	if m.open && (!r.sameOpcode(m) || r.payload > 0 && m.placed > 0 && s.STag != m.stag) {

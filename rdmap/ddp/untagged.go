@@ -1,8 +1,8 @@
 package ddp
 
-// reserveUntagged runs the checks of RFC 5041 Section 7.1 for untagged segments,
-// narrowed by the stream's order: queue buffer and MSN, MO, length. A zero-length
-// segment passes through all of them too, because it consumes a buffer.
+// reserveUntagged makes the checks of RFC 5041 Section 7.1 for untagged segments, narrowed by the
+// order of the stream: buffer and MSN, MO, length. They apply to a zero-length segment too, because
+// it consumes a buffer.
 func (r *Receiver) reserveUntagged() ([]byte, error) {
 	if r.untagged.open {
 		return r.continueUntagged()
@@ -37,9 +37,9 @@ func (r *Receiver) beginUntagged() ([]byte, error) {
 	return buf[:r.payload:r.payload], nil
 }
 
-// msnViolation judges the MSN of a message that begins. The legal window is next to
-// next+posted-1 modulo 2^32 (RFC 5041 Section 4.3); on an ordered stream only its
-// first value is right. Beyond it there is no buffer, elsewhere the number is wrong.
+// msnViolation judges the MSN of a message that begins. The window goes from next to next+posted-1,
+// modulo 2^32 (RFC 5041 Section 4.3); on an ordered stream only its first value is legal. An MSN
+// beyond the window has no buffer; any other is out of range.
 func msnViolation(msn, next uint32, posted int) Violation {
 	ahead := msn - next
 	switch {

@@ -6,9 +6,9 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa/internal/crc32c"
 )
 
-// WriteCRCs writes the CRC field of every FPDU in b, which is nothing but whole FPDUs
-// without markers that lack it. Short ones of equal length take a third of the time that
-// they take one by one.
+// WriteCRCs fills in the CRC field of every FPDU in b, which must consist of whole FPDUs without
+// markers. Short FPDUs of equal length that follow each other take a third of the time that they
+// take one by one.
 func WriteCRCs(b []byte) {
 	for len(b) > 0 {
 		n := FPDULen(int(binary.BigEndian.Uint16(b)))
@@ -25,8 +25,8 @@ func WriteCRCs(b []byte) {
 	}
 }
 
-// fourAlike reports whether b begins with four FPDUs of the length of the first, n octets,
-// that are better summed side by side.
+// fourAlike reports whether b begins with four FPDUs of n octets each, the length of the first,
+// that are faster to sum side by side.
 func fourAlike(b []byte, n int) bool {
 	if n > crc32c.FourMax+CRCLen || len(b) < 4*n {
 		return false
@@ -36,9 +36,9 @@ func fourAlike(b []byte, n int) bool {
 		binary.BigEndian.Uint16(b[3*n:]) == size
 }
 
-// checkCRC checks the FPDU of n octets that b begins with. Of four alike it sums all, and
-// keeps in d.ahead for how many octets behind this one the field is right: what is wrong
-// there is found when its turn comes.
+// checkCRC checks the FPDU of n octets at the start of b. If it is the first of four alike, it sums
+// all four, and d.ahead counts the octets after this FPDU whose CRC is known to be right. An error
+// there is reported when its turn comes.
 func (d *Deframer) checkCRC(b []byte, n int) error {
 	if n <= d.ahead {
 		d.ahead -= n

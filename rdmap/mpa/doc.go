@@ -1,7 +1,7 @@
 // Package mpa frames DDP segments on a byte stream: Marker PDU Aligned framing
 // for TCP, RFC 5044, with the enhanced connection setup of RFC 6581.
 //
-// It performs no I/O, knows no time and starts no goroutine. Octets and events
+// It performs no I/O, reads no clock and starts no goroutine. Octets and events
 // go in, octets and results come out:
 //
 //	            octets read                   octets to write
@@ -13,9 +13,9 @@
 //	operation                                         or an Inserter: markers
 //
 // A connection has two phases. During startup exactly one Request and one Reply
-// travel (RFC 5044 Section 7.1); the two machines negotiate CRC, read depths and
-// the ready-to-receive message of peer-to-peer connections (RFC 6581 Section 9).
-// Afterwards each direction is a sequence of FPDUs:
+// are exchanged (RFC 5044 Section 7.1); the two machines negotiate CRC, read depths
+// and the ready-to-receive message of peer-to-peer connections (RFC 6581 Section 9).
+// After that, each direction is a sequence of FPDUs:
 //
 //	| ULPDU_Length 2 | ULPDU | PAD 0-3 | CRC32C 4 |
 //
@@ -25,25 +25,25 @@
 //	for {
 //		ulpdu, n, err := d.Next(staged)
 //		if err != nil { ... }   // *mpa.Error, fatal for this direction
-//		if n == 0 { break }     // read more behind staged
-//		use(ulpdu)              // lends: a view of staged
+//		if n == 0 { break }     // append more octets to staged
+//		use(ulpdu)              // a view of staged
 //		staged = staged[n:]
 //	}
 //
 // Each direction has markers if its receiver asked for them: the sender then uses an
 // Inserter, the receiver calls Deframer.ExpectMarkers, and nothing else changes.
-// Negotiation says which of the two a side has to do.
+// Negotiation tells a side which of the two it has to do.
 //
-// "Need more input" is no error: n is 0 and the call costs O(1), so a caller may
+// "Need more input" is not an error: n is 0 and the call costs O(1), so a caller may
 // ask after every read, whatever the size of the pieces.
 //
 // Errors. *FormatError is a malformed startup frame: close the connection, send
 // nothing. *RejectError is the peer's refusal, *RefuseError is ours. *Error is a
 // protocol error with a Terminate code of layer 2 (RFC 5044 Section 8).
 //
-// Timeouts while a startup frame is awaited belong to the caller (RFC 5044
-// Section 7.1.2 recommends them).
+// The caller bounds how long it waits for a startup frame (RFC 5044 Section 7.1.2
+// recommends a timeout).
 //
-// Not here: revision 0 of the RDMA Consortium, which is refused, and the "streaming" phase before the
-// Request.
+// Not here: revision 0 of the RDMA Consortium, which is refused, and the "streaming"
+// phase before the Request.
 package mpa

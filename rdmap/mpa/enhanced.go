@@ -5,18 +5,18 @@ import (
 	"strings"
 )
 
-// NotNegotiated in IRD or ORD says "this depth is not negotiated here"; it is never
-// compared as a number. RFC 6581 Section 9.1.
+// NotNegotiated as an IRD or ORD means that this depth is not negotiated here (RFC 6581 Section
+// 9.1). It is never compared as a number.
 const NotNegotiated = 0x3fff
 
 // EnhancedLen is the length of the enhanced word in octets.
 const EnhancedLen = 4
 
-// RTR is a set of ready-to-receive messages: the first FPDU that the initiator of a
-// peer-to-peer connection sends, RFC 6581 Section 9.2.
+// RTR is a set of ready-to-receive messages. The first FPDU that the initiator of a peer-to-peer
+// connection sends is such a message (RFC 6581 Section 9.2).
 type RTR uint8
 
-// The options, with the names of their bits in the enhanced word.
+// The options, with the letters of their bits in the enhanced word.
 const (
 	RTRSend  RTR = 1 << iota // B: zero-length Send, QN 0, MSN 1
 	RTRWrite                 // C: zero-length RDMA Write, any STag
@@ -25,7 +25,7 @@ const (
 	rtrAll = RTRSend | RTRWrite | RTRRead
 )
 
-// String returns the options' names joined by "|", or "none".
+// String returns the names of the options joined by "|", or "none".
 func (r RTR) String() string {
 	var s []string
 	for _, o := range [...]struct {
@@ -42,7 +42,7 @@ func (r RTR) String() string {
 	return strings.Join(s, "|")
 }
 
-// prefer returns the one option to send out of those in r.
+// prefer returns the one option of r to send, 0 if r is empty.
 // Choice: Write before Read before Send. A zero-length Write touches nothing, a
 // Read needs an answer, a Send costs a receive buffer.
 func (r RTR) prefer() RTR {
@@ -54,8 +54,8 @@ func (r RTR) prefer() RTR {
 	return 0
 }
 
-// Enhanced is the enhanced word: the first four octets of the private data when
-// S=1 at revision 2, RFC 6581 Section 6 and 9. Big-endian:
+// Enhanced is the enhanced word: the first four octets of the private data if
+// S=1 at revision 2 (RFC 6581 Sections 6 and 9), big-endian:
 //
 //	0x80000000  A    PeerToPeer
 //	0x40000000  B    RTRSend
@@ -68,13 +68,12 @@ func (r RTR) prefer() RTR {
 type Enhanced struct {
 	PeerToPeer bool
 	RTR        RTR
-	// IRD is how many inbound RDMA Reads (and other queue 1 requests) the sender of
-	// the word can serve, ORD how many it wants outstanding: 0..0x3ffe or
-	// NotNegotiated.
+	// IRD is how many inbound RDMA Reads (and other queue 1 requests) the sender of the word can
+	// serve, ORD how many of its own it wants to have outstanding: 0..0x3ffe, or NotNegotiated.
 	IRD, ORD uint16
 }
 
-// ParseEnhanced decodes the word at the start of b; ok is false if b is shorter
+// ParseEnhanced decodes the word at the start of b, which is borrowed. ok is false if b is shorter
 // than 4 octets.
 func ParseEnhanced(b []byte) (e Enhanced, ok bool) {
 	if len(b) < EnhancedLen {

@@ -5,30 +5,29 @@ import (
 	"fmt"
 )
 
-// HeaderLen is the length of the ULPDU_Length field.
+// HeaderLen is the length of the ULPDU_Length field in octets.
 const HeaderLen = 2
 
 var zeroPad [3]byte
 
-// PadLen returns the number of pad octets, 0..3, behind a ULPDU of n octets: they
-// make the FPDU a multiple of 4. RFC 5044 Section 4.1.
+// PadLen returns the number of pad octets, 0..3, after a ULPDU of n octets. They make the length of
+// the FPDU a multiple of 4 (RFC 5044 Section 4.1).
 func PadLen(n int) int { return -(HeaderLen + n) & 3 }
 
-// FPDULen returns the length of the FPDU around a ULPDU of n octets: length field,
-// pad and CRC included, markers not.
+// FPDULen returns the length of the FPDU around a ULPDU of n octets, including length field, pad and
+// CRC, but no markers.
 func FPDULen(n int) int { return (HeaderLen+n+3)&^3 + CRCLen }
 
-// AppendHeader appends the ULPDU_Length field for a ULPDU of n octets. It panics if
-// n is not in 0..65535, which is a programming error.
+// AppendHeader appends the ULPDU_Length field for a ULPDU of n octets to b. It panics if n is not in
+// 0..65535, which is a programming error.
 func AppendHeader(b []byte, n int) []byte {
 	checkLen(n)
 	return binary.BigEndian.AppendUint16(b, uint16(n))
 }
 
-// AppendTrailer appends pad and CRC of an FPDU whose ULPDU has n octets. crc is the
-// sum over the length field and the ULPDU, see UpdateCRC; the pad, which the CRC
-// covers too, is added here. With on == false the field is 0: "any value" is legal
-// then, RFC 5044 Section 4.4.
+// AppendTrailer appends to b the pad and the CRC of an FPDU whose ULPDU has n octets. crc is the sum
+// over the length field and the ULPDU (see UpdateCRC); AppendTrailer adds the pad, which the CRC
+// covers too. If on is false the CRC field is 0: "any value" is then legal (RFC 5044 Section 4.4).
 func AppendTrailer(b []byte, n int, crc uint32, on bool) []byte {
 	pad := zeroPad[:PadLen(n)]
 	b = append(b, pad...) // the sender MUST send zeros, RFC 5044 Section 4.1
@@ -38,7 +37,7 @@ func AppendTrailer(b []byte, n int, crc uint32, on bool) []byte {
 	return AppendCRC(b, UpdateCRC(crc, pad))
 }
 
-// AppendFPDU appends one whole FPDU around ulpdu, which is borrowed.
+// AppendFPDU appends one whole FPDU around ulpdu to b. ulpdu, 0..65535 octets, is borrowed.
 func AppendFPDU(b, ulpdu []byte, crc bool) []byte {
 	at := len(b)
 	b = AppendHeader(b, len(ulpdu))
@@ -46,14 +45,13 @@ func AppendFPDU(b, ulpdu []byte, crc bool) []byte {
 	return finish(b, at, crc)
 }
 
-// BeginFPDU reserves the length field of an FPDU that is built in place: append the
-// ULPDU to the result, then call FinishFPDU with at = len(b) as it was before.
+// BeginFPDU appends room for the length field of an FPDU that is built in place. The caller appends
+// the ULPDU to the result, and calls FinishFPDU with at = len(b) as it was before.
 func BeginFPDU(b []byte) []byte { return append(b, 0, 0) }
 
-// FinishFPDU completes the FPDU that BeginFPDU opened at offset at: everything
-// behind the two octets there is its ULPDU. It writes the length field and appends
-// pad and CRC. It panics if no FPDU can begin at at or the ULPDU is longer than 65535
-// octets, which are programming errors.
+// FinishFPDU completes the FPDU that BeginFPDU opened at offset at: everything after the two octets
+// there is its ULPDU. It writes the length field and appends pad and CRC. It panics if no FPDU can
+// begin at that offset or if the ULPDU is longer than 65535 octets, which are programming errors.
 func FinishFPDU(b []byte, at int, crc bool) []byte {
 	n := len(b) - at - HeaderLen
 	checkLen(n)

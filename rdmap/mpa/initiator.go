@@ -2,8 +2,8 @@ package mpa
 
 import "slices"
 
-// Initiator is the startup machine of the side that sends the Request, RFC 5044
-// Section 7.1.2 and RFC 6581 Section 9. It is used by one goroutine at a time.
+// Initiator is the startup machine of the side that sends the Request (RFC 5044 Section 7.1.2, RFC
+// 6581 Section 9). It is used by one goroutine at a time.
 //
 //	idle --AppendRequest--> wait --Input: Reply--> done | failed
 type Initiator struct {
@@ -19,18 +19,18 @@ type startupState uint8
 const (
 	// stateIdle: an Initiator that has sent nothing.
 	stateIdle startupState = iota
-	// stateWait: we accept exactly one frame of the peer and send nothing.
+	// stateWait: we accept exactly one frame from the peer and send nothing.
 	stateWait
-	// stateDecide: Responder, the Request is here and waits for the ULP.
+	// stateDecide: a Responder that has the Request and waits for the ULP's decision.
 	stateDecide
-	// stateDone: startup is over, FPDUs follow.
+	// stateDone: startup has succeeded, FPDUs follow.
 	stateDone
-	// stateFailed: nothing more is accepted; the error says what may still be sent.
+	// stateFailed: nothing more is accepted; the error tells what may still be sent.
 	stateFailed
 )
 
-// NewInitiator returns an Initiator. The error is a *FormatError that names the
-// field of cfg that cannot be sent. cfg is copied, its PrivateData borrowed.
+// NewInitiator returns an Initiator. The error is a *FormatError that names the field of cfg that
+// cannot be sent. cfg is copied; its PrivateData is borrowed until AppendRequest returns.
 func NewInitiator(cfg *Config) (*Initiator, error) {
 	i := &Initiator{cfg: *cfg}
 	if err := i.cfg.check("request", NotNegotiated); err != nil {
@@ -60,8 +60,8 @@ func (i *Initiator) request() Request {
 	return r
 }
 
-// AppendRequest appends the Request to b. The initiator then waits for the Reply
-// and sends nothing else, RFC 5044 Section 7.1.2.
+// AppendRequest appends the Request to b. The initiator then waits for the Reply and sends nothing
+// else (RFC 5044 Section 7.1.2).
 func (i *Initiator) AppendRequest(b []byte) []byte {
 	r := i.request()
 	b, _ = r.Append(b) // cannot fail: NewInitiator checked the length
@@ -71,16 +71,17 @@ func (i *Initiator) AppendRequest(b []byte) []byte {
 	return b
 }
 
-// Input takes everything received so far; b is borrowed. n == 0 with a nil error
-// means that more is needed. When the Reply is complete n is its length, and Result
-// is valid if err is nil. Errors, all final:
+// Input looks at b, everything received so far, which is borrowed. n == 0 with a nil error means
+// that more is needed. Once the Reply is complete, n is its length, and Result is valid if err is
+// nil. Errors, all final but ErrState:
 //
 //   - *FormatError: close the connection, send nothing;
 //   - *RejectError: the responder refused; close;
 //   - *Error with CodeIRD or CodeRTR: send a Terminate, close.
 //
-// Octets behind the Reply are an error, since a responder MUST receive an FPDU
-// before it sends one (RFC 5044 Section 7.1.2): pass all that was read.
+// ErrState means that no Reply is expected. Octets after the Reply are an error, since a responder
+// MUST receive an FPDU before it sends one (RFC 5044 Section 7.1.2); so pass everything that was
+// read.
 func (i *Initiator) Input(b []byte) (n int, err error) {
 	switch i.state {
 	case stateFailed:
@@ -118,7 +119,7 @@ func (i *Initiator) input(b []byte) (int, error) {
 
 // checkReply compares an accepting Reply with our Request.
 func (i *Initiator) checkReply(r *Reply) error {
-	// Choice: an accepting Reply with a lower revision and the same S is taken.
+	// Choice: an accepting Reply with a lower revision and the same S is accepted.
 	if r.Rev > i.cfg.rev() {
 		return &FormatError{"reply", "Rev", offRev, ErrRevision}
 	}
@@ -147,8 +148,8 @@ func (i *Initiator) settle(r *Reply) error {
 	return i.settleEnhanced(&r.Word)
 }
 
-// settleEnhanced applies RFC 6581 Section 9. Choice: IRD stays what we offered even
-// if the responder announces a lower ORD; the slots exist anyway.
+// settleEnhanced applies RFC 6581 Section 9. Choice: IRD stays as we offered it even if the
+// responder announces a lower ORD; the slots exist anyway.
 func (i *Initiator) settleEnhanced(w *Enhanced) error {
 	res := &i.result
 	res.PeerIRD, res.PeerORD = w.IRD, w.ORD
@@ -175,15 +176,15 @@ func (i *Initiator) settleEnhanced(w *Enhanced) error {
 	return nil
 }
 
-// EOF reports the end of the stream while the Reply was awaited, b being what came
-// of it. The error is an *Error with CodeClosed, or the failure of before.
+// EOF returns the error for a stream that ended while the Reply was awaited, b being the octets
+// received: an *Error with CodeClosed, or the earlier failure.
 func (i *Initiator) EOF(b []byte) error { return startupEOF(i.err, b) }
 
-// Fallback returns the Config for a second attempt, plain and at revision 1, when the
-// stream has ended where the Reply was awaited, b being what came of it. ok says that
-// there is one: a peer that closes without a word may know RFC 5044 alone, and the
-// initiator "MAY" try again on a new connection (RFC 6581 Section 10). Read depths and
-// peer-to-peer are then up to the ULPs. PrivateData is borrowed as before.
+// Fallback returns the Config for a second attempt, plain and at revision 1, if the stream ended
+// while the Reply was awaited; b holds the octets received. ok reports whether such an attempt makes
+// sense: a peer that closes without sending anything may know RFC 5044 alone, and the initiator
+// "MAY" try again on a new connection (RFC 6581 Section 10). Read depths and peer-to-peer are then
+// up to the ULPs. PrivateData is borrowed as before.
 func (i *Initiator) Fallback(b []byte) (cfg Config, ok bool) {
 	if i.state != stateWait || i.cfg.rev() == 1 || len(b) > 0 {
 		return Config{}, false
@@ -200,6 +201,6 @@ func startupEOF(err error, b []byte) error {
 	return &Error{Code: CodeClosed, Got: uint32(len(b)), Want: StartupHeaderLen}
 }
 
-// Result returns the outcome; it is valid after Input returned n > 0 and no error. With
-// an *Error the Rev, CRC and SendMarkers of it are: the Terminate goes out by them.
+// Result returns the outcome. It is valid after Input has returned n > 0 and no error. After an
+// *Error its Rev, CRC and SendMarkers are valid, because the Terminate is sent according to them.
 func (i *Initiator) Result() *Negotiation { return &i.result }

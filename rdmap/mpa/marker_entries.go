@@ -2,7 +2,7 @@ package mpa
 
 import "encoding/binary"
 
-// insertField is a part of an FPDU, as Insert sees it.
+// insertField is one of the parts into which Insert divides an FPDU.
 type insertField uint8
 
 const (
@@ -14,15 +14,14 @@ const (
 	fieldCRC
 )
 
-// Insert puts markers into FPDUs that were built without, for an engine that knows
-// the position in the stream only when it writes. vec holds them in entries cut
-// anywhere, with room for their CRCs (AppendFPDU with crc false): the octets of the CRC
-// fields are overwritten, all others are borrowed. An FPDU may go on in the next
-// call.
+// Insert puts markers into FPDUs that were built without them, for an engine that knows the position
+// in the stream only when it writes. The entries of vec together hold the FPDUs, and may be cut
+// anywhere. They have room for the CRCs (AppendFPDU with crc false): the octets of the CRC fields
+// are overwritten, all others are borrowed. An FPDU may continue in the next call.
 //
-// It appends to out entries that lend those of vec, with the markers between them:
-// these are taken from arena, appended to it and returned as well. The arena must not
-// move: it panics when less than InsertRoom octets are free.
+// Insert appends to out the pieces of vec, which it lends, with the markers between them. The
+// markers are appended to arena, which is returned too. The arena must not move: Insert panics if
+// less than InsertRoom octets are free in it.
 func (m *Inserter) Insert(out [][]byte, arena []byte, vec [][]byte, crc bool) (entries [][]byte, used []byte) {
 	for _, p := range vec {
 		for len(p) > 0 {
@@ -38,7 +37,7 @@ func (m *Inserter) Insert(out [][]byte, arena []byte, vec [][]byte, crc bool) (e
 	return out, arena
 }
 
-// InsertRoom returns how many octets of arena Insert takes for n octets of FPDUs.
+// InsertRoom returns how many octets of arena Insert needs for n octets of FPDUs.
 func (m *Inserter) InsertRoom(n int) int { return markerOctets(m.phase, n) }
 
 func (m *Inserter) insertMarker(out [][]byte, arena []byte, crc bool) ([][]byte, []byte) {
@@ -81,8 +80,7 @@ func (m *Inserter) fields(p []byte, crc bool) {
 	}
 }
 
-// putCRC writes the octets of the CRC that fall into p, the last of which is followed
-// by left more.
+// putCRC writes those octets of the CRC that lie in p; left more of them follow p.
 func (m *Inserter) putCRC(p []byte, crc bool) {
 	var b [CRCLen]byte
 	if crc {
@@ -91,7 +89,7 @@ func (m *Inserter) putCRC(p []byte, crc bool) {
 	copy(p, b[CRCLen-m.left-len(p):])
 }
 
-// nextField follows a field that is complete.
+// nextField goes on to the next field when one is complete.
 func (m *Inserter) nextField() {
 	switch m.field {
 	case fieldLength:

@@ -2,40 +2,39 @@ package mpa
 
 import "encoding/binary"
 
-// Inserter puts markers into the FPDUs of one direction, RFC 5044 Section 4.3: a
-// sender "MUST" when the peer set M (Negotiation.SendMarkers). A marker stands at
-// every 512th octet of the direction, markers included, from the very first on:
+// Inserter puts markers into the FPDUs of one direction (RFC 5044 Section 4.3). A
+// sender "MUST" do so if the peer set M (Negotiation.SendMarkers). A marker begins at
+// every 512th octet of the direction, counting markers and beginning with the first octet:
 //
 //	| reserved 2, zero | FPDUPTR 2: octets back to ULPDU_Length |
 //
-// One between two FPDUs has FPDUPTR 0, belongs to the second and leaves with it. The
-// CRC covers the markers, so an FPDU is finished where they are inserted. There are two
-// ways, which can be mixed as long as every FPDU goes one of them, in the order of the
-// stream:
+// A marker between two FPDUs has FPDUPTR 0, belongs to the second one and is sent with it. The CRC
+// covers the markers, so an FPDU is completed where they are inserted. There are two ways. They can
+// be mixed as long as every FPDU takes one of them, in the order of the stream:
 //
 //   - AppendFPDU, in place of the function of the same name;
-//   - Insert, for FPDUs that are complete but for markers and CRC.
+//   - Insert, for FPDUs that are complete except for markers and CRC.
 //
-// It knows the position modulo 512 and nothing else of what has been sent. The zero
-// value stands at the first octet of full operation. Not safe for concurrent use.
+// An Inserter knows only the position modulo 512 of what has been sent. The zero value is at the
+// first octet of full operation. An Inserter is not safe for concurrent use.
 type Inserter struct {
 	phase int // position of the next octet, modulo 512
 	off   int // octets from ULPDU_Length to the next octet; 0 between two FPDUs
 
-	field insertField // of the FPDU that Insert is in
+	field insertField // the field that Insert is in
 	left  int         // octets of field still to come
-	size  int         // ULPDU_Length, as far as it is known
+	size  int         // ULPDU_Length, or as much of it as is known
 	sum   uint32
 }
 
-// FPDULen returns the length of the next FPDU, its markers included, if its ULPDU has n
+// FPDULen returns the length of the next FPDU in octets, including its markers, if its ULPDU has n
 // octets.
 func (m *Inserter) FPDULen(n int) int {
 	n = FPDULen(n)
 	return n + markerOctets(m.phase, n)
 }
 
-// AppendFPDU appends one whole FPDU around ulpdu, which is borrowed. It panics if
+// AppendFPDU appends one whole FPDU with markers around ulpdu to b. ulpdu is borrowed. It panics if
 // ulpdu is longer than MaxULPDU.
 func (m *Inserter) AppendFPDU(b, ulpdu []byte, crc bool) []byte {
 	at, n := len(b), len(ulpdu)
@@ -76,8 +75,8 @@ func (m *Inserter) copy(b, p []byte) []byte {
 	return b
 }
 
-// due appends a marker, 16 reserved bits, which are 0, and FPDUPTR, if the position is
-// that of one. It is asked only when another octet follows.
+// due appends a marker (16 reserved bits, which are 0, and FPDUPTR) if one belongs at this position.
+// It is called only if another octet of the FPDU follows.
 func (m *Inserter) due(b []byte) []byte {
 	if m.phase != 0 {
 		return b
@@ -90,7 +89,7 @@ func (m *Inserter) due(b []byte) []byte {
 	return b
 }
 
-// run steps over n octets, but not over the next marker, and returns how many.
+// run steps over n octets, but stops at the next marker, and returns how many it passed.
 func (m *Inserter) run(n int) int {
 	n = min(n, markerInterval-m.phase)
 	m.phase = (m.phase + n) % markerInterval

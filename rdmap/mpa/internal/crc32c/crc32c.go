@@ -1,6 +1,6 @@
-// Package crc32c computes CRC32C, the CRC of RFC 5044 Section 4.4, as hash/crc32 does
-// with the Castagnoli polynomial, and faster where the processor multiplies without
-// carry 512 bits at a time. The build tag purego leaves hash/crc32 alone.
+// Package crc32c computes CRC32C, the CRC of RFC 5044 Section 4.4. The results are those of
+// hash/crc32 with the Castagnoli polynomial; it is faster on processors with carry-less
+// multiplication of 512 bits at a time. With the build tag purego it only calls hash/crc32.
 package crc32c
 
 import "hash/crc32"
@@ -10,7 +10,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // update is Update without instructions of our own.
 func update(crc uint32, p []byte) uint32 { return crc32.Update(crc, castagnoli, p) }
 
-// FourMax is the length, octets, up to which Four is quicker than four times Update.
+// FourMax is the length in octets up to which Four is faster than four calls of Update.
 const FourMax = 192
 
 // fourUpdates is Four without instructions of our own.

@@ -2,7 +2,7 @@
 
 package crc32c
 
-// Update returns the CRC32C of the octets summed up in crc followed by p.
+// Update returns the CRC32C of the octets that crc covers followed by p.
 func Update(crc uint32, p []byte) uint32 {
 	if !folds {
 		return update(crc, p)
@@ -10,9 +10,9 @@ func Update(crc uint32, p []byte) uint32 {
 	return ^fold(^crc, p, &keys)
 }
 
-// Four returns the CRC32C of four pieces of n octets of p, which begin stride octets behind
-// each other, the first at the front. In a short sum each instruction waits for the one
-// before, so that four side by side take as long as one.
+// Four returns the CRC32C of four pieces of p, n octets each, which begin at 0, stride, 2*stride and
+// 3*stride. In a short sum each instruction waits for the one before it, so four sums side by side
+// take as long as one.
 func Four(p []byte, stride, n int) (sums [4]uint32) {
 	if !folds {
 		return fourUpdates(p, stride, n)
@@ -25,8 +25,8 @@ func Four(p []byte, stride, n int) (sums [4]uint32) {
 // folds reports that fold and four can run here.
 var folds = detect(cpuid, xgetbv)
 
-// detect reports whether the processor has what fold uses and the system keeps its
-// registers. cpuid(0) tells the highest leaf.
+// detect reports whether the processor has the instructions that fold uses and the operating system
+// saves their registers. cpuid(0) returns the highest leaf.
 func detect(cpuid func(leaf, sub uint32) (a, b, c, d uint32), xgetbv func() uint32) bool {
 	const (
 		sse42, osxsave            = 1 << 20, 1 << 27 // leaf 1, ECX
@@ -43,9 +43,9 @@ func detect(cpuid func(leaf, sub uint32) (a, b, c, d uint32), xgetbv func() uint
 	return b&(avx2|avx512f) == avx2|avx512f && c&vpclmulqdq != 0
 }
 
-// A foldKey moves 16 octets on by some distance: the product of the first 8 with
-// first, plus that of the last 8 with last, has the remainder of the 16 octets followed
-// by as many zeros.
+// A foldKey moves 16 octets forward by some distance: the product of their first 8 and first, plus
+// the product of their last 8 and last, has the same remainder as the 16 octets followed by that
+// many zeros.
 type foldKey struct{ first, last uint64 }
 
 // The distances of foldKeys, octets.
@@ -63,9 +63,9 @@ func newKeys() (k foldKeys) {
 	return k
 }
 
-// power returns x^n modulo the polynomial as the upper half of 64 bits, the lowest
-// being x^63: the order of bits in which CRC32C reads its octets. The product of two
-// such numbers is one x short of 128 bits, which is why the exponents above are.
+// power returns x^n modulo the polynomial in the upper half of 64 bits. The lowest bit stands for
+// x^63, the order of bits in which CRC32C reads its octets. The product of two such numbers is short
+// of 128 bits by one x, and so are the exponents above.
 func power(n int) uint64 {
 	r := uint32(1) << 31 // 1
 	for range n {
@@ -74,12 +74,12 @@ func power(n int) uint64 {
 	return uint64(r) << 32
 }
 
-// fold is Update on the register of the CRC, which is not complemented.
+// fold is Update for the register of the CRC, which is not complemented.
 //
 //go:noescape
 func fold(reg uint32, p []byte, k *foldKeys) uint32
 
-// four is Four, which has seen to it that the pieces lie in p.
+// four is Four without its check that the pieces lie in p.
 //
 //go:noescape
 func four(p []byte, stride, n int, sums *[4]uint32)
