@@ -1,30 +1,30 @@
 package backend
 
-// Dated is an optional half of an FS that knows when its files were made.
+// Dated is implemented by an FS that knows when its files were made.
 type Dated interface {
-	// Now returns the time by the clock that births are taken from, or a little less: ns
-	// since 1970. A file that is made later was born at that time or after it.
+	// Now returns the time of the clock that gives births, or a little less: ns since 1970.
+	// No file that is made after the call has an earlier birth.
 	Now() int64
 }
 
-// Born is an optional half of a Node.
+// Born is implemented by a Node that knows when it was made.
 type Born interface {
-	// Birth returns when the file was made, ns since 1970, as exactly as the file system
-	// keeps it; 0 if it does not.
+	// Birth returns when the file was made, in ns since 1970, as exactly as the file system
+	// stores it; 0 if it does not.
 	Birth() int64
 }
 
-// Finisher is an optional half of a Node of an FS that makes a file first and dresses it
-// afterwards, so that a crash may come between.
+// Finisher is implemented by a Node whose FS makes a file first and sets its attributes
+// afterwards, so that a crash can come in between.
 type Finisher interface {
-	// Finish does what is left of the making of the file with in. It does nothing to a file
-	// that somebody has changed since, as far as one can see that.
+	// Finish sets the attributes of in that a crash has left unset. It does not touch a file
+	// that somebody has visibly changed since it was made. It borrows in.
 	Finish(in *Init) error
 }
 
-// Syncer is an optional half of a Node whose changes may not be durable after a crash of
-// the process that made them.
+// Syncer is implemented by a Node whose changes may not yet be durable when the process
+// that made them crashes.
 type Syncer interface {
-	// Sync makes the attributes of a file durable, and the names in a directory.
+	// Sync makes durable the attributes of a file, or the names in a directory.
 	Sync() error
 }

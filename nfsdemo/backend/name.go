@@ -6,10 +6,10 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
-// CheckName says whether name may be looked up: ErrAcces if it is empty or has a '/' or NUL,
-// ErrNameTooLong. The two dots are fine here.
+// CheckName returns nil if name may be looked up, "." and ".." included; ErrAcces if it is empty
+// or contains '/' or NUL; ErrNameTooLong.
 //
-// Choice: RFC 1813 Section 3.3.3 leaves open which error these get.
+// Choice: RFC 1813 Section 3.3.3 does not say which error such names get.
 func CheckName(name string) error {
 	switch {
 	case name == "" || strings.ContainsAny(name, "/\x00"):
@@ -20,5 +20,5 @@ func CheckName(name string) error {
 	return nil
 }
 
-// IsDots says whether name is "." or "..".
+// IsDots reports whether name is "." or "..".
 func IsDots(name string) bool { return name == "." || name == ".." }

@@ -1,8 +1,8 @@
 package backend
 
-// Roomer is an optional half of a Node whose file system knows what room it has.
+// Roomer is implemented by a Node whose file system knows how much room is left.
 type Roomer interface {
-	// Room returns the error, ErrNoSpc most likely, that a Write of n octets at off would
-	// have now, n > 0; nil if it would have none. It reserves nothing.
+	// Room returns the error that a Write of n > 0 octets at off would return now, most
+	// likely ErrNoSpc, or nil. It reserves nothing.
 	Room(off uint64, n int) error
 }

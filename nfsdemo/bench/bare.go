@@ -13,12 +13,12 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 )
 
-// bareRecord and bareAnswer are what a pushed write takes on the wire and in its log: a header
-// of 64 octets in front of the payload, and what tells that it is durable.
+// bareRecord and bareAnswer are the octets of a pushed write: a header of 64 octets and the
+// payload, on the wire and in the log, and the answer that says that it is durable.
 const bareRecord, bareAnswer = 64 + payload, 92
 
-// bare is the least that a durable write over a network takes: records by plain TCP, each made
-// durable in a ring of its connection before it is answered. Nothing is checked or applied.
+// bare is the least that a durable write over a network costs: records over plain TCP, each
+// made durable in a ring of its connection before it is answered. Nothing is checked or applied.
 type bare struct {
 	l  net.Listener
 	wg sync.WaitGroup
@@ -35,7 +35,7 @@ func newBare(l net.Listener, dir string) *bare {
 			}
 			defer c.Close() //nolint:errcheck // it ends serve
 			b.wg.Go(func() {
-				_ = serveBare(c, filepath.Join(dir, "bare."+strconv.Itoa(i))) // the peer sees the end
+				_ = serveBare(c, filepath.Join(dir, "bare."+strconv.Itoa(i))) // on an error, the peer sees the end
 				c.Close()                                                     //nolint:errcheck // nothing is under way
 			})
 		}
@@ -89,7 +89,7 @@ func byBare(addr string) dialer {
 			return nil, err
 		}
 		w := &bareWriter{c, make([]byte, bareRecord), make([]byte, bareAnswer)}
-		if err := w.write(w.out[:payload]); err != nil { // the ring is there when it is answered
+		if err := w.write(w.out[:payload]); err != nil { // the ring exists when this is answered
 			c.Close() //nolint:errcheck // the first error counts
 			return nil, err
 		}

@@ -15,26 +15,26 @@ import (
 )
 
 const (
-	// payload is what is made durable at a time, octets.
+	// payload is how many octets are made durable at a time.
 	payload = 4096
-	// openTime bounds what happens before and after a measurement.
+	// openTime limits the work before and after a measurement.
 	openTime = 20 * time.Second
 )
 
-// ringSize is the ring of a log, octets, and how much of a file is written again and again;
-// tests make it smaller.
+// ringSize is the size of a log's ring, and of the part of a file that is written over and over,
+// in octets; tests make it smaller.
 var ringSize = 4 << 20
 
 // writer makes octets durable at the server.
 type writer interface {
-	// write makes len(p) octets durable, behind those of the last call.
+	// write makes p durable, after the octets of the last call.
 	write(p []byte) error
-	// apply returns when they are in the file.
+	// apply returns when all octets are in the file.
 	apply() error
 	close()
 }
 
-// dialer makes the writer number i: each has a file of its own.
+// dialer makes writer number i; each has a file of its own.
 type dialer func(i int) (writer, error)
 
 // client is a connection to a server, and its export.
@@ -43,7 +43,7 @@ type client struct {
 	caller transport.Caller // the same connection
 }
 
-// dial mounts the export, by a socket of package measure.
+// dial mounts the export over a socket of package measure.
 func dial(ctx context.Context, addr string, cfg *transport.Config) (*client, error) {
 	nc, err := measure.Dial(addr)
 	if err != nil {
@@ -74,7 +74,7 @@ type target struct {
 	extend bool
 }
 
-// newTarget makes the file, empty if it is to be extended.
+// newTarget makes the file, empty if the writes extend it.
 func newTarget(ctx context.Context, c *nfsclient.Client, name string, extend bool) (*target, error) {
 	f, err := c.Create(ctx, c.Root(), name, 0o600, false)
 	if err == nil && !extend {
@@ -100,7 +100,7 @@ func inlineConfig() *transport.Config {
 // nfsWriter writes by WRITE with FILE_SYNC.
 type nfsWriter struct{ *target }
 
-// byWrite writes over a file that is there, or, if extend, to the end of one that grows.
+// byWrite writes over an existing file, or, if extend, to the end of a growing one.
 func byWrite(addr string, cfg *transport.Config, extend bool) dialer {
 	return func(i int) (writer, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), openTime)
@@ -126,7 +126,7 @@ func (w nfsWriter) write(p []byte) error {
 func (w nfsWriter) apply() error { return nil }
 func (w nfsWriter) close()       { w.c.Close() } //nolint:errcheck // every answer is there
 
-// logs are the logs of a server that this process has the secrets of.
+// logs are the logs of a server whose secrets this process has.
 type logs struct {
 	at string
 
@@ -136,7 +136,7 @@ type logs struct {
 
 func newLogs(at string) *logs { return &logs{at: at, secrets: make(map[string]*push.Secret)} }
 
-// config is that of the log called name.
+// config returns the configuration for the log name.
 func (l *logs) config(name string) *nfsclient.Config {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -157,7 +157,7 @@ type pushWriter struct {
 	pf *nfsclient.PushFile
 }
 
-// byPush is byWrite by push.
+// byPush is byWrite, but by push.
 func (l *logs) byPush(extend bool) dialer {
 	return func(i int) (writer, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), openTime)
@@ -190,7 +190,7 @@ func newPushWriter(ctx context.Context, c *nfsclient.Client, name string, extend
 		return nil, err
 	}
 	if r := pf.Rung(); r != push.Native {
-		return nil, fmt.Errorf("bench: the log is of rung %v, not native", r)
+		return nil, fmt.Errorf("bench: the log is reached by rung %v, not native", r)
 	}
 	return &pushWriter{t, pf}, nil
 }
@@ -198,7 +198,7 @@ func newPushWriter(ctx context.Context, c *nfsclient.Client, name string, extend
 func (w *pushWriter) write(p []byte) error {
 	_, level, err := w.pf.WriteAt(context.Background(), p, w.next(len(p)))
 	if err == nil && level != commitlog.Persistent {
-		err = fmt.Errorf("bench: what is pushed is %v only", level)
+		err = fmt.Errorf("bench: pushed data are only %v", level)
 	}
 	return err
 }
@@ -210,6 +210,6 @@ func (w *pushWriter) apply() error {
 }
 
 func (w *pushWriter) close() {
-	_ = w.apply() // again, where it counts
+	_ = w.apply() // its error was reported where it counts
 	w.c.Close()   //nolint:errcheck // as with nfsWriter
 }

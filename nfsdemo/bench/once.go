@@ -9,7 +9,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 )
 
-// onceCases say what the journal of intents costs a call that it covers. There is no bound.
+// onceCases measure what the journal of intents adds to a call that it covers. They have no gate.
 func onceCases(at Place, o *Options) []measure.Case {
 	n := max(o.Writes/10, 10)
 	plain, journal := byCreate(at.Pull, "plain"), byCreate(at.Once, "once")
@@ -47,7 +47,7 @@ func byCreate(addr, name string) dialer {
 	}
 }
 
-// write makes a file; what it is given does not count.
+// write makes a file and ignores its argument.
 func (m *maker) write([]byte) error {
 	m.n++
 	_, err := m.c.Create(context.Background(), m.dir, fmt.Sprint(m.n), 0o600, true)

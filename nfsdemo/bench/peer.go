@@ -19,19 +19,19 @@ import (
 	"github.com/stag-rdma/stag/transport/push"
 )
 
-// Peer is the process of the servers: where they listen.
+// Peer says where the servers of a process listen.
 type Peer struct {
-	Sim  Place `json:"sim"`  // files in memory, logs in a crash model
+	Sim  Place `json:"sim"`  // files in memory, logs in a model of persistent memory
 	File Place `json:"file"` // files and logs on the same file system
 }
 
-// Place is one file system, served by addresses.
+// Place is one file system, with the addresses of its servers.
 type Place struct {
 	Pull   string `json:"pull"`   // 4096 octets inline: larger WRITEs are pulled by RDMA Read
-	Inline string `json:"inline"` // inlineSize octets
+	Inline string `json:"inline"` // inlineSize octets inline
 	Push   string `json:"push"`   // push-mode writes, and the processor time of the process
-	Bare   string `json:"bare"`   // plain TCP and durable writes, see bare; "": no such server
-	Once   string `json:"once"`   // calls that must not run twice run once; "": no such server
+	Bare   string `json:"bare"`   // durable writes over plain TCP, see bare; "": no such server
+	Once   string `json:"once"`   // with a journal of intents; "": no such server
 }
 
 // inlineSize is enough for a WRITE of the largest size of Plot.
@@ -40,7 +40,8 @@ const inlineSize = 72 << 10
 // exportPath is what both servers export.
 const exportPath = "/bench"
 
-// Serve starts the servers, with files in the directory at. They end with stop.
+// Serve starts the servers, with files in the directory at. They run until the caller calls
+// stop.
 func Serve(at string) (p Peer, stop func() error, err error) {
 	var ps [2]*place
 	stop = func() error {
@@ -82,8 +83,7 @@ func Serve(at string) (p Peer, stop func() error, err error) {
 	return Peer{Sim: ps[0].at(), File: ps[1].at()}, stop, nil
 }
 
-// place is a file system that is served, and the logs beside it. WRITE is measured at a server
-// that has no logs to look at.
+// place is a served file system with its logs. WRITE is measured at a server without logs.
 type place struct {
 	fs      backend.FS
 	push    *pushwrite.Server
@@ -94,7 +94,7 @@ type place struct {
 	wg      sync.WaitGroup
 }
 
-// newPlace keeps leases in the directory at, and logs in store, or there if that is nil.
+// newPlace keeps leases in the directory at, and logs in store, or in at if store is nil.
 func newPlace(fsys backend.FS, at string, store push.Store) (*place, error) {
 	p := &place{fs: fsys}
 	for range 4 {
@@ -157,7 +157,7 @@ func (p *place) addBare(at string) error {
 	return err
 }
 
-// addOnce serves the files once more, with a journal of intents in the directory at.
+// addOnce serves the files again, with a journal of intents in the directory at.
 func (p *place) addOnce(at string) error {
 	srv, err := server.New(&server.Config{Exports: []server.Export{{Path: exportPath, FS: p.fs, Squash: server.SquashNone}}})
 	if err != nil {
@@ -196,7 +196,7 @@ func (p *place) close() error {
 		errs = append(errs, p.once.Close(context.Background()))
 	}
 	for _, l := range p.ls {
-		l.Close() //nolint:errcheck // closed by its server, for most
+		l.Close() //nolint:errcheck // most are closed already, by their servers
 	}
 	p.wg.Wait()
 	return errors.Join(append(errs, p.fs.Close())...)

@@ -4,11 +4,11 @@ import (
 	"github.com/stag-rdma/stag/internal/measure"
 )
 
-// plotSizes are the octets of a write. The largest fits inline.
+// plotSizes are the sizes of a write in octets. The largest fits inline.
 var plotSizes = []int{512, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10}
 
-// Plot measures the latency of a durable write without a disk against its size: pulled by
-// read chunk, sent inline, pushed. Each point is the median of o.Rounds alternating rounds.
+// Plot measures the latency of a durable write without a disk, by size: pulled by read chunk,
+// sent inline, and pushed. Each point is the median of o.Rounds alternating rounds.
 func Plot(p Peer, o *Options) (*measure.Chart, error) {
 	opt := o.fill()
 	dialers := []dialer{

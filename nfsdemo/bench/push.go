@@ -9,16 +9,16 @@ import (
 	"github.com/stag-rdma/stag/internal/measure"
 )
 
-// clients is how many write at a time where that is measured.
+// clients is how many clients write at a time when rates are measured.
 const clients = 16
 
-// Options of a run. Zero fields mean the defaults.
+// Options configure a run. Zero fields mean the defaults.
 type Options struct {
 	Rounds   int                // of each case; if zero, 9
-	Writes   int                // of a round of latencies without a disk; with one, a tenth; if zero, 2000
-	Rate     time.Duration      // of a round of rates; if zero, a second
-	Only     string             // only the cases whose name holds it
-	Progress func(done, of int) // nil: nobody is told
+	Writes   int                // in a round of latencies without a disk, a tenth with one; if zero, 2000
+	Rate     time.Duration      // length of a round of rates; if zero, a second
+	Only     string             // run only the cases whose name contains it
+	Progress func(done, of int) // called as cases end, if not nil
 }
 
 func (o *Options) fill() Options {
@@ -35,13 +35,13 @@ func (o *Options) fill() Options {
 	return f
 }
 
-// gate is one line of the report: what both sides do.
+// gate is one line of the report.
 func gate(r measure.Result, base, ours func() (float64, error)) measure.Case {
 	return measure.Case{Result: r, Round: measure.Pair(base, ours)}
 }
 
-// Push compares durable writes of 4 KiB by push with those by WRITE, FILE_SYNC, at p, and
-// what makes files with intents and without.
+// Push compares durable writes of 4 KiB at p: by push and by WRITE with FILE_SYNC. It also
+// compares CREATE with and without intents.
 func Push(p Peer, o *Options) ([]measure.Result, error) {
 	opt := o.fill()
 	cases := slices.Concat(simCases(p.Sim, &opt), fileCases(p.File, &opt), onceCases(p.File, &opt))
@@ -78,7 +78,7 @@ func fileCases(at Place, o *Options) (cases []measure.Case) {
 		rate(byBare(at.Bare), o.Rate), rate(l.byPush(false), o.Rate)))
 }
 
-// latency has one client write n times size octets: the median, microseconds.
+// latency has one client write size octets n times and returns the median in microseconds.
 func latency(d dialer, n, size int) func() (float64, error) {
 	return func() (float64, error) {
 		w, err := d(0)
@@ -91,7 +91,7 @@ func latency(d dialer, n, size int) func() (float64, error) {
 	}
 }
 
-// rate has 16 clients write for dur: acknowledged writes a second.
+// rate has 16 clients write for dur and returns the acknowledged writes per second.
 func rate(d dialer, dur time.Duration) func() (float64, error) {
 	return func() (float64, error) {
 		ws, err := d.all(clients)
@@ -110,7 +110,7 @@ func rate(d dialer, dur time.Duration) func() (float64, error) {
 	}
 }
 
-// all makes k writers at a time; with an error some of them are nil.
+// all makes k writers at the same time. If it returns an error, some of them are nil.
 func (d dialer) all(k int) ([]writer, error) {
 	ws, errs := make([]writer, k), make([]error, k)
 	var wg sync.WaitGroup
@@ -121,8 +121,8 @@ func (d dialer) all(k int) ([]writer, error) {
 	return ws, errors.Join(errs...)
 }
 
-// cost has one client write n times: processor time of the server for each, microseconds,
-// until all is in the file.
+// cost has one client write n times and returns the server's processor time per write, in
+// microseconds, including the time to apply everything to the file.
 func cost(d dialer, at Place, n int) func() (float64, error) {
 	return func() (float64, error) {
 		w, err := d(0)

@@ -9,7 +9,7 @@ import (
 	"github.com/stag-rdma/stag/transport/push"
 )
 
-// simStore keeps logs in crash models: persistent memory without a disk.
+// simStore keeps logs in a model of persistent memory, without a disk.
 type simStore struct {
 	mu     sync.Mutex
 	logs   map[string]region.Memory

@@ -21,7 +21,7 @@ func usageProgram() server.Program {
 			cpu, err := measure.CPU()
 			if err != nil {
 				c.Resp.Stat = xdr.SystemErr
-				return nil //nolint:nilerr // it is said in the reply
+				return nil //nolint:nilerr // the reply carries the error
 			}
 			c.Resp.Results = xdr.AppendUint64(c.Resp.Results, uint64(cpu))
 			return nil
@@ -29,7 +29,7 @@ func usageProgram() server.Program {
 	}
 }
 
-// serverCPU asks for it.
+// serverCPU asks the server for its processor time.
 func serverCPU(at Place) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openTime)
 	defer cancel()

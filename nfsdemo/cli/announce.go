@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// readyJSON is the output of serve --json, and in another form the port file.
+// readyJSON is the output of serve --json. The port file has the same content in another form.
 type readyJSON struct {
 	Export string `json:"export"`
 	RDMA   string `json:"rdma,omitempty"`
@@ -23,7 +23,7 @@ type readyJSON struct {
 	Line   string `json:"line,omitempty"` // mount command
 }
 
-// announce says where the service is, and how to mount it.
+// announce prints where the service is, and how to mount it.
 func (a *app) announce(s *service, f *serveFlags) error {
 	r := readyJSON{Export: s.path, RDMA: addrOf(s.rdma), Mount: addrOf(s.mount), TCP: addrOf(s.tcp), PID: os.Getpid()}
 	r.Push, r.Status = s.push.addrs()
@@ -83,7 +83,7 @@ func mountLine(r *readyJSON) string {
 	}
 	mount := r.Mount
 	if mount == "" {
-		mount = r.TCP // MOUNT is answered there too
+		mount = r.TCP // which also answers MOUNT
 	}
 	if addr == "" || mount == "" {
 		return ""
@@ -112,7 +112,7 @@ func reachable(addr string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// shellQuote quotes s for sh if that is needed.
+// shellQuote quotes s for sh if necessary.
 func shellQuote(s string) string {
 	safe := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-:@%+=,[]", r)
@@ -125,8 +125,8 @@ func shellQuote(s string) string {
 	return s
 }
 
-// writePortFile writes the addresses, all or nothing: who waits for the file never
-// sees half of it.
+// writePortFile writes the addresses atomically, so that nobody who waits for the file sees half
+// of it.
 func writePortFile(name string, r *readyJSON) error {
 	text := "EXPORT=" + r.Export + "\nRDMA=" + r.RDMA + "\nMOUNT=" + r.Mount + "\nTCP=" + r.TCP + r.pushLines() + r.replyLine() + "\nPID=" + strconv.Itoa(r.PID) + "\n"
 	tmp := filepath.Join(filepath.Dir(name), "."+filepath.Base(name)+".tmp")

@@ -36,12 +36,12 @@ func (a *app) benchCmd() *cobra.Command {
 		Long: `push starts a server in another process and makes 4 KiB at a time durable there: by
 push, an append to a commit log that the server applies to the file in the background,
 and by WRITE with FILE_SYNC, pulled by an RDMA Read or sent inline. The two sides
-alternate round by round, with files on the same file system. It prints medians, and the
+alternate round by round, with files on the same file system. It prints medians, with the
 smallest and the largest ratio, and exits 1 when a gate is missed. Other programs on the
-machine move the figures: run it alone. Two lines more say what the journal of serve
---intents costs a CREATE.
+machine distort the figures: run it alone. Two more lines show what the journal of serve
+--intents adds to a CREATE.
 
-"sim" has no disk: files in memory, logs in a model of persistent memory.`,
+"sim" uses no disk: files are in memory, logs in a model of persistent memory.`,
 		Example: `  nfsdemo bench push
   nfsdemo bench push --dir /srv/data --rounds 15
   nfsdemo bench push --json | jq -r '.[] | [.name, .gate] | @tsv'
@@ -52,10 +52,10 @@ machine move the figures: run it alone. Two lines more say what the journal of s
 	flags := run.Flags()
 	flags.StringVar(&f.dir, "dir", os.TempDir(), "`directory` on the file system to measure")
 	flags.IntVar(&f.opt.Rounds, "rounds", 9, "rounds of each case")
-	flags.StringVar(&f.opt.Only, "only", "", "only the cases whose name holds this `text`")
-	flags.BoolVar(&f.quick, "quick", false, "short rounds, to see that it runs")
-	flags.BoolVar(&a.json, "json", false, "all figures of all rounds as JSON")
-	flags.StringVar(&f.plot, "plot", "", "draw latency against size to this `file` (SVG) instead")
+	flags.StringVar(&f.opt.Only, "only", "", "run only the cases whose name contains this `text`")
+	flags.BoolVar(&f.quick, "quick", false, "short rounds, to check that it runs")
+	flags.BoolVar(&a.json, "json", false, "print all figures of all rounds as JSON")
+	flags.StringVar(&f.plot, "plot", "", "instead, plot latency against size into this `file` (SVG)")
 	cmd.AddCommand(run, a.benchPeerCmd())
 	return cmd
 }
@@ -113,12 +113,12 @@ func (a *app) benchReport(results []measure.Result) error {
 		pass = measure.Print(a.stdout, results)
 	}
 	if !pass {
-		return errors.New("a figure is on the wrong side of its gate; a busy machine does that too: try again on a quiet one")
+		return errors.New("a figure missed its gate; a busy machine can cause that too: try again on a quiet one")
 	}
 	return nil
 }
 
-// benchProgress shows how far a long run is, on a terminal only.
+// benchProgress shows the progress of a long run, on a terminal only.
 func (a *app) benchProgress() func(done, of int) {
 	if a.quiet || !isTerminal(a.stderr) {
 		return nil

@@ -8,10 +8,10 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 )
 
-// errIsDir is a directory where a file is needed.
+// errIsDir reports a directory where a file is needed.
 var errIsDir = errors.New("is a directory")
 
-// errNotRegular is a device, pipe or socket where a file is needed.
+// errNotRegular reports a device, pipe or socket where a file is needed.
 var errNotRegular = errors.New("is not a regular file")
 
 // catCmd is the command cat.
@@ -19,7 +19,7 @@ func (a *app) catCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cat URL...",
 		Short: "Print files",
-		Long:  "cat copies files to standard output, one after the other, reading ahead.",
+		Long:  "cat copies files to standard output, one after the other. It reads ahead.",
 		Example: `  nfsdemo cat nfs+rdma://127.0.0.1/srv/data/notes.txt
   nfsdemo cat nfs+rdma://127.0.0.1/srv/data/big.tar | tar t`,
 		Args: nArgs(1, -1, "one URL or more"),
@@ -55,7 +55,7 @@ func (s *session) cat(ctx context.Context, arg string) error {
 	return nil
 }
 
-// mustBeFile refuses what READ and WRITE refuse.
+// mustBeFile returns an error for what READ and WRITE refuse.
 func mustBeFile(n *nfsclient.Node) error {
 	switch {
 	case n.IsDir():

@@ -22,8 +22,8 @@ type clientFlags struct {
 	stats        bool
 	profile      transport.Profile
 	reconnect    time.Duration
-	replies      string // directory of logs; "": none
-	immediate    bool   // Immediate Data may stand for replies in them
+	replies      string // directory of reply logs; "": none
+	immediate    bool   // Immediate Data may stand for replies in the logs
 }
 
 // addClientFlags declares them on a command.
@@ -31,27 +31,27 @@ func (a *app) addClientFlags(cmd *cobra.Command) {
 	f, flags := &a.client, cmd.Flags()
 	flags.Int64Var(&f.uid, "uid", -1, "user `id` to act as (AUTH_SYS); -1: yours")
 	flags.Int64Var(&f.gid, "gid", -1, "group `id` to act as; -1: yours")
-	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "longest `time` to connect and mount")
-	flags.DurationVar(&f.reconnect, "reconnect", 0, "when a connection is lost, try for this `time` to make another; the first one is tried once, within --timeout; 0: fail")
-	flags.IntVar(&f.inFlight, "in-flight", nfsclient.DefaultInFlight, "READs or WRITEs of one file under way at a time")
-	flags.IntVar(&f.block, "block", nfsclient.DefaultMaxBlock, "most `octets` of one READ or WRITE")
+	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "give up connecting and mounting after this `time`")
+	flags.DurationVar(&f.reconnect, "reconnect", 0, "when a connection is lost, try to reconnect for this `time`; 0: fail at once (the first connection is tried once, within --timeout)")
+	flags.IntVar(&f.inFlight, "in-flight", nfsclient.DefaultInFlight, "how many READs or WRITEs of one file run at a time")
+	flags.IntVar(&f.block, "block", nfsclient.DefaultMaxBlock, "largest READ or WRITE in `octets`")
 	flags.BoolVar(&f.reservedPort, "reserved-port", false, "call from a port below 1024 (needs privileges)")
-	flags.BoolVar(&f.noCRC, "no-crc", false, "do without the CRC of MPA, if the server agrees")
+	flags.BoolVar(&f.noCRC, "no-crc", false, "omit the CRC of MPA, if the server agrees")
 	addProfileFlag(cmd, &f.profile)
-	flags.BoolVar(&f.stats, "stats", false, "print the transport's counters on standard error at the end")
+	flags.BoolVar(&f.stats, "stats", false, "at the end, print the transport's counters on standard error")
 }
 
 // clientConfig is what the flags ask for.
 func (a *app) clientConfig() (*nfsclient.Config, error) {
 	f := &a.client
 	if f.inFlight < 1 || f.block < 1 || f.timeout <= 0 {
-		return nil, usagef("--in-flight, --block and --timeout want values above 0")
+		return nil, usagef("--in-flight, --block and --timeout: want values above 0")
 	}
 	if f.reconnect < 0 {
-		return nil, usagef("--reconnect %v: want a time, or 0 to fail when the connection is lost", f.reconnect)
+		return nil, usagef("--reconnect %v: want a positive time, or 0 to fail when the connection is lost", f.reconnect)
 	}
 	if f.uid < -1 || f.gid < -1 || f.uid > 1<<32-1 || f.gid > 1<<32-1 {
-		return nil, usagef("--uid and --gid want numbers from 0 to 4294967295")
+		return nil, usagef("--uid and --gid: want numbers from 0 to 4294967295")
 	}
 	log, err := a.logger()
 	if err != nil {
@@ -68,7 +68,7 @@ func (a *app) clientConfig() (*nfsclient.Config, error) {
 	}
 	cfg.Cred = nfsclient.ProcessCred()
 	if f.uid >= 0 || f.gid >= 0 {
-		cfg.Cred.GIDs = nil // those of somebody else
+		cfg.Cred.GIDs = nil // they belong to another user
 	}
 	if f.uid >= 0 {
 		cfg.Cred.UID = uint32(f.uid)
@@ -133,7 +133,7 @@ func (s *session) open(ctx context.Context, u *nfsclient.URL) (*nfsclient.Client
 	return c, nil
 }
 
-// close ends the connections and prints their counters if that was asked for.
+// close closes the connections and, with --stats, prints their counters.
 func (s *session) close() {
 	for _, c := range s.conns {
 		if s.a.client.stats {
@@ -146,7 +146,7 @@ func (s *session) close() {
 	s.conns = nil
 }
 
-// remote is an argument that was resolved.
+// remote is a resolved argument.
 type remote struct {
 	arg string
 	u   *nfsclient.URL
@@ -154,7 +154,7 @@ type remote struct {
 	n   *nfsclient.Node
 }
 
-// lookup opens the server of a URL and finds the file; link says not to follow a
+// lookup connects to the server of a URL and finds the file. With link, it does not follow a
 // symbolic link at the end.
 func (s *session) lookup(ctx context.Context, arg string, link bool) (*remote, error) {
 	r, err := s.remote(ctx, arg)
@@ -174,7 +174,7 @@ func (s *session) lookup(ctx context.Context, arg string, link bool) (*remote, e
 	return r, nil
 }
 
-// remote opens the server of a URL.
+// remote connects to the server of a URL.
 func (s *session) remote(ctx context.Context, arg string) (*remote, error) {
 	u, err := nfsclient.ParseURL(arg)
 	if err != nil {
@@ -190,8 +190,8 @@ func (s *session) remote(ctx context.Context, arg string) (*remote, error) {
 // fail names the argument in front of err.
 func (r *remote) fail(err error) error { return argErr(r.arg, r.u.Path, err) }
 
-// each runs f for every argument; errors are reported as they come and do not stop
-// the others, as with Unix tools.
+// each runs f for every argument. It reports errors as they occur and continues with the next
+// argument, as Unix tools do.
 func (a *app) each(ctx context.Context, args []string, f func(arg string) error) error {
 	failed := false
 	for _, arg := range args {
@@ -213,8 +213,8 @@ func (a *app) each(ctx context.Context, args []string, f func(arg string) error)
 	return nil
 }
 
-// argErr puts an argument in front of an error; path is the path in it, which the
-// error then need not repeat.
+// argErr puts an argument in front of an error. The path in the argument is path; argErr removes
+// it from the error, so that it is not said twice.
 func argErr(arg, path string, err error) error {
 	if pe, ok := errors.AsType[*fs.PathError](err); ok && pe.Path == path {
 		err = pe.Err
@@ -231,7 +231,7 @@ type argError struct {
 func (e *argError) Error() string { return e.arg + ": " + e.err.Error() }
 func (e *argError) Unwrap() error { return e.err }
 
-// dialError is a server that cannot be used.
+// dialError reports a server that cannot be used.
 type dialError struct {
 	u            *nfsclient.URL
 	err          error

@@ -175,7 +175,7 @@ func TestFirstConnection(t *testing.T) {
 			t.Errorf("%v: %+v", args, r)
 		}
 	}
-	if r := command(t.Context(), "", "ls", "--help"); !strings.Contains(r.stdout, "the first one is tried once") {
+	if r := command(t.Context(), "", "ls", "--help"); !strings.Contains(r.stdout, "the first connection is tried once") {
 		t.Error(r.stdout)
 	}
 }
@@ -202,7 +202,7 @@ func TestSettings(t *testing.T) {
 		{proxy, []string{"--backward", "-1"}, "--backward -1: want 1 to 4096"},
 		{proxy, []string{"--backward", "4097"}, "--backward 4097: want 1 to 4096"},
 		{[]string{"proxy", "--to", "nfs+rdma://127.0.0.1:1", "--listen", "foo"}, []string{"--credits", "-1"}, "--credits -1"},
-		{[]string{"cat", "nfs://127.0.0.1:1/x"}, []string{"--reconnect", "-1s"}, "--reconnect -1s: want a time"},
+		{[]string{"cat", "nfs://127.0.0.1:1/x"}, []string{"--reconnect", "-1s"}, "--reconnect -1s: want a positive time"},
 		{[]string{"fo"}, nil, "see nfsdemo --help"},
 	} {
 		args := append(slices.Clone(tt.before), tt.flags...)

@@ -24,7 +24,7 @@ type copier struct {
 	verbose   bool
 	push      pushFlags
 	pushed    pushTotals
-	partial   bool // something was reported and left out
+	partial   bool // something was reported and skipped
 }
 
 // cpCmd is the command cp.
@@ -33,18 +33,19 @@ func (a *app) cpCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cp [-r] [-p] [-n] SOURCE... DESTINATION",
 		Short: "Copy files to, from and between servers",
-		Long: `cp copies files. Sources and destination are URLs or local paths, at least one of
-them a URL; "-" is standard input or output. The destination is the new name, or
-a directory to copy into. With -r directories are copied with all that is in them,
-symbolic links as links; devices, pipes and sockets are left out.
+		Long: `cp copies files. Sources and destination are URLs or local paths; at least one of
+them must be a URL. "-" is standard input or output. The destination is the new name,
+or a directory to copy into. With -r, directories are copied with their contents, and
+symbolic links as links; devices, pipes and sockets are skipped.
 
-Files are durable on the server when cp ends (COMMIT). What cp wrote of a new file
-is removed when it fails.
+Files are durable on the server when cp ends (COMMIT). If cp fails, it removes the part
+of a new file that it has written.
 
-With --push the data are appended to a log of yours at the server, by RDMA Write and
-Flush (docs/pushfile.md); what cannot be done so is written as ever, and the last
-lines say what was. --push-secret keeps the log's secret, readable by you alone; without
-it that is in nfsdemo/push of your configuration directory.`,
+With --push, cp appends the data to a log of yours at the server, by RDMA Write and
+Flush (docs/pushfile.md). Data that cannot be pushed are written as usual; the last
+lines say how much was pushed, and how much was written. The file of --push-secret
+holds the secret of the log, readable only by you; by default it is in nfsdemo/push in
+your configuration directory.`,
 		Example: `  nfsdemo cp big.iso nfs+rdma://127.0.0.1/srv/data/
   nfsdemo cp -r nfs+rdma://127.0.0.1/srv/data/src ./src
   nfsdemo cp nfs://old/export/file nfs+rdma://new/export/file
@@ -54,10 +55,10 @@ it that is in nfsdemo/push of your configuration directory.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args) },
 	}
 	cmd.Flags().BoolVarP(&c.recursive, "recursive", "r", false, "copy directories")
-	cmd.Flags().BoolVarP(&c.preserve, "preserve", "p", false, "keep mode and time of last change")
-	cmd.Flags().BoolVarP(&c.keep, "no-clobber", "n", false, "leave existing files as they are")
+	cmd.Flags().BoolVarP(&c.preserve, "preserve", "p", false, "keep the mode and the time of the last change")
+	cmd.Flags().BoolVarP(&c.keep, "no-clobber", "n", false, "do not overwrite existing files")
 	cmd.Flags().BoolVarP(&c.verbose, "verbose", "v", false, "print the names of copied files")
-	cmd.Flags().BoolVar(&a.json, "json", false, "print a JSON object per copied file, with by what it was written")
+	cmd.Flags().BoolVar(&a.json, "json", false, "print a JSON object per copied file, which also says how it was written")
 	c.push.add(cmd)
 	a.addRepliesFlag(cmd)
 	a.addClientFlags(cmd)
@@ -96,7 +97,7 @@ func (c *copier) run(ctx context.Context, args []string) (err error) {
 	return err
 }
 
-// checkCopy refuses what makes no sense before anything is dialed.
+// checkCopy refuses arguments that make no sense, before cp connects anywhere.
 func checkCopy(from []string, to string) error {
 	urls := 0
 	for _, arg := range append([]string{to}, from...) {
@@ -109,7 +110,7 @@ func checkCopy(from []string, to string) error {
 		}
 	}
 	if urls == 0 {
-		return usagef("none of these is a URL: use cp(1) for local files")
+		return usagef("no argument is a URL: use cp(1) for local files")
 	}
 	for _, arg := range from {
 		if !nfsclient.IsURL(arg) && !nfsclient.IsURL(to) {
@@ -136,7 +137,7 @@ func (c *copier) one(ctx context.Context, arg string, dst target, name string) e
 	}
 	if name == "" {
 		if name = src.name; name == "/" || name == "." || name == ".." {
-			return argErr(arg, "", errors.New("has no name to copy it under: give the destination's name"))
+			return argErr(arg, "", errors.New("has no name to copy it to: name the destination file"))
 		}
 	}
 	if src.mode.IsDir() && !c.recursive {
@@ -145,7 +146,7 @@ func (c *copier) one(ctx context.Context, arg string, dst target, name string) e
 	return c.copy(ctx, src, dst, name)
 }
 
-// source finds a source. Symbolic links are followed unless they are to be copied.
+// source finds a source. It follows symbolic links unless they are to be copied as links.
 func (c *copier) source(ctx context.Context, arg string) (*source, error) {
 	if !nfsclient.IsURL(arg) {
 		return localSource(arg, !c.recursive)
@@ -159,8 +160,8 @@ func (c *copier) source(ctx context.Context, arg string) (*source, error) {
 	return src, nil
 }
 
-// destination finds the directory to copy into and the name in it; "" means the
-// name of each source.
+// destination finds the directory to copy into and the name there; "" means the name of each
+// source.
 func (c *copier) destination(ctx context.Context, arg string, several bool) (target, string, error) {
 	if nfsclient.IsURL(arg) {
 		if c.push.on {
@@ -208,17 +209,17 @@ func (c *copier) copy(ctx context.Context, src *source, dst target, name string)
 		return dst.put(ctx, c, name, src)
 	}
 	c.partial = true
-	c.a.report(fmt.Errorf("%s: left out: a %s", src.show, typeName(src.mode)))
+	c.a.report(fmt.Errorf("%s: skipped: a %s", src.show, typeName(src.mode)))
 	return nil
 }
 
-// copyDir copies a directory and what is in it. Errors inside are reported and do
-// not stop the rest.
+// copyDir copies a directory and its contents. It reports errors inside and continues with the
+// rest.
 func (c *copier) copyDir(ctx context.Context, src *source, dst target, name string) error {
 	if dst.inside(src) {
 		return fmt.Errorf("%s: cannot copy a directory into itself", src.show)
 	}
-	list, err := src.list(ctx) // before the destination is made, which may be in it
+	list, err := src.list(ctx) // before the destination is made, which may be inside
 	if err != nil {
 		return err
 	}
@@ -240,7 +241,7 @@ func (c *copier) copyDir(ctx context.Context, src *source, dst target, name stri
 	return sub.finish(ctx, c, src)
 }
 
-// say prints what is copied, with -v.
+// say prints what is copied, if -v was given.
 func (c *copier) say(src *source, dst target, name string) {
 	if c.verbose {
 		fmt.Fprintf(c.a.stderr, "%s -> %s\n", src.show, path.Join(dst.show(), name))

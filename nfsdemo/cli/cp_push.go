@@ -12,26 +12,26 @@ import (
 // pushFlags are the flags of commands that can write by push.
 type pushFlags struct {
 	on     bool
-	secret string // file; "": the user's
+	secret string // file; "": in the user's configuration directory
 }
 
 func (f *pushFlags) add(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.on, "push", false, "append to a push log at the server instead of calling WRITE, if it has that")
-	cmd.Flags().StringVar(&f.secret, "push-secret", "", "with --push: `file` with the secret of the log, made if there is none (default: one of yours for the server)")
+	cmd.Flags().BoolVar(&f.on, "push", false, "append to a push log at the server instead of calling WRITE, if the server has one")
+	cmd.Flags().StringVar(&f.secret, "push-secret", "", "with --push: `file` with the secret of the log, made if it does not exist (default: one per server in your configuration directory)")
 }
 
-// check refuses what makes no sense before anything is dialed.
+// check refuses flags that make no sense, before the command connects anywhere.
 func (f *pushFlags) check(to string) error {
 	switch {
 	case f.secret != "" && !f.on:
-		return usagef("--push-secret is for --push")
+		return usagef("--push-secret needs --push: add it")
 	case f.on && !nfsclient.IsURL(to):
-		return usagef("--push is for files that are copied to a server, and %s is local", to)
+		return usagef("--push is for copying to a server, but %s is local: leave it out", to)
 	}
 	return nil
 }
 
-// config opens the secret, and returns what Dial wants for a server.
+// config opens the secret and returns the configuration that Dial needs for a server.
 func (f *pushFlags) config(u *nfsclient.URL) (*nfsclient.PushConfig, *secretFile, error) {
 	var s *secretFile
 	var err error
@@ -49,15 +49,15 @@ func (f *pushFlags) config(u *nfsclient.URL) (*nfsclient.PushConfig, *secretFile
 // copyJSON is a line of cp --json.
 type copyJSON struct {
 	Source string `json:"source"`
-	Path   string `json:"path"`             // it was copied to
-	Octets int64  `json:"octets"`           // that were copied
-	Pushed int64  `json:"pushed"`           // of them, by push
-	Rung   string `json:"rung,omitempty"`   // by what: native, append; write for WRITE and COMMIT
-	Level  string `json:"level,omitempty"`  // what that was worth: placed, persistent
+	Path   string `json:"path"`             // where it was copied to
+	Octets int64  `json:"octets"`           // copied
+	Pushed int64  `json:"pushed"`           // how many of them by push
+	Rung   string `json:"rung,omitempty"`   // how: native, append; write for WRITE and COMMIT
+	Level  string `json:"level,omitempty"`  // how durable: placed, persistent
 	Reason string `json:"reason,omitempty"` // why not all was pushed, with --push
 }
 
-// refused looks whether the server has refused the secret of the log of c.
+// refused sets the hint if the server has refused the secret of the log of by.
 func (c *copier) refused(by *nfsclient.Client, why error) {
 	if !errors.Is(why, push.StatusRefused) {
 		return
@@ -69,7 +69,7 @@ func (c *copier) refused(by *nfsclient.Client, why error) {
 	}
 }
 
-// wrote is told how a file was written to a server.
+// wrote counts, and with --json prints, how a file was written to a server.
 func (c *copier) wrote(src *source, to string, p *nfsclient.Pushed) error {
 	if c.push.on {
 		c.pushed.add(p)
@@ -93,8 +93,8 @@ type pushTotals struct {
 	level          string
 	rung           push.Rung
 	plain, written int64  // by WRITE and COMMIT
-	why            error  // of the first of them
-	hint           string // what to do about it; "": nothing is known
+	why            error  // why the first of them was not pushed
+	hint           string // what to do about it; "" if unknown
 }
 
 func (t *pushTotals) add(p *nfsclient.Pushed) {
@@ -115,7 +115,7 @@ func (t *pushTotals) add(p *nfsclient.Pushed) {
 	}
 }
 
-// report says on standard error by what the files were written.
+// report says on standard error how the files were written.
 func (t *pushTotals) report(a *app) {
 	if t.octets > 0 {
 		fmt.Fprintf(a.stderr, "nfsdemo: pushed %s of %s: %v, %s\n", amount(t.octets), files(t.files), t.rung, t.level)
@@ -135,7 +135,7 @@ func files(n int64) string {
 	return fmt.Sprintf("%d files", n)
 }
 
-// reasonOf says why a file was not pushed, without its path and what ErrNoPush repeats.
+// reasonOf says why a file was not pushed, without its path and the text of ErrNoPush.
 func reasonOf(err error) string {
 	err = bare(err)
 	if u, ok := err.(interface{ Unwrap() []error }); ok && errors.Is(err, nfsclient.ErrNoPush) {
@@ -144,7 +144,7 @@ func reasonOf(err error) string {
 		}
 	}
 	if errors.Is(err, push.ErrNoProgram) {
-		return "the server does not take pushed writes (nfsdemo serve does with --push-log DIR)"
+		return "the server does not accept pushed writes (start nfsdemo serve with --push-log DIR)"
 	}
 	return explain(err)
 }

@@ -5,11 +5,11 @@ import (
 	"io"
 )
 
-// ctxReader is a reader whose Read ends with its context, so that an interrupt
-// ends a command that waits for standard input. The abandoned Read beneath may
-// still write into its buffer: nothing must be read after the first error.
+// ctxReader is a reader whose Read ends with its context, so that an interrupt ends a command
+// that waits for standard input. After the first error the abandoned Read may still write into
+// its buffer, so the caller must not use that buffer or read again.
 type ctxReader struct {
-	ctx context.Context //nolint:containedctx // io.Reader has no other way
+	ctx context.Context //nolint:containedctx // io.Reader takes no context
 	r   io.Reader
 }
 

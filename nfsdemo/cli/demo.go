@@ -12,7 +12,7 @@ import (
 	"github.com/stag-rdma/stag/transport"
 )
 
-// demoSizes are the files that demo writes, in octets: around the inline limit,
+// demoSizes are the sizes of the files that demo writes, in octets: around the inline threshold,
 // pages and blocks.
 var demoSizes = []int{0, 1, 4095, 4096, 4097, 65537, 1<<20 + 3, 16 << 20, 64 << 20}
 
@@ -33,8 +33,8 @@ type demo struct {
 type stepJSON struct {
 	Step      string  `json:"step"`
 	Calls     uint64  `json:"calls"`
-	RDMARead  uint64  `json:"rdma_read"`  // octets of chunks pulled by the server
-	RDMAWrite uint64  `json:"rdma_write"` // octets pushed by the server
+	RDMARead  uint64  `json:"rdma_read"`  // octets of chunks that the server pulled
+	RDMAWrite uint64  `json:"rdma_write"` // octets of chunks that the server pushed
 	Inline    uint64  `json:"inline"`     // octets of Sends, both ways
 	Credits   int     `json:"credits"`
 	Seconds   float64 `json:"seconds"`
@@ -45,8 +45,8 @@ func (a *app) demoCmd() *cobra.Command {
 	return a.demoFlags(&cobra.Command{
 		Use:   "demo",
 		Short: "Show both ends in one process",
-		Long: `demo starts a server on a temporary directory and a client, which talk NFSv3 over
-RPC-over-RDMA on loopback, needs no privileges and leaves nothing behind. It writes
+		Long: `demo starts a server of a temporary directory and a client, which speak NFSv3 over
+RPC-over-RDMA on loopback. It needs no privileges and leaves nothing behind. It writes
 files of many sizes, reads them back and compares, lists, renames and removes, and
 prints what each step moved, and how: pulled by RDMA Read (writes), pushed by RDMA
 Write (reads) or inline in Sends.`,
@@ -56,12 +56,12 @@ Write (reads) or inline in Sends.`,
 	})
 }
 
-// demoFlags adds what demo can be told.
+// demoFlags adds the flags of demo.
 func (a *app) demoFlags(cmd *cobra.Command) *cobra.Command {
 	most, profile := 0, transport.ProfileRFC8166
 	addProfileFlag(cmd, &profile)
-	cmd.Flags().BoolVar(&a.json, "json", false, "one JSON object per step")
-	cmd.Flags().IntVar(&most, "max", demoSizes[len(demoSizes)-1], "leave out files of more `octets`")
+	cmd.Flags().BoolVar(&a.json, "json", false, "print a JSON object per step")
+	cmd.Flags().IntVar(&most, "max", demoSizes[len(demoSizes)-1], "skip files with more `octets`")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if most < 0 {
 			return usagef("--max %d: want 0 or more", most)
@@ -125,7 +125,7 @@ func (d *demo) setUp(ctx context.Context) (err error) {
 	}})
 }
 
-// tearDown ends both ends and removes the directory.
+// tearDown stops both ends and removes the directory.
 func (d *demo) tearDown() error {
 	if d.c != nil {
 		_ = d.c.Close() // every answer was received
@@ -144,7 +144,7 @@ func (d *demo) tearDown() error {
 	return err
 }
 
-// take takes a step and counts what it moved.
+// take runs a step and counts what it moved.
 func (d *demo) take(ctx context.Context, s step) error {
 	var before transport.Stats
 	if d.c != nil {

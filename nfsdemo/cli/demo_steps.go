@@ -20,7 +20,7 @@ type step struct {
 	do   func(ctx context.Context) error
 }
 
-// steps lists the steps after the mount; files larger than most are left out.
+// steps lists the steps after the mount. It skips files larger than most.
 func (d *demo) steps(most int) []step {
 	sizes := slices.DeleteFunc(slices.Clone(demoSizes), func(n int) bool { return n > most })
 	d.data = make(nfsclient.Memory, slices.Max(append(sizes, 0)))
@@ -86,7 +86,7 @@ func (d *demo) read(ctx context.Context, n int) error {
 	return nil
 }
 
-// firstDifference returns where a and b, of one length, differ.
+// firstDifference returns the first index at which a and b, of equal length, differ.
 func firstDifference(a, b []byte) int {
 	for i := range a {
 		if a[i] != b[i] {
@@ -115,7 +115,7 @@ func (d *demo) mkdir(ctx context.Context) error {
 func (d *demo) list(ctx context.Context, files int) error {
 	list, err := d.c.ReadDir(ctx, d.root)
 	if err == nil && len(list) != files+2 {
-		err = fmt.Errorf("%d names are listed, want %d", len(list), files+2)
+		err = fmt.Errorf("listed %d names, want %d", len(list), files+2)
 	}
 	return err
 }
@@ -136,7 +136,7 @@ func (d *demo) rename(ctx context.Context) error {
 	return err
 }
 
-// remove removes all, and looks at the server's disk.
+// remove removes everything, and looks at the server's disk.
 func (d *demo) remove(ctx context.Context) error {
 	list, err := d.c.ReadDir(ctx, d.root)
 	if err != nil {

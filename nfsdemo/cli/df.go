@@ -31,7 +31,7 @@ func (a *app) dfCmd() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error { return a.df(cmd.Context(), args, inodes) },
 	}
 	cmd.Flags().BoolVarP(&inodes, "inodes", "i", false, "count files instead of octets")
-	cmd.Flags().BoolVar(&a.json, "json", false, "one JSON object per URL")
+	cmd.Flags().BoolVar(&a.json, "json", false, "print a JSON object per URL")
 	a.addClientFlags(cmd)
 	return cmd
 }
@@ -85,7 +85,7 @@ func spaceRow(r *remote, fs *nfs3.FSStatRes, inodes bool) []string {
 	return []string{r.c.Export(), show(total), show(used), show(avail), percent, r.arg}
 }
 
-// usedPercent is the share in use of what can be used, in percent, rounded up.
+// usedPercent is the used share of the usable space, in percent, rounded up.
 func usedPercent(used, avail uint64) int {
 	share := float64(used) / (float64(used) + float64(avail)) * 100
 	return int(share + 0.999999)

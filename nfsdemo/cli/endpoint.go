@@ -18,7 +18,7 @@ type source struct {
 	name  string // last element of the path
 	show  string // for messages
 	mode  fs.FileMode
-	size  int64 // octets, -1 if not known
+	size  int64 // octets, -1 if unknown
 	mtime time.Time
 
 	client *nfsclient.Client // of node
@@ -37,7 +37,7 @@ type target interface {
 	symlink(ctx context.Context, c *copier, name, to string) error
 	// sub makes a directory, or opens the one that exists.
 	sub(ctx context.Context, name string, mode fs.FileMode) (target, error)
-	// finish gives the directory the attributes of src, when all is in it.
+	// finish gives the directory the attributes of src, after everything was copied into it.
 	finish(ctx context.Context, c *copier, src *source) error
 	// inside reports whether the target is src or below it.
 	inside(src *source) bool
@@ -45,10 +45,10 @@ type target interface {
 	close()
 }
 
-// errSameFile is a file copied onto itself.
+// errSameFile reports an attempt to copy a file onto itself.
 var errSameFile = errors.New("source and destination are the same file")
 
-// errChanged is a file that became shorter while it was copied.
+// errChanged reports a file that became shorter while it was copied.
 var errChanged = errors.New("the file became shorter while it was copied")
 
 func isLink(m fs.FileMode) bool { return m&fs.ModeSymlink != 0 }
@@ -75,7 +75,7 @@ func localSource(p string, follow bool) (*source, error) {
 	}, nil
 }
 
-// list returns what is in a directory.
+// list returns the contents of a directory.
 func (s *source) list(ctx context.Context) ([]*source, error) {
 	var list []*source
 	if s.node != nil {
@@ -94,7 +94,7 @@ func (s *source) list(ctx context.Context) ([]*source, error) {
 	for _, e := range entries {
 		child, err := localSource(filepath.Join(s.local, e.Name()), false)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // gone meanwhile
+			continue // removed meanwhile
 		}
 		if err != nil {
 			return nil, err
@@ -130,7 +130,7 @@ func (s *source) open(ctx context.Context) (io.ReaderAt, func(), error) {
 	return f, func() { _ = f.Close() }, nil // it was only read
 }
 
-// complete checks that nothing was lost on the way.
+// complete checks that the whole file was copied.
 func (s *source) complete(done int64) error {
 	if s.stream == nil && done < s.size {
 		return fmt.Errorf("%s: %w", s.show, errChanged)

@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 )
 
-// localDir is a local directory. What the user named is opened as it stands; in
-// directories that were copied from a server everything goes through an os.Root,
-// so that no name or symbolic link a server invents leads out of them.
+// localDir is a local directory. The path that the user named is opened as it is. In directories
+// copied from a server everything goes through an os.Root, so that no name or symbolic link from
+// the server leads out of them.
 type localDir struct {
 	path string
 	root *os.Root // nil for the directory that the user named
@@ -23,7 +23,7 @@ func (d *localDir) inside(src *source) bool { return false }
 // close implements target.
 func (d *localDir) close() {
 	if d.root != nil {
-		_ = d.root.Close() // nothing was written through it that is not closed
+		_ = d.root.Close() // all files written through it are closed
 	}
 }
 
@@ -104,7 +104,7 @@ func (d *localDir) attributes(f *os.File, name string, src *source) error {
 	return os.Chtimes(f.Name(), src.mtime, src.mtime)
 }
 
-// symlink implements target. A link that exists is replaced.
+// symlink implements target. It replaces an existing link.
 func (d *localDir) symlink(_ context.Context, c *copier, name, to string) error {
 	link := func() error { return os.Symlink(to, filepath.Join(d.path, name)) }
 	stat := func() (fs.FileInfo, error) { return os.Lstat(filepath.Join(d.path, name)) }

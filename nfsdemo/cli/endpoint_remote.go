@@ -13,7 +13,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 )
 
-// cleanUpTime bounds the removal of a file that was not finished.
+// cleanUpTime limits the removal of an unfinished file.
 const cleanUpTime = 2 * time.Second
 
 // remoteDir is a directory on a server.
@@ -31,8 +31,8 @@ func (d *remoteDir) inside(src *source) bool {
 		(d.n.Path == src.node.Path || strings.HasPrefix(d.n.Path, strings.TrimSuffix(src.node.Path, "/")+"/"))
 }
 
-// put implements target. An existing file is not cut before the copy but after it:
-// should it be the source, reached by another way, nothing is lost.
+// put implements target. It truncates an existing file after the copy, not before: if the file
+// is the source under another name, nothing is lost.
 func (d *remoteDir) put(ctx context.Context, c *copier, name string, src *source) error {
 	n, err := d.c.Create(ctx, d.n, name, uint32(src.mode.Perm()), true)
 	created := err == nil
@@ -104,7 +104,7 @@ func (d *remoteDir) fill(ctx context.Context, c *copier, n *nfsclient.Node, src 
 	return err
 }
 
-// write copies data into n, by push if that was asked for.
+// write copies data into n, with --push by push.
 func (d *remoteDir) write(ctx context.Context, c *copier, n *nfsclient.Node, data io.ReaderAt, size int64) (nfsclient.Pushed, error) {
 	if c.push.on {
 		return d.c.PushFrom(ctx, n, data, size, c.bar.counter())
@@ -113,7 +113,7 @@ func (d *remoteDir) write(ctx context.Context, c *copier, n *nfsclient.Node, dat
 	return nfsclient.Pushed{Size: done}, err
 }
 
-// symlink implements target. A link that exists is replaced.
+// symlink implements target. It replaces an existing link.
 func (d *remoteDir) symlink(ctx context.Context, c *copier, name, to string) error {
 	_, err := d.c.Symlink(ctx, d.n, name, to)
 	if !errors.Is(err, fs.ErrExist) || c.keep {
@@ -130,7 +130,7 @@ func (d *remoteDir) symlink(ctx context.Context, c *copier, name, to string) err
 	return err
 }
 
-// keepExisting makes no error of what -n leaves alone.
+// keepExisting returns err, or nil if it is only that the name exists, which -n permits.
 func keepExisting(err error) error {
 	if errors.Is(err, fs.ErrExist) {
 		return nil

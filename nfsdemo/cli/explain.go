@@ -15,10 +15,10 @@ import (
 	"github.com/stag-rdma/stag/transport"
 )
 
-// errReported is a failure whose errors were printed already.
+// errReported is a failure whose errors have been printed.
 var errReported = errors.New("reported")
 
-// usageError is a command line that was not understood.
+// usageError reports a command line that was not understood.
 type usageError struct{ msg string }
 
 func (e *usageError) Error() string { return e.msg }
@@ -35,7 +35,7 @@ func exitStatus(err error) int {
 		return exitUsage
 	}
 	if errors.Is(err, transport.ErrConfig) {
-		return exitUsage // settings come from flags
+		return exitUsage // the settings come from flags
 	}
 	return exitFailed
 }
@@ -67,7 +67,7 @@ func reason(err error) string {
 	return fmt.Sprintf("%sconnection to %s lost: %v", what, oe.Addr, oe.Err)
 }
 
-// dialReason says why a server cannot be used.
+// dialReason says why a server could not be used.
 func dialReason(e *dialError) string {
 	switch {
 	case errors.Is(e, syscall.ECONNREFUSED):
@@ -83,7 +83,7 @@ func dialReason(e *dialError) string {
 			return fmt.Sprintf("%s: %s refused the connection", e.u, e.u.Addr())
 		}
 		if oe.Op == transport.OpDial && e.u.Scheme == nfsclient.SchemeRDMA && hungUp(e.err) {
-			return fmt.Sprintf("%s: no iWARP peer at %s: it closed the connection in the start-up", e.u, e.u.Addr())
+			return fmt.Sprintf("%s: no iWARP peer at %s: it closed the connection during the start-up", e.u, e.u.Addr())
 		}
 		if oe.Op == transport.OpDial && e.u.Scheme == nfsclient.SchemeRDMA {
 			return fmt.Sprintf("%s: no iWARP peer at %s (%v)", e.u, e.u.Addr(), oe.Err)
@@ -122,12 +122,12 @@ func hint(err error) string {
 		return dialHint(de)
 	}
 	if _, remote := errors.AsType[*nfsclient.StatusError](err); remote && errors.Is(err, fs.ErrPermission) {
-		return "the server decides by user id, see --uid and --gid, and may map root to nobody"
+		return "the server checks the user id (see --uid and --gid), and may map root to nobody"
 	}
 	return "" // an OpError of the transport has its own hint
 }
 
-// dialHint is about servers that cannot be used.
+// dialHint says what to do about a server that could not be used.
 func dialHint(e *dialError) string {
 	rdma := e.u.Scheme == nfsclient.SchemeRDMA
 	me, mount := errors.AsType[*nfsclient.MountError](e.err)
@@ -137,30 +137,30 @@ func dialHint(e *dialError) string {
 	case export, service:
 		return ""
 	case mount && errors.Is(me, fs.ErrPermission):
-		return "the server may not admit this host, or want --reserved-port"
+		return "the server may not admit this host, or may require --reserved-port"
 	case mount:
 		return ""
 	case errors.Is(e.err, syscall.ECONNREFUSED):
 		return "start the server, or give its port as host:port"
 	case e.reservedPort && errors.Is(e.err, fs.ErrPermission):
-		return "--reserved-port needs privileges"
+		return "--reserved-port needs privileges: run as root, or leave it out"
 	case errors.Is(e.err, syscall.EHOSTUNREACH), errors.Is(e.err, syscall.ENETUNREACH):
 		return "check the address"
 	case isTimeout(e.err):
-		return otherScheme(rdma, "is it the right host and port, and not behind a firewall? ")
+		return otherScheme(rdma, "check the host, the port and the firewall; ")
 	case hungUp(e.err), errors.Is(e.err, net.ErrClosed):
 		return otherScheme(rdma, "")
 	}
 	switch oe, ok := errors.AsType[*transport.OpError](e.err); {
 	case ok && oe.Rejected():
-		return "it may not serve this address, or be full; its log says why"
+		return "it may not serve this address, or may be full: see its log"
 	case ok && oe.Op == transport.OpDial && rdma:
 		return otherScheme(rdma, "")
 	}
 	return ""
 }
 
-// otherScheme points to the other transport.
+// otherScheme suggests the URL scheme of the other transport.
 func otherScheme(rdma bool, first string) string {
 	if rdma {
 		return first + "if this is not an iWARP port but NFS over TCP, use nfs://"

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// octets formats a count for people: exact below 10 KiB, else three digits and
-// a binary unit.
+// octets formats a count for people: exact below 10 KiB, otherwise three digits and a binary
+// unit.
 func octets(n uint64) string {
 	if n < 10<<10 {
 		return strconv.FormatUint(n, 10)
@@ -28,7 +28,7 @@ func octets(n uint64) string {
 	return fmt.Sprintf("%.0f EiB", f/1024)
 }
 
-// amount is octets with its unit at any size.
+// amount is octets, but always with a unit.
 func amount(n int64) string {
 	if n < 10<<10 {
 		return plural(int(n), "octet")
@@ -36,7 +36,7 @@ func amount(n int64) string {
 	return octets(uint64(n))
 }
 
-// modeString formats mode bits as ls -l does: type letter first.
+// modeString formats mode bits as ls -l does.
 func modeString(m fs.FileMode) string {
 	b := []byte("-rwxrwxrwx")
 	for i, bit := 0, fs.FileMode(0o400); i < 9; i, bit = i+1, bit>>1 {
@@ -98,8 +98,8 @@ func typeName(m fs.FileMode) string {
 	return "regular file"
 }
 
-// listTime formats a time as ls -l does: the year instead of the hour when it is
-// not within half a year of now.
+// listTime formats a time as ls -l does: with the year instead of the hour if it is more than
+// half a year from now.
 func listTime(t, now time.Time) string {
 	const halfYear = 182 * 24 * time.Hour
 	if d := now.Sub(t); d > halfYear || d < -halfYear {

@@ -19,30 +19,30 @@ import (
 // addIntentsFlag adds --intents.
 func addIntentsFlag(cmd *cobra.Command, dir *string) {
 	cmd.Flags().StringVar(dir, "intents", "",
-		"`directory` of a journal by which changes run exactly once, also across a crash of this server; made if it is not there")
+		"keep a journal in this `directory`, so that changes run exactly once, even if this server crashes; made if it does not exist")
 }
 
-// checkIntents says what is wrong with --intents beside the other flags.
+// checkIntents refuses combinations of --intents with other flags.
 func (cfg *serviceConfig) checkIntents() error {
 	switch {
 	case cfg.intents == "":
 		return nil
 	case cfg.memory:
-		return usagef("--intents with --memory: nothing of it outlives the server")
+		return usagef("--intents with --memory: no file outlives the server; leave one out")
 	case cfg.readOnly:
-		return usagef("--intents with --read-only: there is nothing to be run once")
+		return usagef("--intents with --read-only: there are no changes to run exactly once; leave one out")
 	}
 	return nil
 }
 
-// exactlyOnce puts a journal in front of h, if there is to be one: what a crash has left
-// open is settled when it returns.
+// exactlyOnce puts a journal in front of h, with --intents. When it returns, the calls that a
+// crash left open are settled.
 func (s *service) exactlyOnce(ctx context.Context, cfg *serviceConfig, h *server.Server) (transport.Handler, error) {
 	if cfg.intents == "" {
 		return h, nil
 	}
 	if inside(cfg.intents, s.path) {
-		return nil, usagef("--intents %s is in the export: clients could change it; name a directory elsewhere", cfg.intents)
+		return nil, usagef("--intents %s is inside the export: clients could change it; name a directory elsewhere", cfg.intents)
 	}
 	if err := os.MkdirAll(cfg.intents, 0o700); err != nil {
 		return nil, fmt.Errorf("--intents %s: %w", cfg.intents, bare(err))
@@ -53,7 +53,7 @@ func (s *service) exactlyOnce(ctx context.Context, cfg *serviceConfig, h *server
 	case errors.Is(err, pmem.ErrLocked):
 		return nil, fmt.Errorf("--intents %s: another server has it open: stop that one, or give each export a directory of its own", cfg.intents)
 	case commitlog.TailError(err):
-		return nil, fmt.Errorf("--intents %s: %w; what it holds, and how it can be mended, says nfsdemo log verify", cfg.intents, err)
+		return nil, fmt.Errorf("--intents %s: %w; nfsdemo log verify shows what it holds, and how to mend it", cfg.intents, err)
 	case err != nil:
 		return nil, fmt.Errorf("--intents %s: %w", cfg.intents, err)
 	}
@@ -64,7 +64,7 @@ func (s *service) exactlyOnce(ctx context.Context, cfg *serviceConfig, h *server
 	return first, nil
 }
 
-// inside says whether a path is that of dir, or below it.
+// inside reports whether path is dir, or below it.
 func inside(path, dir string) bool {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -80,7 +80,7 @@ func inside(path, dir string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// closeJournal closes it when nobody is served any more.
+// closeJournal closes the journal, after the last call was served.
 func (s *service) closeJournal() error {
 	if s.once == nil {
 		return nil
@@ -93,7 +93,7 @@ func (s *service) closeJournal() error {
 	return nil
 }
 
-// printOnce says what the journal has done, if there is one.
+// printOnce prints what the journal has done, if there is one.
 func (s *service) printOnce(w io.Writer) {
 	if s.once != nil {
 		fmt.Fprintf(w, "nfsdemo: exactly once: %v\n", s.once.Stats())

@@ -59,7 +59,7 @@ func TestIntentsDamaged(t *testing.T) {
 	if err := errors.Join(err, f.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newService(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "says nfsdemo log verify") {
+	if _, err := newService(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "nfsdemo log verify shows") {
 		t.Error(err)
 	}
 }

@@ -25,7 +25,7 @@ type fileJSON struct {
 	Ctime  time.Time `json:"ctime"`
 	Target string    `json:"target,omitempty"` // of a symbolic link
 	Handle string    `json:"handle,omitempty"` // hexadecimal; stat only
-	// The octets of path and target that are no UTF-8, which JSON cannot say.
+	// The octets of path and target if these are not UTF-8, which JSON cannot represent.
 	PathOctets   []byte `json:"path_base64,omitempty"`
 	TargetOctets []byte `json:"target_base64,omitempty"`
 }
@@ -41,7 +41,7 @@ func newFileJSON(n *nfsclient.Node, target string) *fileJSON {
 	}
 }
 
-// foreign returns the octets of a name that is no UTF-8, else nothing.
+// foreign returns the octets of a name that is not UTF-8, and nil for other names.
 func foreign(name string) []byte {
 	if utf8.ValidString(name) {
 		return nil

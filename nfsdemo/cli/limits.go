@@ -10,8 +10,8 @@ import (
 	"github.com/stag-rdma/stag/transport"
 )
 
-// limitFlags are the flags that say whom a server serves, and how much of it one client
-// may have.
+// limitFlags are the flags that say which clients a server serves, and how much one client may
+// use.
 type limitFlags struct {
 	allow        []string
 	conns        int
@@ -25,24 +25,24 @@ type limitFlags struct {
 // add declares the flags on a command.
 func (f *limitFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringSliceVar(&f.allow, "allow", nil, "serve only clients of this `network`, 192.0.2.0/24, or address; repeat it for several")
-	flags.IntVar(&f.conns, "max-connections", 0, "connections at a time; 0: 16384")
-	flags.IntVar(&f.clientConns, "client-connections", 0, "connections of one client address; 0: an eighth of all, -1: no limit of its own")
-	flags.IntVar(&f.memory, "memory-limit", 0, "`MiB` for calls whose data are on their way; 0: 256")
-	flags.IntVar(&f.clientMemory, "client-memory", 0, "`MiB` of these for one client address; 0: half of all, -1: no limit of its own")
-	flags.IntVar(&f.pulls, "max-pulls", 0, "calls whose chunks are read at a time; 0: 4096")
-	flags.IntVar(&f.clientPulls, "client-pulls", 0, "calls of one client address whose chunks are read; 0: a quarter of all, -1: no limit of its own")
+	flags.StringSliceVar(&f.allow, "allow", nil, "serve only clients in this `network` (192.0.2.0/24) or with this address; can be repeated")
+	flags.IntVar(&f.conns, "max-connections", 0, "most connections at a time; 0: 16384")
+	flags.IntVar(&f.clientConns, "client-connections", 0, "most connections of one client address; 0: an eighth of all, -1: no separate limit")
+	flags.IntVar(&f.memory, "memory-limit", 0, "`MiB` for calls whose data are in transit; 0: 256")
+	flags.IntVar(&f.clientMemory, "client-memory", 0, "`MiB` of these for one client address; 0: half of all, -1: no separate limit")
+	flags.IntVar(&f.pulls, "max-pulls", 0, "most calls whose chunks are read at a time; 0: 4096")
+	flags.IntVar(&f.clientPulls, "client-pulls", 0, "most of these for one client address; 0: a quarter of all, -1: no separate limit")
 }
 
-// Ranges of flags. What transport.Config refuses is refused here before, since its errors name its own fields.
+// Ranges of flags. They are checked here because errors of transport.Config name its fields, not the flags.
 const (
 	maxCredits = 4096                                // on one connection
 	maxCount   = 1 << 30                             // of connections, of pulls
 	minMiB     = transport.DefaultMaxPayload>>20 + 1 // room for the largest call
-	maxMiB     = min(math.MaxInt64>>20, math.MaxInt) // in octets it fits an int64
+	maxMiB     = min(math.MaxInt64>>20, math.MaxInt) // fits an int64 in octets
 )
 
-// inRange refuses the value n of a flag unless it is 0, the default, or least to most.
+// inRange refuses the value n of a flag unless it is least to most, or 0 for the default.
 func inRange(flag string, n, least, most int) error {
 	if n != 0 && (n < least || n > most) {
 		return usagef("--%s %d: want %d to %d, or 0 for the default", flag, n, least, most)
@@ -57,7 +57,7 @@ type setting struct {
 	unlimited      bool // by -1
 }
 
-// checkSettings refuses the first that is out of range.
+// checkSettings refuses the first setting that is out of range.
 func checkSettings(all []setting) error {
 	for _, s := range all {
 		if s.unlimited && s.n < -1 {
@@ -103,17 +103,17 @@ func (f *limitFlags) apply(cfg *transport.Config) error {
 	return nil
 }
 
-// refusals says what a server has refused; "" if nothing.
+// refusals says what a server has refused; "" if it has refused nothing.
 func refusals(s transport.Stats) string {
 	if s.NotAllowed+s.TooMany+s.SlowPeers == 0 {
 		return ""
 	}
-	return fmt.Sprintf("refused %d connections of clients not allowed and %d beyond the limits, gave %d up as too slow",
+	return fmt.Sprintf("refused %d connections of clients that are not allowed and %d beyond the limits; closed %d that were too slow",
 		s.NotAllowed, s.TooMany, s.SlowPeers)
 }
 
-// allowed is l without the connections of clients that allow does not admit, which are
-// closed at once.
+// allowed returns a listener that passes on the connections of l that allow admits, and closes
+// the others at once.
 func allowed(l net.Listener, allow func(net.Addr) bool) net.Listener {
 	if allow == nil {
 		return l
@@ -133,6 +133,6 @@ func (l *allowListener) Accept() (net.Conn, error) {
 		if err != nil || l.allow(c.RemoteAddr()) {
 			return c, err
 		}
-		_ = c.Close() // nothing was said on it
+		_ = c.Close() // nothing was sent on it
 	}
 }

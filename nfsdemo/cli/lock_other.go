@@ -4,5 +4,5 @@ package cli
 
 import "os"
 
-// lockFile does nothing here: two processes would end each other's sessions.
+// lockFile does nothing here. Two processes with the same file end each other's sessions.
 func lockFile(*os.File) error { return nil }

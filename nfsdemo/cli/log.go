@@ -11,7 +11,7 @@ import (
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
-// logJSON is what log verify --json prints, and log dump --json behind the records.
+// logJSON is what log verify --json prints, and log dump --json after the records.
 type logJSON struct {
 	Version    int     `json:"version"`
 	ID         string  `json:"id"`
@@ -47,16 +47,16 @@ type recordJSON struct {
 func (a *app) logCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "log",
-		Short: "Look into a commit log",
-		Long: `log looks into the file of a commit log (transport/commitlog) and changes nothing,
-unless --force is given to mend or push. Nobody should be appending meanwhile. docs/commitlog-format.md
-says what the numbers mean.`,
+		Short: "Inspect commit logs",
+		Long: `log inspects the files of commit logs (transport/commitlog). It changes nothing, except
+mend and push with --force. First stop the process that appends to the log.
+docs/commitlog-format.md explains the numbers.`,
 		Example: "  nfsdemo log verify /var/lib/nfsdemo/journal\n  nfsdemo log push /var/lib/stag",
 		Args:    unknownCommand,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	dump := &cobra.Command{
-		Use: "dump FILE", Short: "Print every record that recovery would hand out",
+		Use: "dump FILE", Short: "Print every record that recovery would return",
 		Example: "  nfsdemo log dump /var/lib/app/log\n  nfsdemo log dump --json log | jq -r .seq",
 		Args:    nArgs(1, 1, "one file"),
 		RunE:    func(_ *cobra.Command, args []string) error { return a.dumpLog(args[0], true) },
@@ -68,7 +68,7 @@ says what the numbers mean.`,
 		RunE:    func(_ *cobra.Command, args []string) error { return a.dumpLog(args[0], false) },
 	}
 	for _, c := range []*cobra.Command{dump, verify, a.logMendCmd(), a.logRepliesCmd(), a.logPushCmd()} {
-		c.Flags().BoolVar(&a.json, "json", false, "one JSON object per line")
+		c.Flags().BoolVar(&a.json, "json", false, "print a JSON object per line")
 		cmd.AddCommand(c)
 	}
 	return cmd
@@ -86,7 +86,7 @@ func (a *app) dumpLog(path string, records bool) error {
 		return err
 	}
 	if fi.IsDir() {
-		return fmt.Errorf("%s: is a directory: name the file of a log", path)
+		return fmt.Errorf("%s: is a directory: name a log file", path)
 	}
 	n := uint64(0)
 	see := func(r *commitlog.Record) error {
@@ -114,8 +114,8 @@ func (a *app) dumpLog(path string, records bool) error {
 	return nil
 }
 
-// printRecord prints a line. Columns are as wide as usual numbers, since the records are
-// not held to be measured.
+// printRecord prints a line. Columns have the width of usual numbers: the records are printed
+// as they come, before all their widths are known.
 func (a *app) printRecord(r *commitlog.Record, first bool) error {
 	if a.json {
 		return a.printJSON(recordJSON{r.Seq, r.Epoch, r.Pos, len(r.Payload), r.Payload})
@@ -129,8 +129,8 @@ func (a *app) printRecord(r *commitlog.Record, first bool) error {
 	return err
 }
 
-// beginning shows the first octets of a payload: as text if all of it is, else in
-// hexadecimal.
+// beginning formats the first octets of a payload: as text if the whole payload is text,
+// otherwise in hexadecimal.
 func beginning(p []byte) string {
 	const most = 32
 	dots := ""

@@ -18,7 +18,7 @@ type waitingJSON struct {
 	Log       string `json:"log"`
 	Record    uint64 `json:"record"`
 	Lease     uint64 `json:"lease"`
-	File      string `json:"file,omitempty"` // its handle; none: the lease is not known
+	File      string `json:"file,omitempty"` // its handle; none: the lease is unknown
 	Offset    uint64 `json:"offset"`
 	Octets    int    `json:"octets"`
 	Discarded bool   `json:"discarded"`
@@ -28,20 +28,20 @@ type waitingJSON struct {
 func (a *app) logPushCmd() *cobra.Command {
 	var ask pushAsk
 	cmd := &cobra.Command{
-		Use: "push DIR", Short: "Print what push logs hold, and discard what can never be applied",
+		Use: "push DIR", Short: "Print the records in push logs, and discard those that can never be applied",
 		Long: `push prints the records that wait in the logs of serve --push-log DIR: they were
-acknowledged to a client, and are not in their files yet. The server must not run;
-what it can apply, it applies when it starts.
+acknowledged to a client, but are not in their files yet. Stop the server first. When
+it starts again, it applies all records that it can.
 
-A record that can never be applied, such as that of a file that somebody has removed
-past NFS, holds up those behind it. --status of the server, and its log, say which it
-is and under which lease. --discard LEASE prints what would be lost with this lease;
-with --force it is lost: the server releases those records when it starts, and
-applies the others. The clients were told that these data are durable.
+A record that can never be applied, for example because somebody has removed its file
+locally, holds up the records after it. The server's /status and its log name the
+record and its lease. --discard LEASE prints what would be lost with this lease. With
+--force it is lost: when the server starts, it discards these records and applies the
+others. The clients were told that these data are durable.
 
-A log that is damaged or condemned, or that nobody uses, takes room, and the files
-that wait for a damaged one answer with errors. --give-up NAME prints what can be read
-of it; with --force it is removed, and what waits in it is lost.`,
+A log that is damaged or condemned, or that nobody uses, takes up room, and operations
+on the files that wait for a damaged log fail. --give-up NAME prints what can be read
+of the log. With --force it removes the log, and the records that wait in it are lost.`,
 		Example: `  nfsdemo log push /var/lib/stag
   nfsdemo log push /var/lib/stag --discard 7
   nfsdemo log push /var/lib/stag --discard 7 --force
@@ -55,36 +55,36 @@ of it; with --force it is removed, and what waits in it is lost.`,
 			return a.logPush(args[0], &ask)
 		},
 	}
-	cmd.Flags().Uint64Var(&ask.lease, "discard", 0, "give up what waits under this `lease`; shows it, and does it with --force")
-	cmd.Flags().StringVar(&ask.log, "give-up", "", "remove the log of this `name` and what waits in it; shows it, and does it with --force")
-	cmd.Flags().BoolVar(&ask.force, "force", false, "with --discard or --give-up: do it")
+	cmd.Flags().Uint64Var(&ask.lease, "discard", 0, "print the records that wait under this `lease`; with --force, discard them")
+	cmd.Flags().StringVar(&ask.log, "give-up", "", "print the records that wait in the log of this `name`; with --force, remove the log")
+	cmd.Flags().BoolVar(&ask.force, "force", false, "carry out --discard or --give-up")
 	return cmd
 }
 
-// pushAsk is what log push is to print or to give up: what waits under a lease, a log, or neither.
+// pushAsk says what log push prints, or gives up: the records of a lease, of a log, or all.
 type pushAsk struct {
 	lease uint64
 	log   string
 	force bool
 }
 
-// check refuses what cannot be meant.
+// check refuses flags that contradict each other.
 func (p *pushAsk) check(discard, giveUp bool) error {
 	switch {
 	case discard && giveUp:
-		return usagef("--discard is for a lease and --give-up for a whole log: give one of them")
+		return usagef("--discard is for a lease and --give-up for a whole log: use only one of them")
 	case discard && p.lease == 0:
-		return usagef("--discard 0: leases have numbers above zero; without --discard they are printed")
+		return usagef("--discard 0: want the number of a lease; leave out --discard to print them all")
 	case giveUp && p.log == "":
-		return usagef("--give-up wants the name of a log, that of its file without .log")
+		return usagef("--give-up wants the name of a log: the name of its file without .log")
 	case p.force && !discard && !giveUp:
-		return usagef("--force is for --discard LEASE or --give-up NAME: give both")
+		return usagef("--force needs --discard LEASE or --give-up NAME: add one of them")
 	}
 	return nil
 }
 
-// logPush prints what waits in the logs of a directory, or what of it is to be given up, and gives
-// it up with force.
+// logPush prints the records that wait in the logs of a directory: all, or those to be given up. With
+// force it gives them up.
 func (a *app) logPush(dir string, ask *pushAsk) error {
 	records, octets := 0, 0
 	err := pushwrite.Inspect(dir, pmem.File, func(w *pushwrite.Waiting) error {
@@ -100,13 +100,13 @@ func (a *app) logPush(dir string, ask *pushAsk) error {
 	if ask.lease == 0 && ask.log == "" {
 		return err
 	}
-	if err != nil { // of another log, or what is wrong with this one: no reason to keep it
+	if err != nil { // about another log, or about this one: no reason to keep it
 		a.report(err)
 	}
 	what := fmt.Sprintf("%s, %d octets of data", plural(records, "record"), octets)
 	if ask.log != "" {
 		if unreadable(err, ask.log) {
-			what += ", and what cannot be read"
+			what += ", and everything that cannot be read"
 		}
 		return a.giveUpLog(dir, ask, what)
 	}
@@ -114,7 +114,7 @@ func (a *app) logPush(dir string, ask *pushAsk) error {
 	case records == 0:
 		return fmt.Errorf("%s: no record waits under lease %d", dir, ask.lease)
 	case !ask.force:
-		fmt.Fprintf(a.stderr, "nfsdemo: %s would be lost; --force does it\n", what)
+		fmt.Fprintf(a.stderr, "nfsdemo: %s would be lost; use --force to discard them\n", what)
 		return nil
 	}
 	if err := pushwrite.Discard(dir, ask.lease); err != nil {
@@ -124,7 +124,7 @@ func (a *app) logPush(dir string, ask *pushAsk) error {
 	return nil
 }
 
-// unreadable says whether a log is among those of which err tells.
+// unreadable reports whether err is, or contains, an error about the log.
 func unreadable(err error, log string) bool {
 	if all, ok := err.(interface{ Unwrap() []error }); ok {
 		return slices.ContainsFunc(all.Unwrap(), func(err error) bool { return unreadable(err, log) })
@@ -133,19 +133,19 @@ func unreadable(err error, log string) bool {
 	return ok && e.Log == log
 }
 
-// giveUpLog removes a log, with force.
+// giveUpLog prints what would be lost with a log; with force it removes the log.
 func (a *app) giveUpLog(dir string, ask *pushAsk, what string) error {
 	if !ask.force {
 		if _, err := os.Stat(push.LogFile(push.Dir(dir, pmem.File), ask.log)); err != nil {
 			return fmt.Errorf("%s: %q: %w", dir, ask.log, pushwrite.ErrNoLog)
 		}
-		fmt.Fprintf(a.stderr, "nfsdemo: the log %s would be removed; lost would be: %s; --force does it\n", ask.log, what)
+		fmt.Fprintf(a.stderr, "nfsdemo: the log %s would be removed, and this would be lost: %s; use --force to remove it\n", ask.log, what)
 		return nil
 	}
 	if err := pushwrite.GiveUp(dir, ask.log); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.stderr, "nfsdemo: the log %s is removed; lost: %s\n", ask.log, what)
+	fmt.Fprintf(a.stderr, "nfsdemo: removed the log %s; lost: %s\n", ask.log, what)
 	return nil
 }
 
@@ -164,7 +164,7 @@ func (a *app) printWaiting(w *pushwrite.Waiting, first bool) error {
 	case w.Void:
 		file = "discarded"
 	case w.File == nil:
-		file = "no lease of this log: the log is condemned"
+		file = "the lease is not this log's: the log is condemned"
 	}
 	_, err := fmt.Fprintf(a.stdout, "%-16s %10d %8d %12d %8d  %s\n", w.Log, w.Record, w.Lease, w.Offset, w.Octets, file)
 	return err

@@ -94,13 +94,13 @@ func TestLogPush(t *testing.T) {
 	says(out, "mine                      2        2            5       12  ")
 	says(run(0, "--json", logs).stdout, `{"log":"mine","record":1,"lease":1,"file":"`)
 	r := run(0, logs, "--discard", "1")
-	says(r.stderr, "1 record, 12 octets of data would be lost; --force does it")
+	says(r.stderr, "1 record, 12 octets of data would be lost; use --force to discard them")
 	if strings.Count(r.stdout, "\n") != 2 || run(0, logs).stdout != out {
 		t.Errorf("more than lease 1, or discarded without --force:\n%s", r.stdout)
 	}
 	says(run(1, logs, "--discard", "3", "--force").stderr, "no record waits under lease 3")
-	says(run(2, logs, "--force").stderr, "--force is for --discard")
-	says(run(2, logs, "--discard", "0").stderr, "above zero")
+	says(run(2, logs, "--force").stderr, "--force needs --discard")
+	says(run(2, logs, "--discard", "0").stderr, "want the number of a lease")
 	says(run(1, t.TempDir()).stderr, "no push logs here")
 	says(run(0, logs, "--discard", "1", "--force").stderr, "1 record, 12 octets of data will not be written")
 	says(run(0, logs).stdout, "12  discarded")

@@ -33,10 +33,10 @@ type replyJSON struct {
 // logRepliesCmd is the command log replies.
 func (a *app) logRepliesCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "replies DIR", Short: "Print what a client was answered, and what it was not",
-		Long: `replies prints what the logs of a client that was run with --replies DIR hold: the
-replies that it had not made use of when it ended, and the calls that were not
-answered. After a clean end there is neither.`,
+		Use: "replies DIR", Short: "Print the calls of a client that were answered, and those that were not",
+		Long: `replies prints the logs of a client that was run with --replies DIR: the replies that
+		it had not used yet when it ended, and the calls that were not answered. After a clean
+		end there are none of either.`,
 		Example: "  nfsdemo log replies ~/replies\n  nfsdemo log replies --json ~/replies | jq 'select(.answered | not)'",
 		Args:    nArgs(1, 1, "one directory"),
 		RunE:    func(_ *cobra.Command, args []string) error { return a.logReplies(args[0]) },
@@ -77,7 +77,7 @@ func inspectReplies(dir string) (*replies.State, error) {
 	for i, name := range [...]string{repliesFile, callsFile} {
 		f, err := os.Open(filepath.Join(dir, name))
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("%s: no logs of replies here: name a directory that was given to --replies", dir)
+			return nil, fmt.Errorf("%s: no reply logs here: name a directory that was used with --replies", dir)
 		}
 		if err != nil {
 			return nil, err
@@ -117,17 +117,17 @@ func procText(prog, vers, proc uint32) string {
 	return fmt.Sprintf("%d.%d.%d", prog, vers, proc)
 }
 
-// replyText says what was answered to what.
+// replyText describes a call and its reply.
 func replyText(r *replies.Record) string {
 	return fmt.Sprintf("%s, call %d.%08x: %s", procText(r.Prog, r.Vers, r.Proc), r.Epoch, r.XID, resultText(r))
 }
 
-// resultText says what a reply says.
+// resultText describes a reply.
 func resultText(r *replies.Record) string {
 	d := xdr.NewDecoder(r.Reply)
 	var h xdr.ReplyHeader
 	if err := h.Parse(&d); err != nil {
-		return "does not parse: " + err.Error()
+		return "cannot be decoded: " + err.Error()
 	}
 	if err := h.Err(); err != nil {
 		return err.Error()

@@ -30,21 +30,21 @@ func (a *app) lsCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls [-l] [-R] [-a] [-d] URL...",
 		Short: "List directories",
-		Long: `ls lists directories, sorted by name. With --json it prints one object per file and
-line, with path_base64 or target_base64 where these are not UTF-8.`,
+		Long: `ls lists directories, sorted by name. With --json it prints one object per line, one for
+each file; path_base64 and target_base64 hold names that are not UTF-8.`,
 		Example: `  nfsdemo ls nfs+rdma://127.0.0.1/srv/data
   nfsdemo ls -l -R 'nfs://fileserver/export/src?mountport=20048'
   nfsdemo ls -R --json nfs+rdma://127.0.0.1/srv/data | jq -r 'select(.size > 1e9).path'`,
 		Args: nArgs(1, -1, "one URL or more"),
 		RunE: func(cmd *cobra.Command, args []string) error { return l.run(cmd.Context(), args) },
 	}
-	cmd.Flags().BoolVarP(&l.long, "long", "l", false, "mode, links, owner, group, size and time of last change")
-	cmd.Flags().BoolVarP(&l.deep, "recursive", "R", false, "list directories below, too")
-	cmd.Flags().BoolVarP(&l.all, "all", "a", false, "names that begin with a dot, too")
-	cmd.Flags().BoolVarP(&l.it, "directory", "d", false, "the directory itself, not what is in it")
-	cmd.Flags().BoolVarP(&l.human, "human", "h", false, "sizes with units")
+	cmd.Flags().BoolVarP(&l.long, "long", "l", false, "print mode, links, owner, group, size and time of last change")
+	cmd.Flags().BoolVarP(&l.deep, "recursive", "R", false, "also list the directories below")
+	cmd.Flags().BoolVarP(&l.all, "all", "a", false, "also list names that begin with a dot")
+	cmd.Flags().BoolVarP(&l.it, "directory", "d", false, "list the directory itself, not its contents")
+	cmd.Flags().BoolVarP(&l.human, "human", "h", false, "print sizes with units")
 	cmd.Flags().Bool("help", false, "print this help") // -h is taken
-	cmd.Flags().BoolVar(&a.json, "json", false, "one JSON object per file")
+	cmd.Flags().BoolVar(&a.json, "json", false, "print a JSON object per file")
 	a.addClientFlags(cmd)
 	return cmd
 }
@@ -81,7 +81,7 @@ func (l *lister) list(ctx context.Context, arg string) error {
 	return nil
 }
 
-// dir lists a directory, and those below if asked for.
+// dir lists a directory, and with -R those below.
 func (l *lister) dir(ctx context.Context, c *nfsclient.Client, dir *nfsclient.Node) error {
 	list, err := c.ReadDir(ctx, dir)
 	if err != nil {
@@ -159,8 +159,8 @@ func (l *lister) row(n *nfsclient.Node, name, target string) []string {
 	}
 }
 
-// quoteName makes a name safe to print: control characters would act on the
-// terminal, and a newline would look like two names.
+// quoteName makes a name safe to print: control characters would act on the terminal, and a
+// newline would make one name look like two.
 func quoteName(name string) string {
 	clean := func(r rune) rune {
 		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {

@@ -11,10 +11,10 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/pushwrite"
 )
 
-// metricsPrefix begins the name of every metric.
+// metricsPrefix is the prefix of every metric's name.
 const metricsPrefix = "nfsdemo_"
 
-// metricsHandler serves /metrics: the counters of /status for Prometheus.
+// metricsHandler serves /metrics: the counters of /status, for Prometheus.
 func metricsHandler(s *service, pw *pushwrite.Server) http.Handler {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collector(func(ch chan<- prometheus.Metric) {
@@ -28,7 +28,7 @@ func metricsHandler(s *service, pw *pushwrite.Server) http.Handler {
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})
 }
 
-// collector collects when it is asked. What there is, it does not say before.
+// collector collects metrics when it is asked, and does not describe them before.
 type collector func(ch chan<- prometheus.Metric)
 
 // Describe implements prometheus.Collector.
@@ -37,7 +37,7 @@ func (collector) Describe(chan<- *prometheus.Desc) {}
 // Collect implements prometheus.Collector.
 func (c collector) Collect(ch chan<- prometheus.Metric) { c(ch) }
 
-// collect sends the numbers of a snapshot: RDMAReads is prefix_rdma_reads.
+// collect sends the numbers in a snapshot: field RDMAReads becomes prefix_rdma_reads.
 func collect(ch chan<- prometheus.Metric, prefix string, st reflect.Value) {
 	for i := range st.NumField() {
 		f, v := st.Type().Field(i), st.Field(i)
@@ -64,7 +64,7 @@ func collect(ch chan<- prometheus.Metric, prefix string, st reflect.Value) {
 	}
 }
 
-// snake writes DRCEntries as drc_entries.
+// snake converts a name such as DRCEntries to drc_entries.
 func snake(s string) string {
 	var b strings.Builder
 	rs := []rune(s)

@@ -32,7 +32,7 @@ func (a *app) mkdirCmd() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVarP(&parents, "parents", "p", false, "make missing parents; an existing directory is no error")
+	cmd.Flags().BoolVarP(&parents, "parents", "p", false, "also make missing parents; an existing directory is no error")
 	cmd.Flags().StringVarP(&modeText, "mode", "m", modeText, "permission bits, `octal`")
 	a.addRepliesFlag(cmd)
 	a.addClientFlags(cmd)

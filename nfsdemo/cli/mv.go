@@ -53,8 +53,8 @@ func (s *session) mvAll(ctx context.Context, args []string) error {
 	return s.a.each(ctx, from, func(arg string) error { return s.mv(ctx, arg, to, dir, name) })
 }
 
-// place finds the directory that a destination means, and the name in it; "" is
-// the name of the source.
+// place finds the directory that a destination means, and the name in it; "" means the name of
+// the source.
 func (s *session) place(ctx context.Context, to *remote, several bool) (dir *nfsclient.Node, name string, err error) {
 	n, err := to.c.Lookup(ctx, to.u.Path)
 	switch {
@@ -73,7 +73,7 @@ func (s *session) place(ctx context.Context, to *remote, several bool) (dir *nfs
 	return dir, name, nil
 }
 
-// Destinations that do not fit.
+// Errors about destinations.
 var (
 	errNotDir = errors.New("not a directory")
 	errNoDir  = errors.New("no such directory")
@@ -103,7 +103,7 @@ func (s *session) mv(ctx context.Context, arg string, to *remote, dir *nfsclient
 	return nil
 }
 
-// bare strips operation and path from an error.
+// bare strips the operation and the path from an error.
 func bare(err error) error {
 	if pe, ok := errors.AsType[*fs.PathError](err); ok {
 		return pe.Err

@@ -19,7 +19,7 @@ func (a *app) startCapture() error {
 	return nil
 }
 
-// stopCapture writes what is left to the file and closes it.
+// stopCapture flushes and closes the file of --pcap.
 func (a *app) stopCapture() error {
 	w := a.capture.Load()
 	if w == nil {

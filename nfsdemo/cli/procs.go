@@ -5,13 +5,12 @@ import (
 	"runtime"
 )
 
-// leastProcs is how many of Go's processors a server that writes to disks has at least.
+// leastProcs is the least GOMAXPROCS for a server that writes to disks.
 const leastProcs = 8
 
-// spareProcs gives it as many, also where the machine has fewer, unless the environment says
-// how many. A thread that waits for a disk keeps one until Go's monitor notices: with two of
-// them, two writes under way are enough for nobody to be served meanwhile, although the
-// machine has nothing to do.
+// spareProcs raises GOMAXPROCS to leastProcs, unless the environment sets it. A thread that waits
+// for a disk keeps its processor (in the sense of Go's scheduler) until the runtime notices. With
+// only two of them, two writes could stop the server although the machine is idle.
 func spareProcs() {
 	if os.Getenv("GOMAXPROCS") == "" && runtime.GOMAXPROCS(0) < leastProcs {
 		runtime.GOMAXPROCS(leastProcs)

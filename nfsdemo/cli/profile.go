@@ -29,11 +29,11 @@ func (f profileFlag) Set(name string) error {
 	return fmt.Errorf("want %v or %v", transport.ProfileRFC8166, transport.ProfileRFC5666)
 }
 
-// Type is what the help calls the value.
+// Type is the name of the value in the help.
 func (profileFlag) Type() string { return "name" }
 
 // addProfileFlag declares --profile on a command.
 func addProfileFlag(cmd *cobra.Command, p *transport.Profile) {
 	cmd.Flags().Var(profileFlag{p}, "profile",
-		"rules of RPC-over-RDMA: rfc8166, or rfc5666 with its padded messages, replies to be read and connection configuration")
+		"rules of RPC-over-RDMA: rfc8166, or rfc5666 with padded messages, exposed replies and connection configuration")
 }

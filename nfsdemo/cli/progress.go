@@ -13,8 +13,8 @@ import (
 // progressDelay is how long a transfer lasts before its bar appears.
 const progressDelay = 300 * time.Millisecond
 
-// progress draws a bar for transfers that last. A nil *progress draws nothing.
-// Add may be called from several goroutines.
+// progress draws a bar for long transfers. A nil *progress draws nothing. add is safe for
+// concurrent use.
 type progress struct {
 	w     io.Writer
 	start time.Time
@@ -26,7 +26,7 @@ type progress struct {
 	total int64
 }
 
-// newProgress returns nil when w is no terminal or quiet is set.
+// newProgress returns nil if w is not a terminal, or if quiet is set.
 func newProgress(w io.Writer, quiet bool) *progress {
 	if quiet || !isTerminal(w) {
 		return nil
@@ -34,13 +34,13 @@ func newProgress(w io.Writer, quiet bool) *progress {
 	return &progress{w: w, start: time.Now()}
 }
 
-// isTerminal reports whether somebody looks at w.
+// isTerminal reports whether w is a terminal.
 func isTerminal(w any) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// begin announces another file of n octets, -1 if that is not known.
+// begin announces another file of n octets, -1 if unknown.
 func (p *progress) begin(name string, n int64) {
 	if p == nil {
 		return
@@ -70,7 +70,7 @@ func (p *progress) add(n int) {
 			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
 	}
 	if p.bar != nil {
-		_ = p.bar.Set64(p.done) // a terminal that cannot be written to costs nothing else
+		_ = p.bar.Set64(p.done) // if the terminal fails, only the bar is lost
 	}
 }
 

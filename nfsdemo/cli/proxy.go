@@ -21,8 +21,8 @@ type proxyFlags struct {
 	portFile      string
 	noCRC         bool
 	credits       int
-	backward      int // calls of the server in flight to one client; 0: none are passed on
-	pool          int // credits of all RDMA clients together; 0: no bound
+	backward      int // calls of the server in flight to one client; 0: passes none on
+	pool          int // credits of all RDMA clients together; 0: no limit
 	limits        limitFlags
 }
 
@@ -32,18 +32,17 @@ func (a *app) proxyCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "proxy --to URL",
 		Short: "Make an NFS/TCP server reachable over RDMA, or the reverse",
-		Long: `proxy passes NFS clients on to another server. To nfs://HOST[:PORT] it listens for
-NFS/RDMA clients and speaks NFS/TCP to the server; to nfs+rdma://HOST[:PORT] it
-listens for NFS/TCP clients and speaks NFS/RDMA. Each client gets a connection to
-the server of its own; XIDs, credentials and verifiers pass unchanged. File data
-travel in RDMA chunks, and so does everything of NFSv3; calls of other programs
-pass inline or as long messages.
+		Long: `proxy passes NFS clients on to another server. With --to nfs://HOST[:PORT] it listens
+for NFS/RDMA clients and speaks NFS/TCP to the server; with --to nfs+rdma://HOST[:PORT]
+it listens for NFS/TCP clients and speaks NFS/RDMA. Each client gets its own connection
+to the server; XIDs, credentials and verifiers pass unchanged. The data of NFSv3 travel
+in RDMA chunks; calls of other programs pass inline or as long messages.
 
-With ?mountport=N in the URL and --mount-listen, MOUNT is passed on too, over TCP.
+With ?mountport=N in the URL and --mount-listen, proxy passes MOUNT on too, over TCP.
 
-The server sees the proxy's address, not the clients': export accordingly, and say
-with --allow who may use the proxy. The other limits are those of RDMA clients.
-Interrupt it (Ctrl-C) to stop.`,
+The server sees the address of the proxy, not those of the clients: export to that
+address, and use --allow to say who may use the proxy. The other limits apply to RDMA
+clients. Interrupt it (Ctrl-C) to stop.`,
 		Example: `  nfsdemo proxy --to nfs://127.0.0.1:2049
   nfsdemo proxy --to 'nfs://fileserver?mountport=20048' --mount-listen 127.0.0.1:20048
   nfsdemo proxy --to nfs+rdma://127.0.0.1:20049 --listen 127.0.0.1:2049
@@ -54,22 +53,22 @@ Interrupt it (Ctrl-C) to stop.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.to, "to", "", "`URL` of the server, nfs://HOST[:PORT] or nfs+rdma://HOST[:PORT]")
-	flags.StringVar(&f.listen, "listen", "", "`address` for clients (default 127.0.0.1:20049, or 127.0.0.1:2049 to nfs+rdma://)")
+	flags.StringVar(&f.listen, "listen", "", "`address` for clients (default 127.0.0.1:20049, or 127.0.0.1:2049 with --to nfs+rdma://)")
 	flags.StringVar(&f.mount, "mount-listen", "", "`address` for MOUNT over TCP")
 	flags.IntVar(&f.credits, "credits", 0, "calls in flight per connection; 0: the default")
 	flags.IntVar(&f.backward, "backward", 0, "pass on `N` calls of the server at a time to each RDMA client (NFSv4.1 back channel); 0: none")
 	addPoolFlag(cmd, &f.pool)
 	f.limits.add(cmd)
-	flags.BoolVar(&f.noCRC, "no-crc", false, "do without the CRC of MPA towards peers that agree")
+	flags.BoolVar(&f.noCRC, "no-crc", false, "omit the CRC of MPA with peers that agree")
 	flags.StringVar(&f.portFile, "port-file", "", "write the addresses to this `file` when ready, as NAME=value lines")
-	flags.BoolVar(&a.json, "json", false, "print what goes where as JSON")
+	flags.BoolVar(&a.json, "json", false, "print the addresses as JSON")
 	return cmd
 }
 
 // server parses --to, whose path is not needed.
 func (f *proxyFlags) server() (*nfsclient.URL, error) {
 	if f.to == "" {
-		return nil, usagef("proxy wants --to URL: see nfsdemo proxy --help")
+		return nil, usagef("proxy needs --to URL: see nfsdemo proxy --help")
 	}
 	to := f.to
 	if u, err := url.Parse(to); err == nil && u.Path == "" && u.Host != "" {
@@ -81,12 +80,12 @@ func (f *proxyFlags) server() (*nfsclient.URL, error) {
 		return nil, usagef("--backward is for RDMA clients: use it with --to nfs://HOST")
 	}
 	if err == nil && f.mount != "" && u.MountPort == 0 {
-		return nil, usagef("--mount-listen wants the port of MOUNT at the server: write %s?mountport=N", f.to)
+		return nil, usagef("--mount-listen needs the port of MOUNT at the server: use --to %s?mountport=N", f.to)
 	}
 	return u, err
 }
 
-// config is the transport's.
+// config returns the configuration of the transport.
 func (f *proxyFlags) config(a *app) (*transport.Config, error) {
 	log, err := a.logger()
 	if err != nil {
@@ -196,7 +195,7 @@ func (a *app) proxyListener(addr string, server nfsclient.Scheme, cfg *transport
 	return transport.NewListener(l, cfg)
 }
 
-// listenTCP listens and says what is wrong with an address.
+// listenTCP listens on an address.
 func listenTCP(addr string) (net.Listener, error) {
 	if _, _, err := net.SplitHostPort(addr); err != nil {
 		return nil, usagef("%q is not an address: write host:port, for example 127.0.0.1:20049", addr)
@@ -218,7 +217,7 @@ type proxyJSON struct {
 	PID    int    `json:"pid"`
 }
 
-// frontScheme is how clients reach the proxy of a server.
+// frontScheme returns the URL scheme by which clients reach the proxy of a server.
 func frontScheme(s nfsclient.Scheme) string {
 	if s == nfsclient.SchemeRDMA {
 		return string(nfsclient.SchemeTCP)
@@ -226,7 +225,7 @@ func frontScheme(s nfsclient.Scheme) string {
 	return string(nfsclient.SchemeRDMA)
 }
 
-// announceProxy says what goes where.
+// announceProxy prints where the proxy listens, and for which server.
 func (a *app) announceProxy(r *proxyJSON, portFile string) error {
 	if portFile != "" {
 		ports := readyJSON{Export: r.Export, RDMA: r.Listen, Mount: r.Mount, PID: r.PID}

@@ -20,23 +20,23 @@ import (
 
 // pushConfig are the flags of push-mode writes.
 type pushConfig struct {
-	dir    string        // of the logs; "": no such writes
-	listen string        // for commit connections; "": where NFS/RDMA is, any port
-	recall time.Duration // how long a client may keep a lease that is asked back
+	dir    string        // of the logs; "": no push-mode writes
+	listen string        // for commit connections; "": the address of NFS/RDMA, any port
+	recall time.Duration // how long a client may keep a recalled lease
 	status string        // address of /status; "": none
 	limits pushLimits
 }
 
 func (p *pushConfig) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&p.dir, "push-log", "", "take push-mode writes, by logs in this `directory`, outside of the export; made if it is not there")
-	flags.StringVar(&p.listen, "push-listen", "", "`address` for the connections of logs (default that of --listen, any port)")
-	flags.DurationVar(&p.recall, "push-recall", pushwrite.DefaultRecallTime, "how long a client may take to give a file back that others want to change")
-	flags.StringVar(&p.status, "status", "", "`address` for http://.../status, what the server is doing as JSON, and /metrics, for Prometheus")
+	flags.StringVar(&p.dir, "push-log", "", "accept push-mode writes, with logs in this `directory` outside the export; made if it does not exist")
+	flags.StringVar(&p.listen, "push-listen", "", "`address` for the connections of push logs (default: host of --listen, any free port)")
+	flags.DurationVar(&p.recall, "push-recall", pushwrite.DefaultRecallTime, "how long a client may take to give back a file that others want to use")
+	flags.StringVar(&p.status, "status", "", "`address` for HTTP: /status, the state of the server as JSON, and /metrics, for Prometheus")
 	p.limits.add(cmd)
 }
 
-// check refuses what cannot be meant.
+// check refuses flags that make no sense together.
 func (p *pushConfig) check(cfg *serviceConfig) error {
 	for flag, addr := range map[string]string{"push-listen": p.listen, "status": p.status} {
 		if _, _, err := net.SplitHostPort(addr); addr != "" && err != nil {
@@ -48,31 +48,31 @@ func (p *pushConfig) check(cfg *serviceConfig) error {
 	}
 	switch {
 	case p.dir == "" && p.listen != "":
-		return usagef("--push-listen is for --push-log DIR: give both")
+		return usagef("--push-listen needs --push-log DIR: add it")
 	case p.dir == "" && p.recall != 0 && p.recall != pushwrite.DefaultRecallTime:
-		return usagef("--push-recall is for --push-log DIR: give both")
+		return usagef("--push-recall needs --push-log DIR: add it")
 	case p.dir == "":
 		return nil
 	case cfg.memory:
-		return usagef("--push-log with --memory: the logs would outlive the files; export a directory")
+		return usagef("--push-log with --memory: the logs would outlive the files; export a directory instead")
 	case cfg.readOnly:
-		return usagef("--push-log with --read-only: what the logs hold could not be applied; leave one out")
+		return usagef("--push-log with --read-only: the server could not apply the logs; leave one out")
 	case cfg.rdma == "":
-		return usagef("--push-log wants --listen: writes are pushed by RDMA")
+		return usagef("--push-log needs --listen ADDRESS: writes are pushed by RDMA")
 	case p.recall <= 0:
-		return usagef("--push-recall %v: want a time above zero, for example 10s", p.recall)
+		return usagef("--push-recall %v: want a positive time, for example 10s", p.recall)
 	}
 	cfg.config.BackwardCredits = max(cfg.config.BackwardCredits, backwardCredits)
 	return p.checkDir(cfg.export)
 }
 
-// backwardCredits is how many leases of one connection are asked back at the same time.
+// backwardCredits is how many leases of one connection can be recalled at the same time.
 const backwardCredits = 8
 
-// checkDir refuses a directory that clients could write to, and makes it if it is not there.
+// checkDir refuses a directory that clients could write to, and makes it if it does not exist.
 func (p *pushConfig) checkDir(export string) error {
 	if abs, err := filepath.Abs(export); err == nil && inside(p.dir, abs) {
-		return usagef("--push-log %s is inside the export: clients could write to the logs of others; put it elsewhere", p.dir)
+		return usagef("--push-log %s is inside the export: clients could write to the logs of others; name a directory elsewhere", p.dir)
 	}
 	if err := os.MkdirAll(p.dir, 0o700); err != nil {
 		return fmt.Errorf("--push-log %s: %w", p.dir, bare(err))
@@ -80,8 +80,8 @@ func (p *pushConfig) checkDir(export string) error {
 	return nil
 }
 
-// pushService are the parts of a service that push-mode writes and /status need. A nil
-// *pushService does nothing.
+// pushService is the part of a service for push-mode writes and /status. A nil *pushService does
+// nothing.
 type pushService struct {
 	pw      *pushwrite.Server // nil: only /status
 	commits net.Listener
@@ -89,7 +89,7 @@ type pushService struct {
 	http    *http.Server
 }
 
-// openPush opens the logs and the listeners; nil: there are none.
+// openPush opens the logs and the listeners. It returns nil if the flags ask for neither.
 func openPush(ctx context.Context, cfg *serviceConfig) (*pushService, error) {
 	c := &cfg.push
 	if c.dir == "" && c.status == "" {
@@ -107,7 +107,7 @@ func openPush(ctx context.Context, cfg *serviceConfig) (*pushService, error) {
 	}
 	addr := c.listen
 	if addr == "" {
-		host, _, _ := net.SplitHostPort(cfg.rdma) // was checked
+		host, _, _ := net.SplitHostPort(cfg.rdma) // checked before
 		addr = net.JoinHostPort(host, "0")
 	}
 	if p.commits, err = listenOn(ctx, addr); err != nil {
@@ -136,13 +136,13 @@ func listenOn(ctx context.Context, addr string) (net.Listener, error) {
 	return l, nil
 }
 
-// start applies what the logs hold.
+// start applies the records in the logs.
 func (p *pushService) start(ctx context.Context, h *server.Server, export string) error {
 	if p == nil || p.pw == nil {
 		return nil
 	}
 	if err := p.pw.Start(ctx, h); err != nil {
-		return fmt.Errorf("applying what the logs of %s hold: %w", export, err)
+		return fmt.Errorf("applying the push logs of %s: %w", export, err)
 	}
 	return nil
 }
@@ -152,7 +152,7 @@ func (p *pushService) serve(s *service) {
 	if p == nil {
 		return
 	}
-	if pw := p.pw; pw != nil { // close may come before it is served
+	if pw := p.pw; pw != nil { // close may come before the goroutine runs
 		s.wg.Go(func() {
 			if err := pw.Serve(p.commits); !errors.Is(err, push.ErrServerClosed) {
 				s.errs <- err
@@ -169,7 +169,7 @@ func (p *pushService) serve(s *service) {
 	}
 }
 
-// closeTime bounds the end of logs that are being written.
+// closeTime limits the wait for logs that are being written.
 const closeTime = 5 * time.Second
 
 // close ends everything.
@@ -190,12 +190,12 @@ func (p *pushService) close() error {
 		p.pw = nil
 	}
 	if p.commits != nil {
-		_ = p.commits.Close() // again, for most
+		_ = p.commits.Close() // it may be closed already
 	}
 	return errors.Join(errs...)
 }
 
-// addrs returns where commit connections go, and where /status is.
+// addrs returns the addresses for commit connections and for /status.
 func (p *pushService) addrs() (commits, status string) {
 	if p == nil {
 		return "", ""

@@ -5,7 +5,7 @@ import (
 	"github.com/stag-rdma/stag/transport/push"
 )
 
-// pushLimits are the flags that say how many push logs there may be. Zeros are the defaults.
+// pushLimits are the flags that limit the push logs. Zeros are the defaults.
 type pushLimits struct {
 	logs, clientLogs   int
 	space, clientSpace int // MiB of rings
@@ -13,16 +13,16 @@ type pushLimits struct {
 
 func (l *pushLimits) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.IntVar(&l.logs, "push-logs", 0, "push logs of all clients together; 0: 1024")
-	flags.IntVar(&l.clientLogs, "client-push-logs", 0, "push logs made for one client address; 0: an eighth of all, -1: no limit of its own")
+	flags.IntVar(&l.logs, "push-logs", 0, "most push logs of all clients together; 0: 1024")
+	flags.IntVar(&l.clientLogs, "client-push-logs", 0, "most push logs made for one client address; 0: an eighth of all, -1: no separate limit")
 	flags.IntVar(&l.space, "push-space", 0, "`MiB` that the rings of all push logs may take; 0: 1024")
-	flags.IntVar(&l.clientSpace, "client-push-space", 0, "`MiB` of these for one client address; 0: a quarter of all, -1: no limit of its own")
+	flags.IntVar(&l.clientSpace, "client-push-space", 0, "`MiB` of these for one client address; 0: a quarter of all, -1: no separate limit")
 }
 
-// check refuses what cannot be meant.
+// check refuses limits without --push-log, and limits out of range.
 func (l *pushLimits) check(dir string) error {
 	if dir == "" && *l != (pushLimits{}) {
-		return usagef("--push-logs, --push-space and those of one client are for --push-log DIR: give both")
+		return usagef("--push-logs, --push-space, --client-push-logs and --client-push-space need --push-log DIR: add it")
 	}
 	return checkSettings([]setting{
 		{"push-logs", l.logs, 1, maxCount, false},
@@ -32,7 +32,7 @@ func (l *pushLimits) check(dir string) error {
 	})
 }
 
-// limits returns what the flags mean.
+// limits converts the flags.
 func (l *pushLimits) limits() push.Limits {
 	p := push.Limits{
 		MaxLogs: l.logs, ClientLogs: l.clientLogs, MaxOctets: uint64(l.space) << 20, ClientOctets: int64(l.clientSpace),

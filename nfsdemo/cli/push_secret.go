@@ -15,32 +15,32 @@ import (
 	"github.com/stag-rdma/stag/transport/push"
 )
 
-// secretFile is a file with the name of a push log and the secret by which it is this
-// user's: a line "log NAME" and a line "secret", 32 hexadecimal digits. It is locked as
-// long as it is open, since a log is appended to by one process.
+// secretFile is a file with the name of a push log and the secret that gives access to it: a line
+// "log NAME" and a line "secret", 32 hexadecimal digits. It is locked as long as it is open,
+// because only one process may append to a log.
 type secretFile struct {
 	f      *os.File
 	path   string
 	name   string
 	secret *push.Secret // nil: there is no log yet
-	own    bool         // it is one of the user's, which come and go
+	own    bool         // it is in the configuration directory, where nfsdemo makes and removes it
 	void   bool         // the server has no such log
 }
 
-// refused is told that the server has refused the secret, as it does when somebody has given the
-// log up, and says what comes of it.
+// refused notes that the server has refused the secret, as it does when somebody has given up the
+// log, and returns what the user can do.
 func (s *secretFile) refused() string {
 	if !s.own {
-		return "if its log is gone from the server, remove " + s.path + " or give another --push-secret: that gets a log of its own"
+		return "if the log is gone from the server, remove " + s.path + " or use another --push-secret FILE: that gets a new log"
 	}
 	s.void = true
-	return "the log is gone from the server, it seems; the next cp --push makes another"
+	return "the log seems to be gone from the server; the next cp --push makes a new one"
 }
 
-// errSecretUsed: another process has the file.
-var errSecretUsed = errors.New("another nfsdemo is using this push log: give another --push-secret FILE, or none")
+// errSecretUsed reports that another process has locked the file.
+var errSecretUsed = errors.New("another nfsdemo is using this push log: use another --push-secret FILE, or leave it out")
 
-// openSecret opens the file, and makes it if there is none.
+// openSecret opens the file, and makes it if it does not exist.
 func openSecret(path string) (*secretFile, error) {
 	for {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
@@ -61,8 +61,8 @@ func openSecret(path string) (*secretFile, error) {
 	}
 }
 
-// named says whether the file is the one that has the name still: who had it open may have
-// removed it.
+// named reports whether the open file still has its name: the process that had it open before may
+// have removed it.
 func (s *secretFile) named() bool {
 	own, err := s.f.Stat()
 	if err != nil {
@@ -81,7 +81,7 @@ func (s *secretFile) read() error {
 	case !st.Mode().IsRegular():
 		return errNotRegular
 	case runtime.GOOS != "windows" && st.Mode().Perm()&0o077 != 0:
-		return errors.New("others can read this secret: chmod 600 it, if it is still one")
+		return errors.New("others can read this secret: run chmod 600, or remove the file if the secret may be known")
 	case st.Size() == 0:
 		s.name = "nfsdemo-" + rand.Text()
 		return nil
@@ -102,9 +102,9 @@ func (s *secretFile) read() error {
 	return nil
 }
 
-var errNoSecret = errors.New("holds no secret of a push log: give another --push-secret FILE; an empty or new one gets a log of its own")
+var errNoSecret = errors.New("holds no secret of a push log: use another --push-secret FILE; an empty or new one gets a new log")
 
-// keep writes the secret of a new log down, durably.
+// keep makes the secret of a new log durable in the file.
 func (s *secretFile) keep(secret push.Secret) error {
 	if _, err := s.f.WriteAt(fmt.Appendf(nil, "log %s\nsecret %x\n", s.name, secret[:]), 0); err != nil {
 		return err
@@ -115,7 +115,7 @@ func (s *secretFile) keep(secret push.Secret) error {
 	return pmem.SyncDir(filepath.Dir(s.path))
 }
 
-// close lets other processes have the log.
+// close unlocks the log for other processes.
 func (s *secretFile) close() {
 	if s == nil {
 		return
@@ -126,14 +126,14 @@ func (s *secretFile) close() {
 	_ = s.f.Close() // what was written is synced
 }
 
-// mostSecrets bounds the logs of a user at one server.
+// mostSecrets limits the logs of a user at one server.
 const mostSecrets = 16
 
-// userSecret opens the first of the user's files for a server that no other process has.
+// userSecret opens the first of the user's files for a server that no other process has locked.
 func userSecret(addr string) (*secretFile, error) {
 	dir, err := os.UserConfigDir()
 	if err != nil {
-		return nil, fmt.Errorf("nowhere to keep the secret of a push log: %w (give --push-secret FILE)", err)
+		return nil, fmt.Errorf("no place to keep the secret of a push log: %w (use --push-secret FILE)", err)
 	}
 	dir = filepath.Join(dir, "nfsdemo", "push")
 	if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -26,13 +26,13 @@ func TestPushFlags(t *testing.T) {
 		"inside the export":                func(c *serviceConfig) { c.push.dir = filepath.Join(export, "in", "new") },
 		"outlive the files":                func(c *serviceConfig) { c.memory = true },
 		"--read-only":                      func(c *serviceConfig) { c.readOnly = true },
-		"wants --listen":                   func(c *serviceConfig) { c.rdma = "" },
-		"above zero":                       func(c *serviceConfig) { c.push.recall = 0 },
+		"needs --listen":                   func(c *serviceConfig) { c.rdma = "" },
+		"want a positive time":             func(c *serviceConfig) { c.push.recall = 0 },
 		"--status \"x\"":                   func(c *serviceConfig) { c.push.status = "x" },
-		"give both":                        func(c *serviceConfig) { c.push.dir, c.push.listen = "", "127.0.0.1:0" },
-		"--push-recall is":                 func(c *serviceConfig) { c.push.dir = "" },
+		"--push-listen needs":              func(c *serviceConfig) { c.push.dir, c.push.listen = "", "127.0.0.1:0" },
+		"--push-recall needs":              func(c *serviceConfig) { c.push.dir = "" },
 		"--client-push-logs -2: want 1 to": func(c *serviceConfig) { c.push.limits.clientLogs = -2 },
-		"are for --push-log DIR":           func(c *serviceConfig) { c.push.dir, c.push.limits.space = "", 1 },
+		"need --push-log DIR":              func(c *serviceConfig) { c.push.dir, c.push.limits.space = "", 1 },
 		"not a directory":                  func(c *serviceConfig) { c.push.dir = "/dev/null/logs" },
 	} {
 		cfg := base

@@ -13,15 +13,15 @@ import (
 	"github.com/stag-rdma/stag/transport/rpcbind"
 )
 
-// registerTime bounds what rpcbind may take. A process that is stopped meanwhile withdraws
-// nothing; the next one takes the place of what is left (see replaced).
+// registerTime limits the wait for rpcbind. A process that is stopped meanwhile withdraws nothing;
+// the next one replaces what it has left (see replaced).
 var registerTime = 5 * time.Second
 
-// versions are the ones served of each program.
+// versions are the served versions of each program.
 var versions = map[uint32]uint32{nfs3.Program: nfs3.Version, mount3.Program: mount3.Version}
 
-// entries describes what the listeners serve; nil ones are left out. MOUNT is answered on
-// all of them, over TCP on its own one first.
+// entries describes what the listeners that are not nil serve. All of them answer MOUNT; over TCP
+// its own one comes first.
 func entries(rdma, mount, tcp net.Listener) (list []rpcbind.Entry) {
 	seen := make(map[rpcbind.Entry]bool)
 	add := func(l net.Listener, isRDMA bool, prog uint32) {
@@ -59,7 +59,7 @@ func (s *service) register(ctx context.Context) error {
 		}
 		switch {
 		case errors.Is(err, rpcbind.ErrRefused):
-			return fmt.Errorf("--register: %w: another NFS server is registered; stop it first", err)
+			return fmt.Errorf("--register: %w: another NFS server is registered: stop it first", err)
 		case err != nil:
 			return fmt.Errorf("--register: %w: is rpcbind running?", err)
 		}
@@ -68,8 +68,8 @@ func (s *service) register(ctx context.Context) error {
 	return nil
 }
 
-// replaced withdraws the entry in the place of e if nobody listens there any more: what a
-// service that crashed has left.
+// replaced withdraws the entry in the place of e if nobody listens there anymore, because the
+// service that made it has crashed.
 func replaced(ctx context.Context, e *rpcbind.Entry) bool {
 	old, err := rpcbind.Registered(ctx, e.Prog, e.Vers, e.Netid)
 	if err != nil {
@@ -77,13 +77,13 @@ func replaced(ctx context.Context, e *rpcbind.Entry) bool {
 	}
 	c, err := new(net.Dialer).DialContext(ctx, "tcp", old.String())
 	if err == nil {
-		_ = c.Close() // it only showed that somebody is there
+		_ = c.Close() // it only showed that somebody listens
 		return false
 	}
 	return errors.Is(err, syscall.ECONNREFUSED) && rpcbind.Unregister(ctx, *e) == nil
 }
 
-// unregister withdraws what register has announced.
+// unregister withdraws the entries that register has made.
 func (s *service) unregister() {
 	ctx, cancel := context.WithTimeout(context.Background(), registerTime)
 	defer cancel()

@@ -13,7 +13,7 @@ import (
 	"github.com/stag-rdma/stag/transport/replies"
 )
 
-// Files of a directory of --replies, and their size, octets.
+// Files in a directory of --replies, and their size in octets.
 const (
 	repliesFile = "replies"
 	callsFile   = "calls"
@@ -25,12 +25,12 @@ type repliesDir struct{ replies, calls *pmem.Memory }
 
 func (a *app) addRepliesFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&a.client.replies, "replies", "",
-		"let the server push its replies into logs in this `directory` of yours, made if it is not there; nothing counts as answered before (see nfsdemo log replies)")
+		"let the server push its replies into logs in this local `directory`, made if it does not exist; a call counts as answered when its reply is there (see nfsdemo log replies)")
 	cmd.Flags().BoolVar(&a.client.immediate, "replies-immediate", false,
-		"with --replies: let 8 octets of Immediate Data stand for a reply that is in the log, if the server has this too")
+		"with --replies: let 8 octets of Immediate Data stand for a reply that is in the log, if the server supports that")
 }
 
-// openReplies opens the logs, and makes them if there are none.
+// openReplies opens the logs, and makes them if they do not exist.
 func openReplies(dir string) (*repliesDir, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("--replies %s: %w", dir, bare(err))
@@ -50,15 +50,15 @@ func openReplies(dir string) (*repliesDir, error) {
 	return &d, nil
 }
 
-// openLog opens a log, and makes one if there is none.
+// openLog opens a log, and makes it if it does not exist.
 func openLog(path string) (*pmem.Memory, error) {
 	mem, err := pmem.Open(pmem.File, path, nil)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return mem, err
 	}
-	// Under another name until it is one: a crash leaves a log, or none.
+	// Under another name until it is complete: a crash leaves a whole log, or none.
 	half := path + ".new"
-	_ = os.Remove(half) // of a crash
+	_ = os.Remove(half) // left by a crash
 	if err := pmem.Create(half, repliesSize, nil); err != nil {
 		return nil, err
 	}
@@ -71,14 +71,14 @@ func openLog(path string) (*pmem.Memory, error) {
 	return pmem.Open(pmem.File, path, nil)
 }
 
-// close gives the files back.
+// close unlocks the files.
 func (d *repliesDir) close() {
 	if d == nil {
 		return
 	}
 	for _, m := range []*pmem.Memory{d.replies, d.calls} {
 		if m != nil {
-			_ = m.Close() // what counts was flushed
+			_ = m.Close() // everything that matters was flushed
 		}
 	}
 }
@@ -87,9 +87,9 @@ func (d *repliesDir) close() {
 func (s *session) openReplies(u *nfsclient.URL, cfg *nfsclient.Config) (*repliesDir, error) {
 	if s.a.client.replies == "" {
 		if s.a.client.immediate {
-			return nil, usagef("--replies-immediate is for --replies DIR: give both")
+			return nil, usagef("--replies-immediate needs --replies DIR: add it")
 		}
-		return nil, nil //nolint:nilnil // none are wanted
+		return nil, nil //nolint:nilnil // no logs are wanted
 	}
 	if u.Scheme != nfsclient.SchemeRDMA {
 		return nil, usagef("--replies is for nfs+rdma URLs: replies are pushed by RDMA")
@@ -111,23 +111,23 @@ func (s *session) openReplies(u *nfsclient.URL, cfg *nfsclient.Config) (*replies
 	return d, nil
 }
 
-// tell says whether replies are pushed, and what a run before this one has left, and gives its room back.
+// tell reports whether replies are pushed and what an earlier run has left, and releases that from the logs.
 func (a *app) tell(r *replies.Client) {
 	if r == nil {
 		return
 	}
 	if err := r.Offered(); errors.Is(err, replies.ErrNoProgram) {
-		fmt.Fprintln(a.stderr, "nfsdemo: this server pushes no replies: they count as soon as they arrive, unless it is started with --replies ADDRESS")
+		fmt.Fprintln(a.stderr, "nfsdemo: this server does not push replies, so they count as soon as they arrive; start it with --replies ADDRESS")
 	} else if err != nil {
-		fmt.Fprintf(a.stderr, "nfsdemo: no replies are pushed yet, so that they count when they come: %v\n", err)
+		fmt.Fprintf(a.stderr, "nfsdemo: replies are not pushed yet, so they count as soon as they arrive: %v\n", err)
 	}
 	answered, asked := r.Recovered(), r.Unanswered()
 	for _, x := range answered {
-		fmt.Fprintf(a.stderr, "nfsdemo: an earlier run was answered: %s\n", replyText(x))
+		fmt.Fprintf(a.stderr, "nfsdemo: a call of an earlier run was answered: %s\n", replyText(x))
 		r.Done(x.Seq)
 	}
 	for _, i := range asked {
-		fmt.Fprintf(a.stderr, "nfsdemo: an earlier run was not answered: %s, call %d.%08x: it may have been done\n",
+		fmt.Fprintf(a.stderr, "nfsdemo: a call of an earlier run was not answered, and may have been done: %s, call %d.%08x\n",
 			procText(i.Prog, i.Vers, i.Proc), i.Epoch, i.XID)
 		r.Settle(i)
 	}

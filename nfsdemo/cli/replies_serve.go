@@ -16,8 +16,8 @@ type repliesService struct {
 	l      net.Listener
 }
 
-// openRepliesService opens the listener for the connections of logs, and puts the pusher in
-// front of h; without an address h stays alone.
+// openRepliesService opens the listener for the connections of logs, and returns a handler that
+// pushes the replies of h. Without an address it returns nil and h.
 func openRepliesService(ctx context.Context, cfg *serviceConfig, h transport.Handler) (*repliesService, transport.Handler, error) {
 	if cfg.replies == "" {
 		return nil, h, nil
@@ -51,11 +51,11 @@ func (r *repliesService) close() error {
 	if r == nil {
 		return nil
 	}
-	_ = r.l.Close() // again, for most
+	_ = r.l.Close() // it may be closed already
 	return r.pusher.Close()
 }
 
-// addr returns where the connections of logs go.
+// addr returns the address for the connections of logs.
 func (r *repliesService) addr() string {
 	if r == nil {
 		return ""
@@ -71,11 +71,11 @@ func (r *readyJSON) replyLine() string {
 	return "\nREPLIES=" + r.Reply
 }
 
-// checkReplies says what is wrong with --replies beside the other flags.
+// checkReplies refuses combinations of --replies with other flags.
 func (cfg *serviceConfig) checkReplies() error {
 	if cfg.replies == "" {
 		if cfg.immediate {
-			return usagef("--replies-immediate is for --replies ADDRESS: give both")
+			return usagef("--replies-immediate needs --replies ADDRESS: add it")
 		}
 		return nil
 	}
@@ -83,7 +83,7 @@ func (cfg *serviceConfig) checkReplies() error {
 		return usagef("--replies %q is not an address: write host:port, for example 127.0.0.1:0", cfg.replies)
 	}
 	if cfg.rdma == "" {
-		return usagef("--replies wants --listen: replies are pushed by RDMA")
+		return usagef("--replies needs --listen ADDRESS: replies are pushed by RDMA")
 	}
 	return nil
 }

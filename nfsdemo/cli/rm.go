@@ -11,7 +11,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 )
 
-// errIsExport refuses to remove or move what was mounted.
+// errIsExport reports an attempt to remove or move the export.
 var errIsExport = errors.New("is the export itself")
 
 // rmCmd is the command rm.
@@ -20,7 +20,7 @@ func (a *app) rmCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rm [-r] [-f] URL...",
 		Short: "Remove files and directories",
-		Long:  "rm removes files, and with -r directories with all that is in them. Symbolic links are removed, not followed.",
+		Long:  "rm removes files, and with -r directories and their contents. It removes symbolic links and does not follow them.",
 		Example: `  nfsdemo rm nfs+rdma://127.0.0.1/srv/data/old.txt
   nfsdemo rm -r nfs+rdma://127.0.0.1/srv/data/build`,
 		Args: nArgs(1, -1, "one URL or more"),
@@ -39,14 +39,15 @@ func (a *app) rmCmd() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVarP(&recursive, "recursive", "r", false, "remove directories and what is in them")
-	cmd.Flags().BoolVarP(&force, "force", "f", false, "what does not exist is no error")
+	cmd.Flags().BoolVarP(&recursive, "recursive", "r", false, "remove directories and their contents")
+	cmd.Flags().BoolVarP(&force, "force", "f", false, "ignore files that do not exist")
 	a.addRepliesFlag(cmd)
 	a.addClientFlags(cmd)
 	return cmd
 }
 
-// isExportError tells a path that is not exported from one that does not exist.
+// isExportError reports whether err says that a path is not exported, which is more than that it
+// does not exist.
 func isExportError(err error) bool {
 	_, export := errors.AsType[*nfsclient.ExportError](err)
 	_, mount := errors.AsType[*nfsclient.MountError](err)

@@ -31,7 +31,7 @@ type app struct {
 	stdout, stderr io.Writer
 	hard           context.Context // done at the second interrupt
 
-	serving atomic.Bool // the command drains by itself at an interrupt
+	serving atomic.Bool // the command itself handles an interrupt, by draining
 
 	client clientFlags
 	quiet  bool
@@ -61,8 +61,8 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	select {
 	case status := <-done:
 		return status
-	case <-time.After(giveUpTime): // it hangs in a write to a pipe, perhaps
-		_ = a.stopCapture() // the interrupt counts
+	case <-time.After(giveUpTime): // perhaps it hangs in a write to a pipe
+		_ = a.stopCapture() // the interrupt is the error to report
 		a.report(context.Cause(soft))
 		return exitFailed
 	}
@@ -75,7 +75,7 @@ const giveUpTime = 3 * time.Second
 func (a *app) run(ctx context.Context, args []string) (status int) {
 	defer func() {
 		if r := recover(); r != nil {
-			a.report(fmt.Errorf("internal error: %v (a bug of nfsdemo; --log debug shows where)", r))
+			a.report(fmt.Errorf("internal error: %v (a bug in nfsdemo; --log debug shows where)", r))
 			if a.log == "debug" {
 				fmt.Fprintf(a.stderr, "%s", debug.Stack())
 			}
@@ -91,7 +91,7 @@ func (a *app) run(ctx context.Context, args []string) (status int) {
 	root.SetErr(a.stderr)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
-		err = out.Err() // of those who print without looking
+		err = out.Err() // of writes whose errors nobody checked
 	}
 	cerr := a.stopCapture()
 	if err == nil && cerr == nil {
@@ -127,8 +127,8 @@ reads and writes files on such servers, or on any NFSv3 server over TCP, without
 a mount.
 
 URLs name files: nfs+rdma://host[:port]/export/path and nfs://host[:port]/export/path.
-?mountport=N gives the TCP port of MOUNT; without it the NFS port is asked, then
-rpcbind.`,
+?mountport=N names the TCP port of MOUNT; without it, nfsdemo tries the NFS port, and
+then asks rpcbind.`,
 		Example: `  nfsdemo demo
   nfsdemo serve --export /srv/data
   nfsdemo ls -l nfs+rdma://127.0.0.1/srv/data
@@ -143,16 +143,16 @@ rpcbind.`,
 		return usagef("%v (see %s --help)", err, c.CommandPath())
 	})
 	flags := cmd.PersistentFlags()
-	flags.StringVar(&a.log, "log", "", "log to standard error from this `level` on: debug, info, warn, error")
+	flags.StringVar(&a.log, "log", "", "log to standard error, this `level` and above: debug, info, warn, error")
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "no progress bar")
-	flags.StringVar(&a.pcap, "pcap", "", "record what is said to this `file`, a pcapng capture for Wireshark")
+	flags.StringVar(&a.pcap, "pcap", "", "record the connections in this `file`, a pcapng capture for Wireshark")
 	cmd.PersistentPreRunE = func(*cobra.Command, []string) error { return a.startCapture() }
 	cmd.AddCommand(a.demoCmd(), a.serveCmd(), a.lsCmd(), a.catCmd(), a.cpCmd(), a.statCmd(),
 		a.mkdirCmd(), a.rmCmd(), a.mvCmd(), a.dfCmd(), a.proxyCmd(), a.logCmd(), a.benchCmd())
 	return cmd
 }
 
-// unknownCommand refuses words that are no command.
+// unknownCommand refuses words that are not commands.
 func unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -165,17 +165,17 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	return usagef("%s: see %s --help", msg, cmd.CommandPath())
 }
 
-// nArgs demands between lo and hi arguments (hi < 0: any number), naming them.
+// nArgs requires lo to hi arguments (hi < 0: any number); want describes them in the error.
 func nArgs(lo, hi int, want string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < lo || hi >= 0 && len(args) > hi {
-			return usagef("%s wants %s: see %s --help", below(cmd), want, cmd.CommandPath())
+			return usagef("%s takes %s: see %s --help", below(cmd), want, cmd.CommandPath())
 		}
 		return nil
 	}
 }
 
-// below names cmd without the program, whose name begins the line already.
+// below names cmd without the program, whose name already begins the line.
 func below(cmd *cobra.Command) string {
 	return strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/stag-rdma/stag/transport"
 )
 
-// drainTime bounds the wait for calls that are being served at an interrupt.
+// drainTime limits the wait for calls that are being served at an interrupt.
 const drainTime = 10 * time.Second
 
 // serveFlags are the flags of serve.
@@ -21,7 +21,7 @@ type serveFlags struct {
 	squash   string
 	noCRC    bool
 	credits  int
-	pool     int // credits of all connections together; 0: no bound
+	pool     int // credits of all connections together; 0: no limit
 	portFile string
 	profile  transport.Profile
 	limits   limitFlags
@@ -34,22 +34,22 @@ func (a *app) serveCmd() *cobra.Command {
 		Use:   "serve --export DIR",
 		Short: "Serve a directory over NFS/RDMA",
 		Long: `serve exports a directory over NFSv3 on RPC-over-RDMA (software iWARP), and with
---tcp over NFS/TCP too. The export's path is the directory's absolute path. MOUNT is
-answered on every port.
+--tcp over NFS/TCP too. The path of the export is the absolute path of the directory.
+MOUNT is answered on every port.
 
-Interrupt it (Ctrl-C) to answer the calls that have come and stop; interrupt it
+Interrupt it (Ctrl-C) to answer the calls that have arrived, and stop; interrupt it
 again to stop at once.
 
-There is no authentication: who reaches the ports acts as any user id it likes,
-within the directory. Listen beyond this machine only in networks you trust, and
-then with --squash root or all, and with --allow. Clients that --allow does not name are
-refused in the start-up of their connection; what one client address may hold is
-limited, so that others are served beside it.
+There is no authentication: whoever can reach the ports can act as any user, within the
+directory. Listen on other than loopback addresses only in networks that you trust, and
+then with --squash root or all, and with --allow. A client that --allow does not name is
+refused during the start-up of its connection. What one client address may use is limited,
+so that the others can still be served.
 
-With --push-log clients may append their writes to logs in that directory, where they are
-durable in one round trip, and the server applies them to the files. Other clients see the
-files as if they had been written. What the logs hold when the server ends is applied
-before it serves again, so always give the same directory with an export.`,
+With --push-log, clients may append their writes to logs in that directory, where they are
+durable after one round trip, and the server applies them to the files. Other clients see
+the files as if they had been written. Records that are left in the logs when the server
+ends are applied before it serves again, so always use the same directory with an export.`,
 		Example: `  nfsdemo serve --export /srv/data
   nfsdemo serve --export . --read-only --tcp 127.0.0.1:2049
   nfsdemo serve --memory --export /scratch --listen 127.0.0.1:0
@@ -63,25 +63,25 @@ before it serves again, so always give the same directory with an export.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), f) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.service.export, "export", "", "`directory` to serve; with --memory the name of the export")
+	flags.StringVar(&f.service.export, "export", "", "`directory` to serve; with --memory, the name of the export")
 	flags.StringVar(&f.service.rdma, "listen", "127.0.0.1:20049", "`address` for NFS/RDMA; port 0: any free one")
 	flags.StringVar(&f.service.mount, "mount-listen", "127.0.0.1:20048", `address for MOUNT over TCP; "" for none`)
 	flags.StringVar(&f.service.tcp, "tcp", "", "`address` for NFS/TCP")
 	flags.BoolVar(&f.service.memory, "memory", false, "serve an empty file system in memory")
 	flags.BoolVar(&f.service.readOnly, "read-only", false, "refuse every change")
 	addIntentsFlag(cmd, &f.service.intents)
-	flags.StringVar(&f.squash, "squash", "none", "map to nobody: none, root or all user ids")
+	flags.StringVar(&f.squash, "squash", "none", "which user ids to map to nobody: none, root or all")
 	flags.IntVar(&f.credits, "credits", 0, "calls in flight per connection; 0: the default")
 	addPoolFlag(cmd, &f.pool)
 	flags.BoolVar(&f.service.register, "register", false, "register NFS and MOUNT with this machine's rpcbind")
-	flags.BoolVar(&f.noCRC, "no-crc", false, "do without the CRC of MPA towards clients that agree")
+	flags.BoolVar(&f.noCRC, "no-crc", false, "omit the CRC of MPA with clients that agree")
 	addProfileFlag(cmd, &f.profile)
 	f.limits.add(cmd)
 	f.service.push.add(cmd)
-	flags.StringVar(&f.service.replies, "replies", "", "push replies into the logs of clients that want it, by connections to this `address`; port 0: any free one")
-	flags.BoolVar(&f.service.immediate, "replies-immediate", false, "with --replies: 8 octets of Immediate Data stand for a pushed reply, where the client has this too")
+	flags.StringVar(&f.service.replies, "replies", "", "push replies into the logs of clients that ask for it, over connections to this `address`; port 0: any free one")
+	flags.BoolVar(&f.service.immediate, "replies-immediate", false, "with --replies: let 8 octets of Immediate Data stand for a pushed reply, if the client supports that")
 	flags.StringVar(&f.portFile, "port-file", "", "write the addresses to this `file` when ready, as NAME=value lines")
-	flags.BoolVar(&a.json, "json", false, "print where and what as JSON")
+	flags.BoolVar(&a.json, "json", false, "print the export and the addresses as JSON")
 	return cmd
 }
 
@@ -89,10 +89,10 @@ before it serves again, so always give the same directory with an export.`,
 func (f *serveFlags) config(a *app) (*serviceConfig, error) {
 	cfg := f.service
 	if cfg.export == "" {
-		return nil, usagef("serve wants --export DIR: see nfsdemo serve --help")
+		return nil, usagef("serve needs --export DIR: see nfsdemo serve --help")
 	}
 	if cfg.rdma == "" && cfg.tcp == "" {
-		return nil, usagef("nothing to listen on: --listen and --tcp are both empty")
+		return nil, usagef("--listen and --tcp are both empty: give at least one an address")
 	}
 	if err := cfg.checkIntents(); err != nil {
 		return nil, err
@@ -165,8 +165,8 @@ func (a *app) serve(ctx context.Context, f *serveFlags) error {
 	}
 }
 
-// drain stops the service after an interrupt. That is how serve is meant to end,
-// so it is no error, unless calls were aborted.
+// drain stops the service after an interrupt. That is the normal end of serve, so it is no error
+// unless calls were aborted.
 func (a *app) drain(s *service) error {
 	fmt.Fprintln(a.stderr, "nfsdemo: stopping; interrupt again to stop at once")
 	s.push.printProblems(a.stderr)
@@ -181,7 +181,7 @@ func (a *app) drain(s *service) error {
 	return nil
 }
 
-// drainError is a service that did not end by itself.
+// drainError reports that calls had to be aborted.
 type drainError struct{ err error }
 
 func (e *drainError) Error() string { return "calls were aborted: " + e.err.Error() }

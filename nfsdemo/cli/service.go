@@ -21,20 +21,20 @@ import (
 
 // serviceConfig is what a service serves, and where.
 type serviceConfig struct {
-	export    string // directory, or with memory the name of the export
+	export    string // directory, or, with memory, the name of the export
 	memory    bool
 	readOnly  bool
-	intents   string // directory of the journal for exactly once, "" for none
+	intents   string // directory of the journal of intents, "" for none
 	squash    server.Squash
-	register  bool   // with rpcbind
+	register  bool   // registers with rpcbind
 	rdma      string // address to listen on, "" for none
 	mount     string // MOUNT over TCP
 	tcp       string // NFS and MOUNT over TCP
 	config    *transport.Config
 	push      pushConfig
 	replies   string          // address for the connections of clients' reply logs, "" for none
-	immediate bool            // Immediate Data may stand for replies in them
-	capture   *capture.Writer // records the connections; nil: does not
+	immediate bool            // Immediate Data may stand for replies in the logs
+	capture   *capture.Writer // records the connections; nil: none
 }
 
 // service is an NFS server with its listeners. All of them answer MOUNT too.
@@ -54,7 +54,7 @@ type service struct {
 	named []rpcbind.Entry // registered with rpcbind
 }
 
-// newService opens the export and the listeners, and starts to serve.
+// newService opens the export and the listeners, and starts serving.
 func newService(ctx context.Context, cfg *serviceConfig) (*service, error) {
 	s := &service{errs: make(chan error, 6)}
 	if err := s.open(ctx, cfg); err != nil {
@@ -69,7 +69,7 @@ func newService(ctx context.Context, cfg *serviceConfig) (*service, error) {
 	return s, nil
 }
 
-// open opens what a service needs. On errors some of it is open.
+// open opens everything that a service needs. If it returns an error, some of it is open.
 func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 	if err := s.openExport(cfg); err != nil {
 		return err
@@ -82,14 +82,14 @@ func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 	if s.push, err = openPush(ctx, cfg); err != nil {
 		return err
 	}
-	if s.push != nil && s.push.pw != nil { // with --status alone there is none
+	if s.push != nil && s.push.pw != nil { // nil with --status only
 		sc.Guard = s.push.pw
 	}
 	h, err := server.New(sc)
 	if err != nil {
 		return err
 	}
-	// What a crash has left open was asked for before what was pushed later.
+	// The calls that a crash left open come before everything that was pushed later.
 	if s.table.Next, err = s.exactlyOnce(ctx, cfg, h); err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 	return s.register(ctx)
 }
 
-// bareListen strips what OpError says anyway.
+// bareListen strips from err what OpError also says.
 func bareListen(err error) error {
 	if oe, ok := errors.AsType[*net.OpError](err); ok {
 		return oe.Err
@@ -147,7 +147,7 @@ func (s *service) openExport(cfg *serviceConfig) error {
 	case err != nil:
 		return fmt.Errorf("--export %s: %w", cfg.export, bare(err))
 	case !st.IsDir():
-		return fmt.Errorf("--export %s: not a directory", cfg.export)
+		return fmt.Errorf("--export %s: not a directory: name the directory to serve", cfg.export)
 	}
 	fsys, err := dir.New(p, nil)
 	if err != nil {
@@ -169,7 +169,7 @@ func (s *service) start(l net.Listener, serve func(net.Listener) error) {
 	})
 }
 
-// stop answers the calls that have come and ends; when ctx ends first, it aborts.
+// stop answers the calls that have arrived and ends. If ctx ends first, it aborts them.
 func (s *service) stop(ctx context.Context) error {
 	err := s.srv.Shutdown(ctx)
 	if cerr := s.release(); err == nil {
@@ -183,7 +183,7 @@ func (s *service) release() error {
 	s.unregister()
 	for _, l := range []net.Listener{s.rdma, s.mount, s.tcp} {
 		if l != nil {
-			_ = l.Close() // again, for most
+			_ = l.Close() // most are closed already
 		}
 	}
 	err := errors.Join(s.push.close(), s.reply.close())

@@ -9,12 +9,11 @@ import (
 	"syscall"
 )
 
-// errInterrupted is why a context of interrupts ended.
+// errInterrupted is the cause of the end of a context that interrupts returned.
 var errInterrupted = errors.New("interrupted")
 
-// interrupts returns a context that ends at the first SIGINT or SIGTERM and one
-// that ends at the second. The third one kills the process, as it would without
-// us. stop must be called.
+// interrupts returns a context that ends at the first SIGINT or SIGTERM, and one that ends at the
+// second. The third one kills the process, as it would without a handler. The caller must call stop.
 func interrupts(parent context.Context) (soft, hard context.Context, stop func()) {
 	soft, cancelSoft := context.WithCancelCause(parent)
 	hard, cancelHard := context.WithCancelCause(parent)

@@ -28,7 +28,7 @@ func (a *app) statCmd() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "dereference", "L", false, "follow a symbolic link")
-	cmd.Flags().BoolVar(&a.json, "json", false, "one JSON object per file")
+	cmd.Flags().BoolVar(&a.json, "json", false, "print a JSON object per file")
 	a.addClientFlags(cmd)
 	return cmd
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/stag-rdma/stag/transport"
 )
 
-// printStats prints the counters of a connection or a server on one line.
+// printStats prints the counters of a connection or a server.
 func printStats(w io.Writer, who string, s transport.Stats) {
 	fmt.Fprintf(w, "%s: %d calls, %s by RDMA Read, %s by RDMA Write, %s inline, %d credits\n",
 		who, s.Calls, octets(s.OctetsRead), octets(s.OctetsWritten), octets(s.OctetsInline), s.Credits)
@@ -19,7 +19,7 @@ func printStats(w io.Writer, who string, s transport.Stats) {
 		fmt.Fprintf(w, "%s: %d connections shared %d credits\n", who, s.Accepted, s.PoolCredits)
 	}
 	if n := s.Replayed + s.Joined; n > 0 {
-		fmt.Fprintf(w, "%s: %d calls that had run were sent again\n", who, n)
+		fmt.Fprintf(w, "%s: %d repeated calls were not run again\n", who, n)
 	}
 	if s.Immediates > 0 {
 		fmt.Fprintf(w, "%s: %d replies by Immediate Data\n", who, s.Immediates)

@@ -12,22 +12,22 @@ import (
 	"github.com/stag-rdma/stag/transport"
 )
 
-// statusTimeout bounds one request for /status.
+// statusTimeout limits one request for /status.
 const statusTimeout = 10 * time.Second
 
-// statusJSON is what /status says.
+// statusJSON is the content of /status.
 type statusJSON struct {
 	Export    string           `json:"export"`
 	Transport transport.Stats  `json:"transport"`
 	Push      *pushwrite.Stats `json:"push,omitempty"`
 	Once      *once.Stats      `json:"once,omitempty"` // of --intents
-	Problems  []problemJSON    `json:"problems"`       // what somebody has to do something about
+	Problems  []problemJSON    `json:"problems"`       // what needs somebody's attention
 }
 
-// problemJSON is a record that cannot be applied, a condemned log, or a journal that has failed.
+// problemJSON describes a record that cannot be applied, a condemned log, or a failed journal.
 type problemJSON struct {
 	Log    string    `json:"log"`
-	File   string    `json:"file,omitempty"`   // of the log
+	File   string    `json:"file,omitempty"`   // name of the log's file
 	Record uint64    `json:"record,omitempty"` // 0: the log cannot be read
 	Lease  uint64    `json:"lease,omitempty"`
 	Error  string    `json:"error"`
@@ -35,7 +35,7 @@ type problemJSON struct {
 	Since  time.Time `json:"since,omitzero"`
 }
 
-// String is one line.
+// String returns one line.
 func (p *problemJSON) String() string {
 	s := "push log " + p.Log
 	if p.File != "" {
@@ -46,7 +46,7 @@ func (p *problemJSON) String() string {
 
 // statusHandler serves /status and /metrics.
 func statusHandler(s *service) http.Handler {
-	pw := s.push.pw // of now: close forgets it
+	pw := s.push.pw // read now: close sets it to nil
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -65,7 +65,7 @@ func statusOf(s *service, pw *pushwrite.Server) *statusJSON {
 		out.Once = &st
 		if st.Err != nil {
 			out.Problems = append(out.Problems, problemJSON{
-				Log: "intents", Error: st.Err.Error(), Remedy: "remove the cause and start the server again: until then no such call is executed",
+				Log: "intents", Error: st.Err.Error(), Remedy: "remove the cause and restart the server: until then calls that need the journal are not executed",
 			})
 		}
 	}
@@ -90,7 +90,7 @@ func pushProblems(st *pushwrite.Stats) (all []problemJSON) {
 	return all
 }
 
-// printProblems prints what somebody has to do something about, a line each.
+// printProblems prints the problems that need somebody's attention, one per line.
 func (p *pushService) printProblems(w io.Writer) {
 	if p == nil || p.pw == nil {
 		return

@@ -21,8 +21,8 @@ func columnWidths(rows [][]string) []int {
 	return width
 }
 
-// printColumns aligns columns to the right, the first left of them and the last
-// one to the left, one space apart.
+// printColumns prints columns with one space between them. The first left columns and the last one
+// are aligned to the left, the others to the right.
 func printColumns(w io.Writer, rows [][]string, left int) {
 	width := columnWidths(rows)
 	for _, row := range rows {
@@ -42,8 +42,8 @@ func printColumns(w io.Writer, rows [][]string, left int) {
 	}
 }
 
-// printTable aligns the first column to the left and all others to the right, two
-// spaces apart.
+// printTable prints columns with two spaces between them: the first aligned to the left, the others
+// to the right.
 func printTable(w io.Writer, rows [][]string) {
 	width := columnWidths(rows)
 	for _, row := range rows {

@@ -29,7 +29,7 @@ func testAttr(e *env) {
 	if a := e.attr(f); a.Atime.Sec < before.Ctime.Sec || a.Mtime != mt {
 		e.Errorf("times %v %v", a.Atime, a.Mtime)
 	}
-	// Nanoseconds that are none must not mean something to the system.
+	// Invalid nanoseconds must not have a special meaning to the system.
 	e.ok("wild", f.SetAttr(&nfs3.SetAttr{
 		MtimeHow: nfs3.ClientTime, Mtime: nfs3.Time{Sec: 7, Nsec: math.MaxUint32},
 	}))
@@ -48,7 +48,7 @@ func testAttr(e *env) {
 	testLinkAttr(e)
 }
 
-// testLinkAttr: attributes of a link are its own, not those of what it points to.
+// testLinkAttr: a link has attributes of its own, not those of its target.
 func testLinkAttr(e *env) {
 	root := e.fs.Root()
 	target := e.create(root, "target")

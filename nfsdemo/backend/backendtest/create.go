@@ -42,12 +42,12 @@ func testHandles(e *env) {
 	for i := range h {
 		bad := append([]byte(nil), h...)
 		bad[i] ^= 0x55
-		// Any file but f, or one of these: never f itself.
+		// Another file or an error, but never f itself.
 		n, err := e.fs.Resolve(bad)
 		switch {
 		case err == nil:
 			if got := n.AppendHandle(nil); string(got) == string(h) {
-				e.Errorf("octet %d of the handle does not matter", i)
+				e.Errorf("a handle with a wrong octet %d resolves to the same file", i)
 			}
 		case errors.Is(err, nfs3.ErrBadHandle), errors.Is(err, nfs3.ErrStale), errors.Is(err, nfs3.ErrJukebox):
 		default:
@@ -130,7 +130,7 @@ func testMkdir(e *env) {
 		e.Errorf("new directory: %+v", a)
 	}
 	if got := e.attr(root).Nlink; !e.o.NoLinks && got != links+1 && got > 1 {
-		e.Errorf("links of the parent: %d, were %d", got, links)
+		e.Errorf("links of the parent: %d, before Mkdir %d", got, links)
 	}
 	e.same(root, e.lookup(d, ".."))
 	e.same(d, e.lookup(d, "."))
@@ -158,7 +158,7 @@ func testSymlink(e *env) {
 		if got != target {
 			e.Errorf("target %q, want %q", got, target)
 		}
-		// Nothing follows it.
+		// No operation follows the link.
 		_, _, err = l.Lookup("x")
 		e.want("Lookup in a link", err, nfs3.ErrNotDir)
 		_, err = l.Read(make([]byte, 1), 0)
@@ -195,7 +195,7 @@ func testMknod(e *env) {
 		if a.Type != t || a.Mode != 0o620 {
 			e.Errorf("new %v: %+v", t, a)
 		}
-		// Must not wait for the other end.
+		// Read must not wait for a writer.
 		_, err = n.Read(make([]byte, 1), 0)
 		e.want("Read", err, nfs3.ErrInval)
 		_, err = n.Write([]byte("x"), 0, nfs3.Unstable)

@@ -42,7 +42,7 @@ func testData(e *env) {
 	}
 }
 
-// testDataModel compares reads, writes and truncations with a slice of octets.
+// testDataModel compares reads, writes and truncations with those of a slice.
 func testDataModel(e *env) {
 	const seed, size = 7, 200_000
 	rng := rand.New(rand.NewPCG(seed, seed))
@@ -87,13 +87,13 @@ func testCommit(e *env) {
 		v, err := f.Commit(c.off, c.n)
 		e.ok("Commit", err)
 		if v != r.Verf {
-			e.Errorf("verifier %x of Commit, %x of Write", v, r.Verf)
+			e.Errorf("Commit returned verifier %x, Write %x", v, r.Verf)
 		}
 	}
 	g := e.create(e.fs.Root(), "g")
 	r2, err := g.Write([]byte("abc"), 0, nfs3.FileSync)
 	e.ok("Write", err)
 	if r2.Verf != r.Verf {
-		e.Errorf("verifiers %x and %x in one life", r2.Verf, r.Verf)
+		e.Errorf("the verifier changed from %x to %x without a restart", r.Verf, r2.Verf)
 	}
 }

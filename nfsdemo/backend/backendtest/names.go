@@ -59,7 +59,7 @@ func testRename(e *env) {
 	e.want("Attr of the replaced directory", err, nfs3.ErrStale)
 }
 
-// testRenameHandles: handles of everything below a renamed directory go on working.
+// testRenameHandles: when a directory is renamed, the handles below it stay valid.
 func testRenameHandles(e *env) {
 	root := e.fs.Root()
 	a, to := e.mkdir(root, "a"), e.mkdir(root, "to")
@@ -79,10 +79,10 @@ func testRenameHandles(e *env) {
 	}
 	e.same(e.create(e.resolve(sub), "new"), e.lookup(e.lookup(e.lookup(to, "moved"), "sub"), "new"))
 	e.same(to, e.lookup(e.resolve(a), ".."))
-	// The old name can be used again, and is another directory.
+	// The old name can be used again, for another directory.
 	again := e.mkdir(root, "a")
 	if string(again.AppendHandle(nil)) == string(a.AppendHandle(nil)) {
-		e.Error("two directories, one handle")
+		e.Error("two directories have the same handle")
 	}
 	e.missing(again, "sub")
 }
@@ -116,7 +116,7 @@ func testRenameErrors(e *env) {
 
 func testLink(e *env) {
 	if e.o.NoLinks {
-		e.Log("files are not known to be the same under two names here")
+		e.Log("skipped: here a file is not known to be the same under two names")
 		return
 	}
 	root := e.fs.Root()
@@ -181,7 +181,7 @@ func testNames(e *env) {
 	}
 }
 
-// testStale: what is gone stays gone, also when its number is given to a new file.
+// testStale: a removed file stays gone, even if a new file gets its inode number.
 func testStale(e *env) {
 	root := e.fs.Root()
 	d := e.mkdir(root, "d")

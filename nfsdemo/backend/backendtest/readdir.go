@@ -10,8 +10,8 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
-// list reads a directory in pages of at most page entries and returns the names without dots.
-// between, if not nil, runs after every page.
+// list reads a directory in pages of at most page entries and returns its names without "." and
+// "..". It runs between, if not nil, after every page.
 func (e *env) list(d backend.Node, page int, plus bool, between func()) []string {
 	e.Helper()
 	var (
@@ -129,7 +129,7 @@ func testBigDir(e *env) {
 		n = 2000
 	}
 	d := e.mkdir(e.fs.Root(), "big")
-	// Most names are links, which some file systems make much faster than files.
+	// Most names are links: some file systems make those much faster than files.
 	var f backend.Node
 	for i := range n {
 		name := fmt.Sprintf("file-%04d", i)
@@ -146,7 +146,7 @@ func testBigDir(e *env) {
 			e.Errorf("pages of %d: %d names", page, len(got))
 		}
 	}
-	// rm -r: list, remove what was listed, until it is empty.
+	// As rm -r does: list, remove the listed names, until none is left.
 	for _, name := range e.list(d, 500, false, nil) {
 		e.ok("Remove", d.Remove(name))
 	}
@@ -169,7 +169,7 @@ func testDeep(e *env) {
 		n = e.lookup(n, "..")
 		e.same(n, nodes[i-1])
 	}
-	// A move near the top carries everything along.
+	// A rename near the top moves everything below.
 	e.ok("Rename", nodes[1].Rename(fmt.Sprintf("level-%03d-%020d", 1, 1), nodes[0], "top"))
 	e.same(f, e.lookup(e.resolve(nodes[depth]), "f"))
 	e.ok("Remove", nodes[depth].Remove("f"))
@@ -224,7 +224,7 @@ func testConcurrent(e *env) {
 	testOneWinner(e)
 }
 
-// testOneWinner: of many that create one name, one does.
+// testOneWinner: of many callers that create the same name, one succeeds.
 func testOneWinner(e *env) {
 	root := e.fs.Root()
 	var (

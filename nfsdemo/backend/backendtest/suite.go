@@ -8,18 +8,18 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
-// Options say what is tested, and what it cannot do.
+// Options say which file system is tested, and what it cannot do.
 type Options struct {
-	// New makes an empty file system; it is closed by the suite.
+	// New makes an empty file system; the suite closes it.
 	New func(t *testing.T) backend.FS
 	// Reopen, if not nil, closes fsys and makes a new one over the same files: handles must
 	// survive.
 	Reopen func(t *testing.T, fsys backend.FS) backend.FS
 	// NoSpecial says that FIFOs and sockets cannot be made.
 	NoSpecial bool
-	// NoLinks says that a file is not known to be the same under two names.
+	// NoLinks says that a file with two names looks like two files.
 	NoLinks bool
-	// Big is how many names the big directory has. If zero, 2000.
+	// Big is the number of names in the big directory. If zero, 2000.
 	Big int
 }
 
@@ -69,7 +69,7 @@ func Run(t *testing.T, o Options) {
 	}
 }
 
-// env is one part of the suite at work.
+// env is what one part of the suite works with.
 type env struct {
 	*testing.T
 	o  Options
@@ -148,14 +148,14 @@ func (e *env) lookup(dir backend.Node, name string) backend.Node {
 	return n
 }
 
-// missing demands that a name is not there.
+// missing fails the test if the name exists.
 func (e *env) missing(dir backend.Node, name string) {
 	e.Helper()
 	_, _, err := dir.Lookup(name)
 	e.want("Lookup "+name, err, nfs3.ErrNoEnt)
 }
 
-// same demands that two nodes are one file.
+// same fails the test unless both nodes are the same file.
 func (e *env) same(a, b backend.Node) {
 	e.Helper()
 	if x, y := a.AppendHandle(nil), b.AppendHandle(nil); string(x) != string(y) {

@@ -1,6 +1,6 @@
 // Package copies counts the octets of file data that are copied in user space, so that tests
-// can hold READ and WRITE to their budget. Counting is off until [Start]; it then costs one
-// atomic addition per copy.
+// can check that READ and WRITE stay within their budget. Counting is off until [Start]; then
+// it costs one atomic addition per copy.
 //
 // System calls that move data between the kernel and the caller's buffer are not copies in
 // user space and are not counted.
@@ -13,19 +13,19 @@ var (
 	total atomic.Int64
 )
 
-// Start sets the count to zero and begins to count, for the whole process.
+// Start resets the count to zero and starts counting, for the whole process.
 func Start() {
 	total.Store(0)
 	on.Store(true)
 }
 
-// Stop ends counting and returns the octets copied since Start.
+// Stop stops counting and returns the octets copied since Start.
 func Stop() int64 {
 	on.Store(false)
 	return total.Load()
 }
 
-// Copy is the built-in copy, counted. Code that moves file data calls it instead.
+// Copy is the built-in copy, counted. All code that moves file data calls it.
 func Copy(dst, src []byte) int {
 	n := copy(dst, src)
 	if on.Load() {

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setAt changes attributes other than the size of the file name, which must be the one of
-// want. It works on a descriptor that only names the file, so that kind and permissions do
-// not matter and nobody can put another file in its place.
+// setAt changes attributes of the file name, except its size. The file must be the one with
+// the identity want. It works on an O_PATH descriptor, so that kind and permissions do not
+// matter and nobody can put another file in its place.
 func (f *FS) setAt(d *openDir, name string, want key, a *nfs3.SetAttr) error {
 	fd, err := unix.Openat(int(d.f.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -31,8 +31,8 @@ func (f *FS) setOpen(d *openDir, a *nfs3.SetAttr) error {
 	return status(setFD(int(d.f.Fd()), false, a))
 }
 
-// setFD changes owner, mode and times, in this order: a change of owner takes set-id bits
-// off, and all change the ctime.
+// setFD changes owner, mode and times, in this order: a change of owner clears the set-id
+// bits, and each of them changes the ctime.
 func setFD(fd int, link bool, a *nfs3.SetAttr) error {
 	if a.SetUID || a.SetGID {
 		uid, gid := -1, -1
@@ -61,8 +61,8 @@ func setFD(fd int, link bool, a *nfs3.SetAttr) error {
 	return timesFD(fd, ts)
 }
 
-// chmodFD changes the mode by fchmodat2, which is there since Linux 6.6, or by the file's
-// name in /proc.
+// chmodFD changes the mode with fchmodat2 (Linux 6.6 and later), or else by the file's name
+// in /proc.
 func chmodFD(fd int, mode uint32) error {
 	err := unix.Fchmodat(fd, "", mode, unix.AT_EMPTY_PATH)
 	if err == unix.EOPNOTSUPP || err == unix.ENOSYS || err == unix.EINVAL {
@@ -75,7 +75,7 @@ func chmodProc(fd int, mode uint32) error {
 	return unix.Fchmodat(unix.AT_FDCWD, procName(fd), mode, 0)
 }
 
-// timesFD changes times; kernels before 5.8 do not take an empty path.
+// timesFD changes times. Kernels before 5.8 do not accept an empty path.
 func timesFD(fd int, ts []unix.Timespec) error {
 	err := unix.UtimesNanoAt(fd, "", ts, unix.AT_EMPTY_PATH)
 	if err == unix.EINVAL || err == unix.ENOENT {
@@ -88,7 +88,7 @@ func timesProc(fd int, ts []unix.Timespec) error {
 	return unix.UtimesNanoAt(unix.AT_FDCWD, procName(fd), ts, 0)
 }
 
-// procName is a name of an open file that leads to it and no further, also if it is a link.
+// procName is a name of an open file that leads to the file itself, even if it is a link.
 func procName(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
 func timespec(how nfs3.TimeHow, t nfs3.Time) unix.Timespec {
@@ -102,8 +102,8 @@ func timespec(how nfs3.TimeHow, t nfs3.Time) unix.Timespec {
 	return unix.Timespec{Nsec: unix.UTIME_OMIT}
 }
 
-// nsecTimespec converts t. Nanoseconds beyond a second, which the kernel would take for one
-// of its special values or refuse, are cut.
+// nsecTimespec converts t. It limits the nanoseconds to less than a second: the kernel would
+// refuse more, or take them for one of its special values.
 func nsecTimespec(t nfs3.Time) unix.Timespec {
 	ts, _ := unix.TimeToTimespec(nfs3.Time{Sec: t.Sec, Nsec: min(t.Nsec, 999999999)}.Time())
 	return ts

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// cache keeps open things by identity: at most max of them unless all are in use, the least
-// recently used closed first, and none that was idle for longer than ttl. It is safe for
-// concurrent use. Closing happens outside its lock.
+// cache keeps open things by identity: at most max, unless more are in use, and none that was
+// idle for longer than ttl. It closes the least recently used first, outside its lock. It is
+// safe for concurrent use.
 type cache[V io.Closer] struct {
 	max int
-	ttl time.Duration // 0: for ever
+	ttl time.Duration // 0: forever
 
 	mu    sync.Mutex
 	m     map[key]*slot[V]
@@ -41,7 +41,7 @@ func (c *cache[V]) get(k key) *slot[V] {
 	return s
 }
 
-// add takes v as the thing of k. If there is one already, v is closed, unless replace.
+// add takes v as the thing of k. If there is one already, it closes v, or the old one if replace.
 func (c *cache[V]) add(k key, v V, replace bool) *slot[V] {
 	c.mu.Lock()
 	if s := c.m[k]; s != nil && !replace {
@@ -86,7 +86,7 @@ func (c *cache[V]) put(s *slot[V]) {
 	closeAll(dead...)
 }
 
-// drop takes k out; what is in use is closed when it no longer is.
+// drop takes k out and closes its thing, as soon as nobody uses it.
 func (c *cache[V]) drop(k key) {
 	c.mu.Lock()
 	var dead V
@@ -100,7 +100,7 @@ func (c *cache[V]) drop(k key) {
 	}
 }
 
-// remove takes a slot out and returns its thing if it is to be closed now.
+// remove takes a slot out, and returns its thing if the caller must close it now.
 func (c *cache[V]) remove(s *slot[V]) (dead V, ok bool) {
 	delete(c.m, s.key)
 	c.order.Remove(s.elem)
@@ -108,7 +108,7 @@ func (c *cache[V]) remove(s *slot[V]) (dead V, ok bool) {
 	return s.v, s.refs == 0
 }
 
-// excess takes out what is too much, oldest first.
+// excess takes out what exceeds max, oldest first.
 func (c *cache[V]) excess() (dead []V) {
 	for e := c.order.Back(); e != nil && len(c.m) > c.max; {
 		s := e.Value.(*slot[V])
@@ -121,7 +121,7 @@ func (c *cache[V]) excess() (dead []V) {
 	return dead
 }
 
-// sweep closes what is idle for too long, and comes again while anything is left.
+// sweep closes what was idle for too long, and runs again later while anything is left.
 func (c *cache[V]) sweep() {
 	c.mu.Lock()
 	var dead []V
@@ -144,7 +144,7 @@ func (c *cache[V]) sweep() {
 	closeAll(dead...)
 }
 
-// clear closes everything that is not in use, and everything else when it no longer is.
+// clear closes everything, things in use as soon as nobody uses them.
 func (c *cache[V]) clear() {
 	c.mu.Lock()
 	if c.timer != nil {
@@ -163,6 +163,6 @@ func (c *cache[V]) clear() {
 
 func closeAll[V io.Closer](dead ...V) {
 	for _, v := range dead {
-		_ = v.Close() // what Close finds out, it reports itself
+		_ = v.Close() // Close itself reports what it finds
 	}
 }

@@ -8,25 +8,25 @@ const (
 	DefaultSearchLimit = 1 << 20
 )
 
-// Config is how a directory is served. It is copied by New; nil means the defaults.
+// Config says how a directory is served. New copies it; nil means the defaults.
 type Config struct {
-	// Async leaves out the fsync after changes of names and attributes: a crash of the
-	// machine may undo them. WRITE and COMMIT are not affected.
+	// Async omits the fsync after changes of names and attributes: a crash of the machine
+	// may undo them. WRITE and COMMIT are not affected.
 	Async bool
-	// Exclusive promises that nobody else changes the directory, so that replies can have
-	// the attributes before a change, which saves clients from emptying their caches.
+	// Exclusive promises that nobody else changes the directory. Then replies contain the
+	// attributes from before a change, and clients need not empty their caches.
 	Exclusive bool
-	// MaxNodes bounds the files whose place is remembered, about 200 octets each. If zero,
-	// DefaultMaxNodes.
+	// MaxNodes limits the number of files whose place is remembered, about 200 octets each.
+	// If zero, DefaultMaxNodes.
 	MaxNodes int
-	// MaxFiles bounds the open files kept for READ and WRITE, one descriptor each. If zero,
-	// DefaultMaxFiles.
+	// MaxFiles limits the number of files kept open for READ and WRITE, one descriptor each.
+	// If zero, DefaultMaxFiles.
 	MaxFiles int
-	// MaxDirs bounds the open directories kept, two descriptors each. If zero,
+	// MaxDirs limits the number of directories kept open, two descriptors each. If zero,
 	// DefaultMaxDirs.
 	MaxDirs int
-	// SearchLimit bounds the names looked at in one search for files whose place is not
-	// known. If zero, DefaultSearchLimit; if negative, there is no search.
+	// SearchLimit limits the number of names that one search for files in unknown places
+	// looks at. If zero, DefaultSearchLimit; if negative, there is no search.
 	SearchLimit int
 }
 

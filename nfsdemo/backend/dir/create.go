@@ -30,7 +30,7 @@ func (n *node) making(name string, in *backend.Init, mk func(d *openDir) error) 
 	return c, a, err
 }
 
-// finish gives a new file its owner, mode and times. If that fails, the file goes: a name
+// finish gives a new file its owner, mode and times. If that fails, it removes the file: one
 // with somebody else's permissions is worse than none.
 func (n *node) finish(d *openDir, name string, in *backend.Init) (backend.Node, nfs3.Attr, error) {
 	f := n.fs
@@ -48,7 +48,7 @@ func (n *node) finish(d *openDir, name string, in *backend.Init) (backend.Node, 
 	return c, st.attr, nil
 }
 
-// dressing returns the attributes that a new file has yet to get.
+// dressing returns the attributes that a new file does not have yet.
 func (f *FS) dressing(in *backend.Init, st *stat) nfs3.SetAttr {
 	set := in.Attr
 	set.SetSize = false
@@ -58,13 +58,13 @@ func (f *FS) dressing(in *backend.Init, st *stat) nfs3.SetAttr {
 		set.Atime, set.Mtime = verfTimes(*in.Verf)
 	}
 	if st.attr.Type == nfs3.TypeLnk {
-		set.SetMode = false // links have none
+		set.SetMode = false // links have no mode
 	}
 	trim(&set, &st.attr)
 	return set
 }
 
-// trim leaves out of set what is so already.
+// trim removes from set what a has already.
 func trim(set *nfs3.SetAttr, a *nfs3.Attr) {
 	set.SetUID = set.SetUID && set.UID != a.UID
 	set.SetGID = set.SetGID && set.GID != a.GID
@@ -88,7 +88,7 @@ func (n *node) dress(d *openDir, name string, set *nfs3.SetAttr, st *stat) error
 		return n.settleAttr(d)
 	case nfs3.TypeBlk, nfs3.TypeChr, nfs3.TypeLnk, nfs3.TypeSock, nfs3.TypeFIFO:
 	}
-	return nil // comes with the directory
+	return nil // made durable with the directory
 }
 
 // unmake removes a file that could not be finished.
@@ -106,10 +106,10 @@ func (f *FS) unmake(d *openDir, name string, c *node) {
 	f.gone(c.key)
 }
 
-// gone forgets a file that has no name any more.
+// gone forgets a file that has no name anymore.
 func (f *FS) gone(k key) {
 	if s := f.files.get(k); s != nil {
-		s.v.dirty.Store(false) // nobody will ask for its octets
+		s.v.dirty.Store(false) // nobody can read its octets again
 		f.files.put(s)
 	}
 	f.files.drop(k)
@@ -118,8 +118,8 @@ func (f *FS) gone(k key) {
 	f.tab.remove(k)
 }
 
-// Create makes a regular file. Its descriptor stays open for the writes to come, which also
-// lets a file be written whose mode forbids to open it.
+// Create makes a regular file. Its descriptor stays open for the writes that follow, so that a
+// file can be written even if its mode forbids opening it.
 func (n *node) Create(name string, in *backend.Init) (backend.Node, nfs3.Attr, error) {
 	if in.Attr.SetSize && in.Attr.Size > 1<<63-1 {
 		return nil, nfs3.Attr{}, nfs3.ErrFBig
@@ -164,7 +164,7 @@ func (n *node) Mkdir(name string, in *backend.Init) (backend.Node, nfs3.Attr, er
 	return n.making(name, in, func(d *openDir) error { return d.root.Mkdir(name, 0o700) })
 }
 
-// Symlink makes a symbolic link; the target is text.
+// Symlink makes a symbolic link. The target is not interpreted.
 func (n *node) Symlink(name, target string, in *backend.Init) (backend.Node, nfs3.Attr, error) {
 	return n.making(name, in, func(d *openDir) error { return symlinkAt(d, target, name) })
 }

@@ -25,8 +25,8 @@ func (n *node) Read(p []byte, off uint64) (int, error) {
 	return got, status(err)
 }
 
-// Write writes straight from p. What was written before an error counts: the client comes
-// again with the rest and meets the error then.
+// Write writes straight from p. If some octets were written before an error, it reports those:
+// the client sends the rest again and gets the error then.
 func (n *node) Write(p []byte, off uint64, how nfs3.StableHow) (backend.WriteResult, error) {
 	var res backend.WriteResult
 	s, err := n.openFile(true)
@@ -37,8 +37,8 @@ func (n *node) Write(p []byte, off uint64, how nfs3.StableHow) (backend.WriteRes
 	if off > 1<<63-1 || uint64(len(p)) > 1<<63-1-off {
 		return res, nfs3.ErrFBig
 	}
-	// The verifier of before: if a sync fails while this runs, the octets may be among those
-	// lost, and the client must see a verifier that is not the later one.
+	// Taken before the write: if a sync fails meanwhile, these octets may be lost with the
+	// others, and the client must not get the verifier from after that.
 	res.Verf = n.fs.writeVerf()
 	s.v.dirty.Store(true)
 	res.N, err = s.v.f.WriteAt(p, int64(off))
@@ -60,7 +60,7 @@ func (n *node) Write(p []byte, off uint64, how nfs3.StableHow) (backend.WriteRes
 // Commit syncs the whole file, which covers any range of it.
 func (n *node) Commit(uint64, uint32) (nfs3.WriteVerf, error) {
 	s, err := n.openFile(false)
-	if errors.Is(err, nfs3.ErrAcces) { // a file of ours that we may write only
+	if errors.Is(err, nfs3.ErrAcces) { // perhaps we may only write it
 		s, err = n.openFile(true)
 	}
 	if err != nil {

@@ -14,11 +14,11 @@ var (
 	_ backend.Syncer   = (*node)(nil)
 )
 
-// Birth is part of the identity.
+// Birth returns the birth time, which is part of the identity.
 func (n *node) Birth() int64 { return n.key.birth }
 
-// Finish dresses a file that still is as the system calls of Create, Mkdir, Symlink and
-// Mknod leave it: of this process, and for its owner alone.
+// Finish sets the attributes of a file that is still as the system calls of Create, Mkdir,
+// Symlink and Mknod leave it: owned by this process, and with no access for others.
 func (n *node) Finish(in *backend.Init) error {
 	return n.at(func(d *openDir, name string, st *stat) error {
 		if !raw(st) {
@@ -35,7 +35,7 @@ func (n *node) Finish(in *backend.Init) error {
 	})
 }
 
-// raw says whether a file is as it is made. The set-group-id bit comes from the directory.
+// raw reports whether a file is as it was made. The set-group-id bit comes from the directory.
 func raw(st *stat) bool {
 	if st.attr.UID != uint32(os.Geteuid()) {
 		return false
@@ -50,7 +50,7 @@ func raw(st *stat) bool {
 	}
 }
 
-// Sync syncs the file, or the directory of one that cannot be opened.
+// Sync syncs the file, or its directory if the file cannot be opened.
 func (n *node) Sync() error {
 	if n == n.fs.root {
 		return n.fs.settle(n.fs.top)

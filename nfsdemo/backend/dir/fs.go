@@ -13,15 +13,15 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
-// idleFile is how long an unused file stays open: a program that was copied in cannot be run
-// by local processes while it is open for writing.
+// idleFile is how long an unused file stays open. It is short because local processes cannot
+// run a program that is open for writing.
 const idleFile = 3 * time.Second
 
 // FS is a directory being served. It is safe for concurrent use.
 type FS struct {
 	cfg    Config
 	root   *node
-	top    *openDir // of the root, open until Close
+	top    *openDir // the root, open until Close
 	owners bool     // this process may give files away
 	sys    sysFS
 
@@ -32,12 +32,12 @@ type FS struct {
 	lost  searcher
 
 	verf    atomic.Uint64
-	syncErr func(syncOp) error // fault injection by tests: not nil stands in for the sync
+	syncErr func(syncOp) error // set by tests: runs instead of the sync
 }
 
 var _ backend.FS = (*FS)(nil)
 
-// New serves the directory path. The error is that of opening it.
+// New serves the directory path. It fails if the directory cannot be opened.
 func New(path string, cfg *Config) (*FS, error) {
 	root, err := os.OpenRoot(path)
 	if err != nil {
@@ -59,7 +59,7 @@ func New(path string, cfg *Config) (*FS, error) {
 	return f, nil
 }
 
-// begin learns the identity of the root and draws the first verifier.
+// begin reads the identity of the root and draws the first verifier.
 func (f *FS) begin(path string) error {
 	if err := f.sys.init(f.top.f, path); err != nil {
 		return err
@@ -78,7 +78,7 @@ func (f *FS) begin(path string) error {
 // Root returns the directory itself.
 func (f *FS) Root() backend.Node { return f.root }
 
-// Resolve finds the file of a handle, if need be by a search.
+// Resolve returns the file of a handle; it searches for the file if it must.
 func (f *FS) Resolve(h []byte) (backend.Node, error) {
 	k, err := parseHandle(h)
 	if err != nil {
@@ -96,8 +96,8 @@ func (f *FS) Resolve(h []byte) (backend.Node, error) {
 	return nil, nfs3.ErrStale
 }
 
-// Info returns the limits. Those of the file system are what Linux allows at most; smaller
-// ones show when they are reached.
+// Info returns the limits of Linux. A file system may have smaller ones, which show only when
+// they are reached.
 func (f *FS) Info() backend.Info {
 	return backend.Info{
 		MaxFileSize: 1<<63 - 1, LinkMax: 65000, NameMax: nfs3.MaxName,
@@ -106,7 +106,7 @@ func (f *FS) Info() backend.Info {
 	}
 }
 
-// Usage asks the file system of the root.
+// Usage returns the counts of the file system that holds the root.
 func (f *FS) Usage() (backend.Usage, error) {
 	u, err := usage(f.top.f)
 	return u, status(err)
@@ -119,7 +119,7 @@ func (f *FS) Close() error {
 	return errors.Join(f.top.Close())
 }
 
-// writeVerf returns the write verifier of now.
+// writeVerf returns the current write verifier.
 func (f *FS) writeVerf() (v nfs3.WriteVerf) {
 	binary.BigEndian.PutUint64(v[:], f.verf.Load())
 	return v

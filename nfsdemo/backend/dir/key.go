@@ -6,14 +6,14 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
-// key is the identity of a file as long as the file system lives.
+// key is the identity of a file for the lifetime of the file system.
 type key struct {
-	dev   uint64 // 0: the device of the export's root, which may get another number at boot
+	dev   uint64 // 0: that of the export's root, whose number may change at boot
 	ino   uint64
-	birth int64 // nanoseconds since 1970, 0 where there is none
+	birth int64 // nanoseconds since 1970, 0 if unknown
 }
 
-// stat is what one look at a file tells.
+// stat is the result of one stat call.
 type stat struct {
 	key  key
 	attr nfs3.Attr
@@ -33,7 +33,7 @@ func (k key) appendHandle(b []byte) []byte {
 	return binary.BigEndian.AppendUint64(b, uint64(k.birth))
 }
 
-// parseHandle returns the key of a handle: ErrBadHandle if it never was one.
+// parseHandle returns the key of a handle, or ErrBadHandle if h never was one.
 func parseHandle(h []byte) (key, error) {
 	if len(h) != handleSize || binary.BigEndian.Uint32(h) != handleMagic {
 		return key{}, nfs3.ErrBadHandle

@@ -18,14 +18,14 @@ const (
 	direntBuf  = 32 << 10
 )
 
-// list calls fn for the names of d after cookie until fn returns false, and says whether the
-// end was reached and how many were taken. Cookies are the file system's own: d_off of
-// getdents, which it keeps valid while names come and go.
+// list calls fn for the names of d after cookie until fn returns false. It reports whether the
+// end was reached, and how many names were taken. Cookies are those of the file system (d_off
+// of getdents), which stay valid while names come and go.
 func (f *FS) list(d *openDir, cookie uint64, fn func(*rawEntry) bool) (eof bool, taken int, err error) {
 	if cookie > 1<<63-1 {
 		return false, 0, nfs3.ErrBadCookie
 	}
-	file, err := d.root.Open(".") // a place of its own
+	file, err := d.root.Open(".") // with a read position of its own
 	if err != nil {
 		return false, 0, status(err)
 	}

@@ -5,8 +5,8 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
-// Lookup finds a name. ".." is the directory this one was last seen in, never what the
-// kernel calls so: that might be outside the export.
+// Lookup finds a name. ".." is the directory in which this one was last seen, never the
+// kernel's "..", which might be outside the export.
 func (n *node) Lookup(name string) (backend.Node, nfs3.Attr, error) {
 	if n.typ != nfs3.TypeDir {
 		return nil, nfs3.Attr{}, nfs3.ErrNotDir
@@ -28,7 +28,7 @@ func (n *node) Lookup(name string) (backend.Node, nfs3.Attr, error) {
 	return n.found(ref.openDir, name)
 }
 
-// found looks at a name in d, which is n, and enters what it is.
+// found looks at a name in d, which is n, and enters the file in the table.
 func (n *node) found(d *openDir, name string) (backend.Node, nfs3.Attr, error) {
 	st, err := n.fs.statAt(d, name)
 	if err != nil {
@@ -37,10 +37,10 @@ func (n *node) found(d *openDir, name string) (backend.Node, nfs3.Attr, error) {
 	return n.fs.tab.enter(n.fs, place{n, name}, &st), st.attr, nil
 }
 
-// parent returns the directory n is in.
+// parent returns the directory that n is in.
 func (n *node) parent() (backend.Node, nfs3.Attr, error) {
 	if n != n.fs.root {
-		// See that it still is where it was, so that a move by somebody else is noticed.
+		// Check that it is still where it was, to notice a move by somebody else.
 		if err := n.at(func(*openDir, string, *stat) error { return nil }); err != nil {
 			return nil, nfs3.Attr{}, err
 		}

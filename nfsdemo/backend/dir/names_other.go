@@ -55,16 +55,16 @@ func (f *FS) setAt(d *openDir, name string, _ key, a *nfs3.SetAttr) error {
 			return t.Time()
 		case nfs3.DontChange:
 		}
-		return time.Time{} // leaves it
+		return time.Time{} // leaves the time unchanged
 	}
 	return status(d.root.Chtimes(name, pick(a.AtimeHow, a.Atime), pick(a.MtimeHow, a.Mtime)))
 }
 
 func (f *FS) setOpen(d *openDir, a *nfs3.SetAttr) error { return f.setAt(d, ".", key{}, a) }
 
-// list reads the whole directory and sorts it by the hashes of the names, which serve as
-// cookies: they stay valid while names come and go. Names with one hash share it, and a list
-// that ends between them goes on after both.
+// list reads the whole directory and sorts it by the hashes of the names. The hashes are the
+// cookies, so these stay valid while names come and go. Names with the same hash share a
+// cookie; a list that stops between them continues after both.
 func (f *FS) list(d *openDir, cookie uint64, fn func(*rawEntry) bool) (eof bool, taken int, err error) {
 	file, err := d.root.Open(".")
 	if err != nil {
@@ -101,7 +101,7 @@ func (f *FS) list(d *openDir, cookie uint64, fn func(*rawEntry) bool) (eof bool,
 	return true, taken, nil
 }
 
-// hashName returns FNV-1a of a name without the values of the dots and zero.
+// hashName returns the FNV-1a hash of a name; never 0 or the cookies of "." and "..".
 func hashName(name string) uint64 {
 	h := uint64(14695981039346656037)
 	for i := range len(name) {

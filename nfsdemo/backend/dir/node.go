@@ -12,7 +12,7 @@ var _ backend.Node = (*node)(nil)
 // AppendHandle appends 28 octets.
 func (n *node) AppendHandle(b []byte) []byte { return n.key.appendHandle(b) }
 
-// Attr asks the kernel: through an open descriptor if there is one, which needs no name.
+// Attr asks the kernel, through an open descriptor if there is one: that needs no name.
 func (n *node) Attr() (nfs3.Attr, error) {
 	f := n.fs
 	switch {
@@ -38,8 +38,8 @@ func (n *node) Attr() (nfs3.Attr, error) {
 	return a, err
 }
 
-// linked turns the attributes of a file that has lost its last name into ErrStale, and closes
-// what keeps it alive.
+// linked returns ErrStale for a file that has lost its last name, and closes the descriptor
+// that keeps it alive.
 func (n *node) linked(st stat, err error) (nfs3.Attr, error) {
 	if err == nil && st.attr.Nlink == 0 {
 		n.fs.gone(n.key)
@@ -100,15 +100,15 @@ func (n *node) ReadLink() (string, error) {
 	return target, err
 }
 
-// verfTimes hides a create verifier in two times: 31 bits in each number of seconds, so that
-// file systems with 32-bit signed seconds keep it.
+// verfTimes stores a create verifier in two times, 31 bits in each number of seconds, so that
+// it fits file systems with 32-bit signed seconds.
 func verfTimes(v nfs3.CreateVerf) (atime, mtime nfs3.Time) {
 	const mask = 1<<31 - 1
 	return nfs3.Time{Sec: binary.BigEndian.Uint32(v[:4]) & mask},
 		nfs3.Time{Sec: binary.BigEndian.Uint32(v[4:]) & mask}
 }
 
-// HasVerf compares the times of a file with those Create gave it.
+// HasVerf compares the times of a file with those that Create gives a file for v.
 func (n *node) HasVerf(v nfs3.CreateVerf) (bool, error) {
 	if n.typ != nfs3.TypeReg {
 		return false, nil

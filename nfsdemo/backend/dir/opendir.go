@@ -7,7 +7,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
-// openDir is an open directory: root for what os.Root can do, f for system calls that take a
+// openDir is an open directory: root for what os.Root can do, f for system calls on a
 // descriptor.
 type openDir struct {
 	root *os.Root
@@ -50,7 +50,7 @@ func (r dirRef) done() {
 // open opens n if it is a directory: ErrNotDir, ErrStale. The caller calls done.
 func (n *node) open() (dirRef, error) { return n.openBy(mayFind) }
 
-// Whether a file that is not where it was is searched for. The search itself must not.
+// Whether to search for a file that has moved. The search itself must not do so.
 const (
 	mayFind  = true
 	onlyLook = false
@@ -94,7 +94,7 @@ func (d *openDir) sub(n *node, name string) (*openDir, error) {
 	sub.node = n
 	st, err := n.fs.statOpen(sub.f, n.key)
 	if err == nil && st.key != n.key {
-		err = nfs3.ErrStale // it was replaced since it was looked at
+		err = nfs3.ErrStale // it was replaced since we looked
 	}
 	if err != nil {
 		_ = sub.Close()
@@ -103,8 +103,8 @@ func (d *openDir) sub(n *node, name string) (*openDir, error) {
 	return sub, nil
 }
 
-// at calls fn with the directory and name n is found at right now. Places that turn out
-// wrong are forgotten; when none is left, n is searched for.
+// at calls fn with the directory and the name where n is now. It forgets places that turn out
+// to be wrong; if none is left, it searches for n.
 func (n *node) at(fn func(d *openDir, name string, st *stat) error) error {
 	return n.atBy(mayFind, fn)
 }
@@ -131,7 +131,7 @@ func (n *node) atBy(find bool, fn func(d *openDir, name string, st *stat) error)
 	}
 }
 
-// errMoved says that a file is not where it was.
+// errMoved means that a file is not where it was.
 const errMoved = moved("dir: file is not where it was")
 
 type moved string

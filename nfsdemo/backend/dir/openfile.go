@@ -12,23 +12,23 @@ import (
 type openFile struct {
 	f     *os.File
 	fs    *FS
-	write bool        // open for writing too
+	write bool        // also open for writing
 	dirty atomic.Bool // written since the last sync
 
 	mu sync.Mutex // one sync at a time
 }
 
-// Close closes the file. If it has writes that were not synced, it is synced first: the error
-// of a write is reported once per open file, and must reach the verifier.
+// Close closes the file. If it has writes that were not synced, it syncs them first: the kernel
+// reports the error of a write once per open file, and the verifier must then change.
 func (o *openFile) Close() error {
 	if o.dirty.Load() {
-		_, _ = o.sync(syncData) // the verifier says it
+		_, _ = o.sync(syncData) // an error changes the verifier
 	}
 	return o.f.Close()
 }
 
-// openFile opens n, a regular file, for reading or also for writing: ErrInval if it is of
-// another kind. The caller puts the slot back.
+// openFile opens the regular file n for reading, and with write also for writing; ErrInval if n
+// is of another kind. The caller puts the slot back.
 func (n *node) openFile(write bool) (*slot[*openFile], error) {
 	f := n.fs
 	if n.typ != nfs3.TypeReg {
@@ -58,7 +58,7 @@ func (d *openDir) file(n *node, name string, write bool) (*openFile, error) {
 	if write {
 		flag = os.O_RDWR
 	}
-	// What name is may have changed to a pipe since it was looked at: do not wait for one.
+	// The name may have become a pipe since we looked: do not wait for its other end.
 	file, err := d.root.OpenFile(name, flag|openFlags, 0)
 	if err != nil {
 		return nil, status(err)

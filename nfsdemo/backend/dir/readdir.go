@@ -11,12 +11,12 @@ import (
 type rawEntry struct {
 	name     string
 	ino      uint64
-	cookie   uint64 // of the place after it
-	maybeDir bool   // a directory, or not known
+	cookie   uint64 // the position after it
+	maybeDir bool   // a directory, or unknown
 }
 
-// cookieVerf is the verifier of all cookies: they are places in the file system's own order
-// and stay valid as long as the directory exists, also over a restart.
+// cookieVerf is the verifier of all cookies. They are positions in the file system's own order
+// and stay valid as long as the directory exists, even across restarts.
 var cookieVerf = nfs3.CookieVerf(binary.BigEndian.AppendUint64(nil, 0x7374616764697231))
 
 // ReadDir lists the names after cookie.
@@ -33,7 +33,7 @@ func (n *node) ReadDir(cookie uint64, verf nfs3.CookieVerf, plus bool, fn func(*
 	eof, taken, err := n.fs.list(ref.openDir, cookie, func(r *rawEntry) bool {
 		e = nfs3.DirPlusEntry{DirEntry: nfs3.DirEntry{FileID: r.ino, Name: r.name, Cookie: r.cookie}}
 		if r.name == ".." && n == n.fs.root {
-			e.FileID = n.key.ino // what is above the export is nobody's business
+			e.FileID = n.key.ino // show nothing of what is above the export
 		}
 		if plus {
 			n.addAttr(ref.openDir, &e)
@@ -41,12 +41,12 @@ func (n *node) ReadDir(cookie uint64, verf nfs3.CookieVerf, plus bool, fn func(*
 		return fn(&e)
 	})
 	if err != nil && taken > 0 {
-		err = nil // the next call meets the error
+		err = nil // the next call returns the error
 	}
 	return cookieVerf, eof, err
 }
 
-// addAttr adds attributes and handle to an entry, if the name is still there.
+// addAttr adds attributes and handle to an entry, if the name still exists.
 func (n *node) addAttr(d *openDir, e *nfs3.DirPlusEntry) {
 	var (
 		c   backend.Node

@@ -27,7 +27,7 @@ func (n *node) Rmdir(name string) error {
 	})
 }
 
-// removing looks at a name, runs rm, and notes the loss.
+// removing looks up a name, runs rm, and updates the table.
 func (n *node) removing(name string, rm func(d *openDir, st *stat) error) error {
 	if err := backend.CheckName(name); err != nil {
 		return err
@@ -102,7 +102,7 @@ func (n *node) Rename(from string, to backend.Node, name string) error {
 	return n.fs.settle(dst.openDir, src.openDir)
 }
 
-// move renames and brings the table along.
+// move renames and updates the table.
 func (f *FS) move(src *openDir, from string, dst *openDir, name string) error {
 	f.ns.Lock()
 	defer f.ns.Unlock()
@@ -117,7 +117,7 @@ func (f *FS) move(src *openDir, from string, dst *openDir, name string) error {
 	replaces := err == nil
 	if replaces {
 		if old.key == st.key {
-			return nil // two names of one file, or one name: nothing to do
+			return nil // two names of the same file, or one name: nothing to do
 		}
 		if (old.attr.Type == nfs3.TypeDir) != (st.attr.Type == nfs3.TypeDir) {
 			return nfs3.ErrExist // RFC 1813 Section 3.3.14
@@ -163,8 +163,8 @@ func (n *node) Link(file backend.Node, name string) error {
 	return n.fs.settle(ref.openDir)
 }
 
-// join makes the link. Between the look at the old name and the system call a local process
-// may have put another file there; that link is taken back.
+// join makes the link. If a local process has replaced the file between the look at the old
+// name and the system call, join removes the link again.
 func (f *FS) join(d *openDir, old string, to *openDir, name string, c *node) error {
 	f.ns.Lock()
 	defer f.ns.Unlock()

@@ -7,31 +7,31 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
-// Bounds of searches.
+// Limits of searches.
 const (
 	maxBuried  = 8192             // files known to be gone
-	buriedFor  = 60 * time.Second // until one is looked for again
-	maxPending = 4096             // files wanted in one walk
-	restFactor = 4                // a walk that found nothing is followed by a rest this long
+	buriedFor  = 60 * time.Second // how long that is believed
+	maxPending = 4096             // files that one walk looks for
+	restFactor = 4                // the rest after a walk that found nothing, in times its length
 	maxRest    = 10 * time.Second
-	waitRounds = 4 // walks of others a caller waits for
+	waitRounds = 4 // walks of others that a caller waits for
 )
 
-// searcher finds files whose place is not known, by walking the export. One walk at a time
-// serves everybody who waits; between walks that found nothing there is a rest, so that
-// handles made up by a client cost no more than a fraction of the machine.
+// searcher finds files in unknown places by walking the export. One walk at a time serves all
+// callers who wait. After a walk that found nothing there is a rest, so that a client that makes
+// up handles costs only a fraction of the machine.
 type searcher struct {
 	fs *FS
 
 	mu      sync.Mutex
 	wanted  map[key]bool
-	buried  map[key]time.Time // gone, until when that is believed
-	running chan struct{}     // closed when the walk ends; nil without one
+	buried  map[key]time.Time // files believed to be gone, until when
+	running chan struct{}     // closed when the walk ends; nil if there is none
 	restEnd time.Time
 }
 
-// find brings k into the table: ErrStale if it does not exist, ErrJukebox if that is not
-// known yet.
+// find enters k in the table: ErrStale if it does not exist, ErrJukebox if that is not known
+// yet.
 func (s *searcher) find(k key) error {
 	if s.fs.cfg.SearchLimit < 0 {
 		return nfs3.ErrStale
@@ -74,7 +74,7 @@ func (s *searcher) want(k key) bool {
 	return true
 }
 
-// lead walks for all that are wanted. The caller holds s.mu, which lead gives back.
+// lead walks for all files that are wanted. The caller holds s.mu, which lead releases.
 func (s *searcher) lead() {
 	keys := s.wanted
 	s.wanted = nil
@@ -99,7 +99,7 @@ func (s *searcher) lead() {
 	close(done)
 }
 
-// bury notes that a file is gone, so that nobody looks for it.
+// bury notes that a file is gone, so that no walk looks for it.
 func (s *searcher) bury(k key) {
 	s.mu.Lock()
 	s.buryLocked(k)
@@ -149,8 +149,8 @@ func (w *walk) run() {
 	}
 }
 
-// list looks at the names of a directory; what cannot be read is passed over. Only
-// directories, and files whose inode number is wanted, are looked at closely.
+// list looks at the names of a directory, and skips what cannot be read. It calls stat only for
+// directories and for files with a wanted inode number.
 func (w *walk) list(n *node, inos map[uint64]bool) {
 	ref, err := n.openBy(onlyLook)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
-// byErrno maps system errors to statuses. What is not here is IO.
+// byErrno maps system errors to statuses; all others are NFS3ERR_IO.
 var byErrno = map[syscall.Errno]nfs3.Status{
 	syscall.EPERM:        nfs3.ErrPerm,
 	syscall.ENOENT:       nfs3.ErrNoEnt,
@@ -32,11 +32,11 @@ var byErrno = map[syscall.Errno]nfs3.Status{
 	syscall.ESTALE:       nfs3.ErrStale,
 	syscall.EOPNOTSUPP:   nfs3.ErrNotSupp,
 	syscall.ENOSYS:       nfs3.ErrNotSupp,
-	syscall.ETXTBSY:      nfs3.ErrAcces, // a program that runs is not written to
-	syscall.ELOOP:        nfs3.ErrInval, // a symbolic link where none is followed
-	syscall.EBUSY:        nfs3.ErrAcces, // a mount point does not go away, however often one asks
+	syscall.ETXTBSY:      nfs3.ErrAcces, // a running program cannot be written
+	syscall.ELOOP:        nfs3.ErrInval, // a symbolic link, which we never follow
+	syscall.EBUSY:        nfs3.ErrAcces, // a mount point: trying again does not help
 
-	// Lack of something that comes back.
+	// Shortages that pass.
 	syscall.EMFILE: nfs3.ErrJukebox,
 	syscall.ENFILE: nfs3.ErrJukebox,
 	syscall.ENOMEM: nfs3.ErrJukebox,
@@ -44,8 +44,8 @@ var byErrno = map[syscall.Errno]nfs3.Status{
 	syscall.EINTR:  nfs3.ErrJukebox,
 }
 
-// status turns an error of the system into an nfs3.Status that keeps nothing of it but its
-// meaning; other errors, and errors of this package, come back as they are.
+// status turns a system error into an nfs3.Status. It returns other errors, and those of this
+// package, unchanged.
 func status(err error) error {
 	switch {
 	case err == nil:

@@ -10,14 +10,14 @@ import (
 type syncOp int
 
 const (
-	syncData  syncOp = iota + 1 // fdatasync of a file: data, and what is needed to find them
+	syncData  syncOp = iota + 1 // fdatasync of a file: data, and the metadata needed to read them
 	syncAll                     // fsync of a file
 	syncNames                   // fsync of a directory or of a file whose attributes changed
 )
 
 // sync makes the file durable and returns the write verifier that covers what was written
-// before. Syncs of one file come one after the other: the kernel tells an error of the writes
-// once, and the verifier must have changed before a later sync can answer success.
+// before. Only one sync of a file runs at a time: the kernel reports an error of the writes
+// once, and the verifier must have changed before a later sync can report success.
 func (o *openFile) sync(op syncOp) (nfs3.WriteVerf, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -58,9 +58,9 @@ func (f *FS) settle(dirs ...*openDir) error {
 	return nil
 }
 
-// settleAttr makes a change of n's attributes durable. A file that cannot be opened, because
-// of its kind or its permissions, is left to the sync of its directory, which on journalling
-// file systems takes the attributes along.
+// settleAttr makes a change of n's attributes durable. If the file cannot be opened, because of
+// its kind or permissions, the sync of its directory must do, which on journaling file systems
+// includes the attributes.
 func (n *node) settleAttr(d *openDir) error {
 	if n.fs.cfg.Async {
 		return nil

@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openFlags keep an open from following a link and from waiting for the other end of a pipe,
-// and let 32-bit machines pass 2 GiB, which os.Root does not ask for.
+// openFlags prevent an open from following a link and from waiting for the other end of a pipe.
+// They also allow files above 2 GiB on 32-bit machines, which os.Root does not ask for.
 const openFlags = unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_LARGEFILE
 
-// sysFS is what the system layer remembers.
+// sysFS is the state of the system layer.
 type sysFS struct {
 	dev     uint64 // of the export's root
-	noBirth bool   // birth times are not to be trusted
+	noBirth bool   // birth times cannot be trusted
 }
 
 // init looks at the file system of the root.
@@ -29,7 +29,7 @@ func (s *sysFS) init(root *os.File, _ string) error {
 	if err := unix.Fstatfs(int(root.Fd()), &fs); err != nil {
 		return err
 	}
-	// The first write to a file of a lower layer copies it, and the copy is born then.
+	// The first write to a file of a lower layer copies it, and the copy has a new birth time.
 	s.noBirth = int64(fs.Type) == unix.OVERLAYFS_SUPER_MAGIC //nolint:unconvert // another type on other machines
 	return nil
 }
@@ -57,10 +57,10 @@ func (f *FS) statFD(fd int) (stat, error) {
 	return f.sys.stat(&st), nil
 }
 
-// newKey has no meaning here: statOpen finds out.
+// newKey is not needed here: statOpen reads the identity.
 func (f *FS) newKey(*openDir, string) key { return key{} }
 
-// Now asks the clock that the kernel stamps inodes with, which lags behind the other one.
+// Now reads the clock from which the kernel takes the times of inodes. It lags behind time.Now.
 func (f *FS) Now() int64 {
 	var t unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &t) != nil {
@@ -73,7 +73,7 @@ func statx(fd int, name string, flags int, st *unix.Statx_t) error {
 	return unix.Statx(fd, name, flags, unix.STATX_BASIC_STATS|unix.STATX_BTIME, st)
 }
 
-// stat converts what the kernel says.
+// stat converts the answer of the kernel.
 func (s *sysFS) stat(x *unix.Statx_t) stat {
 	dev := unix.Mkdev(x.Dev_major, x.Dev_minor)
 	st := stat{key: key{dev: dev, ino: x.Ino}, attr: nfs3.Attr{
@@ -110,7 +110,7 @@ func typeOf(mode uint16) nfs3.FileType {
 	return nfs3.TypeReg
 }
 
-// usage asks for space and file counts.
+// usage returns the counts of octets and files.
 func usage(root *os.File) (backend.Usage, error) {
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(int(root.Fd()), &st); err != nil {

@@ -16,8 +16,8 @@ import (
 
 const openFlags = 0
 
-// sysFS gives identities where the system has none that are portable: hashes of paths, and
-// for files that were renamed the identity they had before.
+// sysFS makes identities where the system has no portable ones: hashes of paths. A renamed file
+// keeps the identity that it had before.
 type sysFS struct {
 	mu    sync.Mutex
 	moved map[string]uint64
@@ -101,7 +101,7 @@ func statOf(fi fs.FileInfo, k key) stat {
 	return stat{key: k, attr: a}
 }
 
-// usage is not known here.
+// usage is unknown here.
 func usage(*os.File) (backend.Usage, error) {
 	const much = 1 << 40
 	return backend.Usage{

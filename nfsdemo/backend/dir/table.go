@@ -8,15 +8,15 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
-// node is a file of any kind that has been seen. What is in fd caches is kept by key, not
-// here, so two nodes of one key do no harm.
+// node is a file of any kind that has been seen. The caches of descriptors are keyed by key, not
+// by node, so two nodes with the same key do no harm.
 type node struct {
 	fs  *FS
 	key key
 	typ nfs3.FileType // never changes
 
 	// guarded by table.mu
-	places []place       // names it was seen under, the latest first; none for the root
+	places []place       // where it was seen, the latest first; none for the root
 	kids   int           // places of other nodes that are in this directory
 	elem   *list.Element // nil once out of the table
 }
@@ -27,10 +27,10 @@ type place struct {
 	name string
 }
 
-// maxPlaces bounds the names remembered of a file with many links.
+// maxPlaces limits the names that are remembered of a file with many links.
 const maxPlaces = 8
 
-// table remembers nodes: at most max, except that directories whose children it has stay.
+// table remembers at most max nodes, and beyond that the directories of nodes in the table.
 type table struct {
 	max int
 
@@ -69,7 +69,7 @@ func (t *table) enter(f *FS, p place, st *stat) *node {
 	return n
 }
 
-// addPlace puts p in front of the places.
+// addPlace puts p first in the places.
 func (n *node) addPlace(p place) {
 	if len(n.places) > 0 && n.places[0] == p {
 		return
@@ -114,7 +114,7 @@ func (t *table) remove(k key) {
 	}
 }
 
-// forget takes n out. Who still works with it keeps its places.
+// forget takes n out of the table. It keeps its places for callers that still use it.
 func (t *table) forget(n *node) {
 	for _, p := range n.places {
 		p.dir.kids--
@@ -124,8 +124,8 @@ func (t *table) forget(n *node) {
 	n.elem = nil
 }
 
-// evict forgets the files not seen for the longest time. It looks at a few more than it
-// needs: those in front of it that are directories in use stay.
+// evict forgets the files that were not seen for the longest time. It looks at a few more than
+// it needs, because directories in use stay.
 func (t *table) evict() {
 	const look = 16
 	e := t.order.Back()
@@ -147,7 +147,7 @@ func (t *table) placesOf(n *node) []place {
 	return slices.Clone(n.places)
 }
 
-// parentOf returns the directory n was last seen in: itself for the root.
+// parentOf returns the directory in which n was last seen; for the root, the root itself.
 func (t *table) parentOf(n *node) *node {
 	t.mu.Lock()
 	defer t.mu.Unlock()

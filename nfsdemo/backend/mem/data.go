@@ -89,7 +89,7 @@ func (n *node) Write(p []byte, off uint64, how nfs3.StableHow) (backend.WriteRes
 	return res, nil
 }
 
-// alloc provides all pages of [off, end), or none. The caller holds n.mu.
+// alloc allocates all pages of [off, end), or none. The caller holds n.mu.
 func (n *node) alloc(off, end uint64) error {
 	first, last := off/pageSize, (end-1)/pageSize
 	missing := 0
@@ -130,8 +130,8 @@ func (n *node) truncate(size uint64) error {
 	return nil
 }
 
-// cut drops the pages beyond size and clears the rest of the last one, so that a file that
-// grows again shows zeros there. The caller holds n.mu.
+// cut drops the pages beyond size and clears the rest of the last one, so that a file reads as
+// zeros there if it grows again. The caller holds n.mu.
 func (n *node) cut(size uint64) {
 	keep := (size + pageSize - 1) / pageSize
 	freed := 0
@@ -148,7 +148,7 @@ func (n *node) cut(size uint64) {
 	n.fs.give(freed)
 }
 
-// Commit has nothing to do.
+// Commit has nothing to do: every Write is stable.
 func (n *node) Commit(uint64, uint32) (nfs3.WriteVerf, error) {
 	if n.attr.Type != nfs3.TypeReg {
 		return n.fs.boot, nfs3.ErrInval

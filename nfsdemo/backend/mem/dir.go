@@ -7,7 +7,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
-// linkMax is the most names of a file.
+// linkMax is the largest number of names of a file.
 const linkMax = 1 << 16
 
 // entry is a name in a directory.
@@ -17,7 +17,7 @@ type entry struct {
 	node   *node // nil once removed
 }
 
-// live says whether n is a directory that still exists. The caller holds fs.mu.
+// live returns an error unless n is a directory that still exists. The caller holds fs.mu.
 func (n *node) live() error {
 	switch {
 	case !n.isDir():
@@ -42,7 +42,7 @@ func (n *node) find(name string) (*entry, error) {
 	return nil, nfs3.ErrNoEnt
 }
 
-// free checks that name can be made in n. The caller holds fs.mu.
+// free returns an error if name cannot be made in n. The caller holds fs.mu.
 func (n *node) free(name string) error {
 	if backend.IsDots(name) {
 		return nfs3.ErrExist
@@ -113,7 +113,7 @@ func (n *node) take(e *entry) {
 	n.touch(links)
 }
 
-// compact forgets removed entries; cookies stay what they are.
+// compact forgets removed entries. Cookies do not change.
 func (n *node) compact() {
 	kept := make([]*entry, 0, len(n.names))
 	for _, e := range n.order {
@@ -124,7 +124,7 @@ func (n *node) compact() {
 	n.order, n.dead = kept, 0
 }
 
-// make is the common half of all that create a name.
+// make is what all operations that create a name have in common.
 func (n *node) make(name string, t nfs3.FileType, in *backend.Init, mode uint32) (*node, error) {
 	if err := n.free(name); err != nil {
 		return nil, err

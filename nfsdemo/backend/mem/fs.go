@@ -16,14 +16,14 @@ const (
 	DefaultMaxFiles = 1 << 20
 )
 
-// Config bounds a file system. It is copied by New.
+// Config limits a file system. New copies it.
 type Config struct {
-	// Capacity is the most octets of file data, counted in pages of 16 KiB. If zero,
+	// Capacity limits the octets of file data, counted in pages of 16 KiB. If zero,
 	// DefaultCapacity.
 	Capacity int64
-	// MaxFiles is the most files of all kinds. If zero, DefaultMaxFiles.
+	// MaxFiles limits the number of files of all kinds. If zero, DefaultMaxFiles.
 	MaxFiles int
-	// UID and GID own the root directory, Mode is its mode. If Mode is zero, 0777.
+	// UID and GID own the root directory; Mode is its mode. If Mode is zero, 0777.
 	UID, GID, Mode uint32
 }
 
@@ -34,7 +34,7 @@ type FS struct {
 	fsid uint64
 	root *node
 
-	mu    sync.RWMutex // names: nodes, next, and what node says
+	mu    sync.RWMutex // guards names: nodes, next, and the fields that node names
 	nodes map[uint64]*node
 	next  uint64
 
@@ -73,7 +73,7 @@ func New(cfg *Config) *FS {
 // Root returns the root directory.
 func (f *FS) Root() backend.Node { return f.root }
 
-// Resolve finds the file of a handle: 8 octets of this process, 8 of the file.
+// Resolve returns the file of a handle: 8 octets for this process, 8 for the file.
 func (f *FS) Resolve(h []byte) (backend.Node, error) {
 	if len(h) != 16 {
 		return nil, nfs3.ErrBadHandle
@@ -98,10 +98,10 @@ func (f *FS) Info() backend.Info {
 	}
 }
 
-// Now is the time.
+// Now returns the time, in ns since 1970.
 func (f *FS) Now() int64 { return time.Now().UnixNano() }
 
-// Usage returns space and file counts.
+// Usage returns the counts of octets and files.
 func (f *FS) Usage() (backend.Usage, error) {
 	f.mu.RLock()
 	files := len(f.nodes)

@@ -23,7 +23,7 @@ type node struct {
 	dead   int      // removed entries in order
 	cookie uint64   // last one given
 
-	mu      sync.RWMutex // after fs.mu
+	mu      sync.RWMutex // taken after fs.mu
 	attr    nfs3.Attr
 	pages   map[uint64][]byte // by page number; absent pages read as zeros
 	target  string            // of a symbolic link
@@ -37,7 +37,7 @@ var (
 	_ backend.Born = (*node)(nil)
 )
 
-// Birth is exact.
+// Birth returns the exact time of the creation.
 func (n *node) Birth() int64 { return n.birth }
 
 // AppendHandle appends 16 octets.

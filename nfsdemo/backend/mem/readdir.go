@@ -6,8 +6,8 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
-// Cookies: 1 is the place after ".", 2 after "..", names count on from there. They are given
-// once per directory, so they never move.
+// Cookies: 1 is the position after ".", 2 the one after ".."; names count on from there. A
+// directory gives each cookie once, so a name keeps its cookie.
 const dotCookies = 2
 
 // ReadDir lists the names after cookie.
@@ -39,7 +39,7 @@ func (n *node) ReadDir(cookie uint64, verf nfs3.CookieVerf, plus bool, fn func(*
 	return own, true, nil
 }
 
-// entry describes n under a name.
+// entry returns the directory entry for n under a name.
 func (n *node) entry(name string, cookie uint64, plus bool) *nfs3.DirPlusEntry {
 	e := &nfs3.DirPlusEntry{DirEntry: nfs3.DirEntry{FileID: n.attr.FileID, Name: name, Cookie: cookie}}
 	if plus {

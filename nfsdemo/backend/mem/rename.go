@@ -107,7 +107,7 @@ func (n *node) movable(c, to *node, old *entry) error {
 	return nil
 }
 
-// displace removes the file a rename replaces. The caller holds fs.mu.
+// displace removes the file that a rename replaces. The caller holds fs.mu.
 func (n *node) displace(e *entry) {
 	if e.node.isDir() {
 		n.unlinkDir(e)

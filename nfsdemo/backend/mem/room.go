@@ -7,7 +7,7 @@ import (
 
 var _ backend.Roomer = (*node)(nil)
 
-// Room compares the pages that the file does not have with those that are left.
+// Room compares the pages that the write would allocate with those that are left.
 func (n *node) Room(off uint64, size int) error {
 	n.mu.RLock()
 	missing := int64(0)
