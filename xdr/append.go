@@ -13,6 +13,9 @@ func AppendInt32(b []byte, v int32) []byte { return binary.BigEndian.AppendUint3
 // Section 4.5).
 func AppendUint64(b []byte, v uint64) []byte { return binary.BigEndian.AppendUint64(b, v) }
 
+// appendWords appends two words, at the price of one.
+func appendWords(b []byte, v, w uint32) []byte { return AppendUint64(b, uint64(v)<<32|uint64(w)) }
+
 // AppendInt64 appends v as a hyper integer: 8 octets (RFC 4506 Section 4.5).
 func AppendInt64(b []byte, v int64) []byte { return binary.BigEndian.AppendUint64(b, uint64(v)) }
 

@@ -38,6 +38,9 @@ func (a *Auth) Size() int { return 8 + len(a.Body) + Pad(len(a.Body)) }
 // Append appends a to b. It borrows the body and copies it; it does not check
 // its length.
 func (a *Auth) Append(b []byte) []byte {
+	if len(a.Body) == 0 { // as most are
+		return AppendUint64(b, uint64(a.Flavor)<<32)
+	}
 	return AppendOpaque(AppendUint32(b, uint32(a.Flavor)), a.Body)
 }
 

@@ -28,15 +28,9 @@ type CallHeader struct {
 // AppendCall appends the header of a call to b; the arguments follow it. It
 // borrows h and copies both bodies. RPCVers is written as it stands.
 func AppendCall(b []byte, h *CallHeader) []byte {
-	n := len(b)
-	b = append(b, make([]byte, 24)...)
-	w := b[n : n+24]
-	binary.BigEndian.PutUint32(w, h.XID)
-	binary.BigEndian.PutUint32(w[4:], MsgCall)
-	binary.BigEndian.PutUint32(w[8:], h.RPCVers)
-	binary.BigEndian.PutUint32(w[12:], h.Prog)
-	binary.BigEndian.PutUint32(w[16:], h.Vers)
-	binary.BigEndian.PutUint32(w[20:], h.Proc)
+	b = appendWords(b, h.XID, MsgCall)
+	b = appendWords(b, h.RPCVers, h.Prog)
+	b = appendWords(b, h.Vers, h.Proc)
 	return h.Verf.Append(h.Cred.Append(b))
 }
 
@@ -54,20 +48,29 @@ func (h *CallHeader) Size() int { return 24 + h.Cred.Size() + h.Verf.Size() }
 // On error XID is set if the first word was there.
 func (h *CallHeader) Parse(d *Decoder) error {
 	*h = CallHeader{}
-	h.XID = d.Uint32()
-	if d.Uint32() != MsgCall {
-		d.failBack("mtype", ErrRange)
-	}
-	h.RPCVers = d.Uint32()
-	if d.err != nil || h.RPCVers != RPCVersion {
+	if w := d.b; len(w) >= 24 && binary.BigEndian.Uint64(w[4:]) == MsgCall<<32|RPCVersion { // as nearly all begin
+		h.XID, h.RPCVers = binary.BigEndian.Uint32(w), RPCVersion
+		h.Prog, h.Vers, h.Proc = binary.BigEndian.Uint32(w[12:]), binary.BigEndian.Uint32(w[16:]), binary.BigEndian.Uint32(w[20:])
+		d.b = w[24:]
+	} else if h.parseWords(d); d.err != nil || h.RPCVers != RPCVersion {
 		return d.ErrIn("call header")
 	}
-	h.Prog, h.Vers, h.Proc = d.Uint32(), d.Uint32(), d.Uint32()
-	d.name("call header")
 	h.Cred.Parse(d)
 	d.name("cred")
 	h.Verf.Parse(d)
 	return d.ErrIn("verf")
+}
+
+// parseWords is Parse up to the credential, for a header with something wrong: it finds the
+// word.
+func (h *CallHeader) parseWords(d *Decoder) {
+	h.XID = d.Uint32()
+	if d.Uint32() != MsgCall {
+		d.failBack("mtype", ErrRange)
+	}
+	if h.RPCVers = d.Uint32(); h.RPCVers == RPCVersion {
+		h.Prog, h.Vers, h.Proc = d.Uint32(), d.Uint32(), d.Uint32()
+	}
 }
 
 // PeekXID returns the first two words of an RPC message, its xid and mtype

@@ -13,9 +13,11 @@ package xdr
 //	4       service: 1 none, 2 integrity, 3 privacy
 //	4+      handle
 func (a *Auth) Protected() bool {
-	if a.Flavor != RPCSECGSS {
-		return false
-	}
+	return a.Flavor == RPCSECGSS && a.protected()
+}
+
+// protected is Protected for a credential of RPCSEC_GSS.
+func (a *Auth) protected() bool {
 	d := NewDecoder(a.Body)
 	vers, proc := d.Uint32(), d.Uint32()
 	d.Skip(4)
