@@ -43,7 +43,9 @@ type role struct {
 	hot atomic.Bool
 	// interrupted: the read deadline lies in the past. Written with mu held.
 	interrupted atomic.Bool
-	active      atomic.Bool // a call began since the last tick
+	// warm: nothing is due when a call begins, since one has since the last tick, or the
+	// connection serves. Written with mu held, but for ticks.
+	warm atomic.Bool
 }
 
 // leave is called with mu held by whoever goes, and releases it.
@@ -95,22 +97,26 @@ func (r *role) wakeAll() {
 // warm says that a call begins. A cold connection becomes hot: from now on callers
 // read for themselves, until a tick finds that none has begun since the last one.
 func (c *Conn) warm() {
+	if !c.role.warm.Load() {
+		c.warmUp()
+	}
+}
+
+// warmUp is warm for the first call since a tick.
+func (c *Conn) warmUp() {
 	r := &c.role
-	if !r.active.Load() {
-		r.active.Store(true)
-	}
-	if r.hot.Load() {
-		return
-	}
-	c.mu.Lock()
-	inside := c.burst
-	c.mu.Unlock()
-	if inside || !c.up.Load() {
-		return // a post inside an upcall is no call, and its reader is busy
+	if !r.hot.Load() {
+		c.mu.Lock()
+		inside := c.burst
+		c.mu.Unlock()
+		if inside || !c.up.Load() {
+			return // a post inside an upcall is no call, and its reader is busy
+		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c.warmLocked()
+	r.warm.Store(true)
 }
 
 // warmLocked is warm for who waits, with role.mu held: a leader of a connection that
@@ -129,7 +135,7 @@ func (c *Conn) warmLocked() {
 // still is.
 func (c *Conn) ticked() bool {
 	r := &c.role
-	if r.active.Swap(false) {
+	if r.warm.Swap(false) {
 		return true
 	}
 	r.mu.Lock()
@@ -137,11 +143,13 @@ func (c *Conn) ticked() bool {
 	switch {
 	case r.over || r.serving:
 		r.hot.Store(false)
+		r.warm.Store(true)
 		return false
 	case r.holder != holderNone || r.first != nil:
 		return true
 	}
 	r.hot.Store(false)
+	r.warm.Store(false)
 	c.link.watch(c)
 	return false
 }

@@ -26,6 +26,7 @@ func (c *Conn) startServing() error {
 		return ErrServing
 	}
 	r.serving = true
+	r.warm.Store(true)
 	c.link.unwatch(c)
 	var w Waiter
 	w.Reset()

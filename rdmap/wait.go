@@ -14,8 +14,10 @@ func (c *Conn) Wait(ctx context.Context, w *Waiter) error {
 	if w.Done() {
 		return w.err
 	}
-	if err := c.begun(); err != nil {
-		return err
+	if !c.up.Load() {
+		if err := c.begun(); err != nil {
+			return err
+		}
 	}
 	c.warm()
 	c.waiting.Add(1)
