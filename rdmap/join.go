@@ -12,9 +12,6 @@ import (
 // which a response has its turn.
 const maxJoined = maxRun
 
-// fpduHeadUntagged is the length of what stands before the payload of an untagged segment.
-const fpduHeadUntagged = mpa.HeaderLen + ddp.UntaggedLen
-
 // join makes wr, if it is a small message like the one posted last, a part of the same
 // item: what is kept, moved and settled per item costs more than such a message does. An
 // item completes with its last message, so nothing joins one that has a Completer.
@@ -82,24 +79,33 @@ func (s *sender) joinAlike(wrs []WR) (run int) {
 	if run == 0 || !s.arena.extend(&it.room, run*size) {
 		return 0
 	}
-	head := [fpduHeadUntagged]byte(it.room.b[it.last:])
-	binary.BigEndian.PutUint16(head[:], uint16(ddp.UntaggedLen+n))
+	like := (*untaggedHead)(it.room.b[it.last:])
 	for i := range run {
 		it.last = at + i*size
-		b := it.room.b[it.last:][:size]
-		binary.BigEndian.PutUint64(b[size-8:], 0) // pad and CRC, and some of what comes next
-		copy(b, head[:])
-		b = b[len(head):]
-		if p := wrs[i].Head; len(p) > 0 {
-			b = b[copy(b, p):]
-		}
-		copy(b, wrs[i].Body)
+		fillLike(it.room.b[it.last:][:size], like, &wrs[i])
 	}
 	it.done = wrs[run-1].Done
 	it.n += uint32(run * n)
 	it.messages += run
 	s.copied += run * size
 	return run
+}
+
+// untaggedHead is what stands before the payload of an untagged segment.
+type untaggedHead [mpa.HeaderLen + ddp.UntaggedLen]byte
+
+// fillLike is fillFPDU for a Send with the header of another one but for the length.
+func fillLike(b []byte, like *untaggedHead, wr *WR) {
+	binary.BigEndian.PutUint64(b[len(b)-8:], 0) // pad and CRC, and some of what comes next
+	*(*untaggedHead)(b) = *like
+	binary.BigEndian.PutUint16(b, uint16(ddp.UntaggedLen+wr.size()))
+	b = b[len(like):]
+	if len(wr.Head) > 0 {
+		b = b[copy(b, wr.Head):]
+	}
+	if len(wr.Body) > 0 {
+		copy(b, wr.Body)
+	}
 }
 
 // alike returns how many of wrs in front may join the item behind its last message and have

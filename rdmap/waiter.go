@@ -30,9 +30,8 @@ func (w *Waiter) Reset() {
 	if w.ch == nil {
 		w.ch = make(chan struct{}, 1)
 	}
-	select {
-	case <-w.ch:
-	default:
+	if len(w.ch) > 0 {
+		<-w.ch
 	}
 	w.err = nil
 	w.state.Store(waiterPending)

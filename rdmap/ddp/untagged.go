@@ -77,9 +77,13 @@ func (r *Receiver) commitUntagged(payload []byte) Event {
 		return ev
 	}
 	ev.Data = payload
-	r.whole = m.buf == nil
 	if m.buf != nil {
 		ev.Data = m.buf[:m.placed:m.placed]
+	} else {
+		r.whole = true
+		next := r.seg
+		next.MSN = r.next[next.QN]
+		next.Append(r.repeat[:0])
 	}
 	*m = message{}
 	return ev
