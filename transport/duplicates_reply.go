@@ -8,14 +8,17 @@ import (
 )
 
 // execute runs a call, or answers it with the reply it had when it came before.
-//
-// A call that must run once does so in the server's context: the end of its connection
-// must not cut it short, as its reply is for the next one.
 func (s *Server) execute(ctx context.Context, req *Request, resp *Response) {
 	if resp.refused || !s.dups.covers(req) {
 		run(ctx, s.Handler, &s.ctr, s.cfg.Logger, req, resp)
-		return
+	} else {
+		s.executeOnce(ctx, req, resp)
 	}
+}
+
+// executeOnce is execute for a call that must run once. It does so in the server's context:
+// the end of its connection must not cut it short, as its reply is for the next one.
+func (s *Server) executeOnce(ctx context.Context, req *Request, resp *Response) {
 	e, old := s.dups.begin(ctx, req)
 	if old != nil {
 		old.restore(resp)
