@@ -61,8 +61,8 @@ var shared pool
 
 // classOf returns the class whose buffers hold n octets, or -1 if none is so large.
 func classOf(n int) int {
-	for i, size := range classSizes {
-		if n <= size {
+	for i := range classSizes {
+		if n <= classSizes[i] {
 			return i
 		}
 	}
@@ -105,17 +105,17 @@ func (p *pool) put(b *buffer) bool {
 	n := len(b.data)
 	c, size := p.class(n)
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !b.out {
-		return false
+	owned := b.out
+	if owned {
+		b.out = false
+		c.live--
+		poison(b.data)
+		if n == size && p.keeps(c, n) {
+			c.idle = append(c.idle, b)
+		}
 	}
-	b.out = false
-	c.live--
-	poison(b.data)
-	if n == size && p.keeps(c, n) {
-		c.idle = append(c.idle, b)
-	}
-	return true
+	c.mu.Unlock()
+	return owned
 }
 
 // keeps says whether one more buffer of n octets, of c, is to be kept, and counts it.

@@ -40,16 +40,10 @@ func (c *Call) argsSize() int {
 
 // check refuses calls that contradict themselves or are too large.
 func (c *Call) check(cfg *Config) error {
-	if c.Item != nil && (c.ItemPos < 4 || c.ItemPos > len(c.Args) || c.ItemPos%4 != 0) {
-		return &RPCError{Reason: ReasonBadCall, Err: fmt.Errorf("item position %d, want a multiple of 4 in 4 to %d", c.ItemPos, len(c.Args))}
-	}
-	for _, m := range [...]*Memory{c.ItemMemory, c.SinkMemory} {
-		if m != nil && m.InUse() { // also where the call would go inline, so that it shows
-			return &RPCError{Reason: ReasonBadCall, Err: ErrMemoryInUse}
+	if !c.plain() {
+		if err := c.checkItems(); err != nil {
+			return err
 		}
-	}
-	if err := c.checkMore(); err != nil {
-		return &RPCError{Reason: ReasonBadCall, Err: err}
 	}
 	if len(c.Args)%4 != 0 {
 		return &RPCError{Reason: ReasonBadCall, Err: fmt.Errorf("arguments of %d octets, want a multiple of 4", len(c.Args))}
@@ -62,6 +56,27 @@ func (c *Call) check(cfg *Config) error {
 	}
 	if n := c.argsSize() + callHeaderMax; n > cfg.MaxPayload {
 		return &RPCError{Reason: ReasonTooBig, Err: fmt.Errorf("call of %d octets, at most %d", n, cfg.MaxPayload)}
+	}
+	return nil
+}
+
+// plain reports whether the call has neither items nor sinks, as most have.
+func (c *Call) plain() bool {
+	return c.Item == nil && c.Sink == nil && c.ItemMemory == nil && c.SinkMemory == nil && len(c.MoreItems)+len(c.MoreSinks) == 0
+}
+
+// checkItems is check for the items and sinks.
+func (c *Call) checkItems() error {
+	if c.Item != nil && (c.ItemPos < 4 || c.ItemPos > len(c.Args) || c.ItemPos%4 != 0) {
+		return &RPCError{Reason: ReasonBadCall, Err: fmt.Errorf("item position %d, want a multiple of 4 in 4 to %d", c.ItemPos, len(c.Args))}
+	}
+	for _, m := range [...]*Memory{c.ItemMemory, c.SinkMemory} {
+		if m != nil && m.InUse() { // also where the call would go inline, so that it shows
+			return &RPCError{Reason: ReasonBadCall, Err: ErrMemoryInUse}
+		}
+	}
+	if err := c.checkMore(); err != nil {
+		return &RPCError{Reason: ReasonBadCall, Err: err}
 	}
 	return nil
 }

@@ -103,9 +103,8 @@ func (p *outcall) eachBuffer(f func(*buffer)) {
 	}
 }
 
-// prepare fills p.rc from call: what the requester plans with. arg and result say what
-// may be reduced.
-func (p *outcall) prepare(recv int, arg, result bool, call *Call) {
+// prepare fills p.rc from call: what the requester plans with.
+func (p *outcall) prepare(c *Client, call *Call) {
 	p.w.Reset()
 	rc := &p.rc
 	var h xdr.CallHeader
@@ -116,15 +115,10 @@ func (p *outcall) prepare(recv int, arg, result bool, call *Call) {
 	rc.Protected = call.Cred.Protected()
 	rc.Owner, rc.Prog, rc.Vers, rc.Proc = p, call.Prog, call.Vers, call.Proc
 	rc.Message.Head, rc.Message.Body = p.rpc, call.Args // the rest is as Reset has left it
-	switch {
-	case call.Item == nil:
-	case arg:
-		p.setItems(call)
-	default:
-		rc.Message.Body = p.flatten(call)
+	data := 0
+	if !call.plain() {
+		data = p.prepareItems(c, call)
 	}
-	rc.MaxReply = 0
-	data := p.setSinks(call, !result)
 	if call.MaxResults > 0 {
 		rc.MaxReply = replyHeaderSize + call.MaxResults
 		if call.Cred.Flavor == xdr.RPCSECGSS {
@@ -133,10 +127,24 @@ func (p *outcall) prepare(recv int, arg, result bool, call *Call) {
 	}
 	if data > 0 {
 		if rc.MaxReply == 0 {
-			rc.MaxReply = recv - rpcrdma.MinHeaderSize
+			rc.MaxReply = c.recvSize - rpcrdma.MinHeaderSize
 		}
 		rc.MaxReply += data
 	}
+}
+
+// prepareItems is prepare for items and sinks. It returns how long results may be that are
+// not to be placed.
+func (p *outcall) prepareItems(c *Client, call *Call) (data int) {
+	arg, result := c.mayReduce(call)
+	switch {
+	case call.Item == nil:
+	case arg:
+		p.setItems(call)
+	default:
+		p.rc.Message.Body = p.flatten(call)
+	}
+	return p.setSinks(call, !result)
 }
 
 // replyHeaderSize is an accepted reply's header with an empty verifier

@@ -24,9 +24,10 @@ func (c *Client) Do(ctx context.Context, call *Call, reply *Reply) error {
 		return err
 	}
 	p := c.newCall()
-	arg, result := c.mayReduce(call)
-	p.prepare(c.recvSize, arg, result, call)
+	p.prepare(c, call)
+	c.mu.Lock()
 	queued, err := c.begin(p, call.tx)
+	c.mu.Unlock()
 	xid := p.rc.XID
 	if err != nil {
 		err = c.giveUp(p, err)
@@ -58,10 +59,8 @@ func (c *Client) do(ctx context.Context, p *outcall, call *Call, reply *Reply, q
 }
 
 // begin gives a call its XID, plans it and takes a credit for it, or enters it into the
-// queue. A call that needs no memory registered is formed at once.
+// queue. A call that needs no memory registered is formed at once. c.mu is held.
 func (c *Client) begin(p *outcall, tx *transmission) (queued bool, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.number(p, tx)
 	if c.err != nil {
 		return false, c.err
@@ -95,11 +94,8 @@ func (c *Client) form(p *outcall) (err error) {
 	return nil
 }
 
-// prepareSend registers memory and forms the Send, unless that is done.
+// prepareSend registers memory and forms the Send.
 func (c *Client) prepareSend(p *outcall, call *Call) error {
-	if len(p.head) > 0 {
-		return nil
-	}
 	err := p.register(c, call)
 	switch {
 	case errors.Is(err, region.ErrClosed):
@@ -112,11 +108,13 @@ func (c *Client) prepareSend(p *outcall, call *Call) error {
 	return c.form(p)
 }
 
-// send registers memory and posts the call. On error nothing was sent.
-func (c *Client) send(p *outcall, call *Call) error {
-	err := c.prepareSend(p, call)
-	if err != nil {
-		return err
+// send posts the call, for which it may have to register memory first. On error nothing
+// was sent.
+func (c *Client) send(p *outcall, call *Call) (err error) {
+	if len(p.head) == 0 {
+		if err = c.prepareSend(p, call); err != nil {
+			return err
+		}
 	}
 	call.tx.post(call)
 	c.lent.expectReply()

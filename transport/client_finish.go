@@ -10,12 +10,14 @@ import (
 // finish takes the reply of a call that was answered. Its memory is revoked before
 // anybody looks at it.
 func (c *Client) finish(p *outcall, reply *Reply) error {
-	if err := c.invalidate(p); err != nil {
-		// RFC 8166 Section 4.5.4: a call whose memory the peer still has must not
-		// complete on a live connection.
-		c.conn.Abort(err)
-		c.giveBack(p)
-		return opErr(OpCall, c.addr, err)
+	if p.lends {
+		if err := c.invalidate(p); err != nil {
+			// RFC 8166 Section 4.5.4: a call whose memory the peer still has must not
+			// complete on a live connection.
+			c.conn.Abort(err)
+			c.giveBack(p)
+			return opErr(OpCall, c.addr, err)
+		}
 	}
 	err := c.checkReply(p)
 	if err == nil {
@@ -28,7 +30,10 @@ func (c *Client) finish(p *outcall, reply *Reply) error {
 	} else {
 		c.recycle(p)
 	}
-	return rpcErr(xid, err)
+	if err != nil {
+		err = rpcErr(xid, err)
+	}
+	return err
 }
 
 // checkReply is the verdict on the reply to p, which only its caller knows any more, and
@@ -37,6 +42,11 @@ func (c *Client) checkReply(p *outcall) error {
 	if p.deadline.IsZero() && !p.rc.Result.Long {
 		return p.rc.Result.Err
 	}
+	return c.checkLate(p)
+}
+
+// checkLate is checkReply under the lock.
+func (c *Client) checkLate(p *outcall) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.unwatch(p)
@@ -126,9 +136,6 @@ func (p *outcall) replyMemory() []byte {
 
 // rpcErr maps the machine's verdict on a reply.
 func rpcErr(xid uint32, err error) error {
-	if err == nil {
-		return nil
-	}
 	e := &RPCError{XID: xid, Reason: ReasonBadReply, Err: err}
 	if re, ok := errors.AsType[*rpcrdma.RemoteError](err); ok {
 		e.Reason, e.Low, e.High, e.Err = ReasonChunk, re.Low, re.High, nil

@@ -69,7 +69,9 @@ func (x *exchange) reset() {
 	x.in.Reset()
 	x.out.Reset()
 	clear(x.item)
-	clear(x.wrs)
+	if len(x.wrs) > 1 || cap(x.head) > maxKeptHead {
+		clear(x.wrs) // else it is the Send of x.head
+	}
 	x.rc, x.next, x.once, x.live, x.protected, x.size = nil, nil, nil, false, false, 0
 	x.item, x.wrs, x.then = x.item[:0], x.wrs[:0], nil
 	x.hold, x.sink = holding{}, lent{}

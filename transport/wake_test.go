@@ -12,7 +12,7 @@ func TestGivenUpCreditWakes(t *testing.T) {
 	cfg.Credits = 1
 	_, c := pair(t, newEcho(), nil, cfg)
 	p := c.newCall()
-	p.prepare(c.recvSize, false, false, &nullCall)
+	p.prepare(c, &nullCall)
 	if queued, err := c.begin(p, nil); queued || err != nil {
 		t.Fatal(queued, err)
 	}
