@@ -48,10 +48,12 @@ func TestCallSmallest(t *testing.T) {
 // A wrong rpcvers is the business of RPC, not of decoding: nothing behind it
 // is looked at.
 func TestCallRPCVersion(t *testing.T) {
-	var h CallHeader
-	d := NewDecoder(unhex(t, "00000007 00000000 00000003"))
-	if err := h.Parse(&d); err != nil || h.XID != 7 || h.RPCVers != 3 {
-		t.Errorf("Parse = %v, %+v", err, h)
+	for _, behind := range []string{"", " 00000001 00000001 00000001 00000000 00000000 00000000 00000000"} {
+		h := CallHeader{Prog: 99}
+		d := NewDecoder(unhex(t, "00000007 00000000 00000003"+behind))
+		if err := h.Parse(&d); err != nil || h.XID != 7 || h.RPCVers != 3 || h.Prog != 0 || d.Offset() != 12 {
+			t.Errorf("Parse = %v, %+v", err, h)
+		}
 	}
 }
 

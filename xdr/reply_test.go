@@ -24,6 +24,11 @@ func TestReplyGolden(t *testing.T) {
 			"01020304000000010000000000000006000000056162636465000000 00000000", "",
 		},
 		{
+			"empty verifier of a flavor",
+			ReplyHeader{XID: xid, Verf: Auth{Flavor: 6}},
+			"01020304000000010000000000000006 0000000000000000", "",
+		},
+		{
 			"program unavailable",
 			ReplyHeader{XID: xid, Accept: ProgUnavail},
 			"010203040000000100000000000000000000000000000001", "PROG_UNAVAIL",
