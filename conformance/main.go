@@ -2,7 +2,7 @@
 //
 //	go run ./conformance --help
 //
-// Its tests are also the gates of the project: the layering, the documentation.
+// Its tests also check the project itself: the layering, the documentation.
 package main
 
 import (

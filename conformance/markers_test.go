@@ -78,7 +78,7 @@ func talkMarked(t *testing.T, file string, rev uint8) (all []markedFPDU) {
 		}
 		u := append(seg.Append(nil), bytes.Repeat([]byte{byte(k)}, n)...)
 		if (s.pos+s.m.FPDULen(len(u)))%512 == 0 {
-			// tshark takes the marker behind an FPDU for a part of it, against RFC 5044
+			// tshark takes the marker after an FPDU for a part of it, against RFC 5044
 			// Section 4.3, and loses its place. The vectors of package mpa have this.
 			u = append(u, 0, 0, 0, 0)
 		}

@@ -74,11 +74,11 @@ func wantItem(r *decode.RPC) (what string, n int) {
 	for _, op := range r.Compound.Ops {
 		switch {
 		case op.Name == "WRITE" && !r.IsReply:
-			return op.Name, int(be.Uint32(op.Body[28:])) // behind stateid4, offset4, stable_how4
+			return op.Name, int(be.Uint32(op.Body[28:])) // after stateid4, offset4, stable_how4
 		case op.Name == "CREATE" && !r.IsReply && be.Uint32(op.Body) == 5:
 			return op.Name, int(be.Uint32(op.Body[4:]))
 		case op.Name == "READ" && r.IsReply && op.Status == 0:
-			return op.Name, int(be.Uint32(op.Body[4:])) // behind eof
+			return op.Name, int(be.Uint32(op.Body[4:])) // after eof
 		case op.Name == "READLINK" && r.IsReply && op.Status == 0:
 			return op.Name, int(be.Uint32(op.Body))
 		}

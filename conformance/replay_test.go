@@ -166,7 +166,7 @@ func (r *replay) run() {
 		r.compare(m)
 	}
 	if rest, err := r.peer.Next(); err != io.EOF {
-		r.t.Errorf("behind the end of the script: %x, %v", rest, err)
+		r.t.Errorf("after the end of the script: %x, %v", rest, err)
 	}
 	_ = rec.Close()
 	r.again(rec.Events())

@@ -56,7 +56,7 @@ func Engine(only string, rounds, total int, progress func(done, of int)) ([]Resu
 	return measure.Run(engineCases(total), only, rounds, progress)
 }
 
-// arrival tells that the Send behind the Writes has been delivered, and with it
+// arrival tells that the Send after the Writes has been delivered, and with it
 // all of them placed (RFC 5040 Section 5.5).
 type arrival chan struct{}
 

@@ -32,21 +32,21 @@ func benchCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure the engine and the transport against plain TCP",
-		Long: `bench measures ratios: our figure to that of plain TCP on the same machine in the
-same run, in alternating rounds, with reno on both. It prints medians, the
-smallest and the largest ratio, and exits 1 when a gate is missed. A goal is what is
-aimed at beyond that; with --goals it is the gate.`,
+		Long: `bench measures ratios of stag to plain TCP on the same machine in the
+same run, in alternating rounds, both with TCP reno. It prints the medians, and the
+smallest and largest ratios, and exits 1 if a gate is missed. A goal is what we aim
+at beyond the gate; with --goals it is the gate.`,
 		Example: `  conformance bench engine
   conformance bench rpc --rounds 15 --goals
   conformance bench rpc --json | jq .`,
 		Args: wantArgs(0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.PersistentFlags().BoolVar(&f.json, "json", false, "all figures of all rounds as JSON")
+	cmd.PersistentFlags().BoolVar(&f.json, "json", false, "print all figures of all rounds as JSON")
 	cmd.PersistentFlags().IntVar(&f.rounds, "rounds", 9, "rounds of each case")
-	cmd.PersistentFlags().BoolVar(&f.goals, "goals", false, "exit 1 also when a goal is missed")
-	cmd.PersistentFlags().BoolVar(&f.quick, "quick", false, "short rounds, to see that it runs")
-	cmd.PersistentFlags().StringVar(&f.only, "only", "", "only the cases whose name holds `TEXT`")
+	cmd.PersistentFlags().BoolVar(&f.goals, "goals", false, "also exit 1 if a goal is missed")
+	cmd.PersistentFlags().BoolVar(&f.quick, "quick", false, "short rounds, only to see that it runs")
+	cmd.PersistentFlags().StringVar(&f.only, "only", "", "run only the cases whose names contain `TEXT`")
 	cmd.PersistentFlags().StringVar(&f.prof, "cpuprofile", "", "write a CPU profile of this process to `FILE`")
 	cmd.AddCommand(&cobra.Command{
 		Use: "engine", Short: "RDMA Writes, Reads and Sends on one processor", Args: wantArgs(0, ""),
@@ -88,10 +88,10 @@ func (f *benchFlags) rpc(cmd *cobra.Command) error {
 	})
 }
 
-// progressFunc is told how many rounds are done, of how many.
+// progressFunc is told how many rounds are done, and of how many.
 type progressFunc = func(done, of int)
 
-// measure profiles run, if that was asked for, and reports what it measures.
+// measure runs run, with a profile if requested, and reports the results.
 func (f *benchFlags) measure(cmd *cobra.Command, run func(told progressFunc) ([]bench.Result, error)) error {
 	if f.rounds < 1 {
 		return usagef("--rounds %d: want at least 1", f.rounds)
@@ -105,7 +105,7 @@ func (f *benchFlags) measure(cmd *cobra.Command, run func(told progressFunc) ([]
 	return f.report(cmd, results, err)
 }
 
-// profile starts the CPU profile that was asked for.
+// profile starts the CPU profile, if one was requested.
 func (f *benchFlags) profile() (stop func(), err error) {
 	if f.prof == "" {
 		return func() {}, nil
@@ -123,7 +123,7 @@ func (f *benchFlags) profile() (stop func(), err error) {
 	}, nil
 }
 
-// report prints the results; a missed gate is exit status 1.
+// report prints the results; a missed gate makes exit status 1.
 func (f *benchFlags) report(cmd *cobra.Command, results []bench.Result, err error) error {
 	if errors.Is(err, bench.ErrNoCase) {
 		return usagef("--only: %v", err)
@@ -146,7 +146,7 @@ func (f *benchFlags) report(cmd *cobra.Command, results []bench.Result, err erro
 		pass = bench.Print(cmd.OutOrStdout(), results)
 	}
 	if err == nil && !pass {
-		return fmt.Errorf("a figure is on the wrong side of its gate; a busy machine does that too: try again, then profile")
+		return fmt.Errorf("a figure misses its gate; a busy machine can cause that: try again, then profile")
 	}
 	return err
 }

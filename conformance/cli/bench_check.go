@@ -13,7 +13,7 @@ import (
 	"github.com/stag-rdma/stag/conformance/bench"
 )
 
-// checkTries is how often a figure that is worse is measured: a busy machine does that too.
+// checkTries is how often a worse figure is measured: a busy machine can cause it.
 const checkTries = 3
 
 // checkCmd is bench check.
@@ -21,10 +21,10 @@ func (f *benchFlags) checkCmd() *cobra.Command {
 	var record string
 	cmd := &cobra.Command{
 		Use: "check", Short: "Compare with the ratios of an earlier run", Args: wantArgs(0, ""),
-		Long: `check measures what engine, rpc and scale do, in a few rounds, and compares the
-ratios with a table that is kept with the program. What is worse by more than the
-table's tolerance is measured again, up to two times; exit status 1 when it stays so.
-With --record the table is written instead, to be kept.`,
+		Long: `check runs the benchmarks of engine, rpc and scale, in a few rounds, and compares the
+ratios with a table that is kept with the program. A ratio that is worse by more than
+the tolerance in the table is measured again, up to twice; the exit status is 1 if it
+stays worse. With --record the table is written instead.`,
 		Example: `  conformance bench check
   conformance bench check --record conformance/bench/base.json`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.check(cmd, record) },

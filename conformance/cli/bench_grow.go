@@ -17,14 +17,14 @@ func (f *benchFlags) growCmd() *cobra.Command {
 	var doc string
 	cmd := &cobra.Command{
 		Use: "grow", Short: "How cost grows with messages, FPDUs and connections (Linux)", Args: wantArgs(0, ""),
-		Long: `grow measures throughput and processor time per GiB against the size of messages,
-that of FPDUs, and the number of connections, and prints tables. With --doc it puts them
+		Long: `grow measures throughput and processor time per GiB by size of message,
+size of FPDU and number of connections, and prints tables. With --doc it puts them
 between two marks in a Markdown file and writes the charts beside it.`,
 		Example: `  conformance bench grow
   conformance bench grow --doc docs/performance.md`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.grow(cmd, doc) },
 	}
-	cmd.Flags().StringVar(&doc, "doc", "", "put tables into `FILE` and charts beside it")
+	cmd.Flags().StringVar(&doc, "doc", "", "put the tables into `FILE` and the charts beside it")
 	return cmd
 }
 

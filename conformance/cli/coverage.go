@@ -19,11 +19,11 @@ func coverageCmd() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "coverage",
-		Short: "List the rules of the documents, the tests that prove them and what judges them",
-		Long: `coverage reads the tests of a checkout and lists each rule of order with the tests
+		Short: "List the rules of the documents, the tests that prove them, and the rules of the judge",
+		Long: `coverage reads the tests of a checkout and lists each ordering rule with the tests
 tagged with it and the mutants that break it; then each document sentence by
-sentence, with the rules by which the judge of captures sees it broken, or the
-reason why a capture cannot show it. A test is tagged by the comment
+sentence, with the rules by which the judge checks it, or the reason why a capture
+cannot show it. A test is tagged by the comment
 
   // spec: rdmap 7.4 response
 
@@ -45,7 +45,7 @@ neither rule nor reason; 2 bad command line.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&spec, "spec", "", "only this document: "+strings.Join(coverage.Specs(), ", "))
-	flags.BoolVar(&asJSON, "json", false, "an array of reports, one per document")
+	flags.BoolVar(&asJSON, "json", false, "print an array of reports, one per document")
 	rootFlag(cmd, &root)
 	return cmd
 }
@@ -92,12 +92,12 @@ func mutantsCmd() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "mutants",
-		Short: "Switch on one fault after the other and see that tests fail",
-		Long: `mutants builds the tests of a checkout with the tag stagmutant and runs, for each
-fault known to it, the tests of the rules that the fault breaks. Each of those
+		Short: "Switch on one fault after the other and check that tests fail",
+		Long: `mutants builds the tests of a checkout with the tag stagmutant. For each fault that the
+tests know, it runs the tests of the rules that the fault breaks. Each of those
 rules must have a test that fails.
 
-Exit status: 0 all were caught; 1 one was not, or the tests do not pass without
+Exit status: 0 all faults were caught; 1 one was not, or the tests do not pass without
 a fault; 2 bad command line.`,
 		Example: `  conformance mutants
   conformance mutants --only fence
@@ -105,8 +105,8 @@ a fault; 2 bad command line.`,
 		Args: wantArgs(0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error { return mutants(cmd, root, only, asJSON) },
 	}
-	cmd.Flags().StringVar(&only, "only", "", "only the mutants whose name holds `TEXT`")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "an array of results")
+	cmd.Flags().StringVar(&only, "only", "", "run only the mutants whose names contain `TEXT`")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print an array of results")
 	rootFlag(cmd, &root)
 	return cmd
 }
@@ -123,7 +123,7 @@ func mutants(cmd *cobra.Command, root, only string, asJSON bool) error {
 		}
 	}
 	if ms == nil {
-		return usagef("--only %q: no mutant has this in its name", only)
+		return usagef("--only %q: no mutant has a name with this text", only)
 	}
 	var results []*coverage.Result
 	missed := 0
@@ -146,10 +146,10 @@ func mutants(cmd *cobra.Command, root, only string, asJSON bool) error {
 }
 
 func rootFlag(cmd *cobra.Command, root *string) {
-	cmd.Flags().StringVar(root, "root", "", "`DIR` of the checkout; by default the one this is run in")
+	cmd.Flags().StringVar(root, "root", "", "`DIR` of the checkout; by default the one around the working directory")
 }
 
-// scan reads the tags of the checkout at root, or else around the working directory.
+// scan reads the tags of the checkout at root or, if root is empty, around the working directory.
 func scan(root string) (tags []coverage.Tag, dir string, err error) {
 	if dir = root; dir == "" {
 		if dir, err = checkout(); err != nil {
@@ -162,7 +162,7 @@ func scan(root string) (tags []coverage.Tag, dir string, err error) {
 	return tags, dir, err
 }
 
-// checkout returns the nearest folder upwards that holds the module's go.mod.
+// checkout returns the nearest directory upwards that has the module's go.mod.
 func checkout() (string, error) {
 	wd, err := os.Getwd()
 	for dir := wd; err == nil; dir = filepath.Dir(dir) {
@@ -170,7 +170,7 @@ func checkout() (string, error) {
 			return dir, nil
 		}
 		if dir == filepath.Dir(dir) {
-			return "", usagef("%s is not in a checkout of stag: run this in one, or give it with --root", wd)
+			return "", usagef("%s is not in a checkout of stag: run this in one, or name one with --root", wd)
 		}
 	}
 	return "", err

@@ -34,7 +34,7 @@ func TestCoverageExit(t *testing.T) {
 		{"this checkout", []string{"coverage", "--spec", "rdmap"}, 0, ""},
 		{"rows without tests", []string{"coverage", "--root", dir}, 1, "conformance: no test is tagged with 7.1 Send-Send, "},
 		{"unknown document", []string{"coverage", "--spec", "smb"}, 2, `conformance: --spec "smb": want commitlog or ddp or mpa`},
-		{"unknown mutant", []string{"mutants", "--only", "nothing"}, 2, `conformance: --only "nothing": no mutant has this in its name`},
+		{"unknown mutant", []string{"mutants", "--only", "nothing"}, 2, `conformance: --only "nothing": no mutant has a name with this text`},
 		{"help", []string{"mutants", "--help"}, 0, ""},
 	} {
 		status, out, stderr := run(t, nil, tt.args...)

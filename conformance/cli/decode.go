@@ -24,13 +24,13 @@ func decodeCmd() *cobra.Command {
 	var f decodeFlags
 	cmd := &cobra.Command{
 		Use:   "decode FILE...",
-		Short: "Say what the packets of a capture say, one line per frame",
+		Short: "Print what the packets of a capture say, one line per frame",
 		Long: `decode reads pcap and pcapng files (- is standard input) and prints one line per
 MPA frame: packet, seconds, connection, direction (> from the side that opened
-the connection), then MPA, DDP, RDMAP, RPC-over-RDMA and RPC as far as they are
-there. MPA is recognised on any port. What is wrong with a frame follows "!!".
+the connection), then the fields of MPA, DDP, RDMAP, RPC-over-RDMA and RPC, if
+present. MPA is recognised on any port. After "!!" it says what is wrong with a frame.
 
-Connections that are not MPA are named once and not shown further.
+Connections that are not MPA are listed once and not shown further.
 
 Exit status: 0 done; 1 a file could not be read or is damaged; 2 bad command
 line; 3 with --strict, a frame is not well formed or octets were not decoded.`,
@@ -48,10 +48,10 @@ line; 3 with --strict, a frame is not well formed or octets were not decoded.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&f.json, "json", false, "one JSON object per frame, or with --counts per file")
-	flags.BoolVar(&f.counts, "counts", false, "how often things occur instead of the frames")
-	flags.BoolVar(&f.errors, "errors", false, "only frames with something wrong")
-	flags.BoolVar(&f.strict, "strict", false, "exit 3 when anything is wrong")
+	flags.BoolVar(&f.json, "json", false, "print one JSON object per frame, or with --counts per file")
+	flags.BoolVar(&f.counts, "counts", false, "print how often things occur instead of the frames")
+	flags.BoolVar(&f.errors, "errors", false, "print only frames with something wrong")
+	flags.BoolVar(&f.strict, "strict", false, "exit 3 if anything is wrong")
 	flags.StringVar(&f.ulp, "ulp", "auto", "what Sends carry: `auto`, rpcrdma or none")
 	return cmd
 }

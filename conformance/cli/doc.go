@@ -9,10 +9,9 @@
 //	conformance coverage            the rules of the documents and the tests that prove them
 //	conformance mutants             faults that are switched on, and whether tests notice
 //
-// Conventions, the same for all of them: results go to standard output, and as JSON with --json;
-// everything else goes to standard error. An error is one line. The exit status is 0 when all went
-// well and 2 when the command line was not understood; the help of each command says what else it
-// means there.
+// All commands follow the same conventions. Results go to standard output, as JSON with --json; everything
+// else goes to standard error. An error is one line. The exit status is 0 if all went well, and 2 if the
+// command line was not understood; the help of each command lists the others.
 //
-// The commands are thin: what they do is in package conformance/decode and its neighbours.
+// The commands are thin: the work is done in package conformance/decode and its neighbours.
 package cli

@@ -22,15 +22,15 @@ func judgeCmd() *cobra.Command {
 	var f judgeFlags
 	cmd := &cobra.Command{
 		Use:   "judge FILE...",
-		Short: "Say which rules of the RFCs a capture breaks",
+		Short: "Print which rules of the RFCs a capture breaks",
 		Long: `judge reads pcap and pcapng files (- is standard input) and judges every iWARP
 connection in them, on any port: MPA, DDP, RDMAP, RPC-over-RDMA, RPC, NFS, commit
 sessions. For each connection it prints what it was, which rules were broken, by
-which packet (> from the side that opened the connection), and what the capture
-does not allow to judge. docs/judge.md is the guide.
+which packet (> from the side that opened the connection), and what cannot be
+judged from the capture. docs/judge.md is the guide.
 
-A rule that a known peer is known to break belongs in a file beside the capture,
-with the reason; --expect wants exactly that, no less and no more.
+List the rules that a peer is known to break in a file beside the capture,
+with the reasons; --expect demands exactly these violations.
 
 Exit status: 0 no rule is broken (notes do not count), or --expect is met; 1 one
 is, or --expect is not met; 2 a file cannot be read or is damaged, or a bad
@@ -50,13 +50,13 @@ command line.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&f.json, "json", false, "one JSON document (docs/judge-json.md)")
-	flags.BoolVar(&f.all, "all", false, "print every violation that is kept, not ten of a kind")
+	flags.BoolVar(&f.json, "json", false, "print one JSON document (docs/judge-json.md)")
+	flags.BoolVar(&f.all, "all", false, "print every violation that is kept, not only ten of a kind")
 	flags.IntVar(&f.limit, "limit", 100, "keep `N` violations of each rule on each connection, and count the others")
-	flags.StringVar(&f.annotate, "annotate", "", "write the capture again to `OUT.pcapng`, violations as packet comments")
+	flags.StringVar(&f.annotate, "annotate", "", "copy the capture to `OUT.pcapng`, with the violations as packet comments")
 	flags.StringVar(&f.html, "html", "", "draw the capture as a page in `OUT.html`")
-	flags.StringVar(&f.expect, "expect", "", "compare with `FILE`: lines of rule, connection, count; # begins a comment")
-	flags.StringVar(&f.explain, "explain", "", "say what `RULE` demands, from where, and stop; all lists the rules")
+	flags.StringVar(&f.expect, "expect", "", "compare with `FILE`: lines with rule, connection and count; # begins a comment")
+	flags.StringVar(&f.explain, "explain", "", "print what `RULE` demands, and its source, and stop; all lists the rules")
 	return cmd
 }
 
@@ -80,13 +80,13 @@ func (f *judgeFlags) check(cmd *cobra.Command, args []string) error {
 	return f.apart(args[0])
 }
 
-// verdict is what there is to say of one capture. Err is why it could not be read to its end;
-// the report is of what was read before.
+// verdict is the result for one capture. err says why it could not be read to its end; the report is about
+// what was read before.
 type verdict struct {
 	name   string
 	report *judge.Report
 	err    error
-	diff   []string // from what was expected
+	diff   []string // differences from what was expected
 }
 
 // ok reports whether the capture is as it should be.
@@ -119,7 +119,7 @@ func (f *judgeFlags) run(cmd *cobra.Command, files []string) error {
 	return f.status(cmd.ErrOrStderr(), all)
 }
 
-// status says what could not be read, and makes the exit status.
+// status prints what could not be read, and returns the exit status.
 func (f *judgeFlags) status(stderr io.Writer, all []*verdict) error {
 	status := exitOK
 	for _, v := range all {

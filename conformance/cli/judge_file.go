@@ -14,8 +14,8 @@ import (
 	"github.com/stag-rdma/stag/conformance/judge/page"
 )
 
-// file judges one capture and writes what else was asked for. The error is one of the other files:
-// what is wrong with the capture is in the verdict.
+// file judges one capture and writes the other files that were requested. The error is about those files:
+// errors of the capture are in the verdict.
 func (f *judgeFlags) file(cmd *cobra.Command, name string) (*verdict, error) {
 	expected, err := f.expectation()
 	if err != nil {
@@ -45,8 +45,8 @@ func (f *judgeFlags) file(cmd *cobra.Command, name string) (*verdict, error) {
 	return v, nil
 }
 
-// apart refuses to write over what is read: a capture may not come again. Names are compared as the
-// files that they lead to.
+// apart refuses to overwrite an input: a capture may not be reproducible. Names are compared by the files to
+// which they lead.
 func (f *judgeFlags) apart(capture string) error {
 	for _, out := range []struct{ flag, name string }{{"annotate", f.annotate}, {"html", f.html}} {
 		for _, in := range []struct{ what, name string }{{"the capture", capture}, {"the file of --expect", f.expect}} {
@@ -68,7 +68,7 @@ func sameFile(a, b string) bool {
 	return errA == nil && errB == nil && x.Mode().IsRegular() && os.SameFile(x, y)
 }
 
-// expectation reads the file of --expect; nil without it.
+// expectation reads the file of --expect; it returns nil without one.
 func (f *judgeFlags) expectation() (*judge.Expect, error) {
 	if f.expect == "" {
 		return nil, nil
@@ -85,7 +85,7 @@ func (f *judgeFlags) expectation() (*judge.Expect, error) {
 	return e, nil
 }
 
-// open opens a capture. Standard input that has to be read twice is kept in a temporary file.
+// open opens a capture. Standard input that must be read twice is kept in a temporary file.
 func (f *judgeFlags) open(cmd *cobra.Command, name string) (io.ReadCloser, error) {
 	if name != "-" {
 		in, err := os.Open(name)
@@ -113,7 +113,7 @@ func (f *judgeFlags) open(cmd *cobra.Command, name string) (io.ReadCloser, error
 	return tmp, nil
 }
 
-// judge reads a capture; the page is nil when nobody wants one.
+// judge reads a capture; the page is nil if none was requested.
 func (f *judgeFlags) judge(r io.Reader, name string) (*verdict, *page.Builder) {
 	var drawn *page.Builder
 	if f.html != "" {
@@ -139,7 +139,7 @@ func (f *judgeFlags) judge(r io.Reader, name string) (*verdict, *page.Builder) {
 	return v, drawn
 }
 
-// comment writes the capture again with the violations as comments.
+// comment copies the capture and adds the violations as comments.
 func (f *judgeFlags) comment(in io.ReadCloser, rep *judge.Report) error {
 	file, ok := in.(*os.File)
 	if !ok {
@@ -158,7 +158,7 @@ func (f *judgeFlags) comment(in io.ReadCloser, rep *judge.Report) error {
 	})
 }
 
-// create writes a file. What was written before an error stays: of a damaged capture it is what there is.
+// create writes a file. What was written before an error stays: it is all there is of a damaged capture.
 func create(name string, write func(io.Writer) error) error {
 	out, err := os.Create(name)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/stag-rdma/stag/conformance/judge"
 )
 
-// jsonVersion is the version of the form below, docs/judge-json.md. Fields may be added to a version, nothing
-// else changes in it.
+// jsonVersion is the version of the format below (docs/judge-json.md). Within a version fields may be added;
+// nothing else changes.
 const jsonVersion = 1
 
 type jsonVerdicts struct {
@@ -42,7 +42,7 @@ type jsonConn struct {
 	CRC        bool             `json:"crc"`
 	FPDUs      jsonBoth[int]    `json:"fpdus"`
 	Octets     jsonBoth[uint64] `json:"octets"`
-	Violations map[string]int   `json:"violations"` // by rule, those not listed included
+	Violations map[string]int   `json:"violations"` // by rule, including those not listed
 	Unknown    []string         `json:"unknown"`
 }
 
@@ -126,7 +126,7 @@ func jsonConnOf(c *judge.ConnReport) jsonConn {
 	return j
 }
 
-// startupJSON says how the startup ended, and the revision that was agreed, or else asked for.
+// startupJSON returns how the startup ended, and the revision that was agreed or, failing that, requested.
 func startupJSON(info *decode.ConnInfo) (end string, rev *uint8) {
 	switch {
 	case info.Request == nil:
@@ -146,7 +146,7 @@ func sideName(d decode.Dir) string {
 	return "accepter"
 }
 
-// jsonTime is "" when the capture does not say.
+// jsonTime returns "" if the capture has no time.
 func jsonTime(t time.Time) string {
 	if t.IsZero() {
 		return ""

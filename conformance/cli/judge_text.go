@@ -91,7 +91,7 @@ func (f *judgeFlags) violationsText(w io.Writer, c *judge.ConnReport, found []*j
 	}
 }
 
-// sumText is the last line. err says why the capture was not read to its end.
+// sumText returns the last line. err says why the capture was not read to its end.
 func sumText(r *judge.Report, err error) string {
 	broken := 0
 	for _, c := range r.Connections {
@@ -133,7 +133,7 @@ func diffText(w io.Writer, name string, diff []string) {
 	}
 }
 
-// explain prints a rule, or the list of all.
+// explain prints a rule, or the list of all rules.
 func explain(w io.Writer, id string) error {
 	if id == "all" || id == "list" {
 		for _, r := range judge.Rules() {
@@ -162,14 +162,14 @@ func explain(w io.Writer, id string) error {
 	return nil
 }
 
-// severityText says what a severity means.
+// severityText returns what a severity means.
 var severityText = map[judge.Severity]string{
 	judge.Error:   "the peer may, or must, refuse it",
-	judge.Warning: "wrong, but the peer is told not to look, or can live with it",
+	judge.Warning: "wrong, but the peer is told to ignore it, or can live with it",
 	judge.Note:    "worth knowing; does not count as a violation",
 }
 
-// resembling names the rules of the layer that id may mean.
+// resembling names the rules of the layer to which id may refer.
 func resembling(id string) string {
 	layer, _, _ := strings.Cut(strings.ToUpper(id), "-")
 	var ids []string

@@ -12,7 +12,7 @@ import (
 // meterDelay is how long a file is read before its bar appears.
 const meterDelay = 500 * time.Millisecond
 
-// meter draws a bar for a file that takes long to read. A nil *meter draws nothing.
+// meter draws a progress bar for a file that takes long to read. A nil *meter draws nothing.
 type meter struct {
 	w     io.Writer
 	name  string
@@ -22,7 +22,7 @@ type meter struct {
 	bar   *progressbar.ProgressBar
 }
 
-// newMeter returns nil when w is no terminal.
+// newMeter returns nil if w is not a terminal.
 func newMeter(w io.Writer, name string, in any) *meter {
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
@@ -37,7 +37,7 @@ func newMeter(w io.Writer, name string, in any) *meter {
 	return p
 }
 
-// reader returns r, with what is read of it counted.
+// reader returns r, and counts what is read from it.
 func (p *meter) reader(r io.Reader) io.Reader {
 	if p == nil {
 		return r
@@ -55,7 +55,7 @@ func (p *meter) Write(b []byte) (int, error) {
 			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
 	}
 	if p.bar != nil {
-		_ = p.bar.Set64(p.done) // a terminal that cannot be written to costs nothing else
+		_ = p.bar.Set64(p.done) // a terminal that cannot be written to does not matter
 	}
 	return len(b), nil
 }

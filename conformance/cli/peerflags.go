@@ -15,18 +15,18 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 )
 
-// peerFlags are the flags of every command that is one side of somebody else's protocol.
+// peerFlags are the flags of every command that is one side of another project's protocol.
 type peerFlags struct {
 	noCRC, requireCRC bool
 	timeout           time.Duration
 	listen            string // of a server
 }
 
-// add defines them for cmd and what is below it; what is the thing that timeout limits.
+// add defines them for cmd and its subcommands; what names the thing that --timeout limits.
 func (f *peerFlags) add(cmd *cobra.Command, what string) {
 	flags := cmd.PersistentFlags()
 	flags.BoolVar(&f.noCRC, "no-crc", false, "do without CRC32C if the peer does not want it either")
-	flags.BoolVar(&f.requireCRC, "require-crc", false, "fail when the connection has no CRC32C")
+	flags.BoolVar(&f.requireCRC, "require-crc", false, "fail if the connection has no CRC32C")
 	flags.DurationVar(&f.timeout, "timeout", time.Minute, "limit of one "+what)
 }
 
@@ -68,7 +68,7 @@ func (f *peerFlags) failed(addr string, err error) error {
 // oneLine returns the text of an error; joined errors have a line each.
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
-// checkListen refuses what cannot be an address. Whether this machine has it, Listen will tell.
+// checkListen refuses what cannot be an address. Listen reports whether this machine has it.
 func (f *peerFlags) checkListen() error {
 	_, port, err := net.SplitHostPort(f.listen)
 	if err == nil {
@@ -87,7 +87,7 @@ func (f *peerFlags) crc() rdmap.CRCMode {
 	return rdmap.CRCOn
 }
 
-// agreed returns the error of a connection that worked: CRC may be missing.
+// agreed returns an error if a connection worked, but without the CRC that was required.
 func (f *peerFlags) agreed(state rdmap.ConnectionState) error {
 	if f.requireCRC && !state.CRC {
 		return errors.New("the connection has no CRC32C")

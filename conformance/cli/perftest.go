@@ -22,9 +22,9 @@ func perftestCmd() *cobra.Command {
 	var f perftestFlags
 	cmd := &cobra.Command{
 		Use:   "perftest",
-		Short: "Be either side of perftest, the RDMA world's benchmarks",
+		Short: "Be either side of perftest, the usual RDMA benchmarks",
 		Long: `perftest speaks the protocol of ib_write_bw, ib_read_bw and ib_send_lat (with -R) on
-our engine. It does not measure; it says whether the test ran, and compares what
+our engine. It does not measure: it says whether the test ran, and compares what
 read_bw reads. CRC32C is on when either side wants it.`,
 		Example: `  conformance perftest server --listen 127.0.0.1:18515
   conformance perftest client write_bw --size 65536 --count 1000 127.0.0.1:18515`,
@@ -40,8 +40,8 @@ func perftestServerCmd(f *perftestFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "server",
 		Short: "Answer perftest clients until interrupted",
-		Long: `server answers perftest clients, one test at a time and one line for each, until it
-is interrupted or --tests have ended. It finds out which test a client runs.
+		Long: `server answers perftest clients, one test at a time, and prints a line for each, until
+it is interrupted or --tests tests have ended. It recognises which test a client runs.
 
 Exit status: 0 done; 1 the address cannot be used or a test failed; 2 bad command
 line.`,
@@ -51,7 +51,7 @@ line.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.server(cmd) },
 	}
 	cmd.Flags().StringVar(&f.listen, "listen", "127.0.0.1:18515", "`ADDRESS:PORT` to listen on")
-	cmd.Flags().IntVar(&f.tests, "tests", 0, "end after so many tests; 0: never")
+	cmd.Flags().IntVar(&f.tests, "tests", 0, "end after this many tests; 0: never")
 	return cmd
 }
 
@@ -59,11 +59,11 @@ func perftestClientCmd(f *perftestFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "client TEST ADDRESS:PORT",
 		Short: "Run write_bw, read_bw or send_lat against a perftest server",
-		Long: `client runs TEST, which is write_bw, read_bw or send_lat, against the perftest server
-of the same name, which must have been given the same -s and -n. Before read_bw it
-fills the server's buffer, and compares what every RDMA Read brings.
+		Long: `client runs TEST (write_bw, read_bw or send_lat) against the perftest server
+of the same name, which must have the same -s and -n. Before read_bw it
+fills the server's buffer, and it compares what every RDMA Read brings.
 
-Exit status: 0 done; 1 no connection, a connection that failed or other data than
+Exit status: 0 done; 1 no connection, a connection that failed, or data other than
 was written; 2 bad command line.`,
 		Example: `  ib_read_bw -F -R -d siw_eth0 -p 18515 -s 65536 -n 100     # on a machine with RDMA
   conformance perftest client read_bw --size 65536 --count 100 192.0.2.1:18515`,

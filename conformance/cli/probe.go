@@ -28,22 +28,22 @@ func probeCmd() *cobra.Command {
 	var f probeFlags
 	cmd := &cobra.Command{
 		Use:   "probe HOST:PORT",
-		Short: "Play bad input to a live server, and see whether it survives",
+		Short: "Send bad input to a live server, and see whether it survives",
 		Long: `probe connects to a server that speaks RPC-over-RDMA on iWARP, ours or anybody's, and
-plays bad input and unusual good input to it, each on a connection of its own: startup
+sends it bad input, and valid input of unusual kinds, each on its own connection: startup
 frames, FPDUs, DDP segments, RDMAP messages, RPC-over-RDMA headers, RPC calls. It says
-what the server did about each, and what that is worth:
+what the server did about each, and gives a verdict:
 
   ok         what the RFC names
   tolerated  something that the RFC allows, or that a known server does without harm
   FAILS      another answer, silence, memory touched that nobody offered, a bad call
-             that was executed; or the server did not survive: behind each case a NULL
-             call has to be answered on a fresh connection, and on one that was there
-             from the start
+             executed; or the server did not survive: after each case it must answer a
+             NULL call on a fresh connection, and another on one that has been open from
+             the start
 
-Nothing that is sent changes anything: the only procedure that is called is NULL; any
-other procedure, version or program that is called does not exist. But a server may not
-survive it: play it to one that nobody needs meanwhile.
+The probe changes nothing at the server: it calls only NULL, and procedures, versions
+and programs that do not exist. But a server may not survive it: probe one that nobody
+needs meanwhile.
 
 Exit status: 0 nothing fails; 1 something does, or there is no server; 2 bad command
 line.`,
@@ -61,14 +61,14 @@ line.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&f.list, "list", false, "say what would be sent, and what is wanted, and end")
-	flags.StringVar(&f.only, "only", "", "play the cases whose names match this `REGEXP`")
-	flags.StringVar(&f.skip, "skip", "", "but not those whose names match this `REGEXP`")
-	flags.BoolVar(&f.json, "json", false, "one JSON object per case")
-	flags.BoolVar(&f.verbose, "verbose", false, "say everything about each case, not of those that fail alone")
-	flags.DurationVar(&f.timeout, "timeout", probe.DefaultTimeout, "limit of the server's silence on one connection")
-	flags.DurationVar(&f.quiet, "quiet", probe.DefaultQuiet, "how long to wait for what should not come")
-	flags.Uint32Var(&f.program, "program", probe.DefaultProgram, "RPC program whose NULL is called")
+	flags.BoolVar(&f.list, "list", false, "print what would be sent and what is wanted, and stop")
+	flags.StringVar(&f.only, "only", "", "play only the cases whose names match this `REGEXP`")
+	flags.StringVar(&f.skip, "skip", "", "leave out the cases whose names match this `REGEXP`")
+	flags.BoolVar(&f.json, "json", false, "print one JSON object per case")
+	flags.BoolVar(&f.verbose, "verbose", false, "print everything about every case, not only about those that fail")
+	flags.DurationVar(&f.timeout, "timeout", probe.DefaultTimeout, "limit of the server's silence on a connection")
+	flags.DurationVar(&f.quiet, "quiet", probe.DefaultQuiet, "how long to wait for something that should not come")
+	flags.Uint32Var(&f.program, "program", probe.DefaultProgram, "call NULL of this RPC program")
 	flags.Uint32Var(&f.version, "version", probe.DefaultVersion, "its version")
 	flags.StringVar(&f.write, "write", "", "record all connections in this pcapng `FILE`")
 	return cmd

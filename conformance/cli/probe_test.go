@@ -83,7 +83,7 @@ func TestProbeSays(t *testing.T) {
 	}
 }
 
-// TestProbeFails: what fails is exit status 1, and told with what was sent and wanted.
+// TestProbeFails: a failure makes exit status 1, and is printed with what was sent and wanted.
 func TestProbeFails(t *testing.T) {
 	out := new(strings.Builder)
 	o := &probeText{w: out}
@@ -101,7 +101,7 @@ func TestProbeFails(t *testing.T) {
   wants  y (RFC 1 Section 2; fault 3)
   closed: w
   m: fails: silence
-  behind it: dead
+  afterwards: dead
 `
 	if out.String() != want || o.failed != 1 {
 		t.Errorf("%s", out)

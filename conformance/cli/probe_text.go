@@ -26,7 +26,7 @@ type probeText struct {
 // describe prints a case without a result.
 func (o *probeText) describe(c *probe.Case) {
 	if o.json {
-		_ = json.NewEncoder(o.w).Encode(c) // Main looks whether all could be written
+		_ = json.NewEncoder(o.w).Encode(c) // Main checks whether everything could be written
 		return
 	}
 	fmt.Fprintf(o.w, "%s\n", c.Name)
@@ -84,7 +84,7 @@ func (o *probeText) result(r *probe.Result) {
 		}
 	}
 	for _, a := range r.Alive {
-		fmt.Fprintf(o.w, "  behind it: %s\n", a)
+		fmt.Fprintf(o.w, "  afterwards: %s\n", a)
 	}
 }
 
@@ -99,7 +99,7 @@ func tryLine(t *probe.Try) string {
 	return s
 }
 
-// answers counts the answers of the tries: "closed 2, rejected 1".
+// answers counts the answers to the tries: "closed 2, rejected 1".
 func answers(tries []probe.Try) string {
 	var order []string
 	n := make(map[string]int)
@@ -123,8 +123,7 @@ func (o *probeText) sum(addr string) {
 	}
 }
 
-// counter is a bar on a terminal of cases whose results go elsewhere. A nil *counter
-// draws nothing.
+// counter is a progress bar on a terminal, for results that go elsewhere. A nil *counter draws nothing.
 type counter struct{ bar *progressbar.ProgressBar }
 
 func newCounter(errs io.Writer, n int) *counter {
@@ -138,7 +137,7 @@ func newCounter(errs io.Writer, n int) *counter {
 
 func (c *counter) add() {
 	if c != nil {
-		_ = c.bar.Add(1) // a terminal that cannot be written to costs nothing else
+		_ = c.bar.Add(1) // a terminal that cannot be written to does not matter
 	}
 }
 

@@ -19,8 +19,8 @@ const (
 	exitStrict = 3
 )
 
-// exitError is an error with the exit status it leads to. An empty message prints nothing: all
-// was said already.
+// exitError is an error with its exit status. An empty message prints nothing: everything has been printed
+// already.
 type exitError struct {
 	status int
 	msg    string
@@ -28,7 +28,7 @@ type exitError struct {
 
 func (e *exitError) Error() string { return e.msg }
 
-// usagef returns an error of the command line.
+// usagef returns an error in the command line.
 func usagef(format string, args ...any) error {
 	return &exitError{exitUsage, fmt.Sprintf(format, args...)}
 }
@@ -42,7 +42,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SetErr(stderr)
 	err := root.Execute()
 	if err == nil {
-		err = out.Err() // of those who print without looking
+		err = out.Err() // of callers that print without checking
 	}
 	if err == nil {
 		return exitOK
@@ -57,7 +57,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return status
 }
 
-// below names cmd without the program, whose name begins the line already.
+// below names cmd without the program, whose name is already at the beginning of the line.
 func below(cmd *cobra.Command) string {
 	return strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
 }
@@ -66,9 +66,9 @@ func below(cmd *cobra.Command) string {
 func newRoot() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "conformance",
-		Short: "Looks at iWARP and RPC-over-RDMA from outside",
-		Long: `conformance reads what iWARP and RPC-over-RDMA peers, ours or others', said to
-each other, and shows live ones what they have to survive.`,
+		Short: "Look at iWARP and RPC-over-RDMA from outside",
+		Long: `conformance reads captures of iWARP and RPC-over-RDMA peers, ours or anybody's,
+tests live servers with bad input, and measures ours.`,
 		Example: `  conformance decode trace.pcap
   conformance judge trace.pcap
   conformance probe 127.0.0.1:20049

@@ -33,7 +33,7 @@ every octet. CRC32C is on when either side wants it.`,
 		Args: wantArgs(0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.PersistentFlags().BoolVar(&f.json, "json", false, "one JSON object per connection")
+	cmd.PersistentFlags().BoolVar(&f.json, "json", false, "print one JSON object per connection")
 	f.add(cmd, "connection")
 	cmd.AddCommand(rpingServerCmd(&f), rpingClientCmd(&f))
 	return cmd
@@ -43,8 +43,8 @@ func rpingServerCmd(f *rpingFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "server",
 		Short: "Answer rping clients until interrupted",
-		Long: `server answers rping clients, one line per connection, until it is interrupted or
---conns connections have ended.
+		Long: `server answers rping clients, and prints a line per connection, until it is
+interrupted or --conns connections have ended.
 
 Exit status: 0 done; 1 the address cannot be used or a connection failed; 2 bad
 command line.`,
@@ -54,7 +54,7 @@ command line.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.server(cmd) },
 	}
 	cmd.Flags().StringVar(&f.listen, "listen", "127.0.0.1:7174", "`ADDRESS:PORT` to listen on")
-	cmd.Flags().IntVar(&f.conns, "conns", 0, "end after so many connections; 0: never")
+	cmd.Flags().IntVar(&f.conns, "conns", 0, "end after this many connections; 0: never")
 	return cmd
 }
 
@@ -63,9 +63,9 @@ func rpingClientCmd(f *rpingFlags) *cobra.Command {
 		Use:   "client ADDRESS:PORT",
 		Short: "Ping an rping server and compare what comes back",
 		Long: `client makes --count pings of --size octets over one connection and compares what
-comes back. rping's own server takes no more octets than its -S says.
+comes back. rping's own server accepts at most the octets of its -S.
 
-Exit status: 0 done; 1 no connection, a connection that failed or other data than
+Exit status: 0 done; 1 no connection, a connection that failed, or data other than
 was sent; 2 bad command line.`,
 		Example: `  rping -s -P -a 192.0.2.1 -p 7174 -S 60000         # on a machine with RDMA
   conformance rping client --size 60000 --count 3 192.0.2.1:7174`,
@@ -137,7 +137,7 @@ func (f *rpingFlags) print(w io.Writer, r rping.Result) {
 		peer = r.Remote.String()
 	}
 	if f.json {
-		_ = json.NewEncoder(w).Encode(struct { // a result nobody reads is no failure of the ping
+		_ = json.NewEncoder(w).Encode(struct { // a result that nobody reads does not make the ping fail
 			Peer  string `json:"peer,omitempty"`
 			Pings int    `json:"pings"`
 			CRC   string `json:"crc"`

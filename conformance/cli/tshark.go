@@ -12,10 +12,10 @@ func tsharkCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "tshark FILE...",
 		Short: "Ask tshark what is wrong with a capture",
-		Long: `tshark has Wireshark's tshark look for malformed packets and bad CRCs in pcap and
-pcapng files. It gives tshark every MPA frame in one TCP segment, without which
+		Long: `tshark runs Wireshark's tshark to find malformed packets and bad CRCs in pcap and
+pcapng files. It gives tshark every MPA frame in one TCP segment, because otherwise
 tshark loses its place, and leaves out complaints that are known to be tshark's own
-faults.
+errors.
 
 Exit status: 0 nothing is wrong; 1 a file could not be read, or tshark is not
 installed; 2 bad command line; 3 something is wrong.`,

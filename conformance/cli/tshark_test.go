@@ -14,7 +14,7 @@ func TestTsharkExitStatus(t *testing.T) {
 		status         int
 		stdout, stderr string
 	}{
-		{"help", "--help", false, 0, "tshark has Wireshark's tshark look", ""},
+		{"help", "--help", false, 0, "tshark runs Wireshark's tshark", ""},
 		{"no file", "", false, 2, "", "conformance: tshark wants at least one file: see conformance tshark --help"},
 		{"no such file", pcaps + "none", false, 1, "", "conformance: "},
 		{"all is well", pcaps + "d-terminate.pcap", true, 0, pcaps + "d-terminate.pcap: 18 FPDUs, CRCs: 0 good, 0 bad\n", ""},

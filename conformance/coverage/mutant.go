@@ -66,7 +66,7 @@ func Mutants() []Mutant {
 			Spec: "rdmap", Rows: []string{"7.1 Read-Write", "7.4 streams"},
 		},
 		{
-			Name: "fence", Breaks: "whatever is behind a request waits for its response",
+			Name: "fence", Breaks: "whatever is after a request waits for its response",
 			Spec: "rdmap", Rows: []string{
 				"7.1 Read-Send", "7.1 Read-Write", "7.2 Read-Imm", "7.2 At-Send", "7.2 At-Write", "7.2 At-Imm",
 				"7.3 F-Send", "7.3 F-Imm", "7.3 F-Write", "7.3 V-Send", "7.3 V-Imm", "7.3 V-Write",

@@ -109,7 +109,7 @@ var completionRules = [][2]string{
 	{"local", "Send and Write complete when the layer below has them; that says nothing about the peer"},
 	{"response", "Read, atomics, Flush, Verify and Atomic Write complete when their response is delivered"},
 	{"start", "requests start only after DDP has delivered them and all before, those of length zero too"},
-	{"contents", "a buffer is defined when its Send, a Send behind its Writes, or its Read Response is delivered"},
+	{"contents", "a buffer is defined when its Send, a Send after its Writes, or its Read Response is delivered"},
 	{"overtake", "a Send may complete at the peer before the Response to an earlier Read is produced"},
 	{"touched", "what a buffer holds is undefined while somebody else stores to it; nothing else suffers"},
 }

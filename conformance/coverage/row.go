@@ -11,7 +11,7 @@ import (
 type Row struct {
 	ID       string `json:"row"`             // "7.3 F-AW"; unique in its document
 	First    string `json:"first,omitempty"` // rules of order: the operation submitted first
-	Later    string `json:"later,omitempty"` // and the one behind it
+	Later    string `json:"later,omitempty"` // and the one after it
 	Requires string `json:"requires"`
 	Source   string `json:"source"` // where the rule comes from
 }

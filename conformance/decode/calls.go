@@ -8,7 +8,7 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// call is an RPC call that was seen, until its reply was.
+// call is an RPC call that was seen and whose reply was not.
 type call struct {
 	xid       uint32
 	frame     int // packet that completed its Send
@@ -22,7 +22,7 @@ type call struct {
 	reads  []readRegion // Read list, in its order
 	writes [][]*region  // Write list
 	reply  []*region    // Reply chunk
-	pulled bool         // the contents of all Read chunks were seen, and reported
+	pulled bool         // the contents of all Read chunks were seen and reported
 }
 
 // readRegion is a segment of a Read chunk.
@@ -77,15 +77,15 @@ func (c *call) chunk(w chunks.WriteChunk) []*region {
 	return rs
 }
 
-// callTable holds the calls sent in one direction that wait for their replies, and the memory they offer.
+// callTable holds the calls of one direction that wait for their replies, and the memory that they offer.
 type callTable struct {
 	byXID map[uint32]*call
 	order []*call // oldest first; may hold calls that are gone from byXID
 	mem   map[ddp.STag][]*region
 }
 
-// add enters a call; an earlier one with the same XID is forgotten. The oldest goes when there
-// are more than limit.
+// add enters a call; an earlier one with the same XID is forgotten. If there are more than limit, the oldest
+// is forgotten.
 func (t *callTable) add(c *call, limit int, mem *budget) {
 	if old := t.byXID[c.xid]; old != nil {
 		t.remove(old, mem)
@@ -105,8 +105,8 @@ func (t *callTable) add(c *call, limit int, mem *budget) {
 	t.trim()
 }
 
-// trim drops calls that are gone from the front of order, and from all of it once they are
-// more than those that wait.
+// trim drops forgotten calls from the front of order, and from all of order once they outnumber those that
+// wait.
 func (t *callTable) trim() {
 	gone := func(c *call) bool { return t.byXID[c.xid] != c }
 	n := 0
@@ -150,7 +150,8 @@ func (t *callTable) forget(r *region) {
 	t.mem[tag] = rs
 }
 
-// find returns the youngest region with the tag that holds n octets from to, and the offset in it.
+// find returns the youngest region with the tag that holds n octets from tagged offset to, and their offset
+// in it.
 func (t *callTable) find(tag ddp.STag, to uint64, n int) (*region, int) {
 	for _, r := range slices.Backward(t.mem[tag]) {
 		if off, ok := r.index(tag, to, n); ok {

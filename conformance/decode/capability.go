@@ -6,7 +6,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 )
 
-// StagCapability is what a stag engine says of itself in the last 12 octets of its private data:
+// StagCapability is what a stag engine announces in the last 12 octets of its private data:
 //
 //	0  4  "stag"
 //	4  1  version, 1

@@ -47,7 +47,7 @@ func (c *Capture) Packet(pkt *Packet) {
 	c.flow(&seg, at).packet(&seg, at)
 }
 
-// Finish says that there are no more packets: what is incomplete is reported.
+// Finish ends the capture: what is incomplete is reported.
 func (c *Capture) Finish() {
 	for e := c.order.Front(); e != nil; e = e.Next() {
 		e.Value.(*flow).end()
@@ -56,7 +56,8 @@ func (c *Capture) Finish() {
 	clear(c.flows)
 }
 
-// flow returns the flow of a segment, a new one when it opens, or is the first seen of, a connection.
+// flow returns the flow of a segment. It makes a new one if the segment opens a connection, or is the first
+// one seen of it.
 func (c *Capture) flow(seg *tcpSegment, at Stamp) *flow {
 	key := keyOf(seg.src, seg.dst)
 	f := c.flows[key]
@@ -108,9 +109,9 @@ func keyOf(a, b netip.AddrPort) flowKey {
 	return flowKey{a, b}
 }
 
-// Events yields the events of a pcap or pcapng stream in the order in which their last octets
-// were captured. It borrows r until the loop ends. An error is the last pair, with a nil event: the file is
-// damaged, or no capture at all ([ErrNotCapture]).
+// Events yields the events of a pcap or pcapng stream in the order in which their last octets were captured.
+// It borrows r until the loop ends. An error comes as the last pair, with a nil event: the file is damaged,
+// or is not a capture ([ErrNotCapture]).
 func Events(r io.Reader, opt *Options) iter.Seq2[*Event, error] {
 	return func(yield func(*Event, error) bool) {
 		stopped := false

@@ -14,7 +14,7 @@ import (
 type CommitKind uint8
 
 const (
-	CommitOther     CommitKind = iota // nothing that the log's rules know
+	CommitOther     CommitKind = iota // nothing that the rules of the log cover
 	CommitAsk                         // empty Send: the producer asks for a session
 	CommitAnswer                      // Send: the session is open; Commit.Answer
 	CommitWrite                       // RDMA Write into the ring; Commit.Offset, Len, Records
@@ -34,33 +34,33 @@ func (k CommitKind) String() string {
 	}[k]
 }
 
-// Commit is what a frame says to a commit log (docs/commitlog-format.md).
+// Commit is what a frame means to a commit log (docs/commitlog-format.md).
 type Commit struct {
 	Kind CommitKind
 
 	Answer *commitlog.Answer // CommitAnswer
 
-	Offset, Len uint64         // of the octets of the ring, from its start
-	Records     []CommitRecord // CommitWrite: those whose last octet this segment brought. Lent.
+	Offset, Len uint64         // offset and length of the octets, from the start of the ring
+	Records     []CommitRecord // CommitWrite: the records whose last octets this segment brought. Lent.
 	Position    uint64         // CommitTail: of the tail; CommitHead: of the head
 
-	Request      CommitKind // CommitDone: what is done; CommitOther when the request was not seen
-	RequestFrame int        // packet that completed the request, 0 when it was not seen
+	Request      CommitKind // CommitDone: the kind of the request; CommitOther if that was not seen
+	RequestFrame int        // packet that completed the request, 0 if that was not seen
 }
 
 // CommitRecord is a record, or a filler, that was written to the ring.
 type CommitRecord struct {
 	Offset uint64 // in the ring
-	Len    uint32 // of the payload; of a filler the octets to the end of the ring
+	Len    uint32 // of the payload; for a filler, the octets to the end of the ring
 	Epoch  uint32
 	Seq    uint64
 	Filler bool
 	First  int  // packet in which it began
-	Salted bool // the salt of its epoch is known, so SumOK means something
+	Salted bool // the salt of its epoch is known, so SumOK is meaningful
 	SumOK  bool // the checksum is right
 }
 
-// CommitInfo is what is known of a commit session.
+// CommitInfo is what is known about a commit session.
 type CommitInfo struct {
 	Answer           *commitlog.Answer // nil when it did not travel on this connection, or was not captured
 	Producer         Dir               // who appends
@@ -70,7 +70,7 @@ type CommitInfo struct {
 // commitState follows a commit session.
 type commitState struct {
 	records recordParser
-	flushed ddp.STag        // of the last Flush Request, while there is no session yet
+	flushed ddp.STag        // of the last Flush Request, as long as there is no session
 	pending []commitRequest // not answered, oldest first
 	info    *CommitInfo
 	ev      Commit
@@ -82,11 +82,11 @@ type commitRequest struct {
 	frame int
 }
 
-// maxPending bounds the requests remembered; IRD is 14 bits wide.
+// maxPending bounds the requests that are remembered; IRD is 14 bits wide.
 const maxPending = maxReads
 
-// commit looks at a frame for what it means to a commit session, and finds out whether there is one:
-// by the Answer in a Send, or by a Flush Request that an Atomic Write Request of 8 octets follows.
+// commit finds out what a frame means to a commit session, and whether there is one: it is recognised by the
+// Answer in a Send, or by a Flush Request followed by an Atomic Write Request of 8 octets.
 func (c *Conn) commit(ev *Event) {
 	if c.opt.ULP != ULPAuto && c.opt.ULP != ULPCommit || c.Info.ULP == ULPRPCRDMA {
 		return
@@ -108,7 +108,7 @@ func (c *Conn) commit(ev *Event) {
 	}
 }
 
-// learn finds a session.
+// learn recognises a session.
 func (s *commitState) learn(ev *Event) {
 	m := ev.Message
 	if m == nil {
@@ -131,7 +131,7 @@ func (s *commitState) learn(ev *Event) {
 	}
 }
 
-// fromProducer says what a frame of the producer does.
+// fromProducer interprets a frame of the producer.
 func (s *commitState) fromProducer(ev *Event) {
 	e, m := &s.ev, ev.Message
 	switch {
@@ -148,7 +148,7 @@ func (s *commitState) fromProducer(ev *Event) {
 	}
 }
 
-// request says what a request of queue 1 does, and remembers it for its answer.
+// request interprets a request of queue 1, and remembers it for its answer.
 func (s *commitState) request(ev *Event, op rdmap.Opcode, x *Extension) {
 	e := &s.ev
 	switch {
@@ -166,7 +166,7 @@ func (s *commitState) request(ev *Event, op rdmap.Opcode, x *Extension) {
 	}
 }
 
-// fromConsumer says what a frame of the consumer does.
+// fromConsumer interprets a frame of the consumer.
 func (s *commitState) fromConsumer(ev *Event) {
 	e, m := &s.ev, ev.Message
 	switch {
@@ -222,7 +222,7 @@ func (r *CommitRecord) text(b *strings.Builder) {
 	b.WriteByte('}')
 }
 
-// lose forgets what octets that are missing from the capture make uncertain.
+// lose forgets what missing octets of the capture make uncertain.
 func (s *commitState) lose() {
 	s.pending = nil
 	s.records.open = false

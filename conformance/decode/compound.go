@@ -6,16 +6,16 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// Compound is a COMPOUND of NFSv4, or a CB_COMPOUND, down to its operations (RFC 8881 Sections 16.2
-// and 20.1).
+// Compound is an NFSv4 COMPOUND or CB_COMPOUND, decoded down to its operations (RFC 8881 Sections 16.2 and
+// 20.1).
 type Compound struct {
 	Tag    string
 	Minor  uint32 // of a call: minorversion
-	Status uint32 // of a reply: that of the last operation
+	Status uint32 // of a reply: the status of the last operation
 	NumOps uint32 // operations announced
 
-	// Ops are the operations that could be reached, in order. Err says why they are fewer than
-	// NumOps, or why the arguments or results of the last one could not be stepped over.
+	// Ops are the operations that could be reached, in order. Err says why there are fewer than NumOps, or
+	// why the arguments or results of the last one could not be skipped.
 	Ops []NFSOp
 	Err error
 }
@@ -23,15 +23,15 @@ type Compound struct {
 // NFSOp is one operation of a Compound.
 type NFSOp struct {
 	Num    uint32
-	Name   string // "PUTFH"; "op-99" for what no RFC defines
+	Name   string // "PUTFH"; "op-99" if no RFC defines it
 	Status uint32 // of a result
-	// Body holds the arguments, or the results behind the status. Lent with the event.
+	// Body holds the arguments, or the results after the status. Lent with the event.
 	Body []byte
-	// Moved: octets of it that travel in a chunk and are not in Body.
+	// Moved is how many of its octets travel in a chunk and are not in Body.
 	Moved int
 }
 
-// maxOps bounds the operations remembered of one COMPOUND; servers allow a few tens.
+// maxOps bounds the operations kept of one COMPOUND; servers allow a few tens.
 const maxOps = 1024
 
 // compounds walks a COMPOUND.
@@ -43,8 +43,8 @@ type compounds struct {
 	op    *NFSOp // in progress
 }
 
-// newCompound decodes the arguments or results of a COMPOUND. moved tells whether the item that
-// d stands at travels in a chunk; nil when all is in body.
+// newCompound decodes the arguments or results of a COMPOUND. moved reports whether the item at which d
+// stands travels in a chunk; it is nil if everything is in body.
 func newCompound(body []byte, callback, reply bool, moved func(at, n int) bool) *Compound {
 	w := compounds{walker: walker{d: xdr.NewDecoder(body)}, c: new(Compound), ops: nfs4Ops, reply: reply}
 	if callback {
@@ -62,12 +62,12 @@ func newCompound(body []byte, callback, reply bool, moved func(at, n int) bool) 
 		w.next(body)
 	}
 	if n := w.d.Len(); n > 0 && w.c.Err == nil {
-		w.c.Err = fmt.Errorf("%w: %d octets behind the operations", ErrTrailing, n)
+		w.c.Err = fmt.Errorf("%w: %d octets after the operations", ErrTrailing, n)
 	}
 	return w.c
 }
 
-// head reads what stands in front of the operations.
+// head reads the fields before the operations.
 func (w *compounds) head(callback bool) {
 	c, d := w.c, &w.d
 	if w.reply {

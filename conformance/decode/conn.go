@@ -2,8 +2,8 @@ package decode
 
 import "fmt"
 
-// A Conn decodes one connection: octets of both directions go in, in stream order per
-// direction; events come out. It reads no clock and does no I/O. The zero value is not usable; see [NewConn].
+// A Conn decodes one connection: octets of both directions go in, in stream order for each direction, and
+// events come out. It reads no clock and does no I/O. The zero value is not usable; see [NewConn].
 type Conn struct {
 	Info ConnInfo // who and what; the caller may set the addresses and the ID
 
@@ -14,7 +14,7 @@ type Conn struct {
 	ddp   DDP
 	rdmap RDMAP
 
-	scratch []byte // an FPDU with markers, to squeeze them out
+	scratch []byte // a copy of an FPDU with markers, to squeeze them out
 	visit   func(*Event)
 	rpc     *rpcState
 	log     commitState
@@ -29,7 +29,7 @@ func NewConn(opt *Options, visit func(*Event)) *Conn {
 	return c
 }
 
-// Octets takes the next octets of direction dir, which came with packet at. It borrows b.
+// Octets takes the next octets of direction dir, which came in packet at. It borrows b.
 func (c *Conn) Octets(dir Dir, b []byte, at Stamp) {
 	s := &c.sides[dir]
 	if len(b) == 0 || s.closed {
@@ -54,7 +54,7 @@ func (c *Conn) Octets(dir Dir, b []byte, at Stamp) {
 	}
 }
 
-// Conflict says that n octets of direction dir, which came with packet at, were given to Octets before with
+// Conflict reports that n octets of direction dir, which came in packet at, were given to Octets before with
 // other contents.
 func (c *Conn) Conflict(dir Dir, n int, at Stamp) {
 	s := &c.sides[dir]
@@ -66,8 +66,8 @@ func (c *Conn) Conflict(dir Dir, n int, at Stamp) {
 	c.visit(ev)
 }
 
-// Close says that direction dir has ended, by FIN or, with reset, by RST. What is left of it is
-// reported. Calls after the first do nothing.
+// Close ends direction dir: by FIN or, with reset, by RST. What is left of it is reported. Calls after the
+// first do nothing.
 func (c *Conn) Close(dir Dir, reset bool, at Stamp) {
 	s := &c.sides[dir]
 	if s.closed {
@@ -84,7 +84,7 @@ func (c *Conn) Close(dir Dir, reset bool, at Stamp) {
 	}
 }
 
-// Finish says that the capture has ended: what is left is reported, and memory released.
+// Finish ends the capture: what is left is reported, and memory is released.
 func (c *Conn) Finish() {
 	for dir := range Dir(2) {
 		if !c.sides[dir].closed {
@@ -95,7 +95,7 @@ func (c *Conn) Finish() {
 	c.rpc.release()
 }
 
-// flush reports what a side has not been able to decode when nothing more will come.
+// flush reports what a side could not decode, when nothing more will come.
 func (c *Conn) flush(dir Dir) {
 	s := &c.sides[dir]
 	if s.phase == phaseSync {
@@ -130,7 +130,7 @@ func (c *Conn) drop(dir Dir, n int, why error) {
 	}
 }
 
-// advance decodes as much of a side as can be.
+// advance decodes as much of a side as it can.
 func (c *Conn) advance(dir Dir) {
 	s := &c.sides[dir]
 	if s.phase == phaseStartup {
@@ -165,7 +165,7 @@ func (c *Conn) begin(kind Kind, dir Dir, first, last Stamp) *Event {
 	return &c.ev
 }
 
-// frame returns an event about n octets of a side's buffer, from index at.
+// frame returns an event about the n octets of a side's buffer from index at.
 func (c *Conn) frame(kind Kind, dir Dir, at, n int) *Event {
 	s := &c.sides[dir]
 	off := s.off + uint64(at)

@@ -17,7 +17,7 @@ import (
 type piece struct {
 	dir    Dir
 	b      []byte
-	hole   int  // octets missing in front of b
+	hole   int  // octets missing before b
 	joined bool // the beginning of the direction was missed
 }
 
@@ -298,7 +298,7 @@ func TestHole(t *testing.T) {
 	}
 }
 
-// TestMarkers: a direction whose peer asked for markers (RFC 5044 Section 4.3); here a marker in front of the first
+// TestMarkers: a direction whose peer asked for markers (RFC 5044 Section 4.3); here a marker before the first
 // FPDU and one between the two.
 func TestMarkers(t *testing.T) {
 	pieces := startup(true)

@@ -9,8 +9,8 @@ import (
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
-// Counts says how often things occur in a capture. The keys are those of the table that is made
-// with tshark, see testdata/tshark-counts.sh:
+// Counts holds how often things occur in a capture. The keys are those of the table that
+// testdata/tshark-counts.sh makes with tshark:
 //
 //	mpa.req mpa.rep mpa.fpdu   MPA Requests, Replies, FPDUs
 //	opcode.0x03                RDMAP opcodes, per FPDU
@@ -22,7 +22,7 @@ import (
 //	rpc.0 rpc.1                RPC calls, replies
 //	nfs3.6                     NFSv3 calls and replies by procedure number
 //
-// and these, which tshark does not tell:
+// and these, which tshark does not count:
 //
 //	crc.bad                    FPDUs with a wrong CRC
 //	error                      frames with something wrong
@@ -90,7 +90,7 @@ func (c Counts) header(h *rpcrdma.Header) {
 	c.plus("handle", n)
 }
 
-// plus adds n and makes no key for nothing.
+// plus adds n, but makes no key for 0.
 func (c Counts) plus(key string, n int) {
 	if n > 0 {
 		c[key] += n

@@ -5,14 +5,14 @@ import "errors"
 // Reasons why octets of a connection are not decoded, or a message is not rebuilt. They are
 // wrapped in [Event.Err], [RPC.Err] and [Compound.Err] with the details, so test with errors.Is.
 var (
-	// ErrNotMPA: the stream does not begin with an MPA startup key (RFC 5044 Section 7.1.1) on
-	// either side. Such connections are somebody else's; the rest of them is not decoded.
+	// ErrNotMPA: neither side begins with an MPA startup key (RFC 5044 Section 7.1.1). This is another
+	// protocol; the rest of the connection is not decoded.
 	ErrNotMPA = errors.New("not an MPA stream")
 
-	// ErrStartup: this side did not send a well-formed MPA startup frame although its peer did.
+	// ErrStartup: this side did not send a well-formed MPA startup frame, although its peer did.
 	ErrStartup = errors.New("bad MPA startup frame")
 
-	// ErrNoReply: FPDUs of the initiator without a Reply of the responder to say how to read them.
+	// ErrNoReply: octets of the initiator, but no Reply of the responder that would say how to read them.
 	ErrNoReply = errors.New("octets before the MPA Reply")
 
 	// ErrRejected: octets after an MPA Reply that rejected the connection.
@@ -22,18 +22,17 @@ var (
 	// Section 4.3). What follows cannot be decoded.
 	ErrMarkers = errors.New("bad marker")
 
-	// ErrHole: octets are missing from the capture; FPDU boundaries behind them are unknown.
+	// ErrHole: octets are missing from the capture; FPDU boundaries after them are unknown.
 	ErrHole = errors.New("octets missing from the capture")
 
-	// ErrMiddle: the capture begins in the middle of the connection, and here no FPDU has begun yet
-	// for certain.
+	// ErrMiddle: the capture begins in the middle of the connection, and no FPDU is known to have begun yet.
 	ErrMiddle = errors.New("the capture begins in the middle")
 
-	// ErrConflict: octets were sent again with other contents. Which of them the receiver took cannot be
-	// known; those seen first are decoded.
+	// ErrConflict: octets were sent again with other contents. Which of them the receiver took is unknown;
+	// those seen first are decoded.
 	ErrConflict = errors.New("octets retransmitted with other contents")
 
-	// ErrUnseen: a message of which the beginning is not in the capture.
+	// ErrUnseen: a message whose beginning is not in the capture.
 	ErrUnseen = errors.New("beginning not in the capture")
 
 	// ErrPartial: the stream, or the capture, ended inside a frame.
@@ -55,17 +54,17 @@ var (
 	// ErrTooLong: a message is longer than [Options.MaxMessage].
 	ErrTooLong = errors.New("message longer than the limit")
 
-	// ErrOpcode: an opcode RFC 5040 and RFC 7306 do not define, or one on the wrong queue.
+	// ErrOpcode: an opcode that RFC 5040 and RFC 7306 do not define, or one on the wrong queue.
 	ErrOpcode = errors.New("unexpected opcode")
 
 	// ErrNotPlaced: chunk contents the capture does not hold, or more than [Options.MaxPlaced].
 	ErrNotPlaced = errors.New("chunk contents not seen")
 
-	// ErrTrailing: octets behind the last field of a message.
-	ErrTrailing = errors.New("octets behind the last field")
+	// ErrTrailing: octets after the last field of a message.
+	ErrTrailing = errors.New("octets after the last field")
 
-	// ErrPadded: an RDMA_MSGP of a program whose variable-length items this package cannot find: where its
-	// padding is cannot be known (RFC 5666 Section 3.9).
+	// ErrPadded: an RDMA_MSGP of a program whose variable-length items this package cannot find, so that it
+	// does not know where the padding is (RFC 5666 Section 3.9).
 	ErrPadded = errors.New("padding of RDMA_MSGP in a program of unknown shape")
 
 	// ErrNoCall: a reply whose call is not in the capture.

@@ -7,7 +7,7 @@ import (
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
-// Kind says what an [Event] tells.
+// Kind says what an [Event] is about.
 type Kind uint8
 
 const (
@@ -17,8 +17,8 @@ const (
 	KindStartup
 	// KindFPDU: one FPDU, in Event.FPDU, with the layers above it.
 	KindFPDU
-	// KindUndecoded: octets that are none of the above; Event.Err says why. Len may be
-	// 0 for a hole: the octets are not in the capture.
+	// KindUndecoded: octets that are none of the above; Event.Err says why. Len may be 0 for a hole, that
+	// is, octets that are not in the capture.
 	KindUndecoded
 	// KindClose: this side ended its stream, by FIN or, when Event.Reset is set, by RST.
 	KindClose
@@ -37,7 +37,7 @@ const (
 	FromAccepter            // sent by the other side
 )
 
-// String returns ">" for what the opener sent and "<" for the opposite.
+// String returns ">" for what the opener sent and "<" for what the other side sent.
 func (d Dir) String() string { return [...]string{">", "<"}[d] }
 
 // Event is one thing that happened on one connection. It, and all octets and structs it points
@@ -48,7 +48,7 @@ type Event struct {
 	Dir  Dir       // who sent it
 
 	Frame int       // packet that completed it, from 1
-	First int       // packet in which its first octet was
+	First int       // packet that had its first octet
 	Time  time.Time // of the packet that completed it
 
 	Offset uint64 // of the first octet within the stream of this direction; the octet after SYN is 0
@@ -56,20 +56,20 @@ type Event struct {
 	Raw    []byte // the Len octets; nil for open, close and holes
 
 	Reset   bool // KindClose: by RST
-	Missing int  // KindUndecoded: octets in front of Offset that are not in the capture
+	Missing int  // KindUndecoded: octets before Offset that are not in the capture
 
-	// The layers of the frame, from below; nil when absent.
+	// The layers of the frame, lowest first; nil if absent.
 	Startup *Startup        // KindStartup
 	FPDU    *FPDU           // KindFPDU
 	DDP     *DDP            // the segment in the FPDU
 	RDMAP   *RDMAP          // what RDMAP adds to the segment
 	Message *Message        // the untagged message that this segment completed
 	Header  *rpcrdma.Header // the RPC-over-RDMA header of that message
-	RPC     *RPC            // the RPC that this event brought, or whose chunks it completed
-	Commit  *Commit         // what the frame says to a commit log
+	RPC     *RPC            // the RPC message that this event brought, or whose chunks it completed
+	Commit  *Commit         // what the frame means to a commit log
 
-	// Err is the first thing wrong with the frame, nil if it is well formed as far as it was
-	// decoded. Test it with errors.Is.
+	// Err is the first thing wrong with the frame, nil if the frame is well formed as far as it was decoded.
+	// Test it with errors.Is.
 	Err error
 }
 
@@ -77,21 +77,21 @@ type Event struct {
 // the connection proceeds; read it during an event.
 type ConnInfo struct {
 	ID       int            // from 1, in order of appearance in the capture
-	Opener   netip.AddrPort // who opened the TCP connection, or spoke first if that is not in the capture
+	Opener   netip.AddrPort // who opened the TCP connection or, if that is not in the capture, spoke first
 	Accepter netip.AddrPort
 
-	Request *Startup // the MPA Request, nil while none was seen; copied, so it stays valid
+	Request *Startup // the MPA Request, nil until it is seen; a copy, so it stays valid
 	Reply   *Startup // the MPA Reply
 
 	Initiator Dir  // direction of the Request
-	CRC       bool // CRCs are on: either startup frame asked (RFC 5044 Section 7.1)
-	Foreign   bool // not an MPA connection, as far as can be said by now
+	CRC       bool // CRCs are on: either startup frame asked for them (RFC 5044 Section 7.1)
+	Foreign   bool // not an MPA connection, as far as is known by now
 	ULP       ULP  // ULPAuto while undecided, then one of the others
 
-	Commit *CommitInfo // of a commit session, from when it is known to be one
+	Commit *CommitInfo // of a commit session, once it is known to be one
 
-	Unknown Unknown // what the capture does not tell about the connection, as far as is known by now
-	guessed bool    // Initiator is a guess that stands
+	Unknown Unknown // what the capture does not show of the connection, as far as is known by now
+	guessed bool    // Initiator is a guess that will not change
 }
 
 // end returns the address of the side that sends in direction d.

@@ -8,17 +8,17 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 )
 
-// The evidence that an FPDU begins somewhere is counted in bits: how many bits of what stands there are as
-// they have to be. Octets that are no FPDUs pass n bits by chance once in 2^n.
+// The evidence that an FPDU begins somewhere is counted in bits: how many bits there are as they have to be.
+// Octets that are not an FPDU pass n bits by chance once in 2^n.
 const (
-	// proof is what makes a boundary certain: by chance once in 2^64.
+	// proof is the evidence, in bits, that makes a boundary certain: it occurs by chance once in 2^64.
 	proof = 64
-	// hint is enough when the stream ends just where the last FPDU does.
+	// hint is enough evidence if the stream ends exactly where the last FPDU does.
 	hint = 40
 
 	bitsTagged   = 14      // reserved bits, versions and opcode
 	bitsUntagged = 11 + 32 // the same, and the queue number
-	bitsRequest  = 33      // what is no Send has one segment: L and MO
+	bitsRequest  = 33      // a message other than a Send has one segment: L and MO
 	bitsCRC      = 32
 	bitsNext     = 60 // a segment continues the one before it: STag and TO, or MSN and MO
 )
@@ -29,7 +29,7 @@ const (
 	untaggedHead = 18
 )
 
-// fpduHead is as much of an FPDU as the evidence wants: MPA and DDP header.
+// fpduHead is how much of an FPDU the evidence needs: the MPA and DDP headers.
 const fpduHead = mpa.HeaderLen + untaggedHead
 
 // heading is what the head of a plausible FPDU says.
@@ -44,7 +44,7 @@ type heading struct {
 	size   uint64 // octets of payload
 }
 
-// plausible looks at fpduHead octets; ok is false when no FPDU begins so.
+// plausible reads fpduHead octets; ok is false if no FPDU can begin with them.
 func plausible(b []byte) (h heading, ok bool) {
 	control, op := b[2], b[3]
 	if control&0x3f != ddp.Version || op&0xe0 != rdmapVersion<<6 {
@@ -72,7 +72,7 @@ func plausible(b []byte) (h heading, ok bool) {
 	return h, size >= untaggedHead && h.qn == opcode.Queue()
 }
 
-// follows reports whether h is the segment one expects behind p.
+// follows reports whether h is the segment to expect after p.
 func (h *heading) follows(p *heading) bool {
 	switch {
 	case h.tagged != p.tagged || h.qn != p.qn:
@@ -89,14 +89,14 @@ type evidence struct {
 	bits  int
 	fpdus int // whole ones
 	good  int // of these, with the right CRC
-	need  int // octets it takes to go on
+	need  int // octets that are needed to go on
 }
 
-// proved reports whether FPDUs begin there for certain: there are two, or one with a right CRC.
+// proved reports whether FPDUs certainly begin there: there are two, or one with a right CRC.
 func (e *evidence) proved() bool { return e.bits >= proof && (e.fpdus >= 2 || e.good > 0) }
 
-// weigh collects the evidence that FPDUs begin at the start of b. ok is false when they do not. crc
-// demands that the CRCs be right.
+// weigh collects the evidence that FPDUs begin at the start of b. ok is false if they do not. With crc the
+// CRCs must be right.
 func weigh(b []byte, crc bool) (e evidence, ok bool) {
 	var before heading
 	for at := 0; !e.proved(); {

@@ -170,7 +170,7 @@ func ExampleConnInfo() {
 	// unknown: message numbers, credits, calls, STags and Read Requests from before the capture
 }
 
-// A connection that lacks octets: the rest of the FPDU they were in is left out, and decoding goes on behind it.
+// A connection that lacks octets: the rest of the FPDU they were in is left out, and decoding goes on after it.
 func ExampleConn_Hole() {
 	c := decode.NewConn(nil, func(ev *decode.Event) { fmt.Println(ev) })
 	req, _ := (&mpa.Request{Frame: mpa.Frame{Rev: 1, CRC: true}}).Append(nil)

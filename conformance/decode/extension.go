@@ -9,8 +9,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap/ddp"
 )
 
-// Extension is what a message of RFC 7306 or draft-talpey-rdma-commit says beyond its
-// opcode. Which fields mean something depends on that:
+// Extension is what a message of RFC 7306 or draft-talpey-rdma-commit says besides its opcode. The opcode
+// decides which fields have a meaning:
 //
 //	Immediate Data          Data, 8 octets
 //	Atomic Request          STag, TO: the word; ID; Atomic
@@ -75,7 +75,7 @@ func (x *Extension) atomic(b []byte) {
 	}
 }
 
-// text renders what a message of opcode op says.
+// text renders the extension for a message of opcode op.
 func (x *Extension) text(b *strings.Builder, op rdmap.Opcode) {
 	switch op {
 	case rdmap.OpImmediate, rdmap.OpImmediateSE:

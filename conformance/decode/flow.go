@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// flowKey names a TCP connection whichever way a packet goes: the ends in ascending order.
+// flowKey names a TCP connection, whatever the direction of a packet: the ends in ascending order.
 type flowKey struct{ a, b netip.AddrPort }
 
 // flow is a TCP connection of a capture: two streams to put in order, and the machine they feed.
@@ -28,8 +28,8 @@ type stream struct {
 	acked   bool
 	expect  uint32 // what the peer has acknowledged, if acked is set
 	ackedAt Stamp
-	waited  int // packets since it acknowledged octets that are missing
-	latest  int // of the packets of which octets were delivered, the one captured last
+	waited  int // packets since the peer acknowledged octets that are missing
+	latest  int // of the packets whose octets were delivered, the one captured last
 	flow    *flow
 	dir     Dir
 }
@@ -95,7 +95,7 @@ func (f *flow) packet(seg *tcpSegment, at Stamp) {
 	f.closeFinished()
 }
 
-// closeFinished ends the directions of which all is delivered up to their FIN.
+// closeFinished ends the directions that are delivered up to their FIN.
 func (f *flow) closeFinished() {
 	for dir := range f.streams {
 		if s := &f.streams[dir]; s.fin && len(s.early) == 0 && s.untilFIN() <= 0 {
@@ -104,7 +104,7 @@ func (f *flow) closeFinished() {
 	}
 }
 
-// untilFIN returns how many octets in front of the FIN have not been seen.
+// untilFIN returns how many octets before the FIN have not been seen.
 func (s *stream) untilFIN() int {
 	if !s.based() {
 		return 0
@@ -112,8 +112,8 @@ func (s *stream) untilFIN() int {
 	return seqDiff(s.finSeq, s.next)
 }
 
-// unseen returns how many octets at the end of the stream were sent and not seen, and the packet that says so. One
-// octet that is acknowledged may be a FIN.
+// unseen returns how many octets at the end of the stream were sent and not seen, and the packet that says
+// so. The last octet acknowledged may be a FIN.
 func (s *stream) unseen() (n int, at Stamp) {
 	switch {
 	case s.fin:

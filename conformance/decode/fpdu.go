@@ -11,7 +11,7 @@ import (
 type CRCState uint8
 
 const (
-	CRCOff  CRCState = iota // neither side asked for CRCs: the field has no meaning
+	CRCOff  CRCState = iota // neither side asked for CRCs, so the field has no meaning
 	CRCGood                 // the CRC matches
 	CRCBad                  // it does not
 )
@@ -22,15 +22,14 @@ func (s CRCState) String() string { return [...]string{"off", "ok", "bad"}[s] }
 // FPDU is one FPDU (RFC 5044 Section 4.1).
 type FPDU struct {
 	ULPDU    []byte // the DDP segment in it, 0 to 65535 octets, markers removed
-	Pad      []byte // 0 to 3 octets; should be zero, and are not with Linux siw. Nil with Markers
+	Pad      []byte // 0 to 3 octets, which should be zero but are not with Linux siw. Nil with Markers
 	CRC      uint32 // the field as it stands
 	CRCState CRCState
 	Markers  int // octets of markers in it (RFC 5044 Section 4.3)
 }
 
-// fpdu decodes the FPDU at index at of a side's buffer and returns its length, 0 when it is not
-// all there. A bad CRC does not end the decoding: the length is believed, so that the frames
-// behind it can still be seen.
+// fpdu decodes the FPDU at index at of a side's buffer and returns its length, 0 if it is not complete. A
+// bad CRC does not end the decoding: the length is believed, so that the next frames can still be seen.
 func (c *Conn) fpdu(dir Dir, at int) int {
 	s := &c.sides[dir]
 	d := s.marks
@@ -60,13 +59,12 @@ func (c *Conn) fpdu(dir Dir, at int) int {
 	return n
 }
 
-// deframe takes the whole FPDU in b apart and checks its CRC. The error is one behind which
-// the stream cannot be followed.
+// deframe takes the whole FPDU in b apart and checks its CRC. After an error the stream cannot be followed.
 func (c *Conn) deframe(ev *Event, d *mpa.Deframer, b []byte) error {
 	f := &c.fp
 	if c.Info.CRC {
 		f.CRCState = CRCGood
-		check := *d // lest d stops at a bad CRC
+		check := *d // so that d does not stop at a bad CRC
 		check.CRC = true
 		_, _, err := check.Next(c.squeezable(ev.Dir, b))
 		if bad, ok := errors.AsType[*mpa.Error](err); ok && bad.Code == mpa.CodeCRC {
@@ -88,7 +86,8 @@ func (c *Conn) deframe(ev *Event, d *mpa.Deframer, b []byte) error {
 	return nil
 }
 
-// squeezable returns b, or a copy of it where markers will be squeezed out: events show what was said.
+// squeezable returns b, or a copy of it if markers will be squeezed out: events show the octets as they were
+// sent.
 func (c *Conn) squeezable(dir Dir, b []byte) []byte {
 	if c.sides[dir].marks == nil {
 		return b

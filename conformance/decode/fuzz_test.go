@@ -75,7 +75,7 @@ func ngSeed(f *testing.F) []byte {
 
 // FuzzConn feeds a conversation to a connection twice, in the pieces that the input says and octet by
 // octet: the events must be the same. The input is a sequence of pieces: an octet for the direction (bit 0), a hole
-// in front of it (bit 1) and a beginning that was missed (bit 2), two for the length, the octets.
+// before it (bit 1) and a beginning that was missed (bit 2), two for the length, the octets.
 func FuzzConn(f *testing.F) {
 	for _, file := range captures(f) {
 		for i, pieces := range conversations(f, file) {

@@ -1,13 +1,12 @@
 package decode
 
-// history remembers the last octets of a stream, up to historyLen, to compare what is sent again with them.
+// history remembers the last octets of a stream, up to historyLen, with which retransmissions are compared.
 type history struct {
 	b     []byte // a ring once it is full
 	start int    // index of the oldest octet
 }
 
-// historyLen is as much as is remembered, in octets: a retransmission of something older is not
-// compared.
+// historyLen is how many octets are remembered: a retransmission of something older is not compared.
 const historyLen = 64 << 10
 
 func (h *history) reset() { h.b, h.start = h.b[:0], 0 }
@@ -23,7 +22,8 @@ func (h *history) add(b []byte) {
 	}
 }
 
-// differ returns how many of the octets of b differ from those of before. b[0] was the octet back octets before the end.
+// differ returns how many octets of b differ from the remembered ones. b[0] is the octet that is back octets
+// before the end.
 func (h *history) differ(b []byte, back int) (n int) {
 	if back > len(h.b) { // older than what is remembered
 		b = b[min(len(b), back-len(h.b)):]

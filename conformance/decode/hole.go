@@ -7,16 +7,16 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 )
 
-// Join says that the first octets of direction dir are not in the capture. Call it before the
-// first Octets. A startup frame is looked for all the same; failing that, FPDUs.
+// Join says that the first octets of direction dir are not in the capture. Call it before the first Octets.
+// A startup frame is still looked for, and failing that, FPDUs.
 func (c *Conn) Join(dir Dir) {
 	if s := &c.sides[dir]; s.off == 0 && len(s.buf) == 0 {
 		s.joined = true
 	}
 }
 
-// Hole says that the next n octets of direction dir are not in the capture. If the FPDU they begin in tells
-// where the next one begins, decoding goes on there; else where an FPDU can be proved to begin.
+// Hole says that the next n octets of direction dir are not in the capture. If the FPDU in which they begin
+// shows where the next one begins, decoding continues there; otherwise where an FPDU can be proved to begin.
 func (c *Conn) Hole(dir Dir, n int, at Stamp) {
 	s := &c.sides[dir]
 	if s.closed {
@@ -80,7 +80,7 @@ func (s *side) missed() {
 	}
 }
 
-// forget drops what rests on knowing all that was said.
+// forget drops what depends on knowing everything that was sent.
 func (c *Conn) forget() {
 	c.rpc.vague = true
 	c.log.lose()
@@ -97,8 +97,8 @@ func (c *Conn) noStartup() {
 	}
 }
 
-// guessInitiator takes the caller of the first RPC for the initiator where the capture does not
-// show who it is.
+// guessInitiator takes the caller of the first RPC for the initiator if the capture does not show who that
+// is.
 func (c *ConnInfo) guessInitiator(r *RPC, caller Dir) {
 	if c.Unknown&UnknownInitiator == 0 || c.Request != nil || c.guessed || r.Name == "" {
 		return

@@ -10,9 +10,9 @@ import (
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
-// jsonEvent is the form of an event in JSON. Objects are named after Wireshark's protocols and
-// their fields after its fields; absent layers are absent. Numbers that need 64 bits, tags and
-// handles are strings in hexadecimal.
+// jsonEvent is the form of an event in JSON. Objects are named after Wireshark's protocols, and their fields
+// after its fields; absent layers are left out. Numbers that need 64 bits, tags and handles are hexadecimal
+// strings.
 type jsonEvent struct {
 	Frame  int      `json:"frame"`
 	First  int      `json:"first_frame"`

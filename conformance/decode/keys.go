@@ -11,8 +11,8 @@ import (
 // maxName bounds what is shown of a name, in octets.
 const maxName = 64
 
-// keys names what matters most in a message of NFSv3 or MOUNT: handles by a digest (CRC-32, as
-// Wireshark has it), names, offsets, counts. It is "" when there is nothing.
+// keys returns what matters most in a message of NFSv3 or MOUNT: handles as a digest (CRC-32, as in
+// Wireshark), names, offsets, counts. It returns "" if there is nothing of the kind.
 func keys(m nfs3.Message) string {
 	switch a := m.(type) {
 	case *nfs3.HandleArgs:
@@ -74,7 +74,7 @@ func digest(h nfs3.FileHandle) string { return fmt.Sprintf("fh=%#08x", crc32.Che
 
 func dirOp(a *nfs3.DirOpArgs) string { return digest(a.Dir) + " name=" + quote(a.Name) }
 
-// quote shows a name on one line, whatever is in it.
+// quote returns a name on one line, whatever is in it.
 func quote(s string) string {
 	if len(s) > maxName {
 		return fmt.Sprintf("%q... (%d octets)", s[:maxName], len(s))

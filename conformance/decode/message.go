@@ -18,7 +18,7 @@ type Message struct {
 
 	Read      *ReadRequest     // of an RDMA Read Request
 	Terminate *rdmap.Terminate // of a Terminate
-	Extension *Extension       // of an opcode of RFC 7306 or the commit draft
+	Extension *Extension       // of an opcode of RFC 7306 or of the commit draft
 }
 
 // ReadRequest is the header of an RDMA Read Request (RFC 5040 Section 4.4):
@@ -54,15 +54,15 @@ func (r *ReadRequest) parse(b []byte) (ok bool) {
 type assembly struct {
 	missed  bool   // octets of the queue are not in the capture: the next MSN is unknown
 	started bool   // last is valid
-	last    uint32 // MSN of the message begun last
-	open    bool   // segments of last have come, its L segment has not
+	last    uint32 // MSN of the message that began last
+	open    bool   // segments of that message have come, but not its L segment
 	op      rdmap.Opcode
 	buf     []byte
 	segs    int
 	first   int // packet
 }
 
-// untagged handles a segment of an untagged message whose opcode fits its queue, which is 0 to 3.
+// untagged handles a segment of an untagged message whose opcode belongs on its queue, 0 to 3.
 func (c *Conn) untagged(ev *Event) {
 	q := &c.sides[ev.Dir].queues[ev.DDP.QN]
 	if err := q.begin(ev); err != nil {
@@ -91,8 +91,8 @@ func (c *Conn) untagged(ev *Event) {
 	c.message(ev)
 }
 
-// begin checks that a segment continues the message in progress, or opens the next one. With an
-// error q.open says whether the segment can be used all the same.
+// begin checks that a segment continues the message in progress, or opens the next one. After an error
+// q.open says whether the segment can still be used.
 func (q *assembly) begin(ev *Event) error {
 	d := ev.DDP
 	if q.open && d.MSN == q.last && ev.RDMAP.Op == q.op && int64(d.MO) == int64(len(q.buf)) {
@@ -124,7 +124,7 @@ func (q *assembly) begin(ev *Event) error {
 	return nil
 }
 
-// message looks into a whole message.
+// message decodes a whole message.
 func (c *Conn) message(ev *Event) {
 	m := ev.Message
 	switch {

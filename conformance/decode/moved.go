@@ -9,12 +9,12 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// isCompound reports a COMPOUND of NFSv4, or of its callbacks.
+// isCompound reports whether a procedure is COMPOUND of NFSv4, or CB_COMPOUND.
 func (r *RPC) isCompound() bool {
 	return r.Proc == 1 && (r.Prog == nfs3.Program && r.Vers == 4 || r.Prog == progCallback)
 }
 
-// compound walks the operations. What travels in chunks is stepped over; where padding of an RDMA_MSGP may be left
+// compound walks the operations. What travels in chunks is skipped; if padding of an RDMA_MSGP may be left,
 // nothing is known.
 func (r *RPC) compound(h *rpcrdma.Header) {
 	if r.Err != nil || r.Reply == nil && r.Call == nil || r.pads {
@@ -32,8 +32,8 @@ func (r *RPC) compound(h *rpcrdma.Header) {
 	r.Err = r.Compound.Err
 }
 
-// movedResults tells which results are in Write chunks: each that may be takes the next chunk
-// (RFC 8267 Section 5.4).
+// movedResults returns a function that tells which results are in Write chunks: each eligible result takes
+// the next chunk (RFC 8267 Section 5.4).
 func movedResults(list []chunks.WriteChunk) func(at, n int) bool {
 	return func(_, n int) bool {
 		if len(list) == 0 {
@@ -45,8 +45,8 @@ func movedResults(list []chunks.WriteChunk) func(at, n int) bool {
 	}
 }
 
-// movedArguments tells which arguments are in Read chunks: those whose data would stand at the
-// Position of one. head is the length of the call in front of its arguments.
+// movedArguments returns a function that tells which arguments are in Read chunks: those whose data would be
+// at the Position of a chunk. head is the length of the call before its arguments.
 func movedArguments(list []chunks.ReadSegment, head int) func(at, n int) bool {
 	return func(at, n int) bool {
 		here := func(s chunks.ReadSegment) bool { return int64(s.Position) == int64(head)+int64(at) }

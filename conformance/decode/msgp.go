@@ -8,8 +8,8 @@ import (
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
-// unpad returns the call in a Send: msg, or what is left of an RDMA_MSGP without its pads
-// (RFC 5666 Section 3.9). With an error some may be left in it.
+// unpad returns the call in a Send: msg, or what is left of an RDMA_MSGP without its pads (RFC 5666 Section
+// 3.9). After an error some pads may be left in it.
 func unpad(ev *Event, msg []byte) ([]byte, error) {
 	if ev.Header.Type != rpcrdma.MsgTypeMsgP {
 		return msg, nil
@@ -18,8 +18,8 @@ func unpad(ev *Event, msg []byte) ([]byte, error) {
 	return msg, padError(ev.Header, err)
 }
 
-// unpadReply is unpad for the reply to c, nil when that was not seen: then nobody knows where
-// there are pads in its results.
+// unpadReply is unpad for the reply to c. If c is nil, the call was not seen, and nobody knows where there
+// are pads in the results.
 func unpadReply(ev *Event, msg []byte, c *call) ([]byte, error) {
 	if ev.Header.Type != rpcrdma.MsgTypeMsgP {
 		return msg, nil
@@ -33,7 +33,7 @@ func unpadReply(ev *Event, msg []byte, c *call) ([]byte, error) {
 	return msg, padError(ev.Header, err)
 }
 
-// padError says why pads were not taken out.
+// padError says why pads were not removed.
 func padError(h *rpcrdma.Header, err error) error {
 	switch {
 	case err == nil:
@@ -44,7 +44,7 @@ func padError(h *rpcrdma.Header, err error) error {
 	return fmt.Errorf("padding of RDMA_MSGP, rdma_align %d, rdma_thresh %d: %w", h.Align, h.Thresh, err)
 }
 
-// padded notes what unpad said. The header in front of the body is more important.
+// padded notes the error of unpad. An error in the RPC header is more important.
 func (r *RPC) padded(err error) {
 	if err != nil {
 		r.Whole, r.pads = false, true
@@ -54,9 +54,9 @@ func (r *RPC) padded(err error) {
 	}
 }
 
-// doubt takes back what was made of an RDMA_MSGP that does not decode. RFC 5666 does not say where the
-// positions that are aligned count from, RFC 8166 Section 4.6.1 calls that incomplete, and this package
-// takes it from the beginning of the Send. A sender may count otherwise: its arguments need not be wrong.
+// doubt withdraws the verdict on an RDMA_MSGP that does not decode. RFC 5666 does not say where the aligned
+// positions count from; RFC 8166 Section 4.6.1 calls it incomplete. This package counts from the beginning
+// of the Send. A sender may count otherwise, so its arguments need not be wrong.
 func (r *RPC) doubt() {
 	if r.msgp && r.Err != nil {
 		r.Whole, r.Message, r.Compound = false, nil, nil

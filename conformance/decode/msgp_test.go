@@ -215,7 +215,7 @@ func TestUnpaddedCut(t *testing.T) {
 		&nfs3.ReadRes{Status: nfs3.OK, Count: 200, Data: data}, 200)
 	for n := range both[1] {
 		for _, r := range rpcs(exchange([][]byte{both[0], both[1][:n]})) {
-			// An answer may end behind SUCCESS for all that unpadding knows; what is not there is missed behind it.
+			// An answer may end after SUCCESS for all that unpadding knows; what is not there is missed after it.
 			if r.IsReply && (r.Message != nil && r.Err == nil || r.Whole && len(r.Body) > 0) {
 				t.Fatalf("%d octets of %d: %+v", n, len(both[1]), r)
 			}

@@ -6,7 +6,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 )
 
-// startup decodes the first frame of a side, or finds that there is none.
+// startup decodes the startup frame of a side, or finds that there is none.
 func (c *Conn) startup(dir Dir) {
 	s := &c.sides[dir]
 	key, n := startupLen(s.buf)
@@ -25,7 +25,7 @@ func (c *Conn) startup(dir Dir) {
 	f.At = Stamp{ev.Frame, ev.Time}
 	ev.Startup, ev.Err = f, err
 	switch ok := c.note(dir, f); {
-	case !ok && (s.joined || c.Info.Unknown&UnknownStartup != 0): // what this frame answers was before the capture
+	case !ok && (s.joined || c.Info.Unknown&UnknownStartup != 0): // the frame that this one answers came before the capture
 		c.noStartup()
 	case !ok:
 		ev.fail(fmt.Errorf("%w: %w", ErrStartup, mpa.ErrRole))
@@ -37,8 +37,8 @@ func (c *Conn) startup(dir Dir) {
 	c.settle(dir)
 }
 
-// note keeps what a startup frame says. It returns false for a frame of the wrong kind: a Reply
-// that answers nothing, a Request that answers a Request (RFC 5044 Section 7.1.2).
+// note records what a startup frame says. It returns false for a frame of the wrong kind: a Reply that
+// answers nothing, a Request that answers a Request (RFC 5044 Section 7.1.2).
 func (c *Conn) note(dir Dir, f *Startup) bool {
 	switch {
 	case !f.IsReply && c.Info.Request == nil:
@@ -55,8 +55,8 @@ func (c *Conn) note(dir Dir, f *Startup) bool {
 	return true
 }
 
-// notStartup handles a side that does not begin with a key. It is somebody else's protocol,
-// unless the peer spoke MPA.
+// notStartup handles a side that does not begin with a key. This is another protocol, unless the peer spoke
+// MPA.
 func (c *Conn) notStartup(dir Dir) {
 	peer := &c.sides[1-dir]
 	if peer.phase == phaseStartup || peer.closed && peer.end() == 0 || c.Info.Foreign {
@@ -68,7 +68,7 @@ func (c *Conn) notStartup(dir Dir) {
 	c.settle(1 - dir)
 }
 
-// settle moves a side that waits for its peer's startup on, once that is known or will never come.
+// settle moves on a side that waits for its peer's startup, once that is known or will never come.
 //
 // A peer that sent something else in place of a startup frame settles the matter too: Linux
 // siw as initiator answers a Reply with a wrong key by a Terminate FPDU.
@@ -96,7 +96,7 @@ func (c *Conn) settle(dir Dir) {
 // rejected reports whether the responder refused (RFC 5044 Section 7.1.2).
 func (c *Conn) rejected() bool { return c.Info.Reply != nil && c.Info.Reply.Rejected }
 
-// markers reports whether side dir has to insert markers: the peer's startup frame asked for them.
+// markers reports whether side dir must insert markers: the peer's startup frame asked for them.
 func (c *Conn) markers(dir Dir) bool {
 	f := c.Info.Request
 	if dir == c.Info.Initiator {

@@ -1,10 +1,10 @@
 package decode
 
-// nfsOp says what an operation of NFSv4 looks like, in the language of walker.
+// nfsOp describes an operation of NFSv4, in the language of walker.
 type nfsOp struct {
 	name string
 	args string
-	res  string // behind the status, when it is NFS4_OK
+	res  string // after the status, if that is NFS4_OK
 	fail string // other arms of the union of results, and for SETATTR what follows any status
 }
 

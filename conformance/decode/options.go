@@ -1,29 +1,29 @@
 package decode
 
-// Options limits what a decoder keeps in memory and says what it takes the payload of Sends for.
-// The zero value, and a nil *Options, mean the defaults. All limits are in octets unless said.
+// Options limits what a decoder keeps in memory, and says what Sends carry. The zero value, and a nil
+// *Options, mean the defaults. All limits are in octets unless they say otherwise.
 type Options struct {
-	// MaxEarly bounds the TCP payload kept per direction while octets in front of it are
-	// missing, each packet counting 256 octets more. If zero, 4 MiB. When it is exceeded, or the receiver has
-	// acknowledged the octets 128 packets ago, the hole is given up. Besides, each direction costs 64 KiB to
-	// compare what is sent again, and up to 512 KiB while an FPDU is looked for.
+	// MaxEarly bounds the TCP payload kept per direction while octets before it are missing; each packet
+	// counts as 256 octets more. If zero, 4 MiB. The missing octets are given up when the bound is exceeded,
+	// or when the receiver acknowledged them 128 packets ago. In addition each direction takes 64 KiB to
+	// compare retransmissions, and up to 512 KiB while it looks for an FPDU.
 	MaxEarly int
 
-	// MaxMessage bounds one untagged DDP message that is put together from several segments.
-	// If zero, 1 MiB. A longer one is reported with [ErrTooLong] and not handed up.
+	// MaxMessage bounds one untagged DDP message that is put together from several segments. If zero, 1 MiB.
+	// A longer one is reported with [ErrTooLong] and not decoded further.
 	MaxMessage int
 
-	// MaxPlaced bounds the chunk contents (RDMA Writes, Read Responses) remembered at one time
-	// over all connections of a capture; it is what rebuilding chunked calls and replies costs.
-	// If zero, 64 MiB. Beyond it messages are decoded from their inline octets alone.
+	// MaxPlaced bounds the chunk contents (RDMA Writes, Read Responses) remembered at one time, over all
+	// connections of a capture, to rebuild calls and replies with chunks. If zero, 64 MiB. Beyond that,
+	// messages are decoded from their inline octets alone.
 	MaxPlaced int
 
 	// MaxCalls bounds the RPC calls remembered per connection and direction while their replies
 	// have not been seen, in calls. If zero, 4096. The oldest is forgotten first.
 	MaxCalls int
 
-	// MaxConns bounds the TCP connections remembered, in connections. If zero, 65536. The
-	// oldest is ended first.
+	// MaxConns bounds the TCP connections remembered, in connections. If zero, 65536. The oldest one is
+	// dropped first.
 	MaxConns int
 
 	// ULP says what the Sends carry.
@@ -34,11 +34,11 @@ type Options struct {
 type ULP uint8
 
 const (
-	// ULPAuto takes a connection for RPC-over-RDMA when either startup frame carries the private
-	// data of RFC 8797, or else when the first Send is a plausible RPC-over-RDMA message.
+	// ULPAuto takes a connection for RPC-over-RDMA if either startup frame carries the private data of RFC
+	// 8797, or if the first Send is a plausible RPC-over-RDMA message.
 	ULPAuto    ULP = iota
 	ULPRPCRDMA     // every Send is RPC-over-RDMA
-	ULPOpaque      // no Send is looked into
+	ULPOpaque      // no Send is decoded
 	ULPCommit      // a commit session (docs/commitlog-format.md), recognised by what it says
 )
 

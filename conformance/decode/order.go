@@ -1,11 +1,11 @@
 package decode
 
-// A segment acknowledges what its sender had received by then, so that what it says may be the answer to that. It
-// waits until those octets of the other direction have been delivered: the events of a connection come in the order
-// in which things were said, even if the packets were captured in another.
+// A segment acknowledges what its sender had received by then, and may answer it. So it waits until the
+// acknowledged octets of the other direction have been delivered: the events of a connection come in the
+// order in which things were sent, even if the packets were captured in a different order.
 
-// patience is for how many packets of a flow octets are waited for that the receiver has acknowledged:
-// it has them, so the capture lacks them, unless it is only not quite in order.
+// patience is for how many packets of a flow to wait for octets that the receiver has acknowledged. The
+// receiver has them, so the capture lacks them, unless it is only slightly out of order.
 const patience = 128
 
 // payload takes the octets of a segment.
@@ -29,8 +29,8 @@ func (f *flow) payload(s *stream, seg *tcpSegment, seq uint32, at Stamp) {
 // calm reports whether nothing waits in either direction.
 func (f *flow) calm() bool { return len(f.streams[0].early)+len(f.streams[1].early) == 0 }
 
-// acknowledged takes the acknowledgement that a packet of the peer carries. Where nothing else tells, the first one
-// says where the octets begin that the capture should hold.
+// acknowledged takes the acknowledgement that a packet of the peer carries. If nothing else shows where the
+// octets begin that the capture should hold, the first acknowledgement does.
 func (s *stream) acknowledged(ack uint32, at Stamp) {
 	if !s.acked && !s.synced {
 		s.next = ack
@@ -43,7 +43,7 @@ func (s *stream) acknowledged(ack uint32, at Stamp) {
 // based reports whether it is known where the octets begin that the capture should hold.
 func (s *stream) based() bool { return s.synced || s.acked }
 
-// lacks reports whether some of what ack acknowledges has not been delivered.
+// lacks reports whether some octets that ack acknowledges have not been delivered.
 func (s *stream) lacks(ack uint32) bool {
 	n := seqDiff(ack, s.next)
 	if s.fin && s.finSeq == s.next {
@@ -52,7 +52,7 @@ func (s *stream) lacks(ack uint32) bool {
 	return s.based() && n > 0 && n <= maxWindow
 }
 
-// wait counts a packet for which acknowledged octets have been waited.
+// wait counts a packet that came while acknowledged octets were missing.
 func (s *stream) wait() {
 	if s.acked && s.lacks(s.expect) {
 		s.waited++
@@ -61,10 +61,10 @@ func (s *stream) wait() {
 	}
 }
 
-// hopeless reports whether what is missing is to be given up.
+// hopeless reports whether the missing octets should be given up.
 func (s *stream) hopeless() bool { return s.waited > patience || s.held > s.limit }
 
-// pump delivers what waits and may be delivered; with all set, everything.
+// pump delivers the pieces that need not wait any more; with all set, every piece.
 func (f *flow) pump(all bool) {
 	for i := range f.streams {
 		f.streams[i].wait()
@@ -82,7 +82,7 @@ func (f *flow) pump(all bool) {
 	}
 }
 
-// disorder notes that the first piece that s has kept was captured before what it acknowledges.
+// disorder notes that the first piece that s has kept was captured before the octets that it acknowledges.
 func (f *flow) disorder(s *stream) {
 	if e := s.early[0]; e.ahead && f.streams[1-s.dir].latest > e.at.Frame {
 		f.conn.Info.Unknown |= UnknownOrder
@@ -95,9 +95,9 @@ func (f *flow) answers(s *stream) bool {
 	return e.answers && f.streams[1-s.dir].lacks(e.ack)
 }
 
-// first returns the direction whose first piece is to be delivered next: it need not wait, and was captured
-// before that of the other one. If both wait for each other, the one captured later was sent again, with a newer
-// acknowledgement than at first, and goes first. It returns nil if there is none.
+// first returns the direction whose first piece should be delivered next: one that need not wait, and was
+// captured before the other one. If each waits for the other, the one captured later was sent again, with a
+// newer acknowledgement than the first time, and goes first. It returns nil if there is none.
 func (f *flow) first() *stream {
 	a, b := &f.streams[0], &f.streams[1]
 	switch {
@@ -117,8 +117,8 @@ func (f *flow) first() *stream {
 	return nil
 }
 
-// giveUp ends the wait for what has been missing for longest: octets in front of a piece, or else those that the
-// first piece of the other direction acknowledges.
+// giveUp ends the wait for the octets that have been missing for longest: those before a piece, or else
+// those that the first piece of the other direction acknowledges.
 func (f *flow) giveUp() {
 	a, b := &f.streams[0], &f.streams[1]
 	if !a.gap() || b.gap() && b.since() < a.since() {

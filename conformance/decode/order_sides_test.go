@@ -65,11 +65,11 @@ func TestOrderUnknown(t *testing.T) {
 		want Unknown
 	}{
 		{"good", func(p []Packet) []Packet { return p }, 0},
-		{"Request behind the Reply", func(p []Packet) []Packet {
+		{"Request after the Reply", func(p []Packet) []Packet {
 			late := p[request]
 			return slices.Insert(slices.Delete(p, request, request+1), request+2, late)
 		}, UnknownOrder},
-		{"SYN behind the Request", func(p []Packet) []Packet { p[0], p[request] = p[request], p[0]; return p }, 0},
+		{"SYN after the Request", func(p []Packet) []Packet { p[0], p[request] = p[request], p[0]; return p }, 0},
 		{"Request lost", func(p []Packet) []Packet {
 			return slices.Delete(p, request, request+1)
 		}, UnknownStartup | UnknownInitiator | UnknownPast | UnknownHole},
@@ -118,7 +118,7 @@ func TestForeignBehindFIN(t *testing.T) {
 	}
 }
 
-// TestSkipUnsynced: octets that are given up in front of all that was seen are missing, not before the beginning.
+// TestSkipUnsynced: octets that are given up before all that was seen are missing, not before the beginning.
 func TestSkipUnsynced(t *testing.T) {
 	var s stream
 	s.flow = NewCapture(nil, func(*Event) {}).newFlow(netip.AddrPort{}, netip.AddrPort{})

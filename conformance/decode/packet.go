@@ -7,7 +7,7 @@ import (
 	"github.com/gopacket/gopacket/layers"
 )
 
-// tcpSegment is what the stream layer wants to know of one packet.
+// tcpSegment is what the stream layer needs to know about a packet.
 type tcpSegment struct {
 	src, dst      netip.AddrPort
 	seq           uint32
@@ -18,9 +18,8 @@ type tcpSegment struct {
 	missing       int    // payload octets that were on the wire but are not in the file (snap length)
 }
 
-// packetParser takes a packet apart down to its TCP payload. The layer structs are reused, so a
-// packet costs no allocation. gopacket turns a panic of its decoders into an error, which here
-// means "not TCP".
+// packetParser decodes a packet down to its TCP payload. It reuses the layer structs, so a packet costs no
+// allocation. gopacket turns a panic of its decoders into an error, which here means "not TCP".
 type packetParser struct {
 	eth     layers.Ethernet
 	vlan    layers.Dot1Q
@@ -69,7 +68,7 @@ func firstLayer(link layers.LinkType, data []byte) (first gopacket.LayerType, ok
 		return layers.LayerTypeIPv4, true
 	case layers.LinkTypeIPv6:
 		return layers.LayerTypeIPv6, true
-	case layers.LinkTypeRaw, 12, 14: // 12 and 14: what BSDs write for raw IP
+	case layers.LinkTypeRaw, 12, 14: // 12 and 14: what BSD systems write for raw IP
 		if len(data) > 0 && data[0]>>4 == 6 {
 			return layers.LayerTypeIPv6, true
 		}
@@ -79,8 +78,8 @@ func firstLayer(link layers.LinkType, data []byte) (first gopacket.LayerType, ok
 	}
 }
 
-// parse returns the TCP segment of pkt; ok is false when there is none that can be read whole:
-// other protocols, IP fragments, a TCP header cut by the snap length.
+// parse returns the TCP segment of pkt; ok is false if there is none that can be read whole: other
+// protocols, IP fragments, a TCP header cut by the snap length.
 func (p *packetParser) parse(pkt *Packet) (seg tcpSegment, ok bool) {
 	first, ok := firstLayer(pkt.Link, pkt.Data)
 	if !ok {

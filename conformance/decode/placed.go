@@ -19,12 +19,12 @@ func (b *budget) take(n int) bool {
 	return true
 }
 
-// region is a memory segment that one side offered in a chunk list, with what the capture shows of
-// its contents: the octets RDMA Writes put there, or those Read Responses carried away.
+// region is a memory segment that one side offered in a chunk list, with what the capture shows of its
+// contents: the octets that RDMA Writes put there, or that Read Responses carried away.
 type region struct {
 	seg  chunks.Segment
 	data []byte // the first octets of the segment; grows as they are seen
-	seen ranges // which of data's octets are real
+	seen ranges // which octets of data are known
 	full bool   // the budget did not allow all of it
 	call *call  // who offered it
 }
@@ -75,8 +75,7 @@ func (r *region) free(mem *budget) {
 // ranges is a set of octets as ascending, disjoint, non-touching half-open intervals.
 type ranges [][2]int
 
-// maxRanges bounds a set; contents that arrive in more pieces than that, out of order, are
-// not remembered.
+// maxRanges bounds a set; contents that arrive out of order in more pieces than that are not remembered.
 const maxRanges = 1024
 
 // add adds [from, to).

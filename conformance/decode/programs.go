@@ -8,13 +8,13 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// RPC program numbers met on RPC-over-RDMA connections besides NFS and MOUNT.
+// RPC program numbers seen on RPC-over-RDMA connections besides NFS and MOUNT.
 const (
 	progRPCBind  = 100000
 	progNLM      = 100021
 	progNFSACL   = 100227
 	progCCP      = 100417     // rdmaconfig, RFC 5666 Section 6
-	progCallback = 0x40000000 // what Linux calls the NFSv4 callback program
+	progCallback = 0x40000000 // the NFSv4 callback program as Linux numbers it
 )
 
 // programName returns the usual name of a program, or its number.
@@ -73,8 +73,8 @@ func messages(prog, vers, proc uint32) (args, res nfs3.Message) {
 	return nil, nil
 }
 
-// status returns the word that NFS and MNT results begin with; name is "" for procedures without
-// one, and for results too short for it.
+// status returns the word with which NFS and MNT results begin, and its name. The name is "" for procedures
+// without such a word, and for results that are too short.
 func status(prog, vers, proc uint32, results []byte) (code uint32, name string) {
 	d := xdr.NewDecoder(results)
 	code = d.Uint32()

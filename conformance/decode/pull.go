@@ -11,13 +11,13 @@ import (
 // Section 9.1).
 const maxReads = 1 << 14
 
-// write notes the payload of an RDMA Write segment in the memory it goes to, if a call offered that.
+// write records the payload of an RDMA Write segment in the memory to which it goes, if a call offered that.
 func (s *rpcState) write(ev *Event) {
 	s.place(1-ev.Dir, ev.DDP.STag, ev.DDP.TO, ev.DDP.Payload)
 }
 
-// place copies octets into the memory of side owner, that is, of the side that sends in that
-// direction, and returns the region, nil when nothing offered it.
+// place copies octets into the memory of side owner, the side that sends in that direction, and returns the
+// region, or nil if nothing offered it.
 func (s *rpcState) place(owner Dir, tag ddp.STag, to uint64, b []byte) *region {
 	r, off := s.calls[owner].find(tag, to, len(b))
 	if r != nil {
@@ -26,7 +26,7 @@ func (s *rpcState) place(owner Dir, tag ddp.STag, to uint64, b []byte) *region {
 	return r
 }
 
-// readRequest remembers what the next Read Responses of the other direction answer.
+// readRequest remembers a Read Request for the Read Responses of the other direction.
 func (s *rpcState) readRequest(ev *Event) {
 	q := &s.reads[ev.Dir]
 	if len(*q) >= maxReads {
@@ -35,8 +35,8 @@ func (s *rpcState) readRequest(ev *Event) {
 	*q = append(*q, *ev.Message.Read)
 }
 
-// readResponse notes the payload of a Read Response segment in the memory it comes from.
-// Responses come in the order of the requests (RFC 5040 Section 5.2), so the segment belongs to the oldest.
+// readResponse records the payload of a Read Response segment in the memory from which it comes. Responses
+// come in the order of the requests (RFC 5040 Section 5.2), so the segment belongs to the oldest.
 func (s *rpcState) readResponse(ev *Event) {
 	q := &s.reads[1-ev.Dir]
 	if s.vague && !s.oldest(q, ev.DDP) {
@@ -64,8 +64,8 @@ func (s *rpcState) readResponse(ev *Event) {
 	}
 }
 
-// oldest drops the requests in front of the one that a Read Response answers, when some may have been answered
-// unseen. It returns false when that one is not there either.
+// oldest drops the requests before the one that a Read Response answers, if some may have been answered
+// unseen. It returns false if that one is not there either.
 func (s *rpcState) oldest(q *[]ReadRequest, d *DDP) bool {
 	i := slices.IndexFunc(*q, func(r ReadRequest) bool {
 		return r.SinkSTag == d.STag && d.TO-r.SinkTO+uint64(len(d.Payload)) <= uint64(r.Size)
@@ -77,8 +77,8 @@ func (s *rpcState) oldest(q *[]ReadRequest, d *DDP) bool {
 	return true
 }
 
-// pulled rebuilds a call whose Read chunks were all seen, and hangs it on the event that
-// brought the last octets.
+// pulled rebuilds a call whose Read chunks were all seen, and attaches it to the event that brought the last
+// octets.
 func (s *rpcState) pulled(ev *Event, c *call) {
 	c.pulled = true
 	r := &RPC{XID: c.xid, Pulled: true, Again: c.known, msgp: c.msgp}
@@ -93,8 +93,7 @@ func (s *rpcState) pulled(ev *Event, c *call) {
 	s.give(ev, r)
 }
 
-// rebuild lays the unreduced call out from its inline octets and its Read chunks (RFC 8166
-// Section 3.4.5).
+// rebuild assembles the unreduced call from its inline octets and its Read chunks (RFC 8166 Section 3.4.5).
 func (s *rpcState) rebuild(dir Dir, c *call) ([]byte, error) {
 	if c.padded != nil {
 		return nil, c.padded // Positions count the stream without pads

@@ -9,7 +9,7 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// rpcState is what one connection's RPC-over-RDMA traffic leaves behind for later messages.
+// rpcState is what the RPC-over-RDMA messages of one connection leave behind for later ones.
 type rpcState struct {
 	opt    Options
 	mem    *budget
@@ -23,8 +23,8 @@ func newRPCState(opt Options, mem *budget) *rpcState {
 	return &rpcState{opt: opt, mem: mem}
 }
 
-// headerLimits is what a decoder puts up with; more than any peer takes, and bounded by the
-// octets of a message all the same.
+// headerLimits is what a decoder accepts: more than any peer does, but still bounded by the length of a
+// message.
 var headerLimits = chunks.Limits{MaxReadSegments: 4096, MaxWriteChunks: 256, MaxSegments: 4096, MaxOctets: 1 << 30}
 
 // release forgets everything.
@@ -41,12 +41,12 @@ func (s *rpcState) release() {
 	}
 }
 
-// send looks into a Send.
+// send decodes a Send.
 func (c *Conn) send(ev *Event) {
 	if c.Info.ULP == ULPAuto {
 		c.Info.ULP = guessULP(ev.Message.Payload)
 		if c.Info.ULP == ULPOpaque && c.Info.Unknown != 0 {
-			c.Info.ULP = ULPAuto // it may not be the first Send: let the next one decide
+			c.Info.ULP = ULPAuto // this may not be the first Send: the next one decides
 		}
 	}
 	if c.Info.ULP == ULPRPCRDMA {
@@ -54,9 +54,9 @@ func (c *Conn) send(ev *Event) {
 	}
 }
 
-// guessULP decides by the first Send of a connection without the private data of RFC 8797. A
-// message counts as RPC-over-RDMA when its header decodes and, if an RPC message
-// follows, that has the same XID and is a call or a reply.
+// guessULP decides by the first Send of a connection that has no private data of RFC 8797. A message counts
+// as RPC-over-RDMA if its header decodes and an RPC message that follows has the same XID and is a call or a
+// reply.
 func guessULP(b []byte) ULP {
 	var h rpcrdma.Header
 	n, err := h.Decode(b, &headerLimits)
@@ -74,12 +74,12 @@ func guessULP(b []byte) ULP {
 			return ULPOpaque
 		}
 	default:
-		return ULPOpaque // a connection does not begin with the others
+		return ULPOpaque // a connection does not begin with any other type
 	}
 	return ULPRPCRDMA
 }
 
-// send decodes the RPC-over-RDMA header in a Send and the RPC message behind it.
+// send decodes the RPC-over-RDMA header in a Send and the RPC message after it.
 func (s *rpcState) send(ev *Event) {
 	b := ev.Message.Payload
 	h := new(rpcrdma.Header)
@@ -103,7 +103,7 @@ func (s *rpcState) send(ev *Event) {
 	case rpcrdma.MsgTypeDone: // says nothing more
 	}
 	if h.Type != rpcrdma.MsgTypeMsg && h.Type != rpcrdma.MsgTypeMsgP && len(body) > 0 {
-		ev.fail(fmt.Errorf("%w: %d octets behind the header", ErrTrailing, len(body)))
+		ev.fail(fmt.Errorf("%w: %d octets after the header", ErrTrailing, len(body)))
 	}
 }
 
@@ -155,15 +155,15 @@ func (s *rpcState) inlineCall(ev *Event, msg []byte) {
 	s.give(ev, r)
 }
 
-// long handles RDMA_NOMSG (RFC 8166 Section 3.5.3): a call in Position Zero chunks, which have to be
-// pulled first, or a reply in the Reply chunk, which was filled before.
+// long handles RDMA_NOMSG (RFC 8166 Section 3.5.3): a call in Position Zero chunks, which must be pulled
+// first, or a reply in the Reply chunk, which was filled before.
 func (s *rpcState) long(ev *Event) {
 	h := ev.Header
 	positionZero := len(h.Read) > 0 && h.Read[0].Position == 0
 	switch {
 	case positionZero && s.calls[1-ev.Dir].byXID[h.XID] != nil:
-		// Choice: with the XID of a waiting call this is a reply for the client to pull (RFC 5666
-		// Section 3.4), not a call of the backward direction (RFC 8167). What is pulled is not followed.
+		// Choice: with the XID of a waiting call this is a reply for the client to pull (RFC 5666 Section
+		// 3.4), not a call of the backward direction (RFC 8167). What the client pulls is not followed.
 		r := &RPC{IsReply: true, XID: h.XID}
 		c := s.answered(ev, r)
 		s.give(ev, r)
@@ -177,7 +177,7 @@ func (s *rpcState) long(ev *Event) {
 	}
 }
 
-// give finishes an RPC and hangs it on its event.
+// give finishes an RPC and attaches it to its event.
 func (s *rpcState) give(ev *Event, r *RPC) {
 	caller := ev.Dir
 	if r.IsReply {

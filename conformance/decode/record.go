@@ -14,8 +14,8 @@ type recordParser struct {
 	salt   uint64
 	salted bool // epoch and salt are known
 
-	open bool   // next is known, and a record is in progress, or one begins there
-	next uint64 // offset in the ring of the octet that continues it
+	open bool   // next is known, and a record is in progress or begins there
+	next uint64 // ring offset of the octet that continues it
 	head [recordHead]byte
 	have int // octets of head
 	body int // octets of the payload still to come
@@ -23,7 +23,7 @@ type recordParser struct {
 	sum  uint32
 	cur  CommitRecord
 
-	done []CommitRecord // of the segment in hand
+	done []CommitRecord // of the current segment
 }
 
 const (
@@ -38,8 +38,8 @@ func (p *recordParser) begin(a *commitlog.Answer) {
 	*p = recordParser{epoch: a.Epoch, salt: a.Salt, salted: true, done: p.done[:0]}
 }
 
-// write takes a segment of an RDMA Write and returns the records it completes. A segment that does
-// not continue the one before it begins a record if it is where one can begin.
+// write takes a segment of an RDMA Write and returns the records it completes. A segment that does not
+// continue the one before it begins a record, if a record can begin there.
 func (p *recordParser) write(ev *Event) []CommitRecord {
 	p.done = p.done[:0]
 	b, at := ev.DDP.Payload, ev.DDP.TO

@@ -43,7 +43,7 @@ func (s *rpcState) longReply(ev *Event) {
 	s.close(ev, c)
 }
 
-// answered returns the call that a reply's header names, nil when it was not seen.
+// answered returns the call that a reply's header names, nil if it was not seen.
 func (s *rpcState) answered(ev *Event, r *RPC) *call {
 	c := s.calls[1-ev.Dir].byXID[ev.Header.XID]
 	if c == nil {
@@ -80,7 +80,8 @@ func firstUsed(list []chunks.WriteChunk, offered [][]*region, n int) ([]byte, bo
 	return nil, false
 }
 
-// gather joins the octets written to a chunk: the returned lengths say how many of each offered segment.
+// gather joins the octets written to a chunk; the returned lengths say how many there are in each offered
+// segment.
 func gather(returned chunks.WriteChunk, offered []*region) ([]byte, bool) {
 	if len(returned) > len(offered) {
 		return nil, false

@@ -9,50 +9,50 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// RPC is an ONC RPC message (RFC 5531 Section 9), or what chunks added to one.
+// RPC is an ONC RPC message (RFC 5531 Section 9), or what its chunks added to it.
 type RPC struct {
 	XID     uint32
 	IsReply bool
-	// Backward: of the backward direction (RFC 8167): a call of the MPA responder, or the reply to
-	// one. See [ConnInfo.Initiator] for captures that do not show who that is.
+	// Backward: of the backward direction (RFC 8167): a call of the MPA responder, or the reply to one. See
+	// [ConnInfo.Initiator] for captures that do not show which side that is.
 	Backward bool
 
-	// Program, version and procedure of the call; of a reply whose call was not seen all zero.
+	// Program, version and procedure of the call; all zero for a reply whose call was not seen.
 	Prog, Vers, Proc uint32
-	// Name is "NFSv3 READ", "MOUNTv3 MNT", "NFSv4 COMPOUND", or numbers where there is no
-	// name; "" while it is unknown.
+	// Name is "NFSv3 READ", "MOUNTv3 MNT", "NFSv4 COMPOUND", or numbers if there is no name; "" while it is
+	// unknown.
 	Name string
 
 	Call      *xdr.CallHeader  // of a call; nil while it is unknown
 	Reply     *xdr.ReplyHeader // of a reply
-	CallFrame int              // of a reply: packet that completed the call; 0 when it was not seen
+	CallFrame int              // of a reply: packet that completed the call; 0 if it was not seen
 
-	// Status names the status that the results begin with, "NFS3_OK"; "" when there is none.
+	// Status is the name of the status with which the results begin, as in "NFS3_OK"; "" if there is none.
 	Status     string
 	StatusCode uint32
 
-	// Body holds the arguments or results: whole and unreduced if Whole is set, else what came inline;
-	// either without the padding of an RDMA_MSGP, as far as it was found.
+	// Body holds the arguments or results: whole and unreduced if Whole is set, else what came inline. The
+	// padding of an RDMA_MSGP is removed as far as it was found.
 	Body  []byte
 	Whole bool
-	// Message is the decoded Body of NFSv3 and MOUNTv3 messages that are whole; else nil.
+	// Message is the decoded Body of a whole NFSv3 or MOUNTv3 message; else nil.
 	Message nfs3.Message
 	// CCP is the decoded Body of a CONF_RDMA (RFC 5666 Section 6).
 	CCP *CCP
-	// Compound are the operations of NFSv4, and of its callbacks.
+	// Compound has the operations of NFSv4, and of its callbacks.
 	Compound *Compound
 
-	// Pulled: the event does not bring a new message but the last octets of the Read chunks of the call
-	// named by XID, now whole. For a long call (RDMA_NOMSG) it is the first sight of the call itself.
+	// Pulled: the event does not bring a new message, but the last octets of the Read chunks of the call
+	// with this XID, which is whole now. A long call (RDMA_NOMSG) is first seen this way.
 	Pulled bool
-	// Again: the call header was in an earlier event already.
+	// Again: an earlier event had the call header already.
 	Again bool
 
 	// Err is what is wrong with the message.
 	Err error
 
-	head      int  // octets of the message in front of Body
-	protected bool // by RPCSEC_GSS: the body is not to be looked into
+	head      int  // octets of the message before Body
+	protected bool // by RPCSEC_GSS: the body must not be decoded
 	msgp      bool // came in an RDMA_MSGP
 	pads      bool // padding of an RDMA_MSGP may be left in Body
 }
@@ -100,8 +100,8 @@ func (r *RPC) success() bool {
 	return r.Reply != nil && !r.Reply.Denied && r.Reply.Accept == xdr.Success
 }
 
-// decodeBody decodes arguments or results, and demands that nothing is left. h is the header they
-// came with, nil when Body is whole all the same.
+// decodeBody decodes arguments or results, and demands that nothing is left. h is the header with which they
+// came, nil if Body is whole without it.
 func (r *RPC) decodeBody(h *rpcrdma.Header) {
 	if r.IsReply && !r.success() || r.Name == "" || r.protected {
 		return
@@ -134,10 +134,10 @@ func (r *RPC) decodeBody(h *rpcrdma.Header) {
 	r.trailing(&d)
 }
 
-// trailing reports what is left behind a message.
+// trailing reports octets that are left after a message.
 func (r *RPC) trailing(d *xdr.Decoder) {
 	if n := d.Len(); n > 0 {
-		r.Err = fmt.Errorf("%w: %d octets behind %s", ErrTrailing, n, r.Name)
+		r.Err = fmt.Errorf("%w: %d octets after %s", ErrTrailing, n, r.Name)
 	}
 }
 
@@ -150,8 +150,8 @@ func (r *RPC) ccp() {
 	}
 }
 
-// unreduce puts the result that travelled in a Write chunk back into the results. It returns
-// false when the results are not whole: the item is not known or was not seen.
+// unreduce puts the result that travelled in a Write chunk back into the results. It returns false if the
+// results are not whole: the item is not known or was not seen.
 func (r *RPC) unreduce(item func(n int) ([]byte, bool)) bool {
 	pos, n, ok := chunks.NFSv3.FindResult(r.Prog, r.Vers, r.Proc, r.Body)
 	if !ok {

@@ -13,18 +13,18 @@ type DDP struct {
 	Payload []byte // what follows the header in the ULPDU
 }
 
-// RDMAP is what RDMAP puts into the header of a segment (RFC 5040 Section 4.1).
+// RDMAP is what the RDMAP layer puts into the header of a segment (RFC 5040 Section 4.1).
 type RDMAP struct {
 	Op      rdmap.Opcode
 	Version uint8 // RV, 1 in a legal segment
 
-	// Invalidate is the STag to invalidate, meaningful for the two Sends that do
+	// Invalidate is the STag to invalidate. It has a meaning only for the two Sends that invalidate one
 	// ([rdmap.Opcode.Invalidates]).
 	Invalidate ddp.STag
 }
 
-// opcode returns the opcode of a control octet. The fifth bit is reserved in RFC 5040 and part of
-// the opcode in the commit draft, whose two opcodes that use it are untagged.
+// opcode returns the opcode of a control octet. Its fifth bit is reserved in RFC 5040, and part of the
+// opcode in the commit draft, whose two opcodes with that bit are untagged.
 func opcode(control uint8, tagged bool) rdmap.Opcode {
 	if tagged {
 		return rdmap.Opcode(control & 0x0f)
@@ -32,7 +32,7 @@ func opcode(control uint8, tagged bool) rdmap.Opcode {
 	return rdmap.Opcode(control & 0x1f)
 }
 
-// segment decodes the DDP segment in an FPDU, and what it completes.
+// segment decodes the DDP segment in an FPDU, and the message that it completes.
 func (c *Conn) segment(ev *Event) {
 	c.ddp = DDP{}
 	d := &c.ddp
@@ -56,7 +56,7 @@ func (c *Conn) segment(ev *Event) {
 	c.commit(ev)
 }
 
-// checkSegment returns what makes it pointless to look behind the headers.
+// checkSegment returns an error that makes it pointless to look past the headers.
 func checkSegment(d *DDP, r *RDMAP) error {
 	switch {
 	case d.DV != ddp.Version:

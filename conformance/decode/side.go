@@ -2,36 +2,35 @@ package decode
 
 import "github.com/stag-rdma/stag/rdmap/mpa"
 
-// phase is what a side of a connection may be decoded as next.
+// phase is what the next octets of a side of a connection may be.
 type phase uint8
 
 const (
 	// phaseStartup: nothing decoded yet; a startup frame is due. Ends with the frame, or with
 	// octets that cannot begin one.
 	phaseStartup phase = iota
-	// phaseHold: this side has sent its startup frame and perhaps more; what follows
-	// cannot be read before the peer's frame says whether CRCs are on. Ends when the peer's
-	// startup is settled, either way.
+	// phaseHold: this side has sent its startup frame and perhaps more; what follows cannot be decoded
+	// before the peer's frame says whether CRCs are on. Ends when the peer's startup is settled, either way.
 	phaseHold
 	// phaseFPDU: FPDUs until the stream ends (RFC 5044 Section 4).
 	phaseFPDU
-	// phaseSkip: octets up to side.due belong to an FPDU that is not all in the capture. Ends there, at the
-	// boundary that its length tells.
+	// phaseSkip: octets up to side.due belong to an FPDU that is not whole in the capture. Ends there, at
+	// the boundary that follows from its length.
 	phaseSkip
-	// phaseSync: the next FPDU boundary is looked for. Ends when one is proved.
+	// phaseSync: looking for the next FPDU boundary. Ends when one is proved.
 	phaseSync
 	// phaseLost: octets can be counted, not decoded; side.why says why. Never ends.
 	phaseLost
 )
 
-// side is one direction of a connection: octets not decoded yet, and what to take them for.
+// side is one direction of a connection: octets that are not decoded yet, and how to decode them.
 type side struct {
 	phase  phase
 	why    error // phaseLost
 	buf    []byte
 	off    uint64        // stream offset of buf[0]
 	from   spans         // which packet brought what, for the octets of buf
-	marks  *mpa.Deframer // phaseFPDU with markers in it: where in the stream it is; else nil
+	marks  *mpa.Deframer // phaseFPDU with markers: the position in the stream; else nil
 	queues [4]assembly
 	closed bool
 
@@ -39,10 +38,10 @@ type side struct {
 	due    uint64 // phaseSkip: where the next FPDU begins
 	sync   syncer // phaseSync
 	proved bool   // phaseFPDU: where FPDUs begin was found by evidence, after the last hole
-	astray bool   // proved, and it has turned out wrong
+	astray bool   // proved, but it has turned out to be wrong
 }
 
-// end returns the stream offset behind the last octet received.
+// end returns the stream offset after the last octet received.
 func (s *side) end() uint64 { return s.off + uint64(len(s.buf)) }
 
 // add appends octets that came with packet at.
@@ -58,7 +57,7 @@ func (s *side) consume(n int) {
 	s.from.drop(s.off)
 }
 
-// lose ends the decoding of this side.
+// lose gives up decoding this side.
 func (s *side) lose(why error) {
 	if s.phase != phaseLost {
 		s.phase, s.why = phaseLost, why

@@ -20,9 +20,9 @@ var ErrNotCapture = errors.New("decode: not a pcap or pcapng file")
 // Packet is one packet of a capture file, as it was captured.
 type Packet struct {
 	Frame int             // number of the packet in its file, from 1, as Wireshark counts
-	Time  time.Time       // when it was captured; the zero time when the file does not say
+	Time  time.Time       // when it was captured; the zero time if the file does not say
 	Link  layers.LinkType // what Data begins with
-	Len   int             // octets the packet had on the wire, ≥ len(Data)
+	Len   int             // octets of the packet on the wire, ≥ len(Data)
 	Data  []byte          // the captured octets, lent until the next packet is asked for
 }
 
@@ -34,9 +34,9 @@ type packetReader interface {
 	ZeroCopyReadPacketData() ([]byte, gopacket.CaptureInfo, error)
 }
 
-// Packets yields the packets of a pcap (also gzip-compressed) or pcapng stream in file order.
-// It borrows r until the loop ends. A damaged or cut file yields one last pair with a non-nil
-// error; the packets before it are good. An empty input is [ErrNotCapture].
+// Packets yields the packets of a pcap (also gzip-compressed) or pcapng stream in file order. It borrows r
+// until the loop ends. A damaged or truncated file yields one last pair with a non-nil error; the packets
+// before it are good. An empty input is [ErrNotCapture].
 func Packets(r io.Reader) iter.Seq2[Packet, error] {
 	return func(yield func(Packet, error) bool) {
 		pr, link, err := openCapture(r)
@@ -60,8 +60,8 @@ func Packets(r io.Reader) iter.Seq2[Packet, error] {
 	}
 }
 
-// openCapture looks at the first four octets and returns the reader for that format, with a
-// function that tells a packet's link type: pcapng may mix several.
+// openCapture looks at the first four octets and returns the reader for that format, with a function that
+// returns a packet's link type: pcapng may mix several.
 func openCapture(r io.Reader) (packetReader, func(gopacket.CaptureInfo) layers.LinkType, error) {
 	br := bufio.NewReader(r)
 	magic, err := br.Peek(4)

@@ -71,7 +71,7 @@ func countEvents(t *testing.T, b []byte) Counts {
 	return c
 }
 
-// TestLinkTypes: the same packets behind other link headers, and in the other file format, say the same.
+// TestLinkTypes: the same packets with other link headers, and in the other file format, say the same.
 func TestLinkTypes(t *testing.T) {
 	const file = pcapDir + "/b-nfs3-ops.pcap"
 	want := make(Counts)

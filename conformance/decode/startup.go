@@ -8,8 +8,8 @@ import (
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
-// Startup is an MPA startup frame (RFC 5044 Section 7.1.1, RFC 6581 Section 6). For a malformed
-// one the fields hold what could be read.
+// Startup is an MPA startup frame (RFC 5044 Section 7.1.1, RFC 6581 Section 6). If it is malformed, the
+// fields hold what could be read.
 type Startup struct {
 	mpa.Frame
 
@@ -17,9 +17,9 @@ type Startup struct {
 	Flags    byte // M 0x80, C 0x40, R 0x20, S 0x10, reserved 0x0f, as on the wire
 	PDLength int  // PD_Length as on the wire
 
-	// CM is the RPC-over-RDMA private data (RFC 8797 Section 4), nil when there is none.
+	// CM is the RPC-over-RDMA private data (RFC 8797 Section 4), nil if there is none.
 	CM *rpcrdma.PrivateData
-	// Stag is the capability block of a stag engine, nil when there is none.
+	// Stag is the capability block of a stag engine, nil if there is none.
 	Stag *StagCapability
 
 	At Stamp // the packet that completed it
@@ -32,8 +32,8 @@ func (s *Startup) clone() *Startup {
 	return &c
 }
 
-// startupLen looks at the first octets of a stream. key reports whether they are, as far as they
-// are there, one of the startup keys; n is the length of the frame, 0 while it is unknown.
+// startupLen looks at the first octets of a stream. key reports whether the octets that are there match a
+// startup key; n is the length of the frame, 0 while it is unknown.
 func startupLen(b []byte) (key bool, n int) {
 	m := min(len(b), len(mpa.RequestKey))
 	if string(b[:m]) != mpa.RequestKey[:m] && string(b[:m]) != mpa.ReplyKey[:m] {
@@ -48,8 +48,8 @@ func startupLen(b []byte) (key bool, n int) {
 // pdLength returns PD_Length of the frame in b, which holds its header.
 func pdLength(b []byte) int { return int(binary.BigEndian.Uint16(b[18:])) }
 
-// parseStartup decodes a whole frame with a right key. The error is the codec's; the
-// fields that could be read are filled in all the same.
+// parseStartup decodes a whole frame with a right key. The error is the codec's; even then the fields that
+// could be read are filled in.
 func parseStartup(b []byte) (*Startup, error) {
 	s := &Startup{IsReply: string(b[:len(mpa.ReplyKey)]) == mpa.ReplyKey, Flags: b[16], PDLength: pdLength(b)}
 	var err error

@@ -9,10 +9,10 @@ import (
 
 // syncer looks for a place in a stream where an FPDU begins.
 type syncer struct {
-	why     error  // of octets in front of it
+	why     error  // of octets before it
 	align   int    // its stream offset modulo 4; -1: unknown
 	from    uint64 // stream offset where the search began
-	scanned uint64 // places before this stream offset are settled, but for starts
+	scanned uint64 // places before this stream offset are decided, except those in starts
 	starts  []start
 	crcs    bool // the FPDUs found have CRCs
 }
@@ -20,24 +20,24 @@ type syncer struct {
 // start is a place where an FPDU may begin.
 type start struct {
 	at   uint64 // stream offset
-	need uint64 // stream offset up to which octets have to come before more can be said
+	need uint64 // stream offset up to which octets are needed to say more
 }
 
 const (
-	// maxStarts bounds the places that are kept in mind. In octets that are no FPDUs there are a few.
+	// maxStarts bounds the places that are remembered. In octets that are not FPDUs there are a few.
 	maxStarts = 8192
-	// maxSync is for how many octets an FPDU is looked for where nothing says that there are any.
+	// maxSync is for how many octets to look for an FPDU if nothing says that there are any.
 	maxSync = 1 << 20
 )
 
-// begin begins to look for an FPDU behind all that has come.
+// begin starts to look for an FPDU after all octets so far.
 func (s *side) begin(why error, align int) {
 	s.phase, s.proved, s.astray = phaseSync, false, false
 	s.missed()
 	s.sync = syncer{why: why, align: align, from: s.off, scanned: s.off, starts: s.sync.starts[:0]}
 }
 
-// middle begins to look for FPDUs in a side whose beginning is not in the capture.
+// middle starts to look for FPDUs in a side whose beginning is not in the capture.
 func (c *Conn) middle(dir Dir) {
 	s, peer := &c.sides[dir], &c.sides[1-dir]
 	c.noStartup()
@@ -50,7 +50,8 @@ func (c *Conn) middle(dir Dir) {
 	c.resync(dir, false)
 }
 
-// resync looks for an FPDU in what a side holds, and goes on there. final: nothing more will come.
+// resync looks for an FPDU in the octets that a side holds, and continues there. With final, nothing more
+// will come.
 func (c *Conn) resync(dir Dir, final bool) {
 	s := &c.sides[dir]
 	at, proved := s.search(c.Info.CRC, final)
@@ -64,8 +65,8 @@ func (c *Conn) resync(dir Dir, final bool) {
 	}
 }
 
-// excuse says why the octets that a side holds are not decoded when those behind them are missing, or prove to
-// be no continuation.
+// excuse says why the octets that a side holds are not decoded if the following ones are missing, or turn
+// out not to continue them.
 func (c *Conn) excuse(s *side) error {
 	switch {
 	case s.phase == phaseFPDU && c.Info.Unknown&UnknownStartup != 0:
@@ -78,7 +79,7 @@ func (c *Conn) excuse(s *side) error {
 	return s.sync.why
 }
 
-// found goes on with the FPDU that begins at stream offset at.
+// found continues with the FPDU that begins at stream offset at.
 func (c *Conn) found(dir Dir, at uint64) {
 	s := &c.sides[dir]
 	c.Info.Foreign = false
@@ -91,8 +92,9 @@ func (c *Conn) found(dir Dir, at uint64) {
 	c.advance(dir)
 }
 
-// strays reports whether a side that was resumed by evidence is not where FPDUs begin after all: nothing that
-// begins so is one. With markers that the capture does not announce that happens all the time.
+// strays reports whether a side that was resumed by evidence is not at the beginning of an FPDU after all:
+// no FPDU begins with these octets. This happens all the time if there are markers that the capture does not
+// announce.
 func (s *side) strays(b []byte) bool {
 	if !s.proved || len(b) < mpa.HeaderLen {
 		return false
@@ -109,8 +111,9 @@ func (s *side) strays(b []byte) bool {
 	return s.astray
 }
 
-// search returns the stream offset where an FPDU is proved to begin; without proof, that in front of
-// which none does. Of several proofs the one that ends first counts, as it would if the octets came one by one.
+// search returns the stream offset where an FPDU is proved to begin or, without proof, the offset before
+// which none does. Of several proofs the one that ends first counts, as it would if the octets came one by
+// one.
 func (s *side) search(crc, final bool) (at uint64, proved bool) {
 	y := &s.sync
 	best := start{need: ^uint64(0)}
@@ -138,8 +141,8 @@ func (s *side) search(crc, final bool) (at uint64, proved bool) {
 	return y.scanned, false
 }
 
-// weigh looks whether an FPDU is proved to begin at stream offset at by octets in front of those that best needs, which
-// then becomes it. The place is kept in mind if an FPDU may still begin there.
+// weigh looks for proof that an FPDU begins at stream offset at, by octets before those that best needs, and
+// if so replaces best. It remembers the place if an FPDU may still begin there.
 func (s *side) weigh(at uint64, crc, final bool, best *start) {
 	y := &s.sync
 	b := s.buf[at-s.off:]

@@ -76,7 +76,7 @@ func wellFormed(file string) bool {
 	return !strings.HasPrefix(name, "d-") && !strings.HasPrefix(name, "g-")
 }
 
-// TestResync: behind octets that are missing, at the beginning or in the middle, each direction goes on with the
+// TestResync: after octets that are missing, at the beginning or in the middle, each direction goes on with the
 // first FPDU that is there whole, and finds all that follow; nothing else is taken for an FPDU.
 func TestResync(t *testing.T) {
 	const seed = 5
@@ -99,7 +99,7 @@ func TestResync(t *testing.T) {
 					if !l.joined && size[dir] < 64 {
 						l.to[dir] = 0
 					} else if !l.joined {
-						l.from[dir] = 32 + rnd.Uint64N(size[dir]-32) // behind the startup
+						l.from[dir] = 32 + rnd.Uint64N(size[dir]-32) // after the startup
 						l.to[dir] = min(l.from[dir]+1+rnd.Uint64N(20000), size[dir])
 					}
 				}

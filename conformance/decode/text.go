@@ -13,7 +13,7 @@ import (
 // with packet, connection and direction: "   28 c1 > ".
 func (e *Event) String() string { return e.Line(time.Time{}) }
 
-// Line is String with the seconds since t0 behind the packet number, unless t0 is zero.
+// Line is String with the seconds since t0 after the packet number, unless t0 is zero.
 func (e *Event) Line(t0 time.Time) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%5d ", e.Frame)
@@ -80,7 +80,7 @@ func flagNames(f byte) string {
 	return strings.Join(names, ",")
 }
 
-// layers renders an FPDU from below.
+// layers renders an FPDU, lowest layer first.
 func (e *Event) layers(b *strings.Builder) {
 	fmt.Fprintf(b, "FPDU ulpdulength=%d crc=%v", len(e.FPDU.ULPDU), e.FPDU.CRCState)
 	if e.FPDU.Markers > 0 {
@@ -209,7 +209,7 @@ func (c *CCP) text(b *strings.Builder, reply bool) {
 	fmt.Fprintf(b, " maxrdmaread=%d", c.MaxRDMARead)
 }
 
-// text names the operations: "{SEQUENCE PUTFH LOOKUP=NFS4ERR_NOENT}".
+// text lists the operations: "{SEQUENCE PUTFH LOOKUP=NFS4ERR_NOENT}".
 func (c *Compound) text(b *strings.Builder) {
 	if c == nil {
 		return

@@ -2,8 +2,8 @@ package decode
 
 import "strings"
 
-// Unknown is a set of things that a capture does not tell about a connection, because it begins in the
-// middle, octets are missing from it, or its packets are not in order.
+// Unknown is a set of things that a capture does not show of a connection, because it begins in the middle,
+// octets are missing from it, or its packets are out of order.
 type Unknown uint8
 
 const (
@@ -14,16 +14,16 @@ const (
 	UnknownCRC
 	// UnknownInitiator: ConnInfo.Initiator is who sent the first call seen, or else a guess.
 	UnknownInitiator
-	// UnknownPast: message numbers, credits, calls, STags and Read Requests of before.
+	// UnknownPast: message numbers, credits, calls, STags and Read Requests from before the capture.
 	UnknownPast
 	// UnknownHole: what octets missing from the middle of the capture said.
 	UnknownHole
-	// UnknownOrder: which of two things was said first where they come from different sides, beyond what the
-	// acknowledgements tell: packets were captured in another order.
+	// UnknownOrder: which of two things from different sides was sent first, beyond what the
+	// acknowledgements show: packets were captured out of order.
 	UnknownOrder
 )
 
-// Reasons says the members in words, each without an end stop.
+// Reasons returns the members in words, each without a full stop.
 func (u Unknown) Reasons() []string {
 	var all []string
 	for i, s := range [...]string{
@@ -31,8 +31,8 @@ func (u Unknown) Reasons() []string {
 		"whether CRCs are on",
 		"who is the initiator",
 		"message numbers, credits, calls, STags and Read Requests from before the capture",
-		"what octets missing from the capture said",
-		"what was said first: packets were captured in another order",
+		"the contents of octets missing from the capture",
+		"what was sent first: packets were captured out of order",
 	} {
 		if u&(1<<i) != 0 {
 			all = append(all, s)

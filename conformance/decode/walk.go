@@ -6,22 +6,22 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// walker steps over XDR items by a description, to find what stands behind them. The letters:
+// walker skips XDR items by a description, to find what follows them. The letters:
 //
 //	i q      4, 8 octets (integer, hyper)
 //	V S      8, 16 octets (verifier; stateid, session or device)
 //	o        opaque or string of variable length
 //	D        the same, of the kind that may travel in a chunk (RFC 8267 Section 5)
 //	*{x}     counted array of x
-//	?{x}     x if the boolean in front of it is true
+//	?{x}     x if the boolean before it is true
 //	+{x}     list of x, each with a true boolean in front, ended by a false one
-//	@{1 x|2 y|_ z}  x, y or z by the word in front of it
+//	@{1 x|2 y|_ z}  x, y or z by the word before it
 //	B F P C N W G   what macros says
 //
 // An item that the description does not allow is an error of the decoder.
 type walker struct {
 	d     xdr.Decoder
-	moved func(n int) bool // the D of n octets at which d stands is not here but in a chunk
+	moved func(n int) bool // reports whether the D of n octets at which d stands is in a chunk instead
 }
 
 // macros are the structures that many operations of NFSv4 share (RFC 7531, RFC 5662, RFC 7863).
@@ -35,7 +35,7 @@ var macros = map[byte]string{
 	'G': "@{0 |1 Siiiio|2 Si@{1 q|2 ii}iiio|3 @{1 i|2 i|_ }}", // open_delegation4
 }
 
-// run steps over what desc describes.
+// run skips what desc describes.
 func (w *walker) run(desc string) {
 	for i := 0; i < len(desc) && w.d.Err() == nil; i++ {
 		c := desc[i]
@@ -63,7 +63,7 @@ func (w *walker) run(desc string) {
 	}
 }
 
-// item steps over the item that one letter stands for; it returns false for what has braces.
+// item skips the item that one letter stands for; it returns false for a letter with braces.
 func (w *walker) item(c byte) bool {
 	switch c {
 	case 'i':
@@ -86,7 +86,7 @@ func (w *walker) item(c byte) bool {
 	return true
 }
 
-// opaque steps over n octets and their roundup.
+// opaque skips n octets and their roundup.
 func (w *walker) opaque(n int64) {
 	if n = (n + 3) &^ 3; n > int64(w.d.Len()) {
 		w.d.Fail(xdr.ErrShort)
@@ -95,7 +95,7 @@ func (w *walker) opaque(n int64) {
 	w.d.Skip(int(n))
 }
 
-// union steps over the arm that the next word chooses.
+// union skips the arm that the next word selects.
 func (w *walker) union(arms string) {
 	tag := decimal(w.d.Uint32())
 	for arms != "" {

@@ -68,6 +68,6 @@ func TestSentCalls(t *testing.T) {
 		t.Error("not the last ones are remembered")
 	}
 	if s.add(key(2*maxSent + 1)) {
-		t.Error("the oldest is remembered although two were added behind it")
+		t.Error("the oldest is remembered although two were added after it")
 	}
 }

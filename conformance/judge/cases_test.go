@@ -22,7 +22,7 @@ func TestCases(t *testing.T) {
 			t.Drop(w)
 			t.Before(t.Frames[len(t.Frames)-2], w)
 		}, []string{"DDP-012"}},
-		{"FIN inside a message, behind a Terminate", terminated, the(rdmap.OpSend, 1, func(f *twin.Frame) { f.Seg.Last = false }), []string{"RDMAP-056"}},
+		{"FIN inside a message, after a Terminate", terminated, the(rdmap.OpSend, 1, func(f *twin.Frame) { f.Seg.Last = false }), []string{"RDMAP-056"}},
 		{"another STag to invalidate in the second segment", every, func(t *twin.Trace) {
 			t.Segment = 4
 			last := t.Frames[len(t.Frames)-2:]
@@ -52,7 +52,7 @@ func TestCases(t *testing.T) {
 			t.ReadResponse(twin.R, r).Seg.STag = 9
 			t.Close()
 		}, nil},
-		{"octets behind a Reply that rejects", onlyStartup, func(t *twin.Trace) {
+		{"octets after a Reply that rejects", onlyStartup, func(t *twin.Trace) {
 			t.Frames[1].Startup.Rejected = true
 			t.Before(t.Frames[2], &twin.Frame{Dir: twin.I, Raw: octets(40)})
 		}, nil},

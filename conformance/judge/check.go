@@ -9,21 +9,21 @@ import (
 	"strings"
 )
 
-// TB is what [Check] wants of a testing.TB.
+// TB is what [Check] needs of a testing.TB.
 type TB interface {
 	Helper()
 	Errorf(format string, args ...any)
 }
 
-// Check judges the capture in a file, for tests: of another project, too, whose peers have recorded what they
-// said to each other.
+// Check judges the capture in a file, in a test, which may be that of another project whose peers have
+// recorded what they sent.
 //
 //	func TestTraffic(t *testing.T) {
 //		judge.Check(t, record(t)) // the name of a pcap or pcapng file
 //	}
 //
-// Every violation fails the test, notes do not. When a file of the same name with the ending ".expect" is beside the
-// capture, exactly what that says has to be found: see [ParseExpect].
+// Every violation fails the test; notes do not. If there is a file beside the capture with the same name and
+// the extension ".expect", exactly the violations in that file must be found: see [ParseExpect].
 func Check(t TB, capture string) {
 	t.Helper()
 	r, err := openFile(capture)
@@ -58,7 +58,7 @@ func openFile(name string) (*Report, error) {
 	return r, err
 }
 
-// expectBeside reads the expectation of a capture; nil when there is none.
+// expectBeside reads the expectation of a capture; nil if there is none.
 func expectBeside(capture string) (*Expect, error) {
 	name := strings.TrimSuffix(capture, filepath.Ext(capture)) + ".expect"
 	f, err := os.Open(name)

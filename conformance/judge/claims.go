@@ -15,7 +15,8 @@ const (
 )
 
 // contradiction says why the side that sends in direction dir cannot have seen the error that its Terminate
-// names; "" when it can, or when the trace does not tell. header is the DDP header the Terminate quotes, or nil.
+// names. It returns "" if the side can have seen it, or if the trace does not show. header is the DDP header
+// that the Terminate quotes, or nil.
 func (m *terminates) contradiction(dir decode.Dir, code rdmap.TermCode, header []byte) string {
 	peer := 1 - dir
 	switch {

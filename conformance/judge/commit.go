@@ -8,14 +8,14 @@ import (
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
-// commitMachine judges the session of a commit log (docs/commitlog-format.md). Without the answer that opened it the
-// ring is unknown, and with it most of what could be judged.
+// commitMachine judges the session of a commit log (docs/commitlog-format.md). Without the answer that
+// opened it the ring is unknown, and most things cannot be judged.
 type commitMachine struct {
 	*conn
 	info   *decode.CommitInfo
 	answer *commitlog.Answer
 
-	edge    uint64 // behind the last record written
+	edge    uint64 // after the last record written
 	seq     uint64 // of the next record; 0: unknown
 	head    uint64 // that the consumer has told
 	tail    uint64 // stored last
@@ -23,16 +23,17 @@ type commitMachine struct {
 	loose   bool   // strict: the tail is not flushed
 	ends    []uint64
 	dirty   []dirtyRecord // not flushed, oldest first
-	reading int           // Read Requests for the head that are not answered
+	reading int           // Read Requests for the head that are not answered yet
 }
 
-// dirtyRecord is what a record, or the header of a filler, takes of the ring, and how much of it was flushed.
+// dirtyRecord is the part of the ring that a record, or the header of a filler, takes, and how much of it
+// was flushed.
 type dirtyRecord struct {
 	from, to uint64 // positions
 	flushed  spans
 }
 
-// maxRecords bounds the records remembered behind the tail.
+// maxRecords bounds the records remembered after the tail.
 const maxRecords = 1 << 12
 
 // recordAlign is what positions are multiples of.
@@ -79,7 +80,7 @@ func (m *commitMachine) event(ev *decode.Event) {
 	}
 }
 
-// other judges a frame that means nothing to the log: it must not touch the words.
+// other judges a frame that has no meaning to the log: it must not touch the tail word or the head.
 func (m *commitMachine) other(ev *decode.Event) {
 	d := ev.DDP
 	switch {
@@ -114,17 +115,17 @@ func (m *commitMachine) open(a *commitlog.Answer) {
 	}
 }
 
-// blind reports whether something may have been said that is not known.
+// blind reports whether something unknown may have been sent.
 func (m *commitMachine) blind() bool { return m.late || m.doubt[0] || m.doubt[1] }
 
-// within judges that octets lie in the ring.
+// within judges whether octets lie in the ring.
 func (m *commitMachine) within(c *decode.Commit) {
 	if a := m.answer; a != nil && (c.Offset > a.Capacity || c.Len > a.Capacity-c.Offset) {
 		m.accuse("COMMIT-008", "%v of %d octets at %d, the ring has %d", c.Kind, c.Len, c.Offset, a.Capacity)
 	}
 }
 
-// strict judges that the tail was flushed before the next record is written.
+// strict judges whether the tail was flushed before the next record was written.
 func (m *commitMachine) strict() {
 	if m.loose && !m.blind() {
 		m.accuse("COMMIT-013", "the tail %d was not flushed", m.tail)
@@ -132,7 +133,7 @@ func (m *commitMachine) strict() {
 	m.loose = false
 }
 
-// persistent judges what a flush is for.
+// persistent judges whether a flush is for persistence.
 func (m *commitMachine) persistent(ev *decode.Event) {
 	x := ev.Message.Extension
 	if m.answer != nil && m.answer.Persistent && x.Len > 0 && x.Flags&rdmap.FlushPersistent == 0 {

@@ -29,7 +29,7 @@ func (m *commitMachine) record(r *decode.CommitRecord) {
 	}
 	m.edge = from + size
 	if m.edge-m.head > a.Capacity && !m.blind() {
-		m.accuse("COMMIT-009", "record %d ends at %d, what is from %d on is not released", r.Seq, m.edge, m.head)
+		m.accuse("COMMIT-009", "record %d ends at %d, the ring is released only up to %d", r.Seq, m.edge, m.head)
 	}
 	if len(m.dirty) < maxRecords && len(m.ends) < maxRecords {
 		m.dirty = append(m.dirty, dirtyRecord{from: from, to: from + used})
@@ -66,8 +66,8 @@ func recordSize(r *decode.CommitRecord) uint64 {
 	return (recordHead + uint64(r.Len) + recordAlign - 1) &^ (recordAlign - 1)
 }
 
-// flush takes note of a flush of ring octets. A record does not cross the end of the ring, so its octets follow each other
-// there.
+// flush records a flush of ring octets. A record does not cross the end of the ring, so its octets are
+// contiguous there.
 func (m *commitMachine) flush(off, n uint64) {
 	if m.answer == nil {
 		return
@@ -102,7 +102,7 @@ func (m *commitMachine) store(ev *decode.Event, tail uint64) {
 	m.dirty = slices.DeleteFunc(m.dirty, func(d dirtyRecord) bool { return d.from < tail })
 }
 
-// covered judges that the tail is the end of a record, and all before it is flushed.
+// covered judges whether the tail is the end of a record, and everything before it is flushed.
 func (m *commitMachine) covered(tail uint64) {
 	if !slices.Contains(m.ends, tail) {
 		m.accuse("COMMIT-011", "tail %d, records end at %v", tail, m.ends[:min(len(m.ends), 4)])
@@ -116,7 +116,7 @@ func (m *commitMachine) covered(tail uint64) {
 	}
 }
 
-// published judges a head that the consumer has told.
+// published judges a head that the consumer has published.
 func (m *commitMachine) published(head uint64) {
 	if head%recordAlign != 0 || head < m.head || m.tailed && head > m.tail && !m.blind() {
 		m.accuse("COMMIT-016", "head %d, was %d, the tail is %d", head, m.head, m.tail)

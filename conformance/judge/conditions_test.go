@@ -51,7 +51,7 @@ func packets(t *testing.T, name string) (all []packet) {
 	return all
 }
 
-// later moves the packets of one side n places behind.
+// later moves the packets of one side n places back.
 func later(all []packet, opener bool, n int) []packet {
 	at := func(p packet) int {
 		if p.opener == opener {
@@ -94,7 +94,7 @@ var conditions = []struct {
 		return all
 	}},
 	{"without SYN, from the first reply on", true, func(all []packet) []packet { return all[12:] }},
-	{"a SYN behind the octets that follow it", false, func(all []packet) []packet {
+	{"a SYN after the octets that follow it", false, func(all []packet) []packet {
 		all[0], all[3] = all[3], all[0]
 		return all
 	}},

@@ -11,23 +11,23 @@ type machine interface {
 	// event takes every event of the connection, in order. A machine of an upper layer leaves
 	// events alone that a lower one has found wrong: conn.found is not 0.
 	event(ev *decode.Event)
-	// end says that nothing more will come of the connection.
+	// end says that the connection has ended.
 	end()
 }
 
-// conn is one connection: what all machines want to know, and the machines.
+// conn is one connection: what all machines need to know, and the machines.
 type conn struct {
 	j    *Judge
 	info *decode.ConnInfo
 
 	machines []machine
-	ev       *decode.Event // the one being judged; in end, the last one
+	ev       *decode.Event // the event being judged; in end, the last one
 	last     decode.Event  // Dir, Frame, Time, Offset of the event judged last; the rest is gone
 	found    int           // violations of severity Error in the event being judged so far
 
-	// doubt: not all that this direction said is known: octets are missing, the beginning
-	// is not in the capture, or a frame could not be understood. Rules about what must have
-	// come before are silent then.
+	// doubt: not everything that this direction sent is known: octets are missing, the beginning is not in
+	// the capture, or a frame could not be understood. Then rules about what must have come before are
+	// silent.
 	doubt  [2]bool
 	lost   [2]bool // will be in doubt after the event being judged
 	late   bool    // the capture holds no startup of this connection
@@ -78,7 +78,7 @@ func (c *conn) show(ev *decode.Event) {
 	}
 }
 
-// note takes down, before the machines see an event, what it puts in doubt.
+// note records, before the machines see an event, what the event puts in doubt.
 func (c *conn) note(ev *decode.Event) {
 	switch ev.Kind {
 	case decode.KindUndecoded:
@@ -101,7 +101,7 @@ func (c *conn) note(ev *decode.Event) {
 // lose says that with the event being judged the rest of direction dir is in doubt.
 func (c *conn) lose(dir decode.Dir) { c.lost[dir] = true }
 
-// learn takes down, after the machines have seen an event, what it changes for those behind it.
+// learn records, after the machines have seen an event, what it changes for later ones.
 func (c *conn) learn(ev *decode.Event) {
 	if ev.Kind == decode.KindFPDU {
 		c.fpdus[ev.Dir]++
@@ -111,7 +111,7 @@ func (c *conn) learn(ev *decode.Event) {
 	}
 }
 
-// finish says that nothing more will come. Calls after the first do nothing.
+// finish ends the connection. Calls after the first do nothing.
 func (c *conn) finish() {
 	if c.ended {
 		return

@@ -11,14 +11,15 @@ import (
 	"strings"
 )
 
-// Expect is what a capture is known to break: peers deviate, and that is written down beside the capture, with
-// the reason, rather than left unsaid.
+// Expect holds the rules that a capture is known to break. Peers deviate; an expectation beside the capture
+// documents that, with the reason.
 //
-// The form is a line per rule and connection, with the number of violations; what follows # says why.
+// It has one line per rule and connection, with the number of violations; the text after # says why.
 //
 //	RPCRDMA-073 1 3   # knfsd invalidates although its R flag is 0
 //
-// For captures that are made anew each time, "RPCRDMA-073 * *" allows any number, none included, in any connection.
+// For captures that differ each time, "RPCRDMA-073 * *" allows any number, including none, in any
+// connection.
 type Expect struct {
 	counts map[ruleOfConn]int
 	any    map[string]bool // by rule
@@ -30,7 +31,7 @@ type ruleOfConn struct {
 	conn int
 }
 
-// ExpectError is a line that is none.
+// ExpectError is a line that is not an expectation.
 type ExpectError struct {
 	Line   int    // from 1
 	Reason string // what is wrong with it
@@ -39,7 +40,7 @@ type ExpectError struct {
 // Error returns "line 3: no rule DDP-999 (conformance judge --explain all lists them)".
 func (e *ExpectError) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e.Reason) }
 
-// ParseExpect reads expectations to the end. The error is r's, or an *[ExpectError].
+// ParseExpect reads expectations until r ends. The error is r's, or an *[ExpectError].
 func ParseExpect(r io.Reader) (*Expect, error) {
 	e := &Expect{counts: make(map[ruleOfConn]int), any: make(map[string]bool)}
 	lines := bufio.NewScanner(r)
@@ -79,7 +80,8 @@ func (e *Expect) add(fields []string) string {
 	return ""
 }
 
-// Diff says where a report is not exactly what was expected, a line each, by connection and rule; none when it is.
+// Diff returns the differences between a report and what was expected, one line each, by connection and
+// rule.
 func (e *Expect) Diff(r *Report) (lines []string) {
 	found := r.counts()
 	all := maps.Clone(found)
@@ -92,7 +94,7 @@ func (e *Expect) Diff(r *Report) (lines []string) {
 	return lines
 }
 
-// WriteExpect writes what the report has found in the form that [ParseExpect] reads, without reasons.
+// WriteExpect writes the violations of the report in the form that [ParseExpect] reads, without reasons.
 func (r *Report) WriteExpect(w io.Writer) error {
 	found := r.counts()
 	var b strings.Builder

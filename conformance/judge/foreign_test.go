@@ -58,7 +58,7 @@ func TestForeign(t *testing.T) {
 }
 
 // updated returns expectations with the counts of a report. Lines of what is no longer found go; those that are new
-// stand behind the others of their rule, or at the end.
+// stand after the others of their rule, or at the end.
 func updated(text string, r *Report) []byte {
 	left := r.counts()
 	var out []string

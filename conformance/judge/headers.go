@@ -34,17 +34,17 @@ func (m *headers) event(ev *decode.Event) {
 
 func (m *headers) end() {}
 
-// reservedDDP are the bits of the DDP control octet that mean nothing.
+// reservedDDP are the reserved bits of the DDP control octet.
 const reservedDDP = 0x3c
 
-// Bits of the RDMAP control octet that mean nothing in RFC 5040. The second is part of the
-// opcode in the commit draft, where it is set in untagged messages only.
+// Bits of the RDMAP control octet that are reserved in RFC 5040. The second is part of the opcode in the
+// commit draft, which sets it in untagged messages only.
 const (
 	reservedRDMAP  = 0x20
 	reservedOpcode = 0x10
 )
 
-// rdmap judges what RDMAP has in the header.
+// rdmap judges the fields of RDMAP in the header.
 func (m *headers) rdmap(ev *decode.Event) {
 	d, r := ev.DDP, ev.RDMAP
 	reserved := uint8(reservedRDMAP)
@@ -68,7 +68,7 @@ func (m *headers) rdmap(ev *decode.Event) {
 	}
 }
 
-// fatal reports a header behind which the frame is of no use, and the direction in doubt.
+// fatal reports a header that makes the frame unusable and puts the direction in doubt.
 func (m *headers) fatal(id, format string, args ...any) {
 	m.violate(id, format, args...)
 	m.lose(m.ev.Dir)

@@ -2,8 +2,8 @@ package judge
 
 import "hash/maphash"
 
-// headerRing remembers the last DDP headers that a direction has sent, to find what a
-// Terminate quotes. It takes 32 KiB when full.
+// headerRing remembers the last DDP headers that a direction has sent, to find the header that a Terminate
+// quotes. It takes 32 KiB when full.
 type headerRing struct {
 	entries []uint64 // high 48 bits: of the header's hash; low 16: length of its ULPDU
 	next    int      // where the next goes once entries is full
@@ -26,8 +26,8 @@ func (r *headerRing) add(header []byte, n int) {
 	r.next = (r.next + 1) % maxHeaders
 }
 
-// find returns the length of the ULPDU that had the header, the youngest if there were several. all says
-// that nothing has been forgotten: a header that is not found was never sent.
+// find returns the length of the ULPDU that had the header, the youngest if there were several. With all,
+// nothing has been forgotten: a header that is not found was never sent.
 func (r *headerRing) find(header []byte) (n int, found, all bool) {
 	h := headerHash(header)
 	for i := range r.entries {

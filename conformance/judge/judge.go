@@ -10,11 +10,11 @@ type Judge struct {
 	order  []*conn // oldest first; may hold connections that have ended
 	sent   sentCalls
 
-	tooLong uint64 // octets of a message that is too long: 2^32, but for tests
+	tooLong uint64 // from how many octets a message is too long: 2^32, except in tests
 }
 
-// New returns a judge that calls report for every violation, in the order of the events that
-// show them. nil options mean the defaults.
+// New returns a judge that calls report for every violation, in the order of the events that show them. Nil
+// options mean the defaults.
 func New(opt *Options, report func(*Violation)) *Judge {
 	return &Judge{
 		opt: opt.withDefaults(), report: report, conns: make(map[*decode.ConnInfo]*conn),
@@ -33,8 +33,8 @@ func (j *Judge) Event(ev *decode.Event) {
 	}
 }
 
-// End says that there are no more events: what can only be said at the end of a
-// connection is said of those still open.
+// End ends the capture: violations that show only at the end of a connection are reported for those that are
+// still open.
 func (j *Judge) End() {
 	for _, c := range j.order {
 		c.finish()

@@ -11,7 +11,7 @@ import (
 // few legal values.
 type lengths struct{ *conn }
 
-// fixed says which messages have a length of their own, in octets, and the rules about it.
+// fixed lists the messages of fixed length, in octets, and the rules about it.
 var fixed = map[rdmap.Opcode]struct {
 	rule     string
 	min, max int
@@ -28,8 +28,8 @@ var fixed = map[rdmap.Opcode]struct {
 	rdmap.OpAtomicWriteResponse: {"RDMAP-017", 0, 0},
 }
 
-// maxHash is the longest hash of a Verify that is believed, in octets. The draft leaves the
-// algorithm to the two sides; 64 is SHA-512.
+// maxHash is the length of the longest plausible hash of a Verify, in octets. The draft leaves the algorithm
+// to the two sides; 64 is SHA-512.
 const maxHash = 64
 
 func (m *lengths) event(ev *decode.Event) {

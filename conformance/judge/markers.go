@@ -13,7 +13,7 @@ type markers struct {
 	from [2]uint64 // stream offset of the first octet of full operation
 }
 
-// markerStride is the distance of two markers, in octets, their own counted.
+// markerStride is the distance from one marker to the next, in octets, including the marker.
 const markerStride = 512
 
 func (m *markers) event(ev *decode.Event) {
@@ -28,7 +28,7 @@ func (m *markers) event(ev *decode.Event) {
 	}
 }
 
-// reserved judges the halves of an FPDU's markers that say nothing.
+// reserved judges the reserved halves of an FPDU's markers.
 func (m *markers) reserved(ev *decode.Event) {
 	at := (markerStride - int((ev.Offset-m.from[ev.Dir])%markerStride)) % markerStride
 	for ; at+4 <= len(ev.Raw); at += markerStride {

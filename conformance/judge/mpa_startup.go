@@ -8,12 +8,12 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 )
 
-// startup judges the two startup frames (RFC 5044 Section 7.1, RFC 6581), and what may be said
-// before and right after them.
+// startup judges the two startup frames (RFC 5044 Section 7.1, RFC 6581), and what may be sent before and
+// right after them.
 type startup struct {
 	*conn
 	firstFPDU int  // packet that completed the initiator's first FPDU
-	early     bool // the initiator's octets before the Reply were reported
+	early     bool // octets of the initiator before the Reply were reported
 	malformed bool // the Request cannot be understood, so that no Reply can be right
 }
 
@@ -56,7 +56,7 @@ func (m *startup) frame(ev *decode.Event) {
 func (m *startup) role(ev *decode.Event) {
 	switch {
 	case !ev.Startup.IsReply:
-		m.violate("MPA-001", "a Request where the peer has sent one too")
+		m.violate("MPA-001", "a Request, but the peer has sent one too")
 	case !m.doubt[1-ev.Dir]:
 		m.violate("MPA-002", "a Reply before any Request")
 	}
@@ -154,7 +154,7 @@ func (m *startup) other(ev *decode.Event) {
 	}
 }
 
-// order judges who may send the first FPDU, and what it may be.
+// order judges who sends the first FPDU, and what it is.
 func (m *startup) order(ev *decode.Event) {
 	if ev.Dir != m.info.Initiator {
 		if m.fpdus[ev.Dir] == 0 && !m.doubt[1-ev.Dir] && (m.firstFPDU == 0 || m.before(ev, m.firstFPDU)) {
@@ -172,7 +172,7 @@ func (m *startup) order(ev *decode.Event) {
 	m.rtr(ev)
 }
 
-// before reports whether a frame was begun before packet n, as far as the order of the packets tells.
+// before reports whether a frame began before packet n, as far as the order of the packets shows.
 func (m *startup) before(ev *decode.Event, n int) bool {
 	return ev.First < n && m.info.Unknown&decode.UnknownOrder == 0
 }

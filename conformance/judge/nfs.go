@@ -10,7 +10,7 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// nfsAsked is what the replies to an NFS call are held against.
+// nfsAsked is what the replies to an NFS call are judged by.
 type nfsAsked struct {
 	known  bool // the arguments were seen
 	offset uint64
@@ -19,14 +19,14 @@ type nfsAsked struct {
 	access nfs3.Access
 }
 
-// nfsServer is what a server has said of itself.
+// nfsServer is what a server has announced.
 type nfsServer struct {
-	rtmax, wtmax uint32 // of FSINFO; 0: not said
+	rtmax, wtmax uint32 // of FSINFO; 0: unknown
 	verf         nfs3.WriteVerf
 	verfSeen     bool
 }
 
-// maxCompare bounds the messages that are encoded again, to find pad that is not 0, in octets.
+// maxCompare bounds the messages that are encoded again to find pad that is not 0, in octets.
 const maxCompare = 64 << 10
 
 // args judges the arguments of a call.
@@ -89,7 +89,7 @@ func isDecode(err error) bool {
 	return ok
 }
 
-// pads judges pad: what was decoded, encoded again, is the same but for pad that is not 0.
+// pads judges pad: a decoded message that is encoded again is the same, except for pad that is not 0.
 func (m *rpcMachine) pads(r *decode.RPC) {
 	if r.Message == nil || len(r.Body) > maxCompare {
 		return
@@ -100,7 +100,7 @@ func (m *rpcMachine) pads(r *decode.RPC) {
 	}
 }
 
-// nfsCall judges the arguments of NFSv3, and keeps what the reply will be held against.
+// nfsCall judges the arguments of NFSv3, and keeps what the reply will be judged by.
 func (m *rpcMachine) nfsCall(msg nfs3.Message, c *rpcCall) {
 	c.nfs.known = msg != nil
 	switch a := msg.(type) {
@@ -149,7 +149,7 @@ func (m *rpcMachine) nfsCall(msg nfs3.Message, c *rpcCall) {
 
 func (m *rpcMachine) largest(proc string, count, limit uint32) {
 	if limit > 0 && count > limit {
-		m.violate("NFS-046", "%s of %d octets, FSINFO has told %d", proc, count, limit)
+		m.violate("NFS-046", "%s of %d octets, FSINFO allows %d", proc, count, limit)
 	}
 }
 

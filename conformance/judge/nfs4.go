@@ -5,7 +5,7 @@ import (
 	"github.com/stag-rdma/stag/conformance/decode"
 )
 
-// opIllegal is what a server answers to an operation that it does not know (RFC 8881 Section 18.52).
+// opIllegal is the answer of a server to an operation that it does not know (RFC 8881 Section 18.52).
 const opIllegal = 10044
 
 // compoundAsked is the COMPOUND of NFSv4 that a reply answers.
@@ -16,7 +16,7 @@ type compoundAsked struct {
 	whole bool // all operations are in ops
 }
 
-// compoundCall keeps what the reply will be held against.
+// compoundCall keeps what the reply will be judged by.
 func (m *rpcMachine) compoundCall(r *decode.RPC, c *rpcCall) {
 	a := compoundAsked{known: true, tag: r.Compound.Tag, whole: r.Compound.Err == nil}
 	for _, op := range r.Compound.Ops {
@@ -64,8 +64,8 @@ func movedOps(c *decode.Compound) (n int) {
 	return n
 }
 
-// compoundReduced judges the Read chunks of a COMPOUND that came inline: each belongs to an argument that may be reduced
-// (RFC 8267 Section 5). The decoder has found those that do.
+// compoundReduced judges the Read chunks of a COMPOUND that came inline: each must belong to an argument
+// that may be reduced (RFC 8267 Section 5). The decoder has found the chunks that do.
 func (m *rpcMachine) compoundReduced(r *decode.RPC) {
 	positions := 0
 	for _, ch := range m.layout.Chunks {

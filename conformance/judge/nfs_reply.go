@@ -82,8 +82,8 @@ func (m *rpcMachine) writeRes(res *nfs3.WriteRes, c *rpcCall) {
 	m.verifier(res.Verf)
 }
 
-// verifier judges that the server is still the one it was. Choice: a note, since a server that restarts behind the same
-// connection, or has lost unstable data, has to change it.
+// verifier judges whether the server is still the same. Choice: a note, since a server that restarts behind
+// the same connection, or has lost unstable data, must change its verifier.
 func (m *rpcMachine) verifier(v nfs3.WriteVerf) {
 	if m.server.verfSeen && v != m.server.verf {
 		m.violate("NFS-013", "verifier %x was %x", v, m.server.verf)
@@ -97,8 +97,8 @@ func (m *rpcMachine) entry(name string) {
 	}
 }
 
-// listed judges the size of a listing: count and maxcount bound the resok, that is, the results without their status
-// (RFC 1813 Section 3.3.16, RFC 1813 Section 3.3.17).
+// listed judges the size of a listing: count and maxcount bound the resok, that is, the results without the
+// status (RFC 1813 Section 3.3.16, RFC 1813 Section 3.3.17).
 func (m *rpcMachine) listed(r *decode.RPC, c *rpcCall) {
 	if n := len(r.Body) - 4; n > int(c.nfs.count) {
 		m.violate("NFS-030", "%d octets, asked for %d", n, c.nfs.count)

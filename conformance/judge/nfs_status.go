@@ -12,7 +12,7 @@ import (
 // always are the statuses that every procedure may return (RFC 1813 Section 3.3).
 var always = []nfs3.Status{nfs3.ErrStale, nfs3.ErrBadHandle, nfs3.ErrServerFault, nfs3.ErrJukebox}
 
-// creating are those of the procedures that make something.
+// creating are those of the procedures that create something.
 var creating = []nfs3.Status{
 	nfs3.ErrIO, nfs3.ErrAcces, nfs3.ErrExist, nfs3.ErrNotDir, nfs3.ErrNoSpc, nfs3.ErrROFS, nfs3.ErrNameTooLong, nfs3.ErrDQuot, nfs3.ErrNotSupp,
 }

@@ -7,20 +7,20 @@ type Options struct {
 	// Decode is for the decoder below; used by [File].
 	Decode *decode.Options
 
-	// MaxViolations bounds the violations that a [Report] keeps per connection and rule; the
-	// others are counted. If zero, 100.
+	// MaxViolations bounds the violations that a [Report] keeps per connection and rule; further ones are
+	// only counted. If zero, 100.
 	MaxViolations int
 
-	// MaxConns bounds the connections remembered at one time, in connections. If zero, 65536. The
-	// oldest is ended first.
+	// MaxConns bounds the connections remembered at one time, in connections. If zero, 65536. The oldest one
+	// is dropped first.
 	MaxConns int
 
 	// MaxSTags bounds the STags remembered per connection and direction, in STags. If zero, 4096. The
 	// oldest is forgotten first.
 	MaxSTags int
 
-	// MaxRequests bounds the requests remembered per connection and direction while they
-	// are not answered, in requests. If zero, 16384, more than IRD can say.
+	// MaxRequests bounds the requests remembered per connection and direction while they are not answered,
+	// in requests. If zero, 16384, more than an IRD can be.
 	MaxRequests int
 }
 

@@ -7,8 +7,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap/ddp"
 )
 
-// queues judges how the segments of one direction make messages: MSN, MO, TO, and what has to
-// be the same in all segments of one (RFC 5041 Section 5).
+// queues judges how the segments of one direction form messages: MSN, MO, TO, and the fields that must be
+// the same in all segments of a message (RFC 5041 Section 5).
 type queues struct {
 	*conn
 	sides [2]sideQueues
@@ -18,12 +18,12 @@ type queues struct {
 type sideQueues struct {
 	q      [ddp.NumQueues]untagged
 	tagged tagged
-	open   int // number of the queue with an open message, and one; 0: none
+	open   int // number of the queue with an open message, plus one; 0: none
 }
 
 // untagged is one queue: the message in progress, or what the next one has to be.
 type untagged struct {
-	begun   bool // next is known from what came before, not from RFC 5041 alone
+	begun   bool // next is known from earlier segments, not only from RFC 5041
 	next    uint32
 	open    bool
 	mo      uint64 // octets of the open message so far
@@ -34,7 +34,7 @@ type untagged struct {
 // tagged is the open tagged message.
 type tagged struct {
 	open    bool
-	to      uint64 // behind its last octet
+	to      uint64 // after its last octet
 	length  uint64
 	control uint8
 	stag    ddp.STag
@@ -44,7 +44,7 @@ func (m *queues) event(ev *decode.Event) {
 	s := &m.sides[ev.Dir]
 	switch {
 	case ev.Kind == decode.KindUndecoded || m.lost[ev.Dir] || ev.FPDU != nil && ev.FPDU.CRCState == decode.CRCBad:
-		*s = sideQueues{} // what comes next is anybody's guess
+		*s = sideQueues{} // what comes next is unknown
 	case ev.Kind == decode.KindClose:
 		m.closing(s)
 	case ev.DDP == nil:
@@ -60,7 +60,7 @@ func (m *queues) end() {}
 // closing judges a FIN in the middle of a message. A Terminate ends messages too.
 func (m *queues) closing(s *sideQueues) {
 	if (s.open > 0 || s.tagged.open) && !m.reset && !m.term[0] && !m.term[1] {
-		m.violate("DDP-012", "FIN, and the L segment of a message is missing")
+		m.violate("DDP-012", "FIN, but the L segment of a message is missing")
 	}
 }
 
@@ -73,13 +73,13 @@ func (m *queues) untagged(ev *decode.Event, s *sideQueues) {
 	}
 	switch {
 	case s.open > 0 && s.open != int(d.QN)+1:
-		m.violate("DDP-011", "queue %d, and a message of queue %d is open", d.QN, s.open-1)
+		m.violate("DDP-011", "queue %d, but a message of queue %d is open", d.QN, s.open-1)
 		s.q[s.open-1].open = false
 	case q.open && d.MSN != q.next && d.MO != 0 && uint64(d.MO) == q.mo:
-		m.violate("DDP-006", "MSN %d behind a segment with MSN %d", d.MSN, q.next)
+		m.violate("DDP-006", "MSN %d after a segment with MSN %d", d.MSN, q.next)
 		msn = q.next
 	case q.open && d.MSN != q.next:
-		m.violate("DDP-011", "MSN %d, and the message before it is open", d.MSN)
+		m.violate("DDP-011", "MSN %d, but the message before it is open", d.MSN)
 		q.begun = false
 	case q.open && (d.Control != q.control || d.ULP != q.ulp):
 		m.violate("DDP-008", "control octet %#02x, STag %08x; before: %#02x, %08x", d.Control, d.ULP, q.control, q.ulp)
@@ -96,8 +96,8 @@ func (m *queues) untagged(ev *decode.Event, s *sideQueues) {
 	m.long(uint64(d.MO) + uint64(len(d.Payload)))
 }
 
-// take makes a segment of the message with the given number part of the queue's state, whatever
-// was wrong with it.
+// take updates the queue's state by a segment of the message with the given number, whatever was wrong with
+// it.
 func (q *untagged) take(d *decode.DDP, msn uint32) {
 	q.begun, q.next, q.open = true, msn, !d.Last
 	q.control, q.ulp = d.Control, d.ULP
@@ -117,7 +117,7 @@ func (m *queues) tagged(ev *decode.Event, t *tagged) {
 	case t.open && (d.Control != t.control || d.STag != t.stag) && d.TO == t.to:
 		m.violate("DDP-008", "control octet %#02x, STag %v; before: %#02x, %v", d.Control, d.STag, t.control, t.stag)
 	case t.open && (d.Control != t.control || d.STag != t.stag):
-		m.violate("DDP-011", "%v to STag %v, and a message to STag %v is open", ev.RDMAP.Op, d.STag, t.stag)
+		m.violate("DDP-011", "%v to STag %v, but a message to STag %v is open", ev.RDMAP.Op, d.STag, t.stag)
 		t.length = 0
 	case t.open && d.TO != t.to && n > 0:
 		m.violate("DDP-009", "TO %#x, expected %#x", d.TO, t.to)
@@ -129,7 +129,7 @@ func (m *queues) tagged(ev *decode.Event, t *tagged) {
 	*t = tagged{!d.Last, d.TO + n, length, d.Control, d.STag}
 }
 
-// long judges how many octets a message has so far.
+// long judges the length of a message so far.
 func (m *queues) long(n uint64) {
 	if n >= m.j.tooLong {
 		m.accuse("DDP-013", "%d octets and no end", n)

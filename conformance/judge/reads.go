@@ -12,20 +12,20 @@ import (
 // reads judges the requests of queue 1 (Read, Atomic, Flush, Verify, Atomic Write) and their
 // responses: number outstanding, order, and what is returned (RFC 5040 Sections 4.5, 5.5, 6.1, RFC 7306).
 //
-// A response arrives before the requester can know of it, so wherever the capture was made, the
-// number of requests that it shows outstanding is at most the real one.
+// A capture shows a response before the requester knows of it, so wherever the capture was made, the number
+// of outstanding requests in it is at most the real one.
 type reads struct {
 	*conn
 	sides [2]requester
-	deep  [2]bool // this direction has gone beyond its depth, and that was reported
+	deep  [2]bool // this direction has exceeded its depth, and that was reported
 }
 
 // requester is one direction of requests, and the responses to them from the other.
 type requester struct {
 	out  []request // outstanding, oldest first
 	got  uint64    // octets of the Read Response in progress
-	skip bool      // the Read Response in progress was reported; nothing of it counts
-	off  bool      // what is outstanding is not known
+	skip bool      // the Read Response in progress was reported; the rest of it is not judged
+	off  bool      // the outstanding requests are unknown
 }
 
 // request is one request of queue 1.
@@ -86,13 +86,13 @@ func (m *reads) request(ev *decode.Event, s *requester) {
 	}
 }
 
-// depth returns how many requests a direction may have outstanding, if the startup says so.
+// depth returns how many requests a direction may have outstanding, if the startup shows it.
 func (m *reads) depth(dir decode.Dir) (limit int, ok bool) {
 	req, rep := m.info.Request, m.info.Reply
 	if req == nil || rep == nil || !req.Enhanced || !rep.Enhanced {
 		return 0, false
 	}
-	// RFC 6581 Section 9.1: what the responder says is what it has set; the initiator adapts.
+	// RFC 6581 Section 9.1: the responder announces what it has set; the initiator adapts.
 	depths := []uint16{rep.Word.IRD}
 	if dir != m.info.Initiator {
 		depths = []uint16{rep.Word.ORD, req.Word.IRD}
@@ -104,7 +104,7 @@ func (m *reads) depth(dir decode.Dir) (limit int, ok bool) {
 	return int(slices.Min(depths)), true
 }
 
-// pop takes the oldest request off.
+// pop removes the oldest request.
 func (s *requester) pop() {
 	s.out = slices.Delete(s.out, 0, 1)
 	s.got = 0
@@ -118,7 +118,7 @@ func (m *reads) readResponse(ev *decode.Event, s *requester) {
 		return
 	}
 	if len(s.out) == 0 {
-		m.accuse("RDMAP-030", "Read Response to STag %v, and no Read is outstanding", d.STag)
+		m.accuse("RDMAP-030", "Read Response to STag %v, but no Read is outstanding", d.STag)
 		s.skip = !d.Last
 		return
 	}
@@ -149,16 +149,15 @@ func (s *requester) reading(d *decode.DDP) int {
 	})
 }
 
-// misplaced reports a Read Response that does not answer the oldest request, but that with
-// index i, or none.
+// misplaced reports a Read Response that answers not the oldest request, but the one with index i, or none.
 func (m *reads) misplaced(d *decode.DDP, s *requester, i int) {
 	if i > 0 {
-		m.accuse("RDMAP-031", "Read Response to STag %v, and a %v is older than its Request", d.STag, s.out[0].op)
+		m.accuse("RDMAP-031", "Read Response to STag %v, but a %v is older than its Request", d.STag, s.out[0].op)
 		s.out = slices.Delete(s.out, i, i+1)
 		return
 	}
 	if s.out[0].op != rdmap.OpReadRequest {
-		m.accuse("RDMAP-030", "Read Response to STag %v, and no Read is outstanding", d.STag)
+		m.accuse("RDMAP-030", "Read Response to STag %v, but no Read is outstanding", d.STag)
 		return
 	}
 	m.accuse("RDMAP-032", "STag %v, asked for: %v", d.STag, s.out[0].read.SinkSTag)
@@ -179,10 +178,10 @@ func (m *reads) response(ev *decode.Event, s *requester) {
 	i := slices.IndexFunc(s.out, func(r request) bool { return r.op == op })
 	switch {
 	case i < 0:
-		m.accuse("RDMAP-030", "%v, and no %v is outstanding", ev.Message.Op, op)
+		m.accuse("RDMAP-030", "%v, but no %v is outstanding", ev.Message.Op, op)
 		return
 	case i > 0:
-		m.accuse("RDMAP-031", "%v, and a %v is older than its request", ev.Message.Op, s.out[0].op)
+		m.accuse("RDMAP-031", "%v, but a %v is older than its request", ev.Message.Op, s.out[0].op)
 	default:
 		m.answer(ev, &s.out[0])
 	}

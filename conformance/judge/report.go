@@ -10,20 +10,20 @@ import (
 	"github.com/stag-rdma/stag/conformance/decode"
 )
 
-// Report is what the judge says of one capture.
+// Report is what the judge found in one capture.
 type Report struct {
-	Connections []*ConnReport // in order of appearance; those that are no MPA connections are not in it
+	Connections []*ConnReport // MPA connections only, in order of appearance
 	Violations  []*Violation  // in the order of the capture; at most [Options.MaxViolations] per connection and rule
 	Stats       decode.CaptureStats
 }
 
-// ConnReport is what the judge says of one connection.
+// ConnReport is what the judge found in one connection.
 type ConnReport struct {
 	Info   *decode.ConnInfo
 	FPDUs  [2]int         // by direction
 	Octets [2]uint64      // of the streams, by direction
-	Counts map[string]int // violations by rule ID, those not kept included
-	// Unknown says what the capture does not tell, and what was not decoded and why, each without an end
+	Counts map[string]int // violations by rule ID, including those not kept
+	// Unknown says what the capture does not show, and what was not decoded and why, each without a full
 	// stop.
 	Unknown []string
 }
@@ -40,8 +40,8 @@ func (r *Report) Clean() bool {
 	return true
 }
 
-// File judges a capture, pcap or pcapng, to its end. An error, as that of [decode.Events], comes with the report of
-// what could be read before.
+// File judges a whole capture, pcap or pcapng. An error, as from [decode.Events], comes with the report of
+// what was read before it.
 func File(r io.Reader, opt *Options) (*Report, error) {
 	o := opt.withDefaults()
 	b := newBuilder(&o)
@@ -59,7 +59,7 @@ func File(r io.Reader, opt *Options) (*Report, error) {
 	return rep, failed
 }
 
-// A Builder makes a [Report] of events that come from somewhere else than a file, or that others want to see too.
+// A Builder makes a [Report] from events that do not come from a file, or that others need to see too.
 type Builder struct {
 	opt   *Options
 	judge *Judge
@@ -67,7 +67,7 @@ type Builder struct {
 	conns map[*decode.ConnInfo]*ConnReport
 }
 
-// NewBuilder returns a Builder. nil options mean the defaults.
+// NewBuilder returns a Builder. Nil options mean the defaults.
 func NewBuilder(opt *Options) *Builder {
 	o := opt.withDefaults()
 	return newBuilder(&o)
@@ -86,7 +86,7 @@ func (b *Builder) Event(ev *decode.Event) {
 	case decode.KindFPDU:
 		c.FPDUs[ev.Dir]++
 		if errors.Is(ev.Err, chunks.ErrTooLarge) || errors.Is(ev.Err, chunks.ErrTooMany) {
-			c.unknown(fmt.Sprintf("frame %d %v: its chunks, and what is said behind it: %v", ev.Frame, ev.Dir, ev.Err))
+			c.unknown(fmt.Sprintf("frame %d %v: its chunks, and what follows it: %v", ev.Frame, ev.Dir, ev.Err))
 		}
 	case decode.KindUndecoded:
 		if !ev.Conn.Foreign {
@@ -109,7 +109,7 @@ func (b *Builder) Report() *Report {
 	return &b.rep
 }
 
-// maxUnknown bounds what is said of one connection's octets that were not decoded.
+// maxUnknown bounds the sentences about octets of a connection that were not decoded.
 const maxUnknown = 16
 
 // unknown adds a sentence, once.

@@ -8,8 +8,7 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// rpcMachine judges RPC-over-RDMA on one connection: the Sends, and what is read and written
-// for them.
+// rpcMachine judges RPC-over-RDMA on one connection: the Sends, and the RDMA Reads and Writes for them.
 type rpcMachine struct {
 	*conn
 	sides  [2]rpcSide // by the direction of the calls
@@ -24,7 +23,7 @@ type rpcMachine struct {
 
 func newRPCMachine(c *conn) machine { return &rpcMachine{conn: c} }
 
-// blind reports whether something may have been said that is not known.
+// blind reports whether something unknown may have been sent.
 func (m *rpcMachine) blind() bool { return m.late || m.doubt[0] || m.doubt[1] }
 
 func (m *rpcMachine) end() {}
@@ -56,7 +55,7 @@ func (m *rpcMachine) send(ev *decode.Event) {
 	switch {
 	case h == nil:
 		m.unanswerable(ev)
-	case fl != sound && !m.waits(ev, h): // where its RPC message stands is not known
+	case fl != sound && !m.waits(ev, h): // it is not known where its RPC message begins
 		m.flawedCall(ev, h, fl)
 	case fl != sound:
 		m.flawedReply(ev, h)
@@ -71,7 +70,7 @@ func (m *rpcMachine) send(ev *decode.Event) {
 	}
 }
 
-// waits reports whether a call of the other direction waits for the XID of a message.
+// waits reports whether a call of the other direction waits for a reply with the XID of a message.
 func (m *rpcMachine) waits(ev *decode.Event, h *rpcrdma.Header) bool {
 	return m.sides[1-ev.Dir].calls[h.XID] != nil
 }
@@ -100,7 +99,7 @@ func (m *rpcMachine) isReply(ev *decode.Event, h *rpcrdma.Header) bool {
 	}
 }
 
-// unanswerable takes a Send without the four fixed words: nobody knows what it was.
+// unanswerable takes a Send without the four fixed words: nobody can know what it is.
 func (m *rpcMachine) unanswerable(ev *decode.Event) {
 	side := &m.sides[ev.Dir]
 	side.credit.sent++
@@ -121,7 +120,7 @@ func (m *rpcMachine) flawedCall(ev *decode.Event, h *rpcrdma.Header, fl flaw) {
 	}
 }
 
-// flawedReply ends the call that a reply with an unusable header has answered.
+// flawedReply ends the call that a reply with an unusable header answers.
 func (m *rpcMachine) flawedReply(ev *decode.Event, h *rpcrdma.Header) {
 	side := &m.sides[1-ev.Dir]
 	if c := side.calls[h.XID]; c != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// Choice: a connection is held to RFC 8166 unless it speaks the Connection Configuration Protocol, which
+// Choice: a connection is judged by RFC 8166 unless it uses the Connection Configuration Protocol, which
 // only RFC 5666 has.
 
 // msgP judges RDMA_MSGP.
@@ -23,8 +23,8 @@ func (m *rpcMachine) msgP(h *rpcrdma.Header) {
 	}
 }
 
-// done judges RDMA_DONE (RFC 5666 Section 3.4): the requester has no more use for the reply with this XID. It need not have
-// read all of it, when nobody waits for the call any more.
+// done judges RDMA_DONE (RFC 5666 Section 3.4): the requester does not need the reply with this XID any
+// more. It need not have read all of the reply if nobody waits for the call any more.
 func (m *rpcMachine) done(ev *decode.Event, h *rpcrdma.Header) {
 	m.invalidates(ev, nil)
 	if !m.old {
@@ -45,8 +45,8 @@ func (m *rpcMachine) done(ev *decode.Event, h *rpcrdma.Header) {
 	}
 }
 
-// replyReads judges the Read list of a reply. What it offers is the server's memory until RDMA_DONE, and is
-// kept as if the server had called.
+// replyReads judges the Read list of a reply. It offers memory of the server until RDMA_DONE, which is kept
+// as if the server had sent a call.
 func (m *rpcMachine) replyReads(ev *decode.Event, h *rpcrdma.Header) {
 	if !m.old {
 		m.violate("RPCRDMA-044", "%d segments", len(h.Read))
@@ -76,7 +76,7 @@ func (m *rpcMachine) ccpCall(ev *decode.Event) {
 	}
 }
 
-// ccpReply takes what the server says: the size of calls.
+// ccpReply takes the answer of the server: the size of calls.
 func (m *rpcMachine) ccpReply(ev *decode.Event, c *rpcCall) {
 	if c.prog != progCCP || c.proc != 1 || ev.RPC.Reply.Denied || ev.RPC.Reply.Accept != xdr.Success {
 		return

@@ -6,14 +6,14 @@ import (
 	"github.com/stag-rdma/stag/conformance/decode"
 )
 
-// callKey is what a retransmission has in common with the call before it.
+// callKey is what a retransmission has in common with the original call.
 type callKey struct {
 	client                netip.Addr
 	xid, prog, vers, proc uint32
 }
 
-// maxSent bounds the calls that a Judge remembers beyond their connections. A client whose connection is cut sends
-// again what waited: its last calls.
+// maxSent bounds the calls that a Judge remembers after their connections have ended. A client that loses
+// its connection sends again the calls that were waiting, which are its last ones.
 const maxSent = 1 << 14
 
 // sentCalls are the last calls that offered Read chunks, on whatever connection.
@@ -43,7 +43,8 @@ func (s *sentCalls) add(k callKey) (again bool) {
 	return again
 }
 
-// sentBefore notes a call, and whether its client has sent it before: over a connection that was cut, say.
+// sentBefore records a call, and whether its client has sent it before, perhaps over a connection that was
+// lost.
 func (m *rpcMachine) sentBefore(ev *decode.Event, c *rpcCall) {
 	if !c.known || len(c.lists.Read) == 0 {
 		return

@@ -17,7 +17,7 @@ const (
 	progCCP     = 100417
 )
 
-// binding says which items of a program may be reduced.
+// binding is which items of a program may be reduced.
 type binding uint8
 
 const (
@@ -42,11 +42,11 @@ func bindingOf(c *rpcCall) binding {
 	return bindingUnknown
 }
 
-// name returns what to call a call in a text.
+// name returns the name of a call for texts.
 func (c *rpcCall) name() string { return fmt.Sprintf("procedure %d/%d/%d", c.prog, c.progVers, c.proc) }
 
-// replyRoom judges whether the largest reply that NFSv3 can give has a place to go (RFC 8166 Section
-// 4.3.3), and whether the place for the data of READ is larger than these.
+// replyRoom judges whether there is room for the largest reply that NFSv3 can give (RFC 8166 Section 4.3.3),
+// and whether the room for the data of READ is larger than the data.
 func (m *rpcMachine) replyRoom(ev *decode.Event, c *rpcCall) {
 	limit := m.threshold(1 - ev.Dir)
 	if bindingOf(c) != bindingNFS3 || limit == 0 || c.gss {
@@ -57,7 +57,7 @@ func (m *rpcMachine) replyRoom(ev *decode.Event, c *rpcCall) {
 		return
 	}
 	if c.proc == procReadDir || c.proc == procReadDirPlus {
-		rest -= 1024 // what the binding adds for servers that overshoot
+		rest -= 1024 // what the binding adds for servers that exceed the limit
 	}
 	size := replyHeader + rest
 	for _, w := range c.lists.Write {
@@ -69,17 +69,17 @@ func (m *rpcMachine) replyRoom(ev *decode.Event, c *rpcCall) {
 		m.violate("RPCRDMA-039", "a Write chunk of %d octets for %d", room, item)
 	}
 	if size > limit && !c.lists.HasReply {
-		m.violate("RPCRDMA-043", "%s may be answered by %d octets, the inline threshold is %d", c.name(), size, limit)
+		m.violate("RPCRDMA-043", "the reply to %s may have %d octets, the inline threshold is %d", c.name(), size, limit)
 	}
 }
 
-// Procedures of NFSv3 that are not like the others.
+// Procedures of NFSv3 that need rules of their own.
 const (
 	procRead        = 6
 	procReadDir     = 16
 	procReadDirPlus = 17
 )
 
-// replyHeader is the least that stands in front of the results: the transport header, and the header of an
+// replyHeader is the least number of octets before the results: the transport header, and the header of an
 // accepted reply.
 const replyHeader = 28 + 24

@@ -8,7 +8,7 @@ import (
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
-// rpcCall is an RPC call that was seen, until some time behind its reply.
+// rpcCall is an RPC call that was seen. It is kept for some time after its reply.
 type rpcCall struct {
 	xid   uint32
 	frame int
@@ -25,7 +25,7 @@ type rpcCall struct {
 	again                bool // was sent before
 
 	memory []*memory // what the lists offer, in their order
-	nfs    nfsAsked  // what the replies of NFS are held against
+	nfs    nfsAsked  // what the replies of NFS are judged by
 	nfs4   compoundAsked
 }
 
@@ -37,10 +37,10 @@ const (
 	tooShort         // dropped without an answer
 	wrongVers        // ERR_VERS
 	wrongHeader      // ERR_CHUNK
-	unjudged         // none that is known: its header is not decoded
+	unjudged         // unknown: its header is not decoded
 )
 
-// use is what a segment of memory was offered for.
+// use is the purpose for which a segment of memory was offered.
 type use uint8
 
 const (
@@ -49,7 +49,7 @@ const (
 	forReply            // of the Reply chunk
 )
 
-// memory is a segment that a call offers, and which octets of it were moved.
+// memory is a segment that a call offers, and the octets of it that were moved.
 type memory struct {
 	chunks.Segment
 	use   use
@@ -62,7 +62,7 @@ func (m *memory) holds(to uint64, n int) bool {
 	return to >= m.Offset && to-m.Offset <= uint64(m.Length) && uint64(n) <= uint64(m.Length)-(to-m.Offset)
 }
 
-// offer makes the memory of a call's lists, which it keeps.
+// offer records the memory that the chunk lists of a call offer.
 func (c *rpcCall) offer(l *chunks.Lists) {
 	c.lists.Read = slices.Clone(l.Read)
 	for _, w := range l.Write {
@@ -106,7 +106,7 @@ func (c *rpcCall) pulled() bool {
 	return true
 }
 
-// offers reports whether a handle is among those of the call.
+// offers reports whether the call offers memory with this handle.
 func (c *rpcCall) offers(h chunks.Handle) bool {
 	return slices.ContainsFunc(c.memory, func(m *memory) bool { return m.Handle == h })
 }
@@ -134,7 +134,7 @@ const (
 	maxPulls  = 1 << 14
 )
 
-// add enters a call. The oldest go when there are too many.
+// add enters a call. If there are too many, the oldest are forgotten.
 func (s *rpcSide) add(c *rpcCall) {
 	if s.calls == nil {
 		s.calls, s.old = make(map[uint32]*rpcCall), make(map[uint32]*rpcCall)
@@ -155,7 +155,8 @@ func (s *rpcSide) add(c *rpcCall) {
 	s.trim()
 }
 
-// trim keeps the bounds. What is forgotten may yet be answered, or touched: rules that would wonder are silent then.
+// trim enforces the bounds. Forgotten calls may still be answered, and their memory touched: rules that
+// depend on them are silent then.
 func (s *rpcSide) trim() {
 	for s.held > maxMemory && len(s.fifo) > 0 {
 		s.bury(s.fifo[0])
@@ -172,7 +173,7 @@ func (s *rpcSide) trim() {
 	}
 }
 
-// answered moves a call from the ones that wait to the ones that were answered.
+// answered moves a call from those that wait to those that were answered.
 func (s *rpcSide) answered(c *rpcCall) {
 	delete(s.calls, c.xid)
 	for len(s.order) > 0 && !s.waits(s.order[0]) {
@@ -217,7 +218,7 @@ func (s *rpcSide) unindex(c *rpcCall) {
 // waits reports whether the call has not been answered.
 func (s *rpcSide) waits(c *rpcCall) bool { return s.calls[c.xid] == c }
 
-// readInProgress is a Read Request, and how far its Responses have come.
+// readInProgress is a Read Request, and how much of its Response has come.
 type readInProgress struct {
 	decode.ReadRequest
 	mem *memory // nil: not of a chunk

@@ -4,19 +4,19 @@ import "github.com/stag-rdma/stag/conformance/decode"
 
 // credits counts the calls of one direction against what was granted (RFC 8166 Section 3.3.1).
 //
-// A capture does not show when a grant reached the requester. So each grant, once seen, is held
-// to allow as many calls as it ever did: calls answered up to there, and the grant.
+// A capture does not show when a grant reached the requester. So a grant, once seen, is taken to allow as
+// many calls as it ever did: those answered up to there, plus the grant.
 //
-// An RDMA_DONE uses up a credit as well, until the next grant (RFC 5666 Section 3.3), but that one may
-// have reached the requester when it handed the RDMA_DONE over and no sooner left: it is not counted.
+// An RDMA_DONE uses up a credit as well, until the next grant (RFC 5666 Section 3.3). It is not counted,
+// since that grant may have reached the requester before the RDMA_DONE left.
 type credits struct {
 	sent, answered int
 	allowed        int // the largest of answered + grant at any reply
-	asked          int // the largest of what the calls under way asked for
-	granted        int // by the last reply, for the text
+	asked          int // the largest number that the calls in progress asked for
+	granted        int // granted by the last reply, for the text
 }
 
-// call takes a call that asks for so many credits.
+// call takes a call that asks for this many credits.
 func (m *rpcMachine) creditCall(dir decode.Dir, ask uint32) {
 	k := &m.sides[dir].credit
 	k.sent++

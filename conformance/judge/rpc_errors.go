@@ -32,8 +32,8 @@ func (m *rpcMachine) refusal(ev *decode.Event, h *rpcrdma.Header) {
 	m.closeCall(ev, c)
 }
 
-// fromRequester reports whether a message comes from a side that has sent calls and got none: an answer from it
-// answers nothing.
+// fromRequester reports whether a message comes from a side that has sent calls and received none: such a
+// side has nothing to answer.
 func (m *rpcMachine) fromRequester(ev *decode.Event, h *rpcrdma.Header) bool {
 	own, peer := &m.sides[ev.Dir], &m.sides[1-ev.Dir]
 	return peer.calls[h.XID] == nil && peer.old[h.XID] == nil && peer.credit.sent == 0 && own.credit.sent > 0

@@ -10,7 +10,7 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// header judges the form of a header. It returns nil when not even the fixed words are there.
+// header judges the form of a header. It returns nil if not even the fixed words are there.
 func (m *rpcMachine) header(ev *decode.Event, b []byte) (*rpcrdma.Header, flaw) {
 	h := ev.Header
 	if h == nil {
@@ -19,9 +19,9 @@ func (m *rpcMachine) header(ev *decode.Event, b []byte) (*rpcrdma.Header, flaw) 
 	}
 	bad, ok := errors.AsType[*rpcrdma.HeaderError](ev.Err)
 	if ok && h.Type == rpcrdma.MsgTypeError && len(b) == errChunkSize && b[errChunkSize-1] == byte(rpcrdma.ErrChunk) {
-		h.Err, ok = rpcrdma.ErrChunk, false // whole in any version: it has the call's
+		h.Err, ok = rpcrdma.ErrChunk, false // whole in any version: it has that of the call
 	}
-	if !ok && h.Size() > len(b) { // what is wrong with the segment has hidden what is wrong with the header
+	if !ok && h.Size() > len(b) { // the error in the segment hides the error in the header
 		m.doubt[ev.Dir] = true
 		return h, unjudged
 	}
@@ -47,13 +47,13 @@ func (m *rpcMachine) header(ev *decode.Event, b []byte) (*rpcrdma.Header, flaw) 
 		m.violate("RPCRDMA-004", "%v", err)
 	case errors.Is(err, xdr.ErrShort):
 		m.violate("RPCRDMA-005", "%v", err)
-	default: // more than the decoder takes: nobody's fault, but not to be judged
+	default: // more than the decoder accepts: no violation, but it cannot be judged
 		m.doubt[ev.Dir], fl = true, unjudged
 	}
 	return h, fl
 }
 
-// trailing judges what stands behind a header that is the whole message.
+// trailing judges octets after a header that is the whole message.
 func (m *rpcMachine) trailing(h *rpcrdma.Header, b []byte) {
 	if h.Type == rpcrdma.MsgTypeMsg || h.Type == rpcrdma.MsgTypeMsgP {
 		return
@@ -66,8 +66,9 @@ func (m *rpcMachine) trailing(h *rpcrdma.Header, b []byte) {
 // errChunkSize is the length of an RDMA_ERROR with ERR_CHUNK, octets.
 const errChunkSize = 20
 
-// version judges a version that is not 1. To try one is no fault: the responder says what it serves. To use one
-// again that was refused is, and so is a reply of another version than its call.
+// version judges a version that is not 1. Trying one is no violation: the responder says which it supports.
+// Using one again after it was refused is a violation, and so is a reply whose version differs from that of
+// its call.
 func (m *rpcMachine) version(ev *decode.Event, h *rpcrdma.Header) {
 	switch c := m.sides[1-ev.Dir].calls[h.XID]; {
 	case c != nil && c.vers != h.Vers:

@@ -31,7 +31,7 @@ func (m *rpcMachine) threshold(dir decode.Dir) int {
 	}
 }
 
-// private returns the private data of a side: without it the defaults (RFC 8797 Section 5).
+// private returns the private data of a side, or the defaults if it sent none (RFC 8797 Section 5).
 func (m *rpcMachine) private(dir decode.Dir) rpcrdma.PrivateData {
 	f := m.info.Reply
 	if dir == m.info.Initiator {
@@ -46,8 +46,8 @@ func (m *rpcMachine) private(dir decode.Dir) rpcrdma.PrivateData {
 // cmMagic begins the private data of RPC-over-RDMA (RFC 8797 Section 4).
 const cmMagic = 0xf6ab0e18
 
-// startup judges the private data of RPC-over-RDMA. Choice: at the beginning of the private data only; who
-// hides it further inside means it for nobody that looks as Linux does.
+// startup judges the private data of RPC-over-RDMA. Choice: only at the beginning of the private data, where
+// Linux looks for it.
 func (m *rpcMachine) startup(ev *decode.Event) {
 	b := ev.Startup.PrivateData
 	if len(b) < 4 || binary.BigEndian.Uint32(b) != cmMagic {
@@ -63,7 +63,7 @@ func (m *rpcMachine) startup(ev *decode.Event) {
 	}
 }
 
-// invalidates judges Send with Invalidate. c is the call that the Send answers, nil when it answers none.
+// invalidates judges Send with Invalidate. c is the call that the Send answers, nil if it answers none.
 func (m *rpcMachine) invalidates(ev *decode.Event, c *rpcCall) {
 	if !ev.RDMAP.Op.Invalidates() {
 		return

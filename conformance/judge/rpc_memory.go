@@ -30,10 +30,10 @@ func (m *rpcMachine) readRequest(ev *decode.Event) {
 	*q = append(*q, r)
 }
 
-// readResponse takes note of what was read. The side that sends it owns the memory; Responses come
-// in the order of the Requests (RFC 5040 Section 5.5).
+// readResponse records what was read. The side that sends it owns the memory; Responses come in the order of
+// the Requests (RFC 5040 Section 5.5).
 func (m *rpcMachine) readResponse(ev *decode.Event) {
-	m.rpcOf(ev) // a call that is whole now
+	m.rpcOf(ev) // this completes the call
 	q := &m.sides[ev.Dir].reads
 	if len(*q) == 0 {
 		return
@@ -50,8 +50,8 @@ func (m *rpcMachine) readResponse(ev *decode.Event) {
 	r.mem.moved.add(at, at+n)
 }
 
-// touch judges access to n octets of the peer's memory, and returns the memory, nil when it is
-// not a chunk of a call that waits.
+// touch judges access to n octets of the peer's memory, and returns the memory, nil if it is not in a chunk
+// of a call that waits.
 func (m *rpcMachine) touch(ev *decode.Event, tag ddp.STag, to uint64, n int, reading bool) *memory {
 	side := &m.sides[1-ev.Dir]
 	var late, wrong *memory
@@ -67,7 +67,7 @@ func (m *rpcMachine) touch(ev *decode.Event, tag ddp.STag, to uint64, n int, rea
 		}
 	}
 	if m.found > 0 || m.blind() || side.forgot {
-		return nil // a lower layer has said so, or it is not known
+		return nil // a lower layer has reported it, or the memory is unknown
 	}
 	what, rule := "RDMA Write", "RPCRDMA-050"
 	if reading {
@@ -75,14 +75,14 @@ func (m *rpcMachine) touch(ev *decode.Event, tag ddp.STag, to uint64, n int, rea
 	}
 	switch {
 	case wrong != nil:
-		m.violate("RPCRDMA-054", "%s of %d octets at %v %#x, a chunk for the opposite of the call in frame %d", what, n, tag, to, wrong.call.frame)
+		m.violate("RPCRDMA-054", "%s of %d octets at %v %#x, which the call in frame %d offers for the opposite", what, n, tag, to, wrong.call.frame)
 	case late != nil:
-		m.violate("RPCRDMA-052", "%s of %d octets at %v %#x, a chunk of the call in frame %d, which was answered", what, n, tag, to, late.call.frame)
+		m.violate("RPCRDMA-052", "%s of %d octets at %v %#x, a chunk of the call in frame %d, which was answered before", what, n, tag, to, late.call.frame)
 	default:
 		m.violate(rule, "%s of %d octets at %v %#x, which no waiting call offers", what, n, tag, to)
 	}
 	return nil
 }
 
-// offersSTag reports whether the call offers memory by the name of tag.
+// offersSTag reports whether the call offers memory under tag.
 func (c *rpcCall) offersSTag(tag ddp.STag) bool { return c.offers(chunks.Handle(tag)) }

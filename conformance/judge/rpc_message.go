@@ -13,7 +13,7 @@ func (m *rpcMachine) rpcCall(ev *decode.Event, c *rpcCall) {
 	r := ev.RPC
 	if r.Call == nil {
 		m.badCall(r)
-		// A wrong rpcvers has an answer of its own; other headers are no decodable call.
+		// A wrong rpcvers has its own answer; a call with any other bad header is not decodable.
 		if c.wrongRPC = r.Err == nil; !c.wrongRPC {
 			c.flaw = wrongHeader
 		}
@@ -112,7 +112,7 @@ func (m *rpcMachine) badReply(r *decode.RPC) {
 	}
 }
 
-// verdict judges what a reply says about its call.
+// verdict judges a reply that refuses its call.
 func (m *rpcMachine) verdict(r *decode.RPC, c *rpcCall) {
 	h := r.Reply
 	inRange := func(v uint32) bool { return h.Low > h.High || h.Low <= v && v <= h.High }
@@ -130,13 +130,13 @@ func (m *rpcMachine) verdict(r *decode.RPC, c *rpcCall) {
 	}
 }
 
-// replyEnd judges that a refusal ends behind its header. It reports whether there are results.
+// replyEnd judges whether a refusal ends after its header. It reports whether there are results.
 func (m *rpcMachine) replyEnd(r *decode.RPC) bool {
 	if !r.Reply.Denied && r.Reply.Accept == xdr.Success {
 		return true
 	}
 	if n := len(r.Body); n > 0 {
-		m.violate("RPC-013", "%d octets behind a refusal", n)
+		m.violate("RPC-013", "%d octets after a refusal", n)
 	}
 	return false
 }

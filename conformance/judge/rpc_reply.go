@@ -9,7 +9,7 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// reply judges a reply with a usable header; b is what came behind it.
+// reply judges a reply with a usable header; b is what came after it.
 func (m *rpcMachine) reply(ev *decode.Event, h *rpcrdma.Header, b []byte) {
 	c := m.answers(ev, h)
 	if !m.replyPayload(h, b) || c == nil || c.flaw == unjudged {
@@ -35,11 +35,11 @@ func (m *rpcMachine) reply(ev *decode.Event, h *rpcrdma.Header, b []byte) {
 	m.closeCall(ev, c)
 }
 
-// answers returns the call that a reply or an RDMA_ERROR answers, nil when there is none.
+// answers returns the call that a reply or an RDMA_ERROR answers, nil if there is none.
 func (m *rpcMachine) answers(ev *decode.Event, h *rpcrdma.Header) *rpcCall {
 	side := &m.sides[1-ev.Dir]
 	if c := side.calls[h.XID]; c != nil {
-		if c.flaw != tooShort { // else it was written off when it was sent
+		if c.flaw != tooShort { // otherwise it was written off when it was sent
 			m.creditReply(1-ev.Dir, h.Credit)
 		}
 		return c
@@ -76,8 +76,8 @@ func (m *rpcMachine) replyPayload(h *rpcrdma.Header, b []byte) bool {
 	return m.message(h, b)
 }
 
-// returned judges the chunks of a reply against those of its call. It reports whether they can be
-// looked into.
+// returned judges the chunks of a reply against those of its call. It reports whether their contents can be
+// judged.
 func (m *rpcMachine) returned(h *rpcrdma.Header, c *rpcCall) bool {
 	ok := c.flaw == sound
 	if len(h.Write) != len(c.lists.Write) && !(m.old && len(h.Write) == 0) {
@@ -102,7 +102,7 @@ func (m *rpcMachine) returned(h *rpcrdma.Header, c *rpcCall) bool {
 	return ok
 }
 
-// returnedChunk judges a chunk that came back.
+// returnedChunk judges a returned chunk.
 func (m *rpcMachine) returnedChunk(offered, got chunks.WriteChunk) bool {
 	if len(got) != len(offered) {
 		m.violate("RPCRDMA-031", "%d segments of %d", len(got), len(offered))
@@ -116,7 +116,7 @@ func (m *rpcMachine) returnedChunk(offered, got chunks.WriteChunk) bool {
 			m.violate("RPCRDMA-031", "segment %d is %v at %#x, was %v at %#x", i+1, g.Handle, g.Offset, o.Handle, o.Offset)
 			return false
 		case g.Length > o.Length:
-			m.violate("RPCRDMA-032", "segment %d has %d octets, was offered with %d", i+1, g.Length, o.Length)
+			m.violate("RPCRDMA-032", "segment %d has %d octets, offered with %d", i+1, g.Length, o.Length)
 			return false
 		case short && g.Length > 0:
 			m.violate("RPCRDMA-033", "segment %d has %d octets, the one before it is not full", i+1, g.Length)
@@ -127,7 +127,7 @@ func (m *rpcMachine) returnedChunk(offered, got chunks.WriteChunk) bool {
 	return true
 }
 
-// placed judges whether what a reply returns as written was written before it.
+// placed judges whether the octets that a reply returns as written were written before it.
 func (m *rpcMachine) placed(h *rpcrdma.Header, c *rpcCall) {
 	if m.blind() {
 		return
@@ -149,8 +149,8 @@ func (m *rpcMachine) placedChunk(got chunks.WriteChunk, mem []*memory) {
 	}
 }
 
-// tooLarge judges a reply whose segments have more octets than are decoded. Those of its call have not, so they are
-// others.
+// tooLarge judges a reply whose segments have more octets than are decoded. The segments of its call do not,
+// so they differ.
 func (m *rpcMachine) tooLarge(ev *decode.Event, c *rpcCall) {
 	bad, ok := errors.AsType[*xdr.DecodeError](ev.Err)
 	switch {
@@ -158,6 +158,6 @@ func (m *rpcMachine) tooLarge(ev *decode.Event, c *rpcCall) {
 	case bad.Field == "read list":
 		m.violate("RPCRDMA-044", "more than 1 GiB in it")
 	default:
-		m.violate("RPCRDMA-032", "segments of more than 1 GiB, were offered with fewer octets")
+		m.violate("RPCRDMA-032", "segments of more than 1 GiB, offered with fewer octets")
 	}
 }

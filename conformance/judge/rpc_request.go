@@ -10,7 +10,7 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// call judges a call with a usable header; b is what came behind it.
+// call judges a call with a usable header; b is what came after it.
 func (m *rpcMachine) call(ev *decode.Event, h *rpcrdma.Header, b []byte) {
 	side := &m.sides[ev.Dir]
 	if c := side.calls[h.XID]; c != nil && !m.blind() {
@@ -71,7 +71,7 @@ func (m *rpcMachine) message(h *rpcrdma.Header, b []byte) bool {
 	return false
 }
 
-// positions judges the Read list of a call whose inline octets are so many.
+// positions judges the Read list of a call with this many inline octets.
 func (m *rpcMachine) positions(h *rpcrdma.Header, inline int) flaw {
 	for i, s := range h.Read {
 		switch {
@@ -82,7 +82,7 @@ func (m *rpcMachine) positions(h *rpcrdma.Header, inline int) flaw {
 			m.violate("RPCRDMA-022", "Position 0 in %v", h.Type)
 			return wrongHeader
 		case i > 0 && s.Position < h.Read[i-1].Position:
-			m.violate("RPCRDMA-021", "Position %d behind %d", s.Position, h.Read[i-1].Position)
+			m.violate("RPCRDMA-021", "Position %d after %d", s.Position, h.Read[i-1].Position)
 			return sound
 		}
 	}
@@ -108,8 +108,8 @@ func (m *rpcMachine) positions(h *rpcrdma.Header, inline int) flaw {
 	return wrongHeader
 }
 
-// reduced judges what a call has taken out of its message. b is what was left of it in the Send, nil for a long call;
-// the arguments in ev may be whole or not.
+// reduced judges the arguments that a call has moved to Read chunks. b is what is left of the message in the
+// Send, nil for a long call; the arguments in ev may be whole or not.
 func (m *rpcMachine) reduced(ev *decode.Event, c *rpcCall, b []byte) {
 	at := -1
 	for i, s := range c.lists.Read {
@@ -152,8 +152,8 @@ func eligible(r *decode.RPC, c *rpcCall, at int) bool {
 	}
 }
 
-// chunkLength judges the length of a Read chunk against the count in front of it, which stays inline (RFC 8166
-// Section 3.4.5.2).
+// chunkLength judges the length of a Read chunk against the count word before it, which stays inline (RFC
+// 8166 Section 3.4.5.2).
 func (m *rpcMachine) chunkLength(c *rpcCall, b []byte, ch chunks.Placed) {
 	at := -1
 	for _, s := range m.layout.Inline {
@@ -169,7 +169,7 @@ func (m *rpcMachine) chunkLength(c *rpcCall, b []byte, ch chunks.Placed) {
 	case int64(ch.Len) == (n+3)&^3:
 		m.violate("RPCRDMA-026", "Read chunk of %d octets for an item of %d", ch.Len, n)
 	default:
-		c.wrongArgs = true // they will not decode
+		c.wrongArgs = true // the arguments will not decode
 		m.violate("RPCRDMA-025", "Read chunk of %d octets for an item of %d", ch.Len, n)
 	}
 }

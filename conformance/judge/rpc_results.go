@@ -7,7 +7,7 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// results judges what a reply has taken out of its message against the upper-layer binding (RFC 8166
+// results judges the results that a reply has moved to Write chunks by the upper-layer binding (RFC 8166
 // Section 6, RFC 8267 Section 4).
 func (m *rpcMachine) results(ev *decode.Event, h *rpcrdma.Header, c *rpcCall) {
 	var written uint64
@@ -35,7 +35,7 @@ func (m *rpcMachine) results(ev *decode.Event, h *rpcrdma.Header, c *rpcCall) {
 		m.violate("RPCRDMA-036", "%d octets in a Write chunk, and no eligible result", written)
 	case !found || c.gss:
 	case written == 0 && count > 0 && offered > 0:
-		m.violate("RPCRDMA-035", "a result of %d octets inline, although a Write chunk of %d was there", count, offered)
+		m.violate("RPCRDMA-035", "a result of %d octets inline, although there was a Write chunk of %d", count, offered)
 	case written == 0 || written == count:
 	case written == (count+3)&^3:
 		m.violate("RPCRDMA-038", "%d octets in the Write chunk for a result of %d", written, count)
@@ -44,15 +44,16 @@ func (m *rpcMachine) results(ev *decode.Event, h *rpcrdma.Header, c *rpcCall) {
 	}
 }
 
-// wasPulled judges whether a responder has read the call that it answers. Choice: that a call was executed shows when it
-// came as a whole by RDMA Read, or when it is a WRITE or SYMLINK that was done; other calls may be refused before anything
-// is read, and one that was sent before may be answered from a duplicate request cache, which has read it then.
+// wasPulled judges whether a responder has read the call that it answers. Choice: a call must have been read
+// if all of it came by RDMA Read, or if it is a WRITE or SYMLINK that succeeded. Other calls may be refused
+// before anything is read, and a call that was sent before may be answered from a duplicate request cache,
+// which read it the first time.
 func (m *rpcMachine) wasPulled(ev *decode.Event, h *rpcrdma.Header, c *rpcCall) {
 	if m.blind() || len(c.lists.Read) == 0 || c.flaw != sound || c.pulled() {
 		return
 	}
 	done := ev.RPC != nil && ev.RPC.Reply != nil && ev.RPC.Reply.Accept == xdr.Success && !ev.RPC.Reply.Denied
 	if c.typ == rpcrdma.MsgTypeNoMsg || done && !c.again && bindingOf(c) == bindingNFS3 && ev.RPC.StatusCode == 0 {
-		m.violate("RPCRDMA-053", "%v to the call in frame %d, whose Read chunks were not read to the end", h.Type, c.frame)
+		m.violate("RPCRDMA-053", "%v to the call in frame %d, whose Read chunks were not all read", h.Type, c.frame)
 	}
 }

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// Level is how strongly the document demands what a rule says, in the words of RFC 2119.
+// Level is how strongly the document demands the rule, in the words of RFC 2119.
 type Level uint8
 
 const (
-	Must   Level = iota // MUST, REQUIRED, SHALL, or a format that has no other reading
+	Must   Level = iota // MUST, REQUIRED, SHALL, or a format that leaves no choice
 	Should              // SHOULD, RECOMMENDED
 )
 
@@ -22,9 +22,10 @@ type Severity uint8
 const (
 	// Error: the peer may, or must, refuse it.
 	Error Severity = iota
-	// Warning: wrong, but the peer is told not to look (reserved bits, padding), or can live with it.
+	// Warning: wrong, but the RFC tells the peer to ignore it (reserved bits, padding), or the peer can live
+	// with it.
 	Warning
-	// Note: worth knowing; a report with notes alone is clean.
+	// Note: worth knowing; a report that has only notes is clean.
 	Note
 )
 
@@ -37,17 +38,17 @@ type Rule struct {
 	Source   string // "RFC 5041 Section 5.3"
 	Level    Level
 	Severity Severity
-	Text     string // one sentence: what has to be
-	Spec     string // where our documents say it, document and section: "ddp 3"
+	Text     string // one sentence: what must hold
+	Spec     string // where our documents have it, document and section: "ddp 3"
 }
 
-// Layer returns what is before the number: "DDP".
+// Layer returns the part before the number: "DDP".
 func (r *Rule) Layer() string {
 	layer, _, _ := strings.Cut(r.ID, "-")
 	return layer
 }
 
-// tables are the rules of each layer, from below.
+// tables are the rules of each layer, lowest first.
 var tables = [][]*Rule{mpaRules, ddpRules, rdmapRules, rpcrdmaRules, rpcRules, nfsRules, commitRules}
 
 var (
@@ -63,8 +64,8 @@ func index(rules []*Rule) map[string]*Rule {
 	return m
 }
 
-// Rules returns all rules, those of the lowest layer first, in the order of their numbers. They must
-// not be changed.
+// Rules returns all rules, those of the lowest layer first, in the order of their numbers. The caller must
+// not change them.
 func Rules() []*Rule { return slices.Clone(allRules) }
 
 // Find returns the rule with an ID.

@@ -10,9 +10,9 @@ var ddpRules = []*Rule{
 	{"DDP-006", "RFC 5041 Section 5.2", Must, Error, "All segments of an untagged message have its MSN.", "ddp 3"},
 	{"DDP-007", "RFC 5041 Section 5.2", Should, Error, "MO of a segment is the number of octets of the message in the segments before it.", "ddp 2"},
 	{"DDP-008", "RFC 5041 Section 5.2", Must, Error, "The octets reserved for the ULP, the STag and the queue are the same in all segments of a message.", "ddp 1.3"},
-	{"DDP-009", "RFC 5041 Section 5.2", Should, Error, "TO of a segment is behind the octets of the segment before it.", "ddp 2"},
-	{"DDP-010", "RFC 5041 Section 5.2", Must, Error, "TO and the payload's length do not pass 2^64.", "ddp 5"},
+	{"DDP-009", "RFC 5041 Section 5.2", Should, Error, "TO of a segment continues the segment before it.", "ddp 2"},
+	{"DDP-010", "RFC 5041 Section 5.2", Must, Error, "TO plus the length of the payload does not exceed 2^64.", "ddp 5"},
 	{"DDP-011", "RFC 5041 Section 5.3", Must, Error, "A message is sent to its L segment before the next of its kind begins.", "ddp 2"},
-	{"DDP-012", "RFC 5041 Section 6.2", Must, Warning, "A stream that ends gracefully ends behind the L segment of its last message.", "ddp 7"},
+	{"DDP-012", "RFC 5041 Section 6.2", Must, Warning, "A stream that ends gracefully ends after the L segment of its last message.", "ddp 7"},
 	{"DDP-013", "RFC 5041 Section 5.2", Must, Error, "A message has fewer than 2^32 octets.", "ddp 2"},
 }

@@ -15,7 +15,7 @@ var nfsRules = []*Rule{
 	{"NFS-021", "RFC 1813 Section 3.3.6", Must, Error, "READ returns no more octets than asked.", "rpc-nfs3 6.2"},
 	{"NFS-022", "RFC 1813 Section 3.3.6", Must, Warning, "eof of READ is true exactly when the octets reach the size in the attributes.", "rpc-nfs3 6.2"},
 	{"NFS-030", "RFC 1813 Section 3.3.16", Must, Warning, "The results of READDIR and READDIRPLUS are not larger than count and maxcount.", "rpc-nfs3 6.2"},
-	{"NFS-031", "RFC 1813 Section 3.3.16", Must, Warning, "A listing that begins, with cookie 0, has verifier 0.", "rpc-nfs3 6.2"},
+	{"NFS-031", "RFC 1813 Section 3.3.16", Must, Warning, "A listing that begins (with cookie 0) has verifier 0.", "rpc-nfs3 6.2"},
 	{"NFS-032", "RFC 1813 Section 3.3.16", Must, Error, "The names of a listing are not empty and hold neither / nor NUL.", "rpc-nfs3 6.2"},
 	{"NFS-040", "RFC 1813 Section 3.3.4", Must, Error, "ACCESS grants nothing that was not asked for.", "rpc-nfs3 6.2"},
 	{"NFS-041", "RFC 1813 Section 3.3.4", Must, Warning, "ACCESS asks for the six rights that are defined.", "rpc-nfs3 5"},
@@ -23,7 +23,7 @@ var nfsRules = []*Rule{
 	{"NFS-043", "RFC 1813 Section 3.2", Should, Note, "The names of a call are not empty and hold neither / nor NUL.", "rpc-nfs3 6.2"},
 	{"NFS-045", "RFC 1813 Section 3.3.19", Should, Warning, "Preferred sizes of FSINFO are not larger than the largest.", "rpc-nfs3 6.2"},
 	{"NFS-046", "RFC 1813 Section 3.3.19", Should, Warning, "READ and WRITE ask for no more than rtmax and wtmax of FSINFO.", "rpc-nfs3 6.2"},
-	{"NFS-050", "RFC 8881 Section 16.2.3", Must, Error, "The results of a COMPOUND are those of its operations, in their order, up to the first that failed.", "nfs4 1"},
+	{"NFS-050", "RFC 8881 Section 16.2.3", Must, Error, "The results of a COMPOUND are those of its operations, in order, up to the first that failed.", "nfs4 1"},
 	{"NFS-051", "RFC 8881 Section 16.2.3", Must, Error, "A COMPOUND ends with the operation that fails, and has the status of its last operation.", "nfs4 1"},
-	{"NFS-052", "RFC 8881 Section 16.2.3", Must, Error, "The tag of a COMPOUND comes back.", "nfs4 1"},
+	{"NFS-052", "RFC 8881 Section 16.2.3", Must, Error, "The reply to a COMPOUND has the tag of the call.", "nfs4 1"},
 }

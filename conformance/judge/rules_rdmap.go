@@ -43,7 +43,7 @@ var rdmapRules = []*Rule{
 	{"RDMAP-052", "RFC 5040 Section 4.8, RFC 6580 Section 3.1", Must, Error, "Layer, error type and error code of a Terminate are registered.", "rdmap 4.1"},
 	{"RDMAP-053", "RFC 5040 Section 4.8", Must, Warning, "The reserved bits of a Terminate are 0.", "rdmap 4.1"},
 	{"RDMAP-054", "RFC 5040 Section 4.8", Must, Error, "A Terminate holds the parts that its M, D and R bits announce, and no others.", "rdmap 4.1"},
-	{"RDMAP-055", "RFC 5040 Section 7.1, RFC 7306 Section 8.1", Should, Warning, "M, D and R are set as the kind of error has it.", "rdmap 4.3"},
+	{"RDMAP-055", "RFC 5040 Section 7.1, RFC 7306 Section 8.1", Should, Warning, "M, D and R are set as the kind of error demands.", "rdmap 4.3"},
 	{"RDMAP-056", "RFC 5040 Section 4.8", Must, Error, "The DDP header in a Terminate is one that the peer has sent.", "rdmap 4.1"},
 	{"RDMAP-057", "RFC 5040 Section 4.8", Must, Note, "The DDP Segment Length in a Terminate is the length of the segment whose header it has.", "rdmap 4.1"},
 	{"RDMAP-058", "RFC 5040 Section 5.4", Must, Error, "A Terminate is not answered by a Terminate.", "rdmap 4.4"},

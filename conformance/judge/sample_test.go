@@ -27,7 +27,7 @@ func TestSamples(t *testing.T) {
 		return
 	}
 	if lines.String() != samples {
-		t.Error("samples.txt is not what the twins are accused of: run this test with -update")
+		t.Error("samples.txt is not what the judge reports of the twins: run this test with -update")
 	}
 }
 

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// Sentence is a sentence of one of our documents, in our words, and what judges it.
+// Sentence is a sentence of one of our documents, in our words, and the rules that judge it.
 type Sentence struct {
 	Section string   `json:"section"`
 	Says    string   `json:"says"`
-	Rules   []string `json:"rules,omitempty"`  // IDs; none when a trace cannot show it
+	Rules   []string `json:"rules,omitempty"`  // IDs; none if a trace cannot show it
 	Reason  string   `json:"reason,omitempty"` // why there is no rule
 }
 
@@ -36,8 +36,7 @@ func Documents() []string {
 	return names
 }
 
-// Sentences returns the sentences of a document, in its order; none if there is no such
-// document.
+// Sentences returns the sentences of a document, in order; none if there is no such document.
 func Sentences(document string) (all []Sentence) {
 	b, err := sentenceFiles.ReadFile("sentences/" + document + ".txt")
 	if err != nil {

@@ -5,8 +5,8 @@ import "slices"
 // spans is a set of octets, as ascending half-open intervals that do not touch.
 type spans [][2]uint64
 
-// maxSpans bounds a set. Octets that come in more pieces, out of order, are taken as there: a judge
-// that has lost count does not accuse.
+// maxSpans bounds a set. Octets that come out of order in more pieces are taken to be there: a judge that
+// has lost count reports nothing.
 const maxSpans = 64
 
 // add adds [from, to).

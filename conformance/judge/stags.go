@@ -7,11 +7,11 @@ import (
 	"github.com/stag-rdma/stag/rdmap/ddp"
 )
 
-// stags judges the life of STags as far as remote invalidation shows it (RFC 5040 Section 5.3): from
-// a Send with Invalidate on, until its owner may have advertised it again, nobody uses the STag.
+// stags judges the life of STags as far as remote invalidation shows it (RFC 5040 Section 5.3): after a Send
+// with Invalidate nobody uses the STag until its owner may have advertised it again.
 //
-// What an upper layer advertises is seen for RPC-over-RDMA. Above other connections every message of the
-// owner may advertise anything, so it ends what is known about the owner's STags.
+// Only for RPC-over-RDMA is it known what the upper layer advertises. On other connections every message of
+// the owner may advertise anything, so it ends what is known about the owner's STags.
 type stags struct {
 	*conn
 	dead [2]tags // by the direction of the owner
@@ -20,7 +20,7 @@ type stags struct {
 // tags is a bounded set of STags, with the packets that invalidated them.
 type tags struct {
 	at    map[ddp.STag]int
-	order []ddp.STag // oldest first; may hold some that are gone from at
+	order []ddp.STag // oldest first; may hold some that at no longer has
 }
 
 func (m *stags) event(ev *decode.Event) {
@@ -63,7 +63,7 @@ func (m *stags) used(ev *decode.Event, tag ddp.STag) {
 	}
 }
 
-// advertise takes note of the sender's own STags that a message brings back to life.
+// advertise records the sender's own STags that a message makes valid again.
 func (m *stags) advertise(ev *decode.Event) {
 	own := &m.dead[ev.Dir]
 	if len(own.at) == 0 {
@@ -80,7 +80,7 @@ func (m *stags) advertise(ev *decode.Event) {
 	}
 }
 
-// listed takes the STags out that chunk lists advertise.
+// listed removes the STags that chunk lists advertise.
 func (t *tags) listed(l *chunks.Lists) {
 	for _, s := range l.Read {
 		delete(t.at, ddp.STag(s.Handle))
@@ -104,7 +104,7 @@ func (m *stags) invalidate(ev *decode.Event) {
 	t.add(tag, ev.Frame, m.j.opt.MaxSTags)
 }
 
-// add puts an STag in; the oldest goes when there are more than limit.
+// add enters an STag; if there are more than limit, the oldest is forgotten.
 func (t *tags) add(tag ddp.STag, frame, limit int) {
 	if t.at == nil {
 		t.at = make(map[ddp.STag]int)

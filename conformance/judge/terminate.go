@@ -9,14 +9,14 @@ import (
 	"github.com/stag-rdma/stag/rdmap/ddp"
 )
 
-// terminates judges Terminate messages: their form, what they quote, and what may come behind one
+// terminates judges Terminate messages: their form, what they quote, and what may come after one
 // (RFC 5040 Sections 4.8, 5.4 and 7).
 type terminates struct {
 	*conn
-	behind [2]bool // something behind a Terminate was reported
-	sent   [2]headerRing
-	badCRC [2]bool // this direction has sent an FPDU with a bad CRC
-	badMkr [2]bool // or with a bad marker
+	followed [2]bool // an FPDU after a Terminate was reported
+	sent     [2]headerRing
+	badCRC   [2]bool // this direction has sent an FPDU with a bad CRC
+	badMkr   [2]bool // or with a bad marker
 }
 
 func (m *terminates) event(ev *decode.Event) {
@@ -24,9 +24,9 @@ func (m *terminates) event(ev *decode.Event) {
 		return
 	}
 	if m.term[ev.Dir] {
-		if !m.behind[ev.Dir] {
-			m.behind[ev.Dir] = true
-			m.violate("RDMAP-050", "an FPDU behind the Terminate")
+		if !m.followed[ev.Dir] {
+			m.followed[ev.Dir] = true
+			m.violate("RDMAP-050", "an FPDU after the Terminate")
 		}
 		return
 	}
@@ -51,7 +51,7 @@ const (
 	ctlR control = 1 << 13
 	// ctlSiw is where Linux siw on little-endian machines has M, D and R.
 	ctlSiw control = 0x7 << 8
-	// ctlReserved has to be 0.
+	// ctlReserved must be 0.
 	ctlReserved control = 0x1fff
 )
 
@@ -77,8 +77,8 @@ func (m *terminates) terminate(ev *decode.Event) {
 	m.quoted(ev, &t)
 }
 
-// siw reports whether a Terminate makes sense only in the layout of Linux siw: flags in its place, or
-// a code that has no meaning, or an impossible one, unless layer and type are exchanged.
+// siw reports whether a Terminate makes sense only in the layout of Linux siw: it has flags in siw's place,
+// or its code is undefined or impossible unless layer and type are exchanged.
 func (m *terminates) siw(ev *decode.Event, ctl control, t *rdmap.Terminate) bool {
 	if ctl&ctlSiw != 0 && ctl&(ctlM|ctlD|ctlR) == 0 {
 		return true
@@ -106,7 +106,7 @@ func (m *terminates) word(ev *decode.Event, ctl control, t *rdmap.Terminate) {
 	}
 }
 
-// parts judges whether what is announced is there, and whether the right parts are announced.
+// parts judges whether the announced parts are there, and whether the right parts are announced.
 func (m *terminates) parts(b []byte, ctl control, t *rdmap.Terminate, err error) {
 	m.announced(b, ctl, err)
 	want, known := partsOf(t)
@@ -115,8 +115,8 @@ func (m *terminates) parts(b []byte, ctl control, t *rdmap.Terminate, err error)
 	}
 }
 
-// announced judges the length. Parts that are absent may be left out or be zero (RFC 5040 says
-// the one in Section 4.8 and the other in Section 7.1).
+// announced judges the length. Absent parts may be left out or be zero (RFC 5040 says one in Section 4.8 and
+// the other in Section 7.1).
 func (m *terminates) announced(b []byte, ctl control, err error) {
 	if err != nil || ctl&ctlR != 0 && ctl&ctlD == 0 {
 		m.accuse("RDMAP-054", "%d octets, M, D, R are %03b", len(b), ctl&(ctlM|ctlD|ctlR)>>13)
@@ -134,7 +134,7 @@ func (m *terminates) announced(b []byte, ctl control, err error) {
 	}
 	for i := n; i < len(b); i++ {
 		if b[i] != 0 {
-			m.accuse("RDMAP-054", "%d octets behind the parts that M, D, R = %03b announce", len(b)-n, ctl&(ctlM|ctlD|ctlR)>>13)
+			m.accuse("RDMAP-054", "%d octets after the parts that M, D, R = %03b announce", len(b)-n, ctl&(ctlM|ctlD|ctlR)>>13)
 			return
 		}
 	}
@@ -148,12 +148,13 @@ func headerLen(b []byte) int {
 	return ddp.UntaggedLen
 }
 
-// partsOf returns which of M, D, R an error has set (RFC 5040 Section 7.1, RFC 7306 Section 8.1), if the documents say so.
+// partsOf returns which of M, D, R an error sets (RFC 5040 Section 7.1, RFC 7306 Section 8.1), if the
+// documents say so.
 func partsOf(t *rdmap.Terminate) (want control, known bool) {
 	switch {
 	case t.Code.Layer == rdmap.LayerMPA, t.Code.EType == 0:
 		return 0, t.Code.Layer == rdmap.LayerMPA || t.Code.Layer == rdmap.LayerRDMAP
-	case t.DDP == nil: // the header may not have been there
+	case t.DDP == nil: // the header may have been missing
 		return 0, false
 	case t.Code.Layer == rdmap.LayerRDMAP && t.Code.EType == 1 && t.DDP[1]&0x0f == uint8(rdmap.OpReadRequest):
 		return ctlM | ctlD | ctlR, true
@@ -162,7 +163,7 @@ func partsOf(t *rdmap.Terminate) (want control, known bool) {
 	}
 }
 
-// quoted judges the DDP header that a Terminate shows.
+// quoted judges the DDP header that a Terminate quotes.
 func (m *terminates) quoted(ev *decode.Event, t *rdmap.Terminate) {
 	peer := 1 - ev.Dir
 	if t.DDP == nil {
@@ -177,7 +178,7 @@ func (m *terminates) quoted(ev *decode.Event, t *rdmap.Terminate) {
 	case !found && all && !m.doubt[peer]:
 		m.violate("RDMAP-056", "header %x", t.DDP)
 	case found && n != int(t.SegLen):
-		m.violate("RDMAP-057", "length %d of a segment of %d octets", t.SegLen, n)
+		m.violate("RDMAP-057", "length %d for a segment of %d octets", t.SegLen, n)
 	}
 }
 

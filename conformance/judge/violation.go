@@ -12,7 +12,7 @@ type Violation struct {
 	Rule   *Rule
 	Conn   *decode.ConnInfo // the decoder's; complete once the capture has been read
 	Dir    decode.Dir       // who broke the rule
-	Frame  int              // packet that shows it, from 1; the last one for what shows at the end only
+	Frame  int              // packet that shows it, from 1; the last one for violations that show only at the end
 	Time   time.Time        // of that packet
 	Offset uint64           // of the event's first octet in the stream of Dir
 	Detail string           // what was found, and what was expected

@@ -133,7 +133,7 @@ func (c *client) abort() {
 	}
 }
 
-// ask exchanges one message on the control connection. A server that closes behind its
+// ask exchanges one message on the control connection. A server that closes after its
 // last answer may be faster than our Send returns: an answer that is there counts.
 func (c *client) ask(ctx context.Context, p []byte) ([]byte, error) {
 	sent := c.control.Send(ctx, p)

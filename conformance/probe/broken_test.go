@@ -37,10 +37,10 @@ func TestBroken(t *testing.T) {
 		{"reads where it likes", &fake{bad: func(_ *fake, c *fakeConn) {
 			_ = c.SendSegment(c.Untagged(1, ddp.QNRequest), make([]byte, 28))
 		}}, "^header/msgp$", "it read 0 octets at 0x0 of STag 0x0, which nobody has offered", false},
-		{"serves no more behind a refusal", &fake{bad: func(_ *fake, c *fakeConn) {
+		{"serves no more after a refusal", &fake{bad: func(_ *fake, c *fakeConn) {
 			c.refuse(32)
 			c.deaf = true
-		}}, "^header/msgp$", "the call behind it on the same connection was not answered", false},
+		}}, "^header/msgp$", "the call after it on the same connection was not answered", false},
 		{"grants no credit", &fake{bad: func(_ *fake, c *fakeConn) { c.refuse(0) }}, "^header/msgp$", "grants no credit", false},
 		{"answers twice", &fake{bad: func(_ *fake, c *fakeConn) { c.refuse(32); c.refuse(32) }}, "^header/msgp$", "a second answer", false},
 		{"executes what it has not read", &fake{bad: func(_ *fake, c *fakeConn) { c.reply(c.xid) }}, "^chunks/bad-stag$", "answered SUCCESS", false},

@@ -14,7 +14,7 @@
 //	fails      anything else: another answer, silence, memory touched that nobody
 //	           offered, a bad call that was executed
 //
-// Behind every case the peer has to be alive: a NULL call is answered on a fresh
+// After every case the peer has to be alive: a NULL call is answered on a fresh
 // connection, and on one that was there from the start and is not touched.
 //
 // Nothing that is sent changes anything at the peer. The only procedure that is

@@ -117,7 +117,7 @@ func (p *Prober) Run(ctx context.Context, report func(*Result)) (failed int, err
 	return failed, nil
 }
 
-// run plays the tries of c, and looks whether the peer is alive behind it.
+// run plays the tries of c, and looks whether the peer is alive after it.
 func (p *Prober) run(ctx context.Context, c *cases.Case, r *Result, steady *steady) (*steady, error) {
 	wires, err := p.tries(ctx, c)
 	defer func() {
@@ -148,7 +148,7 @@ func (p *Prober) run(ctx context.Context, c *cases.Case, r *Result, steady *stea
 }
 
 // tries plays those that hold their connections at the same time, the others in turn.
-// Behind an error there may be fewer connections than tries.
+// After an error there may be fewer connections than tries.
 func (p *Prober) tries(ctx context.Context, c *cases.Case) ([]*wire, error) {
 	wires, errs := make([]*wire, len(c.Tries)), make([]error, len(c.Tries))
 	var held sync.WaitGroup

@@ -29,7 +29,7 @@ type Result struct {
 	Case
 	Verdict string   `json:"verdict"` // the worst of the tries; fails also when the peer did not survive
 	Tries   []Try    `json:"tries"`
-	Alive   []string `json:"alive,omitempty"` // what is wrong with the peer behind the case; none: it is alive
+	Alive   []string `json:"alive,omitempty"` // what is wrong with the peer after the case; none: it is alive
 }
 
 func describe(c *cases.Case) Case {

@@ -59,7 +59,7 @@ func (x *wire) agree(rep *mpa.Reply) {
 	}
 }
 
-// steps plays what comes behind the startup.
+// steps plays what comes after the startup.
 func (x *wire) steps() {
 	var joined []byte
 	for i := range x.try.Steps {
@@ -174,7 +174,7 @@ func (x *wire) until(enough func() bool) {
 }
 
 // nudges are when a peer that has answered nothing gets an RDMA Write of no octets:
-// Linux's siw misses what arrives just behind its MPA Reply, until more comes.
+// Linux's siw misses what arrives just after its MPA Reply, until more comes.
 var nudges = []time.Duration{200 * time.Millisecond, time.Second}
 
 // await reads until xid is answered.
@@ -273,7 +273,7 @@ func (p *Prober) dial(ctx context.Context) (net.Conn, error) {
 	return p.Capture.TapClient(nc), nil
 }
 
-// play plays t. The connection is open behind it if t holds it.
+// play plays t. The connection is open after it if t holds it.
 func (p *Prober) play(ctx context.Context, t *cases.Try) (*wire, error) {
 	nc, err := p.dial(ctx)
 	if err != nil {

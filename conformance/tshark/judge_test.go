@@ -69,7 +69,7 @@ func TestPort(t *testing.T) {
 	}
 	for at := 24; at < len(b); {
 		packet := b[at+16:][:binary.LittleEndian.Uint32(b[at+8:])]
-		for _, port := range [][]byte{packet[34:36], packet[36:38]} { // behind Ethernet and IPv4
+		for _, port := range [][]byte{packet[34:36], packet[36:38]} { // after Ethernet and IPv4
 			if binary.BigEndian.Uint16(port) > 30000 { // not the server's
 				binary.BigEndian.PutUint16(port, 57000) // IRC
 			}
@@ -126,7 +126,7 @@ func TestReframeHole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A packet without its last octets: it begins 16 octets behind its own header.
+	// A packet without its last octets: it begins 16 octets after its own header.
 	for at, n := 24, 1; ; n++ {
 		size := int(binary.LittleEndian.Uint32(b[at+8:]))
 		if n == 34 {

@@ -13,7 +13,7 @@ import (
 //
 //	off 0 type u32, 4 length u32, 8 body padded to 32 bits, length u32 again
 //
-// with numbers in the order that the section header's magic shows.
+// with numbers in the byte order that the section header's magic shows.
 const (
 	blockSection  = 0x0a0d0d0a
 	blockOld      = 2 // Packet Block, obsolete
@@ -27,9 +27,9 @@ const (
 const (
 	headLen     = 8  // octets: type, length
 	frameLen    = 12 // of an empty block
-	sectionLen  = 16 // octets of a section's body in front of the options: magic, version, length
-	simpleLen   = 4  // octets of a Simple Packet Block in front of the data: length on the wire
-	enhancedLen = 20 // octets of an Enhanced or old Packet Block in front of the data: interface, time, two lengths
+	sectionLen  = 16 // octets of a section's body before the options: magic, version, length
+	simpleLen   = 4  // octets of a Simple Packet Block before the data: length on the wire
+	enhancedLen = 20 // octets of an Enhanced or old Packet Block before the data: interface, time, two lengths
 )
 
 // copier copies the blocks of a pcapng file.
@@ -48,7 +48,7 @@ func (c *copier) blocks() error {
 		}
 		if err := c.block(); err != nil {
 			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-				err = fmt.Errorf("%w: it ends inside a block behind packet %d", ErrDamaged, c.frame)
+				err = fmt.Errorf("%w: it ends inside a block after packet %d", ErrDamaged, c.frame)
 			}
 			return err
 		}
@@ -69,7 +69,7 @@ func (c *copier) block() error {
 	}
 	kind, n := c.order.Uint32(head), c.order.Uint32(head[4:])
 	if n < frameLen || n%4 != 0 {
-		return fmt.Errorf("%w: a block of %d octets behind packet %d", ErrDamaged, n, c.frame)
+		return fmt.Errorf("%w: a block of %d octets after packet %d", ErrDamaged, n, c.frame)
 	}
 	if section {
 		return c.section(n)
@@ -84,7 +84,7 @@ func (c *copier) block() error {
 	return err
 }
 
-// orderOf returns the order of numbers that a section's magic shows.
+// orderOf returns the byte order that a section's magic shows.
 func orderOf(magic []byte) (binary.ByteOrder, error) {
 	switch {
 	case binary.BigEndian.Uint32(magic) == byteOrder:
@@ -142,8 +142,8 @@ func (c *copier) options(body []byte) (at int, ok bool) {
 	return int(end), end <= uint64(len(body))
 }
 
-// enhanced makes the body of an Enhanced Packet Block of that of a Simple one: octets on the
-// wire u32, data.
+// enhanced makes the body of an Enhanced Packet Block from that of a Simple one: octets on the wire u32,
+// data.
 func (c *copier) enhanced(body []byte) []byte {
 	data := body[simpleLen:]
 	wire := c.order.Uint32(body)
@@ -153,7 +153,7 @@ func (c *copier) enhanced(body []byte) []byte {
 	return append(b, data...)
 }
 
-// appendComments appends options, with the end of them if they are the only ones.
+// appendComments appends options, and the end-of-options mark if they are the only ones.
 func (c *copier) appendComments(b []byte, comments []string, only bool) []byte {
 	for _, s := range comments {
 		b = c.appendOption(b, optComment, s)

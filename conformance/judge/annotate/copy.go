@@ -20,12 +20,13 @@ const (
 	maxPacket   = 64 << 20 // octets of a packet's block that can be commented
 )
 
-// Comments returns the comments of the packet with a number, from 1 as Wireshark counts; nil for most.
+// Comments returns the comments for the packet with a number, from 1 as Wireshark counts; nil for most
+// packets.
 type Comments func(frame int) []string
 
-// Copy copies the capture in r to w as pcapng, with comments. Invalid UTF-8 in a comment is
-// replaced, what is longer than 4 KiB cut, and a packet gets 64 at most. When r is
-// damaged, what is before the damage is written and the error returned.
+// Copy copies the capture in r to w as pcapng, with comments. Invalid UTF-8 in a comment is replaced,
+// comments are cut at 4 KiB, and a packet gets at most 64 of them. If r is damaged, the part before the
+// damage is written and the error returned.
 func Copy(w io.Writer, r io.Reader, comments Comments) error {
 	in, out := bufio.NewReaderSize(r, 64<<10), bufio.NewWriterSize(w, 64<<10)
 	magic, err := in.Peek(4)
@@ -41,7 +42,7 @@ func Copy(w io.Writer, r io.Reader, comments Comments) error {
 	return errors.Join(err, out.Flush())
 }
 
-// fromPcap makes a pcapng file of a pcap file.
+// fromPcap converts a pcap file to pcapng.
 func fromPcap(w io.Writer, r io.Reader, comments Comments) error {
 	in, err := pcapgo.NewReader(r)
 	if err != nil {

@@ -157,7 +157,7 @@ func TestDamaged(t *testing.T) {
 		b := binary.LittleEndian.AppendUint32(bytes.Clone(in), blockEnhanced)
 		b = append(binary.LittleEndian.AppendUint32(b, n), make([]byte, 32)...)
 		err := Copy(new(bytes.Buffer), bytes.NewReader(b), every)
-		if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), fmt.Sprintf("a block of %d octets behind packet 4", n)) {
+		if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), fmt.Sprintf("a block of %d octets after packet 4", n)) {
 			t.Errorf("a block of %d octets: %v", n, err)
 		}
 	}

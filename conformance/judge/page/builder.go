@@ -9,16 +9,16 @@ import (
 
 // Options bounds a page. The zero value, and nil, mean the defaults.
 type Options struct {
-	// MaxMessages bounds the arrows of all connections. If zero, 20,000. Later frames are
-	// counted and not shown.
+	// MaxMessages bounds the arrows of all connections. If zero, 20,000. Later frames are counted, but not
+	// shown.
 	MaxMessages int
 
 	// MaxOctets bounds the octets shown per message, from the first of its first FPDU on. If
 	// zero, 256.
 	MaxOctets int
 
-	// MaxDetail bounds the decoded fields and octets of all messages, in octets of the page. If
-	// zero, 64 MiB. Messages beyond it have their line only.
+	// MaxDetail bounds the decoded fields and octets of all messages, in octets of the page. If zero, 64
+	// MiB. Messages beyond that have only their line.
 	MaxDetail int
 }
 
@@ -47,7 +47,7 @@ type Builder struct {
 	conns  []*conn // by appearance
 	byID   map[int]*conn
 	shown  int // messages that have a row
-	hidden int // frames behind the last of them
+	hidden int // frames after the last of them
 	detail int // octets of detail left
 }
 

@@ -9,18 +9,18 @@ import (
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
-// calls follows the XIDs of one connection, so that every arrow can be drawn in the colour of the
-// call it serves and a reply finds its call.
+// calls follows the XIDs of one connection, so that every arrow can be drawn in the colour of the call that
+// it serves, and every reply finds its call.
 type calls struct {
-	known     bool // the requester is: who sent the first call
+	known     bool // the requester: who sent the first call
 	requester decode.Dir
 	waiting   [2]map[uint32]*row   // calls by their direction and XID
 	memory    [2]map[ddp.STag]*row // calls by direction and what they offered
 	sinks     [2]map[ddp.STag]*row // calls served by Read Requests of a direction
 }
 
-// maxCalls bounds each of these maps, in entries: connections that never answer are not worth
-// more than forgetting what they asked.
+// maxCalls bounds each of these maps, in entries. What connections that never answer have asked is
+// forgotten.
 const maxCalls = 4096
 
 // note takes a finished row: it finds out which XID the message serves.
@@ -95,7 +95,7 @@ func (r *row) serve(call *row) {
 	}
 }
 
-// put enters a value into a map, which is emptied first when it is full.
+// put enters a value into a map, which is emptied first if it is full.
 func put[K comparable](m *map[K]*row, k K, r *row) {
 	if *m == nil || len(*m) >= maxCalls {
 		*m = make(map[K]*row)

@@ -110,7 +110,7 @@ func clickKeys(_ *testing.T, b *browser) {
 	b.want("? opens the help", "document.getElementById('keys').open", true)
 	b.keys("j", "Escape")
 	b.want("Esc closes it", "document.getElementById('keys').open", false)
-	b.want("keys behind it did nothing", selected+".getAttribute('aria-posinset')", "17")
+	b.want("keys after it did nothing", selected+".getAttribute('aria-posinset')", "17")
 }
 
 func clickFilter(_ *testing.T, b *browser) {

@@ -16,7 +16,7 @@ type conn struct {
 	Requester decode.Dir `json:"requester"` // of the credits that are drawn
 	Rows      []*row     `json:"rows"`
 	Marks     []mark     `json:"marks"`
-	Broken    int        `json:"broken"`            // violations, those not kept included
+	Broken    int        `json:"broken"`            // violations, including those not kept
 	Unknown   []string   `json:"unknown,omitempty"` // what the judge could not know
 
 	pending [2]pending
@@ -31,10 +31,10 @@ type pending struct {
 	untagged [queues]*row
 }
 
-// queues bounds the queue numbers told apart; RFC 7306 Section 10.2 ends at 3.
+// queues is how many queue numbers are told apart; RFC 7306 Section 10.2 ends at 3.
 const queues = 4
 
-// settle copies what became known of the connection since.
+// settle copies what has become known about the connection.
 func (c *conn) settle(info *decode.ConnInfo) {
 	if c.Opener == "" {
 		c.Opener, c.Accepter = info.Opener.String(), info.Accepter.String()
@@ -61,8 +61,8 @@ func (c *conn) row(ev *decode.Event) *row {
 	return *slot
 }
 
-// slot returns the place of the message that an event is part of, nil when it is one by itself. A
-// message in it that the event does not continue was never finished, and gets its row as it is.
+// slot returns the place of the message to which an event belongs, nil if it is a message by itself. A
+// message in that place that the event does not continue was never finished, and gets its row as it is.
 func (c *conn) slot(ev *decode.Event) **row {
 	p := &c.pending[ev.Dir]
 	switch {
@@ -120,7 +120,7 @@ func (c *conn) slotOf(r *row) **row {
 	return nil
 }
 
-// end closes what is not finished and brings the rows into the order of their last frames.
+// end closes the unfinished messages and sorts the rows by their last frames.
 func (c *conn) end() {
 	for d := range c.pending {
 		c.close(&c.pending[d].tagged)

@@ -7,7 +7,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 )
 
-// part names a stretch of a message's octets: up to, not including, index End.
+// part names a range of a message's octets: up to, but not including, index End.
 type part struct {
 	End  int    `json:"end"`
 	Name string `json:"name"` // mpa, ddp, header, payload
@@ -45,7 +45,7 @@ func (b *Builder) octets(r *row, ev *decode.Event) {
 	}
 }
 
-// parts takes a frame apart. Frames with markers are one piece: the markers may be anywhere.
+// parts divides a frame into its parts. Frames with markers are one part: the markers may be anywhere.
 func parts(ev *decode.Event) []part {
 	if ev.FPDU == nil || ev.FPDU.Markers > 0 {
 		return []part{{len(ev.Raw), "payload"}}

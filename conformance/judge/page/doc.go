@@ -1,10 +1,9 @@
-// Package page draws a capture as one HTML page that needs nothing else: no network, no fonts, no
-// second file. For each connection it shows a ladder: two lanes, an arrow per message in the order
-// in which the messages were complete, coloured by the XID they serve, the credits underneath,
-// and what a judge found wrong marked where it is wrong.
+// Package page draws a capture as one self-contained HTML page: no network, no fonts, no second file. For
+// each connection it shows a ladder: two lanes, an arrow per message in the order in which the messages were
+// complete, coloured by the XID that they serve, the credits underneath, and the violations that a judge
+// found, each at its place.
 //
-// A [Builder] takes the events of a capture (package decode), and what the judge says of them at
-// the end:
+// A [Builder] takes the events of a capture (package decode), and at the end what the judge found in them:
 //
 //	p, j := page.New("trace.pcap", nil), judge.NewBuilder(nil)
 //	for ev, err := range decode.Events(file, nil) {

@@ -7,7 +7,7 @@ import (
 	"github.com/stag-rdma/stag/conformance/judge"
 )
 
-// mark is a violation as the page has it.
+// mark is a violation as the page shows it.
 type mark struct {
 	Rule   string     `json:"rule"`
 	Row    int        `json:"row"` // -1: none holds it
@@ -17,7 +17,7 @@ type mark struct {
 	Detail string     `json:"detail"`
 }
 
-// rule is what the page tells about a rule.
+// rule is what the page says about a rule.
 type rule struct {
 	Source   string `json:"source"`
 	Level    string `json:"level"`
@@ -25,7 +25,7 @@ type rule struct {
 	Text     string `json:"text"`
 }
 
-// report puts what the judge said where it belongs, and returns the rules that were broken.
+// report attaches the violations to their rows, and returns the rules that were broken.
 func (b *Builder) report(rep *judge.Report) map[string]rule {
 	rules := make(map[string]rule)
 	if rep == nil {
@@ -55,8 +55,8 @@ func (b *Builder) report(rep *judge.Report) map[string]rule {
 	return rules
 }
 
-// mark hangs a violation on the row that holds it. Rows are in the order of their last frames, so
-// those that can hold it begin at the first that does not end in front of it.
+// mark attaches a violation to the row that holds it. Rows are in the order of their last frames, so the
+// search begins at the first that does not end before the violation.
 func (c *conn) mark(v *judge.Violation) {
 	m := mark{v.Rule.ID, -1, v.Frame, v.Dir, v.Offset, clip(v.Detail)}
 	n, _ := slices.BinarySearchFunc(c.Rows, v.Frame, func(r *row, frame int) int { return r.Frame - frame })

@@ -31,10 +31,10 @@ type row struct {
 	Marks  []int           `json:"marks,omitempty"` // violations, as indices of the connection's
 	Fields json.RawMessage `json:"fields,omitempty"`
 	Octets []byte          `json:"octets,omitempty"`
-	Of     int             `json:"of,omitempty"`    // octets there were
+	Of     int             `json:"of,omitempty"`    // how many octets there were
 	Parts  []part          `json:"parts,omitempty"` // of Octets
 
-	from, to uint64 // the stretch of the stream
+	from, to uint64 // the range in the stream
 	began    int64
 	index    int  // among the rows of its connection
 	peer     *row // Peer
@@ -70,7 +70,7 @@ func kindOf(ev *decode.Event) string {
 		return "send"
 	case rdmap.OpAtomicRequest, rdmap.OpFlushRequest, rdmap.OpVerifyRequest, rdmap.OpAtomicWriteRequest:
 		return "request"
-	default: // their responses, and opcodes nobody defined
+	default: // their responses, and undefined opcodes
 		return "answer"
 	}
 }
@@ -99,8 +99,8 @@ func (r *row) add(ev *decode.Event, start time.Time) {
 	}
 }
 
-// holds reports whether the row is the place of a violation. An empty row, the end of
-// a stream, holds what its offset says.
+// holds reports whether the row is the place of a violation. An empty row, as for the end of a stream, holds
+// the violations at its offset.
 func (r *row) holds(v *judge.Violation) bool {
 	return r.Dir == v.Dir && r.First <= v.Frame && v.Frame <= r.Frame &&
 		r.from <= v.Offset && (v.Offset < r.to || r.from == r.to && v.Offset == r.to)

@@ -27,7 +27,7 @@ func opName(ev *decode.Event) string {
 	return ev.RDMAP.Op.String()
 }
 
-// text says in a few words what the message is for.
+// text returns in a few words what the message is for.
 func text(ev *decode.Event, r *row) string {
 	m := ev.Message
 	switch {
@@ -88,7 +88,7 @@ func headerText(ev *decode.Event) string {
 	return strings.Join(parts, " ")
 }
 
-// maxOps bounds the operations of a COMPOUND that are named on its arrow; the fields have them all.
+// maxOps bounds the operations of a COMPOUND that are named on its arrow; the fields show all of them.
 const maxOps = 12
 
 func rpcText(r *decode.RPC) string {

@@ -36,12 +36,12 @@ type payload struct {
 	Start     string          `json:"start,omitempty"` // of the capture, RFC 3339
 	Conns     []*conn         `json:"conns"`
 	Rules     map[string]rule `json:"rules"`
-	Hidden    int             `json:"hidden"` // frames behind Options.MaxMessages
+	Hidden    int             `json:"hidden"` // frames after Options.MaxMessages
 	MaxOctets int             `json:"max_octets"`
 }
 
-// Write writes the page with what a judge said of the capture, nil if none did. The builder must
-// not be used after it.
+// Write writes the page with the report of a judge, nil if there is none. The builder must not be used after
+// it.
 func (b *Builder) Write(w io.Writer, rep *judge.Report) error {
 	for _, c := range b.conns {
 		c.end()
@@ -89,7 +89,7 @@ func (b *Builder) document() (*document, error) {
 	return d, nil
 }
 
-// hash is how a policy names an embedded text.
+// hash returns the name that a policy uses for an embedded text.
 func hash(b []byte) string {
 	sum := sha256.Sum256(b)
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"

@@ -19,15 +19,15 @@ const (
 	RST
 )
 
-// Frame is one frame of a conversation, or the end of one of its streams. The zero values of what
-// follows Payload leave the frame as the documents want it.
+// Frame is one frame of a conversation, or the end of one of its streams. The zero values of the fields
+// after Payload leave the frame as the documents want it.
 type Frame struct {
 	Dir     decode.Dir
 	Startup *Startup    // a startup frame
 	End     End         // an end
 	Lost    int         // octets of the stream that are not in the capture
-	Raw     []byte      // octets that go out as they are, in place of all below
-	Seg     ddp.Segment // the header; its DV is sent as it stands
+	Raw     []byte      // octets that are sent as they are, in place of all fields below
+	Seg     ddp.Segment // the header; its DV is sent as it is
 	Payload []byte
 
 	Reserved byte                // or-ed into the first octet of the DDP header
@@ -88,7 +88,7 @@ type renderer struct {
 	markers [2]*mpa.Inserter
 }
 
-// newRenderer looks at the startup frames for what they settle.
+// newRenderer takes from the startup frames what they settle.
 func newRenderer(t *Trace) *renderer {
 	r := new(renderer)
 	for _, f := range t.Frames {
@@ -103,7 +103,7 @@ func newRenderer(t *Trace) *renderer {
 	return r
 }
 
-// octets returns what a frame puts on the wire.
+// octets returns the octets of a frame on the wire.
 func (r *renderer) octets(f *Frame) []byte {
 	var b []byte
 	switch {

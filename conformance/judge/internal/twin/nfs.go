@@ -22,7 +22,7 @@ func (t *RPC) GetAttr() *Exchange {
 	return t.NFS(nfs3.ProcGetAttr, &nfs3.HandleArgs{Handle: handle}, &nfs3.GetAttrRes{Attr: Attr(10)})
 }
 
-// Attr returns the attributes of a file of so many octets.
+// Attr returns the attributes of a file of n octets.
 func Attr(size uint64) nfs3.Attr {
 	return nfs3.Attr{Type: nfs3.TypeReg, Mode: 0o644, Nlink: 1, Size: size}
 }
@@ -87,7 +87,7 @@ func (t *RPC) Reduce(x *Exchange, n int) *Exchange {
 	return x
 }
 
-// Long makes the call of an exchange a long one: all of it is in a Position Zero chunk.
+// Long makes the call of an exchange a long call: all of it is in a Position Zero chunk.
 func (t *RPC) Long(x *Exchange) *Exchange {
 	s := t.NewSegment(len(x.Call.Body))
 	x.Call.Header.Type, x.Call.Header.Read = rpcrdma.MsgTypeNoMsg, []chunks.ReadSegment{{Segment: s}}

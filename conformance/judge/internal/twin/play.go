@@ -15,8 +15,8 @@ var (
 	responder = netip.MustParseAddrPort("192.0.2.2:20049")
 )
 
-// Play decodes the conversation, each frame a packet of its own, and shows visit the events, which it borrows. nil options
-// are the decoder's defaults.
+// Play decodes the conversation, each frame in its own packet, and passes the events to visit, which borrows
+// them. Nil options mean the decoder's defaults.
 func (t *Trace) Play(opt *decode.Options, visit func(*decode.Event)) {
 	c := decode.NewConn(opt, visit)
 	c.Info.ID, c.Info.Opener, c.Info.Accepter = 1, initiator, responder
@@ -73,6 +73,6 @@ func Captures(traces ...*Trace) ([]byte, error) {
 	for _, c := range conns {
 		c.Close()
 	}
-	err = w.Close() // not before it is the file whole
+	err = w.Close() // only then is the file whole
 	return file.Bytes(), err
 }

@@ -19,14 +19,15 @@ import (
 //	t.Do(x)
 type RPC struct {
 	*Trace
-	Private [2]rpcrdma.PrivateData // what either side says at the start; used by the first Do
+	Private [2]rpcrdma.PrivateData // what either side announces at the start; used by the first Do
 	Plain   bool                   // no private data
 	begun   bool
 	xid     uint32
 	tag     uint32
 }
 
-// NewRPC returns a conversation of which nothing was said: thresholds of 4096 octets, invalidation by both.
+// NewRPC returns an empty conversation: inline thresholds of 4096 octets, and both sides support
+// invalidation.
 func NewRPC() *RPC {
 	p := rpcrdma.PrivateData{RemoteInvalidate: true, SendSize: 4096, RecvSize: 4096}
 	return &RPC{Trace: New(), Private: [2]rpcrdma.PrivateData{p, p}, xid: 0x1000, tag: 0x500}
@@ -35,7 +36,7 @@ func NewRPC() *RPC {
 // Message is a call or a reply.
 type Message struct {
 	Header     rpcrdma.Header
-	Body       []byte // behind the header
+	Body       []byte // after the header
 	Invalidate ddp.STag
 	Raw        []byte // in place of header and body
 	Skip       bool   // is not sent
@@ -57,7 +58,7 @@ type Exchange struct {
 	Writes      []Move               // by the responder
 }
 
-// Begin adds the startup, unless that was done.
+// Begin adds the startup, unless it is there already.
 func (t *RPC) Begin() {
 	if t.begun {
 		return

@@ -1,6 +1,6 @@
-// Package twin builds conversations of iWARP connections frame by frame, so that a test can change
-// one thing in a good one, with lengths, CRCs and markers made anew, and see which rule the
-// judge says was broken.
+// Package twin builds conversations of iWARP connections frame by frame, so that a test can change one thing
+// in a good one, with lengths, CRCs and markers computed again, and see which rule the judge reports as
+// broken.
 //
 //	t := twin.New().Startup()
 //	t.Send(twin.I, []byte("hello"))
@@ -9,8 +9,8 @@
 //	t.Nth(rdmap.OpSend, 0).Seg.MSN = 7 // the mutation
 //	t.Play(judge.Event)
 //
-// The builder numbers messages as they are added; what is changed afterwards stays
-// changed, see [Trace.Renumber].
+// The builder numbers messages as they are added, and does not renumber them after a change; see
+// [Trace.Renumber].
 package twin
 
 import (
@@ -31,8 +31,7 @@ const (
 type Trace struct {
 	Frames []*Frame
 
-	// Segment is the most payload that the next messages put into one segment, in octets; 0: all
-	// of it.
+	// Segment is the largest payload that the next messages put into one segment, in octets; 0: all of it.
 	Segment int
 
 	// Middle: the capture begins in the middle of the connection.
@@ -44,7 +43,7 @@ type Trace struct {
 // New returns an empty conversation.
 func New() *Trace { return new(Trace) }
 
-// add appends frames and returns the last.
+// add appends frames and returns the last one.
 func (t *Trace) add(f ...*Frame) *Frame {
 	t.Frames = append(t.Frames, f...)
 	return f[len(f)-1]
@@ -99,8 +98,8 @@ func (t *Trace) Close() *Trace {
 	return t
 }
 
-// Nth returns the n-th frame, from 0, that is a segment of a message of opcode op; nil when
-// there are not so many.
+// Nth returns the n-th frame, from 0, that is a segment of a message of opcode op; nil if there are not so
+// many.
 func (t *Trace) Nth(op rdmap.Opcode, n int) *Frame {
 	for _, f := range t.Frames {
 		if f.isSegment() && f.Seg.Control&0x1f == uint8(op) {
@@ -112,29 +111,29 @@ func (t *Trace) Nth(op rdmap.Opcode, n int) *Frame {
 	return nil
 }
 
-// Drop takes frames out.
+// Drop removes frames.
 func (t *Trace) Drop(frames ...*Frame) {
 	t.Frames = slices.DeleteFunc(t.Frames, func(f *Frame) bool { return slices.Contains(frames, f) })
 }
 
-// Before puts frames in front of at.
+// Before inserts frames before at.
 func (t *Trace) Before(at *Frame, frames ...*Frame) {
 	t.Frames = slices.Insert(t.Frames, slices.Index(t.Frames, at), frames...)
 }
 
-// After puts frames behind at.
+// After inserts frames after at.
 func (t *Trace) After(at *Frame, frames ...*Frame) {
 	t.Frames = slices.Insert(t.Frames, slices.Index(t.Frames, at)+1, frames...)
 }
 
-// Swap makes two frames change places.
+// Swap exchanges two frames.
 func (t *Trace) Swap(a, b *Frame) {
 	i, j := slices.Index(t.Frames, a), slices.Index(t.Frames, b)
 	t.Frames[i], t.Frames[j] = b, a
 }
 
-// Renumber gives the untagged messages of all queues the MSNs 1, 2, … in the order in which their first
-// segments stand, after frames were added, dropped or moved.
+// Renumber gives the untagged messages of all queues the MSNs 1, 2, … in the order of their first segments,
+// after frames were added, dropped or moved.
 func (t *Trace) Renumber() {
 	var last [2][4]uint32
 	for _, f := range t.Frames {

@@ -30,7 +30,7 @@ type Try struct {
 	RTR     mpa.RTR // the first FPDU is this ready-to-receive message; the Reply has to offer it
 
 	Steps  []Step
-	Finish bool // the output is closed behind the last step
+	Finish bool // the output is closed after the last step
 
 	// Memory is what the peer may touch; Said what the headers sent say that it may.
 	Memory []Memory
@@ -43,7 +43,7 @@ type Try struct {
 	Hello    uint32   // XID of the call in front, 0: none
 	TwoXIDs  bool     // rdma_xid is not the XID of the call, so that either may come back
 	Again    bool     // a call is sent again, so that an answer may come again
-	After    uint32   // XID of the call behind, 0: none
+	After    uint32   // XID of the call after, 0: none
 	Hold     bool     // being silent is fine: wait for a short time, and look at other connections meanwhile
 
 	Wants []Want

@@ -162,7 +162,7 @@ func (g *gen) positions() []Try {
 		return s.send(g.callWith(s.bad, l)).then(errChunk(), ignored, tolerate(linux+"closes the connection", KindClosed))
 	}
 	list := []Try{
-		read("behind the call", 40), read("inside the header", 24), read("two", 40, 48), read("the same again behind another", 40, 48, 40),
+		read("after the call", 40), read("inside the header", 24), read("two", 40, 48), read("the same again after another", 40, 48, 40),
 		read("overlapping", 40, 44), read("descending", 48, 40), read("0, in an RDMA_MSG", 0),
 	}
 	for _, p := range []uint32{1, 39, 41, 43, 44, 1000, math.MaxInt32, 1 << 31, math.MaxUint32 - 3, math.MaxUint32} {

@@ -18,7 +18,7 @@ func codesDDP(etype uint8, codes ...uint8) (list []rdmap.TermCode) {
 	return list
 }
 
-// broken is a try of one ULPDU that breaks a rule, behind a NULL call.
+// broken is a try of one ULPDU that breaks a rule, after a NULL call.
 func (g *gen) broken(name string, ulpdu func(s *script) []byte, codes ...rdmap.TermCode) Try {
 	s := g.rpc(name)
 	return s.ulpdu(ulpdu(s)).want(terminate(codes...))

@@ -8,8 +8,8 @@ import (
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
-// behind is a try of one Send behind a NULL call, with another NULL call behind it.
-func (g *gen) behind(name string, send func(s *script) []byte, wants ...[]Want) Try {
+// between is a try of one Send between two NULL calls.
+func (g *gen) between(name string, send func(s *script) []byte, wants ...[]Want) Try {
 	s := g.rpc(name)
 	return s.send(send(s)).then(wants...)
 }
@@ -26,25 +26,25 @@ func (g *gen) badHeaders() []Case {
 	const rule = "RFC 8166 Section 4.5"
 	var runts, version, proc []Try
 	for n := range rpcrdma.MinHeaderSize {
-		runts = append(runts, g.behind(fmt.Sprintf("%d octets", n), func(s *script) []byte { return words(s.bad, 1, credits, 0, 0, 0, 0)[:n] },
+		runts = append(runts, g.between(fmt.Sprintf("%d octets", n), func(s *script) []byte { return words(s.bad, 1, credits, 0, 0, 0, 0)[:n] },
 			ok(KindDropped), tolerate(linux+"answers, against the MUST", KindErrChunk, KindErrVers)))
 	}
 	for _, v := range []uint32{0, 2, 3, math.MaxUint32} {
-		version = append(version, g.behind(fmt.Sprint(v), func(s *script) []byte {
+		version = append(version, g.between(fmt.Sprint(v), func(s *script) []byte {
 			return append(words(s.bad, v, credits, 0, 0, 0, 0), g.call(s.bad)...)
 		}, ok(KindErrVers)))
 	}
-	version = append(version, g.behind("2, and an unknown rdma_proc", func(s *script) []byte { return words(s.bad, 2, credits, 77, 0, 0, 0) }, ok(KindErrVers)))
+	version = append(version, g.between("2, and an unknown rdma_proc", func(s *script) []byte { return words(s.bad, 2, credits, 77, 0, 0, 0) }, ok(KindErrVers)))
 	for _, p := range []uint32{5, 77, math.MaxUint32} {
-		proc = append(proc, g.behind(fmt.Sprint(p), func(s *script) []byte {
+		proc = append(proc, g.between(fmt.Sprint(p), func(s *script) []byte {
 			return append(words(s.bad, 1, credits, p, 0, 0, 0), g.call(s.bad)...)
 		}, errChunk()))
 	}
 	fixed := func(name string, wants []Want, w ...uint32) Try {
-		return g.behind(name, func(s *script) []byte { return words(append([]uint32{s.bad}, w...)...) }, wants)
+		return g.between(name, func(s *script) []byte { return words(append([]uint32{s.bad}, w...)...) }, wants)
 	}
 	empty := append(errChunk(), tolerate(linux+"drops it", KindDropped)...)
-	msgp := g.behind("", func(s *script) []byte {
+	msgp := g.between("", func(s *script) []byte {
 		return append(words(s.bad, 1, credits, 2, 4, 1024, 0, 0, 0), g.call(s.bad)...)
 	}, ok(KindErrChunk), tolerate("it speaks RFC 5666", KindAnswered))
 	return []Case{

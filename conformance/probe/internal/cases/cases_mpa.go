@@ -59,7 +59,7 @@ func (g *gen) badStartup() []Case {
 			startup("0 octets", raw(0x50, 2, 0, nil), refused),
 			startup("2 octets", raw(0x50, 2, 2, word[:2]), refused),
 		}},
-		{Name: "mpa/octets-behind-request", Rows: []int{16}, Rule: rule, Sends: "a good Request with octets behind it, before the Reply", Tries: []Try{
+		{Name: "mpa/octets-after-request", Rows: []int{16}, Rule: rule, Sends: "a good Request with octets after it, before the Reply", Tries: []Try{
 			startup("an FPDU", append(UsualRequest(), fpdu...), refused, early),
 			startup("one octet", append(UsualRequest(), 0), refused, early),
 		}},
@@ -69,7 +69,7 @@ func (g *gen) badStartup() []Case {
 	}
 }
 
-// good is a try of a legal Request: a NULL call has to be answered behind it.
+// good is a try of a legal Request: a NULL call has to be answered after it.
 func (g *gen) good(name string, r request, wants ...[]Want) Try {
 	s := g.bare(name)
 	s.Request = r.bytes()

@@ -29,7 +29,7 @@ func (g *gen) rpcCalls() []Case {
 	inline := chunks.Lists{}
 	// with is a NULL call with another word.
 	with := func(name string, at int, v uint32, wants ...[]Want) Try {
-		return g.behind(name, func(s *script) []byte {
+		return g.between(name, func(s *script) []byte {
 			return append(header(s.bad, rpcrdma.MsgTypeMsg, inline), put32(g.call(s.bad), at, v)...)
 		}, wants...)
 	}
@@ -43,7 +43,7 @@ func (g *gen) rpcCalls() []Case {
 	dropped := tolerate("RFC 5531 has no answer to what does not decode", KindDropped)
 	var cut []Try
 	for n := 0; n < 40; n += 4 {
-		cut = append(cut, g.behind(fmt.Sprintf("%d octets", n), func(s *script) []byte {
+		cut = append(cut, g.between(fmt.Sprintf("%d octets", n), func(s *script) []byte {
 			return append(header(s.bad, rpcrdma.MsgTypeMsg, inline), g.call(s.bad)[:n]...)
 		}, refused, dropped, noVerifier(), tolerate("no document names an answer; Linux (6.1) closes the connection, or looks at octets of before", KindClosed, KindRPCMismatch)))
 	}
@@ -101,7 +101,7 @@ var gssBodies = []credential{
 
 func (g *gen) auth(creds []credential) (list []Try) {
 	for _, c := range creds {
-		t := g.behind(c.name, func(s *script) []byte {
+		t := g.between(c.name, func(s *script) []byte {
 			h := xdr.CallHeader{XID: s.bad, RPCVers: xdr.RPCVersion, Prog: g.Prog, Vers: g.Vers, Cred: xdr.Auth{Flavor: c.flavor, Body: c.body}}
 			return xdr.AppendCall(header(s.bad, rpcrdma.MsgTypeMsg, chunks.Lists{}), &h)
 		}, ok(KindAuthError), tolerate("refused, in another way", KindGarbageArgs, KindErrChunk, KindDropped))
@@ -130,7 +130,7 @@ func (g *gen) replays() []Try {
 
 func (g *gen) credits() []Case {
 	ask := func(v uint32) Try {
-		return g.behind(fmt.Sprint(v), func(s *script) []byte {
+		return g.between(fmt.Sprint(v), func(s *script) []byte {
 			s.about(s.bad)
 			return put32(g.null(s.bad), 4*wordCredit, v)
 		}, ok(KindAnswered))

@@ -18,7 +18,7 @@ const (
 	KindErrVers                  // RDMA_ERROR: ERR_VERS
 	KindErrChunk                 // RDMA_ERROR: ERR_CHUNK
 	KindNonsense                 // something that does not decode
-	KindDropped                  // none, and the call behind it was answered
+	KindDropped                  // none, and the call after it was answered
 	KindTerminated               // a Terminate
 	KindClosed                   // the connection ended without one
 	KindRejected                 // an MPA Reply with R=1

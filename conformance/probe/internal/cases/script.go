@@ -8,7 +8,7 @@ import (
 )
 
 // script builds a try: a NULL call that is answered comes first, so that credits are
-// granted and everything behind it is about an established connection.
+// granted and everything after it is about an established connection.
 type script struct {
 	Try
 	g   *gen
@@ -29,7 +29,7 @@ func (g *gen) xid() uint32 {
 	return g.serial
 }
 
-// rpc begins a try behind a NULL call.
+// rpc begins a try after a NULL call.
 func (g *gen) rpc(name string) *script {
 	s := g.bare(name)
 	s.Hello = g.xid()

@@ -76,9 +76,9 @@ func (t *Try) Judge(s *Seen) Finding {
 	switch {
 	case !lost || f.Verdict == Fails:
 	case s.Ended && f.Kind != KindAnswered:
-		f.Verdict, f.Why = Tolerated, "refused, but the connection ended behind it"
+		f.Verdict, f.Why = Tolerated, "refused, but the connection ended after it"
 	default:
-		f.Verdict, f.Why = Fails, "the call behind it on the same connection was not answered"
+		f.Verdict, f.Why = Fails, "the call after it on the same connection was not answered"
 	}
 	return f
 }

@@ -49,7 +49,7 @@ func (w *Watcher) ULPDU(u []byte) [][]byte {
 		w.breach("it sent an FPDU before it had got one (RFC 5044 Section 7.1.2)")
 	}
 	if w.Seen.Term != nil {
-		w.breach("it sent an FPDU behind its Terminate (RFC 5040 Section 5.4)")
+		w.breach("it sent an FPDU after its Terminate (RFC 5040 Section 5.4)")
 	}
 	if !s.Parse(u) || u[0]&3 != ddp.Version || u[1]>>6 != 1 {
 		w.breach("a DDP segment that cannot be read: %x", u[:min(len(u), 18)])

@@ -71,7 +71,7 @@ func TestWatcherBreaches(t *testing.T) {
 	early := Watch(&Try{})
 	early.ULPDU(term)
 	early.ULPDU(untagged(sendOp, 0, 1, replyTo(7)))
-	if got := strings.Join(early.Seen.Breaches, "; "); !strings.Contains(got, "before it had got one") || !strings.Contains(got, "behind its Terminate") {
+	if got := strings.Join(early.Seen.Breaches, "; "); !strings.Contains(got, "before it had got one") || !strings.Contains(got, "after its Terminate") {
 		t.Errorf("%q", got)
 	}
 }
