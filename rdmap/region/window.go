@@ -56,6 +56,9 @@ func (w Window) Open(off, n int, access Access) (Region, error) {
 	}
 	stag := STag(e.home<<8 | uint32(e.key))
 	e.data, e.access = e.whole[off:off+n:off+n], access
+	if access&Verify != 0 && e.fate == nil {
+		e.fate = new(fate) // kept until Close: a new opening does not permit new guesses
+	}
 	e.state.Store(uint64(stag) << 32)
 	return Region{e: e, stag: stag}, nil
 }

@@ -191,3 +191,33 @@ func TestWindowRace(t *testing.T) {
 		t.Errorf("%d registrations", n)
 	}
 }
+
+// TestWindowVerify: failed comparisons through a Window count, and a new opening does not forget
+// them.
+func TestWindowVerify(t *testing.T) {
+	tab := NewTable()
+	w := openWindow(t, tab)
+	for opening := range 2 {
+		r, err := w.Open(0, 64, Verify)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := tab.Lookup(r.STag(), 0, 64, Verify)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if may := v.MayGuess(); may != (opening == 0) {
+			t.Errorf("opening %d: MayGuess is %v before its first guess", opening, may)
+		}
+		for range 2 * maxGuesses {
+			v.Guessed()
+		}
+		v.Release()
+		if err := r.Invalidate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Error(err)
+	}
+}
