@@ -11,10 +11,10 @@ import (
 // Create creates the file of a memory of size octets, all zeros. It writes the zeros, so that
 // every octet has its place on the medium: a hole could turn a later store into ENOSPC, which is
 // a fault in a mapping. When Create returns nil, the file and its name are durable. After an
-// error or a crash, there is no file called path.
+// error there is no file called path, unless the cause is fs.ErrExist. After a crash there is none,
+// or all of it; a hidden file with another name may be left behind.
 //
-// Errors: ErrCreate with the cause, which is fs.ErrExist if path is there already, and
-// ErrSize.
+// Errors: ErrCreate with the cause, and ErrSize.
 func Create(path string, size int, o *Options) error {
 	if size <= 0 {
 		return &Error{Op: opCreate, Path: path, Kind: ErrSize, Err: &sizeError{got: int64(size), want: 1}}
@@ -26,11 +26,11 @@ func Create(path string, size int, o *Options) error {
 	return nil
 }
 
-// create fills a file of another name, and then links it to its own: whoever opens
-// path finds all of it.
+// create fills a file with another name, and then links it to path, so that whoever opens path
+// finds all of it.
 func create(path string, size int, h *hook.Hooks) error {
 	if _, err := os.Lstat(path); err == nil {
-		return os.ErrExist // said before gigabytes are written; Link says it again
+		return os.ErrExist // now, before gigabytes are written; Link checks it again
 	}
 	dir, base := filepath.Split(path)
 	f, err := os.CreateTemp(filepath.Clean(dir), "."+base+".new-*")
@@ -45,7 +45,14 @@ func create(path string, size int, h *hook.Hooks) error {
 	if err := os.Link(f.Name(), path); err != nil {
 		return err
 	}
-	return SyncDir(filepath.Clean(dir))
+	err = h.Call(hook.Directory, 0, 0)
+	if err == nil {
+		err = SyncDir(filepath.Clean(dir))
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(path))
+	}
+	return nil
 }
 
 // fill writes the zeros and syncs.

@@ -14,6 +14,7 @@ const (
 	Open      = hook.Open      // the sync of Open
 	Write     = hook.Write     // pwrite, of Create and of the kind file
 	Datasync  = hook.Datasync  // fdatasync, of Create and of the kind file
+	Directory = hook.Directory // fsync of the directory, by Create
 	Msync     = hook.Msync     // of the kind mmap
 	WriteBack = hook.WriteBack // of the kind dax
 	Persist   = hook.Model     // of Sim, and of Wrap

@@ -13,6 +13,8 @@ const (
 	Write Op = "pwrite"
 	// Datasync: fdatasync.
 	Datasync Op = "fdatasync"
+	// Directory: fsync of the directory of a new file.
+	Directory Op = "fsync"
 	// Msync: msync.
 	Msync Op = "msync"
 	// WriteBack: cache lines of persistent memory.
