@@ -20,8 +20,8 @@ func (s STag) String() string { return fmt.Sprintf("%08x", uint32(s)) }
 // Access is a set of rights. No right includes another.
 type Access uint16
 
-// The rights. RFC 5040 Section 8.1 asks for remote read and remote write. Choice: the others are
-// separate rights, since no document names any for them.
+// The rights. RFC 5040 Section 8.1 requires remote read and remote write. Choice: the others are
+// separate rights, since no document names rights for them.
 const (
 	// RemoteRead: the peer may read by RDMA Read.
 	RemoteRead Access = 1 << iota
@@ -33,12 +33,12 @@ const (
 	FlushVisible
 	// FlushPersistent: the peer may flush to persistence.
 	FlushPersistent
-	// Verify: the peer may have a hash compared.
+	// Verify: the peer may have a hash of the octets compared with its own.
 	Verify
 	// RemoteInvalidate: the peer may invalidate the STag by Send with Invalidate.
 	RemoteInvalidate
-	// ReadSink: the region is the sink of our own RDMA Reads. It gives the peer no right but to
-	// respond to them.
+	// ReadSink: the region may be the sink of our own RDMA Reads. The peer may only respond to
+	// them.
 	ReadSink
 
 	accessAll = ReadSink<<1 - 1
@@ -49,7 +49,7 @@ var accessNames = [...]string{
 	"flush-persistent", "verify", "remote-invalidate", "read-sink",
 }
 
-// String returns the rights' names joined by "|", or "none".
+// String returns the names of the rights joined by "|", or "none".
 func (a Access) String() string {
 	var s []string
 	for i, name := range accessNames {

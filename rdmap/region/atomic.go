@@ -7,29 +7,28 @@ import (
 	"unsafe"
 )
 
-// ErrAlign: an atomic operation on a word whose address is not a multiple of 8 (RFC
-// 7306 Section 8.2).
+// ErrAlign: an atomic operation on a word at an address that is not a multiple of 8 (RFC 7306
+// Section 8.2).
 var ErrAlign = errors.New("region: word not aligned")
 
-// The operations below act on the first 8 octets of a view that has exactly 8, which
-// hold a 64-bit value in the byte order of this machine. They use the 64-bit atomics
-// of the machine on the memory itself, so they are atomic process-wide: whatever
-// STag, domain or sync/atomic user reaches the word.
+// The operations below act on the octets of a view that has exactly 8, which hold a 64-bit value in
+// the byte order of this machine. They use the machine's 64-bit atomics on the memory itself. So
+// they are atomic in the whole process, whatever STag, domain or use of sync/atomic reaches the
+// word. Errors: ErrBounds if the view has another length, ErrAlign, and those of Guard.
 
-// FetchAdd adds add to the word and returns what it held, RFC 7306 Section 5.1.2. Each bit set in
-// mask is the highest bit of a field, whose carry is dropped.
+// FetchAdd adds add to the word and returns what it held before (RFC 7306 Section 5.1.2). Each bit
+// set in mask is the highest bit of a field, whose carry is dropped; see AddFields.
 func (v *View) FetchAdd(add, mask uint64) (old uint64, err error) {
 	return v.update(wordOp{add: true, value: add, mask: mask})
 }
 
-// CmpSwap replaces the bits swapMask of the word by those of swap, if its bits
-// compareMask equal those of compare. It returns what the word held, RFC 7306
-// Section 5.1.3.
+// CmpSwap replaces the bits swapMask of the word by those of swap if its bits compareMask equal
+// those of compare. It returns what the word held before (RFC 7306 Section 5.1.3).
 func (v *View) CmpSwap(compare, compareMask, swap, swapMask uint64) (old uint64, err error) {
 	return v.update(wordOp{value: swap, mask: swapMask, compare: compare, compareMask: compareMask})
 }
 
-// Swap replaces the word and returns what it held.
+// Swap replaces the word by value and returns what it held before.
 func (v *View) Swap(value uint64) (old uint64, err error) {
 	return v.update(wordOp{value: value, mask: ^uint64(0)})
 }
@@ -48,13 +47,13 @@ func (v *View) StoreWord(p [8]byte) error {
 	return nil
 }
 
-// wordOp is FetchAdd, or else CmpSwap.
+// wordOp is a FetchAdd if add is set, otherwise a CmpSwap.
 type wordOp struct {
 	add                               bool
 	value, mask, compare, compareMask uint64
 }
 
-// next returns what the word becomes, and whether it changes at all.
+// next returns the new value of a word that holds old, and whether to store it.
 func (o *wordOp) next(old uint64) (uint64, bool) {
 	if o.add {
 		return AddFields(old, o.value, o.mask), true

@@ -1,5 +1,5 @@
 // Package region manages the memory that a peer may access by RDMA: registrations with their STags,
-// access rights and bounds (RFC 5041 Section 8, RFC 5040 Section 8.1). Nobody touches memory after
+// access rights and bounds (RFC 5041 Section 8, RFC 5040 Section 8.1). The engine touches no memory after
 // its registration has been invalidated.
 //
 // A Domain is a protection domain, and a Table is one stream's view of it. A region that a Table
@@ -12,7 +12,7 @@
 //	...
 //	err = reg.Invalidate(ctx)                       // buf is ours again
 //
-// The engine, for each segment:
+// The engine calls, for each segment:
 //
 //	v, err := t.Lookup(stag, to, n, region.RemoteWrite) // checks, and pins
 //	err = v.CopyIn(payload) // a plain copy unless the memory is Guarded
@@ -28,7 +28,7 @@
 // 255 registrations. STag 0 is never used.
 //
 // Cost. Register, Lookup and Invalidate allocate nothing once the table has reached its size. Lookup
-// takes no lock and computes no hash: the random part of the STag is an index into an array, and was
+// takes no lock and computes no hash: the random part of the STag is an index into an array, and is
 // chosen to be unique there.
 //
 // All methods of Domain, Table and Region may be called from several goroutines at once. A View

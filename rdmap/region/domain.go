@@ -16,12 +16,12 @@ const minSlots = 16
 
 // Domain is a protection domain (RFC 5041 Section 8.2). It is safe for concurrent use.
 type Domain struct {
-	// slots is a direct-mapped array with a power of two of entries: the entry of an
-	// STag is at Index modulo its length. No two live entries share a slot, since
-	// Register draws another index when the slot is taken; and none will after growth,
-	// since what differs modulo n differs modulo 2n. So a lookup is one load, and
-	// readers need no lock: an array that growth has replaced still holds the entries
-	// it held, and each entry says itself which STag it is.
+	// slots is a direct-mapped array whose length is a power of two: the entry of an
+	// STag is at Index modulo that length. No two live entries share a slot, since
+	// Register draws another index if the slot is taken; and none will after growth,
+	// since numbers that differ modulo n differ modulo 2n. So a lookup is one load, and
+	// readers need no lock: an array that growth has replaced still holds its
+	// entries, and each entry knows its own STag.
 	slots atomic.Pointer[[]atomic.Pointer[entry]]
 
 	mu     sync.Mutex
@@ -35,7 +35,7 @@ type Domain struct {
 // NewDomain returns an empty protection domain.
 func NewDomain() *Domain { return &Domain{} }
 
-// NewTable returns the Table of another stream of the domain.
+// NewTable returns a Table for one more stream of the domain.
 func (d *Domain) NewTable() *Table { return &Table{dom: d} }
 
 // Live returns the number of registrations that are valid, or invalid but still in use. It is 0
@@ -73,8 +73,8 @@ func (d *Domain) each(f func(*entry)) {
 	}
 }
 
-// find returns the entry in the slot of stag, or nil. Whether it is that STag's only
-// pin can tell.
+// find returns the entry in the slot of stag, or nil. Only pin can tell whether it is the entry of
+// that STag.
 func (d *Domain) find(stag STag) *entry {
 	p := d.slots.Load()
 	if p == nil {
@@ -132,8 +132,7 @@ func (d *Domain) install(owner *Table, mem Memory, data []byte, o Options) (Regi
 	return Region{e: e, stag: stag}, nil
 }
 
-// grow keeps the load at one half or below, so that draw succeeds at the second
-// attempt on average.
+// grow keeps at most half of the slots in use, so that draw needs at most two attempts on average.
 func (d *Domain) grow() {
 	p := d.slots.Load()
 	if p != nil && 2*(d.live+1) <= len(*p) {
@@ -148,8 +147,8 @@ func (d *Domain) grow() {
 	d.slots.Store(&s)
 }
 
-// draw returns an STag whose slot is empty. Choice: the key is a counter of the
-// domain, so no STag returns within 255 registrations.
+// draw returns an STag whose slot is empty. Choice: the key is a counter of the domain, so that no
+// STag comes back within 255 registrations.
 func (d *Domain) draw() (STag, *atomic.Pointer[entry]) {
 	s := *d.slots.Load()
 	d.key++
@@ -162,7 +161,7 @@ func (d *Domain) draw() (STag, *atomic.Pointer[entry]) {
 	}
 }
 
-// rand24 returns 24 random bits. The pool saves a system call per registration.
+// rand24 returns 24 random bits. d.random saves a system call per registration.
 func (d *Domain) rand24() uint32 {
 	if d.left < 4 {
 		_, _ = rand.Read(d.random[:]) // never fails, by its documentation
@@ -209,7 +208,7 @@ func (d *Domain) put(e *entry) {
 	d.live--
 }
 
-// shut ends a registration or opening and wakes who waits for that. Domain.mu is held.
+// shut ends a registration or opening and wakes those who wait for that. Domain.mu is held.
 func (e *entry) shut() {
 	e.data = nil
 	e.state.Store(stateFree)
@@ -219,7 +218,7 @@ func (e *entry) shut() {
 	}
 }
 
-// waiter returns a channel that is closed when stag is free; nil if it is already.
+// waiter returns a channel that is closed when stag is no longer in use, nil if it is not.
 func (d *Domain) waiter(e *entry, stag STag) <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()

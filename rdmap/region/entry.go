@@ -5,36 +5,35 @@ import (
 	"sync/atomic"
 )
 
-// An entry's state is one word, so that "is this still the STag I mean" and "I am
+// The state of an entry is one word, so that "is this still the STag I mean" and "I am
 // using it now" are one atomic step:
 //
 //	bits 63-32  STag; 0: the entry is free
 //	bit  31     revoked: no new pins
 //	bits 30-0   pins
 //
-// A free entry counts as revoked, and so does a Window that is closed. Otherwise STag 0,
-// which any peer can send, would match it: a lookup that found the entry in its slot just
-// before it was freed would pin it, and the next registration would overwrite that pin.
+// A free entry counts as revoked, and so does a closed Window. Otherwise STag 0, which any
+// peer can send, would match it: a lookup that found the entry in its slot just before it was
+// freed would pin it, and the next registration would overwrite that pin.
 //
 // Transitions: free -> live (install) -> live with pins and back (pin, unpin) ->
-// revoked (revoke) -> free (Domain.recycle, by whoever finds the last pin gone: the
-// revoker if there was none, else the last unpin).
+// revoked (revoke) -> free (Domain.recycle, called by revoke if there is no pin,
+// otherwise by the last unpin).
 const (
 	revokedBit = 1 << 31
 	pinMask    = revokedBit - 1
 	stateFree  = revokedBit
 )
 
-// entry is one registration. The fields below state are written before the state
-// becomes live and after the last pin is gone, and read only under a pin; wait and
-// slot bookkeeping belong to Domain.mu.
+// entry is one registration. The fields below state are written before the state becomes live and
+// after the last pin is gone, and read only under a pin. Domain.mu guards the last group.
 type entry struct {
 	state   atomic.Uint64
 	data    []byte
 	mem     Memory          // nil: plain slice
-	guard   Guarded         // mem, if it is one
-	failed  <-chan struct{} // of mem; nil: it is not Watched
-	through WriteBacker     // mem, if stores of peers are to be written back
+	guard   Guarded         // mem, if it is Guarded
+	failed  <-chan struct{} // of mem; nil if it is not Watched
+	through WriteBacker     // mem, if the stores of peers are written back
 	owner   *Table          // nil: shared by the domain
 	dom     *Domain
 	base    uint64
@@ -44,11 +43,11 @@ type entry struct {
 
 	// Under Domain.mu.
 	key    uint8         // of the last opening of a Window
-	home   uint32        // index of the STag, which says where the entry is found
+	home   uint32        // Index of the STag, which determines the slot
 	epoch  uint64        // how often the entry was freed
-	window bool          // stays when it is closed; see Window
-	whole  []byte        // of a Window
-	wait   chan struct{} // closed by recycle; made by the first waiter
+	window bool          // it is a Window, which outlives its openings
+	whole  []byte        // all octets of a Window
+	wait   chan struct{} // made by the first waiter, closed by shut
 }
 
 // pin adds a pin if the entry is live under stag.
@@ -64,8 +63,8 @@ func (e *entry) pin(stag STag) bool {
 	}
 }
 
-// use is pin, unless the memory has failed: then its registrations are invalid without
-// anybody's having to look for them, in all domains and at once.
+// use is pin, but fails if the memory has failed. So the registrations of that memory become invalid
+// in all domains at once, and nobody has to look for them.
 func (e *entry) use(stag STag) bool {
 	if !e.pin(stag) {
 		return false
@@ -87,15 +86,15 @@ func (e *entry) dead() bool {
 	}
 }
 
-// unpin removes a pin, and frees the entry if it was the last of a revoked one.
+// unpin removes a pin, and frees the entry if it is revoked and that was the last pin.
 func (e *entry) unpin() {
 	if s := e.state.Add(^uint64(0)); s&revokedBit != 0 && s&pinMask == 0 {
 		e.dom.recycle(e)
 	}
 }
 
-// revoke makes stag invalid and frees the entry if nobody uses it. It reports whether
-// this call did it: true once per registration.
+// revoke makes stag invalid, and frees the entry if nobody uses it. It reports whether this call did
+// so: that is true once per registration.
 func (e *entry) revoke(stag STag) bool {
 	for {
 		s := e.state.Load()
@@ -112,7 +111,7 @@ func (e *entry) revoke(stag STag) bool {
 	}
 }
 
-// drain waits until stag, which is revoked, is not in use any more.
+// drain waits until stag, which is revoked, is no longer in use.
 func (e *entry) drain(ctx context.Context, stag STag) error {
 	if !e.busy(stag) {
 		return nil

@@ -2,9 +2,9 @@ package region
 
 import "errors"
 
-// Refusals of Lookup and RemoteInvalidate. Each is the peer's fault; the operation determines the
-// Terminate for it (RFC 5041 Section 7.2, RFC 5040 Section 4.8). They are returned unwrapped, so
-// that a refusal allocates nothing.
+// Refusals of Lookup and RemoteInvalidate. Each is a fault of the peer, and the operation determines
+// the Terminate for it (RFC 5041 Section 7.2, RFC 5040 Section 4.8). They are returned as they are,
+// so that a refusal allocates nothing.
 var (
 	// ErrInvalidSTag: the STag was never registered, or was invalidated.
 	ErrInvalidSTag = errors.New("region: invalid STag")
@@ -14,7 +14,7 @@ var (
 	ErrAccess = errors.New("region: access rights violation")
 	// ErrWrap: TO plus length passes 2^64.
 	ErrWrap = errors.New("region: tagged offset wraps")
-	// ErrBounds: octets outside the region.
+	// ErrBounds: octets outside the region or Window.
 	ErrBounds = errors.New("region: base or bounds violation")
 )
 
@@ -25,7 +25,7 @@ var (
 	ErrPinned = errors.New("region: still in use at the deadline")
 	// ErrClosed: the Table is closed.
 	ErrClosed = errors.New("region: table closed")
-	// ErrTooMany: the domain holds MaxRegions already.
+	// ErrTooMany: the domain already holds MaxRegions registrations.
 	ErrTooMany = errors.New("region: too many registrations (invalidate those that are no longer used)")
 	// ErrOpen: the Window is open, or its last opening is still in use; see Region.Invalidate.
 	ErrOpen = errors.New("region: window is open or still in use (invalidate its Region first)")
@@ -33,8 +33,8 @@ var (
 	ErrRights = errors.New("region: unknown access rights")
 	// ErrBase: base plus length of the region passes 2^64.
 	ErrBase = errors.New("region: base out of range")
-	// ErrHash: Options.Hash has no New, or its sums do not have Size octets, 1 to 64.
-	ErrHash = errors.New("region: hash of an impossible size")
+	// ErrHash: Options.Hash has no New, its Size is not 1 to 64, or its sums have another length.
+	ErrHash = errors.New("region: impossible hash (it needs New, and sums of Size octets, 1 to 64)")
 	// ErrNotPersistent: Persist on memory that does not outlive the process.
-	ErrNotPersistent = errors.New("region: memory is not persistent (package pmem has some that is)")
+	ErrNotPersistent = errors.New("region: memory is not persistent (package pmem has persistent memory)")
 )

@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// fate is what all registrations of one Memory share, in whatever domain they are: that
-// it has failed, and how often peers have guessed at its hashes.
+// fate is what all registrations of one Memory share, whatever their domains: whether it has failed,
+// and how often peers have guessed at its hashes.
 type fate struct {
 	lost  atomic.Bool
 	users int // registrations; under fates.mu
 	guesses
 }
 
-// fates finds them. Memories are few and live long: plain slices have none.
+// fates has the fate of each Memory. Memories are few and live long; plain slices are not in it.
 var fates = struct {
 	mu sync.Mutex
 	of map[Memory]*fate
 }{of: make(map[Memory]*fate)}
 
-// joinFate returns the fate of mem for one more registration. What cannot be compared
-// with others has one of its own.
+// joinFate returns the fate of mem for one more registration. A mem that is not comparable gets a
+// fate of its own each time.
 func joinFate(mem Memory) *fate {
 	if !reflect.ValueOf(mem).Comparable() {
 		return new(fate)
@@ -53,7 +53,7 @@ func leaveFate(mem Memory) {
 
 // RevokeMemory is for memory that has failed. It makes every registration of mem invalid, in all
 // domains and at once. New registrations are invalid too, as long as one of the present ones
-// exists.
+// exists. It does nothing if mem is not comparable, as a Bytes is not.
 func RevokeMemory(mem Memory) {
 	if !reflect.ValueOf(mem).Comparable() {
 		return
@@ -65,7 +65,7 @@ func RevokeMemory(mem Memory) {
 	}
 }
 
-// Limits of failed comparisons over one memory: so many at once, and one more each
+// Limits of failed comparisons over one memory: maxGuesses at once, and one more after each
 // guessEvery.
 const (
 	maxGuesses = 16

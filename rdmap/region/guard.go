@@ -20,8 +20,8 @@ type Guarded interface {
 	Store(off int, p []byte) error
 	// Load copies the octets at off to p. It borrows p.
 	Load(p []byte, off int) error
-	// Guard runs f, which may touch the n octets of Bytes at off: for what is neither Store nor
-	// Load, such as hashes, atomic operations, and system calls into or out of the memory. It
+	// Guard runs f, which may touch the n octets of Bytes at off. It is for what Store and Load
+	// cannot do: hashes, atomic operations, and system calls that read or write the memory. It
 	// returns the error of f. An EFAULT of f is attributed to this memory, so f should touch no
 	// other Guarded memory.
 	Guard(off, n int, f func() error) error
@@ -45,8 +45,8 @@ type WriteBacker interface {
 	WriteBack(off, n int)
 }
 
-// Watched is a Memory that reports its failure. Once Failed is closed, every registration of it,
-// in every domain, is invalid. Of other memories the engine knows only the failures that it has
+// Watched is a Memory that reports its failure. Once Failed is closed, every registration of it is
+// invalid, in every domain. With any other Memory the engine knows only of the failures that it has
 // seen itself.
 type Watched interface {
 	Memory
@@ -57,8 +57,8 @@ type Watched interface {
 	Err() error
 }
 
-// PersistRanges makes all of rs durable: by one call if mem is a RangePersister, otherwise one by
-// one, up to the first error.
+// PersistRanges makes all of rs durable: in one call if mem is a RangePersister, otherwise one by
+// one until the first error, which it returns. It borrows rs.
 func PersistRanges(mem Memory, rs []Range) error {
 	if p, ok := mem.(RangePersister); ok {
 		return p.PersistRanges(rs)
@@ -71,8 +71,8 @@ func PersistRanges(mem Memory, rs []Range) error {
 	return nil
 }
 
-// CopyIn copies p to the first octets of the view. The engine uses it to place data. The error is
-// nil for memory that is not Guarded. CopyIn panics if p is longer than the view.
+// CopyIn copies p, which is borrowed, to the first octets of the view. The engine uses it to place
+// data. The error is nil for memory that is not Guarded. CopyIn panics if p is longer than the view.
 func (v *View) CopyIn(p []byte) error {
 	dst := v.data[:len(p)]
 	if v.e.guard != nil {
@@ -82,8 +82,8 @@ func (v *View) CopyIn(p []byte) error {
 	return nil
 }
 
-// CopyOut copies the octets at off of the view to p. It panics if they extend beyond its end.
-// Otherwise it is like CopyIn.
+// CopyOut copies len(p) octets at off of the view to p. It panics if they extend beyond the end of
+// the view. Otherwise it is like CopyIn.
 func (v *View) CopyOut(p []byte, off int) error {
 	src := v.data[off : off+len(p)]
 	if v.e.guard != nil {
@@ -93,7 +93,7 @@ func (v *View) CopyOut(p []byte, off int) error {
 	return nil
 }
 
-// Stored says that the octets of the view have been changed. If the registration has
+// Stored records that the octets of the view have been changed. If the registration has
 // WriteThrough, they are written back.
 func (v *View) Stored() {
 	if v.e != nil && v.e.through != nil {

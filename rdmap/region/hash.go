@@ -7,12 +7,12 @@ import (
 	"hash/crc32"
 )
 
-// Hash is the algorithm of a registration's Verify. The upper layers agree on it; it is never
-// negotiated on the wire. For a keyed hash, New is a closure over the key:
+// Hash is the hash algorithm that Verify uses for a registration. The upper layers agree on it; it is
+// never negotiated on the wire. For a keyed hash, New is a closure over the key:
 //
 //	&region.Hash{Size: 32, New: func() hash.Hash { h, _ := blake2b.New256(key); return h }}
 type Hash struct {
-	// Size is the length of a sum, 1 to 64 octets.
+	// Size is the length of a sum in octets, 1 to 64.
 	Size int
 	// New starts a sum.
 	New func() hash.Hash
@@ -31,8 +31,8 @@ func (h *Hash) possible() bool {
 	return h == CRC32C || h == SHA256 || h.Size >= 1 && h.Size <= 64 && h.New != nil && h.New().Size() == h.Size
 }
 
-// append appends the sum of p to dst. The built-in ones allocate nothing; so that dst
-// may be on the stack, no interface sees it.
+// append appends the sum of p to dst. The built-in algorithms allocate nothing. dst is passed to no
+// interface, so that it can be on the stack.
 func (h *Hash) append(dst, p []byte) []byte {
 	switch h {
 	case CRC32C:
@@ -57,7 +57,7 @@ func (v *View) Hash() *Hash {
 // Access returns the rights of the registration.
 func (v *View) Access() Access { return v.e.access }
 
-// AppendSum appends the sum of the view's octets to dst.
+// AppendSum appends the sum of the view's octets to dst, Hash().Size octets. Its errors are those of Guard.
 func (v *View) AppendSum(dst []byte) ([]byte, error) {
 	if v.Guarded() {
 		sum, err := v.guardedSum()

@@ -1,10 +1,10 @@
 package region
 
-// Memory is memory that can be registered: octets, and a way to make them durable. The same
-// Memory may be registered several times, with different rights.
+// Memory is memory that can be registered: octets, and a way to make them durable. A Memory may be
+// registered several times, with different rights.
 type Memory interface {
-	// Bytes returns the octets. It is called once per registration and must return
-	// the same array each time.
+	// Bytes lends the octets until Close. It is called once per registration and must
+	// return the same array each time.
 	Bytes() []byte
 	// Persist returns when the n octets at off, stored before the call, are durable.
 	// It may block. The first error is final for the Memory.

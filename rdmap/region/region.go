@@ -12,7 +12,7 @@ type Region struct {
 // STag returns the steering tag to advertise; 0 for the zero Region.
 func (r Region) STag() STag { return r.stag }
 
-// Valid reports whether the STag can still be used. A peer may have invalidated it, or
+// Valid reports whether the STag can still be used. The peer may have invalidated it, or
 // the memory may have failed.
 func (r Region) Valid() bool {
 	if r.e == nil || !r.e.use(r.stag) {
@@ -26,10 +26,10 @@ func (r Region) Valid() bool {
 // reports whether the STag was valid.
 func (r Region) Revoke() bool { return r.e != nil && r.e.revoke(r.stag) }
 
-// Invalidate makes the STag invalid, and returns when the engine does not use the memory any
-// more; then the memory belongs to the caller again. If ctx ends first, it returns ErrPinned: the
-// STag is invalid, the memory must not be reused, and Invalidate may be called again. It is
-// idempotent, also after the peer or Table.Close has invalidated the STag.
+// Invalidate makes the STag invalid, and returns when the engine no longer uses the memory, which
+// then belongs to the caller again. If ctx ends first, it returns ErrPinned: the STag is invalid, the
+// memory must not be reused, and Invalidate may be called again. It is idempotent, even after the
+// peer or Table.Close has invalidated the STag.
 func (r Region) Invalidate(ctx context.Context) error {
 	if r.e == nil {
 		return nil

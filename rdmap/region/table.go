@@ -38,7 +38,7 @@ type Options struct {
 }
 
 // Register makes mem reachable on this stream, from TO 0. mem is lent until Invalidate has
-// returned nil: meanwhile the engine and the peer read and write it as access allows. Errors:
+// returned nil; until then the engine and the peer read and write it as access allows. Errors:
 // ErrClosed, ErrTooMany, ErrRights.
 func (t *Table) Register(mem []byte, access Access) (Region, error) {
 	return t.dom.install(t, nil, mem, Options{Access: access})
@@ -50,8 +50,9 @@ func (t *Table) RegisterMemory(mem Memory, o Options) (Region, error) {
 	return t.dom.install(t, mem, mem.Bytes(), o)
 }
 
-// RegisterShared makes mem reachable on all streams of the domain. A peer cannot
-// invalidate it: RFC 5040 Section 8.1 forbids that for STags shared by streams.
+// RegisterShared makes mem reachable on all streams of the domain. A peer cannot invalidate it: RFC
+// 5040 Section 8.1 forbids that for an STag that streams share. Errors: ErrTooMany, ErrRights,
+// ErrBase, ErrHash.
 func (d *Domain) RegisterShared(mem Memory, o Options) (Region, error) {
 	return d.install(nil, mem, mem.Bytes(), o)
 }
@@ -93,9 +94,9 @@ func (e *entry) check(t *Table, to, n uint64, need Access) (off uint64, err erro
 // RemoteInvalidate executes a Send with Invalidate: it makes stag invalid at once. It does not
 // wait, because it runs in the goroutine that reads the stream, and no operation of that stream
 // can be using stag except the sending of a Response. The owner must still call Region.Invalidate
-// before it reuses the memory. Errors: ErrInvalidSTag, ErrNotAssociated (also for a shared STag),
-// ErrAccess without the right RemoteInvalidate; RDMAP reports each as "STag cannot be
-// invalidated", RFC 5040 Section 4.8.
+// before it reuses the memory. Errors: ErrInvalidSTag; ErrNotAssociated, also for a shared STag;
+// ErrAccess without the right RemoteInvalidate. RDMAP reports each as "STag cannot be
+// invalidated" (RFC 5040 Section 4.8).
 func (t *Table) RemoteInvalidate(stag STag) error {
 	e := t.dom.find(stag)
 	if e == nil || !e.use(stag) {

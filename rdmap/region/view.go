@@ -8,7 +8,7 @@ type View struct {
 	off  int
 }
 
-// Bytes returns the octets looked up. They may be touched until Release.
+// Bytes lends the octets of the view until Release.
 func (v *View) Bytes() []byte { return v.data }
 
 // Offset returns the position of Bytes in the registered memory, in octets, as Memory().Persist
@@ -25,8 +25,8 @@ func (v *View) Memory() Memory {
 }
 
 // Forward moves v to the n octets that follow it in the same registration, with the same rights.
-// It reports false, and leaves v unchanged, if there are not so many octets or the registration
-// has become invalid.
+// It returns false, and leaves v unchanged, if fewer octets follow or the registration has become
+// invalid.
 func (v *View) Forward(n int) bool {
 	e := v.e
 	if e == nil || e.state.Load()&revokedBit != 0 || e.fate != nil && e.dead() {

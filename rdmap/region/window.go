@@ -1,13 +1,13 @@
 package region
 
-// Window is memory that is registered once and lent again and again. Each opening has a new STag
-// with its own bounds and rights, and in between nobody can reach the memory. This is like a
-// memory window on an RDMA card; here it saves a registration and its removal. A Window is a
-// small value that may be copied freely, and belongs to one stream.
+// Window is memory that is registered once and opened again and again. Each opening has a new STag
+// with its own bounds and rights; between openings no peer can reach the memory. This is like a
+// memory window on an RDMA card. Here it saves a registration and its removal for each opening. A
+// Window is a small value that may be copied freely, and belongs to one stream.
 //
 // Choice: the 24 random bits of the STag are drawn once, and the key counts openings. So an STag
 // comes back after 256 openings, for the same memory on the same stream: a peer that kept it can
-// do no more than the present opening allows. For peers that are not trusted so far, use
+// do no more than the present opening allows. With peers that are not trusted that far, use
 // registrations.
 type Window struct {
 	e     *entry
@@ -63,7 +63,7 @@ func (w Window) Open(off, n int, access Access) (Region, error) {
 	return Region{e: e, stag: stag}, nil
 }
 
-// Close ends the registration. The window must not be open: ErrOpen. It is idempotent.
+// Close ends the registration. It returns ErrOpen if the Window is open. It is idempotent.
 func (w Window) Close() error {
 	if w.e == nil {
 		return nil

@@ -8,8 +8,8 @@ import (
 
 // Close closes the file; it persists nothing. It refuses new calls at once, and waits for running
 // ones. If one still runs after Options.CloseTimeout, Close returns region.ErrPinned, and the
-// memory stays mapped and locked, because the call may still touch it. Then Close may be called
-// again. Otherwise it is idempotent. It does not repeat a final error of Persist.
+// memory stays mapped and locked, because the call may still touch it; Close may then be called
+// again. Otherwise Close is idempotent. It does not return a final error of Persist again.
 func (m *Memory) Close() error {
 	m.closeMu.Lock()
 	defer m.closeMu.Unlock()
@@ -54,7 +54,7 @@ func within(done <-chan struct{}, timeout time.Duration) bool {
 	}
 }
 
-// setStuck keeps the gauge; m.closeMu is held.
+// setStuck records whether Close gave up, and keeps Pinned right; m.closeMu is held.
 func (m *Memory) setStuck(stuck bool) {
 	m.fl.mu.Lock()
 	defer m.fl.mu.Unlock()

@@ -12,8 +12,8 @@ const (
 	maxImages = 1 << maxSubsets
 )
 
-// All yields all Count images that a crash can leave at this grain, the durable one first. An
-// Image is lent until the next one.
+// All yields all Count images that a crash can leave at grain g, the durable one first. As with the
+// other iterators, each Image is lent until the next one.
 func (s *Snapshot) All(g Grain) iter.Seq[*Image] {
 	return func(yield func(*Image) bool) {
 		im := s.image(g)
@@ -25,8 +25,8 @@ func (s *Snapshot) All(g Grain) iter.Seq[*Image] {
 	}
 }
 
-// Subsets yields the images in which each unit is either durable or newest: all 2^n
-// for n dirty units, of which only the first 30 vary. Older versions are left out.
+// Subsets yields the images in which each unit has either its durable or its newest content: all 2^n
+// for n dirty units, of which only the first 30 vary. Contents in between are left out.
 func (s *Snapshot) Subsets(g Grain) iter.Seq[*Image] {
 	return func(yield func(*Image) bool) {
 		im := s.image(g)
@@ -41,8 +41,8 @@ func (s *Snapshot) Subsets(g Grain) iter.Seq[*Image] {
 	}
 }
 
-// Edges yields the images that most often reveal mistakes in the order of flushes: nothing
-// reached the medium, everything did, a single content did, all newest contents but one did.
+// Edges yields the images that most often reveal mistakes in the order of flushes: nothing has
+// reached the medium; everything has; a single content has; all newest contents but one have.
 func (s *Snapshot) Edges(g Grain) iter.Seq[*Image] {
 	return func(yield func(*Image) bool) {
 		im := s.image(g)

@@ -63,5 +63,5 @@ func fill(d *device) error {
 			return err
 		}
 	}
-	return d.datasync() // and of the size, without which the data could not be read
+	return d.datasync() // this syncs the size too, without which the data could not be read
 }

@@ -41,8 +41,8 @@ func TestCreateRefuses(t *testing.T) {
 	}{
 		{there, 64, fs.ErrExist, "(open it, or remove it"},
 		{filepath.Join(dir, "no", "dir"), 64, fs.ErrNotExist, "choose another place"},
-		{filepath.Join(dir, "empty"), 0, pmem.ErrSize, "(a memory has one octet at least)"},
-		{filepath.Join(dir, "negative"), -1, pmem.ErrSize, "one octet at least"},
+		{filepath.Join(dir, "empty"), 0, pmem.ErrSize, "(a memory has at least one octet)"},
+		{filepath.Join(dir, "negative"), -1, pmem.ErrSize, "at least one octet"},
 	} {
 		if err := pmem.Create(tt.path, tt.size, nil); !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.next) {
 			t.Errorf("%s, %d octets: %v; want %v, %q", tt.path, tt.size, err, tt.want, tt.next)

@@ -16,14 +16,14 @@ type persistent struct {
 	data []byte
 }
 
-// daxFlags: MAP_SYNC is the proof. The kernel grants it on a mapping of synchronous
-// persistent memory only, and keeps the metadata of the file durable by itself, so that
-// data is durable once it has left the caches of the processor. MAP_SHARED_VALIDATE
-// makes kernels and file systems that do not know MAP_SYNC refuse it. Tests on machines
-// without persistent memory replace the flags.
+// daxFlags are the flags of the mapping. MAP_SYNC is the proof: the kernel grants it only on
+// synchronous persistent memory, and then keeps the metadata of the file durable by itself, so
+// that data is durable once it has left the caches of the processor. MAP_SHARED_VALIDATE makes
+// kernels and file systems that do not know MAP_SYNC refuse it. Tests on machines without
+// persistent memory replace the flags.
 var daxFlags = unix.MAP_SHARED_VALIDATE | unix.MAP_SYNC
 
-// lineWriteBack is replaced likewise.
+// lineWriteBack returns the instruction that writes lines back. Tests replace it too.
 var lineWriteBack = cacheline.Instruction
 
 func openDAX(d *device) (medium, error) {
@@ -53,7 +53,7 @@ func (p *persistent) bytes() []byte  { return p.data }
 func (p *persistent) quick() bool    { return p.d.hooks == nil } // a hook can hang
 func (p *persistent) release() error { return unix.Munmap(p.data) }
 
-// persist touches the lines, so that it can fault.
+// persist writes back the lines of rs. That touches them, so it can fault.
 func (p *persistent) persist(rs []region.Range) error {
 	for _, r := range cover(rs, cacheline.Size, p.d.size) {
 		if err := p.writeBack(r); err != nil {

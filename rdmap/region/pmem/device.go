@@ -7,23 +7,24 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region/pmem/internal/hook"
 )
 
-// device is the file under a memory: each system call in one place, behind the hooks.
+// device is the file under a memory. Each system call on it is made in one place, after its hook.
 type device struct {
 	f     *os.File
-	out   *os.File // what is written to: f, or the same file past the page cache
+	out   *os.File // for writing: f, or the same file opened past the page cache
 	path  string
-	size  int // octets at opening
+	size  int // octets when it was opened
 	hooks *hook.Hooks
 	split bool // the system has no single call for writeSync
 }
 
-// maxDirect is how large a memory may be, octets, that is written past the page cache: it
-// needs a second copy, and the page cache would give its own up when memory is short.
+// maxDirect is the size in octets up to which a memory is written past the page cache. That needs a
+// second copy, which, unlike one in the page cache, is not given up when memory is short.
 const maxDirect = 64 << 20
 
-// direct makes what is written from now on go past the page cache, in whole blocks from
-// memory aligned to them, and reports whether it does. It is the same file whatever its
-// name means now. An error of such a write is told to its caller and to nobody else.
+// direct makes later writes bypass the page cache, if the file system allows that, and reports
+// whether they do. They must then be of whole blocks, from memory aligned to blocks. It opens the
+// same file even if path names another one by now. An error of such a write is reported to its
+// caller, and to nobody else.
 func (d *device) direct() bool {
 	if d.size%block != 0 || d.size > maxDirect || !takesDirect(d.f) {
 		return false
@@ -36,7 +37,7 @@ func (d *device) direct() bool {
 	return true
 }
 
-// release ends that.
+// release closes what direct has opened.
 func (d *device) release() error {
 	if d.out == d.f {
 		return nil
@@ -71,9 +72,8 @@ func (d *device) datasync() error {
 	return nil
 }
 
-// writeSync is write and datasync, in one system call where there is one for it. With
-// hooks they come one by one, so that either can fail. It is called by one goroutine at a
-// time.
+// writeSync is write and datasync, in one system call where there is one for both. With hooks they
+// are separate, so that either can fail. It is called by one goroutine at a time.
 func (d *device) writeSync(p []byte, off int) error {
 	if !d.split && d.hooks == nil {
 		n, err := writeSync(d.out, p, off)
@@ -91,9 +91,9 @@ func (d *device) writeSync(p []byte, off int) error {
 	return d.datasync()
 }
 
-// check returns ErrRegionLost unless the file is as long as it was, and still has a
-// name: octets beyond its end, or of a file that no opener will find again, are not
-// durable, whatever the system calls answered.
+// check returns ErrRegionLost unless the file is as long as it was and still has a name: octets
+// beyond its end, or in a file that nobody will find again, are not durable, whatever the system
+// calls returned.
 func (d *device) check() error {
 	size, named, err := stat(d.f)
 	switch {
@@ -107,11 +107,10 @@ func (d *device) check() error {
 	return nil
 }
 
-// settle makes what is read from the file from now on durable. The cache of the system
-// may hold octets that the medium does not: of a process that was killed before its
-// fdatasync, which a sync cures, or of one whose fdatasync failed, after which Linux
-// calls them clean. Recovery must not build on those: they are dropped, so that the
-// medium is asked.
+// settle makes sure that what is read from the file from now on is durable. The page cache may hold
+// octets that the medium does not hold. If the process that wrote them was killed before its
+// fdatasync, a sync cures that. If its fdatasync failed, Linux has marked them clean, and recovery
+// must not build on them: they are dropped, so that the medium is read.
 func (d *device) settle() error {
 	err := d.hooks.Call(hook.Open, 0, d.size)
 	if err == nil {

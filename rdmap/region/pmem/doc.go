@@ -23,15 +23,15 @@
 //	      if the file is truncated, and stores may reach the medium before any Persist.
 //	dax   Persistent memory. Persist writes cache lines back, without a system call. Open
 //	      refuses this kind unless the kernel grants MAP_SYNC and the processor (amd64) has
-//	      the instruction: without either nobody can tell whether octets are durable.
+//	      the instruction: otherwise nobody can tell whether octets are durable.
 //	sim   Type Sim: a deterministic crash model in the heap, for tests of recovery.
 //
 // Promise. The file is locked, has no holes, and keeps its size. Persist returns nil only if the system
 // reported success, and the file then still had its size and a name. The first error is final: every
 // later Persist returns it and does nothing, because a second fdatasync would report success for what
 // the first one lost. Whoever reopens the file must recover, and finds only durable octets: Open syncs
-// the file, and makes the system drop its cached pages. Choice: it does so by FADV_DONTNEED, which
-// leaves pages that another process has mapped, and all pages on tmpfs. Persist does not notice when
+// the file, and makes the system drop its cached pages. Choice: it does so with FADV_DONTNEED, which
+// keeps pages that another process has mapped, and all pages on tmpfs. Persist does not notice if
 // somebody truncates the file and extends it again between two calls. The lock protects against that,
 // but it is advisory.
 //
@@ -42,9 +42,9 @@
 // region.View call these for memory that needs them.
 //
 // Hangs. A system call that does not return holds its goroutine, the memory and the lock. At the
-// deadline of Persist the memory has failed, and everybody but that goroutine gets region.ErrPinned.
-// Close gives up at its own deadline, with the same error. Nothing is unmapped, and Pinned counts the
-// memory.
+// deadline of Persist the memory fails, and every caller but the one in that goroutine gets
+// region.ErrPinned. Close gives up at its own deadline, with the same error. Nothing is unmapped, and
+// Pinned counts the memory.
 //
 // Errors are of type *Error. errors.Is finds their kind and cause, and the message says what to do
 // next. Linux comes first: other systems have only file, and only where there is flock.

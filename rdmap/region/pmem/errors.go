@@ -10,25 +10,25 @@ import (
 
 // Kinds of Error, for errors.Is. Further kinds are region.ErrRegionLost and region.ErrPinned.
 var (
-	// ErrLocked: the file is open already, in this process or another one.
+	// ErrLocked: the file is already open, in this process or another one.
 	ErrLocked = errors.New("file is in use")
-	// ErrCreate: the file could not be created, and nothing of it was left behind.
+	// ErrCreate: the file could not be created, and nothing was left behind.
 	ErrCreate = errors.New("not created")
 	// ErrOpen: the file cannot be read, or its content cannot be made durable.
 	ErrOpen = errors.New("not opened")
-	// ErrSize: an impossible size of a memory, or not the size that was asked for.
+	// ErrSize: the size is impossible for a memory, or is not the requested one.
 	ErrSize = errors.New("wrong size")
 	// ErrRefused: this backend cannot keep its promise on this file or machine.
 	ErrRefused = errors.New("refused")
-	// ErrRange: octets outside the memory. Not final.
+	// ErrRange: octets outside the memory. It is not final.
 	ErrRange = errors.New("range outside the memory")
-	// ErrFailed: the system could not persist. It is final: see Memory.Persist.
+	// ErrFailed: the system could not persist. It is final; see Memory.Persist.
 	ErrFailed = errors.New("persist failed")
 	// ErrClosed: the memory is closed.
 	ErrClosed = errors.New("memory closed")
 )
 
-// advice says what to do next.
+// advice tells the reader of an error what to do next.
 var advice = []struct {
 	kind error
 	text string
@@ -45,7 +45,7 @@ var advice = []struct {
 	{region.ErrPinned, "leave the memory alone until the system call returns, then close and reopen through recovery"},
 }
 
-// opCreate is the operation of Create, whose errors ask for other things than those of Open.
+// opCreate is the operation of Create. Its errors need other advice than those of Open.
 const opCreate = "create"
 
 // Error is the type of the errors of this package. errors.Is finds its Kind and its cause.
@@ -53,10 +53,10 @@ type Error struct {
 	Op   string // what was being done: "open", "lock", "fdatasync", ...
 	Path string // of the file; "" for the crash model
 	Kind error  // one of the kinds
-	Err  error  // the cause; nil if Kind says it all
+	Err  error  // the cause; nil if there is none beyond Kind
 }
 
-// Error says what happened, why, and what to do next.
+// Error returns what happened, why, and what to do next.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString("pmem: " + e.Op)
@@ -73,14 +73,14 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// advice is what the caller can do next; "" if there is nothing to say.
+// advice returns what the caller can do next, "" if nothing is known.
 func (e *Error) advice() string {
 	if e.Op == opCreate {
 		switch {
 		case errors.Is(e.Err, fs.ErrExist):
 			return "open it, or remove it if nobody needs what it holds"
 		case errors.Is(e.Kind, ErrSize):
-			return "a memory has one octet at least"
+			return "a memory has at least one octet"
 		}
 	}
 	for _, a := range advice {

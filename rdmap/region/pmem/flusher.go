@@ -16,31 +16,31 @@ var pinned atomic.Int64
 // for statistics. The number falls when such a call returns.
 func Pinned() int { return int(pinned.Load()) }
 
-// flusher executes the Persists of one memory: one commit at a time, which stands for
-// all calls that came while the one before it was running.
+// flusher executes the Persists of one memory: one commit at a time, which serves all calls that
+// arrived while the commit before it was running.
 //
-// One at a time is a matter of truth before it is one of speed: the kernel reports a
-// failed write-back to one fdatasync of a descriptor only. With two under way the
-// other one would answer success for octets that are lost.
+// There is only one at a time for correctness first, and for speed second: the kernel reports a
+// failed write-back to only one fdatasync of a descriptor. With two running, the other one would
+// report success for octets that are lost.
 //
 //	none --join--> next --start--> running --finish--> done
 //
-// A batch is done once: by finish, by overdue if its commit hangs, or by fail if it had
-// not started. The caller that finds no commit under way makes the next one itself,
-// since waking another goroutine costs a tenth of what the disk does; those after it, which
-// stand for several callers, have a goroutine.
+// A batch is done once: by finish, by overdue if its commit hangs, or by fail if it had not started.
+// A caller that finds no commit running makes the next one itself, since waking another goroutine
+// takes a tenth of the time of the disk. The commits after that one, which serve several callers,
+// run in a goroutine of their own.
 type flusher struct {
-	commit   func([]region.Range) error // final unless nil
+	commit   func([]region.Range) error // its error is final
 	pinErr   func() error
-	timeout  time.Duration // of a commit; <= 0: none
+	timeout  time.Duration // of a commit; <= 0: no limit
 	quick    bool          // commit cannot hang, and needs no turn
 	detached bool          // no caller makes a commit itself
 	gate     *gate
 
 	mu      sync.Mutex
-	next    *batch // collects ranges; nil: none waits
+	next    *batch // collects ranges; nil if no range waits
 	active  bool   // somebody makes commits
-	running *batch // is being committed
+	running *batch // the batch being committed
 	watch   *time.Timer
 	armed   bool
 	due     time.Time // of running
@@ -52,13 +52,12 @@ type flusher struct {
 
 type batch struct {
 	ranges []region.Range
-	hung   bool          // counts in pins, and is done
-	done   chan struct{} // closed
+	hung   bool          // overdue: it counts in pins, and is done
+	done   chan struct{} // closed when done
 	err    error         // valid when done
 }
 
-// persist returns when rs are durable, or with the final error. The caller is inside
-// the gate.
+// persist returns nil when rs are durable, otherwise the final error. The caller is inside the gate.
 func (f *flusher) persist(rs []region.Range) error {
 	if f.quick {
 		return f.inline(rs)
@@ -89,7 +88,7 @@ func (f *flusher) inline(rs []region.Range) error {
 	return f.err
 }
 
-// join adds rs to the next batch. The caller that is told to lead calls lead.
+// join adds rs to the next batch. If lead is true, the caller has to call lead.
 func (f *flusher) join(rs []region.Range) (b *batch, lead bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -116,11 +115,11 @@ func (f *flusher) collect(rs ...region.Range) {
 	f.next.ranges = append(f.next.ranges, rs...)
 }
 
-// maxBegun is how many ranges nobody waits for are collected: peers that store while a
-// commit hangs must not cost memory.
+// maxBegun bounds the ranges collected by begin: peers that store while a commit hangs must not cost
+// memory without bound.
 const maxBegun = 256
 
-// begin is persist without waiting, and without the promise.
+// begin is persist without waiting and without a promise.
 func (f *flusher) begin(r region.Range) {
 	if f.quick {
 		_ = f.inline([]region.Range{r}) // the error is final
@@ -163,7 +162,7 @@ func (f *flusher) run() {
 	}
 }
 
-// start takes the next batch; nil: there is none, and nobody is active.
+// start takes the next batch. It returns nil if there is none; then nobody is active.
 func (f *flusher) start() *batch {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -179,9 +178,9 @@ func (f *flusher) start() *batch {
 	return f.running
 }
 
-// arm sets the watch, unless it is. Choice: it is not stopped when a commit ends, but
-// looks again and sleeps on, since a timer set for every commit can wake a thread every
-// time. f.mu is held.
+// arm sets the watch unless it is set. Choice: the watch is not stopped when a commit ends, but looks
+// again and sleeps on, since a timer that is set for every commit can wake a thread every time. f.mu
+// is held.
 func (f *flusher) arm(d time.Duration) {
 	switch {
 	case f.armed:
@@ -203,7 +202,7 @@ func (f *flusher) stop() {
 	}
 }
 
-// look is what the watch does.
+// look runs when the watch fires.
 func (f *flusher) look() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -219,8 +218,8 @@ func (f *flusher) look() {
 	f.overdue(b)
 }
 
-// finish ends a batch. A failure of the memory during the commit, whatever its cause,
-// is the answer even if the commit succeeded: the final error has been handed out.
+// finish ends a batch. If the memory failed during the commit, for whatever reason, the batch fails
+// even if the commit succeeded: others have been given the final error already.
 func (f *flusher) finish(b *batch, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -245,8 +244,8 @@ func (f *flusher) overdue(b *batch) {
 	close(b.done)
 }
 
-// fail records the first final error and answers those whose batch has not started;
-// f.mu is held.
+// fail records the first final error, and gives it to those whose batch has not started; f.mu is
+// held.
 func (f *flusher) fail(err error) {
 	if f.err != nil {
 		return
@@ -274,7 +273,7 @@ func (f *flusher) state() error {
 	return f.err
 }
 
-// pin and unpin keep the gauge; f.mu is held.
+// pin and unpin count the reasons why the memory is in Pinned; f.mu is held.
 func (f *flusher) pin() {
 	if f.pins++; f.pins == 1 {
 		pinned.Add(1)

@@ -2,7 +2,7 @@ package pmem
 
 import "sync"
 
-// gate counts who is inside, and lets nobody in once it is shut.
+// gate counts the callers inside, and lets nobody in once it is shut.
 type gate struct {
 	mu    sync.Mutex
 	users int
@@ -10,7 +10,7 @@ type gate struct {
 	idle  chan struct{} // closed when shut and nobody is inside
 }
 
-// enter reports whether the caller is in; it then calls leave.
+// enter reports whether the caller is let in. If so, the caller has to call leave.
 func (g *gate) enter() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -21,7 +21,7 @@ func (g *gate) enter() bool {
 	return true
 }
 
-// hold is enter for one who runs on behalf of one inside.
+// hold is enter for work on behalf of a caller who is inside.
 func (g *gate) hold() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

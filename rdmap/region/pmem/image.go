@@ -13,11 +13,11 @@ type Image struct {
 	s      *Snapshot
 	grain  Grain
 	units  []unit
-	choice []int // by unit: which of its contents
+	choice []int // by unit: the index of its content
 	octets []byte
 }
 
-// image returns the durable image; those that can be are reached by set.
+// image returns the durable image; set turns it into others.
 func (s *Snapshot) image(g Grain) *Image {
 	us := s.units(g)
 	return &Image{s: s, grain: g, units: us, choice: make([]int, len(us)), octets: slices.Clone(s.durable)}
@@ -26,13 +26,13 @@ func (s *Snapshot) image(g Grain) *Image {
 // Octets lends the octets of the image until the next one is made. They must not be changed.
 func (im *Image) Octets() []byte { return im.octets }
 
-// Open returns a Sim that has restarted after this crash, with the options of the one
-// that crashed. It copies the image.
+// Open returns a Sim that has restarted after this crash, with the options of the Sim that crashed.
+// It copies the image.
 func (im *Image) Open() *Sim { return OpenSim(im.octets, &im.s.o) }
 
-// String names the image among those of its snapshot: the grain, and for each unit that is not as
-// before the offset of the unit and the number of its content. A test prints it together with the
-// seed of its workload, and Snapshot.Image finds the image again.
+// String names the image among those of its snapshot: by the grain, and, for each unit whose content
+// is not the durable one, by the offset of the unit and the number of its content. A test prints it
+// together with the seed of its workload, and Snapshot.Image finds the image again.
 func (im *Image) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d:", int(im.grain))
@@ -44,7 +44,7 @@ func (im *Image) String() string {
 	return b.String()
 }
 
-// Image returns the image that String has named.
+// Image returns the image with a name that Image.String has returned.
 func (s *Snapshot) Image(name string) (*Image, error) {
 	grain, rest, ok := strings.Cut(name, ":")
 	g, err := strconv.Atoi(grain)
@@ -60,7 +60,7 @@ func (s *Snapshot) Image(name string) (*Image, error) {
 	return im, nil
 }
 
-// parse applies one "offset=number".
+// parse applies one part of a name, "offset=number".
 func (im *Image) parse(s string) error {
 	a, b, _ := strings.Cut(s, "=")
 	off, err1 := strconv.Atoi(a)
@@ -85,7 +85,7 @@ func (im *Image) set(k, c int) *Image {
 	return im
 }
 
-// reset makes all units durable, or newest.
+// reset gives all units their durable content, or their newest one.
 func (im *Image) reset(newest bool) *Image {
 	for k, u := range im.units {
 		c := 0
@@ -97,7 +97,7 @@ func (im *Image) reset(newest bool) *Image {
 	return im
 }
 
-// advance counts on, the first unit fastest. It reports false after the last image.
+// advance counts to the next image, the first unit fastest. It returns false after the last image.
 func (im *Image) advance() bool {
 	for k, u := range im.units {
 		if im.choice[k]+1 < len(u.contents) {

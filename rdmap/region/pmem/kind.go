@@ -12,7 +12,8 @@ const (
 	// Mmap: a shared mapping, msync of the pages that cover the range. Linux.
 	Mmap
 	// DAX: a mapping of persistent memory with MAP_SYNC, write-back of the cache lines
-	// that cover the range. Linux on amd64; refused where the promise cannot be proved.
+	// that cover the range. Linux on amd64; Open refuses it where the promise cannot be
+	// proved.
 	DAX
 )
 
@@ -26,7 +27,7 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", uint8(k))
 }
 
-// ParseKind is the inverse of String.
+// ParseKind is the inverse of Kind.String. It returns an error for any other name.
 func ParseKind(s string) (Kind, error) {
 	for k, name := range kindNames {
 		if s == name {

@@ -8,7 +8,7 @@ import (
 	"runtime"
 )
 
-// lock refuses: without a lock that outlives no opener two could own the file.
+// lock refuses: without a lock that ends with its opener, two openers could own the file.
 func lock(f *os.File) error {
 	return &Error{Op: "lock", Path: f.Name(), Kind: ErrRefused, Err: errors.New("no file locks on " + runtime.GOOS)}
 }

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lock takes the file for this opener alone. Choice: flock, since it belongs to the
-// open file: a second opener of the same process is refused too, and closing another
-// descriptor of the file does not give it up.
+// lock takes the file for this opener alone. Choice: flock, since such a lock belongs to the open
+// file: a second opener in the same process is refused too, and closing another descriptor of the
+// file does not release it.
 func lock(f *os.File) error {
 	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	switch {

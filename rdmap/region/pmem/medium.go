@@ -7,9 +7,9 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// medium is what differs between the kinds. persist is called by one goroutine at a
-// time, except where quick says that it may be called by all of them, since it makes
-// no system call that could hang and no failure can go to the wrong one.
+// medium is what differs between the kinds. persist is called by one goroutine at a time, unless
+// quick returns true: then it makes no system call that could hang, no failure can be reported to the
+// wrong caller, and any goroutine may call it.
 type medium interface {
 	bytes() []byte
 	persist(rs []region.Range) error
@@ -17,21 +17,21 @@ type medium interface {
 	release() error
 }
 
-// shadow is the medium of File: what peers reach is a copy. The kernel writes out only
-// what Persist names, and no truncation can make touching the copy fault.
+// shadow is the medium of File: peers reach a copy of the file. So the kernel writes only what
+// Persist names, and no truncation can make an access to the copy fault.
 //
-// Where the file takes writes past the page cache, they are of whole blocks. Choice: these
-// come from a second copy, which holds what the file holds, so that it still gets only
-// what Persist names, and nobody changes what a disk is reading. The page cache would be
-// the second copy else.
+// If the file accepts writes past the page cache, they are of whole blocks. Choice: the blocks come
+// from a second copy, which holds what the file holds. So the file still gets only what Persist
+// names, and nobody changes octets that the disk is reading. Otherwise the page cache is that second
+// copy.
 type shadow struct {
 	d    *device
 	data []byte
-	file []byte // what the file holds, aligned to blocks; nil: the page cache knows
+	file []byte // what the file holds, aligned to blocks; nil without direct writes
 }
 
 func openFile(d *device) (medium, error) {
-	// The capacity of a line puts small memories at an address fit for atomics.
+	// With at least the capacity of a line, even a small memory is aligned for atomics.
 	s := &shadow{d: d, data: make([]byte, d.size, max(d.size, 64))}
 	if _, err := io.ReadFull(io.NewSectionReader(d.f, 0, int64(d.size)), s.data); err != nil {
 		return nil, d.error("pread", ErrOpen, cause(err))
@@ -39,7 +39,7 @@ func openFile(d *device) (medium, error) {
 	if d.direct() {
 		s.file = blocks(d.size)
 		copy(s.file, s.data)
-		_ = dropCache(d.f) // only takes time to be kept right
+		_ = dropCache(d.f) // it would only take time to keep it right
 	}
 	return s, nil
 }
@@ -55,9 +55,9 @@ func (s *shadow) bytes() []byte  { return s.data }
 func (s *shadow) quick() bool    { return false }
 func (s *shadow) release() error { return s.d.release() }
 
-// persist looks at the size before, too, where its last range ends with the file: a
-// pwrite to the end of a truncated file would make it as long as it was, with a hole
-// where the other octets were. Any other leaves it too short, which check finds.
+// persist writes rs. If its last range ends with the file, it checks the size before writing too: a
+// pwrite there would make a truncated file as long as it was, with a hole in it. Any other pwrite
+// leaves a truncated file too short, which the check at the end finds.
 func (s *shadow) persist(rs []region.Range) error {
 	rs = s.take(cover(rs, 1, s.d.size))
 	if k := len(rs); k > 0 && rs[k-1].Off+rs[k-1].N == s.d.size {
@@ -71,7 +71,7 @@ func (s *shadow) persist(rs []region.Range) error {
 	return s.d.check()
 }
 
-// take returns the ranges of the file that have to be written for rs.
+// take copies rs to the second copy, if there is one, and returns the ranges of the file to write.
 func (s *shadow) take(rs []region.Range) []region.Range {
 	if s.file == nil {
 		return rs

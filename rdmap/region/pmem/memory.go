@@ -11,7 +11,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region/pmem/internal/fault"
 )
 
-// Memory is memory in a file: File, Mmap or DAX. Its methods may be called from several
+// Memory is memory in a file, of the kind File, Mmap or DAX. Its methods may be called from several
 // goroutines at once.
 type Memory struct {
 	kind    Kind
@@ -52,7 +52,7 @@ func (m *Memory) Kind() Kind { return m.kind }
 func (m *Memory) Path() string { return m.d.path }
 
 // Bytes lends the octets until Close. For File they are plain memory of the process. Otherwise
-// they are a mapping: if the file is truncated, and after Close, an access outside Store, Load
+// they are a mapping: after Close, or if the file is truncated, an access outside Store, Load
 // and Guard kills the process.
 func (m *Memory) Bytes() []byte { return m.med.bytes() }
 
@@ -62,11 +62,11 @@ func (m *Memory) Bytes() []byte { return m.med.bytes() }
 // The first error other than ErrRange and ErrClosed is final: every later call returns it,
 // without a system call. After a failed fdatasync Linux marks the pages clean, so a second
 // fdatasync would report success for lost data. Octets that were acknowledged before stay
-// durable. Errors: ErrFailed with the cause; region.ErrRegionLost when the file was cut or
-// removed; region.ErrPinned when a system call has not returned within Options.PersistTimeout: it
-// may still take effect, and holds the memory (see Close and Pinned). All callers get this error
-// at the deadline, except the one in whose goroutine the call hangs: without Options.Detached it
-// gets the error when the call returns.
+// durable. Errors: ErrFailed with the cause; region.ErrRegionLost if the file was truncated or
+// removed; region.ErrPinned if a system call has not returned within Options.PersistTimeout. That
+// call may still take effect, and holds the memory (see Close and Pinned). All callers get this
+// error at the deadline, except the one in whose goroutine the call hangs: without Options.Detached
+// it gets the error when the call returns.
 func (m *Memory) Persist(off, n int) error { return m.PersistRanges([]region.Range{{Off: off, N: n}}) }
 
 // PersistRanges is Persist for several ranges, with one flush. It borrows rs.
@@ -120,7 +120,7 @@ func (m *Memory) Load(p []byte, off int) error {
 // Close.
 func (m *Memory) Guard(off, n int, f func() error) error { return m.guard("access", off, n, f) }
 
-// guard is inside the gate, so that Close does not unmap what f is touching.
+// guard runs f inside the gate, so that Close does not unmap what f is touching.
 func (m *Memory) guard(op string, off, n int, f func() error) error {
 	if !inside(off, n, m.d.size) {
 		return &Error{Op: op, Path: m.d.path, Kind: ErrRange}

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapping is the medium of Mmap: the pages of the file themselves. Stores may reach
-// the medium at any time; Persist says when they have.
+// mapping is the medium of Mmap: the pages of the file themselves. Stores may reach the file at any
+// time; after Persist they have.
 type mapping struct {
 	d    *device
 	data []byte
@@ -25,7 +25,7 @@ func openMmap(d *device) (medium, error) {
 	return &mapping{d: d, data: data}, nil
 }
 
-// mapShared maps all of the file; one with holes is refused.
+// mapShared maps the whole file. It refuses a file with holes.
 func mapShared(d *device, flags int) ([]byte, error) {
 	at, err := hole(d.f, d.size)
 	if err == nil && at < int64(d.size) {
@@ -45,8 +45,8 @@ func (m *mapping) bytes() []byte  { return m.data }
 func (m *mapping) quick() bool    { return false }
 func (m *mapping) release() error { return unix.Munmap(m.data) }
 
-// persist looks at the size at the end: msync of pages beyond the end of a truncated
-// file answers success.
+// persist checks the size at the end: msync of pages beyond the end of a truncated file reports
+// success.
 func (m *mapping) persist(rs []region.Range) error {
 	for _, r := range cover(rs, os.Getpagesize(), m.d.size) {
 		if err := m.msync(r); err != nil {

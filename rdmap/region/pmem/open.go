@@ -8,9 +8,8 @@ import (
 )
 
 // Open opens a file made by Create, and owns it until Close: the file is locked exclusively, so
-// that a second Open is refused with ErrLocked. The content of Bytes is then durable, in the
-// sense that fdatasync has succeeded for it. Whether it is meaningful is up to the recovery of
-// the application.
+// that a second Open fails with ErrLocked. The content of Bytes is then durable, in the sense that
+// fdatasync has succeeded for it. The application's recovery has to find out whether it makes sense.
 //
 // Errors: ErrOpen with the cause, ErrLocked, ErrSize, and ErrRefused with the reason.
 func Open(kind Kind, path string, o *Options) (*Memory, error) {
@@ -30,7 +29,7 @@ func Open(kind Kind, path string, o *Options) (*Memory, error) {
 	return m, nil
 }
 
-// own makes a Memory of an open file.
+// own locks an open file and makes a Memory of it.
 func own(kind Kind, f *os.File, opt *Options) (*Memory, error) {
 	d := &device{f: f, out: f, path: f.Name(), hooks: opt.Hooks}
 	if err := lock(f); err != nil {
@@ -48,13 +47,13 @@ func own(kind Kind, f *os.File, opt *Options) (*Memory, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.check(); err != nil { // replaced or cut while we were opening it
+	if err := d.check(); err != nil { // replaced or truncated while we were opening it
 		return nil, errors.Join(err, med.release())
 	}
 	return newMemory(kind, d, med, opt), nil
 }
 
-// sizeOf returns the size of a regular file.
+// sizeOf returns the size of f, which must be a regular file of want octets (0: of any size).
 func sizeOf(f *os.File, want int) (int, error) {
 	fi, err := f.Stat()
 	if err != nil {
@@ -72,7 +71,7 @@ func sizeOf(f *os.File, want int) (int, error) {
 	return int(size), nil
 }
 
-// attach makes the medium.
+// attach returns the medium of a kind.
 func attach(kind Kind, d *device) (medium, error) {
 	switch kind {
 	case Mmap:

@@ -7,9 +7,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// cover returns the least number of disjoint ranges, ascending, with ends at multiples
-// of unit or at size, that cover rs. It sorts rs in place. With unit 1 they hold
-// exactly the octets of rs.
+// cover returns the smallest number of disjoint ranges that cover rs, ascending, with ends at
+// multiples of unit or at size. With unit 1 they hold exactly the octets of rs. It overwrites rs.
 func cover(rs []region.Range, unit, size int) []region.Range {
 	slices.SortFunc(rs, func(a, b region.Range) int { return cmp.Compare(a.Off, b.Off) })
 	out := rs[:0]
@@ -31,7 +30,7 @@ func cover(rs []region.Range, unit, size int) []region.Range {
 	return out
 }
 
-// checkRanges returns ErrRange for the first range not within size octets.
+// checkRanges returns an Error of kind ErrRange if a range is not within size octets.
 func checkRanges(path string, rs []region.Range, size int) error {
 	for _, r := range rs {
 		if !inside(r.Off, r.N, size) {

@@ -12,12 +12,12 @@ import (
 
 // SimOptions has the settings of a crash model. Nil and zero fields mean the defaults.
 type SimOptions struct {
-	// Versions is the number of contents of a line that are remembered between two flushes. Beyond
-	// that the oldest is forgotten, and with it the crashes that would have left it. If zero, 8.
+	// Versions is how many contents of a line are remembered between two flushes. Beyond that the
+	// oldest is forgotten, and with it the crashes that would have left it. If zero, 8.
 	Versions int
-	// Step, if not nil, is called at the moments at which a crash can make a difference: after
-	// every Store and Guard, and before and after every Persist. It runs in their goroutine,
-	// without locks, and may call Told.
+	// Step, if not nil, is called whenever a crash can make a difference: after every Store and
+	// Guard, and before and after every Persist. It runs in the goroutine of the call, without
+	// locks, and may call Told.
 	Step func(*Sim)
 	// PersistTimeout, CloseTimeout, Detached and Hooks are those of Options. Without
 	// Hooks nothing hangs.
@@ -36,11 +36,11 @@ type SimOptions struct {
 //
 // Store and Guard, which the engine uses, tell Sim about stores. Mark and Snapshot detect stores
 // made directly into Bytes, and treat them as one store. The octets are plain memory of the
-// process, so that the race detector sees all accesses. Sim copies them outside its own lock, so
-// that the lock hides no race.
+// process, so that the race detector sees all accesses. Persist reads them outside the lock that
+// stores take, so that the lock hides no race.
 //
 // The methods may be called from several goroutines at once. But Mark and Snapshot look at all
-// octets, so nobody may store meanwhile.
+// octets, so nobody may store into Bytes at the same time.
 type Sim struct {
 	data    []byte
 	o       SimOptions
@@ -63,7 +63,7 @@ var (
 	_ region.Watched        = (*Sim)(nil)
 )
 
-// NewSim returns a crash model of size octets, durable zeros. It panics if size is
+// NewSim returns a crash model of size octets, all durable zeros. It panics if size is
 // negative.
 func NewSim(size int, o *SimOptions) *Sim { return OpenSim(make([]byte, size), o) }
 
@@ -88,14 +88,14 @@ func OpenSim(image []byte, o *SimOptions) *Sim {
 	return s
 }
 
-// Bytes lends the octets, as the processor sees them.
+// Bytes lends the octets as the processor sees them. They stay valid after Close.
 func (s *Sim) Bytes() []byte { return s.data }
 
 // Persist makes exactly the n octets at off durable. The rest of their lines may or may not be
 // durable, as before. Its errors are those of Memory.Persist.
 func (s *Sim) Persist(off, n int) error { return s.PersistRanges([]region.Range{{Off: off, N: n}}) }
 
-// PersistRanges is Persist for several ranges. It borrows rs.
+// PersistRanges is Persist for several ranges, with one flush. It borrows rs.
 func (s *Sim) PersistRanges(rs []region.Range) error {
 	if err := checkRanges("", rs, len(s.data)); err != nil {
 		return err
@@ -119,7 +119,7 @@ func (s *Sim) commit(rs []region.Range) error {
 	return nil
 }
 
-// Store copies p to the octets at off.
+// Store copies p to the octets at off. It borrows p. Errors: ErrRange, ErrClosed.
 func (s *Sim) Store(off int, p []byte) error {
 	if err := s.enter(off, len(p)); err != nil {
 		return err
@@ -131,7 +131,7 @@ func (s *Sim) Store(off int, p []byte) error {
 	return nil
 }
 
-// Load copies the octets at off to p.
+// Load copies the octets at off to p. Its errors are those of Store.
 func (s *Sim) Load(p []byte, off int) error {
 	if err := s.enter(off, len(p)); err != nil {
 		return err
@@ -141,7 +141,8 @@ func (s *Sim) Load(p []byte, off int) error {
 	return nil
 }
 
-// Guard runs f, which may store to the n octets at off, also by sync/atomic.
+// Guard runs f, which may store to the n octets at off, also with sync/atomic. It returns the error
+// of f; its own errors are those of Store.
 func (s *Sim) Guard(off, n int, f func() error) error {
 	if err := s.enter(off, n); err != nil {
 		return err
@@ -184,7 +185,7 @@ func (s *Sim) Close() error {
 	return nil
 }
 
-// Mark tells the model about stores made directly into Bytes: the present content of the lines
+// Mark tells the model about stores made directly into Bytes: the present content of all lines
 // may reach the medium from now on. Of two stores to one line without a Mark in between, the
 // model sees only the later one.
 func (s *Sim) Mark() { s.look(0, len(s.data)) }

@@ -10,16 +10,16 @@ import (
 // lineSize is the size of a cache line, in octets.
 const lineSize = int(Line)
 
-// version is a content of a line that is not known to be durable. The octets are never
-// changed, so that snapshots share them.
+// version is a content of a line that is not known to be durable. The octets are never changed, so
+// snapshots can share them.
 type version struct {
 	at     uint64 // when: the order among versions, also of neighbouring lines
 	stored uint64 // bit k: octet k is new in this version
 	octets []byte
 }
 
-// span calls f for each line that the n octets at off touch: the number of the line,
-// what part of it (lo to hi), and where in the n octets that part begins.
+// span calls f for each line that the n octets at off touch, with the number of the line, the part of
+// it that they touch (lo to hi), and the offset of that part in the n octets.
 func span(off, n int, f func(line, lo, hi, at int)) {
 	for at := 0; at < n; {
 		line, lo := (off+at)/lineSize, (off+at)%lineSize
@@ -29,7 +29,7 @@ func span(off, n int, f func(line, lo, hi, at int)) {
 	}
 }
 
-// mask returns the bits lo to hi.
+// mask returns a mask of the bits lo to hi-1.
 func mask(lo, hi int) uint64 { return ^uint64(0) >> (lineSize - (hi - lo)) << lo }
 
 // lineOf returns the octets of a line in b; the last one may be short.
@@ -37,26 +37,26 @@ func lineOf(b []byte, line int) []byte {
 	return b[line*lineSize : min((line+1)*lineSize, len(b))]
 }
 
-// tell notes that p was stored at off.
+// tell records that p was stored at off.
 func (s *Sim) tell(off int, p []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.note(off, p)
 }
 
-// look notes what the n octets at off are. It reads them under the lock: of two that
-// look at the same octets, the later one must not note the older content.
+// look records what the n octets at off are. It reads them under the lock: if two goroutines look at
+// the same octets, the later one must not record the older content.
 func (s *Sim) look(off, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.note(off, words.Clone(s.data[off:off+n]))
 }
 
-// noteLines is of how many lines the contents are allocated together.
+// noteLines is the number of lines whose contents are allocated together.
 const noteLines = 8
 
-// note adds versions to the lines that p at off changes; s.mu is held. Versions of one
-// store share memory.
+// note adds a version to each line that p at off changes; s.mu is held. The versions of one store
+// share memory.
 func (s *Sim) note(off int, p []byte) {
 	s.clock++
 	var slab []byte
@@ -89,10 +89,10 @@ func (s *Sim) note(off int, p []byte) {
 	})
 }
 
-// flush makes the n octets at off durable as they are now. One at a time: of two
-// flushes of the same octets, the later one must not bring back the older content. The
-// octets are read without the lock of stores, so that the race detector can tell if
-// somebody stores to them meanwhile.
+// flush makes the n octets at off durable as they are now. Only one flush runs at a time: of two
+// flushes of the same octets, the later one must not bring back the older content. The octets are
+// read without the lock that stores take, so that the race detector notices if somebody stores to
+// them at the same time.
 func (s *Sim) flush(off, n int) {
 	s.flushing.Lock()
 	defer s.flushing.Unlock()
@@ -121,10 +121,10 @@ func (s *Sim) now() uint64 {
 	return s.clock
 }
 
-// rebase returns the versions of a line after p at lo in it became durable. Whatever
-// the line held before may have been written back before, so that the medium may hold
-// the rest of it: but then with p in it, since p came later. What was stored after now
-// may be later than p and stays.
+// rebase returns the versions of a line after p, at lo in the line, became durable. Any earlier
+// content of the line may have been written back before. So the medium may hold the rest of that
+// content, but then together with p, which came later. What was stored after now may be later than p
+// and stays.
 func (s *Sim) rebase(line, lo int, p []byte, now uint64) (vs []version) {
 	last := lineOf(s.durable, line)
 	old := s.dirty[line]

@@ -11,8 +11,8 @@ import (
 // Grain is the number of octets that reach the medium either whole or not at all.
 type Grain int
 
-// The grains. A coarser grain allows fewer outcomes; as it has fewer units, a test can try more
-// of their combinations.
+// The grains. A coarser grain has fewer units and allows fewer outcomes, so a test can try more of
+// their combinations.
 const (
 	// Word: lines are torn at 8 octets, as when the power fails during a write-back.
 	Word Grain = 8
@@ -37,8 +37,8 @@ type Snapshot struct {
 	o       SimOptions
 }
 
-// Durable lends the octets that no crash can take away; for the others it has what the medium
-// held before. They must not be changed.
+// Durable lends the content that the medium certainly holds: the octets that no crash can take away,
+// and, in the place of the others, those that the medium held before. It must not be changed.
 func (s *Snapshot) Durable() []byte { return s.durable }
 
 // Dirty returns, in ascending order, the numbers of the lines whose content may differ from
@@ -63,8 +63,8 @@ func count(us []unit) uint64 {
 // unit is a piece of the memory that reaches the medium whole.
 type unit struct {
 	off      int
-	contents [][]byte // that differ; the first one is the durable one
-	newest   int      // index of what the processor sees
+	contents [][]byte // all different; the first one is durable
+	newest   int      // index of the one that the processor sees
 }
 
 func (u *unit) add(octets []byte) {
@@ -94,7 +94,7 @@ func (s *Snapshot) units(g Grain) []unit {
 	return slices.DeleteFunc(all, func(u unit) bool { return len(u.contents) == 1 })
 }
 
-// piece is the unit of the octets lo to hi of a line, or less if the line is short.
+// piece returns the unit of the octets lo to hi-1 of a line, or fewer if the line is short.
 func (s *Snapshot) piece(line, lo, hi int) unit {
 	b := lineOf(s.durable, line)
 	hi = min(hi, len(b))
@@ -113,8 +113,8 @@ func (s *Snapshot) words(line int) []unit {
 	return us
 }
 
-// sector is the unit of the sector that begins with a line. Its contents are what it
-// held from time to time: at each time, each line holds its latest version up to then.
+// sector returns the unit of the sector that begins with the line first. Its contents are those that
+// it has had over time: at each time, each line has its latest version up to then.
 func (s *Snapshot) sector(first int) unit {
 	off := first * lineSize
 	last := min(off+int(Sector), len(s.durable))
@@ -132,7 +132,7 @@ func (s *Snapshot) sector(first int) unit {
 	return u
 }
 
-// at returns what the octets off to last held at a time.
+// at returns what the octets off to last-1 held at the time t.
 func (s *Snapshot) at(t uint64, off, last int) []byte {
 	b := slices.Clone(s.durable[off:last])
 	for line := off / lineSize; line*lineSize < last; line++ {

@@ -3,8 +3,8 @@ package pmem
 // Stats has the counters of a memory.
 type Stats struct {
 	Persists uint64 // calls that returned nil
-	Octets   uint64 // in the ranges of those
-	Flushes  uint64 // commits; fewer than Persists when calls shared one
+	Octets   uint64 // in the ranges of those calls
+	Flushes  uint64 // fewer than Persists if calls shared one
 	Pinned   bool   // a call that outlived its deadline holds the memory
 }
 

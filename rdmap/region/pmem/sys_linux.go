@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// datasync is fdatasync. EINTR says that it has not run, so calling it again does not
-// hide the outcome of a write-back.
+// datasync is fdatasync. EINTR means that it has not run, so calling it again does not hide the
+// outcome of a write-back.
 func datasync(f *os.File) error {
 	for {
 		if err := unix.Fdatasync(int(f.Fd())); !errors.Is(err, unix.EINTR) {
@@ -19,9 +19,9 @@ func datasync(f *os.File) error {
 	}
 }
 
-// writeSync writes p at off and makes it durable, as pwrite and fdatasync of it do
-// (RWF_DSYNC, Linux 4.7). It returns how far it came: less than all of p without an error
-// where kernel or file system do not know how.
+// writeSync writes p at off and makes it durable, as pwrite and fdatasync do (RWF_DSYNC, Linux 4.7).
+// It returns how many octets it has written. If the kernel or the file system does not support that,
+// n is less than len(p) and err is nil.
 func writeSync(f *os.File, p []byte, off int) (n int, err error) {
 	for n < len(p) {
 		m, err := unix.Pwritev2(int(f.Fd()), [][]byte{p[n:]}, int64(off+n), unix.RWF_DSYNC)
@@ -40,12 +40,12 @@ func writeSync(f *os.File, p []byte, off int) (n int, err error) {
 	return n, nil
 }
 
-// block is what direct writes are multiples of, octets: the page of most machines and
-// the block of most file systems and disks.
+// block is the unit of direct writes in octets: the page of most machines, and the block of most
+// file systems and disks.
 const block = 4096
 
-// takesDirect reports whether writes of whole blocks may go past the page cache
-// (STATX_DIOALIGN, Linux 6.1): file systems that would only pretend do not say so.
+// takesDirect reports whether writes of whole blocks may bypass the page cache (STATX_DIOALIGN, Linux
+// 6.1). File systems that would only pretend to do so do not report the alignment.
 func takesDirect(f *os.File) bool {
 	var st unix.Statx_t
 	err := unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_DIOALIGN, &st)
@@ -60,9 +60,9 @@ func reopenDirect(f *os.File) (*os.File, error) {
 	return os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), os.O_WRONLY|unix.O_DIRECT, 0)
 }
 
-// stat returns the size, and whether the file has a name. It asks for nothing else: who
-// asks when a file was changed makes the next write to it put down a time of its own
-// (multigrain timestamps, Linux 6.13), and that costs a third of an fdatasync.
+// stat returns the size, and whether the file has a name. It asks for nothing else: after a query for
+// the time of the last change, the next write to the file has to record a new time (multigrain
+// timestamps, Linux 6.13), and that costs a third of an fdatasync.
 func stat(f *os.File) (size int64, named bool, err error) {
 	const want = unix.STATX_SIZE | unix.STATX_NLINK
 	var st unix.Statx_t
@@ -83,12 +83,12 @@ func fstat(f *os.File) (size int64, named bool, err error) {
 	return st.Size, st.Nlink > 0, nil
 }
 
-// dropCache forgets the clean pages of f.
+// dropCache makes the system drop the clean cached pages of f.
 func dropCache(f *os.File) error {
 	return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
 }
 
-// hole returns the offset of the first hole; size if there is none.
+// hole returns the offset of the first hole, or size if there is none.
 func hole(f *os.File, size int) (int64, error) {
 	off, err := unix.Seek(int(f.Fd()), 0, unix.SEEK_HOLE)
 	if errors.Is(err, unix.EINVAL) {

@@ -4,7 +4,7 @@ package pmem
 
 import "os"
 
-// datasync is fsync; on darwin the os package asks the drive as well.
+// datasync is fsync; on darwin the os package makes the drive flush too.
 func datasync(f *os.File) error { return f.Sync() }
 
 // writeSync does nothing: there is no such system call.
@@ -17,7 +17,7 @@ func takesDirect(*os.File) bool { return false }
 
 func reopenDirect(*os.File) (*os.File, error) { return nil, os.ErrInvalid }
 
-// stat returns the size. Whether the file has a name is not looked at.
+// stat returns the size. It does not look for the name: named is always true.
 func stat(f *os.File) (size int64, named bool, err error) {
 	fi, err := f.Stat()
 	if err != nil {

@@ -11,36 +11,42 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// New memory is zeros of the right size, at one address, fit for atomics.
+// New memory has the right size, holds zeros, stays at one address, and is aligned for atomics.
 func testOctets(t *testing.T, g Target) {
 	for _, size := range []int{1, 63, 64, 4096, 4097, 70_000} {
 		m := g.create(t, size, nil)
 		b := m.Bytes()
 		if !bytes.Equal(b, make([]byte, size)) {
-			t.Errorf("%d octets: got %d, or not zeros", size, len(b))
+			t.Errorf("new memory of %d octets: got %d octets, or not all zeros", size, len(b))
 		}
 		if again := m.Bytes(); &again[0] != &b[0] {
-			t.Errorf("%d octets: another array at the second call", size)
+			t.Errorf("memory of %d octets: the second call of Bytes returned another array", size)
 		}
 		if uintptr(unsafe.Pointer(&b[0]))%8 != 0 {
-			t.Errorf("%d octets: not aligned to 8", size)
+			t.Errorf("memory of %d octets: not aligned to 8", size)
 		}
 	}
 }
 
-// Every range within the memory persists; others are refused, without consequence.
+// Every range within the memory can be persisted. Others are refused, without further effect.
 func testRange(t *testing.T, g Target) {
 	const size = 5000
 	m := g.create(t, size, nil)
-	for _, r := range []region.Range{{Off: -1, N: 1}, {Off: 0, N: -1}, {Off: 0, N: size + 1}, {Off: size, N: 1}, {Off: size + 1, N: 0}, {Off: 1, N: math.MaxInt}, {Off: math.MaxInt, N: math.MaxInt}, {Off: math.MinInt, N: math.MaxInt}} {
+	for _, r := range []region.Range{
+		{Off: -1, N: 1}, {Off: 0, N: -1}, {Off: 0, N: size + 1}, {Off: size, N: 1}, {Off: size + 1, N: 0},
+		{Off: 1, N: math.MaxInt}, {Off: math.MaxInt, N: math.MaxInt}, {Off: math.MinInt, N: math.MaxInt},
+	} {
 		if m.Persist(r.Off, r.N) == nil {
-			t.Errorf("%d octets at %d: no error", r.N, r.Off)
+			t.Errorf("Persist of %d octets at %d: no error", r.N, r.Off)
 		}
 	}
-	for _, r := range []region.Range{{Off: 0, N: 0}, {Off: size, N: 0}, {Off: 0, N: 1}, {Off: size - 1, N: 1}, {Off: 4095, N: 2}, {Off: 63, N: 66}, {Off: 0, N: size}} {
+	for _, r := range []region.Range{
+		{Off: 0, N: 0}, {Off: size, N: 0}, {Off: 0, N: 1}, {Off: size - 1, N: 1}, {Off: 4095, N: 2}, {Off: 63, N: 66}, {Off: 0, N: size},
+	} {
 		persist(t, m, r.Off, r.N)
 	}
-	if err := region.PersistRanges(m, []region.Range{{Off: 4990, N: 10}, {Off: 0, N: 7}, {Off: 3, N: 9}, {Off: 3, N: 0}}); err != nil {
+	rs := []region.Range{{Off: 4990, N: 10}, {Off: 0, N: 7}, {Off: 3, N: 9}, {Off: 3, N: 0}}
+	if err := region.PersistRanges(m, rs); err != nil {
 		t.Error(err)
 	}
 	if err := region.PersistRanges(m, nil); err != nil {
@@ -48,7 +54,7 @@ func testRange(t *testing.T, g Target) {
 	}
 }
 
-// The memory behaves when registered, as the engine uses it.
+// The memory works when it is registered and used as the engine uses it.
 func testRegistered(t *testing.T, g Target) {
 	m := g.create(t, 4096, nil)
 	tab := region.NewTable()
@@ -71,7 +77,7 @@ func testRegistered(t *testing.T, g Target) {
 	}
 }
 
-// A Guarded memory copies, refuses what is outside, and passes errors and panics on.
+// A Guarded memory copies, refuses octets outside it, and passes on errors and panics.
 func testGuarded(t *testing.T, g Target) {
 	m, ok := g.create(t, 4096, nil).(region.Guarded)
 	if !ok {
@@ -83,7 +89,7 @@ func testGuarded(t *testing.T, g Target) {
 	}
 	for _, off := range []int{-1, 4094, math.MaxInt} {
 		if m.Store(off, got) == nil || m.Load(got, off) == nil || m.Guard(off, 3, func() error { return nil }) == nil {
-			t.Errorf("3 octets at %d: no error", off)
+			t.Errorf("access to 3 octets at %d: no error", off)
 		}
 	}
 	want := errors.New("of f")
@@ -94,7 +100,7 @@ func testGuarded(t *testing.T, g Target) {
 		t.Errorf("panic of f became %v", r)
 	}
 	if w, ok := m.(region.Watched); ok && w.Err() != nil {
-		t.Errorf("failed by that: %v", w.Err())
+		t.Errorf("an error or panic of f made the memory fail: %v", w.Err())
 	}
 }
 
@@ -104,7 +110,7 @@ func recovered(f func()) (r any) {
 	return nil
 }
 
-// Goroutines store and persist pieces of their own.
+// Several goroutines store and persist, each its own piece.
 func testConcurrent(t *testing.T, g Target) {
 	const workers, piece = 4, 100
 	m := g.create(t, workers*piece, nil)

@@ -9,12 +9,12 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region/pmem/internal/hook"
 )
 
-// sector is what a disk writes whole, octets.
+// sector is the unit in which a disk writes, octets.
 const sector = 512
 
-// Disk is a model of the disk under a file of kind file: what was written is lost with
-// the power, in whole or in part, until an fdatasync has answered. It sees the system
-// calls through Hooks, so only those of one memory, which has the file to itself.
+// Disk is a model of the disk under a file of kind file. Until an fdatasync has returned, a power
+// failure loses what was written, in whole or in part. Disk sees the system calls through Hooks, so it
+// sees only those of one memory, which must have the file to itself.
 //
 //	d := pmemtest.NewDisk(path, func(image []byte) { ... recover from image ... })
 //	m, err := pmem.Open(pmem.File, path, &pmem.Options{Hooks: d.Hooks()})
@@ -26,13 +26,13 @@ type Disk struct {
 	err     error // of reading the file
 	durable []byte
 	pending []region.Range // written, not synced
-	synced  bool           // an fdatasync of what is pending was called, and is over at the next event
+	synced  bool           // an fdatasync of pending was called; at the next event it is over
 }
 
-// NewDisk returns the model of the disk that the file at path is on, as it is now, which
-// counts as durable. Crash, if not nil, is called when an fdatasync begins, with every
-// image that the end of power could leave then: of up to 6 sectors that were written each
-// subset, of more each single one, all but each, none and all. It borrows the image, and runs
+// NewDisk returns a model of the disk under the file at path, whose present content counts as
+// durable. crash, if not nil, is called when an fdatasync begins, once for each image that a power
+// failure could leave at that moment. If up to 6 sectors were written, these are all subsets of them;
+// if more, none, all, each single one, and all but each single one. crash borrows the image, and runs
 // in the goroutine of the Persist.
 func NewDisk(path string, crash func(image []byte)) *Disk {
 	d := &Disk{path: path, crash: crash}
@@ -40,7 +40,7 @@ func NewDisk(path string, crash func(image []byte)) *Disk {
 	return d
 }
 
-// Hooks returns what pmem.Options takes.
+// Hooks returns the value for pmem.Options.Hooks.
 func (d *Disk) Hooks() *hook.Hooks {
 	return &hook.Hooks{Before: func(op Op, off, n int) error {
 		d.mu.Lock()
@@ -58,8 +58,8 @@ func (d *Disk) Hooks() *hook.Hooks {
 	}}
 }
 
-// Durable returns a copy of what the end of power would leave at the least. Nobody
-// persists meanwhile. The error is that of reading the file.
+// Durable returns a copy of what is left after a power failure at the least. Nobody may persist at
+// the same time. The error is that of reading the file.
 func (d *Disk) Durable() ([]byte, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -67,7 +67,7 @@ func (d *Disk) Durable() ([]byte, error) {
 	return slices.Clone(d.durable), d.err
 }
 
-// settle makes durable what the last fdatasync was called for.
+// settle makes durable what the last fdatasync covers.
 func (d *Disk) settle() {
 	if d.synced {
 		d.apply(d.durable, d.written(), ^uint64(0))
@@ -75,7 +75,7 @@ func (d *Disk) settle() {
 	}
 }
 
-// written returns the file as the system has it in its cache.
+// written returns the content of the file as the system has it in its cache.
 func (d *Disk) written() []byte {
 	b, err := os.ReadFile(d.path)
 	if err == nil && len(b) != len(d.durable) {
@@ -100,7 +100,7 @@ func (d *Disk) sectors() []int {
 	return slices.Compact(at)
 }
 
-// apply copies to image the sectors of b that were written and whose bit is set.
+// apply copies to image those written sectors of b whose bits in set are set.
 func (d *Disk) apply(image, b []byte, set uint64) {
 	for i, s := range d.sectors() {
 		if set>>(i%64)&1 == 1 {
@@ -109,7 +109,7 @@ func (d *Disk) apply(image, b []byte, set uint64) {
 	}
 }
 
-// crashes calls crash with the images of this moment.
+// crashes calls crash with the images that are possible now.
 func (d *Disk) crashes() {
 	if d.crash == nil {
 		return

@@ -1,6 +1,6 @@
-// Package pmemtest proves that a memory keeps the promises of region.Memory: octets
-// that Persist has answered for survive, a failed one is never taken back, a memory
-// that is gone is an error and not the end of the process.
+// Package pmemtest tests whether a memory keeps the promises of region.Memory: octets
+// for which Persist has returned nil survive, an error of Persist is final, and access
+// to memory that is gone is an error and not the end of the process.
 //
 //	func TestMine(t *testing.T) {
 //		pmemtest.Run(t, pmemtest.Target{
@@ -9,15 +9,15 @@
 //		})
 //	}
 //
-// Run needs Create only; what a Target cannot do is not asked of it. The memories of
+// Run needs only Create; it tests only what the Target can do. The memories of
 // package pmem pass all of it.
 //
-// Faults makes the system calls of those memories fail, hang, or be counted, also in
-// tests of what is built upon them:
+// Faults counts the system calls of those memories, and makes them fail or hang, also in
+// tests of what is built on them:
 //
 //	f := pmemtest.NewFaults()
 //	m, err := pmem.Open(pmem.File, path, &pmem.Options{Hooks: f.Hooks()})
 //	f.FailOnce(pmemtest.Datasync, syscall.EIO) // the next one
 //
-// Wrap does the same for any other memory. Truncation needs no hook: cut the file.
+// Wrap does the same for any other memory. Truncation needs no hook: truncate the file.
 package pmemtest

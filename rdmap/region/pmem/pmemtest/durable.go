@@ -8,7 +8,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// What was persisted survives, and what nobody touched is zeros.
+// Octets that were persisted survive, and those that nobody touched are zeros.
 func testDurable(t *testing.T, g Target) {
 	m := g.Create(t, 8192, nil)
 	store(t, m, 10, []byte("persisted"))
@@ -19,19 +19,19 @@ func testDurable(t *testing.T, g Target) {
 	copy(want[10:], "persisted")
 	got := bytes.Clone(m.Bytes())
 	if g.Exact && !bytes.Equal(got, want) {
-		t.Error("something else survived")
+		t.Error("octets that nobody persisted survived")
 	}
 	copy(got[5000:], make([]byte, 6))
 	if !bytes.Equal(got, want) {
-		t.Error("lost, or damaged")
+		t.Error("persisted octets are lost, or others damaged")
 	}
 	if err := m.Close(); err != nil {
 		t.Error(err)
 	}
 }
 
-// oracle knows what each octet may be after a crash: what it was when it was last
-// persisted, or anything stored since.
+// oracle knows what each octet may be after a crash: what it was when it was last persisted, or
+// anything stored there since then.
 type oracle struct {
 	may   [][]byte // by octet; the first one is durable
 	now   []byte
@@ -65,7 +65,7 @@ func (o *oracle) persist(off, n int) {
 	}
 }
 
-// check returns the first octet of image that cannot be, or -1.
+// check returns the offset of the first octet of image that is impossible, or -1.
 func (o *oracle) check(image []byte) int {
 	for i, b := range image {
 		may := o.may[i]
@@ -79,7 +79,7 @@ func (o *oracle) check(image []byte) int {
 	return -1
 }
 
-// Random stores, persists and crashes, against the oracle.
+// Random stores, persists and crashes leave what the oracle allows.
 func testOracle(t *testing.T, g Target) {
 	const size, crashes, steps = 1000, 4, 25
 	seed := rand.Uint64()
@@ -117,6 +117,6 @@ func (o *oracle) step(t *testing.T, r *rand.Rand, m region.Memory) {
 	store(t, m, off, p)
 	o.store(off, p)
 	if !bytes.Equal(m.Bytes(), o.now) {
-		t.Fatalf("store of %d octets at %d: not what was stored", n, off)
+		t.Fatalf("store of %d octets at %d: Bytes does not have what was stored", n, off)
 	}
 }

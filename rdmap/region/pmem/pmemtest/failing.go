@@ -10,7 +10,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// isFinal demands that m has failed for good with a cause, and calls nothing any more.
+// isFinal requires that m has failed for good because of want, and makes no more system calls.
 func isFinal(t *testing.T, g Target, m region.Memory, f *Faults, first, want error) {
 	t.Helper()
 	if !errors.Is(first, want) {
@@ -39,7 +39,7 @@ func isFinal(t *testing.T, g Target, m region.Memory, f *Faults, first, want err
 	}
 }
 
-// ADVERSARY 22: fsync fails once, then succeeds. Nothing is acknowledged any more.
+// ADVERSARY 22: fsync fails once, then succeeds. Nothing is acknowledged after that.
 func testFailsOnce(t *testing.T, g Target) {
 	f := NewFaults()
 	m := g.create(t, 4096, f)
@@ -80,8 +80,8 @@ func testAcknowledged(t *testing.T, g Target) {
 	}
 }
 
-// The kernel tells one caller of a failed write-back. No other may be told success for
-// what was stored before: here each of them, since the first sync fails.
+// The kernel reports a failed write-back to one caller. No other caller may get success for what was
+// stored before it: here nobody does, since the first sync fails.
 func testFailsConcurrently(t *testing.T, g Target) {
 	f := NewFaults()
 	m := g.create(t, 64*8, f)
@@ -116,8 +116,8 @@ func testFull(t *testing.T, g Target) {
 	}
 }
 
-// ADVERSARY 25: the file is truncated. Success would be for lost octets, wherever the
-// range lies; also after the file has got its length back by itself.
+// ADVERSARY 25: the file is truncated. Success would cover lost octets, wherever the range lies, even
+// after somebody has given the file its length back.
 func testTruncated(t *testing.T, g Target) {
 	const size = 1 << 16
 	for _, cut := range []int{0, 1, 4096, size - 1} {
@@ -162,7 +162,7 @@ func testFaults(t *testing.T, g Target) {
 			f := NewFaults()
 			m, ok := g.create(t, size, f).(region.Guarded)
 			if !ok {
-				t.Fatal("touching it can fault, and there is no Guard")
+				t.Fatal("access to it can fault, but it is not Guarded")
 			}
 			g.Truncate(t, m, 0)
 			err := touch(m)
@@ -170,10 +170,10 @@ func testFaults(t *testing.T, g Target) {
 			if err := touch(m); !errors.Is(err, region.ErrRegionLost) {
 				t.Errorf("again: %v", err)
 			}
-			g.Truncate(t, m, size) // zeros, and no faults any more
+			g.Truncate(t, m, size) // zeros again, and no more faults
 			for _, err := range []error{m.Load(make([]byte, 1), 0), m.Store(0, []byte{1})} {
 				if !errors.Is(err, region.ErrRegionLost) {
-					t.Errorf("after the file has its length back: %v", err)
+					t.Errorf("after the file has got its length back: %v", err)
 				}
 			}
 		})

@@ -28,21 +28,21 @@ type Faults struct {
 	plans  map[Op]*plan
 }
 
-// plan is what happens to the next operations of one kind.
+// plan says what happens to the next operations of one kind.
 type plan struct {
 	skip    int // operations that pass first
 	err     error
 	forever bool
-	entered chan struct{} // of a hang; closed by the operation
+	entered chan struct{} // of a hang; the operation closes it
 	release chan struct{}
 }
 
-// NewFaults returns one without any.
+// NewFaults returns a Faults that only counts.
 func NewFaults() *Faults {
 	return &Faults{counts: make(map[Op]int), plans: make(map[Op]*plan)}
 }
 
-// Hooks returns what pmem.Options and pmem.SimOptions take. A nil *Faults returns nil.
+// Hooks returns the value for the Hooks of pmem.Options and pmem.SimOptions; nil if f is nil.
 func (f *Faults) Hooks() *hook.Hooks {
 	if f == nil {
 		return nil
@@ -50,8 +50,8 @@ func (f *Faults) Hooks() *hook.Hooks {
 	return &hook.Hooks{Before: func(op Op, _, _ int) error { return f.Before(op) }}
 }
 
-// Before counts an operation, and fails or hangs as planned. A Target whose memory is
-// not of package pmem calls it itself, or uses Wrap.
+// Before counts an operation, and fails or hangs as planned. A Target whose memory does not come from
+// package pmem calls it itself, or uses Wrap.
 func (f *Faults) Before(op Op) error {
 	p := f.next(op)
 	if p == nil {
@@ -87,33 +87,33 @@ func (f *Faults) plan(op Op, p *plan) {
 	f.plans[op] = p
 }
 
-// Fail makes every operation from now on fail with err, instead of being executed: a
-// full disk, a dead one.
+// Fail makes every operation op from now on fail with err instead of being executed, as on a full
+// disk or a dead one.
 func (f *Faults) Fail(op Op, err error) { f.plan(op, &plan{err: err, forever: true}) }
 
-// FailOnce makes the next operation fail with err. The ones after it succeed, as
-// fdatasync does on Linux though the octets are lost.
+// FailOnce makes the next operation op fail with err. Those after it succeed, as fdatasync does on
+// Linux although octets are lost.
 func (f *Faults) FailOnce(op Op, err error) { f.FailAfter(op, 0, err) }
 
 // FailAfter is FailOnce after n operations that succeed.
 func (f *Faults) FailAfter(op Op, n int, err error) { f.plan(op, &plan{skip: n, err: err}) }
 
-// Hang makes the next operation hang until release is called, which must be done once,
-// and then go on. entered is closed when it hangs.
+// Hang makes the next operation op hang until release is called, and then go on. entered is closed
+// when it hangs. release must be called exactly once.
 func (f *Faults) Hang(op Op) (entered <-chan struct{}, release func()) {
 	p := &plan{entered: make(chan struct{}), release: make(chan struct{})}
 	f.plan(op, p)
 	return p.entered, func() { close(p.release) }
 }
 
-// Clear takes back what is planned for an operation.
+// Clear cancels what is planned for op.
 func (f *Faults) Clear(op Op) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.plans, op)
 }
 
-// Count returns how often an operation was called, failures included.
+// Count returns how often op was called, including failures.
 func (f *Faults) Count(op Op) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -6,32 +6,33 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// Target is a memory under test. Create is needed; a promise that needs a function
-// which is nil is not tested.
+// Target is a memory under test. Create is required; a promise whose test needs a function that is
+// nil is not tested.
 type Target struct {
-	// Create returns new memory of size octets, zeros, whose operations pass f if f is
-	// not nil. What it makes is closed by the test, or by Crash.
+	// Create returns new memory of size octets, all zeros. If f is not nil, its operations
+	// call f.Before first. The test closes the memory, or Crash does.
 	Create func(t testing.TB, size int, f *Faults) region.Memory
-	// Crash returns what m is after the end of its process: all that Persist has
-	// answered for, and perhaps more of what was stored. m is not used any more.
+	// Crash returns the memory that is left of m after the end of its process: everything
+	// for which Persist has returned nil, and perhaps more of what was stored. It ends the
+	// use of m.
 	Crash func(t testing.TB, m region.Memory) region.Memory
-	// Again opens the medium of m a second time, which must fail, and returns the
-	// error.
+	// Again tries to open the medium of m a second time, which must fail, and returns
+	// the error.
 	Again func(t testing.TB, m region.Memory) error
-	// Truncate cuts the medium of m to n octets.
+	// Truncate makes the medium of m n octets long.
 	Truncate func(t testing.TB, m region.Memory, n int)
 	// Sync is the operation that makes octets durable, for Faults; "" if Create cannot
 	// make it fail.
 	Sync Op
-	// Write is the operation before it, if there is one.
+	// Write is the operation that Persist makes before Sync, if there is one.
 	Write Op
 	// Exact: octets that nobody has persisted do not survive Crash.
 	Exact bool
-	// Mapped: touching a truncated memory faults.
+	// Mapped: an access to truncated memory faults.
 	Mapped bool
 }
 
-// Run runs the suite: every promise is a subtest.
+// Run runs the suite, with a subtest for each promise.
 func Run(t *testing.T, g Target) {
 	for _, p := range []struct {
 		name string
@@ -62,7 +63,7 @@ func Run(t *testing.T, g Target) {
 	}
 }
 
-// create makes memory that is closed at the end.
+// create makes memory that is closed at the end of the test.
 func (g *Target) create(t *testing.T, size int, f *Faults) region.Memory {
 	t.Helper()
 	m := g.Create(t, size, f)

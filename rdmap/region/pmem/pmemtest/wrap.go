@@ -8,12 +8,11 @@ type Wrapped struct {
 	f *Faults
 }
 
-// Wrap puts f before the Persist of m, as the operation Persist. It hides what m can do
-// beyond region.Memory, and makes no error final: that is for m to do, or for what is
-// under test.
+// Wrap puts f before the Persist of m, as the operation Persist. It hides what m can do beyond
+// region.Memory, and makes no error final: m has to do that, or the code under test.
 func Wrap(m region.Memory, f *Faults) *Wrapped { return &Wrapped{m, f} }
 
-// Persist fails as planned, or is that of the memory.
+// Persist fails as planned; otherwise it calls Persist of the memory.
 func (w *Wrapped) Persist(off, n int) error {
 	if err := w.f.Before(Persist); err != nil {
 		return err

@@ -1,7 +1,7 @@
 // Package cacheline writes cache lines back to memory.
 package cacheline
 
-// Size of a line in octets, on the processors this package knows.
+// Size is the size of a line in octets, on the processors that this package knows.
 const Size = 64
 
 // Lines returns how many lines cover n octets at address addr, and the address of the

@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// How lines are written back; the assembly knows the numbers.
+// How lines are written back. The assembly uses these numbers.
 const (
 	none = iota
 	clflush
@@ -18,7 +18,7 @@ var (
 	how   = detect(cpuid)
 )
 
-// Instruction returns the name of the instruction in use, or why there is none.
+// Instruction returns the name of the instruction in use, or an error that says why there is none.
 func Instruction() (string, error) {
 	if how == none {
 		return "", errors.New("the processor has no cache-line write-back for lines of 64 octets")
@@ -26,8 +26,8 @@ func Instruction() (string, error) {
 	return names[how], nil
 }
 
-// detect picks the instruction that disturbs least: CLWB may leave the line in the
-// cache, CLFLUSHOPT is not ordered with other lines, CLFLUSH is.
+// detect picks the instruction that disturbs least: CLWB may leave the line in the cache; CLFLUSHOPT
+// is not ordered with other lines; CLFLUSH is.
 func detect(cpuid func(leaf, sub uint32) (a, b, c, d uint32)) int {
 	_, b1, _, d1 := cpuid(1, 0)
 	if d1&(1<<19) == 0 || b1>>8&0xff != Size/8 {
@@ -45,9 +45,9 @@ func detect(cpuid func(leaf, sub uint32) (a, b, c, d uint32)) int {
 	return clflush
 }
 
-// WriteBack returns when the lines that cover b have left the caches of the processor.
-// The store fence at its end orders the write-backs before all later stores. It must
-// not be called where Instruction returns an error.
+// WriteBack returns when the lines that cover b have been written back from the caches of the
+// processor. The store fence at its end orders the write-backs before all later stores. It must not
+// be called where Instruction returns an error.
 func WriteBack(b []byte) {
 	first, count := Lines(uintptr(unsafe.Pointer(unsafe.SliceData(b))), len(b))
 	if count > 0 {

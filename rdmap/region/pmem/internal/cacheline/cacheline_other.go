@@ -7,8 +7,8 @@ import (
 	"runtime"
 )
 
-// Instruction returns why there is none. Choice: amd64 only; elsewhere a user program
-// cannot be sure that the kernel lets it clean caches to the point of persistence.
+// Instruction returns an error that says why there is none. Choice: amd64 only; elsewhere a user
+// program cannot be sure that the kernel lets it clean caches to the point of persistence.
 func Instruction() (string, error) {
 	return "", errors.New("no cache-line write-back for user programs is known on " + runtime.GOARCH)
 }

@@ -11,21 +11,21 @@ import (
 // Error is a fault at octet Off of a mapping.
 type Error struct {
 	Off int
-	Err error // of the runtime
+	Err error // the runtime's error
 }
 
-// Error says where.
+// Error implements error.
 func (e *Error) Error() string { return fmt.Sprintf("fault at octet %d", e.Off) }
 
-// Unwrap returns the error of the runtime.
+// Unwrap returns the runtime's error.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Catch runs f and returns its error, or where f faulted at an address of mem.
-// It works on faults in this goroutine only, those in the assembly of copy and of hash
-// functions included. Every other panic goes on, with the same value.
+// Catch runs f and returns its error, or the fault if f faulted at an address in mem. It catches only
+// faults in this goroutine, including those in the assembly of copy and of hash functions. Every
+// other panic continues with the same value.
 //
-// Without it SIGBUS ends the process, and no recover helps: by default the runtime
-// makes a panic of faults near address 0 only.
+// Without it SIGBUS ends the process, and no recover helps: by default the runtime turns only
+// faults near address 0 into panics.
 func Catch(mem []byte, f func() error) (at *Error, err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -42,7 +42,7 @@ func Catch(mem []byte, f func() error) (at *Error, err error) {
 	return nil, f()
 }
 
-// within returns the offset in mem of the fault that r tells of.
+// within returns the offset in mem of the fault that the panic value r describes.
 func within(mem []byte, r any) (off int, ok bool) {
 	e, ok := r.(interface {
 		runtime.Error

@@ -1,13 +1,13 @@
-// Package hook lets tests come between a memory and the system: pmemtest hands out
-// what pmem calls before each operation.
+// Package hook lets tests intercept the operations of a memory: pmemtest provides the function that
+// pmem calls before each of them.
 package hook
 
-// Op names an operation of a memory; the name of the system call where there is one.
+// Op names an operation of a memory, by its system call if there is one.
 type Op string
 
 // The operations.
 const (
-	// Open: settling the file before its octets are trusted.
+	// Open: syncing the file before its octets are trusted.
 	Open Op = "open"
 	// Write: pwrite.
 	Write Op = "pwrite"
@@ -17,17 +17,17 @@ const (
 	Directory Op = "fsync"
 	// Msync: msync.
 	Msync Op = "msync"
-	// WriteBack: cache lines of persistent memory.
+	// WriteBack: writing back cache lines of persistent memory.
 	WriteBack Op = "write back"
-	// Model: the crash model's durable image.
+	// Model: a Persist of the crash model.
 	Model Op = "persist"
 )
 
-// Hooks come before operations. A nil *Hooks does nothing.
+// Hooks are called before operations. A nil *Hooks does nothing.
 type Hooks struct {
-	// Before is called with the operation and its range. An error takes the place of
-	// the operation, which is not executed. It may block: the call hangs. It is called
-	// from several goroutines.
+	// Before is called with the operation and its range. If it returns an error, the
+	// operation is not executed and has that error. If it blocks, the operation
+	// hangs. Several goroutines may call it.
 	Before func(op Op, off, n int) error
 }
 

@@ -12,9 +12,9 @@ const size = 8
 // Clone returns a copy of b, as Append makes it.
 func Clone(b []byte) []byte { return Append(nil, b) }
 
-// Append appends b to dst. Aligned words of 8 octets are loaded atomically, so that a
-// word under sync/atomic is never seen half changed, and its users do not race with
-// Append; with plain stores it races as any reader does.
+// Append appends b to dst. Aligned words of 8 octets are loaded atomically, so that a word changed
+// by sync/atomic is never seen half changed, and those who change it so do not race with Append. With
+// plain stores Append races as any reader does.
 func Append(dst, b []byte) []byte {
 	dst = slices.Grow(dst, len(b))
 	out := dst[len(dst) : len(dst)+len(b)]
