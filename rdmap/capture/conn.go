@@ -10,22 +10,22 @@ const (
 	ToClient            // from the side that accepted it
 )
 
-// A Conn is one synthetic TCP connection in a capture. It is safe for concurrent use;
+// Conn is one synthetic TCP connection in a capture. It is safe for concurrent use;
 // the order of the calls is the order of the packets.
 type Conn struct {
 	w    *Writer
-	ends [2]netip.AddrPort // indexed by Dir: who sends in that direction
+	ends [2]netip.AddrPort // indexed by Dir: the sender of that direction
 	lost [2]uint64         // octets not recorded since the last record; under queue.mu
 
 	// The goroutine of the Writer owns what follows.
 	seq    [2]uint32 // next sequence number of each direction
-	acked  [2]uint32 // what the other side has acknowledged of it
+	acked  [2]uint32 // what the other side has acknowledged of each direction
 	closed [2]bool
 }
 
 // Conn begins a connection from client to server with the three packets of TCP's
 // handshake. No two connections of a Writer begin with the same sequence numbers, so
-// that the same ends may be used again.
+// the same addresses may be used again.
 func (w *Writer) Conn(client, server netip.AddrPort) *Conn {
 	isn := w.conns.Add(1) * 1_000_003 // far apart, and easy to tell
 	c := &Conn{w: w, ends: [2]netip.AddrPort{client, server}, seq: [2]uint32{isn, ^isn}}
@@ -33,7 +33,7 @@ func (w *Writer) Conn(client, server netip.AddrPort) *Conn {
 	return c
 }
 
-// Write appends p, which it borrows, to the stream of direction dir. Octets behind the
+// Write appends p, which it borrows, to the stream of direction dir. Octets after the
 // end of that stream are dropped.
 func (c *Conn) Write(dir Dir, p []byte) {
 	for len(p) > 0 {
@@ -43,8 +43,7 @@ func (c *Conn) Write(dir Dir, p []byte) {
 	}
 }
 
-// CloseWrite ends the stream of direction dir with a FIN. Calls after the first do
-// nothing.
+// CloseWrite ends the stream of direction dir with a FIN. Only the first call has an effect.
 func (c *Conn) CloseWrite(dir Dir) { c.w.q.add(record{kind: kindFIN, dir: dir, c: c}, nil) }
 
 // Close ends both streams, the client's first.
@@ -53,14 +52,14 @@ func (c *Conn) Close() {
 	c.CloseWrite(ToClient)
 }
 
-// ackEvery is how many octets go one way before a packet without any acknowledges
-// them, when nothing else goes the other way.
+// ackEvery is how many octets go one way before an empty packet acknowledges them, if nothing else
+// goes the other way.
 const ackEvery = 256 << 10
 
-// windowScale makes the window of the packets 65,535 << 3 octets, more than ackEvery.
+// windowScale makes the window that the packets announce 65,535 << 3 octets, more than ackEvery.
 const windowScale = 3
 
-// play makes the packets of one record; p are its octets.
+// play writes the packets of one record, whose octets are p.
 func (c *Conn) play(r *record, p []byte) {
 	dir := r.dir
 	switch {

@@ -1,29 +1,29 @@
-// Package capture writes what connections say to a pcapng file, with synthetic
-// Ethernet, IP and TCP headers, so that Wireshark, tshark and
-// github.com/stag-rdma/stag/conformance/decode open it. It needs no capture rights,
-// and works for connections that never were TCP.
+// Package capture records connections in a pcapng file, with synthetic Ethernet, IP
+// and TCP headers, so that Wireshark, tshark and
+// github.com/stag-rdma/stag/conformance/decode can read it. It needs no privileges, and
+// also records connections that are not TCP.
 //
 //	w, err := capture.Create("trace.pcapng")
-//	conn = w.TapClient(conn)        // use this one instead; or TapServer, TapListener
+//	conn = w.TapClient(conn)        // use this conn from now on; or TapServer, TapListener
 //	...
-//	err = w.Close()                 // says what could not be recorded
+//	err = w.Close()                 // reports what could not be recorded
 //
-// [Writer.Conn] does the same for octets that are at hand, [Writer.Relay] between two
+// [Writer.Conn] does the same for octets that you have already, and [Writer.Relay] for two
 // ends that keep their own connections.
 //
-// TLS: a tap above it records what is said inside, iWARP that Wireshark finds by itself.
-// A tap below it records what TLS makes of that; give tls.Config.KeyLogWriter a file
-// beside the capture, and Wireshark that file (tls.keylog_file), to look inside.
+// TLS: a tap above it records the plaintext, iWARP that Wireshark finds by itself. A tap
+// below it records the TLS records. To look inside them, give tls.Config.KeyLogWriter a
+// file, and name that file in Wireshark (tls.keylog_file).
 //
 // What is recorded: octets in the order of the calls, in TCP segments of at most 65,483
-// (the longest IPv4 packet less the headers) with right sequence numbers and checksums;
-// every segment acknowledges all that went the other way; times ascend. Nothing
-// is reordered or sent twice.
+// octets (the longest IPv4 packet less its headers), with correct sequence numbers and
+// checksums. Every segment acknowledges everything that went the other way, and times
+// never decrease. Nothing is reordered or sent twice.
 //
 // What it costs: one copy of every octet in the connection's own goroutine. A goroutine
-// of the Writer makes packets of the copies and writes them. At most twice QueueSize
-// octets wait for it; when a file does not keep up, a connection waits for [Patience]
-// and then goes on unrecorded until there is room: the capture shows a hole in the
-// sequence numbers, [Writer.Dropped] counts and [Writer.Close] returns a *[LossError].
-// The first error of the file ends the recording, not the connections.
+// of the Writer turns the copies into packets and writes them. At most twice QueueSize
+// octets wait for it. If the file is too slow, a connection waits for [Patience] and then
+// goes on unrecorded until there is room: the capture has a hole in the sequence numbers,
+// [Writer.Dropped] counts the octets, and [Writer.Close] returns a *[LossError]. The
+// first error of the file ends the recording, but not the connections.
 package capture

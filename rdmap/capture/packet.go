@@ -6,11 +6,11 @@ import (
 	"net/netip"
 )
 
-// maxSegment is the largest TCP payload of one packet, in octets: the longest IPv4
-// packet less its headers, and room for timestamps, which some readers expect to fit.
+// maxSegment is the largest TCP payload of one packet, in octets: the longest IPv4 packet less its
+// headers, and less the 12 octets of timestamps, which some readers expect to fit.
 const maxSegment = 65535 - ip4Len - tcpLen - 12
 
-// Lengths of headers, in octets, and the longest they are together.
+// Lengths of headers in octets, and the largest length of all of them together.
 const (
 	ethernetLen = 14
 	ip4Len      = 20
@@ -19,7 +19,7 @@ const (
 	maxHeaders  = ethernetLen + ip6Len + tcpLen + len(synOptions)
 )
 
-// Control bits of TCP, RFC 9293 Section 3.1.
+// Control bits of TCP (RFC 9293 Section 3.1).
 const (
 	tcpFIN uint8 = 1 << 0
 	tcpSYN uint8 = 1 << 1
@@ -27,7 +27,7 @@ const (
 	tcpACK uint8 = 1 << 4
 )
 
-// synOptions go with SYN: MSS 1460, no operation, window scale.
+// synOptions are the options of a SYN: MSS 1460, no operation, window scale.
 const synOptions = "\x02\x04\x05\xb4" + "\x01" + "\x03\x03" + string(rune(windowScale))
 
 // segment is a TCP segment without its payload. The window is always 65,535.
@@ -36,8 +36,8 @@ type segment struct {
 	flags    uint8
 }
 
-// appendHeaders appends the Ethernet, IP and TCP headers of s, with checksums; payload
-// follows them in the packet. IPv6 unless both ends are IPv4.
+// appendHeaders appends the Ethernet, IP and TCP headers of s, with the checksums of a packet in
+// which payload follows. The packet is IPv6 unless both addresses are IPv4.
 func (s *segment) appendHeaders(b []byte, src, dst netip.AddrPort, payload []byte) []byte {
 	options := ""
 	if s.flags&tcpSYN != 0 {
@@ -53,13 +53,13 @@ func (s *segment) appendHeaders(b []byte, src, dst netip.AddrPort, payload []byt
 	b = binary.BigEndian.AppendUint32(b, s.ack)
 	b = append(b, byte(tcpLen+len(options))/4<<4, s.flags, 0xff, 0xff, 0, 0, 0, 0)
 	b = append(b, options...)
-	sum := add(add(pseudo, b[at:]), payload) // the headers are even
+	sum := add(add(pseudo, b[at:]), payload) // the headers have an even length
 	binary.BigEndian.PutUint16(b[at+16:], fold(sum))
 	return b
 }
 
-// appendIP appends the type of Ethernet and an IP header before n octets of TCP. pseudo
-// is the checksum of TCP's pseudo header, RFC 9293 Section 3.1 and RFC 8200 Section 8.1.
+// appendIP appends the EtherType, and the IP header for n octets of TCP. pseudo is the checksum of
+// TCP's pseudo-header (RFC 9293 Section 3.1, RFC 8200 Section 8.1).
 func appendIP(b []byte, src, dst netip.Addr, n int) (_ []byte, pseudo uint64) {
 	const protocolTCP, hops = 6, 64
 	if src.Is4() && dst.Is4() {
@@ -94,7 +94,7 @@ func add(sum uint64, b []byte) uint64 {
 	return sum + carry
 }
 
-// fold makes the 16 bits of a header of a checksum.
+// fold returns the 16 bits of a checksum as they stand in a header.
 func fold(sum uint64) uint16 {
 	for sum>>16 != 0 {
 		sum = sum>>16 + sum&0xffff

@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// QueueSize is how many octets wait for the file at most, and as many more while they
-// are being written.
+// QueueSize is how many octets may wait for the file, and how many more may be being written, at
+// most.
 const QueueSize = 8 << 20
 
-// Patience is how long a full queue holds up a connection, once per stall.
+// Patience is how long a full queue delays a connection, once per stall.
 const Patience = 100 * time.Millisecond
 
-// recordCost is what an entry of the queue takes besides its octets, roughly.
+// recordCost is roughly the memory in octets that an entry of the queue takes besides its own octets.
 const recordCost = 128
 
-// kind says what happened.
+// kind is the kind of a record.
 type kind uint8
 
 const (
@@ -31,10 +31,10 @@ type record struct {
 	c    *Conn
 	at   time.Time
 	n    int    // octets in batch.data
-	lost uint64 // octets of this direction in front of it that found no room
+	lost uint64 // octets of this direction before it that found no room
 }
 
-// batch is what the queue hands over at one time.
+// batch holds the records that the queue hands over together.
 type batch struct {
 	records []record
 	data    []byte
@@ -44,15 +44,15 @@ func (b *batch) cost() int { return len(b.data) + recordCost*len(b.records) }
 
 func (b *batch) reset() { b.records, b.data = b.records[:0], b.data[:0] }
 
-// queue passes records from many goroutines to one. It swaps two batches, whose
-// memory is reused. The zero value is not usable.
+// queue passes records from many goroutines to one. It swaps two batches and reuses their
+// memory. The zero value is not usable.
 type queue struct {
-	limit   int // QueueSize; tests have less
+	limit   int // QueueSize; less in tests
 	mu      sync.Mutex
 	filling batch
-	last    time.Time     // of the record added last
-	hurry   bool          // somebody has waited in vain since the last swap: nobody else does
-	dropped uint64        // octets that found no room, in all
+	last    time.Time     // time of the last record
+	hurry   bool          // somebody waited in vain since the last swap, so nobody else waits
+	dropped uint64        // total of octets that found no room
 	room    chan struct{} // closed by the next swap
 	more    chan struct{} // holds a token while filling may hold something
 	closed  bool
@@ -62,8 +62,8 @@ func newQueue() *queue {
 	return &queue{limit: QueueSize, room: make(chan struct{}), more: make(chan struct{}, 1)}
 }
 
-// add appends r, whose octets are p, which it copies. Without room after Patience r is
-// dropped, and the octets count as lost.
+// add appends r with the octets p, which it copies. If there is still no room after Patience, r is
+// dropped and its octets count as lost.
 func (q *queue) add(r record, p []byte) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -90,7 +90,7 @@ func (q *queue) add(r record, p []byte) {
 	}
 }
 
-// wait waits for room for n octets, with mu held except while it waits.
+// wait waits for room for n octets, and reports whether there is room. mu is held, but not while it waits.
 func (q *queue) wait(n int) bool {
 	var timeout <-chan time.Time
 	for q.filling.cost()+n > q.limit && !q.closed {
@@ -115,7 +115,7 @@ func (q *queue) wait(n int) bool {
 	return true
 }
 
-// swap hands out what is there in exchange for b, which it empties.
+// swap exchanges b, which it empties first, for the batch that has been filled.
 func (q *queue) swap(b *batch) {
 	b.reset()
 	q.mu.Lock()
@@ -126,7 +126,7 @@ func (q *queue) swap(b *batch) {
 	q.room = make(chan struct{})
 }
 
-// close lets nothing more in.
+// close makes add drop everything from now on.
 func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -7,14 +7,12 @@ import (
 	"sync"
 )
 
-// Relay accepts connections from l, forwards each to addr and records what is said,
-// until l is closed; then it waits for the connections to end and returns nil, or
-// returns the first other error of l. Both ends keep plain connections of their own
-// network, which a tap would hide from them.
+// Relay accepts connections from l, and forwards each to addr and records it, until l fails. Then it
+// waits for the connections to end, and returns nil if l was closed, otherwise the error of l. Both
+// ends keep plain connections of their network, which a tap would hide from them.
 //
-// Octets are recorded before they are forwarded. The end of one direction is forwarded
-// as one direction's end where the network can do that. A connection whose onward dial
-// fails is closed.
+// Octets are recorded before they are forwarded. If the network supports it, the end of one direction
+// is forwarded as such. If addr cannot be dialled, the accepted connection is closed.
 func (w *Writer) Relay(l net.Listener, network, addr string) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -58,7 +56,7 @@ func (c *Conn) forward(dir Dir, dst io.Writer, src io.Reader) {
 	}
 }
 
-// recorded is a writer that records first.
+// recorded is a writer that records the octets first.
 type recorded struct {
 	c   *Conn
 	dir Dir
@@ -70,5 +68,5 @@ func (r recorded) Write(p []byte) (int, error) {
 	return r.w.Write(p)
 }
 
-// onlyReader hides the other methods of a connection, lest io.Copy moves octets past the recording.
+// onlyReader hides the other methods of a connection, so that io.Copy cannot bypass the recording.
 type onlyReader struct{ io.Reader }

@@ -8,15 +8,15 @@ import (
 	"sync"
 )
 
-// TapClient returns a net.Conn that is c, opened by this side, with everything said
-// over it recorded. Use it instead of c.
+// TapClient returns a net.Conn that does what c does, and records everything that is read and
+// written. This side has opened c. Use the result instead of c.
 //
-// Octets are recorded before they are written and after they were read, so an answer
-// never comes before its question. What a Write does not get rid of is recorded all the
-// same and taken for the beginning of the next one. Addresses that are not TCP's are
-// replaced by ports of 192.0.2.1 and 192.0.2.2. The result hides what c can do besides
-// being a net.Conn, but for CloseWrite: the engine then reads and writes it in the way
-// that works for all, somewhat slower. A nil Writer returns c.
+// Octets are recorded before they are written and after they are read, so that an answer never
+// precedes its question. Octets that a Write fails to write are recorded all the same, and counted as
+// the beginning of the next Write. Addresses that are not TCP addresses are replaced by ports of
+// 192.0.2.1 and 192.0.2.2. The result has no methods of c other than those of net.Conn and CloseWrite,
+// so the engine reads and writes it in the general way, which is somewhat slower. If w is nil,
+// TapClient returns c.
 func (w *Writer) TapClient(c net.Conn) net.Conn {
 	if w == nil {
 		return c
@@ -24,7 +24,7 @@ func (w *Writer) TapClient(c net.Conn) net.Conn {
 	return newTap(w.conn(c.LocalAddr(), c.RemoteAddr()), c, ToServer)
 }
 
-// TapServer is TapClient for a connection that this side has accepted.
+// TapServer is like TapClient, for a connection that this side has accepted.
 func (w *Writer) TapServer(c net.Conn) net.Conn {
 	if w == nil {
 		return c
@@ -32,8 +32,8 @@ func (w *Writer) TapServer(c net.Conn) net.Conn {
 	return newTap(w.conn(c.RemoteAddr(), c.LocalAddr()), c, ToClient)
 }
 
-// TapListener returns a listener that is l, and taps what it accepts. A nil Writer
-// returns l.
+// TapListener returns a listener that does what l does, and taps the connections that it accepts. If
+// w is nil, it returns l.
 func (w *Writer) TapListener(l net.Listener) net.Listener {
 	if w == nil {
 		return l
@@ -62,7 +62,7 @@ func (w *Writer) conn(client, server net.Addr) *Conn {
 		addrPort(server, netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, 2}), 20049)))
 }
 
-// addrPort returns a as an address and port, or the stand-in when it is not one.
+// addrPort returns the address and port of a, or standIn if a is not a TCP address.
 func addrPort(a net.Addr, standIn netip.AddrPort) netip.AddrPort {
 	if t, ok := a.(*net.TCPAddr); ok && t.AddrPort().IsValid() {
 		return t.AddrPort()
@@ -77,7 +77,7 @@ type tap struct {
 	out Dir
 
 	mu    sync.Mutex // one Write at a time
-	ahead int        // octets recorded that the last Write did not get rid of
+	ahead int        // octets that are recorded but not yet written
 }
 
 var _ net.Conn = (*tap)(nil)
@@ -103,7 +103,7 @@ func (t *tap) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// CloseWrite records a FIN and half-closes the connection, if it can do that.
+// CloseWrite records a FIN and half-closes the connection, if the connection can do that.
 func (t *tap) CloseWrite() error {
 	c, ok := t.Conn.(interface{ CloseWrite() error })
 	if !ok {

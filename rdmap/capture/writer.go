@@ -11,21 +11,21 @@ import (
 	"time"
 )
 
-// CloseTimeout bounds how long Close waits for the file to take what is queued.
+// CloseTimeout bounds how long Close waits for queued octets to be written.
 const CloseTimeout = 5 * time.Second
 
-// ErrStuck is returned by Close when the file does not take the rest in time.
-var ErrStuck = errors.New("capture: the file takes nothing: the end of the capture is lost")
+// ErrStuck is the error of Close if the rest could not be written in time.
+var ErrStuck = errors.New("capture: writing to the file hangs: the end of the capture is lost")
 
 // LossError says that a capture has holes.
 type LossError struct{ Octets uint64 }
 
 // Error implements error.
 func (e *LossError) Error() string {
-	return fmt.Sprintf("capture: %d octets are not in the file, which was too slow: use a faster disk, or move less", e.Octets)
+	return fmt.Sprintf("capture: %d octets are missing, because the file was too slow: use a faster disk, or less traffic", e.Octets)
 }
 
-// A Writer writes packets of synthetic connections to one pcapng file. It is safe for
+// Writer writes packets of synthetic connections to one pcapng file. It is safe for
 // concurrent use. Close it at the end.
 type Writer struct {
 	q     *queue
@@ -33,15 +33,15 @@ type Writer struct {
 	done  chan struct{} // closed when run has ended
 	err   atomic.Pointer[error]
 	once  sync.Once
-	end   error // of Close
+	end   error // the result of Close
 
 	// The goroutine of run owns what follows.
 	out  *bufio.Writer
 	buf  []byte    // a block
-	file io.Closer // nil: the caller's
+	file io.Closer // nil if the caller closes it
 }
 
-// Create creates the file, or cuts it if it exists, and returns a Writer over it.
+// Create creates or truncates the named file, and returns a Writer that writes to it.
 func Create(name string) (*Writer, error) {
 	f, err := os.Create(name)
 	if err != nil {
@@ -55,13 +55,13 @@ func Create(name string) (*Writer, error) {
 	return w, nil
 }
 
-// NewWriter writes the head of a pcapng file to out and returns a Writer over it. It
-// keeps out until Close, and does not close it. One goroutine writes to it.
+// NewWriter writes the head of a pcapng file to out, and returns a Writer that writes the rest. The
+// Writer uses out until Close, from one goroutine, and does not close it.
 func NewWriter(out io.Writer) (*Writer, error) { return newWriter(out, nil) }
 
 func newWriter(out io.Writer, file io.Closer) (*Writer, error) {
 	w := &Writer{q: newQueue(), done: make(chan struct{}), out: bufio.NewWriterSize(out, 256<<10), file: file}
-	_, _ = w.out.Write(appendHead(nil)) // Flush says it again
+	_, _ = w.out.Write(appendHead(nil)) // Flush returns the error again
 	if err := w.out.Flush(); err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func (w *Writer) packet(at time.Time, headers, payload []byte) {
 	w.fail(err)
 }
 
-// Err returns the first error of the file.
+// Err returns the first error of the file, or nil.
 func (w *Writer) Err() error {
 	if p := w.err.Load(); p != nil {
 		return *p
@@ -91,10 +91,9 @@ func (w *Writer) Err() error {
 // was too slow.
 func (w *Writer) Dropped() uint64 { return w.q.lost() }
 
-// Close ends the recording: what is queued is written, and a file of Create closed.
-// Connections that are still tapped go on unrecorded. It returns the first error of the
-// file, else a *LossError if there are holes, or ErrStuck after CloseTimeout; later calls
-// return the same.
+// Close ends the recording: it writes what is queued, and closes the file if Create opened it.
+// Connections that are still tapped go on unrecorded. It returns the first error of the file, or
+// ErrStuck after CloseTimeout, or a *LossError if the capture has holes. Later calls return the same.
 func (w *Writer) Close() error {
 	w.once.Do(func() {
 		w.q.close()
@@ -126,8 +125,8 @@ func (w *Writer) run() {
 	}
 }
 
-// write writes all that is in the queue, and hands it to the file, so that a process
-// that is killed leaves a capture behind.
+// write writes everything in the queue, and flushes it to the file, so that a killed process leaves
+// a capture behind.
 func (w *Writer) write(b *batch) {
 	w.q.swap(b)
 	data := b.data

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// deadline is a point in time that can be moved; wait's channel is closed when it
-// has passed.
+// deadline is a point in time that can be moved. The channel that wait returns is closed
+// when it has passed.
 type deadline struct {
 	mu    sync.Mutex
 	timer *time.Timer
@@ -40,7 +40,7 @@ func (d *deadline) set(t time.Time) {
 	close(ch)
 }
 
-// stop forgets a timer that runs: nobody will wait any more.
+// stop stops the timer, since nobody will wait any more.
 func (d *deadline) stop() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -49,8 +49,8 @@ func (d *deadline) stop() {
 	}
 }
 
-// expire closes ch, which set made for the timer or has replaced since. It is the only
-// one to close it.
+// expire closes ch, the channel that was current when set started the timer; set may have replaced
+// it since. Nobody else closes it.
 func (d *deadline) expire(ch chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

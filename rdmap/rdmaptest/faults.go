@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// Faults says what goes wrong on one end of a connection: In for what this end reads,
-// Out for what it writes. The zero value is a connection that works.
+// Faults says what goes wrong at one end of a connection: In with what this end reads,
+// Out with what it writes. With the zero value nothing goes wrong.
 type Faults struct {
 	In, Out Fault
-	Seed    uint64 // of the sizes of pieces
+	Seed    uint64 // determines the sizes of pieces
 }
 
-// Fault says what goes wrong in one direction. Offsets count the octets of the direction
+// Fault says what goes wrong in one direction. Offsets count the octets of that direction
 // from 0.
 type Fault struct {
-	// MaxPiece cuts the stream into pieces of 1 to MaxPiece octets: a Read returns one,
-	// a Write makes several. If zero, pieces are as they come.
+	// MaxPiece cuts the stream into pieces of 1 to MaxPiece octets: a Read returns one
+	// piece, a Write makes several. If zero, nothing is cut into pieces.
 	MaxPiece int
-	// Delay is how long each piece takes. A deadline that passes meanwhile is obeyed,
-	// and nothing is lost by it.
+	// Delay is how long each piece takes. If a deadline passes in that time, the call fails,
+	// and nothing is lost.
 	Delay time.Duration
 	// Flip lists bits that arrive inverted: bit 0 is the highest of octet 0.
 	Flip []int64
@@ -35,15 +35,16 @@ type Fault struct {
 type Cut uint8
 
 const (
-	// CutNone: it does not.
+	// CutNone: it does not end too early.
 	CutNone Cut = iota
-	// CutReset: both directions end at once with ECONNRESET, and octets on their way
-	// are lost.
+	// CutReset: both directions end at once with ECONNRESET, and octets in flight are
+	// lost.
 	CutReset
-	// CutEnd: this direction ends in order: a Read returns io.EOF; a Write fails with
+	// CutEnd: this direction ends normally: a Read returns io.EOF; a Write fails with
 	// EPIPE, and the other end reads io.EOF.
 	CutEnd
-	// CutSilence: the wire is unplugged: a Read waits for ever, octets written vanish.
+	// CutSilence: as if the cable were unplugged: a Read waits for ever, and octets
+	// written disappear.
 	CutSilence
 )
 
@@ -52,21 +53,21 @@ var (
 	errPipe  error = syscall.EPIPE
 )
 
-// course is where a direction is in its stream, and what goes wrong there.
+// course is the position of a direction in its stream, and what goes wrong in it.
 type course struct {
 	Fault
 	rand *rand.Rand
 	off  int64 // octets that have passed
 }
 
-// begin sets the faults for what has not passed yet.
+// begin sets the faults for the octets that have not yet passed.
 func (c *course) begin(f Fault, seed, stream uint64) {
 	f.Flip = slices.Clone(f.Flip)
 	slices.Sort(f.Flip)
 	c.Fault, c.rand = f, rand.New(rand.NewPCG(seed, stream))
 }
 
-// cut returns the cut that is due.
+// cut returns the cut that is due, or CutNone.
 func (c *course) cut() Cut {
 	if c.off < c.CutAt {
 		return CutNone
@@ -74,8 +75,7 @@ func (c *course) cut() Cut {
 	return c.Cut
 }
 
-// piece returns how many of n octets pass next; n and the result are above 0, and no
-// cut is due.
+// piece returns how many of n octets pass next. n and the result are positive, and no cut is due.
 func (c *course) piece(n int) int {
 	if c.MaxPiece > 0 {
 		n = min(n, 1+c.rand.IntN(c.MaxPiece))
@@ -86,13 +86,13 @@ func (c *course) piece(n int) int {
 	return n
 }
 
-// spoils reports whether a bit of the next n octets is to be flipped.
+// spoils reports whether a bit of the next n octets has to be flipped.
 func (c *course) spoils(n int) bool {
 	i, _ := slices.BinarySearch(c.Flip, 8*c.off)
 	return i < len(c.Flip) && c.Flip[i] < 8*(c.off+int64(n))
 }
 
-// pass lets p pass: flips its bits and counts its octets.
+// pass flips the bits of p that have to be flipped, and counts its octets as passed.
 func (c *course) pass(p []byte) {
 	i, _ := slices.BinarySearch(c.Flip, 8*c.off)
 	for _, bit := range c.Flip[i:] {
@@ -105,7 +105,7 @@ func (c *course) pass(p []byte) {
 	c.off += int64(len(p))
 }
 
-// endError is what a cut direction returns.
+// endError returns the error of a direction that is cut.
 func (k Cut) endError(write bool) error {
 	switch {
 	case k == CutReset:

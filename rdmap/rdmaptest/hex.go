@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Hex returns the octets that s writes down in hexadecimal, in words of whole octets. What
-// is behind the first other word of a line is comment.
+// Hex returns the octets that s lists in hexadecimal, in words of whole octets. In each line,
+// everything from the first other word on is a comment. Without any octets the test fails.
 func Hex(t interface {
 	Helper()
 	Fatalf(format string, args ...any)

@@ -8,12 +8,11 @@ import (
 	"go.uber.org/goleak"
 )
 
-// leakPatience is how long ended connections may take to tidy up, on a busy machine.
+// leakPatience is how long closed connections may take to clean up, on a busy machine.
 const leakPatience = 5 * time.Second
 
-// Main is the TestMain of a package that opens connections: it runs the tests and exits
-// with their status, or with 1 when they passed but left a goroutine behind, or something
-// that one of also knows of.
+// Main is the TestMain of a package that opens connections: it runs the tests and exits with their
+// status, or with 1 if they passed but left a goroutine behind or if one of also returns an error.
 func Main(m interface{ Run() int }, also ...func() error) {
 	code := m.Run()
 	for _, check := range append([]func() error{Leaks}, also...) {
@@ -28,9 +27,9 @@ func Main(m interface{ Run() int }, also ...func() error) {
 	os.Exit(code)
 }
 
-// Leaks waits until no goroutine is left but those of the testing package, and returns the
-// stacks of those that stay. The watchers of the process (package rdmap's epoll, say) end
-// with the last connection.
+// Leaks waits until only the goroutines of the testing package are left. If others stay, it returns
+// an error with their stacks. The watchers of the process, such as package rdmap's epoll, end with
+// the last connection.
 func Leaks() error { return leaks(leakPatience) }
 
 func leaks(patience time.Duration) error {

@@ -8,20 +8,20 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 )
 
-// Peer is an iWARP peer that does exactly what a test tells it to, good or bad. Its
+// Peer is an iWARP peer that does exactly what a test tells it to do, right or wrong. Its
 // methods are for one goroutine.
 type Peer struct {
 	Conn net.Conn
 	CRC  bool
 
-	mark *mpa.Inserter     // nil: the other side wants no markers
-	msn  map[uint32]uint32 // of the message made last, by queue
+	mark *mpa.Inserter     // nil if the other side wants no markers
+	msn  map[uint32]uint32 // of the last message, by queue
 	d    mpa.Deframer
-	in   []byte // read, not yet handed out
+	in   []byte // read, not yet returned
 	buf  []byte // for Read
 }
 
-// Initiate sends a Request made of cfg and waits for the Reply.
+// Initiate sends a Request according to cfg and waits for the Reply.
 func Initiate(c net.Conn, cfg *mpa.Config) (*Peer, *mpa.Negotiation, error) {
 	m, err := mpa.NewInitiator(cfg)
 	if err != nil {
@@ -36,7 +36,7 @@ func Initiate(c net.Conn, cfg *mpa.Config) (*Peer, *mpa.Negotiation, error) {
 	return NewPeer(c, m.Result()), m.Result(), nil
 }
 
-// Respond waits for a Request and accepts it with the given private data.
+// Respond waits for a Request and accepts it with privateData, which it borrows.
 func Respond(c net.Conn, cfg *mpa.Config, privateData []byte) (*Peer, *mpa.Negotiation, error) {
 	m, err := mpa.NewResponder(cfg)
 	if err != nil {
@@ -55,8 +55,8 @@ func Respond(c net.Conn, cfg *mpa.Config, privateData []byte) (*Peer, *mpa.Negot
 	return NewPeer(c, m.Result()), m.Result(), nil
 }
 
-// NewPeer returns a peer on a connection whose startup a test has run by hand. Of n it
-// looks at CRC and markers.
+// NewPeer returns a peer on a connection whose startup the test has run itself. It uses CRC,
+// SendMarkers and RecvMarkers of n.
 func NewPeer(c net.Conn, n *mpa.Negotiation) *Peer {
 	p := &Peer{Conn: c, CRC: n.CRC, d: mpa.Deframer{CRC: n.CRC}}
 	if n.SendMarkers {
@@ -68,7 +68,7 @@ func NewPeer(c net.Conn, n *mpa.Negotiation) *Peer {
 	return p
 }
 
-// frame reads octet by octet, so that nothing behind the frame is taken.
+// frame reads octet by octet, so that it reads nothing beyond the frame.
 func frame(c net.Conn, input func([]byte) (int, error)) error {
 	var b []byte
 	for {
@@ -89,8 +89,8 @@ func (p *Peer) Send(ulpdu []byte) error {
 	return err
 }
 
-// Frame returns the FPDU that Send would write, for a test that spoils it first. With
-// markers every one that is made must be written, in order.
+// Frame returns the FPDU that Send would write, for a test that damages it first. With markers,
+// every FPDU that Frame returns must be written, in order. ulpdu is borrowed.
 func (p *Peer) Frame(ulpdu []byte) []byte {
 	if p.mark != nil {
 		return p.mark.AppendFPDU(nil, ulpdu, p.CRC)
@@ -98,8 +98,8 @@ func (p *Peer) Frame(ulpdu []byte) []byte {
 	return mpa.AppendFPDU(nil, ulpdu, p.CRC)
 }
 
-// Next returns the ULPDU of the next FPDU, a copy. io.EOF is the end of the stream
-// between two FPDUs.
+// Next returns a copy of the ULPDU of the next FPDU. The error is io.EOF if the stream ends between
+// two FPDUs, and io.ErrUnexpectedEOF if it ends inside one.
 func (p *Peer) Next() ([]byte, error) {
 	for {
 		u, n, err := p.d.Next(p.in)

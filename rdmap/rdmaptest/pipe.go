@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// DefaultBuffer is how many octets a Pipe holds per direction.
+// DefaultBuffer is how many octets a Pipe buffers in each direction.
 const DefaultBuffer = 256 << 10
 
 // Conn is one end of a Pipe. It implements net.Conn with deadlines and CloseWrite,
@@ -24,7 +24,7 @@ var _ net.Conn = (*Conn)(nil)
 // octets each way.
 func Pipe() (a, b *Conn) { return PipeSize(DefaultBuffer) }
 
-// PipeSize is Pipe with another buffer size, at least 1.
+// PipeSize is Pipe with a buffer of n octets in each direction; less than 1 means 1.
 func PipeSize(n int) (a, b *Conn) {
 	x, y := newHalf(n), newHalf(n)
 	return &Conn{x, y, "a"}, &Conn{y, x, "b"}
@@ -45,13 +45,13 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// CloseWrite ends this end's output; input goes on.
+// CloseWrite ends the output of this end. Its input is not affected.
 func (c *Conn) CloseWrite() error {
 	c.out.closeWrite()
 	return nil
 }
 
-// Reset breaks the connection like a TCP reset: what is buffered is lost.
+// Reset breaks the connection like a TCP reset: buffered octets are lost.
 func (c *Conn) Reset() {
 	c.in.reset()
 	c.out.reset()
@@ -92,7 +92,7 @@ type addr string
 func (addr) Network() string  { return "pipe" }
 func (a addr) String() string { return string(a) }
 
-// half is one direction.
+// half is one direction of a Pipe.
 type half struct {
 	mu      sync.Mutex
 	buf     []byte
@@ -112,7 +112,7 @@ func newHalf(n int) *half {
 	return h
 }
 
-// change wakes everybody, with mu held.
+// change wakes all waiters, with mu held.
 func (h *half) change() {
 	close(h.changed)
 	h.changed = make(chan struct{})

@@ -11,15 +11,15 @@ import (
 // Event is one Read or Write that moved octets or ended a direction.
 type Event struct {
 	Time time.Time // when it returned
-	Out  bool      // written; else read
+	Out  bool      // written; otherwise read
 	Data []byte    // the octets moved, a copy
 	Err  error     // what it returned with them: io.EOF at the end of input
 }
 
-// Record is a connection that remembers what went through it, for as long as it lives:
-// it is for tests. Use &Record{Conn: c} instead of c; it is safe for concurrent use like
-// any net.Conn. It records what passes it: to see what c really did, wrap the Record; to
-// see what its user saw, record the wrapping.
+// Record is a connection that remembers everything that passed through it. Use &Record{Conn: c}
+// instead of c; like any net.Conn it is safe for concurrent use. With Wrap it matters which one is
+// outside: a Record inside a Faulty records what the connection did, and a Record around a Faulty
+// records what its user saw.
 type Record struct {
 	net.Conn
 
@@ -55,8 +55,8 @@ func (r *Record) add(out bool, p []byte, err error) {
 // CloseWrite implements the half-close of TCP, if the wrapped connection does.
 func (r *Record) CloseWrite() error { return closeWrite(r.Conn) }
 
-// Events returns what has happened so far, in the order in which it returned. The octets
-// are shared with the Record.
+// Events returns what has happened so far, in the order in which the calls returned. The octets are
+// shared with the Record and must not be changed.
 func (r *Record) Events() []Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()

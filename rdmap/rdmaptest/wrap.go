@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Faulty is a connection with faults. It is safe for concurrent use like any net.Conn.
+// Faulty is a connection with faults. Like any net.Conn it is safe for concurrent use.
 type Faulty struct {
 	net.Conn
 	in, out  lane
@@ -24,7 +24,7 @@ type lane struct {
 	mu       sync.Mutex
 	course   course
 	deadline deadline
-	held     []byte // read, and not due yet
+	held     []byte // read, but not yet due
 	due      time.Time
 }
 
@@ -32,7 +32,7 @@ var _ net.Conn = (*Faulty)(nil)
 
 const forever = -1
 
-// Wrap returns c with faults. Use it instead of c; wrapping what is wrapped adds to the
+// Wrap returns c with the faults f. Use the result instead of c. To wrap it again adds to the
 // faults.
 func Wrap(c net.Conn, f Faults) *Faulty {
 	w := &Faulty{Conn: c, closed: make(chan struct{}), reset: make(chan struct{})}
@@ -42,8 +42,8 @@ func Wrap(c net.Conn, f Faults) *Faulty {
 	return w
 }
 
-// Set replaces the faults; offsets go on where they are. A Read that waits for octets
-// notices when they come.
+// Set replaces the faults; offsets are not reset. A Read that is waiting for octets notices the
+// change when they arrive.
 func (w *Faulty) Set(f Faults) {
 	for i, l := range []*lane{&w.in, &w.out} {
 		fault := f.In
@@ -56,7 +56,7 @@ func (w *Faulty) Set(f Faults) {
 	}
 }
 
-// Offsets returns how many octets have passed each way.
+// Offsets returns how many octets have passed in each direction.
 func (w *Faulty) Offsets() (in, out int64) { return w.in.offset(), w.out.offset() }
 
 func (l *lane) offset() int64 {
@@ -65,7 +65,7 @@ func (l *lane) offset() int64 {
 	return l.course.off
 }
 
-// Reset breaks the connection like a TCP reset, at both ends as far as c can do that.
+// Reset breaks the connection like a TCP reset, at both ends if c can do that.
 func (w *Faulty) Reset() {
 	w.resetNow.Do(func() {
 		close(w.reset)
@@ -101,7 +101,7 @@ func (w *Faulty) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// receive reads a piece, which is to be late.
+// receive reads a piece, which Read has to hold back for late.
 func (w *Faulty) receive(p []byte) (n int, late time.Duration, err error) {
 	l := &w.in
 	n = len(p)
@@ -122,7 +122,7 @@ func (w *Faulty) receive(p []byte) (n int, late time.Duration, err error) {
 		l.mu.Unlock()
 		return n, late, err
 	}
-	l.mu.Unlock() // Set has cut it meanwhile
+	l.mu.Unlock() // Set has cut it in the meantime
 	return 0, 0, w.end(l, cut, false)
 }
 
@@ -168,7 +168,7 @@ func (w *Faulty) send(p []byte) (int, error) {
 	return w.put(p)
 }
 
-// put writes p, spoiled as it shall be: then it is a copy.
+// put writes p with its bits flipped; if any are, p is a copy.
 func (w *Faulty) put(p []byte) (int, error) {
 	l := &w.out
 	l.mu.Lock()
@@ -182,7 +182,7 @@ func (w *Faulty) put(p []byte) (int, error) {
 	return n, err
 }
 
-// end is what happens at a cut; nil: octets written vanish.
+// end carries out a cut and returns its error, or nil if octets written disappear.
 func (w *Faulty) end(l *lane, cut Cut, write bool) error {
 	switch {
 	case cut == CutReset:
@@ -199,7 +199,7 @@ func (w *Faulty) end(l *lane, cut Cut, write bool) error {
 	return cut.endError(write)
 }
 
-// told replaces the error of a connection that was reset.
+// told replaces err by errReset if the connection was reset.
 func (w *Faulty) told(err error) error {
 	if err != nil && isClosed(w.reset) {
 		return errReset
@@ -207,8 +207,8 @@ func (w *Faulty) told(err error) error {
 	return err
 }
 
-// sleep waits for d, if negative for ever, and no longer than until the deadline and the
-// end of the connection.
+// sleep waits for d, or for ever if d is negative, but not beyond the deadline or the end of the
+// connection.
 func (w *Faulty) sleep(dl *deadline, d time.Duration) error {
 	var over <-chan time.Time
 	if d >= 0 {
@@ -217,7 +217,7 @@ func (w *Faulty) sleep(dl *deadline, d time.Duration) error {
 		over = t.C
 	}
 	expired := dl.wait()
-	select { // what has happened before counts before time that is over
+	select { // a deadline that has passed counts more than d being over
 	case <-expired:
 		return os.ErrDeadlineExceeded
 	default:

@@ -1,4 +1,4 @@
-// Package capturetest makes captures of what tests say by TCP.
+// Package capturetest records the TCP connections of tests as captures.
 package capturetest
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/capture"
 )
 
-// TB is what this package needs of a testing.TB.
+// TB is the part of testing.TB that this package needs.
 type TB interface {
 	Helper()
 	Name() string
@@ -27,10 +27,10 @@ const relayPatience = 10 * time.Second
 
 var recordings atomic.Int64
 
-// Recorded returns an address behind which is addr, by TCP. What is said to it is recorded
-// to a file in the directory that the environment variable STAG_RECORD names, for the judge
-// (make judged); without the variable it returns addr. The file is named after prefix, the
-// test and a number.
+// Recorded returns a TCP address whose connections are relayed to addr and recorded, for the judge
+// (make judged). The capture is a file in the directory that the environment variable STAG_RECORD
+// names; without the variable Recorded returns addr. The name of the file consists of prefix, the name
+// of the test and a number.
 func Recorded(t TB, prefix, addr string) string {
 	t.Helper()
 	dir := os.Getenv("STAG_RECORD")
@@ -50,8 +50,8 @@ func Recorded(t TB, prefix, addr string) string {
 	return Relayed(t, w, addr)
 }
 
-// Relayed is Recorded to w, which the caller closes when the test ends: by a Cleanup that it
-// has registered before.
+// Relayed is Recorded with the capture w. The caller closes w at the end of the test, in a Cleanup
+// that it registered before this call.
 func Relayed(t TB, w *capture.Writer, addr string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -65,7 +65,7 @@ func Relayed(t TB, w *capture.Writer, addr string) string {
 		select {
 		case <-relayed:
 		case <-time.After(relayPatience):
-			t.Errorf("a recorded connection does not end")
+			t.Errorf("a recorded connection has not ended %v after its test", relayPatience)
 		}
 	})
 	return l.Addr().String()

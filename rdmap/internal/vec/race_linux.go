@@ -4,14 +4,13 @@ package vec
 
 import "syscall"
 
-// read and writeOnce are those of package syscall, which tell the race detector what
-// package net tells it.
+// read and writeOnce are those of package syscall, which tell the race detector the same as
+// package net does.
 func read(fd int, p []byte) (int, error)      { return syscall.Read(fd, p) }
 func writeOnce(fd int, p []byte) (int, error) { return syscall.Write(fd, p) }
 
-// writev under the race detector writes piece by piece: package syscall tells it
-// that what was written before the call happens before what is read after the octets
-// have arrived, in the way package net does.
+// writev writes piece by piece under the race detector. Package syscall then tells it, as package
+// net does, that what happens before the call happens before what the receiver of the octets does.
 func (w *Writer) writev(fd int, vec [][]byte, _ bool) (n int, err error) {
 	return pieces(vec, func(p []byte) (int, error) { return write(fd, p) })
 }
@@ -21,7 +20,7 @@ func (r *Reader) readv(fd int, vec [][]byte) (n int, err error) {
 	return pieces(vec, func(p []byte) (int, error) { return Read(fd, p) })
 }
 
-// pieces moves the pieces of vec until one is moved in part. An error counts when nothing was.
+// pieces moves the pieces of vec until one is moved only in part. err is nil if anything was moved.
 func pieces(vec [][]byte, move func(p []byte) (int, error)) (n int, err error) {
 	for _, p := range vec {
 		if len(p) == 0 {

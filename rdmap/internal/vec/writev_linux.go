@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// read, writeOnce and call do not tell the scheduler of a system call: the descriptor does
-// not block, so it takes as long as the copy, 100 microseconds for the longest. Who tells it
-// wakes sysmon, which then looks every 20 microseconds and takes the processor away.
+// read, writeOnce and retry do not tell the scheduler about the system call. The descriptor does not
+// block, so a call takes as long as the copy, at most some 100 microseconds. To tell the scheduler
+// would wake sysmon, which then looks every 20 microseconds and takes the processor away.
 func read(fd int, p []byte) (int, error) {
 	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
 	return result(n, errno)
@@ -44,7 +44,7 @@ func (r *Reader) readv(fd int, vec [][]byte) (int, error) {
 	return call(unix.SYS_READV, fd, r.iov)
 }
 
-// vector describes the pieces of vec in the memory of iov.
+// vector returns an iovec for each piece of vec that is not empty, in the memory of iov.
 func vector(iov []unix.Iovec, vec [][]byte) []unix.Iovec {
 	iov = iov[:0]
 	for _, p := range vec {
@@ -58,7 +58,7 @@ func vector(iov []unix.Iovec, vec [][]byte) []unix.Iovec {
 	return iov
 }
 
-// call makes a system call on iov, and clears it: nothing is to be kept alive.
+// call makes a system call on iov, and then clears iov so that it keeps no memory alive.
 func call(trap uintptr, fd int, iov []unix.Iovec) (int, error) {
 	if len(iov) == 0 {
 		return 0, nil
