@@ -71,12 +71,12 @@ func TestBadRequests(t *testing.T) {
 			if got := everything(t, a); hex.EncodeToString(got) != tt.reply {
 				t.Errorf("answered with %x", got)
 			}
+			a.Close()
 			err := <-res
 			if ce, ok := errors.AsType[*ConnError](err); !ok || ce.Op != "handshake" || !errors.Is(err, tt.cause) {
 				t.Errorf("Handshake: %v, want %v", err, tt.cause)
 			}
 			<-y.Done()
-			a.Close()
 			if err := y.Serve(); err == nil || len(h.msgs) > 0 {
 				t.Errorf("the connection lives: %v, %d messages", err, len(h.msgs))
 			}

@@ -98,6 +98,7 @@ func (e ends) connect(t *testing.T, cx, cy *Config) (x, y *Conn) {
 // TestConns runs one suite on every kind of net.Conn, without and with markers; the
 // tests of onWires are the rest of it.
 func TestConns(t *testing.T) {
+	t.Parallel()
 	suite := []struct {
 		name string
 		test func(t *testing.T, e ends)

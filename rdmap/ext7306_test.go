@@ -327,6 +327,7 @@ func TestAtomicity(t *testing.T) {
 // TestExtensionSwitch: both sides have to switch on; a plain peer is found out by
 // FetchAdd 0.
 func TestExtensionSwitch(t *testing.T) {
+	t.Parallel()
 	on := Ext7306 | ExtSwap | ExtCommit
 	for _, tt := range []struct{ a, b, want Extensions }{
 		{on, on, on},

@@ -63,6 +63,7 @@ func TestPersistent(t *testing.T) {
 // touches it with a Terminate, and no more than that; the STags of other streams, in
 // other domains too, are invalid (ADVERSARY 25).
 func TestTruncated(t *testing.T) {
+	t.Parallel()
 	ops := map[string]func(t *testing.T, x *Conn, s region.STag) error{
 		"write": func(t *testing.T, x *Conn, s region.STag) error {
 			// Little, so that nothing of it is left unread: a reset can destroy the Terminate.

@@ -223,6 +223,7 @@ func TestPeerTerminatesLinger(t *testing.T) {
 // TestWeTerminate: a violation is answered by a Terminate and a half-close, input is
 // drained, so that the Terminate is not lost to a reset.
 func TestWeTerminate(t *testing.T) {
+	t.Parallel()
 	onWires(t, func(t *testing.T, a, b net.Conn) {
 		h := newCollector()
 		x, p := rawResponder(t, a, b, &Config{Handler: h})
@@ -282,6 +283,7 @@ func rawResponder(t *testing.T, a, b net.Conn, cfg *Config) (*Conn, *rdmaptest.P
 // TestResponderWaitsForFirstFPDU: "MUST receive and validate one FPDU before sending
 // any", RFC 5044 Section 7.1.2; a first one that is bad is not answered.
 func TestResponderWaitsForFirstFPDU(t *testing.T) {
+	t.Parallel()
 	for _, bad := range []bool{false, true} {
 		a, b := rdmaptest.Pipe()
 		y := Server(b, nil)

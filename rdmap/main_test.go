@@ -1,6 +1,7 @@
 package rdmap
 
 import (
+	"flag"
 	"fmt"
 	"testing"
 
@@ -8,7 +9,10 @@ import (
 )
 
 // TestMain fails the package when a test leaves a goroutine or pool memory behind.
-func TestMain(m *testing.M) { rdmaptest.Main(m, poolMemory) }
+func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "8") // those that say so wait more than they work
+	rdmaptest.Main(m, poolMemory)
+}
 
 func poolMemory() error {
 	if n := DefaultPool.Used(); n != 0 {

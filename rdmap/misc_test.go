@@ -105,6 +105,7 @@ func TestMisuse(t *testing.T) {
 // TestRTR: the ready-to-receive messages of RFC 6581 Section 9.2 are taken, and the
 // one that is a Send is not delivered and costs no receive.
 func TestRTR(t *testing.T) {
+	t.Parallel()
 	for _, rtr := range []mpa.RTR{mpa.RTRSend, mpa.RTRWrite, mpa.RTRRead} {
 		a, b := rdmaptest.Pipe()
 		y := Server(b, &Config{Recvs: 1})

@@ -61,6 +61,7 @@ func TestHalfOpenOptions(t *testing.T) {
 // options of the Request, the initiator's first FPDU is the one RTR, and no other follows
 // (RFC 6581 Section 9.2).
 func TestRTROnWire(t *testing.T) {
+	t.Parallel()
 	rtrs := map[mpa.RTR]string{
 		mpa.RTRWrite: "c140" + "00000000" + "0000000000000000",
 		mpa.RTRRead: "4141" + "00000000" + "00000001" + "00000001" + "00000000" +

@@ -47,6 +47,7 @@ func (o option) set(cx, cy *Config) {
 // TestOptions: Sends, Writes and Reads under every combination of revision, markers,
 // CRC and RTR, the responder sending first where peer-to-peer allows it.
 func TestOptions(t *testing.T) {
+	t.Parallel()
 	options(func(o option) {
 		t.Run(o.String(), func(t *testing.T) {
 			onWires(t, func(t *testing.T, a, b net.Conn) {
@@ -114,6 +115,7 @@ func (o option) talk(t *testing.T, x, y *Conn) {
 
 // TestOptionsStress: callers at random on fragmented streams with markers both ways.
 func TestOptionsStress(t *testing.T) {
+	t.Parallel()
 	for _, rtr := range []mpa.RTR{0, mpa.RTRSend} {
 		o := option{rev: 2, x: true, y: true, rtr: rtr}
 		wire := func() (net.Conn, net.Conn) {

@@ -183,6 +183,7 @@ func TestCancelWrites(t *testing.T) {
 // TestHalfFPDU: a peer that has sent half an FPDU and then nothing does not keep a staging of
 // 512 KiB, whether somebody reads all the time or only when something comes.
 func TestHalfFPDU(t *testing.T) {
+	t.Parallel()
 	for _, serve := range []bool{true, false} {
 		onWires(t, func(t *testing.T, a, b net.Conn) {
 			p, y := rawInitiator(t, a, b, &Config{Recvs: 4})

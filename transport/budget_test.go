@@ -136,6 +136,7 @@ func (c *stallConn) Close() error {
 // TestSilentPeer offers a chunk and does not answer the RDMA Reads. Others are
 // served, and the connection is given up (ADVERSARY row 20).
 func TestSilentPeer(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig()
 	cfg.MaxPayload, cfg.RequestMemory = 128<<10, 128<<10
 	cfg.PullTimeout = time.Second // also of the good one, on a busy machine

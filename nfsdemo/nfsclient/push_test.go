@@ -32,6 +32,7 @@ func (b *badFiles) WriteGrant(g *server.Grant, p []byte, off uint64) (nfs3.Write
 
 // Files of all sizes, from sources of all kinds, over rings that they fill several times.
 func TestPushFrom(t *testing.T) {
+	t.Parallel()
 	w := newPushWorld(t, nil)
 	var o owner
 	c := w.client(&o, nil)
@@ -72,6 +73,7 @@ func TestPushFrom(t *testing.T) {
 // Servers and clients for which there is no push: everything is written all the same, and
 // why is told.
 func TestPushLadder(t *testing.T) {
+	t.Parallel()
 	w := newPushWorld(t, nil)
 	without, _, _ := serve(t, false)
 	var known owner
@@ -166,6 +168,7 @@ func TestPushRecalled(t *testing.T) {
 // Somebody else opens the log in the middle: what was acknowledged stays, the rest is
 // written by WRITE. The next file opens the log again.
 func TestPushFenced(t *testing.T) {
+	t.Parallel()
 	w := newPushWorld(t, nil)
 	var o owner
 	c := w.client(&o, nil)
@@ -208,6 +211,7 @@ func TestPushRestart(t *testing.T) {
 
 // All connections end again and again: all of it is pushed.
 func TestPushCut(t *testing.T) {
+	t.Parallel()
 	w := newPushWorld(t, nil)
 	var conns atomic.Int64
 	c := w.client(new(owner), func(cfg *Config) {
@@ -240,6 +244,7 @@ func TestPushCut(t *testing.T) {
 
 // What cannot be applied is reported, with the record and why, and is there when it can.
 func TestPushApplyError(t *testing.T) {
+	t.Parallel()
 	w := newPushWorld(t, nil)
 	c := w.client(new(owner), nil)
 	data, n := testData(5000), made(t, c, "f")
@@ -264,6 +269,7 @@ func TestPushApplyError(t *testing.T) {
 // A PushFile: writers beside one another, a recall while nothing is under way, and what is
 // refused then.
 func TestPushFile(t *testing.T) {
+	t.Parallel()
 	w := newPushWorld(t, nil)
 	c, other := w.client(new(owner), nil), mustDial(t, w.url, nil)
 	n := made(t, c, "f")
@@ -314,6 +320,7 @@ func TestPushFile(t *testing.T) {
 // Two clients want the same file by push: the second one gets it when the first has
 // nothing under way.
 func TestPushTwo(t *testing.T) {
+	t.Parallel()
 	w := newPushWorld(t, nil)
 	a := w.client(new(owner), nil)
 	b := w.client(new(owner), func(c *Config) { c.Push.Log = "b" })
@@ -396,6 +403,7 @@ func (b brokenAt) ReadAt(p []byte, off int64) (int, error) {
 
 // After connections were lost the server knows where to call: a recall is answered at once.
 func TestPushRecallAfterCut(t *testing.T) {
+	t.Parallel()
 	w := newPushWorld(t, nil)
 	var mu sync.Mutex
 	var conns []net.Conn

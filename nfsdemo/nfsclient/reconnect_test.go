@@ -30,6 +30,7 @@ func (c *weakConn) Read(p []byte) (int, error) {
 // TestReconnect moves files and names over connections that end after some octets, until
 // twenty have: all of it works as if nothing had happened, and without Reconnect fails.
 func TestReconnect(t *testing.T) {
+	t.Parallel()
 	rdma, tcp, _ := serve(t, false)
 	for _, u := range []string{rdma, tcp} {
 		rnd := rand.New(rand.NewPCG(1, 2))

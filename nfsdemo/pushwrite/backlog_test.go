@@ -181,6 +181,7 @@ func pieceOf(i int64) []byte { return bytes.Repeat([]byte{'a' + byte(i%26)}, dat
 // them: while all have some, each has at least 0.7 of an equal share. What is counted are
 // records, in the order in which they are written.
 func TestTurns(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *Config) { // batches are full: they gather until a quarter of the ring is in use
 		c.Limits.Capacity, c.Appliers, c.linger = 128<<10, 1, time.Hour
 	})

@@ -26,6 +26,7 @@ func inspected(t *testing.T, dir string) (lines []string) {
 // TestDiscard: a log whose first record can never be applied is found, and goes on once that
 // lease has been discarded: what was acknowledged of other files is applied.
 func TestDiscard(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	p, c := w.plain(0), w.pusher("log", 0)
 	gone, kept := p.create("gone", 0o644), p.create("kept", 0o644)
@@ -81,6 +82,7 @@ func TestDiscard(t *testing.T) {
 
 // TestInspect: what cannot be read does not keep the others from being shown.
 func TestInspect(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	p := w.plain(0)
 	write, _ := full(nfs3.ErrNoSpc)

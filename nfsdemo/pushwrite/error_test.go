@@ -26,6 +26,7 @@ func full(err error) (write func(*server.Grant, []byte, uint64) error, off func(
 // STATUS and the counters name it, no lease is granted; once there is room it is applied,
 // and nothing is lost.
 func TestApplyError(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	p, c := w.plain(0), w.pusher("log", 0)
 	h, other := p.create("f", 0o644), p.create("g", 0o644)
@@ -130,6 +131,7 @@ func TestRoom(t *testing.T) {
 
 // TestRights: who may not write gets no lease, and why.
 func TestRights(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	p := w.plain(0)
 	h := p.create("f", 0o600)

@@ -17,6 +17,7 @@ func later(*pushfile.RecallArgs) pushfile.Status { return pushfile.StatusBusy }
 // it had acknowledged is kept, what it appends afterwards fails, its instance does not come
 // back; a new one may.
 func TestFence(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.RecallTime = 100 * time.Millisecond })
 	p, c := w.plain(0), w.pusher("log", 0)
 	c.answers(later)
@@ -71,6 +72,7 @@ func TestReturnLate(t *testing.T) {
 
 // TestUnknownRecall: a recall that overtakes the answer to OPEN is repeated.
 func TestUnknownRecall(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	p, c := w.plain(0), w.pusher("log", 0)
 	n := 0
@@ -89,6 +91,7 @@ func TestUnknownRecall(t *testing.T) {
 
 // TestSecondWriter: an OPEN by another log is told BUSY, recalls, and gets the lease then.
 func TestSecondWriter(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	p, a, b := w.plain(0), w.pusher("a", 0), w.pusher("b", 0)
 	h := p.create("f", 0o644)
@@ -123,6 +126,7 @@ func TestClosed(t *testing.T) {
 
 // TestResumed: leases survive the end of a connection.
 func TestResumed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	p, c := w.plain(0), w.pusher("log", 0)
 	h := p.create("f", 0o644)

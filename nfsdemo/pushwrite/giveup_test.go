@@ -16,6 +16,7 @@ import (
 // TestGiveUpCondemned: a condemned log is told, with its file and what to do, also after a restart;
 // it takes room until it is given up, and what it held never comes back.
 func TestGiveUpCondemned(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	p, evil := w.plain(0), w.pusher("evil", 0)
 	h := p.create("f", 0o666)
@@ -65,6 +66,7 @@ func TestGiveUpCondemned(t *testing.T) {
 // TestGiveUpDamaged: the files of a log that cannot be read answer NFS3ERR_IO, and the server says
 // which log, and what to do, until it is given up. Nothing of it is taken for good.
 func TestGiveUpDamaged(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		what   string
 		octet  byte

@@ -3,6 +3,7 @@ package pushwrite
 import (
 	"context"
 	"errors"
+	"flag"
 	"net"
 	"net/netip"
 	"sync"
@@ -23,7 +24,10 @@ import (
 )
 
 // TestMain fails the package when a test leaves a goroutine behind.
-func TestMain(m *testing.M) { rdmaptest.Main(m) }
+func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "8") // those that say so wait more than they work
+	rdmaptest.Main(m)
+}
 
 // faulty is Files that fail when they are told to.
 type faulty struct {

@@ -67,6 +67,7 @@ func TestHostile(t *testing.T) {
 
 // TestForeignSession: leases are for who has the session of a log.
 func TestForeignSession(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	p, evil, good := w.plain(0), w.pusher("evil", 0), w.pusher("good", 0)
 	h := p.create("f", 0o666)

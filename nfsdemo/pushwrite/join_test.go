@@ -137,6 +137,7 @@ func TestGathers(t *testing.T) {
 
 // TestFullBatch: a batch that is full gathers no more, nor does what is left behind it.
 func TestFullBatch(t *testing.T) {
+	t.Parallel()
 	w, h, _, c, l := patient(t)
 	for i := range uint64(batchRecords + 1) {
 		c.wrote(l, 1+i, "x")

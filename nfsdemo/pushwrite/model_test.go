@@ -59,6 +59,7 @@ var modelNames = []string{"a", "b", "c"}
 // TestModel: whatever plain clients and clients with logs do, in whatever order, with cuts,
 // restarts and clients that do not answer: a file holds what the last of them wrote.
 func TestModel(t *testing.T) {
+	t.Parallel()
 	m := &model{
 		T: t, rnd: rand.New(rand.NewPCG(rand.Uint64(), 0)), files: make(map[string][]byte),
 		handles: make(map[string]nfs3.FileHandle), ran: make(map[string]int),
@@ -263,6 +264,7 @@ func (m *model) restart() {
 // TestConcurrent: a client with a log, one that writes by calls, and one that reads, at the
 // same time: no read misses what was acknowledged before it began, and no write is lost.
 func TestConcurrent(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.RecallTime = 10 * time.Second })
 	p, c := w.plain(0), w.pusher("log", 0)
 	h := p.create("f", 0o644)

@@ -16,6 +16,7 @@ import (
 // TestRestart: what logs hold when the server ends is applied before the next one serves;
 // sessions and leases of before are over; no lease has the number of an earlier one.
 func TestRestart(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	p, c := w.plain(0), w.pusher("log", 0)
 	h := p.create("f", 0o644)
@@ -43,6 +44,7 @@ func TestRestart(t *testing.T) {
 // TestRestartBlocked: a record that cannot be applied after the restart either does not keep
 // the server from serving, and its file says so.
 func TestRestartBlocked(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	p, c := w.plain(0), w.pusher("log", 0)
 	h, other := p.create("f", 0o644), p.create("g", 0o644)
@@ -71,6 +73,7 @@ func TestNoSecondServer(t *testing.T) {
 // TestLogGone: a log that somebody has removed leaves nothing; one that cannot be read has its
 // files say so.
 func TestLogGone(t *testing.T) {
+	t.Parallel()
 	for _, remove := range []bool{true, false} {
 		w := newWorld(t, nil)
 		p, c := w.plain(0), w.pusher("log", 0)

@@ -223,6 +223,7 @@ func TestStoreCrash(t *testing.T) {
 
 // TestStoreOver: what is over is in the file soon, though no lease is granted any more.
 func TestStoreOver(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	p, c := w.plain(0), w.pusher("log", 0)
 	if st := c.giveBack(c.lease(p.create("f", 0o644))); st != pushfile.StatusOK {

@@ -162,6 +162,7 @@ func newHistory() *history {
 // octets, in the start-up, in the middle of a call, between a record and its tail: nothing
 // is lost and nothing doubled, on both rungs.
 func TestCut(t *testing.T) {
+	t.Parallel()
 	for _, best := range []Rung{Native, Append} {
 		t.Run(best.String(), func(t *testing.T) {
 			seed := rand.Uint64()
@@ -213,6 +214,7 @@ func TestCut(t *testing.T) {
 // The server goes down under load and comes back with what is sure to have survived; the
 // client goes on by itself. What it has been told is there, once, and the numbers go on.
 func TestServerRestart(t *testing.T) {
+	t.Parallel()
 	for _, best := range []Rung{Native, Append} {
 		t.Run(best.String(), func(t *testing.T) {
 			store := newMemStore()

@@ -71,6 +71,7 @@ func blockingStore() (*memStore, func() *blocking) {
 // queued: what runs is waited for, nothing queued is executed afterwards, the first
 // instance is told and does not fence in return. On both rungs.
 func TestFence(t *testing.T) {
+	t.Parallel()
 	for _, best := range []Rung{Native, Append} {
 		t.Run(best.String(), func(t *testing.T) {
 			store, mem := blockingStore()

@@ -152,6 +152,7 @@ func blockingMemory(n int) *blocking { return &blocking{Sim: pmem.NewSim(n, nil)
 // A peer that floods with flushes and hashes of one log does not keep another from being
 // appended to; both are what their owners have appended.
 func TestFlushFlood(t *testing.T) {
+	t.Parallel()
 	w := start(t, &Server{Limits: Limits{Flushes: 200, Hashed: 1 << 20}})
 	flooder := w.dial("flood", &Config{Producer: &commitlog.ProducerOptions{Batch: 1, InFlight: 64, Verify: true}})
 	stop := make(chan struct{})

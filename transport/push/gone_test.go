@@ -11,6 +11,7 @@ import (
 // TestCallerGone: a session whose calls have no connection any more, and get no other, ends: whoever
 // appends is told, and does not wait for ever.
 func TestCallerGone(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		best Rung
 		tcp  bool

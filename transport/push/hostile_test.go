@@ -61,6 +61,7 @@ var acts = map[string]func(v *villain, ctx context.Context){
 // append by both ways. These lose nothing, get nothing of others, and the server has no more
 // connections and sessions afterwards than they have (ADVERSARY 14, 20, 26).
 func TestHostile(t *testing.T) {
+	t.Parallel()
 	if *hostileRPC != "" {
 		rage(t, *hostileRPC, 1e6, *hostileActs, nil)
 		return

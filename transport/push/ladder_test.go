@@ -108,6 +108,7 @@ func (i *impostor) one(nc net.Conn, ps *Server) {
 // A peer whose commit connections are worth nothing costs the rung, and no record: one
 // that says it lacks the extension, one that shows it by a Terminate, one that hangs up.
 func TestNoExtension(t *testing.T) {
+	t.Parallel()
 	answer := func(c *rdmap.Conn, sess *session) {
 		a := sess.prep.Answer()
 		a.RingSTag, a.TailSTag, a.HeadSTag = 0x101, 0x202, 0x303
@@ -157,6 +158,7 @@ func TestUnreachable(t *testing.T) {
 
 // More than the ring holds, on each rung: appends wait for the consumer.
 func TestBackPressure(t *testing.T) {
+	t.Parallel()
 	for _, best := range []Rung{Native, Append} {
 		t.Run(best.String(), func(t *testing.T) {
 			w := start(t, &Server{})

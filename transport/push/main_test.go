@@ -3,6 +3,7 @@ package push
 import (
 	"context"
 	"errors"
+	"flag"
 	"io/fs"
 	"net"
 	"sync"
@@ -18,7 +19,10 @@ import (
 )
 
 // TestMain fails the package when a test leaves a goroutine behind.
-func TestMain(m *testing.M) { rdmaptest.Main(m) }
+func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "8") // those that say so wait more than they work
+	rdmaptest.Main(m)
+}
 
 // memStore keeps logs in crash models.
 type memStore struct {

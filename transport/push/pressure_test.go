@@ -81,6 +81,7 @@ func TestPressure(t *testing.T) {
 
 // A client without the backward direction is asked with its next OPEN.
 func TestPressureAtOpen(t *testing.T) {
+	t.Parallel()
 	w := start(t, &Server{})
 	var secret Secret
 	s := w.dial("log", &Config{Keep: func(k Secret) error { secret = k; return nil }})

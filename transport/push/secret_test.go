@@ -197,6 +197,7 @@ func TestKeep(t *testing.T) {
 
 // TestSessionID: a session has a name at its server, and another one when it was opened again.
 func TestSessionID(t *testing.T) {
+	t.Parallel()
 	w := start(t, &Server{})
 	var secret Secret
 	first := w.dial("log", &Config{Keep: func(k Secret) error { secret = k; return nil }})

@@ -14,6 +14,7 @@ import (
 // is cut off another one appends under the same number. A server that does not remember who has
 // had the log lets the first one resume: it must not take that record for its own.
 func TestTakenOver(t *testing.T) {
+	t.Parallel()
 	for _, best := range []Rung{Native, Append} {
 		t.Run(best.String(), func(t *testing.T) {
 			var calls, commits atomic.Pointer[string]

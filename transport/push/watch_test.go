@@ -76,6 +76,7 @@ func TestBegan(t *testing.T) {
 // at the time, and keeps what was acknowledged; a new instance may begin. Who has not begun
 // last is not touched.
 func TestFenceForGood(t *testing.T) {
+	t.Parallel()
 	for _, best := range []Rung{Native, Append} {
 		t.Run(best.String(), func(t *testing.T) {
 			w := start(t, &Server{})
@@ -145,6 +146,7 @@ func TestEnded(t *testing.T) {
 
 // TestForgetful: after a restart of such a server nobody resumes; of another one, everybody.
 func TestForgetful(t *testing.T) {
+	t.Parallel()
 	for _, forgetful := range []bool{false, true} {
 		store := newMemStore()
 		w := start(t, &Server{Store: store, Forgetful: forgetful})
