@@ -1,6 +1,7 @@
 package rdmap
 
 import (
+	"encoding/binary"
 	"math"
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
@@ -11,8 +12,8 @@ import (
 
 // follow places the segments in b that carry on the tagged message whose segment has just
 // been placed: they differ in TO alone, so what is looked up for the first holds for all.
-// It stops before the message's last segment, before anything else and before every
-// error: those are for input. It returns how many octets of b they take.
+// It stops before the message's last segment, before one of another length, before anything
+// else and before every error: those are for input. It returns how many octets of b they take.
 func (r *receiver) follow(df *mpa.Deframer, b []byte) (used int) {
 	head, n := r.continuation(df, b)
 	if head == nil || r.off.len() > 0 || mutant.UnplacedWrites {
@@ -20,23 +21,26 @@ func (r *receiver) follow(df *mpa.Deframer, b []byte) (used int) {
 	}
 	view, left := r.sinkOf(head, n)
 	defer view.Release()
-	fpdus, octets := 0, 0
-	for n <= left {
-		u, size, err := df.Next(b[used:])
-		if err != nil {
-			break
+	front, to := binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])
+	size, fpdus := mpa.FPDULen(ddp.TaggedLen+n), 0
+	for left -= n; left >= 0; left -= n {
+		if df.CRC { // else there is nothing left to look at
+			if _, _, err := df.Next(b[used:]); err != nil {
+				break
+			}
 		}
-		copy(view.Bytes(), u[ddp.TaggedLen:])
+		copy(view.Bytes(), b[used+fpduHead:])
 		r.ddp.Continue(n)
 		used += size
 		fpdus++
-		octets += n
-		left -= n
-		if head, n = r.continuation(df, b[used:]); head == nil || !view.Forward(n) {
+		to += uint64(n)
+		// Length, flags, opcode and STag are the first 8 octets of an FPDU, the TO is the next.
+		if next := b[used:]; len(next) < size || binary.BigEndian.Uint64(next) != front ||
+			binary.BigEndian.Uint64(next[8:]) != to || !view.Forward(n) {
 			break
 		}
 	}
-	r.followed(fpdus, octets)
+	r.followed(fpdus, fpdus*n)
 	return used
 }
 

@@ -92,9 +92,13 @@ func TestFollow(t *testing.T) {
 		"bad payload":       {fpdus: func(f [][]byte) { f[at][20] ^= 1 }},
 		"DDP version":       {fpdus: func(f [][]byte) { again(f[at], func(u []byte) { u[0] ^= 3 }) }},
 		"reserved bits":     {fpdus: func(f [][]byte) { again(f[at], func(u []byte) { u[0] |= 0x3c }) }},
-		"half an FPDU":      {fpdus: func(f [][]byte) { f[at] = f[at][:20]; clear(f[at+1:]) }},
-		"half a header":     {fpdus: func(f [][]byte) { f[at] = f[at][:5]; clear(f[at+1:]) }},
-		"no payload":        {fpdus: func(f [][]byte) { f[at] = mpa.AppendFPDU(nil, f[at][2:16], true) }},
+		"shorter":           {fpdus: func(f [][]byte) { f[at] = mpa.AppendFPDU(nil, f[at][2:12+followLen], true) }},
+		"longer": {fpdus: func(f [][]byte) {
+			f[at] = mpa.AppendFPDU(nil, append(f[at][2:16+followLen:16+followLen], 1, 2, 3), true)
+		}},
+		"half an FPDU":  {fpdus: func(f [][]byte) { f[at] = f[at][:20]; clear(f[at+1:]) }},
+		"half a header": {fpdus: func(f [][]byte) { f[at] = f[at][:5]; clear(f[at+1:]) }},
+		"no payload":    {fpdus: func(f [][]byte) { f[at] = mpa.AppendFPDU(nil, f[at][2:16], true) }},
 		"empty with another STag, and more of that": {
 			func(s []ddp.Segment) { s[at].STag = 1 },
 			func(f [][]byte) { f[at] = append(mpa.AppendFPDU(nil, f[at][2:16], true), f[at]...) },

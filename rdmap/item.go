@@ -80,44 +80,64 @@ func headerLen(tagged bool) int {
 // says that these end their message. It returns how many there are. A framed item is
 // filled before its MSN is known, and so without CRCs, see seal.
 func fillFPDUs(b []byte, s ddp.Segment, head, body []byte, maxPayload int, last, crc bool) (fpdus int) {
-	hdr := s.HeaderLen()
+	hdr := mpa.HeaderLen + s.HeaderLen()
+	var front untaggedHead // longer than a tagged one
 	for left := len(head) + len(body); ; {
 		n := min(left, maxPayload)
 		left -= n
-		s.Last = last && left == 0
-		place := b[mpa.HeaderLen+hdr:][:n]
+		if fpdus == 0 || left == 0 { // those between differ in their offset alone
+			s.Last = last && left == 0
+			s.Append(mpa.AppendHeader(front[:0], s.HeaderLen()+n))
+		}
+		fpdu := b[:mpa.FPDULen(hdr-mpa.HeaderLen+n)]
+		b = b[len(fpdu):]
+		binary.BigEndian.PutUint64(fpdu[len(fpdu)-8:], 0) // pad and CRC, and some of what comes next
+		*(*untaggedHead)(fpdu) = front
+		if s.Tagged {
+			binary.BigEndian.PutUint64(fpdu[toAt:], s.TO)
+			s.TO += uint64(n)
+		} else {
+			binary.BigEndian.PutUint32(fpdu[moAt:], s.MO)
+			s.MO += uint32(n)
+		}
+		place := fpdu[hdr:][:n]
 		if len(head) > 0 {
 			k := copy(place, head)
 			head, place = head[k:], place[k:]
 		}
 		body = body[copy(place, body):]
-		finishFPDU(b, &s, n, crc)
-		fpdus++
-		if left == 0 {
+		if crc {
+			mpa.WriteCRCs(fpdu)
+		}
+		if fpdus++; left == 0 {
 			return fpdus
 		}
-		b = b[mpa.FPDULen(hdr+n):]
-		if s.Tagged {
-			s.TO += uint64(n)
-		} else {
-			s.MO += uint32(n)
-		}
 	}
+}
+
+// frameFPDU writes what stands around n octets of payload in b, a whole FPDU that lacks its
+// CRC. It comes before the payload, since it clears some of what is in front of the pad.
+func frameFPDU(b []byte, s *ddp.Segment, n int) {
+	binary.BigEndian.PutUint64(b[len(b)-8:], 0)
+	binary.BigEndian.PutUint16(b, uint16(s.HeaderLen()+n))
+	s.Append(b[:mpa.HeaderLen])
 }
 
 // fillFPDU is fillFPDUs for a message that is whole in one FPDU, which lacks its CRC. It
 // works on s as it lies: a copy would wait until what was just stored there has arrived.
 func fillFPDU(b []byte, s *ddp.Segment, head, body []byte) {
+	s.Last = true
+	frameFPDU(b, s, len(head)+len(body))
 	place := b[mpa.HeaderLen+s.HeaderLen():]
 	copy(place[copy(place, head):], body)
-	s.Last = true
-	finishFPDU(b, s, len(head)+len(body), false)
 }
 
-// Of an untagged segment, RFC 5041 Section 4.3: where the MSN lies in its FPDU, and the
-// L bit of its first octet.
+// RFC 5041 Section 4.2 and 4.3: where in its FPDU the TO of a tagged segment lies, where MSN
+// and MO of an untagged one, and the L bit of the first octet of both.
 const (
+	toAt     = mpa.HeaderLen + 6
 	msnAt    = mpa.HeaderLen + 10
+	moAt     = mpa.HeaderLen + 14
 	flagLast = 0x40
 )
 
@@ -140,12 +160,4 @@ func (it *item) seal(msn *uint32, crc bool) (fpdus int) {
 		mpa.WriteCRCs(it.room.b)
 	}
 	return fpdus
-}
-
-// finishFPDU writes length, header, pad and CRC around the n payload octets that
-// are in their place in b, a whole FPDU.
-func finishFPDU(b []byte, s *ddp.Segment, n int, crc bool) {
-	hdr := s.HeaderLen()
-	s.Append(b[:mpa.HeaderLen])
-	mpa.FinishFPDU(b[:mpa.HeaderLen+hdr+n], 0, crc)
 }

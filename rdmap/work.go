@@ -310,11 +310,14 @@ func (w *work) segments(it *item, maxPayload int, crc bool) error {
 	switch {
 	case it.pinned && it.view.Guarded():
 		r := w.b.room(size)
+		s.Last = n == left
+		frameFPDU(r.b, &s, n)
 		if err := it.view.CopyOut(r.b[mpa.HeaderLen+hdr:][:n], int(it.off)); err != nil {
 			return err
 		}
-		s.Last = n == left
-		finishFPDU(r.b, &s, n, crc)
+		if crc {
+			mpa.WriteCRCs(r.b)
+		}
 		w.b.add(r)
 	case size <= stageLimit || it.copied():
 		if more := w.b.free() / size; more > 1 {
