@@ -21,8 +21,8 @@ var (
 	adversaryCase = regexp.MustCompile(`Probe: ([a-z0-9/, -]+) $`)
 )
 
-// TestAdversary: every fault class has its row, with words and tests, and every test named
-// exists in the package named.
+// TestAdversary: every fault class has its row, with a description and tests, and every named test exists in
+// the named package.
 func TestAdversary(t *testing.T) {
 	b, err := os.ReadFile("../docs/adversary.md")
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/stag-rdma/stag/conformance/coverage"
 )
 
-// TestCoverage: every rule has a test, those of rdmap a mutant that breaks it, and every
-// tag names a rule.
+// TestCoverage: every rule has a test, every rule of rdmap also a mutant that breaks it, and every tag names
+// a rule.
 func TestCoverage(t *testing.T) {
 	tags, err := coverage.Scan(os.DirFS(".."))
 	if err != nil {
@@ -36,8 +36,7 @@ func TestCoverage(t *testing.T) {
 
 var mutantName = regexp.MustCompile(`= on\("([^"]+)"\)`)
 
-// TestMutants: the mutants that the tests are run with are those there are, and break
-// rows there are. `make mutants` runs them.
+// TestMutants: the list of mutants is complete, and each breaks rows that exist. `make mutants` runs them.
 func TestMutants(t *testing.T) {
 	b, err := os.ReadFile("../rdmap/internal/mutant/on.go")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // bracketed is an identifier in brackets, as in a link of a doc comment.
 var bracketed = regexp.MustCompile(`\[\*?([a-z]\w*\.)?[A-Z]\w*(\.\w+)?\]`)
 
-// TestDocLinks: what looks like a link in a doc comment is one. Where the name does not exist, or a letter
+// TestDocLinks: what looks like a link in a doc comment is one. If the name does not exist, or a letter
 // follows the bracket, a reader sees brackets.
 func TestDocLinks(t *testing.T) {
 	for _, p := range sources(t) {
@@ -38,7 +38,7 @@ func TestDocLinks(t *testing.T) {
 	}
 }
 
-// docs returns the doc comments of a package by what they are about.
+// docs returns the doc comments of a package by the names they document.
 func docs(p *doc.Package) map[string]string {
 	all := map[string]string{"the package": p.Doc}
 	values := func(v *doc.Value) { all[strings.Join(v.Names, ", ")] = v.Doc }

@@ -22,10 +22,10 @@ type parsed struct {
 	tests []*ast.File
 }
 
-// all holds what sources found.
+// all holds the result of sources.
 var all []*parsed
 
-// sources parses the packages of the module as they are on the machine that runs the test, once.
+// sources parses the packages of the module once, with the files for the machine that runs the test.
 func sources(t *testing.T) []*parsed {
 	t.Helper()
 	if all != nil {
@@ -55,8 +55,8 @@ func sources(t *testing.T) []*parsed {
 	return all
 }
 
-// TestArchitecture: every package that others can import is named in docs/architecture.md, by its
-// path or by the last two parts of it.
+// TestArchitecture: docs/architecture.md names every package that others can import, by its path or the last
+// two parts of its path.
 func TestArchitecture(t *testing.T) {
 	b, err := os.ReadFile("../docs/architecture.md")
 	if err != nil {
@@ -75,8 +75,8 @@ func TestArchitecture(t *testing.T) {
 	}
 }
 
-// TestDocFiles: every package introduces itself in its doc.go; a command in main.go, an internal
-// package and one of a single file where it likes.
+// TestDocFiles: every package has its package comment in doc.go; a command has it in main.go, an internal
+// package and one with a single file anywhere.
 func TestDocFiles(t *testing.T) {
 	for _, p := range sources(t) {
 		if len(p.files) == 0 {
@@ -98,9 +98,9 @@ func TestDocFiles(t *testing.T) {
 	}
 }
 
-// TestEveryExportedIdentifierIsDocumented looks at constants, variables, types, functions and methods.
-// Names of one group may share its comment. Fields are left to the reader: those of a wire
-// format are often told by the table above them.
+// TestEveryExportedIdentifierIsDocumented looks at constants, variables, types, functions and methods. Names
+// of one group may share its comment. Fields are left to the reader: often the table above describes those
+// of a wire format.
 func TestEveryExportedIdentifierIsDocumented(t *testing.T) {
 	for _, p := range sources(t) {
 		for _, f := range p.files {
@@ -157,9 +157,9 @@ func undocumented(d *ast.GenDecl, report func(*ast.Ident)) {
 	}
 }
 
-// TestExamples: every package that exports functions shows how they are used, in examples whose
-// output is checked and that run when they are copied elsewhere: they name nothing of their package but by
-// its name, and no helper of another file. Internal packages have no users to show it to.
+// TestExamples: every package that exports functions shows how to use them, in examples whose output is
+// checked and that still run when they are copied elsewhere: they qualify the names of their package, and
+// use no helpers of another file. Internal packages are exempt.
 func TestExamples(t *testing.T) {
 	for _, p := range sources(t) {
 		if p.Name == "main" || strings.Contains(p.short(), "/internal/") || !exportsFunctions(p) || noExample[p.short()] != "" {
@@ -171,7 +171,7 @@ func TestExamples(t *testing.T) {
 				checked++
 			}
 			if ex.Play == nil {
-				t.Errorf("%s: Example%s needs what a reader does not see", p.short(), ex.Name)
+				t.Errorf("%s: Example%s needs something that a reader does not see", p.short(), ex.Name)
 			}
 		}
 		if checked == 0 {
@@ -180,7 +180,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// noExample lists packages that have none, and why.
+// noExample lists packages without examples, and why.
 var noExample = map[string]string{
 	"conformance/bench":           "measures time: no output is the same twice",
 	"nfsdemo/bench":               "measures time: no output is the same twice",
@@ -200,7 +200,7 @@ func exportsFunctions(p *parsed) bool {
 	return false
 }
 
-// TestPurePackagesStartNoGoroutine looks for go statements where the layers say pure.
+// TestPurePackagesStartNoGoroutine looks for go statements in the pure layers.
 func TestPurePackagesStartNoGoroutine(t *testing.T) {
 	for _, p := range sources(t) {
 		l := layerOf(p.short())
@@ -218,8 +218,8 @@ func TestPurePackagesStartNoGoroutine(t *testing.T) {
 	}
 }
 
-// marks are words that do not belong into a finished source, and references of another form than
-// the one they can all be found by: RFC 5041 Section 4.3.
+// marks are words that do not belong in finished source, and references not in the form by which all can be
+// found: RFC 5041 Section 4.3.
 var marks = regexp.MustCompile(`TODO|FIXME|XXX|HACK|RFC ?\d{4},? ?(§|[Ss]ec\.|section |Sec )`)
 
 // TestMarks reads all Go files of the tree.

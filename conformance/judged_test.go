@@ -40,8 +40,8 @@ func judgedClean(t *testing.T, file string) {
 	}
 }
 
-// TestOwnJudged: the judge finds nothing in what our engine says: with the profile of RFC 5666, all 18 opcodes, commit
-// logs, other people's benchmarks. (NFS by RFC 8166: TestOwnTraffic, TestDemoCapture.)
+// TestOwnJudged: the judge finds nothing wrong with what our engine sends: with the profile of RFC 5666, all
+// 18 opcodes, commit logs, perftest. (NFS by RFC 8166: TestOwnTraffic, TestDemoCapture.)
 func TestOwnJudged(t *testing.T) {
 	t.Parallel()
 	file := func(t *testing.T) string { return filepath.Join(t.TempDir(), "own.pcapng") }
@@ -84,7 +84,7 @@ func TestOwnJudged(t *testing.T) {
 	}
 }
 
-// unpaddedWhole: of every RDMA_MSGP in a recording of NFSv3 the message is decoded.
+// unpaddedWhole: the message of every RDMA_MSGP in a recording of NFSv3 is decoded.
 func unpaddedWhole(t *testing.T, file string) {
 	t.Helper()
 	f, err := os.Open(file)

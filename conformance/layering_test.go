@@ -14,7 +14,7 @@ import (
 
 const module = "github.com/stag-rdma/stag"
 
-// goPackage is what `go list -json` says of one package, as far as the gates want to know.
+// goPackage is what `go list -json` says about a package, as far as these tests need it.
 type goPackage struct {
 	Dir          string
 	ImportPath   string
@@ -30,7 +30,7 @@ type goPackage struct {
 // short returns the import path within the module: "rdmap/mpa".
 func (p *goPackage) short() string { return strings.TrimPrefix(p.ImportPath, module+"/") }
 
-// listed holds what goList found, by its arguments.
+// listed holds the results of goList, by its arguments.
 var listed = make(map[string][]*goPackage)
 
 // goList runs `go list -json` with args at the root of the module, once.
@@ -77,7 +77,7 @@ type layer struct {
 	pure    bool     // no I/O, no clock, no locks, no goroutines
 }
 
-// layers is the drawing of the layers in words. The first row that matches a package counts.
+// layers lists the layers. The first row that matches a package counts.
 var layers = []layer{
 	{name: "xdr", pure: true},
 	{name: "xdr/xdrreflect", may: []string{"xdr"}, modules: []string{"github.com/rasky/go-xdr"}},
@@ -165,7 +165,7 @@ var layers = []layer{
 	},
 }
 
-// impure is what a pure package may not import, nor anything below it.
+// impure lists what a pure package may not import, including everything below these paths.
 var impure = []string{"net", "time", "sync", "os"}
 
 // within reports whether pkg is pattern, or below it when pattern ends in "...".
@@ -196,7 +196,7 @@ func isStd(imp string) bool {
 	return !strings.Contains(first, ".")
 }
 
-// breach returns why pkg, of layer l, may not import imp; "" when it may.
+// breach returns why pkg, of layer l, may not import imp; "" if it may.
 func (l *layer) breach(imp string) string {
 	if isStd(imp) {
 		if l.pure && slices.ContainsFunc(impure, func(p string) bool { return within(imp, p+"/...") }) {
@@ -212,13 +212,13 @@ func (l *layer) breach(imp string) string {
 		return ""
 	}
 	if !slices.ContainsFunc(l.may, func(p string) bool { return within(in, p) }) {
-		return "the arrow does not exist in the layers"
+		return "the layers have no such arrow"
 	}
 	return ""
 }
 
-// TestLayering reads the direct imports of every package, on Linux and on a system without the
-// Linux-only files, and fails on an arrow that the design does not have.
+// TestLayering reads the direct imports of every package, on Linux and on a system without the Linux-only
+// files, and fails on an import that the layers do not allow.
 func TestLayering(t *testing.T) {
 	for _, goos := range []string{"linux", "darwin"} {
 		for _, p := range goList(t, []string{"GOOS=" + goos}, "./...") {
@@ -236,7 +236,7 @@ func TestLayering(t *testing.T) {
 	}
 }
 
-// TestNobodyImportsConformance: not even in tests, since those of conformance import everything.
+// TestNobodyImportsConformance: not even tests may, since the tests of conformance import everything.
 func TestNobodyImportsConformance(t *testing.T) {
 	for _, p := range goList(t, nil, "./...") {
 		if within(p.short(), "conformance/...") {
@@ -250,7 +250,7 @@ func TestNobodyImportsConformance(t *testing.T) {
 	}
 }
 
-// TestTransportDependencies: users of transport pull in these modules and no others.
+// TestTransportDependencies: users of transport need these modules and no others.
 func TestTransportDependencies(t *testing.T) {
 	allowed := []string{module, "golang.org/x/sys", "go.uber.org/zap", "go.uber.org/multierr", "github.com/rasky/go-xdr"}
 	for _, p := range goList(t, nil, "-deps", "./transport") {
@@ -260,7 +260,7 @@ func TestTransportDependencies(t *testing.T) {
 	}
 }
 
-// TestLayerRules proves the gate itself: it must object where it should.
+// TestLayerRules tests breach itself: it must object where it should.
 func TestLayerRules(t *testing.T) {
 	for _, tt := range []struct {
 		pkg, imp string

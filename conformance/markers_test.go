@@ -44,8 +44,8 @@ func startMarked(t *testing.T, conn *capture.Conn, rev uint8) (initiator, respon
 	return i.Result(), r.Result()
 }
 
-// talkMarked records FPDUs of both directions, one per segment, as a hardware peer
-// would send them, with payloads that put markers in every place there is.
+// talkMarked records FPDUs of both directions, one per segment, as a hardware peer would send them, with
+// payloads that put markers in every possible place.
 func talkMarked(t *testing.T, file string, rev uint8) (all []markedFPDU) {
 	t.Helper()
 	w, err := capture.Create(file)
@@ -70,7 +70,7 @@ func talkMarked(t *testing.T, file string, rev uint8) (all []markedFPDU) {
 		dir := capture.Dir(k / 20 % 2)
 		s := &sent[dir]
 		seg := ddp.Segment{Last: true, Control: 0x43} // a Send
-		if k%4 == 3 || n < 40 {                       // in shorter Sends tshark looks for an RPC-over-RDMA header all the same
+		if k%4 == 3 || n < 40 {                       // in shorter Sends tshark still looks for an RPC-over-RDMA header
 			seg = ddp.Segment{Tagged: true, Last: true, Control: 0x40, STag: 0x11223344, TO: 1 << 32} // an RDMA Write
 		} else {
 			s.msn++
@@ -78,8 +78,8 @@ func talkMarked(t *testing.T, file string, rev uint8) (all []markedFPDU) {
 		}
 		u := append(seg.Append(nil), bytes.Repeat([]byte{byte(k)}, n)...)
 		if (s.pos+s.m.FPDULen(len(u)))%512 == 0 {
-			// tshark takes the marker after an FPDU for a part of it, against RFC 5044
-			// Section 4.3, and loses its place. The vectors of package mpa have this.
+			// tshark takes the marker after an FPDU for a part of it, against RFC 5044 Section 4.3, and
+			// loses its place. The vectors of package mpa cover this.
 			u = append(u, 0, 0, 0, 0)
 		}
 		f := markedFPDU{dir: dir, ulpdu: len(u), wire: s.m.AppendFPDU(nil, u, true)}
@@ -96,8 +96,8 @@ func talkMarked(t *testing.T, file string, rev uint8) (all []markedFPDU) {
 	return all
 }
 
-// TestMarkersTshark: tshark, which shares no line with us, finds our markers where we put
-// them and our CRCs good, and we read back what we have written.
+// TestMarkersTshark: tshark, which shares no code with us, finds our markers where we put them and our CRCs
+// good, and we read back what we have written.
 func TestMarkersTshark(t *testing.T) {
 	for _, rev := range []uint8{1, 2} {
 		t.Run(fmt.Sprint("rev ", rev), func(t *testing.T) {
@@ -157,7 +157,7 @@ func tsharkMarked(t *testing.T, tshark, file string, all []markedFPDU) {
 
 func runTshark(t *testing.T, tshark string, args ...string) string {
 	t.Helper()
-	// Not by port first: that of a client may be any, and 57000 is IRC to tshark.
+	// Not by port first: a client may have any port, and 57000 is IRC to tshark.
 	cmd := exec.CommandContext(t.Context(), tshark, append([]string{"-o", "tcp.try_heuristic_first:TRUE"}, args...)...)
 	out, err := cmd.Output()
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/stag-rdma/stag/conformance/decode"
 )
 
-// TestNFS4BindingOnTraces compares what chunks.NFSv4 finds in every COMPOUND that the
-// Linux kernel's client and server said with the decoder's own walk.
+// TestNFS4BindingOnTraces compares what chunks.NFSv4 finds in every COMPOUND that the Linux kernel's client
+// and server sent with what the decoder finds.
 func TestNFS4BindingOnTraces(t *testing.T) {
 	files, err := filepath.Glob("testdata/pcaps/c-nfs4*.pcap")
 	if err != nil || len(files) == 0 {
@@ -67,8 +67,8 @@ func compareCompound(t *testing.T, name string, ev *decode.Event, seen map[strin
 	}
 }
 
-// wantItem returns the operation with the first eligible item and its count, by the
-// decoder's account; -1 if there is none.
+// wantItem returns the operation with the first eligible item and its count, according to the decoder; -1 if
+// there is none.
 func wantItem(r *decode.RPC) (what string, n int) {
 	be := binary.BigEndian
 	for _, op := range r.Compound.Ops {

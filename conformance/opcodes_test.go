@@ -34,8 +34,8 @@ func (m durable) Bytes() []byte          { return m }
 func (m durable) Persist(int, int) error { return nil }
 func (m durable) Close() error           { return nil }
 
-// sayAllOpcodes records a session of two engines in which each of the 18 opcodes is said,
-// the Terminate last, and returns the STag of the responder's region.
+// sayAllOpcodes records a session of two engines that uses each of the 18 opcodes, the Terminate last, and
+// returns the STag of the responder's region.
 func sayAllOpcodes(t *testing.T, file string, markers bool) region.STag {
 	t.Helper()
 	w, err := capture.Create(file)
@@ -66,7 +66,7 @@ func sayAllOpcodes(t *testing.T, file string, markers bool) region.STag {
 	return s
 }
 
-// sayMessages says what is delivered: the four Sends and both kinds of Immediate Data.
+// sayMessages sends the messages that are delivered: the four Sends and both kinds of Immediate Data.
 func sayMessages(ctx context.Context, t *testing.T, x, y *rdmap.Conn) {
 	t.Helper()
 	var stags [2]region.STag
@@ -90,7 +90,7 @@ func sayMessages(ctx context.Context, t *testing.T, x, y *rdmap.Conn) {
 	}
 }
 
-// sayRequests says what is answered, and the push of the commit draft.
+// sayRequests sends the requests that are answered, and the push of the commit draft.
 func sayRequests(ctx context.Context, t *testing.T, x *rdmap.Conn, s region.STag) {
 	t.Helper()
 	data := bytes.Repeat([]byte{0xab}, 4000)
@@ -159,8 +159,8 @@ func TestAllOpcodes(t *testing.T) {
 	}
 }
 
-// TestAllOpcodesTshark: tshark agrees about each FPDU, and with docs/wireshark/stag.lua
-// names them all and says what is in them.
+// TestAllOpcodesTshark: tshark agrees about each FPDU, and with docs/wireshark/stag.lua it names and decodes
+// them all.
 func TestAllOpcodesTshark(t *testing.T) {
 	t.Parallel()
 	tshark, err := exec.LookPath("tshark")
@@ -201,7 +201,7 @@ func TestAllOpcodesTshark(t *testing.T) {
 	testLuaFields(t, runTshark(t, tshark, "-X", script, "-r", file, "-O", "stag,iwarp_mpa"), s, said)
 }
 
-// testLuaFields looks for what was said in the text of tshark with stag.lua.
+// testLuaFields looks for what was sent in the text of tshark with stag.lua.
 func testLuaFields(t *testing.T, text string, s region.STag, said map[int][]rdmap.Opcode) {
 	t.Helper()
 	sum := sha256.Sum256(bytes.Repeat([]byte{0xab}, 4000))
@@ -234,8 +234,7 @@ func testLuaFields(t *testing.T, text string, s region.STag, said map[int][]rdma
 	}
 }
 
-// TestKeyLogTshark: with the key log of crypto/tls tshark looks into a capture of what
-// TLS says.
+// TestKeyLogTshark: with the key log of crypto/tls, tshark decrypts a capture of a TLS connection.
 func TestKeyLogTshark(t *testing.T) {
 	t.Parallel()
 	tshark, err := exec.LookPath("tshark")

@@ -9,8 +9,8 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/cli"
 )
 
-// TestDemoCapture: what nfsdemo records of itself without any rights is a whole
-// NFS/RDMA session to our decoder and to tshark, both directions of it.
+// TestDemoCapture: what nfsdemo records of itself without privileges is a whole NFS/RDMA session, in both
+// directions, to our decoder and to tshark.
 func TestDemoCapture(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "demo.pcapng")

@@ -43,11 +43,11 @@ func (r *replay) memory(l *life) *memory {
 func (r *replay) compare(m *memory) {
 	r.t.Helper()
 	if !bytes.Equal(m.mem, m.want) {
-		r.t.Fatalf("%s connection %d, %v: memory of %d octets holds others than were written", r.file, r.id, r.v, len(m.mem))
+		r.t.Fatalf("%s connection %d, %v: memory of %d octets holds octets other than those written", r.file, r.id, r.v, len(m.mem))
 	}
 }
 
-// say makes the peer say m, with the engine's STag for mem in it.
+// say makes the peer send m, with the engine's STag for mem in it.
 func (r *replay) say(m *saying, mem *memory) {
 	if r.v.recorded {
 		for _, f := range m.fpdus {
@@ -110,7 +110,7 @@ func (r *replay) readdress(m *saying, fpdu []byte, mem *memory) []byte {
 	return f
 }
 
-// expect reads the next message that the engine says; it is to be one like m.
+// expect reads the next message that the engine sends, which must be like m.
 func (r *replay) expect(m *saying) (first ddp.Segment, payload []byte) {
 	r.t.Helper()
 	for n := 0; ; n++ {
@@ -138,8 +138,7 @@ func (r *replay) expect(m *saying) (first ddp.Segment, payload []byte) {
 	}
 }
 
-// again decodes what was said in the run, by the decoder of captures, and compares it with
-// what was said in the capture.
+// again decodes the run with the decoder of captures, and compares it with the capture.
 func (r *replay) again(events []rdmaptest.Event) {
 	t := r.t
 	re := newScriptReader(r.file, r.id)
@@ -156,7 +155,7 @@ func (r *replay) again(events []rdmaptest.Event) {
 		t.Fatalf("the run cannot be decoded: %s", re.skip)
 	}
 	for _, dir := range []decode.Dir{decode.FromOpener, decode.FromAccepter} {
-		for _, answers := range []bool{false, true} { // which may come at other places among the rest
+		for _, answers := range []bool{false, true} { // which may come in other places among the rest
 			pick := func(all []*saying) []*saying {
 				return slices.DeleteFunc(slices.Clone(all), func(m *saying) bool {
 					return m.from != dir || answers != (m.op == rdmap.OpReadResponse) || m.read != nil && m.answer == nil
@@ -164,13 +163,13 @@ func (r *replay) again(events []rdmaptest.Event) {
 			}
 			want, got := pick(r.said), pick(re.said)
 			if !slices.EqualFunc(want, got, (*saying).like) {
-				t.Fatalf("%s connection %d, %v, %v: said %d messages in the run and %d in the capture, or others", r.file, r.id, r.v, dir, len(got), len(want))
+				t.Fatalf("%s connection %d, %v, %v: %d messages in the run and %d in the capture, or different ones", r.file, r.id, r.v, dir, len(got), len(want))
 			}
 		}
 	}
 }
 
-// like reports whether a and b say the same, but for the STags that each run chooses.
+// like reports whether a and b say the same, except for the STags that each run chooses.
 func (m *saying) like(o *saying) bool {
 	if m.read != nil && o.read != nil {
 		return m.op == o.op && m.read.Size == o.read.Size && m.read.SourceTO == o.read.SourceTO && m.read.SinkTO == o.read.SinkTO

@@ -13,7 +13,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 )
 
-// script is what the two ends of one recorded connection said, message by message.
+// script is what the two ends of one recorded connection sent, message by message.
 type script struct {
 	file      string
 	id        int // of the connection in its file
@@ -41,9 +41,8 @@ type saying struct {
 	answer *saying  // of a Read Request that was answered: the Read Response
 }
 
-// life is a registration as far as the messages tell: an STag and the range that was
-// touched. A number that comes back with other upper halves of TO, in which Linux puts
-// the XID, is another life.
+// life is a registration as far as the messages show it: an STag and the range that was touched. An STag
+// that comes back with another upper half of TO, in which Linux puts the XID, is another life.
 type life struct {
 	stag   ddp.STag
 	lo, hi uint64
@@ -60,7 +59,7 @@ func (l *life) touch(to uint64, n int) {
 	l.lo, l.hi = min(l.lo, to), max(l.hi, to+uint64(n))
 }
 
-// scriptReader makes scripts of decoded events.
+// scriptReader makes scripts from decoded events.
 type scriptReader struct {
 	*script
 	open    [2][5]*saying // begun messages by direction: tagged, and the queues

@@ -59,7 +59,7 @@ func (r *replay) start(a net.Conn, b net.Conn) {
 	}
 }
 
-// ready exchanges the ready-to-receive message, and the answer that one of its kinds has.
+// ready exchanges the ready-to-receive message, and its answer if it has one.
 func (r *replay) ready() {
 	if r.side != r.initiator {
 		r.say(r.rtr, nil)
@@ -80,7 +80,7 @@ func (r *replay) ready() {
 // siwMULPDU is the longest ULPDU in captures at MTU 1500.
 const siwMULPDU = 1442
 
-// startRecorded says the recorded startup frame of the peer, and takes the engine's.
+// startRecorded sends the recorded startup frame of the peer, and takes the engine's.
 func (r *replay) startRecorded(b net.Conn) *mpa.Negotiation {
 	say := func(i int) {
 		_, err := b.Write(r.frames[i])

@@ -17,9 +17,9 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// variant is how a script is played again.
+// variant is a way to replay a script.
 type variant struct {
-	recorded bool // the peer says the octets of the capture, startup included
+	recorded bool // the peer sends the octets of the capture, including the startup
 	rev      int
 	crc      bool
 	in, out  bool // markers towards the engine, from it
@@ -32,7 +32,7 @@ func (v variant) String() string {
 	return fmt.Sprintf("rev %d, crc %v, markers %v %v", v.rev, v.crc, v.in, v.out)
 }
 
-// variants are the capture's own octets and all options of MPA.
+// variants are the capture's own octets, and all options of MPA.
 func variants() []variant {
 	all := []variant{{recorded: true, rev: 2}}
 	for bits := range 16 {

@@ -24,7 +24,7 @@ func (g *Growth) SVG() string {
 	return c.SVG()
 }
 
-// Markdown writes g as a table below its chart, which lies in the file image.
+// Markdown writes g as a table below its chart, which is in the file image.
 func (g *Growth) Markdown(image string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "### %s\n\n![%s](%s)\n\n", g.Title, g.Title, image)
@@ -35,13 +35,13 @@ func (g *Growth) Markdown(image string) string {
 	return b.String()
 }
 
-// Marks around what Insert replaces.
+// Marks around the text that Insert replaces.
 const (
 	growBegin = "<!-- bench grow: from here -->\n"
 	growEnd   = "<!-- bench grow: to here -->"
 )
 
-// Insert replaces what lies between the marks in doc.
+// Insert replaces the text between the marks in doc.
 func Insert(doc, text string) (string, error) {
 	before, rest, begun := strings.Cut(doc, growBegin)
 	_, after, ended := strings.Cut(rest, growEnd)

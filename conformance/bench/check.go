@@ -11,7 +11,7 @@ import (
 //go:embed base.json
 var baseTable []byte
 
-// Table is what a run is compared with: the median ratios of an earlier one.
+// Table is what a run is compared with: the median ratios of an earlier run.
 type Table struct {
 	Tolerance float64            `json:"tolerance"` // how many times worse a ratio may be
 	Ratios    map[string]float64 `json:"ratios"`    // by Result.Name
@@ -23,8 +23,8 @@ func Base() (t Table, err error) {
 	return t, err
 }
 
-// Worse returns how many times worse r is than the table says, below 1 when it is better,
-// and 0 when the table does not know it.
+// Worse returns how many times worse r is than the ratio in the table: below 1 if it is better, and 0 if the
+// table does not have it.
 func (t *Table) Worse(r *Result) float64 {
 	base, known := t.Ratios[r.Name]
 	switch {
@@ -44,8 +44,7 @@ func (t *Table) Record(results []Result) {
 	}
 }
 
-// Compare writes what results are beside the table and reports whether none is worse by
-// more than its tolerance.
+// Compare writes the results beside the table, and reports whether none is worse by more than its tolerance.
 func (t *Table) Compare(w io.Writer, results []Result) (pass bool) {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "ratio of\tkept\tnow\ttimes worse\t")

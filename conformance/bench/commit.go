@@ -19,20 +19,20 @@ const (
 	commitPayload = 4096
 	commitReply   = 100
 	commitRing    = 4 << 20
-	// consumeEvery is when the consumer looks at the log: one that is woken by every
-	// record would measure the scheduler.
+	// consumeEvery is how often the consumer looks at the log: if every record woke it, this would measure
+	// the scheduler.
 	consumeEvery = 10 * time.Millisecond
 )
 
-// CommitPeer is the process of the consumer: where it listens.
+// CommitPeer has the addresses at which the process of the consumer listens.
 type CommitPeer struct {
 	Echo string `json:"echo"` // plain TCP, commitPayload octets answered with commitReply
 	Sim  string `json:"sim"`  // a commit log in a crash model, one for each connection
 	RAM  string `json:"ram"`  // in plain memory
 	File string `json:"file"` // in a file of the directory
-	Bare string `json:"bare"` // Echo that makes what comes durable in a file before it answers
+	Bare string `json:"bare"` // Echo that makes its input durable in a file before it answers
 
-	// The same by processes that look for input before they sleep.
+	// The same, by processes that poll for input before they sleep.
 	EchoPoll string `json:"echoPoll"`
 	SimPoll  string `json:"simPoll"`
 	FilePoll string `json:"filePoll"`
@@ -42,10 +42,10 @@ type CommitPeer struct {
 	DirectPoll string `json:"directPoll"`
 }
 
-// pollFor is how long those look who do. An fdatasync should be over by then.
+// pollFor is how long to poll. An fdatasync should be over by then.
 const pollFor = 400 * time.Microsecond
 
-// ServeCommit starts the services of the consumer, with files in dir. They end with stop.
+// ServeCommit starts the services of the consumer, with files in dir. They end when stop is called.
 func ServeCommit(dir string) (p CommitPeer, stop func(), err error) {
 	var ls [10]net.Listener
 	for i := range ls {
@@ -101,7 +101,7 @@ func serveFile(c net.Conn, dir string, size int, poll time.Duration) error {
 	return serveLog(c, mem, poll)
 }
 
-// fileIn makes the memory of a log in a file below dir.
+// fileIn makes the memory of a log, in a file below dir.
 func fileIn(dir string, size int) (mem region.Memory, done func(), err error) {
 	d, err := os.MkdirTemp(dir, "log")
 	if err != nil {
@@ -122,7 +122,7 @@ func fileIn(dir string, size int) (mem region.Memory, done func(), err error) {
 	}, nil
 }
 
-// serveLog consumes what comes over one connection.
+// serveLog consumes the records that come over one connection.
 func serveLog(nc net.Conn, mem region.Memory, poll time.Duration) error {
 	defer nc.Close()
 	ctx := context.Background()
@@ -147,7 +147,7 @@ func newLog(mem region.Memory) (*commitlog.Log, error) {
 	return commitlog.Open(mem)
 }
 
-// consume reads what there is, now and then, until stop.
+// consume reads the available records, now and then, until stop is called.
 func consume(l *commitlog.Log) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var consumed sync.WaitGroup
@@ -163,7 +163,7 @@ func consume(l *commitlog.Log) (stop func()) {
 	}
 }
 
-// drain reads and releases what is there.
+// drain reads and releases the available records.
 func drain(l *commitlog.Log) error {
 	last := uint64(0)
 	for {
@@ -206,7 +206,7 @@ func dialLog(addr string, poll time.Duration) (*commitlog.Producer, func(), erro
 	}, nil
 }
 
-// appendLatency returns the median of n appends, microseconds.
+// appendLatency returns the median time of n appends, in microseconds.
 func appendLatency(addr string, poll time.Duration, n int) (float64, error) {
 	p, stop, err := dialLog(addr, poll)
 	if err != nil {
@@ -220,7 +220,7 @@ func appendLatency(addr string, poll time.Duration, n int) (float64, error) {
 	})
 }
 
-// echoLatency returns the median of n exchanges, microseconds.
+// echoLatency returns the median time of n exchanges, in microseconds.
 func echoLatency(addr string, n int) (float64, error) {
 	c, err := dial(addr)
 	if err != nil {
@@ -230,7 +230,7 @@ func echoLatency(addr string, n int) (float64, error) {
 	return pingPong(c, commitPayload, commitReply, n)
 }
 
-// echoPolling is echoLatency where both ends look for what comes.
+// echoPolling is echoLatency with both ends polling for input.
 func echoPolling(addr string, n int) (float64, error) {
 	c, err := dial(addr)
 	if err != nil {
@@ -253,8 +253,8 @@ func appendRate(addr string, poll time.Duration, k int, dur time.Duration) (floa
 	})
 }
 
-// ownLogRate is that of k goroutines that append to one log in this process, in a file of
-// dir: what group commit does without a network.
+// ownLogRate is the rate of k goroutines that append to one log in this process, in a file of dir: group
+// commit without a network.
 func ownLogRate(dir string, k int, dur time.Duration) (float64, error) {
 	size, err := commitlog.MemorySize(commitRing)
 	if err != nil {

@@ -12,7 +12,7 @@ type bareProducer struct {
 	out, in []byte
 }
 
-// dialBare opens a session at addr. It returns when the file of the session is there.
+// dialBare opens a session at addr. It returns when the file of the session exists.
 func dialBare(addr string, poll bool) (*bareProducer, error) {
 	c, err := dial(addr)
 	if err != nil {
@@ -37,8 +37,8 @@ func (p *bareProducer) append() error {
 	return err
 }
 
-// bareRate is appendRate where every append is made durable by an fdatasync of its own: k
-// producers, each with a connection of plain TCP and, at the other end, a file.
+// bareRate is appendRate with an fdatasync for every append: k producers, each with a plain TCP connection
+// and, at the other end, a file.
 func bareRate(addr string, poll bool, k int, dur time.Duration) (float64, error) {
 	ps := make([]*bareProducer, k)
 	for i := range ps {

@@ -8,10 +8,9 @@ import (
 	"github.com/stag-rdma/stag/internal/measure"
 )
 
-// Commit measures appends of 4 KiB to a commit log in another process: against a plain
-// exchange of as many octets when the log is in memory, against local writes with
-// fdatasync when it is in a file of dir. N appends a round for latencies, dur a round for
-// rates; only the cases whose name holds only.
+// Commit measures appends of 4 KiB to a commit log in another process: against a plain exchange of as many
+// octets if the log is in memory, and against local writes with fdatasync if it is in a file of dir. A round
+// takes n appends for latencies, and dur for rates. Only the cases whose names contain only are measured.
 func Commit(p CommitPeer, dir, only string, rounds, n int, dur time.Duration, progress func(done, of int)) ([]Result, error) {
 	cases := slices.Concat(simCases(p, n), fileCases(p, dir, n/10), producerCases(p, dir, dur))
 	return measure.Run(cases, only, rounds, progress)
@@ -34,8 +33,8 @@ func simCases(p CommitPeer, n int) []measure.Case {
 	}
 }
 
-// fileCases are appends to a file, against local writes of the same size. Those of plain
-// TCP say what is possible: a process that does no more than read, write and answer.
+// fileCases are appends to a file, against local writes of the same size. Those over plain TCP show what is
+// possible: a process that does nothing but read, write and answer.
 func fileCases(p CommitPeer, dir string, n int) []measure.Case {
 	against := func(how placing, name string, gate, goal float64, ours func() (float64, error)) measure.Case {
 		base := "overwrite"
@@ -64,11 +63,10 @@ func fileCases(p CommitPeer, dir string, n int) []measure.Case {
 // producers is how many append at a time.
 var producers = []int{1, 2, 4, 16, 64}
 
-// producerCases are producers that share one connection and one log: against as many that
-// have a connection of plain TCP each and whose appends are made durable one by one, and
-// against as many local writers with a file each. Where ours poll, plain TCP may poll or not,
-// whichever is faster: several that poll are in each other's way. Goroutines with a log in
-// their own process say what group commit does without a network.
+// producerCases are producers that share one connection and one log: against as many producers that each
+// have a plain TCP connection and whose appends become durable one by one, and against as many local writers
+// with a file each. Where ours poll, plain TCP may poll or not, whichever is faster: several that poll are
+// in each other's way. Goroutines with a log in their own process show group commit without a network.
 func producerCases(p CommitPeer, dir string, dur time.Duration) []measure.Case {
 	var cases []measure.Case
 	add := func(k int, how, base string, gate, goal float64, theirs, ours func() (float64, error)) {
@@ -116,8 +114,7 @@ func producerCases(p CommitPeer, dir string, dur time.Duration) []measure.Case {
 	})
 }
 
-// What group commit is to gain, by the number of producers, and what it may cost those who
-// are too few for it.
+// What group commit should gain, by the number of producers, and what it may cost if they are too few.
 var groupGates = map[int]float64{16: 1.2, 64: 2.2}
 
 const fewGate = 0.9

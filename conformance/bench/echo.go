@@ -14,7 +14,7 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// echoBinding makes the opaque of procItem reducible, as argument and as result.
+// echoBinding makes the opaque of procItem eligible, as argument and as result.
 type echoBinding struct{ chunks.Binding }
 
 func (b echoBinding) Eligible(prog, vers, proc uint32) (arg, result bool) {
@@ -61,8 +61,8 @@ func echoConfig(crc transport.CRCMode) *transport.Config {
 	return &transport.Config{CRC: crc, Binding: echoBinding{chunks.NFS}}
 }
 
-// chunkEcho has bulkSize octets echoed for dur, one call after the other, and returns
-// MB/s of one direction.
+// chunkEcho makes calls that echo bulkSize octets for dur, one after the other, and returns MB/s in one
+// direction.
 func chunkEcho(addr string, crc transport.CRCMode, dur time.Duration) (float64, error) {
 	cl, err := dialRDMA(addr, echoConfig(crc))
 	if err != nil {
@@ -87,7 +87,7 @@ func chunkEcho(addr string, crc transport.CRCMode, dur time.Duration) (float64, 
 
 // echoRate runs f for dur and returns MB/s.
 func echoRate(dur time.Duration, f func() error) (float64, error) {
-	if err := f(); err != nil { // makes the memory that is used again
+	if err := f(); err != nil { // makes the memory that is reused
 		return 0, err
 	}
 	n, start := 0, time.Now()
@@ -103,8 +103,8 @@ func echoRate(dur time.Duration, f func() error) (float64, error) {
 // recordHeader is a record mark and an RPC header of either direction, octets.
 const recordHeader = 4 + 40
 
-// serveBulkRecords is the baseline: record-marked echo as fast as we can write it, one
-// record after the other in memory that is used again, without a copy.
+// serveBulkRecords is the baseline: record-marked echo as fast as we can write it, one record after the
+// other, in memory that is reused, without a copy.
 func serveBulkRecords(c net.Conn) {
 	defer c.Close()
 	r := bufio.NewReaderSize(c, 4<<10)
@@ -120,7 +120,7 @@ func serveBulkRecords(c net.Conn) {
 	}
 }
 
-// readBulkRecord reads a record into msg, its mark included.
+// readBulkRecord reads a record, including its mark, into msg.
 func readBulkRecord(r io.Reader, msg []byte) (int, error) {
 	if _, err := io.ReadFull(r, msg[:4]); err != nil {
 		return 0, err

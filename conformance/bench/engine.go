@@ -17,7 +17,7 @@ const (
 	bulkDepth = 8       // Writes or Reads in flight
 )
 
-// engineCases measure total octets a round: MB/s or messages a second.
+// engineCases measure total octets per round, as MB/s or messages per second.
 func engineCases(total int) []measure.Case {
 	bulk := func(name string, gate, goal float64, ours func() (float64, error)) measure.Case {
 		return measure.Case{
@@ -48,16 +48,15 @@ func engineCases(total int) []measure.Case {
 	}
 }
 
-// Engine measures the engine's bulk speed on one processor in rounds rounds of
-// total octets a case, for the cases whose name holds only. Progress, when not nil,
-// is called before each round.
+// Engine measures the engine's bulk speed on one processor, in rounds rounds of total octets per case, for
+// the cases whose names contain only. If progress is not nil, it is called before each round.
 func Engine(only string, rounds, total int, progress func(done, of int)) ([]Result, error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	return measure.Run(engineCases(total), only, rounds, progress)
 }
 
-// arrival tells that the Send after the Writes has been delivered, and with it
-// all of them placed (RFC 5040 Section 5.5).
+// arrival reports that the Send after the Writes has been delivered, so that all of them are placed (RFC
+// 5040 Section 5.5).
 type arrival chan struct{}
 
 func (a arrival) HandleRecv(*rdmap.Conn, *rdmap.Message) { a <- struct{}{} }
@@ -88,7 +87,7 @@ func (e *engine) close() {
 	e.to.Close()
 }
 
-// wait returns when done is told, or the receiver has ended.
+// wait returns when done is signalled, or the receiver has ended.
 func (e *engine) wait(done <-chan struct{}) error {
 	select {
 	case <-done:

@@ -14,11 +14,11 @@ const (
 	floodAppends  = 64 // under way at once, of the flooding producer
 )
 
-// fairShare runs eight producers, each with a log of its own at one consumer, each
-// appending as soon as the append before is durable, and returns the appends per second
-// of the slowest of the last seven. With flood the first one keeps floodAppends under way.
-// A single goroutine begins them all: as many as there are appends would stand before the
-// others in the queue of this process, and it is the consumer that is to be fair.
+// fairShare runs eight producers, each with its own log at one consumer, each appending as soon as its
+// previous append is durable, and returns the appends per second of the slowest of the last seven. With
+// flood the first one keeps floodAppends in progress. A single goroutine begins all of these: with a
+// goroutine per append they would fill the run queue of this process, but it is the consumer that should be
+// fair.
 func fairShare(addr string, flood bool, dur time.Duration) (float64, error) {
 	var ps [fairProducers]*commitlog.Producer
 	for i := range ps {
@@ -63,7 +63,7 @@ func appendFor(p *commitlog.Producer, start time.Time, dur time.Duration) (n flo
 	return n, err
 }
 
-// floodFor is appendFor with floodAppends under way.
+// floodFor is appendFor with floodAppends in progress.
 func floodFor(p *commitlog.Producer, start time.Time, dur time.Duration) (n float64, err error) {
 	payload := make([]byte, commitPayload)
 	var under []*commitlog.Pending

@@ -28,7 +28,7 @@ type Cost struct {
 	CPU  float64 // seconds of a processor per GiB, both ends together
 }
 
-// Point is one measurement, ours beside that of plain TCP.
+// Point is one measurement of stag beside that of plain TCP.
 type Point struct {
 	X         int // octets of a message or of an FPDU, connections
 	Ours, TCP Cost
@@ -40,9 +40,9 @@ type Growth struct {
 	Points         []Point
 }
 
-// Grow measures how the cost of RDMA Writes grows with the size of messages and of
-// FPDUs, on one processor, and that of RDMA Reads with the number of connections to
-// another process. With quick it is a short run.
+// Grow measures how the cost of RDMA Writes grows with the size of messages and of FPDUs, on one processor,
+// and how that of RDMA Reads grows with the number of connections to another process. With quick the run is
+// short.
 func Grow(p ScalePeer, quick bool, progress func(done, of int)) ([]Growth, error) {
 	sizes := []int{64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20}
 	fpdus := []int{512, 1428, 4 << 10, 8 << 10, 16 << 10, 32 << 10, rdmap.StagMULPDU - 14}
@@ -112,8 +112,8 @@ func cheapest(f func() (Cost, error)) (Cost, error) {
 	return cs[len(cs)/2], nil
 }
 
-// spent returns the cost of f, which moves total octets. Other tells the processor time
-// of another process, and may be nil.
+// spent returns the cost of f, which moves total octets. other returns the processor time of another
+// process, and may be nil.
 func spent(total int, other func() (time.Duration, error), f func() error) (c Cost, err error) {
 	cpu := func() (time.Duration, error) {
 		n, err := cpuTime()
@@ -165,8 +165,8 @@ func growWrite(mulpdu, size, total int) (Cost, error) {
 	})
 }
 
-// growTCP writes total octets in writes of size to a plain connection. Its reader fills as
-// much memory as the Writes do, from 1 MiB on: memory that is not in the cache costs both.
+// growTCP writes total octets in writes of size to a plain connection. From 1 MiB on its reader fills as
+// much memory as the Writes do: memory that is not in the cache costs both.
 func growTCP(size, total int) (Cost, error) {
 	a, b, err := tcpPair()
 	if err != nil {
@@ -195,7 +195,7 @@ func growTCP(size, total int) (Cost, error) {
 	})
 }
 
-// peerCPU tells the processor time of the other process.
+// peerCPU returns the processor time of the other process.
 func peerCPU(p ScalePeer) (cpu func() (time.Duration, error), hangUp func(), err error) {
 	c, err := dialRDMA(p.RDMA, nil)
 	if err != nil {
@@ -259,7 +259,7 @@ func growPulls(p ScalePeer, n, total int) (c Cost, err error) {
 	}, nil); err != nil {
 		return c, err
 	}
-	// One connection has one answer under way: fewer connections, fewer at a time.
+	// A connection has one answer in progress: with fewer connections, there are fewer at a time.
 	readers := min(growReaders, n)
 	var sinks [growReaders][growRead]byte
 	return spent(total, cpu, func() error {

@@ -22,8 +22,8 @@ func memoryInUse() uint64 {
 	return m.HeapAlloc + m.StackInuse
 }
 
-// idleRound opens connections that make one call each and then rest, and asks the
-// other process what each of them holds there.
+// idleRound opens connections that make one call each and then rest, and asks the other process how much
+// memory each of them holds.
 func idleRound(p Peer) (limit, each float64, err error) {
 	probe, err := dialRDMA(p.RDMA, nil)
 	if err != nil {

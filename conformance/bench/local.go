@@ -9,17 +9,16 @@ import (
 	"unsafe"
 )
 
-// placing is where a localWriter puts what it writes.
+// placing is where a localWriter writes.
 type placing uint8
 
 const (
-	overwrite placing = iota // over zeros that are there
+	overwrite placing = iota // over existing zeros
 	extend                   // at the end of a file that grows
-	direct                   // over zeros, past the page cache where the file system takes that
+	direct                   // over zeros, past the page cache if the file system supports that
 )
 
-// localWriter writes 4 KiB and makes them durable, as a process does that keeps its log
-// itself.
+// localWriter writes 4 KiB and makes them durable, like a process that keeps its own log.
 type localWriter struct {
 	f       *os.File
 	off     int64
@@ -45,7 +44,7 @@ func newLocalWriter(dir string, how placing) (*localWriter, error) {
 	return w, err
 }
 
-// pages returns n octets at a multiple of 4096, which direct writes want.
+// pages returns n octets aligned to 4096, as direct writes need.
 func pages(n int) []byte {
 	const page = 4096
 	b := make([]byte, n+page)
@@ -93,8 +92,8 @@ func localRate(dir string, k int, dur time.Duration) (float64, error) {
 	return writers(k, dur, func(i int) error { return ws[i].write() })
 }
 
-// serveBare is what a durable append over a network costs at the least: it reads 4 KiB,
-// writes them as localWriter does, and answers.
+// serveBare is the least that a durable append over a network costs: it reads 4 KiB, writes them as
+// localWriter does, and answers.
 func serveBare(c net.Conn, dir string, how placing) error {
 	defer c.Close()
 	w, err := newLocalWriter(dir, how)

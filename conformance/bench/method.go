@@ -9,7 +9,7 @@ import (
 // Result is one line of a report; see [measure.Result].
 type Result = measure.Result
 
-// ErrNoCase: no case has the name that was asked for.
+// ErrNoCase: no case has such a name.
 var ErrNoCase = measure.ErrNoCase
 
 // Print writes the results as a table and reports whether all gates passed.

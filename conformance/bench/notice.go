@@ -15,11 +15,11 @@ const (
 )
 
 // Ways in which a peer ends a connection.
-func hangUp(_ *rdmap.Conn, nc net.Conn)   { _ = nc.(*net.TCPConn).CloseWrite() } // what it does shows at the other end
+func hangUp(_ *rdmap.Conn, nc net.Conn)   { _ = nc.(*net.TCPConn).CloseWrite() } // the other end sees what it does
 func terminate(c *rdmap.Conn, _ net.Conn) { c.Terminate(rdmap.TermCode{}, nil) }
 
-// noticed returns the longest time, milliseconds, in which a client that nobody waits on
-// notices that its peer ends the connection, rest after its last call.
+// noticed returns the longest time, in milliseconds, in which a client that nobody waits on notices that its
+// peer ends the connection; rest is the time since its last call.
 func noticed(rest time.Duration, end func(*rdmap.Conn, net.Conn)) (limit, longest float64, err error) {
 	for range noticeTimes {
 		took, err := notice(rest, end)

@@ -14,7 +14,7 @@ const (
 	pingFPDU = pingSend + 24
 )
 
-// ponger answers every Send with one of as many octets.
+// ponger answers every Send with one of the same size.
 type ponger struct{ wrs [1]rdmap.WR }
 
 func (p *ponger) HandleRecv(c *rdmap.Conn, m *rdmap.Message) {
@@ -33,7 +33,7 @@ func servePong(nc net.Conn) {
 	}
 }
 
-// pinger completes a wait for each Send that comes.
+// pinger completes one wait for each Send that comes.
 type pinger struct{ w rdmap.Waiter }
 
 func (p *pinger) HandleRecv(c *rdmap.Conn, _ *rdmap.Message) {
@@ -42,7 +42,7 @@ func (p *pinger) HandleRecv(c *rdmap.Conn, _ *rdmap.Message) {
 }
 func (p *pinger) HandleClose(*rdmap.Conn, error) {}
 
-// sendPingPong returns the median round trip of n Sends and their answers, microseconds.
+// sendPingPong returns the median round trip of n Sends and their answers, in microseconds.
 func sendPingPong(addr string, n int) (float64, error) {
 	nc, err := dial(addr)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// looking returns c, a TCP connection, with a Read that looks for input for pollFor before
-// it sleeps, and does nothing else: the least that busy polling can cost.
+// looking returns c, a TCP connection, with a Read that polls for input for pollFor before it sleeps, and
+// does nothing else: the least that busy polling can cost.
 func looking(c net.Conn) net.Conn {
 	tc, ok := c.(*net.TCPConn)
 	if !ok {

@@ -31,7 +31,7 @@ func readRecord(r *bufio.Reader) ([]byte, error) {
 	return msg, err
 }
 
-// serveRecords echoes the arguments of every call, a goroutine a request.
+// serveRecords echoes the arguments of every call, with a goroutine per request.
 func serveRecords(c net.Conn) {
 	defer c.Close()
 	var mu sync.Mutex

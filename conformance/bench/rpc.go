@@ -27,10 +27,10 @@ const (
 const (
 	procNull   = 0
 	procEcho   = 1 // returns its arguments
-	procMemory = 2 // returns what the process holds after a collection, octets
+	procMemory = 2 // returns the memory of the process after a collection, in octets
 	procOwn    = 8 // procEcho in a goroutine of its own
 	procItem   = 9 // returns an opaque, by chunks
-	procUsage  = 3 // returns what the process has used: see usage
+	procUsage  = 3 // returns the resources that the process has used: see usage
 )
 
 // rpcHandler is the program.
@@ -55,7 +55,7 @@ func (rpcHandler) ServeRPC(ctx context.Context, req *transport.Request, resp *tr
 // Peer is the other process: the addresses of its services.
 type Peer struct {
 	Echo    string `json:"echo"`    // plain TCP, nullCall octets answered with nullReply
-	Records string `json:"records"` // record-marked RPC, a goroutine a request
+	Records string `json:"records"` // record-marked RPC, a goroutine per request
 	RDMA    string `json:"rdma"`
 	Ping    string `json:"ping"` // plain TCP, pingFPDU octets answered with as many
 	Pong    string `json:"pong"` // engine: a Send answered with a Send
@@ -63,12 +63,12 @@ type Peer struct {
 	// Echo of as many by chunks, with CRC and without.
 	Chunks     string `json:"chunks"`
 	ChunksBare string `json:"chunksBare"`
-	// Takers of records and of Sends, without an answer but to the last.
+	// Sinks of records and of Sends, which answer only the last one.
 	RecordDrain string `json:"recordDrain"`
 	Drain       string `json:"drain"`
 }
 
-// ServePeer starts the services of the other process. They end with stop.
+// ServePeer starts the services of the other process. They end when stop is called.
 func ServePeer() (p Peer, stop func(), err error) {
 	var ls [10]net.Listener
 	for i := range ls {
@@ -117,13 +117,11 @@ func acceptAll(l net.Listener, serve func(net.Conn)) {
 	}
 }
 
-// RPC measures exchanges with the services of another process: the latency of a Send and
-// of a NULL call against a TCP exchange of as many octets, n a round; the rate of Sends in
-// n batches; the rate of 64
-// callers on one connection and of echoes by chunks, for dur a round; what an idle
-// connection holds. Only
-// the cases whose name holds only. Progress, when not nil, is called before each
-// round.
+// RPC measures exchanges with the services of another process: the latency of a Send and of a NULL call
+// against a TCP exchange of as many octets, n per round; the rate of Sends in n batches; the rate of 64
+// callers on one connection and of echoes by chunks, for dur per round; and the memory of an idle
+// connection. Only the cases whose names contain only are measured. If progress is not nil, it is called
+// before each round.
 func RPC(p Peer, only string, rounds, n int, dur time.Duration, progress func(done, of int)) ([]Result, error) {
 	cases := []measure.Case{
 		{Result: Result{Name: "Send of 64 octets and its answer, two processes", Unit: "us", Goal: 1.15, AtMost: true}, Round: func() (float64, float64, error) { return pingRound(p, n) }, Best: true},
@@ -212,7 +210,7 @@ func callersRound(p Peer, proc uint32, dur time.Duration) (base, ours float64, e
 
 // rate runs 64 callers for dur and returns their calls per second.
 func rate(dur time.Duration, newCaller func() func() error) (float64, error) {
-	const burst = 16 // calls between two looks at the clock
+	const burst = 16 // calls between two readings of the clock
 	var calls [callers]func() error
 	for i := range calls {
 		calls[i] = newCaller()

@@ -15,11 +15,11 @@ import (
 
 const (
 	idleClients  = 10000
-	idleRSS      = 256 // MiB, of a server with so many
+	idleRSS      = 256 // MiB, of a server with that many
 	busyClients  = 2000
-	busyCPU      = 15 // percent of a core, of a server they call once a second
+	busyCPU      = 15 // percent of a core, of a server that they call once a second
 	dialers      = 16
-	perAddress   = 1000 // clients on one local address, for the sake of its ports
+	perAddress   = 1000 // clients per local address, which has only so many ports
 	scaleTimeout = time.Minute
 	pullRequest  = 28 // octets, as a Read Request
 )
@@ -33,7 +33,7 @@ type ScalePeer struct {
 	Mux    string `json:"mux"`    // plain TCP: see muxer
 }
 
-// ServeScale starts the services of the other process. They end with stop.
+// ServeScale starts the services of the other process. They end when stop is called.
 func ServeScale() (p ScalePeer, stop func(), err error) {
 	var ls [5]net.Listener
 	for i := range ls {
@@ -57,10 +57,10 @@ func ServeScale() (p ScalePeer, stop func(), err error) {
 	}, nil
 }
 
-// Scale measures many connections to the services of another process, and how they
-// share. A figure is compared with a limit, or with what the same exchange takes without what
-// is done beside it. Only the cases whose name holds only. With quick there are fewer connections
-// for a shorter time. Progress, when not nil, is called before each round.
+// Scale measures many connections to the services of another process, and how they share. A figure is
+// compared with a limit, or with the same exchange while nothing else is going on. Only the cases whose
+// names contain only are measured. With quick there are fewer connections, for a shorter time. If progress
+// is not nil, it is called before each round.
 func Scale(p ScalePeer, only string, rounds int, quick bool, progress func(done, of int)) ([]Result, error) {
 	idle, busy, dur, pings := idleClients, busyClients, 10*time.Second, time.Second
 	if quick {
@@ -83,8 +83,8 @@ func Scale(p ScalePeer, only string, rounds int, quick bool, progress func(done,
 	return measure.Run(cases, only, rounds, progress)
 }
 
-// crowd opens n connections, calls once on each, lets them rest, calls on all of them at
-// once, and returns the most memory that the server has had resident, MiB.
+// crowd opens n connections, calls once on each, lets them rest, calls on all of them at once, and returns
+// the largest resident memory of the server, in MiB.
 func crowd(p ScalePeer, n int) (limit, peak float64, err error) {
 	cs, hangUp, err := dialMany(p.RDMA, n)
 	defer hangUp()
@@ -104,8 +104,8 @@ func crowd(p ScalePeer, n int) (limit, peak float64, err error) {
 	return idleRSS, float64(u.peak) / (1 << 20), err
 }
 
-// murmur has n clients call once a second each, for dur, and returns the processor time
-// that the server has used meanwhile, percent of a core.
+// murmur makes n clients call once a second each, for dur, and returns the processor time that the server
+// used meanwhile, in percent of a core.
 func murmur(p ScalePeer, n int, dur time.Duration) (limit, share float64, err error) {
 	cs, hangUp, err := dialMany(p.RDMA, n)
 	defer hangUp()
@@ -138,8 +138,7 @@ func murmur(p ScalePeer, n int, dur time.Duration) (limit, share float64, err er
 	return busyCPU, 100 * float64(after.cpu-before.cpu) / float64(took), err
 }
 
-// dialMany opens n connections and calls once on each. hangUp closes those that were
-// opened.
+// dialMany opens n connections and calls once on each. hangUp closes those that it opened.
 func dialMany(addr string, n int) (cs []*transport.Client, hangUp func(), err error) {
 	cs = make([]*transport.Client, n)
 	hangUp = func() {
@@ -165,17 +164,17 @@ func dialMany(addr string, n int) (cs []*transport.Client, hangUp func(), err er
 	return cs, hangUp, err
 }
 
-// localFor is the local address of the connection i.
+// localFor returns the local address of connection i.
 func localFor(i int) net.IP { return net.IPv4(127, 0, 0, byte(2+i/perAddress)) }
 
-// dialFrom is dial from a local address.
+// dialFrom dials from a local address.
 func dialFrom(ip net.IP, addr string) (net.Conn, error) {
 	d := net.Dialer{Control: reno, Timeout: scaleTimeout, LocalAddr: &net.TCPAddr{IP: ip}}
 	return d.Dial("tcp", addr)
 }
 
-// each calls f for 0 to n-1 in so many goroutines and returns the first error. begun,
-// when not nil, is called once they all exist.
+// each calls f for 0 to n-1, each in a goroutine, and returns the first error. If begun is not nil, it is
+// called once they all exist.
 func each(n, goroutines int, f func(i int) error, begun func()) error {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -215,14 +214,13 @@ func null(c *transport.Client) error {
 	return c.Do(ctx, &transport.Call{Prog: benchProg, Vers: 1, Proc: procNull}, &reply)
 }
 
-// usage is what a process has used.
+// usage is the resources that a process has used.
 type usage struct {
 	cpu  time.Duration
-	peak uint64 // octets resident at the most
+	peak uint64 // peak resident octets
 }
 
-// appendUsage answers procUsage. What cannot be told is the largest number, and misses
-// every gate.
+// appendUsage answers procUsage. A value that is not available is the largest number, and misses every gate.
 func appendUsage(b []byte) []byte {
 	cpu, err := cpuTime()
 	if err != nil {

@@ -13,10 +13,10 @@ import (
 const (
 	sendSize  = 64  // octets of a message
 	sendBatch = 32  // messages in flight, posted and completed together
-	sendShare = 512 // octets of a round's total for which one message is sent
+	sendShare = 512 // octets of a round's total per message
 )
 
-// counter counts messages and tells when the last has come.
+// counter counts messages and reports when the last one has come.
 type counter struct {
 	left int
 	done chan struct{}
@@ -29,7 +29,7 @@ func (c *counter) HandleRecv(*rdmap.Conn, *rdmap.Message) {
 }
 func (c *counter) HandleClose(*rdmap.Conn, error) {}
 
-// sendStream sends messages in batches and returns messages a second.
+// sendStream sends messages in batches and returns messages per second.
 func sendStream(total int) (float64, error) {
 	batches := max(1, total/sendShare/sendBatch)
 	n := batches * sendBatch
@@ -49,8 +49,8 @@ func sendStream(total int) (float64, error) {
 	return float64(n) / time.Since(start).Seconds(), nil
 }
 
-// sendAll posts batches of messages, each when the one before has been written. The last
-// octet of the last message is 1, all others are 0.
+// sendAll posts batches of messages, each after the previous one has been written. The last octet of the
+// last message is 1, all others are 0.
 func sendAll(c *rdmap.Conn, batches int) error {
 	var w rdmap.Waiter
 	wrs := make([]rdmap.WR, sendBatch)
@@ -74,8 +74,7 @@ func sendAll(c *rdmap.Conn, batches int) error {
 	return nil
 }
 
-// rawRecords is the same with records on plain TCP: a length and as many octets, a
-// batch a write.
+// rawRecords is the same with records on plain TCP: a length and as many octets, one write per batch.
 func rawRecords(total int) (float64, error) {
 	a, b, err := tcpPair()
 	if err != nil {
@@ -97,7 +96,7 @@ func rawRecords(total int) (float64, error) {
 	return float64(n) / time.Since(start).Seconds(), nil
 }
 
-// writeRecords is sendAll.
+// writeRecords is the counterpart of sendAll.
 func writeRecords(c io.Writer, batches int) error {
 	var batch []byte
 	for range sendBatch {
@@ -115,7 +114,7 @@ func writeRecords(c io.Writer, batches int) error {
 	return nil
 }
 
-// readRecords reads records into memory that is used again, until the last.
+// readRecords reads records, up to the last one, into memory that is reused.
 func readRecords(c io.Reader) error {
 	r := bufio.NewReaderSize(c, 256<<10)
 	msg := make([]byte, sendSize)

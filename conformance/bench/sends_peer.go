@@ -10,7 +10,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 )
 
-// taker takes messages and answers the last.
+// taker takes messages and answers the last one.
 type taker struct{}
 
 func (taker) HandleRecv(c *rdmap.Conn, m *rdmap.Message) {
@@ -37,8 +37,8 @@ func serveRecordDrain(c net.Conn) {
 	}
 }
 
-// sendsRound sends batches of records, and of messages, to the other process and returns
-// how many of either a second.
+// sendsRound sends batches of records, and of messages, to the other process and returns how many of each
+// per second.
 func sendsRound(p Peer, batches int) (base, ours float64, err error) {
 	nc, err := dial(p.RecordDrain)
 	if err != nil {

@@ -16,8 +16,8 @@ const (
 // pull is a bulk stream from the server: it counts its octets until stop is closed.
 type pull func(octets *atomic.Int64, stop <-chan struct{}) error
 
-// sameConn returns what 99 of 100 round trips take at the most beside a bulk stream on the
-// same connection, and what sharePart batches of that stream do, microseconds.
+// sameConn returns the 99th percentile of round trips beside a bulk stream on the same connection, and the
+// time of sharePart batches of that stream, in microseconds.
 func sameConn(p ScalePeer, dur time.Duration) (batches, slowest float64, err error) {
 	s, err := dialTarget(nil, p.Target)
 	if err != nil {
@@ -28,8 +28,8 @@ func sameConn(p ScalePeer, dur time.Duration) (batches, slowest float64, err err
 	return sharePart * shareBatch / rate * 1e6, slowest, err
 }
 
-// sameConnTCP returns the same beside a bulk stream of plain TCP on the same connection,
-// and of ours.
+// sameConnTCP returns that percentile beside a bulk stream on the same connection, for stag and for plain
+// TCP.
 func sameConnTCP(p ScalePeer, dur time.Duration) (tcp, ours float64, err error) {
 	if tcp, err = sameTCP(p.Mux, dur); err != nil {
 		return 0, 0, err
@@ -38,8 +38,8 @@ func sameConnTCP(p ScalePeer, dur time.Duration) (tcp, ours float64, err error) 
 	return tcp, ours, err
 }
 
-// otherConn returns the same beside a bulk stream on another connection, and beside one
-// of plain TCP: both keep two processors busy.
+// otherConn returns the same beside a bulk stream of stag on another connection, and beside one of plain
+// TCP: both keep two processors busy.
 func otherConn(p ScalePeer, dur time.Duration) (tcp, ours float64, err error) {
 	s, err := dialTarget(nil, p.Target)
 	if err != nil {

@@ -10,10 +10,9 @@ import (
 	"time"
 )
 
-// The baseline of sameConn: what an engine does on plain TCP, with as little as that
-// takes. A request is sendSize octets, the first of which says what it is. The answer to a
-// ping is as many, that to a pull is bulkSize octets in parts of shareBatch; a word in
-// front of each says how many come.
+// The baseline of sameConn: what an engine does, on plain TCP, with as little code as possible. A request is
+// sendSize octets, the first of which says what it is. The answer to a ping is of the same size, that to a
+// pull is bulkSize octets in parts of shareBatch; a word before each part says how many octets follow.
 
 const (
 	askPing = 0
@@ -101,7 +100,7 @@ func (m *muxed) ask(what byte) error {
 	return err
 }
 
-// read takes the answers, asking for one more pull for each that is complete.
+// read takes the answers, and requests one more pull for each that is complete.
 func (m *muxed) read(octets *atomic.Int64) error {
 	defer close(m.pongs)
 	buf := make([]byte, shareBatch)
@@ -126,8 +125,8 @@ func (m *muxed) read(octets *atomic.Int64) error {
 	}
 }
 
-// sameTCP is what 99 of 100 round trips take at the most beside a bulk stream on the same
-// connection of plain TCP, microseconds.
+// sameTCP returns the 99th percentile of round trips beside a bulk stream on the same plain TCP connection,
+// in microseconds.
 func sameTCP(addr string, dur time.Duration) (slowest float64, err error) {
 	c, err := dial(addr)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 // fdatasync is what a local log calls.
 func fdatasync(f *os.File) error { return unix.Fdatasync(int(f.Fd())) }
 
-// throughCache makes writes to f go past the page cache and be durable when they return,
-// and reports whether it could.
+// throughCache makes writes to f bypass the page cache and be durable when they return, and reports whether
+// it could.
 func throughCache(f *os.File) bool {
 	path := fmt.Sprintf("/proc/self/fd/%d", f.Fd())
 	out, err := os.OpenFile(path, os.O_WRONLY|unix.O_DIRECT|unix.O_DSYNC, 0)

@@ -12,8 +12,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// target is the far end of streams: the first message is answered with the STag of
-// bulkSize octets of memory, every further one with itself.
+// target is the far end of streams: it answers the first message with the STag of bulkSize octets of memory,
+// and every further one with itself.
 type target struct{ hello []byte }
 
 func (t *target) HandleRecv(c *rdmap.Conn, m *rdmap.Message) {
@@ -50,7 +50,7 @@ type stream struct {
 	c    *rdmap.Conn
 	stag region.STag
 	w    rdmap.Waiter
-	over chan struct{} // closed at the end of the connection, when not nil
+	over chan struct{} // closed at the end of the connection, if not nil
 }
 
 func (s *stream) HandleRecv(c *rdmap.Conn, m *rdmap.Message) {
@@ -112,7 +112,7 @@ func (s *stream) pull(octets *atomic.Int64, stop <-chan struct{}) error {
 	}, nil)
 }
 
-// pings pings for dur and returns the round trips, microseconds.
+// pings pings for dur and returns the round trips in microseconds.
 func (s *stream) pings(dur time.Duration) ([]float64, error) {
 	var rtt []float64
 	for start := time.Now(); time.Since(start) < dur; {

@@ -30,8 +30,7 @@ func tcpPair() (a, b net.Conn, err error) {
 	return a, got.c, got.err
 }
 
-// rawBulk writes total octets in writes of bulkSize and returns MB/s, counted until the
-// reader has them all.
+// rawBulk writes total octets in writes of bulkSize and returns MB/s, timed until the reader has them all.
 func rawBulk(total int) (float64, error) {
 	const size = bulkSize
 	a, b, err := tcpPair()

@@ -6,7 +6,7 @@ import (
 	"os"
 )
 
-// peakRSS returns the most octets of memory that this process has had resident.
+// peakRSS returns the peak resident memory of this process, in octets.
 func peakRSS() (uint64, error) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

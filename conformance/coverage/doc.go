@@ -1,14 +1,14 @@
-// Package coverage says which test proves which rule. A rule is a [Row] of a document's
-// table in our words; a test names the rows it proves with a tag:
+// Package coverage shows which test proves which rule. A rule is a [Row] of a document's table, in our
+// words; a test names the rows that it proves by a tag:
 //
 //   - the comment "// spec: rdmap 7.4 response" on a test or inside it;
-//   - in a table of the test, an element's field spec: "rdmap 7.3 F-AW". It is the name
-//     of the subtest too.
+//   - in a table of the test, an element's field spec: "rdmap 7.3 F-AW". It is also the name
+//     of the subtest.
 //
-// [Scan] finds the tags in the source, [New] brings both together. [Mutants] are faults
-// that can be switched on in a build of their own, with the rows that each one breaks:
-// the tests of those rows must then fail, and [Try] sees that they do.
+// [Scan] finds the tags in the source, and [New] joins them with the rows. [Mutants] are faults that can be
+// switched on in a special build, with the rows that each fault breaks: the tests of those rows must then
+// fail, and [Try] checks that they do.
 //
-// A document may also be there sentence by sentence, with the rules by which a judge of captures
-// sees each broken: see package judge.
+// A document may also be listed sentence by sentence, with the rules of the judge that check each sentence:
+// see package judge.
 package coverage

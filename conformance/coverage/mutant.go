@@ -1,10 +1,10 @@
 package coverage
 
-// Mutant is a fault that can be switched on: a program built with the tag stagmutant has
-// the one that the environment variable STAG_MUTANT names (package rdmap/internal/mutant).
+// Mutant is a fault that can be switched on: a program built with the tag stagmutant has the fault that the
+// environment variable STAG_MUTANT names (package rdmap/internal/mutant).
 type Mutant struct {
 	Name   string   `json:"name"`
-	Breaks string   `json:"breaks"` // what is wrong then
+	Breaks string   `json:"breaks"` // what goes wrong then
 	Spec   string   `json:"spec"`
 	Rows   []string `json:"rows"` // of Spec: each must have a test that fails
 }
@@ -66,7 +66,7 @@ func Mutants() []Mutant {
 			Spec: "rdmap", Rows: []string{"7.1 Read-Write", "7.4 streams"},
 		},
 		{
-			Name: "fence", Breaks: "whatever is after a request waits for its response",
+			Name: "fence", Breaks: "everything after a request waits for its response",
 			Spec: "rdmap", Rows: []string{
 				"7.1 Read-Send", "7.1 Read-Write", "7.2 Read-Imm", "7.2 At-Send", "7.2 At-Write", "7.2 At-Imm",
 				"7.3 F-Send", "7.3 F-Imm", "7.3 F-Write", "7.3 V-Send", "7.3 V-Imm", "7.3 V-Write",

@@ -2,8 +2,8 @@ package coverage
 
 import "strings"
 
-// Where the rules of order come from. The commit draft leaves its table to be written;
-// what follows from its text and from RFC 7306 is in its place.
+// Sources of the ordering rules. The commit draft has no table yet; the rules that follow from its text and
+// from RFC 7306 take its place.
 const (
 	base      = "RFC 5040 Appendix B"
 	atomics   = "RFC 7306 Section 7"

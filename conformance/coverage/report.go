@@ -16,17 +16,17 @@ type Entry struct {
 	Mutants []string `json:"mutants,omitempty"` // those that break the row
 }
 
-// Report is what is known of one document.
+// Report is what is known about one document.
 type Report struct {
 	Spec    string  `json:"spec"`
 	Entries []Entry `json:"rows"`
-	Strays  []Tag   `json:"strays,omitempty"` // tags with a row that the document does not have
+	Strays  []Tag   `json:"strays,omitempty"` // tags with rows that the document does not have
 
 	// Sentences are all sentences of the document, with the rules of the judge of captures.
 	Sentences []judge.Sentence `json:"sentences,omitempty"`
 }
 
-// New brings the rows of a document together with the tags that name them.
+// New joins the rows of a document with the tags that name them.
 func New(spec string, tags []Tag) *Report {
 	r := &Report{Spec: spec, Sentences: judge.Sentences(spec)}
 	at := make(map[string]int)
@@ -64,8 +64,8 @@ func (r *Report) Empty() (ids []string) {
 	return ids
 }
 
-// Err tells of what is missing: rows without a test, tags without a row, sentences without
-// a rule or a reason. It is nil when nothing is.
+// Err says what is missing: rows without a test, tags without a row, sentences without a rule or a reason.
+// It is nil if nothing is missing.
 func (r *Report) Err() error {
 	var wrong []string
 	if empty := r.Empty(); len(empty) > 0 {
@@ -81,8 +81,8 @@ func (r *Report) Err() error {
 	return fmt.Errorf("%s", strings.Join(wrong, "; "))
 }
 
-// Print writes the rows with their tests and mutants, and the sentences with the rules that
-// judge them, each with a line of sums.
+// Print writes the rows with their tests and mutants, and the sentences with the rules that judge them, each
+// followed by a line of sums.
 func (r *Report) Print(w io.Writer) error {
 	var b strings.Builder
 	tests, last := 0, ""
@@ -112,13 +112,13 @@ func (r *Report) Print(w io.Writer) error {
 	return err
 }
 
-// group returns what is before the first space of a row's ID.
+// group returns the part of a row's ID before the first space.
 func group(id string) string {
 	g, _, _ := strings.Cut(id, " ")
 	return g
 }
 
-// Groups returns the groups of a document's rows, in its order.
+// Groups returns the groups of a document's rows, in order.
 func Groups(spec string) (groups []string) {
 	for _, r := range Rows(spec) {
 		if g := r.Group(); !slices.Contains(groups, g) {

@@ -10,10 +10,10 @@ import (
 // Row is one rule.
 type Row struct {
 	ID       string `json:"row"`             // "7.3 F-AW"; unique in its document
-	First    string `json:"first,omitempty"` // rules of order: the operation submitted first
+	First    string `json:"first,omitempty"` // ordering rules: the operation submitted first
 	Later    string `json:"later,omitempty"` // and the one after it
 	Requires string `json:"requires"`
-	Source   string `json:"source"` // where the rule comes from
+	Source   string `json:"source"` // the source of the rule
 }
 
 // Group is the part of the document that the row is in, "7.3".
@@ -28,6 +28,6 @@ func Specs() []string {
 	return slices.Compact(names)
 }
 
-// Rows returns the rows of a document, in its order; none if there is no such document.
-// They must not be changed.
+// Rows returns the rows of a document, in order; none if there is no such document. The caller must not
+// change them.
 func Rows(spec string) []Row { return specs[spec] }

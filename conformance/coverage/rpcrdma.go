@@ -1,6 +1,6 @@
 package coverage
 
-// What has changed from RFC 5666 to RFC 8166, and how both kinds of peers are served.
+// What changed from RFC 5666 to RFC 8166, and how both kinds of peers are served.
 const changes = "RFC 5666, RFC 8166"
 
 func rpcrdmaRows() []Row {
@@ -13,7 +13,7 @@ func rpcrdmaRows() []Row {
 
 var profileRules = [][2]string{
 	{"extras", "reply read lists, RDMA_DONE, RDMA_MSGP and the configuration protocol: sent and accepted by profile"},
-	{"inline", "1024 octets until RFC 8797 says more; larger receive buffers are posted all the same"},
+	{"inline", "1024 octets until RFC 8797 says more; larger receive buffers are posted anyway"},
 	{"eligible", "only eligible items are reduced or accepted; with RFC 5666 any of a program without a binding"},
 	{"write-roundup", "Write chunk lengths never count the roundup; both are accepted"},
 	{"position", "Positions are multiples of 4, sent and required"},
@@ -22,7 +22,7 @@ var profileRules = [][2]string{
 	{"error-sender", "only a Responder sends RDMA_ERROR"},
 	{"error-union", "an RDMA_ERROR of an unknown code is discarded"},
 	{"bad-header", "a bad header is answered with ERR_CHUNK; a GARBAGE_ARGS for one is understood"},
-	{"short", "what is too short is dropped, with a least size for each type"},
+	{"short", "messages that are too short are dropped, with a minimum for each type"},
 	{"gss", "with integrity or privacy nothing is reduced: Long messages"},
 	{"unused-write", "unused Write chunks come back with lengths 0; those that do not are unused too"},
 	{"reply-chunk", "the Reply chunk is copied back; a reply without it is accepted"},

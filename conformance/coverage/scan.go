@@ -16,19 +16,18 @@ import (
 type Tag struct {
 	Spec    string `json:"-"`
 	Row     string `json:"-"`
-	Package string `json:"package"` // folder in the module, slashes: "rdmap/mpa"
+	Package string `json:"package"` // directory in the module, with slashes: "rdmap/mpa"
 	Test    string `json:"test"`    // as go test prints it: "TestOrdering/rdmap_7.3_F-AW"
-	File    string `json:"file"`    // path in the module, slashes
+	File    string `json:"file"`    // path in the module, with slashes
 	Line    int    `json:"line"`
 }
 
-// Name is package and test: "rdmap.TestOrdering/rdmap_7.3_F-AW".
+// Name returns package and test: "rdmap.TestOrdering/rdmap_7.3_F-AW".
 func (t *Tag) Name() string { return t.Package + "." + t.Test }
 
-// Scan returns the tags in the *_test.go files of fsys, the root of the module: files in
-// the order of their names, tags as they stand there. Folders that the go command passes
-// over are passed over. The error is that of a file that cannot be read or is no Go, or
-// tells of a tag that belongs to no test.
+// Scan returns the tags in the *_test.go files of fsys, the root of the module: files in the order of their
+// names, tags in the order of the file. It skips the directories that the go command skips. It returns an
+// error for a file that cannot be read or is not Go, and for a tag that belongs to no test.
 func Scan(fsys fs.FS) ([]Tag, error) {
 	var tags []Tag
 	err := fs.WalkDir(fsys, ".", func(name string, e fs.DirEntry, err error) error {
@@ -47,7 +46,7 @@ func Scan(fsys fs.FS) ([]Tag, error) {
 	return tags, err
 }
 
-// ignored reports whether the go command looks for no packages in a folder of this name.
+// ignored reports whether the go command ignores directories of this name.
 func ignored(name string) bool {
 	return name == "testdata" || name != "." && (name[0] == '.' || name[0] == '_')
 }
@@ -111,7 +110,7 @@ func (s *scanner) add(pos token.Pos, text, sub string) {
 	})
 }
 
-// test returns the name of the test that pos belongs to.
+// test returns the name of the test to which pos belongs.
 func (s *scanner) test(pos token.Pos) string {
 	for _, d := range s.file.Decls {
 		f, ok := d.(*ast.FuncDecl)

@@ -7,8 +7,8 @@ import (
 	"github.com/stag-rdma/stag/conformance/judge"
 )
 
-// printSentences writes the sentences of a document with what judges them in a trace, and a line
-// of sums.
+// printSentences writes the sentences of a document with the rules that judge them in a trace, and a line of
+// sums.
 func (r *Report) printSentences(b *strings.Builder) {
 	if len(r.Sentences) == 0 {
 		return
@@ -31,7 +31,8 @@ func (r *Report) printSentences(b *strings.Builder) {
 		r.Spec, len(r.Sentences), judged, len(r.Sentences)-judged)
 }
 
-// dangling tells of sentences that have neither rule nor reason, and of rules named that do not exist.
+// dangling returns an error for sentences that have neither rule nor reason, or that name a rule that does
+// not exist.
 func (r *Report) dangling() (wrong []string) {
 	for i := range r.Sentences {
 		s := &r.Sentences[i]

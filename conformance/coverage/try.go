@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// Result is what became of a mutant.
+// Result is the outcome for a mutant.
 type Result struct {
 	Mutant
 	Survived []string `json:"survived"` // rows none of whose tests failed
@@ -24,7 +24,7 @@ type Result struct {
 // Caught reports whether every row has a test that failed.
 func (r *Result) Caught() bool { return len(r.Survived) == 0 }
 
-// String is one line: "caught", or "NOT CAUGHT" with the rows.
+// String returns one line: "caught", or "NOT CAUGHT" with the rows.
 func (r *Result) String() string {
 	if r.Caught() {
 		return fmt.Sprintf("caught      %-22s %s: %s", r.Name, r.Breaks, strings.Join(r.Rows, ", "))
@@ -32,10 +32,10 @@ func (r *Result) String() string {
 	return fmt.Sprintf("NOT CAUGHT  %-22s %s: no test fails for %s", r.Name, r.Breaks, strings.Join(r.Survived, ", "))
 }
 
-// Try builds the tests of the module at root once, with the tag stagmutant, and runs
-// those that tags give for the rows of each mutant with that mutant switched on. Without
-// any they must pass: else, and when a test gives no verdict, Try returns an error. It
-// calls each with every result. The go command must be in the path.
+// Try builds the tests of the module at root once, with the tag stagmutant. For each mutant it runs the
+// tests that tags name for its rows, with that mutant switched on, and calls each with the result. Without a
+// mutant these tests must pass; if they do not, or if a test gives no verdict, Try returns an error. The go
+// command must be in the path.
 func Try(ctx context.Context, root string, ms []Mutant, tags []Tag, each func(*Result)) error {
 	dir, err := os.MkdirTemp("", "stagmutant")
 	if err != nil {
@@ -65,7 +65,7 @@ func Try(ctx context.Context, root string, ms []Mutant, tags []Tag, each func(*R
 	return nil
 }
 
-// verdict finds the rows that no failed test stands for.
+// verdict finds the rows for which no test failed.
 func verdict(m *Mutant, tags []Tag, failed map[string]bool) *Result {
 	r := &Result{Mutant: *m, Survived: []string{}}
 	for _, row := range m.Rows {
@@ -114,8 +114,8 @@ type trial struct {
 	binaries  map[string]string // by package
 }
 
-// run runs the tests of p, each function in a process of its own, because a mutant may
-// end it, and returns the names of those that failed.
+// run runs the tests of p, each function in its own process, because a mutant may end the process, and
+// returns the names of those that failed.
 func (t *trial) run(mutant string, p plan) (failed map[string]bool, err error) {
 	failed = make(map[string]bool)
 	for f, subs := range p {
@@ -155,7 +155,7 @@ func (t *trial) binary(pkg string) (string, error) {
 
 var failLine = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
 
-// failures returns the names of the tests that go test says have failed.
+// failures returns the names of the tests that go test reports as failed.
 func failures(out []byte) (names []string) {
 	for _, m := range failLine.FindAllSubmatch(out, -1) {
 		names = append(names, string(m[1]))

@@ -15,11 +15,10 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 )
 
-// ErrData is wrapped by what Dial returns when a Read brought other octets than had been
-// written.
+// ErrData is wrapped by the error of Dial if a Read brought octets other than those written.
 var ErrData = errors.New("perftest: other data came back")
 
-// ErrOptions is wrapped by what Dial returns for Options out of range.
+// ErrOptions is wrapped by the error of Dial for Options out of range.
 var ErrOptions = errors.New("perftest: test, size or count out of range")
 
 // Options say what a client does.
@@ -30,16 +29,16 @@ type Options struct {
 	CRC   rdmap.CRCMode
 }
 
-// Dial runs one test against the perftest server at addr. The state is that of the
-// connection the test ran on. Before read_bw the client fills the server's buffer, and
-// every Read must bring that back (perftest grants both on iWARP). Errors are those of
-// the network and the engine, or wrap ErrProtocol, ErrData or ErrOptions.
+// Dial runs one test against the perftest server at addr. The state is that of the connection on which the
+// test ran. Before read_bw the client fills the server's buffer, and every Read must bring back the same
+// octets (perftest grants both rights on iWARP). Errors are those of the network and the engine, or wrap
+// ErrProtocol, ErrData or ErrOptions.
 func Dial(ctx context.Context, addr string, opt *Options) (rdmap.ConnectionState, error) {
 	if opt.Test > SendLat || opt.Size < 1 || opt.Size > MaxSize || opt.Count < 1 {
 		return rdmap.ConnectionState{}, fmt.Errorf("%w: %v, size %d, count %d", ErrOptions, opt.Test, opt.Size, opt.Count)
 	}
 	c := client{Options: *opt, addr: addr}
-	defer c.abort() // what is closed in order stays so
+	defer c.abort() // what was closed in order stays so
 	err := c.run(ctx)
 	if err != nil {
 		return rdmap.ConnectionState{}, err
@@ -80,15 +79,15 @@ func (c *client) run(ctx context.Context) (err error) {
 	if err := c.test(ctx); err != nil {
 		return fmt.Errorf("%v: %w", c.Test, err)
 	}
-	// A Write is complete when TCP has it (RFC 5040 Section 5.5), and the server leaves
-	// when we part: the end of the stream, which Close waits for, says that all is there.
+	// A Write is complete when TCP has it (RFC 5040 Section 5.5), and the server leaves when we say goodbye:
+	// the end of the stream, for which Close waits, shows that everything has arrived.
 	if err := c.data.Close(); err != nil {
 		return err
 	}
 	if err := c.part(ctx); err != nil {
 		return err
 	}
-	// The server has not finished its last answer when we have it: it closes first.
+	// The server may still be busy with its last answer when we have it, so it closes first.
 	ctx, cancel := context.WithTimeout(ctx, linger)
 	defer cancel()
 	_, _ = c.control.Recv(ctx)
@@ -108,8 +107,8 @@ func (c *client) connect(ctx context.Context, reads int) (*rdmap.Conn, error) {
 	return conn, nil
 }
 
-// patience is how long, and how often, the client tries to connect a second time.
-// perftest's server begins to listen anew after the last message before.
+// patience is how long, and how often, the client tries to connect a second time: perftest's server begins
+// to listen again only after the last message of the first connection.
 const patience, pause = 5 * time.Second, 50 * time.Millisecond
 
 func (c *client) connectAgain(ctx context.Context, reads int) (*rdmap.Conn, error) {
@@ -133,8 +132,8 @@ func (c *client) abort() {
 	}
 }
 
-// ask exchanges one message on the control connection. A server that closes after its
-// last answer may be faster than our Send returns: an answer that is there counts.
+// ask exchanges one message on the control connection. A server that closes after its last answer may do so
+// before our Send returns: an answer that has arrived counts.
 func (c *client) ask(ctx context.Context, p []byte) ([]byte, error) {
 	sent := c.control.Send(ctx, p)
 	m, err := c.control.Recv(ctx)
@@ -237,7 +236,7 @@ func (c *client) sends(ctx context.Context, p []byte) error {
 // inFlight is the number of Reads that the client keeps in flight, if it may.
 const inFlight = 4
 
-// reads reads as often as asked for; every Read brings want.
+// reads makes the requested number of Reads; every one must bring want.
 func (c *client) reads(ctx context.Context, want []byte) error {
 	var wg sync.WaitGroup
 	var begun atomic.Int64

@@ -9,18 +9,18 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// ErrProtocol is wrapped by what Dial, Server and ParseDest return when the peer did not
-// keep to perftest's protocol.
+// ErrProtocol is wrapped by the errors of Dial, Server and ParseDest if the peer violated perftest's
+// protocol.
 var ErrProtocol = errors.New("perftest: not perftest's protocol")
 
 // DestLen is the size of a Dest on the wire, octets.
 const DestLen = 56
 
-// Dest is what the sides tell each other of a connection and a buffer, in network byte
-// order and laid out as C does on a 64-bit machine:
+// Dest is what the sides tell each other about a connection and a buffer, in network byte order and laid out
+// as in C on a 64-bit machine:
 //
 //	octets 0-3    LID, of InfiniBand     octets 16-19  RKey, the buffer's STag
-//	octets 4-7    OutReads, the ORD      octets 20-23  anything
+//	octets 4-7    OutReads, the ORD      octets 20-23  ignored
 //	octets 8-11   QPN                    octets 24-31  VAddr, its tagged offset
 //	octets 12-15  PSN, of InfiniBand     octets 32-55  GID and SRQN, of InfiniBand
 type Dest struct {
@@ -53,7 +53,7 @@ func ParseDest(b []byte) (Dest, error) {
 	}, nil
 }
 
-// Test is one of the tests.
+// Test is one of perftest's tests.
 type Test uint8
 
 // The tests.
@@ -84,7 +84,7 @@ func (t Test) exchanges() int {
 // MaxSize is the largest message, octets.
 const MaxSize = 64 << 10
 
-// depth is the number of Reads in flight, at most: siw has no more.
+// depth is the largest number of Reads in flight: siw allows no more.
 const depth = 128
 
 // config returns the settings of a connection. Control messages and send_lat need a few

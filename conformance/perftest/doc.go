@@ -1,11 +1,10 @@
-// Package perftest speaks the protocol of perftest (ib_write_bw, ib_read_bw and
-// ib_send_lat with -R), the benchmarks of the RDMA world, on the engine of package
-// rdmap. It does not measure: it is a second opinion of other people's iWARP about
-// streams of Writes, of Reads and of Sends, in both roles.
+// Package perftest speaks the protocol of perftest (ib_write_bw, ib_read_bw and ib_send_lat with -R), the
+// usual RDMA benchmarks, on the engine of package rdmap. It does not measure. It tests streams of Writes, of
+// Reads and of Sends against other implementations of iWARP, in both roles.
 //
-// A test, as seen in testdata/pcaps/e-perftest.pcap, takes two connections of the
-// client to the same port. On the first the two sides exchange messages, always the
-// client first, of the same length back:
+// In a test, as testdata/pcaps/e-perftest.pcap shows, the client makes two connections to the same port. On
+// the first one the two sides exchange messages; the client always sends first, and the answer has the same
+// length:
 //
 //	octets  client                          server
 //	16      version "6.06"                  the same

@@ -7,8 +7,8 @@ import (
 	"github.com/stag-rdma/stag/internal/accept"
 )
 
-// incoming is what a listener accepts, so that a test can wait for its second connection and
-// for the end of its first.
+// incoming holds what a listener accepts, so that a test can wait for its second connection and for the end
+// of its first.
 type incoming struct {
 	l     net.Listener
 	conns chan net.Conn // closed when the listener has failed, with err
@@ -34,7 +34,7 @@ func (in *incoming) accept() {
 	}
 }
 
-// close closes the listener, and what has been accepted and not been taken.
+// close closes the listener, and the accepted connections that nobody has taken.
 func (in *incoming) close() {
 	_ = in.l.Close()
 	for nc := range in.conns {

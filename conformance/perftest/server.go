@@ -18,7 +18,7 @@ import (
 // Server answers perftest clients, one after the other, as perftest does.
 type Server struct {
 	CRC     rdmap.CRCMode
-	Tests   int           // stop after so many; 0: never
+	Tests   int           // stop after this many tests; 0: never
 	Timeout time.Duration // limit of one test; 0: one minute
 	// Report is called at the end of each test; may be nil.
 	Report func(Result)
@@ -28,20 +28,19 @@ type Server struct {
 type Result struct {
 	Remote net.Addr
 	State  rdmap.ConnectionState // of the second connection
-	// What the client did on it.
+	// What the client did on that connection.
 	Sends         uint64 // answered
 	Written, Read uint64 // octets, by RDMA Write and RDMA Read
-	Err           error  // nil: the client ended the test, and did what it said
+	Err           error  // nil: the client ended the test, and did what it had announced
 }
 
-// Serve accepts connections of l, and closes l, until Tests have ended, ctx is over or
-// l fails. It returns nil, or the error of l. The end of ctx ends the connections and is
-// no error.
+// Serve accepts connections of l, and closes l, until Tests have ended, ctx is over or l fails. It returns
+// nil, or the error of l. The end of ctx ends the connections and is not an error.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	in := accepting(l)
 	defer in.close()
 	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
-	var next *rdmap.Conn // took the place of a test's second connection, and is none
+	var next *rdmap.Conn // came in place of a test's second connection, and is not one
 	for n := 0; s.Tests == 0 || n < s.Tests; n++ {
 		if next == nil {
 			nc, ok := <-in.conns
@@ -95,8 +94,8 @@ type session struct {
 	next          *rdmap.Conn // the first connection of another client
 	rkey          region.STag
 	greeted       bool // the conversation before the second connection is over
-	met           bool // the client has said something after it
-	dests         int  // Dests that were no zeros
+	met           bool // the client has sent something after it
+	dests         int  // Dests other than zeros
 	results       int  // messages of 8 octets
 	over          bool // the last message has come
 	echoes        sync.WaitGroup
@@ -106,14 +105,14 @@ type session struct {
 func (x *session) close() {
 	for _, c := range []*rdmap.Conn{x.control, x.data} {
 		if c != nil {
-			_ = c.Close() // with what it ended with: the client's end
+			_ = c.Close() // the client's end says how it ended
 		}
 	}
 	x.echoes.Wait()
 }
 
-// run answers the control connection up to the last message, then waits for the other
-// one to end, by when all its octets are here.
+// run answers the control connection up to the last message, then waits for the end of the other connection,
+// by which all its octets have arrived.
 func (x *session) run(ctx context.Context) error {
 	if err := x.control.Handshake(ctx); err != nil {
 		return err
@@ -141,9 +140,9 @@ func (x *session) run(ctx context.Context) error {
 	return x.finish(ctx)
 }
 
-// left returns the error of a test whose control connection has ended early. If the client
-// has said nothing there since the second connection came, that is not its own: it is the
-// next client's first.
+// left returns the error of a test whose control connection has ended early. If the client has sent nothing
+// there since the second connection came, that connection is not its own, but the first one of the next
+// client.
 func (x *session) left(err error) error {
 	if !x.met && x.data != nil && x.control.Err() != nil {
 		x.next, x.data = x.data, nil
@@ -154,7 +153,7 @@ func (x *session) left(err error) error {
 	return err
 }
 
-// answer returns the answer to one message. Most messages are their own.
+// answer returns the answer to one message. Most messages are answered by themselves.
 func (x *session) answer(p []byte) ([]byte, error) {
 	switch len(p) {
 	case 2, 4, 16:
@@ -169,7 +168,7 @@ func (x *session) answer(p []byte) ([]byte, error) {
 		return p, err
 	}
 	x.dests++
-	x.over = x.results > 0 || x.dests > SendLat.exchanges() // others have results by then
+	x.over = x.results > 0 || x.dests > SendLat.exchanges() // other tests have results by then
 	d.RKey, d.VAddr = x.rkey, 0
 	return d.Append(nil), nil
 }
@@ -202,7 +201,7 @@ func (x *session) accept(ctx context.Context) error {
 	if err := x.data.Handshake(ctx); err != nil {
 		return err
 	}
-	// perftest uses as much as two messages, and a page at least.
+	// perftest uses the size of two messages, and at least a page.
 	r, err := x.data.Register(make([]byte, 2*MaxSize), region.RemoteRead|region.RemoteWrite)
 	if err != nil {
 		return err
@@ -211,7 +210,7 @@ func (x *session) accept(ctx context.Context) error {
 	return nil
 }
 
-// echo answers every Send with one of as many octets, until c ends.
+// echo answers every Send with one of the same size, until c ends.
 func echo(ctx context.Context, c *rdmap.Conn) {
 	for {
 		m, err := c.Recv(ctx)

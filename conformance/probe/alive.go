@@ -11,16 +11,16 @@ import (
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
-// nextXID returns the XID of the next call that looks whether the peer is alive. Those
-// of the cases begin elsewhere.
+// nextXID returns the XID of the next call that checks whether the peer is alive. The XIDs of the cases
+// begin elsewhere.
 func (p *Prober) nextXID() uint32 {
 	p.xid++
 	return p.xid
 }
 
-// greet learns to know the peer, and makes the connection that stays.
+// greet gets to know the peer, and makes the connection that stays open.
 func (p *Prober) greet(ctx context.Context) (*steady, error) {
-	p.xid = rand.Uint32() // a duplicate request cache may know what another run has asked
+	p.xid = rand.Uint32() // a duplicate request cache may know the calls of another run
 	p.target = cases.Target{Prog: p.Program, Vers: p.Version, Inline: rpcrdma.DefaultInline, Grant: 1, XID: p.xid + 1<<20}
 	s, err := p.keep(ctx)
 	if err != nil {
@@ -36,7 +36,7 @@ func (p *Prober) greet(ctx context.Context) (*steady, error) {
 	return s, nil
 }
 
-// call makes a NULL call on a connection of its own, which stays open.
+// call makes a NULL call on a new connection, which stays open.
 func (p *Prober) call(ctx context.Context) (*wire, error) {
 	t := cases.Alive(p.target, p.nextXID())
 	x, err := p.play(ctx, &t)
@@ -50,7 +50,7 @@ func (p *Prober) call(ctx context.Context) (*wire, error) {
 	return x, nil
 }
 
-// alive makes a NULL call on a connection of its own.
+// alive makes a NULL call on a new connection.
 func (p *Prober) alive(ctx context.Context) error {
 	x, err := p.call(ctx)
 	if err == nil {

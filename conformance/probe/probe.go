@@ -21,19 +21,19 @@ const (
 	DefaultQuiet   = 150 * time.Millisecond
 )
 
-// Prober plays the cases to one peer. Its methods are for one goroutine.
+// Prober plays the cases to one peer. Its methods must be called from one goroutine.
 type Prober struct {
 	Address string // host:port of TCP
 
-	// Program and Version are those whose procedure NULL is called. 0: NFS, 3.
+	// Program and Version are those whose procedure NULL is called. If zero, NFS and 3.
 	Program, Version uint32
-	// Timeout bounds each try: a peer that is silent for so long is silent. 0: 5 s.
+	// Timeout bounds each try: after it the answer is silence. If zero, 5 s.
 	Timeout time.Duration
-	// Quiet is how long an answer is waited for where none should come: to a message that
-	// is to be dropped, or to half of one. 0: 150 ms.
+	// Quiet is how long to wait for an answer where none should come: to a message that must be dropped, or
+	// to half a message. If zero, 150 ms.
 	Quiet time.Duration
-	// Only selects the cases whose names match, Skip leaves some of them out. Nil: all,
-	// none.
+	// Only selects the cases whose names match, and Skip leaves some of them out. If nil, all are selected,
+	// and none is left out.
 	Only, Skip *regexp.Regexp
 	// Capture, if not nil, records all connections.
 	Capture *capture.Writer
@@ -42,12 +42,12 @@ type Prober struct {
 	xid    uint32
 }
 
-// ErrUnreachable is wrapped by the error of a Run whose peer did not answer a plain NULL
-// call before anything bad was sent.
+// ErrUnreachable is wrapped by the error of a Run whose peer did not answer a plain NULL call before the
+// cases began.
 var ErrUnreachable = errors.New("no RPC-over-RDMA server answers")
 
-// ErrGone is wrapped by the error of a Run that ended in the middle: the peer does not
-// accept connections, or does not answer NULL calls, any more.
+// ErrGone is wrapped by the error of a Run that ended early: the peer no longer accepts connections or
+// answers NULL calls.
 var ErrGone = errors.New("the peer is gone")
 
 func (p *Prober) timeout() time.Duration {
@@ -79,7 +79,7 @@ func (p *Prober) table() []cases.Case {
 	return list
 }
 
-// Cases returns the selected cases, in order, without a look at the peer.
+// Cases returns the selected cases, in order, without contacting the peer.
 func (p *Prober) Cases() []Case {
 	var list []Case
 	for _, c := range p.table() {
@@ -88,9 +88,8 @@ func (p *Prober) Cases() []Case {
 	return list
 }
 
-// Run plays the cases, and calls report after each. It returns how many have failed.
-// The error wraps ErrUnreachable, ErrGone, or that of ctx; answers that are wrong are no
-// error.
+// Run plays the cases, calls report after each, and returns how many failed. The error wraps ErrUnreachable,
+// ErrGone, or that of ctx; wrong answers are not errors.
 func (p *Prober) Run(ctx context.Context, report func(*Result)) (failed int, err error) {
 	if p.Program == 0 {
 		p.Program, p.Version = DefaultProgram, DefaultVersion
@@ -117,7 +116,7 @@ func (p *Prober) Run(ctx context.Context, report func(*Result)) (failed int, err
 	return failed, nil
 }
 
-// run plays the tries of c, and looks whether the peer is alive after it.
+// run plays the tries of c, and checks whether the peer is alive afterwards.
 func (p *Prober) run(ctx context.Context, c *cases.Case, r *Result, steady *steady) (*steady, error) {
 	wires, err := p.tries(ctx, c)
 	defer func() {
@@ -147,8 +146,8 @@ func (p *Prober) run(ctx context.Context, c *cases.Case, r *Result, steady *stea
 	return steady, nil
 }
 
-// tries plays those that hold their connections at the same time, the others in turn.
-// After an error there may be fewer connections than tries.
+// tries plays the tries that hold their connections at the same time, and the others in turn. After an error
+// there may be fewer connections than tries.
 func (p *Prober) tries(ctx context.Context, c *cases.Case) ([]*wire, error) {
 	wires, errs := make([]*wire, len(c.Tries)), make([]error, len(c.Tries))
 	var held sync.WaitGroup
@@ -168,7 +167,7 @@ func (p *Prober) tries(ctx context.Context, c *cases.Case) ([]*wire, error) {
 	return wires, errors.Join(errs...)
 }
 
-// again makes another steady connection, the last one being lost.
+// again makes another steady connection, since the last one is lost.
 func (p *Prober) again(ctx context.Context, r *Result) (*steady, error) {
 	s, err := p.keep(ctx)
 	if err != nil {

@@ -10,24 +10,24 @@ import (
 type Case struct {
 	Name  string `json:"case"`           // layer and a few words: "mpa/wrong-key"
 	Rows  []int  `json:"rows,omitempty"` // of docs/adversary.md
-	Rule  string `json:"rule"`           // where the documents say what is wanted
+	Rule  string `json:"rule"`           // where the documents say so
 	Sends string `json:"sends"`          // in words
 	Wants string `json:"wants"`          // the answers that are ok
 }
 
 // Try is how the peer did on one connection.
 type Try struct {
-	Name    string `json:"try,omitempty"` // what was particular to it
+	Name    string `json:"try,omitempty"` // what distinguishes it from the other tries
 	Answer  string `json:"answer"`        // the kind of answer: ERR_CHUNK, Terminate, closed, ...
 	Did     string `json:"did"`           // what the peer did, in words
 	Verdict string `json:"verdict"`       // ok, tolerated or fails
-	Why     string `json:"why,omitempty"` // who allows what is tolerated, or what is wrong
+	Why     string `json:"why,omitempty"` // who allows a tolerated answer, or what is wrong
 }
 
 // Result is how the peer did in a case.
 type Result struct {
 	Case
-	Verdict string   `json:"verdict"` // the worst of the tries; fails also when the peer did not survive
+	Verdict string   `json:"verdict"` // the worst of the tries; also fails if the peer did not survive
 	Tries   []Try    `json:"tries"`
 	Alive   []string `json:"alive,omitempty"` // what is wrong with the peer after the case; none: it is alive
 }
@@ -36,7 +36,7 @@ func describe(c *cases.Case) Case {
 	return Case{Name: c.Name, Rows: c.Rows, Rule: c.Rule, Sends: c.Sends, Wants: c.Wanted()}
 }
 
-// fail notes that the peer is not alive as it was.
+// fail records that the peer is not alive as it was.
 func (r *Result) fail(why string) { r.Alive = append(r.Alive, why) }
 
 // sum sets the verdict.
@@ -55,7 +55,7 @@ func (r *Result) sum() {
 	r.Verdict = worst.String()
 }
 
-// join returns the parts that there are.
+// join joins the parts that are not empty.
 func join(parts ...string) string {
 	var there []string
 	for _, s := range parts {

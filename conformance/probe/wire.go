@@ -16,7 +16,7 @@ type wire struct {
 	nc   net.Conn
 	try  *cases.Try
 	w    *cases.Watcher
-	stop time.Time // no wait goes on beyond
+	stop time.Time // no wait lasts longer
 	idle time.Duration
 
 	request []byte
@@ -41,7 +41,7 @@ func (x *wire) begin() {
 	x.until(func() bool { return x.up })
 }
 
-// agree takes over what the startup has settled.
+// agree applies what the startup has settled.
 func (x *wire) agree(rep *mpa.Reply) {
 	x.w.Seen.Reply, x.up = rep, true
 	req, n, err := mpa.ParseRequest(x.request)
@@ -85,7 +85,7 @@ func (x *wire) steps() {
 	}
 }
 
-// grant returns the credits granted last.
+// grant returns the credits that were granted last.
 func (x *wire) grant() uint32 {
 	a := x.w.Seen.Answers
 	if len(a) == 0 {
@@ -94,7 +94,7 @@ func (x *wire) grant() uint32 {
 	return a[len(a)-1].Credit
 }
 
-// octets returns what a step puts on the wire.
+// octets returns the octets of a step on the wire.
 func (x *wire) octets(st *cases.Step) []byte {
 	if st.ULPDU == nil {
 		return st.Raw
@@ -117,7 +117,7 @@ func (x *wire) frame(u []byte) []byte {
 // pieceDelay is how long a piece is alone on the wire.
 const pieceDelay = 500 * time.Microsecond
 
-// write sends b. An error shows again when the connection is read.
+// write sends b. An error also shows when the connection is read.
 func (x *wire) write(b []byte, piece, split int) {
 	first := len(b)
 	if piece > 0 {
@@ -139,22 +139,22 @@ func (x *wire) write(b []byte, piece, split int) {
 	}
 }
 
-// close ends the connection. A nil x is none.
+// close ends the connection. x may be nil.
 func (x *wire) close() {
 	if x != nil {
 		x.nc.Close()
 	}
 }
 
-// finish ends the output.
+// finish closes the output.
 func (x *wire) finish() {
 	if c, ok := x.nc.(interface{ CloseWrite() error }); ok {
 		_ = c.CloseWrite() // the peer may have closed first
 	}
 }
 
-// until reads until enough says so, the connection ends, the time is over, or the peer
-// has been silent for the time that stands for dropping a message, where this is looked for.
+// until reads until enough returns true, the connection ends, the time is over or, where silence means that
+// a message was dropped, the peer has been silent for long enough.
 func (x *wire) until(enough func() bool) {
 	for !enough() && !x.w.Seen.Ended {
 		done, quiet := x.try.Done(&x.w.Seen)
@@ -173,8 +173,8 @@ func (x *wire) until(enough func() bool) {
 	}
 }
 
-// nudges are when a peer that has answered nothing gets an RDMA Write of no octets:
-// Linux's siw misses what arrives just after its MPA Reply, until more comes.
+// nudges are the times at which a peer that has answered nothing gets an RDMA Write of no octets: Linux's
+// siw misses what arrives just after its MPA Reply, until more comes.
 var nudges = []time.Duration{200 * time.Millisecond, time.Second}
 
 // await reads until xid is answered.
@@ -202,7 +202,7 @@ func (x *wire) settle() {
 	}
 }
 
-// more reads once, and reports whether it did so in time.
+// more reads once, and reports whether that was in time.
 func (x *wire) more(stop time.Time) bool {
 	_ = x.nc.SetReadDeadline(stop)
 	n, err := x.nc.Read(x.buf[:])
@@ -220,7 +220,7 @@ func (x *wire) more(stop time.Time) bool {
 	return true
 }
 
-// take looks at what has been read.
+// take processes what has been read.
 func (x *wire) take() {
 	if !x.up {
 		x.reply()
@@ -242,7 +242,7 @@ func (x *wire) take() {
 	}
 }
 
-// broken ends the connection: what comes cannot be read.
+// broken ends the connection, because its input cannot be decoded.
 func (x *wire) broken(why string) {
 	x.w.Seen.Breaches = append(x.w.Seen.Breaches, why)
 	x.w.Seen.Ended, x.w.Seen.Reset = true, true
@@ -263,7 +263,7 @@ func (x *wire) reply() {
 	}
 }
 
-// dial connects to the peer, which has to answer in time.
+// dial connects to the peer, which must answer in time.
 func (p *Prober) dial(ctx context.Context) (net.Conn, error) {
 	d := net.Dialer{Timeout: p.timeout()}
 	nc, err := d.DialContext(ctx, "tcp", p.Address)

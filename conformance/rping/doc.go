@@ -1,6 +1,6 @@
-// Package rping speaks the protocol of rping, the program of rdma-core that tries
-// out RDMA connections, on the engine of package rdmap: as a second opinion of
-// other people's iWARP about Sends, Reads and Writes, in both roles.
+// Package rping speaks the protocol of rping, the program of rdma-core that tries out RDMA connections, on
+// the engine of package rdmap. It tests Sends, Reads and Writes against other implementations of iWARP, in
+// both roles.
 //
 // A ping, as seen in testdata/pcaps/a-rping.pcap:
 //
@@ -13,9 +13,9 @@
 //	                          <──   Send: go ahead
 //	compares sink with source
 //
-// Every Send carries an [Info] of 16 octets; only the client's have contents. The
-// client repeats this as often as it likes and closes the connection. One ping thus
-// needs an IRD and an ORD of one, and the server learns the size from the client.
+// Every Send carries an [Info] of 16 octets; those of the server are empty. The client repeats this as often
+// as it likes, and closes the connection. So a ping needs an IRD and an ORD of one, and the server learns
+// the size from the client.
 //
 //	c := rdmap.Client(tcp, rping.Config(rdmap.CRCOn))
 //	if err := c.Handshake(ctx); err != nil { … }

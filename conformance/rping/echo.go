@@ -9,9 +9,9 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 )
 
-// Echo runs the server on c, whose handshake is done, until the client closes the
-// connection, and returns the number of pings answered. That end is no error, unless
-// it comes in the middle of a ping. c is left open.
+// Echo runs the server on c, whose handshake is done, until the client closes the connection, and returns
+// the number of pings answered. The client's close is not an error, unless it comes in the middle of a ping.
+// Echo does not close c.
 func Echo(ctx context.Context, c *rdmap.Conn) (pings int, err error) {
 	buf := make([]byte, MaxSize)
 	for ; ; pings++ {
@@ -53,7 +53,7 @@ func echo(ctx context.Context, c *rdmap.Conn, source Info, buf []byte) error {
 	return c.Send(ctx, Info{}.Append(nil))
 }
 
-// slice returns the part of buf that a buffer of the client fits into.
+// slice returns the part of buf that has the size of a buffer of the client.
 func slice(buf []byte, info Info) ([]byte, error) {
 	if info.Len == 0 || uint64(info.Len) > uint64(len(buf)) {
 		return nil, fmt.Errorf("%w: a buffer of %d octets, want 1 to %d", ErrProtocol, info.Len, len(buf))

@@ -14,13 +14,13 @@ const InfoLen = 16
 // MaxSize is the largest ping, octets; the limit of rping is the same.
 const MaxSize = 64 << 10
 
-// Info is what every Send carries, in network byte order:
+// Info is the content of every Send, in network byte order:
 //
 //	octets 0-7    Addr  tagged offset of the buffer
 //	octets 8-11   RKey  its STag
 //	octets 12-15  Len   octets
 //
-// The server's are zero: they only say "go ahead".
+// Those of the server are zero: they only mean "go ahead".
 type Info struct {
 	Addr uint64
 	RKey region.STag

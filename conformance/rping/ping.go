@@ -10,14 +10,13 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// ErrProtocol is wrapped by what Ping, Echo and ParseInfo return when the peer did not
-// keep to rping's protocol.
+// ErrProtocol is wrapped by the errors of Ping, Echo and ParseInfo if the peer violated rping's protocol.
 var ErrProtocol = errors.New("rping: not rping's protocol")
 
-// ErrData is wrapped by what Ping returns when other octets came back than went out.
+// ErrData is wrapped by the error of Ping if octets other than those sent came back.
 var ErrData = errors.New("rping: other data came back")
 
-// ErrOptions is wrapped by what Ping returns for Options out of range.
+// ErrOptions is wrapped by the error of Ping for Options out of range.
 var ErrOptions = errors.New("rping: size or count out of range")
 
 // Options are the settings of the client. Nil means the defaults.
@@ -26,7 +25,7 @@ type Options struct {
 	Count int // number of pings; 0: 1
 }
 
-// DefaultSize is the size of a ping, octets, when Options does not say.
+// DefaultSize is the size of a ping, in octets, if Options does not set one.
 const DefaultSize = 64
 
 func (o *Options) withDefaults() (Options, error) {
@@ -46,9 +45,8 @@ func (o *Options) withDefaults() (Options, error) {
 	return v, nil
 }
 
-// Ping runs the client on c, whose handshake is done, and compares every octet that
-// comes back. The error is of c, of ctx, or wraps ErrData, ErrProtocol or ErrOptions;
-// c is left open.
+// Ping runs the client on c, whose handshake is done, and compares every octet that comes back. The error is
+// that of c or ctx, or wraps ErrData, ErrProtocol or ErrOptions. Ping does not close c.
 func Ping(ctx context.Context, c *rdmap.Conn, opt *Options) error {
 	o, err := opt.withDefaults()
 	if err != nil {
@@ -113,8 +111,8 @@ func (p *pinger) advertise(ctx context.Context, stag region.STag) error {
 	return err
 }
 
-// fill makes the data of ping i (from 0): text as rping's, so that `rping -v` shows
-// it, and different in every ping. The last octet ends the string.
+// fill makes the data of ping i (from 0): text like that of rping, so that `rping -v` shows it, and
+// different in every ping. The last octet ends the string.
 func fill(b []byte, i int) {
 	n := copy(b, fmt.Sprintf("rdma-ping-%d: ", i))
 	for j := n; j < len(b)-1; j++ {

@@ -69,7 +69,7 @@ func TestPing(t *testing.T) {
 						t.Errorf("%d pings, %v", pings, err)
 					}
 					if a.ConnectionState().CRC != (crc == rdmap.CRCOn) {
-						t.Error("CRC is not what was asked for")
+						t.Error("CRC is not what was requested")
 					}
 				})
 			}
@@ -164,12 +164,12 @@ func TestPingNotices(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 			a.Abort(nil)
-			<-done // whatever the client's end did to it
+			<-done // however the client's end affected it
 		})
 	}
 }
 
-// answers answers so many messages with zeros of the sizes, and does nothing else.
+// answers answers messages with zeros of the given sizes, and does nothing else.
 func answers(ctx context.Context, c *rdmap.Conn, sizes ...int) error {
 	for _, n := range sizes {
 		if _, err := c.Recv(ctx); err != nil {
@@ -264,7 +264,7 @@ func TestServeEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := rdmap.Client(nc, rping.Config(rdmap.CRCOn))
-		if err := c.Handshake(t.Context()); err != nil && limit == 0 { // else that may be too late by now
+		if err := c.Handshake(t.Context()); err != nil && limit == 0 { // otherwise that may be too late by now
 			t.Fatal(err)
 		}
 		if limit == 0 {
@@ -282,7 +282,7 @@ func TestServeEnds(t *testing.T) {
 }
 
 func TestDialFails(t *testing.T) {
-	// Not a port that has been free: another process may have it by now.
+	// Not a port that was free before: another process may have it by now.
 	if _, err := rping.Dial(t.Context(), "127.0.0.1:1", rdmap.CRCOn, nil); err == nil {
 		t.Error("connected to nobody")
 	}

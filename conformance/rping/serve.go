@@ -11,14 +11,13 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 )
 
-// MaxConns is the number of connections Serve answers at a time; others wait in the
-// listener's queue.
+// MaxConns is the number of connections that Serve answers at a time; others wait in the listener's queue.
 const MaxConns = 64
 
 // Server answers the connections of a listener.
 type Server struct {
 	CRC     rdmap.CRCMode
-	Conns   int           // stop after so many connections; 0: never
+	Conns   int           // stop after this many connections; 0: never
 	Timeout time.Duration // limit of one connection; 0: one minute
 	// Report is called at the end of each connection, one at a time; may be nil.
 	Report func(Result)
@@ -32,9 +31,9 @@ type Result struct {
 	Err    error // nil: the client closed the connection between two pings
 }
 
-// Serve accepts connections of l, and closes l, until Conns have been answered, ctx
-// is over or l fails. It returns when the connections have ended: nil, or the error
-// of l. The end of ctx ends the connections and is no error.
+// Serve accepts connections of l, and closes l, until Conns have been answered, ctx is over or l fails. It
+// returns when the connections have ended: nil, or the error of l. The end of ctx ends the connections and
+// is not an error.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
 	defer l.Close()
@@ -85,9 +84,8 @@ func (s *Server) conn(ctx context.Context, nc net.Conn) Result {
 	return r
 }
 
-// Dial connects to an rping server over TCP, makes the pings of opt and closes the
-// connection. The state is what was agreed upon, also when a ping failed. Errors are
-// those of the network and of Ping.
+// Dial connects to an rping server over TCP, makes the pings of opt and closes the connection. The state is
+// that of the connection, even if a ping failed. Errors are those of the network and of Ping.
 func Dial(ctx context.Context, addr string, crc rdmap.CRCMode, opt *Options) (rdmap.ConnectionState, error) {
 	var d net.Dialer
 	nc, err := d.DialContext(ctx, "tcp", addr)

@@ -26,7 +26,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 )
 
-// fieldNames are what is compared, by Wireshark's names.
+// fieldNames are the fields that are compared, by Wireshark's names.
 var fieldNames = strings.Fields(`
 iwarp_mpa.rev iwarp_mpa.marker_flag iwarp_mpa.crc_flag iwarp_mpa.rej_flag iwarp_mpa.pdlength
 iwarp_mpa.ulpdulength iwarp_mpa.crc iwarp_mpa.crc_check
@@ -43,7 +43,7 @@ rpcordma.errcode rpcordma.vers_low rpcordma.vers_high
 rpc.xid rpc.msgtyp rpc.program rpc.programversion rpc.procedure
 nfs.status3 nfs.opcode nfs.nfsstat4`)
 
-// fields are the values of one frame, by name, as often and in the order in which they occur.
+// fields are the values of one frame, by name, in the order in which they occur.
 type fields map[string][]uint64
 
 func (f fields) add(name string, values ...uint64) { f[name] = append(f[name], values...) }
@@ -69,7 +69,7 @@ func ours(ev *decode.Event) fields {
 		return f
 	}
 	f.add("iwarp_mpa.ulpdulength", uint64(len(ev.FPDU.ULPDU)))
-	name := "iwarp_mpa.crc" // what is not checked
+	name := "iwarp_mpa.crc" // fields that are not compared
 	if ev.Conn.CRC {
 		name = "iwarp_mpa.crc_check"
 	}
@@ -189,10 +189,10 @@ func (f fields) rpc(r *decode.RPC) {
 	}
 }
 
-// corpus is many captures in one file, reframed, with the third octet of their addresses telling them apart.
+// corpus is many captures in one file, reframed; the third octet of their addresses tells them apart.
 type corpus struct {
 	names  []string // of the capture that a packet is from
-	frames []fields // what we make of it
+	frames []fields // what our decoder says
 }
 
 // add adds a capture to the file that w writes.
@@ -259,8 +259,8 @@ func theirs(t *testing.T, file string) []fields {
 	return all
 }
 
-// once undoes a repetition: tshark shows the version of a program twice, and dissects twice what came by a Write
-// chunk, once inline and once rebuilt.
+// once undoes a repetition: tshark shows the version of a program twice, and dissects data of a Write chunk
+// twice, once inline and once rebuilt.
 func (f fields) once(name string) {
 	if !strings.HasPrefix(name, "rpc.") && !strings.HasPrefix(name, "nfs.") {
 		return
@@ -298,9 +298,9 @@ func readDifferences(t *testing.T) map[difference]int {
 	return table
 }
 
-// TestFields: field by field, frame by frame, our decoder and tshark agree about every capture of the corpus and
-// about what this project records of itself, but for what testdata/tshark-fields.tsv lists with its
-// reason; a row for nothing fails too.
+// TestFields: field by field, frame by frame, our decoder and tshark agree about every capture of the corpus
+// and about this project's own recordings, except for the differences that testdata/tshark-fields.tsv lists
+// with reasons; a row without a difference fails too.
 func TestFields(t *testing.T) {
 	if _, err := exec.LookPath("tshark"); errors.Is(err, exec.ErrNotFound) {
 		t.Skip(tshark.ErrMissing, "(CI has it)")

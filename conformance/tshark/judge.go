@@ -20,11 +20,11 @@ import (
 // ErrMissing: tshark is not installed.
 var ErrMissing = errors.New("tshark is not installed here: apt-get install tshark")
 
-// heuristic has tshark look for MPA before it goes by port: one end of a connection has any port
-// the kernel has chosen, and 57000 is IRC.
+// heuristic makes tshark look for MPA before it goes by port: one end of a connection has a port that the
+// kernel has chosen, and 57000 is IRC.
 const heuristic = "tcp.try_heuristic_first:TRUE"
 
-// Report is what tshark makes of a capture.
+// Report is what tshark finds in a capture.
 type Report struct {
 	FPDUs             int // that tshark finds
 	Decoded           int // that our decoder finds
@@ -32,7 +32,7 @@ type Report struct {
 	Malformed         []Complaint
 }
 
-// Complaint is a packet that tshark calls malformed, or marks with an error.
+// Complaint is a packet that tshark marks as malformed or with an error.
 type Complaint struct {
 	Frame  int // of the capture that Reframe made
 	From   netip.Addr
@@ -40,7 +40,7 @@ type Complaint struct {
 	Event  string // what our decoder says about it
 }
 
-// Err returns nil if tshark finds nothing wrong, and as many FPDUs as we do.
+// Err returns nil if tshark finds nothing wrong, and as many FPDUs as our decoder.
 func (r *Report) Err() error {
 	var errs []error
 	for _, c := range r.Malformed {
@@ -55,8 +55,8 @@ func (r *Report) Err() error {
 	return errors.Join(errs...)
 }
 
-// Judge has tshark look at a capture. The error says that it could not: ErrMissing, or
-// of the file or of tshark.
+// Judge runs tshark on a capture. An error means that this was not possible: ErrMissing, or an error of the
+// file or of tshark.
 func Judge(ctx context.Context, file string) (*Report, error) {
 	if _, err := exec.LookPath("tshark"); err != nil {
 		return nil, ErrMissing
@@ -71,7 +71,7 @@ func Judge(ctx context.Context, file string) (*Report, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	if !rpc { // where there is none, tshark finds some all the same
+	if !rpc { // if there is none, tshark still finds some
 		j.flags = []string{"--disable-protocol", "rpcordma"}
 	}
 	return j.report()
@@ -92,7 +92,7 @@ func reframeFile(to, from string) (rpc bool, err error) {
 	return rpc, errors.Join(err, w.Flush(), out.Close())
 }
 
-// judge looks at one reframed capture.
+// judge runs tshark on one reframed capture.
 type judge struct {
 	ctx   context.Context
 	file  string
@@ -123,8 +123,8 @@ func (j *judge) report() (*Report, error) {
 	return r, r.explain(j.file, once)
 }
 
-// explain decodes the capture, to say what the complaints are about, and leaves out
-// those that are known to be wrong.
+// explain decodes the capture to say what the complaints are about, and leaves out those that are known to
+// be wrong.
 func (r *Report) explain(file string, frames []int) error {
 	in, err := os.Open(file)
 	if err != nil {
@@ -150,7 +150,7 @@ func (r *Report) explain(file string, frames []int) error {
 	return nil
 }
 
-// unpadded reports a reply with a Write chunk of octets that are no multiple of four.
+// unpadded reports a reply with a Write chunk that is not a multiple of four octets.
 func unpadded(ev *decode.Event) bool {
 	if ev.Header == nil || ev.RPC == nil || !ev.RPC.IsReply {
 		return false

@@ -29,9 +29,9 @@ func judge(t *testing.T, file string) *tshark.Report {
 	return r
 }
 
-// TestJudge: what Linux says to Linux is well formed, and what is not is found. Without
-// what Judge does about it tshark complains about every READ by a Write chunk in the
-// first capture and about 44 messages of the second.
+// TestJudge: what Linux sends to Linux is well formed, and what is not is found. Without the help of Judge,
+// tshark complains about every READ by a Write chunk in the first capture and about 44 messages of the
+// second.
 func TestJudge(t *testing.T) {
 	for _, tt := range []struct {
 		file            string
@@ -60,8 +60,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestPort: the port of a client is any, also one that tshark knows for something else, and
-// one that an earlier client has had.
+// TestPort: a client may have any port, also one that tshark knows as something else, and one that an
+// earlier client has had.
 func TestPort(t *testing.T) {
 	b, err := os.ReadFile(pcaps + "a-rping.pcap")
 	if err != nil {
@@ -85,17 +85,17 @@ func TestPort(t *testing.T) {
 	}
 }
 
-// TestJudgeFile: files that are none.
+// TestJudgeFile: files that are not captures.
 func TestJudgeFile(t *testing.T) {
 	if _, err := tshark.Judge(t.Context(), "../testdata/none"); err == nil {
 		t.Error("judged a file that does not exist")
 	}
 	if _, err := tshark.Judge(t.Context(), "judge_test.go"); err == nil {
-		t.Error("judged a file that is no capture")
+		t.Error("judged a file that is not a capture")
 	}
 }
 
-// said is what an event says, apart from the packets it came in.
+// said is what an event says, apart from the packets in which it came.
 type said struct {
 	conn, dir int
 	kind      decode.Kind

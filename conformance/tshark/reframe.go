@@ -14,10 +14,10 @@ import (
 // maxSegment is the largest TCP payload of one packet, octets: more than any FPDU.
 const maxSegment = 65535 - 20 - 20
 
-// Reframe copies a capture so that every MPA frame is one TCP segment, whatever the
-// segments of the original: same ends, same octets, times of the last octets. What is
-// not MPA is cut as it comes. Holes in the original are holes in the copy. When a connection
-// has the ends of an earlier one, the opener gets another port: tshark takes the two for one.
+// Reframe copies a capture so that every MPA frame is one TCP segment, whatever the segments of the
+// original: same ends, same octets, times of the last octets. Streams that are not MPA are cut as they come.
+// Holes in the original are holes in the copy. If a connection has the addresses and ports of an earlier
+// one, the opener gets another port, since tshark takes the two for one.
 func Reframe(out io.Writer, in io.Reader) error {
 	_, err := reframe(out, in)
 	return err

@@ -15,7 +15,7 @@ func (w *Watcher) message(send []byte) {
 	var h rpcrdma.Header
 	n, err := h.Decode(send, nil)
 	if err != nil && len(send) >= 20 && h.Type == rpcrdma.MsgTypeError && binary.BigEndian.Uint32(send[16:]) == uint32(rpcrdma.ErrChunk) {
-		h.Err, err = rpcrdma.ErrChunk, nil // of a version that is none
+		h.Err, err = rpcrdma.ErrChunk, nil // of an RDMA version that does not exist
 	}
 	if err != nil {
 		w.answer(Answer{XID: h.XID, Kind: KindNonsense, Text: fmt.Sprintf("a Send of %d octets that does not decode: %v", len(send), err)})
@@ -57,7 +57,7 @@ func (w *Watcher) rdmaError(h *rpcrdma.Header, a *Answer) {
 	case rpcrdma.ErrVers:
 		a.Kind, a.Text = KindErrVers, fmt.Sprintf("ERR_VERS %d to %d", h.Low, h.High)
 		if h.Low > h.High || h.Low > rpcrdma.Version || h.High < rpcrdma.Version {
-			w.breach("ERR_VERS says versions %d to %d, and this one speaks 1", h.Low, h.High)
+			w.breach("ERR_VERS says versions %d to %d, but this peer speaks 1", h.Low, h.High)
 		}
 	case rpcrdma.ErrChunk:
 		a.Kind, a.Text = KindErrChunk, "ERR_CHUNK"
@@ -92,8 +92,8 @@ func (t *Try) about() uint32 {
 	return t.Subjects[0]
 }
 
-// returned compares the lists of a reply with those of the call (RFC 8166 Section
-// 4.3): NULL has no result that could be in a write chunk.
+// returned compares the chunk lists of a reply with those of the call (RFC 8166 Section 4.3): NULL has no
+// result that could be in a write chunk.
 func (w *Watcher) returned(h *rpcrdma.Header) {
 	sent := &w.try.Lists
 	if len(h.Write) != len(sent.Write) {
@@ -126,8 +126,8 @@ func (w *Watcher) same(what string, got, sent chunks.WriteChunk, used bool) {
 	}
 }
 
-// replyChunk returns what the peer has written into the reply chunk. It is not there
-// when the header offered memory that does not exist.
+// replyChunk returns what the peer has written into the reply chunk, and nothing if the header offered
+// memory that does not exist.
 func (w *Watcher) replyChunk(h *rpcrdma.Header) (msg []byte, there bool) {
 	for _, s := range h.Reply {
 		found := s.Length == 0

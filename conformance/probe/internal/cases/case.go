@@ -9,57 +9,57 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 )
 
-// Case is one thing that a peer has to survive.
+// Case is one thing that a peer must survive.
 type Case struct {
 	Name  string // layer and a few words: "mpa/wrong-key"
 	Rows  []int  // of docs/adversary.md
-	Rule  string // where the documents say what is wanted
+	Rule  string // where the documents say so
 	Sends string // in words
 	Tries []Try
 }
 
 // Try is what is sent on one connection, and what is wanted for it.
 type Try struct {
-	Name string // what is particular to it; empty when the case has one
+	Name string // what distinguishes it; empty if the case has only one try
 
-	// Request is the MPA Request, and whatever follows it at once; nil: the usual one.
-	// Piece cuts it into pieces of so many octets, if not 0. Cut: it is not whole.
+	// Request is the MPA Request, and whatever follows it at once; nil: the usual one. If Piece is not 0, it
+	// is sent in pieces of that many octets. Cut: it is not whole.
 	Request []byte
 	Piece   int
 	Cut     bool
-	RTR     mpa.RTR // the first FPDU is this ready-to-receive message; the Reply has to offer it
+	RTR     mpa.RTR // the first FPDU is this ready-to-receive message, which the Reply must offer
 
 	Steps  []Step
 	Finish bool // the output is closed after the last step
 
-	// Memory is what the peer may touch; Said what the headers sent say that it may.
+	// Memory is what the peer may touch; Said is what the headers that are sent offer.
 	Memory []Memory
 	Said   []chunks.Segment
 	Lists  chunks.Lists // of the call that the try is about
 
-	Responses int // to RDMA Reads of the try that have to come, if the connection lives
+	Responses int // answers to RDMA Reads that must come, if the connection lives
 
-	Subjects []uint32 // XIDs that the try is about; of none it is about any but Hello and After
-	Hello    uint32   // XID of the call in front, 0: none
+	Subjects []uint32 // XIDs that the try is about; if none, all but Hello and After
+	Hello    uint32   // XID of the call before, 0: none
 	TwoXIDs  bool     // rdma_xid is not the XID of the call, so that either may come back
 	Again    bool     // a call is sent again, so that an answer may come again
 	After    uint32   // XID of the call after, 0: none
-	Hold     bool     // being silent is fine: wait for a short time, and look at other connections meanwhile
+	Hold     bool     // silence is fine: wait for a short time, and check other connections meanwhile
 
 	Wants []Want
 }
 
 // Step is one write.
 type Step struct {
-	Raw   []byte // octets of TCP, as they stand
+	Raw   []byte // octets of TCP, as they are
 	ULPDU []byte // or: a DDP segment, to be sent in an FPDU
-	// Spoil changes the FPDU before it is written; what it returns is written.
+	// Spoil changes the FPDU before it is written, and returns what to write.
 	Spoil func(fpdu []byte) []byte
-	Piece int    // written in pieces of so many octets; 0: whole
-	Split int    // or in two pieces, the first of so many octets
+	Piece int    // written in pieces of this many octets; 0: whole
+	Split int    // or in two pieces, the first of this many octets
 	Join  bool   // written together with the next step
 	Await uint32 // then wait for the answer to this XID
-	Spare bool   // needs a second credit, or quiet
+	Spare bool   // needs a second credit, or a quiet time
 }
 
 // Reading says how the peer's RDMA Reads of a memory are answered.
@@ -70,13 +70,13 @@ const (
 	ReadWhole     Reading = iota // as it should be
 	ReadRefused                  // by a Terminate: there is no such memory
 	ReadNever                    // not at all
-	ReadShort                    // by 4 octets less, and L
-	ReadLong                     // by 4 octets more
+	ReadShort                    // with 4 octets less, and L
+	ReadLong                     // with 4 octets more
 	ReadElsewhere                // to another STag
 	ReadPast                     // 4 octets past the sink's end
 )
 
-// Memory is a piece of memory of the probe.
+// Memory is a piece of the probe's memory.
 type Memory struct {
 	Segment chunks.Segment
 	Data    []byte // what can be read; nil: memory that can be written
@@ -88,7 +88,7 @@ type Want struct {
 	Kind    Kind
 	Codes   []rdmap.TermCode // of a Terminate; none: any
 	Verdict Verdict
-	Why     string // of an answer that is tolerated: who or what allows it
+	Why     string // of a tolerated answer: who or what allows it
 }
 
 // String returns the answer that is wanted.
@@ -106,7 +106,7 @@ func (w Want) String() string {
 	return "Terminate " + strings.Join(codes, " or ")
 }
 
-// Wanted returns in words what the tries of c want; not what is tolerated.
+// Wanted returns in words which answers the tries of c want, without those that are tolerated.
 func (c *Case) Wanted() string {
 	var words []string
 	seen := make(map[string]bool)
@@ -143,7 +143,7 @@ func terminate(codes ...rdmap.TermCode) []Want {
 		tolerate("the connection ends, though no Terminate was seen: a reset may destroy it", KindClosed)...)
 }
 
-// siw tolerates codes of Linux's siw, where it finds something else wrong than others.
+// siw tolerates codes of Linux's siw, which names another error than other peers.
 func siw(codes ...rdmap.TermCode) []Want {
 	return []Want{{Kind: KindTerminated, Codes: codes, Verdict: Tolerated, Why: "Linux's siw (6.1) names this error"}}
 }

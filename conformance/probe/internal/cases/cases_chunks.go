@@ -31,7 +31,7 @@ func (g *gen) chunkLists() []Case {
 		})
 	}
 	none := unused("no segment", nil)
-	none.Wants = append(none.Wants, tolerate(linux+"takes no write chunk without segments", KindErrChunk)...)
+	none.Wants = append(none.Wants, tolerate(linux+"does not accept a write chunk without segments", KindErrChunk)...)
 	reply := func(name string, sizes ...int) Try {
 		return write(name, func(s *script) chunks.Lists { return chunks.Lists{Reply: rooms(s, sizes...), HasReply: true} })
 	}
@@ -55,9 +55,9 @@ func (g *gen) chunkLists() []Case {
 		{Name: "chunks/small-reply", Rows: []int{11}, Rule: "RFC 8166 Section 4.5.3", Sends: "a NULL call with a reply chunk that is too small for the reply", Tries: small},
 		{Name: "chunks/many", Rows: []int{1}, Rule: "RFC 8166 Section 4.5.2", Sends: "a NULL call with more chunks or segments than anybody needs", Tries: many},
 		{Name: "chunks/long-call", Rows: []int{2, 3}, Rule: "RFC 8166 Section 3.5", Sends: "a NULL call in a read chunk of position 0", Tries: g.longCalls()},
-		{Name: "chunks/long-call-bad", Rows: []int{1, 2, 18}, Rule: "RFC 8166 Section 4.5.2", Sends: "a read chunk of position 0 with something else in it than that call", Tries: g.badLongCalls()},
+		{Name: "chunks/long-call-bad", Rows: []int{1, 2, 18}, Rule: "RFC 8166 Section 4.5.2", Sends: "a read chunk of position 0 that contains something other than the call", Tries: g.badLongCalls()},
 		{Name: "chunks/absurd", Rows: []int{1, 18}, Rule: "RFC 8166 Section 8.1.4", Sends: "read chunks of position 0 that declare gigabytes", Tries: g.absurd()},
-		{Name: "chunks/position", Rows: []int{2}, Rule: "RFC 8166 Sections 3.4.5, 6.1", Sends: "a NULL call with read chunks, though it has no argument that they could be", Tries: g.positions()},
+		{Name: "chunks/position", Rows: []int{2}, Rule: "RFC 8166 Sections 3.4.5, 6.1", Sends: "a NULL call with read chunks, although it has no argument that could be in them", Tries: g.positions()},
 		{Name: "chunks/bad-stag", Rows: []int{10}, Rule: "RFC 8166 Section 4.5.3", Sends: "a read chunk with an STag that does not exist: the Read is refused by a Terminate", Tries: []Try{g.reading("", ReadRefused, ok(KindClosed))}},
 		{Name: "chunks/read-response", Rows: []int{10, 14}, Rule: "RFC 5040 Section 7.2", Sends: "a wrong response to the server's RDMA Read", Tries: []Try{
 			g.reading("L too early", ReadShort, terminate(codesRDMAP(2, 0xff, 7)...), otherCode("no document names a code for it")),
@@ -69,7 +69,7 @@ func (g *gen) chunkLists() []Case {
 	}
 }
 
-// reading is a long call whose Reads are answered in another way than they should be.
+// reading is a long call whose Reads are not answered as they should be.
 func (g *gen) reading(name string, how Reading, wants ...[]Want) Try {
 	s := g.rpc(name)
 	s.send(s.long(s.memory(g.call(s.bad), how)))
@@ -83,7 +83,7 @@ func (g *gen) neverRead() Try {
 }
 
 func (g *gen) longCalls() []Try {
-	// cut returns the call in segments that end at the offsets given.
+	// cut returns the call in segments that end at the given offsets.
 	cutAt := func(name string, ends ...int) Try {
 		s := g.rpc(name)
 		call, at := g.call(s.bad), 0
@@ -150,7 +150,7 @@ func noVerifier() []Want {
 	return tolerate(linux+"leaves the verifier out of GARBAGE_ARGS", KindNonsense)
 }
 
-// positions are read chunks of calls that cannot have one.
+// positions are read chunks of calls that cannot have any.
 func (g *gen) positions() []Try {
 	ignored := tolerate("RFC 5667 Section 4 lets a server ignore it", KindAnswered)
 	read := func(name string, at ...uint32) Try {

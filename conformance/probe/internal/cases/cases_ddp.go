@@ -76,13 +76,13 @@ func (g *gen) badDDP() []Case {
 	const rule = "RFC 5041 Section 7.1"
 	return []Case{
 		{Name: "ddp/version", Rows: []int{17}, Rule: rule, Sends: "a segment of another DDP version", Tries: version},
-		{Name: "ddp/queue", Rows: []int{17}, Rule: rule, Sends: "a NULL call on a queue that there is not", Tries: queue},
-		{Name: "ddp/msn", Rows: []int{7, 17}, Rule: rule, Sends: "a NULL call with another MSN than the next", Tries: msn},
+		{Name: "ddp/queue", Rows: []int{17}, Rule: rule, Sends: "a NULL call on a queue that does not exist", Tries: queue},
+		{Name: "ddp/msn", Rows: []int{7, 17}, Rule: rule, Sends: "a NULL call whose MSN is not the next one", Tries: msn},
 		{Name: "ddp/mo", Rows: []int{17}, Rule: rule, Sends: "a NULL call whose only segment has an offset", Tries: mo},
 		{Name: "ddp/second-segment", Rows: []int{17}, Rule: rule, Sends: "a NULL call in two segments that do not fit together", Tries: within},
 		{Name: "ddp/send-too-long", Rows: []int{5, 17}, Rule: rule, Sends: "a Send of 300,000 octets", Tries: []Try{g.huge()}},
 		{Name: "ddp/invented-stag", Rows: []int{14}, Rule: rule, Sends: "an RDMA Write to memory that the server has not offered", Tries: stag},
-		{Name: "ddp/to-wrap", Rows: []int{14}, Rule: rule, Sends: "an RDMA Write to an offset that is, or passes, the end of all", Tries: wrap},
+		{Name: "ddp/to-wrap", Rows: []int{14}, Rule: rule, Sends: "an RDMA Write to an offset at, or beyond, the end of the address space", Tries: wrap},
 	}
 }
 
@@ -125,7 +125,7 @@ func (g *gen) goodDDP() []Case {
 		{Name: "ddp/many-segments", Rows: []int{13}, Rule: "RFC 5041 Section 5.2", Sends: "a NULL call in many segments", Tries: []Try{
 			pieces("1 octet each", 1, false), pieces("7 octets each", 7, false), pieces("the last one empty", 20, true),
 		}},
-		{Name: "ddp/reserved-bits", Rule: "RFC 5041 Section 4.1, RFC 5040 Section 4.1", Sends: "a NULL call with bits set that are not checked", Tries: []Try{
+		{Name: "ddp/reserved-bits", Rule: "RFC 5041 Section 4.1, RFC 5040 Section 4.1", Sends: "a NULL call with bits set that receivers do not check", Tries: []Try{
 			changed("of DDP", func(u []byte) { u[0] |= 0x3c }),
 			changed("of RDMAP", func(u []byte) { u[1] |= 0x20 }),
 			changed("an Invalidate STag in a plain Send", func(u []byte) { put32(u, 2, 0x12345600) }),

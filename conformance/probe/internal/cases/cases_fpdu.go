@@ -33,7 +33,7 @@ func flip(at int) func([]byte) []byte {
 // cut returns a function that keeps n octets.
 func cut(n int) func([]byte) []byte { return func(b []byte) []byte { return b[:n] } }
 
-// padded puts a pad that is not zero into an FPDU with one of two octets.
+// padded makes the two-octet pad of an FPDU not zero.
 func padded(b []byte) []byte {
 	n := len(b) - mpa.CRCLen
 	b[n-1], b[n-2] = 0xaa, 0x55
@@ -60,19 +60,19 @@ func (g *gen) badFPDU() []Case {
 		{Name: "fpdu/bad-crc", Rows: []int{13, 17}, Rule: "RFC 5044 Section 8", Sends: "a NULL call whose FPDU has one bit inverted", Tries: []Try{
 			spoiled("in the DDP header", 5), spoiled("in the RPC message", 40), spoiled("in the CRC", -1),
 		}},
-		{Name: "fpdu/bad-crc-first", Rows: []int{13, 17}, Rule: "RFC 5044 Section 7.1.2", Sends: "a bad CRC in the very first FPDU, before which the responder may send none", Tries: []Try{
+		{Name: "fpdu/bad-crc-first", Rows: []int{13, 17}, Rule: "RFC 5044 Section 7.1.2", Sends: "a bad CRC in the very first FPDU, before which the responder may not send any", Tries: []Try{
 			first.want(ok(KindClosed), tolerate("Linux's siw (6.1) may not look at the first FPDU until more comes", KindSilent), tolerate("RFC 5044 Section 8 wants a Terminate, Section 7.1.2 forbids it", KindTerminated)),
 		}},
 		{Name: "fpdu/short-ulpdu", Rows: []int{13}, Rule: "RFC 5041 Section 7.1", Sends: "an FPDU with a right CRC, too short for a DDP header", Tries: []Try{
 			short(0, 0), short(1, 0x41), short(13, 0xc1), short(14, 0x41), short(17, 0x41),
 		}},
-		{Name: "fpdu/longest", Rows: []int{13}, Rule: "RFC 5041 Section 7.1", Sends: "a Send in an FPDU of 65535 octets, the most that its length can say", Tries: []Try{
+		{Name: "fpdu/longest", Rows: []int{13}, Rule: "RFC 5041 Section 7.1", Sends: "a Send in an FPDU of 65535 octets, the largest length that fits its field", Tries: []Try{
 			long.want(tooLong()),
 		}},
 	}
 }
 
-// tooLong wants what a Send longer than the receive posted for it gets.
+// tooLong wants the answers to a Send that is longer than the receive posted for it.
 func tooLong() []Want {
 	return append(terminate(rdmap.TermCode{Layer: 1, EType: 2, Code: 5}, rdmap.TermCode{Layer: 1, EType: 2, Code: 2}),
 		tolerate("its receives are longer than any RFC 8797 can name", KindAnswered, KindGarbageArgs, KindErrChunk)...)
@@ -113,7 +113,7 @@ func (g *gen) goodFPDU() []Case {
 	}
 }
 
-// silent are peers that stop in the middle. Silence is fine; others must be served.
+// silent has peers that stop in the middle. The server may be silent, but must serve others.
 func (g *gen) silent() []Case {
 	hold := ok(KindSilent, KindClosed, KindTerminated)
 	request := func(name string, n int) Try {
@@ -139,14 +139,14 @@ func (g *gen) silent() []Case {
 	ends.send(g.null(ends.bad)).last(func(st *Step) { st.Spoil = cut(50) })
 	ends.Finish = true
 	return []Case{
-		{Name: "slow/half-request", Rows: []int{20}, Rule: "RFC 5044 Section 7.1.2", Sends: "a part of an MPA Request, and no more", Tries: []Try{
+		{Name: "slow/half-request", Rows: []int{20}, Rule: "RFC 5044 Section 7.1.2", Sends: "a part of an MPA Request, and nothing more", Tries: []Try{
 			request("nothing", 0), request("half the key", 8), request("all but one octet", len(UsualRequest())-1),
 		}},
-		{Name: "slow/no-fpdu", Rows: []int{16, 20}, Rule: "RFC 5044 Section 7.1.2", Sends: "a good MPA Request and then nothing: the responder must not speak first", Tries: []Try{quiet.want(hold)}},
-		{Name: "slow/half-fpdu", Rows: []int{13, 20}, Rule: "RFC 5044 Section 8", Sends: "a part of an FPDU, and no more", Tries: []Try{
+		{Name: "slow/no-fpdu", Rows: []int{16, 20}, Rule: "RFC 5044 Section 7.1.2", Sends: "a good MPA Request and nothing more: the responder must not speak first", Tries: []Try{quiet.want(hold)}},
+		{Name: "slow/half-fpdu", Rows: []int{13, 20}, Rule: "RFC 5044 Section 8", Sends: "a part of an FPDU, and nothing more", Tries: []Try{
 			fpdu("one octet", 1), fpdu("the length", 2), fpdu("half the header", 12), fpdu("all but the CRC", 88), fpdu("all but one octet", 91),
 		}},
-		{Name: "slow/half-send", Rows: []int{20}, Rule: "RFC 5041 Section 5.3", Sends: "the first segment of a Send, and no more", Tries: []Try{send.want(hold)}},
+		{Name: "slow/half-send", Rows: []int{20}, Rule: "RFC 5041 Section 5.3", Sends: "the first segment of a Send, and nothing more", Tries: []Try{send.want(hold)}},
 		{Name: "slow/many", Rows: []int{20}, Rule: "RFC 5044 Section 7.1.2", Sends: "48 connections that stop in the middle, at the same time", Tries: many},
 		{Name: "fpdu/cut", Rows: []int{9, 13}, Rule: "RFC 5044 Section 8", Sends: "half of a NULL call's FPDU, then FIN", Tries: []Try{
 			ends.want(ok(KindClosed), tolerate("a Terminate where the connection is lost", KindTerminated)),

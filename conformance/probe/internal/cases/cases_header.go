@@ -14,7 +14,7 @@ func (g *gen) between(name string, send func(s *script) []byte, wants ...[]Want)
 	return s.send(send(s)).then(wants...)
 }
 
-// linux begins the reason for what Linux 6.1 does against the documents, without harm.
+// linux begins the reasons why harmless deviations of Linux 6.1 are tolerated.
 const linux = "Linux (6.1) "
 
 // errChunk wants a header refused.
@@ -49,17 +49,17 @@ func (g *gen) badHeaders() []Case {
 	}, ok(KindErrChunk), tolerate("it speaks RFC 5666", KindAnswered))
 	return []Case{
 		{Name: "header/too-short", Rows: []int{1, 18}, Rule: rule, Sends: "a Send of 0 to 27 octets, then a NULL call", Tries: runts},
-		{Name: "header/version", Rule: rule + ".1", Sends: "a NULL call with another rdma_vers", Tries: version},
+		{Name: "header/version", Rule: rule + ".1", Sends: "a NULL call with an rdma_vers other than 1", Tries: version},
 		{Name: "header/type", Rule: rule + ".2", Sends: "a NULL call with an rdma_proc that does not exist", Tries: proc},
 		{Name: "header/msgp", Rule: "RFC 8166 Section 4.6.1", Sends: "a NULL call by RDMA_MSGP", Tries: []Try{msgp}},
-		{Name: "header/done", Rule: "RFC 8166 Section 4.6.2", Sends: "an RDMA_DONE for a reply that nobody has left", Tries: []Try{
+		{Name: "header/done", Rule: "RFC 8166 Section 4.6.2", Sends: "an RDMA_DONE for a reply that does not exist", Tries: []Try{
 			fixed("16 octets", ok(KindDropped), 1, credits, 3), fixed("28 octets", ok(KindDropped), 1, credits, 3, 0, 0, 0),
 		}},
 		{Name: "header/error", Rule: "RFC 8166 Section 4.2.4", Sends: "an RDMA_ERROR, to a responder", Tries: []Try{
 			fixed("ERR_CHUNK", ok(KindDropped), 1, credits, 4, 2, 0, 0),
 			fixed("ERR_VERS", ok(KindDropped), 1, credits, 4, 1, 1, 1),
 			fixed("unknown", ok(KindDropped), 1, credits, 4, 77, 0, 0),
-			fixed("of version 2", append(ok(KindDropped), tolerate("its version is looked at first", KindErrVers)...), 2, credits, 4, 1, 1, 1),
+			fixed("of version 2", append(ok(KindDropped), tolerate("its version is checked first", KindErrVers)...), 2, credits, 4, 1, 1, 1),
 		}},
 		{Name: "header/cut-lists", Rows: []int{1, 18}, Rule: rule + ".2", Sends: "chunk lists that end too early, or do not decode", Tries: []Try{
 			fixed("inside a read segment", errChunk(), 1, credits, 0, 1, 40, 7),
@@ -70,7 +70,7 @@ func (g *gen) badHeaders() []Case {
 			fixed("2^32-1 segments in a reply chunk", errChunk(), 1, credits, 0, 0, 0, 1, math.MaxUint32, 0),
 			fixed("2^28 segments in a reply chunk", errChunk(), 1, credits, 1, 0, 0, 1, 1<<28, 0),
 		}},
-		{Name: "header/nomsg-without-call", Rows: []int{1}, Rule: rule + ".2", Sends: "an RDMA_NOMSG that has no call in a chunk", Tries: []Try{
+		{Name: "header/nomsg-without-call", Rows: []int{1}, Rule: rule + ".2", Sends: "an RDMA_NOMSG without a call in a chunk", Tries: []Try{
 			fixed("no chunk", empty, 1, credits, 1, 0, 0, 0),
 			fixed("a reply chunk", empty, 1, credits, 1, 0, 0, 1, 1, 0x7e571200, 1024, 0, 0),
 			fixed("a write chunk", empty, 1, credits, 1, 0, 1, 1, 0x7e571200, 1024, 0, 0, 0, 0),
@@ -84,8 +84,8 @@ func (g *gen) callWith(xid uint32, l chunks.Lists) []byte {
 	return append(header(xid, rpcrdma.MsgTypeMsg, l), g.call(xid)...)
 }
 
-// everyWord puts values that are none, one, large and wrapping into each word of a
-// good header (ADVERSARY row 1).
+// everyWord puts values of 0, 1, large ones and ones that wrap into each word of a good header
+// (docs/adversary.md, row 1).
 func (g *gen) everyWord() []Case {
 	var msg, noMsg []Try
 	values := []uint32{0, 1, math.MaxInt32, 1 << 31, math.MaxUint32 - 3, math.MaxUint32}
@@ -103,7 +103,7 @@ func (g *gen) everyWord() []Case {
 		}
 	}
 	const rule = "RFC 8166 Section 4.5.2"
-	const sends = "each word of the header in turn as 0, 1, 2^31-1, 2^31, 2^32-4 and 2^32-1"
+	const sends = "each word of the header in turn set to 0, 1, 2^31-1, 2^31, 2^32-4 and 2^32-1"
 	return []Case{
 		{Name: "header/every-word", Rows: []int{1, 18}, Rule: rule, Sends: "a NULL call with a write chunk and a reply chunk, " + sends, Tries: msg},
 		{Name: "header/every-word-long", Rows: []int{1, 2, 10, 18}, Rule: rule, Sends: "a NULL call in a read chunk, " + sends, Tries: noMsg},
@@ -127,8 +127,7 @@ const (
 	wordProc   = 3
 )
 
-// word ends s with msg, of which one word is another. It may be executed only where it
-// is as legal as before.
+// word ends s with msg, one word of which was changed. It may be executed only if it is as legal as before.
 func (s *script) word(msg []byte, word int, v uint32, legal bool) Try {
 	same := string(words(v)) == string(msg[4*word:4*word+4])
 	put32(msg, 4*word, v)
@@ -145,7 +144,7 @@ func (s *script) word(msg []byte, word int, v uint32, legal bool) Try {
 	case word == wordXID:
 		lax = twoXIDs
 	case word == wordProc:
-		lax = linux + "looks at the chunks alone"
+		lax = linux + "looks only at the chunks"
 	}
 	return s.then(errChunk(), ok(KindDropped, KindTerminated, KindClosed), tolerate(lax, KindAnswered))
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 )
 
-// startup is a try of a Request alone.
+// startup is a try that has only a Request.
 func startup(name string, octets []byte, wants ...[]Want) Try {
 	t := Try{Name: name, Request: octets}
 	for _, w := range wants {
@@ -40,12 +40,12 @@ func (g *gen) badStartup() []Case {
 		return t
 	}
 	return []Case{
-		{Name: "mpa/wrong-key", Rows: []int{16}, Rule: rule, Sends: "a startup frame with another key than that of a Request", Tries: []Try{
+		{Name: "mpa/wrong-key", Rows: []int{16}, Rule: rule, Sends: "a startup frame with a key other than that of a Request", Tries: []Try{
 			startup("last octet", wrong, closed),
 			startup("that of a Reply", reply, closed),
 			startup("not MPA at all", []byte("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"), closed),
 		}},
-		{Name: "mpa/revision", Rows: []int{16}, Rule: rule + ", Appendix C", Sends: "a Request of a revision that does not exist, or that of the RDMA Consortium", Tries: []Try{
+		{Name: "mpa/revision", Rows: []int{16}, Rule: rule + ", Appendix C", Sends: "a Request of a revision that does not exist, or of the RDMA Consortium's", Tries: []Try{
 			startup("0", raw(0x40, 0, 0, nil), refused),
 			startup("3", raw(0x50, 3, 4, word), refused),
 			startup("255", raw(0x50, 255, 4, word), refused),
@@ -69,15 +69,15 @@ func (g *gen) badStartup() []Case {
 	}
 }
 
-// good is a try of a legal Request: a NULL call has to be answered after it.
+// good is a try of a legal Request: the NULL call after it must be answered.
 func (g *gen) good(name string, r request, wants ...[]Want) Try {
 	s := g.bare(name)
 	s.Request = r.bytes()
-	return g.callBehind(s, append(wants, ok(KindAnswered))...)
+	return g.thenCall(s, append(wants, ok(KindAnswered))...)
 }
 
-// callBehind ends s with a NULL call that has to be answered.
-func (g *gen) callBehind(s *script, wants ...[]Want) Try {
+// thenCall ends s with a NULL call that must be answered.
+func (g *gen) thenCall(s *script, wants ...[]Want) Try {
 	s.send(g.null(s.bad)).about(s.bad)
 	s.Steps[len(s.Steps)-1].Await = s.bad
 	return s.want(wants...)
@@ -104,8 +104,8 @@ func (g *gen) goodStartup() []Case {
 	}
 	flags = []Try{
 		vary("reserved bits", func(r *request) { r.Reserved = 0x0f }),
-		vary("R, which is not checked", func(r *request) { r.Rejected = true }),
-		vary("no CRC asked for", func(r *request) { r.CRC = false }),
+		vary("R, which receivers do not check", func(r *request) { r.Rejected = true }),
+		vary("no CRC requested", func(r *request) { r.CRC = false }),
 	}
 	plain := []Try{
 		vary("revision 1", func(r *request) { r.Rev, r.Enhanced = 1, false }),
@@ -113,18 +113,18 @@ func (g *gen) goodStartup() []Case {
 	}
 	s1 := g.bare("revision 1 with S, which is reserved there")
 	s1.Request = raw(0x50, 1, 0, nil)
-	plain = append(plain, g.callBehind(s1, ok(KindAnswered), policy))
+	plain = append(plain, g.thenCall(s1, ok(KindAnswered), policy))
 	marked := g.good("", func() request { r := usual(); r.Markers = true; return r }(),
 		tolerate("Linux's siw cannot insert markers and refuses, against the MUST of RFC 5044 Section 4.3", KindRejected))
 	for _, o := range []mpa.RTR{mpa.RTRWrite, mpa.RTRRead, mpa.RTRSend} {
 		rtr = append(rtr, g.peerToPeer(o))
 	}
-	piece := g.good("", usual(), tolerate("Linux's siw (6.1) may not put a Request together that comes in pieces", KindSilent))
+	piece := g.good("", usual(), tolerate("Linux's siw (6.1) may not reassemble a Request that comes in pieces", KindSilent))
 	piece.Piece = 1
 	return []Case{
-		{Name: "mpa/depths", Rows: []int{16}, Rule: "RFC 6581 Section 9.1", Sends: "a legal Request, with read depths from none to not negotiated", Tries: depths},
-		{Name: "mpa/private-data", Rows: []int{16}, Rule: "RFC 5044 Section 7.1.1", Sends: "a legal Request, with private data of all lengths that mean nothing to RPC-over-RDMA", Tries: data},
-		{Name: "mpa/flags", Rows: []int{16}, Rule: "RFC 5044 Section 7.1.1", Sends: "a legal Request, with flags that are not checked", Tries: flags},
+		{Name: "mpa/depths", Rows: []int{16}, Rule: "RFC 6581 Section 9.1", Sends: "a legal Request, with read depths from 0 to not negotiated", Tries: depths},
+		{Name: "mpa/private-data", Rows: []int{16}, Rule: "RFC 5044 Section 7.1.1", Sends: "a legal Request, with private data of all lengths that has no meaning to RPC-over-RDMA", Tries: data},
+		{Name: "mpa/flags", Rows: []int{16}, Rule: "RFC 5044 Section 7.1.1", Sends: "a legal Request, with flags that receivers do not check", Tries: flags},
 		{Name: "mpa/plain", Rows: []int{16}, Rule: "RFC 6581 Section 10", Sends: "a legal Request that is not enhanced", Tries: plain},
 		{Name: "mpa/markers", Rows: []int{16}, Rule: "RFC 5044 Section 4.3", Sends: "a legal Request that asks for markers", Tries: []Try{marked}},
 		{Name: "mpa/peer-to-peer", Rows: []int{16}, Rule: "RFC 6581 Section 9.2", Sends: "a legal Request with A=1, then that ready-to-receive message", Tries: rtr},
@@ -146,5 +146,5 @@ func (g *gen) peerToPeer(o mpa.RTR) Try {
 	case mpa.RTRSend:
 		s.send(nil)
 	}
-	return g.callBehind(s, ok(KindAnswered), tolerate("it offers other ready-to-receive messages (RFC 6581 Section 9.2), or none", KindRejected))
+	return g.thenCall(s, ok(KindAnswered), tolerate("it offers other ready-to-receive messages (RFC 6581 Section 9.2), or none", KindRejected))
 }

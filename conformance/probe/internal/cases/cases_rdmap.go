@@ -65,14 +65,14 @@ func (g *gen) badRDMAP() []Case {
 	return []Case{
 		{Name: "rdmap/version", Rows: []int{17}, Rule: "RFC 5040 Section 7.2", Sends: "a NULL call of another RDMAP version", Tries: version},
 		{Name: "rdmap/opcode", Rows: []int{17}, Rule: "RFC 5040 Section 7.2", Sends: "a message with an opcode that RFC 5040 and RFC 7306 do not have", Tries: opcode},
-		{Name: "rdmap/wrong-place", Rows: []int{17}, Rule: "RFC 5040 Section 7.2", Sends: "a message on a queue, or in a buffer model, that is not its own", Tries: place},
-		{Name: "rdmap/extensions", Rows: []int{15}, Rule: "RFC 7306 Section 8", Sends: "atomics and Immediate Data, which nobody has agreed upon", Tries: g.extensions()},
+		{Name: "rdmap/wrong-place", Rows: []int{17}, Rule: "RFC 5040 Section 7.2", Sends: "a message on a wrong queue, or in the wrong buffer model", Tries: place},
+		{Name: "rdmap/extensions", Rows: []int{15}, Rule: "RFC 7306 Section 8", Sends: "atomics and Immediate Data, on which nobody has agreed", Tries: g.extensions()},
 		{Name: "rdmap/invalidate", Rows: []int{14, 17}, Rule: "RFC 5040 Section 7.2", Sends: "a NULL call that invalidates an STag that the server has not offered", Tries: []Try{
 			invalidate.want(terminate(append(codesRDMAP(1, 0, 9), codesRDMAP(2, 9)...)...)),
 		}},
 		{Name: "rdmap/read", Rows: []int{14, 17}, Rule: "RFC 5040 Section 7.2", Sends: "an RDMA Read of memory that the server has not offered", Tries: g.badReads()},
-		{Name: "rdmap/read-response", Rows: []int{14, 17}, Rule: "RFC 5040 Section 7.2", Sends: "the response to an RDMA Read that nobody has asked for", Tries: []Try{some, none}},
-		{Name: "rdmap/terminate", Rows: []int{17}, Rule: "RFC 5040 Section 5.4", Sends: "a Terminate, good and bad ones: the connection ends, and no Terminate answers", Tries: g.terminates()},
+		{Name: "rdmap/read-response", Rows: []int{14, 17}, Rule: "RFC 5040 Section 7.2", Sends: "the response to an RDMA Read that nobody has requested", Tries: []Try{some, none}},
+		{Name: "rdmap/terminate", Rows: []int{17}, Rule: "RFC 5040 Section 5.4", Sends: "a Terminate, good or bad: the connection ends, and no Terminate answers it", Tries: g.terminates()},
 	}
 }
 
@@ -141,7 +141,7 @@ func (g *gen) terminates() []Try {
 		send("twice", plain, plain),
 		send("of no octets", nil),
 		send("of 3 octets", plain[:3]),
-		send("headers announced that do not come", words(0x1201e000)),
+		send("headers announced that do not follow", words(0x1201e000)),
 		send("a code that does not exist", words(0xf7ff0000)),
 		send("of 200 octets", append(append([]byte{}, plain...), make([]byte, 196)...)),
 	}

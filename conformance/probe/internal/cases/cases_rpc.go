@@ -27,7 +27,7 @@ const (
 
 func (g *gen) rpcCalls() []Case {
 	inline := chunks.Lists{}
-	// with is a NULL call with another word.
+	// with is a NULL call with one word changed.
 	with := func(name string, at int, v uint32, wants ...[]Want) Try {
 		return g.between(name, func(s *script) []byte {
 			return append(header(s.bad, rpcrdma.MsgTypeMsg, inline), put32(g.call(s.bad), at, v)...)
@@ -40,12 +40,12 @@ func (g *gen) rpcCalls() []Case {
 		return list
 	}
 	refused := ok(KindErrChunk, KindGarbageArgs, KindAuthError)
-	dropped := tolerate("RFC 5531 has no answer to what does not decode", KindDropped)
+	dropped := tolerate("RFC 5531 has no answer to a message that does not decode", KindDropped)
 	var cut []Try
 	for n := 0; n < 40; n += 4 {
 		cut = append(cut, g.between(fmt.Sprintf("%d octets", n), func(s *script) []byte {
 			return append(header(s.bad, rpcrdma.MsgTypeMsg, inline), g.call(s.bad)[:n]...)
-		}, refused, dropped, noVerifier(), tolerate("no document names an answer; Linux (6.1) closes the connection, or looks at octets of before", KindClosed, KindRPCMismatch)))
+		}, refused, dropped, noVerifier(), tolerate("no document names an answer; Linux (6.1) closes the connection, or reads stale octets", KindClosed, KindRPCMismatch)))
 	}
 	lengths := append(each(offCredLen, []uint32{1, 40, 401, math.MaxInt32, 1 << 31, math.MaxUint32 - 3, math.MaxUint32}, refused, dropped),
 		each(offVerfLen, []uint32{1, 401, math.MaxInt32, math.MaxUint32}, refused, dropped)...)
@@ -60,11 +60,11 @@ func (g *gen) rpcCalls() []Case {
 		{Name: "rpc/reply-to-server", Rule: "RFC 8166 Section 4.5", Sends: "an RPC reply, to a responder", Tries: []Try{with("", offType, 1, ok(KindDropped))}},
 		{Name: "rpc/message-type", Rows: []int{18}, Rule: "RFC 5531 Section 9", Sends: "an RPC message that is neither call nor reply", Tries: each(offType, []uint32{2, 7, math.MaxUint32}, errChunk(), dropped)},
 		{Name: "rpc/cut", Rows: []int{18}, Rule: "RFC 8166 Section 4.5.2", Sends: "an RPC call that ends inside its header", Tries: cut},
-		{Name: "rpc/auth-length", Rows: []int{18}, Rule: "RFC 5531 Section 8.2", Sends: "a NULL call whose credential or verifier says that it is longer than allowed, or than the message", Tries: lengths},
+		{Name: "rpc/auth-length", Rows: []int{18}, Rule: "RFC 5531 Section 8.2", Sends: "a NULL call whose credential or verifier claims to be longer than allowed, or than the message", Tries: lengths},
 		{Name: "rpc/xids-differ", Rule: "RFC 8166 Section 4.5.2", Sends: "a NULL call whose XID is not rdma_xid", Tries: []Try{xids.then(errChunk(), tolerate(twoXIDs, KindAnswered))}},
-		{Name: "rpc/auth-sys", Rows: []int{18}, Rule: "RFC 5531 Section 9", Sends: "a NULL call with an AUTH_SYS credential that does not decode, or of a flavour that does not exist", Tries: g.auth(sysBodies)},
+		{Name: "rpc/auth-sys", Rows: []int{18}, Rule: "RFC 5531 Section 9", Sends: "a NULL call with an AUTH_SYS credential that does not decode, or with a flavour that does not exist", Tries: g.auth(sysBodies)},
 		{Name: "rpc/gss", Rows: []int{29}, Rule: "RFC 2203 Section 5.3.3", Sends: "a NULL call with an RPCSEC_GSS credential of a context that does not exist", Tries: g.auth(gssBodies)},
-		{Name: "rpc/replay", Rows: []int{12}, Rule: "RFC 8166 Section 4.5", Sends: "a NULL call with the XID of one before, on the same and on other connections", Tries: g.replays()},
+		{Name: "rpc/replay", Rows: []int{12}, Rule: "RFC 8166 Section 4.5", Sends: "a NULL call with the XID of an earlier one, on the same and on other connections", Tries: g.replays()},
 	}
 }
 
@@ -104,7 +104,7 @@ func (g *gen) auth(creds []credential) (list []Try) {
 		t := g.between(c.name, func(s *script) []byte {
 			h := xdr.CallHeader{XID: s.bad, RPCVers: xdr.RPCVersion, Prog: g.Prog, Vers: g.Vers, Cred: xdr.Auth{Flavor: c.flavor, Body: c.body}}
 			return xdr.AppendCall(header(s.bad, rpcrdma.MsgTypeMsg, chunks.Lists{}), &h)
-		}, ok(KindAuthError), tolerate("refused, in another way", KindGarbageArgs, KindErrChunk, KindDropped))
+		}, ok(KindAuthError), tolerate("refused, but differently", KindGarbageArgs, KindErrChunk, KindDropped))
 		if strings.Contains(c.name, "machine name") {
 			t.Wants = append(t.Wants, tolerate(linux+"counts the name in words, modulo 2^30", KindAnswered)...)
 		}
@@ -125,7 +125,7 @@ func (g *gen) replays() []Try {
 		s.Again = times > 1
 		return s.about(xid).then(ok(KindAnswered))
 	}
-	return []Try{one("twice", 2), one("on another connection", 1), one("and on another", 1)}
+	return []Try{one("twice", 2), one("on another connection", 1), one("and on a third", 1)}
 }
 
 func (g *gen) credits() []Case {
@@ -157,17 +157,17 @@ func (g *gen) credits() []Case {
 		return s.about(s.bad).ulpduSend(msg).then(ok(KindAnswered, KindGarbageArgs, KindErrChunk))
 	}
 	return []Case{
-		{Name: "credits/asked", Rows: []int{6}, Rule: "RFC 8166 Section 3.3.1", Sends: "a NULL call that asks for no credits, or for all", Tries: []Try{ask(0), ask(1), ask(math.MaxUint32)}},
+		{Name: "credits/asked", Rows: []int{6}, Rule: "RFC 8166 Section 3.3.1", Sends: "a NULL call that asks for no credits, or for 2^32-1", Tries: []Try{ask(0), ask(1), ask(math.MaxUint32)}},
 		{Name: "credits/overrun", Rows: []int{6, 7}, Rule: "RFC 8166 Section 3.3.1", Sends: "many more NULL calls at once than credits were granted", Tries: []Try{
 			flood.want(ok(KindAnswered), terminate(codesDDP(2, 2)...)),
 		}},
-		{Name: "credits/full-send", Rows: []int{5}, Rule: "RFC 8166 Section 3.3.3, RFC 8797 Section 4", Sends: "a NULL call, filled up to exactly the size that the server says it takes", Tries: []Try{
-			full(fmt.Sprintf("%d octets", g.Inline), g.Inline, false), full("1024 octets, nothing having been said", rpcrdma.DefaultInline, true),
+		{Name: "credits/full-send", Rows: []int{5}, Rule: "RFC 8166 Section 3.3.3, RFC 8797 Section 4", Sends: "a NULL call, padded to exactly the size that the server says it accepts", Tries: []Try{
+			full(fmt.Sprintf("%d octets", g.Inline), g.Inline, false), full("1024 octets, the default", rpcrdma.DefaultInline, true),
 		}},
 	}
 }
 
-// ulpduSend sends msg in segments that any peer takes.
+// ulpduSend sends msg in segments that any peer accepts.
 func (s *script) ulpduSend(msg []byte) *script {
 	const each = 1200
 	for at := 0; at < len(msg); at += each {

@@ -6,9 +6,8 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// declared returns the segments that the lists of a header declare, as far as anybody
-// can read them: without a look at versions, lengths and sums, and with every word but 0
-// for TRUE.
+// declared returns the segments that the lists of a header declare, read as tolerantly as possible:
+// versions, lengths and sums are not checked, and every word but 0 is TRUE.
 func declared(msg []byte) (segs []chunks.Segment) {
 	if len(msg) < rpcrdma.FixedSize {
 		return nil

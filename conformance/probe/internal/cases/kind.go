@@ -1,6 +1,6 @@
 package cases
 
-// Kind is what a peer did about what a try has sent.
+// Kind is how a peer answered a try.
 type Kind uint8
 
 // The kinds. Those from KindAnswered to KindErrChunk are answers to the call that the
@@ -18,11 +18,11 @@ const (
 	KindErrVers                  // RDMA_ERROR: ERR_VERS
 	KindErrChunk                 // RDMA_ERROR: ERR_CHUNK
 	KindNonsense                 // something that does not decode
-	KindDropped                  // none, and the call after it was answered
+	KindDropped                  // no answer, but the call after it was answered
 	KindTerminated               // a Terminate
-	KindClosed                   // the connection ended without one
+	KindClosed                   // the connection ended without a Terminate
 	KindRejected                 // an MPA Reply with R=1
-	KindAccepted                 // an MPA Reply with R=0, and no more was asked
+	KindAccepted                 // an MPA Reply with R=0, if the try needs no more
 )
 
 var kindNames = [...]string{
@@ -36,7 +36,7 @@ var kindNames = [...]string{
 // String returns the kind as the report names it.
 func (k Kind) String() string { return kindNames[k] }
 
-// Verdict is what an answer is worth.
+// Verdict says whether an answer is right.
 type Verdict uint8
 
 // The verdicts, from good to bad.

@@ -12,8 +12,8 @@ import (
 // readLen is the size of the header of a Read Request (RFC 5040 Section 4.4).
 const readLen = 28
 
-// within says whether n octets at to of stag are inside of s. What lies before it wraps,
-// and so is far behind it.
+// within reports whether n octets at to of stag are inside s. An offset before s wraps, and so is far beyond
+// its end.
 func within(s chunks.Segment, stag ddp.STag, to uint64, n int) bool {
 	return s.Handle == chunks.Handle(stag) && to-s.Offset <= uint64(s.Length) && uint64(n) <= uint64(s.Length)-(to-s.Offset)
 }
@@ -42,8 +42,8 @@ func (w *Watcher) tagged(s *ddp.Segment, body []byte) {
 	w.refuse(rdmap.TermCode{Layer: 1, EType: 1})
 }
 
-// outside is an access to memory that there is not. What was offered all the same, as
-// bait, may be tried.
+// outside is an access to memory that does not exist. If it was offered all the same, as bait, the access is
+// fine.
 func (w *Watcher) outside(did string, stag ddp.STag, to uint64, n int) {
 	what := fmt.Sprintf("%s %d octets at %#x of STag %#x", did, n, to, uint32(stag))
 	for _, s := range w.try.Said {
@@ -70,7 +70,7 @@ func (w *Watcher) refuse(code rdmap.TermCode) {
 	}
 }
 
-// read answers a Read Request as the memory says.
+// read answers a Read Request as its memory demands.
 func (w *Watcher) read(msg []byte) {
 	be := binary.BigEndian
 	sink, sinkTO, size := ddp.STag(be.Uint32(msg)), be.Uint64(msg[4:]), int(be.Uint32(msg[12:]))
@@ -90,7 +90,7 @@ func (w *Watcher) read(msg []byte) {
 	w.refuse(rdmap.TermCode{Layer: 0, EType: 1})
 }
 
-// respond answers a Read with data, or otherwise.
+// respond answers a Read with data, or as the memory demands.
 func (w *Watcher) respond(how Reading, sink ddp.STag, to uint64, data []byte) {
 	switch how {
 	case ReadWhole:

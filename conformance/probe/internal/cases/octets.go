@@ -44,10 +44,10 @@ func words(v ...uint32) []byte {
 // Nudge returns an RDMA Write of no octets.
 func Nudge() []byte { return tagged(rdmap.OpWrite, 1, 0, nil) }
 
-// Target is the peer, as far as the octets depend on it.
+// Target is what the octets need to know about the peer.
 type Target struct {
 	Prog, Vers uint32 // the program whose procedure 0 is called
-	Inline     int    // the largest Send that it says it takes, octets
+	Inline     int    // the largest Send that it says it accepts, in octets
 	Grant      int    // credits that it has granted
 	XID        uint32 // the calls count from here
 }
@@ -63,7 +63,7 @@ func header(xid uint32, t rpcrdma.MsgType, l chunks.Lists) []byte {
 	return h.Append(nil)
 }
 
-// credits is what the probe asks for.
+// credits is how many credits the probe asks for.
 const credits = 8
 
 // null returns an RDMA_MSG with a NULL call.
@@ -71,8 +71,8 @@ func (g Target) null(xid uint32) []byte {
 	return append(header(xid, rpcrdma.MsgTypeMsg, chunks.Lists{}), g.call(xid)...)
 }
 
-// UsualRequest returns the MPA Request of all tries but those that are about it:
-// revision 2, CRC, Reads both ways, thresholds of 4096 octets.
+// UsualRequest returns the MPA Request of all tries except those about Requests: revision 2, CRC, Reads both
+// ways, thresholds of 4096 octets.
 func UsualRequest() []byte { return usual().bytes() }
 
 func usual() request {
@@ -84,7 +84,7 @@ func usual() request {
 
 type request struct{ mpa.Request }
 
-// bytes returns the frame; all that are built here can be encoded.
+// bytes returns the frame; all frames that are built here can be encoded.
 func (r request) bytes() []byte {
 	b, err := r.Append(nil)
 	if err != nil {

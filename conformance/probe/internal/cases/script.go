@@ -7,8 +7,8 @@ import (
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
-// script builds a try: a NULL call that is answered comes first, so that credits are
-// granted and everything after it is about an established connection.
+// script builds a try. It begins with a NULL call that is answered, so that credits are granted and the rest
+// happens on an established connection.
 type script struct {
 	Try
 	g   *gen
@@ -17,8 +17,7 @@ type script struct {
 	bad uint32 // the XID that the try is about
 }
 
-// gen builds the table. No XID occurs twice in it: a duplicate request cache would
-// answer otherwise.
+// gen builds the table. No XID occurs twice in it, or a duplicate request cache would answer.
 type gen struct {
 	Target
 	serial uint32
@@ -43,7 +42,7 @@ func (g *gen) bare(name string) *script {
 	return &script{Try: Try{Name: name}, g: g, msn: ddp.FirstMSN, req: ddp.FirstMSN, bad: g.xid()}
 }
 
-// about says that xid has to be answered.
+// about says that xid must be answered.
 func (s *script) about(xids ...uint32) *script {
 	s.Subjects = append(s.Subjects, xids...)
 	return s
@@ -65,7 +64,7 @@ func (s *script) send(msg []byte) *script {
 	return s.ulpdu(u)
 }
 
-// offer notes the memory that the header of msg offers, also where it does not exist.
+// offer records the memory that the header of msg offers, even if it does not exist.
 func (s *script) offer(msg []byte) {
 	s.Said = append(s.Said, declared(msg)...)
 	var h rpcrdma.Header
@@ -74,7 +73,7 @@ func (s *script) offer(msg []byte) {
 	}
 }
 
-// then ends the try with another NULL call, which has to be answered.
+// then ends the try with another NULL call, which must be answered.
 func (s *script) then(wants ...[]Want) Try {
 	s.After = s.g.xid()
 	s.send(s.g.null(s.After))
@@ -90,14 +89,14 @@ func (s *script) want(wants ...[]Want) Try {
 	return s.Try
 }
 
-// memory offers what is in data under an STag of the probe.
+// memory offers data under an STag of the probe.
 func (s *script) memory(data []byte, how Reading) chunks.Segment {
 	seg := s.segment(len(data))
 	s.Memory = append(s.Memory, Memory{Segment: seg, Data: data, Reading: how})
 	return seg
 }
 
-// room offers n octets to be written.
+// room offers n octets for writing.
 func (s *script) room(n int) chunks.Segment {
 	seg := s.segment(n)
 	s.Memory = append(s.Memory, Memory{Segment: seg})

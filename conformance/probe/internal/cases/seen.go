@@ -17,9 +17,9 @@ type Seen struct {
 	Term     *rdmap.Terminate
 	Reads    int      // of ours that were answered
 	Touched  []string // memory of ours that was touched, in words
-	Breaches []string // what no peer may do, whatever it is sent
+	Breaches []string // what no peer may do, whatever it receives
 	Ended    bool
-	Reset    bool // it ended by a reset, or the octets could not be read on
+	Reset    bool // it ended by a reset, or its octets could not be decoded
 	Refused  bool // we have sent a Terminate
 }
 
@@ -49,7 +49,7 @@ type Finding struct {
 	Why     string
 }
 
-// Judge says what was seen, and what it is worth.
+// Judge returns what was seen, and the verdict.
 func (t *Try) Judge(s *Seen) Finding {
 	f := Finding{Verdict: Fails}
 	f.Kind, f.Text = t.outcome(s)
@@ -83,7 +83,7 @@ func (t *Try) Judge(s *Seen) Finding {
 	return f
 }
 
-// executed says whether a call was answered by SUCCESS that should not have been.
+// executed reports whether a call that must not be executed was answered by SUCCESS.
 func (t *Try) executed(s *Seen) bool {
 	for _, w := range t.Wants {
 		if w.Kind == KindAnswered {
@@ -132,8 +132,8 @@ func (t *Try) outcome(s *Seen) (Kind, string) {
 	return KindSilent, "silence"
 }
 
-// subject returns the answer that tells most about what t is about: the first that is
-// no SUCCESS, or a SUCCESS when all are there.
+// subject returns the answer that says most about the subject of t: the first that is not SUCCESS, or
+// SUCCESS if all answers are there.
 func (t *Try) subject(s *Seen) *Answer {
 	var found []*Answer
 	for i := range s.Answers {
@@ -156,8 +156,8 @@ func (t *Try) subject(s *Seen) *Answer {
 	return &a
 }
 
-// Done says whether nothing more has to be awaited; quiet that nothing is, but more may
-// come.
+// Done reports whether there is nothing more to wait for; quiet reports that nothing is missing, but more
+// may come.
 func (t *Try) Done(s *Seen) (done, quiet bool) {
 	if s.Ended || s.Reply != nil && (s.Reply.Rejected || s.NoRTR || len(t.Steps) == 0 && !t.Hold) {
 		return true, false

@@ -18,7 +18,7 @@ func Table(t Target) []Case {
 	return all
 }
 
-// Alive returns the try that every peer that lives passes: a NULL call.
+// Alive returns the try that every live peer passes: a NULL call.
 func Alive(t Target, xid uint32) Try {
 	g := &gen{Target: t, serial: xid - 1}
 	return g.good("", usual())

@@ -8,17 +8,17 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 )
 
-// Watcher looks at what the peer says in a try, and answers its RDMA Reads. It is for
-// one goroutine.
+// Watcher follows what the peer sends in a try, and answers its RDMA Reads. It must be used from one
+// goroutine.
 type Watcher struct {
 	Seen Seen
 
 	try   *Try
-	mem   [][]byte // of the memories that can be written
+	mem   [][]byte // contents of the memories that can be written
 	msn   [ddp.NumQueues]uint32
 	part  [ddp.NumQueues][]byte // of messages that have not ended
 	out   [][]byte              // ULPDUs to send
-	spoke bool                  // the peer may send FPDUs: it has got one
+	spoke bool                  // the peer may send FPDUs, since it has received one
 }
 
 // Watch returns a watcher for t.
@@ -32,7 +32,7 @@ func Watch(t *Try) *Watcher {
 	return w
 }
 
-// Sent says that an FPDU was sent: from now on the peer may send some.
+// Sent reports that an FPDU was sent: from now on the peer may send FPDUs.
 func (w *Watcher) Sent() { w.spoke = true }
 
 func (w *Watcher) breach(format string, args ...any) {
@@ -46,7 +46,7 @@ func (w *Watcher) ULPDU(u []byte) [][]byte {
 	var s ddp.Segment
 	w.out = nil
 	if !w.spoke {
-		w.breach("it sent an FPDU before it had got one (RFC 5044 Section 7.1.2)")
+		w.breach("it sent an FPDU before it had received one (RFC 5044 Section 7.1.2)")
 	}
 	if w.Seen.Term != nil {
 		w.breach("it sent an FPDU after its Terminate (RFC 5040 Section 5.4)")
@@ -64,7 +64,7 @@ func (w *Watcher) ULPDU(u []byte) [][]byte {
 	return w.out
 }
 
-// untagged puts the messages of the queues together.
+// untagged reassembles the messages of the queues.
 func (w *Watcher) untagged(s *ddp.Segment, body []byte) {
 	if s.QN >= ddp.NumQueues {
 		w.breach("a message on queue %d", s.QN)
@@ -104,7 +104,7 @@ func (w *Watcher) terminate(msg []byte) {
 	w.Seen.Term = &t
 }
 
-// Startup takes the peer's MPA Reply. What it says must follow from the Request.
+// Startup takes the peer's MPA Reply, which must fit the Request.
 func (w *Watcher) Startup(req *mpa.Request, rep *mpa.Reply) {
 	w.Seen.Reply = rep
 	if rep.Rejected {

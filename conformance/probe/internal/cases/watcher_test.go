@@ -20,7 +20,7 @@ func sends(h rpcrdma.Header, msg ...byte) []byte {
 
 func replyTo(xid uint32) []byte { return xdr.AppendReply(nil, &xdr.ReplyHeader{XID: xid}) }
 
-// TestWatcherBreaches: what no peer may do, whatever it is sent.
+// TestWatcherBreaches: what no peer may do, whatever it receives.
 func TestWatcherBreaches(t *testing.T) {
 	room := chunks.Segment{Handle: 0x100, Length: 64, Offset: 8}
 	good := rpcrdma.Header{XID: 7, Vers: 1, Credit: 1, Lists: chunks.Lists{Write: []chunks.WriteChunk{{{Handle: 0x100, Offset: 8}}}}}
@@ -43,7 +43,7 @@ func TestWatcherBreaches(t *testing.T) {
 		{"another STag", with(func(h *rpcrdma.Header) { h.Write = []chunks.WriteChunk{{{Handle: 0x101, Offset: 8}}} }), "as another one"},
 		{"a used chunk", with(func(h *rpcrdma.Header) { h.Write = []chunks.WriteChunk{{room}} }), "came back with 64"},
 		{"a reply chunk", with(func(h *rpcrdma.Header) { h.HasReply = true }), "not offered"},
-		{"ERR_VERS without version 1", sends(rpcrdma.Header{XID: 7, Vers: 2, Credit: 1, Type: rpcrdma.MsgTypeError, Err: rpcrdma.ErrVers, Low: 2, High: 3}), "this one speaks 1"},
+		{"ERR_VERS without version 1", sends(rpcrdma.Header{XID: 7, Vers: 2, Credit: 1, Type: rpcrdma.MsgTypeError, Err: rpcrdma.ErrVers, Low: 2, High: 3}), "this peer speaks 1"},
 		{"the second Send", untagged(sendOp, 0, 2, replyTo(7)), "message 2 at offset 0 of queue 0, want 1 at 0"},
 		{"on queue 9", untagged(sendOp, 9, 1, replyTo(7)), "queue 9"},
 		{"another DDP version", append([]byte{0x42}, sends(good)[1:]...), "cannot be read"},
@@ -71,7 +71,7 @@ func TestWatcherBreaches(t *testing.T) {
 	early := Watch(&Try{})
 	early.ULPDU(term)
 	early.ULPDU(untagged(sendOp, 0, 1, replyTo(7)))
-	if got := strings.Join(early.Seen.Breaches, "; "); !strings.Contains(got, "before it had got one") || !strings.Contains(got, "after its Terminate") {
+	if got := strings.Join(early.Seen.Breaches, "; "); !strings.Contains(got, "before it had received one") || !strings.Contains(got, "after its Terminate") {
 		t.Errorf("%q", got)
 	}
 }
