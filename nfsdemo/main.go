@@ -1,7 +1,7 @@
-// Command nfsdemo serves a directory over NFSv3 on RPC-over-RDMA, and reads and
-// writes files on such servers, without RDMA hardware, drivers or root.
+// Command nfsdemo serves a directory over NFSv3 on RPC-over-RDMA, and reads and writes files on such
+// servers, without RDMA hardware, drivers or root.
 //
-// Run "nfsdemo --help", or package nfsdemo/cli for the commands.
+// For the commands run "nfsdemo --help", or see package nfsdemo/cli.
 package main
 
 import (

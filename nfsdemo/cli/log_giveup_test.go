@@ -56,8 +56,8 @@ func TestLogGiveUp(t *testing.T) {
 	}{
 		{[]string{logs}, 1, "wrong size"},
 		{[]string{logs, "--give-up", "mine"}, 0, "the log mine would be removed, and this would be lost: 0 records, 0 octets of data, and everything that cannot be read; use --force to remove it"},
-		{[]string{logs, "--give-up", "yours"}, 1, "no log of this name"},
-		{[]string{logs, "--give-up", "yours", "--force"}, 1, "no log of this name"},
+		{[]string{logs, "--give-up", "yours"}, 1, "no log with this name"},
+		{[]string{logs, "--give-up", "yours", "--force"}, 1, "no log with this name"},
 		{[]string{logs, "--give-up", ""}, 2, "wants the name of a log"},
 		{[]string{logs, "--give-up", "mine", "--discard", "1"}, 2, "use only one of them"},
 		{[]string{logs, "--give-up", "mine", "--force"}, 0, "removed the log mine; lost: 0 records, 0 octets of data, and everything that cannot be read"},

@@ -1,23 +1,23 @@
 package lease
 
-// Kind says what an Action asks for.
+// Kind says what an Action asks the caller to do.
 type Kind uint8
 
-// What a Table asks its caller to do.
+// Kinds of actions.
 const (
 	// Recall: tell the client of Log that it must return Lease.
 	Recall Kind = iota + 1
-	// Fence: revoke what the client of Log may write to; then say Fenced.
+	// Fence: revoke the client's right to write to Log, then call Fenced.
 	Fence
-	// Drain: apply the records of Log up to Upto now, others are waiting; say Applied.
+	// Drain: apply the records of Log up to Upto now, because others wait; then call Applied.
 	Drain
-	// Run: the operation of Ticket may run, or fails with its Err; then say Done.
+	// Run: run the operation of Ticket, or let it fail with Ticket.Err; then call Done.
 	Run
-	// Over: Lease of Log is over, and its records have been applied: forget it.
+	// Over: forget Lease of Log; it has ended and its records have been applied.
 	Over
 )
 
-// String is the word of the constant, in lower case.
+// String returns the name of the constant in lower case.
 func (k Kind) String() string {
 	switch k {
 	case Recall:
@@ -37,8 +37,8 @@ func (k Kind) String() string {
 // Action is what the caller of a Table must do.
 type Action[F comparable] struct {
 	Kind   Kind
-	Log    Log        // but for Run
+	Log    Log        // of all but Run
 	Lease  ID         // of Recall and Over
-	Upto   uint64     // of Drain: a sequence number
+	Upto   uint64     // of Drain: the last sequence number to apply
 	Ticket *Ticket[F] // of Run
 }

@@ -6,26 +6,26 @@ import (
 	"time"
 )
 
-// log is what the table knows of a commit log.
+// log is what the table knows about a commit log.
 type log[F comparable] struct {
 	id      Log
 	leases  map[ID]*lease[F] // live, or ended with records to apply
 	applied uint64           // last sequence number applied
-	wanted  uint64           // up to here a Drain has been asked for
-	err     error            // why the record behind applied cannot be applied
+	wanted  uint64           // last sequence number that a Drain has asked for
+	err     error            // why the record after applied cannot be applied
 	open    bool             // its client may append
-	fencing bool             // Fence is asked for
+	fencing bool             // a Fence has been asked for
 }
 
-// Opened says that a client may append to log l from now on. applied is the last record
-// that has been applied, or is nobody's; it counts when l is not known yet. A log that is
-// opened again must have been Fenced before.
+// Opened tells t that a client may append to log l from now on. applied is the last record that
+// was applied or has no lease; it is ignored if t knows l already. Before a log is opened again, it
+// must have been Fenced.
 func (t *Table[F]) Opened(l Log, applied uint64) {
 	t.known(l, applied).open = true
 }
 
-// Restore makes a lease of before a restart of the server known, whose records may not
-// have been applied: Fenced must follow, and ends it.
+// Restore adds a lease from before a restart of the server, whose records may not have been
+// applied. Fenced must follow, which ends the lease.
 func (t *Table[F]) Restore(l Log, applied uint64, id ID, f F) {
 	s := &lease[F]{id: id, f: f, log: t.known(l, applied)}
 	t.last = max(t.last, id)
@@ -41,8 +41,8 @@ func (t *Table[F]) known(l Log, applied uint64) *log[F] {
 	return x
 }
 
-// Fenced ends all leases of log l: its client can append no more, and final is the last
-// record. It is also said when a client closes its log, and before it opens it again.
+// Fenced ends all leases of log l: its client can append no more, and final is its last record. The
+// caller also calls it when a client closes its log, and before the client opens it again.
 func (t *Table[F]) Fenced(l Log, final uint64) []Action[F] {
 	t.out = t.out[:0]
 	x := t.logs[l]
@@ -59,7 +59,7 @@ func (t *Table[F]) Fenced(l Log, final uint64) []Action[F] {
 	return t.out
 }
 
-// Applied says that all records of l up to seq have been applied.
+// Applied tells t that all records of l up to seq have been applied.
 func (t *Table[F]) Applied(l Log, seq uint64) []Action[F] {
 	t.out = t.out[:0]
 	x := t.logs[l]
@@ -71,8 +71,8 @@ func (t *Table[F]) Applied(l Log, seq uint64) []Action[F] {
 	return t.out
 }
 
-// Failed says that the record behind the last Applied of l cannot be applied. It stays,
-// and with it all behind it: who waits for them gets err. Applied or Retry ends that.
+// Failed tells t that the record after the last Applied of l cannot be applied. It and the records
+// after it stay; operations that wait for them fail with err, until Applied or Retry.
 func (t *Table[F]) Failed(l Log, err error) []Action[F] {
 	t.out = t.out[:0]
 	if x := t.logs[l]; x != nil {
@@ -82,7 +82,7 @@ func (t *Table[F]) Failed(l Log, err error) []Action[F] {
 	return t.out
 }
 
-// Tick fences the logs of those who have not returned a lease in time.
+// Tick fences the logs of clients that have not returned a lease in time.
 func (t *Table[F]) Tick(now time.Time) []Action[F] {
 	t.out = t.out[:0]
 	for _, s := range t.leases {
@@ -94,7 +94,7 @@ func (t *Table[F]) Tick(now time.Time) []Action[F] {
 	return t.out
 }
 
-// Deadline is when Tick will have something to do; zero: nothing is recalled.
+// Deadline returns when Tick will have something to do, or zero if no lease is being recalled.
 func (t *Table[F]) Deadline() (first time.Time) {
 	for _, s := range t.leases {
 		if s.overdue() && (first.IsZero() || s.deadline.Before(first)) {
@@ -104,12 +104,12 @@ func (t *Table[F]) Deadline() (first time.Time) {
 	return first
 }
 
-// overdue reports whether s will cost its log the right to append, once its time is over.
+// overdue reports whether the log of s is fenced when the deadline of s passes.
 func (s *lease[F]) overdue() bool {
 	return !s.ended && !s.log.fencing && !s.deadline.IsZero()
 }
 
-// list is a copy of x.leases, in order, for those who end leases as they go.
+// list returns a sorted copy of x.leases, for loops that end leases.
 func (x *log[F]) list() []*lease[F] {
 	all := slices.Collect(maps.Values(x.leases))
 	slices.SortFunc(all, func(a, b *lease[F]) int { return int(a.id) - int(b.id) })
@@ -118,14 +118,14 @@ func (x *log[F]) list() []*lease[F] {
 
 func (t *Table[F]) settleAll(x *log[F]) {
 	for _, s := range x.list() {
-		if t.leases[s.id] == s { // not gone with another lease on the same file
+		if t.leases[s.id] == s { // not removed together with another lease on the same file
 			t.settle(s.f)
 		}
 	}
 	t.dropLog(x)
 }
 
-// drain asks once for what is behind wanted.
+// drain asks for the records up to upto, if it has not done so already.
 func (t *Table[F]) drain(x *log[F], upto uint64) {
 	if upto > x.wanted {
 		x.wanted = upto
@@ -133,7 +133,7 @@ func (t *Table[F]) drain(x *log[F], upto uint64) {
 	}
 }
 
-// dropLog forgets a log to which nobody appends when nothing of it is left to apply.
+// dropLog forgets a log if nobody appends to it and all its records have been applied.
 func (t *Table[F]) dropLog(x *log[F]) {
 	if !x.open && len(x.leases) == 0 {
 		delete(t.logs, x.id)

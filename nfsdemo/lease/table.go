@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// ID names a lease. No two leases of a Table ever have the same; 0 is none.
+// ID names a lease. No two leases of a Table ever have the same ID; 0 means none.
 type ID uint64
 
 // Log names a commit log that clients append to. The caller chooses it.
@@ -16,31 +16,31 @@ type Log uint32
 // Errors of Grant and Admit. The text is for the log of the server.
 var (
 	// ErrBusy: an operation changes the file, or another log has a lease on it, which is
-	// recalled now. The client writes by ordinary calls, or tries later.
+	// now being recalled. The client can write with ordinary calls, or try again later.
 	ErrBusy = errors.New("lease: the file is being changed or written by others")
-	// ErrTooMany: MaxPerLog leases are held already.
+	// ErrTooMany: the log holds MaxPerLog leases already.
 	ErrTooMany = errors.New("lease: too many leases of one log")
 	// ErrNoLog: the log was never opened, is closed, or is being fenced.
 	ErrNoLog = errors.New("lease: the log is not open")
-	// ErrUnknown: there is no such lease, or it is another log's.
+	// ErrUnknown: there is no such lease, or it belongs to another log.
 	ErrUnknown = errors.New("lease: no such lease of this log")
-	// ErrEnded: the record was appended after its lease had been given back.
-	ErrEnded = errors.New("lease: record behind the end of its lease")
+	// ErrEnded: the record was appended after its lease was returned.
+	ErrEnded = errors.New("lease: record after the end of its lease")
 )
 
 // Config says how patient a Table is. The zero value is usable.
 type Config struct {
-	// RecallTime is how long a client may take to return a lease before its log is
-	// fenced. 0: 10 s.
+	// RecallTime is how long a client may take to return a lease before its log is fenced.
+	// If zero, 10 s.
 	RecallTime time.Duration
-	// MaxPerLog bounds the leases of one log, those included whose records have not been
-	// applied yet. 0: 1024.
+	// MaxPerLog limits the leases of one log, including ended ones whose records have not
+	// been applied yet. If zero, 1024.
 	MaxPerLog int
-	// Last is the last lease that an earlier Table has granted: none below is granted again.
+	// Last is the last lease that an earlier Table has granted; new ones begin after it.
 	Last ID
 }
 
-// Table holds the leases of all logs on files, which F names.
+// Table holds the leases of all logs. F identifies a file.
 type Table[F comparable] struct {
 	cfg    Config
 	last   ID
@@ -57,10 +57,10 @@ type lease[F comparable] struct {
 	log      *log[F]
 	deadline time.Time // of the recall; zero: not recalled
 	ended    bool
-	final    uint64 // last sequence number that may be of this lease; if ended
+	final    uint64 // last sequence number that may belong to this lease, if it has ended
 }
 
-// file is what the table knows of a file: there is one while it has leases or operations.
+// file is what the table knows about a file. It exists while the file has leases or operations.
 type file[F comparable] struct {
 	leases   []*lease[F]  // held, or ended with records to apply
 	waiting  []*Ticket[F] // in the order in which they began
@@ -78,8 +78,9 @@ func New[F comparable](cfg Config) *Table[F] {
 	return &Table[F]{cfg: cfg, last: cfg.Last, leases: make(map[ID]*lease[F]), files: make(map[F]*file[F]), logs: make(map[Log]*log[F])}
 }
 
-// Grant gives l a lease on f, or the one that it holds already. ErrBusy also recalls the
-// leases of others. The actions are valid until the next call.
+// Grant returns a lease of l on f: a new one, or the one that l holds already. Errors: ErrNoLog,
+// ErrTooMany, and ErrBusy, with which the actions recall the leases of others. The actions are
+// valid until the next call.
 func (t *Table[F]) Grant(l Log, f F, now time.Time) (ID, []Action[F], error) {
 	t.out = t.out[:0]
 	x := t.logs[l]
@@ -104,7 +105,7 @@ func (t *Table[F]) Grant(l Log, f F, now time.Time) (ID, []Action[F], error) {
 		case !s.ended && s.deadline.IsZero():
 			own = s
 		case !s.ended:
-			busy = true // being given back
+			busy = true // being returned
 		}
 	}
 	switch {
@@ -127,8 +128,8 @@ func (t *Table[F]) hold(s *lease[F]) {
 	y.leases = append(y.leases, s)
 }
 
-// Return ends a lease at its holder's wish. tail is the last sequence number in the log,
-// looked up after the client had said so: it promises that none of its lease follows.
+// Return ends a lease that its client returns. tail is the last sequence number in the log, read
+// after the client's call: the client promises that no record with this lease follows.
 func (t *Table[F]) Return(l Log, id ID, tail uint64) ([]Action[F], error) {
 	t.out = t.out[:0]
 	s := t.leases[id]
@@ -141,8 +142,8 @@ func (t *Table[F]) Return(l Log, id ID, tail uint64) ([]Action[F], error) {
 	return t.out, nil
 }
 
-// Admit says to which file the record seq of log l, which names lease id, is to be
-// applied. After an error the record stays where it is: see Failed.
+// Admit returns the file to which the record seq of log l, which names lease id, must be applied.
+// Errors: ErrUnknown, ErrEnded. After an error the record stays where it is: see Failed.
 func (t *Table[F]) Admit(l Log, id ID, seq uint64) (F, error) {
 	s := t.leases[id]
 	switch {
@@ -155,7 +156,7 @@ func (t *Table[F]) Admit(l Log, id ID, seq uint64) (F, error) {
 	return s.f, nil
 }
 
-// recall asks for s once. The first who asks sets the deadline.
+// recall recalls s, unless that was done before. The first recall sets the deadline.
 func (t *Table[F]) recall(s *lease[F], now time.Time) {
 	if s.ended || !s.deadline.IsZero() || s.log.fencing {
 		return
@@ -170,7 +171,7 @@ func (t *Table[F]) end(s *lease[F], final uint64) {
 	t.settle(s.f)
 }
 
-// settle removes the leases on f that are over and runs who waited for that.
+// settle removes the leases on f that are over, and runs the operations that waited for that.
 func (t *Table[F]) settle(f F) {
 	y := t.files[f]
 	y.leases = slices.DeleteFunc(y.leases, func(s *lease[F]) bool {

@@ -5,28 +5,28 @@ import (
 	"time"
 )
 
-// Ticket is an NFS operation that waits for records to be applied, or runs.
+// Ticket is an NFS operation that waits for records to be applied, or that runs.
 type Ticket[F comparable] struct {
-	// Err is why the operation must fail, when Run names the ticket: a record that it
-	// would have to see cannot be applied.
+	// Err is valid when Run names the ticket. If not nil, the operation must fail: a record
+	// that it would have to see cannot be applied.
 	Err error
 
 	files  []F
 	change bool
-	tails  map[*log[F]]uint64 // what was acknowledged when it began
+	tails  map[*log[F]]uint64 // last records that were acknowledged when it began
 	runs   bool
 }
 
-// Look begins an operation that reads of files what was acknowledged by now: tail says,
-// for a log, the sequence number of its last record. Run follows, at once or when what
-// lies before it has been applied. It need not be told that the operation is over.
+// Look begins an operation that must see everything acknowledged for files so far; tail returns the
+// sequence number of a log's last record. Run follows, at once or when the records before it have
+// been applied. Done is not needed.
 func (t *Table[F]) Look(tail func(Log) uint64, files ...F) (*Ticket[F], []Action[F]) {
 	return t.begin(&Ticket[F]{files: files}, tail, time.Time{})
 }
 
-// Change begins an operation that changes files, their attributes or their names other
-// than by records. Leases on them are recalled; until Done no new ones are granted. Run
-// follows when there are none left and what was appended under them has been applied.
+// Change begins an operation that changes files, their attributes or their names other than by
+// records. It recalls leases on the files; until Done no new ones are granted. Run follows when no
+// lease is left and their records have been applied.
 func (t *Table[F]) Change(tail func(Log) uint64, now time.Time, files ...F) (*Ticket[F], []Action[F]) {
 	return t.begin(&Ticket[F]{files: files, change: true}, tail, now)
 }
@@ -57,7 +57,7 @@ func (t *Table[F]) begin(k *Ticket[F], tail func(Log) uint64, now time.Time) (*T
 	return k, t.out
 }
 
-// Done says that a Change is over, or that nobody waits for k any more.
+// Done tells t that a Change is over, or that nobody waits for k anymore.
 func (t *Table[F]) Done(k *Ticket[F]) []Action[F] {
 	t.out = t.out[:0]
 	if !k.runs {
@@ -74,8 +74,8 @@ func (t *Table[F]) Done(k *Ticket[F]) []Action[F] {
 	return t.out
 }
 
-// run runs the operations that wait for y and need not any more, and asks for the records
-// that the others wait for.
+// run runs the operations on y that need not wait anymore, and asks for the records that the
+// others wait for.
 func (t *Table[F]) run(y *file[F]) {
 	for _, k := range slices.Clone(y.waiting) {
 		if t.ready(k) {
@@ -86,8 +86,8 @@ func (t *Table[F]) run(y *file[F]) {
 	}
 }
 
-// ready reports whether k need not wait any more. While it must, all logs that it waits for
-// are drained at the same time.
+// ready reports whether k need not wait anymore. If it must, all logs that it waits for are drained
+// at the same time.
 func (t *Table[F]) ready(k *Ticket[F]) bool {
 	free := true
 	for _, f := range k.files {
@@ -99,7 +99,7 @@ func (t *Table[F]) ready(k *Ticket[F]) bool {
 	return free
 }
 
-// clear reports whether the leases on y are no reason for k to wait.
+// clear reports whether k need not wait because of the leases on y.
 func (t *Table[F]) clear(k *Ticket[F], y *file[F]) bool {
 	free := true
 	for _, s := range y.leases {
@@ -119,7 +119,7 @@ func (t *Table[F]) clear(k *Ticket[F], y *file[F]) bool {
 	return free
 }
 
-// leave takes k off the files it waits for.
+// leave removes k from the files that it waits for.
 func (t *Table[F]) leave(k *Ticket[F]) {
 	for _, f := range k.files {
 		y := t.files[f]
@@ -128,7 +128,7 @@ func (t *Table[F]) leave(k *Ticket[F]) {
 	}
 }
 
-// distinct returns files without those that are named twice: RENAME within a directory.
+// distinct returns files without duplicates, as in a RENAME within a directory.
 func distinct[F comparable](files []F) []F {
 	var once []F
 	for _, f := range files {

@@ -39,7 +39,7 @@ func (p Proc) String() string {
 	return "mountproc3(0x" + strconv.FormatUint(uint64(p), 16) + ")"
 }
 
-// NewArgs returns an empty value for the arguments of p, or nil if p is not known.
+// NewArgs returns an empty value for the arguments of p, or nil if p is unknown.
 func (p Proc) NewArgs() nfs3.Message {
 	switch p {
 	case ProcMnt, ProcUmnt:
@@ -50,7 +50,7 @@ func (p Proc) NewArgs() nfs3.Message {
 	return nil
 }
 
-// NewRes returns an empty value for the results of p, or nil if p is not known.
+// NewRes returns an empty value for the results of p, or nil if p is unknown.
 func (p Proc) NewRes() nfs3.Message {
 	switch p {
 	case ProcMnt:
@@ -65,8 +65,8 @@ func (p Proc) NewRes() nfs3.Message {
 	return nil
 }
 
-// Status is a mountstat3 (RFC 1813 Section 5.1.5). It is an error too; [OK] must not be
-// used as one.
+// Status is a mountstat3 (RFC 1813 Section 5.1.5). It is also an error, but [OK] must not be used as
+// one.
 type Status uint32
 
 // Statuses.

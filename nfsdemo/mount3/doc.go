@@ -1,6 +1,6 @@
 // Package mount3 holds the MOUNT version 3 protocol (RFC 1813 Appendix I): constants, types
-// and the codec of arguments and results, in both directions. It has the shape of package
-// nfs3: every message has Append(b) and Parse(d), and the same rules of memory.
+// and the codec of arguments and results, in both directions. It works like package nfs3: every
+// message has Append(b) and Parse(d), with the same rules for memory.
 //
 //	proc  name     arguments     results
 //	0     NULL     void          void
@@ -10,5 +10,5 @@
 //	4     UMNTALL  void          void
 //	5     EXPORT   void          ExportRes
 //
-// MOUNT version 1 (fixed 32-octet handles) is not spoken.
+// MOUNT version 1 (fixed 32-octet handles) is not implemented.
 package mount3

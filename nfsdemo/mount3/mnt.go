@@ -23,7 +23,7 @@ func (a *PathArgs) Parse(d *xdr.Decoder) error {
 type MountRes struct {
 	Status  Status
 	Handle  nfs3.FileHandle  // of the export's root, with OK; lent by Parse
-	Flavors []xdr.AuthFlavor // accepted, best first, with OK
+	Flavors []xdr.AuthFlavor // that the server accepts, best first, with OK
 }
 
 // Append appends the mountres3.

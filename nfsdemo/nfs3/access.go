@@ -5,7 +5,7 @@ import "github.com/stag-rdma/stag/xdr"
 // AccessArgs is ACCESS3args (RFC 1813 Section 3.3.4).
 type AccessArgs struct {
 	Handle FileHandle
-	Access Access // asked for
+	Access Access // the rights asked about
 }
 
 // Append appends the ACCESS3args.

@@ -12,11 +12,11 @@ type Time struct {
 	Sec, Nsec uint32
 }
 
-// TimeOf converts t; what does not fit is cut to the nearest value that does.
+// TimeOf converts t. A time that does not fit becomes the nearest one that does.
 func TimeOf(t time.Time) Time { return UnixTime(t.Unix(), int64(t.Nanosecond())) }
 
-// UnixTime converts seconds and nanoseconds since 1970; what does not fit is cut to the
-// nearest value that does.
+// UnixTime converts seconds and nanoseconds since 1970. A time that does not fit becomes the
+// nearest one that does.
 func UnixTime(sec, nsec int64) Time {
 	switch {
 	case sec < 0:
@@ -81,10 +81,10 @@ func (a *Attr) parse(d *xdr.Decoder) {
 	a.Ctime.parse(d)
 }
 
-// Wcc returns the part of a that wcc_data carries as "before".
+// Wcc returns the part of a that wcc_data carries in "before".
 func (a *Attr) Wcc() WccAttr { return WccAttr{Size: a.Size, Mtime: a.Mtime, Ctime: a.Ctime} }
 
-// OptAttr is a post_op_attr: attributes that a server may leave out (RFC 1813 Section 2.6).
+// OptAttr is a post_op_attr: attributes that a server may omit (RFC 1813 Section 2.6).
 type OptAttr struct {
 	Present bool
 	Attr    Attr

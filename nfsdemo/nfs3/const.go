@@ -36,7 +36,7 @@ const (
 	PropCanSetTime  uint32 = 0x10 // SETATTR sets times to the server's precision
 )
 
-// FileHandle is an nfs_fh3: up to 64 octets that mean something to the server only
+// FileHandle is an nfs_fh3: up to 64 octets that mean something only to the server
 // (RFC 1813 Section 2.3.3).
 type FileHandle []byte
 

@@ -7,9 +7,9 @@
 //	Append(b []byte) []byte           // appends the XDR encoding, never fails
 //	Parse(d *xdr.Decoder) error       // reads it, *xdr.DecodeError on bad octets
 //
-// Results begin with Status and carry the arm of the union that goes with it: the "resok"
-// fields when Status is [OK], the "resfail" fields otherwise. Parse leaves fields of the
-// other arm as they were, so use a fresh value, or Reset by assigning the zero value.
+// Results begin with Status and carry the arm of the union that Status selects: the "resok"
+// fields if it is [OK], the "resfail" fields otherwise. Parse does not touch fields of the other
+// arm, so use a new value, or assign the zero value first.
 //
 // # Memory
 //
@@ -19,20 +19,19 @@
 //
 // # Reducible items
 //
-// READ data, READLINK path, WRITE data and SYMLINK path are the items RFC 8267 Section 4
-// lets a transport move apart from the rest. Each is the last field of its message, so
-// those four types also have AppendHead, which stops after the item's count word, and the
-// two results have ParseHead, which does the same on the way in: the transport supplies
-// the octets.
+// READ data, READLINK path, WRITE data and SYMLINK path are the items that a transport may move
+// apart from the rest (RFC 8267 Section 4). Each is the last field of its message. So these four
+// types also have AppendHead, which appends what precedes the item, and three of them ParseHead,
+// which parses it: the transport moves the octets.
 //
 // # Strictness
 //
-// Booleans and the enums that select a union arm must hold a defined value, else the error
-// is xdr.ErrRange (RFC 4506 Sections 4.3 and 4.4). A status a server invents is kept as
-// it is. Names longer than any file system allows are decoded: the answer to them is
-// NFS3ERR_NAMETOOLONG, not GARBAGE_ARGS. Octets after a message are left in the decoder.
+// Booleans and the enums that select a union arm must hold a defined value; otherwise the error
+// is xdr.ErrRange (RFC 4506 Sections 4.3 and 4.4). A status that a server invents is kept. Names
+// longer than any file system allows are decoded, because the answer to them is
+// NFS3ERR_NAMETOOLONG, not GARBAGE_ARGS. Octets after a message stay in the decoder.
 //
 // # Not here
 //
-// NLM, NSM and NFSACL are not spoken by this project. MOUNT is package mount3.
+// This project does not implement NLM, NSM and NFSACL. MOUNT is package mount3.
 package nfs3

@@ -70,7 +70,7 @@ var createNames = [...]string{"UNCHECKED", "GUARDED", "EXCLUSIVE"}
 // String returns the name in RFC 1813.
 func (m CreateMode) String() string { return enumName(createNames[:], uint32(m), "createmode3") }
 
-// enumName looks v up in names; unknown values print as kind(0x2a).
+// enumName returns the name of v; unknown values print as kind(0x2a).
 func enumName(names []string, v uint32, kind string) string {
 	if uint64(v) < uint64(len(names)) && names[v] != "" {
 		return names[v]

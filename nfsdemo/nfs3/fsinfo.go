@@ -13,13 +13,13 @@ type (
 type FSStatRes struct {
 	Status     Status
 	Attr       OptAttr
-	TotalBytes uint64 // octets in all
+	TotalBytes uint64 // octets in total
 	FreeBytes  uint64 // octets free
-	AvailBytes uint64 // octets the caller may use
-	TotalFiles uint64 // file slots in all
+	AvailBytes uint64 // octets that the caller may use
+	TotalFiles uint64 // file slots in total
 	FreeFiles  uint64
 	AvailFiles uint64
-	Invarsec   uint32 // seconds this is expected not to change
+	Invarsec   uint32 // seconds during which this is not expected to change
 }
 
 // Stat returns the status.
@@ -61,7 +61,7 @@ type FSInfoRes struct {
 	Attr        OptAttr
 	RTMax       uint32 // largest READ
 	RTPref      uint32 // preferred READ
-	RTMult      uint32 // READ counts should be multiples of it
+	RTMult      uint32 // READ counts should be multiples of this
 	WTMax       uint32 // largest WRITE
 	WTPref      uint32
 	WTMult      uint32

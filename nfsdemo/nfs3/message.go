@@ -8,10 +8,10 @@ import (
 
 // Message is implemented by the arguments and results of every procedure.
 type Message interface {
-	// Append appends the XDR encoding to b and returns it; it copies all it is given.
+	// Append appends the XDR encoding to b and returns it. It copies everything.
 	Append(b []byte) []byte
 	// Parse reads the message from d. The error is a *xdr.DecodeError. File handles and
-	// data are views of d's input, names and paths are copies.
+	// data are views of d's input; names and paths are copies.
 	Parse(d *xdr.Decoder) error
 }
 
@@ -30,8 +30,8 @@ func (*Void) Append(b []byte) []byte { return b }
 // Parse reads nothing.
 func (*Void) Parse(*xdr.Decoder) error { return nil }
 
-// HandleArgs is the arguments of the procedures that take a file handle only: GETATTR,
-// READLINK, FSSTAT, FSINFO and PATHCONF.
+// HandleArgs is the arguments of the procedures that take only a file handle: GETATTR, READLINK,
+// FSSTAT, FSINFO and PATHCONF.
 type HandleArgs struct {
 	Handle FileHandle
 }
@@ -95,8 +95,8 @@ func appendHandle(b []byte, h FileHandle) []byte { return xdr.AppendOpaque(b, h)
 
 func parseHandle(d *xdr.Decoder) FileHandle { return d.Opaque(MaxHandle) }
 
-// parseName copies a filename3 or nfspath3. Their XDR type is string<>, so the only bound
-// is the input itself: a name too long for any file system is decoded, and refused with
+// parseName copies a filename3 or nfspath3. Their XDR type is string<>, so only the input limits
+// the length. A name too long for any file system is decoded, and then refused with
 // NFS3ERR_NAMETOOLONG.
 func parseName(d *xdr.Decoder) string { return d.String(math.MaxInt) }
 

@@ -25,7 +25,7 @@ type SymlinkArgs struct {
 	Path  string // opaque to the server
 }
 
-// AppendHead appends all up to and with the path's count word.
+// AppendHead appends everything up to and including the path's count word.
 func (a *SymlinkArgs) AppendHead(b []byte) []byte {
 	return xdr.AppendUint32(a.Attr.Append(a.Where.Append(b)), uint32(len(a.Path)))
 }
@@ -46,7 +46,7 @@ func (a *SymlinkArgs) Parse(d *xdr.Decoder) error {
 // MknodArgs is MKNOD3args (RFC 1813 Section 3.3.11).
 type MknodArgs struct {
 	Where DirOpArgs
-	Type  FileType // all but the four below have no more fields, and get NFS3ERR_BADTYPE
+	Type  FileType // types other than these four have no more fields, and get NFS3ERR_BADTYPE
 	Attr  SetAttr  // with TypeChr, TypeBlk, TypeSock and TypeFIFO
 	Rdev  Device   // with TypeChr and TypeBlk
 }

@@ -7,10 +7,10 @@ import "github.com/stag-rdma/stag/xdr"
 type PathConfRes struct {
 	Status          Status
 	Attr            OptAttr
-	LinkMax         uint32 // most hard links
+	LinkMax         uint32 // most hard links of a file
 	NameMax         uint32 // longest name, octets
-	NoTrunc         bool   // longer names are refused, not cut
-	ChownRestricted bool   // only a privileged user changes owners
+	NoTrunc         bool   // longer names are refused, not truncated
+	ChownRestricted bool   // only a privileged user can change owners
 	CaseInsensitive bool
 	CasePreserving  bool
 }

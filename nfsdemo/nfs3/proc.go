@@ -30,9 +30,9 @@ const (
 	ProcCount            = 22
 )
 
-// Idempotent says whether a call that is executed again has the same results (RFC 1813
-// Section 4.5): not if it makes, removes or names something, or changes attributes, which a
-// guard may forbid the second time.
+// Idempotent reports whether a call that is executed again has the same results (RFC 1813
+// Section 4.5). Calls that make, remove or name something are not idempotent, nor is SETATTR, whose
+// guard may fail the second time.
 func (p Proc) Idempotent() bool {
 	switch p {
 	case ProcSetAttr, ProcCreate, ProcMkdir, ProcSymlink, ProcMknod, ProcRemove, ProcRmdir, ProcRename, ProcLink:
@@ -50,8 +50,8 @@ type procInfo struct {
 	maxRes  int
 }
 
-// procs is the procedure table. maxRes is the largest result in octets, without the octets
-// of a reducible item or of directory entries, which the caller bounds.
+// procs is the procedure table. maxRes is the size of the largest result in octets, without a
+// reducible item or directory entries, which the caller limits.
 var procs = [ProcCount]procInfo{
 	ProcNull:        {"NULL", mk[Void], mk[Void], 0},
 	ProcGetAttr:     {"GETATTR", mk[GetAttrArgs], mk[GetAttrRes], 88},
@@ -85,7 +85,7 @@ func mk[T any, P interface {
 	return P(new(T))
 }
 
-// Known says whether p is a procedure of version 3.
+// Known reports whether p is a procedure of version 3.
 func (p Proc) Known() bool { return p < ProcCount }
 
 // String returns the name in RFC 1813.
@@ -96,7 +96,7 @@ func (p Proc) String() string {
 	return enumName(nil, uint32(p), "nfsproc3")
 }
 
-// NewArgs returns an empty value for the arguments of p, or nil if p is not known.
+// NewArgs returns an empty value for the arguments of p, or nil if p is unknown.
 func (p Proc) NewArgs() Message {
 	if !p.Known() {
 		return nil
@@ -104,7 +104,7 @@ func (p Proc) NewArgs() Message {
 	return procs[p].newArgs()
 }
 
-// NewRes returns an empty value for the results of p, or nil if p is not known.
+// NewRes returns an empty value for the results of p, or nil if p is unknown.
 func (p Proc) NewRes() Message {
 	if !p.Known() {
 		return nil
@@ -114,7 +114,7 @@ func (p Proc) NewRes() Message {
 
 // MaxRes returns the size in octets of the largest result of p, without the data of READ
 // (plus pad), the path of READLINK (plus pad), and the entries of READDIR and READDIRPLUS;
-// 0 if p is not known.
+// 0 if p is unknown.
 func (p Proc) MaxRes() int {
 	if !p.Known() {
 		return 0

@@ -30,7 +30,7 @@ func (a *ReadArgs) Parse(d *xdr.Decoder) error {
 type ReadRes struct {
 	Status  Status
 	Attr    OptAttr
-	Count   uint32 // octets read, with OK; equal to DataLen in a sound reply
+	Count   uint32 // octets read, with OK; equal to DataLen in a valid reply
 	EOF     bool   // the read reached the end of the file, with OK
 	Data    []byte // with OK; lent by Parse
 	DataLen uint32 // the data's count word; set by Parse and ParseHead
@@ -39,7 +39,7 @@ type ReadRes struct {
 // Stat returns the status.
 func (r *ReadRes) Stat() Status { return r.Status }
 
-// AppendHead appends all before the data's count word.
+// AppendHead appends everything before the data's count word.
 func (r *ReadRes) AppendHead(b []byte) []byte {
 	b = r.Attr.Append(xdr.AppendUint32(b, uint32(r.Status)))
 	if r.Status == OK {
@@ -48,7 +48,7 @@ func (r *ReadRes) AppendHead(b []byte) []byte {
 	return b
 }
 
-// Append appends the READ3res with its data; DataLen is not used.
+// Append appends the READ3res with its data; it ignores DataLen.
 func (r *ReadRes) Append(b []byte) []byte {
 	b = r.AppendHead(b)
 	if r.Status == OK {
@@ -57,7 +57,7 @@ func (r *ReadRes) Append(b []byte) []byte {
 	return b
 }
 
-// ParseHead reads all up to and with the data's count word.
+// ParseHead reads everything up to and including the data's count word.
 func (r *ReadRes) ParseHead(d *xdr.Decoder) error {
 	r.parseFields(d)
 	if r.Status == OK {

@@ -5,8 +5,8 @@ import "github.com/stag-rdma/stag/xdr"
 // ReadDirArgs is READDIR3args (RFC 1813 Section 3.3.16).
 type ReadDirArgs struct {
 	Dir    FileHandle
-	Cookie uint64     // 0 starts; else that of the last entry seen
-	Verf   CookieVerf // that of the reply the cookie came in
+	Cookie uint64     // of the last entry seen; 0: from the start
+	Verf   CookieVerf // of the reply that the cookie came in
 	Count  uint32     // most octets of the READDIR3resok, XDR included
 }
 
@@ -29,7 +29,7 @@ func (a *ReadDirArgs) Parse(d *xdr.Decoder) error {
 type DirEntry struct {
 	FileID uint64
 	Name   string
-	Cookie uint64 // of the place after this entry
+	Cookie uint64 // of the position after this entry
 }
 
 // Size returns the encoded size in octets, with the word that announces the entry.
@@ -59,7 +59,7 @@ type ReadDirRes struct {
 // Stat returns the status.
 func (r *ReadDirRes) Stat() Status { return r.Status }
 
-// AppendHead appends all before the entries.
+// AppendHead appends everything before the entries.
 func (r *ReadDirRes) AppendHead(b []byte) []byte {
 	return appendDirHead(b, r.Status, &r.Attr, r.Verf)
 }

@@ -68,7 +68,7 @@ type ReadDirPlusRes struct {
 // Stat returns the status.
 func (r *ReadDirPlusRes) Stat() Status { return r.Status }
 
-// AppendHead appends all before the entries.
+// AppendHead appends everything before the entries.
 func (r *ReadDirPlusRes) AppendHead(b []byte) []byte {
 	return appendDirHead(b, r.Status, &r.Attr, r.Verf)
 }

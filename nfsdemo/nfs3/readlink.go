@@ -16,12 +16,12 @@ type ReadLinkRes struct {
 // Stat returns the status.
 func (r *ReadLinkRes) Stat() Status { return r.Status }
 
-// AppendHead appends all before the path's count word.
+// AppendHead appends everything before the path's count word.
 func (r *ReadLinkRes) AppendHead(b []byte) []byte {
 	return r.Attr.Append(xdr.AppendUint32(b, uint32(r.Status)))
 }
 
-// Append appends the READLINK3res; PathLen is not used.
+// Append appends the READLINK3res; it ignores PathLen.
 func (r *ReadLinkRes) Append(b []byte) []byte {
 	b = r.AppendHead(b)
 	if r.Status == OK {
@@ -30,7 +30,7 @@ func (r *ReadLinkRes) Append(b []byte) []byte {
 	return b
 }
 
-// ParseHead reads all up to and with the path's count word.
+// ParseHead reads everything up to and including the path's count word.
 func (r *ReadLinkRes) ParseHead(d *xdr.Decoder) error {
 	r.parseAttr(d)
 	if r.Status == OK {

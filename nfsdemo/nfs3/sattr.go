@@ -19,7 +19,7 @@ type SetAttr struct {
 	Mtime    Time // with ClientTime
 }
 
-// IsZero says whether s changes nothing.
+// IsZero reports whether s changes nothing.
 func (s *SetAttr) IsZero() bool {
 	return !s.SetMode && !s.SetUID && !s.SetGID && !s.SetSize && s.AtimeHow == DontChange && s.MtimeHow == DontChange
 }

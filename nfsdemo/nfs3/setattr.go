@@ -6,7 +6,7 @@ import "github.com/stag-rdma/stag/xdr"
 type SetAttrArgs struct {
 	Handle FileHandle
 	Attr   SetAttr
-	Guard  bool // Ctime must be that of the file, else NFS3ERR_NOT_SYNC
+	Guard  bool // the file must have Ctime, otherwise NFS3ERR_NOT_SYNC
 	Ctime  Time
 }
 
@@ -30,8 +30,8 @@ func (a *SetAttrArgs) Parse(d *xdr.Decoder) error {
 	return d.ErrIn("SETATTR3args")
 }
 
-// WccRes is a result of a status and the wcc_data of one object in both arms: SETATTR,
-// REMOVE and RMDIR.
+// WccRes is a result with a status, and the wcc_data of one object in both arms: of SETATTR, REMOVE
+// and RMDIR.
 type WccRes struct {
 	Status Status
 	Wcc    Wcc

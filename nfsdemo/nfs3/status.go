@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// Status is an nfsstat3 (RFC 1813 Section 2.6). It is an error too, so that file systems
-// can return it; [OK] must not be used as one, see [Status.Err].
+// Status is an nfsstat3 (RFC 1813 Section 2.6). It is also an error, so that file systems can return
+// it, but [OK] must not be used as one: see [Status.Err].
 type Status uint32
 
 // Statuses.
@@ -39,7 +39,7 @@ const (
 	ErrTooSmall    Status = 10005
 	ErrServerFault Status = 10006
 	ErrBadType     Status = 10007
-	ErrJukebox     Status = 10008 // come again later, with a new XID
+	ErrJukebox     Status = 10008 // try again later, with a new XID
 )
 
 var statusNames = map[Status]string{

@@ -15,7 +15,7 @@ type WriteArgs struct {
 	Data   []byte // lent by Parse
 }
 
-// AppendHead appends all up to and with the data's count word, which is Count.
+// AppendHead appends everything up to and including the data's count word, which is Count.
 func (a *WriteArgs) AppendHead(b []byte) []byte {
 	return xdr.AppendUint32(a.appendFields(b), a.Count)
 }
@@ -30,7 +30,7 @@ func (a *WriteArgs) appendFields(b []byte) []byte {
 	return xdr.AppendUint32(xdr.AppendUint32(b, a.Count), uint32(a.Stable))
 }
 
-// ParseHead reads all up to the data's count word, which is next; the handle is lent.
+// ParseHead reads everything before the data's count word; the handle is lent.
 func (a *WriteArgs) ParseHead(d *xdr.Decoder) error {
 	a.Handle = parseHandle(d)
 	a.Offset = d.Uint64()
@@ -41,7 +41,7 @@ func (a *WriteArgs) ParseHead(d *xdr.Decoder) error {
 
 // Parse reads the WRITE3args; handle and data are lent.
 func (a *WriteArgs) Parse(d *xdr.Decoder) error {
-	_ = a.ParseHead(d) // its error sticks to d
+	_ = a.ParseHead(d) // d keeps its error
 	a.Data = d.Opaque(math.MaxInt)
 	return d.ErrIn("WRITE3args")
 }

@@ -22,7 +22,7 @@ func (l *freeList) get() []byte {
 	}
 }
 
-// put takes b back. It keeps no more than its bound.
+// put takes b back. It drops b if l has n buffers already.
 func (l *freeList) put(b []byte) {
 	select {
 	case l.free <- b[:l.size]:

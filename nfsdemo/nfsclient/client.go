@@ -16,16 +16,16 @@ type Client struct {
 	cfg     *Config
 	info    nfs3.FSInfoRes
 	root    *Node
-	export  string   // path that was mounted: the path of root
-	exports []string // all that the server exports, nil if it does not say
+	export  string   // the mounted path: the path of root
+	exports []string // all exports of the server, nil if it does not list them
 	reads   *freeList
 	writes  *freeList
 	push    *pusher // nil: none
 }
 
-// New makes a client of a connection to an NFS server and the handle of a root,
-// whose path is export. It takes caller, and closes it when it fails. It calls
-// FSINFO and GETATTR (RFC 1813 Sections 3.3.19 and 3.3.1).
+// New makes a client from a connection to an NFS server and the handle of a root with the path
+// export. It takes caller, and closes it if it fails. It calls FSINFO and GETATTR (RFC 1813
+// Sections 3.3.19 and 3.3.1).
 func New(ctx context.Context, caller transport.Caller, root nfs3.FileHandle, export string, cfg *Config) (*Client, error) {
 	cfg = cfg.fill()
 	c := &Client{
@@ -41,7 +41,7 @@ func New(ctx context.Context, caller transport.Caller, root nfs3.FileHandle, exp
 	return c, nil
 }
 
-// start learns what the server can do.
+// start asks what the server can do.
 func (c *Client) start(ctx context.Context) error {
 	args := nfs3.FSInfoArgs{Handle: c.root.FH}
 	if err := c.call(ctx, nfs3.ProcFSInfo, &args, &c.info, nil); err != nil {
@@ -52,8 +52,7 @@ func (c *Client) start(ctx context.Context) error {
 	return c.Refresh(ctx, c.root)
 }
 
-// blockSize chooses the size of a READ or WRITE. A server that states nothing
-// useful gets 4 KiB.
+// blockSize chooses the size of a READ or WRITE: 4 KiB if the server's limits are useless.
 func (c *Client) blockSize(most, pref uint32) int {
 	n := min(uint32(c.cfg.MaxBlock), most)
 	if pref > 0 && pref < n {
@@ -65,14 +64,13 @@ func (c *Client) blockSize(most, pref uint32) int {
 	return int(n)
 }
 
-// Info returns what FSINFO said.
+// Info returns the result of FSINFO.
 func (c *Client) Info() nfs3.FSInfoRes { return c.info }
 
 // Root returns the root of the export.
 func (c *Client) Root() *Node { n := *c.root; return &n }
 
-// Export returns the path that was mounted; all paths of this client begin with
-// it.
+// Export returns the path that was mounted. All paths of this client begin with it.
 func (c *Client) Export() string { return c.export }
 
 // Stats returns the counters of the connection.
@@ -95,7 +93,7 @@ func (c *Client) call(ctx context.Context, proc nfs3.Proc, args nfs3.Message, re
 	return c.callSized(ctx, proc, args, res, proc.MaxRes(), keep)
 }
 
-// callSized is call with a bound for the results, in octets.
+// callSized is call with a limit for the results, in octets.
 func (c *Client) callSized(ctx context.Context, proc nfs3.Proc, args nfs3.Message, res nfs3.Result, most int, keep func()) error {
 	call := transport.Call{Proc: uint32(proc), Args: args.Append(nil), MaxResults: most}
 	return c.send(ctx, proc, &call, func(d *xdr.Decoder, _ *transport.Reply) error {
@@ -112,15 +110,14 @@ func (c *Client) callSized(ctx context.Context, proc nfs3.Proc, args nfs3.Messag
 	})
 }
 
-// Delays between calls that are answered with JUKEBOX.
+// Delays between calls that were answered with JUKEBOX.
 const (
 	jukeboxFirst = 50 * time.Millisecond
 	jukeboxMost  = 5 * time.Second
 )
 
-// send runs one call, and again while the server answers JUKEBOX: "the client
-// should … wait a while and then retry the operation" (RFC 1813 Section 2.6), with
-// a new XID.
+// send runs one call, and repeats it while the server answers JUKEBOX: "the client should … wait a
+// while and then retry the operation" (RFC 1813 Section 2.6), with a new XID.
 func (c *Client) send(ctx context.Context, proc nfs3.Proc, call *transport.Call, parse func(*xdr.Decoder, *transport.Reply) error) error {
 	var until time.Time
 	for delay := jukeboxFirst; ; delay = min(2*delay, jukeboxMost) {
@@ -140,7 +137,7 @@ func (c *Client) send(ctx context.Context, proc nfs3.Proc, call *transport.Call,
 	}
 }
 
-// decodeErr says which procedure's results did not decode.
+// decodeErr adds the procedure to an error of decoding its results.
 func decodeErr(proc nfs3.Proc, err error) error {
 	if de, ok := errors.AsType[*xdr.DecodeError](err); ok {
 		return &badResults{proc, de}
@@ -148,14 +145,14 @@ func decodeErr(proc nfs3.Proc, err error) error {
 	return err
 }
 
-// badResults is an answer that does not decode.
+// badResults is an answer that cannot be decoded.
 type badResults struct {
 	proc nfs3.Proc
 	err  error
 }
 
 func (e *badResults) Error() string {
-	return "the server's answer to " + e.proc.String() + " does not decode: " + e.err.Error()
+	return "the server's answer to " + e.proc.String() + " cannot be decoded: " + e.err.Error()
 }
 func (e *badResults) Unwrap() []error { return []error{ErrBadReply, e.err} }
 

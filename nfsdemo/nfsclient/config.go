@@ -19,57 +19,57 @@ const (
 	DefaultDialTimeout = 10 * time.Second
 )
 
-// Config holds the settings of a client. A nil *Config and zero fields mean the
-// defaults. It is copied when it is passed.
+// Config holds the settings of a client. A nil *Config and zero fields mean the defaults. New and
+// Dial copy it.
 type Config struct {
 	// Transport is passed on to transport.Dial and transport.DialStream.
 	Transport *transport.Config
 
-	// Cred is the AUTH_SYS identity of every call (RFC 5531 Appendix A). If nil, the
-	// ids of this process. The server decides what it believes.
+	// Cred is the AUTH_SYS identity of every call (RFC 5531 Appendix A). If nil, the ids of
+	// this process. The server need not believe it.
 	Cred *xdr.SysCred
 
-	// InFlight is the number of READs or WRITEs of one transfer under way at a time.
-	// If zero, 4. The server's credits bound it too.
+	// InFlight is the number of READs or WRITEs of one transfer in flight. If zero, 4. The
+	// server's credits limit it too.
 	InFlight int
 
-	// MaxBlock bounds the octets of one READ or WRITE, below the rtmax and wtmax of
-	// the server. If zero, 1 MiB.
+	// MaxBlock limits the octets of one READ or WRITE, as do the rtmax and wtmax of the
+	// server. If zero, 1 MiB.
 	MaxBlock int
 
 	// CommitEvery is the number of octets after which a long transfer sends COMMIT.
 	// If zero, 256 MiB.
 	CommitEvery int64
 
-	// ReservedPort makes the client use a source port below 1024, which some servers
-	// demand and which needs privileges. A port that cannot be had is an error.
+	// ReservedPort makes the client use a source port below 1024. Some servers require that;
+	// it needs privileges. Dial fails if no such port is available.
 	ReservedPort bool
 
-	// Jukebox is how long a call is repeated that the server answers with
-	// NFS3ERR_JUKEBOX (RFC 1813 Section 2.6). If zero, 30 s; if negative, never.
+	// Jukebox is how long a call is repeated if the server answers it with NFS3ERR_JUKEBOX
+	// (RFC 1813 Section 2.6). If zero, 30 s; if negative, it is not repeated.
 	Jukebox time.Duration
 
-	// Tap, if not nil, is given every connection to NFS and MOUNT once it is open, and
-	// returns what is used in its place, for example one that is recorded:
-	// (*capture.Writer).TapClient.
+	// Tap, if not nil, is called with every new connection to NFS and MOUNT, and returns the
+	// one to use instead, for example one that is recorded: (*capture.Writer).TapClient.
 	Tap func(net.Conn) net.Conn
 
-	// DialTimeout bounds connecting, MOUNT and the first calls. If zero, 10 s.
+	// DialTimeout limits the time for connecting, MOUNT and the first calls. If zero, 10 s.
 	DialTimeout time.Duration
 
-	// Reconnect is how long a call waits for another connection to NFS when the present one
-	// is lost (transport.Redialer): then it is sent again. If zero, it fails at once. The first
-	// connection is DialTimeout's: a server that refuses it is an error at once.
+	// Reconnect is how long a call waits for a new connection to NFS when the current one is
+	// lost (transport.Redialer); then it is sent again. If zero, it fails at once. The first
+	// connection is tried once, within DialTimeout.
 	Reconnect time.Duration
 
-	// Push lets Client.PushFrom and OpenPush write files by push, if the server has that. Dial
-	// then switches on the backward direction of the connection. If nil, they are not.
+	// Push lets Client.PushFrom and OpenPush write files by push, if the server supports it;
+	// Dial then switches on the backward direction of the connection. If nil, no push.
 	Push *PushConfig
 
-	// Replies makes the replies to what is not idempotent durable before they count, if the
-	// server has that (package replies): set its Memory, and Calls to know after a crash what
-	// was not answered. Dial sets how it connects, and, if nil, Choose. By nfs+rdma only. If
-	// nil, they are not. Client.Replies tells what was found.
+	// Replies makes the replies to calls that are not idempotent durable before their callers
+	// see them, if the server supports it (package replies). Set its Memory, and set Calls to
+	// know after a crash which calls were not answered. Dial sets how it connects, and Choose
+	// if that is nil. It works only with nfs+rdma. If nil, replies are not made durable.
+	// Client.Replies returns what an earlier process has left.
 	Replies *replies.Config
 
 	rpcbindPort string // for tests; "": 111
@@ -108,14 +108,14 @@ func (c *Config) fill() *Config {
 	return &f
 }
 
-// ProcessCred returns the identity of this process; on systems without numeric ids,
-// nobody's.
+// ProcessCred returns the identity of this process, or that of nobody on systems without numeric
+// ids.
 func ProcessCred() *xdr.SysCred {
 	const nobody = 65534
 	cred := &xdr.SysCred{UID: nobody, GID: nobody}
 	if uid := os.Getuid(); uid >= 0 {
 		cred.UID, cred.GID = uint32(uid), uint32(os.Getgid())
-		groups, _ := os.Getgroups() // none is a valid answer
+		groups, _ := os.Getgroups() // no groups are valid too
 		for _, g := range groups[:min(len(groups), xdr.MaxGIDs)] {
 			cred.GIDs = append(cred.GIDs, uint32(g))
 		}

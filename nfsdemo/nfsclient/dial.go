@@ -16,13 +16,12 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// Dial connects to the server of u, finds the export that u.Path is in, mounts it
-// and returns a client for it.
+// Dial connects to the server of u, finds the export that contains u.Path, mounts it, and returns a
+// client for it.
 //
-// MOUNT is asked on u.MountPort over TCP if that is given; else on the NFS
-// connection itself (Choice: servers of this project answer there), and if the
-// server does not serve it there, on the TCP port that rpcbind names. A URL without a
-// port means the well-known one or, if nobody listens there, what rpcbind names.
+// It calls MOUNT over TCP on u.MountPort if that is set. Otherwise it tries the NFS connection itself
+// (Choice: servers of this project answer there), and then the TCP port that rpcbind names. A URL
+// without a port means the well-known one, or, if nobody listens there, the one that rpcbind names.
 func Dial(ctx context.Context, u *URL, cfg *Config) (*Client, error) {
 	cfg = cfg.fill()
 	ctx, cancel := context.WithTimeoutCause(ctx, cfg.DialTimeout,
@@ -42,7 +41,7 @@ func Dial(ctx context.Context, u *URL, cfg *Config) (*Client, error) {
 	return c, nil
 }
 
-// mount makes a client of a connection; on errors the connection stays open.
+// mount makes a client from a connection. If it fails, the connection stays open.
 func mount(ctx context.Context, u *URL, cfg *Config, nfs transport.Caller) (*Client, error) {
 	m, done, err := findMount(ctx, u, cfg, nfs)
 	if err != nil {
@@ -61,7 +60,7 @@ func mount(ctx context.Context, u *URL, cfg *Config, nfs transport.Caller) (*Cli
 	return c, nil
 }
 
-// findMount finds the MOUNT service. done closes what was opened for it.
+// findMount finds the MOUNT service. done closes the connection that was opened for it.
 func findMount(ctx context.Context, u *URL, cfg *Config, nfs transport.Caller) (m *Mounter, done func(), err error) {
 	port := u.MountPort
 	if port == 0 {
@@ -91,8 +90,8 @@ func findMount(ctx context.Context, u *URL, cfg *Config, nfs transport.Caller) (
 	return NewMounter(caller, cfg.Cred), func() { caller.Close() }, nil //nolint:errcheck // nothing is outstanding
 }
 
-// dialLasting is dialNFS for a client that is to outlive its connections, if Reconnect says
-// so. P is told of each.
+// dialLasting is dialNFS, but with Reconnect the caller outlives its connections. p is told about
+// each of them.
 func dialLasting(ctx context.Context, u *URL, cfg *Config, p *pusher) (transport.Caller, error) {
 	if cfg.Reconnect <= 0 && cfg.Replies == nil {
 		return dialNFS(ctx, u, cfg)
@@ -130,7 +129,7 @@ func newLasting(u *URL, cfg *Config, rc *transport.RedialConfig) (lasting, error
 	}
 	c := *cfg.Replies
 	c.Redial, c.Host, c.Logger = *rc, u.Host, rc.Logger
-	if cfg.Reconnect <= 0 { // a lost connection is the end of its calls
+	if cfg.Reconnect <= 0 { // a lost connection ends its calls
 		c.Redial.Patience, c.Redial.Transmissions = cfg.DialTimeout, 1
 	}
 	c.Dial = func(ctx context.Context, addr string) (net.Conn, error) { return dialConn(ctx, addr, cfg) }
@@ -140,8 +139,8 @@ func newLasting(u *URL, cfg *Config, rc *transport.RedialConfig) (lasting, error
 	return replies.Open(&c)
 }
 
-// Replies returns the client that holds replies until they are durable, nil without
-// Config.Replies. Its Done is called for each call of this one.
+// Replies returns the client that holds replies back until they are durable, or nil without
+// Config.Replies. This client calls its Done for each call.
 func (c *Client) Replies() *replies.Client {
 	r, _ := c.rpc.caller.(*replies.Client)
 	return r
@@ -151,7 +150,7 @@ func (c *Client) Replies() *replies.Client {
 func dialNFS(ctx context.Context, u *URL, cfg *Config) (transport.Caller, error) {
 	conn, err := dialConn(ctx, u.Addr(), cfg)
 	if errors.Is(err, syscall.ECONNREFUSED) && !u.given {
-		// Choice: the well-known port first, as that takes one round trip where it works.
+		// Choice: the well-known port first, because that takes one round trip if it works.
 		conn, err = dialRegistered(ctx, u, cfg, err)
 	}
 	if err != nil {
@@ -174,8 +173,8 @@ func newCaller(ctx context.Context, conn net.Conn, u *URL, cfg *Config) (caller 
 	return caller, nil
 }
 
-// dialRegistered connects to where rpcbind says that NFS is; if it does not say, refused
-// is the error.
+// dialRegistered connects to the port that rpcbind names for NFS. If it names none, the error is
+// refused.
 func dialRegistered(ctx context.Context, u *URL, cfg *Config, refused error) (net.Conn, error) {
 	netids := [...]string{rpcbind.NetTCP, rpcbind.NetTCP6}
 	if u.Scheme == SchemeRDMA {
@@ -199,12 +198,12 @@ func dialConn(ctx context.Context, addr string, cfg *Config) (net.Conn, error) {
 	return cfg.Tap(conn), nil
 }
 
-// dialTCP opens a TCP connection, from a reserved port if that was asked for.
+// dialTCP opens a TCP connection, with ReservedPort from a reserved port.
 func dialTCP(ctx context.Context, addr string, cfg *Config) (net.Conn, error) {
 	if !cfg.ReservedPort {
 		return new(net.Dialer).DialContext(ctx, "tcp", addr)
 	}
-	const low, high = 600, 1024 // below 600 live well-known services
+	const low, high = 600, 1024 // well-known services use ports below 600
 	first := rand.IntN(high - low)
 	for i := range high - low {
 		d := net.Dialer{LocalAddr: &net.TCPAddr{Port: low + (first+i)%(high-low)}}
@@ -213,11 +212,11 @@ func dialTCP(ctx context.Context, addr string, cfg *Config) (net.Conn, error) {
 			return conn, err
 		}
 	}
-	return nil, fmt.Errorf("no reserved port is free to call %s from", addr)
+	return nil, fmt.Errorf("no reserved port is free for a connection to %s", addr)
 }
 
-// Serves reports whether u is in the export of c, on the server that was dialed as
-// dialed: then c can be used for it.
+// Serves reports whether c can be used for u: whether u is in the export of c, which was dialed with
+// the URL dialed.
 func (c *Client) Serves(dialed, u *URL) bool {
 	if !dialed.SameServer(u) {
 		return false

@@ -10,29 +10,27 @@
 //
 // # Layers
 //
-//   - one method per procedure (proc_*.go) that encodes, calls, decodes and turns
-//     a status into a *StatusError. JUKEBOX is retried with a new XID.
-//   - a node is a file handle with its path and attributes. Paths are those of the
-//     URL: the export is their prefix. Symbolic links are followed by the client,
-//     inside the export only.
-//   - transfers (transfer.go, pump.go) keep several READs or WRITEs in flight.
-//     Short READs and WRITEs are continued. WRITEs are UNSTABLE and followed by
-//     COMMIT; when the write verifier changed, what might be lost is sent again.
+//   - One method per procedure (proc_*.go) encodes, calls, decodes, and turns a status into a
+//     *StatusError. It retries JUKEBOX with a new XID.
+//   - A node is a file handle with its path and attributes. Paths are those of the URL: they begin
+//     with the export. The client follows symbolic links, but only inside the export.
+//   - Transfers (transfer.go, pump.go) keep several READs or WRITEs in flight and continue short
+//     ones. WRITEs are UNSTABLE and followed by COMMIT; if the write verifier has changed, data
+//     that may be lost are sent again.
 //
 // # Memory
 //
-// A transfer holds Config.InFlight blocks. File data are placed by the transport
-// in the block, or in the caller's memory if that is a [Lender], and go from there
-// to the io.WriterAt: this package copies no data over RDMA. Over TCP the data are
-// handed out from the reply's record.
+// A transfer holds Config.InFlight blocks. The transport places file data in a block, or in the
+// caller's memory if that is a [Lender], and from there they go to the io.WriterAt: over RDMA this
+// package copies no data. Over TCP they come from the record of the reply.
 //
 // # Cancellation
 //
-// Every call takes a context; when it is done the call returns at once with an
-// error that wraps its cause. What was sent may still be executed.
+// Every call takes a context. When that is done, the call returns at once with an error that wraps
+// its cause. The server may still execute what was sent.
 //
 // # Not here
 //
-// Caches, locks (NLM), ACLs, RPCSEC_GSS. A lost connection ends the client, unless
-// [Config] says Reconnect. Symbolic links that leave the export are refused.
+// Caches, locks (NLM), ACLs, RPCSEC_GSS. A lost connection ends the client, unless [Config] sets
+// Reconnect. Symbolic links that leave the export are refused.
 package nfsclient

@@ -5,11 +5,10 @@ import (
 	"io"
 )
 
-// ReadTo copies a file from its start to its end into dst, with several READs in
-// flight, and returns the octets copied. dst is written at the file's offsets from
-// several goroutines; see [OrderedWriter] for a pipe and [Lender] for memory. The
-// size in n is a hint: what was appended since is copied, what was cut is not.
-// progress, if not nil, is told of octets as they are copied.
+// ReadTo copies a whole file into dst, with several READs in flight, and returns the number of octets
+// copied. Several goroutines write to dst, at the file's offsets; see [OrderedWriter] for a pipe and
+// [Lender] for memory. The size in n is a hint: ReadTo reads to the actual end of the file. progress,
+// if not nil, is called with the number of octets as they are copied.
 func (c *Client) ReadTo(ctx context.Context, n *Node, dst io.WriterAt, progress func(octets int)) (int64, error) {
 	lender, _ := dst.(Lender)
 	d := download{c: c, n: n, dst: dst, lender: lender}
@@ -35,8 +34,8 @@ type download struct {
 	lender Lender // dst, if it is one
 }
 
-// move implements moveFunc. A short READ is continued (RFC 1813 Section 3.3.6:
-// short by the server's choice, or at the end of the file, and then eof is set).
+// move implements moveFunc. It continues a short READ (RFC 1813 Section 3.3.6: a READ is short by the
+// server's choice, or at the end of the file, and then eof is set).
 func (d *download) move(ctx context.Context, w *worker, off int64, n int) (int, bool, error) {
 	var mem []byte
 	if d.lender != nil {
@@ -70,7 +69,7 @@ func (d *download) move(ctx context.Context, w *worker, off int64, n int) (int, 
 	return done, false, nil
 }
 
-// keep copies data to sink unless that is where it is.
+// keep copies data to sink unless they are there already.
 func keep(sink, data []byte) {
 	if len(data) > 0 && &sink[0] != &data[0] {
 		copy(sink, data)
@@ -89,8 +88,8 @@ func writeAt(dst io.WriterAt, data []byte, off int64) error {
 	return err
 }
 
-// ReadAt reads into p from offset off; n < len(p) only with an error, io.EOF at
-// the end of the file.
+// ReadAt reads into p, which it borrows, from offset off. It returns fewer than len(p) octets only
+// with an error, which is io.EOF at the end of the file.
 func (c *Client) ReadAt(ctx context.Context, n *Node, p []byte, off int64) (int, error) {
 	done := 0
 	for done < len(p) {
@@ -117,7 +116,7 @@ func (c *Client) Source(ctx context.Context, n *Node) io.ReaderAt { return &sour
 
 // source binds a file to the context of one transfer.
 type source struct {
-	ctx context.Context //nolint:containedctx // io.ReaderAt has no other way
+	ctx context.Context //nolint:containedctx // io.ReaderAt takes no context
 	c   *Client
 	n   *Node
 }

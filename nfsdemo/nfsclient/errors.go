@@ -10,8 +10,8 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
-// StatusError is a procedure that the server refused. errors.Is knows it as
-// fs.ErrNotExist and its siblings.
+// StatusError reports a procedure that the server refused. It works with errors.Is and
+// fs.ErrNotExist, fs.ErrExist, fs.ErrPermission and fs.ErrInvalid.
 type StatusError struct {
 	Proc   nfs3.Proc
 	Status nfs3.Status
@@ -25,7 +25,7 @@ func (e *StatusError) Error() string {
 // Unwrap returns the status.
 func (e *StatusError) Unwrap() error { return e.Status }
 
-// statusText says a status in plain words.
+// statusText describes a status in plain words.
 func statusText(s nfs3.Status) string {
 	if t := statusTexts[s]; t != "" {
 		return t
@@ -43,8 +43,8 @@ var statusTexts = map[nfs3.Status]string{
 	nfs3.ErrDQuot: "disk quota exceeded", nfs3.ErrStale: "the file is gone from the server (stale handle)",
 	nfs3.ErrRemote: "on another server", nfs3.ErrBadHandle: "bad file handle", nfs3.ErrNotSync: "changed meanwhile",
 	nfs3.ErrBadCookie: "the directory changed while it was read", nfs3.ErrNotSupp: "not supported by the server",
-	nfs3.ErrTooSmall: "answer larger than asked for", nfs3.ErrServerFault: "the server failed",
-	nfs3.ErrBadType: "file type not supported", nfs3.ErrJukebox: "the server asks to come again later",
+	nfs3.ErrTooSmall: "the answer does not fit the size asked for", nfs3.ErrServerFault: "the server failed",
+	nfs3.ErrBadType: "file type not supported", nfs3.ErrJukebox: "the server asks to try again later",
 }
 
 // isStatus reports whether err is a refusal with status s.
@@ -53,7 +53,7 @@ func isStatus(err error, s nfs3.Status) bool {
 	return ok && e.Status == s
 }
 
-// MountError is an export that the server did not hand out.
+// MountError reports a path that the server refused to mount.
 type MountError struct {
 	Path   string // as asked for
 	Status mount3.Status
@@ -90,7 +90,7 @@ func (e *MountError) Is(target error) bool {
 	return false
 }
 
-// ExportError is a path that is in no export of the server.
+// ExportError reports a path that is in no export of the server.
 type ExportError struct {
 	Path    string
 	Exports []string // what is exported
@@ -107,8 +107,8 @@ func (e *ExportError) Error() string {
 // Is makes errors.Is know fs.ErrNotExist.
 func (e *ExportError) Is(target error) bool { return target == fs.ErrNotExist }
 
-// MountServiceError says that no MOUNT service was found: neither on the NFS port
-// nor through rpcbind.
+// MountServiceError reports that no MOUNT service was found, neither on the NFS port nor through
+// rpcbind.
 type MountServiceError struct {
 	Host string
 	Err  error // why rpcbind gave no port
@@ -116,15 +116,15 @@ type MountServiceError struct {
 
 // Error says what to do.
 func (e *MountServiceError) Error() string {
-	return fmt.Sprintf("cannot find the MOUNT service of %s: the NFS port does not answer it and rpcbind failed (%v); give its port with ?mountport=N", e.Host, e.Err)
+	return fmt.Sprintf("cannot find the MOUNT service of %s: the NFS port does not answer MOUNT, and rpcbind failed (%v); name its port with ?mountport=N", e.Host, e.Err)
 }
 
 // Unwrap returns the cause.
 func (e *MountServiceError) Unwrap() error { return e.Err }
 
-// Causes of errors that the server's status does not tell.
+// Causes of errors other than a status of the server.
 var (
-	// ErrNoProgress: the server answered OK and did nothing, so repeating is no use.
+	// ErrNoProgress: the server answered OK but did nothing, so it is useless to repeat the call.
 	ErrNoProgress = errors.New("the server makes no progress")
 	// ErrTooManyLinks: more than 40 symbolic links in one path.
 	ErrTooManyLinks = errors.New("too many levels of symbolic links")
@@ -136,13 +136,13 @@ var (
 	ErrBadReply = errors.New("the server's answer makes no sense")
 )
 
-// pathErr adds what was done to which path; nil stays nil.
+// pathErr adds the operation and the path to err; nil stays nil.
 func pathErr(op, path string, err error) error {
 	if err == nil {
 		return nil
 	}
 	if _, ok := errors.AsType[*fs.PathError](err); ok {
-		return err // the inner one is closer to the cause
+		return err // the inner path is closer to the cause
 	}
 	return &fs.PathError{Op: op, Path: path, Err: err}
 }

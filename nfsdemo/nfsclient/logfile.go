@@ -8,19 +8,19 @@ import (
 	"github.com/stag-rdma/stag/transport/push"
 )
 
-// LogFile returns the file n as the last rung of package push, for a log at a server that has
-// nothing but NFS: appends are WRITEs, UNSTABLE, and a COMMIT for a group of them. It is for
-// one log and one writer; see [push.Config].
+// LogFile returns the file n as the last rung of package push: a log at a server that has nothing but
+// NFS. Appends are UNSTABLE WRITEs, with one COMMIT for a group of them. It is for one log and one
+// writer; see [push.Config].
 func (c *Client) LogFile(n *Node) push.File { return &logFile{c: c, n: n} }
 
-// logFile is a file that a log lies in. One goroutine at a time uses it.
+// logFile is a file that holds a log. One goroutine at a time uses it.
 type logFile struct {
 	c *Client
 	n *Node
 
-	unstable bool           // something was written that needs a COMMIT
-	verf     nfs3.WriteVerf // of that
-	lost     bool           // of another server's life, some of it
+	unstable bool           // some writes need a COMMIT
+	verf     nfs3.WriteVerf // the write verifier of these writes
+	lost     bool           // the verifier changed: some of them may be lost
 }
 
 var _ push.File = (*logFile)(nil)
@@ -46,8 +46,8 @@ func (f *logFile) WriteAt(ctx context.Context, p []byte, off int64) error {
 	return nil
 }
 
-// Commit implements push.File. What COMMIT has answered for is on the disk of the server (RFC
-// 1813 Section 3.3.21), if its verifier is that of the writes.
+// Commit implements push.File. If the verifier of COMMIT is that of the writes, the data are on the
+// disk of the server (RFC 1813 Section 3.3.21).
 func (f *logFile) Commit(ctx context.Context) (commitlog.Level, error) {
 	verf, err := f.c.commit(ctx, f.n)
 	if err != nil {

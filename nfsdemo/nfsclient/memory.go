@@ -2,16 +2,16 @@ package nfsclient
 
 import "io"
 
-// Lender is a source or a destination of file data in memory. Data are read from
-// it and placed into it where they are, without a copy in this package.
+// Lender is a source or destination of file data in memory. This package reads data from it and
+// places data into it without copying them.
 type Lender interface {
-	// Lend returns the octets [off, off+n), fewer at the end, valid until the
-	// transfer ends.
+	// Lend returns the octets [off, off+n), fewer at the end. It lends them until the transfer
+	// ends.
 	Lend(off int64, n int) []byte
 }
 
-// Memory is a file in memory of fixed size: a source and a destination of
-// transfers that needs no scratch buffers.
+// Memory is a file of fixed size in memory: a source and a destination of transfers that needs no
+// scratch buffers.
 type Memory []byte
 
 var (
@@ -37,7 +37,7 @@ func (m Memory) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// WriteAt implements io.WriterAt; octets beyond the end are refused.
+// WriteAt implements io.WriterAt. It refuses octets beyond the end.
 func (m Memory) WriteAt(p []byte, off int64) (int, error) {
 	n := copy(m.Lend(off, len(p)), p)
 	if n < len(p) {

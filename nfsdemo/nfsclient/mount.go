@@ -15,14 +15,15 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// maxMountReply bounds the results of EXPORT and DUMP over RDMA, in octets.
+// maxMountReply limits the results of EXPORT and DUMP over RDMA, in octets.
 const maxMountReply = 256 << 10
 
 // Mounter calls the MOUNT service (RFC 1813 Section 5). It is safe for concurrent
 // use.
 type Mounter struct{ rpc rpc }
 
-// NewMounter uses caller, which stays the caller's to close, with an identity.
+// NewMounter makes calls through caller with the identity cred. Closing caller is left to the
+// caller of NewMounter.
 func NewMounter(caller transport.Caller, cred *xdr.SysCred) *Mounter {
 	return &Mounter{rpc{caller: caller, prog: mount3.Program, vers: mount3.Version, cred: cred.Auth()}}
 }
@@ -64,8 +65,8 @@ func (m *Mounter) Unmount(ctx context.Context, dir string) error {
 	return m.rpc.do(ctx, &transport.Call{Proc: uint32(mount3.ProcUmnt), Args: args.Append(nil)}, nil)
 }
 
-// attach mounts the export that p is in. exports is what the server listed, nil if
-// it does not list them; then every prefix of p is tried, the longest first.
+// attach mounts the export that contains p. exports is the list of the server, nil if it does not
+// list them; then attach tries every prefix of p, the longest first.
 func (m *Mounter) attach(ctx context.Context, p string) (export string, fh nfs3.FileHandle, exports []string, err error) {
 	list, err := m.Exports(ctx)
 	if err != nil && !unlisted(err) {
@@ -89,8 +90,8 @@ func (m *Mounter) attach(ctx context.Context, p string) (export string, fh nfs3.
 	return export, fh, exports, err
 }
 
-// unlisted reports whether err of EXPORT says that the server has no such procedure. It says so by a status, or, as
-// go-nfs v0.0.4, by a reply that ends before it.
+// unlisted reports whether err says that the server has no EXPORT procedure. Servers say so by a status, or, like
+// go-nfs v0.0.4, by a reply that ends before the status.
 func unlisted(err error) bool {
 	if _, ok := errors.AsType[*xdr.RPCStatusError](err); ok {
 		return true
@@ -99,8 +100,8 @@ func unlisted(err error) bool {
 	return ok && e.Reason == transport.ReasonBadReply
 }
 
-// shortest returns the shortest prefix of dir that has the handle fh of dir, too. Servers of one export, such as those
-// built on go-nfs, may hand out its root for any path.
+// shortest returns the shortest prefix of dir that has the same handle fh as dir. Servers with one export, such as
+// those built on go-nfs, may return its root for any path.
 func (m *Mounter) shortest(ctx context.Context, dir string, fh nfs3.FileHandle) string {
 	for dir != "/" {
 		parent := path.Dir(dir)
@@ -112,8 +113,8 @@ func (m *Mounter) shortest(ctx context.Context, dir string, fh nfs3.FileHandle) 
 	return dir
 }
 
-// first mounts the first of dirs that the server hands out. If it refuses all, the
-// error is that of the first: the longest says most.
+// first mounts the first of dirs that the server does not refuse. If it refuses all, first returns
+// the error for the first one, which is the longest path.
 func (m *Mounter) first(ctx context.Context, dirs []string) (dir string, fh nfs3.FileHandle, err error) {
 	for _, dir := range dirs {
 		fh, merr := m.Mount(ctx, dir)
@@ -130,7 +131,7 @@ func (m *Mounter) first(ctx context.Context, dirs []string) (dir string, fh nfs3
 	return "", nil, err
 }
 
-// exportOf returns the longest export that p is in.
+// exportOf returns the longest export that contains p.
 func exportOf(exports []string, p string) (string, bool) {
 	var in []string
 	for _, e := range exports {
@@ -149,7 +150,7 @@ func within(dir, p string) bool {
 	return dir == "/" || p == dir || strings.HasPrefix(p, dir+"/")
 }
 
-// prefixes returns p, its parent and so on up to "/".
+// prefixes returns p, its parent, and so on up to "/".
 func prefixes(p string) []string {
 	list := []string{p}
 	for p != "/" {

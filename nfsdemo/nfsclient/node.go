@@ -8,11 +8,10 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
-// Node is a file on the server: its handle, and the path and attributes with which
-// it was found. It is a value of the caller's; nothing updates it but the calls
-// that say so.
+// Node is a file on the server: its handle, and the path and attributes with which it was found. It
+// belongs to the caller; only methods that say so update it.
 type Node struct {
-	Path string // with the export, clean
+	Path string // clean, begins with the export
 	FH   nfs3.FileHandle
 	Attr nfs3.Attr
 }
@@ -29,7 +28,7 @@ func (n *Node) IsRegular() bool { return n.Attr.Type == nfs3.TypeReg }
 // IsSymlink reports whether n is a symbolic link.
 func (n *Node) IsSymlink() bool { return n.Attr.Type == nfs3.TypeLnk }
 
-// Size returns the size in octets; sizes beyond 2^63-1 are cut to it.
+// Size returns the size in octets, at most 2^63-1.
 func (n *Node) Size() int64 { return int64(min(n.Attr.Size, 1<<63-1)) }
 
 // ModTime returns the time of the last change of the data.

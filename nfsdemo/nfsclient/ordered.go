@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// OrderedWriter makes an io.WriterAt of an io.Writer: a WriteAt waits until all
-// octets before its offset are written. It lets several blocks of a file be
-// fetched at once and still come out in order on a pipe. It holds no data.
+// OrderedWriter makes an io.WriterAt from an io.Writer: WriteAt waits until all octets before its
+// offset are written. So several blocks of a file can be fetched at a time and still be written to a
+// pipe in order. It holds no data.
 type OrderedWriter struct {
 	w    io.Writer
 	stop func() bool
@@ -19,8 +19,8 @@ type OrderedWriter struct {
 	err  error // first error of w or of the context; final
 }
 
-// NewOrderedWriter starts at octet off of the file. Waiting calls end with the
-// error of ctx when it is done. Close must be called.
+// NewOrderedWriter starts at octet off of the file. When ctx is done, waiting calls return its
+// error. The caller must call Close.
 func NewOrderedWriter(ctx context.Context, w io.Writer, off int64) *OrderedWriter {
 	o := &OrderedWriter{w: w, off: off}
 	o.cond.L = &o.mu
@@ -28,7 +28,7 @@ func NewOrderedWriter(ctx context.Context, w io.Writer, off int64) *OrderedWrite
 	return o
 }
 
-// fail wakes everybody with err.
+// fail ends all waiting calls with err.
 func (o *OrderedWriter) fail(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -38,8 +38,7 @@ func (o *OrderedWriter) fail(err error) {
 	o.cond.Broadcast()
 }
 
-// WriteAt implements io.WriterAt. Every octet must be written once. p is
-// borrowed.
+// WriteAt implements io.WriterAt. Every octet must be written once. It borrows p.
 func (o *OrderedWriter) WriteAt(p []byte, off int64) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -58,7 +57,7 @@ func (o *OrderedWriter) WriteAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// Close lets go of the context. It does not close the writer beneath.
+// Close releases the context. It does not close the underlying writer.
 func (o *OrderedWriter) Close() error {
 	o.stop()
 	return nil

@@ -19,7 +19,7 @@ const (
 )
 
 // GetPort asks the port mapper on the other end of caller for the TCP port of a
-// program (RFC 1833 Section 3.2, PMAPPROC_GETPORT). 0: not registered.
+// program (RFC 1833 Section 3.2, PMAPPROC_GETPORT). It returns 0 if the program is not registered.
 func GetPort(ctx context.Context, caller transport.Caller, prog, vers uint32) (int, error) {
 	r := rpc{caller: caller, prog: portmapProg, vers: portmapVers}
 	args := make([]byte, 0, 16)
@@ -44,7 +44,7 @@ func lookupPort(ctx context.Context, host, at string, prog, vers uint32) (int, e
 	if err != nil {
 		return 0, err
 	}
-	defer c.Close() //nolint:errcheck // the answer is there
+	defer c.Close() //nolint:errcheck // the answer has arrived
 	port, err := GetPort(ctx, c, prog, vers)
 	if err == nil && port == 0 {
 		err = fmt.Errorf("program %d version %d is not registered with rpcbind on %s", prog, vers, host)

@@ -26,8 +26,8 @@ func (c *Client) SetAttr(ctx context.Context, n *Node, change *nfs3.SetAttr) err
 	return pathErr("setattr", n.Path, err)
 }
 
-// Access asks which of the rights in want the identity of this client has; the
-// answer is a hint (RFC 1813 Section 3.3.4).
+// Access asks which of the rights in want this client's identity has. The answer is a hint
+// (RFC 1813 Section 3.3.4).
 func (c *Client) Access(ctx context.Context, n *Node, want nfs3.Access) (nfs3.Access, error) {
 	var res nfs3.AccessRes
 	err := c.call(ctx, nfs3.ProcAccess, &nfs3.AccessArgs{Handle: n.FH, Access: want}, &res, nil)

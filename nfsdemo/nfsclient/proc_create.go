@@ -11,9 +11,8 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// Create makes a regular file, or opens one that exists. With excl an existing
-// one is an error (GUARDED), else it is cut to 0 octets (RFC 1813 Section 3.3.8).
-// mode is the permission bits of a new file.
+// Create makes a regular file. With excl an existing file is an error (GUARDED); without, it is
+// truncated to 0 octets (RFC 1813 Section 3.3.8). mode holds the permission bits of a new file.
 func (c *Client) Create(ctx context.Context, dir *Node, name string, mode uint32, excl bool) (*Node, error) {
 	args := nfs3.CreateArgs{
 		Where: nfs3.DirOpArgs{Dir: dir.FH, Name: name},
@@ -53,9 +52,8 @@ func (c *Client) makeNode(ctx context.Context, dir *Node, name string, proc nfs3
 	return c.newNode(ctx, dir, name, &call)
 }
 
-// newNode sends such a call. Handle and attributes are optional in the results:
-// "the server may return no file handle", then LOOKUP finds it (RFC 1813
-// Section 3.3.8).
+// newNode sends such a call. Handle and attributes are optional in the results: if the server
+// returns no handle, newNode finds it with LOOKUP (RFC 1813 Section 3.3.8).
 func (c *Client) newNode(ctx context.Context, dir *Node, name string, call *transport.Call) (*Node, error) {
 	proc := nfs3.Proc(call.Proc)
 	n := &Node{Path: path.Join(dir.Path, name)}

@@ -8,9 +8,8 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// read runs one READ of at most len(sink) octets (RFC 1813 Section 3.3.6) and
-// hands the data to use: a part of sink, or of the reply, which is then lent until
-// use returns.
+// read runs one READ of at most len(sink) octets (RFC 1813 Section 3.3.6) and passes the data to use:
+// a part of sink, or of the reply, lent until use returns.
 func (c *Client) read(ctx context.Context, n *Node, off int64, sink []byte, use func(data []byte) error) (got int, eof bool, err error) {
 	args := nfs3.ReadArgs{Handle: n.FH, Offset: uint64(off), Count: uint32(len(sink))}
 	call := transport.Call{
@@ -38,7 +37,7 @@ func (c *Client) read(ctx context.Context, n *Node, off int64, sink []byte, use 
 	return got, eof, err
 }
 
-// write runs one WRITE (RFC 1813 Section 3.3.7). data is borrowed.
+// write runs one WRITE (RFC 1813 Section 3.3.7). It borrows data.
 func (c *Client) write(ctx context.Context, n *Node, off int64, data []byte, stable nfs3.StableHow) (res nfs3.WriteRes, err error) {
 	args := nfs3.WriteArgs{Handle: n.FH, Offset: uint64(off), Count: uint32(len(data)), Stable: stable}
 	call := transport.Call{

@@ -10,8 +10,8 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// Child looks one name up in a directory; symbolic links are not followed
-// (RFC 1813 Section 3.3.3).
+// Child looks up one name in a directory (RFC 1813 Section 3.3.3). It does not follow a symbolic
+// link.
 func (c *Client) Child(ctx context.Context, dir *Node, name string) (*Node, error) {
 	n := &Node{Path: path.Join(dir.Path, name)}
 	var res nfs3.LookupRes
@@ -54,8 +54,8 @@ func (c *Client) ReadLink(ctx context.Context, n *Node) (string, error) {
 	return target, pathErr("readlink", n.Path, err)
 }
 
-// item returns the reducible result of a reply, of which the count word said n
-// octets: placed in sink, or behind the count word.
+// item returns the reducible result of a reply: the n octets that the count word announced, either
+// placed in sink or after the count word.
 func item(d *xdr.Decoder, reply *transport.Reply, sink []byte, n int) ([]byte, error) {
 	if n < 0 || n > len(sink) {
 		return nil, ErrBadReply
@@ -83,7 +83,7 @@ func (c *Client) Rmdir(ctx context.Context, dir *Node, name string) error {
 	return pathErr("rmdir", path.Join(dir.Path, name), err)
 }
 
-// Rename moves a name, replacing what has the new one (RFC 1813 Section 3.3.14).
+// Rename moves a name, and replaces an existing file with the new name (RFC 1813 Section 3.3.14).
 func (c *Client) Rename(ctx context.Context, from *Node, name string, to *Node, newName string) error {
 	args := nfs3.RenameArgs{
 		From: nfs3.DirOpArgs{Dir: from.FH, Name: name},

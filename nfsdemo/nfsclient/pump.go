@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// A moveFunc moves the octets [off, off+n) of a file. It returns how many it
-// moved and whether the source ends there; fewer than n means that it does. It
-// is called from several goroutines, each with a worker of its own.
+// A moveFunc moves the octets [off, off+n) of a file. It returns how many it moved, and whether the
+// source ends there; if it moved fewer than n, the source ends. Several goroutines call it, each with
+// its own worker.
 type moveFunc func(ctx context.Context, w *worker, off int64, n int) (moved int, last bool, err error)
 
 // worker is one of the goroutines of a pump and lends it a buffer.
@@ -25,7 +25,7 @@ func (w *worker) buf(n int) []byte {
 	return w.mem[:n]
 }
 
-// done gives the buffer back.
+// done returns the buffer.
 func (w *worker) done() {
 	if w.mem != nil {
 		w.bufs.put(w.mem)
@@ -33,8 +33,8 @@ func (w *worker) done() {
 	}
 }
 
-// pump keeps up to depth blocks of a file in flight. Blocks start in order of
-// offset and end in any order. It is used once.
+// pump keeps up to depth blocks of a file in flight. Blocks start in the order of their offsets and
+// end in any order. It is used once.
 type pump struct {
 	bufs  *freeList
 	block int
@@ -44,16 +44,15 @@ type pump struct {
 
 	mu   sync.Mutex
 	next int64 // offset of the next block to start
-	end  int64 // where the source is known, or was found, to end; -1: not known
+	end  int64 // where the source ends; -1: unknown
 	last bool  // the end was found, not given
-	good int64 // every octet before this that was started was moved: see run
-	err  error // first in time
+	good int64 // all octets before this were moved: see run
+	err  error // the first error
 }
 
-// run moves [off, end), or, for end < 0, from off to where the source ends. It
-// returns the octet up to which everything was moved, and whether the source
-// said that it ends there. The first error stops everything; octets beyond good
-// may have been moved too.
+// run moves [off, end), or, if end < 0, from off to the end of the source. It returns the octet up to
+// which everything was moved, and whether the source ends there. The first error stops everything;
+// octets beyond good may have been moved too.
 func (p *pump) run(ctx context.Context, off, end int64) (good int64, last bool, err error) {
 	p.next, p.end, p.good = off, end, -1
 	ctx, cancel := context.WithCancel(ctx)
@@ -74,8 +73,8 @@ func (p *pump) run(ctx context.Context, off, end int64) (good int64, last bool, 
 	return p.good, p.last, p.err
 }
 
-// workers says how many blocks can be in flight in [off, end). When the end is
-// not known it is one: reading ahead would only ask for what is not there.
+// workers returns how many blocks can be in flight in [off, end): one if the end is unknown, because
+// reading ahead would ask for octets that do not exist.
 func (p *pump) workers(off, end int64) int {
 	if end < 0 {
 		return 1
@@ -104,7 +103,7 @@ func (p *pump) work(ctx context.Context, cancel context.CancelFunc) {
 	}
 }
 
-// take starts the next block; n is 0 when there is none.
+// take starts the next block; n is 0 if there is none.
 func (p *pump) take(ctx context.Context) (off int64, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,7 +121,7 @@ func (p *pump) take(ctx context.Context) (off int64, n int) {
 	return off, max(n, 0)
 }
 
-// finish records the outcome of a block; it reports whether all must stop.
+// finish records the outcome of a block and reports whether to stop.
 func (p *pump) finish(off int64, n, moved int, last bool, err error) (stop bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -22,25 +22,25 @@ const (
 	DefaultPushOpenTime = 10 * time.Second
 )
 
-// PushConfig is how files are written by push (docs/pushfile.md): WRITEs are appended to a
-// log of this client at the server, which acknowledges them when they are durable there and
-// applies them in the background. Zero fields mean the defaults.
+// PushConfig says how files are written by push (docs/pushfile.md): WRITEs are appended to a log of
+// this client at the server, which acknowledges them when they are durable and applies them in the
+// background. Zero fields mean the defaults.
 type PushConfig struct {
-	// Log is the name of the log, 1 to 64 of A-Z a-z 0-9 . _ - and not beginning with a dot.
-	// It must be set, and belong to one process at a time: another one ends the session.
+	// Log is the name of the log: 1 to 64 of A-Z a-z 0-9 . _ - with no dot at the beginning.
+	// It must be set. Only one process at a time may use it: another one ends the session.
 	Log string
-	// Secret proves that the log is one's own. If nil, the server makes a log and issues
-	// one, which Keep has to keep before it is used; see [push.Config].
+	// Secret proves the right to the log. If nil, the server makes a log and issues a secret,
+	// which Keep must store before the log is used; see [push.Config].
 	Secret *push.Secret
 	Keep   func(push.Secret) error
-	// Capacity is the ring of a new log, octets. If zero, 16 MiB.
+	// Capacity is the size of a new log's ring in octets. If zero, 16 MiB.
 	Capacity uint64
-	// Record is the most octets of a file in one record, of which InFlight are under way
-	// for one file. The server may want less. If zero, 256 KiB and 8.
+	// Record limits the octets of a file in one record. InFlight is the number of records in
+	// flight for one file. The server may ask for less. If zero, 256 KiB and 8.
 	Record, InFlight int
 	// Best is the first rung that is tried. If zero, push.Native.
 	Best push.Rung
-	// OpenTimeout bounds the first opening of the log. If zero, 10 s.
+	// OpenTimeout limits the time for opening the log first. If zero, 10 s.
 	OpenTimeout time.Duration
 }
 
@@ -63,7 +63,7 @@ func (c *PushConfig) fill() *PushConfig {
 
 // Errors of push-mode writes.
 var (
-	// ErrNoPush: this client does not push. What it wraps says why.
+	// ErrNoPush: this client does not push. An error with it also wraps the reason.
 	ErrNoPush = errors.New("files are not written by push")
 	// ErrRecalled: somebody else wants the file, or the PushFile is closed.
 	ErrRecalled = errors.New("the server has taken the file back (use WRITE)")
@@ -72,34 +72,34 @@ var (
 	errNoBackward   = errors.New("profile rfc5666 has no backward direction, by which files are recalled")
 )
 
-// pusher writes files by push. It has one session of a log, and a goroutine as long as that
+// pusher writes files by push. It has one session of a log, and a goroutine as long as the session
 // lasts.
 type pusher struct {
 	cfg   *PushConfig
 	log   *zap.Logger
 	calls push.Callbacks
-	next  transport.Handler // of other programs in the backward direction; may be nil
+	next  transport.Handler // for other programs in the backward direction; may be nil
 	host  string
 	dial  func(ctx context.Context, addr string) (net.Conn, error)
-	rpc   rpc // of pushfile.Program; without caller until attach
+	rpc   rpc // calls pushfile.Program; has no caller until attach
 
-	ctx    context.Context // ends with close
+	ctx    context.Context // done after close
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
-	kick   chan struct{} // one slot: the server does not know where to call
-	turn   chan struct{} // one slot: who opens the log
+	kick   chan struct{} // one slot, full: the server does not know which connection to call on
+	turn   chan struct{} // one slot: held by the goroutine that opens the log
 
 	mu      sync.Mutex
 	secret  *push.Secret
 	session *push.Session
-	why     error                // there is no session, and will be none
+	why     error                // why there is no session and will be none
 	files   map[uint64]*PushFile // by their leases
-	opening int                  // OPENs under way
-	over    map[uint64]bool      // leases that were given back meanwhile
+	opening int                  // OPENs in flight
+	over    map[uint64]bool      // leases that were returned meanwhile
 }
 
-// newPusher prepares for the push-mode writes of a client that is about to be dialed, and
-// switches on the backward direction of its connections; nil without Config.Push.
+// newPusher prepares the push-mode writes of a client that is about to be dialed, and switches on
+// the backward direction of its connections. It returns nil without Config.Push.
 func newPusher(u *URL, cfg *Config) *pusher {
 	if cfg.Push == nil {
 		return nil
@@ -138,7 +138,7 @@ func (p *pusher) attach(c *Client) {
 	}
 }
 
-// open returns the session, and opens the log if there is none.
+// open returns the session; if there is none, it opens the log.
 func (p *pusher) open(ctx context.Context) (*push.Session, error) {
 	if p == nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoPush, errNoPushConfig)
@@ -190,7 +190,7 @@ func (p *pusher) dialLog(ctx context.Context, secret *push.Secret) (*push.Sessio
 
 var errPushTime = errors.New("the log was not opened in time")
 
-// keep keeps the secret of a new log.
+// keep stores the secret of a new log.
 func (p *pusher) keep(s push.Secret) error {
 	if p.cfg.Keep == nil {
 		return push.ErrNoKeep
@@ -204,8 +204,7 @@ func (p *pusher) keep(s push.Secret) error {
 	return nil
 }
 
-// look says that the session, or the connection of the calls, is another one. It does not
-// block.
+// look is called when the session or the connection for calls has changed. It does not block.
 func (p *pusher) look() {
 	select {
 	case p.kick <- struct{}{}:
@@ -213,8 +212,8 @@ func (p *pusher) look() {
 	}
 }
 
-// attend lets the server know where to call as long as session s lasts: it calls back on the
-// connection of the last call of pushfile.Program for a session.
+// attend runs as long as session s. It tells the server where to call, with a call: the server calls
+// back on the connection of the last call of pushfile.Program for a session.
 func (p *pusher) attend(s *push.Session) {
 	for s.Err() == nil {
 		select {
@@ -230,7 +229,7 @@ func (p *pusher) attend(s *push.Session) {
 	}
 }
 
-// start runs f in a goroutine that close waits for, unless it has begun to.
+// start runs f in a goroutine that close waits for, unless close has begun.
 func (p *pusher) start(f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -239,7 +238,7 @@ func (p *pusher) start(f func()) {
 	}
 }
 
-// close ends the session. What is under way ends with an error.
+// close ends the session. Operations in flight fail.
 func (p *pusher) close() {
 	if p == nil {
 		return
@@ -254,10 +253,10 @@ func (p *pusher) close() {
 	if s != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), pushCloseTime)
 		defer cancel()
-		_ = s.Close(ctx) // the server learns of it in any case
+		_ = s.Close(ctx) // the server notices in any case
 	}
 	p.wg.Wait()
 }
 
-// pushCloseTime bounds the CLOSE of a log.
+// pushCloseTime limits the time for the CLOSE of a log.
 const pushCloseTime = 2 * time.Second

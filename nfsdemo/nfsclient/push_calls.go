@@ -12,14 +12,14 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// Waits for what a server says is for now only.
+// Delays after an answer that says to try again.
 const (
 	pushFirst = 10 * time.Millisecond
 	pushMost  = 2 * time.Second
 )
 
-// again makes a call whose answer may be that the session is over, or that others have to
-// give the file up, until it is another one, or pushMost is over.
+// again repeats a call while the answer is that the session is over, or that others have to give the
+// file back, for pushMost at most.
 func (p *pusher) again(ctx context.Context, s *push.Session, call func(pushfile.Session) (pushfile.Status, error)) error {
 	until := time.Now().Add(pushMost)
 	for delay := pushFirst; ; delay *= 2 {
@@ -47,10 +47,10 @@ func (p *pusher) do(ctx context.Context, proc uint32, args []byte, parse func(*x
 	})
 }
 
-// maxPushResults bounds the results of a call, octets.
+// maxPushResults limits the results of a call, in octets.
 const maxPushResults = 512
 
-// grant is OPEN.
+// grant calls OPEN.
 func (p *pusher) grant(ctx context.Context, s *push.Session, fh nfs3.FileHandle, octets uint64) (res pushfile.OpenRes, err error) {
 	err = p.again(ctx, s, func(id pushfile.Session) (pushfile.Status, error) {
 		a := pushfile.OpenArgs{Session: id, File: fh, Octets: octets}
@@ -60,7 +60,7 @@ func (p *pusher) grant(ctx context.Context, s *push.Session, fh nfs3.FileHandle,
 	return res, err
 }
 
-// giveBack is RETURN. A server that does not know the lease any more has what it wants.
+// giveBack calls RETURN. If the server does not know the lease anymore, that is no error.
 func (p *pusher) giveBack(ctx context.Context, s *push.Session, lease uint64) error {
 	err := p.again(ctx, s, func(id pushfile.Session) (st pushfile.Status, err error) {
 		a := pushfile.LeaseArgs{Session: id, Lease: lease}
@@ -73,7 +73,7 @@ func (p *pusher) giveBack(ctx context.Context, s *push.Session, lease uint64) er
 	return err
 }
 
-// status is STATUS.
+// status calls STATUS.
 func (p *pusher) status(ctx context.Context, s *push.Session) (pushfile.State, error) {
 	var res pushfile.StatusRes
 	err := p.again(ctx, s, func(id pushfile.Session) (pushfile.Status, error) {

@@ -11,10 +11,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// PushFile is a file on which this client holds a lease, and to which it writes by push. Its
-// methods may be called by several goroutines at once; their order is that of the log.
-// Until Close nobody else changes the file, and WRITE and SETATTR of this client
-// end the lease too.
+// PushFile is a file on which this client holds a lease, and to which it writes by push. It is safe
+// for concurrent use; writes take effect in the order of the log. Until Close nobody else changes the
+// file. A WRITE or SETATTR, also by this client, ends the lease.
 type PushFile struct {
 	p       *pusher
 	c       *Client
@@ -25,21 +24,21 @@ type PushFile struct {
 	bufs    *freeList
 
 	mu     sync.Mutex
-	busy   int           // appends under way
-	closed bool          // no other begins
+	busy   int           // appends in flight
+	closed bool          // no new append may begin
 	idle   chan struct{} // closed when closed and not busy
-	gone   bool          // RETURN is not needed, or under way
+	gone   bool          // RETURN is not needed, or in flight
 	pushed bool          // something was acknowledged
 	level  commitlog.Level
-	doubt  error // an append was given up: its record may come to be in the log
+	doubt  error // an append was given up: its record may still reach the log
 }
 
-// OpenPush opens a file to write to it by push, which may grow by so many octets: room that
-// the server sets aside, as far as it can.
+// OpenPush opens a file to write to it by push. The file may grow by the given number of octets; the
+// server reserves room for them, as far as it can.
 //
-// Errors: ErrNoPush and the reason, when the server does not have it or there is no Config.Push;
-// a pushfile.Status when it refuses this file now; those of the connection. WriteFrom then
-// does it still, or says what is wrong with the file.
+// Errors: ErrNoPush and the reason, if the server does not support push or there is no Config.Push; a
+// pushfile.Status if the server refuses this file now; those of the connection. WriteFrom may still
+// work, or says what is wrong with the file.
 func (c *Client) OpenPush(ctx context.Context, n *Node, octets uint64) (*PushFile, error) {
 	s, err := c.push.open(ctx)
 	if err != nil {
@@ -68,16 +67,16 @@ func (c *Client) OpenPush(ctx context.Context, n *Node, octets uint64) (*PushFil
 
 var errOpenTwice = fmt.Errorf("%w: this client has the file open by push already, or is giving it back", ErrNoPush)
 
-// opens says that an OPEN begins. The server answers with the lease that this client has on the
-// file, if it has one; by the time the answer is here it may have been given back.
+// opens is called before an OPEN. The server answers with the lease that this client has on the file,
+// if it has one; when the answer arrives, the lease may have been returned.
 func (p *pusher) opens() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.opening++
 }
 
-// opened is told what came of an OPEN: a file, or nil. It reports whether the file may be written
-// to: with a lease that is over, the server would condemn the log.
+// opened is called after an OPEN, with the file or nil. It reports whether the file may be written:
+// if the lease is over, the server would condemn the log.
 func (p *pusher) opened(f *PushFile) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,16 +90,16 @@ func (p *pusher) opened(f *PushFile) bool {
 	return ok
 }
 
-// Rung says by what the log is appended to.
+// Rung says how records are appended to the log.
 func (f *PushFile) Rung() push.Rung { return f.session.Rung() }
 
-// WriteAt writes data at off, by as many records as it takes, and returns how many octets of
-// it, from the first on, have been acknowledged, and what that is worth. Data is borrowed.
-// Calls of several goroutines share their flushes.
+// WriteAt writes data, which it borrows, at off, in as many records as necessary. It returns how many
+// octets from the start of data were acknowledged, and how durable they are. Concurrent calls share
+// their flushes.
 //
-// Errors: ErrRecalled when the lease is over; those of [push.Session.Append]. With all of
-// them what is not acknowledged may yet come to be in the file, until Close has
-// returned nil; a WRITE of the same octets does no harm.
+// Errors: ErrRecalled if the lease is over; those of [push.Session.Append]. After any of them,
+// octets that were not acknowledged may still reach the file, until Close has returned nil; a WRITE
+// of the same octets does no harm.
 func (f *PushFile) WriteAt(ctx context.Context, data []byte, off int64) (int, commitlog.Level, error) {
 	buf := f.bufs.get()
 	defer f.bufs.put(buf)
@@ -117,7 +116,7 @@ func (f *PushFile) WriteAt(ctx context.Context, data []byte, off int64) (int, co
 	return done, level, nil
 }
 
-// append appends a record of the n octets that buf has behind the place of its head.
+// append appends a record of n octets, which follow the space for the record's head in buf.
 func (f *PushFile) append(ctx context.Context, buf []byte, n int, off int64) (commitlog.Level, error) {
 	if err := f.begin(); err != nil {
 		return 0, err
@@ -139,7 +138,7 @@ func (f *PushFile) begin() error {
 	return nil
 }
 
-// end is told the outcome of an append. The last one before a recall gives the file back.
+// end records the outcome of an append. The last append before a recall returns the lease.
 func (f *PushFile) end(level commitlog.Level, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -154,7 +153,7 @@ func (f *PushFile) end(level commitlog.Level, err error) {
 	}
 }
 
-// note takes note of what was obtained: the least counts. F.mu is held.
+// note records the level of an append; the lowest one counts. The caller holds f.mu.
 func (f *PushFile) note(level commitlog.Level) {
 	if !f.pushed || level < f.level {
 		f.level = level
@@ -162,11 +161,11 @@ func (f *PushFile) note(level commitlog.Level) {
 	f.pushed = true
 }
 
-// quiet is told that nothing is under way, and nothing will be; f.mu is held.
+// quiet is called when no append is in flight and none will begin. The caller holds f.mu.
 func (f *PushFile) quiet() { close(f.idle) }
 
-// shut lets no other append begin, and returns a channel that is closed when none is under
-// way. It reports whether that is news, and whether RETURN is up to the caller.
+// shut prevents new appends. It returns a channel that is closed when none is in flight, and whether
+// the caller must call RETURN.
 func (f *PushFile) shut() (idle <-chan struct{}, giveBack bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -181,8 +180,8 @@ func (f *PushFile) shut() (idle <-chan struct{}, giveBack bool) {
 	return f.idle, giveBack
 }
 
-// recall gives the file back: at once, or, and then the answer is that it is busy, when what
-// is under way has been acknowledged.
+// recall returns the lease: at once, or, if appends are in flight, after they were acknowledged; then
+// the answer is that the file is busy.
 func (f *PushFile) recall() pushfile.Status {
 	idle, giveBack := f.shut()
 	select {
@@ -197,7 +196,7 @@ func (f *PushFile) recall() pushfile.Status {
 		f.p.start(func() {
 			select {
 			case <-idle:
-				_ = f.giveBack(f.p.ctx) // the server fences who does not return
+				_ = f.giveBack(f.p.ctx) // the server fences clients that do not return a lease
 			case <-f.p.ctx.Done():
 			}
 		})
@@ -205,15 +204,15 @@ func (f *PushFile) recall() pushfile.Status {
 	return pushfile.StatusBusy
 }
 
-// sure says that no record can come any more.
+// sure reports whether no record can arrive anymore.
 func (f *PushFile) sure() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.doubt == nil
 }
 
-// giveBack returns the lease, nothing being under way. While a record may come that was given
-// up it does not: the server fences the log when the lease is wanted.
+// giveBack returns the lease. No append may be in flight. As long as a record that was given up may
+// still arrive, giveBack does nothing: the server fences the log when the lease is wanted.
 func (f *PushFile) giveBack(ctx context.Context) error {
 	if !f.sure() {
 		f.forget()
@@ -224,14 +223,14 @@ func (f *PushFile) giveBack(ctx context.Context) error {
 		f.p.log.Info("nfsclient: file not returned", zap.String("path", f.n.Path), zap.Error(err))
 	}
 	if err != nil && ctx.Err() != nil && f.p.ctx.Err() == nil {
-		f.p.start(func() { _ = f.giveBack(f.p.ctx) }) // that RETURN may still come: until then nobody opens the file
+		f.p.start(func() { _ = f.giveBack(f.p.ctx) }) // the RETURN may still arrive: until then nobody opens the file
 		return err
 	}
 	f.forget()
 	return err
 }
 
-// forget is told that the lease is over.
+// forget is called when the lease is over.
 func (f *PushFile) forget() {
 	f.p.mu.Lock()
 	defer f.p.mu.Unlock()
@@ -243,9 +242,9 @@ func (f *PushFile) forget() {
 	}
 }
 
-// Close waits for what is under way, asks with COMMIT whether all that was acknowledged could
-// be written to the file, and gives the file back. An *ApplyError says that it could not:
-// the octets stay in the log, and the server tries again.
+// Close waits for appends in flight, asks with COMMIT whether the server could write everything it has
+// acknowledged to the file, and returns the lease. An *ApplyError says that it could not: the octets
+// stay in the log, and the server tries again.
 func (f *PushFile) Close(ctx context.Context) error {
 	idle, giveBack := f.shut()
 	select {
@@ -265,7 +264,7 @@ func (f *PushFile) Close(ctx context.Context) error {
 	return pathErr("push", f.n.Path, err)
 }
 
-// applied asks whether what was acknowledged is in the file.
+// applied asks whether everything that was acknowledged is in the file.
 func (f *PushFile) applied(ctx context.Context) error {
 	_, err := f.c.commit(ctx, f.n)
 	if err == nil {
@@ -278,8 +277,8 @@ func (f *PushFile) applied(ctx context.Context) error {
 	return &ApplyError{State: st, Err: err}
 }
 
-// ApplyError: a record that was acknowledged, of this file or another one, cannot be written
-// to its file now. It is not lost: the server has it in the log, and tries again.
+// ApplyError reports that an acknowledged record, of this file or another one, cannot be written to
+// its file now. It is not lost: the server keeps it in the log and tries again.
 type ApplyError struct {
 	State pushfile.State
 	Err   error // of COMMIT
@@ -290,6 +289,6 @@ func (e *ApplyError) Error() string {
 	return fmt.Sprintf("%v: record %d of the push log waits at the server (%s)", e.Err, e.State.Record, e.State.Text)
 }
 
-// Unwrap returns the error of COMMIT, which has few statuses (RFC 1813 Section 3.3.21), and
-// that of the record.
+// Unwrap returns the error of COMMIT, which has few statuses (RFC 1813 Section 3.3.21), and the error
+// of the record.
 func (e *ApplyError) Unwrap() []error { return []error{e.Err, e.State.Error} }

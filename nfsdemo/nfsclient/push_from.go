@@ -13,21 +13,20 @@ import (
 
 // Pushed says how a file was written.
 type Pushed struct {
-	Size   int64 // octets that are durable, or with Level Placed, seen by everybody
-	Pushed int64 // of them by push, from the first on; the others by WRITE and COMMIT
-	// Rung and Level are of those that were pushed: by what, and what that was worth. Zeros
-	// if there are none; WRITE and COMMIT are as durable as the server's disk.
+	Size   int64 // octets that are durable, or, with Level Placed, visible to everybody
+	Pushed int64 // how many of them, from the start, by push; the others by WRITE and COMMIT
+	// Rung and Level say how the pushed octets were appended, and how durable that is. Zero
+	// if none were pushed; WRITE and COMMIT are as durable as the server's disk.
 	Rung  push.Rung
 	Level commitlog.Level
-	// Why is what kept the others from being pushed; nil if there are none.
+	// Why says why the other octets were not pushed; nil if there are none.
 	Why error
 }
 
-// PushFrom is WriteFrom by push. What cannot be pushed is written with WRITE and COMMIT: all of
-// it when the server does not have that or does not want it for this file; what was not
-// acknowledged when the file is recalled, or the log is fenced, in the middle. An error
-// says that it could not be written in either way, or that what was acknowledged cannot be
-// applied (*ApplyError).
+// PushFrom is WriteFrom by push. Octets that cannot be pushed are written with WRITE and COMMIT: all
+// of them if the server does not support push, or does not allow it for this file; the octets not yet
+// acknowledged if the file is recalled or the log is fenced halfway. An error says that neither way
+// worked, or that the server cannot apply what it has acknowledged (*ApplyError).
 func (c *Client) PushFrom(ctx context.Context, n *Node, src io.ReaderAt, size int64, progress func(octets int)) (Pushed, error) {
 	f, err := c.OpenPush(ctx, n, uint64(max(size-n.Size(), 0)))
 	if err != nil {
@@ -52,7 +51,7 @@ type pushing struct {
 	lender   Lender // src, if it is one
 	progress func(int)
 	rung     push.Rung
-	told     atomic.Int64 // octets that progress knows of
+	told     atomic.Int64 // octets that progress was called with
 }
 
 func (p *pushing) run(ctx context.Context, size int64) (r Pushed, err error) {
@@ -68,17 +67,17 @@ func (p *pushing) run(ctx context.Context, size int64) (r Pushed, err error) {
 	case !p.wantsWrite(err):
 		return r, err
 	}
-	// What was acknowledged is the server's, and it applies that before it looks at a WRITE.
+	// The server applies everything that it has acknowledged before it executes a WRITE.
 	r.Why = err
 	u := upload{c: p.f.c, n: p.f.n, src: p.src, lender: p.lender, progress: p.rest(r.Pushed)}
 	r.Size, err = u.run(ctx, r.Pushed, size)
-	if err == nil && p.f.pushed { // a WRITE that needed no COMMIT has not asked for those before
+	if err == nil && p.f.pushed { // a WRITE without COMMIT did not ask about the pushed octets
 		err = pathErr("commit", p.f.n.Path, p.f.applied(ctx))
 	}
 	return r, err
 }
 
-// wantsWrite says whether WRITE may do what push could not: not when the source has failed.
+// wantsWrite reports whether WRITE may succeed where push failed: not if the source has failed.
 func (p *pushing) wantsWrite(err error) bool {
 	if errors.Is(err, ErrRecalled) {
 		return true
@@ -87,7 +86,7 @@ func (p *pushing) wantsWrite(err error) bool {
 	return ended != nil && errors.Is(err, ended)
 }
 
-// push appends src from its start, and returns up to where all of it was acknowledged.
+// push appends src from its start, and returns the offset up to which all octets were acknowledged.
 func (p *pushing) push(ctx context.Context, size int64) (off int64, err error) {
 	return p.f.c.windows(p.src, 0, size, func(off, end int64) (int64, bool, error) {
 		pump := pump{bufs: p.f.bufs, block: p.f.max, depth: p.f.p.cfg.InFlight, move: p.move, note: p.count()}
@@ -95,7 +94,7 @@ func (p *pushing) push(ctx context.Context, size int64) (off int64, err error) {
 	})
 }
 
-// count is told of octets that were acknowledged; nil if nobody wants to know.
+// count returns a function that counts acknowledged octets, or nil without progress.
 func (p *pushing) count() func(int) {
 	if p.progress == nil {
 		return nil
@@ -106,7 +105,7 @@ func (p *pushing) count() func(int) {
 	}
 }
 
-// rest is count for what lies behind off, some of which was acknowledged, and is written
+// rest is count for the octets after off. Some of them were acknowledged before and are written
 // again.
 func (p *pushing) rest(off int64) func(int) {
 	if p.progress == nil {

@@ -11,8 +11,8 @@ import (
 
 var _ transport.Handler = (*pusher)(nil)
 
-// ServeRPC serves the backward direction: recalls, the pressure of push, and what the user
-// of the client had of it before.
+// ServeRPC serves the backward direction: recalls, the pressure calls of package push, and the
+// programs of the user's own handler.
 func (p *pusher) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
 	if req.Prog == pushfile.CallbackProgram {
 		p.serveRecall(req, resp)
@@ -45,8 +45,8 @@ func (p *pusher) serveRecall(req *transport.Request, resp *transport.Response) {
 	}
 }
 
-// recall is CB_RECALL: who has nothing under way gives the file back at once, others when
-// that has been acknowledged. Only the server of the session knows its name.
+// recall serves CB_RECALL. A file without appends in flight is returned at once; others are returned
+// when their appends have been acknowledged. Only the server of the session knows the session's name.
 func (p *pusher) recall(a *pushfile.RecallArgs) pushfile.Status {
 	p.mu.Lock()
 	s, f := p.session, p.files[a.Lease]

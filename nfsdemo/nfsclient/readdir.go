@@ -11,18 +11,17 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
-// Sizes of READDIR and READDIRPLUS, in octets. The slack is for servers that count
-// the entries alone (RFC 1813 Section 3.3.17 counts the whole resok).
+// Sizes of READDIR and READDIRPLUS, in octets. The slack is for servers that count only the entries
+// (RFC 1813 Section 3.3.17 counts the whole resok).
 const (
 	dirLeast = 4 << 10
 	dirMost  = 64 << 10
 	dirSlack = 1 << 10
 )
 
-// Entries lists a directory with handles and attributes, without "." and "..", in
-// the server's order. It uses READDIRPLUS, or READDIR and LOOKUP where that is not
-// supported (RFC 1813 Sections 3.3.16 and 3.3.17). After an error the sequence
-// ends. Entries that vanish meanwhile are left out.
+// Entries lists a directory with handles and attributes, without "." and "..", in the server's order.
+// It uses READDIRPLUS, or READDIR and LOOKUP if that is not supported (RFC 1813 Sections 3.3.16 and
+// 3.3.17). After an error the sequence ends. Entries that vanish meanwhile are omitted.
 func (c *Client) Entries(ctx context.Context, dir *Node) iter.Seq2[*Node, error] {
 	return func(yield func(*Node, error) bool) {
 		list := lister{c: c, dir: dir, plus: true}
@@ -52,11 +51,11 @@ func (c *Client) Entries(ctx context.Context, dir *Node) iter.Seq2[*Node, error]
 	}
 }
 
-// lister is a directory half read.
+// lister is a directory that is being read.
 type lister struct {
 	c      *Client
 	dir    *Node
-	plus   bool // READDIRPLUS works, as far as is known
+	plus   bool // READDIRPLUS works, as far as we know
 	cookie uint64
 	verf   nfs3.CookieVerf
 	eof    bool
@@ -127,8 +126,8 @@ func (l *lister) plainPage(ctx context.Context, size uint32) (page []*Node, n in
 	return page, len(res.Entries), nil
 }
 
-// node makes a node of an entry, nil for "." and "..". A name that is none would
-// lead a recursive copy astray, so it is an error.
+// node makes a node from an entry, nil for "." and "..". An invalid name is an error, because it could
+// lead a recursive copy out of its directory.
 func (l *lister) node(e *nfs3.DirEntry) (*Node, error) {
 	l.cookie = e.Cookie
 	if e.Name == "." || e.Name == ".." {

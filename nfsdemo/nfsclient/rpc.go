@@ -15,8 +15,8 @@ type rpc struct {
 	cred       xdr.Auth
 }
 
-// do sends a call and decodes its results with parse. The header's status counts
-// as an error. results bounds the reply (transport.Call.MaxResults).
+// do sends a call and decodes its results with parse. A reply header with a status other than SUCCESS
+// is an error. call.MaxResults limits the reply.
 func (r *rpc) do(ctx context.Context, call *transport.Call, parse func(d *xdr.Decoder, reply *transport.Reply) error) error {
 	call.Prog, call.Vers, call.Cred = r.prog, r.vers, r.cred
 	var reply transport.Reply
@@ -35,7 +35,7 @@ func (r *rpc) do(ctx context.Context, call *transport.Call, parse func(d *xdr.De
 		return err
 	}
 	if err := d.Err(); err != nil {
-		return fmt.Errorf("the server's answer does not decode: %w", err)
+		return fmt.Errorf("the server's answer cannot be decoded: %w", err)
 	}
 	return nil
 }

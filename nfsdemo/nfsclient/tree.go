@@ -9,8 +9,8 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
-// MkdirAll makes a directory and its missing parents within the export, as
-// mkdir -p does. A directory that exists is no error.
+// MkdirAll makes a directory and its missing parents within the export, as mkdir -p does. An existing
+// directory is no error.
 func (c *Client) MkdirAll(ctx context.Context, p string, mode uint32) (*Node, error) {
 	p = path.Clean("/" + p)
 	n, err := c.Lookup(ctx, p)
@@ -27,20 +27,19 @@ func (c *Client) MkdirAll(ctx context.Context, p string, mode uint32) (*Node, er
 		return nil, err
 	}
 	n, err = c.Mkdir(ctx, dir, path.Base(p), mode)
-	if errors.Is(err, fs.ErrExist) { // somebody else was faster
+	if errors.Is(err, fs.ErrExist) { // made meanwhile by somebody else
 		return c.Lookup(ctx, p)
 	}
 	return n, err
 }
 
-// RemoveAll removes a file or a directory with all that is in it, and returns how
-// many names went. Symbolic links are removed, not followed. What is gone already
-// is no error.
+// RemoveAll removes a file, or a directory with its contents, and returns how many names it has
+// removed. It does not follow symbolic links. Names that are gone already are no error.
 func (c *Client) RemoveAll(ctx context.Context, dir, n *Node) (int, error) {
 	if !n.IsDir() {
 		return one(c.Remove(ctx, dir, n.Name()))
 	}
-	list, err := c.ReadDir(ctx, n) // first: removing moves the cookies
+	list, err := c.ReadDir(ctx, n) // first: removing changes the cookies
 	if err != nil {
 		return 0, err
 	}

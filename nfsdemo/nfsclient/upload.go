@@ -9,25 +9,24 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
-// uploadTries is how often a window is sent before the server is given up. The
-// last try is FILE_SYNC, which leaves nothing to lose.
+// uploadTries is how often a window is sent before WriteFrom gives up. The last try is FILE_SYNC, so
+// that nothing can be lost.
 const uploadTries = 4
 
-// releaser is a source that must be told what is durable: see [Window].
+// releaser is a source that must know which octets are durable: see [Window].
 type releaser interface {
 	Release(off int64)
 	Size() int64
 }
 
-// WriteFrom copies src into a file from its start, with several WRITEs in flight,
-// and returns the octets that are durable on the server. size is a hint, -1 if not
-// known; src is read to its end. src is read from several goroutines; see [Window]
-// for a stream and [Lender] for memory.
+// WriteFrom copies src into a file from its start, with several WRITEs in flight, and returns the
+// number of octets that are durable on the server. size is a hint, -1 if unknown; src is read to its
+// end, by several goroutines. See [Window] for a stream and [Lender] for memory. progress, if not nil,
+// is called with the number of octets as they are copied.
 //
-// WRITEs are UNSTABLE, and COMMIT follows; when the write verifier shows that the
-// server may have lost data they are sent again (RFC 1813 Section 3.3.21: "the
-// client must retransmit all of the buffers"). A file of one block is written
-// FILE_SYNC instead, which saves the COMMIT.
+// WRITEs are UNSTABLE and followed by COMMIT. If the write verifier shows that the server may have
+// lost data, they are sent again (RFC 1813 Section 3.3.21: "the client must retransmit all of the
+// buffers"). A file of one block is written FILE_SYNC instead, which saves the COMMIT.
 func (c *Client) WriteFrom(ctx context.Context, n *Node, src io.ReaderAt, size int64, progress func(octets int)) (int64, error) {
 	lender, _ := src.(Lender)
 	u := upload{c: c, n: n, src: src, lender: lender, progress: progress}
@@ -35,20 +34,20 @@ func (c *Client) WriteFrom(ctx context.Context, n *Node, src io.ReaderAt, size i
 	return u.run(ctx, 0, size)
 }
 
-// run copies what lies behind off.
+// run copies the octets from off on.
 func (u *upload) run(ctx context.Context, off, size int64) (int64, error) {
 	return u.c.windows(u.src, off, size, func(off, end int64) (int64, bool, error) {
 		good, last, err := u.window(ctx, off, end)
-		if err != nil { // what follows off has not been committed
+		if err != nil { // the octets after off have not been committed
 			return off, false, pathErr("write", u.n.Path, err)
 		}
 		return good, last, nil
 	})
 }
 
-// windows copies what lies behind off in windows of CommitEvery octets, and of what src keeps
-// until it is released. Move returns where its window ended well, also with an error, and
-// whether src ends there; windows returns the last of these places.
+// windows copies the octets from off on, in windows of CommitEvery octets, or fewer if src keeps fewer
+// until they are released. move returns the offset up to which its window succeeded, even with an
+// error, and whether src ends there; windows returns the last of these offsets.
 func (c *Client) windows(src io.ReaderAt, off, size int64, move func(off, end int64) (good int64, last bool, err error)) (int64, error) {
 	window := c.cfg.CommitEvery
 	keeper, _ := src.(releaser)
@@ -82,13 +81,13 @@ type upload struct {
 	stable nfs3.StableHow // of the WRITEs of this try
 
 	mu       sync.Mutex
-	unstable bool           // something needs a COMMIT
-	verf     nfs3.WriteVerf // of what needs it
-	lost     bool           // two verifiers were seen: some of it may be gone
+	unstable bool           // some writes need a COMMIT
+	verf     nfs3.WriteVerf // the write verifier of these writes
+	lost     bool           // two verifiers were seen: some of them may be lost
 }
 
-// window sends [off, end) until it is durable. good is where it ended, last that
-// the source ends there.
+// window sends [off, end) until it is durable. good is where it ended; last says that the source ends
+// there.
 func (u *upload) window(ctx context.Context, off, end int64) (good int64, last bool, err error) {
 	note := u.progress
 	for try := 1; try <= uploadTries; try++ {
@@ -100,7 +99,7 @@ func (u *upload) window(ctx context.Context, off, end int64) (good int64, last b
 		if lost, err := u.commit(ctx); err != nil || !lost {
 			return good, last, err
 		}
-		note = nil // these octets were counted
+		note = nil // these octets have been counted
 	}
 	return good, last, ErrVerifier
 }
@@ -155,7 +154,7 @@ func (u *upload) fetch(w *worker, off int64, n int) (data []byte, last bool, err
 	return data[:got], false, err
 }
 
-// wrote records what a WRITE left to commit.
+// wrote records what must be committed after a WRITE.
 func (u *upload) wrote(res *nfs3.WriteRes) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -168,8 +167,9 @@ func (u *upload) wrote(res *nfs3.WriteRes) {
 	u.unstable, u.verf = true, res.Verf
 }
 
-// WriteAt writes p at offset off with the stability asked for and returns how much
-// was written. UNSTABLE data need a [Client.Commit] with the same verifier.
+// WriteAt writes p, which it borrows, at offset off with the given stability. It returns the number of
+// octets written and the write verifier. UNSTABLE data need a [Client.Commit] that returns the same
+// verifier.
 func (c *Client) WriteAt(ctx context.Context, n *Node, p []byte, off int64, stable nfs3.StableHow) (int, nfs3.WriteVerf, error) {
 	var verf nfs3.WriteVerf
 	done := 0
@@ -183,8 +183,8 @@ func (c *Client) WriteAt(ctx context.Context, n *Node, p []byte, off int64, stab
 	return done, verf, nil
 }
 
-// Commit makes what was written to n durable. Data written under another verifier
-// than the one returned may be lost (RFC 1813 Section 3.3.21).
+// Commit makes all data that were written to n durable and returns the write verifier. Data written
+// under another verifier may be lost (RFC 1813 Section 3.3.21).
 func (c *Client) Commit(ctx context.Context, n *Node) (nfs3.WriteVerf, error) {
 	verf, err := c.commit(ctx, n)
 	return verf, pathErr("commit", n.Path, err)

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Scheme says which transport a URL asks for. The client code above it is the
-// same for both.
+// Scheme is the scheme of a URL, which selects the transport. The client code above it is the same for
+// both.
 type Scheme string
 
 // The two schemes.
@@ -25,8 +25,7 @@ const (
 	DefaultPortTCP  = 2049
 )
 
-// defaultPort returns the port of a URL that names none, 0 for a scheme that
-// is not ours.
+// defaultPort returns the port of a URL that names none, 0 for an unknown scheme.
 func (s Scheme) defaultPort() int {
 	switch s {
 	case SchemeRDMA:
@@ -42,14 +41,14 @@ type URL struct {
 	Scheme    Scheme
 	Host      string // name or address, without brackets
 	Port      int    // NFS port, 1..65535; defaults are filled in
-	MountPort int    // TCP port of MOUNT, 1..65535; 0: ask (see Dial)
-	Path      string // absolute and clean, "/" at least; export and rest in one
+	MountPort int    // TCP port of MOUNT, 1..65535; 0: see Dial
+	Path      string // absolute and clean, at least "/"; the export and the path below it
 	DirHint   bool   // the text ended in "/": the user means a directory
 
 	given bool // the text names the port
 }
 
-// URLError says what is wrong with a URL, in words for its author.
+// URLError says what is wrong with a URL, for the user who typed it.
 type URLError struct {
 	URL    string // as given
 	Reason string
@@ -89,7 +88,7 @@ func ParseURL(s string) (*URL, error) {
 	case u.Host == "":
 		return fail("no host: write %s://host/export/path", u.Scheme)
 	case strings.Contains(u.Host, ":") && !strings.HasPrefix(raw.Host, "["):
-		return fail("an IPv6 address wants brackets: write %s://[2001:db8::1]:%d/export/path", u.Scheme, u.Scheme.defaultPort())
+		return fail("an IPv6 address needs brackets: write %s://[2001:db8::1]:%d/export/path", u.Scheme, u.Scheme.defaultPort())
 	case raw.User != nil:
 		return fail("user names are not part of NFS URLs: use --uid and --gid")
 	case raw.Fragment != "":
@@ -97,7 +96,7 @@ func ParseURL(s string) (*URL, error) {
 	case raw.Path == "":
 		return fail("no path: write %s://%s/export/path", u.Scheme, raw.Host)
 	case strings.ContainsRune(raw.Path, 0):
-		return fail("file names cannot hold a zero octet")
+		return fail("file names cannot contain a zero octet")
 	}
 	if err := u.setPorts(raw); err != nil {
 		return fail("%v", err)
@@ -137,7 +136,7 @@ func (u *URL) setPorts(raw *url.URL) error {
 			return err
 		}
 		if q := ports["nfsport"]; q != 0 && q != u.Port {
-			return fmt.Errorf("port %d and nfsport=%d disagree: give one of them", u.Port, q)
+			return fmt.Errorf("port %d and nfsport=%d disagree: use only one of them", u.Port, q)
 		}
 	} else if q := ports["nfsport"]; q != 0 {
 		u.Port = q
@@ -160,7 +159,7 @@ func (u *URL) Addr() string { return net.JoinHostPort(u.Host, strconv.Itoa(u.Por
 // MountAddr returns host:port of the MOUNT service; MountPort must be set.
 func (u *URL) MountAddr() string { return net.JoinHostPort(u.Host, strconv.Itoa(u.MountPort)) }
 
-// String returns the URL in its shortest form: default ports are left out.
+// String returns the URL in its shortest form, without default ports.
 func (u *URL) String() string {
 	raw := url.URL{Scheme: string(u.Scheme), Path: u.Path}
 	switch {

@@ -57,7 +57,7 @@ func TestParseURLErrors(t *testing.T) {
 		{"nfs:///x", "no host"},
 		{"nfs://h", "no path"},
 		{"nfs+rdma://::1/x", "write nfs+rdma://[2001:db8::1]:20049/"},
-		{"nfs+rdma://2001:db8::1:20049/x", "wants brackets"},
+		{"nfs+rdma://2001:db8::1:20049/x", "needs brackets"},
 		{"nfs://u@h/x", "--uid"},
 		{"nfs://h/x#y", "%23"},
 		{"nfs://h/x%00", "zero octet"},

@@ -6,21 +6,21 @@ import (
 	"strings"
 )
 
-// maxHops is the number of symbolic links followed in one path, as on Linux.
+// maxHops is the largest number of symbolic links to follow in one path, as on Linux.
 const maxHops = 40
 
-// Lookup finds a path, and follows symbolic links in all of it.
+// Lookup finds the file of a path. It follows all symbolic links.
 func (c *Client) Lookup(ctx context.Context, p string) (*Node, error) {
 	return c.walk(ctx, p, true)
 }
 
-// LookupLink finds a path, but does not follow a symbolic link at its end.
+// LookupLink is Lookup, but does not follow a symbolic link at the end.
 func (c *Client) LookupLink(ctx context.Context, p string) (*Node, error) {
 	return c.walk(ctx, p, false)
 }
 
-// LookupParent finds the directory that p is in and returns the last name of p,
-// which need not exist. The root of the export has no parent here.
+// LookupParent finds the directory that contains p, and returns the last name of p, which need not
+// exist. The root of the export has no parent.
 func (c *Client) LookupParent(ctx context.Context, p string) (dir *Node, name string, err error) {
 	p = path.Clean("/" + p)
 	if p == c.export || !within(c.export, p) {
@@ -30,7 +30,7 @@ func (c *Client) LookupParent(ctx context.Context, p string) (dir *Node, name st
 	return dir, path.Base(p), err
 }
 
-// exportList returns what is exported, as far as is known.
+// exportList returns the exports, as far as they are known.
 func (c *Client) exportList() []string {
 	if len(c.exports) == 0 {
 		return []string{c.export}
@@ -38,16 +38,16 @@ func (c *Client) exportList() []string {
 	return c.exports
 }
 
-// walk is a path on its way: the directories passed, for "..", and the names to
-// come.
+// walk is a path that is being looked up: the directories passed so far, for "..", and the remaining
+// names.
 type walk struct {
 	passed []*Node // passed[0] is the root
 	rest   []string
 	hops   int
 }
 
-// walk looks p up name by name (RFC 1813 Section 3.3.3: a server never follows
-// symbolic links and knows single names only).
+// walk looks up p name by name (RFC 1813 Section 3.3.3: LOOKUP takes a single name and does not follow
+// symbolic links).
 func (c *Client) walk(ctx context.Context, p string, followLast bool) (*Node, error) {
 	p = path.Clean("/" + p)
 	if !within(c.export, p) {
@@ -80,8 +80,8 @@ func (c *Client) walk(ctx context.Context, p string, followLast bool) (*Node, er
 	return w.passed[len(w.passed)-1], nil
 }
 
-// follow puts the target of a symbolic link in front of the rest. Choice: an
-// absolute target is a path of the server, as ours are, and must be in the export.
+// follow puts the target of a symbolic link in front of the remaining names. Choice: an absolute
+// target is a path on the server, like those of URLs, and must be in the export.
 func (c *Client) follow(ctx context.Context, w *walk, link *Node) error {
 	if w.hops++; w.hops > maxHops {
 		return ErrTooManyLinks
@@ -101,7 +101,7 @@ func (c *Client) follow(ctx context.Context, w *walk, link *Node) error {
 	return nil
 }
 
-// names splits a path; empty elements and "." are left out.
+// names splits a path, without empty elements and ".".
 func names(p string) []string {
 	var list []string
 	for name := range strings.SplitSeq(p, "/") {

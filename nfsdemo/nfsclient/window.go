@@ -5,24 +5,22 @@ import (
 	"sync"
 )
 
-// Window makes an io.ReaderAt of an io.Reader by keeping what was read until it
-// is released, so that UNSTABLE writes can be sent again after the server lost
-// them (RFC 1813 Section 3.3.21). Offsets count from the first octet read. Safe
-// for concurrent use.
+// Window makes an io.ReaderAt from an io.Reader: it keeps the octets that were read until they are
+// released, so that UNSTABLE writes can be sent again if the server loses them (RFC 1813 Section
+// 3.3.21). Offsets count from the first octet read. It is safe for concurrent use.
 type Window struct {
 	mu   sync.Mutex
 	r    io.Reader
 	kept []byte // octets [base, base+len(kept)) of the stream
 	base int64
 	size int   // most octets kept
-	err  error // of r, io.EOF included; final
+	err  error // of r, including io.EOF; final
 }
 
 // NewWindow keeps up to size octets of r.
 func NewWindow(r io.Reader, size int) *Window { return &Window{r: r, size: size} }
 
-// Size returns how many octets are kept at most: no more may be in flight
-// without a COMMIT.
+// Size returns how many octets are kept at most, and so how many may be in flight without a COMMIT.
 func (w *Window) Size() int64 { return int64(w.size) }
 
 // ReadAt implements io.ReaderAt within the window.
@@ -43,7 +41,7 @@ func (w *Window) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// end returns why there is no more.
+// end returns why there are no more octets.
 func (w *Window) end() error {
 	if w.err == nil {
 		return io.ErrNoProgress
@@ -65,7 +63,7 @@ func (w *Window) fill(n int) {
 	}
 }
 
-// Release forgets the octets before off; they are durable.
+// Release forgets the octets before off, which are durable.
 func (w *Window) Release(off int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
-// begin enters a call that is to be executed, or returns the results it had when it came
-// before, which it waits for if it still runs. The error is that of ctx, or of the journal.
+// begin enters a new call, which is to be executed. For a repeated call it returns the results of the
+// first one, and waits for them if that still runs. The error is that of ctx, or of the journal.
 func (j *Journal) begin(ctx context.Context, k ledger.Key) (e *ledger.Entry, results []byte, err error) {
 	for joined := false; ; joined = true {
 		j.mu.Lock()
@@ -72,16 +72,16 @@ func (j *Journal) intend(ctx context.Context, e *ledger.Entry, args, state []byt
 	}
 }
 
-// errTooLarge: the call would not fit into a record.
+// errTooLarge: the call does not fit into a record.
 var errTooLarge = errors.New("once: the call is larger than any that can be recorded")
 
-// reply begins to record the results of a call. Records of later calls are behind it.
+// reply begins to record the results of a call. Records of later calls come after it in the log.
 func (j *Journal) reply(e *ledger.Entry, results []byte) (*commitlog.Pending, error) {
 	w, _, err := j.append(func(l *ledger.Ledger) []byte { return l.Reply(e, results, j.now()) })
 	return w, err
 }
 
-// recorded waits until the reply is durable: it may leave then.
+// recorded waits until the reply is durable, so that it may be sent.
 func (j *Journal) recorded(e *ledger.Entry, w *commitlog.Pending) error {
 	if mutant.Is(mutant.ReplyFirst) {
 		go func() {
@@ -104,10 +104,10 @@ func (j *Journal) void(e *ledger.Entry) (*commitlog.Pending, error) {
 	return w, err
 }
 
-// drop ends a call that has no record, or never will have another.
+// drop ends a call that has no record, or that will never have another one.
 func (j *Journal) drop(e *ledger.Entry) { j.ended(e, func(l *ledger.Ledger) { l.Drop(e) }) }
 
-// ended ends a call by f, and wakes who waits for that.
+// ended ends a call with f, and wakes those who wait for that.
 func (j *Journal) ended(e *ledger.Entry, f func(*ledger.Ledger)) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -119,8 +119,8 @@ func (j *Journal) ended(e *ledger.Entry, f func(*ledger.Ledger)) {
 	j.tell()
 }
 
-// append begins to append the record that f returns. If f returns none, there is no room:
-// full is closed when it is time to look again.
+// append begins to append the record that f returns. If f returns none, there is no room, and full is
+// closed when it is time to try again.
 func (j *Journal) append(f func(*ledger.Ledger) []byte) (w *commitlog.Pending, full chan struct{}, err error) {
 	j.order.RLock()
 	defer j.order.RUnlock()
@@ -156,8 +156,8 @@ func (j *Journal) wait(w *commitlog.Pending) error {
 	return err
 }
 
-// change returns a channel that is closed when a call has ended or room was given back; mu
-// is held.
+// change returns a channel that is closed when a call has ended or room was released. The caller holds
+// j.mu.
 func (j *Journal) change() chan struct{} {
 	if j.changed == nil {
 		j.changed = make(chan struct{})
@@ -165,7 +165,7 @@ func (j *Journal) change() chan struct{} {
 	return j.changed
 }
 
-// tell closes it; mu is held.
+// tell closes the channel that change has returned. The caller holds j.mu.
 func (j *Journal) tell() {
 	if j.changed != nil {
 		close(j.changed)

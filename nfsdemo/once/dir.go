@@ -12,13 +12,13 @@ import (
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
-// fileName is the journal in its directory.
+// fileName is the name of the journal in its directory.
 const fileName = "journal"
 
-// OpenDir opens the journal in a directory, which must exist and be on a file system that
-// keeps what was synced, and makes one if there is none. The file is locked: one server has
-// it at a time. Close closes it too. Errors: those of Open, of package pmem and of the
-// file system.
+// OpenDir opens the journal in a directory, and makes one if there is none. The directory must exist,
+// and be on a file system that keeps synced data. The file is locked: only one server at a time can
+// have it open. Close also closes the file. Errors: those of Open, of package pmem and of the file
+// system.
 func OpenDir(dir string, o *Options) (*Journal, error) {
 	path := filepath.Join(dir, fileName)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
@@ -41,10 +41,10 @@ func OpenDir(dir string, o *Options) (*Journal, error) {
 // minCapacity is the smallest ring: a few of the largest records.
 const minCapacity = 256 << 10
 
-// createFile makes the file under another name first: what has the name is a journal.
+// createFile makes the file under another name and renames it, so that path is always a whole journal.
 func createFile(dir, path string, capacity int) error {
 	if capacity < minCapacity || capacity%4096 != 0 {
-		return fmt.Errorf("once: a capacity of %d octets: want a multiple of 4096, from %d on", capacity, minCapacity)
+		return fmt.Errorf("once: a capacity of %d octets: want a multiple of 4096, at least %d", capacity, minCapacity)
 	}
 	size, err := commitlog.MemorySize(uint64(capacity))
 	if err != nil {
@@ -70,7 +70,7 @@ func createFile(dir, path string, capacity int) error {
 	return pmem.SyncDir(dir)
 }
 
-// release ends the log and, if OpenDir has opened it, its memory.
+// release closes the log and, if OpenDir has opened it, its memory.
 func (j *Journal) release(ctx context.Context) error {
 	if err := j.log.Close(ctx); err != nil || !j.owned {
 		return err

@@ -66,10 +66,10 @@ func (h *Handler) run(ctx context.Context, e *ledger.Entry, names []string, req 
 	}
 	h.execute(ctx, e, req, resp)
 	if !recordable(resp) {
-		_, _ = h.j.void(e) // without that record it is settled, and found not done
+		_, _ = h.j.void(e) // without this record the call is settled later, as not done
 		return
 	}
-	if len(resp.Results) > maxResults { // it must not run again, so this is its reply
+	if len(resp.Results) > maxResults { // it must not run again, so the refusal is its reply
 		resp.Results = h.svc.Refuse(callOf(req), OutcomeUnknown, resp.Results[:0])
 	}
 	w, err := h.j.reply(e, resp.Results)
@@ -84,8 +84,8 @@ func (h *Handler) run(ctx context.Context, e *ledger.Entry, names []string, req 
 	}
 }
 
-// execute lets the service execute a call. If that panics, nobody knows how far it came:
-// that is its reply from then on.
+// execute lets the service execute a call. If that panics, nobody knows how far it came, and the reply
+// says so from then on.
 func (h *Handler) execute(ctx context.Context, e *ledger.Entry, req *transport.Request, resp *transport.Response) {
 	sound := false
 	defer func() {
@@ -104,11 +104,11 @@ func (h *Handler) execute(ctx context.Context, e *ledger.Entry, req *transport.R
 	sound = true
 }
 
-// replyHeader is the header of a reply with AUTH_NONE and SUCCESS, octets (RFC 5531 Section 9).
+// replyHeader is the length in octets of a reply header with AUTH_NONE and SUCCESS (RFC 5531 Section 9).
 const replyHeader = 24
 
-// recordable says whether the reply is Results and nothing else. What else a service
-// answers, such as GARBAGE_ARGS, says that it has executed nothing.
+// recordable reports whether the reply consists of Results only. Any other reply of a service, such as
+// GARBAGE_ARGS, means that it has executed nothing.
 func recordable(resp *transport.Response) bool {
 	return resp.Stat == xdr.Success && resp.ReplySize() == replyHeader+len(resp.Results)
 }
@@ -128,7 +128,7 @@ func callOf(req *transport.Request) *Call {
 	return &Call{XID: req.XID, Prog: req.Prog, Vers: req.Vers, Proc: req.Proc}
 }
 
-// keyOf returns what tells a call from others.
+// keyOf returns what distinguishes a call from others.
 func keyOf(req *transport.Request) ledger.Key {
 	sum := sha256.Sum256(req.Args)
 	k := ledger.Key{
@@ -144,7 +144,7 @@ func keyOf(req *transport.Request) ledger.Key {
 	return k
 }
 
-// hostOf returns an address without its port: a retransmission comes from another one.
+// hostOf returns an address without its port: a retransmission comes from another port.
 func hostOf(a net.Addr) string {
 	if a == nil {
 		return ""
@@ -158,7 +158,7 @@ func hostOf(a net.Addr) string {
 	return a.String()
 }
 
-// MayBlock says that every call blocks whose Service says so, and those that must not run twice.
+// MayBlock reports whether a call may block: the Service says so, or it must not run twice.
 func (h *Handler) MayBlock(prog, vers, proc uint32) bool {
 	return transport.MayBlock(h.svc, prog, vers, proc) || h.NonIdempotent(prog, vers, proc)
 }

@@ -14,25 +14,24 @@ import (
 
 // Errors.
 var (
-	// ErrNotPersistent: the memory forgets with the process, or does not tell its errors.
+	// ErrNotPersistent: the memory is lost with the process, or does not report its errors.
 	ErrNotPersistent = errors.New("once: a journal needs memory that is persistent and watched, such as that of package pmem")
 	// ErrJournal: the log holds something else, or is damaged.
-	ErrJournal = errors.New("once: not a journal, or damaged (move it away to begin another; calls that were under way may then run twice)")
+	ErrJournal = errors.New("once: not a journal, or damaged (move it away to start a new one; calls that were running may then run twice)")
 	// ErrClosed: the journal is closed.
 	ErrClosed = errors.New("once: closed")
 )
 
-// maxResults bounds the results of a covered call: octets. Those of NFS have 280 at most.
+// maxResults limits the results of a covered call, in octets. Those of NFS have at most 280.
 const maxResults = 1 << 10
 
-// maxState and maxArgs bound what an intent holds, octets.
+// maxState and maxArgs limit what an intent holds, in octets.
 const (
 	maxState = 8 << 10
 	maxArgs  = 16 << 10
 )
 
-// Journal is a log of intents and replies. Its methods may be called from several
-// goroutines at once.
+// Journal is a log of intents and replies. It is safe for concurrent use.
 type Journal struct {
 	mem   region.Memory
 	owned bool // mem is closed with it
@@ -40,30 +39,30 @@ type Journal struct {
 	p     *commitlog.Producer
 	now   func() int64 // ns since 1970, see clock
 
-	ctx context.Context // ends with the journal; its cause is why
+	ctx context.Context // ends with the journal; its cause says why
 	end context.CancelCauseFunc
 
-	// order is held shared from a step of the ledger until its record has begun to be
-	// appended, and exclusively while records are written again: so none is written again
-	// behind one that replaces it.
+	// order is held shared from a step of the ledger until the append of its record has
+	// begun, and exclusively while records are written again. So no record is written again
+	// after one that replaces it.
 	order sync.RWMutex
 
-	mu       sync.Mutex // after order
+	mu       sync.Mutex // taken after order
 	led      *ledger.Ledger
 	waiting  map[*ledger.Entry]chan struct{} // closed when the call has ended
-	changed  chan struct{}                   // see change; nil: nobody waits
+	changed  chan struct{}                   // see change; nil if nobody waits
 	sweeping bool
 	sweeps   sync.WaitGroup
-	held     *commitlog.Record  // of the sweeper: the oldest record, if it was read and not passed
+	held     *commitlog.Record  // for sweeps: the oldest record, if it was read but not passed
 	open     []ledger.Unsettled // until New
 	stats    Stats
 }
 
-// Create makes a journal of all of mem. Errors are those of commitlog.Create.
+// Create makes a journal that takes all of mem. Errors are those of commitlog.Create.
 func Create(mem region.Memory) error { return commitlog.Create(mem, nil) }
 
-// Open recovers the journal in mem, which is the caller's again after Close. Options.Capacity
-// does not count. Errors: ErrNotPersistent, ErrJournal, those of commitlog.Open.
+// Open recovers the journal in mem, which it borrows until Close. It ignores Options.Capacity. Errors:
+// ErrNotPersistent, ErrJournal, those of commitlog.Open.
 func Open(mem region.Memory, o *Options) (*Journal, error) {
 	watched, ok := mem.(region.Watched)
 	if !ok {
@@ -99,7 +98,7 @@ func (j *Journal) watch(mem region.Watched) {
 	}
 }
 
-// recover reads the log, before it is opened: what Open hands out is for sweeps.
+// recover reads the log before it is opened: records that the open log returns are for sweeps.
 func (j *Journal) recover(o Options) error {
 	v := ledger.Recover()
 	info, err := commitlog.Inspect(octets{j.mem}, int64(len(j.mem.Bytes())), func(r *commitlog.Record) error {
@@ -122,16 +121,16 @@ func (j *Journal) recover(o Options) error {
 	return nil
 }
 
-// clock returns the time of a journal whose latest record is of last. A clock of the system
-// that is set, while the server runs or not, neither turns it back nor lets it jump: replies
-// would be forgotten too early, and calls run twice.
+// clock returns the clock of a journal whose latest record was made at last. It does not jump when the
+// system's clock is set, whether the server runs or not: otherwise replies would be forgotten too early,
+// and calls would run twice.
 func clock(last int64) func() int64 {
 	began := time.Now()
 	base := max(began.UnixNano(), last)
 	return func() int64 { return base + int64(time.Since(began)) }
 }
 
-// octets reads a memory that nobody changes.
+// octets reads memory that nobody changes.
 type octets struct{ mem region.Memory }
 
 func (o octets) ReadAt(p []byte, off int64) (int, error) {
@@ -141,13 +140,13 @@ func (o octets) ReadAt(p []byte, off int64) (int, error) {
 	return copy(p, o.mem.Bytes()[off:]), nil
 }
 
-// Err returns why the journal takes nothing any more, nil as long as it does.
+// Err returns why the journal accepts no more calls, nil as long as it does.
 func (j *Journal) Err() error { return context.Cause(j.ctx) }
 
-// Close ends the journal: calls that are under way are refused. What was recorded stays. The
-// error is region.ErrPinned if ctx ends before the memory is free; then Close may be called again.
+// Close ends the journal: running calls are refused. Its records stay. The error is region.ErrPinned if
+// ctx ends before the memory is free; then Close may be called again.
 func (j *Journal) Close(ctx context.Context) error {
-	j.mu.Lock() // from here on nobody begins to sweep
+	j.mu.Lock() // from here on no sweep begins
 	j.end(ErrClosed)
 	j.mu.Unlock()
 	j.sweeps.Wait()

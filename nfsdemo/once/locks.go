@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// locks are locks by name, which exist as long as somebody holds or wants them.
+// locks are locks by name. Each exists as long as somebody holds or wants it.
 type locks struct {
 	mu sync.Mutex
 	m  map[string]*lock
@@ -17,8 +17,8 @@ type lock struct {
 	slot  chan struct{} // holds one token while the lock is held
 }
 
-// take takes the locks of names, always in the same order, and returns how to give them
-// back. The error is that of ctx.
+// take takes the locks of names, always in the same order, and returns a function that releases them.
+// The error is that of ctx.
 func (l *locks) take(ctx context.Context, names []string) (give func(), err error) {
 	names = slices.Clone(names)
 	slices.Sort(names)
@@ -65,7 +65,7 @@ func (l *locks) give(names []string) {
 	}
 }
 
-// leave ends one use; mu is held.
+// leave ends one use. The caller holds l.mu.
 func (l *locks) leave(name string, k *lock) {
 	if k.users--; k.users == 0 {
 		delete(l.m, name)

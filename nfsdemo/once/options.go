@@ -9,21 +9,22 @@ const (
 	DefaultTime     = 15 * time.Minute
 )
 
-// Options of a journal. Nil and zero fields mean the defaults. They are copied.
+// Options of a journal. Nil and zero fields mean the defaults. OpenDir and Open copy them.
 type Options struct {
-	// Capacity is the ring of a log that OpenDir makes, octets: a multiple of 4096, from
-	// 256 KiB on. An eighth of it is for replies that are kept. One that exists keeps
-	// its own. If zero, 16 MiB.
+	// Capacity is the size in octets of the ring of a log that OpenDir makes: a multiple of
+	// 4096, at least 256 KiB. An eighth of it is for kept replies. An existing log keeps its
+	// size. If zero, 16 MiB.
 	Capacity int
-	// Entries is how many replies are kept in all, an eighth of them for one client
-	// address, of whose clients those with the most replies lose them first. If zero, 4096.
+	// Entries is how many replies are kept in total, at most an eighth of them for one client
+	// address. Of the clients at an address, those with the most replies lose theirs first. If
+	// zero, 4096.
 	Entries int
 	// Time is how long a reply is kept. The time between a crash and the restart does not
 	// count. If zero, 15 minutes.
 	Time time.Duration
 }
 
-// share is the part of the replies that one address may have, as in the transport's cache.
+// One address may have a part of the replies, one in share, as in the transport's cache.
 const share = 8
 
 func (o *Options) withDefaults() Options {

@@ -6,30 +6,31 @@ import (
 	"github.com/stag-rdma/stag/transport"
 )
 
-// Service is a server whose calls are to run exactly once. What it is asked about a call
-// depends on the call and on the files alone, so that it can be asked again after a restart.
-// Its methods may be called from several goroutines at once.
+// Service is a server whose calls must run exactly once. Its answers about a call depend only on the
+// call and on the files, so that it can be asked again after a restart. Its methods must be safe for
+// concurrent use.
 type Service interface {
 	transport.Handler
-	// Names returns what the call is about, in words that mean the same for every call:
-	// calls that share one run one after the other. Nil: the call need not run exactly
-	// once, as it changes nothing or will be refused whatever the files are.
+	// Names returns names for the objects that the call is about, which are the same for
+	// every call: calls that share a name run one after the other. Nil means that the call
+	// need not run exactly once, because it changes nothing, or will be refused whatever the
+	// files are.
 	Names(req *transport.Request) []string
-	// Before returns what the call finds: all that Settle will want to know besides the
-	// arguments, 8 KiB at most. It is called when nobody else runs a call about these
-	// names. False: that cannot be said, so the call cannot be executed; then it has been
-	// answered in resp.
+	// Before returns what the call finds: all that Settle will need besides the arguments,
+	// at most 8 KiB. No other call about the same names runs meanwhile. If it returns false,
+	// the state is unknown and the call cannot be executed; Before has then answered it in
+	// resp.
 	Before(ctx context.Context, req *transport.Request, resp *transport.Response) (state []byte, ok bool)
-	// Settle says whether the call of an intent was executed, and if it was appends the
-	// results that it should have had to results. It may finish what was done by half. An
-	// error ends the start of the server.
+	// Settle says whether the call of an intent was executed. If it was, Settle appends the
+	// results that it should have had to results. It may finish what was half done. With an
+	// error the server does not start.
 	Settle(ctx context.Context, in *Intent, results []byte) ([]byte, Outcome, error)
-	// Refuse appends the results that say why a call was not answered as it should have been,
-	// 1 KiB at most, as are all results of a covered call.
+	// Refuse appends the results that say why a call has no proper answer. Like all results
+	// of a covered call, they have at most 1 KiB.
 	Refuse(c *Call, why Refusal, results []byte) []byte
 }
 
-// Call names a call.
+// Call identifies a call.
 type Call struct {
 	XID, Prog, Vers, Proc uint32
 }
@@ -37,7 +38,7 @@ type Call struct {
 // Intent is a call that was about to be executed.
 type Intent struct {
 	Call
-	Args  []byte // lent, as is State
+	Args  []byte // lent until Settle returns, as is State
 	State []byte // what Before returned
 }
 
@@ -47,7 +48,7 @@ type Outcome int
 // The outcomes.
 const (
 	NotDone Outcome = iota // it was not executed, or changed nothing: it may run
-	Done                   // it was
+	Done                   // it was executed
 	Unknown                // nobody can tell: it is answered with Refuse, and does not run
 )
 
@@ -63,14 +64,14 @@ func (o Outcome) String() string {
 	}
 }
 
-// Refusal says why a call has no better answer.
+// Refusal says why a call has no proper answer.
 type Refusal int
 
 // The refusals.
 const (
-	// NotRecorded: the journal has failed. The call was not executed, or was without anybody
-	// being able to promise so.
+	// NotRecorded: the journal has failed. The call was not executed, or it was, but that could
+	// not be recorded.
 	NotRecorded Refusal = iota
-	// OutcomeUnknown: a crash came between, and inspection cannot tell.
+	// OutcomeUnknown: a crash came in between, and inspection cannot tell.
 	OutcomeUnknown
 )

@@ -9,9 +9,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// New settles what the last life of the server has left open, records that durably, and
-// returns a handler that serves svc. There is one for a Journal. Log may be nil. The error is
-// that of ctx, of Service.Settle or of the journal; then New may be called again.
+// New settles the calls that the last crash has left open, records that durably, and returns a handler
+// that serves svc. A Journal has only one. log may be nil. The error is that of ctx, of Service.Settle
+// or of the journal; then New may be called again.
 func New(ctx context.Context, j *Journal, svc Service, log *zap.Logger) (*Handler, error) {
 	if log == nil {
 		log = zap.NewNop()
@@ -21,7 +21,7 @@ func New(ctx context.Context, j *Journal, svc Service, log *zap.Logger) (*Handle
 	for len(j.open) > 0 {
 		wait, err := h.settle(ctx, &j.open[0])
 		if err != nil {
-			return nil, fmt.Errorf("once: settling a call of the last life: %w", err)
+			return nil, fmt.Errorf("once: settling a call from before the restart: %w", err)
 		}
 		all = append(all, wait)
 		j.open = j.open[1:]
@@ -34,8 +34,8 @@ func New(ctx context.Context, j *Journal, svc Service, log *zap.Logger) (*Handle
 	return h, j.Err()
 }
 
-// settle begins to record what has become of a call that has an intent and no reply, and
-// returns how to wait for that.
+// settle finds out what has become of a call with an intent but no reply, and begins to record it. It
+// returns a function that waits for the record.
 func (h *Handler) settle(ctx context.Context, u *ledger.Unsettled) (wait func() error, err error) {
 	j, k := h.j, &u.Key
 	in := &Intent{Call: Call{XID: k.XID, Prog: k.Prog, Vers: k.Vers, Proc: k.Proc}, Args: u.Args, State: u.State}

@@ -5,25 +5,25 @@ import (
 	"fmt"
 )
 
-// Stats is what a journal has done since Open, and holds.
+// Stats counts what a journal has done since Open, and what it holds.
 type Stats struct {
-	Records  uint64 // appended: intents, replies and what was settled
-	Replayed uint64 // calls that came again and got the reply they had
-	Joined   uint64 // calls that came again while they ran
-	Refused  uint64 // calls that were refused as they could not be recorded
+	Records  uint64 // appended: intents, replies and settled calls
+	Replayed uint64 // repeated calls that got the reply of the first one
+	Joined   uint64 // repeated calls that came while the first one was running
+	Refused  uint64 // calls that were refused because they could not be recorded
 
-	SettledDone, SettledNotDone, SettledUnknown uint64 // calls that a crash had left open
+	SettledDone, SettledNotDone, SettledUnknown uint64 // calls that a crash has left open
 
 	Replies  int    // kept now
-	Running  int    // calls under way
+	Running  int    // running calls
 	Octets   int    // of the ring in use
 	Capacity int    // octets of the ring
-	Expired  uint64 // replies forgotten as their time was over
-	Evicted  uint64 // replies forgotten before, to stay within the limits
+	Expired  uint64 // replies forgotten because their time was over
+	Evicted  uint64 // replies forgotten before their time, to stay within the limits
 	Copied   uint64 // records written again to make room
 	Sweeps   uint64 // rounds of making room
 
-	Err error `json:"-"` // why nothing is taken any more; nil: it is
+	Err error `json:"-"` // why no calls are accepted anymore; nil if they are
 }
 
 // Stats returns a snapshot.
@@ -36,7 +36,7 @@ func (j *Journal) Stats() Stats {
 	return s
 }
 
-// String says in one line what there is to say.
+// String returns one line with the counters that matter to users.
 func (s Stats) String() string {
 	text := fmt.Sprintf("%d records, %d replies kept, %d calls answered again", s.Records, s.Replies, s.Replayed+s.Joined)
 	if n := s.SettledDone + s.SettledNotDone + s.SettledUnknown; n > 0 {

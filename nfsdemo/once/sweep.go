@@ -6,24 +6,24 @@ import (
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
-// Before their room is given back, with one flush, so many records are looked at, or so
-// large a part of the ring: what is written again has to fit beside them.
+// How many records, or how large a part of the ring, are looked at before their room is released with
+// one flush: the records that are written again must fit beside them.
 const (
 	sweepBatch = 256
 	sweepShare = 16
 )
 
-// pass is a part of a sweep: what was looked at under one lock.
+// pass is a part of a sweep: the records that were looked at under one lock.
 type pass struct {
-	last   uint64               // number of the last record whose room can be given back; 0: none
+	last   uint64               // number of the last record whose room can be released; 0: none
 	copies []*commitlog.Pending // that must be durable before that
-	octets int                  // passed
-	end    bool                 // there is no further record
+	octets int                  // octets passed
+	end    bool                 // there are no more records
 	wait   chan struct{}        // closed when the next record may be looked at; nil: now
 }
 
-// sweep gives room back, from the oldest record to the last one that there was when it
-// began: what still counts is written again first. There is one at a time.
+// sweep releases room, from the oldest record to the last one that existed when it began. Records that
+// still count are written again first. Only one sweep runs at a time.
 func (j *Journal) sweep() {
 	j.mu.Lock()
 	left := j.led.Stats().Octets
@@ -48,7 +48,7 @@ func (j *Journal) sweep() {
 	j.tell()
 }
 
-// giveBack gives the room of what was passed back. Its errors are final.
+// giveBack releases the room of the passed records. Its errors are final.
 func (j *Journal) giveBack(p *pass) error {
 	for _, w := range p.copies {
 		if err := j.wait(w); err != nil {
@@ -104,8 +104,8 @@ func (j *Journal) pass() (p pass) {
 	return p
 }
 
-// oldest returns the oldest record that was not passed, nil if there is none. The log hands
-// each out once, so it is held until then.
+// oldest returns the oldest record that was not passed, nil if there is none. The log returns each
+// record only once, so j.held keeps it until it is passed.
 func (j *Journal) oldest() (rec *commitlog.Record, err error) {
 	if j.held == nil {
 		if j.held, err = j.log.TryNext(); err != nil {

@@ -16,19 +16,18 @@ import (
 // ErrClosed is returned by Serve after Close.
 var ErrClosed = errors.New("proxy: closed")
 
-// DefaultDialTimeout bounds the connection set-up to the server.
+// DefaultDialTimeout limits the time for connecting to the server.
 const DefaultDialTimeout = 10 * time.Second
 
-// Proxy passes the connections of clients on to a server. Set the fields, then call
-// Serve for any number of listeners; the fields must not change afterwards. It is safe
-// for concurrent use.
+// Proxy passes the connections of clients on to a server. Set the fields, then call Serve for any number
+// of listeners; do not change the fields afterwards. It is safe for concurrent use.
 type Proxy struct {
-	// Dial opens a record-marked connection to the server, for one client:
+	// Dial opens a record-marked connection to the server for one client, for example with
 	// transport.DialConn over RDMA, or net.Dialer.DialContext over TCP. It must be set.
 	Dial func(ctx context.Context) (net.Conn, error)
-	// DialTimeout bounds it. If zero, 10 s.
+	// DialTimeout limits the time for Dial. If zero, 10 s.
 	DialTimeout time.Duration
-	// Logger receives what goes wrong. If nil, nothing is logged.
+	// Logger receives errors. If nil, nothing is logged.
 	Logger *zap.Logger
 
 	accepted, failed atomic.Uint64
@@ -44,15 +43,15 @@ type closer interface{ Close() error }
 // Stats counts the clients of a Proxy.
 type Stats struct {
 	Accepted uint64 // clients that came
-	Failed   uint64 // of these, for which the server could not be reached
+	Failed   uint64 // those for which the server could not be reached
 }
 
-// Serve passes on the clients that l accepts, which it takes: record-marked
-// connections of a [transport.Listener] (clients on RDMA) or a TCP one. It returns
-// ErrClosed after Close, or the error that ended accepting.
+// Serve passes on the clients that l accepts: record-marked connections of a [transport.Listener]
+// (clients on RDMA) or of a TCP listener. It takes l. It returns ErrClosed after Close, or the error
+// that ended accepting.
 func (p *Proxy) Serve(l net.Listener) error {
 	if !p.add(l) {
-		_ = l.Close() // nobody has come
+		_ = l.Close() // it has accepted nobody
 		return ErrClosed
 	}
 	defer p.drop(l)
@@ -70,7 +69,7 @@ func (p *Proxy) Serve(l net.Listener) error {
 	}
 }
 
-// client connects one client and the server until either goes.
+// client connects one client with the server until either side ends.
 func (p *Proxy) client(c net.Conn) {
 	p.accepted.Add(1)
 	if !p.add(c) {
@@ -96,7 +95,7 @@ func (p *Proxy) client(c net.Conn) {
 	}
 }
 
-// add notes what Close has to close; false: it has run.
+// add notes what Close must close. It returns false if Close has run.
 func (p *Proxy) add(c closer) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,7 +111,7 @@ func (p *Proxy) add(c closer) bool {
 
 // drop closes and forgets.
 func (p *Proxy) drop(c closer) {
-	_ = c.Close() // again, for most
+	_ = c.Close() // most are closed already
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.open, c)

@@ -5,13 +5,13 @@ import (
 	"errors"
 )
 
-// RecordHead is how many octets of a record stand in front of the data.
+// RecordHead is the number of octets before the data in a record.
 const RecordHead = 20
 
 // recordMagic begins a record: "stf" and version 1.
 const recordMagic = 0x73746601
 
-// ErrRecord is a record that nothing of this version has written.
+// ErrRecord: this version does not write such records.
 var ErrRecord = errors.New("pushfile: malformed record (is the client of another version?)")
 
 // Record is a WRITE in a log.
@@ -29,8 +29,8 @@ func (r *Record) Append(b []byte) []byte {
 	return append(b, r.Data...)
 }
 
-// ParseRecord reads what Append has written. Data aliases b. Error: ErrRecord, also for one
-// without data, without a lease, or that wraps around the end of 64 bits.
+// ParseRecord decodes a record. Data aliases b. The error is ErrRecord, also for a record without data
+// or lease, or whose end exceeds 64 bits.
 func ParseRecord(b []byte) (r Record, err error) {
 	if len(b) <= RecordHead || binary.BigEndian.Uint32(b) != recordMagic {
 		return r, ErrRecord

@@ -2,8 +2,8 @@ package pushfile
 
 import "fmt"
 
-// Status is what one side says of a call of the other (docs/pushfile.x, pushfile_status). As
-// an error it is the server's refusal.
+// Status is the outcome of a call of either side (docs/pushfile.x, pushfile_status). As an error it is
+// the server's refusal.
 type Status uint32
 
 // The statuses.

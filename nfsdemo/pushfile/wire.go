@@ -5,7 +5,7 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// The program, called on the connection that carries NFS. Its number is one of those that
+// The program, which is called on the connection that carries NFS. Its number is in the range that
 // RFC 5531 Section 8.3 leaves to users.
 const (
 	Program = 0x2073746a
@@ -18,7 +18,7 @@ const (
 	ProcCount  = 4
 )
 
-// CallbackProgram is what the server calls, in the backward direction (RFC 8167).
+// CallbackProgram is the program that the server calls in the backward direction (RFC 8167).
 const (
 	CallbackProgram = 0x2073746b
 	CallbackVersion = 1
@@ -26,11 +26,11 @@ const (
 	ProcRecall = 1
 )
 
-// MaxText bounds State.Text, octets.
+// MaxText is the longest State.Text in octets.
 const MaxText = 255
 
-// Session names a session of a log, and proves that the caller has opened it: it is that of
-// the answer to the OPEN of the log (push.Session.ID).
+// Session names a session of a log, and proves that the caller has opened it: it comes from the answer
+// to the OPEN of the log (push.Session.ID).
 type Session [16]byte
 
 func takeSession(d *xdr.Decoder) (s Session) {
@@ -42,7 +42,7 @@ func takeSession(d *xdr.Decoder) (s Session) {
 type OpenArgs struct {
 	Session Session
 	File    nfs3.FileHandle
-	Octets  uint64 // of room that is wanted
+	Octets  uint64 // room that the client asks for
 }
 
 // Append appends the arguments.
@@ -57,12 +57,12 @@ func (a *OpenArgs) Parse(d *xdr.Decoder) {
 	a.Session, a.File, a.Octets = takeSession(d), d.Opaque(nfs3.MaxHandle), d.Uint64()
 }
 
-// OpenRes is pushfile_open_res. What follows Status counts if that is StatusOK.
+// OpenRes is pushfile_open_res. The fields after Status are valid if that is StatusOK.
 type OpenRes struct {
 	Status   Status
 	Lease    uint64
-	Reserved uint64 // octets of room set aside
-	Max      uint32 // octets of data in one record
+	Reserved uint64 // octets of room that the server has reserved
+	Max      uint32 // most octets of data in one record
 }
 
 // Append appends the results.
@@ -110,19 +110,19 @@ func (a *StatusArgs) Parse(d *xdr.Decoder) { a.Session = takeSession(d) }
 // State is pushfile_state: how far a log has been applied.
 type State struct {
 	Applied uint64      // the effects of records up to this number are durable
-	Error   nfs3.Status // of the record that cannot be applied; nfs3.OK: there is none
-	Record  uint64      // its number
-	Lease   uint64      // that it names
+	Error   nfs3.Status // of the record that cannot be applied; nfs3.OK: none
+	Record  uint64      // the number of that record
+	Lease   uint64      // the lease that it names
 	Text    string      // for people, at most MaxText octets
 }
 
-// StatusRes is pushfile_status_res. State counts if Status is StatusOK.
+// StatusRes is pushfile_status_res. State is valid if Status is StatusOK.
 type StatusRes struct {
 	Status Status
 	State  State
 }
 
-// Append appends the results. A text that is too long is cut.
+// Append appends the results. It truncates a text that is too long.
 func (r *StatusRes) Append(b []byte) []byte {
 	b = xdr.AppendUint32(b, uint32(r.Status))
 	if r.Status != StatusOK {
@@ -151,7 +151,7 @@ func (r *StatusRes) Parse(d *xdr.Decoder) {
 type RecallArgs struct {
 	Session      Session
 	Lease        uint64
-	Milliseconds uint32 // then the log is fenced
+	Milliseconds uint32 // after which the log is fenced
 }
 
 // Append appends the arguments.

@@ -16,21 +16,21 @@ import (
 	"go.uber.org/zap"
 )
 
-// Bounds of a batch: what a log may have applied before it is another one's turn.
+// Limits of a batch: what one log may have applied before the next log's turn.
 const (
 	batchRecords = 256
 	batchOctets  = 4 << 20
 )
 
-// defaultLinger is how long a batch that nobody waits for may wait for more, and lingerStep how
-// often it is seen whether it takes too much of the ring by then: what a batch costs are its
-// flushes, of the files and of the head.
+// defaultLinger is how long a batch that nobody waits for may wait for more records, because a batch
+// costs flushes of the files and of the head. lingerStep is how often it checks whether it already takes
+// too much of the ring.
 const (
 	defaultLinger = 250 * time.Millisecond
 	lingerStep    = 10 * time.Millisecond
 )
 
-// retryMin and retryMax bound the time between two attempts to apply a record.
+// retryMin and retryMax limit the time between two attempts to apply a record.
 const (
 	retryMin = 20 * time.Millisecond
 	retryMax = 2 * time.Second
@@ -40,14 +40,14 @@ const (
 type Blocked struct {
 	Log    string
 	Record uint64 // its number; 0: the log cannot be read
-	Lease  uint64 // that it names
+	Lease  uint64 // the lease that it names
 	Err    error
 	Since  time.Time
-	File   string // of the log; "": Config.Store keeps it
+	File   string // the log's file; "": Config.Store keeps the log
 	Remedy string // what an operator can do
 }
 
-// status returns what NFS says of it.
+// status returns the status that NFS operations get because of it.
 func (b *Blocked) status() (nfs3.Status, bool) {
 	if st, ok := errors.AsType[nfs3.Status](b.Err); ok {
 		return st, true
@@ -60,15 +60,14 @@ type applier struct {
 	s     *Server
 	l     *log
 	batch []*commitlog.Record
-	end   uint64            // position behind the batch
-	next  *commitlog.Record // the one behind the batch; nil: there was none yet
+	end   uint64            // position after the batch
+	next  *commitlog.Record // the record after the batch; nil: none yet
 	delay time.Duration     // until the batch is tried again
 
-	joined []byte // room for records that are written as one
+	joined []byte // buffer for records that are written as one
 }
 
-// consume applies the records of a log until ctx ends, or nothing of it can be applied any
-// more.
+// consume applies the records of a log until ctx ends, or until no more of them can be applied.
 func (s *Server) consume(ctx context.Context, p *push.Log) {
 	s.mu.Lock()
 	l := s.logOf(p)
@@ -83,7 +82,7 @@ func (s *Server) consume(ctx context.Context, p *push.Log) {
 	}
 }
 
-// round applies a batch, or as much of it as can be.
+// round applies a batch, or as much of it as possible.
 func (a *applier) round(ctx context.Context) error {
 	if len(a.batch) == 0 {
 		if err := a.gather(ctx); err != nil {
@@ -97,7 +96,7 @@ func (a *applier) round(ctx context.Context) error {
 	return a.apply()
 }
 
-// turn waits for one of the turns, which go to who comes first.
+// turn waits for a turn. Turns are given in the order of arrival.
 func (a *applier) turn(ctx context.Context) error {
 	a.s.ctr.queued.Add(1)
 	defer a.s.ctr.queued.Add(-1)
@@ -111,7 +110,7 @@ func (a *applier) turn(ctx context.Context) error {
 
 // gather waits for records and takes those of the next batch.
 func (a *applier) gather(ctx context.Context) error {
-	behind := a.next != nil // the batch before was full: somebody may wait for what is left
+	behind := a.next != nil // the last batch was full: somebody may wait for the rest
 	if err := a.fill(); err != nil {
 		return err
 	}
@@ -132,7 +131,7 @@ func (a *applier) gather(ctx context.Context) error {
 	return a.wait(ctx)
 }
 
-// wait lets a batch that nobody waits for gather more.
+// wait waits for more records, if nobody waits for the batch.
 func (a *applier) wait(ctx context.Context) error {
 	for waited := time.Duration(0); waited < a.s.cfg.linger && !a.crowded(); waited += lingerStep {
 		select {
@@ -146,12 +145,12 @@ func (a *applier) wait(ctx context.Context) error {
 	return a.fill()
 }
 
-// crowded says whether what waits to be applied takes a quarter of the ring.
+// crowded reports whether the records that wait to be applied take a quarter of the ring.
 func (a *applier) crowded() bool {
 	return a.l.p.Tail()-a.batch[0].Pos > a.l.p.Info().Capacity/4
 }
 
-// fill takes what there is, up to a batch, and sees where that ends.
+// fill takes the records there are, up to a batch, and notes where they end.
 func (a *applier) fill() error {
 	octets := 0
 	for _, r := range a.batch {
@@ -159,11 +158,11 @@ func (a *applier) fill() error {
 	}
 	for {
 		if a.next == nil {
-			tail := a.l.p.Tail() // all that lies before it is found now
+			tail := a.l.p.Tail() // all records before it can be found now
 			rec, err := a.l.p.TryNext()
 			if p, ok := errors.AsType[*commitlog.PoisonError](err); ok && len(a.batch) > 0 {
 				a.end = p.Pos
-				return nil // first what can be applied
+				return nil // first apply the records before
 			}
 			if err != nil {
 				return err
@@ -183,14 +182,14 @@ func (a *applier) fill() error {
 	}
 }
 
-// writings is what of a file must be made durable.
+// writings are the writes to a file that must be made durable.
 type writings struct {
 	g    *server.Grant
 	verf nfs3.WriteVerf
 }
 
-// apply writes the batch to the files, up to the first record that cannot be, makes that
-// durable, and releases it.
+// apply writes the batch to the files, up to the first record that cannot be written, makes that
+// durable, and releases the records.
 func (a *applier) apply() error {
 	wrote := make(map[file]*writings)
 	n := 0
@@ -222,7 +221,7 @@ func (a *applier) apply() error {
 	return failed
 }
 
-// admit says to which file a record at pos may be written.
+// admit returns the file to which a record at pos may be written.
 func (s *Server) admit(l *log, rec *pushfile.Record, pos uint64) (file, *grant, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -230,12 +229,12 @@ func (s *Server) admit(l *log, rec *pushfile.Record, pos uint64) (file, *grant, 
 	if mutant.Is(mutant.NotValidated) && g != nil {
 		return file(g.Grant.File), g, nil
 	}
-	f, err := s.table.Admit(l.n, lease.ID(rec.Lease), pos+1) // a record lies before the tail it has moved
+	f, err := s.table.Admit(l.n, lease.ID(rec.Lease), pos+1) // a record lies before the tail that it has advanced
 	return f, g, err
 }
 
-// errVerf: a sync has failed since, perhaps somebody else's, and taken writes along.
-var errVerf = fmt.Errorf("pushwrite: the file system has lost writes (they are made again): %w", nfs3.ErrIO)
+// errVerf: a sync has failed meanwhile, perhaps somebody else's, and writes were lost.
+var errVerf = fmt.Errorf("pushwrite: the file system has lost writes (they will be repeated): %w", nfs3.ErrIO)
 
 // sync makes the writes durable.
 func (a *applier) sync(wrote map[file]*writings) error {
@@ -259,14 +258,14 @@ func (e *forgedError) Error() string {
 }
 func (e *forgedError) Unwrap() error { return e.err }
 
-// lostError is a log whose memory has failed.
+// lostError reports a log whose memory has failed.
 type lostError struct{ err error }
 
 func (e *lostError) Error() string { return "pushwrite: the log cannot be read: " + e.err.Error() }
 func (e *lostError) Unwrap() error { return e.err }
 
-// survive deals with an error, and says whether the log can go on. A record that cannot be
-// applied is tried again after a while.
+// survive handles an error and reports whether the log can continue. A record that cannot be applied
+// is tried again after a while.
 func (a *applier) survive(ctx context.Context, err error) bool {
 	poison, poisoned := errors.AsType[*commitlog.PoisonError](err)
 	_, forged := errors.AsType[*forgedError](err)
@@ -286,7 +285,7 @@ func (a *applier) survive(ctx context.Context, err error) bool {
 	_, lost := errors.AsType[*lostError](err)
 	if !lost {
 		b.Record = a.batch[0].Seq
-		rec, _ := pushfile.ParseRecord(a.batch[0].Payload) // it was read before
+		rec, _ := pushfile.ParseRecord(a.batch[0].Payload) // parsed without error before
 		b.Lease = rec.Lease
 	}
 	a.s.block(a.l, b)
@@ -302,7 +301,7 @@ func (a *applier) survive(ctx context.Context, err error) bool {
 	return true
 }
 
-// progress says that the records of a log before end have been applied, those given last.
+// progress notes that the records of a log before end have been applied; records are the last of them.
 func (s *Server) progress(l *log, end uint64, records []*commitlog.Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -310,7 +309,7 @@ func (s *Server) progress(l *log, end uint64, records []*commitlog.Record) {
 		l.seq = r.Seq
 		s.ctr.records.Add(1)
 		s.ctr.octets.Add(uint64(len(r.Payload) - pushfile.RecordHead))
-		rec, _ := pushfile.ParseRecord(r.Payload) // it was read before
+		rec, _ := pushfile.ParseRecord(r.Payload) // parsed without error before
 		if g := s.grants[lease.ID(rec.Lease)]; g != nil {
 			g.reserved -= min(g.reserved, uint64(len(rec.Data)))
 		}
@@ -326,14 +325,14 @@ func (s *Server) progress(l *log, end uint64, records []*commitlog.Record) {
 	s.move()
 }
 
-// block says that the record behind what has been applied cannot be.
+// block notes that the next record of a log cannot be applied.
 func (s *Server) block(l *log, b *Blocked) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.blockLocked(l, b)
 }
 
-// blockLocked is block; s.mu is held.
+// blockLocked is block for a caller that holds s.mu.
 func (s *Server) blockLocked(l *log, b *Blocked) {
 	s.advise(b)
 	switch was := l.blocked; {
@@ -349,7 +348,7 @@ func (s *Server) blockLocked(l *log, b *Blocked) {
 	s.move()
 }
 
-// move wakes who waits for whole logs; s.mu is held.
+// move wakes those who wait for whole logs. The caller holds s.mu.
 func (s *Server) move() {
 	close(s.moved)
 	s.moved = make(chan struct{})

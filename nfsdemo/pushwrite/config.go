@@ -21,37 +21,37 @@ const (
 	DefaultMaxRecord  = push.DefaultMaxRecord
 )
 
-// Config of a Server. Zero fields mean the defaults. It is copied.
+// Config of a Server. Zero fields mean the defaults. Open copies it.
 type Config struct {
-	// Dir has the logs and the leases. It must exist, and belong to the user of the server
-	// alone: who can write to it writes to the exports.
+	// Dir holds the logs and the leases. It must exist, and only the user of the server may
+	// have access to it: whoever can write to it can write to the exports.
 	Dir string
 	// Store keeps the logs instead of files in Dir.
 	Store push.Store
 	// Kind is the kind of memory of the logs in Dir.
 	Kind pmem.Kind
-	// Addr is told to clients as the address for commit connections; see push.Server.Addr.
+	// Addr is the address for commit connections that clients are told; see push.Server.Addr.
 	Addr string
-	// Limits bound what clients may have of logs.
+	// Limits limit the logs that clients may have.
 	Limits push.Limits
-	// RecallTime is how long a client may take to return a lease before its log is fenced;
-	// WaitTime how long an NFS operation waits for all of that before it is answered
-	// NFS3ERR_JUKEBOX. If zero, 10 s and 60 s.
+	// RecallTime is how long a client may take to return a lease before its log is fenced.
+	// WaitTime is how long an NFS operation waits for leases and records before it is
+	// answered NFS3ERR_JUKEBOX. If zero, 10 s and 60 s.
 	RecallTime, WaitTime time.Duration
-	// MaxLeases bounds the leases of all logs together; each has 1024. If zero, 65536.
+	// MaxLeases limits the leases of all logs together; one log may have 1024. If zero, 65536.
 	MaxLeases int
-	// MaxRecord is the largest record in octets, with its head. If zero, 1 MiB.
+	// MaxRecord is the size of the largest record in octets, including its head. If zero, 1 MiB.
 	MaxRecord int
 	// Appliers is how many logs are applied at the same time. If zero, 4.
 	Appliers int
 	// Backlog is how many octets of records may wait to be applied, in all logs together,
-	// before clients are asked to keep less in their rings. If zero, 64 MiB.
+	// before clients are asked to use less of their rings. If zero, 64 MiB.
 	Backlog uint64
-	// Logger gets a line per lease that is recalled or fenced, and per record that cannot
-	// be applied. Nil: none.
+	// Logger gets a line for every lease that is recalled, every log that is fenced, and every
+	// record that cannot be applied. If nil, nothing is logged.
 	Logger *zap.Logger
 
-	linger time.Duration // tests have no time
+	linger time.Duration // tests make it shorter
 }
 
 func (c *Config) fill() *Config {
@@ -79,14 +79,15 @@ func set[T comparable](v *T, def T) {
 	}
 }
 
-// Files is where records are written to: a *server.Server. Its errors are nfs3.Status.
+// Files is where records are written: a *server.Server. Its errors are nfs3.Status.
 type Files interface {
 	Add(p server.Program)
 	// Grant checks the caller's right to write to a file.
 	Grant(ctx context.Context, c *server.Call, h nfs3.FileHandle) (*server.Grant, server.Room, error)
-	// WriteGrant writes all of p at off; it checks again, and may write UNSTABLE.
+	// WriteGrant writes all of p, which it borrows, at off. It checks the right again, and may
+	// write UNSTABLE.
 	WriteGrant(g *server.Grant, p []byte, off uint64) (nfs3.WriteVerf, error)
-	// SyncGrant makes what was written durable.
+	// SyncGrant makes all writes durable.
 	SyncGrant(g *server.Grant) (nfs3.WriteVerf, error)
 }
 

@@ -19,30 +19,31 @@ import (
 
 // Errors of Inspect and Discard.
 var (
-	// ErrNoLogs: a directory that no server of push-mode writes has used.
-	ErrNoLogs = errors.New("pushwrite: no push logs here (name the directory that was given to the server)")
-	// ErrNoLease: the store has no such lease; what it names has been applied, or never was.
-	ErrNoLease = errors.New("pushwrite: no such lease (Inspect names those that records wait under)")
-	// ErrNoLog: the directory has no log of this name.
-	ErrNoLog = errors.New("pushwrite: no log of this name (give the name of its file without .log)")
+	// ErrNoLogs: no server of push-mode writes has used this directory.
+	ErrNoLogs = errors.New("pushwrite: no push logs here (name the directory that the server uses)")
+	// ErrNoLease: the store has no such lease. Its records have been applied, or it never
+	// existed.
+	ErrNoLease = errors.New("pushwrite: no such lease (Inspect lists the leases with waiting records)")
+	// ErrNoLog: the directory has no log with this name.
+	ErrNoLog = errors.New("pushwrite: no log with this name (use the name of its file without .log)")
 )
 
-// Waiting is a record of a log that was acknowledged, and has not been applied.
+// Waiting is a record of a log that was acknowledged but has not been applied.
 type Waiting struct {
 	Log    string
 	Record uint64 // its number in the log
 	Lease  uint64
-	File   nfs3.FileHandle // that the lease is on; nil: nobody knows, the log is condemned
+	File   nfs3.FileHandle // of the lease; nil if unknown: the log is condemned
 	Offset uint64          // in the file, octets
 	Octets int
-	Void   bool // it is discarded, and goes with the next Start
+	Void   bool // it is discarded, and will be removed by the next Start
 }
 
-// Inspect calls visit for each record that waits in the logs of a directory, in order, and
-// changes nothing; its error ends Inspect. No server may have the directory open, else the
-// error is pmem.ErrLocked. Other errors: ErrNoLogs, ErrStore, and one *push.Error for each log
-// that cannot be read, behind those that can. Of a log whose tail word alone is damaged, what
-// commitlog.Salvage finds is visited.
+// Inspect calls visit, in order, for each record that waits in the logs of a directory, and changes
+// nothing. An error of visit ends Inspect. No server may have the directory open; otherwise the error is
+// pmem.ErrLocked. Other errors: ErrNoLogs, ErrStore, and, after the logs that can be read, one
+// *push.Error for each log that cannot. If only the tail word of a log is damaged, Inspect visits the
+// records that commitlog.Salvage finds.
 func Inspect(dir string, kind pmem.Kind, visit func(*Waiting) error) error {
 	lock, err := hold(dir)
 	if err != nil {
@@ -71,11 +72,11 @@ func Inspect(dir string, kind pmem.Kind, visit func(*Waiting) error) error {
 	return errors.Join(errs...)
 }
 
-// Discard gives up what waits under a lease, in whatever log: the next server releases these
-// records without writing them, and applies the others. It is for records that can never be
-// applied, such as those of a file that somebody has removed past NFS: nothing behind them in
-// their log is applied before, either. What was acknowledged is lost by it. It is durable when
-// Discard has returned nil. Errors: those of Inspect, ErrNoLease.
+// Discard gives up the records that wait under a lease: the next server releases them without writing
+// them, and applies the others. It is for records that can never be applied, for example because
+// somebody has removed their file locally; until then the records after them are not applied either. The
+// acknowledged data of these records are lost. When Discard returns nil, this is durable. Errors: those
+// of Inspect, ErrNoLease.
 func Discard(dir string, id uint64) error {
 	lock, err := hold(dir)
 	if err != nil {
@@ -98,10 +99,10 @@ func Discard(dir string, id uint64) error {
 	return errors.Join(err, st.close())
 }
 
-// GiveUp removes a log: one that cannot be read, is condemned, or that nobody uses. What waits in
-// it is lost, and the next server has room for another log and lets go of the files that wait for
-// this one. Its client is refused. It is durable when GiveUp has returned nil; if it has not, call
-// it again. Errors: pmem.ErrLocked, ErrNoLogs, ErrNoLog, those of the directory.
+// GiveUp removes a log that cannot be read, is condemned, or that nobody uses. The records that wait in
+// it are lost. The next server has room for another log, serves the files that wait for this one again,
+// and refuses its client. When GiveUp returns nil, this is durable; otherwise call it again. Errors:
+// pmem.ErrLocked, ErrNoLogs, ErrNoLog, those of the directory.
 func GiveUp(dir, name string) error {
 	lock, err := hold(dir)
 	if err != nil {
@@ -115,7 +116,7 @@ func GiveUp(dir, name string) error {
 	return err
 }
 
-// hold keeps servers out of a directory that one of them has used.
+// hold locks a directory that a server has used, to keep servers out.
 func hold(dir string) (*pmem.Memory, error) {
 	path := filepath.Join(dir, lockName)
 	if _, err := os.Stat(path); err != nil {
@@ -124,7 +125,7 @@ func hold(dir string) (*pmem.Memory, error) {
 	return pmem.Open(pmem.File, path, nil)
 }
 
-// loadStore reads the leases and leaves their file as it is.
+// loadStore reads the leases and does not change their file.
 func loadStore(dir string) (map[lease.ID]stored, error) {
 	l, err := readStore(filepath.Join(dir, storeName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -140,7 +141,7 @@ func loadStore(dir string) (map[lease.ID]stored, error) {
 	return byID, nil
 }
 
-// inspectLog visits what waits in a log. Stop says that the error is that of visit.
+// inspectLog visits the records that wait in a log. stop says that err is that of visit.
 func inspectLog(logs push.Store, name string, live map[lease.ID]stored, visit func(*Waiting) error) (stop bool, err error) {
 	mem, _, err := logs.Open(name)
 	if err != nil {

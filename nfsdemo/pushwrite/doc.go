@@ -1,5 +1,5 @@
-// Package pushwrite serves push-mode writes (docs/pushfile.md): clients append WRITEs to
-// logs of their own (package push), under leases on files, and this package applies them.
+// Package pushwrite serves push-mode writes (docs/pushfile.md): clients append WRITEs to their own logs
+// (package push) under leases on files, and this package applies them.
 //
 //	pw, err := pushwrite.Open(&pushwrite.Config{Dir: "/var/lib/stag"})
 //	srv, err := server.New(&server.Config{Exports: exports, Guard: pw})
@@ -9,32 +9,30 @@
 //
 // # What is promised
 //
-// What a log has acknowledged is never dropped, and every NFS operation that begins
-// afterwards sees it. The order of one log is kept. Two logs never write to the same file
-// without the first having been drained.
+// Acknowledged records are never dropped, and every NFS operation that begins afterwards sees them. The
+// order of one log is kept. Before a second log may write to a file, the first one has been drained.
 //
 // # How
 //
-// The decisions are those of a lease.Table; here are the goroutines that carry them out:
-// one for each log, which applies its records, one for each recall or fence that is under
-// way. A batch of records is written to the files, the files are synced, then the records
-// are released, and only then are they applied for those who wait: after a crash a record
-// may be written again, but never over a later change. Batches of different logs take
-// turns.
+// A lease.Table decides; the goroutines here carry out its decisions: one for each log, which applies
+// its records, and one for each recall or fence in progress. A batch of records is written to the files,
+// the files are synced, then the records are released, and only then do they count as applied for those
+// who wait. So after a crash a record may be written again, but never over a later change. Batches of
+// different logs take turns.
 //
-// Leases are kept in a file beside the logs before they are answered, since records name
-// nothing else; each stands there twice, and what a crash has torn at the end was told to
-// nobody and is dropped. After a restart all of them are over, and what the logs hold is applied
-// before anything is served.
+// A lease is stored in a file beside the logs before the client is told about it, because records name
+// nothing else. Each lease is stored twice. If a crash has torn the end of the file, no client was told
+// about the leases there, and they are dropped. After a restart all leases are over, and the records in
+// the logs are applied before anything is served.
 //
 // # When something is wrong
 //
-// A record that cannot be applied (no room, file gone, no permission any more) stays, and is
-// tried again from time to time; meanwhile operations that would have to see it fail. A
-// record that no client may write (a lease that is not its log's, malformed, beyond the
-// largest file), or that its medium has damaged, condemns its log: it is fenced, and from
-// that record on nothing of it is applied. The log stays for people to look at.
+// A record that cannot be applied (no room, file gone, no permission anymore) stays, and is tried again
+// from time to time; meanwhile operations that would have to see it fail. A record that no client may
+// write (with the lease of another log, malformed, beyond the largest file), or that its medium has
+// damaged, condemns its log: the log is fenced, and neither this record nor those after it are applied.
+// The log stays, so that people can look at it.
 //
-// Stats names such records and logs, and what to do. Inspect, Discard and GiveUp are for those who do
-// it, while no server runs.
+// Stats names such records and logs, and what to do. Operators do it with Inspect, Discard and GiveUp,
+// while no server runs.
 package pushwrite

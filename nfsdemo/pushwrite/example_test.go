@@ -99,6 +99,6 @@ func ExampleInspect() {
 	// Output:
 	// true
 	// <nil>
-	// lease 7: pushwrite: no such lease (Inspect names those that records wait under)
+	// lease 7: pushwrite: no such lease (Inspect lists the leases with waiting records)
 	// true
 }

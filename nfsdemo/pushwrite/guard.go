@@ -29,7 +29,7 @@ func (s *Server) Look(ctx context.Context, files ...nfs3.FileHandle) error {
 	return err
 }
 
-// LookAll implements server.Guard. It waits for whole logs: there may be many leases.
+// LookAll implements server.Guard. It waits for whole logs, because there may be many leases.
 func (s *Server) LookAll(ctx context.Context) error {
 	if mutant.Is(mutant.DrainSkipped) || s.Idle() {
 		return nil
@@ -59,8 +59,8 @@ func (s *Server) LookAll(ctx context.Context) error {
 	}
 }
 
-// behind says whether a log has not been applied up to where it should be, or an error: it
-// cannot be; s.mu is held.
+// behind reports whether a log has not been applied up to its position in upto. The error says that it
+// cannot be. The caller holds s.mu.
 func (s *Server) behind(upto map[*log]uint64) (more bool, err error) {
 	for l, to := range upto {
 		if l.applied >= to {
@@ -105,8 +105,8 @@ func (s *Server) done(k *lease.Ticket[file]) {
 	s.do(s.table.Done(k))
 }
 
-// await waits until the operation of k may run; s.mu is held, and given up. After an error
-// the caller says done.
+// await waits until the operation of k may run. The caller holds s.mu, which await releases. After an
+// error the caller calls Done.
 func (s *Server) await(ctx context.Context, k *lease.Ticket[file], out []lease.Action[file]) error {
 	run := make(chan struct{})
 	s.waiting[k] = run

@@ -8,22 +8,22 @@ import (
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
-// joinOctets is how much records that lie behind each other in a file may have to be written
-// as one: a write costs as much as 16 KiB of it.
+// joinOctets limits the octets of adjacent records that are written as one: a write costs as much as
+// copying 16 KiB.
 const joinOctets = 64 << 10
 
-// piece is what is written at once.
+// piece is what is written with one call.
 type piece struct {
 	f   file
 	g   *grant
 	off uint64
 	p   []byte
-	n   int // records that it is made of
+	n   int // number of its records
 }
 
-// write writes the first of rs to its file, and those behind it along with it that go on where
-// it ends. It returns how many it has written. If they cannot be written together, the first
-// is written alone, so that an error is always that of one record.
+// write writes the first of rs to its file, together with the records after it that continue where it
+// ends. It returns how many it has written. If they cannot be written together, it writes the first one
+// alone, so that an error is always about one record.
 func (a *applier) write(rs []*commitlog.Record, wrote map[file]*writings) (int, error) {
 	w, err := a.piece(rs[0])
 	if err != nil {
@@ -38,7 +38,7 @@ func (a *applier) write(rs []*commitlog.Record, wrote map[file]*writings) (int, 
 	return w.n, nil
 }
 
-// piece looks at a record.
+// piece parses a record and finds its file.
 func (a *applier) piece(r *commitlog.Record) (piece, error) {
 	rec, err := pushfile.ParseRecord(r.Payload)
 	if err != nil {
@@ -51,8 +51,8 @@ func (a *applier) piece(r *commitlog.Record) (piece, error) {
 	return piece{f, g, rec.Offset, rec.Data, 1}, nil
 }
 
-// join returns w and what of rs goes on where it ends, under the same lease. It is valid
-// until the next call.
+// join returns w together with the first records of rs that continue where it ends, under the same
+// lease. It is valid until the next call.
 func (a *applier) join(w piece, rs []*commitlog.Record) piece {
 	for _, r := range rs {
 		next, err := a.piece(r)
@@ -77,7 +77,7 @@ func (a *applier) put(w *piece, wrote map[file]*writings) error {
 	}
 	verf, err := a.s.files.WriteGrant(&w.g.Grant, w.p, w.off)
 	switch is := wrote[w.f]; {
-	case errors.Is(err, nfs3.ErrFBig): // no file has room there
+	case errors.Is(err, nfs3.ErrFBig): // beyond the largest file
 		return &forgedError{err}
 	case err != nil:
 		return err

@@ -21,23 +21,23 @@ type log struct {
 	name  string
 	p     *push.Log     // nil: it cannot be opened
 	rush  chan struct{} // one slot: somebody waits for records
-	ready chan struct{} // closed when what was there at the start has been applied, or cannot be
+	ready chan struct{} // closed when the records from before the start have been applied, or cannot be
 	once  sync.Once     // of ready
 	size  uint64        // of the ring
 
-	// Under Server.mu.
-	session   push.SessionID // of now; zeros: none
+	// Guarded by Server.mu.
+	session   push.SessionID // the current one; zeros: none
 	back      *transport.Backward
 	fencing   bool
-	condemned *Blocked // the record for which it is; nil: it is not
+	condemned *Blocked // the record that condemned the log; nil: none
 	blocked   *Blocked
-	applied   uint64 // position: what lies before has been applied, durably
-	seq       uint64 // of the last record applied
-	window    uint64 // that its client was asked to keep to; 0: none
-	counted   uint64 // in Server.backlog
+	applied   uint64 // position: all records before it have been applied, durably
+	seq       uint64 // number of the last applied record
+	window    uint64 // how much of the ring the client was asked to use; 0: all
+	counted   uint64 // its part of Server.backlog
 }
 
-// tail loads the tail of the log: all that was acknowledged lies before it.
+// tail loads the tail of the log: all acknowledged records lie before it.
 func (l *log) tail() uint64 {
 	if l.p == nil {
 		return math.MaxUint64
@@ -45,7 +45,7 @@ func (l *log) tail() uint64 {
 	return l.p.Tail()
 }
 
-// hurry says that somebody waits.
+// hurry tells the applier that somebody waits.
 func (l *log) hurry() {
 	select {
 	case l.rush <- struct{}{}:
@@ -53,10 +53,10 @@ func (l *log) hurry() {
 	}
 }
 
-// settled says that what was there at the start has been applied, or cannot be.
+// settled notes that the records from before the start have been applied, or cannot be.
 func (l *log) settled() { l.once.Do(func() { close(l.ready) }) }
 
-// isSettled says whether that has been said.
+// isSettled reports whether settled was called.
 func (l *log) isSettled() bool {
 	select {
 	case <-l.ready:
@@ -66,7 +66,7 @@ func (l *log) isSettled() bool {
 	}
 }
 
-// logOf returns what is known of a log; s.mu is held.
+// logOf returns what is known about a log. The caller holds s.mu.
 func (s *Server) logOf(p *push.Log) *log {
 	if l := s.byName[p.Name()]; l != nil {
 		return l
@@ -75,7 +75,7 @@ func (s *Server) logOf(p *push.Log) *log {
 	return s.add(&log{name: p.Name(), p: p, size: info.Capacity, applied: info.Head, seq: info.HeadSeq - 1})
 }
 
-// add makes a log known; s.mu is held. Its leases of before are over: nobody appends yet.
+// add adds a log. Its earlier leases are over: nobody appends yet. The caller holds s.mu.
 func (s *Server) add(l *log) *log {
 	l.n, l.rush, l.ready = lease.Log(len(s.logs)), make(chan struct{}, 1), make(chan struct{})
 	s.logs = append(s.logs, l)
@@ -89,8 +89,8 @@ func (s *Server) add(l *log) *log {
 	return l
 }
 
-// adopt makes the logs known that leases are of. A log that is gone, somebody has removed; of
-// one that cannot be read, nobody knows what its files lack.
+// adopt adds the logs that leases belong to. If a log is gone, somebody has removed it; if it cannot
+// be read, nobody knows what its files lack.
 func (s *Server) adopt() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,7 +103,7 @@ func (s *Server) adopt() {
 		case err == nil:
 			s.logOf(p)
 		case errors.Is(err, push.ErrNoLog):
-			s.log.Warn("pushwrite: lease of a log that is gone: what its client has not seen applied is lost",
+			s.log.Warn("pushwrite: the log of a lease is gone: records that were not applied are lost",
 				zap.String("log", g.Log), zap.Uint64("lease", uint64(id)))
 			s.forget(id)
 		default:
@@ -114,7 +114,7 @@ func (s *Server) adopt() {
 	}
 }
 
-// began is told of a session, before its client is.
+// began is called when a session begins, before its client knows about it.
 func (s *Server) began(p *push.Log, id push.SessionID, again bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,7 +132,7 @@ func (s *Server) began(p *push.Log, id push.SessionID, again bool) bool {
 	return true
 }
 
-// ended is told that a client has closed its session.
+// ended is called when a client has closed its session.
 func (s *Server) ended(p *push.Log, id push.SessionID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,14 +143,14 @@ func (s *Server) ended(p *push.Log, id push.SessionID) {
 	}
 }
 
-// fenced ends the leases of a log whose last record lies before final; s.mu is held.
+// fenced ends the leases of a log whose last record lies before final. The caller holds s.mu.
 func (s *Server) fenced(l *log, final uint64) {
 	delete(s.sessions, l.session)
 	l.session, l.back, l.fencing = push.SessionID{}, nil, false
 	s.do(s.table.Fenced(l.n, final))
 }
 
-// fenceTime bounds one attempt to fence.
+// fenceTime limits one attempt to fence.
 const fenceTime = 5 * time.Second
 
 // fence ends the session of a log and then its leases.
@@ -178,8 +178,8 @@ func (s *Server) fence(l *log) {
 	}
 }
 
-// fenceNow ends session id of a log, whose last record then lies before final(). An error
-// says that it has not been fenced.
+// fenceNow ends session id of a log, whose last record then lies before final(). With an error the log
+// has not been fenced.
 func (s *Server) fenceNow(l *log, id push.SessionID, final func() uint64) error {
 	ctx, cancel := context.WithTimeout(s.ctx, fenceTime)
 	defer cancel()
@@ -198,9 +198,8 @@ func (s *Server) fenceNow(l *log, id push.SessionID, final func() uint64) error 
 	return nil
 }
 
-// condemn is the end of a log with a record seq at pos that no client may write: what lies before
-// it has been applied, and nothing more is going to be. It returns when the log is
-// fenced, or the server closes.
+// condemn ends a log because of its record seq at pos, which no client may write. All records before it
+// have been applied, and no more will be. It returns when the log is fenced, or the server closes.
 func (s *Server) condemn(l *log, pos, seq uint64, why error) {
 	s.ctr.condemned.Add(1)
 	b := &Blocked{Log: l.name, Record: seq, Err: &condemnedError{why}, Since: time.Now()}
@@ -230,15 +229,16 @@ func (s *Server) condemn(l *log, pos, seq uint64, why error) {
 	defer s.mu.Unlock()
 	s.fenced(l, pos)
 	l.applied, l.blocked = math.MaxUint64, nil
-	s.do(s.table.Applied(l.n, math.MaxUint64)) // who waits for what is left waits no more
+	s.do(s.table.Applied(l.n, math.MaxUint64)) // nobody need wait for the rest
 	s.move()
 }
 
-// recallPause is how long recall waits before it asks for the second time: the answer to OPEN is
-// on its way then, as a rule. It doubles up to a twentieth of RecallTime.
+// recallPause is how long recall waits before it asks a second time: by then the answer to OPEN has
+// usually arrived. It doubles up to a twentieth of RecallTime.
 const recallPause = 10 * time.Millisecond
 
-// recall asks the client of a log to return a lease, again until it has or its time is over.
+// recall asks the client of a log to return a lease, repeatedly, until it has returned it or its time is
+// over.
 func (s *Server) recall(l *log, id lease.ID) {
 	ctx, cancel := context.WithTimeout(s.ctx, s.cfg.RecallTime)
 	defer cancel()
@@ -259,7 +259,7 @@ func (s *Server) recall(l *log, id lease.ID) {
 			s.returned(l, id)
 			return
 		case err == nil && st == pushfile.StatusBusy:
-			return // it says RETURN when it is ready
+			return // it calls RETURN when it is ready
 		}
 		select {
 		case <-time.After(pause):

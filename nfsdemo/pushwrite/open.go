@@ -17,7 +17,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// open is OPEN.
+// open serves OPEN.
 func (s *Server) open(ctx context.Context, c *server.Call, a *pushfile.OpenArgs) pushfile.OpenRes {
 	s.mu.Lock()
 	known := s.session(a.Session, c.Backward()) != nil
@@ -48,12 +48,12 @@ func (s *Server) open(ctx context.Context, c *server.Call, a *pushfile.OpenArgs)
 
 func refused(st pushfile.Status) pushfile.OpenRes { return pushfile.OpenRes{Status: st} }
 
-// maxData is how much of a file one record carries, octets.
+// maxData returns how many octets of data one record may carry.
 func (s *Server) maxData(l *log) uint32 {
 	return uint32(min(s.cfg.MaxRecord, commitlog.PayloadLimit(l.p.Info().Capacity)) - pushfile.RecordHead)
 }
 
-// grant asks the table for a lease, and sets room aside for it.
+// grant asks the table for a lease, and reserves room for it.
 func (s *Server) grant(a *pushfile.OpenArgs, right *server.Grant, room *server.Room) (*grant, pushfile.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,7 +90,7 @@ func (s *Server) grant(a *pushfile.OpenArgs, right *server.Grant, room *server.R
 	return g, pushfile.StatusOK
 }
 
-// reserved is the room that leases have set aside in an export; s.mu is held.
+// reserved returns the room that leases have reserved in an export. The caller holds s.mu.
 func (s *Server) reserved(export string) (n uint64) {
 	for _, g := range s.grants {
 		if g.export == export {
@@ -118,7 +118,7 @@ func (s *Server) settle(g *grant) error {
 	return g.err
 }
 
-// giveBack is RETURN.
+// giveBack serves RETURN.
 func (s *Server) giveBack(back *transport.Backward, a *pushfile.LeaseArgs) pushfile.Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,14 +132,15 @@ func (s *Server) giveBack(back *transport.Backward, a *pushfile.LeaseArgs) pushf
 	return pushfile.StatusOK
 }
 
-// returned ends a lease of l at its holder's wish; s.mu is held. False: it has no such lease.
+// returned ends a lease of l that its client returns. It returns false if l has no such lease. The
+// caller holds s.mu.
 func (s *Server) returned(l *log, id lease.ID) bool {
 	out, err := s.table.Return(l.n, id, l.p.Tail())
 	s.do(out)
 	return err == nil
 }
 
-// status is STATUS.
+// status serves STATUS.
 func (s *Server) status(back *transport.Backward, a *pushfile.StatusArgs) pushfile.StatusRes {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,7 +159,7 @@ func (s *Server) status(back *transport.Backward, a *pushfile.StatusArgs) pushfi
 	return res
 }
 
-// statusOf says in the words of the program why a file cannot be opened.
+// statusOf converts the reason why a file cannot be opened to a status of the program.
 func statusOf(err error) pushfile.Status {
 	st, ok := errors.AsType[nfs3.Status](err)
 	if !ok {
@@ -184,8 +185,8 @@ func statusOf(err error) pushfile.Status {
 	}
 }
 
-// errRecall: no client of this version answers so.
-var errRecall = errors.New("pushwrite: answer to a recall that does not parse")
+// errRecall: no client of this version gives such an answer.
+var errRecall = errors.New("pushwrite: the client's answer to a recall cannot be decoded")
 
 // callRecall calls CB_RECALL.
 func callRecall(ctx context.Context, back *transport.Backward, a *pushfile.RecallArgs) (pushfile.Status, error) {

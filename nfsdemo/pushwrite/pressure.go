@@ -5,15 +5,14 @@ import (
 	"time"
 )
 
-// leastWindow is what a client is left of its ring, octets.
+// leastWindow is the part of its ring that a client may always use, in octets.
 const leastWindow = 64 << 10
 
-// pressTime bounds the call that asks a client.
+// pressTime limits the call that asks a client.
 const pressTime = 2 * time.Second
 
-// press asks the client of a log to keep less in its ring while a record of it cannot be
-// applied, or while all logs together hold more than Config.Backlog, and no longer when
-// half of that is left.
+// press asks the client of a log to use less of its ring while one of its records cannot be applied, or
+// when all logs together hold more than Config.Backlog, until they hold less than half of that.
 func (s *Server) press(l *log) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -41,6 +40,6 @@ func (s *Server) press(l *log) {
 	s.start(func() {
 		ctx, cancel := context.WithTimeout(s.ctx, pressTime)
 		defer cancel()
-		_ = l.p.Pressure(ctx, want, 0) // a wish; who could not be asked hears of it with its next session
+		_ = l.p.Pressure(ctx, want, 0) // only a request; a client that misses it gets it with its next session
 	})
 }

@@ -26,8 +26,8 @@ import (
 // file names a file: its handle.
 type file = string
 
-// Server applies push-mode writes. It is the server.Guard of the NFS server that has the
-// files. It may be used by several goroutines at once.
+// Server applies push-mode writes. It is the server.Guard of the NFS server that serves the files. It is
+// safe for concurrent use.
 type Server struct {
 	cfg    *Config
 	log    *zap.Logger
@@ -35,12 +35,12 @@ type Server struct {
 	lock   *pmem.Memory // keeps other processes out of Config.Dir
 	store  *store
 	files  Files
-	ctx    context.Context // ends with Close
+	ctx    context.Context // done after Close
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
-	turns  chan struct{} // a slot per log that is being applied
-	tidy   chan struct{} // one slot: something is over
-	leases atomic.Int64  // that there are
+	turns  chan struct{} // one slot per log that is being applied
+	tidy   chan struct{} // one slot: leases are over
+	leases atomic.Int64  // number of leases
 	ctr    counters
 
 	mu       sync.Mutex
@@ -50,27 +50,28 @@ type Server struct {
 	sessions map[push.SessionID]*log
 	grants   map[lease.ID]*grant
 	waiting  map[*lease.Ticket[file]]chan struct{} // operations
-	over     []lease.ID                            // to be told to the store
+	over     []lease.ID                            // ended leases that the store does not know about
 	last     lease.ID
-	backlog  uint64        // octets that have not been applied, as press has seen them
-	pressed  bool          // it is too much
-	moved    chan struct{} // closed, and another one, when a log has been applied further, or cannot be
+	backlog  uint64        // octets that have not been applied, as press last saw them
+	pressed  bool          // backlog is too large
+	moved    chan struct{} // closed and replaced when a log has been applied further, or cannot be
 	timer    *time.Timer   // of the table's Deadline
 	closed   bool
 }
 
 var _ server.Guard = (*Server)(nil)
 
-// grant is what is kept of a lease.
+// grant is what the server keeps about a lease.
 type grant struct {
 	stored
 	export   string
-	reserved uint64        // octets of room
-	durable  chan struct{} // closed when the store has it, or err is set
+	reserved uint64        // octets of room reserved
+	durable  chan struct{} // closed when the store has the lease, or err is set
 	err      error
 }
 
-// Open opens the leases and the logs in Config.Dir. Start comes next.
+// Open opens the leases and the logs in Config.Dir. Call Start next. Errors: pmem.ErrLocked if another
+// server has the directory open, ErrStore, those of package push and of the file system.
 func Open(cfg *Config) (*Server, error) {
 	c := cfg.fill()
 	s := &Server{
@@ -107,7 +108,7 @@ func (s *Server) load() error {
 		return err
 	}
 	if l.torn > 0 || l.mended > 0 {
-		s.log.Warn("pushwrite: the file of the leases is mended: what nobody was told of is dropped",
+		s.log.Warn("pushwrite: mended the file of the leases; dropped entries that no client was told about",
 			zap.String("path", st.path), zap.Int("dropped octets", l.torn), zap.Int("entries with a damaged copy", l.mended))
 	}
 	s.store, s.last = st, l.last
@@ -118,17 +119,17 @@ func (s *Server) load() error {
 	return nil
 }
 
-// lockName is the file in Config.Dir by whose lock processes keep apart.
+// lockName is the file in Config.Dir whose lock keeps other processes out.
 const lockName = "lock"
 
-// acquire keeps other processes out of the directory.
+// acquire locks the directory against other processes.
 func acquire(dir string) (*pmem.Memory, error) {
 	path := filepath.Join(dir, lockName)
 	m, err := pmem.Open(pmem.File, path, nil)
 	if !errors.Is(err, pmem.ErrOpen) {
 		return m, err
 	}
-	if _, serr := os.Stat(path); serr == nil { // it is there, and cannot be opened
+	if _, serr := os.Stat(path); serr == nil { // it exists but cannot be opened
 		return nil, fmt.Errorf("pushwrite: %w (can this user write there?)", err)
 	}
 	if err := pmem.Create(path, 4096, nil); err != nil {
@@ -137,9 +138,9 @@ func acquire(dir string) (*pmem.Memory, error) {
 	return pmem.Open(pmem.File, path, nil)
 }
 
-// Start adds the two programs to files, and applies what the logs hold. When it returns nil,
-// calls can be served: what cannot be applied fails for those who would have to see it.
-// A log that cannot be opened is for the Logger; its owner is told push.StatusLost.
+// Start adds the two programs to files, and applies the records in the logs. When it returns nil, calls
+// can be served; operations that would have to see a record that cannot be applied fail. The Logger is
+// told about a log that cannot be opened, and its owner gets push.StatusLost.
 func (s *Server) Start(ctx context.Context, files Files) error {
 	s.files = files
 	files.Add(server.Program{
@@ -181,8 +182,8 @@ func (s *Server) settled(ctx context.Context) error {
 // Serve accepts commit connections; see push.Server.Serve.
 func (s *Server) Serve(l net.Listener) error { return s.ps.Serve(l) }
 
-// Close ends all sessions and stops to apply. What the logs hold is applied after the next
-// Start. Operations that wait are answered NFS3ERR_JUKEBOX.
+// Close ends all sessions and stops applying. The next Start applies the records that are left in the
+// logs. Operations that wait are answered NFS3ERR_JUKEBOX.
 func (s *Server) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
@@ -227,8 +228,8 @@ func (s *Server) serve(ctx context.Context, c *server.Call) error {
 	return nil
 }
 
-// session finds the log of a session, and remembers by which connection its client is to be
-// asked; s.mu is held. Nil: the session is over.
+// session finds the log of a session, and remembers the connection on which to call its client. It
+// returns nil if the session is over. The caller holds s.mu.
 func (s *Server) session(id pushfile.Session, back *transport.Backward) *log {
 	l := s.sessions[push.SessionID(id)]
 	if l != nil {
@@ -237,7 +238,7 @@ func (s *Server) session(id pushfile.Session, back *transport.Backward) *log {
 	return l
 }
 
-// do carries out what the table asks for; s.mu is held.
+// do carries out what the table asks for. The caller holds s.mu.
 func (s *Server) do(out []lease.Action[file]) {
 	for _, a := range out {
 		switch a.Kind {
@@ -261,14 +262,14 @@ func (s *Server) do(out []lease.Action[file]) {
 	s.schedule()
 }
 
-// start runs f, unless the server is closing; s.mu is held.
+// start runs f in a goroutine, unless the server is closing. The caller holds s.mu.
 func (s *Server) start(f func()) {
 	if !s.closed {
 		s.wg.Go(f)
 	}
 }
 
-// schedule lets the table look at its deadlines; s.mu is held.
+// schedule sets the timer for the table's deadline. The caller holds s.mu.
 func (s *Server) schedule() {
 	first := s.table.Deadline()
 	switch {
@@ -290,13 +291,13 @@ func (s *Server) tick() {
 	s.do(s.table.Tick(time.Now()))
 }
 
-// remember keeps a lease; s.mu is held, or nobody else is there.
+// remember adds a lease. The caller holds s.mu, or is alone.
 func (s *Server) remember(g *grant) {
 	s.grants[g.ID] = g
 	s.leases.Add(1)
 }
 
-// forget forgets a lease that is over; s.mu is held.
+// forget removes a lease that is over. The caller holds s.mu.
 func (s *Server) forget(id lease.ID) {
 	if s.grants[id] == nil {
 		return
@@ -310,11 +311,11 @@ func (s *Server) forget(id lease.ID) {
 	}
 }
 
-// overTime is how long the store may not know that a lease is over, unless a grant takes that
-// along: a flush of its own would be in the way of grants.
+// overTime is how long the store may not know that a lease is over. Usually the next grant records it: a
+// separate flush would delay grants.
 const overTime = time.Second
 
-// housekeep tells the store what is over.
+// housekeep tells the store which leases are over.
 func (s *Server) housekeep() {
 	var late <-chan time.Time
 	for {
@@ -326,14 +327,14 @@ func (s *Server) housekeep() {
 			}
 		case <-late:
 			late = nil
-			_ = s.store.settle() // an error ends the granting
+			_ = s.store.settle() // after an error the store grants no more
 		case <-s.ctx.Done():
 			return
 		}
 	}
 }
 
-// tellOver tells it now, and keeps its file from growing for ever.
+// tellOver tells the store now, and keeps its file from growing forever.
 func (s *Server) tellOver() {
 	s.mu.Lock()
 	over := s.over
@@ -347,7 +348,7 @@ func (s *Server) tellOver() {
 	}
 }
 
-// snapshot returns the leases there are.
+// snapshot returns the current leases and the last ID.
 func (s *Server) snapshot() (live []stored, last lease.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,23 +8,23 @@ import (
 
 // Stats are the counters of a Server.
 type Stats struct {
-	Leases    int    // that there are
+	Leases    int    // now
 	Behind    uint64 // octets of records that have not been applied
 	Grants    uint64 // OPENs that got a lease
-	Recalls   uint64 // leases asked back
+	Recalls   uint64 // leases recalled
 	Fences    uint64 // logs whose session was ended
 	Condemned uint64 // logs with a record that no client may write
-	Records   uint64 // applied, or discarded
-	Discarded uint64 // of them, by Discard
-	Octets    uint64 // of data applied
+	Records   uint64 // records applied or discarded
+	Discarded uint64 // of these, discarded
+	Octets    uint64 // octets of data applied
 	Waits     uint64 // NFS operations that waited for records or leases
 	Blocked   uint64 // times that a record could not be applied
-	Queued    int    // logs that wait for their turn to be applied, now
-	Pressed   uint64 // times that a client was asked for less, or more
-	// Now says which records cannot be applied.
+	Queued    int    // logs that now wait for their turn to be applied
+	Pressed   uint64 // times that a client was asked to push less, or more
+	// Now lists the records that cannot be applied.
 	Now []Blocked `json:"-"`
-	// NowCondemned says for which records logs are condemned: these are not applied, nor are those
-	// behind them, and their logs take room until GiveUp.
+	// NowCondemned lists the records that condemned their logs. Neither they nor the records
+	// after them are applied, and their logs take up room until GiveUp.
 	NowCondemned []Blocked `json:"-"`
 	// Logs are the counters of the logs.
 	Logs push.Stats
@@ -36,7 +36,7 @@ type counters struct {
 	queued atomic.Int64
 }
 
-// Stats returns the counters, each for itself.
+// Stats returns the counters. They are not read at the same instant.
 func (s *Server) Stats() Stats {
 	st := Stats{
 		Leases: int(s.leases.Load()), Grants: s.ctr.grants.Load(), Recalls: s.ctr.recalls.Load(),

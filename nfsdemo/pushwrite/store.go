@@ -14,37 +14,36 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 )
 
-// storeName is the file of the leases in Config.Dir. No log has a file of this name.
+// storeName is the file of the leases in Config.Dir. No log has a file with this name.
 const storeName = "leases"
 
-// ErrStore is a file of leases that is damaged, or gone: without it nobody knows which files the
-// records of the logs beside it are for.
-var ErrStore = errors.New("pushwrite: the file of the leases is damaged or gone (restore it from a copy of this moment; " +
-	"if there is none, take it and all logs away: what waits in them is lost)")
+// ErrStore: the file of the leases is damaged or gone. Without it nobody knows to which files the records
+// of the logs belong.
+var ErrStore = errors.New("pushwrite: the file of the leases is damaged or gone (restore the latest state of it from a copy; " +
+	"if there is none, move it and all logs away: the records that wait in them are lost)")
 
-// stored is a lease as it is kept.
+// stored is a lease in the store.
 type stored struct {
 	ID    lease.ID
 	Log   string
 	Grant server.Grant
-	Void  bool // its records are not to be applied: somebody has discarded them
+	Void  bool // its records were discarded and must not be applied
 }
 
 // store keeps leases in a file (store_format.go): entries are appended, and synced before the
 // lease is used.
 //
-// Behind the last synced entry a crash may leave anything: an entry that is cut off, zeros where
-// a file system had given room and not written yet, what stands behind in the file without what
-// stands before. No lease of which anybody was told lies there. So that this can be told from
-// damage, each write begins with its one grant and is synced: what cannot be read and has a
-// grant behind it was synced once.
+// After the last synced entry a crash may leave anything: a truncated entry, zeros where the file system
+// has allocated but not written, later octets without earlier ones. No client was told about a lease
+// there. To distinguish this from damage, each write begins with its one grant and is synced: octets that
+// cannot be read, but have a grant after them, were synced once.
 type store struct {
 	path string
 
 	mu   sync.Mutex // held while the file is written and synced
 	f    storeFile
 	size int
-	over []lease.ID // not written yet
+	over []lease.ID // ended leases, not written yet
 	err  error      // final: fsync is not tried again
 }
 
@@ -54,7 +53,7 @@ type storeFile interface {
 	Sync() error
 }
 
-// openStore reads the leases there are, and writes their file anew, without what a crash has left.
+// openStore reads the leases and rewrites their file, without what a crash has left.
 func openStore(dir string) (*store, *leases, error) {
 	s := &store{path: filepath.Join(dir, storeName)}
 	live, err := readStore(s.path)
@@ -68,7 +67,7 @@ func openStore(dir string) (*store, *leases, error) {
 	return s, live, err
 }
 
-// readStore reads the leases and leaves their file as it is.
+// readStore reads the leases and does not change their file.
 func readStore(path string) (*leases, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -81,7 +80,7 @@ func readStore(path string) (*leases, error) {
 	return live, nil
 }
 
-// grant makes a lease durable, and writes down what is over.
+// grant makes a lease durable, and records the leases that are over.
 func (s *store) grant(e *stored) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,22 +90,22 @@ func (s *store) grant(e *stored) error {
 	return s.keep(s.f.Sync())
 }
 
-// end notes that leases are over. It is written with the next grant, or by settle: what a crash
-// forgets of it costs nothing, unless the log of the lease cannot be read afterwards.
+// end notes that leases are over. The next grant, or settle, writes that. If a crash comes before, nothing
+// is lost, unless the log of the lease cannot be read afterwards.
 func (s *store) end(ids []lease.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.over = append(s.over, ids...)
 }
 
-// settle makes durable what is over, if no grant has done that.
+// settle makes durable which leases are over, if no grant has done so.
 func (s *store) settle() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.settleLocked()
 }
 
-// settleLocked is settle; s.mu is held.
+// settleLocked is settle for a caller that holds s.mu.
 func (s *store) settleLocked() error {
 	if len(s.over) == 0 {
 		return nil
@@ -117,7 +116,7 @@ func (s *store) settleLocked() error {
 	return s.keep(s.f.Sync())
 }
 
-// appendOver appends what is over; s.mu is held.
+// appendOver appends the entries of leases that are over. The caller holds s.mu.
 func (s *store) appendOver(b []byte) []byte {
 	for _, id := range s.over {
 		b = appendEntry(b, entryOver, &stored{ID: id})
@@ -126,7 +125,7 @@ func (s *store) appendOver(b []byte) []byte {
 	return b
 }
 
-// write appends b; s.mu is held.
+// write appends b to the file and syncs it. The caller holds s.mu.
 func (s *store) write(b []byte) error {
 	if s.err != nil {
 		return s.err
@@ -143,7 +142,7 @@ func (s *store) keep(err error) error {
 	return s.err
 }
 
-// large says whether the file is worth writing anew for n leases.
+// large reports whether the file is so large that it should be rewritten for n leases.
 func (s *store) large(n int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,8 +150,8 @@ func (s *store) large(n int) bool {
 	return s.err == nil && size > 1<<20 && size > 8*n*maxEntry
 }
 
-// rewrite writes the file anew, with the leases that snapshot returns alone. While it runs
-// no lease becomes durable, so that none is forgotten.
+// rewrite replaces the file by one with only the leases that snapshot returns. While it runs, no lease
+// becomes durable, so that none is forgotten.
 func (s *store) rewrite(snapshot func() ([]stored, lease.ID)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,7 +159,7 @@ func (s *store) rewrite(snapshot func() ([]stored, lease.ID)) error {
 		return s.err
 	}
 	b := appendStore(snapshot())
-	temp := filepath.Join(filepath.Dir(s.path), "."+storeName) // one, whatever crashes leave
+	temp := filepath.Join(filepath.Dir(s.path), "."+storeName) // always the same, so that crashes leave at most one
 	f, err := os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
@@ -173,7 +172,7 @@ func (s *store) rewrite(snapshot func() ([]stored, lease.ID)) error {
 		return errors.Join(err, f.Close(), os.Remove(temp))
 	}
 	if s.f != nil {
-		_ = s.f.Close() // it is nobody's file any more
+		_ = s.f.Close() // this file has no name anymore
 	}
 	s.f, s.size, s.over = f, len(b), nil
 	return s.keep(pmem.SyncDir(filepath.Dir(s.path)))
@@ -182,7 +181,7 @@ func (s *store) rewrite(snapshot func() ([]stored, lease.ID)) error {
 func (s *store) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_ = s.settleLocked() // costs nothing if it fails, as with end
+	_ = s.settleLocked() // if it fails, nothing is lost, as with end
 	if s.err == nil {
 		s.err = fs.ErrClosed
 	}

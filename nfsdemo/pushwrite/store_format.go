@@ -16,12 +16,12 @@ import (
 // The file of the leases:
 //
 //	off 0, 8 octets: "stagls02"
-//	then entries, each of them twice, so that one damaged place loses none:
+//	then entries, each of them twice, so that damage in one place loses none:
 //	length u32 of the body, CRC32C u32 of it, body
 //	body: kind u32, lease u64; of a grant, void or not: log string, handle opaque, uid u32, gid u32, gids<16>
 //
-// A file that was written anew ends with an entryLast, and was synced up to there. In a file
-// "stagls01" each entry stands once.
+// A rewritten file ends with an entryLast, and was synced up to there. In a file "stagls01" each entry
+// is stored once.
 const (
 	storeMagic    = "stagls02"
 	storeMagicOld = "stagls01"
@@ -31,20 +31,20 @@ const (
 const (
 	entryGrant = 1
 	entryOver  = 2
-	entryLast  = 3 // no lease up to this one is granted again; all before it was synced
-	entryVoid  = 4 // a grant whose records are not to be applied
+	entryLast  = 3 // no lease up to this one is granted again; everything before it was synced
+	entryVoid  = 4 // a grant whose records must not be applied
 )
 
-// isGrant says whether an entry is a grant.
+// isGrant reports whether an entry is a grant.
 func isGrant(kind uint32) bool { return kind == entryGrant || kind == entryVoid }
 
-// Lengths of entries, octets: what stands before a body, and an entryOver, both copies.
+// Lengths in octets: of the head before a body, and of both copies of an entryOver.
 const (
 	entryHead = 8
 	overLen   = 2 * (entryHead + 12)
 )
 
-// maxEntry bounds a body: the longest names, handles and lists of groups.
+// maxEntry limits a body: the longest name, handle and list of groups.
 const maxEntry = 512
 
 // maxGIDs is how many groups AUTH_SYS carries (RFC 5531 Appendix A).
@@ -52,22 +52,22 @@ const maxGIDs = 16
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// leases are those of a file.
+// leases is the content of the file.
 type leases struct {
 	live   []stored // not over
 	last   lease.ID // no lease up to this one is granted again
-	torn   int      // octets at the end that are no entry
-	mended int      // entries of which one copy was damaged
+	torn   int      // octets at the end that are not an entry
+	mended int      // entries with one damaged copy
 }
 
 func (l *leases) snapshot() ([]stored, lease.ID) { return l.live, l.last }
 
-// parseStore reads the entries of a file. What is torn at the end was never synced, so nobody
-// was told of leases in it.
+// parseStore reads the entries of a file. A torn end was never synced, so no client was told about leases
+// in it.
 func parseStore(b []byte) (*leases, error) {
 	old := len(b) >= len(storeMagic) && string(b[:len(storeMagic)]) == storeMagicOld
 	if !old && (len(b) < len(storeMagic) || string(b[:len(storeMagic)]) != storeMagic) {
-		return nil, fmt.Errorf("no %q at its begin: %w", storeMagic, ErrStore)
+		return nil, fmt.Errorf("does not begin with %q: %w", storeMagic, ErrStore)
 	}
 	l, byID := new(leases), make(map[lease.ID]stored)
 	for at := len(storeMagic); at < len(b); {
@@ -77,7 +77,7 @@ func parseStore(b []byte) (*leases, error) {
 				return nil, fmt.Errorf("octet %d: %w", at, ErrStore)
 			}
 			l.torn = len(b) - at
-			l.last = max(l.last, l.last+lease.ID(l.torn)) // whatever was granted in there
+			l.last = max(l.last, l.last+lease.ID(l.torn)) // above all leases that were granted there
 			break
 		}
 		at += n
@@ -96,8 +96,8 @@ func parseStore(b []byte) (*leases, error) {
 	return l, nil
 }
 
-// parsePair reads the entry whose two copies b begins with, n octets together; n is 0 if there is
-// none. Of the last one a copy may be cut off.
+// parsePair reads the entry whose two copies are at the start of b and take n octets; n is 0 if there is
+// none. A copy of the last entry may be truncated.
 func parsePair(b []byte, once bool) (kind uint32, e stored, n int, mended bool) {
 	kind, e, n = parseEntry(b)
 	if once {
@@ -115,8 +115,8 @@ func parsePair(b []byte, once bool) (kind uint32, e stored, n int, mended bool) 
 	return 0, e, 0, false
 }
 
-// syncedIn says whether an entry lies anywhere in b of which it is known that what is before it
-// was synced: then that has been damaged since.
+// syncedIn reports whether b contains an entry that shows that everything before it was synced. Then what
+// cannot be read there was damaged later.
 func syncedIn(b []byte) bool {
 	for ; len(b) > entryHead; b = b[1:] {
 		if kind, _, n := parseEntry(b); n > 0 && kind != entryOver {
@@ -126,7 +126,7 @@ func syncedIn(b []byte) bool {
 	return false
 }
 
-// parseEntry reads the entry that b begins with, n octets long; n is 0 if there is none.
+// parseEntry reads the entry at the start of b, which takes n octets; n is 0 if there is none.
 func parseEntry(b []byte) (kind uint32, e stored, n int) {
 	if len(b) < entryHead {
 		return 0, e, 0
@@ -177,7 +177,7 @@ func appendEntry(b []byte, kind uint32, e *stored) []byte {
 	return append(b, b[at:]...)
 }
 
-// appendStore returns a file with these leases alone.
+// appendStore returns the content of a file with only these leases.
 func appendStore(live []stored, last lease.ID) []byte {
 	b := []byte(storeMagic)
 	for i := range live {

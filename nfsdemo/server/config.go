@@ -12,14 +12,14 @@ import (
 	"go.uber.org/zap"
 )
 
-// Squash says whose ids are replaced by the anonymous ones.
+// Squash says which callers' ids are replaced by the anonymous ones.
 type Squash int
 
 // Ways to squash.
 const (
 	SquashRoot Squash = iota // uid 0 and gid 0
-	SquashNone               // nobody's
-	SquashAll                // everybody's
+	SquashNone               // none
+	SquashAll                // all
 )
 
 // String returns the name as in exports(5).
@@ -38,41 +38,42 @@ func (s Squash) String() string {
 // Nobody is the default anonymous uid and gid.
 const Nobody = 65534
 
-// DefaultMaxIO is the largest READ and WRITE in octets.
+// DefaultMaxIO is the default size of the largest READ and WRITE in octets.
 const DefaultMaxIO = 1 << 20
 
 // Export is a file system with a name.
 type Export struct {
-	// Path is what MNT asks for: absolute and clean, at most 1024 octets. Directories below
-	// it can be mounted too.
+	// Path is the path that MNT names: absolute and clean, at most 1024 octets. Directories
+	// below it can be mounted too.
 	Path string
-	// FS holds the files. Its owner closes it, after the server.
+	// FS holds the files. The caller closes it, after the server.
 	FS backend.FS
 	// ReadOnly refuses every change with NFS3ERR_ROFS.
 	ReadOnly bool
 	// Squash says whose ids become AnonUID and AnonGID. The zero value squashes root.
 	Squash Squash
-	// AnonUID and AnonGID are the anonymous ids. If both are zero, Nobody; or, where files
-	// cannot be given away (Info.Owners), the user of this process, so that SquashAll makes
-	// every caller that user.
+	// AnonUID and AnonGID are the anonymous ids. If both are zero, Nobody; or, if files cannot
+	// be given away (Info.Owners), the user of this process, so that SquashAll makes every
+	// caller that user.
 	AnonUID, AnonGID uint32
-	// Allow lists the client addresses admitted; empty: all. Others get MNT3ERR_ACCES and
+	// Allow lists the admitted client addresses; if empty, all. Others get MNT3ERR_ACCES and
 	// NFS3ERR_ACCES.
 	Allow []netip.Prefix
 }
 
-// Config is what a server serves. It is copied by New.
+// Config says what a server serves. New copies it.
 type Config struct {
-	// Exports are what can be mounted; at least one, with different paths.
+	// Exports are the file systems that can be mounted: at least one, with different paths.
 	Exports []Export
-	// RequireSys answers AUTH_NONE calls with AUTH_TOOWEAK, but for NULL, MOUNT and FSINFO.
+	// RequireSys answers AUTH_NONE calls with AUTH_TOOWEAK, except NULL, MOUNT and FSINFO.
 	RequireSys bool
-	// Guard, if set, orders the calls with writes that come by another way.
+	// Guard, if not nil, orders calls with writes that arrive in another way.
 	Guard Guard
-	// MaxIO bounds the octets of a READ and WRITE and is announced by FSINFO; a multiple of
-	// 4096. If zero, DefaultMaxIO.
+	// MaxIO limits the octets of a READ or WRITE, and FSINFO announces it. It must be a multiple
+	// of 4096 up to 1 GiB. If zero, DefaultMaxIO.
 	MaxIO int
-	// Logger gets a line for every error of a backend that is no NFS status. Nil: none.
+	// Logger gets a line for every backend error that is not an NFS status. If nil, nothing is
+	// logged.
 	Logger *zap.Logger
 }
 
@@ -83,13 +84,13 @@ func (c *Config) fill() (*Config, error) {
 		out.MaxIO = DefaultMaxIO
 	}
 	if out.MaxIO < 4096 || out.MaxIO%4096 != 0 || out.MaxIO > 1<<30 {
-		return nil, fmt.Errorf("server: MaxIO %d is not a multiple of 4096 from 4096 to 1 GiB", out.MaxIO)
+		return nil, fmt.Errorf("server: MaxIO %d: want a multiple of 4096 from 4096 to 1 GiB", out.MaxIO)
 	}
 	if out.Logger == nil {
 		out.Logger = zap.NewNop()
 	}
 	if len(out.Exports) == 0 {
-		return nil, errors.New("server: no exports")
+		return nil, errors.New("server: no exports: set Config.Exports")
 	}
 	return &out, nil
 }
@@ -97,12 +98,12 @@ func (c *Config) fill() (*Config, error) {
 // export is an Export that is being served.
 type export struct {
 	Export
-	id   uint32 // first octets of every handle
+	id   uint32 // the first 4 octets of every handle
 	info backend.Info
 }
 
-// newExports checks the exports and numbers them. The number comes from the path, so that
-// handles outlive the process.
+// newExports checks the exports and numbers them. The number is derived from the path, so that handles
+// outlive the process.
 func newExports(list []Export) ([]*export, error) {
 	var out []*export
 	ids := make(map[uint32]string)

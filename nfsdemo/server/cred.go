@@ -6,11 +6,11 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// Cred is who a caller says it is.
+// Cred is who a caller claims to be.
 type Cred struct {
 	UID, GID uint32
 	GIDs     []uint32
-	// Anonymous callers sent AUTH_NONE; their ids count for nothing.
+	// Anonymous says that the caller sent AUTH_NONE; its ids have no meaning.
 	Anonymous bool
 	// Machine is the caller's name for itself, for logs.
 	Machine string
@@ -18,8 +18,8 @@ type Cred struct {
 
 // parseCred reads a credential (RFC 5531 Section 8.2 and Appendix A).
 //
-// Choice: AUTH_SHORT, which this server never hands out, is AUTH_REJECTEDCRED; every flavour
-// not spoken is AUTH_BADCRED.
+// Choice: AUTH_SHORT, which this server never issues, is AUTH_REJECTEDCRED; every unknown flavor is
+// AUTH_BADCRED.
 func parseCred(a *xdr.Auth) (Cred, xdr.AuthStat) {
 	switch a.Flavor {
 	case xdr.AuthNone:
@@ -62,8 +62,8 @@ func (e *export) squash(c Cred) Cred {
 	return c
 }
 
-// in says whether c is a member of a group.
+// in reports whether c is a member of a group.
 func (c *Cred) in(gid uint32) bool { return c.GID == gid || slices.Contains(c.GIDs, gid) }
 
-// root says whether c may do everything.
+// root reports whether c may do everything.
 func (c *Cred) root() bool { return c.UID == 0 }

@@ -7,21 +7,21 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
-// Grant is the right to write to a regular file by another way than WRITE. It can be kept
-// across restarts: nothing in it belongs to this process.
+// Grant is the right to write to a regular file other than by WRITE. It can be kept across restarts:
+// nothing in it belongs to this process.
 type Grant struct {
 	File nfs3.FileHandle
 	Cred Cred // as the export sees it
 }
 
-// Room says what a Grant has before it.
+// Room says how much room there is for writes under a Grant.
 type Room struct {
 	Avail  uint64 // octets that the file system has left
-	Export string // whose these are
+	Export string // the export of that file system
 }
 
-// Grant checks a caller's right to write to a file, in the order in which WRITE does.
-// Errors are those of WRITE, as nfs3.Status: ErrInval for what is no regular file.
+// Grant checks a caller's right to write to a file, in the same order as WRITE. Errors are those of
+// WRITE, as nfs3.Status: ErrInval if the file is not a regular one.
 func (s *Server) Grant(ctx context.Context, c *Call, h nfs3.FileHandle) (*Grant, Room, error) {
 	o := op{s: s, c: c, ctx: ctx, proc: nfs3.ProcWrite}
 	if _, err := o.writeTo(&nfs3.WriteArgs{Handle: h}, 0); err != nil {
@@ -35,9 +35,9 @@ func (s *Server) Grant(ctx context.Context, c *Call, h nfs3.FileHandle) (*Grant,
 	return g, Room{Avail: u.AvailBytes, Export: o.exp.Path}, nil
 }
 
-// WriteGrant writes p, all of it, at off, UNSTABLE, under a Grant, whose rights it checks
-// again, and returns the write verifier that was valid before. It borrows p. After an error
-// some of it may have been written. Errors are those of WRITE.
+// WriteGrant writes all of p, which it borrows, at off, UNSTABLE, under a Grant, whose rights it checks
+// again. It returns the write verifier that was valid before. After an error some of p may have been
+// written. Errors are those of WRITE.
 func (s *Server) WriteGrant(g *Grant, p []byte, off uint64) (verf nfs3.WriteVerf, err error) {
 	o := op{s: s, proc: nfs3.ProcWrite}
 	defer o.hold(g.File, nil)()
@@ -63,15 +63,15 @@ func (s *Server) WriteGrant(g *Grant, p []byte, off uint64) (verf nfs3.WriteVerf
 			verf = res.Verf
 		}
 		if res.Count == 0 || res.Verf != verf {
-			return verf, fmt.Errorf("server: write of %d octets got no further: %w", len(p), nfs3.ErrIO)
+			return verf, fmt.Errorf("server: no progress in a write of %d octets: %w", len(p), nfs3.ErrIO)
 		}
 		p, off = p[res.Count:], off+uint64(res.Count)
 	}
 	return verf, nil
 }
 
-// SyncGrant makes the file of a Grant durable and returns the write verifier that covers
-// what was written before: if it is another than those of the writes, some may be lost.
+// SyncGrant makes the file of a Grant durable and returns the write verifier that covers what was written
+// before. If it differs from those of the writes, some of them may be lost.
 func (s *Server) SyncGrant(g *Grant) (nfs3.WriteVerf, error) {
 	o := op{s: s, proc: nfs3.ProcCommit}
 	f, err := o.granted(g)
@@ -81,8 +81,8 @@ func (s *Server) SyncGrant(g *Grant) (nfs3.WriteVerf, error) {
 	return f.node.Commit(0, 0)
 }
 
-// granted finds the file of a Grant. Its caller was squashed and its address admitted when
-// it was given.
+// granted finds the file of a Grant. Its caller was squashed, and the address admitted, when it was
+// given.
 func (o *op) granted(g *Grant) (f file, err error) {
 	e := o.s.export(g.File)
 	if e == nil {

@@ -10,32 +10,31 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// Guard orders the calls of NFS and writes to files that come by another way, and are
-// acknowledged before they are in the file (package pushwrite). Files are named by their
-// handles. It is safe for concurrent use. Its errors are answered to the call: an
-// nfs3.Status, else NFS3ERR_IO.
+// Guard orders NFS calls with writes that arrive in another way and are acknowledged before they are in
+// the file (package pushwrite). Files are named by their handles. It is safe for concurrent use. The call
+// gets its errors: an nfs3.Status, or NFS3ERR_IO for any other.
 type Guard interface {
-	// Idle says that no such writes are possible now, so that Look is not needed.
+	// Idle reports that no such writes are possible now, so that Look is not needed.
 	Idle() bool
-	// Look returns when what had been acknowledged of the files is in them, or says why
-	// that cannot be.
+	// Look returns when all writes to the files that were acknowledged before are in the files,
+	// or with the reason why that cannot be.
 	Look(ctx context.Context, files ...nfs3.FileHandle) error
 	// LookAll is Look for all files.
 	LookAll(ctx context.Context) error
-	// Change also keeps such writes away until done is called. The files are not retained.
+	// Change is Look, and keeps such writes away until done is called. It borrows the files.
 	Change(ctx context.Context, files ...nfs3.FileHandle) (done func(), err error)
 }
 
-// guarding is what the guard has said about an op.
+// guarding is what the guard has answered for an op.
 type guarding struct {
-	// refused: the checks that come before a change have failed. The leases were not
-	// recalled for it, so that nothing may be changed, whatever the checks say later.
+	// refused: the checks before a change have failed. The leases were not recalled, so
+	// nothing may be changed, whatever the checks say later.
 	refused error
 	// blocked: the file cannot be looked at.
 	blocked error
 }
 
-// looks are the procedures that tell something of the file whose handle comes first in their
+// looks reports whether the results of a procedure depend on the file whose handle is first in its
 // arguments.
 func looks(p nfs3.Proc) bool {
 	switch p {
@@ -47,8 +46,8 @@ func looks(p nfs3.Proc) bool {
 	}
 }
 
-// await waits for the guard before a call runs. The checks of a change come before leases are
-// recalled for it: who may not change a file disturbs nobody.
+// await waits for the guard before a call runs. A change is checked before leases are recalled for it, so
+// that a caller who may not change a file disturbs nobody.
 func (o *op) await() (release func()) {
 	g, d := o.s.cfg.Guard, xdr.NewDecoder(o.c.Args)
 	release = func() {}
@@ -88,7 +87,7 @@ func (o *op) drained(h nfs3.FileHandle) {
 	}
 }
 
-// awaitLookup looks at the file of a name. What is wrong with the call, the call says.
+// awaitLookup is await for LOOKUP. It ignores errors, which the call itself reports.
 func (o *op) awaitLookup(d *xdr.Decoder) {
 	var args nfs3.LookupArgs
 	if o.s.cfg.Guard.Idle() || args.Parse(d) != nil {
@@ -122,19 +121,18 @@ func (o *op) awaitChange(h nfs3.FileHandle, check func() error) (release func())
 	return done
 }
 
-// victims says which files a call on names changes, or looks at.
+// victims are the files that a call on names changes or looks at.
 type victims struct {
 	dirs   [2]nfs3.FileHandle // whose names change; the second may be nil
 	change []nfs3.FileHandle
 	look   []nfs3.FileHandle
 }
 
-// nameTries bounds the rounds of a call on names that come and go.
+// nameTries limits the rounds of a call on names that come and go.
 const nameTries = 8
 
-// awaitNames is await for the calls that change the file of a name. The names of the
-// directory stay as they are while the call runs, but not while it waits for clients: then
-// the names are looked up again.
+// awaitNames is await for calls that change the file of a name. The names in the directory cannot change
+// while the call runs, but they can while it waits for clients: then they are looked up again.
 func (o *op) awaitNames(d *xdr.Decoder) (release func()) {
 	find := o.finder(d)
 	if find == nil {
@@ -170,7 +168,7 @@ func sameFiles(a, b []nfs3.FileHandle) bool {
 	return slices.EqualFunc(a, b, func(x, y nfs3.FileHandle) bool { return bytes.Equal(x, y) })
 }
 
-// finder returns what finds the victims of a call; nil: it has none.
+// finder returns a function that finds the victims of a call, or nil if it has none.
 func (o *op) finder(d *xdr.Decoder) func() (victims, error) {
 	switch o.proc {
 	case nfs3.ProcCreate:
@@ -193,8 +191,8 @@ func (o *op) finder(d *xdr.Decoder) func() (victims, error) {
 	return nil
 }
 
-// createVictims: an unchecked CREATE of a name that is there may change its size, all others
-// tell its attributes.
+// createVictims: an unchecked CREATE of an existing name may change its size; all others return its
+// attributes.
 func (o *op) createVictims(args *nfs3.CreateArgs) (v victims, err error) {
 	v.dirs[0] = args.Where.Dir
 	dir, err := o.dir(args.Where.Dir, permX)
@@ -220,7 +218,7 @@ func (o *op) createVictims(args *nfs3.CreateArgs) (v victims, err error) {
 	return v, o.cred.maySet(&f.attr, &nfs3.SetAttr{SetSize: true, Size: args.Attr.Size})
 }
 
-// removeVictims: a file that has other names is not gone, but nearly all have one.
+// removeVictims: a file with other names stays, but nearly all files have one name.
 func (o *op) removeVictims(args *nfs3.DirOpArgs) (v victims, err error) {
 	v.dirs[0] = args.Dir
 	dir, err := o.dir(args.Dir, permX)
@@ -235,7 +233,7 @@ func (o *op) removeVictims(args *nfs3.DirOpArgs) (v victims, err error) {
 	return v, err
 }
 
-// renameVictims: what the new name stood for goes away.
+// renameVictims: the file that had the new name goes away.
 func (o *op) renameVictims(args *nfs3.RenameArgs) (v victims, err error) {
 	v.dirs = [2]nfs3.FileHandle{args.From.Dir, args.To.Dir}
 	from, err := o.dir(args.From.Dir, permX)
@@ -246,7 +244,7 @@ func (o *op) renameVictims(args *nfs3.RenameArgs) (v victims, err error) {
 	if err == nil {
 		err = o.movable(&from, &to, args)
 	}
-	if err == nil { // without it nothing goes away
+	if err == nil { // otherwise nothing goes away
 		_, err = o.find(&from, args.From.Name)
 	}
 	if err != nil {

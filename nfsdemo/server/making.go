@@ -5,8 +5,8 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
-// making is the frame of the calls that make an object: it finds the directory, which the
-// caller must be able to search, checks the name, runs fn, and answers.
+// making is the common part of calls that make an object: it finds the directory, which the caller must be
+// able to search, checks the name, runs fn, and answers.
 func (o *op) making(where *nfs3.DirOpArgs, fn func(dir *file) (file, error)) {
 	defer o.hold(where.Dir, nil)()
 	var res nfs3.NewRes
@@ -29,8 +29,8 @@ func (o *op) making(where *nfs3.DirOpArgs, fn func(dir *file) (file, error)) {
 	o.c.Resp.Results = res.Append(o.c.Resp.Results)
 }
 
-// makingNew is making for the calls whose name must be free. That it is taken matters more
-// than that the directory cannot be written.
+// makingNew is making for calls whose name must be free. A taken name is reported before a directory that
+// cannot be written.
 func (o *op) makingNew(where *nfs3.DirOpArgs, fn func(dir *file) (backend.Node, nfs3.Attr, error)) {
 	o.making(where, func(dir *file) (file, error) {
 		if !o.cred.may(&dir.attr, permW) {
@@ -44,8 +44,8 @@ func (o *op) makingNew(where *nfs3.DirOpArgs, fn func(dir *file) (backend.Node, 
 	})
 }
 
-// init prepares what a new file begins with: the caller as owner, the group of a
-// set-group-id directory, and the mode asked for.
+// init returns the initial state of a new file: owned by the caller, with the group of a set-group-id
+// directory, and the requested mode.
 func (o *op) init(dir *file, s *nfs3.SetAttr, mode uint32) *backend.Init {
 	in := &backend.Init{Attr: *s, UID: o.cred.UID, GID: o.cred.GID}
 	if !s.SetMode {

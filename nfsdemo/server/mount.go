@@ -37,7 +37,7 @@ func (s *Server) serveMount(_ context.Context, c *Call) error {
 	return nil
 }
 
-// mnt is MNT: an export's path or a directory below it becomes a handle.
+// mnt is MNT: it returns the handle of an export or of a directory below it.
 func (s *Server) mnt(c *Call, d *xdr.Decoder) error {
 	var args mount3.PathArgs
 	if err := args.Parse(d); err != nil {
@@ -53,7 +53,7 @@ func (s *Server) mnt(c *Call, d *xdr.Decoder) error {
 	return nil
 }
 
-// flavors are the credentials NFS calls may have, best first.
+// flavors are the credentials that NFS calls may have, best first.
 func (s *Server) flavors() []xdr.AuthFlavor {
 	if s.cfg.RequireSys {
 		return []xdr.AuthFlavor{xdr.AuthSys}
@@ -61,7 +61,7 @@ func (s *Server) flavors() []xdr.AuthFlavor {
 	return []xdr.AuthFlavor{xdr.AuthSys, xdr.AuthNone}
 }
 
-// walk finds the directory of a mount path. Symbolic links are not followed.
+// walk finds the directory of a mount path. It does not follow symbolic links.
 func (s *Server) walk(c *Call, dir string) (nfs3.FileHandle, mount3.Status) {
 	if !path.IsAbs(dir) || strings.Contains(dir, "\x00") {
 		return nil, mount3.ErrNoEnt
@@ -89,8 +89,7 @@ func (s *Server) walk(c *Call, dir string) (nfs3.FileHandle, mount3.Status) {
 	return e.appendHandle(nil, n), mount3.OK
 }
 
-// exportOf returns the export with the longest path that is dir or above it, and what is
-// left.
+// exportOf returns the export with the longest path that is dir or above it, and the rest of dir.
 func (s *Server) exportOf(dir string) (best *export, rest string) {
 	for _, e := range s.exports {
 		if best != nil && len(e.Path) <= len(best.Path) {
@@ -103,7 +102,7 @@ func (s *Server) exportOf(dir string) (best *export, rest string) {
 	return best, rest
 }
 
-// byStatus fits NFS statuses to mountstat3 (RFC 1813 Section 5.1.5).
+// byStatus converts NFS statuses to mountstat3 (RFC 1813 Section 5.1.5).
 var byStatus = map[nfs3.Status]mount3.Status{
 	nfs3.ErrPerm:        mount3.ErrPerm,
 	nfs3.ErrNoEnt:       mount3.ErrNoEnt,
@@ -115,7 +114,7 @@ var byStatus = map[nfs3.Status]mount3.Status{
 	nfs3.ErrIO:          mount3.ErrIO,
 }
 
-// mountStatus returns what MNT answers for an error.
+// mountStatus returns the status with which MNT answers an error.
 func mountStatus(err error) mount3.Status {
 	s, _ := statusOf(err)
 	if m, ok := byStatus[s]; ok {
@@ -124,7 +123,7 @@ func mountStatus(err error) mount3.Status {
 	return mount3.ErrServerFault
 }
 
-// exportList is what EXPORT answers.
+// exportList returns the results of EXPORT.
 func (s *Server) exportList() []mount3.Export {
 	out := make([]mount3.Export, 0, len(s.exports))
 	for _, e := range s.exports {

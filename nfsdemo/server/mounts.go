@@ -7,7 +7,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 )
 
-// maxMounts bounds the list of DUMP; the oldest entries go first. Clients that crash never
+// maxMounts limits the list of DUMP; the oldest entries are dropped first. Clients that crash never
 // unmount, and MNT needs no credential.
 const maxMounts = 1024
 
@@ -31,7 +31,7 @@ func (t *mountTable) add(m mount3.Mount) {
 	t.all = append(t.all, m)
 }
 
-// remove forgets a mount; one that is not known is fine.
+// remove forgets a mount. An unknown one is no error.
 func (t *mountTable) remove(m mount3.Mount) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

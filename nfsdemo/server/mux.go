@@ -10,20 +10,20 @@ import (
 // Program is an RPC program with one range of versions.
 type Program struct {
 	Prog, Low, High uint32
-	// Procs is how many procedures there are, numbered from 0.
+	// Procs is the number of procedures, which are numbered from 0.
 	Procs uint32
-	// Serve answers a call of a procedure other than 0. It returns an error if the
-	// arguments do not decode, which becomes GARBAGE_ARGS.
+	// Serve answers a call of a procedure other than 0. It returns an error if the arguments
+	// cannot be decoded, which becomes GARBAGE_ARGS.
 	Serve func(ctx context.Context, c *Call) error
-	// MayBlock says which procedures may wait. Nil: none.
+	// MayBlock reports whether a procedure may block. If nil, none may.
 	MayBlock func(proc uint32) bool
-	// NonIdempotent says which procedures must not run twice when a client sends a call
-	// again. Nil: none.
+	// NonIdempotent reports whether a procedure must not run twice when a client sends a call
+	// again. If nil, all may run twice.
 	NonIdempotent func(proc uint32) bool
-	// Lazy says in which procedures Serve takes the data of read chunks itself, with
-	// Call.Opaque. Nil: none.
+	// Lazy reports whether Serve itself takes the data of read chunks for a procedure, with
+	// Call.Opaque. If nil, it does so for none.
 	Lazy func(proc uint32) bool
-	// Weak says which procedures, besides 0, need no identity. Nil: all.
+	// Weak reports whether a procedure other than 0 needs no identity. If nil, none needs one.
 	Weak func(proc uint32) bool
 }
 
@@ -34,10 +34,10 @@ type Call struct {
 	Cred Cred
 }
 
-// Mux dispatches calls to programs. It is a transport.Handler. Programs must be added before
-// the first call.
+// Mux dispatches calls to programs. It is a transport.Handler. Add all programs before the first call;
+// after that it is safe for concurrent use.
 type Mux struct {
-	// RequireSys refuses AUTH_NONE where a program's Weak does not say otherwise.
+	// RequireSys refuses AUTH_NONE, except where a program's Weak allows it.
 	RequireSys bool
 
 	programs []Program
@@ -48,7 +48,7 @@ var _ transport.Handler = (*Mux)(nil)
 // Add adds a program.
 func (m *Mux) Add(p Program) { m.programs = append(m.programs, p) }
 
-// find returns the program of a number, or nil.
+// find returns the program with a number, or nil.
 func (m *Mux) find(prog uint32) *Program {
 	for i := range m.programs {
 		if m.programs[i].Prog == prog {
@@ -85,19 +85,19 @@ func (m *Mux) ServeRPC(ctx context.Context, req *transport.Request, resp *transp
 	}
 }
 
-// NonIdempotent says whether a call must not run twice (transport.Handler).
+// NonIdempotent reports whether a call must not run twice (transport.Handler).
 func (m *Mux) NonIdempotent(prog, vers, proc uint32) bool {
 	p := m.find(prog)
 	return p != nil && p.NonIdempotent != nil && vers >= p.Low && vers <= p.High && p.NonIdempotent(proc)
 }
 
-// Lazy says whether a call's data are left at the client until asked for (transport.Handler).
+// Lazy reports whether a call's data stay at the client until asked for (transport.Handler).
 func (m *Mux) Lazy(prog, vers, proc uint32) bool {
 	p := m.find(prog)
 	return p != nil && p.Lazy != nil && vers >= p.Low && vers <= p.High && p.Lazy(proc)
 }
 
-// MayBlock says whether a call may wait for a disk.
+// MayBlock reports whether a call may wait for a disk (transport.Handler).
 func (m *Mux) MayBlock(prog, _, proc uint32) bool {
 	p := m.find(prog)
 	return p != nil && p.MayBlock != nil && proc != 0 && proc < p.Procs && p.MayBlock(proc)

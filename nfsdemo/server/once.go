@@ -13,8 +13,8 @@ import (
 
 var _ once.Service = (*Server)(nil)
 
-// Names returns the names that a call makes or removes, or the file whose attributes it
-// changes (once.Service). WRITE has none: sent again, it writes the same octets.
+// Names returns the names that a call makes or removes, or the file whose attributes it changes
+// (once.Service). WRITE has none: if it runs again, it writes the same octets.
 func (s *Server) Names(req *transport.Request) []string {
 	if req.Prog != nfs3.Program || req.Vers != nfs3.Version {
 		return nil
@@ -30,22 +30,22 @@ func (s *Server) Names(req *transport.Request) []string {
 	return p.names()
 }
 
-// subject is what a call is about, whatever procedure it is of.
+// subject is what a call is about, for all procedures.
 type subject struct {
 	proc  nfs3.Proc
 	file  nfs3.FileHandle  // of SETATTR and LINK
-	at    []nfs3.DirOpArgs // names that it makes or removes; of RENAME the old one first
+	at    []nfs3.DirOpArgs // names that it makes or removes; for RENAME the old one first
 	path  string           // of SYMLINK
 	attr  nfs3.SetAttr     // asked for
 	how   nfs3.CreateMode  // of CREATE
 	verf  *nfs3.CreateVerf // of an exclusive CREATE
-	kind  nfs3.FileType    // of what is made
+	kind  nfs3.FileType    // of the new object
 	rdev  nfs3.Device      // of MKNOD
 	guard *nfs3.Time       // of SETATTR
 }
 
-// parseSubject reads the arguments of a call that changes names or attributes. False: it is of
-// another procedure, or is refused whatever the files are.
+// parseSubject reads the arguments of a call that changes names or attributes. It returns false for other
+// procedures, and for calls that are refused whatever the files are.
 func parseSubject(proc nfs3.Proc, b []byte) (*subject, bool) {
 	p := &subject{proc: proc}
 	d := xdr.NewDecoder(b)
@@ -95,7 +95,7 @@ func parseSubject(proc nfs3.Proc, b []byte) (*subject, bool) {
 	return p, err == nil && p.possible()
 }
 
-// possible says whether any file system may take the names.
+// possible reports whether a file system could accept the names.
 func (p *subject) possible() bool {
 	for _, a := range p.at {
 		if backend.IsDots(a.Name) || backend.CheckName(a.Name) != nil || len(a.Name) > nfs3.MaxName {
@@ -105,7 +105,7 @@ func (p *subject) possible() bool {
 	return len(p.path) < nfs3.MaxPath
 }
 
-// names are the words for what the call is about.
+// names returns the names for Names.
 func (p *subject) names() []string {
 	if p.proc == nfs3.ProcSetAttr {
 		return []string{string(p.file)}
@@ -117,10 +117,10 @@ func (p *subject) names() []string {
 	return words
 }
 
-// Before describes what a call finds (once.Service). A file that cannot be looked at now
-// answers the call.
+// Before describes what a call finds (once.Service). If a file cannot be looked at now, Before answers the
+// call.
 func (s *Server) Before(ctx context.Context, req *transport.Request, resp *transport.Response) ([]byte, bool) {
-	cred, _ := parseCred(&req.Cred) // Names has
+	cred, _ := parseCred(&req.Cred) // checked by Names
 	p, _ := parseSubject(nfs3.Proc(req.Proc), req.Args)
 	o := op{s: s, c: &Call{Request: req, Resp: resp, Cred: cred}, ctx: ctx, proc: p.proc}
 	w, err := o.look(p)
@@ -162,8 +162,7 @@ func (o *op) look(p *subject) (*witness, error) {
 	return w, nil
 }
 
-// lookAttr is look for SETATTR. What was pushed to the file comes first, as it does when the
-// call is executed.
+// lookAttr is look for SETATTR. Pushed writes to the file are applied first, as when the call is executed.
 func (o *op) lookAttr(p *subject, w *witness) error {
 	if o.s.cfg.Guard != nil {
 		args := nfs3.SetAttrArgs{Handle: p.file, Attr: p.attr, Guard: p.guard != nil}
@@ -183,7 +182,7 @@ func (o *op) lookAttr(p *subject, w *witness) error {
 	return o.keepSize(w, &f)
 }
 
-// lookSize is look for a CREATE of a name that is taken, which may change the size.
+// lookSize is look for a CREATE of an existing name, which may change the size.
 func (o *op) lookSize(p *subject, w *witness, f *file) (err error) {
 	if o.s.cfg.Guard != nil {
 		o.drained(o.handleOf(f.node))
@@ -201,13 +200,13 @@ func (o *op) lookSize(p *subject, w *witness, f *file) (err error) {
 	return o.keepSize(w, f)
 }
 
-// sizeTries bounds the rounds of keepSize while others write behind the end of the file.
+// sizeTries limits the rounds of keepSize while others extend the file.
 const sizeTries = 8
 
-// keepSize makes the size of a file that is to have another durable, as it is described: that
-// of a WRITE which was UNSTABLE may not survive a crash, and then nobody could tell whether
-// the size was changed. One that is there before a COMMIT and behind it is durable; a
-// WRITE of somebody else in between may have made another.
+// keepSize makes the size in w durable, for a file whose size the call changes. The size that an UNSTABLE
+// WRITE has made may not survive a crash, and then nobody could tell whether the call has changed it. A
+// size that is the same before and after a COMMIT is durable; a WRITE of somebody else may change it in
+// between.
 func (o *op) keepSize(w *witness, f *file) (err error) {
 	w.attr = f.opt()
 	if changes := w.allowed() && w.set.SetSize && f.attr.Type == nfs3.TypeReg && f.attr.Size != w.set.Size; !changes {
@@ -230,14 +229,14 @@ func (o *op) keepSize(w *witness, f *file) (err error) {
 	return nfs3.ErrJukebox
 }
 
-// maxTick is how long the clock of a file system may stand still: one of Linux's, at 100 Hz,
-// does for 10 ms.
+// maxTick is how long the clock of a file system may stand still: that of Linux, at 100 Hz, does so for
+// 10 ms.
 const maxTick = 20 * time.Millisecond
 
-// outwait lets the clock go on behind the ctime of a file that is to be cut, so that every later
-// change has another one. Else a file that is cut and written to, by somebody else and to the
-// size it had, within one tick, would look as if nothing had happened. A ctime that lies
-// further ahead is of a clock that was set back; it is not waited for.
+// outwait waits until the clock has passed the ctime of a file that is about to be truncated, so that
+// every later change has another ctime. Otherwise, if somebody else wrote the file back to its old size
+// within the same tick, it would look as if nothing had happened. outwait does not wait for a ctime that is
+// further ahead: there the clock was set back.
 func (o *op) outwait(w *witness) {
 	is := &w.attr.Attr
 	if w.set.Size >= is.Size {
@@ -253,19 +252,19 @@ func (o *op) outwait(w *witness) {
 	}
 }
 
-// lookAt finds a name, or nothing, whatever the permissions are.
+// lookAt finds the file of a name, or none, whatever the permissions are.
 func (o *op) lookAt(dir *file, name string) (file, error) {
 	if dir.attr.Type != nfs3.TypeDir {
 		return file{}, nfs3.ErrNotDir
 	}
 	n, a, err := dir.node.Lookup(name)
-	if err == nfs3.ErrNoEnt { //nolint:errorlint // a backend says just that
+	if err == nfs3.ErrNoEnt { //nolint:errorlint // backends return it unwrapped
 		return file{}, nil
 	}
 	return file{node: n, attr: a}, err
 }
 
-// newborn notes what a file that the call makes will be like.
+// newborn notes the attributes of the file that the call makes.
 func (o *op) newborn(w *witness, p *subject, dir *file) {
 	var in *backend.Init
 	switch p.proc {
@@ -287,7 +286,7 @@ func (o *op) newborn(w *witness, p *subject, dir *file) {
 	w.set, w.uid, w.gid = in.Attr, in.UID, in.GID
 }
 
-// now returns the time by the clock of the files' births, 0 if there is none.
+// now returns the time of the clock that gives births, 0 if there is none.
 func (e *export) now() int64 {
 	if d, ok := e.FS.(backend.Dated); ok {
 		return d.Now()
@@ -295,8 +294,8 @@ func (e *export) now() int64 {
 	return 0
 }
 
-// Refuse says that a call is not answered as it should have been (once.Service): IO if it
-// cannot be recorded, SERVERFAULT if its outcome is not known.
+// Refuse answers a call that has no proper answer (once.Service): IO if it cannot be recorded, SERVERFAULT
+// if its outcome is unknown.
 func (s *Server) Refuse(c *once.Call, why once.Refusal, results []byte) []byte {
 	status := nfs3.ErrIO
 	if why == once.OutcomeUnknown {

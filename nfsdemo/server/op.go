@@ -10,8 +10,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// op is one NFS call in progress. The export and the ids are known once a handle has been
-// looked at.
+// op is one NFS call in progress. The export and the ids are known after the first handle was resolved.
 type op struct {
 	s    *Server
 	c    *Call
@@ -20,10 +19,10 @@ type op struct {
 	exp  *export
 	cred Cred // as the export sees it
 
-	guard guarding // of Config.Guard
+	guard guarding // the answer of Config.Guard
 }
 
-// file is a file an op works on.
+// file is a file that an op works on.
 type file struct {
 	node backend.Node
 	attr nfs3.Attr
@@ -37,7 +36,7 @@ func (f *file) opt() nfs3.OptAttr {
 	return nfs3.SomeAttr(&f.attr)
 }
 
-// handleHead is the export number in front of every handle.
+// handleHead is the length in octets of the export number at the start of every handle.
 const handleHead = 4
 
 // appendHandle appends the handle of a file.
@@ -45,7 +44,7 @@ func (e *export) appendHandle(b []byte, n backend.Node) nfs3.FileHandle {
 	return n.AppendHandle(binary.BigEndian.AppendUint32(b, e.id))
 }
 
-// node finds the file of a handle and checks that the caller may ask at all.
+// node finds the file of a handle, and checks that the caller may use the export.
 func (o *op) node(h nfs3.FileHandle) (backend.Node, error) {
 	e := o.s.export(h)
 	switch {
@@ -91,7 +90,7 @@ func (o *op) dir(h nfs3.FileHandle, want uint32) (file, error) {
 	return f, nil
 }
 
-// writable refuses changes of a read-only export, and those that were refused before.
+// writable refuses changes in a read-only export, and those that await has refused.
 func (o *op) writable() error {
 	if o.exp.ReadOnly {
 		return nfs3.ErrROFS
@@ -99,7 +98,7 @@ func (o *op) writable() error {
 	return o.guard.refused
 }
 
-// name checks a name that is to be made or removed in a directory.
+// name checks a name that the call makes or removes in a directory.
 func (o *op) name(name string, dots nfs3.Status) error {
 	if backend.IsDots(name) {
 		return dots
@@ -107,7 +106,7 @@ func (o *op) name(name string, dots nfs3.Status) error {
 	return o.lookupName(name)
 }
 
-// lookupName checks a name that is to be looked up.
+// lookupName checks a name that the call looks up.
 func (o *op) lookupName(name string) error {
 	if err := backend.CheckName(name); err != nil {
 		return err
@@ -118,7 +117,7 @@ func (o *op) lookupName(name string) error {
 	return nil
 }
 
-// status returns what the procedure answers for err, and logs errors without a status.
+// status returns the status with which the procedure answers err, and logs errors that have none.
 func (o *op) status(err error) nfs3.Status {
 	s, known := statusOf(err)
 	if !known {
@@ -127,7 +126,7 @@ func (o *op) status(err error) nfs3.Status {
 	return fit(o.proc, s)
 }
 
-// admits says whether an address may use the export.
+// admits reports whether an address may use the export.
 func (e *export) admits(a net.Addr) bool {
 	if len(e.Allow) == 0 {
 		return true
@@ -144,7 +143,7 @@ func (e *export) admits(a net.Addr) bool {
 	return false
 }
 
-// prefix makes the handle of a backend one of this server.
+// prefix makes a handle of this server from that of a backend.
 func (e *export) prefix(h []byte) nfs3.FileHandle {
 	return append(binary.BigEndian.AppendUint32(make([]byte, 0, handleHead+len(h)), e.id), h...)
 }

@@ -16,10 +16,10 @@ const (
 	modeSticky uint32 = 0o1000
 )
 
-// may says whether the mode bits grant all of want.
+// may reports whether the mode bits grant all of want.
 func (c *Cred) may(a *nfs3.Attr, want uint32) bool {
 	if c.root() {
-		// Root executes a file only if somebody may.
+		// Root may execute a file only if somebody may.
 		return want&permX == 0 || a.Type == nfs3.TypeDir || a.Mode&0o111 != 0
 	}
 	return c.class(a)&want == want
@@ -37,21 +37,21 @@ func (c *Cred) class(a *nfs3.Attr) uint32 {
 	}
 }
 
-// owns says whether c is the owner, or root.
+// owns reports whether c is the owner, or root.
 func (c *Cred) owns(a *nfs3.Attr) bool { return c.root() || c.UID == a.UID }
 
-// mayRead is the check of READ: the owner of a file may always read it, having opened it
-// before its mode changed perhaps, and who may execute a file must be able to read it
-// (RFC 1813 Section 4.4).
+// mayRead is the check of READ: the owner of a file may always read it, because it may have opened the
+// file before the mode changed, and whoever may execute a file must be able to read it (RFC 1813 Section
+// 4.4).
 func (c *Cred) mayRead(a *nfs3.Attr) bool {
 	return c.owns(a) || c.may(a, permR) || c.may(a, permX)
 }
 
-// mayWrite is the check of WRITE and of a change of size, with the same allowance.
+// mayWrite is the check of WRITE and of a change of size, with the same exception for the owner.
 func (c *Cred) mayWrite(a *nfs3.Attr) bool { return c.owns(a) || c.may(a, permW) }
 
-// mayDelete says whether c may take the name of victim out of dir, a writable directory: in
-// a sticky one only what is its own, or everything if the directory is.
+// mayDelete reports whether c may remove the name of victim from the writable directory dir. In a sticky
+// directory c must own the file or the directory.
 func (c *Cred) mayDelete(dir, victim *nfs3.Attr) bool {
 	return dir.Mode&modeSticky == 0 || c.owns(victim) || c.owns(dir)
 }

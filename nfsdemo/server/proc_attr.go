@@ -18,8 +18,8 @@ func (o *op) getAttr(d *xdr.Decoder) error {
 	return nil
 }
 
-// setAttr is SETATTR (RFC 1813 Section 3.3.2). The file is held while the guard is compared
-// and the attributes change.
+// setAttr is SETATTR (RFC 1813 Section 3.3.2). It holds the file while it compares the guard and changes the
+// attributes.
 func (o *op) setAttr(d *xdr.Decoder) error {
 	var args nfs3.SetAttrArgs
 	if err := args.Parse(d); err != nil {
@@ -37,7 +37,7 @@ func (o *op) setAttr(d *xdr.Decoder) error {
 	return nil
 }
 
-// settable finds the file of a SETATTR and checks what can be checked before.
+// settable finds the file of a SETATTR and checks everything that can be checked before.
 func (o *op) settable(args *nfs3.SetAttrArgs) error {
 	f, err := o.file(args.Handle)
 	if err != nil {
@@ -46,7 +46,7 @@ func (o *op) settable(args *nfs3.SetAttrArgs) error {
 	return o.mayApply(&f, guardOf(args), &args.Attr)
 }
 
-// guardOf returns the guard of a SETATTR; nil: it has none.
+// guardOf returns the guard of a SETATTR, or nil if it has none.
 func guardOf(args *nfs3.SetAttrArgs) *nfs3.Time {
 	if args.Guard {
 		return &args.Ctime
@@ -54,7 +54,7 @@ func guardOf(args *nfs3.SetAttrArgs) *nfs3.Time {
 	return nil
 }
 
-// applyAttr checks and does a SETATTR.
+// applyAttr checks and executes a SETATTR.
 func (o *op) applyAttr(f *file, args *nfs3.SetAttrArgs) error {
 	if err := o.mayApply(f, guardOf(args), &args.Attr); err != nil {
 		return err
@@ -66,7 +66,7 @@ func (o *op) applyAttr(f *file, args *nfs3.SetAttrArgs) error {
 	return f.node.SetAttr(&args.Attr)
 }
 
-// mayApply is the checks of a SETATTR.
+// mayApply checks a SETATTR.
 func (o *op) mayApply(f *file, guard *nfs3.Time, set *nfs3.SetAttr) error {
 	if err := o.writable(); err != nil {
 		return err
@@ -77,8 +77,8 @@ func (o *op) mayApply(f *file, guard *nfs3.Time, set *nfs3.SetAttr) error {
 	return o.cred.maySet(&f.attr, set)
 }
 
-// maySet says whether c may make the change s of a. Everything is checked before anything is
-// done, so that the change is made whole or not at all.
+// maySet returns an error unless c may make the change s to a. Everything is checked before anything is
+// changed, so that the change is made completely or not at all.
 func (c *Cred) maySet(a *nfs3.Attr, s *nfs3.SetAttr) error {
 	owner := c.owns(a)
 	switch {
@@ -100,8 +100,8 @@ func (c *Cred) maySet(a *nfs3.Attr, s *nfs3.SetAttr) error {
 	return nil
 }
 
-// dropSetID takes the set-id bits off where a change by somebody unprivileged would leave a
-// program of other content or owner with them, as local file systems do.
+// dropSetID clears the set-id bits if an unprivileged caller changes the content or owner of a file, as
+// local file systems do.
 func (c *Cred) dropSetID(a *nfs3.Attr, s *nfs3.SetAttr) {
 	if c.root() || a.Type == nfs3.TypeDir {
 		return

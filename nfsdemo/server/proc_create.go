@@ -18,15 +18,14 @@ func (o *op) create(d *xdr.Decoder) error {
 	return nil
 }
 
-// createTries bounds the rounds of a CREATE whose name comes and goes.
+// createTries limits the rounds of a CREATE whose name comes and goes.
 const createTries = 8
 
-// createFile finds or makes the file. The name may appear or vanish between the two; then
-// another round decides.
+// createFile finds or makes the file. If the name appears or vanishes in between, it tries again.
 func (o *op) createFile(dir *file, args *nfs3.CreateArgs) (file, error) {
 	in := o.init(dir, &args.Attr, 0o644)
 	if args.Mode == nfs3.Exclusive {
-		// The attributes come with a SETATTR; until then the file is its owner's alone.
+		// A SETATTR sets the attributes; until then only the owner can use the file.
 		in = o.init(dir, &nfs3.SetAttr{}, 0o600)
 		in.Verf = &args.Verf
 	}
@@ -50,7 +49,7 @@ func (o *op) createFile(dir *file, args *nfs3.CreateArgs) (file, error) {
 	return file{}, err
 }
 
-// openExisting is CREATE of a name that is there.
+// openExisting is CREATE of an existing name.
 func (o *op) openExisting(f file, args *nfs3.CreateArgs) (file, error) {
 	switch args.Mode {
 	case nfs3.Exclusive:
@@ -69,8 +68,8 @@ func (o *op) openExisting(f file, args *nfs3.CreateArgs) (file, error) {
 	return f, nfs3.ErrExist
 }
 
-// resize applies the size of an unchecked CREATE to an existing file; the other attributes
-// are those of a new file only.
+// resize applies the size of an unchecked CREATE to an existing file. The other attributes are only for a
+// new file.
 func (o *op) resize(f *file, s *nfs3.SetAttr) error {
 	if !s.SetSize {
 		return nil
@@ -102,8 +101,8 @@ func (o *op) mkdir(d *xdr.Decoder) error {
 	return nil
 }
 
-// symlink is SYMLINK (RFC 1813 Section 3.3.10). An empty path makes no link anybody could
-// use, and no local file system takes it.
+// symlink is SYMLINK (RFC 1813 Section 3.3.10). It refuses an empty path: nobody could use such a link, and
+// local file systems refuse it too.
 func (o *op) symlink(d *xdr.Decoder) error {
 	var args nfs3.SymlinkArgs
 	if err := args.Parse(d); err != nil {
@@ -121,7 +120,7 @@ func (o *op) symlink(d *xdr.Decoder) error {
 	return nil
 }
 
-// mknod is MKNOD (RFC 1813 Section 3.3.11). Devices are for root.
+// mknod is MKNOD (RFC 1813 Section 3.3.11). Only root may make devices.
 func (o *op) mknod(d *xdr.Decoder) error {
 	var args nfs3.MknodArgs
 	if err := args.Parse(d); err != nil {

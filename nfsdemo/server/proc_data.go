@@ -28,7 +28,7 @@ func (o *op) read(d *xdr.Decoder) error {
 	return nil
 }
 
-// readable checks type and permissions of a file to be read.
+// readable checks the type and permissions of a file that is to be read.
 func (o *op) readable(f *file) error {
 	switch {
 	case f.attr.Type != nfs3.TypeReg:
@@ -39,8 +39,8 @@ func (o *op) readable(f *file) error {
 	return nil
 }
 
-// readData reads at most Config.MaxIO octets. Memory is taken for what the file can give,
-// not for what the client asks.
+// readData reads at most Config.MaxIO octets. It allocates memory for the octets that the file has, not for
+// those that the client asks for.
 func (o *op) readData(f *file, args *nfs3.ReadArgs) (data []byte, eof bool, err error) {
 	size := f.attr.Size
 	if args.Offset >= size {
@@ -52,7 +52,7 @@ func (o *op) readData(f *file, args *nfs3.ReadArgs) (data []byte, eof bool, err 
 	if err != nil {
 		return nil, false, err
 	}
-	if uint64(n) < want { // the file shrank since its attributes were taken
+	if uint64(n) < want { // the file has shrunk since its attributes were read
 		if f.attr, err = f.node.Attr(); err != nil {
 			return nil, false, err
 		}

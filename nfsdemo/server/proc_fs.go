@@ -24,7 +24,7 @@ func (o *op) fsStat(d *xdr.Decoder) error {
 	return nil
 }
 
-// Choice: the numbers of FSINFO beyond Config.MaxIO.
+// Choice: the numbers of FSINFO other than Config.MaxIO.
 const (
 	ioMult = 4096
 	dtPref = 64 << 10

@@ -26,7 +26,7 @@ func (o *op) lookup(d *xdr.Decoder) error {
 	return nil
 }
 
-// find looks a name up in a directory the caller may search.
+// find looks up a name in a directory that the caller may search.
 func (o *op) find(dir *file, name string) (file, error) {
 	if err := o.lookupName(name); err != nil {
 		return file{}, err
@@ -38,8 +38,8 @@ func (o *op) find(dir *file, name string) (file, error) {
 	return file{node: n, attr: a}, nil
 }
 
-// readLink is READLINK (RFC 1813 Section 3.3.5). The path is text to the server; it is
-// reducible. Links have no permissions.
+// readLink is READLINK (RFC 1813 Section 3.3.5). The server does not interpret the path, which is reducible.
+// Links have no permissions.
 func (o *op) readLink(d *xdr.Decoder) error {
 	var args nfs3.ReadLinkArgs
 	if err := args.Parse(d); err != nil {

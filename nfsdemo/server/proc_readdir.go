@@ -5,11 +5,11 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// dirTail is what follows the entries: the end of the list and eof.
+// dirTail is the length in octets of what follows the entries: the end of the list and eof.
 const dirTail = 8
 
-// readDir is READDIR (RFC 1813 Section 3.3.16). Count bounds the READDIR3resok with all its
-// XDR, from the attributes to eof.
+// readDir is READDIR (RFC 1813 Section 3.3.16). count limits the READDIR3resok with all its XDR, from the
+// attributes to eof.
 func (o *op) readDir(d *xdr.Decoder) error {
 	var args nfs3.ReadDirArgs
 	if err := args.Parse(d); err != nil {
@@ -20,8 +20,8 @@ func (o *op) readDir(d *xdr.Decoder) error {
 	return nil
 }
 
-// readDirPlus is READDIRPLUS (RFC 1813 Section 3.3.17). Dircount bounds ids, names and
-// cookies, maxcount the READDIRPLUS3resok.
+// readDirPlus is READDIRPLUS (RFC 1813 Section 3.3.17). dircount limits ids, names and cookies; maxcount
+// limits the READDIRPLUS3resok.
 func (o *op) readDirPlus(d *xdr.Decoder) error {
 	var args nfs3.ReadDirPlusArgs
 	if err := args.Parse(d); err != nil {
@@ -32,21 +32,21 @@ func (o *op) readDirPlus(d *xdr.Decoder) error {
 	return nil
 }
 
-// listing builds the reply of both. Entries are encoded as the backend finds them; the
-// verifier in front of them is written last.
+// listing builds the reply of both. It encodes entries as the backend finds them, and writes the verifier
+// in front of them last.
 type listing struct {
 	o     *op
 	plus  bool
-	max   uint32 // octets of the resok
-	names uint32 // octets of ids, names and cookies
-	start int    // of the resok in the results
+	max   uint32 // most octets of the resok
+	names uint32 // most octets of ids, names and cookies
+	start int    // where the resok starts in the results
 	buf   []byte
 	count int    // entries taken
-	used  uint32 // of names
+	used  uint32 // octets used of names
 	full  bool   // an entry did not fit
 }
 
-// list does the call.
+// list executes the call.
 func (l *listing) list(h nfs3.FileHandle, cookie uint64, verf nfs3.CookieVerf) {
 	o := l.o
 	dir, err := o.dir(h, permR)
@@ -59,7 +59,7 @@ func (l *listing) list(h nfs3.FileHandle, cookie uint64, verf nfs3.CookieVerf) {
 		res.Verf, res.EOF, err = dir.node.ReadDir(cookie, verf, l.plus, l.add)
 		copy(l.buf[at:], res.Verf[:])
 	}
-	// Not one entry fits, or not even the frame of an empty list.
+	// No entry fits, or not even an empty list.
 	if err == nil && (l.full && l.count == 0 || l.size() > l.max) {
 		err = nfs3.ErrTooSmall
 	}
@@ -71,7 +71,7 @@ func (l *listing) list(h nfs3.FileHandle, cookie uint64, verf nfs3.CookieVerf) {
 	o.c.Resp.Results = nfs3.AppendDirTail(l.buf, res.EOF)
 }
 
-// size returns the octets of the resok if it ended here.
+// size returns the octets that the resok would have if it ended here.
 func (l *listing) size() uint32 { return uint32(len(l.buf)-l.start) + dirTail }
 
 // add takes an entry if it fits.
@@ -83,8 +83,8 @@ func (l *listing) add(e *nfs3.DirPlusEntry) bool {
 		}
 		n = e.Size()
 	}
-	// The word that announces an entry is not part of what dircount bounds. The first entry
-	// is not held to it: a list must get on.
+	// dircount does not limit the word that announces an entry. The first entry may exceed it:
+	// otherwise a list would not get on.
 	names := uint32(e.DirEntry.Size() - 4)
 	if l.size()+uint32(n) > l.max || l.count > 0 && l.used+names > l.names {
 		l.full = true

@@ -53,7 +53,7 @@ func (o *op) rmdir(d *xdr.Decoder) error {
 	return nil
 }
 
-// removing is the frame of the two removals.
+// removing is the common part of the two removals.
 func (o *op) removing(args *nfs3.DirOpArgs, fn func(dir *file) error) {
 	defer o.hold(args.Dir, nil)()
 	var res nfs3.WccRes
@@ -69,8 +69,8 @@ func (o *op) removing(args *nfs3.DirOpArgs, fn func(dir *file) error) {
 	o.c.Resp.Results = res.Append(o.c.Resp.Results)
 }
 
-// deletable says whether the caller may take a name out of a directory. The name is looked
-// at only where that matters.
+// deletable returns an error unless the caller may remove a name from a directory. It looks up the name
+// only if that matters.
 func (o *op) deletable(dir *file, name string) error {
 	if !o.cred.may(&dir.attr, permW) {
 		if _, err := o.find(dir, name); err != nil {

@@ -31,7 +31,7 @@ func (o *op) rename(d *xdr.Decoder) error {
 	return nil
 }
 
-// move checks and does a RENAME.
+// move checks and executes a RENAME.
 func (o *op) move(from, to *file, args *nfs3.RenameArgs) error {
 	if err := o.movable(from, to, args); err != nil {
 		return err
@@ -52,7 +52,7 @@ func (o *op) movable(from, to *file, args *nfs3.RenameArgs) error {
 	if err := o.deletable(from, args.From.Name); err != nil {
 		return err
 	}
-	// The new name may be free; if it is not, it goes away too.
+	// If the new name is taken, its file goes away, so the caller must be allowed to remove it.
 	if err := o.deletable(to, args.To.Name); err != nil && !errors.Is(err, nfs3.ErrNoEnt) {
 		return err
 	}
@@ -90,7 +90,7 @@ func (o *op) link(d *xdr.Decoder) error {
 	return nil
 }
 
-// addName checks and does a LINK.
+// addName checks and executes a LINK.
 func (o *op) addName(f, dir *file, name string) error {
 	if err := o.writable(); err != nil {
 		return err

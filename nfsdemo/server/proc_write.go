@@ -8,11 +8,11 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// write is WRITE (RFC 1813 Section 3.3.7). Data that are at the client still are moved only
-// if they can be written. The backend gets the octets where the transport received them.
+// write is WRITE (RFC 1813 Section 3.3.7). Data that are still at the client are pulled only if they can be
+// written. The backend gets the octets where the transport has received them.
 func (o *op) write(d *xdr.Decoder) error {
 	var args nfs3.WriteArgs
-	_ = args.ParseHead(d) // its error sticks to d
+	_ = args.ParseHead(d) // d keeps its error
 	data := o.c.Opaque(d, math.MaxInt32)
 	if err := d.ErrIn("WRITE3args"); err != nil {
 		return err
@@ -24,7 +24,7 @@ func (o *op) write(d *xdr.Decoder) error {
 		}
 	}
 	var err error
-	// No lock is held here: a slow client keeps nobody waiting.
+	// No lock is held here, so that a slow client keeps nobody waiting.
 	if args.Data, err = data.Pull(o.ctx); err != nil {
 		return nil // the connection has ended: there is nobody to answer
 	}
@@ -45,9 +45,9 @@ func (o *op) wrote(res *nfs3.WriteRes, ch *change, err error) {
 	o.c.Resp.Results = res.Append(o.c.Resp.Results)
 }
 
-// writeTo finds the file of a WRITE of n octets and says why it cannot be done.
+// writeTo finds the file of a WRITE of n octets, and checks that the octets can be written.
 //
-// Choice: a count that is not the length of the data is INVAL.
+// Choice: a count other than the length of the data is INVAL.
 func (o *op) writeTo(args *nfs3.WriteArgs, n int) (file, error) {
 	f, err := o.file(args.Handle)
 	end := args.Offset + uint64(n)

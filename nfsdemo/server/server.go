@@ -16,11 +16,11 @@ type Server struct {
 	exports []*export
 	byID    map[uint32]*export
 	locks   stripes
-	names   stripes // of directories whose names must stay as they are; taken before locks
+	names   stripes // of directories whose names must not change; taken before locks
 	mounts  mountTable
 }
 
-// New makes a server of cfg.
+// New makes a server. The error says which field of cfg is wrong.
 func New(cfg *Config) (*Server, error) {
 	cfg, err := cfg.fill()
 	if err != nil {
@@ -83,9 +83,9 @@ func (s *Server) serveNFS(ctx context.Context, c *Call) error {
 	return procs[o.proc](&o, &d)
 }
 
-// nfsMayBlock says which procedures may wait for a disk: those that read or write data or
-// lists, and those that must be durable. The others look at what the kernel most often has
-// in memory. A guard waits for disks and clients.
+// nfsMayBlock reports whether a procedure may wait for a disk: those that read or write data or lists, and
+// those that must be durable. The others read what the kernel usually has in memory. A guard waits for disks
+// and clients.
 func (s *Server) nfsMayBlock(proc uint32) bool {
 	switch nfs3.Proc(proc) {
 	case nfs3.ProcGetAttr, nfs3.ProcLookup, nfs3.ProcAccess, nfs3.ProcReadLink,
@@ -96,11 +96,10 @@ func (s *Server) nfsMayBlock(proc uint32) bool {
 	}
 }
 
-// nonIdempotent says which procedures change something.
+// nonIdempotent reports whether a procedure changes something.
 //
-// Choice: WRITE is among them. Run again it writes the same octets, but perhaps after a later
-// WRITE to the same place: the first transmission may still wait in a connection that its
-// client has given up.
+// Choice: WRITE does. If it runs again, it writes the same octets, but perhaps after a later WRITE to the same
+// place: the first transmission may still wait in a connection that its client has given up.
 func nonIdempotent(proc uint32) bool {
 	switch nfs3.Proc(proc) {
 	case nfs3.ProcSetAttr, nfs3.ProcWrite, nfs3.ProcCreate, nfs3.ProcMkdir, nfs3.ProcSymlink, nfs3.ProcMknod,
@@ -111,7 +110,7 @@ func nonIdempotent(proc uint32) bool {
 	}
 }
 
-// blocking says whether any export may wait for a disk.
+// blocking reports whether any export may wait for a disk.
 func (s *Server) blocking() bool {
 	for _, e := range s.exports {
 		if e.info.MayBlock {

@@ -12,15 +12,14 @@ import (
 	"go.uber.org/zap"
 )
 
-// settling is a call whose fate is looked for after a restart.
+// settling is a call whose outcome is determined after a restart.
 type settling struct {
 	subject
 	op  op
 	was witness
 }
 
-// Settle looks at what a call has left (once.Service). The rules are in
-// docs/exactly-once.md.
+// Settle looks at what a call has left (once.Service). docs/exactly-once.md has the rules.
 func (s *Server) Settle(ctx context.Context, in *once.Intent, results []byte) ([]byte, once.Outcome, error) {
 	p, ok := parseSubject(nfs3.Proc(in.Proc), in.Args)
 	if in.Prog != nfs3.Program || in.Vers != nfs3.Version || !ok {
@@ -32,13 +31,13 @@ func (s *Server) Settle(ctx context.Context, in *once.Intent, results []byte) ([
 	}
 	results, out, err := t.settle(results)
 	if err != nil && ctx.Err() == nil {
-		s.cfg.Logger.Warn("server: the outcome of a call is not known", zap.Stringer("nfs.procedure", p.proc), zap.Error(err))
+		s.cfg.Logger.Warn("server: the outcome of a call is unknown", zap.Stringer("nfs.procedure", p.proc), zap.Error(err))
 		return results, once.Unknown, nil
 	}
 	return results, out, err
 }
 
-// settle sorts the procedures by what they leave. An error makes the outcome unknown.
+// settle chooses the rule of the procedure. An error makes the outcome unknown.
 func (t *settling) settle(results []byte) ([]byte, once.Outcome, error) {
 	switch t.proc {
 	case nfs3.ProcSetAttr:
@@ -62,14 +61,13 @@ func (t *settling) settle(results []byte) ([]byte, once.Outcome, error) {
 // errForeign: the export of a handle is not served now.
 var errForeign = errors.New("the export is not served now")
 
-// patience and pause are for files that a backend has to search first.
+// patience and pause are for files that a backend must search for.
 const (
 	patience = 30 * time.Second
 	pause    = 50 * time.Millisecond
 )
 
-// resolve finds a file. ErrStale is no proof that it is gone: a backend may have given up
-// the search.
+// resolve finds a file. ErrStale does not prove that it is gone: a backend may have given up its search.
 func (t *settling) resolve(h nfs3.FileHandle) (backend.Node, error) {
 	e := t.op.s.export(h)
 	if e == nil {
@@ -89,7 +87,7 @@ func (t *settling) resolve(h nfs3.FileHandle) (backend.Node, error) {
 	}
 }
 
-// found is what a name means now.
+// found is the file that has a name now.
 type found struct {
 	dir file
 	file
@@ -113,13 +111,13 @@ func (t *settling) name(i int) (f found, err error) {
 	return f, err
 }
 
-// wcc is the wcc_data of a directory, as it is now.
+// wcc returns the wcc_data of a directory with its current attributes.
 func (t *settling) wcc(dir file) nfs3.Wcc {
 	c := change{file: dir}
 	return c.wcc()
 }
 
-// removal: the name is gone, or is that of another file.
+// removal: it was done if the name is gone, or is that of another file.
 func (t *settling) removal(results []byte) ([]byte, once.Outcome, error) {
 	f, err := t.name(0)
 	if err != nil || len(t.was.ids[0]) == 0 || bytes.Equal(f.id, t.was.ids[0]) {
@@ -129,7 +127,7 @@ func (t *settling) removal(results []byte) ([]byte, once.Outcome, error) {
 	return res.Append(results), once.Done, durable(f.dir.node)
 }
 
-// rename: the new name is that of the file. If both names were, nothing was to be done.
+// rename: it was done if the new name is that of the file. If both names were, there was nothing to do.
 func (t *settling) rename(results []byte) ([]byte, once.Outcome, error) {
 	moved := t.was.ids[0]
 	if len(moved) == 0 || bytes.Equal(moved, t.was.ids[1]) {
@@ -152,7 +150,7 @@ func (t *settling) rename(results []byte) ([]byte, once.Outcome, error) {
 	return results, once.Unknown, errors.New("neither name is that of the file")
 }
 
-// link: the new name is that of the file.
+// link: it was done if the new name is that of the file.
 func (t *settling) link(results []byte) ([]byte, once.Outcome, error) {
 	f, err := t.name(0)
 	if err != nil || len(t.was.ids[0]) > 0 || !bytes.Equal(f.id, t.file) {
@@ -162,8 +160,7 @@ func (t *settling) link(results []byte) ([]byte, once.Outcome, error) {
 	return res.Append(results), once.Done, durable(f.dir.node)
 }
 
-// durable makes durable what was done to files: the process may have been killed before it
-// had.
+// durable makes changes of files durable: the process may have been killed before it could.
 func durable(nodes ...backend.Node) error {
 	for _, n := range nodes {
 		if s, ok := n.(backend.Syncer); ok {

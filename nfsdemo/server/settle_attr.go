@@ -29,24 +29,23 @@ var errMixed = errors.New("an attribute is neither what it was nor what was aske
 
 // evidence is what one attribute says about a change.
 type evidence struct {
-	asked  bool // it is as asked for, and was not: the change was made, at least up to here
-	before bool // it is as it was, and that is not what was asked for
+	asked  bool // it is as asked for, and was not before: the change was made, at least up to here
+	before bool // it is as before, which is not as asked for
 	other  bool // it is neither
 }
 
 func (e *evidence) add(set, isAsked, isBefore, wasAsked bool) {
 	if !set || wasAsked && isAsked {
-		return // nothing to be seen
+		return // no evidence
 	}
 	e.asked = e.asked || isAsked
 	e.before = e.before || !isAsked && isBefore
 	e.other = e.other || !isAsked && !isBefore
 }
 
-// compare finds out by the attributes of f whether they were changed as asked. Size, owner
-// and mode, times are changed in this order, so a crash may have come between them: then
-// what is missing is changed now. Nobody else has changed owner or mode since; the size,
-// and the times, a WRITE may have.
+// compare finds out from the attributes of f whether they were changed as asked. The size, then owner and
+// mode, then the times are changed, so a crash may have come in between: then compare changes the rest now.
+// Nobody else has changed owner or mode since; a WRITE may have changed the size and the times.
 func (t *settling) compare(f *file) (once.Outcome, error) {
 	size, fixed, times := t.sizeSays(&f.attr), t.fixedSays(&f.attr), t.timesSay(&f.attr)
 	switch {
@@ -59,33 +58,33 @@ func (t *settling) compare(f *file) (once.Outcome, error) {
 	case size.other || times.other:
 		return once.Unknown, errMixed
 	case t.guard != nil && f.attr.Ctime != t.was.attr.Attr.Ctime && !size.before && !fixed.before && !times.before:
-		// All is as asked, as it was before. If it was done, that has changed the ctime, and
-		// the guard would refuse it now.
+		// Everything is as asked, and was so before. If the call was executed, it has changed the
+		// ctime, and the guard would refuse it now.
 		return once.Done, nil
 	}
 	return once.NotDone, nil
 }
 
-// sizeSays looks at the size. The one before is durable, and but for the call itself nobody has cut
-// the file since: others may only have written to it, which makes it no smaller.
+// sizeSays looks at the size. The old size is durable, and only the call itself can have truncated the file
+// since: others can only have written to it, which does not make it smaller.
 func (t *settling) sizeSays(is *nfs3.Attr) (e evidence) {
 	was, s := &t.was.attr.Attr, &t.was.set
 	cuts := s.Size < was.Size
 	switch {
 	case !s.SetSize || is.Size == s.Size && was.Size == s.Size:
-	case is.Size == s.Size, cuts && is.Size > s.Size && is.Size < was.Size: // cut, and then written to
+	case is.Size == s.Size, cuts && is.Size > s.Size && is.Size < was.Size: // truncated, and then written to
 		e.asked = true
-	case !cuts && is.Size < s.Size: // never extended; an unstable WRITE before may be lost
+	case !cuts && is.Size < s.Size: // never extended; an earlier unstable WRITE may be lost
 		e.before = true
 	case cuts && is.Size == was.Size && !later(is.Ctime, was.Ctime):
 		e.before = true
-	default: // cut and written to, or written to only: a second time would cut off what was written
+	default: // truncated and written to, or only written to: a second time could cut off what was written
 		e.other = true
 	}
 	return e
 }
 
-// later says whether a time is behind another one.
+// later reports whether a is after b.
 func later(a, b nfs3.Time) bool { return a.Sec > b.Sec || a.Sec == b.Sec && a.Nsec > b.Nsec }
 
 func (t *settling) fixedSays(is *nfs3.Attr) (e evidence) {
@@ -96,9 +95,9 @@ func (t *settling) fixedSays(is *nfs3.Attr) (e evidence) {
 	return e
 }
 
-// timesSay looks at one time: reading changes that of the last access too, so that counts
-// only where there is no other. The server's time may come from a WRITE as well, and says
-// something only where nothing else was to be changed: then it does not matter.
+// timesSay looks at one time. Reads also change the access time, so it counts only if there is no other. A
+// server time may also come from a WRITE; it counts only if nothing else was to be changed, and then it does
+// not matter.
 func (t *settling) timesSay(is *nfs3.Attr) (e evidence) {
 	was, s := &t.was.attr.Attr, &t.was.set
 	how, want, isTime, wasTime := s.MtimeHow, s.Mtime, is.Mtime, was.Mtime
@@ -117,13 +116,13 @@ func (t *settling) timesSay(is *nfs3.Attr) (e evidence) {
 	return e
 }
 
-// sameTime compares a time with the one asked for. File systems cut times, to hundreds of
-// nanoseconds or to seconds.
+// sameTime compares a time with the one asked for. File systems truncate times, to hundreds of nanoseconds or
+// to seconds.
 func sameTime(is, want nfs3.Time) bool {
 	return is.Sec == want.Sec && (is.Nsec/100 == want.Nsec/100 || is.Nsec == 0)
 }
 
-// complete changes what a crash has left. The size is not changed again.
+// complete makes the changes that a crash has left undone. It does not change the size again.
 func (t *settling) complete(f *file, fixed, times bool) error {
 	rest := t.was.set
 	rest.SetSize = false

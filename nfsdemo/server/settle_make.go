@@ -6,8 +6,8 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/once"
 )
 
-// making: the name that was free is that of a file such as the call makes, born since. A
-// crash may have come before it had its owner, mode and times: then it gets them now.
+// making: it was done if the name, which was free, is that of a file like the one the call makes, born since.
+// A crash may have come before the file had its owner, mode and times: then it gets them now.
 func (t *settling) making(results []byte) ([]byte, once.Outcome, error) {
 	f, err := t.name(0)
 	if err != nil || len(t.was.ids[0]) > 0 || f.node == nil {
@@ -35,7 +35,7 @@ func (t *settling) made(f *found, results []byte) []byte {
 	return res.Append(results)
 }
 
-// ours says whether f is what the call makes.
+// ours reports whether f is the file that the call makes.
 func (t *settling) ours(f *found) (bool, error) {
 	if f.attr.Type != t.kind || t.older(f.node) || !t.owned(f) {
 		return false, nil
@@ -51,7 +51,7 @@ func (t *settling) ours(f *found) (bool, error) {
 	}
 }
 
-// owned says whether f belongs to whom it should, or to this process still.
+// owned reports whether f belongs to the right owner, or still to this process.
 func (t *settling) owned(f *found) bool {
 	info := &t.op.exp.info
 	if f.attr.UID == info.UID {
@@ -60,8 +60,7 @@ func (t *settling) owned(f *found) bool {
 	return info.Owners && f.attr.UID == t.was.uid
 }
 
-// older says whether a file was born before the call. Some file systems keep births by the
-// second.
+// older reports whether a file was born before the call. Some file systems store births in seconds.
 func (t *settling) older(n backend.Node) bool {
 	b, ok := n.(backend.Born)
 	if !ok || b.Birth() == 0 || t.was.clock == 0 {
@@ -74,8 +73,7 @@ func (t *settling) older(n backend.Node) bool {
 	return b.Birth() < t.was.clock
 }
 
-// opened is a CREATE of a name that was taken: it may have changed the size, and nothing
-// else.
+// opened is a CREATE of an existing name, which can have changed only the size.
 func (t *settling) opened(results []byte) ([]byte, once.Outcome, error) {
 	if t.how != nfs3.Unchecked || t.was.attr.Attr.Type != nfs3.TypeReg || !t.was.set.SetSize {
 		return results, once.NotDone, nil

@@ -7,9 +7,9 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
-// Every procedure has a list of errors it may answer (RFC 1813 Section 3.3); STALE,
-// BADHANDLE, SERVERFAULT and JUKEBOX are in all of them. Clients are entitled to be surprised
-// by any other, so what a backend says is fitted to the list.
+// Every procedure has a list of the errors that it may return (RFC 1813 Section 3.3); STALE, BADHANDLE,
+// SERVERFAULT and JUKEBOX are in all of them. Clients need not expect others, so the error of a backend is
+// converted to one in the list.
 var allowed = [nfs3.ProcCount][]nfs3.Status{
 	nfs3.ProcGetAttr:  {nfs3.ErrIO},
 	nfs3.ProcAccess:   {nfs3.ErrIO},
@@ -69,14 +69,14 @@ var makers = []nfs3.Status{
 	nfs3.ErrNoSpc, nfs3.ErrROFS, nfs3.ErrNameTooLong, nfs3.ErrDQuot, nfs3.ErrNotSupp,
 }
 
-// always are the errors every procedure may answer.
+// always are the errors that every procedure may return.
 var always = []nfs3.Status{
 	nfs3.OK, nfs3.ErrStale, nfs3.ErrBadHandle, nfs3.ErrServerFault,
 	nfs3.ErrJukebox,
 }
 
-// instead says what stands in, best first, for a status a procedure may not answer. The last
-// resort is IO, then SERVERFAULT.
+// instead lists substitutes, best first, for a status that a procedure may not return. The last resort is IO,
+// then SERVERFAULT.
 var instead = map[nfs3.Status][]nfs3.Status{
 	nfs3.ErrPerm:        {nfs3.ErrAcces},
 	nfs3.ErrAcces:       {nfs3.ErrPerm},
@@ -95,7 +95,7 @@ var instead = map[nfs3.Status][]nfs3.Status{
 	nfs3.ErrROFS:        {nfs3.ErrAcces},
 }
 
-// fit returns the status a procedure answers for s.
+// fit returns the status that a procedure returns for s.
 func fit(p nfs3.Proc, s nfs3.Status) nfs3.Status {
 	if may(p, s) {
 		return s

@@ -8,18 +8,17 @@ import (
 // witnessVersion is that of the layout in docs/exactly-once.md.
 const witnessVersion = 1
 
-// witness is what a call has found before it was executed: what a restart needs to see
-// whether it was.
+// witness is what a call found before it was executed. After a restart it shows whether the call was executed.
 type witness struct {
-	fails    nfs3.Status        // what the checks of a change of attributes say
-	clock    int64              // of the births of files, ns; 0: there is none
-	ids      [2]nfs3.FileHandle // of what the names meant, in the order of the arguments; empty: nothing
-	uid, gid uint32             // owner of what is made
+	fails    nfs3.Status        // result of the checks of a change of attributes
+	clock    int64              // time of the clock that gives births, ns; 0: none
+	ids      [2]nfs3.FileHandle // the files of the names, in the order of the arguments; empty: none
+	uid, gid uint32             // owner of the new object
 	attr     nfs3.OptAttr       // of the file whose attributes change
-	set      nfs3.SetAttr       // what they become, or those of what is made
+	set      nfs3.SetAttr       // the new attributes, or those of the new object
 }
 
-// allowed says whether the checks have allowed the call.
+// allowed reports whether the checks have allowed the call.
 func (w *witness) allowed() bool { return w.fails == nfs3.OK }
 
 func (w *witness) append(b []byte) []byte {
@@ -31,7 +30,7 @@ func (w *witness) append(b []byte) []byte {
 	return w.set.Append(w.attr.Append(b))
 }
 
-// parse reads a witness; the ids are lent. False: of another version, or damaged.
+// parse reads a witness, whose ids alias b. It returns false for another version or damage.
 func (w *witness) parse(b []byte) bool {
 	d := xdr.NewDecoder(b)
 	v := d.Uint32()

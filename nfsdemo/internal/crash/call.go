@@ -11,19 +11,19 @@ import (
 
 // message is the call of an operation.
 type message struct {
-	vers uint32 // 0: 3, which NFS and MOUNT have
+	vers uint32 // 0: version 3, of NFS and MOUNT
 	proc nfs3.Proc
 	args []byte // without the item and its pad
 	item []byte // of WRITE
-	sink int    // most octets of data in the results, of READ
+	sink int    // most octets of data in the results of READ
 }
 
-// whole returns the arguments as they are when nothing is reduced.
+// whole returns the arguments with nothing reduced.
 func (m *message) whole() []byte {
 	return xdr.AppendPad(append(bytes.Clone(m.args), m.item...), len(m.item))
 }
 
-// call returns the message that o is.
+// call returns the call of o.
 func (o *Op) call(worker uint16) (*message, error) {
 	if o.Kind == Write {
 		w := &nfs3.WriteArgs{
@@ -34,7 +34,7 @@ func (o *Op) call(worker uint16) (*message, error) {
 	}
 	proc, args := o.args()
 	if args == nil {
-		return nil, fmt.Errorf("%v is no call", o)
+		return nil, fmt.Errorf("%v is not a call", o)
 	}
 	m := &message{proc: proc, args: args.Append(nil)}
 	if o.Kind == Read {
@@ -100,7 +100,7 @@ func base(p string) string {
 	return p
 }
 
-// result reads the results of a call, data included.
+// result decodes the results of a call, including the data.
 func (o *Op) result(proc nfs3.Proc, raw []byte) (*Result, error) {
 	msg, ok := proc.NewRes().(nfs3.Result)
 	if !ok {
@@ -123,7 +123,7 @@ func (o *Op) result(proc nfs3.Proc, raw []byte) (*Result, error) {
 	return r, nil
 }
 
-// take fetches what is of interest.
+// take copies the fields of msg that matter for o.
 func (r *Result) take(o *Op, msg nfs3.Result) {
 	attr := func(a nfs3.OptAttr) {
 		if a.Present {
@@ -153,7 +153,7 @@ func (r *Result) take(o *Op, msg nfs3.Result) {
 		r.Stable = m.Committed != nfs3.Unstable
 		r.Verf = binary.BigEndian.Uint64(m.Verf[:])
 		if int(m.Count) != o.Pieces*Piece {
-			r.Status = nfs3.ErrIO // Choice: no server writes less of so little
+			r.Status = nfs3.ErrIO // Choice: no server has a reason to write only a part of so little
 		}
 	case *nfs3.CommitRes:
 		attr(m.Wcc.After)

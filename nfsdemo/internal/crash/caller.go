@@ -13,8 +13,8 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// Addr is where a server is: a file like that of serve --port-file, which is there only while
-// clients shall use the server.
+// Addr says where a server is: it names a file like that of serve --port-file, which exists only
+// while clients may use the server.
 type Addr string
 
 // get returns the value of a key, and the whole text.
@@ -28,7 +28,7 @@ func (a Addr) get(key string) (value, text string, err error) {
 			return v, string(b), nil
 		}
 	}
-	return "", "", fmt.Errorf("%s does not say %s", string(a), key)
+	return "", "", fmt.Errorf("%s has no line for %s", string(a), key)
 }
 
 // Export returns the path of the export; it waits for the server.
@@ -43,8 +43,8 @@ func (a Addr) Export(ctx context.Context) (string, error) {
 	}
 }
 
-// dial connects to the address with the key. The file is read again afterwards: a port may
-// have another owner meanwhile.
+// dial connects to the address with the key. It reads the file again afterwards, because another
+// process may have got the port meanwhile.
 func (a Addr) dial(ctx context.Context, key string) (net.Conn, error) {
 	at, text, err := a.get(key)
 	if err != nil {
@@ -61,7 +61,7 @@ func (a Addr) dial(ctx context.Context, key string) (net.Conn, error) {
 	return conn, nil
 }
 
-// pause is the time between two attempts.
+// pause waits between two attempts.
 func pause(ctx context.Context) error {
 	select {
 	case <-time.After(3 * time.Millisecond):
@@ -71,7 +71,7 @@ func pause(ctx context.Context) error {
 	}
 }
 
-// cred is who a worker says it is: machines that have the same address.
+// cred returns the identity of a worker: machines with different names at the same address.
 func cred(machine uint16) xdr.Auth {
 	c := xdr.SysCred{MachineName: fmt.Sprintf("m%d", machine), UID: uint32(max(os.Getuid(), 0)), GID: uint32(max(os.Getgid(), 0))}
 	return c.Auth()
@@ -79,12 +79,12 @@ func cred(machine uint16) xdr.Auth {
 
 // Caller sends the calls of one worker until they are answered.
 type Caller interface {
-	// do sends a call and returns the results, data included, whatever happens to the
-	// connection meanwhile. An XID of 0 leaves its choice to the caller.
+	// do sends a call and returns the results, including the data, whatever happens to the
+	// connection meanwhile. With an XID of 0 the Caller chooses one.
 	do(ctx context.Context, xid, prog uint32, m *message) ([]byte, error)
-	// dials returns how many connections there were.
+	// dials returns how many connections were made.
 	dials() int
-	// names says whether the caller takes the XIDs it is given.
+	// names reports whether the Caller uses the XIDs that it is given.
 	names() bool
 	// Close ends the connection.
 	Close() error

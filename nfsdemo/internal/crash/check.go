@@ -12,17 +12,17 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
-// own is the directory of a worker, and what its names in Shared begin with.
+// own is the directory of a worker, and the prefix of its names in Shared.
 func own(worker uint16) string { return fmt.Sprintf("w%d", worker) }
 
-// isOwn says whether the name p is the worker's.
+// isOwn reports whether the name p is the worker's.
 func isOwn(worker uint16, p string) bool {
 	o := own(worker)
 	return p == o || strings.HasPrefix(p, o+"/") || strings.HasPrefix(p, Shared+"/"+o+".")
 }
 
-// Check compares what a worker was told with itself and, if tree is not nil, with what is
-// there. The error says which operation was lost, ran twice or was made up.
+// Check checks that the answers to a worker are consistent, and, if tree is not nil, that they
+// agree with the tree. The error says which operation was lost, ran twice or was made up.
 func Check(h *History, tree Tree) error {
 	m := NewModel(h.Worker)
 	err := h.replay(m)
@@ -38,7 +38,7 @@ func Check(h *History, tree Tree) error {
 	return nil
 }
 
-// CheckAll checks the lists of all workers, and that the tree has nothing else.
+// CheckAll checks the lists of all workers, and that the tree contains nothing else.
 func CheckAll(all []*History, tree Tree) error {
 	var workers []uint16
 	for _, h := range all {
@@ -50,27 +50,27 @@ func CheckAll(all []*History, tree Tree) error {
 	for _, p := range slices.Sorted(maps.Keys(tree)) {
 		known := func(w uint16) bool { return isOwn(w, p) }
 		if p != Shared && !slices.ContainsFunc(workers, known) {
-			return fmt.Errorf("%s is there, and nobody made it", p)
+			return fmt.Errorf("%s exists, but nobody made it", p)
 		}
 	}
 	return nil
 }
 
-// replay does all that has a result, and checks the results.
+// replay applies all operations that have a result, and checks the results.
 func (h *History) replay(m *Model) error {
 	for i, o := range h.Ops {
 		res := h.Results[i]
-		if res == nil || res.Status == nfs3.ErrJukebox { // not now: the worker asks again
+		if res == nil || res.Status == nfs3.ErrJukebox { // later: the worker asks again
 			continue
 		}
 		if want := m.Apply(o, res); res.Status != want {
-			return fmt.Errorf("%v was answered %v, and the only right answer is %v%s", o, res.Status.String(), want.String(), hint(res.Status))
+			return fmt.Errorf("%v was answered %v, but the only right answer is %v%s", o, res.Status.String(), want.String(), hint(res.Status))
 		}
 		if res.Status != nfs3.OK {
 			continue
 		}
 		if res.Held {
-			return fmt.Errorf("%v was done while there was a lease on the file, which was not recalled", o)
+			return fmt.Errorf("%v was done although the lease on the file had not been recalled", o)
 		}
 		if err := m.verify(o, res); err != nil {
 			return fmt.Errorf("%v: %w", o, err)
@@ -89,7 +89,7 @@ func hint(s nfs3.Status) string {
 	}
 }
 
-// verify checks what an OK says besides.
+// verify checks the rest of a result with status OK.
 func (m *Model) verify(o *Op, res *Result) error {
 	n := m.find(o.Path)
 	if o.Kind == Rename || o.Kind == Link {
@@ -110,23 +110,23 @@ func (m *Model) verify(o *Op, res *Result) error {
 	size := int(a.Size / Piece)
 	switch {
 	case a.Type != n.typ:
-		return fmt.Errorf("it is a %v, and must be a %v", a.Type, n.typ)
+		return fmt.Errorf("it is a %v, but must be a %v", a.Type, n.typ)
 	case a.FileID != n.id:
-		return fmt.Errorf("it is file %d, and was file %d: it was made again", a.FileID, n.id)
+		return fmt.Errorf("it is file %d, but was file %d: it was made again", a.FileID, n.id)
 	case n.moded && a.Mode != n.mode:
-		return fmt.Errorf("its mode is %#o, and must be %#o", a.Mode, n.mode)
+		return fmt.Errorf("its mode is %#o, but must be %#o", a.Mode, n.mode)
 	case n.typ == nfs3.TypeReg && (a.Size%Piece != 0 || size < n.least || size > len(n.pieces)):
-		return fmt.Errorf("it has %d octets, and must have %d to %d", a.Size, n.least*Piece, len(n.pieces)*Piece)
+		return fmt.Errorf("it has %d octets, but must have %d to %d", a.Size, n.least*Piece, len(n.pieces)*Piece)
 	case n.typ != nfs3.TypeDir && int(a.Nlink) != m.links(n):
-		return fmt.Errorf("it has %d names, and must have %d", a.Nlink, m.links(n))
+		return fmt.Errorf("it has %d names, but must have %d", a.Nlink, m.links(n))
 	}
 	return nil
 }
 
-// readable checks what a Read found.
+// readable checks the pieces that a Read returned.
 func (n *node) readable(o *Op, got []uint64) error {
 	if len(got) > o.Pieces || o.First+len(got) < min(o.First+o.Pieces, n.least) {
-		return fmt.Errorf("%d pieces from piece %d on were read, the file has at least %d", len(got), o.First, n.least)
+		return fmt.Errorf("read %d pieces from piece %d on, but the file has at least %d", len(got), o.First, n.least)
 	}
 	for i, s := range got {
 		if err := n.may(o.First+i, s); err != nil {
@@ -136,30 +136,30 @@ func (n *node) readable(o *Op, got []uint64) error {
 	return nil
 }
 
-// may says whether piece i may be s.
+// may returns an error unless piece i may be s.
 func (f *file) may(i int, s uint64) error {
 	if i >= len(f.pieces) {
-		return fmt.Errorf("piece %d is there, and was never written", i)
+		return fmt.Errorf("piece %d exists, but was never written", i)
 	}
 	if p := f.pieces[i]; !slices.Contains(p, s) {
-		return fmt.Errorf("piece %d is %s, and must be %s", i, stampText(s), stampText(p[len(p)-1]))
+		return fmt.Errorf("piece %d holds %s, but must hold %s", i, stampText(s), stampText(p[len(p)-1]))
 	}
 	return nil
 }
 
-// repeats checks that whoever asked again was told the same.
+// repeats checks that every repeated call got the same answer.
 func (h *History) repeats() error {
 	for _, r := range h.Again {
 		first := h.Results[r.N-1]
 		if !bytes.Equal(first.Raw, r.Res.Raw) {
-			return fmt.Errorf("%v was answered %v, and when it was sent again with the same XID %v; it must be the same to the octet",
+			return fmt.Errorf("%v was answered %v, but %v when it was sent again with the same XID; both must be identical",
 				h.Ops[r.N-1], first.Status.String(), r.Res.Status.String())
 		}
 	}
 	return nil
 }
 
-// compare compares the tree with the model, of which the open operation may have been done.
+// compare compares the tree with the model, with and without the effect of the open operation.
 func (h *History) compare(m *Model, tree Tree) error {
 	before := m.compare(tree)
 	o := h.Open()
@@ -192,16 +192,16 @@ func (m *Model) compare(tree Tree) error {
 			errs = append(errs, fmt.Errorf("%s: %w", p, err))
 		}
 		if id, ok := ids[n]; ok && id != e.ID {
-			errs = append(errs, fmt.Errorf("%s is not the object that its other name has", p))
+			errs = append(errs, fmt.Errorf("%s is not the same object as its other name", p))
 		}
 		if o := nodes[e.ID]; o != nil && o != n {
-			errs = append(errs, fmt.Errorf("%s is an object that has another name", p))
+			errs = append(errs, fmt.Errorf("%s is the same object as another name", p))
 		}
 		ids[n], nodes[e.ID] = e.ID, n
 	})
 	for p := range tree {
 		if isOwn(m.Worker, p) && !want[path.Clean(p)] {
-			errs = append(errs, fmt.Errorf("%s is there, and must not be", p))
+			errs = append(errs, fmt.Errorf("%s exists, but must not", p))
 		}
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
@@ -212,13 +212,13 @@ func (m *Model) compare(tree Tree) error {
 func (n *node) matches(e *Entry) error {
 	switch {
 	case e.Type != n.typ:
-		return fmt.Errorf("is a %v, and must be a %v", e.Type, n.typ)
+		return fmt.Errorf("is a %v, but must be a %v", e.Type, n.typ)
 	case n.moded && e.Mode != n.mode:
-		return fmt.Errorf("its mode is %#o, and must be %#o", e.Mode, n.mode)
+		return fmt.Errorf("its mode is %#o, but must be %#o", e.Mode, n.mode)
 	case e.Target != n.target:
-		return fmt.Errorf("points to %q, and must point to %q", e.Target, n.target)
+		return fmt.Errorf("points to %q, but must point to %q", e.Target, n.target)
 	case n.typ == nfs3.TypeReg && len(e.Stamps) < n.least:
-		return fmt.Errorf("has %d pieces, and must have %d", len(e.Stamps), n.least)
+		return fmt.Errorf("has %d pieces, but must have %d", len(e.Stamps), n.least)
 	}
 	for i, s := range e.Stamps {
 		if err := n.may(i, s); err != nil {

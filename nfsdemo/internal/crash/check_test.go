@@ -97,7 +97,7 @@ var stories = map[string]struct {
 	}, "w7/f is missing"},
 	"repeat answered otherwise": {func(s *story) {
 		s.h.Again = append(s.h.Again, Repeat{1, &Result{Status: nfs3.ErrExist}})
-	}, "must be the same to the octet"},
+	}, "both must be identical"},
 	"create lost": {func(s *story) {
 		s.did(&Op{Kind: Create, Path: "w7/f"})
 		s.real()
@@ -107,7 +107,7 @@ var stories = map[string]struct {
 		s.file()
 		s.real()
 		s.did(&Op{Kind: Remove, Path: "w7/f"})
-	}, "w7/f is there, and must not be"},
+	}, "w7/f exists, but must not"},
 	"rename half done": {func(s *story) {
 		s.file()
 		s.open(&Op{Kind: Rename, Path: "w7/f", To: "w7/g"})
@@ -125,7 +125,7 @@ var stories = map[string]struct {
 		s.open(&Op{Kind: Guarded, Path: "w7/f", Mode: 0o644})
 		s.real()
 		s.tree["w7/f"] = &Entry{Type: nfs3.TypeReg, Mode: 0o600}
-	}, "its mode is 0600, and must be 0644"},
+	}, "its mode is 0600, but must be 0644"},
 	"link is a copy": {func(s *story) {
 		s.file()
 		s.did(&Op{Kind: Link, Path: "w7/f", To: "shared/w7.1"})
@@ -133,13 +133,13 @@ var stories = map[string]struct {
 		e := *s.tree["w7/f"]
 		e.ID = "another"
 		s.tree["shared/w7.1"] = &e
-	}, "is not the object that its other name has"},
+	}, "is not the same object as its other name"},
 	"file instead of a link": {func(s *story) {
 		s.file()
 		s.did(&Op{Kind: Symlink, Path: "w7/g", Target: "x"})
 		s.real()
 		s.tree["w7/g"].Type = nfs3.TypeReg
-	}, "is a NF3REG, and must be a NF3LNK"},
+	}, "is a NF3REG, but must be a NF3LNK"},
 	"target": {func(s *story) {
 		s.did(&Op{Kind: Symlink, Path: "w7/g", Target: "x"})
 		s.real()
@@ -149,27 +149,27 @@ var stories = map[string]struct {
 		s.file()
 		s.real()
 		s.did(&Op{Kind: Write, Path: "w7/f", First: 1, Pieces: 1, Stable: nfs3.FileSync})
-	}, "and must be what operation 4 of worker 7 wrote as piece 0"},
+	}, "but must hold piece 0 of operation 4 of worker 7"},
 	"old write again": {func(s *story) { // a record of the log is applied a second time
 		s.file()
 		s.did(&Op{Kind: Push, Path: "w7/f", First: 0, Pieces: 2})
 		s.did(&Op{Kind: Write, Path: "w7/f", First: 0, Pieces: 1, Stable: nfs3.FileSync})
 		s.real()
 		s.tree["w7/f"].Stamps[0] = stamp(7, 4, 0)
-	}, "piece 0 is what operation 4"},
+	}, "piece 0 holds piece 0 of operation 4"},
 	"pushed octets lost": {func(s *story) {
 		s.file()
 		s.did(&Op{Kind: Push, Path: "w7/f", First: 2, Pieces: 1})
 		s.real()
 		s.tree["w7/f"].Stamps = s.tree["w7/f"].Stamps[:2]
-	}, "has 2 pieces, and must have 3"},
+	}, "has 2 pieces, but must have 3"},
 	"committed octets lost": {func(s *story) {
 		s.file()
 		s.did(&Op{Kind: Write, Path: "w7/f", First: 2, Pieces: 1})
 		s.did(&Op{Kind: Commit, Path: "w7/f"})
 		s.real()
 		s.tree["w7/f"].Stamps[2] = hole
-	}, "piece 2 is zeros"},
+	}, "piece 2 holds zeros"},
 	"torn": {func(s *story) {
 		s.file()
 		s.open(&Op{Kind: Write, Path: "w7/f", Pieces: 1, Stable: nfs3.FileSync})
@@ -181,7 +181,7 @@ var stories = map[string]struct {
 		s.did(&Op{Kind: Truncate, Path: "w7/f", Pieces: 1})
 		s.real()
 		s.tree["w7/f"].Stamps = append(s.tree["w7/f"].Stamps, hole)
-	}, "piece 1 is there, and was never written"},
+	}, "piece 1 exists, but was never written"},
 	"stale read": {func(s *story) {
 		s.file()
 		s.did(&Op{Kind: Push, Path: "w7/f", First: 0, Pieces: 1})
@@ -192,7 +192,7 @@ var stories = map[string]struct {
 		s.file()
 		s.did(&Op{Kind: Read, Path: "w7/f", First: 0, Pieces: 2})
 		s.h.Results[3].Stamps = []uint64{stamp(7, 3, 0)}
-	}, "1 pieces from piece 0 on were read"},
+	}, "read 1 pieces from piece 0 on"},
 	"made again": {func(s *story) {
 		s.did(&Op{Kind: Mkdir, Path: "w7/d"})
 		s.h.Results[1].Attr = &nfs3.Attr{Type: nfs3.TypeDir, FileID: 40}
@@ -203,12 +203,12 @@ var stories = map[string]struct {
 		s.file()
 		s.did(&Op{Kind: Link, Path: "w7/f", To: "w7/g"})
 		s.h.Results[3].Attr = &nfs3.Attr{Type: nfs3.TypeReg, Nlink: 3, Mode: 0o640, Size: 2 * Piece}
-	}, "it has 3 names, and must have 2"},
+	}, "it has 3 names, but must have 2"},
 	"lease not recalled": {func(s *story) {
 		s.file()
 		s.did(&Op{Kind: Truncate, Path: "w7/f", Pieces: 1})
 		s.h.Results[3].Held = true
-	}, "truncate w7/f was done while there was a lease"},
+	}, "truncate w7/f was done although the lease"},
 	"nobody's": {func(s *story) {
 		s.real()
 		s.tree["w8"] = &Entry{Type: nfs3.TypeDir}

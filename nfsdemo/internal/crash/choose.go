@@ -12,11 +12,11 @@ import (
 type chooser struct {
 	*rand.Rand
 	m    *Model
-	push bool  // most of what it does is to push
-	last *node // what was pushed to last
+	push bool  // most of its operations are pushed writes
+	last *node // the file of the last pushed write
 }
 
-// Bounds of what is made: few names, so that each is used again and again, and small files.
+// Limits: few names, so that each is used again and again, and small files.
 const (
 	ownNames    = 6
 	sharedNames = 3
@@ -25,17 +25,17 @@ const (
 	maxWrite    = 8
 )
 
-// kinds are the operations by how often they are chosen.
+// kinds are the operations, each as often as it is to be chosen.
 var kinds = []Kind{
 	Create, Guarded, Guarded, Exclusive, Mkdir, Symlink, Mkfifo, Remove, Remove, Remove, Rmdir, Rename, Rename, Rename,
 	Link, Link, Chmod, Chmod, Truncate, Write, Write, Write, Commit, Read, Look, GetAttr, GetAttr,
 }
 
-// pushedOf10 is how many of ten operations of a worker that has a file, and pushes, are pushed
-// writes: more than half of all that is acknowledged to clients of which half push.
+// pushedOf10 is how many of ten operations are pushed writes, for a pushing worker that has a
+// file. If half of the clients push, that is more than half of everything acknowledged.
 const pushedOf10 = 9
 
-// next returns the next operation, without number.
+// next returns the next operation, without a number.
 func (c *chooser) next() *Op {
 	dir := own(c.m.Worker)
 	if n := c.m.find(Shared); n.handle == nil {
@@ -55,8 +55,8 @@ func (c *chooser) next() *Op {
 	}
 }
 
-// pushed returns a pushed write, or nil: it is another one's turn. Half of the time it is to the
-// file of the one before, whose lease may be there still.
+// pushed returns a pushed write, or nil if another operation is due. It prefers the file of the
+// last one, whose lease may still be held.
 func (c *chooser) pushed() *Op {
 	if !c.push || c.IntN(10) >= pushedOf10 {
 		return nil
@@ -76,7 +76,7 @@ func (c *chooser) pushed() *Op {
 	return o
 }
 
-// ready gives the operation its handles, or looks up the first that is not known.
+// ready sets the handles of the operation, or returns a Look for the first unknown one.
 func (c *chooser) ready(o *Op) *Op {
 	need := []struct {
 		path string
@@ -116,14 +116,14 @@ func (c *chooser) path() string {
 	return p
 }
 
-// fill chooses the names and the rest; with fails an operation that is refused. It reports
-// whether that was possible.
+// fill chooses the names and the other fields; with fails, so that the operation is refused. It
+// reports whether that was possible.
 func (c *chooser) fill(o *Op, fails bool) bool {
 	o.Path = c.path()
 	o.Mode = 0o600 + uint32(c.IntN(8)*8+c.IntN(8))
 	n := c.m.find(o.Path)
 	switch o.Kind {
-	case Mkdir: // one level, so that no path grows
+	case Mkdir: // one level only, so that paths do not grow
 		return (n != nil) == fails && path.Dir(o.Path) == own(c.m.Worker)
 	case Guarded, Exclusive, Mkfifo:
 		o.Verf = c.Uint64() >> 8
@@ -155,13 +155,13 @@ func (c *chooser) fillRename(o *Op, n *node, fails bool) bool {
 	if n == nil {
 		return fails && to == nil
 	}
-	if n.typ == nfs3.TypeDir { // stays where no path grows
+	if n.typ == nfs3.TypeDir { // stays at its level, so that paths do not grow
 		return !fails && to == nil && path.Dir(o.To) == own(c.m.Worker)
 	}
 	return !fails && to != n && (to == nil || to.typ != nfs3.TypeDir)
 }
 
-// fillFile is for what is done to a file or directory that is there.
+// fillFile is fill for operations on an existing file or directory.
 func (c *chooser) fillFile(o *Op, n *node, fails bool) bool {
 	if o.Kind == GetAttr {
 		return true
@@ -185,12 +185,12 @@ func (c *chooser) fillFile(o *Op, n *node, fails bool) bool {
 		o.First, o.Pieces = c.IntN(maxPieces), 1+c.IntN(maxWrite)
 	case Write:
 		c.fillWrite(o, n)
-	default: // Commit needs no more
+	default: // Commit has no other fields
 	}
 	return true
 }
 
-// chmod keeps a directory usable.
+// chmod chooses a mode; a directory stays usable.
 func (c *chooser) chmod(o *Op, n *node) bool {
 	o.Mode |= 0o700
 	if o.Guard = n.fresh; o.Guard {
@@ -199,7 +199,7 @@ func (c *chooser) chmod(o *Op, n *node) bool {
 	return true
 }
 
-// fillWrite writes anew, or again what may have been lost.
+// fillWrite chooses new data, or data to write again because they may have been lost.
 func (c *chooser) fillWrite(o *Op, n *node) {
 	if c.IntN(2) == 0 {
 		if first, some := n.unsure(maxWrite); some > 0 {

@@ -2,15 +2,15 @@ package crash
 
 import "slices"
 
-// file is what the octets of a file may be.
+// file is what the content of a file may be.
 type file struct {
-	pieces []fate // as many as it may have
-	least  int    // as few
-	// Of what was written and is not durable: the write verifier of the answers. A COMMIT
-	// that is answered with the same one makes it durable (RFC 1813 Section 3.3.21).
+	pieces []fate // the most pieces that it may have
+	least  int    // the least number of pieces
+	// The write verifier of data that were written and are not durable. A COMMIT that is
+	// answered with the same one makes them durable (RFC 1813 Section 3.3.21).
 	verf  uint64
-	loose bool // there is something
-	mixed bool // the answers had different ones
+	loose bool // there are such data
+	mixed bool // their answers had different verifiers
 }
 
 // fate holds the stamps that a piece may have; the last was written last.
@@ -38,7 +38,7 @@ func (f *file) grow(n int) {
 	}
 }
 
-// write does a Write or Push. Without a result it may have been done, piece by piece.
+// write applies a Write or Push. Without a result, each piece may have been written or not.
 func (f *file) write(worker uint16, o *Op, res *Result) {
 	end := o.First + o.Pieces
 	f.grow(end)
@@ -62,7 +62,7 @@ func (f *file) write(worker uint16, o *Op, res *Result) {
 	}
 }
 
-// commit makes durable what was written, if the server has not lost it meanwhile.
+// commit makes the written data durable, unless the server has lost them meanwhile.
 func (f *file) commit(res *Result) {
 	if res == nil || f.mixed || f.loose && f.verf != res.Verf {
 		return
@@ -73,8 +73,8 @@ func (f *file) commit(res *Result) {
 	f.least, f.loose = len(f.pieces), false
 }
 
-// unsure returns the first pieces in a row that a client must write again, after a COMMIT
-// which said that they may be lost.
+// unsure returns the first run of pieces that a client must write again, because a COMMIT said
+// that they may be lost.
 func (f *file) unsure(most int) (first, n int) {
 	open := func(p fate) bool { return len(p) > 1 }
 	first = slices.IndexFunc(f.pieces, open)

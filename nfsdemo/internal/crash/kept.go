@@ -16,23 +16,23 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// kept is a Caller over RPC-over-RDMA whose replies are durable before the worker sees them,
-// and whose calls are noted before they leave: its next life learns what it was answered.
+// kept is a Caller over RPC-over-RDMA that logs its calls before it sends them, and whose replies
+// are durable before the worker sees them: after a restart it knows its answers.
 type kept struct {
 	lasting
 	c    *replies.Client
-	seqs []uint64 // of the last records, which are not done yet
-	last uint64   // record of the last reply, 0: it has none
+	seqs []uint64 // the last records, which are not released yet
+	last uint64   // record of the last reply, 0: none
 }
 
-// Of the last replies on the list keptReplies must be in the log. More records stay there: some
-// replies have two.
+// The last keptReplies replies on the list must be in the log. More records stay there, because
+// some replies have two.
 const (
 	keptReplies = 3
 	keptRecords = 10
 )
 
-// memory is how large the logs of a kept caller are, octets.
+// memory is the size of each log of a kept caller, in octets.
 const memory = 128 << 10
 
 // NewKept returns a caller for a worker over NFS/RDMA that keeps its logs in dir.
@@ -58,7 +58,7 @@ func NewKept(addr Addr, worker uint16, dir string) (Caller, error) {
 	return k, nil
 }
 
-// keeps says which procedures must not run twice, whoever asks.
+// keeps reports whether a procedure must not run twice.
 func keeps(proc uint32) bool {
 	switch p := nfs3.Proc(proc); p {
 	case nfs3.ProcSetAttr, nfs3.ProcRemove, nfs3.ProcRmdir, nfs3.ProcRename, nfs3.ProcLink:
@@ -68,7 +68,7 @@ func keeps(proc uint32) bool {
 	}
 }
 
-// openMemory opens a log, and makes it if there is none.
+// openMemory opens a log, and makes it if it does not exist.
 func openMemory(name string) (*pmem.Memory, error) {
 	mem, err := pmem.Open(pmem.File, name, nil)
 	if !errors.Is(err, pmem.ErrOpen) {
@@ -77,7 +77,7 @@ func openMemory(name string) (*pmem.Memory, error) {
 	if err := makeLog(name + ".new"); err != nil {
 		return nil, err
 	}
-	if err := os.Rename(name+".new", name); err != nil { // it may be killed before
+	if err := os.Rename(name+".new", name); err != nil { // the process may be killed before
 		return nil, err
 	}
 	return pmem.Open(pmem.File, name, nil)
@@ -98,7 +98,7 @@ func makeLog(name string) error {
 // call makes a call and remembers the record of its reply.
 func (k *kept) call(ctx context.Context, call *transport.Call, reply *transport.Reply) error {
 	seq, err := k.c.Call(ctx, call, reply)
-	if errors.Is(err, replies.ErrNotKept) { // the server was killed; the reply is there
+	if errors.Is(err, replies.ErrNotKept) { // the server was killed, but the reply has arrived
 		seq, err = 0, nil
 	}
 	if k.last = seq; seq != 0 {
@@ -107,7 +107,7 @@ func (k *kept) call(ctx context.Context, call *transport.Call, reply *transport.
 	return err
 }
 
-// listed says that the result of the last call is on the list.
+// listed is called when the result of the last call is on the list; it releases old records.
 func (k *kept) listed() {
 	for len(k.seqs) > keptRecords {
 		k.c.Done(k.seqs[0])
@@ -115,8 +115,8 @@ func (k *kept) listed() {
 	}
 }
 
-// recall compares the logs with the lists of the lives before, the last one last, and returns
-// the result of its open operation, nil if the log does not have it.
+// recall compares the logs with the lists of earlier lives, in order. It returns the result of the
+// open operation of the last one, or nil if the log does not have it.
 func (k *kept) recall(past []*History) (*Result, error) {
 	calls := make(map[[sha256.Size]byte][]answered)
 	for _, h := range past {
@@ -142,7 +142,7 @@ func (k *kept) recall(past []*History) (*Result, error) {
 	}
 	for _, u := range k.c.Unanswered() {
 		if calls[u.Digest] == nil {
-			return nil, fmt.Errorf("call %d is noted, and nobody made it", u.XID)
+			return nil, fmt.Errorf("call %d is in the log, but nobody made it", u.XID)
 		}
 		k.c.Settle(u)
 	}
@@ -155,8 +155,8 @@ type answered struct {
 	res *Result
 }
 
-// match looks for the operation whose reply a record is. It returns that if the list does not
-// have it. One reply may have two records: the server was killed between record and reply.
+// match looks for the operation that the record r answers, and returns the reply if the list does
+// not have it. A reply has two records if the server was killed between record and reply.
 func match(all []answered, r *replies.Record) (*Result, error) {
 	var open *Result
 	for _, a := range all {
@@ -173,7 +173,7 @@ func match(all []answered, r *replies.Record) (*Result, error) {
 	if open != nil {
 		return open, nil
 	}
-	return nil, fmt.Errorf("record %d is the reply to no call that is on the list", r.Seq)
+	return nil, fmt.Errorf("record %d answers no call on the list", r.Seq)
 }
 
 // result reads the reply in a record.
@@ -194,7 +194,7 @@ func result(o *Op, r *replies.Record) (*Result, error) {
 	return res, err
 }
 
-// missing says which of the last replies on the list is not in the log.
+// missing returns an error if one of the last replies on the list is not in the log.
 func (h *History) missing(have map[uint64]bool) error {
 	n := 0
 	for i := len(h.Ops) - 1; i >= 0 && n < keptReplies; i-- {
@@ -203,7 +203,7 @@ func (h *History) missing(have map[uint64]bool) error {
 			continue
 		}
 		if n++; !have[res.Kept] {
-			return fmt.Errorf("%v was answered by record %d, and that is not in the log", h.Ops[i], res.Kept)
+			return fmt.Errorf("%v was answered by record %d, which is not in the log", h.Ops[i], res.Kept)
 		}
 	}
 	return nil

@@ -7,12 +7,12 @@ import (
 	"os"
 )
 
-// List is where a worker notes what it does, before and after. Each line is a JSON object and
-// is written whole.
+// List is where a worker notes its operations and their results. Each line is a JSON object and is
+// written at once.
 type List struct{ f *os.File }
 
-// line is one of: an operation that is about to be sent; its result; the result when it was
-// sent again although that had come.
+// line is one of: an operation that is about to be sent; its result; another result, because the
+// operation was sent again although it had one.
 type line struct {
 	Op    *Op     `json:",omitempty"`
 	N     uint32  `json:",omitempty"`
@@ -20,8 +20,8 @@ type line struct {
 	Again *Result `json:",omitempty"`
 }
 
-// OpenList opens the list in the file name, makes it if there is none, and returns what is
-// on it.
+// OpenList opens the list in the file name, makes it if it does not exist, and returns its
+// content.
 func OpenList(name string, worker uint16) (*List, *History, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
@@ -29,7 +29,7 @@ func OpenList(name string, worker uint16) (*List, *History, error) {
 	}
 	h, whole, err := load(name, worker)
 	if err == nil {
-		err = f.Truncate(whole) // a line that was being written when the worker was killed
+		err = f.Truncate(whole) // remove a line that was being written when the worker was killed
 	}
 	if err != nil {
 		f.Close()
@@ -53,17 +53,17 @@ func (l *List) Issue(o *Op) error { return l.write(line{Op: o}) }
 // Result notes the answer to operation n.
 func (l *List) Result(n uint32, r *Result) error { return l.write(line{N: n, Res: r}) }
 
-// Again notes another answer to operation n, which had one.
+// Again notes another answer to operation n, which has one already.
 func (l *List) Again(n uint32, r *Result) error { return l.write(line{N: n, Again: r}) }
 
 // Close closes the file.
 func (l *List) Close() error { return l.f.Close() }
 
-// History is what a list says.
+// History is the content of a list.
 type History struct {
 	Worker  uint16
 	Ops     []*Op
-	Results []*Result // nil: none has come
+	Results []*Result // of the same length; nil: no answer yet
 	Again   []Repeat
 }
 
@@ -79,7 +79,7 @@ func LoadList(name string, worker uint16) (*History, error) {
 	return h, err
 }
 
-// load returns how many octets are whole lines, too.
+// load reads a list; whole is how many octets are whole lines.
 func load(name string, worker uint16) (h *History, whole int64, err error) {
 	b, err := os.ReadFile(name)
 	if err != nil {

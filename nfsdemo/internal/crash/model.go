@@ -9,10 +9,10 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
-// Shared is the directory in which all workers have names, beginning with their own.
+// Shared is the directory in which all workers have names, each with the worker's prefix.
 const Shared = "shared"
 
-// Model is what one worker's names should be.
+// Model is what the names of one worker should be.
 type Model struct {
 	Worker uint16
 	root   *node // holds Shared and the worker's directory
@@ -22,14 +22,14 @@ type Model struct {
 type node struct {
 	typ    nfs3.FileType
 	handle []byte
-	id     uint64 // 0: not known
+	id     uint64 // 0: unknown
 	mode   uint32
 	moded  bool // mode is known
 	target string
 	names  map[string]*node // of a directory
 	file
 	ctime nfs3.Time
-	fresh bool // ctime is that of the object
+	fresh bool // ctime is the object's current one
 }
 
 // NewModel returns the model of a worker that has done nothing.
@@ -91,8 +91,8 @@ func (m *Model) links(n *node) int {
 	return count
 }
 
-// walk calls f for everything that is the worker's, the directories before what is in them,
-// in the order of names.
+// walk calls f for all objects of the worker in the order of names, directories before their
+// contents.
 func (m *Model) walk(f func(p string, n *node)) {
 	var down func(p string, n *node)
 	down = func(p string, n *node) {
@@ -107,9 +107,9 @@ func (m *Model) walk(f func(p string, n *node)) {
 	down("", m.root)
 }
 
-// Apply does an operation and returns the status it must be answered with. res, if not nil,
-// is its answer: handles and such are taken from it. Without one the operation may have
-// happened: see file.doubt.
+// Apply applies an operation and returns the only right status of its answer. res, if not nil, is
+// the answer; Apply takes handles and attributes from it. If res is nil, the operation may have
+// been done.
 func (m *Model) Apply(o *Op, res *Result) nfs3.Status {
 	s, n := m.apply(o, res)
 	if n == nil || s != nfs3.OK {
@@ -131,7 +131,7 @@ func (m *Model) Apply(o *Op, res *Result) nfs3.Status {
 	return s
 }
 
-// apply returns the object concerned too, nil if it is gone.
+// apply also returns the object concerned, nil if it is gone.
 func (m *Model) apply(o *Op, res *Result) (nfs3.Status, *node) {
 	switch o.Kind {
 	case Mkdir:
@@ -142,14 +142,14 @@ func (m *Model) apply(o *Op, res *Result) (nfs3.Status, *node) {
 		return m.make(o, &node{typ: nfs3.TypeFIFO, mode: o.Mode, moded: true})
 	case Guarded:
 		return m.make(o, &node{typ: nfs3.TypeReg, mode: o.Mode, moded: true})
-	case Exclusive: // its attributes are not defined until they are set (RFC 1813 Section 3.3.8)
+	case Exclusive: // attributes are undefined until they are set (RFC 1813 Section 3.3.8)
 		return m.make(o, &node{typ: nfs3.TypeReg})
 	case Create:
 		n := m.find(o.Path)
 		if n == nil {
 			return m.make(o, &node{typ: nfs3.TypeReg, mode: o.Mode, moded: true})
 		}
-		n.truncate(0) // the mode is for a new file only (RFC 1813 Section 3.3.8)
+		n.truncate(0) // the mode is only for a new file (RFC 1813 Section 3.3.8)
 		return nfs3.OK, n
 	case Remove, Rmdir:
 		return m.remove(o), nil
@@ -160,13 +160,13 @@ func (m *Model) apply(o *Op, res *Result) (nfs3.Status, *node) {
 	default:
 		n := m.find(o.Path)
 		if n == nil {
-			return nfs3.ErrNoEnt, nil // LOOKUP; the others have a handle
+			return nfs3.ErrNoEnt, nil // only LOOKUP; the others have a handle
 		}
 		return m.change(o, n, res), n
 	}
 }
 
-// change does what is done to a file that is there.
+// change applies an operation on an existing file.
 func (m *Model) change(o *Op, n *node, res *Result) nfs3.Status {
 	switch o.Kind {
 	case Chmod:
@@ -180,7 +180,7 @@ func (m *Model) change(o *Op, n *node, res *Result) nfs3.Status {
 		n.write(m.Worker, o, res)
 	case Commit:
 		n.commit(res)
-	default: // only looks
+	default: // changes nothing
 	}
 	return nfs3.OK
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
-// Kind is what an operation does.
+// Kind is the kind of an operation.
 type Kind string
 
 // The operations. Those above Look must not run twice.
@@ -31,18 +31,18 @@ const (
 	Push      Kind = "push" // WRITE through a push log
 )
 
-// Op is one operation of a worker. What it says is all that its call holds, so that a worker
-// that was killed can make the same call again.
+// Op is one operation of a worker. It holds everything that its call contains, so that a killed
+// worker can make the same call again.
 type Op struct {
 	N    uint32 // its number in the list, from 1
-	XID  uint32 `json:",omitempty"` // 0: not known
+	XID  uint32 `json:",omitempty"` // 0: unknown
 	Kind Kind
-	Path string // below the export, of what it is done to or makes
+	Path string // below the export: the object that it makes or works on
 	To   string `json:",omitempty"` // the new name of Rename and Link
 
-	Dir  []byte `json:",omitempty"` // handles: of the directory of Path,
-	Into []byte `json:",omitempty"` // of that of To,
-	File []byte `json:",omitempty"` // of the file at Path
+	Dir  []byte `json:",omitempty"` // handle of the directory of Path
+	Into []byte `json:",omitempty"` // handle of the directory of To
+	File []byte `json:",omitempty"` // handle of the file at Path
 
 	Mode   uint32         `json:",omitempty"` // permission bits
 	Verf   uint64         `json:",omitempty"` // of Exclusive
@@ -54,7 +54,7 @@ type Op struct {
 	Stable nfs3.StableHow `json:",omitempty"` // of Write
 }
 
-// String says which operation it is, as messages need it.
+// String describes the operation for messages.
 func (o *Op) String() string {
 	s := fmt.Sprintf("operation %d, %s %s", o.N, o.Kind, o.Path)
 	if o.To != "" {
@@ -63,7 +63,7 @@ func (o *Op) String() string {
 	return s
 }
 
-// Once says whether the operation must not run twice.
+// Once reports whether the operation must not run twice.
 func (o *Op) Once() bool { return o.Kind.once() }
 
 func (k Kind) once() bool {
@@ -75,7 +75,7 @@ func (k Kind) once() bool {
 	}
 }
 
-// looks says whether the operation changes nothing, and can be called anew.
+// looks reports whether the operation changes nothing, so that a new call can be made for it.
 func (o *Op) looks() bool {
 	switch o.Kind {
 	case Look, GetAttr, Read:
@@ -85,7 +85,7 @@ func (o *Op) looks() bool {
 	}
 }
 
-// conflicts says whether the operation ends leases on its file.
+// conflicts reports whether the operation ends leases on its file.
 func (o *Op) conflicts() bool {
 	switch o.Kind {
 	case Create, Chmod, Truncate, Write:
@@ -95,15 +95,15 @@ func (o *Op) conflicts() bool {
 	}
 }
 
-// Result is what an operation was answered.
+// Result is the answer to an operation.
 type Result struct {
 	Status nfs3.Status
-	Raw    []byte     `json:",omitempty"` // the results as they came, of operations that must not run twice
-	Handle []byte     `json:",omitempty"` // of a new object, or one looked up
+	Raw    []byte     `json:",omitempty"` // the encoded results, of operations that must not run twice
+	Handle []byte     `json:",omitempty"` // of a new object, or one that was looked up
 	Attr   *nfs3.Attr `json:",omitempty"` // afterwards
-	Stable bool       `json:",omitempty"` // what was written is durable
+	Stable bool       `json:",omitempty"` // the written data are durable
 	Verf   uint64     `json:",omitempty"` // of Write and Commit
 	Stamps []uint64   `json:",omitempty"` // of the pieces read
-	Kept   uint64     `json:",omitempty"` // the record that holds it, of a kept caller
-	Held   bool       `json:",omitempty"` // the worker has a lease on the file that was changed
+	Kept   uint64     `json:",omitempty"` // the record that holds it, with a kept caller
+	Held   bool       `json:",omitempty"` // the worker had a lease on the changed file
 }

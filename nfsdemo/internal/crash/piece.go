@@ -5,16 +5,16 @@ import (
 	"fmt"
 )
 
-// Piece is the unit in which files are written, in octets: what a disk writes whole.
+// Piece is the unit in which files are written, in octets. A disk writes it atomically.
 const Piece = 512
 
-// Two stamps that nobody writes.
+// Stamps that no operation writes.
 const (
 	hole uint64 = 0     // zeros
 	torn        = ^hole // not what anybody wrote
 )
 
-// stamp names the piece i of what operation n of a worker writes.
+// stamp identifies piece i of the data that operation n of a worker writes.
 func stamp(worker uint16, n uint32, i int) uint64 {
 	return uint64(worker)<<48 | uint64(n)<<16 | uint64(i)&0xffff
 }
@@ -27,10 +27,10 @@ func stampText(s uint64) string {
 	case torn:
 		return "octets that nobody wrote"
 	}
-	return fmt.Sprintf("what operation %d of worker %d wrote as piece %d", uint32(s>>16), s>>48, s&0xffff)
+	return fmt.Sprintf("piece %[3]d of operation %[1]d of worker %[2]d", uint32(s>>16), s>>48, s&0xffff)
 }
 
-// appendPiece appends the octets of a piece: its stamp, and numbers that follow from it.
+// appendPiece appends the octets of a piece: its stamp, and numbers derived from it.
 func appendPiece(b []byte, s uint64) []byte {
 	x := s
 	for range Piece / 8 {
@@ -43,7 +43,7 @@ func appendPiece(b []byte, s uint64) []byte {
 	return b
 }
 
-// stamps reads the pieces of b; the last may be short, then it is torn.
+// stamps returns the stamps of the pieces in b. A short last piece is torn.
 func stamps(b []byte) []uint64 {
 	var out []uint64
 	for len(b) > 0 {
@@ -60,7 +60,7 @@ func stamps(b []byte) []uint64 {
 	return out
 }
 
-// data returns what Write and Push write.
+// data returns the octets that a Write or Push writes.
 func (o *Op) data(worker uint16) []byte {
 	b := make([]byte, 0, o.Pieces*Piece)
 	for i := range o.Pieces {

@@ -16,35 +16,36 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// pusher writes through a push log (docs/pushfile.md), under leases that it keeps or returns
-// as it likes. It is the handler of the backward direction, by which they are recalled.
+// pusher writes through a push log (docs/pushfile.md), under leases that it keeps or returns at
+// random. It also handles the backward direction, in which the server recalls leases.
 type pusher struct {
 	worker uint16
 	rpc    *lasting
 	wishes push.Callbacks
 
-	s      *push.Session // nil: there is none
+	s      *push.Session // nil: none
 	secret *push.Secret
-	opened int // logs; each failure takes another name
+	opened int // logs opened; after a failure the next one has another name
 
-	mu     sync.Mutex // held while a record is under way: then no recall is answered
+	mu     sync.Mutex // held while a record is in flight, so that no recall is answered meanwhile
 	leases map[string]held
 }
 
-// ring is the capacity of a log in octets: a few records, so that it turns often.
+// ring is the capacity of a log in octets: only a few records, so that it wraps often.
 const ring = 64 << 10
 
-// held is a lease, and the connection it was got on: the next one may be to a server that
-// knows no leases any more.
+// held is a lease and the connection on which it was granted. A later connection may be to a
+// restarted server, which no longer knows the lease.
 type held struct {
 	id   uint64
 	dial int
 }
 
-// errFatal is an answer after which pushing again is no use.
+// errFatal is an answer after which it is useless to push again.
 var errFatal = errors.New("what was acknowledged cannot be written")
 
-// push appends what o writes until it is acknowledged; keep says that the lease stays.
+// push appends the data of o, again and again until they are acknowledged. With keep it keeps the
+// lease.
 func (p *pusher) push(ctx context.Context, o *Op, keep bool) error {
 	for {
 		err := p.try(ctx, o, keep)
@@ -62,7 +63,7 @@ func (p *pusher) push(ctx context.Context, o *Op, keep bool) error {
 func (p *pusher) drop() {
 	if p.s != nil {
 		ctx, cancel := context.WithCancel(context.Background())
-		cancel() // the server finds out by itself
+		cancel() // the server will notice
 		_ = p.s.Close(ctx)
 		p.s = nil
 	}
@@ -103,7 +104,7 @@ func (p *pusher) try(ctx context.Context, o *Op, keep bool) error {
 	return p.giveBack(ctx, l.id)
 }
 
-// open opens the log, if it is not.
+// open opens the log, if it is not open.
 func (p *pusher) open(ctx context.Context) error {
 	if p.s != nil && p.s.Err() == nil {
 		return nil
@@ -147,7 +148,7 @@ func (p *pusher) lease(ctx context.Context, o *Op) (uint64, error) {
 	}
 }
 
-// giveBack returns a lease; a server that does not know it has ended it.
+// giveBack returns a lease. If the server does not know the lease, it has ended it already.
 func (p *pusher) giveBack(ctx context.Context, id uint64) error {
 	args := pushfile.LeaseArgs{Session: pushfile.Session(p.s.ID()), Lease: id}
 	_, err := p.call(ctx, pushfile.ProcReturn, args.Append(nil))
@@ -158,7 +159,7 @@ func (p *pusher) call(ctx context.Context, proc uint32, args []byte) ([]byte, er
 	return p.rpc.do(ctx, 0, pushfile.Program, &message{vers: pushfile.Version, proc: nfs3.Proc(proc), args: args})
 }
 
-// holds says whether there is a lease on the file still.
+// holds reports whether there is still a lease on the file.
 func (p *pusher) holds(file []byte) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

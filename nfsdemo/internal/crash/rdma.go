@@ -10,8 +10,8 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// lasting is a Caller over RPC-over-RDMA that keeps the XIDs of its calls as long as it
-// lives, not in another life.
+// lasting is a Caller over RPC-over-RDMA that keeps the XIDs of its calls as long as its process
+// lives, but not longer.
 type lasting struct {
 	r    transport.Caller
 	send func(ctx context.Context, call *transport.Call, reply *transport.Reply) error
@@ -20,9 +20,9 @@ type lasting struct {
 	push pusher
 }
 
-// NewRDMA returns a caller for a worker over NFS/RDMA. Workers of which one begins where
-// another has ended may be one machine: a server has a share of its cache for each that it
-// heard of, and with hundreds of them a share is less than what is sent again here.
+// NewRDMA returns a caller for a worker over NFS/RDMA. Workers that run one after the other may
+// be the same machine: a server divides its cache among the machines that it has seen, and with
+// hundreds of them a share would be smaller than what workers send again.
 func NewRDMA(addr Addr, worker, machine uint16) (Caller, error) {
 	l := new(lasting)
 	l.init(worker)
@@ -39,7 +39,7 @@ func (l *lasting) init(worker uint16) {
 	l.cred, l.push.worker, l.push.rpc = cred(worker), worker, l
 }
 
-// redial returns how connections are made.
+// redial returns the configuration for making connections.
 func (l *lasting) redial(addr Addr) *transport.RedialConfig {
 	cfg := &transport.Config{BackwardCredits: 4, BackwardHandler: &l.push}
 	return &transport.RedialConfig{
@@ -64,7 +64,7 @@ func (l *lasting) Close() error {
 	return l.r.Close()
 }
 
-// do implements Caller; it puts data that were placed where they are in the results.
+// do implements Caller. It inserts placed data where they belong in the results.
 func (l *lasting) do(ctx context.Context, _, prog uint32, m *message) ([]byte, error) {
 	call := transport.Call{
 		Prog: prog, Vers: m.vers, Proc: uint32(m.proc), Cred: l.cred,

@@ -11,19 +11,19 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// stream is a Caller over NFS/TCP, which sends what it is told with the XID it is told: in
-// another life of the client too.
+// stream is a Caller over NFS/TCP that sends each call with the XID that it is given, so also
+// after a restart of the client.
 type stream struct {
 	addr   Addr
 	worker uint16
 	cred   xdr.Auth
 
-	conn net.Conn // nil: there is none
+	conn net.Conn // nil: none
 	r    *xdr.RecordReader
 	made int
 }
 
-// answerTime is how long an answer may take, after which the call is sent again.
+// answerTime is how long to wait for an answer before sending the call again.
 const answerTime = 20 * time.Second
 
 // NewStream returns a caller for a worker, of a server that also listens for TCP.
@@ -57,20 +57,20 @@ func (s *stream) do(ctx context.Context, xid, prog uint32, m *message) ([]byte, 
 		if refused, ok := errors.AsType[*refusedError](err); ok {
 			return nil, refused
 		}
-		_ = s.Close() // another one is made
+		_ = s.Close() // the next call makes another connection
 		if err := pause(ctx); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// refusedError is an answer that is none of the procedure's.
+// refusedError is a reply without results of the procedure.
 type refusedError struct{ err error }
 
 func (e *refusedError) Error() string { return "the call is refused: " + e.err.Error() }
 func (e *refusedError) Unwrap() error { return e.err }
 
-// try sends the record on the present connection and waits for the reply.
+// try sends the record on the current connection and waits for the reply.
 func (s *stream) try(ctx context.Context, xid uint32, rec []byte) ([]byte, error) {
 	if s.conn == nil {
 		conn, err := s.addr.dial(ctx, "TCP")
@@ -97,7 +97,7 @@ func (s *stream) try(ctx context.Context, xid uint32, rec []byte) ([]byte, error
 			return nil, err
 		}
 		if h.XID != xid {
-			continue // of a call that was sent twice
+			continue // the reply to a call that was sent twice
 		}
 		if err := h.Err(); err != nil {
 			return nil, &refusedError{fmt.Errorf("XID %d: %w", xid, err)}

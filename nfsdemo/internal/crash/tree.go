@@ -9,19 +9,19 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
-// Tree is what is below a directory, by slash-separated path.
+// Tree holds the files below a directory, by slash-separated path.
 type Tree map[string]*Entry
 
 // Entry is one name of a Tree.
 type Entry struct {
 	Type   nfs3.FileType
 	Mode   uint32 // permission bits
-	ID     any    // equal for the names of one object
+	ID     any    // equal for all names of the same object
 	Target string
 	Stamps []uint64 // of the pieces of a regular file
 }
 
-// ReadTree reads what is below dir.
+// ReadTree reads the files below dir.
 func ReadTree(dir string) (Tree, error) {
 	t := make(Tree)
 	var infos []fs.FileInfo // one of each object
@@ -48,7 +48,7 @@ func ReadTree(dir string) (Tree, error) {
 	return t, err
 }
 
-// read fetches what the file says.
+// read reads the content of the file, or the target of the link.
 func (e *Entry) read(name string, fi fs.FileInfo) (err error) {
 	switch fi.Mode().Type() {
 	case 0:
@@ -63,7 +63,7 @@ func (e *Entry) read(name string, fi fs.FileInfo) (err error) {
 		e.Target, err = os.Readlink(name)
 	case fs.ModeNamedPipe:
 		e.Type = nfs3.TypeFIFO
-	default: // nobody makes it
+	default: // no operation makes such a file
 	}
 	return err
 }

@@ -8,14 +8,14 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
-// Worker is a client of one thread with a directory of its own.
+// Worker is a client with a directory of its own, which does one operation at a time.
 type Worker struct {
 	ID     uint16
 	Seed   uint64
 	Caller Caller
 	List   *List
-	Push   bool     // some of what is written goes through a push log; the caller is one of NewRDMA
-	Past   *History // what was on the list
+	Push   bool     // writes partly through a push log; the caller must be from NewRDMA
+	Past   *History // the list of earlier lives
 
 	m    *Model
 	c    *chooser
@@ -23,15 +23,15 @@ type Worker struct {
 	seen int   // connections
 }
 
-// lateCalls is how many of the last calls are sent again on a new connection, though they had
-// answers, as a network does that delivers late.
+// lateCalls is how many of the last calls are sent again on a new connection although they were
+// answered, as if the network had delivered them late.
 const lateCalls = 4
 
-// mountXID is of the calls that have no number.
+// mountXID is the first XID of calls that are not operations.
 const mountXID = 1 << 31
 
-// Run works until ctx ends or something is wrong. It goes on where the list ends: an
-// operation without a result is sent again if the caller can, else the work is over.
+// Run works until ctx ends or something is wrong. It continues where the list ends: if the last
+// operation has no result, Run sends it again if the caller can, and otherwise returns.
 func (w *Worker) Run(ctx context.Context, export string) error {
 	fh, err := root(ctx, w.Caller, mountXID, export)
 	if err != nil {
@@ -64,13 +64,13 @@ func (w *Worker) Run(ctx context.Context, export string) error {
 	}
 }
 
-// resume brings the model to where the list ends.
+// resume brings the model up to the end of the list.
 func (w *Worker) resume(ctx context.Context) error {
 	for i, o := range w.Past.Ops {
 		res := w.Past.Results[i]
 		if res == nil {
 			if !w.Caller.names() && !o.looks() {
-				return fmt.Errorf("%v is open, and its XID is not known", o)
+				return fmt.Errorf("%v is open, but its XID is unknown", o)
 			}
 			return w.do(ctx, o)
 		}
@@ -124,7 +124,7 @@ func (w *Worker) send(ctx context.Context, o *Op) (*Result, error) {
 	return res, err
 }
 
-// pusher returns what pushes over the worker's connection.
+// pusher returns the pusher that uses the worker's connection.
 func (w *Worker) pusher() *pusher {
 	switch c := w.Caller.(type) {
 	case *lasting:
@@ -143,8 +143,7 @@ func (w *Worker) fileOf(o *Op) []byte {
 	return nil
 }
 
-// learn applies a result to the model. It does not matter here whether it is right: Check
-// looks.
+// learn applies a result to the model. It does not check the result: Check does.
 func (w *Worker) learn(o *Op, res *Result) {
 	if res.Status == nfs3.ErrJukebox {
 		return

@@ -18,13 +18,13 @@ func (l *Ledger) keep(e *Entry) {
 	}
 }
 
-// tooMany reports whether there are more replies than may be kept. The ring always has room for one.
+// tooMany reports whether there are more replies than may be kept. One always fits into the ring.
 func (l *Ledger) tooMany() bool {
 	n := l.replies.Len()
 	return n > max(l.lim.Entries, 1) || n > 1 && l.space.kept > l.lim.Capacity/keptShare
 }
 
-// forget drops a reply; its records do not count any more.
+// forget drops a reply; its records no longer count.
 func (l *Ledger) forget(e *Entry) {
 	l.replies.Remove(&e.place)
 	l.space.kept -= e.size
@@ -32,8 +32,8 @@ func (l *Ledger) forget(e *Entry) {
 	delete(l.calls, e.key)
 }
 
-// expire drops the replies whose time is over. If the clock was set back, replies are kept a
-// little longer.
+// expire drops the replies whose time is over. If the clock was set back, they are kept a little
+// longer.
 func (l *Ledger) expire(now int64) {
 	for e := l.replies.Oldest(); e != nil && now-e.Value.at >= l.lim.Time; e = l.replies.Oldest() {
 		l.expired++

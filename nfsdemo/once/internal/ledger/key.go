@@ -2,23 +2,22 @@ package ledger
 
 import "github.com/stag-rdma/stag/xdr"
 
-// Bounds of a key, octets.
+// Limits of a key, in octets.
 const (
-	maxAddr    = 64  // of an address without port and, for IPv6, with zone
+	maxAddr    = 64  // an address without port, for IPv6 with zone
 	maxMachine = 255 // RFC 5531 Appendix A
 	sumLen     = 16
 )
 
-// Client is who calls, as far as a server can tell: the address without the port, which
-// changes with every connection, and of the credential what a client does not change
-// between two transmissions.
+// Client identifies a caller, as far as a server can tell: the address without the port, which changes
+// with every connection, and the part of the credential that is the same in a retransmission.
 type Client struct {
 	Addr        string
 	Flavor, UID uint32
 	Machine     string
 }
 
-// Key tells calls apart. Two calls with one key are the same call.
+// Key identifies a call. Two calls with the same key are the same call.
 type Key struct {
 	Client                Client
 	XID, Prog, Vers, Proc uint32
@@ -47,7 +46,7 @@ func (k *Key) parse(d *xdr.Decoder) {
 	copy(k.Sum[:], d.FixedOpaque(sumLen))
 }
 
-// cut makes c fit into a record: what is too long was made up by its client.
+// cut truncates c so that it fits into a record; only made-up values are too long.
 func (c Client) cut() Client {
 	c.Addr, c.Machine = c.Addr[:min(len(c.Addr), maxAddr)], c.Machine[:min(len(c.Machine), maxMachine)]
 	return c

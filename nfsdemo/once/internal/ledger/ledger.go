@@ -2,18 +2,18 @@ package ledger
 
 import "github.com/stag-rdma/stag/internal/fair"
 
-// Limits bounds what a Ledger keeps. Calls under way are bounded by the room in the ring.
+// Limits limits what a Ledger keeps. The room in the ring limits the running calls.
 type Limits struct {
-	Entries  int   // replies kept in all
+	Entries  int   // replies kept in total
 	PerAddr  int   // replies kept for one address
-	Time     int64 // ns that a reply is kept; what passes between a crash and the restart does not count
+	Time     int64 // ns that a reply is kept; the time between a crash and the restart does not count
 	Capacity int   // octets of the log's ring
-	MaxReply int   // octets of results at most
+	MaxReply int   // most octets of results
 }
 
-// Entry is a call that is under way or has a reply.
+// Entry is a call that is running or has a reply.
 type Entry struct {
-	// Tag is the owner's.
+	// Tag belongs to the owner.
 	Tag any
 
 	key    Key
@@ -22,12 +22,12 @@ type Entry struct {
 	at     int64  // of the reply
 	intent []byte // the record, until there is a reply
 	result []byte
-	copies int // records of the phase that are in the log
-	size   int // what they take there, the last of them
+	copies int // records of the current phase that are in the log
+	size   int // octets that the last of them takes there
 	place  fair.Item[Client, *Entry]
 }
 
-// phase is how far a call has come.
+// phase says how far a call has come.
 type phase uint8
 
 const (
@@ -36,7 +36,7 @@ const (
 	done
 )
 
-// Done says whether the call has a durable reply: Result returns it then.
+// Done reports whether the call has a durable reply, which Result then returns.
 func (e *Entry) Done() bool { return e.phase == done }
 
 // Result returns the results of a call that is Done. They never change.
@@ -45,14 +45,14 @@ func (e *Entry) Result() []byte { return e.result }
 // Number returns the number of the call.
 func (e *Entry) Number() uint64 { return e.number }
 
-// Stats is what a Ledger holds and has done.
+// Stats counts what a Ledger holds and has done.
 type Stats struct {
 	Replies int    // kept now
-	Running int    // calls under way, from their intents on
+	Running int    // calls with an intent and no reply yet
 	Octets  int    // of the ring in use
-	Expired uint64 // replies forgotten as their time was over
-	Evicted uint64 // replies forgotten before
-	Copied  uint64 // records written again, so that the room before them could be given back
+	Expired uint64 // replies forgotten because their time was over
+	Evicted uint64 // replies forgotten before their time
+	Copied  uint64 // records written again, so that the room before them could be released
 }
 
 // Ledger is the machine. It is not safe for concurrent use.
@@ -72,8 +72,8 @@ func New(lim Limits) *Ledger {
 	return &Ledger{lim: lim, next: 1, calls: make(map[Key]*Entry), replies: fair.New[Client, *Entry]()}
 }
 
-// Begin says that a call has come. If it is new, its entry is returned with true, and the
-// owner goes on with Intend. Else it has come before, and the entry says whether it is Done.
+// Begin enters a call that has come. For a new call first is true, and the owner continues with
+// Intend. Otherwise the call has come before, and the entry says whether it is Done.
 func (l *Ledger) Begin(k Key, now int64) (e *Entry, first bool) {
 	l.expire(now)
 	k.Client = k.Client.cut()
@@ -86,9 +86,8 @@ func (l *Ledger) Begin(k Key, now int64) (e *Entry, first bool) {
 	return e, true
 }
 
-// Intend returns the record that is to be durable before the call is executed, or nil if
-// there is no room for it now: until calls have ended, or a sweep has. It copies args and
-// state.
+// Intend returns the record that must be durable before the call is executed, or nil if there is no
+// room for it until calls, or a sweep, have ended. It copies args and state.
 func (l *Ledger) Intend(e *Entry, args, state []byte, now int64) []byte {
 	r := Record{Kind: Intent, Number: e.number, Key: e.key, At: now, Args: args, State: state}
 	b := r.Append(nil)
@@ -102,8 +101,8 @@ func (l *Ledger) Intend(e *Entry, args, state []byte, now int64) []byte {
 	return b
 }
 
-// Reply returns the record that is to be durable before the reply leaves: then the owner
-// calls Done. It copies result.
+// Reply returns the record that must be durable before the reply is sent; then the owner calls Done.
+// It copies result.
 func (l *Ledger) Reply(e *Entry, result []byte, now int64) []byte {
 	e.phase, e.result, e.at = replying, append([]byte{}, result...), now
 	e.copies = 0
@@ -119,9 +118,9 @@ func (e *Entry) record() []byte {
 	return r.Append(nil)
 }
 
-// Done says that the record of Reply is durable. Older replies make room: those of the
-// same address first, when it has more than its share, and there those of the client that
-// has most.
+// Done tells l that the record of Reply is durable. If there are too many replies, older ones are
+// dropped: first those of the same address, if it has more than its share, and among these those of
+// the client with the most replies.
 func (l *Ledger) Done(e *Entry, now int64) {
 	e.phase = done
 	l.over(e)
@@ -129,8 +128,8 @@ func (l *Ledger) Done(e *Entry, now int64) {
 	l.expire(now)
 }
 
-// Void says that a call was not executed, and returns the record of that, which need not
-// be waited for: without it the call is settled again.
+// Void tells l that a call was not executed, and returns the record of that. Nobody need wait for the
+// record: without it the call is settled again.
 func (l *Ledger) Void(e *Entry) []byte {
 	l.Drop(e)
 	r := Record{Kind: Void, Number: e.number}
@@ -139,7 +138,7 @@ func (l *Ledger) Void(e *Entry) []byte {
 	return b
 }
 
-// Drop forgets a call under way, of which nothing is to be recorded any more.
+// Drop forgets a running call, about which nothing more is recorded.
 func (l *Ledger) Drop(e *Entry) {
 	if l.calls[e.key] != e || e.phase == done {
 		return
@@ -151,7 +150,7 @@ func (l *Ledger) Drop(e *Entry) {
 	l.over(e)
 }
 
-// over says that the intent of e does not count any more.
+// over notes that the intent of e no longer counts.
 func (l *Ledger) over(e *Entry) {
 	if e.intent != nil {
 		l.running--

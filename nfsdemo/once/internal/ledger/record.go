@@ -10,14 +10,14 @@ import (
 // magic begins every record: "onc" and the version of the format.
 const magic = 0x6f6e6301
 
-// Kind says what a record is.
+// Kind is the kind of a record.
 type Kind uint32
 
 // The kinds.
 const (
 	Intent Kind = 1 // a call is about to be executed
-	Reply  Kind = 2 // what it was answered
-	Void   Kind = 3 // it was not executed: what comes again is new
+	Reply  Kind = 2 // its results
+	Void   Kind = 3 // it was not executed: if it comes again, it is new
 )
 
 // String returns the name.
@@ -33,13 +33,13 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint32(k))
 }
 
-// MaxRecord bounds a record, octets, and so what it may hold.
+// MaxRecord is the size of the largest record in octets.
 const MaxRecord = 32 << 10
 
-// MaxOverhead is what a record has besides arguments, state and results: octets at most.
+// MaxOverhead is the most octets of a record besides arguments, state and results.
 const MaxOverhead = 512
 
-// ErrRecord: these octets are no record of this format.
+// ErrRecord: the octets are not a record of this format.
 var ErrRecord = errors.New("once: not a record of a journal")
 
 // Record is one record of a journal.
@@ -47,13 +47,13 @@ type Record struct {
 	Kind   Kind
 	Number uint64 // of the call; calls are numbered in the order in which they came
 	Key    Key    // not of a Void
-	At     int64  // when it was made, ns since 1970; not of a Void
+	At     int64  // when it was made, in ns since 1970; not of a Void
 	Args   []byte // of an Intent: the arguments
-	State  []byte // of an Intent: what the call was about to find
+	State  []byte // of an Intent: what the call would find
 	Result []byte // of a Reply: the results
 }
 
-// Append appends the record.
+// Append appends the record to b. It copies Args, State and Result.
 func (r *Record) Append(b []byte) []byte {
 	b = xdr.AppendUint32(b, magic)
 	b = xdr.AppendUint32(b, uint32(r.Kind))
@@ -69,11 +69,11 @@ func (r *Record) Append(b []byte) []byte {
 	return xdr.AppendOpaque(xdr.AppendOpaque(b, r.Args), r.State)
 }
 
-// Parse reads a record, which ends with b. Args, State and Result are views of b. The error
-// is ErrRecord.
+// Parse reads a record, which must take all of b. Args, State and Result are views of b. The error is
+// ErrRecord.
 func (r *Record) Parse(b []byte) error {
 	if len(b) > MaxRecord {
-		return fmt.Errorf("%w: %d octets, at most %d", ErrRecord, len(b), MaxRecord)
+		return fmt.Errorf("%w: got %d octets, want at most %d", ErrRecord, len(b), MaxRecord)
 	}
 	d := xdr.NewDecoder(b)
 	*r = Record{}

@@ -8,7 +8,7 @@ import (
 // Recovery reads a log after a restart.
 type Recovery struct {
 	l    *Ledger
-	last int64 // the latest time in a record: about that of the crash
+	last int64 // the latest time in a record: about the time of the crash
 	byNo map[uint64]*Entry
 }
 
@@ -39,9 +39,9 @@ func (v *Recovery) Add(b []byte) error {
 	case e == nil:
 		if old := l.calls[r.Key]; old != nil {
 			if old.number > r.Number {
-				return nil // of a call before that one, written again
+				return nil // a copy of the record of an earlier call
 			}
-			v.drop(old) // expired by then: else this one would have been a duplicate of it
+			v.drop(old) // it had expired: otherwise this call would have been its duplicate
 		}
 		e = &Entry{key: r.Key, number: r.Number}
 		v.byNo[r.Number], l.calls[r.Key] = e, e
@@ -74,17 +74,17 @@ func (v *Recovery) drop(e *Entry) {
 	}
 }
 
-// Last returns the latest time in a record, 0 if there is none. End is told none before it.
+// Last returns the latest time in a record, 0 if there is none. The now of End must not be earlier.
 func (v *Recovery) Last() int64 { return v.last }
 
-// Unsettled is a call that has an intent and no reply.
+// Unsettled is a call with an intent but no reply.
 type Unsettled struct {
 	Entry *Entry
 	Record
 }
 
-// End returns the ledger, with its limits, and the calls to be settled, in the order in which they came.
-// The time since the last record does not make replies older: while the server was down no
+// End returns the ledger, with its limits, and the calls that must be settled, in the order in which
+// they came. The time since the last record does not make replies older: while the server was down, no
 // client could ask.
 func (v *Recovery) End(lim Limits, now int64) (*Ledger, []Unsettled) {
 	l := v.l
@@ -99,7 +99,7 @@ func (v *Recovery) End(lim Limits, now int64) (*Ledger, []Unsettled) {
 		}
 		l.space.live += e.size
 		u := Unsettled{Entry: e}
-		_ = u.Parse(e.intent) // it has been parsed before
+		_ = u.Parse(e.intent) // parsed without error before
 		open = append(open, u)
 	}
 	slices.SortFunc(replies, func(a, b *Entry) int { return compare(a.at, b.at, a.number, b.number) })
