@@ -2,12 +2,12 @@ package rdmap
 
 import "sync"
 
-// chunkSize is the unit of staging for output, octets. Payloads of up to
-// CopyLimit octets are framed in it, and so are the headers and trailers of longer ones.
+// chunkSize is the unit of staging for output, octets. Payloads of up to CopyLimit octets are framed
+// in chunks, and so are the headers and trailers of longer ones.
 const chunkSize = 64 << 10
 
 // chunk is pooled staging memory. refs counts the frames in it that have not been
-// written, plus one while the arena still hands room out.
+// written, plus one while the arena still hands out room in it.
 type chunk struct {
 	n    int
 	refs int
@@ -32,19 +32,19 @@ func (k *chunk) release() {
 	}
 }
 
-// arena hands out room in chunks. It holds no memory while every frame has been
-// written. The zero value is ready.
+// arena hands out room in chunks. It holds no memory once every frame has been written and drop was
+// called. The zero value is ready.
 type arena struct{ cur *chunk }
 
-// room is a piece of a chunk, or memory of its own when k is nil.
+// room is a piece of a chunk, or memory of its own if k is nil.
 type room struct {
 	b   []byte
 	k   *chunk
 	off int // of b in k
 }
 
-// reserve returns n octets, whose chunk the caller releases when they have been
-// written. More than a chunk gets memory of its own.
+// reserve returns n octets. The caller releases their chunk when they have been written. More than
+// chunkSize octets get memory of their own.
 func (a *arena) reserve(n int) room {
 	if n > chunkSize {
 		return room{b: make([]byte, n)}
@@ -61,7 +61,7 @@ func (a *arena) reserve(n int) room {
 	return room{k.b[k.n-n : k.n : k.n], k, k.n - n}
 }
 
-// extend makes r n octets longer, if it was reserved last and its chunk has room.
+// extend makes r longer by n octets, if it was the last to be reserved and its chunk has room.
 func (a *arena) extend(r *room, n int) bool {
 	k := r.k
 	if k == nil || k != a.cur || r.off+len(r.b) != k.n || k.n+n > chunkSize {
@@ -72,7 +72,7 @@ func (a *arena) extend(r *room, n int) bool {
 	return true
 }
 
-// drop stops handing out room in the present chunk.
+// drop makes the arena stop handing out room in the present chunk.
 func (a *arena) drop() {
 	if a.cur != nil {
 		a.cur.release()

@@ -2,15 +2,15 @@ package rdmap
 
 import "time"
 
-// arrival is a Send of several segments: while it has memory of a Pool and is not
-// whole, the Pool knows it.
+// arrival is a Send of several segments. The Pool has a list of those that hold memory and are not
+// complete.
 type arrival struct {
-	open    bool // the receiver's
+	open    bool // owned by the receiver
 	since   time.Time
-	overdue func(began time.Time) // it is in the way of others
+	overdue func(began time.Time) // called when others need its memory
 }
 
-// begin says that a Send has memory and is not whole yet.
+// begin is called when a Send has got memory and is not yet complete.
 func (p *Pool) begin(a *arrival) {
 	a.open = true
 	p.mu.Lock()
@@ -19,7 +19,7 @@ func (p *Pool) begin(a *arrival) {
 	p.open[a] = struct{}{}
 }
 
-// ended says that it is whole, or never will be.
+// ended is called when the Send is complete, or never will be.
 func (p *Pool) ended(a *arrival) {
 	if !a.open {
 		return
@@ -30,7 +30,7 @@ func (p *Pool) ended(a *arrival) {
 	delete(p.open, a)
 }
 
-// holds reports whether a Send that began at the given time is not whole yet.
+// holds reports whether the Send that began at the given time is not yet complete.
 func (p *Pool) holds(a *arrival, began time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -38,8 +38,8 @@ func (p *Pool) holds(a *arrival, began time.Time) bool {
 	return open && a.since.Equal(began)
 }
 
-// reclaim has every Send ended that began no later than t and is not whole yet. The
-// memory comes back as soon as their connections are through with it.
+// reclaim ends the connections of all Sends that began at t or earlier and are not complete. Their
+// memory comes back when those connections no longer use it.
 func (p *Pool) reclaim(t time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -50,9 +50,9 @@ func (p *Pool) reclaim(t time.Time) {
 	}
 }
 
-// keep counts n octets that a stalled connection is to put off. It reports false when
-// all connections together have put off as much as the pool holds, or as one may; must
-// overrides that.
+// keep counts n octets that a stalled connection is about to put off. It returns false if all
+// connections together would then have put off more than the larger of the pool's limit and what one
+// connection may put off; must overrides that.
 func (p *Pool) keep(n int, must bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -63,7 +63,7 @@ func (p *Pool) keep(n int, must bool) bool {
 	return true
 }
 
-// forget ends what keep began.
+// forget undoes keep.
 func (p *Pool) forget(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

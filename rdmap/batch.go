@@ -6,21 +6,21 @@ const (
 	maxBatchVec = 256       // pieces; the kernel takes 1024
 )
 
-// batch gathers what goes out in one write: staged octets and borrowed payloads
-// in order. Neighbours in one chunk become one piece, so the trailer of an FPDU and
-// the header of the next are one. The zero value is ready.
+// batch gathers the octets of one write: staged octets and borrowed payloads, in order. Neighbours in
+// one chunk become one piece, as the trailer of an FPDU and the header of the next one do. The zero
+// value is ready.
 type batch struct {
 	vec    [][]byte
 	left   [][]byte // the part of vec not yet written
 	n      int      // octets in vec, or in left once begin was called
 	more   bool     // another batch follows at once
-	chunks []*chunk // own memory, released by reset; the last is being filled
-	// The last piece of vec is tail.b[start:end], when tail is not nil.
+	chunks []*chunk // own memory, released by reset; the last one is being filled
+	// If tail is not nil, the last piece of vec is tail.b[start:end].
 	tail       *chunk
 	start, end int
 }
 
-// full reports that the batch should be written before more is added.
+// full reports whether the batch should be written before more is added.
 func (b *batch) full() bool { return b.n >= maxBatch || len(b.vec) >= maxBatchVec }
 
 // ref adds p, which is borrowed until the batch has been written.
@@ -49,14 +49,14 @@ func (b *batch) add(r room) {
 	b.tail, b.start, b.end = r.k, r.off, r.off+len(r.b)
 }
 
-// stage returns n ≤ chunkSize octets of the batch's own memory, added to it.
+// stage adds n ≤ chunkSize octets of the batch's own memory, and returns them to be filled.
 func (b *batch) stage(n int) []byte {
 	r := b.room(n)
 	b.add(r)
 	return r.b
 }
 
-// room is stage for octets that may turn out not to be had: the caller adds them.
+// room is stage without the adding, for octets that may turn out to be unavailable.
 func (b *batch) room(n int) room {
 	k := b.filling()
 	if k == nil || k.n+n > chunkSize {
@@ -68,7 +68,7 @@ func (b *batch) room(n int) room {
 	return r
 }
 
-// free returns how many octets room can take from the present chunk.
+// free returns how many octets room can take without going beyond the present chunk.
 func (b *batch) free() int {
 	if k := b.filling(); k != nil {
 		return chunkSize - k.n
@@ -94,8 +94,8 @@ func (b *batch) filling() *chunk {
 	return b.chunks[len(b.chunks)-1]
 }
 
-// begin makes everything in the batch wait to be written. More says that another batch
-// follows at once: the end of this one need not be a segment of TCP of its own.
+// begin makes everything in the batch due to be written. more means that another batch follows at
+// once, so that TCP need not send the end of this one in a segment of its own.
 func (b *batch) begin(more bool) { b.left, b.tail, b.more = b.vec, nil, more }
 
 // advance drops the first n octets of what is left: they have been written.
@@ -110,7 +110,7 @@ func (b *batch) advance(n int) {
 	}
 }
 
-// gather copies what is left to buf, as far as its capacity goes.
+// gather appends what is left to buf, up to the capacity of buf.
 func (b *batch) gather(buf []byte) []byte {
 	for _, p := range b.left {
 		buf = append(buf, p[:min(len(p), cap(buf)-len(buf))]...)

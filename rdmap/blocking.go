@@ -8,14 +8,14 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// spareWaiters keeps Waiters that are complete and forgotten by everybody. Each Conn
-// has its own: a channel belongs to the synctest bubble it was made in.
+// spareWaiters keeps Waiters that are complete and that nobody uses any more. Each Conn has its own,
+// because a channel belongs to the synctest bubble in which it was made.
 type spareWaiters struct {
 	mu   sync.Mutex
 	list []*Waiter
 }
 
-// maxSpareWaiters is how many a connection keeps.
+// maxSpareWaiters is how many Waiters a connection keeps.
 const maxSpareWaiters = 16
 
 func (s *spareWaiters) get() *Waiter {
@@ -42,7 +42,7 @@ func (s *spareWaiters) put(w *Waiter) {
 
 // Send sends p as one message, and returns when the message has been handed to the socket, which
 // says nothing about the peer. p is borrowed until Send returns. If ctx ends first, the message
-// may or may not be sent; Send returns ctx's error as soon as p is no longer used.
+// may or may not be sent, and Send returns ctx's error as soon as p is no longer used.
 func (c *Conn) Send(ctx context.Context, p []byte) error {
 	return c.do(ctx, &WR{Op: OpSend, Body: p})
 }
@@ -52,9 +52,9 @@ func (c *Conn) SendInvalidate(ctx context.Context, p []byte, stag region.STag) e
 	return c.do(ctx, &WR{Op: OpSendInvalidate, Body: p, STag: stag})
 }
 
-// Write writes p to [to, to+len(p)) of the peer's region stag. It returns when p has been handed
-// to the socket. p is certainly placed once the peer has answered a later Send, or a later Read
-// is complete. p and ctx are as with Send.
+// Write writes p to [to, to+len(p)) of the peer's region stag. It returns when p has been handed to
+// the socket. p is certainly placed once the peer has answered a later Send or a later Read is
+// complete. p is borrowed, and ctx works, as for Send.
 func (c *Conn) Write(ctx context.Context, p []byte, stag region.STag, to uint64) error {
 	return c.do(ctx, &WR{Op: OpWrite, Body: p, STag: stag, TO: to})
 }
@@ -106,9 +106,9 @@ func (c *Conn) do(ctx context.Context, wr *WR) error {
 	return err
 }
 
-// cancel ends the wait for wr early, because of err. What has been copied, or has
-// not begun, or is a Read, needs nobody any more. A payload that is being written
-// has to be waited for: that ends with the write, or Config.WriteTimeout.
+// cancel ends the wait for wr early, because of err. A work request that was copied, has not begun, or
+// is a Read needs no more waiting. A borrowed payload that is being written does: until it has been
+// written, or Config.WriteTimeout has passed.
 func (c *Conn) cancel(w *Waiter, wr *WR, err error) error {
 	c.mu.Lock()
 	gone := c.snd.cancel(w)
@@ -123,7 +123,7 @@ func (c *Conn) cancel(w *Waiter, wr *WR, err error) error {
 	return err
 }
 
-// waitRoom waits until the send queue has been written.
+// waitRoom waits until the send queue may have room again.
 func (c *Conn) waitRoom(ctx context.Context) error {
 	var w Waiter
 	w.Reset()
@@ -137,7 +137,7 @@ func (c *Conn) waitRoom(ctx context.Context) error {
 	return c.Wait(ctx, &w)
 }
 
-// wakeFull completes those who wait for room, with mu held.
+// wakeFull appends the Waiters that wait for room to due, with mu held.
 func (c *Conn) wakeFull(due []completion) []completion {
 	for i, w := range c.full {
 		due = append(due, completion{w, nil})

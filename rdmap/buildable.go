@@ -6,12 +6,11 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// buildable is the hook for errors found while a message of ours is built (RFC 5040
-// Section 7.1), which only a Read Request can have: payloads are lent memory, responses
-// are refused when they are executed. Its sink may have gone since it was posted. Sent
-// all the same, the Response would be the first to find out, and the Terminate would
-// blame the peer that sent it. So nothing is sent but the Terminate of a local
-// catastrophic error, without headers. It runs with the lock of the Conn held.
+// buildable reports whether a message of ours can be built (RFC 5040 Section 7.1). Only a Read Request
+// can turn out not to be: payloads are lent memory, and responses are refused when they are executed.
+// The sink of a Read may be gone since it was posted. If the request were sent all the same, the
+// Response would be the first to find out, and the Terminate would blame the peer for it. So only the
+// Terminate of a local catastrophic error is sent, without headers. The lock of the Conn is held.
 func (s *sender) buildable(it *item) bool {
 	if it.op != OpReadRequest || it.read.size == 0 || s.sinks == nil || s.local != nil {
 		return s.local == nil

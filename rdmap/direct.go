@@ -7,47 +7,46 @@ import (
 )
 
 const (
-	// directMin is the payload from which on an FPDU is read straight into its place.
+	// directMin is the shortest payload of an FPDU that is read straight into its place.
 	directMin = 16 << 10
-	// directLong is how many octets of that make a read long enough.
+	// directLong is how many octets of payload make such a read long enough.
 	directLong = 128 << 10
-	// directMost is how many octets of that one read brings at most, and a payload more.
+	// directMost bounds the octets of payload in one such read, which may exceed it by one payload.
 	directMost = 1 << 20
-	// shortRead is what a read takes, with nothing staged and a Response of directLong octets
-	// to come: the first header tells the next read where all behind it belongs. Short
-	// messages that come first are still read whole.
+	// shortRead is how many octets a read takes if nothing is staged and a Response of directLong
+	// octets is due: its first header tells the next read where everything after it belongs. Short
+	// messages that arrive before it are still read whole.
 	shortRead = 4 << 10
-	// fpduHead is the length of what stands before the payload of a tagged segment.
+	// fpduHead is the length of what precedes the payload of a tagged segment in its FPDU.
 	fpduHead = mpa.HeaderLen + ddp.TaggedLen
 )
 
-// direct is a read that brings the payloads of a Read Response straight into their place:
-// the rest of the one that has begun, and those to be expected behind it, since the length
-// of the message is known. What is between and behind them goes to the staging, one piece
-// behind the other, so that a read may bring more than the staging would hold. If what comes
-// is not as expected, all of it is put where a read into the staging would have brought it,
-// and nothing has happened.
+// direct is a read that brings the payloads of a Read Response straight into their place: the rest of
+// the payload that has begun, and those that are expected after it, since the length of the message is
+// known. The headers and trailers between and after them go to the staging, one after the other, so a
+// read may bring more than the staging could hold. If the input is not as expected, all of it is moved
+// to where a read into the staging would have put it, and is handled as usual.
 //
-// What is read so is placed before its CRC is checked: the sink of a Read that is not
-// complete is nobody's to look at. Writes are not: how long they are only
-// their last segment tells.
+// Payloads that are read this way are placed before their CRC is checked: nobody may look at the sink
+// of a Read that is not complete. Writes are not read this way, because only their last segment tells
+// how long they are.
 type direct struct {
 	on   bool
-	view region.View // the sink, of all that is left of the message
+	view region.View // the sink of everything that is left of the message
 	head ddp.Segment // of the first FPDU
 	have int         // octets of its payload that were staged before
-	n    int         // payload octets of an FPDU; the last one of the message may have less
-	to   int         // octets of view that the read was to bring
-	got  int         // octets that are there, from the first FPDU on
-	more bool        // another long Read Response is to follow
+	n    int         // payload octets of an FPDU; the last one of the message may have fewer
+	to   int         // octets of view that the read is for
+	got  int         // octets that have arrived, beginning with the first FPDU
+	more bool        // another long Read Response will follow
 	vec  [][]byte
 }
 
 // size returns the payload octets of the FPDU whose payload belongs at off of the view.
 func (d *direct) size(off int) int { return min(d.n, len(d.view.Bytes())-off) }
 
-// aim returns where the octets of the next read are to go, nil if that is nothing special.
-// Afterwards missed or landed has to be called.
+// aim returns the places for the octets of the next read, or nil if it is an ordinary read. If the
+// result is not nil, missed or landed has to be called after the read.
 func (c *Conn) aim(st *staging) [][]byte {
 	d, r := &c.direct, c.rcv
 	head, ulpdu, ok := c.df.Peek(st.pending())
@@ -58,18 +57,18 @@ func (c *Conn) aim(st *staging) [][]byte {
 	limit := len(st.b)
 	if st.r > 0 && d.have < directMin/4 {
 		st.r, st.w = 0, copy(st.b, st.pending())
-	} else if st.r > 0 { // everything is laid out from the front on; what is pending stays for now
+	} else if st.r > 0 { // everything is laid out from the front; what is pending stays for now
 		limit = st.r
 	}
 	d.head.Parse(st.pending()[mpa.HeaderLen:])
 	if limit < 2*mpa.FPDULen(ulpdu) || !r.aim(d) {
 		return nil
 	}
-	copy(d.view.Bytes(), st.pending()[fpduHead:]) // the read may store to where that lies
+	copy(d.view.Bytes(), st.pending()[fpduHead:]) // the read may overwrite that
 	return d.vectors(st.b[:limit])
 }
 
-// aim finds the sink, if d.head begins a segment of a Read Response that may be placed.
+// aim finds the sink if d.head is the header of a Read Response segment that may be placed.
 func (r *receiver) aim(d *direct) bool {
 	s := &d.head
 	op, v := r.opcode(s)
@@ -77,7 +76,7 @@ func (r *receiver) aim(d *direct) bool {
 		return false
 	}
 	d.more = r.up.behind() >= directLong
-	if d.n < directMin && !(s.Last && d.more) { // that one is read by itself, for the next to be direct
+	if d.n < directMin && !(s.Last && d.more) { // that one is read by itself, so that the next read is direct
 		return false
 	}
 	n := uint32(d.n)
@@ -96,7 +95,7 @@ func (r *receiver) aim(d *direct) bool {
 	return true
 }
 
-// vectors lays the read out, with what is not payload in b behind the first header.
+// vectors lays out the read. Everything that is not payload goes to b, after the first header.
 func (d *direct) vectors(b []byte) [][]byte {
 	mem := d.view.Bytes()
 	d.to = d.n
@@ -105,7 +104,7 @@ func (d *direct) vectors(b []byte) [][]byte {
 	for d.to < min(len(mem), directMost) {
 		gap := mpa.TrailerLen(ddp.TaggedLen+last) + fpduHead
 		last = d.size(d.to)
-		if at+gap+last > len(b) { // of b, land shows the FPDU that begins there
+		if at+gap+last > len(b) { // land treats b[at:] as if it held that whole FPDU
 			break
 		}
 		d.vec = append(d.vec, b[at:at+gap], mem[d.to:d.to+last])
@@ -120,20 +119,19 @@ func (d *direct) vectors(b []byte) [][]byte {
 	return d.vec
 }
 
-// missed says that nothing was read.
+// missed is called after aim if nothing was read.
 func (d *direct) missed() { d.view.Release() }
 
-// landed says that n octets were read, n > 0. Nobody is to look at the staging before land.
+// landed is called after aim if n > 0 octets were read. Nobody may look at the staging before land.
 func (c *Conn) landed(st *staging, n int) {
 	staged := st.pending()
 	copy(st.b, staged[:fpduHead])
 	c.direct.on, c.direct.got = true, len(staged)+n
 }
 
-// land delivers the FPDUs whose payloads lie in their place, and lays out all others as a
-// read into the staging does: in the staging that it returns. The role may be lost when the
-// last one has completed the Read: then d, whose view has been released, is somebody
-// else's.
+// land delivers the FPDUs whose payloads are in their place. It lays out all others as a read into the
+// staging would have done, in the staging that it returns. The role may be lost when the last FPDU has
+// completed the Read; d, whose view has been released, then belongs to somebody else.
 func (c *Conn) land(st *staging) (*staging, error) {
 	d, r := &c.direct, c.rcv
 	d.on = false
@@ -165,7 +163,7 @@ func (c *Conn) land(st *staging) (*staging, error) {
 			st.w += left
 			d.view.Release() // before the Read is complete
 		}
-		u := p[mpa.HeaderLen : fpduHead+n] // of the right length, and with a right header
+		u := p[mpa.HeaderLen : fpduHead+n] // the length and the header are right; the payload is elsewhere
 		if r.ddp.Continues(u) {
 			r.ddp.Continue(n)
 			r.followed(1, n)
@@ -185,7 +183,7 @@ func (c *Conn) land(st *staging) (*staging, error) {
 	return st, nil
 }
 
-// expected reports whether p begins with the FPDU whose payload was to go to off.
+// expected reports whether p begins with the header of the FPDU whose payload belongs at off.
 func (d *direct) expected(p []byte, off int) bool {
 	s, n := d.head, d.size(off)
 	s.TO += uint64(off)
@@ -195,8 +193,8 @@ func (d *direct) expected(p []byte, off int) bool {
 	return [fpduHead]byte(p) == want
 }
 
-// fill lays out what has been read from off on, n octets whose first FPDU begins at st.r,
-// as a read into the staging does.
+// fill lays out n octets of input, whose first FPDU begins at st.r and has its payload at off, as a
+// read into the staging would have done.
 func (d *direct) fill(st *staging, off, n int) *staging {
 	from := st.b[st.r:]
 	if st.r+n > len(st.b) {
@@ -212,8 +210,8 @@ func (d *direct) fill(st *staging, off, n int) *staging {
 	return st
 }
 
-// spread puts the payloads between the headers and trailers that lie in from, which begins
-// with the header of the payload at off: all of it fills to, which may begin where from does.
+// spread fills to with the headers and trailers in from and the payloads between them. from begins
+// with the header of the payload at off. to may begin where from begins.
 func (d *direct) spread(to, from []byte, off int) {
 	if off >= d.to || len(to) <= fpduHead {
 		copy(to, from)

@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// poller is the process-wide watcher of idle TCP connections: an epoll of its own,
-// itself parked in Go's. It exists while connections are registered.
+// poller is the process-wide watcher of idle TCP connections: an epoll instance of its own, which
+// itself is parked in Go's poller. It exists while connections are registered.
 //
-// Go's own poller cannot serve: a connection's Read holds the read lock while it is
-// parked, so that nobody else could look at the descriptor.
+// Go's poller alone would not do: while the Read of a connection is parked it holds the read lock, so
+// that nobody else can read from the descriptor.
 type poller struct {
 	mu    sync.Mutex
-	f     *os.File // the epoll; nil: no connection is registered
+	f     *os.File // the epoll instance; nil if no connection is registered
 	fd    int
 	conns map[int32]*Conn
 	next  int32
@@ -23,15 +23,14 @@ type poller struct {
 
 var idle poller
 
-// registration is a connection's entry in the poller. It is used with role.mu
-// held. The descriptor is valid as long as the connection is not closed, and remove comes
-// before that.
+// registration is a connection's entry in the poller. It is used with role.mu held. The descriptor is
+// valid until the connection is closed, and remove is called before that.
 type registration struct {
 	id int32 // 0: not registered
 	fd int
 }
 
-// arm has c.readable called once when events come.
+// arm makes the poller call c.readable once, when one of the events occurs.
 func (g *registration) arm(c *Conn, rc syscall.RawConn, events uint32) {
 	if g.id != 0 {
 		idle.modify(g, events)
@@ -39,7 +38,7 @@ func (g *registration) arm(c *Conn, rc syscall.RawConn, events uint32) {
 	}
 	fd := -1
 	if rc.Control(func(f uintptr) { fd = int(f) }) != nil {
-		return // closed meanwhile; whoever did that ends the connection
+		return // closed in the meantime; whoever did that ends the connection
 	}
 	g.fd = fd
 	if !idle.add(g, c, events) {
@@ -50,7 +49,7 @@ func (g *registration) arm(c *Conn, rc syscall.RawConn, events uint32) {
 	}
 }
 
-// disarm keeps the entry with fewer events.
+// disarm leaves the entry with only these events.
 func (g *registration) disarm(events uint32) {
 	if g.id != 0 {
 		idle.modify(g, events)
@@ -86,8 +85,8 @@ func (p *poller) add(g *registration, c *Conn, events uint32) bool {
 	return true
 }
 
-// event is one-shot: what has been reported is not reported again before the
-// connection has been looked at.
+// event returns a one-shot event: after one report there is no other until the connection has been
+// looked at and armed again.
 func (p *poller) event(g *registration, events uint32) *unix.EpollEvent {
 	return &unix.EpollEvent{Events: events | unix.EPOLLONESHOT, Fd: g.id}
 }
@@ -104,7 +103,7 @@ func (p *poller) remove(g *registration) {
 	p.stopIfIdle()
 }
 
-// start makes the epoll and the goroutine that waits on it.
+// start makes the epoll instance and the goroutine that waits on it.
 func (p *poller) start() bool {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
@@ -129,7 +128,7 @@ func (p *poller) stopIfIdle() {
 	}
 }
 
-// run hands events out until the epoll is closed.
+// run dispatches events until the epoll instance is closed.
 func (p *poller) run(f *os.File, fd int, rc syscall.RawConn) {
 	var events [64]unix.EpollEvent
 	var n int

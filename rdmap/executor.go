@@ -1,11 +1,11 @@
 package rdmap
 
-// Requests that can block, those that flush to persistence or hash, are executed by
-// a goroutine of the stream, the executor; there is one while there is such a request at
-// the head of the queue and all before it have been executed and written. It is the
-// reader itself where that is possible, else a goroutine that is started.
+// Requests that can block, because they flush to persistence or hash, are executed by the executor of
+// the stream. There is one while such a request is at the head of the queue and everything before it
+// has been executed and written. If possible the reader itself is the executor, otherwise a goroutine
+// is started.
 
-// inlineVerify is how many octets are hashed without an executor.
+// inlineVerify is the largest number of octets that is hashed without an executor.
 const inlineVerify = 4096
 
 // blocks reports whether a request may take long.
@@ -33,15 +33,15 @@ func (s *sender) needExecutor() bool {
 // answerable reports whether a response may be handed to the flusher.
 func (it *item) answerable() bool { return it.executed || !it.req.blocks() }
 
-// startExecutor starts the executor if there is work for one, with mu held. In Serve the
-// reader does, see executeHere.
+// startExecutor starts the executor if there is work for it, with mu held. In Serve the reader may be
+// the executor; see executeHere.
 func (c *Conn) startExecutor() {
 	if !c.reader && c.claimExecutor() {
 		go c.exec.run()
 	}
 }
 
-// claimExecutor makes the caller the executor, if there is work for one, with mu held.
+// claimExecutor makes the caller the executor if there is work for it, with mu held.
 func (c *Conn) claimExecutor() bool {
 	if !c.snd.needExecutor() {
 		return false
@@ -54,8 +54,8 @@ func (c *Conn) claimExecutor() bool {
 	return true
 }
 
-// execution is what the executor of a connection needs, there being one at a time. It
-// is kept, so that a request costs no allocation.
+// execution is the memory of a connection's executor, of which there is one at a time. It is kept, so
+// that a request costs no allocation.
 type execution struct {
 	it  item
 	run func()
@@ -86,20 +86,20 @@ func (c *Conn) executor(mode flushMode) {
 	c.mu.Unlock()
 }
 
-// maxHere is how much input, octets, a burst may have for the reader to be its executor.
-// After more than that the next is likely to be on its way, and is placed meanwhile.
+// maxHere is the largest burst, in octets of input, whose reader may be the executor. After more than
+// that, more input is likely to be on its way, and should be placed during the execution.
 const maxHere = 128 << 10
 
-// executesHere says, at the beginning of a burst and with mu held, whether the reader is
-// to be its executor: in Serve, where nobody waits for the reader, and with a watchdog.
+// executesHere reports, at the beginning of a burst and with mu held, whether its reader will be the
+// executor: in Serve, where nobody waits for the reader, and with a watchdog.
 func (c *Conn) executesHere() bool {
 	return c.serving && c.cfg.HandlerLimit > 0 && (c.st == nil || len(c.st.pending()) <= maxHere)
 }
 
-// executeHere makes the reader the executor, if there is work for one: waking a goroutine
-// for it can cost half of what a disk does. As in an upcall it loses the role when it
-// overstays, and is then no different from an executor that was started: a flush that
-// hangs stops nobody. It reports whether the role is still there.
+// executeHere makes the reader the executor if there is work for it: to wake a goroutine instead can
+// take half of the time of the disk. As in an upcall, the reader loses the role if it takes too long,
+// and is then like an executor that was started. So a flush that hangs stops nobody. It reports
+// whether the caller still has the role.
 func (c *Conn) executeHere() (kept bool) {
 	c.mu.Lock()
 	c.reader = false
@@ -109,7 +109,7 @@ func (c *Conn) executeHere() (kept bool) {
 		return true
 	}
 	st, s := c.st, c.upcalls.Load()+1
-	c.takeovers.Add(-1) // it needs no place among MaxTakeovers: there is one at most
+	c.takeovers.Add(-1) // it does not count in MaxTakeovers: there is at most one
 	c.upcalls.Store(s)
 	c.watchUpcall()
 	c.executor(flushReader)

@@ -2,21 +2,21 @@ package rdmap
 
 import "slices"
 
-// nudgeAt are the ticks after the first output at which an initiator that has heard
-// nothing nudges the peer: after 200 ms and after a second.
+// nudgeAt are the ticks after the first output at which an initiator that has received nothing nudges
+// the peer: after 200 ms and after a second.
 var nudgeAt = []int{5, 25}
 
-// nudge wakes a peer that has missed the first FPDUs. Linux's siw (6.1, siw_accept)
-// sends the MPA Reply before it asks TCP to be told of input, so what arrives in
-// between lies in its socket until something follows; an initiator that waits for an
-// answer then waits for ever. What follows is an RDMA Write of no octets: it has no
-// effect, and its STag and TO are not looked at (RFC 5041 Section 7.1).
+// nudge wakes a peer that has missed the first FPDUs. Linux's siw (6.1, siw_accept) sends the MPA
+// Reply before it asks TCP for notice of input. So what arrives in between stays in its socket until
+// something follows, and an initiator that waits for an answer would wait for ever. What follows is an
+// RDMA Write of no octets: it has no effect, and its STag and TO are not checked (RFC 5041 Section
+// 7.1).
 type nudge struct {
 	c     *Conn
-	ticks int // the ticker's
+	ticks int // owned by the ticker
 }
 
-// nudges reports whether c is one to nudge: another stag does not need it.
+// nudges reports whether c nudges its peer: another stag does not need that.
 func (c *Conn) nudges() bool {
 	return c.initiator && !c.state.StagPeer && !c.cfg.NoNudge
 }

@@ -7,12 +7,12 @@ import "github.com/stag-rdma/stag/rdmap/region"
 type outRead struct {
 	op     Opcode  // of the request
 	id     uint32  // OpAtomicRequest: its identifier
-	answer *Answer // not a Read: where the answer goes, may be nil
+	answer *Answer // if not a Read: the place for the answer, may be nil
 	// OpReadRequest:
 	sink       region.STag
 	sinkTO     uint64
 	size       uint32
-	invalidate bool      // sink, before the completion
+	invalidate bool      // invalidate sink before the completion
 	done       Completer // for cancel only
 	// cancelled: nobody wants the octets any more. The response is still due, is
 	// checked, and is dropped.

@@ -4,7 +4,7 @@ package rdmap
 
 import "sync/atomic"
 
-// poison fills memory whose lending is over, so that a use after it is seen.
+// poison fills memory that is no longer lent, so that a later use of it is noticed.
 func poison(b []byte) {
 	for i := range b {
 		b[i] = 0xcc

@@ -10,42 +10,43 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// polling is what a connection with Config.BusyPoll knows of its waits for input. Waking
-// a thread that sleeps, on a processor that has gone to sleep as well, is most of the time
-// of a short round trip; who looks for input instead has it at once, and keeps a processor
-// busy meanwhile. So that this is done only where it is likely to help,
+// polling is what a connection with Config.BusyPoll knows about its waits for input. Most of the time
+// of a short round trip goes into waking a sleeping thread, on a processor that sleeps as well. A
+// goroutine that polls instead gets its input at once, but keeps a processor busy. To poll only where
+// it is likely to help,
 //
-//   - a wait begins with looking only if the wait before it was over within the limit: each
-//     one in vain is preceded by one that was short, and idle connections never look;
-//   - of the processors of GOMAXPROCS one is left to those who have something to do;
-//   - where several wait on one connection, the others are to run before anything can come;
-//   - connections that would look at the same time hinder each other: then none does for
-//     a while.
+//   - a wait begins with polling only if the wait before it ended within the limit, so that each
+//     vain poll is preceded by a short wait, and idle connections never poll;
+//   - one of the GOMAXPROCS processors is left to goroutines that have something to do;
+//   - nobody polls while several goroutines wait on the connection: the others have to run before
+//     anything can arrive;
+//   - if too many connections would poll at the same time, they would hinder each other, and none
+//     polls for a while.
 //
 // It belongs to the holder of the reading role.
 type polling struct {
-	limit time.Duration // 0: of no use in this read
-	since time.Time     // the wait has begun; zero: it has not
-	short bool          // the last wait was over within the limit
-	muted bool          // input of less than muteBelow octets makes no event
+	limit time.Duration // 0: do not poll in this read
+	since time.Time     // the beginning of the wait; zero: it has not begun
+	short bool          // the last wait ended within the limit
+	muted bool          // input of fewer than muteBelow octets raises no event
 }
 
-// muteBelow is how many octets, while somebody looks for them, wake nobody. Go's poller is
-// told of all that comes on a socket, and the thread that waits in it would take a
-// processor away each time, for nothing.
+// muteBelow is the number of octets below which input wakes nobody while somebody polls for it. Go's
+// poller is notified of all input on a socket, and the thread that waits in it would take a processor
+// away each time, for nothing.
 const muteBelow = 32 << 10
 
-// lookers are those of the process who look for input.
+// lookers counts the goroutines of the process that poll for input.
 var lookers struct {
 	n     atomic.Int32
-	looks atomic.Uint64 // begun so far
-	until atomic.Int64  // they were too many: nobody before then, nanoseconds of the epoch
+	looks atomic.Uint64 // polls begun so far
+	until atomic.Int64  // there were too many: nobody polls before this Unix time in nanoseconds
 }
 
-// crowdPause is how long nobody looks when too many wanted to.
+// crowdPause is how long nobody polls after too many wanted to.
 const crowdPause = 10 * time.Millisecond
 
-// begin is told that a read begins.
+// begin is called when a read begins.
 func (p *polling) begin(limit time.Duration, wait bool) {
 	if p.limit = limit; !wait {
 		p.limit = 0
@@ -53,7 +54,7 @@ func (p *polling) begin(limit time.Duration, wait bool) {
 	p.since = time.Time{}
 }
 
-// read is vec.Read that looks for a while. Without input there are events again when it
+// read is vec.Read that polls for a while. If there is no input, events are no longer muted when it
 // returns. It is called again after a sleep.
 func (p *polling) read(c *Conn, fd int, buf []byte) (int, error) {
 	n, err := vec.Read(fd, buf)
@@ -61,7 +62,7 @@ func (p *polling) read(c *Conn, fd int, buf []byte) (int, error) {
 	case p.limit <= 0:
 	case !errors.Is(err, unix.EAGAIN):
 		p.short = p.since.IsZero() || time.Since(p.since) <= p.limit
-	case p.since.IsZero(): // not woken in vain
+	case p.since.IsZero(): // a new wait, not one that was woken in vain
 		p.since = time.Now()
 		if p.short && c.waiting.Load() <= 1 && enterLookers(p.since) {
 			n, err = p.look(c, fd, buf)
@@ -75,7 +76,7 @@ func (p *polling) read(c *Conn, fd int, buf []byte) (int, error) {
 	return n, err
 }
 
-// look reads until there is something, or it was long enough, or somebody interrupts.
+// look polls until there is input, or the limit is over, or somebody interrupts.
 func (p *polling) look(c *Conn, fd int, buf []byte) (n int, err error) {
 	if !p.muted {
 		p.mute(fd, true)
@@ -86,8 +87,8 @@ func (p *polling) look(c *Conn, fd int, buf []byte) (n int, err error) {
 	return n, err
 }
 
-// mute says whether little input makes no event: of the socket's readiness the kernel
-// speaks from SO_RCVLOWAT octets on, which a read that does not wait does not look at.
+// mute determines whether little input raises no event: the kernel reports a socket as ready only from
+// SO_RCVLOWAT octets on, which does not affect a read that does not wait.
 func (p *polling) mute(fd int, on bool) {
 	below := 1
 	if on {
@@ -96,7 +97,7 @@ func (p *polling) mute(fd int, on bool) {
 	p.muted = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT, below) == nil && on
 }
 
-// enterLookers reports whether there is room for one more.
+// enterLookers reports whether one more goroutine may poll, and counts it.
 func enterLookers(now time.Time) bool {
 	if now.UnixNano() < lookers.until.Load() {
 		return false

@@ -5,10 +5,10 @@ import "sync"
 // Pool is a bounded amount of memory that connections share for the octets of Sends that cannot
 // be lent from the reader's staging buffer: Sends of several segments while they arrive, and
 // messages queued for Recv. A posted receive is a reservation, not a buffer; memory is taken when
-// octets arrive. When the pool is empty, only queue 0 of the connection that asked stalls, until
-// memory comes back. Connections that wait get memory in the order in which they asked. A peer
-// that begins a Send and does not end it keeps its memory only until another connection needs it:
-// see Config.StallTimeout.
+// octets arrive. If the pool is empty, only queue 0 of the connection that asked stalls, until
+// memory comes back. Waiting connections get memory in the order in which they asked. A peer that
+// begins a Send and does not finish it keeps the memory only until another connection needs it; see
+// Config.StallTimeout.
 //
 // A Pool is safe for concurrent use.
 type Pool struct {
@@ -18,11 +18,11 @@ type Pool struct {
 	free  map[int][]poolBuf
 	spare int      // octets in free
 	queue []*claim // of stalled connections
-	kept  int      // octets that they put off
+	kept  int      // octets that those have put off
 	open  map[*arrival]struct{}
 }
 
-// poolBuf is memory of a Pool; nil is none.
+// poolBuf is memory of a Pool, or nil.
 type poolBuf []byte
 
 // DefaultPool is used by connections whose Config names none: 64 MiB.
@@ -43,9 +43,8 @@ func (p *Pool) Used() int {
 	return p.used
 }
 
-// get takes n octets; ok is false when the limit is reached. One buffer is always
-// given out, whatever its size, so that a limit below RecvSize does not stop
-// everything for good.
+// get takes n octets; ok is false if that would exceed the limit. A pool of which nothing is taken
+// always gives out one buffer, so that a limit below RecvSize does not stop everything for good.
 func (p *Pool) get(n int) (b poolBuf, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,7 +65,7 @@ func (p *Pool) getLocked(n int) (b poolBuf, ok bool) {
 	return make(poolBuf, n), true
 }
 
-// put gives b back, to those who wait for memory.
+// put gives b back, and serves those who wait for memory.
 func (p *Pool) put(b poolBuf) {
 	if b == nil {
 		return

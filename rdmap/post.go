@@ -1,12 +1,11 @@
 package rdmap
 
 // Post submits work requests: all of them, adjacent and in order, or none. Outside upcalls it
-// flushes, or leaves that to a goroutine that is already flushing. While an upcall runs, the
-// flush comes when everything that was read has been handled. Post does not wait for the peer to
-// read (on a net.Conn that is not TCP, the flush may). Errors: misuse (ErrBadWR, ErrTooLong,
-// ErrNoORD, ErrNoExtension, ErrSendQueueFull, ErrNoHandshake), or the connection's first fatal
-// error. With an error no Done of wrs is called. wrs is borrowed until Post returns; for the
-// payloads see WR.
+// flushes, or leaves that to a goroutine that is already flushing. While an upcall runs, the flush
+// follows when everything that was read has been handled. Post does not wait for the peer to read
+// (on a net.Conn that is not TCP, the flush may). Errors: misuse (ErrBadWR, ErrTooLong, ErrNoORD,
+// ErrNoExtension, ErrSendQueueFull, ErrNoHandshake), or the connection's first fatal error. After an
+// error no Done of wrs is called. wrs is borrowed until Post returns; for the payloads see WR.
 func (c *Conn) Post(wrs []WR) error {
 	need := extBase
 	for i := range wrs {
@@ -30,15 +29,15 @@ func (c *Conn) Post(wrs []WR) error {
 	serving := c.serving
 	c.mu.Unlock()
 	if serving || c.waiting.Load() > 0 {
-		// Others wait for answers, or this is an answer and others are being worked on: more
-		// is likely to be posted in a moment, so let them append first and write once for all.
+		// Others wait for answers, or this is an answer and others are being prepared: more is
+		// likely to be posted in a moment. Let them append first, and write once for all.
 		yield()
 	}
 	c.flush(flushPost)
 	return nil
 }
 
-// postable reports why wrs cannot be queued, with mu held.
+// postable returns why wrs cannot be queued, or nil, with mu held.
 func (c *Conn) postable(wrs []WR, need Extensions) error {
 	switch {
 	case c.err != nil:

@@ -6,8 +6,8 @@ import (
 )
 
 // RecvQueue is a shared receive queue. Connections whose Config names it take the receives for
-// incoming Sends and Immediates from it, first come, first served. Together they never accept
-// more messages than receives were posted. A message that finds no receive ends its own
+// incoming Sends and Immediates from it, first come, first served. Together they never accept more
+// messages than receives were posted. A message for which there is no receive ends its own
 // connection with the Terminate for "no buffer" (RFC 5041 Section 7.1).
 //
 // A peer that sends more than its share can use up the receives of the others. Choice:
@@ -32,7 +32,7 @@ func (q *RecvQueue) Post(n int) {
 	q.posted += n
 }
 
-// Posted returns how many receives are posted and not taken.
+// Posted returns how many receives are posted and not yet taken.
 func (q *RecvQueue) Posted() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -40,8 +40,8 @@ func (q *RecvQueue) Posted() int {
 }
 
 // Arm asks for the limit event: event is called once, as soon as fewer than limit receives are
-// posted, which may be now. It runs in the goroutine that reads the connection that took the
-// receive, or in the caller of Arm. It must not block, but may call Post and Arm. A later Arm
+// posted, which may be at once. It runs in the goroutine that reads the connection that took the
+// receive, or in that of the caller of Arm. It must not block, but may call Post and Arm. A later Arm
 // replaces the event, and a limit of 0 disarms it.
 func (q *RecvQueue) Arm(limit int, event func()) {
 	q.mu.Lock()
@@ -69,7 +69,7 @@ func (q *RecvQueue) take() bool {
 	return true
 }
 
-// due returns the event if it is to be called now, and disarms; q.mu is held.
+// due returns the event, and disarms it, if it has to be called now; otherwise nil. q.mu is held.
 func (q *RecvQueue) due() func() {
 	if q.posted >= q.limit {
 		return nil
@@ -79,19 +79,19 @@ func (q *RecvQueue) due() func() {
 	return event
 }
 
-// share is a connection's part of a RecvQueue. It belongs to the holder of the reading
-// role, but for used.
+// share is a connection's part of a RecvQueue. All of it but used belongs to the holder of the
+// reading role.
 type share struct {
 	q     *RecvQueue
-	quota int          // receives in use at most; 0: no bound of its own
-	next  bool         // one is taken for the message to begin
-	open  bool         // the last one used is that of a message not delivered yet
+	quota int          // most receives in use; 0: no bound of its own
+	next  bool         // a receive is taken for the next message to begin
+	open  bool         // the receive used last is that of a message not yet delivered
 	used  atomic.Int64 // taken by messages and not posted again
 }
 
-// reserve takes a receive for the message that is to begin, if it has none yet, and
-// returns how many messages may begin. It is taken before DDP checks the message: two
-// connections that both saw the last receive would both accept one.
+// reserve takes a receive for the next message to begin, unless there is one already, and returns how
+// many messages may begin. It takes it before DDP checks the message: otherwise two connections that
+// both saw the last receive would both accept a message.
 func (s *share) reserve() int {
 	used := int(s.used.Load())
 	if s.quota != 0 && used >= s.quota {
@@ -110,13 +110,13 @@ func (s *share) reserve() int {
 	return n
 }
 
-// use says that the message has begun.
+// use is called when the message has begun.
 func (s *share) use() {
 	s.next, s.open = false, true
 	s.used.Add(1)
 }
 
-// post posts n receives, those first that are in use.
+// post posts n receives, which replace those in use first.
 func (s *share) post(n int) {
 	for {
 		used := s.used.Load()
@@ -127,8 +127,8 @@ func (s *share) post(n int) {
 	s.q.Post(n)
 }
 
-// end gives back the receive of a message that has not begun, or not ended: nobody
-// else knows of it.
+// end gives back the receive of a message that has not begun or not been delivered, since nobody else
+// knows about it.
 func (s *share) end() {
 	if s.next || s.open {
 		s.next, s.open = false, false

@@ -14,15 +14,14 @@ const maxRequest = 16 + maxHash
 // maxHash is the longest hash of a Verify, octets.
 const maxHash = 64
 
-// immediateLen is what Immediate Data carries, octets (RFC 7306 Section 6).
+// immediateLen is the length of Immediate Data, octets (RFC 7306 Section 6).
 const immediateLen = 8
 
-// request is a message of queue 1, held in one of the IRD slots until its
-// response has been written (RFC 5040 Section 6.1). Its header octets are kept for a
-// Terminate.
+// request is a message of queue 1, which is held in one of the IRD slots until its response has been
+// handed down (RFC 5040 Section 6.1). Its header is kept for a Terminate.
 type request struct {
 	op     Opcode
-	swap   bool // the Swap of storm-ext-01 is permitted
+	swap   bool // the Swap of draft-ietf-storm-rdmap-ext-01 is permitted
 	hdr    [ddp.UntaggedLen]byte
 	body   [maxRequest]byte
 	n      uint8  // of body

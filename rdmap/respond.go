@@ -8,11 +8,11 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// executors says how each request of queue 1 is carried out: it turns an item that
-// holds a request into the response. Requests run one at a time in the order of
-// arrival, each after everything delivered before it, and each response is generated
-// before the next request starts; that satisfies every ordering rule of RFC 5040
-// Section 5.5 and RFC 7306 Section 7. Rights are checked here, at execution.
+// executors has the function that carries out each request of queue 1: it turns an item that holds a
+// request into one that holds the response. Requests run one at a time in the order of arrival, each
+// after everything that was delivered before it, and each response is generated before the next
+// request starts. That satisfies every ordering rule of RFC 5040 Section 5.5 and RFC 7306 Section 7.
+// Rights are checked here, at execution.
 var executors = [...]func(it *item, t *region.Table) error{
 	OpReadRequest:        executeRead,
 	OpAtomicRequest:      executeAtomic,
@@ -35,9 +35,9 @@ func executable(op Opcode) bool {
 	return int(op) < len(executors) && executors[op] != nil
 }
 
-// executeRead makes a Read Response of a Read Request, RFC 5040 Section 4.4: size
-// octets of the source, to the sink's STag and TO, which are copied unread. "If the
-// RDMA Read Message Size is zero" the source MUST NOT be validated.
+// executeRead turns a Read Request into its Read Response (RFC 5040 Section 4.4): size octets of the
+// source, for the STag and TO of the sink, which are copied without a check. "If the RDMA Read Message
+// Size is zero" the source MUST NOT be validated.
 func executeRead(it *item, t *region.Table) error {
 	var rr readRequest
 	rr.parse(it.req.body[:])
@@ -57,8 +57,7 @@ func executeRead(it *item, t *region.Table) error {
 	return nil
 }
 
-// violationOf maps a refusal of the region table to RFC 5040's remote protection
-// errors.
+// violationOf maps a refusal of the region table to a remote protection error of RFC 5040.
 func violationOf(err error) violation {
 	switch {
 	case errors.Is(err, region.ErrNotAssociated):
@@ -73,8 +72,8 @@ func violationOf(err error) violation {
 	return vioSTag
 }
 
-// refuse makes the error, and the Terminate, for a request that cannot be carried
-// out: header and segment length, and for a Read Request its own header too.
+// refuse returns the error for a request that cannot be carried out. Its Terminate quotes the header
+// and the segment length, and, for a protection error of a Read Request, the RDMAP header too.
 func (r *request) refuse(v violation, cause error) error {
 	e := v.error(cause)
 	e.term.HasLength, e.term.SegLen = true, r.segLen

@@ -2,10 +2,10 @@ package rdmap
 
 import "errors"
 
-// Serve gives the reading role to this goroutine until the connection ends and returns the
-// reason: *ConnError with io.EOF means that the peer closed. When an upcall hands the role off,
-// or the watchdog takes it, another goroutine goes on reading. Serve returns at the end of the
-// connection in any case.
+// Serve gives the reading role to the calling goroutine until the connection ends, and returns the
+// reason for the end: a *ConnError with io.EOF means that the peer closed the connection. If an
+// upcall hands the role off, or the watchdog takes it, another goroutine continues to read. In any
+// case Serve returns at the end of the connection. Errors before that: ErrNoHandshake, ErrServing.
 func (c *Conn) Serve() error {
 	if err := c.startServing(); err != nil {
 		return err

@@ -5,10 +5,10 @@ import (
 	"sync/atomic"
 )
 
-// Sizes of the memory that input is read into, octets. bigStaging serves any
-// FPDU, the largest being 65,544, and as many as one read brings. The others keep the
-// begun FPDU of a connection that waits for the rest of it: a peer that stops there
-// makes us hold little more than it has sent.
+// Sizes of the memory that input is read into, octets. bigStaging has room for any FPDU, of which the
+// largest has 65,544 octets, and for as many as one read brings. The others keep the unfinished FPDU
+// of a connection that waits for the rest of it, so that a peer that stops there makes us hold little
+// more than it has sent.
 const (
 	bigStaging   = 512 << 10
 	smallStaging = 4 << 10
@@ -16,18 +16,18 @@ const (
 
 var stagingSizes = [...]int{smallStaging, 16 << 10, 66 << 10, bigStaging}
 
-// staging is borrowed while there is input to be parsed: b[r:w]. A connection
+// staging holds input that has to be parsed, b[r:w]. It is borrowed while there is any: a connection
 // that is idle between FPDUs holds none.
 type staging struct {
 	r, w int
 	msg  Message // of the upcall that is running
 	b    []byte
-	left atomic.Int32 // how many of the two parties of a takeover are through with it
+	left atomic.Int32 // how many of the two parties of a takeover no longer use it
 }
 
 var stagingPools [len(stagingSizes)]sync.Pool
 
-// borrowStaging returns one of at least n octets.
+// borrowStaging returns a staging of at least n octets, or of bigStaging if n is larger.
 func borrowStaging(n int) *staging {
 	class := 0
 	for class < len(stagingSizes)-1 && stagingSizes[class] < n {
@@ -42,7 +42,7 @@ func borrowStaging(n int) *staging {
 	return st
 }
 
-// giveBack ends the borrowing; what is unparsed is lost.
+// giveBack ends the borrowing; pending octets are lost.
 func (st *staging) giveBack() {
 	lend(-1)
 	poison(st.b[:st.w])
@@ -54,14 +54,14 @@ func (st *staging) giveBack() {
 	}
 }
 
-// pending returns the octets not parsed yet.
+// pending returns the octets not yet parsed.
 func (st *staging) pending() []byte { return st.b[st.r:st.w] }
 
-// room returns space for reading, in a staging that can hold need octets from the first
-// pending one on. It may move everything to a larger one, and returns that.
+// room returns space to read into, in a staging that can hold need octets beginning with the first
+// pending one. It may move everything to a larger staging, which it returns.
 //
-// What is pending moves to the front, half a long FPDU on average: that copy costs less than
-// one read more, for the rest of that FPDU alone, which would leave it where it is.
+// Pending octets move to the front, half a long FPDU on average. That copy costs less than to leave
+// them there and make one more read for the rest of that FPDU alone.
 func (st *staging) room(need int) (*staging, []byte) {
 	if need > len(st.b) {
 		st = st.move(need)
@@ -79,8 +79,8 @@ func (st *staging) move(n int) *staging {
 	return to
 }
 
-// park moves the pending octets to the smallest staging that has room for as many
-// more.
+// park moves the pending octets to the smallest staging that has room for them and for room more
+// octets.
 func (st *staging) park(room int) *staging {
 	n := st.w - st.r + room
 	for _, size := range stagingSizes {
@@ -94,8 +94,8 @@ func (st *staging) park(room int) *staging {
 	return st
 }
 
-// split copies the pending octets to a staging of their own, nil if there are none,
-// and leaves st to the upcall that has lost the role: its message lies there.
+// split copies the pending octets to another staging, nil if there are none, and leaves st to the
+// upcall that has lost the role, whose message lies there.
 func (st *staging) split() (to *staging) {
 	if st.r < st.w {
 		to = borrowStaging(st.w - st.r)
@@ -105,8 +105,8 @@ func (st *staging) split() (to *staging) {
 	return to
 }
 
-// leave is called by both parties of a takeover, the upcall and who took over; the
-// second gives st back.
+// leave is called by both parties of a takeover, the upcall and whoever took over. The second one
+// gives st back.
 func (st *staging) leave() {
 	if st.left.Add(1) == 2 {
 		st.left.Store(0)

@@ -10,25 +10,26 @@ import (
 	"github.com/stag-rdma/stag/rdmap/internal/mutant"
 )
 
-// putOff keeps the ULPDUs of queues 0 and 1 that arrive while queue 0 waits for
-// memory, so that what frees memory (Read Responses, responses on queue 3) goes on.
-// Requests wait too, since a Read Response is not generated before an earlier
-// Send has completed (RFC 5040 Section 5.5). Each ULPDU has its length in front.
+// putOff keeps the ULPDUs of queues 0 and 1 that arrive while queue 0 waits for memory, so that
+// messages that free memory (Read Responses, responses on queue 3) are still handled. Requests wait
+// too, since a Read Response is not generated before an earlier Send has completed (RFC 5040 Section
+// 5.5). Each ULPDU is preceded by its length.
 type putOff struct {
 	b    []byte
 	stop bool // the Pool keeps no more
 }
 
-// maxPutOff is how much is kept, octets; then the whole stream waits. All connections of
-// a Pool together keep no more than its limit, or than this, and the first ULPDU of each.
+// maxPutOff is how many octets a connection keeps before its whole stream waits. All connections of a
+// Pool together keep at most that much or the limit of the Pool, whichever is larger, and the first
+// ULPDU of each.
 const maxPutOff = 128 << 10
 
 func (o *putOff) len() int { return len(o.b) }
 
-// full reports that one more ULPDU might not fit.
+// full reports whether one more ULPDU might not fit.
 func (o *putOff) full() bool { return o.stop || len(o.b) > maxPutOff-2-0xffff }
 
-// waits reports whether u has to wait its turn behind what is put off.
+// waits reports whether u has to wait for its turn after what is put off.
 func (o *putOff) waits(u []byte) bool {
 	if len(u) < ddp.UntaggedLen || u[0]&0x80 != 0 {
 		return mutant.WritesWait
@@ -45,7 +46,7 @@ func (o *putOff) next() []byte {
 	return o.b[2 : 2+n]
 }
 
-// pop forgets the first ULPDU, and makes room for others in p.
+// pop drops the first ULPDU, and returns its room to p.
 func (o *putOff) pop(p *Pool) {
 	n := 2 + len(o.next())
 	p.forget(n)
@@ -76,9 +77,9 @@ func (r *receiver) putOff(u []byte) *event {
 	return &r.ev
 }
 
-// stall is how a connection waits for the Pool.
+// stall is the state of a connection that waits for the Pool.
 type stall struct {
-	since time.Time     // of the first ULPDU put off; the role holder's
+	since time.Time     // when the first ULPDU was put off; owned by the holder of the role
 	turn  atomic.Uint64 // changes when a wait begins and when it ends
 	retry atomic.Bool   // memory came back
 	hint  chan struct{} // wakes a holder that does not read; under role.mu
@@ -100,8 +101,8 @@ func (c *Conn) unstall() {
 	r.mu.Unlock()
 }
 
-// stalled begins to wait for memory. Halfway to giving up it turns against those who
-// hold memory and do not use it: the Sends that have been arriving for as long.
+// stalled begins to wait for memory. After half of the StallTimeout it reclaims the memory of Sends
+// that began before the wait and have not ended.
 func (c *Conn) stalled() {
 	c.stalls.Add(1)
 	now := time.Now()
@@ -116,15 +117,14 @@ func (c *Conn) stalled() {
 	c.cfg.Pool.wait(&c.rcv.claim)
 }
 
-// overdue ends the connection unless the Send that began at the given time is whole by
-// now.
+// overdue ends the connection unless the Send that began at the given time is complete by now.
 func (c *Conn) overdue(began time.Time) {
 	if c.cfg.Pool.holds(&c.rcv.arriving, began) {
 		c.fail(&LocalError{Err: ErrUnfinishedSend})
 	}
 }
 
-// replay takes up what was put off. It ends early when there is still no memory.
+// replay handles what was put off. It ends early if there is still no memory.
 func (c *Conn) replay() error {
 	off := &c.rcv.off
 	c.stall.retry.Store(false)
@@ -138,7 +138,7 @@ func (c *Conn) replay() error {
 		if off.len() > 0 { // put off again
 			c.cfg.Pool.forget(off.len())
 			*off = kept
-			if !again { // another Send, whose wait begins now
+			if !again { // it is another Send, whose wait begins now
 				c.stalled()
 				return nil
 			}
@@ -147,7 +147,7 @@ func (c *Conn) replay() error {
 		}
 		kept.pop(c.cfg.Pool)
 		*off = kept
-		// A message lies in what was put off: those octets are not written again.
+		// The message lies in the octets that were put off, which are not overwritten.
 		st := borrowStaging(smallStaging)
 		err = c.event(st, ev)
 		if errors.Is(err, errLostRole) {
@@ -162,8 +162,8 @@ func (c *Conn) replay() error {
 	return nil
 }
 
-// stallExpired ends a connection that has waited too long: "no buffer", RFC 5041
-// Section 7.1.
+// stallExpired returns the error for a connection that has waited too long: "no buffer" (RFC 5041
+// Section 7.1).
 func (c *Conn) stallExpired() error {
 	if time.Since(c.stall.since) < c.cfg.StallTimeout {
 		return nil
@@ -175,8 +175,8 @@ func (c *Conn) stallExpired() error {
 	return protocolError(err, u)
 }
 
-// beforeStalledRead is called before a read while something is put off. It
-// retries, and while no more can be put off it waits for memory instead of reading.
+// beforeStalledRead is called before a read while something is put off. It retries, and if no more can
+// be put off, it waits for memory instead of reading.
 func (c *Conn) beforeStalledRead(wait bool) error {
 	if c.stall.retry.Load() || c.rcv.off.full() {
 		if err := c.handle(); err != nil {

@@ -7,14 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// taker looks once more before a connection sleeps, behind whoever else wants the processor:
-// that may be the peer, about to write, and then neither goes to sleep. Being woken costs both
-// more than that, the writer too.
+// taker makes a connection look for input once more before it sleeps, after letting others have the
+// processor. One of them may be the peer, about to write; then neither of the two goes to sleep. To be
+// woken costs both of them more than that, the writer too.
 //
-// Where much comes at a time nobody does: what comes one by one is answered one by one, in
-// more writes, and it may be goroutines of this process that are to have the processor. Nor
-// does anybody while there are those on it who compute: to be behind them takes a hundred
-// times as long as to be woken.
+// This is not done if much arrives at a time: what is taken one by one is answered one by one, in more
+// writes, and goroutines of this process may need the processor. Nor is it done while others compute
+// on the processor: to wait for them takes a hundred times as long as to be woken.
 //
 // It belongs to the holder of the reading role.
 type taker struct {
@@ -24,25 +23,25 @@ type taker struct {
 }
 
 const (
-	// takerMost is how many octets may have come since the wait before.
+	// takerMost is how many octets may have arrived since the wait before.
 	takerMost = 1 << 10
-	// takerLong is how long others may run: more than a peer does, less than the kernel's
-	// slices of those who compute.
+	// takerLong is how long others may run: longer than a peer needs, shorter than the kernel's
+	// time slices for threads that compute.
 	takerLong = 300 * time.Microsecond
-	// takerRest is for how long nobody lets others run when some have run for longer.
+	// takerRest is how long nobody lets others run after some have run for longer than that.
 	takerRest = 100 * time.Millisecond
 )
 
-// takerPause is when nobody of a process lets others run.
-type takerPause struct{ until atomic.Int64 } // nanoseconds of the epoch
+// takerPause is the time before which nobody in a process lets others run.
+type takerPause struct{ until atomic.Int64 } // Unix time in nanoseconds
 
 var processTakers takerPause
 
-// schedYield has the threads run that wait for the processor.
+// schedYield lets other threads run that wait for the processor.
 func schedYield() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
 
-// again lets others run and reports true if a connection that has found nothing to read, and
-// is about to wait, is to look once more. It has received so many octets by now.
+// again reports whether a connection that has found nothing to read and is about to wait should look
+// once more; if so, it lets others run first. octets is the number received so far.
 func (t *taker) again(octets uint64) bool {
 	got := octets - t.octets
 	t.octets = octets

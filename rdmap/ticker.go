@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// tickEvery is how often hot connections are looked at. Detection of what arrives
-// unasked right after a call takes two ticks at most. A shorter period would wake a
-// second thread often enough to be felt by callers.
+// tickEvery is the period at which hot connections are looked at. Unsolicited input right after a call
+// is noticed within two ticks. A shorter period would wake a second thread so often that callers would
+// notice.
 const tickEvery = 40 * time.Millisecond
 
 var noDeadline time.Time
 
-// tickee is what a ticker drives; ticked reports whether to go on.
+// tickee is driven by a ticker. ticked runs at each tick and reports whether to go on.
 type tickee interface{ ticked() bool }
 
-// ticker ticks while it has connections. The connections of links that share a
-// watcher share one ticker of the process; the others have one each.
+// ticker ticks while it has entries. Connections whose links share a watcher share one ticker of the
+// process; the others have one each.
 type ticker struct {
 	every time.Duration
 	soon  time.Duration // instead, for the next hurry ticks
-	hurry int           // the tickees' and tick's
+	hurry int           // owned by tick and the tickees that it calls
 	mu    sync.Mutex
 	list  []tickee
 	timer *time.Timer
@@ -33,7 +33,7 @@ var (
 	processDog    = ticker{every: watchdogRest, soon: watchdogTick}
 )
 
-// newTicker returns shared for a link of the process, else one like it.
+// newTicker returns shared if process is true, otherwise a new ticker with the same periods.
 func newTicker(process bool, shared *ticker) *ticker {
 	if process {
 		return shared
@@ -57,9 +57,9 @@ func (t *ticker) add(c tickee) {
 	t.timer.Reset(t.every)
 }
 
-// tick looks at every entry once. A connection leaves the list before its role can
-// be warmed again, so it is never on it twice: ticked reports false only after it has
-// cleared hot, and add happens only after hot was found clear. So it is with watched.on.
+// tick calls every entry once. A connection leaves the list before its role can be warmed again, so it
+// is never on the list twice: ticked returns false only after it has cleared hot, and add is called
+// only after hot was found clear. The same holds for watched.on.
 func (t *ticker) tick() {
 	t.mu.Lock()
 	list := t.list

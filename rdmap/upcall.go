@@ -2,7 +2,7 @@ package rdmap
 
 import "errors"
 
-// upcall runs HandleRecv. Its error is errLostRole, or the connection has failed.
+// upcall runs HandleRecv. Its error is errLostRole, or that of a connection that has failed.
 func (c *Conn) upcall(st *staging, ev *event) error {
 	buf := ev.buf
 	m := &st.msg // field by field: a copy of all at once would wait for what was just stored
@@ -18,7 +18,7 @@ func (c *Conn) upcall(st *staging, ev *event) error {
 	return err
 }
 
-// beginUpcall makes upcalls odd: whoever makes it even takes the role.
+// beginUpcall makes upcalls odd. Whoever makes it even takes the role.
 func (c *Conn) beginUpcall() (s uint64) {
 	s = c.upcalls.Load() + 1
 	c.upcalls.Store(s)
@@ -26,8 +26,8 @@ func (c *Conn) beginUpcall() (s uint64) {
 	return s
 }
 
-// endUpcall makes upcalls even again. If somebody else has, the upcall leaves the staging,
-// and touches nothing of the receiving half any more.
+// endUpcall makes upcalls even again. If somebody else has done so, the upcall leaves the staging and
+// no longer touches the receiving half.
 func (c *Conn) endUpcall(st *staging, s uint64) error {
 	if !c.upcalls.CompareAndSwap(s, s+1) {
 		st.leave()
@@ -40,8 +40,8 @@ func (c *Conn) endUpcall(st *staging, s uint64) error {
 	return nil
 }
 
-// readDone completes what the Response to the oldest request has made due; the last of it
-// by an upcall, if it wants one.
+// readDone completes what the response to the oldest request has made due, the last one by an upcall
+// if it wants that.
 func (c *Conn) readDone(st *staging) error {
 	due := c.rdue
 	c.rdue = due[:0]
@@ -57,8 +57,8 @@ func (c *Conn) readDone(st *staging) error {
 	return c.endUpcall(st, s)
 }
 
-// wantsUpcall returns the last one of due, if it is to be completed by an upcall. Those
-// before it must not wait for one.
+// wantsUpcall returns the last one of due if it has to be completed by an upcall, otherwise nil. Those
+// before it must not wait for an upcall.
 func (c *Conn) wantsUpcall(due []completion) UpcallCompleter {
 	if len(due) == 0 || due[len(due)-1].err != nil {
 		return nil
@@ -75,23 +75,23 @@ func (c *Conn) wantsUpcall(due []completion) UpcallCompleter {
 	return last
 }
 
-// HandOff passes the reading role of the running upcall on to a new goroutine, so that the rest
-// of the upcall may block. It may be called only in HandleRecv and CompleteUpcall, by the
-// goroutine that runs them; m and m.Data stay lent until HandleRecv returns. It reports whether
-// the upcall may now block: false means that Config.MaxTakeovers upcalls already do.
+// HandOff passes the reading role of the running upcall to a new goroutine, so that the rest of the
+// upcall may block. It may be called only in HandleRecv and CompleteUpcall, by the goroutine that
+// runs them; m and m.Data stay lent until HandleRecv returns. It reports whether the upcall may now
+// block: false means that Config.MaxTakeovers upcalls already do.
 //
 // Later messages are then handled concurrently with this one. HandOff flushes what the upcall has
 // posted.
 func (c *Conn) HandOff() bool {
 	s := c.upcalls.Load()
 	if s&1 == 0 {
-		return true // the watchdog was quicker
+		return true // the watchdog was faster
 	}
 	return c.takeOver(s)
 }
 
-// takeOver takes the role from the upcall that s stands for and gives it to a new
-// goroutine. The upcall keeps its staging, where its message lies.
+// takeOver takes the role from the upcall with number s and gives it to a new goroutine. It reports
+// whether it did. The upcall keeps its staging, where its message lies.
 func (c *Conn) takeOver(s uint64) bool {
 	if c.takeovers.Add(1) > int64(c.cfg.MaxTakeovers) || !c.upcalls.CompareAndSwap(s, s+1) {
 		c.takeovers.Add(-1)
@@ -105,7 +105,7 @@ func (c *Conn) takeOver(s uint64) bool {
 	return true
 }
 
-// succeed carries on where the upcall that lost the role was.
+// succeed continues where the upcall that lost the role was.
 func (c *Conn) succeed() {
 	c.endBurst()
 	if c.st == nil {

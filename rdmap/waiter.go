@@ -6,22 +6,22 @@ import "sync/atomic"
 const (
 	waiterPending uint32 = iota // not complete, nobody sleeps on it
 	waiterParked                // not complete, a goroutine sleeps on ch
-	waiterReads                 // not complete, its goroutine waits for input of lead
+	waiterReads                 // not complete, its goroutine waits for input in lead
 	waiterDone                  // complete
 )
 
-// Waiter is a Completer that Conn.Wait can wait for. The zero value is ready after Reset. A
-// Waiter serves one wait at a time, and is meant to be reused: only its first Reset allocates.
+// Waiter is a Completer that Conn.Wait can wait for. The zero value is ready after Reset. A Waiter
+// serves one wait at a time, and is meant to be reused: only its first Reset allocates.
 //
-// If Wait returned early because its context ended, the Waiter may still be completed. Do not
-// call Reset before it has been, or cannot be any more.
+// If Wait returned early because its context ended, the Waiter may still be completed later. Do not
+// call Reset before that has happened or can no longer happen.
 type Waiter struct {
 	state atomic.Uint32
 	err   error
 	ch    chan struct{}        // one slot; a token is a hint to look again
-	conn  atomic.Pointer[Conn] // that is waited on, or was last
+	conn  atomic.Pointer[Conn] // the one waited on, or the last one
 
-	next, prev *Waiter // in a list of conn's role, with its mu
+	next, prev *Waiter // in a list of conn's role; guarded by its mu
 	in         *waiters
 }
 
@@ -49,13 +49,13 @@ func (w *Waiter) Complete(err error) {
 	case waiterParked:
 		hint(ch)
 	case waiterReads:
-		// Completed by somebody else than the reader. w may serve another wait by now;
+		// Completed by somebody other than the reader. w may serve another wait by now;
 		// then this interrupts a leader in vain.
 		w.conn.Load().interrupt(holderLeader)
 	}
 }
 
-// completeParked is Complete for one whose goroutine sleeps; false: it does no longer.
+// completeParked is Complete for a w whose goroutine sleeps. It returns false if it no longer does.
 func (w *Waiter) completeParked() bool {
 	c, ch := w.conn.Load(), w.ch
 	r := &c.role
@@ -72,13 +72,13 @@ func (w *Waiter) completeParked() bool {
 	return true
 }
 
-// Done reports whether w is complete; Err is valid then.
+// Done reports whether w is complete.
 func (w *Waiter) Done() bool { return w.state.Load() == waiterDone }
 
-// Err returns the error with which w was completed. It is valid once Done reports true.
+// Err returns the error with which w was completed. It is valid once Done returns true.
 func (w *Waiter) Err() error { return w.err }
 
-// wake makes the goroutine that sleeps on w look again.
+// wake makes the goroutine that sleeps on w check again.
 func (w *Waiter) wake() { hint(w.ch) }
 
 func hint(ch chan struct{}) {

@@ -1,10 +1,9 @@
 package rdmap
 
-// waiters is a list of Waiters that are linked through themselves. A Waiter is in one
-// list at most.
+// waiters is a list of Waiters, linked through themselves. A Waiter is in at most one list.
 type waiters struct{ first, last *Waiter }
 
-// enqueue adds w at the end, unless it is there.
+// enqueue adds w at the end, unless it is in the list already.
 func (l *waiters) enqueue(w *Waiter) {
 	if w.in == l {
 		return
@@ -37,19 +36,19 @@ func (w *Waiter) dequeue() {
 	w.in, w.next, w.prev = nil, nil, nil
 }
 
-// chain wakes the goroutines of complete Waiters one by one: each, when it runs, wakes the
-// next. A burst of replies wakes many, and who wakes them all at once has Go's scheduler
-// spread them over threads, which it wakes too: that costs short calls more than they gain.
-// Where callers do compute meanwhile nothing is lost, since each wakes the next first.
+// chain wakes the goroutines of complete Waiters one by one: each, when it runs, wakes the next. A
+// burst of replies wakes many. If all were woken at once, Go's scheduler would spread them over
+// threads, which it would wake too: that costs short calls more than they gain. If the callers do
+// compute in the meantime, nothing is lost, since each wakes the next first.
 //
-// All is done with role.mu held. As long as somebody waits in the chain, somebody else was
-// woken, or was about to look for another reason, and has not called awake.
+// Everything is done with role.mu held. As long as somebody waits in the chain, somebody else was
+// woken, or was about to check for another reason, and has not called awake yet.
 type chain struct {
 	waiters
 	moving bool // somebody was woken and has not called awake
 }
 
-// wake has w, whose goroutine sleeps, woken.
+// wake wakes w, whose goroutine sleeps, now or later.
 func (c *chain) wake(w *Waiter) {
 	w.dequeue()
 	if c.moving {
@@ -60,7 +59,7 @@ func (c *chain) wake(w *Waiter) {
 	w.wake()
 }
 
-// awake is called by everyone who has slept.
+// awake is called by every goroutine that has slept.
 func (c *chain) awake() {
 	w := c.first
 	if c.moving = w != nil; c.moving {

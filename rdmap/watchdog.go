@@ -6,36 +6,34 @@ import (
 )
 
 const (
-	// watchdogRest is how often the watchdog looks as long as it finds nobody in an upcall.
-	// Each tick of a timer of Go's wakes threads, and they move who exchange short messages
-	// to other processors: looking every millisecond made a NULL call a third longer.
+	// watchdogRest is the watchdog's period while it finds no running upcall. Each tick of a Go
+	// timer wakes threads, which drive goroutines that exchange short messages to other
+	// processors: with a period of a millisecond a NULL call took a third longer.
 	watchdogRest = 10 * time.Millisecond
-	// watchdogTick is how often it looks at who is in one, and for watchdogAlert ticks
-	// after an upcall that had to be relieved: where there is one there are more.
+	// watchdogTick is its period while there is a running upcall, and for watchdogAlert ticks after
+	// an upcall that lost the role: where there is one, there are likely to be more.
 	watchdogTick  = time.Millisecond
 	watchdogAlert = 200
-	// watchdogIdle is after how many ticks without an upcall a connection is no longer
-	// looked at.
+	// watchdogIdle is the number of ticks without an upcall after which the watchdog drops a
+	// connection.
 	watchdogIdle = 8
 )
 
-// watched is what the watchdog knows of a connection. The watchdog relieves upcalls of
-// connections in Serve that overstay. Saying so with HandOff is the rule, this the safety
-// net. It looks at connections that have had upcalls lately only, and does not exist while
-// there are none.
+// watched is what the watchdog knows about a connection. The watchdog takes the role from upcalls that
+// run too long. HandOff is the rule for those, and the watchdog is the safety net. It looks only at
+// connections that have had upcalls lately, and has no timer while there are none.
 //
-// Choice: a timer of Go's. A thread of its own that sleeps in a system call keeps a P
-// there, which Go's sysmon takes away at every tick; it then wakes up every 70
-// microseconds in its turn.
+// Choice: a Go timer. A thread of its own that sleeps in a system call would keep a P, which Go's
+// sysmon takes away at every tick; for that, sysmon would wake up every 70 microseconds.
 type watched struct {
 	c     *Conn
 	t     *ticker
-	on    atomic.Bool // on the list, or about to be
-	last  uint64      // upcalls as seen at the last tick; the watchdog's
-	stays int         // ticks since it was seen to change; the watchdog's
+	on    atomic.Bool // on the list of t, or about to be
+	last  uint64      // Conn.upcalls at the last tick; owned by the watchdog
+	stays int         // ticks since it last changed; owned by the watchdog
 }
 
-// watchUpcall has the watchdog look at an upcall that begins.
+// watchUpcall makes the watchdog look at an upcall that begins.
 func (c *Conn) watchUpcall() {
 	if c.cfg.HandlerLimit > 0 && !c.dog.on.Load() && c.dog.on.CompareAndSwap(false, true) {
 		c.dog.t.add(&c.dog)
@@ -60,7 +58,7 @@ func (w *watched) ticked() bool {
 	}
 	if !inside && w.stays > watchdogIdle || c.failed.Load() {
 		w.on.Store(false)
-		// An upcall that began before the store did not call add: look once more.
+		// An upcall that began before the store has not called add: check once more.
 		return c.upcalls.Load() != s && w.on.CompareAndSwap(false, true)
 	}
 	return true

@@ -38,7 +38,7 @@ func appendHead(b []byte) []byte {
 	return appendBlock(b, blockInterface, func(b []byte) []byte {
 		b = append(b, 0, linkEthernet, 0, 0, 0, 0, 0, 0) // packets of any length
 		b = appendOption(b, optName, "stag")
-		b = appendOption(b, optDescription, "octets of streams, synthetic headers")
+		b = appendOption(b, optDescription, "octets of streams, headers made up")
 		b = appendOption(b, optTimeResolved, "\x09")
 		return appendOption(b, optEnd, "")
 	})
