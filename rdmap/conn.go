@@ -13,10 +13,9 @@ import (
 // Conn is one RDMAP stream over one byte-stream connection. All methods are
 // safe for concurrent use.
 //
-// Three things own its parts. The sending half is under mu; the batch being written
-// belongs to the flusher, of which there is one at most (flushing). The receiving
-// half belongs to the holder of the reading role, which role says. Locks are taken
-// in the order role.mu, mu.
+// Its state has three owners. mu guards the sending half. The batch being written belongs to the
+// flusher, of which there is at most one (flushing). The receiving half belongs to the holder of the
+// reading role (role). Locks are taken in the order role.mu, mu.
 type Conn struct {
 	nc        net.Conn
 	link      link
@@ -37,14 +36,14 @@ type Conn struct {
 	mu       sync.Mutex
 	snd      sender
 	flushing bool          // there is a flusher; it owns wk and due
-	burst    bool          // what was read is being handled: the reader will flush
-	serving  bool          // the reading role is that of Serve, to the end
+	burst    bool          // the reader is handling what it has read, and will flush
+	serving  bool          // Serve has the reading role until the end
 	reader   bool          // the reader of this burst will call executeHere
 	closing  bool          // Close was called: nothing more is taken
 	err      error         // the first fatal error
-	linger   bool          // what is queued still goes out, and the end is graceful
-	quiet    chan struct{} // closed when the flusher ends; made by who waits for that
-	full     []*Waiter     // wait for room in the send queue
+	linger   bool          // queued output is still sent: the end is graceful
+	quiet    chan struct{} // made by whoever waits for the flusher to end; closed then
+	full     []*Waiter     // those who wait for room in the send queue
 	out      traffic
 	flushes  uint64
 
@@ -53,7 +52,7 @@ type Conn struct {
 	due     []completion
 	refused error // why the batch being written ends early
 
-	// Of the holder of the reading role.
+	// Owned by the holder of the reading role.
 	rcv    *receiver
 	df     mpa.Deframer
 	st     *staging
@@ -61,7 +60,7 @@ type Conn struct {
 	rdue   []completion
 
 	upcalls   atomic.Uint64 // odd: the holder is in an upcall
-	takeovers atomic.Int64  // upcalls relieved of the role and still running
+	takeovers atomic.Int64  // upcalls that have lost the role and still run
 	taken     atomic.Uint64
 	stalls    atomic.Uint64
 	reads     atomic.Uint64
@@ -80,12 +79,12 @@ type Conn struct {
 	done    chan struct{}
 }
 
-// Client returns a Conn that will send the MPA Request on nc. It takes nc. A nil cfg means the
-// defaults. Nothing is sent before Handshake.
+// Client returns a Conn that will send the MPA Request on nc. It takes ownership of nc. A nil cfg
+// means the defaults. Nothing is sent before Handshake.
 func Client(nc net.Conn, cfg *Config) *Conn { return newConn(nc, cfg, true) }
 
-// Server returns a Conn that will answer an MPA Request on nc. It takes nc. A nil cfg means the
-// defaults.
+// Server returns a Conn that will answer an MPA Request on nc. It takes ownership of nc. A nil cfg
+// means the defaults.
 func Server(nc net.Conn, cfg *Config) *Conn { return newConn(nc, cfg, false) }
 
 func newConn(nc net.Conn, cfg *Config, initiator bool) *Conn {
@@ -110,7 +109,7 @@ func newConn(nc net.Conn, cfg *Config, initiator bool) *Conn {
 }
 
 // PeerPrivateData returns the upper layer's private data from the peer's startup frame, without
-// what the engines have added. The slice belongs to the Conn and does not change.
+// what the engines have added. The slice belongs to the Conn and must not be changed.
 func (c *Conn) PeerPrivateData() []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,7 +127,7 @@ func (c *Conn) ConnectionState() ConnectionState {
 // end of the connection, invalidates its registrations.
 func (c *Conn) Table() *region.Table { return c.table }
 
-// Register is Table().Register.
+// Register calls Table().Register.
 func (c *Conn) Register(mem []byte, access region.Access) (region.Region, error) {
 	return c.table.Register(mem, access)
 }
@@ -150,8 +149,8 @@ func (c *Conn) Err() error {
 }
 
 // PostRecv posts n more receives, so that the peer may send n more messages. Call it before the
-// peer learns that it may. With Config.RecvQueue the receives are posted there, also after the
-// end of the connection, and no longer count against its RecvQuota.
+// peer learns that it may send them. With Config.RecvQueue the receives are posted there, even after
+// the end of the connection, and no longer count against its RecvQuota.
 func (c *Conn) PostRecv(n int) {
 	if s := c.rcv.shared; s != nil {
 		s.post(n)
@@ -160,7 +159,7 @@ func (c *Conn) PostRecv(n int) {
 	c.rcv.recvs.Add(int64(n))
 }
 
-// halves is Conn as the receiving half sees the sending one.
+// halves is a Conn as its receiving half sees it: it gives access to the sending half.
 type halves Conn
 
 func (h *halves) freeSlots() int {

@@ -5,11 +5,11 @@ import (
 	"go.uber.org/zap"
 )
 
-// defaultEMSS is assumed where the path's cannot be asked for: TCP on Ethernet
+// defaultEMSS, in octets, is assumed if the EMSS of the path is not known: that of TCP on Ethernet
 // without options.
 const defaultEMSS = 1460
 
-// establish sets the engine up with what was negotiated and starts watching.
+// establish sets up the engine with what was negotiated, and starts it.
 func (c *Conn) establish(neg *mpa.Negotiation) error {
 	ulp := neg.PrivateData
 	if !c.cfg.Plain {
@@ -62,8 +62,8 @@ func (c *Conn) establish(neg *mpa.Negotiation) error {
 	return nil
 }
 
-// rtrMessage is the ready-to-receive message r: the first FPDU of the connection, of
-// no payload and no effect (RFC 6581 Section 9.2).
+// rtrMessage returns the ready-to-receive message r: the first FPDU of the connection, which has no
+// payload and no effect (RFC 6581 Section 9.2).
 func rtrMessage(r mpa.RTR) *WR {
 	op := OpSend
 	if r == mpa.RTRWrite {
@@ -81,8 +81,9 @@ func negotiated(v uint16, own int) int {
 	return int(v)
 }
 
-// chooseMULPDU returns what Config says; else the largest towards a stag peer; else what
-// fits a TCP segment, since some peers handle FPDUs across segments badly.
+// chooseMULPDU returns Config.MULPDU if that is set. Otherwise it returns the largest that a stag peer
+// accepts, or, for any other peer, what fits into a TCP segment, since some peers handle FPDUs across
+// segments badly.
 func (c *Conn) chooseMULPDU(stag, markers bool) int {
 	switch {
 	case c.cfg.MULPDU != 0:

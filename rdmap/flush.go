@@ -2,27 +2,27 @@ package rdmap
 
 import "runtime"
 
-// flushMode says where a flush runs, and so what it may do when the socket is full.
+// flushMode says where a flush runs, and so what it may do if the socket is full.
 type flushMode uint8
 
 const (
-	// flushPost: a poster. It may wait where the link cannot write without.
+	// flushPost: a poster. It may wait if the link cannot write without waiting.
 	flushPost flushMode = iota
-	// flushReader: the holder of the reading role. It never waits: two peers that
-	// both write and do not read would wait for ever.
+	// flushReader: the holder of the reading role. It never waits: two peers that both
+	// wait to write, and do not read, would wait for ever.
 	flushReader
-	// flushOwn: a goroutine made for it. It waits.
+	// flushOwn: a goroutine that was started to flush. It waits.
 	flushOwn
 )
 
-// flushTurn is how many batches a reader or a poster writes, who has other things to do:
-// as long as others post, there may be no end to it.
+// flushTurn is how many batches a reader or a poster writes before a goroutine takes over: they have
+// other things to do, and while others post there may be no end to it.
 const flushTurn = 2
 
 func yield() { runtime.Gosched() }
 
-// flush writes until nothing is left. The caller has set flushing. When it may not
-// wait and has to, or its turn is over, a goroutine takes over, and flushing stays set.
+// flush writes until nothing is left. The caller has set flushing. If flush would have to wait and may
+// not, or if its turn is over, a goroutine takes over, and flushing stays set.
 func (c *Conn) flush(mode flushMode) {
 	c.mu.Lock()
 	for turn := 1; c.takeLocked(); turn++ {
@@ -51,7 +51,7 @@ func (c *Conn) flush(mode flushMode) {
 	}
 }
 
-// nowQuiet tells who waits for it that nobody flushes, with mu held.
+// nowQuiet tells those who wait for that that nobody flushes, with mu held.
 func (c *Conn) nowQuiet() {
 	if c.quiet != nil {
 		close(c.quiet)
@@ -59,7 +59,7 @@ func (c *Conn) nowQuiet() {
 	}
 }
 
-// takeLocked gets the next batch's worth.
+// takeLocked takes what may go into the next batch, with mu held, and reports whether there is anything.
 func (c *Conn) takeLocked() bool {
 	if c.snd.aborted {
 		c.due = c.snd.prune(&c.wk, c.due)
@@ -70,7 +70,7 @@ func (c *Conn) takeLocked() bool {
 	return c.snd.take(&c.wk)
 }
 
-// push writes the batch; again: the rest has to be written by somebody who may wait.
+// push writes the batch; again reports that somebody who may wait has to write the rest.
 func (c *Conn) push(mode flushMode) (again bool, err error) {
 	if mode != flushOwn {
 		again, ok, err := c.link.try(&c.wk.b)
@@ -93,7 +93,8 @@ func (c *Conn) flusher() {
 	c.flush(flushOwn)
 }
 
-// settle ends a batch. It returns with mu held.
+// settle ends a batch. ferr is the error of building it, werr that of writing it, if any. It returns
+// with mu held.
 func (c *Conn) settle(ferr, werr error) {
 	if werr != nil {
 		c.fail(&ConnError{Op: "write", Err: werr})
@@ -125,8 +126,8 @@ func (c *Conn) fireDue() {
 	c.due = c.due[:0]
 }
 
-// flushIfReady flushes what is queued, unless somebody does so already. mode is
-// flushReader or flushPost.
+// flushIfReady flushes what is queued, unless somebody else flushes or will. mode is flushReader or
+// flushPost.
 func (c *Conn) flushIfReady(mode flushMode) {
 	c.mu.Lock()
 	if c.flushing || c.burst || !c.snd.ready(&c.wk) {

@@ -10,10 +10,10 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// follow places the segments in b that carry on the tagged message whose segment has just
-// been placed: they differ in TO alone, so what is looked up for the first holds for all.
-// It stops before the message's last segment, before one of another length, before anything
-// else and before every error: those are for input. It returns how many octets of b they take.
+// follow places the segments in b that continue the tagged message whose segment has just been placed.
+// They differ only in TO, so what is looked up for the first holds for all. It stops before the last
+// segment of the message, before one of another length, before anything else and before every error:
+// those are for input. It returns how many octets of b it has used.
 func (r *receiver) follow(df *mpa.Deframer, b []byte) (used int) {
 	head, n := r.continuation(df, b)
 	if head == nil || r.off.len() > 0 || mutant.UnplacedWrites {
@@ -44,8 +44,8 @@ func (r *receiver) follow(df *mpa.Deframer, b []byte) (used int) {
 	return used
 }
 
-// continuation returns the header of the FPDU at the start of b, if that is whole and
-// carries on the message that is open, and how long its payload is.
+// continuation returns the header of the FPDU at the start of b, and the length of its payload, if the
+// FPDU is complete and continues the open message; otherwise nil.
 func (r *receiver) continuation(df *mpa.Deframer, b []byte) (head []byte, payload int) {
 	u, n, ok := df.Peek(b)
 	if !ok || mpa.FPDULen(n) > len(b) || !r.ddp.Continues(u) {
@@ -54,9 +54,8 @@ func (r *receiver) continuation(df *mpa.Deframer, b []byte) (head []byte, payloa
 	return u[:ddp.TaggedLen], n - ddp.TaggedLen
 }
 
-// sinkOf returns where the n octets of the segment with this header belong, and how many
-// octets may be placed from there on. The latter is less than n if the segment has to be
-// looked at as any other.
+// sinkOf returns the place of the n octets of the segment with this header, and how many octets may be
+// placed beginning there. If that is less than n, the segment has to be handled like any other.
 func (r *receiver) sinkOf(head []byte, n int) (v region.View, left int) {
 	var s ddp.Segment
 	s.Parse(head)
@@ -76,7 +75,7 @@ func (r *receiver) sinkOf(head []byte, n int) (v region.View, left int) {
 	return v, left
 }
 
-// followed counts segments that follow has placed.
+// followed counts segments that were placed without input.
 func (r *receiver) followed(fpdus, octets int) {
 	r.in.fpdus += uint64(fpdus)
 	if r.now == OpReadResponse {

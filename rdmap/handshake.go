@@ -17,9 +17,9 @@ var aLongTimeAgo = time.Unix(1, 0)
 
 // Handshake runs the MPA startup (RFC 5044 Section 7.1, RFC 6581). It must succeed before
 // anything is posted. It runs once; later calls return the first result. An error closes the
-// connection: *RejectError if the peer refused, *ConnError if the stream failed, the peer's frame
-// was malformed (wrapping *mpa.FormatError) or time ran out. If it wraps ErrOlderPeer, another
-// attempt may succeed.
+// connection: *RejectError if the peer refused; *ConnError if the stream failed, the peer's frame
+// was malformed (it then wraps *mpa.FormatError) or the time was over. If it wraps ErrOlderPeer,
+// another attempt may succeed.
 func (c *Conn) Handshake(ctx context.Context) error {
 	c.hsMu.Lock()
 	defer c.hsMu.Unlock()
@@ -34,9 +34,9 @@ func (c *Conn) Handshake(ctx context.Context) error {
 	return c.hsErr
 }
 
-// begun waits for a Handshake that another goroutine runs, so that who has seen the peer's
-// side succeed need not wait for ours: a peer may be ready first. ErrNoHandshake: there
-// is none. What has become of it, role.over and Err know.
+// begun waits for a Handshake that another goroutine runs. The Handshake of the peer may succeed
+// first, and a caller that has seen that need not wait for ours itself. If there is none, begun returns
+// ErrNoHandshake. For its outcome see role.over and Err.
 func (c *Conn) begun() error {
 	if c.up.Load() {
 		return nil
@@ -84,7 +84,7 @@ func (c *Conn) startupTimeout() time.Duration {
 	return DefaultRequestTimeout
 }
 
-// startupError dresses an error of the startup.
+// startupError returns err as Handshake documents it.
 func (c *Conn) startupError(ctx context.Context, err error) error {
 	if rej, ok := errors.AsType[*mpa.RejectError](err); ok {
 		e := &RejectError{PrivateData: rej.Reply.PrivateData, IRD: -1, ORD: -1}
@@ -110,7 +110,7 @@ func (c *Conn) mpaConfig() *mpa.Config {
 		cfg.RTR = mpa.RTRWrite | mpa.RTRRead
 	}
 	if c.initiator && c.cfg.ORD == 0 {
-		if cfg.RTR &^= mpa.RTRRead; cfg.RTR == 0 { // it takes a slot of ours
+		if cfg.RTR &^= mpa.RTRRead; cfg.RTR == 0 { // a Read would need an outbound slot
 			cfg.RTR = mpa.RTRWrite
 		}
 	}
@@ -141,15 +141,15 @@ func (c *Conn) initiate() (*mpa.Negotiation, error) {
 	return nil, c.lateFailure(m.Result(), err)
 }
 
-// hungUp reports whether the stream ended because the peer closed it, by FIN or, having
-// left a part of the Request unread, by RST.
+// hungUp reports whether the stream ended because the peer closed it: with FIN, or with RST if it left
+// a part of the Request unread.
 func (c *Conn) hungUp(err error) bool {
 	return c.Err() == nil && !errors.Is(err, os.ErrDeadlineExceeded) &&
 		!errors.Is(err, net.ErrClosed) && !errors.Is(err, io.ErrClosedPipe) // by our own side
 }
 
-// lateFailure sends the Terminate that RFC 6581 Section 8 wants when an accepting
-// Reply cannot be used: full operation has begun, the initiator may send.
+// lateFailure sends the Terminate that RFC 6581 Section 8 asks for if an accepting Reply cannot be
+// used: full operation has begun, so the initiator may send.
 func (c *Conn) lateFailure(neg *mpa.Negotiation, err error) error {
 	e, ok := errors.AsType[*mpa.Error](err)
 	if !ok || !e.Terminate() {
@@ -162,7 +162,7 @@ func (c *Conn) lateFailure(neg *mpa.Negotiation, err error) error {
 		w.startMarking()
 	}
 	p := protocolError(e, nil)
-	p.mute, c.hsLinger = true, true // it goes out here
+	p.mute, c.hsLinger = true, true // the Terminate is sent here
 	s.terminate(p.term.Append(nil), nil, p)
 	s.take(&w)
 	_ = w.fill(s.mulpdu, s.crc, nil)
@@ -198,7 +198,7 @@ func (c *Conn) respond() (*mpa.Negotiation, error) {
 		}
 	}
 	if stag {
-		// Only a peer that showed its block gets ours.
+		// Only a peer that sent its block gets ours.
 		c.peerCap = cp
 		data = withCapability(data, wordLen(req.Enhanced), c.cfg.Extensions)
 	}
@@ -212,7 +212,7 @@ func (c *Conn) respond() (*mpa.Negotiation, error) {
 	return m.Result(), nil
 }
 
-// wordLen is what the enhanced word takes of a startup frame.
+// wordLen returns how many octets of a startup frame the enhanced word takes.
 func wordLen(enhanced bool) int {
 	if enhanced {
 		return mpa.EnhancedLen
@@ -230,7 +230,7 @@ func (c *Conn) reject(m *mpa.Responder, data []byte, cause error) error {
 	return errors.Join(cause, err)
 }
 
-// startupFrame reads until input has its frame, and returns what has been read.
+// startupFrame reads until input has got its frame, and returns what has been read.
 func (c *Conn) startupFrame(input func([]byte) (int, error), eof func([]byte) error) ([]byte, error) {
 	buf := append(make([]byte, 0, 1024), c.cfg.BufferedInput...)
 	for {
@@ -240,7 +240,7 @@ func (c *Conn) startupFrame(input func([]byte) (int, error), eof func([]byte) er
 			}
 		}
 		if len(buf) == cap(buf) {
-			return buf, io.ErrShortBuffer // cannot be: a frame has at most 532 octets
+			return buf, io.ErrShortBuffer // cannot happen: a frame has at most 532 octets
 		}
 		n, err := c.nc.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]

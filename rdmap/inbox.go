@@ -7,17 +7,17 @@ import (
 	"sync"
 )
 
-// inbox keeps the messages of a connection without a Handler until Recv takes
-// them. It is bounded by the receives posted.
+// inbox keeps the messages of a connection without a Handler until Recv takes them. It is bounded by
+// the number of posted receives.
 type inbox struct {
 	mu        sync.Mutex
 	q         ring[event]
-	solicited int           // of q
-	waiters   ring[*Waiter] // in Recv: each message wakes one
-	alerts    []*Waiter     // in WaitSolicited: a solicited message wakes all
+	solicited int           // solicited messages in q
+	waiters   ring[*Waiter] // those in Recv: each message wakes one
+	alerts    []*Waiter     // those in WaitSolicited: a solicited message wakes all
 }
 
-// put takes the message of ev and the memory it lies in.
+// put takes the message of ev, and the memory in which it lies.
 func (b *inbox) put(ev *event) {
 	b.mu.Lock()
 	b.q.push(*ev)
@@ -36,7 +36,7 @@ func (b *inbox) put(ev *event) {
 	}
 }
 
-// next returns the Waiter to be woken for a message, with mu held.
+// next returns the Waiter to be woken for a message, or nil, with mu held.
 func (b *inbox) next() *Waiter {
 	if b.q.len() == 0 || b.waiters.len() == 0 {
 		return nil
@@ -44,7 +44,7 @@ func (b *inbox) next() *Waiter {
 	return b.waiters.pop()
 }
 
-// take returns the oldest message, or registers w unless it is nil.
+// take returns the oldest message. If there is none, it registers w unless w is nil.
 func (b *inbox) take(w *Waiter) (ev event, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -62,7 +62,7 @@ func (b *inbox) take(w *Waiter) (ev event, ok bool) {
 	return ev, false
 }
 
-// alerted reports that a solicited message is there, or registers w.
+// alerted reports whether there is a solicited message. If there is none, it registers w.
 func (b *inbox) alerted(w *Waiter) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -73,7 +73,7 @@ func (b *inbox) alerted(w *Waiter) bool {
 	return b.solicited > 0
 }
 
-// forget takes w off the lists, and passes a wake-up on that it got in vain.
+// forget removes w from the lists. If w was woken already, somebody else is woken in its place.
 func (b *inbox) forget(w *Waiter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -89,8 +89,8 @@ func (b *inbox) forget(w *Waiter) {
 	}
 }
 
-// settle gives the pool's memory and the shared receives back when the connection is
-// over: what Recv has not taken yet is copied.
+// settle gives back the memory of the Pool and the shared receives when the connection is over: it
+// copies the messages that Recv has not yet taken.
 func (b *inbox) settle(c *Conn) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -104,8 +104,9 @@ func (b *inbox) settle(c *Conn) {
 }
 
 // Recv returns the next message, in the order of delivery. The message belongs to the caller.
-// Recv is only for connections without a Handler (ErrHasHandler). It posts one more receive for
-// each message. Messages that arrived before the connection ended are still returned afterwards.
+// Recv is only for connections without a Handler (ErrHasHandler). It posts one receive for each
+// message that it returns. Messages that arrived before the end of the connection are still returned
+// after it.
 func (c *Conn) Recv(ctx context.Context) (*Message, error) {
 	if c.cfg.Handler != nil {
 		return nil, ErrHasHandler
@@ -132,7 +133,7 @@ func (c *Conn) TryRecv() *Message {
 	return nil
 }
 
-// received makes the caller's message of ev.
+// received returns the message of ev as one that belongs to the caller.
 func (c *Conn) received(ev *event) *Message {
 	m := ev.msg
 	m.Data = append(make([]byte, 0, len(m.Data)), m.Data...)
@@ -143,10 +144,10 @@ func (c *Conn) received(ev *event) *Message {
 	return &m
 }
 
-// WaitSolicited returns when there is a message that asks for an event (SE, RFC 5040 Section 4.3)
-// and was not taken yet, or with the error that ends the connection. Other messages queue without
-// waking anybody, and TryRecv takes them all. It is only for connections without a Handler
-// (ErrHasHandler).
+// WaitSolicited returns nil when there is a message that asks for an event (SE, RFC 5040 Section 4.3)
+// and has not been taken yet; otherwise the error of ctx or of the connection. Other messages are
+// queued without waking anybody, and TryRecv takes them all. It is only for connections without a
+// Handler (ErrHasHandler).
 func (c *Conn) WaitSolicited(ctx context.Context) error {
 	if c.cfg.Handler != nil {
 		return ErrHasHandler

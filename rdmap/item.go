@@ -13,32 +13,32 @@ const rdmapVersion = 1
 
 func controlOctet(op Opcode) uint8 { return rdmapVersion<<6 | uint8(op) }
 
-// item is one message on its way out, or several small ones, see join. Its payload lies
-// either in room, in FPDUs that lack MSN and CRC (framed), or in head and body, where off
-// says how far it has gone. The MSN is assigned when the first FPDU is built.
+// item is one message on its way out, or several small ones; see join. Its payload lies either in
+// room, in FPDUs without MSN and CRC (framed), or in head and body, where off says how much of it is
+// in FPDUs. The MSN is assigned when the first FPDU is built.
 type item struct {
 	seg      ddp.Segment // template: Tagged, Control, STag, TO, ULP, QN
 	op       Opcode
 	framed   bool
 	begun    bool   // an FPDU of it has been built
 	n        uint32 // payload octets
-	messages int    // framed: how many; done is that of the last
-	last     int    // framed: where in room the last of several begins
+	messages int    // framed: how many messages; done is that of the last one
+	last     int    // framed: where in room the last message begins
 	room     room   // framed: all FPDUs; else the copy of head
-	body     []byte // not framed: payload behind head, borrowed
+	body     []byte // not framed: payload after head, borrowed
 	off      uint32 // not framed: payload octets that are in FPDUs
 	whole    bool   // all FPDUs have been built
 	done     Completer
-	read     outRead     // OpReadRequest: what is due in return
-	req      request     // isResp: what is answered
+	read     outRead     // requests: what is due in return
+	req      request     // isResp: the request that is answered
 	executed bool        // isResp: the response is here
 	isResp   bool        // holds an IRD slot
 	view     region.View // isResp: the pin on body
 	pinned   bool
-	broken   bool // isResp: the memory failed half-way, the rest cannot be sent
+	broken   bool // isResp: the memory failed halfway, and the rest cannot be sent
 }
 
-// head returns the copied front part of the payload of an item that is not framed.
+// head returns the front part of the payload of an item that is not framed, which was copied.
 func (it *item) head() []byte { return it.room.b }
 
 // template fills the header fields of a work request.
@@ -48,7 +48,7 @@ func (it *item) template(wr *WR) {
 	it.aim(wr)
 }
 
-// aim fills those that differ between messages of one opcode.
+// aim fills the header fields that differ between messages of one opcode.
 func (it *item) aim(wr *WR) {
 	switch {
 	case wr.Op == OpWrite:
@@ -58,7 +58,7 @@ func (it *item) aim(wr *WR) {
 	}
 }
 
-// framedLen returns the octets of all FPDUs of a message of n payload octets.
+// framedLen returns the total length of the FPDUs of a message of n payload octets.
 func framedLen(tagged bool, n, maxPayload int) int {
 	hdr := headerLen(tagged)
 	full, last := 0, n
@@ -76,9 +76,9 @@ func headerLen(tagged bool) int {
 	return ddp.UntaggedLen
 }
 
-// fillFPDUs builds FPDUs in b, of segments that begin with s and carry head and body; last
-// says that these end their message. It returns how many there are. A framed item is
-// filled before its MSN is known, and so without CRCs, see seal.
+// fillFPDUs builds FPDUs in b from segments that begin with s and carry head and body; last means
+// that these end the message. It returns how many FPDUs there are. A framed item is filled before its
+// MSN is known, and so without CRCs; see seal.
 func fillFPDUs(b []byte, s ddp.Segment, head, body []byte, maxPayload int, last, crc bool) (fpdus int) {
 	hdr := mpa.HeaderLen + s.HeaderLen()
 	var front untaggedHead // longer than a tagged one
@@ -115,16 +115,16 @@ func fillFPDUs(b []byte, s ddp.Segment, head, body []byte, maxPayload int, last,
 	}
 }
 
-// frameFPDU writes what stands around n octets of payload in b, a whole FPDU that lacks its
-// CRC. It comes before the payload, since it clears some of what is in front of the pad.
+// frameFPDU writes everything around n octets of payload in b, the room for a whole FPDU, except the
+// CRC. It is called before the payload is stored, since it clears some octets before the pad.
 func frameFPDU(b []byte, s *ddp.Segment, n int) {
 	binary.BigEndian.PutUint64(b[len(b)-8:], 0)
 	binary.BigEndian.PutUint16(b, uint16(s.HeaderLen()+n))
 	s.Append(b[:mpa.HeaderLen])
 }
 
-// fillFPDU is fillFPDUs for a message that is whole in one FPDU, which lacks its CRC. It
-// works on s as it lies: a copy would wait until what was just stored there has arrived.
+// fillFPDU is fillFPDUs for a message in one FPDU, without the CRC. It uses s in place: a copy would
+// wait for what was just stored there.
 func fillFPDU(b []byte, s *ddp.Segment, head, body []byte) {
 	s.Last = true
 	frameFPDU(b, s, len(head)+len(body))
@@ -132,8 +132,8 @@ func fillFPDU(b []byte, s *ddp.Segment, head, body []byte) {
 	copy(place[copy(place, head):], body)
 }
 
-// RFC 5041 Section 4.2 and 4.3: where in its FPDU the TO of a tagged segment lies, where MSN
-// and MO of an untagged one, and the L bit of the first octet of both.
+// Where the TO of a tagged segment lies in its FPDU, where the MSN and MO of an untagged one lie, and
+// the L bit in the first octet of both (RFC 5041 Sections 4.2 and 4.3).
 const (
 	toAt     = mpa.HeaderLen + 6
 	msnAt    = mpa.HeaderLen + 10
@@ -141,9 +141,9 @@ const (
 	flagLast = 0x40
 )
 
-// seal numbers the messages of a framed item behind msn, the last one of their queue,
-// and writes the CRCs. It returns how many FPDUs there are. The numbers come first: a sum
-// right behind the store of an MSN would wait until that has arrived.
+// seal numbers the messages of a framed item, beginning after msn, the last one of their queue, and
+// writes the CRCs. It returns how many FPDUs there are. The numbers come first: a sum right after the
+// store of an MSN would wait for that store.
 func (it *item) seal(msn *uint32, crc bool) (fpdus int) {
 	first := true
 	for b := it.room.b; len(b) > 0; fpdus++ {

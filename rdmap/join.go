@@ -8,13 +8,13 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 )
 
-// maxJoined is how many small messages one item holds at most: a run of them, after
-// which a response has its turn.
+// maxJoined is the most small messages that one item holds: a run of them, after which a response has
+// its turn.
 const maxJoined = maxRun
 
-// join makes wr, if it is a small message like the one posted last, a part of the same
-// item: what is kept, moved and settled per item costs more than such a message does. An
-// item completes with its last message, so nothing joins one that has a Completer.
+// join adds wr to the item of the message posted last, if both are small and alike: what is kept,
+// moved and settled for an item costs more than such a message. An item completes with its last
+// message, so nothing joins one that has a Completer.
 func (s *sender) join(wr *WR) bool {
 	if s.sq.len() == 0 || mutant.SubmissionOrder {
 		return false
@@ -38,7 +38,7 @@ func (s *sender) join(wr *WR) bool {
 	return true
 }
 
-// withdraw takes the last message of the item at i of the send queue back.
+// withdraw removes the last message of the item at i from the send queue.
 func (s *sender) withdraw(i int) {
 	it := s.sq.at(i)
 	if it.messages <= 1 {
@@ -51,10 +51,10 @@ func (s *sender) withdraw(i int) {
 	s.copied -= len(gone)
 	it.n -= uint32(binary.BigEndian.Uint16(gone)) - uint32(it.seg.HeaderLen())
 	it.messages--
-	it.done = nil // nothing joins behind the gap that is left: extend sees to that
+	it.done = nil // nothing joins after the gap that is left: extend sees to that
 }
 
-// postAll appends work requests whose check has passed.
+// postAll appends work requests that have passed their checks.
 func (s *sender) postAll(wrs []WR) {
 	for len(wrs) > 0 {
 		if run := s.joinAlike(wrs); run > 0 {
@@ -66,9 +66,9 @@ func (s *sender) postAll(wrs []WR) {
 	}
 }
 
-// joinAlike is join for those of wrs in front that are of one length and differ from the
-// message posted last in length and payload alone, and returns how many these are. Their
-// header is taken from there, once.
+// joinAlike is join for the work requests at the front of wrs that have one length, and whose headers
+// differ from that of the message posted last only in length and MSN. It returns how many there are.
+// Their header is copied from that message, once.
 func (s *sender) joinAlike(wrs []WR) (run int) {
 	if s.sq.len() == 0 || mutant.SubmissionOrder {
 		return 0
@@ -91,10 +91,10 @@ func (s *sender) joinAlike(wrs []WR) (run int) {
 	return run
 }
 
-// untaggedHead is what stands before the payload of an untagged segment.
+// untaggedHead is what precedes the payload of an untagged segment in its FPDU.
 type untaggedHead [mpa.HeaderLen + ddp.UntaggedLen]byte
 
-// fillLike is fillFPDU for a Send with the header of another one but for the length.
+// fillLike is fillFPDU for a Send whose header is that of another one except for the length.
 func fillLike(b []byte, like *untaggedHead, wr *WR) {
 	binary.BigEndian.PutUint64(b[len(b)-8:], 0) // pad and CRC, and some of what comes next
 	*(*untaggedHead)(b) = *like
@@ -108,9 +108,9 @@ func fillLike(b []byte, like *untaggedHead, wr *WR) {
 	}
 }
 
-// alike returns how many of wrs in front may join the item behind its last message and have
-// the same header as that one but for length and MSN, and the octets of payload of each, at
-// most as given.
+// alike returns how many work requests at the front of wrs may join the item after its last message
+// and have the header of that message except for length and MSN. n is their payload length, which is
+// the same for all and at most most.
 func (it *item) alike(wrs []WR, most int) (n, run int) {
 	if len(wrs) == 0 || !it.framed || it.done != nil || it.seg.Tagged || it.op.asks() || it.op.Invalidates() {
 		return 0, 0

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// errInterrupted: a read was told to return. It is a hint; the reader looks around
-// and may read again.
+// errInterrupted: a read was told to return. It is a hint: the reader checks what has changed, and may
+// read again.
 var errInterrupted = errors.New("rdmap: read interrupted")
 
 // link is the byte stream below a Conn. read belongs to the holder of the reading
@@ -18,25 +18,25 @@ type link interface {
 	// read adds octets to the connection's staging, borrowing one if there is
 	// none. With wait it returns at least one octet or an error; without, n may be 0.
 	read(c *Conn, wait bool) (n int, err error)
-	// try writes what can be written without waiting; again: not all. ok is
-	// false if this link cannot write without waiting.
+	// try writes what can be written without waiting; again reports that something is
+	// left. ok is false if this link cannot write without waiting.
 	try(b *batch) (again, ok bool, err error)
 	// write writes all that is left of b, however long that takes; a write that
 	// makes no progress for timeout fails.
 	write(b *batch, timeout time.Duration) error
-	// watch has the connection looked after while nobody waits on it, unwatch ends
-	// that. Both are called with role.mu held.
+	// watch makes sure that input is noticed while nobody waits on the connection;
+	// unwatch ends that. Both are called with role.mu held.
 	watch(c *Conn)
 	unwatch(c *Conn)
 	// forget ends all watching for good, with role.mu held.
 	forget(c *Conn)
-	// process reports that one watcher of the process serves this link, so that its
+	// process reports whether a watcher of the process serves this link, so that its
 	// ticks can be shared.
 	process() bool
 	closeWrite() bool
 	emss() int
-	// parkRoom is how much free staging a read needs that waits inside an FPDU of
-	// need octets, of which have are there.
+	// parkRoom returns how many octets of free staging a read needs while it waits
+	// inside an FPDU of need octets, of which have have arrived.
 	parkRoom(need, have int) int
 }
 
@@ -49,8 +49,8 @@ type anyLink struct {
 
 func newAnyLink(nc net.Conn) *anyLink { return &anyLink{nc: nc} }
 
-// read parks with a small staging, since Read wants its memory beforehand; a peer
-// that sends much gets a big one while it does.
+// read waits with a small staging, since Read needs its memory before it waits. While a peer sends
+// much, a big one is used.
 func (l *anyLink) read(c *Conn, wait bool) (int, error) {
 	if !wait {
 		return 0, nil
@@ -85,10 +85,10 @@ func readError(err error) error {
 
 func (l *anyLink) try(*batch) (again, ok bool, err error) { return false, false, nil }
 
-// write writes in pieces of some tens of KiB, whatever b is made of: each Write may
-// be a record of TLS or a system call, and its deadline is for that piece. Afterwards
-// there is none: one that passes while the connection is idle would fail what TLS
-// writes on its own behalf, and break the connection for good.
+// write writes pieces of some tens of KiB, whatever the pieces of b are: each Write may be a TLS
+// record or a system call, and its deadline is for that piece. Afterwards the deadline is removed: if
+// it passed while the connection is idle, something that TLS writes on its own behalf would fail, and
+// break the connection for good.
 func (l *anyLink) write(b *batch, timeout time.Duration) error {
 	var k *chunk
 	defer func() {
@@ -141,5 +141,5 @@ func (l *anyLink) closeWrite() bool {
 	return ok && cw.CloseWrite() == nil
 }
 
-// parkRoom: Read gets its memory before it waits.
+// parkRoom returns room for the rest of the FPDU: Read needs its memory before it waits.
 func (l *anyLink) parkRoom(need, have int) int { return need - have }

@@ -13,8 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newLink returns the link for nc: TCP connections on Linux are read and written
-// on their descriptor.
+// newLink returns the link for nc. TCP connections are read and written through their descriptors.
 func newLink(nc net.Conn) link {
 	tc, ok := nc.(*net.TCPConn)
 	if !ok {
@@ -27,9 +26,8 @@ func newLink(nc net.Conn) link {
 	return newTCPLink(tc, rc)
 }
 
-// tcpLink is TCP on Linux: staging is borrowed when there is input, not
-// before; writes can be tried; idle connections are watched by the epoll of the
-// process.
+// tcpLink is TCP on Linux: staging is borrowed only when there is input, writes can be tried, and the
+// epoll of the process watches idle connections.
 type tcpLink struct {
 	tc *net.TCPConn
 	rc syscall.RawConn
@@ -74,8 +72,8 @@ func (l *tcpLink) read(c *Conn, wait bool) (int, error) {
 	return l.readN, l.readErr
 }
 
-// tryRead reads once. Its result says whether l.rc.Read is over; if not, it is
-// called again when there is input.
+// tryRead reads once. It reports whether l.rc.Read is done; if not, it is called again when there is
+// input.
 func (l *tcpLink) tryRead(fd uintptr) bool {
 	c := l.reader
 	st, mine := c.st, false
@@ -116,7 +114,7 @@ func (l *tcpLink) tryRead(fd uintptr) bool {
 	return true
 }
 
-// readDirect reads payloads straight into their place, if that is possible.
+// readDirect reads payloads straight into their place if that is possible.
 func (l *tcpLink) readDirect(c *Conn, st *staging, fd int) (n int, err error, tried bool) {
 	if len(st.b) < bigStaging || st.r == st.w || c.cfg.BusyPoll > 0 {
 		return 0, nil, false
@@ -133,8 +131,8 @@ func (l *tcpLink) readDirect(c *Conn, st *staging, fd int) (n int, err error, tr
 	return n, err, true
 }
 
-// roomFor is room for a read that finds out whether there is input: a parked staging
-// is filled up before it is given up for a big one.
+// roomFor is room for a read that may find no input: a parked staging is filled before a big one
+// replaces it.
 func (st *staging) roomFor(c *Conn) (*staging, []byte) {
 	if len(st.b) < bigStaging {
 		if st.w < len(st.b) {
@@ -145,7 +143,7 @@ func (st *staging) roomFor(c *Conn) (*staging, []byte) {
 	return st.room(c.df.Need(st.pending()))
 }
 
-// parkRoom: one octet tells that there is more.
+// parkRoom returns 1: one octet is enough to notice that there is more.
 func (l *tcpLink) parkRoom(int, int) int { return 1 }
 
 func (l *tcpLink) try(b *batch) (again, ok bool, err error) {
@@ -187,7 +185,7 @@ func (l *tcpLink) tryWrite(fd uintptr) bool {
 				l.again = true
 				return true
 			}
-			// The deadline is for no progress, so it moves with each wait.
+			// The deadline bounds a wait without progress, so it moves with each wait.
 			l.armed = true
 			_ = l.tc.SetWriteDeadline(time.Now().Add(l.timeout))
 			return false
@@ -204,7 +202,7 @@ func (l *tcpLink) tryWrite(fd uintptr) bool {
 func (l *tcpLink) process() bool    { return true }
 func (l *tcpLink) closeWrite() bool { return l.tc.CloseWrite() == nil }
 
-// emss is the kernel's current segment size, options deducted.
+// emss returns the kernel's current segment size without options, octets.
 func (l *tcpLink) emss() int {
 	n := defaultEMSS
 	_ = l.rc.Control(func(fd uintptr) {

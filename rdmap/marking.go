@@ -6,8 +6,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 )
 
-// markScratch is what marking one batch takes. It is pooled: an idle connection
-// holds none.
+// markScratch is the memory needed to mark one batch. It is pooled, so an idle connection holds none.
 type markScratch struct {
 	arena []byte   // the markers
 	out   [][]byte // markers and the pieces of FPDUs between them
@@ -15,11 +14,11 @@ type markScratch struct {
 
 var markPool = sync.Pool{New: func() any { return new(markScratch) }}
 
-// mark puts markers into the batch, whose FPDUs were built without and with room for
-// their CRCs, and copies everything into the batch's own memory.
+// mark puts markers into the batch, whose FPDUs were built without markers and with room for their
+// CRCs, and copies everything into the batch's own memory.
 //
-// Choice: it copies. A piece per 508 octets would cost a net.Conn as many writes, and
-// the kernel as many entries; who asks for markers has asked for a slower stream.
+// Choice: it copies. With a piece for every 508 octets, a net.Conn would need as many writes, and the
+// kernel as many entries. A peer that asks for markers has asked for a slower stream.
 func (w *work) mark(crc bool) {
 	b := &w.b
 	if b.n == 0 {
@@ -41,6 +40,5 @@ func (w *work) mark(crc bool) {
 	markPool.Put(s)
 }
 
-// startMarking makes every FPDU from now on, the first of full operation, carry
-// markers.
+// startMarking makes every FPDU carry markers. It is called before the first FPDU of full operation.
 func (w *work) startMarking() { w.ins = new(mpa.Inserter) }

@@ -9,9 +9,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// sendQueue is queue 0: the receives posted by the upper layer. A posted receive
-// is a count; memory is taken only for a Send that is not whole in its segment, or
-// that has to be kept.
+// sendQueue is queue 0: the receives posted by the upper layer. A posted receive is only a count;
+// memory is taken only for a Send of several segments, or for one that has to be kept.
 type sendQueue receiver
 
 func (q *sendQueue) Posted() int {
@@ -21,10 +20,10 @@ func (q *sendQueue) Posted() int {
 	case q.shared != nil:
 		return q.shared.reserve()
 	}
-	return int(min(q.recvs.Load(), math.MaxInt32)) // int may be that short
+	return int(min(q.recvs.Load(), math.MaxInt32)) // int may have 32 bits
 }
 
-// Size is that of a receive; Immediate Data fits any.
+// Size returns the size of a receive. Immediate Data fits any.
 func (q *sendQueue) Size() int {
 	if !q.now.IsSend() {
 		return max(q.size, immediateLen)
@@ -67,7 +66,7 @@ func (q *requestQueue) Open(s *ddp.Segment) ([]byte, bool) {
 	return q.request[:], true
 }
 
-// answerQueue is queue 3: a slot for each response that is due.
+// answerQueue is queue 3: one slot for each response that is due.
 type answerQueue receiver
 
 func (q *answerQueue) Posted() int { return q.up.expected() }
@@ -80,7 +79,7 @@ func (q *answerQueue) Open(s *ddp.Segment) ([]byte, bool) {
 	return q.answer[:], true
 }
 
-// terminateQueue is queue 2: one slot. The stream ends with the message that takes it.
+// terminateQueue is queue 2: one slot. The message that takes it ends the stream.
 type terminateQueue receiver
 
 func (q *terminateQueue) Posted() int { return 1 }
@@ -96,8 +95,7 @@ func (q *terminateQueue) Open(s *ddp.Segment) ([]byte, bool) {
 // sinks finds the memory of tagged segments.
 type sinks receiver
 
-// Sink implements ddp.Sinks. The octets of a Read Response have been matched with
-// their request already.
+// Sink implements ddp.Sinks. A segment of a Read Response has been compared with its request already.
 func (r *sinks) Sink(s *ddp.Segment, n int) ([]byte, ddp.Violation) {
 	need := region.RemoteWrite
 	response := Opcode(s.Control&0x0f) == OpReadResponse
@@ -110,7 +108,7 @@ func (r *sinks) Sink(s *ddp.Segment, n int) ([]byte, ddp.Violation) {
 		return v.Bytes(), ddp.OK
 	}
 	if response {
-		// A cancelled Read has no sink any more, but its Response is due.
+		// A cancelled Read no longer has a sink, but its Response is due.
 		if rd, ok := r.up.head(); ok && rd.cancelled {
 			return r.discard(n), ddp.OK
 		}
@@ -121,8 +119,8 @@ func (r *sinks) Sink(s *ddp.Segment, n int) ([]byte, ddp.Violation) {
 // Placed implements ddp.Sinks.
 func (r *sinks) Placed(*ddp.Segment) { r.view.Release() }
 
-// place puts the payload of the segment u, whose header DDP has checked, where it
-// belongs. Memory that is Guarded is asked to do so: it may be gone, or keep account.
+// place puts the payload of the segment u, whose header DDP has checked, into its place. Guarded
+// memory does that itself: it may be gone, or may track stores.
 func (r *receiver) place(u, payload []byte) (ddp.Event, error) {
 	dst, err := r.ddp.Reserve()
 	if errors.Is(err, ddp.ErrStalled) {
@@ -154,8 +152,8 @@ func (r *sinks) discard(n int) []byte {
 	return r.scratch[:n]
 }
 
-// sinkViolation maps a refusal of the region table to DDP's errors. RFC 5041 has
-// no code for a missing right. Choice: invalid STag.
+// sinkViolation maps a refusal of the region table to an error of DDP. RFC 5041 has no code for a
+// missing right. Choice: invalid STag.
 func sinkViolation(err error) ddp.Violation {
 	switch {
 	case errors.Is(err, region.ErrNotAssociated):

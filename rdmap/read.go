@@ -5,13 +5,13 @@ import (
 	"io"
 )
 
-// errLostRole: the reading role was taken over while an upcall ran. The former
-// holder touches nothing of the receiving half any more.
+// errLostRole: the reading role was taken over while an upcall ran. The former holder no longer
+// touches the receiving half.
 var errLostRole = errors.New("rdmap: reading role taken over")
 
-// readBurst reads once and handles everything that is whole. It belongs to the
-// holder of the role. n is the number of octets read. The error is errInterrupted,
-// errLostRole, or the connection has failed.
+// readBurst reads once and handles every FPDU that is complete. It is for the holder of the role. n is
+// the number of octets read. The error is errInterrupted, errLostRole, or that of a connection that has
+// failed.
 func (c *Conn) readBurst(wait bool) (n int, err error) {
 	if err := c.beforeRead(wait); err != nil {
 		return 0, err
@@ -19,7 +19,7 @@ func (c *Conn) readBurst(wait bool) (n int, err error) {
 	return c.afterRead(c.link.read(c, wait))
 }
 
-// beforeRead reports why nothing is to be read now.
+// beforeRead returns why nothing can be read now, or nil.
 func (c *Conn) beforeRead(wait bool) error {
 	if c.failed.Load() {
 		return c.Err()
@@ -49,7 +49,7 @@ func (c *Conn) afterRead(n int, err error) (int, error) {
 	return n, c.handle()
 }
 
-// handle parses what is staged, with the upcalls, and flushes what they posted.
+// handle parses what is staged, runs the upcalls, and flushes what they have posted.
 func (c *Conn) handle() error {
 	c.mu.Lock()
 	c.burst, c.reader = true, c.executesHere()
@@ -72,7 +72,7 @@ func (c *Conn) handle() error {
 	return err
 }
 
-// endBurst flushes what has been posted meanwhile.
+// endBurst flushes what has been posted during the burst.
 func (c *Conn) endBurst() {
 	c.mu.Lock()
 	c.burst = false
@@ -88,7 +88,7 @@ func (c *Conn) endBurst() {
 	c.flush(flushReader)
 }
 
-// parse handles every whole FPDU that is staged.
+// parse handles every complete FPDU that is staged.
 func (c *Conn) parse() error {
 	if c.rcv.off.len() > 0 {
 		if err := c.replay(); err != nil {
@@ -141,16 +141,15 @@ func (c *Conn) parse() error {
 	return nil
 }
 
-// release lets the responder send: it has received one valid FPDU, RFC 5044
-// Section 7.1.2.
+// release lets the responder send: it has received one valid FPDU (RFC 5044 Section 7.1.2).
 func (c *Conn) release() {
 	c.mu.Lock()
 	c.snd.held = false
 	c.mu.Unlock()
 }
 
-// mute marks an error of the first FPDU at the responder: it may not send yet, not
-// even a Terminate.
+// mute marks an error in the first FPDU at the responder, which may not yet send anything, not even a
+// Terminate.
 func (c *Conn) mute(err error) error {
 	if p, ok := errors.AsType[*ProtocolError](err); ok && c.snd.held {
 		p.mute = true
@@ -158,7 +157,7 @@ func (c *Conn) mute(err error) error {
 	return err
 }
 
-// event acts on what an FPDU amounted to.
+// event acts on the event of one FPDU.
 func (c *Conn) event(st *staging, ev *event) error {
 	switch ev.kind {
 	case evNone, evBlocked:
@@ -183,8 +182,8 @@ func (c *Conn) event(st *staging, ev *event) error {
 	return nil
 }
 
-// readFailed ends the connection because reading has. The end of the stream
-// between two FPDUs is io.EOF, inside one io.ErrUnexpectedEOF.
+// readFailed ends the connection because a read has failed. The end of the stream is io.EOF between
+// two FPDUs, and io.ErrUnexpectedEOF inside one.
 func (c *Conn) readFailed(err error) error {
 	if errors.Is(err, io.EOF) && c.st != nil {
 		if cut := c.df.EOF(c.st.pending()); cut != nil {

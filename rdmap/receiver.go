@@ -8,17 +8,17 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// sendHalf is what the receiving half needs of the sending one.
+// sendHalf is the part of the sending half that the receiving half needs.
 type sendHalf interface {
 	freeSlots() int        // IRD slots not in use
 	enqueue(*request) bool // a request of the peer; false: no slot
 	head() (outRead, bool) // the oldest Read in flight
-	behind() uint32        // octets of the Read behind that one, 0: it is none
+	behind() uint32        // octets of the Read after that one; 0 if there is none
 	answered()             // its response is complete
 	expected() int         // responses due on queue 3
 }
 
-// eventKind says what one ULPDU amounted to.
+// eventKind is the kind of event that one ULPDU results in.
 type eventKind uint8
 
 const (
@@ -27,8 +27,8 @@ const (
 	evRequest                    // a request was queued: the sender has work
 	evReadDone                   // a Read of ours is complete
 	evTerminate                  // the peer's Terminate: the stream is over
-	evStalled                    // queue 0 waits for memory; the ULPDU was put off
-	evBlocked                    // the same, and no more can be put off: show it again
+	evStalled                    // queue 0 waits for memory, and the ULPDU was put off
+	evBlocked                    // the same, but no more can be put off: pass it again
 )
 
 type event struct {
@@ -40,12 +40,12 @@ type event struct {
 	settled bool
 }
 
-// clear drops what ev refers to.
+// clear drops the references of ev.
 func (ev *event) clear() { ev.msg.Data, ev.buf, ev.term = nil, nil, nil }
 
 // receiver is the receiving half of an engine: ULPDUs in; placements, events and
 // requests out. It does no I/O and has no lock; one goroutine at a time uses it.
-// recvs alone may be changed by others.
+// Only recvs may be changed by others.
 type receiver struct {
 	ddp    *ddp.Receiver
 	ext    Extensions
@@ -53,32 +53,31 @@ type receiver struct {
 	table  *region.Table
 	up     sendHalf
 	recvs  atomic.Int64 // receives posted and not yet used
-	shared *share       // instead of recvs; nil: it has its own
+	shared *share       // instead of recvs; nil if it has its own
 
 	size     int // largest Send
 	pool     *Pool
 	keep     bool    // messages are kept, so they need memory of their own
 	buf      poolBuf // of the Send being assembled
-	claim    claim   // for it
-	arriving arrival // that Send, while it has memory and is not whole
+	claim    claim   // for buf
+	arriving arrival // that Send, while it has memory and is not complete
 	rtrSend  bool    // the first FPDU may be a zero-length Send that is an RTR
-	rtr      bool    // the present one is
+	rtr      bool    // the present FPDU is such a Send
 	readGot  uint64  // octets of the Read Response in progress
 	view     region.View
 	scratch  []byte           // sink of cancelled Reads
 	request  [maxRequest]byte // a request in several segments
-	arrived  request          // on its way to the sending half
+	arrived  request          // a request on its way to the sending half
 	termBuf  [maxTerminate]byte
 	now      Opcode        // of the segment being placed
 	answer   [maxHash]byte // a response on queue 3 in several segments
 	off      putOff
 	in       traffic
-	ev       event // what the last ULPDU amounted to
-	inPlace  bool  // the payload of the present one has been read into its place
+	ev       event // of the last ULPDU
+	inPlace  bool  // the payload of the present ULPDU was read into its place
 }
 
-// maxTerminate is the memory for a Terminate in several segments; what is behind
-// the headers is ignored.
+// maxTerminate is the longest Terminate accepted, octets. What follows the headers is ignored.
 const maxTerminate = 128
 
 type receiverConfig struct {
@@ -87,7 +86,7 @@ type receiverConfig struct {
 	up    sendHalf
 	size  int
 	recvs int
-	queue *RecvQueue // nil: recvs of its own
+	queue *RecvQueue // nil: it has its own receives
 	quota int
 	pool  *Pool
 	keep  bool
@@ -106,7 +105,7 @@ func newReceiver(cfg receiverConfig) *receiver {
 	return r
 }
 
-// admit says which extensions are in force. Nothing must have been received yet.
+// admit sets the extensions in force. Nothing may have been received yet.
 func (r *receiver) admit(ext Extensions) {
 	r.ext, r.mask = ext, 0x0f
 	if ext&ExtCommit != 0 {
@@ -123,9 +122,9 @@ func (r *receiver) admit(ext Extensions) {
 	})
 }
 
-// input takes one ULPDU. It is borrowed, unless the event's message lends it. An
-// error is final; a *ProtocolError says which Terminate it asks for. The event is good
-// until the next call, unless the error is not nil.
+// input handles one ULPDU. u is borrowed, unless the message of the event lends it. An error is final;
+// a *ProtocolError says which Terminate it asks for. If there is no error, the event is valid until
+// the next call.
 func (r *receiver) input(u []byte) (*event, error) {
 	if r.off.len() > 0 && r.off.waits(u) {
 		return r.putOff(u), nil
@@ -174,8 +173,8 @@ func (r *receiver) accept(u []byte) (*event, error) {
 	return &r.ev, nil
 }
 
-// unanswered mutes an error found in a Terminate: it is a local one, as there is no
-// Terminate in answer to a Terminate (RFC 5040 Section 5.4).
+// unanswered mutes an error found in a Terminate: it is a local error, since a Terminate is not
+// answered with a Terminate (RFC 5040 Section 5.4).
 func unanswered(op Opcode, err error) error {
 	if op != OpTerminate {
 		return err
@@ -197,9 +196,9 @@ func (r *receiver) refuse(v violation, u []byte, cause error) error {
 	return err
 }
 
-// opcode checks the control octet of a segment: RFC 5040 Section 4.1 and 4.3. Bit
-// 0x10 is the fifth opcode bit of the commit draft; without it an untagged segment
-// that sets it is refused, since 0x51 must never pass for a Read Request.
+// opcode checks the control octet of a segment (RFC 5040 Sections 4.1 and 4.3). Bit 0x10 is the fifth
+// opcode bit of the commit draft. Without that extension an untagged segment with the bit is refused,
+// since 0x51 must never be taken for a Read Request.
 func (r *receiver) opcode(s *ddp.Segment) (Opcode, violation) {
 	if s.Control>>6 != rdmapVersion {
 		return 0, vioVersion
@@ -218,8 +217,8 @@ func (r *receiver) opcode(s *ddp.Segment) (Opcode, violation) {
 	return op, vioNone
 }
 
-// checkResponse matches a Read Response segment against the oldest Read in flight,
-// before anything is placed. STag and TO of an empty segment are not looked at.
+// checkResponse compares a Read Response segment with the oldest Read in flight, before anything is
+// placed. STag and TO of an empty segment are not checked.
 func (r *receiver) checkResponse(s *ddp.Segment, n int) violation {
 	rd, ok := r.up.head()
 	if !ok || rd.op != OpReadRequest {
@@ -238,8 +237,7 @@ func (r *receiver) checkResponse(s *ddp.Segment, n int) violation {
 	return vioNone
 }
 
-// deliver acts on a delivered message, RFC 5041 Section 5.4. Data is that of an untagged
-// one.
+// deliver acts on a delivered message (RFC 5041 Section 5.4). data is the payload if it is untagged.
 func (r *receiver) deliver(op Opcode, s *ddp.Segment, data, u []byte) error {
 	if row := &opTable[op]; !s.Tagged && (row.minSize > len(data) || row.maxSize >= 0 && row.maxSize < len(data)) {
 		return r.refuse(vioLength, u, wantGot(row.minSize, len(data)))
@@ -259,8 +257,8 @@ func (r *receiver) deliver(op Opcode, s *ddp.Segment, data, u []byte) error {
 	return nil
 }
 
-// deliverSend delivers a Send or Immediate Data. It invalidates the STag of a Send with
-// Invalidate, "before" the Send is completed to the ULP, RFC 5040 Section 5.1.
+// deliverSend delivers a Send or Immediate Data. It invalidates the STag of a Send with Invalidate
+// "before" the Send is completed to the ULP (RFC 5040 Section 5.1).
 func (r *receiver) deliverSend(op Opcode, s *ddp.Segment, data, u []byte) error {
 	if r.arriving.open {
 		r.pool.ended(&r.arriving)
@@ -287,7 +285,7 @@ func (r *receiver) deliverSend(op Opcode, s *ddp.Segment, data, u []byte) error 
 	return nil
 }
 
-// deliverResponse ends the oldest Read: L must come with the full count.
+// deliverResponse completes the oldest Read. With the L bit, all its octets must have arrived.
 func (r *receiver) deliverResponse(u []byte) error {
 	rd, _ := r.up.head()
 	got := r.readGot
@@ -303,8 +301,8 @@ func (r *receiver) deliverResponse(u []byte) error {
 	return nil
 }
 
-// deliverRequest puts a request into an IRD slot. That one is free was checked when
-// the message began; slots are given up by the sending half only.
+// deliverRequest puts a request into an IRD slot. When the message began, there was a free slot; only
+// the sending half frees slots.
 func (r *receiver) deliverRequest(op Opcode, data, u []byte) error {
 	if !executable(op) {
 		return r.refuse(vioOpcode, u, nil)
@@ -319,7 +317,7 @@ func (r *receiver) deliverRequest(op Opcode, data, u []byte) error {
 	return nil
 }
 
-// deliverTerminate ends the stream, whatever can be read of b.
+// deliverTerminate ends the stream, even if not all of b can be parsed.
 func (r *receiver) deliverTerminate(b []byte) {
 	t, _ := ParseTerminate(b)
 	r.ev.kind, r.ev.term = evTerminate, &TerminateError{Terminate: t.clone()}

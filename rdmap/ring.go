@@ -1,18 +1,18 @@
 package rdmap
 
-// ring is a FIFO that grows as needed and keeps its memory while small. The zero
-// value is empty.
+// ring is a FIFO that grows as needed and keeps its memory while that is small. The zero value is
+// empty.
 type ring[T any] struct {
 	buf   []T // len is 0 or a power of two
 	head  int // index of the first element
 	n     int
-	spare *spares[T] // where large memory comes from and goes to; may be nil
+	spare *spares[T] // provides large memory and takes it back; may be nil
 	box   *[]T       // what buf came in from there, nil if from elsewhere
 	small []T        // the ring's own memory while buf is large
 }
 
-// ringKeep is the capacity that an empty ring keeps: an idle connection holds
-// this many elements' memory, a burst's worth is given back.
+// ringKeep is the capacity that an empty ring keeps: an idle connection holds memory for that many
+// elements, and that of a burst is given back.
 const ringKeep = 16
 
 func (r *ring[T]) len() int { return r.n }
@@ -24,13 +24,13 @@ func (r *ring[T]) at(i int) *T { return &r.buf[(r.head+i)&(len(r.buf)-1)] }
 // push appends v.
 func (r *ring[T]) push(v T) { *r.add() = v }
 
-// add appends a zero element and returns where it lies: large ones are filled in place.
+// add appends a zero element and returns its address, so that large elements can be filled in place.
 func (r *ring[T]) add() *T {
 	if r.n == len(r.buf) {
 		r.grow()
 	}
 	r.n++
-	return r.at(r.n - 1) // what is in no use is zero
+	return r.at(r.n - 1) // unused elements are zero
 }
 
 // pop removes and returns the first element; the ring must not be empty.
@@ -48,7 +48,7 @@ func (r *ring[T]) popTo(v *T) {
 	r.n--
 }
 
-// remove takes element i out.
+// remove removes element i.
 func (r *ring[T]) remove(i int) {
 	for ; i > 0; i-- {
 		*r.at(i) = *r.at(i - 1)
@@ -56,7 +56,7 @@ func (r *ring[T]) remove(i int) {
 	r.pop()
 }
 
-// trim gives the memory back that an empty ring does not need.
+// trim gives back the memory that an empty ring does not need.
 func (r *ring[T]) trim() {
 	if r.n == 0 && len(r.buf) > ringKeep {
 		r.spare.put(r.box)

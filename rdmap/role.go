@@ -10,8 +10,8 @@ import (
 type holder uint8
 
 const (
-	// holderNone: nobody reads. The first to wait takes the role; while the
-	// connection is cold it is watched.
+	// holderNone: nobody reads. The first goroutine that waits takes the role; while
+	// the connection is cold it is watched.
 	holderNone holder = iota
 	// holderLeader: a goroutine in Wait.
 	holderLeader
@@ -23,9 +23,9 @@ const (
 	holderEnd
 )
 
-// role is the reading role of a Conn and who waits for it. "Whoever leaves, for any
-// reason, finds the role free and the queue not empty, wakes the first follower." A
-// wake is a hint: the woken one looks again.
+// role is the reading role of a Conn and those who wait for it. Whoever leaves, for whatever reason,
+// and finds the role free and the queue not empty, wakes the first follower. A wake is a hint: whoever
+// is woken checks again.
 type role struct {
 	c  *Conn
 	mu sync.Mutex
@@ -38,7 +38,7 @@ type role struct {
 	over    bool // the connection is over and every upcall has begun
 	freed   chan struct{}
 
-	// hot: callers have been busy lately and read for themselves; nobody watches.
+	// hot: there were calls lately, and callers read for themselves; nobody watches.
 	// Written with mu held.
 	hot atomic.Bool
 	// interrupted: the read deadline lies in the past. Written with mu held.
@@ -48,7 +48,7 @@ type role struct {
 	warm atomic.Bool
 }
 
-// leave is called with mu held by whoever goes, and releases it.
+// leave is called by whoever leaves, with mu held, and unlocks it.
 func (r *role) leave() {
 	if r.holder == holderNone && r.first != nil {
 		r.first.wake()
@@ -87,15 +87,15 @@ func (r *role) take(h holder) bool {
 	return true
 }
 
-// wakeAll makes every follower look again, with mu held.
+// wakeAll makes every follower check again, with mu held.
 func (r *role) wakeAll() {
 	for w := r.first; w != nil; w = w.next {
 		w.wake()
 	}
 }
 
-// warm says that a call begins. A cold connection becomes hot: from now on callers
-// read for themselves, until a tick finds that none has begun since the last one.
+// warm is called when a call begins. A cold connection becomes hot: from now on callers read for
+// themselves, until a tick finds that no call has begun since the last tick.
 func (c *Conn) warm() {
 	if !c.role.warm.Load() {
 		c.warmUp()
@@ -119,8 +119,8 @@ func (c *Conn) warmUp() {
 	r.warm.Store(true)
 }
 
-// warmLocked is warm for who waits, with role.mu held: a leader of a connection that
-// is not hot would leave it without a watcher.
+// warmLocked is warm for a goroutine that waits, with role.mu held: a leader of a connection that is
+// not hot would leave it without a watcher.
 func (c *Conn) warmLocked() {
 	r := &c.role
 	if r.hot.Load() || r.serving || r.over {
@@ -154,8 +154,8 @@ func (c *Conn) ticked() bool {
 	return false
 }
 
-// readable is called, in a goroutine of its own, when the watched connection has
-// input: it reads all that is there and watches again.
+// readable is called, in a goroutine of its own, when the watched connection has input. It reads
+// everything that has arrived, and makes the connection watched again.
 func (c *Conn) readable() {
 	r := &c.role
 	r.mu.Lock()
@@ -180,7 +180,7 @@ func (c *Conn) readable() {
 	c.rearm()
 }
 
-// rearm gives the role back after a watcher's work.
+// rearm gives the role back when a watcher is done.
 func (c *Conn) rearm() {
 	r := &c.role
 	blocked := c.rcv.off.full() // unstall will see to it
@@ -192,8 +192,7 @@ func (c *Conn) rearm() {
 	r.leave()
 }
 
-// parked is the watcher of a link that has no other: it reads until somebody wants
-// the role.
+// parked is the watcher of a link that has no other. It reads until somebody wants the role.
 func (c *Conn) parked() {
 	r := &c.role
 	for {
@@ -215,7 +214,7 @@ func (c *Conn) parked() {
 	r.leave()
 }
 
-// interrupt makes a reader that waits return, if it holds the role as h.
+// interrupt makes a reader that waits return if it holds the role as h.
 func (c *Conn) interrupt(h holder) {
 	c.role.mu.Lock()
 	defer c.role.mu.Unlock()
@@ -224,8 +223,8 @@ func (c *Conn) interrupt(h holder) {
 	}
 }
 
-// interrupt is Conn.interrupt with mu held, whoever reads. At the end of the
-// connection the read deadline belongs to finish.
+// interrupt is Conn.interrupt for any holder, with mu held. At the end of the connection finish owns
+// the read deadline.
 func (r *role) interrupt() {
 	if r.holder == holderEnd {
 		return
@@ -237,8 +236,7 @@ func (r *role) interrupt() {
 	_ = r.c.nc.SetReadDeadline(aLongTimeAgo)
 }
 
-// clearInterrupt makes reads wait again, with role.mu held. After a failure they
-// must not.
+// clearInterrupt makes reads wait again, with role.mu held. After a failure they must not wait.
 func (c *Conn) clearInterrupt() {
 	if c.role.interrupted.Load() && !c.failed.Load() {
 		c.role.interrupted.Store(false)

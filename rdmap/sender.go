@@ -12,45 +12,44 @@ import (
 // sender is the sending half of an engine: work requests and responses in, octets
 // out. It does no I/O and has no lock.
 //
-// Two callers share it. Whoever posts, and the receiving half, use post, request,
-// readHead, readDone and terminate under the lock of the Conn. The one flusher uses
-// take and settle under that lock too, and work.fill without it: fill touches
-// nothing but what take has handed over.
+// Two kinds of callers share it. Posters and the receiving half use post, request, readHead, readDone
+// and terminate under the lock of the Conn. The one flusher uses take and settle under that lock too,
+// and work.fill without it: fill touches only what take has handed over.
 type sender struct {
 	mulpdu int
 	crc    bool
-	ord    int // requests of ours in flight, at most
-	ird    int // requests of the peer held, at most
+	ord    int // most requests of ours in flight
+	ird    int // most requests of the peer held
 	// interleave: whole Sends may pass between the segments of a Read Response.
 	interleave bool
-	limit      int // copied octets waiting, at most
+	limit      int // most copied octets waiting
 	table      *region.Table
-	sinks      *region.Table // of our Reads; nil: taken as they are named
+	sinks      *region.Table // has the sinks of our Reads; nil: they are not checked
 
-	held bool // responder before the first FPDU: nothing may leave (RFC 5044 Section 7.1.2)
-	// aborted: the connection has failed, only a Terminate may still be queued.
+	held bool // responder before the first FPDU: nothing may be sent (RFC 5044 Section 7.1.2)
+	// aborted: the connection has failed; only a Terminate may still be queued.
 	aborted bool
 
 	sq    ring[item]    // work requests, in order
 	rq    ring[item]    // responses, in order of the requests
-	reads ring[outRead] // in flight, in order
-	long  atomic.Int64  // of reads: those of directLong octets
+	reads ring[outRead] // our requests in flight, in order
+	long  atomic.Int64  // of reads: those of at least directLong octets
 	// slots counts the IRD slots in use. A slot is free again when its response has been
-	// handed down (RFC 5040 Section 6.1), which is before it is written: the peer may see
-	// the response, and use the slot, before the write returns.
+	// handed down (RFC 5040 Section 6.1). That is before the write: the peer may see the
+	// response, and use the slot, before the write returns.
 	slots     atomic.Int64
-	turn      bool // the send queue's turn
+	turn      bool // it is the send queue's turn
 	run       int  // small messages taken in this turn
-	copied    int  // octets of arena waiting
+	copied    int  // octets of the arena that wait
 	arena     arena
 	order     completions
 	term      *item // to be sent last
 	ext       Extensions
 	lastID    uint32 // identifier of the last Atomic Request
-	handed    int    // responses the flusher has and has not written
+	handed    int    // responses that the flusher has and has not yet written
 	executing bool   // there is an executor
-	due       int    // of reads: those answered on queue 3
-	local     error  // why the head of sq cannot be built: ends the connection
+	due       int    // of reads: those whose response comes on queue 3
+	local     error  // why the head of sq cannot be built; ends the connection
 }
 
 // ready reports whether take would find something, given what is unfinished.
@@ -64,13 +63,13 @@ func (s *sender) ready(w *work) bool {
 	return s.sq.len() > 0 && !s.stalled()
 }
 
-// stalled reports that the send queue waits for an outbound read slot: "completion
-// order" of RFC 5040 Section 6.1 makes what is behind the Read wait too.
+// stalled reports whether the send queue waits for an outbound read slot. Because of the "completion
+// order" of RFC 5040 Section 6.1, what follows the Read has to wait too.
 func (s *sender) stalled() bool {
 	return s.sq.at(0).op.asks() && s.reads.len() >= s.ord || mutant.Fence && s.reads.len() > 0
 }
 
-// post appends a work request whose check has passed.
+// post appends a work request that has passed its checks.
 func (s *sender) post(wr *WR) {
 	if s.join(wr) {
 		return
@@ -130,10 +129,10 @@ func (s *sender) frame(it *item, head, body []byte, maxPayload int) {
 	fillFPDUs(it.room.b, it.seg, head, body, maxPayload, true, false)
 }
 
-// room reports whether wrs may be queued.
+// hasRoom reports whether wrs may be queued.
 func (s *sender) hasRoom(wrs []WR) bool {
 	if s.copied == 0 {
-		return true // whatever the size, an empty queue takes one batch
+		return true // an empty queue takes one batch of any size
 	}
 	n := s.copied
 	for i := range wrs {
@@ -165,7 +164,7 @@ func (s *sender) request(req *request) bool {
 	return true
 }
 
-// freeSlots returns how many more requests the peer may have outstanding.
+// freeSlots returns how many more requests the peer may send now.
 func (s *sender) freeSlots() int { return s.ird - int(s.slots.Load()) }
 
 // readHead returns the oldest request of ours in flight.
@@ -176,7 +175,7 @@ func (s *sender) readHead() (outRead, bool) {
 	return *s.reads.at(0), true
 }
 
-// readDone ends the oldest request of ours and appends the completions that are due.
+// readDone ends the oldest request of ours, and appends the completions that are due to out.
 func (s *sender) readDone(out []completion) []completion {
 	rd := s.reads.pop()
 	if rd.op != OpReadRequest {
@@ -189,8 +188,8 @@ func (s *sender) readDone(out []completion) []completion {
 	return s.order.answer(out)
 }
 
-// terminate queues a Terminate as the last message of this direction, behind the
-// message that is being sent, and drops all others into out, to be completed.
+// terminate queues a Terminate as the last message of this direction, after the message that is being
+// sent. It drops all others, and appends their completions to out.
 func (s *sender) terminate(payload []byte, out []completion, err error) []completion {
 	out = s.abort(out, err)
 	it := &item{op: OpTerminate}
@@ -200,7 +199,7 @@ func (s *sender) terminate(payload []byte, out []completion, err error) []comple
 	return out
 }
 
-// shutDown says that nothing can be written any more, a Terminate neither.
+// shutDown is called when nothing more can be written, not even a Terminate.
 func (s *sender) shutDown() {
 	if s.term != nil {
 		s.release(s.term)
@@ -209,8 +208,8 @@ func (s *sender) shutDown() {
 	s.arena.drop()
 }
 
-// abort drops everything that has not been taken and completes it, and all Reads in
-// flight, with err. What the flusher holds completes when it settles.
+// abort drops everything that has not been taken, and completes it and all Reads in flight with err.
+// What the flusher holds completes when it settles.
 func (s *sender) abort(out []completion, err error) []completion {
 	s.aborted = true
 	out = s.order.abort(out, err)
@@ -230,8 +229,8 @@ func (s *sender) abort(out []completion, err error) []completion {
 	return out
 }
 
-// cancel takes the work request that completes done out of the send queue, if it is
-// there still. A Read in flight is marked: its Response will be dropped.
+// cancel removes the work request that completes done from the send queue, and reports whether it was
+// still there. A Read in flight is marked, and its Response will be dropped.
 func (s *sender) cancel(done Completer) bool {
 	for i := range s.sq.len() {
 		if it := s.sq.at(i); it.done == done {
@@ -247,7 +246,7 @@ func (s *sender) cancel(done Completer) bool {
 	return false
 }
 
-// drop ends an item that will not be sent, or not to its end.
+// drop ends an item that will not be sent, or not completely.
 func (s *sender) drop(it *item, out []completion, err error) []completion {
 	s.release(it)
 	if it.done != nil {

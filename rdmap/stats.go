@@ -11,9 +11,9 @@ type OpCounts [len(opTable)]uint64
 // Stats counts what a connection has done since it began.
 type Stats struct {
 	FPDUsIn, FPDUsOut   uint64
-	OctetsIn, OctetsOut uint64 // on the byte stream, startup excluded
+	OctetsIn, OctetsOut uint64 // on the byte stream, without the startup
 	// MessagesIn counts delivered messages, including requests and responses:
-	// MessagesInOpFlushRequest is the number of the peer's Flushes. MessagesOut counts messages
+	// MessagesIn[OpFlushRequest] is the number of the peer's Flushes. MessagesOut counts messages
 	// whose sending has begun.
 	MessagesIn, MessagesOut OpCounts
 	SendsIn, SendsOut       uint64 // of those, Sends and Immediates
@@ -25,7 +25,7 @@ type Stats struct {
 	Reads, Flushes          uint64 // system calls, or calls of the net.Conn
 	Takeovers               uint64 // upcalls that lost the reading role
 	RecvStalls              uint64 // times queue 0 waited for the pool
-	Staging                 int    // octets of memory that hold a begun FPDU
+	Staging                 int    // octets of memory that hold an unfinished FPDU
 }
 
 // sends returns the Sends and Immediates of n.
@@ -45,7 +45,7 @@ type traffic struct {
 	seen                                   uint32 // opcodes counted since the last publication
 }
 
-// add adds d and makes it empty.
+// add adds d to t and clears d.
 func (t *traffic) add(d *traffic) {
 	t.fpdus += d.fpdus
 	t.octets += d.octets

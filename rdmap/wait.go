@@ -5,11 +5,10 @@ import (
 	"errors"
 )
 
-// Wait returns w's error when w is complete, or ctx's error when ctx ends. If both are the case,
-// the result wins. While it waits, the goroutine may hold the reading role and run upcalls. If
-// the connection ends and w was not completed, Wait returns the connection's error. While another
-// goroutine runs Handshake, Wait first waits for that, even if ctx ends; before Handshake it
-// returns ErrNoHandshake.
+// Wait returns w's error when w is complete, or ctx's error when ctx ends. If both are so, w's error
+// wins. While it waits, the goroutine may hold the reading role and run upcalls. If the connection
+// ends and w is not complete, Wait returns the connection's error. While another goroutine runs
+// Handshake, Wait first waits for that, even if ctx ends; before Handshake it returns ErrNoHandshake.
 func (c *Conn) Wait(ctx context.Context, w *Waiter) error {
 	if w.Done() {
 		return w.err
@@ -34,9 +33,9 @@ func (c *Conn) Wait(ctx context.Context, w *Waiter) error {
 			c.waiting.Add(-1)
 			return err
 		}
-		c.warmLocked() // warm does nothing while a burst is handled, and it was a while ago
-		// After a failure the role is for finish, which tells all who wait: who took it
-		// again and again, to find that there is nothing to read, would keep it away.
+		c.warmLocked() // warm does nothing during a burst, and its call was a while ago
+		// After a failure the role is for finish, which tells all waiters. A waiter that took it
+		// again and again, only to find nothing to read, would keep finish from getting it.
 		if !c.failed.Load() && r.take(holderLeader) {
 			w.dequeue()
 			r.mu.Unlock()
@@ -52,7 +51,7 @@ func (c *Conn) Wait(ctx context.Context, w *Waiter) error {
 	}
 }
 
-// waited reports whether there is nothing to wait for any more, with role.mu held.
+// waited reports whether there is nothing more to wait for, with role.mu held.
 func (c *Conn) waited(ctx context.Context, w *Waiter) (err error, over bool) {
 	switch {
 	case w.Done():
@@ -65,7 +64,7 @@ func (c *Conn) waited(ctx context.Context, w *Waiter) (err error, over bool) {
 	return nil, false
 }
 
-// sleep returns when w is complete or was woken, or when ctx is over.
+// sleep returns when w is complete or woken, or when ctx ends.
 func (w *Waiter) sleep(ctx context.Context) {
 	if !w.state.CompareAndSwap(waiterPending, waiterParked) {
 		return
@@ -83,8 +82,8 @@ func (w *Waiter) sleep(ctx context.Context) {
 	}
 }
 
-// lead reads until w is complete, ctx is over or the connection has failed. The
-// role is given back, or has been lost, when it returns.
+// lead reads until w is complete, ctx ends or the connection has failed. When it returns, the role is
+// given back or lost.
 func (c *Conn) lead(ctx context.Context, w *Waiter) {
 	if ctx.Done() != nil {
 		stop := context.AfterFunc(ctx, func() { c.interrupt(holderLeader) })
@@ -110,8 +109,8 @@ func (c *Conn) lead(ctx context.Context, w *Waiter) {
 	c.role.free()
 }
 
-// readBurstFor is readBurst for a leader in state waiterReads, which lasts while it
-// waits for input: what it reads itself then completes it without an interrupt.
+// readBurstFor is readBurst for a leader in the state waiterReads. That state ends with the wait for
+// input, so that if what it reads completes w, no interrupt is needed.
 func (c *Conn) readBurstFor(w *Waiter) (int, error) {
 	if err := c.beforeRead(true); err != nil {
 		w.state.CompareAndSwap(waiterReads, waiterPending)

@@ -18,29 +18,29 @@ const stageLimit = CopyLimit
 // maxRun is how many small messages go out while a response waits.
 const maxRun = 64
 
-// work is what the flusher holds: messages taken from the sender, and the batch
-// made of them. It belongs to the flusher alone.
+// work is what the flusher holds: messages taken from the sender, and the batch made of them. Only the
+// flusher uses it.
 type work struct {
 	items []item
-	box   *[]item // what items came in from itemSpares, nil if from elsewhere
-	small []item  // the memory of items while there are few
-	next  int     // items[:next] are wholly in the batch
+	box   *[]item // the box of items if they came from itemSpares, otherwise nil
+	small []item  // the memory for few items
+	next  int     // items[:next] are completely in the batch
 	b     batch
 	msn   [ddp.NumQueues]uint32 // of the last message built, per queue
 	out   traffic
-	slots *atomic.Int64 // the sender's
-	ins   *mpa.Inserter // nil: the peer wants no markers
+	slots *atomic.Int64 // those of the sender
+	ins   *mpa.Inserter // nil if the peer wants no markers
 }
 
-// unfinished reports that a message is partly built.
+// unfinished reports whether there are messages that are not completely in the batch.
 func (w *work) unfinished() bool { return len(w.items) > w.next }
 
-// inMessage reports that a message is in the batch in part. Nothing but octets of memory is
-// waited for then before the next batch; what is executed first may take its time.
+// inMessage reports whether a message is partly in the batch. Then the next batch follows at once,
+// because it only needs octets of memory; a request that has to be executed first may take long.
 func (w *work) inMessage() bool { return w.unfinished() && w.items[w.next].begun }
 
-// take hands the flusher what may go out next, about a batch's worth. The previous
-// batch must have been settled. It reports false when there is nothing.
+// take hands the flusher what may be sent next, enough for about one batch, and reports whether there
+// is anything. The previous batch must have been settled.
 func (s *sender) take(w *work) bool {
 	w.slots = &s.slots
 	if w.unfinished() && s.interleave && w.items[w.next].op == OpReadResponse {
@@ -67,8 +67,8 @@ func (s *sender) takeTerminate(w *work) {
 	}
 }
 
-// takeOne takes one message, responses and work requests in turn: neither starves
-// the other.
+// takeOne takes one message. Responses and work requests take turns, so that neither starves the
+// other.
 func (s *sender) takeOne(w *work) bool {
 	own := s.sq.len() > 0 && !s.stalled()
 	switch {
@@ -106,15 +106,15 @@ func (s *sender) takeOwn(w *work) {
 		}
 	}
 	s.order.taken(it)
-	// Small messages go in runs: the turn passes at a long one, and at the end of a run
-	// that responses have waited for long enough.
+	// Small messages go in runs: the turn passes at a long message, or when a run has kept
+	// responses waiting for long enough.
 	if s.run += it.messages; !it.framed || s.run >= maxRun {
 		s.turn, s.run = false, 0
 	}
 }
 
-// overtake takes whole short Sends and puts them before the rest of a Read
-// Response. Choice: only towards stag peers.
+// overtake takes whole short Sends and puts them before the rest of a Read Response. Choice: only if
+// the peer is a stag.
 func (s *sender) overtake(w *work) {
 	for at := w.next; s.sq.len() > 0 && s.sq.at(0).framed && s.sq.at(0).op.IsSend() && at < 64; at++ {
 		it := s.sq.pop()
@@ -123,8 +123,8 @@ func (s *sender) overtake(w *work) {
 	}
 }
 
-// settle ends a batch: what is wholly in it has been written, or, with failed,
-// will never be. It appends the completions that are due.
+// settle ends a batch: what is completely in it has been written, or, if failed, nothing that was
+// taken ever will be. It appends the completions that are due to out.
 func (s *sender) settle(w *work, failed bool, out []completion) []completion {
 	n := w.next
 	if failed {
@@ -147,8 +147,8 @@ func (s *sender) settle(w *work, failed bool, out []completion) []completion {
 	return out
 }
 
-// prune drops what was taken and has not begun: the connection has failed, only the
-// message that is partly sent goes on to its end.
+// prune drops what was taken and has not begun: the connection has failed, and only the message that
+// is partly sent continues to its end.
 func (s *sender) prune(w *work, out []completion) []completion {
 	keep := 0
 	if w.unfinished() && w.items[0].begun && !w.items[0].broken {
@@ -180,14 +180,14 @@ func (w *work) drop(n int) {
 	w.items, w.next = w.items[:rest], 0
 	if rest == 0 && cap(w.items) > ringKeep {
 		if w.box != nil && cap(w.items) != spareLen {
-			clear(*w.box) // left behind when items grew further
+			clear(*w.box) // items has grown out of it
 		}
 		itemSpares.put(w.box)
 		w.items, w.box = w.small, nil
 	}
 }
 
-// add appends an item, which is zero. Beyond a few, they lie in spare memory.
+// add appends a zero item. If there are more than a few, they lie in spare memory.
 func (w *work) add() *item {
 	if n := len(w.items); n == cap(w.items) && n < spareLen {
 		b, box := itemSpares.get(max(4, 2*n))
@@ -199,14 +199,14 @@ func (w *work) add() *item {
 		w.items, w.box = b[:n], box
 	}
 	if n := len(w.items); n < cap(w.items) {
-		w.items = w.items[:n+1] // what is in no use is zero
+		w.items = w.items[:n+1] // unused items are zero
 	} else {
 		w.items = append(w.items, item{})
 	}
 	return &w.items[len(w.items)-1]
 }
 
-// sent returns the payload octets of it that have left.
+// sent returns how many payload octets of it are already in FPDUs.
 func (it *item) sent() uint32 {
 	if !it.begun || it.framed {
 		return 0
@@ -214,9 +214,9 @@ func (it *item) sent() uint32 {
 	return it.off
 }
 
-// fill builds FPDUs of the items until the batch is full or nothing is left. An
-// error means that a request of the peer cannot be carried out, or not to its end; the
-// batch then holds what came before.
+// fill builds FPDUs from the items until the batch is full or nothing is left. An error means that a
+// request of the peer cannot be carried out, or not completely; the batch then holds what precedes
+// it.
 func (w *work) fill(mulpdu int, crc bool, table *region.Table) error {
 	if w.ins == nil {
 		return w.frame(mulpdu, crc, table)
@@ -226,7 +226,7 @@ func (w *work) fill(mulpdu int, crc bool, table *region.Table) error {
 	return err
 }
 
-// frame is fill but for the markers.
+// frame is fill without the markers.
 func (w *work) frame(mulpdu int, crc bool, table *region.Table) error {
 	for w.next < len(w.items) && !w.b.full() {
 		it := &w.items[w.next]
@@ -254,9 +254,9 @@ func (w *work) frame(mulpdu int, crc bool, table *region.Table) error {
 	return nil
 }
 
-// lends reports whether the batch holds octets of a region. They are written before a
-// request stores anything: a Read Response is older than the requests behind it, and
-// its CRC is that of the octets as they were.
+// lends reports whether the batch borrows octets of a region. Those are written before a request
+// stores anything: a Read Response is older than the requests after it, and its CRC is that of the
+// octets as they were.
 func (w *work) lends() bool {
 	for i := range w.next {
 		if it := &w.items[i]; it.pinned && !it.copied() {
@@ -266,7 +266,7 @@ func (w *work) lends() bool {
 	return false
 }
 
-// build adds FPDUs of it to the batch and reports whether the message is whole.
+// build adds FPDUs of it to the batch and reports whether all of it is now in the batch.
 func (w *work) build(it *item, maxPayload int, crc bool) (whole bool, err error) {
 	if !it.begun {
 		it.begun = true
@@ -294,9 +294,8 @@ func (w *work) build(it *item, maxPayload int, crc bool) (whole bool, err error)
 	return it.whole, nil
 }
 
-// segments adds the next FPDUs of a message that is not framed, one at least. Short ones
-// are copied, and so is Guarded memory, whatever the size: neither the CRC nor the system
-// call may touch it.
+// segments adds the next FPDUs of a message that is not framed, at least one. Short ones are copied,
+// and so is Guarded memory of any size: neither the CRC nor the system call may touch it.
 func (w *work) segments(it *item, maxPayload int, crc bool) error {
 	s := it.seg
 	if s.Tagged {
@@ -339,7 +338,7 @@ func (w *work) segments(it *item, maxPayload int, crc bool) error {
 	return nil
 }
 
-// gather is segments for one payload that goes out from where it lies.
+// gather is segments for one payload that is written from where it lies.
 func (w *work) gather(it *item, s *ddp.Segment, off, n int, crc bool) {
 	hdr := s.HeaderLen()
 	front, back := it.payload(off, n)
@@ -355,9 +354,9 @@ func (w *work) gather(it *item, s *ddp.Segment, off, n int, crc bool) {
 	mpa.AppendTrailer(w.b.stage(mpa.TrailerLen(hdr + n))[:0], hdr+n, sum, crc)
 }
 
-// copied reports whether the payload lies in memory that peers may store to, or that is
-// touched through its guard alone: it is then not lent to the socket, since a store
-// between CRC and socket would look like a bad CRC to the reader.
+// copied reports whether the payload lies in memory that peers may store to, or that may be touched
+// only through its guard. Such memory is not lent to the socket, since a store between the CRC and the
+// socket would look like a bad CRC to the peer.
 func (it *item) copied() bool {
 	const stores = region.RemoteWrite | region.Atomic
 	return it.pinned && (it.view.Guarded() || it.view.Access()&stores != 0 && !mutant.LendWritable)
