@@ -1,0 +1,137 @@
+package main
+
+import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var (
+	mdFence   = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```")
+	mdInline  = regexp.MustCompile("`([^`]+)`")
+	mdLink    = regexp.MustCompile(`\]\(([^)\s]*)\)`)
+	mdHeading = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	mdMake    = regexp.MustCompile(`^make ([a-z0-9-]+)`)
+	mdPackage = regexp.MustCompile(`^go (?:run|doc|test) .*?(\./[\w/-]+)`)
+)
+
+// markdown returns the Markdown files of the tree by their paths from its root.
+func markdown(t *testing.T) map[string]string {
+	t.Helper()
+	files := make(map[string]string)
+	root := os.DirFS("..")
+	err := fs.WalkDir(root, ".", func(name string, e fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(name) != ".md" || strings.Contains(name, "testdata") {
+			return err
+		}
+		b, err := fs.ReadFile(root, name)
+		files[name] = string(b)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// TestMarkdownLinks: links between our pages lead to a file, and to a heading in it.
+func TestMarkdownLinks(t *testing.T) {
+	files := markdown(t)
+	for name, text := range files {
+		for _, m := range mdLink.FindAllStringSubmatch(mdFence.ReplaceAllString(text, ""), -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			path, anchor, _ := strings.Cut(m[1], "#")
+			to := filepath.Join(filepath.Dir(name), path)
+			if path == "" {
+				to = name
+			}
+			if _, err := os.Stat(filepath.Join("..", to)); err != nil {
+				t.Errorf("%s: %s: %v", name, m[1], err)
+			}
+			if anchor != "" && !slices.Contains(anchors(files[to]), anchor) {
+				t.Errorf("%s: %s: no such heading", name, m[1])
+			}
+		}
+	}
+}
+
+// anchors returns the names by which links find the headings of a page.
+func anchors(text string) (all []string) {
+	drop := regexp.MustCompile(`[^\w -]`)
+	for _, m := range mdHeading.FindAllStringSubmatch(mdFence.ReplaceAllString(text, ""), -1) {
+		all = append(all, strings.ReplaceAll(drop.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))
+	}
+	return all
+}
+
+// TestMarkdownCommands: the targets of make, the packages, and the commands and flags that our pages name exist.
+func TestMarkdownCommands(t *testing.T) {
+	b, err := os.ReadFile("../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	makefile, programs := "\n"+string(b), commands()
+	for name, text := range markdown(t) {
+		for _, s := range snippets(text) {
+			if m := mdMake.FindStringSubmatch(s); m != nil && !strings.Contains(makefile, "\n"+m[1]+":") {
+				t.Errorf("%s: %s: no such target", name, s)
+			}
+			if m := mdPackage.FindStringSubmatch(s); m != nil {
+				if _, err := os.Stat(filepath.Join("..", m[1])); err != nil {
+					t.Errorf("%s: %s: %v", name, s, err)
+				}
+			}
+			if ours, right := runs(programs, s); ours && !right {
+				t.Errorf("%s: %s: no such command or flag", name, s)
+			}
+		}
+	}
+}
+
+// snippets returns the pieces of code in a page: the lines of its blocks, and the code in its text.
+func snippets(text string) (all []string) {
+	for _, m := range mdFence.FindAllStringSubmatch(text, -1) {
+		if m[1] == "" {
+			for line := range strings.Lines(m[2]) {
+				all = append(all, strings.TrimPrefix(strings.TrimSpace(line), "$ "))
+			}
+		}
+	}
+	for _, m := range mdInline.FindAllStringSubmatch(mdFence.ReplaceAllString(text, ""), -1) {
+		all = append(all, strings.Join(strings.Fields(m[1]), " "))
+	}
+	return all
+}
+
+// TestReadmeProgram runs the program of the README, which must print what its last comment says.
+func TestReadmeProgram(t *testing.T) {
+	b, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range mdFence.FindAllStringSubmatch(string(b), -1) {
+		if m[1] != "go" {
+			continue
+		}
+		file := filepath.Join(t.TempDir(), "main.go")
+		if err := os.WriteFile(file, []byte(m[2]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), "go", "run", file)
+		cmd.Dir = ".."
+		out, err := cmd.CombinedOutput()
+		want := m[2][strings.LastIndex(m[2], "// ")+3:]
+		if want, _, _ = strings.Cut(want, "\n"); err != nil || string(out) != want+"\n" {
+			t.Errorf("%v: %q, want %q", err, out, want)
+		}
+		return
+	}
+	t.Error("no program in the README")
+}
