@@ -326,8 +326,7 @@ func (r *receiver) deliverTerminate(b []byte) {
 func (r *receiver) count(op Opcode, ev *ddp.Event) {
 	r.in.fpdus++
 	if ev.Delivered {
-		r.in.messages[op]++
-		r.in.seen |= 1 << op
+		r.in.message(op, 1)
 	}
 	switch op {
 	case OpWrite:

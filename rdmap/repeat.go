@@ -17,7 +17,7 @@ func (r *receiver) repeat(payload []byte) *event {
 	r.recvs.Add(-1)
 	r.ddp.Repeat(len(payload))
 	r.in.fpdus++
-	r.in.messages[r.now]++
+	r.in.message(r.now, 1)
 	ev := &r.ev
 	ev.kind, ev.settled = evMessage, false
 	ev.msg.Op, ev.msg.Data, ev.msg.Solicited = r.now, payload, r.now.Solicited()

@@ -42,7 +42,13 @@ func (n *OpCounts) sends() (sum uint64) {
 type traffic struct {
 	fpdus, octets, writeOctets, readOctets uint64
 	messages                               OpCounts
-	seen                                   uint32 // opcodes counted since the last publication
+	seen                                   uint32 // opcodes counted since they were last passed on
+}
+
+// message counts n messages.
+func (t *traffic) message(op Opcode, n int) {
+	t.messages[op] += uint64(n)
+	t.seen |= 1 << op
 }
 
 // add adds d to t and clears d.
@@ -51,10 +57,12 @@ func (t *traffic) add(d *traffic) {
 	t.octets += d.octets
 	t.writeOctets += d.writeOctets
 	t.readOctets += d.readOctets
-	for op := range d.messages {
+	d.fpdus, d.octets, d.writeOctets, d.readOctets = 0, 0, 0, 0
+	for ; d.seen != 0; d.seen &= d.seen - 1 {
+		op := bits.TrailingZeros32(d.seen)
 		t.messages[op] += d.messages[op]
+		d.messages[op] = 0
 	}
-	*d = traffic{}
 }
 
 // published is what the holder of the reading role last told others.

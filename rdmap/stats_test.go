@@ -56,3 +56,22 @@ func TestStats(t *testing.T) {
 		}
 	})
 }
+
+// TestStatsOfLikeSends: Sends like the one before them are counted, though each comes in a read of
+// its own and nothing else does.
+func TestStatsOfLikeSends(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := rdmaptest.Pipe()
+		x, y := connect(t, a, b, nil, &Config{Handler: refill{}})
+		go func() { _ = y.Serve() }()
+		for i := range uint64(5) {
+			if err := x.Send(t.Context(), []byte("like the others")); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if in, out := y.Stats().SendsIn, x.Stats().SendsOut; in != i+1 || out != i+1 {
+				t.Errorf("%d sent, %d received, want %d", out, in, i+1)
+			}
+		}
+	})
+}

@@ -375,7 +375,7 @@ func (it *item) payload(off, n int) (front, back []byte) {
 }
 
 func (w *work) count(it *item) {
-	w.out.messages[it.op] += uint64(max(it.messages, 1))
+	w.out.message(it.op, max(it.messages, 1))
 	switch it.op {
 	case OpWrite:
 		w.out.writeOctets += uint64(it.n)
