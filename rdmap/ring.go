@@ -43,7 +43,8 @@ func (r *ring[T]) pop() (v T) {
 func (r *ring[T]) popTo(v *T) {
 	var zero T
 	p := &r.buf[r.head]
-	*v, *p = *p, zero // drop the references
+	*v = *p
+	*p = zero // drop the references; together with the line before it would go by way of the stack
 	r.head = (r.head + 1) & (len(r.buf) - 1)
 	r.n--
 }
