@@ -66,8 +66,10 @@ func (p *exchangePool) put(x *exchange) {
 // reset drops all views and keeps modest memory.
 func (x *exchange) reset() {
 	x.away.reset()
-	x.in.Reset()
-	x.out.Reset()
+	if !x.plain() {
+		x.in.Reset()
+		x.out.Reset()
+	}
 	clear(x.item)
 	if len(x.wrs) > 1 || cap(x.head) > maxKeptHead {
 		clear(x.wrs) // else it is the Send of x.head
@@ -80,6 +82,12 @@ func (x *exchange) reset() {
 	if cap(x.head) > maxKeptHead {
 		x.head = nil
 	}
+}
+
+// plain reports whether the call was answered without chunks, as most are: then in and out hold
+// nothing that the next call has to be kept from, since Receive and Reply reset them first.
+func (x *exchange) plain() bool {
+	return x.in.Header.Lists.Empty() && x.in.Done == nil && x.in.Err == nil && len(x.out.Expose) == 0 && x.out.Err == nil
 }
 
 // message returns the RPC message: a view of the Send as long as that is lent, else
