@@ -23,14 +23,15 @@ type ticker struct {
 	hurry int           // owned by tick and the tickees that it calls
 	mu    sync.Mutex
 	list  []tickee
-	timer *time.Timer
-	armed bool
+	alarm alarm // nil: the list is empty
+
+	process bool // of the process
 }
 
 // The tickers of the process: of hot connections, and the watchdog.
 var (
-	processTicker = ticker{every: tickEvery}
-	processDog    = ticker{every: watchdogRest, soon: watchdogTick}
+	processTicker = ticker{every: tickEvery, process: true}
+	processDog    = ticker{every: watchdogRest, soon: watchdogTick, process: true}
 )
 
 // newTicker returns shared if process is true, otherwise a new ticker with the same periods.
@@ -46,15 +47,9 @@ func (t *ticker) add(c tickee) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.list = append(t.list, c)
-	if t.armed {
-		return
+	if t.alarm == nil {
+		t.alarm = newAlarm(t.process, t.every, t.tick)
 	}
-	t.armed = true
-	if t.timer == nil {
-		t.timer = time.AfterFunc(t.every, t.tick)
-		return
-	}
-	t.timer.Reset(t.every)
 }
 
 // tick calls every entry once. A connection leaves the list before its role can be warmed again, so it
@@ -76,10 +71,11 @@ func (t *ticker) tick() {
 	defer t.mu.Unlock()
 	t.list = append(keep, t.list...)
 	if len(t.list) == 0 {
-		t.list, t.armed, t.hurry = nil, false, 0
+		t.alarm.rest()
+		t.list, t.alarm, t.hurry = nil, nil, 0
 		return
 	}
-	t.timer.Reset(t.period())
+	t.alarm.set(t.period())
 }
 
 // period is the time to the next tick.

@@ -1,0 +1,8 @@
+//go:build !linux
+
+package rdmap
+
+import "time"
+
+// newAlarm returns an alarm that goes off in d.
+func newAlarm(_ bool, d time.Duration, f func()) alarm { return newTimer(d, f) }
