@@ -9,8 +9,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// TestEngineAllocs: no allocation per work request, per FPDU sent or received, per
-// Send delivered, per Read served or completed, once everything is warm.
+// TestEngineAllocs: once everything is warm there is no allocation per work request, per FPDU sent
+// or received, per Send delivered, or per Read served or completed.
 func TestEngineAllocs(t *testing.T) {
 	for _, markers := range []bool{false, true} {
 		engineAllocs(t, markers)
@@ -131,8 +131,8 @@ func connAllocs(t *testing.T, markers bool) {
 	}
 }
 
-// TestIdleMemory: a connection in Serve that is idle after traffic costs at most 16
-// KiB, its goroutine included.
+// TestIdleMemory: a connection in Serve that is idle after traffic costs at most 16 KiB, including its
+// goroutine.
 func TestIdleMemory(t *testing.T) {
 	if poisoning {
 		t.Skip("the race detector needs memory of its own")

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/crypto/blake2b"
 )
 
-// keyed returns BLAKE2b-256 with a key, RFC 7693.
+// keyed returns BLAKE2b-256 with a key (RFC 7693).
 func keyed(t *testing.T, key string) *region.Hash {
 	t.Helper()
 	if _, err := blake2b.New256([]byte(key)); err != nil {
@@ -21,9 +21,8 @@ func keyed(t *testing.T, key string) *region.Hash {
 	return &region.Hash{Size: blake2b.Size256, New: func() hash.Hash { h, _ := blake2b.New256([]byte(key)); return h }}
 }
 
-// TestOneMemoryManySTags: the same octets under several STags, each with rights, base
-// and hash of its own; all of them reach the same memory, and none lends the other
-// its rights (ADVERSARY 28).
+// TestOneMemoryManySTags: the same octets under several STags, each with its own rights, base and
+// hash. All reach the same memory, and none gives its rights to another (ADVERSARY 28).
 func TestOneMemoryManySTags(t *testing.T) {
 	onWires(t, func(t *testing.T, a, b net.Conn) {
 		cfg := &Config{Extensions: extAll}
@@ -75,8 +74,8 @@ func TestOneMemoryManySTags(t *testing.T) {
 	})
 }
 
-// TestKeyedHash: the key is what counts, and every octet of the hash: a peer that has another
-// key fails, and one that knows all octets but one.
+// TestKeyedHash: the key counts, and so does every octet of the hash: a peer with another key fails,
+// and so does one that knows all octets but one.
 func TestKeyedHash(t *testing.T) {
 	mem := region.Bytes(pattern(5000))
 	sum := func(key string) []byte {
@@ -100,7 +99,7 @@ func TestKeyedHash(t *testing.T) {
 	}
 }
 
-// writing notes what it is asked to write back.
+// writing records what it is asked to write back.
 type writing struct {
 	persisting
 	asked []region.Range
@@ -110,8 +109,8 @@ var _ region.WriteBacker = (*writing)(nil)
 
 func (m *writing) WriteBack(off, n int) { m.asked = append(m.asked, region.Range{Off: off, N: n}) }
 
-// TestWriteThrough: with the hint exactly what peers store is written back, after it
-// has been stored; by another STag of the same memory, without the hint, nothing is.
+// TestWriteThrough: with the hint, exactly what peers store is written back, after it has been stored.
+// What they store by another STag of the same memory, without the hint, is not.
 func TestWriteThrough(t *testing.T) {
 	for _, hint := range []bool{true, false} {
 		a, b := newEngine(engineConfig{ord: 9, ext: extAll}), newEngine(engineConfig{ird: 9, ext: extAll})

@@ -31,12 +31,12 @@ func everything(t *testing.T, c net.Conn) []byte {
 	return b
 }
 
-// TestBadRequests gives a responder start-up frames that break a rule: it closes and
-// says nothing, or refuses in a Reply (RFC 5044 Section 7.1.2, RFC 6581 Section 6).
+// TestBadRequests gives a responder startup frames that break a rule: it closes the connection without
+// an answer, or refuses in a Reply (RFC 5044 Section 7.1.2, RFC 6581 Section 6).
 func TestBadRequests(t *testing.T) {
 	for _, tt := range []struct {
 		name, octets string
-		reply        string // behind the key
+		reply        string // what follows the key
 		cause        error
 	}{
 		{"not MPA at all", hex.EncodeToString([]byte("GET / HTTP/1.1\r\n\r\n")), "", mpa.ErrKey},
@@ -78,7 +78,7 @@ func TestBadRequests(t *testing.T) {
 			}
 			<-y.Done()
 			if err := y.Serve(); err == nil || len(h.msgs) > 0 {
-				t.Errorf("the connection lives: %v, %d messages", err, len(h.msgs))
+				t.Errorf("the connection is still open: %v, %d messages", err, len(h.msgs))
 			}
 		})
 	}
@@ -151,8 +151,8 @@ func TestBadReplies(t *testing.T) {
 	}
 }
 
-// TestBadTerminates: a Terminate that breaks rules itself is a local error; it is never
-// answered by another one (RFC 5040 Section 5.4).
+// TestBadTerminates: a Terminate that breaks rules itself is a local error. It is never answered with
+// another one (RFC 5040 Section 5.4).
 func TestBadTerminates(t *testing.T) {
 	good := ulpduOf(t, unhex(t, goldTermSTag))
 	whole := func(c TermCode) *Terminate {
@@ -161,7 +161,7 @@ func TestBadTerminates(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		u    []byte
-		told *Terminate // of it; nil: it is refused
+		told *Terminate // what the upper layer is told; nil if the Terminate is refused
 	}{
 		{"no payload", good[:18], nil},
 		{"three octets", good[:21], nil},
@@ -197,8 +197,8 @@ func TestBadTerminates(t *testing.T) {
 	}
 }
 
-// TestBehindTerminate: what came before the peer's Terminate counts, what is behind it
-// does not, though all is in one read (RFC 5040 Section 5.4).
+// TestBehindTerminate: what comes before the peer's Terminate counts, what comes after it does not,
+// although all of it is in one read (RFC 5040 Section 5.4).
 func TestBehindTerminate(t *testing.T) {
 	e := newEngine(engineConfig{recvs: 3})
 	mem, reg := e.register(t, 16, allRights)
@@ -214,8 +214,8 @@ func TestBehindTerminate(t *testing.T) {
 	}
 }
 
-// TestEveryShortULPDU: a ULPDU that cannot hold its DDP header, whatever its length and
-// bits, is DDP's local catastrophic error; nothing is read beyond it.
+// TestEveryShortULPDU: a ULPDU that is too short for its DDP header, whatever its length and bits,
+// causes DDP's local catastrophic error; nothing beyond it is read.
 func TestEveryShortULPDU(t *testing.T) {
 	want := wantTerminate(0x1000<<16, nil, false)
 	for _, v := range []string{goldWrite, goldSend, goldReadReq, goldTermSTag} {
@@ -234,8 +234,8 @@ func TestEveryShortULPDU(t *testing.T) {
 	}
 }
 
-// TestViolationsOnWires sends some violations through a whole connection, pipe and TCP,
-// each in one write and octet by octet: the Terminate, then the end of the stream.
+// TestViolationsOnWires sends some violations over a whole connection, a pipe and TCP, each in one
+// write and octet by octet. The answer is the Terminate, then the end of the stream.
 func TestViolationsOnWires(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -252,7 +252,7 @@ func TestViolationsOnWires(t *testing.T) {
 		for _, whole := range []bool{true, false} {
 			onWires(t, func(t *testing.T, a, b net.Conn) {
 				x, p := rawResponder(t, a, b, nil)
-				go x.Serve() // else it is read when the idle watch comes by
+				go x.Serve() // otherwise it is read only when the watcher notices it
 				f := fpduOf(tt.u)
 				for step := max(1, len(f)*btoi(whole)); len(f) > 0; f = f[step:] {
 					if _, err := b.Write(f[:step]); err != nil {
@@ -283,8 +283,8 @@ func btoi(b bool) int {
 	return 0
 }
 
-// TestLongULPDU: 64768 octets are more than MPA allows and 65535 what the length field
-// can say. Both are framed correctly, and judged by what they hold.
+// TestLongULPDU: 64768 octets are the most that MPA allows, and 65535 the most that the length field can
+// express. Even longer ones than MPA allows are framed correctly, and judged by their contents.
 func TestLongULPDU(t *testing.T) {
 	for _, n := range []int{64768, 64769, 65535} {
 		e := newEngine(engineConfig{recvs: 2, size: 1 << 16})
@@ -298,8 +298,8 @@ func TestLongULPDU(t *testing.T) {
 	}
 }
 
-// TestReadResponseTooLong answers a Read with more than it asked for, in one segment
-// and in several, and with octets for a Read of none: nothing is placed beyond the end.
+// TestReadResponseTooLong answers a Read with more octets than requested, in one segment and in
+// several, and a Read of no octets with some: nothing is placed beyond the end.
 func TestReadResponseTooLong(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -334,8 +334,8 @@ func TestReadResponseTooLong(t *testing.T) {
 	}
 }
 
-// TestReadResponseOfAnother answers the oldest of two Reads with the sink of the other:
-// that memory is valid, writable by a response, and must not be written now.
+// TestReadResponseOfAnother answers the oldest of two Reads with the sink of the other one: that
+// memory is valid and a response may write it, but not yet.
 func TestReadResponseOfAnother(t *testing.T) {
 	e := newEngine(engineConfig{ord: 2})
 	var mem [2][]byte
@@ -355,7 +355,7 @@ func TestReadResponseOfAnother(t *testing.T) {
 	}
 }
 
-// TestEndInsideFPDU tells the end of the stream between two FPDUs from one inside.
+// TestEndInsideFPDU: the end of the stream between two FPDUs differs from one inside an FPDU.
 func TestEndInsideFPDU(t *testing.T) {
 	for cut := 0; cut <= len(goldSend)/2; cut++ {
 		a, b := rdmaptest.Pipe()

@@ -156,10 +156,10 @@ func BenchmarkRawPingPong(b *testing.B) {
 	runtime.KeepAlive(q)
 }
 
-// BenchmarkWriteRatio interleaves raw and engine writes and reports how fast the
-// engine is, raw being 1: from the best rounds, which a busy machine disturbs least,
-// and from the medians. Gates at GOMAXPROCS=1: 0.45 with CRC and 64 KiB FPDUs, 0.70
-// without, 0.30 with CRC and 1428 octets.
+// BenchmarkWriteRatio alternates raw writes and writes of the engine, and reports the speed of the
+// engine relative to raw writes: of the best rounds, which a busy machine disturbs least, and of the
+// medians. Gates at GOMAXPROCS=1: 0.45 with CRC and FPDUs of 64 KiB, 0.70 without CRC, 0.30 with CRC
+// and 1428 octets.
 func BenchmarkWriteRatio(b *testing.B) {
 	for _, bc := range []struct {
 		name string
@@ -186,7 +186,7 @@ func BenchmarkWriteRatio(b *testing.B) {
 	}
 }
 
-// rawWriter returns a function that writes n MiB and waits until they are read.
+// rawWriter returns a function that writes n MiB and waits until the other end has read them.
 func rawWriter(b *testing.B) func(n int) float64 {
 	x, y := tcpPair(b)
 	reno(b, x, y)

@@ -28,7 +28,7 @@ type persisting struct {
 	mu    sync.Mutex
 	calls int
 	err   error
-	stop  chan struct{} // Persist waits for it, if not nil
+	stop  chan struct{} // if not nil, Persist waits for it
 }
 
 func (m *persisting) Persist(int, int) error {
@@ -130,8 +130,8 @@ func TestCommitRefusals(t *testing.T) {
 	}
 }
 
-// TestAtomicWriteLength: an Atomic Write of other than 8 octets stores nothing, and costs
-// nobody the memory.
+// TestAtomicWriteLength: an Atomic Write that does not have 8 octets stores nothing, and does not make
+// the memory invalid.
 func TestAtomicWriteLength(t *testing.T) {
 	for _, n := range []uint32{0, 7, 9, 16, 1<<32 - 1} {
 		e := newEngine(engineConfig{ird: 1, ext: ExtCommit})
@@ -154,8 +154,8 @@ func crc(p []byte) []byte {
 	return h.Sum(nil)
 }
 
-// TestPersistError: the first error is final: Terminate, and every STag on the memory
-// is revoked. That it never was persistent costs the stream alone.
+// TestPersistError: the first error of Persist is final: it causes a Terminate, and every STag of the
+// memory is revoked. Memory that was never persistent costs only the stream.
 func TestPersistError(t *testing.T) {
 	for cause, failed := range map[error]bool{errTest: true, region.ErrNotPersistent: false} {
 		p, q := rdmaptest.Pipe()

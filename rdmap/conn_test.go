@@ -12,7 +12,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// wires are the byte streams every test of a Conn runs on.
+// wires are the byte streams on which every test of a Conn runs.
 var wires = map[string]func(t testing.TB) (net.Conn, net.Conn){
 	"pipe": func(testing.TB) (net.Conn, net.Conn) { return rdmaptest.Pipe() },
 	"tcp":  tcpPair,
@@ -75,7 +75,7 @@ func TestSendBothWays(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(m.Data, pattern(n)) {
-				t.Fatalf("%d octets: got %d others", n, len(m.Data))
+				t.Fatalf("echo of %d octets: got %d octets that differ", n, len(m.Data))
 			}
 			if err := y.Send(ctx, m.Data); err != nil {
 				t.Fatal(err)
@@ -109,7 +109,7 @@ func TestWriteAndRead(t *testing.T) {
 					t.Fatal(err)
 				}
 				if !bytes.Equal(sink, data) || !bytes.Equal(mem[:n], data) {
-					t.Fatalf("%d octets differ", n)
+					t.Fatalf("read of %d octets: they differ from what was written", n)
 				}
 			}
 		})

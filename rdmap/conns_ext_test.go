@@ -10,8 +10,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// connsAtomics: the three atomics of both sides at once, on words that all share; every
-// old value is found once, so none was lost.
+// connsAtomics: both sides execute the three atomics at once, on shared words. Every old value is
+// returned once, so none is lost.
 func connsAtomics(t *testing.T, e ends) {
 	const each = 50
 	cfg := &Config{Extensions: ExtSwap, IRD: 3, ORD: 3}
@@ -78,8 +78,8 @@ func connsImmediate(t *testing.T, e ends) {
 	}
 }
 
-// pushWRs is the push of the commit draft: a record of data at 64, durable and compared,
-// then the tail at 0, durable. sum is the hash to compare with.
+// pushWRs returns the push of the commit draft: a record of data at 64, made durable and compared with
+// the hash sum, then the tail at 0, made durable.
 func pushWRs(s region.STag, data, sum []byte, ans *Answer, w Completer) []WR {
 	n := uint32(len(data))
 	return []WR{
@@ -91,7 +91,7 @@ func pushWRs(s region.STag, data, sum []byte, ans *Answer, w Completer) []WR {
 	}
 }
 
-// pushTarget is a responder's memory for it, and what a record of it hashes to.
+// pushTarget returns a responder's memory for a push, and the hash of a record.
 func pushTarget(t *testing.T, y *Conn) (mem *persisting, s region.STag, data, sum []byte) {
 	t.Helper()
 	mem = &persisting{mem: make([]byte, 1<<16), stop: make(chan struct{})}
@@ -105,9 +105,8 @@ func pushTarget(t *testing.T, y *Conn) (mem *persisting, s region.STag, data, su
 	return mem, reg.STag(), data, h.Sum(nil)
 }
 
-// connsCommit: write, flush, verify, atomic write, flush in one Post, and so in one
-// flight: nothing waits for an answer. Sends pass a flush that hangs; the answers come in
-// order.
+// connsCommit: write, flush, verify, atomic write and flush in one Post, and so in one flight: none
+// waits for a response. Sends pass a flush that hangs, and the responses come in order.
 func connsCommit(t *testing.T, e ends) {
 	cfg := &Config{Extensions: ExtCommit}
 	x, y := e.connect(t, cfg, cfg)
@@ -134,8 +133,8 @@ func connsCommit(t *testing.T, e ends) {
 	}
 }
 
-// connsCommitFails: the same with a hash that is not the record's: the tail stays where
-// it was, and both sides know why.
+// connsCommitFails is connsCommit with a hash that is not that of the record: the tail does not move,
+// and both sides know why.
 func connsCommitFails(t *testing.T, e ends) {
 	cfg := &Config{Extensions: ExtCommit}
 	x, y := e.connect(t, cfg, cfg)

@@ -22,7 +22,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// tlsConfig is the server's side of tlsPair: a certificate nobody has signed.
+// tlsConfig is the server's side of tlsPair, with a self-signed certificate.
 var tlsConfig = sync.OnceValues(func() (*tls.Config, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -36,8 +36,8 @@ var tlsConfig = sync.OnceValues(func() (*tls.Config, error) {
 	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}, nil
 })
 
-// tlsPair is a connection of crypto/tls over TCP; the first Read or Write of each end
-// runs the handshake of TLS.
+// tlsPair returns a connection of crypto/tls over TCP; the first Read or Write at each end runs the TLS
+// handshake.
 func tlsPair(t testing.TB) (net.Conn, net.Conn) {
 	t.Helper()
 	cfg, err := tlsConfig()
@@ -53,7 +53,7 @@ func unixPair(t testing.TB) (net.Conn, net.Conn) {
 	return dialPair(t, "unix", filepath.Join(t.TempDir(), "s"))
 }
 
-// dialPair is a connection of the network within this host.
+// dialPair returns a connection of the given network within this host.
 func dialPair(t testing.TB, network, addr string) (net.Conn, net.Conn) {
 	t.Helper()
 	l, err := net.Listen(network, addr)
@@ -72,13 +72,13 @@ func dialPair(t testing.TB, network, addr string) (net.Conn, net.Conn) {
 	return a, b
 }
 
-// ends are the two ends of a connection of the suite, and what its variant wants.
+// ends are the two ends of a connection of the suite, and the settings of its variant.
 type ends struct {
 	a, b    net.Conn
 	markers bool
 }
 
-// connect is connect with the settings of the variant.
+// connect is the function connect with the settings of the variant.
 func (e ends) connect(t *testing.T, cx, cy *Config) (x, y *Conn) {
 	t.Helper()
 	var own [2]Config
@@ -95,8 +95,8 @@ func (e ends) connect(t *testing.T, cx, cy *Config) (x, y *Conn) {
 	return x, y
 }
 
-// TestConns runs one suite on every kind of net.Conn, without and with markers; the
-// tests of onWires are the rest of it.
+// TestConns runs one suite on every kind of net.Conn, without and with markers. The tests that use
+// onWires are the rest of the suite.
 func TestConns(t *testing.T) {
 	t.Parallel()
 	suite := []struct {
@@ -175,7 +175,7 @@ func connsSends(t *testing.T, e ends) {
 	}
 }
 
-// connsReads: more Reads at once than ORD lets out, both ways at the same time.
+// connsReads: more Reads at once than ORD permits, both ways at the same time.
 func connsReads(t *testing.T, e ends) {
 	x, y := e.connect(t, &Config{IRD: 2, ORD: 2}, &Config{IRD: 2, ORD: 2})
 	var wg sync.WaitGroup
@@ -191,7 +191,7 @@ func connsReads(t *testing.T, e ends) {
 				if err := d[0].Read(t.Context(), sink, reg.STag(), uint64(i)); err != nil {
 					t.Error(err)
 				} else if !bytes.Equal(sink, mem[i:i+len(sink)]) {
-					t.Errorf("read %d: other octets", i)
+					t.Errorf("read %d: the octets differ", i)
 				}
 			})
 		}
@@ -217,12 +217,11 @@ func connsLarge(t *testing.T, e ends) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(m.Data, pattern(n)) || !bytes.Equal(mem, pattern(n)) {
-		t.Fatal("other octets")
+		t.Fatal("the octets differ")
 	}
 }
 
-// connsIdle: between calls long enough for the watcher to take over, messages come
-// unasked.
+// connsIdle: messages arrive unsolicited, after pauses between calls in which the watcher takes over.
 func connsIdle(t *testing.T, e ends) {
 	t.Parallel()
 	h := newCollector()
@@ -243,7 +242,7 @@ func connsIdle(t *testing.T, e ends) {
 	}
 }
 
-// waitCold waits until nobody is thought to make calls on c.
+// waitCold waits until c is cold.
 func waitCold(t *testing.T, c *Conn) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); c.role.hot.Load(); time.Sleep(5 * time.Millisecond) {
@@ -253,7 +252,7 @@ func waitCold(t *testing.T, c *Conn) {
 	}
 }
 
-// connsWaiters: a hundred wait, some give up, the others get what they wait for.
+// connsWaiters: a hundred goroutines wait, some give up, and the others get what they wait for.
 func connsWaiters(t *testing.T, e ends) {
 	h := &calls{pending: make(map[uint64]*Waiter)}
 	s := new(shuffler)
@@ -276,8 +275,8 @@ func connsWaiters(t *testing.T, e ends) {
 	s.wg.Wait()
 }
 
-// connsTerminate: what the peer may not do is refused, and both sides know why. The
-// first FPDU of the initiator is good, as one that is not goes unanswered.
+// connsTerminate: what the peer may not do is refused, and both sides know why. The first FPDU of the
+// initiator is valid, since an invalid one would not be answered.
 func connsTerminate(t *testing.T, e ends, back bool) {
 	x, y := e.connect(t, nil, nil)
 	if err := x.Send(t.Context(), nil); err != nil {
@@ -304,8 +303,8 @@ func connsTerminate(t *testing.T, e ends, back bool) {
 	}
 }
 
-// connsEnds: a close comes behind what was sent before it; afterwards everything
-// fails, nothing hangs.
+// connsEnds: a close arrives after everything that was sent before it. Afterwards everything fails and
+// nothing hangs.
 func connsEnds(t *testing.T, e ends) {
 	x, y := e.connect(t, nil, nil)
 	for range 20 {
@@ -321,7 +320,7 @@ func connsEnds(t *testing.T, e ends) {
 		}
 	}
 	if _, err := y.Recv(t.Context()); !errors.Is(err, io.EOF) {
-		t.Fatalf("behind the last message: %v", err)
+		t.Fatalf("after the last message: %v", err)
 	}
 	if err := <-closed; err != nil {
 		t.Fatal(err)
@@ -331,8 +330,8 @@ func connsEnds(t *testing.T, e ends) {
 	}
 }
 
-// TestAbortIsAtOnce: a TLS peer that does not read holds up neither Abort nor what
-// Done stands for, though the Close of crypto/tls waits five seconds to say goodbye.
+// TestAbortIsAtOnce: a TLS peer that does not read delays neither Abort nor Done, although the Close of
+// crypto/tls waits five seconds to send its alert.
 func TestAbortIsAtOnce(t *testing.T) {
 	cfg, err := tlsConfig()
 	if err != nil {
@@ -360,7 +359,7 @@ func TestAbortIsAtOnce(t *testing.T) {
 	})
 }
 
-// deadlineConn knows its write deadline and counts writes.
+// deadlineConn remembers its write deadline and counts writes.
 type deadlineConn struct {
 	net.Conn
 	mu       sync.Mutex
@@ -382,8 +381,8 @@ func (c *deadlineConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// TestWritesOfOtherConns: writes of links without gathered output are long, and leave
-// no deadline behind.
+// TestWritesOfOtherConns: a link without gathered output makes few, long writes, and leaves no deadline
+// set.
 func TestWritesOfOtherConns(t *testing.T) {
 	a, b := rdmaptest.Pipe()
 	d := &deadlineConn{Conn: a}
@@ -410,8 +409,8 @@ func TestWritesOfOtherConns(t *testing.T) {
 	}
 }
 
-// TestSendsDoNotStarveResponses: a send queue that is never empty lets the response to
-// a Read out all the same, and the other way round.
+// TestSendsDoNotStarveResponses: the response to a Read is sent although the send queue is never empty,
+// and the other way round.
 func TestSendsDoNotStarveResponses(t *testing.T) {
 	a := newEngine(engineConfig{mulpdu: StagMULPDU, ird: 4})
 	_, reg := a.register(t, 100, region.RemoteRead)
@@ -431,7 +430,7 @@ func TestSendsDoNotStarveResponses(t *testing.T) {
 		}
 		for batches := 0; a.snd.rq.len() > 0; batches++ {
 			if batches == 2 {
-				t.Fatal("the response waits behind Sends without end")
+				t.Fatal("the response waits for ever after Sends")
 			}
 			refill()
 			if !a.snd.take(&a.wk) {
@@ -443,8 +442,8 @@ func TestSendsDoNotStarveResponses(t *testing.T) {
 	}
 }
 
-// TestWatchedAfterWait: one who begins to wait while the watcher handles a burst, and
-// then reads for itself, leaves the connection watched.
+// TestWatchedAfterWait: if a goroutine begins to wait while the watcher handles a burst, and then reads
+// for itself, the connection is watched afterwards.
 func TestWatchedAfterWait(t *testing.T) {
 	onWires(t, func(t *testing.T, a, b net.Conn) {
 		t.Parallel()

@@ -15,8 +15,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// conversation is a valid stream of every kind of message, made by another engine,
-// for a peer whose region of 1000 octets is stag.
+// conversation returns a valid stream with every kind of message, made by another engine, for a peer
+// with a region stag of 1000 octets.
 func conversation(crc bool, stag region.STag) []byte {
 	b := newEngine(engineConfig{mulpdu: 200, ord: 8, nocrc: !crc})
 	b.post(
@@ -32,7 +32,7 @@ func conversation(crc bool, stag region.STag) []byte {
 	return b.output()
 }
 
-// listener is an engine that the conversation is for.
+// listener is the engine that receives the conversation.
 type listener struct {
 	*engine
 	mem []byte
@@ -55,8 +55,8 @@ func (l *listener) log() string {
 	return b.String()
 }
 
-// TestSplitInvariance: however the stream is cut, the same happens, with the same
-// octets in answer. ADVERSARY 13.
+// TestSplitInvariance: however the stream is cut, the same things happen, and the answer has the same
+// octets. ADVERSARY 13.
 func TestSplitInvariance(t *testing.T) {
 	length := len(newListener(t).in)
 	run := func(cut func(left int) int) (string, string) {
@@ -72,7 +72,7 @@ func TestSplitInvariance(t *testing.T) {
 	}
 	want, answer := run(func(left int) int { return left })
 	if !strings.Contains(want, "err <nil> live 1") || len(answer) == 0 {
-		t.Fatalf("the conversation is broken:\n%s", want)
+		t.Fatalf("the conversation itself fails:\n%s", want)
 	}
 	for at := range length {
 		first := true
@@ -98,9 +98,9 @@ func TestSplitInvariance(t *testing.T) {
 	}
 }
 
-// TestCutEverywhere ends the stream at every octet of the conversation, by FIN and
-// by reset: the connection ends, every wait with it, and nothing is left: no live
-// STag, no goroutine (the bubble would not end), no pool memory. ADVERSARY 9.
+// TestCutEverywhere ends the stream at every octet of the conversation, with FIN and with a reset. The
+// connection ends, and every wait with it; no valid STag, no goroutine (the bubble would not end) and
+// no memory of the pool is left. ADVERSARY 9.
 func TestCutEverywhere(t *testing.T) {
 	length := len(conversation(false, 0))
 	step := 7

@@ -23,8 +23,8 @@ func arrived(t *testing.T, c net.Conn, n int) {
 	}
 }
 
-// TestShortRead: the Response to a long Read goes to its place from the first FPDU on; what
-// comes when none is due is read as far as it is there.
+// TestShortRead: the Response to a long Read is read into its place beginning with the first FPDU. If
+// none is due, a read takes everything that has arrived.
 func TestShortRead(t *testing.T) {
 	const size = 256 << 10
 	p, q := tcpPair(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// noise is the payload of segments, each from another octet on.
+// noise provides the payloads of segments, each beginning at another octet.
 var noise = func() []byte {
 	b := make([]byte, 70000)
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -24,16 +24,16 @@ var noise = func() []byte {
 	return b
 }()
 
-// ofSTag is what an error says that differs with the STag.
+// ofSTag matches the parts of an error that depend on the STag.
 var ofSTag = regexp.MustCompile(`stag=[0-9a-f]+|(got|want) 0x[0-9a-f]+`)
 
-// directRig is a connection without I/O that has Reads in flight; what is fed to it is read
-// straight into its place where that is possible, or never.
+// directRig is a connection without I/O that has Reads in flight. What is fed to it is read straight
+// into its place if possible, or never.
 type directRig struct {
 	*Conn
 	mem   []byte
 	done  []done
-	aimed int // octets that were
+	aimed int // octets that were read straight into their place
 	most  int // of them in one read
 }
 
@@ -41,7 +41,7 @@ func newDirectRig(t *testing.T, crc bool, sizes ...int) *directRig {
 	return directRigOn(t, crc, func(b []byte) region.Memory { return region.Bytes(b) }, sizes...)
 }
 
-// directRigOn has its sinks in what mem makes.
+// directRigOn returns a directRig whose sinks are made by mem.
 func directRigOn(t *testing.T, crc bool, mem func([]byte) region.Memory, sizes ...int) *directRig {
 	a, b := net.Pipe()
 	t.Cleanup(func() { a.Close(); b.Close() })
@@ -72,7 +72,7 @@ func directRigOn(t *testing.T, crc bool, mem func([]byte) region.Memory, sizes .
 	return g
 }
 
-// feed reads n octets of wire at most, and handles them.
+// feed reads at most n octets of wire, and handles them.
 func (g *directRig) feed(wire []byte, n int, aim bool) (int, error) {
 	if g.st == nil {
 		g.st = borrowStaging(bigStaging)
@@ -100,7 +100,7 @@ func (g *directRig) feed(wire []byte, n int, aim bool) (int, error) {
 	return n, g.parse()
 }
 
-// run feeds all of wire in pieces of at most the given length, and says what came of it.
+// run feeds all of wire in pieces of at most the given length, and returns a description of the result.
 func (g *directRig) run(wire []byte, piece int, aim bool) string {
 	var err error
 	rnd := rand.New(rand.NewPCG(1, uint64(piece)))
@@ -154,20 +154,20 @@ func (g *directRig) responses(maxPayload int, change func(i int, s *ddp.Segment)
 	return wire
 }
 
-// TestDirect: Read Responses that are read straight into their place leave what they leave
-// otherwise, however the octets come, and whatever else does.
+// TestDirect: reading Read Responses straight into their place has the same result as reading them the
+// ordinary way, however the octets arrive, and whatever else arrives.
 func TestDirect(t *testing.T) {
 	const full = StagMULPDU - ddp.TaggedLen
 	sizes := []int{21*full + 1234, 3 * full, 200 << 10, 17, 2*full + 1}
-	at := 9 // behind what one read brings to the staging, with more than that to come
+	at := 9 // after what one read brings to the staging; more than that follows
 	hello := mpa.AppendFPDU(nil, append((&ddp.Segment{Last: true, Control: controlOctet(OpSend), MSN: 1}).Append(nil), "hello"...), true)
 	for name, c := range map[string]struct {
 		max    int
 		change func(i int, s *ddp.Segment)
 		insert func(i int) []byte
 		spoil  func(wire []byte)
-		direct bool // a long read is to be
-		hole   bool // there are octets of the sink that nothing is sent for
+		direct bool // a long read must be
+		hole   bool // some octets of the sink are never sent
 		lost   bool // without CRC what follows is random
 	}{
 		"all of it":        {max: full, direct: true},
@@ -245,7 +245,7 @@ func TestDirect(t *testing.T) {
 	}
 }
 
-// TestDirectGuarded: nothing is read straight into memory that is touched through its methods.
+// TestDirectGuarded: nothing is read straight into memory that must be accessed through its methods.
 func TestDirectGuarded(t *testing.T) {
 	sink := new(frail)
 	g := directRigOn(t, true, func(b []byte) region.Memory { sink.mem, sink.left = b, 1<<30; return sink }, 1<<20)
@@ -256,8 +256,7 @@ func TestDirectGuarded(t *testing.T) {
 	}
 }
 
-// TestDirectTCP does that over TCP: Reads of many sizes at once, into memory that is
-// compared.
+// TestDirectTCP makes Reads of many sizes at once over TCP, and compares the memory.
 func TestDirectTCP(t *testing.T) {
 	for _, crc := range []CRCMode{CRCOn, CRCOff} {
 		p, q := tcpPair(t)
@@ -289,7 +288,7 @@ func TestDirectTCP(t *testing.T) {
 			}
 		}
 		if !bytes.Equal(dst[:off], src[:off]) || !bytes.Equal(dst[off:], make([]byte, len(dst)-off)) {
-			t.Fatal("not what was read")
+			t.Fatal("the sink differs from the source")
 		}
 		if err := to.Invalidate(t.Context()); err != nil {
 			t.Fatal(err)

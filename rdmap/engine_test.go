@@ -10,8 +10,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// engine is both halves without socket, clock, lock or goroutine: octets in,
-// octets out. It is what a Conn is made of, driven by hand.
+// engine is the two halves of a Conn without socket, clock, lock or goroutine, driven by hand: octets
+// in, octets out.
 type engine struct {
 	snd  sender
 	wk   work
@@ -21,13 +21,13 @@ type engine struct {
 	due  []completion
 	err  error
 	got  []Message // delivered, Data copied
-	conn *Conn     // with wire: what is done here is done to a connection
-	wire []byte    // what its peer says
+	conn *Conn     // with wire: everything is done to this connection
+	wire []byte    // what its peer sends
 	read int       // Reads of ours completed
 
-	singly   bool // every segment is input of its own, see follow and repeat
-	followed int  // octets that follow took
-	repeated int  // Sends that repeat took
+	singly   bool // every segment is passed to input by itself; see follow and repeat
+	followed int  // octets that follow has used
+	repeated int  // Sends that repeat has delivered
 }
 
 type engineConfig struct {
@@ -95,7 +95,7 @@ func (e *engine) fail(err error) {
 	}
 }
 
-// output returns everything that may leave now.
+// output returns everything that may be sent now.
 func (e *engine) output() (out []byte) {
 	if e.conn != nil {
 		return nil
@@ -131,7 +131,7 @@ func (e *engine) output() (out []byte) {
 	return out
 }
 
-// input takes octets of the peer. After an error it drops them.
+// input handles octets from the peer. After an error it drops them.
 func (e *engine) input(b []byte) {
 	if e.conn != nil {
 		e.wire = append(e.wire, b...)

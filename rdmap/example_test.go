@@ -33,7 +33,7 @@ func Example() {
 	go func() {
 		m, _ := b.Recv(ctx)
 		b.Send(ctx, append([]byte("you said "), m.Data...))
-		b.Serve() // reads on, until the peer closes
+		b.Serve() // continues to read until the peer closes
 		b.Close()
 	}()
 	a.Send(ctx, []byte("hello"))
@@ -42,7 +42,7 @@ func Example() {
 	// Output: you said hello <nil>
 }
 
-// The peer's memory is written and read without its doing anything but serving.
+// The peer's memory is written and read, and the peer only has to call Serve.
 func ExampleConn_Read() {
 	ctx := context.Background()
 	a, b := pair(nil, nil)
@@ -59,8 +59,8 @@ func ExampleConn_Read() {
 	// Output: one-sided <nil>
 }
 
-// echo answers every message; the answer leaves with those to all other messages
-// that were read at once.
+// echo answers every message. The answer is sent together with those to all other messages of the same
+// read.
 type echo struct{}
 
 func (echo) HandleRecv(c *rdmap.Conn, m *rdmap.Message) {
@@ -69,7 +69,7 @@ func (echo) HandleRecv(c *rdmap.Conn, m *rdmap.Message) {
 }
 func (echo) HandleClose(*rdmap.Conn, error) {}
 
-// answers completes the waiter of the call that is out.
+// answers completes the Waiter of the outstanding call.
 type answers struct {
 	w    rdmap.Waiter
 	text string
@@ -82,8 +82,8 @@ func (h *answers) HandleRecv(c *rdmap.Conn, m *rdmap.Message) {
 }
 func (h *answers) HandleClose(_ *rdmap.Conn, err error) { h.w.Complete(err) }
 
-// A call in the fast way: Post, and Wait until an upcall completes the Waiter. The
-// goroutine that waits reads the socket itself.
+// The fast way to make a call: Post, and Wait until an upcall completes the Waiter. The goroutine that
+// waits reads the socket itself.
 func ExampleConn_Wait() {
 	h := &answers{}
 	a, b := pair(&rdmap.Config{Handler: h}, &rdmap.Config{Handler: echo{}})
@@ -98,8 +98,8 @@ func ExampleConn_Wait() {
 	// Output: ping <nil>
 }
 
-// Work requests posted together leave together: data, then the message that says
-// where it is, and takes the STag away again.
+// Work requests that are posted together are sent together: data, then the message that says where the
+// data is and invalidates the STag.
 func ExampleConn_Post() {
 	ctx := context.Background()
 	a, b := pair(nil, nil)
@@ -134,8 +134,7 @@ func (h waiting) HandleRecv(c *rdmap.Conn, m *rdmap.Message) {
 }
 func (waiting) HandleClose(*rdmap.Conn, error) {}
 
-// An upcall that has to block hands the reading role off; the messages behind it do
-// not wait.
+// An upcall that has to block hands off the reading role, so that later messages do not wait.
 func ExampleConn_HandOff() {
 	ctx := context.Background()
 	h := waiting{make(chan struct{})}
@@ -152,7 +151,7 @@ func ExampleConn_HandOff() {
 	// Output: quick slow
 }
 
-// fetching answers a message that is an STag with what is there.
+// fetching answers a message that contains an STag with what it reads there.
 type fetching struct {
 	mem  []byte
 	sink region.STag
@@ -180,7 +179,7 @@ func (h *fetching) CompleteUpcall(c *rdmap.Conn) {
 	c.Post([]rdmap.WR{{Op: rdmap.OpSend, Head: h.mem}})
 }
 
-// A server goes on where it reads, when what it has asked for is there.
+// A server continues in the goroutine that reads when the data that it has requested has arrived.
 func ExampleUpcallCompleter() {
 	ctx := context.Background()
 	h := &fetching{mem: make([]byte, 4)}
@@ -197,8 +196,7 @@ func ExampleUpcallCompleter() {
 	// Output: data <nil>
 }
 
-// The upper layers' private data travels in the startup frames; the responder
-// decides.
+// The startup frames carry private data of the upper layers, and the responder decides.
 func ExampleConn_Handshake() {
 	x, y := rdmaptest.Pipe()
 	a := rdmap.Client(x, &rdmap.Config{PrivateData: []byte("version 9")})
@@ -228,7 +226,7 @@ func ExampleConn_Serve() {
 	// Output: true rdmap: read: EOF
 }
 
-// A violation is answered by a Terminate; each side gets an error of its own type.
+// A violation is answered with a Terminate, and each side gets an error of its own type.
 func ExampleProtocolError() {
 	ctx := context.Background()
 	a, b := pair(nil, nil)
@@ -264,7 +262,7 @@ func ExampleNewPool() {
 	// Output: 0
 }
 
-// The peers of an upper layer have agreed on four Reads at a time, in its own words.
+// The upper layers have agreed on four Reads at a time, by a protocol of their own.
 func ExampleConn_LimitORD() {
 	a, b := pair(nil, nil)
 	defer a.Close()
@@ -272,7 +270,7 @@ func ExampleConn_LimitORD() {
 	defer b.Close()
 
 	a.LimitORD(4)
-	a.LimitORD(9) // only lower
+	a.LimitORD(9) // it is never raised
 	fmt.Println(a.ConnectionState().ORD, b.ConnectionState().ORD > 4)
 	a.LimitORD(0)
 	fmt.Println(a.ConnectionState().ORD)
@@ -337,8 +335,8 @@ func ExampleConn_SendImmediate() {
 	// Output: Immediate Data with SE [1 2 3 4 5 6 7 8] true <nil>
 }
 
-// Connections of one server share its receives; when they run low it hears of that
-// once and posts more.
+// The connections of a server share its receives. When few are left, the server is told once and posts
+// more.
 func ExampleRecvQueue() {
 	ctx := context.Background()
 	q := rdmap.NewRecvQueue(4)
@@ -353,13 +351,13 @@ func ExampleRecvQueue() {
 	a.Send(ctx, []byte("one"))
 	b.Send(ctx, []byte("two"))
 	<-low
-	m1, _ := server1.Recv(ctx) // posts its receive again, as PostRecv does
+	m1, _ := server1.Recv(ctx) // replaces its receive, as PostRecv does
 	m2, _ := server2.Recv(ctx)
 	fmt.Printf("%s, %s, %d receives posted\n", m1.Data, m2.Data, q.Posted())
 	// Output: one, two, 14 receives posted
 }
 
-// A consumer sleeps until a message asks for an event, and then takes all there are.
+// A consumer sleeps until a message asks for an event, and then takes all messages.
 func ExampleConn_WaitSolicited() {
 	ctx := context.Background()
 	a, b := pair(nil, nil)
@@ -380,7 +378,7 @@ func ExampleConn_WaitSolicited() {
 	// part 3, the last
 }
 
-// A sink that is registered for one Read: its STag is invalid as soon as that is over.
+// A sink that is registered for one Read: its STag is invalid as soon as the Read is complete.
 func ExampleWR_invalidateSink() {
 	ctx := context.Background()
 	a, b := pair(nil, nil)

@@ -24,10 +24,10 @@ func (m *hanging) Persist(off, n int) error {
 	return m.persisting.Persist(off, n)
 }
 
-// TestFlushOverstays: the goroutine in Serve carries out a flush, and loses the reading role
-// to another one when it hangs, even where no more upcalls may. What comes behind it is
-// read and, as far as order allows, answered; what is queued behind it is executed later.
-// An upcall that blocks in the same burst does not keep the flush from being executed.
+// TestFlushOverstays: the goroutine in Serve carries out a flush, and loses the reading role to another
+// one when the flush hangs, even if no more upcalls may take over. What arrives after it is read and,
+// as far as the order permits, answered; requests queued after it are executed later. An upcall that
+// blocks in the same burst does not keep the flush from being executed.
 func TestFlushOverstays(t *testing.T) {
 	onWires(t, func(t *testing.T, a, b net.Conn) {
 		h := &blocker{release: make(chan struct{})}
@@ -75,9 +75,8 @@ func TestFlushOverstays(t *testing.T) {
 	})
 }
 
-// TestEndWithFlushRunning: the end of the connection waits neither for a flush nor for the
-// goroutine that it has kept from reading; and what comes behind it is received, if the
-// watchdog is quick.
+// TestEndWithFlushRunning: the end of the connection waits neither for a flush nor for the goroutine
+// that executes it instead of reading. What arrives after the flush is received if the watchdog is fast.
 func TestEndWithFlushRunning(t *testing.T) {
 	for _, limit := range []time.Duration{2 * time.Millisecond, time.Hour} {
 		a, b := tcpPair(t)

@@ -205,8 +205,7 @@ func TestAtomicRefusals(t *testing.T) {
 	}
 }
 
-// TestAnswerMismatch: MSN and identifier of a response both have to be right, and its
-// kind.
+// TestAnswerMismatch: the MSN, the identifier and the kind of a response all have to be right.
 func TestAnswerMismatch(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -263,7 +262,7 @@ func TestAnswerKinds(t *testing.T) {
 				e.post(wr)
 				e.output()
 				if how == "cancelled" && e.snd.cancel(&d) {
-					t.Fatal("cancelled in flight")
+					t.Fatal("a request in flight was removed from the queue")
 				}
 				u := patch(t, resp, 18, 0, 0, 0, id)
 				u[13] = 1 // MSN
@@ -324,8 +323,8 @@ func TestAtomicity(t *testing.T) {
 	}
 }
 
-// TestExtensionSwitch: both sides have to switch on; a plain peer is found out by
-// FetchAdd 0.
+// TestExtensionSwitch: both sides have to switch on an extension. FetchAdd of 0 finds out whether a
+// plain peer has it.
 func TestExtensionSwitch(t *testing.T) {
 	t.Parallel()
 	on := Ext7306 | ExtSwap | ExtCommit
@@ -363,8 +362,8 @@ func TestExtensionSwitch(t *testing.T) {
 	}
 }
 
-// TestAtomicSlots: requests wait at the sender beyond ORD; the responder takes IRD
-// Reads and atomics beside them.
+// TestAtomicSlots: requests beyond ORD wait at the sender; the responder accepts IRD Reads, and atomics
+// in addition.
 func TestAtomicSlots(t *testing.T) {
 	a, b := newEngine(engineConfig{ord: 2, ext: Ext7306}), newEngine(engineConfig{ird: 2, ext: Ext7306})
 	mem, p := word(0)

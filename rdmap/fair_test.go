@@ -7,8 +7,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// TestResponsesDoNotStarveSends: however many responses wait, a Send leaves behind the
-// one that is being sent, and towards a peer that takes it so inside that one.
+// TestResponsesDoNotStarveSends: however many responses wait, a Send follows the one that is being
+// sent, or, if the peer permits that, goes between its segments.
 func TestResponsesDoNotStarveSends(t *testing.T) {
 	const size = 4 << 20
 	for _, interleave := range []bool{false, true} {
@@ -31,7 +31,7 @@ func TestResponsesDoNotStarveSends(t *testing.T) {
 				if sent > most {
 					t.Fatalf("interleave=%v: %d octets of responses left before a Send", interleave, sent)
 				}
-				for e.snd.request(&req) { // they never run out
+				for e.snd.request(&req) { // there are always more
 				}
 				sent += sendBatch(t, e)
 			}
@@ -60,8 +60,8 @@ type stuck struct{ inside, release chan struct{} }
 func (h stuck) HandleRecv(*Conn, *Message) { h.inside <- struct{}{}; <-h.release }
 func (h stuck) HandleClose(*Conn, error)   {}
 
-// TestStreamsDoNotStarve: a stream whose upcall blocks, idle or served, and one that
-// is flooded leave others of the process alone.
+// TestStreamsDoNotStarve: a stream whose upcall blocks, idle or in Serve, and one that is flooded do not
+// disturb other streams of the process.
 func TestStreamsDoNotStarve(t *testing.T) {
 	onWires(t, func(t *testing.T, a, b net.Conn) {
 		for _, serve := range []bool{false, true} {

@@ -11,10 +11,10 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// wireRate is that of a slowWire, octets a second.
+// wireRate is the rate of a slowWire in octets per second.
 const wireRate = 100 << 20
 
-// slowWire takes its time to write.
+// slowWire writes at wireRate.
 type slowWire struct{ net.Conn }
 
 func (c slowWire) Write(p []byte) (n int, err error) {
@@ -28,9 +28,8 @@ func (c slowWire) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// TestPingBesideBulk: messages of 64 octets and their answers on a connection that a
-// bulk stream fills, whichever way that goes, take no longer than three batches of the
-// stream.
+// TestPingBesideBulk: on a connection that bulk data fills, in either direction, a message of 64 octets
+// and its answer take no longer than three batches of the bulk data.
 func TestPingBesideBulk(t *testing.T) {
 	const size = 4 << 20
 	read := func(x *Conn, p []byte, stag region.STag) error { return x.Read(background, p, stag, 0) }

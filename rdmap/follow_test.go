@@ -17,8 +17,8 @@ const (
 	followMem  = followSegs * followLen
 )
 
-// followed runs FPDUs of a tagged message through an engine whose memory ends with the
-// message, one by one or not, and says what became of them.
+// followed runs FPDUs of a tagged message through an engine whose memory ends with the message, one by
+// one or not, and returns a description of the result.
 func followed(t *testing.T, op Opcode, singly bool, spoil func(segs []ddp.Segment, fpdus [][]byte)) (log string, octets int) {
 	e := newEngine(engineConfig{ord: 2, recvs: 1, mulpdu: StagMULPDU})
 	e.singly = singly
@@ -70,8 +70,8 @@ func followed(t *testing.T, op Opcode, singly bool, spoil func(segs []ddp.Segmen
 	return fmt.Sprintf("%x\n%v %s\n%q\n%+v\n%d reads, octets left %d", mem, e.err != nil, code, out, e.rcv.in, e.read, len(e.in)), e.followed
 }
 
-// TestFollow: segments that are placed in a run leave what they leave one by one, whatever
-// comes in the middle of the run, and so does what is said about it.
+// TestFollow: segments that are placed in a run have the same result, and the same errors, as segments
+// that are placed one by one, whatever comes in the middle of the run.
 func TestFollow(t *testing.T) {
 	const at = followSegs / 2
 	for name, c := range map[string]struct {
@@ -129,7 +129,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// push moves all segments up.
+// push moves all segments to higher offsets.
 func push(s []ddp.Segment, by int) {
 	for i := range s {
 		s[i].TO += uint64(by)

@@ -16,10 +16,10 @@ var goldAll = []string{
 	goldFlush, goldVerify, goldVerifyHash, goldAtomicWrite,
 }
 
-// FuzzEngine feeds the engine arbitrary octets, without CRC so that they get far.
-// Whatever they are: no panic, the memory around the region is untouched, the answer
-// is a sequence of whole FPDUs that ends with a Terminate if there was an error, the
-// pool is whole, and cutting the octets elsewhere changes nothing.
+// FuzzEngine feeds arbitrary octets to the engine, without CRC so that they get far. Whatever they are,
+// there is no panic, the memory around the region is not touched, the answer is a sequence of whole
+// FPDUs that ends with a Terminate if there was an error, all memory is back in the pool, and cutting
+// the octets elsewhere changes nothing.
 func FuzzEngine(f *testing.F) {
 	for _, g := range goldAll {
 		b, _ := hex.DecodeString(g)
@@ -35,8 +35,8 @@ func FuzzEngine(f *testing.F) {
 	})
 }
 
-// echoesSTag reports whether what became of in depends on the STags, which differ from run
-// to run: a message may carry the words that stand for them, or a piece of one.
+// echoesSTag reports whether the result of in depends on the STags, which differ from run to run: a
+// message may contain the words that stand for them, or a part of one.
 func echoesSTag(t *testing.T, in []byte, was string) bool {
 	for range 8 { // a piece of one octet may be the same by chance
 		if fuzzRun(t, in, len(in)) != was {
@@ -117,8 +117,8 @@ func segmentsNoCRC(t *testing.T, b []byte) (out []Opcode) {
 	return out
 }
 
-// FuzzTerminate: parsing never panics, and what was parsed and is sent again says the
-// same.
+// FuzzTerminate: parsing never panics, and a Terminate that was parsed and is encoded again has the
+// same meaning.
 func FuzzTerminate(f *testing.F) {
 	for _, g := range goldAll {
 		b, _ := hex.DecodeString(g)
@@ -145,7 +145,7 @@ func FuzzTerminate(f *testing.F) {
 	})
 }
 
-// FuzzCapability: the block is found exactly where append has put it.
+// FuzzCapability: the block is found exactly if append has appended it.
 func FuzzCapability(f *testing.F) {
 	f.Add([]byte{}, uint16(64768), uint32(1))
 	f.Add(ownCapability(0).append([]byte("x")), uint16(0), uint32(0))

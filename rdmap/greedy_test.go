@@ -30,17 +30,17 @@ func rawInitiator(t *testing.T, a, b net.Conn, cfg *Config) (*rdmaptest.Peer, *C
 	return p, y
 }
 
-// sendPart is a segment of the Send with MSN 1: its octets of "HELLO" from mo on, n of
-// them, and not the last.
+// sendPart returns a segment of the Send with MSN 1, not the last one: n octets of "HELLO" beginning at
+// mo.
 func sendPart(t testing.TB, mo, n int) []byte {
 	u := patch(t, goldSend, 0, 0x01)
 	u[17] = byte(mo)
 	return append(u[:18], "HELLO"[mo:mo+n]...)
 }
 
-// TestUnfinishedSends: peers that begin Sends and do not end them, slow ones among
-// them, hold all memory for Sends. A good peer gets some when half of its StallTimeout
-// is over, and those in its way are told. ADVERSARY 20.
+// TestUnfinishedSends: peers that begin Sends and do not finish them, some of them slow ones, hold all
+// memory for Sends. A good peer gets some after half of its StallTimeout, and the peers that held it
+// are told why they lost it. ADVERSARY 20.
 func TestUnfinishedSends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const peers = 500
@@ -101,8 +101,8 @@ func TestUnfinishedSends(t *testing.T) {
 	})
 }
 
-// TestLongSend: while nobody waits for memory, a Send may take hours. When somebody
-// does, one that is whole by then, and one begun since, are not in the way.
+// TestLongSend: while nobody waits for memory, a Send may take hours. When somebody waits, a Send that
+// is complete by then, and one that began later, are not ended.
 func TestLongSend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool := NewPool(3 * DefaultRecvSize)
@@ -147,8 +147,8 @@ func TestLongSend(t *testing.T) {
 	})
 }
 
-// TestPoolFair: memory that comes back goes to who has waited, not to a busy connection
-// that has just given it back; a claim of a connection that ends passes on.
+// TestPoolFair: memory that comes back goes to the connection that has waited, not to a busy one that
+// has just given it back. When a connection ends, its claim goes to the next.
 func TestPoolFair(t *testing.T) {
 	for _, dies := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -211,8 +211,8 @@ func TestPoolFair(t *testing.T) {
 	}
 }
 
-// TestClaims: a large claim is not passed by small ones for which there would be room,
-// and one that ends, served or not, leaves its place and its memory to the others.
+// TestClaims: small claims for which there is room do not pass a large one. A claim that is withdrawn,
+// granted or not, leaves its place and its memory to the others.
 func TestClaims(t *testing.T) {
 	for _, served := range []bool{false, true} {
 		pool := NewPool(100)
@@ -254,7 +254,7 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// tagged is a Handler that logs whose messages come.
+// tagged is a Handler that logs which connection a message came from.
 type tagged struct {
 	id  int
 	log chan int
@@ -263,8 +263,8 @@ type tagged struct {
 func (h tagged) HandleRecv(*Conn, *Message) { h.log <- h.id }
 func (h tagged) HandleClose(*Conn, error)   {}
 
-// TestStallPerSend: each Send has all of StallTimeout to wait, and a wait that is over
-// harms nobody any more.
+// TestStallPerSend: each Send may wait for the whole StallTimeout, and a wait that is over has no
+// further effect.
 func TestStallPerSend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool := NewPool(2 * DefaultRecvSize)
@@ -307,7 +307,7 @@ func TestStallPerSend(t *testing.T) {
 		for msn := range byte(3) {
 			send(p, msn+2, true)
 		}
-		for i := range 3 { // each message keeps its memory until it is taken
+		for i := range 3 { // each message keeps its memory until Recv takes it
 			time.Sleep(DefaultStallTimeout * 2 / 3)
 			if i == 0 {
 				pool.put(hog)
@@ -324,8 +324,8 @@ func TestStallPerSend(t *testing.T) {
 	})
 }
 
-// TestPutOffTogether: what stalled connections keep for later is bounded for all of
-// them together, so that many cannot do what one cannot; nothing of it is lost.
+// TestPutOffTogether: what stalled connections put off is bounded for all of them together, so that
+// many cannot do what one cannot. Nothing of it is lost.
 func TestPutOffTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const conns, msgs = 40, 100
@@ -398,7 +398,7 @@ func TestPutOffEnds(t *testing.T) {
 		y.Abort(nil)
 		<-y.Done()
 		if pool.kept != 0 {
-			t.Errorf("%d octets put off by nobody", pool.kept)
+			t.Errorf("%d octets count as put off after the connection has ended", pool.kept)
 		}
 		pool.put(hog)
 	})

@@ -12,7 +12,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 )
 
-// openFile returns persistent memory on a new file.
+// openFile returns persistent memory in a new file.
 func openFile(t *testing.T, kind pmem.Kind, size int) *pmem.Memory {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "memory")
@@ -52,16 +52,15 @@ func TestPersistent(t *testing.T) {
 				}
 				file, err := os.ReadFile(m.Path())
 				if err != nil || !bytes.Equal(file[777:][:100_001], data) || !bytes.Equal(sink, data) {
-					t.Fatal("not what was written", err)
+					t.Fatal("what was read differs from what was written", err)
 				}
 			})
 		})
 	}
 }
 
-// TestTruncated: a file that somebody truncates under the mapping ends the stream that
-// touches it with a Terminate, and no more than that; the STags of other streams, in
-// other domains too, are invalid (ADVERSARY 25).
+// TestTruncated: if somebody truncates a mapped file, the stream that accesses it ends with a Terminate,
+// and only that one. The STags of other streams are invalid, even in other domains (ADVERSARY 25).
 func TestTruncated(t *testing.T) {
 	t.Parallel()
 	ops := map[string]func(t *testing.T, x *Conn, s region.STag) error{
@@ -115,9 +114,9 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
-// TestTruncatedUnderLoad: several streams, in domains of their own, write and read while
-// the file is cut. Every one ends: who finds out with the Terminate for failed memory,
-// the others because the STag is invalid.
+// TestTruncatedUnderLoad: several streams, each in its own domain, write and read while the file is
+// truncated. All of them end: the one that notices with the Terminate for failed memory, the others
+// because the STag is invalid.
 func TestTruncatedUnderLoad(t *testing.T) {
 	const streams = 4
 	m := openFile(t, pmem.Mmap, fileSize)
@@ -176,6 +175,6 @@ func TestTruncatedUnderLoad(t *testing.T) {
 		}
 	}
 	if lost == 0 {
-		t.Error("nobody found out")
+		t.Error("no stream noticed the truncation")
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 )
 
-// frail is Guarded memory that is gone after so many touches.
+// frail is Guarded memory that is gone after a number of accesses.
 type frail struct {
 	mem     []byte
 	touches int
@@ -55,10 +55,9 @@ func (m *frail) Guard(_, _ int, f func() error) error {
 	return f()
 }
 
-// TestGuardedMemory: every operation touches Guarded memory through its methods only,
-// and when the memory is gone, at whatever touch, the stream ends with the Terminate
-// for that, nothing of the message follows, no later request is executed, and every
-// STag of the memory is revoked.
+// TestGuardedMemory: every operation accesses Guarded memory only through its methods. If the memory is
+// gone at any access, the stream ends with the Terminate for that, no more of the message is sent, no
+// later request is executed, and every STag of the memory is revoked.
 func TestGuardedMemory(t *testing.T) {
 	const size = 5000 // four segments
 	for _, tt := range []struct {
@@ -133,8 +132,8 @@ func TestGuardedSink(t *testing.T) {
 	}
 }
 
-// TestSim: what peers place, by whatever operation, is known to the crash model, and
-// what they flush survives every crash.
+// TestSim: the crash model knows what peers place, by whatever operation, and what they flush survives
+// every crash.
 func TestSim(t *testing.T) {
 	onWires(t, func(t *testing.T, a, b net.Conn) {
 		cfg := &Config{Extensions: Ext7306 | ExtCommit}
@@ -170,7 +169,7 @@ func TestSim(t *testing.T) {
 			}
 		}
 		if whole != 1 || torn != 31 {
-			t.Errorf("%d images with everything, %d without", whole, torn)
+			t.Errorf("%d images have all octets, %d do not", whole, torn)
 		}
 		sink := make([]byte, 200)
 		if err := x.Read(ctx, sink, s, 10); err != nil || !bytes.Equal(sink, data) {

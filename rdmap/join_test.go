@@ -11,8 +11,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// TestJoin: small messages posted behind each other share an item, and are counted,
-// numbered and delivered as if they did not.
+// TestJoin: small messages posted one after the other share an item, and are counted, numbered and
+// delivered as if they did not.
 func TestJoin(t *testing.T) {
 	a := newEngine(engineConfig{ord: 1})
 	b := newEngine(engineConfig{ird: 1, recvs: 1000})
@@ -64,8 +64,8 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// TestJoinCancelled: of messages that share an item the last one can be taken back, and
-// leaves no gap in the MSNs.
+// TestJoinCancelled: the last one of the messages that share an item can be withdrawn, and leaves no gap
+// in the MSNs.
 func TestJoinCancelled(t *testing.T) {
 	a, b := newEngine(engineConfig{}), newEngine(engineConfig{recvs: 10})
 	var d, e done
@@ -91,7 +91,7 @@ func TestJoinCancelled(t *testing.T) {
 	}
 }
 
-// alikeWRs returns work requests of which many in a row differ in their payload alone.
+// alikeWRs returns work requests of which many in a row differ only in their payload.
 func alikeWRs(rnd *rand.Rand, n int, stag region.STag, completed *done) (wrs []WR) {
 	sizes := []int{0, 1, 2, 3, 4, 7, 8, 64, 65, 700, CopyLimit, CopyLimit + 1}
 	for len(wrs) < n {
@@ -117,8 +117,8 @@ func alikeWRs(rnd *rand.Rand, n int, stag region.STag, completed *done) (wrs []W
 	return wrs
 }
 
-// TestJoinAlike: work requests that are posted together leave as they do one by one: the
-// same octets in the same batches, the same items, and so the same completions.
+// TestJoinAlike: work requests that are posted together are sent like those that are posted one by one:
+// the same octets in the same batches, the same items, and so the same completions.
 func TestJoinAlike(t *testing.T) {
 	for seed := range uint64(200) {
 		rnd := rand.New(rand.NewPCG(seed, 7))
@@ -134,7 +134,7 @@ func TestJoinAlike(t *testing.T) {
 				}
 				b.snd.post(&wrs[i])
 			}
-			if rnd.IntN(2) == 0 { // the last one is taken back, if it says when it is over
+			if rnd.IntN(2) == 0 { // the last one is withdrawn, if it has a Completer
 				if one, other := a.snd.cancel(&together), b.snd.cancel(&singly); one != other {
 					t.Fatalf("seed %d: cancelled %v, %v", seed, one, other)
 				}

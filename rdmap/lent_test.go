@@ -10,8 +10,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 )
 
-// TestEndGivesBack: a connection that ends inside an FPDU, inside a batch that cannot
-// leave, or both, gives back the memory that it has borrowed.
+// TestEndGivesBack: a connection that ends inside an FPDU, inside a batch that cannot be written, or
+// both, gives back the memory that it has borrowed.
 func TestEndGivesBack(t *testing.T) {
 	for _, end := range []func(x *Conn, b net.Conn){
 		func(x *Conn, _ net.Conn) { x.Abort(nil) },

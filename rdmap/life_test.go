@@ -17,7 +17,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// collector keeps what its upcalls got.
+// collector keeps the messages of its upcalls.
 type collector struct {
 	mu     sync.Mutex
 	msgs   [][]byte
@@ -48,13 +48,12 @@ func within(t *testing.T, what string, ch <-chan struct{}) {
 	select {
 	case <-ch:
 	case <-time.After(time.Minute):
-		t.Fatalf("%s did not come", what)
+		t.Fatalf("%s did not arrive", what)
 	}
 }
 
-// TestIdleConnectionIsWatched: what arrives while nobody waits is delivered, and so
-// is the end of the connection: at once when idle for long, within two ticks after a
-// call.
+// TestIdleConnectionIsWatched: what arrives while nobody waits is delivered, and the end of the
+// connection is noticed: at once if it has been idle for long, within two ticks after a call.
 func TestIdleConnectionIsWatched(t *testing.T) {
 	onWires(t, func(t *testing.T, a, b net.Conn) {
 		t.Parallel()
@@ -129,7 +128,7 @@ func TestCancelWhileLeading(t *testing.T) {
 		if m, err := x.Recv(t.Context()); err != nil || string(m.Data) != "b" {
 			t.Fatal(err)
 		}
-		// A result that is there wins over a dead context.
+		// A result beats a context that has ended.
 		var w Waiter
 		w.Reset()
 		w.Complete(errTest)
@@ -141,7 +140,7 @@ func TestCancelWhileLeading(t *testing.T) {
 	})
 }
 
-// TestFollowersAreServed: many wait, one reads; every one gets its own.
+// TestFollowersAreServed: many goroutines wait, one reads, and each gets its own result.
 func TestFollowersAreServed(t *testing.T) {
 	onWires(t, func(t *testing.T, a, b net.Conn) {
 		x, y := connect(t, a, b, &Config{ORD: 4}, &Config{IRD: 4})
@@ -160,7 +159,7 @@ func TestFollowersAreServed(t *testing.T) {
 						return
 					}
 					if !bytes.Equal(sink, mem[to:to+8]) {
-						t.Errorf("octets of another read")
+						t.Errorf("got the octets of another read")
 						return
 					}
 				}
@@ -170,8 +169,7 @@ func TestFollowersAreServed(t *testing.T) {
 	})
 }
 
-// TestPeerTerminates: a Terminate of the peer is a TerminateError for everybody, and
-// is not answered.
+// TestPeerTerminates: a Terminate from the peer is a TerminateError for everybody, and is not answered.
 func TestPeerTerminates(t *testing.T) {
 	onWires(t, func(t *testing.T, a, b net.Conn) {
 		x, p := rawResponder(t, a, b, nil)
@@ -196,8 +194,8 @@ func TestPeerTerminates(t *testing.T) {
 	})
 }
 
-// TestPeerTerminatesLinger: who was sent a Terminate half-closes and reads until the peer has
-// closed: a close with input unread would be a reset, which can destroy what it was sent.
+// TestPeerTerminatesLinger: a side that received a Terminate half-closes and reads until the peer has
+// closed: to close with unread input would send a reset, which can destroy what it has sent.
 func TestPeerTerminatesLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.Pipe()
@@ -220,8 +218,8 @@ func TestPeerTerminatesLinger(t *testing.T) {
 	})
 }
 
-// TestWeTerminate: a violation is answered by a Terminate and a half-close, input is
-// drained, so that the Terminate is not lost to a reset.
+// TestWeTerminate: a violation is answered with a Terminate and a half-close. Input is drained, so that
+// the Terminate is not lost to a reset.
 func TestWeTerminate(t *testing.T) {
 	t.Parallel()
 	onWires(t, func(t *testing.T, a, b net.Conn) {
@@ -315,8 +313,8 @@ func TestResponderWaitsForFirstFPDU(t *testing.T) {
 	}
 }
 
-// TestTerminateTooEarly: who gives up before it may send a Terminate ends without one: before
-// the startup is over, or as a responder before the first FPDU (RFC 5044 Section 7.1.2).
+// TestTerminateTooEarly: a side that gives up before it may send a Terminate ends without one: before
+// the end of the startup, or as a responder before the first FPDU (RFC 5044 Section 7.1.2).
 func TestTerminateTooEarly(t *testing.T) {
 	for name, start := range map[string]func(*testing.T, net.Conn, net.Conn) *Conn{
 		"no startup": func(_ *testing.T, a, _ net.Conn) *Conn { return Client(a, nil) },
@@ -386,8 +384,8 @@ func TestReject(t *testing.T) {
 	})
 }
 
-// TestPrivateData: the upper layer's goes through in both directions, with and
-// without the engine's block behind it.
+// TestPrivateData: the private data of the upper layers arrive in both directions, with and without the
+// engine's block after them.
 func TestPrivateData(t *testing.T) {
 	for _, plain := range []bool{false, true} {
 		for _, n := range []int{0, 8, 236, 240} {
@@ -407,7 +405,7 @@ func TestPrivateData(t *testing.T) {
 	}
 }
 
-// TestInputWhileTaken: what a watcher has seen while somebody else held the role is read when the
+// TestInputWhileTaken: input that a watcher noticed while somebody else held the role is read when the
 // role is given back, and not only at the next tick.
 func TestInputWhileTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

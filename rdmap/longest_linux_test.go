@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// vast returns n octets of address space that nobody can touch.
+// vast returns n octets of address space that nobody can access.
 func vast(t testing.TB, n int) []byte {
 	t.Helper()
 	b, err := unix.Mmap(-1, 0, n, unix.PROT_NONE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
@@ -38,8 +38,8 @@ func vastMemory(t testing.TB, tab *region.Table, access region.Access) (*countin
 	return m, reg
 }
 
-// carry moves what from sends to the other one FPDU by FPDU, but for octets of body,
-// which nobody can read: what lies in buf passes for them. It returns the segments.
+// carry moves what from sends to the other engine, FPDU by FPDU. Nobody can read the octets of body, so
+// those in buf replace them. It returns the segments.
 func carry(t testing.TB, from *engine, body []byte, to func(u []byte)) {
 	t.Helper()
 	var buf [1 << 17]byte
@@ -84,8 +84,8 @@ func accept(t testing.TB, e *engine) func(u []byte) {
 
 var longest = engineConfig{mulpdu: StagMULPDU, nocrc: true, ord: 1, ird: 1}
 
-// TestLongestMessages: RDMA Write, Read and Send of 2^32-1 octets. The payload is
-// address space, so the engine cannot have touched it but for the guards.
+// TestLongestMessages: RDMA Write, Read and Send of 2^32-1 octets. The payload is only address space, so
+// the engine can have accessed it only through the guards.
 func TestLongestMessages(t *testing.T) {
 	t.Run("write", func(t *testing.T) {
 		a, b := newEngine(longest), newEngine(longest)
@@ -101,7 +101,7 @@ func TestLongestMessages(t *testing.T) {
 	})
 	t.Run("read", func(t *testing.T) {
 		if poisoning {
-			t.Skip("to poison 4 GiB of staging takes half a minute")
+			t.Skip("poisoning 4 GiB of staging takes half a minute")
 		}
 		a, b := newEngine(longest), newEngine(longest)
 		sink, to := vastMemory(t, a.snd.table, region.ReadSink)
@@ -130,7 +130,7 @@ func TestLongestMessages(t *testing.T) {
 			}
 			dst, err := r.Reserve()
 			if err != nil || unsafe.SliceData(dst) != next {
-				t.Fatalf("%v, not behind the octets before", err)
+				t.Fatalf("%v, which does not follow the octets before it", err)
 			}
 			next = (*byte)(unsafe.Add(unsafe.Pointer(next), len(dst)))
 			last = r.Commit(nil)
@@ -151,7 +151,7 @@ func (q *onceQueue) Posted() int                      { return 1 - q.used }
 func (q *onceQueue) Size() int                        { return len(q.buf) }
 func (q *onceQueue) Open(*ddp.Segment) ([]byte, bool) { q.used++; return q.buf, true }
 
-// TestTooLong: one octet more is refused before anything is sent.
+// TestTooLong: a message that is one octet longer is refused before anything is sent.
 func TestTooLong(t *testing.T) {
 	p := vast(t, maxMessage+1)
 	for _, wr := range []WR{

@@ -9,10 +9,10 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// The tests below move as many octets as a message can have, 2^32-1, through the
-// machines; those in this file also where int has 32 bits and nothing is that long.
+// The tests below move messages of the greatest length, 2^32-1 octets, through the machines; those in
+// this file do so even if int has 32 bits and no memory is that long.
 
-// counting is Guarded memory that counts what is done to it: nobody may touch its Bytes.
+// counting is Guarded memory that counts its accesses: nobody may touch its Bytes.
 type counting struct {
 	mem            []byte
 	stored, loaded uint64
@@ -46,8 +46,8 @@ func (m *counting) touch(off, n int) {
 	m.next = off + n
 }
 
-// TestLongestWrite: an RDMA Write in segments that all go to the same octets: its
-// length is counted in more than 32 bits, whatever the length of a region can be.
+// TestLongestWrite: an RDMA Write whose segments all go to the same octets. Its length is counted in more
+// than 32 bits, however long a region can be.
 func TestLongestWrite(t *testing.T) {
 	const n = StagMULPDU - ddp.TaggedLen
 	e := newEngine(engineConfig{nocrc: true})
@@ -98,7 +98,7 @@ func TestLongestRefused(t *testing.T) {
 	}
 }
 
-// TestManyReceives: more of them than fit 32 bits.
+// TestManyReceives: more receives than fit into 32 bits.
 func TestManyReceives(t *testing.T) {
 	e := newEngine(engineConfig{})
 	e.rcv.recvs.Store(1 << 40)

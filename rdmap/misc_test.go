@@ -14,8 +14,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 )
 
-// TestRecvDuringHandshake: the initiator may be ready, and send, before the goroutine that
-// runs the responder's Handshake has finished; who receives there waits for it.
+// TestRecvDuringHandshake: the initiator may be ready, and send, before the goroutine that runs the
+// responder's Handshake has finished. A goroutine that receives there waits for that.
 func TestRecvDuringHandshake(t *testing.T) {
 	a, b := rdmaptest.Pipe()
 	x, y := Client(a, nil), Server(b, nil)
@@ -83,10 +83,10 @@ func TestMisuse(t *testing.T) {
 		}
 	}
 	if x.Stats().SendsOut != 0 {
-		t.Error("part of a refused list went out")
+		t.Error("part of a refused list was sent")
 	}
 	if _, err := x.Recv(t.Context()); err != ErrHasHandler {
-		t.Error("Recv beside a Handler:", err)
+		t.Error("Recv with a Handler:", err)
 	}
 	go y.Serve()
 	for serving := false; !serving; time.Sleep(time.Millisecond) {
@@ -102,8 +102,8 @@ func TestMisuse(t *testing.T) {
 	}
 }
 
-// TestRTR: the ready-to-receive messages of RFC 6581 Section 9.2 are taken, and the
-// one that is a Send is not delivered and costs no receive.
+// TestRTR: the ready-to-receive messages of RFC 6581 Section 9.2 are accepted. The one that is a Send is
+// not delivered and takes no receive.
 func TestRTR(t *testing.T) {
 	t.Parallel()
 	for _, rtr := range []mpa.RTR{mpa.RTRSend, mpa.RTRWrite, mpa.RTRRead} {
@@ -142,7 +142,7 @@ func TestRTR(t *testing.T) {
 	}
 }
 
-// TestSecondEmptySendIsNoRTR: only the first FPDU can be one.
+// TestSecondEmptySendIsNoRTR: only the first FPDU can be a ready-to-receive message.
 func TestSecondEmptySendIsNoRTR(t *testing.T) {
 	e := newEngine(engineConfig{recvs: 2})
 	e.rcv.rtrSend = true
@@ -154,8 +154,8 @@ func TestSecondEmptySendIsNoRTR(t *testing.T) {
 	}
 }
 
-// TestInsufficientIRD: an accepting Reply that wants more than we serve is answered
-// by the Terminate 0x2/0x0/0x06, RFC 6581 Section 8.
+// TestInsufficientIRD: an accepting Reply with an ORD above our IRD is answered with the Terminate
+// 0x2/0x0/0x06 (RFC 6581 Section 8).
 func TestInsufficientIRD(t *testing.T) {
 	a, b := rdmaptest.Pipe()
 	x := Client(a, &Config{IRD: 1, ORD: 1})
@@ -219,7 +219,7 @@ func TestErrorTypes(t *testing.T) {
 		t.Error(cut)
 	}
 	if (&ConnError{Op: "read", Err: io.EOF}).Timeout() {
-		t.Error("EOF is no timeout")
+		t.Error("io.EOF counts as a timeout")
 	}
 	local := &LocalError{Code: TermCode{}, Err: errTest}
 	if !errors.Is(local, errTest) || !errors.Is(ErrClosed, net.ErrClosed) {
@@ -234,8 +234,7 @@ func TestErrorTypes(t *testing.T) {
 	}
 }
 
-// TestProtocolErrorIsTotal: whatever the lower layers report becomes a registered
-// code.
+// TestProtocolErrorIsTotal: every error of the lower layers gets a registered code.
 func TestProtocolErrorIsTotal(t *testing.T) {
 	for code := range 256 {
 		e := protocolError(&mpa.Error{Code: mpa.Code(code)}, nil)
@@ -248,8 +247,8 @@ func TestProtocolErrorIsTotal(t *testing.T) {
 	}
 }
 
-// TestBatchJoins: what lies together goes out as one piece: the trailer of an FPDU
-// and the header of the next.
+// TestBatchJoins: octets that are adjacent in memory are written as one piece: the trailer of an FPDU
+// and the header of the next one.
 func TestBatchJoins(t *testing.T) {
 	e := newEngine(engineConfig{mulpdu: StagMULPDU})
 	e.post(
@@ -274,22 +273,21 @@ func TestBatchJoins(t *testing.T) {
 	}
 }
 
-// TestWaiterHints: a completion that comes late for one wait is only a hint for the
-// next.
+// TestWaiterHints: a completion that is too late for one wait is only a hint for the next.
 func TestWaiterHints(t *testing.T) {
 	var w Waiter
 	w.Reset()
 	w.wake()
 	w.Reset()
 	if w.Done() {
-		t.Fatal("a hint completed it")
+		t.Fatal("a hint completed the Waiter")
 	}
 	w.Complete(errTest)
 	if !w.Done() || w.Err() != errTest {
-		t.Fatal("not complete")
+		t.Fatal("the Waiter is not complete")
 	}
 	w.Reset()
 	if w.Done() || w.Err() != nil {
-		t.Fatal("not reset")
+		t.Fatal("Reset left the Waiter complete")
 	}
 }

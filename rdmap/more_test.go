@@ -9,7 +9,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// told is a link that remembers of what it was to write whether more follows at once.
+// told is a link that remembers, for each batch, whether more follows at once.
 type told struct {
 	link
 	mu   sync.Mutex
@@ -32,8 +32,8 @@ func (l *told) write(b *batch, timeout time.Duration) error {
 	return l.link.write(b, timeout)
 }
 
-// TestMoreFollows: of a message in several batches all but the last say that more follows,
-// and the last does not, nor does what is whole.
+// TestMoreFollows: if a message has several batches, all of them but the last say that more follows. The
+// batch of a whole message does not.
 func TestMoreFollows(t *testing.T) {
 	a, b := tcpPair(t)
 	x, y := connect(t, a, b, nil, nil)

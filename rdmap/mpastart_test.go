@@ -15,8 +15,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// TestHalfOpenOptions: whatever a side asks for, it waits for the other's frame as long
-// as Config says and no longer, half a frame or none.
+// TestHalfOpenOptions: whatever a side asks for, it waits for the frame of the other side exactly as long
+// as Config says, whether half a frame arrives or none.
 func TestHalfOpenOptions(t *testing.T) {
 	const own = 3 * time.Second
 	synctest.Test(t, func(t *testing.T) {
@@ -57,9 +57,8 @@ func TestHalfOpenOptions(t *testing.T) {
 	})
 }
 
-// TestRTROnWire listens between two engines: Request and Reply carry A, the Reply offers
-// options of the Request, the initiator's first FPDU is the one RTR, and no other follows
-// (RFC 6581 Section 9.2).
+// TestRTROnWire looks at what two engines exchange: Request and Reply carry A, the Reply offers options
+// of the Request, and the initiator's first FPDU is the only RTR (RFC 6581 Section 9.2).
 func TestRTROnWire(t *testing.T) {
 	t.Parallel()
 	rtrs := map[mpa.RTR]string{
@@ -112,14 +111,14 @@ func TestRTROnWire(t *testing.T) {
 				t.Errorf("%v of %v: first %x, want %x", can, takes, out, rtr)
 			}
 			if u := ulpduOf(t, rest); string(u[18:]) != "x" || len(rest) != mpa.FPDULen(len(u)) {
-				t.Errorf("%v of %v: behind the RTR %x", can, takes, rest)
+				t.Errorf("%v of %v: after the RTR %x", can, takes, rest)
 			}
 		}
 	}
 }
 
-// TestDepthsClamped: each side's depths come down to what the other offers (RFC 6581
-// Section 9.1), and no more requests than that are ever on the wire.
+// TestDepthsClamped: each side reduces its depths to what the other offers (RFC 6581 Section 9.1), and no
+// more requests than that are ever in flight.
 func TestDepthsClamped(t *testing.T) {
 	depths := []int{-1, 1, 5, 64, 0x3ffe, 0x3fff, 1 << 20}
 	known := func(v int) int { return min(max(v, 0), 0x3ffe) }
@@ -203,7 +202,7 @@ func privateData(t *testing.T, rev, n int, fits bool) {
 		t.Errorf("revision %d, %d octets: %v, %v", rev, n, err, other)
 	}
 	if fits && (!bytes.Equal(x.PeerPrivateData(), data) || !bytes.Equal(y.PeerPrivateData(), data)) {
-		t.Errorf("revision %d, %d octets: other octets", rev, n)
+		t.Errorf("revision %d, %d octets: the private data differ", rev, n)
 	}
 	x.Abort(nil)
 	y.Abort(nil)
@@ -211,9 +210,9 @@ func privateData(t *testing.T, rev, n int, fits bool) {
 	<-y.Done()
 }
 
-// TestCapabilityBlock: the block of our extensions is the last of the private data, behind that
-// of RFC 8797, which Linux looks for at offset 0 only; what is not exactly
-// such a block is the upper layer's, and later features are ignored.
+// TestCapabilityBlock: the block of our extensions is at the end of the private data, after the data of
+// RFC 8797, which Linux expects at offset 0. Anything that is not exactly such a block belongs to the
+// upper layer, and unknown features are ignored.
 func TestCapabilityBlock(t *testing.T) {
 	a, b := rdmaptest.Pipe()
 	r := &rdmaptest.Record{Conn: a}

@@ -9,8 +9,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// wantTerminate builds, by hand and not by the engine's code, the FPDU of a
-// Terminate for a segment u: rdmap.md Section 4.1.
+// wantTerminate builds the FPDU of a Terminate for a segment u (rdmap.md Section 4.1), without using the
+// engine's code.
 func wantTerminate(word uint32, u []byte, read bool) []byte {
 	b := []byte{0x41, 0x47, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0}
 	b = binary.BigEndian.AppendUint32(b, word)
@@ -35,8 +35,8 @@ const (
 	allRights = region.RemoteRead | region.RemoteWrite | region.RemoteInvalidate
 )
 
-// violationTest breaks one rule. build returns the ULPDU at fault; everything
-// before it has been given to the engine already.
+// violationTest breaks one rule. build returns the ULPDU at fault; by then it has given everything before
+// it to the engine.
 type violationTest struct {
 	name  string
 	cfg   engineConfig
@@ -55,7 +55,7 @@ func patched(vector string, at int, with ...byte) func(*testing.T, *engine) []by
 	return func(t *testing.T, _ *engine) []byte { return patch(t, vector, at, with...) }
 }
 
-// readOf returns the Read Request 4.2 with other source and size.
+// readOf returns the Read Request of vector 4.2 with another source and size.
 func readOf(t testing.TB, stag region.STag, to uint64, size uint32) []byte {
 	u := ulpduOf(t, unhex(t, goldReadReq))
 	binary.BigEndian.PutUint32(u[18+12:], size)
@@ -64,7 +64,7 @@ func readOf(t testing.TB, stag region.STag, to uint64, size uint32) []byte {
 	return u
 }
 
-// writeOf returns the Write 4.1 with another target.
+// writeOf returns the Write of vector 4.1 with another target.
 func writeOf(t testing.TB, stag region.STag, to uint64) []byte {
 	u := ulpduOf(t, unhex(t, goldWrite))
 	binary.BigEndian.PutUint32(u[2:], uint32(stag))
@@ -72,7 +72,7 @@ func writeOf(t testing.TB, stag region.STag, to uint64) []byte {
 	return u
 }
 
-// responseOf returns the Read Response 4.3 with another sink.
+// responseOf returns the Read Response of vector 4.3 with another sink.
 func responseOf(t testing.TB, stag region.STag, to uint64) []byte {
 	u := ulpduOf(t, unhex(t, goldReadResp))
 	binary.BigEndian.PutUint32(u[2:], uint32(stag))
@@ -205,8 +205,8 @@ var violationTests = []violationTest{
 	}},
 }
 
-// TestViolations breaks each rule and compares the Terminate octet by octet. RFC
-// 5040 Section 7: the first error wins, nothing is executed after it.
+// TestViolations breaks each rule and compares the Terminate octet by octet. The first error wins, and
+// nothing is executed after it (RFC 5040 Section 7).
 func TestViolations(t *testing.T) {
 	for _, tt := range violationTests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -225,7 +225,7 @@ func TestViolations(t *testing.T) {
 			if !bytes.Equal(out, want) {
 				t.Fatalf("error %v\n got %x\nwant %x", e.err, out, want)
 			}
-			clear(e.in) // the error keeps nothing of the input
+			clear(e.in) // the error must not refer to the input
 			pe, ok := errors.AsType[*ProtocolError](e.err)
 			if told := pe.Terminate(); ok && !bytes.Equal(told.Append(nil), ulpduOf(t, want)[18:]) {
 				t.Errorf("the upper layer is told %x", told.Append(nil))
@@ -241,7 +241,7 @@ func TestViolations(t *testing.T) {
 	}
 }
 
-// TestRefusalIsFinal: behind a segment that RDMAP has refused nothing is looked at.
+// TestRefusalIsFinal: nothing after a segment that RDMAP has refused is handled.
 func TestRefusalIsFinal(t *testing.T) {
 	e := newEngine(engineConfig{recvs: 2})
 	_, first := e.rcv.input(patch(t, goldSend, 1, 0x4f))
@@ -267,7 +267,7 @@ func TestBadCRC(t *testing.T) {
 	}
 }
 
-// TestStrangeButLegal: what looks wrong and is not.
+// TestStrangeButLegal: segments that look wrong but are legal.
 func TestStrangeButLegal(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -293,8 +293,8 @@ func TestStrangeButLegal(t *testing.T) {
 	}
 }
 
-// TestTermTable walks every violation: each has a code, a section and words, and no
-// two share a code with the same words.
+// TestTermTable looks at every violation: each has a code, a section and a text, and no two have the same
+// text.
 func TestTermTable(t *testing.T) {
 	seen := make(map[string]violation)
 	for v := range numViolations {

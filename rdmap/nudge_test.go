@@ -11,8 +11,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 )
 
-// TestNudge: to whom an RDMA Write of no octets is sent, and when: an initiator that
-// has sent something and heard nothing sends it, twice.
+// TestNudge: which peers are sent an RDMA Write of no octets, and when. An initiator that has sent
+// something and received nothing sends it, twice.
 func TestNudge(t *testing.T) {
 	const write = "c140" + "00000000" + "0000000000000000" // STag 0, TO 0
 	for _, tt := range []struct {
@@ -66,7 +66,7 @@ func TestNudge(t *testing.T) {
 	}
 }
 
-// TestNudgeStag: another stag answers late without being nudged.
+// TestNudgeStag: a stag peer that answers late is not nudged.
 func TestNudgeStag(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.Pipe()

@@ -9,8 +9,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 )
 
-// TestOlderPeer: an initiator whose Request is answered by the end of the stream, and by
-// that alone, is told that revision 1 may do (RFC 6581 Section 10), and it does.
+// TestOlderPeer: if the only answer to a Request is the end of the stream, the error says that revision 1
+// may work (RFC 6581 Section 10), and it works.
 func TestOlderPeer(t *testing.T) {
 	for _, tt := range []struct {
 		name string

@@ -13,10 +13,10 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// option is one point of the matrix of what the startup can agree upon.
+// option is one combination of the settings on which the startup can agree.
 type option struct {
 	rev  int
-	x, y bool // who asks for markers: initiator, responder
+	x, y bool // whether the initiator and the responder ask for markers
 	crc  CRCMode
 	rtr  mpa.RTR // 0: not peer-to-peer
 }
@@ -25,7 +25,7 @@ func (o option) String() string {
 	return fmt.Sprintf("rev %d, markers %v %v, crc %v, rtr %v", o.rev, o.x, o.y, o.crc == CRCOn, o.rtr)
 }
 
-// options calls f with every point.
+// options calls f with every combination.
 func options(f func(o option)) {
 	for _, rtr := range []mpa.RTR{0, mpa.RTRWrite, mpa.RTRRead, mpa.RTRSend} {
 		for bits := range 16 {
@@ -37,15 +37,15 @@ func options(f func(o option)) {
 	}
 }
 
-// set turns the option on at both sides.
+// set applies the option to both sides.
 func (o option) set(cx, cy *Config) {
 	cx.Revision, cx.Markers, cx.CRC = o.rev, o.x, o.crc
 	cx.PeerToPeer, cx.RTR = o.rtr != 0, o.rtr
 	cy.Markers, cy.CRC = o.y, o.crc
 }
 
-// TestOptions: Sends, Writes and Reads under every combination of revision, markers,
-// CRC and RTR, the responder sending first where peer-to-peer allows it.
+// TestOptions: Sends, Writes and Reads with every combination of revision, markers, CRC and RTR. The
+// responder sends first if peer-to-peer permits that.
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	options(func(o option) {
@@ -109,11 +109,11 @@ func (o option) talk(t *testing.T, x, y *Conn) {
 	}
 	// The counters count what is on the stream, markers included.
 	if in, out := y.Stats(), x.Stats(); in.OctetsIn != out.OctetsOut || in.FPDUsIn != out.FPDUsOut {
-		t.Errorf("%d octets in %d FPDUs left, %d in %d arrived", out.OctetsOut, out.FPDUsOut, in.OctetsIn, in.FPDUsIn)
+		t.Errorf("%d octets in %d FPDUs sent, %d in %d received", out.OctetsOut, out.FPDUsOut, in.OctetsIn, in.FPDUsIn)
 	}
 }
 
-// TestOptionsStress: callers at random on fragmented streams with markers both ways.
+// TestOptionsStress: random calls on fragmented streams, with markers in both directions.
 func TestOptionsStress(t *testing.T) {
 	t.Parallel()
 	for _, rtr := range []mpa.RTR{0, mpa.RTRSend} {
@@ -126,8 +126,8 @@ func TestOptionsStress(t *testing.T) {
 	}
 }
 
-// TestRTRSent: the initiator sends exactly one RTR, of a kind the Reply offers, as its
-// first FPDU, before what is posted (RFC 6581 Section 9.2).
+// TestRTRSent: the initiator sends exactly one RTR, of a kind that the Reply offers, as its first FPDU,
+// before anything that was posted (RFC 6581 Section 9.2).
 func TestRTRSent(t *testing.T) {
 	const sendHdr = "4143" + "00000000" + "00000000" + "00000001" + "00000000"
 	for _, tt := range []struct {
@@ -169,9 +169,8 @@ func TestRTRSent(t *testing.T) {
 	}
 }
 
-// TestNoMatchingRTR: a Reply without an RTR that we can send is answered by the
-// Terminate 0x2/0x0/0x07, with markers if the Reply asks for them and without a CRC
-// if nobody does.
+// TestNoMatchingRTR: a Reply without an RTR that we can send is answered with the Terminate 0x2/0x0/0x07.
+// It has markers if the Reply asks for them, and no CRC if neither side asks for one.
 func TestNoMatchingRTR(t *testing.T) {
 	for bits := range 4 {
 		markers, nocrc := bits&1 != 0, bits&2 != 0
@@ -201,9 +200,8 @@ func TestNoMatchingRTR(t *testing.T) {
 	}
 }
 
-// TestBadMarker: a marker that does not point at the length field, under a good CRC, is
-// MPA's code 3 (RFC 5044 Section 8), whatever our own direction carries. Without CRCs it
-// is found as well.
+// TestBadMarker: a marker that does not point at the length field, although the CRC is right, is MPA's
+// code 3 (RFC 5044 Section 8), whether or not our direction has markers. It is noticed without CRCs too.
 func TestBadMarker(t *testing.T) {
 	for bits := range 8 {
 		both, nocrc, inside := bits&1 != 0, bits&2 != 0, bits&4 != 0
@@ -248,7 +246,7 @@ func TestBadMarker(t *testing.T) {
 	}
 }
 
-// TestMissingMarkers: a peer that ignores our M is found out at once.
+// TestMissingMarkers: a peer that ignores our M is noticed at once.
 func TestMissingMarkers(t *testing.T) {
 	a, b := rdmaptest.Pipe()
 	x := Client(a, &Config{Markers: true, Recvs: 4})
@@ -274,8 +272,8 @@ func TestMissingMarkers(t *testing.T) {
 	}
 }
 
-// TestRevision1: a Request of RFC 5044 has no enhanced word and is answered alike; a
-// responder of revision 1 takes no other, and private data may have 512 octets.
+// TestRevision1: a Request of RFC 5044 has no enhanced word, and neither has the Reply. A responder of
+// revision 1 accepts no other, and private data may have 512 octets.
 func TestRevision1(t *testing.T) {
 	for _, n := range []int{0, 1, 244, 245, 256, 257, 508, 512} {
 		a, b := rdmaptest.Pipe()
@@ -305,7 +303,7 @@ func TestRevision1(t *testing.T) {
 	<-y.Done()
 }
 
-// TestRejectOptions: a Reply with R=1 keeps its private data under every option.
+// TestRejectOptions: a Reply with R=1 has its private data whatever the options are.
 func TestRejectOptions(t *testing.T) {
 	options(func(o option) {
 		a, b := rdmaptest.Pipe()
@@ -323,8 +321,8 @@ func TestRejectOptions(t *testing.T) {
 	})
 }
 
-// TestRTRNeverComes: a responder whose peer promised an RTR says nothing until it is
-// there, however long that takes.
+// TestRTRNeverComes: a responder whose peer has promised an RTR sends nothing before it arrives, however
+// long that takes.
 func TestRTRNeverComes(t *testing.T) {
 	a, b := rdmaptest.Pipe()
 	y := Server(b, &Config{Markers: true})

@@ -48,8 +48,8 @@ func (r recorder) Complete(err error) {
 	*r.to = append(*r.to, r.name)
 }
 
-// TestORD: "when ORD is used up the send queue stalls at the head": RFC 5040 Section
-// 6.1. Responses to the peer go on meanwhile.
+// TestORD: when ORD is used up, the send queue stalls at its head (RFC 5040 Section 6.1). Responses to the
+// peer are still sent.
 func TestORD(t *testing.T) {
 	a := newEngine(engineConfig{ord: 2, ird: 1})
 	b := newEngine(engineConfig{ird: 2, recvs: 10, ord: 1})
@@ -76,7 +76,7 @@ func TestORD(t *testing.T) {
 	if got := opcodes(t, a.output()); !slices.Equal(got, []Opcode{OpReadResponse}) {
 		t.Fatalf("sent %v while stalled, want one Read Response", got)
 	}
-	// Completions come in the order of submission: s1 waits for both Reads.
+	// Work requests complete in the order of submission: s1 waits for both Reads.
 	if !slices.Equal(log, []string{"s0"}) {
 		t.Fatalf("completed %v", log)
 	}
@@ -88,7 +88,7 @@ func TestORD(t *testing.T) {
 		t.Fatalf("after one response completed %v", log)
 	}
 	if got := opcodes(t, a.output()); !slices.Equal(got, []Opcode{OpReadRequest, OpSend}) {
-		t.Fatalf("sent %v after a slot came free", got)
+		t.Fatalf("sent %v after a slot was free", got)
 	}
 	a.input(resp[half:])
 	if !slices.Equal(log, []string{"s0", "r1", "r2", "s1"}) {
@@ -116,8 +116,8 @@ func TestAbortOrder(t *testing.T) {
 	}
 }
 
-// TestTerminateBehindMessage: the Terminate goes out at the message boundary, and
-// what had not begun does not go out. RFC 5040 Section 5.4.
+// TestTerminateBehindMessage: the Terminate is sent at the end of a message, and messages that had not
+// begun are not sent (RFC 5040 Section 5.4).
 func TestTerminateBehindMessage(t *testing.T) {
 	a := newEngine(engineConfig{mulpdu: StagMULPDU})
 	var log []string
@@ -156,8 +156,8 @@ func TestTerminateBehindMessage(t *testing.T) {
 	}
 }
 
-// TestNothingBehindTerminate: the Terminate is the last message, whatever is queued behind
-// it (RFC 5040 Section 5.4).
+// TestNothingBehindTerminate: the Terminate is the last message, whatever is queued after it (RFC 5040
+// Section 5.4).
 func TestNothingBehindTerminate(t *testing.T) {
 	e := newEngine(engineConfig{ird: 1})
 	e.fail(vioVersion.error(nil))
@@ -172,12 +172,12 @@ func TestNothingBehindTerminate(t *testing.T) {
 	e = newEngine(engineConfig{})
 	e.fail(vioVersion.error(nil))
 	if e.snd.shutDown(); len(e.output()) > 0 {
-		t.Error("a Terminate when nothing can be written any more")
+		t.Error("there is a Terminate although nothing more can be written")
 	}
 }
 
-// TestPrune: what was taken and has not begun when the connection fails gives back what it
-// holds, and is told.
+// TestPrune: messages that were taken and have not begun when the connection fails give back what they
+// hold, and complete with the error.
 func TestPrune(t *testing.T) {
 	a := newEngine(engineConfig{ird: 2, ext: Ext7306, mulpdu: StagMULPDU})
 	b := newEngine(engineConfig{ord: 2, ext: Ext7306})
@@ -207,7 +207,7 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// TestSlots: no more requests of the peer are held than there are slots, whoever asks.
+// TestSlots: no more requests of the peer are held than there are slots.
 func TestSlots(t *testing.T) {
 	e := newEngine(engineConfig{ird: 2})
 	for i, want := range []bool{true, true, false} {
@@ -216,12 +216,12 @@ func TestSlots(t *testing.T) {
 		}
 	}
 	if e.output(); e.freeSlots() != 2 || !e.snd.request(&request{op: OpReadRequest}) {
-		t.Errorf("%d slots are free when all is answered", e.freeSlots())
+		t.Errorf("%d slots are free when everything is answered", e.freeSlots())
 	}
 }
 
-// TestInterleave: towards a stag peer whole Sends pass between the batches of a Read
-// Response. Towards others they do not, since few receivers expect that.
+// TestInterleave: with a stag peer, whole Sends are sent between the batches of a Read Response. With other
+// peers they are not, since few receivers expect that.
 func TestInterleave(t *testing.T) {
 	for _, stag := range []bool{false, true} {
 		a := newEngine(engineConfig{mulpdu: StagMULPDU, ird: 1, interleave: stag})
@@ -254,8 +254,8 @@ func TestInterleave(t *testing.T) {
 	}
 }
 
-// TestResponsesInOrder: Read Responses leave in the order of their requests, the
-// zero-length one among them.
+// TestResponsesInOrder: Read Responses are sent in the order of their requests, including one of length
+// zero.
 func TestResponsesInOrder(t *testing.T) {
 	a, b := newEngine(engineConfig{ord: 4}), newEngine(engineConfig{ird: 4})
 	src, reg := b.register(t, 5000, region.RemoteRead)
@@ -274,8 +274,7 @@ func TestResponsesInOrder(t *testing.T) {
 	}
 }
 
-// TestCancelledRead: the Response to a Read nobody wants any more is checked and
-// dropped; the next Read works.
+// TestCancelledRead: the Response to a cancelled Read is checked and dropped, and the next Read works.
 func TestCancelledRead(t *testing.T) {
 	a, b := newEngine(engineConfig{ord: 2}), newEngine(engineConfig{ird: 2})
 	src, reg := b.register(t, 5000, region.RemoteRead)
@@ -287,7 +286,7 @@ func TestCancelledRead(t *testing.T) {
 	a.post(WR{Op: OpReadRequest, STag: reg.STag(), Sink: sreg.STag(), Len: 5000, Done: &d2})
 	out := a.output()
 	if a.snd.cancel(&d1) {
-		t.Fatal("a Read that has been sent was taken back")
+		t.Fatal("a Read that had been sent was removed from the queue")
 	}
 	if err := greg.Invalidate(t.Context()); err != nil {
 		t.Fatal(err)
@@ -297,11 +296,11 @@ func TestCancelledRead(t *testing.T) {
 	if a.err != nil || !bytes.Equal(gone, make([]byte, 5000)) || !bytes.Equal(sink, src) || d2.n != 1 {
 		t.Fatalf("%v", a.err)
 	}
-	// One that waits still can be taken back.
+	// A Read that still waits can be removed.
 	a.snd.ord = 0
 	a.post(WR{Op: OpReadRequest, STag: reg.STag(), Sink: sreg.STag(), Len: 5000, Done: &d2})
 	if !a.snd.cancel(&d2) || len(a.output()) > 0 {
-		t.Fatal("a Read that had not been sent went out")
+		t.Fatal("a Read that had been removed was sent")
 	}
 }
 
@@ -316,8 +315,8 @@ func TestMSNWraps(t *testing.T) {
 	}
 }
 
-// TestTerminateInPieces: a Terminate cut into segments is still decoded, and what is
-// behind its parts is ignored.
+// TestTerminateInPieces: a Terminate in several segments is decoded, and what follows its parts is
+// ignored.
 func TestTerminateInPieces(t *testing.T) {
 	u := ulpduOf(t, unhex(t, goldTermRead))
 	payload := append(bytes.Clone(u[18:]), 1, 2, 3, 4)

@@ -38,7 +38,7 @@ func ExampleCreate() {
 	// Output: hello, recorded: <nil>
 }
 
-// Octets that are at hand become a connection of a capture.
+// Octets that you have already become a connection in a capture.
 func ExampleNewWriter() {
 	var file bytes.Buffer
 	w, err := capture.NewWriter(&file)
@@ -73,7 +73,7 @@ func ExampleWriter_TapClient() {
 	// <nil> true
 }
 
-// The server's side of the same.
+// The server's side of such a connection.
 func ExampleWriter_TapServer() {
 	w, _ := capture.NewWriter(io.Discard)
 	a, b := net.Pipe()
@@ -94,10 +94,10 @@ func ExampleWriter_TapListener() {
 	// Output: true <nil> <nil>
 }
 
-// TLS above the tap, and its keys in a file beside the capture.
+// TLS above the tap, with its keys in a file beside the capture.
 func ExampleWriter_TapClient_tls() {
 	w, _ := capture.NewWriter(io.Discard)
-	var keys bytes.Buffer // trace.pcapng.keys, in earnest
+	var keys bytes.Buffer // a file trace.pcapng.keys in a real program
 	a, _ := net.Pipe()
 	c := tls.Client(w.TapClient(a), &tls.Config{ServerName: "stag.example", KeyLogWriter: &keys})
 	fmt.Println(c.ConnectionState().HandshakeComplete, w.Close())
@@ -105,7 +105,7 @@ func ExampleWriter_TapClient_tls() {
 }
 
 func ExampleWriter_Relay() {
-	w, _ := capture.NewWriter(io.Discard) // a file, in earnest
+	w, _ := capture.NewWriter(io.Discard) // a file in a real program
 	server, _ := net.Listen("tcp", "127.0.0.1:0")
 	go func() {
 		c, _ := server.Accept()

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// echoServer sends back what it gets, per connection, and ends when the client does.
+// echoServer sends back what it receives on each connection, until the client closes.
 func echoServer(t *testing.T) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

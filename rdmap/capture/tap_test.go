@@ -53,8 +53,8 @@ func TestTap(t *testing.T) {
 	}
 }
 
-// TestTapResumedWrite: a Write that a deadline has stopped is taken up by the next one,
-// and no octet is recorded twice.
+// TestTapResumedWrite: the next Write continues one that a deadline has stopped, and no octet is
+// recorded twice.
 func TestTapResumedWrite(t *testing.T) {
 	want := bytes.Repeat([]byte("0123456789"), 1000)
 	file := capturing(t, func(w *Writer) {
@@ -124,12 +124,12 @@ func TestTapHalfClose(t *testing.T) {
 	}
 }
 
-// TestNoWriter: without a Writer everything is as it was.
+// TestNoWriter: without a Writer connections and listeners are returned as they are.
 func TestNoWriter(t *testing.T) {
 	var w *Writer
 	a, b := net.Pipe()
 	if w.TapClient(a) != a || w.TapServer(b) != b || w.TapListener(nil) != nil {
-		t.Error("tapped")
+		t.Error("a nil Writer taps")
 	}
 }
 

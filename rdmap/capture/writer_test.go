@@ -73,7 +73,7 @@ func stream(t *testing.T, all []gopacket.Packet, src uint16) []byte {
 	return out
 }
 
-// capturing runs say on a Writer and returns the file.
+// capturing runs say with a Writer and returns the file.
 func capturing(t *testing.T, say func(w *Writer)) []byte {
 	t.Helper()
 	var file bytes.Buffer
@@ -117,8 +117,8 @@ func TestConn(t *testing.T) {
 	}
 }
 
-// TestAcknowledged: what goes one way alone is acknowledged all the same, within the
-// window that the handshake has announced.
+// TestAcknowledged: octets that go only one way are acknowledged all the same, within the window that
+// the handshake has announced.
 func TestAcknowledged(t *testing.T) {
 	all := packets(t, capturing(t, func(w *Writer) {
 		c := w.Conn(client, server)
@@ -136,8 +136,8 @@ func TestAcknowledged(t *testing.T) {
 	}
 }
 
-// TestNumbers: no two connections begin alike, as a reader tells connections between
-// the same ends by that.
+// TestNumbers: no two connections begin with the same sequence number, by which a reader tells apart
+// connections between the same addresses.
 func TestNumbers(t *testing.T) {
 	all := packets(t, capturing(t, func(w *Writer) {
 		for range 100 {
@@ -148,14 +148,14 @@ func TestNumbers(t *testing.T) {
 	for _, p := range all {
 		if tcp := p.TransportLayer().(*layers.TCP); tcp.SYN {
 			if seen[tcp.Seq] {
-				t.Fatalf("two connections begin with %d", tcp.Seq)
+				t.Fatalf("two connections begin with the sequence number %d", tcp.Seq)
 			}
 			seen[tcp.Seq] = true
 		}
 	}
 }
 
-// failAfter is a writer that breaks after n octets.
+// failAfter is a writer that fails after n octets.
 type failAfter struct{ n int }
 
 var errDisk = errors.New("disk full")
@@ -191,7 +191,7 @@ func TestWriterError(t *testing.T) {
 	}
 }
 
-// stuck is a writer that takes the head of the file and then hangs until released.
+// stuck is a writer that accepts the head of the file and then hangs until released.
 type stuck struct {
 	bytes.Buffer
 	release chan struct{}
@@ -204,8 +204,8 @@ func (s *stuck) Write(p []byte) (int, error) {
 	return s.Buffer.Write(p)
 }
 
-// TestSlowFile: a file that hangs holds a connection up for Patience, once, and costs
-// memory for one queue; what found no room is a hole of the right size, and is told.
+// TestSlowFile: a file that hangs delays a connection once, for Patience, and costs the memory of one
+// queue. Octets without room are a hole of the right size, and are reported.
 func TestSlowFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := &stuck{release: make(chan struct{})}
@@ -214,7 +214,7 @@ func TestSlowFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := w.Conn(client, server)
-		synctest.Wait() // the Writer hangs with the handshake
+		synctest.Wait() // the Writer hangs in the handshake
 		start := time.Now()
 		const limit, each = 512 << 10, 64 << 10
 		w.q.limit = limit
@@ -222,7 +222,7 @@ func TestSlowFile(t *testing.T) {
 			c.Write(ToServer, make([]byte, each))
 		}
 		if took := time.Since(start); took != Patience {
-			t.Errorf("the connection was held up for %v, want %v", took, Patience)
+			t.Errorf("the connection was delayed for %v, want %v", took, Patience)
 		}
 		lost := w.Dropped()
 		if lost < limit || lost > limit+2*each {
@@ -243,13 +243,12 @@ func TestSlowFile(t *testing.T) {
 			t.Errorf("holes of %d octets, want %d", hole, lost)
 		}
 		if last := all[len(all)-1].TransportLayer().(*layers.TCP); string(last.Payload) != "after the hole" {
-			t.Errorf("ends with %q", last.Payload)
+			t.Errorf("the capture ends with %q", last.Payload)
 		}
 	})
 }
 
-// holes counts the octets of a stream that its sequence numbers tell of and that are
-// not there.
+// holes counts the octets that are missing in a stream according to its sequence numbers.
 func holes(all []gopacket.Packet, src uint16) (n uint64) {
 	var next uint32
 	for i, p := range all {

@@ -2,7 +2,7 @@ package ddp
 
 import "testing"
 
-// benchQueue has one buffer for ever.
+// benchQueue has one buffer, which it uses again and again.
 type benchQueue struct{ buf []byte }
 
 func (q *benchQueue) Posted() int                  { return 1 }

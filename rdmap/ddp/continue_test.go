@@ -2,7 +2,7 @@ package ddp
 
 import "testing"
 
-// TestContinues: only what carries on the open message, octet for octet, is placed without
+// TestContinues: only a segment that continues the open message, exact to the octet, is placed without
 // the checks.
 func TestContinues(t *testing.T) {
 	first := Segment{Tagged: true, Control: 0x40, STag: 0x55}
@@ -52,14 +52,14 @@ func TestContinues(t *testing.T) {
 		if c.want {
 			_, _ = g.Header(u, len(u))
 			if s.TO++; g.Continues(seg(s, "x")) {
-				t.Errorf("%s: carries on what is not placed", name)
+				t.Errorf("%s: continues a segment that is not placed", name)
 			}
 			_, _ = g.Place(u[TaggedLen:])
 			s.TO--
 		}
 		g.Fail(ErrState)
 		if s.TO++; g.Continues(seg(s, "x")) {
-			t.Errorf("%s: goes on after a failure", name)
+			t.Errorf("%s: continues after a failure", name)
 		}
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The map from violation to Terminate code is total, and nothing maps to a code that
-// RFC 5041 Section 7.2 does not know.
+// The map from violation to Terminate code is total, and nothing maps to a code that RFC 5041 Section
+// 7.2 does not define.
 func TestViolationTable(t *testing.T) {
 	registered := map[[3]uint8]bool{{1, 0, 0}: true, {0, 2, 6}: true}
 	for c := range uint8(5) {

@@ -7,7 +7,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/ddp"
 )
 
-// receives is a queue with room for so many messages of up to 64 octets.
+// receives is a queue with room for that many messages of up to 64 octets.
 type receives int
 
 func (q *receives) Posted() int { return int(*q) }
@@ -18,7 +18,7 @@ func (q *receives) Open(*ddp.Segment) ([]byte, bool) {
 	return make([]byte, 64), true
 }
 
-// lying are receives that need no memory: a whole message is delivered where it lies.
+// lying is like receives, but needs no memory: a whole message is delivered where it lies.
 type lying struct{ receives }
 
 func (q *lying) Open(*ddp.Segment) ([]byte, bool) {
@@ -87,7 +87,7 @@ func ExampleReceiver_Place() {
 	// ........
 }
 
-// A large payload that is read straight to where it belongs.
+// A large payload is read straight into its place.
 func ExampleReceiver_Reserve() {
 	mem := window{stag: 7, mem: make([]byte, 16)}
 	r := ddp.NewReceiver(ddp.Config{Sinks: mem})
@@ -102,7 +102,7 @@ func ExampleReceiver_Reserve() {
 	// true "\x00\x00\x00direct\x00"
 }
 
-// A caller that knows the sink places what carries on a message itself.
+// A caller that knows the sink places the segments that continue a message itself.
 func ExampleReceiver_Continue() {
 	mem := window{stag: 0x11223344, mem: make([]byte, 64)}
 	r := ddp.NewReceiver(ddp.Config{Sinks: mem})
@@ -126,7 +126,7 @@ func ExampleReceiver_Continue() {
 	// "one two three"
 }
 
-// A caller that has posted enough delivers a message like the one before itself.
+// A caller that has posted enough buffers delivers a message like the one before itself.
 func ExampleReceiver_Repeat() {
 	posted := lying{3}
 	r := ddp.NewReceiver(ddp.Config{Queues: [ddp.NumQueues]ddp.Queue{ddp.QNSend: &posted}})

@@ -2,7 +2,7 @@ package ddp
 
 import "slices"
 
-// fakeQueue is a Queue over one fresh buffer per message, with guard octets around.
+// fakeQueue is a Queue with a new buffer for each message, surrounded by guard octets.
 type fakeQueue struct {
 	posted, size int
 	inPlace      bool // deliver whole messages where they lie
@@ -37,7 +37,7 @@ type fakeSinks struct {
 	fault  map[STag]Violation
 	pins   int
 	calls  int
-	cheat  int // return that many octets more than asked
+	cheat  int // return that many octets more than requested
 	placed int
 }
 
@@ -83,8 +83,8 @@ func newRig() *rig {
 	return g
 }
 
-// receive shows one ULPDU to the machine, without RDMAP's checks. Every other one of those
-// that carry on a message, or repeat one, is placed by the caller.
+// receive passes one ULPDU to the machine, without RDMAP's checks. Of the ULPDUs that continue or
+// repeat a message, the caller places every other one.
 func (g *rig) receive(u []byte) (Event, error) {
 	g.byHand = !g.byHand
 	if g.byHand && g.Continues(u) {
@@ -116,7 +116,7 @@ func (g *rig) receive(u []byte) (Event, error) {
 // seg builds a ULPDU.
 func seg(s Segment, payload string) []byte { return append(s.Append(nil), payload...) }
 
-// memory returns a copy of all that could have been written to.
+// memory returns a copy of all memory that could have been written.
 func (g *rig) memory() [][]byte {
 	var all [][]byte
 	for _, s := range []STag{0x11223344, 0x55} {

@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// model is a second, slow statement of the rules: it looks at raw octets, keeps the
-// legal window as a set and memory as a map.
+// model states the rules a second time, slowly: it looks at raw octets, and keeps the legal window as a
+// set and memory as a map.
 type model struct {
 	next   [4]uint64 // not reduced modulo 2^32
 	posted [4]int
@@ -51,8 +51,8 @@ func be(b []byte) (v uint64) {
 	return v
 }
 
-// receive returns what must come of u: a violation, or whether a message is
-// delivered, and its octets.
+// receive returns what u must result in: a violation, or whether a message is delivered, and its
+// octets.
 func (m *model) receive(u []byte) (v Violation, delivered bool, data []byte) {
 	v, delivered, data = m.judge(u)
 	m.dead = m.dead || v != OK
@@ -163,7 +163,7 @@ func (m *model) tagged(stag uint32, to uint64, last bool, opcode byte, p []byte)
 	return OK, false, nil
 }
 
-// compare shows u to both and fails on any difference.
+// compare passes u to both and fails on any difference.
 func compare(t interface{ Fatalf(string, ...any) }, g *rig, m *model, u []byte) (alive bool) {
 	v, delivered, data := m.receive(u)
 	ev, err := g.receive(u)
@@ -187,7 +187,7 @@ func compare(t interface{ Fatalf(string, ...any) }, g *rig, m *model, u []byte) 
 	return v == OK
 }
 
-// expected returns a segment that would be right now, from which faults are made.
+// expected returns a segment that would be right at this moment, from which faults are made.
 func expected(t *rapid.T, g *rig) Segment {
 	if rapid.Bool().Draw(t, "tagged") {
 		s := Segment{Tagged: true, Control: 0x40, STag: 0x55, TO: rapid.Uint64Range(0, 40).Draw(t, "to")}
@@ -271,7 +271,7 @@ func FuzzReceiver(f *testing.F) {
 	})
 }
 
-// FuzzSegment: what parses is encoded back, but for version and reserved bits.
+// FuzzSegment: what parses is encoded to the same octets, except for version and reserved bits.
 func FuzzSegment(f *testing.F) {
 	for _, u := range ulpdus(f) {
 		f.Add(u)
@@ -280,7 +280,7 @@ func FuzzSegment(f *testing.F) {
 		var s Segment
 		if !s.Parse(b) {
 			if len(b) >= UntaggedLen {
-				t.Fatal("too short?")
+				t.Fatal("Parse says that a whole header is too short")
 			}
 			return
 		}

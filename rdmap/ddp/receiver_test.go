@@ -36,8 +36,8 @@ func TestReceiveVectors(t *testing.T) {
 	}
 }
 
-// The violations, one by one, with the code of the negative vectors. Each leaves
-// memory as it was, is final, and quotes the segment.
+// The violations, one by one, with the codes of the negative vectors. Each leaves memory as it was, is
+// final, and quotes the segment.
 func TestViolations(t *testing.T) {
 	us := ulpdus(t)
 	send := func(f func(*Segment)) []byte {
@@ -120,7 +120,7 @@ func TestViolations(t *testing.T) {
 	}
 }
 
-// Zero-length tagged segments name any memory, or none.
+// Zero-length tagged segments may name any memory, or none.
 func TestZeroLengthTagged(t *testing.T) {
 	g := newRig()
 	ev, err := g.receive(seg(Segment{Tagged: true, Last: true, Control: 0x40, STag: 0xdead, TO: 1<<64 - 1}, ""))
@@ -198,7 +198,7 @@ func TestReserveCommit(t *testing.T) {
 	}
 	// The header must be whole in the prefix.
 	if _, err := g.Header(u[:TaggedLen-1], len(u)); err == nil {
-		t.Error("half a header accepted")
+		t.Error("an incomplete header was accepted")
 	}
 }
 
@@ -221,7 +221,7 @@ func TestFailReleasesPin(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if tagged, _ := g.Open(); !tagged {
-		t.Error("the message that was cut off is not reported")
+		t.Error("Open does not report the message that was cut off")
 	}
 }
 
@@ -241,12 +241,12 @@ func TestCallOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := g.Place([]byte("HELL")); !errors.Is(err, ErrState) {
-		t.Errorf("Place of too little: %v", err)
+		t.Errorf("Place of too few octets: %v", err)
 	}
 	if ev, err := g.Place(u[18:]); err != nil || !ev.Delivered {
 		t.Errorf("%+v, %v", ev, err)
 	}
-	// A Header while a pin is held lets go of it.
+	// Header releases a pin that is still held.
 	w := seg(Segment{Tagged: true, Control: 0x40, STag: 0x55}, "abc")
 	_, _ = g.Header(w, len(w))
 	_, _ = g.Reserve()

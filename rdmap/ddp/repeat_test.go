@@ -2,7 +2,7 @@ package ddp
 
 import "testing"
 
-// TestRepeats: only what differs from the message before in MSN and payload is delivered
+// TestRepeats: only a message that differs from the one before just in MSN and payload is delivered
 // without the checks.
 func TestRepeats(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -32,7 +32,7 @@ func TestRepeats(t *testing.T) {
 		g.q[0].inPlace, g.q[3].inPlace = true, true
 		s := Segment{Last: true, Control: 0x43, MSN: 1}
 		if g.Repeats(seg(s, "x")) {
-			t.Errorf("%s: repeats nothing", name)
+			t.Errorf("%s: repeats although nothing precedes it", name)
 		}
 		g.place(t, seg(s, "HELLO"))
 		s.MSN++
@@ -57,13 +57,13 @@ func TestRepeats(t *testing.T) {
 			next.MSN++
 			_, _ = g.Header(seg(next, "x"), UntaggedLen+1)
 			if next.MSN++; g.Repeats(seg(next, "x")) {
-				t.Errorf("%s: repeats what is not placed", name)
+				t.Errorf("%s: repeats a segment that is not placed", name)
 			}
 		}
 	}
 }
 
-// TestRepeatsFailed: there is nothing behind a failure.
+// TestRepeatsFailed: nothing repeats after a failure.
 func TestRepeatsFailed(t *testing.T) {
 	g := newRig()
 	g.q[0].inPlace = true

@@ -82,7 +82,7 @@ func TestEmptyFirstSegment(t *testing.T) {
 	}
 }
 
-// The STag of an empty segment is not looked at, wherever in a message it stands.
+// The STag of an empty segment is not checked, wherever in a message the segment is.
 func TestEmptySegmentBetween(t *testing.T) {
 	g := newRig()
 	for i, s := range []Segment{

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// RFC 5041 Section 4.3: MSNs are counted modulo 2^32, each queue for itself.
+// MSNs are counted modulo 2^32, separately for each queue (RFC 5041 Section 4.3).
 func TestMSNWrap(t *testing.T) {
 	g := newRig()
 	g.next[0] = 1<<32 - 2
@@ -20,7 +20,7 @@ func TestMSNWrap(t *testing.T) {
 	if g.next[0] != 3 || g.next[1] != 1 {
 		t.Errorf("next %v", g.next)
 	}
-	// After the wrap the number of before is behind the window.
+	// After the wrap, the number before it lies before the window.
 	_, err := g.receive(seg(Segment{Last: true, Control: 0x43, MSN: 1<<32 - 1}, "x"))
 	if !errors.Is(err, &Error{Violation: MSNRange}) {
 		t.Errorf("%v", err)
@@ -139,7 +139,7 @@ func TestPlacedThenDelivered(t *testing.T) {
 	}
 }
 
-// The buffer of rigs has 64 octets: a message of 64 fits, whole or not, one of 65 does not.
+// The buffers of a rig have 64 octets: a message of 64 fits, in one segment or more; one of 65 does not.
 func TestBufferFull(t *testing.T) {
 	for n, want := range map[int]Violation{63: OK, 64: OK, 65: TooLong} {
 		for _, last := range []bool{true, false} {

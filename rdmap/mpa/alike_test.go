@@ -21,8 +21,8 @@ func run(rnd *rand.Rand, n, size int) (stream []byte, ulpdus [][]byte) {
 	return stream, ulpdus
 }
 
-// FPDUs that are summed side by side have the CRCs of those that AppendFPDU makes, for every
-// length around the longest that is, and whatever is in front of them and behind.
+// FPDUs that are summed side by side have the CRCs that AppendFPDU gives them, for every length around
+// the longest one that is summed so, and whatever comes before and after them.
 func TestWriteCRCs(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(7, 8))
 	for size := range 230 {
@@ -45,8 +45,8 @@ func TestWriteCRCs(t *testing.T) {
 	}
 }
 
-// One FPDU of another length is found wherever it stands among four, though its octets look
-// like the length of the others.
+// One FPDU of another length is recognized wherever it is among four, although its octets look like the
+// length of the others.
 func TestWriteCRCsOther(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(13, 14))
 	const size = 40
@@ -66,8 +66,8 @@ func TestWriteCRCsOther(t *testing.T) {
 	}
 }
 
-// Of a run of FPDUs alike whose k-th is damaged k-1 are returned, and then the error says
-// what that one's CRC is and should be.
+// If the k-th FPDU of a run of FPDUs alike is damaged, the k-1 before it are returned, and then an error
+// with the CRC that it has and the one that it should have.
 func TestRunDamaged(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(9, 10))
 	for _, size := range []int{0, 1, 20, 82, 150, 190, 191, 200} {
@@ -90,7 +90,7 @@ func TestRunDamaged(t *testing.T) {
 	}
 }
 
-// What has been summed ahead is not taken for what is shown again, or read by pieces.
+// A sum made ahead is not used for an FPDU that is passed again, or read in pieces.
 func TestRunShownAgain(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(11, 12))
 	stream, _ := run(rnd, 5, 82)
@@ -119,6 +119,6 @@ func TestRunShownAgain(t *testing.T) {
 	bad := bytes.Clone(stream[2*n : 3*n])
 	bad[30] ^= 4
 	if _, _, err := d.Next(bad); err == nil {
-		t.Error("an FPDU behind one that was read by pieces was not checked")
+		t.Error("an FPDU after one that was read in pieces was not checked")
 	}
 }

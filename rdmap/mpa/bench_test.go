@@ -22,7 +22,7 @@ func BenchmarkDeframer(b *testing.B) {
 	}
 }
 
-// With markers every octet behind the first of an FPDU is moved.
+// With markers, every octet of an FPDU after its first marker is moved.
 func BenchmarkDeframerMarked(b *testing.B) {
 	for _, n := range []int{64, 1430, MaxULPDU} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// deframe feeds stream to a Deframer in the pieces that sizes returns, the way an
-// engine does, and returns what came out.
+// deframe feeds stream to a Deframer as an engine does, in pieces of the sizes that sizes returns, and
+// returns the result.
 func deframe(stream []byte, crc bool, size func() int) (ulpdus [][]byte, rest []byte, err error) {
 	return deframeWith(&Deframer{CRC: crc}, stream, size)
 }
@@ -88,8 +88,8 @@ func equal(a, b [][]byte) bool {
 	return true
 }
 
-// ADVERSARY 13: lengths that no DDP header fits, the longest legal one and the
-// longest the field can say.
+// ADVERSARY 13: lengths too short for a DDP header, the longest legal one, and the longest that the
+// field can express.
 func TestExtremeLengths(t *testing.T) {
 	for _, n := range []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, MaxULPDU, 0xffff} {
 		ulpdu := ramp(3, 5, n)
@@ -111,7 +111,7 @@ func TestZeroCopy(t *testing.T) {
 	}
 }
 
-// Each flipped bit is found (RFC 5044 Section 8, code 2), and is final.
+// Each flipped bit is an error (RFC 5044 Section 8, code 2), which is final.
 func TestFlippedBits(t *testing.T) {
 	v := vectors(t)[3]
 	for bit := range 8 * len(v.fpdu) {
@@ -142,7 +142,7 @@ func TestFlippedBits(t *testing.T) {
 	}
 }
 
-// Peek and Finish give what Next gives, wherever the header and the rest are cut.
+// Peek and Finish have the results of Next, wherever the header and the rest are cut.
 func TestPeekFinish(t *testing.T) {
 	for _, v := range vectors(t) {
 		for cut := range len(v.fpdu) {
@@ -166,7 +166,7 @@ func TestPeekFinish(t *testing.T) {
 				t.Fatalf("%s: bad CRC accepted", v.name)
 			}
 			if err := new(Deframer).Finish(crc^1, v.fpdu[end:]); err != nil {
-				t.Fatalf("%s: CRC checked though off", v.name)
+				t.Fatalf("%s: the CRC was checked although CRCs are off", v.name)
 			}
 		}
 	}

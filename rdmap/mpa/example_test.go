@@ -7,7 +7,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 )
 
-// The startup of a connection, the octets going from hand to hand.
+// The startup of a connection, whose octets are passed by hand.
 func Example() {
 	initiator, _ := mpa.NewInitiator(&mpa.Config{IRD: 16, ORD: 8, PrivateData: []byte("hello")})
 	responder, _ := mpa.NewResponder(&mpa.Config{IRD: 4, ORD: 64, NoCRC: true})
@@ -82,7 +82,7 @@ func ExampleDeframer() {
 	// graceful: true
 }
 
-// An FPDU built where it will be sent from.
+// An FPDU that is built in the buffer from which it will be sent.
 func ExampleFinishFPDU() {
 	staging := make([]byte, 0, 64)
 	at := len(staging)
@@ -98,8 +98,7 @@ func ExampleMULPDU() {
 	// Output: 1442 1430
 }
 
-// The peer asked for markers. The second FPDU begins at octet 512, with one that is its
-// own.
+// The peer asked for markers. The second FPDU begins at octet 512, with a marker that belongs to it.
 func ExampleInserter() {
 	var m mpa.Inserter
 	first := m.AppendFPDU(nil, make([]byte, 502), true)
@@ -108,8 +107,7 @@ func ExampleInserter() {
 	// Output: 512 octets, 00000000000548454c4c4f000f7fc038
 }
 
-// FPDUs that are ready but for markers and CRC, in two entries; the payload is not
-// copied.
+// FPDUs in two entries that are complete except for markers and CRC; the payload is not copied.
 func ExampleInserter_Insert() {
 	fpdu := mpa.AppendFPDU(nil, make([]byte, 1000), false)
 	vec := [][]byte{fpdu[:20], fpdu[20:]}
@@ -124,7 +122,7 @@ func ExampleInserter_Insert() {
 	// Output: 4 20 488 4 500 8
 }
 
-// We asked for markers. What cannot be used yet is shown again.
+// We asked for markers. An FPDU that cannot be used yet is returned again.
 func ExampleDeframer_Unread() {
 	var m mpa.Inserter
 	staged := m.AppendFPDU(nil, []byte("HELLO"), true)
@@ -142,7 +140,7 @@ func ExampleDeframer_Unread() {
 	// Output: HELLO 16 <nil>
 }
 
-// The peer closed without an answer: it may be one of RFC 5044.
+// The peer closed without an answer: it may know only RFC 5044.
 func ExampleInitiator_Fallback() {
 	initiator, _ := mpa.NewInitiator(&mpa.Config{IRD: 16})
 	request := initiator.AppendRequest(nil)

@@ -44,7 +44,7 @@ func TestWritersAgree(t *testing.T) {
 	}
 }
 
-// oracleFPDU lays an FPDU out octet by octet.
+// oracleFPDU lays out an FPDU octet by octet.
 func oracleFPDU(ulpdu []byte, crc bool) []byte {
 	b := []byte{byte(len(ulpdu) >> 8), byte(len(ulpdu))}
 	b = append(b, ulpdu...)

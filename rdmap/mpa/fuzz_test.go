@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Any octets: a frame that parses is encoded back to the same octets, and what is
-// incomplete stays so for every prefix.
+// Any octets: a frame that parses is encoded to the same octets, and every prefix of an incomplete frame
+// is incomplete.
 func FuzzStartupFrame(f *testing.F) {
 	for _, v := range startupVectors {
 		key := reqHex
@@ -50,8 +50,8 @@ func sameFrame(got, want []byte, ignoreS bool) bool {
 	return bytes.Equal(got, want)
 }
 
-// Any octets in any pieces: both startup machines end as they do when they see all
-// at once, except that octets behind the frame may come too late to be seen.
+// Any octets in any pieces: both startup machines end as they do when they see everything at once, except
+// that octets after the frame may arrive too late to be seen.
 func FuzzStartupMachines(f *testing.F) {
 	f.Add(unhex(f, reqHex+"5002000cc010c010"+pdHex), uint8(3))
 	f.Add(unhex(f, reqHex+"d0020000"), uint8(1))
@@ -141,7 +141,7 @@ func FuzzFPDURoundTrip(f *testing.F) {
 		if len(ulpdu) > 0xffff {
 			return
 		}
-		at := int(cut) // behind so many octets of other FPDUs
+		at := int(cut) // after that many octets of other FPDUs
 		wire := FinishFPDU(append(BeginFPDU(make([]byte, at)), ulpdu...), at, crc)[at:]
 		if !bytes.Equal(wire, AppendFPDU(nil, ulpdu, crc)) {
 			t.Fatalf("built in place %x", wire)

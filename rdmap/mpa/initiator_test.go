@@ -238,7 +238,7 @@ func TestConfigErrors(t *testing.T) {
 	}
 }
 
-// The Terminate for a Reply that cannot be used follows what that Reply has settled.
+// The Terminate for a Reply that cannot be used has the CRC and markers that the Reply has settled.
 func TestInitiatorTerminateByReply(t *testing.T) {
 	i := initiator(t, Config{NoCRC: true, Markers: true})
 	i.AppendRequest(nil)
@@ -249,8 +249,8 @@ func TestInitiatorTerminateByReply(t *testing.T) {
 	}
 }
 
-// The second attempt asks for what the first one did, as far as a plain Request can; there
-// is no third.
+// The second attempt asks for the same as the first one, as far as a plain Request can. There is no third
+// attempt.
 func TestFallbackConfig(t *testing.T) {
 	i := initiator(t, Config{
 		NoCRC: true, Markers: true, WantMarkers: true, IRD: 3, ORD: 5, PeerToPeer: true, RTR: RTRSend,

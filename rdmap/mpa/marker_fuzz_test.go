@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Any octets in any pieces, with markers: as the oracle says that strips by position.
+// Any octets in any pieces, with markers: the result is that of the oracle, which strips by position.
 func FuzzMarkedDeframer(f *testing.F) {
 	for _, v := range markedVectors(f) {
 		if v.pos == 0 {
@@ -32,8 +32,8 @@ func cutter(sizes []byte) func() int {
 	}
 }
 
-// ULPDUs of any lengths: all writers agree with the sender's loop of the RFC, and what
-// they write is read back, however it is cut, and taken back now and then.
+// ULPDUs of any lengths: all writers agree with the sender loop of the RFC. What they write is read back,
+// however it is cut, even if some FPDUs are unread.
 func FuzzMarkedRoundTrip(f *testing.F) {
 	f.Add([]byte{1, 244, 0, 20}, []byte{7, 0}, true)
 	f.Add([]byte{1, 250, 1, 246, 1, 0, 4, 0}, []byte{255}, false)

@@ -21,8 +21,8 @@ var markedWriters = map[string]func(m *Inserter, ulpdus [][]byte, crc bool) []by
 	},
 }
 
-// insertMarked builds FPDUs without markers, with garbage for CRC, and has them
-// inserted over entries of any size, a call for every third.
+// insertMarked builds FPDUs without markers and with garbage as CRC, and inserts the markers into entries
+// of any size, with one call for every three.
 func insertMarked(m *Inserter, ulpdus [][]byte, crc bool, size func() int) []byte {
 	var plain []byte
 	for _, u := range ulpdus {
@@ -59,7 +59,7 @@ func TestMarkedWritersAgree(t *testing.T) {
 					t.Fatalf("%s: ULPDU of %d octets at %d:\ngot  %x\nwant %x", name, n, phase, got, want)
 				}
 				if want := (phase + len(want)) % 512; m.phase != want || m.off != 0 {
-					t.Fatalf("%s: left at %d, %d; want %d", name, m.phase, m.off, want)
+					t.Fatalf("%s: ends at %d, offset %d; want %d", name, m.phase, m.off, want)
 				}
 			}
 		}
@@ -96,7 +96,7 @@ func TestMarkedWritersMixed(t *testing.T) {
 	})
 }
 
-// Insert does not care how its entries are cut.
+// The result of Insert does not depend on how its entries are cut.
 func TestInsertSplitInvariance(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ulpdus, crc := drawULPDUs(t), rapid.Bool().Draw(t, "crc")
@@ -108,7 +108,7 @@ func TestInsertSplitInvariance(t *testing.T) {
 	})
 }
 
-// Payload is lent, not copied, and CRC fields are all that is written.
+// The payload is lent, not copied, and only the CRC fields are written.
 func TestInsertBorrows(t *testing.T) {
 	a := AppendFPDU(nil, ramp(0, 1, 700), false)
 	keep := bytes.Clone(a)
@@ -120,7 +120,7 @@ func TestInsertBorrows(t *testing.T) {
 	}
 	n := len(a) - CRCLen
 	if !bytes.Equal(a[:n], keep[:n]) || bytes.Equal(a[n:], keep[n:]) {
-		t.Error("not just the CRC was written")
+		t.Error("more than the CRC was written")
 	}
 }
 

@@ -9,13 +9,13 @@ import (
 	"pgregory.net/rapid"
 )
 
-// oracleStrip reads a direction with markers one octet at a time and takes them out by
-// position alone. rest is what is left of the last FPDU; code is 0 if nothing is wrong.
+// oracleStrip reads a direction with markers one octet at a time, and removes the markers by their
+// position alone. rest holds the octets of an incomplete last FPDU; code is 0 if nothing is wrong.
 func oracleStrip(stream []byte, crc bool) (ulpdus [][]byte, rest []byte, code Code) {
 	for begin := 0; ; {
-		var plain []byte       // octets of the FPDU at begin that are no markers
+		var plain []byte       // octets of the FPDU at begin, without markers
 		ptrs := map[int]int{}  // position of a marker: FPDUPTR
-		hdr, end := -1, 0      // position of ULPDU_Length, and behind the CRC
+		hdr, end := -1, 0      // position of ULPDU_Length, and of the end of the CRC
 		size, total := 0, 1<<8 // of the ULPDU, of the FPDU without markers
 		for pos := begin; pos < len(stream); pos++ {
 			if pos%512 < 4 {
@@ -51,7 +51,7 @@ func oracleStrip(stream []byte, crc bool) (ulpdus [][]byte, rest []byte, code Co
 	}
 }
 
-// checkStrip compares the Deframer with the oracle, the stream being cut by size.
+// checkStrip compares the Deframer with the oracle. size cuts the stream.
 func checkStrip(t interface {
 	Helper()
 	Fatalf(format string, args ...any)
@@ -69,7 +69,7 @@ func checkStrip(t interface {
 	}
 }
 
-// Any cut of any stream, whole or damaged, gives what the oracle says.
+// Any cut of any stream, valid or damaged, has the result of the oracle.
 func TestStripProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		crc := rapid.Bool().Draw(t, "crc")
@@ -85,8 +85,8 @@ func TestStripProperty(t *testing.T) {
 	})
 }
 
-// ADVERSARY 13 with markers: every FPDU split at every octet, at phases where a marker
-// is before, in and behind its length, and at its end.
+// ADVERSARY 13 with markers: every FPDU split at every octet, at phases where a marker is before, in and
+// after its length field, and at its end.
 func TestMarkedSplitEverywhere(t *testing.T) {
 	for _, v := range vectors(t) {
 		for phase := 0; phase < 512; phase += 4 {
@@ -117,7 +117,7 @@ func splitMarked(t *testing.T, v vector, fpdu []byte, phase, cut int) {
 		t.Fatalf("%s at %d cut at %d: %x, %d, %v", v.name, phase, cut, u, n, err)
 	}
 	if n == 0 && !bytes.Equal(b, fpdu[:cut]) {
-		t.Fatalf("%s at %d cut at %d: moved before it was whole", v.name, phase, cut)
+		t.Fatalf("%s at %d cut at %d: octets moved before the FPDU was complete", v.name, phase, cut)
 	}
 	if got, want := d.EOF(b[n:]) == nil, cut == 0 || n > 0; got != want {
 		t.Fatalf("%s at %d: EOF at %d: graceful %v, want %v", v.name, phase, cut, got, want)
@@ -140,8 +140,8 @@ func TestStripInPlace(t *testing.T) {
 	}
 }
 
-// RFC 5044 Section 8: a bad marker is code 3 if the CRC is good, and final; if the CRC
-// is bad, that is what counts.
+// A bad marker is code 3 if the CRC is right, and final. If the CRC is wrong, that is the error (RFC 5044
+// Section 8).
 func TestMarkerDisagrees(t *testing.T) {
 	for _, crc := range []bool{true, false} {
 		for at, bits := range map[int]string{0: "00000004", 512: "00000100", 1024: "00008000"} {
@@ -170,7 +170,7 @@ func TestMarkerDisagrees(t *testing.T) {
 	}
 }
 
-// What is reserved in a marker is ignored, but for the CRC.
+// The reserved bits of a marker are ignored, except that the CRC covers them.
 func TestMarkerReserved(t *testing.T) {
 	u := ramp(0, 1, 1100)
 	fpdu := oracleStream(0, [][]byte{u}, true)
@@ -210,7 +210,7 @@ func TestUnread(t *testing.T) {
 		if d.Need(b) != n {
 			t.Fatalf("Need = %d, want %d", d.Need(b), n)
 		}
-		b = bytes.Clone(b) // the octets may be elsewhere meanwhile
+		b = bytes.Clone(b) // the octets may have moved in the meantime
 	}
 	_, n, _ := d.Next(b)
 	b = b[n:]

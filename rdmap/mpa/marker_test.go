@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// oracleStream is the sender loop of RFC 5044 Section 4.3 in steps of four octets: the
-// octets that take ulpdus over a direction at position pos.
+// oracleStream is the sender loop of RFC 5044 Section 4.3 in steps of four octets. It returns the octets
+// that carry ulpdus in a direction at position pos.
 func oracleStream(pos int, ulpdus [][]byte, crc bool) (out []byte) {
 	for _, u := range ulpdus {
 		plain := oracleFPDU(u, false)
@@ -34,7 +34,7 @@ func oracleStream(pos int, ulpdus [][]byte, crc bool) (out []byte) {
 	return out
 }
 
-// markerSizes are ULPDU lengths around everything that happens at 4, 508 and 512.
+// markerSizes are ULPDU lengths around the limits at 4, 508 and 512.
 var markerSizes = []int{
 	0, 1, 2, 3, 4, 5, 6, 13, 14, 18, 23, 494, 498, 499, 500, 501, 502, 503, 504, 505, 506, 507, 508, 509, 510, 511, 512,
 	513, 514, 1008, 1010, 1014, 1015, 1016, 1018, 1020, 1022, 1424, 1430, 1442, 5000,
@@ -83,8 +83,8 @@ func marked(crc bool) *Deframer {
 	return d
 }
 
-// Each direction has markers or not by the wish of who receives it, RFC 5044
-// Section 7.1: what one side sends by its Negotiation the other one reads by its own.
+// The receiver of a direction decides whether it has markers (RFC 5044 Section 7.1): what one side sends
+// according to its Negotiation, the other side reads according to its own.
 func TestEachDirectionByThePeersWish(t *testing.T) {
 	for bits := range 8 {
 		ic := Config{Markers: true, WantMarkers: bits&1 != 0, NoCRC: bits&4 != 0}

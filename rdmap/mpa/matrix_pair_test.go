@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Both our roles against each other: what one concludes fits the other.
+// Both our roles against each other: their outcomes fit together.
 func TestPairMatrix(t *testing.T) {
 	for shape := range 4 {
 		for opts := range 32 {
@@ -65,8 +65,8 @@ func checkPair(t *testing.T, ic, rc Config) {
 	}
 }
 
-// RFC 6581 Section 10: who knows which revision, and what becomes of it. A pair that
-// does not come about ends with the connection closed; the initiator may try again.
+// Which side knows which revision, and the outcome (RFC 6581 Section 10). If the two do not fit, the
+// connection is closed, and the initiator may try again.
 func TestMixedRevisions(t *testing.T) {
 	for _, tt := range []struct {
 		name     string

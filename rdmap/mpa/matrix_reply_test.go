@@ -61,7 +61,7 @@ func checkReply(t *testing.T, cfg *Config, f rawFrame, i *Initiator, err error) 
 	}
 }
 
-// wantOutcome is RFC 5044 Section 7.1 and RFC 6581 Section 9 and 10 for an initiator.
+// wantOutcome states RFC 5044 Section 7.1 and RFC 6581 Sections 9 and 10 for an initiator.
 func wantOutcome(cfg *Config, f rawFrame) (what string, code Code, res Negotiation) {
 	sent, asked := byte(2), !cfg.Plain && cfg.Rev != 1 // revision, S
 	if cfg.Rev == 1 {
@@ -96,7 +96,7 @@ func wantOutcome(cfg *Config, f rawFrame) (what string, code Code, res Negotiati
 		res.UnaskedPeerToPeer = a
 		return "", 0, res
 	}
-	// Exactly one, of an option that both sides have: Write before Read before Send.
+	// Exactly one option, which both sides have: Write before Read before Send.
 	can := cfg.RTR
 	if can == 0 {
 		can = RTRWrite | RTRRead

@@ -8,9 +8,8 @@ import (
 	"testing"
 )
 
-// ADVERSARY 16: revision x M x C x R x S x A, B, C, D x IRD x ORD x private data, as raw
-// octets, against every kind of responder. What a responder must do is said here a
-// second time, from the bits.
+// ADVERSARY 16: revision x M x C x R x S x A, B, C, D x IRD x ORD x private data, as raw octets, against
+// every kind of responder. What a responder must do is stated here a second time, in terms of the bits.
 
 var (
 	matrixDepths  = []uint16{0, 1, 7, 128, 0x3ffe, 0x3fff}
@@ -22,7 +21,7 @@ type rawFrame struct {
 	key        string
 	flags, rev byte
 	word       uint32
-	pd         int // octets of private data, the word included
+	pd         int // octets of private data, including the word
 }
 
 func (f rawFrame) wire() []byte {
@@ -31,7 +30,7 @@ func (f rawFrame) wire() []byte {
 	return append(b, append(data, ramp(1, 3, 600)...)[:f.pd]...)
 }
 
-// ulp returns the private data behind the word.
+// ulp returns the private data after the word.
 func (f rawFrame) ulp() []byte {
 	b := f.wire()[StartupHeaderLen:]
 	if f.enhanced() {
@@ -68,8 +67,8 @@ func word(abcd int, ird, ord uint16) uint32 {
 	return w
 }
 
-// matrix calls f with every frame. Where no enhanced word is looked at, its bits are
-// private data like any, and a few do.
+// matrix calls f with every frame. If the enhanced word is not used, its bits are private data like any
+// other, and a few values are enough.
 func matrix(key string, f func(rawFrame)) {
 	for rev := range byte(4) {
 		for flags := range 16 {
@@ -171,7 +170,7 @@ func checkAccept(t *testing.T, cfg *Config, f rawFrame, r *Responder) {
 	}
 }
 
-// wantReply is RFC 5044 Section 7.1 and RFC 6581 Section 9 for a responder.
+// wantReply states RFC 5044 Section 7.1 and RFC 6581 Section 9 for a responder.
 func wantReply(cfg *Config, f rawFrame) (reply rawFrame, res Negotiation) {
 	crc := f.flags&0x40 != 0 || !cfg.NoCRC
 	reply.rev = f.rev
@@ -216,8 +215,8 @@ func wantReply(cfg *Config, f rawFrame) (reply rawFrame, res Negotiation) {
 	return reply, res
 }
 
-// wantOptions: those asked for and supported, Send only if it is the only one; if there
-// is none, all that are supported.
+// wantOptions returns the options that are both requested and supported, Send only if there is no other;
+// if there are none, all supported ones.
 func wantOptions(cfg *Config, asked RTR) RTR {
 	have := cfg.RTR
 	if have == 0 {

@@ -169,7 +169,7 @@ func TestResponderRefuse(t *testing.T) {
 			}
 		})
 	}
-	// MinORD does not look at a depth that is not negotiated.
+	// MinORD ignores a depth that is not negotiated.
 	r := responder(t, Config{MinORD: 32})
 	if _, err := r.Input(unhex(t, reqHex+"500200043fff0000")); err != nil {
 		t.Errorf("%v", err)
@@ -242,8 +242,8 @@ func TestResponderSplit(t *testing.T) {
 	}
 }
 
-// A peer of the RDMA Consortium is told by the Reply which revision would do (RFC 5044
-// Appendix C), and is not let in.
+// The Reply tells a peer of the RDMA Consortium which revision is accepted (RFC 5044 Appendix C), and
+// refuses it.
 func TestResponderRevision0(t *testing.T) {
 	r := responder(t, Config{IRD: 4, ORD: 4, Markers: true, WantMarkers: true, MinORD: 3})
 	wire := unhex(t, reqHex+"d0000002abcd")
@@ -263,7 +263,7 @@ func TestResponderRevision0(t *testing.T) {
 	}
 }
 
-// A depth that the Request cannot name is not missed: a plain one is taken whatever MinORD.
+// A plain Request cannot name a depth, so it is accepted whatever MinORD is.
 func TestResponderPlainMinORD(t *testing.T) {
 	r := responder(t, Config{ORD: 8, MinORD: 8})
 	wire := unhex(t, reqHex+"4001000401020304")

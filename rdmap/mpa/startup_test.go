@@ -123,7 +123,7 @@ func TestStartupMalformed(t *testing.T) {
 	}
 }
 
-// A rejecting Reply is accepted whatever else it says.
+// A rejecting Reply is accepted whatever else it contains.
 func TestRejectedReplyLenient(t *testing.T) {
 	for _, wire := range []string{"20000000", "30020000", "30020002aabb", "3003000411223344", "20010000", "e8ff0000"} {
 		r, n, err := ParseReply(unhex(t, repHex+wire))

@@ -43,7 +43,7 @@ func unhex(t testing.TB, s string) []byte {
 	return b
 }
 
-// ulpdu cuts the ULPDU out of an FPDU by hand.
+// ulpdu returns the ULPDU of an FPDU without using the package.
 func (v vector) ulpdu() []byte {
 	n := int(v.fpdu[0])<<8 | int(v.fpdu[1])
 	return v.fpdu[2 : 2+n]

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// stub is a TB that remembers what is said of it.
+// stub is a TB that remembers how the test failed.
 type stub struct {
 	TB
 	after  []func()
@@ -24,13 +24,13 @@ func (s *stub) Errorf(format string, args ...any) {
 	s.failed = append(s.failed, fmt.Sprintf(format, args...))
 }
 
-// Fatalf ends what during has called.
+// Fatalf ends the function that during has called.
 func (s *stub) Fatalf(format string, args ...any) {
 	s.Errorf(format, args...)
 	panic(s)
 }
 
-// during calls f, which may fail.
+// during calls f, which may call Fatalf.
 func (s *stub) during(f func()) {
 	defer func() {
 		if r := recover(); r != nil && r != any(s) {
@@ -46,7 +46,7 @@ func (s *stub) end() {
 	}
 }
 
-// echo answers one connection, and returns where it listens.
+// echo answers one connection, and returns the address at which it listens.
 func echo(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -65,7 +65,7 @@ func echo(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// say sends words to addr and wants them back.
+// say sends words to addr and expects them back.
 func say(t *testing.T, addr, words string) {
 	t.Helper()
 	c, err := net.Dial("tcp", addr)
@@ -82,7 +82,7 @@ func say(t *testing.T, addr, words string) {
 	}
 }
 
-// Who asks for recordings gets a file that holds what was said; who does not, nothing.
+// With STAG_RECORD there is a file with the recorded octets; without it there is none.
 func TestRecorded(t *testing.T) {
 	addr := echo(t)
 	t.Setenv("STAG_RECORD", "")
@@ -107,12 +107,12 @@ func TestRecorded(t *testing.T) {
 	}
 }
 
-// A file that cannot be made, or written, is said.
+// A file that cannot be created or written fails the test.
 func TestRecordedFails(t *testing.T) {
 	t.Setenv("STAG_RECORD", filepath.Join(t.TempDir(), "no", "such"))
 	s := &stub{}
 	s.during(func() { Recorded(s, "", "127.0.0.1:1") })
 	if len(s.failed) == 0 {
-		t.Error("not said")
+		t.Error("the test did not fail")
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/capture/capturetest"
 )
 
-// test is a *testing.T in an Example, which has none.
+// test stands for a *testing.T, which an Example does not have.
 type test struct {
 	*testing.T
 	after []func()
@@ -20,7 +20,7 @@ type test struct {
 func (t *test) Helper()          {}
 func (t *test) Cleanup(f func()) { t.after = append(t.after, f) }
 
-// A capture of one's own.
+// A test that has a capture of its own.
 func ExampleRelayed() {
 	t := &test{} // a *testing.T
 	var out bytes.Buffer

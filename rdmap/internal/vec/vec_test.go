@@ -50,10 +50,10 @@ func TestWritevAllocs(t *testing.T) {
 	}
 }
 
-// TestWritevMore: what is to be followed by more does not go out as segments of its own.
+// TestWritevMore: a write that is followed by more is not sent in segments of its own.
 func TestWritevMore(t *testing.T) {
 	if raceEnabled {
-		t.Skip("the race detector is not told of sendmsg, so that writes are plain there")
+		t.Skip("writes are plain under the race detector, which is not told about sendmsg")
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

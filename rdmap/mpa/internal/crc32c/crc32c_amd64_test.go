@@ -32,7 +32,7 @@ func TestDetect(t *testing.T) {
 			return none, tt.b7, tt.c7, none
 		}, func() uint32 {
 			if tt.c1&(1<<27) == 0 {
-				t.Errorf("%s: XGETBV without OSXSAVE is no instruction", name)
+				t.Errorf("%s: XGETBV was executed, which does not exist without OSXSAVE", name)
 			}
 			return tt.xcr0
 		})

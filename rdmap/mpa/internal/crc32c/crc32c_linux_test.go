@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// Nothing before or behind the octets is read: they lie between two pages that must not
-// be.
+// Nothing before or after the octets is read: they lie between two pages without access.
 func TestUpdateStays(t *testing.T) {
 	page := os.Getpagesize()
 	b, err := syscall.Mmap(-1, 0, 3*page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// octets returns n octets that repeat nothing.
+// octets returns n random octets, always the same for one seed.
 func octets(seed uint64, n int) []byte {
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	b := make([]byte, n)
@@ -19,12 +19,12 @@ func octets(seed uint64, n int) []byte {
 func check(t *testing.T, crc uint32, p []byte) {
 	t.Helper()
 	if got, want := Update(crc, p), update(crc, p); got != want {
-		t.Fatalf("%d octets behind %#08x: got %#08x, want %#08x", len(p), crc, got, want)
+		t.Fatalf("%d octets after %#08x: got %#08x, want %#08x", len(p), crc, got, want)
 	}
 }
 
-// Every length up to 8 KiB, each at an alignment of its own; the lengths at which the
-// code takes another way at every alignment; random ones beyond.
+// Every length up to 8 KiB, each at another alignment; the lengths at which the code takes another branch,
+// at every alignment; random longer ones.
 func TestUpdate(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	b := octets(1, 2<<20)
@@ -42,7 +42,7 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
-// Every length up to 8 KiB, each at an alignment and a distance of its own; random ones.
+// Every length up to 8 KiB, each at another alignment and distance; random ones.
 func TestFour(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 6))
 	b := octets(7, 64<<10)
@@ -55,7 +55,7 @@ func TestFour(t *testing.T) {
 	}
 	defer func() {
 		if recover() == nil {
-			t.Error("the last piece is longer than what there is")
+			t.Error("no panic although the last piece extends beyond the octets")
 		}
 	}()
 	Four(b[:99], 20, 40)
