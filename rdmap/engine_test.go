@@ -6,6 +6,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
 )
@@ -147,13 +148,15 @@ func (e *engine) input(b []byte) {
 		if n == 0 {
 			break
 		}
-		take := e.rcv.input
-		if e.singly {
-			take = e.rcv.accept
-		} else if e.rcv.repeats(u) {
+		if !e.singly && e.rcv.repeats(u) {
 			e.repeated++
+			ev := &event{kind: evMessage}
+			e.rcv.repeat(u[ddp.UntaggedLen:], &ev.msg)
+			e.event(ev)
+			e.in = e.in[n:]
+			continue
 		}
-		ev, err := take(u)
+		ev, err := e.rcv.input(u)
 		if err != nil {
 			e.fail(err)
 			break

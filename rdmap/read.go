@@ -3,6 +3,8 @@ package rdmap
 import (
 	"errors"
 	"io"
+
+	"github.com/stag-rdma/stag/rdmap/ddp"
 )
 
 // errLostRole: the reading role was taken over while an upcall ran. The former holder no longer
@@ -112,6 +114,14 @@ func (c *Conn) parse() error {
 		if n == 0 {
 			break
 		}
+		if c.rcv.repeats(u) {
+			st.r += n
+			c.rcv.repeat(u[ddp.UntaggedLen:], &st.msg)
+			if err := c.upcall(st); err != nil {
+				return err
+			}
+			continue
+		}
 		ev, err := c.rcv.input(u)
 		if err != nil {
 			return c.mute(err)
@@ -177,7 +187,7 @@ func (c *Conn) event(st *staging, ev *event) error {
 			ev.clear()
 			return nil
 		}
-		return c.upcall(st, ev)
+		return c.deliver(st, ev)
 	}
 	return nil
 }

@@ -129,9 +129,6 @@ func (r *receiver) input(u []byte) (*event, error) {
 	if r.off.len() > 0 && r.off.waits(u) {
 		return r.putOff(u), nil
 	}
-	if r.repeats(u) {
-		return r.repeat(u[ddp.UntaggedLen:]), nil
-	}
 	return r.accept(u)
 }
 

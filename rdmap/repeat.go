@@ -4,22 +4,20 @@ import "github.com/stag-rdma/stag/rdmap/ddp"
 
 // repeats reports whether u is a Send like the one before it and needs only a receive: both are whole
 // in their segments, are delivered where they lie, and differ only in MSN and payload, so that what was
-// checked for the first holds for this one. Anything else, and every error, is for accept. So are
-// messages that are kept, because they need memory of their own, although the Send before may have had
-// none, if it was an RTR.
+// checked for the first holds for this one. Anything else, and every error, is for input. So are
+// messages behind those that are put off, and messages that are kept, because they need memory of
+// their own, although the Send before may have had none, if it was an RTR.
 func (r *receiver) repeats(u []byte) bool {
-	return (r.now == OpSend || r.now == OpSendSE) && r.ddp.Repeats(u) &&
+	return (r.now == OpSend || r.now == OpSendSE) && r.ddp.Repeats(u) && r.off.len() == 0 &&
 		r.shared == nil && !r.keep && len(u)-ddp.UntaggedLen <= r.size && r.recvs.Load() > 0
 }
 
-// repeat delivers the payload of a Send for which repeats holds.
-func (r *receiver) repeat(payload []byte) *event {
+// repeat is input for such a Send. It delivers the payload as m: to fill an event, and to read it
+// again at once, takes longer than all the rest.
+func (r *receiver) repeat(payload []byte, m *Message) {
 	r.recvs.Add(-1)
 	r.ddp.Repeat(len(payload))
 	r.in.fpdus++
 	r.in.message(r.now, 1)
-	ev := &r.ev
-	ev.kind, ev.settled = evMessage, false
-	ev.msg.Op, ev.msg.Data, ev.msg.Solicited = r.now, payload, r.now.Solicited()
-	return ev
+	m.Op, m.Data, m.Invalidated, m.Solicited = r.now, payload, 0, r.now.Solicited()
 }

@@ -139,3 +139,22 @@ func TestRepeatNot(t *testing.T) {
 		}
 	}
 }
+
+// TestRepeatWaits: a Send does not pass those before it that were put off.
+func TestRepeatWaits(t *testing.T) {
+	e := newEngine(engineConfig{recvs: 4})
+	var u [][]byte
+	for i := range 4 {
+		s := ddp.Segment{Last: true, Control: controlOctet(OpSend), MSN: uint32(i + 1)}
+		u = append(u, s.Append(nil))
+	}
+	for _, p := range u[:2] {
+		e.input(mpa.AppendFPDU(nil, p, true))
+	}
+	if e.repeated != 1 || !e.rcv.repeats(u[2]) {
+		t.Fatalf("%d recognized, %v", e.repeated, e.err)
+	}
+	if e.rcv.putOff(u[2]); e.rcv.repeats(u[2]) {
+		t.Error("passes what was put off")
+	}
+}

@@ -2,20 +2,26 @@ package rdmap
 
 import "errors"
 
-// upcall runs HandleRecv. Its error is errLostRole, or that of a connection that has failed.
-func (c *Conn) upcall(st *staging, ev *event) error {
+// deliver hands the message of ev to the Handler. Its error is that of upcall.
+func (c *Conn) deliver(st *staging, ev *event) error {
 	buf := ev.buf
 	m := &st.msg // field by field: a copy of all at once would wait for what was just stored
 	m.Op, m.Data, m.Invalidated, m.Solicited = ev.msg.Op, ev.msg.Data, ev.msg.Invalidated, ev.msg.Solicited
 	ev.clear()
-	s := c.beginUpcall()
-	m.Order = s
-	c.cfg.Handler.HandleRecv(c, m)
-	err := c.endUpcall(st, s)
+	err := c.upcall(st)
 	if buf != nil {
 		c.cfg.Pool.put(buf)
 	}
 	return err
+}
+
+// upcall runs HandleRecv for st.msg. Its error is errLostRole, or that of a connection that has
+// failed.
+func (c *Conn) upcall(st *staging) error {
+	s := c.beginUpcall()
+	st.msg.Order = s
+	c.cfg.Handler.HandleRecv(c, &st.msg)
+	return c.endUpcall(st, s)
 }
 
 // beginUpcall makes upcalls odd. Whoever makes it even takes the role.
