@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// open lets c see the SYN of a connection of client n.
+// open shows c the SYN of a connection of client n.
 func open(c *Capture, n int, seq uint32) {
 	var ip [4]byte
 	binary.BigEndian.PutUint32(ip[:], 10<<24+uint32(n))
@@ -17,7 +17,7 @@ func open(c *Capture, n int, seq uint32) {
 	c.flow(&seg, Stamp{}).packet(&seg, Stamp{})
 }
 
-// TestFlowOrder: the flows remembered, oldest first, when some of them are dropped.
+// TestFlowOrder: the remembered flows, oldest first, after some of them were dropped.
 func TestFlowOrder(t *testing.T) {
 	c := NewCapture(&Options{MaxConns: 3}, func(*Event) {})
 	for _, step := range []struct {
@@ -45,7 +45,7 @@ func TestFlowOrder(t *testing.T) {
 	}
 }
 
-// TestManyConns: a connection that makes room costs no more when many are remembered.
+// TestManyConns: making room for a connection costs no more if many are remembered.
 func TestManyConns(t *testing.T) {
 	const n = 8192
 	cost := func(most int) uint64 {

@@ -63,8 +63,8 @@ func must(t *testing.T, errs ...error) {
 	}
 }
 
-// TestCommit: what a session of a commit log does, step by step, the filler at the end of the ring
-// included; and the same without the Answer, as far as it can be known.
+// TestCommit: what a session of a commit log does, step by step, including the filler at the end of the
+// ring; and the same without the Answer, as far as it can be known.
 func TestCommit(t *testing.T) {
 	const n = 10 // of 128 octets each in a ring of 1024, less what the longest may take
 	for _, mode := range []commitlog.Mode{commitlog.Strict, commitlog.WAL} {

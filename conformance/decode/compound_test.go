@@ -9,8 +9,8 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// TestEveryCompound: every COMPOUND of the captures is walked to its last octet, and a reply has
-// the operations of its call, up to the one that failed.
+// TestEveryCompound: every COMPOUND of the captures is decoded to its last octet, and a reply has the
+// operations of its call, up to the one that failed.
 func TestEveryCompound(t *testing.T) {
 	ops, moved := 0, 0
 	for _, name := range []string{"c-nfs41.pcap", "c-nfs42-xattr.pcap"} {
@@ -130,7 +130,7 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-// TestUnknownOperation: the walk stops where it has to, and says so.
+// TestUnknownOperation: decoding stops where it must, and says so.
 func TestUnknownOperation(t *testing.T) {
 	b := xdr.AppendUint32(xdr.AppendOpaque(nil, nil), 2)
 	for _, op := range []uint32{3, 24, 4711, 24} { // the count, then operations
@@ -154,7 +154,7 @@ func TestNFS4Status(t *testing.T) {
 	}
 }
 
-// TestMoved: items that travel in chunks are stepped over where they would be: arguments by the Positions in the
+// TestMoved: items that travel in chunks are skipped where they would be: arguments by the Positions in the
 // unreduced call, results in the order of the Write chunks.
 func TestMoved(t *testing.T) {
 	const head = 40

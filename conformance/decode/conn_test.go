@@ -21,7 +21,7 @@ type piece struct {
 	joined bool // the beginning of the direction was missed
 }
 
-// conversations returns, per connection of a capture, what was said, in the order of the events.
+// conversations returns what was sent on each connection of a capture, in the order of the events.
 func conversations(tb testing.TB, file string) [][]piece {
 	tb.Helper()
 	var all [][]piece
@@ -115,7 +115,7 @@ func unhex(tb testing.TB, s string) []byte {
 	return b
 }
 
-// startup returns a Request and a Reply without private data, CRC as asked.
+// startup returns a Request and a Reply without private data, with CRC as requested.
 func startup(crc bool) []piece {
 	req, rep := mpa.Request{Frame: mpa.Frame{Rev: 1, CRC: crc}}, mpa.Reply{Frame: mpa.Frame{Rev: 1}}
 	a, _ := req.Append(nil)
@@ -199,7 +199,7 @@ func TestEveryOpcode(t *testing.T) {
 	}
 }
 
-// TestPhases: what becomes of octets that are not where they belong.
+// TestPhases: octets that are not where they belong.
 func TestPhases(t *testing.T) {
 	send := unhex(t, "001741430000000000000000000000010000000048454c4c4f000000ccc19375")
 	ok := startup(true)

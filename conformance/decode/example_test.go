@@ -8,7 +8,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 )
 
-// The commands of an NFS session, in the order they were given, and what became of them.
+// The calls of an NFS session, in order, and their results.
 func ExampleEvents() {
 	f, err := os.Open("../testdata/pcaps/b-nfs3-write1m.pcap")
 	if err != nil {
@@ -30,7 +30,7 @@ func ExampleEvents() {
 	//  2241 c1 < FPDU ulpdulength=182 crc=off Send with Invalidate qn=0 msn=12 mo=0 inval_stag=ac518001 len=164 last | RDMA_MSG xid=0xb94e542e credits=64 | reply NFSv3 WRITE NFS3_OK count=1048576 committed=2 (call in 34)
 }
 
-// A connection that was never packets: octets of both directions, as an engine sent them.
+// A connection that never was packets: octets of both directions, as an engine sent them.
 func ExampleNewConn() {
 	c := decode.NewConn(nil, func(ev *decode.Event) { fmt.Println(ev) })
 	req, _ := (&mpa.Request{Frame: mpa.Frame{Rev: 1, CRC: true}}).Append(nil)
@@ -109,7 +109,7 @@ func ExampleCounts() {
 	// Output: 768 segments of RDMA Writes, 2 Write chunks
 }
 
-// What NFSv4 clients ask for: the operations of their COMPOUNDs.
+// What NFSv4 clients request: the operations of their COMPOUNDs.
 func ExampleCompound() {
 	f, err := os.Open("../testdata/pcaps/c-nfs42-xattr.pcap")
 	if err != nil {

@@ -32,7 +32,7 @@ func written(t *testing.T, opt *Options, say func(w *capture.Writer)) []string {
 	return lines
 }
 
-// converse says a startup and one Send.
+// converse sends a startup and one Send.
 func converse(t *testing.T, c *capture.Conn) {
 	t.Helper()
 	for _, p := range append(startup(true), piece{dir: FromOpener, b: unhex(t, helloSend)}) {
@@ -84,7 +84,7 @@ func TestPortReuse(t *testing.T) {
 	}
 }
 
-// TestMaxConns: the oldest connection is ended to make room, and what it had begun is reported.
+// TestMaxConns: the oldest connection is dropped to make room, and what it had begun is reported.
 func TestMaxConns(t *testing.T) {
 	got := written(t, &Options{MaxConns: 1}, func(w *capture.Writer) {
 		b := netip.MustParseAddrPort("192.0.2.2:20049")

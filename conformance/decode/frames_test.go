@@ -54,8 +54,8 @@ func TestEveryOctet(t *testing.T) {
 	}
 }
 
-// TestEveryRPC: every NFS and MOUNT message is decoded to its last octet, chunks included,
-// every reply has its call, and every call that was chunked was seen whole.
+// TestEveryRPC: every NFS and MOUNT message is decoded to its last octet, including chunks, every reply has
+// its call, and every call with chunks was seen whole.
 func TestEveryRPC(t *testing.T) {
 	messages, chunked := 0, 0
 	for _, file := range captures(t) {
@@ -88,7 +88,7 @@ func TestEveryRPC(t *testing.T) {
 	}
 }
 
-// TestPeculiarities checks a few things the index of the captures says of Linux.
+// TestPeculiarities checks a few things that the index of the captures says about Linux.
 func TestPeculiarities(t *testing.T) {
 	pads, swapped, good, invalidates := make(map[string]int), 0, 0, 0
 	for _, file := range captures(t) {

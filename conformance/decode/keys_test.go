@@ -8,7 +8,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
-// TestKeys: what is shown of arguments and results, on one line and bounded whatever the names are.
+// TestKeys: what is shown of arguments and results is on one line and bounded, whatever the names are.
 func TestKeys(t *testing.T) {
 	fh := nfs3.FileHandle("handle")
 	where := nfs3.DirOpArgs{Dir: fh, Name: "a\n\"b"}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// captureFault reports an error that says something of the capture, and nothing of the peers.
+// captureFault reports whether an error is about the capture, not about the peers.
 func captureFault(err error) bool {
 	for _, e := range []error{ErrHole, ErrMiddle, ErrUnseen, ErrNoCall, ErrNotPlaced, ErrPartial} {
 		if errors.Is(err, e) {
@@ -19,7 +19,7 @@ func captureFault(err error) bool {
 }
 
 // TestCaptureLoss: a capture that lacks packets here and there, or the first ones, accuses nobody, and
-// nearly all of what is there is decoded.
+// nearly everything in it is decoded.
 func TestCaptureLoss(t *testing.T) {
 	const seed = 13
 	rnd := rand.New(rand.NewPCG(seed, seed))
@@ -57,7 +57,7 @@ func TestCaptureLoss(t *testing.T) {
 	}
 }
 
-// TestConflict: a retransmission that says something else is reported, and what came first counts.
+// TestConflict: a retransmission with other contents is reported, and what came first counts.
 func TestConflict(t *testing.T) {
 	pkts := packetsOf(t, pcapDir+"/d-reject.pcap")
 	var lines []string
@@ -78,8 +78,8 @@ func TestConflict(t *testing.T) {
 	}
 }
 
-// TestAcknowledgedLoss: octets that the peer has acknowledged and the capture lacks are given up soon, not when
-// MaxEarly octets are held.
+// TestAcknowledgedLoss: octets that the peer has acknowledged and the capture lacks are given up soon, not
+// only when MaxEarly octets are held.
 func TestAcknowledgedLoss(t *testing.T) {
 	pkts := packetsOf(t, pcapDir+"/b-nfs3-read1m.pcap")
 	hole, gone := false, 0

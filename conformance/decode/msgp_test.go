@@ -85,7 +85,7 @@ func conversation(t testing.TB, align int, cred []byte, proc nfs3.Proc, args nfs
 	return [][]byte{call, append(out.Head, out.Body...)}
 }
 
-// exchange says a call and its reply.
+// exchange sends a call and its reply.
 func exchange(sends [][]byte) []piece {
 	ask, answer := sender{dir: FromOpener}, sender{dir: FromAccepter}
 	return append(startup(true), ask.send(sends[0]), answer.send(sends[1]))
@@ -93,7 +93,7 @@ func exchange(sends [][]byte) []piece {
 
 func isPadded(send []byte) bool { return rpcrdma.IsPadded(send) }
 
-// TestUnpadded: what our engine sends as RDMA_MSGP comes out like the same in RDMA_MSG.
+// TestUnpadded: what our engine sends as RDMA_MSGP is decoded like the same in RDMA_MSG.
 func TestUnpadded(t *testing.T) {
 	fh := func(n int) nfs3.FileHandle { return nfs3.FileHandle(octetsOf(n)) }
 	for _, align := range []int{4, 8, 32, 64, 512, 4096} {
@@ -161,7 +161,7 @@ func msgp(h rpcrdma.Header, parts ...any) []byte {
 	return b
 }
 
-// TestUnpaddedByHand: pads that our own sender does not send, and those that cannot be found.
+// TestUnpaddedByHand: pads that our own sender does not send, and pads that cannot be found.
 func TestUnpaddedByHand(t *testing.T) {
 	const xid = 0x01020304
 	pads := rpcrdma.Header{Align: 64, Thresh: 8}
@@ -208,14 +208,15 @@ func plain(items ...[]byte) (b []byte) {
 
 func shorter(b []byte, n int) []byte { return b[:len(b)-n] }
 
-// TestUnpaddedCut: an RDMA_MSGP that ends anywhere is never whole, nor made up.
+// TestUnpaddedCut: a truncated RDMA_MSGP is never whole, and nothing is made up.
 func TestUnpaddedCut(t *testing.T) {
 	data := octetsOf(200)
 	both := conversation(t, 64, octetsOf(8), nfs3.ProcRead, &nfs3.ReadArgs{Handle: nfs3.FileHandle(data[:16]), Count: 200}, 0,
 		&nfs3.ReadRes{Status: nfs3.OK, Count: 200, Data: data}, 200)
 	for n := range both[1] {
 		for _, r := range rpcs(exchange([][]byte{both[0], both[1][:n]})) {
-			// An answer may end after SUCCESS for all that unpadding knows; what is not there is missed after it.
+			// As far as unpadding knows, an answer may end after SUCCESS; the decoder notices later that
+			// something is missing.
 			if r.IsReply && (r.Message != nil && r.Err == nil || r.Whole && len(r.Body) > 0) {
 				t.Fatalf("%d octets of %d: %+v", n, len(both[1]), r)
 			}
@@ -226,7 +227,7 @@ func TestUnpaddedCut(t *testing.T) {
 	}
 }
 
-// TestUnpaddedPull: Positions count the stream without pads (spec/rpcrdma.md Section 7).
+// TestUnpaddedPull: Positions count the stream without pads.
 func TestUnpaddedPull(t *testing.T) {
 	fh, data := octetsOf(32), octetsOf(100)
 	for _, align := range []uint32{64, 6} {

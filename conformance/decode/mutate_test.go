@@ -32,8 +32,8 @@ func TestMutated(t *testing.T) {
 	}
 }
 
-// mutate damages b in up to 60 places, the headers of the file and of its packets less often than
-// what is in them.
+// mutate damages b in up to 60 places, the headers of the file and of its packets less often than their
+// contents.
 func mutate(rnd *rand.Rand, b []byte) []byte {
 	for range 1 + rnd.IntN(60) {
 		i := 24 + rnd.IntN(len(b)-24)

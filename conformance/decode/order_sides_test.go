@@ -14,7 +14,7 @@ func sideOf(pkts []Packet, p *Packet) (opener bool, flags byte) {
 	return string(p.Data[h:h+2]) == string(pkts[0].Data[first:first+2]), p.Data[h+13]
 }
 
-// events decodes packets, shows the events to see, and returns what is said of the connections.
+// events decodes packets, shows the events to see, and returns the connections.
 func events(pkts []Packet, see func(ev *Event)) (conns []*ConnInfo) {
 	c := NewCapture(nil, func(ev *Event) {
 		if !slices.Contains(conns, ev.Conn) {
@@ -30,7 +30,8 @@ func events(pkts []Packet, see func(ev *Event)) (conns []*ConnInfo) {
 	return conns
 }
 
-// TestOneSide: a capture of one direction alone is decoded, and all that is wrong is that the other is missing.
+// TestOneSide: a capture of only one direction is decoded, and all that is wrong is that the other one is
+// missing.
 func TestOneSide(t *testing.T) {
 	for _, want := range []bool{true, false} {
 		pkts := packetsOf(t, pcapDir+"/f-nfs3-crc-ops.pcap")
@@ -54,8 +55,8 @@ func TestOneSide(t *testing.T) {
 	}
 }
 
-// TestOrderUnknown: that a packet was captured before what it answers is noted, and nothing else for it: neither what was
-// lost and sent again, nor what is missing.
+// TestOrderUnknown: UnknownOrder is set if a packet was captured before what it answers, and for nothing
+// else: neither for retransmissions nor for missing packets.
 func TestOrderUnknown(t *testing.T) {
 	good := packetsOf(t, pcapDir+"/f-nfs3-crc-ops.pcap")
 	request := 3 // SYN, SYN and ACK, ACK, Request, ACK, Reply
@@ -81,7 +82,8 @@ func TestOrderUnknown(t *testing.T) {
 	}
 }
 
-// TestUnseenEnd: octets that only an acknowledgement tells of, at the end of a capture, are missing. One may be a FIN.
+// TestUnseenEnd: octets at the end of a capture that only an acknowledgement shows are missing. One of them
+// may be a FIN.
 func TestUnseenEnd(t *testing.T) {
 	good := packetsOf(t, pcapDir+"/f-nfs3-crc-ops.pcap")
 	good = slices.DeleteFunc(good, func(p Packet) bool {
@@ -103,8 +105,8 @@ func TestUnseenEnd(t *testing.T) {
 	}
 }
 
-// TestForeignBehindFIN: a stream without a key is not MPA's when its peer ends without a word.
-func TestForeignBehindFIN(t *testing.T) {
+// TestForeignAfterFIN: a stream without a key is not MPA if its peer ends without sending anything.
+func TestForeignAfterFIN(t *testing.T) {
 	c := NewConn(nil, func(ev *Event) {
 		if errors.Is(ev.Err, ErrStartup) {
 			t.Error(ev)

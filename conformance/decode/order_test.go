@@ -28,7 +28,7 @@ func packetsOf(tb testing.TB, file string) []Packet {
 	return all
 }
 
-// frameNumbers are what changes when packets are moved.
+// frameNumbers are the parts that change when packets are moved.
 var frameNumbers = regexp.MustCompile(`^ *\d+ | \((call|request) in \d+\)`)
 
 // said2 decodes packets and returns the events of each connection and direction as lines.
@@ -121,7 +121,8 @@ func sameSaid(t *testing.T, got, want map[string][]string) {
 	}
 }
 
-// TestRepaired: packets lost and sent again, captured out of order, and cut otherwise say the same.
+// TestRepaired: packets that were lost and sent again, captured out of order, or cut differently say the
+// same.
 func TestRepaired(t *testing.T) {
 	const seed = 9
 	rnd := rand.New(rand.NewPCG(seed, seed))

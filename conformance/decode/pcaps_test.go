@@ -81,9 +81,9 @@ func number(t *testing.T, s string) int {
 	return n
 }
 
-// TestCountsAgreeWithTshark compares what the decoder finds in every capture with what tshark
-// finds. A difference has to be in the table of exceptions, with both numbers and the reason;
-// an exception that is none any more fails too.
+// TestCountsAgreeWithTshark compares what the decoder finds in every capture with what tshark finds. A
+// difference must be in the table of exceptions, with both numbers and the reason; an obsolete exception
+// fails too.
 func TestCountsAgreeWithTshark(t *testing.T) {
 	theirs, except := readTable(t, countsFile, 3), readTable(t, exceptions, 5)
 	for _, file := range captures(t) {

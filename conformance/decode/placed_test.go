@@ -95,7 +95,7 @@ func TestNothingKept(t *testing.T) {
 	}
 }
 
-// TestSmallMemory: with little memory messages are decoded from what came inline, and nothing is made up.
+// TestSmallMemory: with little memory, messages are decoded from what came inline, and nothing is made up.
 func TestSmallMemory(t *testing.T) {
 	c := NewCapture(&Options{MaxPlaced: 1000}, func(ev *Event) {
 		if ev.RPC == nil || ev.RPC.Err != nil {

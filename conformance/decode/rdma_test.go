@@ -80,7 +80,7 @@ func readRequest(sink, size, tag uint32, to uint64) piece {
 	return piece{dir: FromAccepter, b: mpa.AppendFPDU(nil, u, true)}
 }
 
-// TestMessages says one thing per row and looks at the last line.
+// TestMessages sends one message per row and looks at the last line.
 func TestMessages(t *testing.T) {
 	ask, answer := &sender{dir: FromOpener}, &sender{dir: FromAccepter}
 	call := func(hex string) piece { return ask.send(unhex(t, hex)) }

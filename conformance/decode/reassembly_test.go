@@ -15,7 +15,7 @@ func (s *stringSink) octets(b []byte, _ Stamp) { s.Write(b) }
 func (s *stringSink) hole(n int, _ Stamp)      { fmt.Fprintf(s, "<%d>", n) }
 func (s *stringSink) conflict(n int, _ Stamp)  { fmt.Fprintf(s, "!%d!", n) }
 
-// push takes a segment as a flow of one direction does, and finish what is left of it.
+// push takes a segment like a flow of one direction, and finish the rest.
 func (a *assembler) push(seq uint32, b []byte, to sink) {
 	if now, later := a.place(seq, b); now {
 		a.deliver(seq, b, Stamp{}, to)
@@ -78,7 +78,7 @@ func TestAssembler(t *testing.T) {
 	}
 }
 
-// TestAssemblerAnyOrder: however a stream is cut, repeated and shuffled, it comes out as it was.
+// TestAssemblerAnyOrder: however a stream is cut, repeated and shuffled, it comes out unchanged.
 func TestAssemblerAnyOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := rapid.SliceOfN(rapid.Byte(), 1, 300).Draw(t, "stream")

@@ -12,8 +12,8 @@ import (
 	"github.com/gopacket/gopacket/pcapgo"
 )
 
-// relink writes the packets of a capture again: as pcapng or pcap, with another link type. strip
-// turns an Ethernet packet into one of that link type, or nil to leave it out.
+// relink rewrites the packets of a capture: as pcapng or pcap, with another link type. strip turns an
+// Ethernet packet into one of that link type, or nil to leave it out.
 func relink(t *testing.T, file string, ng bool, link layers.LinkType, strip func([]byte) []byte) []byte {
 	t.Helper()
 	f, err := os.Open(file)

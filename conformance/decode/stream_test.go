@@ -65,7 +65,7 @@ func (s *packetSource) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// call says one READ on a connection, a new one when it has said enough.
+// call makes one READ on a connection, and on a new one after enough calls.
 func (s *packetSource) call(c *talker) {
 	if c.calls%callsPerConn == 0 {
 		*c = talker{port: c.port + uint16(len(s.conns)), seq: [2]uint32{0xfff00000, 7}}

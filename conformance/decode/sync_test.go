@@ -143,7 +143,7 @@ func select1(all []frameAt, dir Dir, l lost) string {
 	return b.String()
 }
 
-// TestForeignMiddle: what is no iWARP is not taken for it, however long it goes on.
+// TestForeignMiddle: other protocols are not taken for iWARP, however long they go on.
 func TestForeignMiddle(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 3))
 	random := make([]byte, 3<<20)
@@ -182,7 +182,7 @@ func TestForeignMiddle(t *testing.T) {
 	}
 }
 
-// TestJoinedStartup: a stream whose SYN is missing may begin with its startup frame all the same.
+// TestJoinedStartup: a stream whose SYN is missing may still begin with its startup frame.
 func TestJoinedStartup(t *testing.T) {
 	var lines []string
 	c := NewConn(nil, func(ev *Event) { lines = append(lines, ev.String()) })
@@ -195,7 +195,7 @@ func TestJoinedStartup(t *testing.T) {
 	}
 }
 
-// TestSkip: an FPDU of which the middle is missing tells where the next one begins.
+// TestSkip: an FPDU whose middle is missing shows where the next one begins.
 func TestSkip(t *testing.T) {
 	// No CRC, so that one FPDU alone proves nothing.
 	fpdu := unhex(t, "001741430000000000000000000000010000000048454c4c4f00000000000000")
@@ -222,8 +222,8 @@ func TestSkip(t *testing.T) {
 	}
 }
 
-// TestStrays: four octets now and then between FPDUs, as markers stand there that the capture does not announce: they
-// are left out, and nothing is made of them.
+// TestStrays: four octets now and then between FPDUs, like markers that the capture does not announce, are
+// left out, and not taken for anything else.
 func TestStrays(t *testing.T) {
 	var lines []string
 	c := NewConn(nil, func(ev *Event) { lines = append(lines, ev.String()) })
@@ -243,7 +243,7 @@ func TestStrays(t *testing.T) {
 	}
 }
 
-// TestEvidence: what proves that FPDUs begin somewhere.
+// TestEvidence: what proves that FPDUs begin at an offset.
 func TestEvidence(t *testing.T) {
 	send := func(msn byte, crc bool) []byte {
 		return mpa.AppendFPDU(nil, append([]byte{0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, msn, 0, 0, 0, 0}, "hello"...), crc)

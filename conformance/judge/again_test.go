@@ -52,7 +52,7 @@ func TestSentAgain(t *testing.T) {
 	}
 }
 
-// TestSentCalls: what is remembered of calls is bounded, and the last ones stay.
+// TestSentCalls: the remembered calls are bounded, and the last ones stay.
 func TestSentCalls(t *testing.T) {
 	var s sentCalls
 	key := func(i int) callKey { return callKey{xid: uint32(i)} }

@@ -33,7 +33,7 @@ func endless(tb testing.TB) (next func()) {
 	}
 }
 
-// TestNoAllocation: judging a frame that breaks nothing allocates nothing.
+// TestNoAllocation: judging a frame that breaks no rule allocates nothing.
 func TestNoAllocation(t *testing.T) {
 	next := endless(t)
 	for range maxHeaders { // until the ring of headers is full
@@ -44,7 +44,7 @@ func TestNoAllocation(t *testing.T) {
 	}
 }
 
-// BenchmarkJudge is what a judge costs beside the decoder, for small FPDUs.
+// BenchmarkJudge measures what a judge costs on top of the decoder, for small FPDUs.
 func BenchmarkJudge(b *testing.B) {
 	next := endless(b)
 	b.SetBytes(1448)

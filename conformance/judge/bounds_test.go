@@ -23,7 +23,7 @@ func rpcOf(t *testing.T, j *Judge) *rpcMachine {
 }
 
 // TestBoundsRPC: calls that are never answered, and the memory that they and the answered ones offer, are
-// forgotten at last; the answer to one that was forgotten is not held against the responder.
+// forgotten in the end; the answer to a forgotten call is not held against the responder.
 func TestBoundsRPC(t *testing.T) {
 	for _, segments := range []int{0, 50} {
 		late, forgotten := 0, false

@@ -8,7 +8,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 )
 
-// TestCases: what the twins leave open.
+// TestCases: what the twins do not cover.
 func TestCases(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -76,8 +76,7 @@ func TestCases(t *testing.T) {
 	}
 }
 
-// TestForeignConnection: what looks like MPA for a moment, in the middle of somebody else's
-// connection, is not reported.
+// TestForeignConnection: octets of another protocol that look like MPA for a moment are not reported.
 func TestForeignConnection(t *testing.T) {
 	trace := usual()
 	trace.Middle = true

@@ -12,7 +12,7 @@ type printer struct{}
 func (printer) Helper()                           {}
 func (printer) Errorf(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 
-// A test of another project: the capture of its peers has to be clean, or as the file beside it says.
+// A test of another project: the capture of its peers must be clean, or as the file beside it says.
 func ExampleCheck() {
 	var t printer // func TestTraffic(t *testing.T) {
 	judge.Check(t, "../testdata/pcaps/d-reject.pcap")

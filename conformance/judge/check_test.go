@@ -18,7 +18,7 @@ func (c *complaints) Errorf(format string, args ...any) {
 	*c = append(*c, fmt.Sprintf(format, args...))
 }
 
-// TestCheck: of a capture with a bad CRC on purpose, with and without an expectation beside it.
+// TestCheck: a capture with a bad CRC, with and without an expectation beside it.
 func TestCheck(t *testing.T) {
 	capture := filepath.Join(t.TempDir(), "bad.pcap")
 	b, err := os.ReadFile("../testdata/pcaps/d-mpa-bad.pcap")

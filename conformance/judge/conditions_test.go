@@ -10,11 +10,11 @@ import (
 	"github.com/stag-rdma/stag/conformance/decode"
 )
 
-// packet is one of a capture, and what the conditions want to know of its TCP header.
+// packet is a packet of a capture, and what the conditions need to know of its TCP header.
 type packet struct {
 	decode.Packet
 	place  int  // in the good capture
-	opener bool // it is of the side that opened the connection
+	opener bool // sent by the side that opened the connection
 	flags  byte
 	size   int // octets of payload
 }
@@ -63,10 +63,11 @@ func later(all []packet, opener bool, n int) []packet {
 	return all
 }
 
-// conditions are what may be wrong with a capture of a connection with which nothing is. They may change the slice.
+// conditions are what may be wrong with the capture of a connection that breaks no rule. They may change the
+// slice.
 var conditions = []struct {
 	name  string
-	lacks bool // the capture lacks something, and the report has to say so
+	lacks bool // the capture lacks something, and the report must say so
 	make  func(all []packet) []packet
 }{
 	{"one side: the opener", true, func(all []packet) []packet {
@@ -105,8 +106,8 @@ var conditions = []struct {
 	}},
 }
 
-// TestConditions: of whatever quality a capture is, nobody is accused of what it lacks, and the report says that
-// it does.
+// TestConditions: whatever the quality of a capture, nobody is accused of what it lacks, and the report says
+// that it does.
 func TestConditions(t *testing.T) {
 	for _, name := range []string{"a-rping.pcap", "c-nfs41.pcap", "c-nfs42-xattr.pcap", "f-nfs3-crc-ops.pcap"} {
 		all := packets(t, name)

@@ -11,8 +11,8 @@ import (
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
-// TestHoles: a judge accuses nobody of what the capture does not hold. Any frame of a good conversation
-// may be missing, and the whole beginning.
+// TestHoles: a judge accuses nobody of what the capture lacks. Any frame of a good conversation may be
+// missing, and the whole beginning.
 func TestHoles(t *testing.T) {
 	for _, good := range []func() *twin.Trace{every, terminated, marked, p2p, busy, crossed} {
 		for i, f := range good().Frames {
@@ -33,7 +33,7 @@ func TestHoles(t *testing.T) {
 	}
 }
 
-// TestEndless: captures that end anywhere, and connections that are reset, are no violations either.
+// TestEndless: captures that end anywhere, and connections that are reset, cause no violations either.
 func TestEndless(t *testing.T) {
 	for _, good := range []func() *twin.Trace{every, terminated, marked, p2p, busy, crossed} {
 		for i := range good().Frames {
@@ -52,9 +52,9 @@ func TestEndless(t *testing.T) {
 	}
 }
 
-// TestBehindHoles: what a frame breaks by itself is found in captures that begin in the middle, or have
-// a hole, too.
-func TestBehindHoles(t *testing.T) {
+// TestAfterHoles: violations of a single frame are also found in captures that begin in the middle or have a
+// hole.
+func TestAfterHoles(t *testing.T) {
 	for _, i := range []int{2, 5, 9} {
 		hole, late := every(), every()
 		hole.Frames[i] = &twin.Frame{Dir: hole.Frames[i].Dir, Lost: 48}
@@ -90,9 +90,9 @@ func TestPositionsCountedOtherwise(t *testing.T) {
 	}
 }
 
-// TestDonesBehindGrant: a grant that arrives while RDMA_DONEs are on their way out covers them, and as many
+// TestDonesAfterGrant: a grant that arrives while RDMA_DONEs are on their way out covers them, and as many
 // calls as it says may follow. One more may not.
-func TestDonesBehindGrant(t *testing.T) {
+func TestDonesAfterGrant(t *testing.T) {
 	for calls, want := range map[int]int{2: 0, 3: 1} {
 		r := twin.NewRPC()
 		first := conf(r)

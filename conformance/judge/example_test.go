@@ -75,7 +75,7 @@ func ExampleRules() {
 	// Output: true
 }
 
-// What judges the sentences of a document.
+// The rules that judge the sentences of a document.
 func ExampleSentences() {
 	for _, s := range judge.Sentences("mpa") {
 		if len(s.Rules) > 0 && s.Rules[0] == "MPA-031" {
@@ -88,7 +88,7 @@ func ExampleSentences() {
 	// true
 }
 
-// Deviations that are known are kept beside a capture.
+// Known deviations are kept beside a capture.
 func ExampleParseExpect() {
 	e, err := judge.ParseExpect(strings.NewReader("MPA-031 1 2 # siw leaves stale octets in the pad\n"))
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/stag-rdma/stag/conformance/decode"
 )
 
-// TestParseExpect: what is no expectation says where and why.
+// TestParseExpect: the error of a bad expectation says where and why.
 func TestParseExpect(t *testing.T) {
 	for _, tt := range []struct{ text, reason string }{
 		{"# nothing\n\n  # at all\nMPA-031 1 2 # siw\n", ""},

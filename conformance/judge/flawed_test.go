@@ -9,7 +9,7 @@ import (
 	"github.com/stag-rdma/stag/conformance/judge/internal/twin"
 )
 
-// TestFlawedReplies: what is wrong with a reply is found although it cannot be decoded.
+// TestFlawedReplies: errors of a reply are found although it cannot be decoded.
 func TestFlawedReplies(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -36,7 +36,8 @@ func TestFlawedReplies(t *testing.T) {
 	}
 }
 
-// TestCallTooLarge: a call that offers more than can be judged is no fault, and the report says that it was not judged.
+// TestCallTooLarge: a call that offers more than can be judged is not a violation, and the report says that
+// it was not judged.
 func TestCallTooLarge(t *testing.T) {
 	r := twin.NewRPC()
 	change(readFile, func(x *twin.Exchange) {

@@ -14,8 +14,8 @@ var update = flag.Bool("update", false, "make the counts in the .expect files wh
 // unexplained is what a new line has in place of its reason.
 const unexplained = "# why?"
 
-// TestForeign: other people's traces break what the files beside them say, no more and no less, and a reason stands in
-// front of every line, or of the lines of its rule.
+// TestForeign: traces of other implementations break exactly the rules in the files beside them, and every
+// line there, or every group of lines for a rule, has a reason.
 func TestForeign(t *testing.T) {
 	files, err := filepath.Glob("../testdata/pcaps/*.pcap")
 	if err != nil || len(files) < 10 {
@@ -57,8 +57,8 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// updated returns expectations with the counts of a report. Lines of what is no longer found go; those that are new
-// stand after the others of their rule, or at the end.
+// updated returns expectations with the counts of a report. Lines without violations are removed; new ones
+// are added after the others of their rule, or at the end.
 func updated(text string, r *Report) []byte {
 	left := r.counts()
 	var out []string

@@ -63,14 +63,14 @@ func FuzzJudge(f *testing.F) {
 	})
 }
 
-// neighbour is the connection that nobody touches: it breaks RDMAP-059.
+// neighbour is the connection that is not changed: it breaks RDMAP-059.
 func neighbour() *twin.Trace {
 	t := terminated()
 	twins["RDMAP-059"].mutate(t)
 	return t
 }
 
-// verdict returns what is said of the connection from the given port.
+// verdict returns the report of the connection from the given port.
 func verdict(t *testing.T, b []byte, port uint16) (all []string) {
 	t.Helper()
 	r, err := File(bytes.NewReader(b), nil)

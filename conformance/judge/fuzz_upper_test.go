@@ -15,9 +15,9 @@ func talks() []*twin.Trace {
 	return []*twin.Trace{rpc.Trace, old.Trace, goodLog(commitlog.WAL), goodLog(commitlog.Strict)}
 }
 
-// FuzzUpper: whatever is changed in what the messages of a good conversation say, in frames that the lower layers
-// like, the judge does not panic, and accuses by rules that exist. Four octets an edit: the frame, where in its
-// payload (2), what is xor-ed there.
+// FuzzUpper: whatever is changed in the messages of a good conversation, in frames that the lower layers
+// accept, the judge does not panic, and reports only rules that exist. Four octets an edit: the frame, where
+// in its payload (2), what is xor-ed there.
 func FuzzUpper(f *testing.F) {
 	f.Add(uint8(0), []byte{2, 0, 7, 1})
 	f.Add(uint8(1), []byte{5, 0, 15, 3, 9, 0, 19, 255})

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestHeaderRing: what was sent is found with its length while it is among the last maxHeaders, and
-// the ring says whether it has forgotten anything.
+// TestHeaderRing: a header is found with its length while it is among the last maxHeaders, and the ring says
+// whether it has forgotten anything.
 func TestHeaderRing(t *testing.T) {
 	var r headerRing
 	header := func(n int) []byte { return binary.BigEndian.AppendUint32(make([]byte, 14), uint32(n)) }

@@ -39,7 +39,7 @@ type Rule struct {
 	Level    Level
 	Severity Severity
 	Text     string // one sentence: what must hold
-	Spec     string // where our documents have it, document and section: "ddp 3"
+	Spec     string // document and section of the [Sentence] that it judges: "ddp 3"
 }
 
 // Layer returns the part before the number: "DDP".

@@ -9,7 +9,7 @@ import (
 	"github.com/stag-rdma/stag/conformance/judge/internal/twin"
 )
 
-// TestSamples: samples.txt is what the twins are accused of.
+// TestSamples: samples.txt has what the judge reports of the twins.
 func TestSamples(t *testing.T) {
 	var lines strings.Builder
 	for _, r := range Rules() {

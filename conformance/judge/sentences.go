@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Sentence is a sentence of one of our documents, in our words, and the rules that judge it.
+// Sentence is a sentence of one of the documents that we follow, in our words, and the rules that judge it.
 type Sentence struct {
 	Section string   `json:"section"`
 	Says    string   `json:"says"`

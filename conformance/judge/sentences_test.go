@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestSentences: every sentence has a rule or a reason, every rule is named by a sentence of the section it
-// claims to come from, and no sentence names a rule that does not exist.
+// TestSentences: every sentence has a rule or a reason, every rule is named by a sentence of the section
+// that it judges, and no sentence names a rule that does not exist.
 func TestSentences(t *testing.T) {
 	named := make(map[string][]string) // rule: "mpa 5", …
 	for _, doc := range Documents() {

@@ -7,8 +7,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 )
 
-// TestTerminates: Terminates about errors of all layers, as RFC 5040 has them and as Linux siw lays
-// them out. want is the rule the Terminate breaks; the initiator's mistake breaks another.
+// TestTerminates: Terminates about errors of all layers, as RFC 5040 has them and as Linux siw lays them
+// out. want is the rule that the Terminate breaks; the initiator's mistake breaks another one.
 func TestTerminates(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -74,7 +74,7 @@ func badDV(f *twin.Frame)  { f.Seg.DV = 2 }
 func badRV(f *twin.Frame)  { f.Seg.Control = 0x83 }
 func badQN(f *twin.Frame)  { f.Seg.QN = 7 }
 
-// TestTerminatesInDoubt: a Terminate is not held against what the capture does not show.
+// TestTerminatesInDoubt: a Terminate is not judged by what the capture does not show.
 func TestTerminatesInDoubt(t *testing.T) {
 	badCRC := &rdmap.Terminate{Code: rdmap.TermCode{Layer: 2, Code: 0x02}}
 	shallow := &rdmap.Terminate{Code: rdmap.TermCode{Layer: 2, Code: 0x06}}

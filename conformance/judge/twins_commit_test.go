@@ -34,7 +34,7 @@ func newSession(mode commitlog.Mode, f func(*commitlog.Answer)) *session {
 	return s
 }
 
-// octets lays a record out as the format has it (docs/commitlog-format.md): word is the first one.
+// octets returns a record in its format (docs/commitlog-format.md); word is its first word.
 func (s *session) octets(word, epoch uint32, seq uint64, payload []byte) []byte {
 	be := binary.BigEndian
 	b := be.AppendUint64(be.AppendUint32(be.AppendUint32(nil, word), epoch), seq)
@@ -60,7 +60,7 @@ func (s *session) record(n int) {
 	s.seq++
 }
 
-// filler puts what stands at the end of the ring; short is how much it lacks.
+// filler puts the filler at the end of the ring; short is by how much it is too short.
 func (s *session) filler(short uint32) {
 	rest := s.Capacity - s.at%s.Capacity
 	s.put(s.octets(1<<31|(uint32(rest)-short), s.Epoch, s.seq, nil))
@@ -179,7 +179,7 @@ func playedLog(t *testing.T, conv *twin.Trace) (broken []string) {
 	return broken
 }
 
-// TestTwinsCommit: one thing changed in a good session breaks one rule, and the rule that it should.
+// TestTwinsCommit: one change to a good session breaks one rule, and the right one.
 func TestTwinsCommit(t *testing.T) {
 	for _, mode := range []commitlog.Mode{commitlog.WAL, commitlog.Strict} {
 		if got := playedLog(t, goodLog(mode)); got != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// reply is a NULL that is answered by something else.
+// reply is a NULL with another answer.
 func reply(h xdr.ReplyHeader) func(*twin.RPC) {
 	return ask(func(x *twin.Exchange) { accept(x, h) })
 }
@@ -22,7 +22,7 @@ func nfs(proc nfs3.Proc, args, results nfs3.Message) func(*twin.RPC) {
 	}
 }
 
-// sys is a sound AUTH_SYS.
+// sys is a valid AUTH_SYS.
 var sys = xdr.SysCred{MachineName: "host1", UID: 1, GID: 2, GIDs: []uint32{3}}
 
 var rpcTwins = map[string]func(*twin.RPC){
@@ -155,7 +155,7 @@ func entries(n int) (all []nfs3.DirEntry) {
 	return all
 }
 
-// goodRPC says all that the twins are made of, as it should be.
+// goodRPC has everything that the twins change, as it should be.
 func goodRPC(t *twin.RPC) {
 	t.Do(t.Null())
 	for _, n := range []int{0, 1, 4, 5001} {

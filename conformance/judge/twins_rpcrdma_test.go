@@ -13,7 +13,7 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// change does one exchange of the kind with one thing in it changed.
+// change does one exchange of a kind, with one thing changed.
 func change(kind func(*twin.RPC) *twin.Exchange, f func(*twin.Exchange)) func(*twin.RPC) {
 	return func(t *twin.RPC) {
 		t.Do(t.Null())
@@ -51,7 +51,7 @@ func badHeader(kind func(*twin.RPC) *twin.Exchange, f func(*twin.Message)) func(
 
 func null(t *twin.RPC) *twin.Exchange { return t.Null() }
 
-// ask does a NULL that the responder's machine answers in a way of its own.
+// ask does a NULL that the responder answers in another way.
 func ask(f func(*twin.Exchange)) func(*twin.RPC) { return change(null, f) }
 
 // ccp begins a connection with CONF_RDMA, so that it is one of RFC 5666.
@@ -271,7 +271,7 @@ var rpcrdmaTwins = map[string]func(*twin.RPC){
 	},
 }
 
-// several does n calls at once, each with one thing changed, after a first one.
+// several does n calls at once after a first one, each with one thing changed.
 func several(t *twin.RPC, f func(*twin.Exchange), n int) {
 	first := t.Null()
 	f(first)
@@ -311,8 +311,8 @@ func gss(x *twin.Exchange, service uint32) {
 	auth(x, xdr.Auth{Flavor: xdr.RPCSECGSS, Body: xdr.AppendOpaque(body, []byte("ctx1"))}, xdr.Auth{Flavor: xdr.RPCSECGSS, Body: make([]byte, 16)})
 }
 
-// rpcrdmaBases are conversations that break a rule already, for the rules about what has to follow then: the twin
-// breaks its rule besides.
+// rpcrdmaBases are conversations that already break a rule, for the rules about the consequences: the twin
+// breaks its own rule in addition.
 var rpcrdmaBases = map[string]func(*twin.RPC){
 	"RPCRDMA-084": ask(func(x *twin.Exchange) { x.Reply.Skip, x.Call.Raw = true, x.Call.Header.Append(nil)[:24] }),
 	"RPCRDMA-088": badHeader(null, word(12, 9)),

@@ -50,7 +50,7 @@ func TestTwins(t *testing.T) {
 	for _, r := range Rules() {
 		tw, ok := twins[r.ID]
 		if !ok && slices.Contains(twinless, r.Layer()) {
-			continue // these two tests demand one of each of their rules
+			continue // these two tests demand one for each of their rules
 		}
 		t.Run(r.ID, func(t *testing.T) {
 			if !ok {

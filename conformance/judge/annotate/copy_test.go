@@ -21,8 +21,8 @@ func on(comments map[int][]string) Comments {
 	return func(frame int) []string { return comments[frame] }
 }
 
-// blocks makes a pcapng file: a section of known length, two interfaces of different link types and
-// clocks, packets of all three kinds, one with options, and a block that nobody knows.
+// blocks makes a pcapng file: a section of known length, two interfaces of different link types and clocks,
+// packets of all three kinds, one with options, and an unknown block.
 func blocks(order binary.ByteOrder) []byte {
 	c := &copier{order: order}
 	u32 := func(b []byte, vs ...uint32) []byte {
@@ -76,7 +76,7 @@ func TestNoCommentsNoChange(t *testing.T) {
 	}
 }
 
-// packets returns what the packets of a capture are, a line each, without their comments.
+// packets describes the packets of a capture, a line each, without their comments.
 func packets(t *testing.T, capture []byte) []string {
 	t.Helper()
 	var all []string
@@ -112,7 +112,7 @@ func TestPacketsStay(t *testing.T) {
 	}
 }
 
-// TestWireshark has tshark read the comments back.
+// TestWireshark reads the comments back with tshark.
 func TestWireshark(t *testing.T) {
 	if _, err := exec.LookPath("tshark"); err != nil {
 		t.Skip("no tshark here (apt-get install tshark)")
@@ -166,7 +166,7 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
-// FuzzCopy: whatever comes in, nothing but an error comes of it.
+// FuzzCopy: no input does more than return an error.
 func FuzzCopy(f *testing.F) {
 	b, err := os.ReadFile(pcap)
 	if err != nil {

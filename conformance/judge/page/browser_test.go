@@ -27,7 +27,7 @@ type browser struct {
 	said    []string // what the page wrote to its console, and exceptions
 }
 
-// patience bounds everything a test waits for.
+// patience bounds everything that a test waits for.
 const patience = 60 * time.Second
 
 // newBrowser starts Chromium, or skips the test where there is none.

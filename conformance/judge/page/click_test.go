@@ -14,8 +14,8 @@ import (
 
 var shots = flag.String("shots", "", "write screenshots of the pages into this `DIR`")
 
-// TestClick opens pages in Chromium and uses them as a reader would. One browser serves all, since
-// it takes a second to start.
+// TestClick opens pages in Chromium and uses them like a reader. One browser serves all, since it takes a
+// second to start.
 func TestClick(t *testing.T) {
 	b := newBrowser(t)
 	for _, tt := range []struct {
@@ -192,7 +192,7 @@ func clickMany(_ *testing.T, b *browser) {
 	b.want("the chart has no more steps than pixels", "document.querySelector('#plot .open').getAttribute('d').split('H').length < 1500", true)
 }
 
-// hostile is what somebody may call a file.
+// hostile is a name that somebody may give to a file.
 const hostile = `</script><script>window.hacked=1</script><img src=x onerror="window.hacked=1">` + "\u2028" + `{{.Data}}<!--`
 
 func clickHostile(_ *testing.T, b *browser) {

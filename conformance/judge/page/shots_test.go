@@ -9,7 +9,7 @@ import (
 	"github.com/stag-rdma/stag/conformance/judge"
 )
 
-// TestShots draws captures of other people's implementations, for docs and for the eye.
+// TestShots draws captures of other implementations, for the docs and for inspection.
 func TestShots(t *testing.T) {
 	if *shots == "" {
 		t.Skip("without -shots")
