@@ -11,11 +11,11 @@ import (
 // This file proves the completion rules of RFC 5040 Section 5.5 and RFC 7306 Section
 // 5.4 on two engines without a clock.
 
-// requests are the operations that something answers.
+// requests are the operations that get a response.
 var requests = []string{"Read", "At", "F", "V", "AW"}
 
-// TestCompletionsInOrder: messages leave in the order of their submission, and work
-// requests complete in it, whatever is known earlier.
+// TestCompletionsInOrder: messages are sent in the order of their submission, and work requests complete
+// in that order, whatever is known earlier.
 //
 // spec: rdmap 7.4 submission
 func TestCompletionsInOrder(t *testing.T) {
@@ -32,7 +32,7 @@ func TestCompletionsInOrder(t *testing.T) {
 	if sent = opcodes(t, out); !slices.Equal(sent, want) {
 		t.Fatalf("sent %v, want %v", sent, want)
 	}
-	// One more is known with each response; what was sent behind it is known already.
+	// Each response makes one more request known; what was sent after it is known already.
 	g.b.input(out)
 	after := []int{1, 3, 5, 6, 7, 9}
 	for i, fpdu := range append([][]byte{nil}, split(t, g.b.output())...) {
@@ -43,8 +43,8 @@ func TestCompletionsInOrder(t *testing.T) {
 	}
 }
 
-// TestCompletionIsLocal: a Send and a Write complete when their octets have been handed
-// down, with a peer that has not seen one.
+// TestCompletionIsLocal: a Send and a Write complete when their octets have been handed down, although
+// the peer has not seen one of them.
 //
 // spec: rdmap 7.4 local
 func TestCompletionIsLocal(t *testing.T) {
@@ -65,8 +65,7 @@ func TestCompletionIsLocal(t *testing.T) {
 	}
 }
 
-// TestResponseCompletes: requests complete when their response has been delivered, all
-// of it.
+// TestResponseCompletes: requests complete when all of their response has been delivered.
 //
 // spec: rdmap 7.4 response
 func TestResponseCompletes(t *testing.T) {
@@ -93,8 +92,8 @@ func TestResponseCompletes(t *testing.T) {
 	}
 }
 
-// TestRequestsStartDelivered: a request is carried out when DDP has delivered it, not
-// when its first octets are there.
+// TestRequestsStartDelivered: a request is carried out when DDP has delivered it, not when its first
+// octets have arrived.
 //
 // spec: rdmap 7.4 start
 func TestRequestsStartDelivered(t *testing.T) {
@@ -118,7 +117,7 @@ func TestRequestsStartDelivered(t *testing.T) {
 	}
 }
 
-// TestEmptyRequestsWait: requests for no octets are behind what came before them too.
+// TestEmptyRequestsWait: requests for no octets wait for what came before them too.
 //
 // spec: rdmap 7.4 start
 func TestEmptyRequestsWait(t *testing.T) {
@@ -137,8 +136,8 @@ func TestEmptyRequestsWait(t *testing.T) {
 	}
 }
 
-// TestNoPeeking: what is delivered is whole: a Send, the Writes before a Send or an
-// Immediate, the sink of a Read.
+// TestNoPeeking: what is delivered is complete: a Send, the Writes before a Send or an Immediate, the sink
+// of a Read.
 //
 // spec: rdmap 7.4 contents
 func TestNoPeeking(t *testing.T) {
@@ -166,18 +165,18 @@ func TestNoPeeking(t *testing.T) {
 		b.input(a.output())
 		for _, f := range split(t, b.output()) {
 			if d.n > 0 {
-				t.Fatal("the Read completed before all its octets came")
+				t.Fatal("the Read completed before all its octets had arrived")
 			}
 			a.input(f)
 		}
 		if d.n != 1 || !bytes.Equal(sink, pattern(3000)) {
-			t.Fatal("the Read did not complete, or its sink is not whole")
+			t.Fatal("the Read did not complete, or its sink is incomplete")
 		}
 	}
 }
 
-// TestTouchedBuffers: octets that change while they are lent are indeterminate; the
-// stream, and the messages around them, are not. What Post has copied is not lent.
+// TestTouchedBuffers: octets that change while they are lent are indeterminate, but the stream and the
+// messages around them are not. What Post has copied is not lent.
 //
 // spec: rdmap 7.4 touched
 func TestTouchedBuffers(t *testing.T) {
@@ -219,9 +218,9 @@ func TestTouchedBuffers(t *testing.T) {
 	}
 }
 
-// TestStoreBesideResponse: peers may store to what is being read. Neither a Write of the
-// same stream nor an atomic operation of another one spoils a Read Response that waits
-// for room in the socket: what it holds is indeterminate, its CRC is right.
+// TestStoreBesideResponse: peers may store to octets that are being read. Neither a Write on the same
+// stream nor an atomic operation on another one damages a Read Response that waits for room in the socket:
+// its content is indeterminate, but its CRC is right.
 //
 // spec: rdmap 7.1 Read-Write
 // spec: rdmap 7.4 streams

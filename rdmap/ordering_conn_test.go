@@ -14,8 +14,8 @@ import (
 // This file proves rows of the ordering tables on two Conns, with their goroutines, in
 // a bubble: what has not happened when all of them wait will not happen.
 
-// connRig is an orderRig whose halves are Conns. The responder notes messages in the
-// trace, when gate, if there is one, lets it.
+// connRig is an orderRig whose halves are Conns. The responder records messages in the trace, if there is a
+// gate as soon as that permits it.
 type connRig struct {
 	*orderRig
 	x, y *Conn
@@ -31,7 +31,7 @@ func (g *connRig) HandleRecv(_ *Conn, m *Message) {
 
 func (g *connRig) HandleClose(*Conn, error) {}
 
-// onConns runs f for the pair of operations that the row is about.
+// onConns runs f for the pair of operations of the row.
 func onConns(t *testing.T, spec string, f func(t *testing.T, g *connRig)) {
 	t.Run(spec, func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -52,7 +52,7 @@ func newConnRig(t *testing.T, firstOp, laterOp string) *connRig {
 	return g
 }
 
-// run posts both operations and returns when nothing more happens.
+// run posts both operations and returns when nothing more can happen.
 func (g *connRig) run(change func([]WR)) {
 	g.t.Helper()
 	wrs := g.wrs(g.region.STag())
@@ -70,8 +70,7 @@ func (g *connRig) untouched() bool {
 	return wordOf(g.mem.Bytes()) == wordOf(pattern(8)) && len(g.mem.persisted) == 0
 }
 
-// TestOrderingHung: while a Flush or Verify takes its time messages and Writes pass it,
-// requests do not.
+// TestOrderingHung: while a Flush or Verify is running, messages and Writes pass it, requests do not.
 func TestOrderingHung(t *testing.T) {
 	for _, tt := range []struct {
 		spec   string
@@ -114,8 +113,7 @@ func TestOrderingHung(t *testing.T) {
 	}
 }
 
-// TestOrderingFailed: behind a flush that fails, and a hash that differs, nothing is
-// carried out.
+// TestOrderingFailed: nothing is carried out after a flush that fails, or after a hash that differs.
 func TestOrderingFailed(t *testing.T) {
 	for _, tt := range []struct{ spec string }{
 		{spec: "rdmap 7.3 F-Read"},
@@ -142,8 +140,8 @@ func TestOrderingFailed(t *testing.T) {
 	}
 }
 
-// TestOrderingUpcall: while the upper layer is being told of a message no request
-// behind it is carried out.
+// TestOrderingUpcall: while the upper layer handles a message, no request after that message is carried
+// out.
 func TestOrderingUpcall(t *testing.T) {
 	for _, tt := range []struct{ spec string }{
 		{spec: "rdmap 7.1 Send-Read"},
@@ -171,8 +169,8 @@ func TestOrderingUpcall(t *testing.T) {
 	}
 }
 
-// TestSendOvertakesResponse: a Send completes at a peer that cannot get rid of the
-// Response to the Read before it.
+// TestSendOvertakesResponse: a Send completes at a peer that cannot send the Response to the Read before
+// it.
 //
 // spec: rdmap 7.4 overtake
 func TestSendOvertakesResponse(t *testing.T) {
@@ -216,8 +214,8 @@ func TestSendOvertakesResponse(t *testing.T) {
 	})
 }
 
-// TestStreamsAreIndependent: a request that hangs stops neither other streams, over the
-// same memory, nor the other direction of its own.
+// TestStreamsAreIndependent: a request that hangs stops neither other streams that use the same memory, nor
+// the other direction of its own stream.
 //
 // spec: rdmap 7.4 streams
 func TestStreamsAreIndependent(t *testing.T) {

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// FuzzOrder drives two engines by the octets of the input: which operations are posted,
-// when octets move, when the responder has memory and an executor. Whatever the
-// schedule, only what orderModel permits may happen.
+// FuzzOrder drives two engines by the octets of the input: they determine which operations are posted, when
+// octets move, and when the responder has memory and an executor. Whatever the schedule, only what
+// orderModel permits may happen.
 func FuzzOrder(f *testing.F) {
 	f.Add([]byte{0, 0, 1, 2, 3, 4, 5, 6, 7, 0xc0, 0xc2, 0xc3})
 	f.Add([]byte{1, 0xc6, 5, 7, 1, 0, 0xc0, 0xc2, 0xc3, 0xc7, 0xc3})
@@ -37,8 +37,8 @@ func TestOrderModel(t *testing.T) {
 	}
 }
 
-// runOrder: the first octet chooses sizes and memory, each of the others an operation to
-// post or something to happen.
+// runOrder runs the input: the first octet chooses sizes and memory, each of the others an operation to post
+// or another event.
 func runOrder(t testing.TB, in []byte) {
 	if len(in) == 0 || len(in) > 100 {
 		return
@@ -77,7 +77,7 @@ func (m *orderModel) act(what byte) {
 	}
 }
 
-// finish lets everything happen that still can.
+// finish lets everything happen that still can happen.
 func (m *orderModel) finish() {
 	m.b.snd.executing = false
 	m.release()
@@ -100,7 +100,7 @@ func (m *orderModel) finish() {
 		}
 	}
 	if m.pool.Used() != 0 {
-		m.t.Fatalf("%d octets of memory for messages are gone", m.pool.Used())
+		m.t.Fatalf("%d octets of memory for messages have not come back", m.pool.Used())
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 // modelKinds are the operations of the model; the last one is a Read that is refused.
 var modelKinds = []string{"Send", "Write", "Read", "At", "Imm", "F", "V", "AW", "refused"}
 
-// modelOffsets are the words that operations act upon.
+// modelOffsets are the offsets of the words on which operations act.
 var modelOffsets = []int{0, 8, 4096, orderSize - 8}
 
 // modelOp is one operation that was posted.
@@ -27,9 +27,9 @@ type modelOp struct {
 	answer  Answer
 	sink    []byte
 	done    done
-	at      int  // the how many-th completion it was
-	arrived bool // all of it
-	seen    bool // it has had its effect
+	at      int  // its position among the completions
+	arrived bool // completely
+	seen    bool // it has taken effect
 }
 
 func (op *modelOp) String() string { return fmt.Sprintf("%s (operation %d)", op.kind, op.id) }
@@ -47,15 +47,15 @@ type modelFPDU struct {
 	seg ddp.Segment
 }
 
-// orderModel knows what a requester and a responder may do. Writes are placed when they
-// arrive, messages delivered in order, requests carried out one by one, in order, and
-// behind the messages before them: that is the whole of it.
+// orderModel knows what a requester and a responder may do. Writes are placed when they arrive, messages are
+// delivered in order, and requests are carried out one by one, in order, and after the messages before
+// them. There are no other rules.
 type orderModel struct {
 	t      testing.TB
 	a, b   *engine
 	pool   *Pool
 	hog    poolBuf
-	held   bool // hog is everything
+	held   bool // hog holds all memory
 	sim    *pmem.Sim
 	stag   region.STag
 	source region.STag // of Reads
@@ -68,7 +68,7 @@ type orderModel struct {
 	count  int // completions
 }
 
-// flushNotes is memory that notes what each flush has made durable.
+// flushNotes is memory that records what each flush has made durable.
 type flushNotes struct {
 	*pmem.Sim
 	m *orderModel
@@ -81,7 +81,7 @@ func (f flushNotes) Persist(off, n int) error {
 	return err
 }
 
-// modelDone notes when an operation completes.
+// modelDone records when an operation completes.
 type modelDone struct {
 	m  *orderModel
 	op *modelOp
@@ -115,7 +115,7 @@ func newOrderModel(t testing.TB, how byte) *orderModel {
 		}
 		return reg.STag()
 	}
-	// What is registered is known process-wide, with all that hangs on it.
+	// A registered memory is known to the whole process, with everything that it refers to.
 	t.Cleanup(func() {
 		if err := m.b.snd.table.Close(t.Context()); err != nil {
 			t.Error(err)
@@ -123,7 +123,7 @@ func newOrderModel(t testing.TB, how byte) *orderModel {
 	})
 	m.stag = register(commitRights | region.Atomic)
 	if m.source = m.stag; how&8 != 0 {
-		m.source = register(region.RemoteRead) // octets are lent to the socket
+		m.source = register(region.RemoteRead) // its octets are lent to the socket
 	}
 	return m
 }
@@ -168,7 +168,7 @@ func (m *orderModel) post(kind string, word int) {
 	m.a.post(wr)
 }
 
-// speak puts on the wire what the requester has to say: in the order of submission.
+// speak puts the output of the requester on the wire; it must have the order of submission.
 func (m *orderModel) speak() {
 	for _, b := range split(m.t, m.a.output()) {
 		if m.sent == len(m.ops) {
@@ -176,7 +176,7 @@ func (m *orderModel) speak() {
 		}
 		f := modelFPDU{b: b, op: m.ops[m.sent], seg: segments(m.t, b)[0]}
 		if got := Opcode(f.seg.Control & 0x1f); got != f.op.op {
-			m.t.Fatalf("%s went out as %v", f.op, got)
+			m.t.Fatalf("%s was sent as %v", f.op, got)
 		}
 		if f.seg.Last {
 			m.sent++
@@ -202,7 +202,7 @@ func (m *orderModel) arrive(n int) {
 	}
 }
 
-// messages checks what was delivered: in order, and at once if there is memory.
+// messages checks that messages are delivered in order, and at once if there is memory.
 func (m *orderModel) messages() {
 	for _, op := range m.ops {
 		if !op.message() || op.seen {
@@ -210,19 +210,19 @@ func (m *orderModel) messages() {
 		}
 		if m.got == len(m.b.got) {
 			if op.arrived && !m.held && m.b.rcv.off.len() == 0 {
-				m.t.Fatalf("%s waits for nothing", op)
+				m.t.Fatalf("%s was not delivered although there is memory", op)
 			}
 			return
 		}
 		if data := m.b.got[m.got].Data; !op.arrived || !bytes.Equal(data[:8], op.value()) {
-			m.t.Fatalf("delivered %x, due is %s", data[:8], op)
+			m.t.Fatalf("delivered %x, but %s is due", data[:8], op)
 		}
 		op.seen = true
 		m.got++
 	}
 }
 
-// release gives memory for messages back, and takes up what was put off.
+// release gives back the memory for messages, and handles what was put off.
 func (m *orderModel) release() {
 	if !m.held {
 		return
@@ -234,7 +234,7 @@ func (m *orderModel) release() {
 	m.check()
 }
 
-// answer lets the responder carry out what it may, and say so.
+// answer lets the responder carry out the requests that it may, and respond.
 func (m *orderModel) answer() (any bool) {
 	hung := m.b.snd.executing
 	out := m.b.output()
@@ -252,8 +252,8 @@ func (m *orderModel) answer() (any bool) {
 	return len(out) > 0
 }
 
-// answered takes a response: it has to be that to the oldest request. It returns what
-// checks the answer, once it is there.
+// answered handles a response, which has to be that to the oldest request. It returns a function that checks
+// the answer once it has arrived.
 func (m *orderModel) answered(resp Opcode, hung bool) (check func()) {
 	for _, op := range m.ops {
 		switch {
@@ -271,7 +271,7 @@ func (m *orderModel) answered(resp Opcode, hung bool) (check func()) {
 		case resp != op.op+1 || op.kind == "refused":
 			m.t.Fatalf("%v in answer to %s", resp, op)
 		case hung && (op.kind == "F" || op.kind == "V"):
-			m.t.Fatalf("%s was carried out by nobody", op)
+			m.t.Fatalf("%s was answered without being carried out", op)
 		}
 		op.seen = true
 		return m.effect(op)
@@ -280,13 +280,13 @@ func (m *orderModel) answered(resp Opcode, hung bool) (check func()) {
 	return nil
 }
 
-// effect does to the model what the request does, and returns what checks its answer.
+// effect applies the request to the model, and returns a function that checks its answer.
 func (m *orderModel) effect(op *modelOp) (check func()) {
 	before := bytes.Clone(m.want)
 	word := m.want[op.off:][:8]
 	same := func(got, want []byte) {
 		if !bytes.Equal(got, want) {
-			m.t.Fatalf("%s saw something else", op)
+			m.t.Fatalf("%s returned something else than the model", op)
 		}
 	}
 	switch op.kind {

@@ -6,18 +6,16 @@ import (
 	"testing"
 )
 
-// The two outcomes when the first operation is held back at the responder although
-// both have arrived.
+// The two outcomes if the first operation is held back at the responder although both have arrived.
 var (
 	waits  = []int{first, later} // the later one waits for it
 	passes = []int{later, first} // the later one does not
 )
 
-// TestOrdering holds for every operation and every one behind it what the tables of RFC
-// 5040 Appendix B, RFC 7306 Section 7 and the commit draft say. A row says
-// what happens while the first one is held back; when it is not, both take effect in
-// the order of their submission. Where a table promises nothing and the outcome here
-// is waits, that is what a stream in order gives.
+// TestOrdering checks, for every operation and every one after it, what the tables of RFC 5040 Appendix B,
+// RFC 7306 Section 7 and the commit draft say. A row says what happens while the first one is held back; if
+// it is not, both take effect in the order of their submission. If a table promises nothing and the outcome
+// here is waits, the reason is the order of the stream.
 func TestOrdering(t *testing.T) {
 	for _, tt := range []struct {
 		spec string
@@ -105,7 +103,7 @@ func TestOrdering(t *testing.T) {
 	}
 }
 
-// held: both have arrived, nothing can be finished, then everything can.
+// held: both have arrived; at first nothing can be finished, then everything can.
 func held(g *orderRig, want []int) {
 	fpdus := g.post(g.region.STag())
 	g.hold()
@@ -113,7 +111,7 @@ func held(g *orderRig, want []int) {
 		g.arrive(f)
 	}
 	if g.ops[first].response == 0 || g.b.snd.rq.at(0).req.blocks() {
-		g.leave() // what waits for nothing goes out
+		g.leave() // everything that need not wait is sent
 	}
 	if g.ops[first].holds() && slices.Contains(g.trace, first) {
 		g.t.Fatalf("%s took effect although it is held back", g.say([]int{first}))
@@ -132,7 +130,7 @@ func together(g *orderRig) {
 		g.arrive(f)
 	}
 	g.leave()
-	// What needs no answer has had its effect by then.
+	// An operation without a response has taken effect by then.
 	if g.ops[first].response != 0 && g.ops[later].response == 0 {
 		g.check(passes)
 		return
@@ -140,7 +138,7 @@ func together(g *orderRig) {
 	g.check(waits)
 }
 
-// oneByOne: each has all the time it needs.
+// oneByOne: each is finished before the next is posted.
 func oneByOne(g *orderRig) {
 	for _, f := range g.post(g.region.STag()) {
 		g.arrive(f)
@@ -149,18 +147,17 @@ func oneByOne(g *orderRig) {
 	g.check(waits)
 }
 
-// refused: the first request fails, so the later one is not carried out, and nothing
-// but the Terminate is said.
+// refused: the first request fails, so the later one is not carried out, and only the Terminate is sent.
 func refused(g *orderRig) {
 	for _, f := range g.post(0) {
 		g.arrive(f)
 	}
 	g.leave()
 	if !slices.Equal(g.wire, []Opcode{OpTerminate}) {
-		g.t.Errorf("after a request that fails %v went out", g.wire)
+		g.t.Errorf("after a request that failed, %v was sent", g.wire)
 	}
 	if word := wordOf(g.mem.Bytes()); word != wordOf(pattern(8)) || len(g.mem.persisted) > 0 {
-		g.t.Errorf("after %s failed %s was carried out", g.say([]int{first}), g.say([]int{later}))
+		g.t.Errorf("after %s had failed, %s was carried out", g.say([]int{first}), g.say([]int{later}))
 	}
 	if !slices.Equal(g.done, []string{"1!", "2!"}) {
 		g.t.Errorf("completed %v", g.done)

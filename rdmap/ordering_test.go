@@ -14,15 +14,14 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 )
 
-// Two operations are posted as one, the first and the later. Both act on the same
-// word, so what each has seen tells when it was carried out.
+// Two operations, the first and the later, are posted together. Both act on the same word, so what each has
+// seen tells when it was carried out.
 const (
 	first = 1
 	later = 2
 )
 
-// orderSize is long enough for a hash to need an executor and for a Read Response not
-// to be copied.
+// orderSize is so long that a hash needs an executor and a Read Response is not copied.
 const orderSize = 2 * max(inlineVerify, stageLimit)
 
 // orderPool is enough memory for the messages of both.
@@ -36,17 +35,17 @@ type orderRig struct {
 	hog      poolBuf // all memory for messages, which then wait
 	mem      *notedMemory
 	region   region.Region
-	source   region.STag // where Reads go to, if not to region
+	source   region.STag // the source of Reads, if not region
 	sinks    [3][]byte
 	sinkTags [3]region.STag
 	answers  [3]Answer
 
 	ops   [3]*orderOp
 	names [3]string
-	trace []int // which of the two had its effect
+	trace []int // which of the two took effect, in order
 	got   int   // messages seen
 	wrote [3]bool
-	wire  []Opcode // what b said
+	wire  []Opcode // what b has sent
 	done  []string
 }
 
@@ -54,8 +53,8 @@ type orderRig struct {
 type orderOp struct {
 	wr       func(g *orderRig, pos int) WR
 	response Opcode                            // what answers it; 0: nothing
-	after    func(word uint64, pos int) uint64 // what it leaves
-	seen     func(g *orderRig, pos int) any    // what it saw: of a word, or a hash
+	after    func(word uint64, pos int) uint64 // the word after it
+	seen     func(g *orderRig, pos int) any    // what it saw: a word or a hash
 }
 
 func wordOf(b []byte) uint64 { return binary.NativeEndian.Uint64(b) }
@@ -111,18 +110,18 @@ var orderOps = map[string]*orderOp{
 	},
 }
 
-// holds reports whether what o names can be held back at the responder although it has
-// arrived: a Send without memory, a request before its turn. Nothing holds a Write.
+// holds reports whether the operation o can be held back at the responder although it has arrived: a Send
+// without memory, or a request before its turn. A Write cannot.
 func (o *orderOp) holds() bool { return o != orderOps["Write"] }
 
-// notedMemory is a crash model that notes what was made durable, by the length of the
-// flush: the word as the medium has it.
+// notedMemory is a crash model that records, by the length of the flush, what was made durable: the word as
+// the medium has it.
 type notedMemory struct {
 	*pmem.Sim
 	persisted map[int]uint64
 	flushes   []int // the lengths, in order
 	err       error
-	gate      chan struct{} // what flushes and hashes wait for, if not nil
+	gate      chan struct{} // if not nil, flushes and hashes wait for it
 }
 
 func (m *notedMemory) Guard(off, n int, f func() error) error {
@@ -158,8 +157,8 @@ func newOrderRig(t testing.TB, firstOp, laterOp string) *orderRig {
 	return g
 }
 
-// newPlainRig is newOrderRig with memory that is touched without a guard, and lent to the
-// socket when it is read: what cannot be stored to by that name is.
+// newPlainRig is newOrderRig with memory that is accessed without a guard and lent to the socket when it is
+// read, as memory is whose STag permits no stores.
 func newPlainRig(t testing.TB, firstOp, laterOp string) *orderRig {
 	g := newOrderRig(t, firstOp, laterOp)
 	plain := struct{ region.Memory }{g.mem}
@@ -206,7 +205,7 @@ func (g *orderRig) registerAs(m region.Memory, b *region.Table) {
 	}
 }
 
-// wrs returns both operations; stag is where the first one goes to, if not to region.
+// wrs returns both operations; stag is the target of the first one, if not region.
 func (g *orderRig) wrs(stag region.STag) []WR {
 	var wrs []WR
 	for pos := first; pos <= later; pos++ {
@@ -223,7 +222,7 @@ func (g *orderRig) wrs(stag region.STag) []WR {
 	return wrs
 }
 
-// post posts both operations and returns what a says.
+// post posts both operations and returns what a sends.
 func (g *orderRig) post(stag region.STag) (fpdus [][]byte) {
 	g.a.post(g.wrs(stag)...)
 	return split(g.t, g.a.output())
@@ -242,8 +241,8 @@ func split(t testing.TB, b []byte) (out [][]byte) {
 	return out
 }
 
-// arrive gives b one FPDU and notes what it does. A Write that has been delivered has
-// been placed: nothing behind it is looked at before.
+// arrive gives b one FPDU and records what it does. A Write that was delivered must have been placed, since
+// nothing after it is handled earlier.
 func (g *orderRig) arrive(fpdu []byte) {
 	before := len(g.trace)
 	g.b.input(fpdu)
@@ -253,7 +252,7 @@ func (g *orderRig) arrive(fpdu []byte) {
 	}
 }
 
-// look notes Sends that were delivered and Writes that were placed.
+// look records Sends that were delivered and Writes that were placed.
 func (g *orderRig) look() {
 	word := wordOf(g.mem.Bytes())
 	for pos := first; pos <= later; pos++ {
@@ -267,7 +266,7 @@ func (g *orderRig) look() {
 	}
 }
 
-// leave passes on what b has to say, and notes which operation each response answers.
+// leave passes on the output of b, and records which operation each response answers.
 func (g *orderRig) leave() {
 	out := g.b.output()
 	for _, s := range segments(g.t, out) {
@@ -288,8 +287,8 @@ func (g *orderRig) matches(s *ddp.Segment, pos int) bool {
 	return !s.Tagged || region.STag(s.STag) == g.sinkTags[pos]
 }
 
-// hold keeps from b what it needs to finish the first operation: memory for a message,
-// an executor for what may block.
+// hold withholds from b what it needs to finish the first operation: memory for a message, or an executor for
+// a request that may block.
 func (g *orderRig) hold() {
 	if g.ops[first].response == 0 {
 		g.hog, _ = g.pool.get(orderPool)
@@ -305,8 +304,7 @@ func (g *orderRig) release() {
 	g.b.replay(g.look)
 }
 
-// replay takes up what was put off, as Conn.replay does, and calls each after every
-// ULPDU.
+// replay handles what was put off, as Conn.replay does, and calls each after every ULPDU.
 func (e *engine) replay(each func()) {
 	for off := &e.rcv.off; off.len() > 0 && e.err == nil; {
 		kept := *off
@@ -334,8 +332,8 @@ func (g *orderRig) check(want []int) {
 	g.effects()
 }
 
-// effects compares what the operations saw and left with what they see and leave when
-// they are carried out one after the other in the order of the trace.
+// effects compares what the operations saw and left with what they would see and leave if they were carried
+// out one after the other in the order of the trace.
 func (g *orderRig) effects() {
 	word := wordOf(pattern(orderSize))
 	for _, pos := range g.trace {
@@ -358,7 +356,7 @@ func (g *orderRig) effects() {
 	}
 }
 
-// expect returns what the operation at pos has to see when the word is as given.
+// expect returns what the operation at pos has to see if the word has the given value.
 func (g *orderRig) expect(pos int, word uint64) any {
 	if g.names[pos] != "V" {
 		return word

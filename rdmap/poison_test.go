@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// poisoning reports that memory is overwritten when its lending ends, and that the
-// race detector is at work, as a rule.
+// poisoning is true in builds that overwrite memory when it is no longer lent, which are usually those with
+// the race detector.
 var poisoning = func() bool {
 	b := []byte{0}
 	poison(b)
@@ -15,8 +15,7 @@ var poisoning = func() bool {
 
 var background = context.Background()
 
-// TestPoison: memory given back is overwritten in instrumented builds, so that a use
-// after its lending shows.
+// TestPoison: instrumented builds overwrite memory that is given back, so that a later use of it is noticed.
 func TestPoison(t *testing.T) {
 	b := make(poolBuf, 8)
 	p := NewPool(100)

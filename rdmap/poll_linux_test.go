@@ -11,12 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// polled is a client that calls a server in Serve, by RDMA Read. One of them looks for
-// input.
+// polled is a client that calls a server in Serve by RDMA Read. One of the two polls for input.
 type polled struct {
 	c, s *Conn
 	stag region.STag
-	got  chan string // messages that came to the client
+	got  chan string // messages that have reached the client
 }
 
 func (p *polled) HandleRecv(_ *Conn, m *Message) { p.got <- string(m.Data) }
@@ -39,7 +38,7 @@ func newPolled(t *testing.T, client, server time.Duration) *polled {
 	return p
 }
 
-// call is one round trip.
+// call makes one round trip.
 func (p *polled) call(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -49,7 +48,7 @@ func (p *polled) call(t *testing.T) {
 	}
 }
 
-// callUntilLooked calls until somebody has looked for input.
+// callUntilLooked makes calls until somebody has polled for input.
 func (p *polled) callUntilLooked(t *testing.T) {
 	t.Helper()
 	for looks := lookers.looks.Load(); lookers.looks.Load() == looks; {
@@ -58,7 +57,7 @@ func (p *polled) callUntilLooked(t *testing.T) {
 	}
 }
 
-// await returns when somebody looks.
+// await returns when somebody polls.
 func await() {
 	for lookers.n.Load() == 0 {
 		lookers.until.Store(0)
@@ -66,8 +65,8 @@ func await() {
 	}
 }
 
-// What comes unasked on a connection that has looked for input, and that nobody waits on
-// any more, is delivered, however little it is.
+// Unsolicited input on a connection that has polled for input, and on which nobody waits any more, is
+// delivered, however little it is.
 func TestBusyPollIdle(t *testing.T) {
 	p := newPolled(t, time.Minute, 0)
 	for range 3 {
@@ -87,7 +86,7 @@ func TestBusyPollIdle(t *testing.T) {
 	}
 }
 
-// A server that has looked in vain sleeps, and is woken.
+// A server that has polled in vain sleeps, and is woken.
 func TestBusyPollSleeps(t *testing.T) {
 	p := newPolled(t, 0, 2*time.Millisecond)
 	for range 5 {
@@ -99,7 +98,7 @@ func TestBusyPollSleeps(t *testing.T) {
 	}
 }
 
-// Whoever looks for input stops when the context ends, and when the connection does.
+// A goroutine that polls for input stops when its context ends, and when the connection ends.
 func TestBusyPollInterrupted(t *testing.T) {
 	p := newPolled(t, time.Hour, 0)
 	p.call(t)
@@ -121,12 +120,12 @@ func TestBusyPollInterrupted(t *testing.T) {
 				t.Error(err)
 			}
 		case <-time.After(20 * time.Second):
-			t.Fatal("it looks on")
+			t.Fatal("it continues to poll")
 		}
 	}
 }
 
-// A wait begins with looking only behind one that was over within the limit.
+// A wait begins with polling only if the wait before it ended within the limit.
 func TestBusyPollShort(t *testing.T) {
 	if runtime.GOMAXPROCS(0) < 2 {
 		t.Skip("with one processor nobody looks")
@@ -168,14 +167,14 @@ func TestBusyPollShort(t *testing.T) {
 		}
 	}
 	if p.begin(time.Hour, false); p.limit != 0 {
-		t.Error("a read that does not wait would look")
+		t.Error("a read that does not wait would poll")
 	}
 }
 
-// One processor is left over, and behind a crowd nobody looks for a while.
+// One processor is left free, and after a crowd nobody polls for a while.
 func TestBusyPollCrowd(t *testing.T) {
 	lookers.until.Store(0)
-	procs := max(runtime.GOMAXPROCS(0), 2) // of one nobody looks
+	procs := max(runtime.GOMAXPROCS(0), 2) // with one processor nobody polls
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
 	room := procs - 1
 	now := time.Now()
@@ -189,7 +188,7 @@ func TestBusyPollCrowd(t *testing.T) {
 	}
 	lookers.n.Add(int32(-room))
 	if enterLookers(now) || enterLookers(now.Add(crowdPause-1)) {
-		t.Error("no pause behind a crowd")
+		t.Error("no pause after a crowd")
 	}
 	if !enterLookers(now.Add(crowdPause)) {
 		t.Error("the pause does not end")

@@ -8,22 +8,22 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// spoil replaces octets of the ULPDU u: one more rule broken.
+// spoil replaces octets of the ULPDU u, which breaks one more rule.
 func spoil(u []byte, at int, with ...byte) []byte {
 	copy(u[at:], with)
 	return u
 }
 
-// atomicOf returns the FetchAdd 4.18 as the first request, with another target.
+// atomicOf returns the FetchAdd of vector 4.18 as the first request, with another target.
 func atomicOf(t testing.TB, stag region.STag, to uint64) []byte {
 	u := retarget(t, goldFetchAdd, 8, stag, 1)
 	binary.BigEndian.PutUint64(u[18+12:], to)
 	return u
 }
 
-// precedenceTests break two rules with one segment, neighbours in the order of RFC 5040
-// Section 7.2 and RFC 5041 Section 7.1: DDP version and queue, RDMAP version, opcode, then
-// DDP's numbers or the STag, then the length of the message, then what it asks for.
+// precedenceTests break two rules with one segment, which are adjacent in the order of RFC 5040 Section 7.2 and
+// RFC 5041 Section 7.1: DDP version and queue, RDMAP version, opcode, then DDP's numbers or the STag, then the
+// length of the message, then its contents.
 var precedenceTests = []violationTest{
 	{"untagged: DDP version before queue", engineConfig{recvs: 1}, 0x1206<<16 | withHdr, func(t *testing.T, _ *engine) []byte {
 		return spoil(patch(t, goldSend, 0, 0x40), 6, 0, 0, 0, 4)
@@ -73,7 +73,7 @@ var precedenceTests = []violationTest{
 		return responseOf(t, reading(t, e)^0x100, 4096)
 	}},
 	{"Read Response: range before length", engineConfig{ord: 1}, 0x1101<<16 | withHdr, func(t *testing.T, e *engine) []byte {
-		return responseOf(t, reading(t, e), 4095) // L set, 4080 octets missing besides
+		return responseOf(t, reading(t, e), 4095) // L is set, and 4080 octets are missing too
 	}},
 	{"request: slot before length", engineConfig{}, 0x1202<<16 | withHdr, func(t *testing.T, _ *engine) []byte {
 		return patch(t, goldReadReq, 0)[:45]
@@ -116,8 +116,8 @@ func foreignWith(t *testing.T, e *engine, a region.Access) region.STag {
 	return reg.STag()
 }
 
-// TestFirstCheckWins gives segments that break two rules: the Terminate names the one that
-// is checked first, and quotes as that one wants it.
+// TestFirstCheckWins gives the engine segments that break two rules: the Terminate names the one that is checked
+// first, and quotes the headers that this one requires.
 func TestFirstCheckWins(t *testing.T) {
 	for _, tt := range precedenceTests {
 		e := newEngine(tt.cfg)
@@ -129,8 +129,8 @@ func TestFirstCheckWins(t *testing.T) {
 	}
 }
 
-// TestBadCRCWins: of an FPDU whose CRC is wrong nothing is looked at, not even its header
-// (RFC 5044 Section 8).
+// TestBadCRCWins: if the CRC of an FPDU is wrong, nothing else of it is checked, not even its header (RFC 5044
+// Section 8).
 func TestBadCRCWins(t *testing.T) {
 	for _, tt := range precedenceTests {
 		e := newEngine(tt.cfg)

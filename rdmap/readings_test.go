@@ -14,7 +14,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// refusedWith gives e a ULPDU and checks the Terminate that it answers with.
+// refusedWith gives e a ULPDU and checks the Terminate with which e answers.
 func refusedWith(t *testing.T, e *engine, u []byte, word uint32) {
 	t.Helper()
 	e.output()
@@ -35,8 +35,8 @@ func ownWord(t *testing.T, e *engine, v uint64, a region.Access) (*uint64, regio
 	return p, reg.STag()
 }
 
-// TestReadings: where RFC 5040, RFC 7306 and the commit draft contradict each other,
-// themselves or are silent, each row holds the engine to the one reading that it has.
+// TestReadings: where RFC 5040, RFC 7306 and the commit draft contradict each other or themselves, or say
+// nothing, each row checks the one reading that the engine has chosen.
 func TestReadings(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -235,7 +235,7 @@ func TestReadings(t *testing.T) {
 	}
 }
 
-// TestMaskedCmpSwap compares with an oracle that goes bit by bit.
+// TestMaskedCmpSwap compares with an oracle that works bit by bit.
 func TestMaskedCmpSwap(t *testing.T) {
 	seed := rand.Uint64()
 	t.Log("seed", seed)
@@ -272,8 +272,8 @@ func TestMaskedCmpSwap(t *testing.T) {
 	}
 }
 
-// TestSlotsBesideReads: a connection with RFC 7306 takes IRD Reads and atomics beside
-// them, and not one more (RFC 7306 Section 5.2), all in one read of the socket.
+// TestSlotsBesideReads: a connection with RFC 7306 accepts IRD Reads, atomics in addition, and not one more
+// request (RFC 7306 Section 5.2), all in one read of the socket.
 func TestSlotsBesideReads(t *testing.T) {
 	for _, more := range []int{0, 1} {
 		e, _, p := onConn(t, engineConfig{ird: 2, ext: Ext7306})
@@ -312,8 +312,8 @@ func TestSlotsBesideReads(t *testing.T) {
 	}
 }
 
-// TestDiscovery: FetchAdd of 0 changes nothing and tells whether the peer can do
-// atomics; one that cannot ends the connection and says why (RFC 7306 Section 1.1).
+// TestDiscovery: a FetchAdd of 0 changes nothing and tells whether the peer supports atomics. A peer that does
+// not ends the connection and says why (RFC 7306 Section 1.1).
 func TestDiscovery(t *testing.T) {
 	for _, can := range []bool{true, false} {
 		a, b := rdmaptest.Pipe()

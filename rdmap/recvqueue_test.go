@@ -12,15 +12,15 @@ import (
 
 var noBuffer = TermCode{1, 2, 2}
 
-// sendSegment is a segment of the Send with this MSN.
+// sendSegment returns a segment of the Send with the given MSN.
 func sendSegment(msn uint32, mo int, last bool, payload string) []byte {
 	s := ddp.Segment{Control: controlOctet(OpSend), QN: ddp.QNSend, MSN: msn, MO: uint32(mo), Last: last}
 	return append(s.Append(nil), payload...)
 }
 
-// queueModel is a second, slow statement of what a RecvQueue promises.
+// queueModel states a second time, slowly, what a RecvQueue promises.
 type queueModel struct {
-	posted, accepted int // in all
+	posted, accepted int // totals
 	free             int
 	limit, events    int
 	used             [3]int
@@ -33,11 +33,10 @@ func (m *queueModel) check() {
 	}
 }
 
-// FuzzRecvQueue: three streams share a queue, one of them with a quota. Whatever the
-// order of Sends, whole and in pieces, of posting, arming and ending: a Send is
-// accepted exactly when a receive is there for it, so never more than were posted; each
-// limit event comes once and at its moment; what a stream that ends had not used is
-// not lost.
+// FuzzRecvQueue: three streams share a queue, one of them with a quota. Sends, whole and in pieces, posting,
+// arming and the end of streams may come in any order. A Send is accepted exactly if there is a receive for it,
+// so never are more accepted than posted. Each limit event occurs once and at the right moment, and receives
+// that a stream has not used when it ends are not lost.
 func FuzzRecvQueue(f *testing.F) {
 	f.Add([]byte("\x00\x01\x02\x10\x11\x12\x00\x01\x02\x30\x01\x20\x20\x42\x00\x00\x01\x01"))
 	f.Add([]byte("\x54\x00\x01\x53\x02\x00\x00\x60\x01\x01\x20\x00\x20\x00\x71\x01"))
@@ -115,7 +114,7 @@ func FuzzRecvQueue(f *testing.F) {
 				if e.err == nil && !open[i] {
 					e.input(fpduOf(sendSegment(msn[i]+1000, 0, true, "z")))
 					if e.err == nil {
-						t.Fatal("accepted MSN of later")
+						t.Fatal("an MSN far ahead was accepted")
 					}
 					e.rcv.close()
 					if m.free > 0 && (i != 2 || m.used[i] < quota) {
@@ -133,8 +132,8 @@ func FuzzRecvQueue(f *testing.F) {
 	})
 }
 
-// TestRecvQueueRace: many connections draw from one queue at once. Exactly as many
-// messages arrive as were posted; what is too much ends its own connection.
+// TestRecvQueueRace: many connections use one queue at once. Exactly as many messages arrive as receives were
+// posted; a message beyond that ends its own connection.
 func TestRecvQueueRace(t *testing.T) {
 	const conns, posted, each = 8, 100, 20
 	q := NewRecvQueue(posted)
@@ -179,8 +178,8 @@ func (h *counter) HandleRecv(*Conn, *Message) { h.mu.Lock(); h.got++; h.mu.Unloc
 func (h *counter) HandleClose(*Conn, error)   {}
 func (h *counter) n() int                     { h.mu.Lock(); defer h.mu.Unlock(); return h.got }
 
-// TestRecvQueueOfClosed: messages that nobody took when their connection ended give
-// their receives back, and once only.
+// TestRecvQueueOfClosed: messages that nobody has taken when their connection ends give back their receives, and
+// do so only once.
 func TestRecvQueueOfClosed(t *testing.T) {
 	q := NewRecvQueue(5)
 	a, b := rdmaptest.Pipe()
@@ -208,7 +207,7 @@ func TestRecvQueueOfClosed(t *testing.T) {
 	}
 }
 
-// TestLimitEvent: once, at once if it is time already, and again after Arm.
+// TestLimitEvent: the event occurs once, at once if the limit is reached already, and again after Arm.
 func TestLimitEvent(t *testing.T) {
 	q := NewRecvQueue(3)
 	n := 0
@@ -220,7 +219,7 @@ func TestLimitEvent(t *testing.T) {
 		}
 	}
 	if q.take() {
-		t.Error("took what is not there")
+		t.Error("took a receive although there is none")
 	}
 	q.Arm(1, count)
 	if n != 2 {
@@ -233,12 +232,12 @@ func TestLimitEvent(t *testing.T) {
 	q.Arm(0, count)
 	q.take()
 	if n != 2 {
-		t.Error("disarmed, and yet")
+		t.Error("the event occurred although it was disarmed")
 	}
 }
 
-// TestFirstSendTakesReceive: where the first Send may be a ready-to-receive message, one
-// that is not takes a receive as any other (RFC 6581 Section 9.2).
+// TestFirstSendTakesReceive: if the first Send may be a ready-to-receive message but is not, it takes a receive like
+// any other Send (RFC 6581 Section 9.2).
 func TestFirstSendTakesReceive(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -270,7 +269,7 @@ func TestFirstSendTakesReceive(t *testing.T) {
 	}
 }
 
-// TestQuotaWindow: what a connection may not take is beyond its window of MSNs.
+// TestQuotaWindow: receives that a connection may not take are not in its window of MSNs.
 func TestQuotaWindow(t *testing.T) {
 	for quota, code := range map[int]TermCode{0: {1, 2, 3}, 1: noBuffer, 9: {1, 2, 3}} {
 		e := newEngine(engineConfig{queue: NewRecvQueue(5), quota: quota})

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reno sets the congestion control of both ends.
+// reno sets the congestion control of both ends to reno.
 func reno(tb testing.TB, conns ...net.Conn) {
 	for _, c := range conns {
 		rc, err := c.(*net.TCPConn).SyscallConn()
@@ -23,8 +23,8 @@ func reno(tb testing.TB, conns ...net.Conn) {
 	}
 }
 
-// cpuTime is the processor time used so far. It disturbs a comparison less than the
-// clock when others use the machine.
+// cpuTime returns the processor time used so far. When others use the machine, it disturbs a comparison less than the
+// clock does.
 func cpuTime() time.Duration {
 	var ru unix.Rusage
 	_ = unix.Getrusage(unix.RUSAGE_SELF, &ru)

@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	repeatSends = 6 // of which there is a receive for each, and one more
+	repeatSends = 6 // there is a receive for each, and one more
 	repeatSize  = 32
 	repeatAt    = repeatSends / 2
 )
 
-// repeated runs Sends through an engine, as they come or each through all the checks, and
-// says what became of them.
+// repeated runs Sends through an engine, as they arrive or each with all checks, and returns a description of the
+// result.
 func repeated(singly, shared bool, op Opcode, spoil func(segs []ddp.Segment, data, fpdus [][]byte)) (log string, sends int) {
 	cfg := engineConfig{recvs: repeatSends + 1, size: repeatSize}
 	if shared {
@@ -49,8 +49,8 @@ func repeated(singly, shared bool, op Opcode, spoil func(segs []ddp.Segment, dat
 		e.got, e.err != nil, code, e.output(), e.rcv.in, recvs, len(e.in)), e.repeated
 }
 
-// TestRepeat: Sends that are recognized by the one before leave what they leave one by one,
-// whatever comes among them, and so does what is said about it.
+// TestRepeat: Sends that are recognized by the one before have the same result, and the same errors, as Sends that are
+// handled one by one, whatever comes between them.
 func TestRepeat(t *testing.T) {
 	for name, c := range map[string]struct {
 		segs  func(s []ddp.Segment, data [][]byte)
@@ -116,8 +116,8 @@ func TestRepeat(t *testing.T) {
 	}
 }
 
-// TestRepeatNot: what is looked at besides its header does not repeat: an STag that is
-// invalidated a second time, Immediate Data that is too short.
+// TestRepeatNot: messages that need more checks than that of the header do not repeat: an STag that is invalidated a
+// second time, Immediate Data that is too short.
 func TestRepeatNot(t *testing.T) {
 	for op, data := range map[Opcode][2]string{
 		OpSendInvalidate:   {"one", "two"},

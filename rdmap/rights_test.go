@@ -9,8 +9,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// TestRights tries every operation on every set of rights: an operation succeeds
-// exactly when its own right is there, and memory changes only then.
+// TestRights tries every operation with every set of rights: an operation succeeds exactly if the set has its right, and
+// memory changes only then.
 func TestRights(t *testing.T) {
 	ops := []struct {
 		name string
@@ -83,8 +83,8 @@ var requestRights = []struct {
 	{"read of nothing", WR{Op: OpReadRequest}, 0, false},
 }
 
-// TestRequestRights tries every request on every set of rights: it is executed exactly
-// when all the rights it needs are there, and stores and persists only then.
+// TestRequestRights tries every request with every set of rights: it is executed exactly if the set has all rights that
+// it needs, and stores and persists only then.
 func TestRequestRights(t *testing.T) {
 	for access := range region.ReadSink << 1 {
 		for _, tt := range requestRights {
@@ -121,9 +121,8 @@ func TestRequestRights(t *testing.T) {
 	}
 }
 
-// TestGuessing: who may compare but not read has 16 wrong guesses over one memory,
-// on whatever streams and in whatever domains; then he may not even be right. Who may
-// read as well has no need to guess (ADVERSARY 26).
+// TestGuessing: peers that may compare but not read have 16 wrong guesses for one memory, on all streams and in all
+// domains together. After that even a right one is refused. Peers that may read too need not guess (ADVERSARY 26).
 func TestGuessing(t *testing.T) { synctest.Test(t, testGuessing) }
 
 func testGuessing(t *testing.T) {
@@ -149,7 +148,7 @@ func testGuessing(t *testing.T) {
 	}
 	for i := range 16 {
 		if c := verify(region.Verify, good); c != (TermCode{}) {
-			t.Fatalf("right, after %d wrong ones: %v", i, c)
+			t.Fatalf("a right guess after %d wrong ones: %v", i, c)
 		}
 		if c := verify(region.Verify, bad); c != violations[vioMismatch].code {
 			t.Fatalf("guess %d: %v", i, c)
@@ -157,7 +156,7 @@ func testGuessing(t *testing.T) {
 	}
 	for _, hash := range [][]byte{bad, good} {
 		if c := verify(region.Verify, hash); c != violations[vioAccess].code {
-			t.Errorf("after too many: %v", c)
+			t.Errorf("a right guess after too many wrong ones: %v", c)
 		}
 	}
 	if c := verify(region.Verify|region.RemoteRead, good); c != (TermCode{}) {
@@ -165,8 +164,7 @@ func testGuessing(t *testing.T) {
 	}
 }
 
-// TestRevoked: after invalidation every use of the STag fails, and so does the old
-// STag after the memory has been registered again.
+// TestRevoked: after invalidation every use of the STag fails, even after the memory has been registered again.
 func TestRevoked(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		e := newEngine(engineConfig{})
@@ -189,8 +187,7 @@ func TestRevoked(t *testing.T) {
 	}
 }
 
-// TestBounds walks offsets and lengths around the edges of a region against the
-// obvious rule.
+// TestBounds compares accesses with offsets and lengths around the edges of a region with the obvious rule.
 func TestBounds(t *testing.T) {
 	const size = 24
 	tos := []uint64{0, 1, 7, 8, 9, 23, 24, 25, 1 << 32, 1<<63 - 1, 1 << 63, 1<<64 - 16, 1<<64 - 1}

@@ -2,8 +2,8 @@ package rdmap
 
 import "testing"
 
-// TestRingSpares runs bursts of many sizes through rings that share spare memory: what
-// comes out is what went in, and memory that is handed over holds nothing of before.
+// TestRingSpares runs bursts of many sizes through rings that share spare memory: what goes in comes out, and memory
+// that is passed on holds nothing of its former content.
 func TestRingSpares(t *testing.T) {
 	var sp spares[int]
 	rings := [2]ring[int]{{spare: &sp}, {spare: &sp}}
@@ -12,7 +12,7 @@ func TestRingSpares(t *testing.T) {
 			r := &rings[i]
 			for k := range size {
 				if v := r.add(); *v != 0 {
-					t.Fatalf("burst of %d: add shows what was popped", size)
+					t.Fatalf("burst of %d: add returned an element that is not zero", size)
 				} else {
 					*v = k + 1
 				}

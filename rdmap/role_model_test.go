@@ -19,8 +19,8 @@ import (
 
 var roleRuns = flag.Int("role.runs", 60, "runs of TestRoleModel for each link")
 
-// roleWorld is a connection whose reading role goes from hand to hand, its peer, and
-// what must be true when nothing moves any more.
+// roleWorld is a connection whose reading role passes from one goroutine to another, its peer, and what must be true when
+// everything is at rest.
 type roleWorld struct {
 	t    *testing.T
 	rng  *rand.Rand
@@ -28,7 +28,7 @@ type roleWorld struct {
 	h    *roleHandler
 	log  []string
 
-	calls  map[uint64]*roleCall // that have not returned, as far as the model knows
+	calls  map[uint64]*roleCall // those that have not returned, as far as the model knows
 	last   uint64
 	asked  *peerLog
 	served sync.WaitGroup
@@ -36,7 +36,7 @@ type roleWorld struct {
 	serve  bool
 }
 
-// roleCall is a call under way.
+// roleCall is a running call.
 type roleCall struct {
 	ctx    *countedContext
 	cancel context.CancelFunc
@@ -44,7 +44,7 @@ type roleCall struct {
 	due    bool // it was answered, cancelled or completed: it must return
 }
 
-// countedContext counts how often whoever waits with it looks around.
+// countedContext counts how often the goroutine that waits with it checks it.
 type countedContext struct {
 	context.Context
 	looks atomic.Int64
@@ -55,12 +55,11 @@ func (c *countedContext) Err() error {
 	return c.Context.Err()
 }
 
-// roleHandler is calls that also counts what comes unasked, and stays in the upcall of
-// some of that.
+// roleHandler is a calls handler that also counts unsolicited messages, and stays in the upcall of some of them.
 type roleHandler struct {
 	calls
 	strange atomic.Int64
-	inside  atomic.Int64 // upcalls that have handed off and run
+	inside  atomic.Int64 // upcalls that have handed off the role and still run
 }
 
 func (h *roleHandler) HandleRecv(c *Conn, m *Message) {
@@ -81,7 +80,7 @@ func (h *roleHandler) HandleRecv(c *Conn, m *Message) {
 	}
 }
 
-// peerLog is the peer's handler: it answers when it is told to.
+// peerLog is the peer's handler. It answers when the test tells it to.
 type peerLog struct {
 	mu  sync.Mutex
 	ids []uint64
@@ -95,7 +94,7 @@ func (h *peerLog) HandleRecv(c *Conn, m *Message) {
 }
 func (h *peerLog) HandleClose(*Conn, error) {}
 
-// take returns a random one of the calls that were not answered yet.
+// take returns one of the calls that are not yet answered, at random.
 func (h *peerLog) take(rng *rand.Rand) (id uint64, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -108,7 +107,7 @@ func (h *peerLog) take(rng *rand.Rand) (id uint64, ok bool) {
 	return id, true
 }
 
-// remove takes id out, if it is there.
+// remove removes id, if it is there.
 func (h *peerLog) remove(id uint64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -120,10 +119,10 @@ func (h *peerLog) remove(id uint64) bool {
 	return true
 }
 
-// TestRoleModel: calls, answers out of order, cancellations, completions by others,
-// messages unasked, upcalls that hand off, Serve and every kind of end, in any order and
-// at once. Whenever nothing moves: who has its result has returned, nobody reads but
-// one, and what the peer says is heard, the end within 100 ms.
+// TestRoleModel: calls, answers out of order, cancellations, completions by others, unsolicited messages, upcalls that
+// hand off, Serve and every kind of end, in any order and at once. Whenever everything is at rest, every call with a
+// result has returned, only one goroutine reads, and everything that the peer has sent has been received; the end is
+// noticed within 100 ms.
 func TestRoleModel(t *testing.T) {
 	for _, scheme := range []string{"epoll", "parked"} {
 		t.Run(scheme, func(t *testing.T) {
@@ -259,7 +258,7 @@ func (w *roleWorld) send(id uint64) {
 	}
 }
 
-// unasked sends a message that no call waits for, once the peer may speak.
+// unasked sends a message that no call waits for, once the peer may send.
 func (w *roleWorld) unasked(kind uint64) {
 	if w.y.Stats().FPDUsIn == 0 {
 		return
@@ -269,7 +268,7 @@ func (w *roleWorld) unasked(kind uint64) {
 	w.send(kind)
 }
 
-// complete is a completion that is not read.
+// complete completes a call without any input.
 func (w *roleWorld) complete(id uint64, c *roleCall) {
 	w.h.mu.Lock()
 	waiter := w.h.pending[id]
@@ -283,8 +282,8 @@ func (w *roleWorld) complete(id uint64, c *roleCall) {
 	waiter.Complete(errTest)
 }
 
-// bothGo has the leader and the one it will wake leave at once: who comes behind them must
-// not be forgotten.
+// bothGo makes the leader and the waiter that it will wake leave at the same time: the next waiter must not be
+// forgotten.
 func (w *roleWorld) bothGo() {
 	r := &w.x.role
 	r.mu.Lock()
@@ -309,7 +308,7 @@ func (w *roleWorld) bothGo() {
 	for i := 0; !leads.Done() && i < 1e6; i++ {
 		runtime.Gosched()
 	}
-	spin() // it comes to role.mu
+	spin() // it reaches role.mu
 	c.due = true
 	c.cancel()
 	w.logf("cancel %d meanwhile", next)
@@ -322,10 +321,10 @@ func spin() {
 	}
 }
 
-// settle waits until nothing moves and checks what must be true then.
+// settle waits until everything is at rest, and checks what must be true then.
 func (w *roleWorld) settle() {
 	synctest.Wait()
-	if late := w.collect(); int64(len(late)) > w.h.inside.Load() { // whoever led may be in an upcall
+	if late := w.collect(); int64(len(late)) > w.h.inside.Load() { // the leader may be in an upcall
 		w.t.Errorf("calls %v wait for ever: %s", late, w.x.role.text())
 	}
 	for w.h.inside.Load() > 0 {
@@ -342,19 +341,18 @@ func (w *roleWorld) settle() {
 		time.Sleep(2*tickEvery + 10*time.Millisecond) // two ticks, and the upcall
 		synctest.Wait()
 		if got := int(w.h.strange.Load()); got != w.sent {
-			w.t.Errorf("%d of %d messages unasked were heard: %s", got, w.sent, w.x.role.text())
+			w.t.Errorf("%d of %d unsolicited messages were received: %s", got, w.sent, w.x.role.text())
 		}
 	}
 }
 
-// collect takes leave of the calls that have returned, and tells which of the others
-// should have.
+// collect removes the calls that have returned, and returns those of the others that should have.
 func (w *roleWorld) collect() (late []uint64) {
 	for id, c := range w.calls {
 		select {
 		case err := <-c.done:
 			if !c.due {
-				w.t.Errorf("call %d returned %v, and nobody answered", id, err)
+				w.t.Errorf("call %d returned %v although nobody has answered", id, err)
 			}
 			c.cancel()
 			delete(w.calls, id)
@@ -367,8 +365,8 @@ func (w *roleWorld) collect() (late []uint64) {
 	return late
 }
 
-// oneWakes answers one call of many: at most its own goroutine, who read and who reads
-// next may have looked.
+// oneWakes answers one call of many: only its own goroutine, the one that read the answer and the one that reads next may
+// have been woken.
 func (w *roleWorld) oneWakes() {
 	id, ok := w.asked.take(w.rng)
 	if !ok || w.calls[id] == nil || len(w.calls) < 4 || w.t.Failed() {
@@ -401,8 +399,7 @@ func (r *role) text() string {
 	return fmt.Sprintf("holder %d, hot %v, serving %v, again %v, queue %v", r.holder, r.hot.Load(), r.serving, r.again, r.first != nil)
 }
 
-// end ends the connection in one of the ways there are; all who wait return, and no
-// goroutine is left, which synctest sees to.
+// end ends the connection in one of several ways. All waiters return, and no goroutine is left, which synctest checks.
 func (w *roleWorld) end() {
 	ends := []func(){
 		func() { go w.y.Close() },

@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// roleWire is the link of a Conn as tcpLink is one, without a kernel: reads that may not
-// wait, and a one-shot watch for input or the end. It belongs in a synctest bubble, and
-// fails the test when two read at a time.
+// roleWire is a link like tcpLink, but without a kernel: with reads that need not wait, and a one-shot watch for input or
+// the end. It is for use in a synctest bubble, and fails the test if two goroutines read at the same time.
 type roleWire struct {
 	*anyLink
 	net.Conn // below: a Pipe
@@ -23,13 +22,13 @@ type roleWire struct {
 	deadline time.Time
 	changed  chan struct{} // closed at every change
 	known    bool          // registered: watch was called
-	watched  *Conn         // nil: not armed
-	hup      bool          // armed for the end alone
+	watched  *Conn         // nil if not armed
+	hup      bool          // armed only for the end
 
 	reading atomic.Int32
 }
 
-// newRoleWire takes over what comes from below.
+// newRoleWire returns a roleWire that reads everything from the connection below.
 func newRoleWire(t *testing.T, below net.Conn) *roleWire {
 	w := &roleWire{Conn: below, t: t, changed: make(chan struct{})}
 	w.anyLink = newAnyLink(w)
@@ -46,7 +45,7 @@ func newRoleWire(t *testing.T, below net.Conn) *roleWire {
 	return w
 }
 
-// change lets f change the wire, and tells who waits for that.
+// change lets f change the wire, and wakes those who wait for that.
 func (w *roleWire) change(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -59,7 +58,7 @@ func (w *roleWire) change(f func()) {
 	}
 }
 
-// next returns what is there.
+// next returns what has arrived.
 func (w *roleWire) next(p []byte) (n int, changed <-chan struct{}, deadline time.Time, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -109,10 +108,10 @@ func (w *roleWire) Close() error {
 
 func (w *roleWire) CloseWrite() error { return w.Conn.(interface{ CloseWrite() error }).CloseWrite() }
 
-// read is link's.
+// read implements link.
 func (w *roleWire) read(c *Conn, wait bool) (int, error) {
 	if w.reading.Add(1) > 1 {
-		w.t.Error("two read at a time")
+		w.t.Error("two goroutines read at the same time")
 	}
 	defer w.reading.Add(-1)
 	if wait {

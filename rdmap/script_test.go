@@ -26,11 +26,11 @@ var update = flag.Bool("update", false, "rewrite testdata/script with what the e
 //	fill NAME                    fills it with a pattern
 //	mem NAME                     prints it, runs shortened
 //	post E OP key=value …        a work request: text= n= stag= to= sink= sinkto= len= done=
-//	move E…                      moves what E has to say to the other, E after E
-//	lose E                       takes what E has to say off the wire and shows it
-//	raw E HEX…                   gives E one ULPDU, as from the wire; NAME in it is an STag
+//	move E…                      moves the output of E to the other engine, E after E
+//	lose E                       takes the output of E off the wire and prints it
+//	raw E HEX…                   gives E one ULPDU, as if from the wire; a NAME in it is an STag
 //	revoke NAME                  invalidates a region
-//	state E                      what E holds
+//	state E                      prints what E holds
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/script/*.txt")
 	if err != nil || len(files) == 0 {
@@ -42,7 +42,7 @@ func TestScripts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for marks := range 4 { // the same things happen whoever sends markers
+			for marks := range 4 { // the same things happen whichever side sends markers
 				s := newScript(t)
 				s.marked = map[string]bool{"a": marks&1 != 0, "b": marks&2 != 0}
 				if got := s.run(string(old)); marks > 0 && got != string(old) && !*update {
@@ -59,7 +59,7 @@ func TestScripts(t *testing.T) {
 				}
 				return
 			}
-			t.Errorf("the engines do something else:\n%s", firstDifference(string(old), got))
+			t.Errorf("the engines behave differently:\n%s", firstDifference(string(old), got))
 		})
 	}
 }
@@ -85,8 +85,8 @@ type script struct {
 	names   map[region.STag]string
 	ended   map[*engine]bool
 	out     *strings.Builder
-	marked  map[string]bool          // what this engine sends has markers
-	ins     map[string]*mpa.Inserter // which puts them there
+	marked  map[string]bool          // whether this engine sends markers
+	ins     map[string]*mpa.Inserter // inserts those
 	seer    map[string]*mpa.Deframer // reads what this engine sends
 }
 
@@ -98,7 +98,7 @@ func newScript(t testing.TB) *script {
 	}
 }
 
-// run executes the blocks of text and returns it with what happened.
+// run executes the blocks of text, and returns text with the results.
 func (s *script) run(text string) string {
 	var all strings.Builder
 	var cmds []string
@@ -128,7 +128,7 @@ func (s *script) run(text string) string {
 
 func (s *script) printf(format string, args ...any) { fmt.Fprintf(s.out, format+"\n", args...) }
 
-// args splits words into key=value and the rest.
+// args splits words into those of the form key=value and the others.
 func args(words []string) (kv map[string]string, rest []string) {
 	kv = map[string]string{}
 	for _, w := range words {
@@ -200,14 +200,13 @@ func (s *script) create(name string, cfg engineConfig) {
 	}
 	if s.marked[s.peer(name)] {
 		e.df.ExpectMarkers()
-		if s.ins[s.peer(name)] == nil { // raw alone
+		if s.ins[s.peer(name)] == nil { // there are only raw commands
 			s.ins[s.peer(name)] = new(mpa.Inserter)
 		}
 	}
 }
 
-// lose passes b by the engine that should have got it: only its place in the stream,
-// which markers are counted by, moves on.
+// lose drops b instead of giving it to the engine. Only the position in the stream, on which markers depend, moves on.
 func (s *script) lose(e *engine, b []byte) {
 	for e != nil && len(b) > 0 {
 		_, n, err := e.df.Next(b)
@@ -230,7 +229,7 @@ func (s *script) region(rest []string, kv map[string]string) {
 	s.mem[rest[1]], s.regions[rest[1]], s.names[reg.STag()] = mem, reg, rest[1]
 }
 
-// logDone prints when it completes.
+// logDone is a Completer that prints when it is called.
 type logDone struct {
 	s    *script
 	name string
@@ -337,7 +336,7 @@ func (s *script) stagName(x region.STag) string {
 	return x.String()
 }
 
-// events prints what has happened at an engine since last time.
+// events prints what has happened at an engine since the last call.
 func (s *script) events(name string) {
 	e := s.engines[name]
 	for _, m := range e.got[s.seen[name]:] {
@@ -354,7 +353,7 @@ func (s *script) events(name string) {
 	}
 }
 
-// why is an error without what differs from run to run.
+// why returns an error without the parts that differ from run to run.
 func why(err error) string {
 	if p, ok := err.(*ProtocolError); ok {
 		return fmt.Sprintf("we refuse: %s (%s)", p.Msg, p.Section)

@@ -13,10 +13,10 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// silentPeers are the ways to leave an engine waiting, and how long it lets them.
+// silentPeers lists the ways to keep an engine waiting, and how long it waits.
 var silentPeers = []struct {
 	name  string
-	limit time.Duration // 0: as long as they like
+	limit time.Duration // 0: it waits for ever
 	role  func(net.Conn, *Config) *Conn
 	start func(t *testing.T, c net.Conn) error
 }{
@@ -60,8 +60,8 @@ var silentPeers = []struct {
 // silentStag names the shared memory that peers read.
 var silentStag region.STag
 
-// TestSilentPeers: thousands of peers that stop in the middle do not stop service, and
-// are gone when their time is over. ADVERSARY 20.
+// TestSilentPeers: thousands of peers that stop in the middle do not stop the service, and are dropped when their time
+// is over. ADVERSARY 20.
 func TestSilentPeers(t *testing.T) {
 	const each = 300
 	synctest.Test(t, func(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// TestBothWriteAtOnce: two peers that write much more than the sockets hold, both at
-// once, both read: neither waits for the other.
+// TestBothWriteAtOnce: two peers write much more than the sockets hold, both at once. Both read too, so neither waits for
+// the other.
 func TestBothWriteAtOnce(t *testing.T) {
 	onWires(t, func(t *testing.T, a, b net.Conn) {
 		x, y := connect(t, a, b, nil, nil)
@@ -40,8 +40,8 @@ func TestBothWriteAtOnce(t *testing.T) {
 	})
 }
 
-// TestBothAnswerAtOnce: two sides whose readers answer long Reads to each other, over a stream
-// that holds little, do not wait for each other: who reads never waits for room.
+// TestBothAnswerAtOnce: two sides whose readers answer each other's long Reads, over a stream with a small buffer, do not
+// wait for each other: a reader never waits for room.
 func TestBothAnswerAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.PipeSize(2000)
@@ -67,8 +67,8 @@ func TestBothAnswerAtOnce(t *testing.T) {
 	})
 }
 
-// TestPeerDoesNotRead: a peer that stops reading fills the send queue, then nothing
-// more is taken, and after WriteTimeout the connection is given up. ADVERSARY 8, 20.
+// TestPeerDoesNotRead: if a peer stops reading, the send queue fills and accepts nothing more, and after WriteTimeout the
+// connection ends. ADVERSARY 8, 20.
 func TestPeerDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.PipeSize(1000)
@@ -94,13 +94,13 @@ func TestPeerDoesNotRead(t *testing.T) {
 			t.Fatalf("write: %v", err)
 		}
 		if d := time.Since(start); d < time.Minute || d > 2*time.Minute {
-			t.Fatalf("given up after %v", d)
+			t.Fatalf("the connection ended after %v", d)
 		}
 		<-x.Done()
 	})
 }
 
-// TestCloseWhileFull: Close with a full socket is bounded.
+// TestCloseWhileFull: Close does not wait for ever if the socket is full.
 func TestCloseWhileFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.PipeSize(1000)
@@ -119,7 +119,7 @@ func TestCloseWhileFull(t *testing.T) {
 	})
 }
 
-// TestSendWaitsForRoom: the blocking calls wait where Post fails.
+// TestSendWaitsForRoom: the blocking calls wait for room if Post fails.
 func TestSendWaitsForRoom(t *testing.T) {
 	onWires(t, func(t *testing.T, a, b net.Conn) {
 		h := newCollector()
@@ -149,7 +149,7 @@ func TestSendWaitsForRoom(t *testing.T) {
 	})
 }
 
-// TestCancelWrites: a cancelled Write returns when its payload is not used any more.
+// TestCancelWrites: a cancelled Write returns when its payload is no longer used.
 func TestCancelWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.PipeSize(1000)
@@ -180,8 +180,8 @@ func TestCancelWrites(t *testing.T) {
 	})
 }
 
-// TestHalfFPDU: a peer that has sent half an FPDU and then nothing does not keep a staging of
-// 512 KiB, whether somebody reads all the time or only when something comes.
+// TestHalfFPDU: a peer that has sent half an FPDU and then nothing does not keep a staging of 512 KiB, whether somebody
+// reads all the time or only when input arrives.
 func TestHalfFPDU(t *testing.T) {
 	t.Parallel()
 	for _, serve := range []bool{true, false} {
@@ -217,13 +217,13 @@ func testContext(t *testing.T) (context.Context, context.CancelFunc) {
 	return context.WithCancel(t.Context())
 }
 
-// TestHalfFPDUEnds: a peer that stops inside an FPDU loses its connection; one that goes on
-// in time, octet for octet, or stops between two, does not. ADVERSARY 20.
+// TestHalfFPDUEnds: a peer that stops inside an FPDU loses its connection. One that continues in time, octet by octet, or
+// that stops between two FPDUs does not. ADVERSARY 20.
 func TestHalfFPDUEnds(t *testing.T) {
 	const limit = 10 * time.Second
 	for name, tt := range map[string]struct {
 		stop  int           // octets sent
-		every time.Duration // pause before each further octet, 0: none follow
+		every time.Duration // pause before each further octet; 0: no more octets
 		ends  bool
 	}{
 		"stops": {stop: 20, ends: true}, "stops behind one octet": {stop: 1, ends: true},
@@ -266,7 +266,7 @@ func TestHalfFPDUEnds(t *testing.T) {
 					}
 				default:
 					if tt.ends {
-						t.Error("the connection lives on")
+						t.Error("the connection has not ended")
 					}
 					y.Abort(nil)
 					<-served
@@ -274,7 +274,7 @@ func TestHalfFPDUEnds(t *testing.T) {
 				a.Close()
 				synctest.Wait()
 				if y.half.rest.Load() != nil {
-					t.Error("a timer holds the connection that is over")
+					t.Error("a timer still refers to the connection that has ended")
 				}
 			})
 		})

@@ -11,14 +11,14 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// TestWaitSolicited: messages without SE wake nobody who waits for an event; one with
-// SE does, for as long as it is not taken, and so does the end of the connection.
+// TestWaitSolicited: messages without SE wake nobody who waits for an event. A message with SE does as long as it is not
+// taken, and so does the end of the connection.
 func TestWaitSolicited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.Pipe()
 		cfg := &Config{Extensions: Ext7306}
 		x, y := connect(t, a, b, cfg, cfg)
-		var woken []int // messages there when WaitSolicited returned
+		var woken []int // number of messages when WaitSolicited returned
 		end := make(chan error)
 		go func() {
 			for {
@@ -54,8 +54,8 @@ func TestWaitSolicited(t *testing.T) {
 	})
 }
 
-// TestWaitSolicitedWaiters: an event wakes all who wait for one, and a message one of
-// those who wait for messages; who gave up is in nobody's way.
+// TestWaitSolicitedWaiters: an event wakes everybody who waits for one, and a message wakes one of those who wait for
+// messages. Those who have given up do not disturb the others.
 func TestWaitSolicitedWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.Pipe()
@@ -100,7 +100,7 @@ func TestWaitSolicitedWaiters(t *testing.T) {
 	}
 }
 
-// look is a Completer that notes whether a region is valid when it is called.
+// look is a Completer that records whether a region is valid when it is called.
 type look struct {
 	reg   region.Region
 	valid bool
@@ -109,8 +109,8 @@ type look struct {
 
 func (l *look) Complete(err error) { l.valid = l.reg.Valid(); l.done.Complete(err) }
 
-// TestInvalidateSink: the STag is valid until the last octet is placed, and invalid
-// when the Read completes; without the wish it stays.
+// TestInvalidateSink: the STag is valid until the last octet is placed, and invalid when the Read completes. Without
+// InvalidateSink it stays valid.
 func TestInvalidateSink(t *testing.T) {
 	for _, n := range []uint32{0, 100, 5000} {
 		for _, wish := range []bool{true, false} {

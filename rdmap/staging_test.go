@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestRoom: a read gets all of the staging but what is pending, which begins at its front
-// then, and a larger one where an FPDU needs that.
+// TestRoom: a read gets all of the staging except the pending octets, which move to its front; or a larger staging, if an
+// FPDU needs that.
 func TestRoom(t *testing.T) {
 	for _, c := range []struct {
 		r, w, need int
@@ -29,7 +29,7 @@ func TestRoom(t *testing.T) {
 		pending := bytes.Clone(st.pending())
 		st, buf := st.room(c.need)
 		if len(buf) != c.room || st.r != 0 || !bytes.Equal(st.pending(), pending) || len(buf) > 0 && &buf[0] != &st.b[st.w] {
-			t.Errorf("%+v: %d octets behind %d to %d, of %d", c, len(buf), st.r, st.w, len(pending))
+			t.Errorf("%+v: %d octets of room after %d to %d, pending %d", c, len(buf), st.r, st.w, len(pending))
 		}
 		st.giveBack()
 	}

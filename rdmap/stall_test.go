@@ -14,7 +14,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// withMarkers is onWires, without and with markers in what the initiator receives.
+// withMarkers is onWires without and with markers in what the initiator receives.
 func withMarkers(t *testing.T, f func(t *testing.T, a, b net.Conn, markers bool)) {
 	for _, markers := range []bool{false, true} {
 		t.Run(fmt.Sprintf("markers=%v", markers), func(t *testing.T) {
@@ -23,8 +23,8 @@ func withMarkers(t *testing.T, f func(t *testing.T, a, b net.Conn, markers bool)
 	}
 }
 
-// TestPoolEmpty: without memory for Sends queue 0 waits, while Reads complete, which may be what
-// frees memory. When memory comes back nothing is lost and the order is kept.
+// TestPoolEmpty: without memory for Sends queue 0 waits. Reads still complete, since they may be what frees memory. When
+// memory comes back, nothing is lost and the order is kept.
 func TestPoolEmpty(t *testing.T) {
 	withMarkers(t, func(t *testing.T, a, b net.Conn, markers bool) {
 		pool := NewPool(20000)
@@ -82,8 +82,8 @@ func TestPoolEmpty(t *testing.T) {
 	})
 }
 
-// TestPoolEmptyForLong: when more is put off than may be, the stream waits; the end of
-// the wait is a Terminate for "no buffer".
+// TestPoolEmptyForLong: when no more can be put off, the whole stream waits. The wait ends with a Terminate for "no
+// buffer".
 func TestPoolEmptyForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.Pipe()
@@ -128,7 +128,7 @@ func TestPoolEmptyForLong(t *testing.T) {
 	})
 }
 
-// TestPoolFull: memory comes back after the stream had to stop altogether.
+// TestPoolFull: memory comes back after the whole stream had to wait.
 func TestPoolFull(t *testing.T) {
 	withMarkers(t, func(t *testing.T, a, b net.Conn, markers bool) {
 		pool := NewPool(20000)
@@ -192,12 +192,12 @@ func TestPutOffBound(t *testing.T) {
 	}
 	e.rcv.close()
 	if pool.kept != 0 {
-		t.Errorf("%d octets are kept by nobody", pool.kept)
+		t.Errorf("%d octets count as put off after the end", pool.kept)
 	}
 }
 
-// TestStallEnds: who waits for memory until StallTimeout is over is told so, also if nothing
-// comes meanwhile, whoever reads.
+// TestStallEnds: a connection that waits for memory until StallTimeout is over ends, even if no input arrives in that
+// time, whoever reads.
 func TestStallEnds(t *testing.T) {
 	for _, serve := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// TestStats: every message is counted once, under its opcode, at both ends, in however
-// many segments it comes; the sums agree with that.
+// TestStats: every message is counted once, under its opcode, at both ends, however many segments it has. The sums agree
+// with that.
 func TestStats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.Pipe()

@@ -14,8 +14,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 )
 
-// calls is a little RPC: every Send carries a number, the answer carries it too.
-// It is what the reading scheme is made for, and counts what goes wrong.
+// calls is a small RPC protocol: every Send carries a number, and the answer carries it too. The reading role is designed
+// for such a use. It counts what goes wrong.
 type calls struct {
 	mu      sync.Mutex
 	pending map[uint64]*Waiter
@@ -87,7 +87,7 @@ func (h *shuffler) HandleRecv(c *Conn, m *Message) {
 	}
 }
 
-// HandleIdle sends the late ones, last first.
+// HandleIdle sends the delayed answers, the last one first.
 func (h *shuffler) HandleIdle(c *Conn) {
 	for len(h.late) > 0 {
 		_ = c.Post([]WR{{Op: OpSend, Body: h.late[len(h.late)-1]}})
@@ -97,16 +97,15 @@ func (h *shuffler) HandleIdle(c *Conn) {
 
 func (h *shuffler) HandleClose(*Conn, error) {}
 
-// fragmented is c whose octets are read and written in pieces of at most so many.
+// fragmented returns c with reads and writes in pieces of at most n octets.
 func fragmented(c net.Conn, in, out int, seed uint64) net.Conn {
 	return rdmaptest.Wrap(c, rdmaptest.Faults{
 		In: rdmaptest.Fault{MaxPiece: in}, Out: rdmaptest.Fault{MaxPiece: out}, Seed: seed,
 	})
 }
 
-// TestStress: callers and cancellations at random on fragmented streams, under both
-// reading schemes; every call ends, with its own answer. RFC 5040 says nothing about
-// it, ADVERSARY 8 does.
+// TestStress: random calls and cancellations on fragmented streams, with both reading schemes. Every call ends, with its
+// own answer (ADVERSARY 8).
 func TestStress(t *testing.T) {
 	wires := map[string]func() (net.Conn, net.Conn){
 		"pipe": func() (net.Conn, net.Conn) {
@@ -165,7 +164,7 @@ func stress(t *testing.T, wire func() (net.Conn, net.Conn), callers, each int, o
 	if n := done.Load() + cancelled.Load(); n != int64(callers*each) {
 		t.Fatalf("%d of %d calls ended", n, callers*each)
 	}
-	// Every request is answered, also those nobody waits for: the watcher sees to it.
+	// Every request is answered, even if nobody waits for it: the watcher reads.
 	if err := h.call(t.Context(), x, 1<<40, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -173,8 +172,8 @@ func stress(t *testing.T, wire func() (net.Conn, net.Conn), callers, each int, o
 	t.Logf("%d done, %d cancelled", done.Load(), cancelled.Load())
 }
 
-// TestCloseUnderLoad: closing, aborting or losing the connection at any time ends
-// every call, and leaves nothing behind. ADVERSARY 8 and 9.
+// TestCloseUnderLoad: to close, abort or lose the connection at any time ends every call and leaves nothing behind.
+// ADVERSARY 8 and 9.
 func TestCloseUnderLoad(t *testing.T) {
 	ends := []struct {
 		name string

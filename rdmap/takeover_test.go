@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// blocker blocks on messages that begin with 'b' until it is released, by HandOff if
-// asked to, and echoes.
+// blocker echoes messages. It blocks on those that begin with 'b' until it is released, after HandOff if the test asks for
+// that.
 type blocker struct {
 	handOff bool
 	release chan struct{}
@@ -34,8 +34,8 @@ func (h *blocker) HandleRecv(c *Conn, m *Message) {
 
 func (h *blocker) HandleClose(*Conn, error) {}
 
-// TestTakeover: an upcall that blocks does not stop the messages behind it, whether
-// it says so or the watchdog finds out, and its own message stays lent.
+// TestTakeover: an upcall that blocks does not stop later messages, whether it calls HandOff or the watchdog notices it,
+// and its own message stays lent.
 func TestTakeover(t *testing.T) {
 	for _, handOff := range []bool{true, false} {
 		onWires(t, func(t *testing.T, a, b net.Conn) {
@@ -70,7 +70,7 @@ func TestTakeover(t *testing.T) {
 			if !got["b one"] || !got["b three"] || h.damaged.Load() {
 				t.Fatalf("got %v, damaged %v", got, h.damaged.Load())
 			}
-			// By time, more: an upcall that does not block may have lost its processor so long.
+			// The watchdog may take over more: an upcall that does not block may have lost its processor for that long.
 			if n := y.Stats().Takeovers; n < 2 || n > 4 || handOff && n != 2 {
 				t.Fatalf("%d takeovers", n)
 			}
@@ -107,8 +107,7 @@ func TestTakeoverLimit(t *testing.T) {
 	}
 }
 
-// TestEndWithUpcallRunning: the end of the connection does not wait for an upcall
-// that blocks.
+// TestEndWithUpcallRunning: the end of the connection does not wait for an upcall that blocks.
 func TestEndWithUpcallRunning(t *testing.T) {
 	onWires(t, func(t *testing.T, a, b net.Conn) {
 		h := &blocker{release: make(chan struct{})}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A wait is put off once, behind little.
+// A wait is delayed once, after little input.
 func TestTakerAgain(t *testing.T) {
 	yields := 0
 	tk := taker{yield: func() { yields++ }, pause: new(takerPause)}
@@ -20,7 +20,7 @@ func TestTakerAgain(t *testing.T) {
 	}
 }
 
-// Who was behind somebody that computes is not again for a while, on whichever connection.
+// After a wait for somebody who computes, no connection delays its wait for a while.
 func TestTakerPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p takerPause
@@ -30,24 +30,24 @@ func TestTakerPause(t *testing.T) {
 		octets := uint64(0)
 		look := func(tk *taker) bool { octets++; return tk.again(octets) }
 		if !look(&a) || !look(&b) || !look(&a) {
-			t.Error("peers ran, and the next wait was not put off")
+			t.Error("only peers ran, but the next wait was not delayed")
 		}
 		others++
 		if !look(&a) || look(&a) || look(&b) {
-			t.Error("behind somebody that computes more than once")
+			t.Error("waits were delayed more than once for somebody who computes")
 		}
 		time.Sleep(takerRest - 1)
 		if look(&b) {
-			t.Error("again too early")
+			t.Error("a wait was delayed again too early")
 		}
 		time.Sleep(time.Nanosecond)
 		if !look(&b) {
-			t.Error("never again")
+			t.Error("no wait was delayed after the pause")
 		}
 	})
 }
 
-// What comes while others run is read before the wait. A read that does not wait looks once.
+// Input that arrives while others run is read before the wait. A read that does not wait looks only once.
 func TestTakerReads(t *testing.T) {
 	for _, wait := range []bool{true, false} {
 		a, b := tcpPair(t)
@@ -59,7 +59,7 @@ func TestTakerReads(t *testing.T) {
 			if _, err := a.Write(make([]byte, 100)); err != nil {
 				t.Error(err)
 			}
-			// On the loopback a write is there when it returns.
+			// On the loopback interface, what was written has arrived when the write returns.
 			if err := b.SetReadDeadline(time.Now().Add(-time.Second)); err != nil { // it need not wait
 				t.Error(err)
 			}

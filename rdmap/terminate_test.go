@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// siwTerminates are the first octets of Terminates as Linux 6.1 siw sends them, with
-// the meaning it intends: rdmap.md Section 12.
+// siwTerminates are the first octets of Terminates as siw of Linux 6.1 sends them, with their intended meaning (rdmap.md
+// Section 12).
 var siwTerminates = []struct {
 	octets string
 	want   TermCode // the swapped reading
@@ -49,8 +49,7 @@ func TestSiwTerminates(t *testing.T) {
 	}
 }
 
-// TestTerminatePrefixes: every prefix that cuts an announced part fails, and what is
-// behind the parts is ignored.
+// TestTerminatePrefixes: every prefix that cuts an announced part fails, and what follows the parts is ignored.
 func TestTerminatePrefixes(t *testing.T) {
 	for _, v := range []string{goldTermRead, goldTermSTag, goldTermBuf} {
 		full := ulpduOf(t, unhex(t, v))[18:]
@@ -70,8 +69,8 @@ func TestTerminatePrefixes(t *testing.T) {
 	}
 }
 
-// TestReservedBits: the 13 reserved bits are ignored on receipt; siw's meaning of
-// three of them is taken only when the length fits.
+// TestReservedBits: the 13 reserved bits are ignored on receipt; three of them have siw's meaning, but only if the length
+// fits.
 func TestReservedBits(t *testing.T) {
 	for _, s := range []string{"01001fff", "010007ff", "0100e0ff" + "0010" + "c140112233440000000000000000" + strings.Repeat("00", 28)} {
 		x, err := ParseTerminate(unhex(t, s))

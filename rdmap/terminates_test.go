@@ -19,8 +19,8 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// onConn connects a Conn with the settings of cfg to a Peer, and returns an engine that
-// the builders of violations can work on: its regions are those of the Conn.
+// onConn connects a Conn with the settings of cfg to a Peer. It also returns an engine for the builders of violations, which
+// has the regions of the Conn.
 func onConn(t *testing.T, cfg engineConfig) (*engine, *Conn, *rdmaptest.Peer) {
 	t.Helper()
 	none := func(n int) int {
@@ -50,7 +50,7 @@ func onConn(t *testing.T, cfg engineConfig) (*engine, *Conn, *rdmaptest.Peer) {
 	return e, x, p
 }
 
-// extensionViolations are those of RFC 7306 and the commit draft, rdmap.md Section 4.2.
+// extensionViolations are those of RFC 7306 and the commit draft (rdmap.md Section 4.2).
 var extensionViolations = func() []violationTest {
 	const all7306 = Ext7306
 	atomic := func(access region.Access, to uint64, op byte) func(*testing.T, *engine) []byte {
@@ -117,9 +117,8 @@ var extensionViolations = func() []violationTest {
 	}
 }()
 
-// TestTerminatesOnWire breaks every rule as a peer of a whole connection and compares
-// what comes back octet by octet: the Terminate, once, and the end of the stream. What
-// the upper layer is told says the same. ADVERSARY 17.
+// TestTerminatesOnWire breaks every rule as the peer of a whole connection, and compares the answer octet by octet: one
+// Terminate, and the end of the stream. The upper layer is told the same. ADVERSARY 17.
 func TestTerminatesOnWire(t *testing.T) {
 	for _, tt := range slices.Concat(extensionViolations, violationTests) {
 		t.Run(tt.name, func(t *testing.T) {
@@ -157,9 +156,8 @@ func TestTerminatesOnWire(t *testing.T) {
 	}
 }
 
-// TestTermMap: every way to break a rule that the three layers know has a code that the
-// documents register, and every registered code that we send has a test that provokes
-// it; the others are named here.
+// TestTermMap: every violation of the three layers has a code that the documents register, and every registered code that
+// we send has a test that provokes it. The exceptions are listed here.
 func TestTermMap(t *testing.T) {
 	sent := map[TermCode]bool{
 		{2, 0, 2}: true, // TestBadCRC
@@ -212,9 +210,8 @@ func TestTermMap(t *testing.T) {
 	}
 }
 
-// TestSinkLost: the sink of a Read that waits for its turn goes away. The Read Request
-// is not sent; the peer gets the Terminate of a local catastrophic error and everybody
-// here is told why (RFC 5040 Section 7.1).
+// TestSinkLost: the sink of a Read that waits for its turn is invalidated. The Read Request is not sent, the peer gets the
+// Terminate of a local catastrophic error, and everybody on this side is told why (RFC 5040 Section 7.1).
 func TestSinkLost(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -277,14 +274,13 @@ func TestSinkLost(t *testing.T) {
 				}
 			}
 			if err := x.Wait(t.Context(), &ahead); err != nil {
-				t.Errorf("%s: what was ahead: %v", tt.name, err)
+				t.Errorf("%s: the work request before it: %v", tt.name, err)
 			}
 		})
 	}
 }
 
-// TestCancelledSink: a Read that was given up while it waited, and whose sink is gone
-// then, harms nobody.
+// TestCancelledSink: a Read that was cancelled while it waited, and whose sink was then invalidated, has no effect.
 func TestCancelledSink(t *testing.T) {
 	onWires(t, func(t *testing.T, a, b net.Conn) {
 		x, p := rawResponder(t, a, b, &Config{ORD: 1})
@@ -322,9 +318,8 @@ func TestCancelledSink(t *testing.T) {
 	})
 }
 
-// TestTerminateSurvivesClose: a side that gives up and closes at once, with octets of the
-// peer unread and more on their way, still gets its Terminate across: it half-closes and
-// drains, where a plain close would reset the connection.
+// TestTerminateSurvivesClose: the Terminate of a side that gives up and closes at once arrives, although octets of the peer
+// are unread and more are in flight: that side half-closes and drains, where a plain close would reset the connection.
 func TestTerminateSurvivesClose(t *testing.T) {
 	code := TermCode{0, 2, 8}
 	onWires(t, func(t *testing.T, a, b net.Conn) {
@@ -379,12 +374,12 @@ func TestBothSidesTold(t *testing.T) {
 		within(t, "the other end", hy.over)
 		pe, ok := errors.AsType[*ProtocolError](hy.closed)
 		if !ok {
-			t.Fatalf("the one that found it: %v", hy.closed)
+			t.Fatalf("the side that found the error: %v", hy.closed)
 		}
 		for i, err := range []error{err, hx.closed} {
 			te, ok := errors.AsType[*TerminateError](err)
 			if !ok {
-				t.Fatalf("the one at fault, %d: %v", i, err)
+				t.Fatalf("the side at fault, %d: %v", i, err)
 			}
 			told, got := pe.Terminate(), te.Terminate
 			if !bytes.Equal(got.Raw, told.Append(nil)) || got.Code != (TermCode{0, 1, 1}) || got.SegLen != 46 ||
@@ -395,8 +390,8 @@ func TestBothSidesTold(t *testing.T) {
 	})
 }
 
-// TestSiwTerminateLogged: of a Terminate that may be siw's the log has both readings, and
-// the connection ends whatever they are.
+// TestSiwTerminateLogged: if a Terminate may come from siw, the log has both readings, and the connection ends whatever they
+// are.
 func TestSiwTerminateLogged(t *testing.T) {
 	for _, s := range siwTerminates {
 		core, logs := observer.New(zap.DebugLevel)

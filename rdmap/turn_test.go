@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// insatiable is a link on which every write that is tried has somebody post more.
+// insatiable is a link on which every attempt to write makes somebody post more.
 type insatiable struct {
 	link
 	c     *Conn
@@ -20,7 +20,7 @@ func (l *insatiable) try(b *batch) (again, ok bool, err error) {
 	return l.link.try(b)
 }
 
-// TestFlushTurn: who posts is not kept by what others post meanwhile, nor is who reads.
+// TestFlushTurn: what others post in the meantime detains neither a poster nor a reader.
 func TestFlushTurn(t *testing.T) {
 	a, b := tcpPair(t)
 	x, y := connect(t, a, b, nil, &Config{Handler: echoer{}})
@@ -33,7 +33,7 @@ func TestFlushTurn(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := l.tries.Load(); n > flushTurn {
-		t.Errorf("who posted wrote %d batches", n)
+		t.Errorf("the poster wrote %d batches", n)
 	}
 	for quiet := false; !quiet; time.Sleep(time.Millisecond) {
 		x.mu.Lock()
@@ -42,11 +42,11 @@ func TestFlushTurn(t *testing.T) {
 	}
 	l.tries.Store(0)
 	x.mu.Lock()
-	x.burst = true // what was read is being handled
+	x.burst = true // the reader is handling what it has read
 	x.mu.Unlock()
 	_ = x.Post([]WR{{Op: OpSend, Head: []byte("two")}})
 	x.endBurst()
 	if n := l.tries.Load(); n == 0 || n > flushTurn {
-		t.Errorf("who read wrote %d batches", n)
+		t.Errorf("the reader wrote %d batches", n)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// fetcher reads from the peer when a message says "read", and is then in an upcall until it
-// is released. It echoes all other messages.
+// fetcher makes a Read when a message says "read", and then stays in the upcall of its completion until it is released. It
+// echoes all other messages.
 type fetcher struct {
 	handOff bool
 	wr      WR
@@ -24,7 +24,7 @@ type fetcher struct {
 func (h *fetcher) HandleRecv(c *Conn, m *Message) {
 	c.PostRecv(1)
 	if string(m.Data) == "read" {
-		_ = c.Post([]WR{h.wr}) // the test sees what does not come
+		_ = c.Post([]WR{h.wr}) // the test notices if it fails
 		return
 	}
 	_ = c.Post([]WR{{Op: OpSend, Head: m.Data}})
@@ -42,8 +42,8 @@ func (h *fetcher) CompleteUpcall(c *Conn) {
 	_ = c.Post([]WR{{Op: OpSend, Head: []byte("done")}})
 }
 
-// TestCompleteUpcall: what a Read has completed by an upcall may block like any other
-// upcall, whether the Response was staged or read into its place.
+// TestCompleteUpcall: the upcall that completes a Read may block like any other, whether the Response was staged or read
+// into its place.
 func TestCompleteUpcall(t *testing.T) {
 	for _, size := range []int{100, 1 << 20} {
 		for _, handOff := range []bool{true, false} {
@@ -71,10 +71,10 @@ func TestCompleteUpcall(t *testing.T) {
 					readInUpcall(t, x, h)
 				}
 				if !bytes.Equal(src, dst) {
-					t.Error("other octets")
+					t.Error("the octets differ")
 				}
 				if err := to.Invalidate(t.Context()); err != nil {
-					t.Errorf("the sink is held: %v", err)
+					t.Errorf("the sink is still in use: %v", err)
 				}
 				if n := y.Stats().Takeovers; n < 3 || handOff && n != 3 {
 					t.Errorf("%d takeovers", n)
@@ -84,7 +84,7 @@ func TestCompleteUpcall(t *testing.T) {
 	}
 }
 
-// readInUpcall has one Read, and a message behind it while its upcall blocks.
+// readInUpcall makes one Read, and sends a message while its upcall blocks.
 func readInUpcall(t *testing.T, x *Conn, h *fetcher) {
 	t.Helper()
 	send := func(s string) {
@@ -112,7 +112,7 @@ func readInUpcall(t *testing.T, x *Conn, h *fetcher) {
 	want("done")
 }
 
-// noting notes how it is completed.
+// noting records how it is completed.
 type noting struct {
 	name string
 	log  *[]string
@@ -127,8 +127,8 @@ func (n notingUp) CompleteUpcall(c *Conn) {
 	(*n.log)[len(*n.log)-1] = fmt.Sprint(n.name, " up ", c.upcalls.Load()&1)
 }
 
-// TestReadDone: work requests complete in order, the last one by an upcall if it is one for
-// that, has succeeded and the connection is in Serve.
+// TestReadDone: work requests complete in order, the last one by an upcall if it is an UpcallCompleter, has succeeded and
+// the connection is in Serve.
 func TestReadDone(t *testing.T) {
 	for _, r := range []struct {
 		due, want string

@@ -9,14 +9,14 @@ import (
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 )
 
-// TestWaitAfterFailure: who waits when the connection has failed leaves the reading role to
-// its end, and does not take it again and again to find nothing to read.
+// TestWaitAfterFailure: after the connection has failed, a waiter leaves the reading role to finish, and does not take it
+// again and again only to find nothing to read.
 func TestWaitAfterFailure(t *testing.T) {
 	a, b := rdmaptest.Pipe()
 	c, peer := connect(t, a, b, nil, nil)
 	defer peer.Abort(nil)
 	c.role.mu.Lock()
-	c.failed.Store(true) // as end does, before finish comes
+	c.failed.Store(true) // as end does before finish runs
 	c.role.mu.Unlock()
 	w, done := new(Waiter), make(chan error, 1)
 	w.Reset()
@@ -28,7 +28,7 @@ func TestWaitAfterFailure(t *testing.T) {
 	}
 	for until := time.Now().Add(time.Minute); !queued(); time.Sleep(time.Millisecond) {
 		if time.Now().After(until) {
-			t.Error("who waits takes the role of a connection that has failed")
+			t.Error("a waiter takes the role of a connection that has failed")
 			break
 		}
 	}

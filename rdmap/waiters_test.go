@@ -2,7 +2,7 @@ package rdmap
 
 import "testing"
 
-// parkedWaiters returns waiters whose goroutines sleep, as far as c knows.
+// parkedWaiters returns Waiters whose goroutines sleep, as far as c knows.
 func parkedWaiters(c *Conn, n int) []*Waiter {
 	ws := make([]*Waiter, n)
 	for i := range ws {
@@ -18,7 +18,7 @@ func parkedWaiters(c *Conn, n int) []*Waiter {
 
 func (w *Waiter) hinted() bool { return len(w.ch) == 1 }
 
-// look is what a goroutine does that was woken, or has another reason, and leaves.
+// look does what a goroutine does that leaves because it was woken or for another reason.
 func (c *Conn) look(w *Waiter) {
 	c.role.mu.Lock()
 	defer c.role.mu.Unlock()
@@ -26,7 +26,7 @@ func (c *Conn) look(w *Waiter) {
 	w.dequeue()
 }
 
-// TestChain: of many who are complete one is woken, who wakes the next.
+// TestChain: of many complete Waiters one is woken, and wakes the next.
 func TestChain(t *testing.T) {
 	c := &Conn{}
 	ws := parkedWaiters(c, 4)
@@ -39,13 +39,13 @@ func TestChain(t *testing.T) {
 		}
 	}
 	if c.role.first != ws[3] || c.role.last != ws[3] {
-		t.Error("who is complete still waits for the role")
+		t.Error("a complete Waiter still waits for the role")
 	}
 	c.look(ws[0])
 	if !ws[1].hinted() || ws[2].hinted() {
 		t.Error("the first one woke", ws[1].hinted(), ws[2].hinted())
 	}
-	// While the second one is on its way a new one comes behind.
+	// While the second one is being woken, another is completed.
 	ws[3].Complete(nil)
 	c.look(ws[1])
 	c.look(ws[2])
@@ -62,7 +62,7 @@ func TestChain(t *testing.T) {
 	}
 }
 
-// TestChainLeft: who leaves for another reason, before it was woken, cuts nothing.
+// TestChainLeft: a Waiter that leaves for another reason before it is woken does not break the chain.
 func TestChainLeft(t *testing.T) {
 	for left := range 3 {
 		c := &Conn{}
@@ -76,7 +76,7 @@ func TestChainLeft(t *testing.T) {
 				continue
 			}
 			if !w.hinted() {
-				t.Fatalf("waiter %d left, and %d sleeps for ever", left+1, i)
+				t.Fatalf("after waiter %d left, waiter %d sleeps for ever", left+1, i)
 			}
 			c.look(w)
 		}

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// TestWatchdogPace: the watchdog looks often only at upcalls that are under way, and for a
-// while after it had to relieve one.
+// TestWatchdogPace: the watchdog looks often only while upcalls are running, and for a while after it took the role from one.
 func TestWatchdogPace(t *testing.T) {
 	a, b := tcpPair(t)
 	h := &blocker{release: make(chan struct{})}
@@ -30,7 +29,7 @@ func TestWatchdogPace(t *testing.T) {
 		}
 		look(watchdogTick)
 		for range watchdogAlert {
-			look(watchdogTick) // the first one relieves it
+			look(watchdogTick) // the first look takes the role
 		}
 		look(watchdogRest)
 		if n := y.Stats().Takeovers - before; n != 1 {

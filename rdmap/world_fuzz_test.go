@@ -10,10 +10,9 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// FuzzModel: regions, queues and order under every schedule: two engines post operations
-// at each other as the octets of the input say, hear what the other says in pieces of any
-// size, invalidate, revoke and register memory meanwhile, break rules, and lose the
-// wire. Memory, messages and completions have to be the model's.
+// FuzzModel: regions, queues and order under every schedule. As the octets of the input say, two engines post operations to
+// each other, receive what the other sends in pieces of any size, invalidate, revoke and register memory in the meantime,
+// break rules, and lose the connection. Memory, messages and completions have to be those of the model.
 func FuzzModel(f *testing.F) {
 	for _, in := range worldSeeds {
 		f.Add(in)
@@ -21,7 +20,7 @@ func FuzzModel(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte) { runWorld(t, in) })
 }
 
-// worldSeeds have each op code, alone and in company.
+// worldSeeds have each op code, alone and with others.
 var worldSeeds = func() (all [][]byte) {
 	for code := range byte(16) {
 		all = append(all, []byte{code * 17, code, 1, 2, 3, 4, 15, code | 0x10, 5, 6, 7, 8, 14, 1, 9, 14, 0x11, 200})
@@ -50,8 +49,8 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// runWorld runs the op codes: the low half of an octet says what, bit 4 which side. What
-// breaks rules is rare, or nothing else would happen.
+// runWorld runs the op codes: the low half of an octet says what to do, bit 4 which side does it. Rules are broken rarely,
+// because otherwise nothing else would happen.
 func runWorld(t testing.TB, in []byte) {
 	if len(in) > 300 {
 		return
@@ -60,7 +59,7 @@ func runWorld(t testing.TB, in []byte) {
 	for len(w.in) > 0 && !w.cut {
 		b := w.next()
 		i := b >> 4 & 1
-		if what := b & 15; what > 10 || !w.failed() { // nobody posts at what is over
+		if what := b & 15; what > 10 || !w.failed() { // nobody posts after the end
 			w.act(what, w.sides[i], w.sides[1-i], i)
 		}
 	}
@@ -113,7 +112,7 @@ func (w *world) send(s, peer *worldSide) {
 	w.post(s, WR{Op: op, Body: data}, &worldOp{})
 }
 
-// sendInvalidate: requests on the region are answered first, as the Send may overtake them.
+// sendInvalidate: requests on the region are answered first, since the Send may overtake them.
 func (w *world) sendInvalidate(s, peer *worldSide) {
 	slot := w.next() % 3
 	r := peer.slots[slot]
@@ -133,7 +132,7 @@ func (w *world) place(peer *worldSide, slots int) (r *worldRegion, off, n int) {
 	return r, off, w.next() % (worldSize - off + 1)
 }
 
-// write: not where a request is under way, which the Write may overtake.
+// write: not to a region with an outstanding request, which the Write may overtake.
 func (w *world) write(s, peer *worldSide) {
 	r, off, n := w.place(peer, 3)
 	if r.busy > 0 {
@@ -194,8 +193,7 @@ func (w *world) commit(s, peer *worldSide) {
 	w.post(s, wr, o)
 }
 
-// revoke: the owner invalidates a region and registers another. Operations on their way to
-// it may be refused.
+// revoke: the owner invalidates a region and registers another. Operations on it that are in flight may be refused.
 func (w *world) revoke(s *worldSide) {
 	slot := w.next() % 3
 	r := s.slots[slot]
@@ -207,14 +205,14 @@ func (w *world) revoke(s *worldSide) {
 	w.fill(s, slot)
 }
 
-// breakRule does what has to be refused.
+// breakRule posts an operation that has to be refused.
 func (w *world) breakRule(s, peer *worldSide) {
 	var wr WR
 	var code TermCode
 	what := w.next() % 5
 	r := peer.slots[what%3]
 	switch what {
-	case 0: // behind the end
+	case 0: // beyond the end
 		wr, code = WR{Op: OpWrite, STag: r.STag(), TO: worldSize - 1, Body: []byte{7, 7}}, TermCode{1, 1, 1}
 	case 2: // a region that may not be read
 		wr, code = WR{Op: OpReadRequest, STag: r.STag(), Len: 8, Sink: s.slots[0].STag()}, TermCode{0, 1, 2}

@@ -11,30 +11,29 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// world is two engines that talk in both directions over wires that hand over octets as
-// they like, and a naive model of what comes of it: an operation that is posted has its
-// effect at the peer at once, in the model. The model posts nothing whose outcome RFC
-// 5040 Section 5.5 leaves open, which is what comes behind a request and may overtake
-// it; FuzzOrder looks at that.
+// world has two engines that exchange messages in both directions over wires that deliver octets at any time, and a naive
+// model of the result: in the model, a posted operation takes effect at the peer at once. The model posts nothing whose
+// outcome RFC 5040 Section 5.5 leaves open, that is, nothing that comes after a request and may overtake it; FuzzOrder
+// covers that.
 type world struct {
 	t       testing.TB
 	in      []byte // op codes
 	sides   [2]*worldSide
 	cut     bool
-	mayFail map[TermCode]bool // what a peer may be refused for by now
+	mayFail map[TermCode]bool // the codes with which a peer may be refused by now
 	must    bool              // some operation has to be refused
 }
 
-// worldSide is one engine and what the model knows of it.
+// worldSide is one engine and what the model knows about it.
 type worldSide struct {
 	e      *engine
 	pool   *Pool
-	wire   []byte // said, not yet heard
+	wire   []byte // sent, not yet received
 	slots  [3]*worldRegion
 	all    []*worldRegion
 	want   []Message // to be delivered here, in this order
 	ops    []*worldOp
-	last   int // index of the operation completed last
+	last   int // index of the last operation completed
 	wasErr error
 }
 
@@ -43,10 +42,10 @@ type worldRegion struct {
 	region.Region
 	mem, double []byte
 	history     [][]byte // every value of the double
-	busy        int      // requests that are not answered yet
-	touched     bool     // named by an operation since all was quiet
-	revoked     bool     // by its owner: what comes of the operations on it is open
-	gone        bool     // to be invalidated by a Send
+	busy        int      // requests that are not yet answered
+	touched     bool     // named by an operation since everything was at rest
+	revoked     bool     // by its owner: the outcome of operations on it is open
+	gone        bool     // a Send will invalidate it
 }
 
 // worldOp is a work request.
@@ -57,8 +56,8 @@ type worldOp struct {
 	n      int // how often it has completed
 	region *worldRegion
 	sink   *worldRegion // of a Read
-	value  []byte       // what a Read or Verify has to answer
-	old    uint64       // what an atomic has to answer
+	value  []byte       // what a Read or Verify has to return
+	old    uint64       // what an atomic has to return
 	answer Answer
 }
 
@@ -121,7 +120,7 @@ func (s *worldSide) register(t testing.TB, access region.Access) *worldRegion {
 	return r
 }
 
-// set stores in the double.
+// set stores to the double.
 func (r *worldRegion) set(off int, p []byte) {
 	copy(r.double[off:], p)
 	r.history = append(r.history, bytes.Clone(r.double))
@@ -160,7 +159,7 @@ func (o *worldOp) Complete(err error) {
 	}
 }
 
-// post posts wr at s; o says what comes of it.
+// post posts wr at s; o describes the expected result.
 func (w *world) post(s *worldSide, wr WR, o *worldOp) {
 	o.side, o.index, o.op = s, len(s.ops), wr.Op
 	s.ops = append(s.ops, o)
@@ -174,10 +173,10 @@ func (w *world) post(s *worldSide, wr WR, o *worldOp) {
 	s.e.post(wr)
 }
 
-// speak puts what s has to say on the wire.
+// speak puts the output of s on the wire.
 func (w *world) speak(s *worldSide) { s.wire = append(s.wire, s.e.output()...) }
 
-// hear gives the peer of s n octets of it.
+// hear gives n octets of that to the peer of s.
 func (w *world) hear(i, n int) {
 	s, peer := w.sides[i], w.sides[1-i]
 	n = min(n, len(s.wire))
@@ -186,7 +185,7 @@ func (w *world) hear(i, n int) {
 	w.check(peer)
 }
 
-// settle lets everything happen that can.
+// settle lets everything happen that can happen.
 func (w *world) settle() {
 	for moved := true; moved; {
 		moved = false
@@ -203,8 +202,8 @@ func (w *world) settle() {
 	}
 }
 
-// check compares what was delivered to s with what should have been, and why it failed
-// with why it may.
+// check compares what was delivered to s with what should have been, and the reason why it failed with those for which it
+// may fail.
 func (w *world) check(s *worldSide) {
 	if len(s.e.got) > len(s.want) {
 		w.t.Fatalf("%d messages delivered of %d sent", len(s.e.got), len(s.want))
@@ -229,10 +228,10 @@ func (w *world) check(s *worldSide) {
 	}
 }
 
-// failed reports whether either engine has.
+// failed reports whether either engine has failed.
 func (w *world) failed() bool { return w.sides[0].e.err != nil || w.sides[1].e.err != nil }
 
-// finish ends the run and looks at what is left.
+// finish ends the run and checks what is left.
 func (w *world) finish() {
 	if w.cut {
 		for _, s := range w.sides {
@@ -242,7 +241,7 @@ func (w *world) finish() {
 	} else {
 		w.settle()
 		if w.must && !w.failed() {
-			w.t.Fatal("what is forbidden was done")
+			w.t.Fatal("an operation that had to be refused was carried out")
 		}
 	}
 	for i, s := range w.sides {

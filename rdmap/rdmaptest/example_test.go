@@ -32,7 +32,7 @@ func ExamplePipe() {
 	// Output: hello <nil>
 }
 
-// A pipe that holds little, for tests of what happens when it is full.
+// A pipe with a small buffer, for tests of what happens when it is full.
 func ExamplePipeSize() {
 	a, b := rdmaptest.PipeSize(4)
 	n, err := a.Write([]byte("hell"))
@@ -49,7 +49,7 @@ func ExamplePipeSize() {
 	// connection reset by peer
 }
 
-// A wire with four faults, and what its user sees of them.
+// A connection with four faults, as its user sees it.
 func ExampleWrap() {
 	a, b := rdmaptest.Pipe()
 	_, _ = io.WriteString(a, "hello, world")
@@ -57,8 +57,8 @@ func ExampleWrap() {
 		In: rdmaptest.Fault{
 			MaxPiece: 4,                          // octets come in odd pieces,
 			Delay:    time.Microsecond,           // late,
-			Flip:     []int64{2},                 // the first letter in capitals,
-			Cut:      rdmaptest.CutEnd, CutAt: 9, // and no more than nine
+			Flip:     []int64{2},                 // with the first letter in upper case,
+			Cut:      rdmaptest.CutEnd, CutAt: 9, // and only nine of them
 		},
 		Seed: 1,
 	})}
@@ -67,7 +67,7 @@ func ExampleWrap() {
 	// Output: Hello, wo <nil> in more than one piece: true
 }
 
-// A wire that is fine at first and then unplugged.
+// A connection that works at first and is then unplugged.
 func ExampleFaulty_Set() {
 	a, b := rdmaptest.Pipe()
 	c := rdmaptest.Wrap(b, rdmaptest.Faults{})
@@ -84,7 +84,7 @@ func ExampleFaulty_Set() {
 	// heard, 5 octets passed
 }
 
-// A reset at a moment of the test's choice.
+// A reset at a moment that the test chooses.
 func ExampleFaulty_Reset() {
 	a, b := rdmaptest.Pipe()
 	c := rdmaptest.Wrap(b, rdmaptest.Faults{})
@@ -94,7 +94,7 @@ func ExampleFaulty_Reset() {
 	// Output: connection reset by peer
 }
 
-// What went through a connection, with directions and times.
+// What passed through a connection, with directions and times.
 func ExampleRecord() {
 	a, b := rdmaptest.Pipe()
 	rec := &rdmaptest.Record{Conn: b}
@@ -113,7 +113,7 @@ func ExampleRecord() {
 	// "ping" "pong"
 }
 
-// A peer that writes where it may not, and is told so.
+// A peer that writes where it may not, and gets a Terminate.
 func ExampleInitiate() {
 	a, b := rdmaptest.Pipe()
 	y := rdmap.Server(b, nil)
@@ -148,8 +148,7 @@ func ExampleInitiate() {
 	// EOF
 }
 
-// A responder that sends a Send of which the middle is missing, and an FPDU with a CRC
-// that is wrong.
+// A responder that sends a Send without its middle part, and an FPDU with a wrong CRC.
 func ExampleRespond() {
 	for _, spoil := range []func(p *rdmaptest.Peer){
 		func(p *rdmaptest.Peer) {
@@ -221,7 +220,7 @@ func ExamplePeer_Next() {
 	// Output: <nil> by hand
 }
 
-// What a package whose tests start goroutines calls TestMain.
+// The TestMain of a package whose tests start goroutines.
 func ExampleMain() {
 	testMain := func(m *testing.M) { rdmaptest.Main(m) }
 	_ = testMain
@@ -237,7 +236,7 @@ func ExampleLeaks() {
 
 // Golden octets with comments.
 func ExampleHex() {
-	t := new(testing.T) // that of the test
+	t := new(testing.T) // in a test, its own
 	fmt.Printf("%x\n", rdmaptest.Hex(t, `
 		00000003 616263 00   name
 		00000007             count`))

@@ -21,6 +21,6 @@ func TestHex(t *testing.T) {
 	}
 	f := &failing{}
 	if Hex(f, "none"); f.why == "" {
-		t.Error("no octets, and nothing is said")
+		t.Error("the test did not fail although there are no octets")
 	}
 }

@@ -33,7 +33,7 @@ func TestPipeBuffers(t *testing.T) {
 		t.Fatalf("%q, %v", got, err)
 	}
 	if _, err := b.Write([]byte("x")); err != nil {
-		t.Fatal("half-closed the wrong way:", err)
+		t.Fatal("CloseWrite closed the other direction:", err)
 	}
 }
 
@@ -64,8 +64,7 @@ func TestPipeInBubble(t *testing.T) {
 	})
 }
 
-// TestDeadlineMovedAsItPasses: a deadline that is taken away in the moment in which it
-// passes is gone.
+// TestDeadlineMovedAsItPasses: a deadline that is removed at the moment at which it passes has no effect.
 func TestDeadlineMovedAsItPasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := Pipe()
@@ -82,13 +81,13 @@ func TestDeadlineMovedAsItPasses(t *testing.T) {
 	})
 }
 
-// TestCloseEndsTimers: nothing of a closed end runs later.
+// TestCloseEndsTimers: no timer of a closed end keeps running.
 func TestCloseEndsTimers(t *testing.T) {
 	a, b := Pipe()
 	defer b.Close()
 	a.SetDeadline(time.Now().Add(time.Hour))
 	a.Close()
 	if a.in.readDeadline.timer != nil || a.out.writeDeadline.timer != nil {
-		t.Error("a timer runs on")
+		t.Error("a timer still runs")
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestRecordTimes: both directions, in order, with the times, the ends, and copies.
+// TestRecordTimes: events of both directions are in order, with times and ends, and hold copies.
 func TestRecordTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := Pipe()

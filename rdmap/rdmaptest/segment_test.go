@@ -8,8 +8,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 )
 
-// TestSegments: headers are right until they are changed, each queue counts for itself,
-// and segments arrive as they were sent.
+// TestSegments: headers are right until they are changed, each queue is counted separately, and segments arrive
+// as they were sent.
 func TestSegments(t *testing.T) {
 	a, b := Pipe()
 	responder := make(chan *Peer, 1)

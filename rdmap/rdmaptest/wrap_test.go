@@ -14,7 +14,7 @@ import (
 	"golang.org/x/net/nettest"
 )
 
-// TestWrapIsANetConn: pieces and delays are nothing a user of a net.Conn can complain of.
+// TestWrapIsANetConn: with pieces and delays, the result still behaves like a net.Conn.
 func TestWrapIsANetConn(t *testing.T) {
 	nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) {
 		a, b := Pipe()
@@ -62,8 +62,8 @@ func TestPieces(t *testing.T) {
 	}
 }
 
-// TestFlip: the bits that were named and no others arrive inverted, however the stream
-// is cut, and the writer's own octets are left alone.
+// TestFlip: exactly the named bits arrive inverted, however the stream is cut, and the writer's own octets are
+// not changed.
 func TestFlip(t *testing.T) {
 	flips := []int64{799, 0, 9, 100, 8}
 	want := make([]byte, 100)
@@ -92,8 +92,7 @@ func TestFlip(t *testing.T) {
 	}
 }
 
-// TestDelay: a piece takes its time, a deadline within that is obeyed, and what was on
-// its way comes later.
+// TestDelay: a piece is delayed; a deadline that passes in that time is obeyed, and the piece arrives later.
 func TestDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := Pipe()
@@ -133,7 +132,7 @@ func TestCuts(t *testing.T) {
 	}
 }
 
-// cutOut: "hello" is written over a wire that is cut after at octets.
+// cutOut writes "hello" to a connection that is cut after at octets.
 func cutOut(t *testing.T, cut Cut, at int64) {
 	a, b := Pipe()
 	w := Wrap(a, Faults{Out: Fault{Cut: cut, CutAt: at}})
@@ -158,7 +157,7 @@ func cutOut(t *testing.T, cut Cut, at int64) {
 	}
 }
 
-// cutIn: "hello" is read over a wire that is cut after at octets.
+// cutIn reads "hello" from a connection that is cut after at octets.
 func cutIn(t *testing.T, cut Cut, at int64) {
 	a, b := Pipe()
 	w := Wrap(b, Faults{In: Fault{Cut: cut, CutAt: at}})
@@ -179,7 +178,7 @@ func cutIn(t *testing.T, cut Cut, at int64) {
 	}
 }
 
-// TestCutWhileWaiting: Set and Reset reach those who wait; so does Close.
+// TestCutWhileWaiting: Set, Reset and Close affect calls that are waiting.
 func TestCutWhileWaiting(t *testing.T) {
 	for name, act := range map[string]struct {
 		do   func(a *Conn, w *Faulty)
@@ -216,7 +215,7 @@ func TestCutWhileWaiting(t *testing.T) {
 	}
 }
 
-// TestResetOfTCP: the other end sees a reset, not an end.
+// TestResetOfTCP: the other end sees a reset, not the end of the stream.
 func TestResetOfTCP(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -241,7 +240,7 @@ func TestResetOfTCP(t *testing.T) {
 	}
 }
 
-// TestHalfClose: what is wrapped can half-close if it could before.
+// TestHalfClose: a wrapped connection can half-close if the connection itself can.
 func TestHalfClose(t *testing.T) {
 	a, b := Pipe()
 	if err := (&Record{Conn: Wrap(a, Faults{})}).CloseWrite(); err != nil {
@@ -256,8 +255,8 @@ func TestHalfClose(t *testing.T) {
 	}
 }
 
-// TestResumedWrite: what a deadline keeps from being written has not passed: the bit
-// that is flipped is one of the stream.
+// TestResumedWrite: octets that are not written because of a deadline have not passed, so the flipped bit is the
+// right one of the stream.
 func TestResumedWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := PipeSize(4)

@@ -72,7 +72,7 @@ func BenchmarkRegister(b *testing.B) {
 	}
 }
 
-// BenchmarkOpen is BenchmarkRegister for memory that is registered once.
+// BenchmarkOpen is BenchmarkRegister for a Window.
 func BenchmarkOpen(b *testing.B) {
 	w, err := NewTable().Window(make([]byte, 4096))
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestAtomicInDomains: each value of a word is handed out once, whichever domain adds to it,
-// also while others do (ADVERSARY 15, 28). It goes on until they have met often.
+// TestAtomicInDomains: each value of a word is returned once, whichever domain adds to it, even while others add
+// to it (ADVERSARY 15, 28). It runs until they have collided often.
 func TestAtomicInDomains(t *testing.T) {
 	const adders, most = 4, 1 << 20
 	mem := make(Bytes, 8)
@@ -43,7 +43,7 @@ func TestAtomicInDomains(t *testing.T) {
 	for _, olds := range seen {
 		for _, old := range olds {
 			if got[old] {
-				t.Fatalf("%d twice", old)
+				t.Fatalf("the value %d was returned twice", old)
 			}
 			got[old] = true
 		}

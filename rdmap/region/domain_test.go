@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// ADVERSARY 14: a revoked and re-registered STag. The old one does not come back
-// within 255 registrations, although the entry is used again.
+// ADVERSARY 14: memory is revoked and registered again. The old STag does not come back within 255
+// registrations, although the entry is used again.
 func TestOldKey(t *testing.T) {
 	tab := NewTable()
 	mem := make([]byte, 8)
@@ -25,7 +25,7 @@ func TestOldKey(t *testing.T) {
 			}
 		}
 		if n := len(old); n > 0 && r.STag().Key() == old[n-1].Key() {
-			t.Fatalf("registration %d: the key is that of the one before", i)
+			t.Fatalf("registration %d has the key of the one before", i)
 		}
 		old = append(old, r.STag())[max(0, len(old)-254):]
 		invalidate(t, r)
@@ -35,7 +35,7 @@ func TestOldKey(t *testing.T) {
 	}
 }
 
-// A handle of a former registration has no power over the next user of its entry.
+// The handle of a former registration has no effect on the next user of its entry.
 func TestStaleHandle(t *testing.T) {
 	tab := NewTable()
 	a := register(t, tab, make([]byte, 8), RemoteWrite)
@@ -45,7 +45,7 @@ func TestStaleHandle(t *testing.T) {
 		t.Fatal("entry not used again")
 	}
 	if a.Valid() || a.Revoke() || a.Invalidate(t.Context()) != nil || !b.Valid() {
-		t.Error("the stale handle did something")
+		t.Error("the stale handle had an effect")
 	}
 	invalidate(t, b)
 }
@@ -84,8 +84,8 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
-// RFC 5040 Section 8.1 wants STags that are hard to predict and sparse: each of the
-// 24 random bits is set about half of the time, and no two draws are close in a row.
+// RFC 5040 Section 8.1 asks for STags that are hard to predict and sparse: each of the 24 random bits is set about
+// half of the time, and hardly any value is drawn twice.
 func TestUnpredictable(t *testing.T) {
 	tab := NewTable()
 	const n = 4096

@@ -58,8 +58,8 @@ func ExampleDomain_NewTable() {
 	// <nil>
 }
 
-// A deadline for taking memory back that is in use.
-// Octets that follow each other are looked up once.
+// A deadline for getting back memory that is in use.
+// Adjacent octets need only one lookup.
 func ExampleView_Forward() {
 	t := region.NewTable()
 	reg, _ := t.Register([]byte("placed in a run"), region.RemoteRead)
@@ -113,11 +113,11 @@ func ExampleTable_Close() {
 	// region: table closed
 }
 
-// A hash with a key, so that only who knows it can have octets compared.
+// A hash with a key, so that only those who know the key can have octets compared.
 func ExampleHash() {
 	key := []byte("known to both upper layers")
 	sum := &region.Hash{Size: blake2b.Size256, New: func() hash.Hash {
-		h, _ := blake2b.New256(key) // fails for keys of more than 64 octets only
+		h, _ := blake2b.New256(key) // fails only if the key has more than 64 octets
 		return h
 	}}
 	t := region.NewTable()
@@ -133,7 +133,7 @@ func ExampleHash() {
 	// Output: 32 octets, 27c64104..., <nil>
 }
 
-// Memory that is registered once and lent for one operation at a time.
+// Memory that is registered once and opened for one operation at a time.
 func ExampleTable_Window() {
 	t := region.NewTable()
 	w, err := t.Window(make([]byte, 1<<20))

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// loose is a Memory that cannot be compared, though its type says nothing of it.
+// loose is a Memory that cannot be compared, although its type can.
 type loose struct{ Memory }
 
-// What has failed is revoked in all domains and stays so until the last registration is
-// gone: after a failed write-back nobody knows what is durable.
+// Memory that has failed is revoked in all domains, and remains so until its last registration is gone: after a
+// failed write-back nobody knows what is durable.
 func TestRevokeMemory(t *testing.T) {
 	mem, other := &guarded{plainBytes: make(Bytes, 8)}, &guarded{plainBytes: make(Bytes, 8)}
 	d := NewDomain()
@@ -29,11 +29,11 @@ func TestRevokeMemory(t *testing.T) {
 	RevokeMemory(mem)
 	for i, r := range regs {
 		if r.Valid() {
-			t.Errorf("registration %d is valid", i)
+			t.Errorf("registration %d is still valid", i)
 		}
 	}
 	if again := registerMemory(t, tabs[2], mem); again.Valid() || !kept.Valid() {
-		t.Error("a new registration of a failed memory", again.Valid(), kept.Valid())
+		t.Error("valid: new registration of failed memory, registration of other memory:", again.Valid(), kept.Valid())
 	} else {
 		regs = append(regs, again)
 	}
@@ -44,10 +44,10 @@ func TestRevokeMemory(t *testing.T) {
 		}
 	}
 	if fates.of[mem] != nil || fates.of[other] != nil {
-		t.Error("a memory that nobody has registered is remembered")
+		t.Error("a memory without registrations is still in fates")
 	}
 	if r := registerMemory(t, tabs[0], mem); !r.Valid() || r.Invalidate(t.Context()) != nil {
-		t.Error("a memory that nobody had registered")
+		t.Error("a memory without registrations had not been forgotten")
 	}
 	for _, mem := range []Memory{make(Bytes, 8), loose{make(Bytes, 8)}} {
 		r := registerMemory(t, tabs[0], mem)
@@ -66,7 +66,7 @@ func registerMemory(t *testing.T, tab *Table, mem Memory) Region {
 	return r
 }
 
-// Failed comparisons of one memory count together; 16 at once, one more each second.
+// Failed comparisons of one memory are counted together: 16 at once, and one more each second.
 func TestGuesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := &guarded{plainBytes: make(Bytes, 8)}
@@ -99,7 +99,7 @@ func TestGuesses(t *testing.T) {
 		plain, _ := tabs[0].Register(make([]byte, 8), Verify)
 		v, _ := tabs[0].Lookup(plain.STag(), 0, 8, Verify)
 		if v.Guessed(); !v.MayGuess() {
-			t.Error("a plain slice shares with others")
+			t.Error("a plain slice shares its count with others")
 		}
 		v.Release()
 		for _, r := range append(regs[:], plain) {

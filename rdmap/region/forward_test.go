@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestForward: a view moves by the octet within its registration, and no further.
+// TestForward: a view moves within its registration, exact to the octet, and no further.
 func TestForward(t *testing.T) {
 	tab := NewTable()
 	mem := []byte("0123456789, not registered")[:10]
@@ -18,18 +18,18 @@ func TestForward(t *testing.T) {
 			}
 			ok := v.Forward(n)
 			if want := n >= 0 && int(first)+n <= len(mem); ok != want {
-				t.Fatalf("%d octets behind %d: %v", n, first, ok)
+				t.Fatalf("%d octets after %d: %v", n, first, ok)
 			}
 			at, size := 0, int(first)
 			if ok {
 				at, size = int(first), n
 			}
 			if v.Offset() != at || !bytes.Equal(v.Bytes(), mem[at:at+size]) || cap(v.Bytes()) != size {
-				t.Fatalf("%d octets behind %d: %q at %d, room for %d", n, first, v.Bytes(), v.Offset(), cap(v.Bytes()))
+				t.Fatalf("%d octets after %d: %q at %d, room for %d", n, first, v.Bytes(), v.Offset(), cap(v.Bytes()))
 			}
 			v.Release()
 			if v.Forward(0) {
-				t.Fatal("a view that was released moves")
+				t.Fatal("a released view moves")
 			}
 		}
 	}
@@ -38,8 +38,7 @@ func TestForward(t *testing.T) {
 	}
 }
 
-// TestForwardInvalid: a registration that has become invalid, or whose memory has failed,
-// is not gone on with.
+// TestForwardInvalid: a view does not move if its registration has become invalid or its memory has failed.
 func TestForwardInvalid(t *testing.T) {
 	tab := NewTable()
 	mem := &plainMemory{make([]byte, 10)}
@@ -54,7 +53,7 @@ func TestForwardInvalid(t *testing.T) {
 		}
 		end(&r)
 		if v.Forward(1) || v.Offset() != 0 {
-			t.Errorf("%s: goes on", name)
+			t.Errorf("%s: the view moves", name)
 		}
 		v.Release()
 		r.Revoke()

@@ -11,7 +11,7 @@ import (
 // plainBytes gives Bytes another name, so that a struct can embed it beside its method.
 type plainBytes = Bytes
 
-// guarded is a Memory that notes what is done to it.
+// guarded is a Memory that records what is done to it.
 type guarded struct {
 	plainBytes
 	calls []string
@@ -92,7 +92,7 @@ func panics(f func()) (yes bool) {
 	return false
 }
 
-// An error of the memory comes back as it is.
+// An error of the memory is returned as it is.
 func TestViewErrors(t *testing.T) {
 	g := &guarded{plainBytes: make(Bytes, 8), fail: ErrRegionLost}
 	v := view(t, g)
@@ -107,7 +107,7 @@ func TestViewErrors(t *testing.T) {
 	}
 }
 
-// single persists, but one range at a time.
+// single can persist only one range at a time.
 type single struct {
 	plainBytes
 	got []Range
@@ -158,8 +158,8 @@ var _ Watched = (*watched)(nil)
 func (w *watched) Failed() <-chan struct{} { return w.failed }
 func (w *watched) Err() error              { return nil }
 
-// Every registration of a memory that has failed is invalid, in all domains and at
-// once; those who are in it are waited for as ever.
+// Every registration of a memory that has failed is invalid, in all domains and at once. Present users are waited
+// for as usual.
 func TestFailedMemory(t *testing.T) {
 	w := &watched{plainBytes: make(Bytes, 8), failed: make(chan struct{})}
 	d := NewDomain()
@@ -186,7 +186,7 @@ func TestFailedMemory(t *testing.T) {
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := a.Invalidate(over); !errors.Is(err, ErrPinned) {
-		t.Error("a view is out:", err)
+		t.Error("a view is still pinned:", err)
 	}
 	v.Release()
 	if err := errors.Join(a.Invalidate(t.Context()), b.Invalidate(t.Context()), c.Invalidate(t.Context())); err != nil || d.Live()+there.Live() != 0 {
@@ -202,7 +202,7 @@ type tracked struct {
 
 func (m *tracked) WriteBack(_, n int) { m.n += n }
 
-// What a registration was, the next one in its place is not.
+// A registration does not inherit the settings of the one before in its entry.
 func TestRegistrationForgets(t *testing.T) {
 	tab := NewTable()
 	m := &tracked{watched: watched{plainBytes: make(Bytes, 8), failed: make(chan struct{})}}

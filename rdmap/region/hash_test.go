@@ -36,7 +36,7 @@ func TestSums(t *testing.T) {
 	}
 }
 
-// sumOf returns the sum of n octets of mem from the third on.
+// sumOf returns the sum of n octets of mem, beginning with the third.
 func sumOf(t *testing.T, mem Memory, h *Hash, n int) []byte {
 	t.Helper()
 	tab := NewTable()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Invalidate returns only when nobody can touch the memory.
+// Invalidate returns only when nobody can access the memory.
 func TestInvalidateWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tab := NewTable()
@@ -38,7 +38,7 @@ func TestInvalidateWaits(t *testing.T) {
 			}
 		}
 		if tab.Live() != 0 || tab.Domain().Pinned() != 0 {
-			t.Error("leak")
+			t.Error("a registration is left")
 		}
 	})
 }
@@ -61,7 +61,7 @@ func TestErrPinned(t *testing.T) {
 			t.Error("the pin is not counted")
 		}
 		v.Release()
-		// Results beat cancellation: the context is dead, the memory is free.
+		// Results beat cancellation: the context has ended, but the memory is free.
 		if err := r.Invalidate(ctx); err != nil {
 			t.Errorf("%v", err)
 		}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// modelRegion is what the slow model knows of one registration.
+// modelRegion is what the slow model knows about one registration.
 type modelRegion struct {
 	r     Region
 	owner int // table, 2: shared
@@ -62,7 +62,7 @@ func (m *modelRun) next() int {
 	return int(b)
 }
 
-// number returns values around the edges of what can go wrong.
+// number returns a value near the limits at which something can go wrong.
 func (m *modelRun) number() uint64 {
 	v := uint64(m.next())
 	switch v >> 6 {
@@ -74,8 +74,7 @@ func (m *modelRun) number() uint64 {
 	return v & 63
 }
 
-// FuzzTable runs operations, one octet and its arguments each, on a Domain with two
-// Tables and on the model.
+// FuzzTable runs operations, each one octet and its arguments, on a Domain with two Tables and on the model.
 func FuzzTable(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 10, 3, 1, 0, 0, 0, 10, 1, 3, 0, 2, 0})
 	f.Add([]byte{0, 2, 200, 20, 255, 0, 1, 0, 8, 1, 1, 1, 1, 0, 0, 4, 1, 4, 2, 0, 3, 0, 2, 1})

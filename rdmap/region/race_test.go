@@ -7,10 +7,9 @@ import (
 	"testing"
 )
 
-// Owners register, advertise, invalidate and then write their memory without any
-// other synchronisation; users look up what was advertised and write it too. The race
-// detector fails if Invalidate ever returns before the last user is gone, and the
-// content shows it without the detector.
+// Owners register, advertise, invalidate and then write their memory without any other synchronisation; users look
+// up what was advertised and write it too. If Invalidate ever returns before the last user is gone, the race detector
+// fails; without the detector the content of the memory shows it.
 func TestConcurrentLifetime(t *testing.T) {
 	const owners, users, rounds = 4, 4, 100
 	d := NewDomain()
@@ -26,14 +25,14 @@ func TestConcurrentLifetime(t *testing.T) {
 	for u := range users {
 		ug.Go(func() {
 			for i := u; !stop.Load(); i++ {
-				// What a peer with nothing to name sends; see zero_test.go.
+				// STag 0, which a peer may send; see zero_test.go.
 				_ = try(tabs[i%2], 0, 0, 0, 0)
 				s := stags[i%owners].Load()
 				v, err := tabs[s>>32].Lookup(STag(s), 0, 64, RemoteWrite)
 				if err != nil {
 					continue
 				}
-				turn[i%owners].Lock() // users among themselves; owners know nothing of it
+				turn[i%owners].Lock() // for users among themselves; owners do not lock it
 				for j := range v.Bytes() {
 					v.Bytes()[j]++
 				}
@@ -85,7 +84,7 @@ func TestConcurrentLifetime(t *testing.T) {
 	}
 }
 
-// Growth under lookups, and several revokers of the same registrations.
+// Growth during lookups, and several goroutines that revoke the same registrations.
 func TestConcurrentGrowthAndRevoke(t *testing.T) {
 	d := NewDomain()
 	tab := d.NewTable()
@@ -122,7 +121,7 @@ func TestConcurrentGrowthAndRevoke(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	// Invalidate of another goroutine may have won; never two for one registration.
+	// Invalidate in another goroutine may have won; only one may win for each registration.
 	if won.Load() > 1200 || d.Live() != 0 {
 		t.Errorf("%d revocations, %d live", won.Load(), d.Live())
 	}

@@ -22,7 +22,7 @@ func invalidate(t testing.TB, r Region) {
 	}
 }
 
-// try looks up and releases.
+// try looks up octets and releases them.
 func try(tab *Table, stag STag, to uint64, n uint32, need Access) error {
 	v, err := tab.Lookup(stag, to, n, need)
 	v.Release()
@@ -53,7 +53,7 @@ func TestRightsMatrix(t *testing.T) {
 	}
 }
 
-// ADVERSARY 14: bounds to the octet, TO near 2^64.
+// ADVERSARY 14: bounds exact to the octet, TO near 2^64.
 func TestBounds(t *testing.T) {
 	for _, tt := range []struct {
 		base uint64
@@ -105,7 +105,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// The first of several faults counts: existence, association, right, wrap, bounds.
+// Of several faults the first one counts: existence, association, right, wrap, bounds.
 func TestOrderOfChecks(t *testing.T) {
 	d := NewDomain()
 	mine, other := d.NewTable(), d.NewTable()
@@ -129,7 +129,7 @@ func TestOrderOfChecks(t *testing.T) {
 			t.Errorf("got %v, want %v", err, tt.want)
 		}
 	}
-	invalidate(t, r) // no refusal has left a pin
+	invalidate(t, r) // no refusal left a pin
 }
 
 func TestShared(t *testing.T) {
@@ -191,8 +191,8 @@ func TestRemoteInvalidate(t *testing.T) {
 	}
 }
 
-// A peer invalidates while a Response is being sent from the memory: at once for
-// everybody new, and the owner still waits.
+// A peer invalidates an STag while a Response is being sent from the memory: it is invalid at once for everybody new,
+// and the owner still waits.
 func TestRemoteInvalidatePinned(t *testing.T) {
 	tab := NewTable()
 	r := register(t, tab, make([]byte, 8), RemoteRead|RemoteInvalidate)
@@ -246,7 +246,7 @@ func TestRegisterErrors(t *testing.T) {
 func TestZeroRegion(t *testing.T) {
 	var r Region
 	if r.STag() != 0 || r.Valid() || r.Revoke() || r.Invalidate(t.Context()) != nil {
-		t.Error("the zero Region is something")
+		t.Error("the zero Region is valid")
 	}
 }
 
@@ -287,7 +287,7 @@ func (p *persistent) Close() error  { return nil }
 
 func (p *persistent) Persist(off, n int) error { p.off, p.n = off, n; return nil }
 
-// Revoke is for what the Table has registered itself.
+// Revoke is only for registrations of the Table itself.
 func TestRevokeBySTag(t *testing.T) {
 	d := NewDomain()
 	a, b := d.NewTable(), d.NewTable()

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// openWindow is a Window of 64 octets.
+// openWindow returns a Window of 64 octets.
 func openWindow(t testing.TB, tab *Table) Window {
 	t.Helper()
 	w, err := tab.Window(make([]byte, 64))
@@ -17,8 +17,8 @@ func openWindow(t testing.TB, tab *Table) Window {
 	return w
 }
 
-// TestWindow opens a window again and again: each opening has its own bounds and rights, and
-// no STag of an earlier one is of any use.
+// TestWindow opens a window again and again: each opening has its own bounds and rights, and the STags of earlier
+// openings are invalid.
 func TestWindow(t *testing.T) {
 	tab := NewTable()
 	w := openWindow(t, tab)
@@ -71,8 +71,7 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// TestWindowMisuse: what is refused, and that a window whose memory is in use cannot be lent
-// again.
+// TestWindowMisuse: misuse is refused, and a window whose memory is still in use cannot be opened again.
 func TestWindowMisuse(t *testing.T) {
 	tab := NewTable()
 	w := openWindow(t, tab)
@@ -129,16 +128,16 @@ func TestWindowMisuse(t *testing.T) {
 	}
 }
 
-// ended is a context that is over.
+// ended returns a context that has ended.
 func ended() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }
 
-// TestWindowRace has another goroutine look up every STag that the window ever had while it is opened,
-// written by its owner in between, and its table closed in the end: the race detector sees
-// whoever touches memory that is not lent.
+// TestWindowRace: while a window is opened again and again, written by its owner between openings, and its table is
+// closed at the end, another goroutine looks up every STag that the window ever had. The race detector notices any
+// access to memory that is not lent.
 func TestWindowRace(t *testing.T) {
 	tab := NewTable()
 	mem := make([]byte, 64)

@@ -6,9 +6,8 @@ import (
 	"testing"
 )
 
-// STag 0 is what a peer sends that has nothing to send. It must never match a free
-// entry, whose state is 0: a lookup that loaded a slot just before the entry was freed
-// would pin it, and the next registration would lose count.
+// A peer that has no STag to send sends STag 0. It must never match a free entry: a lookup that loaded a slot just
+// before the entry was freed would pin it, and the next registration would overwrite that pin.
 func TestSTagZeroNeverPins(t *testing.T) {
 	tab := NewTable()
 	r := register(t, tab, make([]byte, 8), RemoteWrite)

@@ -16,7 +16,7 @@ import (
 
 const piece = 4096
 
-// persistAll runs b.N persists of 4 KiB, spread over workers with a place each.
+// persistAll runs b.N persists of 4 KiB, spread over workers that each have their own place.
 func persistAll(b *testing.B, workers int, persist func(off int) error) {
 	b.Helper()
 	var left atomic.Int64
@@ -37,8 +37,8 @@ func persistAll(b *testing.B, workers int, persist func(off int) error) {
 	wg.Wait()
 }
 
-// One caller at a time, in turns with the comparator, pwrite and fdatasync: medians.
-// Loops of their own, one after the other, measure the mood of the disk.
+// One caller at a time, alternating with the comparison, pwrite and fdatasync: medians. Two separate loops, one
+// after the other, would measure the changing speed of the disk.
 func BenchmarkPersistAlone(b *testing.B) {
 	f, err := os.OpenFile(newFile(b, piece), os.O_RDWR, 0)
 	if err != nil {
@@ -71,8 +71,8 @@ func BenchmarkPersistAlone(b *testing.B) {
 	}
 }
 
-// 4 KiB made durable, by workers that share a memory; "own" is the comparator: each
-// does a pwrite and an fdatasync of its own.
+// 4 KiB made durable by workers that share a memory. In the comparison, "own", each worker makes its own pwrite and
+// fdatasync.
 func BenchmarkPersist(b *testing.B) {
 	for _, workers := range []int{4, 16, 64} {
 		b.Run(fmt.Sprintf("own/%d", workers), func(b *testing.B) {

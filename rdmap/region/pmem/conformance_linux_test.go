@@ -13,7 +13,7 @@ func TestMmap(t *testing.T) {
 	pmemtest.Run(t, g)
 }
 
-// The write-back instructions are real; that they suffice here is pretended.
+// The write-back instructions are real, but only pretend to be enough here.
 func TestDAX(t *testing.T) {
 	pmem.PretendDAX(t)
 	g := fileTarget(pmem.DAX)

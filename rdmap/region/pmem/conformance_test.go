@@ -29,8 +29,8 @@ func open(t testing.TB, kind pmem.Kind, path string, o *pmem.Options) *pmem.Memo
 	return m
 }
 
-// fileTarget is a memory that has a file. Its crash is a copy of the file: what a new
-// process finds there, before the old one has ended.
+// fileTarget is a memory in a file. Its crash copies the file: it is what a new process finds there before the old one
+// has ended.
 func fileTarget(kind pmem.Kind) pmemtest.Target {
 	return pmemtest.Target{
 		Create: func(t testing.TB, size int, f *pmemtest.Faults) region.Memory {
@@ -68,8 +68,8 @@ func TestFile(t *testing.T) {
 	pmemtest.Run(t, g)
 }
 
-// The crash model, by two crashes: nothing that nobody persisted survives, and anything
-// may.
+// The crash model, with two kinds of crashes: in one nothing survives that was not persisted, in the other anything
+// may survive.
 func TestSim(t *testing.T) {
 	for name, crash := range map[string]func(*pmem.Snapshot) *pmem.Image{
 		"nothing": func(s *pmem.Snapshot) *pmem.Image {

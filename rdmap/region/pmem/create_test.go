@@ -37,7 +37,7 @@ func TestCreateRefuses(t *testing.T) {
 		path string
 		size int
 		want error
-		next string // what to do
+		next string // the advice in the error
 	}{
 		{there, 64, fs.ErrExist, "(open it, or remove it"},
 		{filepath.Join(dir, "no", "dir"), 64, fs.ErrNotExist, "choose another place"},
@@ -56,7 +56,7 @@ func TestCreateRefuses(t *testing.T) {
 	}
 }
 
-// ADVERSARY 25: no space, or a dead disk, at any step: no file, nothing left.
+// ADVERSARY 25: no space, or a dead disk, at any step: there is no file, and nothing is left behind.
 func TestCreateFails(t *testing.T) {
 	for _, op := range []pmemtest.Op{pmemtest.Write, pmemtest.Datasync, pmemtest.Directory} {
 		for after := range 3 {
@@ -79,7 +79,7 @@ func TestCreateFails(t *testing.T) {
 	}
 }
 
-// Of several creators one wins, and its file is whole.
+// Of several creators one wins, and its file is complete.
 func TestCreateRace(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "memory")
 	var won atomic.Int32

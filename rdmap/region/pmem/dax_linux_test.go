@@ -11,7 +11,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 )
 
-// DAX is refused where it cannot be proved, with the reason and what to do.
+// DAX is refused where the promise cannot be proved, with the reason and with advice.
 func TestDAXRefused(t *testing.T) {
 	m, err := pmem.Open(pmem.DAX, newFile(t, 4096), nil)
 	if err == nil {
@@ -39,7 +39,7 @@ func TestDAXNeedsInstruction(t *testing.T) {
 	}
 }
 
-// A hole is a fault in waiting: refused by mappings, filled by the kind file.
+// A hole may become a fault: mappings refuse it, and the kind file fills it.
 func TestHoles(t *testing.T) {
 	pmem.PretendDAX(t)
 	path := t.TempDir() + "/sparse"
@@ -61,7 +61,7 @@ func TestHoles(t *testing.T) {
 	}
 }
 
-// The write-back itself faults when the file is cut while it runs.
+// The write-back itself faults if the file is truncated while it runs.
 func TestDAXWriteBackFaults(t *testing.T) {
 	pmem.PretendDAX(t)
 	path := newFile(t, 1<<16)
@@ -86,7 +86,7 @@ func TestDAXWriteBackFaults(t *testing.T) {
 	}
 }
 
-// A real system call into a mapping that is gone answers EFAULT.
+// A real system call on a mapping that is gone fails with EFAULT.
 func TestRealEFAULT(t *testing.T) {
 	path := newFile(t, 4096)
 	m := open(t, pmem.Mmap, path, nil)

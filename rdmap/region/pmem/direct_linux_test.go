@@ -14,8 +14,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 )
 
-// openDirect returns a memory that is written past the page cache; it skips where the
-// file system does not take that.
+// openDirect returns a memory that is written past the page cache. It skips the test if the file system does not
+// support that.
 func openDirect(t testing.TB, size int, o *pmem.Options) *pmem.Memory {
 	t.Helper()
 	m := open(t, pmem.File, newFile(t, size), o)
@@ -28,14 +28,13 @@ func mustBeDirect(t testing.TB, m *pmem.Memory) {
 	t.Helper()
 	switch {
 	case !m.TakesDirect():
-		t.Skip("this file system takes no direct writes")
+		t.Skip("this file system does not support direct writes")
 	case !m.Direct():
-		t.Fatal("it is written through the page cache")
+		t.Fatal("the memory is written through the page cache")
 	}
 }
 
-// The file holds what was persisted, to the octet, whatever shares a block with it, and
-// whoever opened it.
+// The file holds exactly the octets that were persisted, whatever shares a block with them, and whoever opens it.
 func TestDirect(t *testing.T) {
 	const size = 6 * 4096
 	m := openDirect(t, size, nil)
@@ -69,7 +68,7 @@ func TestDirect(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := os.ReadFile(m.Path()); err != nil || !bytes.Equal(got, want) {
-			t.Fatalf("round %d, %v: the file is another, %v", round, rs, err)
+			t.Fatalf("round %d, %v: the file differs, %v", round, rs, err)
 		}
 	}
 }
@@ -96,11 +95,11 @@ func TestDirectNeighbours(t *testing.T) {
 		copy(want[k*piece:], bytes.Repeat([]byte{byte(k*each + each)}, piece))
 	}
 	if got, err := os.ReadFile(m.Path()); err != nil || !bytes.Equal(got, want) {
-		t.Fatal("the file is another", err)
+		t.Fatal("the file differs", err)
 	}
 }
 
-// What has no whole blocks, or would need too large a copy, goes through the page cache.
+// A memory without whole blocks, or one that needs too large a copy, is written through the page cache.
 func TestNotDirect(t *testing.T) {
 	openDirect(t, 4096, nil)
 	for _, size := range []int{4095, 4096 + 64} {
@@ -118,13 +117,13 @@ func TestNotDirect(t *testing.T) {
 		t.Error(err)
 	} else {
 		if m.Direct() {
-			t.Error("a large one")
+			t.Error("a memory that is too large is written past the page cache")
 		}
 		m.Close()
 	}
 }
 
-// A failed direct write is final, as any other, and a cut file is noticed.
+// A failed direct write is final like any other, and a truncated file is noticed.
 func TestDirectFails(t *testing.T) {
 	f := pmemtest.NewFaults()
 	m := openDirect(t, 8192, &pmem.Options{Hooks: f.Hooks()})

@@ -12,7 +12,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 )
 
-// Every kind says what to do next, and is found with its cause.
+// Every kind of error says what to do next, and errors.Is finds it and its cause.
 func TestErrors(t *testing.T) {
 	for _, tt := range []struct {
 		kind error
@@ -45,7 +45,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// The path is said once.
+// The message has the path once.
 func TestErrorHasOnePath(t *testing.T) {
 	path := t.TempDir() + "/none"
 	_, err := pmem.Open(pmem.File, path, nil)
@@ -53,7 +53,7 @@ func TestErrorHasOnePath(t *testing.T) {
 		t.Error(err)
 	}
 	if _, ok := errors.AsType[*os.PathError](err); ok {
-		t.Error("the cause has the path, too")
+		t.Error("the cause has the path too")
 	}
 }
 

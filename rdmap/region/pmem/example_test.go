@@ -85,8 +85,7 @@ func ExampleParseKind() {
 	// pmem: "disk" is no kind of memory: use file, mmap or dax
 }
 
-// Whatever touches the octets of a memory that can vanish does so under Guard: here an
-// operation in place.
+// Access to the octets of a memory that can vanish has to be under Guard: here an operation in place.
 func ExampleMemory_Guard() {
 	dir, _ := os.MkdirTemp("", "pmem")
 	defer os.RemoveAll(dir)
@@ -99,7 +98,7 @@ func ExampleMemory_Guard() {
 		return nil
 	})
 	fmt.Println(m.Bytes()[0], err)
-	_ = os.Truncate(path, 0) // somebody cuts the file
+	_ = os.Truncate(path, 0) // somebody truncates the file
 	err = m.Persist(0, 8)
 	fmt.Println(errors.Is(err, region.ErrRegionLost), errors.Is(m.Err(), region.ErrRegionLost))
 	// Output:
@@ -107,13 +106,13 @@ func ExampleMemory_Guard() {
 	// true true
 }
 
-// How many memories cannot be closed, because a system call hangs.
+// The number of memories that cannot be closed because a system call hangs.
 func ExamplePinned() {
 	fmt.Println(pmem.Pinned())
 	// Output: 0
 }
 
-// A marker that is persisted together with its data may arrive without them.
+// A marker that is persisted together with its data may reach the medium without them.
 func ExampleNewSim() {
 	s := pmem.NewSim(128, nil)
 	_ = s.Store(0, []byte("data"))
@@ -135,8 +134,8 @@ func ExampleOpenSim() {
 	// Output: what the medium held 1
 }
 
-// The test of a recovery: in every crash, from every moment, a valid marker has its
-// data. This writer flushes the data first; let it not, and crashes are printed.
+// The test of a recovery: in every crash at every moment, a valid marker has its data. This writer flushes the data
+// first; if it does not, failing crashes are printed.
 func ExampleSnapshot_Crashes() {
 	images := 0
 	check := func(s *pmem.Sim) {
@@ -172,12 +171,12 @@ func ExampleSnapshot_Image() {
 	// Output: 64: 0=2 <nil> true
 }
 
-// A file that replaces another is there after a crash when its directory was made durable.
+// A file that replaces another survives a crash once its directory is durable.
 func ExampleSyncDir() {
 	dir, _ := os.MkdirTemp("", "pmem")
 	defer os.RemoveAll(dir)
 	name := filepath.Join(dir, "secret")
-	_ = os.WriteFile(name+".new", []byte("word"), 0o600) // and f.Sync, if it matters
+	_ = os.WriteFile(name+".new", []byte("word"), 0o600) // and f.Sync, if the content matters
 	_ = os.Rename(name+".new", name)
 	fmt.Println(pmem.SyncDir(dir), pmem.SyncDir(name+".none") != nil)
 	// Output: <nil> true

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PretendDAX makes the kind DAX take ordinary files, for one test: all is real but for
-// the proof, MAP_SYNC. It skips where there is no instruction, either.
+// PretendDAX makes the kind DAX accept ordinary files, for one test: everything is real except the proof, MAP_SYNC. It
+// skips the test if there is no instruction either.
 func PretendDAX(t *testing.T) {
 	t.Helper()
 	if _, err := lineWriteBack(); err != nil {
@@ -18,7 +18,7 @@ func PretendDAX(t *testing.T) {
 	t.Cleanup(func() { daxFlags = was })
 }
 
-// PretendNoInstruction takes the write-back away, for one test.
+// PretendNoInstruction makes the write-back instruction unavailable, for one test.
 func PretendNoInstruction(t *testing.T, err error) {
 	t.Helper()
 	was := lineWriteBack
@@ -29,8 +29,8 @@ func PretendNoInstruction(t *testing.T, err error) {
 // Direct reports whether m is written past the page cache.
 func (m *Memory) Direct() bool { return m.d.out != m.d.f }
 
-// TakesDirect reports whether the file system of m takes direct writes.
+// TakesDirect reports whether the file system of m supports direct writes.
 func (m *Memory) TakesDirect() bool { return takesDirect(m.d.f) }
 
-// MaxDirect is how large such a memory may be.
+// MaxDirect is the largest size of a memory that is written past the page cache.
 const MaxDirect = maxDirect

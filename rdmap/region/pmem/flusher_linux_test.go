@@ -22,7 +22,7 @@ func hangs(t *testing.T, o pmem.Options) map[pmemtest.Op]region.Watched {
 	}
 }
 
-// Calls that come while a flush is under way share the next one.
+// Calls that arrive while a flush is running share the next one.
 func TestGroups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := pmemtest.NewFaults()
@@ -45,7 +45,7 @@ func TestGroups(t *testing.T) {
 			synctest.Wait()
 			release()
 			wg.Wait()
-			// The model is asked about each range, the file once for all.
+			// The hook is called for each range of the model, but once for all ranges of a file.
 			want := map[pmemtest.Op]int{pmemtest.Datasync: 2, pmemtest.Persist: 21}[op]
 			if got := f.Count(op) - n; got != want {
 				t.Errorf("%s: %d, want %d", op, got, want)
@@ -57,9 +57,9 @@ func TestGroups(t *testing.T) {
 	})
 }
 
-// A hung fsync pins the memory, which the kernel may still touch. At the deadline the memory has failed, and all are told but
-// the caller that hangs, unless it is detached; Close gives up at its own deadline,
-// keeps memory and lock, and finishes later.
+// A hung fsync pins the memory, which the kernel may still touch. At the deadline the memory has failed, and all callers
+// are told except the one that hangs, unless it is detached. Close gives up at its own deadline, keeps the memory and
+// the lock, and finishes later.
 func TestHungSync(t *testing.T) {
 	for _, detached := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -83,7 +83,7 @@ func hang(t *testing.T, m region.Watched, f *pmemtest.Faults, op pmemtest.Op, de
 	go func() { behind <- m.Persist(64, 64) }()
 	<-m.Failed()
 	if err := <-behind; !errors.Is(err, region.ErrPinned) || time.Since(start) != 5*time.Second {
-		t.Errorf("%s: behind, after %v: %v", op, time.Since(start), err)
+		t.Errorf("%s: a later call, after %v: %v", op, time.Since(start), err)
 	}
 	synctest.Wait()
 	if len(first) == 1 != detached {
@@ -120,7 +120,7 @@ func isPinned(t *testing.T, m region.Watched, f *pmemtest.Faults, op pmemtest.Op
 	if n := pmem.Pinned(); n != 1 {
 		t.Errorf("%s: %d pinned, want 1", op, n)
 	}
-	m.Bytes()[0]++ // still there
+	m.Bytes()[0]++ // still mapped
 	if mem, ok := m.(*pmem.Memory); ok {
 		if _, err := pmem.Open(pmem.File, mem.Path(), nil); !errors.Is(err, pmem.ErrLocked) || !mem.Stats().Pinned {
 			t.Errorf("reopened under a hung fsync: %v", err)
@@ -128,7 +128,7 @@ func isPinned(t *testing.T, m region.Watched, f *pmemtest.Faults, op pmemtest.Op
 	}
 }
 
-// A slow fsync that ends before the deadline is a success; without a deadline, always.
+// A slow fsync that ends before the deadline is a success. Without a deadline it always is.
 func TestSlowSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, timeout := range []time.Duration{0, -1, time.Hour} {
@@ -144,7 +144,7 @@ func TestSlowSync(t *testing.T) {
 	})
 }
 
-// Each flush has all of its time, whenever the one before it was.
+// Each flush has its full timeout, whenever the one before it was.
 func TestDeadlineIsPerFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := pmemtest.NewFaults()
@@ -159,7 +159,7 @@ func TestDeadlineIsPerFlush(t *testing.T) {
 			if err != nil {
 				t.Errorf("%s: %v", op, err)
 			}
-			time.Sleep(time.Minute) // the watch has nothing to watch, and ends
+			time.Sleep(time.Minute) // the watch has nothing to do, and ends
 			start := time.Now()
 			_, release := f.Hang(op)
 			go func() { _ = m.Persist(0, 64) }()
@@ -174,7 +174,7 @@ func TestDeadlineIsPerFlush(t *testing.T) {
 	})
 }
 
-// Close waits for whom it finds inside a Guard, too.
+// Close waits for callers inside a Guard too.
 func TestCloseWaitsForGuard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := open(t, pmem.Mmap, newFile(t, 4096), nil)
@@ -213,7 +213,7 @@ func TestFirstFailure(t *testing.T) {
 	}
 }
 
-// A fault during a flush that itself succeeds: nobody is told success afterwards.
+// A fault during a flush that itself succeeds: nobody gets success after that.
 func TestFaultDuringSync(t *testing.T) {
 	f := pmemtest.NewFaults()
 	m := open(t, pmem.Mmap, newFile(t, 4096), &pmem.Options{Hooks: f.Hooks()})

@@ -8,7 +8,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 )
 
-// TestMain fails the package when a test leaves a goroutine or a pinned memory behind.
+// TestMain fails the package if a test leaves a goroutine or a pinned memory behind.
 func TestMain(m *testing.M) { rdmaptest.Main(m, pinned) }
 
 func pinned() error {

@@ -36,7 +36,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// A second opener is told so, of whatever kind; after Close the file is free.
+// A second opener of any kind gets ErrLocked; after Close the file is free.
 func TestLocked(t *testing.T) {
 	path := newFile(t, 4096)
 	m := open(t, pmem.File, path, nil)
@@ -53,7 +53,7 @@ func TestLocked(t *testing.T) {
 	}
 }
 
-// What cannot be made durable at the start is not opened, and leaves no lock.
+// A file that cannot be made durable at the start is not opened, and no lock is left.
 func TestOpenSettles(t *testing.T) {
 	path, f := newFile(t, 64), pmemtest.NewFaults()
 	f.FailOnce(pmemtest.Open, syscall.EIO)
@@ -68,8 +68,8 @@ func TestOpenSettles(t *testing.T) {
 	}
 }
 
-// A file without a name is lost to the next opener: Persist says so. Likewise one that
-// another took the place of.
+// A file without a name is lost to the next opener, and Persist returns an error. The same holds for a file that was
+// replaced by another.
 func TestRemoved(t *testing.T) {
 	for _, replace := range []bool{false, true} {
 		path := newFile(t, 64)

@@ -11,8 +11,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 )
 
-// medium is the naive oracle of the crash model: all images that the medium may have,
-// by letting everything happen that can happen. Only for memories of very few units.
+// medium is the naive oracle of the crash model: it keeps all images that the medium may have, by letting everything
+// happen that can happen. It is only for memories of very few units.
 type medium struct {
 	grain pmem.Grain
 	data  []byte // what the processor sees
@@ -46,7 +46,7 @@ func (m *medium) persist(off, n int) {
 	m.may = next
 }
 
-// images returns all that s says, and fails if it says something twice.
+// images returns all images of s, and fails if one comes twice.
 func images(t testing.TB, s *pmem.Snapshot, g pmem.Grain) map[string]bool {
 	t.Helper()
 	all := make(map[string]bool)
@@ -62,11 +62,11 @@ func images(t testing.TB, s *pmem.Snapshot, g pmem.Grain) map[string]bool {
 	return all
 }
 
-// remember makes the model forget nothing, as the oracle does.
+// remember makes the model forget nothing, like the oracle.
 var remember = &pmem.SimOptions{Versions: 100}
 
-// script is a random workload of few stores, so that the oracle can follow. Stores have
-// few values, so that contents come back.
+// script is a random workload with few stores, so that the oracle can keep up. Stores have few different values, so
+// that contents come back.
 type script struct {
 	t    testing.TB
 	next func(n int) int
@@ -129,13 +129,13 @@ func (s *script) check() {
 	s.t.Fatalf("%d images, want %d, after %q", len(got), len(s.m.may), s.log)
 }
 
-// shapes are the memories the oracle can follow, with odd ends.
+// shapes are memories that are small enough for the oracle, with odd ends.
 var shapes = []struct {
 	grain pmem.Grain
 	size  int
 }{{pmem.Line, 64*4 + 10}, {pmem.Line, 40}, {pmem.Word, 30}, {pmem.Word, 64 + 3}, {pmem.Sector, 512*2 + 100}}
 
-// The model says exactly what the oracle says: no crash is missing, none impossible.
+// The model has exactly the images of the oracle: none is missing, and none is impossible.
 func TestSimAgainstOracle(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -151,7 +151,7 @@ func TestSimAgainstOracle(t *testing.T) {
 	}
 }
 
-// crash goes on from any image.
+// crash continues from a random image.
 func (s *script) crash() {
 	all := slices.Sorted(maps.Keys(s.m.may))
 	k := s.next(len(all))

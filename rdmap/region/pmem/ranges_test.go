@@ -8,7 +8,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// cover against a bool for every octet.
+// Compares cover with an oracle that has a bool for every octet.
 func TestCover(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -46,17 +46,17 @@ func TestCover(t *testing.T) {
 func TestGate(t *testing.T) {
 	var g gate
 	if !g.enter() {
-		t.Fatal("shut from the start")
+		t.Fatal("a new gate is shut")
 	}
 	g.hold()
 	idle := g.close()
 	if g.enter() {
-		t.Error("in, though shut")
+		t.Error("a shut gate lets somebody in")
 	}
 	g.leave()
 	select {
 	case <-idle:
-		t.Error("idle, though one is inside")
+		t.Error("the gate is idle although somebody is inside")
 	default:
 	}
 	g.leave()

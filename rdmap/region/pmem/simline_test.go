@@ -4,8 +4,8 @@ import (
 	"testing"
 )
 
-// A store between a flush's reading of the octets and its end: what the flush read is
-// durable, the store may be, and so may other octets of its line.
+// A store occurs after a flush has read the octets and before it ends: what the flush has read is durable, the store may
+// be, and so may other octets of its line.
 func TestStoreDuringFlush(t *testing.T) {
 	s := NewSim(8, nil)
 	_ = s.Store(0, []byte("aaaa"))
@@ -27,7 +27,7 @@ func TestStoreDuringFlush(t *testing.T) {
 	}
 }
 
-// The same where the flush was of the whole line.
+// The same if the flush covers the whole line.
 func TestStoreDuringFlushOfLine(t *testing.T) {
 	s := NewSim(8, nil)
 	_ = s.Store(0, []byte("aaaaaaaa"))

@@ -13,7 +13,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 )
 
-// fill dirties n lines of a new Sim, each with versions contents.
+// fill makes n lines of a new Sim dirty, each with that many versions.
 func fill(t *testing.T, n, versions int) *pmem.Sim {
 	t.Helper()
 	s := pmem.NewSim(n*64, nil)
@@ -49,7 +49,7 @@ func TestCount(t *testing.T) {
 	}
 }
 
-// Subsets, Edges, Sample and Crashes yield images of All, as many as they say.
+// Subsets, Edges, Sample and Crashes yield images of All, as many as they promise.
 func TestSelections(t *testing.T) {
 	s := fill(t, 5, 2).Snapshot()
 	all := images(t, s, pmem.Line)
@@ -120,7 +120,7 @@ func grainOf(t *testing.T, im *pmem.Image) pmem.Grain {
 	return pmem.Grain(g)
 }
 
-// The same seed makes the same images; another one, others.
+// The same seed yields the same images; another seed yields others.
 func TestSampleBySeed(t *testing.T) {
 	s := fill(t, 30, 3).Snapshot()
 	names := func(seed uint64) (all []string) {
@@ -155,7 +155,7 @@ func TestImageName(t *testing.T) {
 	}
 }
 
-// A snapshot stays what it was, whatever happens to the memory; and images to theirs.
+// A snapshot does not change, whatever happens to the memory or to the Sims of its images.
 func TestSnapshotIsImmutable(t *testing.T) {
 	sim := fill(t, 3, 2)
 	s := sim.Snapshot()
@@ -175,7 +175,7 @@ func TestSnapshotIsImmutable(t *testing.T) {
 	}
 }
 
-// Of more contents than Versions, the latest are remembered.
+// If a line has more contents than Versions, the latest are remembered.
 func TestVersionsAreBounded(t *testing.T) {
 	sim := pmem.NewSim(8, &pmem.SimOptions{Versions: 3})
 	for v := range 100 {
@@ -190,7 +190,7 @@ func TestVersionsAreBounded(t *testing.T) {
 	}
 }
 
-// Stores right into the octets: Snapshot finds them, Told does not know.
+// Snapshot finds stores directly into Bytes; Told does not.
 func TestSnapshotMarks(t *testing.T) {
 	sim := pmem.NewSim(100, nil)
 	sim.Bytes()[99] = 1
@@ -202,7 +202,7 @@ func TestSnapshotMarks(t *testing.T) {
 	}
 }
 
-// Step sees every store and both sides of every Persist; Told needs no quiet.
+// Step sees every store and both sides of every Persist; Told may be called during stores.
 func TestStep(t *testing.T) {
 	var counts []uint64
 	sim := pmem.NewSim(64, &pmem.SimOptions{Step: func(s *pmem.Sim) { counts = append(counts, s.Told().Count(pmem.Line)) }})
@@ -217,8 +217,8 @@ func TestStep(t *testing.T) {
 	}
 }
 
-// Stores, flushes, atomic operations of others and snapshots of what was told, all at
-// once; each worker checks what it has been promised.
+// Stores, flushes, atomic operations of others and snapshots by Told, all at once. Each worker checks what it was
+// promised.
 func TestSimConcurrent(t *testing.T) {
 	const workers = 4
 	sim := pmem.NewSim(workers*64+64, nil)

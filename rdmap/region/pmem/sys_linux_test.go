@@ -9,8 +9,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// A pipe takes none of the system calls that make octets durable: each is really made, and
-// its error told.
+// A pipe refuses all system calls that make octets durable: each is really made, and its error is returned.
 func TestErrorsOfTheSystem(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -20,7 +19,7 @@ func TestErrorsOfTheSystem(t *testing.T) {
 	defer w.Close()
 	d := &device{f: w, out: w, path: "pipe", size: 4095}
 	s := &shadow{d: d, data: make([]byte, 4096)}
-	m := &mapping{d: d, data: s.data[1:]} // no address of a page
+	m := &mapping{d: d, data: s.data[1:]} // not at the beginning of a page
 	one := []region.Range{{Off: 0, N: 1}}
 	for name, tt := range map[string]struct {
 		err, kind, cause error
@@ -39,8 +38,8 @@ func TestErrorsOfTheSystem(t *testing.T) {
 	}
 }
 
-// Where the kernel has no single call for a write that is durable, two are made. There is none
-// for files of /proc, which cannot be synced either.
+// If the kernel has no single call for a durable write, two calls are made. There is none for files of /proc, which
+// cannot be synced either.
 func TestNoSingleCall(t *testing.T) {
 	f, err := os.OpenFile("/proc/self/coredump_filter", os.O_RDWR, 0)
 	if err != nil {
@@ -57,8 +56,7 @@ func TestNoSingleCall(t *testing.T) {
 	}
 }
 
-// A file that cannot be asked is lost, and so is one that is longer than it was, or that has
-// no name.
+// A file whose status cannot be read is lost, and so is one that is longer than it was or has no name.
 func TestCheck(t *testing.T) {
 	f, err := os.Create(t.TempDir() + "/file")
 	if err != nil {

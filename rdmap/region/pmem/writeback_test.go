@@ -13,8 +13,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 )
 
-// What WriteBack was asked for is in the file after the next Persist, of whatever: it
-// waits its turn. Nothing else is.
+// What WriteBack was called for is in the file after the next Persist of any range, since it takes its turn before
+// that. Nothing else is.
 func TestWriteBack(t *testing.T) {
 	m := open(t, pmem.File, newFile(t, 4096), nil)
 	want := make([]byte, 4096)
@@ -41,8 +41,8 @@ func TestWriteBack(t *testing.T) {
 	m.WriteBack(0, 1)
 }
 
-// WriteBack does not wait for a flush that hangs, nor do many of them cost memory; an
-// error is final, though nobody was waiting for it.
+// WriteBack does not wait for a flush that hangs, and many calls do not cost memory. An error is final, although nobody
+// waited for it.
 func TestWriteBackHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := pmemtest.NewFaults()
@@ -56,7 +56,7 @@ func TestWriteBackHangs(t *testing.T) {
 			m.WriteBack(2*(k%2000), 1) // 1000 ranges that do not touch
 		}
 		if time.Since(start) != 0 {
-			t.Error("it waited")
+			t.Error("WriteBack waited for the flush")
 		}
 		release()
 		if err := m.Persist(4095, 1); err != nil {

@@ -78,7 +78,7 @@ func (s *sick) Err() error {
 	return s.Sim.Err()
 }
 
-// illnesses and a subtest that must find each.
+// illnesses lists illnesses, and for each a subtest that must find it.
 var illnesses = map[string]string{
 	"forgets errors":    "fails_for_good",
 	"fails once only":   "fails_once",
@@ -131,7 +131,7 @@ const illVar = "PMEMTEST_ILL"
 // plain hides what a Sim can do beyond region.Memory.
 type plain struct{ region.Memory }
 
-// A memory that is nothing but a region.Memory is asked for nothing else.
+// A memory that has only the methods of region.Memory passes the suite.
 func TestRunPlain(t *testing.T) {
 	pmemtest.Run(t, pmemtest.Target{
 		Create: func(_ testing.TB, size int, f *pmemtest.Faults) region.Memory {
@@ -152,12 +152,12 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// makers make a Target with an illness, or "", if it is one of theirs.
+// makers make a Target with an illness of theirs, or a healthy one for "".
 var makers = []func(ill string) (pmemtest.Target, bool){
 	func(ill string) (pmemtest.Target, bool) { return target(ill), true },
 }
 
-// TestRunFindsIllness proves the suite itself: it must fail, where it should.
+// TestRunFindsIllness tests the suite itself: it must fail in the right subtest.
 func TestRunFindsIllness(t *testing.T) {
 	for ill, where := range illnesses {
 		t.Run(ill, func(t *testing.T) {

@@ -33,7 +33,7 @@ func TestDetect(t *testing.T) {
 	}
 }
 
-// Every instruction up to the best this machine has leaves the octets as they are.
+// Every instruction up to the best one of this machine leaves the octets as they are.
 func TestWriteBack(t *testing.T) {
 	name, err := Instruction()
 	if err != nil {
@@ -53,6 +53,6 @@ func TestWriteBack(t *testing.T) {
 	}
 	how = none
 	if _, err := Instruction(); err == nil {
-		t.Error("no refusal")
+		t.Error("no error without an instruction")
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapped returns a mapping of two pages, of which the second one is gone.
+// mapped returns a mapping of two pages, of which the second is gone.
 func mapped(t *testing.T) []byte {
 	t.Helper()
 	f, err := os.CreateTemp(t.TempDir(), "")
@@ -65,7 +65,7 @@ func TestCatch(t *testing.T) {
 // Faults elsewhere, and other panics, are not ours.
 func TestCatchOthers(t *testing.T) {
 	b, other := mapped(t), mapped(t)
-	front := b[:len(b)/2] // what is behind it is gone
+	front := b[:len(b)/2] // what follows it is gone
 	sink := make([]byte, len(b))
 	var null *[8]byte
 	for name, f := range map[string]func(){
@@ -87,7 +87,7 @@ func TestCatchOthers(t *testing.T) {
 	if _, err := Catch(nil, func() error { return nil }); err != nil {
 		t.Error(err)
 	}
-	// The nearest Catch of a mapping takes its fault, however deep.
+	// The innermost Catch for a mapping catches its faults, however deeply they are nested.
 	at, err := Catch(other, func() error {
 		_, err := Catch(b, func() error { other[len(other)-1]++; return nil })
 		return err
