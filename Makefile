@@ -14,7 +14,7 @@ test: ## the tests of the README
 	go test ./...
 
 .PHONY: check
-check: vet lint race nested ## everything CI runs, but for the Linux kernel
+check: vet lint race nested ## vet, lint, tests under the race detector, nested modules
 
 .PHONY: race
 race: ## tests under the race detector, shuffled
@@ -35,7 +35,7 @@ test-long: ## messages of 4 GiB, 100000 before the oracle of chunks, a capture o
 	go test -count=1 -v -run TestPoolModel ./credits -pool.steps 100000000
 
 .PHONY: nested
-nested: ## tests of the examples that need other people's servers
+nested: ## tests of the examples that are modules of their own
 	for m in $(NESTED); do (cd $$m && go vet ./... && go test ./...) || exit 1; done
 
 .PHONY: vet
@@ -44,7 +44,7 @@ vet: ## go vet here, on other systems and on other machines
 	for os in darwin windows; do GOOS=$$os go vet ./... || exit 1; done
 	for arch in 386 s390x; do GOARCH=$$arch go vet ./... || exit 1; done
 
-# What decides about octets; the matrices of mpa say nothing new about byte order.
+# The packages that produce octets. The matrices of mpa are left out: they say nothing new about byte order.
 S390X = GOARCH=s390x CGO_ENABLED=0 go test -count=1 -exec "$$qemu"
 
 .PHONY: s390x
@@ -66,8 +66,8 @@ lint: $(GOBIN)/golangci-lint-$(GOLANGCI) ## static analysis, formatting, tidy go
 	$< run ./...
 	go mod tidy -diff
 
-# Twice: Go 1.26 may say "context deadline exceeded" of the end of T (go.dev/issue/75804). What is
-# found is a seed by then, and fails again.
+# Twice: Go 1.26 may report the end of T as "context deadline exceeded" (go.dev/issue/75804). A real
+# failure is in the seed corpus by then, and fails again.
 .PHONY: fuzz
 fuzz: ## every fuzz target for T each (make fuzz T=60s FUZZ=Order)
 	@for p in $$(go list ./...); do \
@@ -78,24 +78,24 @@ fuzz: ## every fuzz target for T each (make fuzz T=60s FUZZ=Order)
 	done
 
 .PHONY: coverage
-coverage: ## the rules of the documents and the tests that prove them
+coverage: ## list the rules of the documents and the tests that prove them
 	go run ./conformance coverage
 
-# Left out: what counts allocations or addresses, which the recording changes, villains, and calls that
-# are no NFS though they say so.
+# Left out: tests that count allocations or addresses, which the recording changes; tests with hostile
+# peers; and calls that are not NFS, although they say so.
 .PHONY: judged
-judged: ## what the tests of transport and of the commands say on the wire, judged
+judged: ## judge what the tests of transport and of the commands send
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
 	STAG_RECORD=$$dir go test -count=1 -skip 'Allocs|TestRecordConn|TestPadded|TestHostile' ./transport ./transport/push ./transport/replies ./nfsdemo && \
 	{ go run ./conformance judge "$$dir"/*.pcapng >"$$dir/judged" || { grep -B3 -E '^ +[A-Z]+-[0-9]{3}' "$$dir/judged"; exit 1; }; } && \
 	echo "judged: $$(ls "$$dir"/*.pcapng | wc -l) captures, nothing found"
 
 .PHONY: mutants
-mutants: ## one fault after the other; exits 1 when no test notices it
+mutants: ## put in one fault after the other; exits 1 if no test notices one
 	go run ./conformance mutants
 
 .PHONY: demo
-demo: ## server and client on loopback, one table
+demo: ## server and client on loopback
 	go run ./nfsdemo demo
 
 .PHONY: interop
@@ -107,62 +107,62 @@ ganesha: ## nfs-ganesha behind nfsdemo proxy (Debian, root)
 	bash conformance/ganesha.sh
 
 .PHONY: once
-once: ## 1,000,000 calls over connections that are cut: each runs once
+once: ## 1,000,000 calls over connections that are cut; each must run once
 	go test -count=1 -run TestOnceModel -v ./transport -model.steps 1000000 -timeout 30m
 
 .PHONY: crash-sim
-crash-sim: ## the commit log under every crash of the model
+crash-sim: ## the commit log under every crash of the crash model
 	go test -count=1 -run 'TestCrash' -v ./transport/commitlog/internal/machine -crash.all -timeout 30m
 
 .PHONY: crash
-crash: ## commit log (50 rounds in each mode), NFS server and clients (100 each) killed at random moments
+crash: ## commit log, NFS server and clients killed at random moments
 	go test -count=1 -run TestKill -v ./transport/commitlog -kill.rounds 50 -timeout 30m
 	go test -count=1 -run TestKill -v ./nfsdemo/internal/crash -kill.rounds 100 -timeout 30m
 
 .PHONY: power
-power: ## commit log and NFS server in a guest whose plug is pulled, 50 rounds each (Debian, root)
+power: ## commit log and NFS server in a guest that loses power, 50 rounds each (Debian, root)
 	bash conformance/linux/power.sh
 	bash conformance/linux/power-nfs.sh
 
 .PHONY: crash-mutants
-crash-mutants: ## faults put into commit log and NFS server: each must be caught by a test
+crash-mutants: ## put faults into commit log and NFS server; a test must catch each
 	bash conformance/faults.sh transport/commitlog -run TestCrash ./internal/machine .
 	bash conformance/faults.sh nfsdemo/once -run 'Crash|LongLife' . ../server
 	bash conformance/faults.sh nfsdemo/pushwrite .
 	bash nfsdemo/internal/crash/mutants.sh
 
 .PHONY: bench
-bench: ## every figure of docs/performance.md; exits 1 below a gate or a goal
+bench: ## measure every figure of docs/performance.md; exits 1 if a gate or goal is missed
 	@go build -o /dev/null ./conformance && s=0; \
 	for b in engine rpc scale commit; do go run ./conformance bench $$b --goals || s=1; done; exit $$s
 
 .PHONY: bench-engine
-bench-engine: ## the engine against raw TCP; exits 1 below a gate
+bench-engine: ## the engine against plain TCP; exits 1 if a gate is missed
 	go run ./conformance bench engine
 
 .PHONY: bench-commit
-bench-commit: ## appends to a commit log against TCP and local fdatasync; exits 1 below a gate
+bench-commit: ## appends to a commit log against TCP and local fdatasync; exits 1 if a gate is missed
 	go run ./conformance bench commit
 
 .PHONY: bench-push
-bench-push: ## durable writes by push against WRITE, FILE_SYNC; exits 1 below a gate
+bench-push: ## durable writes by push against WRITE with FILE_SYNC; exits 1 if a gate is missed
 	go run ./nfsdemo bench push
 
 .PHONY: bench-rpc
-bench-rpc: ## calls against record-marked TCP; exits 1 below a gate
+bench-rpc: ## calls against record-marked TCP; exits 1 if a gate is missed
 	go run ./conformance bench rpc
 
 .PHONY: bench-scale
-bench-scale: ## 10,000 connections, 2,000 clients, fairness (Linux); exits 1 below a gate
+bench-scale: ## 10,000 connections, 2,000 clients, fairness (Linux); exits 1 if a gate is missed
 	go run ./conformance bench scale --rounds 3
 
 .PHONY: bench-grow
-bench-grow: ## the charts and tables of docs/performance.md (Linux)
+bench-grow: ## draw the charts and tables of docs/performance.md (Linux)
 	go run ./conformance bench grow --doc docs/performance.md
 
-# Only what one processor does, which repeats: round trips come in modes, see docs/performance.md.
+# Only the cases on one processor, which are repeatable: round trips come in modes, see docs/performance.md.
 .PHONY: bench-check
-bench-check: ## bulk ratios against the kept table; exits 1 when one is worse
+bench-check: ## compare bulk ratios with those of an earlier run; exits 1 if one is worse
 	go run ./conformance bench check --only RDMA
 
 .PHONY: cover

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # faults.sh PACKAGE [ARGS]: puts each fault of PACKAGE, as internal/mutant lists them, into the code
 # and runs go test ARGS in PACKAGE's directory. Prints a line per fault; exits 1 unless every fault makes
-# a test fail, and none fails without.
+# a test fail, and no test fails without a fault.
 set -u
 cd "$(dirname "$0")/.." || exit
 list=internal/mutant/$(basename "$1").go

@@ -1,8 +1,8 @@
-# wait.sh: what the scripts here share that start servers and wait for them.
+# wait.sh: functions for the scripts that start servers and wait for them.
 
-# free_ports N: prints N TCP ports of 127.0.0.1, all different, on which nobody listens. They lie
-# outside the range from which the kernel gives connections theirs, so that no connection takes one
-# before it is used. For programs that cannot be told to choose, and to say what they chose.
+# free_ports N: prints N TCP ports of 127.0.0.1, all different, on which nobody listens. They are
+# outside the range from which the kernel picks ports for connections, so that no connection takes one
+# before it is used. For programs that cannot choose a port themselves and report it.
 free_ports() {
   python3 - "$1" <<'PY'
 import random, socket, sys
@@ -20,7 +20,7 @@ PY
 }
 
 # wait_for PID COMMAND...: until COMMAND succeeds; fails when PID has ended, or after five minutes,
-# which no server takes, however busy the machine is.
+# more than any server needs, however busy the machine is.
 wait_for() {
   local pid=$1 i
   shift
@@ -32,7 +32,7 @@ wait_for() {
   return 1
 }
 
-# port_file FILE NAME: the port behind the last colon of NAME in a file that nfsdemo --port-file wrote.
+# port_file FILE NAME: the port after the last colon of NAME in a file that nfsdemo --port-file wrote.
 port_file() { sed -n "s/^$2=.*://p" "$1"; }
 
 # said_port FILE: the port in the line "... on ADDRESS:PORT" with which a server begins; fails until

@@ -1,4 +1,4 @@
-# check.sh: what run.sh puts in front of every guest script. A line of output per check.
+# check.sh: run.sh puts this before every guest script. A line of output per check.
 passed=0 failed=0
 check() { # check NAME COMMAND...: runs it in a subshell, silent when it succeeds
   local name=$1 out rc
@@ -12,8 +12,8 @@ check() { # check NAME COMMAND...: runs it in a subshell, silent when it succeed
   fi
 }
 fail() { failed=$((failed + 1)) && echo "FAIL $1${2:+: $2}"; }
-# mount_ ARGS...: mount, again when siw could not connect. It binds the port that the RDMA CM draws at
-# random; from one that it has had to the same far end within a minute (TIME_WAIT) it cannot connect.
+# mount_ ARGS...: mount, and again if siw could not connect. It binds a port that the RDMA CM draws at
+# random, and cannot use one twice for the same far end within a minute (TIME_WAIT).
 mount_() {
   local out i
   for i in 1 2 3 4 5; do

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Interop with the Linux kernel, both ways:
-#   1. the kernel's NFS/RDMA client mounts `nfsdemo serve`, three times: as it comes,
+#   1. the kernel's NFS/RDMA client mounts `nfsdemo serve`, three times: with its defaults,
 #      with CRC32C required by the client, and (shorter) peer-to-peer, so that its
-#      first FPDU is a ready-to-receive message (RFC 6581 Section 9.2);
-#      Then once more through a relay that cuts the connection ten times, and once with
-#      a server that is killed and started again six times (--intents). That shows that the
-#      kernel's client lives through it and finds what it wrote; it does not prove the journal
-#      of --intents, since a reply is seldom lost at the moment that counts, and passes without
-#      it. nfsdemo/internal/crash.TestReplyLost proves that: it loses each reply on purpose;
+#      first FPDU is a ready-to-receive message (RFC 6581 Section 9.2). Then once more
+#      through a relay that cuts the connection ten times, and once with a server that is
+#      killed and started again six times (--intents). That shows that the kernel's client
+#      survives this and finds what it wrote. It does not prove the journal of --intents,
+#      and passes without it, since a reply is seldom lost at the moment that counts;
+#      nfsdemo/internal/crash.TestReplyLost, which loses each reply on purpose, proves that;
 #   2. `nfsdemo ls`, `cp`, `cat`, ... against the kernel's own NFS/RDMA server;
 #   3. rdma-core's rping against `conformance rping`, both roles, CRC off and on;
 #   4. the kernel's client mounts go-nfs, written for TCP, under transport.Listen, and
@@ -53,14 +53,14 @@ guest_said() {
 }
 
 # judge_capture NAME FILE: our decoder checks every frame and every CRC, and so does
-# tshark. The judge finds nothing but what Linux is known for. The kernel has checked ours before.
+# tshark. The judge finds only the known violations of Linux. The kernel has checked our octets already.
 judge_capture() {
   check "$1: our decoder reads every frame and checks every CRC" "$work/conformance" decode --strict --counts "$2"
   check "$1: tshark finds nothing malformed and no bad CRC" "$work/conformance" tshark "$2"
   check "$1: the judge finds only what Linux is known for" "$work/conformance" judge --expect "$here/linux.expect" "$2"
 }
 
-# serve FLAGS...: nfsdemo serves $export; sets spid, and port and mport, which it has chosen.
+# serve FLAGS...: nfsdemo serves $export; sets spid, and port and mport, which nfsdemo chose.
 serve() {
   rm -f "$work/serve.ports"
   "$work/nfsdemo" serve --export "$export" --listen 127.0.0.1:0 --mount-listen 127.0.0.1:0 --port-file "$work/serve.ports" "$@" >"$work/serve.log" 2>&1 &
@@ -69,7 +69,7 @@ serve() {
   port=$(port_file "$work/serve.ports" RDMA) mport=$(port_file "$work/serve.ports" MOUNT)
 }
 
-# serve_ends NAME: interrupted, the server drains and exits 0.
+# serve_ends NAME: the server is interrupted; it must drain and exit 0.
 serve_ends() {
   local rc=0
   kill -INT "$spid"
@@ -116,8 +116,8 @@ kernel_cut() {
 }
 
 # The kernel's client while the server is killed and started again six times, each time when it has
-# answered something and up to 3 MB have passed: at random, so between a change and its record only
-# by luck. For calls that must not run twice see TestReplyLost.
+# answered something and up to 3 MB have passed. That is at random, so only by luck between a change
+# and its record. For calls that must not run twice see TestReplyLost.
 kernel_kill() {
   local n export=$work/export journal=$work/intents capture=$work/kill.pcap
   rm -rf "$export" && mkdir -p "$export"
@@ -142,7 +142,7 @@ size_of() { stat -c %s "$1" 2>/dev/null || echo 0; }
 # in_use SIZE: this life of the server has written a block, and $capture has SIZE octets.
 in_use() { [ "$export/blocks" -nt "$work/serve.ports" ] && [ "$(size_of "$capture")" -ge "$1" ]; }
 
-# survived NAME: what is the same behind a guest that worked while its connections were lost.
+# survived NAME: the checks after a guest that worked while its connections were lost.
 survived() {
   check "$1: what the kernel wrote is on the server's disk, and nothing else" sh -c "cd '$export' && sha256sum -c --quiet '$work/s/copied.sums' && test \"\$(ls)\" = blocks"
   serve_ends "$1"
@@ -183,10 +183,10 @@ kernel_server() {
   judge_capture knfsd "$work/server.pcap"
 }
 
-# ours NAME N ARGS...: N servers `conformance ARGS`, each for one client on a port of its own, which it
-# has chosen; what they say is in $work/NAME-1.out, NAME-2.out, ... Sets ports, and adds to spid.
-# Of its own: siw binds the port that the RDMA CM draws at random, and the guest could not connect
-# from one that it has had to the same far end within a minute (TIME_WAIT).
+# ours NAME N ARGS...: N servers `conformance ARGS`, each for one client on its own port, which the
+# server chose; their output is in $work/NAME-1.out, NAME-2.out, ... Sets ports, and adds to spid.
+# On their own ports, because siw binds a local port that the RDMA CM draws at random, and the guest
+# cannot use one twice for the same far end within a minute (TIME_WAIT).
 ours() {
   local name=$1 n=$2 i out pid
   shift 2
@@ -201,7 +201,7 @@ ours() {
   done
 }
 
-# ours_end NAME: those servers have ended with their clients, and all well.
+# ours_end NAME: those servers must have ended with their clients, without an error.
 ours_end() {
   local pid i
   for pid in $spid; do
