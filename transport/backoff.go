@@ -2,12 +2,11 @@ package transport
 
 import "time"
 
-// backoff says how long to wait between attempts: twice as long after each failure,
-// between two bounds, and up to a half less, at random, so that the clients of a server
-// that comes back do not all come at once.
+// backoff says how long to wait between attempts: twice as long after each failure, between two limits.
+// It subtracts up to a half at random, so that clients do not all come back to a restarted server at once.
 type backoff struct {
 	least, most time.Duration
-	wait        time.Duration // before jitter; 0: none has failed
+	wait        time.Duration // before jitter; 0: no failure yet
 }
 
 // next returns the wait after a failure. chance is in [0, 1).
@@ -16,5 +15,5 @@ func (b *backoff) next(chance float64) time.Duration {
 	return b.wait - time.Duration(chance*float64(b.wait/2))
 }
 
-// reset begins anew after a success.
+// reset starts over after a success.
 func (b *backoff) reset() { b.wait = 0 }

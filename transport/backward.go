@@ -23,29 +23,29 @@ import (
 // any other client the upper layer finds out, and calls [Backward.Enable].
 type Backward struct {
 	owner backwardOwner // nil: switched off
-	ready atomic.Bool   // the client takes calls
+	ready atomic.Bool   // the client accepts calls
 }
 
 // backwardOwner is a server's connection of either kind.
 type backwardOwner interface {
-	// backwardCaller returns who makes the calls, or why there are none any more.
+	// backwardCaller returns the Caller for backward calls, or why there can be no more.
 	backwardCaller() (Caller, error)
 }
 
 var (
 	// ErrBackwardOff: the connection has no backward direction at this end.
 	ErrBackwardOff = errors.New("transport: the backward direction is off (set Config.BackwardCredits on the server)")
-	// ErrBackwardPeer: the client has not said that it takes backward calls.
+	// ErrBackwardPeer: the client has not said that it accepts backward calls.
 	ErrBackwardPeer = errors.New("transport: the client has not enabled the backward direction (RFC 8167 Section 5.3; Backward.Enable says that it has)")
 )
 
-// Backward returns the backward direction of the connection by which the call came. It is nil if
-// there is none; [Backward.Do] of nil returns an error. It may be used after the call.
+// Backward returns the backward direction of the connection on which the call came, nil if there is
+// none. [Backward.Do] of nil returns an error. It may be used after the call.
 func (r *Request) Backward() *Backward { return r.backward }
 
-// Enable says that the client accepts backward calls, as the upper layer has learned from it: for
-// NFSv4.1 by CREATE_SESSION or BIND_CONN_TO_SESSION with a back channel on this connection. If
-// the client does not accept them, a call may cost the connection.
+// Enable tells b that the client accepts backward calls. The upper layer learns that from the client:
+// for NFSv4.1 by CREATE_SESSION or BIND_CONN_TO_SESSION with a back channel on this connection. If the
+// client does not accept them, a call may end the connection.
 func (b *Backward) Enable() {
 	if b != nil {
 		b.ready.Store(true)
@@ -75,7 +75,7 @@ func (b *Backward) Do(ctx context.Context, call *Call, reply *Reply) error {
 	return caller.Do(ctx, call, reply)
 }
 
-// callable returns who makes the calls.
+// callable returns the Caller for backward calls.
 func (b *Backward) callable() (Caller, error) {
 	switch {
 	case b == nil || b.owner == nil:
@@ -86,7 +86,7 @@ func (b *Backward) callable() (Caller, error) {
 	return b.owner.backwardCaller()
 }
 
-// ifOn returns b, nil if it is switched off.
+// ifOn returns b, or nil if it is switched off.
 func (b *Backward) ifOn() *Backward {
 	if b.owner == nil {
 		return nil
@@ -94,7 +94,7 @@ func (b *Backward) ifOn() *Backward {
 	return b
 }
 
-// offerBackward switches the direction on, towards a client with these private data.
+// offerBackward switches the direction on for a client with these private data.
 func (rc *respConn) offerBackward(private []byte) {
 	if rc.cfg.BackwardCredits == 0 {
 		return
@@ -105,7 +105,7 @@ func (rc *respConn) offerBackward(private []byte) {
 	}
 }
 
-// backwardCaller makes the requester of the backward direction when it is first used.
+// backwardCaller makes the requester of the backward direction at its first use.
 func (rc *respConn) backwardCaller() (Caller, error) {
 	rc.mu.Lock()
 	defer rc.mu.Unlock()
@@ -122,7 +122,7 @@ func (rc *respConn) backwardCaller() (Caller, error) {
 		cfg: &cfg, conn: rc.conn, addr: addr, ctr: rc.ctr.ofBackward(), lent: rc,
 		xid: rand.Uint32(), over: make(chan struct{}), recvSize: rc.recvSize,
 	}
-	// A backward call has the sizes of a forward reply and the reverse (RFC 8167 Section 4).
+	// A backward call has the size limit of a forward reply, and vice versa (RFC 8167 Section 4).
 	c.req = rpcrdma.NewRequester(rpcrdma.RequesterConfig{
 		Credits: uint32(cfg.Credits), SendSize: rc.resp.Config().SendSize, RecvSize: rc.recvSize,
 		Binding: cfg.Binding, Limits: cfg.limits(), NoChunks: true, Bidirectional: true,
@@ -132,7 +132,7 @@ func (rc *respConn) backwardCaller() (Caller, error) {
 }
 
 // expectReply posts the receive for the reply to a call that is about to be sent (RFC
-// 8167 Section 4.3.2). A nil rc is a client's own connection, which has posted them all.
+// 8167 Section 4.3.2). A nil rc is a client's own connection, which has posted all receives.
 func (rc *respConn) expectReply() {
 	if rc == nil {
 		return
@@ -143,7 +143,7 @@ func (rc *respConn) expectReply() {
 	rc.postReceives()
 }
 
-// unexpectReply takes expectReply back for a call that was not sent.
+// unexpectReply undoes expectReply for a call that was not sent.
 func (rc *respConn) unexpectReply() {
 	if rc == nil {
 		return
@@ -153,7 +153,7 @@ func (rc *respConn) unexpectReply() {
 	rc.resp.Credits().Unexpect(1)
 }
 
-// replied takes an answer to a backward call, or one that nobody asked for.
+// replied handles a reply to a backward call, or one that nobody expects.
 func (rc *respConn) replied(conn *rdmap.Conn, m *rdmap.Message) {
 	rc.mu.Lock()
 	rc.resp.Credits().ReceivedOther()

@@ -10,15 +10,14 @@ import (
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
-// backServed serves the backward calls of a client's connection. No handler runs in the
-// goroutine that reads: that is one which waits for a reply of its own.
+// backServed serves the backward calls on a client's connection. Handlers do not run in the goroutine
+// that reads, because that goroutine waits for its own reply.
 type backServed rdmaServed
 
 var _ application = (*backServed)(nil)
 
-// takeBackward prepares a client's connection for backward calls, if it is to have any:
-// the receives for them come on top of those for replies (RFC 8167 Section 4.3.1), and the
-// server is told.
+// takeBackward prepares a client's connection for backward calls, if it is configured for them: their
+// receives are additional to those for replies (RFC 8167 Section 4.3.1), and the server is told.
 func (c *Client) takeBackward(conn net.Conn, ec *rdmap.Config) error {
 	s, err := c.cfg.backwardServer()
 	if s == nil || err != nil {
@@ -43,29 +42,29 @@ func (c *Client) takeBackward(conn net.Conn, ec *rdmap.Config) error {
 	return nil
 }
 
-// backwardServer returns the server behind a client's backward direction, nil for none.
+// backwardServer returns the server of a client's backward direction, nil if there is none.
 func (c *Config) backwardServer() (*Server, error) {
 	switch {
 	case c.BackwardCredits == 0 && c.BackwardHandler == nil:
 		return nil, nil
 	case c.BackwardCredits == 0 || c.BackwardHandler == nil:
-		return nil, fmt.Errorf("%w: a client needs BackwardCredits and BackwardHandler both, or neither", ErrConfig)
+		return nil, fmt.Errorf("%w: a client needs both BackwardCredits and BackwardHandler, or neither", ErrConfig)
 	}
 	own := *c
-	own.Allow, own.CreditPool = nil, nil // those of servers: here the peer is the only one, and chosen
+	own.Allow, own.CreditPool = nil, nil // for servers only: here we have chosen the only peer
 	s := &Server{Handler: c.BackwardHandler, Config: &own}
 	return s, s.init()
 }
 
-// attach says which connection it is. A nil rc has none of this.
+// attach sets the connection. A nil rc has no backward direction.
 func (rc *respConn) attach(conn *rdmap.Conn) {
 	if rc != nil {
 		rc.conn = conn
 	}
 }
 
-// thresholds brings the sizes of the forward direction into force: a reply has that of a
-// call (RFC 8167 Section 4).
+// thresholds applies the inline thresholds of the forward direction: a reply has that of a call
+// (RFC 8167 Section 4).
 func (rc *respConn) thresholds(send int) {
 	if rc == nil {
 		return
@@ -75,14 +74,14 @@ func (rc *respConn) thresholds(send int) {
 	rc.resp.Configure(func(c *rpcrdma.ResponderConfig) { c.SendSize = send })
 }
 
-// serveBackward begins to read for what comes unasked.
+// serveBackward starts a goroutine that reads backward calls.
 //
-// Choice: a client with a backward direction has a goroutine for that, as a server has.
-// Without it a call that comes just after a reply would wait up to 80 ms for somebody who
-// looks at a connection where nobody waits (package rdmap, "Who reads the socket").
+// Choice: a client with a backward direction has such a goroutine, as a server has. Without it, a call
+// that comes just after a reply would wait up to 80 ms until somebody looks at the idle connection
+// (package rdmap, "Who reads the socket").
 func (c *Client) serveBackward() {
 	if c.back != nil {
-		go func() { _ = c.conn.Serve() }() // why it ended is for HandleClose
+		go func() { _ = c.conn.Serve() }() // HandleClose gets the error
 	}
 }
 

@@ -6,17 +6,17 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// maxBackwardWritten bounds the backward calls of one record-marked connection that were
-// written and not answered.
+// maxBackwardWritten limits the backward calls of one record-marked connection that were written and
+// not answered.
 const maxBackwardWritten = 1024
 
-// callBackward makes the backward call in rec, which it takes: what a server writes that
-// is a call, not a reply, as NFSv4.1 servers do on the connection of a session's back
-// channel. Its XID, credential and verifier stay; the reply comes as a record to Read.
+// callBackward makes the backward call in rec, which it takes. A server writes calls as well as replies:
+// NFSv4.1 servers do so on the connection of a session's back channel. XID, credential and verifier stay
+// the same; Read returns the reply as a record.
 //
-// Choice: that the server makes the call is its word that the client takes it (RFC 8167
-// Section 5.3): the server is the upper layer that was told. A call that cannot be made is
-// answered with SYSTEM_ERR, since a record-marked server knows no other way.
+// Choice: if the server makes a call, we believe that the client accepts it (RFC 8167 Section 5.3),
+// because the server is the upper layer that was told. A call that cannot be made is answered with
+// SYSTEM_ERR, the only way to tell a record-marked server.
 func (c *recordConn) callBackward(rec *record) {
 	d := xdr.NewDecoder(rec.bytes())
 	var h xdr.CallHeader
@@ -65,7 +65,7 @@ func (c *recordConn) answerBackward(rec *record, h *xdr.ReplyHeader, results []b
 	c.hint()
 }
 
-// push queues what Read is to return. c.mu is held.
+// push queues x for Read. The caller holds c.mu.
 func (c *recordConn) push(x *exchange) {
 	if c.tail == nil {
 		c.head = x
@@ -75,7 +75,7 @@ func (c *recordConn) push(x *exchange) {
 	c.tail = x
 }
 
-// dropReplies gives back the replies to backward calls that nobody will read.
+// dropReplies releases the replies to backward calls that nobody will read.
 func dropReplies(x *exchange) {
 	for ; x != nil; x = x.next {
 		if x.answer {

@@ -8,18 +8,18 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// The backward direction over record-marked TCP: the same records in the other direction
-// (RFC 5531 has no credits; who calls keeps to Config.BackwardCredits, who serves ends a
-// connection that brings far more).
+// The backward direction over record-marked TCP: the same records in the other direction. RFC 5531 has
+// no credits: the calling side makes at most Config.BackwardCredits calls at a time, and the serving
+// side ends a connection that brings far more.
 
-// maxBackwardRecords bounds the backward calls that a record-marked client has taken and
-// not answered; those beyond Config.BackwardCredits wait.
+// maxBackwardRecords limits the backward calls that a record-marked client has received and not
+// answered; those beyond Config.BackwardCredits wait.
 const maxBackwardRecords = 1024
 
 // errBackwardFlood ends a connection that brings more.
-var errBackwardFlood = errors.New("transport: the server has more backward calls in flight than are kept")
+var errBackwardFlood = errors.New("transport: the server has too many backward calls in flight")
 
-// takeBackward prepares c for backward calls, if it is to have any.
+// takeBackward prepares c for backward calls, if it is configured for them.
 func (c *StreamClient) takeBackward() error {
 	s, err := c.cfg.backwardServer()
 	if s == nil || err != nil {
@@ -39,22 +39,23 @@ func (c *StreamClient) called(b *buffer, msg []byte) {
 	c.back.wg.Add(1)
 	go func() {
 		defer c.back.waiting.Add(-1)
-		c.back.slots <- struct{}{} // serve gives it back
+		c.back.slots <- struct{}{} // serve releases it
 		c.back.serve(b, msg)
 	}()
 }
 
-// ownsConn says whether the connection is c's: not so in the backward direction of a server.
+// ownsConn reports whether the connection belongs to c, which it does not in the backward direction of
+// a server.
 func (c *StreamClient) ownsConn() bool { return c.permits == nil }
 
-// addStats adds the calls that were taken.
+// addStats adds the served backward calls.
 func (c *streamConn) addStats(s *Stats) {
 	if c != nil {
 		s.BackwardCalls, s.BackwardReplies = c.s.ctr.calls.Load(), c.s.ctr.replies.Load()
 	}
 }
 
-// backwardCaller makes the requester of the backward direction when it is first used.
+// backwardCaller makes the requester of the backward direction at its first use.
 func (c *streamConn) backwardCaller() (Caller, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,14 +85,14 @@ func (c *StreamClient) room(ctx context.Context) error {
 	}
 }
 
-// leaveRoom ends room.
+// leaveRoom undoes room.
 func (c *StreamClient) leaveRoom() {
 	if c.permits != nil {
 		<-c.permits
 	}
 }
 
-// replied takes a record that answers a backward call, or none, and says whether it did.
+// replied takes b if it is a reply to a backward call, and reports whether it was.
 func (c *streamConn) replied(b *buffer, msg []byte) bool {
 	if _, typ, ok := xdr.PeekXID(msg); !ok || typ != xdr.MsgReply || c.backward.owner == nil {
 		return false
@@ -108,7 +109,7 @@ func (c *streamConn) replied(b *buffer, msg []byte) bool {
 	return true
 }
 
-// endBackward fails the backward calls without a reply: nobody reads any more.
+// endBackward fails the backward calls without a reply, because nobody reads anymore.
 func (c *streamConn) endBackward(err error) {
 	c.mu.Lock()
 	c.gone = true
@@ -123,7 +124,7 @@ func (c *streamConn) endBackward(err error) {
 	caller.end(err)
 }
 
-// end fails the calls under way, and those to come.
+// end fails the calls in flight, and all later ones.
 func (c *StreamClient) end(err error) {
 	c.mu.Lock()
 	if c.err == nil {

@@ -5,18 +5,18 @@ import (
 	"sync/atomic"
 )
 
-// budget bounds the octets held for the calls of all connections, and how many calls are
-// being pulled; and what of that goes to one client. A call that does not get its share at once
-// waits: for its client's part, behind calls of that client only, then for the rest, first
-// come first served. The zero value has nothing to give. It is safe for concurrent use.
+// budget limits the octets held for the calls of all connections and the number of calls being pulled,
+// in total and for each client. A call that must wait first waits for its client's share, after calls of
+// that client only, and then for the rest, first come, first served. The zero value has nothing to give.
+// It is safe for concurrent use.
 type budget struct {
 	left   atomic.Int64 // octets; may be negative, see force. It changes under mu
 	queued atomic.Int32 // calls that wait, in all queues
 
 	mu      sync.Mutex
 	spare   int64       // octets for calls that are alone on their connections
-	pulls   int         // so many calls may still be pulled
-	queue   []*exchange // they have their client's share
+	pulls   int         // how many more calls may be pulled
+	queue   []*exchange // calls that wait and have their client's share
 	waited  uint64
 	running int // calls that are being pulled
 }
@@ -44,17 +44,17 @@ type holding struct {
 
 func (h *holding) none() bool { return *h == holding{} }
 
-// init sets what there is to give.
+// init sets the limits.
 func (b *budget) init(cfg *Config) {
 	b.left.Store(cfg.RequestMemory)
 	b.spare, b.pulls = cfg.RequestMemory, cfg.MaxPulls
 }
 
-// has says whether the client's share suffices for a call that wants n octets; n > 0
-// means that it is to be pulled.
+// has reports whether the client's share suffices for a call that needs n octets; n > 0 means that the
+// call is to be pulled.
 func (s *share) has(n int) bool { return s.left.Load() >= int64(n) && (n == 0 || s.pulls > 0) }
 
-// take takes it.
+// take takes what x needs from the client's share.
 func (s *share) take(x *exchange) {
 	s.left.Add(-int64(x.want))
 	if x.want > 0 {
@@ -63,12 +63,12 @@ func (s *share) take(x *exchange) {
 	}
 }
 
-// has says whether there is enough for all but the client's share.
+// has reports whether there is enough, apart from the client's share.
 func (b *budget) has(n int) bool { return b.left.Load() >= int64(n) && (n == 0 || b.pulls > 0) }
 
-// grant gives x the rest of what it wants, or returns false. Nobody overtakes the queue
-// but the call of a connection that holds nothing: it may take from the spare octets, and
-// needs no place among the pulls, so that slow peers do not stop the others.
+// grant gives x the rest of what it needs, or returns false. No call overtakes the queue, except that of
+// a connection that holds nothing: it may use the spare octets and needs no place among the pulls, so
+// that slow peers do not stop the others.
 func (b *budget) grant(x *exchange, first bool) bool {
 	n := x.want
 	switch {
@@ -92,7 +92,7 @@ func (b *budget) grant(x *exchange, first bool) bool {
 	return true
 }
 
-// counts says that x holds something. budget.mu is held.
+// counts notes that x holds something. The caller holds budget.mu.
 func (x *exchange) counts() {
 	if !x.hold.counts {
 		x.hold.counts = true
@@ -113,7 +113,7 @@ func (b *budget) take(x *exchange, n int) bool {
 	return true
 }
 
-// force reserves n octets whether they are there or not: the memory exists already.
+// force reserves n octets even if there are too few, because the memory exists already.
 func (b *budget) force(x *exchange, n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -146,7 +146,7 @@ func (b *budget) takeOrWait(x *exchange, n int) bool {
 	return mine
 }
 
-// begin goes on with calls that have waited.
+// begin continues calls that have waited.
 func begin(list []*exchange) {
 	for _, x := range list {
 		if x != nil {
@@ -155,8 +155,8 @@ func begin(list []*exchange) {
 	}
 }
 
-// ready takes those off the queues who get what they wait for, after something came back
-// to s or to the budget. b.mu is held.
+// ready removes from the queues the calls that can get what they wait for, after something was returned to
+// s or to the budget. The caller holds b.mu.
 func (b *budget) ready(s *share) (list []*exchange) {
 	n := 0
 	for ; n < len(s.queue) && s.has(s.queue[n].want); n++ {
@@ -189,7 +189,7 @@ func dropFirst(q []*exchange, n int) []*exchange {
 	return q[:k]
 }
 
-// give takes back all that x holds and wakes who waits for it.
+// give takes back everything that x holds, and wakes calls that wait for it.
 func (b *budget) give(x *exchange) {
 	b.mu.Lock()
 	s := &x.rc.client.share
@@ -207,8 +207,8 @@ func (b *budget) give(x *exchange) {
 	begin(list)
 }
 
-// rescue lets waiting calls of connections that hold nothing take from the spare octets:
-// rc may have become one, or such octets have come back. b.mu is held.
+// rescue lets waiting calls of connections that hold nothing use the spare octets: rc may have become
+// such a connection, or spare octets were returned. The caller holds b.mu.
 func (b *budget) rescue(rc *respConn, spare bool, list []*exchange) []*exchange {
 	if !spare && (rc.holding > 0 || rc.queued == 0) {
 		return list
@@ -229,7 +229,7 @@ func (b *budget) rescue(rc *respConn, spare bool, list []*exchange) []*exchange 
 	return list
 }
 
-// pulled says that the chunks of x are there: others may be pulled.
+// pulled notes that the chunks of x have arrived, so that others may be pulled.
 func (b *budget) pulled(x *exchange) {
 	b.mu.Lock()
 	b.endPull(x)
@@ -238,7 +238,7 @@ func (b *budget) pulled(x *exchange) {
 	begin(list)
 }
 
-// endPull gives the places of a pull back, if x has them. b.mu is held.
+// endPull releases the places of a pull, if x has them. The caller holds b.mu.
 func (b *budget) endPull(x *exchange) {
 	if !x.hold.pull {
 		return
@@ -251,7 +251,7 @@ func (b *budget) endPull(x *exchange) {
 	x.hold.pull, x.hold.slot = false, false
 }
 
-// forget takes the calls of a connection off the queues and returns them.
+// forget removes the calls of a connection from the queues and returns them.
 func (b *budget) forget(rc *respConn) (list []*exchange) {
 	if b.queued.Load() == 0 {
 		return nil
@@ -276,7 +276,7 @@ func (b *budget) forget(rc *respConn) (list []*exchange) {
 	return list
 }
 
-// partition returns a queue without the calls of rc, and those behind list.
+// partition returns a queue without the calls of rc, and list with these calls appended.
 func partition(q []*exchange, rc *respConn, list []*exchange) (others, mine []*exchange) {
 	k := 0
 	for _, x := range q {
@@ -291,7 +291,7 @@ func partition(q []*exchange, rc *respConn, list []*exchange) (others, mine []*e
 	return q[:k], list
 }
 
-// stats adds what is held now to s.
+// stats adds what is now held to s.
 func (b *budget) stats(s *Stats) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

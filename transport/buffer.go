@@ -5,16 +5,16 @@ import (
 	"sync/atomic"
 )
 
-// classSizes are the sizes of pooled buffers, in octets: what file systems move at a
-// time, with room for the headers before it. Larger buffers are made for one use.
+// classSizes are the sizes of pooled buffers in octets: what file systems move at a time, with room for
+// the headers before it. Larger buffers are made for one use.
 var classSizes = [...]int{
 	4 << 10, 16 << 10, 68 << 10, 132 << 10, 260 << 10, 516 << 10, 1<<20 + 64<<10, 2<<20 + 64<<10,
 }
 
 const classes = len(classSizes)
 
-// maxIdle bounds the octets a pool keeps unused, maxIdleSmall how many of the smallest
-// buffers, which most calls take: they are not counted in octets.
+// maxIdle limits the unused octets in a pool. maxIdleSmall limits the number of unused buffers of the
+// smallest size, which most calls use and maxIdle does not count.
 const (
 	maxIdle      = 32 << 20
 	maxIdleSmall = 1024
@@ -27,8 +27,8 @@ type buffer struct {
 	out  bool // has an owner; under mu of its class
 }
 
-// release gives the memory back. Releasing it again panics: that is a mistake of this
-// package, never of a peer.
+// release returns the memory. Releasing it twice panics: that is a bug in this package, which no peer
+// can cause.
 func (b *buffer) release() {
 	if !b.pool.put(b) {
 		panic("transport: buffer released twice")
@@ -49,7 +49,7 @@ type pool struct {
 	idle    atomic.Int64 // octets in all classes but the first
 }
 
-// class keeps buffers of one size. The last one counts those of no class too.
+// class keeps buffers of one size. The last one also counts those of no class.
 type class struct {
 	mu   sync.Mutex
 	idle []*buffer
@@ -59,7 +59,7 @@ type class struct {
 // shared serves all connections of the process.
 var shared pool
 
-// classOf returns the class whose buffers hold n octets, or -1 if none is so large.
+// classOf returns the class whose buffers hold n octets, or -1 if none is large enough.
 func classOf(n int) int {
 	for i := range classSizes {
 		if n <= classSizes[i] {
@@ -69,8 +69,7 @@ func classOf(n int) int {
 	return -1
 }
 
-// class returns the class of buffers for n octets and their size, 0 if they are larger
-// than any.
+// class returns the class of buffers for n octets and their size, which is 0 if no class is large enough.
 func (p *pool) class(n int) (c *class, size int) {
 	if i := classOf(n); i >= 0 {
 		return &p.classes[i], classSizes[i]
@@ -99,8 +98,8 @@ func (p *pool) get(n int) *buffer {
 	return &buffer{data: make([]byte, max(n, size)), pool: p, out: true}
 }
 
-// put takes a buffer back, or drops it if there is enough or it has no class. It reports
-// false if b has no owner.
+// put takes a buffer back, or drops it if there are enough or it has no class. It returns false if b has
+// no owner.
 func (p *pool) put(b *buffer) bool {
 	n := len(b.data)
 	c, size := p.class(n)
@@ -118,7 +117,7 @@ func (p *pool) put(b *buffer) bool {
 	return owned
 }
 
-// keeps says whether one more buffer of n octets, of c, is to be kept, and counts it.
+// keeps reports whether to keep one more buffer of n octets in c, and counts it.
 func (p *pool) keeps(c *class, n int) bool {
 	if n == classSizes[0] {
 		return len(c.idle) < maxIdleSmall
@@ -130,7 +129,7 @@ func (p *pool) keeps(c *class, n int) bool {
 	return true
 }
 
-// adopt makes a buffer of memory that grew elsewhere.
+// adopt makes a buffer from memory that was allocated elsewhere.
 func (p *pool) adopt(mem []byte) *buffer {
 	mem = mem[:cap(mem)]
 	c, _ := p.class(len(mem))

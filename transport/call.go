@@ -15,8 +15,8 @@ type Call struct {
 	Cred, Verf xdr.Auth
 	// Args are the XDR arguments without the data and the pad of Item. Its count word stays.
 	Args []byte
-	// Item is the reducible argument's data, nil for none. It must be DDP-eligible by the binding
-	// of both ends (NFSv3: the data of WRITE, the path of SYMLINK). The package decides whether it
+	// Item is the data of the reducible argument, nil for none. The binding of both ends must make it
+	// DDP-eligible (NFSv3: the data of WRITE, the path of SYMLINK). The package decides whether it
 	// travels inline or as a read chunk.
 	Item []byte
 	// ItemPos is where in Args the data of Item belongs: just after its count word.
@@ -27,11 +27,11 @@ type Call struct {
 	// ItemMemory and SinkMemory, if not nil, are the registered memory of which Item and Sink are
 	// slices. Then this call needs no registration for them.
 	ItemMemory, SinkMemory *Memory
-	// MoreItems are further reducible arguments, behind Item and in ascending positions; Args has
-	// none of their data and pads. MoreSinks is room for further eligible results, in the order of
-	// the results: each eligible result takes the next sink. They are for programs like NFS
-	// version 4, where one call can have several READs and WRITEs (RFC 8166 Section 4.3.2.1).
-	// There are at most 8 sinks in all.
+	// MoreItems are further reducible arguments, after Item and in ascending positions; Args contains
+	// neither their data nor their pads. MoreSinks is room for further eligible results, in the order
+	// of the results: each eligible result takes the next sink. They are for programs like NFS version
+	// 4, where one call can have several READs and WRITEs (RFC 8166 Section 4.3.2.1). There are at
+	// most 8 sinks in total.
 	MoreItems []CallItem
 	MoreSinks []CallSink
 	// MaxResults bounds the results in octets, without the RPC reply header, the data placed in
@@ -44,7 +44,7 @@ type Call struct {
 	// not reuse the memory of a cancelled call.
 	Free func()
 
-	tx *transmission // of a Redialer's call, or of one that is passed on
+	tx *transmission // set for a Redialer's call, or for one that is passed on
 }
 
 // Reply is the reply to a call. The zero value is ready for Do, and a Reply may be used again
@@ -52,7 +52,7 @@ type Call struct {
 type Reply struct {
 	// Header is the RPC reply header; Header.Err is nil for Success.
 	Header xdr.ReplyHeader
-	// Results are the octets after the header, lent until Release. If Placed, they have the item's
+	// Results are the octets after the header, lent until Release. If Placed, they contain the item's
 	// count word, but not its data and pad.
 	Results []byte
 	// Placed says that the eligible result, or one of several, is in its Sink.
@@ -80,7 +80,7 @@ func (r *Reply) Release() {
 // TCP.
 type Caller interface {
 	// Do sends a call and waits for its reply. It returns nil when a reply has come, whatever its
-	// status: see reply.Header.Err. The error is *RPCError if this call alone was refused, and
+	// status: see reply.Header.Err. The error is *RPCError if only this call was refused, and
 	// *OpError if the connection or the context ended. Do releases reply first.
 	Do(ctx context.Context, call *Call, reply *Reply) error
 	// Stats returns the counters of this connection.

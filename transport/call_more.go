@@ -12,14 +12,14 @@ import (
 // CallItem is one more reducible argument of a call; see [Call].MoreItems.
 type CallItem struct {
 	Pos    int     // where in Args the data belongs: just after its count word
-	Data   []byte  // as Call.Item
-	Memory *Memory // as Call.ItemMemory
+	Data   []byte  // like Call.Item
+	Memory *Memory // like Call.ItemMemory
 }
 
 // CallSink is room for one more eligible result of a call; see [Call].MoreSinks.
 type CallSink struct {
-	Data   []byte  // its length is the largest result; 0: that result comes inline
-	Memory *Memory // as Call.SinkMemory
+	Data   []byte  // its length is that of the largest result; 0: this result comes inline
+	Memory *Memory // like Call.SinkMemory
 }
 
 // checkMore refuses further items and sinks that contradict the call.
@@ -38,7 +38,7 @@ func (c *Call) checkMore() error {
 		}
 	}
 	if n := 1 + len(c.MoreSinks); n > chunks.DefaultMaxWriteChunks {
-		return fmt.Errorf("%d sinks, at most %d", n, chunks.DefaultMaxWriteChunks)
+		return fmt.Errorf("%d sinks, want at most %d", n, chunks.DefaultMaxWriteChunks)
 	}
 	for i := range c.MoreSinks {
 		if m := c.MoreSinks[i].Memory; m != nil && m.InUse() {
@@ -77,8 +77,8 @@ func (p *outcall) setItems(call *Call) {
 	p.rc.Message.Items = p.items
 }
 
-// setSinks describes the room for results. inline says that none may be placed; then it
-// returns the octets that they take in the reply.
+// setSinks describes the room for results. With inline none may be placed, and setSinks returns the
+// octets that they take in the reply.
 func (p *outcall) setSinks(call *Call, inline bool) (data int) {
 	p.rc.Sink, p.rc.MoreSinks = len(call.Sink), p.rc.MoreSinks[:0]
 	data = len(call.Sink) + xdr.Pad(len(call.Sink))
@@ -94,7 +94,7 @@ func (p *outcall) setSinks(call *Call, inline bool) (data int) {
 	return data
 }
 
-// registerMore makes the memory of further items and sinks reachable that the plan asks for.
+// registerMore registers the memory of further items and sinks that the plan needs.
 func (p *outcall) registerMore(c *Client, call *Call, read, write region.Access) (err error) {
 	rc, m := &p.rc, &p.rc.Memory
 	for i := range call.MoreItems {
@@ -132,7 +132,7 @@ func oneMore(list []chunks.WriteChunk) (*chunks.WriteChunk, []chunks.WriteChunk)
 	return &list[n], list
 }
 
-// addMore is registrations.add for memory without a part of its own.
+// addMore is registrations.add for the memory of further items and sinks.
 func (p *outcall) addMore(c *Client, seg chunks.WriteChunk, mem []byte, in *Memory, access region.Access) (chunks.WriteChunk, error) {
 	if len(mem) == 0 {
 		return seg, nil
@@ -145,7 +145,7 @@ func (p *outcall) addMore(c *Client, seg chunks.WriteChunk, mem []byte, in *Memo
 	return append(seg, chunks.Segment{Handle: handleOf(l.STag()), Length: uint32(len(mem))}), nil
 }
 
-// takeBack takes all memory of the call back; see lent.takeBack.
+// takeBack revokes all memory of the call; see lent.takeBack.
 func (p *outcall) takeBack(ctx context.Context, ctr *counters) error {
 	if !p.lends {
 		return nil

@@ -20,7 +20,7 @@ func (c *Call) before() []byte {
 	return c.Args[:c.ItemPos]
 }
 
-// after returns the arguments behind the item's data.
+// after returns the arguments after the item's data.
 func (c *Call) after() []byte {
 	if c.Item == nil {
 		return nil
@@ -38,7 +38,7 @@ func (c *Call) argsSize() int {
 	return n
 }
 
-// check refuses calls that contradict themselves or are too large.
+// check refuses calls that are inconsistent or too large.
 func (c *Call) check(cfg *Config) error {
 	if !c.plain() {
 		if err := c.checkItems(); err != nil {
@@ -55,12 +55,12 @@ func (c *Call) check(cfg *Config) error {
 		return &RPCError{Reason: ReasonBadCall, Err: fmt.Errorf("verifier of %d octets, at most %d", len(c.Verf.Body), xdr.MaxAuthBody)}
 	}
 	if n := c.argsSize() + callHeaderMax; n > cfg.MaxPayload {
-		return &RPCError{Reason: ReasonTooBig, Err: fmt.Errorf("call of %d octets, at most %d", n, cfg.MaxPayload)}
+		return &RPCError{Reason: ReasonTooBig, Err: fmt.Errorf("call of %d octets, want at most %d", n, cfg.MaxPayload)}
 	}
 	return nil
 }
 
-// plain reports whether the call has neither items nor sinks, as most have.
+// plain reports whether the call has neither items nor sinks, like most calls.
 func (c *Call) plain() bool {
 	return c.Item == nil && c.Sink == nil && c.ItemMemory == nil && c.SinkMemory == nil && len(c.MoreItems)+len(c.MoreSinks) == 0
 }
@@ -71,7 +71,7 @@ func (c *Call) checkItems() error {
 		return &RPCError{Reason: ReasonBadCall, Err: fmt.Errorf("item position %d, want a multiple of 4 in 4 to %d", c.ItemPos, len(c.Args))}
 	}
 	for _, m := range [...]*Memory{c.ItemMemory, c.SinkMemory} {
-		if m != nil && m.InUse() { // also where the call would go inline, so that it shows
+		if m != nil && m.InUse() { // refused even if the call would go inline, so that the bug shows
 			return &RPCError{Reason: ReasonBadCall, Err: ErrMemoryInUse}
 		}
 	}
@@ -81,7 +81,7 @@ func (c *Call) checkItems() error {
 	return nil
 }
 
-// callHeaderMax is the largest RPC call header.
+// callHeaderMax is the size of the largest RPC call header in octets.
 const callHeaderMax = 40 + 2*xdr.MaxAuthBody
 
 // addrOf returns the peer's address for errors and logs.

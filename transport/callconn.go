@@ -11,11 +11,11 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// CallConn is the client's end of an RPC-over-RDMA connection, as a net.Conn that speaks
+// CallConn is the client's end of an RPC-over-RDMA connection, as a net.Conn that carries
 // record-marked ONC RPC (RFC 5531 Section 11), for clients that were written for TCP. Write takes
-// records of whole calls, and Read returns records of whole replies. The DDP-eligible items
-// travel in chunks (Config.Binding finds them, RFC 8267 Section 4); XIDs, credentials and
-// verifiers pass unchanged.
+// records of whole calls, and Read returns records of whole replies. DDP-eligible items travel in
+// chunks (Config.Binding finds them, RFC 8267 Section 4); XIDs, credentials and verifiers pass
+// unchanged.
 //
 // Write returns when its calls are on their way. It waits while the replies to Config.Credits
 // calls have not been read. A call whose XID is in use is a retransmission, and is dropped: the
@@ -30,7 +30,7 @@ type CallConn struct {
 	write deadline
 
 	mu      sync.Mutex
-	pending map[uint32]struct{} // XIDs under way
+	pending map[uint32]struct{} // XIDs in flight
 	wg      sync.WaitGroup      // its goroutines
 
 	in recordQueue
@@ -38,8 +38,8 @@ type CallConn struct {
 
 var _ net.Conn = (*CallConn)(nil)
 
-// DialConn connects to an RPC-over-RDMA server and returns the connection as a
-// record-marked one. network is "tcp", "tcp4" or "tcp6"; ctx bounds the set-up only.
+// DialConn connects to an RPC-over-RDMA server and returns the connection as a record-marked one.
+// network is "tcp", "tcp4" or "tcp6". ctx limits only the set-up. Errors are those of Dial.
 func DialConn(ctx context.Context, network, addr string, cfg *Config) (*CallConn, error) {
 	c, err := Dial(ctx, network, addr, cfg)
 	if err != nil {
@@ -142,7 +142,7 @@ func (cc *CallConn) answer(xid uint32, rec record) {
 	cc.in.push(rec)
 }
 
-// Close closes the connection. Outstanding calls get no reply.
+// Close closes the connection. Calls in flight get no reply.
 func (cc *CallConn) Close() error {
 	err := cc.c.Close()
 	cc.in.fail(net.ErrClosed)
@@ -190,6 +190,6 @@ func (cc *CallConn) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// headRoom is what stands before the results in a reply's record: its mark and the
-// largest reply header.
+// headRoom is the most octets before the results in the record of a reply: its mark and the largest
+// reply header.
 const headRoom = markSize + replyHeaderSize + xdr.MaxAuthBody

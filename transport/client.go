@@ -21,27 +21,27 @@ type Client struct {
 	conn *rdmap.Conn
 	addr string
 	ctr  *counters
-	back *respConn // takes the calls of the backward direction; nil: there is none
-	lent *respConn // whose backward direction this is, and whose receives; else nil
+	back *respConn // takes the calls of the backward direction; nil: none
+	lent *respConn // the server connection whose backward direction this is, and whose receives it uses; else nil
 
 	recvSize int           // the reply threshold
-	anyItem  bool          // opaques that no binding speaks for may be reduced
-	over     chan struct{} // closed when the connection is over and all calls are told
-	idle     sync.Pool     // of *outcall: not for all clients, since each has a channel
+	anyItem  bool          // opaques that no binding names may be reduced
+	over     chan struct{} // closed when the connection is over and all calls know
+	idle     sync.Pool     // of *outcall: one per client, because each has a channel
 
 	mu     sync.Mutex
 	req    *rpcrdma.Requester
 	xid    uint32
-	queue  fifo[outcall, *outcall] // calls that wait for a credit, first come first served
-	order  uint64                  // of the latest message that was taken
+	queue  fifo[outcall, *outcall] // calls that wait for a credit, first come, first served
+	order  uint64                  // of the latest message received
 	live   map[*outcall]struct{}   // calls with a deadline, for the tick
 	err    error                   // why the connection is over
 	ticked bool                    // the process-wide tick knows this client
 }
 
-// Dial connects to an RPC-over-RDMA server. network is "tcp", "tcp4" or "tcp6", on
-// which iWARP runs; NFS uses port 20049 (RFC 8267 Section 7). ctx bounds the
-// connection set-up only. Errors are *OpError, and ErrConfig for cfg and network.
+// Dial connects to an RPC-over-RDMA server by iWARP over TCP. network is "tcp", "tcp4" or "tcp6"; NFS
+// uses port 20049 (RFC 8267 Section 7). ctx limits only the connection set-up. Errors are *OpError, and
+// ErrConfig for cfg and network.
 func Dial(ctx context.Context, network, addr string, cfg *Config) (*Client, error) {
 	c, err := cfg.fill()
 	if err != nil {
@@ -56,7 +56,7 @@ func Dial(ctx context.Context, network, addr string, cfg *Config) (*Client, erro
 	if cl, again := dialOnce(ctx, network, addr, &plain); again == nil {
 		return cl, nil
 	}
-	return nil, err // the server closes whatever is said
+	return nil, err // the server closes every connection
 }
 
 // dialOnce is Dial with one attempt.
@@ -68,8 +68,8 @@ func dialOnce(ctx context.Context, network, addr string, cfg *Config) (*Client, 
 	return newClient(ctx, conn, addr, cfg)
 }
 
-// dialNet connects by a network of streams: MPA and record marks have no meaning in
-// datagrams, and would wait for an answer to the first.
+// dialNet connects over TCP only: MPA and record marks need a stream, and over datagrams they would wait
+// for an answer to the first one.
 func dialNet(ctx context.Context, network, addr string) (net.Conn, error) {
 	switch network {
 	case "tcp", "tcp4", "tcp6", "unix":
@@ -90,14 +90,14 @@ func NewClient(ctx context.Context, conn net.Conn, cfg *Config) (*Client, error)
 	return newClient(ctx, conn, addrOf(conn), c)
 }
 
-// newClient runs the start-up and applies what the peer said in it.
+// newClient runs the start-up and applies what the peer has announced in it.
 func newClient(ctx context.Context, conn net.Conn, addr string, cfg *Config) (*Client, error) {
 	c := &Client{cfg: cfg, addr: addr, xid: rand.Uint32(), over: make(chan struct{}), ctr: new(counters)}
 	own := cfg.privateData()
 	ec := cfg.engine(&clientConn{c}, cfg.Credits+credits.Slack)
 	ec.PrivateData = own.Append(nil)
 	if err := c.takeBackward(conn, ec); err != nil {
-		_ = conn.Close() // nothing was said on it
+		_ = conn.Close() // nothing was sent on it
 		return nil, err
 	}
 	c.conn = rdmap.Client(conn, ec)
@@ -126,7 +126,7 @@ func newClient(ctx context.Context, conn net.Conn, addr string, cfg *Config) (*C
 	return c, nil
 }
 
-// makeRequester makes the machine of a connection that is up.
+// makeRequester makes the requester machine of an established connection.
 func (c *Client) makeRequester(send, recv int) error {
 	cfg := c.cfg
 	c.mu.Lock()
@@ -146,8 +146,8 @@ func (c *Client) makeRequester(send, recv int) error {
 	return nil
 }
 
-// limits bounds the chunk lists of one header. Their sum counts what is offered for
-// both directions, hence the factor.
+// limits returns the limits of the chunk lists in one header. Their sum includes what is offered for both
+// directions, hence the factor.
 func (c *Config) limits() chunks.Limits {
 	return chunks.Limits{MaxOctets: 2*uint64(c.MaxPayload) + 64<<10}
 }
@@ -178,8 +178,7 @@ func (c *Client) Stats() Stats {
 	return s
 }
 
-// Close implements [Caller]. It returns the first fatal error the connection had,
-// nil if it had none.
+// Close implements [Caller]. It returns the first fatal error of the connection, or nil.
 func (c *Client) Close() error {
 	return opErr(OpClose, c.addr, ignoreEnd(c.conn.Close()))
 }

@@ -11,25 +11,25 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// outcall is one call of a client from Do to its reply; it is reused. The fields of
-// the second group are under Client.mu.
+// outcall is one call of a client from Do to its reply. It is reused. Client.mu guards the second group of
+// fields.
 type outcall struct {
-	// What calls with chunks use comes last: the others then take fewer cache lines.
+	// The fields for calls with chunks come last, so that other calls touch fewer cache lines.
 	w      rdmap.Waiter
 	head   []byte  // the Send
 	rpc    []byte  // the RPC call header
-	flat   *buffer // arguments with an item that must not be reduced
+	flat   *buffer // arguments that include an item that must not be reduced
 	stream *buffer // payload stream of a long call
 	reply  *buffer // memory for a long reply
-	pulled *buffer // a reply that was read
+	pulled *buffer // a reply that was read by RDMA Read
 	free   func()  // of the Call
-	lends  bool    // something of regs or more is to be taken back
+	lends  bool    // some memory of regs or more must be revoked
 
 	active   bool       // in the requester's table: has a credit
 	left     bool       // its caller has gone
 	late     bool       // the tick has completed w
 	in       *buffer    // the inline reply
-	pull     *replyPull // reads the reply
+	pull     *replyPull // reads the reply by RDMA Read
 	deadline time.Time
 	place    links[outcall] // in Client.queue
 
@@ -48,7 +48,7 @@ func (c *Client) newCall() *outcall {
 	return p
 }
 
-// recycle takes back a call that nobody uses.
+// recycle takes back a call that nobody uses anymore.
 func (c *Client) recycle(p *outcall) {
 	p.rc.Reset()
 	clear(p.items)
@@ -61,13 +61,13 @@ func (c *Client) recycle(p *outcall) {
 	c.idle.Put(p)
 }
 
-// number gives p an XID of its own, or that of an earlier transmission. c.mu is held.
+// number gives p a new XID, or that of an earlier transmission. The caller holds c.mu.
 func (c *Client) number(p *outcall, tx *transmission) {
 	if tx != nil {
 		p.rc.XID = tx.xid
 	} else {
 		c.xid++
-		for c.req.Lookup(c.xid) != nil { // cancelled calls keep theirs
+		for c.req.Lookup(c.xid) != nil { // cancelled calls keep their XIDs
 			c.xid++
 		}
 		p.rc.XID = c.xid
@@ -75,13 +75,13 @@ func (c *Client) number(p *outcall, tx *transmission) {
 	binary.BigEndian.PutUint32(p.rpc, p.rc.XID)
 }
 
-// keeps says whether p has something that drop gives back.
+// keeps reports whether p has something that drop releases.
 func (p *outcall) keeps() bool {
 	return p.in != nil || p.flat != nil || p.stream != nil || p.reply != nil || p.pulled != nil || p.free != nil
 }
 
-// drop gives back the buffers of a call whose regions are invalid, and tells the
-// caller that its memory is free.
+// drop releases the buffers of a call whose regions are invalid, and tells the caller that its memory is
+// free.
 func (p *outcall) drop() {
 	p.eachBuffer((*buffer).release)
 	if f := p.free; f != nil {
@@ -90,10 +90,10 @@ func (p *outcall) drop() {
 	}
 }
 
-// abandon leaves the buffers of a call to the garbage collector: the engine may still use them.
+// abandon leaves the buffers of a call to the garbage collector, because the engine may still use them.
 func (p *outcall) abandon() { p.eachBuffer((*buffer).abandon) }
 
-// eachBuffer calls f with each buffer that p has, and forgets it.
+// eachBuffer calls f with each buffer of p, and forgets the buffer.
 func (p *outcall) eachBuffer(f func(*buffer)) {
 	for _, b := range [...]**buffer{&p.in, &p.flat, &p.stream, &p.reply, &p.pulled} {
 		if *b != nil {
@@ -103,18 +103,18 @@ func (p *outcall) eachBuffer(f func(*buffer)) {
 	}
 }
 
-// prepare fills p.rc from call: what the requester plans with.
+// prepare fills p.rc, with which the requester plans, from call.
 func (p *outcall) prepare(c *Client, call *Call) {
 	p.w.Reset()
 	rc := &p.rc
 	var h xdr.CallHeader
-	h.RPCVers, h.Prog, h.Vers, h.Proc = xdr.RPCVersion, call.Prog, call.Vers, call.Proc // the XID comes with the credit
+	h.RPCVers, h.Prog, h.Vers, h.Proc = xdr.RPCVersion, call.Prog, call.Vers, call.Proc // the XID is set with the credit
 	h.Cred, h.Verf = call.Cred, call.Verf
 	p.rpc = xdr.AppendCall(p.rpc[:0], &h)
 	p.free = call.Free
 	rc.Protected = call.Cred.Protected()
 	rc.Owner, rc.Prog, rc.Vers, rc.Proc = p, call.Prog, call.Vers, call.Proc
-	rc.Message.Head, rc.Message.Body = p.rpc, call.Args // the rest is as Reset has left it
+	rc.Message.Head, rc.Message.Body = p.rpc, call.Args // the other fields are as Reset left them
 	data := 0
 	if !call.plain() {
 		data = p.prepareItems(c, call)
@@ -133,8 +133,7 @@ func (p *outcall) prepare(c *Client, call *Call) {
 	}
 }
 
-// prepareItems is prepare for items and sinks. It returns how long results may be that are
-// not to be placed.
+// prepareItems is prepare for items and sinks. It returns the octets of results that may not be placed.
 func (p *outcall) prepareItems(c *Client, call *Call) (data int) {
 	arg, result := c.mayReduce(call)
 	switch {
@@ -147,17 +146,17 @@ func (p *outcall) prepareItems(c *Client, call *Call) (data int) {
 	return p.setSinks(call, !result)
 }
 
-// replyHeaderSize is an accepted reply's header with an empty verifier
+// replyHeaderSize is the size in octets of an accepted reply's header with an empty verifier
 // (RFC 5531 Section 9).
 const replyHeaderSize = 24
 
-// flatten makes one run of octets of arguments whose item must stay in the stream.
+// flatten copies arguments whose item must not be reduced into one buffer.
 func (p *outcall) flatten(call *Call) []byte {
 	p.flat = shared.get(call.argsSize())
 	return call.appendArgs(p.flat.data[:0])
 }
 
-// register makes the memory reachable that the plan asks for.
+// register registers the memory that the plan needs.
 func (p *outcall) register(c *Client, call *Call) error {
 	rc, m := &p.rc, &p.rc.Memory
 	if rc.Plan == (rpcrdma.Plan{}) {
@@ -185,9 +184,8 @@ func (p *outcall) register(c *Client, call *Call) error {
 	}
 	if n := rc.Plan.Reply; n > 0 && err == nil {
 		p.reply = shared.get(n)
-		// The server may say that it has written what it has not: that must not show
-		// what is left of other calls (RFC 5042 Section 6.3.2), least of all to a
-		// client behind a relay.
+		// The server may claim to have written octets that it has not. These must not show
+		// data of other calls (RFC 5042 Section 6.3.2), least of all to a client of a relay.
 		clear(p.reply.data[:n])
 		m.Reply, err = p.regs.add(c, partReply, m.Reply, p.reply.data[:n], nil, write)
 	}

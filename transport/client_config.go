@@ -8,9 +8,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// configure makes the first call of a connection of profile rfc5666: the Connection
-// Configuration Protocol (RFC 5666 Section 6). A server that does not have it is a
-// server all the same. agreed is the size of Sends by RFC 8797, 0 for none.
+// configure makes the first call of a connection with profile rfc5666: the Connection Configuration
+// Protocol (RFC 5666 Section 6). A server need not have it. agreed is the size of Sends that was agreed by
+// RFC 8797, 0 for none.
 func (c *Client) configure(ctx context.Context, agreed int) error {
 	state := c.conn.ConnectionState()
 	args := rpcrdma.ConfigArgs{
@@ -23,7 +23,7 @@ func (c *Client) configure(ctx context.Context, agreed int) error {
 	var r Reply
 	defer r.Release()
 	err := c.Do(ctx, &call, &r)
-	if _, refused := err.(*RPCError); err != nil && !refused { //nolint:errorlint // Do's own
+	if _, refused := err.(*RPCError); err != nil && !refused { //nolint:errorlint // Do does not wrap it
 		return err
 	}
 	if err == nil {
@@ -41,7 +41,7 @@ func (c *Client) configure(ctx context.Context, agreed int) error {
 	return nil
 }
 
-// apply brings what the server said into force.
+// apply applies what the server has announced.
 func (c *Client) apply(got rpcrdma.ConfigReply, agreed int) {
 	if got.MaxRead > 0 {
 		c.conn.LimitORD(int(min(got.MaxRead, 1<<14)))
@@ -58,10 +58,10 @@ func (c *Client) apply(got rpcrdma.ConfigReply, agreed int) {
 	})
 }
 
-// mayReduce says whether the argument and the result of a call may travel by chunks.
+// mayReduce reports whether the argument and the result of a call may travel in chunks.
 //
-// Choice: what no binding speaks for is reduced only once the server is known to keep to
-// RFC 5666: it has told an alignment, or Config.PeerAlign says so. Others refuse it.
+// Choice: items that no binding names are reduced only if the server is known to follow RFC 5666: it has
+// announced an alignment, or Config.PeerAlign is set. Other servers refuse them.
 func (c *Client) mayReduce(call *Call) (arg, result bool) {
 	if call.Cred.Protected() || c.lent != nil { // RFC 8166 Section 8.2.2.3: nothing is reduced
 		return false, false

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// waitCredit waits until wakeQueue has begun p. It returns with p out of the queue,
-// and active if nil.
+// waitCredit waits until wakeQueue has begun p. When it returns, p is not in the queue; if the error is
+// nil, p is active.
 func (c *Client) waitCredit(ctx context.Context, p *outcall) error {
 	err := c.conn.Wait(ctx, &p.w)
 	c.mu.Lock()
@@ -22,13 +22,12 @@ func (c *Client) waitCredit(ctx context.Context, p *outcall) error {
 	return fmt.Errorf("no credit: all %d are in use: %w", c.req.InFlight(), err)
 }
 
-// wakeQueue begins the calls at the head of the queue for which there are credits.
-// c.mu is held.
+// wakeQueue begins the calls at the head of the queue for which there are credits. The caller holds c.mu.
 func (c *Client) wakeQueue() {
 	for !c.queue.empty() && c.req.Available() > 0 {
 		p := c.queue.pop()
 		if p.w.Done() {
-			continue // out of time; its caller is about to look
+			continue // out of time; its caller is about to notice
 		}
 		err := c.req.Begin(&p.rc)
 		p.active = err == nil
@@ -36,5 +35,5 @@ func (c *Client) wakeQueue() {
 	}
 }
 
-// links is the place of p in Client.queue.
+// links returns the place of p in Client.queue.
 func (p *outcall) links() *links[outcall] { return &p.place }

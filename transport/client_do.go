@@ -41,7 +41,7 @@ func (c *Client) Do(ctx context.Context, call *Call, reply *Reply) error {
 	return err
 }
 
-// do is one call from begin to its reply.
+// do runs one call, after begin, to its reply.
 func (c *Client) do(ctx context.Context, p *outcall, call *Call, reply *Reply, queued bool) (err error) {
 	if queued {
 		err = c.waitCredit(ctx, p)
@@ -58,8 +58,8 @@ func (c *Client) do(ctx context.Context, p *outcall, call *Call, reply *Reply, q
 	return c.finish(p, reply)
 }
 
-// begin gives a call its XID, plans it and takes a credit for it, or enters it into the
-// queue. A call that needs no memory registered is formed at once. c.mu is held.
+// begin gives a call its XID, plans it, and takes a credit for it or enters it into the queue. A call that
+// registers no memory is formed at once. The caller holds c.mu.
 func (c *Client) begin(p *outcall, tx *transmission) (queued bool, err error) {
 	c.number(p, tx)
 	if c.err != nil {
@@ -86,7 +86,7 @@ func (c *Client) begin(p *outcall, tx *transmission) (queued bool, err error) {
 	return true, nil
 }
 
-// form makes the Send. c.mu is held.
+// form makes the Send. The caller holds c.mu.
 func (c *Client) form(p *outcall) (err error) {
 	if p.head, _, err = c.req.AppendCall(p.head[:0], &p.rc); err != nil {
 		return &RPCError{XID: p.rc.XID, Reason: ReasonBadCall, Err: err}
@@ -108,8 +108,7 @@ func (c *Client) prepareSend(p *outcall, call *Call) error {
 	return c.form(p)
 }
 
-// send posts the call, for which it may have to register memory first. On error nothing
-// was sent.
+// send posts the call, after registering its memory if necessary. If it fails, nothing was sent.
 func (c *Client) send(p *outcall, call *Call) (err error) {
 	if len(p.head) == 0 {
 		if err = c.prepareSend(p, call); err != nil {
@@ -129,7 +128,7 @@ func (c *Client) send(p *outcall, call *Call) (err error) {
 	return nil
 }
 
-// endErr returns why the connection ended, to a call that met its end halfway.
+// endErr returns why the connection ended, for a call that noticed it halfway.
 func (c *Client) endErr() error {
 	if err := c.conn.Err(); err != nil {
 		return err
@@ -137,8 +136,8 @@ func (c *Client) endErr() error {
 	return rdmap.ErrClosed
 }
 
-// answered looks, after a wait that failed, whether p has its reply all the same:
-// results beat cancellation. When the connection is over it waits for the verdict.
+// answered reports, after a wait that failed, whether p has its reply all the same: results beat
+// cancellation. If the connection is over, it waits for the verdict.
 func (c *Client) answered(ctx context.Context, p *outcall) bool {
 	if c.conn.Err() != nil {
 		select {
@@ -151,7 +150,7 @@ func (c *Client) answered(ctx context.Context, p *outcall) bool {
 	return p.w.Done() && p.w.Err() == nil
 }
 
-// giveUp ends a call of which nothing was sent.
+// giveUp ends a call that was not sent.
 func (c *Client) giveUp(p *outcall, err error) error {
 	c.mu.Lock()
 	c.unwatch(p)
@@ -165,8 +164,8 @@ func (c *Client) giveUp(p *outcall, err error) error {
 	return c.callErr(err)
 }
 
-// abandon ends the wait for a reply. If the call is still outstanding, whoever ends
-// it gives its memory back.
+// abandon ends the wait for a reply. If the call is still outstanding, whoever ends it later releases its
+// memory.
 func (c *Client) abandon(p *outcall, err error) error {
 	c.mu.Lock()
 	c.unwatch(p)
@@ -183,7 +182,7 @@ func (c *Client) abandon(p *outcall, err error) error {
 	return c.callErr(err)
 }
 
-// callErr puts an error into the form that Do promises.
+// callErr converts an error to one that Do promises.
 func (c *Client) callErr(err error) error {
 	if e, ok := err.(*RPCError); ok { //nolint:errorlint // made here, not wrapped
 		return e

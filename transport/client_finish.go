@@ -7,13 +7,12 @@ import (
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
-// finish takes the reply of a call that was answered. Its memory is revoked before
-// anybody looks at it.
+// finish takes the reply of an answered call. It revokes the memory before anybody looks at it.
 func (c *Client) finish(p *outcall, reply *Reply) error {
 	if p.lends {
 		if err := c.invalidate(p); err != nil {
-			// RFC 8166 Section 4.5.4: a call whose memory the peer still has must not
-			// complete on a live connection.
+			// RFC 8166 Section 4.5.4: a call must not complete on a live connection while the
+			// peer can still reach its memory.
 			c.conn.Abort(err)
 			c.giveBack(p)
 			return opErr(OpCall, c.addr, err)
@@ -36,8 +35,8 @@ func (c *Client) finish(p *outcall, reply *Reply) error {
 	return err
 }
 
-// checkReply is the verdict on the reply to p, which only its caller knows any more, and
-// the tick if it has a deadline.
+// checkReply returns the verdict on the reply to p, which now only its caller knows, and the tick if p has
+// a deadline.
 func (c *Client) checkReply(p *outcall) error {
 	if p.deadline.IsZero() && !p.rc.Result.Long {
 		return p.rc.Result.Err
@@ -53,8 +52,8 @@ func (c *Client) checkLate(p *outcall) error {
 	return c.req.CheckReply(&p.rc, p.replyMemory())
 }
 
-// invalidate revokes the call's memory. An engine that still uses it is given
-// Config.CloseTimeout.
+// invalidate revokes the call's memory. If the engine still uses it, invalidate waits for
+// Config.CloseTimeout at most.
 func (c *Client) invalidate(p *outcall) error {
 	if !p.lends {
 		return nil
@@ -74,8 +73,8 @@ var cancelled = func() context.Context {
 	return ctx
 }()
 
-// giveBack ends a call's use of memory and reuses it. The peer was never told of
-// the memory, or has answered, or is gone.
+// giveBack ends a call's use of memory, so that it can be reused. The peer was never told about the memory,
+// or has answered, or is gone.
 func (c *Client) giveBack(p *outcall) {
 	if err := c.invalidate(p); err != nil {
 		c.conn.Abort(err)
@@ -86,7 +85,7 @@ func (c *Client) giveBack(p *outcall) {
 	c.recycle(p)
 }
 
-// fill moves the result and the memory it lies in to the caller's reply.
+// fill moves the result and its memory to the caller's reply.
 func (p *outcall) fill(reply *Reply) {
 	res := &p.rc.Result
 	reply.Header = res.RPC
@@ -134,7 +133,7 @@ func (p *outcall) replyMemory() []byte {
 	return p.reply.data
 }
 
-// rpcErr maps the machine's verdict on a reply.
+// rpcErr converts the machine's verdict on a reply to an error.
 func rpcErr(xid uint32, err error) error {
 	e := &RPCError{XID: xid, Reason: ReasonBadReply, Err: err}
 	if re, ok := errors.AsType[*rpcrdma.RemoteError](err); ok {

@@ -8,8 +8,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// replyPull reads a reply that the server exposes (RFC 5666 Section 3.5). It owns its
-// memory, so that the engine may use it longer than the call lives.
+// replyPull reads a reply that the server exposes (RFC 5666 Section 3.5). It owns its memory, so that the
+// engine may use that longer than the call lives.
 type replyPull struct {
 	c    *Client
 	p    *outcall
@@ -20,12 +20,11 @@ type replyPull struct {
 	wrs  []rdmap.WR
 }
 
-// readsReply says whether p was answered with a read list that is to be pulled. c.mu is
-// held.
+// readsReply reports whether p was answered with a read list that must be pulled. The caller holds c.mu.
 func (p *outcall) readsReply() bool { return p.rc.Result.Read && p.rc.Result.Err == nil }
 
-// beginPull prepares the pull of p's reply, or returns nil if nobody waits for it: then
-// p is answered. c.mu is held, so that nobody drops p meanwhile.
+// beginPull prepares the pull of p's reply. If nobody waits for it, p is answered, and beginPull returns nil.
+// The caller holds c.mu, so that nobody drops p meanwhile.
 func (c *Client) beginPull(p *outcall) *replyPull {
 	if p.left {
 		_ = c.req.Pulled(&p.rc, nil) // nobody looks at the result
@@ -46,7 +45,7 @@ func (c *Client) beginPull(p *outcall) *replyPull {
 
 // start posts the Reads. It may run in an upcall.
 func (l *replyPull) start() {
-	if len(l.wrs) == 0 { // chunks of no octets
+	if len(l.wrs) == 0 { // the chunks are empty
 		l.done(true)
 		return
 	}
@@ -66,11 +65,11 @@ func (l *replyPull) start() {
 	}
 }
 
-// Complete is the end of the last Read, which is that of all. When the connection has
-// ended, its calls are told by HandleClose.
+// Complete is called when the last Read, and so all Reads, have ended. If the connection has ended,
+// HandleClose tells its calls.
 func (l *replyPull) Complete(err error) { l.settle(err == nil) }
 
-// settle takes the memory back from the engine, which must not be waited for here.
+// settle takes the memory back from the engine. It must not wait for the engine here.
 func (l *replyPull) settle(read bool) {
 	if l.sink.Invalidate(cancelled) == nil {
 		l.done(read)
@@ -94,7 +93,7 @@ func (l *replyPull) done(read bool) {
 	var left bool
 	c.mu.Lock()
 	mine := c.req.Lookup(l.xid) == &p.rc && p.pull == l
-	if mine && (read || c.conn.Err() == nil) { // else HandleClose tells it
+	if mine && (read || c.conn.Err() == nil) { // otherwise HandleClose tells it
 		p.pull = nil
 		if read {
 			_ = c.req.Pulled(&p.rc, l.buf.data) // CheckReply returns it
@@ -116,8 +115,8 @@ func (l *replyPull) done(read bool) {
 	}
 }
 
-// answered completes a call that is no longer outstanding and says whether its caller
-// has left. If not, p is its caller's from now on. c.mu is held.
+// answered completes a call that is no longer outstanding, and reports whether its caller has left. If not, p
+// belongs to its caller from now on. The caller of answered holds c.mu.
 func (p *outcall) answered() (left bool) {
 	p.active, left = false, p.left
 	if !p.w.Done() {
@@ -142,7 +141,7 @@ func (c *Client) sendDones() {
 		c.ctr.dones.Add(1)
 		c.ctr.inline.Add(uint64(len(done)))
 		if err := c.conn.Post([]rdmap.WR{{Op: rdmap.OpSend, Head: done}}); err != nil {
-			c.conn.Abort(err) // the server waits for it
+			c.conn.Abort(err) // the server waits for the RDMA_DONE
 			return
 		}
 	}

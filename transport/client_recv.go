@@ -11,15 +11,14 @@ import (
 
 var _ rdmap.Handler = (*clientConn)(nil)
 
-// clientConn is the upcall side of a Client, so that Client has no exported upcalls.
+// clientConn has the upcalls of a Client, so that Client does not export them.
 type clientConn struct{ c *Client }
 
-// errForeignSTag: RFC 8797 Section 4.1 lets a reply invalidate a steering tag of its
-// own call only. Another call has lost its memory: nothing is certain any more.
+// errForeignSTag: RFC 8797 Section 4.1 lets a reply invalidate a steering tag of its own call only. Another
+// call has lost its memory, so nothing is certain anymore.
 var errForeignSTag = errors.New("transport: a reply invalidated memory of another call")
 
-// HandleRecv takes a reply, or a call of the backward direction. It runs in whichever
-// goroutine reads.
+// HandleRecv takes a reply, or a backward call. It runs in whichever goroutine reads.
 func (h *clientConn) HandleRecv(conn *rdmap.Conn, m *rdmap.Message) {
 	c := h.c
 	if m.Op == rdmap.OpImmediate || m.Op == rdmap.OpImmediateSE {
@@ -69,28 +68,28 @@ func (c *Client) received(conn *rdmap.Conn, m *rdmap.Message) {
 		pull.start()
 	}
 	if c.cfg.Profile == ProfileRFC5666 {
-		c.sendDones() // what came may have brought the credit
+		c.sendDones() // the reply may have brought the credit
 	}
 }
 
-// receive finds the call that m answers. The reply is copied first, as what the
-// machine returns are views and m is only lent. c.mu is held.
+// receive finds the call that m answers. It copies the reply first, because the machine returns views and m
+// is only lent. The caller holds c.mu.
 func (c *Client) receive(m *rdmap.Message) (*outcall, error) {
 	receive := (*rpcrdma.Requester).Receive
-	if m.Order < c.order { // another goroutine was quicker with one that came later
+	if m.Order < c.order { // another goroutine was quicker with a later message
 		receive = (*rpcrdma.Requester).ReceiveLate
 	}
 	c.order = max(c.order, m.Order)
 	send := m.Data
 	if c.req == nil {
-		return nil, rpcrdma.ErrUnknownXID // nothing was asked yet
+		return nil, rpcrdma.ErrUnknownXID // no call was made yet
 	}
 	if rc := c.lookup(send); rc != nil {
 		p := rc.Owner.(*outcall)
 		b := shared.get(len(send))
 		n := copy(b.data, send)
 		if got, err := receive(c.req, b.data[:n]); got == nil {
-			b.release() // it is no reply after all
+			b.release() // it is not a reply after all
 			return nil, err
 		}
 		p.in = b
@@ -100,7 +99,7 @@ func (c *Client) receive(m *rdmap.Message) (*outcall, error) {
 	return nil, err
 }
 
-// lookup returns the outstanding call whose XID leads send.
+// lookup returns the outstanding call whose XID is at the start of send.
 func (c *Client) lookup(send []byte) *rpcrdma.Call {
 	if len(send) < rpcrdma.FixedSize {
 		return nil
@@ -108,8 +107,8 @@ func (c *Client) lookup(send []byte) *rpcrdma.Call {
 	return c.req.Lookup(binary.BigEndian.Uint32(send))
 }
 
-// reap gives back the memory of a call that its caller has abandoned. Waiting for
-// an engine that still uses it must not happen in an upcall.
+// reap releases the memory of a call that its caller has abandoned. If the engine still uses the memory, an
+// upcall must not wait for it.
 func (c *Client) reap(p *outcall) {
 	if p.takeBack(cancelled, c.ctr) == nil {
 		c.giveBack(p)
@@ -118,7 +117,7 @@ func (c *Client) reap(p *outcall) {
 	go c.giveBack(p)
 }
 
-// HandleClose ends all calls: those that wait see why, the others are reaped.
+// HandleClose ends all calls: it tells those that wait why, and reaps the others.
 func (h *clientConn) HandleClose(_ *rdmap.Conn, err error) {
 	c := h.c
 	var reap []*outcall

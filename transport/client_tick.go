@@ -6,12 +6,11 @@ import (
 	"time"
 )
 
-// tickEvery is how often calls with Config.CallTimeout are looked at. Choice: one
-// slow tick of the process instead of a timer per call, which costs 13 % of a short
-// call.
+// tickEvery is how often calls with Config.CallTimeout are checked. Choice: one slow tick per process
+// instead of a timer per call, which costs 13 % of a short call.
 const tickEvery = 100 * time.Millisecond
 
-// watch puts p on the list the tick looks at. c.mu is held.
+// watch puts p on the list that the tick checks. The caller holds c.mu.
 func (c *Client) watch(p *outcall, deadline time.Time) {
 	p.deadline = deadline
 	if c.live == nil {
@@ -24,15 +23,14 @@ func (c *Client) watch(p *outcall, deadline time.Time) {
 	}
 }
 
-// unwatch takes p off that list. c.mu is held.
+// unwatch removes p from that list. The caller holds c.mu.
 func (c *Client) unwatch(p *outcall) {
 	if len(c.live) > 0 {
 		delete(c.live, p)
 	}
 }
 
-// expire completes the calls that are out of time and reports whether others are
-// left.
+// expire completes the calls that are out of time, and reports whether others are left.
 func (c *Client) expire(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -48,17 +46,17 @@ func (c *Client) expire(now time.Time) bool {
 	return c.ticked
 }
 
-// ticks is the process-wide tick.
+// ticks is the tick of the process.
 var ticks ticker
 
-// ticker looks at clients with timed calls; its goroutine lives while there are any.
+// ticker checks clients with timed calls; its goroutine lives as long as there are any.
 type ticker struct {
 	mu      sync.Mutex
 	clients map[*Client]struct{}
 	running bool
 }
 
-// add has c looked at until its expire says false.
+// add has c checked until its expire returns false.
 func (t *ticker) add(c *Client) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -78,7 +76,7 @@ func (t *ticker) run() {
 	}
 }
 
-// tick looks at every client once; false ends the goroutine.
+// tick checks every client once; if it returns false, the goroutine ends.
 func (t *ticker) tick() bool {
 	now := time.Now()
 	t.mu.Lock()

@@ -13,7 +13,7 @@ import (
 // Result is the result of an append.
 type Result struct {
 	Seq   uint64 // the number of the record
-	Level Level  // what it has obtained
+	Level Level  // how durable it is
 }
 
 // Pending is an append in progress.
@@ -22,23 +22,23 @@ type Pending struct {
 	a     machine.Append
 	level Level
 	w     rdmap.Waiter
-	ch    chan struct{} // one slot: it is over
+	ch    chan struct{} // one slot, filled when the append is over
 }
 
 // Append appends a record and returns when it is part of the log. Appends of several goroutines
 // share flushes. Append borrows payload until it returns.
 //
-// While there is no session, Append waits for one. If ctx ends first, the error is that of ctx.
-// If the record may have been sent, the error wraps ErrInDoubt as well; otherwise the record
-// never will be sent. Other errors: ErrTooLarge, ErrClosed.
+// While there is no session, Append waits for one. If ctx ends first, the error is that of ctx. If the
+// record may have been sent, the error also wraps ErrInDoubt; otherwise the record will never be sent.
+// Other errors: ErrTooLarge, ErrClosed.
 func (p *Producer) Append(ctx context.Context, payload []byte) (Result, error) {
 	e, _ := pendings.Get().(*Pending)
-	// Who may give up may not be the one whom the memory keeps.
+	// A caller that may give up must not be the one that carries out the append.
 	if err := e.begin(p, payload, false, ctx.Done() == nil); err != nil {
 		return Result{}, err
 	}
 	r, err := e.Wait(ctx)
-	if r.Seq != 0 { // it is over: nobody else knows it any more
+	if r.Seq != 0 { // it is over, and nobody else refers to it anymore
 		pendings.Put(e)
 	}
 	return r, err
@@ -46,16 +46,15 @@ func (p *Producer) Append(ctx context.Context, payload []byte) (Result, error) {
 
 var pendings = sync.Pool{New: func() any { return &Pending{ch: make(chan struct{}, 1)} }}
 
-// Begin starts an append; call Wait on the result. Appends that one goroutine begins one after
-// the other are in the log in that order. payload is borrowed until Wait returns. Errors:
-// ErrTooLarge, ErrClosed.
+// Begin starts an append; call Wait on the result. Appends that one goroutine begins one after the other
+// are in the log in that order. Begin borrows payload until Wait returns. Errors: ErrTooLarge, ErrClosed.
 func (p *Producer) Begin(payload []byte) (*Pending, error) {
 	return p.newPending(payload, false)
 }
 
-// TryBegin is Begin for callers on whom the consumer may depend before it releases records. If
-// there is no room for the record after all those begun before it, the record is not appended and
-// the error is ErrFull. Before the first session it is the same as Begin.
+// TryBegin is Begin for callers that the consumer may wait for before it releases records. If there is no
+// room for the record after all records begun before it, it is not appended and the error is ErrFull.
+// Before the first session TryBegin is the same as Begin.
 func (p *Producer) TryBegin(payload []byte) (*Pending, error) {
 	return p.newPending(payload, true)
 }
@@ -68,8 +67,8 @@ func (p *Producer) newPending(payload []byte, now bool) (*Pending, error) {
 	return e, nil
 }
 
-// begin queues payload; now: only if there is room for it; stays: who calls waits until it
-// is over, whatever happens.
+// begin queues payload; with now, only if there is room for it. stays says that the caller will wait until
+// the append is over, whatever happens.
 func (e *Pending) begin(p *Producer, payload []byte, now, stays bool) error {
 	select {
 	case <-e.ch:
@@ -100,7 +99,7 @@ func (e *Pending) add(now bool) error {
 	return err
 }
 
-// over wakes who waits.
+// over wakes the goroutine that waits.
 func (e *Pending) over() {
 	e.w.Complete(nil)
 	e.ch <- struct{}{}
@@ -132,7 +131,7 @@ func (e *Pending) Wait(ctx context.Context) (Result, error) {
 	}
 }
 
-// abandon gives the append up; mu is held.
+// abandon gives the append up. The caller holds the producer's mu.
 func (e *Pending) abandon(cause error) error {
 	if e.p.m.Abandon(&e.a) {
 		return cause

@@ -9,18 +9,18 @@ import (
 	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
 )
 
-// Carrier appends records to a log by other means than RDMA. One goroutine at a time calls its
+// Carrier appends records to a log in another way than by RDMA. Only one goroutine at a time calls its
 // methods. An error ends the session.
 type Carrier interface {
-	// Carry appends payloads, whose records have the numbers seq, seq+1 and so on, and returns
-	// when they are part of the log. head is the durable head, or 0 if it is not known. Carry
-	// borrows payloads until it returns.
+	// Carry appends payloads, whose records have the numbers seq, seq+1 and so on, and returns when
+	// they are part of the log. head is the durable head, or 0 if it is unknown. Carry borrows payloads
+	// until it returns.
 	Carry(ctx context.Context, seq uint64, payloads [][]byte) (head uint64, err error)
 	// Head asks for the durable head. It is called from time to time while the log is full.
 	Head(ctx context.Context) (uint64, error)
 }
 
-// Bounds of the wait before a carrier is asked for the head again.
+// Limits of the wait before a carrier is asked for the head again.
 const (
 	leastHeadWait = time.Millisecond
 	mostHeadWait  = 64 * time.Millisecond
@@ -33,8 +33,8 @@ func (p *Producer) OpenCarrier(ctx context.Context, c Carrier, a *Answer) error 
 	return p.open(&carried{p: p, c: c, ctx: ctx}, a)
 }
 
-// carried is a session over a carrier. What is posted is carried by a goroutine that
-// lives as long as there is something to do.
+// carried is a session over a carrier. A goroutine that lives as long as there is something to do carries
+// what is posted.
 type carried struct {
 	p   *Producer
 	c   Carrier
@@ -46,7 +46,7 @@ type carried struct {
 	running bool
 	over    bool
 
-	payloads [][]byte // of the group under way
+	payloads [][]byte // of the group in flight
 }
 
 // post implements link.
@@ -71,10 +71,10 @@ func (s *carried) blocked() {
 	}
 }
 
-// wait implements link: there is nothing to be done but to sleep.
+// wait implements link: the caller can only sleep.
 func (s *carried) wait(context.Context, *Pending) error { return ErrClosed }
 
-// start lets a goroutine run; mu is held.
+// start starts the goroutine if none runs. The caller holds mu.
 func (s *carried) start() {
 	if !s.running {
 		s.running = true
@@ -102,7 +102,7 @@ func (s *carried) run() {
 	}
 }
 
-// next takes the oldest group; nil and true: the head is to be asked for.
+// next takes the oldest group; nil and true mean that somebody must ask for the head.
 func (s *carried) next() (*flight, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,8 +132,8 @@ func (s *carried) carry(f *flight) error {
 	return nil
 }
 
-// records finds the payloads of a group and the number of the first: they lie in the
-// octets that would be written.
+// records finds the payloads of a group, which are in the octets that RDMA would write, and the number of
+// the first one.
 func (s *carried) records(b *machine.Batch) (seq uint64) {
 	s.payloads = s.payloads[:0]
 	for i := range b.Ops {

@@ -22,19 +22,19 @@
 // a process ended may have survived or not. The Answer of the next session says which ones have, and
 // Producer resends exactly the others.
 //
-// Next returns copies. After a restart, records that were not released are handed out again. The room
-// of a record returns to the producer only when the head behind it is durable.
+// Next returns copies. After a restart it returns records that were not released again. The producer gets
+// the room of a record back only when the head after it is durable.
 //
-// A new session ends the one before. Its registrations are revoked, its queued operations are dropped,
-// its running operations finish, and only then is the new epoch written.
+// A new session ends the old one: its registrations are revoked, its queued operations are dropped, its
+// running operations finish, and only then is the new epoch written.
 //
 // The first error of the memory is final for the Log. To recover, open it again.
 //
 // # Limits
 //
 // There is one session at a time. A record takes at most half the ring; its payload has at most 1 GiB.
-// Whoever holds an Answer may append: the package knows no users. docs/commitlog-format.md describes
-// the layout, and Inspect reads it.
+// Whoever has an Answer may append: the package has no users. docs/commitlog-format.md describes the
+// layout, and Inspect reads it.
 //
-// The methods of Log and of Producer may be called from several goroutines at once.
+// Log and Producer are safe for concurrent use.
 package commitlog

@@ -16,8 +16,8 @@ type Info struct {
 	Epoch      uint32 // of the last session, 0 if there was none
 
 	Head     uint64 // position of the oldest record that is kept
-	HeadSeq  uint64 // number of the first of them
-	TailWord uint64 // as it stood in the memory
+	HeadSeq  uint64 // number of that record
+	TailWord uint64 // the tail word in the memory
 	Tail     uint64 // position after the last record; in WAL mode it may be after TailWord
 	NextSeq  uint64 // number of the next append; meaningless if there is a Poison
 
@@ -32,10 +32,10 @@ func infoOf(st *machine.State) Info {
 	}
 }
 
-// Inspect reads a log of size octets that nobody is changing, such as a file. It changes nothing.
-// If visit is not nil, Inspect calls it with every record that Open would hand out, in order; an
-// error of visit ends Inspect, which returns it. Other errors: *FormatError, and those of r. A
-// poisoned record is not an error; it is reported in Info.
+// Inspect reads a log of size octets that nobody is changing, such as a file. It changes nothing. If visit
+// is not nil, Inspect calls it, in order, with every record that Open would return; an error of visit ends
+// Inspect, which returns it. Other errors: *FormatError, and those of r. A poisoned record is not an error;
+// Info reports it.
 func Inspect(r io.ReaderAt, size int64, visit func(*Record) error) (*Info, error) {
 	st, err := machine.Recover(readerAt{r}, int(size), visit)
 	if err != nil {

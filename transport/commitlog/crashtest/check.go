@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Violation is a crash after which recovery does not find what it should.
+// Violation reports a crash after which recovery does not find what it should.
 type Violation struct {
 	Script string
 	Moment int    // counted from 1
@@ -15,11 +15,11 @@ type Violation struct {
 
 	Applied          uint64
 	Acked, Recovered []uint64 // sequence numbers, ascending
-	Extra            []uint64 // recovered, not acknowledged
+	Extra            []uint64 // recovered but not acknowledged
 	Err              error    // of recovery
 }
 
-// Error tells what is wrong.
+// Error says what is wrong.
 func (v *Violation) Error() string {
 	s := fmt.Sprintf("crashtest: %s: moment %d, crash %s: %s (applied to %d, acked %s, recovered %s, extra %s)",
 		v.Script, v.Moment, v.Image, v.Why, v.Applied, spans(v.Acked), spans(v.Recovered), spans(v.Extra))
@@ -32,7 +32,7 @@ func (v *Violation) Error() string {
 // Unwrap returns the error of recovery.
 func (v *Violation) Unwrap() error { return v.Err }
 
-// spans writes ascending numbers as 1-4,7.
+// spans formats ascending numbers, for example as 1-4,7.
 func spans(n []uint64) string {
 	var s []string
 	for i := 0; i < len(n); {
@@ -53,7 +53,7 @@ func spans(n []uint64) string {
 	return strings.Join(s, ",")
 }
 
-// check returns why got is not what a crash now may leave; "" if it is.
+// check returns why a crash at this moment must not leave got, or "" if it may.
 func (x *Run) check(got []Record) string {
 	next := uint64(1)
 	for i, r := range got {
@@ -61,7 +61,7 @@ func (x *Run) check(got []Record) string {
 			next = r.Seq
 		}
 		if r.Seq != next {
-			return fmt.Sprintf("record %d stands where %d should be", r.Seq, next)
+			return fmt.Sprintf("found record %d where %d should be", r.Seq, next)
 		}
 		next++
 		if why := x.checkPayload(r); why != "" {

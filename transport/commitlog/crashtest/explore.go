@@ -10,33 +10,32 @@ import (
 // Script is a workload that can be crashed.
 type Script struct {
 	Name string
-	Size int // of the memory, octets, zeros at first
+	Size int // of the memory in octets; it begins as zeros
 	// Run is the workload. It does the same each time.
 	Run func(x *Run) error
-	// Recover returns the records that recovery would hand out of a memory with these
-	// octets, in order. Octets are borrowed. An error is a violation, unless nothing has
-	// been acknowledged yet and it is ErrNothing.
+	// Recover returns, in order, the records that recovery would return from a memory with these
+	// octets, which it borrows. An error is a violation, unless it is ErrNothing and nothing has been
+	// acknowledged yet.
 	Recover func(octets []byte) ([]Record, error)
-	// Again, if not nil, goes on after a crash: recovery with its own stores, and more
-	// of the workload. It is crashed as Run is, on some of the images of Run.
+	// Again, if not nil, continues after a crash: recovery with its own stores, and more of the
+	// workload. It is crashed like Run, on some of the images of Run.
 	Again func(x *Run) error
 }
 
-// ErrNothing: recovery found no storage. Before the first acknowledgement that is right.
+// ErrNothing: recovery found no storage. Before the first acknowledgment that is correct.
 var ErrNothing = errors.New("crashtest: nothing there yet")
 
-// Budget bounds an exploration. Zero fields mean the defaults.
+// Budget limits an exploration. Zero fields mean the defaults.
 type Budget struct {
 	// Seed of the random images. If zero, 1.
 	Seed uint64
-	// Samples is how many random images are tried where not all are, per moment and
-	// grain. If zero, 4.
+	// Samples is how many random images are tried per moment and grain, if not all are. If zero, 4.
 	Samples int
-	// Images is how many images of one moment are tried at most; negative: all that
-	// pmem.Snapshot.Crashes yields. If zero, 300.
+	// Images is the most images of one moment that are tried. If zero, 300; if negative, all that
+	// pmem.Snapshot.Crashes yields.
 	Images int
-	// Again is every how many images Script.Again goes on from one. If zero, 200;
-	// negative: never.
+	// Again is the number of images after which Script.Again continues from one. If zero, 200; if
+	// negative, never.
 	Again int
 }
 
@@ -57,18 +56,18 @@ func (b Budget) withDefaults() Budget {
 
 // Report says what was tried.
 type Report struct {
-	Moments  int // at which everything ended
-	Images   int // memories that recovery was shown
-	Restarts int // crashes that the workload went on from
-	Acked    int // records that the workload was told are durable: none says that it does nothing
+	Moments  int // moments at which everything was stopped
+	Images   int // memories that recovery has read
+	Restarts int // crashes after which the workload continued
+	Acked    int // acknowledged records; if 0, the workload has tested nothing
 }
 
 func (r *Report) add(o Report) {
 	r.Moments, r.Images, r.Restarts = r.Moments+o.Moments, r.Images+o.Images, r.Restarts+o.Restarts
 }
 
-// Explore runs a script and crashes it at every moment. The error is a *Violation, or
-// what the workload returned.
+// Explore runs a script and crashes it at every moment. The error is a *Violation, or that of the
+// workload.
 func Explore(s *Script, b Budget) (Report, error) {
 	x := &Run{sent: make(map[uint64][][]byte), acked: make(map[uint64][]byte)}
 	e := explorer{s: s, b: b.withDefaults(), depth: 1}
@@ -82,7 +81,7 @@ func Explore(s *Script, b Budget) (Report, error) {
 type explorer struct {
 	s      *Script
 	b      Budget
-	depth  int // how often the workload may go on after a crash
+	depth  int // how often the workload may continue after a crash
 	report Report
 	err    error
 }
@@ -110,8 +109,8 @@ func (e *explorer) run(x *Run, f func(*Run) error) (err error) {
 	return f(x)
 }
 
-// moment tries the crashes of now. It leaves the workload by a panic when one is fatal,
-// since that may be anywhere.
+// moment tries the crashes of this moment. If one is fatal, it leaves the workload with a panic, because
+// it may be called from anywhere.
 func (e *explorer) moment(x *Run) {
 	x.news = false
 	snap := x.Mem.Told()
@@ -153,7 +152,7 @@ func (e *explorer) look(x *Run, im *pmem.Image) *Violation {
 	return v
 }
 
-// again goes on after a crash.
+// again continues after a crash.
 func (e *explorer) again(x *Run, im *pmem.Image) {
 	y := x.fork()
 	inner := explorer{s: e.s, b: e.b, depth: e.depth - 1}

@@ -7,8 +7,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 )
 
-// Record is what a storage keeps: the sequence numbers of a storage begin with 1 and have
-// no gaps.
+// Record is what a storage keeps. The sequence numbers of a storage begin with 1 and have no gaps.
 type Record struct {
 	Seq     uint64
 	Payload []byte
@@ -26,40 +25,39 @@ type Run struct {
 	moment  func() // looks at all crashes of this moment
 }
 
-// Sent says that a record is about to be stored. A number may be sent again, with
-// another payload too, while it is not acknowledged.
+// Sent tells x that a record is about to be stored. As long as a number is not acknowledged, it may be sent
+// again, also with another payload.
 func (x *Run) Sent(seq uint64, payload []byte) {
 	if !slices.ContainsFunc(x.sent[seq], func(p []byte) bool { return string(p) == string(payload) }) {
 		x.sent[seq] = append(slices.Clip(x.sent[seq]), slices.Clone(payload)) // forks share it
 	}
 }
 
-// Gone says that somebody has been told that no record from seq on is there. Until it is sent
-// again, none may come back.
+// Gone tells x that somebody was told that no record from seq on exists. None may come back until it is
+// sent again.
 func (x *Run) Gone(seq uint64) {
 	maps.DeleteFunc(x.sent, func(n uint64, _ [][]byte) bool { return n >= seq })
 	x.news = true
 	x.Step()
 }
 
-// Acked says that somebody has been told that record seq is durable.
+// Acked tells x that somebody was told that record seq is durable.
 func (x *Run) Acked(seq uint64, payload []byte) {
 	x.acked[seq] = slices.Clone(payload)
 	x.news = true
 	x.Step()
 }
 
-// Applied says that the effects of all records up to seq are durable elsewhere.
+// Applied tells x that the effects of all records up to seq are durable elsewhere.
 func (x *Run) Applied(seq uint64) {
 	x.applied = max(x.applied, seq)
 	x.news = true
 	x.Step()
 }
 
-// Step marks a moment at which everything may end, such as a message. Every store and
-// flush of Mem is one.
+// Step marks a moment at which a crash may come, such as a message. Every store and flush of Mem is one.
 func (x *Run) Step() {
-	if x.news { // else the crashes are those of the moment before
+	if x.news { // otherwise the crashes are those of the last moment
 		x.moment()
 	}
 }

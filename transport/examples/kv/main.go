@@ -20,7 +20,7 @@ import (
 )
 
 // The program: put(string key, opaque value<>) and opaque<> get(string key). The number
-// is from the range for private use (RFC 5531 Section 8.1).
+// is from the range for private use (RFC 5531 Section 8.3).
 const (
 	program, version = 0x20000001, 1
 	procPut, procGet = 1, 2

@@ -7,11 +7,11 @@ import (
 
 // Kinds of FormatError, for errors.Is.
 var (
-	// ErrMagic: these octets are no commit log.
+	// ErrMagic: the octets are not a commit log.
 	ErrMagic = errors.New("no commit log")
-	// ErrVersion: a commit log of a version that this program does not know.
+	// ErrVersion: the commit log has a version that this program does not know.
 	ErrVersion = errors.New("unknown version")
-	// ErrSize: the memory is not as large as the header says, or no log can be so large.
+	// ErrSize: the memory does not have the size in the header, or no log can have its size.
 	ErrSize = errors.New("wrong size")
 	// ErrChecksum: the octets are not those that were written.
 	ErrChecksum = errors.New("wrong checksum")
@@ -19,7 +19,7 @@ var (
 	ErrValue = errors.New("impossible value")
 )
 
-// fieldCapacity is the field that those who create a log choose.
+// fieldCapacity is the field that the creator of a log chooses.
 const fieldCapacity = "capacity"
 
 // advice says what to do next.
@@ -33,13 +33,13 @@ var advice = map[error]string{
 
 // FormatError says what is wrong with the octets of a log, and where.
 type FormatError struct {
-	Field     string // as docs/commitlog-format.md calls it
+	Field     string // its name in docs/commitlog-format.md
 	Off       int    // of the field, in octets from the start of the memory
 	Kind      error  // one of the kinds
 	Got, Want uint64
 }
 
-// Error tells what is wrong, where, and what to do next.
+// Error says what is wrong, where, and what to do next.
 func (e *FormatError) Error() string {
 	if e.Field == fieldCapacity && errors.Is(e.Kind, ErrSize) {
 		return fmt.Sprintf("commitlog: a ring of %d octets: %v (a capacity is a multiple of %d octets, at least %d)",

@@ -5,15 +5,15 @@ import (
 	"hash/crc32"
 )
 
-// Head says from where on the ring is in use. A log that has been read to its end holds
-// no record that would tell the next sequence number, so it is kept here.
+// Head says where the used part of the ring begins. A log that has been read to its end has no record that
+// would give the next sequence number, so the head also stores that.
 //
 //	off 0, 8 octets: Pos
 //	off 8, 8: Seq
 //	off 16, 4: CRC32C of the log's ID and octets 0 to 15
 type Head struct {
-	Pos uint64 // what is below may be overwritten
-	Seq uint64 // of the first record at or behind Pos; the first of all is 1
+	Pos uint64 // octets before it may be overwritten
+	Seq uint64 // of the first record at or after Pos; the first of all is 1
 }
 
 // HeadLen is the size of a head slot.
@@ -27,7 +27,7 @@ func (h Head) Append(b []byte, id *[16]byte) []byte {
 	return binary.BigEndian.AppendUint32(b, headSum(b[at:], id))
 }
 
-// Parse reads the slot in b, HeadLen octets that lie at off.
+// Parse reads the slot in b, the HeadLen octets at off.
 func (h *Head) Parse(b []byte, id *[16]byte, off int) error {
 	got, want := binary.BigEndian.Uint32(b[16:]), headSum(b[:16], id)
 	if got != want {

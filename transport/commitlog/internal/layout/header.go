@@ -16,15 +16,14 @@ const HeaderLen = 128
 
 var magic = [8]byte{'S', 'T', 'A', 'G', 'C', 'L', 'O', 'G'}
 
-// Mode says when an append is acknowledged, and what recovery trusts.
+// Mode determines when an append is acknowledged, and what recovery trusts.
 type Mode uint32
 
 // The modes of the header.
 const (
-	// Strict: the tail is flushed before the acknowledgement; recovery trusts it alone.
+	// Strict: the tail is flushed before the acknowledgment; recovery trusts only the tail.
 	Strict Mode = 1
-	// WAL: the acknowledgement is the tail's store; recovery rolls forward from the
-	// durable tail.
+	// WAL: storing the tail is the acknowledgment; recovery rolls forward from the durable tail.
 	WAL Mode = 2
 )
 
@@ -69,7 +68,7 @@ func (h Hash) String() string {
 //	off 16, 8: Capacity of the ring, octets
 //	off 24, 16: ID
 //	off 40, 16: Key
-//	off 56, 8: Generation; of two valid headers the one with the larger counts
+//	off 56, 8: Generation; of two valid headers the one with the larger number is current
 //	off 64, 4: Epoch
 //	off 68, 4: Hash
 //	off 72, 8: First
@@ -80,12 +79,12 @@ type Header struct {
 	Mode       Mode
 	Capacity   uint64
 	ID         [16]byte // of the log, random
-	Key        [16]byte // what salts come from, random, never sent
+	Key        [16]byte // salts are derived from it; random, never sent
 	Generation uint64
 	Epoch      uint32 // 0: nobody has appended yet
 	Hash       Hash
 	First      uint64 // number of the first record of Epoch, appended or not
-	Before     uint32 // epoch of the record before that one; 0: there is none
+	Before     uint32 // epoch of the record before that one; 0: none
 }
 
 const (
@@ -125,8 +124,8 @@ func (h *Header) Append(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, checksum(b[at:]))
 }
 
-// Parse reads the header in b, HeaderLen octets that lie at off; it does not retain b.
-// Magic and version come first: what follows them may look different in another version.
+// Parse reads the header in b, the HeaderLen octets at off; it does not retain b. It checks magic and version
+// first, because the rest may look different in another version.
 func (h *Header) Parse(b []byte, off int) error {
 	bad := func(field string, at int, kind error, got, want uint64) error {
 		return &FormatError{Field: field, Off: off + at, Kind: kind, Got: got, Want: want}
@@ -151,8 +150,8 @@ func (h *Header) Parse(b []byte, off int) error {
 	return h.Check(off)
 }
 
-// Check reports the first field that no log has, as a *FormatError; off is where the header
-// lies or is to lie. A log is not created with what Parse would refuse.
+// Check returns a *FormatError for the first field with an impossible value; off is where the header is, or
+// will be. So no log is created that Parse would refuse.
 func (h *Header) Check(off int) error {
 	switch {
 	case h.Mode != Strict && h.Mode != WAL:
@@ -167,8 +166,8 @@ func (h *Header) Check(off int) error {
 	return nil
 }
 
-// LastEpoch returns the epoch of the last record, where next is the number of the one that
-// comes next; 0: there is none. The record itself may have been overwritten.
+// LastEpoch returns the epoch of the last record, if next is the number of the next one; 0 if there is none.
+// The record itself may have been overwritten.
 func (h *Header) LastEpoch(next uint64) uint32 {
 	if next > h.First {
 		return h.Epoch
@@ -186,9 +185,9 @@ func (h *Header) Begin(next uint64) {
 // Slot returns where the header of this generation belongs.
 func (h *Header) Slot() int { return HeaderOff + int(h.Generation%2)*BlockSize }
 
-// Salt returns the salt of an epoch: the first 8 octets of SHA-256(Key, ID, epoch). A
-// header with one stored salt could not check the records of earlier epochs that are
-// still in the ring; and whoever is told one salt does not know the next.
+// Salt returns the salt of an epoch: the first 8 octets of SHA-256(Key, ID, epoch). With one stored salt the
+// records of earlier epochs in the ring could not be checked; and whoever knows one salt does not know the
+// next one.
 func (h *Header) Salt(epoch uint32) uint64 {
 	var b [36]byte
 	copy(b[:], h.Key[:])

@@ -250,7 +250,7 @@ func TestNames(t *testing.T) {
 		{SHA256.String(), "sha256"},
 		{Hash(9).String(), "Hash(9)"},
 		{BadEpoch.String(), "wrong epoch"},
-		{Missing.String(), "gone, and all behind it"},
+		{Missing.String(), "gone, with all records after it"},
 		{Reason(99).String(), "Reason(99)"},
 	} {
 		if tt.got != tt.want {

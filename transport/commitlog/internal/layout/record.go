@@ -6,18 +6,18 @@ import (
 	"hash/crc32"
 )
 
-// RecordHeaderLen is what precedes a payload.
+// RecordHeaderLen is the length in octets of the header before a payload.
 const RecordHeaderLen = 20
 
-// fillerBit of the length marks a filler: the rest is its size, header included.
+// fillerBit in the length marks a filler: the other bits are its size, including the header.
 const fillerBit = 1 << 31
 
-// Record is the header of a record, or of a filler, which stands where the next record
-// would cross the end of the ring.
+// Record is the header of a record, or of a filler, which fills the ring where the next record would cross its
+// end.
 //
-//	off 0, 4 octets: Len; of a filler 2^31 + the octets to the end of the ring
+//	off 0, 4 octets: Len; in a filler 2^31 + the octets to the end of the ring
 //	off 4, 4: Epoch
-//	off 8, 8: Seq; a filler has that of the record behind it
+//	off 8, 8: Seq; a filler has that of the record after it
 //	off 16, 4: CRC32C of salt (8), Epoch (4), Seq (8), Len as above (4), payload
 //	off 20: payload, then zeros up to a multiple of 64
 type Record struct {
@@ -28,7 +28,7 @@ type Record struct {
 	Sum    uint32
 }
 
-// Size returns the octets in the ring.
+// Size returns how many octets the record takes in the ring.
 func (r *Record) Size() uint64 {
 	if r.Filler != 0 {
 		return r.Filler
@@ -43,8 +43,8 @@ func (r *Record) word() uint32 {
 	return uint32(r.Len)
 }
 
-// MaxFiller is the largest filler. It is smaller than a record, which is at most half a
-// ring and at most MaxPayload.
+// MaxFiller is the size in octets of the largest filler. A filler is smaller than the record after it, which
+// takes at most half the ring, and whose payload has at most MaxPayload.
 const MaxFiller = fillerBit - Align
 
 // AppendRecord appends a record with its padding to b.
@@ -55,8 +55,8 @@ func AppendRecord(b []byte, salt uint64, epoch uint32, seq uint64, payload []byt
 	return append(b, zeros[:r.Size()-RecordHeaderLen-uint64(len(payload))]...)
 }
 
-// AppendFiller appends the header of a filler of size octets to b, padded to Align. What
-// follows up to the end of the ring does not matter.
+// AppendFiller appends the header of a filler of size octets to b, padded to Align. The octets after it, up to
+// the end of the ring, do not matter.
 func AppendFiller(b []byte, salt uint64, epoch uint32, seq, size uint64) []byte {
 	r := Record{Epoch: epoch, Seq: seq, Filler: size}
 	return append(r.append(b, salt, nil), zeros[:Align-RecordHeaderLen]...)
@@ -72,8 +72,8 @@ func (r *Record) append(b []byte, salt uint64, payload []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, sum)
 }
 
-// sum returns the checksum. It uses the room behind b, since an array of its own would
-// be allocated, and returns b, perhaps moved.
+// sum returns the checksum. It uses the room after b, because a separate array would be allocated, and returns
+// b, which may have moved.
 func (r *Record) sum(b []byte, salt uint64, payload []byte) ([]byte, uint32) {
 	at := len(b)
 	b = binary.BigEndian.AppendUint64(b, salt)
@@ -83,12 +83,12 @@ func (r *Record) sum(b []byte, salt uint64, payload []byte) ([]byte, uint32) {
 	return b[:at], crc32.Update(checksum(b[at:]), castagnoli, payload)
 }
 
-// ParseRecord reads the RecordHeaderLen octets in b. Nothing in them is checked.
+// ParseRecord reads the RecordHeaderLen octets in b. It checks nothing.
 func ParseRecord(b []byte) Record {
 	r := Record{Epoch: binary.BigEndian.Uint32(b[4:]), Seq: binary.BigEndian.Uint64(b[8:]), Sum: binary.BigEndian.Uint32(b[16:])}
 	switch w := binary.BigEndian.Uint32(b); {
 	case w == fillerBit:
-		r.Len = -1 // a filler of nothing: no second way to say "no payload"
+		r.Len = -1 // an empty filler: there must be no second way to say "no payload"
 	case w&fillerBit != 0:
 		r.Filler = uint64(w &^ fillerBit)
 	default:
@@ -97,25 +97,25 @@ func ParseRecord(b []byte) Record {
 	return r
 }
 
-// Reason says why octets are not the record that belongs there.
+// Reason says why octets are not the expected record.
 type Reason uint8
 
 // The reasons, in the order of the checks.
 const (
 	Valid         Reason = iota
-	BadLength            // no record has this length, or not here
-	BadEpoch             // of an epoch that cannot be here
-	BadSequence          // not the number that follows
-	BadChecksum          // header or payload are not what was written
-	BeyondTail           // it would end beyond what has been written
-	Missing              // it was there when the last session began, and is not now
+	BadLength            // no record has this length, or none here
+	BadEpoch             // the epoch cannot occur here
+	BadSequence          // not the next number
+	BadChecksum          // header or payload is not what was written
+	BeyondTail           // it would end beyond the octets that were written
+	Missing              // it was there when the last session began, but is gone
 	numberReasons        // not a reason
 )
 
 var reasonNames = [numberReasons]string{
 	Valid: "valid", BadLength: "impossible length", BadEpoch: "wrong epoch",
 	BadSequence: "wrong sequence number", BadChecksum: "wrong checksum", BeyondTail: "ends beyond the tail",
-	Missing: "gone, and all behind it",
+	Missing: "gone, with all records after it",
 }
 
 // String returns the reason in words.
@@ -130,12 +130,12 @@ func (r Reason) String() string {
 type Place struct {
 	Pos            uint64
 	Seq            uint64
-	MinEpoch, Last uint32 // epochs that can be here
+	MinEpoch, Last uint32 // epochs that can occur here
 	Limit          uint64 // the position it may end at
 	Capacity       uint64
 }
 
-// CheckHeader checks all but the checksum, so that the payload can be read safely.
+// CheckHeader checks everything but the checksum, so that the payload can be read safely.
 func (r *Record) CheckHeader(p *Place) Reason {
 	end := ToEnd(p.Pos, p.Capacity)
 	switch size := r.Size(); {
@@ -151,7 +151,7 @@ func (r *Record) CheckHeader(p *Place) Reason {
 	return Valid
 }
 
-// CheckSum checks the payload, of a filler nil.
+// CheckSum checks the checksum with the payload, which is nil for a filler.
 func (r *Record) CheckSum(salt uint64, payload []byte) Reason {
 	if _, sum := r.sum(nil, salt, payload); sum != r.Sum {
 		return BadChecksum

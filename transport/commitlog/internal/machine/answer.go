@@ -6,8 +6,8 @@ import (
 	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 )
 
-// Answer is what a producer is told when its session is opened. It, and nothing else,
-// tells what has survived of an earlier one.
+// Answer is what a producer is told when its session is opened. Only the Answer says which records of an
+// earlier session have survived.
 //
 //	off 0, 4 octets: "scl2"
 //	off 4, 4: Epoch
@@ -34,15 +34,15 @@ type Answer struct {
 	// from TO 0; 0 for a session without a connection.
 	RingSTag, TailSTag, HeadSTag uint32
 
-	Head    uint64 // what is below may be overwritten
+	Head    uint64 // octets before it may be overwritten
 	Tail    uint64 // where the next record goes
-	NextSeq uint64 // its number: all before have survived
-	// LastEpoch is that of the last record, NextSeq-1: 0 if there never was one. By it a
-	// producer tells its own records from those of another.
+	NextSeq uint64 // its number: all records before it have survived
+	// LastEpoch is the epoch of the last record, NextSeq-1, or 0 if there never was one. It lets a
+	// producer distinguish its own records from those of another.
 	LastEpoch uint32
 }
 
-// AnswerLen is the length of an answer on the wire, octets.
+// AnswerLen is the length of an answer on the wire in octets.
 const AnswerLen = 92
 
 const answerMagic = 0x73636c32 // "scl2"
@@ -67,8 +67,8 @@ func (a *Answer) Append(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, a.LastEpoch)
 }
 
-// ParseAnswer reads an answer. It does not retain b. What the numbers mean together is checked
-// when a producer opens a session. Error: ErrBadAnswer.
+// ParseAnswer reads an answer. It does not retain b. The error is ErrBadAnswer. Whether the numbers are
+// consistent is checked when a producer opens a session.
 func ParseAnswer(b []byte) (*Answer, error) {
 	if len(b) != AnswerLen || binary.BigEndian.Uint32(b) != answerMagic {
 		return nil, ErrBadAnswer

@@ -10,14 +10,14 @@ import (
 	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 )
 
-// WireKind is what a WireOp asks of the peer.
+// WireKind is the kind of a WireOp.
 type WireKind uint8
 
 // The kinds, each an operation of RDMAP (draft-talpey-rdma-commit Section 3).
 const (
 	WireWrite     WireKind = iota // RDMA Write of Data to Off
 	WireFlush                     // Flush of N octets at Off
-	WireVerify                    // Verify of N octets at Off: they hash to Data
+	WireVerify                    // Verify of N octets at Off: their hash must be Data
 	WireSetTail                   // Atomic Write of Data to the tail word
 	WireFlushTail                 // Flush of the tail word
 	numberWires                   // not a kind
@@ -43,17 +43,17 @@ type WireOp struct {
 	Data []byte
 }
 
-// Batch is a group of appends that share their flushes. Its Ops go out adjacent and in
-// order; it is over when the last one is answered. They are lent until then.
+// Batch is a group of appends that share their flushes. Its Ops are sent in order with nothing in between. It
+// is over when the last one is answered; the Ops are lent until then.
 type Batch struct {
 	Ops []WireOp
-	// Tag is the owner's, and stays when the batch is used again.
+	// Tag belongs to the owner, and stays when the batch is reused.
 	Tag any
 
-	runs   [2]run // behind each other in the ring, so at most two
+	runs   [2]run // adjacent in the ring, so at most two
 	nruns  int
 	count  int // appends
-	octets int // of their records
+	octets int // size of their records
 	tail   [8]byte
 	sums   [2][sha256.Size]byte
 }

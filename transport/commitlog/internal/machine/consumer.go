@@ -12,7 +12,7 @@ import (
 // Errors of the consumer.
 var (
 	// ErrNotHandedOut: Release of a record that Next has not returned.
-	ErrNotHandedOut = errors.New("commitlog: no such record has been handed out (release what Next has returned)")
+	ErrNotHandedOut = errors.New("commitlog: Next has not returned this record (release only records that it has returned)")
 	// ErrEpochs: the log has been opened 2^32-1 times.
 	ErrEpochs = errors.New("commitlog: no epoch is left (create a new log)")
 )
@@ -22,15 +22,15 @@ type Consumer struct {
 	hdr     layout.Header
 	r       *reader
 	head    layout.Head // durable
-	slot    int         // where head stands
-	at      cursor      // behind the last record handed out
-	tail    uint64      // what lies before it may be handed out
-	settled uint64      // what Recover found durable
-	ends    []uint64    // by sequence number from head.Seq on: where each record that was handed out ends
+	slot    int         // the slot of head
+	at      cursor      // after the last record that Next has returned
+	tail    uint64      // records before it may be returned
+	settled uint64      // the durable tail that Recover found
+	ends    []uint64    // where each returned record ends, by sequence number from head.Seq on
 	poison  *Poison
 }
 
-// NewConsumer goes on from where Recover has ended. Start comes first.
+// NewConsumer continues where Recover has ended. Call Start first.
 func NewConsumer(src Source, st *State) *Consumer {
 	c := &Consumer{
 		hdr: st.Header, head: st.Head, slot: st.Slot, at: cursor{pos: st.Head.Pos, seq: st.Head.Seq},
@@ -40,9 +40,9 @@ func NewConsumer(src Source, st *State) *Consumer {
 	return c
 }
 
-// Start returns what has to be done before a record is handed out: what recovery has
-// found behind the durable tail is made durable, and then the tail. Otherwise a next
-// epoch, whose recovery believes none of the records of this one, would lose them.
+// Start returns what must be done before a record is returned: the records that recovery has found after the
+// durable tail are made durable, and then the tail. Otherwise recovery in a later epoch, which does not trust
+// records of this one beyond the tail, would lose them.
 func (c *Consumer) Start() []Op {
 	if mutant.Is(mutant.HandOutFirst) {
 		return nil
@@ -66,8 +66,8 @@ func (c *Consumer) ring(lo, hi uint64) []Range {
 	return rs
 }
 
-// Fence returns how the old session is ended. Its queued requests fail, the one that is
-// running finishes. Afterwards nothing moves the tail.
+// Fence returns the operations that end the old session. Its queued requests fail, and the running one
+// finishes. Afterwards nothing moves the tail.
 func (c *Consumer) Fence() []Op {
 	if mutant.Is(mutant.NotQuiesced) {
 		return []Op{{Kind: OpRevoke}}
@@ -75,10 +75,9 @@ func (c *Consumer) Fence() []Op {
 	return []Op{{Kind: OpRevoke}, {Kind: OpQuiesce}}
 }
 
-// Fenced is told the tail word after Fence. It returns what has to be done before the
-// new session may touch the memory, and where that begins. The tail comes before the
-// epoch: after the epoch no record of an earlier one counts that lies behind the tail.
-// Next does not hear of this tail from here: it is not durable yet.
+// Fenced is called with the tail word after Fence. It returns what must be done before the new session may
+// touch the memory, and where that begins. The tail is written before the epoch, because after the epoch no
+// record of an earlier one counts beyond the tail. Next does not use this tail: it is not durable yet.
 func (c *Consumer) Fenced(tail uint64) ([]Op, *Answer, error) {
 	if c.hdr.Epoch == math.MaxUint32 {
 		return nil, nil, ErrEpochs
@@ -119,8 +118,8 @@ func (c *Consumer) Fenced(tail uint64) ([]Op, *Answer, error) {
 	}, nil
 }
 
-// observe takes the tail word as it stands. A word that no honest producer writes is a
-// poisoned record at the place of the last tail.
+// observe takes the current tail word. A word that no honest producer writes counts as a poisoned record at
+// the last tail.
 func (c *Consumer) observe(tail uint64) {
 	if c.poison != nil || tail == c.tail {
 		return
@@ -137,10 +136,9 @@ func (c *Consumer) possible(tail uint64) bool {
 	return tail >= c.tail && tail%layout.Align == 0 && tail-c.head.Pos <= c.hdr.Capacity
 }
 
-// Next is told how far recovery would find records if everything ended now: in wal mode
-// the tail word, in strict mode the tail that was flushed last. It returns the next
-// record, nil if there is none yet, and what has to be done before it is handed out.
-// Errors: *Poison, and those of the Source.
+// Next returns the next record, nil if there is none yet, and what must be done before it is handed out. tail is
+// how far recovery would find records after a crash now: in wal mode the tail word, in strict mode the last
+// flushed tail. Errors: *Poison, and those of the Source.
 func (c *Consumer) Next(tail uint64) (*Record, []Op, error) {
 	c.observe(tail)
 	for c.at.pos < c.tail {
@@ -170,9 +168,8 @@ func (c *Consumer) handOut() []Op {
 	return ops
 }
 
-// Release says that the effects of all records up to seq are durable. Their room is
-// given back by making the head durable, and only then telling the producer. Releasing
-// a record again does nothing.
+// Release tells c that the effects of all records up to seq are durable. It returns the operations that release
+// their room: first the head is made durable, then the producer is told. Releasing a record again does nothing.
 func (c *Consumer) Release(seq uint64) ([]Op, error) {
 	if seq < c.head.Seq {
 		return nil, nil
@@ -203,7 +200,7 @@ func (c *Consumer) Head() layout.Head { return c.head }
 // Epoch returns the epoch of the session that was opened last, 0 if none was.
 func (c *Consumer) Epoch() uint32 { return c.hdr.Epoch }
 
-// Header returns the header in force.
+// Header returns the current header.
 func (c *Consumer) Header() layout.Header { return c.hdr }
 
 func storeWord(off int, v uint64) Op {

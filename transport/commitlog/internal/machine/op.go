@@ -2,15 +2,15 @@ package machine
 
 import "fmt"
 
-// OpKind is what an Op asks for.
+// OpKind is the kind of an Op.
 type OpKind uint8
 
 // The kinds.
 const (
-	OpStore   OpKind = iota // Data to Off
-	OpPersist               // Ranges are durable when it is done
-	OpRevoke                // the STags of the old session are invalid when it is done
-	OpQuiesce               // nobody of the old session touches the memory when it is done
+	OpStore   OpKind = iota // store Data at Off
+	OpPersist               // make Ranges durable
+	OpRevoke                // invalidate the STags of the old session
+	OpQuiesce               // wait until nobody of the old session touches the memory
 	OpPublish               // tell the producer Head; may get lost
 	numberOps               // not a kind
 )
@@ -27,11 +27,11 @@ func (k OpKind) String() string {
 	return fmt.Sprintf("OpKind(%d)", uint8(k))
 }
 
-// Range is N octets at Off of the memory.
+// Range is N octets at offset Off of the memory.
 type Range struct{ Off, N int }
 
-// Op is a step of the consumer. Those of one list are executed in order, each when the
-// one before it is done; the first that fails is the end of the log.
+// Op is a step of the consumer. The steps of a list are executed one after the other; the first one that fails
+// ends the log.
 type Op struct {
 	Kind   OpKind
 	Off    int

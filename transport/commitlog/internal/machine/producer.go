@@ -11,70 +11,70 @@ import (
 
 // Errors of the producer.
 var (
-	// ErrTooLarge: the payload is larger than half of the ring takes.
+	// ErrTooLarge: the record would take more than half of the ring.
 	ErrTooLarge = errors.New("commitlog: record too large (split it, or create a larger log)")
 	// ErrFull: there is no room for the record until others are released.
 	ErrFull = errors.New("commitlog: no room for the record (try again when the consumer has released some)")
-	// ErrBadAnswer: an open answer that no consumer gives.
+	// ErrBadAnswer: no consumer gives such an open answer.
 	ErrBadAnswer = errors.New("commitlog: impossible open answer")
 	// ErrLostRecords: acknowledged records are gone, or somebody else has appended.
-	ErrLostRecords = errors.New("commitlog: the log does not hold what was acknowledged (is it the same log, and has nobody else appended?)")
+	ErrLostRecords = errors.New("commitlog: acknowledged records are missing (is it the same log, and has nobody else appended?)")
 )
 
-// Append is one record on its way. It belongs to the machine from Add until it is Over.
+// Append is one record in flight. It belongs to the machine from Add until it is Over.
 type Append struct {
 	// Payload is borrowed until the append is over, or has been replaced by Abandon.
 	Payload []byte
-	// Seq is valid when it is over without error.
+	// Seq is valid when the append is over without error.
 	Seq uint64
-	// Err says why not; valid when Over.
+	// Err is the error of the append; valid when Over.
 	Err  error
 	Over bool
-	// Tag is the owner's.
+	// Tag belongs to the owner.
 	Tag any
 
 	assigned bool
 }
 
-// Limits of a Producer. All are needed.
+// Limits of a Producer. All must be set.
 type Limits struct {
 	InFlight int // batches that may be unanswered
-	Batch    int // octets of a batch, unless one record has more
+	Batch    int // octets of a batch, except for a single larger record
 }
 
 // Producer is the side that appends.
 type Producer struct {
 	Limits
-	// Window is how much of the ring may hold what is not released, octets; 0: all of it. A
-	// record that is larger goes out alone.
+	// Window is how many octets of the ring unreleased records may take; 0: all. A larger record is
+	// sent alone.
 	Window uint64
 
 	verify bool
 
 	id         [16]byte
-	attached   bool // there has been an answer
+	attached   bool // there was an answer
 	open       bool // a session is open
 	epoch      uint32
 	salt       uint64
 	capacity   uint64
 	mode       layout.Mode
 	hash       layout.Hash
-	head, tail uint64 // published durable head; end of what was handed to the wire
-	seq        uint64 // of the next record that is put into a batch
+	head, tail uint64 // published durable head; end of what was passed to the wire
+	seq        uint64 // of the next record to be put into a batch
 
-	queue  []*Append // have no place yet
-	sent   []*Append // have a place, in order
+	queue  []*Append // without a place in the ring yet
+	sent   []*Append // with a place, in order
 	flight []*Batch  // unanswered, in order
 	spare  []*Batch
-	over   []*Append // what is handed out as over, until the next event
+	over   []*Append // returned as over, lent until the next event
 }
 
-// NewProducer returns a producer without a session. It lets verify when asked.
+// NewProducer returns a producer without a session. With verify it uses Verify operations.
 func NewProducer(l Limits, verify bool) *Producer { return &Producer{Limits: l, verify: verify} }
 
-// Open is told the answer of a session that is new. What was on its way in an earlier one is
-// settled by it alone: what has survived is over, the rest is queued again, in front.
-// The list are those that are over now; it is lent until the next event, as all are.
+// Open begins a session with the answer a. Only the answer decides about appends in flight from an earlier
+// session: those that have survived are over, and the others are queued again, in front. Open returns the
+// appends that are over now; like all such lists, it is lent until the next event.
 func (p *Producer) Open(a *Answer) ([]*Append, error) {
 	if err := p.check(a); err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func (p *Producer) Open(a *Answer) ([]*Append, error) {
 		e.assigned = false
 	}
 	p.queue = append(slices.Clone(p.sent), p.queue...)
-	p.sent, p.flight = nil, nil // what the old session lent may still be read
+	p.sent, p.flight = nil, nil // not reused: what the old session has lent may still be read
 	p.id, p.epoch, p.salt, p.capacity = a.ID, a.Epoch, a.Salt, a.Capacity
 	p.mode, p.hash, p.head, p.tail, p.seq = a.Mode, a.Hash, a.Head, a.Tail, a.NextSeq
 	p.attached, p.open = true, true
@@ -102,7 +102,7 @@ func (p *Producer) Open(a *Answer) ([]*Append, error) {
 	return p.over, nil
 }
 
-// finish says that the n oldest records are durable.
+// finish notes that the n oldest records are durable.
 func (p *Producer) finish(n int) {
 	seq := p.oldest()
 	for i, e := range p.sent[:n] {
@@ -112,7 +112,7 @@ func (p *Producer) finish(n int) {
 	p.sent = slices.Delete(p.sent, 0, n)
 }
 
-// oldest is the number of the first record that is not acknowledged.
+// oldest returns the number of the first record that is not acknowledged.
 func (p *Producer) oldest() uint64 { return p.seq - uint64(len(p.sent)) }
 
 func (p *Producer) check(a *Answer) error {
@@ -133,18 +133,18 @@ func (p *Producer) check(a *Answer) error {
 	case a.ID != p.id || a.Epoch <= p.epoch || a.NextSeq < p.oldest() || a.NextSeq > p.seq:
 		return fmt.Errorf("%w: next record %d of epoch %d, want %d to %d after epoch %d",
 			ErrLostRecords, a.NextSeq, a.Epoch, p.oldest(), p.seq, p.epoch)
-	case a.LastEpoch > p.epoch && !mutant.Is(mutant.AnyEpoch): // what is unanswered is of p.epoch
-		return fmt.Errorf("%w: record %d is of epoch %d, behind ours, %d", ErrLostRecords, a.NextSeq-1, a.LastEpoch, p.epoch)
+	case a.LastEpoch > p.epoch && !mutant.Is(mutant.AnyEpoch): // unanswered records are of p.epoch
+		return fmt.Errorf("%w: record %d is of epoch %d, after ours, %d", ErrLostRecords, a.NextSeq-1, a.LastEpoch, p.epoch)
 	case a.Capacity != p.capacity:
 		return bad("another capacity")
 	}
 	return nil
 }
 
-// Lost is told that the session has ended. What is on its way stays as it is until Open.
+// Lost ends the session. Appends in flight stay as they are until Open.
 func (p *Producer) Lost() { p.open = false }
 
-// Add queues e. Before the first answer any size is taken, and checked by it.
+// Add queues e. Before the first answer it accepts any size, which Open then checks.
 func (p *Producer) Add(e *Append) error {
 	if p.attached && len(e.Payload) > layout.PayloadLimit(p.capacity) || len(e.Payload) > layout.MaxPayload {
 		return ErrTooLarge
@@ -153,9 +153,8 @@ func (p *Producer) Add(e *Append) error {
 	return nil
 }
 
-// Abandon ends the interest in e. It reports whether e was taken out of the queue: then
-// it will never be appended. Otherwise it may have been, or will be, and its payload
-// has been copied.
+// Abandon gives e up. It reports whether e was removed from the queue: then it will never be appended. Otherwise
+// it may have been appended, or will be, and its payload has been copied.
 func (p *Producer) Abandon(e *Append) bool {
 	if i := slices.Index(p.queue, e); i >= 0 && !e.assigned {
 		p.queue = slices.Delete(p.queue, i, i+1)
@@ -165,7 +164,7 @@ func (p *Producer) Abandon(e *Append) bool {
 	return false
 }
 
-// Next returns the next batch to be sent, nil if there is none now.
+// Next returns the next batch to send, nil if there is none now.
 func (p *Producer) Next() *Batch {
 	if !p.open || len(p.flight) >= p.InFlight || len(p.queue) == 0 || p.Blocked() || !p.worth() {
 		return nil
@@ -187,14 +186,13 @@ func (p *Producer) Next() *Batch {
 	return b
 }
 
-// worthwhile is how many octets make a batch of their own in any case: to place and flush
-// as many takes so long that the peer should have the next ones by then.
+// worthwhile is how many octets always make a separate batch: to place and flush them takes so long that the
+// peer should have the next ones by then.
 const worthwhile = 64 << 10
 
-// worth reports whether what is queued makes a batch of its own while others are
-// unanswered: if it is larger than the one before it, or large. Else it waits for that one,
-// and goes out together with what those append next who are waiting for it: each batch
-// is a flush, and few appends in two of them are slower than all in one.
+// worth reports whether the queue makes a separate batch while others are unanswered: if it is larger than the
+// batch before it, or large. Otherwise it waits for that batch, and is sent together with the next appends of
+// those who wait for it: each batch is a flush, and a few appends in two batches are slower than all in one.
 func (p *Producer) worth() bool {
 	n := len(p.flight)
 	if n == 0 {
@@ -213,8 +211,8 @@ func (p *Producer) worth() bool {
 // Queued returns how many appends have no place yet.
 func (p *Producer) Queued() int { return len(p.queue) }
 
-// put gives e the next place, for which there is room, behind a filler if it would cross the
-// end of the ring. What has room in the ring crosses its end once, so two runs are enough.
+// put gives e the next place, for which there is room, after a filler if it would cross the end of the ring. A
+// batch that fits in the ring crosses its end at most once, so two runs are enough.
 func (p *Producer) put(b *Batch, e *Append, size uint64) {
 	if end := layout.ToEnd(p.tail, p.capacity); end < size {
 		r := b.run(p)
@@ -230,7 +228,7 @@ func (p *Producer) put(b *Batch, e *Append, size uint64) {
 	p.sent = append(p.sent, e)
 }
 
-// run returns the run that what stands at the tail belongs to.
+// run returns the run that ends at the tail, or begins one.
 func (b *Batch) run(p *Producer) *run {
 	off := layout.Ring(p.tail, p.capacity)
 	if b.nruns == 0 || off == 0 {
@@ -252,8 +250,8 @@ func (p *Producer) batch() *Batch {
 	return new(Batch)
 }
 
-// Done is told that the last operation of b was answered. It returns the appends that
-// are over. A batch of a session that has ended does nothing.
+// Done is called when the last operation of b was answered. It returns the appends that are over. For a batch of
+// an ended session it does nothing.
 func (p *Producer) Done(b *Batch) []*Append {
 	if !p.open || len(p.flight) == 0 || p.flight[0] != b {
 		return nil
@@ -265,7 +263,7 @@ func (p *Producer) Done(b *Batch) []*Append {
 	return p.over
 }
 
-// Fail ends all appends with err: there will be no further session.
+// Fail ends all appends with err: there will be no more sessions.
 func (p *Producer) Fail(err error) []*Append {
 	over := append(p.sent, p.queue...)
 	for _, e := range over {

@@ -7,27 +7,26 @@ import (
 	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 )
 
-// Source is the memory of a log, to be read. Load copies the octets at off to p; its error
-// is final.
+// Source reads the memory of a log. Load copies the octets at off to p; its error is final.
 type Source interface {
 	Load(p []byte, off int) error
 }
 
-// Poison is a record that fails its check below the tail. Nothing from it on is handed
-// out; what lies before it stays readable.
+// Poison is a record before the tail that fails its check. Neither it nor the records after it are returned;
+// those before it stay readable.
 type Poison struct {
 	Pos    uint64 // of the record
-	Seq    uint64 // that it should have
+	Seq    uint64 // the number that it should have
 	Reason layout.Reason
 }
 
-// Error tells where the record is, and why it is not handed out.
+// Error says where the record is, and why it is not returned.
 func (p *Poison) Error() string {
-	return fmt.Sprintf("commitlog: record %d at position %d is poisoned: %v (what lies before it is readable; restore the rest from a copy)",
+	return fmt.Sprintf("commitlog: record %d at position %d is poisoned: %v (records before it are readable; restore the others from a copy)",
 		p.Seq, p.Pos, p.Reason)
 }
 
-// Record is one that has passed its checks. The payload is a copy.
+// Record is a record that has passed its checks. The payload is a copy.
 type Record struct {
 	Pos, Seq uint64
 	Epoch    uint32
@@ -37,7 +36,7 @@ type Record struct {
 // cursor is a place between two records.
 type cursor struct {
 	pos, seq uint64
-	epoch    uint32 // of the record before; epochs do not fall
+	epoch    uint32 // of the record before; epochs never decrease
 }
 
 // reader reads the records of a ring.
@@ -60,8 +59,8 @@ func (r *reader) salt(epoch uint32) uint64 {
 	return s
 }
 
-// next reads what stands at at and moves on. It must end at limit or before. Both
-// results nil: a filler. The error is that of the Source.
+// next reads the record at at, which must not end after limit, and moves at past it. It returns no record and no
+// reason for a filler. The error is that of the Source.
 func (r *reader) next(at *cursor, limit uint64, minEpoch uint32) (*Record, layout.Reason, error) {
 	off := layout.RingOff + int(layout.Ring(at.pos, r.hdr.Capacity))
 	var head [layout.RecordHeaderLen]byte

@@ -11,20 +11,19 @@ type State struct {
 	Header  layout.Header
 	Head    layout.Head
 	Slot    int    // 0 or 1: where Head was found
-	Durable uint64 // the tail as it stood in the memory
+	Durable uint64 // the tail in the memory
 	Tail    uint64 // the end of the last record that counts; not below Durable and Head
 	NextSeq uint64 // of the next append
 	Poison  *Poison
 }
 
-// Recover reads a log of size octets and changes nothing. Each handed out record goes to
-// visit, if that is not nil; the payload belongs to it. Errors: *layout.FormatError, and
-// those of src and visit.
+// Recover reads a log of size octets and changes nothing. If visit is not nil, Recover calls it with each record,
+// whose payload visit takes. Errors: *layout.FormatError, and those of src and visit.
 //
-// Up to the durable tail every record must pass its checks, or is Poison. In wal mode
-// records behind it count while they follow one another in the epoch of the header:
-// the tail reaches the medium lazily. In strict mode the tail alone is trusted. The tail is
-// durable before an epoch is: what lies before the first record of the epoch must be there.
+// Every record before the durable tail must pass its checks, or is Poison. In wal mode records after it count as
+// long as they follow one another in the epoch of the header, because the tail reaches the medium lazily. In
+// strict mode only the tail is trusted. The tail is durable before an epoch is, so the records before the first
+// one of the epoch must exist.
 func Recover(src Source, size int, visit func(*Record) error) (*State, error) {
 	st := new(State)
 	if err := st.control(src, size); err != nil {
@@ -54,7 +53,7 @@ func Recover(src Source, size int, visit func(*Record) error) (*State, error) {
 	return st, nil
 }
 
-// walk visits the records from at to limit, up to the first octets that are none.
+// walk visits the records from at to limit, up to the first octets that are not a record.
 func (r *reader) walk(at *cursor, limit uint64, minEpoch uint32, visit func(*Record) error) (layout.Reason, error) {
 	for at.pos < limit {
 		rec, why, err := r.next(at, limit, minEpoch)
@@ -79,7 +78,7 @@ func (st *State) control(src Source, size int) error {
 	return st.setTail(st.Durable)
 }
 
-// fixed reads them, and believes all but the tail word.
+// fixed reads the control blocks without the tail word.
 func (st *State) fixed(src Source, size int) error {
 	if size < layout.RingOff {
 		return &layout.FormatError{Field: "memory", Kind: layout.ErrSize, Got: uint64(size), Want: layout.RingOff + layout.MinCapacity}
@@ -98,8 +97,8 @@ func (st *State) fixed(src Source, size int) error {
 	return err
 }
 
-// setTail takes the tail word. A consumer flushes its head before any tail that it has
-// read in wal mode: then the head is the later one.
+// setTail takes the tail word. In wal mode a consumer may flush its head before the tail that it has read: then the
+// head is later.
 func (st *State) setTail(tail uint64) error {
 	if tail%layout.Align != 0 || tail > st.Head.Pos && tail-st.Head.Pos > st.Header.Capacity {
 		return &layout.FormatError{Field: "tail", Off: layout.TailOff, Kind: layout.ErrValue, Got: tail, Want: st.Head.Pos}
@@ -108,7 +107,7 @@ func (st *State) setTail(tail uint64) error {
 	return nil
 }
 
-// header takes the newer of the valid headers. While one is written the other one holds.
+// header takes the newer of the valid headers. While one is being written, the other one is valid.
 func (st *State) header(src Source) error {
 	var first error
 	found := false
@@ -122,7 +121,7 @@ func (st *State) header(src Source) error {
 		case foreign(err):
 			return err
 		case err != nil:
-			// The more telling error: a torn header says more than a block of zeros.
+			// Keep the more useful error: a torn header says more than a block of zeros.
 			if first == nil || errors.Is(first, layout.ErrMagic) {
 				first = err
 			}
@@ -136,8 +135,8 @@ func (st *State) header(src Source) error {
 	return nil
 }
 
-// foreign reports whether another version has written a header. Version 0 is one of ours
-// that was torn behind the magic.
+// foreign reports whether another version has written a header. Version 0 is one of ours that was torn after the
+// magic.
 func foreign(err error) bool {
 	e, ok := errors.AsType[*layout.FormatError](err)
 	return ok && errors.Is(e.Kind, layout.ErrVersion) && e.Got != 0

@@ -2,7 +2,7 @@ package machine
 
 import "github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 
-// Published is told the durable head.
+// Published sets the durable head, which the consumer has published.
 func (p *Producer) Published(head uint64) {
 	if p.open && head > p.head && head <= p.tail && head%layout.Align == 0 {
 		p.head = head
@@ -14,8 +14,8 @@ func (p *Producer) Blocked() bool {
 	return p.open && len(p.queue) > 0 && !p.fits(p.tail, layout.RecordSize(len(p.queue[0].Payload)))
 }
 
-// TryAdd is Add for a payload that needs no room but what is there: it and all that is
-// queued fit in the ring as it is, or the error is ErrFull.
+// TryAdd is Add for a payload that must not wait for room: if it and the whole queue do not fit in the ring now,
+// the error is ErrFull.
 func (p *Producer) TryAdd(e *Append) error {
 	if p.attached && len(e.Payload) <= layout.PayloadLimit(p.capacity) && !p.room(len(e.Payload)) {
 		return ErrFull
@@ -23,7 +23,7 @@ func (p *Producer) TryAdd(e *Append) error {
 	return p.Add(e)
 }
 
-// room reports whether a payload of n octets fits behind all that is queued.
+// room reports whether a payload of n octets fits after the whole queue.
 func (p *Producer) room(n int) bool {
 	at := p.tail
 	for _, e := range p.queue {
@@ -32,14 +32,14 @@ func (p *Producer) room(n int) bool {
 	return p.fits(at, layout.RecordSize(n))
 }
 
-// fits reports whether a record of size octets has room behind position at.
+// fits reports whether there is room for a record of size octets after position at.
 func (p *Producer) fits(at, size uint64) bool {
 	used := p.behind(at, size) - p.head
 	return used <= p.capacity && (p.Window == 0 || used <= p.Window || at == p.head)
 }
 
-// behind returns where a record of size octets ends that goes behind position at, with a
-// filler before it if it would cross the end of the ring.
+// behind returns where a record of size octets ends if it is put after position at, with a filler before it if it
+// would cross the end of the ring.
 func (p *Producer) behind(at, size uint64) uint64 {
 	if end := layout.ToEnd(at, p.capacity); end < size {
 		at += end

@@ -2,10 +2,9 @@ package machine
 
 import "github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 
-// Salvage is Recover for a log whose tail word cannot be true: the records that follow one another
-// from the head on count, and no others. Octets of an earlier lap of the ring do not count: their
-// numbers are too small. Records behind a damaged one are not found; Poison says so where the header
-// knows that there were some.
+// Salvage is Recover for a log with an impossible tail word: only records that follow one another from the head
+// count. Those of an earlier lap of the ring do not count, because their numbers are too small. Records after a
+// damaged one are not found; Poison says so if the header shows that there were some.
 func Salvage(src Source, size int, visit func(*Record) error) (*State, error) {
 	st := new(State)
 	if err := st.fixed(src, size); err != nil {

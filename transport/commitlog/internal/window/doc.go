@@ -1,5 +1,4 @@
-// Package window puts the memory of a commit log between the log and its producer: the
-// peer reaches the ring, the tail word and the published head, each with rights of its
-// own, and the log learns when the tail moves or is flushed. The first error of the
-// memory is final.
+// Package window gives the producer access to the memory of a commit log: the peer can reach the ring, the tail
+// word and the published head, each with separate rights, and the log is told when the tail moves or is flushed.
+// The first error of the memory is final.
 package window

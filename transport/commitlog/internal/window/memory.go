@@ -13,12 +13,12 @@ import (
 	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
 )
 
-// ErrAlign: the memory begins at an address that no atomic store can be made at.
+// ErrAlign: the memory begins at an address that does not allow atomic stores.
 var ErrAlign = errors.New("commitlog: memory is not aligned to 8 octets (use memory of package pmem)")
 
-// Memory is the memory of a log. Its methods may be called from several goroutines at
-// once. Moved, if not nil, is called without locks after the tail was stored or
-// flushed; Failed at the first error.
+// Memory is the memory of a log. It is safe for concurrent use. Moved, if not nil, is called without locks after
+// the tail was stored or flushed; Fail, if not nil, at the first
+// error.
 type Memory struct {
 	Moved func()
 	Fail  func(error)
@@ -27,17 +27,17 @@ type Memory struct {
 	guard    region.Guarded // mem, if it is one
 	volatile bool           // mem cannot be made durable
 
-	tail    atomic.Uint64 // as stored last
-	flushed atomic.Uint64 // as flushed last
-	head    atomic.Uint64 // as published last, so durable
+	tail    atomic.Uint64 // last stored
+	flushed atomic.Uint64 // last flushed
+	head    atomic.Uint64 // last published, and so durable
 
-	pub    sync.Mutex // of the published head
+	pub    sync.Mutex // guards the published head
 	errMu  sync.Mutex
 	err    error
 	failed chan struct{}
 }
 
-// New wraps mem, which it does not take over.
+// New wraps mem, which still belongs to the caller.
 func New(mem region.Memory) (*Memory, error) {
 	m := &Memory{mem: mem, failed: make(chan struct{})}
 	m.guard, _ = mem.(region.Guarded)
@@ -53,7 +53,7 @@ func New(mem region.Memory) (*Memory, error) {
 	return m, nil
 }
 
-// Size returns the size of the memory, octets.
+// Size returns the size of the memory in octets.
 func (m *Memory) Size() int { return len(m.mem.Bytes()) }
 
 // Persistent reports whether Persist makes octets durable.
@@ -118,16 +118,16 @@ func (m *Memory) Do(op *machine.Op) error {
 	}
 }
 
-// Tail returns the tail word as it was stored last.
+// Tail returns the last stored tail word.
 func (m *Memory) Tail() uint64 { return m.tail.Load() }
 
-// Flushed returns the tail word as it was flushed last.
+// Flushed returns the last flushed tail word.
 func (m *Memory) Flushed() uint64 { return m.flushed.Load() }
 
-// Head returns the durable head, as it was published last; there has been a session.
+// Head returns the durable head that was published last. There must have been a session.
 func (m *Memory) Head() uint64 { return m.head.Load() }
 
-// Reset is told the tail that recovery has found.
+// Reset sets the tail that recovery has found.
 func (m *Memory) Reset(tail uint64) {
 	m.tail.Store(tail)
 	m.flushed.Store(tail)
