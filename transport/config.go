@@ -31,7 +31,7 @@ const (
 	DefaultDRCTime          = 5 * time.Minute
 )
 
-// Bounds of the inline sizes: RFC 8797 Section 4 carries them as 1 KiB to 256 KiB.
+// Limits of the inline sizes: RFC 8797 Section 4 carries them as 1 KiB to 256 KiB.
 const (
 	minInline  = 1024
 	maxInline  = 256 << 10
@@ -39,17 +39,17 @@ const (
 	maxAlign   = 4096 // of pooled buffers
 )
 
-// Config holds the settings of a client, a server or a listener. A nil *Config and zero fields
-// mean the defaults. It is copied when it is passed, and must not be changed meanwhile. A value
-// may be negative only where the field says what that means; see [Config.Check].
+// Config holds the settings of a client, a server or a listener. A nil *Config and zero fields mean the
+// defaults. Functions that take a Config copy it; it must not change meanwhile. A value may be negative
+// only if the field says what that means; see [Config.Check].
 type Config struct {
 	// Credits is the number of calls in flight on one connection: the number that a client
 	// requests, and the most that a server grants (RFC 8166 Section 3.3). If zero, 64; range 1 to
 	// 4096.
 	Credits int
 
-	// CreditPool, on servers and listeners, bounds the calls in flight on all connections
-	// together, and distributes the credits according to load. Credits still bounds each
+	// CreditPool, on servers and listeners, limits the calls in flight on all connections
+	// together, and distributes the credits according to load. Credits still limits each
 	// connection. If nil, every connection is granted Credits.
 	CreditPool *CreditPool
 
@@ -69,7 +69,7 @@ type Config struct {
 
 	// PeerAlign, with profile rfc5666, is the alignment of the peer's receive buffers if it is
 	// known other than by the Connection Configuration Protocol. Setting it also says that the
-	// peer follows RFC 5666. If zero, not known. Same range.
+	// peer follows RFC 5666. If zero, unknown. The range is that of Align.
 	PeerAlign int
 
 	// NoConfigCall keeps a client of profile rfc5666 from making the call of the Connection
@@ -82,19 +82,19 @@ type Config struct {
 	// closes the connection (RFC 5666 Section 3.8). If zero, 30 s.
 	DoneTimeout time.Duration
 
-	// MaxExposed bounds the number of replies that are exposed at a time on one connection;
+	// MaxExposed limits the number of replies that are exposed at a time on one connection;
 	// together they hold at most four times MaxPayload. Further replies wait. If zero, 16.
-	// ExposedMemory bounds the octets of exposed and waiting replies of all connections. A reply
+	// ExposedMemory limits the octets of exposed and waiting replies of all connections. A reply
 	// beyond that is refused with ERR_CHUNK. If zero, 64 MiB.
 	MaxExposed    int
 	ExposedMemory int64
 
-	// PreferReplyChunk makes a server write a reply into the reply chunk whenever one
-	// is offered, as Linux does. If false, it goes inline when it fits.
+	// PreferReplyChunk makes a server write a reply into the reply chunk whenever one is
+	// offered, as Linux does. If false, a reply that fits goes inline.
 	PreferReplyChunk bool
 
 	// BackwardCredits switches on the backward direction (RFC 8167): calls of the server on the
-	// connections of its clients. On a server or listener it bounds the calls in flight to one
+	// connections of its clients. On a server or listener it limits the calls in flight to one
 	// client, see [Request.Backward]. On a client it is the number of such calls that
 	// BackwardHandler serves at once. If zero, there is no backward direction; range 0 to 4096,
 	// with profile rfc8166 only.
@@ -113,8 +113,8 @@ type Config struct {
 	// until then its call waits. Deliver borrows the message. Immediate must not block.
 	Immediate func(n uint64, deliver func(reply []byte))
 
-	// CRC says whether MPA's CRC32C is used. The zero value, rdmap.CRCOn, asks for it, which is
-	// enough (RFC 5044 Section 4.4).
+	// CRC says whether MPA's CRC32C is used. The zero value, rdmap.CRCOn, asks for it; it is used
+	// if either side does (RFC 5044 Section 4.4).
 	CRC rdmap.CRCMode
 
 	// NoRemoteInvalidate, on a client, says in the private data that replies must not come as Send
@@ -129,12 +129,12 @@ type Config struct {
 	// false, calls that xdr.CallHeader.CheckAuth refuses are answered with AUTH_ERROR.
 	AnyCred bool
 
-	// MaxPayload is the largest RPC message in octets, chunks included, that is
+	// MaxPayload is the size in octets of the largest RPC message, chunks included, that is
 	// accepted or sent. If zero, 1 MiB + 64 KiB.
 	MaxPayload int
 
-	// RequestMemory bounds the octets that all connections of one server or listener hold for
-	// arguments pulled by RDMA Read and for results on their way out. Calls beyond it wait, in the
+	// RequestMemory limits the octets that all connections of one server or listener hold for
+	// arguments pulled by RDMA Read and for results being sent. Calls beyond it wait, in the
 	// order in which they came. The same amount again is reserved for connections with no other
 	// call in progress, so that slow peers do not stop the others. If zero, 256 MiB.
 	RequestMemory int64
@@ -149,16 +149,16 @@ type Config struct {
 	// [LimitAllow]. If nil, all are served. See [AllowNets].
 	Allow func(client net.Addr) bool
 
-	// MaxConns bounds the connections of one server or listener. Further ones are refused. If
+	// MaxConns limits the connections of one server or listener. Further ones are refused. If
 	// zero, 16384.
 	MaxConns int
 
-	// MaxPulls bounds the calls of one server or listener whose chunks are being pulled. Further
+	// MaxPulls limits the calls of one server or listener whose chunks are being pulled. Further
 	// calls wait, except those that are alone on their connection. If zero, 4096.
 	MaxPulls int
 
-	// PerClient bounds what one client may hold of RequestMemory, ExposedMemory, MaxConns
-	// and MaxPulls.
+	// PerClient limits what one client may use of RequestMemory, ExposedMemory, MaxConns and
+	// MaxPulls.
 	PerClient ClientLimits
 
 	// Revision, Markers, PeerToPeer and RTR are the settings of the same names in rdmap.Config.
@@ -174,27 +174,26 @@ type Config struct {
 	// If zero, the defaults of rdmap.Config.
 	IRD, ORD int
 
-	// MULPDU is the largest ULPDU in octets. If zero, it is derived from the path, or 64,768 if
-	// the peer is a stag too.
+	// MULPDU is the size of the largest ULPDU in octets. If zero, it is derived from the path, or
+	// 64,768 if the peer is also stag.
 	MULPDU int
 
-	// HandshakeTimeout bounds the MPA start-up. If zero, 10 s.
+	// HandshakeTimeout limits the time for the MPA start-up. If zero, 10 s.
 	HandshakeTimeout time.Duration
 
-	// CallTimeout bounds every call of a client whose context has no deadline. One tick of the
-	// process checks it, so that calls need no timers: it may take up to 100 ms more. If zero,
-	// none.
+	// CallTimeout limits the time of every call of a client whose context has no deadline. One
+	// tick of the process checks it, so that calls need no timers; it may take up to 100 ms more.
+	// If zero, there is no limit.
 	CallTimeout time.Duration
 
-	// CloseTimeout bounds the wait of Close for the peer's end of the stream. If
-	// zero, 5 s.
+	// CloseTimeout limits the time that Close waits for the peer to end the stream. If zero, 5 s.
 	CloseTimeout time.Duration
 
 	// PullTimeout is how long the RDMA Reads of a connection's calls may make no progress before a
 	// server closes the connection. If zero, 30 s.
 	PullTimeout time.Duration
 
-	// DRCEntries, DRCMemory and DRCTime bound the duplicate request cache of a server or listener:
+	// DRCEntries, DRCMemory and DRCTime limit the duplicate request cache of a server or listener:
 	// how many replies it keeps, how many octets they take, and how long it keeps them after the
 	// call. Of a period without such calls, at most a quarter of DRCTime counts. One client
 	// address may have an eighth of DRCEntries; of the clients there (machine and user of

@@ -18,7 +18,7 @@ func (c *Config) Check() error {
 	return err
 }
 
-// check refuses settings that cannot be obeyed.
+// check refuses impossible settings.
 func (c *Config) check() error {
 	for _, r := range []struct {
 		name        string
@@ -60,7 +60,7 @@ func (c *Config) check() error {
 	return nil
 }
 
-// checkSigns refuses what is negative and has no meaning so.
+// checkSigns refuses negative values that have no meaning.
 func (c *Config) checkSigns() error {
 	for _, r := range []struct {
 		name string
@@ -77,7 +77,7 @@ func (c *Config) checkSigns() error {
 		{"BusyPoll", int64(c.BusyPoll)},
 	} {
 		if r.got < 0 {
-			return fmt.Errorf("%w: %s is below 0; 0 stands for the default", ErrConfig, r.name)
+			return fmt.Errorf("%w: %s is below 0; want 0 or more, where 0 is the default", ErrConfig, r.name)
 		}
 	}
 	return nil

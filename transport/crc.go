@@ -7,6 +7,6 @@ type CRCMode = rdmap.CRCMode
 
 // Values for Config.CRC.
 const (
-	CRCOn  = rdmap.CRCOn  // use it; it is enough that either side asks for it
-	CRCOff = rdmap.CRCOff // do without it, unless the peer asks for it
+	CRCOn  = rdmap.CRCOn  // use it; one side that asks for it is enough
+	CRCOff = rdmap.CRCOff // omit it, unless the peer asks for it
 )

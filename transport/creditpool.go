@@ -8,8 +8,8 @@ import (
 )
 
 // CreditPool is a number of credits that connections share according to load: the connections of
-// every server and listener whose Config names the pool. It bounds the calls that all their
-// clients together may have in flight, and so what the process may have to receive at one time. A
+// every server and listener whose Config names the pool. It limits the calls that all their clients
+// together may have in flight, and so what the process may have to receive at one time. A
 // client that fills its window gets more credits, up to Config.Credits, and an equal part when
 // there are not enough for all. A client that does not fill its window gets fewer. Every client
 // always has one credit, which does not count against the pool, so there may be more clients than
@@ -66,9 +66,9 @@ func (p *CreditPool) answer(s *credits.Share, asked uint32, unanswered int) uint
 	return s.Answer(asked, unanswered)
 }
 
-// creditShare is what a respConn has of a pool, under respConn.mu.
+// creditShare is the part of a pool that a respConn has; respConn.mu guards it.
 type creditShare struct {
-	pool  *CreditPool // nil: it grants Config.Credits whatever others have
+	pool  *CreditPool // nil: it always grants Config.Credits
 	part  credits.Share
 	burst int // calls received since the latest replies were flushed
 }
@@ -81,7 +81,7 @@ func (c *Config) firstCredits() uint32 {
 	return uint32(c.Credits)
 }
 
-// joinPool takes part in the pool. HandleClose leaves it. rc.mu is held.
+// joinPool joins the pool; HandleClose leaves it. The caller holds rc.mu.
 func (rc *respConn) joinPool() {
 	if p := rc.cfg.CreditPool; p != nil && !rc.gone {
 		p.join(&rc.share.part)
@@ -89,15 +89,15 @@ func (rc *respConn) joinPool() {
 	}
 }
 
-// leavePool gives the share back. rc.mu is held.
+// leavePool returns the share. The caller holds rc.mu.
 func (rc *respConn) leavePool() {
 	if s := &rc.share; s.pool != nil {
 		s.pool.leave(&s.part)
 	}
 }
 
-// seen counts a call that has come. Those whose replies wait for the end of the burst are
-// in flight as well. rc.mu is held.
+// seen counts a call that has come. Calls whose replies wait for the end of the burst are also in flight. The caller
+// holds rc.mu.
 func (rc *respConn) seen() {
 	if s := &rc.share; s.pool != nil {
 		s.burst++
@@ -105,8 +105,8 @@ func (rc *respConn) seen() {
 	}
 }
 
-// limitGrant sets the largest grant for the answer to x, and posts the receives for it
-// before it is given. rc.mu is held.
+// limitGrant sets the largest grant for the reply to x, and posts the receives for it before it is granted. The caller
+// holds rc.mu.
 func (rc *respConn) limitGrant(x *exchange) {
 	s := &rc.share
 	if s.pool == nil {
@@ -115,14 +115,13 @@ func (rc *respConn) limitGrant(x *exchange) {
 	c := rc.resp.Credits()
 	unanswered := c.Outstanding() + c.Serving()
 	if rc.cfg.Profile == ProfileRFC5666 {
-		unanswered++ // the reply may yet be withheld
+		unanswered++ // the reply may still be withheld
 	}
 	c.SetLimit(s.pool.answer(&s.part, min(x.in.Header.Credit, uint32(rc.cfg.Credits)), unanswered))
 	rc.postReceives()
 }
 
-// overCredit says whether the client has far more calls in flight than it was granted.
-// rc.mu is held.
+// overCredit reports whether the client has far more calls in flight than it was granted. The caller holds rc.mu.
 func (rc *respConn) overCredit() bool {
 	most := 2*rc.cfg.Credits + 1
 	if s := &rc.share; s.pool != nil {
@@ -136,7 +135,7 @@ type pooledUpcalls struct{ *respUpcalls }
 
 var _ rdmap.IdleHandler = pooledUpcalls{}
 
-// HandleIdle is told that everything staged was handled: the replies are on their way.
+// HandleIdle is called when all staged messages were handled: the replies are on their way.
 func (h pooledUpcalls) HandleIdle(*rdmap.Conn) {
 	rc := (*respConn)(h.respUpcalls)
 	rc.mu.Lock()
@@ -144,7 +143,7 @@ func (h pooledUpcalls) HandleIdle(*rdmap.Conn) {
 	rc.mu.Unlock()
 }
 
-// upcalls returns what handles the connection's events.
+// upcalls returns the handler of the connection's events.
 func (rc *respConn) upcalls() rdmap.Handler {
 	if rc.cfg.CreditPool != nil {
 		return pooledUpcalls{(*respUpcalls)(rc)}

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// deadline is a point in time that can be waited for and moved. The zero value has
-// none. It is safe for concurrent use.
+// deadline is a point in time that goroutines can wait for, and that can be moved. The zero value has no deadline. It is
+// safe for concurrent use.
 type deadline struct {
 	mu    sync.Mutex
 	timer *time.Timer
@@ -14,8 +14,7 @@ type deadline struct {
 	shut  bool          // ch is closed
 }
 
-// set moves the deadline; the zero time means none. Who waits sees a new one at
-// once.
+// set moves the deadline; the zero time means none. It takes effect at once for goroutines that wait.
 func (d *deadline) set(t time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -38,14 +37,14 @@ func (d *deadline) set(t time.Time) {
 	own = time.AfterFunc(wait, func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		if d.timer == own { // else it was moved while this one fired
+		if d.timer == own { // otherwise the deadline was moved while this timer fired
 			d.pass()
 		}
 	})
 	d.timer = own
 }
 
-// pass closes ch. d.mu is held.
+// pass closes ch. The caller holds d.mu.
 func (d *deadline) pass() {
 	if !d.shut {
 		close(d.ch)

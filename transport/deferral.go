@@ -13,26 +13,25 @@ import (
 	"go.uber.org/zap"
 )
 
-// deferral is what a call has whose data are at the client still. It belongs to its
-// exchange and, while ServeRPC runs, to the handler's goroutine.
+// deferral is the state of a call whose data are still at the client. It belongs to its exchange, and, while ServeRPC runs,
+// to the handler's goroutine.
 type deferral struct {
 	x      *exchange
-	gen    atomic.Uint64 // of the call: an Opaque of an earlier one is refused
+	gen    atomic.Uint64 // number of the call: an Opaque of an earlier one is refused
 	active bool          // this call's data were left at the client
 	failed bool          // a pull has failed: there is no reply
-	begun  bool          // something was asked for
+	begun  bool          // the handler has asked for data
 	got    int           // octets read
 	sinks  []lent
 }
 
-// errPullGivenUp ends a connection on which a handler waits no longer for RDMA Reads.
+// errPullGivenUp ends a connection on which a handler no longer waits for RDMA Reads.
 var errPullGivenUp = errors.New("transport: a handler's context ended before the RDMA Reads it waits for")
 
-// lazyOf returns the calls that h wants to pull itself, nil for none.
+// lazyOf returns a function that says which calls h pulls itself, nil for none.
 //
-// Choice: a call that must not run twice is deferred only if a binding speaks for its
-// program: the cache must know it again when its data come inline the next time, and
-// needs the binding to tell which octets those are.
+// Choice: a call that must not run twice is deferred only if a binding covers its program. The cache must recognize the
+// call if its data come inline the next time, and only the binding says which octets those are.
 func lazyOf(h Handler, cfg *Config, dups *duplicates) func(*xdr.CallHeader) bool {
 	l, ok := h.(lazyHandler)
 	if !ok {
@@ -44,16 +43,16 @@ func lazyOf(h Handler, cfg *Config, dups *duplicates) func(*xdr.CallHeader) bool
 	}
 }
 
-// deferPull hands a call to the application whose data stay at the client. Their octets are
-// taken from the budget all the same, and before the handler runs: one that holds a lock
-// must not wait for memory which others hold that wait for the lock.
+// deferPull passes a call to the application while its data stay at the client. Their octets are taken from the budget all
+// the same, before the handler runs: a handler that holds a lock must not wait for memory that is held by others who wait
+// for the lock.
 func (rc *respConn) deferPull(x *exchange) {
 	if rc.admit(x, x.in.Layout.Total, (*exchange).deferred) {
 		x.deferred()
 	}
 }
 
-// deferred goes on with a call that has its share of the budget.
+// deferred continues a call that has its share of the budget.
 func (x *exchange) deferred() {
 	rc := x.rc
 	x.keepCall()
@@ -71,19 +70,19 @@ func (x *exchange) deferred() {
 	x.away.x, x.away.active = x, true
 	rc.ctr.calls.Add(1)
 	rc.ctr.deferred.Add(1)
-	// Not here: a handler that waits for RDMA Reads cannot be the one who reads.
+	// In a goroutine: a handler that waits for RDMA Reads cannot be the goroutine that reads.
 	go rc.app.dispatch(x, false)
 }
 
-// keepCall makes the reduced call outlive the upcall.
+// keepCall copies the reduced call, so that it outlives the upcall.
 func (x *exchange) keepCall() {
 	x.keepPayload()
 	d := xdr.NewDecoder(x.in.Payload)
-	_ = x.in.RPC.Parse(&d) // it has parsed before
+	_ = x.in.RPC.Parse(&d) // parsed without error before
 	x.in.Args = d.Rest()
 }
 
-// opaque returns the opaque that is next, if its data are at the client.
+// opaque returns the next opaque, if its data are at the client.
 func (l *deferral) opaque(d *xdr.Decoder, most int) (Opaque, bool) {
 	at := d.Offset() + 4
 	for i := range l.x.in.Layout.Chunks {
@@ -98,8 +97,8 @@ func (l *deferral) opaque(d *xdr.Decoder, most int) (Opaque, bool) {
 	return Opaque{}, false
 }
 
-// pull reads octets of a chunk, from off on, into bufs, which they fill; if in is not nil they
-// are one part of it. Errors are OpErrors, but for misuse.
+// pull reads octets of a chunk from off on, and fills bufs with them. If in is not nil, bufs is one part of in. Errors are
+// OpErrors, except for misuse.
 func (l *deferral) pull(ctx context.Context, chunk, off int, bufs [][]byte, in *Memory) error {
 	x := l.x
 	rc := x.rc
@@ -128,7 +127,7 @@ func (l *deferral) pull(ctx context.Context, chunk, off int, bufs [][]byte, in *
 		l.got += len(b)
 	}
 	if l.got >= l.wants() {
-		rc.budget.pulled(x) // others may be pulled while the handler goes on
+		rc.budget.pulled(x) // others may be pulled while the handler continues
 	}
 	return nil
 }
@@ -142,7 +141,7 @@ func (l *deferral) wants() (n int) {
 	return n
 }
 
-// register makes bufs the sinks of RDMA Reads.
+// register registers bufs as the sinks of RDMA Reads.
 func (l *deferral) register(bufs [][]byte, in *Memory) error {
 	for _, b := range bufs {
 		s, err := lend(l.x.rc.conn, l.x.rc.ctr, b, in, region.ReadSink)
@@ -174,8 +173,8 @@ func (x *exchange) appendReads(at int, bufs [][]byte, sinks []lent) {
 	}
 }
 
-// wait posts the Reads in x.wrs and returns when the last one is complete, which is the end of
-// all, or the connection is.
+// wait posts the Reads in x.wrs, and returns when the last one, and so all of them, is complete, or the connection has
+// ended.
 func (l *deferral) wait(ctx context.Context) error {
 	rc := l.x.rc
 	w := rc.waiter()
@@ -186,7 +185,7 @@ func (l *deferral) wait(ctx context.Context) error {
 		return err
 	}
 	err := rc.conn.Wait(ctx, w)
-	if !w.Done() { // it may be completed yet, so it is not used again
+	if !w.Done() { // it may still be completed, so it is not reused
 		rc.conn.Abort(errPullGivenUp)
 		return err
 	}
@@ -196,7 +195,7 @@ func (l *deferral) wait(ctx context.Context) error {
 	return err
 }
 
-// waiter returns one that is pending. A connection has no more of them than calls.
+// waiter returns a pending Waiter. A connection has no more of them than calls.
 func (rc *respConn) waiter() (w *rdmap.Waiter) {
 	rc.mu.Lock()
 	if n := len(rc.waiters); n > 0 {
@@ -210,8 +209,8 @@ func (rc *respConn) waiter() (w *rdmap.Waiter) {
 	return w
 }
 
-// settle returns when the engine does not touch the sinks any more. One that it does not let
-// go within Config.CloseTimeout is region.ErrPinned.
+// settle returns when the engine no longer touches the sinks. If it does not release one within Config.CloseTimeout, the
+// error is region.ErrPinned.
 func (l *deferral) settle() error {
 	err := l.invalidate(cancelled)
 	if err != nil {

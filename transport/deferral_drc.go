@@ -1,8 +1,7 @@
 package transport
 
-// summed returns the octets of the arguments by which a call is known again, and the
-// length of the arguments. They are the same whether the data came along or are at the
-// client still: the octets before the data, for calls that may be deferred.
+// summed returns the octets of the arguments that identify a call, and the length of the arguments. They are the same
+// whether the data have come or are still at the client: for calls that may be deferred, the octets before the data.
 func (d *duplicates) summed(req *Request) (head []byte, n int) {
 	head, n = req.Args, len(req.Args)
 	if req.away != nil {
@@ -16,6 +15,6 @@ func (d *duplicates) summed(req *Request) (head []byte, n int) {
 	return head[:min(len(head), sumLen)], n
 }
 
-// pullFailed says whether the handler asked for data that could not be read: then the call
-// has no reply, and may come again.
+// pullFailed reports whether the handler has asked for data that could not be read. Then the call has no reply, and may
+// come again.
 func (r *Request) pullFailed() bool { return r.away != nil && r.away.failed }

@@ -9,12 +9,11 @@ import (
 	"go.uber.org/zap"
 )
 
-// errNotACall says that the octets are no decodable RPC call. Over RDMA the answer
-// is ERR_CHUNK, over TCP none.
+// errNotACall: the octets cannot be decoded as an RPC call. Over RDMA the answer is ERR_CHUNK; over TCP there is none.
 var errNotACall = errors.New("transport: not an RPC call")
 
-// parseCall decodes the RPC header of msg into req and its arguments' view. A call
-// that is refused before its program is looked at leaves the reply in resp.
+// parseCall decodes the RPC header of msg, and a view of its arguments, into req. If the call is refused before its
+// program is looked at, the reply is in resp.
 func parseCall(req *Request, resp *Response, cfg *Config, msg []byte) error {
 	if _, typ, ok := xdr.PeekXID(msg); !ok || typ != xdr.MsgCall {
 		return errNotACall

@@ -31,8 +31,8 @@
 // into its own memory. It names those calls with Lazy: see [Request.Opaque].
 //
 // A handler also names the calls that must not run twice: see [Handler]. A client that has lost its
-// connection sends them again, on any transport, and the server recognises them. The servers behind
-// [Listen] have to do that for themselves.
+// connection sends them again, on any transport, and the server recognizes them. For servers behind
+// [Listen], see [Config.NonIdempotent].
 //
 // [Listen] is for servers that already speak record-marked RPC on a [net.Conn]. Its connections look
 // like TCP connections, while chunks move the data.
@@ -50,8 +50,8 @@
 // By default a connection follows RFC 8166. With [ProfileRFC5666], results that fit nowhere are
 // exposed for the client to read (RFC 5666 Section 3.8), data that fits inline arrives aligned (RFC
 // 5666 Section 3.9), and opaques of programs without an upper-layer binding may travel in chunks. What
-// one end exposes is bounded in number, octets and time ([Config.DoneTimeout]). It is freed when no
-// RDMA Read can reach it any more.
+// one end exposes is limited in number, octets and time ([Config.DoneTimeout]). It is freed when no
+// RDMA Read can reach it anymore.
 //
 // # Goroutines
 //

@@ -14,32 +14,31 @@ import (
 	"go.uber.org/zap"
 )
 
-// A peer that is refused is told so in an MPA Reply (RFC 5044 Section 7.1.2), if its
-// Request comes in time and not too many others are being told. It has no place among the
-// connections, so that refused peers keep nobody out.
+// A refused peer is told so in an MPA Reply (RFC 5044 Section 7.1.2), if its Request comes in time and not too many others
+// are being told. It does not count as a connection, so that refused peers keep nobody out.
 const (
 	refusals       = 64
 	refusalTimeout = 2 * time.Second
 )
 
-// door is where connections come in: it knows who may, how many at a time, and how many
-// of one client. It is safe for concurrent use.
+// door admits connections: it knows which clients are allowed, and the limits in total and per client. It is safe for
+// concurrent use.
 type door struct {
 	cfg     *Config
 	ctr     *counters
-	log     *zap.Logger   // what peers can cause at will: sampled
-	telling chan struct{} // a place for each refusal under way
+	log     *zap.Logger   // sampled, because peers can cause messages at will
+	telling chan struct{} // a place for each refusal in progress
 
 	mu      sync.Mutex
 	total   int
 	clients map[string]*client
 }
 
-// client is a peer's address while it has connections, and what it holds.
+// client is the address of a peer that has connections, and what it holds.
 type client struct {
 	addr    string
 	limits  ClientLimits
-	conns   int // under door.mu
+	conns   int // guarded by door.mu
 	share   share
 	exposed atomic.Int64 // octets of replies that wait to be read
 }
@@ -99,22 +98,21 @@ func (d *door) leave(cl *client) {
 	}
 }
 
-// turnAway ends a connection that was not admitted, and of which the octets in first have
-// been read: with a rejecting MPA Reply if that can be had cheaply. It returns when it is
-// over.
+// turnAway ends a connection that was not admitted, and from which the octets in first have been read: with a rejecting MPA
+// Reply if that is cheap. It returns when the connection is closed.
 func (d *door) turnAway(ctx context.Context, conn net.Conn, first []byte, why error) {
 	select {
 	case d.telling <- struct{}{}:
 		defer func() { <-d.telling }()
 	default:
-		_ = conn.Close() // nothing was said on it
+		_ = conn.Close() // nothing was sent on it
 		return
 	}
 	c := rdmap.Server(conn, &rdmap.Config{
 		BufferedInput: first, HandshakeTimeout: min(refusalTimeout, d.cfg.HandshakeTimeout),
 		Accept: func(*mpa.Request) ([]byte, error) { return nil, why },
 	})
-	_ = c.Handshake(ctx) // that it fails is what it is for
+	_ = c.Handshake(ctx) // it is meant to fail
 	<-c.Done()
 }
 

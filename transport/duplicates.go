@@ -13,19 +13,18 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// duplicates is a server's duplicate request cache. It works on calls as handlers see
-// them, so that it does not matter how they came or how their replies leave. It is safe
-// for concurrent use.
+// duplicates is a server's duplicate request cache. It works on calls as handlers see them, so that it does not matter how
+// they came or how their replies are sent. It is safe for concurrent use.
 type duplicates struct {
-	names nonIdempotent // nil: no call is looked at
+	names nonIdempotent // nil: no call is looked up
 	lazy  lazyHandler   // nil: arguments are always complete
 	bind  chunks.Binding
 	seed  maphash.Seed
 	start time.Time
-	pause time.Duration // what counts at most of the time between two calls
+	pause time.Duration // the most time between two calls that counts
 
 	mu               sync.Mutex
-	seen, age        time.Duration // since start, and what of it has counted
+	seen, age        time.Duration // since the start, and how much of it has counted
 	cache            *drc.Cache[*savedReply]
 	waiting          map[*dupEntry]chan struct{} // closed when the call has ended
 	replayed, joined uint64
@@ -33,8 +32,7 @@ type duplicates struct {
 
 type dupEntry = drc.Entry[*savedReply]
 
-// newDuplicates makes the cache that cfg asks for, if h, a Handler or a part of one, has
-// calls for it.
+// newDuplicates makes the cache for cfg, if h, a Handler or a part of one, names calls for it.
 func newDuplicates(h any, cfg *Config) *duplicates {
 	d := &duplicates{
 		bind: cfg.Binding, seed: maphash.MakeSeed(), start: time.Now(), pause: cfg.DRCTime / drcPauses,
@@ -51,18 +49,18 @@ func newDuplicates(h any, cfg *Config) *duplicates {
 	return d
 }
 
-// drcShare is the part of the cache that one address may fill: a client retransmits no
-// more calls than it has credits, and one that floods must not cost others their replies.
+// drcShare: one address may fill one part in drcShare of the cache. A client retransmits no more calls than it has credits,
+// and one that floods must not cost others their replies.
 const drcShare = 8
 
-// drcPauses is how often nobody may call for long before replies are out of time.
+// drcPauses is how many long times without calls there may be before replies expire.
 //
-// Choice: a server that was stopped (its machine was paused, a debugger has it) first finds
-// what its clients have sent again meanwhile, and must know that still. So of a time in which
-// nobody calls only a part counts; then the cache does not grow either.
+// Choice: a server that was stopped (a paused machine, a debugger) first receives the calls that its clients have sent
+// again meanwhile, and must still know them. So only a part of a time without calls counts; the cache does not grow then
+// either.
 const drcPauses = 4
 
-// now is the time of the cache, ns. d.mu is held.
+// now returns the time of the cache in ns. The caller holds d.mu.
 func (d *duplicates) now() int64 {
 	at := time.Since(d.start)
 	d.age += min(at-d.seen, d.pause)
@@ -70,21 +68,19 @@ func (d *duplicates) now() int64 {
 	return int64(d.age)
 }
 
-// sumLen is how many octets of the arguments are summed. Choice: enough for all of the
-// calls that name files, and not the data of a large WRITE, whose file, offset and length
-// are among them.
+// sumLen is how many octets of the arguments are summed. Choice: enough for all arguments of calls that name files, but not
+// for the data of a large WRITE, whose file, offset and length come first.
 const sumLen = 4096
 
-// covers says whether a call is looked up in the cache.
+// covers reports whether a call is looked up in the cache.
 //
-// Choice: none of RPCSEC_GSS. The verifier of a reply is made for one sequence number, and
-// a retransmission has another (RFC 2203 Section 5.3.3.1); nor does the key tell the users
-// apart.
+// Choice: no calls with RPCSEC_GSS. The verifier of a reply is made for one sequence number, and a retransmission has
+// another one (RFC 2203 Section 5.3.3.1); nor does the key distinguish the users.
 func (d *duplicates) covers(req *Request) bool {
 	return d.names != nil && req.Cred.Flavor != xdr.RPCSECGSS && d.names.NonIdempotent(req.Prog, req.Vers, req.Proc)
 }
 
-// key returns what tells a call from others.
+// key returns what distinguishes a call from others.
 func (d *duplicates) key(req *Request) drc.Key {
 	head, n := d.summed(req)
 	return drc.Key{
@@ -94,8 +90,8 @@ func (d *duplicates) key(req *Request) drc.Key {
 	}
 }
 
-// clientOf returns who calls. Of an AUTH_SYS credential only what a client does not
-// change between two transmissions counts; the stamp and the groups do not.
+// clientOf returns who calls. Only the parts of an AUTH_SYS credential count that are the same in a retransmission; the stamp
+// and the groups do not.
 func clientOf(req *Request) drc.Client {
 	c := drc.Client{Addr: hostOf(req.RemoteAddr), Flavor: uint32(req.Cred.Flavor)}
 	if req.Cred.Flavor == xdr.AuthSys {
@@ -106,7 +102,7 @@ func clientOf(req *Request) drc.Client {
 	return c
 }
 
-// hostOf returns an address without its port: a retransmission comes from another one.
+// hostOf returns an address without its port: a retransmission comes from another port.
 func hostOf(a net.Addr) string {
 	if t, ok := a.(*net.TCPAddr); ok {
 		return t.AddrPort().Addr().Unmap().String()
@@ -120,8 +116,7 @@ func hostOf(a net.Addr) string {
 	return a.String()
 }
 
-// running says whether a call is a duplicate of one that runs now, and would have to
-// wait for it.
+// running reports whether a call is a duplicate of one that runs now, for which it would have to wait.
 func (d *duplicates) running(req *Request) bool {
 	if !d.covers(req) {
 		return false
@@ -132,11 +127,11 @@ func (d *duplicates) running(req *Request) bool {
 	return d.cache.Running(k)
 }
 
-// begin enters a call that is to be run, or returns the reply to the same call before,
-// which it waits for if that still runs. Both nil: ctx has ended.
+// begin enters a new call, which is to be run. For a duplicate it returns the reply to the first call, and waits for it if
+// that still runs. If it returns neither, ctx has ended.
 //
-// Choice: a duplicate of a running call waits. Dropped, as servers on UDP do, it might
-// never be answered: the reply of the first one goes to a connection that is gone.
+// Choice: a duplicate of a running call waits. If it were dropped, as servers on UDP do, it might never be answered: the
+// reply to the first one goes to a connection that is gone.
 func (d *duplicates) begin(ctx context.Context, req *Request) (*dupEntry, *savedReply) {
 	k := d.key(req)
 	for joined := false; ; joined = true {
@@ -170,7 +165,7 @@ func (d *duplicates) begin(ctx context.Context, req *Request) (*dupEntry, *saved
 	}
 }
 
-// enter is begin for who must not wait: later says that the same call runs now.
+// enter is begin for callers that must not wait: later says that the same call runs now.
 func (d *duplicates) enter(req *Request) (e *dupEntry, old *savedReply, later bool) {
 	k := d.key(req)
 	d.mu.Lock()

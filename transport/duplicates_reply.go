@@ -7,7 +7,7 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// execute runs a call, or answers it with the reply it had when it came before.
+// execute runs a call, or answers a duplicate with the reply to the first one.
 func (s *Server) execute(ctx context.Context, req *Request, resp *Response) {
 	if resp.refused || !s.dups.covers(req) {
 		run(ctx, s.Handler, &s.ctr, s.cfg.Logger, req, resp)
@@ -16,8 +16,8 @@ func (s *Server) execute(ctx context.Context, req *Request, resp *Response) {
 	}
 }
 
-// executeOnce is execute for a call that must run once. It does so in the server's context:
-// the end of its connection must not cut it short, as its reply is for the next one.
+// executeOnce is execute for a call that must run once. It runs in the server's context: the end of the connection must not
+// cut it short, because its reply is for the next connection.
 func (s *Server) executeOnce(ctx context.Context, req *Request, resp *Response) {
 	e, old := s.dups.begin(ctx, req)
 	if old != nil {
@@ -30,18 +30,18 @@ func (s *Server) executeOnce(ctx context.Context, req *Request, resp *Response) 
 	}
 	var reply *savedReply
 	defer func() { s.dups.end(e, reply) }()
-	if s.ctx.Err() != nil { // closed, and what has run then was forgotten: this may be the same
+	if s.ctx.Err() != nil { // closed: calls that ran then were forgotten, and this may be one of them
 		resp.fail(xdr.SystemErr)
 		return
 	}
 	run(s.ctx, s.Handler, &s.ctr, s.cfg.Logger, req, resp)
-	if s.ctx.Err() == nil && !req.pullFailed() { // else the handler has given up halfway
+	if s.ctx.Err() == nil && !req.pullFailed() { // otherwise the handler has given up halfway
 		reply = save(resp)
 	}
 }
 
-// savedReply is the reply to a call as the handler made it, before it took any form:
-// it is formed anew for the chunks that the next transmission offers. It never changes.
+// savedReply is the reply to a call as the handler has made it, before it is encoded: it is encoded again for the chunks that
+// a retransmission offers. It never changes.
 type savedReply struct {
 	stat      xdr.AcceptStat
 	low, high uint32
@@ -50,11 +50,10 @@ type savedReply struct {
 	authStat  xdr.AuthStat
 	results   []byte
 	items     []item
-	record    []byte // instead, behind a Listener: the whole reply
+	record    []byte // behind a Listener: the whole reply, instead of the other fields
 }
 
-// savedOverhead is about what a reply costs besides its octets: the entry, its places in
-// the maps, the savedReply.
+// savedOverhead is about how many octets a reply costs besides its own: the entry, its places in the maps, the savedReply.
 const savedOverhead = 512
 
 // save copies a reply.
@@ -83,7 +82,7 @@ func (v *savedReply) size() int64 {
 	return int64(n)
 }
 
-// restore makes r the reply. The items' data are lent: they outlive the reply.
+// restore makes r the reply. It lends the data of the items, which outlive the reply.
 func (v *savedReply) restore(r *Response) {
 	r.Stat, r.Low, r.High, r.Verf = v.stat, v.low, v.high, v.verf
 	r.denied, r.authStat = v.denied, v.authStat

@@ -15,20 +15,19 @@ import (
 // Section 3): "the resulting shift in framing must occur between distinct RPC messages,
 // and in concert with the transport".
 
-// errToRDMA ends the record-marked life of a connection: what follows is an MPA
-// Request, or will be.
+// errToRDMA ends the record-marked part of a connection: an MPA Request follows, or will follow.
 var errToRDMA = errors.New("transport: RDMA is enabled on this connection")
 
 // EnableRDMA turns the connection into an RPC-over-RDMA connection, which the returned client
 // uses. The server must support that ([Server.ServeShared]). EnableRDMA waits for the replies to
 // the outstanding calls, including cancelled ones; new calls fail. On an error the connection is
 // closed, except when ctx ends during that wait. Once EnableRDMA has returned nil, the
-// record-marked client must not be used any more.
+// record-marked client must not be used anymore.
 func (c *StreamClient) EnableRDMA(ctx context.Context) (*Client, error) {
 	if err := c.quiesce(ctx); err != nil {
 		return nil, opErr(OpDial, addrOf(c.conn), err)
 	}
-	// The reader sits between two records: only a deadline wakes it.
+	// The reader waits between two records: only a deadline wakes it.
 	err := c.conn.SetReadDeadline(time.Unix(1, 0))
 	<-c.done
 	if err == nil {
@@ -45,7 +44,7 @@ func (c *StreamClient) EnableRDMA(ctx context.Context) (*Client, error) {
 	return newClient(ctx, c.conn, addrOf(c.conn), c.cfg)
 }
 
-// quiesce refuses new calls and waits until no reply is owed.
+// quiesce refuses new calls and waits until no reply is outstanding.
 func (c *StreamClient) quiesce(ctx context.Context) error {
 	c.mu.Lock()
 	if c.err != nil {
@@ -74,16 +73,15 @@ func (c *StreamClient) quiesce(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// settle counts a reply that has come. c.mu is held.
+// settle counts a reply that has come. The caller holds c.mu.
 func (c *StreamClient) settle() {
 	if c.owed--; c.owed == 0 && c.settled != nil {
 		close(c.settled)
 	}
 }
 
-// shifts says whether the reader's error is the wake-up of EnableRDMA, after which the
-// connection lives on. ahead octets were read and are no record: a server that says
-// something behind its last reply has lost the connection.
+// shifts reports whether the reader's error is the wake-up of EnableRDMA, after which the connection lives on. ahead octets
+// were read that are not a record: if a server sends something after its last reply, the connection is lost.
 func (c *StreamClient) shifts(err error, ahead int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,9 +90,8 @@ func (c *StreamClient) shifts(err error, ahead int) bool {
 	return c.shifted
 }
 
-// startsMPA says whether the stream goes on with the key of an MPA Request, which as a
-// record mark would announce more than a gigabyte. It waits for as many octets as
-// that takes; errors are left to the next read.
+// startsMPA reports whether the stream continues with the key of an MPA Request, which as a record mark would announce more
+// than a gigabyte. It waits for as many octets as it needs; the next read reports errors.
 func startsMPA(ahead []byte, br *bufio.Reader) bool {
 	head := ahead[:min(len(ahead), peekSize)]
 	if more := peekSize - len(head); more > 0 {

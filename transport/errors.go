@@ -12,7 +12,7 @@ import (
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
-// Op is the operation that an [OpError] ended.
+// Op is the operation that failed with an [OpError].
 type Op string
 
 // Operations.
@@ -35,7 +35,7 @@ type OpError struct {
 	Err  error
 }
 
-// Error returns one line. It ends with what to do next, where that is known.
+// Error returns one line. It ends with what to do next, if that is known.
 func (e *OpError) Error() string {
 	s := "transport: " + string(e.Op)
 	if e.Addr != "" {
@@ -48,7 +48,7 @@ func (e *OpError) Error() string {
 	return s
 }
 
-// cause is err in one line, without the address that is named already.
+// cause returns err in one line, without the address, which OpError names.
 func cause(err error) string {
 	if e, ok := err.(*net.OpError); ok { //nolint:errorlint // the outermost only
 		err = e.Err
@@ -101,7 +101,7 @@ const (
 	ReasonBadReply
 	// ReasonTooBig: the call or its reply exceeds MaxPayload.
 	ReasonTooBig
-	// ReasonBadCall: the Call contradicts itself; nothing was sent.
+	// ReasonBadCall: the Call is inconsistent; nothing was sent.
 	ReasonBadCall
 	// ReasonBackward: the backward direction cannot carry the call; nothing was sent. Err
 	// is ErrBackwardOff, ErrBackwardPeer or rpcrdma.ErrInline.
@@ -113,7 +113,7 @@ var reasonText = [...]string{
 	ReasonChunk:    "the server refused the chunks offered, or its reply did not fit them (is MaxResults large enough?)",
 	ReasonBadReply: "the server's reply breaks RFC 8166",
 	ReasonTooBig:   "message larger than Config.MaxPayload",
-	ReasonBadCall:  "the call contradicts itself",
+	ReasonBadCall:  "the call is inconsistent",
 	ReasonBackward: "not a call for the backward direction",
 }
 
@@ -142,7 +142,7 @@ func (e *RPCError) Error() string {
 		s += fmt.Sprintf(", it offers %d to %d", e.Low, e.High)
 	}
 	switch pe, ok := errors.AsType[*rpcrdma.ProtocolError](e.Err); {
-	case ok: // the XID is named already
+	case ok: // the error names the XID already
 		s += ": " + cause(pe.Err)
 	case e.Err != nil:
 		s += ": " + cause(e.Err)

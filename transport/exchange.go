@@ -9,8 +9,8 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// exchange is one call at the responder's end, from its Send to the moment the
-// reply has left; it is reused. One goroutine at a time owns it.
+// exchange is one call at the responder's end, from its Send until the reply was sent. It is reused. One goroutine at a time
+// owns it.
 type exchange struct {
 	rc   *respConn
 	in   rpcrdma.Inbound
@@ -28,7 +28,7 @@ type exchange struct {
 	size int      // octets of the message in buf
 	held *buffer  // inline octets of a call that waits to be pulled, or came aligned
 	exp  exposure // of the reply
-	away deferral // of data that are at the client still
+	away deferral // of data that are still at the client
 	sink lent     // buf while RDMA Reads fill it
 	hold holding  // taken from the budget
 	want int      // octets it asks the budget for
@@ -36,9 +36,9 @@ type exchange struct {
 	live bool // counted in respConn.running
 
 	next      *exchange // in recordConn's queue
-	once      *dupEntry // of a call there that must not run twice
+	once      *dupEntry // there, of a call that must not run twice
 	protected bool      // by RPCSEC_GSS: nothing may be reduced
-	answer    bool      // there is no call: buf is the reply to a backward one
+	answer    bool      // not a call: buf is the reply to a backward call
 }
 
 // maxKeptHead is the memory an exchange keeps for Sends.
@@ -72,7 +72,7 @@ func (x *exchange) reset() {
 	}
 	clear(x.item)
 	if len(x.wrs) > 1 || cap(x.head) > maxKeptHead {
-		clear(x.wrs) // else it is the Send of x.head
+		clear(x.wrs) // otherwise it is the Send of x.head
 	}
 	x.rc, x.next, x.once, x.live, x.protected, x.size = nil, nil, nil, false, false, 0
 	x.item, x.wrs, x.then = x.item[:0], x.wrs[:0], nil
@@ -90,8 +90,7 @@ func (x *exchange) plain() bool {
 	return x.in.Header.Lists.Empty() && x.in.Done == nil && x.in.Err == nil && len(x.out.Expose) == 0 && x.out.Err == nil
 }
 
-// message returns the RPC message: a view of the Send as long as that is lent, else
-// of buf or held.
+// message returns the RPC message: a view of the Send as long as that is lent, otherwise of buf or held.
 func (x *exchange) message() []byte {
 	if x.buf != nil {
 		return x.buf.data[:x.size]
@@ -107,7 +106,7 @@ func (x *exchange) own() {
 	x.buf, x.size = shared.get(len(x.in.Payload)), len(x.in.Payload)
 	copy(x.buf.data, x.in.Payload)
 	d := xdr.NewDecoder(x.message())
-	_ = x.in.RPC.Parse(&d) // it has parsed before
+	_ = x.in.RPC.Parse(&d) // parsed without error before
 	x.in.Args, x.in.Payload = d.Rest(), nil
 }
 
@@ -120,7 +119,7 @@ func (x *exchange) keepPayload() {
 	x.in.Payload = x.held.data[:copy(x.held.data, x.in.Payload)]
 }
 
-// dropPayload forgets the inline octets, which are in their place.
+// dropPayload releases the inline octets, which were copied to their place.
 func (x *exchange) dropPayload() {
 	x.in.Payload = nil
 	if x.held != nil {

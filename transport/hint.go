@@ -11,7 +11,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 )
 
-// hint says what a user can do about err; "" if there is nothing to say.
+// hint says what a user can do about err, "" if unknown.
 func hint(err error) string {
 	if h := startupHint(err); h != "" {
 		return h
@@ -37,13 +37,13 @@ func hint(err error) string {
 	return ""
 }
 
-// startupHint is hint for what goes wrong before RPC begins.
+// startupHint is hint for errors before RPC begins.
 func startupHint(err error) string {
 	if _, ok := errors.AsType[*mpa.FormatError](err); ok {
 		return "the peer is not an iWARP peer; NFS/RDMA is usually on port 20049, NFS/TCP on 2049"
 	}
 	if _, ok := errors.AsType[*rdmap.RejectError](err); ok {
-		return "it may not serve this address, or be full; its log says why"
+		return "it may not serve this address, or may be full: see its log"
 	}
 	e, ok := errors.AsType[*rdmap.ConnError](err)
 	if !ok || e.Op != "handshake" {
@@ -58,10 +58,10 @@ func startupHint(err error) string {
 	return ""
 }
 
-// endOfStream says whether err is the orderly end of a connection, by either side.
+// endOfStream reports whether err is the orderly end of a connection, by either side.
 func endOfStream(err error) bool {
 	if e, ok := errors.AsType[*rdmap.ConnError](err); ok {
-		err = e.Err // a ConnError is always a net.ErrClosed too
+		err = e.Err // because every ConnError is also a net.ErrClosed
 	}
 	return errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed)
 }

@@ -7,11 +7,11 @@ import (
 	"sync"
 )
 
-// lanes are the record-marked connections that one RDMA connection appears as: one, or
-// Config.Fanout. A call goes to the one that owes the fewest replies.
+// lanes are the record-marked connections as which one RDMA connection appears: one, or Config.Fanout. A call goes to the one
+// with the fewest outstanding replies.
 type lanes struct {
 	rc   *respConn
-	all  []*recordConn // what Accept hands out
+	all  []*recordConn // the connections that Accept returns
 	dups *duplicates
 	addr net.Addr           // of the client
 	ctx  context.Context    // ends with the connection
@@ -34,7 +34,7 @@ func newLanes(l *Listener, conn net.Conn) *lanes {
 	return ls
 }
 
-// dispatch hands a call on, unless the duplicate request cache answers it.
+// dispatch passes a call on, unless the duplicate request cache answers it.
 func (ls *lanes) dispatch(x *exchange, inline bool) {
 	if inline {
 		x.own()
@@ -46,8 +46,8 @@ func (ls *lanes) dispatch(x *exchange, inline bool) {
 	}
 }
 
-// pass hands a call to a lane. A call whose XID is being served already is a
-// retransmission: it is dropped, the first one will be answered.
+// pass passes a call to a lane. A call whose XID is being served already is a retransmission: it is dropped, because the first
+// one will be answered.
 func (ls *lanes) pass(x *exchange) {
 	ls.mu.Lock()
 	c := ls.choose(x.req.XID)
@@ -62,8 +62,7 @@ func (ls *lanes) pass(x *exchange) {
 	}
 }
 
-// choose returns the lane with the fewest calls, nil if one has the XID already.
-// ls.mu is held.
+// choose returns the lane with the fewest calls, or nil if one has the XID already. The caller holds ls.mu.
 func (ls *lanes) choose(xid uint32) (least *recordConn) {
 	best := 0
 	for _, c := range ls.open {
@@ -78,7 +77,7 @@ func (ls *lanes) choose(xid uint32) (least *recordConn) {
 	return least
 }
 
-// leave lets c go alone: it owes no reply and is not the last one.
+// leave removes c and reports whether it could: c owes no reply and is not the last one.
 func (ls *lanes) leave(c *recordConn) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -90,7 +89,7 @@ func (ls *lanes) leave(c *recordConn) bool {
 	return true
 }
 
-// ended tells all lanes that no further call will come.
+// ended tells all lanes that no more calls will come.
 func (ls *lanes) ended(err error) {
 	ls.stop()
 	for _, c := range ls.all {

@@ -7,27 +7,24 @@ import (
 	"github.com/stag-rdma/stag/chunks"
 )
 
-// This file is the duplicate request cache behind a Listener. The server above is one that
-// was written for TCP: it does not know the cache, and a call that comes again never
-// reaches it.
+// This file is the duplicate request cache behind a Listener. The server above was written for TCP: it does not know the cache,
+// and a repeated call never reaches it.
 
-// nonIdempotentFunc is a function as the part of a Handler that names calls.
+// nonIdempotentFunc makes a function the part of a Handler that names calls.
 type nonIdempotentFunc func(prog, vers, proc uint32) bool
 
 // NonIdempotent calls f.
 func (f nonIdempotentFunc) NonIdempotent(prog, vers, proc uint32) bool { return f(prog, vers, proc) }
 
-// changesNFS3 names the procedures of NFS version 3 that change something: SETATTR, and
-// WRITE to LINK (RFC 1813 Section 3.3). WRITE is among them since, run again, it may
-// overwrite a later one.
+// changesNFS3 names the procedures of NFS version 3 that change something: SETATTR, and WRITE to LINK (RFC 1813 Section 3.3).
+// WRITE is one of them because, if it runs again, it may overwrite a later WRITE.
 func changesNFS3(prog, vers, proc uint32) bool {
 	const nfs, setattr, write, link = 100003, 2, 7, 15
 	return prog == nfs && vers == 3 && (proc == setattr || proc >= write && proc <= link)
 }
 
-// once hands a call on that must not run twice, unless it came before: then it gets the
-// reply of the first time, as soon as there is one. It reports false for calls that may
-// run again, and leaves them alone.
+// once passes on a call that must not run twice, unless it came before: then it gets the reply to the first one, as soon as
+// there is one. It returns false for calls that may run again, and does not touch them.
 func (ls *lanes) once(x *exchange) bool {
 	req := Request{CallHeader: x.in.RPC, Args: x.in.Args, RemoteAddr: ls.addr}
 	if !ls.dups.covers(&req) {
@@ -42,13 +39,13 @@ func (ls *lanes) once(x *exchange) bool {
 	return true
 }
 
-// join waits for the reply to the same call before.
+// join waits for the reply to the first transmission of the call.
 func (ls *lanes) join(x *exchange, req Request) {
 	e, old := ls.dups.begin(ls.ctx, &req)
 	ls.begin(x, e, old)
 }
 
-// begin answers a call with the reply it had, or hands the first one on.
+// begin passes on the first transmission of a call, and answers a later one with its reply.
 func (ls *lanes) begin(x *exchange, e *dupEntry, old *savedReply) {
 	switch {
 	case old != nil:
@@ -61,22 +58,22 @@ func (ls *lanes) begin(x *exchange, e *dupEntry, old *savedReply) {
 	}
 }
 
-// answer sends a whole reply, which must not change until it has left.
+// answer sends a whole reply, which must not change until it was sent.
 func (rc *respConn) answer(x *exchange, msg []byte) {
 	x.msg = chunks.Message{Body: msg, Whole: true}
 	rc.findItems(x, msg)
 	rc.sendReply(x)
 }
 
-// keep ends a call that must not run twice with the reply in msg, which is copied.
+// keep ends a call that must not run twice with the reply in msg, which it copies.
 func (ls *lanes) keep(e *dupEntry, msg []byte) {
 	ls.dups.end(e, &savedReply{record: bytes.Clone(msg)})
 }
 
-// orphan keeps what the server above works on when the connection ends: its replies are
-// for the next connection, on which the client sends the calls again. Calls that it has
-// not read whole it cannot have carried out: they are forgotten, as all are when it has
-// closed the connection itself. c.mu is held; c.pending has been left.
+// orphan keeps the calls that the server above is working on when the connection ends: their replies are for the next
+// connection, on which the client sends the calls again. Calls that the server has not read completely cannot have been
+// executed: they are forgotten, and so are all calls if the server has closed the connection itself. The caller holds c.mu;
+// c.pending was moved to left.
 func (c *recordConn) orphan(left map[uint32]*exchange) (forgotten []*dupEntry) {
 	for xid, x := range left {
 		e := x.once
@@ -98,7 +95,7 @@ func (c *recordConn) orphan(left map[uint32]*exchange) (forgotten []*dupEntry) {
 	return forgotten
 }
 
-// unread says whether the server above has not read the call whole.
+// unread reports whether the server above has not read the whole call.
 func (x *exchange) unread() bool { return x.buf != nil || x.held != nil }
 
 // adopt takes the reply to an orphan, and reports whether it is one.
@@ -115,12 +112,12 @@ func (c *recordConn) adopt(xid uint32, msg []byte) bool {
 		c.lanes.keep(e, msg)
 	}
 	if last {
-		c.hint() // Read may say now that the connection is over
+		c.hint() // Read may now report the end of the connection
 	}
 	return ok
 }
 
-// disown gives up the orphans: nobody will answer them.
+// disown gives up the orphans, because nobody will answer them.
 func (c *recordConn) disown() {
 	c.mu.Lock()
 	orphans := c.orphans
@@ -135,7 +132,7 @@ func (c *recordConn) disown() {
 	c.hint()
 }
 
-// dropRecord gives back the memory of a reply that was not written whole.
+// dropRecord releases the memory of a reply that was not written completely.
 func (c *recordConn) dropRecord() {
 	c.wmu.Lock()
 	defer c.wmu.Unlock()

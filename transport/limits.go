@@ -12,14 +12,14 @@ import (
 const (
 	DefaultMaxPulls = 4096
 
-	clientConnsPart   = 8 // as of the duplicate request cache
+	clientConnsPart   = 8 // as in the duplicate request cache
 	clientMemoryPart  = 2
 	clientPullsPart   = 4
 	clientExposedPart = 2
 )
 
-// ClientLimits bounds what one client may hold of a server or listener. A client is an address
-// without its port: clients behind one address share its limits.
+// ClientLimits limits what one client may use of a server or listener. A client is an address without
+// its port: clients behind one address share its limits.
 //
 // Zero means the default, a negative value no limit. The defaults do not apply to loopback
 // addresses and to peers without an IP address (pipes, Unix sockets), which may stand for any
@@ -42,7 +42,7 @@ type ClientLimits struct {
 // Limit names the limit that a client has reached.
 type Limit string
 
-// Limits at which something is refused. Where a call waits instead, see Stats.Waited.
+// Limits at which something is refused. At other limits calls wait: see Stats.Waited.
 const (
 	LimitAllow         Limit = "not among the allowed clients (Config.Allow)"
 	LimitConns         Limit = "too many connections (Config.MaxConns)"
@@ -51,8 +51,7 @@ const (
 	LimitClientExposed Limit = "too many octets of replies to one client wait to be read (Config.PerClient.Exposed)"
 )
 
-// LimitError says that something was refused to a client. Max is the limit in force, 0 for
-// [LimitAllow].
+// LimitError reports that something was refused to a client. Max is the limit, 0 for [LimitAllow].
 type LimitError struct {
 	Limit  Limit
 	Client string // its address, without the port
@@ -71,7 +70,7 @@ func (e *LimitError) Error() string {
 // SlowPeerError ends a connection whose peer kept this side waiting too long. It wraps
 // os.ErrDeadlineExceeded.
 type SlowPeerError struct {
-	What string // what it did not do
+	What string // what the peer did not do
 }
 
 // Error says what was waited for.
@@ -88,7 +87,7 @@ func AllowNets(nets ...string) (func(net.Addr) bool, error) {
 	for _, s := range nets {
 		p, err := parseNet(s)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %q is no network: write 192.0.2.0/24, 2001:db8::/32 or an address", ErrConfig, s)
+			return nil, fmt.Errorf("%w: %q is not a network: write 192.0.2.0/24, 2001:db8::/32 or an address", ErrConfig, s)
 		}
 		list = append(list, p)
 	}
@@ -135,7 +134,7 @@ func ipOf(a net.Addr) (ip netip.Addr, ok bool) {
 	return ap.Addr().Unmap(), err == nil
 }
 
-// clientLimits returns what is in force for a peer.
+// clientLimits returns the limits for a peer.
 func (c *Config) clientLimits(a net.Addr) ClientLimits {
 	ip, ok := ipOf(a)
 	local := !ok || ip.IsLoopback()
@@ -148,8 +147,7 @@ func (c *Config) clientLimits(a net.Addr) ClientLimits {
 	}
 }
 
-// noLimit octets and noCount are far above anything that is counted, and leave room for
-// sums.
+// noLimit and noCount are far above anything that is counted, but small enough for sums.
 const (
 	noLimit int64 = math.MaxInt64 >> 2
 	noCount int   = math.MaxInt32 >> 2

@@ -9,7 +9,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 )
 
-// acceptQueue bounds the connections that are ready and not accepted yet.
+// acceptQueue limits the connections that are ready but not accepted yet.
 const acceptQueue = 128
 
 // Listener accepts RPC-over-RDMA connections and returns them as record-marked connections. It is
@@ -163,8 +163,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close stops listening. It closes connections that are starting up or were not accepted yet;
-// accepted ones live on. It is idempotent.
+// Close stops listening. It closes connections that are starting up or were not accepted yet; accepted
+// ones stay open. It is idempotent.
 func (l *Listener) Close() error {
 	l.stop(net.ErrClosed)
 	_ = l.l.Close() // already closed, or nothing can be done

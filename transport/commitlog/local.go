@@ -21,7 +21,7 @@ func (l *Log) Local(ctx context.Context, p *Producer) error {
 	return l.local(p, a)
 }
 
-// local gives the session of a to p; order is held.
+// local gives the session of a to p. The caller holds l.order.
 func (l *Log) local(p *Producer, a *Answer) error {
 	loc := &local{p: p, head: l.mem.Head, ring: guarded(l.mem.Ring(a.Mode)), tail: guarded(l.mem.TailWord())}
 	l.state.Lock()
@@ -34,15 +34,15 @@ func (l *Log) local(p *Producer, a *Answer) error {
 	return p.open(loc, a)
 }
 
-// guarded is what package window makes, all of which is Guarded.
+// guarded returns m as Guarded: all memory that package window makes is.
 func guarded(m region.Memory) region.Guarded {
 	g, _ := m.(region.Guarded)
 	return g
 }
 
-// local is a session without a connection. What is posted is executed by a goroutine that
-// lives as long as there is something to do, or, where that would only wait, by who posts
-// it: to wake another one costs a fifth of what the disk does.
+// local is a session without a connection. A goroutine that lives as long as there is something to do executes what
+// is posted. If the posting goroutine would only wait, it does so itself: to wake another one costs a fifth of what
+// the disk takes.
 type local struct {
 	p          *Producer
 	ring, tail region.Guarded
@@ -121,7 +121,7 @@ func (s *local) act(op *machine.WireOp) error {
 		return s.tail.Store(0, op.Data)
 	case machine.WireFlushTail:
 		return s.tail.Persist(0, op.N)
-	default: // WireVerify: nothing lies between this memory and that one
+	default: // WireVerify: there is nothing between the two memories
 		return nil
 	}
 }
@@ -131,7 +131,7 @@ func (s *local) revoke() {
 	s.mu.Lock()
 	s.revoked, s.queue = true, nil
 	s.mu.Unlock()
-	go s.p.end(s) // not in here: who calls may be in the middle of an append
+	go s.p.end(s) // in a goroutine: the caller may be in the middle of an append
 }
 
 // drain waits until what is running has ended.
@@ -159,14 +159,14 @@ func (s *local) drain(ctx context.Context) error {
 	}
 }
 
-// published is told the durable head.
+// published passes on the durable head.
 func (s *local) published(head uint64) { s.p.publishedBy(s, head) }
 
-// wait implements link: there is nothing to be done but to sleep.
+// wait implements link: the caller can only sleep.
 func (s *local) wait(context.Context, *Pending) error { return ErrClosed }
 
-// blocked implements link: the log tells, but for what was released while the session was
+// blocked implements link: the log tells the session about the head, except about releases while the session was
 // being opened.
 func (s *local) blocked() {
-	s.look.Do(func() { go func() { s.published(s.head()) }() }) // not in here: p.mu is held
+	s.look.Do(func() { go func() { s.published(s.head()) }() }) // in a goroutine: the caller holds p.mu
 }

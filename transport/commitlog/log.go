@@ -17,8 +17,8 @@ type Log struct {
 	moved chan struct{} // one slot: look at the tail again
 	over  chan struct{} // closed when err is set
 
-	// order is held from a decision of the machine until its operations are done. It is
-	// taken before mu.
+	// order is held from a decision of the machine until its operations are done. Lock it
+	// before mu.
 	order sync.Mutex
 
 	mu   sync.Mutex // taken before state
@@ -114,9 +114,9 @@ func (l *Log) Tail() uint64 {
 	return l.mem.Tail()
 }
 
-// Release says that the effects of the records up to number seq are durable, so that they need
-// not be handed out again. It makes this fact durable, and then tells the producer that the room
-// is free. Each call costs a flush, so it is cheaper to release several records at once.
+// Release tells l that the effects of the records up to number seq are durable, so that Next need not
+// return them again. It makes this fact durable, and then tells the producer that the room is free.
+// Each call costs a flush, so it is cheaper to release several records at once.
 // Releasing a record again does nothing. Errors: ErrNotHandedOut, ErrClosed, and the first error
 // of the memory, which is final.
 func (l *Log) Release(seq uint64) error {
@@ -153,8 +153,8 @@ func (l *Log) failed() error {
 	return l.err
 }
 
-// fail is the end of the log, with the first error of its memory. It may run in a
-// goroutine of the engine that is using the memory.
+// fail ends the log with the first error of its memory. It may run in a goroutine of the engine that is using the
+// memory.
 func (l *Log) fail(err error) {
 	l.state.Lock()
 	defer l.state.Unlock()
@@ -165,13 +165,13 @@ func (l *Log) fail(err error) {
 	l.revoke()
 }
 
-// Close ends the session and waits until nobody touches the memory any more. Then the memory
-// belongs to the caller again. If ctx ends first, Close returns region.ErrPinned and may be
-// called again. It flushes nothing: acknowledged records are already durable.
+// Close ends the session and waits until nobody touches the memory anymore. Then the memory belongs
+// to the caller again. If ctx ends first, Close returns region.ErrPinned and may be called again. It
+// flushes nothing: acknowledged records are already durable.
 func (l *Log) Close(ctx context.Context) error {
 	l.fail(ErrClosed)
 	l.order.Lock()
 	defer l.order.Unlock()
-	l.epoch() // waits for who is reading a record
+	l.epoch() // waits for whoever is reading a record
 	return l.quiesce(ctx)
 }

@@ -8,19 +8,19 @@ import (
 )
 
 // ErrFenced: another session has begun since, or this one already has its producer.
-var ErrFenced = errors.New("commitlog: the session is over, or has its producer (begin another)")
+var ErrFenced = errors.New("commitlog: the session is over, or already has its producer (begin another one)")
 
 // Prepared is a session that has begun before its producer has connected: the producer gets the
-// answer in one way, such as an RPC, and then appends in another. The methods may be called from
-// several goroutines at once. Either Attach or Local succeeds, once.
+// answer in one way, such as an RPC, and then appends in another. It is safe for concurrent use.
+// Either Attach or Local succeeds, once.
 type Prepared struct {
 	l    *Log
 	a    Answer
 	used bool // order is held
 }
 
-// Prepare ends the present session and begins another one, as Advertise does. Its errors are
-// those of Advertise.
+// Prepare ends the current session and begins another one, as Advertise does. Its errors are those of
+// Advertise.
 func (l *Log) Prepare(ctx context.Context) (*Prepared, error) {
 	l.order.Lock()
 	defer l.order.Unlock()
@@ -67,7 +67,7 @@ func (s *Prepared) Local(p *Producer) error {
 	return s.l.local(p, &s.a)
 }
 
-// use takes the session, if it is still the last one; order is held.
+// use takes the session, if it is still the last one. The caller holds l.order.
 func (s *Prepared) use() error {
 	if s.used || s.l.epoch() != s.a.Epoch {
 		return ErrFenced
@@ -76,7 +76,7 @@ func (s *Prepared) use() error {
 	return nil
 }
 
-// epoch returns that of the last session.
+// epoch returns the epoch of the last session.
 func (l *Log) epoch() uint32 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

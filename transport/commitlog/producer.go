@@ -16,8 +16,8 @@ const (
 	DefaultBatch    = 256 << 10
 )
 
-// ProducerOptions has the settings of a Producer. Nil and zero fields mean the defaults. They are
-// copied.
+// ProducerOptions has the settings of a Producer. Nil and zero fields mean the defaults. NewProducer
+// copies them.
 type ProducerOptions struct {
 	// InFlight is how many groups of appends may be unanswered. Appends made meanwhile go out as
 	// one group, with one flush. While a group is unanswered, the next one goes out only if it is
@@ -31,10 +31,10 @@ type ProducerOptions struct {
 	Verify bool
 }
 
-// link is what a session is reached by.
+// link is the way to the log of a session.
 type link interface {
 	// post sends a batch, and completes it once when its last operation has been answered.
-	// An error is the end of the session.
+	// An error ends the session.
 	post(f *flight) error
 	// wait returns when e is over, or earlier.
 	wait(ctx context.Context, e *Pending) error
@@ -49,14 +49,14 @@ type Producer struct {
 	m         *machine.Producer
 	link      link          // of the open session; nil: none
 	level     Level         // of the session
-	changed   chan struct{} // closed, and made anew, when link changes
+	changed   chan struct{} // closed and replaced when link changes
 	posting   bool          // somebody is in pump
-	gathering bool          // who has begun a group lets others in
-	gathers   uint64        // so far
+	gathering bool          // the goroutine that has begun a group lets others join
+	gathers   uint64        // number of gatherings so far
 	expected  int           // appends that the next group is likely to have
 	closed    bool
 	restraint restraint
-	answers   chan offer // the last one that has come over a connection
+	answers   chan offer // the last answer that has come over a connection
 }
 
 // offer is an answer and the connection that it came over.
@@ -152,14 +152,14 @@ func (p *Producer) Attach(ctx context.Context, c *rdmap.Conn) error {
 	}
 }
 
-// setLink changes the session and tells who waits; mu is held.
+// setLink changes the session and wakes those who wait for that. The caller holds p.mu.
 func (p *Producer) setLink(l link) {
 	p.link = l
 	close(p.changed)
 	p.changed = make(chan struct{})
 }
 
-// lost ends the session over l, if it is the current one; mu is held.
+// lost ends the session over l, if it is the current one. The caller holds p.mu.
 func (p *Producer) lost(l link) {
 	if p.link == l {
 		p.m.Lost()
@@ -167,10 +167,10 @@ func (p *Producer) lost(l link) {
 	}
 }
 
-// gather is pump for an append that has just come. Where a group was answered, those who
-// were woken are likely to append again: they are let in first, so that they make one
-// group again and not one of the first and one of the others. The last of them posts it:
-// the first may have to wait for a processor. Mu is held, and given up meanwhile.
+// gather is pump for an append that has just come. After a group was answered, those that were woken are likely to
+// append again. gather waits for them, so that they make one group again, instead of one with the first of them and
+// one with the others. The last of them posts it, because the first may have to wait for a processor. The caller
+// holds p.mu, which gather releases meanwhile.
 func (p *Producer) gather(stays bool) {
 	whole := p.m.Queued() >= p.expected
 	switch {
@@ -185,14 +185,14 @@ func (p *Producer) gather(stays bool) {
 	}
 }
 
-// letOthers begins a gathering and returns its number; mu is held.
+// letOthers begins a gathering and returns its number. The caller holds p.mu.
 func (p *Producer) letOthers() uint64 {
 	p.gathering = true
 	p.gathers++
 	return p.gathers
 }
 
-// letIn is pump after others had their turn, unless one of them has seen to it; it takes mu.
+// letIn is pump after others had their turn, unless one of them has called pump. It locks p.mu.
 func (p *Producer) letIn(n uint64) {
 	runtime.Gosched()
 	p.mu.Lock()
@@ -202,11 +202,11 @@ func (p *Producer) letIn(n uint64) {
 	}
 }
 
-// pump posts what may be posted; mu is held, and given up meanwhile. One goroutine does
-// it at a time, so that groups go out in order.
+// pump posts what may be posted. Only one goroutine does so at a time, so that groups are sent in order. The caller
+// holds p.mu, which pump releases meanwhile.
 func (p *Producer) pump() { p.pumpBy(false) }
 
-// pumpBy is pump by one who has just appended, and stays until that is over.
+// pumpBy is pump; stays says that the caller has just appended and waits until that is over.
 func (p *Producer) pumpBy(stays bool) {
 	if p.posting || p.gathering {
 		return
@@ -238,19 +238,19 @@ func (p *Producer) pumpBy(stays bool) {
 	}
 }
 
-// full has the head looked at, if it has to be; mu is held.
+// full asks for the head, if appends wait for room. The caller holds p.mu.
 func (p *Producer) full() {
 	if p.link != nil {
 		p.link.blocked()
 	}
 }
 
-// flight is a batch under way. A batch that is used again keeps its flight.
+// flight is a batch in flight. A batch that is reused keeps its flight.
 type flight struct {
 	p    *Producer
 	l    link
 	b    *machine.Batch
-	here bool // it is one append, and who posts it waits for it
+	here bool // it is one append, and the goroutine that posts it waits for it
 }
 
 // Complete implements rdmap.Completer: the last operation has been answered.
@@ -269,8 +269,8 @@ func (f *flight) Complete(err error) {
 	p.expected = p.m.Queued() + len(over)
 	p.finish(over)
 	if len(over) > 0 && p.m.Queued() > 0 && !p.posting {
-		// This may be the goroutine of one that is over and will append again: the next
-		// group waits until it has had its turn too.
+		// This may be the goroutine of an append that is over, which will append again: the
+		// next group waits until it has had its turn too.
 		n := p.letOthers()
 		go func() {
 			p.letIn(n)
@@ -281,7 +281,7 @@ func (f *flight) Complete(err error) {
 	p.pump()
 }
 
-// finish wakes those whose appends are over; mu is held.
+// finish wakes those whose appends are over. The caller holds p.mu.
 func (p *Producer) finish(over []*machine.Append) {
 	for _, e := range over {
 		w, _ := e.Tag.(*Pending)
@@ -290,7 +290,7 @@ func (p *Producer) finish(over []*machine.Append) {
 	}
 }
 
-// publishedBy is told the durable head of the session over l.
+// publishedBy sets the durable head of the session over l.
 func (p *Producer) publishedBy(l link, head uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -300,15 +300,15 @@ func (p *Producer) publishedBy(l link, head uint64) {
 	}
 }
 
-// end is told that the session over l has ended.
+// end is called when the session over l has ended.
 func (p *Producer) end(l link) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lost(l)
 }
 
-// HandleRecv implements rdmap.Handler. It takes the consumer's head, which comes as Immediate
-// Data, or its answer.
+// HandleRecv implements rdmap.Handler. It receives the consumer's head, which comes as Immediate Data, or
+// its answer.
 func (p *Producer) HandleRecv(c *rdmap.Conn, m *rdmap.Message) {
 	c.PostRecv(1)
 	switch m.Op {
@@ -322,7 +322,7 @@ func (p *Producer) HandleRecv(c *rdmap.Conn, m *rdmap.Message) {
 	default:
 		if a, err := ParseAnswer(m.Data); err == nil {
 			select {
-			case <-p.answers: // of a connection that nobody has attached
+			case <-p.answers: // from a connection that nobody has attached
 			default:
 			}
 			p.answers <- offer{c, a}

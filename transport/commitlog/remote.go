@@ -11,7 +11,7 @@ import (
 	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
 )
 
-// pollHead is how long a producer that is not told the head waits before it reads it.
+// pollHead is how long a producer that is not told the head waits before it reads the head.
 const pollHead = 2 * time.Millisecond
 
 // remote is a session over a connection.
@@ -25,7 +25,7 @@ type remote struct {
 
 	mu      sync.Mutex
 	reading bool // the head is being read, or will be
-	looked  bool // it was in this session
+	looked  bool // it was read in this session
 	sink    region.Region
 	word    []byte
 }
@@ -63,16 +63,16 @@ func (r *remote) post(f *flight) error {
 	r.wrs[len(r.wrs)-1].Done = f
 	err := r.c.Post(r.wrs)
 	if err != nil {
-		go r.c.Close() // the session is over, so that the connection should be: who waits for its end connects again
+		go r.c.Close() // the session is over: end the connection too, so that whoever waits for that connects again
 	}
 	return err
 }
 
-// wait implements link: who waits may be the one that reads the socket.
+// wait implements link: the caller may become the goroutine that reads the socket.
 func (r *remote) wait(ctx context.Context, e *Pending) error { return r.c.Wait(ctx, &e.w) }
 
-// blocked implements link: without Immediate Data the head is read, now and then; with it
-// once, since what was released while the session was being opened was told to nobody.
+// blocked implements link. Without Immediate Data it reads the head from time to time; with it only once, because
+// nobody was told about releases while the session was being opened.
 func (r *remote) blocked() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -83,8 +83,7 @@ func (r *remote) blocked() {
 	time.AfterFunc(pollHead, r.read)
 }
 
-// read reads the published head. Nothing is held meanwhile: what else has been answered
-// completes in here.
+// read reads the published head. It must hold no lock, because other operations may complete here.
 func (r *remote) read() {
 	sink, ok := r.place()
 	if !ok {
@@ -94,7 +93,7 @@ func (r *remote) read() {
 	_ = r.c.Post([]rdmap.WR{{Op: rdmap.OpReadRequest, STag: r.head, Len: 8, Sink: sink, Done: (*headRead)(r)}})
 }
 
-// place returns where the head is read to; false: the connection is over.
+// place returns the memory for the head; false means that the connection is over.
 func (r *remote) place() (region.STag, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -109,7 +108,7 @@ func (r *remote) place() (region.STag, bool) {
 	return r.sink.STag(), true
 }
 
-// headRead is told when the head has been read.
+// headRead is the Completer for the read of the head.
 type headRead remote
 
 // Complete implements rdmap.Completer.

@@ -6,7 +6,7 @@ import (
 	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
 )
 
-// restraint is what a producer keeps to because the consumer has asked for it.
+// restraint limits a producer because the consumer has asked for it.
 type restraint struct {
 	gap       time.Duration // between two groups
 	notBefore time.Time     // of the next one
@@ -24,7 +24,7 @@ func (p *Producer) Restrain(window uint64, gap time.Duration) {
 	p.pump()
 }
 
-// next returns the group that may be posted now; mu is held.
+// next returns the group that may be posted now. The caller holds p.mu.
 func (p *Producer) next() *machine.Batch {
 	r := &p.restraint
 	if r.gap <= 0 {

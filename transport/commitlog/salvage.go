@@ -11,20 +11,19 @@ import (
 	"github.com/stag-rdma/stag/transport/commitlog/internal/window"
 )
 
-// ErrTailPossible: nothing is wrong with the tail word that Mend could see.
+// ErrTailPossible: Mend can see nothing wrong with the tail word.
 var ErrTailPossible = errors.New("commitlog: the tail word is possible: there is nothing to mend")
 
-// TailError reports whether err is a tail word that cannot be true. Nothing else is wrong with such
-// a log that Open could see: Salvage reads it, and Mend gives it another tail word.
+// TailError reports whether err is about an impossible tail word. Open has found nothing else wrong with
+// such a log: Salvage reads it, and Mend replaces its tail word.
 func TailError(err error) bool {
 	e, ok := errors.AsType[*FormatError](err)
 	return ok && e.Off == layout.TailOff
 }
 
-// Salvage is Inspect without the tail word: visit gets the records that follow one another from the
-// head on, and Info.Tail is the end of the last of them. Whether others were acknowledged behind
-// that, nobody can tell, unless Info.Poison says so: then the header knows of more. Errors are those
-// of Inspect.
+// Salvage is Inspect without the tail word: visit gets the records that follow one another from the head,
+// and Info.Tail is the end of the last one. Nobody can tell whether others after it were acknowledged,
+// unless Info.Poison says so: then the header shows that there were more. Errors are those of Inspect.
 func Salvage(r io.ReaderAt, size int64, visit func(*Record) error) (*Info, error) {
 	st, err := machine.Salvage(readerAt{r}, int(size), visit)
 	if err != nil {
@@ -34,11 +33,10 @@ func Salvage(r io.ReaderAt, size int64, visit func(*Record) error) (*Info, error
 	return &info, nil
 }
 
-// Mend makes Info.Tail of Salvage the tail word of a log that nobody has open, durably, and returns
-// that Info. Open then finds the log as if nothing had been acknowledged behind. That is for people
-// to decide, never for programs: records that are lost by it are lost without another word. Errors:
-// those of Inspect and of the memory, ErrTailPossible, and *PoisonError when records are known to be
-// missing; the log is then as it was.
+// Mend makes Info.Tail of Salvage the durable tail word of a log that nobody has open, and returns that
+// Info. Open then finds the log as if nothing after that had been acknowledged. People must decide to do
+// this, never programs: nothing will say which records are lost. Errors: those of Inspect and of the
+// memory, ErrTailPossible, and *PoisonError if records are known to be missing; then the log is unchanged.
 func Mend(mem region.Memory) (*Info, error) {
 	m, err := window.New(mem)
 	if err != nil {

@@ -58,7 +58,7 @@ func (l *Log) Advertise(ctx context.Context, c *rdmap.Conn) (*Answer, error) {
 	return a, nil
 }
 
-// open ends the old session and makes a new epoch durable; order is held.
+// open ends the old session and makes a new epoch durable. The caller holds l.order.
 func (l *Log) open(ctx context.Context) (*Answer, error) {
 	for _, op := range l.fence() {
 		if op.Kind == machine.OpRevoke {
@@ -92,7 +92,7 @@ func (l *Log) fenced() ([]machine.Op, *Answer, error) {
 	return l.cons.Fenced(l.mem.Tail())
 }
 
-// revoke makes the STags of the session invalid, that of the tail first; state is held.
+// revoke invalidates the STags of the session, that of the tail first. The caller holds l.state.
 func (l *Log) revoke() {
 	for _, r := range l.regs {
 		r.Revoke()
@@ -103,7 +103,7 @@ func (l *Log) revoke() {
 	l.conn = nil
 }
 
-// quiesce waits until nobody of the session touches the memory; order is held.
+// quiesce waits until nobody of the session touches the memory. The caller holds l.order.
 func (l *Log) quiesce(ctx context.Context) error {
 	l.state.Lock()
 	regs, loc := l.regs, l.loc
@@ -119,8 +119,8 @@ func (l *Log) quiesce(ctx context.Context) error {
 	return nil
 }
 
-// register lets c reach the memory: the ring and the tail word to write and flush, the
-// published head to read.
+// register gives c access to the memory: to write and flush the ring and the tail word, and to read the published
+// head.
 func (l *Log) register(c *rdmap.Conn, a *Answer) error {
 	write := region.RemoteWrite | region.FlushVisible
 	if a.Persistent {
@@ -155,8 +155,8 @@ func (l *Log) register(c *rdmap.Conn, a *Answer) error {
 	return nil
 }
 
-// publish tells the producer the durable head: by Immediate Data if the connection has
-// it; else the producer reads it. It may get lost with the connection.
+// publish tells the producer the durable head: by Immediate Data if the connection supports it; otherwise the
+// producer reads it. The message may get lost with the connection.
 func (l *Log) publish(head uint64) {
 	l.state.Lock()
 	c, loc := l.conn, l.loc

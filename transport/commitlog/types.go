@@ -8,15 +8,15 @@ import (
 	"github.com/stag-rdma/stag/transport/commitlog/internal/window"
 )
 
-// Mode says when an append is acknowledged, and what recovery relies on.
+// Mode determines when an append is acknowledged, and what recovery trusts.
 type Mode = layout.Mode
 
 // The modes.
 const (
 	// WAL acknowledges with the store of the tail, after the flush of the record: one disk flush
-	// per group of appends. Recovery rolls forward over the records behind the durable tail.
+	// per group of appends. Recovery rolls forward over the records after the durable tail.
 	WAL = layout.WAL
-	// Strict flushes the tail too before it acknowledges. Recovery relies on the tail alone.
+	// Strict also flushes the tail before it acknowledges. Recovery trusts only the tail.
 	Strict = layout.Strict
 )
 
@@ -49,22 +49,22 @@ func (l Level) String() string {
 	return "placed"
 }
 
-// FormatError says what is wrong with the octets of a log, and where; errors.Is finds one
-// of ErrMagic, ErrVersion, ErrSize, ErrChecksum and ErrValue.
+// FormatError says what is wrong with the octets of a log, and where. It matches one of ErrMagic,
+// ErrVersion, ErrSize, ErrChecksum and ErrValue with errors.Is.
 type FormatError = layout.FormatError
 
 // Kinds of FormatError.
 var (
-	ErrMagic    = layout.ErrMagic    // no commit log
+	ErrMagic    = layout.ErrMagic    // not a commit log
 	ErrVersion  = layout.ErrVersion  // of another version
-	ErrSize     = layout.ErrSize     // the memory is not as large as the header says
+	ErrSize     = layout.ErrSize     // the memory does not have the size in the header
 	ErrChecksum = layout.ErrChecksum // damaged
 	ErrValue    = layout.ErrValue    // a field that no writer writes
 )
 
-// PoisonError is a record that fails its check: its position, its number, and the reason. That
-// record and those after it are never handed out, and nothing can be appended. The records before
-// it stay readable.
+// PoisonError reports a record that fails its check: its position, its number, and the reason. Next
+// never returns that record and those after it, and nothing can be appended. The records before it
+// stay readable.
 type PoisonError = machine.Poison
 
 // Reason says why a record is poisoned.
@@ -85,12 +85,12 @@ const (
 type Record = machine.Record
 
 // Answer is the result of Log.Advertise and the input of Producer.Open. It says where to reach
-// the log, and what has survived. The application has to carry it from the consumer to the
-// producer; Append and ParseAnswer encode and decode it. It holds the salt of the epoch: whoever
-// can read it can forge records.
+// the log, and what has survived. The application must carry it from the consumer to the producer;
+// Append and ParseAnswer encode and decode it. It contains the salt of the epoch: whoever can read it
+// can forge records.
 type Answer = machine.Answer
 
-// AnswerLen is the length of an Answer, octets.
+// AnswerLen is the length of an encoded Answer in octets.
 const AnswerLen = machine.AnswerLen
 
 // ParseAnswer decodes the output of Answer.Append. It does not retain b. Error: ErrBadAnswer.
@@ -118,15 +118,15 @@ var (
 	// ErrInDoubt: the context of an append ended while it was in progress. Its record may be in
 	// the log now or later.
 	ErrInDoubt = errors.New("commitlog: append given up, its record may be in the log")
-	// ErrNoExtension: the connection was made without Flush and Atomic Write.
+	// ErrNoExtension: the connection has no Flush and Atomic Write.
 	ErrNoExtension = errors.New("commitlog: the connection lacks the commit extension (set rdmap.ExtCommit on both sides)")
 )
 
 // PayloadLimit returns the size of the largest payload, in octets, in a ring of capacity octets.
 func PayloadLimit(capacity uint64) int { return layout.PayloadLimit(capacity) }
 
-// MemorySize returns how many octets of memory a log needs whose ring has capacity octets.
-// capacity must be a multiple of 64, and at least 256. Error: *FormatError.
+// MemorySize returns how many octets of memory a log with a ring of capacity octets needs. capacity must
+// be a multiple of 64, and at least 256. The error is a *FormatError.
 func MemorySize(capacity uint64) (int, error) {
 	if err := layout.CheckCapacity(capacity); err != nil {
 		return 0, err

@@ -22,7 +22,7 @@ func Serve(l net.Listener, s *rpcserver.Server) error {
 		}
 		go func() {
 			defer c.Close()
-			_ = s.HandleConnection(c, c) // the client sees its connection end
+			_ = s.HandleConnection(c, c) // on an error, the client sees its connection end
 		}()
 	}
 }
@@ -35,7 +35,7 @@ type Handler struct {
 	Binding       chunks.Binding
 }
 
-// MayBlock implements the optional half of transport.Handler.
+// MayBlock implements the optional method of transport.Handler.
 func (h *Handler) MayBlock(_, _, _ uint32) bool { return true }
 
 // ServeRPC implements transport.Handler.
@@ -56,7 +56,7 @@ func (h *Handler) ServeRPC(ctx context.Context, req *transport.Request, resp *tr
 		out = bytes.NewBuffer(make([]byte, 0, size))
 		return out
 	})
-	if err != nil { // the octets do not decode; rpcserver ends the connection then
+	if err != nil { // the octets cannot be decoded; rpcserver would end the connection
 		resp.Stat = xdr.GarbageArgs
 		return
 	}
@@ -69,7 +69,7 @@ func (h *Handler) ServeRPC(ctx context.Context, req *transport.Request, resp *tr
 	}
 }
 
-// results hands the reducible result over as such.
+// results passes the reducible result on as an item.
 func (h *Handler) results(req *transport.Request, resp *transport.Response, b []byte) {
 	binding := h.Binding
 	if binding == nil {

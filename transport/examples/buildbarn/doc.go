@@ -3,5 +3,5 @@
 // transport.Listen ([Serve]), or each of its Services becomes a transport.Handler
 // ([Handler]), without the copy through a stream.
 //
-// It is a module of its own, so that users of stag do not depend on go-xdr.
+// It is a separate module, so that users of stag do not depend on go-xdr.
 package buildbarn

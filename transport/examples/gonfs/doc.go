@@ -5,5 +5,5 @@
 //	go run . -listen 127.0.0.1:20049
 //	nfsdemo cp notes.txt nfs+rdma://127.0.0.1/
 //
-// It is a module of its own, so that users of stag do not depend on that server.
+// It is a separate module, so that users of stag do not depend on that server.
 package main

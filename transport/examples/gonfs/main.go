@@ -18,8 +18,8 @@ import (
 )
 
 func main() {
-	addr := flag.String("listen", "127.0.0.1:20049", "address to serve NFS/RDMA on")
-	mount := flag.String("mount-listen", "", "address to answer MOUNT on over TCP, which the Linux client wants")
+	addr := flag.String("listen", "127.0.0.1:20049", "address for NFS/RDMA")
+	mount := flag.String("mount-listen", "", "address for MOUNT over TCP, which the Linux client needs")
 	flag.Parse()
 	if err := run(*addr, *mount); err != nil {
 		fmt.Fprintln(os.Stderr, "gonfs:", err)
@@ -29,7 +29,7 @@ func main() {
 
 // run serves an empty file system until it fails or is interrupted.
 func run(addr, mount string) error {
-	// go-nfs works on one call at a time per connection: let one RDMA connection be four.
+	// go-nfs handles one call at a time per connection: let one RDMA connection appear as four.
 	l, err := transport.Listen("tcp", addr, &transport.Config{Fanout: 4})
 	if err != nil {
 		return err
@@ -58,13 +58,13 @@ func run(addr, mount string) error {
 // cachedHandles is how many file handles go-nfs remembers.
 const cachedHandles = 1024
 
-// handler is go-nfs as its own documentation has it; nfs.Serve is all there is to it.
+// handler is go-nfs as in its own documentation; only nfs.Serve is left to call.
 func handler(fs billy.Filesystem) nfs.Handler {
 	return helpers.NewCachingHandler(helpers.NewNullAuthHandler(changeable{fs}), cachedHandles)
 }
 
-// changeable is a file system whose attributes are what they are: go-nfs refuses to make
-// files in one that says it cannot change them.
+// changeable is a file system that ignores changes of attributes: go-nfs makes no files in a file system that cannot change
+// them.
 type changeable struct{ billy.Filesystem }
 
 var _ billy.Change = changeable{}
@@ -74,7 +74,7 @@ func (changeable) Lchown(string, int, int) error              { return nil }
 func (changeable) Chown(string, int, int) error               { return nil }
 func (changeable) Chtimes(string, time.Time, time.Time) error { return nil }
 
-// OpenFile ignores O_EXCL without O_CREATE, as Linux does: go-nfs truncates files so, and memfs
+// OpenFile ignores O_EXCL without O_CREATE, as Linux does: go-nfs truncates files that way, and memfs
 // would answer that they exist.
 func (c changeable) OpenFile(name string, flag int, perm os.FileMode) (billy.File, error) {
 	if flag&os.O_CREATE == 0 {

@@ -17,7 +17,7 @@ import (
 )
 
 func main() {
-	addr := flag.String("server", "127.0.0.1:20049", "address of the NFS/RDMA server; it must answer MOUNT there too")
+	addr := flag.String("server", "127.0.0.1:20049", "address of the NFS/RDMA server, which must answer MOUNT there too")
 	flag.Parse()
 	if flag.NArg() != 2 {
 		fmt.Fprintln(os.Stderr, "usage: gonfsclient [-server host:port] EXPORT FILE")
@@ -45,8 +45,7 @@ func cat(w io.Writer, addr, export, file string) error {
 	return err
 }
 
-// mount is all there is to it: go-nfs-client as its own documentation has it, on the
-// loopback port of a proxy. done closes what was opened.
+// mount is go-nfs-client as in its own documentation, on the loopback port of a proxy. done closes what was opened.
 func mount(addr, export string) (target *nfs.Target, done func(), err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -68,8 +67,7 @@ func mount(addr, export string) (target *nfs.Target, done func(), err error) {
 	return nil, nil, err
 }
 
-// dial is rpc.DialTCP, which draws the port it calls from and gives up when the port is
-// taken: then it draws again.
+// dial is rpc.DialTCP, which chooses its local port at random and fails if that port is taken: then dial tries again.
 func dial(addr string) (c *rpc.Client, err error) {
 	for range 100 {
 		if c, err = rpc.DialTCP("tcp", addr, false); !errors.Is(err, syscall.EADDRINUSE) {

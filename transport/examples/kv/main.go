@@ -1,6 +1,6 @@
-// Command kv is a key-value store over RPC-over-RDMA, a program with types of its own: its
-// service and its binding take about 60 lines. Values are DDP-eligible: large ones travel by
-// RDMA Read and Write. The command serves on loopback, puts a value and gets it back:
+// Command kv is a key-value store over RPC-over-RDMA, a program with its own types: its service
+// and its binding take about 60 lines. Values are DDP-eligible: large ones travel by RDMA Read
+// and Write. The command serves on loopback, puts a value and gets it back:
 //
 //	go run ./transport/examples/kv
 package main
@@ -48,7 +48,7 @@ func (s *store) ServeRPC(_ context.Context, req *transport.Request, resp *transp
 	case procGet:
 		key := d.String(maxKey)
 		s.mu.RLock()
-		resp.AppendItem(s.values[key]) // leaves from here; put never changes a value in place
+		resp.AppendItem(s.values[key]) // sent from here; put never changes a value in place
 		s.mu.RUnlock()
 	default:
 		resp.Stat = xdr.ProcUnavail
@@ -112,7 +112,7 @@ func run(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// put stores a value. It borrows it: the server reads it by RDMA Read if it is large.
+// put stores a value, which it borrows: the server reads a large one by RDMA Read.
 func put(ctx context.Context, c transport.Caller, key string, value []byte) error {
 	args := xdr.AppendUint32(xdr.AppendString(nil, key), uint32(len(value)))
 	var r transport.Reply
@@ -124,7 +124,7 @@ func put(ctx context.Context, c transport.Caller, key string, value []byte) erro
 	return r.Header.Err()
 }
 
-// get returns a value, of no octets if there is none. The server writes it by RDMA Write if it is large.
+// get returns a value, empty if there is none. The server writes a large one by RDMA Write.
 func get(ctx context.Context, c transport.Caller, key string) ([]byte, error) {
 	sink := make([]byte, maxValue)
 	var r transport.Reply

@@ -10,12 +10,11 @@ import (
 	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 )
 
-// lazyTail is how many octets of records are acknowledged in wal mode before the tail
-// goes along with a flush of the ring. Recovery rolls forward over them; before the tail
-// it can tell a damaged record from the end.
+// lazyTail is how many octets of records are acknowledged in wal mode before a flush of the ring includes the
+// tail. Recovery rolls forward over them; before the tail it can distinguish a damaged record from the end.
 const lazyTail = 64 << 10
 
-// window is a piece of the memory, to be registered.
+// window is a part of the memory that can be registered.
 type window struct {
 	*Memory
 	off, n int
@@ -61,9 +60,8 @@ var _ = []interface {
 	region.Watched
 }{(*ring)(nil), (*tail)(nil), (*published)(nil)}
 
-// Ring is where the producer writes records. In wal mode the tail is flushed along with
-// them from time to time. The requests of a stream are executed one at a time, so
-// nobody stores it meanwhile.
+// Ring is where the producer writes records. In wal mode the tail is flushed with them from time to time. The
+// requests of a stream are executed one at a time, so nobody stores the tail meanwhile.
 func (m *Memory) Ring(mode layout.Mode) region.Memory {
 	return &ring{window{m, layout.RingOff, m.Size() - layout.RingOff}, mode == layout.WAL}
 }
@@ -103,7 +101,7 @@ func (t *tail) Persist(off, n int) error {
 	return nil
 }
 
-// Guard implements region.Guarded: an atomic store ends up here.
+// Guard implements region.Guarded: atomic stores use it.
 func (t *tail) Guard(off, n int, f func() error) error {
 	if err := t.window.Guard(off, n, f); err != nil {
 		return err
@@ -119,7 +117,7 @@ func (t *tail) Store(off int, p []byte) error {
 	return t.look()
 }
 
-// look reads the word after a store. Only the one stream stores it.
+// look reads the word after a store. Only one stream stores it.
 func (t *tail) look() error {
 	word := (*uint64)(unsafe.Pointer(unsafe.SliceData(t.Bytes())))
 	if t.guard != nil {
