@@ -197,7 +197,7 @@ func TestSettings(t *testing.T) {
 		{serve, []string{"--memory-limit", "-5"}, "--memory-limit -5: want 2 to"},
 		{serve, []string{"--max-connections", "2000000000"}, "--max-connections 2000000000: want 1 to 1073741824"},
 		{serve, []string{"--max-pulls", "2000000000"}, "--max-pulls 2000000000: want 1 to 1073741824"},
-		{serve, []string{"--allow", "300.1.1.1"}, "nfsdemo: --allow: \"300.1.1.1\" is no network: write "},
+		{serve, []string{"--allow", "300.1.1.1"}, "nfsdemo: --allow: \"300.1.1.1\" is not a network: write "},
 		{serve, []string{"--credit-pool", "-1"}, "--credit-pool -1: want 0 or more"},
 		{proxy, []string{"--backward", "-1"}, "--backward -1: want 1 to 4096"},
 		{proxy, []string{"--backward", "4097"}, "--backward 4097: want 1 to 4096"},
