@@ -4,5 +4,5 @@ package rdmap
 
 import "time"
 
-// newAlarm returns an alarm that goes off in d.
+// newAlarm returns an alarm that calls f in d.
 func newAlarm(_ bool, d time.Duration, f func()) alarm { return newTimer(d, f) }

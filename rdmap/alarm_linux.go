@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newAlarm returns an alarm that goes off in d. One of the process is no timer of Go's: as long
-// as there is such a timer, Go's scheduler reads the clock whenever it looks for the next
-// goroutine to run, and short calls have it look many times a tick.
+// newAlarm returns an alarm that calls f in d. An alarm of the process does not use a Go timer: as long
+// as there is such a timer, Go's scheduler reads the clock whenever it looks for the next goroutine to
+// run, which short calls make it do many times during a tick.
 func newAlarm(process bool, d time.Duration, f func()) alarm {
 	if process {
 		if a := newTimerfd(f); a != nil {
@@ -20,13 +20,13 @@ func newAlarm(process bool, d time.Duration, f func()) alarm {
 	return newTimer(d, f)
 }
 
-// timerfd is an alarm by a descriptor, for which a goroutine waits in Go's poller.
+// timerfd is an alarm that uses timerfd(2). A goroutine waits for the descriptor in Go's poller.
 type timerfd struct {
 	f  *os.File
 	fd int
 }
 
-// newTimerfd returns nil where no descriptor is to be had.
+// newTimerfd returns nil if there is no descriptor left.
 func newTimerfd(f func()) *timerfd {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {
@@ -50,7 +50,7 @@ func (a *timerfd) run(f func()) {
 
 func (a *timerfd) set(d time.Duration) {
 	at := unix.ItimerSpec{Value: unix.NsecToTimespec(d.Nanoseconds())}
-	_ = unix.TimerfdSettime(a.fd, 0, &at, nil) // it fails for bad arguments only
+	_ = unix.TimerfdSettime(a.fd, 0, &at, nil) // fails only for bad arguments
 }
 
 func (a *timerfd) rest() { _ = a.f.Close() } // ends run

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestAlarm: an alarm goes off once for each time that it is set, and TestMain finds
-// what is left of one that rests.
+// TestAlarm: an alarm goes off once each time that it is set. TestMain notices if a resting one leaves
+// something behind.
 func TestAlarm(t *testing.T) {
 	for name, process := range map[string]bool{"of the process": true, "of a connection": false} {
 		t.Run(name, func(t *testing.T) {
@@ -21,7 +21,7 @@ func TestAlarm(t *testing.T) {
 				a.set(time.Millisecond)
 			}
 			<-rang
-			time.Sleep(5 * time.Millisecond) // in which one that repeats would go off again
+			time.Sleep(5 * time.Millisecond) // time for one that repeats to go off again
 			if len(rang) > 0 {
 				t.Error("it goes off more often than it was set")
 			}

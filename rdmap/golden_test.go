@@ -198,7 +198,7 @@ func TestGoldenTerminates(t *testing.T) {
 		}
 		e.post(WR{Op: OpSend})
 		if out := e.output(); len(out) > 0 {
-			t.Errorf("%x sent behind a Terminate", out)
+			t.Errorf("%x sent after a Terminate", out)
 		}
 
 		p := newEngine(engineConfig{})

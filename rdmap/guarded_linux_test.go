@@ -65,7 +65,7 @@ func TestTruncated(t *testing.T) {
 	t.Parallel()
 	ops := map[string]func(t *testing.T, x *Conn, s region.STag) error{
 		"write": func(t *testing.T, x *Conn, s region.STag) error {
-			// Little, so that nothing of it is left unread: a reset can destroy the Terminate.
+			// Few octets, so that none are left unread: a reset can destroy the Terminate.
 			if err := x.Write(t.Context(), make([]byte, 5000), s, fileSize-5000); err != nil {
 				return err
 			}

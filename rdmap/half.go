@@ -106,7 +106,7 @@ func (h *half) ticked() bool {
 	defer r.mu.Unlock()
 	switch r.holder {
 	case holderNone:
-		h.park() // nobody can take the role meanwhile
+		h.park() // nobody can take the role in the meantime
 	case holderEnd:
 	default:
 		h.shrink.Store(true)

@@ -118,7 +118,7 @@ func (it *item) alike(wrs []WR, most int) (n, run int) {
 	n = wrs[0].size()
 	last := it.room.b[it.last:]
 	if n > most || len(last) == 0 || len(last) != mpa.FPDULen(int(binary.BigEndian.Uint16(last))) {
-		return n, 0 // too long, or behind a gap or one of several FPDUs
+		return n, 0 // too long, or after a gap or a message of several FPDUs
 	}
 	for wrs = wrs[:min(len(wrs), maxJoined-it.messages)]; run < len(wrs); {
 		wr := &wrs[run]

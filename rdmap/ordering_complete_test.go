@@ -205,7 +205,7 @@ func TestTouchedBuffers(t *testing.T) {
 			t.Fatal("a payload that was copied has changed")
 		}
 	}
-	// The source of a Read is stored to by a request behind it, and by the peer itself.
+	// A later request stores to the source of a Read, and so does the peer itself.
 	a.post(
 		WR{Op: OpReadRequest, STag: source.STag(), Sink: sreg.STag(), Len: uint32(len(mem))},
 		WR{Op: OpAtomicWriteRequest, STag: reg.STag(), TO: 8, Head: make([]byte, 8)},

@@ -87,7 +87,7 @@ func (m *orderModel) finish() {
 		m.arrive(len(m.wire))
 		moved = m.answer() || moved
 	}
-	m.a.output() // what the Terminate left behind completes
+	m.a.output() // completes what is left after the Terminate
 	m.b.rcv.close()
 	for i, op := range m.ops {
 		switch {

@@ -44,7 +44,7 @@ var precedenceTests = []violationTest{
 	{"opcode before a missing receive", engineConfig{}, 0x0206<<16 | withHdr, patched(goldSend, 1, 0x48)},
 	{"no receive before MO", engineConfig{}, 0x1202<<16 | withHdr, patched(goldSend, 14, 0, 0, 0, 4)},
 	{"MSN before MO", engineConfig{recvs: 9}, 0x1203<<16 | withHdr, patched(goldSend, 10, 0, 0, 0, 2, 0, 0, 0, 4)},
-	{"MSN behind the window before MO", engineConfig{recvs: 9}, 0x1203<<16 | withHdr, patched(goldSend, 10, 0, 0, 0, 0, 0, 0, 0, 4)},
+	{"MSN range before MO", engineConfig{recvs: 9}, 0x1203<<16 | withHdr, patched(goldSend, 10, 0, 0, 0, 0, 0, 0, 0, 4)},
 	{"MO before length", engineConfig{recvs: 1, size: 4}, 0x1204<<16 | withHdr, patched(goldSend, 14, 0, 0, 0, 4)},
 	{"MO before length in an open message", engineConfig{recvs: 1, size: 8}, 0x1204<<16 | withHdr, func(t *testing.T, e *engine) []byte {
 		e.input(fpduOf(patch(t, goldSend, 0, 0x01)))

@@ -66,7 +66,7 @@ func TestReadings(t *testing.T) {
 				t.Errorf("%x, %v", got, e.err)
 			}
 		}},
-		{"opcodes of the draft are nothing without it", func(t *testing.T) {
+		{"opcodes of the draft do not exist without it", func(t *testing.T) {
 			for op := OpFlushRequest; op <= OpAtomicWriteResponse; op++ {
 				e := newEngine(engineConfig{ird: 1, ord: 1, ext: Ext7306 | ExtSwap})
 				u := patch(t, goldReadReq, 1, 0x40|byte(op))
@@ -86,7 +86,7 @@ func TestReadings(t *testing.T) {
 			u := append(patch(t, goldAtomicResp, 10, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1), make([]byte, 20)...)
 			refusedWith(t, e, u, 0x0207<<16|withHdr)
 		}},
-		{"Swap is an operation behind its own switch only", func(t *testing.T) {
+		{"Swap is an operation only if its own switch is on", func(t *testing.T) {
 			for _, ext := range []Extensions{Ext7306, Ext7306 | ExtSwap} {
 				e := newEngine(engineConfig{ird: 1, ext: ext})
 				p, stag := ownWord(t, e, 5, region.Atomic)

@@ -44,7 +44,7 @@ func (r *ring[T]) popTo(v *T) {
 	var zero T
 	p := &r.buf[r.head]
 	*v = *p
-	*p = zero // drop the references; together with the line before it would go by way of the stack
+	*p = zero // drop the references; in one statement with the line before, the copy would go through the stack
 	r.head = (r.head + 1) & (len(r.buf) - 1)
 	r.n--
 }

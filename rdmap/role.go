@@ -43,8 +43,8 @@ type role struct {
 	hot atomic.Bool
 	// interrupted: the read deadline lies in the past. Written with mu held.
 	interrupted atomic.Bool
-	// warm: nothing is due when a call begins, since one has since the last tick, or the
-	// connection serves. Written with mu held, but for ticks.
+	// warm: a call that begins need not do anything, since another has begun since the
+	// last tick, or the connection is in Serve. Written with mu held, except by ticks.
 	warm atomic.Bool
 }
 

@@ -311,7 +311,7 @@ func (w *roleWorld) bothGo() {
 	spin() // it reaches role.mu
 	c.due = true
 	c.cancel()
-	w.logf("cancel %d meanwhile", next)
+	w.logf("cancel %d at the same time", next)
 	spin()
 }
 

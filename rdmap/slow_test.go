@@ -226,7 +226,7 @@ func TestHalfFPDUEnds(t *testing.T) {
 		every time.Duration // pause before each further octet; 0: no more octets
 		ends  bool
 	}{
-		"stops": {stop: 20, ends: true}, "stops behind one octet": {stop: 1, ends: true},
+		"stops": {stop: 20, ends: true}, "stops after one octet": {stop: 1, ends: true},
 		"dribbles": {20, limit - time.Second, false}, "dribbles too slowly": {20, limit + time.Second, true},
 		"between two": {stop: len(goldSend) / 2},
 	} {

@@ -57,8 +57,8 @@ func TestStats(t *testing.T) {
 	})
 }
 
-// TestStatsOfLikeSends: Sends like the one before them are counted, though each comes in a read of
-// its own and nothing else does.
+// TestStatsOfLikeSends: Sends like the one before them are counted, although each arrives in a read of its
+// own and nothing else arrives.
 func TestStatsOfLikeSends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.Pipe()

@@ -97,7 +97,7 @@ func (h *shuffler) HandleIdle(c *Conn) {
 
 func (h *shuffler) HandleClose(*Conn, error) {}
 
-// fragmented returns c with reads and writes in pieces of at most n octets.
+// fragmented returns c with reads in pieces of at most in octets, and writes in pieces of at most out.
 func fragmented(c net.Conn, in, out int, seed uint64) net.Conn {
 	return rdmaptest.Wrap(c, rdmaptest.Faults{
 		In: rdmaptest.Fault{MaxPiece: in}, Out: rdmaptest.Fault{MaxPiece: out}, Seed: seed,

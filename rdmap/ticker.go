@@ -25,7 +25,7 @@ type ticker struct {
 	list  []tickee
 	alarm alarm // nil: the list is empty
 
-	process bool // of the process
+	process bool // it is shared by the process
 }
 
 // The tickers of the process: of hot connections, and the watchdog.

@@ -9,7 +9,7 @@ import (
 )
 
 // violation names one way for a peer to break RDMAP's own rules. The packages ddp and mpa name
-// the violations of theirs; protocolError maps those.
+// violations of their rules; protocolError maps those.
 type violation uint8
 
 const (

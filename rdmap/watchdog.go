@@ -6,9 +6,9 @@ import (
 )
 
 const (
-	// watchdogRest is the watchdog's period while it finds no running upcall. Each tick of a Go
-	// timer wakes threads, which drive goroutines that exchange short messages to other
-	// processors: with a period of a millisecond a NULL call took a third longer.
+	// watchdogRest is the watchdog's period while it finds no running upcall. Each tick wakes
+	// threads, which drive goroutines that exchange short messages to other processors: with a
+	// period of a millisecond a NULL call took a third longer.
 	watchdogRest = 10 * time.Millisecond
 	// watchdogTick is its period while there is a running upcall, and for watchdogAlert ticks after
 	// an upcall that lost the role: where there is one, there are likely to be more.
@@ -21,9 +21,9 @@ const (
 
 // watched is what the watchdog knows about a connection. The watchdog takes the role from upcalls that
 // run too long. HandOff is the rule for those, and the watchdog is the safety net. It looks only at
-// connections that have had upcalls lately, and has no timer while there are none.
+// connections that have had upcalls lately, and does not tick while there are none.
 //
-// Choice: a Go timer. A thread of its own that sleeps in a system call would keep a P, which Go's
+// Choice: a ticker. A thread of its own that sleeps in a system call would keep a P, which Go's
 // sysmon takes away at every tick; for that, sysmon would wake up every 70 microseconds.
 type watched struct {
 	c     *Conn

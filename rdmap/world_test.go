@@ -139,7 +139,7 @@ func (o *worldOp) Complete(err error) {
 		return
 	}
 	if o.index <= s.last {
-		panic(fmt.Sprintf("%v, operation %d, completed behind operation %d", o.op, o.index, s.last))
+		panic(fmt.Sprintf("%v, operation %d, completed after operation %d", o.op, o.index, s.last))
 	}
 	s.last = o.index
 	var got []byte

@@ -15,8 +15,8 @@ func TestContinues(t *testing.T) {
 		want   bool
 	}{
 		"the next":               {want: true},
-		"behind the last":        {before: func(s *Segment) { s.Last = true }},
-		"behind an empty one":    {before: func(s *Segment) { s.TO = 4 }, empty: true},
+		"after the last":         {before: func(s *Segment) { s.Last = true }},
+		"after an empty one":     {before: func(s *Segment) { s.TO = 4 }, empty: true},
 		"the last":               {u: func(s *Segment) []byte { s.Last = true; return seg(*s, "x") }},
 		"an empty one":           {u: func(s *Segment) []byte { return seg(*s, "") }},
 		"half a header":          {u: func(s *Segment) []byte { return seg(*s, "")[:9] }},

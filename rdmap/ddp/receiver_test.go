@@ -70,7 +70,7 @@ func TestViolations(t *testing.T) {
 		{"MSN last of the window", send(func(s *Segment) { s.MSN = 4 }), nil, MSNRange},
 		{"MSN beyond the window", send(func(s *Segment) { s.MSN = 5 }), nil, NoBuffer},
 		{"MSN 0", send(func(s *Segment) { s.MSN = 0 }), nil, MSNRange},
-		{"MSN far behind", send(func(s *Segment) { s.MSN = 1<<31 + 1 }), nil, MSNRange},
+		{"MSN far before the window", send(func(s *Segment) { s.MSN = 1<<31 + 1 }), nil, MSNRange},
 		{"nothing posted", us["send"], func(g *rig) { g.q[0].posted = 0 }, NoBuffer},
 		{"nothing posted, MSN ahead", send(func(s *Segment) { s.MSN = 2 }), func(g *rig) { g.q[0].posted = 0 }, NoBuffer},
 		{"posted negative", us["send"], func(g *rig) { g.q[0].posted = -1 }, NoBuffer},

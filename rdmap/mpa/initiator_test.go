@@ -123,7 +123,7 @@ func TestInitiatorReply(t *testing.T) {
 			name: "markers supported", cfg: Config{Markers: true}, wire: "d002000400000000",
 			want: ok(Negotiation{Rev: 2, Enhanced: true, CRC: true, SendMarkers: true}),
 		},
-		{name: "octets behind", cfg: base, wire: "500200040008001000", err: ErrTrailing},
+		{name: "octets after it", cfg: base, wire: "500200040008001000", err: ErrTrailing},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			i := initiator(t, tt.cfg)

@@ -73,7 +73,7 @@ func TestCatchOthers(t *testing.T) {
 		"nil":             func() { null[0]++ },
 		"bounds":          func() { b[len(sink)]++ },
 		"any":             func() { panic("any") },
-		"behind it":       func() { b[len(front)]++ },
+		"after it":        func() { b[len(front)]++ },
 	} {
 		r := func() (r any) {
 			defer func() { r = recover() }()
