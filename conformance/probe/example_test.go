@@ -39,6 +39,7 @@ func ExampleProber_Cases() {
 	for _, c := range p.Cases() {
 		fmt.Printf("%s: %s\nwants %s\n", c.Name, c.Sends, c.Wants)
 	}
-	// Output: mpa/revision: a Request of a revision that does not exist, or of the RDMA Consortium's
+	// Output:
+	// mpa/revision: a Request of a revision that does not exist, or of the RDMA Consortium's
 	// wants closed, rejected
 }
