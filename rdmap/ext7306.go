@@ -8,7 +8,7 @@ import (
 )
 
 // FetchAdd adds add to the 64-bit word at to of the peer's region stag and returns what it held
-// before (RFC 7306 Section 5.1.2). Each bit set in mask is the highest bit of a field, whose
+// before (RFC 7306 Section 5.1.1). Each bit set in mask is the highest bit of a field, whose
 // carry is dropped; mask 0 means one field of 64 bits. The address of the word must be a multiple
 // of 8, and the word is a number in the peer's byte order. If ctx ends first, the peer may or may
 // not execute the operation.
@@ -17,7 +17,7 @@ func (c *Conn) FetchAdd(ctx context.Context, stag region.STag, to, add, mask uin
 }
 
 // CmpSwap replaces the bits swapMask of the word by those of swap if its bits compareMask equal
-// those of compare, and returns what the word held before (RFC 7306 Section 5.1.3). With masks of
+// those of compare, and returns what the word held before (RFC 7306 Section 5.1.2). With masks of
 // all ones it is the usual compare and swap. Address, byte order and ctx are as for FetchAdd.
 func (c *Conn) CmpSwap(
 	ctx context.Context, stag region.STag, to, compare, compareMask, swap, swapMask uint64,

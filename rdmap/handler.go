@@ -10,7 +10,7 @@ type Message struct {
 	// from Recv it belongs to the caller.
 	Data []byte
 	// Invalidated is the STag that the Send invalidated, 0 if none. The invalidation
-	// has taken effect (RFC 5040 Section 5.1).
+	// has taken effect (RFC 5040 Section 5.3).
 	Invalidated region.STag
 	// Solicited reports that the peer asked for an event.
 	Solicited bool

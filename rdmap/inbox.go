@@ -144,7 +144,7 @@ func (c *Conn) received(ev *event) *Message {
 	return &m
 }
 
-// WaitSolicited returns nil when there is a message that asks for an event (SE, RFC 5040 Section 4.3)
+// WaitSolicited returns nil when there is a message that asks for an event (SE, RFC 5040 Section 1.2)
 // and has not been taken yet; otherwise the error of ctx or of the connection. Other messages are
 // queued without waking anybody, and TryRecv takes them all. It is only for connections without a
 // Handler (ErrHasHandler).

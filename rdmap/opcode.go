@@ -2,7 +2,7 @@ package rdmap
 
 import "strconv"
 
-// Opcode is the RDMAP opcode of RFC 5040 Section 4.3, RFC 7306 Section 4 and
+// Opcode is the RDMAP opcode of RFC 5040 Section 4.1, RFC 7306 Section 4 and
 // draft-talpey-rdma-commit Section 3. It is five bits wide: the fifth is the
 // reserved bit 0x10 of the control octet, used by the draft only.
 type Opcode uint8

@@ -193,7 +193,7 @@ func (r *receiver) refuse(v violation, u []byte, cause error) error {
 	return err
 }
 
-// opcode checks the control octet of a segment (RFC 5040 Sections 4.1 and 4.3). Bit 0x10 is the fifth
+// opcode checks the control octet of a segment (RFC 5040 Section 4.1). Bit 0x10 is the fifth
 // opcode bit of the commit draft. Without that extension an untagged segment with the bit is refused,
 // since 0x51 must never be taken for a Read Request.
 func (r *receiver) opcode(s *ddp.Segment) (Opcode, violation) {
@@ -255,7 +255,7 @@ func (r *receiver) deliver(op Opcode, s *ddp.Segment, data, u []byte) error {
 }
 
 // deliverSend delivers a Send or Immediate Data. It invalidates the STag of a Send with Invalidate
-// "before" the Send is completed to the ULP (RFC 5040 Section 5.1).
+// "before" the Send is completed to the ULP (RFC 5040 Section 5.3).
 func (r *receiver) deliverSend(op Opcode, s *ddp.Segment, data, u []byte) error {
 	if r.arriving.open {
 		r.pool.ended(&r.arriving)

@@ -7,9 +7,9 @@ const commitDraft = "draft-talpey-rdma-commit-01"
 var rdmapRules = []*Rule{
 	{"RDMAP-001", "RFC 5040 Section 4.1", Must, Error, "The RDMAP version is 1.", "rdmap 1"},
 	{"RDMAP-002", "RFC 5040 Section 4.1", Must, Warning, "The reserved bits of the RDMAP control octet are 0.", "rdmap 1"},
-	{"RDMAP-003", "RFC 5040 Section 4.3, RFC 7306 Section 4", Must, Error, "The opcode is one that a document defines.", "rdmap 2"},
-	{"RDMAP-004", "RFC 5040 Section 4.3, RFC 7306 Section 4", Must, Error, "RDMA Writes and Read Responses are tagged, all other messages are not.", "rdmap 2"},
-	{"RDMAP-005", "RFC 5040 Section 4.3, RFC 7306 Section 4", Must, Error, "A message goes to the queue of its opcode.", "rdmap 2"},
+	{"RDMAP-003", "RFC 5040 Section 4.1, RFC 7306 Section 4", Must, Error, "The opcode is one that a document defines.", "rdmap 2"},
+	{"RDMAP-004", "RFC 5040 Section 4.1, RFC 7306 Section 4", Must, Error, "RDMA Writes and Read Responses are tagged, all other messages are not.", "rdmap 2"},
+	{"RDMAP-005", "RFC 5040 Section 4.1, RFC 7306 Section 4", Must, Error, "A message goes to the queue of its opcode.", "rdmap 2"},
 	{"RDMAP-006", "RFC 5040 Section 4.1", Must, Warning, "The Invalidate STag is 0 in messages that invalidate nothing.", "rdmap 1"},
 
 	{"RDMAP-010", "RFC 5040 Section 4.4", Must, Error, "A Read Request has 28 octets.", "rdmap 3.1"},

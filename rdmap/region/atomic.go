@@ -16,14 +16,14 @@ var ErrAlign = errors.New("region: word not aligned")
 // they are atomic in the whole process, whatever STag, domain or use of sync/atomic reaches the
 // word. Errors: ErrBounds if the view has another length, ErrAlign, and those of Guard.
 
-// FetchAdd adds add to the word and returns what it held before (RFC 7306 Section 5.1.2). Each bit
+// FetchAdd adds add to the word and returns what it held before (RFC 7306 Section 5.1.1). Each bit
 // set in mask is the highest bit of a field, whose carry is dropped; see AddFields.
 func (v *View) FetchAdd(add, mask uint64) (old uint64, err error) {
 	return v.update(wordOp{add: true, value: add, mask: mask})
 }
 
 // CmpSwap replaces the bits swapMask of the word by those of swap if its bits compareMask equal
-// those of compare. It returns what the word held before (RFC 7306 Section 5.1.3).
+// those of compare. It returns what the word held before (RFC 7306 Section 5.1.2).
 func (v *View) CmpSwap(compare, compareMask, swap, swapMask uint64) (old uint64, err error) {
 	return v.update(wordOp{value: swap, mask: swapMask, compare: compare, compareMask: compareMask})
 }
