@@ -48,7 +48,8 @@ type Config struct {
 
 	// Accept decides whether the responder accepts a Request, and returns the private data of the
 	// Reply. An error rejects the connection (R=1); the private data returned with it is sent all
-	// the same. Nil accepts everything.
+	// the same. req is lent until Accept returns, and privateData is borrowed until Handshake
+	// returns. Nil accepts everything.
 	Accept func(req *mpa.Request) (privateData []byte, err error)
 
 	// CRC: CRCOn (default) or CRCOff.

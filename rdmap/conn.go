@@ -12,11 +12,11 @@ import (
 
 // Conn is one RDMAP stream over one byte-stream connection. All methods are
 // safe for concurrent use.
-//
-// Its state has three owners. mu guards the sending half. The batch being written belongs to the
-// flusher, of which there is at most one (flushing). The receiving half belongs to the holder of the
-// reading role (role). Locks are taken in the order role.mu, mu.
 type Conn struct {
+	// The state has three owners. mu guards the sending half. The batch being written belongs
+	// to the flusher, of which there is at most one (flushing). The receiving half belongs to
+	// the holder of the reading role (role). Locks are taken in the order role.mu, mu.
+
 	nc        net.Conn
 	link      link
 	cfg       Config

@@ -33,15 +33,27 @@ func testRange(t *testing.T, g Target) {
 	const size = 5000
 	m := g.create(t, size, nil)
 	for _, r := range []region.Range{
-		{Off: -1, N: 1}, {Off: 0, N: -1}, {Off: 0, N: size + 1}, {Off: size, N: 1}, {Off: size + 1, N: 0},
-		{Off: 1, N: math.MaxInt}, {Off: math.MaxInt, N: math.MaxInt}, {Off: math.MinInt, N: math.MaxInt},
+		{Off: -1, N: 1},
+		{Off: 0, N: -1},
+		{Off: 0, N: size + 1},
+		{Off: size, N: 1},
+		{Off: size + 1, N: 0},
+		{Off: 1, N: math.MaxInt},
+		{Off: math.MaxInt, N: math.MaxInt},
+		{Off: math.MinInt, N: math.MaxInt},
 	} {
 		if m.Persist(r.Off, r.N) == nil {
 			t.Errorf("Persist of %d octets at %d: no error", r.N, r.Off)
 		}
 	}
 	for _, r := range []region.Range{
-		{Off: 0, N: 0}, {Off: size, N: 0}, {Off: 0, N: 1}, {Off: size - 1, N: 1}, {Off: 4095, N: 2}, {Off: 63, N: 66}, {Off: 0, N: size},
+		{Off: 0, N: 0},
+		{Off: size, N: 0},
+		{Off: 0, N: 1},
+		{Off: size - 1, N: 1},
+		{Off: 4095, N: 2},
+		{Off: 63, N: 66},
+		{Off: 0, N: size},
 	} {
 		persist(t, m, r.Off, r.N)
 	}
