@@ -2,8 +2,9 @@ package transport
 
 import "time"
 
-// backoff says how long to wait between attempts: twice as long after each failure, between two limits.
-// It subtracts up to a half at random, so that clients do not all come back to a restarted server at once.
+// backoff says how long to wait between attempts: twice as long after each failure, between two
+// limits. It subtracts up to a half at random, so that clients do not all come back to a restarted
+// server at once.
 type backoff struct {
 	least, most time.Duration
 	wait        time.Duration // before jitter; 0: no failure yet

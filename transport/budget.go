@@ -155,8 +155,8 @@ func begin(list []*exchange) {
 	}
 }
 
-// ready removes from the queues the calls that can get what they wait for, after something was returned to
-// s or to the budget. The caller holds b.mu.
+// ready removes from the queues the calls that can get what they wait for, after something was
+// returned to s or to the budget. The caller holds b.mu.
 func (b *budget) ready(s *share) (list []*exchange) {
 	n := 0
 	for ; n < len(s.queue) && s.has(s.queue[n].want); n++ {

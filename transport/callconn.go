@@ -157,7 +157,7 @@ func (cc *CallConn) Close() error {
 // Stats returns the counters of the connection.
 func (cc *CallConn) Stats() Stats { return cc.c.Stats() }
 
-// opErr puts err into the form that net.Conn's methods return.
+// opErr converts err to the form that net.Conn's methods return.
 func (cc *CallConn) opErr(op string, err error) error {
 	if _, ok := errors.AsType[*OpError](err); ok {
 		return err

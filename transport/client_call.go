@@ -11,8 +11,8 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// outcall is one call of a client from Do to its reply. It is reused. Client.mu guards the second group of
-// fields.
+// outcall is one call of a client from Do to its reply. It is reused. Client.mu guards the second
+// group of fields.
 type outcall struct {
 	// The fields for calls with chunks come last, so that other calls touch fewer cache lines.
 	w      rdmap.Waiter

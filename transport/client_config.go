@@ -9,8 +9,8 @@ import (
 )
 
 // configure makes the first call of a connection with profile rfc5666: the Connection Configuration
-// Protocol (RFC 5666 Section 6). A server need not have it. agreed is the size of Sends that was agreed by
-// RFC 8797, 0 for none.
+// Protocol (RFC 5666 Section 6). A server need not have it. agreed is the size of Sends that was
+// agreed by RFC 8797, 0 for none.
 func (c *Client) configure(ctx context.Context, agreed int) error {
 	state := c.conn.ConnectionState()
 	args := rpcrdma.ConfigArgs{

@@ -58,8 +58,8 @@ func (c *Client) do(ctx context.Context, p *outcall, call *Call, reply *Reply, q
 	return c.finish(p, reply)
 }
 
-// begin gives a call its XID, plans it, and takes a credit for it or enters it into the queue. A call that
-// registers no memory is formed at once. The caller holds c.mu.
+// begin gives a call its XID, plans it, and takes a credit for it or enters it into the queue. A
+// call that registers no memory is formed at once. The caller holds c.mu.
 func (c *Client) begin(p *outcall, tx *transmission) (queued bool, err error) {
 	c.number(p, tx)
 	if c.err != nil {

@@ -35,8 +35,8 @@ func (c *Client) finish(p *outcall, reply *Reply) error {
 	return err
 }
 
-// checkReply returns the verdict on the reply to p, which now only its caller knows, and the tick if p has
-// a deadline.
+// checkReply returns the verdict on the reply to p, which now only its caller knows, and the tick
+// if p has a deadline.
 func (c *Client) checkReply(p *outcall) error {
 	if p.deadline.IsZero() && !p.rc.Result.Long {
 		return p.rc.Result.Err
@@ -73,8 +73,8 @@ var cancelled = func() context.Context {
 	return ctx
 }()
 
-// giveBack ends a call's use of memory, so that it can be reused. The peer was never told about the memory,
-// or has answered, or is gone.
+// giveBack ends a call's use of memory, so that it can be reused. The peer was never told about the
+// memory, or has answered, or is gone.
 func (c *Client) giveBack(p *outcall) {
 	if err := c.invalidate(p); err != nil {
 		c.conn.Abort(err)

@@ -23,8 +23,8 @@ type replyPull struct {
 // readsReply reports whether p was answered with a read list that must be pulled. The caller holds c.mu.
 func (p *outcall) readsReply() bool { return p.rc.Result.Read && p.rc.Result.Err == nil }
 
-// beginPull prepares the pull of p's reply. If nobody waits for it, p is answered, and beginPull returns nil.
-// The caller holds c.mu, so that nobody drops p meanwhile.
+// beginPull prepares the pull of p's reply. If nobody waits for it, p is answered, and beginPull
+// returns nil. The caller holds c.mu, so that nobody drops p meanwhile.
 func (c *Client) beginPull(p *outcall) *replyPull {
 	if p.left {
 		_ = c.req.Pulled(&p.rc, nil) // nobody looks at the result
@@ -115,8 +115,8 @@ func (l *replyPull) done(read bool) {
 	}
 }
 
-// answered completes a call that is no longer outstanding, and reports whether its caller has left. If not, p
-// belongs to its caller from now on. The caller of answered holds c.mu.
+// answered completes a call that is no longer outstanding, and reports whether its caller has left.
+// If not, p belongs to its caller from now on. The caller of answered holds c.mu.
 func (p *outcall) answered() (left bool) {
 	p.active, left = false, p.left
 	if !p.w.Done() {

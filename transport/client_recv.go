@@ -14,8 +14,8 @@ var _ rdmap.Handler = (*clientConn)(nil)
 // clientConn has the upcalls of a Client, so that Client does not export them.
 type clientConn struct{ c *Client }
 
-// errForeignSTag: RFC 8797 Section 4.1 lets a reply invalidate a steering tag of its own call only. Another
-// call has lost its memory, so nothing is certain anymore.
+// errForeignSTag: RFC 8797 Section 4.1 lets a reply invalidate a steering tag of its own call only.
+// Another call has lost its memory, so nothing is certain anymore.
 var errForeignSTag = errors.New("transport: a reply invalidated memory of another call")
 
 // HandleRecv takes a reply, or a backward call. It runs in whichever goroutine reads.
@@ -72,8 +72,8 @@ func (c *Client) received(conn *rdmap.Conn, m *rdmap.Message) {
 	}
 }
 
-// receive finds the call that m answers. It copies the reply first, because the machine returns views and m
-// is only lent. The caller holds c.mu.
+// receive finds the call that m answers. It copies the reply first, because the machine returns
+// views and m is only lent. The caller holds c.mu.
 func (c *Client) receive(m *rdmap.Message) (*outcall, error) {
 	receive := (*rpcrdma.Requester).Receive
 	if m.Order < c.order { // another goroutine was quicker with a later message
@@ -107,8 +107,8 @@ func (c *Client) lookup(send []byte) *rpcrdma.Call {
 	return c.req.Lookup(binary.BigEndian.Uint32(send))
 }
 
-// reap releases the memory of a call that its caller has abandoned. If the engine still uses the memory, an
-// upcall must not wait for it.
+// reap releases the memory of a call that its caller has abandoned. If the engine still uses the
+// memory, an upcall must not wait for it.
 func (c *Client) reap(p *outcall) {
 	if p.takeBack(cancelled, c.ctr) == nil {
 		c.giveBack(p)

@@ -96,8 +96,8 @@ func (rc *respConn) leavePool() {
 	}
 }
 
-// seen counts a call that has come. Calls whose replies wait for the end of the burst are also in flight. The caller
-// holds rc.mu.
+// seen counts a call that has come. Calls whose replies wait for the end of the burst are also in
+// flight. The caller holds rc.mu.
 func (rc *respConn) seen() {
 	if s := &rc.share; s.pool != nil {
 		s.burst++
@@ -105,8 +105,8 @@ func (rc *respConn) seen() {
 	}
 }
 
-// limitGrant sets the largest grant for the reply to x, and posts the receives for it before it is granted. The caller
-// holds rc.mu.
+// limitGrant sets the largest grant for the reply to x, and posts the receives for it before it is
+// granted. The caller holds rc.mu.
 func (rc *respConn) limitGrant(x *exchange) {
 	s := &rc.share
 	if s.pool == nil {
@@ -121,7 +121,8 @@ func (rc *respConn) limitGrant(x *exchange) {
 	rc.postReceives()
 }
 
-// overCredit reports whether the client has far more calls in flight than it was granted. The caller holds rc.mu.
+// overCredit reports whether the client has far more calls in flight than it was granted. The
+// caller holds rc.mu.
 func (rc *respConn) overCredit() bool {
 	most := 2*rc.cfg.Credits + 1
 	if s := &rc.share; s.pool != nil {

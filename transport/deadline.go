@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// deadline is a point in time that goroutines can wait for, and that can be moved. The zero value has no deadline. It is
-// safe for concurrent use.
+// deadline is a point in time that goroutines can wait for, and that can be moved. The zero value
+// has no deadline. It is safe for concurrent use.
 type deadline struct {
 	mu    sync.Mutex
 	timer *time.Timer

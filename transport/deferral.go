@@ -13,8 +13,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// deferral is the state of a call whose data are still at the client. It belongs to its exchange, and, while ServeRPC runs,
-// to the handler's goroutine.
+// deferral is the state of a call whose data are still at the client. It belongs to its exchange,
+// and, while ServeRPC runs, to the handler's goroutine.
 type deferral struct {
 	x      *exchange
 	gen    atomic.Uint64 // number of the call: an Opaque of an earlier one is refused
@@ -30,8 +30,9 @@ var errPullGivenUp = errors.New("transport: a handler's context ended before the
 
 // lazyOf returns a function that says which calls h pulls itself, nil for none.
 //
-// Choice: a call that must not run twice is deferred only if a binding covers its program. The cache must recognize the
-// call if its data come inline the next time, and only the binding says which octets those are.
+// Choice: a call that must not run twice is deferred only if a binding covers its program. The
+// cache must recognize the call if its data come inline the next time, and only the binding says
+// which octets those are.
 func lazyOf(h Handler, cfg *Config, dups *duplicates) func(*xdr.CallHeader) bool {
 	l, ok := h.(lazyHandler)
 	if !ok {
@@ -43,9 +44,9 @@ func lazyOf(h Handler, cfg *Config, dups *duplicates) func(*xdr.CallHeader) bool
 	}
 }
 
-// deferPull passes a call to the application while its data stay at the client. Their octets are taken from the budget all
-// the same, before the handler runs: a handler that holds a lock must not wait for memory that is held by others who wait
-// for the lock.
+// deferPull passes a call to the application while its data stay at the client. Their octets are
+// taken from the budget all the same, before the handler runs: a handler that holds a lock must not
+// wait for memory that is held by others who wait for the lock.
 func (rc *respConn) deferPull(x *exchange) {
 	if rc.admit(x, x.in.Layout.Total, (*exchange).deferred) {
 		x.deferred()
@@ -97,8 +98,8 @@ func (l *deferral) opaque(d *xdr.Decoder, most int) (Opaque, bool) {
 	return Opaque{}, false
 }
 
-// pull reads octets of a chunk from off on, and fills bufs with them. If in is not nil, bufs is one part of in. Errors are
-// OpErrors, except for misuse.
+// pull reads octets of a chunk from off on, and fills bufs with them. If in is not nil, bufs is one
+// part of in. Errors are OpErrors, except for misuse.
 func (l *deferral) pull(ctx context.Context, chunk, off int, bufs [][]byte, in *Memory) error {
 	x := l.x
 	rc := x.rc
@@ -173,8 +174,8 @@ func (x *exchange) appendReads(at int, bufs [][]byte, sinks []lent) {
 	}
 }
 
-// wait posts the Reads in x.wrs, and returns when the last one, and so all of them, is complete, or the connection has
-// ended.
+// wait posts the Reads in x.wrs, and returns when the last one, and so all of them, is complete, or
+// the connection has ended.
 func (l *deferral) wait(ctx context.Context) error {
 	rc := l.x.rc
 	w := rc.waiter()
@@ -209,8 +210,8 @@ func (rc *respConn) waiter() (w *rdmap.Waiter) {
 	return w
 }
 
-// settle returns when the engine no longer touches the sinks. If it does not release one within Config.CloseTimeout, the
-// error is region.ErrPinned.
+// settle returns when the engine no longer touches the sinks. If it does not release one within
+// Config.CloseTimeout, the error is region.ErrPinned.
 func (l *deferral) settle() error {
 	err := l.invalidate(cancelled)
 	if err != nil {

@@ -9,11 +9,12 @@ import (
 	"go.uber.org/zap"
 )
 
-// errNotACall: the octets cannot be decoded as an RPC call. Over RDMA the answer is ERR_CHUNK; over TCP there is none.
+// errNotACall: the octets cannot be decoded as an RPC call. Over RDMA the answer is ERR_CHUNK; over
+// TCP there is none.
 var errNotACall = errors.New("transport: not an RPC call")
 
-// parseCall decodes the RPC header of msg, and a view of its arguments, into req. If the call is refused before its
-// program is looked at, the reply is in resp.
+// parseCall decodes the RPC header of msg, and a view of its arguments, into req. If the call is
+// refused before its program is looked at, the reply is in resp.
 func parseCall(req *Request, resp *Response, cfg *Config, msg []byte) error {
 	if _, typ, ok := xdr.PeekXID(msg); !ok || typ != xdr.MsgCall {
 		return errNotACall

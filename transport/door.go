@@ -14,15 +14,16 @@ import (
 	"go.uber.org/zap"
 )
 
-// A refused peer is told so in an MPA Reply (RFC 5044 Section 7.1.2), if its Request comes in time and not too many others
-// are being told. It does not count as a connection, so that refused peers keep nobody out.
+// A refused peer is told so in an MPA Reply (RFC 5044 Section 7.1.2), if its Request comes in time
+// and not too many others are being told. It does not count as a connection, so that refused peers
+// keep nobody out.
 const (
 	refusals       = 64
 	refusalTimeout = 2 * time.Second
 )
 
-// door admits connections: it knows which clients are allowed, and the limits in total and per client. It is safe for
-// concurrent use.
+// door admits connections: it knows which clients are allowed, and the limits in total and per
+// client. It is safe for concurrent use.
 type door struct {
 	cfg     *Config
 	ctr     *counters
@@ -98,8 +99,8 @@ func (d *door) leave(cl *client) {
 	}
 }
 
-// turnAway ends a connection that was not admitted, and from which the octets in first have been read: with a rejecting MPA
-// Reply if that is cheap. It returns when the connection is closed.
+// turnAway ends a connection that was not admitted, and from which the octets in first have been
+// read: with a rejecting MPA Reply if that is cheap. It returns when the connection is closed.
 func (d *door) turnAway(ctx context.Context, conn net.Conn, first []byte, why error) {
 	select {
 	case d.telling <- struct{}{}:

@@ -13,8 +13,8 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// duplicates is a server's duplicate request cache. It works on calls as handlers see them, so that it does not matter how
-// they came or how their replies are sent. It is safe for concurrent use.
+// duplicates is a server's duplicate request cache. It works on calls as handlers see them, so that
+// it does not matter how they came or how their replies are sent. It is safe for concurrent use.
 type duplicates struct {
 	names nonIdempotent // nil: no call is looked up
 	lazy  lazyHandler   // nil: arguments are always complete
@@ -49,15 +49,15 @@ func newDuplicates(h any, cfg *Config) *duplicates {
 	return d
 }
 
-// drcShare: one address may fill one part in drcShare of the cache. A client retransmits no more calls than it has credits,
-// and one that floods must not cost others their replies.
+// drcShare: one address may fill one part in drcShare of the cache. A client retransmits no more
+// calls than it has credits, and one that floods must not cost others their replies.
 const drcShare = 8
 
 // drcPauses is how many long times without calls there may be before replies expire.
 //
-// Choice: a server that was stopped (a paused machine, a debugger) first receives the calls that its clients have sent
-// again meanwhile, and must still know them. So only a part of a time without calls counts; the cache does not grow then
-// either.
+// Choice: a server that was stopped (a paused machine, a debugger) first receives the calls that
+// its clients have sent again meanwhile, and must still know them. So only a part of a time without
+// calls counts; the cache does not grow then either.
 const drcPauses = 4
 
 // now returns the time of the cache in ns. The caller holds d.mu.
@@ -68,14 +68,15 @@ func (d *duplicates) now() int64 {
 	return int64(d.age)
 }
 
-// sumLen is how many octets of the arguments are summed. Choice: enough for all arguments of calls that name files, but not
-// for the data of a large WRITE, whose file, offset and length come first.
+// sumLen is how many octets of the arguments are summed. Choice: enough for all arguments of calls
+// that name files, but not for the data of a large WRITE, whose file, offset and length come first.
 const sumLen = 4096
 
 // covers reports whether a call is looked up in the cache.
 //
-// Choice: no calls with RPCSEC_GSS. The verifier of a reply is made for one sequence number, and a retransmission has
-// another one (RFC 2203 Section 5.3.3.1); nor does the key distinguish the users.
+// Choice: no calls with RPCSEC_GSS. The verifier of a reply is made for one sequence number, and a
+// retransmission has another one (RFC 2203 Section 5.3.3.1); nor does the key distinguish the
+// users.
 func (d *duplicates) covers(req *Request) bool {
 	return d.names != nil && req.Cred.Flavor != xdr.RPCSECGSS && d.names.NonIdempotent(req.Prog, req.Vers, req.Proc)
 }
@@ -90,8 +91,8 @@ func (d *duplicates) key(req *Request) drc.Key {
 	}
 }
 
-// clientOf returns who calls. Only the parts of an AUTH_SYS credential count that are the same in a retransmission; the stamp
-// and the groups do not.
+// clientOf returns who calls. Only the parts of an AUTH_SYS credential count that are the same in a
+// retransmission; the stamp and the groups do not.
 func clientOf(req *Request) drc.Client {
 	c := drc.Client{Addr: hostOf(req.RemoteAddr), Flavor: uint32(req.Cred.Flavor)}
 	if req.Cred.Flavor == xdr.AuthSys {
@@ -127,11 +128,11 @@ func (d *duplicates) running(req *Request) bool {
 	return d.cache.Running(k)
 }
 
-// begin enters a new call, which is to be run. For a duplicate it returns the reply to the first call, and waits for it if
-// that still runs. If it returns neither, ctx has ended.
+// begin enters a new call, which is to be run. For a duplicate it returns the reply to the first
+// call, and waits for it if that still runs. If it returns neither, ctx has ended.
 //
-// Choice: a duplicate of a running call waits. If it were dropped, as servers on UDP do, it might never be answered: the
-// reply to the first one goes to a connection that is gone.
+// Choice: a duplicate of a running call waits. If it were dropped, as servers on UDP do, it might
+// never be answered: the reply to the first one goes to a connection that is gone.
 func (d *duplicates) begin(ctx context.Context, req *Request) (*dupEntry, *savedReply) {
 	k := d.key(req)
 	for joined := false; ; joined = true {

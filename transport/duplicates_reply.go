@@ -16,8 +16,8 @@ func (s *Server) execute(ctx context.Context, req *Request, resp *Response) {
 	}
 }
 
-// executeOnce is execute for a call that must run once. It runs in the server's context: the end of the connection must not
-// cut it short, because its reply is for the next connection.
+// executeOnce is execute for a call that must run once. It runs in the server's context: the end of
+// the connection must not cut it short, because its reply is for the next connection.
 func (s *Server) executeOnce(ctx context.Context, req *Request, resp *Response) {
 	e, old := s.dups.begin(ctx, req)
 	if old != nil {
@@ -40,8 +40,8 @@ func (s *Server) executeOnce(ctx context.Context, req *Request, resp *Response) 
 	}
 }
 
-// savedReply is the reply to a call as the handler has made it, before it is encoded: it is encoded again for the chunks that
-// a retransmission offers. It never changes.
+// savedReply is the reply to a call as the handler has made it, before it is encoded: it is encoded
+// again for the chunks that a retransmission offers. It never changes.
 type savedReply struct {
 	stat      xdr.AcceptStat
 	low, high uint32
@@ -53,7 +53,8 @@ type savedReply struct {
 	record    []byte // behind a Listener: the whole reply, instead of the other fields
 }
 
-// savedOverhead is about how many octets a reply costs besides its own: the entry, its places in the maps, the savedReply.
+// savedOverhead is about how many octets a reply costs besides its own: the entry, its places in
+// the maps, the savedReply.
 const savedOverhead = 512
 
 // save copies a reply.

@@ -80,8 +80,9 @@ func (c *StreamClient) settle() {
 	}
 }
 
-// shifts reports whether the reader's error is the wake-up of EnableRDMA, after which the connection lives on. ahead octets
-// were read that are not a record: if a server sends something after its last reply, the connection is lost.
+// shifts reports whether the reader's error is the wake-up of EnableRDMA, after which the
+// connection lives on. ahead octets were read that are not a record: if a server sends something
+// after its last reply, the connection is lost.
 func (c *StreamClient) shifts(err error, ahead int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,8 +91,9 @@ func (c *StreamClient) shifts(err error, ahead int) bool {
 	return c.shifted
 }
 
-// startsMPA reports whether the stream continues with the key of an MPA Request, which as a record mark would announce more
-// than a gigabyte. It waits for as many octets as it needs; the next read reports errors.
+// startsMPA reports whether the stream continues with the key of an MPA Request, which as a record
+// mark would announce more than a gigabyte. It waits for as many octets as it needs; the next read
+// reports errors.
 func startsMPA(ahead []byte, br *bufio.Reader) bool {
 	head := ahead[:min(len(ahead), peekSize)]
 	if more := peekSize - len(head); more > 0 {

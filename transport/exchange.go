@@ -9,8 +9,8 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// exchange is one call at the responder's end, from its Send until the reply was sent. It is reused. One goroutine at a time
-// owns it.
+// exchange is one call at the responder's end, from its Send until the reply was sent. It is
+// reused. One goroutine at a time owns it.
 type exchange struct {
 	rc   *respConn
 	in   rpcrdma.Inbound

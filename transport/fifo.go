@@ -1,7 +1,7 @@
 package transport
 
-// fifo is a queue of elements that contain their links, so that entering and leaving it, anywhere, allocates nothing. An E is
-// in one queue at a time.
+// fifo is a queue of elements that contain their links, so that entering and leaving it, anywhere,
+// allocates nothing. An E is in one queue at a time.
 type fifo[E any, P linked[E]] struct{ head, tail P }
 
 // linked is a pointer to an element that has a place for its links.

@@ -52,9 +52,9 @@ type (
 	}
 )
 
-// MayBlock returns the result of h's method MayBlock for a call (see [Handler]), and false if h has no such
-// method. Handlers that pass calls on to another handler use it, [NonIdempotent] and [Lazy] to pass on its
-// answers as well. h may be nil.
+// MayBlock returns the result of h's method MayBlock for a call (see [Handler]), and false if h has
+// no such method. Handlers that pass calls on to another handler use it, [NonIdempotent] and [Lazy]
+// to pass on its answers as well. h may be nil.
 func MayBlock(h Handler, prog, vers, proc uint32) bool {
 	m, ok := h.(mayBlocker)
 	return ok && m.MayBlock(prog, vers, proc)

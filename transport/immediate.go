@@ -11,10 +11,11 @@ import (
 // immediateBits is how many bits of Immediate Data are the handler's number; the credits come before it.
 const immediateBits = 48
 
-// Immediate sends 8 octets of Immediate Data (RFC 7306 Section 6.1) instead of the reply, for handlers whose
-// client gets the reply in another way. The client finds it by n, which must be below 2^48; AppendReply
-// returns the reply. This is only a request: a reply that uses chunks is sent as usual, and so is any reply
-// without Config.ImmediateReplies on both sides, and any reply to a duplicate of the call.
+// Immediate sends 8 octets of Immediate Data (RFC 7306 Section 6.1) instead of the reply, for
+// handlers whose client gets the reply in another way. The client finds it by n, which must be
+// below 2^48; AppendReply returns the reply. This is only a request: a reply that uses chunks is
+// sent as usual, and so is any reply without Config.ImmediateReplies on both sides, and any reply
+// to a duplicate of the call.
 func (r *Response) Immediate(n uint64) { r.instead = n&(1<<immediateBits-1) | 1<<63 }
 
 // instead replaces the reply in x.head by Immediate Data, if that is allowed.
@@ -46,8 +47,8 @@ func (c *Client) immediate(conn *rdmap.Conn, m *rdmap.Message) {
 	c.cfg.Immediate(n, func(reply []byte) { c.deliver(conn, order, grant, reply) })
 }
 
-// deliver gives a reply that came in another way than by conn to its call. Like conn, it drops what is not a reply to an
-// outstanding call.
+// deliver gives a reply that came in another way than by conn to its call. Like conn, it drops what
+// is not a reply to an outstanding call.
 func (c *Client) deliver(conn *rdmap.Conn, order uint64, grant uint32, reply []byte) {
 	d := xdr.NewDecoder(reply)
 	h := rpcrdma.Header{XID: d.Uint32(), Vers: rpcrdma.Version, Credit: grant, Type: rpcrdma.MsgTypeMsg}

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// lanes are the record-marked connections as which one RDMA connection appears: one, or Config.Fanout. A call goes to the one
-// with the fewest outstanding replies.
+// lanes are the record-marked connections as which one RDMA connection appears: one, or
+// Config.Fanout. A call goes to the one with the fewest outstanding replies.
 type lanes struct {
 	rc   *respConn
 	all  []*recordConn // the connections that Accept returns
@@ -46,8 +46,8 @@ func (ls *lanes) dispatch(x *exchange, inline bool) {
 	}
 }
 
-// pass passes a call to a lane. A call whose XID is being served already is a retransmission: it is dropped, because the first
-// one will be answered.
+// pass passes a call to a lane. A call whose XID is being served already is a retransmission: it is
+// dropped, because the first one will be answered.
 func (ls *lanes) pass(x *exchange) {
 	ls.mu.Lock()
 	c := ls.choose(x.req.XID)
@@ -62,7 +62,8 @@ func (ls *lanes) pass(x *exchange) {
 	}
 }
 
-// choose returns the lane with the fewest calls, or nil if one has the XID already. The caller holds ls.mu.
+// choose returns the lane with the fewest calls, or nil if one has the XID already. The caller
+// holds ls.mu.
 func (ls *lanes) choose(xid uint32) (least *recordConn) {
 	best := 0
 	for _, c := range ls.open {

@@ -7,8 +7,8 @@ import (
 	"github.com/stag-rdma/stag/chunks"
 )
 
-// This file is the duplicate request cache behind a Listener. The server above was written for TCP: it does not know the cache,
-// and a repeated call never reaches it.
+// This file is the duplicate request cache behind a Listener. The server above was written for TCP:
+// it does not know the cache, and a repeated call never reaches it.
 
 // nonIdempotentFunc makes a function the part of a Handler that names calls.
 type nonIdempotentFunc func(prog, vers, proc uint32) bool
@@ -16,15 +16,17 @@ type nonIdempotentFunc func(prog, vers, proc uint32) bool
 // NonIdempotent calls f.
 func (f nonIdempotentFunc) NonIdempotent(prog, vers, proc uint32) bool { return f(prog, vers, proc) }
 
-// changesNFS3 names the procedures of NFS version 3 that change something: SETATTR, and WRITE to LINK (RFC 1813 Section 3.3).
-// WRITE is one of them because, if it runs again, it may overwrite a later WRITE.
+// changesNFS3 names the procedures of NFS version 3 that change something: SETATTR, and WRITE to
+// LINK (RFC 1813 Section 3.3). WRITE is one of them because, if it runs again, it may overwrite a
+// later WRITE.
 func changesNFS3(prog, vers, proc uint32) bool {
 	const nfs, setattr, write, link = 100003, 2, 7, 15
 	return prog == nfs && vers == 3 && (proc == setattr || proc >= write && proc <= link)
 }
 
-// once passes on a call that must not run twice, unless it came before: then it gets the reply to the first one, as soon as
-// there is one. It returns false for calls that may run again, and does not touch them.
+// once passes on a call that must not run twice, unless it came before: then it gets the reply to
+// the first one, as soon as there is one. It returns false for calls that may run again, and does
+// not touch them.
 func (ls *lanes) once(x *exchange) bool {
 	req := Request{CallHeader: x.in.RPC, Args: x.in.Args, RemoteAddr: ls.addr}
 	if !ls.dups.covers(&req) {
@@ -70,10 +72,11 @@ func (ls *lanes) keep(e *dupEntry, msg []byte) {
 	ls.dups.end(e, &savedReply{record: bytes.Clone(msg)})
 }
 
-// orphan keeps the calls that the server above is working on when the connection ends: their replies are for the next
-// connection, on which the client sends the calls again. Calls that the server has not read completely cannot have been
-// executed: they are forgotten, and so are all calls if the server has closed the connection itself. The caller holds c.mu;
-// c.pending was moved to left.
+// orphan keeps the calls that the server above is working on when the connection ends: their
+// replies are for the next connection, on which the client sends the calls again. Calls that the
+// server has not read completely cannot have been executed: they are forgotten, and so are all
+// calls if the server has closed the connection itself. The caller holds c.mu; c.pending was moved
+// to left.
 func (c *recordConn) orphan(left map[uint32]*exchange) (forgotten []*dupEntry) {
 	for xid, x := range left {
 		e := x.once

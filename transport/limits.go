@@ -18,7 +18,7 @@ const (
 	clientExposedPart = 2
 )
 
-// ClientLimits limits what one client may use of a server or listener. A client is an address without
+// ClientLimits restricts what one client may use of a server or listener. A client is an address without
 // its port: clients behind one address share its limits.
 //
 // Zero means the default, a negative value no limit. The defaults do not apply to loopback

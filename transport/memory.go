@@ -15,14 +15,13 @@ import (
 //
 // A Memory serves one purpose at a time: one argument, one result, or one pull. While the peer
 // can touch it, another use is refused with [ErrMemoryInUse]. For a cancelled call that is until
-// its reply comes or its connection ends, see Call.Free. The methods may be called from any
-// goroutine.
+// its reply comes or its connection ends, see Call.Free. It is safe for concurrent use.
 type Memory struct {
 	data []byte
 
 	mu   sync.Mutex
 	used bool
-	wins []connWindow // one for each connection it was used on lately
+	wins []connWindow // one for each connection on which it was used lately
 }
 
 // connWindow is the registration with one connection.
@@ -31,7 +30,7 @@ type connWindow struct {
 	w    region.Window
 }
 
-// maxWindows bounds the connections that a Memory stays registered with.
+// maxWindows limits the connections with which a Memory stays registered.
 const maxWindows = 16
 
 // Misuse of a [Memory]. Nothing was sent or read.
@@ -91,15 +90,15 @@ func (m *Memory) take(p []byte) (off int, err error) {
 	return off, nil
 }
 
-// give ends a use: nobody can touch the memory any more.
+// give ends a use: nobody can touch the memory anymore.
 func (m *Memory) give() {
 	m.mu.Lock()
 	m.used = false
 	m.mu.Unlock()
 }
 
-// open lends p, a part of the memory, to the peer of c. The use ends with give, once the
-// Region is invalid. made says that it had to be registered first.
+// open lends p, a part of the memory, to the peer of c. The use ends with give, after the Region was
+// invalidated. made says that the memory had to be registered first.
 func (m *Memory) open(c *rdmap.Conn, p []byte, access region.Access) (r region.Region, made bool, err error) {
 	off, err := m.take(p)
 	if err != nil {
@@ -125,7 +124,7 @@ func (m *Memory) window(c *rdmap.Conn) (_ region.Window, made bool, err error) {
 		switch {
 		case w.conn == c:
 			found = w.w
-		case w.conn.Err() != nil: // its registrations have ended with it
+		case w.conn.Err() != nil: // its registrations ended with the connection
 			continue
 		}
 		kept = append(kept, w)

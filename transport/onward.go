@@ -9,14 +9,14 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// onwardCall is a whole call from a record, passed on as it is: its eligible argument
-// may be reduced, its XID, credential and verifier stay.
+// onwardCall is a whole call from a record that is passed on. Its eligible argument may be reduced;
+// its XID, credential and verifier stay the same.
 type onwardCall struct {
 	cc   *CallConn
 	rec  *record // the call
 	call Call
 	item int     // octets of the largest eligible result, 0 for none
-	sink *buffer // where it is placed
+	sink *buffer // where that is placed
 	// refs counts who uses rec and sink: do, and the peer until Call.Free.
 	refs atomic.Int32
 }
@@ -46,7 +46,7 @@ func (o *onwardCall) parse(b chunks.Binding) error {
 	return nil
 }
 
-// split takes the eligible argument out of args, if it is there whole.
+// split removes the eligible argument from args, if all of it is there.
 func (o *onwardCall) split(b chunks.Binding, args []byte) {
 	pos, n, ok := b.FindArg(o.call.Prog, o.call.Vers, o.call.Proc, args)
 	if !ok || n == 0 || n > len(args)-pos || xdr.Pad(n) > len(args)-pos-n {
@@ -59,8 +59,8 @@ func (o *onwardCall) split(b chunks.Binding, args []byte) {
 	}
 }
 
-// expect makes room for the largest reply. A program without a binding may answer
-// with as much as can be carried.
+// expect makes room for the largest reply. A program without a binding may answer with as much as
+// the connection can carry.
 func (o *onwardCall) expect(b chunks.Binding, args []byte) {
 	rest, item, ok := b.MaxResults(o.call.Prog, o.call.Vers, o.call.Proc, args)
 	limit := o.cc.c.cfg.MaxPayload - headRoom
@@ -71,13 +71,13 @@ func (o *onwardCall) expect(b chunks.Binding, args []byte) {
 	o.call.MaxResults, o.item = rest, item
 }
 
-// do makes the call and queues what is to be answered.
+// do makes the call and queues the reply.
 func (o *onwardCall) do() {
 	o.refs.Store(2)
 	defer o.release()
 	if o.item > 0 {
 		o.sink = shared.get(o.item)
-		clear(o.sink.data[:o.item]) // the server may not write what it says: see outcall.register
+		clear(o.sink.data[:o.item]) // the server may write less than it claims: see outcall.register
 		o.call.Sink = o.sink.data[:o.item]
 	}
 	var reply Reply
@@ -98,7 +98,7 @@ func (o *onwardCall) do() {
 // free is Call.Free.
 func (o *onwardCall) free() { o.release() }
 
-// release gives the memory back when nobody uses it.
+// release releases the memory when nobody uses it anymore.
 func (o *onwardCall) release() {
 	if o.refs.Add(-1) > 0 {
 		return
@@ -109,7 +109,7 @@ func (o *onwardCall) release() {
 	}
 }
 
-// record puts a reply together, with the item in its place.
+// record assembles a reply, with the item in its place.
 func (o *onwardCall) record(r *Reply) record {
 	res, tail := r.Results, []byte(nil)
 	var item []byte

@@ -15,8 +15,8 @@ import (
 // ServeRPC returns, and belongs to one goroutine.
 type Opaque struct {
 	n     int    // octets
-	off   int    // of them taken
-	data  []byte // what came with the call
+	off   int    // how many of them were taken
+	data  []byte // the data, if they came with the call
 	away  *deferral
 	gen   uint64
 	chunk int
@@ -32,9 +32,9 @@ var (
 	ErrPullLate = errors.New("transport: pull after ServeRPC has returned")
 )
 
-// Opaque reads the count word of an opaque with d, which must decode r.Args from their first
-// octet on, and moves d behind the opaque. If the count exceeds most, or octets are missing, d
-// fails, and the reply should be GARBAGE_ARGS.
+// Opaque reads the count word of an opaque with d, which must decode r.Args from their first octet
+// on, and moves d past the opaque. If the count exceeds most, or octets are missing, d fails, and the
+// reply should be GARBAGE_ARGS.
 //
 // It serves arguments whose data may still be at the client, and also those that came with the
 // call: inline, with RDMA_MSGP, in a Position Zero chunk (which holds the arguments, so it is
@@ -55,8 +55,8 @@ func (o *Opaque) Len() int { return o.n }
 // Pending reports whether data is still at the client. Pulling it costs a round trip.
 func (o *Opaque) Pending() bool { return o.away != nil && o.off < o.n }
 
-// Pull returns the data, in memory that is lent until the reply has left: where it came with the
-// call, or in pooled memory. Errors are those of PullInto.
+// Pull returns the data in memory that is lent until the reply was sent: where it came with the call,
+// or in pooled memory. Errors are those of PullInto.
 func (o *Opaque) Pull(ctx context.Context) ([]byte, error) {
 	if o.off > 0 {
 		return nil, ErrPulled
@@ -77,7 +77,7 @@ func (o *Opaque) Pull(ctx context.Context) ([]byte, error) {
 // borrows bufs until it returns. A net.Buffers can be passed as bufs....
 //
 // If ctx ends first, the connection is closed, because an RDMA Read cannot be cancelled, and
-// PullInto returns when nobody touches the memory any more. When a pull fails, the call gets no
+// PullInto returns when nobody touches the memory anymore. If a pull fails, the call gets no
 // reply (RFC 8166 Section 4.5.3); if it must not run twice, it may come again. Errors:
 // [ErrPulled], [ErrPullSize], [ErrPullLate]; an *OpError if the connection or ctx ended, which
 // wraps region.ErrPinned if the memory must never be reused.
@@ -104,7 +104,7 @@ func (o *Opaque) PullMemory(ctx context.Context, m *Memory) ([]byte, error) {
 		return nil, ErrPulled
 	case o.n > len(m.data):
 		return nil, fmt.Errorf("%w: %d octets for %d", ErrPullSize, len(m.data), o.n)
-	case m.InUse(): // also where there is nothing to pull, so that it shows
+	case m.InUse(): // refused even if there is nothing to pull, so that the bug shows
 		return nil, ErrMemoryInUse
 	}
 	b := m.data[:o.n]
@@ -142,7 +142,7 @@ func (r *opaqueReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// take moves the next octets into bufs, which they fill.
+// take fills bufs with the next octets.
 func (o *Opaque) take(ctx context.Context, bufs [][]byte, in *Memory) error {
 	from := o.off
 	for _, b := range bufs {

@@ -2,7 +2,7 @@
 
 package transport
 
-// poison fills memory nobody may use any longer, so that tests notice who does.
+// poison fills memory that nobody may use anymore, so that tests notice if somebody does.
 func poison(b []byte) {
 	for i := range b {
 		b[i] = 0xcc

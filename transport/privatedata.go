@@ -16,7 +16,7 @@ const (
 	ProfileRFC5666 = rpcrdma.RFC5666
 )
 
-// privateData is what this side says at connection time (RFC 8797 Section 4).
+// privateData returns what this side announces at connection time (RFC 8797 Section 4).
 func (c *Config) privateData() rpcrdma.PrivateData {
 	return rpcrdma.PrivateData{
 		RemoteInvalidate: !c.NoRemoteInvalidate,
@@ -24,7 +24,7 @@ func (c *Config) privateData() rpcrdma.PrivateData {
 	}
 }
 
-// engine returns the settings of the connection below.
+// engine returns the settings of the underlying connection.
 func (c *Config) engine(h rdmap.Handler, recvs int) *rdmap.Config {
 	var ext rdmap.Extensions
 	if c.ImmediateReplies {

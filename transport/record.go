@@ -17,11 +17,11 @@ func (r *record) bytes() []byte { return r.buf.data[:r.n] }
 // recordAssembler joins the fragments of records that are written in pieces of any
 // size (RFC 5531 Section 11).
 type recordAssembler struct {
-	max  int     // largest record
-	mark [4]byte // of the fragment under way
+	max  int     // size of the largest record
+	mark [4]byte // of the current fragment
 	have int     // octets of mark, 0 to 4
-	left int     // octets missing of the fragment
-	last bool    // it ends the record
+	left int     // missing octets of the fragment
+	last bool    // the fragment ends the record
 	rec  record
 }
 
@@ -74,7 +74,7 @@ func (a *recordAssembler) begin(mark uint32) error {
 	return nil
 }
 
-// drop gives an unfinished record back.
+// drop releases an unfinished record.
 func (a *recordAssembler) drop() {
 	if a.rec.buf != nil {
 		a.rec.buf.release()

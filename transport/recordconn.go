@@ -12,24 +12,24 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// recordConn is a net.Conn that speaks record-marked ONC RPC on top and RPC-over-RDMA
-// below. Calls wait here until they are read, then for the reply with their XID.
+// recordConn is a net.Conn with record-marked ONC RPC above and RPC-over-RDMA below. Calls wait
+// here until they are read, and then for the reply with their XID.
 type recordConn struct {
 	rc    *respConn
 	lanes *lanes   // it and its siblings
 	conn  net.Conn // for the addresses
 
 	mu         sync.Mutex
-	head, tail *exchange            // complete calls, not wholly read
+	head, tail *exchange            // complete calls that were not completely read
 	off        int                  // octets of head's record that were read
 	pending    map[uint32]*exchange // complete calls by XID, until answered
-	orphans    map[uint32]*dupEntry // by XID, what the server works on though it is over
-	patience   *time.Timer          // for them
+	orphans    map[uint32]*dupEntry // by XID, calls that the server still works on after the end
+	patience   *time.Timer          // limits the wait for the orphans
 	closed     bool                 // by the server
 	err        error                // the connection is over
 	some       chan struct{}        // a hint that there is something to read
 	read       deadline
-	calls      atomic.Int32 // of the backward direction, written and not answered
+	calls      atomic.Int32 // backward calls that were written and not answered
 
 	wmu   sync.Mutex
 	w     recordAssembler
@@ -38,7 +38,7 @@ type recordConn struct {
 
 var _ net.Conn = (*recordConn)(nil)
 
-// newRecordConn makes one of the connections that rc appears as.
+// newRecordConn makes one of the connections as which rc appears.
 func newRecordConn(rc *respConn, ls *lanes, conn net.Conn) *recordConn {
 	c := &recordConn{rc: rc, lanes: ls, conn: conn, pending: make(map[uint32]*exchange), some: make(chan struct{}, 1)}
 	c.w.max = rc.cfg.MaxPayload
@@ -53,7 +53,7 @@ func (c *recordConn) load(xid uint32) (n int, has bool) {
 	return len(c.pending), has
 }
 
-// queue queues a call for Read; false: no further call is taken.
+// queue queues a call for Read. It returns false if no more calls are accepted.
 func (c *recordConn) queue(x *exchange) bool {
 	c.mu.Lock()
 	if c.err != nil {
@@ -75,9 +75,9 @@ func (c *recordConn) hint() {
 	}
 }
 
-// ended fails Read and Write and forgets the calls that were not answered. While the
-// server works on one that must not run twice, Read waits and Write takes the reply: a
-// server that saw the end might stop halfway.
+// ended makes Read and Write fail, and forgets the calls that were not answered. While the server
+// works on one that must not run twice, Read waits and Write takes the reply: a server that saw the
+// end might stop halfway.
 func (c *recordConn) ended(err error) {
 	if err == nil {
 		err = io.EOF
@@ -102,8 +102,8 @@ func (c *recordConn) ended(err error) {
 	}
 }
 
-// Read returns octets of the records of calls. It implements net.Conn; io.EOF means
-// that the peer has closed the connection in order.
+// Read returns octets of the records of calls. It implements net.Conn; io.EOF means that the peer
+// has closed the connection in an orderly way.
 func (c *recordConn) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -120,7 +120,7 @@ func (c *recordConn) Read(p []byte) (int, error) {
 	}
 }
 
-// take copies what there is.
+// take copies the octets that are available.
 func (c *recordConn) take(p []byte) (n int, err error) {
 	select {
 	case <-c.read.passed():
@@ -145,8 +145,8 @@ func (c *recordConn) take(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// takeRecord copies octets of the first record, and lets its memory go when all are
-// read. c.mu is held.
+// takeRecord copies octets of the first record, and releases its memory when all are read. The
+// caller holds c.mu.
 func (c *recordConn) takeRecord(p []byte) (n int) {
 	x := c.head
 	msg := x.message()
@@ -173,8 +173,8 @@ func (c *recordConn) takeRecord(p []byte) (n int) {
 // markSize is the size of a record mark.
 const markSize = 4
 
-// Write takes octets of the records of replies. A reply leaves when its record is
-// complete; the octets are copied. It does not wait for the peer.
+// Write takes octets of the records of replies, which it copies. It sends a reply when its record
+// is complete, and does not wait for the peer.
 func (c *recordConn) Write(p []byte) (int, error) {
 	select {
 	case <-c.write.passed():
@@ -200,7 +200,7 @@ func (c *recordConn) Write(p []byte) (int, error) {
 	return done, nil
 }
 
-// failure returns why nothing can be written any more.
+// failure returns why nothing can be written anymore.
 func (c *recordConn) failure() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -210,8 +210,8 @@ func (c *recordConn) failure() error {
 	return c.err
 }
 
-// reply sends the record in rec, which it takes, as the reply to the call with its
-// XID. A reply to nothing is dropped. A call is one of the backward direction.
+// reply sends the record in rec, which it takes, as the reply to the call with its XID. It drops a
+// reply without a call. If rec is a call, it is a backward call.
 func (c *recordConn) reply(rec *record) {
 	msg := rec.bytes()
 	xid, typ, _ := xdr.PeekXID(msg)
@@ -254,8 +254,8 @@ func (rc *respConn) findItems(x *exchange, msg []byte) {
 	x.msg.Items = x.item
 }
 
-// Close sends what was written, closes the connection and fails Read with io.EOF. One
-// that owes no reply and has siblings goes alone.
+// Close sends what was written, closes the connection, and makes Read return io.EOF. If the
+// connection owes no reply and has siblings, these stay open.
 func (c *recordConn) Close() error {
 	c.mu.Lock()
 	c.closed = true
@@ -272,7 +272,7 @@ func (c *recordConn) Close() error {
 	return ignoreEnd(c.rc.conn.Close())
 }
 
-// opErr puts err into the form that net.Conn's methods return.
+// opErr converts err to the form that net.Conn's methods return.
 func (c *recordConn) opErr(op string, err error) error {
 	return &net.OpError{Op: op, Net: "rdma", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: err}
 }
@@ -296,8 +296,8 @@ func (c *recordConn) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-// SetWriteDeadline sets the deadline of Write, which never waits: only one that has
-// passed has an effect.
+// SetWriteDeadline sets the deadline of Write, which never waits: only a deadline that has passed
+// has an effect.
 func (c *recordConn) SetWriteDeadline(t time.Time) error {
 	c.write.set(t)
 	return nil

@@ -6,16 +6,16 @@ import (
 	"sync"
 )
 
-// recordQueue holds records, marks included, until they are read as a stream of
-// octets. It is safe for concurrent use.
+// recordQueue holds records, including their marks, until they are read as a stream of octets. It
+// is safe for concurrent use.
 type recordQueue struct {
 	deadline deadline
-	wasRead  func() // is called for each record that was read whole
+	wasRead  func() // called for each record that was completely read
 
 	mu   sync.Mutex
 	recs []record
 	off  int           // octets of recs[0] that were read
-	err  error         // no further record will come
+	err  error         // why no more records will come
 	some chan struct{} // a hint that there is something to read
 }
 
@@ -36,7 +36,7 @@ func (q *recordQueue) push(rec record) {
 	q.hint()
 }
 
-// fail ends the stream behind what is queued. The first error counts.
+// fail ends the stream after the queued records. The first error counts.
 func (q *recordQueue) fail(err error) {
 	if err == nil {
 		err = io.EOF
@@ -77,7 +77,7 @@ func (q *recordQueue) read(p []byte) (int, error) {
 	}
 }
 
-// take copies what there is.
+// take copies the octets that are available.
 func (q *recordQueue) take(p []byte) (n int, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -104,7 +104,7 @@ func (q *recordQueue) take(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// drop gives back what nobody will read.
+// drop releases the records that nobody will read.
 func (q *recordQueue) drop() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

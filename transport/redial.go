@@ -21,18 +21,18 @@ const (
 	DefaultTransmissions = 10
 )
 
-// RedialConfig holds the settings of a [Redialer]. Zero fields mean the defaults. It is
-// copied and must not be changed meanwhile.
+// RedialConfig holds the settings of a [Redialer]. Zero fields mean the defaults. NewRedialer
+// copies it; it must not change meanwhile.
 type RedialConfig struct {
 	// Dial opens a connection, a *Client or a *StreamClient, which the Redialer takes. It must be
 	// set. ctx ends after DialTimeout. Dial may choose another transport each time, as long as it
 	// reaches the same server.
 	Dial func(ctx context.Context) (Caller, error)
 
-	// DialTimeout bounds one Dial. If zero, 15 s.
+	// DialTimeout limits the time of one Dial. If zero, 15 s.
 	DialTimeout time.Duration
 
-	// MinDelay and MaxDelay bound the wait before another attempt, after one that has failed or
+	// MinDelay and MaxDelay limit the wait before another attempt, after one that has failed or
 	// whose connection ended without a single reply. The wait doubles each time, and is shortened
 	// at random by up to half. After a connection that has worked there is no wait. If zero, 100
 	// ms and 15 s.
@@ -49,7 +49,7 @@ type RedialConfig struct {
 	Silence time.Duration
 
 	// Transmissions is how often a call may be sent, the first time included, before it fails when
-	// its connection ends: a call that ends every connection must not be sent for ever. If zero,
+	// its connection ends: a call that ends every connection must not be sent forever. If zero,
 	// 10; if negative, there is no limit.
 	Transmissions int
 
@@ -79,7 +79,7 @@ type RedialTrace struct {
 	Failed func(err error, wait time.Duration)
 	// Lost: the connection has ended.
 	Lost func(err error)
-	// Retransmit: a call is sent again, for the nth time in all, n from 2.
+	// Retransmit: a call is sent again, for the nth time in total; n starts at 2.
 	Retransmit func(xid, prog, vers, proc uint32, n int)
 }
 
@@ -99,7 +99,7 @@ func (c *RedialConfig) fill() (*RedialConfig, error) {
 	}
 	switch {
 	case f.Dial == nil:
-		return nil, fmt.Errorf("%w: RedialConfig.Dial is not set", ErrConfig)
+		return nil, fmt.Errorf("%w: RedialConfig.Dial must be set", ErrConfig)
 	case f.MinDelay < 0 || f.MinDelay > f.MaxDelay:
 		return nil, fmt.Errorf("%w: MinDelay is %v, want 0 to MaxDelay, %v", ErrConfig, f.MinDelay, f.MaxDelay)
 	case f.DialTimeout < 0 || f.Patience < 0:
@@ -110,8 +110,8 @@ func (c *RedialConfig) fill() (*RedialConfig, error) {
 
 // Redialer is a [Caller] that outlives its connections. When one ends, the next call opens
 // another, and calls without a reply are sent again with the same XIDs. Their memory is
-// registered anew, because STags end with their stream (RFC 8166 Section 8.2.2.3 leaves the rest
-// to the upper layer, which recognises duplicates by their XIDs).
+// registered again, because STags end with their stream (RFC 8166 Section 8.2.2.3 leaves the rest to
+// the upper layer, which recognizes duplicates by their XIDs).
 //
 // It is safe for concurrent use. It has no goroutine of its own: one of the callers dials for
 // all. While calls are outstanding, a timer watches for silence. An idle Redialer has no timer,
@@ -123,14 +123,14 @@ type Redialer struct {
 	cancel context.CancelFunc
 
 	mu        sync.Mutex
-	link      *link                         // nil: there is none
-	dialing   chan struct{}                 // closed when the attempt under way has ended; nil: none is
-	back      backoff                       // of the attempts
-	notBefore time.Time                     // of the next one
+	link      *link                         // nil: none
+	dialing   chan struct{}                 // closed when the current attempt has ended; nil: none
+	back      backoff                       // between attempts
+	notBefore time.Time                     // when the next attempt may begin
 	lastErr   error                         // why there is no connection
 	made      int                           // connections made
-	old       map[*link]struct{}            // ended, with calls that have not seen it
-	past      Stats                         // of those before
+	old       map[*link]struct{}            // ended connections with calls that have not noticed it
+	past      Stats                         // of earlier connections
 	repeats   atomic.Uint64                 // calls sent again
 	silent    uint64                        // connections given up for silence
 	out       fifo[redialCall, *redialCall] // calls sent, the oldest first
@@ -153,9 +153,9 @@ func NewRedialer(cfg *RedialConfig) (*Redialer, error) {
 	return r, nil
 }
 
-// Do implements [Caller]. Besides the errors of its connections it returns *OpError when there
-// was no connection before Patience or ctx ended, and when the connection ended during a call
-// that may not be sent again.
+// Do implements [Caller]. Besides the errors of its connections it returns *OpError if there was no
+// connection before Patience or ctx ended, or if the connection ended during a call that may not be sent
+// again.
 func (r *Redialer) Do(ctx context.Context, call *Call, reply *Reply) error {
 	reply.Release()
 	t := r.newCall(call)
@@ -167,7 +167,7 @@ func (r *Redialer) Do(ctx context.Context, call *Call, reply *Reply) error {
 	return err
 }
 
-// issue tells RedialConfig.Issue of a call.
+// issue calls RedialConfig.Issue for a call.
 func (r *Redialer) issue(ctx context.Context, t *redialCall) error {
 	if r.cfg.Issue == nil {
 		return nil
@@ -190,7 +190,7 @@ func (r *Redialer) do(ctx context.Context, t *redialCall, reply *Reply) error {
 	}
 }
 
-// maySend says whether a call whose connection has ended may be sent again.
+// maySend reports whether a call whose connection has ended may be sent again.
 func (r *Redialer) maySend(t *redialCall) bool {
 	if !t.isUnused() {
 		return false // the old connection may still write its memory
@@ -250,7 +250,7 @@ func (s *Stats) add(o Stats) {
 	s.BackwardReplies += o.BackwardReplies
 }
 
-// Close implements [Caller]: it ends the connection and opens no other.
+// Close implements [Caller]: it ends the connection and opens no other one.
 func (r *Redialer) Close() error {
 	r.cancel()
 	r.mu.Lock()
@@ -263,5 +263,5 @@ func (r *Redialer) Close() error {
 	return l.Close()
 }
 
-// closedErr is what calls get after Close.
+// closedErr returns the error of calls after Close.
 func closedErr() error { return opErr(OpCall, "", net.ErrClosed) }

@@ -8,12 +8,12 @@ import (
 // transmission is what a call keeps when it is sent again on another connection.
 type transmission struct {
 	xid    uint32
-	posted bool // on the present connection: some of it may have left
-	sent   int  // times that was so
+	posted bool // on the current connection: some of it may have been sent
+	sent   int  // number of times it was posted
 	r      *Redialer
 }
 
-// post says that the call is being sent. A call without a Redialer has no tx.
+// post notes that the call is being sent. A call without a Redialer has no tx.
 func (tx *transmission) post(call *Call) {
 	if tx == nil {
 		return
@@ -31,7 +31,7 @@ func (tx *transmission) post(call *Call) {
 
 // redialCall is one call of a Redialer from Do to its end; it is reused.
 type redialCall struct {
-	call Call // what the connections get
+	call Call // as passed to the connections
 	tx   transmission
 	at   time.Time // of the last transmission
 	free func()    // freed, as a value
@@ -44,7 +44,7 @@ type redialCall struct {
 	over   bool   // Do has ended
 }
 
-// maxIdleCalls bounds the calls kept for reuse.
+// maxIdleCalls limits the calls kept for reuse.
 const maxIdleCalls = 256
 
 // newCall returns a call with a new XID.
@@ -66,7 +66,7 @@ func (r *Redialer) newCall(call *Call) *redialCall {
 	return t
 }
 
-// freed is the Free of the connections: it is called once for each transmission.
+// freed is Call.Free for the connections: they call it once for each transmission.
 func (t *redialCall) freed() {
 	t.mu.Lock()
 	t.unused = true
@@ -78,14 +78,14 @@ func (t *redialCall) freed() {
 	}
 }
 
-// isUnused says whether no connection uses the memory of the call.
+// isUnused reports whether no connection uses the memory of the call.
 func (t *redialCall) isUnused() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.unused
 }
 
-// lend says that a connection gets the memory.
+// lend notes that a connection gets the memory.
 func (t *redialCall) lend() {
 	t.mu.Lock()
 	t.unused = false
@@ -93,8 +93,7 @@ func (t *redialCall) lend() {
 	t.tx.posted = false
 }
 
-// endCall tells the caller that the memory is free, or leaves that to the connection
-// that has it.
+// endCall tells the caller that the memory is free, or leaves that to the connection that still uses it.
 func (r *Redialer) endCall(t *redialCall) {
 	t.mu.Lock()
 	unused, user := t.unused, t.user
@@ -114,5 +113,5 @@ func (r *Redialer) endCall(t *redialCall) {
 	r.mu.Unlock()
 }
 
-// links is the place of t in Redialer.out.
+// links returns the place of t in Redialer.out.
 func (t *redialCall) links() *links[redialCall] { return &t.place }

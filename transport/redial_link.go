@@ -17,14 +17,14 @@ type redialable interface {
 	cause() error
 	// abort ends it.
 	abort(err error)
-	// heard returns a number that grows when something comes.
+	// heard returns a number that grows when something arrives.
 	heard() uint64
 }
 
-// link is a connection of a Redialer. The fields are under Redialer.mu.
+// link is a connection of a Redialer. Redialer.mu guards the fields.
 type link struct {
 	redialable
-	calls int  // that use it
+	calls int  // calls that use it
 	works bool // a reply has come
 }
 
@@ -45,7 +45,7 @@ func (r *Redialer) Connect(ctx context.Context) error {
 	}
 }
 
-// acquire enters a call into the present connection, and makes one if there is none.
+// acquire enters a call into the current connection, and makes one if there is none.
 func (r *Redialer) acquire(ctx context.Context, t *redialCall) (*link, error) {
 	if l, err := r.enter(t); l != nil || err != nil {
 		return l, err
@@ -67,7 +67,7 @@ func (r *Redialer) acquire(ctx context.Context, t *redialCall) (*link, error) {
 	}
 }
 
-// noConnection is the error of a call that has waited for a connection in vain.
+// noConnection returns the error of a call that has waited for a connection in vain.
 func (r *Redialer) noConnection(ctx context.Context, err error) error {
 	r.mu.Lock()
 	last := r.lastErr
@@ -81,7 +81,7 @@ func (r *Redialer) noConnection(ctx context.Context, err error) error {
 	return opErr(OpCall, "", fmt.Errorf("%w; no connection: %w", context.Cause(ctx), last))
 }
 
-// enter gives a call the present connection, nil if there is none.
+// enter gives a call the current connection, nil if there is none.
 func (r *Redialer) enter(t *redialCall) (*link, error) {
 	r.mu.Lock()
 	l := r.link
@@ -102,8 +102,8 @@ func (r *Redialer) enter(t *redialCall) (*link, error) {
 	return l, nil
 }
 
-// release takes a call off a connection after an attempt that ended with err, and says
-// whether the connection has ended under it.
+// release removes a call from a connection after an attempt that ended with err, and reports
+// whether the connection ended during the call.
 func (r *Redialer) release(l *link, t *redialCall, err error) (ended bool) {
 	var why error
 	if err != nil {
@@ -135,7 +135,7 @@ func (r *Redialer) release(l *link, t *redialCall, err error) (ended bool) {
 	return why != nil && !refused
 }
 
-// lost forgets the present connection. r.mu is held.
+// lost forgets the current connection. The caller holds r.mu.
 func (r *Redialer) lost(l *link, why error) {
 	r.link, r.lastErr = nil, why
 	r.old[l] = struct{}{}
@@ -145,8 +145,8 @@ func (r *Redialer) lost(l *link, why error) {
 	}
 }
 
-// attempt makes one attempt to connect when it is time for it, or waits for the end of
-// another caller's; led says which. call, if there is one, waits for it.
+// attempt makes one attempt to connect, when the time for it has come, or waits for that of another
+// caller; led says which. call, if not nil, waits for it.
 func (r *Redialer) attempt(ctx context.Context, call *Call) (led bool, err error) {
 	r.mu.Lock()
 	if r.link != nil {
@@ -189,7 +189,7 @@ func wait(a, b context.Context, ch <-chan struct{}) error {
 	}
 }
 
-// dial makes the connection. The end of ctx is no failure of the server's.
+// dial makes the connection. The end of ctx does not count as a failure of the server.
 func (r *Redialer) dial(ctx context.Context, call *Call) error {
 	dctx, cancel := context.WithTimeout(ctx, r.cfg.DialTimeout)
 	defer cancel()
@@ -221,9 +221,9 @@ func (r *Redialer) dial(ctx context.Context, call *Call) error {
 	return r.connect(l)
 }
 
-// greet makes a NULL call on a connection after the first one. Choice: until there is a
-// reply there is one credit (RFC 8166 Section 3.3.3), and the calls that are to be sent
-// again must not wait for the first of them, which may take long.
+// greet makes a NULL call on every connection after the first one. Choice: until a reply comes
+// there is only one credit (RFC 8166 Section 3.3.3), and the calls that are sent again must not
+// wait for the first of them, which may take long.
 func (r *Redialer) greet(ctx context.Context, l *link, call *Call) error {
 	r.mu.Lock()
 	first := r.made == 0
@@ -238,7 +238,7 @@ func (r *Redialer) greet(ctx context.Context, l *link, call *Call) error {
 	return nil
 }
 
-// connect takes a new connection into use.
+// connect starts using a new connection.
 func (r *Redialer) connect(l *link) error {
 	r.mu.Lock()
 	closed := r.ctx.Err() != nil

@@ -8,49 +8,48 @@ import (
 	"go.uber.org/zap"
 )
 
-// Why a Redialer gives a connection up.
+// Reasons why a Redialer gives up a connection.
 var (
-	errSilent     = errors.New("transport: nothing has come from the server while calls were outstanding")
+	errSilent     = errors.New("transport: the server sent nothing while calls were outstanding")
 	errUnanswered = errors.New("transport: the server is alive but has not answered a call")
 )
 
-// unansweredFactor times RedialConfig.Silence is how long a live server may owe an
-// answer. Choice: a server that drops a duplicate of a call that still runs, as Linux's
-// does, sends the reply to the connection that is gone; only another transmission brings
-// it.
+// unansweredFactor times RedialConfig.Silence is how long a live server may take for an answer.
+// Choice: a server that drops a duplicate of a call that still runs, like Linux's, sends the reply
+// to the connection that is gone; only another transmission gets it.
 const unansweredFactor = 4
 
-// silence looks for connections on which nothing comes. Choice: an RPC NULL call is the
-// only question whose answer shows that a server still serves; a TCP keep-alive, which
-// net.Dialer sends on idle connections, or an RDMA Write of no octets is answered by its
-// kernel. Nobody asks while no call is outstanding.
+// silence looks for connections on which nothing arrives. Choice: only the reply to an RPC NULL
+// call shows that a server still serves; a TCP keep-alive, which net.Dialer sends on idle
+// connections, or an empty RDMA Write is answered by its kernel. Nothing is asked while no call is
+// outstanding.
 type silence struct {
 	timer *time.Timer // nil: not running
-	link  *link       // looked at last
-	heard uint64      // from it
-	since time.Time   // when that was new
-	asked bool        // whether it is there
-	due   time.Time   // of the next look
+	link  *link       // the connection last looked at
+	heard uint64      // its value of heard
+	since time.Time   // when heard last changed
+	asked bool        // a NULL call was made
+	due   time.Time   // when the next look is due
 }
 
-// onTime says whether a look at now came when it was due, or so much later that this process
-// cannot have run: it was stopped, or its machine. Then nothing is known of the server. What it
-// has sent waits in the socket; a connection given up now would lose answers for good that
-// the server has perhaps forgotten by now, and calls would run twice.
+// onTime reports whether a look at now came when it was due. If it came much later, this process,
+// or its machine, was stopped, and nothing is known about the server. What it has sent waits in the
+// socket: giving up the connection now could lose answers that the server has already forgotten,
+// and calls would run twice.
 func (s *silence) onTime(now time.Time, every time.Duration) bool {
 	ok := now.Sub(s.due) < every
 	s.due = now.Add(every)
 	return ok
 }
 
-// stop ends the looks.
+// stop stops looking.
 func (s *silence) stop() {
 	if s.timer != nil {
 		s.timer.Stop()
 	}
 }
 
-// watchFrom says that a call is sent now. r.mu is held, the call is not in r.out yet.
+// watchFrom notes that a call is sent now. The caller holds r.mu, and the call is not in r.out yet.
 func (r *Redialer) watchFrom(now time.Time) {
 	if r.cfg.Silence < 0 {
 		return
@@ -96,7 +95,7 @@ func (r *Redialer) look() {
 	}
 }
 
-// ask finds out whether the server is there.
+// ask makes a NULL call to find out whether the server still serves.
 func (r *Redialer) ask(l *link, prog, vers uint32) {
 	ctx, cancel := context.WithTimeout(r.ctx, r.cfg.Silence/2)
 	defer cancel()

@@ -8,21 +8,20 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// handleOf and stagOf are the one place where the two names of a steering tag meet:
-// the handle of RFC 8166 Section 3.4.3 is the STag of RFC 5041 Section 4.2 as it
-// stands.
+// handleOf and stagOf are the only place where the two names of a steering tag meet: the handle of
+// RFC 8166 Section 3.4.3 is the STag of RFC 5041 Section 4.2, unchanged.
 func handleOf(s region.STag) chunks.Handle { return chunks.Handle(s) }
 
 func stagOf(h chunks.Handle) region.STag { return region.STag(h) }
 
-// lent is memory that a peer may touch: a registration of its own, or an opening of a Memory.
+// lent is memory that a peer may touch: a separate registration, or a part of a Memory.
 type lent struct {
 	region.Region
-	mem *Memory // nil: of its own
+	mem *Memory // nil: a separate registration
 	n   int     // octets
 }
 
-// lend makes mem reachable; if in is not nil, mem is a part of it.
+// lend gives the peer access to mem. If in is not nil, mem is a part of it.
 func lend(c *rdmap.Conn, ctr *counters, mem []byte, in *Memory, access region.Access) (l lent, err error) {
 	made := true
 	if in == nil {
@@ -43,8 +42,8 @@ func lend(c *rdmap.Conn, ctr *counters, mem []byte, in *Memory, access region.Ac
 	return l, nil
 }
 
-// takeBack makes the steering tag invalid and returns when the engine no longer touches the
-// memory, which is then the owner's again; or with region.ErrPinned when ctx ends first.
+// takeBack invalidates the steering tag, and returns when the engine no longer touches the memory,
+// which then belongs to its owner again. If ctx ends first, the error is region.ErrPinned.
 func (l *lent) takeBack(ctx context.Context, ctr *counters) error {
 	if l.n == 0 {
 		return nil
@@ -60,7 +59,7 @@ func (l *lent) takeBack(ctx context.Context, ctr *counters) error {
 	return nil
 }
 
-// part names the memory a call can offer.
+// part names the memory that a call can offer.
 type part int
 
 const (
@@ -89,7 +88,7 @@ func (r *registrations) add(c *Client, p part, seg chunks.WriteChunk, mem []byte
 	return append(seg, chunks.Segment{Handle: handleOf(l.STag()), Length: uint32(len(mem))}), nil
 }
 
-// invalidate takes everything back; see takeBack.
+// invalidate revokes everything; see takeBack.
 func (r *registrations) invalidate(ctx context.Context, ctr *counters) error {
 	for i := range r {
 		if err := r[i].takeBack(ctx, ctr); err != nil {

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// relayBuffer is what Relay moves at a time, in octets, per direction.
+// relayBuffer is how many octets Relay moves at a time in each direction.
 const relayBuffer = 256 << 10
 
 // Relay copies what arrives on each of two record-marked connections to the other, until one of
 // them ends. It takes both connections, and closes them at the end. If one of them is from
-// [Listen] or [DialConn], Relay joins a client on RDMA and a server on TCP, or the reverse.
+// [Listen] or [DialConn], Relay connects a client on RDMA and a server on TCP, or the reverse.
 // Records, XIDs, credentials and verifiers pass unchanged, so that the server's duplicate request
 // cache and RPCSEC_GSS work as without Relay. When one connection ends, the other peer sees its
 // own end too, and reconnects. But the server's connection stays open while the server works on a
@@ -38,9 +38,9 @@ func Relay(a, b net.Conn) error {
 	return err
 }
 
-// relayWriter is where one direction goes. A peer on a plain connection that does not read
-// has lost it after streamWriteTimeout; a connection of this package has deadlines of its
-// own below, and waits above them for a server that works.
+// relayWriter returns the writer for one direction. A peer on a plain connection that does not read
+// loses it after streamWriteTimeout. A connection of this package has its own deadlines below, and
+// waits above them for a server that works.
 func relayWriter(to net.Conn) io.Writer {
 	switch to.(type) {
 	case *CallConn, *recordConn:
@@ -60,8 +60,8 @@ func (w impatientWriter) Write(p []byte) (int, error) {
 	return w.conn.Write(p)
 }
 
-// plainReader and plainWriter keep io.CopyBuffer from the shortcuts of the connection,
-// which would copy in its own small steps.
+// plainReader and plainWriter keep io.CopyBuffer from using the shortcuts of the connection, which
+// would copy in small steps.
 type (
 	plainReader struct{ io.Reader }
 	plainWriter struct{ io.Writer }

@@ -34,7 +34,8 @@ func (f *limitFlags) add(cmd *cobra.Command) {
 	flags.IntVar(&f.clientPulls, "client-pulls", 0, "most of these for one client address; 0: a quarter of all, -1: no separate limit")
 }
 
-// Ranges of flags. They are checked here because errors of transport.Config name its fields, not the flags.
+// Ranges of flags. They are checked here because errors of transport.Config name its fields, not
+// the flags.
 const (
 	maxCredits = 4096                                // on one connection
 	maxCount   = 1 << 30                             // of connections, of pulls

@@ -111,7 +111,8 @@ func (s *session) openReplies(u *nfsclient.URL, cfg *nfsclient.Config) (*replies
 	return d, nil
 }
 
-// tell reports whether replies are pushed and what an earlier run has left, and releases that from the logs.
+// tell reports whether replies are pushed and what an earlier run has left, and releases that from
+// the logs.
 func (a *app) tell(r *replies.Client) {
 	if r == nil {
 		return

@@ -90,8 +90,8 @@ func (m *Mounter) attach(ctx context.Context, p string) (export string, fh nfs3.
 	return export, fh, exports, err
 }
 
-// unlisted reports whether err says that the server has no EXPORT procedure. Servers say so by a status, or, like
-// go-nfs v0.0.4, by a reply that ends before the status.
+// unlisted reports whether err says that the server has no EXPORT procedure. Servers say so by a
+// status, or, like go-nfs v0.0.4, by a reply that ends before the status.
 func unlisted(err error) bool {
 	if _, ok := errors.AsType[*xdr.RPCStatusError](err); ok {
 		return true
@@ -100,8 +100,8 @@ func unlisted(err error) bool {
 	return ok && e.Reason == transport.ReasonBadReply
 }
 
-// shortest returns the shortest prefix of dir that has the same handle fh as dir. Servers with one export, such as
-// those built on go-nfs, may return its root for any path.
+// shortest returns the shortest prefix of dir that has the same handle fh as dir. Servers with one
+// export, such as those built on go-nfs, may return its root for any path.
 func (m *Mounter) shortest(ctx context.Context, dir string, fh nfs3.FileHandle) string {
 	for dir != "/" {
 		parent := path.Dir(dir)

@@ -90,8 +90,8 @@ func (s *store) grant(e *stored) error {
 	return s.keep(s.f.Sync())
 }
 
-// end notes that leases are over. The next grant, or settle, writes that. If a crash comes before, nothing
-// is lost, unless the log of the lease cannot be read afterwards.
+// end notes that leases are over. The next grant, or settle, writes that. If a crash comes before,
+// nothing is lost, unless the log of the lease cannot be read afterwards.
 func (s *store) end(ids []lease.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

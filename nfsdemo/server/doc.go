@@ -13,11 +13,11 @@
 //
 // # Identity and permissions
 //
-// A caller is the uid, gid and groups of its AUTH_SYS credential, changed by the export's
-// [Squash]; AUTH_NONE is the anonymous user, or AUTH_TOOWEAK with Config.RequireSys. Every
-// procedure checks mode bits against these ids, with the two exceptions that a protocol without OPEN
-// needs (RFC 1813 Section 4.4): the owner of a file may always read and write it, and whoever may execute
-// a file may read it. If Info.Owners of a backend is true, new files belong to the caller, or to the group
+// A caller is the uid, gid and groups of its AUTH_SYS credential, changed by the export's [Squash];
+// AUTH_NONE is the anonymous user, or AUTH_TOOWEAK with Config.RequireSys. Every procedure checks
+// mode bits against these ids, with the two exceptions that a protocol without OPEN needs (RFC 1813
+// Section 4.4): the owner of a file may always read and write it, and whoever may execute a file
+// may read it. If Info.Owners of a backend is true, new files belong to the caller, or to the group
 // of a set-group-id directory.
 //
 // The file system under a dir backend also checks, with the ids of this process. Without privileges, new

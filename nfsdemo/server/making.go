@@ -5,8 +5,8 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
-// making is the common part of calls that make an object: it finds the directory, which the caller must be
-// able to search, checks the name, runs fn, and answers.
+// making is the common part of calls that make an object: it finds the directory, which the caller
+// must be able to search, checks the name, runs fn, and answers.
 func (o *op) making(where *nfs3.DirOpArgs, fn func(dir *file) (file, error)) {
 	defer o.hold(where.Dir, nil)()
 	var res nfs3.NewRes

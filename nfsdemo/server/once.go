@@ -117,8 +117,8 @@ func (p *subject) names() []string {
 	return words
 }
 
-// Before describes what a call finds (once.Service). If a file cannot be looked at now, Before answers the
-// call.
+// Before describes what a call finds (once.Service). If a file cannot be looked at now, Before
+// answers the call.
 func (s *Server) Before(ctx context.Context, req *transport.Request, resp *transport.Response) ([]byte, bool) {
 	cred, _ := parseCred(&req.Cred) // checked by Names
 	p, _ := parseSubject(nfs3.Proc(req.Proc), req.Args)
@@ -162,7 +162,8 @@ func (o *op) look(p *subject) (*witness, error) {
 	return w, nil
 }
 
-// lookAttr is look for SETATTR. Pushed writes to the file are applied first, as when the call is executed.
+// lookAttr is look for SETATTR. Pushed writes to the file are applied first, as when the call is
+// executed.
 func (o *op) lookAttr(p *subject, w *witness) error {
 	if o.s.cfg.Guard != nil {
 		args := nfs3.SetAttrArgs{Handle: p.file, Attr: p.attr, Guard: p.guard != nil}
@@ -233,10 +234,10 @@ func (o *op) keepSize(w *witness, f *file) (err error) {
 // 10 ms.
 const maxTick = 20 * time.Millisecond
 
-// outwait waits until the clock has passed the ctime of a file that is about to be truncated, so that
-// every later change has another ctime. Otherwise, if somebody else wrote the file back to its old size
-// within the same tick, it would look as if nothing had happened. outwait does not wait for a ctime that is
-// further ahead: there the clock was set back.
+// outwait waits until the clock has passed the ctime of a file that is about to be truncated, so
+// that every later change has another ctime. Otherwise, if somebody else wrote the file back to its
+// old size within the same tick, it would look as if nothing had happened. outwait does not wait
+// for a ctime that is further ahead: there the clock was set back.
 func (o *op) outwait(w *witness) {
 	is := &w.attr.Attr
 	if w.set.Size >= is.Size {
@@ -294,8 +295,8 @@ func (e *export) now() int64 {
 	return 0
 }
 
-// Refuse answers a call that has no proper answer (once.Service): IO if it cannot be recorded, SERVERFAULT
-// if its outcome is unknown.
+// Refuse answers a call that has no proper answer (once.Service): IO if it cannot be recorded,
+// SERVERFAULT if its outcome is unknown.
 func (s *Server) Refuse(c *once.Call, why once.Refusal, results []byte) []byte {
 	status := nfs3.ErrIO
 	if why == once.OutcomeUnknown {

@@ -18,8 +18,8 @@ func (o *op) getAttr(d *xdr.Decoder) error {
 	return nil
 }
 
-// setAttr is SETATTR (RFC 1813 Section 3.3.2). It holds the file while it compares the guard and changes the
-// attributes.
+// setAttr is SETATTR (RFC 1813 Section 3.3.2). It holds the file while it compares the guard and
+// changes the attributes.
 func (o *op) setAttr(d *xdr.Decoder) error {
 	var args nfs3.SetAttrArgs
 	if err := args.Parse(d); err != nil {

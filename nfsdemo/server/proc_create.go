@@ -101,8 +101,8 @@ func (o *op) mkdir(d *xdr.Decoder) error {
 	return nil
 }
 
-// symlink is SYMLINK (RFC 1813 Section 3.3.10). It refuses an empty path: nobody could use such a link, and
-// local file systems refuse it too.
+// symlink is SYMLINK (RFC 1813 Section 3.3.10). It refuses an empty path: nobody could use such a
+// link, and local file systems refuse it too.
 func (o *op) symlink(d *xdr.Decoder) error {
 	var args nfs3.SymlinkArgs
 	if err := args.Parse(d); err != nil {

@@ -39,8 +39,8 @@ func (o *op) readable(f *file) error {
 	return nil
 }
 
-// readData reads at most Config.MaxIO octets. It allocates memory for the octets that the file has, not for
-// those that the client asks for.
+// readData reads at most Config.MaxIO octets. It allocates memory for the octets that the file has,
+// not for those that the client asks for.
 func (o *op) readData(f *file, args *nfs3.ReadArgs) (data []byte, eof bool, err error) {
 	size := f.attr.Size
 	if args.Offset >= size {

@@ -38,8 +38,8 @@ func (o *op) find(dir *file, name string) (file, error) {
 	return file{node: n, attr: a}, nil
 }
 
-// readLink is READLINK (RFC 1813 Section 3.3.5). The server does not interpret the path, which is reducible.
-// Links have no permissions.
+// readLink is READLINK (RFC 1813 Section 3.3.5). The server does not interpret the path, which is
+// reducible. Links have no permissions.
 func (o *op) readLink(d *xdr.Decoder) error {
 	var args nfs3.ReadLinkArgs
 	if err := args.Parse(d); err != nil {

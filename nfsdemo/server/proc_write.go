@@ -8,8 +8,8 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// write is WRITE (RFC 1813 Section 3.3.7). Data that are still at the client are pulled only if they can be
-// written. The backend gets the octets where the transport has received them.
+// write is WRITE (RFC 1813 Section 3.3.7). Data that are still at the client are pulled only if
+// they can be written. The backend gets the octets where the transport has received them.
 func (o *op) write(d *xdr.Decoder) error {
 	var args nfs3.WriteArgs
 	_ = args.ParseHead(d) // d keeps its error

@@ -83,9 +83,9 @@ func (s *Server) serveNFS(ctx context.Context, c *Call) error {
 	return procs[o.proc](&o, &d)
 }
 
-// nfsMayBlock reports whether a procedure may wait for a disk: those that read or write data or lists, and
-// those that must be durable. The others read what the kernel usually has in memory. A guard waits for disks
-// and clients.
+// nfsMayBlock reports whether a procedure may wait for a disk: those that read or write data or
+// lists, and those that must be durable. The others read what the kernel usually has in memory. A
+// guard waits for disks and clients.
 func (s *Server) nfsMayBlock(proc uint32) bool {
 	switch nfs3.Proc(proc) {
 	case nfs3.ProcGetAttr, nfs3.ProcLookup, nfs3.ProcAccess, nfs3.ProcReadLink,
@@ -98,8 +98,9 @@ func (s *Server) nfsMayBlock(proc uint32) bool {
 
 // nonIdempotent reports whether a procedure changes something.
 //
-// Choice: WRITE does. If it runs again, it writes the same octets, but perhaps after a later WRITE to the same
-// place: the first transmission may still wait in a connection that its client has given up.
+// Choice: WRITE does. If it runs again, it writes the same octets, but perhaps after a later WRITE
+// to the same place: the first transmission may still wait in a connection that its client has
+// given up.
 func nonIdempotent(proc uint32) bool {
 	switch nfs3.Proc(proc) {
 	case nfs3.ProcSetAttr, nfs3.ProcWrite, nfs3.ProcCreate, nfs3.ProcMkdir, nfs3.ProcSymlink, nfs3.ProcMknod,

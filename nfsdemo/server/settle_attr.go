@@ -43,9 +43,10 @@ func (e *evidence) add(set, isAsked, isBefore, wasAsked bool) {
 	e.other = e.other || !isAsked && !isBefore
 }
 
-// compare finds out from the attributes of f whether they were changed as asked. The size, then owner and
-// mode, then the times are changed, so a crash may have come in between: then compare changes the rest now.
-// Nobody else has changed owner or mode since; a WRITE may have changed the size and the times.
+// compare finds out from the attributes of f whether they were changed as asked. The size, then
+// owner and mode, then the times are changed, so a crash may have come in between: then compare
+// changes the rest now. Nobody else has changed owner or mode since; a WRITE may have changed the
+// size and the times.
 func (t *settling) compare(f *file) (once.Outcome, error) {
 	size, fixed, times := t.sizeSays(&f.attr), t.fixedSays(&f.attr), t.timesSay(&f.attr)
 	switch {
@@ -65,8 +66,8 @@ func (t *settling) compare(f *file) (once.Outcome, error) {
 	return once.NotDone, nil
 }
 
-// sizeSays looks at the size. The old size is durable, and only the call itself can have truncated the file
-// since: others can only have written to it, which does not make it smaller.
+// sizeSays looks at the size. The old size is durable, and only the call itself can have truncated
+// the file since: others can only have written to it, which does not make it smaller.
 func (t *settling) sizeSays(is *nfs3.Attr) (e evidence) {
 	was, s := &t.was.attr.Attr, &t.was.set
 	cuts := s.Size < was.Size
@@ -95,9 +96,9 @@ func (t *settling) fixedSays(is *nfs3.Attr) (e evidence) {
 	return e
 }
 
-// timesSay looks at one time. Reads also change the access time, so it counts only if there is no other. A
-// server time may also come from a WRITE; it counts only if nothing else was to be changed, and then it does
-// not matter.
+// timesSay looks at one time. Reads also change the access time, so it counts only if there is no
+// other. A server time may also come from a WRITE; it counts only if nothing else was to be
+// changed, and then it does not matter.
 func (t *settling) timesSay(is *nfs3.Attr) (e evidence) {
 	was, s := &t.was.attr.Attr, &t.was.set
 	how, want, isTime, wasTime := s.MtimeHow, s.Mtime, is.Mtime, was.Mtime
@@ -116,8 +117,8 @@ func (t *settling) timesSay(is *nfs3.Attr) (e evidence) {
 	return e
 }
 
-// sameTime compares a time with the one asked for. File systems truncate times, to hundreds of nanoseconds or
-// to seconds.
+// sameTime compares a time with the one asked for. File systems truncate times, to hundreds of
+// nanoseconds or to seconds.
 func sameTime(is, want nfs3.Time) bool {
 	return is.Sec == want.Sec && (is.Nsec/100 == want.Nsec/100 || is.Nsec == 0)
 }

@@ -6,8 +6,9 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/once"
 )
 
-// making: it was done if the name, which was free, is that of a file like the one the call makes, born since.
-// A crash may have come before the file had its owner, mode and times: then it gets them now.
+// making: it was done if the name, which was free, is that of a file like the one the call makes,
+// born since. A crash may have come before the file had its owner, mode and times: then it gets
+// them now.
 func (t *settling) making(results []byte) ([]byte, once.Outcome, error) {
 	f, err := t.name(0)
 	if err != nil || len(t.was.ids[0]) > 0 || f.node == nil {

@@ -7,9 +7,9 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
-// Every procedure has a list of the errors that it may return (RFC 1813 Section 3.3); STALE, BADHANDLE,
-// SERVERFAULT and JUKEBOX are in all of them. Clients need not expect others, so the error of a backend is
-// converted to one in the list.
+// Every procedure has a list of the errors that it may return (RFC 1813 Section 3.3); STALE,
+// BADHANDLE, SERVERFAULT and JUKEBOX are in all of them. Clients need not expect others, so the
+// error of a backend is converted to one in the list.
 var allowed = [nfs3.ProcCount][]nfs3.Status{
 	nfs3.ProcGetAttr:  {nfs3.ErrIO},
 	nfs3.ProcAccess:   {nfs3.ErrIO},
@@ -75,8 +75,8 @@ var always = []nfs3.Status{
 	nfs3.ErrJukebox,
 }
 
-// instead lists substitutes, best first, for a status that a procedure may not return. The last resort is IO,
-// then SERVERFAULT.
+// instead lists substitutes, best first, for a status that a procedure may not return. The last
+// resort is IO, then SERVERFAULT.
 var instead = map[nfs3.Status][]nfs3.Status{
 	nfs3.ErrPerm:        {nfs3.ErrAcces},
 	nfs3.ErrAcces:       {nfs3.ErrPerm},

@@ -22,8 +22,8 @@ func (s *stripes) index(h nfs3.FileHandle) int {
 	return int(maphash.Bytes(s.seed, h) % uint64(len(s.mu)))
 }
 
-// lock locks the stripes of up to two handles, always in the same order, and returns a function that unlocks
-// them.
+// lock locks the stripes of up to two handles, always in the same order, and returns a function
+// that unlocks them.
 func (s *stripes) lock(a, b nfs3.FileHandle) (unlock func()) {
 	i, j := s.index(a), -1
 	if b != nil {
@@ -52,8 +52,8 @@ type change struct {
 	atomic bool
 }
 
-// wcc returns the wcc_data of a change, with the current attributes as "after". "before" is present only if
-// nobody else can have changed the file in between (RFC 1813 Section 2.6).
+// wcc returns the wcc_data of a change, with the current attributes as "after". "before" is present
+// only if nobody else can have changed the file in between (RFC 1813 Section 2.6).
 func (c *change) wcc() nfs3.Wcc {
 	var w nfs3.Wcc
 	if c.node == nil {
@@ -68,8 +68,8 @@ func (c *change) wcc() nfs3.Wcc {
 	return w
 }
 
-// hold keeps other changes of up to two files away if that makes their "before" attributes exact. It must be
-// called before the attributes are read.
+// hold keeps other changes of up to two files away if that makes their "before" attributes exact.
+// It must be called before the attributes are read.
 func (o *op) hold(a, b nfs3.FileHandle) (release func()) {
 	if len(a) <= handleHead {
 		return func() {}

@@ -8,7 +8,8 @@ import (
 // witnessVersion is that of the layout in docs/exactly-once.md.
 const witnessVersion = 1
 
-// witness is what a call found before it was executed. After a restart it shows whether the call was executed.
+// witness is what a call found before it was executed. After a restart it shows whether the call
+// was executed.
 type witness struct {
 	fails    nfs3.Status        // result of the checks of a change of attributes
 	clock    int64              // time of the clock that gives births, ns; 0: none

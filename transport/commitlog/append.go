@@ -67,8 +67,8 @@ func (p *Producer) newPending(payload []byte, now bool) (*Pending, error) {
 	return e, nil
 }
 
-// begin queues payload; with now, only if there is room for it. stays says that the caller will wait until
-// the append is over, whatever happens.
+// begin queues payload; with now, only if there is room for it. stays says that the caller will
+// wait until the append is over, whatever happens.
 func (e *Pending) begin(p *Producer, payload []byte, now, stays bool) error {
 	select {
 	case <-e.ch:

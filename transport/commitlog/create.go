@@ -54,8 +54,8 @@ func Create(mem region.Memory, o *Options) error {
 	return do(m, ops)
 }
 
-// forget destroys an existing log. The magic of the current header goes last, so that until then the whole
-// log is there, and not the one of an earlier session.
+// forget destroys an existing log. The magic of the current header goes last, so that until then
+// the whole log is there, and not the one of an earlier session.
 func forget(m *window.Memory) error {
 	offs, err := headers(m)
 	if err != nil {
@@ -72,8 +72,8 @@ func forget(m *window.Memory) error {
 	return nil
 }
 
-// headers returns where the two headers are, the current one last. One of another version always counts as
-// current, because Open refuses the log because of it.
+// headers returns where the two headers are, the current one last. One of another version always
+// counts as current, because Open refuses the log because of it.
 func headers(m *window.Memory) ([]int, error) {
 	offs := []int{layout.HeaderOff, layout.HeaderOff + layout.BlockSize}
 	var counts [2]uint64
@@ -96,8 +96,8 @@ func headers(m *window.Memory) ([]int, error) {
 	return offs, nil
 }
 
-// zero overwrites octets that are not zero. It flushes the control blocks even if they are zero, because the
-// medium may hold something else, and a new log consists only of these.
+// zero overwrites octets that are not zero. It flushes the control blocks even if they are zero,
+// because the medium may hold something else, and a new log consists only of these.
 func zero(m *window.Memory) error {
 	const chunk = 1 << 20
 	zeros, b := make([]byte, chunk), make([]byte, chunk)

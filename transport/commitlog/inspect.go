@@ -32,10 +32,10 @@ func infoOf(st *machine.State) Info {
 	}
 }
 
-// Inspect reads a log of size octets that nobody is changing, such as a file. It changes nothing. If visit
-// is not nil, Inspect calls it, in order, with every record that Open would return; an error of visit ends
-// Inspect, which returns it. Other errors: *FormatError, and those of r. A poisoned record is not an error;
-// Info reports it.
+// Inspect reads a log of size octets that nobody is changing, such as a file. It changes nothing.
+// If visit is not nil, Inspect calls it, in order, with every record that Open would return; an
+// error of visit ends Inspect, which returns it. Other errors: *FormatError, and those of r. A
+// poisoned record is not an error; Info reports it.
 func Inspect(r io.ReaderAt, size int64, visit func(*Record) error) (*Info, error) {
 	st, err := machine.Recover(readerAt{r}, int(size), visit)
 	if err != nil {

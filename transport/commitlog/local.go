@@ -40,9 +40,9 @@ func guarded(m region.Memory) region.Guarded {
 	return g
 }
 
-// local is a session without a connection. A goroutine that lives as long as there is something to do executes what
-// is posted. If the posting goroutine would only wait, it does so itself: to wake another one costs a fifth of what
-// the disk takes.
+// local is a session without a connection. A goroutine that lives as long as there is something to
+// do executes what is posted. If the posting goroutine would only wait, it does so itself: to wake
+// another one costs a fifth of what the disk takes.
 type local struct {
 	p          *Producer
 	ring, tail region.Guarded
@@ -165,8 +165,8 @@ func (s *local) published(head uint64) { s.p.publishedBy(s, head) }
 // wait implements link: the caller can only sleep.
 func (s *local) wait(context.Context, *Pending) error { return ErrClosed }
 
-// blocked implements link: the log tells the session about the head, except about releases while the session was
-// being opened.
+// blocked implements link: the log tells the session about the head, except about releases while
+// the session was being opened.
 func (s *local) blocked() {
 	s.look.Do(func() { go func() { s.published(s.head()) }() }) // in a goroutine: the caller holds p.mu
 }

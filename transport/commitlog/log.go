@@ -153,8 +153,8 @@ func (l *Log) failed() error {
 	return l.err
 }
 
-// fail ends the log with the first error of its memory. It may run in a goroutine of the engine that is using the
-// memory.
+// fail ends the log with the first error of its memory. It may run in a goroutine of the engine
+// that is using the memory.
 func (l *Log) fail(err error) {
 	l.state.Lock()
 	defer l.state.Unlock()

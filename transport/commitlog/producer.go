@@ -167,10 +167,11 @@ func (p *Producer) lost(l link) {
 	}
 }
 
-// gather is pump for an append that has just come. After a group was answered, those that were woken are likely to
-// append again. gather waits for them, so that they make one group again, instead of one with the first of them and
-// one with the others. The last of them posts it, because the first may have to wait for a processor. The caller
-// holds p.mu, which gather releases meanwhile.
+// gather is pump for an append that has just come. After a group was answered, those that were
+// woken are likely to append again. gather waits for them, so that they make one group again,
+// instead of one with the first of them and one with the others. The last of them posts it, because
+// the first may have to wait for a processor. The caller holds p.mu, which gather releases
+// meanwhile.
 func (p *Producer) gather(stays bool) {
 	whole := p.m.Queued() >= p.expected
 	switch {
@@ -202,8 +203,8 @@ func (p *Producer) letIn(n uint64) {
 	}
 }
 
-// pump posts what may be posted. Only one goroutine does so at a time, so that groups are sent in order. The caller
-// holds p.mu, which pump releases meanwhile.
+// pump posts what may be posted. Only one goroutine does so at a time, so that groups are sent in
+// order. The caller holds p.mu, which pump releases meanwhile.
 func (p *Producer) pump() { p.pumpBy(false) }
 
 // pumpBy is pump; stays says that the caller has just appended and waits until that is over.

@@ -71,8 +71,8 @@ func (r *remote) post(f *flight) error {
 // wait implements link: the caller may become the goroutine that reads the socket.
 func (r *remote) wait(ctx context.Context, e *Pending) error { return r.c.Wait(ctx, &e.w) }
 
-// blocked implements link. Without Immediate Data it reads the head from time to time; with it only once, because
-// nobody was told about releases while the session was being opened.
+// blocked implements link. Without Immediate Data it reads the head from time to time; with it only
+// once, because nobody was told about releases while the session was being opened.
 func (r *remote) blocked() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -33,10 +33,11 @@ func Salvage(r io.ReaderAt, size int64, visit func(*Record) error) (*Info, error
 	return &info, nil
 }
 
-// Mend makes Info.Tail of Salvage the durable tail word of a log that nobody has open, and returns that
-// Info. Open then finds the log as if nothing after that had been acknowledged. People must decide to do
-// this, never programs: nothing will say which records are lost. Errors: those of Inspect and of the
-// memory, ErrTailPossible, and *PoisonError if records are known to be missing; then the log is unchanged.
+// Mend makes Info.Tail of Salvage the durable tail word of a log that nobody has open, and returns
+// that Info. Open then finds the log as if nothing after that had been acknowledged. People must
+// decide to do this, never programs: nothing will say which records are lost. Errors: those of
+// Inspect and of the memory, ErrTailPossible, and *PoisonError if records are known to be missing;
+// then the log is unchanged.
 func Mend(mem region.Memory) (*Info, error) {
 	m, err := window.New(mem)
 	if err != nil {

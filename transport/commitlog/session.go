@@ -119,8 +119,8 @@ func (l *Log) quiesce(ctx context.Context) error {
 	return nil
 }
 
-// register gives c access to the memory: to write and flush the ring and the tail word, and to read the published
-// head.
+// register gives c access to the memory: to write and flush the ring and the tail word, and to read
+// the published head.
 func (l *Log) register(c *rdmap.Conn, a *Answer) error {
 	write := region.RemoteWrite | region.FlushVisible
 	if a.Persistent {
@@ -155,8 +155,8 @@ func (l *Log) register(c *rdmap.Conn, a *Answer) error {
 	return nil
 }
 
-// publish tells the producer the durable head: by Immediate Data if the connection supports it; otherwise the
-// producer reads it. The message may get lost with the connection.
+// publish tells the producer the durable head: by Immediate Data if the connection supports it;
+// otherwise the producer reads it. The message may get lost with the connection.
 func (l *Log) publish(head uint64) {
 	l.state.Lock()
 	c, loc := l.conn, l.loc

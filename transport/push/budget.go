@@ -9,15 +9,15 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// longestWait is how long one request waits for the budget of its log: a fence waits for
-// the one that is running.
+// longestWait is how long one request waits for the budget of its log at most, because a fence
+// waits for a running request.
 const longestWait = 50 * time.Millisecond
 
-// smallHash is how few octets are touched without being counted: atomics are.
+// smallHash is the size in octets up to which guarded accesses do not count: atomics.
 const smallHash = 64
 
-// budgeted is the memory of a log whose flushes and hashes are counted, and slowed down
-// beyond the budget. It also tells when the memory has failed.
+// budgeted is the memory of a log. It counts flushes and hashes, and slows them down beyond the
+// budget. It also reports that the memory has failed.
 type budgeted struct {
 	region.Memory
 	guard   region.Guarded // Memory, if it is one
@@ -34,7 +34,7 @@ var (
 	_ region.RangePersister = (*budgeted)(nil)
 )
 
-// newBudgeted wraps mem, which it does not take over.
+// newBudgeted wraps mem, which still belongs to the caller.
 func newBudgeted(mem region.Memory, l *Limits, slowed *atomic.Uint64, failed func(error)) region.Memory {
 	b := &budgeted{Memory: mem, slowed: slowed, failed: failed}
 	b.flushes.perSecond, b.hashed.perSecond = float64(l.Flushes), float64(l.Hashed)
@@ -45,7 +45,7 @@ func newBudgeted(mem region.Memory, l *Limits, slowed *atomic.Uint64, failed fun
 	return b
 }
 
-// wait waits as long as r says for n units, within bounds.
+// wait waits as long as r says for n units, at most longestWait.
 func (b *budgeted) wait(r *rate, n int) {
 	if d := r.take(float64(n), time.Now()); d > 0 {
 		b.slowed.Add(1)
@@ -53,7 +53,7 @@ func (b *budgeted) wait(r *rate, n int) {
 	}
 }
 
-// fail tells about the first error.
+// fail reports the first error.
 func (b *budgeted) fail(err error) error {
 	if err != nil {
 		b.once.Do(func() { b.failed(err) })
@@ -64,7 +64,7 @@ func (b *budgeted) fail(err error) error {
 // Persist implements region.Memory.
 func (b *budgeted) Persist(off, n int) error {
 	if n == 0 {
-		return b.Memory.Persist(off, n) // asks what the memory is
+		return b.Memory.Persist(off, n) // asks whether the memory is persistent
 	}
 	b.wait(&b.flushes, 1)
 	if mutant.Is(mutant.AckBeforeFlush) {
@@ -100,7 +100,7 @@ func (b *budgeted) Load(p []byte, off int) error {
 	return b.fail(b.guard.Load(p, off))
 }
 
-// Guard implements region.Guarded: what is large is a hash.
+// Guard implements region.Guarded: large accesses are hashes.
 func (b *budgeted) Guard(off, n int, f func() error) error {
 	if n > smallHash {
 		b.wait(&b.hashed, n)

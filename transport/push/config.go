@@ -48,7 +48,7 @@ const (
 	DefaultMaxDelay    = 5 * time.Second
 )
 
-// Config is the configuration of a Session. Zero fields mean the defaults. It is copied.
+// Config is the configuration of a Session. Zero fields mean the defaults. Dial copies it.
 type Config struct {
 	// Secret proves ownership of the log. If nil, Dial asks the server for a new log and its
 	// secret, and passes the secret to Keep before it uses it. Keep must be set then. It returns
@@ -56,8 +56,8 @@ type Config struct {
 	// Dial. A secret with which no Dial has ever succeeded may be void: it may have no log.
 	Secret *Secret
 	Keep   func(Secret) error
-	// Cred is the credential of the calls, for Server.Allow. Access to an existing log depends on
-	// the secret alone. The zero value is AUTH_NONE.
+	// Cred is the credential of the calls, for Server.Allow. Access to an existing log depends only
+	// on the secret. The zero value is AUTH_NONE.
 	Cred xdr.Auth
 	// Capacity is the size in octets of the ring of a new log. If zero, the server chooses.
 	Capacity uint64
@@ -73,22 +73,22 @@ type Config struct {
 	Producer *commitlog.ProducerOptions
 	// File is the last rung, for a server without the program. If nil, that rung does not exist.
 	File File
-	// MaxRecord is the size of the largest record, in octets, on every rung. MaxCall bounds the
-	// records of one APPEND together, unless it has only one. The RPC client must be able to send
-	// both. If zero, 1 MiB and 512 KiB.
+	// MaxRecord is the size of the largest record, in octets, on every rung. MaxCall limits the
+	// octets of all records of one APPEND, except for a single larger record. The RPC client must be
+	// able to send both. If zero, 1 MiB and 512 KiB.
 	MaxRecord, MaxCall int
 	// Callbacks receives the server's requests to hold back (Log.Pressure) between two OPENs, if
 	// the RPC client has a backward direction. If nil, they take effect with the next OPEN.
 	Callbacks *Callbacks
-	// OpenTimeout bounds one attempt to open. If zero, 15 s.
+	// OpenTimeout limits the time of one attempt to open. If zero, 15 s.
 	OpenTimeout time.Duration
-	// MinDelay and MaxDelay bound the wait between attempts. It doubles each time, and is
-	// shortened at random by up to half. If zero, 20 ms and 5 s.
+	// MinDelay and MaxDelay limit the wait between attempts. It doubles each time, and is shortened
+	// at random by up to half. If zero, 20 ms and 5 s.
 	MinDelay, MaxDelay time.Duration
 	// Opened, if set, is called with the rung, the epoch and the next record number of every
 	// session. It must not block.
 	Opened func(r Rung, epoch uint32, next uint64)
-	// Logger gets a line per session and failure; nil discards.
+	// Logger gets a line per session and failure. If nil, nothing is logged.
 	Logger *zap.Logger
 }
 

@@ -31,7 +31,7 @@ const (
 	maxHost     = 255 // octets
 )
 
-// LogFile returns the path of the file in which s keeps a log, "" if s was not made by Dir.
+// LogFile returns the path of the file in which s keeps a log, or "" if s was not made by Dir.
 func LogFile(s Store, name string) string {
 	if d, ok := s.(*dir); ok {
 		return d.file(name, logSuffix)
@@ -39,8 +39,8 @@ func LogFile(s Store, name string) string {
 	return ""
 }
 
-// RemoveLog removes a log, durably, from a directory that no server has open: first its owner, without
-// whom it is none. The error is fs.ErrNotExist if neither file is there.
+// RemoveLog durably removes a log from a directory that no server has open. It removes the owner first,
+// without which the log does not count. The error is fs.ErrNotExist if neither file exists.
 func RemoveLog(path, name string) error {
 	if !possible(name) {
 		return fs.ErrNotExist
@@ -71,7 +71,7 @@ func (d *dir) Create(name string, size int, owner Owner, format func(region.Memo
 	return d.CreateFor("", name, size, owner, format)
 }
 
-// CreateFor implements HostStore. The owner comes last, by a rename: it is what makes the log.
+// CreateFor implements HostStore. The owner comes last, by a rename: only then does the log count.
 func (d *dir) CreateFor(host, name string, size int, owner Owner, format func(region.Memory) error) error {
 	if _, err := os.Lstat(d.file(name, ownerSuffix)); err == nil {
 		return fs.ErrExist
@@ -98,7 +98,7 @@ func (d *dir) writeOwner(name string, b []byte) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) //nolint:errcheck // gone after the rename
+	defer os.Remove(f.Name()) //nolint:errcheck // after the rename the name does not exist
 	_, err = f.Write(b)
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
@@ -129,7 +129,7 @@ func (d *dir) readOwner(name string) (owner Owner, host string, err error) {
 		return owner, "", err
 	}
 	if len(b) < len(owner) || len(b) > len(owner)+maxHost {
-		return owner, "", fmt.Errorf("push: %s is damaged: it should have 32 octets and an address behind them (restore it from a copy)",
+		return owner, "", fmt.Errorf("push: %s is damaged: it should have 32 octets and then an address (restore it from a copy)",
 			d.file(name, ownerSuffix))
 	}
 	copy(owner[:], b)
@@ -138,7 +138,7 @@ func (d *dir) readOwner(name string) (owner Owner, host string, err error) {
 
 // Host implements HostStore.
 func (d *dir) Host(name string) string {
-	_, host, _ := d.readOwner(name) // Open has the error
+	_, host, _ := d.readOwner(name) // Open reports the error
 	return host
 }
 

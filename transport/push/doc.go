@@ -31,7 +31,7 @@
 // with another secret, or with none, is always refused in the same way, whether or not the log exists.
 // Server.Allow decides who may have a name that is free.
 //
-// An OPEN by the owner fences the session before: its queued operations are dropped, and its running
+// An OPEN by the owner fences the previous session: its queued operations are dropped, and its running
 // operations finish. The fenced instance is told so, and does not fence in return.
 //
 // Secret and records travel in the clear unless the connections use TLS. Whoever can read them can
@@ -44,9 +44,9 @@
 //
 // # Limits
 //
-// Limits bounds what clients can take from a server, and documents the defaults: logs, octets, opens
+// Limits restricts what clients can take from a server, and documents the defaults: logs, octets, opens
 // per second and address, flushes and hashed octets per second and log. Floods are slowed down, not
 // refused.
 //
-// Server, Log and Session may be used by several goroutines at once.
+// Server, Log and Session are safe for concurrent use.
 package push

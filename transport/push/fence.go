@@ -7,7 +7,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// ErrNotLast: another session has begun after the one to be fenced.
+// ErrNotLast: another session has begun after the one that Fence should end.
 var ErrNotLast = errors.New("push: another session has begun since")
 
 // Fence ends session id for good. Its instance can neither append to the log nor resume the
@@ -16,8 +16,8 @@ var ErrNotLast = errors.New("push: another session has begun since")
 // another session can begin: l.Tail() is then the end of its records.
 //
 // Errors: ErrNotLast means that nothing was done. With region.ErrPinned, or the error of ctx,
-// operations of the session were still running when ctx ended: call Fence again until they are
-// not. With any other error the log is damaged or its memory has failed, and over was called.
+// operations of the session were still running when ctx ended: call Fence again until they have
+// ended. Any other error means that the log is damaged or its memory has failed; then over was called.
 func (l *Log) Fence(ctx context.Context, id SessionID, over func()) error {
 	select {
 	case l.turn <- struct{}{}:
@@ -38,7 +38,7 @@ func (l *Log) Fence(ctx context.Context, id SessionID, over func()) error {
 	return err
 }
 
-// void ends session id for the calls, and makes its instance a stranger.
+// void ends session id for calls, and makes the server forget its instance.
 func (l *Log) void(id SessionID) (old *session, err error) {
 	s := l.s
 	s.mu.Lock()
@@ -46,7 +46,7 @@ func (l *Log) void(id SessionID) (old *session, err error) {
 	if l.last != id {
 		return nil, ErrNotLast
 	}
-	l.instance, l.begun = key(newSessionID()), nil // of nobody
+	l.instance, l.begun = key(newSessionID()), nil // belongs to nobody
 	old = l.session
 	s.drop(old)
 	return old, nil

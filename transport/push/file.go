@@ -28,10 +28,10 @@ var (
 	// ErrRewrite is returned by File.Commit when writes have to be repeated.
 	ErrRewrite = errors.New("push: the server has restarted and forgotten writes")
 	// ErrFile: the content of a File is not a log, or not the log that was appended to.
-	ErrFile = errors.New("push: the file is no log of push (give another name, or look with ReadFile)")
+	ErrFile = errors.New("push: the file is not a push log (use another file, or inspect it with ReadFile)")
 )
 
-// mostRewrites is how often a group is written again when the server forgets it.
+// mostRewrites is how often a group is written again if the server loses it.
 const mostRewrites = 5
 
 // openFile begins a session on Config.File.
@@ -67,7 +67,7 @@ type fileLog struct {
 	f     File
 	id    [16]byte
 	epoch uint32
-	end   int64 // of the last record
+	end   int64 // end of the last record
 	ring  uint64
 	level commitlog.Level
 	buf   []byte
@@ -78,22 +78,22 @@ type fileLog struct {
 
 var _ commitlog.Carrier = (*fileLog)(nil)
 
-// fileRing is the capacity that a file is said to have: nothing is ever overwritten in it,
-// so that what counts is how much may be under way.
+// fileRing is the nominal capacity of a file. Nothing in it is ever overwritten, so it only limits
+// the octets in flight.
 const fileRing = 1 << 30
 
-// recover finds the end of the log, or makes one, and begins an epoch: before anything of it
-// is written its number is durable, so that what a crash leaves of two sessions never
+// recover finds the end of the log, or makes a log, and begins an epoch. The epoch's number is
+// durable before any of its records is written, so that what a crash leaves of two sessions never
 // looks like one.
 func (w *fileLog) recover(ctx context.Context) (*commitlog.Answer, error) {
 	found, err := readFile(readerOf{ctx, w.f}, nil)
 	switch {
 	case errors.Is(err, errNoFile):
 		found, err = w.create(ctx)
-	case err == nil: // what is read may not have been committed
+	case err == nil: // the octets read may not have been committed
 		w.level, err = w.f.Commit(ctx)
 		if errors.Is(err, ErrRewrite) {
-			err = fmt.Errorf("%w: %w", errAgain, err) // look again what is left
+			err = fmt.Errorf("%w: %w", errAgain, err) // read again what is left
 		}
 	}
 	if err != nil {
@@ -111,8 +111,8 @@ func (w *fileLog) recover(ctx context.Context) (*commitlog.Answer, error) {
 	}, nil
 }
 
-// errAgain: what was read from the file counts no longer.
-var errAgain = errors.New("push: file to be read again")
+// errAgain: the octets read from the file are no longer valid.
+var errAgain = errors.New("push: the file must be read again")
 
 // create makes an empty log.
 func (w *fileLog) create(ctx context.Context) (*fileState, error) {
@@ -121,7 +121,7 @@ func (w *fileLog) create(ctx context.Context) (*fileState, error) {
 	return st, err
 }
 
-// write writes b and commits it, again if the server forgets it.
+// write writes b and commits it, and repeats that if the server loses it.
 func (w *fileLog) write(ctx context.Context, b []byte, off int64) (err error) {
 	for range mostRewrites {
 		if err = w.f.WriteAt(ctx, b, off); err != nil {
@@ -131,7 +131,7 @@ func (w *fileLog) write(ctx context.Context, b []byte, off int64) (err error) {
 		level, err = w.f.Commit(ctx)
 		if err == nil {
 			if level < w.level {
-				return fmt.Errorf("%w: it was persistent, and is only placed now", ErrFile)
+				return fmt.Errorf("%w: it was persistent, but is now only placed", ErrFile)
 			}
 			w.level = level
 			return nil
@@ -159,8 +159,8 @@ func (w *fileLog) Carry(ctx context.Context, seq uint64, payloads [][]byte) (hea
 	return w.ring, nil
 }
 
-// afterRecord is where a producer believes that a record of n octets at position ends: in a
-// ring, in which no record crosses the end.
+// afterRecord returns where a record of n octets at position at ends in the view of a producer: in
+// a ring, in which no record crosses the end.
 func afterRecord(at uint64, n int) uint64 {
 	size := (uint64(n) + 20 + 63) &^ 63
 	if end := fileRing - at%fileRing; end < size {
@@ -172,7 +172,7 @@ func afterRecord(at uint64, n int) uint64 {
 // Head implements commitlog.Carrier: there is always room.
 func (w *fileLog) Head(context.Context) (uint64, error) { return w.ring, nil }
 
-// readerOf is a File as an io.ReaderAt.
+// readerOf makes a File an io.ReaderAt.
 type readerOf struct {
 	ctx context.Context
 	f   File

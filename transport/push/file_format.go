@@ -18,26 +18,26 @@ import (
 //	off 8, 4: version, 1
 //	off 12, 16: ID, random
 //	off 28, 4: CRC32C of octets 0 to 27
-//	off 32: records, one behind the other
+//	off 32: records, one after the other
 //
 // A record:
 //
-//	off 0, 4 octets: length of the payload; 2^31 without one: an epoch begins
+//	off 0, 4 octets: length of the payload; 2^31: no payload, an epoch begins
 //	off 4, 4: epoch
-//	off 8, 8: sequence number, that of the first is 1; of an epoch that of the record behind it
+//	off 8, 8: sequence number, 1 for the first record; for an epoch that of the next record
 //	off 16, 4: CRC32C of ID, octets 0 to 15, payload
 //	off 20: payload
 //
-// The first octets that are no record with the next number are the end: a write that was
-// not acknowledged, and is written over.
+// The log ends at the first octets that are not a record with the next number: a write that was not
+// acknowledged and will be overwritten.
 const (
 	fileMagic     = "STAGPUSH"
 	fileVersion   = 1
 	fileHeaderLen = 32
 	fileRecordLen = 20
-	// fileEpoch, as a length, begins an epoch.
+	// fileEpoch is the length that begins an epoch.
 	fileEpoch = 1 << 31
-	// maxFilePayload is that of a producer.
+	// maxFilePayload is the largest payload of a producer.
 	maxFilePayload = fileRing / 2
 )
 
@@ -49,10 +49,10 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // fileState is what a file holds.
 type fileState struct {
 	id    [16]byte
-	end   int64  // of the last record
-	next  uint64 // number of the next
-	epoch uint32 // the last that has begun
-	last  uint32 // epoch of the last record, 0 without one
+	end   int64  // end of the last record
+	next  uint64 // number of the next record
+	epoch uint32 // the last epoch that has begun
+	last  uint32 // epoch of the last record, 0 if there is none
 }
 
 func newFileState() *fileState {
@@ -148,7 +148,7 @@ func (st *fileState) walk(in *bufio.Reader, visit func(*commitlog.Record) error)
 	}
 }
 
-// length returns how much payload follows a record's head; false: the log has ended.
+// length returns how many octets of payload follow a record's head; false means that the log has ended.
 func (st *fileState) length(h *[fileRecordLen]byte) (n int, ok bool) {
 	word, epoch, seq := binary.BigEndian.Uint32(h[:]), binary.BigEndian.Uint32(h[4:]), binary.BigEndian.Uint64(h[8:])
 	switch {
@@ -160,7 +160,7 @@ func (st *fileState) length(h *[fileRecordLen]byte) (n int, ok bool) {
 	return int(word), word <= maxFilePayload && epoch == st.epoch
 }
 
-// took counts a record, and returns it; nil: it only begins an epoch.
+// took counts a record and returns it, or nil if it only begins an epoch.
 func (st *fileState) took(h *[fileRecordLen]byte, payload []byte) *commitlog.Record {
 	st.end += fileRecordLen + int64(len(payload))
 	st.epoch = binary.BigEndian.Uint32(h[4:])
@@ -171,7 +171,7 @@ func (st *fileState) took(h *[fileRecordLen]byte, payload []byte) *commitlog.Rec
 	return &commitlog.Record{Seq: st.next - 1, Epoch: st.epoch, Payload: payload}
 }
 
-// noEnd makes an end of the file no error.
+// noEnd returns err, or nil if err is the end of the file.
 func noEnd(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil
@@ -179,7 +179,7 @@ func noEnd(err error) error {
 	return err
 }
 
-// readSome reads n octets, and allocates no more than there are, twice.
+// readSome reads n octets, and allocates at most twice as many octets as there are.
 func readSome(in io.Reader, n int) ([]byte, error) {
 	const step = 1 << 20
 	var b []byte

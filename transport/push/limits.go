@@ -20,31 +20,31 @@ const (
 	DefaultMaxOpenCalls = 64
 )
 
-// Limits bounds what clients can take from a server. Zero fields mean the defaults.
+// Limits restricts what clients can take from a server. Zero fields mean the defaults.
 type Limits struct {
-	// MaxLogs bounds the number of logs, and MaxOctets the total size of their rings in octets. If
+	// MaxLogs limits the number of logs, and MaxOctets the total size of their rings in octets. If
 	// zero, 1024 and 1 GiB.
 	MaxLogs   int
 	MaxOctets uint64
-	// ClientLogs and ClientOctets bound what of them one host may have: the logs that were made
-	// for it, from wherever they are used, and whatever has become of them. A host is an address
-	// without its port; clients behind one address share. If zero, an eighth of MaxLogs and a
-	// quarter of MaxOctets, and no bound for loopback addresses and peers without an IP address,
-	// which may stand for any number of clients. If negative, no bound.
+	// ClientLogs and ClientOctets limit how much of this one host may have: the logs that were made
+	// for it count, wherever they are used from and whatever has become of them. A host is an address
+	// without its port; clients behind one address share its limits. If zero, an eighth of MaxLogs and
+	// a quarter of MaxOctets, and no limit for loopback addresses and peers without an IP address,
+	// which may stand for any number of clients. If negative, no limit.
 	ClientLogs   int
 	ClientOctets int64
-	// Capacity is the size in octets of a ring whose owner asks for no size. MaxCapacity is the
-	// largest ring: an owner who asks for more gets that. Both are rounded down to a multiple of
-	// 64. If zero, 1 MiB and 64 MiB.
+	// Capacity is the size in octets of a ring if its owner asks for no size. MaxCapacity is the size
+	// of the largest ring: an owner who asks for more gets that. Both are rounded down to a multiple
+	// of 64. If zero, 1 MiB and 64 MiB.
 	Capacity, MaxCapacity uint64
-	// MaxIssued bounds the secrets that were issued and not used yet; one address may have an
-	// eighth of them. IssueTime is how long they are valid. If zero, 256 and one minute.
+	// MaxIssued limits the secrets that were issued but not used yet; one address may have an eighth
+	// of them. IssueTime is how long they are valid. If zero, 256 and one minute.
 	MaxIssued int
 	IssueTime time.Duration
 	// Opens is the number of OPENs per second that an address may make, and also the largest
 	// burst. Further ones are answered with StatusBusy. If zero, 50.
 	Opens int
-	// MaxOpenCalls bounds the OPENs that run at a time. If zero, 64.
+	// MaxOpenCalls limits the OPENs that run at a time. If zero, 64.
 	MaxOpenCalls int
 	// Flushes is the number of flushes per second, and Hashed the number of octets per second for
 	// Verify, that the client of one log may request, and also the largest bursts. Further
@@ -59,7 +59,7 @@ type Limits struct {
 	// AppendTime is how long an APPEND may take. One that takes longer ends its session. If zero,
 	// 10 s.
 	AppendTime time.Duration
-	// MaxConns bounds the commit connections. One address may have an eighth as many that have not
+	// MaxConns limits the commit connections. One address may have an eighth as many that have not
 	// shown a token yet. If zero, 4096.
 	MaxConns int
 }
@@ -93,7 +93,7 @@ func set[T comparable](v *T, def T) {
 // minCapacity is the smallest ring that is made.
 const minCapacity = 4096
 
-// capacity returns the ring that who asks for want octets gets.
+// capacity returns the size of the ring for an owner who asks for want octets.
 func (l *Limits) capacity(want uint64) uint64 {
 	if want == 0 {
 		want = l.Capacity

@@ -14,22 +14,22 @@ type Log struct {
 	s     *Server
 	name  string
 	owner Owner
-	host  string // it was made for; "": nobody knows
+	host  string // for which it was made, "" if unknown
 	size  uint64 // of the ring
 	mem   region.Memory
-	log   *commitlog.Log // nil: it could not be opened, err says why
+	log   *commitlog.Log // nil if it could not be opened; err says why
 	err   error
 	ctx   context.Context // ends when the memory fails, and with the server
 	fail  context.CancelCauseFunc
-	turn  chan struct{} // one slot: who opens a session
+	turn  chan struct{} // one slot: held by the call that opens a session
 
-	// Under Server.mu.
+	// Guarded by Server.mu.
 	session  *session  // nil: none
 	last     SessionID // the session that has begun last
-	instance key       // that has opened it last
-	opened   bool      // since the server was loaded
+	instance key       // the instance that has opened the log last
+	opened   bool      // the log was opened since the server was loaded
 	begun    *key      // instance whose session has begun last; nil: none, or it was fenced for good
-	pressure pressure  // what its clients are asked to keep to
+	pressure pressure  // the limits that its clients are asked to observe
 }
 
 // Name returns the name of the log.
@@ -45,14 +45,14 @@ func (l *Log) Next(ctx context.Context) (*commitlog.Record, error) { return l.lo
 // TryNext returns the next record, or nil if there is none yet.
 func (l *Log) TryNext() (*commitlog.Record, error) { return l.log.TryNext() }
 
-// Tail returns the position behind the last record that TryNext will hand out; see
+// Tail returns the position after the last record that TryNext will return; see
 // [commitlog.Log.Tail].
 func (l *Log) Tail() uint64 { return l.log.Tail() }
 
-// Release says that the effects of the records up to seq are durable, and frees their room.
+// Release tells l that the effects of the records up to seq are durable, and frees their room.
 func (l *Log) Release(seq uint64) error { return l.log.Release(seq) }
 
-// load opens a log of the store and lets it be consumed.
+// load opens a log of the store and starts its consumer.
 func (s *Server) load(name, host string) (*Log, error) {
 	mem, owner, err := s.Store.Open(name)
 	l := &Log{s: s, name: name, owner: owner, host: host, turn: make(chan struct{}, 1)}
@@ -73,7 +73,7 @@ func (s *Server) load(name, host string) (*Log, error) {
 	return l, err
 }
 
-// add makes a log known. It reports false when the server is closed.
+// add adds a log. It returns false if the server is closed.
 func (s *Server) add(l *Log) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,19 +91,19 @@ func (s *Server) add(l *Log) bool {
 	return true
 }
 
-// failed is told the first error of the memory.
+// failed is called with the first error of the memory.
 func (l *Log) failed(err error) {
 	l.fail(err)
 	l.s.ctr.lost.Add(1)
 	l.s.log.Error("push: memory of a log failed", zap.String("log", l.name), zap.Error(err))
 }
 
-// lost reports whether nothing can be appended any more, for good.
+// lost reports whether nothing can ever be appended again.
 func (l *Log) lost() bool {
 	return l.log == nil || l.ctx.Err() != nil && !errors.Is(context.Cause(l.ctx), context.Canceled)
 }
 
-// close gives the memory back.
+// close closes the log and its memory.
 func (l *Log) close(ctx context.Context) error {
 	var err error
 	if l.log != nil {

@@ -15,7 +15,7 @@ import (
 // records. 0 means no restraint. Pressure revokes no right and refuses nothing. The request goes
 // to the client by a call in the backward direction (RFC 8167), and with every later OPEN.
 //
-// An error means that the present client could not be asked: *transport.RPCError if one of the
+// An error means that the current client could not be asked: *transport.RPCError if one of the
 // sides has no backward direction, *transport.OpError if its connection has ended, a Status if it
 // does not know the session. The error is nil if there is no session.
 func (l *Log) Pressure(ctx context.Context, window uint64, gap time.Duration) error {
@@ -81,7 +81,7 @@ func (c *Callbacks) ServeRPC(_ context.Context, req *transport.Request, resp *tr
 	}
 }
 
-// press passes a wish on.
+// press passes a request on to its session.
 func (c *Callbacks) press(a *pressureArgs) Status {
 	c.mu.Lock()
 	s := c.sessions[a.Session]
@@ -93,7 +93,7 @@ func (c *Callbacks) press(a *pressureArgs) Status {
 	return StatusOK
 }
 
-// moved is told that a session has another name at the server; zeros: none. Nil c does
+// moved is called when the name of a session at the server changes; zeros mean none. A nil c does
 // nothing.
 func (c *Callbacks) moved(s *Session, from, to key) {
 	if c == nil {
@@ -110,7 +110,7 @@ func (c *Callbacks) moved(s *Session, from, to key) {
 	}
 }
 
-// restrain keeps to what the server asks for.
+// restrain applies what the server has asked for.
 func (s *Session) restrain(p pressure) {
 	s.p.Restrain(p.Window, time.Duration(p.Gap)*time.Millisecond)
 }

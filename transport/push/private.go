@@ -3,11 +3,11 @@ package push
 // privateMagic begins the MPA private data of a commit connection.
 const privateMagic = "stagpush"
 
-// privateLen is the length of the private data, octets.
+// privateLen is the length of the private data in octets.
 const privateLen = len(privateMagic) + keyLen
 
-// privateData is what the initiator of a commit connection says in its MPA Request, so
-// that the server knows the log before it answers.
+// privateData returns the private data for the MPA Request of a commit connection, so that the
+// server knows the log before it answers.
 //
 //	off 0, 8 octets: "stagpush"
 //	off 8, 16: the token

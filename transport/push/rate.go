@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// rate is a token bucket: so many units a second, and as many at once as come in a
-// second. It is safe for concurrent use.
+// rate is a token bucket with a number of units per second, which is also the largest burst. It is
+// safe for concurrent use.
 type rate struct {
 	perSecond float64
 
@@ -15,7 +15,7 @@ type rate struct {
 	last time.Time
 }
 
-// settle lets time pass; mu is held.
+// settle accounts for the time that has passed. The caller holds r.mu.
 func (r *rate) settle(now time.Time) {
 	if !r.last.IsZero() {
 		r.debt = max(0, r.debt-now.Sub(r.last).Seconds()*r.perSecond)
@@ -23,7 +23,7 @@ func (r *rate) settle(now time.Time) {
 	r.last = now
 }
 
-// take takes n units and returns how long whoever took them has to wait.
+// take takes n units and returns how long the caller must wait.
 func (r *rate) take(n float64, now time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -44,7 +44,7 @@ func (r *rate) try(now time.Time) bool {
 	return true
 }
 
-// idle reports whether nothing is owed: the bucket need not be remembered.
+// idle reports whether there is no debt, so that the bucket can be forgotten.
 func (r *rate) idle(now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -52,8 +52,7 @@ func (r *rate) idle(now time.Time) bool {
 	return r.debt == 0
 }
 
-// maxRates bounds the addresses that have a bucket of their own; those beyond it share
-// one.
+// maxRates limits the addresses with their own bucket; the others share one.
 const maxRates = 4096
 
 // rates are the buckets of addresses. It is safe for concurrent use.
@@ -62,7 +61,7 @@ type rates struct {
 
 	mu     sync.Mutex
 	byHost map[string]*rate
-	swept  time.Time // when idle ones were looked for last
+	swept  time.Time // when idle buckets were last looked for
 	others rate
 }
 

@@ -53,14 +53,14 @@ type Server struct {
 	Forgetful bool
 	// Options says how new logs are made. Nil means the defaults of commitlog.Create.
 	Options *commitlog.Options
-	// Limits bounds what clients can take from the server.
+	// Limits restricts what clients can take from the server.
 	Limits Limits
 	// RDMA is the configuration of commit connections. Nil means the defaults.
 	RDMA *rdmap.Config
 	// Next serves the calls of all other programs. If nil, they are answered with
 	// PROG_UNAVAIL.
 	Next transport.Handler
-	// Logger gets a line per session and per failure; nil discards.
+	// Logger gets a line per session and per failure. If nil, nothing is logged.
 	Logger *zap.Logger
 
 	once sync.Once
@@ -71,7 +71,7 @@ type Server struct {
 	ctx       context.Context // ends with Close
 	cancel    context.CancelFunc
 	opens     *rates
-	calls     chan struct{} // a slot per OPEN that runs
+	calls     chan struct{} // a slot per running OPEN
 	ctr       counters
 	wg        sync.WaitGroup // Consume
 
@@ -127,7 +127,8 @@ func (s *Server) Load() error {
 	return errors.Join(errs...)
 }
 
-// Log returns a log that was loaded or created. Error: ErrNoLog.
+// Log returns a log that was loaded or created. Errors: ErrNoLog, ErrServerClosed, and an
+// *Error if the log could not be opened.
 func (s *Server) Log(name string) (*Log, error) {
 	s.init()
 	s.mu.Lock()
@@ -227,7 +228,7 @@ func (s *Server) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
 	for l := range s.listeners {
-		_ = l.Close() // nothing can be done about a listener that does not close
+		_ = l.Close() // if it fails, there is nothing to do
 	}
 	conns, logs := keysOf(s.conns), valuesOf(s.logs)
 	s.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// errToken rejects a connection whose token is not one of ours, was used, or is void.
+// errToken rejects a connection whose token is unknown, used or void.
 var errToken = errors.New("push: no session has this token")
 
 // Serve takes l and accepts commit connections from it. It returns ErrServerClosed, or the first
@@ -61,7 +61,7 @@ func (s *Server) ServeConn(nc net.Conn) error {
 		return nil, nil
 	}
 	if !s.strangers.Enter(nc.RemoteAddr(), max(s.lim.MaxConns/8, 1)) {
-		_ = nc.Close() // nothing was said on it
+		_ = nc.Close() // nothing was sent on it
 		s.ctr.rejected.Add(1)
 		return errTooManyConns
 	}
@@ -80,7 +80,7 @@ func (s *Server) ServeConn(nc net.Conn) error {
 	return s.serveSession(c, sess)
 }
 
-// redeem takes the session of a token, which is good for nothing from then on.
+// redeem returns the session of a token, which is used from then on.
 func (s *Server) redeem(privateData []byte) *session {
 	k, ok := parsePrivateData(privateData)
 	s.mu.Lock()
@@ -112,8 +112,8 @@ func (s *Server) serveSession(c *rdmap.Conn, sess *session) error {
 	return err
 }
 
-// attach gives the session to c. One whose connection lacks the extension stays as it is:
-// its client appends by call.
+// attach gives the session to c. If c lacks the extension, the session stays as it is: its client
+// appends by call.
 func (s *Server) attach(c *rdmap.Conn, sess *session) (*commitlog.Answer, error) {
 	if c.ConnectionState().Extensions&rdmap.ExtCommit == 0 {
 		return nil, commitlog.ErrNoExtension
@@ -124,7 +124,7 @@ func (s *Server) attach(c *rdmap.Conn, sess *session) (*commitlog.Answer, error)
 	a, err := sess.prep.Attach(c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err == nil && sess.over { // dropped before there was a connection to abort
+	if err == nil && sess.over { // dropped before it had a connection to abort
 		err = errFenced
 	}
 	return a, err

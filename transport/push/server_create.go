@@ -10,14 +10,14 @@ import (
 	"go.uber.org/zap"
 )
 
-// The parts of the whole that one host may have.
+// One host may have one part in so many.
 const (
 	issuedShare = 8 // of MaxIssued
 	logsShare   = 8
 	octetsShare = 4
 )
 
-// room reports whether another secret may be issued; s.mu is held.
+// room returns StatusOK if another secret may be issued. The caller holds s.mu.
 func (s *Server) room(host string) Status {
 	issued := 0
 	for _, is := range s.issued {
@@ -37,8 +37,8 @@ func (s *Server) room(host string) Status {
 	return StatusIssued
 }
 
-// taken counts the logs of a host and the octets of their rings, with those that it may yet make;
-// s.mu is held.
+// taken counts the logs of a host and the octets of their rings, including those that it may still
+// make. The caller holds s.mu.
 func (s *Server) taken(host string) (logs int, octets uint64) {
 	for _, l := range s.logs {
 		if l.host == host {
@@ -53,7 +53,7 @@ func (s *Server) taken(host string) (logs int, octets uint64) {
 	return logs, octets
 }
 
-// client returns the limits in force for a host, as transport's ClientLimits are meant.
+// client returns the limits for a host, by the same rules as transport.ClientLimits.
 func (l *Limits) client(host string) (logs int, octets uint64) {
 	ip, err := netip.ParseAddr(host)
 	local := err != nil || ip.IsLoopback()
@@ -73,7 +73,7 @@ func (l *Limits) client(host string) (logs int, octets uint64) {
 	return logs, octets
 }
 
-// full says what there is no room for; s.mu is held.
+// full logs what there is no room for and returns StatusFull. The caller holds s.mu.
 func (s *Server) full(whose, host string) Status {
 	logs, octets := s.taken(host)
 	s.log.Warn("push: no room for another log (remove logs that nobody uses, or raise the limit; until then the client does without)",
@@ -82,7 +82,7 @@ func (s *Server) full(whose, host string) Status {
 	return StatusFull
 }
 
-// create makes the log of an issued secret. If it cannot be made now, the secret stays good.
+// create makes the log of an issued secret. If it cannot be made now, the secret stays valid.
 func (s *Server) create(a *openArgs) (*Log, Status) {
 	is, capacity, st := s.reserve(a)
 	if st != StatusOK {
@@ -104,7 +104,7 @@ func (s *Server) create(a *openArgs) (*Log, Status) {
 	return l, StatusOK
 }
 
-// reserve takes the room for a log until it is there, or cannot be made.
+// reserve reserves the room for a log until it exists, or cannot be made.
 func (s *Server) reserve(a *openArgs) (is *issue, capacity uint64, st Status) {
 	capacity = s.lim.capacity(a.Capacity)
 	s.mu.Lock()
@@ -126,7 +126,7 @@ func (s *Server) reserve(a *openArgs) (is *issue, capacity uint64, st Status) {
 	return nil, 0, st
 }
 
-// unreserve gives that back; s.mu is held.
+// unreserve undoes reserve. The caller holds s.mu.
 func (s *Server) unreserve(is *issue) {
 	s.octets -= is.octets
 	is.octets = 0

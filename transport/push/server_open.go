@@ -18,14 +18,14 @@ import (
 type issue struct {
 	secret   Secret
 	owner    Owner
-	instance key // who asked
+	instance key // that has asked for it
 	host     string
 	until    time.Time
 	making   bool
-	octets   uint64 // of its ring, while it is made
+	octets   uint64 // of its ring, while it is being made
 }
 
-// open is OPEN.
+// open serves OPEN.
 func (s *Server) open(ctx context.Context, req *transport.Request, a *openArgs) openRes {
 	host := accept.Host(req.RemoteAddr)
 	if !s.opens.try(host, time.Now()) {
@@ -59,9 +59,9 @@ func (s *Server) refuse(st Status) openRes {
 	return openRes{Status: st}
 }
 
-// find looks for what an OPEN may have: a log, nil for one that may be made now, or a
-// secret. Whatever is wrong, the answer is the same, and found in the same time: the name
-// is looked up, and one digest compared.
+// find returns what an OPEN may have: a log, nil for one that may be made now, or a secret.
+// Whatever is wrong, the answer is the same and takes the same time: one look-up of the name, and
+// one comparison of digests.
 func (s *Server) find(req *transport.Request, a *openArgs, host string) (*Log, Status, Secret) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,11 +72,11 @@ func (s *Server) find(req *transport.Request, a *openArgs, host string) (*Log, S
 	return l, st, Secret{}
 }
 
-// match is find without the secret; s.mu is held.
+// match is find without issuing a secret. The caller holds s.mu.
 func (s *Server) match(req *transport.Request, a *openArgs, host string) (*Log, Status) {
 	s.expire(time.Now())
 	l, is := s.logs[a.Name], s.issued[a.Name]
-	var want, got Owner // of nobody: no secret has this digest
+	var want, got Owner // nobody's: no secret has this digest
 	switch {
 	case l != nil:
 		want = l.owner
@@ -98,7 +98,7 @@ func (s *Server) match(req *transport.Request, a *openArgs, host string) (*Log, 
 	case a.Secret != nil && same && l != nil:
 		return l, StatusOK
 	case a.Secret == nil && is != nil && is.instance == a.Instance && !is.making:
-		return nil, StatusIssued // the answer got lost
+		return nil, StatusIssued // the answer was lost
 	case a.Secret == nil && l == nil && is == nil && possible(a.Name) && s.allowed(req, a.Name):
 		return nil, s.room(host)
 	}
@@ -109,7 +109,7 @@ func (s *Server) allowed(req *transport.Request, name string) bool {
 	return s.Allow == nil || s.Allow(req, name)
 }
 
-// expire forgets secrets that nobody has used; s.mu is held.
+// expire forgets secrets that nobody has used in time. The caller holds s.mu.
 func (s *Server) expire(now time.Time) {
 	for name, is := range s.issued {
 		if now.After(is.until) && !is.making {
@@ -123,9 +123,9 @@ func (s *Server) expire(now time.Time) {
 	}
 }
 
-// issue issues a secret. There is no log until it comes back: what an answer that got lost
-// leaves is a name that is free again after IssueTime, and until then for the instance
-// that has asked. S.mu is held.
+// issue issues a secret. There is no log until the client uses it: if the answer is lost, the name
+// is free again after IssueTime, and until then for the instance that has asked. The caller holds
+// s.mu.
 func (s *Server) issue(a *openArgs, host string) Secret {
 	is := s.issued[a.Name]
 	if is == nil {
@@ -139,7 +139,7 @@ func (s *Server) issue(a *openArgs, host string) Secret {
 	return is.secret
 }
 
-// begin begins a session on l for an owner: the one before it ends.
+// begin begins a session on l for an owner, and ends the previous one.
 func (s *Server) begin(ctx context.Context, back *transport.Backward, l *Log, a *openArgs) openRes {
 	if l.lost() {
 		return s.refuse(StatusLost)
@@ -160,7 +160,7 @@ func (s *Server) begin(ctx context.Context, back *transport.Backward, l *Log, a 
 	old.abort()
 	switch {
 	case errors.Is(err, region.ErrPinned), err != nil && s.ctx.Err() != nil:
-		return s.refuse(StatusBusy) // the old session is over; what it has running is not
+		return s.refuse(StatusBusy) // the old session is over, but its operations still run
 	case err != nil:
 		s.log.Error("push: session not begun", zap.String("log", l.name), zap.Error(err))
 		return s.refuse(StatusLost)
@@ -172,9 +172,9 @@ func (s *Server) begin(ctx context.Context, back *transport.Backward, l *Log, a 
 	return s.admit(back, l, prep, a, id)
 }
 
-// fence ends the session of l for the calls, unless the one who opens was fenced itself: an
-// instance that resumes after another has opened the log is told, so that two of them do
-// not fence each other for ever.
+// fence ends the session of l for calls, unless the opening instance was fenced itself: an instance
+// that resumes after another has opened the log is told so, so that two of them do not fence each
+// other forever.
 func (s *Server) fence(l *Log, a *openArgs) (old *session, again, fenced bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,7 +188,7 @@ func (s *Server) fence(l *Log, a *openArgs) (old *session, again, fenced bool) {
 	return old, again, false
 }
 
-// admit makes the new session known.
+// admit adds the new session.
 func (s *Server) admit(back *transport.Backward, l *Log, prep *commitlog.Prepared, a *openArgs, id SessionID) openRes {
 	sess := &session{l: l, id: key(id), back: back, prep: prep, turn: make(chan struct{}, 1)}
 	_, _ = rand.Read(sess.token[:])

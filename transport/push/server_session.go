@@ -10,18 +10,18 @@ import (
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
-// session is what an OPEN has begun.
+// session is a session that an OPEN has begun.
 type session struct {
 	l     *Log
 	id    key
 	token key       // in Server.tokens until it is used, or void
 	until time.Time // of the token
 	prep  *commitlog.Prepared
-	back  *transport.Backward // of the connection of the OPEN
+	back  *transport.Backward // of the connection on which the OPEN came
 
-	turn chan struct{} // one slot: who appends by call
+	turn chan struct{} // one slot: held by the call that appends
 
-	// Under Server.mu.
+	// Guarded by Server.mu.
 	over  bool
 	conn  *rdmap.Conn         // native; nil: not yet, or by call
 	calls bool                // by call
@@ -29,8 +29,8 @@ type session struct {
 	next  uint64              // by call: number of the next record
 }
 
-// drop forgets a session: its calls are stale from now on, those that wait end; s.mu is
-// held. Nil does nothing.
+// drop forgets a session: from now on its calls are stale, and waiting ones end. A nil session is
+// ignored. The caller holds s.mu.
 func (s *Server) drop(sess *session) {
 	if sess == nil || sess.over {
 		return
@@ -46,11 +46,11 @@ func (s *Server) drop(sess *session) {
 	}
 }
 
-// errFenced is what the connection of a session ends with when another begins.
+// errFenced ends the connection of a session when another session begins.
 var errFenced = errors.New("push: another session has begun")
 
-// abort ends the connection of a session that was dropped, and has nothing running any
-// more. Nil does nothing.
+// abort ends the connection of a session that was dropped and has nothing running anymore. A nil
+// session is ignored.
 func (sess *session) abort() {
 	if sess == nil {
 		return
@@ -63,8 +63,8 @@ func (sess *session) abort() {
 	}
 }
 
-// begunBy returns the log whose last session has this name, though its connection may have
-// ended before CLOSE has come; s.mu is held.
+// begunBy returns the log whose last session has this name, even if the session's connection ended
+// before CLOSE came. The caller holds s.mu.
 func (s *Server) begunBy(k key) *Log {
 	for _, l := range s.logs {
 		if l.last == SessionID(k) && k != (key{}) {
@@ -74,7 +74,7 @@ func (s *Server) begunBy(k key) *Log {
 	return nil
 }
 
-// closeSession is CLOSE.
+// closeSession serves CLOSE.
 func (s *Server) closeSession(k key) Status {
 	s.mu.Lock()
 	sess := s.sessions[k]
@@ -91,7 +91,7 @@ func (s *Server) closeSession(k key) Status {
 	return StatusOK
 }
 
-// status is STATUS.
+// status serves STATUS.
 func (s *Server) status(k key) stateRes {
 	s.mu.Lock()
 	sess := s.sessions[k]
@@ -109,13 +109,13 @@ func (s *Server) status(k key) stateRes {
 	return sess.state(next)
 }
 
-// state says where a session is.
+// state returns the state of a session.
 func (sess *session) state(next uint64) stateRes {
 	return stateRes{Head: sess.prep.Head(), Next: next, Level: level(sess.prep.Answer().Persistent)}
 }
 
-// appendRecords is APPEND. The calls of a session run one after the other; one that comes
-// again finds that its records have been appended, and says so.
+// appendRecords serves APPEND. The calls of a session run one after the other; a repeated call
+// finds that its records have been appended, and says so.
 func (s *Server) appendRecords(ctx context.Context, a *appendArgs) stateRes {
 	s.mu.Lock()
 	sess := s.sessions[a.Session]
@@ -125,7 +125,7 @@ func (s *Server) appendRecords(ctx context.Context, a *appendArgs) stateRes {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.lim.AppendTime)
 	defer cancel()
-	defer context.AfterFunc(sess.l.ctx, cancel)() // nothing is appended to a memory that failed
+	defer context.AfterFunc(sess.l.ctx, cancel)() // do not append to memory that has failed
 	select {
 	case sess.turn <- struct{}{}:
 		defer func() { <-sess.turn }()
@@ -140,7 +140,7 @@ func (s *Server) appendRecords(ctx context.Context, a *appendArgs) stateRes {
 	return stateRes{Status: st}
 }
 
-// append appends what of a is new. The caller has the turn.
+// append appends the records of a that are new. The caller has the turn.
 func (sess *session) append(ctx context.Context, a *appendArgs) Status {
 	if st := sess.byCall(); st != StatusOK {
 		return st
@@ -157,7 +157,7 @@ func (sess *session) append(ctx context.Context, a *appendArgs) Status {
 		}
 	}
 	if err := appendAll(ctx, sess.prod, records); err != nil {
-		// What of them is in the log only the next session can tell.
+		// Only the next session can tell which of them are in the log.
 		sess.l.s.mu.Lock()
 		sess.l.s.drop(sess)
 		sess.l.s.mu.Unlock()
@@ -172,8 +172,7 @@ func (sess *session) append(ctx context.Context, a *appendArgs) Status {
 	return StatusOK
 }
 
-// byCall makes the producer that calls append by, unless there is one. The caller has the
-// turn.
+// byCall makes the producer for calls, if there is none. The caller has the turn.
 func (sess *session) byCall() Status {
 	if st := sess.claim(nil); st != StatusOK || sess.prod != nil {
 		return st
@@ -186,8 +185,8 @@ func (sess *session) byCall() Status {
 	return StatusOK
 }
 
-// claim says that the session is for the connection c, or, if that is nil, for calls. It
-// is for one of them.
+// claim reserves the session for the connection c, or, if c is nil, for calls. It can be for only
+// one of them.
 func (sess *session) claim(c *rdmap.Conn) Status {
 	s := sess.l.s
 	s.mu.Lock()
@@ -200,7 +199,7 @@ func (sess *session) claim(c *rdmap.Conn) Status {
 	return StatusOK
 }
 
-// has says that p appends what the calls bring; false: the session is over.
+// has sets the producer for calls. It returns false if the session is over.
 func (sess *session) has(p *commitlog.Producer) bool {
 	s := sess.l.s
 	s.mu.Lock()

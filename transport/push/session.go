@@ -18,7 +18,7 @@ var (
 	ErrClosed = errors.New("push: session closed")
 	// ErrNoProgram: the server does not have the program, and there is no Config.File.
 	ErrNoProgram = errors.New("push: the server does not offer push (set Config.File for the last rung)")
-	// ErrNoKeep: the server would issue a secret, and Config.Keep is not set.
+	// ErrNoKeep: the server would issue a secret, but Config.Keep is not set.
 	ErrNoKeep = errors.New("push: without Secret, Config.Keep must be set: a new log is lost without its secret")
 )
 
@@ -26,7 +26,7 @@ var (
 // one goroutine until Close.
 type Session struct {
 	cfg      *Config
-	rpc      transport.Caller // nil: File alone
+	rpc      transport.Caller // nil: only File
 	name     string
 	instance key
 	p        *commitlog.Producer
@@ -36,14 +36,14 @@ type Session struct {
 	cancel context.CancelFunc
 	kept   chan struct{} // closed when keep has returned
 
-	// Of keep, and of Dial before it.
-	resume bool // there has been a session
+	// Belongs to keep, and to Dial before that.
+	resume bool // there was a session
 	native nativeTries
 
 	mu     sync.Mutex
 	secret *Secret
 	rung   Rung
-	server key         // session there; of the rungs Native and Append
+	server key         // name of the session at the server; on the rungs Native and Append
 	conn   *rdmap.Conn // of the rung Native
 	err    error       // final
 }
@@ -52,8 +52,7 @@ type Session struct {
 // can be appended. The Session uses rpc until Close, but does not close it. Only a
 // [transport.Redialer] survives the end of its connections. rpc may be nil if Config.File is set.
 //
-// ctx bounds Dial alone. Errors are of type *Error. If the server has refused, they wrap a
-// Status.
+// ctx limits only Dial. Errors are of type *Error. If the server has refused, they wrap a Status.
 func Dial(ctx context.Context, rpc transport.Caller, name string, cfg *Config) (*Session, error) {
 	s := &Session{cfg: cfg.fill(), rpc: rpc, name: name, kept: make(chan struct{})}
 	if !possible(name) {
@@ -111,7 +110,7 @@ func (s *Session) Begin(record []byte) (*commitlog.Pending, error) {
 	return e, s.cause(err)
 }
 
-// cause says why the producer is closed.
+// cause returns the reason if err only says that the producer is closed.
 func (s *Session) cause(err error) error {
 	if errors.Is(err, commitlog.ErrClosed) {
 		return s.Err()
@@ -119,7 +118,7 @@ func (s *Session) cause(err error) error {
 	return err
 }
 
-// Rung returns how records are appended at present.
+// Rung returns how records are currently appended.
 func (s *Session) Rung() Rung {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,7 +155,7 @@ func (s *Session) Close(ctx context.Context) error {
 	s.mu.Unlock()
 	s.cfg.Callbacks.moved(s, k, key{})
 	if c != nil {
-		_ = c.Close() // nothing is under way on it
+		_ = c.Close() // nothing is in flight on it
 	}
 	if s.rpc != nil && k != (key{}) && !errors.Is(first, ErrClosed) {
 		s.bye(ctx, k)

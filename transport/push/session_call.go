@@ -14,13 +14,13 @@ import (
 
 // Errors of calls.
 var (
-	// errReply: no server of this version answers so.
-	errReply = errors.New("push: reply that does not parse")
+	// errReply: no server of this version gives such an answer.
+	errReply = errors.New("push: the server's reply cannot be decoded")
 	// errKeep: Config.Keep has failed.
-	errKeep = errors.New("push: the secret was not kept")
+	errKeep = errors.New("push: Config.Keep did not store the secret")
 )
 
-// maxResults bounds the results of a call, octets.
+// maxResults limits the results of a call, in octets.
 const maxResults = 512
 
 // call makes one call and reads its results with parse.
@@ -45,7 +45,7 @@ func (s *Session) call(ctx context.Context, proc uint32, args []byte, parse func
 	return nil
 }
 
-// callOpen is OPEN; a secret that is issued is kept, and used at once.
+// callOpen calls OPEN. If the server issues a secret, callOpen keeps it and uses it at once.
 func (s *Session) callOpen(ctx context.Context) (*opened, error) {
 	for issued := false; ; issued = true {
 		s.mu.Lock()
@@ -78,12 +78,12 @@ func (s *Session) callOpen(ctx context.Context) (*opened, error) {
 	}
 }
 
-// bye is CLOSE; that it gets lost does no harm.
+// bye calls CLOSE. If the call is lost, that does no harm.
 func (s *Session) bye(ctx context.Context, k key) {
 	_ = s.call(ctx, procClose, xdr.AppendFixedOpaque(nil, k[:]), func(d *xdr.Decoder) { d.Uint32() })
 }
 
-// openAppend lets records go by call.
+// openAppend begins to append by call.
 func (s *Session) openAppend(o *opened) (lostFunc, error) {
 	c := &caller{s: s, session: o.Session, level: level(o.Answer.Persistent), over: make(chan struct{})}
 	ctx, cancel := context.WithCancel(s.ctx)
@@ -107,7 +107,7 @@ func (s *Session) openAppend(o *opened) (lostFunc, error) {
 type caller struct {
 	s       *Session
 	session key
-	level   commitlog.Level // that the session was opened with
+	level   commitlog.Level // with which the session was opened
 	args    []byte
 
 	once sync.Once
@@ -153,7 +153,7 @@ func (c *caller) Head(ctx context.Context) (uint64, error) {
 	return res.Head, c.end(err)
 }
 
-// do makes a call, again while the server is busy.
+// do makes a call, and repeats it while the server is busy.
 func (c *caller) do(ctx context.Context, proc uint32, args []byte) (res stateRes, err error) {
 	for delay := c.s.cfg.MinDelay; ; delay = min(2*delay, c.s.cfg.MaxDelay) {
 		err = c.s.call(ctx, proc, args, res.parse)
@@ -174,7 +174,7 @@ func (c *caller) do(ctx context.Context, proc uint32, args []byte) (res stateRes
 	}
 }
 
-// end says that the session is over. What is for good, the next OPEN tells.
+// end ends the session. Whether the error is final, the next OPEN will tell.
 func (c *caller) end(err error) error {
 	if err != nil {
 		c.once.Do(func() { c.err = err; close(c.over) })

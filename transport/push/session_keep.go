@@ -17,10 +17,10 @@ import (
 // errOpenTimeout is the cause when Config.OpenTimeout is over.
 var errOpenTimeout = errors.New("push: no session within OpenTimeout")
 
-// lostFunc returns why a session ended, when it has.
+// lostFunc waits for the end of a session and returns why it ended.
 type lostFunc func() error
 
-// keep opens again whenever the session has ended, until Close.
+// keep opens another session whenever one has ended, until Close.
 func (s *Session) keep(lost lostFunc) {
 	defer close(s.kept)
 	for {
@@ -39,7 +39,7 @@ func (s *Session) keep(lost lostFunc) {
 	}
 }
 
-// reopen opens until there is a session, ctx has ended, or the error is for good.
+// reopen tries to open until there is a session, ctx has ended, or the error is final.
 func (s *Session) reopen(ctx context.Context) (lostFunc, error) {
 	for delay := s.cfg.MinDelay; ; delay = min(2*delay, s.cfg.MaxDelay) {
 		lost, err := s.attempt(ctx)
@@ -61,12 +61,12 @@ func (s *Session) reopen(ctx context.Context) (lostFunc, error) {
 	}
 }
 
-// final says that another attempt would end in the same way: because of err, or because its calls
-// have no connection any more.
+// final reports whether another attempt would fail in the same way: because of err, or because
+// calls have no connection anymore.
 func (s *Session) final(err error) bool { return err != nil && (final(err) || gone(s.rpc, err)) }
 
-// gone says that the connection of calls, of which err tells, is over for good. That of a Client or
-// StreamClient does not come back; a Redialer makes another.
+// gone reports whether err says that the connection for calls has ended for good. That of a Client
+// or StreamClient does not come back; a Redialer makes another one.
 func gone(rpc transport.Caller, err error) bool {
 	switch c := rpc.(type) {
 	case *transport.Client:
@@ -89,7 +89,7 @@ func gone(rpc transport.Caller, err error) bool {
 	}
 }
 
-// final says that another attempt would end with the same error.
+// final reports whether another attempt would fail with the same error.
 func final(err error) bool {
 	if st, ok := errors.AsType[Status](err); ok {
 		return !st.temporary()
@@ -111,7 +111,7 @@ func final(err error) bool {
 	return false
 }
 
-// attempt opens once, on the best rung that there is.
+// attempt opens once, on the best rung available.
 func (s *Session) attempt(ctx context.Context) (lostFunc, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.cfg.OpenTimeout, errOpenTimeout)
 	defer cancel()
@@ -136,7 +136,7 @@ func (s *Session) attempt(ctx context.Context) (lostFunc, error) {
 	return s.openAppend(o)
 }
 
-// now says what the session is.
+// now sets the current session.
 func (s *Session) now(r Rung, k key, c *rdmap.Conn, a *commitlog.Answer) {
 	s.mu.Lock()
 	before := s.server
@@ -149,20 +149,19 @@ func (s *Session) now(r Rung, k key, c *rdmap.Conn, a *commitlog.Answer) {
 	}
 }
 
-// nativeTries remembers whether commit connections are worth it.
+// nativeTries remembers whether commit connections are worth trying.
 type nativeTries struct {
 	never  bool // the peer refuses the operations
-	failed int  // in a row, without an acknowledgement
+	failed int  // connections in a row without an acknowledgment
 }
 
-// mostFailures is how many commit connections may come to nothing in a row before the
-// client is content with the rung below.
+// mostFailures is how many commit connections in a row may fail before the client stays on the rung
+// below.
 const mostFailures = 3
 
 func (n *nativeTries) wanted() bool { return !n.never && n.failed < mostFailures }
 
-// ended takes note of how a commit connection ended: useful says that something was
-// acknowledged on it.
+// ended notes how a commit connection ended; useful says that something was acknowledged on it.
 func (n *nativeTries) ended(useful bool, err error) {
 	if useful {
 		n.failed = 0
@@ -170,7 +169,7 @@ func (n *nativeTries) ended(useful bool, err error) {
 	}
 	n.failed++
 	if _, refused := errors.AsType[*rdmap.TerminateError](err); refused || errors.Is(err, commitlog.ErrNoExtension) {
-		n.never = true // peers that do not say what they can do show it so
+		n.never = true // this is how peers show that they lack the extension
 	}
 }
 

@@ -11,11 +11,11 @@ type Stats struct {
 	Issued   uint64 // secrets
 	Opens    uint64 // sessions begun
 	Refused  uint64 // OPENs that got neither a secret nor a session
-	Full     uint64 // of them, for want of room for a log, of all or of one host
-	Native   uint64 // sessions that went to a commit connection
-	Rejected uint64 // commit connections without a good token, or too many of them
+	Full     uint64 // of these, because there was no room for a log, in total or for one host
+	Native   uint64 // sessions that use a commit connection
+	Rejected uint64 // commit connections refused: without a valid token, or too many
 	Appends  uint64 // records by APPEND
-	Slowed   uint64 // flushes and hashes that waited for their budget
+	Slowed   uint64 // flushes and hashes that were slowed down by their budget
 	Lost     uint64 // logs whose memory has failed
 }
 
@@ -23,7 +23,7 @@ type counters struct {
 	issued, opens, refused, full, native, rejected, appends, slowed, lost atomic.Uint64
 }
 
-// Stats returns the counters. They are not read at one instant.
+// Stats returns the counters. They are not read at the same instant.
 func (s *Server) Stats() Stats {
 	s.init()
 	s.mu.Lock()

@@ -11,11 +11,11 @@ const (
 	StatusOK       Status = 0
 	StatusIssued   Status = 1 // a secret instead of a session
 	StatusRefused  Status = 2 // because of the name, the secret or the rules; the server does not say which
-	StatusBusy     Status = 3 // now
+	StatusBusy     Status = 3 // busy now; try again
 	StatusFull     Status = 4 // no room for another log
 	StatusFenced   Status = 5 // another instance of the owner has opened the log since
 	StatusStale    Status = 6 // the session is over
-	StatusGap      Status = 7 // records before these ones are missing
+	StatusGap      Status = 7 // records before these are missing
 	StatusTooLarge Status = 8 // a record beyond the limit
 	StatusLost     Status = 9 // the log is damaged, or its medium has failed
 )
@@ -25,7 +25,7 @@ var statusText = [...]string{
 	StatusIssued:   "secret issued",
 	StatusRefused:  "refused (is it the secret that was issued for this name?)",
 	StatusBusy:     "busy (try again)",
-	StatusFull:     "no room for another log of this host (at the server: remove logs that nobody uses, or raise Limits)",
+	StatusFull:     "no room for another log of this host (on the server: remove logs that nobody uses, or raise the limits)",
 	StatusFenced:   "another instance of the owner has opened the log since",
 	StatusStale:    "the session is over (open again)",
 	StatusGap:      "records before these are missing",
@@ -55,7 +55,7 @@ type Error struct {
 	Err error
 }
 
-// Error is one line.
+// Error returns one line.
 func (e *Error) Error() string {
 	if s, ok := e.Err.(Status); ok { //nolint:errorlint // the outermost, for its text
 		return fmt.Sprintf("push: %s %q: %v", e.Op, e.Log, s.String())

@@ -26,19 +26,19 @@ type Store interface {
 	Names() ([]string, error)
 }
 
-// HostStore is a Store that remembers for which host each log was made, so that a restart gives
-// no host another share ([Limits.ClientLogs]). Otherwise the logs of before belong to no host.
+// HostStore is a Store that remembers for which host each log was made, so that no host gets another
+// share after a restart ([Limits.ClientLogs]). With other Stores, logs from before belong to no host.
 type HostStore interface {
 	Store
 	// CreateFor is Create for a client at host, an address without its port, "" if it has none.
 	CreateFor(host, name string, size int, owner Owner, format func(region.Memory) error) error
-	// Host returns the host of a log, "" if that is not known.
+	// Host returns the host of a log, "" if unknown.
 	Host(name string) string
 }
 
 const nameOctets = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 
-// possible reports whether a log can have this name. It is safe as the name of a file.
+// possible reports whether a log can have this name. Such a name is safe as the name of a file.
 func possible(name string) bool {
 	return len(name) > 0 && len(name) <= maxName && name[0] != '.' && strings.Trim(name, nameOctets) == ""
 }

@@ -5,7 +5,7 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// The RPC program (docs/push.x). Its number is from the range that RFC 5531 Section 8.3 leaves to
+// The RPC program (docs/push.x). Its number is in the range that RFC 5531 Section 8.3 leaves to
 // users.
 const (
 	Program = 0x20737467
@@ -19,12 +19,12 @@ const (
 	// ProcCount is the number of procedures, which are numbered from 0.
 	ProcCount = 5
 
-	// callbackProgram is what the server calls, in the backward direction.
+	// callbackProgram is the program that the server calls in the backward direction.
 	callbackProgram = 0x20737469
 	procPressure    = 1
 )
 
-// Bounds of the program's strings and arrays.
+// Limits of the program's strings and arrays.
 const (
 	maxName    = 64
 	maxAddr    = 255
@@ -46,7 +46,7 @@ func takeKey(d *xdr.Decoder) (k key) {
 // openArgs are push_open_args.
 type openArgs struct {
 	Name     string
-	Secret   *Secret // nil: one is asked for
+	Secret   *Secret // nil: asks for a secret
 	Instance key
 	Resume   bool
 	Capacity uint64
@@ -74,7 +74,7 @@ func (a *openArgs) parse(d *xdr.Decoder) {
 	a.Instance, a.Resume, a.Capacity, a.Native = takeKey(d), d.Bool(), d.Uint64(), d.Bool()
 }
 
-// commitAt is push_commit: where the connection for the log goes.
+// commitAt is push_commit: the address for the connection of the log.
 type commitAt struct {
 	Token        key
 	Addr         string
@@ -84,7 +84,7 @@ type commitAt struct {
 // opened is push_opened.
 type opened struct {
 	Session  key
-	Commit   *commitAt // nil: there is none
+	Commit   *commitAt // nil: none
 	Answer   commitlog.Answer
 	Pressure pressure
 }
@@ -187,7 +187,7 @@ func (o *opened) parse(d *xdr.Decoder) {
 	o.Pressure.parse(d)
 }
 
-// appendArgs are push_append_args. Records alias what they were parsed from.
+// appendArgs are push_append_args. Records alias the decoder's input.
 type appendArgs struct {
 	Session key
 	Seq     uint64

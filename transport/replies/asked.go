@@ -5,18 +5,18 @@ import (
 	"slices"
 )
 
-// asked says which calls have been issued and still need an answer. It has one owner.
+// asked holds the calls that were issued and still need an answer. It has one owner.
 type asked struct {
 	live map[callKey]*Issued
-	over []callKey // not live any more, which the log does not say yet
+	over []callKey // no longer live, which the log does not say yet
 }
 
 func newAsked() asked { return asked{live: make(map[callKey]*Issued)} }
 
-// begin is told of a call before it is noted in the log.
+// begin adds a call before it is noted in the log.
 func (a *asked) begin(i *Issued) { a.live[i.key()] = i }
 
-// end is told that a call needs no answer any more. It reports whether that is news.
+// end notes that a call needs no answer anymore. It reports whether that is news.
 func (a *asked) end(k callKey) bool {
 	if a.live[k] == nil {
 		return false
@@ -26,15 +26,15 @@ func (a *asked) end(k callKey) bool {
 	return true
 }
 
-// take returns the calls that the log has to be told of.
+// take returns the calls whose end must be written to the log.
 func (a *asked) take() []callKey {
 	over := a.over
 	a.over = nil
 	return over
 }
 
-// recovered is told of a record that was in the log when it was opened, in their order. It
-// reports whether the log is one of calls.
+// recovered takes a record that was in the log when it was opened; the records come in order. It
+// reports whether the log is a log of calls.
 func (a *asked) recovered(payload []byte) bool {
 	i, over, ok := parseNote(payload)
 	if i != nil {
@@ -46,7 +46,7 @@ func (a *asked) recovered(payload []byte) bool {
 	return ok
 }
 
-// calls returns those that are live, those of earlier lives first.
+// calls returns the live calls, those of earlier processes first.
 func (a *asked) calls() []*Issued {
 	all := make([]*Issued, 0, len(a.live))
 	for _, i := range a.live {
@@ -61,5 +61,5 @@ func (a *asked) calls() []*Issued {
 	return all
 }
 
-// noteRoom is what a record of n octets takes of a ring, about: a filler at its end apart.
+// noteRoom returns about how many octets of a ring a record of n octets takes, not counting a filler.
 func noteRoom(n int) uint64 { return (uint64(n) + 20 + 63) &^ 63 }

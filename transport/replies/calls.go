@@ -10,35 +10,35 @@ import (
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
-// MinCalls is the smallest memory of Config.Calls, octets.
+// MinCalls is the size in octets of the smallest memory for Config.Calls.
 const MinCalls = 64 << 10
 
-// callShare is the part of the log of calls that those may have which need an answer: as
-// long as it is no more, there is room to copy them and give the rest up.
+// callShare: calls that need an answer may take one part in callShare of the log of calls, so that
+// there is always room to copy them and release the rest.
 const callShare = 8
 
-// closeTime bounds what Close still writes.
+// closeTime limits the time in which Close still writes.
 const closeTime = 5 * time.Second
 
 // Errors of the log of calls.
 var (
-	errCalls = fmt.Errorf("replies: Config.Calls: want a log in %d octets of memory at least", MinCalls)
-	errNote  = errors.New("replies: call not sent, as no note of it can be made durable")
+	errCalls = fmt.Errorf("replies: Config.Calls: want a log in at least %d octets of memory", MinCalls)
+	errNote  = errors.New("replies: call not sent, because no note of it can be made durable")
 )
 
 // calls is the log of the calls that were issued. This process appends to it.
 type calls struct {
 	log   *commitlog.Log
 	prod  *commitlog.Producer
-	half  uint64        // of the ring, octets
-	slots chan struct{} // one for each call that the log says needs an answer
-	found []*Issued     // that no reply was found to
-	news  chan struct{} // one slot: last has changed; closed when it will not any more
+	half  uint64        // half of the ring in octets
+	slots chan struct{} // one for each call that needs an answer according to the log
+	found []*Issued     // calls without a reply that were found
+	news  chan struct{} // one slot: last has changed; closed when it will not change anymore
 
-	// Under Client.mu.
+	// Guarded by Client.mu.
 	asked asked
-	used  uint64 // octets of the ring, about, since the last release
-	last  uint64 // record read
+	used  uint64 // about how many octets of the ring were used since the last release
+	last  uint64 // the last record read
 }
 
 // openCalls recovers the log of calls.
@@ -61,8 +61,7 @@ func (c *Client) openCalls() error {
 	return nil
 }
 
-// recover reads the log, and begins to append to it. Answered are the replies that were
-// found.
+// recover reads the log, and begins to append to it. answered are the replies that were found.
 func (cs *calls) recover(answered []*Record) error {
 	if cs.half < MinCalls/4 {
 		return errCalls
@@ -76,7 +75,7 @@ func (cs *calls) recover(answered []*Record) error {
 		cs.slots <- struct{}{}
 	}
 	for _, r := range answered {
-		cs.asked.end(callKey{r.Epoch, r.XID}) // whose reply is in its own log, until Done
+		cs.asked.end(callKey{r.Epoch, r.XID}) // its reply stays in the log of replies until Done
 	}
 	cs.found = cs.asked.calls()
 	return cs.log.Local(context.Background(), cs.prod)
@@ -100,7 +99,7 @@ func (cs *calls) read(rec *commitlog.Record) {
 	cs.used += noteRoom(len(rec.Payload))
 }
 
-// readCalls takes note of what is in the log of calls, and of its end.
+// readCalls reads the log of calls until it ends.
 func (c *Client) readCalls() {
 	defer close(c.calls.news)
 	for {
@@ -121,7 +120,7 @@ func (c *Client) readCalls() {
 		}
 		c.mu.Unlock()
 		if !over {
-			c.calls.prod.Close() // nobody waits for it in vain
+			c.calls.prod.Close() // so that nobody waits for it in vain
 		}
 		return
 	}
@@ -136,11 +135,11 @@ func (c *Client) issue(ctx context.Context, xid uint32, call *transport.Call) er
 	select {
 	case c.calls.slots <- struct{}{}:
 	case <-ctx.Done():
-		return fmt.Errorf("%w: too many calls need an answer (Settle): %w", errNote, ctx.Err())
+		return fmt.Errorf("%w: too many calls need an answer (call Settle): %w", errNote, ctx.Err())
 	}
 	i := &Issued{c.epoch, xid, call.Prog, call.Vers, call.Proc, digestOf(call)}
 	c.mu.Lock()
-	c.calls.asked.begin(i) // before the log has it, so that compact knows of it
+	c.calls.asked.begin(i) // before the log has it, so that compact knows it
 	c.mu.Unlock()
 	*t = i.key()
 	if _, err := c.calls.prod.Append(ctx, i.append(nil)); err != nil {
@@ -151,10 +150,10 @@ func (c *Client) issue(ctx context.Context, xid uint32, call *transport.Call) er
 	return nil
 }
 
-// ticketKey is that of the *callKey by which issue tells Call what it has noted.
+// ticketKey is the context key of the *callKey with which issue tells Call what it has noted.
 type ticketKey struct{}
 
-// withTicket lets issue tell k.
+// withTicket returns a context with which issue sets k.
 func (c *Client) withTicket(ctx context.Context, k *callKey) context.Context {
 	if c.calls == nil {
 		return ctx
@@ -162,13 +161,13 @@ func (c *Client) withTicket(ctx context.Context, k *callKey) context.Context {
 	return context.WithValue(ctx, ticketKey{}, k)
 }
 
-// ended says that a call needs no answer any more; c.mu is held.
+// ended notes that a call needs no answer anymore. The caller holds c.mu.
 func (c *Client) ended(k callKey) bool {
 	return c.calls != nil && c.calls.asked.end(k)
 }
 
-// note writes down which calls are over. When it has returned no crash brings one back as
-// unanswered that was over when note was called.
+// note records which calls are over. After it has returned, a call that was over when note was
+// called does not come back as unanswered after a crash.
 func (c *Client) note(ctx context.Context) error {
 	cs := c.calls
 	if cs == nil {
@@ -189,7 +188,7 @@ func (c *Client) note(ctx context.Context) error {
 	return nil
 }
 
-// write appends which calls are over.
+// write appends a record of the calls that are over.
 func (c *Client) write(ctx context.Context, over []callKey) error {
 	const some = 64
 	for from := over; len(from) > 0; from = from[min(len(from), some):] {
@@ -204,9 +203,9 @@ func (c *Client) write(ctx context.Context, over []callKey) error {
 	return c.compact(ctx)
 }
 
-// seen waits until readCalls has read record seq, or has ended. Used is behind what the log
-// holds by no more than the slots let be noted meanwhile: else the log could be full
-// before compact knows that half of it is.
+// seen waits until readCalls has read record seq, or has ended. So used lags behind the log by no
+// more than what the slots allow to be noted meanwhile. Otherwise the log could be full before
+// compact knows that half of it is used.
 func (c *Client) seen(ctx context.Context, seq uint64) error {
 	for {
 		c.mu.Lock()
@@ -226,8 +225,8 @@ func (c *Client) seen(ctx context.Context, seq uint64) error {
 	}
 }
 
-// compact copies what is needed to the end of the log, when half of that is used, and gives
-// up what is before.
+// compact copies the records that are still needed to the end of the log, if half of the log is
+// used, and releases the records before.
 func (c *Client) compact(ctx context.Context) error {
 	cs := c.calls
 	c.mu.Lock()
@@ -253,7 +252,7 @@ func (c *Client) compact(ctx context.Context) error {
 	return cs.log.Release(upTo)
 }
 
-// closeCalls ends the log of calls; nothing is issued any more.
+// closeCalls closes the log of calls. No more calls may be issued.
 func (c *Client) closeCalls() error {
 	if c.calls == nil {
 		return nil
@@ -262,10 +261,10 @@ func (c *Client) closeCalls() error {
 	return c.calls.log.Close(context.Background())
 }
 
-// Unanswered returns, in order, the calls of earlier lives that were issued (and perhaps sent and
-// executed) and whose replies are not in the log. They are kept until Settle, and take room from
-// new ones. If the server does not push replies to all calls that Config.Choose names, a call in
-// this list has only not ended. It returns nil without Config.Calls.
+// Unanswered returns, in order, the calls of earlier processes that were issued (and perhaps sent
+// and executed) and whose replies are not in the log. They are kept until Settle, and take up room
+// for new ones. If the server does not push replies to all calls that Config.Choose names, a call
+// in this list has only not ended. It returns nil without Config.Calls.
 func (c *Client) Unanswered() []*Issued {
 	if c.calls == nil {
 		return nil
@@ -273,8 +272,8 @@ func (c *Client) Unanswered() []*Issued {
 	return c.calls.found
 }
 
-// Settle says that an unanswered call of an earlier life is not needed any more. Soon after, Open
-// does not find it.
+// Settle tells c that an unanswered call of an earlier process is not needed anymore. Soon after, Open no
+// longer finds it.
 func (c *Client) Settle(i *Issued) {
 	c.mu.Lock()
 	news := c.ended(i.key())

@@ -25,8 +25,8 @@ type Run struct {
 	moment  func() // looks at all crashes of this moment
 }
 
-// Sent tells x that a record is about to be stored. As long as a number is not acknowledged, it may be sent
-// again, also with another payload.
+// Sent tells x that a record is about to be stored. As long as a number is not acknowledged, it may
+// be sent again, also with another payload.
 func (x *Run) Sent(seq uint64, payload []byte) {
 	if !slices.ContainsFunc(x.sent[seq], func(p []byte) bool { return string(p) == string(payload) }) {
 		x.sent[seq] = append(slices.Clip(x.sent[seq]), slices.Clone(payload)) // forks share it

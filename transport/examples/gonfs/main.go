@@ -63,8 +63,8 @@ func handler(fs billy.Filesystem) nfs.Handler {
 	return helpers.NewCachingHandler(helpers.NewNullAuthHandler(changeable{fs}), cachedHandles)
 }
 
-// changeable is a file system that ignores changes of attributes: go-nfs makes no files in a file system that cannot change
-// them.
+// changeable is a file system that ignores changes of attributes: go-nfs makes no files in a file
+// system that cannot change them.
 type changeable struct{ billy.Filesystem }
 
 var _ billy.Change = changeable{}

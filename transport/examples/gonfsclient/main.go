@@ -45,7 +45,8 @@ func cat(w io.Writer, addr, export, file string) error {
 	return err
 }
 
-// mount is go-nfs-client as in its own documentation, on the loopback port of a proxy. done closes what was opened.
+// mount is go-nfs-client as in its own documentation, on the loopback port of a proxy. done closes
+// what was opened.
 func mount(addr, export string) (target *nfs.Target, done func(), err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -67,7 +68,8 @@ func mount(addr, export string) (target *nfs.Target, done func(), err error) {
 	return nil, nil, err
 }
 
-// dial is rpc.DialTCP, which chooses its local port at random and fails if that port is taken: then dial tries again.
+// dial is rpc.DialTCP, which chooses its local port at random and fails if that port is taken: then
+// dial tries again.
 func dial(addr string) (c *rpc.Client, err error) {
 	for range 100 {
 		if c, err = rpc.DialTCP("tcp", addr, false); !errors.Is(err, syscall.EADDRINUSE) {

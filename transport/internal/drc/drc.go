@@ -1,7 +1,7 @@
-// Package drc is the state machine of the duplicate request cache: which calls run, which replies are kept, and for how long.
-// It knows nothing about connections and transports, so that a call that comes again over TCP, RDMA or a new connection gets
-// the reply to the first one. It has one owner, no lock and no clock: the owner passes the time, in nanoseconds since any
-// moment.
+// Package drc is the state machine of the duplicate request cache: which calls run, which replies
+// are kept, and for how long. It knows nothing about connections and transports, so that a call
+// that comes again over TCP, RDMA or a new connection gets the reply to the first one. It has one
+// owner, no lock and no clock: the owner passes the time, in nanoseconds since any moment.
 package drc
 
 import "github.com/stag-rdma/stag/internal/fair"
@@ -28,7 +28,7 @@ type Key struct {
 	Sum uint64
 }
 
-// Limits limits what a Cache keeps. Running calls do not count: whoever runs them limits them.
+// Limits restricts what a Cache keeps. Running calls do not count: whoever runs them limits them.
 type Limits struct {
 	Entries int   // replies in total
 	PerAddr int   // replies to one address
@@ -73,8 +73,8 @@ func New[V any](lim Limits) *Cache[V] {
 	return &Cache[V]{lim: lim, calls: make(map[Key]*Entry[V]), replies: fair.New[Client, *Entry[V]]()}
 }
 
-// Begin enters a call that has come. For a new call first is true: the owner runs it and then calls Finish or Forget.
-// Otherwise the call has come before, and the entry says whether it is Done.
+// Begin enters a call that has come. For a new call first is true: the owner runs it and then calls
+// Finish or Forget. Otherwise the call has come before, and the entry says whether it is Done.
 func (c *Cache[V]) Begin(k Key, now int64) (e *Entry[V], first bool) {
 	c.expire(now)
 	if e := c.calls[k]; e != nil {
@@ -91,9 +91,9 @@ func (c *Cache[V]) Running(k Key) bool {
 	return e != nil && !e.done
 }
 
-// Finish keeps v, which takes size octets, as the reply to a call that has run. If there are too many replies, older ones are
-// dropped: first those of the same address, if it has more than its share, and among these those of the client with the
-// most replies.
+// Finish keeps v, which takes size octets, as the reply to a call that has run. If there are too
+// many replies, older ones are dropped: first those of the same address, if it has more than its
+// share, and among these those of the client with the most replies.
 //
 // A reply larger than the whole cache is not kept.
 func (c *Cache[V]) Finish(e *Entry[V], v V, size, now int64) {

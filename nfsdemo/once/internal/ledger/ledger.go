@@ -2,7 +2,7 @@ package ledger
 
 import "github.com/stag-rdma/stag/internal/fair"
 
-// Limits limits what a Ledger keeps. The room in the ring limits the running calls.
+// Limits restricts what a Ledger keeps. The room in the ring limits the running calls.
 type Limits struct {
 	Entries  int   // replies kept in total
 	PerAddr  int   // replies kept for one address

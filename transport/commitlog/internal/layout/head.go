@@ -5,8 +5,8 @@ import (
 	"hash/crc32"
 )
 
-// Head says where the used part of the ring begins. A log that has been read to its end has no record that
-// would give the next sequence number, so the head also stores that.
+// Head says where the used part of the ring begins. A log that has been read to its end has no
+// record that would give the next sequence number, so the head also stores that.
 //
 //	off 0, 8 octets: Pos
 //	off 8, 8: Seq

@@ -124,8 +124,8 @@ func (h *Header) Append(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, checksum(b[at:]))
 }
 
-// Parse reads the header in b, the HeaderLen octets at off; it does not retain b. It checks magic and version
-// first, because the rest may look different in another version.
+// Parse reads the header in b, the HeaderLen octets at off; it does not retain b. It checks magic
+// and version first, because the rest may look different in another version.
 func (h *Header) Parse(b []byte, off int) error {
 	bad := func(field string, at int, kind error, got, want uint64) error {
 		return &FormatError{Field: field, Off: off + at, Kind: kind, Got: got, Want: want}
@@ -150,8 +150,8 @@ func (h *Header) Parse(b []byte, off int) error {
 	return h.Check(off)
 }
 
-// Check returns a *FormatError for the first field with an impossible value; off is where the header is, or
-// will be. So no log is created that Parse would refuse.
+// Check returns a *FormatError for the first field with an impossible value; off is where the
+// header is, or will be. So no log is created that Parse would refuse.
 func (h *Header) Check(off int) error {
 	switch {
 	case h.Mode != Strict && h.Mode != WAL:
@@ -166,8 +166,8 @@ func (h *Header) Check(off int) error {
 	return nil
 }
 
-// LastEpoch returns the epoch of the last record, if next is the number of the next one; 0 if there is none.
-// The record itself may have been overwritten.
+// LastEpoch returns the epoch of the last record, if next is the number of the next one; 0 if there
+// is none. The record itself may have been overwritten.
 func (h *Header) LastEpoch(next uint64) uint32 {
 	if next > h.First {
 		return h.Epoch
@@ -185,9 +185,9 @@ func (h *Header) Begin(next uint64) {
 // Slot returns where the header of this generation belongs.
 func (h *Header) Slot() int { return HeaderOff + int(h.Generation%2)*BlockSize }
 
-// Salt returns the salt of an epoch: the first 8 octets of SHA-256(Key, ID, epoch). With one stored salt the
-// records of earlier epochs in the ring could not be checked; and whoever knows one salt does not know the
-// next one.
+// Salt returns the salt of an epoch: the first 8 octets of SHA-256(Key, ID, epoch). With one stored
+// salt the records of earlier epochs in the ring could not be checked; and whoever knows one salt
+// does not know the next one.
 func (h *Header) Salt(epoch uint32) uint64 {
 	var b [36]byte
 	copy(b[:], h.Key[:])

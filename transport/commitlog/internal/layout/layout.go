@@ -31,8 +31,8 @@ func CheckCapacity(n uint64) error {
 	return nil
 }
 
-// PayloadLimit returns the largest payload in octets for a ring of capacity octets. A record takes at most
-// half the ring, so that it fits after any filler when the ring is empty.
+// PayloadLimit returns the largest payload in octets for a ring of capacity octets. A record takes
+// at most half the ring, so that it fits after any filler when the ring is empty.
 func PayloadLimit(capacity uint64) int {
 	half := capacity / 2 / Align * Align
 	return int(min(half-RecordHeaderLen, MaxPayload))

@@ -12,8 +12,8 @@ const RecordHeaderLen = 20
 // fillerBit in the length marks a filler: the other bits are its size, including the header.
 const fillerBit = 1 << 31
 
-// Record is the header of a record, or of a filler, which fills the ring where the next record would cross its
-// end.
+// Record is the header of a record, or of a filler, which fills the ring where the next record
+// would cross its end.
 //
 //	off 0, 4 octets: Len; in a filler 2^31 + the octets to the end of the ring
 //	off 4, 4: Epoch
@@ -43,8 +43,8 @@ func (r *Record) word() uint32 {
 	return uint32(r.Len)
 }
 
-// MaxFiller is the size in octets of the largest filler. A filler is smaller than the record after it, which
-// takes at most half the ring, and whose payload has at most MaxPayload.
+// MaxFiller is the size in octets of the largest filler. A filler is smaller than the record after
+// it, which takes at most half the ring, and whose payload has at most MaxPayload.
 const MaxFiller = fillerBit - Align
 
 // AppendRecord appends a record with its padding to b.
@@ -55,8 +55,8 @@ func AppendRecord(b []byte, salt uint64, epoch uint32, seq uint64, payload []byt
 	return append(b, zeros[:r.Size()-RecordHeaderLen-uint64(len(payload))]...)
 }
 
-// AppendFiller appends the header of a filler of size octets to b, padded to Align. The octets after it, up to
-// the end of the ring, do not matter.
+// AppendFiller appends the header of a filler of size octets to b, padded to Align. The octets
+// after it, up to the end of the ring, do not matter.
 func AppendFiller(b []byte, salt uint64, epoch uint32, seq, size uint64) []byte {
 	r := Record{Epoch: epoch, Seq: seq, Filler: size}
 	return append(r.append(b, salt, nil), zeros[:Align-RecordHeaderLen]...)
@@ -72,8 +72,8 @@ func (r *Record) append(b []byte, salt uint64, payload []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, sum)
 }
 
-// sum returns the checksum. It uses the room after b, because a separate array would be allocated, and returns
-// b, which may have moved.
+// sum returns the checksum. It uses the room after b, because a separate array would be allocated,
+// and returns b, which may have moved.
 func (r *Record) sum(b []byte, salt uint64, payload []byte) ([]byte, uint32) {
 	at := len(b)
 	b = binary.BigEndian.AppendUint64(b, salt)

@@ -43,8 +43,8 @@ type WireOp struct {
 	Data []byte
 }
 
-// Batch is a group of appends that share their flushes. Its Ops are sent in order with nothing in between. It
-// is over when the last one is answered; the Ops are lent until then.
+// Batch is a group of appends that share their flushes. Its Ops are sent in order with nothing in
+// between. It is over when the last one is answered; the Ops are lent until then.
 type Batch struct {
 	Ops []WireOp
 	// Tag belongs to the owner, and stays when the batch is reused.

@@ -40,9 +40,9 @@ func NewConsumer(src Source, st *State) *Consumer {
 	return c
 }
 
-// Start returns what must be done before a record is returned: the records that recovery has found after the
-// durable tail are made durable, and then the tail. Otherwise recovery in a later epoch, which does not trust
-// records of this one beyond the tail, would lose them.
+// Start returns what must be done before a record is returned: the records that recovery has found
+// after the durable tail are made durable, and then the tail. Otherwise recovery in a later epoch,
+// which does not trust records of this one beyond the tail, would lose them.
 func (c *Consumer) Start() []Op {
 	if mutant.Is(mutant.HandOutFirst) {
 		return nil
@@ -75,9 +75,10 @@ func (c *Consumer) Fence() []Op {
 	return []Op{{Kind: OpRevoke}, {Kind: OpQuiesce}}
 }
 
-// Fenced is called with the tail word after Fence. It returns what must be done before the new session may
-// touch the memory, and where that begins. The tail is written before the epoch, because after the epoch no
-// record of an earlier one counts beyond the tail. Next does not use this tail: it is not durable yet.
+// Fenced is called with the tail word after Fence. It returns what must be done before the new
+// session may touch the memory, and where that begins. The tail is written before the epoch,
+// because after the epoch no record of an earlier one counts beyond the tail. Next does not use
+// this tail: it is not durable yet.
 func (c *Consumer) Fenced(tail uint64) ([]Op, *Answer, error) {
 	if c.hdr.Epoch == math.MaxUint32 {
 		return nil, nil, ErrEpochs
@@ -118,8 +119,8 @@ func (c *Consumer) Fenced(tail uint64) ([]Op, *Answer, error) {
 	}, nil
 }
 
-// observe takes the current tail word. A word that no honest producer writes counts as a poisoned record at
-// the last tail.
+// observe takes the current tail word. A word that no honest producer writes counts as a poisoned
+// record at the last tail.
 func (c *Consumer) observe(tail uint64) {
 	if c.poison != nil || tail == c.tail {
 		return
@@ -136,9 +137,9 @@ func (c *Consumer) possible(tail uint64) bool {
 	return tail >= c.tail && tail%layout.Align == 0 && tail-c.head.Pos <= c.hdr.Capacity
 }
 
-// Next returns the next record, nil if there is none yet, and what must be done before it is handed out. tail is
-// how far recovery would find records after a crash now: in wal mode the tail word, in strict mode the last
-// flushed tail. Errors: *Poison, and those of the Source.
+// Next returns the next record, nil if there is none yet, and what must be done before it is handed
+// out. tail is how far recovery would find records after a crash now: in wal mode the tail word, in
+// strict mode the last flushed tail. Errors: *Poison, and those of the Source.
 func (c *Consumer) Next(tail uint64) (*Record, []Op, error) {
 	c.observe(tail)
 	for c.at.pos < c.tail {
@@ -168,8 +169,9 @@ func (c *Consumer) handOut() []Op {
 	return ops
 }
 
-// Release tells c that the effects of all records up to seq are durable. It returns the operations that release
-// their room: first the head is made durable, then the producer is told. Releasing a record again does nothing.
+// Release tells c that the effects of all records up to seq are durable. It returns the operations
+// that release their room: first the head is made durable, then the producer is told. Releasing a
+// record again does nothing.
 func (c *Consumer) Release(seq uint64) ([]Op, error) {
 	if seq < c.head.Seq {
 		return nil, nil

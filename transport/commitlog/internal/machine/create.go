@@ -2,8 +2,8 @@ package machine
 
 import "github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 
-// Create returns the operations that make a new log in memory that holds durable zeros. The magic comes last:
-// after a crash before it there is no log instead of a damaged one.
+// Create returns the operations that make a new log in memory that holds durable zeros. The magic
+// comes last: after a crash before it there is no log instead of a damaged one.
 func Create(h layout.Header) ([]Op, error) {
 	if err := h.Check(h.Slot()); err != nil {
 		return nil, err

@@ -30,8 +30,8 @@ func (k OpKind) String() string {
 // Range is N octets at offset Off of the memory.
 type Range struct{ Off, N int }
 
-// Op is a step of the consumer. The steps of a list are executed one after the other; the first one that fails
-// ends the log.
+// Op is a step of the consumer. The steps of a list are executed one after the other; the first one
+// that fails ends the log.
 type Op struct {
 	Kind   OpKind
 	Off    int

@@ -72,9 +72,9 @@ type Producer struct {
 // NewProducer returns a producer without a session. With verify it uses Verify operations.
 func NewProducer(l Limits, verify bool) *Producer { return &Producer{Limits: l, verify: verify} }
 
-// Open begins a session with the answer a. Only the answer decides about appends in flight from an earlier
-// session: those that have survived are over, and the others are queued again, in front. Open returns the
-// appends that are over now; like all such lists, it is lent until the next event.
+// Open begins a session with the answer a. Only the answer decides about appends in flight from an
+// earlier session: those that have survived are over, and the others are queued again, in front.
+// Open returns the appends that are over now; like all such lists, it is lent until the next event.
 func (p *Producer) Open(a *Answer) ([]*Append, error) {
 	if err := p.check(a); err != nil {
 		return nil, err
@@ -153,8 +153,8 @@ func (p *Producer) Add(e *Append) error {
 	return nil
 }
 
-// Abandon gives e up. It reports whether e was removed from the queue: then it will never be appended. Otherwise
-// it may have been appended, or will be, and its payload has been copied.
+// Abandon gives e up. It reports whether e was removed from the queue: then it will never be
+// appended. Otherwise it may have been appended, or will be, and its payload has been copied.
 func (p *Producer) Abandon(e *Append) bool {
 	if i := slices.Index(p.queue, e); i >= 0 && !e.assigned {
 		p.queue = slices.Delete(p.queue, i, i+1)
@@ -186,13 +186,14 @@ func (p *Producer) Next() *Batch {
 	return b
 }
 
-// worthwhile is how many octets always make a separate batch: to place and flush them takes so long that the
-// peer should have the next ones by then.
+// worthwhile is how many octets always make a separate batch: to place and flush them takes so long
+// that the peer should have the next ones by then.
 const worthwhile = 64 << 10
 
-// worth reports whether the queue makes a separate batch while others are unanswered: if it is larger than the
-// batch before it, or large. Otherwise it waits for that batch, and is sent together with the next appends of
-// those who wait for it: each batch is a flush, and a few appends in two batches are slower than all in one.
+// worth reports whether the queue makes a separate batch while others are unanswered: if it is
+// larger than the batch before it, or large. Otherwise it waits for that batch, and is sent
+// together with the next appends of those who wait for it: each batch is a flush, and a few appends
+// in two batches are slower than all in one.
 func (p *Producer) worth() bool {
 	n := len(p.flight)
 	if n == 0 {
@@ -211,8 +212,8 @@ func (p *Producer) worth() bool {
 // Queued returns how many appends have no place yet.
 func (p *Producer) Queued() int { return len(p.queue) }
 
-// put gives e the next place, for which there is room, after a filler if it would cross the end of the ring. A
-// batch that fits in the ring crosses its end at most once, so two runs are enough.
+// put gives e the next place, for which there is room, after a filler if it would cross the end of
+// the ring. A batch that fits in the ring crosses its end at most once, so two runs are enough.
 func (p *Producer) put(b *Batch, e *Append, size uint64) {
 	if end := layout.ToEnd(p.tail, p.capacity); end < size {
 		r := b.run(p)
@@ -250,8 +251,8 @@ func (p *Producer) batch() *Batch {
 	return new(Batch)
 }
 
-// Done is called when the last operation of b was answered. It returns the appends that are over. For a batch of
-// an ended session it does nothing.
+// Done is called when the last operation of b was answered. It returns the appends that are over.
+// For a batch of an ended session it does nothing.
 func (p *Producer) Done(b *Batch) []*Append {
 	if !p.open || len(p.flight) == 0 || p.flight[0] != b {
 		return nil

@@ -12,8 +12,8 @@ type Source interface {
 	Load(p []byte, off int) error
 }
 
-// Poison is a record before the tail that fails its check. Neither it nor the records after it are returned;
-// those before it stay readable.
+// Poison is a record before the tail that fails its check. Neither it nor the records after it are
+// returned; those before it stay readable.
 type Poison struct {
 	Pos    uint64 // of the record
 	Seq    uint64 // the number that it should have
@@ -59,8 +59,8 @@ func (r *reader) salt(epoch uint32) uint64 {
 	return s
 }
 
-// next reads the record at at, which must not end after limit, and moves at past it. It returns no record and no
-// reason for a filler. The error is that of the Source.
+// next reads the record at at, which must not end after limit, and moves at past it. It returns no
+// record and no reason for a filler. The error is that of the Source.
 func (r *reader) next(at *cursor, limit uint64, minEpoch uint32) (*Record, layout.Reason, error) {
 	off := layout.RingOff + int(layout.Ring(at.pos, r.hdr.Capacity))
 	var head [layout.RecordHeaderLen]byte

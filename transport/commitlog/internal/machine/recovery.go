@@ -17,13 +17,14 @@ type State struct {
 	Poison  *Poison
 }
 
-// Recover reads a log of size octets and changes nothing. If visit is not nil, Recover calls it with each record,
-// whose payload visit takes. Errors: *layout.FormatError, and those of src and visit.
+// Recover reads a log of size octets and changes nothing. If visit is not nil, Recover calls it
+// with each record, whose payload visit takes. Errors: *layout.FormatError, and those of src and
+// visit.
 //
-// Every record before the durable tail must pass its checks, or is Poison. In wal mode records after it count as
-// long as they follow one another in the epoch of the header, because the tail reaches the medium lazily. In
-// strict mode only the tail is trusted. The tail is durable before an epoch is, so the records before the first
-// one of the epoch must exist.
+// Every record before the durable tail must pass its checks, or is Poison. In wal mode records
+// after it count as long as they follow one another in the epoch of the header, because the tail
+// reaches the medium lazily. In strict mode only the tail is trusted. The tail is durable before an
+// epoch is, so the records before the first one of the epoch must exist.
 func Recover(src Source, size int, visit func(*Record) error) (*State, error) {
 	st := new(State)
 	if err := st.control(src, size); err != nil {
@@ -97,8 +98,8 @@ func (st *State) fixed(src Source, size int) error {
 	return err
 }
 
-// setTail takes the tail word. In wal mode a consumer may flush its head before the tail that it has read: then the
-// head is later.
+// setTail takes the tail word. In wal mode a consumer may flush its head before the tail that it
+// has read: then the head is later.
 func (st *State) setTail(tail uint64) error {
 	if tail%layout.Align != 0 || tail > st.Head.Pos && tail-st.Head.Pos > st.Header.Capacity {
 		return &layout.FormatError{Field: "tail", Off: layout.TailOff, Kind: layout.ErrValue, Got: tail, Want: st.Head.Pos}
@@ -135,8 +136,8 @@ func (st *State) header(src Source) error {
 	return nil
 }
 
-// foreign reports whether another version has written a header. Version 0 is one of ours that was torn after the
-// magic.
+// foreign reports whether another version has written a header. Version 0 is one of ours that was
+// torn after the magic.
 func foreign(err error) bool {
 	e, ok := errors.AsType[*layout.FormatError](err)
 	return ok && errors.Is(e.Kind, layout.ErrVersion) && e.Got != 0

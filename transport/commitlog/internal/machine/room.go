@@ -14,8 +14,8 @@ func (p *Producer) Blocked() bool {
 	return p.open && len(p.queue) > 0 && !p.fits(p.tail, layout.RecordSize(len(p.queue[0].Payload)))
 }
 
-// TryAdd is Add for a payload that must not wait for room: if it and the whole queue do not fit in the ring now,
-// the error is ErrFull.
+// TryAdd is Add for a payload that must not wait for room: if it and the whole queue do not fit in
+// the ring now, the error is ErrFull.
 func (p *Producer) TryAdd(e *Append) error {
 	if p.attached && len(e.Payload) <= layout.PayloadLimit(p.capacity) && !p.room(len(e.Payload)) {
 		return ErrFull
@@ -38,8 +38,8 @@ func (p *Producer) fits(at, size uint64) bool {
 	return used <= p.capacity && (p.Window == 0 || used <= p.Window || at == p.head)
 }
 
-// behind returns where a record of size octets ends if it is put after position at, with a filler before it if it
-// would cross the end of the ring.
+// behind returns where a record of size octets ends if it is put after position at, with a filler
+// before it if it would cross the end of the ring.
 func (p *Producer) behind(at, size uint64) uint64 {
 	if end := layout.ToEnd(at, p.capacity); end < size {
 		at += end

@@ -2,9 +2,10 @@ package machine
 
 import "github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 
-// Salvage is Recover for a log with an impossible tail word: only records that follow one another from the head
-// count. Those of an earlier lap of the ring do not count, because their numbers are too small. Records after a
-// damaged one are not found; Poison says so if the header shows that there were some.
+// Salvage is Recover for a log with an impossible tail word: only records that follow one another
+// from the head count. Those of an earlier lap of the ring do not count, because their numbers are
+// too small. Records after a damaged one are not found; Poison says so if the header shows that
+// there were some.
 func Salvage(src Source, size int, visit func(*Record) error) (*State, error) {
 	st := new(State)
 	if err := st.fixed(src, size); err != nil {

@@ -16,9 +16,8 @@ import (
 // ErrAlign: the memory begins at an address that does not allow atomic stores.
 var ErrAlign = errors.New("commitlog: memory is not aligned to 8 octets (use memory of package pmem)")
 
-// Memory is the memory of a log. It is safe for concurrent use. Moved, if not nil, is called without locks after
-// the tail was stored or flushed; Fail, if not nil, at the first
-// error.
+// Memory is the memory of a log. It is safe for concurrent use. Moved, if not nil, is called
+// without locks after the tail was stored or flushed; Fail, if not nil, at the first error.
 type Memory struct {
 	Moved func()
 	Fail  func(error)

@@ -10,8 +10,9 @@ import (
 	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 )
 
-// lazyTail is how many octets of records are acknowledged in wal mode before a flush of the ring includes the
-// tail. Recovery rolls forward over them; before the tail it can distinguish a damaged record from the end.
+// lazyTail is how many octets of records are acknowledged in wal mode before a flush of the ring
+// includes the tail. Recovery rolls forward over them; before the tail it can distinguish a damaged
+// record from the end.
 const lazyTail = 64 << 10
 
 // window is a part of the memory that can be registered.
@@ -60,8 +61,8 @@ var _ = []interface {
 	region.Watched
 }{(*ring)(nil), (*tail)(nil), (*published)(nil)}
 
-// Ring is where the producer writes records. In wal mode the tail is flushed with them from time to time. The
-// requests of a stream are executed one at a time, so nobody stores the tail meanwhile.
+// Ring is where the producer writes records. In wal mode the tail is flushed with them from time to
+// time. The requests of a stream are executed one at a time, so nobody stores the tail meanwhile.
 func (m *Memory) Ring(mode layout.Mode) region.Memory {
 	return &ring{window{m, layout.RingOff, m.Size() - layout.RingOff}, mode == layout.WAL}
 }
