@@ -20,6 +20,6 @@ type Request struct {
 	// Network is "rdma" or "tcp".
 	Network string
 
-	away     *deferral // of data that are at the client still
+	away     *deferral // of data that are still at the client
 	backward *Backward
 }

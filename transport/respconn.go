@@ -13,15 +13,15 @@ import (
 
 // application is what a responder's connection does with complete calls.
 type application interface {
-	// dispatch takes a call. inline says that it runs in the goroutine that reads:
-	// then it must be short or move on to another one, after x.own.
+	// dispatch takes a call. inline says that it runs in the goroutine that reads: then
+	// it must be short, or move the call to another goroutine after x.own.
 	dispatch(x *exchange, inline bool)
-	// ended is called once, when no further call will come.
+	// ended is called once, when no more calls will come.
 	ended(err error)
 }
 
-// respConn is the responder's end of a connection: it brings calls together, hands
-// them to the application and sends replies.
+// respConn is the responder's end of a connection: it assembles calls, passes them to the
+// application, and sends replies.
 type respConn struct {
 	cfg    *Config
 	ctr    *counters
@@ -29,7 +29,7 @@ type respConn struct {
 	client *client // the peer; set once it is admitted
 	app    application
 	conn   *rdmap.Conn
-	lazy   func(*xdr.CallHeader) bool // whose data are pulled when asked for; nil: none
+	lazy   func(*xdr.CallHeader) bool // calls whose data are pulled only when asked for; nil: none
 	over   chan struct{}              // closed by HandleClose
 
 	holding int // calls that hold something of the budget; under budget.mu
@@ -37,15 +37,15 @@ type respConn struct {
 
 	mu       sync.Mutex
 	resp     *rpcrdma.Responder
-	running  int // calls taken and not finished
+	running  int // calls received and not finished
 	pulls    pullWatch
 	dones    doneWatch
 	withheld []*exchange     // replies that may not be exposed yet, oldest first
-	waiters  []*rdmap.Waiter // not in use, for handlers that pull
+	waiters  []*rdmap.Waiter // unused ones, for handlers that pull
 	share    creditShare
 
-	told, configured bool // the client spoke RFC 8797, the configuration protocol
-	noPull           bool // it serves no RDMA Reads
+	told, configured bool // the client has used RFC 8797, the configuration protocol
+	noPull           bool // the client serves no RDMA Reads
 	recvSize         int  // largest Send from the peer
 	backward         Backward
 	caller           *Client // of the backward direction, once it was used
@@ -68,7 +68,7 @@ func newRespConn(cfg *Config, ctr *counters, b *budget, app application) *respCo
 	}
 }
 
-// config returns the settings of the connection below.
+// config returns the settings of the underlying connection.
 func (rc *respConn) config() *rdmap.Config {
 	ec := rc.cfg.engine(rc.upcalls(), -1)
 	own := rc.cfg.privateData()
@@ -81,7 +81,7 @@ func (rc *respConn) config() *rdmap.Config {
 	return ec
 }
 
-// setUp makes the machine once the peer's private data are known.
+// setUp makes the machine when the peer's private data are known.
 func (rc *respConn) setUp(own, peer rpcrdma.PrivateData, told bool) {
 	send, recv := own.Inline(peer)
 	r := rpcrdma.NewResponder(rpcrdma.ResponderConfig{
@@ -100,7 +100,7 @@ func (rc *respConn) setUp(own, peer rpcrdma.PrivateData, told bool) {
 	rc.postReceives()
 }
 
-// postReceives keeps the receives that the grants promise. rc.mu is held.
+// postReceives posts the receives that the grants promise. The caller holds rc.mu.
 func (rc *respConn) postReceives() {
 	if n := rc.resp.Credits().Need(); n > 0 {
 		rc.conn.PostRecv(n)
@@ -117,8 +117,7 @@ func (rc *respConn) serve() error {
 	return err
 }
 
-// drain takes no further call and closes the connection when the last reply has
-// left.
+// drain accepts no more calls, and closes the connection after the last reply was sent.
 func (rc *respConn) drain() {
 	rc.mu.Lock()
 	rc.draining = true
@@ -129,7 +128,7 @@ func (rc *respConn) drain() {
 	}
 }
 
-// close ends the connection in order; it may be called in an upcall.
+// close ends the connection in an orderly way. It may be called in an upcall.
 func (rc *respConn) close() {
 	go func() {
 		if err := rc.conn.Close(); ignoreEnd(err) != nil {
@@ -141,7 +140,7 @@ func (rc *respConn) close() {
 // abort ends the connection now.
 func (rc *respConn) abort() { rc.conn.Abort(nil) }
 
-// finish ends a call: its reply has left, or none will.
+// finish ends a call: its reply was sent, or there will be none.
 func (rc *respConn) finish(x *exchange) {
 	x.resp.sent()
 	rc.releaseCall(x)
@@ -164,7 +163,7 @@ func (rc *respConn) finish(x *exchange) {
 	}
 }
 
-// releaseCall gives back the memory of the call, which nobody reads any more.
+// releaseCall releases the memory of the call, which nobody reads anymore.
 func (rc *respConn) releaseCall(x *exchange) {
 	if x.buf != nil {
 		x.buf.release()
@@ -178,7 +177,7 @@ func (rc *respConn) releaseCall(x *exchange) {
 	x.in.Args = nil
 }
 
-// isDraining says whether drain was called.
+// isDraining reports whether drain was called.
 func (rc *respConn) isDraining() bool {
 	rc.mu.Lock()
 	defer rc.mu.Unlock()

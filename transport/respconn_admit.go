@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// admit reserves n octets for a call, to be pulled if n is not 0. If they are not there
-// it takes what the call needs out of the upcall and returns false; then goes on with it
-// later.
+// admit reserves n octets for a call, which is to be pulled if n is not 0. If there are too few, it
+// copies what the call needs out of the upcall and returns false; then continues the call later.
 func (rc *respConn) admit(x *exchange, n int, then func(x *exchange)) bool {
 	if rc.budget.take(x, n) {
 		return true
@@ -17,9 +16,9 @@ func (rc *respConn) admit(x *exchange, n int, then func(x *exchange)) bool {
 	return rc.budget.takeOrWait(x, n)
 }
 
-// dispatch hands a call to the application, unless the results of earlier ones have
-// used up the budget. A call that was pulled holds memory and must not wait for
-// those that wait for it.
+// dispatch passes a call to the application, unless the results of earlier calls have used up the
+// budget. A call that was pulled holds memory, and must not wait for calls that wait for that
+// memory.
 func (rc *respConn) dispatch(x *exchange, inline bool) {
 	if !inline || x.buf != nil || rc.budget.left.Load() >= 0 && rc.client.share.left.Load() >= 0 {
 		rc.app.dispatch(x, inline)
@@ -34,14 +33,13 @@ func (rc *respConn) dispatch(x *exchange, inline bool) {
 // redispatch is dispatch for a call that had to wait.
 func (x *exchange) redispatch() { x.rc.app.dispatch(x, false) }
 
-// charge takes the octets of a reply's borrowed memory from the budget until they
-// have left.
+// charge takes the octets of a reply's borrowed memory from the budget until they were sent.
 func (x *exchange) charge(n int) {
 	x.rc.budget.force(x, n)
 }
 
 // errPullTimeout ends a connection whose peer does not answer RDMA Reads.
-var errPullTimeout = &SlowPeerError{"does not answer RDMA Reads of the chunks it offered"}
+var errPullTimeout = &SlowPeerError{"does not answer RDMA Reads of the chunks that it offered"}
 
 // pullWatch notices when the pulls of a connection make no progress. One timer
 // serves all of them.
@@ -54,7 +52,7 @@ type pullWatch struct {
 	stopped bool
 }
 
-// start says that a pull begins.
+// start notes that a pull begins.
 func (w *pullWatch) start(rc *respConn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -65,7 +63,7 @@ func (w *pullWatch) start(rc *respConn) {
 	}
 }
 
-// end says that a pull has completed.
+// end notes that a pull has completed.
 func (w *pullWatch) end() {
 	w.mu.Lock()
 	w.active--
@@ -73,7 +71,7 @@ func (w *pullWatch) end() {
 	w.mu.Unlock()
 }
 
-// look gives the connection up if nothing has completed since the last look.
+// look ends the connection if no pull has completed since the last look.
 func (w *pullWatch) look(rc *respConn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -5,11 +5,11 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// canExpose says whether the client may be given replies to read.
+// canExpose reports whether the client can read exposed replies.
 //
-// Choice: it has read depth, and has either called the Connection Configuration
-// Protocol or said nothing of RFC 8797, which belongs to RFC 8166. Others would drop
-// the reply and never say RDMA_DONE.
+// Choice: it can if it has read depth, and has either called the Connection Configuration Protocol
+// or not used RFC 8797, which belongs to RFC 8166. Other clients would drop the reply and never
+// send RDMA_DONE.
 func (rc *respConn) canExpose() bool {
 	return rc.cfg.Profile == ProfileRFC5666 && (rc.configured || !rc.told) && rc.conn.ConnectionState().IRD > 0
 }
@@ -26,11 +26,11 @@ func (rc *respConn) begin() {
 	rc.resp.Configure(func(c *rpcrdma.ResponderConfig) { c.Reads = reads })
 }
 
-// configure answers the Connection Configuration Protocol (RFC 5666 Section 6), in both
-// profiles, and brings what the client says into force.
+// configure answers the Connection Configuration Protocol (RFC 5666 Section 6), in both profiles,
+// and applies what the client announces.
 //
-// Choice: it is answered whenever it is called, not only as the first call, since
-// nothing before it can be harmed by the sizes it tells.
+// Choice: it answers every such call, not only the first call of a connection, because the
+// announced sizes cannot harm earlier calls.
 func (rc *respConn) configure(x *exchange) {
 	x.resp.reset(&shared)
 	x.setRequest(nil)
@@ -56,7 +56,7 @@ func (rc *respConn) configure(x *exchange) {
 	rc.reply(x)
 }
 
-// apply brings the client's words into force and returns ours.
+// apply applies the client's values and returns ours.
 func (rc *respConn) apply(args rpcrdma.ConfigArgs) rpcrdma.ConfigReply {
 	if args.MaxRead > 0 {
 		rc.conn.LimitORD(int(min(args.MaxRead, 1<<14)))
@@ -76,9 +76,9 @@ func (rc *respConn) apply(args rpcrdma.ConfigArgs) rpcrdma.ConfigReply {
 	return got
 }
 
-// landed copies an RDMA_MSGP to where it is placed: pooled buffers begin at a multiple of
-// every alignment that Config.Align permits, so the data lie as aligned in memory as they
-// do in the Send. x holds the buffer; nothing of the message is copied again.
+// landed copies an RDMA_MSGP to its place. Pooled buffers begin at a multiple of every alignment
+// that Config.Align permits, so the data have the same alignment in memory as in the Send. x holds
+// the buffer; the message is not copied again.
 func (rc *respConn) landed(x *exchange, send []byte) []byte {
 	if rc.cfg.Profile != ProfileRFC5666 || !rpcrdma.IsPadded(send) {
 		return send

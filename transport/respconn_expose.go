@@ -12,9 +12,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// exposure is the memory of a reply that the client is to read (RFC 5666 Section 3.8).
-// It has two owners: who sends the reply, and who gets the RDMA_DONE or sees the end of
-// the connection. The last one to let go frees it.
+// exposure is the memory of a reply that the client reads (RFC 5666 Section 3.8). It has two
+// owners: the sender of the reply, and the receiver of the RDMA_DONE or of the end of the
+// connection. The last one to release it frees it.
 type exposure struct {
 	owners atomic.Int32
 	since  time.Time
@@ -29,7 +29,7 @@ type exposure struct {
 // close the RPC connection".
 var errNoDone = &SlowPeerError{"sends no RDMA_DONE for a reply exposed to it"}
 
-// expose sends a reply that x.out.Expose holds, now or when others have been read.
+// expose sends the reply in x.out.Expose, now or when others have been read.
 func (rc *respConn) expose(x *exchange) {
 	x.exp.octets = 0
 	for i := range x.out.Expose {
@@ -66,8 +66,8 @@ func (rc *respConn) expose(x *exchange) {
 	}
 }
 
-// countExposed counts n more octets of replies that wait to be read. The error is a
-// *LimitError: they are too many.
+// countExposed counts n more octets of replies that wait to be read. If they are too many, the error is a
+// *LimitError.
 func (rc *respConn) countExposed(n int64) error {
 	if all := rc.ctr.exposedOctets.Add(n); n > 0 && all > rc.cfg.ExposedMemory {
 		rc.client.exposed.Add(n)
@@ -79,7 +79,7 @@ func (rc *respConn) countExposed(n int64) error {
 	return nil
 }
 
-// admitExposure exposes x if the limits permit. rc.mu is held.
+// admitExposure exposes x if the limits permit. The caller holds rc.mu.
 func (rc *respConn) admitExposure(x *exchange) bool {
 	if !rc.resp.Expose(&x.out) {
 		return false
@@ -92,7 +92,7 @@ func (rc *respConn) admitExposure(x *exchange) bool {
 	return true
 }
 
-// exposeWithheld sends the replies that may leave after an RDMA_DONE, oldest first.
+// exposeWithheld sends the replies that may be sent after an RDMA_DONE, oldest first.
 func (rc *respConn) exposeWithheld() {
 	for {
 		rc.mu.Lock()
@@ -121,7 +121,7 @@ func (rc *respConn) sendExposed(x *exchange) {
 	rc.send(x)
 }
 
-// registerExposed makes exactly the octets of the reply readable, nothing beside them.
+// registerExposed makes exactly the octets of the reply readable, and no others.
 func (rc *respConn) registerExposed(x *exchange) error {
 	e := &x.exp
 	for i := range x.out.Expose {
@@ -146,7 +146,7 @@ func (rc *respConn) registerExposed(x *exchange) error {
 	return nil
 }
 
-// unexpose lets go of one ownership; the last one frees the memory.
+// unexpose releases one ownership; the last one frees the memory.
 func (rc *respConn) unexpose(x *exchange) {
 	if x.exp.owners.Add(-1) > 0 {
 		return
@@ -160,8 +160,8 @@ func (rc *respConn) unexpose(x *exchange) {
 	rc.freeExposed(x)
 }
 
-// settleExposed waits until no RDMA Read touches the memory any more. If the engine does
-// not let go, nobody gets the memory again.
+// settleExposed waits until no RDMA Read touches the memory anymore. If the engine does not release
+// the memory, it is never reused.
 func (rc *respConn) settleExposed(x *exchange) {
 	ctx, cancel := context.WithTimeout(context.Background(), rc.cfg.CloseTimeout)
 	defer cancel()
@@ -186,7 +186,7 @@ func (rc *respConn) abandonExposed(x *exchange) {
 	x.rpc = nil
 }
 
-// freeExposed ends the call of a reply that nobody can read any more.
+// freeExposed ends the call of a reply that nobody can read anymore.
 func (rc *respConn) freeExposed(x *exchange) {
 	rc.ctr.exposed.Add(-1)
 	_ = rc.countExposed(-x.exp.octets) // less is no refusal
@@ -198,7 +198,7 @@ func (rc *respConn) freeExposed(x *exchange) {
 	rc.finish(x)
 }
 
-// handleDone frees the reply that the client has read, and sends what waited for that.
+// handleDone frees the reply that the client has read, and sends the replies that waited for that.
 func (rc *respConn) handleDone(out *rpcrdma.Reply) {
 	x := out.Owner.(*exchange)
 	rc.ctr.dones.Add(1)
@@ -207,8 +207,7 @@ func (rc *respConn) handleDone(out *rpcrdma.Reply) {
 	rc.exposeWithheld()
 }
 
-// endExposures gives up the replies that were not read when the connection ends. rc.gone
-// is set.
+// endExposures gives up the replies that were not read before the connection ended. rc.gone is set.
 func (rc *respConn) endExposures() {
 	rc.mu.Lock()
 	withheld := rc.withheld
@@ -234,7 +233,7 @@ func (rc *respConn) endExposures() {
 // exposedSent is the completion of an exposed reply's Send.
 type exposedSent exchange
 
-// Complete lets go of the sender's ownership.
+// Complete releases the sender's ownership.
 func (d *exposedSent) Complete(error) {
 	x := (*exchange)(d)
 	x.rc.unexpose(x)
@@ -242,14 +241,13 @@ func (d *exposedSent) Complete(error) {
 
 var _ rdmap.Completer = (*exposedSent)(nil)
 
-// doneWatch is the deadline of exposed replies: one timer for the oldest. It is under
-// respConn.mu.
+// doneWatch is the deadline of exposed replies: one timer for the oldest. respConn.mu guards it.
 type doneWatch struct {
 	timer   *time.Timer
 	stopped bool
 }
 
-// arm says that a reply was exposed.
+// arm notes that a reply was exposed.
 func (w *doneWatch) arm(rc *respConn) {
 	if w.timer == nil && !w.stopped {
 		w.timer = time.AfterFunc(rc.cfg.DoneTimeout, func() { rc.lookForDones() })
@@ -264,7 +262,7 @@ func (w *doneWatch) stop() {
 	}
 }
 
-// lookForDones gives the connection up if its oldest exposed reply is out of time.
+// lookForDones ends the connection if its oldest exposed reply is out of time.
 func (rc *respConn) lookForDones() {
 	rc.mu.Lock()
 	defer rc.mu.Unlock()

@@ -10,13 +10,12 @@ import (
 	"go.uber.org/zap"
 )
 
-// respUpcalls is the upcall side of a respConn.
+// respUpcalls has the upcalls of a respConn.
 type respUpcalls respConn
 
 var _ rdmap.Handler = (*respUpcalls)(nil)
 
-// HandleRecv judges a Send and sends it on its way: to the application, to the pull
-// of its chunks, or back with a refusal.
+// HandleRecv checks a Send, and passes it to the application, pulls its chunks, or refuses it.
 func (h *respUpcalls) HandleRecv(conn *rdmap.Conn, m *rdmap.Message) {
 	rc := (*respConn)(h)
 	if rc.backward.owner != nil && rpcrdma.ForRequester(m.Data, false) {
@@ -61,7 +60,7 @@ func (h *respUpcalls) HandleRecv(conn *rdmap.Conn, m *rdmap.Message) {
 	rc.act(x, v, true)
 }
 
-// HandleClose tells the application and lets serve go when nothing runs.
+// HandleClose tells the application, and lets serve return when no call runs.
 func (h *respUpcalls) HandleClose(_ *rdmap.Conn, err error) {
 	rc := (*respConn)(h)
 	rc.app.ended(err)
@@ -84,7 +83,7 @@ func (h *respUpcalls) HandleClose(_ *rdmap.Conn, err error) {
 	close(rc.over)
 }
 
-// act does what the machine says about a call.
+// act carries out the machine's verdict on a call.
 func (rc *respConn) act(x *exchange, v rpcrdma.Verdict, inline bool) {
 	switch v {
 	case rpcrdma.Answer:
@@ -113,7 +112,7 @@ func (rc *respConn) refuse(x *exchange) {
 // pull reads the chunks of a call into the buffer that the handler will get.
 func (rc *respConn) pull(x *exchange) {
 	total := x.in.Layout.Total
-	if total > rc.cfg.MaxPayload { // RFC 8166 Section 8.1.4: refused unread
+	if total > rc.cfg.MaxPayload { // RFC 8166 Section 8.1.4: refuse without reading
 		rc.refuseChunk(x, chunks.ErrTooLarge)
 		return
 	}
@@ -122,7 +121,7 @@ func (rc *respConn) pull(x *exchange) {
 		return
 	}
 	if rc.lazy != nil && !x.in.Layout.Long && rc.lazy(&x.in.RPC) {
-		if rc.conn.ConnectionState().ORD == 0 { // else the handler would find out
+		if rc.conn.ConnectionState().ORD == 0 { // otherwise the handler would find out
 			rc.refuseChunk(x, rdmap.ErrNoORD)
 			return
 		}
@@ -142,7 +141,7 @@ func (rc *respConn) startPull(x *exchange) {
 	x.buf, x.size = shared.get(x.in.Layout.Total), x.in.Layout.Total
 	x.in.Layout.Place(x.buf.data, x.in.Payload)
 	x.dropPayload()
-	if len(x.in.Layout.Pulls) == 0 { // chunks of no octets
+	if len(x.in.Layout.Pulls) == 0 { // the chunks are empty
 		go rc.pulled(x, false)
 		return
 	}
@@ -161,7 +160,7 @@ func (rc *respConn) startPull(x *exchange) {
 	rc.finish(x)
 }
 
-// read posts the RDMA Reads of a call. The last one's completion is that of all.
+// read posts the RDMA Reads of a call. When the last one completes, all have.
 func (rc *respConn) read(x *exchange) error {
 	sink, err := lend(rc.conn, rc.ctr, x.buf.data[:x.size], nil, region.ReadSink)
 	if err != nil {
@@ -185,8 +184,8 @@ type pullDone exchange
 
 var _ rdmap.UpcallCompleter = (*pullDone)(nil)
 
-// Complete goes on with the call, or ends it with its connection: a pull that fails
-// has no answer (RFC 8166 Section 4.5.3).
+// Complete continues the call, or ends it with its connection: there is no answer to a call whose
+// pull fails (RFC 8166 Section 4.5.3).
 func (d *pullDone) Complete(err error) {
 	x := (*exchange)(d)
 	if x.pullEnded(); err != nil {
@@ -197,9 +196,8 @@ func (d *pullDone) Complete(err error) {
 	go x.rc.pulled(x, false)
 }
 
-// CompleteUpcall goes on with the call in the goroutine that has read its chunks: waking
-// another one costs more than a short call. A sink that the engine has not let go of is
-// not waited for there.
+// CompleteUpcall continues the call in the goroutine that has read its chunks: waking another one
+// costs more than a short call. It does not wait there for a sink that the engine has not released.
 func (d *pullDone) CompleteUpcall(*rdmap.Conn) {
 	x := (*exchange)(d)
 	x.pullEnded()
@@ -232,8 +230,8 @@ func (rc *respConn) dropPulled(x *exchange) {
 	rc.finish(x)
 }
 
-// settle waits until the engine no longer touches the sink of a pull. If it does not
-// let go, the connection ends and the memory is left to the garbage collector.
+// settle waits until the engine no longer touches the sink of a pull. If the engine does not
+// release it, the connection ends and the memory is left to the garbage collector.
 func (rc *respConn) settle(x *exchange) bool {
 	if x.sink.takeBack(cancelled, rc.ctr) == nil {
 		return true
@@ -249,7 +247,7 @@ func (rc *respConn) settle(x *exchange) bool {
 	return err == nil
 }
 
-// pulled goes on with a call whose chunks are there; inline: in an upcall.
+// pulled continues a call whose chunks have arrived; inline says that it runs in an upcall.
 func (rc *respConn) pulled(x *exchange, inline bool) {
 	if !rc.settle(x) {
 		rc.finish(x)

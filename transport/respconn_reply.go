@@ -24,8 +24,8 @@ func (rc *respConn) reply(x *exchange) {
 	rc.sendReply(x)
 }
 
-// reducible says whether the items may leave by write chunks. If the client offered
-// none the question does not arise, and nothing is copied.
+// reducible reports whether the items may be sent by write chunks. If the client offered none, the
+// answer does not matter, and nothing is copied.
 func (rc *respConn) reducible(x *exchange) bool {
 	if len(x.resp.items) == 0 || len(x.in.Header.Write) == 0 && rc.cfg.Profile != ProfileRFC5666 {
 		return true
@@ -51,7 +51,7 @@ func (x *exchange) setItems() {
 	x.msg.Items = x.item
 }
 
-// flatten puts the items into one run of octets with the rest.
+// flatten copies the items and the other results into one buffer.
 func (x *exchange) flatten() {
 	b := x.resp.Buffer(x.resp.size())
 	x.msg.Body = x.resp.appendAll(b[:0])
@@ -74,7 +74,7 @@ func (rc *respConn) sendReply(x *exchange) {
 	rc.send(x)
 }
 
-// noFit counts a reply in whose place an ERR_CHUNK is sent.
+// noFit counts a reply that is replaced by an ERR_CHUNK.
 func (rc *respConn) noFit(x *exchange) {
 	x.head = x.out.Head
 	rc.ctr.errors.Add(1)
@@ -82,8 +82,8 @@ func (rc *respConn) noFit(x *exchange) {
 		zap.Uint32("rpcordma.xid", x.req.XID), zap.Uint32("rpc.procedure", x.req.Proc), zap.Error(x.out.Err))
 }
 
-// send posts the RDMA Writes of x.out and the Send in x.head; all in order, so the
-// Send's delivery says that the Writes are placed (RFC 5040 Section 5.5).
+// send posts the RDMA Writes of x.out and the Send in x.head, in order, so that the delivery of the
+// Send shows that the Writes are placed (RFC 5040 Section 5.5).
 func (rc *respConn) send(x *exchange) {
 	x.wrs = x.wrs[:0]
 	borrowed, written := false, 0
@@ -128,7 +128,7 @@ func (rc *respConn) send(x *exchange) {
 	}
 }
 
-// addWR adds a work request, which is filled in where it lies: it is large.
+// addWR adds a work request and returns it, to be filled in place, because it is large.
 func (x *exchange) addWR() *rdmap.WR {
 	n := len(x.wrs)
 	if n == cap(x.wrs) {
@@ -140,12 +140,10 @@ func (x *exchange) addWR() *rdmap.WR {
 	return &x.wrs[n]
 }
 
-// sendDone completes the Send of a reply that borrows memory: everything posted
-// before it has left too.
+// sendDone completes the Send of a reply that borrows memory: everything posted before it was sent too.
 type sendDone exchange
 
-// Complete gives the borrowed memory back, whether the octets left or the
-// connection ended.
+// Complete releases the borrowed memory, whether the octets were sent or the connection ended.
 func (d *sendDone) Complete(error) {
 	x := (*exchange)(d)
 	x.rc.finish(x)

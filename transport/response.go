@@ -4,8 +4,7 @@ import "github.com/stag-rdma/stag/xdr"
 
 // Response collects the reply to one call. It is valid until ServeRPC returns.
 type Response struct {
-	// Stat is the accept status; Success is the zero value. Results are sent for
-	// Success only.
+	// Stat is the accept status; Success is the zero value. Results are sent only with Success.
 	Stat xdr.AcceptStat
 	// Low and High are the versions served, for ProgMismatch.
 	Low, High uint32
@@ -17,7 +16,7 @@ type Response struct {
 
 	instead  uint64 // Immediate Data in place of the reply, with the highest bit; 0: none
 	denied   bool
-	refused  bool // before the handler saw it, with refusal
+	refused  bool // refused before the handler saw the call, with refusal
 	refusal  xdr.ReplyHeader
 	authStat xdr.AuthStat
 	items    []item
@@ -46,26 +45,25 @@ func (r *Response) ProgMismatch(low, high uint32) {
 }
 
 // AppendItem appends the count word of an opaque to Results, and marks data as its octets. It is
-// the reducible result, if it is eligible. Do not append the pad. More Results may follow. data
-// is borrowed until the reply has left, so it should come from Buffer, or never change.
+// the reducible result, if it is eligible. Do not append the pad. More Results may follow. AppendItem
+// borrows data until the reply was sent, so data should come from Buffer, or never change.
 func (r *Response) AppendItem(data []byte) {
 	r.Results = xdr.AppendUint32(r.Results, uint32(len(data)))
 	r.items = append(r.items, item{pos: len(r.Results), data: data})
 }
 
-// Buffer returns n octets of pooled memory with unspecified content for a result. They are valid
-// until the reply has left. A handler that uses its own memory learns from [Response.OnSent] when
-// that is free again.
+// Buffer returns n octets of pooled memory with unspecified content for a result. They are lent until the
+// reply was sent. A handler that uses its own memory learns from [Response.OnSent] when that is free
+// again.
 func (r *Response) Buffer(n int) []byte {
 	b := r.pool.get(n)
 	r.bufs = append(r.bufs, b)
 	return b.data[:n]
 }
 
-// AppendMemory is AppendItem for the n octets at off of m. m is in use until the reply has left,
-// so that no other call takes it before. (Results need no registration: they leave by RDMA
-// Write.) It returns ErrMemoryInUse, or ErrNotInMemory if m has no such octets, and then appends
-// nothing.
+// AppendMemory is AppendItem for the n octets at off of m. m is in use until the reply was sent, so that
+// no other call takes it before. (Results need no registration: they are sent by RDMA Write.) It returns
+// ErrMemoryInUse, or ErrNotInMemory if m has no such octets, and then appends nothing.
 func (r *Response) AppendMemory(m *Memory, off, n int) error {
 	if off < 0 || n < 0 || off > len(m.data) || n > len(m.data)-off {
 		return ErrNotInMemory
@@ -78,6 +76,6 @@ func (r *Response) AppendMemory(m *Memory, off, n int) error {
 	return nil
 }
 
-// OnSent sets a function that is called once when the data of AppendItem are no
-// longer used, also when the connection failed. It must not block.
+// OnSent sets a function that is called once, when the data of AppendItem are no longer used, even if the
+// connection has failed. The function must not block.
 func (r *Response) OnSent(free func()) { r.free = free }

@@ -2,7 +2,7 @@ package transport
 
 import "sync"
 
-// maxIdleResponses bounds the pooled responses.
+// maxIdleResponses limits the pooled responses.
 const maxIdleResponses = 256
 
 // responsePool is a bounded stock of responses.
@@ -29,7 +29,7 @@ func (p *responsePool) get() *Response {
 	return r
 }
 
-// put gives back what r borrowed, and r.
+// put releases what r has borrowed, and puts r into the pool.
 func (p *responsePool) put(r *Response) {
 	r.sent()
 	p.mu.Lock()

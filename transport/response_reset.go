@@ -28,7 +28,7 @@ func (r *Response) fail(stat xdr.AcceptStat) {
 	r.Results, r.items = r.Results[:0], r.items[:0]
 }
 
-// sent gives back what the reply borrowed. It must be called once per call.
+// sent releases what the reply has borrowed. It must be called once per call.
 func (r *Response) sent() {
 	for i, b := range r.bufs {
 		b.release()
@@ -48,8 +48,8 @@ func (r *Response) sent() {
 	}
 }
 
-// abandon drops the memory of a reply that an engine may still use: nobody gets it
-// again, and OnSent is not called.
+// abandon drops the memory of a reply that an engine may still use: the memory is never reused, and
+// OnSent is not called.
 func (r *Response) abandon() {
 	for i, b := range r.bufs {
 		b.abandon()
@@ -59,7 +59,7 @@ func (r *Response) abandon() {
 	r.mems = nil // in use for good
 }
 
-// hasResults says whether anything follows the reply header.
+// hasResults reports whether anything follows the reply header.
 func (r *Response) hasResults() bool {
 	return !r.denied && !r.refused && r.Stat == xdr.Success
 }

@@ -24,7 +24,7 @@ type Server struct {
 	once   sync.Once
 	cfg    *Config
 	cfgErr error
-	ctx    context.Context // of all handlers; ends with Close, or a Shutdown out of time
+	ctx    context.Context // of all handlers; ends with Close, or with a Shutdown that is out of time
 	cancel context.CancelFunc
 	ctr    counters
 	budget budget
@@ -40,7 +40,7 @@ type Server struct {
 
 // servedConn is a connection of either kind.
 type servedConn interface {
-	drain() // no new calls; ends when the running ones are answered
+	drain() // accepts no more calls; ends when the running ones are answered
 	abort() // ends now
 }
 
@@ -130,7 +130,7 @@ func (s *Server) addConn(c servedConn) error {
 	return nil
 }
 
-// dropConn forgets a connection that has ended, handlers included.
+// dropConn forgets a connection that has ended, including its handlers.
 func (s *Server) dropConn(c servedConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,7 +142,7 @@ func (s *Server) dropConn(c servedConn) {
 	s.checkIdle()
 }
 
-// checkIdle ends the wait of Shutdown. s.mu is held.
+// checkIdle ends the wait of Shutdown if no connection is left. The caller holds s.mu.
 func (s *Server) checkIdle() {
 	if s.closing && len(s.conns) == 0 {
 		select {
@@ -158,7 +158,7 @@ func (s *Server) stop(f func(servedConn)) {
 	s.mu.Lock()
 	s.closing = true
 	for l := range s.listeners {
-		_ = l.Close() // nothing can be done about a listener that does not close
+		_ = l.Close() // if it fails, there is nothing to do
 	}
 	conns := make([]servedConn, 0, len(s.conns))
 	for c := range s.conns {
@@ -172,7 +172,7 @@ func (s *Server) stop(f func(servedConn)) {
 }
 
 // Shutdown stops accepting connections and calls, answers the calls that have arrived, and closes
-// every connection once its last reply has left. If ctx ends first, the rest is aborted and
+// every connection after its last reply was sent. If ctx ends first, the rest is aborted and
 // Shutdown returns ctx's error. Calls that arrive meanwhile are not executed: their clients see
 // the connection end, and may send them again.
 func (s *Server) Shutdown(ctx context.Context) error {
@@ -196,7 +196,7 @@ func (s *Server) Close() error {
 	if err := s.init(); err != nil {
 		return err
 	}
-	s.stop(servedConn.abort) // first: what a cancelled handler returns is not to leave
+	s.stop(servedConn.abort) // first: the reply of a cancelled handler must not be sent
 	s.cancel()
 	return nil
 }

@@ -68,7 +68,7 @@ func (c *rdmaServed) abort() { c.rc.abort() }
 // ended cancels the handlers of the connection.
 func (c *rdmaServed) ended(error) { c.cancel() }
 
-// dispatch runs a call here if it is short, else hands it to a worker.
+// dispatch runs a short call here, and passes others to a worker.
 func (c *rdmaServed) dispatch(x *exchange, inline bool) {
 	x.resp.reset(&shared)
 	x.setRequest(c.addr)
@@ -108,7 +108,7 @@ func (c *rdmaServed) serve(x *exchange) {
 		if !x.away.begun {
 			c.s.ctr.unpulled.Add(1)
 		}
-		x.away.gen.Add(1) // before the reply leaves: the client frees its memory then
+		x.away.gen.Add(1) // before the reply is sent: then the client frees its memory
 		if x.away.failed {
 			c.rc.finish(x) // RFC 8166 Section 4.5.3: the connection has ended
 			return

@@ -9,8 +9,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 )
 
-// peekSize is how many octets tell the protocols apart: as a record mark, the start of
-// the MPA key would announce a fragment of more than a gigabyte.
+// peekSize is how many octets distinguish the protocols: as a record mark, the start of the MPA key
+// would announce a fragment of more than a gigabyte.
 const peekSize = 4
 
 // ServeShared takes l, accepts connections from it, and serves RPC-over-RDMA or record-marked RPC
@@ -31,7 +31,7 @@ func (s *Server) ServeSharedConn(conn net.Conn) error {
 		if _, refused := errors.AsType[*LimitError](err); refused {
 			s.door.turnAway(s.ctx, conn, nil, err)
 		}
-		_ = conn.Close() // nothing was said on it
+		_ = conn.Close() // nothing was sent on it
 		return s.ctr.ended(opErr(OpAccept, addrOf(conn), ignoreEnd(err)))
 	}
 	if string(first) == mpa.RequestKey[:peekSize] {

@@ -2,8 +2,7 @@ package transport
 
 import "sync/atomic"
 
-// Stats is a snapshot of counters. Octets are of payload, without DDP and MPA
-// headers.
+// Stats is a snapshot of counters. Octets count payload, without DDP and MPA headers.
 type Stats struct {
 	// Calls counts calls sent (client) or received (server); Replies those answered.
 	Calls, Replies uint64
@@ -52,8 +51,8 @@ type Stats struct {
 	Panics uint64
 	// Dropped counts messages that were dropped as RFC 8166 Section 4.5 demands.
 	Dropped uint64
-	// Immediates counts replies that Immediate Data stood for (Config.ImmediateReplies), sent
-	// by a server or received by a client.
+	// Immediates counts Immediate Data sent instead of replies (Config.ImmediateReplies) by a server,
+	// or received by a client.
 	Immediates uint64
 	// Invalidated counts replies that invalidated an STag (RFC 8797 Section 4.1).
 	Invalidated uint64
@@ -90,7 +89,7 @@ type Stats struct {
 	DRCEvicted uint64
 }
 
-// addPool says what of a pool is given out; p may be nil.
+// addPool adds the state of a pool; p may be nil.
 func (s *Stats) addPool(p *CreditPool) {
 	if p != nil {
 		st := p.Stats()
@@ -125,7 +124,7 @@ func (c *counters) ofBackward() *counters {
 	return c.backward.Load()
 }
 
-// snapshot copies the counters, each for itself.
+// snapshot copies the counters. They are not read at the same instant.
 func (c *counters) snapshot() Stats {
 	s := Stats{
 		Calls: c.calls.Load(), Replies: c.replies.Load(),

@@ -7,7 +7,7 @@ import (
 	"github.com/stag-rdma/stag/chunks"
 )
 
-// chunkCounters count the segments that calls offer, at both ends alike.
+// chunkCounters count the segments that calls offer, in the same way at both ends.
 type chunkCounters struct {
 	read, write, reply, long, offered atomic.Uint64
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// streamWriteTimeout bounds one write of a record: a peer that does not read for so
-// long has lost its connection.
+// streamWriteTimeout limits one write of a record: a peer that does not read for so long loses its
+// connection.
 const streamWriteTimeout = 30 * time.Second
 
 // recordWriter writes records, each in one fragment and one system call. It is safe
@@ -21,7 +21,7 @@ type recordWriter struct {
 	vec  [4][]byte
 }
 
-// write sends the record head + a + b + c. All are borrowed until it returns.
+// write sends the record head + a + b + c. It borrows all of them until it returns.
 func (w *recordWriter) write(head, a, b, c []byte) (int, error) {
 	n := len(head) + len(a) + len(b) + len(c)
 	if n > xdr.MaxFragment {

@@ -22,7 +22,7 @@ type StreamClient struct {
 	conn net.Conn
 	w    *recordWriter
 	ctr  *counters
-	back *streamConn // serves the calls of the backward direction; nil: there is none
+	back *streamConn // serves the calls of the backward direction; nil: none
 	xid  atomic.Uint32
 	done chan struct{} // closed when the reader has ended
 
@@ -30,9 +30,9 @@ type StreamClient struct {
 
 	mu      sync.Mutex
 	pending map[uint32]chan streamReply
-	owed    int           // replies to come, of cancelled calls too
-	settled chan struct{} // closed when none is, for EnableRDMA; nil: nobody asks
-	shifted bool          // the connection is another client's now
+	owed    int           // outstanding replies, including those to cancelled calls
+	settled chan struct{} // closed when there are none, for EnableRDMA; nil: nobody waits
+	shifted bool          // the connection now belongs to another client
 	err     error
 }
 
@@ -56,7 +56,7 @@ func DialStream(ctx context.Context, network, addr string, cfg *Config) (*Stream
 	return newStreamClient(conn, c)
 }
 
-// NewStreamClient takes conn and speaks record-marked RPC on it.
+// NewStreamClient takes conn and makes record-marked RPC calls on it.
 func NewStreamClient(conn net.Conn, cfg *Config) (*StreamClient, error) {
 	c, err := cfg.fill()
 	if err != nil {
@@ -68,7 +68,7 @@ func NewStreamClient(conn net.Conn, cfg *Config) (*StreamClient, error) {
 func newStreamClient(conn net.Conn, cfg *Config) (*StreamClient, error) {
 	c := makeStreamClient(conn, &recordWriter{conn: conn}, cfg, new(counters))
 	if err := c.takeBackward(); err != nil {
-		_ = conn.Close() // nothing was said on it
+		_ = conn.Close() // nothing was sent on it
 		return nil, err
 	}
 	c.ctr.conns.Store(1)
@@ -76,7 +76,7 @@ func newStreamClient(conn net.Conn, cfg *Config) (*StreamClient, error) {
 	return c, nil
 }
 
-// makeStreamClient returns a client that somebody reads for.
+// makeStreamClient returns a client for which somebody else reads.
 func makeStreamClient(conn net.Conn, w *recordWriter, cfg *Config, ctr *counters) *StreamClient {
 	c := &StreamClient{
 		cfg: cfg, conn: conn, w: w, ctr: ctr,
@@ -89,7 +89,7 @@ func makeStreamClient(conn net.Conn, w *recordWriter, cfg *Config, ctr *counters
 // Do implements [Caller]. Sink is not used: the data stays in reply.Results.
 func (c *StreamClient) Do(ctx context.Context, call *Call, reply *Reply) error {
 	reply.Release()
-	defer call.freed() // what is written is in the kernel
+	defer call.freed() // everything that was written is in the kernel
 	if err := call.check(c.cfg); err != nil {
 		c.ctr.errors.Add(1)
 		return err
@@ -158,8 +158,7 @@ func (c *StreamClient) enter(xid uint32, ch chan streamReply) error {
 	return nil
 }
 
-// leave forgets a call. A reply that came meanwhile is given back, a later one
-// finds no call.
+// leave forgets a call. It releases a reply that came meanwhile; a later one finds no call.
 func (c *StreamClient) leave(xid uint32, ch chan streamReply) {
 	c.mu.Lock()
 	delete(c.pending, xid)
@@ -196,7 +195,7 @@ func (c *StreamClient) send(xid uint32, call *Call) error {
 
 func (c *StreamClient) poolGet() *buffer { return shared.get(minInline) }
 
-// accept turns a record into the caller's reply.
+// accept makes the caller's reply from a record.
 func (c *StreamClient) accept(r streamReply, reply *Reply) error {
 	d := xdr.NewDecoder(r.msg)
 	if err := reply.Header.Parse(&d); err != nil {
@@ -230,7 +229,7 @@ func (c *StreamClient) read() {
 	}
 }
 
-// deliver hands a record to the call it answers, or drops it.
+// deliver passes a record to the call that it answers, or drops it.
 func (c *StreamClient) deliver(b *buffer, msg []byte) {
 	xid, typ, ok := xdr.PeekXID(msg)
 	if ok && typ == xdr.MsgCall && c.back != nil {
@@ -265,7 +264,7 @@ func (c *StreamClient) fail(err error) {
 		}
 		_ = c.conn.Close() // the first error is the one that counts
 		if c.back != nil {
-			c.back.s.cancel() // behind that, so that no handler answers because it was told to stop
+			c.back.s.cancel() // after that, so that no handler answers because it was told to stop
 		}
 	}
 }

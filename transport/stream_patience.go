@@ -2,8 +2,8 @@ package transport
 
 import "time"
 
-// streamReadTimeout bounds the wait for the rest of a record that has begun. Between
-// two records a peer may be silent for as long as it likes.
+// streamReadTimeout limits the wait for the rest of a record that has begun. Between two records a
+// peer may be silent for as long as it likes.
 const streamReadTimeout = 30 * time.Second
 
 // patientReader is the input of a streamConn's records.
@@ -27,7 +27,7 @@ func (r *patientReader) Read(p []byte) (int, error) {
 	return r.c.input.Read(p)
 }
 
-// setReadDeadline leaves the one of drain alone.
+// setReadDeadline sets the read deadline, unless drain has set one.
 func (c *streamConn) setReadDeadline(t time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

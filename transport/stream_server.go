@@ -13,20 +13,20 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// streamConn is the server's end of a record-marked connection. One goroutine reads,
-// each call runs in its own.
+// streamConn is the server's end of a record-marked connection. One goroutine reads, and each call
+// runs in its own.
 type streamConn struct {
 	s     *Server
 	conn  net.Conn
-	input io.Reader // conn, and what was read from it before
+	input io.Reader // conn, after the octets that were read from it before
 	w     *recordWriter
 	slots chan struct{} // one per call in flight
 	wg    sync.WaitGroup
 	both  bool   // RDMA may be enabled between two records
-	ahead []byte // what was read behind the last record, when it was
+	ahead []byte // octets that were read after the last record, if so
 
 	backward Backward
-	waiting  atomic.Int64 // backward calls taken and not answered, at a client
+	waiting  atomic.Int64 // at a client: backward calls received and not answered
 
 	mu       sync.Mutex
 	draining bool
@@ -44,7 +44,7 @@ func (s *Server) ServeStreamConn(conn net.Conn) error {
 	return s.serveStreamConn(s.newStreamConn(conn, nil))
 }
 
-// newStreamConn prepares a connection of which the octets in first have been read.
+// newStreamConn prepares a connection from which the octets in first have been read.
 func (s *Server) newStreamConn(conn net.Conn, first []byte) *streamConn {
 	c := &streamConn{s: s, conn: conn, w: &recordWriter{conn: conn}, slots: make(chan struct{}, s.cfg.Credits)}
 	if s.cfg.BackwardCredits > 0 {
@@ -57,12 +57,12 @@ func (s *Server) newStreamConn(conn net.Conn, first []byte) *streamConn {
 	return c
 }
 
-// serveStreamConn serves c until its stream ends or, as errToRDMA, RDMA is enabled.
+// serveStreamConn serves c until its stream ends, or until RDMA is enabled; then the error is errToRDMA.
 func (s *Server) serveStreamConn(c *streamConn) error {
 	keep := false
 	defer func() {
 		if !keep {
-			_ = c.conn.Close() // all that was owed has left
+			_ = c.conn.Close() // all replies were sent
 		}
 	}()
 	cl, err := s.door.enter(c.conn.RemoteAddr())
@@ -88,8 +88,8 @@ func (s *Server) serveStreamConn(c *streamConn) error {
 	return s.ctr.ended(opErr(OpServe, addrOf(c.conn), err))
 }
 
-// read starts a goroutine per call; Config.Credits bounds them, so that a peer that
-// sends more waits in its own socket.
+// read starts a goroutine per call. Config.Credits limits them, so that calls beyond it wait in the
+// peer's socket.
 func (c *streamConn) read() error {
 	in := &patientReader{c: c}
 	br := bufio.NewReaderSize(in, 64<<10)
@@ -145,7 +145,7 @@ func (c *streamConn) reply(xid uint32, resp *Response) {
 	var n int
 	var err error
 	switch {
-	case resp.hasResults() && len(resp.items) == 1: // data go out without a copy
+	case resp.hasResults() && len(resp.items) == 1: // send the data without a copy
 		it := resp.items[0]
 		head = append(head, resp.Results[:it.pos]...)
 		n, err = c.w.write(head, it.data, padOf(it.data), resp.Results[it.pos:])

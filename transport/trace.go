@@ -8,7 +8,7 @@ import (
 )
 
 // Trace has functions that are called for the steps of each call of a client or a server, in the
-// manner of net/http/httptrace. The XID tells calls apart. Any function may be nil. They run in
+// manner of net/http/httptrace. The XID identifies the call. Any function may be nil. They run in
 // the goroutines that do the work, several at a time, and must neither block nor use the
 // connection. Without Config.Trace they cost nothing.
 type Trace struct {
@@ -27,7 +27,7 @@ type Trace struct {
 	Received func(xid uint32, octets int)
 	// Pulled: a server has read octets of the chunks of the call.
 	Pulled func(xid uint32, octets int)
-	// Answered: a server is about to reply with a Send of octets, behind RDMA Writes of written
+	// Answered: a server is about to reply with a Send of octets, after RDMA Writes of written
 	// octets.
 	Answered func(xid uint32, octets, written int)
 }
@@ -52,7 +52,7 @@ func (k ChunkKind) String() string {
 	return fmt.Sprintf("ChunkKind(%d)", uint8(k))
 }
 
-// sending tells of a call that is about to be posted, and of its memory.
+// sending traces a call that is about to be posted, and its memory.
 func (t *Trace) sending(rc *rpcrdma.Call, octets int) {
 	if t == nil {
 		return
@@ -69,7 +69,7 @@ func (t *Trace) sending(rc *rpcrdma.Call, octets int) {
 	}
 }
 
-// replied tells of an answer.
+// replied traces a reply.
 func (t *Trace) replied(xid uint32, octets int, invalidated bool) {
 	if t == nil {
 		return

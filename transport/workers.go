@@ -2,13 +2,13 @@ package transport
 
 import "sync"
 
-// workers run calls that may block, each in a goroutine that has no other call meanwhile.
-// A goroutine takes up the next call when it is through with one, since making it and
-// growing its stack costs as much as a short call: before a worker runs a call it sees to
-// it that another one is on its way to those that wait. None lives when no call does.
+// workers run calls that may block, each in a goroutine that has no other call meanwhile. A
+// goroutine takes the next call when it has finished one, because making it and growing its stack
+// costs as much as a short call. Before a worker runs a call, it makes sure that another one is
+// coming for the calls that wait. Without calls there are no workers.
 type workers struct {
 	mu          sync.Mutex
-	first, last *exchange // that wait
+	first, last *exchange // calls that wait
 	coming      bool      // a worker is on its way
 }
 
@@ -25,7 +25,7 @@ func (w *workers) add(c *rdmaServed, x *exchange) {
 	w.send(c)
 }
 
-// send sends for a worker if one is wanted and none is coming, with mu held.
+// send starts a worker if one is needed and none is coming. The caller holds w.mu.
 func (w *workers) send(c *rdmaServed) {
 	if w.first != nil && !w.coming {
 		w.coming = true

@@ -24,18 +24,18 @@ type Client struct {
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
-	turn   chan struct{} // one slot: who offers
+	turn   chan struct{} // one slot: held by the goroutine that offers
 	kick   chan struct{} // one slot: the connection of the log has ended, or could not be made
 	free   chan struct{} // one slot: there are records to be released
 
-	released uint64 // of release, then of Close
+	released uint64 // used by release, and then by Close
 
 	mu      sync.Mutex
-	caller  transport.Caller // the last that dial has made
+	caller  transport.Caller // the last one that dial has made
 	conn    *rdmap.Conn      // of the log; nil: none
 	refusal error            // why conn is nil
-	life    uint64           // of the server's memory of us
-	changed chan struct{}    // closed, and made anew, when life, err or kept change
+	life    uint64           // identifies the server's state for this client
+	changed chan struct{}    // closed and replaced when life, err or kept change
 	err     error            // of the log, final
 	kept    kept
 	calls   *calls // nil: none
@@ -68,7 +68,7 @@ func Open(cfg *Config) (*Client, error) {
 	redial := c.cfg.Redial
 	redial.Dial = c.dial
 	if c.calls != nil {
-		// Its epoch goes up in every life, that of the replies only if the log was offered.
+		// The epoch of this log grows in every process, that of the replies only if the log was offered.
 		c.epoch += c.calls.log.Info().Epoch
 		redial.Issue = c.issue
 	}
@@ -89,17 +89,16 @@ func Open(cfg *Config) (*Client, error) {
 // it makes only one attempt; see [transport.Redialer.Connect].
 func (c *Client) Connect(ctx context.Context) error { return c.rpc.Connect(ctx) }
 
-// Epoch returns the number of this life of the client (from Open to Close or a crash). With an
-// XID it is the key of a reply. The next life has a larger number, if the log was offered in this
-// one.
+// Epoch returns the number of this life of the client (from Open to Close or a crash). With an XID it is
+// the key of a reply. The next life has a larger number, if the log was offered in this one.
 func (c *Client) Epoch() uint32 { return c.epoch }
 
 // Recovered returns the replies that the log held when it was opened, in the order in which
 // they were pushed. Their records are kept until Done.
 func (c *Client) Recovered() []*Record { return c.found }
 
-// read takes note of records, and lets the calls go that wait for them. A record is handed
-// out when this side's engine has flushed it.
+// read notes records, and releases the calls that wait for them. Next returns a record when the engine of
+// this side has flushed it.
 func (c *Client) read() {
 	for {
 		rec, err := c.log.Next(c.ctx)
@@ -125,18 +124,18 @@ func (c *Client) read() {
 	}
 }
 
-// fail takes note of the end of the log; c.mu is held.
+// fail notes the end of the log. The caller holds c.mu.
 func (c *Client) fail(err error) {
 	if c.err == nil {
 		c.err = err
 		c.wake()
 		if rpc := c.caller; len(c.mail.waiting) > 0 && rpc != nil {
-			go rpc.Close() // their replies are to come again, as ever
+			go rpc.Close() // so that their replies come again, as usual
 		}
 	}
 }
 
-// wake lets those look again who wait; c.mu is held.
+// wake wakes the goroutines that wait, so that they look again. The caller holds c.mu.
 func (c *Client) wake() {
 	close(c.changed)
 	c.changed = make(chan struct{})
@@ -199,16 +198,16 @@ func (c *Client) hold(ctx context.Context, n name, xid uint32) error {
 	}
 }
 
-// Do is Call followed by Done. It is for callers that only need the replies they have not seen to
-// be in the log after a crash.
+// Do is Call followed by Done. It is for callers that, after a crash, only need the replies that
+// they have not seen.
 func (c *Client) Do(ctx context.Context, call *transport.Call, reply *transport.Reply) error {
 	seq, err := c.Call(ctx, call, reply)
 	c.Done(seq)
 	return err
 }
 
-// Done says that record seq is not needed any more. Soon after all records before it are done
-// too, its room is free and Open does not find it. Done(0) does nothing.
+// Done tells c that record seq is not needed anymore. Soon after all records before it are done too, its
+// room is free and Open does not find it. Done(0) does nothing.
 func (c *Client) Done(seq uint64) {
 	if seq == 0 {
 		return
@@ -219,7 +218,7 @@ func (c *Client) Done(seq uint64) {
 	c.freed(freed)
 }
 
-// freed lets release look.
+// freed wakes release.
 func (c *Client) freed(some bool) {
 	if !some {
 		return
@@ -230,8 +229,8 @@ func (c *Client) freed(some bool) {
 	}
 }
 
-// release gives the room of records back. Each time is a flush, which nobody waits for;
-// what is done meanwhile shares the next.
+// release releases the room of records. Each time costs a flush, for which nobody waits; records that are
+// done meanwhile share the next one.
 func (c *Client) release() {
 	for {
 		select {
@@ -250,12 +249,12 @@ func (c *Client) release() {
 	}
 }
 
-// giveUp makes it durable which calls and replies are not needed any more.
+// giveUp makes durable which calls and replies are not needed anymore.
 func (c *Client) giveUp(ctx context.Context) error {
 	c.mu.Lock()
 	low := c.kept.low
 	c.mu.Unlock()
-	err := c.note(ctx) // first: else a crash between would have the call without its reply
+	err := c.note(ctx) // first: otherwise a crash in between would leave the call without its reply
 	if err == nil && low > c.released {
 		err, c.released = c.log.Release(low), low
 	}
@@ -265,8 +264,7 @@ func (c *Client) giveUp(ctx context.Context) error {
 // Stats implements [transport.Caller].
 func (c *Client) Stats() transport.Stats { return c.rpc.Stats() }
 
-// Close ends the connections and gives the memory back. Records for which Done was not called
-// stay in it.
+// Close ends the connections and releases the memory. Records for which Done was not called stay in it.
 func (c *Client) Close() error {
 	c.cancel()
 	err := c.rpc.Close()
@@ -279,6 +277,6 @@ func (c *Client) Close() error {
 	c.wg.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 	defer cancel()
-	_ = c.giveUp(ctx) // what it cannot write down is found again
+	_ = c.giveUp(ctx) // if it fails, Open finds the calls and replies again
 	return errors.Join(err, c.closeCalls(), c.log.Close(context.Background()))
 }

@@ -18,14 +18,14 @@ import (
 var (
 	// ErrNotKept: the reply named a record that will never be in the log, because the server has
 	// lost it. The reply itself is valid.
-	ErrNotKept = errors.New("replies: the reply came, and its record is lost (the server has restarted)")
+	ErrNotKept = errors.New("replies: the reply came, but its record is lost (the server has restarted)")
 	// ErrForeign: the log holds records that are not replies.
-	ErrForeign = errors.New("replies: the log is not one of replies")
-	// ErrNoProgram says that the server pushes no replies.
+	ErrForeign = errors.New("replies: the log is not a log of replies")
+	// ErrNoProgram: the server does not push replies.
 	ErrNoProgram   = errors.New("replies: the server does not push replies")
 	errUnconnected = errors.New("replies: not connected yet")
-	errOffer       = errors.New("replies: the server's answer to the offer does not parse")
-	errBusy        = errors.New("replies: the server takes no log now")
+	errOffer       = errors.New("replies: the server's answer to the offer cannot be decoded")
+	errBusy        = errors.New("replies: the server accepts no log now")
 )
 
 // Defaults of Config.
@@ -35,7 +35,7 @@ const (
 	DefaultMaxDelay     = 5 * time.Second
 )
 
-// Config is the configuration of a Client. Zero fields mean the defaults. It is copied.
+// Config is the configuration of a Client. Zero fields mean the defaults. Open copies it.
 type Config struct {
 	// Memory is the log, made by Create. It belongs to the Client until Close has returned nil.
 	Memory region.Memory
@@ -61,14 +61,14 @@ type Config struct {
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 	// RDMA is the configuration of the log connection. Nil means the defaults.
 	RDMA *rdmap.Config
-	// OfferTimeout bounds one attempt to offer the log. After a failed attempt calls are made
-	// nevertheless, and their replies come without records until another attempt has succeeded. If
+	// OfferTimeout limits the time of one attempt to offer the log. After a failed attempt calls are
+	// made nevertheless, and their replies come without records until another attempt has succeeded. If
 	// zero, 10 s.
 	OfferTimeout time.Duration
-	// MinDelay and MaxDelay bound the wait between attempts, which doubles each time. If zero, 20
-	// ms and 5 s.
+	// MinDelay and MaxDelay limit the wait between attempts, which doubles each time. If zero, 20 ms
+	// and 5 s.
 	MinDelay, MaxDelay time.Duration
-	// Logger gets a line per log connection and per failure; nil discards.
+	// Logger gets a line per log connection and per failure. If nil, nothing is logged.
 	Logger *zap.Logger
 }
 

@@ -37,10 +37,10 @@
 //
 // # Limits and non-features
 //
-// The server pushes to clients on RDMA connections only. Calls with RPCSEC_GSS are answered without a record, because their
-// verifier belongs to RPCSEC_GSS. Records for which nobody calls Done fill the log; from then on
-// replies come without a record. docs/replies.x describes the RPC program. A note adds a flush of the
-// client's memory to each call.
+// The server pushes only to clients on RDMA connections. Calls with RPCSEC_GSS are answered without a
+// record, because their verifier belongs to RPCSEC_GSS. Records for which nobody calls Done fill the log;
+// from then on replies come without a record. docs/replies.x describes the RPC program. A note adds a
+// flush of the client's memory to each call.
 //
-// Pusher and Client may be used by several goroutines at once.
+// Pusher and Client are safe for concurrent use.
 package replies

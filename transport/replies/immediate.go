@@ -15,7 +15,7 @@ func (i *Immediates) Immediate(n uint64, deliver func(reply []byte)) {
 	c := i.c
 	i.mu.Unlock()
 	if c == nil {
-		return // nothing was offered
+		return // no log was offered
 	}
 	c.mu.Lock()
 	reply := c.mail.named(n, deliver)
@@ -25,7 +25,7 @@ func (i *Immediates) Immediate(n uint64, deliver func(reply []byte)) {
 	}
 }
 
-// of says whose it is. Nil i does nothing.
+// of sets the client to which i belongs. A nil i does nothing.
 func (i *Immediates) of(c *Client) {
 	if i == nil {
 		return
@@ -35,19 +35,19 @@ func (i *Immediates) of(c *Client) {
 	i.c = c
 }
 
-// mostWaiting bounds the replies that were named and are not there yet: it is the most
-// credits of a connection.
+// mostWaiting limits the replies that were named but have not arrived yet: the most credits of a
+// connection.
 const mostWaiting = 4096
 
-// mail brings replies that lie in records together with the Immediate Data that stand for
-// them. It has one owner. The zero value is ready.
+// mail matches replies in records with the Immediate Data that stand for them. It has one owner. The zero
+// value is ready.
 type mail struct {
-	waiting map[uint64]func([]byte) // named, and not there yet
-	replies map[uint64][]byte       // there, and not named yet, perhaps never
+	waiting map[uint64]func([]byte) // named, but not arrived yet
+	replies map[uint64][]byte       // arrived, but not named yet, perhaps never
 }
 
-// arrived is told of a record, and returns who waits for it, if anybody. Low is up to where
-// nobody needs one. Keep says that it may be named still.
+// arrived takes a record that has arrived, and returns the function that waits for it, or nil.
+// Nobody needs records up to low. keep says that r may still be named.
 func (m *mail) arrived(r *Record, low uint64, keep bool) (deliver func([]byte)) {
 	if deliver = m.waiting[r.Seq]; deliver != nil || !keep {
 		delete(m.waiting, r.Seq)
@@ -56,7 +56,7 @@ func (m *mail) arrived(r *Record, low uint64, keep bool) (deliver func([]byte)) 
 	if m.replies == nil {
 		m.replies = make(map[uint64][]byte)
 	}
-	for n := range m.replies { // a handful: named, they are gone
+	for n := range m.replies { // only a few: named ones are removed
 		if n <= low {
 			delete(m.replies, n)
 		}
@@ -65,15 +65,15 @@ func (m *mail) arrived(r *Record, low uint64, keep bool) (deliver func([]byte)) 
 	return nil
 }
 
-// named is told that Immediate Data stand for the reply in record n, and returns that if it
-// is there.
+// named takes Immediate Data that stand for the reply in record n, and returns that reply if it has
+// arrived.
 func (m *mail) named(n uint64, deliver func([]byte)) []byte {
 	if reply, ok := m.replies[n]; ok {
 		delete(m.replies, n)
 		return reply
 	}
 	if len(m.waiting) >= mostWaiting {
-		return nil // no client has as many calls: its server makes them up
+		return nil // no client has so many calls: the server has made them up
 	}
 	if m.waiting == nil {
 		m.waiting = make(map[uint64]func([]byte))

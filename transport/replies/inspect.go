@@ -9,8 +9,8 @@ import (
 
 // State is the content of the logs of a client.
 type State struct {
-	Replies    []*Record // as Client.Recovered
-	Unanswered []*Issued // as Client.Unanswered
+	Replies    []*Record // like Client.Recovered
+	Unanswered []*Issued // like Client.Unanswered
 }
 
 // Inspect reads the log of replies, and the log of calls unless that is nil. It changes nothing.

@@ -18,18 +18,18 @@ type Issued struct {
 	Digest [sha256.Size]byte // of the call: see Digest
 }
 
-// callKey names a call among all of a client.
+// callKey names a call among all calls of a client.
 type callKey struct{ epoch, xid uint32 }
 
 func (i *Issued) key() callKey { return callKey{i.Epoch, i.XID} }
 
-// A record of the log of calls begins with what it is.
+// A record of the log of calls begins with its kind.
 //
 //	off 0, 4 octets: noteIssued, of one call
 //	off 4, 4 each: Epoch, XID, Prog, Vers, Proc
 //	off 24, 32: Digest
 //
-//	off 0, 4 octets: noteOver, of calls that need no answer any more
+//	off 0, 4 octets: noteOver, of calls that need no answer anymore
 //	off 4, 8 each: Epoch, XID
 const (
 	noteIssued = 1
@@ -56,8 +56,8 @@ func appendOver(b []byte, keys []callKey) []byte {
 	return b
 }
 
-// parseNote reads a record of the log of calls: a call, or those that are over. False: it
-// is neither.
+// parseNote reads a record of the log of calls: a call, or those that are over. It returns false if it is
+// neither.
 func parseNote(b []byte) (i *Issued, over []callKey, ok bool) {
 	if len(b) < 4 {
 		return nil, nil, false
@@ -75,7 +75,7 @@ func parseNote(b []byte) (i *Issued, over []callKey, ok bool) {
 	return nil, nil, false
 }
 
-// digestOf is Digest of a call whose items lie elsewhere.
+// digestOf is Digest of a call whose items are not in Args.
 func digestOf(c *transport.Call) [sha256.Size]byte {
 	h, at := digest(c.Prog, c.Vers, c.Proc), 0
 	if c.Item != nil {
@@ -88,8 +88,8 @@ func digestOf(c *transport.Call) [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// hashItem hashes the arguments from at on up to pos, where an item lies, and the item with
-// its pad (RFC 4506 Section 4.10).
+// hashItem hashes the arguments from at to pos, where an item belongs, and the item with its pad
+// (RFC 4506 Section 4.10).
 func hashItem(h hash.Hash, args []byte, at, pos int, item []byte) int {
 	h.Write(args[at:pos])
 	h.Write(item)

@@ -1,15 +1,15 @@
 package replies
 
-// kept says which records are in the log, which of them somebody has, and which are not
-// needed any more. It has one owner.
+// kept holds which records are in the log, which of them belong to somebody, and which are not needed
+// anymore. It has one owner.
 type kept struct {
-	low   uint64            // all up to it may be released
-	last  uint64            // that has arrived
-	swept uint64            // up to it, all belong to somebody or are done
-	xids  map[uint64]uint32 // of those between low and last that have arrived in this life
-	owned map[uint64]bool   // a Call has returned it
-	done  map[uint64]bool   // above low
-	calls map[uint64]int    // under way, by what last was when they began
+	low   uint64            // all records up to it may be released
+	last  uint64            // the last record that has arrived
+	swept uint64            // all records up to it belong to somebody or are done
+	xids  map[uint64]uint32 // of records between low and last that have arrived in this life
+	owned map[uint64]bool   // records that a Call has returned
+	done  map[uint64]bool   // records above low that are done
+	calls map[uint64]int    // calls in flight, by the value of last when they began
 }
 
 func newKept(low, last uint64) kept {
@@ -19,24 +19,24 @@ func newKept(low, last uint64) kept {
 	}
 }
 
-// arrived is told that a record has been flushed.
+// arrived notes that a record has been flushed.
 func (k *kept) arrived(seq uint64, xid uint32) { k.last, k.xids[seq] = seq, xid }
 
-// has reports whether a record is there, or its number that of another reply.
+// has reports whether a record has arrived, or whether its number is that of another reply.
 func (k *kept) has(seq uint64, xid uint32) (there, other bool) {
 	got, ok := k.xids[seq]
 	return ok && got == xid, ok && got != xid || !ok && seq <= k.last
 }
 
-// begin is told that a call begins, and returns what end wants.
+// begin notes that a call begins, and returns the first argument for end.
 func (k *kept) begin() uint64 {
 	k.calls[k.last]++
 	return k.last
 }
 
-// end is told that a call has ended, with record seq, or 0. It reports whether room became
-// free: a record that was there before any call that is under way now began, and that no
-// call has returned, belongs to nobody; the call it answered was given up.
+// end notes that a call has ended, with record seq or 0. It reports whether room became free: a
+// record that arrived before all calls in flight began, and that no call has returned, belongs to
+// nobody, because its call was given up.
 func (k *kept) end(began, seq uint64) bool {
 	if k.calls[began]--; k.calls[began] == 0 {
 		delete(k.calls, began)
@@ -56,7 +56,7 @@ func (k *kept) end(began, seq uint64) bool {
 	return k.advance()
 }
 
-// finish is told that a record is not needed any more.
+// finish notes that a record is not needed anymore.
 func (k *kept) finish(seq uint64) bool {
 	if seq > k.low && seq <= k.last {
 		k.done[seq] = true
@@ -64,7 +64,7 @@ func (k *kept) finish(seq uint64) bool {
 	return k.advance()
 }
 
-// advance moves low over what is done.
+// advance moves low past the records that are done.
 func (k *kept) advance() bool {
 	from := k.low
 	for k.done[k.low+1] {

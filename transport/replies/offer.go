@@ -13,8 +13,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// dial makes a connection for calls, and offers the log on it before anything else is
-// called. A log that cannot be offered costs the records, not the calls.
+// dial makes a connection for calls, and offers the log on it before any other call. If the log cannot be
+// offered, calls work, but without records.
 func (c *Client) dial(ctx context.Context) (transport.Caller, error) {
 	rpc, err := c.cfg.Redial.Dial(ctx)
 	if err != nil {
@@ -32,7 +32,7 @@ func (c *Client) dial(ctx context.Context) (transport.Caller, error) {
 	return rpc, nil
 }
 
-// again lets reconnect try.
+// again wakes reconnect.
 func (c *Client) again() {
 	select {
 	case c.kick <- struct{}{}:
@@ -40,8 +40,8 @@ func (c *Client) again() {
 	}
 }
 
-// reconnect offers the log again when its connection has ended and that of the calls has
-// not. If it has too, the next one begins with an offer: see dial.
+// reconnect offers the log again when its connection has ended but the one for calls has not. If that has
+// ended too, the next one begins with an offer: see dial.
 func (c *Client) reconnect() {
 	for {
 		select {
@@ -70,7 +70,7 @@ func (c *Client) reconnect() {
 	}
 }
 
-// over says that a connection for calls has ended.
+// over reports whether err says that a connection for calls has ended.
 func over(err error) bool {
 	if _, ok := errors.AsType[*rdmap.ConnError](err); ok {
 		return true
@@ -90,14 +90,14 @@ func (c *Client) Offered() error {
 	return c.refusal
 }
 
-// refused takes down why the log is not on offer.
+// refused notes why the log is not offered.
 func (c *Client) refused(err error) {
 	c.mu.Lock()
 	c.refusal = err
 	c.mu.Unlock()
 }
 
-// offer binds the connection behind rpc to the log, and connects that if it has to.
+// offer binds the connection of rpc to the log, and connects the log if necessary.
 func (c *Client) offer(ctx context.Context, rpc transport.Caller) (err error) {
 	defer func() {
 		if err != nil {
@@ -139,7 +139,7 @@ func (c *Client) offer(ctx context.Context, rpc transport.Caller) (err error) {
 	}
 }
 
-// call is OFFER.
+// call calls OFFER.
 func call(ctx context.Context, rpc transport.Caller, proc uint32, a *offerArgs, res *offerRes) error {
 	var reply transport.Reply
 	defer reply.Release()
@@ -160,12 +160,12 @@ func call(ctx context.Context, rpc transport.Caller, proc uint32, a *offerArgs, 
 	return nil
 }
 
-// connect makes the connection of the log; the session before it ends.
+// connect makes the connection of the log, and ends the previous session.
 func (c *Client) connect(ctx context.Context, res *offerRes) error {
 	c.mu.Lock()
 	if c.life != res.Life {
 		c.life = res.Life
-		clear(c.mail.waiting) // of records that were lost
+		clear(c.mail.waiting) // their records are lost
 		c.wake()
 	}
 	c.mu.Unlock()
@@ -213,7 +213,7 @@ func (c *Client) live(conn *rdmap.Conn) {
 		old.Abort(nil)
 	}
 	if c.ctx.Err() != nil {
-		conn.Abort(nil) // Close has not seen it
+		conn.Abort(nil) // Close did not see it
 	}
 	c.cfg.Logger.Info("replies: log connected", zap.Stringer("to", conn.RemoteAddr()))
 	c.wg.Go(func() {

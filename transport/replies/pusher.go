@@ -39,20 +39,19 @@ type Pusher struct {
 	// Choose says which replies are pushed. If nil, the replies to calls for which Handler's
 	// NonIdempotent returns true.
 	Choose func(prog, vers, proc uint32) bool
-	// MaxQueued bounds the octets that are on their way to one log. Replies beyond it leave
-	// without a record. When the log is full, replies wait for room, but once there has been none
-	// for a second they leave without a record too. If zero, 1 MiB.
+	// MaxQueued limits the octets in flight to one log. Replies beyond it are sent without a record.
+	// When the log is full, replies wait for room; if there has been none for a second, they are sent
+	// without a record too. If zero, 1 MiB.
 	MaxQueued int
-	// MaxClients bounds the logs, of which one host may have an eighth. It also bounds the log
-	// connections, of which one host may have an eighth that have not shown a token yet. If zero,
-	// 1024.
+	// MaxClients limits the logs, of which one host may have an eighth. It also limits the log
+	// connections, of which one host may have an eighth that have not shown a token yet. If zero, 1024.
 	MaxClients int
 	// TokenTime is how long the token of an offer is valid. If zero, 10 s. GraceTime is how long a
 	// client without any connection is remembered. If zero, one minute.
 	TokenTime, GraceTime time.Duration
 	// RDMA is the configuration of the log connections. Nil means the defaults.
 	RDMA *rdmap.Config
-	// Logger gets a line per log and per failure; nil discards.
+	// Logger gets a line per log and per failure. If nil, nothing is logged.
 	Logger *zap.Logger
 
 	once sync.Once
@@ -138,7 +137,7 @@ func (p *Pusher) ServeRPC(ctx context.Context, req *transport.Request, resp *tra
 	}
 }
 
-// bindingOf says whose log takes the replies of a connection, nil for nobody's.
+// bindingOf returns the binding of a connection, nil if there is none.
 func (p *Pusher) bindingOf(req *transport.Request) *binding {
 	if req.RemoteAddr == nil {
 		return nil
@@ -148,7 +147,7 @@ func (p *Pusher) bindingOf(req *transport.Request) *binding {
 	return p.bound[req.RemoteAddr.String()]
 }
 
-// binding says whose log takes the replies on a connection.
+// binding names the client whose log takes the replies on a connection.
 type binding struct {
 	c         *client
 	immediate bool // Immediate Data may stand for replies on it
@@ -179,7 +178,7 @@ func (p *Pusher) serve(ctx context.Context, req *transport.Request, resp *transp
 // offer binds a connection to the log of a client.
 func (p *Pusher) offer(ctx context.Context, req *transport.Request, a *offerArgs) offerRes {
 	if req.Network != "rdma" || req.RemoteAddr == nil {
-		return offerRes{Status: statusBusy} // nobody would say when the connection ends
+		return offerRes{Status: statusBusy} // we would not notice the end of the connection
 	}
 	addr, host := req.RemoteAddr.String(), accept.Host(req.RemoteAddr)
 	p.mu.Lock()
@@ -205,10 +204,10 @@ func (p *Pusher) offer(ctx context.Context, req *transport.Request, a *offerArgs
 	return offerRes{Status: statusConnect, Token: c.token, Addr: p.Addr, Life: c.life}
 }
 
-// hostShare is the part of MaxClients that one host may have.
+// One host may have one part in hostShare of MaxClients.
 const hostShare = 8
 
-// of counts the clients of a host; p.mu is held.
+// of counts the clients of a host. The caller holds p.mu.
 func (p *Pusher) of(host string) (n int) {
 	for _, c := range p.clients {
 		if c.host == host {
@@ -218,7 +217,7 @@ func (p *Pusher) of(host string) (n int) {
 	return n
 }
 
-// bind binds a connection, whose end is that of ctx; p.mu is held.
+// bind binds a connection, which ends with ctx. The caller holds p.mu.
 func (p *Pusher) bind(ctx context.Context, addr string, b *binding) {
 	old := p.bound[addr]
 	if old != nil && *old == *b {
@@ -232,7 +231,7 @@ func (p *Pusher) bind(ctx context.Context, addr string, b *binding) {
 	context.AfterFunc(ctx, func() { p.unbind(addr, b) })
 }
 
-// unbind is told that an RPC connection has ended.
+// unbind is called when an RPC connection has ended.
 func (p *Pusher) unbind(addr string, b *binding) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -242,13 +241,13 @@ func (p *Pusher) unbind(addr string, b *binding) {
 	}
 }
 
-// use is told that c has one connection more; p.mu is held.
+// use adds a connection of c. The caller holds p.mu.
 func (p *Pusher) use(c *client) {
 	c.uses++
 	c.stopGrace()
 }
 
-// unuse is told that c has one connection less; p.mu is held.
+// unuse removes a connection of c. The caller holds p.mu.
 func (p *Pusher) unuse(c *client) {
 	if c.uses--; c.uses == 0 && !p.closed {
 		c.grace = time.AfterFunc(p.GraceTime, func() { p.forget(c) })
@@ -269,14 +268,13 @@ func (p *Pusher) forget(c *client) {
 	}
 }
 
-// Close ends the log connections and forgets the clients. From then on, replies leave without
-// records.
+// Close ends the log connections and forgets the clients. From then on, replies are sent without records.
 func (p *Pusher) Close() error {
 	p.init()
 	p.mu.Lock()
 	p.closed = true
 	for l := range p.listeners {
-		_ = l.Close() // nothing can be done about a listener that does not close
+		_ = l.Close() // if it fails, there is nothing to do
 	}
 	var cs []*client
 	for k, c := range p.clients {

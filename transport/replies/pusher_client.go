@@ -15,7 +15,7 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// client is one whose log takes replies.
+// client is a client whose log takes replies.
 type client struct {
 	p     *Pusher
 	key   key
@@ -23,7 +23,7 @@ type client struct {
 	epoch uint32
 	life  uint64 // random
 
-	// Under Pusher.mu.
+	// Guarded by Pusher.mu.
 	uses  int // connections
 	token key
 	until time.Time // of the token
@@ -32,17 +32,17 @@ type client struct {
 	prod *commitlog.Producer
 
 	mu      sync.Mutex
-	live    *rdmap.Conn // that is appended over; nil: none
+	live    *rdmap.Conn // the connection for appends; nil: none
 	limit   int         // of a record
-	next    uint64      // number of the next; 0 before the first connection
-	queued  int         // octets on their way
-	full    time.Time   // there has been no room since; zero: there was
+	next    uint64      // number of the next record; 0 before the first connection
+	queued  int         // octets in flight
+	full    time.Time   // since when there has been no room; zero: there is room
 	pending []sentRecord
 	waiting bool // a goroutine waits for pending
 	closed  bool
 }
 
-// sentRecord is a record on its way.
+// sentRecord is a record in flight.
 type sentRecord struct {
 	e *commitlog.Pending
 	n int
@@ -57,7 +57,7 @@ func newClient(p *Pusher, a *offerArgs, host string) *client {
 	}
 }
 
-// stopGrace keeps c; Pusher.mu is held.
+// stopGrace stops the timer that would forget c. The caller holds Pusher.mu.
 func (c *client) stopGrace() {
 	if c.grace != nil {
 		c.grace.Stop()
@@ -70,16 +70,16 @@ func (c *client) isLive() bool {
 	return c.live != nil
 }
 
-// patience is how long there is no room in a log before replies leave without records, and
-// lookAgain when those that wait for it look.
+// patience is how long there must be no room in a log before replies are sent without records.
+// lookAgain is how often those that wait for room look.
 const (
 	patience  = time.Second
 	lookAgain = time.Millisecond
 )
 
-// push pushes a reply and names its record, which it returns, if there is room for it; else
-// 0. It waits for room as long as some is likely to come: the client is told of replies
-// faster than it makes what it is Done with durable.
+// push pushes a reply, names its record in it and returns the record's number, or 0 if there is no
+// room. It waits for room as long as some is likely to come, because the client may get replies
+// faster than it can make durable which ones it is Done with.
 func (c *client) push(ctx context.Context, req *transport.Request, resp *transport.Response, digest [sha256.Size]byte) uint64 {
 	for {
 		n, wait := c.tryPush(req, resp, digest)
@@ -96,7 +96,7 @@ func (c *client) push(ctx context.Context, req *transport.Request, resp *transpo
 
 func (c *client) tryPush(req *transport.Request, resp *transport.Response, digest [sha256.Size]byte) (seq uint64, wait bool) {
 	if resp.Verf.Flavor != xdr.AuthNone || len(resp.Verf.Body) > 0 {
-		return 0, false // the handler's own
+		return 0, false // the handler has set its own verifier
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -110,7 +110,7 @@ func (c *client) tryPush(req *transport.Request, resp *transport.Response, diges
 		return 0, false
 	}
 	record := appendRecord(make([]byte, 0, n), c.epoch, digest, req, resp)
-	e, err := c.prod.TryBegin(record) // who gets this reply may be the one that is to be Done with others
+	e, err := c.prod.TryBegin(record) // the receiver of this reply may be the one that must be Done with others
 	if err != nil {
 		resp.Verf = xdr.Auth{}
 		return 0, errors.Is(err, commitlog.ErrFull) && c.hopes()
@@ -126,8 +126,8 @@ func (c *client) tryPush(req *transport.Request, resp *transport.Response, diges
 	return c.next - 1, false
 }
 
-// hopes is told that there is no room, and reports whether some is likely to come; c.mu is
-// held.
+// hopes is called when there is no room, and reports whether some is likely to come. The caller
+// holds c.mu.
 func (c *client) hopes() bool {
 	if c.full.IsZero() {
 		c.full = time.Now()
@@ -150,8 +150,8 @@ func (c *client) wait() {
 	c.waiting = false
 }
 
-// attach lets records go over conn. It reports false when they cannot: the log does not
-// go on where the records named so far end.
+// attach begins to append over conn. It returns false if that is impossible, because the log does not
+// continue where the records named so far end.
 func (c *client) attach(conn *rdmap.Conn, a *commitlog.Answer) bool {
 	if c.prod.Open(conn, a) != nil {
 		return false
@@ -166,7 +166,7 @@ func (c *client) attach(conn *rdmap.Conn, a *commitlog.Answer) bool {
 	return !c.closed
 }
 
-// detach is told that conn has ended.
+// detach is called when conn has ended.
 func (c *client) detach(conn *rdmap.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

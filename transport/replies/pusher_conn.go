@@ -54,8 +54,8 @@ func (p *Pusher) Serve(l net.Listener) error {
 	}
 }
 
-// upcalls gets what comes over the connection of a log: the answer first, which opens the
-// session, then what concerns its producer.
+// upcalls handles the messages on the connection of a log: first the answer, which opens the
+// session, then messages for its producer.
 type upcalls struct {
 	prod   atomic.Pointer[commitlog.Producer]
 	answer chan *commitlog.Answer // one slot
@@ -97,7 +97,7 @@ func (p *Pusher) ServeConn(nc net.Conn) error {
 		return nil, nil
 	}
 	if !p.strangers.Enter(nc.RemoteAddr(), max(p.MaxClients/hostShare, 1)) {
-		_ = nc.Close() // nothing was said on it
+		_ = nc.Close() // nothing was sent on it
 		return errStrangers
 	}
 	known := sync.OnceFunc(func() { p.strangers.Leave(nc.RemoteAddr()) })
@@ -125,7 +125,7 @@ func (p *Pusher) ServeConn(nc net.Conn) error {
 	return p.append(c, cl, u)
 }
 
-// redeem takes the client of a token, which is good for nothing from then on.
+// redeem returns the client of a token, which is used from then on.
 func (p *Pusher) redeem(privateData []byte) *client {
 	k, ok := parsePrivateData(privateData)
 	p.mu.Lock()
@@ -138,7 +138,7 @@ func (p *Pusher) redeem(privateData []byte) *client {
 	return c
 }
 
-// append lets the records of cl go over c, from its answer on.
+// append appends the records of cl over c, after its answer.
 func (p *Pusher) append(c *rdmap.Conn, cl *client, u *upcalls) error {
 	p.mu.Lock()
 	p.use(cl)
@@ -168,14 +168,13 @@ func (p *Pusher) append(c *rdmap.Conn, cl *client, u *upcalls) error {
 		return err
 	}
 	defer cl.detach(c)
-	if err := c.Post([]rdmap.WR{{Op: rdmap.OpSend}}); err != nil { // the client may let calls go
+	if err := c.Post([]rdmap.WR{{Op: rdmap.OpSend}}); err != nil { // from now on the client may make calls
 		c.Abort(err)
 	}
 	return <-served
 }
 
-// forgetNow forgets a client whose records cannot go on: it is another one when it offers
-// again.
+// forgetNow forgets a client whose records cannot continue. If it offers again, it is a new client.
 func (p *Pusher) forgetNow(c *client) {
 	p.mu.Lock()
 	if p.clients[c.key] == c {

@@ -10,22 +10,21 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// The RPC program (docs/replies.x). Its number is from the range that RFC 5531 Section 8.3 leaves
-// to users.
+// The RPC program (docs/replies.x). Its number is in the range that RFC 5531 Section 8.3 leaves to users.
 const (
 	Program = 0x20737468
 	Version = 1
 
 	procNull           = 0
 	procOffer          = 1
-	procOfferImmediate = 2 // as procOffer: Immediate Data may stand for replies
+	procOfferImmediate = 2 // like procOffer, but Immediate Data may stand for replies
 )
 
 // Flavor is the authentication flavor of the verifier of a reply that names a record. The body of
 // the verifier has 8 octets that identify the server's state for this client, as it was told with
-// the offer, and 8 octets with the number of the record. Choice: the verifier is the one part of
-// a reply that the server may fill, and it stays with the reply in a duplicate request cache. A
-// client that has offered no log gets no such verifier.
+// the offer, and 8 octets with the number of the record. Choice: the verifier is the only part of a
+// reply that the server may fill, and it stays with the reply in a duplicate request cache. A client
+// that has offered no log gets no such verifier.
 const Flavor xdr.AuthFlavor = 0x73746c67
 
 const (
@@ -46,15 +45,15 @@ type status uint32
 
 const (
 	statusOK      status = 0 // the connection is bound, and the log is appended to
-	statusConnect status = 1 // bound; the log has to be connected
+	statusConnect status = 1 // the connection is bound, but the log must be connected
 	statusBusy    status = 2
 )
 
-// offerArgs are offer_args: whose log is to take the replies on this connection.
+// offerArgs are offer_args: they name the log for the replies on this connection.
 type offerArgs struct {
 	Client  key
 	Epoch   uint32
-	Connect bool // there is no connection to the log any more
+	Connect bool // the connection to the log has ended
 }
 
 func (a *offerArgs) append(b []byte) []byte {
@@ -72,7 +71,7 @@ type offerRes struct {
 	Status status
 	Token  key    // of statusConnect
 	Addr   string // of statusConnect
-	Life   uint64 // of statusConnect: of the server's memory of the client; what it named in others is lost
+	Life   uint64 // of statusConnect: identifies the server's state; records named in others are lost
 }
 
 func (r *offerRes) append(b []byte) []byte {
@@ -107,7 +106,7 @@ func parsePrivateData(b []byte) (token key, ok bool) {
 // name names a record.
 type name struct{ life, seq uint64 }
 
-// nameLen is what a name adds to a reply, octets.
+// nameLen is how many octets a name adds to a reply.
 const nameLen = 16
 
 // verf returns the verifier with the name.
@@ -132,8 +131,7 @@ func nameIn(h *xdr.ReplyHeader) (n name, ok bool) {
 //	off 8, 4: Vers
 //	off 12, 4: Proc
 //	off 16, 32: Digest
-//	off 48: RDMA header and RPC message, as they would travel inline; the XID is their first
-//	word
+//	off 48: RDMA header and RPC message as they would travel inline; their first word is the XID
 type Record struct {
 	Seq    uint64            // number in the log
 	Epoch  uint32            // of the life of the client that has called
@@ -183,7 +181,7 @@ func appendRecord(b []byte, epoch uint32, digest [sha256.Size]byte, req *transpo
 	return resp.AppendReply(h.Append(b), req.XID)
 }
 
-// parseRecord reads a record, whose octets it keeps. False: it is none.
+// parseRecord reads a record, and takes b. It returns false if b is not a record.
 func parseRecord(seq uint64, b []byte) (*Record, bool) {
 	if len(b) < recordLen+rdmaLen {
 		return nil, false

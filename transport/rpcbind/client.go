@@ -12,26 +12,26 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// ErrNotRegistered says that rpcbind knows no such service.
+// ErrNotRegistered: rpcbind knows no such service.
 var ErrNotRegistered = errors.New("rpcbind: not registered")
 
-// ErrRefused says that rpcbind did not take a registration, or did not remove one:
-// another service has the place, or the caller may not.
+// ErrRefused: rpcbind did not accept a registration, or did not remove one, because another service has
+// the place, or because the caller may not do so.
 var ErrRefused = errors.New("rpcbind: refused")
 
-// LocalSockets are where rpcbind listens for callers of this machine. Only they may
-// register.
+// LocalSockets are the sockets on which rpcbind listens for callers on this machine. Only these may
+// register services.
 var LocalSockets = []string{"/run/rpcbind.sock", "/var/run/rpcbind.sock"}
 
-// maxResults bounds a reply, in octets: a dump may be long.
+// maxResults limits a reply, in octets: a dump may be long.
 const maxResults = 64 << 10
 
-// maxEntries bounds the entries of a dump that are looked at.
+// maxEntries limits the entries of a dump that are looked at.
 const maxEntries = 4096
 
-// GetAddr asks the rpcbind at the other end of c for the address of a service. An
-// unspecified host in it means the host of rpcbind. c may be of any transport, RDMA too.
-// Errors wrap ErrNotRegistered, or are those of c.Do and of xdr.
+// GetAddr asks the rpcbind at the other end of c for the address of a service. An unspecified host
+// in it means the host of rpcbind. c may use any transport, including RDMA. Errors wrap
+// ErrNotRegistered, or are those of c.Do and of xdr.
 func GetAddr(ctx context.Context, c transport.Caller, prog, vers uint32, netid string) (netip.AddrPort, error) {
 	e := Entry{Prog: prog, Vers: vers, Netid: netid}
 	var addr string
@@ -40,8 +40,8 @@ func GetAddr(ctx context.Context, c transport.Caller, prog, vers uint32, netid s
 		return netip.AddrPort{}, err
 	}
 	if addr == "" {
-		// rpcbind of Linux answers so, too, for netids that are not in /etc/netconfig,
-		// as "rdma" is not; it lists them all the same.
+		// Linux's rpcbind also gives this answer for netids that are not in /etc/netconfig, such as
+		// "rdma"; but it lists them.
 		if addr, err = find(ctx, c, &e); err != nil {
 			return netip.AddrPort{}, err
 		}
@@ -49,7 +49,7 @@ func GetAddr(ctx context.Context, c transport.Caller, prog, vers uint32, netid s
 	return ParseUniversal(addr)
 }
 
-// find looks for the service in the list of all.
+// find looks for the service in the list of all services.
 func find(ctx context.Context, c transport.Caller, want *Entry) (addr string, err error) {
 	err = call(ctx, c, procDump, nil, func(d *xdr.Decoder) {
 		var e Entry
@@ -95,8 +95,8 @@ func LookupAt(ctx context.Context, addr string, prog, vers uint32, netid string)
 	return net.JoinHostPort(host, strconv.Itoa(int(at.Port()))), nil
 }
 
-// Register announces services to the rpcbind of this machine. What it refuses is an
-// error that wraps ErrRefused; the entries before it stay.
+// Register announces services to the rpcbind of this machine. If that refuses an entry, the error wraps
+// ErrRefused, and the entries before it stay registered.
 func Register(ctx context.Context, entries ...Entry) error {
 	return local(ctx, procSet, entries)
 }
@@ -148,8 +148,8 @@ func dialLocal(ctx context.Context) (c *transport.StreamClient, err error) {
 	return nil, err
 }
 
-// call makes one call and decodes its results. A server of version 3 alone is asked
-// again in that.
+// call makes one call and decodes its results. If the server has only version 3, call repeats the
+// call with that.
 func call(ctx context.Context, c transport.Caller, proc uint32, e *Entry, results func(*xdr.Decoder)) error {
 	var args []byte
 	if e != nil {

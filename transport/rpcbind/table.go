@@ -7,9 +7,9 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// Table answers rpcbind calls from a list that does not change: the NULL, GETADDR, DUMP
-// and, in version 4, GETVERSADDR procedures. SET and UNSET answer false. Calls of other
-// programs go to Next. It is a [transport.Handler] and safe for concurrent use.
+// Table answers rpcbind calls from a list that does not change: the procedures NULL, GETADDR, DUMP,
+// and, in version 4, GETVERSADDR. The answer to SET and UNSET is false. Calls of other programs go
+// to Next. It is a [transport.Handler] and safe for concurrent use.
 type Table struct {
 	Entries []Entry
 	// Next serves all other programs. If nil, they are answered with PROG_UNAVAIL.

@@ -78,7 +78,7 @@ func ParseUniversal(s string) (netip.AddrPort, error) {
 	lo, err2 := strconv.ParseUint(low, 10, 8)
 	addr, err3 := netip.ParseAddr(host)
 	if !ok1 || !ok2 || err1 != nil || err2 != nil || err3 != nil {
-		return netip.AddrPort{}, fmt.Errorf("rpcbind: %q is no universal address", s)
+		return netip.AddrPort{}, fmt.Errorf("rpcbind: %q is not a universal address", s)
 	}
 	return netip.AddrPortFrom(addr, uint16(hi<<8|lo)), nil
 }
@@ -91,8 +91,8 @@ func cutLast(s string) (before, after string, ok bool) {
 	return s[:i], s[i+1:], true
 }
 
-// NetidOf returns the netid of a service that listens at a, over RDMA or TCP; ""
-// if a is no IP address.
+// NetidOf returns the netid of a service that listens at a, over RDMA or TCP, or "" if a is not an IP
+// address.
 func NetidOf(a net.Addr, rdma bool) string {
 	t, ok := a.(*net.TCPAddr)
 	if !ok {
