@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 func nfsdemo() {
 	status := cli.Main(recorded(os.Args[1:]), os.Stdin, os.Stdout, os.Stderr)
 	if err := rdmaptest.Leaks(); err != nil {
-		fmt.Fprintln(os.Stderr, "left behind:", err)
+		fmt.Fprintln(os.Stderr, "leaked:", err)
 		status = 99
 	}
 	os.Exit(status)

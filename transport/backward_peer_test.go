@@ -123,7 +123,7 @@ func TestBackwardOctets(t *testing.T) {
 }
 
 // TestBackwardHostileServer: what a client answers to backward calls that break a rule, and
-// that it goes on with its own.
+// that it continues with its own.
 func TestBackwardHostileServer(t *testing.T) {
 	seg := chunks.Segment{Handle: 1, Length: 64}
 	call := rpcCall(5, procNull)

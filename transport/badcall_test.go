@@ -202,7 +202,7 @@ func TestClientReplyDoesNotFit(t *testing.T) {
 }
 
 // TestBadSTag pulls a chunk that does not exist: that connection ends, at RDMA
-// level, and the server goes on (RFC 8166 Section 4.5.3).
+// level, and the server continues (RFC 8166 Section 4.5.3).
 func TestBadSTag(t *testing.T) {
 	s, addr := startServer(t, newEcho(), nil)
 	good := dial(t, addr, nil)

@@ -230,7 +230,7 @@ func TestReturnedLengths(t *testing.T) {
 		}
 		d := xdr.NewDecoder(payload[24:])
 		if count := int(d.Uint32()); count != n || d.Len() != 0 {
-			t.Errorf("%d octets: inline count %d, %d octets behind it", n, count, d.Len())
+			t.Errorf("%d octets: inline count %d, %d octets after it", n, count, d.Len())
 		}
 	}
 }

@@ -54,7 +54,7 @@ func TestCallConnForms(t *testing.T) {
 				t.Fatalf("%d octets came back as %d others", n, len(got))
 			}
 			if w := d.Uint32(); w != 0xfeedface || d.Err() != nil || d.Len() != 0 {
-				t.Errorf("behind the item %#x, %v, %d octets left", w, d.Err(), d.Len())
+				t.Errorf("after the item %#x, %v, %d octets left", w, d.Err(), d.Len())
 			}
 			st := s.Stats()
 			if n > 4000 && (st.OctetsRead-before.OctetsRead != uint64(n) || st.OctetsWritten-before.OctetsWritten != uint64(n)) {
@@ -197,7 +197,7 @@ func TestCallConnDeadlines(t *testing.T) {
 	}
 }
 
-// TestCallConnGarbage: octets that are no call are refused where they are written.
+// TestCallConnGarbage: octets that are not a call are refused where they are written.
 func TestCallConnGarbage(t *testing.T) {
 	_, addr := startServer(t, newEcho(), nil)
 	c := dialConn(t, addr, nil)

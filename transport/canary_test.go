@@ -51,7 +51,7 @@ func taint(t *testing.T, c Caller) {
 	}
 }
 
-// tap keeps what is written to a connection.
+// tap records what is written to a connection.
 type tap struct {
 	net.Conn
 	mu  sync.Mutex

@@ -90,7 +90,7 @@ func TestCredits(t *testing.T) {
 }
 
 // TestCreditCancel cancels a call that waits for its credit: nothing is sent, and
-// the calls behind it go on.
+// the calls behind it continue.
 func TestCreditCancel(t *testing.T) {
 	h := newEcho()
 	cfg := testConfig()

@@ -255,7 +255,7 @@ func TestOverCreditPool(t *testing.T) {
 			}
 			p.wantEnd()
 			if n := int(s.Stats().Calls); n > tt.most {
-				t.Errorf("%d calls of it were served, want at most %d", n, tt.most)
+				t.Errorf("served %d calls of this client, want at most %d", n, tt.most)
 			}
 		})
 	}

@@ -284,7 +284,7 @@ func TestDuplicateKeyParts(t *testing.T) {
 	base := func() *Request {
 		r := &Request{Args: words(1, 2), RemoteAddr: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 700}}
 		r.XID, r.Prog, r.Vers, r.Proc = 7, testProg, testVers, procEcho
-		r.Cred = (&xdr.SysCred{}).Auth() // as nobody's, but for the flavor
+		r.Cred = (&xdr.SysCred{}).Auth() // as nobody's, except the flavor
 		return r
 	}
 	for part, change := range map[string]func(r *Request){

@@ -111,7 +111,7 @@ func testCtx(t testing.TB) context.Context {
 	return ctx
 }
 
-// mustDo makes a call that has to succeed and gives its reply back.
+// mustDo makes a call that must succeed, and releases its reply.
 func mustDo(t testing.TB, c Caller, call *Call) *Reply {
 	t.Helper()
 	var r Reply

@@ -131,7 +131,7 @@ func isProtocol(err error) bool {
 }
 
 // TestServersWriteFails offers write chunks that the server cannot write to: the
-// connection ends, no reply says that the data are there, and the server goes on.
+// connection ends, no reply says that the data are there, and the server continues.
 func TestServersWriteFails(t *testing.T) {
 	s, addr := startServer(t, newEcho(), nil)
 	good := dial(t, addr, nil)

@@ -91,7 +91,7 @@ func TestEnableRDMAWaits(t *testing.T) {
 	if _, err := sc.EnableRDMA(short); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("enabled with a reply to come: %v", err)
 	}
-	mustDo(t, sc, &nullCall) // goes on
+	mustDo(t, sc, &nullCall) // continues
 	time.AfterFunc(5*time.Millisecond, func() { h.leave <- struct{}{} })
 	c, err := sc.EnableRDMA(testCtx(t))
 	if err != nil {

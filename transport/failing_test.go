@@ -74,7 +74,7 @@ func TestFailedPullKeepsMemory(t *testing.T) {
 
 // TestReplyCannotBePosted: a reply for which the engine has no room ends the
 // connection, as RFC 8166 Section 4.5.4 wants where no reply can be sent; a client
-// would wait for it for ever.
+// would wait for it forever.
 func TestReplyCannotBePosted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, conn, p, served := rawServed(t)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// openFiles counts the descriptors of the process, but for those of pollers: there is
+// openFiles counts the descriptors of the process, except those of pollers: there is
 // one of them per process, made when a connection first falls idle.
 func openFiles(t *testing.T) (n int) {
 	t.Helper()

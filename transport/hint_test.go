@@ -130,7 +130,7 @@ func TestListenError(t *testing.T) {
 	}
 }
 
-// TestConfigErrorText: an error shows what was set, not what became of it.
+// TestConfigErrorText: an error shows the value that was set, not the derived one.
 func TestConfigErrorText(t *testing.T) {
 	err := (&Config{InlineSend: -1}).Check()
 	if want := "transport: setting out of range: InlineSend is -1, want 1024 to 262144"; err == nil || err.Error() != want {

@@ -26,7 +26,7 @@ func listenOnce(t testing.TB, cfg *Config) *Listener {
 	return l.(*Listener)
 }
 
-// TestListenReplay: behind a listener a call that comes again, on the same connection or a
+// TestListenReplay: behind a listener a repeated call, on the same connection or a
 // new one, with other chunks offered each time, does not reach the server written for TCP.
 func TestListenReplay(t *testing.T) {
 	l, h := listenOnce(t, testConfig()), newOnce()
@@ -318,14 +318,14 @@ func TestRelayCut(t *testing.T) {
 			t.Error(err)
 		}
 		if synctest.Wait(); ended.Load() != 1 {
-			t.Error("the first relay has what it waited for, and does not end")
+			t.Error("the first relay has got its reply, but does not end")
 		}
 		b.Close()
 		l.Close()
 		s.Close()
 		wg.Wait()
 		if n := h.times(7); n != 1 || relays != 2 {
-			t.Errorf("it ran %d times behind %d relays", n, relays)
+			t.Errorf("the call ran %d times behind %d relays", n, relays)
 		}
 	})
 }

@@ -281,7 +281,7 @@ func TestRefusedPeersHoldNothing(t *testing.T) {
 	})
 }
 
-// TestRefusalsSampled: who is refused again and again does not fill the log.
+// TestRefusalsSampled: a client that is refused again and again does not fill the log.
 func TestRefusalsSampled(t *testing.T) {
 	core, log := observer.New(zapcore.InfoLevel)
 	cfg, err := (&Config{Logger: zap.New(core), Allow: func(net.Addr) bool { return false }}).fill()
@@ -358,7 +358,7 @@ func TestClientMemory(t *testing.T) {
 			if n := s.Stats().Waited; n != 3 {
 				t.Errorf("%d calls waited, want those of the slow client", n)
 			}
-			end.Close() // what it held is its client's again
+			end.Close() // its client gets back what it held
 			waitFor(t, "nobody waits", func() bool { st := s.Stats(); return st.Waiting == 0 && st.Pulls == 2 })
 		})
 	}
@@ -427,7 +427,7 @@ func TestClientExposed(t *testing.T) {
 
 // TestBudgetModel lets random calls of random clients come, be pulled, answered and
 // forgotten. At every step nobody has more than a share, all together have no more
-// than there is, nobody waits who could go on, and at the end all is back.
+// than there is, nobody waits who could continue, and at the end all is back.
 func TestBudgetModel(t *testing.T) {
 	const octets, pulls, spare, one = 500, 4, 250, 100
 	for seed := range uint64(100) {
@@ -538,7 +538,7 @@ func checkBudget(t *testing.T, b *budget, conns []*respConn, octets, pulls int) 
 		t.Errorf("%d wait, %d counted", waiting, b.queued.Load())
 	}
 	if len(b.queue) > 0 && b.has(b.queue[0].want) {
-		t.Error("a call waits for what is there")
+		t.Error("a call waits although there is enough")
 	}
 	for _, x := range b.queue {
 		if x.rc.holding == 0 && b.spare >= int64(x.want) {

@@ -82,7 +82,7 @@ func TestMemoryManyConnections(t *testing.T) {
 }
 
 // TestMemoryInUse: memory of a cancelled call is refused to others until the server cannot
-// touch it any more, and so is memory used twice in one call.
+// touch it anymore, and so is memory used twice in one call.
 func TestMemoryInUse(t *testing.T) {
 	h := newTaker()
 	_, c := pair(t, h, nil, nil)

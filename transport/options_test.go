@@ -45,7 +45,7 @@ func TestEngineOptions(t *testing.T) {
 	}
 }
 
-// TestBusyPoll: who asks for it has the engine look for input, and calls with chunks work so.
+// TestBusyPoll: with BusyPoll the engine polls for input, and calls with chunks work.
 func TestBusyPoll(t *testing.T) {
 	cc, sc := testConfig(), testConfig()
 	cc.BusyPoll, sc.BusyPoll = 100*time.Microsecond, 50*time.Microsecond

@@ -173,7 +173,7 @@ func TestReadReplyMany(t *testing.T) {
 	}
 }
 
-// TestReadReplyAbandoned: a reply that nobody waits for any more is not read, but freed.
+// TestReadReplyAbandoned: a reply that nobody waits for anymore is not read, but freed.
 func TestReadReplyAbandoned(t *testing.T) {
 	h := newEcho()
 	s, c := pair(t, slowFill{h}, config5666(), config5666())

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// where says of each call in which goroutine its handler runs, and waits until it may go on.
+// where says of each call in which goroutine its handler runs, and waits until it may continue.
 type where struct {
 	blocks bool
 	stack  chan string

@@ -55,7 +55,7 @@ func dial(t testing.TB, addr string, cfg *Config) *Client {
 	return c
 }
 
-// pair is a server and a client of it.
+// pair is a server and one of its clients.
 func pair(t testing.TB, h Handler, server, client *Config) (*Server, *Client) {
 	t.Helper()
 	s, addr := startServer(t, h, server)
@@ -122,7 +122,7 @@ func checkEcho(t testing.TB, r *Reply, p, sink []byte) {
 		t.Fatalf("%d octets came back as %d others", len(p), len(got))
 	}
 	if w := d.Uint32(); w != 0xfeedface || d.Err() != nil || d.Len() != 0 {
-		t.Fatalf("behind the item %#x, %v, %d octets left", w, d.Err(), d.Len())
+		t.Fatalf("after the item %#x, %v, %d octets left", w, d.Err(), d.Len())
 	}
 }
 

@@ -18,7 +18,7 @@ func stop(r *Redialer, d time.Duration) {
 	r.look()
 }
 
-// TestStopped: a client that was stopped, and has the answer in its socket when it goes on, does
+// TestStopped: a client that was stopped, and has the answer in its socket when it continues, does
 // not take the server for silent, nor the call for lost. It would send it again, and by then the
 // server may have forgotten the reply.
 func TestStopped(t *testing.T) {

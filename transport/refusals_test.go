@@ -81,7 +81,7 @@ const (
 // with all three lists, against a live server (ADVERSARY row 1). The call is
 // executed exactly when it is still legal, with the argument that the memory holds;
 // else it is refused, or ends its connection. The memory around what was offered is
-// never written; the server goes on.
+// never written; the server continues.
 func TestEveryWord(t *testing.T) {
 	s, addr := startServer(t, newEcho(), nil)
 	w := &wordTest{s: s, addr: addr, good: dial(t, addr, nil)}
@@ -310,7 +310,7 @@ func rawStream(t *testing.T, h Handler) (net.Conn, *xdr.RecordReader) {
 	return nc, xdr.NewRecordReader(nc, 0)
 }
 
-// TestBadRecords: what is no call gets no reply over TCP and the stream goes on; a
+// TestBadRecords: what is not a call gets no reply over TCP and the stream continues; a
 // record that is too large, or never grows, ends it (RFC 5531 Section 11).
 func TestBadRecords(t *testing.T) {
 	null := rpcCall(7, procNull)

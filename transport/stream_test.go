@@ -46,7 +46,7 @@ func TestStreamEcho(t *testing.T) {
 			t.Fatalf("%d octets came back as %d others", n, len(got))
 		}
 		if w := d.Uint32(); w != 0xfeedface || d.Err() != nil || d.Len() != 0 {
-			t.Fatalf("%d octets: behind the item %#x, %v, %d octets left", n, w, d.Err(), d.Len())
+			t.Fatalf("%d octets: after the item %#x, %v, %d octets left", n, w, d.Err(), d.Len())
 		}
 		r.Release()
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // unwatched is cfg without the watchdog, which is one goroutine of the process and so
-// never in a bubble: whom it relieves would go on outside.
+// never in a bubble: the goroutine that it relieves would continue outside.
 func unwatched(cfg *Config) *Config {
 	c := *cfg
 	c.HandlerGrace = -1

@@ -10,7 +10,7 @@ import (
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
-// events is a Trace that notes what it is told, without the XIDs.
+// events is a Trace that records its calls, without the XIDs.
 type events struct {
 	mu   sync.Mutex
 	list []string

@@ -47,7 +47,7 @@ func TestWorkersTakeUp(t *testing.T) {
 			t.Fatalf("call %d: got %p, want %p alone", i, got, &xs[i])
 		}
 		if !w.coming {
-			t.Fatalf("call %d: nobody is on the way any more", i)
+			t.Fatalf("call %d: no worker is coming", i)
 		}
 	}
 	if w.take(nil, true) != nil || w.coming || w.last != nil {

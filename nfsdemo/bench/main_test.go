@@ -6,7 +6,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 )
 
-// TestMain fails the package when a test leaves a goroutine behind.
+// TestMain fails the package if a test leaks a goroutine.
 func TestMain(m *testing.M) {
 	ringSize = 256 << 10
 	rdmaptest.Main(m)

@@ -28,7 +28,7 @@ func start(t *testing.T) (dir, rdma, tcp string) {
 	return dir, "nfs+rdma://" + addrOf(s.rdma) + s.path, "nfs://" + addrOf(s.tcp) + s.path
 }
 
-// result is what a command left behind.
+// result is the exit status and the output of a command.
 type result struct {
 	status         int
 	stdout, stderr string
@@ -213,7 +213,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestRanges: the bounds of the flags are those of transport.Config.
+// TestRanges: the ranges of the flags are those of transport.Config.
 func TestRanges(t *testing.T) {
 	good := []transport.Config{
 		{Credits: maxCredits, BackwardCredits: maxCredits, MaxConns: maxCount, MaxPulls: maxCount},

@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) { clitest.Main(m, Main) }
 
-// TestNoLitter: what is interrupted takes its files with it.
+// TestNoLitter: an interrupted command removes its temporary files.
 func TestNoLitter(t *testing.T) {
 	for _, tt := range []struct {
 		signal      syscall.Signal

@@ -25,7 +25,7 @@ type held struct {
 	f  int
 }
 
-// client is one log and who appends to it.
+// client is one log with the client that appends to it.
 type client struct {
 	log      Log
 	open     bool
@@ -52,7 +52,7 @@ func (c *client) last(f int) uint64 {
 	return 0
 }
 
-// op is an operation the model waits for, with what it must not run before.
+// op is an operation that the model waits for, with the records that must be applied before it runs.
 type op struct {
 	k      *Ticket[int]
 	files  []int
@@ -186,7 +186,7 @@ func (m *model) grant(c *client, f int) {
 		}
 		for _, h := range c.held {
 			if h.f == f && c.recalled[h.id] {
-				m.t.Fatalf("log %d got a lease on file %d while it gives one back", c.log, f)
+				m.t.Fatalf("log %d got a lease on file %d while it returns one", c.log, f)
 			}
 		}
 		if h := (held{id, f}); !slices.Contains(c.held, h) {
@@ -205,7 +205,7 @@ func (m *model) grant(c *client, f int) {
 }
 
 // appendTo has a client append a record; sometimes one that is not allowed, in which case
-// what it acknowledges is that it is in the log, and no more.
+// acknowledgment only means that a record is in the log.
 func (m *model) appendTo(c *client) {
 	if !c.open {
 		return
@@ -229,7 +229,7 @@ func (m *model) appendTo(c *client) {
 }
 
 // apply applies the next record, as the table lets it. A record that may not be applied is
-// passed over here, so that the log goes on; an operator would do that.
+// passed over here, so that the log continues; an operator would do that.
 func (m *model) apply(c *client) {
 	if c.applied == c.tail() || c.stuck && m.rnd.IntN(4) > 0 {
 		return
@@ -313,7 +313,7 @@ func (m *model) begin(change bool) {
 	}
 }
 
-// done ends an operation; now and then one that nobody waits for any more.
+// done ends an operation; sometimes one that nobody waits for anymore.
 func (m *model) done() {
 	for i, o := range m.ops {
 		if o.runs || m.rnd.IntN(50) == 0 {
@@ -363,7 +363,7 @@ func (m *model) over(c *client, id ID) {
 		c.over = make(map[ID]bool)
 	}
 	if c.over[id] || slices.ContainsFunc(c.held, func(h held) bool { return h.id == id }) {
-		m.t.Fatalf("lease %d of log %d is over, which is held or was over before", id, c.log)
+		m.t.Fatalf("Over for lease %d of log %d, which is still held or was over before", id, c.log)
 	}
 	c.over[id] = true
 	for i := c.applied; i < c.tail(); i++ {

@@ -86,7 +86,7 @@ func TestLimits(t *testing.T) {
 	if err := new(PathArgs).Parse(&d); !errors.Is(err, xdr.ErrRange) {
 		t.Errorf("path of 1025 octets: %v", err)
 	}
-	// A count of flavours far beyond what is there must not cost memory.
+	// A count of flavors far beyond the octets that follow must not allocate memory.
 	b := append((&MountRes{Handle: nfs3.FileHandle("fh12")}).Append(nil)[:12], 0xff, 0xff, 0xff, 0xff)
 	d = xdr.NewDecoder(b)
 	if err := new(MountRes).Parse(&d); !errors.Is(err, xdr.ErrShort) {

@@ -8,7 +8,7 @@ import (
 )
 
 // fuzzMessage checks one message type on arbitrary octets: what parses is encoded again to
-// the octets consumed, but for pads, and parses again.
+// the octets consumed, except pads, and parses again.
 func fuzzMessage(t *testing.T, fresh func() Message, b []byte) {
 	m := fresh()
 	d := xdr.NewDecoder(b)

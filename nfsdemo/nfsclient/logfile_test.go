@@ -11,7 +11,7 @@ import (
 	"github.com/stag-rdma/stag/transport/push"
 )
 
-// A log in a file of a server that restarts now and then and forgets what was not committed:
+// A log in a file of a server that restarts sometimes and forgets what was not committed:
 // everything that was acknowledged is in the file, once, in order.
 func TestLogFile(t *testing.T) {
 	f := newFake()

@@ -227,7 +227,7 @@ func TestAttach(t *testing.T) {
 	}
 }
 
-// TestAttachCut: a reply to EXPORT that ends too early is no list.
+// TestAttachCut: a reply to EXPORT that ends too early is not a list.
 func TestAttachCut(t *testing.T) {
 	f := newFake()
 	f.cutExport, f.mountDirs = true, []string{"/a"}

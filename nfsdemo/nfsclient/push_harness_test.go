@@ -143,7 +143,7 @@ func (w *pushWorld) stop() {
 	w.stops = nil
 }
 
-// owner is who has a log.
+// owner is the owner of a log.
 type owner struct{ secret *push.Secret }
 
 // config returns what a client with the log of o wants.

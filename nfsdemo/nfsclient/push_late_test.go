@@ -21,7 +21,7 @@ func TestPushLateAnswer(t *testing.T) {
 	c.push.opens()
 	res, err := c.push.grant(t.Context(), f.session, n.FH, 0) // its answer is held up
 	if err != nil || res.Lease != f.lease {
-		t.Fatalf("lease %d, %d is held: %v", res.Lease, f.lease, err)
+		t.Fatalf("granted lease %d, but holds %d: %v", res.Lease, f.lease, err)
 	}
 	if err := f.Close(t.Context()); err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 )
 
 // A host that has its share of the logs gets no other: what its next client writes is written by
-// WRITE, and why is told. Those that have a log go on.
+// WRITE, and why is told. Those that have a log continue.
 func TestPushNoRoom(t *testing.T) {
 	w := newPushWorld(t, func(c *pushwrite.Config) { c.Limits.ClientLogs = 1 })
 	data := testData(10_000)
@@ -32,7 +32,7 @@ func TestPushNoRoom(t *testing.T) {
 }
 
 // The server goes away in the middle, and the client does not connect again: the copy ends with an
-// error, as one by WRITE does, instead of waiting for ever.
+// error, as one by WRITE does, instead of waiting forever.
 func TestPushServerGone(t *testing.T) {
 	w := newPushWorld(t, nil)
 	const size = 200_000

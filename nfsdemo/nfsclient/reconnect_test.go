@@ -105,7 +105,7 @@ func roundTrip(t *testing.T, c *Client, dir *Node, data []byte) error {
 		return err
 	}
 	if !bytes.Equal(got, data) {
-		t.Error("what came back is not what was written")
+		t.Error("read back other data than were written")
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ func TestParseURL(t *testing.T) {
 			}
 			again, err := ParseURL(got.String())
 			if err != nil {
-				t.Fatalf("own form does not parse: %v", err)
+				t.Fatalf("own form cannot be parsed: %v", err)
 			}
 			again.DirHint = got.DirHint
 			if *again != *got {

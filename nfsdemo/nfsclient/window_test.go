@@ -54,7 +54,7 @@ func TestWindowErrors(t *testing.T) {
 	}
 }
 
-// stuck reads nothing, for ever.
+// stuck reads nothing, forever.
 type stuck struct{}
 
 func (stuck) Read([]byte) (int, error) { return 0, nil }

@@ -45,7 +45,7 @@ func (r *recorder) cut(sim *pmem.Sim) {
 	})
 }
 
-// client makes n calls, one after the other, and now and then one again.
+// client makes n calls, one after the other, and sometimes one again.
 func (r *recorder) client(h *Handler, seed uint64, n uint32) {
 	rnd := rand.New(rand.NewPCG(seed, 2))
 	pick := func() string { return string(rune('a' + rnd.IntN(4))) }

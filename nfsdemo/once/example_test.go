@@ -46,7 +46,7 @@ func (c *counter) Refuse(_ *once.Call, _ once.Refusal, results []byte) []byte {
 	return xdr.AppendUint32(results, 0)
 }
 
-// A call that comes again after a restart is answered, and not executed.
+// A repeated call after a restart is answered, and not executed.
 func ExampleNew() {
 	ctx := context.Background()
 	dir, _ := os.MkdirTemp("", "once")

@@ -27,7 +27,7 @@ func newSim(t testing.TB, o *pmem.SimOptions) *pmem.Sim {
 	return pmem.OpenSim(newImage(t, simSize), o)
 }
 
-// TestAgain: a call that comes again is answered as before, and not executed; another one
+// TestAgain: a repeated call is answered as before, and not executed; another one
 // with the same XID is executed.
 func TestAgain(t *testing.T) {
 	s := newShelf()
@@ -97,7 +97,7 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// TestMeanwhile: a call that comes again while it runs waits for its reply; calls about the
+// TestMeanwhile: a repeated call while it runs waits for its reply; calls about the
 // same name wait for their turn, and others do not.
 func TestMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -170,7 +170,7 @@ func TestExpiry(t *testing.T) {
 
 // TestFailure: after the first error of the memory every call is refused and none is
 // executed, though the next flush would say that all is well (ADVERSARY 22); what does not
-// need the journal goes on.
+// need the journal continues.
 func TestFailure(t *testing.T) {
 	for what, after := range map[string]int{"intent": 0, "reply": 1} {
 		t.Run(what, func(t *testing.T) {
@@ -243,7 +243,7 @@ func (s *odd) Settle(_ context.Context, _ *Intent, results []byte) ([]byte, Outc
 	return results, s.outcome, s.err
 }
 
-// TestMeanwhileNothing: those who wait for a call that turns out to have executed nothing go on,
+// TestMeanwhileNothing: those who wait for a call that turns out to have executed nothing continue,
 // one after the other, as if it had not come.
 func TestMeanwhileNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -276,7 +276,7 @@ func TestMeanwhileNothing(t *testing.T) {
 }
 
 // TestSweepWaits: a sweep stops at a record that another one, which is not known to be durable
-// yet, will replace, and goes on with that same record.
+// yet, will replace, and continues with that same record.
 func TestSweepWaits(t *testing.T) {
 	_, j := start(t, newShelf(), newSim(t, nil), nil)
 	ctx := context.Background()
@@ -373,7 +373,7 @@ func TestOddReplies(t *testing.T) {
 // TestSettlement: what Settle says is recorded before New returns, and holds in the next
 // life too; its error ends the start, and the next one asks again.
 func TestSettlement(t *testing.T) {
-	// A life that ends behind an intent.
+	// The server ends after an intent.
 	sim := newSim(t, nil)
 	s := &odd{shelf: newShelf(), reply: func(*transport.Response) {}}
 	var image []byte
@@ -417,7 +417,7 @@ func TestSettlement(t *testing.T) {
 }
 
 // TestFull: when there is no room for the replies of more calls, further ones wait, and are
-// executed when there is; who gives up is refused.
+// executed when there is; callers that give up are refused.
 func TestFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShelf()
@@ -557,7 +557,7 @@ func (s *still) ServeRPC(context.Context, *transport.Request, *transport.Respons
 
 func (*still) NonIdempotent(_, _, _ uint32) bool { return false }
 
-// TestOpenErrors: what is no journal is refused with a reason, and not written to.
+// TestOpenErrors: what is not a journal is refused with a reason, and not written to.
 func TestOpenErrors(t *testing.T) {
 	if _, err := Open(make(region.Bytes, simSize), nil); !errors.Is(err, ErrNotPersistent) {
 		t.Errorf("plain memory: %v", err)

@@ -13,7 +13,7 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// TestMain fails the package when a test leaves a goroutine behind.
+// TestMain fails the package if a test leaks a goroutine.
 func TestMain(m *testing.M) { rdmaptest.Main(m) }
 
 // Procedures of a shelf. All answer a status and the id of a thing.
@@ -38,7 +38,7 @@ func newShelf() *shelf {
 	return &shelf{things: make(map[string]uint32), next: 1, effects: make(map[uint32]int)}
 }
 
-// clone is what a crash leaves; mu is held.
+// clone returns what a crash leaves. The caller holds mu.
 func (s *shelf) clone() *shelf {
 	return &shelf{things: maps.Clone(s.things), next: s.next, effects: maps.Clone(s.effects)}
 }
@@ -154,7 +154,7 @@ func send(h transport.Handler, xid, proc uint32, names ...string) []byte {
 	return out[min(len(out), replyHeader):]
 }
 
-// results are those of a call that has status and id.
+// results returns the results of a call with status and id.
 func results(status, id uint32) string { return string(appendResult(nil, status, id)) }
 
 // simSize is a small journal.

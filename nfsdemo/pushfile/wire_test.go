@@ -65,13 +65,13 @@ func TestGolden(t *testing.T) {
 				}
 			}
 			if _, err := parse(append(b, 0, 0, 0, 0)); err == nil {
-				t.Error("octets behind the message")
+				t.Error("octets after the message")
 			}
 		})
 	}
 }
 
-// TestRecord: what is no record of this version is refused.
+// TestRecord: what is not a record of this version is refused.
 func TestRecord(t *testing.T) {
 	good := (&Record{Lease: 1, Offset: 2, Data: []byte{3}}).Append(nil)
 	if _, err := ParseRecord(good); err != nil {

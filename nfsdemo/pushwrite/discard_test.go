@@ -23,7 +23,7 @@ func inspected(t *testing.T, dir string) (lines []string) {
 	return lines
 }
 
-// TestDiscard: a log whose first record can never be applied is found, and goes on once that
+// TestDiscard: a log whose first record can never be applied is found, and continues once that
 // lease has been discarded: what was acknowledged of other files is applied.
 func TestDiscard(t *testing.T) {
 	t.Parallel()

@@ -53,7 +53,7 @@ func TestApplyError(t *testing.T) {
 	if now := w.pw.Stats().Now; len(now) != 1 || now[0].Log != "log" || now[0].Record != 2 || !errors.Is(now[0].Err, nfs3.ErrNoSpc) {
 		t.Errorf("%+v", now)
 	}
-	c.wrote(l, 6, "three") // the log goes on
+	c.wrote(l, 6, "three") // the log continues
 	if st := p.write(h, 0, "X"); st != nfs3.ErrNoSpc {
 		t.Error("write:", st)
 	}
@@ -123,13 +123,13 @@ func TestRoom(t *testing.T) {
 		t.Error("more than there is:", st)
 	}
 	if st := c.open(g, 100).Status; st != pushfile.StatusOK {
-		t.Error("what is left:", st)
+		t.Error("read of what is left:", st)
 	}
 	c.giveBack(a.Lease)
 	until(t, "room again", func() bool { return c.open(g, most).Status == pushfile.StatusOK })
 }
 
-// TestRights: who may not write gets no lease, and why.
+// TestRights: a caller that may not write gets no lease, and the reason.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -149,7 +149,7 @@ func TestRights(t *testing.T) {
 			t.Errorf("%s: %v", name, st)
 		}
 	}
-	// Who may not change a file does not disturb who writes to it.
+	// A caller that may not change a file does not disturb its writer.
 	q, root := w.plain(1000), w.pusher("root", 0)
 	l := root.lease(h)
 	if st := q.write(h, 0, "x"); st != nfs3.ErrAcces {

@@ -23,7 +23,7 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// TestMain fails the package when a test leaves a goroutine behind.
+// TestMain fails the package if a test leaks a goroutine.
 func TestMain(m *testing.M) {
 	_ = flag.Set("test.parallel", "8") // those that say so wait more than they work
 	rdmaptest.Main(m)

@@ -65,7 +65,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestForeignSession: leases are for who has the session of a log.
+// TestForeignSession: only the client that has the session of a log gets leases.
 func TestForeignSession(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

@@ -70,7 +70,7 @@ func behind(t *testing.T, fail func(p []byte) error) (h *held, p *plain, f, g nf
 	return h, p, f, g, c
 }
 
-// TestJoined: records that go on where the one before ends, in the same file, are written
+// TestJoined: records that continue where the one before ends, in the same file, are written
 // along with it, and no others; the order of the log is kept.
 func TestJoined(t *testing.T) {
 	h, p, f, g, c := behind(t, func([]byte) error { return nil })

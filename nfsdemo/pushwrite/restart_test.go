@@ -13,7 +13,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 )
 
-// TestRestart: what logs hold when the server ends is applied before the next one serves;
+// TestRestart: records that are in logs when the server ends are applied before the next one serves;
 // sessions and leases of before are over; no lease has the number of an earlier one.
 func TestRestart(t *testing.T) {
 	t.Parallel()
@@ -100,7 +100,7 @@ func TestLogGone(t *testing.T) {
 	}
 }
 
-// TestRewrite: the file of the leases does not grow for ever.
+// TestRewrite: the file of the leases does not grow forever.
 func TestRewrite(t *testing.T) {
 	s, _, err := openStore(t.TempDir())
 	if err != nil {

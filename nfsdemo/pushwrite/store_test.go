@@ -221,7 +221,7 @@ func TestStoreCrash(t *testing.T) {
 	t.Logf("%+v", report)
 }
 
-// TestStoreOver: what is over is in the file soon, though no lease is granted any more.
+// TestStoreOver: what is over is in the file soon, though no lease is granted anymore.
 func TestStoreOver(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

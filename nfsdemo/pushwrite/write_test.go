@@ -7,7 +7,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/pushfile"
 )
 
-// TestWrite: what is acknowledged is what plain clients see, whatever they look with.
+// TestWrite: plain clients see everything that was acknowledged, whatever procedure they use.
 func TestWrite(t *testing.T) {
 	w := newWorld(t, nil)
 	p, c := w.plain(0), w.pusher("log", 0)
@@ -46,7 +46,7 @@ func TestWrite(t *testing.T) {
 	p.has(h, "hello there, and more!!")
 }
 
-// TestRecall: a change by others ends the lease first, and sees what was acknowledged.
+// TestRecall: a change by another client ends the lease first, and sees everything acknowledged.
 func TestRecall(t *testing.T) {
 	for name, change := range map[string]func(p *plain, h nfs3.FileHandle) nfs3.Status{
 		"write":    func(p *plain, h nfs3.FileHandle) nfs3.Status { return p.write(h, 2, "XY") },

@@ -12,7 +12,7 @@ import (
 	"github.com/stag-rdma/stag/transport"
 )
 
-// recorder is a Guard that notes what it is asked.
+// recorder is a Guard that records its calls.
 type recorder struct {
 	mu     sync.Mutex
 	asked  []string
@@ -151,7 +151,7 @@ func TestGuardRefused(t *testing.T) {
 	o.exp = p.srv.exports[0]
 	o.guard.refused = nfs3.ErrAcces
 	if err := o.writable(); !errors.Is(err, nfs3.ErrAcces) {
-		t.Error("what was refused before the leases were recalled is allowed after:", err)
+		t.Error("a change that was refused before the recall is allowed afterwards:", err)
 	}
 }
 

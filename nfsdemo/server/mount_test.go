@@ -108,7 +108,7 @@ func TestMountTableBounded(t *testing.T) {
 	}
 }
 
-// TestAllow: who may not mount may not use a handle either.
+// TestAllow: a client that may not mount may not use a handle either.
 func TestAllow(t *testing.T) {
 	s := newServer(t, mem.New(nil), func(c *Config) {
 		c.Exports[0].Allow = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}

@@ -83,7 +83,7 @@ func TestGarbage(t *testing.T) {
 		}
 		h, body := p.raw(nfs3.Program, 3, uint32(proc), append(b, "more"...))
 		if h.Err() != nil {
-			t.Errorf("%v with octets behind: %v", proc, h.Err())
+			t.Errorf("%v with octets after: %v", proc, h.Err())
 		}
 		d := xdr.NewDecoder(body)
 		if err := proc.NewRes().Parse(&d); err != nil || d.Len() != 0 {

@@ -204,7 +204,7 @@ func TestOnceCrash(t *testing.T) {
 	}
 }
 
-// checkSettled: what was settled is a reply as the procedure makes it, to the last octet.
+// checkSettled: a settled reply is identical to the one that the procedure makes.
 func checkSettled(t *testing.T, proc nfs3.Proc, reply []byte) {
 	t.Helper()
 	res := proc.NewRes()

@@ -175,7 +175,7 @@ func TestCopies(t *testing.T) {
 	}
 }
 
-// TestReadMemory: what a READ costs is bounded by the file, not by what is asked.
+// TestReadMemory: the memory of a READ depends on the file, not on the count in the call.
 func TestReadMemory(t *testing.T) {
 	p := newPeer(t, newServer(t, mem.New(nil)), sys(0, 0))
 	f := p.create(p.root, "f", 0o644)

@@ -30,7 +30,7 @@ func exchange(t *testing.T, addr string, msg []byte) []byte {
 }
 
 // TestRetransmission: a change that its client sends again, as it has lost the connection,
-// is made once: the second reply is that of the first, not EXIST or NOENT.
+// is made once: the second reply is the first one, not EXIST or NOENT.
 func TestRetransmission(t *testing.T) {
 	h := newServer(t, mem.New(nil))
 	root := newPeer(t, h, sys(0, 0)).root

@@ -92,7 +92,7 @@ func TestSettleAttr(t *testing.T) {
 		found []nfs3.SetAttr // changes since
 		write bool           // a WRITE behind them
 		want  once.Outcome
-		check func(a *nfs3.Attr) bool // what is there in the end
+		check func(a *nfs3.Attr) bool // the attributes in the end
 	}{
 		{"nothing", mode(0o600), nil, false, once.NotDone, func(a *nfs3.Attr) bool { return a.Mode == 0o644 }},
 		{"mode", mode(0o600), []nfs3.SetAttr{mode(0o600)}, false, once.Done, nil},
@@ -345,7 +345,7 @@ func TestSettleUnknown(t *testing.T) {
 	})
 }
 
-// TestNames: what has nothing to be run once goes by the journal.
+// TestNames: calls that need not run exactly once bypass the journal.
 func TestNames(t *testing.T) {
 	p := newPeer(t, newServer(t, mem.New(nil), func(c *Config) { c.RequireSys = true }), sys(0, 0))
 	where := at(p.root, "n")
@@ -546,7 +546,7 @@ type forgetful struct {
 	backend.FS
 	size map[uint64]uint64 // by file, committed
 
-	behind func() // called behind each COMMIT, if not nil
+	behind func() // called after each COMMIT, if not nil
 }
 
 func (f *forgetful) Resolve(h []byte) (backend.Node, error) {

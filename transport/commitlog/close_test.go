@@ -31,7 +31,7 @@ func (m *slowMemory) Load(p []byte, off int) error {
 	return m.Sim.Load(p, off)
 }
 
-// Close gives the memory back when nobody reads a record of it any more.
+// Close gives the memory back when nobody reads a record of it anymore.
 func TestCloseWhileReading(t *testing.T) {
 	mem := &slowMemory{Sim: sim(4096), back: make(chan struct{})}
 	l := newTestLog(t, mem, WAL)

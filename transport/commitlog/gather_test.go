@@ -53,7 +53,7 @@ func TestLastPosts(t *testing.T) {
 		}
 	}
 	atOnce := 0
-	for range 20 { // the scheduler may let the first go on at once, now and then
+	for range 20 { // the scheduler may let the first continue at once, sometimes
 		p.mu.Lock()
 		p.expected = 2 // as behind a group of two
 		p.mu.Unlock()

@@ -60,7 +60,7 @@ func TestLocalHere(t *testing.T) {
 			t.Error("executed by another:", err)
 		}
 		if _, err := p.Append(t.Context(), []byte("may leave")); err != nil || mem.last() {
-			t.Error("executed by who may give up:", err)
+			t.Error("executed by a caller that may give up:", err)
 		}
 		e, err := p.Begin([]byte("begun"))
 		if err != nil {
@@ -73,7 +73,7 @@ func TestLocalHere(t *testing.T) {
 	take(t, l, 1, "stays", "may leave", "begun", "stays", "may leave", "begun", "stays", "may leave", "begun")
 }
 
-// A session without a connection ends as one with: what is queued does not begin any more, and
+// A session without a connection ends as one with: what is queued does not begin anymore, and
 // the next session waits for what is running, as long as its context lets it.
 func TestLocalFence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

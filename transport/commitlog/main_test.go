@@ -12,7 +12,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 )
 
-// TestMain fails the package when a test leaves a goroutine behind.
+// TestMain fails the package if a test leaks a goroutine.
 func TestMain(m *testing.M) {
 	if role := os.Getenv(childRole); role != "" {
 		os.Exit(runChild(role))

@@ -69,7 +69,7 @@ func filled(t *testing.T, mode Mode, seed uint64) (region.Bytes, []string) {
 }
 
 // TestMend: of a log whose tail word is damaged all records are found, and no old ones; mended it
-// has them, and goes on behind them.
+// has them, and continues after them.
 func TestMend(t *testing.T) {
 	for seed := range uint64(40) {
 		mode := Mode(1 + seed%2)

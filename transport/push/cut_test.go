@@ -212,7 +212,7 @@ func TestCut(t *testing.T) {
 }
 
 // The server goes down under load and comes back with what is sure to have survived; the
-// client goes on by itself. What it has been told is there, once, and the numbers go on.
+// client continues by itself. What it has been told is there, once, and the numbers continue.
 func TestServerRestart(t *testing.T) {
 	t.Parallel()
 	for _, best := range []Rung{Native, Append} {

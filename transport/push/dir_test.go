@@ -15,7 +15,7 @@ import (
 )
 
 // Logs in files outlive the server: records that were not released come again, the owner
-// goes on with its secret, which is not in the files.
+// continues with its secret, which is not in the files.
 func TestDir(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -90,7 +90,7 @@ func (l local) Commit(context.Context) (commitlog.Level, error) {
 	return commitlog.Persistent, l.Sync()
 }
 
-// A log that nobody uses any more is removed while no server has the directory open.
+// Removes a log that nobody uses anymore, while no server has the directory open.
 func ExampleRemoveLog() {
 	dir, _ := os.MkdirTemp("", "push")
 	defer os.RemoveAll(dir)

@@ -111,7 +111,7 @@ func TestFence(t *testing.T) {
 			if _, err := first.Append(t.Context(), nil); !errors.Is(err, StatusFenced) {
 				t.Error(err)
 			}
-			// Of the three the running one may have survived, and none behind it.
+			// Of the three, the running one may have survived, but none after it.
 			switch want := []string{"before", "one", "after"}; r.Seq {
 			case 2:
 				w.take("log", 1, "before", "after")
@@ -150,7 +150,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// The memory fails: nothing is acknowledged any more, the session ends for good with the
+// The memory fails: nothing is acknowledged anymore, the session ends for good with the
 // reason, and so does the consumer, on both rungs.
 func TestMemoryFails(t *testing.T) {
 	for _, best := range []Rung{Native, Append} {

@@ -92,7 +92,7 @@ func records(t *testing.T, b []byte) (got []string) {
 }
 
 // The last rung: a server that has another program alone. What comes back from Append is
-// in the file; a second Dial goes on behind it.
+// in the file; a second Dial continues behind it.
 func TestFile(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

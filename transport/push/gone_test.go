@@ -8,8 +8,8 @@ import (
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
-// TestCallerGone: a session whose calls have no connection any more, and get no other, ends: whoever
-// appends is told, and does not wait for ever.
+// TestCallerGone: a session whose calls have no connection anymore, and get no other, ends: whoever
+// appends is told, and does not wait forever.
 func TestCallerGone(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

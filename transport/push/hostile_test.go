@@ -244,7 +244,7 @@ func (v *villain) dial(ctx context.Context) net.Conn {
 	return c
 }
 
-// octets sends what is no start-up, or the beginning of one.
+// octets sends what is not a start-up, or the beginning of one.
 func (v *villain) octets(ctx context.Context) {
 	for range 20 {
 		c := v.dial(ctx)

@@ -173,7 +173,7 @@ func TestToken(t *testing.T) {
 	}
 	rejected("of a session of calls", privateData(r.Opened.Commit.Token))
 	if st := w.ps.appendRecords(t.Context(), &appendArgs{Session: r.Opened.Commit.Token, Seq: 1}); st.Status != StatusStale {
-		t.Error("a token is no session:", st)
+		t.Error("a token is not a session:", st)
 	}
 	if n := w.ps.Stats().Rejected; n != 9 {
 		t.Errorf("%d rejected", n)

@@ -10,7 +10,7 @@ import (
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
-// seen is what a Server has said to who watches its sessions.
+// seen records what a Server has told the watcher of its sessions.
 type seen struct {
 	id    SessionID
 	again bool
@@ -18,7 +18,7 @@ type seen struct {
 }
 
 // TestBegan: who watches hears of every session before its client does, and whether the same
-// instance goes on; also when a session before it could not be ended at once.
+// instance continues; also when a session before it could not be ended at once.
 func TestBegan(t *testing.T) {
 	store, mem := blockingStore()
 	var all []seen

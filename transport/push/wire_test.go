@@ -18,7 +18,7 @@ func counted(n byte) (k key) {
 	return k
 }
 
-// wire is what has octets.
+// wire is implemented by types that can be encoded and decoded.
 type wire interface {
 	append(b []byte) []byte
 	parse(d *xdr.Decoder)
@@ -87,7 +87,7 @@ func TestGolden(t *testing.T) {
 				}
 			}
 			if _, err := parse(append(want, 0, 0, 0, 0)); err == nil {
-				t.Error("octets behind it parse")
+				t.Error("octets after it parse")
 			}
 		})
 	}

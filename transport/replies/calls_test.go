@@ -56,7 +56,7 @@ func (s *stuck) ServeRPC(ctx context.Context, req *transport.Request, resp *tran
 	resp.Results = xdr.AppendUint32(resp.Results, req.XID)
 }
 
-// startStuck starts a server of it.
+// startStuck starts a server for it.
 func startStuck(t *testing.T) (*world, *stuck) {
 	t.Helper()
 	s := newStuck()
@@ -215,7 +215,7 @@ func TestUnansweredCrashes(t *testing.T) {
 		}
 		for _, i := range st.Unanswered {
 			if had[i.XID] {
-				t.Errorf("%x is unanswered, and was answered", i.XID)
+				t.Errorf("call %x counts as unanswered, but was answered", i.XID)
 			}
 			were[i.XID] = true
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// A client that learns after a crash what it was answered.
+// After a crash a client looks up the replies that it had received.
 func Example() {
 	logs, _ := net.Listen("tcp", "127.0.0.1:0")
 	calls, _ := net.Listen("tcp", "127.0.0.1:0")

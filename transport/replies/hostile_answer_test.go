@@ -79,7 +79,7 @@ func TestHostile(t *testing.T) {
 	stop()
 	for _, v := range villains {
 		if v.did["records"] == 0 {
-			t.Error("what is good of this villain has no effect either:", v.did)
+			t.Error("the valid messages of this villain had no effect either:", v.did)
 		}
 	}
 	mu.Lock()
@@ -160,7 +160,7 @@ func (v *villain) offer(t *testing.T, lie string) {
 	}
 }
 
-// answer is the first message on the connection of the log: a good one, but for the lie.
+// answer is the first message on the connection of the log: a good one, except the lie.
 func (v *villain) answer(ctx context.Context, l *rdmap.Conn, log *commitlog.Log, lie func(*villain, *commitlog.Answer)) {
 	a, err := log.Advertise(ctx, l)
 	if err != nil {

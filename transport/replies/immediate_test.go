@@ -55,7 +55,7 @@ func (q *quick) client(mem region.Memory) *Client {
 }
 
 // Replies by Immediate Data are those of their records, with credits: many callers go on for
-// ever. Without the option at the server all is as ever.
+// ever. Without the option at the server all is as usual.
 func TestImmediate(t *testing.T) {
 	for _, on := range []bool{true, false} {
 		q := startQuick(t, on)
@@ -79,7 +79,7 @@ func TestImmediate(t *testing.T) {
 		if n := q.count.Load(); (n == 800) != on || (n == 0) != !on {
 			t.Errorf("server %v: %d replies by Immediate Data", on, n)
 		}
-		for _, size := range []uint32{5, 9000} { // what needs a chunk leaves as ever
+		for _, size := range []uint32{5, 9000} { // a reply that needs a chunk is sent as usual
 			call := transport.Call{Prog: program, Vers: 1, Proc: 3, Args: xdr.AppendUint32(nil, size), MaxResults: 8 + int(size)}
 			var reply transport.Reply
 			seq, err := c.Call(t.Context(), &call, &reply)

@@ -19,7 +19,7 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// TestMain fails the package when a test leaves a goroutine behind.
+// TestMain fails the package if a test leaks a goroutine.
 func TestMain(m *testing.M) { rdmaptest.Main(m) }
 
 // gated is memory whose flushes wait while it is shut.

@@ -235,7 +235,7 @@ func TestFull(t *testing.T) {
 }
 
 // The connection of the log ends again and again under load: every reply that returns with
-// a number is in the log, once, and calls go on.
+// a number is in the log, once, and calls continue.
 func TestCut(t *testing.T) {
 	w := start(t, &Pusher{})
 	mem := sim(1 << 20)

@@ -89,13 +89,13 @@ func TestKept(t *testing.T) {
 	}
 	later := k.begin()
 	if k.end(later, 0) || k.low != 3 {
-		t.Errorf("low %d: record 4 may be that of a call under way", k.low)
+		t.Errorf("low %d: record 4 may belong to a call in flight", k.low)
 	}
 	if there, other := k.has(4, 40); !there || other {
 		t.Error("4 is not there")
 	}
 	if _, other := k.has(4, 41); !other {
-		t.Error("4 is that of another")
+		t.Error("record 4 belongs to another call")
 	}
 	if there, other := k.has(6, 60); there || other {
 		t.Error("6 is there")

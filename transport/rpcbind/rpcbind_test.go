@@ -160,7 +160,7 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// TestTable: versions, refusals, what is not its business, and octets that do not decode.
+// TestTable: versions, refusals, what is not its business, and octets that cannot be decoded.
 func TestTable(t *testing.T) {
 	next := transport.HandlerFunc(func(_ context.Context, _ *transport.Request, resp *transport.Response) {
 		resp.Results = append(resp.Results, 1, 2, 3, 4)
@@ -219,7 +219,7 @@ func TestNoRpcbind(t *testing.T) {
 	}
 }
 
-// TestHostileDump: a list without end, and one that does not decode.
+// TestHostileDump: a list without end, and one that cannot be decoded.
 func TestHostileDump(t *testing.T) {
 	e := Entry{Prog: 1, Vers: 1, Netid: "x", Addr: "y"}
 	for _, n := range []int{1, 2000} {

@@ -91,7 +91,7 @@ func TestCacheTTL(t *testing.T) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if c.timer != nil || len(c.m) != 0 {
-			t.Error("the timer goes on for nothing")
+			t.Error("the timer still runs although the cache is empty")
 		}
 	})
 }

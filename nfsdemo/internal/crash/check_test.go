@@ -215,7 +215,7 @@ var stories = map[string]struct {
 	}, "nobody made it"},
 }
 
-// TestWrong: the checker finds what is wrong, whatever it is.
+// TestWrong: the checker finds every kind of error.
 func TestWrong(t *testing.T) {
 	for name, c := range stories {
 		t.Run(name, func(t *testing.T) {
@@ -232,7 +232,7 @@ func TestWrong(t *testing.T) {
 	}
 }
 
-// TestRight: what may be after a crash is no error.
+// TestRight: everything that a crash may leave is not an error.
 func TestRight(t *testing.T) {
 	for name, f := range map[string]func(s *story){
 		"open, not done": func(s *story) {

@@ -55,7 +55,7 @@ func runKeeper(work string) error {
 	return <-errs
 }
 
-// runKept runs the worker of client c that has its replies in a log. It goes on with the list
+// runKept runs the worker of client c that has its replies in a log. It continues with the list
 // of its last life if the log knows what has become of the open operation, else with another.
 func runKept(ctx context.Context, work string, c int) error {
 	logs := filepath.Join(work, "client"+strconv.Itoa(c))

@@ -128,7 +128,7 @@ func TestKillClients(t *testing.T) {
 	}
 }
 
-// settled checks what is there when the server has done what it was told last.
+// settled checks the files after the server has finished its last calls.
 func (k *killer) settled() (err error) {
 	for until := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		if _, err = checkDir(k.dir); err == nil || time.Now().After(until) {
@@ -283,5 +283,5 @@ func (k *killer) await() {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	k.t.Fatal("nothing is acknowledged any more")
+	k.t.Fatal("no more calls are acknowledged")
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
-// deaf is a relay to the server whose client hears nothing any more once effect is true: the
+// deaf is a relay to the server whose client hears nothing anymore once effect is true: the
 // server sends a reply after its effect, so exactly that reply is lost. It ends with the
 // connection; later ones are whole.
 type deaf struct {
@@ -128,7 +128,7 @@ var losings = []losing{
 }
 
 // TestReplyLost: a server carries out calls that must not run twice, their replies are lost on the way, and
-// it is killed; what comes again with the same XIDs after its restart is answered as it
+// it is killed; what is sent again with the same XIDs after its restart is answered as it
 // would have been, over RDMA and TCP. Without --intents each of them runs again, and says so: this
 // test fails with -kill.serve none.
 func TestReplyLost(t *testing.T) {

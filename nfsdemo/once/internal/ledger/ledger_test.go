@@ -273,7 +273,7 @@ func TestOrderOfOpen(t *testing.T) {
 }
 
 // TestPass: of all records of a call the last one of its phase is written again, and no
-// other; when calls have ended, by whatever way, nothing counts any more.
+// other; when calls have ended, by whatever way, nothing counts anymore.
 func TestPass(t *testing.T) {
 	l := New(wide)
 	k := key("a", 1)

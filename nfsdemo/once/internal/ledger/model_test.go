@@ -63,26 +63,26 @@ func (w *world) arrive() {
 	e, first := w.l.Begin(c.key, w.now)
 	switch {
 	case first && c.busy:
-		w.t.Fatalf("%d runs, and is new", c.key.XID)
+		w.t.Fatalf("call %d is running, but counts as new", c.key.XID)
 	case first:
 		c.busy = true
 		w.flights = append(w.flights, &flight{c: c, e: e})
 	case e.Done():
 		w.check(c, e.Result())
 	case !c.busy:
-		w.t.Fatalf("%d does not run, and is not new", c.key.XID)
+		w.t.Fatalf("call %d is not running, but does not count as new", c.key.XID)
 	}
 }
 
 // check: the reply is the one that has left, if one has.
 func (w *world) check(c *call, reply []byte) {
 	if c.acked != nil && !bytes.Equal(c.acked, reply) {
-		w.t.Fatalf("%d is answered with %q, and was with %q", c.key.XID, reply, c.acked)
+		w.t.Fatalf("call %d is answered with %q, but before with %q", c.key.XID, reply, c.acked)
 	}
 	c.acked = bytes.Clone(reply)
 }
 
-// work goes on with one transmission.
+// work continues with one transmission.
 func (w *world) work() {
 	if len(w.flights) == 0 {
 		return
@@ -248,7 +248,7 @@ func TestModel(t *testing.T) {
 }
 
 // TestModelFull is the same with a ring that is nearly always full, and a bound on replies
-// that leaves out what comes again late.
+// that leaves out what is sent again late.
 func TestModelFull(t *testing.T) {
 	for seed := range uint64(20) {
 		w := newWorld(t, seed, Limits{Entries: 12, PerAddr: 12, Time: 1 << 60, Capacity: 32 << 10, MaxReply: 64})

@@ -322,7 +322,7 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// While a new session is being made durable, Next goes on with the tail that was flushed.
+// While a new session is being made durable, Next continues with the tail that was flushed.
 func TestNextDuringFence(t *testing.T) {
 	r := newLog(t, layout.Strict, 10, 20)
 	copy(r[layout.TailOff:], make([]byte, 8))

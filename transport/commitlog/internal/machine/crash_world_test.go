@@ -136,7 +136,7 @@ func (w *world) do(ops []machine.Op) error {
 }
 
 // open fences the old session and opens a new one. Whatever the old link still carries
-// goes on arriving.
+// keeps arriving.
 func (w *world) open() error {
 	if err := w.do(w.cons.Fence()); err != nil {
 		return err
