@@ -137,7 +137,7 @@ func TestBackward(t *testing.T) {
 	s, b, c, cs := backPair(t, 4, 4)
 	bw := meet(t, b, c)
 	if !bw.Enabled() {
-		t.Error("the client has said that it takes calls, and the server does not know")
+		t.Error("the client has said that it accepts calls, but the server does not know")
 	}
 	p := filled(900)
 	for range 20 { // the client is idle: nobody waits for a reply
@@ -153,7 +153,7 @@ func TestBackward(t *testing.T) {
 	wantStatus(t, backCaller{bw}, &Call{Prog: 7}, xdr.ProgUnavail)
 	wantStatus(t, backCaller{bw}, &Call{Prog: testProg, Vers: testVers, Proc: procPanic}, xdr.SystemErr)
 	if again := meet(t, b, c); again != bw {
-		t.Error("two calls of one connection have two backward directions")
+		t.Error("two calls on one connection have different backward directions")
 	}
 	st, ct := s.Stats(), c.Stats()
 	if want := uint64(20 + 1 + 3 + 2); st.BackwardCalls != want || st.BackwardReplies != want || ct.BackwardCalls != want || ct.BackwardReplies != want {
@@ -407,7 +407,7 @@ func TestBackwardStream(t *testing.T) {
 	<-cs.enter
 	select {
 	case <-cs.enter:
-		t.Error("three calls at once, of two that may")
+		t.Error("three calls at a time, want at most two")
 	case <-time.After(10 * time.Millisecond):
 	}
 	cs.leave <- struct{}{}

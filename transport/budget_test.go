@@ -51,7 +51,7 @@ func TestBudget(t *testing.T) {
 		t.Fatal("10 octets: 8 must be there, 4 must wait, and 1 must not overtake")
 	}
 	if b.take(&exchange{rc: conns[0]}, 1) {
-		t.Fatal("who has just come overtakes those who wait")
+		t.Fatal("a new call overtakes those that wait")
 	}
 	b.add(2)
 	<-woken
@@ -63,7 +63,7 @@ func TestBudget(t *testing.T) {
 	b.add(8)
 	b.add(-20)
 	if wait(3, 0) || wait(4, 0) || wait(5, 1) {
-		t.Fatal("an overdrawn budget gave something")
+		t.Fatal("got octets from an overdrawn budget")
 	}
 	if got := b.forget(conns[1]); len(got) != 2 {
 		t.Errorf("%d calls forgotten, want 2", len(got))

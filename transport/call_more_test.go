@@ -158,10 +158,10 @@ func TestMany(t *testing.T) {
 					wantMany(t, call, mustDo(t, c, call))
 					st, cl := s.Stats(), c.Stats()
 					if a, b := st.OctetsRead-before.OctetsRead, cl.OctetsRead-mine.OctetsRead; a != b {
-						t.Errorf("%d octets by RDMA Read, the client says %d", a, b)
+						t.Errorf("%d octets by RDMA Read, but the client counts %d", a, b)
 					}
 					if a, b := st.OctetsWritten-before.OctetsWritten, cl.OctetsWritten-mine.OctetsWritten; a != b {
-						t.Errorf("%d octets by RDMA Write, the client says %d", a, b)
+						t.Errorf("%d octets by RDMA Write, but the client counts %d", a, b)
 					}
 					if cl.OctetsLent != 0 {
 						t.Errorf("%d octets lent", cl.OctetsLent)

@@ -51,7 +51,7 @@ func TestCallConnForms(t *testing.T) {
 			p := filled(n)
 			d := xdr.NewDecoder(mustDo(t, c, echoCall(p)).Results)
 			if got := d.Opaque(8 << 20); !bytes.Equal(got, p) {
-				t.Fatalf("%d octets came back as %d others", n, len(got))
+				t.Fatalf("%d octets came back as %d different ones", n, len(got))
 			}
 			if w := d.Uint32(); w != 0xfeedface || d.Err() != nil || d.Len() != 0 {
 				t.Errorf("after the item %#x, %v, %d octets left", w, d.Err(), d.Len())
@@ -75,7 +75,7 @@ func TestCallConnUnknown(t *testing.T) {
 	p := filled(70001)
 	d := xdr.NewDecoder(mustDo(t, c, echoCall(p)).Results)
 	if got := d.Opaque(8 << 20); !bytes.Equal(got, p) {
-		t.Error("other octets came back")
+		t.Error("wrong octets came back")
 	}
 	if r := mustDo(t, c, wordCall(procList, 100000)); len(r.Results) != 400000 {
 		t.Errorf("%d octets of a long reply", len(r.Results))
@@ -114,7 +114,7 @@ func TestCallConnConcurrent(t *testing.T) {
 				}
 				d := xdr.NewDecoder(r.Results)
 				if got := d.Opaque(8 << 20); !bytes.Equal(got, p) {
-					t.Errorf("%d octets came back as %d others", len(p), len(got))
+					t.Errorf("%d octets came back as %d different ones", len(p), len(got))
 				}
 				r.Release()
 			}
@@ -224,7 +224,7 @@ func TestCallConnEnds(t *testing.T) {
 		s.Close()
 		c.SetReadDeadline(time.Now().Add(10 * time.Second))
 		if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Error("Read waits though the server has gone")
+			t.Error("Read waits although the server is gone")
 		}
 		if _, err := c.Write(rawCall(2, procNull)); err == nil {
 			t.Error("Write after the server's end")
@@ -281,7 +281,7 @@ func TestRelay(t *testing.T) {
 	p := filled(300001)
 	d := xdr.NewDecoder(mustDo(t, c, echoCall(p)).Results)
 	if got := d.Opaque(8 << 20); !bytes.Equal(got, p) {
-		t.Error("other octets came back")
+		t.Error("wrong octets came back")
 	}
 	st := rdmaFront.(*Listener).Stats()
 	if st.OctetsRead != uint64(len(p)) || st.OctetsWritten != uint64(len(p)) {

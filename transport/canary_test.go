@@ -128,7 +128,7 @@ func TestNothingStaleOnTheWire(t *testing.T) {
 				t.Error("octets of another client on the wire to the client")
 			}
 			if stale(up.written()) {
-				t.Error("octets of others on the wire to the server")
+				t.Error("octets of other calls on the wire to the server")
 			}
 		})
 	}
@@ -167,7 +167,7 @@ func TestNothingStaleToRead(t *testing.T) {
 				got := make([]byte, seg.Length+beyond)
 				err := p.conn.Read(testCtx(t), got, stagOf(seg.Handle), seg.Offset)
 				if stale(got) {
-					t.Error("octets of others")
+					t.Error("octets of other calls")
 				}
 				looked <- err
 				p.conn.Abort(nil)
@@ -196,7 +196,7 @@ func TestNothingStaleToRead(t *testing.T) {
 			var r Reply
 			_ = c.Do(testCtx(t), call, &r) // the engine has refused the server
 			if _, refused := errors.AsType[*rdmap.TerminateError](<-looked); !refused {
-				t.Error("memory that is for writing can be read")
+				t.Error("memory that is only for writing can be read")
 			}
 		})
 	}

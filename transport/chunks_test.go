@@ -89,7 +89,7 @@ func TestManyChunks(t *testing.T) {
 		t.Errorf("write list: %+v", got.Write)
 	}
 	if !bytes.Equal(big, in[2]) || !bytes.Equal(last, in[0]) || !bytes.Equal(pad, []byte{0xa5, 0xa5, 0xa5, 0xa5}) {
-		t.Error("other octets were written")
+		t.Error("wrong octets were written")
 	}
 }
 

@@ -117,7 +117,7 @@ func connsForms(t *testing.T, _ *echo, s *Server, c *Client) {
 		checkEcho(t, mustDo(t, c, call), p, sink)
 	}
 	if st := s.Stats(); st.OctetsRead == 0 || st.OctetsWritten == 0 {
-		t.Errorf("nothing went by chunks: %+v", st)
+		t.Errorf("nothing travelled in chunks: %+v", st)
 	}
 }
 

@@ -32,7 +32,7 @@ func (s *creditServer) serve(p *rawPeer, h *rpcrdma.Header, _ []byte) {
 	}
 	s.most = max(s.most, len(s.held))
 	if len(s.held) > s.bound {
-		s.t.Errorf("%d calls in flight, the client may have %d", len(s.held), s.bound)
+		s.t.Errorf("%d calls in flight, want at most %d", len(s.held), s.bound)
 	}
 	for len(s.held) >= min(s.bound, s.hold) {
 		i := s.rnd.IntN(len(s.held))
@@ -146,7 +146,7 @@ func TestFifo(t *testing.T) {
 	}
 	q.push(&calls[2])
 	if q.pop() != &calls[2] || !q.empty() {
-		t.Error("not usable after it was empty")
+		t.Error("not usable after it became empty")
 	}
 }
 

@@ -304,7 +304,7 @@ func TestDuplicateKeyParts(t *testing.T) {
 			one.Args = make([]byte, sumLen)
 		}
 		if change(other); d.key(one) == d.key(other) {
-			t.Errorf("%s: the same key", part)
+			t.Errorf("%s: the key is the same", part)
 		}
 	}
 	moved := base()

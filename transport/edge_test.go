@@ -27,7 +27,7 @@ func TestClientInlineEdge(t *testing.T) {
 		mustDo(t, c, itemCall(procSum, filled(n)))
 	}
 	if got := longest.Load(); got != size {
-		t.Errorf("longest Send %d octets, the peer takes %d", got, size)
+		t.Errorf("longest Send of %d octets, but the peer takes %d", got, size)
 	}
 }
 

@@ -47,7 +47,7 @@ func TestEnableRDMA(t *testing.T) {
 	p := filled(70001)
 	d := xdr.NewDecoder(mustDo(t, sc, echoCall(p)).Results)
 	if !bytes.Equal(d.Opaque(1<<20), p) {
-		t.Error("other octets came back")
+		t.Error("wrong octets came back")
 	}
 	c, err := sc.EnableRDMA(testCtx(t))
 	if err != nil {

@@ -144,11 +144,11 @@ func TestGSSThroughServer(t *testing.T) {
 				}
 				xid := binary.BigEndian.Uint32(h.seen)
 				if !bytes.Equal(h.seen, g.record(xid)) {
-					t.Errorf("%s: other octets reached the handler", g.name)
+					t.Errorf("%s: wrong octets reached the handler", g.name)
 				}
 				got := append(xdr.AppendReply(nil, &r.Header), r.Results...)
 				if !bytes.Equal(got, g.answer(xid)) || r.Placed {
-					t.Errorf("%s: other octets came back, placed %v", g.name, r.Placed)
+					t.Errorf("%s: wrong octets came back, placed %v", g.name, r.Placed)
 				}
 				r.Release()
 				n := s.Stats().OctetsRead - before.OctetsRead

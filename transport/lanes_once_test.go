@@ -185,7 +185,7 @@ func TestListenForgets(t *testing.T) {
 			waitFor(t, "the call has come", func() bool { return l.Stats().Calls == 1 })
 			tt.end(a, rec)
 			if err := <-first; err == nil {
-				t.Error("a call on a connection that ended has an answer")
+				t.Error("got an answer to a call on a connection that has ended")
 			}
 			serveSerially(t, l, h)
 			var r Reply

@@ -140,7 +140,7 @@ func TestFanoutClose(t *testing.T) {
 	}
 	lanes[0].Close()
 	if err := <-got; err == nil {
-		t.Error("a call whose lane was closed has an answer")
+		t.Error("got an answer to a call whose lane was closed")
 	}
 	if _, err := lanes[2].Read(mark[:]); !errors.Is(err, io.EOF) {
 		t.Errorf("Read of a lane whose connection is closed: %v", err)

@@ -268,7 +268,7 @@ func TestRefusedPeersHoldNothing(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := len(s.door.telling); n != refusals || over.Load() != 9*refusals {
-			t.Errorf("%d are being told, %d are closed", n, over.Load())
+			t.Errorf("%d refusals are being sent, %d connections are closed", n, over.Load())
 		}
 		goodCall(t, c)
 		wg.Wait()
@@ -528,7 +528,7 @@ func checkBudget(t *testing.T, b *budget, conns []*respConn, octets, pulls int) 
 			t.Errorf("a client pulls %d too many", -s.pulls)
 		}
 		if len(s.queue) > 0 && s.has(s.queue[0].want) {
-			t.Error("a call waits for a share that is there")
+			t.Error("a call waits although its share suffices")
 		}
 	}
 	for i := 0; i < len(conns); i += 2 {
@@ -542,7 +542,7 @@ func checkBudget(t *testing.T, b *budget, conns []*respConn, octets, pulls int) 
 	}
 	for _, x := range b.queue {
 		if x.rc.holding == 0 && b.spare >= int64(x.want) {
-			t.Error("a call waits though its connection holds nothing")
+			t.Error("a call waits although its connection holds nothing")
 		}
 	}
 	if b.spare < 0 || b.pulls < 0 || int(b.left.Load()) > octets || b.pulls > pulls {

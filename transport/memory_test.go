@@ -197,7 +197,7 @@ func TestMemoryServer(t *testing.T) {
 	call.MaxResults = 60_000
 	checkEcho(t, mustDo(t, c, call), p, nil)
 	if !h.m.used {
-		t.Error("the memory of another call was given away")
+		t.Error("the memory of another call was reused")
 	}
 }
 

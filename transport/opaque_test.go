@@ -131,7 +131,7 @@ func wantTaken(t testing.TB, r *Reply, p []byte, took bool) {
 	d := xdr.NewDecoder(r.Results)
 	n := d.Uint32()
 	if took && d.Uint32() != sum(p) {
-		t.Errorf("other octets arrived")
+		t.Errorf("wrong octets arrived")
 	}
 	if int(n) != len(p) || d.End() != nil {
 		t.Errorf("%d octets arrived as %d, %v", len(p), n, d.End())

@@ -165,7 +165,7 @@ func TestConfigServer(t *testing.T) {
 				return got.Type == rpcrdma.MsgTypeMsg
 			}
 			if fill(1) {
-				t.Error("1500 octets inline, and nobody said that they fit")
+				t.Error("sent 1500 octets inline, although nobody said that they fit")
 			}
 			_, reply := call(2, confCall(2, 4096, 4096, 7))
 			align := uint32(0)
@@ -176,7 +176,7 @@ func TestConfigServer(t *testing.T) {
 				t.Errorf("%+v, %v", got, err)
 			}
 			if !fill(3) {
-				t.Error("1500 octets not inline")
+				t.Error("did not send 1500 octets inline")
 			}
 			seg := p.offer(filled(3000), readable)
 			echo := rpcrdma.Header{XID: 4}
@@ -261,7 +261,7 @@ func TestPaddedLazy(t *testing.T) {
 			t.Errorf("%d octets lie at %d modulo 64", n, at)
 		}
 		if !bytes.Equal(<-got, data) {
-			t.Errorf("%d octets arrived as others", n)
+			t.Errorf("%d octets arrived changed", n)
 		}
 	}
 	if st := s.Stats(); st.Padded != 2 || st.Deferred != 1 {

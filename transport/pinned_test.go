@@ -36,7 +36,7 @@ func TestPinnedReply(t *testing.T) {
 		t.Errorf("the call: %v; its connection: %v", err, c.conn.Err())
 	}
 	if freed {
-		t.Error("memory that a peer may write to was given back")
+		t.Error("memory that a peer may still write to was released")
 	}
 	v := <-pins
 	v.Release()

@@ -119,7 +119,7 @@ func checkEcho(t testing.TB, r *Reply, p, sink []byte) {
 		got = d.Opaque(8 << 20)
 	}
 	if !bytes.Equal(got, p) {
-		t.Fatalf("%d octets came back as %d others", len(p), len(got))
+		t.Fatalf("%d octets came back as %d different ones", len(p), len(got))
 	}
 	if w := d.Uint32(); w != 0xfeedface || d.Err() != nil || d.Len() != 0 {
 		t.Fatalf("after the item %#x, %v, %d octets left", w, d.Err(), d.Len())

@@ -186,7 +186,7 @@ func onceModelOver(t *testing.T, seed uint64, steps int, h *ledger, w *modelNetw
 	t.Logf("seed %d: %d calls, %d cancelled, %d connections, %d silent, %d sent again, %d replayed, %d joined",
 		seed, steps, cancelled.Load(), sum.Accepted, sum.Silences, sum.Retransmits, st.Replayed, st.Joined)
 	if st.DRCEvicted != 0 || steps >= 1000 && (st.Replayed == 0 || st.Joined == 0 || sum.Silences == 0) {
-		t.Errorf("the model does not reach what it is for: %+v", st)
+		t.Errorf("the model does not reach the cases it is for: %+v", st)
 	}
 }
 

@@ -106,7 +106,7 @@ func TestRedial(t *testing.T) {
 		c.Trace.Lost = func(error) { lost++ }
 		c.Trace.Retransmit = func(xid, prog, _, proc uint32, n int) {
 			if prog != testProg || proc == procNull || n < 2 {
-				t.Errorf("call %x of %d, %d is sent for the %d. time", xid, prog, proc, n)
+				t.Errorf("call %x of %d, %d is sent for the %d-th time", xid, prog, proc, n)
 			}
 			h.mu.Lock()
 			again++
@@ -335,7 +335,7 @@ func TestShortConnections(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d := time.Since(start); d < 15500*time.Millisecond || d > 31*time.Second+100*time.Millisecond {
-			t.Errorf("five connections failed in %v", d)
+			t.Errorf("five connections failed within %v", d)
 		}
 		w.cut()
 		start = time.Now()
@@ -343,7 +343,7 @@ func TestShortConnections(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d := time.Since(start); d > 100*time.Millisecond {
-			t.Errorf("one that has worked was made again after %v", d)
+			t.Errorf("a connection that has worked was replaced after %v", d)
 		}
 		r.Close()
 		w.end()
@@ -463,14 +463,14 @@ func TestPinnedCall(t *testing.T) {
 	defer r.Close()
 	call := r.newCall(&nullCall)
 	if !r.maySend(call) {
-		t.Error("a call that no connection has may not be sent")
+		t.Error("a call that no connection has must be sent")
 	}
 	call.lend()
 	if r.maySend(call) {
-		t.Error("a call may be sent though a connection has its memory")
+		t.Error("a call may be sent although a connection still has its memory")
 	}
 	call.freed()
 	if !r.maySend(call) {
-		t.Error("a call whose memory is free again may not be sent")
+		t.Error("a call whose memory is free again must be sent")
 	}
 }

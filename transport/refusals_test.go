@@ -162,7 +162,7 @@ func (w *wordTest) run(t *testing.T, word int, v uint32) {
 	}
 	around := append(bytes.Clone(w.mem[:wordGuard]), w.mem[wordGuard+wordSize:]...)
 	if word != wordWriteOffset && bytes.Count(around, []byte{0xa5}) != len(around) {
-		t.Error("written around the memory offered")
+		t.Error("written around the offered memory")
 	}
 	mustDo(t, w.good, &nullCall)
 }

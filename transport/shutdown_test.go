@@ -136,7 +136,7 @@ func TestFree(t *testing.T) {
 	<-freed
 	bad.Item = []byte{1}
 	if err := try(t, c, bad); err == nil {
-		t.Error("a call that contradicts itself was made")
+		t.Error("an inconsistent call was sent")
 	}
 	<-freed
 
@@ -151,7 +151,7 @@ func TestFree(t *testing.T) {
 	<-got
 	select {
 	case <-freed:
-		t.Error("free though the server may still use it")
+		t.Error("free although the server may still use it")
 	default:
 	}
 	h.leave <- struct{}{}

@@ -43,7 +43,7 @@ func TestStreamEcho(t *testing.T) {
 		r := mustDo(t, c, echoCall(p))
 		d := xdr.NewDecoder(r.Results)
 		if got := d.Opaque(8 << 20); !bytes.Equal(got, p) {
-			t.Fatalf("%d octets came back as %d others", n, len(got))
+			t.Fatalf("%d octets came back as %d different ones", n, len(got))
 		}
 		if w := d.Uint32(); w != 0xfeedface || d.Err() != nil || d.Len() != 0 {
 			t.Fatalf("%d octets: after the item %#x, %v, %d octets left", n, w, d.Err(), d.Len())

@@ -167,7 +167,7 @@ func TestChunksAgree(t *testing.T) {
 		t.Errorf("server %+v\nclient %+v", of(st), of(ct))
 	}
 	if ct.ReadSegments == 0 || ct.WriteSegments == 0 || ct.ReplySegments == 0 || ct.LongCalls == 0 || ct.OctetsOffered < ct.OctetsWritten {
-		t.Errorf("the run had not all forms: %+v", of(ct))
+		t.Errorf("the run did not have all forms: %+v", of(ct))
 	}
 	want := fmt.Sprintf("xprt:\trdma 0 0 1 0 0 16 16 0 0 0 %d %d %d %d %d 0 0 0 0 0 %d 0 0 0 0 0 0",
 		ct.ReadSegments, ct.WriteSegments, ct.ReplySegments, ct.OctetsOffered, ct.OctetsWritten, ct.LongCalls)

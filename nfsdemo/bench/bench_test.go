@@ -46,7 +46,7 @@ func TestPush(t *testing.T) {
 		t.Errorf("%d cases", len(results))
 	}
 	if _, err := Push(p, &Options{Only: "none such"}); err == nil {
-		t.Error("no case, and no error")
+		t.Error("no cases, but no error either")
 	}
 }
 

@@ -20,6 +20,6 @@ func TestSpareProcs(t *testing.T) {
 	}
 	spareProcs()
 	if got := runtime.GOMAXPROCS(0); got != leastProcs+1 {
-		t.Errorf("of %d processors it uses %d", leastProcs+1, got)
+		t.Errorf("uses %[2]d of %[1]d processors", leastProcs+1, got)
 	}
 }

@@ -61,13 +61,13 @@ func TestReplies(t *testing.T) {
 	}
 	r = run("rm", "-r", "--replies", crashed, url+"/c")
 	if !strings.Contains(r.stderr, "was answered: RENAME") || !strings.Contains(r.stderr, "was not answered, and may have been done: MKDIR") {
-		t.Errorf("the run after a crash says %s", r.stderr)
+		t.Errorf("the run after a crash printed %s", r.stderr)
 	}
 	if r = run("mkdir", "--replies", crashed, url+"/d"); r.stderr != "" {
-		t.Errorf("the run after that says %s", r.stderr)
+		t.Errorf("the run after that printed %s", r.stderr)
 	}
 	if r = run("mkdir", "--replies", dir, serve("")+"/a"); !strings.Contains(r.stderr, "this server does not push replies") {
-		t.Errorf("where no replies are pushed it says %q", r.stderr)
+		t.Errorf("without pushed replies it printed %q", r.stderr)
 	}
 	for _, wrong := range []struct {
 		want string

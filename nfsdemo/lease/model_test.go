@@ -119,7 +119,7 @@ func TestAdmitEnded(t *testing.T) {
 		t.Error("the last record:", f, err)
 	}
 	if _, err := x.Admit(1, id, 3); !errors.Is(err, ErrEnded) {
-		t.Error("the one behind it:", err)
+		t.Error("the record after it:", err)
 	}
 	if _, err := x.Return(2, id, 3); !errors.Is(err, ErrUnknown) {
 		t.Error("a lease of another log is returned:", err)
@@ -172,7 +172,7 @@ func (m *model) grant(c *client, f int) {
 	switch {
 	case err == nil:
 		if !c.open {
-			m.t.Fatalf("log %d got a lease and is not open", c.log)
+			m.t.Fatalf("log %d got a lease but is not open", c.log)
 		}
 		for _, o := range m.clients {
 			for _, h := range o.held {
@@ -181,7 +181,7 @@ func (m *model) grant(c *client, f int) {
 				}
 			}
 			if o != c && o.last(f) > o.applied {
-				m.t.Fatalf("log %d got a lease on file %d, record %d of log %d has not been applied", c.log, f, o.last(f), o.log)
+				m.t.Fatalf("log %d got a lease on file %d, but record %d of log %d has not been applied", c.log, f, o.last(f), o.log)
 			}
 		}
 		for _, h := range c.held {
@@ -331,7 +331,7 @@ func (m *model) act(out []Action[int]) {
 			c := m.clients[a.Log-1]
 			has := func(h held) bool { return h.id == a.Lease }
 			if !slices.ContainsFunc(c.held, has) || c.recalled[a.Lease] {
-				m.t.Fatalf("lease %d of log %d is recalled, which is not held or was recalled before", a.Lease, a.Log)
+				m.t.Fatalf("Recall for lease %d of log %d, which is not held or was recalled before", a.Lease, a.Log)
 			}
 			c.recalled[a.Lease] = true
 		case Fence:
@@ -368,7 +368,7 @@ func (m *model) over(c *client, id ID) {
 	c.over[id] = true
 	for i := c.applied; i < c.tail(); i++ {
 		if r := c.records[i]; r.id == id && r.good {
-			m.t.Fatalf("lease %d of log %d is over, its record %d has not been applied", id, c.log, i+1)
+			m.t.Fatalf("lease %d of log %d is over, but its record %d has not been applied", id, c.log, i+1)
 		}
 	}
 	m.ran["over"]++
@@ -397,7 +397,7 @@ func (m *model) runs(k *Ticket[int]) {
 		}
 		return
 	}
-	m.t.Fatal("an operation runs that nobody waits for")
+	m.t.Fatal("ran an operation that nobody waits for")
 }
 
 // check is what holds between any two events.
@@ -433,7 +433,7 @@ func (m *model) checkHelped(o *op, c *client) {
 		for _, h := range c.held {
 			has = has || f == h.f
 			if o.change && f == h.f && !c.recalled[h.id] && !c.fence {
-				m.t.Fatalf("lease %d of log %d on file %d is not recalled, a change waits for it", h.id, c.log, f)
+				m.t.Fatalf("lease %d of log %d on file %d is not recalled, although a change waits for it", h.id, c.log, f)
 			}
 		}
 		if o.change && !has {

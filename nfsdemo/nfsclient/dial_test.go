@@ -150,7 +150,7 @@ func TestBothTransports(t *testing.T) {
 				t.Errorf("Create again = %v, want EXIST", err)
 			}
 			if n, err := c.Create(t.Context(), dir, "file", 0o640, false); err != nil || n.Size() != 0 {
-				t.Errorf("Create over it = %+v, %v, want it to be cut", n, err)
+				t.Errorf("Create of the existing file = %+v, %v, want it truncated", n, err)
 			}
 			if err := c.Null(t.Context()); err != nil {
 				t.Error(err)

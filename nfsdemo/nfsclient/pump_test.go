@@ -104,7 +104,7 @@ func TestPumpKeepsDepthInFlight(t *testing.T) {
 			t.Fatalf("run = %d, %v", good, err)
 		}
 		if most != 3 {
-			t.Errorf("at most %d blocks were in flight, want 3", most)
+			t.Errorf("the most blocks in flight were %d, want 3", most)
 		}
 	})
 }

@@ -27,7 +27,7 @@ func TestPushLateAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c.push.opened(&PushFile{lease: res.Lease}) {
-		t.Error("a lease is believed that was given back")
+		t.Error("accepted a lease that was returned")
 	}
 	f, err = c.OpenPush(t.Context(), n, 0)
 	if err != nil || f.lease == res.Lease {

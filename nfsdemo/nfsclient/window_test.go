@@ -84,6 +84,6 @@ func TestFreeListIsBounded(t *testing.T) {
 		t.Error("the first buffer must come back whole")
 	}
 	if got := l.get(); &got[0] == &b[0] {
-		t.Error("the list keeps one buffer only")
+		t.Error("the list kept more than one buffer")
 	}
 }

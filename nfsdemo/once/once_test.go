@@ -296,7 +296,7 @@ func TestSweepWaits(t *testing.T) {
 	}
 	for range 2 {
 		if p := j.pass(); p.wait == nil || p.last != 0 || p.end {
-			t.Fatalf("passed what counts: %+v", p)
+			t.Fatalf("passed a record that counts: %+v", p)
 		}
 	}
 	j.ended(e, func(l *ledger.Ledger) { l.Done(e, j.now()) })
@@ -306,7 +306,7 @@ func TestSweepWaits(t *testing.T) {
 	}
 	info, err := commitlog.Inspect(octets{j.mem}, simSize, nil)
 	if n := j.Stats().Octets; err != nil || int(info.Tail-info.Head) != n {
-		t.Errorf("%d octets are in use, the ledger knows of %d; %v", info.Tail-info.Head, n, err)
+		t.Errorf("%d octets are in use, but the ledger counts %d; %v", info.Tail-info.Head, n, err)
 	}
 }
 
@@ -541,7 +541,7 @@ func TestIdempotentCalls(t *testing.T) {
 	}
 	h, _ = start(t, newShelf(), newSim(t, nil), nil)
 	if !h.MayBlock(0, 0, procMake) || h.MayBlock(0, 0, procLook) || !h.NonIdempotent(0, 0, procMake) {
-		t.Error("what must not run twice waits for a flush")
+		t.Error("a call that must not run twice waits for a flush")
 	}
 }
 

@@ -129,7 +129,7 @@ func TestBacklog(t *testing.T) {
 			}
 			nb := most.stop()
 			if nb > share+1 {
-				t.Errorf("b had %d records appended, its share of the backlog are %d", nb, share)
+				t.Errorf("b had %d records appended, but its share of the backlog is %d", nb, share)
 			}
 
 			if restart {
@@ -241,7 +241,7 @@ func TestTurns(t *testing.T) {
 		}
 	}
 	if len(count) != 4 {
-		t.Fatalf("%d logs have had a turn", len(count))
+		t.Fatalf("%d logs had a turn", len(count))
 	}
 	for f, n := range count {
 		if share := float64(n) * 4 / float64(total); share < 0.7 {

@@ -38,7 +38,7 @@ func TestDiscard(t *testing.T) {
 	c.wrote(m, 0, "two")
 	c.wrote(l, 7, "three")
 	if st := p.commit(kept); st != nfs3.ErrStale {
-		t.Fatal("commit of what lies behind:", st)
+		t.Fatal("commit of the file after it:", st)
 	}
 	if err := Discard(w.cfg.Dir, l); !errors.Is(err, pmem.ErrLocked) {
 		t.Error("while the server runs:", err)
@@ -53,7 +53,7 @@ func TestDiscard(t *testing.T) {
 		t.Error(got)
 	}
 	if err := Discard(w.cfg.Dir, m+1); !errors.Is(err, ErrNoLease) {
-		t.Error("a lease that there never was:", err)
+		t.Error("a lease that never existed:", err)
 	}
 	if err := Discard(w.cfg.Dir, l); err != nil {
 		t.Fatal(err)

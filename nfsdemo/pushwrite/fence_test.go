@@ -66,7 +66,7 @@ func TestReturnLate(t *testing.T) {
 	}
 	p.has(h, "Last words")
 	if w.pw.Stats().Fences != 0 {
-		t.Error("fenced, though it returned lease", l)
+		t.Error("fenced although it had returned lease", l)
 	}
 }
 

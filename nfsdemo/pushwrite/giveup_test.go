@@ -173,6 +173,6 @@ func TestGiveUpTwice(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(filepath.Join(w.cfg.Dir, "log.log")); !errors.Is(err, os.ErrNotExist) {
-		t.Error("its octets are there still:", err)
+		t.Error("its octets are still there:", err)
 	}
 }

@@ -85,7 +85,7 @@ func TestRecall(t *testing.T) {
 				p.has(h, "")
 			default:
 				if _, st := p.read(h); st != nfs3.ErrStale {
-					t.Error("the file is there still:", st)
+					t.Error("the file still exists:", st)
 				}
 			}
 			if w.pw.Stats().Fences != 0 || !w.pw.Idle() {

@@ -212,7 +212,7 @@ func TestChunksOfResults(t *testing.T) {
 					t.Fatalf("%+v, RPC %v", got, r.Err())
 				}
 				if n, err := chunks.Returned(first, got.Write[0]); err != nil || n != len(tt.want) {
-					t.Errorf("%d octets said to be written, %v, want %d", n, err, len(tt.want))
+					t.Errorf("%d octets reported as written, %v, want %d", n, err, len(tt.want))
 				}
 				if got.Write[1].Room() != 0 {
 					t.Errorf("the second chunk is used: %+v", got.Write[1])

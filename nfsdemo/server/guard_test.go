@@ -188,7 +188,7 @@ func TestGuardBlocked(t *testing.T) {
 	_ = nfs[nfs3.WccRes](p, nfs3.ProcRemove, &a, nfs3.ErrIO)
 	g.err = nil
 	if p.attr(f).Size != 0 {
-		t.Error("written all the same")
+		t.Error("written nevertheless")
 	}
 }
 

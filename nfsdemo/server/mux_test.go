@@ -107,7 +107,7 @@ func TestMayBlock(t *testing.T) {
 	onMem, onDir := newServer(t, mem.New(nil)), newServer(t, newDir(t, nil))
 	for proc := range uint32(nfs3.ProcCount + 1) {
 		if onMem.MayBlock(nfs3.Program, 3, proc) {
-			t.Errorf("%v blocks on memory", nfs3.Proc(proc))
+			t.Errorf("%v blocks although the files are in memory", nfs3.Proc(proc))
 		}
 	}
 	for proc, want := range map[nfs3.Proc]bool{

@@ -57,7 +57,7 @@ func TestCreateExclusive(t *testing.T) {
 		}
 		second := doCreate(p, args, nfs3.OK)
 		if string(first.Handle.Handle) != string(second.Handle.Handle) {
-			p.Error("the retransmission made another file")
+			p.Error("the retransmission made a second file")
 		}
 		other := args
 		other.Verf[7]++
@@ -110,7 +110,7 @@ func TestOwner(t *testing.T) {
 		l := nfs[nfs3.SymlinkRes](user, nfs3.ProcSymlink, &nfs3.SymlinkArgs{Where: at(open, "l"), Path: "f"}, nfs3.OK)
 		check("link", l.Handle.Handle, 10, 11, 0)
 		if a := p.attr(p.lookup(open, "f", nfs3.OK).Handle); a.UID != 10 {
-			p.Errorf("the link's owner went to its target: %+v", a)
+			p.Errorf("the target got the owner of the link: %+v", a)
 		}
 	})
 }
@@ -199,7 +199,7 @@ func TestNameRules(t *testing.T) {
 		}
 		for _, d := range []string{".", ".."} {
 			if l := p.lookup(p.root, d, nfs3.OK); string(l.Handle) != string(p.root) {
-				p.Errorf("%q of the root is elsewhere", d)
+				p.Errorf("%q of the root is not the root", d)
 			}
 		}
 	})

@@ -48,7 +48,7 @@ func TestSettleSize(t *testing.T) {
 				before := p.attr(f).Size
 				p.settles(in, x.want)
 				if a := p.attr(f); a.Size != before {
-					t.Errorf("in the end it has %d octets, of %d", a.Size, before)
+					t.Errorf("in the end it has %d octets of %d", a.Size, before)
 				}
 			})
 		})

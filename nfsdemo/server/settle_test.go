@@ -466,7 +466,7 @@ func TestSettleDurable(t *testing.T) {
 	remove := p.intend(nfs3.ProcRemove, &nfs3.RemoveArgs{Dir: p.root, Name: "g"})
 	p.settles(remove, once.NotDone)
 	if fs.synced != 0 {
-		t.Error("synced for nothing")
+		t.Error("synced without need")
 	}
 	p.set(f, mode(0o600))
 	nfs[nfs3.RemoveRes](p, nfs3.ProcRemove, &nfs3.RemoveArgs{Dir: p.root, Name: "g"}, nfs3.OK)

@@ -208,7 +208,7 @@ func TestRestrain(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	if _, err := p.Append(ctx, make([]byte, 1000)); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrInDoubt) {
-		t.Error("beside records that are not released:", err)
+		t.Error("together with records that are not released:", err)
 	}
 	if err := l.Release(4); err != nil {
 		t.Fatal(err)

@@ -55,7 +55,7 @@ func TestCloseWhileReading(t *testing.T) {
 	}
 	close(mem.back)
 	if err := <-read; err != nil || mem.early {
-		t.Error("the memory was given back while a record was read:", err)
+		t.Error("the memory was released while a record was being read:", err)
 	}
 }
 

@@ -131,7 +131,7 @@ func TestFileDamage(t *testing.T) {
 				t.Error(err)
 			}
 			if _, err := p.Begin(nil); err != nil {
-				t.Error("the producer has no session, and still lives:", err)
+				t.Error("the producer has no session, but still lives:", err)
 			}
 		})
 	}

@@ -76,6 +76,6 @@ func TestLastPosts(t *testing.T) {
 		}
 	}
 	if atOnce == 0 {
-		t.Error("it is the first that posts")
+		t.Error("the first one posts")
 	}
 }

@@ -140,7 +140,7 @@ func (k *killer) read(out io.Reader) {
 		n, err := strconv.ParseUint(seq, 10, 64)
 		k.mu.Lock()
 		if old, twice := k.acked[n]; err != nil || twice {
-			k.bad = fmt.Errorf("producer says %q, record %d was acknowledged as %q", line, n, old)
+			k.bad = fmt.Errorf("the producer reports %q, but record %d was acknowledged as %q", line, n, old)
 		}
 		k.acked[n] = id
 		k.mu.Unlock()
@@ -172,7 +172,7 @@ func (k *killer) await(t *testing.T) {
 	select {
 	case <-k.news:
 	case <-time.After(20 * time.Second):
-		t.Fatal("nothing is acknowledged any more")
+		t.Fatal("no more calls are acknowledged")
 	}
 }
 
@@ -194,7 +194,7 @@ func (k *killer) check() error {
 	info, err := Inspect(f, fi.Size(), func(r *Record) error {
 		id, err := killID(r.Payload)
 		if old, ok := have[r.Seq]; err == nil && ok && old != id {
-			err = fmt.Errorf("record %d is %s, and was applied as %s", r.Seq, id, old)
+			err = fmt.Errorf("record %d is %s, but was applied as %s", r.Seq, id, old)
 		}
 		have[r.Seq] = id
 		return err
@@ -225,7 +225,7 @@ func (k *killer) compare(have map[uint64]string) error {
 	defer k.mu.Unlock()
 	for seq, id := range k.acked {
 		if have[seq] != id {
-			return fmt.Errorf("record %d was acknowledged as %q, and is %q", seq, id, have[seq])
+			return fmt.Errorf("record %d was acknowledged as %q, but is %q", seq, id, have[seq])
 		}
 	}
 	return k.bad

@@ -259,7 +259,7 @@ func TestReconnect(t *testing.T) {
 			seen[string(r.Payload)] = true
 		}
 		if l.mem.Tail() != n*64 {
-			t.Errorf("there is more in the log: tail %d", l.mem.Tail())
+			t.Errorf("there are more records in the log: tail %d", l.mem.Tail())
 		}
 	})
 }

@@ -150,7 +150,7 @@ func (h *history) check(t *testing.T, l *Log) {
 		delete(h.acked, r.Seq)
 	}
 	for seq, p := range h.acked {
-		t.Errorf("record %d %.20q was acknowledged and is not there", seq, p)
+		t.Errorf("record %d %.20q was acknowledged but is missing", seq, p)
 	}
 }
 

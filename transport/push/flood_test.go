@@ -50,10 +50,10 @@ func TestRates(t *testing.T) {
 		t.Errorf("%d hosts", len(r.byHost))
 	}
 	if r.try("one more", now) {
-		t.Error("it has a bucket of its own")
+		t.Error("it has its own bucket")
 	}
 	if !r.try("one more", now.Add(time.Minute)) || len(r.byHost) != 1 {
-		t.Errorf("idle ones are forgotten: %d left", len(r.byHost))
+		t.Errorf("idle ones were not forgotten: %d left", len(r.byHost))
 	}
 }
 
@@ -203,7 +203,7 @@ func TestMaxConns(t *testing.T) {
 	}
 	defer b.Close()
 	if _, err := b.Read(make([]byte, 1)); err == nil {
-		t.Error("a second one is served")
+		t.Error("served a second one")
 	}
 	s := w.dial("log", nil) // by call
 	appended(t, s, commitlog.Persistent, 1, "one")

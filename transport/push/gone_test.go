@@ -40,7 +40,7 @@ func TestCallerGone(t *testing.T) {
 			appended(t, s, commitlog.Persistent, 1, "one")
 			w.stop()
 			if _, err := s.Append(t.Context(), []byte("two")); err == nil || s.Err() == nil || t.Context().Err() != nil {
-				t.Errorf("appended to nobody: %v; the session: %v", err, s.Err())
+				t.Errorf("appended without a log: %v; the session: %v", err, s.Err())
 			}
 			_ = s.Close(context.Background())
 		})

@@ -123,7 +123,7 @@ func TestHostile(t *testing.T) {
 		}
 		mu.Unlock()
 		if acked[i] == 0 {
-			t.Errorf("%s: nothing was appended meanwhile", name)
+			t.Errorf("%s: nobody appended meanwhile", name)
 		}
 	}
 	if st := w.ps.Stats(); st.Rejected == 0 || st.Refused == 0 || st.Native < 10 {

@@ -154,7 +154,7 @@ func TestToken(t *testing.T) {
 
 	k = tokenOf(t, w, &secret)
 	if sess := w.ps.redeem(privateData(k)); sess == nil || w.ps.redeem(privateData(k)) != nil {
-		t.Error("good for other than once")
+		t.Error("valid more or less than once")
 	}
 
 	k = tokenOf(t, w, &secret)

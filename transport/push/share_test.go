@@ -110,7 +110,7 @@ func TestNotMade(t *testing.T) {
 		t.Error(st)
 	}
 	if n := ps.Stats().Octets; n != 0 {
-		t.Errorf("%d octets of no log", n)
+		t.Errorf("opened %d octets that are not a log", n)
 	}
 	store.err = nil
 	if st := open(); st != StatusOK {

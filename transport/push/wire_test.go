@@ -102,6 +102,6 @@ func TestCounts(t *testing.T) {
 	d := xdr.NewDecoder(b)
 	var a appendArgs
 	if a.parse(&d); d.End() == nil || cap(a.Records) > 0 {
-		t.Errorf("%d records of none", cap(a.Records))
+		t.Errorf("allocated %d records although none follow", cap(a.Records))
 	}
 }

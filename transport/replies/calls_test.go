@@ -224,7 +224,7 @@ func TestUnansweredCrashes(t *testing.T) {
 		}
 		for xid := range ran {
 			if !were[xid] {
-				t.Errorf("%x has run, and nobody knows", xid)
+				t.Errorf("call %x has run, but nobody knows", xid)
 			}
 		}
 	}

@@ -62,7 +62,7 @@ func TestServerRestart(t *testing.T) {
 		there = there || r.Seq == seq2 && r.XID == xid2
 	}
 	if there != (err == nil) {
-		t.Errorf("record %d is there: %v, its call has returned %v", seq2, there, err)
+		t.Errorf("record %d exists: %v, but its call has returned %v", seq2, there, err)
 	}
 }
 
@@ -100,7 +100,7 @@ func TestOffer(t *testing.T) {
 		}
 	}
 	if p.redeem(privateData(again.Token)) == nil || p.redeem(privateData(again.Token)) != nil {
-		t.Error("a token is good for other than one connection")
+		t.Error("a token is valid for a number of connections other than one")
 	}
 	if r := ask(ctx, p, "192.0.2.1:3", offerArgs{Client: key{2}}); r.Status != statusConnect {
 		t.Error(r)

@@ -134,7 +134,7 @@ func TestImmediateHostile(t *testing.T) {
 		}
 	}
 	if len(m.waiting) != mostWaiting {
-		t.Errorf("%d are waited for", len(m.waiting))
+		t.Errorf("%d calls are still waited for", len(m.waiting))
 	}
 	clear(m.waiting)
 	for n := uint64(1); n < 1000; n++ {
@@ -143,7 +143,7 @@ func TestImmediateHostile(t *testing.T) {
 		}
 	}
 	if len(m.replies) != 1 {
-		t.Errorf("%d replies are kept that nobody needs", len(m.replies))
+		t.Errorf("%d replies are kept although nobody needs them", len(m.replies))
 	}
 }
 

@@ -234,7 +234,7 @@ func TestHostileDump(t *testing.T) {
 		})
 		addr := startLocal(t, h)
 		if got, err := LookupAt(testCtx(t), addr, 9, 9, "rdma"); err == nil {
-			t.Errorf("%s out of a list cut off", got)
+			t.Errorf("found %s in a truncated list", got)
 		}
 	}
 }

@@ -112,7 +112,7 @@ func TestTable(t *testing.T) {
 		t.Error("a directory with children was forgotten")
 	}
 	if f.tab.get(k(2)) != nil || len(f.tab.placesOf(x)) != 1 {
-		t.Error("the oldest file stays, or lost its place")
+		t.Error("the oldest file is still in the table, or has lost its place")
 	}
 	f.tab.leave(x, place{d, "x"}) // no longer counted
 	if d.kids != 1 {

@@ -106,6 +106,6 @@ func TestNewErrors(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	ok(t, os.WriteFile(file, nil, 0o600))
 	if _, err := New(file, nil); err == nil {
-		t.Error("a file was served")
+		t.Error("served a file")
 	}
 }

@@ -27,7 +27,7 @@ func TestNodeSync(t *testing.T) {
 		}
 		s.fail = syncNames
 		if n.Sync() == nil {
-			t.Error("an error is not told")
+			t.Error("an error was not reported")
 		}
 	}
 }

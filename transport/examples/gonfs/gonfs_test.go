@@ -200,7 +200,7 @@ func TestWriteByReadChunk(t *testing.T) {
 		}
 		got := make([]byte, size+1)
 		if n, eof, _ := c.read(fh, got); !bytes.Equal(got[:n], want) || !eof {
-			t.Errorf("%d octets came back as %d others", size, n)
+			t.Errorf("%d octets came back as %d different ones", size, n)
 		}
 	}
 }

@@ -54,7 +54,7 @@ func TestClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got.Bytes(), want) {
-		t.Errorf("%d octets came back, not those that were written", got.Len())
+		t.Errorf("%d octets came back, but not those that were written", got.Len())
 	}
 	if st := s.Stats(); st.OctetsRead < 290000 || st.OctetsWritten < 290000 { // the rest of a file may fit inline
 		t.Errorf("%d octets by RDMA Read, %d by RDMA Write: not in chunks", st.OctetsRead, st.OctetsWritten)

@@ -21,7 +21,7 @@ func TestLife(t *testing.T) {
 		t.Fatal("a new call is not new")
 	}
 	if again, first := c.Begin(k, 1_000_000); first || again != e || again.Done() {
-		t.Error("a running call is not found, however long it runs")
+		t.Error("a running call is not found after a long time")
 	}
 	c.Finish(e, "reply", 10, 50)
 	if again, first := c.Begin(k, 149); first || !again.Done() || again.Value != "reply" || c.Running(k) {

@@ -38,7 +38,7 @@ func TestLife(t *testing.T) {
 	}
 	l.Intend(e, nil, nil, 0)
 	if again, first := l.Begin(key("a", 1), 1e6); first || again != e || again.Done() {
-		t.Error("a call under way is not found, however long it runs")
+		t.Error("a running call is not found after a long time")
 	}
 	l.Reply(e, []byte("x"), 50)
 	if e.Done() {
@@ -297,7 +297,7 @@ func TestPass(t *testing.T) {
 	if e, _ := l.Begin(k, 1000); !e.Done() {
 		t.Error("the reply is gone")
 	} else if l.Drop(e); l.calls[k] != e {
-		t.Error("a call that is done was dropped")
+		t.Error("dropped a call that is done")
 	}
 	l.expire(1e6)
 	if l.space.live != 0 || l.running != 0 || len(l.calls) != 0 {
@@ -329,7 +329,7 @@ func TestRoom(t *testing.T) {
 		}
 	}
 	if e, _ := l.Begin(key("b", 0), 0); l.Intend(e, nil, nil, 0) == nil {
-		t.Error("no room when the calls have ended")
+		t.Error("no room although the calls have ended")
 	}
 }
 
@@ -351,7 +351,7 @@ func TestRecords(t *testing.T) {
 			}
 		}
 		if err := got.Parse(append(bytes.Clone(b), 0, 0, 0, 0)); !errors.Is(err, ErrRecord) {
-			t.Errorf("%v with something behind it: %v", r.Kind, err)
+			t.Errorf("%v with octets after it: %v", r.Kind, err)
 		}
 	}
 	var r Record
@@ -380,7 +380,7 @@ func TestLongNames(t *testing.T) {
 		t.Errorf("records of %d and %d octets", len(intent), len(reply))
 	}
 	if _, first := l.Begin(k, 0); first {
-		t.Error("not known again")
+		t.Error("not recognized")
 	}
 }
 
@@ -423,7 +423,7 @@ func FuzzRecord(f *testing.F) {
 		}
 		for _, x := range [][]byte{a, b, a} {
 			if _, fate := l.Pass(x, 10); fate == Wait {
-				t.Error("nothing is under way")
+				t.Error("nothing is in flight")
 			}
 		}
 		if s := l.Stats(); s.Running != 0 || s.Replies > 2 {

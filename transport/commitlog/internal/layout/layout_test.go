@@ -121,7 +121,7 @@ func TestEveryOctetCounts(t *testing.T) {
 	for i := range b {
 		b[i] ^= 0x10
 		if new(Header).Parse(b, 0) == nil {
-			t.Errorf("octet %d of the header does not count", i)
+			t.Errorf("a change of octet %d of the header is not noticed", i)
 		}
 		b[i] ^= 0x10
 	}
@@ -129,7 +129,7 @@ func TestEveryOctetCounts(t *testing.T) {
 	for i := range s {
 		s[i] ^= 0x10
 		if new(Head).Parse(s, &h.ID, 0) == nil {
-			t.Errorf("octet %d of the head does not count", i)
+			t.Errorf("a change of octet %d of the head is not noticed", i)
 		}
 		s[i] ^= 0x10
 	}
@@ -219,7 +219,7 @@ func TestLimits(t *testing.T) {
 	}
 	for _, n := range []uint64{0, 192, 257, 1 << 63} {
 		if CheckCapacity(n) == nil {
-			t.Errorf("a ring of %d octets is taken", n)
+			t.Errorf("accepted a ring of %d octets", n)
 		}
 	}
 }

@@ -181,7 +181,7 @@ func TestWildTail(t *testing.T) {
 		r := newLog(t, layout.WAL, 10)
 		c := r.open(t)
 		if rec, _, err := c.Next(tail); rec == nil || err != nil {
-			t.Errorf("tail %d: what was there before is gone: %v", tail, err)
+			t.Errorf("tail %d: the earlier records are gone: %v", tail, err)
 		}
 		_, _, err := c.Next(tail)
 		if p, ok := errors.AsType[*Poison](err); !ok || p.Reason != layout.BeyondTail {
@@ -191,7 +191,7 @@ func TestWildTail(t *testing.T) {
 	r := newLog(t, layout.WAL, 10, 20)
 	c := r.open(t)
 	if _, _, err := c.Fenced(0); err == nil {
-		t.Error("the tail went back, and a session is opened")
+		t.Error("a session was opened although the tail went back")
 	}
 }
 
@@ -334,7 +334,7 @@ func TestNextDuringFence(t *testing.T) {
 		t.Fatal(rec, err)
 	}
 	if rec, _, err := c.Next(64); err != nil || rec != nil {
-		t.Fatal("handed out before its tail is durable:", rec, err)
+		t.Fatal("returned before its tail is durable:", rec, err)
 	}
 	if rec, _, err := c.Next(128); err != nil || rec == nil || rec.Seq != 2 {
 		t.Fatal(rec, err)

@@ -235,7 +235,7 @@ var moreCrashScripts = []crashScript{
 		w.prod.Lost()
 		w.prod = old
 		if err := w.open(); !errors.Is(err, machine.ErrLostRecords) {
-			return fmt.Errorf("the old producer goes on: %w", err)
+			return fmt.Errorf("the old producer continues: %w", err)
 		}
 		return nil
 	}},

@@ -23,7 +23,7 @@ func (w *world) turnTo(p *machine.Producer) error {
 // foreign is turnTo for a producer that must hear that others have appended.
 func (w *world) foreign(p *machine.Producer) error {
 	if err := w.turnTo(p); !errors.Is(err, machine.ErrLostRecords) {
-		return fmt.Errorf("a producer goes on behind the records of another: %w", err)
+		return fmt.Errorf("a producer continues after the records of another: %w", err)
 	}
 	return w.turnTo(another())
 }

@@ -99,7 +99,7 @@ func TestGroupCommit(t *testing.T) {
 		t.Fatal(over)
 	}
 	if p.Done(first) != nil {
-		t.Error("a batch is answered twice")
+		t.Error("answered a batch twice")
 	}
 	if b := p.Next(); b.count != 3 { // 192 of 200 octets
 		t.Errorf("%d appends in a group", b.count)
@@ -211,7 +211,7 @@ func TestAnswerGolden(t *testing.T) {
 	}
 	for i := range b {
 		if back, err := ParseAnswer(b[:i]); err == nil {
-			t.Errorf("%d octets are an answer: %+v", i, back)
+			t.Errorf("%d octets were decoded as an answer: %+v", i, back)
 		}
 	}
 }
@@ -307,7 +307,7 @@ func TestTooLarge(t *testing.T) {
 		t.Error(err)
 	}
 	if err := p.Add(&Append{Payload: make([]byte, 236)}); err != nil || p.Next() == nil {
-		t.Error("half a ring does not go in", err)
+		t.Error("a record of half the ring does not fit", err)
 	}
 }
 
