@@ -39,7 +39,7 @@ const (
 )
 
 // Config holds the settings of one connection. A nil Config and zero fields mean the documented
-// defaults. The engine works on a copy. A Config must not be modified after it has been passed.
+// defaults, and so do negative ones, unless the field says otherwise. The engine works on a copy. A Config must not be modified after it has been passed.
 type Config struct {
 	// PrivateData is sent in the initiator's MPA Request. At most 256 octets are sent, including
 	// those that the engine adds (RFC 6581 Section 6 permits 512; Linux takes 256). The slice is
@@ -180,13 +180,18 @@ func (cfg *Config) withDefaults() Config {
 	if c.MULPDU != 0 {
 		c.MULPDU = min(max(c.MULPDU, 128), StagMULPDU)
 	}
-	orDefault(&c.RecvSize, DefaultRecvSize)
-	orDefault(&c.Recvs, DefaultRecvs)
+	if c.Recvs == 0 {
+		c.Recvs = DefaultRecvs
+	}
 	c.Recvs = max(c.Recvs, 0)
+	if c.FPDUTimeout == 0 {
+		c.FPDUTimeout = DefaultFPDUTimeout
+	}
+	c.RecvQuota = max(c.RecvQuota, 0)
+	orDefault(&c.RecvSize, DefaultRecvSize)
 	orDefault(&c.SendQueue, DefaultSendQueue)
 	orDefault(&c.WriteTimeout, DefaultWriteTimeout)
 	orDefault(&c.StallTimeout, DefaultStallTimeout)
-	orDefault(&c.FPDUTimeout, DefaultFPDUTimeout)
 	orDefault(&c.CloseTimeout, DefaultCloseTimeout)
 	orDefault(&c.MaxTakeovers, DefaultMaxTakeovers)
 	if c.Pool == nil {
@@ -216,7 +221,7 @@ func depth(v, def int) int {
 }
 
 func orDefault[T int | time.Duration](p *T, def T) {
-	if *p == 0 {
+	if *p <= 0 {
 		*p = def
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
@@ -149,7 +150,13 @@ func TestTruncatedUnderLoad(t *testing.T) {
 		}()
 	}
 	for range streams {
-		<-busy
+		select {
+		case <-busy:
+		case err := <-ends:
+			t.Fatal("ended before the file was truncated: ", err)
+		case <-time.After(time.Minute):
+			t.Fatal("a stream does not get on")
+		}
 	}
 	if err := os.Truncate(m.Path(), 4096); err != nil {
 		t.Fatal(err)

@@ -209,6 +209,17 @@ func TestConfigDefaults(t *testing.T) {
 	if c.IRD != 0 || c.ORD != maxDepth || c.MULPDU != 128 || c.Recvs != 0 {
 		t.Errorf("%+v", c)
 	}
+	c = (&Config{
+		RecvSize: -1, RecvQuota: -1, SendQueue: -1, MaxTakeovers: -1,
+		WriteTimeout: -1, StallTimeout: -1, FPDUTimeout: -1, CloseTimeout: -1,
+	}).withDefaults()
+	if c.RecvSize != DefaultRecvSize || c.RecvQuota != 0 || c.SendQueue != DefaultSendQueue || c.MaxTakeovers != DefaultMaxTakeovers ||
+		c.WriteTimeout != DefaultWriteTimeout || c.StallTimeout != DefaultStallTimeout || c.CloseTimeout != DefaultCloseTimeout {
+		t.Errorf("negative settings: %+v", c)
+	}
+	if c.FPDUTimeout != -1 {
+		t.Errorf("FPDUTimeout %v, want no bound", c.FPDUTimeout)
+	}
 }
 
 // TestErrorTypes: the four kinds are told apart, and net.ErrClosed finds the dead
