@@ -180,7 +180,7 @@ func TestFirstConnection(t *testing.T) {
 	}
 }
 
-// TestSettings: what cannot be obeyed is refused before anything is opened or said.
+// TestSettings: impossible settings are refused before anything is opened or printed.
 func TestSettings(t *testing.T) {
 	serve := []string{"serve", "--export", t.TempDir(), "--listen", "127.0.0.1:0", "--mount-listen", ""}
 	proxy := []string{"proxy", "--to", "nfs://127.0.0.1:1", "--listen", "127.0.0.1:0"}
@@ -253,7 +253,7 @@ func TestLimitTooLarge(t *testing.T) {
 	}
 }
 
-// TestFullOutput: what standard output did not take is an error, of every command.
+// TestFullOutput: every command reports that standard output is full.
 func TestFullOutput(t *testing.T) {
 	dir, rdma, _ := start(t)
 	if err := os.WriteFile(filepath.Join(dir, "file"), []byte("x"), 0o600); err != nil {

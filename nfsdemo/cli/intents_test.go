@@ -12,7 +12,7 @@ import (
 	"github.com/stag-rdma/stag/transport"
 )
 
-// TestIntents: what the journal does is in /status, and that it has failed among the problems.
+// TestIntents: /status shows what the journal does, and lists its failure among the problems.
 // A server with /status and no log of pushed writes serves.
 func TestIntents(t *testing.T) {
 	s := started(t, &serviceConfig{

@@ -13,7 +13,7 @@ import (
 	"github.com/stag-rdma/stag/transport"
 )
 
-// TestPushFlags: what cannot be meant is refused, and says what to do.
+// TestPushFlags: flags that contradict each other are refused, and the error says what to do.
 func TestPushFlags(t *testing.T) {
 	dir := t.TempDir()
 	export, logs := filepath.Join(dir, "export"), filepath.Join(dir, "logs")

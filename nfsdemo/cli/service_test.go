@@ -9,7 +9,7 @@ import (
 	"github.com/stag-rdma/stag/transport"
 )
 
-// TestHandlers: however many handlers are in front of that of NFS, what it says about calls
+// TestHandlers: however many handlers are in front of the NFS handler, what it says about calls
 // reaches the transport.
 func TestHandlers(t *testing.T) {
 	for name, change := range map[string]func(c *serviceConfig, dir string){

@@ -12,7 +12,7 @@ import (
 
 var steps = flag.Int("steps", 200000, "steps of TestModel")
 
-// record is what a client has appended, and the server acknowledged.
+// record is a record that a client has appended and the server has acknowledged.
 type record struct {
 	id   ID
 	f    int
@@ -400,7 +400,7 @@ func (m *model) runs(k *Ticket[int]) {
 	m.t.Fatal("ran an operation that nobody waits for")
 }
 
-// check is what holds between any two events.
+// check checks the invariants that hold between any two events.
 func (m *model) check() {
 	for _, o := range m.ops {
 		for _, c := range m.clients {
@@ -422,7 +422,7 @@ func (m *model) checkAlone(o *op, c *client) {
 	}
 }
 
-// checkHelped: what o waits for has been asked for, and it waits for nothing that fails.
+// checkHelped: everything that o waits for has been asked for, and none of it fails.
 func (m *model) checkHelped(o *op, c *client) {
 	if c.stuck && o.must[c] > c.applied {
 		m.t.Fatalf("an operation waits for record %d of log %d, which cannot be applied", o.must[c], c.log)

@@ -10,10 +10,10 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// hostileWords are what a length, count or discriminator may be and should not.
+// hostileWords are values that a length, count or discriminator should not have.
 var hostileWords = []uint32{0x00ffffff, 0x3fffffff, 0x7fffffff, 0x80000000, 0xfffffffc, 0xffffffff}
 
-// parseCost is what parsing b as m allocates, other goroutines included.
+// parseCost returns how much parsing b as m allocates, including other goroutines.
 func parseCost(m nfs3.Message, b []byte) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

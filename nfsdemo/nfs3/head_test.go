@@ -48,7 +48,7 @@ func TestHeads(t *testing.T) {
 	}
 }
 
-// TestEntrySizes: Size is what Append appends.
+// TestEntrySizes: Size returns the number of octets that Append appends.
 func TestEntrySizes(t *testing.T) {
 	for _, name := range []string{"", "a", "ab", "abc", "abcd", "abcde"} {
 		e := DirPlusEntry{DirEntry: DirEntry{1, name, 2}}
@@ -66,7 +66,7 @@ func TestEntrySizes(t *testing.T) {
 	}
 }
 
-// TestAllocs: what a server does for every READ and WRITE allocates nothing.
+// TestAllocs: the steps of a server for every READ and WRITE allocate nothing.
 func TestAllocs(t *testing.T) {
 	read := (&ReadArgs{fh, 1, 2}).Append(nil)
 	write := (&WriteArgs{Handle: fh, Count: 5, Data: []byte("hello")}).Append(nil)

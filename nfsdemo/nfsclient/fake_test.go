@@ -308,7 +308,7 @@ func (f *fake) write(a *nfs3.WriteArgs) nfs3.Message {
 	return &nfs3.WriteRes{Count: uint32(len(data)), Committed: a.Stable, Verf: f.verf}
 }
 
-// reboot loses what is not committed. The caller holds the lock.
+// reboot loses the data that were not committed. The caller holds the lock.
 func (f *fake) reboot() {
 	for i, data := range f.pending {
 		f.files[i].data = data

@@ -146,7 +146,7 @@ func (w *pushWorld) stop() {
 // owner is the owner of a log.
 type owner struct{ secret *push.Secret }
 
-// config returns what a client with the log of o wants.
+// config returns the configuration of a client with the log of o.
 func (o *owner) config(change func(*Config)) *Config {
 	c := &Config{Reconnect: time.Minute, DialTimeout: time.Minute, Push: &PushConfig{ // a machine may stand still
 		OpenTimeout: time.Minute,

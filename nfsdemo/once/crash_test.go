@@ -18,7 +18,7 @@ type issued struct {
 	names     []string
 }
 
-// cut is what everybody knows at one moment: the memory of the journal, the shelf, and
+// cut is the state at one moment: the memory of the journal, the shelf, and
 // what clients have been told.
 type cut struct {
 	snap  *pmem.Snapshot

@@ -169,7 +169,7 @@ func TestExpiry(t *testing.T) {
 }
 
 // TestFailure: after the first error of the memory every call is refused and none is
-// executed, though the next flush would say that all is well (ADVERSARY 22); what does not
+// executed, although the next flush would succeed (ADVERSARY 22); a call that does not
 // need the journal continues.
 func TestFailure(t *testing.T) {
 	for what, after := range map[string]int{"intent": 0, "reply": 1} {
@@ -335,7 +335,7 @@ func TestNotPersistent(t *testing.T) {
 	}
 }
 
-// TestOddReplies: what is no success is not recorded, as nothing was executed; what is too
+// TestOddReplies: a failure is not recorded, because nothing was executed; a reply that is too
 // long to be recorded must not run again all the same.
 func TestOddReplies(t *testing.T) {
 	s := &odd{shelf: newShelf()}
@@ -557,7 +557,7 @@ func (s *still) ServeRPC(context.Context, *transport.Request, *transport.Respons
 
 func (*still) NonIdempotent(_, _, _ uint32) bool { return false }
 
-// TestOpenErrors: what is not a journal is refused with a reason, and not written to.
+// TestOpenErrors: memory that is not a journal is refused with a reason, and not changed.
 func TestOpenErrors(t *testing.T) {
 	if _, err := Open(make(region.Bytes, simSize), nil); !errors.Is(err, ErrNotPersistent) {
 		t.Errorf("plain memory: %v", err)

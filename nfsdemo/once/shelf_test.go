@@ -144,7 +144,7 @@ func (s *shelf) Refuse(_ *Call, why Refusal, results []byte) []byte {
 	return appendResult(results, 90+uint32(why), 0)
 }
 
-// from is who calls: a port that a later transmission does not have.
+// from is the address of the caller; a later transmission has another port.
 var from net.Addr = &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 1023}
 
 // send sends a call and returns the results.
@@ -170,7 +170,7 @@ func newImage(t testing.TB, size int) []byte {
 	return sim.Told().Durable()
 }
 
-// start starts a server with what a memory holds.
+// start starts a server with the content of a memory.
 func start(t testing.TB, svc Service, sim *pmem.Sim, o *Options) (*Handler, *Journal) {
 	t.Helper()
 	j, err := Open(sim, o)

@@ -71,7 +71,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestRecord: what is not a record of this version is refused.
+// TestRecord: octets that are not a record of this version are refused.
 func TestRecord(t *testing.T) {
 	good := (&Record{Lease: 1, Offset: 2, Data: []byte{3}}).Append(nil)
 	if _, err := ParseRecord(good); err != nil {

@@ -41,7 +41,7 @@ func (g *gate) write(r *server.Grant, _ []byte, _ uint64) error {
 	return g.fails[file(r.File)]
 }
 
-// set shuts or opens files, and says what their writes are answered then.
+// set blocks or unblocks files, and sets the result of their writes.
 func (g *gate) set(shut bool, err error, files ...nfs3.FileHandle) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -89,7 +89,7 @@ func (f *flood) stop() int64 {
 // dataLen is how much data each record of a flood has, octets.
 const dataLen = 1000
 
-// slot is what such a record takes of a ring, octets: with its two heads, rounded up to 64.
+// slot is how many octets of a ring such a record takes: with its two heads, rounded up to 64.
 const slot = 1088
 
 // TestBacklog: when more waits to be applied than the server wants, a log whose records cannot be
@@ -166,7 +166,7 @@ func TestBacklog(t *testing.T) {
 	}
 }
 
-// whole is what a file holds after n records.
+// whole returns the content of a file after n records.
 func whole(n int64) string {
 	var b bytes.Buffer
 	for i := range n {

@@ -11,7 +11,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 )
 
-// inspected is what Inspect finds, a line per record.
+// inspected returns what Inspect finds, a line per record.
 func inspected(t *testing.T, dir string) (lines []string) {
 	t.Helper()
 	if err := Inspect(dir, pmem.File, func(w *Waiting) error {
@@ -24,7 +24,7 @@ func inspected(t *testing.T, dir string) (lines []string) {
 }
 
 // TestDiscard: a log whose first record can never be applied is found, and continues once that
-// lease has been discarded: what was acknowledged of other files is applied.
+// lease has been discarded: acknowledged records of other files are applied.
 func TestDiscard(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -80,7 +80,7 @@ func TestDiscard(t *testing.T) {
 	p.has(kept, "twofour")
 }
 
-// TestInspect: what cannot be read does not keep the others from being shown.
+// TestInspect: a log that cannot be read does not keep the others from being shown.
 func TestInspect(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

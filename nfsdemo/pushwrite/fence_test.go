@@ -10,7 +10,7 @@ import (
 	"github.com/stag-rdma/stag/transport/push"
 )
 
-// later answers a recall with the promise of a RETURN, which never comes.
+// later answers a recall by promising a RETURN, which never comes.
 func later(*pushfile.RecallArgs) pushfile.Status { return pushfile.StatusBusy }
 
 // TestFence: a client that does not return a lease is fenced, and only after the time it has; what

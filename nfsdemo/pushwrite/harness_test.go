@@ -144,7 +144,7 @@ func (w *world) stop() {
 	w.stops = nil
 }
 
-// restart is a stop and a start: what was acknowledged is in the logs.
+// restart stops and starts the server: acknowledged records are in the logs.
 func (w *world) restart(before func(*faulty)) {
 	w.t.Helper()
 	w.stop()
@@ -226,7 +226,7 @@ func (p *plain) read(h nfs3.FileHandle) (string, nfs3.Status) {
 	return string(r.Data), r.Status
 }
 
-// has demands what a file holds.
+// has fails the test unless the file has this content.
 func (p *plain) has(h nfs3.FileHandle, want string) {
 	p.t.Helper()
 	if got, st := p.read(h); st != nfs3.OK || got != want {
@@ -349,7 +349,7 @@ func (p *pusher) cut() {
 	_ = p.commit.(*net.TCPConn).CloseWrite()
 }
 
-// answers says what a recall is answered with.
+// answers sets the answer to recalls.
 func (p *pusher) answers(f func(a *pushfile.RecallArgs) pushfile.Status) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

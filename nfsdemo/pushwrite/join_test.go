@@ -11,7 +11,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/server"
 )
 
-// held is Files that write nothing before they are let, and say what they were asked for.
+// held is Files that write nothing until they are released, and that record their calls.
 type held struct {
 	begun chan struct{} // closed by the first write
 	once  sync.Once
@@ -135,7 +135,7 @@ func TestGathers(t *testing.T) {
 	}
 }
 
-// TestFullBatch: a batch that is full gathers no more, nor does what is left behind it.
+// TestFullBatch: a full batch does not wait for more records, nor do the records left after it.
 func TestFullBatch(t *testing.T) {
 	t.Parallel()
 	w, h, _, c, l := patient(t)
@@ -146,7 +146,7 @@ func TestFullBatch(t *testing.T) {
 	until(t, "all is applied", func() bool { return w.pw.Stats().Records == 1+batchRecords+1 })
 }
 
-// TestStartsAtOnce: what a log holds when the server starts is waited for, and gathers no more.
+// TestStartsAtOnce: records in a log when the server starts are applied at once, because Start waits for them.
 func TestStartsAtOnce(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.linger = time.Hour })
 	p, c := w.plain(0), w.pusher("log", 0)

@@ -57,7 +57,7 @@ func (c *modelClient) recalled(a *pushfile.RecallArgs) pushfile.Status {
 var modelNames = []string{"a", "b", "c"}
 
 // TestModel: whatever plain clients and clients with logs do, in whatever order, with cuts,
-// restarts and clients that do not answer: a file holds what the last of them wrote.
+// restarts and clients that do not answer: a file holds the data of the last of them.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	m := &model{
@@ -121,7 +121,7 @@ func (m *model) data() string {
 	return strings.Repeat(string(rune('a'+m.rnd.IntN(26))), 1+m.rnd.IntN(60))
 }
 
-// patch returns what a file holds after a write, with zeros where nothing was written.
+// patch returns the content of a file after a write, with zeros where nothing was written.
 func patch(f []byte, off int, data string) []byte {
 	for len(f) < off+len(data) {
 		f = append(f, 0)

@@ -25,7 +25,7 @@ func aLease(id lease.ID) stored {
 	}}
 }
 
-// numbers returns those of leases, each of which must be as it was stored.
+// numbers returns the numbers of leases, each of which must be as it was stored.
 func numbers(t *testing.T, l *leases) (s string) {
 	t.Helper()
 	for _, e := range l.live {
@@ -221,7 +221,7 @@ func TestStoreCrash(t *testing.T) {
 	t.Logf("%+v", report)
 }
 
-// TestStoreOver: what is over is in the file soon, though no lease is granted anymore.
+// TestStoreOver: ended leases are soon in the file, even if no more leases are granted.
 func TestStoreOver(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

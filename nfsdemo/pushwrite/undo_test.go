@@ -20,7 +20,7 @@ func (w *world) crash() {
 	w.start(nil)
 }
 
-// TestNotUndone: what a crash lets be applied anew never lies over a later change: records are
+// TestNotUndone: records that are applied again after a crash never overwrite a later change: they are
 // released for good before a change of the same file runs, by a call or by another log.
 func TestNotUndone(t *testing.T) {
 	for name, x := range map[string]struct {

@@ -178,7 +178,7 @@ func TestGuardNames(t *testing.T) {
 	p.lookup(p.root, "f", nfs3.ErrNoEnt)
 }
 
-// TestGuardBlocked: what the guard says is the answer, and nothing is done.
+// TestGuardBlocked: the guard's error is the answer, and nothing is done.
 func TestGuardBlocked(t *testing.T) {
 	g, p, f, _ := guarded(t)
 	g.err = nfs3.ErrNoSpc

@@ -124,7 +124,7 @@ func TestMayBlock(t *testing.T) {
 	}
 }
 
-// TestMuxProgram: a program of one's own beside the two.
+// TestMuxProgram: a third program in addition to NFS and MOUNT.
 func TestMuxProgram(t *testing.T) {
 	s := newServer(t, mem.New(nil))
 	s.Add(Program{Prog: 200000, Low: 1, High: 2, Procs: 3, Serve: func(_ context.Context, c *Call) error {

@@ -51,7 +51,7 @@ func newImage(t testing.TB) []byte {
 	return sim.Snapshot().Durable()
 }
 
-// begin starts a life with what the last one has left.
+// begin starts a life with what the last one left.
 func begin(t *testing.T, fsys backend.FS, image []byte) *life {
 	t.Helper()
 	s := newServer(t, fsys)

@@ -94,7 +94,7 @@ func TestSetAttrGuard(t *testing.T) {
 	})
 }
 
-// TestSetAttrPermissions: who may change what.
+// TestSetAttrPermissions: which callers may change which attributes.
 func TestSetAttrPermissions(t *testing.T) {
 	root := newPeer(t, newServer(t, mem.New(nil)), sys(0, 0))
 	f := root.create(root.root, "f", 0o664)

@@ -156,7 +156,7 @@ func TestMkdirSymlinkMknod(t *testing.T) {
 	})
 }
 
-// TestNameRules: what every procedure says to names that are none.
+// TestNameRules: the answer of every procedure to invalid names.
 func TestNameRules(t *testing.T) {
 	onBoth(t, func(p *peer) {
 		f := p.create(p.root, "f", 0o644)

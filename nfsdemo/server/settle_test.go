@@ -82,7 +82,7 @@ func touched(a nfs3.SetAttr) nfs3.SetAttr {
 }
 
 // TestSettleAttr: a file of mode 0644 and 4 octets, changed at second 5; what SETATTR asks for,
-// what is found at the restart, and what that says.
+// what the restart finds, and the outcome.
 func TestSettleAttr(t *testing.T) {
 	none := nfs3.SetAttr{}
 	own := func(uid uint32) nfs3.SetAttr { return nfs3.SetAttr{SetUID: true, UID: uid} }

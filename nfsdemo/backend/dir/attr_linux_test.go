@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestProc: what older kernels need works here too, on files nobody may open and on links.
+// TestProc: the fallbacks for older kernels work too, on files that nobody may open and on links.
 func TestProc(t *testing.T) {
 	path := t.TempDir()
 	file, link := filepath.Join(path, "f"), filepath.Join(path, "l")

@@ -86,7 +86,7 @@ func forget(f *FS) {
 	f.root.kids = 0
 }
 
-// TestSearch: one walk finds many; what does not exist costs no more than a walk.
+// TestSearch: one walk finds many files; missing ones cost no more than a walk.
 func TestSearch(t *testing.T) {
 	needLinux(t)
 	f, _ := open(t, &Config{Async: true})

@@ -9,7 +9,7 @@ import (
 )
 
 // story makes a history of worker 7 from operations in turn. What is not said of an operation
-// is what a good server answers.
+// is the answer of a good server.
 type story struct {
 	h    History
 	m    *Model
@@ -41,7 +41,7 @@ func (s *story) told(o *Op, status nfs3.Status) {
 	s.h.Results[o.N-1] = &Result{Status: status, Raw: []byte{byte(o.N)}, Stable: o.Stable == nfs3.FileSync}
 }
 
-// real makes the tree what the model says.
+// real makes the tree that the model describes.
 func (s *story) real() {
 	s.tree = make(Tree)
 	s.m.walk(func(p string, n *node) {
@@ -284,7 +284,7 @@ func TestRight(t *testing.T) {
 	}
 }
 
-// TestList: a list says what was put on it; a line that was being written does not count.
+// TestList: a list returns what was noted on it; an unfinished line does not count.
 func TestList(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "7")
 	l, h, err := OpenList(name, 7)

@@ -72,7 +72,7 @@ func TestKill(t *testing.T) {
 }
 
 // TestKillReplies is TestKill with clients that have their replies in logs of their own:
-// what they were told before they were killed they are told again.
+// the answers from before they were killed are the same afterwards.
 func TestKillReplies(t *testing.T) {
 	newKiller(t, rand.Uint64(), "keeper").run()
 }

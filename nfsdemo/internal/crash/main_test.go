@@ -150,7 +150,7 @@ func loadLists(dir string) ([]*History, error) {
 	return all, nil
 }
 
-// checkDir compares the lists with the export, and says what there was.
+// checkDir compares the lists with the export, and logs what was there.
 func checkDir(dir string) (string, error) {
 	all, err := loadLists(dir)
 	if err != nil {

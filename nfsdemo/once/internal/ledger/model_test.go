@@ -24,7 +24,7 @@ type world struct {
 	calls   []*call
 }
 
-// call is what a client wants done once.
+// call is a call that must run once.
 type call struct {
 	key      Key
 	executed int
@@ -51,7 +51,7 @@ func (w *world) append(b []byte) int {
 	return len(w.log)
 }
 
-// arrive is a new call, or one that comes again.
+// arrive is a new call or a repeated one.
 func (w *world) arrive() {
 	var c *call
 	if n := len(w.calls); n > 0 && w.r.IntN(3) == 0 {
@@ -126,7 +126,7 @@ func (w *world) execute(c *call) {
 	}
 }
 
-// result is that of the first execution; a second would have another.
+// result is the result of the first execution; a second one would have another.
 func (w *world) result(c *call) []byte { return fmt.Appendf(nil, "%d: %d", c.key.XID, c.executed) }
 
 func (w *world) finish(i int) {
@@ -153,7 +153,7 @@ func (w *world) sweep() {
 	}
 }
 
-// crash begins another life. Who settles sees what was executed.
+// crash begins another life. Settling shows what was executed.
 func (w *world) crash() {
 	w.log = w.log[:w.flushed+w.r.IntN(len(w.log)-w.flushed+1)]
 	w.flights = nil
@@ -190,7 +190,7 @@ func (w *world) crash() {
 	}
 }
 
-// sane: the counters are those of what there is.
+// sane checks that the counters match the content.
 func (w *world) sane() {
 	used, live, kept := 0, 0, 0
 	for _, b := range w.log[w.head:] {
@@ -217,7 +217,7 @@ func (w *world) sane() {
 
 // TestModel crashes a busy server again and again, in random interleavings: no call is
 // executed twice, no reply that has left is lost or changed, and the ring is never
-// full of what nobody needs (ADVERSARY 21, 23).
+// full of records that nobody needs (ADVERSARY 21, 23).
 func TestModel(t *testing.T) {
 	for seed := range uint64(60) {
 		w := newWorld(t, seed, Limits{Entries: 1 << 20, PerAddr: 1 << 20, Time: 1 << 60, Capacity: 1 << 20, MaxReply: 64})
