@@ -372,7 +372,7 @@ func TestDuplicatesExpire(t *testing.T) {
 	}
 }
 
-// TestServerClosedHalfway: what a handler answers because the server ends is not kept.
+// TestServerClosedHalfway: the answer of a handler that stops because the server ends is not kept.
 func TestServerClosedHalfway(t *testing.T) {
 	h := newOnce()
 	s, c := pair(t, h, nil, nil)

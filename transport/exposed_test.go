@@ -114,7 +114,7 @@ func TestNeverDone(t *testing.T) {
 	waitFor(t, "all is freed", func() bool { return s.Stats().Exposed == 0 && s.Stats().Connections == 1 })
 }
 
-// TestExposedMemory: beyond what all connections may expose a reply is refused.
+// TestExposedMemory: a reply beyond the limit of exposed memory of all connections is refused.
 func TestExposedMemory(t *testing.T) {
 	cfg := config5666()
 	cfg.ExposedMemory = 10_000
@@ -174,7 +174,7 @@ func TestDoneTimeout(t *testing.T) {
 	}
 }
 
-// TestShutdownExposed: Shutdown waits until what is exposed has been read, or ctx ends.
+// TestShutdownExposed: Shutdown waits until exposed replies have been read, or ctx ends.
 func TestShutdownExposed(t *testing.T) {
 	for _, says := range []bool{true, false} {
 		s, addr := startServer(t, newEcho(), config5666())

@@ -41,7 +41,7 @@ func listenRaw(t *testing.T, f func(c net.Conn)) string {
 	return l.Addr().String()
 }
 
-// TestDialErrors wants one line that says what to do.
+// TestDialErrors: an error is one line that says what to do.
 func TestDialErrors(t *testing.T) {
 	release := make(chan struct{})
 	silent := listenRaw(t, func(net.Conn) { <-release })
@@ -171,7 +171,7 @@ func TestErrorText(t *testing.T) {
 	}
 }
 
-// TestDialNetwork: what carries no stream is refused at once, and not dialled.
+// TestDialNetwork: a network without streams is refused at once, and not dialed.
 func TestDialNetwork(t *testing.T) {
 	for _, network := range []string{"udp", "udp4", "unixgram", "unixpacket", "ip4:tcp", "", "tcp5"} {
 		if c, err := Dial(testCtx(t), network, "127.0.0.1:9", nil); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), "want tcp") {

@@ -91,7 +91,7 @@ func TestAllowNets(t *testing.T) {
 	}
 }
 
-// TestClientLimits: what a setting means, and where defaults do not apply.
+// TestClientLimits: the meaning of a setting, and where defaults do not apply.
 func TestClientLimits(t *testing.T) {
 	c, err := (&Config{MaxConns: 80, MaxPulls: 40, RequestMemory: 6 << 20, ExposedMemory: 1000}).fill()
 	if err != nil {

@@ -193,7 +193,7 @@ func TestConfigServer(t *testing.T) {
 	}
 }
 
-// TestConfigClient: what the server says is obeyed by the client.
+// TestConfigClient: the client obeys the values that the server announces.
 func TestConfigClient(t *testing.T) {
 	for _, test := range []struct {
 		name string

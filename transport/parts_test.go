@@ -42,7 +42,7 @@ func TestItemNotEligible(t *testing.T) {
 	}
 }
 
-// TestResponse uses what the echo program does not.
+// TestResponse uses the methods that the echo program does not use.
 func TestResponse(t *testing.T) {
 	sent := make(chan struct{}, 8)
 	h := HandlerFunc(func(_ context.Context, req *Request, resp *Response) {

@@ -53,7 +53,7 @@ func TestShutdownDrains(t *testing.T) {
 	}
 }
 
-// TestShutdownOutOfTime aborts what does not end and cancels its context.
+// TestShutdownOutOfTime: calls that do not end are aborted, and their contexts cancelled.
 func TestShutdownOutOfTime(t *testing.T) {
 	h := newEcho()
 	s, c := pair(t, h, nil, nil)
@@ -71,7 +71,7 @@ func TestShutdownOutOfTime(t *testing.T) {
 	waitFor(t, "the handler has left", func() bool { return s.Stats().InFlight == 0 })
 }
 
-// TestSlowBesideFast runs short calls beside ones that block and say so.
+// TestSlowBesideFast runs short calls at the same time as calls that MayBlock names.
 func TestSlowBesideFast(t *testing.T) {
 	h := newEcho()
 	_, c := pair(t, h, nil, nil)

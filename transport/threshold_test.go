@@ -88,7 +88,7 @@ func (p *rawPeer) offerAgain(m *rdmap.Message, seg chunks.Segment) chunks.Segmen
 	return p.offer(make([]byte, seg.Length), region.RemoteWrite)
 }
 
-// TestInline reports what the start-up agreed upon.
+// TestInline: Inline returns the sizes agreed in the start-up.
 func TestInline(t *testing.T) {
 	sc, cc := testConfig(), testConfig()
 	sc.InlineSend, sc.InlineRecv = 8192, 2048

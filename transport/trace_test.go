@@ -44,7 +44,7 @@ func (e *events) trace() *Trace {
 	}
 }
 
-// TestTrace: what both ends tell of a call in each form.
+// TestTrace: the trace of a call in each form, at both ends.
 func TestTrace(t *testing.T) {
 	var ce, se events
 	cc, sc := testConfig(), testConfig()

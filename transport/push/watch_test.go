@@ -133,7 +133,7 @@ func TestFencePinned(t *testing.T) {
 	}
 }
 
-// TestEnded: who watches hears of a client that closes its session.
+// TestEnded: the watcher is told about a client that closes its session.
 func TestEnded(t *testing.T) {
 	var ended []SessionID
 	w := start(t, &Server{Ended: func(_ *Log, id SessionID) { ended = append(ended, id) }})

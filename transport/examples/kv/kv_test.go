@@ -57,7 +57,7 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// Example is what the command prints.
+// Example shows the output of the command.
 func Example() {
 	if err := run(context.Background(), os.Stdout); err != nil {
 		fmt.Println(err)

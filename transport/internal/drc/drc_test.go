@@ -35,7 +35,7 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// TestForget: what was not executed is new when it comes again.
+// TestForget: a call that was not executed is new when it is repeated.
 func TestForget(t *testing.T) {
 	c := New[string](wide)
 	e, _ := c.Begin(key("a", 1), 0)
