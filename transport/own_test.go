@@ -1,0 +1,59 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"testing"
+
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// latecomer looks at its first call, which has a goroutine of its own, once others have come
+// through the memory in which it arrived.
+type latecomer struct {
+	second chan struct{}
+	got    chan []byte // credential, verifier, arguments
+}
+
+func (latecomer) MayBlock(_, _, proc uint32) bool { return proc == procBlock }
+
+func (h latecomer) ServeRPC(_ context.Context, req *Request, _ *Response) {
+	if req.Proc != procBlock {
+		return
+	}
+	<-h.second
+	h.got <- bytes.Join([][]byte{req.Cred.Body, req.Verf.Body, req.Args}, nil)
+}
+
+// TestOwn: what a call consists of is there as long as its handler runs, also when the handler
+// outlives the upcall: with a credential and verifier or without.
+func TestOwn(t *testing.T) {
+	fill := func(b string) []byte { return bytes.Repeat([]byte(b), 40) }
+	for name, call := range map[string]Call{
+		"arguments alone": {Args: fill("a")},
+		"all":             {Args: fill("a"), Cred: xdr.Auth{Flavor: 99, Body: fill("c")}, Verf: xdr.Auth{Flavor: 99, Body: fill("v")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := latecomer{second: make(chan struct{}), got: make(chan []byte, 1)}
+			_, c := pair(t, h, &Config{AnyCred: true}, nil)
+			mustDo(t, c, &nullCall) // brings credits for two calls
+			call.Prog, call.Vers, call.Proc = testProg, testVers, procBlock
+			first := make(chan error, 1)
+			go func() { first <- try(t, c, &call) }()
+			waitFor(t, "the call is sent", func() bool { return c.Stats().Calls == 2 })
+			for range 3 { // the first one may have come in the same read
+				if err := try(t, c, &Call{Prog: testProg, Vers: testVers, Args: make([]byte, 200)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			close(h.second)
+			want := bytes.Join([][]byte{call.Cred.Body, call.Verf.Body, call.Args}, nil)
+			if got := <-h.got; !bytes.Equal(got, want) {
+				t.Errorf("%q, want %q", got, want)
+			}
+			if err := <-first; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
