@@ -198,10 +198,9 @@ func (d *direct) expected(p []byte, off int) bool {
 func (d *direct) fill(st *staging, off, n int) *staging {
 	from := st.b[st.r:]
 	if st.r+n > len(st.b) {
-		big := &staging{b: make([]byte, n)}
-		lend(1)
-		d.spread(big.b, from, off)
+		big := borrowStaging(n)
 		big.w = n
+		d.spread(big.pending(), from, off)
 		st.giveBack()
 		return big
 	}

@@ -3,10 +3,12 @@ package rdmap
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
@@ -35,7 +37,20 @@ type directRig struct {
 	done  []done
 	aimed int // octets that were read straight into their place
 	most  int // of them in one read
+	lost  loser
 }
+
+// loser is a Handler that loses the reading role in every upcall.
+type loser struct{ strings.Builder }
+
+func (l *loser) HandleRecv(c *Conn, m *Message) {
+	c.takeovers.Add(1)
+	c.upcalls.Add(1)
+	c.st = c.st.split()
+	fmt.Fprintf(l, "%q ", m.Data)
+}
+
+func (*loser) HandleClose(*Conn, error) {}
 
 func newDirectRig(t *testing.T, crc bool, sizes ...int) *directRig {
 	return directRigOn(t, crc, func(b []byte) region.Memory { return region.Bytes(b) }, sizes...)
@@ -110,9 +125,12 @@ func (g *directRig) run(wire []byte, piece int, aim bool) string {
 			n = rnd.IntN(n + 1)
 		}
 		n, err = g.feed(wire, n, aim)
+		for errors.Is(err, errLostRole) { // go on as the successor
+			err = g.parse()
+		}
 		wire = wire[n:]
 	}
-	log := ""
+	log := g.lost.String()
 	for m := g.TryRecv(); m != nil; m = g.TryRecv() {
 		log += fmt.Sprintf("%q ", m.Data)
 	}
@@ -242,6 +260,39 @@ func TestDirect(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestDirectTakenOver: octets that were read straight into a place where they do not belong are all
+// handled, even if an upcall loses the role while more of them are pending than a staging has room for.
+func TestDirectTakenOver(t *testing.T) {
+	const full = StagMULPDU - ddp.TaggedLen
+	msn := uint32(0)
+	hello := func(i int) []byte {
+		if i != 2 && i != 5 {
+			return nil
+		}
+		msn++
+		s := ddp.Segment{Last: true, Control: controlOctet(OpSend), MSN: msn}
+		return mpa.AppendFPDU(nil, fmt.Append(s.Append(nil), "hello ", i), true)
+	}
+	run := func(aim bool) (string, int) {
+		g := newDirectRig(t, true, 21*full+1234, 1000)
+		g.cfg.Handler = &g.lost
+		msn = 0
+		wire := g.responses(full, nil, hello)
+		if _, err := g.feed(wire, shortRead, aim); err != nil { // a header, so that the next read is direct
+			t.Fatal(err)
+		}
+		return g.run(wire[shortRead:], 2<<20, aim), g.most
+	}
+	want, _ := run(false)
+	got, most := run(true)
+	if got != want || !strings.HasPrefix(got, `"hello 2" "hello 5" 1 1 0 octets left`) {
+		t.Errorf("%s\nnot direct\n%s", got, want)
+	}
+	if most <= bigStaging+3*full {
+		t.Errorf("%d octets in one read at most", most)
 	}
 }
 

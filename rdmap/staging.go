@@ -27,19 +27,22 @@ type staging struct {
 
 var stagingPools [len(stagingSizes)]sync.Pool
 
-// borrowStaging returns a staging of at least n octets, or of bigStaging if n is larger.
+// borrowStaging returns a staging of at least n octets. One of more than bigStaging, which only input
+// that was read into its place and does not belong there can need, is made for one use.
 func borrowStaging(n int) *staging {
-	class := 0
-	for class < len(stagingSizes)-1 && stagingSizes[class] < n {
-		class++
-	}
-	st, ok := stagingPools[class].Get().(*staging)
-	if !ok {
-		st = &staging{b: make([]byte, stagingSizes[class])}
-	}
-	st.r, st.w = 0, 0
 	lend(1)
-	return st
+	for class, size := range stagingSizes {
+		if n > size {
+			continue
+		}
+		st, ok := stagingPools[class].Get().(*staging)
+		if !ok {
+			st = &staging{b: make([]byte, size)}
+		}
+		st.r, st.w = 0, 0
+		return st
+	}
+	return &staging{b: make([]byte, n)}
 }
 
 // giveBack ends the borrowing; pending octets are lost.

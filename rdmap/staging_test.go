@@ -20,6 +20,7 @@ func TestRoom(t *testing.T) {
 		{700, 900, smallStaging + 1, 16<<10 - 200},
 		{700, 900, 66 << 10, 66<<10 - 200},
 		{700, 900, 66<<10 + 1, bigStaging - 200},
+		{700, 900, bigStaging + 1, bigStaging + 1 - 200},
 	} {
 		st := borrowStaging(smallStaging)
 		for i := range st.b {
@@ -32,5 +33,26 @@ func TestRoom(t *testing.T) {
 			t.Errorf("%+v: %d octets of room after %d to %d, pending %d", c, len(buf), st.r, st.w, len(pending))
 		}
 		st.giveBack()
+	}
+}
+
+// TestSplit: whoever takes over gets every pending octet, whatever their number.
+func TestSplit(t *testing.T) {
+	for _, n := range []int{0, 1, smallStaging, smallStaging + 1, bigStaging, bigStaging + 1, 3 * bigStaging} {
+		st := borrowStaging(n + 100)
+		for i := range st.b {
+			st.b[i] = byte(i * i >> 3)
+		}
+		st.r, st.w = 100, n+100
+		want := bytes.Clone(st.pending())
+		to := st.split()
+		if to == nil {
+			to = borrowStaging(0)
+		}
+		st.leave()
+		if !bytes.Equal(to.pending(), want) {
+			t.Errorf("%d octets of %d", len(to.pending()), n)
+		}
+		to.giveBack()
 	}
 }
