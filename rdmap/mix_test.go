@@ -1,0 +1,304 @@
+package rdmap
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap/region"
+)
+
+var (
+	mixTime = flag.Duration("mix.time", 200*time.Millisecond, "how long each run of TestMix takes")
+	mixRuns = flag.Int("mix.runs", 6, "runs of TestMix")
+	mixSeed = flag.Uint64("mix.seed", 0, "seed of the first run of TestMix; 0: any")
+)
+
+// TestMix: two connections do everything to each other at the same time: long Reads and Writes, Sends of several segments,
+// atomics, Flushes; with upcalls that lose the reading role. Every octet arrives, at its place, once.
+func TestMix(t *testing.T) {
+	t.Parallel()
+	seed := *mixSeed
+	if seed == 0 {
+		seed = rand.Uint64()>>16 + 1
+	}
+	for i := range *mixRuns {
+		t.Run(fmt.Sprint("seed ", seed+uint64(i)), func(t *testing.T) { mix(t, seed+uint64(i)) })
+	}
+}
+
+// Sizes of the memory at each end, octets.
+const (
+	mixSource  = 4 << 20 // the same at both, never changed
+	mixTarget  = 1 << 20 // of one worker
+	mixWorkers = 3
+	mixTokens  = 100 // receives
+)
+
+var mixOctets = func() []byte {
+	b := make([]byte, mixSource)
+	rnd := rand.New(rand.NewPCG(3, 4))
+	for i := 0; i < len(b); i += 8 {
+		binary.LittleEndian.PutUint64(b[i:], rnd.Uint64())
+	}
+	return b
+}()
+
+// mixEnd is one end, and what the other one may touch of it.
+type mixEnd struct {
+	t      *testing.T
+	conn   *Conn
+	peer   *mixEnd
+	most   int // octets of a Send to the peer
+	tokens chan struct{}
+	slow   bool // upcalls take time, and lose the role
+	turn   atomic.Uint64
+
+	source, target, counter region.STag
+	count                   *uint64
+	added                   atomic.Uint64 // to the counter of the peer
+}
+
+// octets returns n octets of mixOctets.
+func octets(rnd *rand.Rand, n int) []byte { return mixOctets[rnd.IntN(mixSource-n+1):][:n] }
+
+// HandleRecv checks a message: where it lies in mixOctets, and that piece of it.
+func (e *mixEnd) HandleRecv(c *Conn, m *Message) {
+	rnd := rand.New(rand.NewPCG(e.turn.Add(1), 1))
+	if e.slow {
+		switch rnd.IntN(12) {
+		case 0:
+			c.HandOff()
+			time.Sleep(time.Duration(rnd.IntN(3000)) * time.Microsecond)
+		case 1:
+			c.HandOff()
+		case 2: // much arrives in the meantime
+			time.Sleep(time.Duration(rnd.IntN(1<<rnd.IntN(15))) * time.Microsecond)
+		}
+	}
+	at := int(binary.BigEndian.Uint32(m.Data))
+	if got := m.Data[4:]; !bytes.Equal(got, mixOctets[at:][:len(got)]) {
+		e.t.Errorf("a Send of %d octets differs", len(got))
+	}
+	c.PostRecv(1)
+	e.peer.tokens <- struct{}{}
+}
+
+func (e *mixEnd) HandleClose(*Conn, error) {}
+
+// sluggish is memory that takes its time to persist.
+type sluggish []byte
+
+func (m sluggish) Bytes() []byte { return m }
+func (sluggish) Close() error    { return nil }
+
+func (sluggish) Persist(off, _ int) error {
+	time.Sleep(time.Duration(off%4) * time.Millisecond)
+	return nil
+}
+
+// register offers memory to the peer.
+func (e *mixEnd) register() {
+	offer := func(mem region.Memory, a region.Access) region.STag {
+		r, err := e.conn.Table().RegisterMemory(mem, region.Options{Access: a})
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		return r.STag()
+	}
+	var mem []byte
+	mem, e.count = word(0)
+	e.counter = offer(region.Bytes(mem[:8]), region.Atomic)
+	e.source = offer(region.Bytes(mixOctets), region.RemoteRead)
+	e.target = offer(sluggish(make([]byte, mixWorkers*mixTarget)), commitRights)
+}
+
+// do posts wrs and waits for the last of them.
+func (e *mixEnd) do(ctx context.Context, wrs ...WR) error {
+	var w Waiter
+	w.Reset()
+	wrs[len(wrs)-1].Done = &w
+	if err := e.conn.Post(wrs); err != nil {
+		return err
+	}
+	return e.conn.Wait(ctx, &w)
+}
+
+// read reads want at TO to of a region of the peer, with several Reads at once, into the middle of other memory.
+func (e *mixEnd) read(ctx context.Context, rnd *rand.Rand, from region.STag, to int, want []byte) error {
+	const around = 64
+	mem := make([]byte, len(want)+2*around)
+	sink, err := e.conn.Register(mem, region.ReadSink)
+	if err != nil {
+		return err
+	}
+	var wrs []WR
+	for off := 0; off < len(want) || off == 0; {
+		n := len(want) - off
+		if rnd.IntN(3) == 0 {
+			n = rnd.IntN(n + 1)
+		}
+		wrs = append(wrs, WR{
+			Op: OpReadRequest, STag: from, TO: uint64(to + off), Sink: sink.STag(), SinkTO: uint64(around + off), Len: uint32(n),
+		})
+		off += max(n, 1)
+		if n == 0 {
+			off--
+		}
+		if len(want) == 0 {
+			break
+		}
+	}
+	if err := e.do(ctx, wrs...); err != nil {
+		return err
+	}
+	if err := sink.Invalidate(ctx); err != nil {
+		return err
+	}
+	if got := mem[around:][:len(want)]; !bytes.Equal(got, want) {
+		e.t.Errorf("a Read of %d octets in %d pieces differs", len(want), len(wrs))
+	}
+	if none := make([]byte, around); !bytes.Equal(mem[:around], none) || !bytes.Equal(mem[len(mem)-around:], none) {
+		e.t.Errorf("a Read of %d octets changed what lies around them", len(want))
+	}
+	return nil
+}
+
+// work is worker i: it does one thing after the other.
+func (e *mixEnd) work(ctx context.Context, rnd *rand.Rand, i int, until time.Time) error {
+	base := i * mixTarget
+	for time.Now().Before(until) {
+		n := rnd.IntN(1 << (4 + rnd.IntN(17)))
+		var err error
+		switch rnd.IntN(8) {
+		case 0, 1, 2:
+			n += rnd.IntN(3 << 20)
+			to := rnd.IntN(mixSource - n)
+			err = e.read(ctx, rnd, e.peer.source, to, mixOctets[to:][:n])
+		case 3:
+			data, to := octets(rnd, n%mixTarget), rnd.IntN(mixTarget-n%mixTarget)
+			if err = e.do(ctx, WR{Op: OpWrite, Body: data, STag: e.peer.target, TO: uint64(base + to)}); err == nil {
+				err = e.read(ctx, rnd, e.peer.target, base+to, data)
+			}
+		case 4:
+			err = e.do(ctx, WR{Op: OpAtomicRequest, STag: e.peer.counter, Atomic: &Atomic{Op: AtomicFetchAdd, Operand: uint64(n)}})
+			e.added.Add(uint64(n))
+		case 5:
+			err = e.do(ctx, WR{Op: OpFlushRequest, STag: e.peer.target, TO: uint64(base + n%4), Len: uint32(n), Flags: FlushPersistent})
+		default:
+			err = e.send(ctx, rnd)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// send sends some messages without waiting for their receipt.
+func (e *mixEnd) send(ctx context.Context, rnd *rand.Rand) error {
+	var wrs []WR
+	for range 1 + rnd.IntN(8) {
+		select {
+		case <-e.tokens:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		n := rnd.IntN(1 << rnd.IntN(9))
+		if rnd.IntN(8) == 0 {
+			n = rnd.IntN(e.most - 4)
+		}
+		at := rnd.IntN(mixSource - n)
+		wrs = append(wrs, WR{Op: OpSend, Head: binary.BigEndian.AppendUint32(nil, uint32(at)), Body: mixOctets[at:][:n]})
+	}
+	if rnd.IntN(2) == 0 {
+		return e.do(ctx, wrs...)
+	}
+	return e.conn.Post(wrs)
+}
+
+// mixConfigs returns the configurations of a run.
+func mixConfigs(rnd *rand.Rand, pool *Pool) (cx, cy *Config) {
+	pick := func(n ...int) int { return n[rnd.IntN(len(n))] }
+	cs := [2]*Config{{}, {}}
+	size, crc := pick(4096, 4096, 100_000), CRCMode(pick(int(CRCOn), int(CRCOn), int(CRCOff)))
+	for _, c := range cs {
+		*c = Config{
+			CRC: crc, Extensions: Ext7306 | ExtCommit, RecvSize: size, Recvs: mixTokens, Pool: pool,
+			HandlerLimit: time.Duration(pick(0, 1)) * time.Millisecond, BusyPoll: time.Duration(pick(0, 0, 50)) * time.Microsecond,
+			IRD: pick(0, 2, 16), ORD: pick(0, 3, 16), MULPDU: pick(0, 0, 1400, 9000, 30000), MaxTakeovers: pick(0, 2),
+			Plain: pick(0, 0, 1) == 1, Markers: pick(0, 0, 0, 1) == 1,
+		}
+	}
+	return cs[0], cs[1]
+}
+
+func mix(t *testing.T, seed uint64) {
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	pool := NewPool(4 << 20)
+	cx, cy := mixConfigs(rnd, pool)
+	x := &mixEnd{t: t, most: cy.RecvSize, slow: rnd.IntN(4) > 0, tokens: make(chan struct{}, mixTokens)}
+	y := &mixEnd{t: t, most: cx.RecvSize, slow: rnd.IntN(4) > 0, tokens: make(chan struct{}, mixTokens), peer: x}
+	x.peer = y
+	cx.Handler, cy.Handler = x, y
+	a, b := tcpPair(t)
+	if rnd.IntN(4) == 0 {
+		a = fragmented(a, 1+rnd.IntN(200_000), 1+rnd.IntN(200_000), seed)
+	}
+	x.conn, y.conn = connect(t, a, b, cx, cy)
+	if state := x.conn.ConnectionState(); state.Extensions != Ext7306|ExtCommit {
+		t.Fatalf("extensions %v", state.Extensions)
+	}
+	var wg sync.WaitGroup
+	ctx, cancel := context.WithTimeout(t.Context(), *mixTime+30*time.Second)
+	defer cancel()
+	x.register()
+	y.register()
+	until := time.Now().Add(*mixTime)
+	for k, e := range []*mixEnd{x, y} {
+		for range mixTokens {
+			e.tokens <- struct{}{}
+		}
+		if rnd.IntN(3) > 0 {
+			go e.conn.Serve()
+		}
+		defer e.check()
+		for i := range mixWorkers {
+			rnd := rand.New(rand.NewPCG(seed, uint64(1+k*mixWorkers+i)))
+			wg.Go(func() {
+				if err := e.work(ctx, rnd, i, until); err != nil {
+					t.Errorf("end %d: %v", k, err)
+					cancel()
+				}
+			})
+		}
+	}
+	wg.Wait()
+	for _, e := range []*mixEnd{x, y} { // the last messages
+		for i := 0; i < mixTokens && ctx.Err() == nil; i++ {
+			select {
+			case <-e.tokens:
+			case <-ctx.Done():
+				t.Errorf("%d messages were not delivered", mixTokens-i)
+			}
+		}
+	}
+}
+
+// check compares the counter with what the peer has added.
+func (e *mixEnd) check() {
+	if err := errors.Join(e.conn.Err(), e.peer.conn.Err()); err != nil {
+		e.t.Error(err)
+	}
+	if *e.count != e.peer.added.Load() {
+		e.t.Errorf("the counter is %d, want %d", *e.count, e.peer.added.Load())
+	}
+}
