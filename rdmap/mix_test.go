@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
@@ -23,7 +24,8 @@ var (
 )
 
 // TestMix: two connections do everything to each other at the same time: long Reads and Writes, Sends of several segments,
-// atomics, Flushes; with upcalls that lose the reading role. Every octet arrives, at its place, once.
+// atomics, Flushes; with upcalls that lose the reading role. Every octet arrives, at its place, once. In one run of four the
+// connection ends in the middle; then everybody is told, and nothing stays.
 func TestMix(t *testing.T) {
 	t.Parallel()
 	seed := *mixSeed
@@ -61,6 +63,7 @@ type mixEnd struct {
 	tokens chan struct{}
 	slow   bool // upcalls take time, and lose the role
 	turn   atomic.Uint64
+	ended  *atomic.Bool // by the test
 
 	source, target, counter region.STag
 	count                   *uint64
@@ -117,7 +120,7 @@ func (e *mixEnd) register() {
 	var mem []byte
 	mem, e.count = word(0)
 	e.counter = offer(region.Bytes(mem[:8]), region.Atomic)
-	e.source = offer(region.Bytes(mixOctets), region.RemoteRead)
+	e.source = offer(region.Bytes(mixOctets), region.RemoteRead|region.Verify)
 	e.target = offer(sluggish(make([]byte, mixWorkers*mixTarget)), commitRights)
 }
 
@@ -178,7 +181,7 @@ func (e *mixEnd) work(ctx context.Context, rnd *rand.Rand, i int, until time.Tim
 	for time.Now().Before(until) {
 		n := rnd.IntN(1 << (4 + rnd.IntN(17)))
 		var err error
-		switch rnd.IntN(8) {
+		switch rnd.IntN(10) {
 		case 0, 1, 2:
 			n += rnd.IntN(3 << 20)
 			to := rnd.IntN(mixSource - n)
@@ -192,6 +195,10 @@ func (e *mixEnd) work(ctx context.Context, rnd *rand.Rand, i int, until time.Tim
 			err = e.do(ctx, WR{Op: OpAtomicRequest, STag: e.peer.counter, Atomic: &Atomic{Op: AtomicFetchAdd, Operand: uint64(n)}})
 			e.added.Add(uint64(n))
 		case 5:
+			err = e.verify(ctx, rnd)
+		case 6:
+			err = e.invalidate(ctx, rnd)
+		case 7:
 			err = e.do(ctx, WR{Op: OpFlushRequest, STag: e.peer.target, TO: uint64(base + n%4), Len: uint32(n), Flags: FlushPersistent})
 		default:
 			err = e.send(ctx, rnd)
@@ -199,6 +206,49 @@ func (e *mixEnd) work(ctx context.Context, rnd *rand.Rand, i int, until time.Tim
 		if err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// verify has the peer hash some of its source.
+func (e *mixEnd) verify(ctx context.Context, rnd *rand.Rand) error {
+	n := rnd.IntN(100_000)
+	at := rnd.IntN(mixSource - n)
+	var a Answer
+	err := e.do(ctx, WR{Op: OpVerifyRequest, STag: e.peer.source, TO: uint64(at), Len: uint32(n), Answer: &a})
+	if want := mpa.UpdateCRC(0, mixOctets[at:][:n]); err == nil && (a.N != 4 || binary.BigEndian.Uint32(a.Sum[:]) != want) {
+		e.t.Errorf("the hash of %d octets is %x, want %x", n, a.Sum[:a.N], want)
+	}
+	return err
+}
+
+// invalidate has the peer invalidate memory that it has just written to.
+func (e *mixEnd) invalidate(ctx context.Context, rnd *rand.Rand) error {
+	want := octets(rnd, 1+rnd.IntN(50_000))
+	mem := make([]byte, len(want))
+	reg, err := e.conn.Register(mem, region.RemoteWrite|region.RemoteInvalidate)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-e.peer.tokens:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	err = e.peer.conn.Post([]WR{
+		{Op: OpWrite, Body: want, STag: reg.STag()},
+		{Op: OpSendInvalidate, Head: make([]byte, 4), STag: reg.STag()},
+	})
+	for before := time.Now(); err == nil && reg.Valid(); time.Sleep(100 * time.Microsecond) {
+		if ctx.Err() != nil || time.Since(before) > 20*time.Second {
+			return fmt.Errorf("not invalidated: %w", ctx.Err())
+		}
+	}
+	if err := errors.Join(err, reg.Invalidate(ctx)); err != nil {
+		return err
+	}
+	if !e.ended.Load() && !bytes.Equal(mem, want) {
+		e.t.Errorf("a Write of %d octets differs", len(want))
 	}
 	return nil
 }
@@ -229,13 +279,13 @@ func (e *mixEnd) send(ctx context.Context, rnd *rand.Rand) error {
 func mixConfigs(rnd *rand.Rand, pool *Pool) (cx, cy *Config) {
 	pick := func(n ...int) int { return n[rnd.IntN(len(n))] }
 	cs := [2]*Config{{}, {}}
-	size, crc := pick(4096, 4096, 100_000), CRCMode(pick(int(CRCOn), int(CRCOn), int(CRCOff)))
+	size, crc, rtr := pick(4096, 4096, 100_000), CRCMode(pick(int(CRCOn), int(CRCOn), int(CRCOff))), rnd.IntN(4) == 0
 	for _, c := range cs {
 		*c = Config{
 			CRC: crc, Extensions: Ext7306 | ExtCommit, RecvSize: size, Recvs: mixTokens, Pool: pool,
 			HandlerLimit: time.Duration(pick(0, 1)) * time.Millisecond, BusyPoll: time.Duration(pick(0, 0, 50)) * time.Microsecond,
 			IRD: pick(0, 2, 16), ORD: pick(0, 3, 16), MULPDU: pick(0, 0, 1400, 9000, 30000), MaxTakeovers: pick(0, 2),
-			Plain: pick(0, 0, 1) == 1, Markers: pick(0, 0, 0, 1) == 1,
+			Plain: pick(0, 0, 1) == 1, Markers: pick(0, 0, 0, 1) == 1, PeerToPeer: rtr,
 		}
 	}
 	return cs[0], cs[1]
@@ -245,9 +295,11 @@ func mix(t *testing.T, seed uint64) {
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	pool := NewPool(4 << 20)
 	cx, cy := mixConfigs(rnd, pool)
-	x := &mixEnd{t: t, most: cy.RecvSize, slow: rnd.IntN(4) > 0, tokens: make(chan struct{}, mixTokens)}
-	y := &mixEnd{t: t, most: cx.RecvSize, slow: rnd.IntN(4) > 0, tokens: make(chan struct{}, mixTokens), peer: x}
+	ended := new(atomic.Bool)
+	x := &mixEnd{t: t, ended: ended, most: cy.RecvSize, slow: rnd.IntN(4) > 0, tokens: make(chan struct{}, mixTokens)}
+	y := &mixEnd{t: t, ended: ended, most: cx.RecvSize, slow: rnd.IntN(4) > 0, tokens: make(chan struct{}, mixTokens), peer: x}
 	x.peer = y
+	t.Logf("x %+v, slow %v; y %+v, slow %v", *cx, x.slow, *cy, y.slow)
 	cx.Handler, cy.Handler = x, y
 	a, b := tcpPair(t)
 	if rnd.IntN(4) == 0 {
@@ -262,6 +314,9 @@ func mix(t *testing.T, seed uint64) {
 	defer cancel()
 	x.register()
 	y.register()
+	if err := x.do(ctx, WR{Op: OpWrite, STag: y.target}); err != nil { // the responder may send only after that
+		t.Fatal(err)
+	}
 	until := time.Now().Add(*mixTime)
 	for k, e := range []*mixEnd{x, y} {
 		for range mixTokens {
@@ -270,32 +325,58 @@ func mix(t *testing.T, seed uint64) {
 		if rnd.IntN(3) > 0 {
 			go e.conn.Serve()
 		}
-		defer e.check()
 		for i := range mixWorkers {
 			rnd := rand.New(rand.NewPCG(seed, uint64(1+k*mixWorkers+i)))
 			wg.Go(func() {
-				if err := e.work(ctx, rnd, i, until); err != nil {
+				if err := e.work(ctx, rnd, i, until); err != nil && !ended.Load() {
 					t.Errorf("end %d: %v", k, err)
 					cancel()
 				}
 			})
 		}
 	}
+	if rnd.IntN(4) == 0 {
+		time.Sleep(time.Duration(rnd.Int64N(int64(*mixTime))))
+		ended.Store(true)
+		mixEnds[rnd.IntN(len(mixEnds))](x.conn, y.conn)
+		cancel()
+	}
 	wg.Wait()
-	for _, e := range []*mixEnd{x, y} { // the last messages
-		for i := 0; i < mixTokens && ctx.Err() == nil; i++ {
-			select {
-			case <-e.tokens:
-			case <-ctx.Done():
-				t.Errorf("%d messages were not delivered", mixTokens-i)
-			}
+	if !ended.Load() {
+		x.check(ctx)
+		y.check(ctx)
+	}
+	go x.conn.Close()
+	y.conn.Close()
+	<-x.conn.Done()
+	for end := time.Now().Add(10 * time.Second); pool.Used() > 0; time.Sleep(time.Millisecond) { // upcalls that lost the role
+		if time.Now().After(end) {
+			t.Fatalf("%d octets of the pool are still used", pool.Used())
 		}
+	}
+	if n, k := x.conn.Table().Live(), y.conn.Table().Live(); n+k != 0 {
+		t.Errorf("%d and %d regions are left", n, k)
 	}
 }
 
-// check compares the counter with what the peer has added.
-func (e *mixEnd) check() {
-	if err := errors.Join(e.conn.Err(), e.peer.conn.Err()); err != nil {
+// mixEnds are the ways in which a connection ends in the middle.
+var mixEnds = []func(x, y *Conn){
+	func(x, _ *Conn) { x.Close() },
+	func(x, _ *Conn) { x.Abort(errTest) },
+	func(_, y *Conn) { y.Terminate(TermCode{}, nil) },
+	func(_, y *Conn) { y.nc.Close() },
+}
+
+// check waits for the last messages to this end's peer, and compares its counter with what was added.
+func (e *mixEnd) check(ctx context.Context) {
+	for i := range mixTokens {
+		select {
+		case <-e.tokens:
+		case <-ctx.Done():
+			e.t.Fatalf("%d messages were not delivered", mixTokens-i)
+		}
+	}
+	if err := e.conn.Err(); err != nil {
 		e.t.Error(err)
 	}
 	if *e.count != e.peer.added.Load() {
