@@ -50,6 +50,15 @@ func TestEndGivesBack(t *testing.T) {
 	backTo(t, before)
 }
 
+// TestReplayGivesBack: upcalls of Sends that were put off give back what they have borrowed, if they lose the role.
+func TestReplayGivesBack(t *testing.T) {
+	onWires(t, func(t *testing.T, a, b net.Conn) {
+		before := outstanding()
+		takenOverStalled(t, a, b)
+		backTo(t, before)
+	})
+}
+
 func backTo(t *testing.T, before int64) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); outstanding() > before; time.Sleep(time.Millisecond) {

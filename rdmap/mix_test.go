@@ -293,7 +293,7 @@ func mixConfigs(rnd *rand.Rand, pool *Pool) (cx, cy *Config) {
 
 func mix(t *testing.T, seed uint64) {
 	rnd := rand.New(rand.NewPCG(seed, 0))
-	pool := NewPool(4 << 20)
+	pool := NewPool([]int{100_000, 250_000, 4 << 20}[rnd.IntN(3)])
 	cx, cy := mixConfigs(rnd, pool)
 	ended := new(atomic.Bool)
 	x := &mixEnd{t: t, ended: ended, most: cy.RecvSize, slow: rnd.IntN(4) > 0, tokens: make(chan struct{}, mixTokens)}

@@ -148,9 +148,13 @@ func (c *Conn) replay() error {
 		kept.pop(c.cfg.Pool)
 		*off = kept
 		// The message lies in the octets that were put off, which are not overwritten.
-		st := borrowStaging(smallStaging)
+		held, st := c.st, borrowStaging(smallStaging)
 		err = c.event(st, ev)
-		if errors.Is(err, errLostRole) {
+		if errors.Is(err, errLostRole) { // whoever took over has left held, not st
+			st.leave()
+			if held != nil {
+				held.leave()
+			}
 			return err
 		}
 		st.giveBack()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -227,4 +228,46 @@ func TestStallEnds(t *testing.T) {
 			<-y.Done()
 		})
 	}
+}
+
+// TestStallTakenOver: if an upcall of a Send that was put off loses the role, whoever takes over goes on with the next one.
+func TestStallTakenOver(t *testing.T) { onWires(t, takenOverStalled) }
+
+// handsOff is a Handler that passes on the reading role in every upcall.
+type handsOff struct{ n atomic.Int64 }
+
+func (h *handsOff) HandleRecv(c *Conn, _ *Message) {
+	c.HandOff()
+	c.PostRecv(1)
+	h.n.Add(1)
+}
+
+func (*handsOff) HandleClose(*Conn, error) {}
+
+func takenOverStalled(t *testing.T, a, b net.Conn) {
+	pool, h := NewPool(20000), new(handsOff)
+	hog, _ := pool.get(20000)
+	x, y := connect(t, a, b, &Config{Handler: h, Pool: pool, RecvSize: 20000}, &Config{MULPDU: 1000})
+	go y.Serve()
+	if err := x.Send(t.Context(), nil); err != nil { // opens the stream
+		t.Fatal(err)
+	}
+	for range 5 {
+		if err := y.Send(t.Context(), make([]byte, 3000)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for x.Stats().RecvStalls == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(10 * time.Millisecond) // everything has arrived
+	pool.put(hog)
+	for end := time.Now().Add(10 * time.Second); h.n.Load() < 5; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d messages of 5", h.n.Load())
+		}
+	}
+	go x.Close()
+	y.Close()
+	<-x.Done()
 }

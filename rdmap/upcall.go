@@ -114,7 +114,7 @@ func (c *Conn) takeOver(s uint64) bool {
 // succeed continues where the upcall that lost the role was.
 func (c *Conn) succeed() {
 	c.endBurst()
-	if c.st == nil {
+	if c.st == nil && c.rcv.off.len() == 0 {
 		if !c.executeHere() {
 			return
 		}
