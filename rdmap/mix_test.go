@@ -301,7 +301,7 @@ func mix(t *testing.T, seed uint64) {
 	x.peer = y
 	t.Logf("x %+v, slow %v; y %+v, slow %v", *cx, x.slow, *cy, y.slow)
 	cx.Handler, cy.Handler = x, y
-	a, b := tcpPair(t)
+	a, b := wires[[]string{"tcp", "tcp", "tcp", "pipe", "tls", "unix"}[rnd.IntN(6)]](t)
 	if rnd.IntN(4) == 0 {
 		a = fragmented(a, 1+rnd.IntN(200_000), 1+rnd.IntN(200_000), seed)
 	}
