@@ -18,8 +18,8 @@ import (
 )
 
 var (
-	mixTime = flag.Duration("mix.time", 200*time.Millisecond, "how long each run of TestMix takes")
-	mixRuns = flag.Int("mix.runs", 6, "runs of TestMix")
+	mixTime = flag.Duration("mix.time", 100*time.Millisecond, "how long each run of TestMix takes")
+	mixRuns = flag.Int("mix.runs", 4, "runs of TestMix")
 	mixSeed = flag.Uint64("mix.seed", 0, "seed of the first run of TestMix; 0: any")
 )
 
