@@ -101,6 +101,7 @@ var layers = []layer{
 	{name: "internal/cliout"},
 	{name: "internal/clitest"},
 	{name: "internal/fair", pure: true},
+	{name: "internal/mixtest"},
 	{name: "internal/mutant", pure: true},
 	{name: "internal/measure", modules: []string{"golang.org/x/sys"}},
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -13,14 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/mixtest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
-)
-
-var (
-	mixTime = flag.Duration("mix.time", 100*time.Millisecond, "how long each run of TestMix takes")
-	mixRuns = flag.Int("mix.runs", 4, "runs of TestMix")
-	mixSeed = flag.Uint64("mix.seed", 0, "seed of the first run of TestMix; 0: any")
 )
 
 // TestMix: two connections do everything to each other at the same time: long Reads and Writes, Sends of several segments,
@@ -28,13 +22,7 @@ var (
 // connection ends in the middle; then everybody is told, and nothing stays.
 func TestMix(t *testing.T) {
 	t.Parallel()
-	seed := *mixSeed
-	if seed == 0 {
-		seed = rand.Uint64()>>16 + 1
-	}
-	for i := range *mixRuns {
-		t.Run(fmt.Sprint("seed ", seed+uint64(i)), func(t *testing.T) { mix(t, seed+uint64(i)) })
-	}
+	mixtest.Run(t, mix)
 }
 
 // Sizes of the memory at each end, octets.
@@ -45,14 +33,7 @@ const (
 	mixTokens  = 100 // receives
 )
 
-var mixOctets = func() []byte {
-	b := make([]byte, mixSource)
-	rnd := rand.New(rand.NewPCG(3, 4))
-	for i := 0; i < len(b); i += 8 {
-		binary.LittleEndian.PutUint64(b[i:], rnd.Uint64())
-	}
-	return b
-}()
+var mixOctets = mixtest.Octets(mixSource)
 
 // mixEnd is one end, and what the other one may touch of it.
 type mixEnd struct {
@@ -310,14 +291,14 @@ func mix(t *testing.T, seed uint64) {
 		t.Fatalf("extensions %v", state.Extensions)
 	}
 	var wg sync.WaitGroup
-	ctx, cancel := context.WithTimeout(t.Context(), *mixTime+30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), mixtest.Time()+30*time.Second)
 	defer cancel()
 	x.register()
 	y.register()
 	if err := x.do(ctx, WR{Op: OpWrite, STag: y.target}); err != nil { // the responder may send only after that
 		t.Fatal(err)
 	}
-	until := time.Now().Add(*mixTime)
+	until := time.Now().Add(mixtest.Time())
 	for k, e := range []*mixEnd{x, y} {
 		for range mixTokens {
 			e.tokens <- struct{}{}
@@ -336,7 +317,7 @@ func mix(t *testing.T, seed uint64) {
 		}
 	}
 	if rnd.IntN(4) == 0 {
-		time.Sleep(time.Duration(rnd.Int64N(int64(*mixTime))))
+		time.Sleep(time.Duration(rnd.Int64N(int64(mixtest.Time()))))
 		ended.Store(true)
 		mixEnds[rnd.IntN(len(mixEnds))](x.conn, y.conn)
 		cancel()

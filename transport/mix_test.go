@@ -3,46 +3,25 @@ package transport
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
-	"flag"
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/mixtest"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/xdr"
-)
-
-var (
-	mixTime = flag.Duration("mix.time", 100*time.Millisecond, "how long each run of TestMix takes")
-	mixRuns = flag.Int("mix.runs", 4, "runs of TestMix")
-	mixSeed = flag.Uint64("mix.seed", 0, "seed of the first run of TestMix; 0: any")
 )
 
 // TestMix makes calls of all forms and sizes over TCP, from several clients at once, to handlers that run in the reader, in
 // goroutines, take their time and pull their data; some calls are cancelled. Every reply is the right one, and nothing stays.
 func TestMix(t *testing.T) {
-	seed := *mixSeed
-	if seed == 0 {
-		seed = rand.Uint64()>>16 + 1
-	}
-	for i := range *mixRuns {
-		t.Run(fmt.Sprint("seed ", seed+uint64(i)), func(t *testing.T) { mix(t, seed+uint64(i)) })
-	}
+	mixtest.Run(t, mix)
 }
 
-var mixOctets = sync.OnceValue(func() []byte {
-	b := make([]byte, 4<<20)
-	rnd := rand.New(rand.NewPCG(3, 4))
-	for i := 0; i < len(b); i += 8 {
-		binary.LittleEndian.PutUint64(b[i:], rnd.Uint64())
-	}
-	return b
-})
+var mixOctets = sync.OnceValue(func() []byte { return mixtest.Octets(4 << 20) })
 
 // mixHandler is echo, but every call is handled in another way.
 type mixHandler struct {
@@ -103,7 +82,7 @@ func mix(t *testing.T, seed uint64) {
 	cfg.HandlerGrace = time.Duration(pick(0, 1)) * time.Millisecond
 	cfg.InlineRecv, cfg.InlineSend = pick(0, 0, 20_000), pick(0, 0, 20_000)
 	s, addr := startServer(t, &mixHandler{echo: newEcho(), slow: rnd.IntN(4) > 0}, cfg)
-	until := time.Now().Add(*mixTime)
+	until := time.Now().Add(mixtest.Time())
 	var wg sync.WaitGroup
 	for range 2 {
 		c, err := Dial(testCtx(t), "tcp", addr, &client)

@@ -3,7 +3,6 @@ package nfsclient
 import (
 	"bytes"
 	"context"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -12,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/mixtest"
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
@@ -20,23 +20,11 @@ import (
 	"github.com/stag-rdma/stag/transport"
 )
 
-var (
-	mixTime = flag.Duration("mix.time", 100*time.Millisecond, "how long each run of TestMix takes")
-	mixRuns = flag.Int("mix.runs", 4, "runs of TestMix")
-	mixSeed = flag.Uint64("mix.seed", 0, "seed of the first run of TestMix; 0: any")
-)
-
 // TestMix: files in memory or in a directory, over RDMA or TCP, hold what slices hold that are written, cut and extended in
 // the same way, whatever the sizes and however many do so at once.
 func TestMix(t *testing.T) {
 	t.Parallel()
-	seed := *mixSeed
-	if seed == 0 {
-		seed = rand.Uint64()>>16 + 1
-	}
-	for i := range *mixRuns {
-		t.Run(fmt.Sprint("seed ", seed+uint64(i)), func(t *testing.T) { mix(t, seed+uint64(i)) })
-	}
+	mixtest.Run(t, mix)
 }
 
 // mixFile is a file and what it should hold.
@@ -157,7 +145,7 @@ func mix(t *testing.T, seed uint64) {
 		f := &mixFile{t: t, c: c, n: n, rnd: rand.New(rand.NewPCG(seed, uint64(i+1)))}
 		wg.Go(func() {
 			var err error
-			for until := time.Now().Add(*mixTime); err == nil && !t.Failed() && time.Now().Before(until); {
+			for until := time.Now().Add(mixtest.Time()); err == nil && !t.Failed() && time.Now().Before(until); {
 				err = f.step(t.Context())
 				f.want = slices.Clip(f.want)
 			}
