@@ -22,6 +22,7 @@ func (r *replay) start(a net.Conn, b net.Conn) {
 	cfg := &rdmap.Config{
 		Plain: true, Revision: v.rev, Markers: v.in, MULPDU: siwMULPDU, IRD: 128, ORD: 128, RecvSize: 1 << 17, Handler: r,
 		PrivateData: r.private[0], Accept: func(*mpa.Request) ([]byte, error) { return r.private[1], nil },
+		CRC: rdmap.CRCOn,
 	}
 	if v.recorded && !r.wantsCRC[own] || !v.recorded && !v.crc {
 		cfg.CRC = rdmap.CRCOff

@@ -18,6 +18,7 @@ type batch struct {
 	// If tail is not nil, the last piece of vec is tail.b[start:end].
 	tail       *chunk
 	start, end int
+	align      alignment
 }
 
 // full reports whether the batch should be written before more is added.
@@ -96,7 +97,7 @@ func (b *batch) filling() *chunk {
 
 // begin makes everything in the batch due to be written. more means that another batch follows at
 // once, so that TCP need not send the end of this one in a segment of its own.
-func (b *batch) begin(more bool) { b.left, b.tail, b.more = b.vec, nil, more }
+func (b *batch) begin(more bool) { b.left, b.tail, b.more = b.vec, nil, more && b.align.emss == 0 }
 
 // advance drops the first n octets of what is left: they have been written.
 func (b *batch) advance(n int) {
@@ -129,4 +130,5 @@ func (b *batch) reset() {
 	}
 	clear(b.vec)
 	b.vec, b.left, b.chunks, b.n, b.tail = b.vec[:0], nil, b.chunks[:0], 0, nil
+	b.align.reset()
 }

@@ -12,12 +12,28 @@ import (
 type CRCMode uint8
 
 const (
-	// CRCOn, the default, asks for CRC32C. If either side asks, both generate and check the CRC.
-	CRCOn CRCMode = iota
-	// CRCOff omits the CRC unless the peer asks for it. RFC 5044 Section 4.4 allows this only at the
-	// explicit request of the administrator.
+	// CRCPeer, the default, asks for CRC32C as an initiator, and as a responder does as the Request
+	// says. If either side asks, both generate and check the CRC. So two stags use it. That a
+	// responder omits it for a peer that does without is a deviation from Section 4.4, which leaves
+	// that to the administrator of each end.
+	CRCPeer CRCMode = iota
+	// CRCOn asks for CRC32C in both roles.
+	CRCOn
+	// CRCOff asks for it in neither, so that it is omitted if the peer does not ask for it either.
 	CRCOff
 )
+
+// String returns "peer", "on" or "off".
+func (m CRCMode) String() string {
+	switch m {
+	case CRCOn:
+		return "on"
+	case CRCOff:
+		return "off"
+	case CRCPeer:
+	}
+	return "peer"
+}
 
 // Defaults of Config.
 const (
@@ -52,7 +68,7 @@ type Config struct {
 	// returns. Nil accepts everything.
 	Accept func(req *mpa.Request) (privateData []byte, err error)
 
-	// CRC: CRCOn (default) or CRCOff.
+	// CRC: CRCPeer (default), CRCOn or CRCOff.
 	CRC CRCMode
 
 	// Revision is the MPA revision that an initiator asks for, and the highest that a responder

@@ -35,8 +35,11 @@ func (c *Conn) establish(neg *mpa.Negotiation) error {
 	if st.RecvMarkers {
 		c.df.ExpectMarkers()
 	}
-	if st.SendMarkers {
+	switch {
+	case st.SendMarkers:
 		c.wk.startMarking()
+	case st.CRC && !st.StagPeer:
+		c.wk.b.align.emss = c.link.emss()
 	}
 	s := &c.snd
 	s.mulpdu, s.crc, s.ord, s.ird = st.MULPDU, st.CRC, st.ORD, st.IRD

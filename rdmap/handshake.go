@@ -101,7 +101,7 @@ func (c *Conn) startupError(ctx context.Context, err error) error {
 
 func (c *Conn) mpaConfig() *mpa.Config {
 	cfg := &mpa.Config{
-		Rev: uint8(c.cfg.Revision), MaxRev: uint8(c.cfg.Revision), NoCRC: c.cfg.CRC == CRCOff,
+		Rev: uint8(c.cfg.Revision), MaxRev: uint8(c.cfg.Revision), NoCRC: c.cfg.CRC == CRCOff || c.cfg.CRC == CRCPeer && !c.initiator,
 		Markers: true, WantMarkers: c.cfg.Markers, // RFC 5044 Section 4.3: a sender MUST be able to
 		IRD: uint16(c.cfg.IRD), ORD: uint16(c.cfg.ORD),
 		PeerToPeer: c.cfg.PeerToPeer, RTR: c.cfg.RTR,

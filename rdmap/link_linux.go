@@ -175,7 +175,7 @@ func (l *tcpLink) writeBatch(b *batch, block bool, timeout time.Duration) (again
 // tryWrite writes until all is written or the socket is full.
 func (l *tcpLink) tryWrite(fd uintptr) bool {
 	for len(l.batch.left) > 0 {
-		n, err := l.vec.Writev(int(fd), l.batch.left, l.batch.more)
+		n, err := l.vec.Writev(int(fd), l.batch.next(), l.batch.flags())
 		if n > 0 {
 			l.batch.advance(n)
 			continue

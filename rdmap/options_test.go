@@ -29,7 +29,7 @@ func (o option) String() string {
 func options(f func(o option)) {
 	for _, rtr := range []mpa.RTR{0, mpa.RTRWrite, mpa.RTRRead, mpa.RTRSend} {
 		for bits := range 16 {
-			o := option{rev: 1 + bits&1, x: bits&2 != 0, y: bits&4 != 0, crc: CRCMode(bits >> 3), rtr: rtr}
+			o := option{rev: 1 + bits&1, x: bits&2 != 0, y: bits&4 != 0, crc: []CRCMode{CRCOn, CRCOff}[bits>>3], rtr: rtr}
 			if o.rev == 2 || rtr == 0 {
 				f(o)
 			}
@@ -175,7 +175,7 @@ func TestNoMatchingRTR(t *testing.T) {
 	for bits := range 4 {
 		markers, nocrc := bits&1 != 0, bits&2 != 0
 		a, b := rdmaptest.Pipe()
-		x := Client(a, &Config{PeerToPeer: true, RTR: mpa.RTRWrite, CRC: CRCMode(bits >> 1)})
+		x := Client(a, &Config{PeerToPeer: true, RTR: mpa.RTRWrite, CRC: []CRCMode{CRCOn, CRCOff}[bits>>1]})
 		errs := make(chan error, 1)
 		go func() { errs <- x.Handshake(t.Context()) }()
 		_, _, err := rdmaptest.Respond(b, &mpa.Config{
@@ -206,7 +206,7 @@ func TestBadMarker(t *testing.T) {
 	for bits := range 8 {
 		both, nocrc, inside := bits&1 != 0, bits&2 != 0, bits&4 != 0
 		onWires(t, func(t *testing.T, a, b net.Conn) {
-			x := Client(a, &Config{Markers: true, CRC: CRCMode(bits >> 1 & 1), Recvs: 4})
+			x := Client(a, &Config{Markers: true, CRC: []CRCMode{CRCOn, CRCOff}[bits>>1&1], Recvs: 4})
 			errs := make(chan error, 1)
 			go func() { errs <- x.Handshake(t.Context()) }()
 			p, _, err := rdmaptest.Respond(b, &mpa.Config{IRD: 8, ORD: 8, Markers: true, WantMarkers: both, NoCRC: nocrc}, nil)

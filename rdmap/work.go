@@ -282,7 +282,7 @@ func (w *work) build(it *item, maxPayload int, crc bool) (whole bool, err error)
 	}
 	if it.framed {
 		w.out.fpdus += uint64(it.seal(&w.msn[it.seg.QN], crc))
-		w.b.add(it.room)
+		w.b.addFPDUs(it.room)
 		w.out.octets += uint64(len(it.room.b))
 		it.whole = true
 	}
@@ -317,7 +317,7 @@ func (w *work) segments(it *item, maxPayload int, crc bool) error {
 		if crc {
 			mpa.WriteCRCs(r.b)
 		}
-		w.b.add(r)
+		w.b.addFPDUs(r)
 	case size <= stageLimit || it.copied():
 		if more := w.b.free() / size; more > 1 {
 			n = min(left, more*maxPayload)
@@ -326,7 +326,7 @@ func (w *work) segments(it *item, maxPayload int, crc bool) error {
 		r := w.b.room(size)
 		front, back := it.payload(int(it.off), n)
 		fpdus = fillFPDUs(r.b, s, front, back, maxPayload, n == left, crc)
-		w.b.add(r)
+		w.b.addFPDUs(r)
 	default:
 		s.Last = n == left
 		w.gather(it, &s, int(it.off), n, crc)
@@ -342,6 +342,9 @@ func (w *work) segments(it *item, maxPayload int, crc bool) error {
 func (w *work) gather(it *item, s *ddp.Segment, off, n int, crc bool) {
 	hdr := s.HeaderLen()
 	front, back := it.payload(off, n)
+	if w.b.align.emss > 0 && w.b.align.before(mpa.FPDULen(hdr+n), mpa.TrailerLen(hdr+n)) {
+		w.b.cut()
+	}
 	head := w.b.stage(mpa.HeaderLen + hdr)
 	mpa.AppendHeader(head[:0], hdr+n)
 	s.Append(head[:mpa.HeaderLen])

@@ -113,8 +113,8 @@ type Config struct {
 	// until then its call waits. Deliver borrows the message. Immediate must not block.
 	Immediate func(n uint64, deliver func(reply []byte))
 
-	// CRC says whether MPA's CRC32C is used. The zero value, rdmap.CRCOn, asks for it; it is used
-	// if either side does (RFC 5044 Section 4.4).
+	// CRC says whether MPA's CRC32C is used; it is if either side asks for it (RFC 5044 Section 4.4).
+	// The zero value, CRCPeer, asks for it as a client, and leaves it to the client as a server.
 	CRC rdmap.CRCMode
 
 	// NoRemoteInvalidate, on a client, says in the private data that replies must not come as Send

@@ -7,6 +7,7 @@ type CRCMode = rdmap.CRCMode
 
 // Values for Config.CRC.
 const (
-	CRCOn  = rdmap.CRCOn  // use it; one side that asks for it is enough
-	CRCOff = rdmap.CRCOff // omit it, unless the peer asks for it
+	CRCPeer = rdmap.CRCPeer // a client asks for it, a server does as its client asks
+	CRCOn   = rdmap.CRCOn   // use it; one side that asks for it is enough
+	CRCOff  = rdmap.CRCOff  // omit it, unless the peer asks for it
 )

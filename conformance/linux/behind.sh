@@ -1,8 +1,7 @@
 # Guest script: the kernel's NFS/RDMA client against somebody else's server behind ours.
 #   EXPORT, OPTS  what to mount, one list of options per word of OPTS
 M=/mnt/nfs
-# The mended siw: go-nfs and the proxy ask for CRC, see build_siw.
-siw_up param || { echo "FAIL siw"; exit 1; }
+siw_up || { echo "FAIL siw"; exit 1; }
 modprobe -a sunrpc rpcrdma nfsv3
 modprobe nfsv4 2>/dev/null
 

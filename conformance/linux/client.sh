@@ -4,7 +4,7 @@
 #   P2P=1                    siw sends an RTR before anything else (RFC 6581); a short run
 M=/mnt/nfs
 
-if [ -n "$CRC" ]; then siw_up param mpa_crc_required=1
+if [ -n "$CRC" ]; then siw_up mended mpa_crc_required=1 # see build_siw
 elif [ -n "$P2P" ]; then siw_up param peer_to_peer=1
 else siw_up; fi || { echo "FAIL siw"; exit 1; }
 modprobe -a sunrpc rpcrdma nfsv3

@@ -1,6 +1,6 @@
 # Guest script: the kernel's NFS server (knfsd) over iWARP on port 20049, its
 # mountd on 20048 and NFS/TCP on 2049; up until the host writes /mnt/share/stop.
-siw_up param || exit 1 # our client asks for CRC: see build.sh
+siw_up mended || exit 1 # our client asks for CRC: see build_siw
 modprobe -a sunrpc rpcrdma nfsd
 mount -t nfsd nfsd /proc/fs/nfsd
 echo 1048576 >/proc/fs/nfsd/max_block_size

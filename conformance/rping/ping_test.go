@@ -215,7 +215,7 @@ func TestServe(t *testing.T) {
 	}
 	const conns = 5
 	results := make(chan rping.Result, conns+1)
-	s := &rping.Server{Conns: conns + 1, Report: func(r rping.Result) { results <- r }}
+	s := &rping.Server{CRC: rdmap.CRCOn, Conns: conns + 1, Report: func(r rping.Result) { results <- r }}
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(t.Context(), l) }()
 	for i := range conns {

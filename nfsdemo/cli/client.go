@@ -18,7 +18,7 @@ type clientFlags struct {
 	inFlight     int
 	block        int
 	reservedPort bool
-	noCRC        bool
+	crc          transport.CRCMode
 	stats        bool
 	profile      transport.Profile
 	reconnect    time.Duration
@@ -36,7 +36,7 @@ func (a *app) addClientFlags(cmd *cobra.Command) {
 	flags.IntVar(&f.inFlight, "in-flight", nfsclient.DefaultInFlight, "how many READs or WRITEs of one file run at a time")
 	flags.IntVar(&f.block, "block", nfsclient.DefaultMaxBlock, "largest READ or WRITE in `octets`")
 	flags.BoolVar(&f.reservedPort, "reserved-port", false, "call from a port below 1024 (needs privileges)")
-	flags.BoolVar(&f.noCRC, "no-crc", false, "omit the CRC of MPA, if the server agrees")
+	addCRCFlag(cmd, &f.crc, "ask the server for it")
 	addProfileFlag(cmd, &f.profile)
 	flags.BoolVar(&f.stats, "stats", false, "at the end, print the transport's counters on standard error")
 }
@@ -58,13 +58,10 @@ func (a *app) clientConfig() (*nfsclient.Config, error) {
 		return nil, err
 	}
 	cfg := &nfsclient.Config{
-		Transport: &transport.Config{Logger: log, HandshakeTimeout: f.timeout, Profile: f.profile},
+		Transport: &transport.Config{Logger: log, HandshakeTimeout: f.timeout, Profile: f.profile, CRC: f.crc},
 		InFlight:  f.inFlight, MaxBlock: f.block,
 		ReservedPort: f.reservedPort, DialTimeout: f.timeout, Tap: a.capture.Load().TapClient,
 		Reconnect: f.reconnect,
-	}
-	if f.noCRC {
-		cfg.Transport.CRC = transport.CRCOff
 	}
 	cfg.Cred = nfsclient.ProcessCred()
 	if f.uid >= 0 || f.gid >= 0 {

@@ -55,7 +55,7 @@ func TestCommands(t *testing.T) {
 	}{
 		{content, []string{"cp", "-", rdma + "/file"}, 0, ""},
 		{"", []string{"cat", tcp + "/file"}, 0, content},
-		{"", []string{"cp", "-p", "--no-crc", rdma + "/file", tcp + "/copy"}, 0, ""},
+		{"", []string{"cp", "-p", "--crc", "off", rdma + "/file", tcp + "/copy"}, 0, ""},
 		{"", []string{"cp", "--uid", "0", tcp + "/copy", "-"}, 0, content},
 		{"", []string{"ls", "-la", "--stats", rdma}, 0, " file\n"},
 		{"", []string{"ls", "--json", tcp}, 0, `"size":300000`},

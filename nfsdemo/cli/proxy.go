@@ -19,7 +19,7 @@ type proxyFlags struct {
 	listen, mount string // addresses
 	to            string // URL of the server
 	portFile      string
-	noCRC         bool
+	crc           transport.CRCMode
 	credits       int
 	backward      int // calls of the server in flight to one client; 0: passes none on
 	pool          int // credits of all RDMA clients together; 0: no limit
@@ -59,7 +59,7 @@ clients. Interrupt it (Ctrl-C) to stop.`,
 	flags.IntVar(&f.backward, "backward", 0, "pass on `N` calls of the server at a time to each RDMA client (NFSv4.1 back channel); 0: none")
 	addPoolFlag(cmd, &f.pool)
 	f.limits.add(cmd)
-	flags.BoolVar(&f.noCRC, "no-crc", false, "omit the CRC of MPA with peers that agree")
+	addCRCFlag(cmd, &f.crc, "as each client asks, and ask the server for it")
 	flags.StringVar(&f.portFile, "port-file", "", "write the addresses to this `file` when ready, as NAME=value lines")
 	flags.BoolVar(&a.json, "json", false, "print the addresses as JSON")
 	return cmd
@@ -97,10 +97,7 @@ func (f *proxyFlags) config(a *app) (*transport.Config, error) {
 	if err := inRange("backward", f.backward, 1, maxCredits); err != nil {
 		return nil, err
 	}
-	cfg := &transport.Config{Logger: log, Credits: f.credits, BackwardCredits: f.backward}
-	if f.noCRC {
-		cfg.CRC = transport.CRCOff
-	}
+	cfg := &transport.Config{Logger: log, Credits: f.credits, BackwardCredits: f.backward, CRC: f.crc}
 	if err := f.limits.apply(cfg); err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ const drainTime = 10 * time.Second
 type serveFlags struct {
 	service  serviceConfig
 	squash   string
-	noCRC    bool
+	crc      transport.CRCMode
 	credits  int
 	pool     int // credits of all connections together; 0: no limit
 	portFile string
@@ -74,7 +74,7 @@ ends are applied before it serves again, so always use the same directory with a
 	flags.IntVar(&f.credits, "credits", 0, "calls in flight per connection; 0: the default")
 	addPoolFlag(cmd, &f.pool)
 	flags.BoolVar(&f.service.register, "register", false, "register NFS and MOUNT with this machine's rpcbind")
-	flags.BoolVar(&f.noCRC, "no-crc", false, "omit the CRC of MPA with clients that agree")
+	addCRCFlag(cmd, &f.crc, "as each client asks")
 	addProfileFlag(cmd, &f.profile)
 	f.limits.add(cmd)
 	f.service.push.add(cmd)
@@ -122,7 +122,7 @@ func (f *serveFlags) config(a *app) (*serviceConfig, error) {
 	if err := inRange("credits", f.credits, 1, maxCredits); err != nil {
 		return nil, err
 	}
-	cfg.config = &transport.Config{Logger: log, Credits: f.credits, Profile: f.profile, ImmediateReplies: cfg.immediate}
+	cfg.config = &transport.Config{Logger: log, Credits: f.credits, Profile: f.profile, ImmediateReplies: cfg.immediate, CRC: f.crc}
 	if cfg.config.CreditPool, err = creditPool(f.pool); err != nil {
 		return nil, err
 	}
@@ -133,9 +133,6 @@ func (f *serveFlags) config(a *app) (*serviceConfig, error) {
 		return nil, err
 	}
 	cfg.capture = a.capture.Load()
-	if f.noCRC {
-		cfg.config.CRC = transport.CRCOff
-	}
 	return &cfg, cfg.config.Check()
 }
 

@@ -1,10 +1,10 @@
 # helpers available to every guest script
-# siw_up [stock|param k=v ...] : load siw and attach it to eth0 (and lo when asked by SIW_LO=1)
+# siw_up [stock|param k=v ...|mended k=v ...] : load siw and attach it to eth0 (and lo when asked by SIW_LO=1)
 siw_up() {
-  local kind=stock; case "${1:-}" in stock|param) kind=$1; shift;; esac
+  local kind=stock; case "${1:-}" in stock|param|mended) kind=$1; shift;; esac
   modprobe -a ib_core ib_uverbs iw_cm rdma_cm rdma_ucm libcrc32c
   if [ $kind = stock ]; then modprobe siw || insmod /lib/modules/$(uname -r)/updates/siw.ko
-  else insmod /stag/siw-param/siw.ko "$@"; fi
+  else insmod /stag/siw-$kind/siw.ko "$@"; fi
   local d; grep -q stag.slirp /proc/cmdline && ping -c1 -W2 -q 10.0.2.2 >/dev/null 2>&1   # prime ARP
   for d in ${SIW_DEVS:-$(ls /sys/class/net | grep eth)}; do rdma link add siw_$d type siw netdev $d || return 1; done
 }

@@ -11,7 +11,7 @@ func writeOnce(fd int, p []byte) (int, error) { return syscall.Write(fd, p) }
 
 // writev writes piece by piece under the race detector. Package syscall then tells it, as package
 // net does, that what happens before the call happens before what the receiver of the octets does.
-func (w *Writer) writev(fd int, vec [][]byte, _ bool) (n int, err error) {
+func (w *Writer) writev(fd int, vec [][]byte, _ int) (n int, err error) {
 	return pieces(vec, func(p []byte) (int, error) { return write(fd, p) })
 }
 

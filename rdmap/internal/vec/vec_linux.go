@@ -14,16 +14,20 @@ const Max = 512
 // zero value is ready.
 type Writer struct {
 	iov []unix.Iovec
-	msg unix.Msghdr // of a call with MSG_MORE
+	msg unix.Msghdr // of a call with flags
 }
 
 // Writev writes the pieces of vec, at most the first Max, in one system call. vec is not empty, and
 // is borrowed. n may be less than the length of the pieces. err is a syscall.Errno; EINTR is retried.
-// more means that another call follows at once: a socket then does not send a segment that is not
-// full. more is for sockets only.
-func (w *Writer) Writev(fd int, vec [][]byte, more bool) (n int, err error) {
-	if len(vec) > 1 || more {
-		return w.writev(fd, vec[:min(len(vec), Max)], more)
+// flags are those of sendmsg(2), for sockets only: with MSG_MORE another call follows at once, and a
+// segment that is not full is not sent before it; with MSG_EOR the last octet of vec ends a segment,
+// if all of vec was written.
+func (w *Writer) Writev(fd int, vec [][]byte, flags int) (n int, err error) {
+	if len(vec) > Max {
+		vec, flags = vec[:Max], flags&^unix.MSG_EOR
+	}
+	if len(vec) > 1 || flags != 0 {
+		return w.writev(fd, vec, flags)
 	}
 	return write(fd, vec[0])
 }

@@ -28,15 +28,15 @@ func result(n uintptr, errno unix.Errno) (int, error) {
 	return int(n), nil
 }
 
-func (w *Writer) writev(fd int, vec [][]byte, more bool) (int, error) {
+func (w *Writer) writev(fd int, vec [][]byte, flags int) (int, error) {
 	w.iov = vector(w.iov, vec)
-	if !more || len(w.iov) == 0 {
+	if flags == 0 || len(w.iov) == 0 {
 		return call(unix.SYS_WRITEV, fd, w.iov)
 	}
 	defer clear(w.iov)
 	w.msg.Iov = &w.iov[0]
 	w.msg.SetIovlen(len(w.iov))
-	return retry(unix.SYS_SENDMSG, fd, unsafe.Pointer(&w.msg), unix.MSG_MORE)
+	return retry(unix.SYS_SENDMSG, fd, unsafe.Pointer(&w.msg), flags)
 }
 
 func (r *Reader) readv(fd int, vec [][]byte) (int, error) {
