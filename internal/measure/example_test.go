@@ -2,8 +2,11 @@ package measure_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"math"
 	"os"
 	"strings"
 	"time"
@@ -31,6 +34,29 @@ func ExampleChart() {
 	}}
 	fmt.Println(strings.Count(c.SVG(), "<polyline"), measure.Short(4096))
 	// Output: 2 4K
+}
+
+// Two groups of two bars; one figure is missing.
+func ExampleBars() {
+	b := measure.Bars{Title: "ratios", Series: []string{"RDMA", "TCP"}, Groups: []measure.Group{
+		{Name: "WRITE", Values: []float64{1.5, 1}}, {Name: "READ", Values: []float64{math.NaN(), 1}},
+	}}
+	fmt.Println(strings.Count(b.SVG(), ">1.50<"), strings.Count(b.SVG(), ">1.00<"))
+	// Output: 1 2
+}
+
+// What this process uses meanwhile.
+func ExampleProcessUsage() {
+	before, err := measure.ProcessUsage(os.Getpid())
+	if errors.Is(err, errors.ErrUnsupported) {
+		fmt.Println("true true")
+		return
+	}
+	for u := before; u.Since(before).CPU < time.Millisecond; u, _ = measure.ProcessUsage(os.Getpid()) {
+	}
+	_, gone := measure.ProcessUsage(-1)
+	fmt.Println(err == nil, errors.Is(gone, fs.ErrNotExist))
+	// Output: true true
 }
 
 // Figures of calls.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,8 +23,8 @@ type benchFlags struct {
 func (a *app) benchCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "bench",
-		Short:   "Measure durable writes",
-		Example: "  nfsdemo bench push --quick",
+		Short:   "Measure NFS over RDMA, and durable writes",
+		Example: "  nfsdemo bench nfs --quick\n  nfsdemo bench push --quick",
 		Args:    unknownCommand,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -56,7 +55,7 @@ machine distort the figures: run it alone. Two more lines show what the journal 
 	flags.BoolVar(&f.quick, "quick", false, "short rounds, to check that it runs")
 	flags.BoolVar(&a.json, "json", false, "print all figures of all rounds as JSON")
 	flags.StringVar(&f.plot, "plot", "", "instead, plot latency against size into this `file` (SVG)")
-	cmd.AddCommand(run, a.benchPeerCmd())
+	cmd.AddCommand(run, a.benchPeerCmd(), a.benchNFSCmd(), a.benchNFSPeerCmd())
 	return cmd
 }
 
@@ -67,8 +66,8 @@ func (a *app) bench(cmd *cobra.Command, f *benchFlags) (err error) {
 	if f.quick {
 		f.opt.Writes, f.opt.Rate = 100, 50*time.Millisecond
 	}
-	if fi, err := os.Stat(filepath.Dir(f.plot)); f.plot != "" && (err != nil || !fi.IsDir()) { // before it takes minutes
-		return usagef("--plot %s: there is no directory %s; make it, or name another file", f.plot, filepath.Dir(f.plot))
+	if err := plotDir(f.plot); err != nil {
+		return err
 	}
 	dir, remove, err := measure.Scratch(f.dir, "nfsdemo-bench-")
 	if err != nil {
