@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/stag-rdma/stag/transport"
 )
 
 // readyJSON is the output of serve --json. The port file has the same content in another form.
@@ -58,6 +60,9 @@ func (a *app) announce(s *service, f *serveFlags) error {
 		}
 		fmt.Fprintln(a.stdout, line)
 	}
+	if r.RDMA != "" {
+		fmt.Fprintf(a.stdout, "  CRC32C    %s\n", crcLine(f.crc))
+	}
 	if s.once != nil {
 		fmt.Fprintf(a.stdout, "  exactly once: %v\n", s.once.Stats())
 	}
@@ -65,6 +70,19 @@ func (a *app) announce(s *service, f *serveFlags) error {
 		fmt.Fprintf(a.stdout, "from Linux, as root (an iWARP device first: rdma link add siw0 type siw netdev eth0):\n  %s\n", r.Line)
 	}
 	return nil
+}
+
+// crcLine says when checksums are used. That the default leaves it to the client is a deviation from
+// RFC 5044 Section 4.4, so it is not left unsaid.
+func crcLine(m transport.CRCMode) string {
+	switch m {
+	case transport.CRCOn:
+		return "always"
+	case transport.CRCOff:
+		return "only for clients that ask for it"
+	case transport.CRCPeer:
+	}
+	return "as each client asks: Linux does not, nfsdemo does; --crc on: always"
 }
 
 // addrOf returns where a listener listens, "" if there is none.
