@@ -16,6 +16,20 @@ test: ## the tests of the README
 .PHONY: check
 check: vet lint race nested ## vet, lint, tests under the race detector, nested modules
 
+.PHONY: packages
+packages: ## the Debian packages that tests use (root)
+	apt-get update -qq
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends tshark qemu-user-static chromium >/dev/null
+
+# Every check, also when one has failed: a night is long. Each is a target of its own.
+NIGHTLY = s390x test-narrow test-long judged mutants interop ganesha once crash-sim crash crash-mutants power bench-check
+
+.PHONY: nightly
+nightly: ## the long checks: other machines, mutants, kernel peers, crashes, paired benchmarks (Debian, root; hours)
+	@command -v tshark >/dev/null && command -v qemu-s390x-static >/dev/null || $(MAKE) -s packages
+	@bad=; for t in $(NIGHTLY); do echo "== $$t ($$(date +%T))"; $(MAKE) -s $$t || bad="$$bad $$t"; done; \
+	if [ -n "$$bad" ]; then echo "nightly: failed:$$bad"; exit 1; fi; echo "nightly: all passed"
+
 .PHONY: race
 race: ## tests under the race detector, shuffled
 	go test -race -shuffle=on ./...
