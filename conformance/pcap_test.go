@@ -15,7 +15,7 @@ func TestDemoCapture(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "demo.pcapng")
 	var stderr bytes.Buffer
-	if status := cli.Main([]string{"demo", "--max", "65537", "--pcap", file}, nil, &stderr, &stderr); status != 0 {
+	if status := cli.Main([]string{"demo", "--max", "1048579", "--pcap", file}, nil, &stderr, &stderr); status != 0 {
 		t.Fatalf("status %d: %s", status, &stderr)
 	}
 	s := session{name: "demo", pcap: file, crc: true}

@@ -28,8 +28,10 @@ type poolBuf []byte
 // DefaultPool is used by connections whose Config names none: 64 MiB.
 var DefaultPool = NewPool(64 << 20)
 
-// poolSpare is how much memory a pool keeps for reuse, octets.
-const poolSpare = 1 << 20
+// poolSpare is how much memory a pool keeps for reuse, octets: 16 of the largest Sends of
+// RPC-over-RDMA. Sends that arrive at once on more connections than that get fresh memory, which has to
+// be cleared.
+const poolSpare = 4 << 20
 
 // NewPool returns a pool of limit octets.
 func NewPool(limit int) *Pool {

@@ -7,15 +7,15 @@ import (
 )
 
 // AppendCall appends the Send of a call that was planned: the header and, unless
-// the call is long, the inline octets. If these end with a run of at least GatherMin
-// octets, that run is not copied: body is a view of it, and the end of the Send. Else
+// the call is long, the inline octets. If these end with at least GatherMin octets of
+// an item, those are not copied: body is the item, and the end of the Send. Else
 // body is nil. head and body together never exceed SendSize.
 //
 // It borrows c.Memory. Errors, after which b is unchanged: [ErrMemory] when a
 // part is missing or has another size, [ErrTooLong] when more segments were
 // given than fit.
 func (r *Requester) AppendCall(b []byte, c *Call) (head, body []byte, err error) {
-	if c.Plan == (Plan{}) && len(c.Message.Items) == 0 && r.cfg.GatherMin == 0 {
+	if c.Plan == (Plan{}) && len(c.Message.Items) == 0 {
 		return r.appendShort(b, c)
 	}
 	if !c.offer() {
@@ -39,9 +39,23 @@ func (r *Requester) AppendCall(b []byte, c *Call) (head, body []byte, err error)
 	head = h.Append(b)
 	if inline > 0 {
 		c.pieces = c.Message.Pieces(c.pieces[:0], c.out)
-		head, body = gather(head, c.pieces, r.cfg.GatherMin)
+		big := r.cfg.GatherMin
+		if !c.endsWithItem() {
+			big = 0
+		}
+		head, body = gather(head, c.pieces, big)
 	}
 	return head, body, nil
+}
+
+// endsWithItem reports whether the last of c.pieces is the data of the last item.
+func (c *Call) endsWithItem() bool {
+	n := len(c.Message.Items)
+	if n == 0 || c.out.Has(n-1) {
+		return false
+	}
+	last, item := c.pieces[len(c.pieces)-1], c.Message.Items[n-1].Data
+	return len(last) == len(item) && len(item) > 0 && &last[0] == &item[0]
 }
 
 // appendShort is AppendCall for a call without items and chunks, as most are.

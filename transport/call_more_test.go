@@ -132,11 +132,18 @@ func wantMany(t *testing.T, c *Call, r *Reply) {
 	}
 }
 
+// manyConfig is testConfig for the handler many.
+func manyConfig() *Config {
+	cfg := testConfig()
+	cfg.Binding = manyBinding{echoBinding}
+	return cfg
+}
+
 // TestMany makes calls with several items and sinks, over all transports, whether the handler
 // takes the data itself or not: write list and reply chunk in one call are among them, and
 // read chunks behind a Position Zero chunk.
 func TestMany(t *testing.T) {
-	cfg := func() *Config { return &Config{Binding: manyBinding{echoBinding}} }
+	cfg := func() *Config { return manyConfig() }
 	for _, lazy := range []bool{false, true} {
 		s, addr := startServer(t, many{lazy}, cfg())
 		c := dial(t, addr, cfg())
@@ -174,7 +181,7 @@ func TestMany(t *testing.T) {
 
 // TestManyMemory has registered memory for each of several items and sinks.
 func TestManyMemory(t *testing.T) {
-	cfg := &Config{Binding: manyBinding{echoBinding}}
+	cfg := manyConfig()
 	_, c := pair(t, many{}, cfg, cfg)
 	call := manyCall([]int{5000, 6000, 7000}, true)
 	for i := range call.MoreItems {
@@ -195,7 +202,7 @@ func TestManyMemory(t *testing.T) {
 // TestManyRefused: calls that contradict themselves are not sent, and memory that one refused
 // call had is free again.
 func TestManyRefused(t *testing.T) {
-	cfg := &Config{Binding: manyBinding{echoBinding}}
+	cfg := manyConfig()
 	_, c := pair(t, many{}, cfg, cfg)
 	m := Alloc(7000)
 	for name, change := range map[string]func(*Call){

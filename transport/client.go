@@ -92,6 +92,7 @@ func NewClient(ctx context.Context, conn net.Conn, cfg *Config) (*Client, error)
 
 // newClient runs the start-up and applies what the peer has announced in it.
 func newClient(ctx context.Context, conn net.Conn, addr string, cfg *Config) (*Client, error) {
+	cfg.asClient()
 	c := &Client{cfg: cfg, addr: addr, xid: rand.Uint32(), over: make(chan struct{}), ctr: new(counters)}
 	own := cfg.privateData()
 	ec := cfg.engine(&clientConn{c}, cfg.Credits+credits.Slack)
@@ -137,7 +138,7 @@ func (c *Client) makeRequester(send, recv int) error {
 	c.recvSize, c.anyItem = recv, cfg.Profile == ProfileRFC5666 && cfg.PeerAlign > 0
 	c.req = rpcrdma.NewRequester(rpcrdma.RequesterConfig{
 		Profile: cfg.Profile, Credits: uint32(cfg.Credits),
-		SendSize: send, RecvSize: recv, Binding: cfg.Binding,
+		SendSize: send, RecvSize: recv, Binding: cfg.Binding, GatherMin: gatherMin,
 		Reads: c.conn.ConnectionState().ORD > 0, MaxRead: cfg.MaxPayload, Align: cfg.PeerAlign,
 		Limits: cfg.limits(), Bidirectional: c.back != nil,
 	})
@@ -145,6 +146,10 @@ func (c *Client) makeRequester(send, recv int) error {
 	c.ctr.accepted.Store(1)
 	return nil
 }
+
+// gatherMin is from how many octets on data at the end of a Send are not copied. Choice: more than
+// rdmap.CopyLimit, and a copy of less costs about what the borrowing does.
+const gatherMin = 8 << 10
 
 // limits returns the limits of the chunk lists in one header. Their sum includes what is offered for both
 // directions, hence the factor.

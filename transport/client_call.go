@@ -16,7 +16,8 @@ import (
 type outcall struct {
 	// The fields for calls with chunks come last, so that other calls touch fewer cache lines.
 	w      rdmap.Waiter
-	head   []byte  // the Send
+	head   []byte  // the Send, or its beginning
+	body   []byte  // its end, an item of the caller's
 	rpc    []byte  // the RPC call header
 	flat   *buffer // arguments that include an item that must not be reduced
 	stream *buffer // payload stream of a long call
@@ -26,6 +27,8 @@ type outcall struct {
 	lends  bool    // some memory of regs or more must be revoked
 
 	active   bool       // in the requester's table: has a credit
+	writing  *Client    // not nil: the engine still reads body
+	early    bool       // the reply came meanwhile
 	left     bool       // its caller has gone
 	late     bool       // the tick has completed w
 	in       *buffer    // the inline reply
@@ -33,10 +36,11 @@ type outcall struct {
 	deadline time.Time
 	place    links[outcall] // in Client.queue
 
-	rc    rpcrdma.Call
-	items []chunks.Item
-	regs  registrations
-	more  []lent // of further items and sinks
+	rc     rpcrdma.Call
+	items  []chunks.Item
+	regs   registrations
+	more   []lent  // of further items and sinks
+	bodyIn *Memory // of which body is a part, or nil
 }
 
 // newCall returns an empty call.
@@ -52,12 +56,12 @@ func (c *Client) newCall() *outcall {
 func (c *Client) recycle(p *outcall) {
 	p.rc.Reset()
 	clear(p.items)
-	p.items, p.head = p.items[:0], p.head[:0]
+	p.items, p.head, p.body = p.items[:0], p.head[:0], nil
 	if cap(p.head) > maxKeptHead {
 		p.head = nil
 	}
 	p.deadline = time.Time{}
-	p.active, p.left, p.late, p.pull = false, false, false, nil
+	p.active, p.left, p.late, p.early, p.pull = false, false, false, false, nil
 	c.idle.Put(p)
 }
 

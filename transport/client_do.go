@@ -88,7 +88,7 @@ func (c *Client) begin(p *outcall, tx *transmission) (queued bool, err error) {
 
 // form makes the Send. The caller holds c.mu.
 func (c *Client) form(p *outcall) (err error) {
-	if p.head, _, err = c.req.AppendCall(p.head[:0], &p.rc); err != nil {
+	if p.head, p.body, err = c.req.AppendCall(p.head[:0], &p.rc); err != nil {
 		return &RPCError{XID: p.rc.XID, Reason: ReasonBadCall, Err: err}
 	}
 	return nil
@@ -115,16 +115,25 @@ func (c *Client) send(p *outcall, call *Call) (err error) {
 			return err
 		}
 	}
+	size := len(p.head) + len(p.body)
+	wr := rdmap.WR{Op: rdmap.OpSend, Head: p.head, Body: p.body}
+	if len(p.body) > 0 {
+		if err := c.lendBody(p, call); err != nil {
+			return &RPCError{XID: p.rc.XID, Reason: ReasonBadCall, Err: err}
+		}
+		wr.Done = (*bodyWritten)(p)
+	}
 	call.tx.post(call)
 	c.lent.expectReply()
 	c.ctr.chunks.add(p.rc.Lists())
-	c.cfg.Trace.sending(&p.rc, len(p.head))
-	if err = c.conn.Post([]rdmap.WR{{Op: rdmap.OpSend, Head: p.head}}); err != nil {
+	c.cfg.Trace.sending(&p.rc, size)
+	if err = c.conn.Post([]rdmap.WR{wr}); err != nil {
 		c.lent.unexpectReply()
+		c.bodyBack(p)
 		return err
 	}
 	c.ctr.calls.Add(1)
-	c.ctr.inline.Add(uint64(len(p.head)))
+	c.ctr.inline.Add(uint64(size))
 	return nil
 }
 
@@ -170,7 +179,7 @@ func (c *Client) abandon(p *outcall, err error) error {
 	c.mu.Lock()
 	c.unwatch(p)
 	p.left = true
-	mine := !p.active
+	mine := !p.active && p.writing == nil
 	c.req.Cancel(&p.rc)
 	if mine && c.err != nil && p.w.Done() && !p.late {
 		err = c.err

@@ -116,9 +116,14 @@ func (l *replyPull) done(read bool) {
 }
 
 // answered completes a call that is no longer outstanding, and reports whether its caller has left.
-// If not, p belongs to its caller from now on. The caller of answered holds c.mu.
+// If not, p belongs to its caller from now on. A reply may be here before the last octet of its call
+// was written; then bodyWritten completes the call. The caller of answered holds c.mu.
 func (p *outcall) answered() (left bool) {
 	p.active, left = false, p.left
+	if p.writing != nil {
+		p.early = true
+		return false
+	}
 	if !p.w.Done() {
 		p.w.Complete(nil)
 	}

@@ -14,7 +14,8 @@ import (
 // Defaults of [Config].
 const (
 	DefaultCredits          = 64
-	DefaultInlineSize       = 4096
+	DefaultInlineSize       = 4096      // of replies
+	DefaultInlineCall       = 256 << 10 // of calls
 	DefaultMaxPayload       = 1<<20 + 64<<10
 	DefaultRequestMemory    = 256 << 20
 	DefaultHandshakeTimeout = 10 * time.Second
@@ -54,8 +55,12 @@ type Config struct {
 	CreditPool *CreditPool
 
 	// InlineSend is the size in octets of the largest Send of this side, and InlineRecv that of
-	// its receive buffers, header included (RFC 8797 Section 4). If zero, 4096; range 1024 to
+	// its receive buffers, header included (RFC 8797 Section 4). If zero, 256 KiB for calls, that
+	// is, InlineSend of a client and InlineRecv of a server, and 4096 for replies; range 1024 to
 	// 262144, rounded down to a multiple of 1024. Sends obey the peer's InlineRecv as well.
+	//
+	// So data of a call that fit a Send are pushed, where a peer that takes less, like Linux, has
+	// to pull them: a round trip more. Results are placed in chunks, because the client knows where.
 	InlineSend, InlineRecv int
 
 	// Profile says which document the connection follows: [ProfileRFC8166], the zero value, or
@@ -234,8 +239,6 @@ func (c *Config) fill() (*Config, error) {
 		f = *c
 	}
 	setInt(&f.Credits, DefaultCredits)
-	setInt(&f.InlineSend, DefaultInlineSize)
-	setInt(&f.InlineRecv, DefaultInlineSize)
 	setInt(&f.MaxPayload, DefaultMaxPayload)
 	setInt(&f.MaxConns, DefaultMaxConns)
 	setInt(&f.MaxPulls, DefaultMaxPulls)
@@ -264,11 +267,19 @@ func (c *Config) fill() (*Config, error) {
 	if f.Logger == nil {
 		f.Logger = zap.NewNop()
 	}
-	err := f.check()
-	f.InlineSend -= f.InlineSend % minInline
-	f.InlineRecv -= f.InlineRecv % minInline
-	return &f, err
+	return &f, f.check()
 }
+
+// inline sets the inline sizes that are not set, once it is known which side this is.
+func (c *Config) inline(send, recv int) {
+	setInt(&c.InlineSend, send)
+	setInt(&c.InlineRecv, recv)
+	c.InlineSend -= c.InlineSend % minInline
+	c.InlineRecv -= c.InlineRecv % minInline
+}
+
+func (c *Config) asClient() { c.inline(DefaultInlineCall, DefaultInlineSize) }
+func (c *Config) asServer() { c.inline(DefaultInlineSize, DefaultInlineCall) }
 
 func setInt(v *int, def int) {
 	if *v == 0 {

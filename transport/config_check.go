@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -25,8 +26,8 @@ func (c *Config) check() error {
 		got, lo, hi int
 	}{
 		{"Credits", c.Credits, 1, maxCredits},
-		{"InlineSend", c.InlineSend, minInline, maxInline},
-		{"InlineRecv", c.InlineRecv, minInline, maxInline},
+		{"InlineSend", cmp.Or(c.InlineSend, minInline), minInline, maxInline},
+		{"InlineRecv", cmp.Or(c.InlineRecv, minInline), minInline, maxInline},
 		{"MaxPayload", c.MaxPayload, minInline, 1 << 30},
 		{"MaxConns", c.MaxConns, 1, 1 << 30},
 		{"MaxPulls", c.MaxPulls, 1, 1 << 30},

@@ -98,10 +98,14 @@ func (x *exchange) message() []byte {
 	return x.in.Payload
 }
 
-// own copies an inline message, so that the call can outlive the upcall.
+// own copies an inline message, so that the call can outlive the upcall. The copy of a large one counts
+// in the budget until the call is over: while that is overdrawn, later calls wait.
 func (x *exchange) own() {
 	if x.buf != nil || x.held != nil {
 		return
+	}
+	if n := len(x.in.Payload); n > DefaultInlineSize {
+		x.charge(n)
 	}
 	x.buf, x.size = shared.get(len(x.in.Payload)), len(x.in.Payload)
 	copy(x.buf.data, x.in.Payload)

@@ -4,13 +4,20 @@ import "context"
 
 // Handler serves RPC calls. ServeRPC may be called from many goroutines at once. It fills resp
 // and returns; then the reply leaves. If it panics, the reply is SYSTEM_ERR and the panic is
-// logged. A handler may have three more methods. With
+// logged. A handler may have four more methods. With
 //
 //	MayBlock(prog, vers, proc uint32) bool
 //
-// it decides which calls get a goroutine of their own: those that wait for a disk, a lock or
-// another machine. All others run in the goroutine that reads the connection. This is several
-// times faster, but blocks that connection meanwhile.
+// it names the calls that may wait for a disk, a lock or another machine. All others run in the
+// goroutine that reads the connection. This is several times faster, but blocks that connection
+// meanwhile. A call that may block runs there too as long as its likes have taken little time on
+// average, one at a time; otherwise it gets a goroutine of its own. A call that takes longer than
+// Config.HandlerGrace all the same no longer keeps the others waiting. With
+//
+//	Class(req *Request) uint32
+//
+// it tells which calls of a procedure are alike: those of a class take about as long. req is that of ServeRPC. Without it all
+// calls of a procedure are.
 //
 // With
 //
@@ -39,10 +46,13 @@ type HandlerFunc func(ctx context.Context, req *Request, resp *Response)
 // ServeRPC calls f.
 func (f HandlerFunc) ServeRPC(ctx context.Context, req *Request, resp *Response) { f(ctx, req, resp) }
 
-// mayBlocker, nonIdempotent and lazyHandler are the optional methods of a Handler.
+// mayBlocker, classifier, nonIdempotent and lazyHandler are the optional methods of a Handler.
 type (
 	mayBlocker interface {
 		MayBlock(prog, vers, proc uint32) bool
+	}
+	classifier interface {
+		Class(req *Request) uint32
 	}
 	nonIdempotent interface {
 		NonIdempotent(prog, vers, proc uint32) bool
@@ -53,11 +63,19 @@ type (
 )
 
 // MayBlock returns the result of h's method MayBlock for a call (see [Handler]), and false if h has
-// no such method. Handlers that pass calls on to another handler use it, [NonIdempotent] and [Lazy]
-// to pass on its answers as well. h may be nil.
+// no such method. Handlers that pass calls on to another handler use it, [Class], [NonIdempotent] and
+// [Lazy] to pass on its answers as well. h may be nil.
 func MayBlock(h Handler, prog, vers, proc uint32) bool {
 	m, ok := h.(mayBlocker)
 	return ok && m.MayBlock(prog, vers, proc)
+}
+
+// Class is like MayBlock, for the class of a call; 0 if h has no such method.
+func Class(h Handler, req *Request) uint32 {
+	if m, ok := h.(classifier); ok {
+		return m.Class(req)
+	}
+	return 0
 }
 
 // NonIdempotent is like MayBlock, for calls that must not run twice.

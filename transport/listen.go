@@ -64,6 +64,7 @@ func NewListener(l net.Listener, cfg *Config) (*Listener, error) {
 }
 
 func newListener(inner net.Listener, cfg *Config) *Listener {
+	cfg.asServer()
 	l := &Listener{l: inner, cfg: cfg, ready: make(chan *recordConn, acceptQueue), conns: make(map[*respConn]struct{})}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.budget.init(cfg)

@@ -13,7 +13,9 @@ import (
 
 // config5666 is profile rfc5666 with the default binding, which does not speak for the
 // test program: any opaque of it may be reduced.
-func config5666() *Config { return &Config{Profile: ProfileRFC5666} }
+func config5666() *Config {
+	return &Config{Profile: ProfileRFC5666, InlineSend: DefaultInlineSize, InlineRecv: DefaultInlineSize}
+}
 
 // unexpected is a call whose client does not know that its results may be large.
 func unexpected(proc, n uint32) *Call { return wordCall(proc, n) }

@@ -13,7 +13,10 @@ import (
 )
 
 // testConfig is the configuration of the tests: the test program's binding.
-func testConfig() *Config { return &Config{Binding: echoBinding} }
+// Its Sends are small both ways, as with Linux peers, so that data travel in chunks.
+func testConfig() *Config {
+	return &Config{Binding: echoBinding, InlineSend: DefaultInlineSize, InlineRecv: DefaultInlineSize}
+}
 
 // startServer serves h over RDMA on loopback and returns its address.
 func startServer(t testing.TB, h Handler, cfg *Config) (*Server, string) {

@@ -30,6 +30,7 @@ type Server struct {
 	budget budget
 	door   *door
 	dups   *duplicates
+	paces  paces
 
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}
@@ -48,6 +49,7 @@ type servedConn interface {
 func (s *Server) init() error {
 	s.once.Do(func() {
 		s.cfg, s.cfgErr = s.Config.fill()
+		s.cfg.asServer()
 		if s.cfgErr == nil && s.Handler == nil {
 			s.cfgErr = errors.New("transport: Server.Handler is not set")
 		}
@@ -117,6 +119,9 @@ func (s *Server) isClosing() bool {
 	defer s.mu.Unlock()
 	return s.closing
 }
+
+// paceOf returns the pace of a call that may block.
+func (s *Server) paceOf(req *Request) *pace { return s.paces.of(Class(s.Handler, req), req) }
 
 // addConn adds a connection that the door has admitted.
 func (s *Server) addConn(c servedConn) error {

@@ -3,6 +3,8 @@ package transport
 import (
 	"context"
 	"net"
+	"sync/atomic"
+	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/xdr"
@@ -17,6 +19,7 @@ type rdmaServed struct {
 	addr   net.Addr
 	blocks mayBlocker // nil: no call may block
 	work   workers
+	here   atomic.Bool // a call that may block runs in the goroutine that reads, or began there
 }
 
 // ServeConn takes conn and serves RPC-over-RDMA on it, as the MPA responder, until the connection
@@ -68,7 +71,9 @@ func (c *rdmaServed) abort() { c.rc.abort() }
 // ended cancels the handlers of the connection.
 func (c *rdmaServed) ended(error) { c.cancel() }
 
-// dispatch runs a short call here, and passes others to a worker.
+// dispatch runs a call here if it does not block, or if its likes are short and no such call runs
+// here: then the watchdog has taken the reading role from it, and it may be the first of many that
+// wait for the same disk. Others go to a worker.
 func (c *rdmaServed) dispatch(x *exchange, inline bool) {
 	x.resp.reset(&shared)
 	x.setRequest(c.addr)
@@ -76,13 +81,26 @@ func (c *rdmaServed) dispatch(x *exchange, inline bool) {
 		c.serve(x)
 		return
 	}
-	if c.blocks != nil && c.blocks.MayBlock(x.req.Prog, x.req.Vers, x.req.Proc) || c.s.dups.running(&x.req) {
-		x.own()
-		x.setRequest(c.addr)
-		c.work.add(c, x)
+	blocks, joins := c.blocks != nil && c.blocks.MayBlock(x.req.Prog, x.req.Vers, x.req.Proc), c.s.dups.running(&x.req)
+	if !blocks && !joins {
+		c.serve(x)
 		return
 	}
+	if !joins && c.s.paceOf(&x.req).short(c.s.cfg.HandlerGrace) && c.here.CompareAndSwap(false, true) {
+		c.timed(x)
+		c.here.Store(false)
+		return
+	}
+	x.own()
+	x.setRequest(c.addr)
+	c.work.add(c, x)
+}
+
+// timed is serve for a call that may block.
+func (c *rdmaServed) timed(x *exchange) {
+	p, begun := c.s.paceOf(&x.req), time.Now() // x is reused when it is served
 	c.serve(x)
+	p.ran(time.Since(begun), c.s.cfg.HandlerGrace)
 }
 
 // setRequest fills the handler's view of the call.

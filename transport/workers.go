@@ -36,7 +36,7 @@ func (w *workers) send(c *rdmaServed) {
 // run is a worker.
 func (w *workers) run(c *rdmaServed) {
 	for x := w.take(c, true); x != nil; x = w.take(c, false) {
-		c.serve(x)
+		c.timed(x)
 	}
 }
 

@@ -66,7 +66,7 @@ func TestApplied(t *testing.T) {
 		if cpu, err := serverCPU(at); err != nil || cpu <= 0 {
 			t.Fatal(cpu, err)
 		}
-		c, err := dial(t.Context(), at.Pull, nil) // the server without logs
+		c, err := dial(t.Context(), at.NFS, nil) // the server without logs
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,8 +89,8 @@ func TestHow(t *testing.T) {
 		d     dialer
 		reads uint64
 	}{
-		"pulled": {byWrite(p.Sim.Pull, nil, true), payload},
-		"inline": {byWrite(p.Sim.Inline, inlineConfig(), true), 0},
+		"pulled": {byWrite(p.Sim.NFS, pulledConfig(), true), payload},
+		"inline": {byWrite(p.Sim.NFS, nil, true), 0},
 	} {
 		w, err := test.d(0)
 		if err != nil {

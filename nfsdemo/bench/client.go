@@ -92,9 +92,9 @@ func (t *target) next(n int) int64 {
 	return t.off - int64(n)
 }
 
-// inlineConfig is the configuration of clients that send WRITEs inline.
-func inlineConfig() *transport.Config {
-	return &transport.Config{InlineSend: inlineSize, InlineRecv: inlineSize}
+// pulledConfig is the configuration of clients whose WRITEs of 4096 octets are pulled by RDMA Read.
+func pulledConfig() *transport.Config {
+	return &transport.Config{InlineSend: transport.DefaultInlineSize}
 }
 
 // nfsWriter writes by WRITE with FILE_SYNC.

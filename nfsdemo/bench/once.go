@@ -12,7 +12,7 @@ import (
 // onceCases measure what the journal of intents adds to a call that it covers. They have no gate.
 func onceCases(at Place, o *Options) []measure.Case {
 	n := max(o.Writes/10, 10)
-	plain, journal := byCreate(at.Pull, "plain"), byCreate(at.Once, "once")
+	plain, journal := byCreate(at.NFS, "plain"), byCreate(at.Once, "once")
 	return []measure.Case{
 		gate(measure.Result{Name: "file, 1 client: CREATE with intents against without", Unit: "us", AtMost: true},
 			latency(plain, n, payload), latency(journal, n, payload)),

@@ -27,15 +27,11 @@ type Peer struct {
 
 // Place is one file system, with the addresses of its servers.
 type Place struct {
-	Pull   string `json:"pull"`   // 4096 octets inline: larger WRITEs are pulled by RDMA Read
-	Inline string `json:"inline"` // inlineSize octets inline
-	Push   string `json:"push"`   // push-mode writes, and the processor time of the process
-	Bare   string `json:"bare"`   // durable writes over plain TCP, see bare; "": no such server
-	Once   string `json:"once"`   // with a journal of intents; "": no such server
+	NFS  string `json:"nfs"`  // without logs
+	Push string `json:"push"` // push-mode writes, and the processor time of the process
+	Bare string `json:"bare"` // durable writes over plain TCP, see bare; "": no such server
+	Once string `json:"once"` // with a journal of intents; "": no such server
 }
-
-// inlineSize is enough for a WRITE of the largest size of Plot.
-const inlineSize = 72 << 10
 
 // exportPath is what both servers export.
 const exportPath = "/bench"
@@ -89,15 +85,15 @@ type place struct {
 	push    *pushwrite.Server
 	once    *once.Journal       // nil: none
 	bare    *bare               // nil: none
-	servers []*transport.Server // pull, inline, push, and perhaps once
-	ls      []net.Listener      // of the first three, of commit connections, and of once
+	servers []*transport.Server // plain, push, and perhaps once
+	ls      []net.Listener      // of the first two, of commit connections, and of once
 	wg      sync.WaitGroup
 }
 
 // newPlace keeps leases in the directory at, and logs in store, or in at if store is nil.
 func newPlace(fsys backend.FS, at string, store push.Store) (*place, error) {
 	p := &place{fs: fsys}
-	for range 4 {
+	for range 3 {
 		l, err := measure.Listen()
 		if err != nil {
 			return p, err
@@ -109,7 +105,7 @@ func newPlace(fsys backend.FS, at string, store push.Store) (*place, error) {
 	if err != nil {
 		return p, err
 	}
-	commits := p.ls[3]
+	commits := p.ls[2]
 	if p.push, err = pushwrite.Open(&pushwrite.Config{
 		Dir: at, Store: store, Addr: commits.Addr().String(), Limits: push.Limits{Opens: 1 << 16},
 	}); err != nil {
@@ -125,7 +121,6 @@ func newPlace(fsys backend.FS, at string, store push.Store) (*place, error) {
 	}
 	p.servers = []*transport.Server{
 		{Handler: plain},
-		{Handler: plain, Config: inlineConfig()},
 		{Handler: pushed, Config: &transport.Config{BackwardCredits: 8}},
 	}
 	for i, s := range p.servers {
@@ -138,9 +133,9 @@ func newPlace(fsys backend.FS, at string, store push.Store) (*place, error) {
 
 func (p *place) at() Place {
 	addr := func(i int) string { return p.ls[i].Addr().String() }
-	pl := Place{Pull: addr(0), Inline: addr(1), Push: addr(2)}
+	pl := Place{NFS: addr(0), Push: addr(1)}
 	if p.once != nil {
-		pl.Once = addr(4)
+		pl.Once = addr(3)
 	}
 	if p.bare != nil {
 		pl.Bare = p.bare.l.Addr().String()

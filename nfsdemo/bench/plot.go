@@ -12,7 +12,7 @@ var plotSizes = []int{512, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 1
 func Plot(p Peer, o *Options) (*measure.Chart, error) {
 	opt := o.fill()
 	dialers := []dialer{
-		byWrite(p.Sim.Pull, nil, false), byWrite(p.Sim.Inline, inlineConfig(), false), newLogs(p.Sim.Push).byPush(false),
+		byWrite(p.Sim.NFS, pulledConfig(), false), byWrite(p.Sim.NFS, nil, false), newLogs(p.Sim.Push).byPush(false),
 	}
 	c := &measure.Chart{
 		Title: "A durable write, no disk: latency against size", XName: "octets", X: plotSizes,

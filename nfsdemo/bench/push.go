@@ -52,9 +52,9 @@ func simCases(at Place, o *Options) []measure.Case {
 	pushed := latency(newLogs(at.Push).byPush(false), o.Writes, payload)
 	return []measure.Case{
 		gate(measure.Result{Name: "sim, 1 client: push against WRITE pulled by read chunk", Unit: "us", Gate: 0.6, AtMost: true},
-			latency(byWrite(at.Pull, nil, false), o.Writes, payload), pushed),
+			latency(byWrite(at.NFS, pulledConfig(), false), o.Writes, payload), pushed),
 		gate(measure.Result{Name: "sim, 1 client: push against WRITE sent inline", Unit: "us", Gate: 1, AtMost: true},
-			latency(byWrite(at.Inline, inlineConfig(), false), o.Writes, payload), pushed),
+			latency(byWrite(at.NFS, nil, false), o.Writes, payload), pushed),
 	}
 }
 
@@ -65,7 +65,7 @@ func fileCases(at Place, o *Options) (cases []measure.Case) {
 		extend  bool
 		latency float64
 	}{{"WRITE extending", true, 0.8}, {"WRITE overwriting", false, 1.2}} {
-		write, pushed := byWrite(at.Pull, nil, against.extend), l.byPush(against.extend)
+		write, pushed := byWrite(at.NFS, nil, against.extend), l.byPush(against.extend)
 		cases = append(cases,
 			gate(measure.Result{Name: "file, 1 client: push against " + against.name, Unit: "us", Gate: against.latency, AtMost: true},
 				latency(write, n, payload), latency(pushed, n, payload)),

@@ -163,6 +163,9 @@ func (h *Handler) MayBlock(prog, vers, proc uint32) bool {
 	return transport.MayBlock(h.svc, prog, vers, proc) || h.NonIdempotent(prog, vers, proc)
 }
 
+// Class asks the Service.
+func (h *Handler) Class(req *transport.Request) uint32 { return transport.Class(h.svc, req) }
+
 // NonIdempotent asks the Service.
 func (h *Handler) NonIdempotent(prog, vers, proc uint32) bool {
 	return transport.NonIdempotent(h.svc, prog, vers, proc)

@@ -17,6 +17,9 @@ type Program struct {
 	Serve func(ctx context.Context, c *Call) error
 	// MayBlock reports whether a procedure may block. If nil, none may.
 	MayBlock func(proc uint32) bool
+	// Class tells which calls of a procedure take about as long; see transport.Handler. If nil, all
+	// do.
+	Class func(proc uint32, args []byte) uint32
 	// NonIdempotent reports whether a procedure must not run twice when a client sends a call
 	// again. If nil, all may run twice.
 	NonIdempotent func(proc uint32) bool
@@ -89,6 +92,14 @@ func (m *Mux) ServeRPC(ctx context.Context, req *transport.Request, resp *transp
 func (m *Mux) NonIdempotent(prog, vers, proc uint32) bool {
 	p := m.find(prog)
 	return p != nil && p.NonIdempotent != nil && vers >= p.Low && vers <= p.High && p.NonIdempotent(proc)
+}
+
+// Class tells which calls of a procedure take about as long (transport.Handler).
+func (m *Mux) Class(req *transport.Request) uint32 {
+	if p := m.find(req.Prog); p != nil && p.Class != nil {
+		return p.Class(req.Proc, req.Args)
+	}
+	return 0
 }
 
 // Lazy reports whether a call's data stay at the client until asked for (transport.Handler).

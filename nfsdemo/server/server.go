@@ -2,6 +2,8 @@ package server
 
 import (
 	"context"
+	"encoding/binary"
+	"math/bits"
 
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
@@ -36,7 +38,7 @@ func New(cfg *Config) (*Server, error) {
 	s.RequireSys = cfg.RequireSys
 	s.Add(Program{
 		Prog: nfs3.Program, Low: nfs3.Version, High: nfs3.Version, Procs: nfs3.ProcCount,
-		Serve: s.serveNFS, MayBlock: s.nfsMayBlock, NonIdempotent: nonIdempotent,
+		Serve: s.serveNFS, MayBlock: s.nfsMayBlock, Class: nfsClass, NonIdempotent: nonIdempotent,
 		Weak: func(proc uint32) bool { return nfs3.Proc(proc) == nfs3.ProcFSInfo },
 		Lazy: func(proc uint32) bool { return nfs3.Proc(proc) == nfs3.ProcWrite },
 	})
@@ -94,6 +96,29 @@ func (s *Server) nfsMayBlock(proc uint32) bool {
 	default:
 		return s.cfg.Guard != nil || s.blocking()
 	}
+}
+
+// nfsClass sorts READ and WRITE by how long they take: by export, which says on what disk the file is,
+// by size, and by how durable the data must be.
+func nfsClass(proc uint32, args []byte) uint32 {
+	d := xdr.NewDecoder(args)
+	var handle nfs3.FileHandle
+	class := uint32(0)
+	switch nfs3.Proc(proc) {
+	case nfs3.ProcRead:
+		var a nfs3.ReadArgs
+		_ = a.Parse(&d) // a call that cannot be decoded takes no time
+		handle, class = a.Handle, uint32(bits.Len32(a.Count))
+	case nfs3.ProcWrite:
+		var a nfs3.WriteArgs
+		_ = a.ParseHead(&d)
+		handle, class = a.Handle, uint32(a.Stable)<<6|uint32(bits.Len32(a.Count))
+	default:
+	}
+	if len(handle) >= 4 {
+		class |= binary.BigEndian.Uint32(handle) << 8
+	}
+	return class
 }
 
 // nonIdempotent reports whether a procedure changes something.

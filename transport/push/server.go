@@ -153,6 +153,14 @@ func (s *Server) MayBlock(prog, vers, proc uint32) bool {
 	return transport.MayBlock(s.Next, prog, vers, proc)
 }
 
+// Class asks Next about the other programs.
+func (s *Server) Class(req *transport.Request) uint32 {
+	if req.Prog == Program {
+		return 0
+	}
+	return transport.Class(s.Next, req)
+}
+
 // NonIdempotent names the calls that must not run twice: a second OPEN would end the session of
 // the first. An APPEND may run twice, because its records have numbers.
 func (s *Server) NonIdempotent(prog, vers, proc uint32) bool {

@@ -100,6 +100,14 @@ func (p *Pusher) MayBlock(prog, vers, proc uint32) bool {
 	return prog != Program && transport.MayBlock(p.Handler, prog, vers, proc)
 }
 
+// Class asks Handler about its programs.
+func (p *Pusher) Class(req *transport.Request) uint32 {
+	if req.Prog == Program {
+		return 0
+	}
+	return transport.Class(p.Handler, req)
+}
+
 // NonIdempotent asks Handler about its programs.
 func (p *Pusher) NonIdempotent(prog, vers, proc uint32) bool {
 	return prog != Program && transport.NonIdempotent(p.Handler, prog, vers, proc)

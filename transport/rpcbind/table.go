@@ -35,6 +35,14 @@ func (t *Table) MayBlock(prog, vers, proc uint32) bool {
 	return prog != Program && transport.MayBlock(t.Next, prog, vers, proc)
 }
 
+// Class asks Next about its programs.
+func (t *Table) Class(req *transport.Request) uint32 {
+	if req.Prog == Program {
+		return 0
+	}
+	return transport.Class(t.Next, req)
+}
+
 // NonIdempotent asks Next about its programs.
 func (t *Table) NonIdempotent(prog, vers, proc uint32) bool {
 	return prog != Program && transport.NonIdempotent(t.Next, prog, vers, proc)

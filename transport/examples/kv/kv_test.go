@@ -63,6 +63,6 @@ func Example() {
 		fmt.Println(err)
 	}
 	// Output:
-	// put 65536 octets, got the same back: true
-	// the server moved 65536 by RDMA Read, 65536 by RDMA Write
+	// put 524288 octets, got the same back: true
+	// the server moved 524288 by RDMA Read, 524288 by RDMA Write
 }

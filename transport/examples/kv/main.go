@@ -98,7 +98,7 @@ func run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer c.Close()
-	value := bytes.Repeat([]byte("stag"), 16<<10)
+	value := bytes.Repeat([]byte("stag"), 128<<10)
 	if err := put(ctx, c, "key", value); err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func run(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// put stores a value, which it borrows: the server reads a large one by RDMA Read.
+// put stores a value, which it borrows: the server reads one that does not fit a Send by RDMA Read.
 func put(ctx context.Context, c transport.Caller, key string, value []byte) error {
 	args := xdr.AppendUint32(xdr.AppendString(nil, key), uint32(len(value)))
 	var r transport.Reply

@@ -47,7 +47,8 @@ func Nudge() []byte { return tagged(rdmap.OpWrite, 1, 0, nil) }
 // Target is what the octets need to know about the peer.
 type Target struct {
 	Prog, Vers uint32 // the program whose procedure 0 is called
-	Inline     int    // the largest Send that it says it accepts, in octets
+	Inline     int    // the largest Send of the cases, in octets, which it says it accepts
+	Receives   int    // the largest Send that it says it accepts
 	Grant      int    // credits that it has granted
 	XID        uint32 // the calls count from here
 }

@@ -1,0 +1,45 @@
+package transport
+
+// lendBody notes that the engine is about to read p.body.
+func (c *Client) lendBody(p *outcall, call *Call) error {
+	in := call.ItemMemory
+	if n := len(call.MoreItems); n > 0 {
+		in = call.MoreItems[n-1].Memory
+	}
+	if in != nil {
+		if _, err := in.take(p.body); err != nil {
+			return err
+		}
+	}
+	c.mu.Lock()
+	p.writing, p.bodyIn = c, in
+	c.mu.Unlock()
+	return nil
+}
+
+// bodyBack notes that the engine no longer reads p.body, and reports whether p must be reaped: it was
+// answered before, and its caller has left.
+func (c *Client) bodyBack(p *outcall) (left bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p.writing == nil {
+		return false
+	}
+	if p.writing = nil; p.bodyIn != nil {
+		p.bodyIn.give()
+		p.bodyIn = nil
+	}
+	return p.early && p.answered()
+}
+
+// bodyWritten completes the Send of a call that ends with the caller's memory.
+type bodyWritten outcall
+
+// Complete returns that memory, whether it was written or the connection has ended. p may be reused
+// as soon as bodyBack has returned: then its caller has gone on.
+func (d *bodyWritten) Complete(error) {
+	p := (*outcall)(d)
+	if c := p.writing; c.bodyBack(p) {
+		c.reap(p)
+	}
+}

@@ -1,0 +1,38 @@
+package transport
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// paces are moving averages of how long calls that may block take, by procedure and class (see
+// [Handler]). Those of a class whose average is short run in the goroutine that reads them: to hand
+// over a WRITE of 64 KiB costs more than to run it. Two classes may share an average.
+type paces [256]pace
+
+// pace is the average of a class in ns, 0 as long as none of its calls has ended.
+type pace struct{ avg atomic.Int64 }
+
+// shortShare: a call is short if it takes one part in shortShare of Config.HandlerGrace: 125 us with
+// the default. That is above a WRITE or READ of 64 KiB in memory (10 to 30 us) and below one that
+// waits for a disk, beside which others should run.
+const shortShare = 8
+
+// of returns the pace of a call's class.
+func (p *paces) of(class uint32, req *Request) *pace {
+	h := (req.Prog*31+req.Proc)*31 + class
+	return &p[h*2654435761>>24]
+}
+
+// short reports whether the calls of the class may run where they were read. Without a watchdog none
+// may.
+func (p *pace) short(grace time.Duration) bool {
+	return grace > 0 && time.Duration(p.avg.Load()) <= grace/shortShare
+}
+
+// ran notes that a call has run for d. Beyond the grace d does not count: then the watchdog has let
+// another goroutine read.
+func (p *pace) ran(d, grace time.Duration) {
+	avg := p.avg.Load()
+	p.avg.Store(avg + (int64(min(d, grace))-avg)/8)
+}

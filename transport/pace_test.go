@@ -1,0 +1,140 @@
+package transport_test
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// Procedures of paced. The word of their arguments is their class.
+const (
+	paceHere  = 1 // never blocks
+	paceDisk  = 2 // may block, and takes 2 ms of class slowClass
+	paceHangs = 3 // may block, and does until the test ends it
+
+	slowClass = 9
+)
+
+// paced answers with the number of the goroutine that runs the call.
+type paced struct {
+	hung    chan struct{} // one for each call that hangs
+	release chan struct{}
+}
+
+func (paced) MayBlock(_, _, proc uint32) bool { return proc != paceHere }
+
+func (paced) Class(req *transport.Request) uint32 {
+	d := xdr.NewDecoder(req.Args)
+	return d.Uint32()
+}
+
+func (p paced) ServeRPC(_ context.Context, req *transport.Request, resp *transport.Response) {
+	switch {
+	case req.Proc == paceHangs:
+		p.hung <- struct{}{}
+		<-p.release
+	case req.Proc == paceDisk && p.Class(req) == slowClass:
+		time.Sleep(2 * time.Millisecond) // a disk
+	}
+	resp.Results = append(resp.Results, goroutine()...)
+}
+
+// goroutine returns the number of the running goroutine.
+func goroutine() []byte {
+	b := make([]byte, 64)
+	return bytes.Fields(b[:runtime.Stack(b, false)])[1]
+}
+
+// newPaced serves p over RDMA.
+func newPaced(t *testing.T, cfg *transport.Config) (p paced, s *transport.Server, do func(proc, class uint32) string) {
+	t.Helper()
+	p = paced{hung: make(chan struct{}, 100), release: make(chan struct{})}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = &transport.Server{Handler: p, Config: cfg}
+	var served sync.WaitGroup
+	served.Go(func() { _ = s.Serve(l) })
+	c, err := transport.Dial(t.Context(), "tcp", l.Addr().String(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		select {
+		case <-p.release:
+		default:
+			close(p.release)
+		}
+		c.Close()
+		s.Close()
+		served.Wait()
+	})
+	return p, s, func(proc, class uint32) string {
+		t.Helper()
+		var r transport.Reply
+		defer r.Release()
+		if err := c.Do(context.Background(), &transport.Call{Prog: 400200, Vers: 1, Proc: proc, Args: xdr.AppendUint32(nil, class)}, &r); err != nil {
+			t.Error(err)
+		}
+		return string(r.Results)
+	}
+}
+
+// Calls that may block run in the goroutine that reads as long as their likes are short, and their
+// likes are those of their class.
+func TestPace(t *testing.T) {
+	// So much that a busy machine does not make short calls slow ones; 2 ms are more than an eighth.
+	_, _, do := newPaced(t, &transport.Config{HandlerGrace: 10 * time.Millisecond})
+	here := do(paceHere, 0)
+	if got := do(paceDisk, 1); got != here {
+		t.Errorf("a short call ran in goroutine %s, not in %s, which reads", got, here)
+	}
+	for range 30 {
+		do(paceDisk, slowClass)
+	}
+	here = do(paceHere, 0)
+	if got := do(paceDisk, slowClass); got == here {
+		t.Error("a call of 2 ms runs in the goroutine that reads")
+	}
+	if got := do(paceDisk, 1); got != here {
+		t.Error("a short call of another class does not run in the goroutine that reads")
+	}
+}
+
+// Without a watchdog no call that may block runs in the goroutine that reads.
+func TestPaceWithoutWatchdog(t *testing.T) {
+	_, _, do := newPaced(t, &transport.Config{HandlerGrace: -1})
+	if here := do(paceHere, 0); do(paceDisk, 1) == here {
+		t.Error("a call that may block runs in the goroutine that reads")
+	}
+}
+
+// A system call that hangs keeps nobody waiting, nor do those after it: they get goroutines of their
+// own at once, and only the first one that of the watchdog.
+func TestPaceHung(t *testing.T) {
+	p, s, do := newPaced(t, &transport.Config{HandlerGrace: time.Millisecond})
+	do(paceHere, 0) // brings credits
+	const hung = 20
+	var wg sync.WaitGroup
+	for range hung {
+		wg.Go(func() { do(paceHangs, 1) })
+		<-p.hung
+	}
+	for range 10 {
+		do(paceHere, 0)
+		do(paceDisk, 1)
+	}
+	if n := s.Stats().Takeovers; n != 1 {
+		t.Errorf("%d takeovers for %d calls that hang, want 1", n, hung)
+	}
+	close(p.release)
+	wg.Wait()
+}
