@@ -21,6 +21,20 @@ const flushTurn = 2
 
 func yield() { runtime.Gosched() }
 
+// FlushPosted, in an upcall, writes what upcalls have posted so far, without waiting for the end of the input
+// that is being handled. An upcall that has computed for a while calls it before others follow, so that
+// the peer works meanwhile. FlushPosted does not wait; what the socket does not take follows later.
+func (c *Conn) FlushPosted() {
+	c.mu.Lock()
+	if c.flushing || !c.snd.ready(&c.wk) {
+		c.mu.Unlock()
+		return
+	}
+	c.flushing = true
+	c.mu.Unlock()
+	c.flush(flushReader)
+}
+
 // flush writes until nothing is left. The caller has set flushing. If flush would have to wait and may
 // not, or if its turn is over, a goroutine takes over, and flushing stays set.
 func (c *Conn) flush(mode flushMode) {

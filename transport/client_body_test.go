@@ -116,9 +116,10 @@ func (s *slowServer) reply(xid uint32) {
 	}
 }
 
-// write is a WRITE of data, 80 octets of arguments before them.
+// write is a WRITE of data. Its handle has 56 octets, and all arguments before the data 80.
 func write(data []byte, free func()) *transport.Call {
-	args := xdr.AppendUint32(make([]byte, 76), uint32(len(data)))
+	args := append(xdr.AppendUint32(nil, 56), make([]byte, 56+8+4+4)...)
+	args = xdr.AppendUint32(args, uint32(len(data)))
 	return &transport.Call{Prog: 100003, Vers: 3, Proc: 7, Args: args, Item: data, ItemPos: len(args), Free: free}
 }
 

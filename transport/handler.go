@@ -4,7 +4,7 @@ import "context"
 
 // Handler serves RPC calls. ServeRPC may be called from many goroutines at once. It fills resp
 // and returns; then the reply leaves. If it panics, the reply is SYSTEM_ERR and the panic is
-// logged. A handler may have four more methods. With
+// logged. A handler may have five more methods. With
 //
 //	MayBlock(prog, vers, proc uint32) bool
 //
@@ -35,7 +35,13 @@ import "context"
 // it names the calls whose data it wants to pull itself. Data that the client offers in read
 // chunks then stays at the client, and Args come without the data and its pad. The handler pulls
 // the data with [Request.Opaque] straight into its own memory, or refuses the call without moving
-// it. Such a call always has its own goroutine.
+// it. Such a call always has its own goroutine. With
+//
+//	Ready(ctx context.Context, req *Request) bool
+//
+// it names those of them whose data it would certainly pull: then they are pulled at once, and the
+// call is one like any other. Ready is called where the call was read, with Args as above; it must not
+// block, nor keep req.
 type Handler interface {
 	ServeRPC(ctx context.Context, req *Request, resp *Response)
 }
@@ -46,7 +52,7 @@ type HandlerFunc func(ctx context.Context, req *Request, resp *Response)
 // ServeRPC calls f.
 func (f HandlerFunc) ServeRPC(ctx context.Context, req *Request, resp *Response) { f(ctx, req, resp) }
 
-// mayBlocker, classifier, nonIdempotent and lazyHandler are the optional methods of a Handler.
+// mayBlocker, classifier, nonIdempotent, lazyHandler and readyHandler are the optional methods of a Handler.
 type (
 	mayBlocker interface {
 		MayBlock(prog, vers, proc uint32) bool
@@ -60,11 +66,14 @@ type (
 	lazyHandler interface {
 		Lazy(prog, vers, proc uint32) bool
 	}
+	readyHandler interface {
+		Ready(ctx context.Context, req *Request) bool
+	}
 )
 
 // MayBlock returns the result of h's method MayBlock for a call (see [Handler]), and false if h has
-// no such method. Handlers that pass calls on to another handler use it, [Class], [NonIdempotent] and
-// [Lazy] to pass on its answers as well. h may be nil.
+// no such method. Handlers that pass calls on to another handler use it, [Class], [NonIdempotent], [Lazy]
+// and [Ready] to pass on its answers as well. h may be nil.
 func MayBlock(h Handler, prog, vers, proc uint32) bool {
 	m, ok := h.(mayBlocker)
 	return ok && m.MayBlock(prog, vers, proc)
@@ -89,4 +98,10 @@ func NonIdempotent(h Handler, prog, vers, proc uint32) bool {
 func Lazy(h Handler, prog, vers, proc uint32) bool {
 	m, ok := h.(lazyHandler)
 	return ok && m.Lazy(prog, vers, proc)
+}
+
+// Ready is like MayBlock, for lazy calls whose data may be pulled at once.
+func Ready(ctx context.Context, h Handler, req *Request) bool {
+	m, ok := h.(readyHandler)
+	return ok && m.Ready(ctx, req)
 }

@@ -30,6 +30,7 @@ type respConn struct {
 	app    application
 	conn   *rdmap.Conn
 	lazy   func(*xdr.CallHeader) bool // calls whose data are pulled only when asked for; nil: none
+	ready  func(*exchange) bool       // of those: whether the data may be pulled at once; nil: of none
 	over   chan struct{}              // closed by HandleClose
 
 	holding int // calls that hold something of the budget; under budget.mu

@@ -120,7 +120,7 @@ func (rc *respConn) pull(x *exchange) {
 		rc.refuseChunk(x, rdmap.ErrNoORD)
 		return
 	}
-	if rc.lazy != nil && !x.in.Layout.Long && rc.lazy(&x.in.RPC) {
+	if rc.lazy != nil && !x.in.Layout.Long && rc.lazy(&x.in.RPC) && (rc.ready == nil || !rc.ready(x)) {
 		if rc.conn.ConnectionState().ORD == 0 { // otherwise the handler would find out
 			rc.refuseChunk(x, rdmap.ErrNoORD)
 			return

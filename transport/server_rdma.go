@@ -19,7 +19,8 @@ type rdmaServed struct {
 	addr   net.Addr
 	blocks mayBlocker // nil: no call may block
 	work   workers
-	here   atomic.Bool // a call that may block runs in the goroutine that reads, or began there
+	took   time.Duration // by such calls since the last flush; owned by the one that runs
+	here   atomic.Bool   // a call that may block runs in the goroutine that reads, or began there
 }
 
 // ServeConn takes conn and serves RPC-over-RDMA on it, as the MPA responder, until the connection
@@ -45,6 +46,9 @@ func (s *Server) serveConn(conn net.Conn, first []byte) error {
 	c.rc = newRespConn(s.cfg, &s.ctr, &s.budget, c)
 	c.rc.lazy = lazyOf(s.Handler, s.cfg, s.dups)
 	c.blocks, _ = s.Handler.(mayBlocker)
+	if h, ok := s.Handler.(readyHandler); ok && c.rc.lazy != nil {
+		c.rc.ready = func(x *exchange) bool { return c.ready(h, x) }
+	}
 	c.rc.client = cl
 	ec := c.rc.config()
 	ec.BufferedInput = first
@@ -87,7 +91,11 @@ func (c *rdmaServed) dispatch(x *exchange, inline bool) {
 		return
 	}
 	if !joins && c.s.paceOf(&x.req).short(c.s.cfg.HandlerGrace) && c.here.CompareAndSwap(false, true) {
-		c.timed(x)
+		c.took += c.timed(x)
+		if c.took > flushAfter {
+			c.took = 0
+			c.rc.conn.FlushPosted()
+		}
 		c.here.Store(false)
 		return
 	}
@@ -96,11 +104,19 @@ func (c *rdmaServed) dispatch(x *exchange, inline bool) {
 	c.work.add(c, x)
 }
 
-// timed is serve for a call that may block.
-func (c *rdmaServed) timed(x *exchange) {
+// flushAfter is how long calls may have computed in the reading goroutine before their replies leave.
+// Choice: longer than a system call (5 us), so that short calls share one, and less than the calls of
+// one read take together: without it, 8 WRITEs of 4 KiB were answered together, and the client waited
+// while the server worked (1.22 of TCP instead of 1.40).
+const flushAfter = 25 * time.Microsecond
+
+// timed is serve for a call that may block. It returns how long that took.
+func (c *rdmaServed) timed(x *exchange) time.Duration {
 	p, begun := c.s.paceOf(&x.req), time.Now() // x is reused when it is served
 	c.serve(x)
-	p.ran(time.Since(begun), c.s.cfg.HandlerGrace)
+	d := time.Since(begun)
+	p.ran(d, c.s.cfg.HandlerGrace)
+	return d
 }
 
 // setRequest fills the handler's view of the call.
@@ -133,4 +149,16 @@ func (c *rdmaServed) serve(x *exchange) {
 		}
 	}
 	c.rc.reply(x)
+}
+
+// ready asks the handler whether the data of a call may be pulled at once. Calls that are refused, and
+// duplicates of calls that run, need no data.
+func (c *rdmaServed) ready(h readyHandler, x *exchange) bool {
+	d := xdr.NewDecoder(x.in.Payload)
+	_ = x.in.RPC.Parse(&d) // parsed without error before
+	if _, refused := x.in.RPC.Refusal(nil); refused {
+		return false
+	}
+	x.req = Request{CallHeader: x.in.RPC, Args: d.Rest(), RemoteAddr: c.addr, Network: "rdma"}
+	return !c.s.dups.running(&x.req) && h.Ready(c.ctx, &x.req)
 }

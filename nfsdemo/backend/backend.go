@@ -125,3 +125,11 @@ type Dir interface {
 	// throughout is returned once. ErrBadCookie if verf does not match the cookie.
 	ReadDir(cookie uint64, verf nfs3.CookieVerf, plus bool, fn func(*nfs3.DirPlusEntry) bool) (nfs3.CookieVerf, bool, error)
 }
+
+// Readier is an optional part of an FS.
+type Readier interface {
+	// Ready reports that nothing up to the Write itself waits for a disk: neither Resolve of the
+	// handle, nor Attr of its file, nor that the file be opened to be written. It does not wait
+	// either.
+	Ready(handle []byte) bool
+}

@@ -101,7 +101,8 @@ type figures struct {
 	client, server measure.Usage
 	calls          int
 	p50, p99       float64 // microseconds
-	bulk           float64 // calls a second of the stream beside it
+	beside         bool    // a stream
+	bulk           float64 // its calls a second
 }
 
 // run puts the load on for dur.
@@ -155,7 +156,7 @@ func (l *load) runBeside(dur time.Duration, f *figures, calls *atomic.Int64) err
 	})
 	close(over)
 	err = errors.Join(err, <-streamed)
-	f.bulk = float64(bulk.Load()) / time.Since(start).Seconds()
+	f.beside, f.bulk = true, float64(bulk.Load())/time.Since(start).Seconds()
 	if len(times) > 0 {
 		slices.Sort(times)
 		f.p50, f.p99 = times[len(times)/2], times[len(times)*99/100]

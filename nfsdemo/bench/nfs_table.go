@@ -43,7 +43,7 @@ type Cell struct {
 // add adds a round.
 func (c *Cell) add(f figures, costs bool) {
 	c.Rate = append(c.Rate, f.rate)
-	if f.bulk > 0 {
+	if f.beside {
 		c.P50, c.P99, c.Bulk = append(c.P50, f.p50), append(c.P99, f.p99), append(c.Bulk, f.bulk)
 		return // the costs are those of both loads
 	}

@@ -175,3 +175,8 @@ func (h *Handler) NonIdempotent(prog, vers, proc uint32) bool {
 func (h *Handler) Lazy(prog, vers, proc uint32) bool {
 	return transport.Lazy(h.svc, prog, vers, proc)
 }
+
+// Ready asks the Service, unless the call must not run twice: whether that is so is looked up first.
+func (h *Handler) Ready(ctx context.Context, req *transport.Request) bool {
+	return !h.NonIdempotent(req.Prog, req.Vers, req.Proc) && transport.Ready(ctx, h.svc, req)
+}

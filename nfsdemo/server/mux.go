@@ -26,6 +26,9 @@ type Program struct {
 	// Lazy reports whether Serve itself takes the data of read chunks for a procedure, with
 	// Call.Opaque. If nil, it does so for none.
 	Lazy func(proc uint32) bool
+	// Ready reports, for a lazy call without its data, whether they may be pulled at once; see
+	// transport.Handler. It must not block. If nil, Serve takes them.
+	Ready func(ctx context.Context, c *Call) bool
 	// Weak reports whether a procedure other than 0 needs no identity. If nil, none needs one.
 	Weak func(proc uint32) bool
 }
@@ -106,6 +109,16 @@ func (m *Mux) Class(req *transport.Request) uint32 {
 func (m *Mux) Lazy(prog, vers, proc uint32) bool {
 	p := m.find(prog)
 	return p != nil && p.Lazy != nil && vers >= p.Low && vers <= p.High && p.Lazy(proc)
+}
+
+// Ready reports whether the data of a lazy call may be pulled at once (transport.Handler).
+func (m *Mux) Ready(ctx context.Context, req *transport.Request) bool {
+	p := m.find(req.Prog)
+	cred, stat := parseCred(&req.Cred)
+	if p == nil || p.Ready == nil || stat != xdr.AuthOK || cred.Anonymous && m.RequireSys {
+		return false
+	}
+	return p.Ready(ctx, &Call{Request: req, Cred: cred})
 }
 
 // MayBlock reports whether a call may wait for a disk (transport.Handler).

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"math"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
@@ -37,6 +38,29 @@ func (o *op) write(d *xdr.Decoder) error {
 	}
 	o.wrote(&res, &ch, err)
 	return nil
+}
+
+// nfsReady reports whether a WRITE can be done, as far as can be seen without its data, and without
+// waiting for a disk. Whatever it is that refuses a WRITE, write finds it too, before it pulls.
+func (s *Server) nfsReady(ctx context.Context, c *Call) bool {
+	if s.cfg.Guard != nil { // it may wait for clients
+		return false
+	}
+	d := xdr.NewDecoder(c.Args)
+	var args nfs3.WriteArgs
+	if args.ParseHead(&d) != nil {
+		return false
+	}
+	e := s.export(args.Handle)
+	if e == nil {
+		return false
+	}
+	if r, ok := e.FS.(backend.Readier); e.info.MayBlock && (!ok || !r.Ready(args.Handle[handleHead:])) {
+		return false
+	}
+	o := op{s: s, c: c, ctx: ctx, proc: nfs3.ProcWrite}
+	_, err := o.writeTo(&args, int(args.Count))
+	return err == nil
 }
 
 // wrote answers a WRITE.

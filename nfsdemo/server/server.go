@@ -40,7 +40,7 @@ func New(cfg *Config) (*Server, error) {
 		Prog: nfs3.Program, Low: nfs3.Version, High: nfs3.Version, Procs: nfs3.ProcCount,
 		Serve: s.serveNFS, MayBlock: s.nfsMayBlock, Class: nfsClass, NonIdempotent: nonIdempotent,
 		Weak: func(proc uint32) bool { return nfs3.Proc(proc) == nfs3.ProcFSInfo },
-		Lazy: func(proc uint32) bool { return nfs3.Proc(proc) == nfs3.ProcWrite },
+		Lazy: func(proc uint32) bool { return nfs3.Proc(proc) == nfs3.ProcWrite }, Ready: s.nfsReady,
 	})
 	s.Add(Program{
 		Prog: mount3.Program, Low: mount3.Version, High: mount3.Version, Procs: mount3.ProcCount,

@@ -175,6 +175,11 @@ func (s *Server) Lazy(prog, vers, proc uint32) bool {
 	return prog != Program && transport.Lazy(s.Next, prog, vers, proc)
 }
 
+// Ready asks Next about the other programs.
+func (s *Server) Ready(ctx context.Context, req *transport.Request) bool {
+	return req.Prog != Program && transport.Ready(ctx, s.Next, req)
+}
+
 // ServeRPC implements [transport.Handler].
 func (s *Server) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
 	switch {

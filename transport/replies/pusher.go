@@ -119,6 +119,11 @@ func (p *Pusher) Lazy(prog, vers, proc uint32) bool {
 	return prog != Program && !p.chosen(prog, vers, proc) && transport.Lazy(p.Handler, prog, vers, proc)
 }
 
+// Ready asks Handler about its calls.
+func (p *Pusher) Ready(ctx context.Context, req *transport.Request) bool {
+	return req.Prog != Program && transport.Ready(ctx, p.Handler, req)
+}
+
 func (p *Pusher) chosen(prog, vers, proc uint32) bool {
 	if p.Choose != nil {
 		return p.Choose(prog, vers, proc)

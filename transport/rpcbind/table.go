@@ -53,6 +53,11 @@ func (t *Table) Lazy(prog, vers, proc uint32) bool {
 	return prog != Program && transport.Lazy(t.Next, prog, vers, proc)
 }
 
+// Ready asks Next about its calls.
+func (t *Table) Ready(ctx context.Context, req *transport.Request) bool {
+	return req.Prog != Program && transport.Ready(ctx, t.Next, req)
+}
+
 // serve answers one rpcbind call.
 func (t *Table) serve(req *transport.Request, resp *transport.Response) {
 	d := xdr.NewDecoder(req.Args)

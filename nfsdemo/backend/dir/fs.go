@@ -96,6 +96,23 @@ func (f *FS) Resolve(h []byte) (backend.Node, error) {
 	return nil, nfs3.ErrStale
 }
 
+var _ backend.Readier = (*FS)(nil)
+
+// Ready implements backend.Readier: the file is open to be written. The kernel then has its attributes
+// in memory.
+func (f *FS) Ready(h []byte) bool {
+	k, err := parseHandle(h)
+	if err != nil || f.tab.get(k) == nil {
+		return false
+	}
+	s := f.files.get(k)
+	if s == nil {
+		return false
+	}
+	defer f.files.put(s)
+	return s.v.write
+}
+
 // Info returns the limits of Linux. A file system may have smaller ones, which show only when
 // they are reached.
 func (f *FS) Info() backend.Info {
