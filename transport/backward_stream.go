@@ -39,8 +39,10 @@ func (c *StreamClient) called(b *buffer, msg []byte) {
 	c.back.wg.Add(1)
 	go func() {
 		defer c.back.waiting.Add(-1)
-		c.back.slots <- struct{}{} // serve releases it
-		c.back.serve(b, msg)
+		c.back.slots <- struct{}{} // end releases it
+		if x := c.back.received(b, msg); x != nil {
+			x.serve()
+		}
 	}()
 }
 

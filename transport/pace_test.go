@@ -52,8 +52,8 @@ func goroutine() []byte {
 	return bytes.Fields(b[:runtime.Stack(b, false)])[1]
 }
 
-// newPaced serves p over RDMA.
-func newPaced(t *testing.T, cfg *transport.Config) (p paced, s *transport.Server, do func(proc, class uint32) string) {
+// newPaced serves p over RDMA or record-marked TCP.
+func newPaced(t *testing.T, network string, cfg *transport.Config) (p paced, s *transport.Server, do func(proc, class uint32) string) {
 	t.Helper()
 	p = paced{hung: make(chan struct{}, 100), release: make(chan struct{})}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -62,8 +62,14 @@ func newPaced(t *testing.T, cfg *transport.Config) (p paced, s *transport.Server
 	}
 	s = &transport.Server{Handler: p, Config: cfg}
 	var served sync.WaitGroup
-	served.Go(func() { _ = s.Serve(l) })
-	c, err := transport.Dial(t.Context(), "tcp", l.Addr().String(), nil)
+	var c transport.Caller
+	if network == "rdma" {
+		served.Go(func() { _ = s.Serve(l) })
+		c, err = transport.Dial(t.Context(), "tcp", l.Addr().String(), nil)
+	} else {
+		served.Go(func() { _ = s.ServeStream(l) })
+		c, err = transport.DialStream(t.Context(), "tcp", l.Addr().String(), nil)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,50 +97,62 @@ func newPaced(t *testing.T, cfg *transport.Config) (p paced, s *transport.Server
 // Calls that may block run in the goroutine that reads as long as their likes are short, and their
 // likes are those of their class.
 func TestPace(t *testing.T) {
-	// So much that a busy machine does not make short calls slow ones; 2 ms are more than an eighth.
-	_, _, do := newPaced(t, &transport.Config{HandlerGrace: 10 * time.Millisecond})
-	here := do(paceHere, 0)
-	if got := do(paceDisk, 1); got != here {
-		t.Errorf("a short call ran in goroutine %s, not in %s, which reads", got, here)
-	}
-	for range 30 {
-		do(paceDisk, slowClass)
-	}
-	here = do(paceHere, 0)
-	if got := do(paceDisk, slowClass); got == here {
-		t.Error("a call of 2 ms runs in the goroutine that reads")
-	}
-	if got := do(paceDisk, 1); got != here {
-		t.Error("a short call of another class does not run in the goroutine that reads")
+	for _, network := range []string{"rdma", "tcp"} {
+		t.Run(network, func(t *testing.T) {
+			// So much that a busy machine does not make short calls slow ones; 2 ms are more than an eighth.
+			_, _, do := newPaced(t, network, &transport.Config{HandlerGrace: 10 * time.Millisecond})
+			here := do(paceHere, 0)
+			if got := do(paceDisk, 1); got != here {
+				t.Errorf("a short call ran in goroutine %s, not in %s, which reads", got, here)
+			}
+			for range 30 {
+				do(paceDisk, slowClass)
+			}
+			here = do(paceHere, 0)
+			if got := do(paceDisk, slowClass); got == here {
+				t.Error("a call of 2 ms runs in the goroutine that reads")
+			}
+			if got := do(paceDisk, 1); got != here {
+				t.Error("a short call of another class does not run in the goroutine that reads")
+			}
+		})
 	}
 }
 
 // Without a watchdog no call that may block runs in the goroutine that reads.
 func TestPaceWithoutWatchdog(t *testing.T) {
-	_, _, do := newPaced(t, &transport.Config{HandlerGrace: -1})
-	if here := do(paceHere, 0); do(paceDisk, 1) == here {
-		t.Error("a call that may block runs in the goroutine that reads")
+	for _, network := range []string{"rdma", "tcp"} {
+		t.Run(network, func(t *testing.T) {
+			_, _, do := newPaced(t, network, &transport.Config{HandlerGrace: -1})
+			if here := do(paceHere, 0); do(paceDisk, 1) == here {
+				t.Error("a call that may block runs in the goroutine that reads")
+			}
+		})
 	}
 }
 
 // A system call that hangs keeps nobody waiting, nor do those after it: they get goroutines of their
 // own at once, and only the first one that of the watchdog.
 func TestPaceHung(t *testing.T) {
-	p, s, do := newPaced(t, &transport.Config{HandlerGrace: time.Millisecond})
-	do(paceHere, 0) // brings credits
-	const hung = 20
-	var wg sync.WaitGroup
-	for range hung {
-		wg.Go(func() { do(paceHangs, 1) })
-		<-p.hung
+	for _, network := range []string{"rdma", "tcp"} {
+		t.Run(network, func(t *testing.T) {
+			p, s, do := newPaced(t, network, &transport.Config{HandlerGrace: time.Millisecond})
+			do(paceHere, 0) // brings credits
+			const hung = 20
+			var wg sync.WaitGroup
+			for range hung {
+				wg.Go(func() { do(paceHangs, 1) })
+				<-p.hung
+			}
+			for range 10 {
+				do(paceHere, 0)
+				do(paceDisk, 1)
+			}
+			if n := s.Stats().Takeovers; n != 1 {
+				t.Errorf("%d takeovers for %d calls that hang, want 1", n, hung)
+			}
+			close(p.release)
+			wg.Wait()
+		})
 	}
-	for range 10 {
-		do(paceHere, 0)
-		do(paceDisk, 1)
-	}
-	if n := s.Stats().Takeovers; n != 1 {
-		t.Errorf("%d takeovers for %d calls that hang, want 1", n, hung)
-	}
-	close(p.release)
-	wg.Wait()
 }

@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"io"
@@ -13,8 +12,8 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// streamConn is the server's end of a record-marked connection. One goroutine reads, and each call
-// runs in its own.
+// streamConn is the server's end of a record-marked connection. One goroutine reads and runs short
+// calls; the others have goroutines of their own.
 type streamConn struct {
 	s     *Server
 	conn  net.Conn
@@ -88,51 +87,47 @@ func (s *Server) serveStreamConn(c *streamConn) error {
 	return s.ctr.ended(opErr(OpServe, addrOf(c.conn), err))
 }
 
-// read starts a goroutine per call. Config.Credits limits them, so that calls beyond it wait in the
-// peer's socket.
-func (c *streamConn) read() error {
-	in := &patientReader{c: c}
-	br := bufio.NewReaderSize(in, 64<<10)
-	rr := xdr.NewRecordReader(br, c.s.cfg.MaxPayload)
-	hint := minInline
-	for {
-		in.inside = br.Buffered()+len(rr.Buffered()) > 0
-		if c.both && startsMPA(rr.Buffered(), br) {
-			c.ahead = append(bytes.Clone(rr.Buffered()), buffered(br)...)
-			return errToRDMA
-		}
-		b, msg, err := readRecord(rr, &shared, hint)
-		if err != nil {
-			return err
-		}
-		hint = len(msg)
-		c.s.ctr.inline.Add(uint64(len(msg)))
-		if c.replied(b, msg) {
-			continue
-		}
-		c.slots <- struct{}{}
-		c.wg.Add(1)
-		go c.serve(b, msg)
-	}
+// streamCall is one call from its record to its reply.
+type streamCall struct {
+	c   *streamConn
+	b   *buffer // the record
+	req Request
+	rsp *Response
 }
 
-// serve runs one call and sends its reply.
-func (c *streamConn) serve(b *buffer, msg []byte) {
-	defer c.wg.Done()
-	defer func() { <-c.slots }()
-	defer b.release()
-	req := Request{RemoteAddr: c.conn.RemoteAddr(), Network: "tcp", backward: c.backward.ifOn()}
-	resp := responses.get()
-	defer responses.put(resp)
-	if parseCall(&req, resp, c.s.cfg, msg) != nil {
+// received parses a record, which it takes, as a call. It returns nil if it is none.
+func (c *streamConn) received(b *buffer, msg []byte) *streamCall {
+	x := &streamCall{c: c, b: b, rsp: responses.get()}
+	x.req = Request{RemoteAddr: c.conn.RemoteAddr(), Network: "tcp", backward: c.backward.ifOn()}
+	if parseCall(&x.req, x.rsp, c.s.cfg, msg) != nil {
 		c.s.ctr.dropped.Add(1) // RFC 5531 Section 9 has no reply to this
-		return
+		x.end()
+		return nil
 	}
 	c.s.ctr.calls.Add(1)
 	c.s.ctr.inFlight.Add(1)
-	defer c.s.ctr.inFlight.Add(-1)
-	c.s.execute(c.s.ctx, &req, resp)
-	c.reply(req.XID, resp)
+	return x
+}
+
+// serve runs the call and sends its reply.
+func (x *streamCall) serve() {
+	s := x.c.s
+	begun := time.Now()
+	s.execute(s.ctx, &x.req, x.rsp)
+	x.pace().ran(time.Since(begun), s.cfg.HandlerGrace)
+	x.c.reply(x.req.XID, x.rsp)
+	s.ctr.inFlight.Add(-1)
+	x.end()
+}
+
+func (x *streamCall) pace() *pace { return x.c.s.paceOf(&x.req) }
+
+// end releases what a call holds.
+func (x *streamCall) end() {
+	responses.put(x.rsp)
+	x.b.release()
+	<-x.c.slots
+	x.c.wg.Done()
 }
 
 // reply sends the reply's record; an error of the socket ends the connection.
