@@ -174,10 +174,10 @@ bench-scale: ## 10,000 connections, 2,000 clients, fairness (Linux); exits 1 if 
 bench-grow: ## draw the charts and tables of docs/performance.md (Linux)
 	go run ./conformance bench grow --doc docs/performance.md
 
-# Only the cases on one processor, which are repeatable: round trips come in modes, see docs/performance.md.
+# OLD is a revision; without it, where this branch left origin/main, or the commit before.
 .PHONY: bench-check
-bench-check: ## compare bulk ratios with those of an earlier run; exits 1 if one is worse
-	go run ./conformance bench check --only RDMA
+bench-check: ## an old and this version in turn; exits 1 if a figure loses more than the old one against itself
+	go run ./conformance bench check $(if $(OLD),--old $(OLD))
 
 .PHONY: cover
 cover: ## statement coverage by package

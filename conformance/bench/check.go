@@ -1,63 +1,132 @@
 package bench
 
 import (
-	_ "embed"
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
+	"slices"
 	"text/tabwriter"
+
+	"github.com/stag-rdma/stag/nfsdemo/bench"
 )
 
-//go:embed base.json
-var baseTable []byte
-
-// Table is what a run is compared with: the median ratios of an earlier run.
-type Table struct {
-	Tolerance float64            `json:"tolerance"` // how many times worse a ratio may be
-	Ratios    map[string]float64 `json:"ratios"`    // by Result.Name
+// Paired is one figure of two versions, measured in turn: in each round the old one, the new one, and
+// the old one again.
+type Paired struct {
+	Name            string    `json:"name"`
+	AtMost          bool      `json:"atMost"` // less is better
+	Old, New, Again []float64 // one figure a round
 }
 
-// Base returns the table that is kept with the program.
-func Base() (t Table, err error) {
-	err = json.Unmarshal(baseTable, &t)
-	return t, err
+// selfShare is which part of the old version's ratios to itself may be worse than the bound. Choice: a
+// tenth. With 7 rounds the median of equal versions is beyond it once in some hundred rows, and a loss
+// of as much as the figure moves by itself is found.
+const selfShare = 10
+
+// Ratio returns the median over the rounds of new to old, above 1 if the new version is better.
+func (p *Paired) Ratio() float64 {
+	var rs []float64
+	for i := range p.New {
+		rs = append(rs, p.better(p.New[i], math.Sqrt(p.Old[i]*p.Again[i])))
+	}
+	return median(rs)
 }
 
-// Worse returns how many times worse r is than the ratio in the table: below 1 if it is better, and 0 if the
-// table does not have it.
-func (t *Table) Worse(r *Result) float64 {
-	base, known := t.Ratios[r.Name]
-	switch {
-	case !known || base == 0 || r.Median() == 0:
+// Bound returns what Ratio may be at least: what the old version loses against itself.
+func (p *Paired) Bound() float64 {
+	var rs []float64
+	for i := range p.Old {
+		r := p.better(p.Again[i], p.Old[i])
+		rs = append(rs, r, 1/r) // which of the two came first says nothing
+	}
+	if len(rs) == 0 {
 		return 0
-	case r.AtMost:
-		return r.Median() / base
 	}
-	return base / r.Median()
+	slices.Sort(rs)
+	return rs[len(rs)/selfShare]
 }
 
-// Record puts the ratios of results into the table.
-func (t *Table) Record(results []Result) {
-	t.Ratios = make(map[string]float64)
-	for i := range results {
-		t.Ratios[results[i].Name] = float64(int(results[i].Median()*1000+0.5)) / 1000
+func (p *Paired) better(a, b float64) float64 {
+	if p.AtMost {
+		return b / a
 	}
+	return a / b
 }
 
-// Compare writes the results beside the table, and reports whether none is worse by more than its tolerance.
-func (t *Table) Compare(w io.Writer, results []Result) (pass bool) {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "ratio of\tkept\tnow\ttimes worse\t")
-	pass = true
-	for i := range results {
-		r, worse, verdict := &results[i], "-", "not kept"
-		if n := t.Worse(r); n > 0 {
-			worse, verdict = fmt.Sprintf("%.2f", n), "ok"
-			if n > t.Tolerance {
-				verdict, pass = fmt.Sprintf("WORSE (tolerance %.2f)", t.Tolerance), false
+// Pass reports whether the new version loses no more than the old one does against itself.
+func (p *Paired) Pass() bool { return len(p.New) == 0 || p.Ratio() >= p.Bound() }
+
+// Figures are those of one run of a version, by name.
+type Figures map[string]Figure
+
+// Figure is one of them.
+type Figure struct {
+	Value  float64
+	AtMost bool // less is better
+}
+
+// ParseResults adds what bench engine and bench rpc print as JSON.
+func (f Figures) ParseResults(b []byte) error {
+	var rs []Result
+	if err := json.Unmarshal(b, &rs); err != nil {
+		return err
+	}
+	for i := range rs {
+		f[rs[i].Name] = Figure{median(rs[i].Ours), rs[i].AtMost}
+	}
+	return nil
+}
+
+// ParseNFS adds what nfsdemo bench nfs prints as JSON.
+func (f Figures) ParseNFS(b []byte) error {
+	var t bench.Table
+	if err := json.Unmarshal(b, &t); err != nil {
+		return err
+	}
+	for i := range t.Rows {
+		r := &t.Rows[i]
+		for j := range r.Cells {
+			v := r.Cells[j].Rate
+			if r.Latency {
+				v = r.Cells[j].P99
 			}
+			f[t.Columns[j]+": "+r.Name] = Figure{median(v), r.Latency}
 		}
-		fmt.Fprintf(tw, "%s\t%.3f\t%.3f\t%s\t%s\n", r.Name, t.Ratios[r.Name], r.Median(), worse, verdict)
+	}
+	return nil
+}
+
+// AddRound adds a round to ps, which it returns, in the order in which the names first came. A figure
+// that one of the three lacks is left out: the old version may not have it.
+func AddRound(ps []Paired, names []string, old, now, again Figures) []Paired {
+	for _, name := range names {
+		o, a, n := old[name].Value, again[name].Value, now[name].Value
+		if o <= 0 || a <= 0 || n <= 0 {
+			continue
+		}
+		i := slices.IndexFunc(ps, func(p Paired) bool { return p.Name == name })
+		if i < 0 {
+			i = len(ps)
+			ps = append(ps, Paired{Name: name, AtMost: now[name].AtMost})
+		}
+		p := &ps[i]
+		p.Old, p.New, p.Again = append(p.Old, o), append(p.New, n), append(p.Again, a)
+	}
+	return ps
+}
+
+// PrintPaired writes a line for each figure, and reports whether all pass.
+func PrintPaired(w io.Writer, ps []Paired) (pass bool) {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "measured\told\tnew\tnew to old\told to itself\t")
+	pass = true
+	for i := range ps {
+		p, verdict := &ps[i], "ok"
+		if !p.Pass() {
+			verdict, pass = "WORSE", false
+		}
+		fmt.Fprintf(tw, "%s\t%.4g\t%.4g\t%.2f\t>= %.2f\t%s\n", p.Name, median(p.Old), median(p.New), p.Ratio(), p.Bound(), verdict)
 	}
 	tw.Flush()
 	return pass
