@@ -154,7 +154,7 @@ func (a *app) printLog(i *commitlog.Info, n uint64) error {
 		}
 		return a.printJSON(j)
 	}
-	_, err := fmt.Fprintf(a.stdout, "log %x, version 1, %v, %v, ring of %s, epoch %d\nhead %d, tail %d (tail word %d)\n",
+	_, err := fmt.Fprintf(a.stdout, "log %x, version 2, %v, %v, ring of %s, epoch %d\nhead %d, tail %d (tail word %d)\n",
 		i.ID, i.Mode, i.Hash, octets(i.Capacity), i.Epoch, i.Head, i.Tail, i.TailWord)
 	if err != nil {
 		return err

@@ -50,11 +50,11 @@ func writeLog(t *testing.T, change func(b []byte), records ...string) string {
 
 func TestLog(t *testing.T) {
 	good := writeLog(t, nil, "first", "\x00\xff", strings.Repeat("long ", 20))
-	bad := writeLog(t, func(b []byte) { b[16384+64+20] ^= 1 }, "first", "second")
+	bad := writeLog(t, func(b []byte) { b[20480+64+20] ^= 1 }, "first", "second")
 	version := writeLog(t, func(b []byte) { b[11] = 7 })
 	tail := writeLog(t, func(b []byte) { b[8192+7] = 7 }, "first", "second")
 	short := writeLog(t, nil)
-	if err := os.Truncate(short, 20000); err != nil {
+	if err := os.Truncate(short, 20500); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
@@ -63,12 +63,12 @@ func TestLog(t *testing.T) {
 		out    []string
 		err    string
 	}{
-		{[]string{"verify", good}, 0, []string{"version 1, wal, crc32c, ring of 4096, epoch 1", "tail 256", "records: 3 good: 1 to 3, next 4"}, ""},
+		{[]string{"verify", good}, 0, []string{"version 2, wal, crc32c, ring of 4096, epoch 1", "tail 256", "records: 3 good: 1 to 3, next 4"}, ""},
 		{[]string{"dump", good}, 0, []string{`1      1            0        5  "first"`, "2  00ff", `100  "long long long long long long lo"...`}, ""},
 		{[]string{"dump", "--json", good}, 0, []string{`{"seq":1,"epoch":1,"position":0,"length":5,"payload":"Zmlyc3Q="}`, `"records":3}`}, ""},
 		{[]string{"verify", bad}, 1, []string{"records: 1 good: 1 to 1\n"}, "record 2 at position 64 is poisoned: wrong checksum"},
 		{[]string{"verify", "--json", bad}, 1, []string{`"poison":{"position":64,"seq":2,"reason":"wrong checksum"}`}, "poisoned"},
-		{[]string{"verify", version}, 1, nil, "version at octet 8: unknown version: got 0x7, want 0x1 (use a program of that version)"},
+		{[]string{"verify", version}, 1, nil, "version at octet 8: unknown version: got 0x7, want 0x2 (use a program of that version)"},
 		{[]string{"verify", tail}, 1, []string{"(tail word 7)", "records: 2 good: 1 to 2, next 3"}, "its tail word, 8 octets at octet 8192, is damaged: 0x7 is not a multiple of 64 up to 4096. Restore"},
 		{[]string{"verify", tail}, 1, nil, "nfsdemo log mend " + tail + " --force"},
 		{[]string{"dump", tail}, 1, []string{`"first"`, `"second"`}, "is damaged"},

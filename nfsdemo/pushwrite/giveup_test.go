@@ -74,7 +74,7 @@ func TestGiveUpDamaged(t *testing.T) {
 		remedy string
 	}{
 		{"tail word", 0x55, []int64{8192}, "nfsdemo log mend "},
-		{"version", 2, []int64{11, 4096 + 11}, "until a server of that version"},
+		{"version", 3, []int64{11, 4096 + 11}, "until a server of that version"},
 		{"headers", 0x55, []int64{60, 4096 + 60}, "restore the log from a copy"},
 	} {
 		t.Run(tt.what, func(t *testing.T) {

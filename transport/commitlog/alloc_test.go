@@ -15,7 +15,7 @@ import (
 // copy, and is not counted.
 func TestAppendAllocates(t *testing.T) {
 	const engine = 2
-	l := newTestLog(t, make(region.Bytes, 16384+1<<20), WAL)
+	l := newTestLog(t, make(region.Bytes, 20480+1<<20), WAL)
 	p := newTestProducer(t, nil)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -53,7 +53,7 @@ func (c *echoing) fail(err error) error {
 // carry opens a session of p by a carrier.
 func carry(t *testing.T, ctx context.Context, l *Log, p *Producer, rnd *rand.Rand) *echoing {
 	t.Helper()
-	s, err := l.Prepare(t.Context())
+	s, err := l.Prepare(t.Context(), Instance{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func TestCarrier(t *testing.T) {
 // A session that was prepared has one producer, until another is prepared.
 func TestPrepared(t *testing.T) {
 	l := newTestLog(t, sim(4096), WAL)
-	one, err := l.Prepare(t.Context())
+	one, err := l.Prepare(t.Context(), Instance{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,11 +156,11 @@ func TestPrepared(t *testing.T) {
 	if err := one.Local(p); !errors.Is(err, ErrFenced) {
 		t.Error("twice:", err)
 	}
-	two, err := l.Prepare(t.Context())
+	two, err := l.Prepare(t.Context(), Instance{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	three, err := l.Prepare(t.Context())
+	three, err := l.Prepare(t.Context(), Instance{})
 	if err != nil {
 		t.Fatal(err)
 	}

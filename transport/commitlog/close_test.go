@@ -62,13 +62,13 @@ func TestCloseWhileReading(t *testing.T) {
 // The head that a session tells is durable at every moment of a release.
 func TestPreparedHead(t *testing.T) {
 	var look func(*pmem.Sim)
-	mem := pmem.NewSim(16384+4096, &pmem.SimOptions{Step: func(s *pmem.Sim) {
+	mem := pmem.NewSim(20480+4096, &pmem.SimOptions{Step: func(s *pmem.Sim) {
 		if look != nil {
 			look(s)
 		}
 	}})
 	l := newTestLog(t, mem, WAL)
-	s, err := l.Prepare(t.Context())
+	s, err := l.Prepare(t.Context(), Instance{})
 	if err != nil {
 		t.Fatal(err)
 	}

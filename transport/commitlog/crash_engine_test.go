@@ -78,7 +78,7 @@ func TestCrashEngine(t *testing.T) {
 	for _, mode := range []Mode{Strict, WAL} {
 		t.Run(mode.String(), func(t *testing.T) {
 			w := new(witness)
-			mem := pmem.NewSim(16384+1024, &pmem.SimOptions{Step: w.look})
+			mem := pmem.NewSim(20480+1024, &pmem.SimOptions{Step: w.look})
 			l := newTestLog(t, mem, mode)
 			p := newTestProducer(t, &ProducerOptions{InFlight: 3, Batch: 300, Verify: mode == Strict})
 			session(t, l, p, pipes)

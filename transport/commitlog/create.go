@@ -19,6 +19,8 @@ type Options struct {
 	Mode Mode
 	// Hash of Verify: CRC32C (default) or SHA256.
 	Hash Hash
+	// Owner is kept in the log and not looked at: the digest of a secret, for example.
+	Owner [32]byte
 }
 
 // Create makes a log in all of mem; MemorySize returns the size that mem must have. Before the
@@ -37,6 +39,9 @@ func Create(mem region.Memory, o *Options) error {
 	}
 	if o != nil && o.Hash != 0 {
 		h.Hash = o.Hash
+	}
+	if o != nil {
+		h.Owner = o.Owner
 	}
 	h.Capacity = uint64(max(m.Size()-layout.RingOff, 0))
 	_, _ = rand.Read(h.ID[:]) // never fails, by its documentation

@@ -108,13 +108,13 @@ func ExampleInspect() {
 	})
 	fmt.Println(info.Mode, info.Epoch, info.NextSeq, info.Poison, err)
 
-	mem.Bytes()[11] = 2
+	mem.Bytes()[11] = 1
 	_, err = commitlog.Inspect(readerAt(mem.Bytes()), 1<<15, nil)
 	fmt.Println(errors.Is(err, commitlog.ErrVersion), err)
 	// Output:
 	// 1 record
 	// wal 1 2 <nil> <nil>
-	// true commitlog: version at octet 8: unknown version: got 0x2, want 0x1 (use a program of that version)
+	// true commitlog: version at octet 8: unknown version: got 0x1, want 0x2 (use a program of that version)
 }
 
 // A log whose tail word is damaged. Somebody who knows that nothing else was acknowledged mends it.

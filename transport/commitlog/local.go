@@ -14,7 +14,7 @@ import (
 func (l *Log) Local(ctx context.Context, p *Producer) error {
 	l.order.Lock()
 	defer l.order.Unlock()
-	a, err := l.open(ctx)
+	a, err := l.open(ctx, Instance{})
 	if err != nil {
 		return err
 	}

@@ -123,7 +123,7 @@ func TestLocalFence(t *testing.T) {
 // up, and is not in the log then, and one more is left to another.
 func TestLocalHangs(t *testing.T) {
 	f := pmemtest.NewFaults()
-	l := newTestLog(t, pmem.NewSim(16384+4096, &pmem.SimOptions{Hooks: f.Hooks()}), WAL)
+	l := newTestLog(t, pmem.NewSim(20480+4096, &pmem.SimOptions{Hooks: f.Hooks()}), WAL)
 	p := newTestProducer(t, nil)
 	if err := l.Local(t.Context(), p); err != nil {
 		t.Fatal(err)

@@ -35,7 +35,7 @@ type Log struct {
 // Close; nobody else may touch mem meanwhile. It takes the content of mem as durable, as it is
 // after pmem.Open. A log with a poisoned record is opened too; see Info.
 //
-// Errors: *FormatError if mem does not hold a log of version 1, and those of the memory.
+// Errors: *FormatError if mem does not hold a log of version 2, and those of the memory.
 func Open(mem region.Memory) (*Log, error) {
 	m, err := window.New(mem)
 	if err != nil {
@@ -57,6 +57,22 @@ func Open(mem region.Memory) (*Log, error) {
 
 // Info returns what Open found.
 func (l *Log) Info() Info { return l.info }
+
+// Owner returns Options.Owner of Create.
+func (l *Log) Owner() [32]byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.cons.Header().Owner
+}
+
+// Instance returns to whom the last session belongs: what Prepare was told, zeros if the session was
+// begun in another way, or if there was none. It survives the process. While Prepare runs, or after it
+// has failed with an error of the memory, the medium may still name the instance before.
+func (l *Log) Instance() Instance {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.cons.Header().Instance
+}
 
 // wake lets Next look again.
 func (l *Log) wake() {

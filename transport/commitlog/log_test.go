@@ -335,7 +335,7 @@ func TestLocal(t *testing.T) {
 
 // Memory of the process: records are placed, and that is what the result says.
 func TestPlaced(t *testing.T) {
-	l := newTestLog(t, make(region.Bytes, 16384+1024), Strict)
+	l := newTestLog(t, make(region.Bytes, 20480+1024), Strict)
 	p := newTestProducer(t, nil)
 	session(t, l, p, pipes)
 	if r, err := p.Append(t.Context(), []byte("x")); err != nil || r.Level != Placed || r.Level.String() != "placed" {
@@ -357,7 +357,7 @@ func TestCopies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	copy(mem.Bytes()[16384:], make([]byte, 64))
+	copy(mem.Bytes()[20480:], make([]byte, 64))
 	if string(r.Payload) != "payload" {
 		t.Errorf("%q", r.Payload)
 	}
@@ -377,7 +377,7 @@ func TestReleasedBetweenSessions(t *testing.T) {
 				}
 			}
 			c, s := connect(t, p, pipes, nil)
-			prep, err := l.Prepare(t.Context())
+			prep, err := l.Prepare(t.Context(), Instance{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -74,7 +74,7 @@ func openLog(t *testing.T, mem region.Memory) *Log {
 	return l
 }
 
-func sim(ring int) *pmem.Sim { return pmem.NewSim(16384+ring, nil) }
+func sim(ring int) *pmem.Sim { return pmem.NewSim(20480+ring, nil) }
 
 // connect makes a connection between p and a consumer, which is served.
 func connect(t *testing.T, p *Producer, dial func() (a, b net.Conn), consumer *rdmap.Config) (c, s *rdmap.Conn) {

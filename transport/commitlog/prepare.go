@@ -19,12 +19,16 @@ type Prepared struct {
 	used bool // order is held
 }
 
-// Prepare ends the current session and begins another one, as Advertise does. Its errors are those of
-// Advertise.
-func (l *Log) Prepare(ctx context.Context) (*Prepared, error) {
+// Instance names the producer of a session: random octets that whoever decides about sessions compares
+// with [Log.Instance]. Zeros name nobody.
+type Instance = [16]byte
+
+// Prepare ends the current session and begins another one, as Advertise does. The new session belongs
+// to instance, and that is durable when Prepare returns nil. Its errors are those of Advertise.
+func (l *Log) Prepare(ctx context.Context, instance Instance) (*Prepared, error) {
 	l.order.Lock()
 	defer l.order.Unlock()
-	a, err := l.open(ctx)
+	a, err := l.open(ctx, instance)
 	if err != nil {
 		return nil, err
 	}

@@ -125,7 +125,7 @@ func TestMend(t *testing.T) {
 // TestMendMissing: where the header knows of records that are not there, nothing is mended; other
 // damage is for nobody to mend.
 func TestMendMissing(t *testing.T) {
-	mem := make(region.Bytes, 16384+1024)
+	mem := make(region.Bytes, 20480+1024)
 	if err := Create(mem, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestMendMissing(t *testing.T) {
 		}
 	}
 	mem[8192+7]++
-	mem[16384+20] ^= 1 // of the first record
+	mem[20480+20] ^= 1 // of the first record
 	broken := slices.Clone(mem)
 	info, err := Salvage(bytes.NewReader(mem), int64(len(mem)), nil)
 	if err != nil || info.Poison == nil || info.Tail != 0 {

@@ -48,7 +48,7 @@ func (l *Log) Advertise(ctx context.Context, c *rdmap.Conn) (*Answer, error) {
 	}
 	l.order.Lock()
 	defer l.order.Unlock()
-	a, err := l.open(ctx)
+	a, err := l.open(ctx, Instance{})
 	if err != nil {
 		return nil, err
 	}
@@ -58,8 +58,8 @@ func (l *Log) Advertise(ctx context.Context, c *rdmap.Conn) (*Answer, error) {
 	return a, nil
 }
 
-// open ends the old session and makes a new epoch durable. The caller holds l.order.
-func (l *Log) open(ctx context.Context) (*Answer, error) {
+// open ends the old session and makes a new epoch of instance durable. The caller holds l.order.
+func (l *Log) open(ctx context.Context, instance Instance) (*Answer, error) {
 	for _, op := range l.fence() {
 		if op.Kind == machine.OpRevoke {
 			l.state.Lock()
@@ -69,7 +69,7 @@ func (l *Log) open(ctx context.Context) (*Answer, error) {
 			return nil, err
 		}
 	}
-	ops, a, err := l.fenced()
+	ops, a, err := l.fenced(instance)
 	if err != nil {
 		return nil, err
 	}
@@ -83,13 +83,13 @@ func (l *Log) fence() []machine.Op {
 	return l.cons.Fence()
 }
 
-func (l *Log) fenced() ([]machine.Op, *Answer, error) {
+func (l *Log) fenced(instance Instance) ([]machine.Op, *Answer, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.failed(); err != nil {
 		return nil, nil, err
 	}
-	return l.cons.Fenced(l.mem.Tail())
+	return l.cons.Fenced(l.mem.Tail(), instance)
 }
 
 // revoke invalidates the STags of the session, that of the tail first. The caller holds l.state.

@@ -29,7 +29,7 @@ func (l *Log) Fence(ctx context.Context, id SessionID, over func()) error {
 	if err != nil {
 		return err
 	}
-	_, err = l.log.Prepare(ctx)
+	_, err = l.log.Prepare(ctx, newSessionID()) // belongs to nobody
 	if errors.Is(err, region.ErrPinned) || err != nil && ctx.Err() != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (l *Log) void(id SessionID) (old *session, err error) {
 	if l.last != id {
 		return nil, ErrNotLast
 	}
-	l.instance, l.begun = key(newSessionID()), nil // belongs to nobody
+	l.claim = key(newSessionID())
 	old = l.session
 	s.drop(old)
 	return old, nil

@@ -26,9 +26,8 @@ type Log struct {
 	// Guarded by Server.mu.
 	session  *session  // nil: none
 	last     SessionID // the session that has begun last
-	instance key       // the instance that has opened the log last
+	claim    key       // who may resume: the durable instance of the log, or who is taking it over
 	opened   bool      // the log was opened since the server was loaded
-	begun    *key      // instance whose session has begun last; nil: none, or it was fenced for good
 	pressure pressure  // the limits that its clients are asked to observe
 }
 
@@ -66,6 +65,7 @@ func (s *Server) load(name, host string) (*Log, error) {
 		s.log.Error("push: log not opened", zap.String("log", name), zap.Error(err))
 	} else {
 		l.size = l.log.Info().Capacity
+		l.claim = l.log.Instance()
 	}
 	if !s.add(l) {
 		return nil, errors.Join(ErrServerClosed, l.close(context.Background()))

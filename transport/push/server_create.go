@@ -137,7 +137,14 @@ func (s *Server) make(name string, is *issue, capacity uint64) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	format := func(mem region.Memory) error { return commitlog.Create(mem, s.Options) }
+	format := func(mem region.Memory) error {
+		var o commitlog.Options
+		if s.Options != nil {
+			o = *s.Options
+		}
+		o.Owner = is.owner
+		return commitlog.Create(mem, &o)
+	}
 	if hs, ok := s.Store.(HostStore); ok {
 		err = hs.CreateFor(is.host, name, size, is.owner, format)
 	} else {

@@ -156,7 +156,7 @@ func (s *Server) begin(ctx context.Context, back *transport.Backward, l *Log, a 
 	if fenced {
 		return s.refuse(StatusFenced)
 	}
-	prep, err := l.log.Prepare(ctx)
+	prep, err := l.log.Prepare(ctx, a.Instance)
 	old.abort()
 	switch {
 	case errors.Is(err, region.ErrPinned), err != nil && s.ctx.Err() != nil:
@@ -174,15 +174,17 @@ func (s *Server) begin(ctx context.Context, back *transport.Backward, l *Log, a 
 
 // fence ends the session of l for calls, unless the opening instance was fenced itself: an instance
 // that resumes after another has opened the log is told so, so that two of them do not fence each
-// other forever.
+// other forever. The instance in the header of the log decides, which a restart of the server does
+// not change. The claim only adds to it whoever could not finish taking over, because operations were
+// still running: otherwise the fenced instance could come before its next try.
 func (s *Server) fence(l *Log, a *openArgs) (old *session, again, fenced bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	again = l.begun != nil && *l.begun == a.Instance
-	if a.Resume && (l.opened && l.instance != a.Instance || !l.opened && s.Forgetful) {
+	again = l.log.Instance() == a.Instance
+	if a.Resume && (l.claim != a.Instance || !l.opened && s.Forgetful) {
 		return nil, false, true
 	}
-	l.instance, l.opened = a.Instance, true
+	l.claim, l.opened = a.Instance, true
 	old = l.session
 	s.drop(old)
 	return old, again, false
@@ -198,7 +200,7 @@ func (s *Server) admit(back *transport.Backward, l *Log, prep *commitlog.Prepare
 	if s.closed {
 		return openRes{Status: StatusBusy}
 	}
-	l.session, l.last, l.begun = sess, id, &a.Instance
+	l.session, l.last = sess, id
 	s.sessions[sess.id] = sess
 	res.Opened.Pressure = l.pressure
 	if a.Native && s.Addr != "" {

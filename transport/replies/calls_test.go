@@ -261,7 +261,7 @@ func TestCallsBeforeReplies(t *testing.T) {
 // A call that hangs does not fill the log of calls: it is copied.
 func TestCallsCompact(t *testing.T) {
 	w, server := startStuck(t)
-	mem, calls := sim(1<<16), sim(MinCalls-16384)
+	mem, calls := sim(1<<16), sim(MinCalls-20480)
 	c := createBoth(t, w, mem, calls)
 	over := make(chan struct{})
 	go func() { defer close(over); _, _, _ = callProc(t.Context(), c, 5) }()
@@ -315,7 +315,7 @@ func (l *lazy) Load(p []byte, off int) error {
 // room for the notes that give room.
 func TestCallsUnread(t *testing.T) {
 	w, server := startStuck(t)
-	mem, calls := sim(1<<16), &lazy{Sim: sim(MinCalls - 16384)}
+	mem, calls := sim(1<<16), &lazy{Sim: sim(MinCalls - 20480)}
 	created(t, mem)
 	created(t, calls)
 	c := openBoth(t, w, mem, calls)
@@ -351,7 +351,7 @@ func TestCallsUnread(t *testing.T) {
 // waits was not sent.
 func TestCallsWait(t *testing.T) {
 	w, server := startStuck(t)
-	mem, calls := sim(1<<16), sim(MinCalls-16384)
+	mem, calls := sim(1<<16), sim(MinCalls-20480)
 	c := createBoth(t, w, mem, calls)
 	n := cap(c.calls.slots)
 	for range n {

@@ -130,7 +130,7 @@ func (w *world) stop() {
 	w.done = nil
 }
 
-func sim(ring int) *pmem.Sim { return pmem.NewSim(16384+ring, nil) }
+func sim(ring int) *pmem.Sim { return pmem.NewSim(20480+ring, nil) }
 
 // open makes a client; dial tells the server's address.
 func open(t *testing.T, mem region.Memory, rpc func() string) *Client {

@@ -169,7 +169,7 @@ func (c *Client) connect(ctx context.Context, res *offerRes) error {
 		c.wake()
 	}
 	c.mu.Unlock()
-	prep, err := c.log.Prepare(ctx)
+	prep, err := c.log.Prepare(ctx, [16]byte{})
 	if err != nil {
 		return err
 	}

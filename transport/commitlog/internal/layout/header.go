@@ -9,10 +9,10 @@ import (
 )
 
 // Version is the layout described here.
-const Version = 1
+const Version = 2
 
 // HeaderLen is the part of a header block that is not zero.
-const HeaderLen = 128
+const HeaderLen = 192
 
 var magic = [8]byte{'S', 'T', 'A', 'G', 'C', 'L', 'O', 'G'}
 
@@ -63,7 +63,7 @@ func (h Hash) String() string {
 // Header is the content of a header block.
 //
 //	off 0, 8 octets: magic "STAGCLOG"
-//	off 8, 4: version, 1
+//	off 8, 4: version, 2
 //	off 12, 4: Mode
 //	off 16, 8: Capacity of the ring, octets
 //	off 24, 16: ID
@@ -73,8 +73,10 @@ func (h Hash) String() string {
 //	off 68, 4: Hash
 //	off 72, 8: First
 //	off 80, 4: Before
-//	off 84, 40: zero
-//	off 124, 4: CRC32C of octets 0 to 123
+//	off 84, 16: Instance
+//	off 100, 32: Owner
+//	off 132, 56: zero
+//	off 188, 4: CRC32C of octets 0 to 187
 type Header struct {
 	Mode       Mode
 	Capacity   uint64
@@ -83,8 +85,10 @@ type Header struct {
 	Generation uint64
 	Epoch      uint32 // 0: nobody has appended yet
 	Hash       Hash
-	First      uint64 // number of the first record of Epoch, appended or not
-	Before     uint32 // epoch of the record before that one; 0: none
+	First      uint64   // number of the first record of Epoch, appended or not
+	Before     uint32   // epoch of the record before that one; 0: none
+	Instance   [16]byte // of the producer to which Epoch belongs; zeros: nobody said
+	Owner      [32]byte // digest of the secret of whoever may append; zeros: nobody said
 }
 
 const (
@@ -98,8 +102,10 @@ const (
 	offHash       = 68
 	offFirst      = 72
 	offBefore     = 80
-	offZero       = 84
-	offHeaderCRC  = 124
+	offInstance   = 84
+	offOwner      = 100
+	offZero       = 132
+	offHeaderCRC  = 188
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -120,6 +126,8 @@ func (h *Header) Append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint32(b, uint32(h.Hash))
 	b = binary.BigEndian.AppendUint64(b, h.First)
 	b = binary.BigEndian.AppendUint32(b, h.Before)
+	b = append(b, h.Instance[:]...)
+	b = append(b, h.Owner[:]...)
 	b = append(b, make([]byte, offHeaderCRC-offZero)...)
 	return binary.BigEndian.AppendUint32(b, checksum(b[at:]))
 }
@@ -147,6 +155,8 @@ func (h *Header) Parse(b []byte, off int) error {
 	}
 	copy(h.ID[:], b[offID:])
 	copy(h.Key[:], b[offKey:])
+	copy(h.Instance[:], b[offInstance:])
+	copy(h.Owner[:], b[offOwner:])
 	return h.Check(off)
 }
 
@@ -175,9 +185,11 @@ func (h *Header) LastEpoch(next uint64) uint32 {
 	return h.Before
 }
 
-// Begin makes h the header of the next epoch, whose first record has number next.
-func (h *Header) Begin(next uint64) {
+// Begin makes h the header of the next epoch, which belongs to instance, and whose first record has
+// number next.
+func (h *Header) Begin(next uint64, instance [16]byte) {
 	h.First, h.Before = next, h.LastEpoch(next)
+	h.Instance = instance
 	h.Epoch++
 	h.Generation++
 }

@@ -7,11 +7,11 @@ const (
 	BlockSize = 4096
 	HeaderOff = 0             // header A; header B is one block after it
 	TailOff   = 2 * BlockSize // the tail word
-	HeadOff   = 3 * BlockSize // head slots A and B, and the published head
-	RingOff   = 4 * BlockSize
+	HeadOff   = 3 * BlockSize // head slot A and the published head; slot B is one block after it
+	RingOff   = 5 * BlockSize
 
-	// HeadSlotGap is the distance between the two head slots, so that they share no sector.
-	HeadSlotGap = 2048
+	// HeadSlotGap is the distance between the two head slots, so that no write of one block harms both.
+	HeadSlotGap = BlockSize
 	// PublishedOff is where a producer reads the head. Recovery does not look at it.
 	PublishedOff = HeadOff + 1024
 

@@ -11,10 +11,12 @@ import (
 // The octets that docs/commitlog-format.md shows. The sums and the salt were computed by
 // another program, from the text.
 const (
-	goldHeader = "53544147434c4f47" + "00000001" + "00000002" + "0000000000000400" +
+	goldHeader = "53544147434c4f47" + "00000002" + "00000002" + "0000000000000400" +
 		"000102030405060708090a0b0c0d0e0f" + "101112131415161718191a1b1c1d1e1f" +
-		"0000000000000003" + "00000002" + "00000001" + "0000000000000004" + "00000001"
-	goldHeaderSum = "5c1c9fd7"
+		"0000000000000003" + "00000002" + "00000001" + "0000000000000004" + "00000001" +
+		"202122232425262728292a2b2c2d2e2f" +
+		"303132333435363738393a3b3c3d3e3f404142434445464748494a4b4c4d4e4f"
+	goldHeaderSum = "5999105c"
 	goldSalt      = 0xee6e64bd81f7bc7f
 	goldHead      = "00000000000000c0" + "0000000000000004"
 	goldHeadSum   = "139212b6"
@@ -27,7 +29,10 @@ const (
 func goldenHeader() Header {
 	h := Header{Mode: WAL, Capacity: 1024, Generation: 3, Epoch: 2, Hash: CRC32C, First: 4, Before: 1}
 	for i := range 16 {
-		h.ID[i], h.Key[i] = byte(i), byte(16+i)
+		h.ID[i], h.Key[i], h.Instance[i] = byte(i), byte(16+i), byte(32+i)
+	}
+	for i := range h.Owner {
+		h.Owner[i] = byte(48 + i)
 	}
 	return h
 }
@@ -43,7 +48,7 @@ func unhex(t *testing.T, s string) []byte {
 
 func TestGolden(t *testing.T) {
 	h := goldenHeader()
-	want := append(unhex(t, goldHeader), make([]byte, 40)...)
+	want := append(unhex(t, goldHeader), make([]byte, 56)...)
 	want = append(want, unhex(t, goldHeaderSum)...)
 	got := h.Append(nil)
 	if !bytes.Equal(got, want) {
@@ -86,7 +91,7 @@ func TestHeaderRefusals(t *testing.T) {
 		kind error
 	}{
 		{"magic", 0, 'X', true, ErrMagic},
-		{"version", 11, 2, false, ErrVersion},
+		{"version", 11, 3, false, ErrVersion},
 		{"checksum", 30, 0xff, false, ErrChecksum},
 		{"mode", 15, 3, true, ErrValue},
 		{"hash", 71, 0, true, ErrValue},
@@ -230,7 +235,7 @@ func TestLastEpoch(t *testing.T) {
 	var h Header
 	next := uint64(1)
 	for i, appended := range []uint64{0, 0, 3, 0, 0, 1} {
-		h.Begin(next)
+		h.Begin(next, [16]byte{})
 		next += appended
 		if want := []uint32{0, 0, 3, 3, 3, 6}[i]; h.LastEpoch(next) != want || h.Epoch != uint32(i+1) {
 			t.Errorf("%d records in epoch %d: the last is of %d, want %d", appended, h.Epoch, h.LastEpoch(next), want)

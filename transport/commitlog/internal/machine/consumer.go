@@ -76,10 +76,10 @@ func (c *Consumer) Fence() []Op {
 }
 
 // Fenced is called with the tail word after Fence. It returns what must be done before the new
-// session may touch the memory, and where that begins. The tail is written before the epoch,
+// session, which belongs to instance, may touch the memory, and where that begins. The tail is written before the epoch,
 // because after the epoch no record of an earlier one counts beyond the tail. Next does not use
 // this tail: it is not durable yet.
-func (c *Consumer) Fenced(tail uint64) ([]Op, *Answer, error) {
+func (c *Consumer) Fenced(tail uint64, instance [16]byte) ([]Op, *Answer, error) {
 	if c.hdr.Epoch == math.MaxUint32 {
 		return nil, nil, ErrEpochs
 	}
@@ -100,7 +100,7 @@ func (c *Consumer) Fenced(tail uint64) ([]Op, *Answer, error) {
 		return nil, nil, c.poison
 	}
 	last := c.hdr.LastEpoch(end.seq)
-	c.hdr.Begin(end.seq)
+	c.hdr.Begin(end.seq, instance)
 	ops := []Op{
 		storeWord(layout.TailOff, tail), persist(Range{layout.TailOff, 8}),
 		{Kind: OpStore, Off: c.hdr.Slot(), Data: c.hdr.Append(nil)},

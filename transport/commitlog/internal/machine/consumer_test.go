@@ -41,7 +41,7 @@ func newLog(t *testing.T, mode layout.Mode, sizes ...int) ram {
 	}
 	r.do(ops)
 	c := r.open(t)
-	ops, a, err := c.Fenced(r.tail())
+	ops, a, err := c.Fenced(r.tail(), [16]byte{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestRefusals(t *testing.T) {
 		"short":            {func(r ram) ram { return r[:len(r)-64] }, layout.ErrSize},
 		"long":             {func(r ram) ram { return append(r, 0) }, layout.ErrSize},
 		"tiny":             {func(r ram) ram { return r[:100] }, layout.ErrSize},
-		"another version":  {func(r ram) ram { r[11] = 2; return r }, layout.ErrVersion},
+		"another version":  {func(r ram) ram { r[11] = 1; return r }, layout.ErrVersion},
 		"version of B":     {func(r ram) ram { r[4096+11] = 9; return r }, layout.ErrVersion},
 		"both headers bad": {func(r ram) ram { r[20] ^= 1; r[4096+20] ^= 1; return r }, layout.ErrChecksum},
 		"both heads bad":   {func(r ram) ram { r[layout.HeadOff] ^= 1; return r }, layout.ErrChecksum},
@@ -115,7 +115,7 @@ func TestRefusals(t *testing.T) {
 func TestMissing(t *testing.T) {
 	for _, mode := range []layout.Mode{layout.Strict, layout.WAL} {
 		r := newLog(t, mode, 10, 10, 10)
-		ops, _, err := r.open(t).Fenced(r.tail())
+		ops, _, err := r.open(t).Fenced(r.tail(), [16]byte{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,7 +129,7 @@ func TestMissing(t *testing.T) {
 		if rec, _, err := c.Next(r.tail()); err != nil || rec == nil || rec.Seq != 1 {
 			t.Error(mode, rec, err)
 		}
-		if _, _, err := c.Fenced(r.tail()); err == nil {
+		if _, _, err := c.Fenced(r.tail(), [16]byte{}); err == nil {
 			t.Error(mode, "a session begins on a log that has lost records")
 		}
 	}
@@ -154,7 +154,7 @@ func TestPoison(t *testing.T) {
 			t.Fatal(rec, err)
 		}
 	}
-	if _, _, err := c.Fenced(r.tail()); !errors.Is(err, error(c.poison)) {
+	if _, _, err := c.Fenced(r.tail(), [16]byte{}); !errors.Is(err, error(c.poison)) {
 		t.Error("a session on a poisoned log:", err)
 	}
 	// The same damage behind the durable tail is where the log ends.
@@ -190,7 +190,7 @@ func TestWildTail(t *testing.T) {
 	}
 	r := newLog(t, layout.WAL, 10, 20)
 	c := r.open(t)
-	if _, _, err := c.Fenced(0); err == nil {
+	if _, _, err := c.Fenced(0, [16]byte{}); err == nil {
 		t.Error("a session was opened although the tail went back")
 	}
 }
@@ -261,7 +261,7 @@ func TestEpochsDoNotFall(t *testing.T) {
 	} {
 		r := newLog(t, layout.WAL)
 		c := r.open(t)
-		ops, _, err := c.Fenced(0) // epoch 2
+		ops, _, err := c.Fenced(0, [16]byte{}) // epoch 2
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -312,7 +312,7 @@ func TestRelease(t *testing.T) {
 	}
 	// Nobody flushes the published head: a new session begins with the durable one.
 	clear(r[layout.PublishedOff:][:8])
-	ops, a, err := r.open(t).Fenced(r.tail())
+	ops, a, err := r.open(t).Fenced(r.tail(), [16]byte{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -327,7 +327,7 @@ func TestNextDuringFence(t *testing.T) {
 	r := newLog(t, layout.Strict, 10, 20)
 	copy(r[layout.TailOff:], make([]byte, 8))
 	c := r.open(t)
-	if _, a, err := c.Fenced(128); err != nil || a.NextSeq != 3 || a.Tail != 128 {
+	if _, a, err := c.Fenced(128, [16]byte{}); err != nil || a.NextSeq != 3 || a.Tail != 128 {
 		t.Fatal(a, err)
 	}
 	if rec, _, err := c.Next(64); err != nil || rec == nil || rec.Seq != 1 {
@@ -345,7 +345,7 @@ func TestEpochsEnd(t *testing.T) {
 	r := newLog(t, layout.WAL)
 	c := r.open(t)
 	c.hdr.Epoch = math.MaxUint32
-	if _, _, err := c.Fenced(0); !errors.Is(err, ErrEpochs) {
+	if _, _, err := c.Fenced(0, [16]byte{}); !errors.Is(err, ErrEpochs) {
 		t.Error(err)
 	}
 }

@@ -142,7 +142,7 @@ func (w *world) open() error {
 		return err
 	}
 	old := w.link
-	ops, a, err := w.cons.Fenced(w.mem.Tail())
+	ops, a, err := w.cons.Fenced(w.mem.Tail(), [16]byte{})
 	if err != nil {
 		return err
 	}

@@ -51,6 +51,6 @@ func FuzzRecover(f *testing.F) {
 		}
 		c := NewConsumer(r, st)
 		r.do(c.Start())
-		_, _, _ = c.Fenced(r.tail())
+		_, _, _ = c.Fenced(r.tail(), [16]byte{})
 	})
 }
