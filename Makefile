@@ -158,6 +158,10 @@ bench-engine: ## the engine against plain TCP; exits 1 if a gate is missed
 bench-commit: ## appends to a commit log against TCP and local fdatasync; exits 1 if a gate is missed
 	go run ./conformance bench commit
 
+.PHONY: bench-nfs
+bench-nfs: ## NFS over RDMA against TCP, nfs-ganesha and go-nfs, with their costs (Debian, root)
+	bash conformance/bench-nfs.sh
+
 .PHONY: bench-push
 bench-push: ## durable writes by push against WRITE with FILE_SYNC; exits 1 if a gate is missed
 	go run ./nfsdemo bench push

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# bench-nfs.sh: nfsdemo bench nfs, with nfs-ganesha and go-nfs (transport/examples/gonfs) as
+# further columns (Debian packages nfs-ganesha, nfs-ganesha-vfs, rpcbind; root). It runs in a
+# network namespace of its own, whose connections all use the congestion control reno. Its
+# arguments are passed on to nfsdemo bench nfs.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+if [ -z "${STAG_NETNS:-}" ]; then
+  STAG_NETNS=1 exec unshare -n bash "$0" "$@"
+fi
+ip link set lo up
+ip address add 192.0.2.1/32 dev lo # ganesha looks up names only if there is an address besides loopback
+echo reno >/proc/sys/net/ipv4/tcp_congestion_control
+at=/dev/shm
+[ -d $at ] || at=${TMPDIR:-/tmp}
+tmp=$(mktemp -d -p $at)
+pids=()
+cleanup() {
+  for p in "${pids[@]+"${pids[@]}"}"; do kill "$p" 2>/dev/null || true; done
+  wait 2>/dev/null || true
+  rm -rf "$tmp"
+}
+trap cleanup EXIT
+. conformance/wait.sh
+read -r nfs mount go < <(free_ports 3)
+mkdir "$tmp/export"
+. conformance/ganesha-start.sh
+go build -o "$tmp/nfsdemo" ./nfsdemo
+(cd transport/examples/gonfs && go build -o "$tmp/gonfs" .)
+columns=() processes=()
+if ganesha_start "$tmp" "$nfs" "$mount"; then
+  pids+=("$gpid" ${rpid:-})
+  columns+=("ganesha=nfs://127.0.0.1:$nfs$tmp/export?mountport=$mount") processes+=("$gpid")
+else
+  echo "without nfs-ganesha, which does not start:"
+  grep CRIT "$tmp/log" || true
+fi
+"$tmp/gonfs" -listen 127.0.0.1:0 -mount-listen "127.0.0.1:$go" >/dev/null & # NFS too, on the port of MOUNT
+pids+=($!)
+columns+=("go-nfs=nfs://127.0.0.1:$go/?mountport=$go") processes+=($!)
+pid=$(IFS=,; echo "${processes[*]}")
+"$tmp/nfsdemo" bench nfs --dir "$at" ${pid:+--pid "$pid"} "$@" "${columns[@]+"${columns[@]}"}"
