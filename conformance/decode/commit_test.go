@@ -21,7 +21,7 @@ func recordLog(t *testing.T, mode commitlog.Mode, n int) []byte {
 	var file bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
-		memory := make(mem.Bytes, 16384+1024)
+		memory := make(mem.Bytes, 20480+1024)
 		w, err := capture.NewWriter(&file)
 		must(t, err, commitlog.Create(memory, &commitlog.Options{Mode: mode}))
 		log, err := commitlog.Open(memory)
@@ -150,8 +150,8 @@ func TestCommitUnannounced(t *testing.T) {
 
 // TestRecordParser: records cut anywhere, and writes that do not continue each other.
 func TestRecordParser(t *testing.T) {
-	record := append(unhex(t, "00000005 00000002 0000000000000004 3715e92a 68656c6c6f"), make([]byte, 39)...)
-	filler := append(unhex(t, "80000040 00000002 0000000000000005 3005a734"), make([]byte, 44)...)
+	record := append(unhex(t, "00000005 00000002 0000000000000004 00000000000000c0 b2e736f3 68656c6c6f"), make([]byte, 31)...)
+	filler := append(unhex(t, "80000040 00000002 0000000000000005 0000000000000100 2b7e7197"), make([]byte, 36)...)
 	b := slices.Concat(record, record, filler)
 	for cut := range len(b) {
 		p := recordParser{epoch: 2, salt: 0xee6e64bd81f7bc7f, salted: true}

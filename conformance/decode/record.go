@@ -27,7 +27,7 @@ type recordParser struct {
 }
 
 const (
-	recordHead  = 20
+	recordHead  = 28
 	recordAlign = 64
 )
 
@@ -96,7 +96,8 @@ func (p *recordParser) header() {
 	}
 	p.pad = -(recordHead + p.body) & (recordAlign - 1)
 	salted := append(be.AppendUint64(nil, p.salt), p.head[4:16]...)
-	p.sum = crc32.Checksum(append(salted, p.head[:4]...), castagnoli)
+	salted = append(salted, p.head[:4]...)
+	p.sum = crc32.Checksum(append(salted, p.head[16:24]...), castagnoli)
 }
 
 // complete notes a record whose payload is all there.
@@ -105,7 +106,7 @@ func (p *recordParser) complete() {
 		return
 	}
 	p.cur.Salted = p.salted && p.cur.Epoch == p.epoch
-	p.cur.SumOK = p.cur.Salted && p.sum == binary.BigEndian.Uint32(p.head[16:])
+	p.cur.SumOK = p.cur.Salted && p.sum == binary.BigEndian.Uint32(p.head[24:])
 	p.done = append(p.done, p.cur)
 	if p.pad == 0 {
 		p.have = 0

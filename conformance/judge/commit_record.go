@@ -8,7 +8,7 @@ import (
 )
 
 // recordHead precedes the payload of a record, octets.
-const recordHead = 20
+const recordHead = 28
 
 // record judges a record, or a filler, that was written.
 func (m *commitMachine) record(r *decode.CommitRecord) {

@@ -40,7 +40,8 @@ func (s *session) octets(word, epoch uint32, seq uint64, payload []byte) []byte 
 	b := be.AppendUint64(be.AppendUint32(be.AppendUint32(nil, word), epoch), seq)
 	sum := be.AppendUint64(nil, s.Salt)
 	sum = append(sum, b[4:16]...)
-	sum = append(append(sum, b[:4]...), payload...)
+	b = be.AppendUint64(b, 0) // nothing is proven
+	sum = append(append(append(sum, b[:4]...), b[16:24]...), payload...)
 	b = append(be.AppendUint32(b, crc32.Checksum(sum, crc32.MakeTable(crc32.Castagnoli))), payload...)
 	return append(b, make([]byte, -len(b)&63)...)
 }

@@ -33,7 +33,7 @@ func recordLog(t *testing.T) []byte {
 	ctx := t.Context()
 	var file bytes.Buffer
 	w, err := capture.NewWriter(&file)
-	memory := make(region.Bytes, 16384+4096)
+	memory := make(region.Bytes, 20480+4096)
 	must(t, err, commitlog.Create(memory, &commitlog.Options{Mode: commitlog.Strict}))
 	log, err := commitlog.Open(memory)
 	must(t, err)

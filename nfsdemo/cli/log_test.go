@@ -50,7 +50,7 @@ func writeLog(t *testing.T, change func(b []byte), records ...string) string {
 
 func TestLog(t *testing.T) {
 	good := writeLog(t, nil, "first", "\x00\xff", strings.Repeat("long ", 20))
-	bad := writeLog(t, func(b []byte) { b[20480+64+20] ^= 1 }, "first", "second")
+	bad := writeLog(t, func(b []byte) { b[20480+64+28] ^= 1 }, "first", "second")
 	version := writeLog(t, func(b []byte) { b[11] = 7 })
 	tail := writeLog(t, func(b []byte) { b[8192+7] = 7 }, "first", "second")
 	short := writeLog(t, nil)

@@ -591,7 +591,7 @@ func TestOpenErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	damaged := sim.Told().Durable()
-	damaged[16<<10+20] ^= 1
+	damaged[20<<10+28] ^= 1
 	if _, err := Open(pmem.OpenSim(damaged, nil), nil); !errors.Is(err, ErrJournal) {
 		t.Errorf("damaged: %v", err)
 	}

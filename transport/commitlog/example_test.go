@@ -158,7 +158,7 @@ func ExamplePayloadLimit() {
 	_, err := commitlog.MemorySize(100)
 	fmt.Println(errors.Is(err, commitlog.ErrSize))
 	// Output:
-	// 524268
+	// 524260
 	// true
 }
 

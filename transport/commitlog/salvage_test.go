@@ -147,7 +147,7 @@ func TestMendMissing(t *testing.T) {
 		}
 	}
 	mem[8192+7]++
-	mem[20480+20] ^= 1 // of the first record
+	mem[20480+28] ^= 1 // of the first record
 	broken := slices.Clone(mem)
 	info, err := Salvage(bytes.NewReader(mem), int64(len(mem)), nil)
 	if err != nil || info.Poison == nil || info.Tail != 0 {

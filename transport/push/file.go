@@ -162,7 +162,7 @@ func (w *fileLog) Carry(ctx context.Context, seq uint64, payloads [][]byte) (hea
 // afterRecord returns where a record of n octets at position at ends in the view of a producer: in
 // a ring, in which no record crosses the end.
 func afterRecord(at uint64, n int) uint64 {
-	size := (uint64(n) + 20 + 63) &^ 63
+	size := (uint64(n) + 28 + 63) &^ 63
 	if end := fileRing - at%fileRing; end < size {
 		at += end
 	}

@@ -206,10 +206,10 @@ func TestAfterRecord(t *testing.T) {
 		want uint64
 	}{
 		{0, 0, 64},
-		{0, 44, 64},
-		{0, 45, 128},
-		{fileRing - 64, 44, fileRing},
-		{fileRing - 64, 45, fileRing + 128},
+		{0, 36, 64},
+		{0, 37, 128},
+		{fileRing - 64, 36, fileRing},
+		{fileRing - 64, 37, fileRing + 128},
 		{3*fileRing - 128, 200, 3*fileRing + 256},
 	} {
 		if got := afterRecord(test.at, test.n); got != test.want {

@@ -40,7 +40,7 @@ func TestPressure(t *testing.T) {
 			go func() {
 				defer close(done)
 				for range 12 {
-					if _, err := s.Append(t.Context(), make([]byte, 44)); err != nil { // 64 in the ring
+					if _, err := s.Append(t.Context(), make([]byte, 36)); err != nil { // 64 in the ring
 						t.Error(err)
 					}
 					acked.Add(1)

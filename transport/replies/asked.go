@@ -62,4 +62,4 @@ func (a *asked) calls() []*Issued {
 }
 
 // noteRoom returns about how many octets of a ring a record of n octets takes, not counting a filler.
-func noteRoom(n int) uint64 { return (uint64(n) + 20 + 63) &^ 63 }
+func noteRoom(n int) uint64 { return (uint64(n) + 28 + 63) &^ 63 }

@@ -34,8 +34,8 @@ func FuzzHeader(f *testing.F) {
 // FuzzRecord: no octets make a check look outside the ring, and what passes is written the
 // same way again.
 func FuzzRecord(f *testing.F) {
-	f.Add(AppendRecord(nil, 1, 2, 3, []byte("abc")), uint64(64))
-	f.Add(AppendFiller(nil, 1, 2, 3, 128), uint64(512-128))
+	f.Add(AppendRecord(nil, 1, 2, 3, 64, []byte("abc")), uint64(64))
+	f.Add(AppendFiller(nil, 1, 2, 3, 64, 128), uint64(512-128))
 	f.Fuzz(func(t *testing.T, b []byte, pos uint64) {
 		if len(b) < RecordHeaderLen || pos > 1<<40 {
 			return
@@ -52,8 +52,8 @@ func FuzzRecord(f *testing.F) {
 		}
 		if r.Filler != 0 {
 			r.Sum = 0
-			if got := AppendFiller(nil, 1, r.Epoch, r.Seq, r.Filler); !bytes.Equal(got[:16], b[:16]) {
-				t.Errorf("got %x want %x", got[:16], b[:16])
+			if got := AppendFiller(nil, 1, r.Epoch, r.Seq, r.Proven, r.Filler); !bytes.Equal(got[:24], b[:24]) {
+				t.Errorf("got %x want %x", got[:24], b[:24])
 			}
 			return
 		}
@@ -61,9 +61,9 @@ func FuzzRecord(f *testing.F) {
 			return
 		}
 		payload := b[RecordHeaderLen : RecordHeaderLen+r.Len]
-		got := AppendRecord(nil, 1, r.Epoch, r.Seq, payload)
-		if back := ParseRecord(got); !bytes.Equal(got[:16], b[:16]) || back.CheckSum(1, payload) != Valid {
-			t.Errorf("got %x want %x", got[:16], b[:16])
+		got := AppendRecord(nil, 1, r.Epoch, r.Seq, r.Proven, payload)
+		if back := ParseRecord(got); !bytes.Equal(got[:24], b[:24]) || back.CheckSum(1, payload) != Valid {
+			t.Errorf("got %x want %x", got[:24], b[:24])
 		}
 	})
 }

@@ -20,10 +20,10 @@ const (
 	goldSalt      = 0xee6e64bd81f7bc7f
 	goldHead      = "00000000000000c0" + "0000000000000004"
 	goldHeadSum   = "139212b6"
-	goldRecord    = "00000005" + "00000002" + "0000000000000004"
-	goldRecordSum = "3715e92a"
-	goldFiller    = "80000040" + "00000002" + "0000000000000005"
-	goldFillerSum = "3005a734"
+	goldRecord    = "00000005" + "00000002" + "0000000000000004" + "00000000000000c0"
+	goldRecordSum = "b2e736f3"
+	goldFiller    = "80000040" + "00000002" + "0000000000000005" + "0000000000000100"
+	goldFillerSum = "2b7e7197"
 )
 
 func goldenHeader() Header {
@@ -72,11 +72,11 @@ func TestGolden(t *testing.T) {
 		t.Error(hb, err)
 	}
 
-	rec := AppendRecord(nil, salt, 2, 4, []byte("hello"))
+	rec := AppendRecord(nil, salt, 2, 4, 192, []byte("hello"))
 	if want := append(unhex(t, goldRecord+goldRecordSum), "hello"...); !bytes.HasPrefix(rec, want) || len(rec) != Align {
 		t.Errorf("record %x", rec)
 	}
-	fill := AppendFiller(nil, salt, 2, 5, 64)
+	fill := AppendFiller(nil, salt, 2, 5, 256, 64)
 	if !bytes.HasPrefix(fill, unhex(t, goldFiller+goldFillerSum)) || len(fill) != Align {
 		t.Errorf("filler %x", fill)
 	}
@@ -167,7 +167,7 @@ func TestRecordChecks(t *testing.T) {
 		}
 		return r.CheckSum(salt, b[RecordHeaderLen:RecordHeaderLen+r.Len])
 	}
-	rec := AppendRecord(nil, salt, 2, 9, payload)
+	rec := AppendRecord(nil, salt, 2, 9, 0, payload)
 	if why := check(rec, good, salt); why != Valid {
 		t.Fatal(why)
 	}
@@ -196,13 +196,13 @@ func TestRecordChecks(t *testing.T) {
 	if why := check(rec, good, salt+1); why != BadChecksum {
 		t.Error("another salt:", why)
 	}
-	long := AppendRecord(nil, salt, 2, 9, make([]byte, 100))
+	long := AppendRecord(nil, salt, 2, 9, 0, make([]byte, 100))
 	p := good
 	p.Pos = 1024 + 960
 	if why := check(long, p, salt); why != BadLength {
 		t.Error("a record across the end:", why)
 	}
-	fill := AppendFiller(nil, salt, 2, 9, 64)
+	fill := AppendFiller(nil, salt, 2, 9, 0, 64)
 	if why := check(fill, p, salt); why != Valid {
 		t.Error("filler:", why)
 	}
@@ -212,12 +212,12 @@ func TestLimits(t *testing.T) {
 	for _, tt := range []struct {
 		capacity uint64
 		limit    int
-	}{{256, 108}, {320, 108}, {1 << 20, 1<<19 - 20}, {1 << 40, MaxPayload}} {
+	}{{256, 100}, {320, 100}, {1 << 20, 1<<19 - 28}, {1 << 40, MaxPayload}} {
 		if got := PayloadLimit(tt.capacity); got != tt.limit {
 			t.Errorf("%d: %d, want %d", tt.capacity, got, tt.limit)
 		}
 	}
-	for n, want := range map[int]uint64{0: 64, 44: 64, 45: 128, 4096: 4160} {
+	for n, want := range map[int]uint64{0: 64, 36: 64, 37: 128, 4096: 4160} {
 		if got := RecordSize(n); got != want {
 			t.Errorf("%d octets take %d, want %d", n, got, want)
 		}

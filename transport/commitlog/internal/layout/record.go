@@ -7,7 +7,7 @@ import (
 )
 
 // RecordHeaderLen is the length in octets of the header before a payload.
-const RecordHeaderLen = 20
+const RecordHeaderLen = 28
 
 // fillerBit in the length marks a filler: the other bits are its size, including the header.
 const fillerBit = 1 << 31
@@ -18,13 +18,15 @@ const fillerBit = 1 << 31
 //	off 0, 4 octets: Len; in a filler 2^31 + the octets to the end of the ring
 //	off 4, 4: Epoch
 //	off 8, 8: Seq; a filler has that of the record after it
-//	off 16, 4: CRC32C of salt (8), Epoch (4), Seq (8), Len as above (4), payload
-//	off 20: payload, then zeros up to a multiple of 64
+//	off 16, 8: Proven
+//	off 24, 4: CRC32C of salt (8), Epoch (4), Seq (8), Len as above (4), Proven (8), payload
+//	off 28: payload, then zeros up to a multiple of 64
 type Record struct {
 	Len    int // of the payload
 	Epoch  uint32
 	Seq    uint64
 	Filler uint64 // the size of a filler; 0: a record
+	Proven uint64 // the position up to which its producer knew everything to be acknowledged as persistent
 	Sum    uint32
 }
 
@@ -48,8 +50,8 @@ func (r *Record) word() uint32 {
 const MaxFiller = fillerBit - Align
 
 // AppendRecord appends a record with its padding to b.
-func AppendRecord(b []byte, salt uint64, epoch uint32, seq uint64, payload []byte) []byte {
-	r := Record{Len: len(payload), Epoch: epoch, Seq: seq}
+func AppendRecord(b []byte, salt uint64, epoch uint32, seq, proven uint64, payload []byte) []byte {
+	r := Record{Len: len(payload), Epoch: epoch, Seq: seq, Proven: proven}
 	b = r.append(b, salt, payload)
 	b = append(b, payload...)
 	return append(b, zeros[:r.Size()-RecordHeaderLen-uint64(len(payload))]...)
@@ -57,8 +59,8 @@ func AppendRecord(b []byte, salt uint64, epoch uint32, seq uint64, payload []byt
 
 // AppendFiller appends the header of a filler of size octets to b, padded to Align. The octets
 // after it, up to the end of the ring, do not matter.
-func AppendFiller(b []byte, salt uint64, epoch uint32, seq, size uint64) []byte {
-	r := Record{Epoch: epoch, Seq: seq, Filler: size}
+func AppendFiller(b []byte, salt uint64, epoch uint32, seq, proven, size uint64) []byte {
+	r := Record{Epoch: epoch, Seq: seq, Proven: proven, Filler: size}
 	return append(r.append(b, salt, nil), zeros[:Align-RecordHeaderLen]...)
 }
 
@@ -69,6 +71,7 @@ func (r *Record) append(b []byte, salt uint64, payload []byte) []byte {
 	b = binary.BigEndian.AppendUint32(b, r.word())
 	b = binary.BigEndian.AppendUint32(b, r.Epoch)
 	b = binary.BigEndian.AppendUint64(b, r.Seq)
+	b = binary.BigEndian.AppendUint64(b, r.Proven)
 	return binary.BigEndian.AppendUint32(b, sum)
 }
 
@@ -80,12 +83,13 @@ func (r *Record) sum(b []byte, salt uint64, payload []byte) ([]byte, uint32) {
 	b = binary.BigEndian.AppendUint32(b, r.Epoch)
 	b = binary.BigEndian.AppendUint64(b, r.Seq)
 	b = binary.BigEndian.AppendUint32(b, r.word())
+	b = binary.BigEndian.AppendUint64(b, r.Proven)
 	return b[:at], crc32.Update(checksum(b[at:]), castagnoli, payload)
 }
 
 // ParseRecord reads the RecordHeaderLen octets in b. It checks nothing.
 func ParseRecord(b []byte) Record {
-	r := Record{Epoch: binary.BigEndian.Uint32(b[4:]), Seq: binary.BigEndian.Uint64(b[8:]), Sum: binary.BigEndian.Uint32(b[16:])}
+	r := Record{Epoch: binary.BigEndian.Uint32(b[4:]), Seq: binary.BigEndian.Uint64(b[8:]), Proven: binary.BigEndian.Uint64(b[16:]), Sum: binary.BigEndian.Uint32(b[24:])}
 	switch w := binary.BigEndian.Uint32(b); {
 	case w == fillerBit:
 		r.Len = -1 // an empty filler: there must be no second way to say "no payload"
@@ -109,13 +113,14 @@ const (
 	BadChecksum          // header or payload is not what was written
 	BeyondTail           // it would end beyond the octets that were written
 	Missing              // it was there when the last session began, but is gone
+	Damaged              // a later record proves that it was acknowledged
 	numberReasons        // not a reason
 )
 
 var reasonNames = [numberReasons]string{
 	Valid: "valid", BadLength: "impossible length", BadEpoch: "wrong epoch",
 	BadSequence: "wrong sequence number", BadChecksum: "wrong checksum", BeyondTail: "ends beyond the tail",
-	Missing: "gone, with all records after it",
+	Missing: "gone, with all records after it", Damaged: "damaged, and a later record proves that it was acknowledged",
 }
 
 // String returns the reason in words.

@@ -268,7 +268,7 @@ func TestEpochsDoNotFall(t *testing.T) {
 		r.do(ops)
 		at := r[layout.RingOff:layout.RingOff]
 		for i, epoch := range tt.epochs {
-			at = layout.AppendRecord(at, c.hdr.Salt(epoch), epoch, uint64(i+1), []byte("x"))
+			at = layout.AppendRecord(at, c.hdr.Salt(epoch), epoch, uint64(i+1), 0, []byte("x"))
 		}
 		r.do([]Op{storeWord(layout.TailOff, uint64(len(at)))})
 		st, err := Recover(r, len(r), nil)

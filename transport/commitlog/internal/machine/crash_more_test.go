@@ -69,11 +69,11 @@ func (w *world) reopen() error { return errors.Join(w.open(), w.through()) }
 var moreCrashScripts = []crashScript{
 	{"full to the octet, then fenced", worldOptions{capacity: 256}, func(w *world) error {
 		for range 2 {
-			w.add(44, 44, 44, 44) // the tail is the head, one lap on
+			w.add(36, 36, 36, 36) // the tail is the head, one lap on
 			if err := errors.Join(w.settle(), w.open()); err != nil {
 				return err
 			}
-			w.add(44)
+			w.add(36)
 			if w.send() {
 				return errors.New("a record is sent into a full ring")
 			}
@@ -85,7 +85,7 @@ var moreCrashScripts = []crashScript{
 	}},
 	{"a filler of one unit", worldOptions{capacity: 320}, func(w *world) error {
 		for range 3 {
-			w.add(108, 108, 108) // 128 octets each: 64 are left at the end
+			w.add(100, 100, 100) // 128 octets each: 64 are left at the end
 			if err := errors.Join(w.settle(), w.reopen()); err != nil {
 				return err
 			}
@@ -119,7 +119,7 @@ var moreCrashScripts = []crashScript{
 	}},
 	{"largest records", worldOptions{capacity: 256, verify: true}, func(w *world) error {
 		for range 2 {
-			w.add(108, 45, 108)
+			w.add(100, 37, 100)
 			if err := errors.Join(w.through(), w.reopen()); err != nil {
 				return err
 			}
@@ -127,12 +127,12 @@ var moreCrashScripts = []crashScript{
 		return w.err
 	}},
 	{"fence between the runs of a group", worldOptions{capacity: 512, verify: true}, func(w *world) error {
-		w.add(230)
+		w.add(228)
 		if err := w.through(); err != nil {
 			return err
 		}
 		for n := range 6 { // of two Writes, two flushes, two hashes and the tail
-			w.add(100, 150, 44) // the second would cross the end, at first
+			w.add(100, 150, 36) // the second would cross the end, at first
 			w.send()
 			for range min(2+n, len(w.link.wire)) {
 				w.deliver()
@@ -178,7 +178,7 @@ var moreCrashScripts = []crashScript{
 	}},
 	{"answers and heads of an old session", worldOptions{capacity: 384, inFlight: 2, batch: 1}, func(w *world) error {
 		for range 3 {
-			w.add(44, 44)
+			w.add(36, 36)
 			for w.send() {
 			}
 			w.place()
@@ -203,7 +203,7 @@ var moreCrashScripts = []crashScript{
 	}},
 	{"the consumer restarts, the producer lives", worldOptions{capacity: 512, inFlight: 3, batch: 1}, func(w *world) error {
 		for n := range 4 {
-			w.add(44, 60, 10)
+			w.add(36, 60, 10)
 			for w.send() {
 			}
 			for range min(2*n, len(w.link.wire)) {
@@ -217,7 +217,7 @@ var moreCrashScripts = []crashScript{
 		return w.err
 	}},
 	{"another producer takes over", worldOptions{capacity: 512, inFlight: 2, batch: 1}, func(w *world) error {
-		w.add(44, 60, 100)
+		w.add(36, 60, 100)
 		for w.send() {
 		}
 		w.place()
@@ -241,7 +241,7 @@ var moreCrashScripts = []crashScript{
 	}},
 	{"records given up in a group", worldOptions{capacity: 512}, func(w *world) error {
 		for range 2 {
-			w.add(44, 100, 44, 60)
+			w.add(36, 100, 36, 60)
 			n := len(w.adds)
 			w.prod.Abandon(w.adds[n-3])
 			w.send()
@@ -256,11 +256,11 @@ var moreCrashScripts = []crashScript{
 	}},
 	{"a head beyond the durable tail", worldOptions{capacity: 384}, func(w *world) error {
 		for range 3 { // in wal mode nothing but a session flushes the tail
-			w.add(44, 100)
+			w.add(36, 100)
 			if err := w.through(); err != nil {
 				return err
 			}
-			w.add(44)
+			w.add(36)
 			w.send()
 			w.place()
 			w.execute(1)
@@ -272,7 +272,7 @@ var moreCrashScripts = []crashScript{
 	}},
 	{"released one by one out of a group", worldOptions{capacity: 512}, func(w *world) error {
 		for range 3 {
-			w.add(30, 44, 70)
+			w.add(30, 36, 70)
 			if err := w.settle(); err != nil {
 				return err
 			}
@@ -296,7 +296,7 @@ var moreCrashScripts = []crashScript{
 				return err
 			}
 		}
-		w.add(44)
+		w.add(36)
 		w.send()
 		w.place()
 		return errors.Join(w.open(), w.settle())

@@ -49,14 +49,14 @@ type crashScript struct {
 	run func(w *world) error
 }
 
-// crashScripts cover each rule that a crash can break. Sizes: 44 octets fill a unit.
+// crashScripts cover each rule that a crash can break. Sizes: 36 octets fill a unit.
 var crashScripts = []crashScript{
 	{"one record", worldOptions{capacity: 512}, func(w *world) error {
 		w.add(10)
 		return w.settle()
 	}},
 	{"pipelined", worldOptions{capacity: 1024, batch: 1, inFlight: 4}, func(w *world) error {
-		w.add(5, 44, 45, 0)
+		w.add(5, 36, 37, 0)
 		for w.send() {
 		}
 		for len(w.link.wire) > 0 {
@@ -94,7 +94,7 @@ var crashScripts = []crashScript{
 	}},
 	{"exact fit", worldOptions{capacity: 256}, func(w *world) error {
 		for range 5 {
-			w.add(108, 108)
+			w.add(100, 100)
 			if err := w.settle(); err != nil {
 				return err
 			}
@@ -178,7 +178,7 @@ var crashScripts = []crashScript{
 		if err := w.open(); err != nil {
 			return err
 		}
-		w.add(44)
+		w.add(36)
 		return w.settle()
 	}},
 	{"fence, answers lost", worldOptions{capacity: 1024, inFlight: 1}, func(w *world) error {
@@ -220,7 +220,7 @@ var crashScripts = []crashScript{
 	}},
 	{"two fences", worldOptions{capacity: 512}, func(w *world) error {
 		for range 3 {
-			w.add(44, 10)
+			w.add(36, 10)
 			w.send()
 			w.deliver()
 			if err := w.open(); err != nil {
@@ -243,7 +243,7 @@ func anyOrder(seed uint64) func(w *world) error {
 	return func(w *world) error {
 		r := rand.New(rand.NewPCG(seed, 7))
 		for range 4 {
-			if err := w.play(r, 100, []int{0, 10, 44, 45, 100, 200}); err != nil {
+			if err := w.play(r, 100, []int{0, 10, 36, 37, 100, 200}); err != nil {
 				return err
 			}
 			if err := w.open(); err != nil {

@@ -32,7 +32,7 @@ func (w *world) foreign(p *machine.Producer) error {
 // the others have the log, and what they append has the same numbers.
 var turnScripts = []crashScript{
 	{"a record of another under the same number", worldOptions{capacity: 512}, func(w *world) error {
-		w.add(44)
+		w.add(36)
 		w.send() // and nothing of it arrives
 		first := w.prod
 		if err := w.turnTo(another()); err != nil {
@@ -42,7 +42,7 @@ var turnScripts = []crashScript{
 		return errors.Join(w.settle(), w.foreign(first))
 	}},
 	{"the same, and the ring is empty", worldOptions{capacity: 256}, func(w *world) error {
-		w.add(44)
+		w.add(36)
 		w.send()
 		first := w.prod
 		if err := w.turnTo(another()); err != nil {
@@ -52,7 +52,7 @@ var turnScripts = []crashScript{
 		return errors.Join(w.through(), w.restart(), w.restart(), w.foreign(first))
 	}},
 	{"survivors, then records of another", worldOptions{capacity: 512, inFlight: 4, batch: 1}, func(w *world) error {
-		w.add(44, 44, 44, 44)
+		w.add(36, 36, 36, 36)
 		for w.send() {
 		}
 		w.place()
@@ -66,7 +66,7 @@ var turnScripts = []crashScript{
 	}},
 	{"another who appends nothing", worldOptions{capacity: 512, inFlight: 4, batch: 1}, func(w *world) error {
 		for range 2 {
-			w.add(44, 10)
+			w.add(36, 10)
 			for w.send() {
 			}
 			w.place()
@@ -104,7 +104,7 @@ func anyTurns(seed uint64) func(w *world) error {
 			case err != nil:
 				return err
 			}
-			if err := w.play(r, 10+r.IntN(120), []int{0, 10, 44, 100}); err != nil {
+			if err := w.play(r, 10+r.IntN(120), []int{0, 10, 36, 100}); err != nil {
 				return err
 			}
 		}

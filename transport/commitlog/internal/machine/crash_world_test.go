@@ -149,6 +149,7 @@ func (w *world) open() error {
 	if err := w.do(ops); err != nil {
 		return err
 	}
+	a.Persistent = true // as Log says of such memory
 	w.x.Gone(a.NextSeq)
 	w.prod.Lost()
 	w.link = &link{ring: guarded(w.mem.Ring(a.Mode)), tail: guarded(w.mem.TailWord())}

@@ -17,8 +17,8 @@ func fuzzLog(f *testing.F, mode layout.Mode) ram {
 	}
 	r.do(ops)
 	p := r[layout.RingOff:layout.RingOff]
-	p = layout.AppendRecord(p, h.Salt(1), 1, 1, []byte("one"))
-	layout.AppendRecord(p, h.Salt(1), 1, 2, make([]byte, 100))
+	p = layout.AppendRecord(p, h.Salt(1), 1, 1, 0, []byte("one"))
+	layout.AppendRecord(p, h.Salt(1), 1, 2, 64, make([]byte, 100))
 	r[layout.TailOff+7] = 192
 	return r
 }

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -61,6 +62,8 @@ type Producer struct {
 	hash       layout.Hash
 	head, tail uint64 // published durable head; end of what was passed to the wire
 	seq        uint64 // of the next record to be put into a batch
+	persistent bool   // what an answer says is durable, and so can be proven
+	proven     uint64 // end of what is acknowledged as persistent
 
 	queue  []*Append // without a place in the ring yet
 	sent   []*Append // with a place, in order
@@ -90,6 +93,10 @@ func (p *Producer) Open(a *Answer) ([]*Append, error) {
 	p.sent, p.flight = nil, nil // not reused: what the old session has lent may still be read
 	p.id, p.epoch, p.salt, p.capacity = a.ID, a.Epoch, a.Salt, a.Capacity
 	p.mode, p.hash, p.head, p.tail, p.seq = a.Mode, a.Hash, a.Head, a.Tail, a.NextSeq
+	p.persistent, p.proven = a.Persistent, 0
+	if a.Persistent {
+		p.proven = a.Tail // durable before the epoch is
+	}
 	p.attached, p.open = true, true
 	p.queue = slices.DeleteFunc(p.queue, func(e *Append) bool {
 		if len(e.Payload) <= layout.PayloadLimit(a.Capacity) {
@@ -217,11 +224,11 @@ func (p *Producer) Queued() int { return len(p.queue) }
 func (p *Producer) put(b *Batch, e *Append, size uint64) {
 	if end := layout.ToEnd(p.tail, p.capacity); end < size {
 		r := b.run(p)
-		r.data = layout.AppendFiller(r.data, p.salt, p.epoch, p.seq, end)
+		r.data = layout.AppendFiller(r.data, p.salt, p.epoch, p.seq, p.proven, end)
 		p.tail += end
 	}
 	r := b.run(p)
-	r.data = layout.AppendRecord(r.data, p.salt, p.epoch, p.seq, e.Payload)
+	r.data = layout.AppendRecord(r.data, p.salt, p.epoch, p.seq, p.proven, e.Payload)
 	p.tail += size
 	p.seq++
 	b.count++
@@ -260,6 +267,9 @@ func (p *Producer) Done(b *Batch) []*Append {
 	p.flight = slices.Delete(p.flight, 0, 1)
 	p.over = p.over[:0]
 	p.finish(b.count)
+	if p.persistent {
+		p.proven = binary.BigEndian.Uint64(b.tail[:])
+	}
 	p.spare = append(p.spare, b)
 	return p.over
 }

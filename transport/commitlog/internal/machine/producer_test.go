@@ -296,17 +296,17 @@ func TestAbandonBetweenSessions(t *testing.T) {
 
 func TestTooLarge(t *testing.T) {
 	p := NewProducer(Limits{1, 1}, false)
-	early := &Append{Payload: make([]byte, 237)}
+	early := &Append{Payload: make([]byte, 229)}
 	if err := p.Add(early); err != nil {
 		t.Fatal(err)
 	}
 	if over, err := p.Open(answer()); err != nil || len(over) != 1 || !errors.Is(early.Err, ErrTooLarge) {
 		t.Error(over, err)
 	}
-	if err := p.Add(&Append{Payload: make([]byte, 237)}); !errors.Is(err, ErrTooLarge) {
+	if err := p.Add(&Append{Payload: make([]byte, 229)}); !errors.Is(err, ErrTooLarge) {
 		t.Error(err)
 	}
-	if err := p.Add(&Append{Payload: make([]byte, 236)}); err != nil || p.Next() == nil {
+	if err := p.Add(&Append{Payload: make([]byte, 228)}); err != nil || p.Next() == nil {
 		t.Error("a record of half the ring does not fit", err)
 	}
 }

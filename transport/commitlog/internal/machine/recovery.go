@@ -23,7 +23,8 @@ type State struct {
 //
 // Every record before the durable tail must pass its checks, or is Poison. In wal mode records
 // after it count as long as they follow one another in the epoch of the header, because the tail
-// reaches the medium lazily. In strict mode only the tail is trusted. The tail is durable before an
+// reaches the medium lazily. If one of the records behind the end says that something behind the end was
+// acknowledged, the record at the end is damaged, and Poison. In strict mode only the tail is trusted. The tail is durable before an
 // epoch is, so the records before the first one of the epoch must exist.
 func Recover(src Source, size int, visit func(*Record) error) (*State, error) {
 	st := new(State)
@@ -46,6 +47,11 @@ func Recover(src Source, size int, visit func(*Record) error) (*State, error) {
 			return nil, err
 		}
 		st.Tail = at.pos
+		if damaged, err := r.proof(&at); err != nil {
+			return nil, err
+		} else if damaged {
+			st.Poison = &Poison{Pos: at.pos, Seq: at.seq, Reason: layout.Damaged}
+		}
 	}
 	st.NextSeq = at.seq
 	if st.Poison == nil && st.NextSeq < st.Header.First {
