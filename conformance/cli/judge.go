@@ -32,9 +32,10 @@ judged from the capture. docs/judge.md is the guide.
 List the rules that a peer is known to break in a file beside the capture,
 with the reasons; --expect demands exactly these violations.
 
-Exit status: 0 no rule is broken (notes do not count), or --expect is met; 1 one
-is, or --expect is not met; 2 a file cannot be read or is damaged, or a bad
-command line.`,
+Exit status: 0 clean (notes do not count), or --expect is met; 1 a rule is broken,
+or --expect is not met; 2 a file cannot be read or is damaged, or a bad command
+line; 4 inconclusive: no rule is known to be broken, but not all could be judged.
+Of several captures the worst counts: 2, then 1, then 4.`,
 		Example: `  conformance judge trace.pcap
   conformance judge --html trace.html --annotate trace-judged.pcapng trace.pcap
   conformance judge --json *.pcap | jq '.captures[].violations[] | select(.rule == "DDP-005")'
@@ -89,12 +90,17 @@ type verdict struct {
 	diff   []string // differences from what was expected
 }
 
-// ok reports whether the capture is as it should be.
-func (v *verdict) ok(expected bool) bool {
-	if expected {
-		return len(v.diff) == 0
+// status returns the exit status for the capture.
+func (v *verdict) status(expected bool) int {
+	switch {
+	case v.err != nil:
+		return exitUsage
+	case expected && len(v.diff) > 0:
+		return exitFailed
+	case expected && v.report.Judged() > 0: // an expectation names what is known of a capture, its gaps too
+		return exitOK
 	}
-	return v.report.Clean()
+	return map[judge.Verdict]int{judge.Clean: exitOK, judge.Violations: exitFailed, judge.Inconclusive: exitUnsure}[v.report.Verdict()]
 }
 
 func (f *judgeFlags) run(cmd *cobra.Command, files []string) error {
@@ -119,22 +125,21 @@ func (f *judgeFlags) run(cmd *cobra.Command, files []string) error {
 	return f.status(cmd.ErrOrStderr(), all)
 }
 
-// status prints what could not be read, and returns the exit status.
+// status prints what could not be read, and returns the exit status: that of the worst capture.
 func (f *judgeFlags) status(stderr io.Writer, all []*verdict) error {
-	status := exitOK
+	seen := make(map[int]bool)
 	for _, v := range all {
-		switch {
-		case v.err != nil:
+		if v.err != nil {
 			fmt.Fprintf(stderr, "conformance: %s: %v\n", v.name, v.err)
-			status = exitUsage
-		case !v.ok(f.expect != "") && status == exitOK:
-			status = exitFailed
+		}
+		seen[v.status(f.expect != "")] = true
+	}
+	for _, status := range []int{exitUsage, exitFailed, exitUnsure} {
+		if seen[status] {
+			return &exitError{status: status}
 		}
 	}
-	if status == exitOK {
-		return nil
-	}
-	return &exitError{status: status}
+	return nil
 }
 
 // unreadable is an error of a file that is not the capture, with exit status 2.

@@ -11,7 +11,7 @@ import (
 
 // jsonVersion is the version of the format below (docs/judge-json.md). Within a version fields may be added;
 // nothing else changes.
-const jsonVersion = 1
+const jsonVersion = 2
 
 type jsonVerdicts struct {
 	Version  int                 `json:"version"`
@@ -24,6 +24,9 @@ type jsonCapture struct {
 	File           string          `json:"file"`
 	Error          string          `json:"error,omitempty"`
 	Clean          bool            `json:"clean"`
+	Verdict        string          `json:"verdict"`    // clean, violations, inconclusive
+	Judged         int             `json:"judged"`     // MPA startup frames and FPDUs
+	NotJudged      []string        `json:"not_judged"` // what was not judged, and why
 	Packets        int             `json:"packets"`
 	TCPConnections int             `json:"tcp_connections"` // MPA or not
 	Connections    []jsonConn      `json:"connections"`
@@ -74,7 +77,7 @@ func writeJSON(w io.Writer, all []*verdict) error {
 	j := jsonVerdicts{Version: jsonVersion, Clean: true, Captures: []jsonCapture{}, Rules: make(map[string]jsonRule)}
 	for _, v := range all {
 		j.Captures = append(j.Captures, v.json())
-		j.Clean = j.Clean && v.err == nil && v.report.Clean()
+		j.Clean = j.Clean && v.err == nil && v.report.Verdict() == judge.Clean
 		for _, c := range v.report.Connections {
 			for id := range c.Counts {
 				if r, ok := judge.Find(id); ok {
@@ -91,7 +94,8 @@ func writeJSON(w io.Writer, all []*verdict) error {
 func (v *verdict) json() jsonCapture {
 	r := v.report
 	j := jsonCapture{
-		File: v.name, Clean: v.err == nil && r.Clean(), Packets: r.Stats.Packets, TCPConnections: r.Stats.Connections,
+		File: v.name, Clean: v.err == nil && r.Verdict() == judge.Clean, Verdict: r.Verdict().String(),
+		Judged: r.Judged(), NotJudged: append([]string{}, r.Reasons()...), Packets: r.Stats.Packets, TCPConnections: r.Stats.Connections,
 		Connections: []jsonConn{}, Violations: []jsonViolation{}, Unexpected: v.diff,
 	}
 	if v.err != nil {

@@ -40,6 +40,7 @@ func damaged(t *testing.T) string {
 
 func TestJudgeExitStatus(t *testing.T) {
 	cut := damaged(t)
+	empty := write(t, "empty.pcap", "\xd4\xc3\xb2\xa1\x02\x00\x04\x00"+strings.Repeat("\x00", 8)+"\xff\xff\x00\x00\x01\x00\x00\x00")
 	for _, tt := range []struct {
 		name   string
 		args   []string
@@ -57,6 +58,9 @@ func TestJudgeExitStatus(t *testing.T) {
 		{"two pages", []string{"--html", "x", cleanPcap, cleanPcap}, 2, "--html is about one capture, got 2"},
 		{"limit", []string{"--limit", "0", cleanPcap}, 2, "--limit 0: want 1 or more"},
 		{"page nowhere", []string{"--html", "nosuch/x", cleanPcap}, 2, "nosuch/x: no such file"},
+		{"nothing judged", []string{empty}, 4, ""},
+		{"broken counts more", []string{empty, brokenPcap}, 1, ""},
+		{"nothing judged, as expected", []string{"--expect", write(t, "none", ""), empty}, 4, ""},
 		{"explain", []string{"--explain", "MPA-030"}, 0, ""},
 		{"explain all", []string{"--explain", "all"}, 0, ""},
 		{"explain nothing", []string{"--explain", "MPA-999"}, 2, "--explain MPA-999: no such rule (MPA has MPA-0"},

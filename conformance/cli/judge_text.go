@@ -31,6 +31,11 @@ func (f *judgeFlags) text(w io.Writer, v *verdict, many bool) error {
 			fmt.Fprintf(out, "  unknown: %s\n", s)
 		}
 	}
+	for _, s := range v.report.Reasons() {
+		if !strings.HasPrefix(s, "connection ") { // those are said above
+			fmt.Fprintf(out, "not judged: %s\n", s)
+		}
+	}
 	fmt.Fprintln(out, sumText(v.report, v.err))
 	if f.expect != "" {
 		diffText(out, f.expect, v.diff)
@@ -99,14 +104,18 @@ func sumText(r *judge.Report, err error) string {
 			broken += n
 		}
 	}
-	what := "clean"
-	switch {
-	case broken > 0 && r.Clean():
-		what = fmt.Sprintf("%s, clean but for notes", plural(broken, "note"))
-	case broken > 0:
+	var what string
+	switch v := r.Verdict(); {
+	case v == judge.Violations:
 		what = plural(broken, "violation")
 	case err != nil:
 		what = "unreadable, nothing found before that"
+	case v == judge.Inconclusive:
+		what = "inconclusive, " + plural(r.Judged(), "frame") + " judged"
+	case broken > 0:
+		what = plural(broken, "note") + ", clean but for notes"
+	default:
+		what = "clean"
 	}
 	others := ""
 	if n := r.Stats.Connections - len(r.Connections); n > 0 {

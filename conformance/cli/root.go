@@ -17,6 +17,7 @@ const (
 	exitFailed = 1
 	exitUsage  = 2
 	exitStrict = 3
+	exitUnsure = 4
 )
 
 // exitError is an error with its exit status. An empty message prints nothing: everything has been printed

@@ -25,6 +25,12 @@ type CaptureStats struct {
 	Packets     int // in the file
 	TCP         int // of these, TCP segments that could be read
 	Connections int // TCP connections seen
+
+	// What carries RDMA but is not iWARP, in packets; none of it is decoded.
+	RoCEv1     int // Ethernet type 0x8915
+	RoCEv2     int // UDP port 4791
+	InfiniBand int // link type 247
+	Unread     int // packets of other link types that this package does not read
 }
 
 // NewCapture returns a decoder that calls visit for every event; visit borrows the event. nil
@@ -40,6 +46,7 @@ func (c *Capture) Packet(pkt *Packet) {
 	c.Stats.Packets++
 	seg, ok := c.parser.parse(pkt)
 	if !ok {
+		c.Stats.count(c.parser.foreign(pkt))
 		return
 	}
 	c.Stats.TCP++

@@ -22,13 +22,17 @@ type TB interface {
 //		judge.Check(t, record(t)) // the name of a pcap or pcapng file
 //	}
 //
-// Every violation fails the test; notes do not. If there is a file beside the capture with the same name and
+// Every violation fails the test; notes do not. A capture of which nothing can be judged fails it too. If there is a file beside the capture with the same name and
 // the extension ".expect", exactly the violations in that file must be found: see [ParseExpect].
 func Check(t TB, capture string) {
 	t.Helper()
 	r, err := openFile(capture)
 	if err != nil {
 		t.Errorf("judge: %v", err)
+		return
+	}
+	if r.Judged() == 0 {
+		t.Errorf("judge: %s: nothing was judged: %s", capture, strings.Join(r.Reasons(), "; "))
 		return
 	}
 	e, err := expectBeside(capture)

@@ -20,8 +20,8 @@ func ExampleFile() {
 	}
 	defer f.Close()
 	r, err := judge.File(f, nil)
-	fmt.Println(len(r.Connections) > 0, r.Clean(), err)
-	// Output: true true <nil>
+	fmt.Println(len(r.Connections) > 0, r.Verdict(), err)
+	// Output: true clean <nil>
 }
 
 // A judge of events, for a program that decodes by itself.
@@ -49,8 +49,8 @@ func ExampleNewBuilder() {
 	b := judge.NewBuilder(nil)
 	// b.Event(ev) for every event, in order
 	r := b.Report()
-	fmt.Println(r.Clean(), len(r.Connections))
-	// Output: true 0
+	fmt.Println(r.Verdict(), len(r.Connections))
+	// Output: inconclusive 0
 }
 
 // A rule by its ID.

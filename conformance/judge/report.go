@@ -19,25 +19,14 @@ type Report struct {
 
 // ConnReport is what the judge found in one connection.
 type ConnReport struct {
-	Info   *decode.ConnInfo
-	FPDUs  [2]int         // by direction
-	Octets [2]uint64      // of the streams, by direction
-	Counts map[string]int // violations by rule ID, including those not kept
+	Info     *decode.ConnInfo
+	Startups int            // MPA Requests and Replies
+	FPDUs    [2]int         // by direction
+	Octets   [2]uint64      // of the streams, by direction
+	Counts   map[string]int // violations by rule ID, including those not kept
 	// Unknown says what the capture does not show, and what was not decoded and why, each without a full
 	// stop.
 	Unknown []string
-}
-
-// Clean reports whether no rule was broken; notes do not count.
-func (r *Report) Clean() bool {
-	for _, c := range r.Connections {
-		for id := range c.Counts {
-			if rulesByID[id].Severity != Note {
-				return false
-			}
-		}
-	}
-	return true
 }
 
 // File judges a whole capture, pcap or pcapng. An error, as from [decode.Events], comes with the report of
@@ -92,7 +81,9 @@ func (b *Builder) Event(ev *decode.Event) {
 		if !ev.Conn.Foreign {
 			c.unknown(fmt.Sprintf("frame %d %v: %d octets not decoded: %v", ev.Frame, ev.Dir, ev.Len+ev.Missing, ev.Err))
 		}
-	case decode.KindOpen, decode.KindStartup, decode.KindClose:
+	case decode.KindStartup:
+		c.Startups++
+	case decode.KindOpen, decode.KindClose:
 	}
 	c.Octets[ev.Dir] += uint64(ev.Len)
 	b.judge.Event(ev)

@@ -1,0 +1,86 @@
+package judge_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"github.com/gopacket/gopacket/pcapgo"
+
+	"github.com/stag-rdma/stag/conformance/judge"
+)
+
+// recording makes a capture of the packets given.
+func recording(t *testing.T, link layers.LinkType, packets ...[]byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w := pcapgo.NewWriter(&out)
+	if err := w.WriteFileHeader(65535, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range packets {
+		ci := gopacket.CaptureInfo{Timestamp: time.Unix(1, 0), CaptureLength: len(p), Length: len(p)}
+		if err := w.WritePacket(ci, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out.Bytes()
+}
+
+func ether(kind uint16, payload ...byte) []byte {
+	return append(append(make([]byte, 12), byte(kind>>8), byte(kind)), payload...)
+}
+
+// roceV2 is UDP from port 49152 to 4791 with an empty payload.
+func roceV2() []byte {
+	ip := []byte{0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2}
+	return ether(0x0800, append(ip, 0xc0, 0, 0x12, 0xb7, 0, 8, 0, 0)...)
+}
+
+// TestNothingJudged: captures that hold no iWARP are never clean, and the reason is said; a test fails with them.
+func TestNothingJudged(t *testing.T) {
+	for name, tt := range map[string]struct {
+		capture []byte
+		want    string
+	}{
+		"empty":      {recording(t, layers.LinkTypeEthernet), "the capture holds no packet"},
+		"ARP":        {recording(t, layers.LinkTypeEthernet, ether(0x0806, make([]byte, 28)...)), "the capture holds no TCP"},
+		"RoCE v1":    {recording(t, layers.LinkTypeEthernet, ether(0x8915, make([]byte, 60)...)), "1 of 1 packets are of RoCE v1"},
+		"RoCE v2":    {recording(t, layers.LinkTypeEthernet, roceV2()), "1 of 1 packets are of RoCE v2"},
+		"InfiniBand": {recording(t, 247, make([]byte, 60)), "1 of 1 packets are of InfiniBand"},
+		"USB":        {recording(t, 220, make([]byte, 60)), "1 of 1 packets are of a link type that is not read"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := judge.File(bytes.NewReader(tt.capture), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if v, why := r.Verdict(), strings.Join(r.Reasons(), "\n"); v != judge.Inconclusive || r.Judged() != 0 || !strings.Contains(why, tt.want) {
+				t.Errorf("%v, %d judged: %q; want inconclusive, 0 and %q", v, r.Judged(), why, tt.want)
+			}
+			file := filepath.Join(t.TempDir(), "x.pcap")
+			if err := os.WriteFile(file, tt.capture, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			var tb complaints
+			if judge.Check(&tb, file); len(tb) != 1 || !strings.Contains(tb[0], "nothing was judged") {
+				t.Errorf("Check says %q", tb)
+			}
+		})
+	}
+}
+
+// complaints is a judge.TB that keeps what it is told.
+type complaints []string
+
+func (c *complaints) Helper() {}
+
+func (c *complaints) Errorf(format string, args ...any) {
+	*c = append(*c, fmt.Sprintf(format, args...))
+}
