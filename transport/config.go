@@ -228,7 +228,8 @@ type Config struct {
 	// Trace has functions that are called for the steps of each call. If nil, there are none.
 	Trace *Trace
 
-	// Logger receives errors. If nil, nothing is logged.
+	// Logger receives errors. If nil, nothing is logged; only the panic of a handler is then printed to
+	// standard error, with its stack.
 	Logger *zap.Logger
 }
 
@@ -265,7 +266,7 @@ func (c *Config) fill() (*Config, error) {
 		f.Binding = chunks.NFS
 	}
 	if f.Logger == nil {
-		f.Logger = zap.NewNop()
+		f.Logger = noLogger
 	}
 	return &f, f.check()
 }

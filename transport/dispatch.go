@@ -3,6 +3,8 @@ package transport
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"runtime/debug"
 
 	"github.com/stag-rdma/stag/xdr"
@@ -32,8 +34,11 @@ func parseCall(req *Request, resp *Response, cfg *Config, msg []byte) error {
 	return nil
 }
 
+// noLogger is the Logger of a Config that has none.
+var noLogger = zap.NewNop()
+
 // run serves req unless it was refused. A panic of the handler becomes SYSTEM_ERR
-// (RFC 5531 Section 9), a log line and a count.
+// (RFC 5531 Section 9), a log line, or lines on standard error if no Logger is set, and a count.
 func run(ctx context.Context, h Handler, c *counters, log *zap.Logger, req *Request, resp *Response) {
 	if resp.refused {
 		return
@@ -41,6 +46,10 @@ func run(ctx context.Context, h Handler, c *counters, log *zap.Logger, req *Requ
 	defer func() {
 		if v := recover(); v != nil {
 			c.panics.Add(1)
+			if log == noLogger { // a bug must not stay hidden because nobody asked for a log
+				fmt.Fprintf(os.Stderr, "transport: handler panicked in call 0x%08x of program %d, procedure %d: %v\n%s",
+					req.XID, req.Prog, req.Proc, v, debug.Stack())
+			}
 			log.Error("transport: handler panicked", zap.Any("panic", v),
 				zap.Uint32("rpc.xid", req.XID), zap.Uint32("rpc.program", req.Prog),
 				zap.Uint32("rpc.procedure", req.Proc), zap.ByteString("stack", debug.Stack()))

@@ -5,7 +5,6 @@ import (
 	"net"
 
 	"github.com/stag-rdma/stag/xdr"
-	"go.uber.org/zap"
 )
 
 // ServeMessage answers one RPC call message without a connection: for tests of handlers, and for
@@ -20,7 +19,7 @@ func ServeMessage(ctx context.Context, h Handler, from net.Addr, msg, b []byte) 
 		return b, false
 	}
 	var ctr counters
-	run(ctx, h, &ctr, zap.NewNop(), &req, resp)
+	run(ctx, h, &ctr, noLogger, &req, resp)
 	hd := resp.header(req.XID)
 	return resp.appendAll(xdr.AppendReply(b, &hd)), true
 }

@@ -1,0 +1,68 @@
+package transport_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
+	"go.uber.org/zap"
+)
+
+// panicOutput returns what a server prints to standard error when its handler panics.
+func panicOutput(t *testing.T, cfg *transport.Config) string {
+	t.Helper()
+	f, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	was := os.Stderr
+	os.Stderr = f
+	defer func() { os.Stderr = was }()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &transport.Server{Config: cfg, Handler: transport.HandlerFunc(
+		func(context.Context, *transport.Request, *transport.Response) { panic("the vase is broken") })}
+	served := make(chan error, 1)
+	go func() { served <- s.ServeStream(l) }()
+	defer func() { s.Close(); <-served }()
+	c, err := transport.DialStream(t.Context(), "tcp", l.Addr().String(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var r transport.Reply
+	if err := c.Do(t.Context(), &transport.Call{Prog: 400100, Vers: 1, Proc: 7}, &r); err != nil {
+		t.Fatal(err)
+	}
+	if e, ok := errors.AsType[*xdr.RPCStatusError](r.Header.Err()); !ok {
+		t.Errorf("answered with %v", e)
+	}
+	r.Release()
+	out, err := os.ReadFile(f.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+// TestPanicIsPrinted: without a Logger a panic goes to standard error, with one it does not.
+func TestPanicIsPrinted(t *testing.T) {
+	got := panicOutput(t, nil)
+	for _, want := range []string{"the vase is broken", "program 400100, procedure 7", "panic_test.go"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is not in %q", want, got)
+		}
+	}
+	if got := panicOutput(t, &transport.Config{Logger: zap.NewNop()}); got != "" {
+		t.Errorf("with a Logger: %q", got)
+	}
+}
