@@ -124,6 +124,11 @@ func (e *MountServiceError) Unwrap() error { return e.Err }
 
 // Causes of errors other than a status of the server.
 var (
+	// ErrDirLoop: a cookie of the directory came twice, so the list would never end.
+	ErrDirLoop = errors.New("the directory listing runs in a circle: the server repeats a cookie (report this to its administrator)")
+	// ErrDirEndless: the directory has more than 1,048,576 entries, or is nested deeper than paths of 4096
+	// octets.
+	ErrDirEndless = errors.New("the directory has more than 1,048,576 entries, or its path more than 4096 octets: the server may never end it")
 	// ErrNoProgress: the server answered OK but did nothing, so it is useless to repeat the call.
 	ErrNoProgress = errors.New("the server makes no progress")
 	// ErrTooManyLinks: more than 40 symbolic links in one path.

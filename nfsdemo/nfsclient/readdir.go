@@ -21,7 +21,9 @@ const (
 
 // Entries lists a directory with handles and attributes, without "." and "..", in the server's order.
 // It uses READDIRPLUS, or READDIR and LOOKUP if that is not supported (RFC 1813 Sections 3.3.16 and
-// 3.3.17). After an error the sequence ends. Entries that vanish meanwhile are omitted.
+// 3.3.17). After an error the sequence ends. Entries that vanish meanwhile are omitted. Besides the errors of
+// calls there are ErrDirLoop, ErrDirEndless, ErrNoProgress and ErrBadReply, for servers that would keep
+// the client listing forever.
 func (c *Client) Entries(ctx context.Context, dir *Node) iter.Seq2[*Node, error] {
 	return func(yield func(*Node, error) bool) {
 		list := lister{c: c, dir: dir, plus: true}
@@ -59,6 +61,10 @@ type lister struct {
 	cookie uint64
 	verf   nfs3.CookieVerf
 	eof    bool
+
+	total      int    // entries so far
+	mark       uint64 // a cookie at which a page ended
+	steps, lap int    // pages since then, and after how many the mark moves
 }
 
 // next returns the next page. Nodes without handle or attributes must be looked up.
@@ -69,10 +75,39 @@ func (l *lister) next(ctx context.Context) ([]*Node, error) {
 		l.plus = false
 		page, n, err = l.page(ctx)
 	}
-	if err == nil && !l.eof && (n == 0 || l.cookie == before) {
+	switch {
+	case err != nil:
+	case !l.eof && (n == 0 || l.cookie == before):
 		err = ErrNoProgress
+	default:
+		err = l.watch(n)
 	}
 	return page, err
+}
+
+// Bounds on what a server can make a client walk through. Choice: the path bound is PATH_MAX of Linux,
+// and ends every recursion, since each level is at least two octets longer.
+const (
+	maxEntries = 1 << 20
+	maxPath    = 4096
+)
+
+// watch refuses a list that repeats a cookie or is too long. Brent's algorithm finds every circle of pages
+// in constant memory, within three times its length plus that of the way there.
+func (l *lister) watch(n int) error {
+	if l.total += n; l.total > maxEntries {
+		return ErrDirEndless
+	}
+	if l.eof {
+		return nil
+	}
+	if l.lap > 0 && l.cookie == l.mark {
+		return ErrDirLoop
+	}
+	if l.steps++; l.steps >= l.lap {
+		l.mark, l.steps, l.lap = l.cookie, 0, max(2*l.lap, 1)
+	}
+	return nil
 }
 
 // page calls READDIRPLUS or READDIR; n counts the entries, "." and ".." too.
@@ -135,6 +170,9 @@ func (l *lister) node(e *nfs3.DirEntry) (*Node, error) {
 	}
 	if e.Name == "" || strings.ContainsAny(e.Name, "/\x00") {
 		return nil, fmt.Errorf("%w: file name %q", ErrBadReply, e.Name)
+	}
+	if len(l.dir.Path)+1+len(e.Name) > maxPath {
+		return nil, ErrDirEndless
 	}
 	return &Node{Path: path.Join(l.dir.Path, e.Name)}, nil
 }
