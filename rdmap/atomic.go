@@ -1,11 +1,13 @@
 package rdmap
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"strconv"
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/internal/mutant"
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
@@ -181,6 +183,12 @@ func (r *receiver) deliverAnswer(op Opcode, b, u []byte) error {
 			ans.Old = binary.BigEndian.Uint64(b[4:])
 		}
 	case OpVerifyResponse:
+		if w := rd.want; w != nil {
+			if !bytes.Equal(b, w.octets()) && !mutant.AnyHash {
+				return r.refuse(vioWrongHash, u, wantGot(w.octets(), b))
+			}
+			hashes.Put(w)
+		}
 		if ans != nil {
 			ans.N = copy(ans.Sum[:], b)
 		}

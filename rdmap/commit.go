@@ -6,7 +6,9 @@ import (
 	"crypto/subtle"
 	"encoding/binary"
 	"errors"
+	"sync"
 
+	"github.com/stag-rdma/stag/rdmap/internal/mutant"
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
@@ -22,6 +24,23 @@ const (
 // minCompare is the least number of octets that a compare-only Verify may cover. The content of
 // fewer could be found by trying hashes, which would amount to a Read.
 const minCompare = 64
+
+// wantedHash is the hash that a Verify Request carries, kept for as long as the response is due: a response with
+// another one would tell a caller who does not compare, such as a commit log, that his octets are there.
+type wantedHash struct {
+	n   int
+	sum [maxHash]byte
+}
+
+var hashes = sync.Pool{New: func() any { return new(wantedHash) }}
+
+func (h *wantedHash) set(head, body []byte) *wantedHash {
+	h.n = copy(h.sum[:], head)
+	h.n += copy(h.sum[h.n:], body)
+	return h
+}
+
+func (h *wantedHash) octets() []byte { return h.sum[:h.n] }
 
 // target is the head of every commit request: off 0 STag, 4 length, 8 TO (8 octets).
 type target struct {
@@ -44,15 +63,15 @@ func (g *target) parse(b []byte) {
 	g.to = binary.BigEndian.Uint64(b[8:])
 }
 
-// executeFlush executes a Flush Request. Choice: if it covers no octets, nothing is checked; if it
-// has no flags, the bounds and the right to flush for visibility are checked; unknown flags are
-// ignored.
+// executeFlush executes a Flush Request. Choice: also if it covers no octets, STag, rights and bounds are
+// checked, since the requester takes the answer for a promise about that memory; if it has no flags, the
+// right to flush for visibility is needed; unknown flags are ignored.
 func executeFlush(it *item, t *region.Table) error {
 	var g target
 	g.parse(it.req.body[:])
 	flags := FlushFlags(it.req.body[targetLen+3])
 	it.respond(OpFlushResponse, 0)
-	if g.n == 0 {
+	if g.n == 0 && mutant.FlushUnchecked {
 		return nil
 	}
 	need := region.FlushVisible
@@ -67,7 +86,7 @@ func executeFlush(it *item, t *region.Table) error {
 		return it.req.refuse(violationOf(err), err)
 	}
 	defer view.Release()
-	if flags&FlushPersistent == 0 {
+	if flags&FlushPersistent == 0 || g.n == 0 {
 		return nil // placement happened before
 	}
 	if err := view.Memory().Persist(view.Offset(), int(g.n)); err != nil {
@@ -143,8 +162,10 @@ func (c *Conn) Flush(ctx context.Context, stag region.STag, to uint64, n uint32,
 
 // Verify returns the hash of n octets at to of the peer's region stag (draft-talpey-rdma-commit
 // Section 3.2). If want is not empty, the peer compares the hash with it: if they differ, it ends
-// the connection with a Terminate and executes no later request. want is borrowed until Verify
-// returns. The result is want itself if it equals the hash, otherwise it belongs to the caller.
+// the connection with a Terminate and executes no later request; if it answers with another hash all the
+// same, Verify returns a *ProtocolError, and the connection ends too. So with want, nil means that the
+// peer says that want is the hash. want is borrowed until Verify returns. The result is want itself, or,
+// without it, belongs to the caller.
 func (c *Conn) Verify(ctx context.Context, stag region.STag, to uint64, n uint32, want []byte) ([]byte, error) {
 	q, _ := askings.Get().(*asking)
 	if err := c.do(ctx, &WR{Op: OpVerifyRequest, STag: stag, TO: to, Len: n, Body: want, Answer: &q.answer}); err != nil {

@@ -41,6 +41,18 @@
 // connection ends. Connections may share receives ([RecvQueue]). A consumer without a Handler may
 // sleep until a message solicits an event ([Conn.WaitSolicited]).
 //
+// # What a completed operation means
+//
+//	Read         each octet of the sink was written by this Response, once and in order
+//	Send, Write  the octets were handed to the socket; nothing about the peer
+//	Flush        the peer says that the octets are persistent or visible, as asked, in memory that may be flushed
+//	Verify       with a hash: the peer answers that this is the hash; without: the peer's hash
+//	atomics      the peer says that it was executed, after everything before it
+//	Recv         each octet of the message came once and in order
+//
+// Any other course ends the connection with an error: a *ProtocolError if the peer broke a rule, a
+// *TerminateError with the content of its Terminate if it refused.
+//
 // # Limits and non-features
 //
 // There is one RDMAP stream per connection. Nothing is retried: every protocol error is fatal to the

@@ -122,7 +122,8 @@ func TestFollow(t *testing.T) {
 			if got != want || none != 0 {
 				t.Errorf("%v, %s: in a run\n%s\none by one\n%s", op, name, got, want)
 			}
-			if n == 0 {
+			// A Response that does not begin where its sink does is refused at its first segment.
+			if n == 0 && (op == OpWrite || name != "beyond the memory") {
 				t.Errorf("%v, %s: nothing was placed in a run", op, name)
 			}
 		}

@@ -3,6 +3,7 @@ package rdmap
 import (
 	"bytes"
 	"context"
+	"encoding/hex"
 	"errors"
 	"io"
 	"net"
@@ -279,10 +280,24 @@ func rawResponder(t *testing.T, a, b net.Conn, cfg *Config) (*Conn, *rdmaptest.P
 }
 
 // TestResponderWaitsForFirstFPDU: "MUST receive and validate one FPDU before sending
-// any", RFC 5044 Section 7.1.2; a first one that is bad is not answered.
+// any", RFC 5044 Section 7.1.2. A first one whose CRC is wrong is not answered; one that is valid, but
+// breaks a rule of DDP or RDMAP, gets its Terminate like any other.
 func TestResponderWaitsForFirstFPDU(t *testing.T) {
 	t.Parallel()
-	for _, bad := range []bool{false, true} {
+	for _, tt := range []struct {
+		name  string
+		spoil func(u []byte)
+		code  string // of the Terminate: "-" for none, since nothing is wrong
+		crc   bool   // wrong
+	}{
+		{name: "good", code: "-"},
+		{name: "CRC", crc: true},
+		{name: "DDP version", spoil: func(u []byte) { u[0] = 0x40 }, code: "1206"},
+		{name: "QN", spoil: func(u []byte) { u[9] = 4 }, code: "1201"},
+		{name: "MSN", spoil: func(u []byte) { u[13] = 9 }, code: "1203"},
+		{name: "RDMAP version", spoil: func(u []byte) { u[1] = 0x83 }, code: "0205"},
+		{name: "opcode", spoil: func(u []byte) { u[1] = 0x4b }, code: "0206"},
+	} {
 		a, b := rdmaptest.Pipe()
 		y := Server(b, nil)
 		go y.Handshake(t.Context())
@@ -297,15 +312,28 @@ func TestResponderWaitsForFirstFPDU(t *testing.T) {
 		if u, err := p.Next(); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Fatalf("sent %x before the first FPDU, %v", u, err)
 		}
-		a.SetReadDeadline(time.Time{})
+		a.SetReadDeadline(time.Now().Add(10 * time.Second))
 		u := ulpduOf(t, unhex(t, goldSend))
-		if bad {
-			u[0] = 0x40
+		if tt.spoil != nil {
+			tt.spoil(u)
 		}
-		p.Send(u)
+		if f := p.Frame(u); tt.crc {
+			f[len(f)-1] ^= 1
+			a.Write(f)
+		} else {
+			a.Write(f)
+		}
 		got, err := p.Next()
-		if bad && err != io.EOF || !bad && (err != nil || got[1] != 0x43) {
-			t.Fatalf("bad=%v: got %x, %v", bad, got, err)
+		if tt.crc {
+			if err != io.EOF {
+				t.Fatalf("%s: got %x, %v", tt.name, got, err)
+			}
+		} else if err != nil || got[1] != 0x43 { // what was posted
+			t.Fatalf("%s: got %x, %v", tt.name, got, err)
+		} else if tt.code != "-" {
+			if got, err = p.Next(); err != nil || got[1] != 0x47 || hex.EncodeToString(got[18:20]) != tt.code {
+				t.Fatalf("%s: got %x, %v, want Terminate %s", tt.name, got, err, tt.code)
+			}
 		}
 		a.Close()
 		y.Abort(nil)

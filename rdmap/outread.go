@@ -5,9 +5,10 @@ import "github.com/stag-rdma/stag/rdmap/region"
 // outRead is a request of ours whose response is due: the requester's side of RFC
 // 5040 Section 4.4 and RFC 7306 Section 5.
 type outRead struct {
-	op     Opcode  // of the request
-	id     uint32  // OpAtomicRequest: its identifier
-	answer *Answer // if not a Read: the place for the answer, may be nil
+	op     Opcode      // of the request
+	id     uint32      // OpAtomicRequest: its identifier
+	answer *Answer     // if not a Read: the place for the answer, may be nil
+	want   *wantedHash // OpVerifyRequest: what the peer compares with; nil: nothing
 	// OpReadRequest:
 	sink       region.STag
 	sinkTO     uint64

@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/internal/mutant"
 )
 
 // errLostRole: the reading role was taken over while an upcall ran. The former holder no longer
@@ -122,6 +123,11 @@ func (c *Conn) parse() error {
 			}
 			continue
 		}
+		// The CRC was good, so this is the valid FPDU after which a responder may send (RFC 5044 Section
+		// 7.1.2), be it only a Terminate for what DDP or RDMAP have against it.
+		if c.snd.held && !mutant.SilentFirst {
+			c.release()
+		}
 		ev, err := c.rcv.input(u)
 		if err != nil {
 			return c.mute(err)
@@ -131,9 +137,6 @@ func (c *Conn) parse() error {
 			break
 		}
 		st.r += n
-		if c.snd.held {
-			c.release()
-		}
 		if ev.kind != evNone {
 			if err := c.event(st, ev); err != nil {
 				return err
@@ -158,8 +161,8 @@ func (c *Conn) release() {
 	c.mu.Unlock()
 }
 
-// mute marks an error in the first FPDU at the responder, which may not yet send anything, not even a
-// Terminate.
+// mute marks an error of MPA in the first FPDU at the responder, which may not yet send anything, not even
+// a Terminate.
 func (c *Conn) mute(err error) error {
 	if p, ok := errors.AsType[*ProtocolError](err); ok && c.snd.held {
 		p.mute = true

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/internal/mutant"
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
@@ -215,7 +216,10 @@ func (r *receiver) opcode(s *ddp.Segment) (Opcode, violation) {
 }
 
 // checkResponse compares a Read Response segment with the oldest Read in flight, before anything is
-// placed. STag and TO of an empty segment are not checked.
+// placed. Its octets have to be the next ones of the sink: else a peer could send some of them twice and
+// others never, and the Read would complete over whatever lay there before. RFC 5041 Section 5.2.1 has
+// segments of a message in order as a SHOULD; siw demands it as well (siw_rresp_check_ntoh). STag and TO
+// of an empty segment, which places nothing, are not checked.
 func (r *receiver) checkResponse(s *ddp.Segment, n int) violation {
 	rd, ok := r.up.head()
 	if !ok || rd.op != OpReadRequest {
@@ -227,8 +231,7 @@ func (r *receiver) checkResponse(s *ddp.Segment, n int) violation {
 	if region.STag(s.STag) != rd.sink {
 		return vioNoRead
 	}
-	off := s.TO - rd.sinkTO
-	if off > uint64(rd.size) || uint64(n) > uint64(rd.size)-off {
+	if s.TO != rd.sinkTO+r.readGot && !mutant.ReadAnyOrder || uint64(n) > uint64(rd.size)-(s.TO-rd.sinkTO) {
 		return vioReadBounds
 	}
 	return vioNone

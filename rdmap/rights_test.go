@@ -74,7 +74,7 @@ var requestRights = []struct {
 		WR{Op: OpFlushRequest, Len: 128, Flags: FlushVisible | FlushPersistent},
 		region.FlushVisible | region.FlushPersistent, false,
 	},
-	{"flush of nothing", WR{Op: OpFlushRequest, Flags: FlushVisible | FlushPersistent}, 0, false},
+	{"flush of nothing", WR{Op: OpFlushRequest, Flags: FlushVisible | FlushPersistent}, region.FlushVisible | region.FlushPersistent, false},
 	{"verify, hash returned", WR{Op: OpVerifyRequest, Len: 128}, region.Verify | region.RemoteRead, false},
 	{"compare", WR{Op: OpVerifyRequest, Len: 128, Body: crc(make([]byte, 128))}, region.Verify, false},
 	{"compare 64", WR{Op: OpVerifyRequest, Len: 64, Body: crc(make([]byte, 64))}, region.Verify, false},

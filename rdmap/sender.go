@@ -96,6 +96,9 @@ func (s *sender) post(wr *WR) {
 func (s *sender) postRequest(it *item, wr *WR, maxPayload int) {
 	var b [maxRequest]byte
 	it.read = outRead{op: wr.Op, done: wr.Done, answer: wr.Answer}
+	if wr.Op == OpVerifyRequest && wr.size() > 0 {
+		it.read.want = hashes.Get().(*wantedHash).set(wr.Head, wr.Body)
+	}
 	switch wr.Op {
 	case OpReadRequest:
 		it.read.sink, it.read.sinkTO, it.read.size = wr.Sink, wr.SinkTO, wr.Len

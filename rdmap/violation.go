@@ -35,6 +35,7 @@ const (
 	vioHashLength              // Verify: hash length differs from the region's
 	vioMismatch                // Verify: the hashes differ
 	vioWordLength              // Atomic Write: length is not 8
+	vioWrongHash               // Verify Response: not the hash that the peer was to compare with
 	numViolations
 )
 
@@ -64,6 +65,7 @@ var violations = [numViolations]struct {
 	vioHashLength:    {TermCode{0, 2, 0x07}, "draft-talpey-rdma-commit Section 3.2", "hash length differs from the region's"},
 	vioMismatch:      {TermCode{0, 2, 0x07}, "draft-talpey-rdma-commit Section 3.2", "verification failed"},
 	vioWordLength:    {TermCode{0, 2, 0x07}, "draft-talpey-rdma-commit Section 3.3", "atomic write not of 8 octets"},
+	vioWrongHash:     {TermCode{0, 2, 0xff}, "draft-talpey-rdma-commit Section 3.2", "Verify Response with another hash than was compared"},
 	vioAnswer:        {TermCode{0, 2, 0xff}, "RFC 7306 Section 5", "response on queue 3 that answers no request"},
 	vioAnswerID:      {TermCode{0, 2, 0xff}, "RFC 7306 Section 5", "Atomic Response with the wrong identifier"},
 }

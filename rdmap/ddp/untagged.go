@@ -4,7 +4,8 @@ package ddp
 // order of the stream: buffer and MSN, MO, length. They apply to a zero-length segment too, because
 // it consumes a buffer.
 func (r *Receiver) reserveUntagged() ([]byte, error) {
-	if r.untagged.open {
+	// A peer that cannot finish a message says why with a Terminate, which is the last that it sends.
+	if m := &r.untagged; m.open && (r.seg.QN != QNTerminate || m.qn == QNTerminate) {
 		return r.continueUntagged()
 	}
 	return r.beginUntagged()

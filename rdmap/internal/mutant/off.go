@@ -20,4 +20,8 @@ const (
 	CompleteEarly        = false // requests complete when they have been written
 	CompleteLate         = false // Sends and Writes complete with the next response
 	CoupledDirections    = false // responses wait for those to this side's own requests
+	ReadAnyOrder         = false // segments of a Read Response may come in any order, any number of times
+	AnyHash              = false // a Verify Response may have any hash
+	FlushUnchecked       = false // a Flush of no octets is not checked
+	SilentFirst          = false // an error in the first FPDU is not told to the peer
 )

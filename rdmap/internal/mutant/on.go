@@ -23,6 +23,10 @@ var (
 	CompleteEarly        = on("complete-early")
 	CompleteLate         = on("complete-late")
 	CoupledDirections    = on("coupled-directions")
+	ReadAnyOrder         = on("read-any-order")
+	AnyHash              = on("any-hash")
+	FlushUnchecked       = on("flush-unchecked")
+	SilentFirst          = on("silent-first")
 )
 
 var names []string

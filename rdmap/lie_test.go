@@ -1,0 +1,233 @@
+package rdmap_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"flag"
+	"math/rand/v2"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+)
+
+var lies = flag.Int("lies", 150, "seeds of TestReadOfLiar and TestSendOfLiar")
+
+// poison is what memory holds that nobody but its owner may see.
+const poison = 0xa5
+
+// TestReadOfLiar: a Read completes only if its Response has brought each octet once, in order; whatever
+// else a peer sends ends the connection with the Terminate "base or bounds violation" or "shorter than
+// requested". Over pipes and over TCP, where long payloads are read straight into their place.
+func TestReadOfLiar(t *testing.T) {
+	complete := 0
+	for seed := range *lies {
+		rnd := rand.New(rand.NewPCG(uint64(seed), 18))
+		n, most := 1+rnd.IntN(200_000), 64<<10-100
+		if rnd.IntN(2) == 0 {
+			n, most = 1+rnd.IntN(4000), 1+rnd.IntN(1500)
+		}
+		cuts := rdmaptest.Pieces(rnd, n, most)
+		if rnd.IntN(3) > 0 {
+			cuts = rdmaptest.Lie(rnd, cuts)
+		}
+		want := rdmaptest.Complete(cuts, n)
+		x, p := liar(t, seed%2 == 0)
+		sink := bytes.Repeat([]byte{poison}, n)
+		done := make(chan error, 1)
+		go func() { done <- x.Read(t.Context(), sink, 1, 0) }()
+		req, err := p.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		stag, to := binary.BigEndian.Uint32(req[18:]), binary.BigEndian.Uint64(req[22:])
+		var out []byte
+		for _, c := range cuts {
+			s := ddp.Segment{Tagged: true, Last: c.Last, Control: 0x42, STag: ddp.STag(stag), TO: to + uint64(c.Off)}
+			out = append(out, p.Frame(append(s.Append(nil), pattern(c.Off, c.Len)...))...)
+		}
+		go p.Conn.Write(out)
+		var perr *rdmap.ProtocolError
+		switch err := <-done; {
+		case want && (err != nil || !bytes.Equal(sink, pattern(0, n))):
+			t.Fatalf("seed %d: %v for a complete Response of %d octets: %v", seed, err, n, cuts)
+		case want:
+			complete++
+		case err == nil:
+			t.Fatalf("seed %d: Read of %d octets completed, %d of them never written: %v", seed, n, bytes.Count(sink, []byte{poison}), cuts)
+		case !errors.As(err, &perr) || perr.Code != (rdmap.TermCode{Layer: 1, EType: 1, Code: 1}) && perr.Code != (rdmap.TermCode{Layer: 0, EType: 2, Code: 0xff}) && perr.Code != (rdmap.TermCode{Layer: 1, EType: 1, Code: 0}):
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		x.Abort(nil)
+		p.Conn.Close()
+		<-x.Done()
+	}
+	if complete == 0 || complete == *lies {
+		t.Fatalf("%d of %d Reads completed: the test shows nothing", complete, *lies)
+	}
+}
+
+// TestSendOfLiar: a Send is delivered only if each octet of it has come once, in order.
+func TestSendOfLiar(t *testing.T) {
+	delivered := 0
+	for seed := range *lies {
+		rnd := rand.New(rand.NewPCG(uint64(seed), 19))
+		n := 1 + rnd.IntN(4000)
+		cuts := rdmaptest.Pieces(rnd, n, 1+rnd.IntN(1500))
+		if rnd.IntN(3) > 0 {
+			cuts = rdmaptest.Lie(rnd, cuts)
+		}
+		want := true
+		n = 0 // nothing but the last segment says how long a Send is; MO counts for empty ones too
+		for _, c := range cuts {
+			want = want && c.Off == n
+			n += c.Len
+		}
+		a, b := wire(t, seed%2 == 0)
+		y := rdmap.Server(b, &rdmap.Config{RecvSize: 8000})
+		go y.Handshake(t.Context()) //nolint:errcheck // Recv tells
+		p, _, err := rdmaptest.Initiate(a, &mpa.Config{IRD: 1, ORD: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for y.Post(nil) == rdmap.ErrNoHandshake {
+			time.Sleep(100 * time.Microsecond)
+		}
+		var out []byte
+		for _, c := range cuts {
+			s := ddp.Segment{Last: c.Last, Control: 0x43, MSN: 1, MO: uint32(c.Off)}
+			out = append(out, p.Frame(append(s.Append(nil), pattern(c.Off, c.Len)...))...)
+		}
+		go a.Write(out)
+		m, err := y.Recv(t.Context())
+		if want != (err == nil) || want && !bytes.Equal(m.Data, pattern(0, n)) {
+			t.Fatalf("seed %d: %v, want delivery %v: %d octets, %v", seed, err, want, n, cuts)
+		}
+		if want {
+			delivered++
+			y.PostRecv(1)
+		}
+		y.Abort(nil)
+		a.Close()
+		<-y.Done()
+	}
+	if delivered == 0 || delivered == *lies {
+		t.Fatalf("%d of %d Sends delivered: the test shows nothing", delivered, *lies)
+	}
+}
+
+// TestTerminateWithin: the peer's Terminate reaches the caller with its content, in the middle of a Send
+// and of a Write too.
+func TestTerminateWithin(t *testing.T) {
+	for name, before := range map[string][]ddp.Segment{
+		"between":           nil,
+		"Send":              {{Control: 0x43, MSN: 1}},
+		"Send and segments": {{Control: 0x43, MSN: 1}, {Control: 0x43, MSN: 1, MO: 4}},
+		"empty Write":       {{Tagged: true, Control: 0x40}},
+	} {
+		x, p := liar(t, false)
+		var out []byte
+		for _, s := range before {
+			u := s.Append(nil)
+			if !s.Tagged {
+				u = append(u, 1, 2, 3, 4)
+			}
+			out = append(out, p.Frame(u)...)
+		}
+		s := ddp.Segment{Last: true, Control: 0x47, QN: 2, MSN: 1}
+		term := rdmap.Terminate{Code: rdmap.TermCode{Layer: 0, EType: 1, Code: 2}}
+		out = append(out, p.Frame(term.Append(s.Append(nil)))...)
+		go p.Conn.Write(out)
+		_, err := x.Recv(t.Context())
+		if e, ok := errors.AsType[*rdmap.TerminateError](err); !ok || e.Terminate.Code != term.Code {
+			t.Errorf("%s: %v", name, err)
+		}
+		p.Conn.Close()
+		<-x.Done()
+	}
+}
+
+// TestVerifyOfLiar: Verify with a hash succeeds only if the peer answers with that hash.
+func TestVerifyOfLiar(t *testing.T) {
+	want := []byte{1, 2, 3, 4}
+	for _, answer := range [][]byte{want, {1, 2, 3, 5}, {1, 2, 3}, {1, 2, 3, 4, 5}, make([]byte, 64)} {
+		a, b := wire(t, false)
+		x := rdmap.Client(a, &rdmap.Config{Extensions: rdmap.ExtCommit})
+		done := make(chan error, 1)
+		go func() {
+			if err := x.Handshake(t.Context()); err != nil {
+				done <- err
+				return
+			}
+			_, err := x.Verify(t.Context(), 1, 0, 64, want)
+			done <- err
+		}()
+		// A stag's capability block, with the commit extension.
+		block := []byte{'s', 't', 'a', 'g', 1, 12, 0xfd, 0, 0, 0, 0, 1 | byte(rdmap.ExtCommit)<<1}
+		p, _, err := rdmaptest.Respond(b, &mpa.Config{IRD: 8, ORD: 8}, block)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Next(); err != nil {
+			t.Fatal(err)
+		}
+		s := ddp.Segment{Last: true, Control: 0x40 | uint8(rdmap.OpVerifyResponse), QN: 3, MSN: 1}
+		go p.Send(append(s.Append(nil), answer...)) //nolint:errcheck // the other side tells
+		if err := <-done; (err == nil) != bytes.Equal(answer, want) {
+			t.Errorf("answer %x to a comparison with %x: %v", answer, want, err)
+		}
+		x.Abort(nil)
+		b.Close()
+		<-x.Done()
+	}
+}
+
+// liar returns a connection and the peer at its other end, over TCP or a pipe.
+func liar(t *testing.T, tcp bool) (*rdmap.Conn, *rdmaptest.Peer) {
+	t.Helper()
+	a, b := wire(t, tcp)
+	x := rdmap.Client(a, nil)
+	done := make(chan error, 1)
+	go func() { done <- x.Handshake(t.Context()) }()
+	p, _, err := rdmaptest.Respond(b, &mpa.Config{IRD: 8, ORD: 8}, nil)
+	if err = errors.Join(err, <-done); err != nil {
+		t.Fatal(err)
+	}
+	return x, p
+}
+
+// wire returns the two ends of a stream.
+func wire(t *testing.T, tcp bool) (a, b net.Conn) {
+	t.Helper()
+	if !tcp {
+		return rdmaptest.Pipe()
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if a, err = net.Dial("tcp", l.Addr().String()); err == nil {
+		b, err = l.Accept()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a, b
+}
+
+// pattern returns octets that say where they belong, and are never poison.
+func pattern(off, n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		if b[i] = byte((off + i) * 7 % 251); b[i] == poison {
+			b[i] = 0xfe
+		}
+	}
+	return b
+}
