@@ -86,6 +86,8 @@ func TestGoldenCommit(t *testing.T) {
 
 // TestCommitRefusals: rights, lengths and mismatches; the verify oracle (ADVERSARY
 // 26). After a failure nothing later is executed: the last request is an Atomic Write.
+//
+// spec: rdmap 7.5 Flush
 func TestCommitRefusals(t *testing.T) {
 	all := commitRights
 	for _, tt := range []struct {

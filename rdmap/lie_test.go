@@ -24,6 +24,8 @@ const poison = 0xa5
 // TestReadOfLiar: a Read completes only if its Response has brought each octet once, in order; whatever
 // else a peer sends ends the connection with the Terminate "base or bounds violation" or "shorter than
 // requested". Over pipes and over TCP, where long payloads are read straight into their place.
+//
+// spec: rdmap 7.5 Read
 func TestReadOfLiar(t *testing.T) {
 	complete := 0
 	for seed := range *lies {
@@ -153,6 +155,8 @@ func TestTerminateWithin(t *testing.T) {
 }
 
 // TestVerifyOfLiar: Verify with a hash succeeds only if the peer answers with that hash.
+//
+// spec: rdmap 7.5 Verify
 func TestVerifyOfLiar(t *testing.T) {
 	want := []byte{1, 2, 3, 4}
 	for _, answer := range [][]byte{want, {1, 2, 3, 5}, {1, 2, 3}, {1, 2, 3, 4, 5}, make([]byte, 64)} {

@@ -282,6 +282,8 @@ func rawResponder(t *testing.T, a, b net.Conn, cfg *Config) (*Conn, *rdmaptest.P
 // TestResponderWaitsForFirstFPDU: "MUST receive and validate one FPDU before sending
 // any", RFC 5044 Section 7.1.2. A first one whose CRC is wrong is not answered; one that is valid, but
 // breaks a rule of DDP or RDMAP, gets its Terminate like any other.
+//
+// spec: rdmap 7.5 first
 func TestResponderWaitsForFirstFPDU(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -83,6 +83,22 @@ func Mutants() []Mutant {
 			Spec: "rdmap", Rows: []string{"7.4 local"},
 		},
 		{
+			Name: "read-any-order", Breaks: "segments of a Read Response may come in any order, any number of times",
+			Spec: "rdmap", Rows: []string{"7.5 Read"},
+		},
+		{
+			Name: "any-hash", Breaks: "a Verify Response may have any hash",
+			Spec: "rdmap", Rows: []string{"7.5 Verify"},
+		},
+		{
+			Name: "flush-unchecked", Breaks: "a Flush of no octets is not checked",
+			Spec: "rdmap", Rows: []string{"7.5 Flush"},
+		},
+		{
+			Name: "silent-first", Breaks: "an error in the first FPDU is not told to the peer",
+			Spec: "rdmap", Rows: []string{"7.5 first"},
+		},
+		{
 			Name: "coupled-directions", Breaks: "responses wait for those to own requests",
 			Spec: "rdmap", Rows: []string{"7.4 streams"},
 		},
