@@ -30,10 +30,10 @@ func TestRows(t *testing.T) {
 			}
 		}
 	}
-	if len(ids) != len(ops)*len(ops)+len(completionRules) {
+	if len(ids) != len(ops)*len(ops)+len(completionRules)+len(postconditions) {
 		t.Errorf("%d rows", len(ids))
 	}
-	if got, want := Groups("rdmap"), []string{"7.1", "7.2", "7.3", "7.4"}; !slices.Equal(got, want) {
+	if got, want := Groups("rdmap"), []string{"7.1", "7.2", "7.3", "7.4", "7.5"}; !slices.Equal(got, want) {
 		t.Errorf("groups %v", got)
 	}
 }
@@ -64,7 +64,7 @@ func TestReport(t *testing.T) {
 		"  Send-Send        completed in order; placed in any\n                     NO TEST\n",
 		"  F-AW             Atomic Write placed only after the Flush has succeeded; never if it failed\n" +
 			"                     rdmap.TestAll\n                     mutants: execute-on-arrival, keep-going\n",
-		"rdmap: 72 rows, 1 without a test, 71 tags\n",
+		"rdmap: 76 rows, 1 without a test, 75 tags\n",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
