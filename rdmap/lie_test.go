@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"testing"
-	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/ddp"
@@ -92,13 +91,11 @@ func TestSendOfLiar(t *testing.T) {
 		}
 		a, b := wire(t, seed%2 == 0)
 		y := rdmap.Server(b, &rdmap.Config{RecvSize: 8000})
-		go y.Handshake(t.Context()) //nolint:errcheck // Recv tells
+		started := make(chan error, 1)
+		go func() { started <- y.Handshake(t.Context()) }()
 		p, _, err := rdmaptest.Initiate(a, &mpa.Config{IRD: 1, ORD: 1})
-		if err != nil {
+		if err = errors.Join(err, <-started); err != nil {
 			t.Fatal(err)
-		}
-		for y.Post(nil) == rdmap.ErrNoHandshake {
-			time.Sleep(100 * time.Microsecond)
 		}
 		var out []byte
 		for _, c := range cuts {

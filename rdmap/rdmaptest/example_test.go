@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -241,4 +242,15 @@ func ExampleHex() {
 		00000003 616263 00   name
 		00000007             count`))
 	// Output: 000000036162630000000007
+}
+
+// A receiver that takes what Complete says is not complete has been lied to.
+func ExampleLie() {
+	rnd := rand.New(rand.NewPCG(1, 3))
+	honest := rdmaptest.Pieces(rnd, 3000, 1400)
+	fmt.Println(rdmaptest.Complete(honest, 3000))
+	fmt.Println(rdmaptest.Complete(rdmaptest.Lie(rnd, honest), 3000))
+	// Output:
+	// true
+	// false
 }
