@@ -35,6 +35,11 @@ type client struct {
 // start serves fs on loopback and connects.
 func start(t *testing.T, fs billy.Filesystem) (*transport.Listener, *client) {
 	t.Helper()
+	return startWith(t, fs, &transport.Config{InlineSend: 4096}) // as Linux
+}
+
+func startWith(t *testing.T, fs billy.Filesystem, cfg *transport.Config) (*transport.Listener, *client) {
+	t.Helper()
 	nfs.Log.SetLevel(nfs.ErrorLevel)
 	l, err := transport.Listen("tcp", "127.0.0.1:0", nil)
 	if err != nil {
@@ -44,7 +49,7 @@ func start(t *testing.T, fs billy.Filesystem) (*transport.Listener, *client) {
 	go func() { done <- nfs.Serve(l, handler(fs)) }()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	c, err := transport.Dial(ctx, "tcp", l.Addr().String(), nil)
+	c, err := transport.Dial(ctx, "tcp", l.Addr().String(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,6 +190,26 @@ func TestReadByWriteChunk(t *testing.T) {
 }
 
 // TestWriteByReadChunk writes odd lengths; the server pulls the data by RDMA Read.
+// TestWriteInline: data that fit a Send of a stag client reach go-nfs without a Read.
+func TestWriteInline(t *testing.T) {
+	for _, size := range []int{1, 3000, 4097, 65537} {
+		fs := memfs.New()
+		put(t, fs, "file", nil)
+		l, c := startWith(t, fs, nil)
+		fh := c.lookup(c.mount(), "file")
+		want := pattern(size)
+		before := l.Stats()
+		c.write(fh, want)
+		if pulled := l.Stats().OctetsRead - before.OctetsRead; pulled != 0 {
+			t.Errorf("%d of %d octets by RDMA Read, want none", pulled, size)
+		}
+		got := make([]byte, size+1)
+		if n, eof, _ := c.read(fh, got); !bytes.Equal(got[:n], want) || !eof {
+			t.Errorf("%d octets came back as %d different ones", size, n)
+		}
+	}
+}
+
 func TestWriteByReadChunk(t *testing.T) {
 	for _, size := range []int{1, 3000, 4097, 65537, 1 << 20} {
 		fs := memfs.New()
