@@ -45,6 +45,7 @@ type jsonConn struct {
 	CRC        bool             `json:"crc"`
 	FPDUs      jsonBoth[int]    `json:"fpdus"`
 	Octets     jsonBoth[uint64] `json:"octets"`
+	Messages   jsonMessages     `json:"messages"`
 	Violations map[string]int   `json:"violations"` // by rule, including those not listed
 	Unknown    []string         `json:"unknown"`
 }
@@ -53,6 +54,18 @@ type jsonConn struct {
 type jsonBoth[T any] struct {
 	Opener   T `json:"opener"`
 	Accepter T `json:"accepter"`
+}
+
+// jsonMessages counts RDMAP messages.
+type jsonMessages struct {
+	Judged int            `json:"judged"` // by every rule
+	Partly map[string]int `json:"partly"` // by what keeps some rules silent
+}
+
+// gapNames are the names of the gaps in the output.
+var gapNames = map[judge.Gap]string{
+	judge.UnknownSTag: "unknown_stag", judge.NoStart: "no_start", judge.OneSide: "one_side",
+	judge.Truncated: "truncated", judge.Lost: "missing", judge.Damaged: "damaged",
 }
 
 type jsonViolation struct {
@@ -119,6 +132,12 @@ func jsonConnOf(c *judge.ConnReport) jsonConn {
 		ID: info.ID, Opener: info.Opener.String(), Accepter: info.Accepter.String(), Protocol: "iwarp", CRC: info.CRC,
 		FPDUs: jsonBoth[int]{c.FPDUs[0], c.FPDUs[1]}, Octets: jsonBoth[uint64]{c.Octets[0], c.Octets[1]},
 		Violations: c.Counts, Unknown: append([]string{}, c.Unknown...),
+	}
+	j.Messages = jsonMessages{c.Messages.Judged, make(map[string]int)}
+	for g, n := range c.Messages.Partly {
+		if n > 0 {
+			j.Messages.Partly[gapNames[judge.Gap(g)]] = n
+		}
 	}
 	if info.ULP == decode.ULPRPCRDMA {
 		j.Protocol = "rpcrdma"

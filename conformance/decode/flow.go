@@ -87,6 +87,9 @@ func (f *flow) packet(seg *tcpSegment, at Stamp) {
 		f.conn.Join(dir)
 	}
 	f.payload(s, seg, seq, at)
+	if seg.missing > 0 {
+		f.conn.Info.Unknown |= UnknownTruncated
+	}
 	s.missing(seg.missing, at, s)
 	if seg.fin && !s.fin {
 		s.fin, s.finAt, s.finSeq = true, at, seq+uint32(len(seg.payload)+seg.missing)
@@ -132,6 +135,12 @@ func (s *stream) unseen() (n int, at Stamp) {
 // end reports what is left when nothing more will come.
 func (f *flow) end() {
 	f.pump(true)
+	for i := range f.streams {
+		s, peer := &f.streams[i], &f.streams[1-i]
+		if n, _ := s.unseen(); s.latest == 0 && peer.latest > 0 && (n > 0 || !s.syn && !s.acked) {
+			f.conn.Info.Unknown |= UnknownSide
+		}
+	}
 	for i := range f.streams {
 		s := &f.streams[i]
 		if n, at := s.unseen(); n > 0 {

@@ -21,6 +21,10 @@ const (
 	// UnknownOrder: which of two things from different sides was sent first, beyond what the
 	// acknowledgements show: packets were captured out of order.
 	UnknownOrder
+	// UnknownTruncated: what the snap length of the capture cut off.
+	UnknownTruncated
+	// UnknownSide: everything that one side sent, although its peer acknowledged octets of it.
+	UnknownSide
 )
 
 // Reasons returns the members in words, each without a full stop.
@@ -33,6 +37,8 @@ func (u Unknown) Reasons() []string {
 		"message numbers, credits, calls, STags and Read Requests from before the capture",
 		"the contents of octets missing from the capture",
 		"what was sent first: packets were captured out of order",
+		"what the snap length cut off: the packets are truncated",
+		"one side: no octet that it sent is in the capture",
 	} {
 		if u&(1<<i) != 0 {
 			all = append(all, s)

@@ -36,6 +36,10 @@ type conn struct {
 	term   [2]bool // this direction has sent a Terminate
 	ended  bool
 	fpdus  [2]int // before the event being judged
+
+	messages Messages
+	spoke    [2]bool // octets of this direction are in the capture
+	strange  bool    // the message in progress touches memory whose offer the capture does not show
 }
 
 // newMachines make the machines of a connection, in the order in which they see an event: from the lowest
@@ -70,6 +74,7 @@ func (c *conn) show(ev *decode.Event) {
 	for _, m := range c.machines {
 		m.event(ev)
 	}
+	c.tally(ev)
 	c.learn(ev)
 	c.last = decode.Event{Dir: ev.Dir, Frame: ev.Frame, Time: ev.Time, Offset: ev.Offset}
 	c.ev = nil
@@ -122,6 +127,10 @@ func (c *conn) finish() {
 		m.end()
 	}
 	c.machines, c.ev = nil, nil
+	c.oneSided()
+	if c.j.ended != nil {
+		c.j.ended(c)
+	}
 }
 
 // violate reports that the event being judged breaks the rule with the given ID.

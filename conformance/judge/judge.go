@@ -6,6 +6,7 @@ import "github.com/stag-rdma/stag/conformance/decode"
 type Judge struct {
 	opt    Options
 	report func(*Violation)
+	ended  func(*conn) // of each connection, in the end; may be nil
 	conns  map[*decode.ConnInfo]*conn
 	order  []*conn // oldest first; may hold connections that have ended
 	sent   sentCalls

@@ -23,10 +23,13 @@ type ConnReport struct {
 	Startups int            // MPA Requests and Replies
 	FPDUs    [2]int         // by direction
 	Octets   [2]uint64      // of the streams, by direction
+	Messages Messages       // how many were judged, and why others only in part
 	Counts   map[string]int // violations by rule ID, including those not kept
 	// Unknown says what the capture does not show, and what was not decoded and why, each without a full
 	// stop.
 	Unknown []string
+
+	lost, holes int // octets that holes have made useless, and in how many places
 }
 
 // File judges a whole capture, pcap or pcapng. An error, as from [decode.Events], comes with the report of
@@ -65,6 +68,7 @@ func NewBuilder(opt *Options) *Builder {
 func newBuilder(o *Options) *Builder {
 	b := &Builder{opt: o, conns: make(map[*decode.ConnInfo]*ConnReport)}
 	b.judge = New(o, b.violation)
+	b.judge.ended = func(c *conn) { b.conn(c.info).Messages = c.messages }
 	return b
 }
 
@@ -78,7 +82,12 @@ func (b *Builder) Event(ev *decode.Event) {
 			c.unknown(fmt.Sprintf("frame %d %v: its chunks, and what follows it: %v", ev.Frame, ev.Dir, ev.Err))
 		}
 	case decode.KindUndecoded:
-		if !ev.Conn.Foreign {
+		switch {
+		case ev.Conn.Foreign:
+		case errors.Is(ev.Err, decode.ErrHole), errors.Is(ev.Err, decode.ErrPartial) && ev.Conn.Unknown&decode.UnknownTruncated != 0:
+			c.lost += ev.Len + ev.Missing
+			c.holes++
+		default:
 			c.unknown(fmt.Sprintf("frame %d %v: %d octets not decoded: %v", ev.Frame, ev.Dir, ev.Len+ev.Missing, ev.Err))
 		}
 	case decode.KindStartup:
@@ -94,7 +103,11 @@ func (b *Builder) Report() *Report {
 	b.judge.End()
 	b.rep.Connections = slices.DeleteFunc(b.rep.Connections, func(c *ConnReport) bool { return c.Info.Foreign })
 	for _, c := range b.rep.Connections {
-		c.Unknown = append(c.Info.Unknown.Reasons(), c.Unknown...)
+		why := append(c.Info.Unknown.Reasons(), c.Messages.Reasons()...)
+		if c.holes > 0 {
+			why = append(why, fmt.Sprintf("%d octets not decoded, in %d places: octets before them or among them are missing from the capture", c.lost, c.holes))
+		}
+		c.Unknown = append(why, c.Unknown...)
 	}
 	b.rep.Violations = slices.DeleteFunc(b.rep.Violations, func(v *Violation) bool { return v.Conn.Foreign })
 	return &b.rep

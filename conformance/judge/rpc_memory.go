@@ -66,8 +66,12 @@ func (m *rpcMachine) touch(ev *decode.Event, tag ddp.STag, to uint64, n int, rea
 			late = mem
 		}
 	}
-	if m.found > 0 || m.blind() || side.forgot {
-		return nil // a lower layer has reported it, or the memory is unknown
+	if m.found > 0 {
+		return nil // a lower layer has reported it
+	}
+	if m.blind() || side.forgot {
+		m.strange = true // the call may not be in the capture
+		return nil
 	}
 	what, rule := "RDMA Write", "RPCRDMA-050"
 	if reading {

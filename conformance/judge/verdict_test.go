@@ -2,6 +2,7 @@ package judge_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -83,4 +84,83 @@ func (c *complaints) Helper() {}
 
 func (c *complaints) Errorf(format string, args ...any) {
 	*c = append(*c, fmt.Sprintf(format, args...))
+}
+
+// TestPartly: messages of which the capture lacks the past are counted by what is missing.
+func TestPartly(t *testing.T) {
+	pcap, err := os.ReadFile("../testdata/pcaps/b-nfs3-ops.pcap")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := func(ci *gopacket.CaptureInfo, b []byte, n int) []byte {
+		if binary.BigEndian.Uint16(b[34:]) == 20049 { // TCP behind Ethernet and IPv4
+			return nil
+		}
+		return b
+	}
+	for name, tt := range map[string]struct {
+		keep func(ci *gopacket.CaptureInfo, b []byte, n int) []byte
+		want judge.Gap
+		why  string
+	}{
+		"truncated": {func(_ *gopacket.CaptureInfo, b []byte, _ int) []byte { return b[:min(len(b), 150)] }, judge.Truncated, "snap length"},
+		"one side":  {server, judge.OneSide, "one side"},
+		"no start": {func(_ *gopacket.CaptureInfo, b []byte, n int) []byte {
+			if n < 100 {
+				return nil
+			}
+			return b
+		}, judge.NoStart, "no start"},
+		"missing": {func(_ *gopacket.CaptureInfo, b []byte, n int) []byte {
+			if n == 98 || n == 99 || n == 100 {
+				return nil
+			}
+			return b
+		}, judge.Lost, "octets before them are missing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := judge.File(bytes.NewReader(filtered(t, pcap, tt.keep)), nil)
+			if err != nil || len(r.Connections) != 1 {
+				t.Fatal(r, err)
+			}
+			m := &r.Connections[0].Messages
+			if m.Partly[tt.want] == 0 || m.Partly[tt.want]+m.Partly[judge.UnknownSTag] != m.Unjudged() || !strings.Contains(strings.Join(r.Reasons(), "\n"), tt.why) {
+				t.Errorf("%+v, want %v; %q", *m, tt.want, r.Reasons())
+			}
+		})
+	}
+	r, err := judge.File(bytes.NewReader(pcap), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := &r.Connections[0].Messages; m.Unjudged() != 0 || m.Judged == 0 {
+		t.Errorf("%+v of a whole capture", *m)
+	}
+}
+
+// filtered copies a capture, with what keep leaves of each packet.
+func filtered(t *testing.T, pcap []byte, keep func(ci *gopacket.CaptureInfo, b []byte, n int) []byte) []byte {
+	t.Helper()
+	in, err := pcapgo.NewReader(bytes.NewReader(pcap))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	w := pcapgo.NewWriter(&out)
+	if err := w.WriteFileHeader(65535, in.LinkType()); err != nil {
+		t.Fatal(err)
+	}
+	for n := 1; ; n++ {
+		b, ci, err := in.ReadPacketData()
+		if err != nil {
+			return out.Bytes()
+		}
+		if b = keep(&ci, b, n); b == nil {
+			continue
+		}
+		ci.CaptureLength = len(b)
+		if err := w.WritePacket(ci, b); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
