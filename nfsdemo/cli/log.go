@@ -34,13 +34,13 @@ type poison struct {
 	Reason   string `json:"reason"`
 }
 
-// recordJSON is a line of log dump --json.
+// recordJSON is a line of log dump --json, and of log cat --json.
 type recordJSON struct {
-	Seq      uint64 `json:"seq"`
-	Epoch    uint32 `json:"epoch"`
-	Position uint64 `json:"position"`
-	Length   int    `json:"length"`
-	Payload  []byte `json:"payload"` // base64
+	Seq      uint64  `json:"seq"`
+	Epoch    uint32  `json:"epoch"`
+	Position *uint64 `json:"position,omitempty"` // in a file
+	Length   int     `json:"length"`
+	Payload  []byte  `json:"payload"` // base64
 }
 
 // logCmd is the command log.
@@ -48,9 +48,9 @@ func (a *app) logCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "log",
 		Short: "Inspect commit logs",
-		Long: `log inspects the files of commit logs (transport/commitlog). It changes nothing, except
-mend and push with --force. First stop the process that appends to the log.
-docs/commitlog-format.md explains the numbers.`,
+		Long: `log inspects commit logs (transport/commitlog): cat and tail those of a server that runs,
+the others files, for which the process that appends to the log must be stopped first. They
+change nothing, except mend and push with --force. docs/commitlog-format.md explains the numbers.`,
 		Example: "  nfsdemo log verify /var/lib/nfsdemo/journal\n  nfsdemo log push /var/lib/stag",
 		Args:    unknownCommand,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -67,7 +67,7 @@ docs/commitlog-format.md explains the numbers.`,
 		Args:    nArgs(1, 1, "one file"),
 		RunE:    func(_ *cobra.Command, args []string) error { return a.dumpLog(args[0], false) },
 	}
-	for _, c := range []*cobra.Command{dump, verify, a.logMendCmd(), a.logRepliesCmd(), a.logPushCmd()} {
+	for _, c := range []*cobra.Command{dump, verify, a.logMendCmd(), a.logRepliesCmd(), a.logPushCmd(), a.logCatCmd(false), a.logCatCmd(true)} {
 		c.Flags().BoolVar(&a.json, "json", false, "print a JSON object per line")
 		cmd.AddCommand(c)
 	}
@@ -118,7 +118,7 @@ func (a *app) dumpLog(path string, records bool) error {
 // as they come, before all their widths are known.
 func (a *app) printRecord(r *commitlog.Record, first bool) error {
 	if a.json {
-		return a.printJSON(recordJSON{r.Seq, r.Epoch, r.Pos, len(r.Payload), r.Payload})
+		return a.printJSON(recordJSON{r.Seq, r.Epoch, &r.Pos, len(r.Payload), r.Payload})
 	}
 	if first {
 		if _, err := fmt.Fprintf(a.stdout, "%10s %6s %12s %8s  %s\n", "SEQ", "EPOCH", "POSITION", "LENGTH", "PAYLOAD"); err != nil {

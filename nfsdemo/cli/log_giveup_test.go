@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/stag-rdma/stag/transport/push"
 )
 
 // TestLogGiveUp: a server whose push log is damaged names the file and the remedy, on standard
@@ -14,7 +16,7 @@ import (
 func TestLogGiveUp(t *testing.T) {
 	export, logs := t.TempDir(), filepath.Join(t.TempDir(), "logs")
 	s := startPush(t, export, logs)
-	c := pushClient(t, s)
+	c := pushClient(t, s, new(push.Secret))
 	n, err := c.Create(t.Context(), c.Root(), "file", 0o644, true)
 	if err != nil {
 		t.Fatal(err)

@@ -2,10 +2,12 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/nfsdemo/server"
@@ -31,14 +33,14 @@ func startPush(t *testing.T, export, logs string) *service {
 }
 
 // pushClient returns a client of s that pushes to a log called mine.
-func pushClient(t *testing.T, s *service) *nfsclient.Client {
+func pushClient(t *testing.T, s *service, secret *push.Secret) *nfsclient.Client {
 	t.Helper()
 	u, err := nfsclient.ParseURL("nfs+rdma://" + addrOf(s.rdma) + s.path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c, err := nfsclient.Dial(t.Context(), u, &nfsclient.Config{Push: &nfsclient.PushConfig{
-		Log: "mine", Keep: func(push.Secret) error { return nil },
+		Log: "mine", Keep: func(k push.Secret) error { *secret = k; return nil },
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -46,12 +48,13 @@ func pushClient(t *testing.T, s *service) *nfsclient.Client {
 	return c
 }
 
-// TestLogPush: a file that is removed at the server while a client pushes to it holds up what
-// lies behind, until log push has shown what would be lost and lost it.
-func TestLogPush(t *testing.T) {
-	export, logs := t.TempDir(), filepath.Join(t.TempDir(), "logs")
-	s := startPush(t, export, logs)
-	c := pushClient(t, s)
+// heldUp serves an export with a log called mine, in which two records wait: the file of the first was removed
+// at the server while the client pushed to it.
+func heldUp(t *testing.T) (s *service, c *nfsclient.Client, secret push.Secret, export, logs string) {
+	t.Helper()
+	export, logs = t.TempDir(), filepath.Join(t.TempDir(), "logs")
+	s = startPush(t, export, logs)
+	c = pushClient(t, s, &secret)
 	for _, name := range []string{"gone", "kept"} {
 		n, err := c.Create(t.Context(), c.Root(), name, 0o644, true)
 		if err != nil {
@@ -70,6 +73,61 @@ func TestLogPush(t *testing.T) {
 			t.Fatal(level, err)
 		}
 	}
+	return s, c, secret, export, logs
+}
+
+// TestLogCat: the records that wait can be read while the server and the client run, and by tail until it is
+// interrupted; a wrong secret is refused.
+func TestLogCat(t *testing.T) {
+	s, c, secret, _, _ := heldUp(t)
+	defer c.Close()
+	defer s.stop(context.Background()) //nolint:errcheck // another test looks at that
+	url := "nfs+rdma://" + addrOf(s.rdma) + s.path
+	files := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(files, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	right := file("right", fmt.Sprintf("log mine\nsecret %x\n", secret[:]))
+	wrong := file("wrong", fmt.Sprintf("log mine\nsecret %032x\n", 1))
+	for _, tt := range []struct {
+		args   []string
+		status int
+		out    []string
+		err    string
+	}{
+		{[]string{"cat", "--push-secret", right, url}, 0, []string{"SEQ  EPOCH   LENGTH  PAYLOAD\n         1      1 ", "\n         2      1 "}, ""},
+		{[]string{"cat", "--push-secret", right, "--from", "2", "--json", url}, 0, []string{`{"seq":2,"epoch":1,"length":`}, ""},
+		{[]string{"cat", "--push-secret", right, "--from", "3", url}, 0, nil, ""},
+		{[]string{"cat", "--push-secret", wrong, url}, 1, nil, "refused"},
+		{[]string{"cat", "--push-secret", file("empty", ""), url}, 1, nil, "empty: holds no secret"},
+		{[]string{"cat", "--push-secret", filepath.Join(files, "none"), url}, 1, nil, "no such file"},
+		{[]string{"cat", url}, 2, nil, "--push-secret FILE"},
+	} {
+		r := command(t.Context(), "", append([]string{"log"}, tt.args...)...)
+		if r.status != tt.status || !strings.Contains(r.stderr, tt.err) || len(tt.out) == 0 && r.stdout != "" {
+			t.Errorf("%v: status %d, %s\n%s", tt.args, r.status, r.stderr, r.stdout)
+		}
+		for _, want := range tt.out {
+			if !strings.Contains(r.stdout, want) {
+				t.Errorf("%v: no %q in\n%s", tt.args, want, r.stdout)
+			}
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if r := command(ctx, "", "log", "tail", "--json", "--push-secret", right, url); strings.Count(r.stdout, "\n") != 2 || r.status == 0 {
+		t.Errorf("tail: status %d, %s\n%s", r.status, r.stderr, r.stdout)
+	}
+}
+
+// TestLogPush: a file that is removed at the server while a client pushes to it holds up what
+// lies behind, until log push has shown what would be lost and lost it.
+func TestLogPush(t *testing.T) {
+	s, c, _, export, logs := heldUp(t)
 	run := func(status int, args ...string) result {
 		t.Helper()
 		r := command(t.Context(), "", append([]string{"log", "push"}, args...)...)

@@ -126,6 +126,23 @@ func (s *secretFile) close() {
 	_ = s.f.Close() // what was written is synced
 }
 
+// readSecret reads a file that another process may have locked: reading a log disturbs nobody.
+func readSecret(path string) (*secretFile, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	s := &secretFile{f: f, path: path}
+	if err = s.read(); err == nil && s.secret == nil {
+		err = errNoSecret
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return s, nil
+}
+
 // mostSecrets limits the logs of a user at one server.
 const mostSecrets = 16
 

@@ -127,6 +127,12 @@ func newPusher(u *URL, cfg *Config) *pusher {
 	return p
 }
 
+// ReadLog returns a reader of a push log at the server: of the records that are not in their files yet, and
+// of those to come.
+func (c *Client) ReadLog(name string, secret push.Secret, cfg *push.ReaderConfig) *push.Reader {
+	return push.NewReader(c.rpc.caller, name, secret, cfg)
+}
+
 // backwardCredits is how many recalls are served at a time.
 const backwardCredits = 8
 

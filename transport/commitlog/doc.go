@@ -22,7 +22,7 @@
 // a process ended may have survived or not. The Answer of the next session says which ones have, and
 // Producer resends exactly the others.
 //
-// Next returns copies. After a restart it returns records that were not released again. The producer gets
+// Next and Read return copies. Read returns records by number, as often as wanted, until they are released. After a restart it returns records that were not released again. The producer gets
 // the room of a record back only when the head after it is durable.
 //
 // A new session ends the old one: its registrations are revoked, its queued operations are dropped, its

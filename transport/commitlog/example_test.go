@@ -90,6 +90,37 @@ func ExampleProducer_TryBegin() {
 	// Output: true commitlog: no room for the record (try again when the consumer has released some)
 }
 
+// Reads what the consumer keeps, from any number on.
+func ExampleLog_Read() {
+	ctx := context.Background()
+	mem := make(region.Bytes, 1<<15)
+	_ = commitlog.Create(mem, nil)
+	log, _ := commitlog.Open(mem)
+	defer log.Close(ctx)
+	p := commitlog.NewProducer(nil)
+	_ = log.Local(ctx, p)
+	defer p.Close()
+	for _, payload := range []string{"one", "two", "three"} {
+		_, _ = p.Append(ctx, []byte(payload))
+	}
+
+	records, err := log.Read(ctx, 2, 1<<20)
+	for _, r := range records {
+		fmt.Printf("%d, epoch %d: %s\n", r.Seq, r.Epoch, r.Payload)
+	}
+	fmt.Println(err)
+	_, _ = log.Next(ctx)
+	_ = log.Release(1)
+	_, err = log.Read(ctx, 1, 1<<20)
+	released, ok := errors.AsType[*commitlog.ReleasedError](err)
+	fmt.Println(ok, released.First)
+	// Output:
+	// 2, epoch 1: two
+	// 3, epoch 1: three
+	// <nil>
+	// true 2
+}
+
 // What a file holds.
 func ExampleInspect() {
 	ctx := context.Background()

@@ -1,11 +1,13 @@
 package commitlog
 
 import (
+	"cmp"
 	"context"
 	"sync"
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/window"
 )
@@ -14,12 +16,17 @@ import (
 type Log struct {
 	mem   *window.Memory
 	info  Info
-	moved chan struct{} // one slot: look at the tail again
+	moved bell          // the tail has moved
 	over  chan struct{} // closed when err is set
 
 	// order is held from a decision of the machine until its operations are done. Lock it
 	// before mu.
 	order sync.Mutex
+
+	// reads is held by Read, and taken before room is given back: nobody overwrites what Read copies.
+	// Lock it before mu.
+	reads sync.Mutex
+	view  *machine.View
 
 	mu   sync.Mutex // taken before state
 	cons *machine.Consumer
@@ -46,12 +53,12 @@ func Open(mem region.Memory) (*Log, error) {
 		return nil, err
 	}
 	m.Reset(st.Tail)
-	l := &Log{mem: m, info: infoOf(st), moved: make(chan struct{}, 1), over: make(chan struct{})}
+	l := &Log{mem: m, info: infoOf(st), over: make(chan struct{}), view: machine.NewView(m)}
 	l.cons = machine.NewConsumer(m, st)
 	if err := do(m, l.cons.Start()); err != nil {
 		return nil, err
 	}
-	m.Moved, m.Fail = l.wake, l.fail
+	m.Moved, m.Fail = l.moved.ring, l.fail
 	return l, nil
 }
 
@@ -74,34 +81,32 @@ func (l *Log) Instance() Instance {
 	return l.cons.Header().Instance
 }
 
-// wake lets Next look again.
-func (l *Log) wake() {
-	select {
-	case l.moved <- struct{}{}:
-	default:
-	}
-}
-
 // Next returns the next record, in order, as soon as there is one. It waits until ctx ends.
 // Errors: that of ctx; *PoisonError, which every later call returns too; ErrClosed; and the first
 // error of the memory, which is final.
-func (l *Log) Next(ctx context.Context) (*Record, error) {
-	for {
-		rec, err := l.TryNext()
-		if rec != nil {
-			l.wake() // others may be waiting, and there may be more
-			return rec, nil
-		}
-		if err != nil {
-			return nil, err
+func (l *Log) Next(ctx context.Context) (rec *Record, err error) {
+	werr := l.wait(ctx, func() bool {
+		rec, err = l.TryNext()
+		return rec != nil || err != nil
+	})
+	return rec, cmp.Or(err, werr)
+}
+
+// wait calls done until it returns true, whenever the tail has moved.
+func (l *Log) wait(ctx context.Context, done func() bool) error {
+	for !done() {
+		moved := l.moved.wait()
+		if done() { // it may have moved before
+			return nil
 		}
 		select {
-		case <-l.moved:
+		case <-moved:
 		case <-l.over:
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return ctx.Err()
 		}
 	}
+	return nil
 }
 
 // TryNext returns the next record, or nil if there is none yet. A consumer that polls, rather
@@ -143,9 +148,13 @@ func (l *Log) Release(seq uint64) error {
 		return err
 	}
 	for i := range ops {
-		if ops[i].Kind == machine.OpPublish {
+		switch {
+		case ops[i].Kind == machine.OpPublish:
 			l.publish(ops[i].Head)
 			continue
+		case ops[i].Kind == machine.OpStore && ops[i].Off == layout.PublishedOff:
+			l.reads.Lock() // those that began before have copied what they read, and others begin at the head
+			l.reads.Unlock()
 		}
 		if err := l.mem.Do(&ops[i]); err != nil {
 			return err
@@ -188,6 +197,8 @@ func (l *Log) Close(ctx context.Context) error {
 	l.fail(ErrClosed)
 	l.order.Lock()
 	defer l.order.Unlock()
-	l.epoch() // waits for whoever is reading a record
+	l.reads.Lock() // waits for whoever is reading
+	defer l.reads.Unlock()
+	l.epoch()
 	return l.quiesce(ctx)
 }

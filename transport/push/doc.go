@@ -42,6 +42,11 @@
 // A Session opens the log again, and resends exactly the records that have not survived according to
 // the answer. The consumer finds an append that has returned nil once, and in order.
 //
+// # Reading
+//
+// A Reader returns the records of a log, by number and with their epochs, and waits for more. It needs the
+// secret and fences nobody. The consumer decides how long records are kept: until Log.Release.
+//
 // # Limits
 //
 // Limits restricts what clients can take from a server, and documents the defaults: logs, octets, opens

@@ -50,6 +50,46 @@ func Example() {
 	// <nil>
 }
 
+// Another process reads the log while this one appends.
+func ExampleReader() {
+	ctx := context.Background()
+	dir, _ := os.MkdirTemp("", "push")
+	defer os.RemoveAll(dir)
+	calls, _ := net.Listen("tcp", "127.0.0.1:0")
+	ps := &push.Server{Store: push.Dir(dir, pmem.File)}
+	defer ps.Close(ctx)
+	_ = ps.Load()
+	server := &transport.Server{Handler: ps}
+	go server.Serve(calls)
+	defer server.Close()
+	caller, _ := transport.Dial(ctx, "tcp", calls.Addr().String(), nil)
+	defer caller.Close()
+	var secret push.Secret
+	session, _ := push.Dial(ctx, caller, "journal", &push.Config{
+		Keep: func(s push.Secret) error { secret = s; return nil },
+	})
+	defer session.Close(ctx)
+
+	reader := push.NewReader(caller, "journal", secret, nil)
+	fmt.Println(reader.TryNext(ctx))
+	_, _ = session.Append(ctx, []byte("first"))
+	_, _ = session.Append(ctx, []byte("second"))
+	for range 2 {
+		record, _ := reader.Next(ctx) // waits for the next one
+		fmt.Printf("%d, epoch %d: %s\n", record.Seq, record.Epoch, record.Payload)
+	}
+	log, _ := ps.Log("journal")
+	record, _ := log.Next(ctx)
+	_ = log.Release(record.Seq) // its room is free
+	_, err := session.Reader(1).Next(ctx)
+	fmt.Println(err)
+	// Output:
+	// <nil> <nil>
+	// 1, epoch 1: first
+	// 2, epoch 1: second
+	// push: read "journal": commitlog: record 1 was released (the oldest one now is 2)
+}
+
 // The last rung: a file. Here it is a local one.
 func ExampleReadFile() {
 	ctx := context.Background()

@@ -18,6 +18,7 @@ func FuzzServe(f *testing.F) {
 			make([]byte, keyLen)...),
 		procAppend: (&appendArgs{Seq: 1, Records: [][]byte{[]byte("one")}}).append(nil),
 		procStatus: make([]byte, keyLen),
+		procRead:   (&readArgs{Name: "log", Secret: secret, From: 1}).append(nil),
 	} {
 		f.Add(uint32(proc), args)
 	}

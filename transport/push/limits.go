@@ -18,6 +18,8 @@ const (
 	DefaultAppendTime   = 10 * time.Second
 	DefaultMaxConns     = 4096
 	DefaultMaxOpenCalls = 64
+	DefaultMaxReads     = 64
+	DefaultReadTime     = 10 * time.Second
 )
 
 // Limits restricts what clients can take from a server. Zero fields mean the defaults.
@@ -59,6 +61,10 @@ type Limits struct {
 	// AppendTime is how long an APPEND may take. One that takes longer ends its session. If zero,
 	// 10 s.
 	AppendTime time.Duration
+	// MaxReads limits the READs that run at a time, most of which wait for records; one log may have an eighth
+	// of them. Further ones are answered with StatusBusy. ReadTime is how long one may wait. If zero, 64 and 10 s.
+	MaxReads int
+	ReadTime time.Duration
 	// MaxConns limits the commit connections. One address may have an eighth as many that have not
 	// shown a token yet. If zero, 4096.
 	MaxConns int
@@ -79,6 +85,8 @@ func (l Limits) fill() Limits {
 	set(&l.TokenTime, DefaultTokenTime)
 	set(&l.FenceTime, DefaultFenceTime)
 	set(&l.AppendTime, DefaultAppendTime)
+	set(&l.MaxReads, DefaultMaxReads)
+	set(&l.ReadTime, DefaultReadTime)
 	set(&l.MaxConns, DefaultMaxConns)
 	return l
 }

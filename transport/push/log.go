@@ -22,6 +22,7 @@ type Log struct {
 	ctx   context.Context // ends when the memory fails, and with the server
 	fail  context.CancelCauseFunc
 	turn  chan struct{} // one slot: held by the call that opens a session
+	reads chan struct{} // a slot per running READ
 
 	// Guarded by Server.mu.
 	session  *session  // nil: none
@@ -54,7 +55,7 @@ func (l *Log) Release(seq uint64) error { return l.log.Release(seq) }
 // load opens a log of the store and starts its consumer.
 func (s *Server) load(name, host string) (*Log, error) {
 	mem, owner, err := s.Store.Open(name)
-	l := &Log{s: s, name: name, owner: owner, host: host, turn: make(chan struct{}, 1)}
+	l := &Log{s: s, name: name, owner: owner, host: host, turn: make(chan struct{}, 1), reads: make(chan struct{}, max(s.lim.MaxReads/readsShare, 1))}
 	l.ctx, l.fail = context.WithCancelCause(s.ctx)
 	if err == nil {
 		l.mem = mem

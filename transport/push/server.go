@@ -72,6 +72,7 @@ type Server struct {
 	cancel    context.CancelFunc
 	opens     *rates
 	calls     chan struct{} // a slot per running OPEN
+	reads     chan struct{} // a slot per running READ
 	ctr       counters
 	wg        sync.WaitGroup // Consume
 
@@ -98,6 +99,7 @@ func (s *Server) init() {
 		s.ctx, s.cancel = context.WithCancel(context.Background())
 		s.opens = newRates(float64(s.lim.Opens))
 		s.calls = make(chan struct{}, s.lim.MaxOpenCalls)
+		s.reads = make(chan struct{}, s.lim.MaxReads)
 		s.logs, s.issued = make(map[string]*Log), make(map[string]*issue)
 		s.sessions, s.tokens = make(map[key]*session), make(map[key]*session)
 		s.conns, s.listeners = make(map[*rdmap.Conn]struct{}), make(map[net.Listener]struct{})
@@ -148,14 +150,17 @@ func (s *Server) Log(name string) (*Log, error) {
 // MayBlock names the calls that wait for a disk (see [transport.Handler]).
 func (s *Server) MayBlock(prog, vers, proc uint32) bool {
 	if prog == Program {
-		return proc == procOpen || proc == procClose || proc == procAppend
+		return proc == procOpen || proc == procClose || proc == procAppend || proc == procRead
 	}
 	return transport.MayBlock(s.Next, prog, vers, proc)
 }
 
-// Class asks Next about the other programs.
+// Class distinguishes READs that may wait from the others, and asks Next about the other programs.
 func (s *Server) Class(req *transport.Request) uint32 {
 	if req.Prog == Program {
+		if n := len(req.Args); req.Proc == procRead && n >= 4 && [4]byte(req.Args[n-4:]) != [4]byte{} {
+			return 1
+		}
 		return 0
 	}
 	return transport.Class(s.Next, req)
@@ -226,6 +231,12 @@ func (s *Server) serve(ctx context.Context, req *transport.Request, resp *transp
 	case procStatus:
 		if k := takeKey(&d); !garbage() {
 			res := s.status(k)
+			resp.Results = res.append(resp.Results)
+		}
+	case procRead:
+		var a readArgs
+		if a.parse(&d); !garbage() {
+			res := s.read(ctx, &a)
 			resp.Results = res.append(resp.Results)
 		}
 	default:

@@ -25,10 +25,14 @@ const maxResults = 512
 
 // call makes one call and reads its results with parse.
 func (s *Session) call(ctx context.Context, proc uint32, args []byte, parse func(*xdr.Decoder)) error {
+	return call(ctx, s.rpc, s.cfg.Cred, proc, args, maxResults, parse)
+}
+
+func call(ctx context.Context, rpc transport.Caller, cred xdr.Auth, proc uint32, args []byte, most int, parse func(*xdr.Decoder)) error {
 	var reply transport.Reply
 	defer reply.Release()
-	c := transport.Call{Prog: Program, Vers: Version, Proc: proc, Cred: s.cfg.Cred, Args: args, MaxResults: maxResults}
-	if err := s.rpc.Do(ctx, &c, &reply); err != nil {
+	c := transport.Call{Prog: Program, Vers: Version, Proc: proc, Cred: cred, Args: args, MaxResults: most}
+	if err := rpc.Do(ctx, &c, &reply); err != nil {
 		return err
 	}
 	switch h := &reply.Header; {

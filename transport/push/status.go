@@ -9,15 +9,16 @@ type Status uint32
 // The statuses.
 const (
 	StatusOK       Status = 0
-	StatusIssued   Status = 1 // a secret instead of a session
-	StatusRefused  Status = 2 // because of the name, the secret or the rules; the server does not say which
-	StatusBusy     Status = 3 // busy now; try again
-	StatusFull     Status = 4 // no room for another log
-	StatusFenced   Status = 5 // another instance of the owner has opened the log since
-	StatusStale    Status = 6 // the session is over
-	StatusGap      Status = 7 // records before these are missing
-	StatusTooLarge Status = 8 // a record beyond the limit
-	StatusLost     Status = 9 // the log is damaged, or its medium has failed
+	StatusIssued   Status = 1  // a secret instead of a session
+	StatusRefused  Status = 2  // because of the name, the secret or the rules; the server does not say which
+	StatusBusy     Status = 3  // busy now; try again
+	StatusFull     Status = 4  // no room for another log
+	StatusFenced   Status = 5  // another instance of the owner has opened the log since
+	StatusStale    Status = 6  // the session is over
+	StatusGap      Status = 7  // records before these are missing
+	StatusTooLarge Status = 8  // a record beyond the limit
+	StatusLost     Status = 9  // the log is damaged, or its medium has failed
+	StatusReleased Status = 10 // the consumer has released the record
 )
 
 var statusText = [...]string{
@@ -31,6 +32,7 @@ var statusText = [...]string{
 	StatusGap:      "records before these are missing",
 	StatusTooLarge: "record too large (split it, or open a larger log)",
 	StatusLost:     "the log is damaged, or its medium has failed (see the server's log)",
+	StatusReleased: "the consumer has released the record",
 }
 
 // String describes the status.

@@ -1,6 +1,8 @@
 package push
 
 import (
+	"slices"
+
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -16,8 +18,9 @@ const (
 	procClose  = 2
 	procAppend = 3
 	procStatus = 4
+	procRead   = 5
 	// ProcCount is the number of procedures, which are numbered from 0.
-	ProcCount = 5
+	ProcCount = 6
 
 	// callbackProgram is the program that the server calls in the backward direction.
 	callbackProgram = 0x20737469
@@ -30,6 +33,8 @@ const (
 	maxAddr    = 255
 	maxRecords = 1024
 	keyLen     = 16
+	// maxReadOctets limits the entries of one READ, in octets.
+	maxReadOctets = 2 << 20
 )
 
 // Secret proves ownership of a log: 128 bits, issued by the server.
@@ -234,5 +239,71 @@ func (r *stateRes) parse(d *xdr.Decoder) {
 	r.Status = Status(d.Uint32())
 	if r.Status == StatusOK {
 		r.Head, r.Next, r.Level = d.Uint64(), d.Uint64(), commitlog.Level(d.Uint32())
+	}
+}
+
+// readArgs are push_read_args.
+type readArgs struct {
+	Name         string
+	Secret       Secret
+	From         uint64
+	Octets       uint32
+	Milliseconds uint32
+}
+
+func (a *readArgs) append(b []byte) []byte {
+	b = xdr.AppendString(b, a.Name)
+	b = xdr.AppendFixedOpaque(b, a.Secret[:])
+	b = xdr.AppendUint64(b, a.From)
+	b = xdr.AppendUint32(b, a.Octets)
+	return xdr.AppendUint32(b, a.Milliseconds)
+}
+
+func (a *readArgs) parse(d *xdr.Decoder) {
+	a.Name, a.Secret = d.String(maxName), Secret(takeKey(d))
+	a.From, a.Octets, a.Milliseconds = d.Uint64(), d.Uint32(), d.Uint32()
+}
+
+// readRes is push_read_res.
+type readRes struct {
+	Status  Status
+	First   uint64 // of StatusReleased: the oldest record
+	Records []*commitlog.Record
+}
+
+const (
+	readResLen = 12 // of push_read_res, without its entries
+	entryLen   = 20 // most octets of a push_entry besides those of its record
+)
+
+func (r *readRes) append(b []byte) []byte {
+	b = xdr.AppendUint32(b, uint32(r.Status))
+	switch r.Status {
+	case StatusReleased:
+		return xdr.AppendUint64(b, r.First)
+	case StatusOK:
+		b = xdr.AppendUint32(b, uint32(len(r.Records)))
+	}
+	for _, rec := range r.Records {
+		b = xdr.AppendUint32(xdr.AppendUint64(b, rec.Seq), rec.Epoch)
+		b = xdr.AppendOpaque(b, rec.Payload)
+	}
+	return b
+}
+
+func (r *readRes) parse(d *xdr.Decoder) {
+	r.Status = Status(d.Uint32())
+	switch r.Status {
+	case StatusReleased:
+		r.First = d.Uint64()
+		return
+	case StatusOK:
+	default:
+		return
+	}
+	for range d.Count(maxRecords, 16) {
+		rec := &commitlog.Record{Seq: d.Uint64(), Epoch: d.Uint32()}
+		rec.Payload = slices.Clone(d.Opaque(d.Len()))
+		r.Records = append(r.Records, rec)
 	}
 }

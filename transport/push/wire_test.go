@@ -66,6 +66,11 @@ func TestGolden(t *testing.T) {
 			00000003 00000003 6f6e65 00 00000000 00000004 666f7572`},
 		{"state", &stateRes{Head: 64, Next: 7, Level: commitlog.Placed}, "00000000 0000000000000040 0000000000000007 00000001"},
 		{"stale", &stateRes{Status: StatusStale}, "00000006"},
+		{"read", &readArgs{Name: "l", Secret: secret, From: 3, Octets: 4096, Milliseconds: 5000}, `
+			00000001 6c 000000 a0a1a2a3a4a5a6a7a8a9aaabacadaeaf 0000000000000003 00001000 00001388`},
+		{"records", &readRes{Records: []*commitlog.Record{{Seq: 3, Epoch: 1, Payload: []byte("one")}, {Seq: 4, Epoch: 2, Payload: []byte{}}}}, `
+			00000000 00000002 0000000000000003 00000001 00000003 6f6e65 00 0000000000000004 00000002 00000000`},
+		{"released", &readRes{Status: StatusReleased, First: 9}, "0000000a 0000000000000009"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			want := rdmaptest.Hex(t, test.octets)

@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
+	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/push"
+)
+
+// logCatCmd is the command log cat, or log tail.
+func (a *app) logCatCmd(tail bool) *cobra.Command {
+	var secret string
+	var from uint64
+	cmd := &cobra.Command{
+		Use: "cat URL", Short: "Print the records that a server keeps in a push log",
+		Long: `cat prints the records in a push log of a server: those that it has acknowledged, but not
+applied to their files yet. It reads what is there, and ends. The process that appends to
+the log goes on undisturbed. It needs the secret of the log, which cp --push has kept.`,
+		Example: `  nfsdemo log cat --push-secret ~/mine nfs+rdma://127.0.0.1/srv/data
+  nfsdemo log cat --push-secret ~/mine --json nfs+rdma://127.0.0.1/srv/data | jq .seq`,
+		Args: nArgs(1, 1, "one URL"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.catLog(cmd.Context(), args[0], secret, from, tail)
+		},
+	}
+	if tail {
+		cmd.Use, cmd.Short = "tail URL", "Print the records of a push log at a server as they come"
+		cmd.Long = `tail is cat, but then it waits for more records, until it is interrupted. If the server
+applies records faster than tail reads them, tail says which ones it has missed.`
+		cmd.Example = `  nfsdemo log tail --push-secret ~/mine nfs+rdma://127.0.0.1/srv/data`
+	}
+	cmd.Flags().StringVar(&secret, "push-secret", "", "`file` with the secret of the log")
+	cmd.Flags().Uint64Var(&from, "from", 0, "`number` of the first record; 0: the oldest one that the server keeps")
+	a.addClientFlags(cmd)
+	return cmd
+}
+
+// catLog prints the records of a log at a server; with tail also those to come.
+func (a *app) catLog(ctx context.Context, url, file string, from uint64, tail bool) error {
+	if file == "" {
+		return usagef("name the file with the secret of the log: --push-secret FILE (cp --push without it keeps them in your configuration directory)")
+	}
+	secret, err := readSecret(file)
+	if err != nil {
+		return err
+	}
+	s, err := a.session()
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	r, err := s.remote(ctx, url)
+	if err != nil {
+		return err
+	}
+	open := func(from uint64) *push.Reader {
+		return r.c.ReadLog(secret.name, *secret.secret, &push.ReaderConfig{From: from, Octets: nfsclient.DefaultPushRecord * 2})
+	}
+	in := open(from)
+	for first := true; ; {
+		next := in.TryNext
+		if tail {
+			next = in.Next
+		}
+		rec, err := next(ctx)
+		if gone, ok := errors.AsType[*commitlog.ReleasedError](err); ok && tail {
+			fmt.Fprintf(a.stderr, "nfsdemo: missed the records %d to %d: the server has applied them\n", gone.Seq, gone.First-1)
+			in = open(gone.First)
+			continue
+		}
+		if err != nil || rec == nil {
+			return err
+		}
+		if err := a.printRead(rec, first); err != nil {
+			return err
+		}
+		first = false
+	}
+}
+
+// printRead prints a line of log cat.
+func (a *app) printRead(r *commitlog.Record, first bool) error {
+	if a.json {
+		return a.printJSON(recordJSON{Seq: r.Seq, Epoch: r.Epoch, Length: len(r.Payload), Payload: r.Payload})
+	}
+	if first {
+		if _, err := fmt.Fprintf(a.stdout, "%10s %6s %8s  %s\n", "SEQ", "EPOCH", "LENGTH", "PAYLOAD"); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(a.stdout, "%10d %6d %8d  %s\n", r.Seq, r.Epoch, len(r.Payload), beginning(r.Payload))
+	return err
+}

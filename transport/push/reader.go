@@ -1,0 +1,139 @@
+package push
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// Defaults of ReaderConfig.
+const (
+	DefaultReadOctets = 256 << 10
+	DefaultReadWait   = 5 * time.Second
+)
+
+// ReaderConfig is the configuration of a Reader. Zero fields mean the defaults. NewReader copies it.
+type ReaderConfig struct {
+	// From is the number of the first record. If zero, the oldest one that is kept.
+	From uint64
+	// Octets limits the records of one call. The largest record needs 20 more than it has; the most is 2 MiB.
+	// If zero, 256 KiB.
+	Octets int
+	// Wait is how long the server may wait for another record before it answers. If zero, 5 s.
+	Wait time.Duration
+	// Cred is the credential of the calls. The zero value is AUTH_NONE.
+	Cred xdr.Auth
+}
+
+// Reader reads the records of a log at a server, which its consumer has not released yet. It fences
+// nobody: any number of readers may read a log to which another process appends. They need its secret.
+//
+// A Reader has no goroutine and need not be closed. It is not safe for concurrent use.
+type Reader struct {
+	rpc    transport.Caller
+	name   string
+	secret Secret
+	cfg    ReaderConfig
+	recs   []*commitlog.Record // read, but not returned yet
+}
+
+// NewReader returns a reader of the log name at the server behind rpc.
+func NewReader(rpc transport.Caller, name string, secret Secret, cfg *ReaderConfig) *Reader {
+	r := &Reader{rpc: rpc, name: name, secret: secret}
+	if cfg != nil {
+		r.cfg = *cfg
+	}
+	set(&r.cfg.Octets, DefaultReadOctets)
+	set(&r.cfg.Wait, DefaultReadWait)
+	return r
+}
+
+// Reader returns a reader of the log of s, from the record with number from on; 0: from the oldest one.
+// It uses the RPC client of s, but goes on when s is closed.
+func (s *Session) Reader(from uint64) *Reader {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var k Secret
+	if s.secret != nil {
+		k = *s.secret
+	}
+	return NewReader(s.rpc, s.name, k, &ReaderConfig{From: from, Cred: s.cfg.Cred, Octets: max(DefaultReadOctets, s.cfg.MaxRecord+entryLen)})
+}
+
+// Next returns the next record as soon as it is in the log. It waits until ctx ends. The record
+// belongs to the caller; its Pos is zero. Errors are of type *Error, and not final: Next may be called
+// again. If the consumer has released the record already, they wrap a *commitlog.ReleasedError: another Reader
+// may go on from its First.
+func (r *Reader) Next(ctx context.Context) (*commitlog.Record, error) {
+	for delay := DefaultMinDelay; ; {
+		rec, err := r.next(ctx, r.cfg.Wait)
+		switch {
+		case rec != nil:
+			return rec, nil
+		case err == nil:
+			delay = DefaultMinDelay
+			continue
+		case !errors.Is(err, StatusBusy):
+			return nil, &Error{Op: "read", Log: r.name, Err: err}
+		}
+		select {
+		case <-time.After(delay):
+			delay = min(2*delay, DefaultMaxDelay)
+		case <-ctx.Done():
+			return nil, &Error{Op: "read", Log: r.name, Err: ctx.Err()}
+		}
+	}
+}
+
+// TryNext is Next, but returns nil if there is no further record yet.
+func (r *Reader) TryNext(ctx context.Context) (*commitlog.Record, error) {
+	rec, err := r.next(ctx, 0)
+	if err != nil {
+		return nil, &Error{Op: "read", Log: r.name, Err: err}
+	}
+	return rec, nil
+}
+
+// next returns the next record, or nil if the server has waited in vain.
+func (r *Reader) next(ctx context.Context, wait time.Duration) (*commitlog.Record, error) {
+	if len(r.recs) == 0 {
+		if err := r.read(ctx, wait); err != nil || len(r.recs) == 0 {
+			return nil, err
+		}
+	}
+	rec := r.recs[0]
+	r.recs = r.recs[1:]
+	r.cfg.From = rec.Seq + 1
+	return rec, nil
+}
+
+func (r *Reader) read(ctx context.Context, wait time.Duration) error {
+	a := readArgs{
+		Name: r.name, Secret: r.secret, From: r.cfg.From,
+		Octets: uint32(min(max(r.cfg.Octets, 0), maxReadOctets)), Milliseconds: uint32(min(wait, time.Hour).Milliseconds()),
+	}
+	var res readRes
+	err := call(ctx, r.rpc, r.cfg.Cred, procRead, a.append(nil), int(a.Octets)+readResLen, res.parse)
+	switch {
+	case err != nil:
+		return err
+	case res.Status == StatusReleased:
+		return &commitlog.ReleasedError{Seq: r.cfg.From, First: res.First}
+	case res.Status != StatusOK:
+		return res.Status
+	}
+	next := r.cfg.From
+	for _, rec := range res.Records {
+		if next != 0 && rec.Seq != next {
+			return fmt.Errorf("%w: record %d instead of %d", errReply, rec.Seq, next)
+		}
+		next = rec.Seq + 1
+	}
+	r.recs = res.Records
+	return nil
+}

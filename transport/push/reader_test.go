@@ -1,0 +1,135 @@
+package push
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/transport/commitlog"
+)
+
+// failAfter fails the test if it is stuck.
+func failAfter(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// A log can be read while another process appends, on either rung: from any number, with epochs, again and again
+// until the consumer releases the records.
+func TestReader(t *testing.T) {
+	for _, best := range []Rung{Native, Append} {
+		ctx := failAfter(t)
+		w := start(t, &Server{Limits: Limits{Capacity: 8 << 20}})
+		var secret Secret
+		cfg := &Config{Best: best, Keep: func(k Secret) error { secret = k; return nil }}
+		s := w.dial("log", cfg)
+		big := strings.Repeat("x", 1<<20)
+		appended(t, s, commitlog.Persistent, 1, "one", "", big)
+		cfg.Secret = &secret
+		s = w.dial("log", cfg) // another epoch
+		appended(t, s, commitlog.Persistent, 4, "four")
+
+		for from, want := range [][]string{{"one", "", big, "four"}, {"one", "", big, "four"}, {"", big, "four"}, {big, "four"}, {"four"}} {
+			r := s.Reader(uint64(from))
+			for i, payload := range want {
+				rec, err := r.TryNext(ctx)
+				seq := uint64(max(from, 1) + i)
+				if err != nil || rec == nil || string(rec.Payload) != payload || rec.Seq != seq || rec.Epoch != uint32(1+seq/4) {
+					t.Fatalf("from %d: %v %v, want %d", from, rec, err, seq)
+				}
+			}
+			if rec, err := r.TryNext(ctx); rec != nil || err != nil {
+				t.Fatal(rec, err)
+			}
+		}
+
+		small := NewReader(w.caller(), "log", secret, &ReaderConfig{From: 3, Octets: 1000})
+		_, err := small.Next(ctx)
+		is(t, err, StatusTooLarge)
+		stranger := NewReader(w.caller(), "log", Secret{1}, nil)
+		_, err = stranger.Next(ctx)
+		is(t, err, StatusRefused)
+		_, err = NewReader(w.caller(), "other", secret, nil).Next(ctx)
+		is(t, err, StatusRefused)
+
+		l := w.take("log", 1, "one", "", big, "four")
+		if err := l.Release(2); err != nil {
+			t.Fatal(err)
+		}
+		_, err = s.Reader(2).Next(ctx)
+		if e, ok := errors.AsType[*commitlog.ReleasedError](err); !ok || e.First != 3 || e.Seq != 2 {
+			t.Fatal(err)
+		}
+		if rec, err := s.Reader(0).Next(ctx); err != nil || rec.Seq != 3 {
+			t.Fatal(rec, err)
+		}
+		if st := w.ps.Stats(); st.Opens != 2 {
+			t.Errorf("%d sessions: a reader has begun one", st.Opens)
+		}
+	}
+}
+
+// Readers that wait get each record, and do not hold up the OPENs, nor the readers of other logs. Their calls
+// end with the server.
+func TestReaderWaits(t *testing.T) {
+	ctx := failAfter(t)
+	w := start(t, &Server{Limits: Limits{MaxReads: 16}})
+	s, other := w.dial("log", nil), w.dial("other", nil)
+	got := make(chan string)
+	for range 5 { // two at a time
+		r := s.Reader(0)
+		r.cfg.Wait = 20 * time.Millisecond
+		go func() {
+			for n := range 10 {
+				rec, err := r.Next(ctx)
+				if err != nil || rec.Seq != uint64(n+1) {
+					got <- fmt.Sprint(rec, err)
+					return
+				}
+			}
+			got <- ""
+		}()
+	}
+	for n := range 10 {
+		appended(t, s, commitlog.Persistent, uint64(n+1), "x")
+		appended(t, other, commitlog.Persistent, uint64(n+1), "y")
+		if rec, err := other.Reader(uint64(n + 1)).TryNext(ctx); err != nil || string(rec.Payload) != "y" {
+			t.Fatal(rec, err)
+		}
+	}
+	for range 5 {
+		if bad := <-got; bad != "" {
+			t.Error(bad)
+		}
+	}
+	end := make(chan error)
+	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancel()
+	go func() { _, err := s.Reader(11).Next(short); end <- err }()
+	if err := <-end; !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+}
+
+// What is damaged is not handed out, and its owner is told.
+func TestReaderDamaged(t *testing.T) {
+	ctx := failAfter(t)
+	store := newMemStore()
+	var mem region.Bytes
+	store.wrap = func(s *pmem.Sim) region.Memory { mem = make(region.Bytes, len(s.Bytes())); return mem }
+	w := start(t, &Server{Store: store})
+	s := w.dial("log", &Config{Best: Append})
+	appended(t, s, commitlog.Placed, 1, "one", "two")
+	mem[20480+64+28] ^= 1
+	if rec, err := s.Reader(1).Next(ctx); err != nil || string(rec.Payload) != "one" {
+		t.Fatal(rec, err)
+	}
+	_, err := s.Reader(2).Next(ctx)
+	is(t, err, StatusLost)
+}
