@@ -3,6 +3,7 @@ module github.com/stag-rdma/stag
 go 1.26.0
 
 require (
+	github.com/coreos/go-systemd/v22 v22.7.0
 	github.com/davecgh/go-xdr v0.0.0-20161123171359-e6a2ba005892
 	github.com/google/go-cmp v0.7.0
 	github.com/google/jsonschema-go v0.4.3

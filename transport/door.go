@@ -22,6 +22,9 @@ const (
 	refusalTimeout = 2 * time.Second
 )
 
+// errPeerClosed is why a connection is gone that ended in an orderly way.
+var errPeerClosed = errors.New("the client closed the connection")
+
 // door admits connections: it knows which clients are allowed, and the limits in total and per
 // client. It is safe for concurrent use.
 type door struct {
@@ -117,10 +120,26 @@ func (d *door) turnAway(ctx context.Context, conn net.Conn, first []byte, why er
 	<-c.Done()
 }
 
-// logEnd logs how a connection ended, unless it was refused, which is logged already.
-func (d *door) logEnd(err error) {
+// stranger logs that a connection ended before it could carry calls, unless it was refused, which is
+// logged already.
+func (d *door) stranger(client string, err error) {
 	if _, refused := errors.AsType[*LimitError](err); err != nil && !refused {
-		d.log.Info("transport: connection ended", zap.Error(err))
+		d.log.Info("transport: connection not established", zap.String("client", client), zap.Error(err))
+	}
+}
+
+// came logs that a client can call, and returns the logger of its end.
+func (d *door) came(client, network string) (gone func(why error)) {
+	log, begun := d.log.With(zap.String("client", client), zap.String("transport", network)), time.Now()
+	log.Info("transport: client connected")
+	return func(why error) {
+		if why == nil {
+			why = errPeerClosed
+		}
+		if e, ok := errors.AsType[*OpError](why); ok {
+			why = e.Err // the address is in the line
+		}
+		log.Info("transport: client gone", zap.NamedError("why", why), zap.Duration("after", time.Since(begun).Round(time.Microsecond)))
 	}
 }
 

@@ -291,8 +291,8 @@ func TestRefusalsSampled(t *testing.T) {
 	g := newDoor(cfg, new(counters))
 	for range 5000 {
 		_, err := g.enter(tcpAddr("192.0.2.1"))
-		g.logEnd(opErr(OpAccept, "x", err))
-		g.logEnd(&OpError{Op: OpServe, Err: os.ErrDeadlineExceeded})
+		g.stranger("x", err)
+		g.stranger("x", &OpError{Op: OpAccept, Err: os.ErrDeadlineExceeded})
 	}
 	if n := log.Len(); n < 20 || n > 600 { // a second may end meanwhile
 		t.Errorf("%d lines for 10000 events", n)

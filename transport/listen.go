@@ -108,10 +108,11 @@ func (l *Listener) start(conn net.Conn) {
 	}
 	defer l.drop(rc)
 	if err := rc.conn.Handshake(l.ctx); err != nil {
-		l.door.logEnd(l.ctr.ended(opErr(OpAccept, addrOf(conn), err)))
+		l.door.stranger(addrOf(conn), l.ctr.ended(opErr(OpAccept, addrOf(conn), err)))
 		return
 	}
 	l.ctr.accepted.Add(1)
+	gone := l.door.came(addrOf(conn), "rdma")
 	for _, c := range ls.all {
 		select {
 		case l.ready <- c:
@@ -119,7 +120,7 @@ func (l *Listener) start(conn net.Conn) {
 			rc.conn.Abort(nil)
 		}
 	}
-	l.door.logEnd(l.ctr.ended(opErr(OpServe, addrOf(conn), ignoreEnd(rc.serve()))))
+	gone(l.ctr.ended(opErr(OpServe, addrOf(conn), ignoreEnd(rc.serve()))))
 }
 
 // add admits a connection.

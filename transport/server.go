@@ -87,11 +87,7 @@ func (s *Server) accept(l net.Listener, serve func(net.Conn) error) error {
 			}
 			return opErr(OpAccept, l.Addr().String(), err)
 		}
-		go func() {
-			if err := serve(c); err != nil && !errors.Is(err, ErrServerClosed) {
-				s.door.logEnd(err)
-			}
-		}()
+		go func() { _ = serve(c) }() // it has logged its error
 	}
 }
 

@@ -59,14 +59,20 @@ func (s *Server) serveConn(conn net.Conn, first []byte) error {
 	}
 	defer s.dropConn(c)
 	if err := c.rc.conn.Handshake(s.ctx); err != nil {
-		return s.ctr.ended(opErr(OpAccept, addrOf(conn), err))
+		err = s.ctr.ended(opErr(OpAccept, addrOf(conn), err))
+		s.door.stranger(addrOf(conn), err)
+		return err
 	}
 	s.ctr.accepted.Add(1)
+	gone := s.door.came(addrOf(conn), "rdma")
 	err = c.rc.serve()
 	if c.rc.isDraining() {
+		gone(ErrServerClosed)
 		return nil
 	}
-	return s.ctr.ended(opErr(OpServe, addrOf(conn), ignoreEnd(err)))
+	err = s.ctr.ended(opErr(OpServe, addrOf(conn), ignoreEnd(err)))
+	gone(err)
+	return err
 }
 
 func (c *rdmaServed) drain() { c.rc.drain() }

@@ -32,7 +32,9 @@ func (s *Server) ServeSharedConn(conn net.Conn) error {
 			s.door.turnAway(s.ctx, conn, nil, err)
 		}
 		_ = conn.Close() // nothing was sent on it
-		return s.ctr.ended(opErr(OpAccept, addrOf(conn), ignoreEnd(err)))
+		err = s.ctr.ended(opErr(OpAccept, addrOf(conn), ignoreEnd(err)))
+		s.door.stranger(addrOf(conn), err)
+		return err
 	}
 	if string(first) == mpa.RequestKey[:peekSize] {
 		return s.serveConn(conn, first)

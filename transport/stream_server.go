@@ -74,17 +74,22 @@ func (s *Server) serveStreamConn(c *streamConn) error {
 	}
 	s.ctr.accepted.Add(1)
 	defer s.dropConn(c)
+	gone := s.door.came(addrOf(c.conn), "tcp")
 	err = c.read()
 	c.endBackward(err)
 	c.wg.Wait()
 	switch {
-	case errors.Is(err, errToRDMA) && !c.isDraining():
+	case c.isDraining():
+		gone(ErrServerClosed)
+		return nil
+	case errors.Is(err, errToRDMA):
+		gone(err)
 		keep = true
 		return err
-	case endOfStream(err) || c.isDraining():
-		return nil
 	}
-	return s.ctr.ended(opErr(OpServe, addrOf(c.conn), err))
+	err = s.ctr.ended(opErr(OpServe, addrOf(c.conn), ignoreEnd(err)))
+	gone(err)
+	return err
 }
 
 // streamCall is one call from its record to its reply.

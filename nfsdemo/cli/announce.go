@@ -36,12 +36,15 @@ func (a *app) announce(s *service, f *serveFlags) error {
 			return err
 		}
 	}
-	if a.json {
-		return json.NewEncoder(a.stdout).Encode(r)
-	}
 	how := "read-write"
 	if f.service.readOnly {
 		how = "read-only"
+	}
+	if s.log != nil {
+		s.log.Info("serving", append([]any{"exports", r.Export, "mode", how, "squash", f.squash, "version", version()}, r.addresses()...)...)
+	}
+	if a.json {
+		return json.NewEncoder(a.stdout).Encode(r)
 	}
 	fmt.Fprintf(a.stdout, "serving %s, %s\n", s.path, how)
 	for _, l := range []struct{ what, addr, url string }{
@@ -70,6 +73,16 @@ func (a *app) announce(s *service, f *serveFlags) error {
 		fmt.Fprintf(a.stdout, "from Linux, as root (an iWARP device first: rdma link add siw0 type siw netdev eth0):\n  %s\n", r.Line)
 	}
 	return nil
+}
+
+// addresses are the addresses for the log.
+func (r *readyJSON) addresses() (attrs []any) {
+	for _, l := range [][2]string{{"rdma", r.RDMA}, {"tcp", r.TCP}, {"mount", r.Mount}, {"push", r.Push}, {"replies", r.Reply}, {"status", r.Status}} {
+		if l[1] != "" {
+			attrs = append(attrs, l[0], l[1])
+		}
+	}
+	return attrs
 }
 
 // crcLine says when checksums are used. That the default leaves it to the client is a deviation from

@@ -24,6 +24,7 @@ type proxyFlags struct {
 	backward      int // calls of the server in flight to one client; 0: passes none on
 	pool          int // credits of all RDMA clients together; 0: no limit
 	limits        limitFlags
+	log           *serverLog
 }
 
 // proxyCmd is the command proxy.
@@ -87,8 +88,8 @@ func (f *proxyFlags) server() (*nfsclient.URL, error) {
 
 // config returns the configuration of the transport.
 func (f *proxyFlags) config(a *app) (*transport.Config, error) {
-	log, err := a.logger()
-	if err != nil {
+	var err error
+	if f.log, err = a.serverLog(); err != nil {
 		return nil, err
 	}
 	if err := inRange("credits", f.credits, 1, maxCredits); err != nil {
@@ -97,7 +98,7 @@ func (f *proxyFlags) config(a *app) (*transport.Config, error) {
 	if err := inRange("backward", f.backward, 1, maxCredits); err != nil {
 		return nil, err
 	}
-	cfg := &transport.Config{Logger: log, Credits: f.credits, BackwardCredits: f.backward, CRC: f.crc}
+	cfg := &transport.Config{Logger: f.log.zap, Credits: f.credits, BackwardCredits: f.backward, CRC: f.crc}
 	if err := f.limits.apply(cfg); err != nil {
 		return nil, err
 	}
@@ -137,6 +138,7 @@ func (a *app) proxy(ctx context.Context, f *proxyFlags) error {
 		r.Mount = ml.Addr().String()
 	}
 	a.serving.Store(true)
+	f.log.Info("passing on", "clients", r.Scheme+"://"+r.Listen, "server", r.To, "mount", r.Mount, "version", version())
 	if err := a.announceProxy(&r, f.portFile); err != nil {
 		return err
 	}

@@ -13,8 +13,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stag-rdma/stag/internal/cliout"
 	"github.com/stag-rdma/stag/rdmap/capture"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 )
 
 // Exit statuses.
@@ -36,7 +34,9 @@ type app struct {
 	client clientFlags
 	quiet  bool
 	json   bool
-	log    string
+	log    string // --log
+
+	logFormat string // --log-format
 
 	pcap    string                         // --pcap
 	capture atomic.Pointer[capture.Writer] // nil without --pcap
@@ -114,6 +114,10 @@ func (a *app) run(ctx context.Context, args []string) (status int) {
 
 // report prints one line on standard error.
 func (a *app) report(err error) {
+	if w, ok := a.stderr.(lineWriter); ok {
+		w.log.Error(explain(err))
+		return
+	}
 	fmt.Fprintln(a.stderr, "nfsdemo: "+explain(err))
 }
 
@@ -135,15 +139,17 @@ then asks rpcbind.`,
   nfsdemo cp big.iso nfs+rdma://127.0.0.1/srv/data/`,
 		Args:          unknownCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
+	cmd.SetVersionTemplate(versionLine() + "\n")
 	cmd.CompletionOptions.HiddenDefaultCmd = true
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usagef("%v (see %s --help)", err, c.CommandPath())
 	})
 	flags := cmd.PersistentFlags()
-	flags.StringVar(&a.log, "log", "", "log to standard error, this `level` and above: debug, info, warn, error")
+	a.addLogFlags(cmd)
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "no progress bar")
 	flags.StringVar(&a.pcap, "pcap", "", "record the connections in this `file`, a pcapng capture for Wireshark")
 	cmd.PersistentPreRunE = func(*cobra.Command, []string) error { return a.startCapture() }
@@ -178,19 +184,4 @@ func nArgs(lo, hi int, want string) cobra.PositionalArgs {
 // below names cmd without the program, whose name already begins the line.
 func below(cmd *cobra.Command) string {
 	return strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
-}
-
-// logger builds the logger that --log asks for; nil without it.
-func (a *app) logger() (*zap.Logger, error) {
-	if a.log == "" {
-		return nil, nil //nolint:nilnil // no logger is a valid logger everywhere
-	}
-	level, err := zapcore.ParseLevel(a.log)
-	if err != nil {
-		return nil, usagef("--log %q: want debug, info, warn or error", a.log)
-	}
-	cfg := zap.NewDevelopmentEncoderConfig()
-	cfg.EncodeTime = zapcore.TimeEncoderOfLayout(time.TimeOnly + ".000000")
-	core := zapcore.NewCore(zapcore.NewConsoleEncoder(cfg), zapcore.AddSync(a.stderr), level)
-	return zap.New(core), nil
 }

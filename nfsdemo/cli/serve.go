@@ -115,14 +115,14 @@ func (f *serveFlags) config(a *app) (*serviceConfig, error) {
 	default:
 		return nil, usagef("--squash %q: want none, root or all", f.squash)
 	}
-	log, err := a.logger()
-	if err != nil {
+	var err error
+	if cfg.log, err = a.serverLog(); err != nil {
 		return nil, err
 	}
 	if err := inRange("credits", f.credits, 1, maxCredits); err != nil {
 		return nil, err
 	}
-	cfg.config = &transport.Config{Logger: log, Credits: f.credits, Profile: f.profile, ImmediateReplies: cfg.immediate, CRC: f.crc}
+	cfg.config = &transport.Config{Logger: cfg.log.zap, Credits: f.credits, Profile: f.profile, ImmediateReplies: cfg.immediate, CRC: f.crc}
 	if cfg.config.CreditPool, err = creditPool(f.pool); err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
+	"github.com/stag-rdma/stag/nfsdemo/internal/observe"
 	"github.com/stag-rdma/stag/nfsdemo/once"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/rdmap/capture"
@@ -31,6 +32,7 @@ type serviceConfig struct {
 	mount     string // MOUNT over TCP
 	tcp       string // NFS and MOUNT over TCP
 	config    *transport.Config
+	log       *serverLog // nil: none
 	push      pushConfig
 	replies   string          // address for the connections of clients' reply logs, "" for none
 	immediate bool            // Immediate Data may stand for replies in the logs
@@ -45,18 +47,26 @@ type service struct {
 	tcp   net.Listener
 	fs    backend.FS
 	srv   *transport.Server
-	once  *once.Journal   // nil: none
-	push  *pushService    // nil: none
-	reply *repliesService // nil: none
-	wg    sync.WaitGroup
-	errs  chan error // first error of each listener
-	table rpcbind.Table
-	named []rpcbind.Entry // registered with rpcbind
+	log   *serverLog // nil: none
+	alive *health    // of the export
+
+	unwatch context.CancelFunc // ends that; nil: it has not begun
+	once    *once.Journal      // nil: none
+	push    *pushService       // nil: none
+	reply   *repliesService    // nil: none
+	wg      sync.WaitGroup
+	errs    chan error // first error of each listener
+	table   rpcbind.Table
+	named   []rpcbind.Entry // registered with rpcbind
 }
 
 // newService opens the export and the listeners, and starts serving.
 func newService(ctx context.Context, cfg *serviceConfig) (*service, error) {
-	s := &service{errs: make(chan error, 6)}
+	s := &service{errs: make(chan error, 6), log: cfg.log, alive: &health{}}
+	s.alive.check = func(context.Context) error {
+		_, err := s.fs.Root().Attr()
+		return err
+	}
 	if err := s.open(ctx, cfg); err != nil {
 		_ = s.release() // the first error counts
 		return nil, err
@@ -66,6 +76,7 @@ func newService(ctx context.Context, cfg *serviceConfig) (*service, error) {
 	s.start(s.tcp, s.srv.ServeStream)
 	s.push.serve(s)
 	s.reply.serve(s)
+	s.watch()
 	return s, nil
 }
 
@@ -93,6 +104,7 @@ func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 	if s.table.Next, err = s.exactlyOnce(ctx, cfg, h); err != nil {
 		return err
 	}
+	s.table.Next = observe.New(s.table.Next, cfg.config.Logger)
 	if err := s.push.start(ctx, h, s.path); err != nil {
 		return err
 	}
@@ -169,6 +181,17 @@ func (s *service) start(l net.Listener, serve func(net.Listener) error) {
 	})
 }
 
+// watch watches the export until the service is released.
+func (s *service) watch() {
+	s.alive.what = s.path
+	if s.log != nil {
+		s.alive.log = s.log.Logger
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s.unwatch = cancel
+	s.wg.Go(func() { s.alive.watch(ctx) })
+}
+
 // stop answers the calls that have arrived and ends. If ctx ends first, it aborts them.
 func (s *service) stop(ctx context.Context) error {
 	err := s.srv.Shutdown(ctx)
@@ -181,6 +204,9 @@ func (s *service) stop(ctx context.Context) error {
 // release closes listeners that were not handed to a server, and the export.
 func (s *service) release() error {
 	s.unregister()
+	if s.unwatch != nil {
+		s.unwatch()
+	}
 	for _, l := range []net.Listener{s.rdma, s.mount, s.tcp} {
 		if l != nil {
 			_ = l.Close() // most are closed already

@@ -1,0 +1,128 @@
+package cli
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"strings"
+
+	"github.com/coreos/go-systemd/v22/journal"
+	"github.com/spf13/cobra"
+	"github.com/stag-rdma/stag/transport"
+	"go.uber.org/zap"
+)
+
+// levels are the values of --log.
+var levels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
+
+// serverLog is what a server logs: at the default level a line for its start and end, for clients that
+// come and go, for mounts, and for everything that is wrong.
+type serverLog struct {
+	*slog.Logger
+	zap *zap.Logger // of the packages below, to the same place
+}
+
+// serverLog makes the log of a server, as --log and --log-format say. With JSON, everything that the
+// command prints on standard error from now on becomes a line of the log.
+func (a *app) serverLog() (*serverLog, error) {
+	h, err := a.logHandler("info")
+	if err != nil {
+		return nil, err
+	}
+	l := &serverLog{slog.New(h), transport.SlogLogger(h)}
+	if a.logFormat == formatJSON {
+		a.stderr = lineWriter{l.Logger}
+	}
+	return l, nil
+}
+
+// lineWriter logs what is written to it.
+type lineWriter struct{ log *slog.Logger }
+
+// Write takes whole lines.
+func (w lineWriter) Write(p []byte) (int, error) {
+	for line := range strings.Lines(string(p)) {
+		w.log.Info(strings.TrimPrefix(strings.TrimSuffix(line, "\n"), "nfsdemo: "))
+	}
+	return len(p), nil
+}
+
+// logger builds the logger of a client that --log asks for; nil without it.
+func (a *app) logger() (*zap.Logger, error) {
+	if a.log == "" {
+		return nil, nil //nolint:nilnil // no logger is a valid logger everywhere
+	}
+	h, err := a.logHandler("")
+	if err != nil {
+		return nil, err
+	}
+	return transport.SlogLogger(h), nil
+}
+
+// Values of --log-format.
+const (
+	formatText = "text"
+	formatJSON = "json"
+)
+
+// logHandler writes to standard error.
+func (a *app) logHandler(level string) (slog.Handler, error) {
+	if a.log != "" {
+		level = a.log
+	}
+	least, ok := levels[level]
+	if !ok {
+		return nil, usagef("--log %q: want debug, info, warn or error", a.log)
+	}
+	opts := &slog.HandlerOptions{Level: least}
+	switch a.logFormat {
+	case formatJSON:
+		return slog.NewJSONHandler(a.stderr, opts), nil
+	case formatText, "":
+	default:
+		return nil, usagef("--log-format %q: want text or json", a.logFormat)
+	}
+	opts.ReplaceAttr = shortTime
+	out := a.stderr
+	if ok, err := journal.StderrIsJournalStream(); ok && err == nil {
+		out, opts.ReplaceAttr = journalWriter{out}, noTime
+	}
+	return slog.NewTextHandler(out, opts), nil
+}
+
+// shortTime leaves milliseconds in the time of a line.
+func shortTime(groups []string, a slog.Attr) slog.Attr {
+	if a.Key == slog.TimeKey && len(groups) == 0 {
+		return slog.String(a.Key, a.Value.Time().Format("2006-01-02T15:04:05.000Z07:00"))
+	}
+	return a
+}
+
+// noTime leaves out the time, which the journal has.
+func noTime(groups []string, a slog.Attr) slog.Attr {
+	if a.Key == slog.TimeKey && len(groups) == 0 {
+		return slog.Attr{}
+	}
+	return a
+}
+
+// journalWriter writes the level of each line as the journal understands it (sd-daemon(3)).
+type journalWriter struct{ w io.Writer }
+
+// Write takes one line of a slog.TextHandler, which begins with its level.
+func (j journalWriter) Write(p []byte) (int, error) {
+	for _, l := range []struct{ level, prefix string }{{"DEBUG", "<7>"}, {"INFO", "<6>"}, {"WARN", "<4>"}, {"ERROR", "<3>"}} {
+		if rest, ok := bytes.CutPrefix(p, []byte("level="+l.level+" ")); ok {
+			_, err := j.w.Write(append([]byte(l.prefix), rest...))
+			return len(p), err
+		}
+	}
+	return j.w.Write(p)
+}
+
+// addLogFlags declares --log and --log-format.
+func (a *app) addLogFlags(cmd *cobra.Command) {
+	flags := cmd.PersistentFlags()
+	flags.StringVar(&a.log, "log", "", "log to standard error, this `level` and above: debug, info, warn, error (serve and proxy: info)")
+	flags.StringVar(&a.logFormat, "log-format", formatText, "`form` of the log: text or json")
+}

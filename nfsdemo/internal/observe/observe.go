@@ -1,0 +1,101 @@
+// Package observe watches the calls of an NFS server for its administrator: it logs who mounts what.
+package observe
+
+import (
+	"context"
+
+	"github.com/stag-rdma/stag/internal/accept"
+	"github.com/stag-rdma/stag/nfsdemo/mount3"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
+	"go.uber.org/zap"
+)
+
+// Handler passes calls on to another handler, and watches them. It says about calls what that handler
+// says, and is safe for concurrent use.
+type Handler struct {
+	next transport.Handler
+	log  *zap.Logger // sampled, because anybody can ask for a mount
+}
+
+var _ transport.Handler = (*Handler)(nil)
+
+// New makes a handler in front of next. log may be nil.
+func New(next transport.Handler, log *zap.Logger) *Handler {
+	if log == nil {
+		log = zap.NewNop()
+	}
+	return &Handler{next: next, log: accept.Sampled(log)}
+}
+
+// ServeRPC implements transport.Handler.
+func (h *Handler) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
+	h.next.ServeRPC(ctx, req, resp)
+	if req.Prog == mount3.Program && req.Vers == mount3.Version {
+		h.mount(req, resp)
+	}
+}
+
+// mount logs the outcome of MNT and UMNT.
+func (h *Handler) mount(req *transport.Request, resp *transport.Response) {
+	var args mount3.PathArgs
+	d := xdr.NewDecoder(req.Args)
+	proc := mount3.Proc(req.Proc)
+	if proc != mount3.ProcMnt && proc != mount3.ProcUmnt || args.Parse(&d) != nil {
+		return
+	}
+	log := h.log.With(zap.Stringer("client", req.RemoteAddr), zap.String("transport", req.Network), zap.String("path", args.Path))
+	if cred, err := xdr.ParseSysCred(req.Cred.Body); err == nil && req.Cred.Flavor == xdr.AuthSys {
+		log = log.With(zap.String("machine", cred.MachineName), zap.Uint32("uid", cred.UID))
+	}
+	if proc == mount3.ProcUmnt {
+		log.Info("unmounted")
+		return
+	}
+	var res mount3.MountRes
+	d = xdr.NewDecoder(resp.Results)
+	switch err := res.Parse(&d); {
+	case err != nil:
+		log.Warn("mount refused", zap.String("why", "the call was denied: wrong credentials"))
+	case res.Status != mount3.OK:
+		log.Warn("mount refused", zap.String("why", why(res.Status)))
+	default:
+		log.Info("mount granted")
+	}
+}
+
+// why says what a refusal means.
+func why(s mount3.Status) string {
+	switch s {
+	case mount3.ErrAcces, mount3.ErrPerm:
+		return s.String() + ": the export does not admit this client"
+	case mount3.ErrNoEnt:
+		return s.String() + ": no such export, or no such directory in it"
+	case mount3.ErrNotDir:
+		return s.String() + ": not a directory"
+	}
+	return s.String()
+}
+
+// MayBlock passes on what the next handler says; so do the methods below.
+func (h *Handler) MayBlock(prog, vers, proc uint32) bool {
+	return transport.MayBlock(h.next, prog, vers, proc)
+}
+
+// Class implements the optional method of a transport.Handler.
+func (h *Handler) Class(req *transport.Request) uint32 { return transport.Class(h.next, req) }
+
+// NonIdempotent implements the optional method of a transport.Handler.
+func (h *Handler) NonIdempotent(prog, vers, proc uint32) bool {
+	return transport.NonIdempotent(h.next, prog, vers, proc)
+}
+
+// Lazy implements the optional method of a transport.Handler.
+func (h *Handler) Lazy(prog, vers, proc uint32) bool {
+	return transport.Lazy(h.next, prog, vers, proc)
+}
+
+// Ready implements the optional method of a transport.Handler.
+func (h *Handler) Ready(ctx context.Context, req *transport.Request) bool {
+	return transport.Ready(ctx, h.next, req)
+}
