@@ -21,6 +21,6 @@ func TestBenchInterrupted(t *testing.T) {
 		{syscall.SIGTERM, "bench commit --rounds 100000 --only memory", "*"},
 		{syscall.SIGINT, "bench commit --rounds 100000 --only file", "*/*"},
 	} {
-		t.Run(tt.args, func(t *testing.T) { clitest.Interrupt(t, tt.signal, tt.args, tt.under) })
+		t.Run(tt.args, func(t *testing.T) { clitest.Interrupt(t, tt.signal, tt.args, tt.under, 1) })
 	}
 }

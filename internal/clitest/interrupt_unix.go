@@ -27,9 +27,9 @@ func Main(m *testing.M, command func(args []string, stdin io.Reader, stdout, std
 }
 
 // Interrupt runs the command with args, which are divided by blanks, and sends it sig as soon as it has
-// made a file in TMPDIR that matches under, a pattern of filepath.Glob. The command has to end with exit
-// status 1, say on standard error that it was interrupted, and leave nothing in TMPDIR.
-func Interrupt(t *testing.T, sig syscall.Signal, args, under string) {
+// made a file in TMPDIR that matches under, a pattern of filepath.Glob. The command has to end with the
+// exit status, say on standard error that it was interrupted, and leave nothing in TMPDIR.
+func Interrupt(t *testing.T, sig syscall.Signal, args, under string, status int) {
 	t.Helper()
 	dir := t.TempDir()
 	t.Setenv(asCommand, "yes")
@@ -55,7 +55,7 @@ func Interrupt(t *testing.T, sig syscall.Signal, args, under string) {
 	err := <-ended
 	exit, ok := errors.AsType[*exec.ExitError](err)
 	said := strings.Contains(stderr.String(), "interrupt") || strings.Contains(stderr.String(), "terminated")
-	if !ok || exit.ExitCode() != 1 || !said {
+	if !ok || exit.ExitCode() != status || !said {
 		t.Errorf("%v: %s", err, stderr.String())
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {

@@ -16,7 +16,7 @@ type clientFlags struct {
 	uid, gid     int64
 	timeout      time.Duration
 	inFlight     int
-	block        int
+	block        size
 	reservedPort bool
 	crc          transport.CRCMode
 	stats        bool
@@ -34,7 +34,8 @@ func (a *app) addClientFlags(cmd *cobra.Command) {
 	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "give up connecting and mounting after this `time`")
 	flags.DurationVar(&f.reconnect, "reconnect", 0, "when a connection is lost, try to reconnect for this `time`; 0: fail at once (the first connection is tried once, within --timeout)")
 	flags.IntVar(&f.inFlight, "in-flight", nfsclient.DefaultInFlight, "how many READs or WRITEs of one file run at a time")
-	flags.IntVar(&f.block, "block", nfsclient.DefaultMaxBlock, "largest READ or WRITE in `octets`")
+	f.block = nfsclient.DefaultMaxBlock
+	flags.Var(&f.block, "block", "largest READ or WRITE")
 	flags.BoolVar(&f.reservedPort, "reserved-port", false, "call from a port below 1024 (needs privileges)")
 	addCRCFlag(cmd, &f.crc, "ask the server for it")
 	addProfileFlag(cmd, &f.profile)
@@ -59,7 +60,7 @@ func (a *app) clientConfig() (*nfsclient.Config, error) {
 	}
 	cfg := &nfsclient.Config{
 		Transport: &transport.Config{Logger: log, HandshakeTimeout: f.timeout, Profile: f.profile, CRC: f.crc},
-		InFlight:  f.inFlight, MaxBlock: f.block,
+		InFlight:  f.inFlight, MaxBlock: int(min(f.block, maxCount)),
 		ReservedPort: f.reservedPort, DialTimeout: f.timeout, Tap: a.capture.Load().TapClient,
 		Reconnect: f.reconnect,
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -111,8 +110,8 @@ func TestInterrupt(t *testing.T) {
 	if !exists(filepath.Join(dir, "file")) {
 		t.Error("no file on the server")
 	}
-	cancel(errInterrupted)
-	if got := <-status; got != exitFailed || errs.String() != "nfsdemo: interrupted\n" {
+	cancel(&interruptError{os.Interrupt})
+	if got := <-status; got != 130 || errs.String() != "nfsdemo: interrupted\n" {
 		t.Errorf("status %d, %q", got, errs.String())
 	}
 	if exists(filepath.Join(dir, "file")) {
@@ -190,11 +189,11 @@ func TestSettings(t *testing.T) {
 	}{
 		{serve, []string{"--credits", "-1"}, "--credits -1: want 1 to 4096, or 0 for the default"},
 		{serve, []string{"--credits", "4097"}, "--credits 4097: want 1 to 4096"},
-		{serve, []string{"--client-memory", "1"}, "--client-memory 1: want 2 to"},
-		{serve, []string{"--client-memory", "-2"}, "--client-memory -2: want 2 to"},
+		{serve, []string{"--client-memory", "1M"}, "--client-memory 1M: want 2M to 1024T, 0 for the default, or -1 for no limit"},
+		{serve, []string{"--client-memory", "-2"}, "--client-memory -2: want 2M to"},
 		{serve, []string{"--client-pulls", "-2"}, "--client-pulls -2: want 1 to"},
-		{serve, []string{"--memory-limit", "1"}, "--memory-limit 1: want 2 to"},
-		{serve, []string{"--memory-limit", "-5"}, "--memory-limit -5: want 2 to"},
+		{serve, []string{"--memory-limit", "64"}, "--memory-limit 64: want 2M to 1024T, or 0 for the default"},
+		{serve, []string{"--memory-limit", "64X"}, "want octets, or a number with K, M, G or T, for example 64M or 1G"},
 		{serve, []string{"--max-connections", "2000000000"}, "--max-connections 2000000000: want 1 to 1073741824"},
 		{serve, []string{"--max-pulls", "2000000000"}, "--max-pulls 2000000000: want 1 to 1073741824"},
 		{serve, []string{"--allow", "300.1.1.1"}, "nfsdemo: --allow: \"300.1.1.1\" is not a network: write "},
@@ -217,7 +216,7 @@ func TestSettings(t *testing.T) {
 func TestRanges(t *testing.T) {
 	good := []transport.Config{
 		{Credits: maxCredits, BackwardCredits: maxCredits, MaxConns: maxCount, MaxPulls: maxCount},
-		{RequestMemory: minMiB << 20, PerClient: transport.ClientLimits{Memory: minMiB << 20}},
+		{RequestMemory: minMemory, PerClient: transport.ClientLimits{Memory: minMemory}},
 	}
 	for _, c := range good {
 		if err := c.Check(); err != nil {
@@ -229,8 +228,8 @@ func TestRanges(t *testing.T) {
 		{BackwardCredits: maxCredits + 1},
 		{MaxConns: maxCount + 1},
 		{MaxPulls: maxCount + 1},
-		{RequestMemory: (minMiB - 1) << 20},
-		{PerClient: transport.ClientLimits{Memory: (minMiB - 1) << 20}},
+		{RequestMemory: minMemory - 1<<20},
+		{PerClient: transport.ClientLimits{Memory: minMemory - 1<<20}},
 	} {
 		if err := c.Check(); err == nil {
 			t.Errorf("%+v is taken", c)
@@ -238,17 +237,16 @@ func TestRanges(t *testing.T) {
 	}
 }
 
-// TestLimitTooLarge: MiB that overflow as octets.
+// TestLimitTooLarge: sizes that overflow.
 func TestLimitTooLarge(t *testing.T) {
-	if math.MaxInt == math.MaxInt32 {
-		t.Skip("an int cannot hold that many MiB")
-	}
 	for _, flag := range []string{"--memory-limit", "--client-memory"} {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // of a server that starts all the same
-		r := command(ctx, "", "serve", "--export", t.TempDir(), "--listen", "127.0.0.1:0", "--mount-listen", "", flag, "99999999999999")
-		cancel()
-		if r.status != exitUsage || !strings.Contains(r.stderr, flag[2:]+" 99999999999999: want 2 to 8796093022207") {
-			t.Errorf("status %d, errors %q", r.status, r.stderr)
+		for _, n := range []string{"99999999T", "2000T", "9999999999999999999999"} {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // of a server that starts all the same
+			r := command(ctx, "", "serve", "--export", t.TempDir(), "--listen", "127.0.0.1:0", "--mount-listen", "", flag, n)
+			cancel()
+			if r.status != exitUsage || !strings.Contains(r.stderr, flag[2:]) || !strings.Contains(r.stderr, "want 2M to 1024T") && !strings.Contains(r.stderr, "larger than 9223372036854775807 octets") {
+				t.Errorf("status %d, errors %q", r.status, r.stderr)
+			}
 		}
 	}
 }

@@ -106,6 +106,7 @@ func TestCtxReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
 		ctx, cancel := context.WithCancelCause(t.Context())
+		interrupted := &interruptError{os.Interrupt}
 		c := &ctxReader{ctx, r}
 		go func() { _, _ = w.Write([]byte("x")) }()
 		buf := make([]byte, 4)
@@ -118,8 +119,8 @@ func TestCtxReader(t *testing.T) {
 			got <- err
 		}()
 		synctest.Wait()
-		cancel(errInterrupted)
-		if err := <-got; !errors.Is(err, errInterrupted) {
+		cancel(interrupted)
+		if err := <-got; !errors.Is(err, interrupted) {
 			t.Errorf("got %v, want the cause", err)
 		}
 		w.Close()

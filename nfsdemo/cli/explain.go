@@ -34,6 +34,9 @@ func exitStatus(err error) int {
 	if _, ok := errors.AsType[*nfsclient.URLError](err); ok {
 		return exitUsage
 	}
+	if e, ok := errors.AsType[*interruptError](err); ok {
+		return e.status()
+	}
 	if errors.Is(err, transport.ErrConfig) {
 		return exitUsage // the settings come from flags
 	}

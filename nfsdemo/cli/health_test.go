@@ -6,17 +6,42 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
+// lines is a buffer for many goroutines.
+type lines struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func (l *lines) Reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.b.Reset()
+}
+
 // TestHealth: a backend that fails, hangs and comes back is noticed, and said once each time.
 func TestHealth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		var out bytes.Buffer
+		var out lines
 		var state atomic.Pointer[func() error]
 		is := func(f func() error) { state.Store(&f) }
 		is(func() error { return nil })
@@ -33,13 +58,13 @@ func TestHealth(t *testing.T) {
 			out.Reset()
 			time.Sleep(3 * checkEvery)
 			synctest.Wait()
-			if out.Len() > 0 {
+			if out.String() != "" {
 				t.Errorf("said again: %s", &out)
 			}
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if _, err := h.lost(); err != nil || out.Len() > 0 {
+		if _, err := h.lost(); err != nil || out.String() != "" {
 			t.Errorf("%v, %s", err, &out)
 		}
 		is(func() error { return errors.New("input/output error") })

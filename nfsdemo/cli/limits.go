@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"math"
 	"net"
 	"strings"
 
@@ -16,8 +15,8 @@ type limitFlags struct {
 	allow        []string
 	conns        int
 	clientConns  int
-	memory       int // MiB
-	clientMemory int // MiB
+	memory       size
+	clientMemory size
 	pulls        int
 	clientPulls  int
 }
@@ -28,8 +27,8 @@ func (f *limitFlags) add(cmd *cobra.Command) {
 	flags.StringSliceVar(&f.allow, "allow", nil, "serve only clients in this `network` (192.0.2.0/24) or with this address; can be repeated")
 	flags.IntVar(&f.conns, "max-connections", 0, "most connections at a time; 0: 16384")
 	flags.IntVar(&f.clientConns, "client-connections", 0, "most connections of one client address; 0: an eighth of all, -1: no separate limit")
-	flags.IntVar(&f.memory, "memory-limit", 0, "`MiB` for calls whose data are in transit; 0: 256")
-	flags.IntVar(&f.clientMemory, "client-memory", 0, "`MiB` of these for one client address; 0: half of all, -1: no separate limit")
+	flags.Var(&f.memory, "memory-limit", "memory for calls whose data are in transit; 0: 256M")
+	flags.Var(&f.clientMemory, "client-memory", "most of it for one client address; 0: half of all, -1: no separate limit")
 	flags.IntVar(&f.pulls, "max-pulls", 0, "most calls whose chunks are read at a time; 0: 4096")
 	flags.IntVar(&f.clientPulls, "client-pulls", 0, "most of these for one client address; 0: a quarter of all, -1: no separate limit")
 }
@@ -37,10 +36,10 @@ func (f *limitFlags) add(cmd *cobra.Command) {
 // Ranges of flags. They are checked here because errors of transport.Config name its fields, not
 // the flags.
 const (
-	maxCredits = 4096                                // on one connection
-	maxCount   = 1 << 30                             // of connections, of pulls
-	minMiB     = transport.DefaultMaxPayload>>20 + 1 // room for the largest call
-	maxMiB     = min(math.MaxInt64>>20, math.MaxInt) // fits an int64 in octets
+	maxCredits = 4096                                        // on one connection
+	maxCount   = 1 << 30                                     // of connections, of pulls
+	minMemory  = (transport.DefaultMaxPayload>>20 + 1) << 20 // room for the largest call
+	maxSize    = 1 << 50
 )
 
 // inRange refuses the value n of a flag unless it is least to most, or 0 for the default.
@@ -78,12 +77,16 @@ func checkSettings(all []setting) error {
 func (f *limitFlags) apply(cfg *transport.Config) error {
 	err := checkSettings([]setting{
 		{"max-connections", f.conns, 1, maxCount, false},
-		{"memory-limit", f.memory, minMiB, maxMiB, false},
 		{"max-pulls", f.pulls, 1, maxCount, false},
 		{"client-connections", f.clientConns, 1, maxCount, true},
-		{"client-memory", f.clientMemory, minMiB, maxMiB, true},
 		{"client-pulls", f.clientPulls, 1, maxCount, true},
 	})
+	if err == nil {
+		err = checkSizes(
+			sizeRange{"memory-limit", f.memory, minMemory, maxSize, false},
+			sizeRange{"client-memory", f.clientMemory, minMemory, maxSize, true},
+		)
+	}
 	if err != nil {
 		return err
 	}
@@ -94,12 +97,9 @@ func (f *limitFlags) apply(cfg *transport.Config) error {
 		}
 		cfg.Allow = allow
 	}
-	cfg.MaxConns, cfg.RequestMemory, cfg.MaxPulls = f.conns, int64(f.memory)<<20, f.pulls
+	cfg.MaxConns, cfg.RequestMemory, cfg.MaxPulls = f.conns, int64(f.memory), f.pulls
 	cfg.PerClient = transport.ClientLimits{
 		Conns: f.clientConns, Memory: int64(f.clientMemory), Pulls: f.clientPulls,
-	}
-	if f.clientMemory > 0 {
-		cfg.PerClient.Memory <<= 20
 	}
 	return nil
 }

@@ -22,6 +22,6 @@ func TestNoLitter(t *testing.T) {
 		{syscall.SIGTERM, "demo", "*/*"},
 		{syscall.SIGINT, "demo", "*"},
 	} {
-		t.Run(tt.args, func(t *testing.T) { clitest.Interrupt(t, tt.signal, tt.args, tt.under) })
+		t.Run(tt.args, func(t *testing.T) { clitest.Interrupt(t, tt.signal, tt.args, tt.under, 128+int(tt.signal)) })
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/pushwrite"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
-	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/push"
 )
 
@@ -98,7 +97,7 @@ func openPush(ctx context.Context, cfg *serviceConfig) (*pushService, error) {
 	p := &pushService{}
 	var err error
 	if c.status != "" {
-		if p.status, err = listenOn(ctx, c.status); err != nil {
+		if p.status, err = cfg.sockets.listen(ctx, "status", c.status); err != nil {
 			return nil, err
 		}
 	}
@@ -110,7 +109,7 @@ func openPush(ctx context.Context, cfg *serviceConfig) (*pushService, error) {
 		host, _, _ := net.SplitHostPort(cfg.rdma) // checked before
 		addr = net.JoinHostPort(host, "0")
 	}
-	if p.commits, err = listenOn(ctx, addr); err != nil {
+	if p.commits, err = cfg.sockets.listen(ctx, "push-listen", addr); err != nil {
 		return nil, errors.Join(err, p.close())
 	}
 	_, port, _ := net.SplitHostPort(p.commits.Addr().String())
@@ -125,15 +124,6 @@ func openPush(ctx context.Context, cfg *serviceConfig) (*pushService, error) {
 	}
 	p.commits = allowed(cfg.capture.TapListener(p.commits), cfg.config.Allow)
 	return p, nil
-}
-
-func listenOn(ctx context.Context, addr string) (net.Listener, error) {
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", addr)
-	if err != nil {
-		return nil, &transport.OpError{Op: transport.OpListen, Addr: addr, Err: bareListen(err)}
-	}
-	return l, nil
 }
 
 // start applies the records in the logs.

@@ -22,7 +22,7 @@ func openRepliesService(ctx context.Context, cfg *serviceConfig, h transport.Han
 	if cfg.replies == "" {
 		return nil, h, nil
 	}
-	l, err := listenOn(ctx, cfg.replies)
+	l, err := cfg.sockets.listen(ctx, "replies", cfg.replies)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -18,8 +18,9 @@ import (
 // Exit statuses.
 const (
 	exitOK     = 0
-	exitFailed = 1 // an operation failed, or was interrupted
+	exitFailed = 1 // an operation failed
 	exitUsage  = 2 // the command line or a URL was not understood
+	// A command that a signal ended has 128 and the number of the signal: 130 after Ctrl-C.
 )
 
 // app is one run of the program: its streams, its signals and the flags that all
@@ -64,7 +65,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	case <-time.After(giveUpTime): // perhaps it hangs in a write to a pipe
 		_ = a.stopCapture() // the interrupt is the error to report
 		a.report(context.Cause(soft))
-		return exitFailed
+		return exitStatus(context.Cause(soft))
 	}
 }
 
@@ -103,7 +104,8 @@ func (a *app) run(ctx context.Context, args []string) (status int) {
 			return exitFailed
 		}
 	}
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, errReported) {
+	_, aborted := errors.AsType[*drainError](err) // which says more
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, errReported) && !aborted {
 		err = cause
 	}
 	if !errors.Is(err, errReported) {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -37,8 +39,8 @@ func (a *app) serveCmd() *cobra.Command {
 --tcp over NFS/TCP too. The path of the export is the absolute path of the directory.
 MOUNT is answered on every port.
 
-Interrupt it (Ctrl-C) to answer the calls that have arrived, and stop; interrupt it
-again to stop at once.
+Interrupt it (Ctrl-C, SIGTERM) to answer the calls that have arrived, and stop; interrupt
+it again to stop at once. SIGHUP makes it read its configuration again.
 
 There is no authentication: whoever can reach the ports can act as any user, within the
 directory. Listen on other than loopback addresses only in networks that you trust, and
@@ -88,6 +90,15 @@ ends are applied before it serves again, so always use the same directory with a
 // config turns the flags into a service's configuration.
 func (f *serveFlags) config(a *app) (*serviceConfig, error) {
 	cfg := f.service
+	var err error
+	flags := map[string]*string{
+		"listen": &cfg.rdma, "mount-listen": &cfg.mount, "tcp": &cfg.tcp,
+		"status": &cfg.push.status, "push-listen": &cfg.push.listen, "replies": &cfg.replies,
+	}
+	if cfg.sockets, err = inheritSockets(slices.Collect(maps.Keys(flags))...); err != nil {
+		return nil, err
+	}
+	cfg.sockets.name(flags)
 	if cfg.export == "" {
 		return nil, usagef("serve needs --export DIR: see nfsdemo serve --help")
 	}
@@ -115,7 +126,6 @@ func (f *serveFlags) config(a *app) (*serviceConfig, error) {
 	default:
 		return nil, usagef("--squash %q: want none, root or all", f.squash)
 	}
-	var err error
 	if cfg.log, err = a.serverLog(); err != nil {
 		return nil, err
 	}
@@ -150,15 +160,23 @@ func (a *app) serve(ctx context.Context, f *serveFlags) error {
 		return err
 	}
 	a.serving.Store(true)
+	hup, stop := hangups()
+	defer stop()
 	if err := a.announce(s, f); err != nil {
 		return errors.Join(err, s.stop(a.hard))
 	}
 	s.push.printProblems(a.stderr)
-	select {
-	case <-ctx.Done():
-		return a.drain(s)
-	case err := <-s.errs:
-		return errors.Join(err, s.stop(a.hard))
+	ready()
+	for {
+		select {
+		case <-ctx.Done():
+			stopping()
+			return a.drain(s)
+		case <-hup:
+			s.log.reload(s.reload)
+		case err := <-s.errs:
+			return errors.Join(err, s.stop(a.hard))
+		}
 	}
 }
 

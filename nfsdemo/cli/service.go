@@ -33,6 +33,7 @@ type serviceConfig struct {
 	tcp       string // NFS and MOUNT over TCP
 	config    *transport.Config
 	log       *serverLog // nil: none
+	sockets   *sockets   // nil: none of systemd
 	push      pushConfig
 	replies   string          // address for the connections of clients' reply logs, "" for none
 	immediate bool            // Immediate Data may stand for replies in the logs
@@ -50,6 +51,7 @@ type service struct {
 	log   *serverLog // nil: none
 	alive *health    // of the export
 
+	reload  func() error       // reads the configuration again; nil: there is nothing to read
 	unwatch context.CancelFunc // ends that; nil: it has not begun
 	once    *once.Journal      // nil: none
 	push    *pushService       // nil: none
@@ -115,17 +117,16 @@ func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 	s.reply = reply
 	s.srv = &transport.Server{Handler: front, Config: cfg.config}
 	for _, l := range []struct {
-		addr string
-		to   *net.Listener
-	}{{cfg.rdma, &s.rdma}, {cfg.mount, &s.mount}, {cfg.tcp, &s.tcp}} {
-		if l.addr == "" {
-			continue
+		flag, addr string
+		to         *net.Listener
+	}{{"listen", cfg.rdma, &s.rdma}, {"mount-listen", cfg.mount, &s.mount}, {"tcp", cfg.tcp, &s.tcp}} {
+		opened, err := cfg.sockets.listen(ctx, l.flag, l.addr)
+		if err != nil {
+			return err
 		}
-		var lc net.ListenConfig
-		if *l.to, err = lc.Listen(ctx, "tcp", l.addr); err != nil {
-			return &transport.OpError{Op: transport.OpListen, Addr: l.addr, Err: bareListen(err)}
+		if opened != nil { // else *l.to would not be nil
+			*l.to = cfg.capture.TapListener(opened)
 		}
-		*l.to = cfg.capture.TapListener(*l.to)
 	}
 	s.table.Entries = entries(s.rdma, s.mount, s.tcp)
 	if !cfg.register {

@@ -2,15 +2,30 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"os"
 	"os/signal"
 	"sync"
 	"syscall"
 )
 
-// errInterrupted is the cause of the end of a context that interrupts returned.
-var errInterrupted = errors.New("interrupted")
+// interruptError is the cause of the end of a context that interrupts returned.
+type interruptError struct{ signal os.Signal }
+
+func (e *interruptError) Error() string {
+	if e.signal == os.Interrupt {
+		return "interrupted"
+	}
+	return e.signal.String()
+}
+
+// status is the exit status of a command that the signal has ended, as shells report it: 128 and the
+// number of the signal.
+func (e *interruptError) status() int {
+	if n, ok := e.signal.(syscall.Signal); ok {
+		return 128 + int(n)
+	}
+	return exitFailed
+}
 
 // interrupts returns a context that ends at the first SIGINT or SIGTERM, and one that ends at the
 // second. The third one kills the process, as it would without a handler. The caller must call stop.
@@ -24,8 +39,8 @@ func interrupts(parent context.Context) (soft, hard context.Context, stop func()
 	wg.Go(func() {
 		for _, cancel := range []context.CancelCauseFunc{cancelSoft, cancelHard} {
 			select {
-			case <-ch:
-				cancel(errInterrupted)
+			case sig := <-ch:
+				cancel(&interruptError{sig})
 			case <-quit:
 				return
 			}

@@ -22,7 +22,7 @@ func TestInterrupts(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-tt.ends.Done()
-		if !errors.Is(context.Cause(tt.ends), errInterrupted) || tt.lives.Err() != nil {
+		if e, ok := errors.AsType[*interruptError](context.Cause(tt.ends)); !ok || e.status() != 130 || tt.lives.Err() != nil {
 			t.Error(context.Cause(tt.ends), tt.lives.Err())
 		}
 	}

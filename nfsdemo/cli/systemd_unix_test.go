@@ -1,0 +1,112 @@
+//go:build unix
+
+package cli
+
+import (
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// unit is a server as systemd runs it: with a socket that it has opened, and one for notifications.
+type unit struct {
+	cmd    *exec.Cmd
+	stderr *lines
+	notes  *net.UnixConn
+	addr   string // of its NFS/RDMA socket
+}
+
+// startUnit starts a server with one socket of systemd, named name.
+func startUnit(t *testing.T, name string, args ...string) *unit {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := l.(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "notify")
+	notes, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &unit{stderr: new(lines), notes: notes, addr: l.Addr().String()}
+	t.Cleanup(func() { _ = notes.Close() })
+	_ = l.Close() // f is another descriptor of it
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	// The variable LISTEN_PID must have the number of the process itself: hence exec.
+	u.cmd = exec.CommandContext(ctx, "sh", append([]string{"-c", `LISTEN_PID=$$ exec "$0" "$@"`, os.Args[0]}, args...)...)
+	u.cmd.Env = append(os.Environ(), "STAG_TEST_AS_COMMAND=yes", "LISTEN_FDS=1", "LISTEN_FDNAMES="+name, "NOTIFY_SOCKET="+path)
+	u.cmd.ExtraFiles, u.cmd.Stderr = []*os.File{f}, u.stderr
+	if err := u.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = f.Close() // the server has it
+	return u
+}
+
+// note waits for a notification.
+func (u *unit) note(t *testing.T, want string) {
+	t.Helper()
+	_ = u.notes.SetReadDeadline(time.Now().Add(time.Minute)) // fails only on a closed socket
+	buf := make([]byte, 1000)
+	n, err := u.notes.Read(buf)
+	if err != nil || !strings.HasPrefix(string(buf[:n]), want) {
+		t.Fatalf("%q, %v; want %s. %s", buf[:n], err, want, u.stderr)
+	}
+}
+
+// said waits for a line on standard error.
+func (u *unit) said(t *testing.T, want string) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(u.stderr.String(), want); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("no %q in %s", want, u.stderr)
+		}
+	}
+}
+
+func (u *unit) signal(t *testing.T, sig os.Signal) {
+	t.Helper()
+	if err := u.cmd.Process.Signal(sig); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestUnit: the socket of systemd is served, systemd is told about the server's life, SIGHUP does not end
+// it, and SIGTERM does, with status 0.
+func TestUnit(t *testing.T) {
+	u := startUnit(t, "listen", "serve", "--memory", "--export", "/x", "--mount-listen", "")
+	u.note(t, "READY=1")
+	if r := command(t.Context(), "", "mkdir", "nfs+rdma://"+u.addr+"/x/dir"); r.status != 0 {
+		t.Error(r.stderr, u.stderr)
+	}
+	u.signal(t, syscall.SIGHUP)
+	u.said(t, "nothing to reload")
+	if r := command(t.Context(), "", "ls", "nfs+rdma://"+u.addr+"/x"); r.stdout != "dir\n" {
+		t.Error(r.stderr, u.stderr)
+	}
+	u.signal(t, syscall.SIGTERM)
+	u.note(t, "STOPPING=1")
+	if err := u.cmd.Wait(); err != nil {
+		t.Error(err, u.stderr)
+	}
+}
+
+// TestUnitWrongName: a socket whose name is no flag is refused, with the names that are.
+func TestUnitWrongName(t *testing.T) {
+	u := startUnit(t, "nfs", "serve", "--memory", "--export", "/x")
+	err := u.cmd.Wait()
+	if want := `socket "nfs" of systemd: set FileDescriptorName to one of listen, mount-listen, `; err == nil || !strings.Contains(u.stderr.String(), want) {
+		t.Errorf("%v, %s", err, u.stderr)
+	}
+}
