@@ -135,6 +135,8 @@ var layers = []layer{
 		may:     []string{"internal/mutant", "transport", "transport/commitlog", "rdmap/region", "rdmap/region/pmem", "xdr", "nfsdemo/once/internal/..."},
 		modules: []string{"go.uber.org/zap"},
 	},
+	{name: "nfsdemo/internal/crew"},
+	{name: "nfsdemo/internal/hostile", may: []string{"transport", "rdmap", "rdmap/mpa", "rpcrdma", "xdr", "nfsdemo/nfs3", "nfsdemo/mount3"}},
 	{
 		name: "nfsdemo/internal/crash",
 		may: []string{

@@ -15,6 +15,8 @@ import (
 type clientFlags struct {
 	uid, gid     int64
 	timeout      time.Duration
+	callTimeout  time.Duration
+	maxNames     int64 // of a tree
 	inFlight     int
 	block        size
 	reservedPort bool
@@ -33,6 +35,7 @@ func (a *app) addClientFlags(cmd *cobra.Command) {
 	flags.Int64Var(&f.gid, "gid", -1, "group `id` to act as; -1: yours")
 	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "give up connecting and mounting after this `time`")
 	flags.DurationVar(&f.reconnect, "reconnect", 0, "when a connection is lost, try to reconnect for this `time`; 0: fail at once (the first connection is tried once, within --timeout)")
+	flags.DurationVar(&f.callTimeout, "call-timeout", nfsclient.DefaultCallTimeout, "give up a call that the server does not answer within this `time`; 0: wait as long as the connection lasts")
 	flags.IntVar(&f.inFlight, "in-flight", nfsclient.DefaultInFlight, "how many READs or WRITEs of one file run at a time")
 	f.block = nfsclient.DefaultMaxBlock
 	flags.Var(&f.block, "block", "largest READ or WRITE")
@@ -42,11 +45,22 @@ func (a *app) addClientFlags(cmd *cobra.Command) {
 	flags.BoolVar(&f.stats, "stats", false, "at the end, print the transport's counters on standard error")
 }
 
+// addTreeFlag declares the flag of commands that go through directories.
+func (a *app) addTreeFlag(cmd *cobra.Command) {
+	cmd.Flags().Int64Var(&a.client.maxNames, "max-names", nfsclient.DefaultMaxTree, "give up when there are more than `N` names below one argument, since a broken server may list them without end")
+}
+
 // clientConfig is what the flags ask for.
 func (a *app) clientConfig() (*nfsclient.Config, error) {
 	f := &a.client
 	if f.inFlight < 1 || f.block < 1 || f.timeout <= 0 {
 		return nil, usagef("--in-flight, --block and --timeout: want values above 0")
+	}
+	if f.callTimeout < 0 {
+		return nil, usagef("--call-timeout %v: want a positive time, or 0 for no limit", f.callTimeout)
+	}
+	if f.maxNames < 0 {
+		return nil, usagef("--max-names %d: want a number above 0", f.maxNames)
 	}
 	if f.reconnect < 0 {
 		return nil, usagef("--reconnect %v: want a positive time, or 0 to fail when the connection is lost", f.reconnect)
@@ -62,7 +76,10 @@ func (a *app) clientConfig() (*nfsclient.Config, error) {
 		Transport: &transport.Config{Logger: log, HandshakeTimeout: f.timeout, Profile: f.profile, CRC: f.crc},
 		InFlight:  f.inFlight, MaxBlock: int(min(f.block, maxCount)),
 		ReservedPort: f.reservedPort, DialTimeout: f.timeout, Tap: a.capture.Load().TapClient,
-		Reconnect: f.reconnect,
+		Reconnect: f.reconnect, CallTimeout: f.callTimeout, MaxTree: f.maxNames,
+	}
+	if f.callTimeout == 0 {
+		cfg.CallTimeout = -1
 	}
 	cfg.Cred = nfsclient.ProcessCred()
 	if f.uid >= 0 || f.gid >= 0 {

@@ -8,9 +8,12 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
+	"github.com/stag-rdma/stag/transport"
 )
 
 // copier is one run of cp.
@@ -25,6 +28,9 @@ type copier struct {
 	push      pushFlags
 	pushed    pushTotals
 	partial   bool // something was reported and skipped
+
+	found int64  // names below the argument
+	top   target // the directory made for the argument; nil: none yet
 }
 
 // cpCmd is the command cp.
@@ -59,6 +65,7 @@ your configuration directory.`,
 	cmd.Flags().BoolVarP(&c.keep, "no-clobber", "n", false, "do not overwrite existing files")
 	cmd.Flags().BoolVarP(&c.verbose, "verbose", "v", false, "print the names of copied files")
 	cmd.Flags().BoolVar(&a.json, "json", false, "print a JSON object per copied file, which also says how it was written")
+	a.addTreeFlag(cmd)
 	c.push.add(cmd)
 	a.addRepliesFlag(cmd)
 	a.addClientFlags(cmd)
@@ -143,6 +150,7 @@ func (c *copier) one(ctx context.Context, arg string, dst target, name string) e
 	if src.mode.IsDir() && !c.recursive {
 		return argErr(arg, "", fmt.Errorf("%w (use cp -r)", errIsDir))
 	}
+	c.found, c.top = 0, nil
 	return c.copy(ctx, src, dst, name)
 }
 
@@ -219,19 +227,31 @@ func (c *copier) copyDir(ctx context.Context, src *source, dst target, name stri
 	if dst.inside(src) {
 		return fmt.Errorf("%s: cannot copy a directory into itself", src.show)
 	}
-	list, err := src.list(ctx) // before the destination is made, which may be inside
-	if err != nil {
-		return err
-	}
 	sub, err := dst.sub(ctx, name, src.mode.Perm()|0o700)
 	if err != nil {
 		return err
 	}
 	defer sub.close()
-	for _, child := range list {
-		err := c.copy(ctx, child, sub, child.name)
+	if c.top == nil {
+		c.top = sub
+	}
+	for child, err := range src.each(ctx) {
+		if err != nil {
+			return err
+		}
+		if c.found++; c.found > c.a.client.maxNames {
+			return fmt.Errorf("%s: %w", src.show, nfsclient.ErrTreeEndless)
+		}
+		if child.mode.IsDir() && c.top.is(child) { // found inside the source
+			err = fmt.Errorf("%s: cannot copy a directory into itself", child.show)
+		} else {
+			err = c.copy(ctx, child, sub, child.name)
+		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
+		}
+		if endsTree(err) {
+			return err
 		}
 		if err != nil {
 			c.partial = true
@@ -239,6 +259,21 @@ func (c *copier) copyDir(ctx context.Context, src *source, dst target, name stri
 		}
 	}
 	return sub.finish(ctx, c, src)
+}
+
+// endsTree reports whether after err it is useless, or endless, to go on with the rest of a tree.
+func endsTree(err error) bool {
+	for _, end := range []error{
+		nfsclient.ErrDirLoop, nfsclient.ErrDirEndless, nfsclient.ErrTooDeep, nfsclient.ErrTreeEndless, nfsclient.ErrNoProgress,
+		context.DeadlineExceeded,
+		nfs3.ErrNoSpc, nfs3.ErrDQuot, nfs3.ErrROFS, syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EMFILE, syscall.ENFILE,
+	} {
+		if errors.Is(err, end) {
+			return true
+		}
+	}
+	_, lost := errors.AsType[*transport.OpError](err)
+	return lost
 }
 
 // say prints what is copied, if -v was given.

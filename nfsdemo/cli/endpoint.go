@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"time"
@@ -20,6 +21,7 @@ type source struct {
 	mode  fs.FileMode
 	size  int64 // octets, -1 if unknown
 	mtime time.Time
+	id    uint64 // number of the file in its file system; 0: unknown
 
 	client *nfsclient.Client // of node
 	node   *nfsclient.Node   // on a server, else nil
@@ -41,6 +43,9 @@ type target interface {
 	finish(ctx context.Context, c *copier, src *source) error
 	// inside reports whether the target is src or below it.
 	inside(src *source) bool
+	// is reports whether the target is src, as far as numbers and names can tell: they may be files of two
+	// servers, or of a server and this host, with the same disk.
+	is(src *source) bool
 	// close releases what the target holds.
 	close()
 }
@@ -56,7 +61,8 @@ func isLink(m fs.FileMode) bool { return m&fs.ModeSymlink != 0 }
 // remoteSource describes a file on a server.
 func remoteSource(c *nfsclient.Client, n *nfsclient.Node) *source {
 	return &source{
-		name: n.Name(), show: n.Path, mode: n.Mode(), size: n.Size(), mtime: n.ModTime(), client: c, node: n,
+		name: n.Name(), show: n.Path, mode: n.Mode(), size: n.Size(), mtime: n.ModTime(),
+		id: n.Attr.FileID, client: c, node: n,
 	}
 }
 
@@ -71,37 +77,60 @@ func localSource(p string, follow bool) (*source, error) {
 		return nil, argErr(p, p, err)
 	}
 	return &source{
-		name: filepath.Base(p), show: p, mode: st.Mode(), size: st.Size(), mtime: st.ModTime(), local: p,
+		name: filepath.Base(p), show: p, mode: st.Mode(), size: st.Size(), mtime: st.ModTime(),
+		id: fileID(st), local: p,
 	}, nil
 }
 
-// list returns the contents of a directory.
-func (s *source) list(ctx context.Context) ([]*source, error) {
-	var list []*source
-	if s.node != nil {
+// localBatch is how many names of a local directory are read at a time.
+const localBatch = 256
+
+// each lists a directory, a part at a time.
+func (s *source) each(ctx context.Context) iter.Seq2[*source, error] {
+	return func(yield func(*source, error) bool) {
+		if s.node == nil {
+			s.eachLocal(yield)
+			return
+		}
 		for n, err := range s.client.Entries(ctx, s.node) {
 			if err != nil {
-				return nil, err
+				yield(nil, err)
+				return
 			}
-			list = append(list, remoteSource(s.client, n))
+			if !yield(remoteSource(s.client, n), nil) {
+				return
+			}
 		}
-		return list, nil
 	}
-	entries, err := os.ReadDir(s.local)
+}
+
+// eachLocal is each of a local directory.
+func (s *source) eachLocal(yield func(*source, error) bool) {
+	d, err := os.Open(s.local)
 	if err != nil {
-		return nil, err
+		yield(nil, err)
+		return
 	}
-	for _, e := range entries {
-		child, err := localSource(filepath.Join(s.local, e.Name()), false)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // removed meanwhile
+	defer d.Close()
+	for {
+		entries, err := d.ReadDir(localBatch)
+		for _, e := range entries {
+			child, err := localSource(filepath.Join(s.local, e.Name()), false)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue // removed meanwhile
+			}
+			if !yield(child, err) || err != nil {
+				return
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return
 		}
 		if err != nil {
-			return nil, err
+			yield(nil, err)
+			return
 		}
-		list = append(list, child)
 	}
-	return list, nil
 }
 
 // link returns the target of a symbolic link.

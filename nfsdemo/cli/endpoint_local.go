@@ -20,6 +20,15 @@ type localDir struct {
 func (d *localDir) show() string            { return d.path }
 func (d *localDir) inside(src *source) bool { return false }
 
+// is implements target.
+func (d *localDir) is(src *source) bool {
+	if d.root == nil || src.id == 0 || src.name != filepath.Base(d.path) {
+		return false
+	}
+	st, err := d.root.Stat(".")
+	return err == nil && fileID(st) == src.id
+}
+
 // close implements target.
 func (d *localDir) close() {
 	if d.root != nil {

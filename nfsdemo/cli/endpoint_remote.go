@@ -31,6 +31,12 @@ func (d *remoteDir) inside(src *source) bool {
 		(d.n.Path == src.node.Path || strings.HasPrefix(d.n.Path, strings.TrimSuffix(src.node.Path, "/")+"/"))
 }
 
+// is implements target.
+func (d *remoteDir) is(src *source) bool {
+	return src.id != 0 && src.id == d.n.Attr.FileID && src.name == d.n.Name() &&
+		(src.node == nil || src.node.Attr.FSID == d.n.Attr.FSID)
+}
+
 // put implements target. It truncates an existing file after the copy, not before: if the file
 // is the source under another name, nothing is lost.
 func (d *remoteDir) put(ctx context.Context, c *copier, name string, src *source) error {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -78,7 +79,11 @@ func TestLocalSource(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := src.list(t.Context())
+	var list []*source
+	for s, e := range src.each(t.Context()) {
+		list, err = append(list, s), errors.Join(err, e)
+	}
+	slices.SortFunc(list, func(a, b *source) int { return strings.Compare(a.name, b.name) })
 	if err != nil || len(list) != 3 || list[0].name != "a" || list[0].size != 1 || !isLink(list[2].mode) {
 		t.Fatalf("list = %+v, %v", list, err)
 	}

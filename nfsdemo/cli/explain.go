@@ -49,7 +49,21 @@ func explain(err error) string {
 	if h := hint(err); h != "" {
 		s += ": " + h
 	}
-	return strings.ReplaceAll(s, "\n", "; ")
+	return shortened(strings.ReplaceAll(s, "\n", "; "))
+}
+
+// Of a line of more than lineMost octets, lineEdge of each end are left: a path may have 4096, and then what is
+// wrong is hard to find.
+const (
+	lineMost = 1000
+	lineEdge = 400
+)
+
+func shortened(s string) string {
+	if len(s) <= lineMost {
+		return s
+	}
+	return strings.ToValidUTF8(s[:lineEdge], "") + " ... " + strings.ToValidUTF8(s[len(s)-lineEdge:], "")
 }
 
 // reason says what is wrong, in the words of the layer that knows best.

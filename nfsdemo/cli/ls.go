@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io/fs"
+	"iter"
 	"path"
 	"slices"
 	"strings"
@@ -22,6 +24,9 @@ type lister struct {
 	titles              bool // print "dir:" before a listing
 	blank               bool // print a blank line before the next title
 	now                 time.Time
+	partial             bool  // a directory was reported and skipped
+	found               int64 // names so far
+	held                int   // octets of names whose directories are still listed
 }
 
 // lsCmd is the command ls.
@@ -30,7 +35,8 @@ func (a *app) lsCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls [-l] [-R] [-a] [-d] URL...",
 		Short: "List directories",
-		Long: `ls lists directories, sorted by name. With --json it prints one object per line, one for
+		Long: `ls lists directories, sorted by name, except for very large ones, whose names are printed as
+the server lists them. With --json it prints one object per line, one for
 each file; path_base64 and target_base64 hold names that are not UTF-8.`,
 		Example: `  nfsdemo ls nfs+rdma://127.0.0.1/srv/data
   nfsdemo ls -l -R 'nfs://fileserver/export/src?mountport=20048'
@@ -45,6 +51,7 @@ each file; path_base64 and target_base64 hold names that are not UTF-8.`,
 	cmd.Flags().BoolVarP(&l.human, "human", "h", false, "print sizes with units")
 	cmd.Flags().Bool("help", false, "print this help") // -h is taken
 	cmd.Flags().BoolVar(&a.json, "json", false, "print a JSON object per file")
+	a.addTreeFlag(cmd)
 	a.addClientFlags(cmd)
 	return cmd
 }
@@ -73,36 +80,105 @@ func (l *lister) list(ctx context.Context, arg string) error {
 	if !r.n.IsDir() || l.it {
 		err = l.print(ctx, r.c, []*nfsclient.Node{r.n}, func(n *nfsclient.Node) string { return n.Path })
 	} else {
+		l.found, l.partial = 0, false
 		err = l.dir(ctx, r.c, r.n)
 	}
 	if err != nil {
 		return r.fail(err)
 	}
+	if l.partial {
+		return errReported
+	}
 	return nil
 }
 
+// Files that ls holds to sort them may take sortMost octets of memory, in all the directories that it is in.
+// The rest of a larger directory is printed in the server's order, at least sortLeast files at a time.
+const (
+	sortMost  = 32 << 20
+	sortLeast = 256
+)
+
 // dir lists a directory, and with -R those below.
 func (l *lister) dir(ctx context.Context, c *nfsclient.Client, dir *nfsclient.Node) error {
-	list, err := c.ReadDir(ctx, dir)
-	if err != nil {
+	var list []*nfsclient.Node
+	size, whole, titled := 0, true, false
+	flush := func() error {
+		if !titled {
+			l.title(dir)
+		}
+		titled = true
+		return l.print(ctx, c, list, (*nfsclient.Node).Name)
+	}
+	for n, err := range l.names(ctx, c, dir) {
+		if err != nil {
+			return err
+		}
+		if l.found++; l.found > l.a.client.maxNames {
+			return &fs.PathError{Op: "ls", Path: dir.Path, Err: nfsclient.ErrTreeEndless}
+		}
+		list = append(list, n)
+		size += 256 + len(n.Path) + len(n.FH)
+		if l.held+size <= sortMost || len(list) < sortLeast {
+			continue
+		}
+		if err := flush(); err != nil {
+			return err
+		}
+		list, size, whole = list[:0], 0, false
+	}
+	if whole {
+		slices.SortFunc(list, func(a, b *nfsclient.Node) int { return strings.Compare(a.Name(), b.Name()) })
+	}
+	if err := flush(); err != nil || !l.deep {
 		return err
 	}
-	if !l.all {
-		list = slices.DeleteFunc(list, func(n *nfsclient.Node) bool { return strings.HasPrefix(n.Name(), ".") })
+	if !whole {
+		clear(list) // now the names are listed again, one page at a time
+		return l.below(ctx, c, l.names(ctx, c, dir))
 	}
-	slices.SortFunc(list, func(a, b *nfsclient.Node) int { return strings.Compare(a.Name(), b.Name()) })
-	l.title(dir)
-	if err := l.print(ctx, c, list, (*nfsclient.Node).Name); err != nil || !l.deep {
-		return err
-	}
-	for _, n := range list {
-		if n.IsDir() {
-			if err := l.dir(ctx, c, n); err != nil {
-				return err
+	l.held += size
+	defer func() { l.held -= size }()
+	return l.below(ctx, c, func(yield func(*nfsclient.Node, error) bool) {
+		for _, n := range list {
+			if !yield(n, nil) {
+				return
 			}
+		}
+	})
+}
+
+// below lists the directories among some names.
+func (l *lister) below(ctx context.Context, c *nfsclient.Client, names iter.Seq2[*nfsclient.Node, error]) error {
+	for n, err := range names {
+		if err != nil {
+			return err
+		}
+		if !n.IsDir() {
+			continue
+		}
+		if err := l.dir(ctx, c, n); endsTree(err) || ctx.Err() != nil {
+			return err
+		} else if err != nil {
+			l.partial = true
+			l.a.report(err)
 		}
 	}
 	return nil
+}
+
+// names returns the names in a directory that are to be listed.
+func (l *lister) names(ctx context.Context, c *nfsclient.Client, dir *nfsclient.Node) iter.Seq2[*nfsclient.Node, error] {
+	return func(yield func(*nfsclient.Node, error) bool) {
+		for n, err := range c.Entries(ctx, dir) {
+			if err == nil && !l.all && strings.HasPrefix(n.Name(), ".") {
+				continue
+			}
+			if !yield(n, err) {
+				return
+			}
+		}
+	}
 }
 
 // title prints the name of a directory before its list.

@@ -41,6 +41,7 @@ func (a *app) rmCmd() *cobra.Command {
 	}
 	cmd.Flags().BoolVarP(&recursive, "recursive", "r", false, "remove directories and their contents")
 	cmd.Flags().BoolVarP(&force, "force", "f", false, "ignore files that do not exist")
+	a.addTreeFlag(cmd)
 	a.addRepliesFlag(cmd)
 	a.addClientFlags(cmd)
 	return cmd

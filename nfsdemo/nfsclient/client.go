@@ -3,6 +3,7 @@ package nfsclient
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
@@ -21,6 +22,8 @@ type Client struct {
 	reads   *freeList
 	writes  *freeList
 	push    *pusher // nil: none
+
+	listings atomic.Int64 // octets of pages of directories that are held now
 }
 
 // New makes a client from a connection to an NFS server and the handle of a root with the path
@@ -123,7 +126,7 @@ func (c *Client) send(ctx context.Context, proc nfs3.Proc, call *transport.Call,
 	for delay := jukeboxFirst; ; delay = min(2*delay, jukeboxMost) {
 		err := c.rpc.do(ctx, call, parse)
 		if !isStatus(err, nfs3.ErrJukebox) || c.cfg.Jukebox < 0 {
-			return decodeErr(proc, err)
+			return c.callErr(ctx, proc, err)
 		}
 		if until.IsZero() {
 			until = time.Now().Add(c.cfg.Jukebox)
@@ -137,8 +140,11 @@ func (c *Client) send(ctx context.Context, proc nfs3.Proc, call *transport.Call,
 	}
 }
 
-// decodeErr adds the procedure to an error of decoding its results.
-func decodeErr(proc nfs3.Proc, err error) error {
+// callErr adds the procedure to an error of decoding its results, and to the lack of any.
+func (c *Client) callErr(ctx context.Context, proc nfs3.Proc, err error) error {
+	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		return &NoAnswerError{Proc: proc, After: c.cfg.Transport.CallTimeout, Dropped: c.Stats().Dropped}
+	}
 	if de, ok := errors.AsType[*xdr.DecodeError](err); ok {
 		return &badResults{proc, de}
 	}

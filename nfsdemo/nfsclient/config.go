@@ -16,6 +16,9 @@ const (
 	DefaultMaxBlock    = 1 << 20
 	DefaultCommitEvery = 256 << 20
 	DefaultJukebox     = 30 * time.Second
+	DefaultCallTimeout = 3 * time.Minute
+	DefaultParallel    = 32
+	DefaultMaxTree     = 1 << 24
 	DefaultDialTimeout = 10 * time.Second
 )
 
@@ -32,6 +35,19 @@ type Config struct {
 	// InFlight is the number of READs or WRITEs of one transfer in flight. If zero, 4. The
 	// server's credits limit it too.
 	InFlight int
+
+	// CallTimeout limits the time of a call whose context has no deadline; then it is a *NoAnswerError. If
+	// zero, Transport.CallTimeout, or 3 min, after which Linux gives up a soft mount over TCP; if negative,
+	// calls wait for as long as the connection lasts. It works with Dial, not with New.
+	CallTimeout time.Duration
+
+	// Parallel is how many names RemoveAll handles at a time. If zero, 32. The server's credits limit it
+	// too.
+	Parallel int
+
+	// MaxTree limits the names that RemoveAll finds below one directory; then it is ErrTreeEndless. If
+	// zero, 16,777,216.
+	MaxTree int64
 
 	// MaxBlock limits the octets of one READ or WRITE, as do the rtmax and wtmax of the
 	// server. If zero, 1 MiB.
@@ -99,6 +115,13 @@ func (c *Config) fill() *Config {
 	if f.DialTimeout <= 0 {
 		f.DialTimeout = DefaultDialTimeout
 	}
+	if f.Parallel <= 0 {
+		f.Parallel = DefaultParallel
+	}
+	if f.MaxTree <= 0 {
+		f.MaxTree = DefaultMaxTree
+	}
+	f.Transport = f.transport()
 	if f.Tap == nil {
 		f.Tap = func(c net.Conn) net.Conn { return c }
 	}
@@ -106,6 +129,23 @@ func (c *Config) fill() *Config {
 		f.rpcbindPort = portmapPort
 	}
 	return &f
+}
+
+// transport returns a copy of Transport with the limit of CallTimeout.
+func (c *Config) transport() *transport.Config {
+	var t transport.Config
+	if c.Transport != nil {
+		t = *c.Transport
+	}
+	switch {
+	case c.CallTimeout > 0:
+		t.CallTimeout = c.CallTimeout
+	case c.CallTimeout < 0:
+		t.CallTimeout = 0
+	case t.CallTimeout == 0:
+		t.CallTimeout = DefaultCallTimeout
+	}
+	return &t
 }
 
 // ProcessCred returns the identity of this process, or that of nobody on systems without numeric

@@ -1,10 +1,12 @@
 package nfsclient
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"strings"
+	"time"
 
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
@@ -122,6 +124,27 @@ func (e *MountServiceError) Error() string {
 // Unwrap returns the cause.
 func (e *MountServiceError) Unwrap() error { return e.Err }
 
+// NoAnswerError reports a call that was not answered within Config.CallTimeout. It works with errors.Is and
+// context.DeadlineExceeded.
+type NoAnswerError struct {
+	Proc  nfs3.Proc
+	After time.Duration
+	// Dropped counts the messages, in the life of the connection, that answered no call.
+	Dropped uint64
+}
+
+// Error says what came instead, and what to do.
+func (e *NoAnswerError) Error() string {
+	s := fmt.Sprintf("the server has not answered %s within %v", e.Proc, e.After)
+	if e.Dropped > 0 {
+		return fmt.Sprintf("%s, and sent %d messages that answer no call (it may be broken; report this to its administrator)", s, e.Dropped)
+	}
+	return s + " (if it is only slow, raise the limit: Config.CallTimeout, --call-timeout)"
+}
+
+// Is makes errors.Is know context.DeadlineExceeded.
+func (e *NoAnswerError) Is(target error) bool { return target == context.DeadlineExceeded }
+
 // Causes of errors other than a status of the server.
 var (
 	// ErrDirLoop: a cookie of the directory came twice, so the list would never end.
@@ -129,6 +152,12 @@ var (
 	// ErrDirEndless: the directory has more than 1,048,576 entries, or is nested deeper than paths of 4096
 	// octets.
 	ErrDirEndless = errors.New("the directory has more than 1,048,576 entries, or its path more than 4096 octets: the server may never end it")
+	// ErrDirLarge: the directory is too large to be collected.
+	ErrDirLarge = errors.New("the directory takes more than 64 MiB of memory: list it with Entries, which streams")
+	// ErrTooDeep: the listings that are read at the same time, one per level, take more than 64 MiB.
+	ErrTooDeep = errors.New("the directories being listed, one inside the other, take more than 64 MiB: the server may nest them without end (name a directory further down)")
+	// ErrTreeEndless: more than Config.MaxTree names below one directory.
+	ErrTreeEndless = errors.New("too many names below one directory: the server may never end it (if it is so large, raise the limit: Config.MaxTree, --max-names)")
 	// ErrNoProgress: the server answered OK but did nothing, so it is useless to repeat the call.
 	ErrNoProgress = errors.New("the server makes no progress")
 	// ErrTooManyLinks: more than 40 symbolic links in one path.

@@ -4,127 +4,172 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"testing"
+	"time"
 
-	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/internal/hostile"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
-	"github.com/stag-rdma/stag/transport"
-	"github.com/stag-rdma/stag/xdr"
 )
 
-// hostile is a server whose directories are what page returns for a cookie: one entry per name, with the
-// cookies, all of them directories.
-type hostile struct {
-	plus bool
-	eof  bool
-	page func(cookie uint64) []nfs3.DirEntry
-}
-
-func (h *hostile) ServeRPC(_ context.Context, req *transport.Request, resp *transport.Response) {
-	d := xdr.NewDecoder(req.Args)
-	attr := nfs3.Attr{Type: nfs3.TypeDir, Nlink: 2}
-	var res nfs3.Message
-	switch nfs3.Proc(req.Proc) {
-	case nfs3.ProcNull:
-		return
-	case nfs3.ProcFSInfo:
-		res = &nfs3.FSInfoRes{RTMax: 4096, WTMax: 4096, DTPref: 4096}
-	case nfs3.ProcGetAttr:
-		res = &nfs3.GetAttrRes{Attr: attr}
-	case nfs3.ProcLookup:
-		res = &nfs3.LookupRes{Handle: []byte{1}, Attr: nfs3.SomeAttr(&attr)}
-	case nfs3.ProcReadDir:
-		var a nfs3.ReadDirArgs
-		_ = a.Parse(&d) // the client under test sends valid ones
-		res = &nfs3.ReadDirRes{Entries: h.page(a.Cookie), EOF: h.eof}
-	case nfs3.ProcReadDirPlus:
-		var a nfs3.ReadDirPlusArgs
-		_ = a.Parse(&d)
-		r := &nfs3.ReadDirPlusRes{EOF: h.eof}
-		if !h.plus {
-			r.Status = nfs3.ErrNotSupp
-		} else {
-			for _, e := range h.page(a.Cookie) {
-				r.Entries = append(r.Entries, nfs3.DirPlusEntry{DirEntry: e, Attr: nfs3.SomeAttr(&attr), Handle: nfs3.SomeHandle([]byte{1})})
-			}
-		}
-		res = r
-	default:
-		resp.Stat = xdr.ProcUnavail
-		return
-	}
-	resp.Results = res.Append(resp.Results)
-}
-
-// dialHostile returns a client of h over record-marked TCP.
-func dialHostile(t *testing.T, h *hostile) *nfsclient.Client {
+// dialHostile returns a client of s.
+func dialHostile(t *testing.T, s *hostile.Server, rdma bool, cfg *nfsclient.Config) *nfsclient.Client {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	u, err := nfsclient.ParseURL(s.Listen(t, rdma))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &transport.Server{Handler: h}
-	served := make(chan error, 1)
-	go func() { served <- s.ServeStream(l) }()
-	caller, err := transport.DialStream(t.Context(), "tcp", l.Addr().String(), nil)
+	c, err := nfsclient.Dial(t.Context(), u, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { caller.Close(); s.Close(); <-served })
-	c, err := nfsclient.New(t.Context(), caller, []byte{1}, "/", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	t.Cleanup(func() { c.Close() })
 	return c
 }
 
-// TestHostileDirectories: no directory of a server keeps a client listing forever.
+// below is the directory of a hostile server that tests remove.
+func below(t *testing.T, c *nfsclient.Client) *nfsclient.Node {
+	t.Helper()
+	n, err := c.Child(t.Context(), c.Root(), "dir")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// list goes through a directory, and keeps nothing.
+func list(ctx context.Context, c *nfsclient.Client, dir *nfsclient.Node) (err error) {
+	for _, e := range c.Entries(ctx, dir) {
+		err = e
+	}
+	return err
+}
+
+// TestHostileDirectories: no directory of a server keeps a client listing forever, or takes its memory.
 func TestHostileDirectories(t *testing.T) {
-	one := func(name string, cookie uint64) []nfs3.DirEntry {
-		return []nfs3.DirEntry{{FileID: 1, Name: name, Cookie: cookie}}
+	one := func(name string, cookie uint64) []hostile.Entry { return []hostile.Entry{{Name: name, Cookie: cookie}} }
+	many := func(c uint64, name func(c uint64) string) []hostile.Entry {
+		all := make([]hostile.Entry, 300)
+		for i := range all {
+			k := c + 1 + uint64(i)
+			all[i] = hostile.Entry{Name: name(k), Cookie: k}
+		}
+		return all
 	}
 	for _, x := range []struct {
-		name string
-		page func(cookie uint64) []nfs3.DirEntry
-		want error
+		name         string
+		page         func(cookie uint64) []hostile.Entry
+		list, remove error
 	}{
-		{"two cookies in turn", func(c uint64) []nfs3.DirEntry { return one("a", 1+c%2) }, nfsclient.ErrDirLoop},
-		{"back to an early one", func(c uint64) []nfs3.DirEntry {
+		{
+			"two cookies in turn", func(c uint64) []hostile.Entry { return one("a", 1+c%2) },
+			nfsclient.ErrDirLoop, nfsclient.ErrDirLoop,
+		},
+		{"back to an early one", func(c uint64) []hostile.Entry {
 			if c == 40 {
 				return one("a", 17)
 			}
 			return one("a", c+1)
-		}, nfsclient.ErrDirLoop},
-		{"endless", func(c uint64) []nfs3.DirEntry {
-			all := make([]nfs3.DirEntry, 1000)
-			for i := range all {
-				all[i] = nfs3.DirEntry{FileID: 1, Name: ".", Cookie: c + 1 + uint64(i)} // costs the client nothing
-			}
-			return all
-		}, nfsclient.ErrDirEndless},
-		{"nothing", func(uint64) []nfs3.DirEntry { return nil }, nfsclient.ErrNoProgress},
+		}, nfsclient.ErrDirLoop, nfsclient.ErrDirLoop},
+		{
+			"endless", func(c uint64) []hostile.Entry { return many(c, func(uint64) string { return "." }) }, // costs the client nothing
+			nfsclient.ErrDirEndless, nfsclient.ErrDirEndless,
+		},
+		{
+			"endless, with names", func(c uint64) []hostile.Entry {
+				return many(c, func(c uint64) string { return fmt.Sprintf("%0200d", c) })
+			},
+			nfsclient.ErrDirEndless, nfsclient.ErrTreeEndless,
+		},
+		{"nothing", func(uint64) []hostile.Entry { return nil }, nfsclient.ErrNoProgress, nfsclient.ErrNoProgress},
 	} {
 		for _, plus := range []bool{true, false} {
+			if !plus && x.remove == nfsclient.ErrTreeEndless {
+				continue // one LOOKUP for each of a million names
+			}
 			t.Run(fmt.Sprintf("%s plus=%v", x.name, plus), func(t *testing.T) {
-				c := dialHostile(t, &hostile{plus: plus, page: x.page})
-				if _, err := c.ReadDir(t.Context(), c.Root()); !errors.Is(err, x.want) {
-					t.Errorf("ReadDir: %v, want %v", err, x.want)
-				}
-				if _, err := c.RemoveAll(t.Context(), c.Root(), c.Root()); !errors.Is(err, x.want) {
-					t.Errorf("RemoveAll: %v, want %v", err, x.want)
-				}
+				s := &hostile.Server{NoPlus: !plus, Page: func(c uint64) ([]hostile.Entry, bool) { return x.page(c), false }}
+				c := dialHostile(t, s, false, &nfsclient.Config{MaxTree: 10000})
+				hostile.Live(t, 64<<20, func() {
+					if err := list(t.Context(), c, c.Root()); !errors.Is(err, x.list) {
+						t.Errorf("Entries: %v, want %v", err, x.list)
+					}
+				})
+				hostile.Live(t, 64<<20, func() {
+					if _, err := c.RemoveAll(t.Context(), c.Root(), below(t, c)); !errors.Is(err, x.remove) {
+						t.Errorf("RemoveAll: %v, want %v", err, x.remove)
+					}
+				})
 			})
 		}
 	}
 }
 
-// TestHostileNesting: directories that contain themselves end a recursion.
+// TestHostileReadDir: a directory that ReadDir cannot collect in 64 MiB is refused.
+func TestHostileReadDir(t *testing.T) {
+	s := &hostile.Server{Page: func(c uint64) ([]hostile.Entry, bool) {
+		all := make([]hostile.Entry, 100)
+		for i := range all {
+			k := c + 1 + uint64(i)
+			all[i] = hostile.Entry{Name: fmt.Sprintf("%0250d", k), Cookie: k}
+		}
+		return all, false
+	}}
+	c := dialHostile(t, s, false, nil)
+	hostile.Live(t, 192<<20, func() {
+		if _, err := c.ReadDir(t.Context(), c.Root()); !errors.Is(err, nfsclient.ErrDirLarge) {
+			t.Error(err)
+		}
+	})
+}
+
+// TestHostileNesting: directories that contain themselves, once or a thousand times, end a recursion. Without
+// a bound, the wide ones take more than a gigabyte on the way down.
 func TestHostileNesting(t *testing.T) {
-	c := dialHostile(t, &hostile{plus: true, eof: true, page: func(uint64) []nfs3.DirEntry {
-		return []nfs3.DirEntry{{FileID: 1, Name: "deep", Cookie: 1}}
-	}})
-	if n, err := c.RemoveAll(t.Context(), c.Root(), c.Root()); n != 0 || !errors.Is(err, nfsclient.ErrDirEndless) {
-		t.Errorf("%d removed: %v", n, err)
+	for _, width := range []int{1, 600} {
+		t.Run(fmt.Sprint(width), func(t *testing.T) {
+			page := make([]hostile.Entry, width)
+			for i := range page {
+				page[i] = hostile.Entry{Name: string(rune('A' + i)), Cookie: uint64(i + 1), Dir: true}
+			}
+			s := &hostile.Server{Page: func(c uint64) ([]hostile.Entry, bool) {
+				return page[c:min(int(c)+200, width)], int(c)+200 >= width
+			}}
+			c := dialHostile(t, s, false, nil)
+			hostile.Live(t, 256<<20, func() {
+				n, err := c.RemoveAll(t.Context(), c.Root(), below(t, c))
+				if n != 0 || !errors.Is(err, nfsclient.ErrDirEndless) && !errors.Is(err, nfsclient.ErrTooDeep) {
+					t.Errorf("%d removed: %.200v", n, err)
+				}
+			})
+		})
+	}
+}
+
+// TestHostileTree: a tree whose directories and depth are bounded, but which grows back, ends.
+func TestHostileTree(t *testing.T) {
+	s := &hostile.Server{Page: func(c uint64) ([]hostile.Entry, bool) {
+		return []hostile.Entry{{Name: "a", Cookie: 1}, {Name: "b", Cookie: 2}, {Name: "sub", Cookie: 3, Dir: true}}[c:], true
+	}}
+	c := dialHostile(t, s, false, &nfsclient.Config{MaxTree: 1000})
+	if _, err := c.RemoveAll(t.Context(), c.Root(), below(t, c)); !errors.Is(err, nfsclient.ErrTreeEndless) {
+		t.Errorf("%.200v", err)
+	}
+}
+
+// TestHostileStrays: replies to calls that nobody made, without end, in place of the one that was.
+func TestHostileStrays(t *testing.T) {
+	for _, rdma := range []bool{false, true} {
+		t.Run(fmt.Sprintf("rdma=%v", rdma), func(t *testing.T) {
+			s := &hostile.Server{Strays: true, Page: func(uint64) ([]hostile.Entry, bool) { return nil, true }}
+			c := dialHostile(t, s, rdma, &nfsclient.Config{CallTimeout: 500 * time.Millisecond})
+			hostile.Live(t, 64<<20, func() {
+				err := list(t.Context(), c, c.Root())
+				e, ok := errors.AsType[*nfsclient.NoAnswerError](err)
+				if !ok || e.Dropped == 0 || !errors.Is(err, context.DeadlineExceeded) {
+					t.Error(err)
+				}
+				t.Log(err)
+			})
+		})
 	}
 }

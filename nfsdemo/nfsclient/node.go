@@ -16,6 +16,9 @@ type Node struct {
 	Attr nfs3.Attr
 }
 
+// memory is about what n takes, in octets.
+func (n *Node) memory() int { return entrySize + len(n.Path) + len(n.FH) }
+
 // Name returns the last element of the path.
 func (n *Node) Name() string { return path.Base(n.Path) }
 

@@ -21,36 +21,48 @@ const (
 
 // Entries lists a directory with handles and attributes, without "." and "..", in the server's order.
 // It uses READDIRPLUS, or READDIR and LOOKUP if that is not supported (RFC 1813 Sections 3.3.16 and
-// 3.3.17). After an error the sequence ends. Entries that vanish meanwhile are omitted. Besides the errors of
-// calls there are ErrDirLoop, ErrDirEndless, ErrNoProgress and ErrBadReply, for servers that would keep
-// the client listing forever.
+// 3.3.17), and holds one page of the list at a time. After an error the sequence ends. Entries that vanish
+// meanwhile are omitted. Besides the errors of calls there are ErrDirLoop, ErrDirEndless, ErrTooDeep,
+// ErrNoProgress and ErrBadReply, for servers that would keep the client listing forever.
 func (c *Client) Entries(ctx context.Context, dir *Node) iter.Seq2[*Node, error] {
 	return func(yield func(*Node, error) bool) {
 		list := lister{c: c, dir: dir, plus: true}
+		defer list.release()
 		for !list.eof {
 			page, err := list.next(ctx)
 			if err != nil {
 				yield(nil, pathErr("readdir", dir.Path, err))
 				return
 			}
-			for _, n := range page {
-				if n.FH == nil || n.Attr.Type == 0 {
-					full, err := c.Child(ctx, dir, n.Name())
-					if isStatus(err, nfs3.ErrNoEnt) {
-						continue
-					}
-					if err != nil {
-						yield(nil, err)
-						return
-					}
-					n = full
+			for i := range page {
+				n, err := list.node(ctx, &page[i])
+				if isStatus(err, nfs3.ErrNoEnt) {
+					continue
 				}
-				if !yield(n, nil) {
+				if !yield(n, err) || err != nil {
 					return
 				}
 			}
 		}
 	}
+}
+
+// entry is a name of a page. A Node has its whole path, which in a deep directory is far longer.
+type entry struct {
+	name string
+	fh   nfs3.FileHandle // nil if it must be looked up
+	attr nfs3.Attr
+}
+
+// entrySize is what an entry takes, besides its name and handle, rounded up.
+const entrySize = 256
+
+// node makes a node of an entry, with LOOKUP if the server did not say enough.
+func (l *lister) node(ctx context.Context, e *entry) (*Node, error) {
+	if e.fh == nil || e.attr.Type == 0 {
+		return l.c.Child(ctx, l.dir, e.name)
+	}
+	return &Node{Path: path.Join(l.dir.Path, e.name), FH: e.fh, Attr: e.attr}, nil
 }
 
 // lister is a directory that is being read.
@@ -62,14 +74,16 @@ type lister struct {
 	verf   nfs3.CookieVerf
 	eof    bool
 
+	held       int64  // octets of the page, counted in c.listings
 	total      int    // entries so far
 	mark       uint64 // a cookie at which a page ended
 	steps, lap int    // pages since then, and after how many the mark moves
 }
 
-// next returns the next page. Nodes without handle or attributes must be looked up.
-func (l *lister) next(ctx context.Context) ([]*Node, error) {
+// next returns the next page.
+func (l *lister) next(ctx context.Context) ([]entry, error) {
 	before := l.cookie
+	l.release()
 	page, n, err := l.page(ctx)
 	if l.plus && isStatus(err, nfs3.ErrNotSupp) && before == 0 {
 		l.plus = false
@@ -82,15 +96,39 @@ func (l *lister) next(ctx context.Context) ([]*Node, error) {
 	default:
 		err = l.watch(n)
 	}
+	if err == nil {
+		err = l.hold(page)
+	}
 	return page, err
 }
 
 // Bounds on what a server can make a client walk through. Choice: the path bound is PATH_MAX of Linux,
-// and ends every recursion, since each level is at least two octets longer.
+// and ends every recursion, since each level is at least two octets longer. A recursion holds one page per
+// level: from fewListings on small ones are asked for, so that an honest tree does not reach maxListings.
 const (
-	maxEntries = 1 << 20
-	maxPath    = 4096
+	maxEntries  = 1 << 20
+	maxPath     = 4096
+	fewListings = 16 << 20
+	maxListings = 64 << 20
 )
+
+// hold counts the memory of a page, until release.
+func (l *lister) hold(page []entry) error {
+	l.held = int64(cap(page)) * entrySize
+	for i := range page {
+		l.held += int64(len(page[i].name) + len(page[i].fh))
+	}
+	if l.c.listings.Add(l.held) > maxListings {
+		return ErrTooDeep
+	}
+	return nil
+}
+
+// release forgets the page.
+func (l *lister) release() {
+	l.c.listings.Add(-l.held)
+	l.held = 0
+}
 
 // watch refuses a list that repeats a cookie or is too long. Brent's algorithm finds every circle of pages
 // in constant memory, within three times its length plus that of the way there.
@@ -111,8 +149,11 @@ func (l *lister) watch(n int) error {
 }
 
 // page calls READDIRPLUS or READDIR; n counts the entries, "." and ".." too.
-func (l *lister) page(ctx context.Context) (page []*Node, n int, err error) {
+func (l *lister) page(ctx context.Context) (page []entry, n int, err error) {
 	size := min(max(l.c.info.DTPref, dirLeast), dirMost)
+	if l.c.listings.Load() > fewListings {
+		size = dirLeast
+	}
 	if !l.plus {
 		return l.plainPage(ctx, size)
 	}
@@ -120,18 +161,21 @@ func (l *lister) page(ctx context.Context) (page []*Node, n int, err error) {
 	var res nfs3.ReadDirPlusRes
 	var bad error
 	err = l.c.callSized(ctx, nfs3.ProcReadDirPlus, &args, &res, 4+int(size)+dirSlack, func() {
+		page = make([]entry, 0, len(res.Entries))
 		for i := range res.Entries {
 			e := &res.Entries[i]
-			var node *Node
-			if node, bad = l.node(&e.DirEntry); bad != nil {
+			var ok bool
+			if ok, bad = l.take(&e.DirEntry); bad != nil {
 				return
 			}
-			if node != nil {
-				if e.Handle.Present && e.Attr.Present {
-					node.FH, node.Attr = bytes.Clone(e.Handle.Handle), e.Attr.Attr
-				}
-				page = append(page, node)
+			if !ok {
+				continue
 			}
+			node := entry{name: e.Name}
+			if e.Handle.Present && e.Attr.Present {
+				node.fh, node.attr = bytes.Clone(e.Handle.Handle), e.Attr.Attr
+			}
+			page = append(page, node)
 		}
 		l.verf, l.eof = res.Verf, res.EOF
 	})
@@ -142,47 +186,55 @@ func (l *lister) page(ctx context.Context) (page []*Node, n int, err error) {
 }
 
 // plainPage calls READDIR.
-func (l *lister) plainPage(ctx context.Context, size uint32) (page []*Node, n int, err error) {
+func (l *lister) plainPage(ctx context.Context, size uint32) (page []entry, n int, err error) {
 	args := nfs3.ReadDirArgs{Dir: l.dir.FH, Cookie: l.cookie, Verf: l.verf, Count: size}
 	var res nfs3.ReadDirRes
 	if err := l.c.callSized(ctx, nfs3.ProcReadDir, &args, &res, 4+int(size)+dirSlack, nil); err != nil {
 		return nil, 0, err
 	}
+	page = make([]entry, 0, len(res.Entries))
 	for i := range res.Entries {
-		node, err := l.node(&res.Entries[i])
+		ok, err := l.take(&res.Entries[i])
 		if err != nil {
 			return nil, 0, err
 		}
-		if node != nil {
-			page = append(page, node)
+		if ok {
+			page = append(page, entry{name: res.Entries[i].Name})
 		}
 	}
 	l.verf, l.eof = res.Verf, res.EOF
 	return page, len(res.Entries), nil
 }
 
-// node makes a node from an entry, nil for "." and "..". An invalid name is an error, because it could
-// lead a recursive copy out of its directory.
-func (l *lister) node(e *nfs3.DirEntry) (*Node, error) {
+// take checks an entry; ok is false for "." and "..". An invalid name is an error, because it could lead
+// a recursive copy out of its directory.
+func (l *lister) take(e *nfs3.DirEntry) (ok bool, err error) {
 	l.cookie = e.Cookie
 	if e.Name == "." || e.Name == ".." {
-		return nil, nil //nolint:nilnil // documented
+		return false, nil
 	}
 	if e.Name == "" || strings.ContainsAny(e.Name, "/\x00") {
-		return nil, fmt.Errorf("%w: file name %q", ErrBadReply, e.Name)
+		return false, fmt.Errorf("%w: file name %q", ErrBadReply, e.Name)
 	}
 	if len(l.dir.Path)+1+len(e.Name) > maxPath {
-		return nil, ErrDirEndless
+		return false, ErrDirEndless
 	}
-	return &Node{Path: path.Join(l.dir.Path, e.Name)}, nil
+	return true, nil
 }
 
-// ReadDir collects [Client.Entries].
+// maxReadDir is the memory that ReadDir may take, in octets.
+const maxReadDir = 64 << 20
+
+// ReadDir collects [Client.Entries], up to 64 MiB of them; a larger directory is ErrDirLarge.
 func (c *Client) ReadDir(ctx context.Context, dir *Node) ([]*Node, error) {
 	var list []*Node
+	size := 0
 	for n, err := range c.Entries(ctx, dir) {
 		if err != nil {
 			return list, err
+		}
+		if size += n.memory(); size > maxReadDir {
+			return list, pathErr("readdir", dir.Path, ErrDirLarge)
 		}
 		list = append(list, n)
 	}

@@ -1,0 +1,69 @@
+package cli_test
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stag-rdma/stag/nfsdemo/cli"
+	"github.com/stag-rdma/stag/nfsdemo/internal/hostile"
+)
+
+// TestHostileServers: whatever a server lists, cp -r, ls -R and rm -r end with a line that says why, in bounded
+// memory.
+func TestHostileServers(t *testing.T) {
+	files := func(n int, dirs bool) func(c uint64) []hostile.Entry {
+		return func(c uint64) (all []hostile.Entry) {
+			for k := c + 1; k <= c+uint64(n); k++ {
+				all = append(all, hostile.Entry{Name: fmt.Sprint(k), Cookie: k, Dir: dirs})
+			}
+			return all
+		}
+	}
+	for _, x := range []struct {
+		name   string
+		server hostile.Server
+		flags  []string
+		want   string
+	}{
+		{"a loop", hostile.Server{Page: func(c uint64) ([]hostile.Entry, bool) {
+			return []hostile.Entry{{Name: "a", Cookie: 1 + c%2}}, false
+		}}, nil, "runs in a circle"},
+		{
+			"an endless directory", hostile.Server{Page: func(c uint64) ([]hostile.Entry, bool) { return files(200, false)(c), false }},
+			[]string{"--max-names", "2000"},
+			"--max-names",
+		},
+		{"an endless path", hostile.Server{Page: func(c uint64) ([]hostile.Entry, bool) {
+			return []hostile.Entry{{Name: strings.Repeat("long", 50), Cookie: 1, Dir: true}}, true
+		}}, nil, "4096 octets"},
+		{
+			"wide and nested", hostile.Server{Page: func(c uint64) ([]hostile.Entry, bool) { return files(25, true)(c), c > 1000 }},
+			[]string{"--max-names", "20000"},
+			"the server may",
+		},
+		{"strays", hostile.Server{Strays: true, Page: func(uint64) ([]hostile.Entry, bool) { return nil, true }}, []string{"--call-timeout", "300ms"}, "answer no call"},
+	} {
+		for _, rdma := range []bool{false, true} {
+			if rdma && strings.Contains(x.want, "max-names") {
+				continue // the client is the same: once is enough for the slow ones
+			}
+			t.Run(fmt.Sprintf("%s rdma=%v", x.name, rdma), func(t *testing.T) {
+				url := x.server.Listen(t, rdma) + "/dir"
+				for _, args := range [][]string{{"cp", "-r", url, t.TempDir()}, {"ls", "-R", url}, {"rm", "-r", url}} {
+					var out, errs bytes.Buffer
+					status := 0
+					hostile.Live(t, 256<<20, func() {
+						status = cli.Main(append(args[:2:2], append(x.flags, args[2:]...)...), strings.NewReader(""), &out, &errs)
+					})
+					line := errs.String()
+					if status != 1 || !strings.Contains(line, x.want) || strings.Count(line, "\n") != 1 || len(line) > 1500 || !utf8.ValidString(line) {
+						t.Errorf("%s: status %d, %d octets of output, errors %.2000q; want %q", args[0], status, out.Len(), line, x.want)
+					}
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package hostile
+
+import (
+	"context"
+
+	"github.com/stag-rdma/stag/nfsdemo/mount3"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// Server serves the export /export. All its directories are the same one; removing works, and changes nothing.
+type Server struct {
+	// Page returns the entries that follow a cookie, and whether the directory ends with them.
+	Page func(cookie uint64) (entries []Entry, eof bool)
+	// NoPlus: READDIRPLUS is not supported.
+	NoPlus bool
+	// Strays: a call that lists a directory gets replies to other calls, without end.
+	Strays bool
+}
+
+// Entry is a name in a directory: an empty file, or a directory.
+type Entry struct {
+	Name   string
+	Cookie uint64
+	Dir    bool
+}
+
+// The handles of all directories and of all files.
+var (
+	dirHandle  = nfs3.FileHandle{1}
+	fileHandle = nfs3.FileHandle{2}
+)
+
+// attrOf returns the attributes of a handle.
+func attrOf(dir bool) (nfs3.FileHandle, *nfs3.Attr) {
+	if dir {
+		return dirHandle, &nfs3.Attr{Type: nfs3.TypeDir, Mode: 0o755, Nlink: 2}
+	}
+	return fileHandle, &nfs3.Attr{Type: nfs3.TypeReg, Mode: 0o644, Nlink: 1}
+}
+
+// ServeRPC implements [transport.Handler].
+func (s *Server) ServeRPC(_ context.Context, req *transport.Request, resp *transport.Response) {
+	d := xdr.NewDecoder(req.Args)
+	var res nfs3.Message
+	if req.Prog == mount3.Program {
+		res = mounted(mount3.Proc(req.Proc))
+	} else {
+		res = s.answer(nfs3.Proc(req.Proc), &d)
+	}
+	switch {
+	case req.Proc == 0: // NULL, of either program
+	case res == nil:
+		resp.Stat = xdr.ProcUnavail
+	default:
+		resp.Results = res.Append(resp.Results)
+	}
+}
+
+func mounted(proc mount3.Proc) nfs3.Message {
+	switch proc {
+	case mount3.ProcMnt:
+		return &mount3.MountRes{Handle: dirHandle, Flavors: []xdr.AuthFlavor{xdr.AuthSys}}
+	case mount3.ProcExport:
+		return &mount3.ExportRes{Exports: []mount3.Export{{Dir: "/export"}}}
+	default:
+		return nil
+	}
+}
+
+// answer returns the results of a procedure, nil if there is no such thing. The clients under test send valid
+// arguments.
+func (s *Server) answer(proc nfs3.Proc, d *xdr.Decoder) nfs3.Message {
+	switch proc {
+	case nfs3.ProcFSInfo:
+		return &nfs3.FSInfoRes{RTMax: 4096, WTMax: 4096, DTPref: 64 << 10}
+	case nfs3.ProcGetAttr:
+		var a nfs3.GetAttrArgs
+		_ = a.Parse(d)
+		_, attr := attrOf(a.Handle[0] == dirHandle[0])
+		return &nfs3.GetAttrRes{Attr: *attr}
+	case nfs3.ProcLookup:
+		var a nfs3.LookupArgs
+		_ = a.Parse(d)
+		return s.lookup(a.Name)
+	case nfs3.ProcRead:
+		return &nfs3.ReadRes{EOF: true}
+	case nfs3.ProcRemove, nfs3.ProcRmdir:
+		return &nfs3.RemoveRes{}
+	case nfs3.ProcReadDir:
+		var a nfs3.ReadDirArgs
+		_ = a.Parse(d)
+		page, eof := s.Page(a.Cookie)
+		res := &nfs3.ReadDirRes{EOF: eof}
+		for _, e := range page {
+			res.Entries = append(res.Entries, nfs3.DirEntry{FileID: 1, Name: e.Name, Cookie: e.Cookie})
+		}
+		return res
+	case nfs3.ProcReadDirPlus:
+		var a nfs3.ReadDirPlusArgs
+		_ = a.Parse(d)
+		return s.plus(a.Cookie)
+	default:
+		return nil
+	}
+}
+
+// lookup finds the name in the first page. The name of the directory that a test lists is in none.
+func (s *Server) lookup(name string) nfs3.Message {
+	dir := true
+	page, _ := s.Page(0)
+	for _, e := range page {
+		if e.Name == name {
+			dir = e.Dir
+		}
+	}
+	fh, attr := attrOf(dir)
+	return &nfs3.LookupRes{Handle: fh, Attr: nfs3.SomeAttr(attr)}
+}
+
+func (s *Server) plus(cookie uint64) nfs3.Message {
+	if s.NoPlus {
+		return &nfs3.ReadDirPlusRes{Status: nfs3.ErrNotSupp}
+	}
+	page, eof := s.Page(cookie)
+	res := &nfs3.ReadDirPlusRes{EOF: eof}
+	for _, e := range page {
+		fh, attr := attrOf(e.Dir)
+		res.Entries = append(res.Entries, nfs3.DirPlusEntry{
+			DirEntry: nfs3.DirEntry{FileID: 1, Name: e.Name, Cookie: e.Cookie},
+			Attr:     nfs3.SomeAttr(attr), Handle: nfs3.SomeHandle(fh),
+		})
+	}
+	return res
+}
