@@ -98,6 +98,7 @@ var layers = []layer{
 
 	{name: "internal/accept", modules: []string{"go.uber.org/zap"}},
 	{name: "internal/accept/accepttest", may: []string{"rdmap/rdmaptest"}},
+	{name: "internal/callid", may: []string{"xdr"}},
 	{name: "internal/cliout"},
 	{name: "internal/clitest"},
 	{name: "internal/fair", pure: true},
@@ -121,10 +122,10 @@ var layers = []layer{
 		may:     []string{"transport", "transport/commitlog", "rdmap", "rdmap/mpa", "rdmap/region", "rpcrdma", "xdr", "internal/accept"},
 		modules: []string{"go.uber.org/zap"},
 	},
-	{name: "transport/internal/drc", may: []string{"internal/fair"}, pure: true},
+	{name: "transport/internal/drc", may: []string{"internal/callid", "internal/fair"}, pure: true},
 	{
 		name:    "transport/...",
-		may:     []string{"rpcrdma", "chunks", "credits", "rdmap", "rdmap/mpa", "rdmap/region", "xdr", "internal/accept", "transport/..."},
+		may:     []string{"rpcrdma", "chunks", "credits", "rdmap", "rdmap/mpa", "rdmap/region", "xdr", "internal/accept", "internal/callid", "transport/..."},
 		modules: []string{"go.uber.org/zap", "golang.org/x/sys"},
 	},
 

@@ -201,8 +201,8 @@ type Config struct {
 	// DRCEntries, DRCMemory and DRCTime limit the duplicate request cache of a server or listener:
 	// how many replies it keeps, how many octets they take, and how long it keeps them after the
 	// call. Of a period without such calls, at most a quarter of DRCTime counts. One client
-	// address may have an eighth of DRCEntries; of the clients there (machine and user of
-	// AUTH_SYS) those with the most replies lose theirs first. If zero, 16384, 32 MiB and 5
+	// address may have an eighth of DRCEntries; of the clients there (credentials) those with the
+	// most replies lose theirs first. If zero, 16384, 32 MiB and 5
 	// minutes. If DRCEntries is negative, there is no cache. [Handler] says which calls it holds.
 	DRCEntries int
 	DRCMemory  int64

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 
-	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/internal/callid"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
@@ -23,24 +23,22 @@ type deferral struct {
 	begun  bool          // the handler has asked for data
 	got    int           // octets read
 	sinks  []lent
+
+	summing bool          // the call must not run twice: what is read is summed
+	sums    callid.Pieces // of the data that were read
 }
 
 // errPullGivenUp ends a connection on which a handler no longer waits for RDMA Reads.
 var errPullGivenUp = errors.New("transport: a handler's context ended before the RDMA Reads it waits for")
 
 // lazyOf returns a function that says which calls h pulls itself, nil for none.
-//
-// Choice: a call that must not run twice is deferred only if a binding covers its program. The
-// cache must recognize the call if its data come inline the next time, and only the binding says
-// which octets those are.
-func lazyOf(h Handler, cfg *Config, dups *duplicates) func(*xdr.CallHeader) bool {
+func lazyOf(h Handler) func(*xdr.CallHeader) bool {
 	l, ok := h.(lazyHandler)
 	if !ok {
 		return nil
 	}
 	return func(c *xdr.CallHeader) bool {
-		return c.Prog != rpcrdma.ConfigProgram && l.Lazy(c.Prog, c.Vers, c.Proc) &&
-			(chunks.Covers(cfg.Binding, c.Prog, c.Vers) || !dups.covers(&Request{CallHeader: *c}))
+		return c.Prog != rpcrdma.ConfigProgram && l.Lazy(c.Prog, c.Vers, c.Proc)
 	}
 }
 
@@ -123,6 +121,7 @@ func (l *deferral) pull(ctx context.Context, chunk, off int, bufs [][]byte, in *
 		rc.cfg.Logger.Debug("transport: arguments not pulled", zap.Uint32("rpcordma.xid", x.in.Header.XID), zap.Error(err))
 		return opErr(OpPull, addrOf(rc.conn), err)
 	}
+	l.summed(chunk, off, bufs)
 	for _, b := range bufs {
 		rc.ctr.read.Add(uint64(len(b)))
 		l.got += len(b)
@@ -239,6 +238,6 @@ func (l *deferral) invalidate(ctx context.Context) (err error) {
 func (l *deferral) reset() {
 	if l.active {
 		l.gen.Add(1)
-		l.active, l.failed, l.begun, l.got = false, false, false, 0
+		l.active, l.failed, l.begun, l.summing, l.got = false, false, false, false, 0
 	}
 }

@@ -2,13 +2,11 @@ package transport
 
 import (
 	"context"
-	"hash/maphash"
 	"net"
-	"net/netip"
 	"sync"
 	"time"
 
-	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/internal/callid"
 	"github.com/stag-rdma/stag/transport/internal/drc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -17,9 +15,6 @@ import (
 // it does not matter how they came or how their replies are sent. It is safe for concurrent use.
 type duplicates struct {
 	names nonIdempotent // nil: no call is looked up
-	lazy  lazyHandler   // nil: arguments are always complete
-	bind  chunks.Binding
-	seed  maphash.Seed
 	start time.Time
 	pause time.Duration // the most time between two calls that counts
 
@@ -28,6 +23,7 @@ type duplicates struct {
 	cache            *drc.Cache[*savedReply]
 	waiting          map[*dupEntry]chan struct{} // closed when the call has ended
 	replayed, joined uint64
+	unsure           uint64
 }
 
 type dupEntry = drc.Entry[*savedReply]
@@ -35,12 +31,11 @@ type dupEntry = drc.Entry[*savedReply]
 // newDuplicates makes the cache for cfg, if h, a Handler or a part of one, names calls for it.
 func newDuplicates(h any, cfg *Config) *duplicates {
 	d := &duplicates{
-		bind: cfg.Binding, seed: maphash.MakeSeed(), start: time.Now(), pause: cfg.DRCTime / drcPauses,
+		start: time.Now(), pause: cfg.DRCTime / drcPauses,
 		waiting: make(map[*dupEntry]chan struct{}),
 	}
 	if cfg.DRCEntries > 0 {
 		d.names, _ = h.(nonIdempotent)
-		d.lazy, _ = h.(lazyHandler)
 	}
 	d.cache = drc.New[*savedReply](drc.Limits{
 		Entries: cfg.DRCEntries, PerAddr: max(cfg.DRCEntries/drcShare, 1),
@@ -68,89 +63,85 @@ func (d *duplicates) now() int64 {
 	return int64(d.age)
 }
 
-// sumLen is how many octets of the arguments are summed. Choice: enough for all arguments of calls
-// that name files, but not for the data of a large WRITE, whose file, offset and length come first.
-const sumLen = 4096
-
 // covers reports whether a call is looked up in the cache.
 //
 // Choice: no calls with RPCSEC_GSS. The verifier of a reply is made for one sequence number, and a
-// retransmission has another one (RFC 2203 Section 5.3.3.1); nor does the key distinguish the
-// users.
+// retransmission has another one (RFC 2203 Section 5.3.3.1).
 func (d *duplicates) covers(req *Request) bool {
 	return d.names != nil && req.Cred.Flavor != xdr.RPCSECGSS && d.names.NonIdempotent(req.Prog, req.Vers, req.Proc)
 }
 
-// key returns what distinguishes a call from others.
-func (d *duplicates) key(req *Request) drc.Key {
-	head, n := d.summed(req)
-	return drc.Key{
-		Client: clientOf(req),
-		XID:    req.XID, Prog: req.Prog, Vers: req.Vers, Proc: req.Proc,
-		Len: n, Sum: maphash.Bytes(d.seed, head),
-	}
+// key returns what distinguishes a call from others, but for the content of its arguments.
+func key(req *Request) callid.Call {
+	return callid.Of(req.RemoteAddr, &req.CallHeader, req.argsLen())
 }
 
-// clientOf returns who calls. Only the parts of an AUTH_SYS credential count that are the same in a
-// retransmission; the stamp and the groups do not.
-func clientOf(req *Request) drc.Client {
-	c := drc.Client{Addr: hostOf(req.RemoteAddr), Flavor: uint32(req.Cred.Flavor)}
-	if req.Cred.Flavor == xdr.AuthSys {
-		if sys, err := xdr.ParseSysCred(req.Cred.Body); err == nil {
-			c.Machine, c.UID = sys.MachineName, sys.UID
-		}
-	}
-	return c
-}
+// hostOf returns an address without its port.
+func hostOf(a net.Addr) string { return callid.Host(a) }
 
-// hostOf returns an address without its port: a retransmission comes from another port.
-func hostOf(a net.Addr) string {
-	if t, ok := a.(*net.TCPAddr); ok {
-		return t.AddrPort().Addr().Unmap().String()
-	}
-	if a == nil {
-		return ""
-	}
-	if ap, err := netip.ParseAddrPort(a.String()); err == nil {
-		return ap.Addr().Unmap().String()
-	}
-	return a.String()
-}
-
-// running reports whether a call is a duplicate of one that runs now, for which it would have to wait.
+// running reports whether a call may be a duplicate of one that runs now, for which it would have to
+// wait.
 func (d *duplicates) running(req *Request) bool {
 	if !d.covers(req) {
 		return false
 	}
-	k := d.key(req)
+	d.mu.Lock()
+	idle := d.cache.Stats().Running == 0
+	d.mu.Unlock()
+	if idle {
+		return false
+	}
+	k := key(req)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.cache.Running(k)
 }
 
 // begin enters a new call, which is to be run. For a duplicate it returns the reply to the first
-// call, and waits for it if that still runs. If it returns neither, ctx has ended.
+// call, and waits for it if that still runs. If it returns neither, the call gets no answer: ctx has
+// ended, or it cannot be known whether it is a duplicate.
 //
 // Choice: a duplicate of a running call waits. If it were dropped, as servers on UDP do, it might
 // never be answered: the reply to the first one goes to a connection that is gone.
 func (d *duplicates) begin(ctx context.Context, req *Request) (*dupEntry, *savedReply) {
-	k := d.key(req)
-	for joined := false; ; joined = true {
+	k := key(req)
+	if req.away != nil {
+		req.away.summing = true
+		req.away.sums.Reset(len(req.away.x.in.Layout.Chunks))
+	}
+	sum := req.sum()
+	for joined := false; ; {
 		d.mu.Lock()
-		e, first := d.cache.Begin(k, d.now())
-		switch {
-		case first:
+		e, answer := d.cache.Begin(k, sum, d.now())
+		switch answer {
+		case drc.First:
 			d.mu.Unlock()
 			return e, nil
-		case e.Done():
+		case drc.Reply:
 			if !joined {
 				d.replayed++
 			}
 			d.mu.Unlock()
 			return nil, e.Value
+		case drc.Unsure:
+			d.unsure++
+			d.mu.Unlock()
+			return nil, nil
+		case drc.Read:
+			d.mu.Unlock()
+			if req.fetch(ctx) != nil {
+				d.mu.Lock()
+				d.unsure++
+				d.mu.Unlock()
+				return nil, nil
+			}
+			sum = req.sum()
+			continue
+		case drc.Wait:
 		}
 		if !joined {
 			d.joined++
+			joined = true
 		}
 		ended := d.waiting[e]
 		if ended == nil {
@@ -166,20 +157,29 @@ func (d *duplicates) begin(ctx context.Context, req *Request) (*dupEntry, *saved
 	}
 }
 
-// enter is begin for callers that must not wait: later says that the same call runs now.
+// enter is begin for callers that must not wait, and whose calls are complete: later says that the
+// same call runs now.
 func (d *duplicates) enter(req *Request) (e *dupEntry, old *savedReply, later bool) {
-	k := d.key(req)
+	k, sum := key(req), req.sum()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	e, first := d.cache.Begin(k, d.now())
-	switch {
-	case first:
+	e, answer := d.cache.Begin(k, sum, d.now())
+	switch answer {
+	case drc.First:
 		return e, nil, false
-	case e.Done():
+	case drc.Reply:
 		d.replayed++
 		return nil, e.Value, false
+	default:
+		return nil, nil, true
 	}
-	return nil, nil, true
+}
+
+// learn notes the sum of a call whose data were at the client when it began.
+func (d *duplicates) learn(e *dupEntry, sum callid.Sum) {
+	d.mu.Lock()
+	d.cache.Learn(e, sum)
+	d.mu.Unlock()
 }
 
 // end keeps the reply of a call, or, with nil, forgets the call.
@@ -202,6 +202,6 @@ func (d *duplicates) stats(s *Stats) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	c := d.cache.Stats()
-	s.Replayed, s.Joined = d.replayed, d.joined
+	s.Replayed, s.Joined, s.Unsure = d.replayed, d.joined, d.unsure
 	s.DRCEntries, s.DRCOctets, s.DRCEvicted = c.Entries, c.Octets, c.Evicted
 }

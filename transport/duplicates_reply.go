@@ -7,37 +7,52 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// execute runs a call, or answers a duplicate with the reply to the first one.
-func (s *Server) execute(ctx context.Context, req *Request, resp *Response) {
+// execute runs a call, or answers a duplicate with the reply to the first one. It returns false if the
+// call must not be answered.
+func (s *Server) execute(ctx context.Context, req *Request, resp *Response) bool {
 	if resp.refused || !s.dups.covers(req) {
 		run(ctx, s.Handler, &s.ctr, s.cfg.Logger, req, resp)
-	} else {
-		s.executeOnce(ctx, req, resp)
+		return true
 	}
+	return s.executeOnce(ctx, req, resp)
 }
 
 // executeOnce is execute for a call that must run once. It runs in the server's context: the end of
 // the connection must not cut it short, because its reply is for the next connection.
-func (s *Server) executeOnce(ctx context.Context, req *Request, resp *Response) {
+func (s *Server) executeOnce(ctx context.Context, req *Request, resp *Response) bool {
 	e, old := s.dups.begin(ctx, req)
 	if old != nil {
 		old.restore(resp)
-		return
+		return true
 	}
-	if e == nil { // the connection has ended: nobody will read this
-		resp.fail(xdr.SystemErr)
-		return
+	if e == nil {
+		return false
 	}
 	var reply *savedReply
 	defer func() { s.dups.end(e, reply) }()
 	if s.ctx.Err() != nil { // closed: calls that ran then were forgotten, and this may be one of them
 		resp.fail(xdr.SystemErr)
-		return
+		return true
 	}
 	run(s.ctx, s.Handler, &s.ctr, s.cfg.Logger, req, resp)
-	if s.ctx.Err() == nil && !req.pullFailed() { // otherwise the handler has given up halfway
-		reply = save(resp)
+	if s.ctx.Err() != nil || req.pullFailed() { // the handler has given up halfway
+		return true
 	}
+	if req.away != nil {
+		sum := req.sum()
+		switch {
+		case sum.Known:
+		case req.untouched(): // refused: nothing has run
+			return true
+		default: // the rest says which call has run; if it cannot be read, no other call gets this reply
+			if _, err := req.away.fetch(ctx); err == nil {
+				sum = req.sum()
+			}
+		}
+		s.dups.learn(e, sum)
+	}
+	reply = save(resp)
+	return true
 }
 
 // savedReply is the reply to a call as the handler has made it, before it is encoded: it is encoded

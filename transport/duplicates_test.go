@@ -238,8 +238,8 @@ type shortOnce struct{ *once }
 // MayBlock says that no call blocks, which is not so.
 func (shortOnce) MayBlock(_, _, _ uint32) bool { return false }
 
-// TestDuplicateKeys: who calls, from where and with what arguments makes a call another
-// one (ADVERSARY 27); the port, the stamp and the groups do not.
+// TestDuplicateKeys: who calls, in which groups, and with what arguments makes a call another
+// one (ADVERSARY 27); the port and the stamp do not.
 func TestDuplicateKeys(t *testing.T) {
 	h := newOnce()
 	s, addr := startServer(t, h, nil)
@@ -252,12 +252,13 @@ func TestDuplicateKeys(t *testing.T) {
 		word uint32
 		ran  int
 	}{
-		{sys("a", 1, 0), 5, 1},
+		{sys("a", 1, 0, 3, 4), 5, 1},
 		{sys("a", 1, 9, 3, 4), 5, 1}, // the same
-		{sys("b", 1, 0), 5, 2},
-		{sys("a", 2, 0), 5, 3},
-		{xdr.Auth{}, 5, 4},
-		{sys("a", 1, 0), 6, 5},
+		{sys("a", 1, 0, 3, 5), 5, 2},
+		{sys("b", 1, 0, 3, 4), 5, 3},
+		{sys("a", 2, 0, 3, 4), 5, 4},
+		{xdr.Auth{}, 5, 5},
+		{sys("a", 1, 0, 3, 4), 6, 6},
 	} {
 		call := withXID(7, wordCall(procList, x.word))
 		call.Cred = x.cred
@@ -267,67 +268,13 @@ func TestDuplicateKeys(t *testing.T) {
 		}
 	}
 	other := withXID(7, wordCall(procFill, 5))
-	other.Cred = sys("a", 1, 0)
+	other.Cred = sys("a", 1, 0, 3, 4)
 	mustDo(t, c, other)
-	if n := h.times(7); n != 6 {
+	if n := h.times(7); n != 7 {
 		t.Errorf("another procedure: %d have run", n)
 	}
-	if st := s.Stats(); st.Replayed != 1 || st.DRCEntries != 6 {
+	if st := s.Stats(); st.Replayed != 1 || st.DRCEntries != 7 {
 		t.Errorf("%+v", st)
-	}
-}
-
-// TestDuplicateKeyParts: all that tells two calls apart is in the key, and each part alone
-// suffices (ADVERSARY 27).
-func TestDuplicateKeyParts(t *testing.T) {
-	d := newDuplicates(newOnce(), testConfig())
-	base := func() *Request {
-		r := &Request{Args: words(1, 2), RemoteAddr: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 700}}
-		r.XID, r.Prog, r.Vers, r.Proc = 7, testProg, testVers, procEcho
-		r.Cred = (&xdr.SysCred{}).Auth() // as nobody's, except the flavor
-		return r
-	}
-	for part, change := range map[string]func(r *Request){
-		"address":          func(r *Request) { r.RemoteAddr = &net.TCPAddr{IP: net.IPv4(192, 0, 2, 8), Port: 700} },
-		"flavor":           func(r *Request) { r.Cred = xdr.Auth{} },
-		"machine":          func(r *Request) { r.Cred = (&xdr.SysCred{MachineName: "a"}).Auth() },
-		"UID":              func(r *Request) { r.Cred = (&xdr.SysCred{UID: 1}).Auth() },
-		"XID":              func(r *Request) { r.XID++ },
-		"program":          func(r *Request) { r.Prog++ },
-		"version":          func(r *Request) { r.Vers++ },
-		"procedure":        func(r *Request) { r.Proc++ },
-		"arguments":        func(r *Request) { r.Args = words(1, 3) },
-		"more, not summed": func(r *Request) { r.Args = append(make([]byte, sumLen), 0, 0, 0, 0) },
-	} {
-		one, other := base(), base()
-		if part == "more, not summed" {
-			one.Args = make([]byte, sumLen)
-		}
-		if change(other); d.key(one) == d.key(other) {
-			t.Errorf("%s: the key is the same", part)
-		}
-	}
-	moved := base()
-	moved.RemoteAddr = &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 701}
-	if d.key(base()) != d.key(moved) {
-		t.Error("another port is another key")
-	}
-}
-
-func TestHostOf(t *testing.T) {
-	for _, x := range []struct {
-		addr net.Addr
-		want string
-	}{
-		{nil, ""},
-		{&net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 700}, "192.0.2.7"},
-		{&net.TCPAddr{IP: net.ParseIP("fe80::1"), Port: 700, Zone: "eth0"}, "fe80::1%eth0"},
-		{&net.UDPAddr{IP: net.ParseIP("2001:db8::1"), Port: 700}, "2001:db8::1"},
-		{&net.UnixAddr{Name: "/run/x", Net: "unix"}, "/run/x"},
-	} {
-		if got := hostOf(x.addr); got != x.want {
-			t.Errorf("%v: %q, want %q", x.addr, got, x.want)
-		}
 	}
 }
 

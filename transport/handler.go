@@ -25,8 +25,9 @@ import "context"
 //
 // it names the calls that must not run twice. A client that has lost its connection sends its
 // calls again with the same XIDs, and cannot know which of them have run. The server answers
-// those from its duplicate request cache (Config.DRCEntries), whatever transport they come by.
-// Their context ends with the server, not with the connection.
+// those from its duplicate request cache (Config.DRCEntries), whatever transport they come by, if
+// client, credential and all octets of the arguments are those of the first one. Their context ends
+// with the server, not with the connection.
 //
 // With
 //
@@ -35,7 +36,8 @@ import "context"
 // it names the calls whose data it wants to pull itself. Data that the client offers in read
 // chunks then stays at the client, and Args come without the data and its pad. The handler pulls
 // the data with [Request.Opaque] straight into its own memory, or refuses the call without moving
-// it. Such a call always has its own goroutine. With
+// it; a call that was refused so is not kept, even if it must not run twice. Such a call always has its
+// own goroutine. With
 //
 //	Ready(ctx context.Context, req *Request) bool
 //

@@ -44,7 +44,7 @@ func (s *Server) serveConn(conn net.Conn, first []byte) error {
 	c.ctx, c.cancel = context.WithCancel(s.ctx)
 	defer c.cancel()
 	c.rc = newRespConn(s.cfg, &s.ctr, &s.budget, c)
-	c.rc.lazy = lazyOf(s.Handler, s.cfg, s.dups)
+	c.rc.lazy = lazyOf(s.Handler)
 	c.blocks, _ = s.Handler.(mayBlocker)
 	if h, ok := s.Handler.(readyHandler); ok && c.rc.lazy != nil {
 		c.rc.ready = func(x *exchange) bool { return c.ready(h, x) }
@@ -143,22 +143,23 @@ func (c *rdmaServed) serve(x *exchange) {
 			x.resp.refusal, x.resp.refused = h, true
 		}
 	}
-	c.s.execute(c.ctx, &x.req, &x.resp)
+	answer := c.s.execute(c.ctx, &x.req, &x.resp)
 	if x.away.active {
 		if !x.away.begun {
 			c.s.ctr.unpulled.Add(1)
 		}
-		x.away.gen.Add(1) // before the reply is sent: then the client frees its memory
-		if x.away.failed {
-			c.rc.finish(x) // RFC 8166 Section 4.5.3: the connection has ended
-			return
-		}
+		x.away.gen.Add(1)                 // before the reply is sent: then the client frees its memory
+		answer = answer && !x.away.failed // RFC 8166 Section 4.5.3: the connection has ended
+	}
+	if !answer {
+		c.rc.finish(x)
+		return
 	}
 	c.rc.reply(x)
 }
 
-// ready asks the handler whether the data of a call may be pulled at once. Calls that are refused, and
-// duplicates of calls that run, need no data.
+// ready asks the handler whether the data of a call may be pulled at once. Calls that are refused need no
+// data.
 func (c *rdmaServed) ready(h readyHandler, x *exchange) bool {
 	d := xdr.NewDecoder(x.in.Payload)
 	_ = x.in.RPC.Parse(&d) // parsed without error before
@@ -166,5 +167,5 @@ func (c *rdmaServed) ready(h readyHandler, x *exchange) bool {
 		return false
 	}
 	x.req = Request{CallHeader: x.in.RPC, Args: d.Rest(), RemoteAddr: c.addr, Network: "rdma"}
-	return !c.s.dups.running(&x.req) && h.Ready(c.ctx, &x.req)
+	return h.Ready(c.ctx, &x.req)
 }

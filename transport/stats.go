@@ -77,7 +77,9 @@ type Stats struct {
 	InFlight int
 	// Replayed counts duplicates that a server answered with the reply to the first call. Joined
 	// counts duplicates that came while the first call ran, and got its reply.
-	Replayed, Joined uint64
+	// Unsure counts calls that got no answer, because what they are or what the first call was could not
+	// be read: they may be duplicates or not.
+	Replayed, Joined, Unsure uint64
 	// Retransmits counts calls that a Redialer sent again, Silences the connections that it closed
 	// because nothing came.
 	Retransmits, Silences uint64

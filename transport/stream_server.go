@@ -118,9 +118,11 @@ func (c *streamConn) received(b *buffer, msg []byte) *streamCall {
 func (x *streamCall) serve() {
 	s := x.c.s
 	begun := time.Now()
-	s.execute(s.ctx, &x.req, x.rsp)
+	answer := s.execute(s.ctx, &x.req, x.rsp)
 	x.pace().ran(time.Since(begun), s.cfg.HandlerGrace)
-	x.c.reply(x.req.XID, x.rsp)
+	if answer {
+		x.c.reply(x.req.XID, x.rsp)
+	}
 	s.ctr.inFlight.Add(-1)
 	x.end()
 }

@@ -46,6 +46,7 @@ var metricsHelp = map[string]string{
 	"transport_in_flight":        "Now: calls without an answer.",
 	"transport_replayed":         "Repeated calls answered with the reply of the first one.",
 	"transport_joined":           "Repeated calls that came while the first one was running, and got its reply.",
+	"transport_unsure":           "Calls without an answer, because it could not be read whether they had come before.",
 	"transport_retransmits":      "Calls sent again; 0 at a server.",
 	"transport_silences":         "Connections closed because nothing came; 0 at a server.",
 	"transport_drc_entries":      "Now: replies in the duplicate request cache.",

@@ -4,29 +4,10 @@
 // owner, no lock and no clock: the owner passes the time, in nanoseconds since any moment.
 package drc
 
-import "github.com/stag-rdma/stag/internal/fair"
-
-// Client identifies a caller, as far as a server can tell.
-type Client struct {
-	// Addr is the address without the port, which changes with every connection. One
-	// address has a share of the cache, see Limits.PerAddr.
-	Addr string
-	// Flavor, Machine and UID are from the credential: clients behind one address have
-	// different names (AUTH_SYS) and their own XIDs. They divide the share of the address
-	// equally.
-	Flavor, UID uint32
-	Machine     string
-}
-
-// Key identifies a call. Two calls with the same key are the same call.
-type Key struct {
-	Client                Client
-	XID, Prog, Vers, Proc uint32
-	// Len and Sum are the length in octets and the checksum of the arguments: a client that has
-	// forgotten which XIDs it has used seldom uses one again for the same arguments.
-	Len int
-	Sum uint64
-}
+import (
+	"github.com/stag-rdma/stag/internal/callid"
+	"github.com/stag-rdma/stag/internal/fair"
+)
 
 // Limits restricts what a Cache keeps. Running calls do not count: whoever runs them limits them.
 type Limits struct {
@@ -41,11 +22,13 @@ type Entry[V any] struct {
 	// Value belongs to the owner.
 	Value V
 
-	key   Key
+	key   callid.Call
+	sum   callid.Sum // unknown while data of the call are at the client
+	next  *Entry[V]  // with the same key and another sum
 	size  int64
 	until int64
 	done  bool
-	place fair.Item[Client, *Entry[V]]
+	place fair.Item[callid.Client, *Entry[V]]
 }
 
 // Done reports whether the call has ended; Value is then the one passed to Finish.
@@ -62,45 +45,96 @@ type Stats struct {
 // Cache is a duplicate request cache. It is not safe for concurrent use.
 type Cache[V any] struct {
 	lim     Limits
-	calls   map[Key]*Entry[V]
-	replies *fair.Queue[Client, *Entry[V]]
+	calls   map[callid.Call]*Entry[V] // by key, the newest first
+	running int
+	replies *fair.Queue[callid.Client, *Entry[V]]
 	octets  int64
 	evicted uint64
 }
 
 // New returns an empty cache.
 func New[V any](lim Limits) *Cache[V] {
-	return &Cache[V]{lim: lim, calls: make(map[Key]*Entry[V]), replies: fair.New[Client, *Entry[V]]()}
+	return &Cache[V]{lim: lim, calls: make(map[callid.Call]*Entry[V]), replies: fair.New[callid.Client, *Entry[V]]()}
 }
 
-// Begin enters a call that has come. For a new call first is true: the owner runs it and then calls
-// Finish or Forget. Otherwise the call has come before, and the entry says whether it is Done.
-func (c *Cache[V]) Begin(k Key, now int64) (e *Entry[V], first bool) {
+// Answer says what Begin has found.
+type Answer uint8
+
+// Answers of Begin.
+const (
+	// First: the call is new. The owner runs it and then calls Finish or Forget.
+	First Answer = iota
+	// Reply: the call has come before, and the entry has the reply.
+	Reply
+	// Wait: the call of the entry runs, and may be the same. When it has ended, the owner asks again.
+	Wait
+	// Read: it is known only by its data whether the call is new. The owner reads them and asks again.
+	Read
+	// Unsure: the call is perhaps the one before, whose data nobody knows any more. It must neither run
+	// nor get a reply.
+	Unsure
+)
+
+// maxAlike limits the replies to calls that differ in their content only.
+const maxAlike = 8
+
+// Begin enters a call that has come. The sum is unknown if data of it are still at the client.
+func (c *Cache[V]) Begin(k callid.Call, sum callid.Sum, now int64) (*Entry[V], Answer) {
 	c.expire(now)
-	if e := c.calls[k]; e != nil {
-		return e, false
+	head := c.calls[k]
+	if head != nil && !sum.Known {
+		return nil, Read
 	}
-	e = &Entry[V]{key: k}
+	var last *Entry[V] // the oldest reply
+	alike := 0
+	for e := head; e != nil; e = e.next {
+		switch {
+		case e.sum == sum && e.done:
+			return e, Reply
+		case !e.done && (e.sum == sum || !e.sum.Known):
+			return e, Wait
+		case !e.sum.Known:
+			return nil, Unsure
+		case e.done:
+			last = e
+			alike++
+		}
+	}
+	if alike >= maxAlike {
+		c.evicted++
+		c.remove(last)
+	}
+	e := &Entry[V]{key: k, sum: sum, next: c.calls[k]}
 	c.calls[k] = e
-	return e, true
+	c.running++
+	return e, First
 }
 
-// Running reports whether the call with this key is running.
-func (c *Cache[V]) Running(k Key) bool {
-	e := c.calls[k]
-	return e != nil && !e.done
+// Running reports whether a call with this key is running.
+func (c *Cache[V]) Running(k callid.Call) bool {
+	for e := c.calls[k]; e != nil; e = e.next {
+		if !e.done {
+			return true
+		}
+	}
+	return false
 }
 
-// Finish keeps v, which takes size octets, as the reply to a call that has run. If there are too
-// many replies, older ones are dropped: first those of the same address, if it has more than its
-// share, and among these those of the client with the most replies.
+// Learn tells the sum of a running call that began without it.
+func (c *Cache[V]) Learn(e *Entry[V], sum callid.Sum) { e.sum = sum }
+
+// Finish keeps v, which takes size octets, as the reply to a call that has run. If its sum is still
+// unknown, the call is never answered again. If there are too many replies, older ones are dropped:
+// first those of the same address, if it has more than its share, and among these those of the client
+// with the most replies.
 //
 // A reply larger than the whole cache is not kept.
 func (c *Cache[V]) Finish(e *Entry[V], v V, size, now int64) {
 	c.expire(now)
+	c.running--
 	e.Value, e.done, e.size, e.until = v, true, size, now+c.lim.Time
 	if size > c.lim.Octets || c.lim.Entries < 1 {
-		delete(c.calls, e.key)
+		c.unlink(e)
 		c.evicted++
 		return
 	}
@@ -128,13 +162,14 @@ func (c *Cache[V]) makeRoom(addr string) {
 // Forget ends a call that was not executed: if it comes again, it is new.
 func (c *Cache[V]) Forget(e *Entry[V]) {
 	if !e.done {
-		delete(c.calls, e.key)
+		c.running--
+		c.unlink(e)
 	}
 }
 
 // Stats returns the counters.
 func (c *Cache[V]) Stats() Stats {
-	return Stats{Entries: c.replies.Len(), Octets: c.octets, Running: len(c.calls) - c.replies.Len(), Evicted: c.evicted}
+	return Stats{Entries: c.replies.Len(), Octets: c.octets, Running: c.running, Evicted: c.evicted}
 }
 
 // expire drops the replies whose time is over.
@@ -146,7 +181,24 @@ func (c *Cache[V]) expire(now int64) {
 
 // remove drops a reply.
 func (c *Cache[V]) remove(e *Entry[V]) {
-	delete(c.calls, e.key)
+	c.unlink(e)
 	c.octets -= e.size
 	c.replies.Remove(&e.place)
+}
+
+// unlink removes an entry from its list.
+func (c *Cache[V]) unlink(e *Entry[V]) {
+	head := c.calls[e.key]
+	if head == e {
+		if e.next == nil {
+			delete(c.calls, e.key)
+		} else {
+			c.calls[e.key] = e.next
+		}
+		return
+	}
+	for head.next != e {
+		head = head.next
+	}
+	head.next = e.next
 }

@@ -4,10 +4,26 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/stag-rdma/stag/internal/callid"
 )
 
-func key(addr string, xid uint32) Key {
-	return Key{Client: Client{Addr: addr, Flavor: 1, UID: 7, Machine: "m"}, XID: xid, Prog: 1, Vers: 2, Proc: 3, Len: 4, Sum: 5}
+func key(addr string, xid uint32) callid.Call {
+	return callid.Call{Client: callid.Client{Addr: addr, Flavor: 1, Cred: "m"}, XID: xid, Prog: 1, Vers: 2, Proc: 3, Len: 4}
+}
+
+// sum is that of content number n; 0 is unknown.
+func sum(n int) callid.Sum {
+	if n == 0 {
+		return callid.Sum{}
+	}
+	return callid.Sum{CRC: uint32(n - 1), Known: true}
+}
+
+// begin is Begin for a call that is new or not.
+func begin[V any](c *Cache[V], k callid.Call, now int64) (*Entry[V], bool) {
+	e, a := c.Begin(k, sum(1), now)
+	return e, a == First
 }
 
 var wide = Limits{Entries: 1000, PerAddr: 1000, Octets: 1 << 20, Time: 100}
@@ -16,18 +32,18 @@ var wide = Limits{Entries: 1000, PerAddr: 1000, Octets: 1 << 20, Time: 100}
 func TestLife(t *testing.T) {
 	c := New[string](wide)
 	k := key("a", 1)
-	e, first := c.Begin(k, 0)
+	e, first := begin(c, k, 0)
 	if !first || e.Done() || !c.Running(k) {
 		t.Fatal("a new call is not new")
 	}
-	if again, first := c.Begin(k, 1_000_000); first || again != e || again.Done() {
+	if again, first := begin(c, k, 1_000_000); first || again != e || again.Done() {
 		t.Error("a running call is not found after a long time")
 	}
 	c.Finish(e, "reply", 10, 50)
-	if again, first := c.Begin(k, 149); first || !again.Done() || again.Value != "reply" || c.Running(k) {
+	if again, first := begin(c, k, 149); first || !again.Done() || again.Value != "reply" || c.Running(k) {
 		t.Error("the reply is not found in its time")
 	}
-	if _, first := c.Begin(k, 150); !first {
+	if _, first := begin(c, k, 150); !first {
 		t.Error("the reply is found when its time is over")
 	}
 	if s := c.Stats(); s != (Stats{Running: 1}) {
@@ -38,45 +54,83 @@ func TestLife(t *testing.T) {
 // TestForget: a call that was not executed is new when it is repeated.
 func TestForget(t *testing.T) {
 	c := New[string](wide)
-	e, _ := c.Begin(key("a", 1), 0)
+	e, _ := begin(c, key("a", 1), 0)
 	c.Forget(e)
-	e, first := c.Begin(key("a", 1), 0)
+	e, first := begin(c, key("a", 1), 0)
 	if !first {
 		t.Fatal("a forgotten call is found")
 	}
 	c.Finish(e, "x", 1, 0)
 	c.Forget(e) // too late
-	if _, first := c.Begin(key("a", 1), 0); first {
+	if _, first := begin(c, key("a", 1), 0); first {
 		t.Error("Forget drops a reply")
 	}
 }
 
-// TestKey: every part of the key tells calls apart (ADVERSARY 27).
-func TestKey(t *testing.T) {
-	base := key("a", 1)
-	for i, change := range []func(*Key){
-		func(k *Key) { k.Client.Addr = "b" },
-		func(k *Key) { k.Client.Flavor++ },
-		func(k *Key) { k.Client.UID++ },
-		func(k *Key) { k.Client.Machine = "n" },
-		func(k *Key) { k.XID++ },
-		func(k *Key) { k.Prog++ },
-		func(k *Key) { k.Vers++ },
-		func(k *Key) { k.Proc++ },
-		func(k *Key) { k.Len++ },
-		func(k *Key) { k.Sum++ },
-	} {
-		c := New[int](wide)
-		e, _ := c.Begin(base, 0)
-		c.Finish(e, 1, 1, 0)
-		k := base
-		change(&k)
-		if _, first := c.Begin(k, 0); !first {
-			t.Errorf("part %d: the reply to another call is found", i)
+// TestContent: calls with one key and another content are different calls, and each keeps its reply.
+func TestContent(t *testing.T) {
+	c := New[int](wide)
+	k := key("a", 1)
+	run := func(n int) {
+		e, a := c.Begin(k, sum(n), 0)
+		if a != First {
+			t.Fatalf("content %d: %v", n, a)
 		}
-		if _, first := c.Begin(base, 0); first {
-			t.Errorf("part %d: its own is not", i)
+		c.Finish(e, n, 1, 0)
+	}
+	for n := range maxAlike {
+		run(1 + n)
+	}
+	for n := range maxAlike {
+		if e, a := c.Begin(k, sum(1+n), 0); a != Reply || e.Value != 1+n {
+			t.Errorf("content %d: %v", n, a)
 		}
+	}
+	run(99)
+	if _, a := c.Begin(k, sum(2), 0); a != Reply {
+		t.Error("one too many has cost more than the oldest one its reply")
+	}
+	run(1) // the oldest one
+	if s := c.Stats(); s.Entries != maxAlike || s.Evicted != 2 || s.Running != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestUnknown: while data of a call are at its client, nobody takes another call for it, nor it for
+// another one.
+func TestUnknown(t *testing.T) {
+	c := New[int](wide)
+	k := key("a", 1)
+	want := func(n int, want Answer) *Entry[int] {
+		t.Helper()
+		e, a := c.Begin(k, sum(n), 0)
+		if a != want {
+			t.Errorf("content %d: %v, want %v", n, a, want)
+		}
+		return e
+	}
+	first := want(0, First)
+	want(0, Read)
+	if want(1, Wait) != first {
+		t.Error("waits for something else")
+	}
+	c.Learn(first, sum(1))
+	c.Finish(first, 1, 1, 0)
+	want(0, Read)
+	want(1, Reply)
+	other := want(2, First)
+	want(1, Reply)
+	if want(2, Wait) != other {
+		t.Error("waits for something else")
+	}
+	c.Forget(other)
+
+	k = key("a", 2)
+	c.Finish(want(0, First), 1, 1, 0) // what it was stays unknown
+	want(0, Read)
+	want(1, Unsure)
+	if s := c.Stats(); s.Running != 0 || s.Entries != 2 {
+		t.Errorf("%+v", s)
 	}
 }
 
@@ -98,8 +152,8 @@ func TestBounds(t *testing.T) {
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			c := New[int](x.lim)
-			run := func(k Key) {
-				e, first := c.Begin(k, 0)
+			run := func(k callid.Call) {
+				e, first := begin(c, k, 0)
 				if !first {
 					t.Fatalf("%+v is not new", k)
 				}
@@ -133,13 +187,13 @@ func TestBounds(t *testing.T) {
 // fewer of them (ADVERSARY 27).
 func TestSlowClient(t *testing.T) {
 	c := New[int](Limits{Entries: 1000, PerAddr: 30, Octets: 1 << 20, Time: 1e9})
-	of := func(machine string, xid uint32) Key {
+	of := func(machine string, xid uint32) callid.Call {
 		k := key("proxy", xid)
-		k.Client.Machine = machine
+		k.Client.Cred = machine
 		return k
 	}
-	run := func(k Key) {
-		e, first := c.Begin(k, 0)
+	run := func(k callid.Call) {
+		e, first := begin(c, k, 0)
 		if !first {
 			t.Fatalf("%+v is not new", k)
 		}
@@ -154,7 +208,7 @@ func TestSlowClient(t *testing.T) {
 		run(of("faster", 2*xid+1))
 	}
 	for xid := range uint32(9) {
-		if e, first := c.Begin(of("slow", xid), 0); first || !e.Done() {
+		if e, first := begin(c, of("slow", xid), 0); first || !e.Done() {
 			t.Errorf("reply %d is forgotten", xid)
 		}
 	}
@@ -163,7 +217,7 @@ func TestSlowClient(t *testing.T) {
 		last    uint32
 	}{{"fast", 9_999}, {"faster", 19_999}} {
 		for n := range uint32(10) {
-			if _, first := c.Begin(of(x.machine, x.last-n), 0); first {
+			if _, first := begin(c, of(x.machine, x.last-n), 0); first {
 				t.Errorf("the last reply but %d of the %s one is forgotten", n, x.machine)
 			}
 		}
@@ -177,8 +231,14 @@ func TestModel(t *testing.T) {
 	}
 }
 
+// full is a key with a content.
+type full struct {
+	callid.Call
+	n int
+}
+
 type modelled struct {
-	k     Key
+	k     full
 	e     *Entry[string]
 	size  int64
 	until int64
@@ -188,15 +248,15 @@ func model(t *testing.T, rnd *rand.Rand) {
 	lim := Limits{Entries: 1 + rnd.IntN(12), PerAddr: 1 + rnd.IntN(6), Octets: int64(50 + rnd.IntN(200)), Time: int64(1 + rnd.IntN(60))}
 	c := New[string](lim)
 	var done []modelled // the oldest first
-	running := map[Key]*Entry[string]{}
+	running := map[full]*Entry[string]{}
 	now, evicted := int64(0), uint64(0)
 	for range 2000 {
 		now += int64(rnd.IntN(3))
 		for len(done) > 0 && done[0].until <= now {
 			done = done[1:]
 		}
-		k := key(string(rune('a'+rnd.IntN(3))), rnd.Uint32N(10))
-		k.Client.Machine = string(rune('m' + min(rnd.IntN(3), rnd.IntN(3))))
+		k := full{key(string(rune('a'+rnd.IntN(3))), rnd.Uint32N(10)), 1 + rnd.IntN(2)}
+		k.Client.Cred = string(rune('m' + min(rnd.IntN(3), rnd.IntN(3))))
 		if e := running[k]; e != nil && rnd.IntN(2) == 0 {
 			delete(running, k)
 			if rnd.IntN(5) == 0 {
@@ -215,7 +275,8 @@ func model(t *testing.T, rnd *rand.Rand) {
 			evicted += uint64(drop)
 			continue
 		}
-		e, first := c.Begin(k, now)
+		e, a := c.Begin(k.Call, sum(k.n), now)
+		first := a == First
 		var want *Entry[string]
 		for _, d := range done {
 			if d.k == k {
@@ -256,7 +317,7 @@ func trim(done []modelled, addr string, lim Limits) (rest []modelled, dropped in
 	}
 	for {
 		n, sum := 0, int64(0)
-		of := map[Client]int{}
+		of := map[callid.Client]int{}
 		most := 0
 		for _, d := range done {
 			sum += d.size

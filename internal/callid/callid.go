@@ -1,0 +1,55 @@
+package callid
+
+import (
+	"net"
+	"net/netip"
+
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// Client identifies a caller, as far as a server can tell.
+type Client struct {
+	// Addr is the address without the port, which changes with every connection.
+	Addr string
+	// Flavor and Cred are the credential: for AUTH_SYS the body without the stamp, which may
+	// change when the call is sent again. All groups count.
+	Flavor uint32
+	Cred   string
+}
+
+// Call identifies a call but for the content of its arguments, of which Len is the length in
+// octets. A [Sum] tells the content.
+type Call struct {
+	Client                Client
+	XID, Prog, Vers, Proc uint32
+	Len                   uint32
+}
+
+// stampLen is the length of the stamp, with which an AUTH_SYS credential begins (RFC 5531 Appendix A).
+const stampLen = 4
+
+// Of identifies a call from addr whose complete arguments have n octets.
+func Of(addr net.Addr, h *xdr.CallHeader, n int) Call {
+	body := h.Cred.Body
+	if h.Cred.Flavor == xdr.AuthSys {
+		body = body[min(stampLen, len(body)):]
+	}
+	return Call{
+		Client: Client{Addr: Host(addr), Flavor: uint32(h.Cred.Flavor), Cred: string(body)},
+		XID:    h.XID, Prog: h.Prog, Vers: h.Vers, Proc: h.Proc, Len: uint32(n),
+	}
+}
+
+// Host returns an address without its port, because a call that is sent again comes from another one.
+func Host(a net.Addr) string {
+	if t, ok := a.(*net.TCPAddr); ok {
+		return t.AddrPort().Addr().Unmap().String()
+	}
+	if a == nil {
+		return ""
+	}
+	if ap, err := netip.ParseAddrPort(a.String()); err == nil {
+		return ap.Addr().Unmap().String()
+	}
+	return a.String()
+}

@@ -1,0 +1,167 @@
+package transport_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// halfReader takes WRITEs that must not run twice, and reads the first octets of their data only.
+type halfReader struct {
+	ran  atomic.Int32
+	gate chan struct{} // what it waits for before it returns
+}
+
+func (*halfReader) Lazy(_, _, proc uint32) bool          { return proc == 7 }
+func (*halfReader) NonIdempotent(_, _, proc uint32) bool { return proc == 7 }
+
+func (h *halfReader) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
+	if req.Proc != 7 {
+		return
+	}
+	h.ran.Add(1)
+	d := xdr.NewDecoder(req.Args)
+	d.Skip(80 - 4)
+	o := req.Opaque(&d, 1<<20)
+	if _, err := io.ReadFull(o.Reader(ctx), make([]byte, 1000)); err != nil {
+		return
+	}
+	<-h.gate
+	resp.Results = append(resp.Results, "half"...)
+}
+
+// unread is a server of a halfReader.
+type unread struct {
+	*testing.T
+	h    *halfReader
+	s    *transport.Server
+	addr string
+}
+
+func newUnread(t *testing.T) *unread {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &halfReader{gate: make(chan struct{})}
+	s := &transport.Server{Handler: h}
+	var served sync.WaitGroup
+	served.Go(func() { _ = s.Serve(l) })
+	t.Cleanup(func() { _ = s.Close(); served.Wait() })
+	return &unread{t, h, s, l.Addr().String()}
+}
+
+// message is a WRITE of data as an RPC call with XID 1.
+func message(data []byte) []byte {
+	c := write(data, nil)
+	msg := xdr.AppendCall(nil, &xdr.CallHeader{XID: 1, RPCVers: 2, Prog: c.Prog, Vers: c.Vers, Proc: c.Proc})
+	return append(append(msg, c.Args...), data...)
+}
+
+// send sends a WRITE of data, which the server has to read, on a new connection.
+func (u *unread) send(data []byte) *transport.CallConn {
+	u.Helper()
+	c, err := transport.DialConn(u.Context(), "tcp", u.addr, &transport.Config{InlineSend: 4096})
+	if err != nil {
+		u.Fatal(err)
+	}
+	u.Cleanup(func() { _ = c.Close() })
+	msg := message(data)
+	if _, err := c.Write(append(xdr.AppendRecordMark(nil, len(msg), true), msg...)); err != nil {
+		u.Fatal(err)
+	}
+	return c
+}
+
+// answered waits for the reply.
+func (u *unread) answered(c *transport.CallConn) {
+	u.Helper()
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
+	rec, err := xdr.NewRecordReader(c, 1<<10).Next(nil)
+	if err != nil || !bytes.HasSuffix(rec, []byte("half")) {
+		u.Errorf("%q, %v", rec, err)
+	}
+}
+
+func ending(last byte) []byte { return append(make([]byte, 49_999), last) }
+
+// A handler has read a part of its data; the rest tells calls apart all the same.
+func TestPartRead(t *testing.T) {
+	u := newUnread(t)
+	close(u.h.gate)
+	for i, x := range []struct {
+		last byte
+		ran  int32
+	}{{'a', 1}, {'b', 2}, {'a', 2}, {'b', 2}} {
+		u.answered(u.send(ending(x.last)))
+		if n := u.h.ran.Load(); n != x.ran {
+			t.Errorf("call %d: %d have run, want %d", i, n, x.ran)
+		}
+	}
+	if st := u.s.Stats(); st.Replayed != 2 || st.Unsure != 0 || st.DRCEntries != 2 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// A call whose data cannot be read gets no answer: nobody knows whether it is the one that has run.
+func TestDuplicateUnreadable(t *testing.T) {
+	u := newUnread(t)
+	close(u.h.gate)
+	u.answered(u.send(ending('a')))
+	nc, err := net.Dial("tcp", u.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := rdmap.Client(nc, &rdmap.Config{
+		PrivateData: rpcrdma.PrivateData{SendSize: 4096, RecvSize: 4096}.Append(nil), RecvSize: 4096, Recvs: 9, IRD: 5,
+	})
+	defer c.Abort(nil)
+	if err := c.Handshake(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	before := u.s.Stats()
+	msg := message(ending('a'))
+	msg = msg[:len(msg)-50_000]
+	none := chunks.ReadSegment{Position: uint32(len(msg)), Segment: chunks.Segment{Handle: 0xdead00, Length: 50_000}}
+	hd := rpcrdma.Header{XID: 1, Vers: 1, Credit: 4, Lists: chunks.Lists{Read: []chunks.ReadSegment{none}}}
+	if err := c.Send(t.Context(), append(hd.Append(nil), msg...)); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := c.Recv(t.Context()); err == nil {
+		t.Errorf("an answer of %d octets", len(m.Data))
+	}
+	waitUntil(t, "the call has ended", func() bool { return u.s.Stats().InFlight == 0 })
+	if st := u.s.Stats(); u.h.ran.Load() != 1 || st.Unsure != 1 || st.Replies != before.Replies {
+		t.Errorf("ran %d times, %+v", u.h.ran.Load(), st)
+	}
+}
+
+// The rest of the data of a call that has run could not be read: then nobody knows which call has run,
+// and none that looks like it runs or gets its reply.
+func TestFirstUnreadable(t *testing.T) {
+	u := newUnread(t)
+	c := u.send(ending('a'))
+	waitUntil(t, "it runs", func() bool { return u.h.ran.Load() == 1 })
+	_ = c.Close()
+	waitUntil(t, "its connection has ended", func() bool { return u.s.Stats().OctetsLent == 0 })
+	close(u.h.gate)
+	waitUntil(t, "it has run", func() bool { return u.s.Stats().InFlight == 0 })
+	before := u.s.Stats()
+	u.send(ending('a'))
+	waitUntil(t, "the call has ended", func() bool { return u.s.Stats().Unsure == 1 && u.s.Stats().InFlight == 0 })
+	if st := u.s.Stats(); u.h.ran.Load() != 1 || st.Replies != before.Replies || st.DRCEntries != 1 {
+		t.Errorf("ran %d times, %+v", u.h.ran.Load(), st)
+	}
+}
