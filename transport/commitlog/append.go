@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
 )
 
@@ -29,8 +30,8 @@ type Pending struct {
 // share flushes. Append borrows payload until it returns.
 //
 // While there is no session, Append waits for one. If ctx ends first, the error is that of ctx. If the
-// record may have been sent, the error also wraps ErrInDoubt; otherwise the record will never be sent.
-// Other errors: ErrTooLarge, ErrClosed.
+// record may have been sent, the error also wraps ErrInDoubt; otherwise the record will never be sent. The same
+// holds for ErrSilent, if ProducerOptions.Silence is set. Other errors: ErrTooLarge, ErrClosed.
 func (p *Producer) Append(ctx context.Context, payload []byte) (Result, error) {
 	e, _ := pendings.Get().(*Pending)
 	// A caller that may give up must not be the one that carries out the append.
@@ -47,7 +48,7 @@ func (p *Producer) Append(ctx context.Context, payload []byte) (Result, error) {
 var pendings = sync.Pool{New: func() any { return &Pending{ch: make(chan struct{}, 1)} }}
 
 // Begin starts an append; call Wait on the result. Appends that one goroutine begins one after the other
-// are in the log in that order. Begin borrows payload until Wait returns. Errors: ErrTooLarge, ErrClosed.
+// are in the log in that order. Begin borrows payload until Wait returns. Errors: ErrTooLarge, ErrQueue, ErrClosed.
 func (p *Producer) Begin(payload []byte) (*Pending, error) {
 	return p.newPending(payload, false)
 }
@@ -60,6 +61,12 @@ func (p *Producer) TryBegin(payload []byte) (*Pending, error) {
 }
 
 func (p *Producer) newPending(payload []byte, now bool) (*Pending, error) {
+	p.mu.Lock()
+	octets := p.m.Octets()
+	p.mu.Unlock()
+	if octets > 0 && octets+layout.RecordSize(len(payload)) > p.queue {
+		return nil, ErrQueue
+	}
 	e := &Pending{ch: make(chan struct{}, 1)}
 	if err := e.begin(p, payload, now, false); err != nil {
 		return nil, err
@@ -84,6 +91,7 @@ func (e *Pending) begin(p *Producer, payload []byte, now, stays bool) error {
 	if err := e.add(now); err != nil {
 		return err
 	}
+	p.silence.begin(p)
 	p.gather(stays)
 	return nil
 }

@@ -27,18 +27,25 @@ const (
 )
 
 // OpenCarrier is like Open, for a session whose records c carries. The STags in a have no
-// meaning. The session ends when ctx ends. Errors: ErrBadAnswer, ErrLostRecords, ErrClosed. Then
-// there is no session.
-func (p *Producer) OpenCarrier(ctx context.Context, c Carrier, a *Answer) error {
-	return p.open(&carried{p: p, c: c, ctx: ctx}, a)
+// meaning. The session ends when ctx ends. The context that OpenCarrier returns ends with the session; its
+// cause says why. Errors: ErrBadAnswer, ErrLostRecords, ErrClosed. Then there is no session.
+func (p *Producer) OpenCarrier(ctx context.Context, c Carrier, a *Answer) (context.Context, error) {
+	s := &carried{p: p, c: c}
+	s.ctx, s.cancel = context.WithCancelCause(ctx)
+	err := p.open(s, a)
+	if err != nil {
+		s.cancel(err)
+	}
+	return s.ctx, err
 }
 
 // carried is a session over a carrier. A goroutine that lives as long as there is something to do carries
 // what is posted.
 type carried struct {
-	p   *Producer
-	c   Carrier
-	ctx context.Context
+	p      *Producer
+	c      Carrier
+	ctx    context.Context // of the session
+	cancel context.CancelCauseFunc
 
 	mu      sync.Mutex
 	queue   []*flight
@@ -74,6 +81,12 @@ func (s *carried) blocked() {
 // wait implements link: the caller can only sleep.
 func (s *carried) wait(context.Context, *Pending) error { return ErrClosed }
 
+// probe implements link: blocked asks for the head again and again.
+func (s *carried) probe() {}
+
+// silent implements link: what the carrier waits for ends.
+func (s *carried) silent() { s.end(ErrSilent) }
+
 // start starts the goroutine if none runs. The caller holds mu.
 func (s *carried) start() {
 	if !s.running {
@@ -97,7 +110,7 @@ func (s *carried) run() {
 			wait = min(2*wait, mostHeadWait)
 		}
 		if err != nil {
-			s.end()
+			s.end(err)
 		}
 	}
 }
@@ -174,9 +187,10 @@ func (s *carried) askHead(wait time.Duration) error {
 }
 
 // end ends the session.
-func (s *carried) end() {
+func (s *carried) end(err error) {
 	s.mu.Lock()
 	s.over, s.queue = true, nil
 	s.mu.Unlock()
+	s.cancel(err)
 	s.p.end(s)
 }

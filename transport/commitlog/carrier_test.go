@@ -65,7 +65,7 @@ func carry(t *testing.T, ctx context.Context, l *Log, p *Producer, rnd *rand.Ran
 	if err := s.Local(c.p); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.OpenCarrier(ctx, c, &a); err != nil {
+	if _, err := p.OpenCarrier(ctx, c, &a); err != nil {
 		t.Fatal(err)
 	}
 	return c

@@ -90,6 +90,25 @@ func ExampleProducer_TryBegin() {
 	// Output: true commitlog: no room for the record (try again when the consumer has released some)
 }
 
+// A producer that has restarted asks what has survived.
+func ExampleProducer_Place() {
+	ctx := context.Background()
+	mem := make(region.Bytes, 1<<15)
+	_ = commitlog.Create(mem, nil)
+	log, _ := commitlog.Open(mem)
+	defer log.Close(ctx)
+	for range 2 {
+		p := commitlog.NewProducer(nil)
+		_ = log.Local(ctx, p)
+		_, _ = p.Append(ctx, []byte("record"))
+		fmt.Printf("%+v\n", p.Place())
+		p.Close()
+	}
+	// Output:
+	// {Epoch:1 Next:1 LastEpoch:0 Acked:1 Position:64}
+	// {Epoch:2 Next:2 LastEpoch:1 Acked:2 Position:128}
+}
+
 // Reads what the consumer keeps, from any number on.
 func ExampleLog_Read() {
 	ctx := context.Background()

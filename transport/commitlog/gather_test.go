@@ -21,6 +21,8 @@ func (h *held) post(f *flight) error {
 }
 func (h *held) wait(context.Context, *Pending) error { return ErrClosed }
 func (h *held) blocked()                             {}
+func (h *held) probe()                               {}
+func (h *held) silent()                              {}
 
 // groups returns what has been posted, and forgets it.
 func (h *held) groups() []*flight {

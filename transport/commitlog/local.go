@@ -170,3 +170,9 @@ func (s *local) wait(context.Context, *Pending) error { return ErrClosed }
 func (s *local) blocked() {
 	s.look.Do(func() { go func() { s.published(s.head()) }() }) // in a goroutine: the caller holds p.mu
 }
+
+// probe implements link: this process lives.
+func (s *local) probe() { go s.published(s.head()) }
+
+// silent implements link. What is running belongs to the memory.
+func (s *local) silent() { s.revoke() }

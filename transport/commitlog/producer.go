@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"runtime"
 	"sync"
+	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
@@ -14,6 +15,7 @@ import (
 const (
 	DefaultInFlight = 2
 	DefaultBatch    = 256 << 10
+	DefaultQueue    = 64 << 20
 )
 
 // ProducerOptions has the settings of a Producer. Nil and zero fields mean the defaults. NewProducer
@@ -26,6 +28,13 @@ type ProducerOptions struct {
 	// Batch is the maximum size of a group in octets, unless a single record is larger. If zero,
 	// 256 KiB.
 	Batch int
+	// Queue limits the octets of the records that Begin and TryBegin have begun and that are not over, unless
+	// there is only one. If zero, 64 MiB.
+	Queue int
+	// Silence is how long appends may wait without a sign of life from the consumer: an answer, free
+	// room, or the next session. Then the session and all appends end, within a quarter of that time more. The
+	// consumer may just be slow: choose a time in which every disk flush ends. If zero, appends wait for ever.
+	Silence time.Duration
 	// Verify makes the consumer's engine compare each group with its hash, after the flush and
 	// before the group becomes part of the log. A mismatch ends the connection.
 	Verify bool
@@ -40,6 +49,10 @@ type link interface {
 	wait(ctx context.Context, e *Pending) error
 	// blocked is called when there is no room.
 	blocked()
+	// probe is called from time to time while there is no room, and asks for a sign of life.
+	probe()
+	// silent is called when there was none. The session is over.
+	silent()
 }
 
 // Producer appends to the log of a consumer. It lives longer than its connections: when
@@ -56,6 +69,8 @@ type Producer struct {
 	expected  int           // appends that the next group is likely to have
 	closed    bool
 	restraint restraint
+	queue     uint64 // octets
+	silence   silence
 	answers   chan offer // the last answer that has come over a connection
 }
 
@@ -79,10 +94,25 @@ func NewProducer(o *ProducerOptions) *Producer {
 	if opt.Batch <= 0 {
 		opt.Batch = DefaultBatch
 	}
+	if opt.Queue <= 0 {
+		opt.Queue = DefaultQueue
+	}
 	return &Producer{
+		queue: uint64(opt.Queue), silence: silence{limit: opt.Silence},
 		m:       machine.NewProducer(machine.Limits{InFlight: opt.InFlight, Batch: opt.Batch}, opt.Verify),
 		changed: make(chan struct{}), answers: make(chan offer, 1),
 	}
+}
+
+// Place says how far a session is: what it found, and what is acknowledged.
+type Place = machine.Place
+
+// Place returns how far the last session is; zeros before the first one. A program that has restarted knows by Next
+// and LastEpoch which of its records have survived, and reads them with [Log.Read].
+func (p *Producer) Place() Place {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.m.Place()
 }
 
 // Config returns the configuration of a connection for p: a copy of cfg, or the defaults if cfg
@@ -266,6 +296,7 @@ func (f *flight) Complete(err error) {
 		p.lost(f.l)
 		return
 	}
+	p.silence.life++
 	over := p.m.Done(f.b)
 	p.expected = p.m.Queued() + len(over)
 	p.finish(over)
@@ -285,9 +316,10 @@ func (f *flight) Complete(err error) {
 // finish wakes those whose appends are over. The caller holds p.mu.
 func (p *Producer) finish(over []*machine.Append) {
 	for _, e := range over {
-		w, _ := e.Tag.(*Pending)
-		w.level = p.level
-		w.over()
+		if w, ok := e.Tag.(*Pending); ok { // somebody waits for it
+			w.level = p.level
+			w.over()
+		}
 	}
 }
 
@@ -296,9 +328,15 @@ func (p *Producer) publishedBy(l link, head uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.link == l {
-		p.m.Published(head)
-		p.pump()
+		p.published(head)
 	}
+}
+
+// published sets the durable head. The caller holds p.mu.
+func (p *Producer) published(head uint64) {
+	p.silence.life++
+	p.m.Published(head)
+	p.pump()
 }
 
 // end is called when the session over l has ended.
@@ -316,8 +354,7 @@ func (p *Producer) HandleRecv(c *rdmap.Conn, m *rdmap.Message) {
 	case rdmap.OpImmediate, rdmap.OpImmediateSE:
 		p.mu.Lock()
 		if r, ok := p.link.(*remote); ok && r.c == c && len(m.Data) == 8 {
-			p.m.Published(binary.BigEndian.Uint64(m.Data))
-			p.pump()
+			p.published(binary.BigEndian.Uint64(m.Data))
 		}
 		p.mu.Unlock()
 	default:
@@ -349,6 +386,7 @@ func (p *Producer) Close() {
 		return
 	}
 	p.closed = true
+	p.silence.stop()
 	over := p.m.Fail(ErrClosed)
 	p.setLink(nil)
 	p.finish(over)

@@ -83,6 +83,19 @@ func (r *remote) blocked() {
 	time.AfterFunc(pollHead, r.read)
 }
 
+// probe implements link: whoever answers a Read lives.
+func (r *remote) probe() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.reading {
+		r.reading = true
+		go r.read() // in a goroutine: the caller holds p.mu
+	}
+}
+
+// silent implements link.
+func (r *remote) silent() { r.c.Abort(ErrSilent) }
+
 // read reads the published head. It must hold no lock, because other operations may complete here.
 func (r *remote) read() {
 	sink, ok := r.place()

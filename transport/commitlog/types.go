@@ -115,8 +115,12 @@ var (
 	ErrClosed = errors.New("commitlog: closed")
 	// ErrFull: TryBegin would have to wait until the consumer releases records.
 	ErrFull = machine.ErrFull
-	// ErrInDoubt: the context of an append ended while it was in progress. Its record may be in
-	// the log now or later.
+	// ErrQueue: Begin would exceed ProducerOptions.Queue.
+	ErrQueue = errors.New("commitlog: too many appends in progress (wait for some of them first)")
+	// ErrSilent: the consumer has given no sign of life for ProducerOptions.Silence.
+	ErrSilent = errors.New("commitlog: no sign of life from the consumer")
+	// ErrInDoubt: the context of an append ended, or the consumer was silent, while it was in progress. Its
+	// record may be in the log now or later.
 	ErrInDoubt = errors.New("commitlog: append given up, its record may be in the log")
 	// ErrNoExtension: the connection has no Flush and Atomic Write.
 	ErrNoExtension = errors.New("commitlog: the connection lacks the commit extension (set rdmap.ExtCommit on both sides)")

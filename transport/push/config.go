@@ -46,6 +46,7 @@ const (
 	DefaultOpenTimeout = 15 * time.Second
 	DefaultMinDelay    = 20 * time.Millisecond
 	DefaultMaxDelay    = 5 * time.Second
+	DefaultSilence     = time.Minute
 )
 
 // Config is the configuration of a Session. Zero fields mean the defaults. Dial copies it.
@@ -69,7 +70,9 @@ type Config struct {
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 	// RDMA is the configuration of the commit connection. Nil means the defaults.
 	RDMA *rdmap.Config
-	// Producer says how appends are grouped. Nil means the defaults.
+	// Producer says how appends are grouped, and by its Silence how long they wait for a server that gives no sign
+	// of life, connected or not: then they end with commitlog.ErrSilent, while the Session goes on trying to open
+	// the log. Nil and zero fields mean the defaults; that of Silence is one minute here. Negative: for ever.
 	Producer *commitlog.ProducerOptions
 	// File is the last rung, for a server without the program. If nil, that rung does not exist.
 	File File
@@ -113,6 +116,12 @@ func (c *Config) fill() *Config {
 	if f.Logger == nil {
 		f.Logger = zap.NewNop()
 	}
+	var p commitlog.ProducerOptions
+	if f.Producer != nil {
+		p = *f.Producer
+	}
+	set(&p.Silence, DefaultSilence)
+	f.Producer = &p
 	return &f
 }
 

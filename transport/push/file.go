@@ -47,7 +47,7 @@ func (s *Session) openFile(ctx context.Context) (lostFunc, error) {
 	}
 	base, cancel := context.WithCancel(s.ctx)
 	s.now(InFile, key{}, nil, a)
-	if err := s.p.OpenCarrier(base, w, a); err != nil {
+	if _, err := s.p.OpenCarrier(base, w, a); err != nil {
 		cancel()
 		return nil, err
 	}

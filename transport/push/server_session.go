@@ -3,6 +3,7 @@ package push
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
@@ -177,7 +178,7 @@ func (sess *session) byCall() Status {
 	if st := sess.claim(nil); st != StatusOK || sess.prod != nil {
 		return st
 	}
-	p := commitlog.NewProducer(nil)
+	p := commitlog.NewProducer(&commitlog.ProducerOptions{Queue: math.MaxInt}) // a call has brought the records already
 	if err := sess.prep.Local(p); err != nil || !sess.has(p) {
 		p.Close()
 		return StatusStale

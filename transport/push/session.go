@@ -85,7 +85,7 @@ func (s *Session) error(op string, err error) error {
 
 // Append appends a record. When the record is part of the log, it returns its number and the
 // level reached. Appends of several goroutines share flushes. Append borrows record until it
-// returns. While there is no connection, it waits.
+// returns. While there is no connection, it waits, but no longer than Config.Producer says.
 //
 // Errors are those of [commitlog.Producer.Append]. When the session has ended for good, the error
 // is an *Error with the reason; the record may then be in the log.
@@ -117,6 +117,10 @@ func (s *Session) cause(err error) error {
 	}
 	return err
 }
+
+// Place returns how far s is: the epoch of its session, what that found in the log, and what is acknowledged. See
+// [commitlog.Producer.Place].
+func (s *Session) Place() commitlog.Place { return s.p.Place() }
 
 // Rung returns how records are currently appended.
 func (s *Session) Rung() Rung {

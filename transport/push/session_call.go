@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/stag-rdma/stag/transport"
@@ -89,34 +88,24 @@ func (s *Session) bye(ctx context.Context, k key) {
 
 // openAppend begins to append by call.
 func (s *Session) openAppend(o *opened) (lostFunc, error) {
-	c := &caller{s: s, session: o.Session, level: level(o.Answer.Persistent), over: make(chan struct{})}
-	ctx, cancel := context.WithCancel(s.ctx)
+	c := &caller{s: s, session: o.Session, level: level(o.Answer.Persistent)}
 	s.now(Append, o.Session, nil, &o.Answer)
-	if err := s.p.OpenCarrier(ctx, c, &o.Answer); err != nil {
-		cancel()
+	ctx, err := s.p.OpenCarrier(s.ctx, c, &o.Answer)
+	if err != nil {
 		return nil, err
 	}
 	return func() error {
-		defer cancel()
-		select {
-		case <-c.over:
-			return c.err
-		case <-s.ctx.Done():
-			return s.ctx.Err()
-		}
+		<-ctx.Done()
+		return context.Cause(ctx)
 	}, nil
 }
 
-// caller carries records by APPEND.
+// caller carries records by APPEND. Whether its errors are final, the next OPEN will tell.
 type caller struct {
 	s       *Session
 	session key
 	level   commitlog.Level // with which the session was opened
 	args    []byte
-
-	once sync.Once
-	over chan struct{} // closed when err is set
-	err  error
 }
 
 var _ commitlog.Carrier = (*caller)(nil)
@@ -129,10 +118,10 @@ func (c *caller) Carry(ctx context.Context, seq uint64, payloads [][]byte) (head
 		c.args = a.append(c.args[:0])
 		res, err := c.do(ctx, procAppend, c.args)
 		if err != nil {
-			return 0, c.end(err)
+			return 0, err
 		}
 		if res.Next < seq+uint64(n) || res.Level != c.level {
-			return 0, c.end(fmt.Errorf("%w: next record %d after %d, level %v in a session of %v", errReply, res.Next, seq+uint64(n)-1, res.Level, c.level))
+			return 0, fmt.Errorf("%w: next record %d after %d, level %v in a session of %v", errReply, res.Next, seq+uint64(n)-1, res.Level, c.level)
 		}
 		head, seq, payloads = res.Head, seq+uint64(n), payloads[n:]
 	}
@@ -154,7 +143,7 @@ func (c *caller) some(payloads [][]byte) int {
 // Head implements commitlog.Carrier.
 func (c *caller) Head(ctx context.Context) (uint64, error) {
 	res, err := c.do(ctx, procStatus, xdr.AppendFixedOpaque(nil, c.session[:]))
-	return res.Head, c.end(err)
+	return res.Head, err
 }
 
 // do makes a call, and repeats it while the server is busy.
@@ -176,12 +165,4 @@ func (c *caller) do(ctx context.Context, proc uint32, args []byte) (res stateRes
 			return res, ctx.Err()
 		}
 	}
-}
-
-// end ends the session. Whether the error is final, the next OPEN will tell.
-func (c *caller) end(err error) error {
-	if err != nil {
-		c.once.Do(func() { c.err = err; close(c.over) })
-	}
-	return err
 }

@@ -35,12 +35,22 @@ type Append struct {
 	Tag any
 
 	assigned bool
+	given    bool // up: nobody waits for it
 }
 
 // Limits of a Producer. All must be set.
 type Limits struct {
 	InFlight int // batches that may be unanswered
 	Batch    int // octets of a batch, except for a single larger record
+}
+
+// Place is how far a session is.
+type Place struct {
+	Epoch     uint32 // of the session
+	Next      uint64 // number of its first record: all before have survived
+	LastEpoch uint32 // of the record before that one; 0: there was none
+	Acked     uint64 // number of the last record that is part of the log; 0: none
+	Position  uint64 // after that record
 }
 
 // Producer is the side that appends.
@@ -63,7 +73,9 @@ type Producer struct {
 	head, tail uint64 // published durable head; end of what was passed to the wire
 	seq        uint64 // of the next record to be put into a batch
 	persistent bool   // what an answer says is durable, and so can be proven
-	proven     uint64 // end of what is acknowledged as persistent
+	place      Place
+	octets     uint64 // of the records of queue and sent
+	waiting    int    // appends of queue and sent that were not given up
 
 	queue  []*Append // without a place in the ring yet
 	sent   []*Append // with a place, in order
@@ -93,10 +105,8 @@ func (p *Producer) Open(a *Answer) ([]*Append, error) {
 	p.sent, p.flight = nil, nil // not reused: what the old session has lent may still be read
 	p.id, p.epoch, p.salt, p.capacity = a.ID, a.Epoch, a.Salt, a.Capacity
 	p.mode, p.hash, p.head, p.tail, p.seq = a.Mode, a.Hash, a.Head, a.Tail, a.NextSeq
-	p.persistent, p.proven = a.Persistent, 0
-	if a.Persistent {
-		p.proven = a.Tail // durable before the epoch is
-	}
+	p.persistent = a.Persistent
+	p.place = Place{Epoch: a.Epoch, Next: a.NextSeq, LastEpoch: a.LastEpoch, Acked: a.NextSeq - 1, Position: a.Tail}
 	p.attached, p.open = true, true
 	p.queue = slices.DeleteFunc(p.queue, func(e *Append) bool {
 		if len(e.Payload) <= layout.PayloadLimit(a.Capacity) {
@@ -104,6 +114,7 @@ func (p *Producer) Open(a *Answer) ([]*Append, error) {
 		}
 		e.Over, e.Err = true, ErrTooLarge
 		p.over = append(p.over, e)
+		p.gone(e)
 		return true
 	})
 	return p.over, nil
@@ -114,9 +125,27 @@ func (p *Producer) finish(n int) {
 	seq := p.oldest()
 	for i, e := range p.sent[:n] {
 		e.Over, e.Seq = true, seq+uint64(i)
+		p.gone(e)
 	}
 	p.over = append(p.over, p.sent[:n]...)
 	p.sent = slices.Delete(p.sent, 0, n)
+}
+
+// gone takes e out of the account.
+func (p *Producer) gone(e *Append) {
+	p.octets -= layout.RecordSize(len(e.Payload))
+	if !e.given {
+		p.waiting--
+	}
+}
+
+// proven returns what the next records say about those before them: what is acknowledged is proven
+// only if it is persistent. At the beginning of a session everything before it is.
+func (p *Producer) proven() uint64 {
+	if !p.persistent {
+		return 0
+	}
+	return p.place.Position
 }
 
 // oldest returns the number of the first record that is not acknowledged.
@@ -157,7 +186,39 @@ func (p *Producer) Add(e *Append) error {
 		return ErrTooLarge
 	}
 	p.queue = append(p.queue, e)
+	p.octets += layout.RecordSize(len(e.Payload))
+	p.waiting++
 	return nil
+}
+
+// Octets returns the size of the records that are not over.
+func (p *Producer) Octets() uint64 { return p.octets }
+
+// Waiting returns how many appends are neither over nor given up.
+func (p *Producer) Waiting() int { return p.waiting }
+
+// GiveUp gives all appends up. It returns them as over: with the error never if they will never be
+// appended, and with doubt if they may have been. What is sent again in the next session has no Tag.
+func (p *Producer) GiveUp(never, doubt error) []*Append {
+	p.over = p.over[:0]
+	for i, e := range p.sent {
+		if e.given {
+			continue
+		}
+		ghost := &Append{Payload: slices.Clone(e.Payload), assigned: true, given: true}
+		p.sent[i] = ghost
+		p.waiting--
+		e.Over, e.Err = true, doubt
+		p.over = append(p.over, e)
+	}
+	for _, e := range p.queue {
+		p.gone(e)
+		e.Over, e.Err = true, never
+		p.over = append(p.over, e)
+	}
+	clear(p.queue)
+	p.queue = p.queue[:0]
+	return p.over
 }
 
 // Abandon gives e up. It reports whether e was removed from the queue: then it will never be
@@ -165,9 +226,12 @@ func (p *Producer) Add(e *Append) error {
 func (p *Producer) Abandon(e *Append) bool {
 	if i := slices.Index(p.queue, e); i >= 0 && !e.assigned {
 		p.queue = slices.Delete(p.queue, i, i+1)
+		p.gone(e)
 		return true
 	}
 	e.Payload = slices.Clone(e.Payload)
+	e.given = true
+	p.waiting--
 	return false
 }
 
@@ -224,11 +288,11 @@ func (p *Producer) Queued() int { return len(p.queue) }
 func (p *Producer) put(b *Batch, e *Append, size uint64) {
 	if end := layout.ToEnd(p.tail, p.capacity); end < size {
 		r := b.run(p)
-		r.data = layout.AppendFiller(r.data, p.salt, p.epoch, p.seq, p.proven, end)
+		r.data = layout.AppendFiller(r.data, p.salt, p.epoch, p.seq, p.proven(), end)
 		p.tail += end
 	}
 	r := b.run(p)
-	r.data = layout.AppendRecord(r.data, p.salt, p.epoch, p.seq, p.proven, e.Payload)
+	r.data = layout.AppendRecord(r.data, p.salt, p.epoch, p.seq, p.proven(), e.Payload)
 	p.tail += size
 	p.seq++
 	b.count++
@@ -267,9 +331,7 @@ func (p *Producer) Done(b *Batch) []*Append {
 	p.flight = slices.Delete(p.flight, 0, 1)
 	p.over = p.over[:0]
 	p.finish(b.count)
-	if p.persistent {
-		p.proven = binary.BigEndian.Uint64(b.tail[:])
-	}
+	p.place.Acked, p.place.Position = p.oldest()-1, binary.BigEndian.Uint64(b.tail[:])
 	p.spare = append(p.spare, b)
 	return p.over
 }
@@ -281,8 +343,9 @@ func (p *Producer) Fail(err error) []*Append {
 		e.Over, e.Err = true, err
 	}
 	p.open, p.sent, p.queue = false, nil, nil
+	p.octets, p.waiting = 0, 0
 	return over
 }
 
-// Epoch returns the epoch of the session.
-func (p *Producer) Epoch() uint32 { return p.epoch }
+// Place returns how far the session is, or was.
+func (p *Producer) Place() Place { return p.place }

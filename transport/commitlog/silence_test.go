@@ -1,0 +1,134 @@
+package commitlog_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/transport/commitlog"
+)
+
+// deaf carries nothing until it is told to.
+type deaf struct {
+	s    *commitlog.Prepared
+	p    *commitlog.Producer
+	hear chan struct{}
+}
+
+func (d *deaf) Carry(ctx context.Context, _ uint64, payloads [][]byte) (uint64, error) {
+	select {
+	case <-d.hear:
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+	for _, p := range payloads {
+		if _, err := d.p.Append(ctx, p); err != nil {
+			return 0, err
+		}
+	}
+	return d.s.Head(), nil
+}
+
+func (d *deaf) Head(context.Context) (uint64, error) { return d.s.Head(), nil }
+
+// carried opens a session of p that hears nothing yet.
+func carried(t *testing.T, l *commitlog.Log, p *commitlog.Producer) (d *deaf, session context.Context) {
+	t.Helper()
+	prep, err := l.Prepare(t.Context(), commitlog.Instance{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d = &deaf{prep, commitlog.NewProducer(nil), make(chan struct{})}
+	t.Cleanup(d.p.Close)
+	if err := prep.Local(d.p); err != nil {
+		t.Fatal(err)
+	}
+	a := prep.Answer()
+	session, err = p.OpenCarrier(t.Context(), d, &a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d, session
+}
+
+// Silence ends the appends and their session: with doubt for those that were sent, without for the others, and not
+// the appends of the next session.
+func TestSilence(t *testing.T) {
+	l, _ := newLog(t, 1<<20)
+	p := commitlog.NewProducer(&commitlog.ProducerOptions{Silence: 200 * time.Millisecond, InFlight: 1})
+	defer p.Close()
+	_, session := carried(t, l, p)
+	sent, err1 := p.Begin([]byte("sent"))
+	queued, err2 := p.Begin([]byte("queued"))
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	_, err := sent.Wait(t.Context())
+	if !errors.Is(err, commitlog.ErrSilent) || !errors.Is(err, commitlog.ErrInDoubt) {
+		t.Error(err)
+	}
+	if _, err := queued.Wait(t.Context()); !errors.Is(err, commitlog.ErrSilent) || errors.Is(err, commitlog.ErrInDoubt) {
+		t.Error(err)
+	}
+	<-session.Done()
+	if err := context.Cause(session); !errors.Is(err, commitlog.ErrSilent) {
+		t.Error(err)
+	}
+	if _, err := p.Append(t.Context(), []byte("no session")); !errors.Is(err, commitlog.ErrSilent) || errors.Is(err, commitlog.ErrInDoubt) {
+		t.Error(err)
+	}
+
+	d, _ := carried(t, l, p)
+	close(d.hear)
+	for seq := range uint64(20) { // longer than the silence, together
+		time.Sleep(30 * time.Millisecond)
+		if r, err := p.Append(t.Context(), []byte("heard")); err != nil || r.Seq != seq+2 {
+			t.Fatal(r, err)
+		}
+	}
+	recs, err := l.Read(t.Context(), 0, 128)
+	if err != nil || string(recs[0].Payload) != "sent" || string(recs[1].Payload) != "heard" {
+		t.Errorf("%v %v", recs, err)
+	}
+}
+
+// Begin is bounded, by octets, and one record that is larger than the bound goes alone.
+func TestBeginBounded(t *testing.T) {
+	l, _ := newLog(t, 1<<20)
+	p := commitlog.NewProducer(&commitlog.ProducerOptions{Queue: 1024})
+	defer p.Close()
+	var pending []*commitlog.Pending
+	var err error
+	for err == nil {
+		var e *commitlog.Pending
+		if e, err = p.Begin(make([]byte, 100)); err == nil {
+			pending = append(pending, e)
+		}
+	}
+	if len(pending) != 8 || !errors.Is(err, commitlog.ErrQueue) {
+		t.Fatal(len(pending), err)
+	}
+	if _, err := p.TryBegin(nil); !errors.Is(err, commitlog.ErrQueue) {
+		t.Error(err)
+	}
+	if err := l.Local(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	for i, e := range pending {
+		if r, err := e.Wait(t.Context()); err != nil || r.Seq != uint64(i+1) {
+			t.Fatal(r, err)
+		}
+	}
+	e, err := p.Begin(make([]byte, 5000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := commitlog.Place{Epoch: 2, Next: 1, Acked: 9, Position: 8*128 + 5056}
+	if got := p.Place(); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
