@@ -88,7 +88,7 @@ var layers = []layer{
 	{name: "rdmap/mpa", may: []string{"rdmap/mpa/internal/crc32c"}, pure: true},
 	{name: "rdmap/mpa/internal/crc32c", pure: true},
 	{name: "rdmap/ddp", pure: true},
-	{name: "rdmap/region"},
+	{name: "rdmap/region", may: []string{"rdmap/internal/mutant"}},
 	{name: "rdmap/region/pmem/...", may: []string{"rdmap/region", "rdmap/region/pmem/..."}, modules: []string{"golang.org/x/sys"}},
 	{name: "rdmap/rdmaptest", may: []string{"rdmap/..."}, modules: []string{"go.uber.org/goleak"}},
 	{name: "rdmap/capture"},

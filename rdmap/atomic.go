@@ -156,8 +156,11 @@ func (it *item) respond(op Opcode, n int) []byte {
 // memoryFailed returns the violation for err, an error of an access to v. Memory that has failed
 // loses all its registrations.
 func memoryFailed(v *region.View, err error) violation {
-	if errors.Is(err, region.ErrAlign) {
+	switch {
+	case errors.Is(err, region.ErrAlign):
 		return vioMisaligned
+	case errors.Is(err, region.ErrNotVerifiable): // the memory is as good as before
+		return vioMemory
 	}
 	region.RevokeMemory(v.Memory())
 	return vioMemory

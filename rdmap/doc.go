@@ -46,7 +46,8 @@
 //	Read         each octet of the sink was written by this Response, once and in order
 //	Send, Write  the octets were handed to the socket; nothing about the peer
 //	Flush        the peer says that the octets are persistent or visible, as asked, in memory that may be flushed
-//	Verify       with a hash: the peer answers that this is the hash; without: the peer's hash
+//	Verify       with a hash: the peer answers that this is the hash; without: the peer's hash. A stag peer
+//	             hashes what the medium of the memory holds (region.ReadBacker), or refuses
 //	atomics      the peer says that it was executed, after everything before it
 //	Recv         each octet of the message came once and in order
 //

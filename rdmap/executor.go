@@ -5,7 +5,7 @@ package rdmap
 // has been executed and written. If possible the reader itself is the executor, otherwise a goroutine
 // is started.
 
-// inlineVerify is the largest number of octets that is hashed without an executor.
+// inlineVerify is the largest number of octets of plain memory that is hashed without an executor.
 const inlineVerify = 4096
 
 // blocks reports whether a request may take long.
@@ -16,7 +16,7 @@ func (r *request) blocks() bool {
 	case OpVerifyRequest:
 		var g target
 		g.parse(r.body[:])
-		return g.n > inlineVerify
+		return r.slow || g.n > inlineVerify
 	default:
 		return false
 	}

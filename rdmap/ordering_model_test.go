@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"slices"
 	"testing"
 
@@ -72,6 +73,11 @@ type orderModel struct {
 type flushNotes struct {
 	*pmem.Sim
 	m *orderModel
+}
+
+// ReadBack reads what was stored, as that of notedMemory does.
+func (f flushNotes) ReadBack(w io.Writer, off, n int) error {
+	return f.Guard(off, n, func() error { _, err := w.Write(f.Bytes()[off : off+n]); return err })
 }
 
 func (f flushNotes) Persist(off, n int) error {

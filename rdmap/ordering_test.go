@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -129,6 +130,12 @@ func (m *notedMemory) Guard(off, n int, f func() error) error {
 		<-m.gate
 	}
 	return m.Sim.Guard(off, n, f)
+}
+
+// ReadBack reads what was stored: this medium has it at once. The draft leaves open what a Verify sees of octets that
+// were not flushed.
+func (m *notedMemory) ReadBack(w io.Writer, off, n int) error {
+	return m.Guard(off, n, func() error { _, err := w.Write(m.Bytes()[off : off+n]); return err })
 }
 
 func (m *notedMemory) Persist(off, n int) error {

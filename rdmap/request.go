@@ -24,6 +24,7 @@ type request struct {
 	swap   bool // the Swap of draft-ietf-storm-rdmap-ext-01 is permitted
 	hdr    [ddp.UntaggedLen]byte
 	body   [maxRequest]byte
+	slow   bool   // a Verify that reads a medium
 	n      uint8  // of body
 	segLen uint16 // ULPDU length of its (last) segment
 }

@@ -156,12 +156,17 @@ func (s *sender) request(req *request) bool {
 	s.slots.Add(1)
 	it := s.rq.add()
 	it.isResp, it.req = true, *req
-	if req.op == OpReadRequest {
+	switch req.op {
+	case OpReadRequest:
 		var rr readRequest
 		rr.parse(req.body[:])
 		it.n = rr.size
+	case OpVerifyRequest:
+		var g target
+		g.parse(req.body[:])
+		it.req.slow = s.table.ReadsBack(g.stag)
 	}
-	if mutant.ExecuteOnArrival && !req.blocks() {
+	if mutant.ExecuteOnArrival && !it.req.blocks() {
 		it.executed = it.execute(s.table) == nil
 	}
 	return true

@@ -99,6 +99,10 @@ func Mutants() []Mutant {
 			Spec: "rdmap", Rows: []string{"7.5 first"},
 		},
 		{
+			Name: "verify-copy", Breaks: "a Verify hashes the copy in memory, not what the medium holds",
+			Spec: "rdmap", Rows: []string{"7.5 medium"},
+		},
+		{
 			Name: "coupled-directions", Breaks: "responses wait for those to own requests",
 			Spec: "rdmap", Rows: []string{"7.4 streams"},
 		},

@@ -33,7 +33,8 @@ const (
 	FlushVisible
 	// FlushPersistent: the peer may flush to persistence.
 	FlushPersistent
-	// Verify: the peer may have a hash of the octets compared with its own.
+	// Verify: the peer may have a hash of the octets compared with its own, of those on the medium if the
+	// Memory is a ReadBacker.
 	Verify
 	// RemoteInvalidate: the peer may invalidate the STag by Send with Invalidate.
 	RemoteInvalidate

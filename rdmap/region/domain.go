@@ -95,6 +95,11 @@ func (d *Domain) install(owner *Table, mem Memory, data []byte, o Options) (Regi
 	if o.Base > math.MaxUint64-uint64(len(data)) {
 		return Region{}, ErrBase
 	}
+	if o.Access&Verify != 0 {
+		if err := Verifiable(mem); err != nil {
+			return Region{}, err
+		}
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if owner != nil && owner.closed.Load() {
@@ -109,6 +114,7 @@ func (d *Domain) install(owner *Table, mem Memory, data []byte, o Options) (Regi
 	e.owner, e.mem, e.data, e.base, e.access = owner, mem, data, o.Base, o.Access
 	e.hash = o.Hash
 	e.guard, _ = mem.(Guarded)
+	e.medium, _ = mem.(ReadBacker)
 	if mem != nil {
 		e.fate = joinFate(mem)
 	} else if o.Access&Verify != 0 {
@@ -201,7 +207,7 @@ func (d *Domain) put(e *entry) {
 		leaveFate(e.mem)
 	}
 	e.mem, e.owner, e.hash, e.whole = nil, nil, nil, nil
-	e.guard, e.fate, e.failed, e.through = nil, nil, nil, nil
+	e.guard, e.fate, e.failed, e.through, e.medium = nil, nil, nil, nil, nil
 	e.epoch++
 	e.shut()
 	d.free = append(d.free, e)

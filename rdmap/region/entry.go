@@ -34,6 +34,7 @@ type entry struct {
 	guard   Guarded         // mem, if it is Guarded
 	failed  <-chan struct{} // of mem; nil if it is not Watched
 	through WriteBacker     // mem, if the stores of peers are written back
+	medium  ReadBacker      // mem, if it has a medium below its octets
 	owner   *Table          // nil: shared by the domain
 	dom     *Domain
 	base    uint64

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"hash"
 	"hash/crc32"
+
+	"github.com/stag-rdma/stag/rdmap/internal/mutant"
 )
 
 // Hash is the hash algorithm that Verify uses for a registration. The upper layers agree on it; it is
@@ -57,13 +59,24 @@ func (v *View) Hash() *Hash {
 // Access returns the rights of the registration.
 func (v *View) Access() Access { return v.e.access }
 
-// AppendSum appends the sum of the view's octets to dst, Hash().Size octets. Its errors are those of Guard.
+// AppendSum appends the sum of the view's octets to dst, Hash().Size octets: of what the medium holds if the
+// memory is a ReadBacker. Its errors are those of ReadBack and Guard.
 func (v *View) AppendSum(dst []byte) ([]byte, error) {
+	if v.e.medium != nil && !mutant.VerifyCopy {
+		sum, err := v.mediumSum()
+		return append(dst, sum...), err
+	}
 	if v.Guarded() {
 		sum, err := v.guardedSum()
 		return append(dst, sum...), err
 	}
 	return v.Hash().append(dst, v.data), nil
+}
+
+func (v *View) mediumSum() ([]byte, error) {
+	s := v.Hash().New()
+	err := v.e.medium.ReadBack(s, v.off, len(v.data))
+	return s.Sum(nil), err
 }
 
 func (v *View) guardedSum() (sum []byte, err error) {

@@ -44,15 +44,15 @@ func (t *Table) Register(mem []byte, access Access) (Region, error) {
 	return t.dom.install(t, nil, mem, Options{Access: access})
 }
 
-// RegisterMemory is like Register, for any Memory. Further errors are ErrBase and ErrHash. It
-// does not take mem: the owner has to close it.
+// RegisterMemory is like Register, for any Memory. Further errors are ErrBase, ErrHash, and
+// ErrNotVerifiable with the right Verify. It does not take mem: the owner has to close it.
 func (t *Table) RegisterMemory(mem Memory, o Options) (Region, error) {
 	return t.dom.install(t, mem, mem.Bytes(), o)
 }
 
 // RegisterShared makes mem reachable on all streams of the domain. A peer cannot invalidate it: RFC
 // 5040 Section 8.1 forbids that for an STag that streams share. Errors: ErrTooMany, ErrRights,
-// ErrBase, ErrHash.
+// ErrBase, ErrHash, ErrNotVerifiable.
 func (d *Domain) RegisterShared(mem Memory, o Options) (Region, error) {
 	return d.install(nil, mem, mem.Bytes(), o)
 }

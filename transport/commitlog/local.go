@@ -1,7 +1,9 @@
 package commitlog
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -33,6 +35,8 @@ func (l *Log) local(p *Producer, a *Answer) error {
 	l.state.Unlock()
 	return p.open(loc, a)
 }
+
+var errMismatch = errors.New("commitlog: the medium does not hold what was flushed to it (look at the device)")
 
 // guarded returns m as Guarded: all memory that package window makes is.
 func guarded(m region.Memory) region.Guarded {
@@ -80,7 +84,13 @@ func (s *local) post(f *flight) error {
 
 func (s *local) run() {
 	for f := s.next(); f != nil; f = s.next() {
-		f.Complete(s.execute(f.b))
+		err := s.execute(f.b)
+		if err != nil { // a later tail would cover records that failed
+			s.mu.Lock()
+			s.revoked, s.queue = true, nil
+			s.mu.Unlock()
+		}
+		f.Complete(err)
 	}
 }
 
@@ -121,9 +131,25 @@ func (s *local) act(op *machine.WireOp) error {
 		return s.tail.Store(0, op.Data)
 	case machine.WireFlushTail:
 		return s.tail.Persist(0, op.N)
-	default: // WireVerify: there is nothing between the two memories
-		return nil
+	default:
+		return s.verify(op)
 	}
+}
+
+// verify compares the hash of what the medium holds.
+func (s *local) verify(op *machine.WireOp) error {
+	h := region.CRC32C
+	if len(op.Data) == region.SHA256.Size {
+		h = region.SHA256
+	}
+	sum := h.New()
+	if err := region.ReadBack(s.ring, sum, int(op.Off), op.N); err != nil {
+		return err
+	}
+	if !bytes.Equal(sum.Sum(nil), op.Data) {
+		return errMismatch
+	}
+	return nil
 }
 
 // revoke drops what is queued.

@@ -132,7 +132,7 @@ func (p *Producer) Config(cfg *rdmap.Config) *rdmap.Config {
 // whether unanswered appends of p have survived below its records cannot be known. Close p,
 // read the log, and go on with a new Producer.
 //
-// Errors: ErrNoExtension, ErrBadAnswer, ErrLostRecords, ErrClosed. Then there is no session.
+// Errors: ErrNoExtension, ErrBadAnswer, ErrNotVerifiable, ErrLostRecords, ErrClosed. Then there is no session.
 func (p *Producer) Open(c *rdmap.Conn, a *Answer) error {
 	if c.ConnectionState().Extensions&rdmap.ExtCommit == 0 {
 		return ErrNoExtension

@@ -74,6 +74,9 @@ func (l *Log) open(ctx context.Context, instance Instance) (*Answer, error) {
 		return nil, err
 	}
 	a.Persistent = l.mem.Persistent()
+	if !l.mem.Verifiable() {
+		a.Hash = NoHash
+	}
 	return a, do(l.mem, ops)
 }
 
@@ -126,9 +129,12 @@ func (l *Log) register(c *rdmap.Conn, a *Answer) error {
 	if a.Persistent {
 		write |= region.FlushPersistent
 	}
-	hash := region.CRC32C
-	if a.Hash == SHA256 {
-		hash = region.SHA256
+	ring := region.Options{Access: write | region.Verify}
+	switch a.Hash {
+	case SHA256:
+		ring.Hash = region.SHA256
+	case NoHash:
+		ring.Access = write
 	}
 	l.state.Lock()
 	defer l.state.Unlock()
@@ -141,7 +147,7 @@ func (l *Log) register(c *rdmap.Conn, a *Answer) error {
 		stag *uint32
 	}{
 		{l.mem.TailWord(), region.Options{Access: write}, &a.TailSTag},
-		{l.mem.Ring(a.Mode), region.Options{Access: write | region.Verify, Hash: hash}, &a.RingSTag},
+		{l.mem.Ring(a.Mode), ring, &a.RingSTag},
 		{l.mem.Published(), region.Options{Access: region.RemoteRead}, &a.HeadSTag},
 	} {
 		r, err := c.Table().RegisterMemory(w.mem, w.o)

@@ -27,6 +27,8 @@ type Hash = layout.Hash
 const (
 	CRC32C = layout.CRC32C
 	SHA256 = layout.SHA256
+	// NoHash, in an Answer: the medium of the log cannot be read back, so nothing can be verified.
+	NoHash = layout.NoHash
 )
 
 // Level says how durable an append is.
@@ -109,6 +111,8 @@ var (
 	// ErrLostRecords: acknowledged records are missing from the log, or another producer has
 	// appended to it.
 	ErrLostRecords = machine.ErrLostRecords
+	// ErrNotVerifiable: ProducerOptions.Verify, and a log with NoHash.
+	ErrNotVerifiable = machine.ErrNotVerifiable
 	// ErrAlign: the memory does not begin at a multiple of 8.
 	ErrAlign = window.ErrAlign
 	// ErrClosed: the Log or the Producer is closed.

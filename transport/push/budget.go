@@ -1,6 +1,8 @@
 package push
 
 import (
+	"errors"
+	"io"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,9 +14,6 @@ import (
 // longestWait is how long one request waits for the budget of its log at most, because a fence
 // waits for a running request.
 const longestWait = 50 * time.Millisecond
-
-// smallHash is the size in octets up to which guarded accesses do not count: atomics.
-const smallHash = 64
 
 // budgeted is the memory of a log. It counts flushes and hashes, and slows them down beyond the
 // budget. It also reports that the memory has failed.
@@ -32,6 +31,7 @@ type budgeted struct {
 var (
 	_ region.Guarded        = (*budgeted)(nil)
 	_ region.RangePersister = (*budgeted)(nil)
+	_ region.ReadBacker     = (*budgeted)(nil)
 )
 
 // newBudgeted wraps mem, which still belongs to the caller.
@@ -100,11 +100,22 @@ func (b *budgeted) Load(p []byte, off int) error {
 	return b.fail(b.guard.Load(p, off))
 }
 
-// Guard implements region.Guarded: large accesses are hashes.
-func (b *budgeted) Guard(off, n int, f func() error) error {
-	if n > smallHash {
-		b.wait(&b.hashed, n)
+// ReadBack implements region.ReadBacker: octets are read back to be hashed. That the medium cannot be read back is
+// no failure of it.
+func (b *budgeted) ReadBack(w io.Writer, off, n int) error {
+	b.wait(&b.hashed, n)
+	err := region.ReadBack(b.Memory, w, off, n)
+	if errors.Is(err, region.ErrNotVerifiable) {
+		return err
 	}
+	return b.fail(err)
+}
+
+// Verifiable implements region.ReadBacker.
+func (b *budgeted) Verifiable() error { return region.Verifiable(b.Memory) }
+
+// Guard implements region.Guarded.
+func (b *budgeted) Guard(off, n int, f func() error) error {
 	if b.guard == nil {
 		return f()
 	}

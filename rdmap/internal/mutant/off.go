@@ -5,7 +5,7 @@
 // STAG_MUTANT names. `make mutants` tries them all.
 package mutant
 
-// The faults. Each is used at one branch of package rdmap.
+// The faults. Each is used at one branch of rdmap or of a package below it.
 const (
 	SubmissionOrder      = false // a work request is sent before one that was posted earlier
 	UnplacedWrites       = false // a Write is delivered before it is placed
@@ -24,4 +24,5 @@ const (
 	AnyHash              = false // a Verify Response may have any hash
 	FlushUnchecked       = false // a Flush of no octets is not checked
 	SilentFirst          = false // an error in the first FPDU is not told to the peer
+	VerifyCopy           = false // a Verify hashes the copy in memory
 )

@@ -27,6 +27,7 @@ var (
 	AnyHash              = on("any-hash")
 	FlushUnchecked       = on("flush-unchecked")
 	SilentFirst          = on("silent-first")
+	VerifyCopy           = on("verify-copy")
 )
 
 var names []string

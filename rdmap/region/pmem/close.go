@@ -1,6 +1,7 @@
 package pmem
 
 import (
+	"errors"
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -23,7 +24,7 @@ func (m *Memory) Close() error {
 	m.setStuck(false)
 	m.closed = true
 	m.fl.stop()
-	err := m.med.release()
+	err := errors.Join(m.med.release(), m.d.release())
 	if e := m.d.f.Close(); err == nil {
 		err = e
 	}

@@ -2,6 +2,7 @@ package pmem
 
 import (
 	"errors"
+	"io"
 
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem/internal/cacheline"
@@ -52,6 +53,32 @@ func (e *daxError) Unwrap() error { return e.err }
 func (p *persistent) bytes() []byte  { return p.data }
 func (p *persistent) quick() bool    { return p.d.hooks == nil } // a hook can hang
 func (p *persistent) release() error { return unix.Munmap(p.data) }
+
+// readBack takes the lines out of the caches, so that they are loaded from the medium.
+func (p *persistent) readBack(w io.Writer, off, n int) error {
+	a, _ := pieces.Get().(*aligned)
+	defer pieces.Put(a)
+	for n > 0 {
+		b := a.octets()[:min(n, piece)]
+		err := p.d.hooks.Call(hook.Read, off, len(b))
+		if err != nil {
+			return p.d.error("read back", ErrUnread, err)
+		}
+		at, _ := fault.Catch(p.data, func() error {
+			cacheline.Evict(p.data[off : off+len(b)])
+			copy(b, p.data[off:])
+			return nil
+		})
+		if at != nil {
+			return p.d.error("read back", region.ErrRegionLost, at)
+		}
+		if _, err := w.Write(b); err != nil {
+			return err
+		}
+		off, n = off+len(b), n-len(b)
+	}
+	return nil
+}
 
 // persist writes back the lines of rs. That touches them, so it can fault.
 func (p *persistent) persist(rs []region.Range) error {

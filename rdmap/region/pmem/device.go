@@ -1,6 +1,7 @@
 package pmem
 
 import (
+	"errors"
 	"os"
 
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -11,6 +12,8 @@ import (
 type device struct {
 	f     *os.File
 	out   *os.File // for writing: f, or the same file opened past the page cache
+	in    *os.File // for reading back: the same file opened once more; nil if that is impossible
+	cold  bool     // in bypasses the page cache
 	path  string
 	size  int // octets when it was opened
 	hooks *hook.Hooks
@@ -29,7 +32,7 @@ func (d *device) direct() bool {
 	if d.size%block != 0 || d.size > maxDirect || !takesDirect(d.f) {
 		return false
 	}
-	out, err := reopenDirect(d.f)
+	out, err := reopen(d.f, os.O_WRONLY, true)
 	if err != nil {
 		return false
 	}
@@ -37,12 +40,16 @@ func (d *device) direct() bool {
 	return true
 }
 
-// release closes what direct has opened.
+// release closes what direct and openIn have opened.
 func (d *device) release() error {
-	if d.out == d.f {
-		return nil
+	var err error
+	if d.out != d.f {
+		err = d.out.Close()
 	}
-	return d.out.Close()
+	if d.in != nil {
+		err = errors.Join(err, d.in.Close())
+	}
+	return err
 }
 
 func (d *device) error(op string, kind, err error) error {

@@ -35,6 +35,12 @@
 // somebody truncates the file and extends it again between two calls. The lock protects against that,
 // but it is advisory.
 //
+// Verify. ReadBack reads what the medium holds, which a Verify hashes: past the page cache where the file
+// system allows that (STATX_DIOALIGN), otherwise after the cached pages were dropped, and only if none of
+// them stayed. Where that is impossible, as on tmpfs, Verifiable says why, the right Verify cannot be
+// registered, and ReadBack refuses. What lies below the file system, such as the cache of a disk or a file
+// server, counts as the medium.
+//
 // Faults. Touching a mapping whose file was truncated raises SIGBUS, which ends the process. Within
 // Store, Load and Guard it is an error instead, region.ErrRegionLost, and so is EFAULT of a system call
 // in Guard. They use runtime/debug.SetPanicOnFault, which covers only the goroutine that calls them:

@@ -8,7 +8,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// Kinds of Error, for errors.Is. Further kinds are region.ErrRegionLost and region.ErrPinned.
+// Kinds of Error, for errors.Is. Further kinds are region.ErrRegionLost, region.ErrPinned and
+// region.ErrNotVerifiable.
 var (
 	// ErrLocked: the file is already open, in this process or another one.
 	ErrLocked = errors.New("file is in use")
@@ -22,6 +23,8 @@ var (
 	ErrRefused = errors.New("refused")
 	// ErrRange: octets outside the memory. It is not final.
 	ErrRange = errors.New("range outside the memory")
+	// ErrUnread: the system could not read the medium. Of itself it changes nothing.
+	ErrUnread = errors.New("medium not read")
 	// ErrFailed: the system could not persist. It is final; see Memory.Persist.
 	ErrFailed = errors.New("persist failed")
 	// ErrClosed: the memory is closed.
@@ -39,6 +42,8 @@ var advice = []struct {
 	{ErrSize, "open with the size at creation, or restore the file"},
 	{ErrRefused, "open as file or mmap"},
 	{ErrRange, "stay within Bytes"},
+	{ErrUnread, "what was acknowledged may be damaged: look at the device, and compare with another copy"},
+	{region.ErrNotVerifiable, "do not ask for Verify, or use a file system on a disk, such as ext4 or XFS"},
 	{ErrFailed, "what was not acknowledged may be lost: close, repair the cause, reopen through recovery"},
 	{ErrClosed, "open again"},
 	{region.ErrRegionLost, "close, restore the file, reopen through recovery"},

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
@@ -180,4 +181,20 @@ func ExampleSyncDir() {
 	_ = os.Rename(name+".new", name)
 	fmt.Println(pmem.SyncDir(dir), pmem.SyncDir(name+".none") != nil)
 	// Output: <nil> true
+}
+
+// What the file holds, whatever the memory says.
+func ExampleMemory_ReadBack() {
+	dir, _ := os.MkdirTemp("", "pmem")
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "log")
+	_ = pmem.Create(path, 4096, nil)
+	m, _ := pmem.Open(pmem.File, path, nil)
+	defer m.Close()
+	_ = m.Store(0, []byte("flushed and not"))
+	_ = m.Persist(0, 7)
+	var b strings.Builder
+	err := m.ReadBack(&b, 0, 8)
+	fmt.Println(b.String() == "flushed\x00" && err == nil || errors.Is(m.Verifiable(), region.ErrNotVerifiable))
+	// Output: true
 }

@@ -1,6 +1,7 @@
 package pmem
 
 import (
+	"os"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -34,3 +35,16 @@ func (m *Memory) TakesDirect() bool { return takesDirect(m.d.f) }
 
 // MaxDirect is the largest size of a memory that is written past the page cache.
 const MaxDirect = maxDirect
+
+// Warm makes m read back through the page cache, as where the file system has no direct reads.
+func (m *Memory) Warm(t *testing.T) {
+	t.Helper()
+	in, err := reopen(m.d.f, os.O_RDONLY, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.d.in.Close(); err != nil {
+		t.Fatal(err)
+	}
+	m.d.in, m.d.cold = in, false
+}

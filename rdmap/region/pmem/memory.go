@@ -20,6 +20,7 @@ type Memory struct {
 	gate    gate
 	fl      flusher
 	timeout time.Duration // of Close
+	unread  error         // why the medium cannot be read back
 
 	persists, octets atomic.Uint64
 

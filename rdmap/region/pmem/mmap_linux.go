@@ -3,6 +3,7 @@ package pmem
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -44,6 +45,9 @@ func mapShared(d *device, flags int) ([]byte, error) {
 func (m *mapping) bytes() []byte  { return m.data }
 func (m *mapping) quick() bool    { return false }
 func (m *mapping) release() error { return unix.Munmap(m.data) }
+
+// readBack reads the file past the page cache: the kernel writes changed pages of that range first.
+func (m *mapping) readBack(w io.Writer, off, n int) error { return m.d.readBack(w, off, n) }
 
 // persist checks the size at the end: msync of pages beyond the end of a truncated file reports
 // success.

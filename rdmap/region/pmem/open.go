@@ -47,10 +47,12 @@ func own(kind Kind, f *os.File, opt *Options) (*Memory, error) {
 	if err != nil {
 		return nil, err
 	}
+	m := newMemory(kind, d, med, opt)
+	m.unread = d.unreadable(kind, med)
 	if err := d.check(); err != nil { // replaced or truncated while we were opening it
-		return nil, errors.Join(err, med.release())
+		return nil, errors.Join(err, med.release(), d.release())
 	}
-	return newMemory(kind, d, med, opt), nil
+	return m, nil
 }
 
 // sizeOf returns the size of f, which must be a regular file of want octets (0: of any size).

@@ -1,6 +1,7 @@
 package pmem
 
 import (
+	"io"
 	"maps"
 	"slices"
 	"sync"
@@ -61,6 +62,7 @@ var (
 	_ region.Guarded        = (*Sim)(nil)
 	_ region.RangePersister = (*Sim)(nil)
 	_ region.Watched        = (*Sim)(nil)
+	_ region.ReadBacker     = (*Sim)(nil)
 )
 
 // NewSim returns a crash model of size octets, all durable zeros. It panics if size is
@@ -140,6 +142,26 @@ func (s *Sim) Load(p []byte, off int) error {
 	copy(p, s.data[off:])
 	return nil
 }
+
+// ReadBack implements region.ReadBacker: it writes what Persist has made durable. Its errors are those of Store,
+// and the first final error.
+func (s *Sim) ReadBack(w io.Writer, off, n int) error {
+	if err := s.enter(off, n); err != nil {
+		return err
+	}
+	defer s.gate.leave()
+	if err := s.fl.state(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	p := slices.Clone(s.durable[off : off+n])
+	s.mu.Unlock()
+	_, err := w.Write(p)
+	return err
+}
+
+// Verifiable implements region.ReadBacker.
+func (s *Sim) Verifiable() error { return nil }
 
 // Guard runs f, which may store to the n octets at off, also with sync/atomic. It returns the error
 // of f; its own errors are those of Store.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -55,9 +57,44 @@ func takesDirect(f *os.File) bool {
 // divides reports whether blocks are multiples of n.
 func divides(n uint32) bool { return n > 0 && block%n == 0 }
 
-// reopenDirect opens the file of f once more, for writing.
-func reopenDirect(f *os.File) (*os.File, error) {
-	return os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), os.O_WRONLY|unix.O_DIRECT, 0)
+// reopen opens the file of f once more, past the page cache or not. Errors of writing back are reported to
+// each opening by itself, so that to look for them in one does not hide them from the other.
+func reopen(f *os.File, how int, direct bool) (*os.File, error) {
+	if direct {
+		how |= unix.O_DIRECT
+	}
+	return os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), how, 0)
+}
+
+// cached reports whether the page cache holds any of the n octets of f at off. Where the system does not tell,
+// it says that it does.
+func cached(f *os.File, off, n int) (bool, error) {
+	page := os.Getpagesize()
+	at := off - off%page
+	if n += off - at; n == off-at {
+		return false, nil
+	}
+	data, err := unix.Mmap(int(f.Fd()), int64(at), n, unix.PROT_READ, unix.MAP_SHARED) // touches no page
+	if err != nil {
+		return true, err
+	}
+	defer unix.Munmap(data)
+	in := make([]byte, (n+page-1)/page)
+	first := func(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
+	if _, _, errno := unix.Syscall(unix.SYS_MINCORE, first(data), uintptr(n), first(in)); errno != 0 {
+		return true, errno
+	}
+	return slices.ContainsFunc(in, func(b byte) bool { return b&1 != 0 }), nil
+}
+
+// pread is one system call.
+func pread(f *os.File, b []byte, off int) (int, error) {
+	for {
+		n, err := unix.Pread(int(f.Fd()), b, int64(off))
+		if !errors.Is(err, unix.EINTR) {
+			return n, err
+		}
+	}
 }
 
 // stat returns the size, and whether the file has a name. It asks for nothing else: after a query for

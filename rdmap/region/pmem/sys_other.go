@@ -15,7 +15,11 @@ const block = 4096
 
 func takesDirect(*os.File) bool { return false }
 
-func reopenDirect(*os.File) (*os.File, error) { return nil, os.ErrInvalid }
+func reopen(*os.File, int, bool) (*os.File, error) { return nil, os.ErrInvalid }
+
+func cached(*os.File, int, int) (bool, error) { return true, nil }
+
+func pread(f *os.File, b []byte, off int) (int, error) { return f.ReadAt(b, int64(off)) }
 
 // stat returns the size. It does not look for the name: named is always true.
 func stat(f *os.File) (size int64, named bool, err error) {

@@ -17,6 +17,7 @@ const (
 	Directory = hook.Directory // fsync of the directory, by Create
 	Msync     = hook.Msync     // of the kind mmap
 	WriteBack = hook.WriteBack // of the kind dax
+	Read      = hook.Read      // pread of ReadBack
 	Persist   = hook.Model     // of Sim, and of Wrap
 )
 

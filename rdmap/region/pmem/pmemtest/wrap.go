@@ -1,6 +1,10 @@
 package pmemtest
 
-import "github.com/stag-rdma/stag/rdmap/region"
+import (
+	"io"
+
+	"github.com/stag-rdma/stag/rdmap/region"
+)
 
 // Wrapped is a memory whose Persist can be made to fail or hang.
 type Wrapped struct {
@@ -9,8 +13,16 @@ type Wrapped struct {
 }
 
 // Wrap puts f before the Persist of m, as the operation Persist. It hides what m can do beyond
-// region.Memory, and makes no error final: m has to do that, or the code under test.
+// region.Memory and region.ReadBacker, and makes no error final: m has to do that, or the code under test.
 func Wrap(m region.Memory, f *Faults) *Wrapped { return &Wrapped{m, f} }
+
+// ReadBack reads the medium of the memory.
+func (w *Wrapped) ReadBack(to io.Writer, off, n int) error {
+	return region.ReadBack(w.Memory, to, off, n)
+}
+
+// Verifiable is that of the memory.
+func (w *Wrapped) Verifiable() error { return region.Verifiable(w.Memory) }
 
 // Persist fails as planned; otherwise it calls Persist of the memory.
 func (w *Wrapped) Persist(off, n int) error {

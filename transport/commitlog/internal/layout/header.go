@@ -46,11 +46,15 @@ type Hash uint32
 const (
 	CRC32C Hash = 1
 	SHA256 Hash = 2
+	// NoHash: nothing can be verified; no header has it.
+	NoHash Hash = 0
 )
 
-// String returns "crc32c" or "sha256".
+// String returns "crc32c", "sha256" or "none".
 func (h Hash) String() string {
 	switch h {
+	case NoHash:
+		return "none"
 	case CRC32C:
 		return "crc32c"
 	case SHA256:

@@ -18,6 +18,8 @@ var (
 	ErrFull = errors.New("commitlog: no room for the record (try again when the consumer has released some)")
 	// ErrBadAnswer: no consumer gives such an open answer.
 	ErrBadAnswer = errors.New("commitlog: impossible open answer")
+	// ErrNotVerifiable: the producer wants Verify, and the log cannot.
+	ErrNotVerifiable = errors.New("commitlog: the medium of the log cannot be read back (append without Verify)")
 	// ErrLostRecords: acknowledged records are gone, or somebody else has appended.
 	ErrLostRecords = errors.New("commitlog: acknowledged records are missing (is it the same log, and has nobody else appended?)")
 )
@@ -156,7 +158,7 @@ func (p *Producer) check(a *Answer) error {
 	switch {
 	case layout.CheckCapacity(a.Capacity) != nil:
 		return bad("capacity")
-	case a.Mode != layout.Strict && a.Mode != layout.WAL, a.Hash != layout.CRC32C && a.Hash != layout.SHA256:
+	case a.Mode != layout.Strict && a.Mode != layout.WAL, a.Hash > layout.SHA256:
 		return bad("mode or hash")
 	case a.Head%layout.Align != 0 || a.Tail%layout.Align != 0 || a.Tail < a.Head || a.Tail-a.Head > a.Capacity:
 		return bad("head and tail")
@@ -164,6 +166,8 @@ func (p *Producer) check(a *Answer) error {
 		return bad("epoch or sequence number")
 	case a.LastEpoch >= a.Epoch, a.NextSeq > 1 && a.LastEpoch == 0:
 		return bad("epoch of the last record")
+	case p.verify && a.Hash == layout.NoHash:
+		return ErrNotVerifiable
 	case !p.attached:
 		return nil
 	case a.ID != p.id || a.Epoch <= p.epoch || a.NextSeq < p.oldest() || a.NextSeq > p.seq:

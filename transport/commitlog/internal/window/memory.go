@@ -58,6 +58,9 @@ func (m *Memory) Size() int { return len(m.mem.Bytes()) }
 // Persistent reports whether Persist makes octets durable.
 func (m *Memory) Persistent() bool { return !m.volatile }
 
+// Verifiable reports whether the medium can be read back, for Verify.
+func (m *Memory) Verifiable() bool { return region.Verifiable(m.mem) == nil }
+
 // Load copies the octets at off to p.
 func (m *Memory) Load(p []byte, off int) error {
 	if err := m.Err(); err != nil {

@@ -2,6 +2,8 @@ package window
 
 import (
 	"encoding/binary"
+	"errors"
+	"io"
 	"sync/atomic"
 	"unsafe"
 
@@ -38,6 +40,18 @@ func (w *window) Guard(off, n int, f func() error) error {
 	return f()
 }
 
+// ReadBack implements region.ReadBacker. That the medium cannot be read back is no failure of it.
+func (w *window) ReadBack(to io.Writer, off, n int) error {
+	err := region.ReadBack(w.mem, to, w.off+off, n)
+	if errors.Is(err, region.ErrNotVerifiable) {
+		return err
+	}
+	return w.fail(err)
+}
+
+// Verifiable implements region.ReadBacker.
+func (w *window) Verifiable() error { return region.Verifiable(w.mem) }
+
 // Failed returns a channel that is closed at the first error of the memory.
 func (w *window) Failed() <-chan struct{} {
 	if inner, ok := w.mem.(region.Watched); ok {
@@ -59,6 +73,7 @@ type (
 var _ = []interface {
 	region.Guarded
 	region.Watched
+	region.ReadBacker
 }{(*ring)(nil), (*tail)(nil), (*published)(nil)}
 
 // Ring is where the producer writes records. In wal mode the tail is flushed with them from time to

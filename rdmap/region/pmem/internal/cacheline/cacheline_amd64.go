@@ -2,6 +2,7 @@ package cacheline
 
 import (
 	"errors"
+	"sync/atomic"
 	"unsafe"
 )
 
@@ -16,6 +17,7 @@ const (
 var (
 	names = [...]string{clflush: "CLFLUSH", clflushopt: "CLFLUSHOPT", clwb: "CLWB"}
 	how   = detect(cpuid)
+	fence atomic.Uint32
 )
 
 // Instruction returns the name of the instruction in use, or an error that says why there is none.
@@ -52,6 +54,17 @@ func WriteBack(b []byte) {
 	first, count := Lines(uintptr(unsafe.Pointer(unsafe.SliceData(b))), len(b))
 	if count > 0 {
 		writeBack(first, count, how)
+	}
+}
+
+// Evict returns when the lines that cover b are in no cache of the processor, so that the next load reads
+// memory. It uses CLFLUSH, which every processor has that has an instruction at all. It must not be called where
+// Instruction returns an error.
+func Evict(b []byte) {
+	first, count := Lines(uintptr(unsafe.Pointer(unsafe.SliceData(b))), len(b))
+	if count > 0 {
+		writeBack(first, count, clflush)
+		fence.Add(1) // a locked instruction: a store fence alone does not hold back loads
 	}
 }
 

@@ -47,7 +47,11 @@ func TestWriteBack(t *testing.T) {
 			WriteBack(b[off : off+off*5])
 		}
 	}
+	for off := range 130 {
+		Evict(b[off : off+off*5])
+	}
 	WriteBack(nil)
+	Evict(nil)
 	if !bytes.Equal(b, bytes.Repeat([]byte{0xa5}, 1000)) {
 		t.Error("octets changed")
 	}

@@ -13,5 +13,8 @@ func Instruction() (string, error) {
 	return "", errors.New("no cache-line write-back for user programs is known on " + runtime.GOARCH)
 }
 
+// Evict must not be called where Instruction returns an error.
+func Evict([]byte) { panic("cacheline: no instruction") }
+
 // WriteBack must not be called where Instruction returns an error.
 func WriteBack([]byte) { panic("cacheline: no instruction") }

@@ -19,6 +19,8 @@ const (
 	Msync Op = "msync"
 	// WriteBack: writing back cache lines of persistent memory.
 	WriteBack Op = "write back"
+	// Read: pread of what the medium holds, for a Verify.
+	Read Op = "pread"
 	// Model: a Persist of the crash model.
 	Model Op = "persist"
 )

@@ -1,0 +1,309 @@
+package pmem_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
+	"golang.org/x/sys/unix"
+)
+
+// readBack returns what the medium holds.
+func readBack(t testing.TB, m region.Memory, off, n int) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := region.ReadBack(m, &b, off, n); err != nil {
+		t.Fatalf("%d octets at %d: %v", n, off, err)
+	}
+	return b.Bytes()
+}
+
+// mustReadBack skips the test where the file system of m cannot be read back.
+func mustReadBack(t testing.TB, m *pmem.Memory) {
+	t.Helper()
+	if err := m.Verifiable(); err != nil {
+		t.Skip(err)
+	}
+}
+
+var readBackKinds = map[string]struct {
+	kind pmem.Kind
+	size int
+}{
+	"file":                       {pmem.File, 8 * 4096},
+	"file, not of whole blocks":  {pmem.File, 8*4096 + 5},
+	"file of 3 octets":           {pmem.File, 3},
+	"file, of more than a piece": {pmem.File, 3*256<<10 + 1},
+	"mmap":                       {pmem.Mmap, 8 * 4096},
+	"mmap, not of whole blocks":  {pmem.Mmap, 2*4096 + 77},
+}
+
+// TestReadBack: what is read back is what the file holds: not what was stored and not persisted, and also what somebody
+// else has written to it.
+func TestReadBack(t *testing.T) {
+	for name, tt := range readBackKinds {
+		t.Run(name, func(t *testing.T) {
+			m := open(t, tt.kind, newFile(t, tt.size), nil)
+			defer m.Close()
+			mustReadBack(t, m)
+			want := bytes.Repeat([]byte("0123456789abcdef!"), tt.size/17+1)[:tt.size]
+			if err := errors.Join(m.Store(0, want), m.Persist(0, tt.size)); err != nil {
+				t.Fatal(err)
+			}
+			if tt.kind == pmem.File { // octets of a mapping may reach the medium at any time
+				if err := m.Store(tt.size-1, []byte{'?'}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, r := range []region.Range{{Off: 0, N: tt.size}, {Off: tt.size - 1, N: 1}, {Off: tt.size / 3, N: tt.size / 2}, {Off: tt.size, N: 0}} {
+				if got := readBack(t, m, r.Off, r.N); !bytes.Equal(got, want[r.Off:r.Off+r.N]) {
+					t.Errorf("%v: other octets than were persisted", r)
+				}
+			}
+			other, err := os.OpenFile(m.Path(), os.O_WRONLY, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer other.Close()
+			if _, err := other.WriteAt([]byte("X"), int64(tt.size/2)); err != nil {
+				t.Fatal(err)
+			}
+			if got := readBack(t, m, tt.size/2, 1); got[0] != 'X' {
+				t.Errorf("%q, of a file that was changed behind the memory", got)
+			}
+			if err := m.ReadBack(new(bytes.Buffer), tt.size, 1); !errors.Is(err, pmem.ErrRange) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestReadBackRefuses: a medium that is gone, cut or damaged is not read.
+func TestReadBackRefuses(t *testing.T) {
+	const size = 4 * 4096
+	for name, tt := range map[string]struct {
+		spoil func(t *testing.T, m *pmem.Memory, f *pmemtest.Faults) error
+		want  error
+		final bool
+	}{
+		"truncated":       {func(_ *testing.T, m *pmem.Memory, _ *pmemtest.Faults) error { return os.Truncate(m.Path(), size-4096) }, region.ErrRegionLost, true},
+		"cut by an octet": {func(_ *testing.T, m *pmem.Memory, _ *pmemtest.Faults) error { return os.Truncate(m.Path(), size-1) }, region.ErrRegionLost, true},
+		"removed":         {func(_ *testing.T, m *pmem.Memory, _ *pmemtest.Faults) error { return os.Remove(m.Path()) }, region.ErrRegionLost, true},
+		"replaced": {func(_ *testing.T, m *pmem.Memory, _ *pmemtest.Faults) error {
+			return errors.Join(os.WriteFile(m.Path()+".new", m.Bytes(), 0o600), os.Rename(m.Path()+".new", m.Path()))
+		}, region.ErrRegionLost, true},
+		"bad sector": {func(_ *testing.T, _ *pmem.Memory, f *pmemtest.Faults) error {
+			f.FailOnce(pmemtest.Read, syscall.EIO)
+			return nil
+		}, syscall.EIO, false},
+		"dead disk": {func(_ *testing.T, m *pmem.Memory, f *pmemtest.Faults) error {
+			f.Fail(pmemtest.Datasync, syscall.EIO)
+			f.Fail(pmemtest.Write, syscall.EIO)
+			if m.Persist(0, 1) == nil {
+				return errors.New("persisted")
+			}
+			return nil
+		}, syscall.EIO, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := pmemtest.NewFaults()
+			m := open(t, pmem.File, newFile(t, size), &pmem.Options{Hooks: f.Hooks()})
+			defer m.Close()
+			mustReadBack(t, m)
+			readBack(t, m, 0, size)
+			if err := tt.spoil(t, m, f); err != nil {
+				t.Fatal(err)
+			}
+			var b bytes.Buffer
+			if err := m.ReadBack(&b, 0, size); !errors.Is(err, tt.want) {
+				t.Fatalf("%d octets, %v; want %v", b.Len(), err, tt.want)
+			}
+			if failed := m.Err() != nil; failed != tt.final {
+				t.Errorf("failed for good: %v, %v", failed, m.Err())
+			}
+		})
+	}
+	m := open(t, pmem.File, newFile(t, size), nil)
+	if err := errors.Join(m.Close(), m.ReadBack(new(bytes.Buffer), 0, 1)); !errors.Is(err, pmem.ErrClosed) {
+		t.Error(err)
+	}
+}
+
+// TestNotReadable: of a file that exists in the page cache alone nothing can be verified. The memory says so, the right
+// cannot be given, and everything else works.
+func TestNotReadable(t *testing.T) {
+	dir := inMemory(t)
+	for _, kind := range []pmem.Kind{pmem.File, pmem.Mmap} {
+		path := filepath.Join(dir, kind.String())
+		if err := pmem.Create(path, 8192, nil); err != nil {
+			t.Fatal(err)
+		}
+		m := open(t, kind, path, nil)
+		defer m.Close()
+		if err := errors.Join(m.Store(5, []byte("x")), m.Persist(5, 1)); err != nil {
+			t.Error(err)
+		}
+		err := m.Verifiable()
+		if e := new(pmem.Error); !errors.Is(err, region.ErrNotVerifiable) || !errors.As(err, &e) || e.Err == nil {
+			t.Errorf("%v: %v", kind, err)
+		}
+		t.Log(err)
+		if err := m.ReadBack(new(bytes.Buffer), 0, 1); !errors.Is(err, region.ErrNotVerifiable) || m.Err() != nil {
+			t.Error(err, m.Err())
+		}
+		if _, err := region.NewTable().RegisterMemory(m, region.Options{Access: region.RemoteWrite | region.Verify}); !errors.Is(err, region.ErrNotVerifiable) {
+			t.Error(err)
+		}
+		if _, err := region.NewDomain().RegisterShared(m, region.Options{Access: region.RemoteWrite}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// inMemory returns a directory on tmpfs.
+func inMemory(t *testing.T) string {
+	t.Helper()
+	var fs unix.Statfs_t
+	if err := unix.Statfs("/dev/shm", &fs); err != nil || fs.Type != unix.TMPFS_MAGIC {
+		t.Skip("/dev/shm is not on tmpfs:", err)
+	}
+	dir, err := os.MkdirTemp("/dev/shm", "pmem")
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// TestReadBackCooled: without direct reads the page cache is emptied first, and where somebody keeps the pages in it
+// nothing is read.
+func TestReadBackCooled(t *testing.T) {
+	m := open(t, pmem.File, newFile(t, 5*4096+5), nil)
+	defer m.Close()
+	mustReadBack(t, m)
+	m.Warm(t)
+	want := bytes.Repeat([]byte("warm"), 1000)
+	if err := errors.Join(m.Store(4000, want), m.Persist(4000, len(want))); err != nil {
+		t.Fatal(err)
+	}
+	if got := readBack(t, m, 4000, len(want)); !bytes.Equal(got, want) {
+		t.Error("other octets than were persisted")
+	}
+	other, err := os.OpenFile(m.Path(), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if _, err := other.WriteAt([]byte("cold"), 4096); err != nil { // dirty, until it is written
+		t.Fatal(err)
+	}
+	if got := readBack(t, m, 4096, 4); string(got) != "cold" {
+		t.Errorf("%q", got)
+	}
+	data, err := unix.Mmap(int(other.Fd()), 0, 4096, unix.PROT_READ, unix.MAP_SHARED|unix.MAP_POPULATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(data)
+	if err := m.ReadBack(new(bytes.Buffer), 100, 1); !errors.Is(err, region.ErrNotVerifiable) || m.Err() != nil {
+		t.Errorf("of a page that another mapping keeps: %v, %v", err, m.Err())
+	}
+}
+
+// TestBitRot: a bit changes on the disk, below the page cache, which still has the old one. Reading it back shows the
+// new one.
+func TestBitRot(t *testing.T) {
+	const size = 16 * 4096
+	image := filepath.Join(t.TempDir(), "image")
+	dir := mountImage(t, image)
+	for _, kind := range []pmem.Kind{pmem.File, pmem.Mmap} {
+		for _, warm := range []bool{false, true} {
+			if kind == pmem.Mmap && warm {
+				continue // refused; see TestNotReadable
+			}
+			path := filepath.Join(dir, "memory-"+kind.String())
+			if err := errors.Join(os.RemoveAll(path), pmem.Create(path, size, nil)); err != nil {
+				t.Fatal(err)
+			}
+			m := open(t, kind, path, nil)
+			defer m.Close()
+			mustReadBack(t, m)
+			if warm {
+				m.Warm(t)
+			}
+			mark := []byte("a mark that is nowhere else: " + kind.String())
+			if warm {
+				mark = append(mark, " warm"...)
+			}
+			if err := errors.Join(m.Store(5000, mark), m.Persist(5000, len(mark))); err != nil {
+				t.Fatal(err)
+			}
+			if got := readBack(t, m, 5000, len(mark)); !bytes.Equal(got, mark) {
+				t.Fatalf("%q", got)
+			}
+			if b, err := os.ReadFile(path); err != nil || !bytes.Contains(b, mark) { // now the page cache has it
+				t.Fatal(err)
+			}
+			flip(t, image, mark)
+			want := bytes.Clone(mark)
+			want[0] ^= 1
+			if b, err := os.ReadFile(path); err != nil || !bytes.Contains(b, mark) {
+				t.Skip("the page cache has given up the page:", err)
+			}
+			if got := readBack(t, m, 5000, len(mark)); !bytes.Equal(got, want) {
+				t.Errorf("%v, warm %v: %q, but the disk holds %q", kind, warm, got, want)
+			}
+		}
+	}
+}
+
+// mountImage mounts a new ext4 in the file image.
+func mountImage(t *testing.T, image string) (dir string) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("only root can mount a loop device")
+	}
+	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, 32<<20)); err != nil {
+		t.Fatal(err)
+	}
+	dir = t.TempDir()
+	for _, c := range [][]string{{"mkfs.ext4", "-q", image}, {"mount", "-o", "loop", image, dir}} {
+		if out, err := exec.Command(c[0], c[1:]...).CombinedOutput(); err != nil {
+			t.Skipf("%v: %v: %s", c, err, out)
+		}
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("umount", "-l", dir).CombinedOutput(); err != nil {
+			t.Errorf("umount: %v: %s", err, out)
+		}
+	})
+	return dir
+}
+
+// flip changes one bit of the mark, in the image that holds it once.
+func flip(t *testing.T, image string, mark []byte) {
+	t.Helper()
+	b, err := os.ReadFile(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := bytes.Index(b, mark)
+	if at < 0 || bytes.Contains(b[at+1:], mark) {
+		t.Fatal("the mark is not once on the disk:", at)
+	}
+	f, err := os.OpenFile(image, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt([]byte{mark[0] ^ 1}, int64(at)); err != nil {
+		t.Fatal(err)
+	}
+}
