@@ -76,6 +76,14 @@ type jsonViolation struct {
 	Time       string `json:"time,omitempty"`
 	Offset     uint64 `json:"offset"` // in the stream of that side
 	Detail     string `json:"detail"`
+
+	Consequences *jsonConsequences `json:"consequences,omitempty"`
+}
+
+// jsonConsequences are what followed from a violation.
+type jsonConsequences struct {
+	Count int             `json:"count"`
+	First []jsonViolation `json:"first"` // at most 100
 }
 
 type jsonRule struct {
@@ -118,10 +126,21 @@ func (v *verdict) json() jsonCapture {
 		j.Connections = append(j.Connections, jsonConnOf(c))
 	}
 	for _, x := range r.Violations {
-		j.Violations = append(j.Violations, jsonViolation{
-			Rule: x.Rule.ID, Connection: x.Conn.ID, From: sideName(x.Dir), Frame: x.Frame, Time: jsonTime(x.Time),
-			Offset: x.Offset, Detail: x.Detail,
-		})
+		j.Violations = append(j.Violations, jsonViolationOf(x))
+	}
+	return j
+}
+
+func jsonViolationOf(v *judge.Violation) jsonViolation {
+	j := jsonViolation{
+		Rule: v.Rule.ID, Connection: v.Conn.ID, From: sideName(v.Dir), Frame: v.Frame, Time: jsonTime(v.Time),
+		Offset: v.Offset, Detail: v.Detail,
+	}
+	if v.Folded > 0 {
+		j.Consequences = &jsonConsequences{Count: v.Folded}
+		for _, u := range v.Consequences {
+			j.Consequences.First = append(j.Consequences.First, jsonViolationOf(u))
+		}
 	}
 	return j
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -87,11 +88,36 @@ func (f *judgeFlags) violationsText(w io.Writer, c *judge.ConnReport, found []*j
 		for _, v := range found {
 			if v.Rule == r && (f.all || shown < shownOfAKind) {
 				fmt.Fprintf(w, "    frame %d %v offset %d: %s\n", v.Frame, v.Dir, v.Offset, v.Detail)
+				consequencesText(w, v, f.all)
 				shown++
 			}
 		}
 		if n > shown {
 			fmt.Fprintf(w, "    and %d more\n", n-shown)
+		}
+	}
+}
+
+// consequencesText prints what followed from a violation: how often each rule, or with all each of those kept.
+func consequencesText(w io.Writer, v *judge.Violation, all bool) {
+	if v.Folded == 0 {
+		return
+	}
+	rules := make(map[string]int)
+	for _, u := range v.Consequences {
+		rules[u.Rule.ID]++
+	}
+	var s []string
+	for _, id := range slices.Sorted(maps.Keys(rules)) {
+		s = append(s, fmt.Sprintf("%s %d", id, rules[id]))
+	}
+	if more := v.Folded - len(v.Consequences); more > 0 {
+		s = append(s, fmt.Sprintf("and %d more", more))
+	}
+	fmt.Fprintf(w, "      %s: %s\n", plural(v.Folded, "consequence"), strings.Join(s, ", "))
+	if all {
+		for _, u := range v.Consequences {
+			fmt.Fprintf(w, "        %s frame %d %v: %s\n", u.Rule.ID, u.Frame, u.Dir, u.Detail)
 		}
 	}
 }

@@ -52,6 +52,7 @@ func (c *Conn) Octets(dir Dir, b []byte, at Stamp) {
 	if s.phase == phaseHold && len(s.buf) > c.opt.MaxEarly {
 		c.lose(dir, fmt.Errorf("%w: more than %d", ErrNoReply, c.opt.MaxEarly))
 	}
+	c.Info.Held[dir] = len(s.buf)
 }
 
 // Conflict reports that n octets of direction dir, which came in packet at, were given to Octets before with

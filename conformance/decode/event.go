@@ -88,6 +88,8 @@ type ConnInfo struct {
 	Foreign   bool // not an MPA connection, as far as is known by now
 	ULP       ULP  // ULPAuto while undecided, then one of the others
 
+	Held [2]int // octets of a frame of each side that is not complete yet
+
 	Commit *CommitInfo // of a commit session, once it is known to be one
 
 	Unknown Unknown // what the capture does not show of the connection, as far as is known by now

@@ -37,6 +37,7 @@ type conn struct {
 	ended  bool
 	fpdus  [2]int // before the event being judged
 
+	fold     folding
 	messages Messages
 	spoke    [2]bool // octets of this direction are in the capture
 	strange  bool    // the message in progress touches memory whose offer the capture does not show
@@ -71,11 +72,13 @@ func newConn(j *Judge, info *decode.ConnInfo) *conn {
 func (c *conn) show(ev *decode.Event) {
 	c.ev, c.found = ev, 0
 	c.note(ev)
+	c.fold.check(ev)
 	for _, m := range c.machines {
 		m.event(ev)
 	}
 	c.tally(ev)
 	c.learn(ev)
+	c.fold.settle(ev)
 	c.last = decode.Event{Dir: ev.Dir, Frame: ev.Frame, Time: ev.Time, Offset: ev.Offset}
 	c.ev = nil
 	if c.closed[0] && c.closed[1] {
@@ -134,8 +137,8 @@ func (c *conn) finish() {
 }
 
 // violate reports that the event being judged breaks the rule with the given ID.
-func (c *conn) violate(id, format string, args ...any) {
-	c.violateBy(c.ev.Dir, id, format, args...)
+func (c *conn) violate(id, format string, args ...any) *Violation {
+	return c.violateBy(c.ev.Dir, id, format, args...)
 }
 
 // accuse is violate for an event in which no error has been found yet: one mistake is one violation.
@@ -146,12 +149,25 @@ func (c *conn) accuse(id, format string, args ...any) {
 }
 
 // violateBy is violate for a breach by the side that sends in direction dir.
-func (c *conn) violateBy(dir decode.Dir, id, format string, args ...any) {
+func (c *conn) violateBy(dir decode.Dir, id, format string, args ...any) *Violation {
+	return c.violateAfter(nil, dir, id, format, args...)
+}
+
+// violateAfter is violateBy for a breach of which the cause is known. Nil: it is not.
+func (c *conn) violateAfter(cause *Violation, dir decode.Dir, id, format string, args ...any) *Violation {
 	if rulesByID[id].Severity == Error {
 		c.found++
 	}
-	c.j.report(&Violation{
+	v := &Violation{
 		Rule: rulesByID[id], Conn: c.info, Dir: dir,
 		Frame: c.ev.Frame, Time: c.ev.Time, Offset: c.ev.Offset, Detail: fmt.Sprintf(format, args...),
-	})
+	}
+	if cause != nil {
+		v.Cause = cause.root()
+	} else {
+		v.Cause = c.cause(v)
+	}
+	c.j.report(v)
+	c.folded(v)
+	return v
 }

@@ -6,7 +6,8 @@ import "github.com/stag-rdma/stag/conformance/decode"
 type Judge struct {
 	opt    Options
 	report func(*Violation)
-	ended  func(*conn) // of each connection, in the end; may be nil
+	ended  func(*conn)      // of each connection, in the end; may be nil
+	refold func(*Violation) // a violation that was reported before has a cause now; may be nil
 	conns  map[*decode.ConnInfo]*conn
 	order  []*conn // oldest first; may hold connections that have ended
 	sent   sentCalls
@@ -14,8 +15,8 @@ type Judge struct {
 	tooLong uint64 // from how many octets a message is too long: 2^32, except in tests
 }
 
-// New returns a judge that calls report for every violation, in the order of the events that show them. Nil
-// options mean the defaults.
+// New returns a judge that calls report for every violation, in the order of the events that show them;
+// those with a Cause are consequences. Nil options mean the defaults.
 func New(opt *Options, report func(*Violation)) *Judge {
 	return &Judge{
 		opt: opt.withDefaults(), report: report, conns: make(map[*decode.ConnInfo]*conn),

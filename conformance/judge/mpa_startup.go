@@ -12,9 +12,10 @@ import (
 // right after them.
 type startup struct {
 	*conn
-	firstFPDU int  // packet that completed the initiator's first FPDU
-	early     bool // octets of the initiator before the Reply were reported
-	malformed bool // the Request cannot be understood, so that no Reply can be right
+	firstFPDU int     // packet that completed the initiator's first FPDU
+	early     bool    // octets of the initiator before the Reply were reported
+	keyless   [2]bool // no key, which was reported
+	malformed bool    // the Request cannot be understood, so that no Reply can be right
 }
 
 func (m *startup) event(ev *decode.Event) {
@@ -146,7 +147,9 @@ func (m *startup) depths(req, rep *mpa.Enhanced) {
 // other judges octets in place of a startup frame, or before the Reply.
 func (m *startup) other(ev *decode.Event) {
 	switch {
+	case errors.Is(ev.Err, decode.ErrStartup) && m.keyless[ev.Dir]: // said already
 	case errors.Is(ev.Err, decode.ErrStartup):
+		m.keyless[ev.Dir] = true
 		m.violate("MPA-003", "begins with %x", ev.Raw[:min(len(ev.Raw), len(mpa.RequestKey))])
 	case errors.Is(ev.Err, decode.ErrNoReply) && ev.Len > 0 && !m.early:
 		m.early = true

@@ -32,7 +32,7 @@ const maxCompare = 64 << 10
 // args judges the arguments of a call.
 func (m *rpcMachine) args(r *decode.RPC, c *rpcCall) {
 	if c.proc == 0 && len(r.Body) > 0 {
-		m.violate("RPC-012", "NULL with %d octets of arguments", len(r.Body))
+		c.odd = m.violate("RPC-012", "NULL with %d octets of arguments", len(r.Body))
 		return
 	}
 	if r.Compound != nil {
@@ -46,10 +46,10 @@ func (m *rpcMachine) args(r *decode.RPC, c *rpcCall) {
 	case err == nil:
 		m.pads(r)
 	case errors.Is(err, decode.ErrTrailing):
-		m.violate("RPC-013", "%v", err)
+		m.violateAfter(c.odd, m.ev.Dir, "RPC-013", "%v", err)
 	case isDecode(err):
 		c.wrongArgs = true
-		m.violate("NFS-001", "%s: %v", r.Name, err)
+		m.violateAfter(c.odd, m.ev.Dir, "NFS-001", "%s: %v", r.Name, err)
 		return
 	}
 	m.nfsCall(r.Message, c)
@@ -58,7 +58,7 @@ func (m *rpcMachine) args(r *decode.RPC, c *rpcCall) {
 // res judges the results of a reply.
 func (m *rpcMachine) res(r *decode.RPC, c *rpcCall) {
 	if c.proc == 0 && len(r.Body) > 0 {
-		m.violate("RPC-012", "NULL with %d octets of results", len(r.Body))
+		m.violateAfter(c.odd, m.ev.Dir, "RPC-012", "NULL with %d octets of results", len(r.Body))
 		return
 	}
 	if c.wrongArgs {
@@ -70,9 +70,9 @@ func (m *rpcMachine) res(r *decode.RPC, c *rpcCall) {
 		case err == nil:
 			m.pads(r)
 		case errors.Is(err, decode.ErrTrailing):
-			m.violate("RPC-013", "%v", err)
+			m.violateAfter(c.odd, m.ev.Dir, "RPC-013", "%v", err)
 		case isDecode(err):
-			m.violate("NFS-002", "%s: %v", r.Name, err)
+			m.violateAfter(c.odd, m.ev.Dir, "NFS-002", "%s: %v", r.Name, err)
 			return
 		}
 	}

@@ -29,6 +29,7 @@ type untagged struct {
 	mo      uint64 // octets of the open message so far
 	control uint8
 	ulp     uint32
+	wrong   *Violation // found in the segment before, of whatever message
 }
 
 // tagged is the open tagged message.
@@ -71,22 +72,27 @@ func (m *queues) untagged(ev *decode.Event, s *sideQueues) {
 	if !q.begun && !q.open && !m.doubt[ev.Dir] {
 		q.begun, q.next = true, ddp.FirstMSN
 	}
+	before := q.wrong
+	q.wrong = nil
+	wrong := func(id, format string, args ...any) { // the segment after a wrong one differs from it
+		q.wrong = m.violateAfter(before, ev.Dir, id, format, args...)
+	}
 	switch {
 	case s.open > 0 && s.open != int(d.QN)+1:
-		m.violate("DDP-011", "queue %d, but a message of queue %d is open", d.QN, s.open-1)
+		wrong("DDP-011", "queue %d, but a message of queue %d is open", d.QN, s.open-1)
 		s.q[s.open-1].open = false
 	case q.open && d.MSN != q.next && d.MO != 0 && uint64(d.MO) == q.mo:
-		m.violate("DDP-006", "MSN %d after a segment with MSN %d", d.MSN, q.next)
+		wrong("DDP-006", "MSN %d after a segment with MSN %d", d.MSN, q.next)
 		msn = q.next
 	case q.open && d.MSN != q.next:
-		m.violate("DDP-011", "MSN %d, but the message before it is open", d.MSN)
+		wrong("DDP-011", "MSN %d, but the message before it is open", d.MSN)
 		q.begun = false
 	case q.open && (d.Control != q.control || d.ULP != q.ulp):
-		m.violate("DDP-008", "control octet %#02x, STag %08x; before: %#02x, %08x", d.Control, d.ULP, q.control, q.ulp)
+		wrong("DDP-008", "control octet %#02x, STag %08x; before: %#02x, %08x", d.Control, d.ULP, q.control, q.ulp)
 	case q.open && uint64(d.MO) != q.mo, !q.open && q.begun && d.MSN == q.next && d.MO != 0:
-		m.violate("DDP-007", "MO %d, expected %d", d.MO, q.mo)
+		wrong("DDP-007", "MO %d, expected %d", d.MO, q.mo)
 	case !q.open && q.begun && d.MSN != q.next:
-		m.violate("DDP-005", "MSN %d on queue %d, expected %d", d.MSN, d.QN, q.next)
+		wrong("DDP-005", "MSN %d on queue %d, expected %d", d.MSN, d.QN, q.next)
 	}
 	q.take(d, msn)
 	s.open = 0
@@ -111,16 +117,23 @@ func (q *untagged) take(d *decode.DDP, msn uint32) {
 func (m *queues) tagged(ev *decode.Event, t *tagged) {
 	d := ev.DDP
 	n := uint64(len(d.Payload))
+	wrong := func(id, format string, args ...any) {
+		var before *Violation
+		if t.open {
+			before = m.fold.last(ev.Dir)
+		}
+		m.violateAfter(before, ev.Dir, id, format, args...)
+	}
 	switch {
 	case n > 0 && d.TO > math.MaxUint64-(n-1):
-		m.violate("DDP-010", "TO %#x and %d octets", d.TO, n)
+		wrong("DDP-010", "TO %#x and %d octets", d.TO, n)
 	case t.open && (d.Control != t.control || d.STag != t.stag) && d.TO == t.to:
-		m.violate("DDP-008", "control octet %#02x, STag %v; before: %#02x, %v", d.Control, d.STag, t.control, t.stag)
+		wrong("DDP-008", "control octet %#02x, STag %v; before: %#02x, %v", d.Control, d.STag, t.control, t.stag)
 	case t.open && (d.Control != t.control || d.STag != t.stag):
-		m.violate("DDP-011", "%v to STag %v, but a message to STag %v is open", ev.RDMAP.Op, d.STag, t.stag)
+		wrong("DDP-011", "%v to STag %v, but a message to STag %v is open", ev.RDMAP.Op, d.STag, t.stag)
 		t.length = 0
 	case t.open && d.TO != t.to && n > 0:
-		m.violate("DDP-009", "TO %#x, expected %#x", d.TO, t.to)
+		wrong("DDP-009", "TO %#x, expected %#x", d.TO, t.to)
 	}
 	length := t.length + n
 	if m.long(length); d.Last {

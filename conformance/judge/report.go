@@ -13,7 +13,7 @@ import (
 // Report is what the judge found in one capture.
 type Report struct {
 	Connections []*ConnReport // MPA connections only, in order of appearance
-	Violations  []*Violation  // in the order of the capture; at most [Options.MaxViolations] per connection and rule
+	Violations  []*Violation  // in the order of the capture, without consequences; at most [Options.MaxViolations] per connection and rule
 	Stats       decode.CaptureStats
 }
 
@@ -24,7 +24,7 @@ type ConnReport struct {
 	FPDUs    [2]int         // by direction
 	Octets   [2]uint64      // of the streams, by direction
 	Messages Messages       // how many were judged, and why others only in part
-	Counts   map[string]int // violations by rule ID, including those not kept
+	Counts   map[string]int // violations by rule ID, including those not kept, without consequences
 	// Unknown says what the capture does not show, and what was not decoded and why, each without a full
 	// stop.
 	Unknown []string
@@ -68,6 +68,7 @@ func NewBuilder(opt *Options) *Builder {
 func newBuilder(o *Options) *Builder {
 	b := &Builder{opt: o, conns: make(map[*decode.ConnInfo]*ConnReport)}
 	b.judge = New(o, b.violation)
+	b.judge.refold = b.refold
 	b.judge.ended = func(c *conn) { b.conn(c.info).Messages = c.messages }
 	return b
 }
@@ -134,8 +135,38 @@ func (b *Builder) conn(info *decode.ConnInfo) *ConnReport {
 }
 
 func (b *Builder) violation(v *Violation) {
+	if v.Cause != nil {
+		v.Cause.fold(v)
+		return
+	}
 	c := b.conn(v.Conn)
 	if c.Counts[v.Rule.ID]++; c.Counts[v.Rule.ID] <= b.opt.MaxViolations {
 		b.rep.Violations = append(b.rep.Violations, v)
+	}
+}
+
+// refold moves a violation, and its consequences, below its cause.
+func (b *Builder) refold(v *Violation) {
+	c := b.conn(v.Conn)
+	if c.Counts[v.Rule.ID]--; c.Counts[v.Rule.ID] == 0 {
+		delete(c.Counts, v.Rule.ID)
+	}
+	b.rep.Violations = slices.DeleteFunc(b.rep.Violations, func(u *Violation) bool { return u == v })
+	v.Cause.fold(v)
+	for _, u := range v.Consequences {
+		u.Cause = v.Cause
+		v.Cause.fold(u)
+	}
+	v.Cause.Folded += v.Folded - len(v.Consequences)
+	v.Consequences, v.Folded = nil, 0
+}
+
+// maxFolded bounds the consequences that are kept of one violation.
+const maxFolded = 100
+
+// fold enters a consequence.
+func (v *Violation) fold(u *Violation) {
+	if v.Folded++; len(v.Consequences) < maxFolded {
+		v.Consequences = append(v.Consequences, u)
 	}
 }

@@ -126,6 +126,6 @@ func (m *rpcMachine) flawedReply(ev *decode.Event, h *rpcrdma.Header) {
 	if c := side.calls[h.XID]; c != nil {
 		m.tooLarge(ev, c)
 		side.answered(c)
-		side.credit.answered++
+		m.creditReply(1-ev.Dir, max(h.Credit, 1)) // the first four words are the same in all versions
 	}
 }

@@ -69,7 +69,7 @@ func (m *rpcMachine) replyRoom(ev *decode.Event, c *rpcCall) {
 		m.violate("RPCRDMA-039", "a Write chunk of %d octets for %d", room, item)
 	}
 	if size > limit && !c.lists.HasReply {
-		m.violate("RPCRDMA-043", "the reply to %s may have %d octets, the inline threshold is %d", c.name(), size, limit)
+		m.violateAfter(c.odd, ev.Dir, "RPCRDMA-043", "the reply to %s may have %d octets, the inline threshold is %d", c.name(), size, limit)
 	}
 }
 

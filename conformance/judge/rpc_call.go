@@ -19,10 +19,11 @@ type rpcCall struct {
 
 	known                bool // program, version, procedure
 	prog, progVers, proc uint32
-	gss                  bool // RPCSEC_GSS with integrity or privacy
-	wrongRPC             bool // rpcvers is not 2
-	wrongArgs            bool // the arguments do not decode
-	again                bool // was sent before
+	gss                  bool       // RPCSEC_GSS with integrity or privacy
+	wrongRPC             bool       // rpcvers is not 2
+	wrongArgs            bool       // the arguments do not decode
+	again                bool       // was sent before
+	odd                  *Violation // its procedure and its arguments, or chunks, do not fit each other
 
 	memory []*memory // what the lists offer, in their order
 	nfs    nfsAsked  // what the replies of NFS are judged by

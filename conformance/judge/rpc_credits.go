@@ -30,11 +30,19 @@ func (m *rpcMachine) creditCall(dir decode.Dir, ask uint32) {
 	switch n := k.sent - k.answered; {
 	case m.blind():
 	case k.answered == 0 && n > 1:
-		m.violate("RPCRDMA-061", "%d calls before the first reply", n)
+		m.overrun(k, "RPCRDMA-061", "%d calls before the first reply", n)
 	case k.answered > 0 && k.sent > k.allowed:
-		m.violate("RPCRDMA-060", "%d calls unanswered with %d credits", n, k.granted)
+		m.overrun(k, "RPCRDMA-060", "%d calls unanswered with %d credits", n, k.granted)
 	case n > max(k.asked, 1):
-		m.violate("RPCRDMA-062", "%d calls unanswered, %d credits asked for", n, k.asked)
+		m.overrun(k, "RPCRDMA-062", "%d calls unanswered, %d credits asked for", n, k.asked)
+	}
+}
+
+// overrun reports too many calls. If that follows from another mistake, a reply was not seen as one.
+func (m *rpcMachine) overrun(k *credits, id, format string, args ...any) {
+	if m.violate(id, format, args...).Cause != nil {
+		k.answered++
+		k.allowed = max(k.allowed, k.sent)
 	}
 }
 

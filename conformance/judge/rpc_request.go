@@ -119,7 +119,7 @@ func (m *rpcMachine) reduced(ev *decode.Event, c *rpcCall, b []byte) {
 		switch {
 		case c.gss:
 		case at >= 0 && bindingOf(c) != bindingUnknown && bindingOf(c) != bindingNFS4, !eligible(ev.RPC, c, int(s.Position)):
-			m.violate("RPCRDMA-027", "%s has no eligible argument at Position %d", c.name(), s.Position)
+			c.odd = m.violate("RPCRDMA-027", "%s has no eligible argument at Position %d", c.name(), s.Position)
 			return
 		}
 		at = int(s.Position)

@@ -33,7 +33,7 @@ func merged(all ...map[string]twinOf) map[string]twinOf {
 	return m
 }
 
-// judged returns the violations in a conversation.
+// judged returns the violations in a conversation, without consequences.
 func judged(t *twin.Trace, tw *twinOf) (all []*Violation) {
 	j := New(nil, func(v *Violation) { all = append(all, v) })
 	if tw.setup != nil {
@@ -41,7 +41,7 @@ func judged(t *twin.Trace, tw *twinOf) (all []*Violation) {
 	}
 	t.Play(tw.opt, j.Event)
 	j.End()
-	return all
+	return slices.DeleteFunc(all, func(v *Violation) bool { return v.Cause != nil })
 }
 
 // TestTwins: each rule has a twin, a conversation that breaks it and nothing else; without

@@ -16,6 +16,14 @@ type Violation struct {
 	Time   time.Time        // of that packet
 	Offset uint64           // of the event's first octet in the stream of Dir
 	Detail string           // what was found, and what was expected
+
+	// Cause is the mistake of which this is a consequence; nil: it is a mistake of its own. It is certain
+	// only once the capture has been judged.
+	Cause *Violation
+	// Consequences are the violations of which this is the cause, the first 100 of them, and Folded says how many
+	// there were. Only a [Report] has them.
+	Consequences []*Violation
+	Folded       int
 }
 
 // String returns "DDP-005 conn 1 > frame 17: MSN 4 on queue 0, expected 3".
