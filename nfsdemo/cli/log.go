@@ -98,7 +98,12 @@ func (a *app) dumpLog(path string, records bool) error {
 	}
 	info, err := commitlog.Inspect(f, fi.Size(), see)
 	if commitlog.TailError(err) {
-		if info, err = commitlog.Salvage(f, fi.Size(), see); err == nil {
+		if info, err = commitlog.Salvage(f, fi.Size(), func(r *commitlog.Record, behind bool) error {
+			if behind {
+				return nil
+			}
+			return see(r)
+		}); err == nil {
 			return errors.Join(a.printLog(info, n), badTail(path, info))
 		}
 	}
@@ -109,7 +114,7 @@ func (a *app) dumpLog(path string, records bool) error {
 		return err
 	}
 	if info.Poison != nil {
-		return fmt.Errorf("%s: %w", path, info.Poison)
+		return fmt.Errorf("%s: %w; nfsdemo log mend shows what else can be saved", path, info.Poison)
 	}
 	return nil
 }

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -25,21 +27,23 @@ func badTail(path string, i *commitlog.Info) error {
 func (a *app) logMendCmd() *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
-		Use: "mend FILE", Short: "Replace the damaged tail word of a log",
-		Long: `mend is for a log that cannot be opened because its tail word is impossible. It looks for
-		good records that follow one another from the head of the log, and prints how many it has
-		found. With --force the log then ends after the last of them, and can be opened again.
+		Use: "mend FILE", Short: "Show what can be saved of a damaged log, and cut it off at the damage",
+		Long: `mend is for a log with a damaged record, or with an impossible tail word. It looks for the
+		good records that follow one another from the head of the log, and prints how many there
+		are, and then every good record that it has found behind the damage: save those if you can use
+		them (--json has their payloads). Of the last of them nobody can tell whether it was
+		acknowledged.
 
-		Acknowledged records after that, if there were any, are lost, and nothing will say so. A
-		copy of the latest state of the file is better than mend. First stop the process that uses
-		the log.`,
+		With --force the log then ends before the damage, and can be opened again. All records
+		behind it are lost, and a client that knows of them is refused. A copy of the latest state of
+		the file is better than mend. First stop the process that uses the log.`,
 		Example: `  nfsdemo log dump /var/lib/stag/nfsdemo-7XVO.log
   nfsdemo log mend /var/lib/stag/nfsdemo-7XVO.log
   nfsdemo log mend /var/lib/stag/nfsdemo-7XVO.log --force`,
 		Args: nArgs(1, 1, "one file"),
 		RunE: func(_ *cobra.Command, args []string) error { return a.mendLog(args[0], force) },
 	}
-	cmd.Flags().BoolVar(&force, "force", false, "write the new tail word")
+	cmd.Flags().BoolVar(&force, "force", false, "cut the log off")
 	return cmd
 }
 
@@ -52,27 +56,43 @@ func (a *app) mendLog(path string, force bool) error {
 	if err != nil {
 		return err
 	}
-	info, err := salvageOf(mem, force)
+	info, behind, err := a.salvage(mem, force)
 	if err = errors.Join(err, mem.Close()); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	if err := a.printLog(info, info.NextSeq-info.HeadSeq); err != nil {
 		return err
 	}
+	lost := "acknowledged records after it, if any,"
+	if behind > 0 {
+		lost = plural(behind, "good record") + " behind the damage"
+	}
 	if !force {
-		fmt.Fprintf(a.stderr, "nfsdemo: the tail word would be %d; acknowledged records after it, if any, would be lost; use --force to write it\n", info.Tail)
+		fmt.Fprintf(a.stderr, "nfsdemo: the log would end at %d, and %s would be lost; use --force to cut it off there\n", info.Tail, lost)
 		return nil
 	}
-	fmt.Fprintf(a.stderr, "nfsdemo: %s: the tail word is now %d\n", path, info.Tail)
+	fmt.Fprintf(a.stderr, "nfsdemo: %s: the log now ends at %d\n", path, info.Tail)
 	return nil
 }
 
-// salvageOf mends mem with force, and a copy of it without, to see what Mend would do.
-func salvageOf(mem *pmem.Memory, force bool) (*commitlog.Info, error) {
-	if force {
-		return commitlog.Mend(mem)
-	}
+// salvage prints what is behind the damage of a log, and mends it with force, or a copy of it without.
+func (a *app) salvage(mem *pmem.Memory, force bool) (info *commitlog.Info, behind int, err error) {
 	b := make(region.Bytes, len(mem.Bytes()))
 	copy(b, mem.Bytes())
-	return commitlog.Mend(b)
+	cut := region.Memory(b)
+	if force {
+		cut = mem
+	}
+	before := bytes.NewReader(slices.Clone(b))
+	if info, err = commitlog.Mend(cut); err != nil {
+		return nil, 0, err
+	}
+	_, err = commitlog.Salvage(before, before.Size(), func(r *commitlog.Record, later bool) error {
+		if !later {
+			return nil
+		}
+		behind++
+		return a.printRecord(r, behind == 1)
+	})
+	return info, behind, err
 }

@@ -50,7 +50,7 @@ func writeLog(t *testing.T, change func(b []byte), records ...string) string {
 
 func TestLog(t *testing.T) {
 	good := writeLog(t, nil, "first", "\x00\xff", strings.Repeat("long ", 20))
-	bad := writeLog(t, func(b []byte) { b[20480+64+28] ^= 1 }, "first", "second")
+	bad := writeLog(t, func(b []byte) { b[20480+64+28] ^= 1 }, "first", "second", "third")
 	version := writeLog(t, func(b []byte) { b[11] = 7 })
 	tail := writeLog(t, func(b []byte) { b[8192+7] = 7 }, "first", "second")
 	short := writeLog(t, nil)
@@ -73,11 +73,15 @@ func TestLog(t *testing.T) {
 		{[]string{"verify", tail}, 1, nil, "nfsdemo log mend " + tail + " --force"},
 		{[]string{"dump", tail}, 1, []string{`"first"`, `"second"`}, "is damaged"},
 		{[]string{"mend", good}, 1, nil, "nothing to mend"},
-		{[]string{"mend", bad}, 1, nil, "nothing to mend"},
+		{[]string{"mend", bad}, 0, []string{"         3      1          128        5  \"third\"\n", "records: 1 good: 1 to 1\n"}, "the log would end at 64, and 1 good record behind the damage would be lost; use --force"},
+		{[]string{"mend", "--json", bad}, 0, []string{`{"seq":3,"epoch":1,"position":128,"length":5,"payload":"dGhpcmQ="}`, `"seq":2,"reason":"wrong checksum"`}, ""},
+		{[]string{"verify", bad}, 1, nil, "nfsdemo log mend shows"},
+		{[]string{"mend", bad, "--force"}, 0, []string{`"third"`}, "the log now ends at 64"},
+		{[]string{"verify", bad}, 0, []string{"epoch 2\n", "records: 1 good: 1 to 1, next 2"}, ""},
 		{[]string{"mend", version, "--force"}, 1, nil, "unknown version"},
-		{[]string{"mend", tail}, 0, []string{"records: 2 good"}, "the tail word would be 128; acknowledged records after it, if any, would be lost; use --force to write it"},
+		{[]string{"mend", tail}, 0, []string{"records: 2 good"}, "the log would end at 128, and acknowledged records after it, if any, would be lost; use --force to cut it off there"},
 		{[]string{"verify", tail}, 1, nil, "is damaged"},
-		{[]string{"mend", tail, "--force"}, 0, nil, "the tail word is now 128"},
+		{[]string{"mend", tail, "--force"}, 0, nil, "the log now ends at 128"},
 		{[]string{"verify", tail}, 0, []string{"tail 128 (tail word 128)", "records: 2 good: 1 to 2, next 3"}, ""},
 		{[]string{"mend", good + "x"}, 1, nil, "no such file"},
 		{[]string{"verify", short}, 1, nil, "wrong size"},

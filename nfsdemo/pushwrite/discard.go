@@ -164,7 +164,7 @@ func inspectLog(logs push.Store, name string, live map[lease.ID]stored, visit fu
 	src, size := bytes.NewReader(mem.Bytes()), int64(len(mem.Bytes()))
 	info, err := commitlog.Inspect(src, size, see)
 	if commitlog.TailError(err) {
-		if _, serr := commitlog.Salvage(src, size, see); serr != nil {
+		if _, serr := commitlog.Salvage(src, size, func(r *commitlog.Record, _ bool) error { return see(r) }); serr != nil {
 			err = serr
 		}
 		return stop, err

@@ -182,8 +182,8 @@ func ExampleMend() {
 	mem.Bytes()[8192+7] = 7
 	_, err := commitlog.Open(mem)
 	fmt.Println(commitlog.TailError(err))
-	_, err = commitlog.Salvage(readerAt(mem.Bytes()), 1<<15, func(r *commitlog.Record) error {
-		fmt.Printf("%d %s\n", r.Seq, r.Payload)
+	_, err = commitlog.Salvage(readerAt(mem.Bytes()), 1<<15, func(r *commitlog.Record, behind bool) error {
+		fmt.Printf("%d %s, behind the damage: %v\n", r.Seq, r.Payload, behind)
 		return nil
 	})
 	fmt.Println(err)
@@ -193,7 +193,7 @@ func ExampleMend() {
 	fmt.Println(err)
 	// Output:
 	// true
-	// 1 record
+	// 1 record, behind the damage: false
 	// <nil>
 	// 2 <nil>
 	// <nil>

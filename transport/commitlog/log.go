@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"sync"
+	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -18,6 +19,7 @@ type Log struct {
 	info  Info
 	moved bell          // the tail has moved
 	over  chan struct{} // closed when err is set
+	quiet quiet
 
 	// order is held from a decision of the machine until its operations are done. Lock it
 	// before mu.
@@ -58,7 +60,9 @@ func Open(mem region.Memory) (*Log, error) {
 	if err := do(m, l.cons.Start()); err != nil {
 		return nil, err
 	}
-	m.Moved, m.Fail = l.moved.ring, l.fail
+	l.quiet.timer = time.AfterFunc(time.Hour, l.settle)
+	l.quiet.timer.Stop()
+	m.Moved, m.Fail = l.tailMoved, l.fail
 	return l, nil
 }
 
@@ -197,6 +201,9 @@ func (l *Log) Close(ctx context.Context) error {
 	l.fail(ErrClosed)
 	l.order.Lock()
 	defer l.order.Unlock()
+	l.quiet.timer.Stop()
+	l.quiet.mu.Lock() // waits for whoever is flushing
+	defer l.quiet.mu.Unlock()
 	l.reads.Lock() // waits for whoever is reading
 	defer l.reads.Unlock()
 	l.epoch()

@@ -1,7 +1,6 @@
 package commitlog
 
 import (
-	"encoding/binary"
 	"errors"
 	"io"
 
@@ -11,8 +10,8 @@ import (
 	"github.com/stag-rdma/stag/transport/commitlog/internal/window"
 )
 
-// ErrTailPossible: Mend can see nothing wrong with the tail word.
-var ErrTailPossible = errors.New("commitlog: the tail word is possible: there is nothing to mend")
+// ErrHealthy: Mend can see nothing wrong with the log.
+var ErrHealthy = errors.New("commitlog: the log has no damaged record and a possible tail word: there is nothing to mend")
 
 // TailError reports whether err is about an impossible tail word. Open has found nothing else wrong with
 // such a log: Salvage reads it, and Mend replaces its tail word.
@@ -21,10 +20,14 @@ func TailError(err error) bool {
 	return ok && e.Off == layout.TailOff
 }
 
-// Salvage is Inspect without the tail word: visit gets the records that follow one another from the head,
-// and Info.Tail is the end of the last one. Nobody can tell whether others after it were acknowledged,
-// unless Info.Poison says so: then the header shows that there were more. Errors are those of Inspect.
-func Salvage(r io.ReaderAt, size int64, visit func(*Record) error) (*Info, error) {
+// Salvage reads what is whole in a damaged log of size octets that nobody is changing: visit gets the records that
+// follow one another from the head, and then, with behind, those after the damage. Info.Tail is the end of the
+// former. Info.Poison says which record is missing there; if it is nil, nobody can tell whether there ever were
+// more. The last of those behind may never have been acknowledged. Errors are those of Inspect.
+func Salvage(r io.ReaderAt, size int64, visit func(r *Record, behind bool) error) (*Info, error) {
+	if visit == nil {
+		visit = func(*Record, bool) error { return nil }
+	}
 	st, err := machine.Salvage(readerAt{r}, int(size), visit)
 	if err != nil {
 		return nil, err
@@ -33,32 +36,29 @@ func Salvage(r io.ReaderAt, size int64, visit func(*Record) error) (*Info, error
 	return &info, nil
 }
 
-// Mend makes Info.Tail of Salvage the durable tail word of a log that nobody has open, and returns
-// that Info. Open then finds the log as if nothing after that had been acknowledged. People must
-// decide to do this, never programs: nothing will say which records are lost. Errors: those of
-// Inspect and of the memory, ErrTailPossible, and *PoisonError if records are known to be missing;
-// then the log is unchanged.
+// Mend cuts off a log that is damaged, and that nobody has open, at Info.Tail of Salvage, durably, and returns that
+// Info. Open then finds the log as if nothing after that had been acknowledged. A new epoch begins, so that
+// producers that know more are refused. People must decide to do this, never programs: the records behind are
+// lost. Errors: those of Inspect and of the memory, ErrHealthy, ErrEpochs.
 func Mend(mem region.Memory) (*Info, error) {
 	m, err := window.New(mem)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := machine.Recover(m, m.Size(), nil); !TailError(err) {
-		if err == nil {
-			err = ErrTailPossible
-		}
+	switch st, err := machine.Recover(m, m.Size(), nil); {
+	case err == nil && st.Poison == nil:
+		return nil, ErrHealthy
+	case err != nil && !TailError(err):
 		return nil, err
 	}
-	st, err := machine.Salvage(m, m.Size(), nil)
-	switch {
-	case err != nil:
+	st, err := machine.Salvage(m, m.Size(), func(*Record, bool) error { return nil })
+	if err != nil {
 		return nil, err
-	case st.Poison != nil:
-		return nil, st.Poison
+	}
+	ops, err := machine.Mend(st)
+	if err != nil {
+		return nil, err
 	}
 	info := infoOf(st)
-	if err := m.Store(layout.TailOff, binary.BigEndian.AppendUint64(nil, st.Tail)); err != nil {
-		return nil, err
-	}
-	return &info, m.Persist(region.Range{Off: layout.TailOff, N: 8})
+	return &info, do(m, ops)
 }

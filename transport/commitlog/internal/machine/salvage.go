@@ -1,27 +1,60 @@
 package machine
 
-import "github.com/stag-rdma/stag/transport/commitlog/internal/layout"
+import (
+	"encoding/binary"
+	"math"
 
-// Salvage is Recover for a log with an impossible tail word: only records that follow one another
-// from the head count. Those of an earlier lap of the ring do not count, because their numbers are
-// too small. Records after a damaged one are not found; Poison says so if the header shows that
-// there were some.
-func Salvage(src Source, size int, visit func(*Record) error) (*State, error) {
+	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
+)
+
+// Salvage is Recover for a damaged log, whose tail word does not count: visit gets the records that follow one another
+// from the head, and behind them, with behind, every other one that is whole. Those of an earlier lap of the
+// ring do not count, because their numbers are too small. Poison says that records are missing before those
+// behind, or that the header shows that there were more.
+func Salvage(src Source, size int, visit func(r *Record, behind bool) error) (*State, error) {
 	st := new(State)
 	if err := st.fixed(src, size); err != nil {
 		return nil, err
 	}
-	if visit == nil {
-		visit = func(*Record) error { return nil }
-	}
 	r := newReader(src, &st.Header)
 	at := cursor{pos: st.Head.Pos, seq: st.Head.Seq}
-	if _, err := r.walk(&at, st.Head.Pos+st.Header.Capacity, 0, visit); err != nil {
+	why, err := r.walk(&at, st.Head.Pos+st.Header.Capacity, 0, func(rec *Record) error { return visit(rec, false) })
+	if err != nil {
 		return nil, err
 	}
 	st.Tail, st.NextSeq = at.pos, at.seq
-	if at.seq < st.Header.First {
+	var verr error
+	_, err = r.scan(&at, 0, func(h *layout.Record, rec *Record) bool {
+		if h.Filler == 0 {
+			st.Poison = &Poison{Pos: at.pos, Seq: at.seq, Reason: why}
+			verr = visit(rec, true)
+		}
+		return verr == nil
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case verr != nil:
+		return nil, verr
+	case st.Poison == nil && at.seq < st.Header.First:
 		st.Poison = &Poison{Pos: at.pos, Seq: at.seq, Reason: layout.Missing}
 	}
 	return st, nil
+}
+
+// Mend returns the operations that end a log where Salvage has found its end. A new epoch, which belongs to nobody,
+// makes sure that no record behind that end is ever believed again, and that a producer that has seen it
+// acknowledged is refused.
+func Mend(st *State) ([]Op, error) {
+	if st.Header.Epoch == math.MaxUint32 {
+		return nil, ErrEpochs
+	}
+	h := st.Header
+	h.Begin(st.NextSeq, [16]byte{})
+	return []Op{
+		{Kind: OpStore, Off: layout.TailOff, Data: binary.BigEndian.AppendUint64(nil, st.Tail)},
+		persist(Range{layout.TailOff, 8}),
+		{Kind: OpStore, Off: h.Slot(), Data: h.Append(nil)},
+		persist(Range{h.Slot(), layout.HeaderLen}),
+	}, nil
 }

@@ -17,7 +17,7 @@ import (
 var ErrAlign = errors.New("commitlog: memory is not aligned to 8 octets (use memory of package pmem)")
 
 // Memory is the memory of a log. It is safe for concurrent use. Moved, if not nil, is called
-// without locks after the tail was stored or flushed; Fail, if not nil, at the first error.
+// after the tail was stored or flushed, and must not use the memory; Fail, if not nil, at the first error.
 type Memory struct {
 	Moved func()
 	Fail  func(error)
@@ -30,6 +30,7 @@ type Memory struct {
 	flushed atomic.Uint64 // last flushed
 	head    atomic.Uint64 // last published, and so durable
 
+	word   sync.Mutex // held while the producer stores the tail word, and by Settle
 	pub    sync.Mutex // guards the published head
 	errMu  sync.Mutex
 	err    error

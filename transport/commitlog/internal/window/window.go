@@ -94,9 +94,35 @@ func (r *ring) Persist(off, n int) error {
 	}
 	err := r.Memory.Persist(at, region.Range{Off: layout.TailOff, N: 8})
 	if err == nil {
-		r.flushed.Store(v)
+		r.settled(v)
 	}
 	return err
+}
+
+// Settle makes the tail word durable, for a log that is quiet: then recovery can tell the damage of its last records
+// from their end. No store of the word comes between.
+func (m *Memory) Settle() error {
+	m.word.Lock()
+	defer m.word.Unlock()
+	v := m.tail.Load()
+	if m.flushed.Load() >= v {
+		return nil
+	}
+	err := m.Persist(region.Range{Off: layout.TailOff, N: 8})
+	if err == nil {
+		m.settled(v)
+	}
+	return err
+}
+
+// settled notes that tail v is durable.
+func (m *Memory) settled(v uint64) {
+	for {
+		old := m.flushed.Load()
+		if old >= v || m.flushed.CompareAndSwap(old, v) {
+			return
+		}
+	}
 }
 
 // TailWord is the word that the producer moves by Atomic Write.
@@ -106,19 +132,21 @@ func (m *Memory) TailWord() region.Memory { return &tail{window{m, layout.TailOf
 func (t *tail) Persist(off, n int) error {
 	v := t.tail.Load()
 	if mutant.Is(mutant.NoAppendFlush) {
-		t.flushed.Store(v)
+		t.settled(v)
 		return nil
 	}
 	if err := t.window.Persist(off, n); err != nil {
 		return err
 	}
-	t.flushed.Store(v)
+	t.settled(v)
 	t.moved()
 	return nil
 }
 
 // Guard implements region.Guarded: atomic stores use it.
 func (t *tail) Guard(off, n int, f func() error) error {
+	t.word.Lock()
+	defer t.word.Unlock()
 	if err := t.window.Guard(off, n, f); err != nil {
 		return err
 	}
@@ -127,6 +155,8 @@ func (t *tail) Guard(off, n int, f func() error) error {
 
 // Store implements region.Guarded.
 func (t *tail) Store(off int, p []byte) error {
+	t.word.Lock()
+	defer t.word.Unlock()
 	if err := t.window.Store(off, p); err != nil {
 		return err
 	}
