@@ -14,7 +14,8 @@ import (
 // duplicates is a server's duplicate request cache. It works on calls as handlers see them, so that
 // it does not matter how they came or how their replies are sent. It is safe for concurrent use.
 type duplicates struct {
-	names nonIdempotent // nil: no call is looked up
+	names nonIdempotent // nil: no call must not run twice
+	off   bool          // no call is looked up
 	start time.Time
 	pause time.Duration // the most time between two calls that counts
 
@@ -31,12 +32,10 @@ type dupEntry = drc.Entry[*savedReply]
 // newDuplicates makes the cache for cfg, if h, a Handler or a part of one, names calls for it.
 func newDuplicates(h any, cfg *Config) *duplicates {
 	d := &duplicates{
-		start: time.Now(), pause: cfg.DRCTime / drcPauses,
+		off: cfg.DRCEntries <= 0, start: time.Now(), pause: cfg.DRCTime / drcPauses,
 		waiting: make(map[*dupEntry]chan struct{}),
 	}
-	if cfg.DRCEntries > 0 {
-		d.names, _ = h.(nonIdempotent)
-	}
+	d.names, _ = h.(nonIdempotent)
 	d.cache = drc.New[*savedReply](drc.Limits{
 		Entries: cfg.DRCEntries, PerAddr: max(cfg.DRCEntries/drcShare, 1),
 		Octets: cfg.DRCMemory, Time: int64(cfg.DRCTime),
@@ -63,12 +62,17 @@ func (d *duplicates) now() int64 {
 	return int64(d.age)
 }
 
+// changes reports whether a call must not run twice.
+func (d *duplicates) changes(req *Request) bool {
+	return d.names != nil && d.names.NonIdempotent(req.Prog, req.Vers, req.Proc)
+}
+
 // covers reports whether a call is looked up in the cache.
 //
 // Choice: no calls with RPCSEC_GSS. The verifier of a reply is made for one sequence number, and a
 // retransmission has another one (RFC 2203 Section 5.3.3.1).
 func (d *duplicates) covers(req *Request) bool {
-	return d.names != nil && req.Cred.Flavor != xdr.RPCSECGSS && d.names.NonIdempotent(req.Prog, req.Vers, req.Proc)
+	return !d.off && req.Cred.Flavor != xdr.RPCSECGSS && d.changes(req)
 }
 
 // key returns what distinguishes a call from others, but for the content of its arguments.

@@ -9,17 +9,31 @@ import (
 
 // execute runs a call, or answers a duplicate with the reply to the first one. It returns false if the
 // call must not be answered.
-func (s *Server) execute(ctx context.Context, req *Request, resp *Response) bool {
-	if resp.refused || !s.dups.covers(req) {
-		run(ctx, s.Handler, &s.ctr, s.cfg.Logger, req, resp)
-		return true
+func (s *Server) execute(ctx context.Context, req *Request, resp *Response, from *origin) bool {
+	if !resp.refused && s.dups.changes(req) {
+		if s.dups.covers(req) {
+			return s.executeOnce(ctx, req, resp, from)
+		}
+		if s.late(from) {
+			return false
+		}
 	}
-	return s.executeOnce(ctx, req, resp)
+	run(ctx, s.Handler, &s.ctr, s.cfg.Logger, req, resp)
+	return true
+}
+
+// late reports, and counts, that a call comes too late to be executed.
+func (s *Server) late(from *origin) bool {
+	if !from.late() {
+		return false
+	}
+	s.ctr.late.Add(1)
+	return true
 }
 
 // executeOnce is execute for a call that must run once. It runs in the server's context: the end of
 // the connection must not cut it short, because its reply is for the next connection.
-func (s *Server) executeOnce(ctx context.Context, req *Request, resp *Response) bool {
+func (s *Server) executeOnce(ctx context.Context, req *Request, resp *Response, from *origin) bool {
 	e, old := s.dups.begin(ctx, req)
 	if old != nil {
 		old.restore(resp)
@@ -33,6 +47,9 @@ func (s *Server) executeOnce(ctx context.Context, req *Request, resp *Response) 
 	if s.ctx.Err() != nil { // closed: calls that ran then were forgotten, and this may be one of them
 		resp.fail(xdr.SystemErr)
 		return true
+	}
+	if s.late(from) {
+		return false
 	}
 	run(s.ctx, s.Handler, &s.ctr, s.cfg.Logger, req, resp)
 	if s.ctx.Err() != nil || req.pullFailed() { // the handler has given up halfway

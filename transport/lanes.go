@@ -13,7 +13,8 @@ type lanes struct {
 	rc   *respConn
 	all  []*recordConn // the connections that Accept returns
 	dups *duplicates
-	addr net.Addr           // of the client
+	addr net.Addr // of the client
+	at   *origin
 	ctx  context.Context    // ends with the connection
 	stop context.CancelFunc // ends ctx
 
@@ -24,7 +25,7 @@ type lanes struct {
 var _ application = (*lanes)(nil)
 
 func newLanes(l *Listener, conn net.Conn) *lanes {
-	ls := &lanes{dups: l.dups, addr: conn.RemoteAddr()}
+	ls := &lanes{dups: l.dups, addr: conn.RemoteAddr(), at: l.came.enter(conn)}
 	ls.ctx, ls.stop = context.WithCancel(context.Background())
 	ls.rc = newRespConn(l.cfg, &l.ctr, &l.budget, ls)
 	for range l.cfg.Fanout {
@@ -92,6 +93,7 @@ func (ls *lanes) leave(c *recordConn) bool {
 
 // ended tells all lanes that no more calls will come.
 func (ls *lanes) ended(err error) {
+	ls.at.end()
 	ls.stop()
 	for _, c := range ls.all {
 		c.ended(err)

@@ -52,6 +52,10 @@ func (ls *lanes) begin(x *exchange, e *dupEntry, old *savedReply) {
 	switch {
 	case old != nil:
 		ls.rc.answer(x, old.record)
+	case e != nil && ls.at.late():
+		ls.rc.ctr.late.Add(1)
+		ls.dups.end(e, nil)
+		ls.rc.finish(x)
 	case e != nil:
 		x.once = e
 		ls.pass(x)

@@ -21,6 +21,7 @@ type Listener struct {
 	budget budget
 	door   *door
 	dups   *duplicates
+	came   origins
 	ready  chan *recordConn
 	ctx    context.Context // of start-ups; ends with Close
 	cancel context.CancelFunc
@@ -99,6 +100,7 @@ func (l *Listener) start(conn net.Conn) {
 	}
 	defer l.door.leave(cl)
 	ls := newLanes(l, conn)
+	defer l.came.leave(ls.at)
 	rc := ls.rc
 	rc.client = cl
 	rc.conn = rdmap.Server(conn, rc.config())

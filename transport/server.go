@@ -31,6 +31,7 @@ type Server struct {
 	door   *door
 	dups   *duplicates
 	paces  paces
+	came   origins
 
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}

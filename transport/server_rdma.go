@@ -19,6 +19,7 @@ type rdmaServed struct {
 	addr   net.Addr
 	blocks mayBlocker // nil: no call may block
 	work   workers
+	at     *origin
 	took   time.Duration // by such calls since the last flush; owned by the one that runs
 	here   atomic.Bool   // a call that may block runs in the goroutine that reads, or began there
 }
@@ -40,7 +41,8 @@ func (s *Server) serveConn(conn net.Conn, first []byte) error {
 		return opErr(OpAccept, addrOf(conn), err)
 	}
 	defer s.door.leave(cl)
-	c := &rdmaServed{s: s, addr: conn.RemoteAddr()}
+	c := &rdmaServed{s: s, addr: conn.RemoteAddr(), at: s.came.enter(conn)}
+	defer s.came.leave(c.at)
 	c.ctx, c.cancel = context.WithCancel(s.ctx)
 	defer c.cancel()
 	c.rc = newRespConn(s.cfg, &s.ctr, &s.budget, c)
@@ -79,7 +81,10 @@ func (c *rdmaServed) drain() { c.rc.drain() }
 func (c *rdmaServed) abort() { c.rc.abort() }
 
 // ended cancels the handlers of the connection.
-func (c *rdmaServed) ended(error) { c.cancel() }
+func (c *rdmaServed) ended(error) {
+	c.at.end()
+	c.cancel()
+}
 
 // dispatch runs a call here if it does not block, or if its likes are short and no such call runs
 // here: then the watchdog has taken the reading role from it, and it may be the first of many that
@@ -143,7 +148,7 @@ func (c *rdmaServed) serve(x *exchange) {
 			x.resp.refusal, x.resp.refused = h, true
 		}
 	}
-	answer := c.s.execute(c.ctx, &x.req, &x.resp)
+	answer := c.s.execute(c.ctx, &x.req, &x.resp, c.at)
 	if x.away.active {
 		if !x.away.begun {
 			c.s.ctr.unpulled.Add(1)

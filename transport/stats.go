@@ -80,6 +80,9 @@ type Stats struct {
 	// Unsure counts calls that got no answer, because what they are or what the first call was could not
 	// be read: they may be duplicates or not.
 	Replayed, Joined, Unsure uint64
+	// Late counts calls that must not run twice, and were not executed although they had been read:
+	// their connection had ended, or their client had closed it and come back on a newer one.
+	Late uint64
 	// Retransmits counts calls that a Redialer sent again, Silences the connections that it closed
 	// because nothing came.
 	Retransmits, Silences uint64
@@ -107,7 +110,7 @@ type counters struct {
 	replyRead, dones, withheld, padded    atomic.Uint64
 	conns, inFlight, exposed              atomic.Int64
 	exposedOctets                         atomic.Int64 // now
-	deferred, unpulled                    atomic.Uint64
+	deferred, unpulled, late              atomic.Uint64
 	notAllowed, tooMany, slow             atomic.Uint64
 	exposedRefused                        atomic.Uint64
 	registered, reused                    atomic.Uint64
@@ -137,7 +140,7 @@ func (c *counters) snapshot() Stats {
 		InFlight:      int(c.inFlight.Load()),
 		OctetsExposed: c.replyRead.Load(), Dones: c.dones.Load(), Withheld: c.withheld.Load(),
 		Exposed: int(c.exposed.Load()), Padded: c.padded.Load(),
-		Deferred: c.deferred.Load(), Unpulled: c.unpulled.Load(),
+		Deferred: c.deferred.Load(), Unpulled: c.unpulled.Load(), Late: c.late.Load(),
 		NotAllowed: c.notAllowed.Load(), TooMany: c.tooMany.Load(), SlowPeers: c.slow.Load(),
 		ExposedRefused: c.exposedRefused.Load(),
 		Registered:     c.registered.Load(), Reused: c.reused.Load(), OctetsLent: c.lentOctets.Load(),

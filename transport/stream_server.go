@@ -17,6 +17,7 @@ import (
 type streamConn struct {
 	s     *Server
 	conn  net.Conn
+	at    *origin
 	input io.Reader // conn, after the octets that were read from it before
 	w     *recordWriter
 	slots chan struct{} // one per call in flight
@@ -74,8 +75,13 @@ func (s *Server) serveStreamConn(c *streamConn) error {
 	}
 	s.ctr.accepted.Add(1)
 	defer s.dropConn(c)
+	c.at = s.came.enter(c.conn)
+	defer s.came.leave(c.at)
 	gone := s.door.came(addrOf(c.conn), "tcp")
 	err = c.read()
+	if e, ok := errors.AsType[*net.OpError](err); ok && !e.Timeout() {
+		c.at.end()
+	}
 	c.endBackward(err)
 	c.wg.Wait()
 	switch {
@@ -118,7 +124,7 @@ func (c *streamConn) received(b *buffer, msg []byte) *streamCall {
 func (x *streamCall) serve() {
 	s := x.c.s
 	begun := time.Now()
-	answer := s.execute(s.ctx, &x.req, x.rsp)
+	answer := s.execute(s.ctx, &x.req, x.rsp, x.c.at)
 	x.pace().ran(time.Since(begun), s.cfg.HandlerGrace)
 	if answer {
 		x.c.reply(x.req.XID, x.rsp)
@@ -156,6 +162,7 @@ func (c *streamConn) reply(xid uint32, resp *Response) {
 	}
 	if err != nil {
 		c.s.ctr.errors.Add(1)
+		c.at.end()
 		_ = c.conn.Close() // ends the reading goroutine, which reports
 		return
 	}

@@ -24,6 +24,11 @@ type host struct {
 
 func newHost(t *testing.T) *host {
 	t.Helper()
+	return newHostOf(t, nil, func(s *server.Server) transport.Handler { return s })
+}
+
+func newHostOf(t *testing.T, cfg *transport.Config, wrap func(*server.Server) transport.Handler) *host {
+	t.Helper()
 	h, err := server.New(&server.Config{Exports: []server.Export{{Path: "/x", FS: mem.New(nil), Squash: server.SquashNone}}})
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +37,7 @@ func newHost(t *testing.T) *host {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &transport.Server{Handler: h}
+	s := &transport.Server{Handler: wrap(h), Config: cfg}
 	served := make(chan error, 1)
 	go func() { served <- s.ServeShared(l) }()
 	t.Cleanup(func() { _ = s.Close(); <-served })
@@ -42,9 +47,11 @@ func newHost(t *testing.T) *host {
 // process is one life of a client: its XIDs begin at 1.
 type process struct {
 	*testing.T
-	conn net.Conn
-	cred xdr.SysCred
-	xid  uint32
+	conn   net.Conn
+	in     *xdr.RecordReader
+	socket net.Conn // below it
+	cred   xdr.SysCred
+	xid    uint32
 }
 
 // A way is a transport. WRITEs of 100,000 octets go by it as its name says.
@@ -86,7 +93,7 @@ func (h *host) start(w way, from string, cred xdr.SysCred) *process {
 	if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		h.Fatal(err)
 	}
-	return &process{T: h.T, conn: c, cred: cred}
+	return &process{T: h.T, conn: c, in: xdr.NewRecordReader(c, 1<<20), socket: nc, cred: cred}
 }
 
 // call sends a call with the next XID.
@@ -99,16 +106,20 @@ func (p *process) call(prog, vers, proc uint32, args, res nfs3.Message) {
 
 func (p *process) send(prog, vers, proc uint32, args nfs3.Message) {
 	p.Helper()
-	msg := xdr.AppendCall(nil, &xdr.CallHeader{XID: p.xid, RPCVers: 2, Prog: prog, Vers: vers, Proc: proc, Cred: p.cred.Auth()})
-	msg = args.Append(msg)
-	if _, err := p.conn.Write(append(xdr.AppendRecordMark(nil, len(msg), true), msg...)); err != nil {
+	if _, err := p.conn.Write(p.record(prog, vers, proc, args)); err != nil {
 		p.Fatal(err)
 	}
 }
 
+func (p *process) record(prog, vers, proc uint32, args nfs3.Message) []byte {
+	msg := xdr.AppendCall(nil, &xdr.CallHeader{XID: p.xid, RPCVers: 2, Prog: prog, Vers: vers, Proc: proc, Cred: p.cred.Auth()})
+	msg = args.Append(msg)
+	return append(xdr.AppendRecordMark(nil, len(msg), true), msg...)
+}
+
 func (p *process) receive(res nfs3.Message) {
 	p.Helper()
-	rec, err := xdr.NewRecordReader(p.conn, 1<<20).Next(nil)
+	rec, err := p.in.Next(nil)
 	if err != nil {
 		p.Fatal(err)
 	}
