@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/stag-rdma/stag/internal/accept"
 )
@@ -35,7 +36,7 @@ type Server struct {
 
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}
-	conns     map[servedConn]struct{}
+	conns     map[servedConn]time.Time // since when
 	closing   bool
 	idle      chan struct{} // closed when closing and no connection is left
 }
@@ -59,7 +60,7 @@ func (s *Server) init() error {
 		s.door = newDoor(s.cfg, &s.ctr)
 		s.dups = newDuplicates(s.Handler, s.cfg)
 		s.listeners = make(map[net.Listener]struct{})
-		s.conns = make(map[servedConn]struct{})
+		s.conns = make(map[servedConn]time.Time)
 		s.idle = make(chan struct{})
 	})
 	return s.cfgErr
@@ -127,7 +128,7 @@ func (s *Server) addConn(c servedConn) error {
 	if s.closing {
 		return ErrServerClosed
 	}
-	s.conns[c] = struct{}{}
+	s.conns[c] = time.Now()
 	s.ctr.conns.Add(1)
 	return nil
 }

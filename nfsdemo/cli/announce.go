@@ -28,8 +28,7 @@ type readyJSON struct {
 // announce prints where the service is, and how to mount it.
 func (a *app) announce(s *service, f *serveFlags) error {
 	r := readyJSON{Export: s.path, RDMA: addrOf(s.rdma), Mount: addrOf(s.mount), TCP: addrOf(s.tcp), PID: os.Getpid()}
-	r.Push, r.Status = s.push.addrs()
-	r.Reply = s.reply.addr()
+	r.Push, r.Reply, r.Status = s.push.addr(), s.reply.addr(), s.status.addr()
 	r.Line = mountLine(&r)
 	if f.portFile != "" {
 		if err := writePortFile(f.portFile, &r); err != nil {

@@ -17,19 +17,19 @@ import (
 func TestIntents(t *testing.T) {
 	s := started(t, &serviceConfig{
 		export: t.TempDir(), intents: filepath.Join(t.TempDir(), "journal"), squash: server.SquashNone,
-		tcp: "127.0.0.1:0", push: pushConfig{status: "127.0.0.1:0"}, config: new(transport.Config),
+		tcp: "127.0.0.1:0", status: "127.0.0.1:0", config: new(transport.Config),
 	})
 	url := "nfs://" + addrOf(s.tcp) + s.path
 	if r := command(t.Context(), "", "mkdir", url+"/d"); r.status != 0 {
 		t.Errorf("%+v", r)
 	}
-	if st := statusOf(s, nil); st.Once == nil || st.Once.Records != 2 || st.Once.Replies != 1 || len(st.Problems) != 0 {
+	if st := s.report(nil); st.Once == nil || st.Once.Records != 2 || st.Once.Replies != 1 || len(st.Problems) != 0 {
 		t.Errorf("%+v", st.Once)
 	}
 	if err := s.once.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if st := statusOf(s, nil); len(st.Problems) != 1 || st.Problems[0].Log != "intents" || st.Problems[0].Remedy == "" || !errors.Is(st.Once.Err, once.ErrClosed) {
+	if st := s.report(nil); len(st.Problems) != 1 || st.Problems[0].Log != "intents" || st.Problems[0].Remedy == "" || !errors.Is(st.Once.Err, once.ErrClosed) {
 		t.Errorf("%+v", st)
 	}
 	if r := command(t.Context(), "", "mkdir", url+"/e"); r.status != 1 {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stag-rdma/stag/nfsdemo/internal/status"
 	"github.com/stag-rdma/stag/transport/push"
 )
 
@@ -32,12 +33,12 @@ func TestLogGiveUp(t *testing.T) {
 	if err := os.Truncate(file, 20000); err != nil {
 		t.Fatal(err)
 	}
-	problems := func() (text string, st *statusJSON) {
+	problems := func() (text string, st *status.Report) {
 		t.Helper()
 		s := startPush(t, export, logs)
 		var b strings.Builder
 		s.push.printProblems(&b)
-		st = statusOf(s, s.push.pw)
+		st = s.report(s.push.pw)
 		if err := s.stop(context.Background()); err != nil {
 			t.Error(err)
 		}

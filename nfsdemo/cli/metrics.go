@@ -1,32 +1,15 @@
 package cli
 
 import (
-	"net/http"
 	"reflect"
 	"strings"
 	"unicode"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"github.com/stag-rdma/stag/nfsdemo/pushwrite"
 )
 
 // metricsPrefix is the prefix of every metric's name.
 const metricsPrefix = "nfsdemo_"
-
-// metricsHandler serves /metrics: the counters of /status, for Prometheus.
-func metricsHandler(s *service, pw *pushwrite.Server) http.Handler {
-	r := prometheus.NewRegistry()
-	r.MustRegister(collector(func(ch chan<- prometheus.Metric) {
-		collect(ch, metricsPrefix+"transport", reflect.ValueOf(s.srv.Stats()))
-		if pw != nil {
-			st := pw.Stats()
-			collect(ch, metricsPrefix+"push", reflect.ValueOf(st))
-			collect(ch, metricsPrefix+"push", reflect.ValueOf(struct{ BlockedNow, CondemnedNow int }{len(st.Now), len(st.NowCondemned)}))
-		}
-	}))
-	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})
-}
 
 // collector collects metrics when it is asked, and does not describe them before.
 type collector func(ch chan<- prometheus.Metric)
@@ -37,7 +20,8 @@ func (collector) Describe(chan<- *prometheus.Desc) {}
 // Collect implements prometheus.Collector.
 func (c collector) Collect(ch chan<- prometheus.Metric) { c(ch) }
 
-// collect sends the numbers in a snapshot: field RDMAReads becomes prefix_rdma_reads.
+// collect sends the numbers in a snapshot: field RDMAReads becomes prefix_rdma_reads, with _total if it
+// only grows.
 func collect(ch chan<- prometheus.Metric, prefix string, st reflect.Value) {
 	for i := range st.NumField() {
 		f, v := st.Type().Field(i), st.Field(i)
@@ -56,9 +40,10 @@ func collect(ch chan<- prometheus.Metric, prefix string, st reflect.Value) {
 		default:
 			continue
 		}
-		help, kind := metricsHelp[strings.TrimPrefix(name, metricsPrefix)], prometheus.CounterValue
-		if strings.HasPrefix(help, "Now:") {
-			kind = prometheus.GaugeValue
+		help := metricsHelp[strings.TrimPrefix(name, metricsPrefix)]
+		kind := prometheus.GaugeValue
+		if !strings.HasPrefix(help, "Now:") {
+			name, kind = name+"_total", prometheus.CounterValue
 		}
 		ch <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, nil, nil), kind, n)
 	}

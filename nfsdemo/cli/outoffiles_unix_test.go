@@ -108,9 +108,8 @@ func TestAllowEverywhere(t *testing.T) {
 		config: &transport.Config{Allow: func(net.Addr) bool { return false }},
 	}
 	s := started(t, cfg)
-	commits, _ := s.push.addrs()
 	for name, addr := range map[string]string{
-		"NFS/TCP": addrOf(s.tcp), "MOUNT": addrOf(s.mount), "replies": s.reply.addr(), "push": commits,
+		"NFS/TCP": addrOf(s.tcp), "MOUNT": addrOf(s.mount), "replies": s.reply.addr(), "push": s.push.addr(),
 	} {
 		c, err := net.Dial("tcp", addr)
 		if err != nil {

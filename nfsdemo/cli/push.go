@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"time"
@@ -22,7 +21,6 @@ type pushConfig struct {
 	dir    string        // of the logs; "": no push-mode writes
 	listen string        // for commit connections; "": the address of NFS/RDMA, any port
 	recall time.Duration // how long a client may keep a recalled lease
-	status string        // address of /status; "": none
 	limits pushLimits
 }
 
@@ -31,16 +29,13 @@ func (p *pushConfig) add(cmd *cobra.Command) {
 	flags.StringVar(&p.dir, "push-log", "", "accept push-mode writes, with logs in this `directory` outside the export; made if it does not exist")
 	flags.StringVar(&p.listen, "push-listen", "", "`address` for the connections of push logs (default: host of --listen, any free port)")
 	flags.DurationVar(&p.recall, "push-recall", pushwrite.DefaultRecallTime, "how long a client may take to give back a file that others want to use")
-	flags.StringVar(&p.status, "status", "", "`address` for HTTP: /status, the state of the server as JSON, and /metrics, for Prometheus")
 	p.limits.add(cmd)
 }
 
 // check refuses flags that make no sense together.
 func (p *pushConfig) check(cfg *serviceConfig) error {
-	for flag, addr := range map[string]string{"push-listen": p.listen, "status": p.status} {
-		if _, _, err := net.SplitHostPort(addr); addr != "" && err != nil {
-			return usagef("--%s %q is not an address: write host:port, for example 127.0.0.1:9049", flag, addr)
-		}
+	if _, _, err := net.SplitHostPort(p.listen); p.listen != "" && err != nil {
+		return usagef("--push-listen %q is not an address: write host:port, for example 127.0.0.1:9049", p.listen)
 	}
 	if err := p.limits.check(p.dir); err != nil {
 		return err
@@ -79,31 +74,20 @@ func (p *pushConfig) checkDir(export string) error {
 	return nil
 }
 
-// pushService is the part of a service for push-mode writes and /status. A nil *pushService does
-// nothing.
+// pushService is the part of a service for push-mode writes. A nil *pushService does nothing.
 type pushService struct {
-	pw      *pushwrite.Server // nil: only /status
+	pw      *pushwrite.Server // nil after close
 	commits net.Listener
-	status  net.Listener
-	http    *http.Server
 }
 
-// openPush opens the logs and the listeners. It returns nil if the flags ask for neither.
+// openPush opens the logs and their listener. It returns nil if the flags do not ask for them.
 func openPush(ctx context.Context, cfg *serviceConfig) (*pushService, error) {
 	c := &cfg.push
-	if c.dir == "" && c.status == "" {
+	if c.dir == "" {
 		return nil, nil
 	}
 	p := &pushService{}
 	var err error
-	if c.status != "" {
-		if p.status, err = cfg.sockets.listen(ctx, "status", c.status); err != nil {
-			return nil, err
-		}
-	}
-	if c.dir == "" {
-		return p, nil
-	}
 	addr := c.listen
 	if addr == "" {
 		host, _, _ := net.SplitHostPort(cfg.rdma) // checked before
@@ -128,7 +112,7 @@ func openPush(ctx context.Context, cfg *serviceConfig) (*pushService, error) {
 
 // start applies the records in the logs.
 func (p *pushService) start(ctx context.Context, h *server.Server, export string) error {
-	if p == nil || p.pw == nil {
+	if p == nil {
 		return nil
 	}
 	if err := p.pw.Start(ctx, h); err != nil {
@@ -137,26 +121,17 @@ func (p *pushService) start(ctx context.Context, h *server.Server, export string
 	return nil
 }
 
-// serve serves the listeners.
+// serve serves the commit connections.
 func (p *pushService) serve(s *service) {
 	if p == nil {
 		return
 	}
-	if pw := p.pw; pw != nil { // close may come before the goroutine runs
-		s.wg.Go(func() {
-			if err := pw.Serve(p.commits); !errors.Is(err, push.ErrServerClosed) {
-				s.errs <- err
-			}
-		})
-	}
-	if p.status != nil {
-		p.http = &http.Server{Handler: statusHandler(s), ReadTimeout: statusTimeout, WriteTimeout: statusTimeout}
-		s.wg.Go(func() {
-			if err := p.http.Serve(p.status); !errors.Is(err, http.ErrServerClosed) {
-				s.errs <- err
-			}
-		})
-	}
+	pw := p.pw // close may come before the goroutine runs
+	s.wg.Go(func() {
+		if err := pw.Serve(p.commits); !errors.Is(err, push.ErrServerClosed) {
+			s.errs <- err
+		}
+	})
 }
 
 // closeTime limits the wait for logs that are being written.
@@ -168,11 +143,6 @@ func (p *pushService) close() error {
 		return nil
 	}
 	var errs []error
-	if p.http != nil {
-		errs = append(errs, p.http.Close())
-	} else if p.status != nil {
-		errs = append(errs, p.status.Close())
-	}
 	if p.pw != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 		defer cancel()
@@ -185,12 +155,12 @@ func (p *pushService) close() error {
 	return errors.Join(errs...)
 }
 
-// addrs returns the addresses for commit connections and for /status.
-func (p *pushService) addrs() (commits, status string) {
+// addr returns the address for commit connections.
+func (p *pushService) addr() string {
 	if p == nil {
-		return "", ""
+		return ""
 	}
-	return addrOf(p.commits), addrOf(p.status)
+	return addrOf(p.commits)
 }
 
 // pushLines are the lines of the port file about push-mode writes.

@@ -80,6 +80,7 @@ ends are applied before it serves again, so always use the same directory with a
 	addProfileFlag(cmd, &f.profile)
 	f.limits.add(cmd)
 	f.service.push.add(cmd)
+	flags.StringVar(&f.service.status, "status", "", statusFlag)
 	flags.StringVar(&f.service.replies, "replies", "", "push replies into the logs of clients that ask for it, over connections to this `address`; port 0: any free one")
 	flags.BoolVar(&f.service.immediate, "replies-immediate", false, "with --replies: let 8 octets of Immediate Data stand for a pushed reply, if the client supports that")
 	flags.StringVar(&f.portFile, "port-file", "", "write the addresses to this `file` when ready, as NAME=value lines")
@@ -93,7 +94,7 @@ func (f *serveFlags) config(a *app) (*serviceConfig, error) {
 	var err error
 	flags := map[string]*string{
 		"listen": &cfg.rdma, "mount-listen": &cfg.mount, "tcp": &cfg.tcp,
-		"status": &cfg.push.status, "push-listen": &cfg.push.listen, "replies": &cfg.replies,
+		"status": &cfg.status, "push-listen": &cfg.push.listen, "replies": &cfg.replies,
 	}
 	if cfg.sockets, err = inheritSockets(slices.Collect(maps.Keys(flags))...); err != nil {
 		return nil, err
@@ -111,7 +112,7 @@ func (f *serveFlags) config(a *app) (*serviceConfig, error) {
 	if err := cfg.checkReplies(); err != nil {
 		return nil, err
 	}
-	for flag, addr := range map[string]string{"listen": cfg.rdma, "mount-listen": cfg.mount, "tcp": cfg.tcp} {
+	for flag, addr := range map[string]string{"listen": cfg.rdma, "mount-listen": cfg.mount, "tcp": cfg.tcp, "status": cfg.status} {
 		if _, _, err := net.SplitHostPort(addr); addr != "" && err != nil {
 			return nil, usagef("--%s %q is not an address: write host:port, for example 127.0.0.1:20049", flag, addr)
 		}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
@@ -35,6 +36,7 @@ type serviceConfig struct {
 	log       *serverLog // nil: none
 	sockets   *sockets   // nil: none of systemd
 	push      pushConfig
+	status    string          // address for HTTP, "" for none
 	replies   string          // address for the connections of clients' reply logs, "" for none
 	immediate bool            // Immediate Data may stand for replies in the logs
 	capture   *capture.Writer // records the connections; nil: none
@@ -51,6 +53,13 @@ type service struct {
 	log   *serverLog // nil: none
 	alive *health    // of the export
 
+	nfs     *server.Server
+	calls   *observe.Calls
+	mode    string // of the export, for people
+	started time.Time
+	statusL net.Listener  // nil: none
+	status  *statusServer // nil: none
+
 	reload  func() error       // reads the configuration again; nil: there is nothing to read
 	unwatch context.CancelFunc // ends that; nil: it has not begun
 	once    *once.Journal      // nil: none
@@ -64,7 +73,7 @@ type service struct {
 
 // newService opens the export and the listeners, and starts serving.
 func newService(ctx context.Context, cfg *serviceConfig) (*service, error) {
-	s := &service{errs: make(chan error, 6), log: cfg.log, alive: &health{}}
+	s := &service{errs: make(chan error, 6), started: time.Now(), log: cfg.log, alive: &health{}}
 	s.alive.check = func(context.Context) error {
 		_, err := s.fs.Root().Attr()
 		return err
@@ -79,6 +88,7 @@ func newService(ctx context.Context, cfg *serviceConfig) (*service, error) {
 	s.push.serve(s)
 	s.reply.serve(s)
 	s.watch()
+	s.status = serveStatus(s.statusL, s.statusServer(), s.srv.Stats, s.errs)
 	return s, nil
 }
 
@@ -95,18 +105,24 @@ func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 	if s.push, err = openPush(ctx, cfg); err != nil {
 		return err
 	}
-	if s.push != nil && s.push.pw != nil { // nil with --status only
+	if s.push != nil {
 		sc.Guard = s.push.pw
 	}
 	h, err := server.New(sc)
 	if err != nil {
 		return err
 	}
+	s.nfs, s.calls = h, new(observe.Calls)
+	s.mode = "read-write"
+	if cfg.readOnly {
+		s.mode = "read-only"
+	}
+	s.mode += ", " + cfg.squash.String()
 	// The calls that a crash left open come before everything that was pushed later.
 	if s.table.Next, err = s.exactlyOnce(ctx, cfg, h); err != nil {
 		return err
 	}
-	s.table.Next = observe.New(s.table.Next, cfg.config.Logger)
+	s.table.Next = observe.New(s.table.Next, cfg.config.Logger, s.counted(cfg))
 	if err := s.push.start(ctx, h, s.path); err != nil {
 		return err
 	}
@@ -119,12 +135,16 @@ func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 	for _, l := range []struct {
 		flag, addr string
 		to         *net.Listener
-	}{{"listen", cfg.rdma, &s.rdma}, {"mount-listen", cfg.mount, &s.mount}, {"tcp", cfg.tcp, &s.tcp}} {
+	}{{"listen", cfg.rdma, &s.rdma}, {"mount-listen", cfg.mount, &s.mount}, {"tcp", cfg.tcp, &s.tcp}, {"status", cfg.status, &s.statusL}} {
 		opened, err := cfg.sockets.listen(ctx, l.flag, l.addr)
 		if err != nil {
 			return err
 		}
-		if opened != nil { // else *l.to would not be nil
+		switch {
+		case opened == nil: // *l.to stays nil
+		case l.flag == "status":
+			*l.to = opened
+		default:
 			*l.to = cfg.capture.TapListener(opened)
 		}
 	}
@@ -182,6 +202,21 @@ func (s *service) start(l net.Listener, serve func(net.Listener) error) {
 	})
 }
 
+// counted returns the counters of NFS calls if somebody can see them.
+func (s *service) counted(cfg *serviceConfig) *observe.Calls {
+	if cfg.status == "" {
+		return nil
+	}
+	return s.calls
+}
+
+// addresses are those where the service can be reached, by the names that the log gives them.
+func (s *service) addresses() map[string]string {
+	return map[string]string{
+		"rdma": addrOf(s.rdma), "tcp": addrOf(s.tcp), "mount": addrOf(s.mount), "push": s.push.addr(), "replies": s.reply.addr(), "status": addrOf(s.statusL),
+	}
+}
+
 // watch watches the export until the service is released.
 func (s *service) watch() {
 	s.alive.what = s.path
@@ -195,6 +230,7 @@ func (s *service) watch() {
 
 // stop answers the calls that have arrived and ends. If ctx ends first, it aborts them.
 func (s *service) stop(ctx context.Context) error {
+	s.status.stopping()
 	err := s.srv.Shutdown(ctx)
 	if cerr := s.release(); err == nil {
 		err = cerr
@@ -208,12 +244,12 @@ func (s *service) release() error {
 	if s.unwatch != nil {
 		s.unwatch()
 	}
-	for _, l := range []net.Listener{s.rdma, s.mount, s.tcp} {
+	for _, l := range []net.Listener{s.rdma, s.mount, s.tcp, s.statusL} {
 		if l != nil {
 			_ = l.Close() // most are closed already
 		}
 	}
-	err := errors.Join(s.push.close(), s.reply.close())
+	err := errors.Join(s.status.close(), s.push.close(), s.reply.close())
 	s.wg.Wait()
 	return errors.Join(err, s.closeJournal(), s.closeExport())
 }

@@ -1,70 +1,143 @@
 package cli
 
 import (
-	"encoding/json"
+	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
-	"time"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 
-	"github.com/stag-rdma/stag/nfsdemo/once"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stag-rdma/stag/nfsdemo/internal/status"
+	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/pushwrite"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
 )
 
-// statusTimeout limits one request for /status.
-const statusTimeout = 10 * time.Second
+// statusFlag is the help of --status.
+const statusFlag = "`address` for HTTP: /status, a page for people and JSON; /metrics, for Prometheus; /healthz, /readyz and /debug/pprof/"
 
-// statusJSON is the content of /status.
-type statusJSON struct {
-	Export    string           `json:"export"`
-	Transport transport.Stats  `json:"transport"`
-	Push      *pushwrite.Stats `json:"push,omitempty"`
-	Once      *once.Stats      `json:"once,omitempty"` // of --intents
-	Problems  []problemJSON    `json:"problems"`       // what needs somebody's attention
+// statusServer serves --status. A nil *statusServer does nothing.
+type statusServer struct {
+	l       net.Listener
+	http    *http.Server
+	wg      sync.WaitGroup
+	cancel  context.CancelFunc
+	stopped atomic.Bool // the server drains
 }
 
-// problemJSON describes a record that cannot be applied, a condemned log, or a failed journal.
-type problemJSON struct {
-	Log    string    `json:"log"`
-	File   string    `json:"file,omitempty"`   // name of the log's file
-	Record uint64    `json:"record,omitempty"` // 0: the log cannot be read
-	Lease  uint64    `json:"lease,omitempty"`
-	Error  string    `json:"error"`
-	Remedy string    `json:"remedy,omitempty"` // what to do
-	Since  time.Time `json:"since,omitzero"`
-}
-
-// String returns one line.
-func (p *problemJSON) String() string {
-	s := "push log " + p.Log
-	if p.File != "" {
-		s = p.File
+// serveStatus serves st on l, which may be nil. The rates are those of stats.
+func serveStatus(l net.Listener, st *status.Server, stats func() transport.Stats, errs chan<- error) *statusServer {
+	if l == nil {
+		return nil
 	}
-	return s + ": " + p.Error + " (" + p.Remedy + ")"
-}
-
-// statusHandler serves /status and /metrics.
-func statusHandler(s *service) http.Handler {
-	pw := s.push.pw // read now: close sets it to nil
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		_ = enc.Encode(statusOf(s, pw)) // the client is gone
+	s := &statusServer{l: l}
+	alive := st.Ready
+	st.Ready = func() string {
+		if s.stopped.Load() {
+			return "the server is stopping"
+		}
+		return alive()
+	}
+	st.Version = version()
+	s.http = &http.Server{Handler: st.Handler(), ReadTimeout: status.Timeout, ReadHeaderTimeout: status.Timeout}
+	var ctx context.Context
+	ctx, s.cancel = context.WithCancel(context.Background())
+	s.wg.Go(func() { st.Sample(ctx, stats) })
+	s.wg.Go(func() {
+		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			errs <- err
+		}
 	})
-	mux.Handle("GET /metrics", metricsHandler(s, pw))
-	return mux
+	return s
 }
 
-func statusOf(s *service, pw *pushwrite.Server) *statusJSON {
-	out := &statusJSON{Export: s.path, Transport: s.srv.Stats(), Problems: []problemJSON{}}
+// stopping makes the server unready.
+func (s *statusServer) stopping() {
+	if s != nil {
+		s.stopped.Store(true)
+	}
+}
+
+// close ends everything.
+func (s *statusServer) close() error {
+	if s == nil {
+		return nil
+	}
+	s.cancel()
+	err := s.http.Close()
+	s.wg.Wait()
+	return err
+}
+
+// addr returns the address, "" if there is none.
+func (s *statusServer) addr() string {
+	if s == nil {
+		return ""
+	}
+	return addrOf(s.l)
+}
+
+// statusOf describes how a service is watched.
+func (s *service) statusServer() *status.Server {
+	var pw *pushwrite.Server
+	if s.push != nil {
+		pw = s.push.pw // read now: close sets it to nil
+	}
+	return &status.Server{
+		Report: func() *status.Report { return s.report(pw) },
+		Ready: func() string {
+			if _, err := s.alive.lost(); err != nil {
+				return fmt.Sprintf("the export %s cannot be used: %v", s.path, err)
+			}
+			return ""
+		},
+		Collectors: []prometheus.Collector{s.calls, collector(func(ch chan<- prometheus.Metric) {
+			collect(ch, metricsPrefix+"transport", reflect.ValueOf(s.srv.Stats()))
+			if pw != nil {
+				st := pw.Stats()
+				collect(ch, metricsPrefix+"push", reflect.ValueOf(st))
+				collect(ch, metricsPrefix+"push", reflect.ValueOf(struct{ BlockedNow, CondemnedNow int }{len(st.Now), len(st.NowCondemned)}))
+			}
+		})},
+	}
+}
+
+// report is the state of a service.
+func (s *service) report(pw *pushwrite.Server) *status.Report {
+	out := &status.Report{
+		Kind: "serve", Version: version(), Started: s.started, Exports: []status.Export{{Path: s.path, Mode: s.mode}},
+		Addresses: map[string]string{}, Clients: []status.Client{}, Transport: s.srv.Stats(), Calls: s.calls.Rows(), Problems: []status.Problem{},
+	}
+	for name, addr := range s.addresses() {
+		if addr != "" {
+			out.Addresses[name] = addr
+		}
+	}
+	mounts := s.mounts()
+	for _, c := range s.srv.Clients() {
+		out.Clients = append(out.Clients, status.Client{
+			Address: c.Addr.String(), Transport: c.Network, Since: c.Since, OctetsIn: c.OctetsIn, OctetsOut: c.OctetsOut, Mounts: mounts[hostOf(c.Addr)],
+		})
+	}
+	slices.SortFunc(out.Clients, func(a, b status.Client) int { return a.Since.Compare(b.Since) })
+	if since, err := s.alive.lost(); err != nil {
+		out.Problems = append(out.Problems, status.Problem{
+			Error: "the export " + s.path + " cannot be used: " + err.Error(), Remedy: "look after the file system; clients get errors until it is back", Since: since,
+		})
+	}
 	if s.once != nil {
 		st := s.once.Stats()
 		out.Once = &st
 		if st.Err != nil {
-			out.Problems = append(out.Problems, problemJSON{
+			out.Problems = append(out.Problems, status.Problem{
 				Log: "intents", Error: st.Err.Error(), Remedy: "remove the cause and restart the server: until then calls that need the journal are not executed",
 			})
 		}
@@ -78,11 +151,38 @@ func statusOf(s *service, pw *pushwrite.Server) *statusJSON {
 	return out
 }
 
+// hostOf returns an address without its port.
+func hostOf(a net.Addr) string {
+	host, _, err := net.SplitHostPort(a.String())
+	if err != nil {
+		return a.String()
+	}
+	return host
+}
+
+// mounts asks the server who has mounted what, by host.
+func (s *service) mounts() map[string][]string {
+	req := transport.Request{CallHeader: xdr.CallHeader{
+		RPCVers: xdr.RPCVersion, Prog: mount3.Program, Vers: mount3.Version, Proc: uint32(mount3.ProcDump),
+	}, RemoteAddr: &net.TCPAddr{IP: net.IPv6loopback}, Network: "tcp"}
+	var resp transport.Response
+	s.nfs.ServeRPC(context.Background(), &req, &resp)
+	var res mount3.DumpRes
+	d := xdr.NewDecoder(resp.Results)
+	out := make(map[string][]string)
+	if res.Parse(&d) == nil {
+		for _, m := range res.Mounts {
+			out[m.Host] = append(out[m.Host], m.Dir)
+		}
+	}
+	return out
+}
+
 // pushProblems are the problems of push logs.
-func pushProblems(st *pushwrite.Stats) (all []problemJSON) {
+func pushProblems(st *pushwrite.Stats) (all []status.Problem) {
 	for _, list := range [...][]pushwrite.Blocked{st.Now, st.NowCondemned} {
 		for _, b := range list {
-			all = append(all, problemJSON{
+			all = append(all, status.Problem{
 				Log: b.Log, File: b.File, Record: b.Record, Lease: b.Lease, Error: b.Err.Error(), Remedy: b.Remedy, Since: b.Since,
 			})
 		}
@@ -92,11 +192,11 @@ func pushProblems(st *pushwrite.Stats) (all []problemJSON) {
 
 // printProblems prints the problems that need somebody's attention, one per line.
 func (p *pushService) printProblems(w io.Writer) {
-	if p == nil || p.pw == nil {
+	if p == nil {
 		return
 	}
 	st := p.pw.Stats()
 	for _, problem := range pushProblems(&st) {
-		fmt.Fprintln(w, "nfsdemo:", problem.String())
+		fmt.Fprintln(w, "nfsdemo:", strings.TrimSpace(problem.String()))
 	}
 }

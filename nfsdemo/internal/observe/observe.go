@@ -1,11 +1,14 @@
-// Package observe watches the calls of an NFS server for its administrator: it logs who mounts what.
+// Package observe watches the calls of an NFS server for its administrator: it logs who mounts what, and
+// counts and times the calls.
 package observe
 
 import (
 	"context"
+	"time"
 
 	"github.com/stag-rdma/stag/internal/accept"
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
@@ -14,22 +17,29 @@ import (
 // Handler passes calls on to another handler, and watches them. It says about calls what that handler
 // says, and is safe for concurrent use.
 type Handler struct {
-	next transport.Handler
-	log  *zap.Logger // sampled, because anybody can ask for a mount
+	next  transport.Handler
+	log   *zap.Logger // sampled, because anybody can ask for a mount
+	calls *Calls      // nil: NFS calls are not counted
 }
 
 var _ transport.Handler = (*Handler)(nil)
 
-// New makes a handler in front of next. log may be nil.
-func New(next transport.Handler, log *zap.Logger) *Handler {
+// New makes a handler in front of next. log may be nil, for no lines, and calls too, for no counters.
+func New(next transport.Handler, log *zap.Logger, calls *Calls) *Handler {
 	if log == nil {
 		log = zap.NewNop()
 	}
-	return &Handler{next: next, log: accept.Sampled(log)}
+	return &Handler{next: next, log: accept.Sampled(log), calls: calls}
 }
 
 // ServeRPC implements transport.Handler.
 func (h *Handler) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
+	if h.calls != nil && req.Prog == nfs3.Program && req.Vers == nfs3.Version {
+		begun := time.Now()
+		h.next.ServeRPC(ctx, req, resp)
+		h.calls.count(req, resp, time.Since(begun))
+		return
+	}
 	h.next.ServeRPC(ctx, req, resp)
 	if req.Prog == mount3.Program && req.Vers == mount3.Version {
 		h.mount(req, resp)
@@ -56,10 +66,13 @@ func (h *Handler) mount(req *transport.Request, resp *transport.Response) {
 	d = xdr.NewDecoder(resp.Results)
 	switch err := res.Parse(&d); {
 	case err != nil:
+		h.calls.mounted(false)
 		log.Warn("mount refused", zap.String("why", "the call was denied: wrong credentials"))
 	case res.Status != mount3.OK:
+		h.calls.mounted(false)
 		log.Warn("mount refused", zap.String("why", why(res.Status)))
 	default:
+		h.calls.mounted(true)
 		log.Info("mount granted")
 	}
 }

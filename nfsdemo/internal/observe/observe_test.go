@@ -46,7 +46,7 @@ func TestMounts(t *testing.T) {
 					return
 				}
 				resp.Results = tt.res.Append(resp.Results)
-			}), transport.SlogLogger(slog.NewTextHandler(&out, nil)))
+			}), transport.SlogLogger(slog.NewTextHandler(&out, nil)), nil)
 			h.ServeRPC(t.Context(), &tt.req, new(transport.Response))
 			if got := out.String(); !strings.Contains(got, tt.want) || strings.Count(got, "\n") > 1 || tt.want == "" && got != "" {
 				t.Errorf("got  %s\nwant %s", got, tt.want)

@@ -1,0 +1,119 @@
+package observe_test
+
+import (
+	"context"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stag-rdma/stag/nfsdemo/internal/observe"
+	"github.com/stag-rdma/stag/nfsdemo/mount3"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// nfsCall is a call to NFS over a transport.
+func nfsCall(p nfs3.Proc, network string) *transport.Request {
+	return &transport.Request{CallHeader: xdr.CallHeader{Prog: nfs3.Program, Vers: nfs3.Version, Proc: uint32(p)}, Network: network}
+}
+
+// TestCalls: calls, errors and times are counted by procedure and transport, each where it belongs.
+func TestCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls observe.Calls
+		var took time.Duration
+		var answer func(*transport.Response)
+		h := observe.New(transport.HandlerFunc(func(_ context.Context, _ *transport.Request, resp *transport.Response) {
+			time.Sleep(took)
+			answer(resp)
+		}), nil, &calls)
+		status := func(s nfs3.Status) func(*transport.Response) {
+			return func(r *transport.Response) { r.Results = xdr.AppendUint32(r.Results, uint32(s)) }
+		}
+		for _, c := range []struct {
+			proc    nfs3.Proc
+			network string
+			took    time.Duration
+			answer  func(*transport.Response)
+		}{
+			{nfs3.ProcNull, "rdma", 0, func(*transport.Response) {}},
+			{nfs3.ProcRead, "rdma", 7 * time.Microsecond, status(nfs3.OK)},
+			{nfs3.ProcRead, "rdma", 8 * time.Microsecond, status(nfs3.OK)},
+			{nfs3.ProcRead, "rdma", time.Hour, status(nfs3.ErrIO)},
+			{nfs3.ProcRead, "tcp", 3 * time.Millisecond, status(nfs3.ErrBadHandle)},
+			{nfs3.ProcRead, "tcp", 3 * time.Millisecond, status(12345)},
+			{nfs3.ProcWrite, "tcp", time.Second, func(r *transport.Response) { r.Stat = xdr.GarbageArgs }},
+			{nfs3.ProcWrite, "tcp", time.Second, func(r *transport.Response) { r.Deny(xdr.AuthTooWeak) }},
+			{99, "tcp", time.Second, func(r *transport.Response) { r.Stat = xdr.ProcUnavail }},
+		} {
+			took, answer = c.took, c.answer
+			h.ServeRPC(t.Context(), nfsCall(c.proc, c.network), new(transport.Response))
+		}
+		answer = func(r *transport.Response) {
+			r.Results = (&mount3.MountRes{Status: mount3.ErrAcces}).Append(r.Results)
+		}
+		mnt := call(mount3.ProcMnt, xdr.Auth{})
+		mnt.Args = (&mount3.PathArgs{Path: "/x"}).Append(nil)
+		h.ServeRPC(t.Context(), &mnt, new(transport.Response))
+
+		err := testutil.CollectAndCompare(&calls, strings.NewReader(`
+# HELP nfsdemo_nfs_calls_total NFS calls served.
+# TYPE nfsdemo_nfs_calls_total counter
+nfsdemo_nfs_calls_total{procedure="NULL",transport="rdma"} 1
+nfsdemo_nfs_calls_total{procedure="READ",transport="rdma"} 3
+nfsdemo_nfs_calls_total{procedure="READ",transport="tcp"} 2
+nfsdemo_nfs_calls_total{procedure="WRITE",transport="tcp"} 2
+# HELP nfsdemo_nfs_errors_total NFS calls with another status than NFS3_OK, among them usual ones such as NFS3ERR_NOENT.
+# TYPE nfsdemo_nfs_errors_total counter
+nfsdemo_nfs_errors_total{procedure="READ",status="NFS3ERR_BADHANDLE",transport="tcp"} 1
+nfsdemo_nfs_errors_total{procedure="READ",status="NFS3ERR_IO",transport="rdma"} 1
+nfsdemo_nfs_errors_total{procedure="READ",status="other",transport="tcp"} 1
+nfsdemo_nfs_errors_total{procedure="WRITE",status="refused",transport="tcp"} 2
+# HELP nfsdemo_mounts_total Calls of MNT, by outcome.
+# TYPE nfsdemo_mounts_total counter
+nfsdemo_mounts_total{result="granted"} 0
+nfsdemo_mounts_total{result="refused"} 1
+`), "nfsdemo_nfs_calls_total", "nfsdemo_nfs_errors_total", "nfsdemo_mounts_total")
+		if err != nil {
+			t.Error(err)
+		}
+		rows := calls.Rows()
+		if len(rows) != 4 || rows[1].Procedure != "READ" || rows[1].Calls != 3 || rows[1].Errors != 1 || rows[2].P99 != 4096*time.Microsecond {
+			t.Errorf("%+v", rows)
+		}
+		r, w := prometheus.NewRegistry(), httptest.NewRecorder()
+		r.MustRegister(&calls)
+		promhttp.HandlerFor(r, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+		text := w.Body.String()
+		for _, want := range []string{
+			`{procedure="READ",transport="rdma",le="8e-06"} 1`, `{procedure="READ",transport="rdma",le="1.6e-05"} 2`,
+			`{procedure="READ",transport="rdma",le="4.194304"} 2`, `{procedure="READ",transport="rdma",le="+Inf"} 3`,
+			`_sum{procedure="READ",transport="tcp"} 0.006`, `_count{procedure="READ",transport="tcp"} 2`,
+		} {
+			if !strings.Contains(text, want+"\n") {
+				t.Errorf("no %s in %s", want, text)
+			}
+		}
+		if problems, err := testutil.CollectAndLint(&calls); err != nil || len(problems) > 0 {
+			t.Error(problems, err)
+		}
+	})
+}
+
+// TestCallsAllocs: to count costs no memory.
+func TestCallsAllocs(t *testing.T) {
+	answer := []byte{0, 0, 0, 2}
+	h := observe.New(transport.HandlerFunc(func(_ context.Context, _ *transport.Request, resp *transport.Response) {
+		resp.Results = answer
+	}), nil, new(observe.Calls))
+	req, resp := nfsCall(nfs3.ProcGetAttr, "rdma"), new(transport.Response)
+	if n := testing.AllocsPerRun(100, func() { h.ServeRPC(t.Context(), req, resp) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

@@ -1,0 +1,174 @@
+// Package status is what a server tells its administrator over HTTP: a page for people, the same as JSON,
+// metrics for Prometheus, whether it is alive and ready, and profiles.
+package status
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/pprof"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/stag-rdma/stag/nfsdemo/internal/observe"
+	"github.com/stag-rdma/stag/nfsdemo/once"
+	"github.com/stag-rdma/stag/nfsdemo/pushwrite"
+	"github.com/stag-rdma/stag/transport"
+)
+
+// Report is the state of a server.
+type Report struct {
+	Kind    string    `json:"kind"` // "serve" or "proxy"
+	Version string    `json:"version"`
+	Started time.Time `json:"started"`
+	// Ready is empty, or says why clients cannot be served.
+	Ready     string            `json:"not_ready,omitempty"`
+	Exports   []Export          `json:"exports,omitempty"`
+	Server    string            `json:"server,omitempty"` // behind a proxy
+	Addresses map[string]string `json:"addresses"`
+	Clients   []Client          `json:"clients"`
+	Rates     []Rate            `json:"rates"`
+	Calls     []observe.Row     `json:"calls,omitempty"`
+	Transport transport.Stats   `json:"transport"`
+	Push      *pushwrite.Stats  `json:"push,omitempty"`
+	Once      *once.Stats       `json:"once,omitempty"` // of --intents
+	Problems  []Problem         `json:"problems"`       // what needs somebody's attention
+}
+
+// Export is an exported file system.
+type Export struct {
+	Path string `json:"path"`
+	Mode string `json:"mode"`
+}
+
+// Client is a connection.
+type Client struct {
+	Address   string    `json:"address"`
+	Transport string    `json:"transport"`
+	Since     time.Time `json:"since"`
+	Mounts    []string  `json:"mounts,omitempty"` // of this host
+	OctetsIn  uint64    `json:"octets_in"`        // 0 over TCP: not counted
+	OctetsOut uint64    `json:"octets_out"`
+}
+
+// Problem is something that needs somebody's attention.
+type Problem struct {
+	Log    string    `json:"log,omitempty"`
+	File   string    `json:"file,omitempty"`   // name of the log's file
+	Record uint64    `json:"record,omitempty"` // 0: the log cannot be read
+	Lease  uint64    `json:"lease,omitempty"`
+	Error  string    `json:"error"`
+	Remedy string    `json:"remedy,omitempty"` // what to do
+	Since  time.Time `json:"since,omitzero"`
+}
+
+// String returns one line.
+func (p *Problem) String() string {
+	s := "push log " + p.Log
+	switch {
+	case p.File != "":
+		s = p.File
+	case p.Log == "":
+		return p.Error
+	}
+	return s + ": " + p.Error + " (" + p.Remedy + ")"
+}
+
+// Server answers the requests. Set the fields before the first one.
+type Server struct {
+	// Report returns the state, without Rates.
+	Report func() *Report
+	// Ready returns why clients cannot be served, "" if they can.
+	Ready func() string
+	// Collectors are the metrics of the server, besides those of the process.
+	Collectors []prometheus.Collector
+	// Version is that of the program.
+	Version string
+
+	rates rates
+}
+
+// Timeout limits one request, unless it is for a profile.
+const Timeout = 10 * time.Second
+
+// longest is the longest profile.
+const longest = 5 * time.Minute
+
+// Handler serves the pages.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	handle := func(pattern string, h http.Handler, limit time.Duration) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(limit)) // only recorders have none
+			h.ServeHTTP(w, r)
+		})
+	}
+	for pattern, h := range map[string]http.HandlerFunc{
+		"GET /{$}": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/status", http.StatusFound) },
+		"GET /status": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Vary", "Accept")
+			if strings.Contains(r.Header.Get("Accept"), "text/html") {
+				s.page(w)
+				return
+			}
+			s.json(w)
+		},
+		"GET /status.json": func(w http.ResponseWriter, _ *http.Request) { s.json(w) },
+		"GET /healthz":     func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) },
+		"GET /readyz": func(w http.ResponseWriter, _ *http.Request) {
+			if why := s.Ready(); why != "" {
+				http.Error(w, why, http.StatusServiceUnavailable)
+				return
+			}
+			_, _ = w.Write([]byte("ready\n"))
+		},
+	} {
+		handle(pattern, h, Timeout)
+	}
+	handle("GET /metrics", s.metrics(), Timeout)
+	handle("/debug/pprof/", http.HandlerFunc(pprof.Index), longest)
+	handle("GET /debug/pprof/profile", http.HandlerFunc(pprof.Profile), longest)
+	handle("GET /debug/pprof/trace", http.HandlerFunc(pprof.Trace), longest)
+	handle("GET /debug/pprof/cmdline", http.HandlerFunc(pprof.Cmdline), Timeout)
+	handle("/debug/pprof/symbol", http.HandlerFunc(pprof.Symbol), Timeout)
+	return mux
+}
+
+// report is the state with the rates.
+func (s *Server) report() *Report {
+	r := s.Report()
+	r.Ready = s.Ready()
+	r.Rates = s.rates.last(&r.Transport)
+	return r
+}
+
+func (s *Server) json(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "application/json")
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	_ = enc.Encode(s.report()) // the client is gone
+}
+
+// metrics serves the metrics.
+func (s *Server) metrics() http.Handler {
+	r := prometheus.NewRegistry()
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "nfsdemo_build_info", Help: "1, labeled by the version of nfsdemo and of Go.",
+		ConstLabels: prometheus.Labels{"version": s.Version, "goversion": runtime.Version()},
+	})
+	build.Set(1)
+	ready := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "nfsdemo_ready", Help: "1 if clients can be served, 0 if not: /readyz says why.",
+	}, func() float64 {
+		if s.Ready() == "" {
+			return 1
+		}
+		return 0
+	})
+	r.MustRegister(build, ready, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.MustRegister(s.Collectors...)
+	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})
+}

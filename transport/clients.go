@@ -1,0 +1,34 @@
+package transport
+
+import (
+	"net"
+	"time"
+)
+
+// ServedClient is a connection that a [Server] serves.
+type ServedClient struct {
+	Addr    net.Addr
+	Network string    // "rdma" or "tcp"
+	Since   time.Time // when it was accepted
+	// OctetsIn and OctetsOut are what came and left on the byte stream, after the start-up; 0 over TCP,
+	// where nobody counts them.
+	OctetsIn, OctetsOut uint64
+}
+
+// Clients returns the connections that are served now, in no order. Those whose start-up has not ended
+// are among them.
+func (s *Server) Clients() []ServedClient {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := make([]ServedClient, 0, len(s.conns))
+	for c, since := range s.conns {
+		switch c := c.(type) {
+		case *rdmaServed:
+			st := c.rc.conn.Stats()
+			list = append(list, ServedClient{Addr: c.addr, Network: "rdma", Since: since, OctetsIn: st.OctetsIn, OctetsOut: st.OctetsOut})
+		case *streamConn:
+			list = append(list, ServedClient{Addr: c.conn.RemoteAddr(), Network: "tcp", Since: since})
+		}
+	}
+	return list
+}

@@ -1,0 +1,78 @@
+package transport_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"testing"
+
+	"github.com/stag-rdma/stag/transport"
+)
+
+// Who is connected to a server.
+func ExampleServer_Clients() {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	s := &transport.Server{Handler: transport.HandlerFunc(func(context.Context, *transport.Request, *transport.Response) {})}
+	defer s.Shutdown(context.Background())
+	go s.Serve(l)
+	c, err := transport.Dial(context.Background(), "tcp", l.Addr().String(), nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer c.Close()
+	for _, cl := range s.Clients() {
+		fmt.Println(cl.Network, cl.Addr.(*net.TCPAddr).IP)
+	}
+	// Output: rdma 127.0.0.1
+}
+
+// TestClients: connections of both kinds are listed while they last.
+func TestClients(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &transport.Server{Handler: transport.HandlerFunc(func(context.Context, *transport.Request, *transport.Response) {})}
+	served := make(chan error)
+	go func() { served <- s.ServeShared(l) }()
+	rdma, err := transport.Dial(t.Context(), "tcp", l.Addr().String(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tcp, err := transport.NewStreamClient(c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []transport.Caller{rdma, tcp} { // so that the server knows what they are
+		var reply transport.Reply
+		if err := c.Do(t.Context(), &transport.Call{Prog: 1, Vers: 1}, &reply); err != nil {
+			t.Fatal(err)
+		}
+		reply.Release()
+	}
+	list := s.Clients()
+	slices.SortFunc(list, func(a, b transport.ServedClient) int { return len(b.Network) - len(a.Network) })
+	if len(list) != 2 || list[0].Network != "rdma" || list[1].Network != "tcp" || list[0].OctetsIn == 0 ||
+		list[1].Addr.String() != c.LocalAddr().String() || list[0].Since.IsZero() {
+		t.Errorf("%+v", list)
+	}
+	_ = rdma.Close()
+	_ = tcp.Close()
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	<-served
+	if list := s.Clients(); len(list) != 0 {
+		t.Errorf("%+v", list)
+	}
+}
