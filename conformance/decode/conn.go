@@ -55,15 +55,15 @@ func (c *Conn) Octets(dir Dir, b []byte, at Stamp) {
 	c.Info.Held[dir] = len(s.buf)
 }
 
-// Conflict reports that n octets of direction dir, which came in packet at, were given to Octets before with
-// other contents.
-func (c *Conn) Conflict(dir Dir, n int, at Stamp) {
+// Conflict reports that n octets of b, which came in packet at, were given to Octets before with other contents. b
+// begins old octets before the next one of direction dir.
+func (c *Conn) Conflict(dir Dir, n int, b []byte, old int, at Stamp) {
 	s := &c.sides[dir]
 	if s.closed {
 		return
 	}
 	ev := c.begin(KindUndecoded, dir, at, at)
-	ev.Offset, ev.Err = s.off, fmt.Errorf("%w: %d", ErrConflict, n)
+	ev.Offset, ev.Again, ev.Err = s.end()-uint64(old), b, fmt.Errorf("%w: %d", ErrConflict, n)
 	c.visit(ev)
 }
 

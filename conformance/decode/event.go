@@ -55,8 +55,9 @@ type Event struct {
 	Len    int    // octets of the stream
 	Raw    []byte // the Len octets; nil for open, close and holes
 
-	Reset   bool // KindClose: by RST
-	Missing int  // KindUndecoded: octets before Offset that are not in the capture
+	Reset   bool   // KindClose: by RST
+	Again   []byte // KindUndecoded with ErrConflict: what was sent the second time, from Offset on
+	Missing int    // KindUndecoded: octets before Offset that are not in the capture
 
 	// The layers of the frame, lowest first; nil if absent.
 	Startup *Startup        // KindStartup

@@ -43,7 +43,9 @@ func (s *stream) octets(b []byte, at Stamp) {
 
 func (s *stream) hole(n int, at Stamp) { s.flow.conn.Hole(s.dir, n, at) }
 
-func (s *stream) conflict(n int, at Stamp) { s.flow.conn.Conflict(s.dir, n, at) }
+func (s *stream) conflict(n int, b []byte, old int, at Stamp) {
+	s.flow.conn.Conflict(s.dir, n, b, old, at)
+}
 
 // dirOf returns the direction of a packet from src.
 func (f *flow) dirOf(src netip.AddrPort) Dir {

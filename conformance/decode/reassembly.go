@@ -39,11 +39,11 @@ const earlyCost = 256
 const maxWindow = 1 << 30
 
 // sink receives octets in order. hole reports that n octets before the next ones are not in the capture, and
-// conflict that n octets were there before with other contents.
+// conflict that n octets of b, which begins old octets before the next one, were there before with other contents.
 type sink interface {
 	octets(b []byte, at Stamp)
 	hole(n int, at Stamp)
-	conflict(n int, at Stamp)
+	conflict(n int, b []byte, old int, at Stamp)
 }
 
 // seqDiff returns a-b in sequence space.
@@ -76,7 +76,7 @@ func (a *assembler) deliver(seq uint32, b []byte, at Stamp, to sink) {
 		return
 	}
 	if n := a.seen.differ(b[:min(old, len(b))], old); n > 0 && len(b) > 1 { // a keep-alive probe has one arbitrary octet
-		to.conflict(n, at)
+		to.conflict(n, b[:min(old, len(b))], old, at)
 	}
 	if old >= len(b) {
 		return

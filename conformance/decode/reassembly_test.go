@@ -11,9 +11,9 @@ import (
 // stringSink collects what an assembler delivers; holes are written as "<n>".
 type stringSink struct{ bytes.Buffer }
 
-func (s *stringSink) octets(b []byte, _ Stamp) { s.Write(b) }
-func (s *stringSink) hole(n int, _ Stamp)      { fmt.Fprintf(s, "<%d>", n) }
-func (s *stringSink) conflict(n int, _ Stamp)  { fmt.Fprintf(s, "!%d!", n) }
+func (s *stringSink) octets(b []byte, _ Stamp)                 { s.Write(b) }
+func (s *stringSink) hole(n int, _ Stamp)                      { fmt.Fprintf(s, "<%d>", n) }
+func (s *stringSink) conflict(n int, _ []byte, _ int, _ Stamp) { fmt.Fprintf(s, "!%d!", n) }
 
 // push takes a segment like a flow of one direction, and finish the rest.
 func (a *assembler) push(seq uint32, b []byte, to sink) {

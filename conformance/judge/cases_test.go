@@ -36,7 +36,7 @@ func TestCases(t *testing.T) {
 		}, nil},
 		{"a frame damaged on the way", every, the(rdmap.OpSend, 0, func(f *twin.Frame) {
 			f.BadCRC, f.Seg.MSN, f.Seg.Control = true, 77, 0xff
-		}), []string{"MPA-030"}},
+		}), []string{"MPA-030", "MPA-034"}},
 		{"a warning hides no error", busy, func(t *twin.Trace) {
 			the(rdmap.OpReadResponse, 0, func(f *twin.Frame) { f.Seg.Control |= 0x20 })(t)
 			grow(rdmap.OpReadResponse, 4)(t)

@@ -21,6 +21,8 @@ type conn struct {
 	info *decode.ConnInfo
 
 	machines []machine
+	reads    *reads
+	rpc      *rpcMachine
 	ev       *decode.Event // the event being judged; in end, the last one
 	last     decode.Event  // Dir, Frame, Time, Offset of the event judged last; the rest is gone
 	found    int           // violations of severity Error in the event being judged so far
@@ -29,6 +31,7 @@ type conn struct {
 	// the capture, or a frame could not be understood. Then rules about what must have come before are
 	// silent.
 	doubt  [2]bool
+	was    [2]bool // doubt, before the event being judged
 	lost   [2]bool // will be in doubt after the event being judged
 	late   bool    // the capture holds no startup of this connection
 	closed [2]bool
@@ -53,11 +56,13 @@ var newMachines = []func(*conn) machine{
 	func(c *conn) machine { return &headers{conn: c} },
 	func(c *conn) machine { return &queues{conn: c} },
 	func(c *conn) machine { return &lengths{conn: c} },
-	func(c *conn) machine { return &reads{conn: c} },
+	func(c *conn) machine { c.reads = &reads{conn: c}; return c.reads },
 	func(c *conn) machine { return &stags{conn: c} },
 	func(c *conn) machine { return &terminates{conn: c} },
 	newRPCMachine,
 	newCommitMachine,
+	func(c *conn) machine { return &accepts{conn: c} },
+	func(c *conn) machine { return &resent{conn: c} },
 }
 
 func newConn(j *Judge, info *decode.ConnInfo) *conn {
@@ -70,7 +75,7 @@ func newConn(j *Judge, info *decode.ConnInfo) *conn {
 
 // show shows an event to all machines.
 func (c *conn) show(ev *decode.Event) {
-	c.ev, c.found = ev, 0
+	c.ev, c.found, c.was = ev, 0, c.doubt
 	c.note(ev)
 	c.fold.check(ev)
 	for _, m := range c.machines {

@@ -85,6 +85,9 @@ var onPositions = ids(
 // onAccess are the rules that a reply breaks if the RDMA operations before it went elsewhere.
 var onAccess = ids("RPCRDMA-030", "RPCRDMA-031", "RPCRDMA-032", "RPCRDMA-034", "RPCRDMA-053", "RPCRDMA-074", "RPCRDMA-085", "RPCRDMA-088", "NFS-003")
 
+// executed are the rules about the execution of calls that are wrong.
+var executed = ids("RPCRDMA-085", "RPCRDMA-088", "RPC-011", "NFS-003")
+
 func ids(all ...string) map[string]bool {
 	m := make(map[string]bool, len(all))
 	for _, id := range all {
@@ -106,6 +109,7 @@ type folding struct {
 	stalled [2][]*Violation // of its peer, by dependent rules, since the last frame of a direction, while another was incomplete
 	startup *Violation      // the first one of the startup
 	agreed  [4]*Violation   // the first of each group of settled, in a startup frame
+	carried [2]*Violation   // this side carries on after a frame that it should not have delivered
 	closed  [2]bool         // unknown ends with the event being judged
 	unknown [2]*Violation   // after which a message of a direction is not known for certain
 }
@@ -113,7 +117,13 @@ type folding struct {
 // cause returns the mistake of which v is a consequence, nil if it is one of its own.
 func (c *conn) cause(v *Violation) *Violation {
 	id := v.Rule.ID
+	if acceptance[id] {
+		return nil
+	}
 	f := &c.fold
+	if on := f.carried[v.Dir]; on != nil && executed[id] {
+		return on
+	}
 	switch b := f.broken[v.Dir]; {
 	case b != nil && (!f.checked[v.Dir] || dependent[id] || endsStream[id]):
 		return b.root()
@@ -182,6 +192,11 @@ func below(a, b *Rule) bool {
 // folded takes a violation after its cause was sought, and finds what it causes among those before it.
 func (c *conn) folded(v *Violation) {
 	f, id := &c.fold, v.Rule.ID
+	if acceptance[id] {
+		f.carried[v.Dir] = v
+		c.reassign(v, slices.DeleteFunc(slices.Clone(f.now), func(u *Violation) bool { return u.Dir != v.Dir || !executed[u.Rule.ID] }))
+		return
+	}
 	if v.Rule.Layer() == "MPA" && v.Rule.Severity == Error && f.startup == nil && c.fpdus == [2]int{} {
 		f.startup = v
 	}
@@ -220,6 +235,9 @@ func (c *conn) reassign(v *Violation, all []*Violation) {
 	for _, u := range all {
 		if v := v.root(); u.Cause == nil && u != v {
 			u.Cause = v
+			if u.accepted != nil {
+				c.reassign(v, []*Violation{u.accepted})
+			}
 			if c.j.refold != nil {
 				c.j.refold(u)
 			}

@@ -8,9 +8,11 @@ type Judge struct {
 	report func(*Violation)
 	ended  func(*conn)      // of each connection, in the end; may be nil
 	refold func(*Violation) // a violation that was reported before has a cause now; may be nil
-	conns  map[*decode.ConnInfo]*conn
-	order  []*conn // oldest first; may hold connections that have ended
-	sent   sentCalls
+
+	withdrawn func(*Violation) // one that was reported before is none; may be nil
+	conns     map[*decode.ConnInfo]*conn
+	order     []*conn // oldest first; may hold connections that have ended
+	sent      sentCalls
 
 	tooLong uint64 // from how many octets a message is too long: 2^32, except in tests
 }

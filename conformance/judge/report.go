@@ -68,7 +68,7 @@ func NewBuilder(opt *Options) *Builder {
 func newBuilder(o *Options) *Builder {
 	b := &Builder{opt: o, conns: make(map[*decode.ConnInfo]*ConnReport)}
 	b.judge = New(o, b.violation)
-	b.judge.refold = b.refold
+	b.judge.refold, b.judge.withdrawn = b.refold, b.withdrawn
 	b.judge.ended = func(c *conn) { b.conn(c.info).Messages = c.messages }
 	return b
 }
@@ -147,11 +147,7 @@ func (b *Builder) violation(v *Violation) {
 
 // refold moves a violation, and its consequences, below its cause.
 func (b *Builder) refold(v *Violation) {
-	c := b.conn(v.Conn)
-	if c.Counts[v.Rule.ID]--; c.Counts[v.Rule.ID] == 0 {
-		delete(c.Counts, v.Rule.ID)
-	}
-	b.rep.Violations = slices.DeleteFunc(b.rep.Violations, func(u *Violation) bool { return u == v })
+	b.remove(v)
 	v.Cause.fold(v)
 	for _, u := range v.Consequences {
 		u.Cause = v.Cause
@@ -159,6 +155,15 @@ func (b *Builder) refold(v *Violation) {
 	}
 	v.Cause.Folded += v.Folded - len(v.Consequences)
 	v.Consequences, v.Folded = nil, 0
+}
+
+// remove takes a mistake out of the report.
+func (b *Builder) remove(v *Violation) {
+	c := b.conn(v.Conn)
+	if c.Counts[v.Rule.ID]--; c.Counts[v.Rule.ID] == 0 {
+		delete(c.Counts, v.Rule.ID)
+	}
+	b.rep.Violations = slices.DeleteFunc(b.rep.Violations, func(u *Violation) bool { return u == v })
 }
 
 // maxFolded bounds the consequences that are kept of one violation.

@@ -21,7 +21,10 @@ type rpcMachine struct {
 	sys    xdr.SysCred
 }
 
-func newRPCMachine(c *conn) machine { return &rpcMachine{conn: c} }
+func newRPCMachine(c *conn) machine {
+	c.rpc = &rpcMachine{conn: c}
+	return c.rpc
+}
 
 // blind reports whether something unknown may have been sent.
 func (m *rpcMachine) blind() bool { return m.late || m.doubt[0] || m.doubt[1] }

@@ -124,6 +124,7 @@ type rpcSide struct {
 	refused []uint32 // versions, at most 16
 	held    int      // segments in mem
 	forgot  bool     // a call that waited was forgotten
+	buried  bool     // so was one that was answered, with its memory
 	runts   int      // Sends too short to answer
 }
 
@@ -160,6 +161,7 @@ func (s *rpcSide) add(c *rpcCall) {
 // depend on them are silent then.
 func (s *rpcSide) trim() {
 	for s.held > maxMemory && len(s.fifo) > 0 {
+		s.buried = true
 		s.bury(s.fifo[0])
 	}
 	if len(s.order) > 2*len(s.calls)+64 {
@@ -183,6 +185,7 @@ func (s *rpcSide) answered(c *rpcCall) {
 	s.old[c.xid] = c
 	s.fifo = append(s.fifo, c)
 	if len(s.fifo) > maxOld {
+		s.buried = s.buried || len(s.fifo[0].memory) > 0
 		s.bury(s.fifo[0])
 	}
 }

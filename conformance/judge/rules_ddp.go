@@ -15,4 +15,7 @@ var ddpRules = []*Rule{
 	{"DDP-011", "RFC 5041 Section 5.3", Must, Error, "A message is sent to its L segment before the next of its kind begins.", "ddp 2"},
 	{"DDP-012", "RFC 5041 Section 6.2", Must, Warning, "A stream that ends gracefully ends after the L segment of its last message.", "ddp 7"},
 	{"DDP-013", "RFC 5041 Section 5.2", Must, Error, "A message has fewer than 2^32 octets.", "ddp 2"},
+	{"DDP-014", "RFC 5041 Section 7.1", Must, Error, "A segment of another DDP version is not delivered, nor what follows it.", "ddp 5"},
+	{"DDP-015", "RFC 5041 Section 7.1", Must, Error, "A segment for a queue that does not exist is not delivered, nor what follows it.", "ddp 5"},
+	{"DDP-016", "RFC 5041 Section 7.1", Must, Error, "A message with a wrong MSN is not delivered, nor what follows it.", "ddp 5"},
 }

@@ -28,6 +28,7 @@ var mpaRules = []*Rule{
 	{"MPA-031", "RFC 5044 Section 4.1", Must, Warning, "The pad of an FPDU is zero.", "mpa 5"},
 	{"MPA-032", "RFC 5044 Section 4.1", Must, Error, "A ULPDU has at most 64,768 octets.", "mpa 5"},
 	{"MPA-033", "RFC 5044 Section 8", Must, Error, "A stream is ended between two frames, not inside one.", "mpa 9"},
+	{"MPA-034", "RFC 5044 Section 8", Must, Error, "Nothing is delivered of an FPDU with a wrong CRC, nor of what follows it.", "mpa 9"},
 
 	{"MPA-040", "RFC 5044 Section 4.3", Must, Error, "FPDUPTR of a marker points at the ULPDU_Length of its FPDU.", "mpa 7"},
 	{"MPA-041", "RFC 5044 Section 4.3", Must, Warning, "The reserved half of a marker is 0.", "mpa 7"},

