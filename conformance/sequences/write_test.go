@@ -48,7 +48,7 @@ func dialed(t *testing.T, u *nfsclient.URL, cfg nfsclient.Config) *nfsclient.Cli
 }
 
 func keeping() nfsclient.Config {
-	return nfsclient.Config{Push: &nfsclient.PushConfig{Log: "client", Capacity: 64 << 10, Keep: func(push.Secret) error { return nil }}}
+	return nfsclient.Config{Push: &nfsclient.PushConfig{Log: "client", Capacity: 64 << 10, Secret: push.NewSecret()}}
 }
 
 var recallProc = fmt.Sprintf("%d.%d", pushfile.CallbackProgram, pushfile.ProcRecall)
@@ -102,7 +102,7 @@ func TestWriteFenced(t *testing.T) {
 		check(t, err)
 		t.Cleanup(func() { rpc.Close() })
 		auth := cred.Auth()
-		s, err := push.Dial(t.Context(), rpc, "stubborn", &push.Config{Cred: auth, Keep: func(push.Secret) error { return nil }})
+		s, err := push.Dial(t.Context(), rpc, "stubborn", &push.Config{Cred: auth, Secret: push.NewSecret()})
 		check(t, err)
 		t.Cleanup(func() { _ = s.Close(background) }) // it was fenced
 		a := pushfile.OpenArgs{Session: pushfile.Session(s.ID()), File: n.FH}

@@ -131,24 +131,19 @@ type logs struct {
 	at string
 
 	mu      sync.Mutex
-	secrets map[string]*push.Secret
+	secrets map[string]push.Secret
 }
 
-func newLogs(at string) *logs { return &logs{at: at, secrets: make(map[string]*push.Secret)} }
+func newLogs(at string) *logs { return &logs{at: at, secrets: make(map[string]push.Secret)} }
 
 // config returns the configuration for the log name.
 func (l *logs) config(name string) *nfsclient.Config {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return &nfsclient.Config{Push: &nfsclient.PushConfig{
-		Log: name, Secret: l.secrets[name], Capacity: uint64(ringSize),
-		Keep: func(s push.Secret) error {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			l.secrets[name] = &s
-			return nil
-		},
-	}}
+	if l.secrets[name] == (push.Secret{}) {
+		l.secrets[name] = push.NewSecret()
+	}
+	return &nfsclient.Config{Push: &nfsclient.PushConfig{Log: name, Secret: l.secrets[name], Capacity: uint64(ringSize)}}
 }
 
 // pushWriter writes by push.

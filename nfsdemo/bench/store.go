@@ -11,37 +11,40 @@ import (
 
 // simStore keeps logs in a model of persistent memory, without a disk.
 type simStore struct {
-	mu     sync.Mutex
-	logs   map[string]region.Memory
-	owners map[string]push.Owner
+	mu   sync.Mutex
+	logs map[string]region.Memory
+	from map[string]push.Origin
 }
 
 func newSimStore() *simStore {
-	return &simStore{logs: make(map[string]region.Memory), owners: make(map[string]push.Owner)}
+	return &simStore{logs: make(map[string]region.Memory), from: make(map[string]push.Origin)}
 }
 
 // Create implements push.Store.
-func (s *simStore) Create(name string, size int, owner push.Owner, format func(region.Memory) error) error {
+func (s *simStore) Create(name string, size int, from push.Origin, format func(region.Memory) error) error {
 	m := pmem.NewSim(size, nil)
 	if err := format(m); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.logs[name], s.owners[name] = m, owner
+	s.logs[name], s.from[name] = m, from
 	return nil
 }
 
 // Open implements push.Store.
-func (s *simStore) Open(name string) (region.Memory, push.Owner, error) {
+func (s *simStore) Open(name string) (region.Memory, push.Origin, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m, ok := s.logs[name]
 	if !ok {
-		return nil, push.Owner{}, fs.ErrNotExist
+		return nil, push.Origin{}, fs.ErrNotExist
 	}
-	return m, s.owners[name], nil
+	return m, s.from[name], nil
 }
+
+// Tidy implements push.Store.
+func (s *simStore) Tidy() (int, error) { return 0, nil }
 
 // Names implements push.Store.
 func (s *simStore) Names() ([]string, error) { return nil, nil }

@@ -43,7 +43,7 @@ func (f *pushFlags) config(u *nfsclient.URL) (*nfsclient.PushConfig, *secretFile
 	if err != nil {
 		return nil, nil, fmt.Errorf("--push: %w", err)
 	}
-	return &nfsclient.PushConfig{Log: s.name, Secret: s.secret, Keep: s.keep}, s, nil
+	return &nfsclient.PushConfig{Log: s.name, Secret: s.secret}, s, nil
 }
 
 // copyJSON is a line of cp --json.

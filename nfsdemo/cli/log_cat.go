@@ -58,7 +58,7 @@ func (a *app) catLog(ctx context.Context, url, file string, from uint64, tail bo
 		return err
 	}
 	open := func(from uint64) *push.Reader {
-		return r.c.ReadLog(secret.name, *secret.secret, &push.ReaderConfig{From: from, Octets: nfsclient.DefaultPushRecord * 2})
+		return r.c.ReadLog(secret.name, secret.secret, &push.ReaderConfig{From: from, Octets: nfsclient.DefaultPushRecord * 2})
 	}
 	in := open(from)
 	for first := true; ; {

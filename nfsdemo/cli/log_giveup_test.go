@@ -17,7 +17,7 @@ import (
 func TestLogGiveUp(t *testing.T) {
 	export, logs := t.TempDir(), filepath.Join(t.TempDir(), "logs")
 	s := startPush(t, export, logs)
-	c := pushClient(t, s, new(push.Secret))
+	c := pushClient(t, s, push.NewSecret())
 	n, err := c.Create(t.Context(), c.Root(), "file", 0o644, true)
 	if err != nil {
 		t.Fatal(err)

@@ -33,14 +33,14 @@ func startPush(t *testing.T, export, logs string) *service {
 }
 
 // pushClient returns a client of s that pushes to a log called mine.
-func pushClient(t *testing.T, s *service, secret *push.Secret) *nfsclient.Client {
+func pushClient(t *testing.T, s *service, secret push.Secret) *nfsclient.Client {
 	t.Helper()
 	u, err := nfsclient.ParseURL("nfs+rdma://" + addrOf(s.rdma) + s.path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c, err := nfsclient.Dial(t.Context(), u, &nfsclient.Config{Push: &nfsclient.PushConfig{
-		Log: "mine", Keep: func(k push.Secret) error { *secret = k; return nil },
+		Log: "mine", Secret: secret,
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -54,7 +54,8 @@ func heldUp(t *testing.T) (s *service, c *nfsclient.Client, secret push.Secret, 
 	t.Helper()
 	export, logs = t.TempDir(), filepath.Join(t.TempDir(), "logs")
 	s = startPush(t, export, logs)
-	c = pushClient(t, s, &secret)
+	secret = push.NewSecret()
+	c = pushClient(t, s, secret)
 	for _, name := range []string{"gone", "kept"} {
 		n, err := c.Create(t.Context(), c.Root(), name, 0o644, true)
 		if err != nil {

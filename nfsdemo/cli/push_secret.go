@@ -22,19 +22,19 @@ type secretFile struct {
 	f      *os.File
 	path   string
 	name   string
-	secret *push.Secret // nil: there is no log yet
-	own    bool         // it is in the configuration directory, where nfsdemo makes and removes it
-	void   bool         // the server has no such log
+	secret push.Secret
+	own    bool // it is in the configuration directory, where nfsdemo makes and removes it
+	void   bool // it is not the secret of this log
 }
 
-// refused notes that the server has refused the secret, as it does when somebody has given up the
-// log, and returns what the user can do.
+// refused notes that the server has refused the secret, because the log belongs to another one, and returns what the
+// user can do.
 func (s *secretFile) refused() string {
 	if !s.own {
-		return "if the log is gone from the server, remove " + s.path + " or use another --push-secret FILE: that gets a new log"
+		return "the log in " + s.path + " belongs to another secret: use another --push-secret FILE, which gets a new log"
 	}
 	s.void = true
-	return "the log seems to be gone from the server; the next cp --push makes a new one"
+	return "the log belongs to another secret; the next cp --push makes a new one"
 }
 
 // errSecretUsed reports that another process has locked the file.
@@ -50,6 +50,10 @@ func openSecret(path string) (*secretFile, error) {
 		s := &secretFile{f: f, path: path}
 		if err = lockFile(f); err == nil {
 			err = s.read()
+		}
+		if err == nil && s.secret == (push.Secret{}) {
+			s.name, s.secret = "nfsdemo-"+rand.Text(), push.NewSecret()
+			err = s.keep()
 		}
 		if err == nil && s.named() {
 			return s, nil
@@ -72,7 +76,7 @@ func (s *secretFile) named() bool {
 	return err == nil && os.SameFile(own, there)
 }
 
-// read reads a file that may be empty.
+// read reads a file. If it is empty, there is no secret.
 func (s *secretFile) read() error {
 	st, err := s.f.Stat()
 	switch {
@@ -83,7 +87,6 @@ func (s *secretFile) read() error {
 	case runtime.GOOS != "windows" && st.Mode().Perm()&0o077 != 0:
 		return errors.New("others can read this secret: run chmod 600, or remove the file if the secret may be known")
 	case st.Size() == 0:
-		s.name = "nfsdemo-" + rand.Text()
 		return nil
 	}
 	b, err := io.ReadAll(io.LimitReader(s.f, 1024))
@@ -98,15 +101,15 @@ func (s *secretFile) read() error {
 	if n, err := hex.Decode(secret[:], []byte(digits)); err != nil || n != len(secret) {
 		return errNoSecret
 	}
-	s.secret = &secret
+	s.secret = secret
 	return nil
 }
 
 var errNoSecret = errors.New("holds no secret of a push log: use another --push-secret FILE; an empty or new one gets a new log")
 
-// keep makes the secret of a new log durable in the file.
-func (s *secretFile) keep(secret push.Secret) error {
-	if _, err := s.f.WriteAt(fmt.Appendf(nil, "log %s\nsecret %x\n", s.name, secret[:]), 0); err != nil {
+// keep makes the secret of a new log durable, before it is used.
+func (s *secretFile) keep() error {
+	if _, err := s.f.WriteAt(fmt.Appendf(nil, "log %s\nsecret %x\n", s.name, s.secret[:]), 0); err != nil {
 		return err
 	}
 	if err := s.f.Sync(); err != nil {
@@ -120,8 +123,8 @@ func (s *secretFile) close() {
 	if s == nil {
 		return
 	}
-	if st, err := s.f.Stat(); s.void || err == nil && st.Size() == 0 {
-		_ = os.Remove(s.path) // there is no log
+	if s.void {
+		_ = os.Remove(s.path)
 	}
 	_ = s.f.Close() // what was written is synced
 }
@@ -134,7 +137,7 @@ func readSecret(path string) (*secretFile, error) {
 	}
 	defer f.Close()
 	s := &secretFile{f: f, path: path}
-	if err = s.read(); err == nil && s.secret == nil {
+	if err = s.read(); err == nil && s.secret == (push.Secret{}) {
 		err = errNoSecret
 	}
 	if err != nil {

@@ -29,10 +29,9 @@ type PushConfig struct {
 	// Log is the name of the log: 1 to 64 of A-Z a-z 0-9 . _ - with no dot at the beginning.
 	// It must be set. Only one process at a time may use it: another one ends the session.
 	Log string
-	// Secret proves the right to the log. If nil, the server makes a log and issues a secret,
-	// which Keep must store before the log is used; see [push.Config].
-	Secret *push.Secret
-	Keep   func(push.Secret) error
+	// Secret proves the right to the log: random octets that are kept durably before Dial; see
+	// [push.Config]. It must be set.
+	Secret push.Secret
 	// Capacity is the size of a new log's ring in octets. If zero, 16 MiB.
 	Capacity uint64
 	// Record limits the octets of a file in one record. InFlight is the number of records in
@@ -90,7 +89,6 @@ type pusher struct {
 	turn   chan struct{} // one slot: held by the goroutine that opens the log
 
 	mu      sync.Mutex
-	secret  *push.Secret
 	session *push.Session
 	why     error                // why there is no session and will be none
 	files   map[uint64]*PushFile // by their leases
@@ -111,7 +109,7 @@ func newPusher(u *URL, cfg *Config) *pusher {
 	p := &pusher{
 		cfg: cfg.Push.fill(), log: t.Logger, next: t.BackwardHandler, host: u.Host,
 		kick: make(chan struct{}, 1), turn: make(chan struct{}, 1),
-		files: make(map[uint64]*PushFile), over: make(map[uint64]bool), secret: cfg.Push.Secret,
+		files: make(map[uint64]*PushFile), over: make(map[uint64]bool),
 		dial: func(ctx context.Context, addr string) (net.Conn, error) { return dialConn(ctx, addr, cfg) },
 	}
 	if p.log == nil {
@@ -156,7 +154,7 @@ func (p *pusher) open(ctx context.Context) (*push.Session, error) {
 		return nil, ctx.Err()
 	}
 	p.mu.Lock()
-	s, why, secret := p.session, p.why, p.secret
+	s, why := p.session, p.why
 	p.mu.Unlock()
 	switch {
 	case why != nil:
@@ -166,7 +164,7 @@ func (p *pusher) open(ctx context.Context) (*push.Session, error) {
 	case s != nil:
 		p.log.Info("nfsclient: push log ended, opened again", zap.Error(s.Err()))
 	}
-	s, err := p.dialLog(ctx, secret)
+	s, err := p.dialLog(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil && ctx.Err() != nil {
@@ -179,11 +177,11 @@ func (p *pusher) open(ctx context.Context) (*push.Session, error) {
 }
 
 // dialLog opens the log.
-func (p *pusher) dialLog(ctx context.Context, secret *push.Secret) (*push.Session, error) {
+func (p *pusher) dialLog(ctx context.Context) (*push.Session, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.cfg.OpenTimeout, errPushTime)
 	defer cancel()
 	s, err := push.Dial(ctx, p.rpc.caller, p.cfg.Log, &push.Config{
-		Secret: secret, Keep: p.keep, Cred: p.rpc.cred, Capacity: p.cfg.Capacity, Best: p.cfg.Best,
+		Secret: p.cfg.Secret, Cred: p.rpc.cred, Capacity: p.cfg.Capacity, Best: p.cfg.Best,
 		Host: p.host, Dial: p.dial, Callbacks: &p.calls, Logger: p.log,
 		Opened: func(push.Rung, uint32, uint64) { p.look() },
 	})
@@ -195,20 +193,6 @@ func (p *pusher) dialLog(ctx context.Context, secret *push.Secret) (*push.Sessio
 }
 
 var errPushTime = errors.New("the log was not opened in time")
-
-// keep stores the secret of a new log.
-func (p *pusher) keep(s push.Secret) error {
-	if p.cfg.Keep == nil {
-		return push.ErrNoKeep
-	}
-	if err := p.cfg.Keep(s); err != nil {
-		return err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.secret = &s
-	return nil
-}
 
 // look is called when the session or the connection for calls has changed. It does not block.
 func (p *pusher) look() {

@@ -55,9 +55,9 @@ func ExampleClient_PushFrom() {
 	defer stop()
 	ctx := context.Background()
 	u, _ := nfsclient.ParseURL(url)
-	var kept push.Secret // to be kept where the next process finds it, and nobody else
+	mine := push.NewSecret() // to be kept, before it is used, where the next process finds it, and nobody else
 	c, err := nfsclient.Dial(ctx, u, &nfsclient.Config{Push: &nfsclient.PushConfig{
-		Log: "mine", Keep: func(s push.Secret) error { kept = s; return nil },
+		Log: "mine", Secret: mine,
 	}})
 	if err != nil {
 		log.Fatal(err)
@@ -67,10 +67,8 @@ func ExampleClient_PushFrom() {
 	data := bytes.NewReader([]byte("durable before the server's processor has seen it\n"))
 	r, err := c.PushFrom(ctx, n, data, data.Size(), nil)
 	fmt.Println(r.Size, r.Pushed, r.Rung, r.Level, r.Why, err)
-	fmt.Println(kept != push.Secret{})
 	// Output:
 	// 50 50 native persistent <nil> <nil>
-	// true
 }
 
 // A file that is written to here and there, durably each time.
@@ -80,7 +78,7 @@ func ExampleClient_OpenPush() {
 	ctx := context.Background()
 	u, _ := nfsclient.ParseURL(url)
 	c, err := nfsclient.Dial(ctx, u, &nfsclient.Config{Push: &nfsclient.PushConfig{
-		Log: "mine", Keep: func(push.Secret) error { return nil },
+		Log: "mine", Secret: push.NewSecret(),
 	}})
 	if err != nil {
 		log.Fatal(err)

@@ -144,13 +144,16 @@ func (w *pushWorld) stop() {
 }
 
 // owner is the owner of a log.
-type owner struct{ secret *push.Secret }
+type owner struct{ secret push.Secret }
 
 // config returns the configuration of a client with the log of o.
 func (o *owner) config(change func(*Config)) *Config {
+	if o.secret == (push.Secret{}) {
+		o.secret = push.NewSecret()
+	}
 	c := &Config{Reconnect: time.Minute, DialTimeout: time.Minute, Push: &PushConfig{ // a machine may stand still
 		OpenTimeout: time.Minute,
-		Log:         "log", Secret: o.secret, Keep: func(s push.Secret) error { o.secret = &s; return nil },
+		Log:         "log", Secret: o.secret,
 		Capacity: 64 << 10, Record: 4096, InFlight: 4,
 	}}
 	if change != nil {

@@ -62,9 +62,6 @@ func TestPushFrom(t *testing.T) {
 			}
 		}
 	}
-	if o.secret == nil {
-		t.Error("no secret was kept")
-	}
 	if st := c.Stats(); st.BackwardCalls != 0 {
 		t.Errorf("%d recalls of files that were returned", st.BackwardCalls)
 	}
@@ -91,10 +88,8 @@ func TestPushLadder(t *testing.T) {
 		{"append", w.url, known.config(func(c *Config) { c.Push.Best = push.Append }), push.Append, nil},
 		{"no push at the server", without, new(owner).config(nil), 0, push.ErrNoProgram},
 		{"no push at the client", w.url, nil, 0, ErrNoPush},
-		{"wrong secret", w.url, (&owner{secret: &push.Secret{1}}).config(nil), 0, push.StatusRefused},
-		{"secret not kept", w.url, new(owner).config(func(c *Config) {
-			c.Push.Log, c.Push.Keep = "another", func(push.Secret) error { return errTest }
-		}), 0, errTest},
+		{"wrong secret", w.url, (&owner{secret: push.Secret{1}}).config(nil), 0, push.StatusRefused},
+		{"no secret", w.url, new(owner).config(func(c *Config) { c.Push.Secret = push.Secret{} }), 0, push.ErrNoSecret},
 		{"no backward direction", w.url, known.config(func(c *Config) {
 			c.Transport = &transport.Config{Profile: transport.ProfileRFC5666}
 		}), 0, errNoBackward},

@@ -135,8 +135,8 @@ func TestBacklog(t *testing.T) {
 			if restart {
 				g.set(false, nfs3.ErrNoSpc, h) // none of it is applied before
 				w.restart(nil)
-				a.dial(w, &a.secret)
-				b.dial(w, &b.secret)
+				a.dial(w)
+				b.dial(w)
 				la, lb = a.lease(f), b.lease(h)
 			}
 			g.set(false, nil, f, h)

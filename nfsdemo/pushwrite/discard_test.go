@@ -75,7 +75,7 @@ func TestDiscard(t *testing.T) {
 	if st := w.pw.Stats(); len(st.Now) > 0 || st.Records != 3 || st.Discarded != 2 || !w.pw.Idle() {
 		t.Errorf("%+v", st)
 	}
-	c.dial(w, &c.secret)
+	c.dial(w)
 	c.wrote(c.lease(kept), 3, "four")
 	p.has(kept, "twofour")
 }

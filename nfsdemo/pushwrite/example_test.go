@@ -48,7 +48,7 @@ func Example() {
 	defer caller.Close()
 	root, _ := nfsclient.NewMounter(caller, &xdr.SysCred{}).Mount(ctx, "/export")
 	log, _ := push.Dial(ctx, caller, "log-of-mine", &push.Config{
-		Keep: func(push.Secret) error { return nil }, // store it, durably
+		Secret: push.NewSecret(), // which was kept, durably
 	})
 	defer log.Close(ctx)
 

@@ -40,7 +40,7 @@ func TestFence(t *testing.T) {
 	if st := w.pw.Stats(); st.Fences != 1 || !w.pw.Idle() {
 		t.Errorf("%+v", st)
 	}
-	c.dial(w, &c.secret)
+	c.dial(w)
 	c.wrote(c.lease(h), 0, "B")
 	p.has(h, "Bcknowledged")
 }

@@ -283,13 +283,13 @@ type pusher struct {
 // pusher connects a client that has a log of this name.
 func (w *world) pusher(name string, uid uint32) *pusher {
 	w.t.Helper()
-	p := &pusher{t: w.t, name: name, cred: sys(uid), recalled: make(map[uint64]int)}
-	p.dial(w, nil)
+	p := &pusher{t: w.t, name: name, secret: push.NewSecret(), cred: sys(uid), recalled: make(map[uint64]int)}
+	p.dial(w)
 	return p
 }
 
 // dial opens a session, as a new instance.
-func (p *pusher) dial(w *world, secret *push.Secret) {
+func (p *pusher) dial(w *world) {
 	p.t.Helper()
 	var err error
 	p.rpc, err = transport.Dial(p.t.Context(), "tcp", w.addr, &transport.Config{BackwardCredits: 8, BackwardHandler: p})
@@ -297,8 +297,7 @@ func (p *pusher) dial(w *world, secret *push.Secret) {
 		p.t.Fatal(err)
 	}
 	p.s, err = push.Dial(p.t.Context(), p.rpc, p.name, &push.Config{
-		Cred: p.cred, Secret: secret, Callbacks: &p.cb, MinDelay: time.Millisecond,
-		Keep: func(k push.Secret) error { p.secret = k; return nil },
+		Cred: p.cred, Secret: p.secret, Callbacks: &p.cb, MinDelay: time.Millisecond,
 		Dial: func(ctx context.Context, addr string) (net.Conn, error) {
 			var d net.Dialer
 			c, err := d.DialContext(ctx, "tcp", addr)

@@ -211,7 +211,7 @@ func (m *model) again(c *modelClient) {
 	c.mu.Lock()
 	c.leases, c.deaf = make(map[string]uint64), false
 	c.mu.Unlock()
-	c.dial(m.w, &c.secret)
+	c.dial(m.w)
 }
 
 // lease returns a lease; false: it cannot be had now.

@@ -35,7 +35,7 @@ func TestRestart(t *testing.T) {
 	if !w.pw.Idle() {
 		t.Error("leases are left")
 	}
-	c.dial(w, &c.secret)
+	c.dial(w)
 	if again := c.lease(h); again <= l {
 		t.Errorf("lease %d, after %d", again, l)
 	}

@@ -1,8 +1,11 @@
 package commitlog
 
 import (
+	"bytes"
+	"errors"
 	"io"
 
+	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
 )
 
@@ -43,6 +46,22 @@ func Inspect(r io.ReaderAt, size int64, visit func(*Record) error) (*Info, error
 	}
 	info := infoOf(st)
 	return &info, nil
+}
+
+// Unused reports whether it is sure that nobody has ever appended to the memory of a log, of size octets: its
+// tail and its ring are as Create makes them, even if Create did not finish. It is false if r fails.
+func Unused(r io.ReaderAt, size int64) bool {
+	b := make([]byte, layout.BlockSize)
+	for off := int64(0); off < size; off += int64(len(b)) {
+		if off < layout.TailOff && size >= layout.RingOff || off >= layout.HeadOff && off < layout.RingOff {
+			continue // not by producers
+		}
+		n, err := r.ReadAt(b[:min(int64(len(b)), size-off)], off)
+		if err != nil && !errors.Is(err, io.EOF) || !bytes.Equal(b[:n], make([]byte, n)) {
+			return false
+		}
+	}
+	return true
 }
 
 type readerAt struct{ r io.ReaderAt }

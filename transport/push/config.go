@@ -21,19 +21,15 @@ const (
 	Native Rung = 1
 	// Append: the RPC procedure APPEND.
 	Append Rung = 2
-	// InFile: Config.File.
-	InFile Rung = 3
 )
 
-// String returns "native", "append" or "file".
+// String returns "native" or "append".
 func (r Rung) String() string {
 	switch r {
 	case Native:
 		return "native"
 	case Append:
 		return "append"
-	case InFile:
-		return "file"
 	default:
 		return fmt.Sprintf("Rung(%d)", uint8(r))
 	}
@@ -51,12 +47,11 @@ const (
 
 // Config is the configuration of a Session. Zero fields mean the defaults. Dial copies it.
 type Config struct {
-	// Secret proves ownership of the log. If nil, Dial asks the server for a new log and its
-	// secret, and passes the secret to Keep before it uses it. Keep must be set then. It returns
-	// nil when the secret is stored where the next process of this owner finds it; an error ends
-	// Dial. A secret with which no Dial has ever succeeded may be void: it may have no log.
-	Secret *Secret
-	Keep   func(Secret) error
+	// Secret proves ownership of the log. It must be set, to random octets (NewSecret) that are kept where the
+	// next process of this owner finds them, before Dial: the first OPEN with a free name makes a log that
+	// belongs to this secret, and whoever has lost the secret has lost the log. If the answer to that OPEN is
+	// lost, the next Dial with the same secret finds the log.
+	Secret Secret
 	// Cred is the credential of the calls, for Server.Allow. Access to an existing log depends only
 	// on the secret. The zero value is AUTH_NONE.
 	Cred xdr.Auth
@@ -74,8 +69,6 @@ type Config struct {
 	// of life, connected or not: then they end with commitlog.ErrSilent, while the Session goes on trying to open
 	// the log. Nil and zero fields mean the defaults; that of Silence is one minute here. Negative: for ever.
 	Producer *commitlog.ProducerOptions
-	// File is the last rung, for a server without the program. If nil, that rung does not exist.
-	File File
 	// MaxRecord is the size of the largest record, in octets, on every rung. MaxCall limits the
 	// octets of all records of one APPEND, except for a single larger record. The RPC client must be
 	// able to send both. If zero, 1 MiB and 512 KiB.

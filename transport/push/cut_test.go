@@ -183,7 +183,7 @@ func TestCut(t *testing.T) {
 			commitAddr, rpcAddr := commit.run(t), calls.run(t)
 			rpc := redialer(t, func() string { return rpcAddr })
 			s, err := Dial(t.Context(), rpc, "log", &Config{
-				Best: best, Keep: func(Secret) error { return nil }, MinDelay: 1, MaxDelay: 1e6,
+				Best: best, Secret: NewSecret(), MinDelay: 1, MaxDelay: 1e6,
 				Dial: func(ctx context.Context, _ string) (net.Conn, error) {
 					var d net.Dialer
 					return d.DialContext(ctx, "tcp", commitAddr)
@@ -227,7 +227,7 @@ func TestServerRestart(t *testing.T) {
 			}}
 			addr := calls.run(t)
 			s, err := Dial(t.Context(), redialer(t, func() string { return addr }), "log", &Config{
-				Best: best, Keep: func(Secret) error { return nil }, MinDelay: 1e6, MaxDelay: 1e7,
+				Best: best, Secret: NewSecret(), MinDelay: 1e6, MaxDelay: 1e7,
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -1,6 +1,7 @@
 package push
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,12 +11,13 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
 // Dir returns a Store that keeps each log in two files of an existing directory: NAME.log, memory
 // of the given kind, and NAME.owner: the 32 octets of the digest of the secret, and then the host
-// that the log was made for. Only the server's user can read them. A log without an owner was left
-// by a crash, and is created anew. It is a HostStore.
+// that the log was made for. Only the server's user can read them. A log without an owner was left by a crash: it
+// is removed if nobody can have appended to it, and otherwise renamed to NAME.log.aside.
 func Dir(path string, kind pmem.Kind) Store { return &dir{path, kind} }
 
 type dir struct {
@@ -23,11 +25,10 @@ type dir struct {
 	kind pmem.Kind
 }
 
-var _ HostStore = (*dir)(nil)
-
 const (
 	logSuffix   = ".log"
 	ownerSuffix = ".owner"
+	asideSuffix = ".aside"
 	maxHost     = 255 // octets
 )
 
@@ -66,20 +67,15 @@ func RemoveLog(path, name string) error {
 
 func (d *dir) file(name, suffix string) string { return filepath.Join(d.path, name+suffix) }
 
-// Create implements Store.
-func (d *dir) Create(name string, size int, owner Owner, format func(region.Memory) error) error {
-	return d.CreateFor("", name, size, owner, format)
-}
-
-// CreateFor implements HostStore. The owner comes last, by a rename: only then does the log count.
-func (d *dir) CreateFor(host, name string, size int, owner Owner, format func(region.Memory) error) error {
+// Create implements Store. The owner comes last, by a rename: only then does the log count.
+func (d *dir) Create(name string, size int, from Origin, format func(region.Memory) error) error {
 	if _, err := os.Lstat(d.file(name, ownerSuffix)); err == nil {
 		return fs.ErrExist
 	}
-	path := d.file(name, logSuffix)
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := d.clear(name); err != nil {
 		return err
 	}
+	path := d.file(name, logSuffix)
 	if err := pmem.Create(path, size, nil); err != nil {
 		return err
 	}
@@ -90,7 +86,78 @@ func (d *dir) CreateFor(host, name string, size int, owner Owner, format func(re
 	if err := errors.Join(format(mem), mem.Close()); err != nil {
 		return err
 	}
-	return d.writeOwner(name, append(owner[:], host[:min(len(host), maxHost)]...))
+	return d.writeOwner(name, append(from.Owner[:], from.Host[:min(len(from.Host), maxHost)]...))
+}
+
+// clear makes room for a log where there is none with an owner.
+func (d *dir) clear(name string) error {
+	path := d.file(name, logSuffix)
+	switch empty, err := d.empty(path); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case empty:
+		err = os.Remove(path)
+		return errors.Join(err, pmem.SyncDir(d.path))
+	}
+	aside := path + asideSuffix
+	for n := 2; ; n++ {
+		if _, err := os.Lstat(aside); errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		aside = fmt.Sprintf("%s%s%d", path, asideSuffix, n)
+	}
+	return errors.Join(os.Rename(path, aside), pmem.SyncDir(d.path))
+}
+
+// empty reports whether it is sure that nobody has appended to the log in a file: no session has begun, or its
+// creation was not finished.
+func (d *dir) empty(path string) (bool, error) {
+	fi, err := os.Lstat(path)
+	if err != nil {
+		return false, err
+	}
+	if fi.Size() == 0 || !fi.Mode().IsRegular() {
+		return fi.Mode().IsRegular(), nil
+	}
+	mem, err := pmem.Open(d.kind, path, nil)
+	switch {
+	case errors.Is(err, pmem.ErrLocked):
+		return false, err // of another server
+	case err != nil:
+		return false, nil
+	}
+	defer mem.Close() //nolint:errcheck // nothing was written
+	b := mem.Bytes()
+	return commitlog.Unused(bytes.NewReader(b), int64(len(b))), nil
+}
+
+// Tidy implements Store.
+func (d *dir) Tidy() (aside int, err error) {
+	entries, err := os.ReadDir(d.path)
+	if err != nil {
+		return 0, err
+	}
+	var errs []error
+	for _, e := range entries {
+		name, log := strings.CutSuffix(e.Name(), logSuffix)
+		switch {
+		case strings.HasPrefix(e.Name(), ".") && strings.Contains(e.Name(), ownerSuffix+"-"):
+			errs = append(errs, os.Remove(filepath.Join(d.path, e.Name()))) // never got its name
+		case strings.Contains(e.Name(), logSuffix+asideSuffix):
+			aside++
+		case log && possible(name):
+			if _, err := os.Lstat(d.file(name, ownerSuffix)); !errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			errs = append(errs, d.clear(name))
+			if _, err := os.Lstat(d.file(name, logSuffix) + asideSuffix); err == nil {
+				aside++
+			}
+		}
+	}
+	return aside, errors.Join(errs...)
 }
 
 func (d *dir) writeOwner(name string, b []byte) error {
@@ -110,36 +177,31 @@ func (d *dir) writeOwner(name string, b []byte) error {
 }
 
 // Open implements Store.
-func (d *dir) Open(name string) (region.Memory, Owner, error) {
-	owner, _, err := d.readOwner(name)
+func (d *dir) Open(name string) (region.Memory, Origin, error) {
+	from, err := d.readOwner(name)
 	if err != nil {
-		return nil, owner, err
+		return nil, from, err
 	}
 	mem, err := pmem.Open(d.kind, d.file(name, logSuffix), nil)
 	if err != nil {
-		return nil, owner, err
+		return nil, from, err
 	}
-	return mem, owner, nil
+	return mem, from, nil
 }
 
-// readOwner returns what writeOwner has written, and the host.
-func (d *dir) readOwner(name string) (owner Owner, host string, err error) {
+// readOwner returns what writeOwner has written.
+func (d *dir) readOwner(name string) (from Origin, err error) {
 	b, err := os.ReadFile(d.file(name, ownerSuffix))
 	if err != nil {
-		return owner, "", err
+		return from, err
 	}
-	if len(b) < len(owner) || len(b) > len(owner)+maxHost {
-		return owner, "", fmt.Errorf("push: %s is damaged: it should have 32 octets and then an address (restore it from a copy)",
+	if len(b) < len(from.Owner) || len(b) > len(from.Owner)+maxHost {
+		return from, fmt.Errorf("push: %s is damaged: it should have 32 octets and then an address (restore it from a copy)",
 			d.file(name, ownerSuffix))
 	}
-	copy(owner[:], b)
-	return owner, string(b[len(owner):]), nil
-}
-
-// Host implements HostStore.
-func (d *dir) Host(name string) string {
-	_, host, _ := d.readOwner(name) // Open reports the error
-	return host
+	copy(from.Owner[:], b)
+	from.Host = string(b[len(from.Owner):])
+	return from, nil
 }
 
 // Names implements Store.

@@ -24,8 +24,8 @@ func TestDir(t *testing.T) {
 		return &Server{Store: Dir(dir, pmem.File), Consume: func(_ context.Context, l *Log) { consumed <- l.Name() }}
 	}
 	w := start(t, ps())
-	var secret Secret
-	s := w.dial("log", &Config{Capacity: 8192, Keep: func(k Secret) error { secret = k; return nil }})
+	secret := NewSecret()
+	s := w.dial("log", &Config{Capacity: 8192, Secret: secret})
 	appended(t, s, commitlog.Persistent, 1, "one", "two")
 	if name := <-consumed; name != "log" {
 		t.Error(name)
@@ -53,7 +53,7 @@ func TestDir(t *testing.T) {
 	if name := <-consumed; name != "log" {
 		t.Error(name)
 	}
-	s = w.dial("log", &Config{Secret: &secret})
+	s = w.dial("log", &Config{Secret: secret})
 	appended(t, s, commitlog.Persistent, 3, "three")
 	w.take("log", 2, "two", "three")
 }
@@ -72,7 +72,7 @@ func TestDirCrash(t *testing.T) {
 	dir := t.TempDir()
 	store := Dir(dir, pmem.File)
 	crash := errors.New("crash")
-	err := store.Create("log", 1<<15, Owner{1}, func(region.Memory) error { return crash })
+	err := store.Create("log", 1<<15, Origin{Owner: Owner{1}}, func(region.Memory) error { return crash })
 	if !errors.Is(err, crash) {
 		t.Fatal(err)
 	}
@@ -83,12 +83,12 @@ func TestDirCrash(t *testing.T) {
 		t.Error(err)
 	}
 	w := start(t, &Server{Store: store})
-	var secret Secret
-	s := w.dial("log", &Config{Keep: func(k Secret) error { secret = k; return nil }})
+	secret := NewSecret()
+	s := w.dial("log", &Config{Secret: secret})
 	appended(t, s, commitlog.Persistent, 1, "one")
 	_ = s.Close(t.Context())
 	w.stop()
-	if err := store.Create("log", 1<<15, Owner{1}, nil); !errors.Is(err, fs.ErrExist) {
+	if err := store.Create("log", 1<<15, Origin{Owner: Owner{1}}, nil); !errors.Is(err, fs.ErrExist) {
 		t.Error(err)
 	}
 
@@ -105,13 +105,77 @@ func TestDirCrash(t *testing.T) {
 	if _, err := ps.Log("none"); !errors.Is(err, ErrNoLog) {
 		t.Error(err)
 	}
-	if r := ask(ps, "192.0.2.1:1", openArgs{Name: "log", Secret: &secret}); r.Status != StatusOK || r.Opened.Answer.NextSeq != 2 {
+	if r := ask(ps, "192.0.2.1:1", openArgs{Name: "log", Secret: secret}); r.Status != StatusOK || r.Opened.Answer.NextSeq != 2 {
 		t.Error(r.Status, r.Opened.Answer)
 	}
-	if r := ask(ps, "192.0.2.1:1", openArgs{Name: "bad", Secret: &secret}); r.Status != StatusRefused {
+	if r := ask(ps, "192.0.2.1:1", openArgs{Name: "bad", Secret: secret}); r.Status != StatusRefused {
 		t.Error(r.Status)
 	}
 	if err := ps.Close(context.Background()); err != nil {
 		t.Error(err)
 	}
+}
+
+// Files without an owner, as crashes in the middle of a first OPEN leave them, are removed if nobody can have appended
+// to them; all others are moved aside and counted. Their names are free.
+func TestOwnerless(t *testing.T) {
+	dir := t.TempDir()
+	store := Dir(dir, pmem.File)
+	ps := &Server{Store: store}
+	made := func(name string) {
+		if r := ask(ps, "192.0.2.1:1", openArgs{Name: name, Secret: Secret{1}}); r.Status != StatusOK {
+			t.Fatal(name, r.Status)
+		}
+	}
+	made("opened") // a session has begun, but it has no record
+	made("full")
+	r := ask(ps, "192.0.2.1:1", openArgs{Name: "full", Secret: Secret{1}})
+	if st := ps.appendRecords(t.Context(), &appendArgs{Session: r.Opened.Session, Seq: 1, Records: [][]byte{[]byte("one")}}); st.Status != StatusOK {
+		t.Fatal(st.Status)
+	}
+	made("stays")
+	if err := ps.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	crash := errors.New("crash")
+	if err := store.Create("unformatted", 1<<15, Origin{}, func(region.Memory) error { return crash }); !errors.Is(err, crash) {
+		t.Fatal(err)
+	}
+	write := func(name string, b []byte) {
+		if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("short.log", nil)
+	write("zeros.log", make([]byte, 100))
+	write("garbage.log", []byte("something"))
+	write(".full.owner-123", []byte("half an own"))
+	for _, name := range []string{"opened", "full"} {
+		if err := os.Remove(filepath.Join(dir, name+".owner")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 { // the second time finds them where they are
+		ps = &Server{Store: store}
+		if err := ps.Load(); err != nil {
+			t.Error(err)
+		}
+		if st := ps.Stats(); st.Aside != 2 || st.Logs != 1 {
+			t.Errorf("%+v", st)
+		}
+		if err := ps.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var names []string
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	if want := []string{"full.log.aside", "garbage.log.aside", "stays.log", "stays.owner"}; err != nil || !slices.Equal(names, want) {
+		t.Errorf("%q %v, want %q", names, err, want)
+	}
+	ps = &Server{Store: store}
+	defer ps.Close(context.Background())
+	made("full")
 }

@@ -4,7 +4,7 @@
 //
 //	server                                     client
 //	ps := &push.Server{Store: push.Dir(dir,    s, err := push.Dial(ctx, caller, "name",
-//	    pmem.File), Addr: ":20050"}                &push.Config{Secret: known, Keep: keep})
+//	    pmem.File), Addr: ":20050"}                &push.Config{Secret: kept})
 //	err := ps.Load()                           r, err := s.Append(ctx, record)
 //	go ps.Serve(listener)                      // r.Seq, r.Level
 //	t := &transport.Server{Handler: ps}
@@ -19,17 +19,16 @@
 //
 //	Native   RDMA Write, Flush and Atomic Write; the server's program takes no part
 //	Append   the RPC procedure APPEND: the server appends and syncs
-//	InFile   WRITE and COMMIT, to a file of another server: see Config.File
 //
 // When a peer refuses the operations of the commit extension, or cannot be reached on the second
 // connection, the client loses that rung and nothing else. A log in memory that is not persistent
-// gives Placed on every rung.
+// gives Placed on both rungs.
 //
 // # Access
 //
-// The server issues a secret of 128 bits at the first OPEN of a log, and keeps a digest of it. A client
-// with another secret, or with none, is always refused in the same way, whether or not the log exists.
-// Server.Allow decides who may have a name that is free.
+// A client chooses a secret of 128 random bits and keeps it; the first OPEN with a free name makes a log that
+// belongs to it, of which the server keeps a digest. A client with another secret is always refused in the
+// same way. Server.Allow decides who may have a name that is free.
 //
 // An OPEN by the owner fences the previous session: its queued operations are dropped, and its running
 // operations finish. The fenced instance is told so, and does not fence in return.

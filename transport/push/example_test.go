@@ -3,7 +3,6 @@ package push_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -34,7 +33,7 @@ func Example() {
 	caller, _ := transport.Dial(ctx, "tcp", calls.Addr().String(), nil)
 	defer caller.Close()
 	session, _ := push.Dial(ctx, caller, "journal", &push.Config{
-		Keep: func(push.Secret) error { return nil }, // store it, durably
+		Secret: push.NewSecret(), // which was kept, durably
 	})
 	defer session.Close(ctx)
 	result, err := session.Append(ctx, []byte("first"))
@@ -64,9 +63,9 @@ func ExampleReader() {
 	defer server.Close()
 	caller, _ := transport.Dial(ctx, "tcp", calls.Addr().String(), nil)
 	defer caller.Close()
-	var secret push.Secret
+	secret := push.NewSecret()
 	session, _ := push.Dial(ctx, caller, "journal", &push.Config{
-		Keep: func(s push.Secret) error { secret = s; return nil },
+		Secret: secret,
 	})
 	defer session.Close(ctx)
 
@@ -90,53 +89,13 @@ func ExampleReader() {
 	// push: read "journal": commitlog: record 1 was released (the oldest one now is 2)
 }
 
-// The last rung: a file. Here it is a local one.
-func ExampleReadFile() {
-	ctx := context.Background()
-	f, _ := os.CreateTemp("", "log")
-	defer os.Remove(f.Name())
-	defer f.Close()
-	session, err := push.Dial(ctx, nil, "log", &push.Config{File: local{f}})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	_, _ = session.Append(ctx, []byte("one"))
-	_, _ = session.Append(ctx, []byte("two"))
-	fmt.Println(session.Rung(), session.Close(ctx))
-	_ = push.ReadFile(f, func(r *commitlog.Record) error {
-		fmt.Printf("%d %s\n", r.Seq, r.Payload)
-		return nil
-	})
-	// Output:
-	// file <nil>
-	// 1 one
-	// 2 two
-}
-
-// local is a file of this machine as a push.File.
-type local struct{ *os.File }
-
-func (l local) ReadAt(_ context.Context, p []byte, off int64) (int, error) {
-	return io.ReaderAt(l.File).ReadAt(p, off)
-}
-
-func (l local) WriteAt(_ context.Context, p []byte, off int64) error {
-	_, err := l.File.WriteAt(p, off)
-	return err
-}
-
-func (l local) Commit(context.Context) (commitlog.Level, error) {
-	return commitlog.Persistent, l.Sync()
-}
-
 // Removes a log that nobody uses anymore, while no server has the directory open.
 func ExampleRemoveLog() {
 	dir, _ := os.MkdirTemp("", "push")
 	defer os.RemoveAll(dir)
 	store := push.Dir(dir, pmem.File)
 	size, _ := commitlog.MemorySize(4096)
-	_ = store.Create("journal", size, push.Owner{1}, func(mem region.Memory) error { return commitlog.Create(mem, nil) })
+	_ = store.Create("journal", size, push.Origin{Owner: push.Owner{1}}, func(mem region.Memory) error { return commitlog.Create(mem, nil) })
 	fmt.Println(store.Names())
 	fmt.Println(filepath.Base(push.LogFile(store, "journal")))
 

@@ -41,7 +41,7 @@ func (m *fenceModel) wrong(format string, args ...any) {
 // open sends OPEN for producer i; told says whether the answer arrives.
 func (m *fenceModel) open(i int, told bool) {
 	p := m.p[i]
-	r := ask(m.ps, "127.0.0.1:1", openArgs{Name: "log", Secret: &m.secret, Instance: p.instance, Resume: p.resume})
+	r := ask(m.ps, "127.0.0.1:1", openArgs{Name: "log", Secret: m.secret, Instance: p.instance, Resume: p.resume})
 	m.say("open %d told=%v: %v", i, told, r.Status)
 	switch {
 	case r.Status == StatusFenced && p.resume:
@@ -107,7 +107,7 @@ func TestFenceModel(t *testing.T) {
 		m.say("seed %d", seed)
 		m.serve()
 		m.p = [2]*fencedProducer{m.born(), m.born()}
-		m.secret = ask(m.ps, "127.0.0.1:1", openArgs{Name: "log"}).Secret
+		m.secret = NewSecret()
 		m.open(0, true)
 		for range 60 {
 			i := m.r.IntN(2)

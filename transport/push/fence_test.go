@@ -76,9 +76,9 @@ func TestFence(t *testing.T) {
 		t.Run(best.String(), func(t *testing.T) {
 			store, mem := blockingStore()
 			w := start(t, &Server{Store: store, Limits: Limits{FenceTime: 20 * time.Millisecond, AppendTime: time.Hour}})
-			var secret Secret
+			secret := NewSecret()
 			first := w.dial("log", &Config{
-				Best: best, Keep: func(k Secret) error { secret = k; return nil },
+				Best: best, Secret: secret,
 				Producer: &commitlog.ProducerOptions{InFlight: 4, Batch: 1},
 			})
 			appended(t, first, commitlog.Persistent, 1, "before")
@@ -93,11 +93,11 @@ func TestFence(t *testing.T) {
 			}
 			<-mem().waiting // the flush of "one" runs
 
-			if r := ask(w.ps, "127.0.0.1:1", openArgs{Name: "log", Secret: &secret, Instance: key{2}}); r.Status != StatusBusy {
+			if r := ask(w.ps, "127.0.0.1:1", openArgs{Name: "log", Secret: secret, Instance: key{2}}); r.Status != StatusBusy {
 				t.Fatal("a session while the old one is flushing:", r.Status)
 			}
 			mem().release()
-			second := w.dial("log", &Config{Best: best, Secret: &secret})
+			second := w.dial("log", &Config{Best: best, Secret: secret})
 			r, err := second.Append(t.Context(), []byte("after"))
 			if err != nil {
 				t.Fatal(err)
@@ -127,10 +127,10 @@ func TestFence(t *testing.T) {
 // The same instance may open again at any time: it fences itself.
 func TestResume(t *testing.T) {
 	w := start(t, &Server{})
-	var secret Secret
-	s := w.dial("log", &Config{Keep: func(k Secret) error { secret = k; return nil }})
+	secret := NewSecret()
+	s := w.dial("log", &Config{Secret: secret})
 	_ = s.Close(t.Context())
-	a := openArgs{Name: "log", Secret: &secret, Instance: key{1}}
+	a := openArgs{Name: "log", Secret: secret, Instance: key{1}}
 	for _, step := range []struct {
 		instance key
 		resume   bool

@@ -21,7 +21,7 @@ func TestOpenFlood(t *testing.T) {
 		defer ps.Close(t.Context())
 		count := func(host string) (busy int) {
 			for i := range 100 {
-				if ask(ps, host+":1", openArgs{Name: fmt.Sprint("n", i), Secret: &Secret{1}}).Status == StatusBusy {
+				if ask(ps, host+":1", openArgs{Name: fmt.Sprint("n", i), Secret: Secret{1}}).Status == StatusBusy {
 					busy++
 				}
 			}
@@ -58,41 +58,22 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// Names, logs and octets are bounded; a large wish is cut down, and what does not fit
-// leaves the secret good for less.
+// Names, logs and octets are bounded; a large wish is cut down.
 func TestQuota(t *testing.T) {
 	ps := &Server{Store: newMemStore(), Limits: Limits{
-		Opens: 10000, MaxLogs: 4, MaxOctets: 3 * 8192, MaxCapacity: 8192, MaxIssued: 16, ClientLogs: -1, ClientOctets: -1,
+		Opens: 10000, MaxLogs: 4, MaxOctets: 3 * 8192, MaxCapacity: 8192, ClientLogs: -1, ClientOctets: -1,
 	}}
 	defer ps.Close(context.Background())
-	secrets := make(map[string]Secret)
-	for i, want := range []Status{StatusIssued, StatusIssued, StatusBusy} { // an eighth of 16
-		name := fmt.Sprint("a", i)
-		r := ask(ps, "192.0.2.1:1", openArgs{Name: name})
-		if r.Status != want {
-			t.Fatalf("secret %d: %v, want %v", i, r.Status, want)
-		}
-		secrets[name] = r.Secret
-	}
-	for _, name := range []string{"a0", "a1"} {
-		k := secrets[name]
-		r := ask(ps, "192.0.2.1:1", openArgs{Name: name, Secret: &k, Capacity: 1 << 40})
+	for _, name := range []string{"a", "b", "c"} {
+		r := ask(ps, "192.0.2.1:1", openArgs{Name: name, Secret: Secret{1}, Capacity: 1 << 40})
 		if r.Status != StatusOK || r.Opened.Answer.Capacity != 8192 {
 			t.Fatal(r.Status, r.Opened.Answer.Capacity)
 		}
 	}
-	late := ask(ps, "192.0.2.2:1", openArgs{Name: "late"}).Secret
-	k := ask(ps, "192.0.2.1:1", openArgs{Name: "b"}).Secret
-	if r := ask(ps, "192.0.2.1:1", openArgs{Name: "b", Secret: &k, Capacity: 8192}); r.Status != StatusOK {
-		t.Fatal(r.Status)
-	}
-	for range 2 { // the secret stays good
-		if r := ask(ps, "192.0.2.2:1", openArgs{Name: "late", Secret: &late}); r.Status != StatusFull {
+	for range 2 {
+		if r := ask(ps, "192.0.2.2:1", openArgs{Name: "late", Secret: Secret{1}}); r.Status != StatusFull {
 			t.Error("more than there is room for:", r.Status)
 		}
-	}
-	if r := ask(ps, "192.0.2.1:1", openArgs{Name: "c"}); r.Status != StatusFull {
-		t.Error("a secret for which there is no room:", r.Status)
 	}
 	if st := ps.Stats(); st.Octets != 3*8192 || st.Logs != 3 {
 		t.Errorf("%+v", st)

@@ -33,7 +33,7 @@ func TestCallerGone(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			s, err := Dial(t.Context(), c, "log", &Config{Best: tt.best, Keep: func(Secret) error { return nil }})
+			s, err := Dial(t.Context(), c, "log", &Config{Best: tt.best, Secret: NewSecret()})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -135,7 +135,7 @@ func TestHostile(t *testing.T) {
 func rage(t *testing.T, rpc string, n, times int, victims []string) {
 	var wg sync.WaitGroup
 	for i := range min(n, 3) {
-		v := &villain{
+		v := &villain{secret: NewSecret(),
 			Rand: rand.New(rand.NewPCG(*hostileSeed, uint64(i))), rpc: rpc,
 			name: fmt.Sprintf("villain-%d-%d", time.Now().UnixNano(), i), victims: append([]string{"leases", "lock", "."}, victims...), did: make(map[string]int),
 		}
@@ -191,10 +191,7 @@ func (v *villain) connect(ctx context.Context, addr string) (net.Conn, error) {
 func (v *villain) open(ctx context.Context, native bool) bool {
 	a := openArgs{Native: native, Instance: key{byte(v.IntN(3))}}
 	for range 6 {
-		a.Name, a.Secret = fmt.Sprintf("%s-%d", v.name, v.lost), nil
-		if v.secret != (Secret{}) {
-			a.Secret = &v.secret
-		}
+		a.Name, a.Secret = fmt.Sprintf("%s-%d", v.name, v.lost), v.secret
 		b, err := v.call(ctx, procOpen, a.append(nil))
 		if err != nil {
 			return false
@@ -202,11 +199,8 @@ func (v *villain) open(ctx context.Context, native bool) bool {
 		var r openRes
 		d := xdr.NewDecoder(b)
 		switch r.parse(&d); {
-		case r.Status == StatusIssued:
-			v.secret = r.Secret
 		case r.Status == StatusLost: // it has seen to that: another log
 			v.lost++
-			v.secret = Secret{}
 		case r.Status == StatusOK:
 			v.opened = r.Opened
 			if c := r.Opened.Commit; c != nil {
@@ -310,7 +304,7 @@ func (v *villain) garbage(ctx context.Context) {
 	for range 10 {
 		args := [][]byte{
 			v.bytes(100),
-			(&openArgs{Name: string(v.bytes(maxName + 10)), Secret: &s, Native: true}).append(nil),
+			(&openArgs{Name: string(v.bytes(maxName + 10)), Secret: s, Native: true}).append(nil),
 			(&openArgs{Name: string(v.bytes(maxName)), Instance: key{1}}).append(nil),
 			(&appendArgs{Session: v.opened.Session, Seq: v.Uint64(), Records: [][]byte{v.bytes(99), nil}}).append(nil),
 			v.opened.Session[:],
@@ -326,7 +320,7 @@ func (v *villain) garbage(ctx context.Context) {
 // steal names logs and sessions of others.
 func (v *villain) steal(ctx context.Context) {
 	for _, name := range v.victims {
-		for _, s := range []*Secret{nil, {}, &v.secret} {
+		for _, s := range []Secret{{}, v.secret} {
 			a := openArgs{Name: name, Secret: s, Instance: key{1}, Resume: v.IntN(2) == 0, Native: true}
 			_, _ = v.call(ctx, procOpen, a.append(nil))
 		}
@@ -363,7 +357,7 @@ func (v *villain) append(ctx context.Context) {
 func (v *villain) resume(ctx context.Context) {
 	var wg sync.WaitGroup
 	for i := range 6 {
-		a := openArgs{Name: fmt.Sprintf("%s-%d", v.name, v.lost), Secret: &v.secret, Instance: key{byte(i % 2)}, Resume: i%3 == 0, Native: i%2 == 0, Capacity: v.Uint64()}
+		a := openArgs{Name: fmt.Sprintf("%s-%d", v.name, v.lost), Secret: v.secret, Instance: key{byte(i % 2)}, Resume: i%3 == 0, Native: i%2 == 0, Capacity: v.Uint64()}
 		wg.Go(func() { _, _ = v.call(ctx, procOpen, a.append(nil)) })
 	}
 	wg.Wait()

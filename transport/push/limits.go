@@ -8,11 +8,9 @@ const (
 	DefaultCapacity     = 1 << 20
 	DefaultMaxCapacity  = 64 << 20
 	DefaultMaxOctets    = 1 << 30
-	DefaultMaxIssued    = 256
 	DefaultOpens        = 50
 	DefaultFlushes      = 100_000
 	DefaultHashed       = 1 << 30
-	DefaultIssueTime    = time.Minute
 	DefaultTokenTime    = 10 * time.Second
 	DefaultFenceTime    = 5 * time.Second
 	DefaultAppendTime   = 10 * time.Second
@@ -39,10 +37,6 @@ type Limits struct {
 	// of the largest ring: an owner who asks for more gets that. Both are rounded down to a multiple
 	// of 64. If zero, 1 MiB and 64 MiB.
 	Capacity, MaxCapacity uint64
-	// MaxIssued limits the secrets that were issued but not used yet; one address may have an eighth
-	// of them. IssueTime is how long they are valid. If zero, 256 and one minute.
-	MaxIssued int
-	IssueTime time.Duration
 	// Opens is the number of OPENs per second that an address may make, and also the largest
 	// burst. Further ones are answered with StatusBusy. If zero, 50.
 	Opens int
@@ -76,8 +70,6 @@ func (l Limits) fill() Limits {
 	set(&l.MaxOctets, DefaultMaxOctets)
 	set(&l.Capacity, DefaultCapacity)
 	set(&l.MaxCapacity, DefaultMaxCapacity)
-	set(&l.MaxIssued, DefaultMaxIssued)
-	set(&l.IssueTime, DefaultIssueTime)
 	set(&l.Opens, DefaultOpens)
 	set(&l.MaxOpenCalls, DefaultMaxOpenCalls)
 	set(&l.Flushes, DefaultFlushes)

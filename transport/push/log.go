@@ -53,9 +53,9 @@ func (l *Log) Tail() uint64 { return l.log.Tail() }
 func (l *Log) Release(seq uint64) error { return l.log.Release(seq) }
 
 // load opens a log of the store and starts its consumer.
-func (s *Server) load(name, host string) (*Log, error) {
-	mem, owner, err := s.Store.Open(name)
-	l := &Log{s: s, name: name, owner: owner, host: host, turn: make(chan struct{}, 1), reads: make(chan struct{}, max(s.lim.MaxReads/readsShare, 1))}
+func (s *Server) load(name string) (*Log, error) {
+	mem, from, err := s.Store.Open(name)
+	l := &Log{s: s, name: name, owner: from.Owner, host: from.Host, turn: make(chan struct{}, 1), reads: make(chan struct{}, max(s.lim.MaxReads/readsShare, 1))}
 	l.ctx, l.fail = context.WithCancelCause(s.ctx)
 	if err == nil {
 		l.mem = mem
@@ -81,9 +81,7 @@ func (s *Server) add(l *Log) bool {
 	if s.closed {
 		return false
 	}
-	if is := s.issued[l.name]; is != nil {
-		s.unreserve(is)
-	}
+	s.unreserve(l.name)
 	s.logs[l.name] = l
 	s.octets += l.size
 	if s.Consume != nil && l.log != nil {

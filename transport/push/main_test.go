@@ -30,17 +30,17 @@ func TestMain(m *testing.M) {
 
 // memStore keeps logs in crash models.
 type memStore struct {
-	mu     sync.Mutex
-	logs   map[string]region.Memory
-	owners map[string]Owner
-	wrap   func(*pmem.Sim) region.Memory // of new logs; nil: as they are
+	mu   sync.Mutex
+	logs map[string]region.Memory
+	from map[string]Origin
+	wrap func(*pmem.Sim) region.Memory // of new logs; nil: as they are
 }
 
 func newMemStore() *memStore {
-	return &memStore{logs: make(map[string]region.Memory), owners: make(map[string]Owner)}
+	return &memStore{logs: make(map[string]region.Memory), from: make(map[string]Origin)}
 }
 
-func (m *memStore) Create(name string, size int, owner Owner, format func(region.Memory) error) error {
+func (m *memStore) Create(name string, size int, from Origin, format func(region.Memory) error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.logs[name] != nil {
@@ -53,19 +53,21 @@ func (m *memStore) Create(name string, size int, owner Owner, format func(region
 	if err := format(mem); err != nil {
 		return err
 	}
-	m.logs[name], m.owners[name] = mem, owner
+	m.logs[name], m.from[name] = mem, from
 	return nil
 }
 
-func (m *memStore) Open(name string) (region.Memory, Owner, error) {
+func (m *memStore) Open(name string) (region.Memory, Origin, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	mem := m.logs[name]
 	if mem == nil {
-		return nil, Owner{}, fs.ErrNotExist
+		return nil, Origin{}, fs.ErrNotExist
 	}
-	return mem, m.owners[name], nil
+	return mem, m.from[name], nil
 }
+
+func (m *memStore) Tidy() (int, error) { return 0, nil }
 
 func (m *memStore) Names() ([]string, error) {
 	m.mu.Lock()
@@ -83,7 +85,7 @@ func (m *memStore) crashed() *memStore {
 		if !ok {
 			sim = mem.(interface{ sim() *pmem.Sim }).sim()
 		}
-		n.logs[name], n.owners[name] = pmem.OpenSim(sim.Told().Durable(), nil), m.owners[name]
+		n.logs[name], n.from[name] = pmem.OpenSim(sim.Told().Durable(), nil), m.from[name]
 	}
 	return n
 }
@@ -198,8 +200,8 @@ func (w *world) tryDial(name string, cfg *Config) (*Session, error) {
 	if cfg != nil {
 		c = *cfg
 	}
-	if c.Keep == nil {
-		c.Keep = func(Secret) error { return nil }
+	if c.Secret == (Secret{}) {
+		c.Secret = NewSecret()
 	}
 	set(&c.MinDelay, time.Millisecond)
 	set(&c.MaxDelay, 10*time.Millisecond)

@@ -23,7 +23,7 @@ func TestPressure(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer rpc.Close()
-			s, err := Dial(t.Context(), rpc, "log", &Config{Best: best, Capacity: 1 << 16, Callbacks: &back, Keep: func(Secret) error { return nil }})
+			s, err := Dial(t.Context(), rpc, "log", &Config{Best: best, Capacity: 1 << 16, Callbacks: &back, Secret: NewSecret()})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -83,8 +83,8 @@ func TestPressure(t *testing.T) {
 func TestPressureAtOpen(t *testing.T) {
 	t.Parallel()
 	w := start(t, &Server{})
-	var secret Secret
-	s := w.dial("log", &Config{Keep: func(k Secret) error { secret = k; return nil }})
+	secret := NewSecret()
+	s := w.dial("log", &Config{Secret: secret})
 	l, err := w.ps.Log("log")
 	if err != nil {
 		t.Fatal(err)
@@ -97,11 +97,11 @@ func TestPressureAtOpen(t *testing.T) {
 	if err := l.Pressure(t.Context(), 128, 3*time.Millisecond); err != nil {
 		t.Error("nobody to ask:", err)
 	}
-	r := ask(w.ps, "127.0.0.1:1", openArgs{Name: "log", Secret: &secret})
+	r := ask(w.ps, "127.0.0.1:1", openArgs{Name: "log", Secret: secret})
 	if r.Opened.Pressure != (pressure{Window: 128, Gap: 3}) {
 		t.Errorf("%+v", r.Opened.Pressure)
 	}
-	s = w.dial("log", &Config{Secret: &secret})
+	s = w.dial("log", &Config{Secret: secret})
 	appended(t, s, commitlog.Persistent, 1, "one", "two")
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()

@@ -56,13 +56,7 @@ func NewReader(rpc transport.Caller, name string, secret Secret, cfg *ReaderConf
 // Reader returns a reader of the log of s, from the record with number from on; 0: from the oldest one.
 // It uses the RPC client of s, but goes on when s is closed.
 func (s *Session) Reader(from uint64) *Reader {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var k Secret
-	if s.secret != nil {
-		k = *s.secret
-	}
-	return NewReader(s.rpc, s.name, k, &ReaderConfig{From: from, Cred: s.cfg.Cred, Octets: max(DefaultReadOctets, s.cfg.MaxRecord+entryLen)})
+	return NewReader(s.rpc, s.name, s.cfg.Secret, &ReaderConfig{From: from, Cred: s.cfg.Cred, Octets: max(DefaultReadOctets, s.cfg.MaxRecord+entryLen)})
 }
 
 // Next returns the next record as soon as it is in the log. It waits until ctx ends. The record

@@ -26,12 +26,11 @@ func TestReader(t *testing.T) {
 	for _, best := range []Rung{Native, Append} {
 		ctx := failAfter(t)
 		w := start(t, &Server{Limits: Limits{Capacity: 8 << 20}})
-		var secret Secret
-		cfg := &Config{Best: best, Keep: func(k Secret) error { secret = k; return nil }}
+		secret := NewSecret()
+		cfg := &Config{Best: best, Secret: secret}
 		s := w.dial("log", cfg)
 		big := strings.Repeat("x", 1<<20)
 		appended(t, s, commitlog.Persistent, 1, "one", "", big)
-		cfg.Secret = &secret
 		s = w.dial("log", cfg) // another epoch
 		appended(t, s, commitlog.Persistent, 4, "four")
 

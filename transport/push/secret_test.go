@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
@@ -29,28 +30,22 @@ func ask(ps *Server, addr string, a openArgs) openRes {
 // another; and the log stays the owner's.
 func TestSecret(t *testing.T) {
 	w := start(t, &Server{Allow: func(_ *transport.Request, name string) bool { return name != "forbidden" }})
-	var secret Secret
-	s := w.dial("log", &Config{Keep: func(k Secret) error { secret = k; return nil }})
+	secret := NewSecret()
+	s := w.dial("log", &Config{Secret: secret})
 	appended(t, s, commitlog.Persistent, 1, "one")
-	if r := ask(w.ps, "192.0.2.1:1", openArgs{Name: "issued"}); r.Status != StatusIssued {
-		t.Fatal(r.Status)
-	}
 	wrong := secret
 	wrong[15] ^= 1
 	for _, host := range []string{"127.0.0.1:9", "192.0.2.2:1"} {
 		for what, a := range map[string]openArgs{
-			"wrong secret":        {Name: "log", Secret: &wrong},
-			"no secret":           {Name: "log", Secret: &Secret{}},
-			"wants to make it":    {Name: "log"},
-			"no such log":         {Name: "nothing", Secret: &secret},
-			"no such log, zeros":  {Name: "nothing", Secret: &Secret{}},
-			"issued to another":   {Name: "issued", Instance: key{1}},
-			"issued, no secret":   {Name: "issued", Secret: &secret},
+			"wrong secret":        {Name: "log", Secret: wrong},
+			"no secret":           {Name: "log"},
+			"no such log, zeros":  {Name: "nothing"},
+			"no such log, resume": {Name: "nothing", Secret: secret, Resume: true},
 			"not allowed":         {Name: "forbidden"},
-			"not allowed, secret": {Name: "forbidden", Secret: &secret},
+			"not allowed, secret": {Name: "forbidden", Secret: secret},
 			"a path":              {Name: "../log"},
-			"a path, secret":      {Name: "../log", Secret: &secret},
-			"no name":             {Name: ""},
+			"a path, secret":      {Name: "../log", Secret: secret},
+			"no name":             {Name: "", Secret: secret},
 		} {
 			got := ask(w.ps, host, a)
 			if got != (openRes{Status: StatusRefused}) {
@@ -62,48 +57,68 @@ func TestSecret(t *testing.T) {
 	if _, err := w.tryDial("log", nil); !errors.Is(err, StatusRefused) {
 		t.Error(err)
 	}
-	if e, ok := errors.AsType[*Error](func() error { _, err := w.tryDial("log", &Config{Secret: &wrong}); return err }()); !ok || e.Op != "open" || e.Log != "log" {
+	if e, ok := errors.AsType[*Error](func() error { _, err := w.tryDial("log", &Config{Secret: wrong}); return err }()); !ok || e.Op != "open" || e.Log != "log" {
 		t.Error(e)
 	}
 	w.take("log", 1, "one", "two")
 }
 
-// A secret is issued to one; it makes the log once; what nobody uses is forgotten.
-func TestIssue(t *testing.T) {
-	ps := &Server{Store: newMemStore(), Limits: Limits{Opens: 10000, IssueTime: time.Hour}}
+// slowStore makes logs when it is told to.
+type slowStore struct {
+	*memStore
+	begun, end chan struct{}
+}
+
+func (s *slowStore) Create(name string, size int, from Origin, format func(region.Memory) error) error {
+	s.begun <- struct{}{}
+	<-s.end
+	return s.memStore.Create(name, size, from, format)
+}
+
+// The first OPEN with a free name makes the log, once, for its secret: an owner whose answer was lost, or who is too
+// early with the next OPEN, gets the log with the same secret, also after a restart, and others get nothing.
+func TestFirstOpen(t *testing.T) {
+	store := &slowStore{newMemStore(), make(chan struct{}), make(chan struct{})}
+	ps := &Server{Store: store}
+	mine, other := openArgs{Name: "log", Secret: Secret{1}, Instance: key{1}}, openArgs{Name: "log", Secret: Secret{2}, Instance: key{2}}
+	lost := make(chan openRes)
+	go func() { lost <- ask(ps, "192.0.2.1:1", mine) }()
+	<-store.begun
+	for range 2 {
+		if r := ask(ps, "192.0.2.2:1", other); r.Status != StatusRefused {
+			t.Error("while it is being made, with another secret:", r.Status)
+		}
+		if r := ask(ps, "192.0.2.1:1", mine); r.Status != StatusBusy {
+			t.Error("while it is being made:", r.Status)
+		}
+	}
+	close(store.end)
+	if r := <-lost; r.Status != StatusOK || r.Opened.Answer.Epoch != 1 {
+		t.Fatal(r)
+	}
+	for restart := range 2 {
+		if r := ask(ps, "192.0.2.1:1", mine); r.Status != StatusOK || r.Opened.Answer.Epoch != uint32(2+restart) || r.Opened.Answer.NextSeq != 1 {
+			t.Error(restart, r)
+		}
+		if r := ask(ps, "192.0.2.2:1", other); r.Status != StatusRefused {
+			t.Error(restart, r.Status)
+		}
+		if err := ps.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+		ps = &Server{Store: store.memStore.crashed()}
+		if err := ps.Load(); err != nil {
+			t.Error(err)
+		}
+	}
 	defer ps.Close(context.Background())
-	a := openArgs{Name: "log", Instance: key{1}}
-	first := ask(ps, "192.0.2.1:1", a)
-	if first.Status != StatusIssued || first.Secret == (Secret{}) {
-		t.Fatal(first)
-	}
-	if again := ask(ps, "192.0.2.1:2", a); again != first {
-		t.Error("an answer that got lost:", again.Status)
-	}
-	if names, _ := ps.Store.Names(); len(names) != 0 {
-		t.Error("made for a secret that nobody has used:", names)
-	}
-	ps.mu.Lock()
-	ps.issued["log"].until = time.Now().Add(-time.Second)
-	ps.mu.Unlock()
-	a.Secret = &first.Secret
-	if r := ask(ps, "192.0.2.1:1", a); r.Status != StatusRefused {
-		t.Error("a secret that is void:", r.Status)
-	}
-	second := ask(ps, "192.0.2.3:1", openArgs{Name: "log", Instance: key{2}})
-	if second.Status != StatusIssued || second.Secret == first.Secret {
-		t.Fatal("the name is free again:", second.Status)
-	}
-	if r := ask(ps, "192.0.2.3:1", openArgs{Name: "log", Secret: &second.Secret}); r.Status != StatusOK || r.Opened.Answer.Epoch != 1 {
-		t.Fatal(r.Status)
-	}
-	if r := ask(ps, "192.0.2.3:1", openArgs{Name: "log", Instance: key{2}}); r.Status != StatusRefused {
-		t.Error("issued again:", r.Status)
+	if st := ps.Stats(); st.Logs != 1 {
+		t.Errorf("%+v", st)
 	}
 }
 
 // tokenOf begins a session and returns its token.
-func tokenOf(t *testing.T, w *world, secret *Secret) key {
+func tokenOf(t *testing.T, w *world, secret Secret) key {
 	t.Helper()
 	r := ask(w.ps, "127.0.0.1:1", openArgs{Name: "log", Secret: secret, Native: true})
 	if r.Status != StatusOK || r.Opened.Commit == nil {
@@ -130,8 +145,8 @@ func knock(t *testing.T, w *world, data []byte) (*rdmap.Conn, error) {
 // one or none is rejected and told nothing.
 func TestToken(t *testing.T) {
 	w := start(t, &Server{})
-	var secret Secret
-	s := w.dial("log", &Config{Keep: func(k Secret) error { secret = k; return nil }})
+	secret := NewSecret()
+	s := w.dial("log", &Config{Secret: secret})
 	_ = s.Close(t.Context())
 	rejected := func(what string, data []byte) {
 		t.Helper()
@@ -141,7 +156,7 @@ func TestToken(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	k := tokenOf(t, w, &secret)
+	k := tokenOf(t, w, secret)
 	rejected("nothing", nil)
 	rejected("another token", privateData(key{1}))
 	rejected("no token", privateData(key{}))
@@ -152,22 +167,22 @@ func TestToken(t *testing.T) {
 	}
 	rejected("replayed", privateData(k))
 
-	k = tokenOf(t, w, &secret)
+	k = tokenOf(t, w, secret)
 	if sess := w.ps.redeem(privateData(k)); sess == nil || w.ps.redeem(privateData(k)) != nil {
 		t.Error("valid more or less than once")
 	}
 
-	k = tokenOf(t, w, &secret)
+	k = tokenOf(t, w, secret)
 	w.ps.mu.Lock()
 	w.ps.tokens[k].until = time.Now().Add(-time.Second)
 	w.ps.mu.Unlock()
 	rejected("void", privateData(k))
 
-	k = tokenOf(t, w, &secret)
-	_ = tokenOf(t, w, &secret)
+	k = tokenOf(t, w, secret)
+	_ = tokenOf(t, w, secret)
 	rejected("of a session before", privateData(k))
 
-	r := ask(w.ps, "127.0.0.1:1", openArgs{Name: "log", Secret: &secret, Native: true})
+	r := ask(w.ps, "127.0.0.1:1", openArgs{Name: "log", Secret: secret, Native: true})
 	if st := w.ps.appendRecords(t.Context(), &appendArgs{Session: r.Opened.Session, Seq: 1}); st.Status != StatusOK {
 		t.Fatal(st)
 	}
@@ -180,14 +195,10 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// Without a place for the secret nothing is asked for; a place that fails ends Dial.
-func TestKeep(t *testing.T) {
+// Dial wants a secret.
+func TestNoSecret(t *testing.T) {
 	w := start(t, &Server{})
-	if _, err := Dial(t.Context(), w.caller(), "log", nil); !errors.Is(err, ErrNoKeep) {
-		t.Error(err)
-	}
-	full := errors.New("disk full")
-	if _, err := w.tryDial("log", &Config{Keep: func(Secret) error { return full }}); !errors.Is(err, full) {
+	if _, err := Dial(t.Context(), w.caller(), "log", nil); !errors.Is(err, ErrNoSecret) {
 		t.Error(err)
 	}
 	if st := w.ps.Stats(); st.Logs != 0 {
@@ -199,9 +210,9 @@ func TestKeep(t *testing.T) {
 func TestSessionID(t *testing.T) {
 	t.Parallel()
 	w := start(t, &Server{})
-	var secret Secret
-	first := w.dial("log", &Config{Keep: func(k Secret) error { secret = k; return nil }})
-	second := w.dial("log", &Config{Secret: &secret})
+	secret := NewSecret()
+	first := w.dial("log", &Config{Secret: secret})
+	second := w.dial("log", &Config{Secret: secret})
 	if a, b := first.ID(), second.ID(); a == (SessionID{}) || b == (SessionID{}) || a == b {
 		t.Errorf("%x, then %x", a, b)
 	}

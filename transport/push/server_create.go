@@ -12,42 +12,27 @@ import (
 
 // One host may have one part in so many.
 const (
-	issuedShare = 8 // of MaxIssued
 	logsShare   = 8
 	octetsShare = 4
 )
 
-// room returns StatusOK if another secret may be issued. The caller holds s.mu.
-func (s *Server) room(host string) Status {
-	issued := 0
-	for _, is := range s.issued {
-		if is.host == host {
-			issued++
-		}
-	}
-	logs, octets := s.taken(host)
-	switch most, mostOctets := s.lim.client(host); {
-	case len(s.logs)+len(s.issued) >= s.lim.MaxLogs || s.octets >= s.lim.MaxOctets:
-		return s.full("all logs together", host)
-	case logs >= most || octets >= mostOctets:
-		return s.full("one host", host)
-	case len(s.issued) >= s.lim.MaxIssued || issued >= max(s.lim.MaxIssued/issuedShare, 1):
-		return StatusBusy
-	}
-	return StatusIssued
+// making is a log that is being made.
+type making struct {
+	from   Origin
+	octets uint64 // of its ring
 }
 
-// taken counts the logs of a host and the octets of their rings, including those that it may still
-// make. The caller holds s.mu.
+// taken counts the logs of a host and the octets of their rings, including those that are being
+// made. The caller holds s.mu.
 func (s *Server) taken(host string) (logs int, octets uint64) {
 	for _, l := range s.logs {
 		if l.host == host {
 			logs, octets = logs+1, octets+l.size
 		}
 	}
-	for _, is := range s.issued {
-		if is.host == host {
-			logs, octets = logs+1, octets+is.octets
+	for _, m := range s.making {
+		if m.from.Host == host {
+			logs, octets = logs+1, octets+m.octets
 		}
 	}
 	return logs, octets
@@ -82,58 +67,46 @@ func (s *Server) full(whose, host string) Status {
 	return StatusFull
 }
 
-// create makes the log of an issued secret. If it cannot be made now, the secret stays valid.
-func (s *Server) create(a *openArgs) (*Log, Status) {
-	is, capacity, st := s.reserve(a)
-	if st != StatusOK {
-		return nil, st
+// reserve reserves the name and the room for a log until it exists, or cannot be made. The caller holds s.mu.
+func (s *Server) reserve(a *openArgs, owner Owner, host string) (*making, Status) {
+	m := &making{Origin{owner, host}, s.lim.capacity(a.Capacity)}
+	logs, octets := s.taken(host)
+	switch most, mostOctets := s.lim.client(host); {
+	case len(s.logs)+len(s.making) >= s.lim.MaxLogs || s.octets+m.octets > s.lim.MaxOctets:
+		return nil, s.full("all logs together", host)
+	case logs >= most || octets+m.octets > mostOctets:
+		return nil, s.full("one host", host)
 	}
-	l, err := s.make(a.Name, is, capacity)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.unreserve(is)
-	is.making = false
-	if s.logs[a.Name] != nil {
-		delete(s.issued, a.Name)
-	}
-	if err != nil {
-		s.log.Error("push: log not made", zap.String("log", a.Name), zap.Error(err))
-		return nil, StatusFull
-	}
-	s.log.Info("push: log made", zap.String("log", a.Name), zap.String("host", is.host), zap.Uint64("capacity", capacity))
-	return l, StatusOK
-}
-
-// reserve reserves the room for a log until it exists, or cannot be made.
-func (s *Server) reserve(a *openArgs) (is *issue, capacity uint64, st Status) {
-	capacity = s.lim.capacity(a.Capacity)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	is = s.issued[a.Name]
-	_, octets := s.taken(is.host)
-	_, most := s.lim.client(is.host)
-	switch {
-	case s.octets+capacity > s.lim.MaxOctets:
-		st = s.full("all logs together", is.host)
-	case octets+capacity > most:
-		st = s.full("one host", is.host)
-	default:
-		is.octets = capacity
-		s.octets += capacity
-		return is, capacity, StatusOK
-	}
-	is.making = false
-	return nil, 0, st
+	s.making[a.Name] = m
+	s.octets += m.octets
+	return m, StatusOK
 }
 
 // unreserve undoes reserve. The caller holds s.mu.
-func (s *Server) unreserve(is *issue) {
-	s.octets -= is.octets
-	is.octets = 0
+func (s *Server) unreserve(name string) {
+	if m := s.making[name]; m != nil {
+		s.octets -= m.octets
+		delete(s.making, name)
+	}
 }
 
-func (s *Server) make(name string, is *issue, capacity uint64) (*Log, error) {
-	size, err := commitlog.MemorySize(capacity)
+// create makes the log for which reserve has reserved the room.
+func (s *Server) create(name string, m *making) (*Log, Status) {
+	l, err := s.make(name, m)
+	if err != nil {
+		s.mu.Lock()
+		s.unreserve(name)
+		s.mu.Unlock()
+		s.log.Error("push: log not made", zap.String("log", name), zap.Error(err))
+		return nil, StatusFull
+	}
+	s.ctr.made.Add(1)
+	s.log.Info("push: log made", zap.String("log", name), zap.String("host", m.from.Host), zap.Uint64("capacity", m.octets))
+	return l, StatusOK
+}
+
+func (s *Server) make(name string, m *making) (*Log, error) {
+	size, err := commitlog.MemorySize(m.octets)
 	if err != nil {
 		return nil, err
 	}
@@ -142,16 +115,11 @@ func (s *Server) make(name string, is *issue, capacity uint64) (*Log, error) {
 		if s.Options != nil {
 			o = *s.Options
 		}
-		o.Owner = is.owner
+		o.Owner = m.from.Owner
 		return commitlog.Create(mem, &o)
 	}
-	if hs, ok := s.Store.(HostStore); ok {
-		err = hs.CreateFor(is.host, name, size, is.owner, format)
-	} else {
-		err = s.Store.Create(name, size, is.owner, format)
-	}
-	if err != nil {
+	if err := s.Store.Create(name, size, m.from, format); err != nil {
 		return nil, fmt.Errorf("not in the store: %w", err)
 	}
-	return s.load(name, is.host)
+	return s.load(name)
 }

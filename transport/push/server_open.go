@@ -14,17 +14,6 @@ import (
 	"go.uber.org/zap"
 )
 
-// issue is a secret that was issued for a name, until its log is made.
-type issue struct {
-	secret   Secret
-	owner    Owner
-	instance key // that has asked for it
-	host     string
-	until    time.Time
-	making   bool
-	octets   uint64 // of its ring, while it is being made
-}
-
 // open serves OPEN.
 func (s *Server) open(ctx context.Context, req *transport.Request, a *openArgs) openRes {
 	host := accept.Host(req.RemoteAddr)
@@ -37,16 +26,12 @@ func (s *Server) open(ctx context.Context, req *transport.Request, a *openArgs) 
 	default:
 		return s.refuse(StatusBusy)
 	}
-	l, st, secret := s.find(req, a, host)
-	switch {
-	case st == StatusIssued:
-		return openRes{Status: StatusIssued, Secret: secret}
-	case st != StatusOK:
+	l, m, st := s.find(req, a, host)
+	if m != nil {
+		l, st = s.create(a.Name, m)
+	}
+	if st != StatusOK {
 		return s.refuse(st)
-	case l == nil:
-		if l, st = s.create(a); st != StatusOK {
-			return s.refuse(st)
-		}
 	}
 	return s.begin(ctx, req.Backward(), l, a)
 }
@@ -59,84 +44,46 @@ func (s *Server) refuse(st Status) openRes {
 	return openRes{Status: st}
 }
 
-// find returns what an OPEN may have: a log, nil for one that may be made now, or a secret.
-// Whatever is wrong, the answer is the same and takes the same time: one look-up of the name, and
-// one comparison of digests.
-func (s *Server) find(req *transport.Request, a *openArgs, host string) (*Log, Status, Secret) {
+// find returns what an OPEN may have: a log, or the room to make one. Whatever is wrong, the answer is the same and
+// takes the same time: one look-up of the name, and one comparison of digests. An OPEN that resumes makes no log:
+// its client knows of records.
+func (s *Server) find(req *transport.Request, a *openArgs, host string) (*Log, *making, Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l, st := s.match(req, a, host)
-	if st == StatusIssued {
-		return nil, st, s.issue(a, host)
-	}
-	return l, st, Secret{}
-}
-
-// match is find without issuing a secret. The caller holds s.mu.
-func (s *Server) match(req *transport.Request, a *openArgs, host string) (*Log, Status) {
 	s.expire(time.Now())
-	l, is := s.logs[a.Name], s.issued[a.Name]
-	var want, got Owner // nobody's: no secret has this digest
+	l, m := s.logs[a.Name], s.making[a.Name]
+	var want Owner // nobody's: no secret has this digest
 	switch {
 	case l != nil:
 		want = l.owner
-	case is != nil:
-		want = is.owner
+	case m != nil:
+		want = m.from.Owner
 	}
-	if a.Secret != nil {
-		got = ownerOf(a.Secret)
-	}
+	got := ownerOf(&a.Secret)
 	same := subtle.ConstantTimeCompare(want[:], got[:]) == 1
 	switch {
-	case s.closed:
-		return nil, StatusBusy
-	case a.Secret != nil && same && is != nil && is.making:
-		return nil, StatusBusy
-	case a.Secret != nil && same && is != nil:
-		is.making = true
-		return nil, StatusOK
-	case a.Secret != nil && same && l != nil:
-		return l, StatusOK
-	case a.Secret == nil && is != nil && is.instance == a.Instance && !is.making:
-		return nil, StatusIssued // the answer was lost
-	case a.Secret == nil && l == nil && is == nil && possible(a.Name) && s.allowed(req, a.Name):
-		return nil, s.room(host)
+	case s.closed, same && l == nil:
+		return nil, nil, StatusBusy
+	case same:
+		return l, nil, StatusOK
+	case l == nil && m == nil && !a.Resume && a.Secret != (Secret{}) && possible(a.Name) && s.allowed(req, a.Name):
+		m, st := s.reserve(a, got, host)
+		return nil, m, st
 	}
-	return nil, StatusRefused
+	return nil, nil, StatusRefused
 }
 
 func (s *Server) allowed(req *transport.Request, name string) bool {
 	return s.Allow == nil || s.Allow(req, name)
 }
 
-// expire forgets secrets that nobody has used in time. The caller holds s.mu.
+// expire forgets tokens that nobody has shown in time. The caller holds s.mu.
 func (s *Server) expire(now time.Time) {
-	for name, is := range s.issued {
-		if now.After(is.until) && !is.making {
-			delete(s.issued, name)
-		}
-	}
 	for k, sess := range s.tokens {
 		if now.After(sess.until) {
 			delete(s.tokens, k)
 		}
 	}
-}
-
-// issue issues a secret. There is no log until the client uses it: if the answer is lost, the name
-// is free again after IssueTime, and until then for the instance that has asked. The caller holds
-// s.mu.
-func (s *Server) issue(a *openArgs, host string) Secret {
-	is := s.issued[a.Name]
-	if is == nil {
-		is = &issue{instance: a.Instance, host: host}
-		_, _ = rand.Read(is.secret[:]) // never fails, by its documentation
-		is.owner = ownerOf(&is.secret)
-		s.issued[a.Name] = is
-		s.ctr.issued.Add(1)
-	}
-	is.until = time.Now().Add(s.lim.IssueTime)
-	return is.secret
 }
 
 // begin begins a session on l for an owner, and ends the previous one.

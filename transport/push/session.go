@@ -16,17 +16,17 @@ import (
 var (
 	// ErrClosed: the Session was closed.
 	ErrClosed = errors.New("push: session closed")
-	// ErrNoProgram: the server does not have the program, and there is no Config.File.
-	ErrNoProgram = errors.New("push: the server does not offer push (set Config.File for the last rung)")
-	// ErrNoKeep: the server would issue a secret, but Config.Keep is not set.
-	ErrNoKeep = errors.New("push: without Secret, Config.Keep must be set: a new log is lost without its secret")
+	// ErrNoProgram: the server does not have the program.
+	ErrNoProgram = errors.New("push: the server does not offer push")
+	// ErrNoSecret: Config.Secret is not set.
+	ErrNoSecret = errors.New("push: Config.Secret must be set (to what NewSecret returned, and was then kept)")
 )
 
 // Session is the client's end of a log. When its connection ends, it opens the log again. It has
 // one goroutine until Close.
 type Session struct {
 	cfg      *Config
-	rpc      transport.Caller // nil: only File
+	rpc      transport.Caller
 	name     string
 	instance key
 	p        *commitlog.Producer
@@ -41,24 +41,25 @@ type Session struct {
 	native nativeTries
 
 	mu     sync.Mutex
-	secret *Secret
 	rung   Rung
-	server key         // name of the session at the server; on the rungs Native and Append
+	server key         // name of the session at the server
 	conn   *rdmap.Conn // of the rung Native
 	err    error       // final
 }
 
 // Dial opens the log name at the server behind rpc, begins a session, and returns when records
 // can be appended. The Session uses rpc until Close, but does not close it. Only a
-// [transport.Redialer] survives the end of its connections. rpc may be nil if Config.File is set.
+// [transport.Redialer] survives the end of its connections.
 //
 // ctx limits only Dial. Errors are of type *Error. If the server has refused, they wrap a Status.
 func Dial(ctx context.Context, rpc transport.Caller, name string, cfg *Config) (*Session, error) {
 	s := &Session{cfg: cfg.fill(), rpc: rpc, name: name, kept: make(chan struct{})}
-	if !possible(name) {
+	switch {
+	case !possible(name):
 		return nil, s.error("open", StatusRefused)
+	case s.cfg.Secret == (Secret{}):
+		return nil, s.error("open", ErrNoSecret)
 	}
-	s.secret = s.cfg.Secret
 	s.p = commitlog.NewProducer(s.cfg.Producer)
 	_, _ = rand.Read(s.instance[:]) // never fails, by its documentation
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -161,7 +162,7 @@ func (s *Session) Close(ctx context.Context) error {
 	if c != nil {
 		_ = c.Close() // nothing is in flight on it
 	}
-	if s.rpc != nil && k != (key{}) && !errors.Is(first, ErrClosed) {
+	if k != (key{}) && !errors.Is(first, ErrClosed) {
 		s.bye(ctx, k)
 	}
 	if errors.Is(first, ErrClosed) {

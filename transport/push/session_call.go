@@ -11,13 +11,8 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// Errors of calls.
-var (
-	// errReply: no server of this version gives such an answer.
-	errReply = errors.New("push: the server's reply cannot be decoded")
-	// errKeep: Config.Keep has failed.
-	errKeep = errors.New("push: Config.Keep did not store the secret")
-)
+// errReply: no server of this version gives such an answer.
+var errReply = errors.New("push: the server's reply cannot be decoded")
 
 // maxResults limits the results of a call, in octets.
 const maxResults = 512
@@ -48,37 +43,20 @@ func call(ctx context.Context, rpc transport.Caller, cred xdr.Auth, proc uint32,
 	return nil
 }
 
-// callOpen calls OPEN. If the server issues a secret, callOpen keeps it and uses it at once.
+// callOpen calls OPEN.
 func (s *Session) callOpen(ctx context.Context) (*opened, error) {
-	for issued := false; ; issued = true {
-		s.mu.Lock()
-		a := openArgs{
-			Name: s.name, Secret: s.secret, Instance: s.instance, Resume: s.resume,
-			Capacity: s.cfg.Capacity, Native: s.cfg.Best == Native && s.native.wanted(),
-		}
-		s.mu.Unlock()
-		if a.Secret == nil && s.cfg.Keep == nil {
-			return nil, ErrNoKeep
-		}
-		var res openRes
-		if err := s.call(ctx, procOpen, a.append(nil), res.parse); err != nil {
-			return nil, err
-		}
-		switch {
-		case res.Status == StatusOK:
-			return &res.Opened, nil
-		case res.Status != StatusIssued:
-			return nil, res.Status
-		case issued || a.Secret != nil:
-			return nil, fmt.Errorf("%w: another secret", errReply)
-		}
-		if err := s.cfg.Keep(res.Secret); err != nil {
-			return nil, fmt.Errorf("%w: %w", errKeep, err)
-		}
-		s.mu.Lock()
-		s.secret = &res.Secret
-		s.mu.Unlock()
+	a := openArgs{
+		Name: s.name, Secret: s.cfg.Secret, Instance: s.instance, Resume: s.resume,
+		Capacity: s.cfg.Capacity, Native: s.cfg.Best == Native && s.native.wanted(),
 	}
+	var res openRes
+	if err := s.call(ctx, procOpen, a.append(nil), res.parse); err != nil {
+		return nil, err
+	}
+	if res.Status != StatusOK {
+		return nil, res.Status
+	}
+	return &res.Opened, nil
 }
 
 // bye calls CLOSE. If the call is lost, that does no harm.

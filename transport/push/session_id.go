@@ -7,8 +7,7 @@ import "crypto/rand"
 // it is.
 type SessionID [keyLen]byte
 
-// ID returns the ID of the session at the server. It is zero before the first session, and on the
-// rung InFile. It changes whenever the log is opened again.
+// ID returns the ID of the session at the server. It is zero before the first session. It changes whenever the log is opened again.
 func (s *Session) ID() SessionID {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -101,7 +101,7 @@ func final(err error) bool {
 		return e.Denied || e.Accept != xdr.SystemErr
 	}
 	for _, e := range [...]error{
-		ErrNoProgram, ErrNoKeep, errKeep, errReply, ErrFile,
+		ErrNoProgram, ErrNoSecret, errReply,
 		commitlog.ErrBadAnswer, commitlog.ErrLostRecords,
 	} {
 		if errors.Is(err, e) {
@@ -115,13 +115,7 @@ func final(err error) bool {
 func (s *Session) attempt(ctx context.Context) (lostFunc, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.cfg.OpenTimeout, errOpenTimeout)
 	defer cancel()
-	if s.rpc == nil || s.cfg.Best == InFile {
-		return s.openFile(ctx)
-	}
 	o, err := s.callOpen(ctx)
-	if errors.Is(err, ErrNoProgram) && !s.resume {
-		return s.openFile(ctx)
-	}
 	if err != nil {
 		return nil, err
 	}

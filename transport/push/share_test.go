@@ -12,11 +12,7 @@ import (
 
 // obtain asks for a log of some octets, as a client does.
 func obtain(ps *Server, addr, name string, octets uint64) Status {
-	r := ask(ps, addr, openArgs{Name: name})
-	if r.Status != StatusIssued {
-		return r.Status
-	}
-	return ask(ps, addr, openArgs{Name: name, Secret: &r.Secret, Capacity: octets}).Status
+	return ask(ps, addr, openArgs{Name: name, Secret: Secret{1}, Capacity: octets}).Status
 }
 
 // One host can have an eighth of the logs. The others have theirs, and a restart gives it no more.
@@ -92,20 +88,19 @@ type poorStore struct {
 	err error
 }
 
-func (p *poorStore) Create(name string, size int, owner Owner, format func(region.Memory) error) error {
+func (p *poorStore) Create(name string, size int, from Origin, format func(region.Memory) error) error {
 	if p.err != nil {
 		return p.err
 	}
-	return p.memStore.Create(name, size, owner, format)
+	return p.memStore.Create(name, size, from, format)
 }
 
-// A secret whose log could not be made is good when there is room again, and takes none meanwhile.
+// A log that could not be made can be when there is room again, and takes none meanwhile.
 func TestNotMade(t *testing.T) {
 	store := &poorStore{newMemStore(), errors.New("no space left on device")}
 	ps := &Server{Store: store}
 	defer ps.Close(context.Background())
-	r := ask(ps, "192.0.2.1:1", openArgs{Name: "log"})
-	open := func() Status { return ask(ps, "192.0.2.1:1", openArgs{Name: "log", Secret: &r.Secret}).Status }
+	open := func() Status { return ask(ps, "192.0.2.1:1", openArgs{Name: "log", Secret: Secret{1}}).Status }
 	if st := open(); st != StatusFull {
 		t.Error(st)
 	}

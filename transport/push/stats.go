@@ -8,9 +8,10 @@ type Stats struct {
 	Sessions int    // open sessions
 	Conns    int    // commit connections
 	Octets   uint64 // total size of the rings
-	Issued   uint64 // secrets
+	Aside    int    // files in the Store without an owner that may hold records
+	Made     uint64 // logs that did not exist before
 	Opens    uint64 // sessions begun
-	Refused  uint64 // OPENs that got neither a secret nor a session
+	Refused  uint64 // OPENs that got no session
 	Full     uint64 // of these, because there was no room for a log, in total or for one host
 	Native   uint64 // sessions that use a commit connection
 	Rejected uint64 // commit connections refused: without a valid token, or too many
@@ -20,7 +21,7 @@ type Stats struct {
 }
 
 type counters struct {
-	issued, opens, refused, full, native, rejected, appends, slowed, lost atomic.Uint64
+	made, opens, refused, full, native, rejected, appends, slowed, lost atomic.Uint64
 }
 
 // Stats returns the counters. They are not read at the same instant.
@@ -30,7 +31,7 @@ func (s *Server) Stats() Stats {
 	defer s.mu.Unlock()
 	return Stats{
 		Logs: len(s.logs), Sessions: len(s.sessions), Conns: len(s.conns), Octets: s.octets,
-		Issued: s.ctr.issued.Load(), Opens: s.ctr.opens.Load(), Refused: s.ctr.refused.Load(), Full: s.ctr.full.Load(),
+		Aside: s.aside, Made: s.ctr.made.Load(), Opens: s.ctr.opens.Load(), Refused: s.ctr.refused.Load(), Full: s.ctr.full.Load(),
 		Native: s.ctr.native.Load(), Rejected: s.ctr.rejected.Load(), Appends: s.ctr.appends.Load(),
 		Slowed: s.ctr.slowed.Load(), Lost: s.ctr.lost.Load(),
 	}

@@ -9,22 +9,20 @@ type Status uint32
 // The statuses.
 const (
 	StatusOK       Status = 0
-	StatusIssued   Status = 1  // a secret instead of a session
-	StatusRefused  Status = 2  // because of the name, the secret or the rules; the server does not say which
-	StatusBusy     Status = 3  // busy now; try again
-	StatusFull     Status = 4  // no room for another log
-	StatusFenced   Status = 5  // another instance of the owner has opened the log since
-	StatusStale    Status = 6  // the session is over
-	StatusGap      Status = 7  // records before these are missing
-	StatusTooLarge Status = 8  // a record beyond the limit
-	StatusLost     Status = 9  // the log is damaged, or its medium has failed
-	StatusReleased Status = 10 // the consumer has released the record
+	StatusRefused  Status = 1 // because of the name, the secret or the rules; the server does not say which
+	StatusBusy     Status = 2 // busy now; try again
+	StatusFull     Status = 3 // no room for another log
+	StatusFenced   Status = 4 // another instance of the owner has opened the log since
+	StatusStale    Status = 5 // the session is over
+	StatusGap      Status = 6 // records before these are missing
+	StatusTooLarge Status = 7 // a record beyond the limit
+	StatusLost     Status = 8 // the log is damaged, or its medium has failed
+	StatusReleased Status = 9 // the consumer has released the record
 )
 
 var statusText = [...]string{
 	StatusOK:       "ok",
-	StatusIssued:   "secret issued",
-	StatusRefused:  "refused (is it the secret that was issued for this name?)",
+	StatusRefused:  "refused (is it the secret with which this log was made?)",
 	StatusBusy:     "busy (try again)",
 	StatusFull:     "no room for another log of this host (on the server: remove logs that nobody uses, or raise the limits)",
 	StatusFenced:   "another instance of the owner has opened the log since",
@@ -52,7 +50,7 @@ func (s Status) temporary() bool { return s == StatusBusy || s == StatusStale }
 // Error says which operation on which log failed. Err is a Status if the server refused, and
 // otherwise an error of package transport, rdmap or commitlog.
 type Error struct {
-	Op  string // "open", "append", "file"
+	Op  string // "open", "append", "read", "load"
 	Log string // its name
 	Err error
 }

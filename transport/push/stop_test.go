@@ -77,7 +77,7 @@ func TestStopped(t *testing.T) {
 				const silence = 2 * time.Second
 				p, rpc := startChild(t)
 				s, err := Dial(t.Context(), redialer(t, func() string { return rpc }), "log", &Config{
-					Best: best, Keep: func(Secret) error { return nil }, Producer: &commitlog.ProducerOptions{Silence: silence},
+					Best: best, Secret: NewSecret(), Producer: &commitlog.ProducerOptions{Silence: silence},
 					OpenTimeout: time.Second, MinDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond,
 				})
 				if err != nil {

@@ -13,27 +13,26 @@ type Owner [sha256.Size]byte
 // ownerOf returns the digest of a secret.
 func ownerOf(s *Secret) Owner { return sha256.Sum256(s[:]) }
 
-// Store keeps the logs of a server. The server never calls two methods at the same time for the
-// same name.
-type Store interface {
-	// Create makes a log of size octets for owner. It calls format with the zeroed memory of the
-	// log. The log exists, durably, once Create has returned nil, and not before. Remains of an
-	// attempt that a crash interrupted do not get in the way.
-	Create(name string, size int, owner Owner, format func(region.Memory) error) error
-	// Open returns the memory of a log, which is lent until it is closed, and its owner.
-	Open(name string) (region.Memory, Owner, error)
-	// Names returns the names of all logs.
-	Names() ([]string, error)
+// Origin says for whom a log was made.
+type Origin struct {
+	Owner Owner
+	Host  string // address of the client without its port, "" if unknown: see Limits.ClientLogs
 }
 
-// HostStore is a Store that remembers for which host each log was made, so that no host gets another
-// share after a restart ([Limits.ClientLogs]). With other Stores, logs from before belong to no host.
-type HostStore interface {
-	Store
-	// CreateFor is Create for a client at host, an address without its port, "" if it has none.
-	CreateFor(host, name string, size int, owner Owner, format func(region.Memory) error) error
-	// Host returns the host of a log, "" if unknown.
-	Host(name string) string
+// Store keeps the logs of a server. The server never calls two methods at the same time for the
+// same name, and Tidy before all others.
+type Store interface {
+	// Create makes a log of size octets for whom from names. It calls format with the zeroed memory of the
+	// log. The log exists, durably, once Create has returned nil, and not before. Remains of an
+	// attempt that a crash interrupted do not get in the way.
+	Create(name string, size int, from Origin, format func(region.Memory) error) error
+	// Open returns the memory of a log, which is lent until it is closed, and its origin.
+	Open(name string) (region.Memory, Origin, error)
+	// Names returns the names of all logs.
+	Names() ([]string, error)
+	// Tidy removes what interrupted attempts have left if it is sure that no record was ever appended there,
+	// moves the rest aside, and returns how many such files there are now.
+	Tidy() (aside int, err error)
 }
 
 const nameOctets = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"

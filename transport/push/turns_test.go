@@ -33,9 +33,9 @@ func TestTakenOver(t *testing.T) {
 			w.ps.Addr = commit
 			calls.Store(&w.rpc)
 			commits.Store(&there)
-			var secret Secret
+			secret := NewSecret()
 			first, err := Dial(t.Context(), redialer(t, func() string { return rpc }), "log", &Config{
-				Best: best, Keep: func(k Secret) error { secret = k; return nil }, MinDelay: 1e6, MaxDelay: 1e7,
+				Best: best, Secret: secret, MinDelay: 1e6, MaxDelay: 1e7,
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -57,7 +57,7 @@ func TestTakenOver(t *testing.T) {
 			w.stop()
 
 			w = start(t, &Server{Store: store})
-			second := w.dial("log", &Config{Best: best, Secret: &secret})
+			second := w.dial("log", &Config{Best: best, Secret: secret})
 			appended(t, second, commitlog.Persistent, 2, "theirs")
 			_ = second.Close(t.Context())
 			w.stop()

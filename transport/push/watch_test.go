@@ -31,10 +31,10 @@ func TestBegan(t *testing.T) {
 		},
 	}
 	w := start(t, ps)
-	var secret Secret
-	s := w.dial("log", &Config{Keep: func(k Secret) error { secret = k; return nil }, Best: Append})
+	secret := NewSecret()
+	s := w.dial("log", &Config{Secret: secret, Best: Append})
 	appended(t, s, commitlog.Persistent, 1, "one")
-	a := openArgs{Name: "log", Secret: &secret, Instance: s.instance, Resume: true}
+	a := openArgs{Name: "log", Secret: secret, Instance: s.instance, Resume: true}
 	begun := func(a openArgs) openRes { // a busy machine may take longer than FenceTime
 		for {
 			if r := ask(ps, "127.0.0.1:1", a); r.Status != StatusBusy {
@@ -45,13 +45,13 @@ func TestBegan(t *testing.T) {
 	if r := begun(a); r.Status != StatusOK || SessionID(r.Opened.Session) != all[len(all)-1].id {
 		t.Fatal(r.Status, all)
 	}
-	again := w.dial("log", &Config{Secret: &secret, Best: Append})
+	again := w.dial("log", &Config{Secret: secret, Best: Append})
 	mem().block()
 	if _, err := again.Begin([]byte("two")); err != nil {
 		t.Fatal(err)
 	}
 	<-mem().waiting
-	b := openArgs{Name: "log", Secret: &secret, Instance: key{9}}
+	b := openArgs{Name: "log", Secret: secret, Instance: key{9}}
 	if r := ask(ps, "127.0.0.1:1", b); r.Status != StatusBusy {
 		t.Fatal(r.Status)
 	}
@@ -80,8 +80,8 @@ func TestFenceForGood(t *testing.T) {
 	for _, best := range []Rung{Native, Append} {
 		t.Run(best.String(), func(t *testing.T) {
 			w := start(t, &Server{})
-			var secret Secret
-			s := w.dial("log", &Config{Best: best, Keep: func(k Secret) error { secret = k; return nil }})
+			secret := NewSecret()
+			s := w.dial("log", &Config{Best: best, Secret: secret})
 			appended(t, s, commitlog.Persistent, 1, "one")
 			l, err := w.ps.Log("log")
 			if err != nil {
@@ -98,7 +98,7 @@ func TestFenceForGood(t *testing.T) {
 			}
 			_, err = s.Append(t.Context(), []byte("late"))
 			is(t, err, StatusFenced)
-			second := w.dial("log", &Config{Best: best, Secret: &secret})
+			second := w.dial("log", &Config{Best: best, Secret: secret})
 			appended(t, second, commitlog.Persistent, 3, "three")
 			w.take("log", 1, "one", "two", "three")
 		})
@@ -150,9 +150,9 @@ func TestForgetful(t *testing.T) {
 	for _, forgetful := range []bool{false, true} {
 		store := newMemStore()
 		w := start(t, &Server{Store: store, Forgetful: forgetful})
-		var secret Secret
-		s := w.dial("log", &Config{Keep: func(k Secret) error { secret = k; return nil }})
-		a := openArgs{Name: "log", Secret: &secret, Instance: s.instance, Resume: true}
+		secret := NewSecret()
+		s := w.dial("log", &Config{Secret: secret})
+		a := openArgs{Name: "log", Secret: secret, Instance: s.instance, Resume: true}
 		if r := ask(w.ps, "127.0.0.1:1", a); r.Status != StatusOK {
 			t.Error("before:", r.Status)
 		}

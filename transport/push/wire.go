@@ -1,6 +1,7 @@
 package push
 
 import (
+	"crypto/rand"
 	"slices"
 
 	"github.com/stag-rdma/stag/transport/commitlog"
@@ -37,8 +38,14 @@ const (
 	maxReadOctets = 2 << 20
 )
 
-// Secret proves ownership of a log: 128 bits, issued by the server.
+// Secret proves ownership of a log: 128 random bits that its client chooses.
 type Secret [keyLen]byte
+
+// NewSecret returns a secret for a new log. Keep it durably before you use it.
+func NewSecret() (s Secret) {
+	_, _ = rand.Read(s[:]) // never fails, by its documentation
+	return s
+}
 
 // key is a random name for something at the server: a session, a token, an instance.
 type key [keyLen]byte
@@ -51,7 +58,7 @@ func takeKey(d *xdr.Decoder) (k key) {
 // openArgs are push_open_args.
 type openArgs struct {
 	Name     string
-	Secret   *Secret // nil: asks for a secret
+	Secret   Secret
 	Instance key
 	Resume   bool
 	Capacity uint64
@@ -60,10 +67,7 @@ type openArgs struct {
 
 func (a *openArgs) append(b []byte) []byte {
 	b = xdr.AppendString(b, a.Name)
-	b = xdr.AppendBool(b, a.Secret != nil)
-	if a.Secret != nil {
-		b = xdr.AppendFixedOpaque(b, a.Secret[:])
-	}
+	b = xdr.AppendFixedOpaque(b, a.Secret[:])
 	b = xdr.AppendFixedOpaque(b, a.Instance[:])
 	b = xdr.AppendBool(b, a.Resume)
 	b = xdr.AppendUint64(b, a.Capacity)
@@ -71,11 +75,7 @@ func (a *openArgs) append(b []byte) []byte {
 }
 
 func (a *openArgs) parse(d *xdr.Decoder) {
-	a.Name = d.String(maxName)
-	if d.Bool() {
-		s := Secret(takeKey(d))
-		a.Secret = &s
-	}
+	a.Name, a.Secret = d.String(maxName), Secret(takeKey(d))
 	a.Instance, a.Resume, a.Capacity, a.Native = takeKey(d), d.Bool(), d.Uint64(), d.Bool()
 }
 
@@ -131,15 +131,11 @@ func level(persistent bool) commitlog.Level {
 // openRes is push_open_res.
 type openRes struct {
 	Status Status
-	Secret Secret // of StatusIssued
 	Opened opened // of StatusOK
 }
 
 func (r *openRes) append(b []byte) []byte {
 	b = xdr.AppendUint32(b, uint32(r.Status))
-	if r.Status == StatusIssued {
-		return xdr.AppendFixedOpaque(b, r.Secret[:])
-	}
 	if r.Status == StatusOK {
 		return r.Opened.append(b)
 	}
@@ -169,9 +165,6 @@ func (o *opened) append(b []byte) []byte {
 
 func (r *openRes) parse(d *xdr.Decoder) {
 	r.Status = Status(d.Uint32())
-	if r.Status == StatusIssued {
-		r.Secret = Secret(takeKey(d))
-	}
 	if r.Status == StatusOK {
 		r.Opened.parse(d)
 	}

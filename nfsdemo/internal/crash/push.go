@@ -24,7 +24,7 @@ type pusher struct {
 	wishes push.Callbacks
 
 	s      *push.Session // nil: none
-	secret *push.Secret
+	secret push.Secret
 	opened int // logs opened; after a failure the next one has another name
 
 	mu     sync.Mutex // held while a record is in flight, so that no recall is answered meanwhile
@@ -112,17 +112,19 @@ func (p *pusher) open(ctx context.Context) error {
 	if p.s != nil {
 		p.drop()
 	}
-	kept := p.secret
+	if p.secret == (push.Secret{}) {
+		p.secret = push.NewSecret()
+	}
 	s, err := push.Dial(ctx, p.rpc.r, fmt.Sprintf("w%d.%d", p.worker, p.opened), &push.Config{
-		Secret: p.secret, Keep: func(s push.Secret) error { kept = &s; return nil }, Cred: p.rpc.cred,
+		Secret: p.secret, Cred: p.rpc.cred,
 		Capacity: ring, MaxRecord: ring / 4, Callbacks: &p.wishes, MinDelay: time.Millisecond, MaxDelay: 20 * time.Millisecond,
 	})
 	if err != nil {
-		p.secret = nil
+		p.secret = push.Secret{}
 		p.opened++
 		return err
 	}
-	p.s, p.secret = s, kept
+	p.s = s
 	return nil
 }
 
