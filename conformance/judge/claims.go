@@ -44,10 +44,29 @@ func (m *terminates) contradiction(dir decode.Dir, code rdmap.TermCode, header [
 		return ""
 	}
 	s := segment(header)
+	if why := m.sequence(peer, code); why != "" {
+		return why
+	}
 	if code.Layer == rdmap.LayerDDP {
 		return ddpClaim(code, &s)
 	}
 	return rdmapClaim(code, &s)
+}
+
+// sequence judges the errors of DDP that are about earlier segments: a peer whose messages all follow each
+// other has made none of them.
+func (m *terminates) sequence(peer decode.Dir, code rdmap.TermCode) string {
+	const untaggedError = 2
+	if code.Layer != rdmap.LayerDDP || code.EType != untaggedError || m.outOfOrder[peer] {
+		return ""
+	}
+	switch code.Code {
+	case 0x03:
+		return "all MSNs of the peer are right"
+	case 0x04:
+		return "all MOs of the peer are right"
+	}
+	return ""
 }
 
 // ddpClaim judges the errors of DDP by the header that is said to have caused them.
@@ -60,6 +79,8 @@ func ddpClaim(code rdmap.TermCode, s *ddp.Segment) string {
 		if s.DV == ddp.Version {
 			return "the version quoted is 1"
 		}
+	case code.EType == taggedError && code.Code == 0x03 && s.TO <= 1<<63:
+		return "the TO quoted is far from 2^64"
 	case code.EType == untaggedError && code.Code == 0x01 && s.QN < queueResponses:
 		return "the queue quoted is one that every stream has"
 	}
@@ -73,6 +94,11 @@ func rdmapClaim(code rdmap.TermCode, s *ddp.Segment) string {
 	switch {
 	case code.EType == operation && code.Code == 0x05 && s.Control>>6 == 1:
 		return "the version quoted is 1"
+	case code.EType == operation && code.Code == 0x06 && op.IsSend() && !s.Tagged && s.QN == ddp.QNSend,
+		code.EType == operation && code.Code == 0x06 && op == rdmap.OpWrite && s.Tagged:
+		return "the opcode quoted is one that every stream has"
+	case code.Code == 0x09 && !op.Invalidates():
+		return "the message quoted invalidates nothing"
 	case code.EType == protection && code.Code < 0x09 && (s.Tagged || op.IsSend() && s.QN == ddp.QNSend):
 		return "the message quoted reads no memory"
 	}

@@ -30,15 +30,16 @@ type conn struct {
 	// doubt: not everything that this direction sent is known: octets are missing, the beginning is not in
 	// the capture, or a frame could not be understood. Then rules about what must have come before are
 	// silent.
-	doubt  [2]bool
-	was    [2]bool // doubt, before the event being judged
-	lost   [2]bool // will be in doubt after the event being judged
-	late   bool    // the capture holds no startup of this connection
-	closed [2]bool
-	reset  bool    // by RST, from either side
-	term   [2]bool // this direction has sent a Terminate
-	ended  bool
-	fpdus  [2]int // before the event being judged
+	doubt      [2]bool
+	was        [2]bool // doubt, before the event being judged
+	lost       [2]bool // will be in doubt after the event being judged
+	late       bool    // the capture holds no startup of this connection
+	closed     [2]bool
+	reset      bool    // by RST, from either side
+	outOfOrder [2]bool // this direction has broken a rule about MSN or MO
+	term       [2]bool // this direction has sent a Terminate
+	ended      bool
+	fpdus      [2]int // before the event being judged
 
 	fold     folding
 	messages Messages
@@ -171,6 +172,10 @@ func (c *conn) violateAfter(cause *Violation, dir decode.Dir, id, format string,
 		v.Cause = cause.root()
 	} else {
 		v.Cause = c.cause(v)
+	}
+	switch id {
+	case "DDP-005", "DDP-006", "DDP-007", "DDP-011":
+		c.outOfOrder[dir] = true
 	}
 	c.j.report(v)
 	c.folded(v)

@@ -8,7 +8,10 @@ import (
 
 // headers judges the headers of DDP and RDMAP by themselves, one segment at a time (RFC 5041
 // Section 4, RFC 5040 Section 4.1), in the order in which an engine looks at them.
-type headers struct{ *conn }
+type headers struct {
+	*conn
+	drafted [2]bool // this direction uses opcodes of the commit draft that were not agreed on, which was reported
+}
 
 func (m *headers) event(ev *decode.Event) {
 	if ev.FPDU == nil || ev.FPDU.CRCState == decode.CRCBad || m.lost[ev.Dir] {
@@ -63,9 +66,23 @@ func (m *headers) rdmap(ev *decode.Event) {
 		m.fatal("RDMAP-004", "%v, tagged: %t", r.Op, d.Tagged)
 	case !d.Tagged && r.Op.Queue() != d.QN:
 		m.fatal("RDMAP-005", "%v on queue %d", r.Op, d.QN)
+	case r.Op >= rdmap.OpFlushRequest && !m.drafted[ev.Dir] && m.uncommitted():
+		m.drafted[ev.Dir] = true
+		m.violate("RDMAP-008", "%v", r.Op)
 	case !d.Tagged && d.ULP != 0 && !r.Op.Invalidates() && r.Op < rdmap.OpFlushRequest:
 		m.violate("RDMAP-006", "%08x in a %v", d.ULP, r.Op)
 	}
+}
+
+// uncommitted reports whether the startup shows that the sides have not agreed to use the commit draft. The draft
+// has no negotiation of its own; stag engines offer it in their private data.
+func (m *headers) uncommitted() bool {
+	req, rep := m.info.Request, m.info.Reply
+	if m.late || req == nil || rep == nil || m.info.Commit != nil || m.info.ULP == decode.ULPCommit {
+		return false
+	}
+	offers := func(f *decode.Startup) bool { return f.Stag != nil && f.Stag.Extensions&rdmap.ExtCommit != 0 }
+	return !offers(req) || !offers(rep)
 }
 
 // fatal reports a header that makes the frame unusable and puts the direction in doubt.

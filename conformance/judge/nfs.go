@@ -15,6 +15,7 @@ type nfsAsked struct {
 	known  bool // the arguments were seen
 	offset uint64
 	count  uint32 // READ, WRITE: octets; READDIR: of the results; READDIRPLUS: maxcount
+	handle string
 	stable nfs3.StableHow
 	access nfs3.Access
 }
@@ -24,7 +25,18 @@ type nfsServer struct {
 	rtmax, wtmax uint32 // of FSINFO; 0: unknown
 	verf         nfs3.WriteVerf
 	verfSeen     bool
+	files        map[string]identity // by handle
 }
+
+// identity is what the attributes of a file handle always say.
+type identity struct {
+	kind         nfs3.FileType
+	fsid, fileid uint64
+	frame        int // that showed it
+}
+
+// maxFiles bounds the handles that are remembered.
+const maxFiles = 4096
 
 // maxCompare bounds the messages that are encoded again to find pad that is not 0, in octets.
 const maxCompare = 64 << 10
@@ -42,6 +54,10 @@ func (m *rpcMachine) args(r *decode.RPC, c *rpcCall) {
 		m.nfsCall(r.Message, c) // nil: comes with Pulled
 		return
 	}
+	before := len(m.fold.now)
+	defer func() {
+		c.goodArgs = r.Err == nil && r.Message != nil && len(m.fold.now) == before && !c.wrongArgs && c.odd == nil
+	}()
 	switch err := r.Err; {
 	case err == nil:
 		m.pads(r)
@@ -102,7 +118,7 @@ func (m *rpcMachine) pads(r *decode.RPC) {
 
 // nfsCall judges the arguments of NFSv3, and keeps what the reply will be judged by.
 func (m *rpcMachine) nfsCall(msg nfs3.Message, c *rpcCall) {
-	c.nfs.known = msg != nil
+	c.nfs.known, c.nfs.handle = msg != nil, handleOf(msg)
 	switch a := msg.(type) {
 	case *nfs3.ReadArgs:
 		c.nfs.offset, c.nfs.count = a.Offset, a.Count
@@ -159,12 +175,50 @@ func (m *rpcMachine) listing(cookie uint64, verf nfs3.CookieVerf) {
 	}
 }
 
+// handleOf returns the handle of the object that the attributes of the reply describe.
+func handleOf(msg nfs3.Message) string {
+	switch a := msg.(type) {
+	case *nfs3.HandleArgs:
+		return string(a.Handle)
+	case *nfs3.AccessArgs:
+		return string(a.Handle)
+	case *nfs3.ReadArgs:
+		return string(a.Handle)
+	case *nfs3.WriteArgs:
+		return string(a.Handle)
+	case *nfs3.SetAttrArgs:
+		return string(a.Handle)
+	case *nfs3.CommitArgs:
+		return string(a.Handle)
+	case *nfs3.LinkArgs:
+		return string(a.Handle)
+	case *nfs3.DirOpArgs:
+		return string(a.Dir)
+	case *nfs3.ReadDirArgs:
+		return string(a.Dir)
+	case *nfs3.ReadDirPlusArgs:
+		return string(a.Dir)
+	}
+	return ""
+}
+
+// setTimes judges the times, and the mode, that a call sets.
 func (m *rpcMachine) setTimes(a *nfs3.SetAttr) {
+	if a.SetMode {
+		m.mode(a.Mode)
+	}
 	if a.AtimeHow == nfs3.ClientTime {
 		m.nanoseconds(a.Atime)
 	}
 	if a.MtimeHow == nfs3.ClientTime {
 		m.nanoseconds(a.Mtime)
+	}
+}
+
+// mode judges mode bits (RFC 1813 Section 2.5).
+func (m *rpcMachine) mode(bits uint32) {
+	if bits&^0o7777 != 0 {
+		m.violate("NFS-047", "mode %#o", bits)
 	}
 }
 

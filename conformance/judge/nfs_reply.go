@@ -12,11 +12,22 @@ func (m *rpcMachine) nfsReply(r *decode.RPC, c *rpcCall) {
 	}
 	switch res := r.Message.(type) {
 	case *nfs3.GetAttrRes:
-		m.attr(&res.Attr)
+		m.attr(c.nfs.handle, &res.Attr)
 	case *nfs3.LookupRes:
-		m.optAttr(&res.Attr)
-		m.optAttr(&res.DirAttr)
+		m.optAttr(string(res.Handle), &res.Attr)
+		m.optAttr(c.nfs.handle, &res.DirAttr)
+	case *nfs3.NewRes:
+		if res.Handle.Present {
+			m.optAttr(string(res.Handle.Handle), &res.Attr)
+		}
+	case *nfs3.ReadLinkRes:
+		m.optAttr(c.nfs.handle, &res.Attr)
+	case *nfs3.WccRes: // of SETATTR, REMOVE and RMDIR: of the object, or of the directory
+		m.optAttr(c.nfs.handle, &res.Wcc.After)
+	case *nfs3.FSStatRes:
+		m.optAttr(c.nfs.handle, &res.Attr)
 	case *nfs3.AccessRes:
+		m.optAttr(c.nfs.handle, &res.Attr)
 		if res.Access&^c.nfs.access != 0 {
 			m.violate("NFS-040", "granted %#x of %#x", uint32(res.Access), uint32(c.nfs.access))
 		}
@@ -25,15 +36,21 @@ func (m *rpcMachine) nfsReply(r *decode.RPC, c *rpcCall) {
 	case *nfs3.WriteRes:
 		m.writeRes(res, c)
 	case *nfs3.CommitRes:
+		m.optAttr(c.nfs.handle, &res.Wcc.After)
 		m.verifier(res.Verf)
 	case *nfs3.ReadDirRes:
+		m.optAttr(c.nfs.handle, &res.Attr)
 		for i := range res.Entries {
 			m.entry(res.Entries[i].Name)
 		}
 		m.listed(r, c)
 	case *nfs3.ReadDirPlusRes:
+		m.optAttr(c.nfs.handle, &res.Attr)
 		for i := range res.Entries {
 			m.entry(res.Entries[i].Name)
+			if e := &res.Entries[i]; e.Handle.Present {
+				m.optAttr(string(e.Handle.Handle), &e.Attr)
+			}
 		}
 		m.listed(r, c)
 	case *nfs3.FSInfoRes:
@@ -44,7 +61,10 @@ func (m *rpcMachine) nfsReply(r *decode.RPC, c *rpcCall) {
 	}
 }
 
-func (m *rpcMachine) attr(a *nfs3.Attr) {
+// attr judges attributes of the object that a handle names; "": it is not known which.
+func (m *rpcMachine) attr(handle string, a *nfs3.Attr) {
+	m.mode(a.Mode)
+	m.same(handle, a)
 	for _, t := range []nfs3.Time{a.Atime, a.Mtime, a.Ctime} {
 		if t.Nsec >= 1e9 {
 			m.nanoseconds(t)
@@ -53,14 +73,31 @@ func (m *rpcMachine) attr(a *nfs3.Attr) {
 	}
 }
 
-func (m *rpcMachine) optAttr(a *nfs3.OptAttr) {
+// same judges whether a handle still names the same object.
+func (m *rpcMachine) same(handle string, a *nfs3.Attr) {
+	if handle == "" {
+		return
+	}
+	now := identity{a.Type, a.FSID, a.FileID, m.ev.Frame}
+	before, ok := m.server.files[handle]
+	if ok && (before.kind != now.kind || before.fsid != now.fsid || before.fileid != now.fileid) {
+		m.violate("NFS-014", "%v %d of file system %#x, in frame %d: %v %d of %#x", now.kind, now.fileid, now.fsid,
+			before.frame, before.kind, before.fileid, before.fsid)
+	}
+	if m.server.files == nil || len(m.server.files) >= maxFiles {
+		m.server.files = make(map[string]identity)
+	}
+	m.server.files[handle] = now
+}
+
+func (m *rpcMachine) optAttr(handle string, a *nfs3.OptAttr) {
 	if a.Present {
-		m.attr(&a.Attr)
+		m.attr(handle, &a.Attr)
 	}
 }
 
 func (m *rpcMachine) readRes(res *nfs3.ReadRes, c *rpcCall) {
-	m.optAttr(&res.Attr)
+	m.optAttr(c.nfs.handle, &res.Attr)
 	switch end := c.nfs.offset + uint64(res.Count); {
 	case int(res.Count) != len(res.Data):
 		m.violate("NFS-020", "count %d, data of %d octets", res.Count, len(res.Data))
@@ -72,7 +109,7 @@ func (m *rpcMachine) readRes(res *nfs3.ReadRes, c *rpcCall) {
 }
 
 func (m *rpcMachine) writeRes(res *nfs3.WriteRes, c *rpcCall) {
-	m.optAttr(&res.Wcc.After)
+	m.optAttr(c.nfs.handle, &res.Wcc.After)
 	if res.Count > c.nfs.count {
 		m.violate("NFS-011", "%d octets, asked for %d", res.Count, c.nfs.count)
 	}

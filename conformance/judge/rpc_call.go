@@ -22,6 +22,7 @@ type rpcCall struct {
 	gss                  bool       // RPCSEC_GSS with integrity or privacy
 	wrongRPC             bool       // rpcvers is not 2
 	wrongArgs            bool       // the arguments do not decode
+	goodArgs             bool       // they do, and nothing is wrong with them
 	again                bool       // was sent before
 	odd                  *Violation // its procedure and its arguments, or chunks, do not fit each other
 

@@ -125,6 +125,10 @@ func (m *rpcMachine) verdict(r *decode.RPC, c *rpcCall) {
 		m.violate("RPC-015", "%v", h.AuthStat)
 	case !h.Denied && h.Accept == xdr.ProgMismatch && c.known && inRange(c.progVers):
 		m.violate("RPC-010", "PROG_MISMATCH %d to %d, the call has %d", h.Low, h.High, c.progVers)
+	case !h.Denied && h.Accept == xdr.GarbageArgs && c.goodArgs:
+		m.violate("RPC-016", "the arguments in frame %d decode", c.frame)
+	case !h.Denied && h.Verf.Flavor == xdr.AuthSys:
+		m.violate("RPC-017", "verifier %v of %d octets", h.Verf.Flavor, len(h.Verf.Body))
 	case !h.Denied && h.Verf.Flavor == xdr.AuthNone && len(h.Verf.Body) > 0:
 		m.violate("RPC-007", "AUTH_NONE of %d octets", len(h.Verf.Body))
 	}

@@ -31,6 +31,8 @@ func (m *rpcMachine) results(ev *decode.Event, h *rpcrdma.Header, c *rpcCall) {
 		offered = c.lists.Write[0].Room()
 	}
 	switch count := uint64(n); {
+	case found && !c.gss && len(h.Write) > 1 && h.Write[0].Room() == 0 && written > 0 && offered > 0:
+		m.violate("RPCRDMA-045", "%d octets in a later Write chunk, and the first is unused", written)
 	case !found && written > 0:
 		m.violate("RPCRDMA-036", "%d octets in a Write chunk, and no eligible result", written)
 	case !found || c.gss:

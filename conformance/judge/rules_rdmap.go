@@ -12,6 +12,7 @@ var rdmapRules = []*Rule{
 	{"RDMAP-005", "RFC 5040 Section 4.1, RFC 7306 Section 4", Must, Error, "A message goes to the queue of its opcode.", "rdmap 2"},
 	{"RDMAP-006", "RFC 5040 Section 4.1", Must, Warning, "The Invalidate STag is 0 in messages that invalidate nothing.", "rdmap 1"},
 	{"RDMAP-007", "RFC 5040 Section 7.2", Must, Error, "A message with another RDMAP version, or with an opcode that is undefined or on the wrong queue, is not delivered, nor what follows it.", "rdmap 5"},
+	{"RDMAP-008", "RFC 5040 Section 4.1", Must, Error, "The opcodes of the commit draft are used only on streams whose startup has agreed to them.", "rdmap 2"},
 
 	{"RDMAP-010", "RFC 5040 Section 4.4", Must, Error, "A Read Request has 28 octets.", "rdmap 3.1"},
 	{"RDMAP-011", "RFC 7306 Section 6.3", Must, Error, "Immediate Data has 8 octets.", "rdmap 3.7"},
@@ -52,4 +53,5 @@ var rdmapRules = []*Rule{
 	{"RDMAP-059", "RFC 5040 Section 4.8", Must, Error, "The layer of a Terminate is in the high four bits of its first octet, M, D and R in those of its third, not in the low ones as Linux siw has them.", "rdmap 4.5"},
 	{"RDMAP-060", "RFC 5040 Section 7.2", Must, Error, "A Terminate names an error that the peer may have made, as far as the trace shows.", "rdmap 5"},
 	{"RDMAP-061", "RFC 5044 Section 8", Must, Error, "A lost connection and a bad startup frame are not reported by a Terminate.", "mpa 9"},
+	{"RDMAP-062", "RFC 5040 Section 5.4", Must, Note, "A side does not go on sending long after the Terminate of its peer.", "rdmap 4.4"},
 }

@@ -18,4 +18,6 @@ var rpcRules = []*Rule{
 	{"RPC-013", "RFC 4506 Section 3", Must, Warning, "Nothing follows the last field of a message.", "rpc-nfs3 1"},
 	{"RPC-014", "RFC 4506 Section 3", Must, Warning, "Pad octets are 0.", "rpc-nfs3 1"},
 	{"RPC-015", "RFC 5531 Section 9", Must, Error, "AUTH_ERROR gives a reason that a server can have: neither AUTH_OK nor one that only a client can find.", "rpc-nfs3 2"},
+	{"RPC-016", "RFC 5531 Section 9", Must, Error, "GARBAGE_ARGS answers only arguments that do not decode.", "rpc-nfs3 2"},
+	{"RPC-017", "RFC 5531 Appendix A", Must, Error, "The verifier of a reply is not of flavor AUTH_SYS: AUTH_SYS is answered by AUTH_NONE or AUTH_SHORT.", "rpc-nfs3 2.2"},
 }

@@ -40,6 +40,7 @@ var rpcrdmaRules = []*Rule{
 	{"RPCRDMA-042", "RFC 8166 Section 4.3.3", Must, Error, "The Reply chunk of a reply that came inline is returned unused.", "rpcrdma 4"},
 	{"RPCRDMA-043", "RFC 8166 Section 4.3.3", Must, Error, "A call whose reply may not fit inline offers a Reply chunk.", "rpcrdma 4"},
 	{"RPCRDMA-044", "RFC 8166 Section 4.3.1", Must, Error, "The Read list of a reply is empty.", "rpcrdma 4"},
+	{"RPCRDMA-045", "RFC 8166 Section 4.3.2", Must, Error, "Write chunks are used in their order: the first eligible result goes into the first one.", "rpcrdma 4"},
 	// Memory that chunks offer.
 	{"RPCRDMA-050", "RFC 8166 Section 3.4", Must, Error, "A responder writes only into Write and Reply chunks of calls that wait for their replies, within bounds.", "rpcrdma 2"},
 	{"RPCRDMA-051", "RFC 8166 Section 3.4", Must, Error, "A responder reads only from Read chunks of calls that wait for their replies, within bounds.", "rpcrdma 2"},

@@ -3,6 +3,7 @@ package judge
 import (
 	"encoding/binary"
 	"errors"
+	"time"
 
 	"github.com/stag-rdma/stag/conformance/decode"
 	"github.com/stag-rdma/stag/rdmap"
@@ -17,7 +18,15 @@ type terminates struct {
 	sent     [2]headerRing
 	badCRC   [2]bool // this direction has sent an FPDU with a bad CRC
 	badMkr   [2]bool // or with a bad marker
+
+	at    [2]time.Time // of the Terminate of a direction
+	frame [2]int       // in which it came
+	noted [2]bool      // this direction went on long after that of its peer, which was reported
 }
+
+// goesOn is how long after its peer's Terminate a side may still send. An acknowledgement of TCP is not a
+// delivery, so the limit is generous, and to go on is only a note.
+const goesOn = time.Second
 
 func (m *terminates) event(ev *decode.Event) {
 	if ev.FPDU == nil {
@@ -29,6 +38,10 @@ func (m *terminates) event(ev *decode.Event) {
 			m.violate("RDMAP-050", "an FPDU after the Terminate")
 		}
 		return
+	}
+	if at := m.at[1-ev.Dir]; !at.IsZero() && !m.noted[ev.Dir] && ev.Time.Sub(at) >= goesOn && ev.First > m.frame[1-ev.Dir] {
+		m.noted[ev.Dir] = true
+		m.violate("RDMAP-062", "%v after the Terminate in frame %d", ev.Time.Sub(at), m.frame[1-ev.Dir])
 	}
 	m.badCRC[ev.Dir] = m.badCRC[ev.Dir] || ev.FPDU.CRCState == decode.CRCBad
 	m.badMkr[ev.Dir] = m.badMkr[ev.Dir] || errors.Is(ev.Err, decode.ErrMarkers)
@@ -57,7 +70,7 @@ const (
 
 // terminate judges one Terminate.
 func (m *terminates) terminate(ev *decode.Event) {
-	m.term[ev.Dir] = true
+	m.term[ev.Dir], m.at[ev.Dir], m.frame[ev.Dir] = true, ev.Time, ev.Frame
 	b := ev.Message.Payload
 	if ev.Message.Segments > 1 {
 		m.accuse("RDMAP-051", "%d segments", ev.Message.Segments)

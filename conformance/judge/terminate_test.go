@@ -33,6 +33,11 @@ func TestTerminates(t *testing.T) {
 		{"queue", badQN, "DDP-004", []byte{0x12, 0x01, 0xc0, 0}, true, ""},
 		{"queue, siw", badQN, "DDP-004", []byte{0x21, 0x01, 0x03, 0}, true, "RDMAP-059"},
 		{"tagged error, untagged header", nil, "", []byte{0x11, 0x01, 0xc0, 0}, true, "RDMAP-060"},
+		{"MSN", badMSN, "DDP-005", []byte{0x12, 0x03, 0xc0, 0}, true, ""},
+		{"MSN, but it is right", nil, "", []byte{0x12, 0x03, 0xc0, 0}, true, "RDMAP-060"},
+		{"MO, but it is right", nil, "", []byte{0x12, 0x04, 0xc0, 0}, true, "RDMAP-060"},
+		{"opcode, but it is a Send", nil, "", []byte{0x02, 0x06, 0xc0, 0}, true, "RDMAP-060"},
+		{"STag cannot be invalidated, but none is", nil, "", []byte{0x02, 0x09, 0xc0, 0}, true, "RDMAP-060"},
 		{"no buffer", nil, "", []byte{0x12, 0x02, 0xc0, 0}, true, ""},
 		{"invalid STag of a Send", nil, "", []byte{0x01, 0x00, 0xc0, 0}, true, "RDMAP-060"},
 		{"local catastrophic", nil, "", []byte{0x00, 0x00, 0, 0}, false, ""},
@@ -72,6 +77,7 @@ func TestTerminates(t *testing.T) {
 func badCRC(f *twin.Frame) { f.BadCRC = true }
 func badDV(f *twin.Frame)  { f.Seg.DV = 2 }
 func badRV(f *twin.Frame)  { f.Seg.Control = 0x83 }
+func badMSN(f *twin.Frame) { f.Seg.MSN += 5 }
 func badQN(f *twin.Frame)  { f.Seg.QN = 7 }
 
 // TestTerminatesInDoubt: a Terminate is not judged by what the capture does not show.

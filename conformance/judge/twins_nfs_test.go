@@ -54,6 +54,8 @@ var rpcTwins = map[string]func(*twin.RPC){
 		x.Call.Body[len(x.Call.Body)-1] = 1
 		t.Do(x)
 	},
+	"RPC-016": change((*twin.RPC).GetAttr, refuseArgs),
+	"RPC-017": ask(func(x *twin.Exchange) { accept(x, xdr.ReplyHeader{Verf: sys.Auth()}) }),
 	"RPC-015": reply(xdr.ReplyHeader{Denied: true, Reject: xdr.AuthError}),
 }
 
@@ -76,6 +78,19 @@ var nfsTwins = map[string]func(*twin.RPC){
 	"NFS-004": nfs(nfs3.ProcGetAttr, twin.HandleArgs(), &nfs3.GetAttrRes{Status: 99}),
 	"NFS-005": nfs(nfs3.ProcGetAttr, twin.HandleArgs(), &nfs3.GetAttrRes{Status: nfs3.ErrExist}),
 
+	"NFS-014": func(t *twin.RPC) {
+		t.Do(t.Null())
+		t.Do(t.GetAttr())
+		a := twin.Attr(10)
+		a.FileID = 7
+		t.Do(t.NFS(nfs3.ProcGetAttr, twin.HandleArgs(), &nfs3.GetAttrRes{Attr: a}))
+	},
+	"NFS-047": func(t *twin.RPC) {
+		t.Do(t.Null())
+		a := twin.Attr(10)
+		a.Mode |= 0o100000 // S_IFREG
+		t.Do(t.NFS(nfs3.ProcGetAttr, twin.HandleArgs(), &nfs3.GetAttrRes{Attr: a}))
+	},
 	"NFS-010": func(t *twin.RPC) {
 		a := twin.WriteArgs(100)
 		a.Count = 96

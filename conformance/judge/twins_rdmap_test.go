@@ -2,6 +2,7 @@ package judge
 
 import (
 	"encoding/binary"
+	"time"
 
 	"github.com/stag-rdma/stag/conformance/judge/internal/twin"
 	"github.com/stag-rdma/stag/rdmap"
@@ -46,6 +47,11 @@ var rdmapTwins = map[string]twinOf{
 	"RDMAP-005": {good: every, mutate: the(rdmap.OpSend, 0, func(f *twin.Frame) { f.Seg.QN = 1 })},
 	"RDMAP-006": {good: every, mutate: the(rdmap.OpSendSE, 0, func(f *twin.Frame) { f.Seg.ULP = 0x3300 })},
 
+	"RDMAP-008": {good: every, mutate: func(t *twin.Trace) {
+		for _, f := range t.Frames[:2] {
+			f.Startup.PrivateData = nil
+		}
+	}},
 	"RDMAP-010": {good: every, mutate: grow(rdmap.OpReadRequest, 4)},
 	"RDMAP-011": {good: every, mutate: grow(rdmap.OpImmediate, -1)},
 	"RDMAP-012": {good: every, mutate: grow(rdmap.OpAtomicRequest, -8)},
@@ -113,6 +119,10 @@ var rdmapTwins = map[string]twinOf{
 	}},
 	"RDMAP-059": {good: terminated, mutate: terminate(func(b []byte) []byte { b[0], b[2] = 0x21, 0x03; return b })},
 	"RDMAP-060": {good: terminated, mutate: terminate(func(b []byte) []byte { b[1] = 0x01; return b })}, // invalid QN
+	"RDMAP-062": {good: terminated, mutate: func(t *twin.Trace) {
+		late := &twin.Frame{Dir: twin.I, Seg: ddp.Segment{Last: true, DV: 1, Control: 0x43, MSN: 3}, Later: 2 * time.Second}
+		t.After(t.Nth(rdmap.OpTerminate, 0), late)
+	}},
 	"RDMAP-061": {good: terminated, mutate: terminate(func([]byte) []byte { return []byte{0x20, 0x04, 0, 0} })},
 }
 

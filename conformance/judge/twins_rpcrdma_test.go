@@ -156,6 +156,12 @@ var rpcrdmaTwins = map[string]func(*twin.RPC){
 	"RPCRDMA-043": change(readDir, func(x *twin.Exchange) { x.Call.Header.HasReply, x.Reply.Header.HasReply = false, false }),
 	"RPCRDMA-044": func(t *twin.RPC) { x, _ := pulledReply(t); t.Do(x) },
 
+	"RPCRDMA-045": change(readFile, func(x *twin.Exchange) {
+		first := chunks.WriteChunk{{Handle: 0x4400, Length: 5001}}
+		unused := chunks.WriteChunk{{Handle: 0x4400}}
+		x.Call.Header.Write = append([]chunks.WriteChunk{first}, x.Call.Header.Write...)
+		x.Reply.Header.Write = append([]chunks.WriteChunk{unused}, x.Reply.Header.Write...)
+	}),
 	"RPCRDMA-050": change(null, func(x *twin.Exchange) { x.Writes = []twin.Move{{STag: 0x999, Data: make([]byte, 4)}} }),
 	"RPCRDMA-051": change(null, func(x *twin.Exchange) {
 		x.Pulls = []decode.ReadRequest{{SinkSTag: 0x77, Size: 4, SourceSTag: 0x999}}

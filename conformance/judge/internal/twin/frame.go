@@ -3,6 +3,7 @@ package twin
 import (
 	"encoding/binary"
 	"slices"
+	"time"
 
 	"github.com/stag-rdma/stag/conformance/decode"
 	"github.com/stag-rdma/stag/rdmap/ddp"
@@ -35,6 +36,8 @@ type Frame struct {
 	Edit     func([]byte)        // changes the FPDU, markers included, before its CRC is made
 	BadCRC   bool
 	Cut      int // octets at the end that are not sent
+
+	Later time.Duration // how much later than the frame before it is sent, besides a millisecond
 }
 
 // Startup is an MPA startup frame. [mpa.Frame] with what the codec would not send.

@@ -11,8 +11,10 @@ import (
 
 // Startup adds an enhanced startup with CRCs and read depths of 8 both ways.
 func (t *Trace) Startup() *Trace {
-	t.Request(enhanced())
-	t.Reply(enhanced())
+	f := enhanced()
+	f.PrivateData = []byte("stag\x01\x0c\xff\xff\x00\x00\x00\x0e") // all extensions, see decode.StagCapability
+	t.Request(f)
+	t.Reply(f)
 	return t
 }
 

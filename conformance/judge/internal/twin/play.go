@@ -25,8 +25,11 @@ func (t *Trace) Play(opt *decode.Options, visit func(*decode.Event)) {
 		c.Join(R)
 	}
 	r := newRenderer(t)
+	now := time.Unix(1_700_000_000, 0)
 	for i, f := range t.Frames {
-		at := decode.Stamp{Frame: i + 1, Time: time.Unix(1_700_000_000, int64(i)*1_000_000)}
+		now = now.Add(f.Later)
+		at := decode.Stamp{Frame: i + 1, Time: now}
+		now = now.Add(time.Millisecond)
 		switch {
 		case f.End != NoEnd:
 			c.Close(f.Dir, f.End == RST, at)
