@@ -4,19 +4,27 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"os"
+	"slices"
+	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/nfsdemo/proxy"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
 )
 
 // proxyFlags are the flags of proxy.
 type proxyFlags struct {
 	listen, mount string // addresses
+	status        string // for HTTP
+	sockets       *sockets
 	to            string // URL of the server
 	portFile      string
 	crc           transport.CRCMode
@@ -43,7 +51,12 @@ With ?mountport=N in the URL and --mount-listen, proxy passes MOUNT on too, over
 
 The server sees the address of the proxy, not those of the clients: export to that
 address, and use --allow to say who may use the proxy. The other limits apply to RDMA
-clients. Interrupt it (Ctrl-C) to stop.`,
+clients.
+
+The proxy checks its server when it starts, and every 10 seconds; it says when the server
+is lost and when it is back. Meanwhile it answers NFSv3 calls with NFS3ERR_JUKEBOX, so that
+clients that have mounted the server wait for it, and refuses new mounts. Interrupt it
+(Ctrl-C, SIGTERM) to stop: calls from RDMA clients that have arrived are answered before.`,
 		Example: `  nfsdemo proxy --to nfs://127.0.0.1:2049
   nfsdemo proxy --to 'nfs://fileserver?mountport=20048' --mount-listen 127.0.0.1:20048
   nfsdemo proxy --to nfs+rdma://127.0.0.1:20049 --listen 127.0.0.1:2049
@@ -56,6 +69,7 @@ clients. Interrupt it (Ctrl-C) to stop.`,
 	flags.StringVar(&f.to, "to", "", "`URL` of the server, nfs://HOST[:PORT] or nfs+rdma://HOST[:PORT]")
 	flags.StringVar(&f.listen, "listen", "", "`address` for clients (default 127.0.0.1:20049, or 127.0.0.1:2049 with --to nfs+rdma://)")
 	flags.StringVar(&f.mount, "mount-listen", "", "`address` for MOUNT over TCP")
+	flags.StringVar(&f.status, "status", "", statusFlag)
 	flags.IntVar(&f.credits, "credits", 0, "calls in flight per connection; 0: the default")
 	flags.IntVar(&f.backward, "backward", 0, "pass on `N` calls of the server at a time to each RDMA client (NFSv4.1 back channel); 0: none")
 	addPoolFlag(cmd, &f.pool)
@@ -64,6 +78,30 @@ clients. Interrupt it (Ctrl-C) to stop.`,
 	flags.StringVar(&f.portFile, "port-file", "", "write the addresses to this `file` when ready, as NAME=value lines")
 	flags.BoolVar(&a.json, "json", false, "print the addresses as JSON")
 	return cmd
+}
+
+// addresses takes the sockets of systemd, and fills in the defaults.
+func (f *proxyFlags) addresses(u *nfsclient.URL) (err error) {
+	flags := map[string]*string{"listen": &f.listen, "mount-listen": &f.mount, "status": &f.status}
+	if f.sockets, err = inheritSockets(slices.Collect(maps.Keys(flags))...); err != nil {
+		return err
+	}
+	f.sockets.name(flags)
+	if f.listen == "" {
+		f.listen = "127.0.0.1:20049"
+		if u.Scheme == nfsclient.SchemeRDMA {
+			f.listen = "127.0.0.1:2049"
+		}
+	}
+	if f.mount != "" && u.MountPort == 0 {
+		return usagef("--mount-listen needs the port of MOUNT at the server: use --to %s?mountport=N", f.to)
+	}
+	for flag, addr := range flags {
+		if _, _, err := net.SplitHostPort(*addr); *addr != "" && err != nil {
+			return usagef("--%s %q is not an address: write host:port, for example 127.0.0.1:20049", flag, *addr)
+		}
+	}
+	return nil
 }
 
 // server parses --to, whose path is not needed.
@@ -79,9 +117,6 @@ func (f *proxyFlags) server() (*nfsclient.URL, error) {
 	u, err := nfsclient.ParseURL(to)
 	if err == nil && f.backward != 0 && u.Scheme == nfsclient.SchemeRDMA {
 		return nil, usagef("--backward is for RDMA clients: use it with --to nfs://HOST")
-	}
-	if err == nil && f.mount != "" && u.MountPort == 0 {
-		return nil, usagef("--mount-listen needs the port of MOUNT at the server: use --to %s?mountport=N", f.to)
 	}
 	return u, err
 }
@@ -108,51 +143,168 @@ func (f *proxyFlags) config(a *app) (*transport.Config, error) {
 	return cfg, cfg.Check()
 }
 
+// proxying is a proxy that runs.
+type proxying struct {
+	a       *app
+	f       *proxyFlags
+	cfg     *transport.Config
+	u       *nfsclient.URL
+	p, m    *proxy.Proxy // of NFS, and of MOUNT, which may be nil
+	front   net.Listener // of NFS
+	r       proxyJSON
+	alive   *health // of the server
+	status  *statusServer
+	errs    chan error
+	started time.Time
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup
+}
+
 // proxy passes clients on until it is interrupted.
 func (a *app) proxy(ctx context.Context, f *proxyFlags) error {
 	u, err := f.server()
 	if err != nil {
 		return err
 	}
+	if err := f.addresses(u); err != nil {
+		return err
+	}
 	cfg, err := f.config(a)
 	if err != nil {
 		return err
 	}
-	p := &proxy.Proxy{Logger: cfg.Logger, Dial: a.dialer(u.Addr(), u.Scheme, cfg)}
-	defer p.Close() //nolint:errcheck // always nil
-	l, err := a.proxyListener(f.listen, u.Scheme, cfg)
+	x := &proxying{a: a, f: f, cfg: cfg, u: u, errs: make(chan error, 4), started: time.Now()}
+	defer x.close()
+	if err := x.open(ctx); err != nil {
+		return err
+	}
+	a.serving.Store(true)
+	hup, stop := hangups()
+	defer stop()
+	if err := x.announce(ctx); err != nil {
+		return err
+	}
+	ready()
+	for {
+		select {
+		case <-ctx.Done():
+			stopping()
+			x.drain()
+			return nil
+		case <-hup:
+			f.log.reload(nil)
+		case err := <-x.errs:
+			return err
+		}
+	}
+}
+
+// open opens the listeners and serves them.
+func (x *proxying) open(ctx context.Context) (err error) {
+	f, a := x.f, x.a
+	x.p = &proxy.Proxy{Logger: x.cfg.Logger, Dial: a.dialer(x.u.Addr(), x.u.Scheme, x.cfg)}
+	if x.front, err = x.listener(ctx); err != nil {
+		return err
+	}
+	x.r = proxyJSON{To: x.u.Addr(), Export: x.u.Path, Listen: x.front.Addr().String(), Scheme: frontScheme(x.u.Scheme), PID: os.Getpid()}
+	ml, err := f.sockets.listen(ctx, "mount-listen", f.mount)
+	if err != nil {
+		_ = x.front.Close() // the first error counts
+		return err
+	}
+	if ml != nil {
+		x.m = &proxy.Proxy{Logger: x.cfg.Logger, Dial: a.dialer(x.u.MountAddr(), nfsclient.SchemeTCP, x.cfg)}
+		x.r.Mount = ml.Addr().String()
+	}
+	sl, err := f.sockets.listen(ctx, "status", f.status)
+	if err != nil {
+		_ = x.front.Close()
+		if ml != nil {
+			_ = ml.Close()
+		}
+		return err
+	}
+	x.r.Status = addrOf(sl)
+	x.alive = &health{what: string(x.u.Scheme) + "://" + x.u.Addr(), log: f.log.Logger, check: x.check}
+	x.status = serveStatus(sl, x.statusServer(), x.stats, x.errs)
+	x.wg.Go(func() { x.errs <- x.p.Serve(x.front) })
+	if ml != nil {
+		x.wg.Go(func() { x.errs <- x.m.Serve(allowed(ml, x.cfg.Allow)) })
+	}
+	return nil
+}
+
+// announce checks the server for the first time, and says what the proxy does.
+func (x *proxying) announce(ctx context.Context) error {
+	x.f.log.Info("passing on", "clients", x.r.Scheme+"://"+x.r.Listen, "server", x.alive.what, "mount", x.r.Mount, "status", x.r.Status, "version", version())
+	if err := x.alive.try(ctx); ctx.Err() == nil {
+		x.alive.set(err)
+	}
+	ctx, x.cancel = context.WithCancel(ctx)
+	x.wg.Go(func() { x.alive.watch(ctx) })
+	if _, err := x.alive.lost(); err != nil {
+		x.r.Lost = err.Error()
+	}
+	return x.a.announceProxy(&x.r, x.f.portFile)
+}
+
+// check asks the server whether it serves NFS.
+func (x *proxying) check(ctx context.Context) error {
+	conn, err := x.p.Dial(ctx)
 	if err != nil {
 		return err
 	}
-	errs := make(chan error, 2)
-	go func() { errs <- p.Serve(l) }()
-	r := proxyJSON{To: u.Addr(), Export: u.Path, Listen: l.Addr().String(), Scheme: frontScheme(u.Scheme), PID: os.Getpid()}
-	if f.mount != "" {
-		m := &proxy.Proxy{Logger: cfg.Logger, Dial: a.dialer(u.MountAddr(), nfsclient.SchemeTCP, cfg)}
-		defer m.Close() //nolint:errcheck // always nil
-		ml, err := listenTCP(f.mount)
-		if err != nil {
-			return err
-		}
-		go func() { errs <- m.Serve(allowed(ml, cfg.Allow)) }()
-		r.Mount = ml.Addr().String()
-	}
-	a.serving.Store(true)
-	f.log.Info("passing on", "clients", r.Scheme+"://"+r.Listen, "server", r.To, "mount", r.Mount, "version", version())
-	if err := a.announceProxy(&r, f.portFile); err != nil {
+	c, err := transport.NewStreamClient(conn, nil)
+	if err != nil {
 		return err
 	}
-	select {
-	case <-ctx.Done():
-		if rdma, ok := l.(*transport.Listener); ok {
-			printStats(a.stderr, "nfsdemo: passed", rdma.Stats())
-		}
-		st := p.Stats()
-		fmt.Fprintf(a.stderr, "nfsdemo: stopped; %d clients, %d of them without an answer from %s\n", st.Accepted, st.Failed, r.To)
-		return nil
-	case err := <-errs:
+	defer c.Close() //nolint:errcheck // nothing is awaited
+	var reply transport.Reply
+	defer reply.Release()
+	if err := c.Do(ctx, &transport.Call{Prog: nfs3.Program, Vers: nfs3.Version}, &reply); err != nil {
 		return err
 	}
+	if h := &reply.Header; !h.Denied && h.Accept == xdr.ProgUnavail {
+		return fmt.Errorf("there is an RPC server, but it does not serve NFS: %w", h.Err())
+	}
+	return nil
+}
+
+// stats are the counters of the RDMA side; there are none for clients on TCP.
+func (x *proxying) stats() transport.Stats {
+	if l, ok := x.front.(*transport.Listener); ok {
+		return l.Stats()
+	}
+	return transport.Stats{Connections: len(x.p.Clients()), Accepted: x.p.Stats().Accepted}
+}
+
+// drain waits for the calls in progress, and ends.
+func (x *proxying) drain() {
+	fmt.Fprintln(x.a.stderr, "nfsdemo: stopping; interrupt again to stop at once")
+	x.status.stopping()
+	ctx, cancel := context.WithTimeout(x.a.hard, drainTime)
+	defer cancel()
+	x.p.Drain(ctx, func() bool { return x.stats().InFlight > 0 })
+	if _, ok := x.front.(*transport.Listener); ok {
+		printStats(x.a.stderr, "nfsdemo: passed", x.stats())
+	}
+	st := x.p.Stats()
+	fmt.Fprintf(x.a.stderr, "nfsdemo: stopped; %d clients, %d of them without an answer from %s\n", st.Accepted, st.Failed, x.r.To)
+}
+
+// close ends everything.
+func (x *proxying) close() {
+	if x.cancel != nil {
+		x.cancel()
+	}
+	for _, p := range []*proxy.Proxy{x.p, x.m} {
+		if p != nil {
+			_ = p.Close() // always nil
+		}
+	}
+	_ = x.status.close() // nobody is told more
+	x.f.sockets.close()
+	x.wg.Wait()
 }
 
 // dialer connects to the server, one client at a time.
@@ -175,35 +327,17 @@ func (a *app) dialer(addr string, scheme nfsclient.Scheme, cfg *transport.Config
 	}
 }
 
-// proxyListener listens for clients of the other transport.
-func (a *app) proxyListener(addr string, server nfsclient.Scheme, cfg *transport.Config) (net.Listener, error) {
-	if addr == "" {
-		addr = "127.0.0.1:20049"
-		if server == nfsclient.SchemeRDMA {
-			addr = "127.0.0.1:2049"
-		}
-	}
-	l, err := listenTCP(addr)
+// listener listens for clients of the other transport.
+func (x *proxying) listener(ctx context.Context) (net.Listener, error) {
+	l, err := x.f.sockets.listen(ctx, "listen", x.f.listen)
 	if err != nil {
 		return nil, err
 	}
-	l = a.capture.Load().TapListener(l)
-	if server == nfsclient.SchemeRDMA {
-		return allowed(l, cfg.Allow), nil
+	l = x.a.capture.Load().TapListener(l)
+	if x.u.Scheme == nfsclient.SchemeRDMA {
+		return allowed(l, x.cfg.Allow), nil
 	}
-	return transport.NewListener(l, cfg)
-}
-
-// listenTCP listens on an address.
-func listenTCP(addr string) (net.Listener, error) {
-	if _, _, err := net.SplitHostPort(addr); err != nil {
-		return nil, usagef("%q is not an address: write host:port, for example 127.0.0.1:20049", addr)
-	}
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		return nil, &transport.OpError{Op: transport.OpListen, Addr: addr, Err: bareListen(err)}
-	}
-	return l, nil
+	return transport.NewListener(l, x.cfg)
 }
 
 // proxyJSON is the output of proxy --json.
@@ -211,8 +345,10 @@ type proxyJSON struct {
 	Scheme string `json:"scheme"` // of the clients
 	Listen string `json:"listen"`
 	Mount  string `json:"mount,omitempty"`
+	Status string `json:"status,omitempty"`
 	To     string `json:"to"`
-	Export string `json:"export"` // path in the URL of the server
+	Lost   string `json:"lost,omitempty"` // why the server cannot be reached at the start
+	Export string `json:"export"`         // path in the URL of the server
 	PID    int    `json:"pid"`
 }
 
@@ -227,7 +363,7 @@ func frontScheme(s nfsclient.Scheme) string {
 // announceProxy prints where the proxy listens, and for which server.
 func (a *app) announceProxy(r *proxyJSON, portFile string) error {
 	if portFile != "" {
-		ports := readyJSON{Export: r.Export, RDMA: r.Listen, Mount: r.Mount, PID: r.PID}
+		ports := readyJSON{Export: r.Export, RDMA: r.Listen, Mount: r.Mount, Status: r.Status, PID: r.PID}
 		if r.Scheme == string(nfsclient.SchemeTCP) {
 			ports.RDMA, ports.TCP = "", r.Listen
 		}
@@ -241,6 +377,12 @@ func (a *app) announceProxy(r *proxyJSON, portFile string) error {
 	_, err := fmt.Fprintf(a.stdout, "passing %s://%s on to %s\n", r.Scheme, r.Listen, r.To)
 	if r.Mount != "" {
 		fmt.Fprintf(a.stdout, "  MOUNT     %s\n", r.Mount)
+	}
+	if r.Status != "" {
+		fmt.Fprintf(a.stdout, "  status    %s  http://%s/status\n", r.Status, reachable(r.Status))
+	}
+	if r.Lost != "" {
+		fmt.Fprintf(a.stdout, "  the server cannot be reached yet (%s); until it is, NFSv3 clients are asked to wait\n", r.Lost)
 	}
 	return err
 }

@@ -110,6 +110,48 @@ func (s *service) statusServer() *status.Server {
 	}
 }
 
+// statusServer describes how a proxy is watched.
+func (x *proxying) statusServer() *status.Server {
+	unready := func() string {
+		if _, err := x.alive.lost(); err != nil {
+			return fmt.Sprintf("the server %s cannot be used: %v", x.alive.what, err)
+		}
+		return ""
+	}
+	counter := func(name, help string, n func() uint64) prometheus.Collector {
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: metricsPrefix + name, Help: help}, func() float64 { return float64(n()) })
+	}
+	return &status.Server{
+		Report: x.report, Ready: unready,
+		Collectors: []prometheus.Collector{
+			collector(func(ch chan<- prometheus.Metric) { collect(ch, metricsPrefix+"transport", reflect.ValueOf(x.stats())) }),
+			counter("proxy_clients_total", "Clients that came.", func() uint64 { return x.p.Stats().Accepted }),
+			counter("proxy_failed_total", "Clients for which the server could not be reached.", func() uint64 { return x.p.Stats().Failed }),
+		},
+	}
+}
+
+// report is the state of a proxy.
+func (x *proxying) report() *status.Report {
+	out := &status.Report{
+		Kind: "proxy", Version: version(), Started: x.started, Server: x.alive.what, Transport: x.stats(),
+		Addresses: map[string]string{x.r.Scheme: x.r.Listen, "status": x.r.Status}, Clients: []status.Client{}, Problems: []status.Problem{},
+	}
+	if x.r.Mount != "" {
+		out.Addresses["mount"] = x.r.Mount
+	}
+	for _, c := range x.p.Clients() {
+		out.Clients = append(out.Clients, status.Client{Address: c.Addr.String(), Transport: c.Network, Since: c.Since})
+	}
+	slices.SortFunc(out.Clients, func(a, b status.Client) int { return a.Since.Compare(b.Since) })
+	if since, err := x.alive.lost(); err != nil {
+		out.Problems = append(out.Problems, status.Problem{
+			Error: "the server cannot be used: " + err.Error(), Remedy: "start the server; nfsdemo doctor says what is wrong with it", Since: since,
+		})
+	}
+	return out
+}
+
 // report is the state of a service.
 func (s *service) report(pw *pushwrite.Server) *status.Report {
 	out := &status.Report{

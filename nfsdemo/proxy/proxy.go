@@ -23,7 +23,9 @@ const DefaultDialTimeout = 10 * time.Second
 // of listeners; do not change the fields afterwards. It is safe for concurrent use.
 type Proxy struct {
 	// Dial opens a record-marked connection to the server for one client, for example with
-	// transport.DialConn over RDMA, or net.Dialer.DialContext over TCP. It must be set.
+	// transport.DialConn over RDMA, or net.Dialer.DialContext over TCP. It must be set. When it fails,
+	// the proxy itself answers the client for a while: NFSv3 calls with NFS3ERR_JUKEBOX, so that a client
+	// that has mounted the server waits for it, and MNT with MNT3ERR_SERVERFAULT.
 	Dial func(ctx context.Context) (net.Conn, error)
 	// DialTimeout limits the time for Dial. If zero, 10 s.
 	DialTimeout time.Duration
@@ -34,11 +36,18 @@ type Proxy struct {
 
 	mu     sync.Mutex
 	closed bool
-	open   map[closer]struct{} // listeners and the clients' connections
+	open   map[closer]Client // listeners and the clients' connections
 	wg     sync.WaitGroup
 }
 
 type closer interface{ Close() error }
+
+// Client is the connection of a client. A listener has no Addr.
+type Client struct {
+	Addr    net.Addr
+	Network string // "rdma" or "tcp"
+	Since   time.Time
+}
 
 // Stats counts the clients of a Proxy.
 type Stats struct {
@@ -50,11 +59,15 @@ type Stats struct {
 // (clients on RDMA) or of a TCP listener. It takes l. It returns ErrClosed after Close, or the error
 // that ended accepting.
 func (p *Proxy) Serve(l net.Listener) error {
-	if !p.add(l) {
+	if !p.add(l, Client{}) {
 		_ = l.Close() // it has accepted nobody
 		return ErrClosed
 	}
 	defer p.drop(l)
+	network := "tcp"
+	if _, ok := l.(*transport.Listener); ok {
+		network = "rdma"
+	}
 	for {
 		c, err := accept.Next(context.Background(), l) // Close closes l
 		if err != nil {
@@ -65,14 +78,15 @@ func (p *Proxy) Serve(l net.Listener) error {
 			}
 			return err
 		}
-		p.wg.Go(func() { p.client(c) })
+		p.wg.Go(func() { p.client(c, network) })
 	}
 }
 
 // client connects one client with the server until either side ends.
-func (p *Proxy) client(c net.Conn) {
+func (p *Proxy) client(c net.Conn, network string) {
 	p.accepted.Add(1)
-	if !p.add(c) {
+	begun := time.Now()
+	if !p.add(c, Client{c.RemoteAddr(), network, begun}) {
 		_ = c.Close() // the proxy is closing
 		return
 	}
@@ -84,28 +98,39 @@ func (p *Proxy) client(c net.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	s, err := p.Dial(ctx)
 	cancel()
-	log := p.logger().With(zap.Stringer("client", c.RemoteAddr()))
+	log := p.logger().With(zap.Stringer("client", c.RemoteAddr()), zap.String("transport", network))
 	if err != nil {
 		p.failed.Add(1)
 		log.Warn("proxy: the server cannot be reached", zap.Error(err))
+		p.answer(c)
 		return
 	}
-	if err := transport.Relay(c, s); err != nil {
-		log.Info("proxy: connection ended", zap.Error(err))
+	level := zap.InfoLevel
+	if network == "rdma" {
+		level = zap.DebugLevel // the listener has said it
 	}
+	log.Log(level, "proxy: client connected", zap.Stringer("server", s.RemoteAddr()))
+	err = transport.Relay(c, s)
+	if err == nil {
+		err = errEnd
+	}
+	log.Log(level, "proxy: client gone", zap.NamedError("why", err), zap.Duration("after", time.Since(begun).Round(time.Microsecond)))
 }
 
+// errEnd is why a client is gone whose connection ended in an orderly way.
+var errEnd = errors.New("the client or the server closed the connection")
+
 // add notes what Close must close. It returns false if Close has run.
-func (p *Proxy) add(c closer) bool {
+func (p *Proxy) add(c closer, who Client) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		return false
 	}
 	if p.open == nil {
-		p.open = make(map[closer]struct{})
+		p.open = make(map[closer]Client)
 	}
-	p.open[c] = struct{}{}
+	p.open[c] = who
 	return true
 }
 
@@ -115,6 +140,39 @@ func (p *Proxy) drop(c closer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.open, c)
+}
+
+// Clients returns the clients that are connected now, in no order.
+func (p *Proxy) Clients() []Client {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	list := make([]Client, 0, len(p.open))
+	for _, c := range p.open {
+		if c.Addr != nil {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// Drain stops listening, and returns when busy says that no call is being answered, or when ctx ends.
+// Close has to follow: the connections stay open.
+func (p *Proxy) Drain(ctx context.Context, busy func() bool) {
+	p.mu.Lock()
+	p.closed = true
+	for c := range p.open {
+		if l, ok := c.(net.Listener); ok {
+			_ = l.Close() // it has accepted all that it will
+		}
+	}
+	p.mu.Unlock()
+	for busy() {
+		select {
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // Close stops listening, closes all connections, and returns when they have ended.

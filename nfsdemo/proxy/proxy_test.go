@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"testing"
 	"time"
 )
@@ -72,13 +73,17 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestUnreachable: a client of a server that is down is disconnected, and counted.
+// TestUnreachable: a client of a server that is down is counted.
 func TestUnreachable(t *testing.T) {
 	down := errors.New("down")
 	front := listen(t)
 	p := &Proxy{Dial: func(context.Context) (net.Conn, error) { return nil, down }}
 	go p.Serve(front)
-	if _, err := dial(t, front).Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+	c := dial(t, front)
+	if _, err := c.Write([]byte("GET / HTTP/1.0\r\n\r\n")); err != nil { // not a call: it is disconnected
+		t.Error(err)
+	}
+	if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("read: %v", err)
 	}
 	p.Close()

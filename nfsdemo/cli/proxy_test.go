@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/nfsdemo/internal/status"
+	"github.com/stag-rdma/stag/transport"
+)
+
+// startProxy runs a proxy in this process, and returns its port file and what it prints.
+func startProxy(t *testing.T, args ...string) (ports map[string]string, out *lines) {
+	t.Helper()
+	out = new(lines)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	a := &app{stdin: strings.NewReader(""), stdout: out, stderr: out, hard: t.Context()}
+	file := filepath.Join(t.TempDir(), "ports")
+	done := make(chan int)
+	go func() { done <- a.run(ctx, append([]string{"proxy", "--port-file", file}, args...)) }()
+	t.Cleanup(func() {
+		cancel(&interruptError{os.Interrupt})
+		if status := <-done; status != exitOK {
+			t.Errorf("status %d: %s", status, out)
+		}
+	})
+	ports = make(map[string]string)
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		text, err := os.ReadFile(file)
+		for line := range strings.Lines(string(text)) {
+			key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+			ports[key] = value
+		}
+		if err == nil {
+			return ports, out
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the proxy is not ready", out)
+		}
+	}
+}
+
+// TestProxyStatus: a proxy whose server is not there says so everywhere: when it starts, to clients, and
+// in its status.
+func TestProxyStatus(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	_ = l.Close() // nobody is there
+	ports, out := startProxy(t, "--to", "nfs://"+addr, "--listen", "127.0.0.1:0", "--status", "127.0.0.1:0")
+	if s := out.String(); !strings.Contains(s, `level=WARN msg="backend lost" backend=nfs://`+addr) || !strings.Contains(s, "the server cannot be reached yet (dial tcp") {
+		t.Error(s)
+	}
+	url := "http://" + ports["STATUS"]
+	if b := get(t, url+"/readyz", http.StatusServiceUnavailable); !strings.Contains(string(b), "cannot be used: dial tcp "+addr) {
+		t.Errorf("%s", b)
+	}
+	if r := command(t.Context(), "", "ls", "nfs+rdma://"+ports["RDMA"]+"/x"); r.status != exitFailed || !strings.Contains(r.stderr, "MNT3ERR_SERVERFAULT") {
+		t.Errorf("%+v", r)
+	}
+	var st status.Report
+	if err := json.Unmarshal(get(t, url+"/status", http.StatusOK), &st); err != nil || st.Kind != "proxy" || len(st.Problems) != 1 || st.Ready == "" || st.Transport.Calls == 0 {
+		t.Errorf("%+v %v", st, err)
+	}
+	metrics := string(get(t, url+"/metrics", http.StatusOK))
+	for _, want := range []string{"nfsdemo_ready 0", "nfsdemo_proxy_clients_total 1", "nfsdemo_proxy_failed_total 1"} {
+		if !strings.Contains(metrics, "\n"+want+"\n") {
+			t.Errorf("no %s", want)
+		}
+	}
+}
+
+// TestProxyReady: with its server, a proxy is ready. A server that is none for NFS is not taken for one.
+func TestProxyReady(t *testing.T) {
+	dir := t.TempDir()
+	s := started(t, &serviceConfig{export: dir, tcp: "127.0.0.1:0", config: &transport.Config{}})
+	ports, _ := startProxy(t, "--to", "nfs://"+addrOf(s.tcp), "--listen", "127.0.0.1:0", "--status", "127.0.0.1:0")
+	if b := get(t, "http://"+ports["STATUS"]+"/readyz", http.StatusOK); string(b) != "ready\n" {
+		t.Errorf("%s", b)
+	}
+	other := &transport.Server{Handler: transport.HandlerFunc(func(_ context.Context, _ *transport.Request, resp *transport.Response) {
+		resp.Stat = 1 // PROG_UNAVAIL
+	})}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go other.ServeStream(l)
+	t.Cleanup(func() { _ = other.Close() })
+	ports, _ = startProxy(t, "--to", "nfs://"+l.Addr().String(), "--listen", "127.0.0.1:0", "--status", "127.0.0.1:0")
+	if b := get(t, "http://"+ports["STATUS"]+"/readyz", http.StatusServiceUnavailable); !strings.Contains(string(b), "does not serve NFS") {
+		t.Errorf("%s", b)
+	}
+}

@@ -1,0 +1,108 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stag-rdma/stag/nfsdemo/mount3"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// TestLater: every procedure's answer is a complete one, with the status that asks for patience.
+func TestLater(t *testing.T) {
+	for p := nfs3.ProcGetAttr; p < nfs3.ProcCount; p++ {
+		b := later(nil, p)
+		d := xdr.NewDecoder(b)
+		if err := p.NewRes().Parse(&d); err != nil || len(d.Rest()) > 0 {
+			t.Errorf("%v: %v, %d octets left", p, err, len(d.Rest()))
+		}
+		d = xdr.NewDecoder(b)
+		if s := nfs3.Status(d.Uint32()); s != nfs3.ErrJukebox {
+			t.Errorf("%v: %v", p, s)
+		}
+	}
+}
+
+// TestAway: while the server cannot be reached, clients on both transports are told so, call by call, and
+// served when it is back.
+func TestAway(t *testing.T) {
+	back := listen(t)
+	s := &transport.Server{Handler: transport.HandlerFunc(func(_ context.Context, _ *transport.Request, resp *transport.Response) {
+		resp.Results = xdr.AppendUint32(resp.Results, 0)
+	})}
+	go s.ServeStream(back)
+	defer s.Close()
+	var down atomic.Bool
+	down.Store(true)
+	front, err := transport.Listen("tcp", "127.0.0.1:0", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Proxy{Dial: func(ctx context.Context) (net.Conn, error) {
+		if down.Load() {
+			return nil, errors.New("no server")
+		}
+		return new(net.Dialer).DialContext(ctx, "tcp", back.Addr().String())
+	}}
+	plain := listen(t)
+	go p.Serve(front)
+	go p.Serve(plain)
+	defer p.Close()
+	clients := func() (list []transport.Caller) {
+		r, err := transport.Dial(t.Context(), "tcp", front.Addr().String(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := net.Dial("tcp", plain.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := transport.NewStreamClient(c, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _, _ = r.Close(), s.Close() }) // nothing is awaited
+		return []transport.Caller{r, s}
+	}
+	call := func(c transport.Caller, prog, vers, proc uint32) (xdr.AcceptStat, uint32, error) {
+		var reply transport.Reply
+		defer reply.Release()
+		err := c.Do(t.Context(), &transport.Call{Prog: prog, Vers: vers, Proc: proc}, &reply)
+		d := xdr.NewDecoder(reply.Results)
+		return reply.Header.Accept, d.Uint32(), err
+	}
+	for _, c := range clients() {
+		if stat, _, err := call(c, nfs3.Program, 3, 0); err != nil || stat != xdr.SystemErr {
+			t.Error(stat, err)
+		}
+		if _, st, err := call(c, nfs3.Program, 3, uint32(nfs3.ProcRead)); err != nil || nfs3.Status(st) != nfs3.ErrJukebox {
+			t.Error(st, err)
+		}
+		if _, st, err := call(c, mount3.Program, 3, uint32(mount3.ProcMnt)); err != nil || mount3.Status(st) != mount3.ErrServerFault {
+			t.Error(st, err)
+		}
+		if stat, _, err := call(c, mount3.Program, 3, uint32(mount3.ProcExport)); err != nil || stat != xdr.SystemErr {
+			t.Error(stat, err)
+		}
+		if _, _, err := call(c, nfs3.Program, 4, 1); err == nil { // NFSv4 has no such answer
+			t.Error("answered")
+		}
+	}
+	if st := p.Stats(); st.Failed != 2 {
+		t.Errorf("%+v", st)
+	}
+	down.Store(false)
+	for _, c := range clients() {
+		if stat, st, err := call(c, nfs3.Program, 3, uint32(nfs3.ProcRead)); err != nil || stat != xdr.Success || st != 0 {
+			t.Error(stat, st, err)
+		}
+	}
+	if list := p.Clients(); len(list) != 2 {
+		t.Errorf("%+v", list)
+	}
+}
