@@ -4,16 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"iter"
 	"os"
 	"path"
 	"path/filepath"
 	"strings"
-	"syscall"
+	"sync"
 
 	"github.com/spf13/cobra"
-	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/internal/crew"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
-	"github.com/stag-rdma/stag/transport"
 )
 
 // copier is one run of cp.
@@ -22,16 +23,29 @@ type copier struct {
 	s         *session
 	bar       *progress
 	recursive bool
-	preserve  bool // -p
-	keep      bool // -n: existing files stay
+	preserve  bool     // -p
+	keep      bool     // -n: existing files stay
+	update    bool     // files that are not newer than their copies are skipped
+	resume    bool     // what an earlier run has copied is not copied again
+	verify    bool     // copies are read again and compared
+	exclude   []string // patterns of names that are skipped
+	transfers int      // files at a time
 	verbose   bool
 	push      pushFlags
-	pushed    pushTotals
-	partial   bool // something was reported and skipped
 
-	found int64  // names below the argument
-	top   target // the directory made for the argument; nil: none yet
+	crew   *crew.Crew
+	large  chan struct{}           // files of more than one block, each with several in flight
+	user   context.Context         //nolint:containedctx // ends with an interrupt
+	cancel context.CancelCauseFunc // ends the run
+
+	mu      sync.Mutex // guards the following, and lines of output
+	pushed  pushTotals
+	left    int  // copies that remain unfinished
+	partial bool // something was reported and skipped
 }
+
+// maxTransfers limits --transfers. Choice: the default of the server's credits is 64.
+const maxTransfers = 1024
 
 // cpCmd is the command cp.
 func (a *app) cpCmd() *cobra.Command {
@@ -39,32 +53,49 @@ func (a *app) cpCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cp [-r] [-p] [-n] SOURCE... DESTINATION",
 		Short: "Copy files to, from and between servers",
-		Long: `cp copies files. Sources and destination are URLs or local paths; at least one of
-them must be a URL. "-" is standard input or output. The destination is the new name,
-or a directory to copy into. With -r, directories are copied with their contents, and
-symbolic links as links; devices, pipes and sockets are skipped.
+		Long: `cp copies files, several at a time. Sources and destination are URLs or local paths; at
+least one of them must be a URL. "-" is standard input or output. The destination is the
+new name, or a directory to copy into. With -r, directories are copied with their
+contents, and symbolic links as links; devices, pipes and sockets are skipped.
 
-Files are durable on the server when cp ends (COMMIT). If cp fails, it removes the part
-of a new file that it has written.
+A file is written as NAME.part, and renamed when all of it is there and, on a server,
+durable (COMMIT): under its name there is the old file or the new one, never a part. If cp
+is interrupted, or loses its connection, NAME.part stays; the same command with --resume
+skips the files that were copied (the copy has the size of the source and is not older),
+and continues the others. If a copy fails otherwise, cp removes NAME.part.
+
+--exclude takes a pattern like *.o, for names below the sources; with a slash in it, as in
+build/*.o, it is for paths relative to a source. An excluded directory is not entered.
 
 With --push, cp appends the data to a log of yours at the server, by RDMA Write and
 Flush (docs/pushfile.md). Data that cannot be pushed are written as usual; the last
 lines say how much was pushed, and how much was written. The file of --push-secret
 holds the secret of the log, readable only by you; by default it is in nfsdemo/push in
-your configuration directory.`,
+your configuration directory.
+
+cp exits with status 0 if everything was copied, 1 if something was not, 2 if it did not
+understand the command line, and 130 after Ctrl-C.`,
 		Example: `  nfsdemo cp big.iso nfs+rdma://127.0.0.1/srv/data/
-  nfsdemo cp -r nfs+rdma://127.0.0.1/srv/data/src ./src
+  nfsdemo cp -r --exclude .git --exclude '*.o' src nfs+rdma://127.0.0.1/srv/data/
+  nfsdemo cp -r --resume --verify nfs+rdma://127.0.0.1/srv/data/src ./src
+  nfsdemo cp -rp --update photos nfs://fileserver/export/
   nfsdemo cp nfs://old/export/file nfs+rdma://new/export/file
   nfsdemo cp --push journal nfs+rdma://127.0.0.1/srv/data/
   tar c . | nfsdemo cp - nfs+rdma://127.0.0.1/srv/data/backup.tar`,
 		Args: nArgs(2, -1, "a source and a destination"),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args) },
 	}
-	cmd.Flags().BoolVarP(&c.recursive, "recursive", "r", false, "copy directories")
-	cmd.Flags().BoolVarP(&c.preserve, "preserve", "p", false, "keep the mode and the time of the last change")
-	cmd.Flags().BoolVarP(&c.keep, "no-clobber", "n", false, "do not overwrite existing files")
-	cmd.Flags().BoolVarP(&c.verbose, "verbose", "v", false, "print the names of copied files")
-	cmd.Flags().BoolVar(&a.json, "json", false, "print a JSON object per copied file, which also says how it was written")
+	flags := cmd.Flags()
+	flags.BoolVarP(&c.recursive, "recursive", "r", false, "copy directories")
+	flags.BoolVarP(&c.preserve, "preserve", "p", false, "keep the mode and the time of the last change")
+	flags.BoolVarP(&c.keep, "no-clobber", "n", false, "do not overwrite existing files")
+	flags.BoolVarP(&c.update, "update", "u", false, "skip files whose copies are newer, or of the same time and size")
+	flags.BoolVar(&c.resume, "resume", false, "continue what an earlier cp has left: skip files that were copied, continue NAME.part")
+	flags.BoolVar(&c.verify, "verify", false, "read source and copy again and compare them, before NAME.part gets its name")
+	flags.StringArrayVar(&c.exclude, "exclude", nil, "skip names that match this `pattern`; may be given several times")
+	flags.BoolVarP(&c.verbose, "verbose", "v", false, "print the names of copied files")
+	flags.BoolVar(&a.json, "json", false, "print a JSON object per copied file, which also says how it was written")
+	addTransfersFlag(cmd, &c.transfers, "copy `N` files at a time")
 	a.addTreeFlag(cmd)
 	c.push.add(cmd)
 	a.addRepliesFlag(cmd)
@@ -72,21 +103,57 @@ your configuration directory.`,
 	return cmd
 }
 
-// run copies all but the last argument to the last.
-func (c *copier) run(ctx context.Context, args []string) (err error) {
-	from, to := args[:len(args)-1], args[len(args)-1]
+// addTransfersFlag declares the flag of commands that handle many files at a time.
+func addTransfersFlag(cmd *cobra.Command, n *int, usage string) {
+	cmd.Flags().IntVar(n, "transfers", nfsclient.DefaultParallel, usage)
+}
+
+// checkTransfers refuses a useless number.
+func checkTransfers(n int) error {
+	if n < 1 || n > maxTransfers {
+		return usagef("--transfers %d: want 1 to %d", n, maxTransfers)
+	}
+	return nil
+}
+
+// check refuses flags and arguments that make no sense, before cp connects anywhere.
+func (c *copier) check(from []string, to string) error {
 	if err := checkCopy(from, to); err != nil {
 		return err
 	}
 	if err := c.push.check(to); err != nil {
 		return err
 	}
+	if err := checkTransfers(c.transfers); err != nil {
+		return err
+	}
+	for _, pattern := range c.exclude {
+		if _, err := path.Match(pattern, ""); err != nil {
+			return usagef("--exclude %q is not a pattern: * and ? match within a name, [ must be closed, and \\ quotes", pattern)
+		}
+	}
+	stream := from[0] == "-" || to == "-"
+	switch {
+	case c.verify && stream:
+		return usagef("--verify with -: a stream cannot be read again; leave it out")
+	case c.resume && stream:
+		return usagef("--resume with -: a stream cannot be continued; leave it out")
+	case c.resume && c.push.on:
+		return usagef("--resume with --push: data are pushed from the start of a file; leave one out")
+	}
+	return nil
+}
+
+// run copies all but the last argument to the last.
+func (c *copier) run(ctx context.Context, args []string) (err error) {
+	from, to := args[:len(args)-1], args[len(args)-1]
+	if err := c.check(from, to); err != nil {
+		return err
+	}
 	if c.s, err = c.a.session(); err != nil {
 		return err
 	}
 	defer c.s.close()
-	c.bar = newProgress(c.a.stderr, c.a.quiet)
-	defer c.bar.end()
 	if to == "-" {
 		return c.a.each(ctx, from, func(arg string) error { return c.s.cat(ctx, arg) })
 	}
@@ -95,16 +162,29 @@ func (c *copier) run(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	defer dst.close()
-	err = c.a.each(ctx, from, func(arg string) error { return c.one(ctx, arg, dst, name) })
-	c.bar.end()
+	c.start()
+	list, err := c.sources(ctx, from)
+	if err != nil {
+		return err
+	}
+	err = c.copyArgs(ctx, list, dst, name)
 	c.pushed.report(c.a)
-	if err == nil && c.partial {
-		return errReported
+	if c.left > 0 {
+		fmt.Fprintf(c.a.stderr, "nfsdemo: %s left as NAME.part: the same command with --resume continues\n", files(int64(c.left)))
 	}
 	return err
 }
 
-// checkCopy refuses arguments that make no sense, before cp connects anywhere.
+// start makes what copies need.
+func (c *copier) start() {
+	if c.push.on {
+		c.transfers = 1 // one log, one file at a time
+	}
+	c.crew = crew.New(max(c.transfers, 1), c.a.client.maxNames)
+	c.large = make(chan struct{}, largeTransfers)
+}
+
+// checkCopy refuses arguments that make no sense.
 func checkCopy(from []string, to string) error {
 	urls := 0
 	for _, arg := range append([]string{to}, from...) {
@@ -130,32 +210,32 @@ func checkCopy(from []string, to string) error {
 	return nil
 }
 
-// one copies one argument.
-func (c *copier) one(ctx context.Context, arg string, dst target, name string) error {
-	if arg == "-" {
-		if name == "" {
-			return usagef("give the file's name: standard input has none")
+// sources finds the sources. Those that cannot be copied are reported, if there are others.
+func (c *copier) sources(ctx context.Context, args []string) ([]*source, error) {
+	var list []*source
+	err := c.a.each(ctx, args, func(arg string) error {
+		src, err := c.source(ctx, arg)
+		if err != nil {
+			return err
 		}
-		return dst.put(ctx, c, name, &source{show: "standard input", stream: c.a.stdin, size: -1, mode: 0o644})
-	}
-	src, err := c.source(ctx, arg)
-	if err != nil {
-		return err
-	}
-	if name == "" {
-		if name = src.name; name == "/" || name == "." || name == ".." {
-			return argErr(arg, "", errors.New("has no name to copy it to: name the destination file"))
+		if src.mode.IsDir() && !c.recursive {
+			return argErr(arg, "", fmt.Errorf("%w (use cp -r)", errIsDir))
 		}
+		list = append(list, src)
+		return nil
+	})
+	if errors.Is(err, errReported) {
+		c.partial = true
+		err = nil
 	}
-	if src.mode.IsDir() && !c.recursive {
-		return argErr(arg, "", fmt.Errorf("%w (use cp -r)", errIsDir))
-	}
-	c.found, c.top = 0, nil
-	return c.copy(ctx, src, dst, name)
+	return list, err
 }
 
 // source finds a source. It follows symbolic links unless they are to be copied as links.
 func (c *copier) source(ctx context.Context, arg string) (*source, error) {
+	if arg == "-" {
+		return &source{show: "standard input", stream: c.a.stdin, size: -1, mode: 0o644}, nil
+	}
 	if !nfsclient.IsURL(arg) {
 		return localSource(arg, !c.recursive)
 	}
@@ -171,114 +251,152 @@ func (c *copier) source(ctx context.Context, arg string) (*source, error) {
 // destination finds the directory to copy into and the name there; "" means the name of each
 // source.
 func (c *copier) destination(ctx context.Context, arg string, several bool) (target, string, error) {
-	if nfsclient.IsURL(arg) {
-		if c.push.on {
-			c.s.push = &c.push
-		}
-		r, err := c.s.remote(ctx, arg)
-		c.s.push = nil // sources are only read
-		if err != nil {
-			return nil, "", err
-		}
-		dir, name, err := c.s.place(ctx, r, several)
-		return &remoteDir{c: r.c, n: dir}, name, err
+	if !nfsclient.IsURL(arg) {
+		return localDestination(arg, several)
 	}
+	if c.push.on {
+		c.s.push = &c.push
+	}
+	r, err := c.s.remote(ctx, arg)
+	c.s.push = nil // sources are only read
+	if err != nil {
+		return nil, "", err
+	}
+	// A symbolic link that the user has named is followed: the file that it leads to is replaced, not the link.
+	if n, err := r.c.Lookup(ctx, r.u.Path); err == nil && !n.IsDir() && !r.u.DirHint {
+		r.u = r.u.WithPath(n.Path)
+	}
+	dir, name, err := c.s.place(ctx, r, several)
+	return &remoteDir{c: r.c, n: dir}, name, err
+}
+
+// localDestination is destination for a local path.
+func localDestination(arg string, several bool) (target, string, error) {
 	st, err := os.Stat(arg)
 	slash := strings.HasSuffix(arg, string(filepath.Separator))
 	switch {
 	case err == nil && st.IsDir():
-		return &localDir{path: arg}, "", nil
+		d, err := openLocal(arg)
+		if err != nil {
+			return nil, "", err
+		}
+		return d, "", nil
 	case err == nil && (several || slash):
 		return nil, "", argErr(arg, "", errNotDir)
 	case err != nil && (several || slash):
 		return nil, "", argErr(arg, "", errNoDir)
 	}
+	if err == nil && st.Mode().IsRegular() { // the file that a link leads to is replaced, not the link
+		if to, err := filepath.EvalSymlinks(arg); err == nil {
+			arg = to
+		}
+	}
 	dir := filepath.Dir(arg)
-	if st, err := os.Stat(dir); err != nil || !st.IsDir() {
+	if up, err := os.Stat(dir); err != nil || !up.IsDir() {
 		return nil, "", argErr(dir, "", errNoDir)
 	}
-	return &localDir{path: dir}, filepath.Base(arg), nil
+	d, err := openLocal(dir)
+	if err != nil {
+		return nil, "", err
+	}
+	name := filepath.Base(arg)
+	if st != nil && !st.Mode().IsRegular() {
+		d.direct = name
+	}
+	return d, name, nil
 }
 
-// copy copies src, and what is below it, to name in dst.
-func (c *copier) copy(ctx context.Context, src *source, dst target, name string) error {
-	switch {
-	case src.mode.IsDir():
-		return c.copyDir(ctx, src, dst, name)
-	case isLink(src.mode):
-		to, err := src.link(ctx)
-		if err != nil {
-			return err
+// copyArgs copies the sources into dst, or the only one to name in dst.
+func (c *copier) copyArgs(ctx context.Context, list []*source, dst target, name string) error {
+	if name != "" {
+		for _, src := range list {
+			src.name = name
 		}
-		c.say(src, dst, name)
-		return dst.symlink(ctx, c, name, to)
-	case src.mode.IsRegular():
-		c.say(src, dst, name)
-		return dst.put(ctx, c, name, src)
 	}
-	c.partial = true
-	c.a.report(fmt.Errorf("%s: skipped: a %s", src.show, typeName(src.mode)))
+	taken := make(map[string]bool)
+	for _, src := range list {
+		switch {
+		case src.stream != nil && src.name == "":
+			return usagef("give the file's name: standard input has none")
+		case src.name == "/" || src.name == "." || src.name == "..":
+			return argErr(src.show, "", errors.New("has no name to copy it to: name the destination file"))
+		case taken[src.name]:
+			return argErr(src.show, "", fmt.Errorf("another source has the name %s too: they would overwrite each other", src.name))
+		}
+		taken[src.name] = true
+	}
+	run, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	c.user, c.cancel = ctx, cancel
+	c.bar = newProgress(c.a.stderr, c.a.quiet)
+	var counting sync.WaitGroup
+	if c.bar != nil {
+		counting.Go(func() { c.count(run, list) })
+	}
+	c.all(run, nil, func(yield func(*source, error) bool) {
+		for _, src := range list {
+			if !yield(src, nil) {
+				return
+			}
+		}
+	}, dst)
+	cancel(nil)
+	counting.Wait()
+	c.bar.end()
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case c.partial:
+		return errReported
+	}
 	return nil
 }
 
-// copyDir copies a directory and its contents. It reports errors inside and continues with the
-// rest.
-func (c *copier) copyDir(ctx context.Context, src *source, dst target, name string) error {
-	if dst.inside(src) {
-		return fmt.Errorf("%s: cannot copy a directory into itself", src.show)
+// count adds up what is to be copied, for the bar. Errors are those of the copy, which reports them.
+func (c *copier) count(ctx context.Context, list []*source) {
+	names := int64(0)
+	var walk func(children iter.Seq2[*source, error]) bool
+	walk = func(children iter.Seq2[*source, error]) bool {
+		for src, err := range children {
+			if names++; err != nil || ctx.Err() != nil || names > c.a.client.maxNames {
+				return false
+			}
+			switch {
+			case src.mode.IsDir():
+				if !walk(c.children(ctx, src)) {
+					return false
+				}
+			case src.mode.IsRegular():
+				c.bar.found(src.size)
+			}
+		}
+		return true
 	}
-	sub, err := dst.sub(ctx, name, src.mode.Perm()|0o700)
-	if err != nil {
-		return err
+	whole := walk(func(yield func(*source, error) bool) {
+		for _, src := range list {
+			if !yield(src, nil) {
+				return
+			}
+		}
+	})
+	if whole {
+		c.bar.counted()
 	}
-	defer sub.close()
-	if c.top == nil {
-		c.top = sub
-	}
-	for child, err := range src.each(ctx) {
-		if err != nil {
-			return err
-		}
-		if c.found++; c.found > c.a.client.maxNames {
-			return fmt.Errorf("%s: %w", src.show, nfsclient.ErrTreeEndless)
-		}
-		if child.mode.IsDir() && c.top.is(child) { // found inside the source
-			err = fmt.Errorf("%s: cannot copy a directory into itself", child.show)
-		} else {
-			err = c.copy(ctx, child, sub, child.name)
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if endsTree(err) {
-			return err
-		}
-		if err != nil {
-			c.partial = true
-			c.a.report(err)
-		}
-	}
-	return sub.finish(ctx, c, src)
-}
-
-// endsTree reports whether after err it is useless, or endless, to go on with the rest of a tree.
-func endsTree(err error) bool {
-	for _, end := range []error{
-		nfsclient.ErrDirLoop, nfsclient.ErrDirEndless, nfsclient.ErrTooDeep, nfsclient.ErrTreeEndless, nfsclient.ErrNoProgress,
-		context.DeadlineExceeded,
-		nfs3.ErrNoSpc, nfs3.ErrDQuot, nfs3.ErrROFS, syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EMFILE, syscall.ENFILE,
-	} {
-		if errors.Is(err, end) {
-			return true
-		}
-	}
-	_, lost := errors.AsType[*transport.OpError](err)
-	return lost
 }
 
 // say prints what is copied, if -v was given.
 func (c *copier) say(src *source, dst target, name string) {
 	if c.verbose {
-		fmt.Fprintf(c.a.stderr, "%s -> %s\n", src.show, path.Join(dst.show(), name))
+		c.line(fmt.Sprintf("%s -> %s", src.show, path.Join(dst.show(), name)))
 	}
 }
+
+// line prints a line on standard error, above the bar.
+func (c *copier) line(s string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.bar.above(func() { fmt.Fprintln(c.a.stderr, s) })
+}
+
+// isLink reports whether m is that of a symbolic link.
+func isLink(m fs.FileMode) bool { return m&fs.ModeSymlink != 0 }

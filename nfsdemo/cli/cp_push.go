@@ -62,6 +62,8 @@ func (c *copier) refused(by *nfsclient.Client, why error) {
 	if !errors.Is(why, push.StatusRefused) {
 		return
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, conn := range c.s.conns {
 		if conn.c == by && conn.secret != nil {
 			c.pushed.hint = conn.secret.refused()
@@ -69,15 +71,20 @@ func (c *copier) refused(by *nfsclient.Client, why error) {
 	}
 }
 
-// wrote counts, and with --json prints, how a file was written to a server.
-func (c *copier) wrote(src *source, to string, p *nfsclient.Pushed) error {
+// wrote counts, and with --json prints, how a file was written.
+func (c *copier) wrote(src *source, to string, remote bool, p *nfsclient.Pushed) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.push.on {
 		c.pushed.add(p)
 	}
 	if !c.a.json {
 		return nil
 	}
-	j := copyJSON{Source: src.show, Path: to, Octets: p.Size, Pushed: p.Pushed, Rung: "write", Level: "persistent"}
+	j := copyJSON{Source: src.show, Path: to, Octets: p.Size, Pushed: p.Pushed}
+	if remote {
+		j.Rung, j.Level = "write", "persistent"
+	}
 	if p.Pushed > 0 {
 		j.Rung, j.Level = p.Rung.String(), p.Level.String()
 	}

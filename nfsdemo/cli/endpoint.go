@@ -16,7 +16,8 @@ import (
 
 // source is a file to copy from: on a server, local, or a stream.
 type source struct {
-	name  string // last element of the path
+	name  string // last element of the path, or that of the copy
+	rel   string // path below the argument; "" for the argument
 	show  string // for messages
 	mode  fs.FileMode
 	size  int64 // octets, -1 if unknown
@@ -29,12 +30,15 @@ type source struct {
 	stream io.Reader         // standard input, else nil
 }
 
-// target is a directory to copy into.
+// target is a directory to copy into. Several files are copied into it at a time.
 type target interface {
 	// show returns the path for messages.
 	show() string
-	// put copies a regular file or a stream to name.
-	put(ctx context.Context, c *copier, name string, src *source) error
+	// old describes the file that has a name, nil if there is none.
+	old(ctx context.Context, name string, src *source) (*existing, error)
+	// create makes the file in which the copy of src to name is written. With resume it may be the one of an
+	// earlier run. old is what has the name.
+	create(ctx context.Context, name string, mode fs.FileMode, resume bool, src *source, old *existing) (partFile, error)
 	// symlink makes a symbolic link.
 	symlink(ctx context.Context, c *copier, name, to string) error
 	// sub makes a directory, or opens the one that exists.
@@ -55,8 +59,6 @@ var errSameFile = errors.New("source and destination are the same file")
 
 // errChanged reports a file that became shorter while it was copied.
 var errChanged = errors.New("the file became shorter while it was copied")
-
-func isLink(m fs.FileMode) bool { return m&fs.ModeSymlink != 0 }
 
 // remoteSource describes a file on a server.
 func remoteSource(c *nfsclient.Client, n *nfsclient.Node) *source {

@@ -7,14 +7,26 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
+
+	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 )
 
-// localDir is a local directory. The path that the user named is opened as it is. In directories
-// copied from a server everything goes through an os.Root, so that no name or symbolic link from
-// the server leads out of them.
+// localDir is a local directory. Everything in it goes through an os.Root, so that no name or symbolic link
+// from a server leads out of it.
 type localDir struct {
-	path string
-	root *os.Root // nil for the directory that the user named
+	path   string
+	root   *os.Root
+	direct string // a pipe or a device that the user has named: it is written itself, "": none
+}
+
+// openLocal opens a directory that the user has named.
+func openLocal(p string) (*localDir, error) {
+	root, err := os.OpenRoot(p)
+	if err != nil {
+		return nil, argErr(p, p, err)
+	}
+	return &localDir{path: p, root: root}, nil
 }
 
 func (d *localDir) show() string            { return d.path }
@@ -22,145 +34,159 @@ func (d *localDir) inside(src *source) bool { return false }
 
 // is implements target.
 func (d *localDir) is(src *source) bool {
-	if d.root == nil || src.id == 0 || src.name != filepath.Base(d.path) {
+	if src.id == 0 || src.name != filepath.Base(d.path) {
 		return false
 	}
 	st, err := d.root.Stat(".")
 	return err == nil && fileID(st) == src.id
 }
 
-// close implements target.
-func (d *localDir) close() {
-	if d.root != nil {
-		_ = d.root.Close() // all files written through it are closed
-	}
-}
+// close implements target. All files written through it are closed.
+func (d *localDir) close() { _ = d.root.Close() }
 
-// openFile opens name in d.
-func (d *localDir) openFile(name string, flag int, mode fs.FileMode) (*os.File, error) {
-	if d.root != nil {
-		return d.root.OpenFile(name, flag, mode)
-	}
-	return os.OpenFile(filepath.Join(d.path, name), flag, mode)
-}
-
-// remove removes name in d.
-func (d *localDir) remove(name string) error {
-	if d.root != nil {
-		return d.root.Remove(name)
-	}
-	return os.Remove(filepath.Join(d.path, name))
-}
-
-// put implements target.
-func (d *localDir) put(ctx context.Context, c *copier, name string, src *source) (err error) {
-	f, err := d.openFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, src.mode.Perm())
-	created := err == nil
-	if errors.Is(err, fs.ErrExist) {
-		if c.keep {
-			return nil
-		}
-		f, err = d.openFile(name, os.O_WRONLY, 0)
+// old implements target.
+func (d *localDir) old(_ context.Context, name string, _ *source) (*existing, error) {
+	st, err := d.root.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil //nolint:nilnil // documented
 	}
 	if err != nil {
+		return nil, d.fail(name, err)
+	}
+	return &existing{mode: st.Mode(), size: st.Size(), mtime: st.ModTime()}, nil
+}
+
+// create implements target.
+func (d *localDir) create(_ context.Context, name string, mode fs.FileMode, resume bool, src *source, _ *existing) (partFile, error) {
+	if name == d.direct {
+		f, err := os.OpenFile(filepath.Join(d.path, name), os.O_WRONLY, 0)
+		return &localFile{d: d, f: f}, err
+	}
+	part := partName(name)
+	if resume {
+		if st, err := d.root.Lstat(part); err == nil && st.Mode().IsRegular() && !st.ModTime().Before(src.mtime) {
+			f, err := d.root.OpenFile(part, os.O_RDWR, 0)
+			return &localFile{d: d, f: f, part: part, there: st.Size()}, err
+		}
+	}
+	for {
+		f, err := d.root.OpenFile(part, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode)
+		if !errors.Is(err, fs.ErrExist) {
+			return &localFile{d: d, f: f, part: part}, err
+		}
+		if err := d.root.Remove(part); err != nil { // never followed: it may be somebody else's link
+			return nil, d.fail(part, err)
+		}
+	}
+}
+
+// fail adds the path of the directory to an error.
+func (d *localDir) fail(name string, err error) error {
+	return fmt.Errorf("%s: %w", filepath.Join(d.path, name), bare(err))
+}
+
+// localFile is a partFile.
+type localFile struct {
+	d     *localDir
+	f     *os.File
+	part  string // its name; "": it is no part, but a pipe or a device
+	there int64  // its size at first
+}
+
+func (l *localFile) size() int64 { return l.there }
+
+// fill implements partFile.
+func (l *localFile) fill(ctx context.Context, c *copier, src *source, from int64) (nfsclient.Pushed, error) {
+	if l.part == "" {
+		w := nfsclient.NewOrderedWriter(ctx, l.f, 0)
+		defer w.Close()
+		size, err := src.client.ReadTo(ctx, src.node, w, c.bar.counter())
+		return nfsclient.Pushed{Size: size}, err
+	}
+	size, err := src.client.ReadRange(ctx, src.node, l.f, from, c.bar.counter())
+	if err == nil && l.there > size {
+		err = l.f.Truncate(size)
+	}
+	return nfsclient.Pushed{Size: size}, err
+}
+
+// same implements partFile.
+func (l *localFile) same(ctx context.Context, src *source) error {
+	if l.part == "" {
+		return nil
+	}
+	_, err := src.client.ReadTo(ctx, src.node, &comparer{r: l.f}, nil)
+	return err
+}
+
+// attributes implements partFile.
+func (l *localFile) attributes(_ context.Context, mode fs.FileMode, mtime time.Time) error {
+	if l.part == "" {
+		return nil
+	}
+	if err := l.f.Chmod(mode); err != nil {
 		return err
 	}
-	err = d.fill(ctx, c, f, name, src)
-	if cerr := f.Close(); err == nil {
-		err = cerr
+	if mtime.IsZero() {
+		return nil
 	}
-	if err != nil && created {
-		_ = d.remove(name) // the first error counts
+	return l.d.root.Chtimes(l.part, mtime, mtime)
+}
+
+// rename implements partFile. A file that cannot be closed is not complete.
+func (l *localFile) rename(_ context.Context, name string) error {
+	if err := l.close(context.Background(), false); err != nil || l.part == "" {
+		return err
+	}
+	if err := l.d.root.Rename(l.part, name); err != nil {
+		return l.d.fail(name, err)
+	}
+	return nil
+}
+
+// close implements partFile.
+func (l *localFile) close(_ context.Context, remove bool) error {
+	var err error
+	if l.f != nil {
+		err = l.f.Close()
+		l.f = nil
+	}
+	if remove && l.part != "" {
+		_ = l.d.root.Remove(l.part) // the error of the copy counts
 	}
 	return err
 }
 
-// fill copies the content into f, which is name in d.
-func (d *localDir) fill(ctx context.Context, c *copier, f *os.File, name string, src *source) error {
-	st, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	c.bar.begin(src.name, src.size)
-	size, err := src.client.ReadTo(ctx, src.node, f, c.bar.counter())
-	if err != nil {
-		return err
-	}
-	if st.Mode().IsRegular() && st.Size() > size {
-		if err := f.Truncate(size); err != nil {
-			return err
-		}
-	}
-	if c.preserve {
-		if err := d.attributes(f, name, src); err != nil {
-			return err
-		}
-	}
-	if err := src.complete(size); err != nil || !c.a.json {
-		return err
-	}
-	return c.a.printJSON(copyJSON{Source: src.show, Path: f.Name(), Octets: size})
-}
-
-// attributes gives f, which is name in d, the mode and time of src.
-func (d *localDir) attributes(f *os.File, name string, src *source) error {
-	if err := f.Chmod(src.mode.Perm()); err != nil {
-		return err
-	}
-	if d.root != nil {
-		return d.root.Chtimes(name, src.mtime, src.mtime)
-	}
-	return os.Chtimes(f.Name(), src.mtime, src.mtime)
-}
-
 // symlink implements target. It replaces an existing link.
 func (d *localDir) symlink(_ context.Context, c *copier, name, to string) error {
-	link := func() error { return os.Symlink(to, filepath.Join(d.path, name)) }
-	stat := func() (fs.FileInfo, error) { return os.Lstat(filepath.Join(d.path, name)) }
-	if d.root != nil {
-		link = func() error { return d.root.Symlink(to, name) }
-		stat = func() (fs.FileInfo, error) { return d.root.Lstat(name) }
-	}
-	err := link()
+	err := d.root.Symlink(to, name)
 	if !errors.Is(err, fs.ErrExist) || c.keep {
 		return keepExisting(err)
 	}
-	if st, serr := stat(); serr != nil || !isLink(st.Mode()) {
+	if st, serr := d.root.Lstat(name); serr != nil || !isLink(st.Mode()) {
 		return err
 	}
-	if err := d.remove(name); err != nil {
+	if err := d.root.Remove(name); err != nil {
 		return err
 	}
-	return link()
+	return d.root.Symlink(to, name)
 }
 
 // sub implements target.
 func (d *localDir) sub(_ context.Context, name string, mode fs.FileMode) (target, error) {
-	p := filepath.Join(d.path, name)
-	var err error
-	if d.root != nil {
-		err = d.root.Mkdir(name, mode)
-	} else {
-		err = os.Mkdir(p, mode)
+	if err := d.root.Mkdir(name, mode); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, d.fail(name, err)
 	}
-	if err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, err
-	}
-	var root *os.Root
-	if d.root != nil {
-		root, err = d.root.OpenRoot(name)
-	} else {
-		root, err = os.OpenRoot(p)
-	}
+	root, err := d.root.OpenRoot(name)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", p, bare(err))
+		return nil, d.fail(name, err)
 	}
-	return &localDir{path: p, root: root}, nil
+	return &localDir{path: filepath.Join(d.path, name), root: root}, nil
 }
 
 // finish implements target.
 func (d *localDir) finish(_ context.Context, c *copier, src *source) error {
-	if d.root == nil || !c.preserve {
+	if !c.preserve {
 		return nil
 	}
 	if err := d.root.Chmod(".", src.mode.Perm()); err != nil {

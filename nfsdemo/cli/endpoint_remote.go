@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"io"
 	"io/fs"
 	"path"
 	"strings"
@@ -13,13 +12,11 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 )
 
-// cleanUpTime limits the removal of an unfinished file.
-const cleanUpTime = 2 * time.Second
-
 // remoteDir is a directory on a server.
 type remoteDir struct {
-	c *nfsclient.Client
-	n *nfsclient.Node
+	c     *nfsclient.Client
+	n     *nfsclient.Node
+	fresh bool // this run has made it: nothing was in it before
 }
 
 func (d *remoteDir) show() string { return d.n.Path }
@@ -37,86 +34,103 @@ func (d *remoteDir) is(src *source) bool {
 		(src.node == nil || src.node.Attr.FSID == d.n.Attr.FSID)
 }
 
-// put implements target. It truncates an existing file after the copy, not before: if the file
-// is the source under another name, nothing is lost.
-func (d *remoteDir) put(ctx context.Context, c *copier, name string, src *source) error {
-	n, err := d.c.Create(ctx, d.n, name, uint32(src.mode.Perm()), true)
-	created := err == nil
-	if errors.Is(err, fs.ErrExist) {
-		if c.keep {
-			return nil
-		}
-		n, err = d.existing(ctx, name, src)
+// old implements target.
+func (d *remoteDir) old(ctx context.Context, name string, src *source) (*existing, error) {
+	if d.fresh {
+		return nil, nil //nolint:nilnil // documented
 	}
-	if err != nil {
-		return err
+	n, err := d.c.Child(ctx, d.n, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil //nolint:nilnil // documented
 	}
-	err = d.fill(ctx, c, n, src)
-	if err != nil && created {
-		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTime)
-		defer cancel()
-		_ = d.c.Remove(clean, d.n, name) // the first error counts
-	}
-	return err
-}
-
-// existing finds the file that has the name and checks that it can be replaced.
-func (d *remoteDir) existing(ctx context.Context, name string, src *source) (*nfsclient.Node, error) {
-	p := path.Join(d.n.Path, name)
-	n, err := d.c.Lookup(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	if err := mustBeFile(n); err != nil {
-		return nil, &fs.PathError{Op: "write", Path: p, Err: err}
-	}
-	if src.node != nil && src.client == d.c && src.node.Attr.FileID == n.Attr.FileID && src.node.Attr.FSID == n.Attr.FSID {
-		return nil, &fs.PathError{Op: "write", Path: p, Err: errSameFile}
-	}
-	return n, nil
+	same := src.node != nil && src.client == d.c && src.node.Attr.FileID == n.Attr.FileID && src.node.Attr.FSID == n.Attr.FSID
+	return &existing{mode: n.Mode(), size: n.Size(), mtime: n.ModTime(), same: same}, nil
 }
 
-// fill copies the content into n.
-func (d *remoteDir) fill(ctx context.Context, c *copier, n *nfsclient.Node, src *source) error {
+// create implements target.
+func (d *remoteDir) create(ctx context.Context, name string, mode fs.FileMode, resume bool, src *source, old *existing) (partFile, error) {
+	if old != nil && !old.mode.IsRegular() && !isLink(old.mode) {
+		return nil, &fs.PathError{Op: "write", Path: path.Join(d.n.Path, name), Err: errNotRegular}
+	}
+	part := partName(name)
+	if resume && !d.fresh {
+		n, err := d.c.Child(ctx, d.n, part)
+		if err == nil && n.IsRegular() && !n.ModTime().Before(src.mtime) {
+			return &remoteFile{d: d, n: n, part: part}, nil
+		}
+	}
+	n, err := d.c.Create(ctx, d.n, part, uint32(mode), false)
+	return &remoteFile{d: d, n: n, part: part}, err
+}
+
+// remoteFile is a partFile.
+type remoteFile struct {
+	d    *remoteDir
+	n    *nfsclient.Node
+	part string // its name
+}
+
+func (r *remoteFile) size() int64 { return r.n.Size() }
+
+// fill implements partFile.
+func (r *remoteFile) fill(ctx context.Context, c *copier, src *source, from int64) (how nfsclient.Pushed, err error) {
+	data, done, err := src.open(ctx)
+	if err != nil {
+		return how, err
+	}
+	defer done()
+	if c.push.on {
+		how, err = r.d.c.PushFrom(ctx, r.n, data, src.size, c.bar.counter())
+		c.refused(r.d.c, how.Why)
+	} else {
+		how.Size, err = r.d.c.WriteRange(ctx, r.n, data, from, src.size, c.bar.counter())
+	}
+	if err == nil && r.n.Size() > how.Size {
+		err = r.d.c.SetAttr(ctx, r.n, &nfs3.SetAttr{SetSize: true, Size: uint64(how.Size)})
+	}
+	return how, err
+}
+
+// same implements partFile.
+func (r *remoteFile) same(ctx context.Context, src *source) error {
 	data, done, err := src.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	c.bar.begin(src.name, src.size)
-	how, err := d.write(ctx, c, n, data, src.size)
-	if err != nil {
-		return err
-	}
-	c.refused(d.c, how.Why)
-	size := how.Size
-	var change nfs3.SetAttr
-	if n.Size() > size {
-		change.SetSize, change.Size = true, uint64(size)
-	}
-	if c.preserve && src.stream == nil {
-		change.SetMode, change.Mode = true, uint32(src.mode.Perm())
-		change.MtimeHow, change.Mtime = nfs3.ClientTime, nfs3.TimeOf(src.mtime)
-	}
-	if !change.IsZero() {
-		err = d.c.SetAttr(ctx, n, &change)
-	}
-	if err == nil {
-		err = src.complete(size)
-	}
-	if err == nil {
-		err = c.wrote(src, n.Path, &how)
-	}
+	_, err = r.d.c.ReadTo(ctx, r.n, &comparer{r: data}, nil)
 	return err
 }
 
-// write copies data into n, with --push by push.
-func (d *remoteDir) write(ctx context.Context, c *copier, n *nfsclient.Node, data io.ReaderAt, size int64) (nfsclient.Pushed, error) {
-	if c.push.on {
-		return d.c.PushFrom(ctx, n, data, size, c.bar.counter())
+// attributes implements partFile. The mode is set if the server has not taken it when it made the file.
+func (r *remoteFile) attributes(ctx context.Context, mode fs.FileMode, mtime time.Time) error {
+	var change nfs3.SetAttr
+	if r.n.Mode().Perm() != mode {
+		change.SetMode, change.Mode = true, uint32(mode)
 	}
-	done, err := d.c.WriteFrom(ctx, n, data, size, c.bar.counter())
-	return nfsclient.Pushed{Size: done}, err
+	if !mtime.IsZero() {
+		change.MtimeHow, change.Mtime = nfs3.ClientTime, nfs3.TimeOf(mtime)
+	}
+	if change.IsZero() {
+		return nil
+	}
+	return r.d.c.SetAttr(ctx, r.n, &change)
+}
+
+// rename implements partFile.
+func (r *remoteFile) rename(ctx context.Context, name string) error {
+	return r.d.c.Rename(ctx, r.d.n, r.part, r.d.n, name)
+}
+
+// close implements partFile.
+func (r *remoteFile) close(ctx context.Context, remove bool) error {
+	if remove {
+		_ = r.d.c.Remove(ctx, r.d.n, r.part) // the error of the copy counts
+	}
+	return nil
 }
 
 // symlink implements target. It replaces an existing link.
@@ -136,17 +150,10 @@ func (d *remoteDir) symlink(ctx context.Context, c *copier, name, to string) err
 	return err
 }
 
-// keepExisting returns err, or nil if it is only that the name exists, which -n permits.
-func keepExisting(err error) error {
-	if errors.Is(err, fs.ErrExist) {
-		return nil
-	}
-	return err
-}
-
 // sub implements target.
 func (d *remoteDir) sub(ctx context.Context, name string, mode fs.FileMode) (target, error) {
 	n, err := d.c.Mkdir(ctx, d.n, name, uint32(mode.Perm()))
+	fresh := err == nil
 	if errors.Is(err, fs.ErrExist) {
 		n, err = d.c.Lookup(ctx, path.Join(d.n.Path, name))
 		if err == nil && !n.IsDir() {
@@ -156,7 +163,7 @@ func (d *remoteDir) sub(ctx context.Context, name string, mode fs.FileMode) (tar
 	if err != nil {
 		return nil, err
 	}
-	return &remoteDir{c: d.c, n: n}, nil
+	return &remoteDir{c: d.c, n: n, fresh: fresh}, nil
 }
 
 // finish implements target.

@@ -15,7 +15,12 @@ import (
 // TestLocalTreeIsConfined plays a server that lists a symbolic link and then a
 // directory of the same name: nothing may be written through the link.
 func TestLocalTreeIsConfined(t *testing.T) {
-	outside, dst := t.TempDir(), &localDir{path: t.TempDir()}
+	outside := t.TempDir()
+	dst, err := openLocal(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dst.close()
 	c := &copier{}
 	sub, err := dst.sub(t.Context(), "copy", 0o755)
 	if err != nil {
@@ -34,8 +39,8 @@ func TestLocalTreeIsConfined(t *testing.T) {
 		t.Fatal("not a local directory")
 	}
 	for _, name := range []string{"evil/x", "../x", "/x"} {
-		if f, err := local.openFile(name, os.O_CREATE|os.O_WRONLY, 0o644); err == nil {
-			f.Close()
+		if f, err := local.create(t.Context(), name, 0o644, false, &source{}, nil); err == nil {
+			f.close(t.Context(), true)
 			t.Errorf("%s was opened", name)
 		}
 	}
@@ -45,7 +50,11 @@ func TestLocalTreeIsConfined(t *testing.T) {
 }
 
 func TestLocalSymlinkIsReplaced(t *testing.T) {
-	dst := &localDir{path: t.TempDir()}
+	dst, err := openLocal(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dst.close()
 	for _, tt := range []struct {
 		to, want string
 		keep     bool

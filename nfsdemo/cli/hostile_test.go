@@ -33,7 +33,7 @@ func TestHostileServers(t *testing.T) {
 		}}, nil, "runs in a circle"},
 		{
 			"an endless directory", hostile.Server{Page: func(c uint64) ([]hostile.Entry, bool) { return files(200, false)(c), false }},
-			[]string{"--max-names", "2000"},
+			[]string{"--max-names", "500"},
 			"--max-names",
 		},
 		{"an endless path", hostile.Server{Page: func(c uint64) ([]hostile.Entry, bool) {
@@ -41,13 +41,13 @@ func TestHostileServers(t *testing.T) {
 		}}, nil, "4096 octets"},
 		{
 			"wide and nested", hostile.Server{Page: func(c uint64) ([]hostile.Entry, bool) { return files(25, true)(c), c > 1000 }},
-			[]string{"--max-names", "20000"},
+			[]string{"--max-names", "1000"},
 			"the server may",
 		},
 		{"strays", hostile.Server{Strays: true, Page: func(uint64) ([]hostile.Entry, bool) { return nil, true }}, []string{"--call-timeout", "300ms"}, "answer no call"},
 	} {
 		for _, rdma := range []bool{false, true} {
-			if rdma && strings.Contains(x.want, "max-names") {
+			if rdma && len(x.flags) > 1 && x.flags[0] == "--max-names" {
 				continue // the client is the same: once is enough for the slow ones
 			}
 			t.Run(fmt.Sprintf("%s rdma=%v", x.name, rdma), func(t *testing.T) {

@@ -16,19 +16,27 @@ var errIsExport = errors.New("is the export itself")
 
 // rmCmd is the command rm.
 func (a *app) rmCmd() *cobra.Command {
-	recursive, force := false, false
+	recursive, force, transfers := false, false, 0
 	cmd := &cobra.Command{
 		Use:   "rm [-r] [-f] URL...",
 		Short: "Remove files and directories",
-		Long:  "rm removes files, and with -r directories and their contents. It removes symbolic links and does not follow them.",
+		Long: `rm removes files, and with -r directories and their contents, many names at a time. It removes
+symbolic links and does not follow them. The first name that cannot be removed ends the
+removal of its argument. With --json it prints an object per argument, with the number of
+names that it has removed.`,
 		Example: `  nfsdemo rm nfs+rdma://127.0.0.1/srv/data/old.txt
-  nfsdemo rm -r nfs+rdma://127.0.0.1/srv/data/build`,
+  nfsdemo rm -r nfs+rdma://127.0.0.1/srv/data/build
+  nfsdemo rm -r --json nfs+rdma://127.0.0.1/srv/data/build | jq .removed`,
 		Args: nArgs(1, -1, "one URL or more"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkTransfers(transfers); err != nil {
+				return err
+			}
 			s, err := a.session()
 			if err != nil {
 				return err
 			}
+			s.cfg.Parallel = transfers
 			defer s.close()
 			return a.each(cmd.Context(), args, func(arg string) error {
 				err := s.rm(cmd.Context(), arg, recursive)
@@ -41,6 +49,8 @@ func (a *app) rmCmd() *cobra.Command {
 	}
 	cmd.Flags().BoolVarP(&recursive, "recursive", "r", false, "remove directories and their contents")
 	cmd.Flags().BoolVarP(&force, "force", "f", false, "ignore files that do not exist")
+	cmd.Flags().BoolVar(&a.json, "json", false, "print a JSON object per argument")
+	addTransfersFlag(cmd, &transfers, "remove `N` names at a time")
 	a.addTreeFlag(cmd)
 	a.addRepliesFlag(cmd)
 	a.addClientFlags(cmd)
@@ -74,10 +84,22 @@ func (s *session) rm(ctx context.Context, arg string, recursive bool) error {
 	case n.IsDir() && !recursive:
 		err = fmt.Errorf("%w (use rm -r)", errIsDir)
 	default:
-		_, err = r.c.RemoveAll(ctx, dir, n)
+		var removed int
+		removed, err = r.c.RemoveAll(ctx, dir, n)
+		if s.a.json {
+			if jerr := s.a.printJSON(removedJSON{Path: n.Path, Removed: removed}); err == nil {
+				err = jerr
+			}
+		}
 	}
 	if err != nil {
 		return argErr(arg, path.Join(dir.Path, name), err)
 	}
 	return nil
+}
+
+// removedJSON is a line of rm --json.
+type removedJSON struct {
+	Path    string `json:"path"`
+	Removed int    `json:"removed"` // names
 }

@@ -10,11 +10,16 @@ import (
 // [Lender] for memory. The size in n is a hint: ReadTo reads to the actual end of the file. progress,
 // if not nil, is called with the number of octets as they are copied.
 func (c *Client) ReadTo(ctx context.Context, n *Node, dst io.WriterAt, progress func(octets int)) (int64, error) {
+	return c.ReadRange(ctx, n, dst, 0, progress)
+}
+
+// ReadRange is ReadTo from offset off on. It returns the offset at which it ended: the size of the file.
+func (c *Client) ReadRange(ctx context.Context, n *Node, dst io.WriterAt, off int64, progress func(octets int)) (int64, error) {
 	lender, _ := dst.(Lender)
 	d := download{c: c, n: n, dst: dst, lender: lender}
-	off, err := int64(0), error(nil)
+	var err error
 	for _, end := range [...]int64{n.Size(), -1} {
-		if end == off {
+		if end >= 0 && end <= off {
 			continue
 		}
 		p := pump{bufs: c.reads, block: c.reads.size, depth: c.cfg.InFlight, move: d.move, note: progress}

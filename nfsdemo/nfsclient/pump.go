@@ -16,21 +16,30 @@ type worker struct {
 	mem  []byte
 }
 
-// buf returns n octets of scratch memory, valid until the next call. n must not
+// smallBlock is the size up to which a buffer is made for one block: many small files may be in flight, and
+// a block of a large one is 1 MiB.
+const smallBlock = 64 << 10
+
+// buf returns n octets of scratch memory, valid until the next call with another n. n must not
 // exceed the block size.
 func (w *worker) buf(n int) []byte {
-	if w.mem == nil {
-		w.mem = w.bufs.get()
+	if len(w.mem) < n {
+		w.done()
+		if n <= smallBlock {
+			w.mem = make([]byte, n)
+		} else {
+			w.mem = w.bufs.get()
+		}
 	}
 	return w.mem[:n]
 }
 
 // done returns the buffer.
 func (w *worker) done() {
-	if w.mem != nil {
+	if len(w.mem) == w.bufs.size {
 		w.bufs.put(w.mem)
-		w.mem = nil
 	}
+	w.mem = nil
 }
 
 // pump keeps up to depth blocks of a file in flight. Blocks start in the order of their offsets and

@@ -28,10 +28,16 @@ type releaser interface {
 // lost data, they are sent again (RFC 1813 Section 3.3.21: "the client must retransmit all of the
 // buffers"). A file of one block is written FILE_SYNC instead, which saves the COMMIT.
 func (c *Client) WriteFrom(ctx context.Context, n *Node, src io.ReaderAt, size int64, progress func(octets int)) (int64, error) {
+	return c.WriteRange(ctx, n, src, 0, size, progress)
+}
+
+// WriteRange is WriteFrom from offset off on, of the file and of src, whose size is a hint. It returns the
+// offset up to which the octets that it has written are durable.
+func (c *Client) WriteRange(ctx context.Context, n *Node, src io.ReaderAt, off, size int64, progress func(octets int)) (int64, error) {
 	lender, _ := src.(Lender)
 	u := upload{c: c, n: n, src: src, lender: lender, progress: progress}
-	u.single = size >= 0 && size <= int64(c.writes.size)
-	return u.run(ctx, 0, size)
+	u.single = size >= 0 && size-off <= int64(c.writes.size)
+	return u.run(ctx, off, size)
 }
 
 // run copies the octets from off on.

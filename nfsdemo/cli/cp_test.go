@@ -1,0 +1,410 @@
+package cli_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
+	"github.com/stag-rdma/stag/nfsdemo/cli"
+	"github.com/stag-rdma/stag/nfsdemo/server"
+	"github.com/stag-rdma/stag/transport"
+)
+
+// served exports a new directory, and returns it and the URL of the export. A round trip takes rtt.
+func served(t *testing.T, rdma bool, rtt time.Duration) (root, url string) {
+	t.Helper()
+	root = t.TempDir()
+	fsys, err := dir.New(root, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := server.New(&server.Config{Exports: []server.Export{{Path: "/export", FS: fsys, Squash: server.SquashNone}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &transport.Server{Handler: h}
+	serve, scheme := s.ServeStream, "nfs://"
+	if rdma {
+		serve, scheme = s.Serve, "nfs+rdma://"
+	}
+	done := make(chan error, 1)
+	go func() { done <- serve(l) }()
+	addr := l.Addr().String()
+	if rtt > 0 {
+		addr = delayed(t, addr, rtt/2)
+	}
+	t.Cleanup(func() {
+		s.Close()
+		<-done
+		fsys.Close()
+	})
+	return root, scheme + addr + "/export"
+}
+
+// delayed relays connections to addr. Each octet arrives d later than without it.
+func delayed(t *testing.T, addr string, d time.Duration) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			a, err := l.Accept()
+			if err != nil {
+				return
+			}
+			b, err := net.Dial("tcp", addr)
+			if err != nil {
+				a.Close()
+				continue
+			}
+			wg.Go(func() { pass(a, b, d) })
+			wg.Go(func() { pass(b, a, d) })
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		wg.Wait()
+	})
+	return l.Addr().String()
+}
+
+// pass copies from a to b, d later.
+func pass(a, b net.Conn, d time.Duration) {
+	type piece struct {
+		data []byte
+		at   time.Time
+	}
+	way := make(chan piece, 1<<12)
+	go func() {
+		defer close(way)
+		for {
+			mem := make([]byte, 64<<10)
+			n, err := a.Read(mem)
+			if n > 0 {
+				way <- piece{mem[:n], time.Now().Add(d)}
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	for p := range way {
+		time.Sleep(time.Until(p.at))
+		if _, err := b.Write(p.data); err != nil {
+			a.Close() // then way is closed
+		}
+	}
+	b.Close()
+}
+
+// run runs a command.
+func run(args ...string) (status int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	status = cli.Main(args, strings.NewReader(""), &out, &errs)
+	return status, out.String(), errs.String()
+}
+
+// mustRun runs a command that must succeed.
+func mustRun(t *testing.T, args ...string) string {
+	t.Helper()
+	status, out, errs := run(args...)
+	if status != 0 {
+		t.Fatalf("%s: status %d, %s", strings.Join(args, " "), status, errs)
+	}
+	return out
+}
+
+// fill makes a file of n octets that look random.
+func fill(t *testing.T, name string, n int) []byte {
+	t.Helper()
+	data := make([]byte, n)
+	_, _ = rand.NewChaCha8([32]byte{byte(n)}).Read(data) // never fails
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// sameFile fails the test unless a file has the content.
+func sameFile(t *testing.T, name string, want []byte) {
+	t.Helper()
+	got, err := os.ReadFile(name)
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%s: %d octets, %v; want %d", name, len(got), err, len(want))
+	}
+}
+
+// TestManyFilesAtATime: 100 files at 10 ms round trip are copied, and removed, far faster than one by one.
+func TestManyFilesAtATime(t *testing.T) {
+	for _, rdma := range []bool{false, true} {
+		t.Run(fmt.Sprintf("rdma=%v", rdma), func(t *testing.T) {
+			src := filepath.Join(t.TempDir(), "tree")
+			for i := range 100 {
+				fill(t, filepath.Join(src, fmt.Sprint(i)), 1000+i)
+			}
+			root, url := served(t, rdma, 10*time.Millisecond)
+			for _, args := range [][]string{
+				{"cp", "-r", src, url + "/"},
+				{"cp", "-r", url + "/tree", t.TempDir()},
+				{"rm", "-r", url + "/tree"},
+			} {
+				began := time.Now()
+				mustRun(t, args...)
+				took := time.Since(began)
+				t.Logf("%s: %v", args[0], took)
+				if took > time.Second { // one by one, the calls alone take longer: 100 at least
+					t.Errorf("%v took %v", args, took)
+				}
+				if args[0] == "cp" {
+					for i := range 100 {
+						sameFile(t, filepath.Join(root, "tree", fmt.Sprint(i)), fill(t, filepath.Join(src, fmt.Sprint(i)), 1000+i))
+					}
+				}
+			}
+			if left, err := os.ReadDir(root); err != nil || len(left) > 0 {
+				t.Errorf("left: %v %v", left, err)
+			}
+		})
+	}
+}
+
+// TestManyDirectories: trees of few files in each directory are as fast.
+func TestManyDirectories(t *testing.T) {
+	src := filepath.Join(t.TempDir(), "tree")
+	for i := range 50 {
+		fill(t, filepath.Join(src, fmt.Sprint(i), "sub", "file"), 10)
+	}
+	root, url := served(t, true, 10*time.Millisecond)
+	for _, args := range [][]string{{"cp", "-r", src, url + "/"}, {"rm", "-r", url + "/tree"}} {
+		began := time.Now()
+		mustRun(t, args...)
+		if took := time.Since(began); took > 2*time.Second { // one by one: 4
+			t.Errorf("%v took %v", args, took)
+		} else {
+			t.Logf("%s: %v", args[0], took)
+		}
+		if args[0] == "cp" {
+			sameFile(t, filepath.Join(root, "tree", "7", "sub", "file"), fill(t, filepath.Join(src, "7", "sub", "file"), 10))
+		}
+	}
+}
+
+// names lists the files below a directory.
+func names(t *testing.T, root string) (list []string) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			rel, _ := filepath.Rel(root, p)
+			list = append(list, filepath.ToSlash(rel))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// TestResume: what an earlier run has left is continued, in both directions; --verify finds a part that is of
+// something else.
+func TestResume(t *testing.T) {
+	const size = 20 << 20
+	root, url := served(t, true, 0)
+	local := t.TempDir()
+	far, near := filepath.Join(root, "tree"), filepath.Join(local, "tree")
+	for _, x := range []struct{ name, src, dst, from, to string }{
+		{"to a server", near, far, near, url},
+		{"from a server", far, near, url + "/tree", local},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			for _, verify := range []bool{false, true} {
+				if err := errors.Join(os.RemoveAll(near), os.RemoveAll(far)); err != nil {
+					t.Fatal(err)
+				}
+				data := fill(t, filepath.Join(x.src, "big"), size)
+				fill(t, filepath.Join(x.src, "done"), 10)
+				part := bytes.Clone(data[:size-1<<20])
+				part[0]++ // nobody looks at it again, except with --verify
+				if err := errors.Join(os.MkdirAll(x.dst, 0o755), os.WriteFile(filepath.Join(x.dst, "big.part"), part, 0o644),
+					os.WriteFile(filepath.Join(x.dst, "done"), []byte("0123456789"), 0o644)); err != nil {
+					t.Fatal(err)
+				}
+				args := []string{"cp", "-r", "--resume", "--json"}
+				if verify {
+					args = append(args, "--verify")
+				}
+				status, out, errs := run(append(args, x.from, x.to)...)
+				if verify {
+					if status != 1 || !strings.Contains(errs, "differs from the source at octet 0") || strings.Join(names(t, x.dst), " ") != "done" {
+						t.Errorf("status %d, %s, %v", status, errs, names(t, x.dst))
+					}
+					mustRun(t, append(args, x.from, x.to)...)
+					sameFile(t, filepath.Join(x.dst, "big"), data)
+					continue
+				}
+				if status != 0 || strings.Count(out, "\n") != 1 || strings.Join(names(t, x.dst), " ") != "big done" {
+					t.Errorf("status %d, %s%s, %v", status, out, errs, names(t, x.dst))
+				}
+				sameFile(t, filepath.Join(x.dst, "big"), append(part[:1:1], data[1:]...))
+				sameFile(t, filepath.Join(x.dst, "done"), []byte("0123456789")) // as large, and not older
+			}
+		})
+	}
+}
+
+// TestResumeOlder: a part that is older than the source is of an earlier version.
+func TestResumeOlder(t *testing.T) {
+	root, url := served(t, false, 0)
+	src := filepath.Join(t.TempDir(), "big")
+	data := fill(t, src, 12<<20)
+	part := filepath.Join(root, "big.part")
+	fill(t, part, 11<<20)
+	old := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(part, old, old); err != nil {
+		t.Fatal(err)
+	}
+	mustRun(t, "cp", "--resume", src, url)
+	sameFile(t, filepath.Join(root, "big"), data)
+}
+
+// TestSelection: -n, --update and --exclude.
+func TestSelection(t *testing.T) {
+	src := filepath.Join(t.TempDir(), "tree")
+	for _, name := range []string{"a", "b.o", "c/a", "c/d.o", "c/e/a", "skip/x"} {
+		fill(t, filepath.Join(src, name), 100)
+	}
+	root, url := served(t, true, 0)
+	copied := filepath.Join(root, "tree")
+	mustRun(t, "cp", "-rp", "--exclude", "*.o", "--exclude", "skip", "--exclude", "c/e", src, url)
+	if got := strings.Join(names(t, root), " "); got != "tree/a tree/c/a" {
+		t.Errorf("copied %s", got)
+	}
+	if out := mustRun(t, "cp", "-rp", "--update", "--json", src, url); strings.Count(out, "\n") != 4 { // all that was excluded
+		t.Errorf("--update copied\n%s", out)
+	}
+	newer := fill(t, filepath.Join(src, "a"), 101)
+	if err := os.WriteFile(filepath.Join(copied, "b.o"), []byte("mine"), 0o644); err != nil { // newer than the source
+		t.Fatal(err)
+	}
+	if out := mustRun(t, "cp", "-rp", "-u", "--json", src, url); strings.Count(out, "\n") != 1 {
+		t.Errorf("--update copied\n%s", out)
+	}
+	sameFile(t, filepath.Join(copied, "a"), newer)
+	sameFile(t, filepath.Join(copied, "b.o"), []byte("mine"))
+	if out := mustRun(t, "cp", "-rn", "--json", src, url); out != "" {
+		t.Errorf("-n copied\n%s", out)
+	}
+}
+
+// TestPartNames: files whose names are those of others' parts, and names that are too long for a suffix.
+func TestPartNames(t *testing.T) {
+	src := filepath.Join(t.TempDir(), "tree")
+	long := strings.Repeat("x", 254)
+	list := []string{"a", "a.part", "a.part.part", long + "1", long + "2", "z.part"}
+	for i, name := range list {
+		fill(t, filepath.Join(src, name), 100+i)
+	}
+	root, url := served(t, true, 0)
+	back := t.TempDir()
+	for range 3 {
+		mustRun(t, "cp", "-r", "--verify", src, url)
+		mustRun(t, "cp", "-r", url+"/tree", back)
+		for _, dir := range []string{root, back} {
+			dir = filepath.Join(dir, "tree")
+			if got := names(t, dir); len(got) != len(list) {
+				t.Errorf("%d names, want %d: %.300q", len(got), len(list), got)
+			}
+			for i, name := range list {
+				sameFile(t, filepath.Join(dir, name), fill(t, filepath.Join(src, name), 100+i))
+			}
+		}
+	}
+}
+
+// TestReplaced: a file is replaced as a whole, and keeps its mode; what the user names by a link is replaced
+// behind the link; a directory is not replaced.
+func TestReplaced(t *testing.T) {
+	root, url := served(t, true, 0)
+	local := t.TempDir()
+	data := fill(t, filepath.Join(local, "new"), 1000)
+	far := fill(t, filepath.Join(root, "far"), 2000)
+	for _, dir := range []string{root, local} {
+		fill(t, filepath.Join(dir, "old"), 5000)
+		if err := errors.Join(os.Chmod(filepath.Join(dir, "old"), 0o600), os.Symlink("old", filepath.Join(dir, "link")),
+			os.Mkdir(filepath.Join(dir, "dir"), 0o755), os.Mkdir(filepath.Join(dir, "dir", "new"), 0o755),
+			os.Mkdir(filepath.Join(dir, "dir", "far"), 0o755)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustRun(t, "cp", filepath.Join(local, "new"), url+"/link")
+	mustRun(t, "cp", url+"/far", filepath.Join(local, "link"))
+	sameFile(t, filepath.Join(root, "old"), data)
+	sameFile(t, filepath.Join(local, "old"), far)
+	for _, dir := range []string{root, local} {
+		old, err := os.Lstat(filepath.Join(dir, "old"))
+		link, lerr := os.Lstat(filepath.Join(dir, "link"))
+		if err != nil || lerr != nil || old.Mode() != 0o600 || link.Mode()&fs.ModeSymlink == 0 {
+			t.Errorf("%v %v %v %v", old, err, link, lerr)
+		}
+	}
+	for _, args := range [][]string{
+		{"cp", filepath.Join(local, "new"), url + "/dir"},
+		{"cp", url + "/far", filepath.Join(local, "dir")},
+	} {
+		if status, _, errs := run(args...); status != 1 || !strings.Contains(errs, "is a directory") {
+			t.Errorf("%v: status %d, %s", args, status, errs)
+		}
+	}
+	mustRun(t, "cp", url+"/far", os.DevNull)
+}
+
+// TestWrongInput: what cp and rm refuse, before they connect anywhere.
+func TestWrongInput(t *testing.T) {
+	for _, x := range []struct{ args, want string }{
+		{"cp --transfers 0 a nfs://127.0.0.1:1/x", "--transfers 0: want 1 to 1024"},
+		{"rm --transfers 9999 nfs://127.0.0.1:1/x", "--transfers 9999: want 1 to 1024"},
+		{"cp --exclude [ a nfs://127.0.0.1:1/x", "--exclude \"[\" is not a pattern"},
+		{"cp --verify - nfs://127.0.0.1:1/x", "--verify with -"},
+		{"cp --resume - nfs://127.0.0.1:1/x", "--resume with -"},
+		{"cp --resume --push a nfs://127.0.0.1:1/x", "--resume with --push"},
+		{"cp --max-names -1 a nfs://127.0.0.1:1/x", "--max-names -1"},
+		{"cp --call-timeout -1s a nfs://127.0.0.1:1/x", "--call-timeout -1s"},
+	} {
+		status, out, errs := run(strings.Fields(x.args)...)
+		if status != 2 || out != "" || !strings.Contains(errs, x.want) || strings.Count(errs, "\n") != 1 {
+			t.Errorf("%s: status %d, %s%s", x.args, status, out, errs)
+		}
+	}
+}
+
+// TestSameNames: sources that would overwrite each other.
+func TestSameNames(t *testing.T) {
+	root, url := served(t, false, 0)
+	local := t.TempDir()
+	fill(t, filepath.Join(local, "a", "x"), 1)
+	fill(t, filepath.Join(local, "b", "x"), 2)
+	status, _, errs := run("cp", filepath.Join(local, "a", "x"), filepath.Join(local, "b", "x"), url)
+	if status != 1 || !strings.Contains(errs, "would overwrite each other") || len(names(t, root)) > 0 {
+		t.Errorf("status %d, %s, %v", status, errs, names(t, root))
+	}
+}
