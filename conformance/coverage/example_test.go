@@ -34,7 +34,7 @@ func ExampleNew() {
 		fmt.Println(err)
 	}
 	// Output:
-	// 76 rows to go
+	// 77 rows to go
 	// rdmap 7.4 (RFC 5040 Section 5.5, RFC 7306 Section 5.4)
 	//   streams          no order across streams, nor between the two directions of one
 	//                      rdmap.TestStreams
@@ -59,7 +59,7 @@ func ExampleRows() {
 	// rdmap 7.2 16
 	// rdmap 7.3 39
 	// rdmap 7.4 8
-	// rdmap 7.5 5
+	// rdmap 7.5 6
 	// rpcrdma 14 15
 }
 

@@ -84,7 +84,7 @@ func Mutants() []Mutant {
 		},
 		{
 			Name: "read-any-order", Breaks: "segments of a Read Response may come in any order, any number of times",
-			Spec: "rdmap", Rows: []string{"7.5 Read"},
+			Spec: "rdmap", Rows: []string{"7.5 Read", "7.5 liar"},
 		},
 		{
 			Name: "any-hash", Breaks: "a Verify Response may have any hash",

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -253,4 +254,46 @@ func ExampleLie() {
 	// Output:
 	// true
 	// false
+}
+
+// A peer that sends a message in pieces, true or not.
+func ExamplePeer_Cut() {
+	p := rdmaptest.NewPeer(nil, &mpa.Negotiation{})
+	cuts := []rdmaptest.Piece{{Off: 0, Len: 3}, {Off: 0, Len: 3, Last: true}}
+	fpdus := p.Cut(p.Untagged(3, 0), []byte("octets"), cuts)
+	fmt.Println(strings.Count(string(fpdus), "oct"), rdmaptest.Delivered(cuts))
+	request := make([]byte, 28)
+	request[15] = 6 // octets
+	fpdus = p.Answer(request, []byte("octets"), func(n int) []rdmaptest.Piece { return []rdmaptest.Piece{{Len: n, Last: true}} })
+	fmt.Println(strings.Contains(string(fpdus), "octets"))
+	// Output:
+	// 2 -1
+	// true
+}
+
+// What a liar sends ends the connection, or is true.
+func ExampleLiar() {
+	for seed := range uint64(20) {
+		a, b := rdmaptest.Pipe()
+		y := rdmap.Server(b, nil)
+		go y.Handshake(context.Background())
+		p, _, err := rdmaptest.Initiate(a, &mpa.Config{IRD: 1, ORD: 1})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		l := rdmaptest.NewLiar(p, rand.New(rand.NewPCG(seed, 0)))
+		l.Say([]byte("the truth"))
+		m, err := y.Recv(context.Background())
+		if l.Caught != (err != nil) || err == nil && !strings.HasPrefix("the truth", string(m.Data)) {
+			fmt.Println(seed, err)
+		}
+		y.Abort(nil)
+		if _, ok := l.Listen(nil); ok {
+			fmt.Println("nobody answers")
+		}
+		l.End()
+		<-y.Done()
+	}
+	// Output:
 }

@@ -1,8 +1,11 @@
 package rdmaptest
 
 import (
+	"encoding/binary"
 	"math/rand/v2"
 	"slices"
+
+	"github.com/stag-rdma/stag/rdmap/ddp"
 )
 
 // Piece is one segment of a message: Len octets of it, which say that they belong at Off.
@@ -77,4 +80,47 @@ func Complete(cuts []Piece, n int) bool {
 		off += c.Len
 	}
 	return off == n
+}
+
+// Delivered returns how many octets of a Send in these pieces a receiver has to deliver, or -1 if it has to
+// refuse them. Only the last segment says how long a Send is, so that one whose end is left out is shorter.
+func Delivered(cuts []Piece) (n int) {
+	for _, c := range cuts {
+		if c.Off != n {
+			return -1
+		}
+		n += c.Len
+	}
+	return n
+}
+
+// Cut returns the FPDUs of a message in pieces. s is the header of a message in one segment; its TO or MO is
+// where the message begins. Octets that msg does not have are zeros.
+func (p *Peer) Cut(s ddp.Segment, msg []byte, cuts []Piece) (fpdus []byte) {
+	for _, c := range cuts {
+		t := s
+		t.Last = c.Last
+		if t.Tagged {
+			t.TO += uint64(c.Off)
+		} else {
+			t.MO += uint32(c.Off)
+		}
+		payload := make([]byte, c.Len)
+		if c.Off < len(msg) {
+			copy(payload, msg[c.Off:])
+		}
+		fpdus = append(fpdus, p.Frame(append(t.Append(nil), payload...))...)
+	}
+	return fpdus
+}
+
+// readResponse is the opcode of a Read Response (RFC 5040 Section 4.3).
+const readResponse = 2
+
+// Answer returns the Read Response to a Read Request whose payload is req, with the octets of mem from the
+// tagged offset that it asks for, in the pieces that cut returns for their number.
+func (p *Peer) Answer(req, mem []byte, cut func(n int) []Piece) []byte {
+	sink, to := ddp.STag(binary.BigEndian.Uint32(req)), binary.BigEndian.Uint64(req[4:])
+	n, from := binary.BigEndian.Uint32(req[12:]), binary.BigEndian.Uint64(req[20:])
+	return p.Cut(p.Tagged(readResponse, sink, to), mem[min(from, uint64(len(mem))):], cut(int(n)))
 }
