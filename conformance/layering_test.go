@@ -130,10 +130,10 @@ var layers = []layer{
 	},
 
 	{name: "nfsdemo/pushfile", may: []string{"nfsdemo/nfs3", "xdr"}},
-	{name: "nfsdemo/once/internal/ledger", may: []string{"internal/fair", "xdr"}, pure: true},
+	{name: "nfsdemo/once/internal/ledger", may: []string{"internal/callid", "internal/fair", "xdr"}, pure: true},
 	{
 		name:    "nfsdemo/once",
-		may:     []string{"internal/mutant", "transport", "transport/commitlog", "rdmap/region", "rdmap/region/pmem", "xdr", "nfsdemo/once/internal/..."},
+		may:     []string{"internal/callid", "internal/mutant", "transport", "transport/commitlog", "rdmap/region", "rdmap/region/pmem", "xdr", "nfsdemo/once/internal/..."},
 		modules: []string{"go.uber.org/zap"},
 	},
 	{name: "nfsdemo/internal/crew"},

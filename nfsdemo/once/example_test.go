@@ -29,6 +29,9 @@ func (c *counter) ServeRPC(_ context.Context, _ *transport.Request, resp *transp
 // Names: every call is about the one number.
 func (c *counter) Names(*transport.Request) []string { return []string{"number"} }
 
+// Keep: Settle needs all arguments.
+func (c *counter) Keep(req *transport.Request) []byte { return req.Args }
+
 // Before: what the number is, so that Settle sees whether it was changed.
 func (c *counter) Before(context.Context, *transport.Request, *transport.Response) ([]byte, bool) {
 	return xdr.AppendUint32(nil, uint32(c.value())), true

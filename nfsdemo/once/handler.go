@@ -2,10 +2,8 @@ package once
 
 import (
 	"context"
-	"crypto/sha256"
-	"net"
-	"net/netip"
 
+	"github.com/stag-rdma/stag/internal/callid"
 	"github.com/stag-rdma/stag/nfsdemo/once/internal/ledger"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/xdr"
@@ -59,7 +57,7 @@ func (h *Handler) run(ctx context.Context, e *ledger.Entry, names []string, req 
 		h.j.drop(e)
 		return
 	}
-	if err := h.j.intend(ctx, e, req.Args, state); err != nil {
+	if err := h.j.intend(ctx, e, h.svc.Keep(req), state); err != nil {
 		h.j.drop(e)
 		h.refuse(req, resp, err)
 		return
@@ -128,34 +126,9 @@ func callOf(req *transport.Request) *Call {
 	return &Call{XID: req.XID, Prog: req.Prog, Vers: req.Vers, Proc: req.Proc}
 }
 
-// keyOf returns what distinguishes a call from others.
+// keyOf returns what distinguishes a call from others: the same as in the transport's cache.
 func keyOf(req *transport.Request) ledger.Key {
-	sum := sha256.Sum256(req.Args)
-	k := ledger.Key{
-		Client: ledger.Client{Addr: hostOf(req.RemoteAddr), Flavor: uint32(req.Cred.Flavor)},
-		XID:    req.XID, Prog: req.Prog, Vers: req.Vers, Proc: req.Proc, Len: uint32(len(req.Args)),
-	}
-	copy(k.Sum[:], sum[:])
-	if req.Cred.Flavor == xdr.AuthSys {
-		if sys, err := xdr.ParseSysCred(req.Cred.Body); err == nil {
-			k.Client.Machine, k.Client.UID = sys.MachineName, sys.UID
-		}
-	}
-	return k
-}
-
-// hostOf returns an address without its port: a retransmission comes from another port.
-func hostOf(a net.Addr) string {
-	if a == nil {
-		return ""
-	}
-	if t, ok := a.(*net.TCPAddr); ok {
-		return t.AddrPort().Addr().Unmap().String()
-	}
-	if ap, err := netip.ParseAddrPort(a.String()); err == nil {
-		return ap.Addr().Unmap().String()
-	}
-	return a.String()
+	return ledger.Key{Call: callid.Of(req.RemoteAddr, &req.CallHeader, len(req.Args)), Sum: callid.SumOf(req.Args).CRC}
 }
 
 // MayBlock reports whether a call may block: the Service says so, or it must not run twice.
@@ -171,12 +144,12 @@ func (h *Handler) NonIdempotent(prog, vers, proc uint32) bool {
 	return transport.NonIdempotent(h.svc, prog, vers, proc)
 }
 
-// Lazy asks the Service.
+// Lazy asks the Service, unless the call must not run twice: all its octets say which call it is.
 func (h *Handler) Lazy(prog, vers, proc uint32) bool {
-	return transport.Lazy(h.svc, prog, vers, proc)
+	return transport.Lazy(h.svc, prog, vers, proc) && !h.NonIdempotent(prog, vers, proc)
 }
 
-// Ready asks the Service, unless the call must not run twice: whether that is so is looked up first.
+// Ready asks the Service.
 func (h *Handler) Ready(ctx context.Context, req *transport.Request) bool {
-	return !h.NonIdempotent(req.Prog, req.Vers, req.Proc) && transport.Ready(ctx, h.svc, req)
+	return transport.Ready(ctx, h.svc, req)
 }

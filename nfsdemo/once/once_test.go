@@ -73,7 +73,7 @@ func TestClients(t *testing.T) {
 	h, j := start(t, s, newSim(t, nil), nil)
 	for round := range 2 {
 		for i := range uint32(8) {
-			cred := xdr.SysCred{MachineName: "m" + string(rune('0'+i/2)), UID: i % 2}
+			cred := xdr.SysCred{MachineName: "m" + string(rune('0'+i/4)), UID: i / 2 % 2, GIDs: []uint32{i % 2}}
 			msg := xdr.AppendCall(nil, &xdr.CallHeader{XID: 1, RPCVers: 2, Prog: 0x20000001, Vers: 1, Proc: procMake, Cred: cred.Auth()})
 			out, _ := transport.ServeMessage(context.Background(), h, from, append(msg, shelfArgs("a")...), nil)
 			want := results(1, 1)
@@ -85,7 +85,7 @@ func TestClients(t *testing.T) {
 			}
 		}
 	}
-	cred := xdr.SysCred{MachineName: "m0"}
+	cred := xdr.SysCred{MachineName: "m0", GIDs: []uint32{0}}
 	msg := xdr.AppendCall(nil, &xdr.CallHeader{XID: 1, RPCVers: 2, Prog: 0x20000001, Vers: 1, Proc: procMake, Cred: cred.Auth()})
 	elsewhere := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 8), Port: 1023}
 	out, _ := transport.ServeMessage(context.Background(), h, elsewhere, append(msg, shelfArgs("a")...), nil)
@@ -280,7 +280,7 @@ func TestMeanwhileNothing(t *testing.T) {
 func TestSweepWaits(t *testing.T) {
 	_, j := start(t, newShelf(), newSim(t, nil), nil)
 	ctx := context.Background()
-	e, _, err := j.begin(ctx, ledger.Key{XID: 1})
+	e, _, err := j.begin(ctx, ledger.Key{Sum: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

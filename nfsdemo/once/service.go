@@ -16,6 +16,9 @@ type Service interface {
 	// need not run exactly once, because it changes nothing, or will be refused whatever the
 	// files are.
 	Names(req *transport.Request) []string
+	// Keep returns what of the arguments Settle will need, at most 16 KiB: usually all of them. It
+	// may be a view of them.
+	Keep(req *transport.Request) []byte
 	// Before returns what the call finds: all that Settle will need besides the arguments,
 	// at most 8 KiB. No other call about the same names runs meanwhile. If it returns false,
 	// the state is unknown and the call cannot be executed; Before has then answered it in
@@ -38,8 +41,10 @@ type Call struct {
 // Intent is a call that was about to be executed.
 type Intent struct {
 	Call
-	Args  []byte // lent until Settle returns, as is State
+	Args  []byte // what Keep returned; lent until Settle returns, as is State
 	State []byte // what Before returned
+	// Len and Sum are the length in octets of all arguments, and their CRC32C.
+	Len, Sum uint32
 }
 
 // Outcome says what has become of a call.

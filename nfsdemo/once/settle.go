@@ -38,7 +38,7 @@ func New(ctx context.Context, j *Journal, svc Service, log *zap.Logger) (*Handle
 // returns a function that waits for the record.
 func (h *Handler) settle(ctx context.Context, u *ledger.Unsettled) (wait func() error, err error) {
 	j, k := h.j, &u.Key
-	in := &Intent{Call: Call{XID: k.XID, Prog: k.Prog, Vers: k.Vers, Proc: k.Proc}, Args: u.Args, State: u.State}
+	in := &Intent{Call: Call{XID: k.XID, Prog: k.Prog, Vers: k.Vers, Proc: k.Proc}, Args: u.Args, State: u.State, Len: k.Len, Sum: k.Sum}
 	results, outcome, err := h.svc.Settle(ctx, in, nil)
 	if err != nil {
 		return nil, err

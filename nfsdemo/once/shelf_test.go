@@ -67,6 +67,8 @@ func (s *shelf) Names(req *transport.Request) []string {
 	return parseShelf(req.Proc, req.Args)
 }
 
+func (s *shelf) Keep(req *transport.Request) []byte { return req.Args }
+
 func (s *shelf) NonIdempotent(_, _, proc uint32) bool { return proc != procLook }
 
 func (s *shelf) ids(names []string) (ids [2]uint32) {

@@ -13,8 +13,8 @@ import (
 
 var _ once.Service = (*Server)(nil)
 
-// Names returns the names that a call makes or removes, or the file whose attributes it changes
-// (once.Service). WRITE has none: if it runs again, it writes the same octets.
+// Names returns the names that a call makes or removes, or the parts of the file that it changes
+// (once.Service).
 func (s *Server) Names(req *transport.Request) []string {
 	if req.Prog != nfs3.Program || req.Vers != nfs3.Version {
 		return nil
@@ -33,7 +33,7 @@ func (s *Server) Names(req *transport.Request) []string {
 // subject is what a call is about, for all procedures.
 type subject struct {
 	proc  nfs3.Proc
-	file  nfs3.FileHandle  // of SETATTR and LINK
+	file  nfs3.FileHandle  // of SETATTR, WRITE and LINK
 	at    []nfs3.DirOpArgs // names that it makes or removes; for RENAME the old one first
 	path  string           // of SYMLINK
 	attr  nfs3.SetAttr     // asked for
@@ -42,6 +42,7 @@ type subject struct {
 	kind  nfs3.FileType    // of the new object
 	rdev  nfs3.Device      // of MKNOD
 	guard *nfs3.Time       // of SETATTR
+	write nfs3.WriteArgs   // of WRITE, without the data
 }
 
 // parseSubject reads the arguments of a call that changes names or attributes. It returns false for other
@@ -58,6 +59,9 @@ func parseSubject(proc nfs3.Proc, b []byte) (*subject, bool) {
 		if a.Guard {
 			p.guard = &a.Ctime
 		}
+	case nfs3.ProcWrite:
+		err = p.write.ParseHead(&d)
+		p.file = p.write.Handle
 	case nfs3.ProcCreate:
 		var a nfs3.CreateArgs
 		err = a.Parse(&d)
@@ -105,16 +109,48 @@ func (p *subject) possible() bool {
 	return len(p.path) < nfs3.MaxPath
 }
 
+// A file has as many parts as WRITEs of this size can go on in it at once: each waits for a flush of the
+// journal before it is executed.
+const (
+	fileParts = 16
+	partSize  = 64 << 10
+)
+
+// parts returns names for n of the parts of the file, from the one with the number first on.
+func (p *subject) parts(first, n uint64) []string {
+	names := make([]string, min(n, fileParts))
+	for i := range names {
+		names[i] = string(append(p.file[:len(p.file):len(p.file)], byte((first+uint64(i))%fileParts)))
+	}
+	return names
+}
+
 // names returns the names for Names.
 func (p *subject) names() []string {
-	if p.proc == nfs3.ProcSetAttr {
-		return []string{string(p.file)}
+	switch p.proc {
+	case nfs3.ProcSetAttr:
+		return p.parts(0, fileParts)
+	case nfs3.ProcWrite:
+		first := p.write.Offset / partSize
+		return p.parts(first, (p.write.Offset%partSize+uint64(p.write.Count))/partSize+1)
+	default:
 	}
 	words := make([]string, len(p.at))
 	for i, a := range p.at {
 		words[i] = string(a.Dir) + "/" + a.Name
 	}
 	return words
+}
+
+// Keep returns the arguments, without the data of a WRITE (once.Service).
+func (s *Server) Keep(req *transport.Request) []byte {
+	if nfs3.Proc(req.Proc) != nfs3.ProcWrite {
+		return req.Args
+	}
+	d := xdr.NewDecoder(req.Args)
+	var a nfs3.WriteArgs
+	_ = a.ParseHead(&d) // checked by Names
+	return req.Args[:d.Offset()]
 }
 
 // Before describes what a call finds (once.Service). If a file cannot be looked at now, Before
@@ -134,8 +170,12 @@ func (s *Server) Before(ctx context.Context, req *transport.Request, resp *trans
 // look finds out what a call finds.
 func (o *op) look(p *subject) (*witness, error) {
 	w := new(witness)
-	if p.proc == nfs3.ProcSetAttr {
+	switch p.proc {
+	case nfs3.ProcSetAttr:
 		return w, o.lookAttr(p, w)
+	case nfs3.ProcWrite:
+		return w, nil // the data say whether they were written
+	default:
 	}
 	for i, a := range p.at {
 		dir, err := o.file(a.Dir)

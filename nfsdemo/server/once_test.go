@@ -115,6 +115,13 @@ var onceCases = []struct {
 	{"MKNOD", nfs3.ProcMknod, func(t tree) nfs3.Message {
 		return &nfs3.MknodArgs{Where: at(t.root, "n"), Type: nfs3.TypeFIFO, Attr: mode(0o600)}
 	}, false},
+	{"WRITE", nfs3.ProcWrite, func(t tree) nfs3.Message {
+		return &nfs3.WriteArgs{Handle: t.f, Offset: 2, Count: 5, Stable: nfs3.FileSync, Data: []byte("write")}
+	}, false},
+	{"WRITE unstable", nfs3.ProcWrite, func(t tree) nfs3.Message {
+		data := bytes.Repeat([]byte("stag"), 50_000)
+		return &nfs3.WriteArgs{Handle: t.f, Offset: 1 << 20, Count: uint32(len(data)), Data: data}
+	}, false},
 	{"SETATTR size", nfs3.ProcSetAttr, func(t tree) nfs3.Message {
 		return &nfs3.SetAttrArgs{Handle: t.f, Attr: nfs3.SetAttr{SetSize: true, Size: 1}}
 	}, false},

@@ -17,6 +17,7 @@ type settling struct {
 	subject
 	op  op
 	was witness
+	in  *once.Intent
 }
 
 // Settle looks at what a call has left (once.Service). docs/exactly-once.md has the rules.
@@ -25,7 +26,7 @@ func (s *Server) Settle(ctx context.Context, in *once.Intent, results []byte) ([
 	if in.Prog != nfs3.Program || in.Vers != nfs3.Version || !ok {
 		return results, once.Unknown, nil
 	}
-	t := &settling{subject: *p, op: op{s: s, ctx: ctx, proc: p.proc}}
+	t := &settling{subject: *p, in: in, op: op{s: s, ctx: ctx, proc: p.proc}}
 	if !t.was.parse(in.State) {
 		return results, once.Unknown, nil
 	}
@@ -42,6 +43,8 @@ func (t *settling) settle(results []byte) ([]byte, once.Outcome, error) {
 	switch t.proc {
 	case nfs3.ProcSetAttr:
 		return t.attributes(results)
+	case nfs3.ProcWrite:
+		return t.written(results)
 	case nfs3.ProcRemove, nfs3.ProcRmdir:
 		return t.removal(results)
 	case nfs3.ProcRename:

@@ -356,9 +356,11 @@ func TestNames(t *testing.T) {
 	}{
 		{nfs3.ProcRemove, &where, 1},
 		{nfs3.ProcRename, &nfs3.RenameArgs{From: where, To: at(p.root, "m")}, 2},
-		{nfs3.ProcSetAttr, &nfs3.SetAttrArgs{Handle: p.root}, 1},
+		{nfs3.ProcSetAttr, &nfs3.SetAttrArgs{Handle: p.root}, fileParts},
 		{nfs3.ProcLookup, &where, 0},
-		{nfs3.ProcWrite, &nfs3.WriteArgs{Handle: p.root}, 0},
+		{nfs3.ProcWrite, &nfs3.WriteArgs{Handle: p.root}, 1},
+		{nfs3.ProcWrite, &nfs3.WriteArgs{Handle: p.root, Count: 3 * partSize}, 4},
+		{nfs3.ProcWrite, &nfs3.WriteArgs{Handle: p.root, Offset: 1<<64 - 1, Count: 1<<32 - 1}, fileParts},
 		{nfs3.ProcCommit, &nfs3.CommitArgs{Handle: p.root}, 0},
 		{nfs3.ProcRemove, &nfs3.RemoveArgs{Dir: p.root, Name: ".."}, 0},
 		{nfs3.ProcRemove, &nfs3.RemoveArgs{Dir: p.root, Name: string(make([]byte, 300))}, 0},

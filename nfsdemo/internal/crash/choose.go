@@ -88,7 +88,7 @@ func (c *chooser) ready(o *Op) *Op {
 			to   *[]byte
 		}{path.Dir(o.To), &o.Into})
 	}
-	if !o.Kind.once() && o.Kind != Look || o.Kind == Chmod || o.Kind == Truncate || o.Kind == Link {
+	if !o.Kind.once() && o.Kind != Look || o.Kind == Write || o.Kind == Chmod || o.Kind == Truncate || o.Kind == Link {
 		need = append(need, struct {
 			path string
 			to   *[]byte

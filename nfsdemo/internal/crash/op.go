@@ -68,7 +68,7 @@ func (o *Op) Once() bool { return o.Kind.once() }
 
 func (k Kind) once() bool {
 	switch k {
-	case Look, GetAttr, Read, Write, Commit, Push:
+	case Look, GetAttr, Read, Commit, Push:
 		return false
 	default:
 		return true

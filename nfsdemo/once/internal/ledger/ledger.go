@@ -1,6 +1,9 @@
 package ledger
 
-import "github.com/stag-rdma/stag/internal/fair"
+import (
+	"github.com/stag-rdma/stag/internal/callid"
+	"github.com/stag-rdma/stag/internal/fair"
+)
 
 // Limits restricts what a Ledger keeps. The room in the ring limits the running calls.
 type Limits struct {
@@ -24,7 +27,7 @@ type Entry struct {
 	result []byte
 	copies int // records of the current phase that are in the log
 	size   int // octets that the last of them takes there
-	place  fair.Item[Client, *Entry]
+	place  fair.Item[callid.Client, *Entry]
 }
 
 // phase says how far a call has come.
@@ -60,7 +63,7 @@ type Ledger struct {
 	lim     Limits
 	calls   map[Key]*Entry
 	next    uint64 // number of the next call
-	replies *fair.Queue[Client, *Entry]
+	replies *fair.Queue[callid.Client, *Entry]
 	space   space
 
 	running          int
@@ -69,14 +72,14 @@ type Ledger struct {
 
 // New returns an empty ledger.
 func New(lim Limits) *Ledger {
-	return &Ledger{lim: lim, next: 1, calls: make(map[Key]*Entry), replies: fair.New[Client, *Entry]()}
+	return &Ledger{lim: lim, next: 1, calls: make(map[Key]*Entry), replies: fair.New[callid.Client, *Entry]()}
 }
 
 // Begin enters a call that has come. For a new call first is true, and the owner continues with
 // Intend. Otherwise the call has come before, and the entry says whether it is Done.
 func (l *Ledger) Begin(k Key, now int64) (e *Entry, first bool) {
 	l.expire(now)
-	k.Client = k.Client.cut()
+	k.Client = cut(k.Client)
 	if e := l.calls[k]; e != nil {
 		return e, false
 	}

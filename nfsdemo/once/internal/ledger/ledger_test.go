@@ -5,15 +5,17 @@ import (
 	"errors"
 	"reflect"
 	"testing"
+
+	"github.com/stag-rdma/stag/internal/callid"
 )
 
 var wide = Limits{Entries: 1000, PerAddr: 1000, Time: 100, Capacity: 1 << 20, MaxReply: 256}
 
 func key(addr string, xid uint32) Key {
-	return Key{
-		Client: Client{Addr: addr, Flavor: 1, UID: 7, Machine: "m"},
-		XID:    xid, Prog: 1, Vers: 2, Proc: 3, Len: 4, Sum: [sumLen]byte{5},
-	}
+	return Key{Call: callid.Call{
+		Client: callid.Client{Addr: addr, Flavor: 1, Cred: "m"},
+		XID:    xid, Prog: 1, Vers: 2, Proc: 3, Len: 4,
+	}, Sum: 5}
 }
 
 // answer runs a call and returns the records of it.
@@ -63,14 +65,13 @@ func TestKey(t *testing.T) {
 	for i, change := range []func(*Key){
 		func(k *Key) { k.Client.Addr = "b" },
 		func(k *Key) { k.Client.Flavor++ },
-		func(k *Key) { k.Client.UID++ },
-		func(k *Key) { k.Client.Machine = "n" },
+		func(k *Key) { k.Client.Cred = "n" },
 		func(k *Key) { k.XID++ },
 		func(k *Key) { k.Prog++ },
 		func(k *Key) { k.Vers++ },
 		func(k *Key) { k.Proc++ },
 		func(k *Key) { k.Len++ },
-		func(k *Key) { k.Sum[15]++ },
+		func(k *Key) { k.Sum++ },
 	} {
 		l := New(wide)
 		_, reply := answer(t, l, base, "x", 0)
@@ -157,7 +158,7 @@ func TestSlowClient(t *testing.T) {
 	lim.PerAddr, lim.Time, lim.Capacity = 30, 1e9, 1<<24
 	of := func(machine string, xid uint32) Key {
 		k := key("proxy", xid)
-		k.Client.Machine = machine
+		k.Client.Cred = machine
 		return k
 	}
 	l, v := New(lim), Recover()
@@ -357,8 +358,8 @@ func TestRecords(t *testing.T) {
 	var r Record
 	for _, b := range [][]byte{
 		make([]byte, 16),
-		{0x6f, 0x6e, 0x63, 2, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 1},
-		{0x6f, 0x6e, 0x63, 1, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 1},
+		{0x6f, 0x6e, 0x63, 3, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 1},
+		{0x6f, 0x6e, 0x63, 2, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 1},
 		make([]byte, MaxRecord+1),
 	} {
 		if err := r.Parse(b); !errors.Is(err, ErrRecord) {
@@ -374,7 +375,7 @@ func TestRecords(t *testing.T) {
 func TestLongNames(t *testing.T) {
 	l := New(wide)
 	k := key(string(make([]byte, 1000)), 1)
-	k.Client.Machine = string(make([]byte, 1000))
+	k.Client.Cred = string(make([]byte, 1000))
 	intent, reply := answer(t, l, k, "x", 0)
 	if len(intent) > MaxOverhead+100 || len(reply) > MaxOverhead+100 {
 		t.Errorf("records of %d and %d octets", len(intent), len(reply))

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/stag-rdma/stag/internal/callid"
 )
 
 // world is a server with a ledger, its log, its clients and its files, one step at a time.
@@ -57,7 +59,7 @@ func (w *world) arrive() {
 	if n := len(w.calls); n > 0 && w.r.IntN(3) == 0 {
 		c = w.calls[max(0, n-1-w.r.IntN(4))]
 	} else {
-		c = &call{key: Key{Client: Client{Addr: "a"}, XID: uint32(n)}}
+		c = &call{key: Key{Call: callid.Call{Client: callid.Client{Addr: "a"}, XID: uint32(n)}}}
 		w.calls = append(w.calls, c)
 	}
 	e, first := w.l.Begin(c.key, w.now)
@@ -277,7 +279,7 @@ func TestModelFull(t *testing.T) {
 
 // arriveNew is a call that has not come before.
 func (w *world) arriveNew() {
-	c := &call{key: Key{Client: Client{Addr: "a"}, XID: w.r.Uint32()}, busy: true}
+	c := &call{key: Key{Call: callid.Call{Client: callid.Client{Addr: "a"}, XID: w.r.Uint32()}}, busy: true}
 	w.calls = append(w.calls, c)
 	e, first := w.l.Begin(c.key, w.now)
 	if !first {

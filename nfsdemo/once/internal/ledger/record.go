@@ -8,7 +8,7 @@ import (
 )
 
 // magic begins every record: "onc" and the version of the format.
-const magic = 0x6f6e6301
+const magic = 0x6f6e6302
 
 // Kind is the kind of a record.
 type Kind uint32
@@ -37,7 +37,7 @@ func (k Kind) String() string {
 const MaxRecord = 32 << 10
 
 // MaxOverhead is the most octets of a record besides arguments, state and results.
-const MaxOverhead = 512
+const MaxOverhead = 560
 
 // ErrRecord: the octets are not a record of this format.
 var ErrRecord = errors.New("once: not a record of a journal")
@@ -48,7 +48,7 @@ type Record struct {
 	Number uint64 // of the call; calls are numbered in the order in which they came
 	Key    Key    // not of a Void
 	At     int64  // when it was made, in ns since 1970; not of a Void
-	Args   []byte // of an Intent: the arguments
+	Args   []byte // of an Intent: what of the arguments is needed to settle it
 	State  []byte // of an Intent: what the call would find
 	Result []byte // of a Reply: the results
 }
