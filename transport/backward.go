@@ -35,6 +35,8 @@ type backwardOwner interface {
 var (
 	// ErrBackwardOff: the connection has no backward direction at this end.
 	ErrBackwardOff = errors.New("transport: the backward direction is off (set Config.BackwardCredits on the server)")
+	// ErrBackwardBusy: too many calls of this record-marked connection wait for replies of its client.
+	ErrBackwardBusy = errors.New("transport: 1024 backward calls of this connection are waiting; make fewer at a time")
 	// ErrBackwardPeer: the client has not said that it accepts backward calls.
 	ErrBackwardPeer = errors.New("transport: the client has not enabled the backward direction (RFC 8167 Section 5.3; Backward.Enable says that it has)")
 )

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-
-	"github.com/stag-rdma/stag/xdr"
 )
 
 // The backward direction over record-marked TCP: the same records in the other direction. RFC 5531 has
@@ -25,8 +23,11 @@ func (c *StreamClient) takeBackward() error {
 	if s == nil || err != nil {
 		return err
 	}
-	c.back = &streamConn{s: s, conn: c.conn, w: c.w, slots: make(chan struct{}, c.cfg.BackwardCredits)}
-	return nil
+	c.back = &streamConn{
+		s: s, h: s.Handler, conn: c.conn, w: c.w, slots: newSlots(c.cfg.BackwardCredits), stopped: c.done,
+	}
+	c.back.peer, err = s.door.enter(c.conn.RemoteAddr(), nil)
+	return err
 }
 
 // called runs a backward call, which takes b.
@@ -39,8 +40,13 @@ func (c *StreamClient) called(b *buffer, msg []byte) {
 	c.back.wg.Add(1)
 	go func() {
 		defer c.back.waiting.Add(-1)
-		c.back.slots <- struct{}{} // end releases it
-		if x := c.back.received(b, msg); x != nil {
+		if !c.back.slots.take(c.done) { // end releases it
+			b.release()
+			c.back.wg.Done()
+			return
+		}
+		x := &streamCall{c: c.back, b: b, hold: c.back.peer.Ticket()}
+		if x.received(msg) {
 			x.serve()
 		}
 	}()
@@ -69,7 +75,15 @@ func (c *streamConn) backwardCaller() (Caller, error) {
 	}
 	c.caller = makeStreamClient(c.conn, c.w, c.s.cfg, c.s.ctr.ofBackward())
 	c.caller.permits = make(chan struct{}, c.s.cfg.BackwardCredits)
+	c.caller.slots = &c.slots
 	return c.caller, nil
+}
+
+// calling returns the requester of the backward direction, nil if it was not used.
+func (c *streamConn) calling() *StreamClient {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.caller
 }
 
 // room waits until a backward call may be made over a record-marked connection.
@@ -77,12 +91,17 @@ func (c *StreamClient) room(ctx context.Context) error {
 	if c.permits == nil {
 		return nil
 	}
+	if !c.slots.lend() {
+		return ErrBackwardBusy
+	}
 	select {
 	case c.permits <- struct{}{}:
 		return nil
 	case <-c.done:
+		c.slots.back()
 		return c.cause()
 	case <-ctx.Done():
+		c.slots.back()
 		return context.Cause(ctx)
 	}
 }
@@ -91,24 +110,36 @@ func (c *StreamClient) room(ctx context.Context) error {
 func (c *StreamClient) leaveRoom() {
 	if c.permits != nil {
 		<-c.permits
+		c.slots.back()
 	}
 }
 
-// replied takes b if it is a reply to a backward call, and reports whether it was.
-func (c *streamConn) replied(b *buffer, msg []byte) bool {
-	if _, typ, ok := xdr.PeekXID(msg); !ok || typ != xdr.MsgReply || c.backward.owner == nil {
-		return false
+// expects returns how many octets the reply to a call may have: what the call allows, or as many as an
+// inline reply over RDMA if it does not say. It returns -1 if no call waits for it. c may be nil.
+func (c *StreamClient) expects(xid uint32) int {
+	if c == nil {
+		return -1
 	}
 	c.mu.Lock()
-	caller := c.caller
-	c.mu.Unlock()
-	if caller == nil {
-		b.release()
-		c.s.ctr.dropped.Add(1)
-		return true
+	defer c.mu.Unlock()
+	if w := c.pending[xid]; w != nil {
+		return w.most
 	}
-	caller.deliver(b, msg)
-	return true
+	return -1
+}
+
+// refuse ends the call, if there is one, whose reply is larger than it allows.
+func (c *StreamClient) refuse(xid uint32) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if w := c.pending[xid]; w != nil {
+		delete(c.pending, xid)
+		c.settle()
+		w.reply <- streamReply{err: &RPCError{XID: xid, Reason: ReasonTooBig, Err: errTooBig}}
+	}
 }
 
 // endBackward fails the backward calls without a reply, because nobody reads anymore.

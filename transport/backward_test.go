@@ -393,7 +393,13 @@ func TestBackwardStream(t *testing.T) {
 	}
 	bw.Enable()
 	p := filled(9001)
-	r := callBack(t, bw, echoCall(p))
+	large := echoCall(p)
+	err = try(t, backCaller{bw}, large)
+	if e, ok := errors.AsType[*RPCError](err); !ok || e.Reason != ReasonTooBig {
+		t.Errorf("a reply larger than the call allows: %v", err)
+	}
+	large.MaxResults = 10_000
+	r := callBack(t, bw, large)
 	if d := xdr.NewDecoder(r.Results); !bytes.Equal(d.Opaque(10_000), p) {
 		t.Error("not the octets that were sent")
 	}

@@ -3,7 +3,6 @@ package transport
 import (
 	"errors"
 	"net"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -15,66 +14,19 @@ import (
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
-// anyClient is a client without limits.
-func anyClient() *client {
-	cl := &client{addr: "pipe", limits: (&Config{}).clientLimits(nil)}
-	cl.share.init(cl.limits)
-	return cl
-}
-
-// add changes what a budget has by n octets.
-func (b *budget) add(n int) {
-	b.mu.Lock()
-	b.left.Add(int64(n))
-	list := b.ready(new(share))
-	b.mu.Unlock()
-	begin(list)
-}
-
-func TestBudget(t *testing.T) {
-	b := budget{pulls: 100}
-	b.left.Store(10)
-	var mu sync.Mutex
-	var order []int
-	woken := make(chan struct{}, 8)
-	conns := [2]*respConn{{client: anyClient()}, {client: anyClient()}}
-	wait := func(id, n int) bool {
-		x := &exchange{rc: conns[id%2], then: func(*exchange) {
-			mu.Lock()
-			order = append(order, id)
-			mu.Unlock()
-			woken <- struct{}{}
-		}}
-		return b.takeOrWait(x, n)
+// overdraw takes n octets as slow calls of somebody else would, and returns a function that returns them.
+func overdraw(t *testing.T, s *Server, n int) func() {
+	t.Helper()
+	if err := s.init(); err != nil {
+		t.Fatal(err)
 	}
-	if !wait(0, 8) || wait(1, 4) || wait(2, 1) {
-		t.Fatal("10 octets: 8 must be there, 4 must wait, and 1 must not overtake")
+	p, err := s.door.enter(tcpAddr("198.51.100.1"), nil)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if b.take(&exchange{rc: conns[0]}, 1) {
-		t.Fatal("a new call overtakes those that wait")
-	}
-	b.add(2)
-	<-woken
-	b.add(1)
-	<-woken
-	if left := b.left.Load(); left != 0 {
-		t.Errorf("%d octets left", left)
-	}
-	b.add(8)
-	b.add(-20)
-	if wait(3, 0) || wait(4, 0) || wait(5, 1) {
-		t.Fatal("got octets from an overdrawn budget")
-	}
-	if got := b.forget(conns[1]); len(got) != 2 {
-		t.Errorf("%d calls forgotten, want 2", len(got))
-	}
-	b.add(20)
-	<-woken
-	mu.Lock()
-	defer mu.Unlock()
-	if !slices.Equal(order, []int{1, 2, 4}) || b.queued.Load() != 0 {
-		t.Errorf("woken %v, %d queued", order, b.queued.Load())
-	}
+	hold := p.Ticket()
+	hold.Add(n)
+	return func() { hold.Release(); p.Leave() }
 }
 
 // TestBudgetQueue makes many large calls against memory for one and a half.
@@ -103,7 +55,7 @@ func TestBudgetQueue(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	waitFor(t, "all memory is back", func() bool { return s.budget.left.Load() == 192<<10 })
+	waitFor(t, "all memory is back", func() bool { return s.Stats().Held == 0 })
 }
 
 // stallConn stops reading when told to.
@@ -138,7 +90,7 @@ func (c *stallConn) Close() error {
 func TestSilentPeer(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig()
-	cfg.MaxPayload, cfg.RequestMemory = 128<<10, 128<<10
+	cfg.MaxPayload, cfg.RequestMemory = 128<<10, 256<<10
 	cfg.PullTimeout = time.Second // also of the good one, on a busy machine
 	s, addr := startServer(t, newEcho(), cfg)
 	good := dial(t, addr, nil)
@@ -155,7 +107,7 @@ func TestSilentPeer(t *testing.T) {
 	seg := p.offer(make([]byte, 100_000), region.RemoteRead)
 	h := rpcrdma.Header{XID: 1, Lists: chunks.Lists{Read: []chunks.ReadSegment{{Position: 44, Segment: seg}}}}
 	p.send(header(h), rpcCall(1, procSum, words(100_000)...))
-	waitFor(t, "the pull has begun", func() bool { return s.budget.left.Load() < 128<<10 })
+	waitFor(t, "the pull has begun", func() bool { return s.Stats().Held > 0 })
 
 	mustDo(t, good, itemCall(procSum, filled(100_000)))
 	if err := <-served; !errors.Is(err, errPullTimeout) {
@@ -164,7 +116,7 @@ func TestSilentPeer(t *testing.T) {
 	sc.Close() // its Read knows no deadline
 	p.conn.Abort(nil)
 	<-p.conn.Done()
-	if left := s.budget.left.Load(); left != 128<<10 {
-		t.Errorf("%d octets of memory left", left)
+	if held := s.Stats().Held; held != 0 {
+		t.Errorf("%d octets of memory held", held)
 	}
 }

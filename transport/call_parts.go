@@ -38,6 +38,21 @@ func (c *Call) argsSize() int {
 	return n
 }
 
+// mostReply returns how many octets the record of a reply may have: what the call allows, or as much as
+// fits inline over RDMA if it does not say.
+func (c *Call) mostReply() int {
+	n := DefaultInlineSize
+	if c.MaxResults > 0 {
+		n = max(n, headRoom+c.MaxResults)
+	}
+	n += len(c.Sink) + xdr.Pad(len(c.Sink))
+	for i := range c.MoreSinks {
+		k := len(c.MoreSinks[i].Data)
+		n += k + xdr.Pad(k)
+	}
+	return n
+}
+
 // check refuses calls that are inconsistent or too large.
 func (c *Call) check(cfg *Config) error {
 	if !c.plain() {

@@ -138,10 +138,11 @@ type Config struct {
 	// accepted or sent. If zero, 1 MiB + 64 KiB.
 	MaxPayload int
 
-	// RequestMemory limits the octets that all connections of one server or listener hold for
-	// arguments pulled by RDMA Read and for results being sent. Calls beyond it wait, in the
-	// order in which they came. The same amount again is reserved for connections with no other
-	// call in progress, so that slow peers do not stop the others. If zero, 256 MiB.
+	// RequestMemory limits the octets that all connections of one server or listener hold for the
+	// arguments and the results of calls, by RDMA and by record-marked TCP together. Calls beyond it
+	// wait, in the order in which they came. A quarter of it, at least MaxPayload, is for connections
+	// with no other call in progress, so that slow peers do not stop the others. If zero, 256 MiB; at
+	// least MaxPayload, and better twice that.
 	RequestMemory int64
 
 	// Fanout, on a listener, is the number of record-marked connections as which each RDMA
@@ -194,8 +195,9 @@ type Config struct {
 	// CloseTimeout limits the time that Close waits for the peer to end the stream. If zero, 5 s.
 	CloseTimeout time.Duration
 
-	// PullTimeout is how long the RDMA Reads of a connection's calls may make no progress before a
-	// server closes the connection. If zero, 30 s.
+	// PullTimeout is how long a peer that keeps a call waiting may move less than 8 KiB a second
+	// before a server closes the connection: by answering RDMA Reads, by sending the rest of a record,
+	// by reading replies. While other calls wait for memory, it may move nothing for 2 s. If zero, 30 s.
 	PullTimeout time.Duration
 
 	// DRCEntries, DRCMemory and DRCTime limit the duplicate request cache of a server or listener:

@@ -105,8 +105,8 @@ func runCutOf(t *testing.T, h Handler, client, server int, config func() *Config
 	if st := s.Stats(); st.InFlight != 0 || st.Connections != 0 || st.Exposed != 0 || s.ctr.exposedOctets.Load() != 0 {
 		t.Errorf("cut at %d, %d: %+v", client, server, st)
 	}
-	if left := s.budget.left.Load(); left != DefaultRequestMemory {
-		t.Errorf("cut at %d, %d: %d octets of the budget left", client, server, left)
+	if held := s.Stats().Held; held != 0 {
+		t.Errorf("cut at %d, %d: %d octets of the budget held", client, server, held)
 	}
 	return cc, sc, err
 }

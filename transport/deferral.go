@@ -9,6 +9,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/internal/admit"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
 )
@@ -46,7 +47,7 @@ func lazyOf(h Handler) func(*xdr.CallHeader) bool {
 // taken from the budget all the same, before the handler runs: a handler that holds a lock must not
 // wait for memory that is held by others who wait for the lock.
 func (rc *respConn) deferPull(x *exchange) {
-	if rc.admit(x, x.in.Layout.Total, (*exchange).deferred) {
+	if rc.admit(x, x.in.Layout.Total+rc.replyOctets(x), true, (*exchange).deferred) {
 		x.deferred()
 	}
 }
@@ -127,7 +128,7 @@ func (l *deferral) pull(ctx context.Context, chunk, off int, bufs [][]byte, in *
 		l.got += len(b)
 	}
 	if l.got >= l.wants() {
-		rc.budget.pulled(x) // others may be pulled while the handler continues
+		x.hold.Pulled() // others may be pulled while the handler continues
 	}
 	return nil
 }
@@ -179,8 +180,8 @@ func (l *deferral) wait(ctx context.Context) error {
 	rc := l.x.rc
 	w := rc.waiter()
 	l.x.wrs[len(l.x.wrs)-1].Done = w
-	rc.pulls.start(rc)
-	defer rc.pulls.end()
+	rc.door.awaits(&l.x.hold, admit.Arriving, 0)
+	defer rc.door.awaits(&l.x.hold, admit.Still, 0)
 	if err := rc.conn.Post(l.x.wrs); err != nil {
 		return err
 	}

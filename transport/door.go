@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"net"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/stag-rdma/stag/internal/accept"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/transport/internal/admit"
 	"go.uber.org/zap"
 )
 
@@ -25,81 +25,62 @@ const (
 // errPeerClosed is why a connection is gone that ended in an orderly way.
 var errPeerClosed = errors.New("the client closed the connection")
 
-// door admits connections: it knows which clients are allowed, and the limits in total and per
-// client. It is safe for concurrent use.
+// A peer for which calls wait, to send the rest of a record or to answer RDMA Reads, moves minRate octets
+// a second, a quarter of what the slowest link still in use carries (256 kbit/s), measured over
+// Config.PullTimeout. While others wait for memory, it may rest for hurry: longer than the
+// retransmissions of TCP that repair one loss.
+const (
+	minRate = 8 << 10
+	hurry   = 2 * time.Second
+	looks   = 4 // within hurry
+)
+
+// door is the Gate of a server or listener, with its log. It is safe for concurrent use.
 type door struct {
+	*admit.Gate
 	cfg     *Config
 	ctr     *counters
 	log     *zap.Logger   // sampled, because peers can cause messages at will
 	telling chan struct{} // a place for each refusal in progress
-
-	mu      sync.Mutex
-	total   int
-	clients map[string]*client
-}
-
-// client is the address of a peer that has connections, and what it holds.
-type client struct {
-	addr    string
-	limits  ClientLimits
-	conns   int // guarded by door.mu
-	share   share
-	exposed atomic.Int64 // octets of replies that wait to be read
+	watches atomic.Bool   // a look at the peers that keep calls waiting is due
 }
 
 func newDoor(cfg *Config, ctr *counters) *door {
+	// What is spared holds one of the largest calls, and leaves room for one.
+	spare := max(cfg.RequestMemory/4, min(int64(cfg.MaxPayload), cfg.RequestMemory-int64(cfg.MaxPayload)))
 	return &door{
-		cfg: cfg, ctr: ctr, log: accept.Sampled(cfg.Logger),
-		telling: make(chan struct{}, refusals), clients: make(map[string]*client),
+		Gate: admit.New(admit.Config{
+			Conns: cfg.MaxConns, Limit: cfg.RequestMemory, Spare: spare, Pulls: cfg.MaxPulls,
+			Patience: cfg.PullTimeout, Hurry: min(hurry, cfg.PullTimeout), Rate: minRate,
+		}),
+		cfg: cfg, ctr: ctr, log: accept.Sampled(cfg.Logger), telling: make(chan struct{}, refusals),
 	}
 }
 
-// enter admits a connection from a, or returns a *LimitError.
-func (d *door) enter(a net.Addr) (*client, error) {
+// enter admits a connection from a, or returns a *LimitError. m is nil for a connection that makes no
+// calls.
+func (d *door) enter(a net.Addr, m admit.Mover) (*admit.Peer, error) {
+	addr := hostOf(a)
 	if f := d.cfg.Allow; f != nil && !f(a) {
 		d.ctr.notAllowed.Add(1)
-		return nil, d.refused(&LimitError{Limit: LimitAllow, Client: hostOf(a)})
+		return nil, d.refused(&LimitError{Limit: LimitAllow, Client: addr})
 	}
-	addr := hostOf(a)
-	d.mu.Lock()
-	cl := d.clients[addr]
-	if cl == nil {
-		cl = &client{addr: addr, limits: d.cfg.clientLimits(a)}
-		cl.share.init(cl.limits)
+	l := d.cfg.clientLimits(a)
+	p, v := d.Enter(addr, admit.Limits{Conns: l.Conns, Limit: l.Memory, Pulls: l.Pulls, Exposed: l.Exposed}, m)
+	if v == admit.Admitted {
+		return p, nil
 	}
-	var err *LimitError
-	switch {
-	case d.total >= d.cfg.MaxConns:
-		err = &LimitError{LimitConns, addr, int64(d.cfg.MaxConns)}
-	case cl.conns >= cl.limits.Conns:
-		err = &LimitError{LimitClientConns, addr, int64(cl.limits.Conns)}
-	default:
-		d.clients[addr] = cl
-		cl.conns++
-		d.total++
+	d.ctr.tooMany.Add(1)
+	if v == admit.TooMany {
+		return nil, d.refused(&LimitError{LimitConns, addr, int64(d.cfg.MaxConns)})
 	}
-	d.mu.Unlock()
-	if err != nil {
-		d.ctr.tooMany.Add(1)
-		return nil, d.refused(err)
-	}
-	return cl, nil
+	return nil, d.refused(&LimitError{LimitClientConns, addr, int64(l.Conns)})
 }
 
 // refused logs a refusal.
 func (d *door) refused(err *LimitError) error {
 	d.log.Warn("transport: connection refused", zap.String("client", err.Client), zap.Error(err))
 	return err
-}
-
-// leave takes back the place of a connection that enter has admitted.
-func (d *door) leave(cl *client) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.total--
-	if cl.conns--; cl.conns == 0 {
-		delete(d.clients, cl.addr)
-	}
 }
 
 // turnAway ends a connection that was not admitted, and from which the octets in first have been
@@ -118,6 +99,35 @@ func (d *door) turnAway(ctx context.Context, conn net.Conn, first []byte, why er
 	})
 	_ = c.Handshake(ctx) // it is meant to fail
 	<-c.Done()
+}
+
+// awaits notes what a call waits for its peer to do, and that it holds n more octets.
+func (d *door) awaits(t *admit.Ticket, f admit.Flow, n int) {
+	if t.Await(f, n) && d.watches.CompareAndSwap(false, true) {
+		time.AfterFunc(d.every(), d.look)
+	}
+}
+
+// every is the time between two looks.
+func (d *door) every() time.Duration { return min(hurry, d.cfg.PullTimeout) / looks }
+
+// look cuts the peers that keep calls waiting, and looks again as long as calls wait for their peers.
+func (d *door) look() {
+	_, more := d.Look(time.Now())
+	if !more {
+		d.watches.Store(false)
+		// A call that began to wait before the store has not asked for a look.
+		if _, more = d.Look(time.Now()); !more || !d.watches.CompareAndSwap(false, true) {
+			return
+		}
+	}
+	time.AfterFunc(d.every(), d.look)
+}
+
+// stats adds what the clients hold now.
+func (d *door) stats(s *Stats) {
+	g := d.Stats()
+	s.Held, s.Waited, s.Waiting, s.Pulls = g.Held, g.Waited, g.Waiting, g.Pulls
 }
 
 // stranger logs that a connection ended before it could carry calls, unless it was refused, which is

@@ -9,16 +9,16 @@ import (
 
 // execute runs a call, or answers a duplicate with the reply to the first one. It returns false if the
 // call must not be answered.
-func (s *Server) execute(ctx context.Context, req *Request, resp *Response, from *origin) bool {
+func (s *Server) execute(ctx context.Context, h Handler, req *Request, resp *Response, from *origin) bool {
 	if !resp.refused && s.dups.changes(req) {
 		if s.dups.covers(req) {
-			return s.executeOnce(ctx, req, resp, from)
+			return s.executeOnce(ctx, h, req, resp, from)
 		}
 		if s.late(from) {
 			return false
 		}
 	}
-	run(ctx, s.Handler, &s.ctr, s.cfg.Logger, req, resp)
+	run(ctx, h, &s.ctr, s.cfg.Logger, req, resp)
 	return true
 }
 
@@ -33,7 +33,7 @@ func (s *Server) late(from *origin) bool {
 
 // executeOnce is execute for a call that must run once. It runs in the server's context: the end of
 // the connection must not cut it short, because its reply is for the next connection.
-func (s *Server) executeOnce(ctx context.Context, req *Request, resp *Response, from *origin) bool {
+func (s *Server) executeOnce(ctx context.Context, h Handler, req *Request, resp *Response, from *origin) bool {
 	e, old := s.dups.begin(ctx, req)
 	if old != nil {
 		old.restore(resp)
@@ -51,7 +51,7 @@ func (s *Server) executeOnce(ctx context.Context, req *Request, resp *Response, 
 	if s.late(from) {
 		return false
 	}
-	run(s.ctx, s.Handler, &s.ctr, s.cfg.Logger, req, resp)
+	run(s.ctx, h, &s.ctr, s.cfg.Logger, req, resp)
 	if s.ctx.Err() != nil || req.pullFailed() { // the handler has given up halfway
 		return true
 	}

@@ -349,7 +349,7 @@ func TestServerClosedDuplicate(t *testing.T) {
 			req := Request{CallHeader: xdr.CallHeader{XID: 7, Prog: testProg, Vers: testVers, Proc: blockCall.Proc}}
 			resp := responses.get()
 			defer responses.put(resp)
-			s.execute(context.Background(), &req, resp, nil) // its connection has not ended yet
+			s.execute(context.Background(), s.Handler, &req, resp, nil) // its connection has not ended yet
 			answers <- resp.Stat
 		}()
 	}

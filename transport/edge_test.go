@@ -222,16 +222,16 @@ func TestForeignWrite(t *testing.T) {
 // their connection.
 func TestQueuedCallsOfDeadConnection(t *testing.T) {
 	cfg := testConfig()
-	cfg.MaxPayload, cfg.RequestMemory = 128<<10, 128<<10
+	cfg.MaxPayload, cfg.RequestMemory = 128<<10, 256<<10
 	s, addr := startServer(t, newEcho(), cfg)
 	holder := dial(t, addr, nil)
-	s.budget.add(-100 << 10) // as much as slow calls would hold
+	back := overdraw(t, s, 100<<10)
 	end := pulling(t, s, "127.0.0.2", 4)
 	waitFor(t, "one is pulled, the others wait", func() bool { st := s.Stats(); return st.Pulls == 1 && st.Waiting == 3 })
 	end.Close()
 	waitFor(t, "the queue is empty", func() bool { return s.Stats().Waiting == 0 })
 	waitFor(t, "nothing runs", func() bool { return s.Stats().InFlight == 0 && s.Stats().Connections == 1 })
-	s.budget.add(100 << 10)
+	back()
 	mustDo(t, holder, itemCall(procSum, filled(100_000)))
-	waitFor(t, "all memory is back", func() bool { return s.budget.left.Load() == 128<<10 })
+	waitFor(t, "all memory is back", func() bool { return s.Stats().Held == 0 })
 }

@@ -1,14 +1,10 @@
 package transport
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"net"
 	"time"
-
-	"github.com/stag-rdma/stag/rdmap/mpa"
 )
 
 // Enabling RDMA on a connection that has carried record-marked RPC (RFC 5666
@@ -89,28 +85,4 @@ func (c *StreamClient) shifts(err error, ahead int) bool {
 	ne, ok := errors.AsType[net.Error](err)
 	c.shifted = ok && ne.Timeout() && ahead == 0 && errors.Is(c.err, errToRDMA) && c.owed == 0
 	return c.shifted
-}
-
-// startsMPA reports whether the stream continues with the key of an MPA Request, which as a record
-// mark would announce more than a gigabyte. It waits for as many octets as it needs; the next read
-// reports errors.
-func startsMPA(ahead []byte, br *bufio.Reader) bool {
-	head := ahead[:min(len(ahead), peekSize)]
-	if more := peekSize - len(head); more > 0 {
-		if !bytes.HasPrefix([]byte(mpa.RequestKey), head) {
-			return false
-		}
-		next, err := br.Peek(more)
-		if err != nil {
-			return false
-		}
-		head = append(bytes.Clone(head), next...)
-	}
-	return string(head) == mpa.RequestKey[:peekSize]
-}
-
-// buffered returns what br has read ahead.
-func buffered(br *bufio.Reader) []byte {
-	b, _ := br.Peek(br.Buffered()) // cannot fail
-	return b
 }

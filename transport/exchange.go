@@ -6,6 +6,7 @@ import (
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/internal/admit"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -30,8 +31,8 @@ type exchange struct {
 	exp  exposure // of the reply
 	away deferral // of data that are still at the client
 	sink lent     // buf while RDMA Reads fill it
-	hold holding  // taken from the budget
-	want int      // octets it asks the budget for
+	hold admit.Ticket
+	room int // octets of hold for the reply
 	then func(x *exchange)
 	live bool // counted in respConn.running
 
@@ -54,7 +55,7 @@ func (p *exchangePool) get(rc *respConn) *exchange {
 	if x == nil {
 		x = new(exchange)
 	}
-	x.rc = rc
+	x.rc, x.hold = rc, rc.peer.Ticket()
 	return x
 }
 
@@ -76,7 +77,7 @@ func (x *exchange) reset() {
 	}
 	x.rc, x.next, x.once, x.live, x.protected, x.size = nil, nil, nil, false, false, 0
 	x.item, x.wrs, x.then = x.item[:0], x.wrs[:0], nil
-	x.hold, x.sink = holding{}, lent{}
+	x.hold, x.sink, x.room = admit.Ticket{}, lent{}, 0
 	x.msg = chunks.Message{}
 	x.req = Request{}
 	if cap(x.head) > maxKeptHead {
@@ -104,8 +105,8 @@ func (x *exchange) own() {
 	if x.buf != nil || x.held != nil {
 		return
 	}
-	if n := len(x.in.Payload); n > DefaultInlineSize {
-		x.charge(n)
+	if n := len(x.in.Payload); n > DefaultInlineSize && x.hold.Octets() < n {
+		x.hold.Add(n)
 	}
 	x.buf, x.size = shared.get(len(x.in.Payload)), len(x.in.Payload)
 	copy(x.buf.data, x.in.Payload)

@@ -18,7 +18,6 @@ type Listener struct {
 	l      net.Listener
 	cfg    *Config
 	ctr    counters
-	budget budget
 	door   *door
 	dups   *duplicates
 	came   origins
@@ -68,7 +67,6 @@ func newListener(inner net.Listener, cfg *Config) *Listener {
 	cfg.asServer()
 	l := &Listener{l: inner, cfg: cfg, ready: make(chan *recordConn, acceptQueue), conns: make(map[*respConn]struct{})}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
-	l.budget.init(cfg)
 	l.door = newDoor(cfg, &l.ctr)
 	names := nonIdempotentFunc(changesNFS3)
 	if cfg.NonIdempotent != nil {
@@ -93,16 +91,15 @@ func (l *Listener) run() {
 
 // start runs the MPA start-up of a connection and queues it for Accept.
 func (l *Listener) start(conn net.Conn) {
-	cl, err := l.door.enter(conn.RemoteAddr())
-	if err != nil {
-		l.door.turnAway(l.ctx, conn, nil, err)
-		return
-	}
-	defer l.door.leave(cl)
 	ls := newLanes(l, conn)
 	defer l.came.leave(ls.at)
 	rc := ls.rc
-	rc.client = cl
+	var err error
+	if rc.peer, err = l.door.enter(conn.RemoteAddr(), (*respMover)(rc)); err != nil {
+		l.door.turnAway(l.ctx, conn, nil, err)
+		return
+	}
+	defer rc.peer.Leave()
 	rc.conn = rdmap.Server(conn, rc.config())
 	if err := l.add(rc); err != nil {
 		rc.conn.Abort(err)
@@ -190,7 +187,7 @@ func (l *Listener) Stats() Stats {
 	s := l.ctr.snapshot()
 	s.Credits = l.cfg.Credits
 	s.addPool(l.cfg.CreditPool)
-	l.budget.stats(&s)
+	l.door.stats(&s)
 	l.dups.stats(&s)
 	return s
 }

@@ -11,7 +11,19 @@ import (
 type paces [256]pace
 
 // pace is the average of a class in ns, 0 as long as none of its calls has ended.
-type pace struct{ avg atomic.Int64 }
+type pace struct {
+	avg  atomic.Int64
+	most atomic.Int64 // octets of large replies, falling slowly
+}
+
+// largest returns how many octets the replies to such calls have taken lately.
+func (p *pace) largest() int { return int(p.most.Load()) }
+
+// sent notes a reply of n octets.
+func (p *pace) sent(n int) {
+	most := p.most.Load()
+	p.most.Store(max(int64(n), most-most/256))
+}
 
 // shortShare: a call is short if it takes one part in shortShare of Config.HandlerGrace: 125 us with
 // the default. That is above a WRITE or READ of 64 KiB in memory (10 to 30 us) and below one that

@@ -39,7 +39,7 @@ func Relay(a, b net.Conn) error {
 }
 
 // relayWriter returns the writer for one direction. A peer on a plain connection that does not read
-// loses it after streamWriteTimeout. A connection of this package has its own deadlines below, and
+// loses it after streamPatience. A connection of this package has its own deadlines below, and
 // waits above them for a server that works.
 func relayWriter(to net.Conn) io.Writer {
 	switch to.(type) {
@@ -54,7 +54,7 @@ type impatientWriter struct{ conn net.Conn }
 
 // Write implements io.Writer.
 func (w impatientWriter) Write(p []byte) (int, error) {
-	if err := w.conn.SetWriteDeadline(time.Now().Add(streamWriteTimeout)); err != nil {
+	if err := w.conn.SetWriteDeadline(time.Now().Add(streamPatience)); err != nil {
 		return 0, err
 	}
 	return w.conn.Write(p)

@@ -7,6 +7,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/internal/admit"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
 )
@@ -23,23 +24,19 @@ type application interface {
 // respConn is the responder's end of a connection: it assembles calls, passes them to the
 // application, and sends replies.
 type respConn struct {
-	cfg    *Config
-	ctr    *counters
-	budget *budget
-	client *client // the peer; set once it is admitted
-	app    application
-	conn   *rdmap.Conn
-	lazy   func(*xdr.CallHeader) bool // calls whose data are pulled only when asked for; nil: none
-	ready  func(*exchange) bool       // of those: whether the data may be pulled at once; nil: of none
-	over   chan struct{}              // closed by HandleClose
-
-	holding int // calls that hold something of the budget; under budget.mu
-	queued  int // calls in its queue
+	cfg   *Config
+	ctr   *counters
+	door  *door
+	peer  *admit.Peer // set once the connection is admitted
+	app   application
+	conn  *rdmap.Conn
+	lazy  func(*xdr.CallHeader) bool // calls whose data are pulled only when asked for; nil: none
+	ready func(*exchange) bool       // of those: whether the data may be pulled at once; nil: of none
+	over  chan struct{}              // closed by HandleClose
 
 	mu       sync.Mutex
 	resp     *rpcrdma.Responder
 	running  int // calls received and not finished
-	pulls    pullWatch
 	dones    doneWatch
 	withheld []*exchange     // replies that may not be exposed yet, oldest first
 	waiters  []*rdmap.Waiter // unused ones, for handlers that pull
@@ -62,9 +59,9 @@ type respConn struct {
 var errOverCredit = errors.New("transport: peer exceeds its credits")
 
 // newRespConn prepares the responder's end of a connection; Handshake is next.
-func newRespConn(cfg *Config, ctr *counters, b *budget, app application) *respConn {
+func newRespConn(cfg *Config, ctr *counters, d *door, app application) *respConn {
 	return &respConn{
-		cfg: cfg, ctr: ctr, budget: b, app: app,
+		cfg: cfg, ctr: ctr, door: d, app: app,
 		over: make(chan struct{}), quiet: make(chan struct{}),
 	}
 }
@@ -170,9 +167,10 @@ func (rc *respConn) releaseCall(x *exchange) {
 		x.buf.release()
 		x.buf = nil
 	}
-	if !x.hold.none() {
-		rc.budget.give(x)
+	if !x.hold.Empty() {
+		x.hold.Release()
 	}
+	x.room = 0
 	x.dropPayload()
 	x.in.RPC = xdr.CallHeader{}
 	x.in.Args = nil

@@ -1,31 +1,42 @@
 package transport
 
 import (
-	"sync"
-	"time"
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/transport/internal/admit"
 )
 
-// admit reserves n octets for a call, which is to be pulled if n is not 0. If there are too few, it
-// copies what the call needs out of the upcall and returns false; then continues the call later.
-func (rc *respConn) admit(x *exchange, n int, then func(x *exchange)) bool {
-	if rc.budget.take(x, n) {
+// admit takes n octets for a call, which is to be pulled if pull is set. If there are too few, it copies
+// what the call needs out of the upcall and returns false; then continues the call later.
+func (rc *respConn) admit(x *exchange, n int, pull bool, then func(x *exchange)) bool {
+	if x.hold.Try(n, pull) {
 		return true
 	}
 	x.keepPayload()
 	x.then = then
-	return rc.budget.takeOrWait(x, n)
+	return x.hold.Acquire(n, pull, x)
 }
 
-// dispatch passes a call to the application, unless the results of earlier calls have used up the
-// budget. A call that was pulled holds memory, and must not wait for calls that wait for that
-// memory.
+// Granted continues a call that had to wait.
+func (x *exchange) Granted() { go x.then(x) }
+
+// dispatch passes a call to the application, once there is memory for it and its reply. A call that was
+// pulled has it already: it must not wait for calls that wait for that memory.
 func (rc *respConn) dispatch(x *exchange, inline bool) {
-	if !inline || x.buf != nil || rc.budget.left.Load() >= 0 && rc.client.share.left.Load() >= 0 {
+	if !inline || x.buf != nil {
 		rc.app.dispatch(x, inline)
 		return
 	}
-	x.own()
-	if rc.admit(x, 0, (*exchange).redispatch) {
+	n := rc.replyOctets(x)
+	if k := len(x.in.Payload); k > DefaultInlineSize {
+		n += k
+	}
+	if n == 0 && rc.peer.Open() || n > 0 && x.hold.Try(n, false) {
+		rc.app.dispatch(x, true)
+		return
+	}
+	x.own() // the octets of the call exist already
+	x.then = (*exchange).redispatch
+	if x.hold.Acquire(n-x.hold.Octets(), false, x) {
 		rc.app.dispatch(x, true)
 	}
 }
@@ -33,68 +44,75 @@ func (rc *respConn) dispatch(x *exchange, inline bool) {
 // redispatch is dispatch for a call that had to wait.
 func (x *exchange) redispatch() { x.rc.app.dispatch(x, false) }
 
-// charge takes the octets of a reply's borrowed memory from the budget until they were sent.
+// replyOctets returns how many octets beyond a Send the reply to a call may take: what the client has room
+// for, or less if the binding knows better.
+func (rc *respConn) replyOctets(x *exchange) int {
+	h := &x.in.Header
+	if len(h.Write) == 0 && !h.HasReply {
+		return 0
+	}
+	most := rc.cfg.MaxPayload
+	room := segmentOctets(h.Reply, most)
+	for _, w := range h.Write {
+		room = min(room+segmentOctets(w, most), most)
+	}
+	if rpc := &x.in.RPC; !rpc.Cred.Protected() { // otherwise the arguments may be encrypted
+		if rest, item, ok := rc.cfg.Binding.MaxResults(rpc.Prog, rpc.Vers, rpc.Proc, x.in.Args); ok {
+			room = min(room, rest+item)
+		}
+	}
+	if room <= DefaultInlineSize {
+		room = 0
+	}
+	x.room = room
+	return room
+}
+
+// segmentOctets returns the octets of a chunk, at most most.
+func segmentOctets(c chunks.WriteChunk, most int) int {
+	n := 0
+	for i := range c {
+		if n += int(min(c[i].Length, uint32(most))); n >= most {
+			return most
+		}
+	}
+	return n
+}
+
+// charge notes that n octets of a reply's borrowed memory are being sent.
 func (x *exchange) charge(n int) {
-	x.rc.budget.force(x, n)
+	x.rc.door.awaits(&x.hold, admit.Leaving, max(n-x.room, 0))
 }
 
-// errPullTimeout ends a connection whose peer does not answer RDMA Reads.
-var errPullTimeout = &SlowPeerError{"does not answer RDMA Reads of the chunks that it offered"}
+// respMover tells what a connection moves.
+type respMover respConn
 
-// pullWatch notices when the pulls of a connection make no progress. One timer
-// serves all of them.
-type pullWatch struct {
-	mu      sync.Mutex
-	timer   *time.Timer
-	active  int
-	ended   uint64 // pulls that have completed
-	seen    uint64 // ended at the last look
-	stopped bool
-}
+var _ admit.Mover = (*respMover)(nil)
 
-// start notes that a pull begins.
-func (w *pullWatch) start(rc *respConn) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.active++
-	if w.timer == nil && !w.stopped {
-		w.seen = w.ended
-		w.timer = time.AfterFunc(rc.cfg.PullTimeout, func() { w.look(rc) })
+// Moved returns the octets of Read Responses, or all octets sent.
+func (m *respMover) Moved(f admit.Flow) uint64 {
+	if m.conn == nil {
+		return 0
 	}
-}
-
-// end notes that a pull has completed.
-func (w *pullWatch) end() {
-	w.mu.Lock()
-	w.active--
-	w.ended++
-	w.mu.Unlock()
-}
-
-// look ends the connection if no pull has completed since the last look.
-func (w *pullWatch) look(rc *respConn) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch {
-	case w.stopped:
-	case w.active == 0:
-		w.timer = nil
-	case w.ended == w.seen:
-		w.timer = nil
-		go rc.conn.Abort(errPullTimeout)
-	default:
-		w.seen = w.ended
-		w.timer.Reset(rc.cfg.PullTimeout)
+	s := m.conn.Stats()
+	if f == admit.Arriving {
+		return s.ReadOctetsIn
 	}
+	return s.OctetsOut
 }
 
-// stop ends the watch with the connection.
-func (w *pullWatch) stop() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.stopped = true
-	if w.timer != nil {
-		w.timer.Stop()
-		w.timer = nil
+// Cut ends the connection.
+func (m *respMover) Cut(f admit.Flow) {
+	err := errPullTimeout
+	if f == admit.Leaving {
+		err = errUnread
 	}
+	go m.conn.Abort(err)
 }
+
+// Errors of connections whose peers keep calls waiting.
+var (
+	errPullTimeout = &SlowPeerError{"does not answer RDMA Reads of the chunks that it offered, or too slowly"}
+	errUnread      = &SlowPeerError{"does not read replies, or too slowly"}
+	errHalfRecord  = &SlowPeerError{"began a record and does not finish it, or too slowly"}
+)

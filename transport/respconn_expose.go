@@ -70,11 +70,11 @@ func (rc *respConn) expose(x *exchange) {
 // *LimitError.
 func (rc *respConn) countExposed(n int64) error {
 	if all := rc.ctr.exposedOctets.Add(n); n > 0 && all > rc.cfg.ExposedMemory {
-		rc.client.exposed.Add(n)
-		return &LimitError{LimitExposed, rc.client.addr, rc.cfg.ExposedMemory}
+		rc.peer.Expose(n)
+		return &LimitError{LimitExposed, rc.peer.Addr(), rc.cfg.ExposedMemory}
 	}
-	if own, limit := rc.client.exposed.Add(n), rc.client.limits.Exposed; n > 0 && own > limit {
-		return &LimitError{LimitClientExposed, rc.client.addr, limit}
+	if !rc.peer.Expose(n) {
+		return &LimitError{LimitClientExposed, rc.peer.Addr(), rc.peer.Limits().Exposed}
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/internal/admit"
 	"go.uber.org/zap"
 )
 
@@ -64,9 +65,8 @@ func (h *respUpcalls) HandleRecv(conn *rdmap.Conn, m *rdmap.Message) {
 func (h *respUpcalls) HandleClose(_ *rdmap.Conn, err error) {
 	rc := (*respConn)(h)
 	rc.app.ended(err)
-	rc.pulls.stop()
-	for _, x := range rc.budget.forget(rc) {
-		rc.finish(x)
+	for _, w := range rc.peer.Cancel() {
+		rc.finish(w.(*exchange))
 	}
 	rc.mu.Lock()
 	rc.gone = true
@@ -128,7 +128,7 @@ func (rc *respConn) pull(x *exchange) {
 		rc.deferPull(x)
 		return
 	}
-	if rc.admit(x, total, (*exchange).pull) {
+	if rc.admit(x, total+rc.replyOctets(x), true, (*exchange).pull) {
 		rc.startPull(x)
 	}
 }
@@ -145,13 +145,12 @@ func (rc *respConn) startPull(x *exchange) {
 		go rc.pulled(x, false)
 		return
 	}
-	rc.pulls.start(rc)
+	rc.door.awaits(&x.hold, admit.Arriving, 0)
 	err := rc.read(x)
 	if err == nil {
 		return
 	}
-	rc.pulls.end()
-	rc.budget.pulled(x)
+	x.hold.Pulled()
 	_ = x.sink.takeBack(cancelled, rc.ctr) // no Read was posted
 	if rc.conn.Err() == nil {
 		rc.refuseChunk(x, err) // no read depth was negotiated, or no region is left
@@ -188,7 +187,7 @@ var _ rdmap.UpcallCompleter = (*pullDone)(nil)
 // pull fails (RFC 8166 Section 4.5.3).
 func (d *pullDone) Complete(err error) {
 	x := (*exchange)(d)
-	if x.pullEnded(); err != nil {
+	if x.hold.Pulled(); err != nil {
 		go x.rc.dropPulled(x)
 		return
 	}
@@ -200,19 +199,13 @@ func (d *pullDone) Complete(err error) {
 // costs more than a short call. It does not wait there for a sink that the engine has not released.
 func (d *pullDone) CompleteUpcall(*rdmap.Conn) {
 	x := (*exchange)(d)
-	x.pullEnded()
+	x.hold.Pulled()
 	x.countPulled()
 	if x.sink.takeBack(cancelled, x.rc.ctr) != nil {
 		go x.rc.pulled(x, false)
 		return
 	}
 	x.rc.pulled(x, true)
-}
-
-// pullEnded makes room for other pulls.
-func (x *exchange) pullEnded() {
-	x.rc.pulls.end()
-	x.rc.budget.pulled(x)
 }
 
 func (x *exchange) countPulled() {

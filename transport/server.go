@@ -28,7 +28,6 @@ type Server struct {
 	ctx    context.Context // of all handlers; ends with Close, or with a Shutdown that is out of time
 	cancel context.CancelFunc
 	ctr    counters
-	budget budget
 	door   *door
 	dups   *duplicates
 	paces  paces
@@ -56,7 +55,6 @@ func (s *Server) init() error {
 			s.cfgErr = errors.New("transport: Server.Handler is not set")
 		}
 		s.ctx, s.cancel = context.WithCancel(context.Background())
-		s.budget.init(s.cfg)
 		s.door = newDoor(s.cfg, &s.ctr)
 		s.dups = newDuplicates(s.Handler, s.cfg)
 		s.listeners = make(map[net.Listener]struct{})
@@ -73,6 +71,12 @@ func (s *Server) Serve(l net.Listener) error { return s.accept(l, s.ServeConn) }
 // ServeStream takes l, accepts connections from it, and serves record-marked RPC on them (RFC
 // 5531 Section 11).
 func (s *Server) ServeStream(l net.Listener) error { return s.accept(l, s.ServeStreamConn) }
+
+// ServeStreamHandler is ServeStream with another Handler, for a port on which only some of the programs
+// are served. Limits are those of s.
+func (s *Server) ServeStreamHandler(l net.Listener, h Handler) error {
+	return s.accept(l, func(c net.Conn) error { return s.serveStreamOf(c, h) })
+}
 
 // accept runs serve in a goroutine for each connection of l.
 func (s *Server) accept(l net.Listener, serve func(net.Conn) error) error {
@@ -119,7 +123,7 @@ func (s *Server) isClosing() bool {
 }
 
 // paceOf returns the pace of a call that may block.
-func (s *Server) paceOf(req *Request) *pace { return s.paces.of(Class(s.Handler, req), req) }
+func (s *Server) paceOf(h Handler, req *Request) *pace { return s.paces.of(Class(h, req), req) }
 
 // addConn adds a connection that the door has admitted.
 func (s *Server) addConn(c servedConn) error {
@@ -213,7 +217,7 @@ func (s *Server) Stats() Stats {
 	st.Credits = s.cfg.Credits
 	st.addPool(s.cfg.CreditPool)
 	s.dups.stats(&st)
-	s.budget.stats(&st)
+	s.door.stats(&st)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.conns {

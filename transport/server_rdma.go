@@ -35,23 +35,23 @@ func (s *Server) serveConn(conn net.Conn, first []byte) error {
 		_ = conn.Close() // the error above says more
 		return err
 	}
-	cl, err := s.door.enter(conn.RemoteAddr())
-	if err != nil {
+	c := &rdmaServed{s: s, addr: conn.RemoteAddr()}
+	c.rc = newRespConn(s.cfg, &s.ctr, s.door, c)
+	var err error
+	if c.rc.peer, err = s.door.enter(c.addr, (*respMover)(c.rc)); err != nil {
 		s.door.turnAway(s.ctx, conn, first, err)
 		return opErr(OpAccept, addrOf(conn), err)
 	}
-	defer s.door.leave(cl)
-	c := &rdmaServed{s: s, addr: conn.RemoteAddr(), at: s.came.enter(conn)}
+	defer c.rc.peer.Leave()
+	c.at = s.came.enter(conn)
 	defer s.came.leave(c.at)
 	c.ctx, c.cancel = context.WithCancel(s.ctx)
 	defer c.cancel()
-	c.rc = newRespConn(s.cfg, &s.ctr, &s.budget, c)
 	c.rc.lazy = lazyOf(s.Handler)
 	c.blocks, _ = s.Handler.(mayBlocker)
 	if h, ok := s.Handler.(readyHandler); ok && c.rc.lazy != nil {
 		c.rc.ready = func(x *exchange) bool { return c.ready(h, x) }
 	}
-	c.rc.client = cl
 	ec := c.rc.config()
 	ec.BufferedInput = first
 	c.rc.conn = rdmap.Server(conn, ec)
@@ -101,7 +101,7 @@ func (c *rdmaServed) dispatch(x *exchange, inline bool) {
 		c.serve(x)
 		return
 	}
-	if !joins && c.s.paceOf(&x.req).short(c.s.cfg.HandlerGrace) && c.here.CompareAndSwap(false, true) {
+	if !joins && c.s.paceOf(c.s.Handler, &x.req).short(c.s.cfg.HandlerGrace) && c.here.CompareAndSwap(false, true) {
 		c.took += c.timed(x)
 		if c.took > flushAfter {
 			c.took = 0
@@ -123,7 +123,7 @@ const flushAfter = 25 * time.Microsecond
 
 // timed is serve for a call that may block. It returns how long that took.
 func (c *rdmaServed) timed(x *exchange) time.Duration {
-	p, begun := c.s.paceOf(&x.req), time.Now() // x is reused when it is served
+	p, begun := c.s.paceOf(c.s.Handler, &x.req), time.Now() // x is reused when it is served
 	c.serve(x)
 	d := time.Since(begun)
 	p.ran(d, c.s.cfg.HandlerGrace)
@@ -148,7 +148,7 @@ func (c *rdmaServed) serve(x *exchange) {
 			x.resp.refusal, x.resp.refused = h, true
 		}
 	}
-	answer := c.s.execute(c.ctx, &x.req, &x.resp, c.at)
+	answer := c.s.execute(c.ctx, c.s.Handler, &x.req, &x.resp, c.at)
 	if x.away.active {
 		if !x.away.begun {
 			c.s.ctr.unpulled.Add(1)

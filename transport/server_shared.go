@@ -52,11 +52,11 @@ func (s *Server) ServeSharedConn(conn net.Conn) error {
 
 // peek reads the first octets of a connection, which counts as one meanwhile.
 func (s *Server) peek(conn net.Conn) ([]byte, error) {
-	cl, err := s.door.enter(conn.RemoteAddr())
+	p, err := s.door.enter(conn.RemoteAddr(), nil)
 	if err != nil {
 		return nil, err
 	}
-	defer s.door.leave(cl)
+	defer p.Leave()
 	c := &peekedConn{conn}
 	if err := s.addConn(c); err != nil {
 		return nil, err

@@ -57,12 +57,14 @@ func TestSilentStreams(t *testing.T) {
 			send  []byte
 			pause time.Duration
 			limit time.Duration
+			drip  bool
 		}{
-			{"nothing", nil, 0, DefaultHandshakeTimeout},
-			{"half a mark", whole[:2], 0, DefaultHandshakeTimeout},
-			{"half a record", whole[:20], 0, streamReadTimeout},
-			{"half the next record", append(slices.Clip(whole), whole[:3]...), 0, streamReadTimeout},
-			{"half a record after a pause", whole[:20], time.Hour, streamReadTimeout},
+			{"nothing", nil, 0, DefaultHandshakeTimeout, false},
+			{"half a mark", whole[:2], 0, DefaultHandshakeTimeout, false},
+			{"half a record", whole[:20], 0, streamPatience, false},
+			{"half the next record", append(slices.Clip(whole), whole[:3]...), 0, streamPatience, false},
+			{"octet by octet", append(xdr.AppendRecordMark(nil, 5000, true), call...), 0, streamPatience, true},
+			{"half a record after a pause", whole[:20], time.Hour, streamPatience, false},
 		} {
 			a, b := rdmaptest.Pipe()
 			served := make(chan error, 1)
@@ -75,8 +77,15 @@ func TestSilentStreams(t *testing.T) {
 					time.Sleep(c.pause)
 				}
 			}
-			a.Write(c.send)
 			start := time.Now()
+			a.Write(c.send)
+			if c.drip {
+				go func() { // an octet every 10 s keeps nobody
+					for _, err := a.Write(whole[20:21]); err == nil; _, err = a.Write(whole[20:21]) {
+						time.Sleep(10 * time.Second)
+					}
+				}()
+			}
 			if err := <-served; !errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Errorf("%s: %v", c.name, err)
 			}

@@ -44,7 +44,7 @@ var silentPeers = []struct {
 		}
 		return err
 	}},
-	{"does not read its replies", rdmap.DefaultWriteTimeout, func(c net.Conn) error {
+	{"does not read its replies", DefaultPullTimeout, func(c net.Conn) error {
 		p, _, err := rdmaptest.Initiate(c, &mpa.Config{IRD: 4, ORD: 4})
 		if err != nil {
 			return err
@@ -120,7 +120,7 @@ func TestSilentPeers(t *testing.T) {
 		if n := s.Stats().Connections; n != 1+each*len(silentPeers) {
 			t.Fatalf("%d connections", n)
 		}
-		for _, after := range []time.Duration{DefaultHandshakeTimeout, DefaultPullTimeout, rdmap.DefaultWriteTimeout} {
+		for _, after := range []time.Duration{DefaultHandshakeTimeout, DefaultPullTimeout, rdmap.DefaultFPDUTimeout} {
 			time.Sleep(time.Until(start.Add(after - time.Second)))
 			goodCall(t, c)
 			left := 1

@@ -25,7 +25,7 @@ func TestRelayPeerDoesNotRead(t *testing.T) {
 		if err := <-over; !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("Relay: %v", err)
 		}
-		if d := time.Since(start); d != streamWriteTimeout {
+		if d := time.Since(start); d != streamPatience {
 			t.Errorf("given up after %v", d)
 		}
 		for _, c := range []net.Conn{client, server} {

@@ -66,6 +66,12 @@ type Stats struct {
 	// pulled.
 	Waited         uint64
 	Waiting, Pulls int
+	// Held is the number of octets of RequestMemory that calls hold now. It may be more, because octets
+	// that exist already are counted too, but then no further call begins.
+	Held int64
+	// Stuck counts connections that ended because a call for which there was no memory stood before the
+	// replies that handlers of the connection waited for (record-marked TCP, [Backward.Do]).
+	Stuck uint64
 	// ExposedRefused counts replies refused because of ExposedMemory, or the client's part of it.
 	ExposedRefused uint64
 	// Takeovers counts handlers from which the watchdog took the reading role.
@@ -111,7 +117,7 @@ type counters struct {
 	conns, inFlight, exposed              atomic.Int64
 	exposedOctets                         atomic.Int64 // now
 	deferred, unpulled, late              atomic.Uint64
-	notAllowed, tooMany, slow             atomic.Uint64
+	notAllowed, tooMany, slow, stuck      atomic.Uint64
 	exposedRefused                        atomic.Uint64
 	registered, reused                    atomic.Uint64
 	lentOctets                            atomic.Int64 // now
@@ -141,7 +147,7 @@ func (c *counters) snapshot() Stats {
 		OctetsExposed: c.replyRead.Load(), Dones: c.dones.Load(), Withheld: c.withheld.Load(),
 		Exposed: int(c.exposed.Load()), Padded: c.padded.Load(),
 		Deferred: c.deferred.Load(), Unpulled: c.unpulled.Load(), Late: c.late.Load(),
-		NotAllowed: c.notAllowed.Load(), TooMany: c.tooMany.Load(), SlowPeers: c.slow.Load(),
+		NotAllowed: c.notAllowed.Load(), TooMany: c.tooMany.Load(), SlowPeers: c.slow.Load(), Stuck: c.stuck.Load(),
 		ExposedRefused: c.exposedRefused.Load(),
 		Registered:     c.registered.Load(), Reused: c.reused.Load(), OctetsLent: c.lentOctets.Load(),
 	}

@@ -8,10 +8,6 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// streamWriteTimeout limits one write of a record: a peer that does not read for so long loses its
-// connection.
-const streamWriteTimeout = 30 * time.Second
-
 // recordWriter writes records, each in one fragment and one system call. It is safe
 // for concurrent use.
 type recordWriter struct {
@@ -33,7 +29,7 @@ func (w *recordWriter) write(head, a, b, c []byte) (int, error) {
 	w.head = append(w.head, head...)
 	w.vec = [4][]byte{w.head, a, b, c}
 	bufs := net.Buffers(w.vec[:])
-	if err := w.conn.SetWriteDeadline(time.Now().Add(streamWriteTimeout)); err != nil {
+	if err := w.conn.SetWriteDeadline(time.Now().Add(streamPatience + time.Duration(n/minRate)*time.Second)); err != nil {
 		return 0, err
 	}
 	_, err := bufs.WriteTo(w.conn)

@@ -27,9 +27,10 @@ type StreamClient struct {
 	done chan struct{} // closed when the reader has ended
 
 	permits chan struct{} // one per call, in the backward direction of a server; else nil
+	slots   *slots        // of the connection there
 
 	mu      sync.Mutex
-	pending map[uint32]chan streamReply
+	pending map[uint32]*streamWait
 	owed    int           // outstanding replies, including those to cancelled calls
 	settled chan struct{} // closed when there are none, for EnableRDMA; nil: nobody waits
 	shifted bool          // the connection now belongs to another client
@@ -40,6 +41,13 @@ type StreamClient struct {
 type streamReply struct {
 	buf *buffer
 	msg []byte
+	err error // instead: the reply was not read
+}
+
+// streamWait is a call that waits for its reply.
+type streamWait struct {
+	reply chan streamReply
+	most  int // octets of the reply
 }
 
 // DialStream connects to an ONC RPC server over TCP. network is "tcp", "tcp4",
@@ -80,7 +88,7 @@ func newStreamClient(conn net.Conn, cfg *Config) (*StreamClient, error) {
 func makeStreamClient(conn net.Conn, w *recordWriter, cfg *Config, ctr *counters) *StreamClient {
 	c := &StreamClient{
 		cfg: cfg, conn: conn, w: w, ctr: ctr,
-		done: make(chan struct{}), pending: make(map[uint32]chan streamReply),
+		done: make(chan struct{}), pending: make(map[uint32]*streamWait),
 	}
 	c.xid.Store(rand.Uint32())
 	return c
@@ -96,12 +104,15 @@ func (c *StreamClient) Do(ctx context.Context, call *Call, reply *Reply) error {
 	}
 	if err := c.room(ctx); err != nil {
 		c.ctr.errors.Add(1)
+		if errors.Is(err, ErrBackwardBusy) {
+			return &RPCError{Reason: ReasonBackward, Err: err}
+		}
 		return opErr(OpCall, addrOf(c.conn), err)
 	}
 	defer c.leaveRoom()
 	xid := c.nextXID(call.tx)
 	ch := make(chan streamReply, 1)
-	if err := c.enter(xid, ch); err != nil {
+	if err := c.enter(xid, &streamWait{ch, call.mostReply()}); err != nil {
 		return opErr(OpCall, addrOf(c.conn), err)
 	}
 	defer c.leave(xid, ch)
@@ -145,13 +156,13 @@ func (c *StreamClient) deadline(ctx context.Context) (context.Context, context.C
 }
 
 // enter registers a call before its record is sent.
-func (c *StreamClient) enter(xid uint32, ch chan streamReply) error {
+func (c *StreamClient) enter(xid uint32, w *streamWait) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err != nil {
 		return c.err
 	}
-	c.pending[xid] = ch
+	c.pending[xid] = w
 	c.owed++
 	c.ctr.inFlight.Add(1)
 	c.ctr.calls.Add(1)
@@ -166,7 +177,9 @@ func (c *StreamClient) leave(xid uint32, ch chan streamReply) {
 	c.ctr.inFlight.Add(-1)
 	select {
 	case r := <-ch:
-		r.buf.release()
+		if r.buf != nil {
+			r.buf.release()
+		}
 	default:
 	}
 }
@@ -197,6 +210,10 @@ func (c *StreamClient) poolGet() *buffer { return shared.get(minInline) }
 
 // accept makes the caller's reply from a record.
 func (c *StreamClient) accept(r streamReply, reply *Reply) error {
+	if r.err != nil {
+		c.ctr.errors.Add(1)
+		return r.err
+	}
 	d := xdr.NewDecoder(r.msg)
 	if err := reply.Header.Parse(&d); err != nil {
 		xid, _, _ := xdr.PeekXID(r.msg)
@@ -237,11 +254,11 @@ func (c *StreamClient) deliver(b *buffer, msg []byte) {
 		return
 	}
 	c.mu.Lock()
-	ch := c.pending[xid]
+	w := c.pending[xid]
 	c.settle()
-	if ok && typ == xdr.MsgReply && ch != nil {
+	if ok && typ == xdr.MsgReply && w != nil {
 		delete(c.pending, xid) // a second reply finds nothing
-		ch <- streamReply{b, msg}
+		w.reply <- streamReply{buf: b, msg: msg}
 		c.mu.Unlock()
 		return
 	}

@@ -3,21 +3,51 @@ package transport
 import (
 	"bufio"
 	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
 	"sync/atomic"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/transport/internal/admit"
 	"github.com/stag-rdma/stag/xdr"
 )
+
+const (
+	// readAhead is the input that is read at once. Smaller calls are read together, and the rest of a
+	// larger one goes straight to its memory.
+	readAhead = 16 << 10
+
+	// maxHead is at least the size of a call's header (RFC 5531 Section 9): what is looked at before the
+	// record gets memory.
+	maxHead = 1 << 10
+
+	// maxEmpty limits the fragments without octets of a record. They are legal and useless: without a limit
+	// a peer could keep a reader busy with a record that never grows.
+	maxEmpty = 16
+
+	// callCost is about what a call costs that does not run where it was read: a stack, a buffer, the
+	// request and the response.
+	callCost = 16 << 10
+
+	// streamPatience is how long a peer may take for the rest of a record that it has begun, or for
+	// reading one, besides the time that minRate allows.
+	streamPatience = 30 * time.Second
+)
+
+// errStuck ends a connection whose handlers wait for replies of its client, behind a call for which there
+// is no memory.
+var errStuck = errors.New("transport: a call for which there is no memory stands before the replies that handlers of this connection wait for")
 
 // streamReader reads the records of a streamConn. It belongs to one goroutine at a time. That runs a
 // short call itself; if the call takes too long all the same, the watchdog gives the reader to another.
 type streamReader struct {
-	c    *streamConn
-	in   *patientReader
-	br   *bufio.Reader
-	rr   *xdr.RecordReader
-	hint int        // the size of the last record
-	over chan error // the end of the stream
+	c     *streamConn
+	br    *bufio.Reader
+	armed bool       // a read deadline is set
+	over  chan error // the end of the stream
 
 	here  atomic.Bool   // a call runs in the goroutine that reads, or began there
 	calls atomic.Uint64 // odd while such a call runs; who makes it even has the reader
@@ -30,40 +60,19 @@ const dogRest = 10 * time.Millisecond
 
 // read reads until the stream ends, or until RDMA is enabled.
 func (c *streamConn) read() error {
-	in := &patientReader{c: c}
-	br := bufio.NewReaderSize(in, 64<<10)
-	r := &streamReader{
-		c: c, in: in, br: br, rr: xdr.NewRecordReader(br, c.s.cfg.MaxPayload),
-		hint: minInline, over: make(chan error, 1),
-	}
+	r := &streamReader{c: c, br: bufio.NewReaderSize(c, readAhead), over: make(chan error, 1)}
 	r.run()
 	return <-r.over
 }
 
-// run reads until the stream ends or the reader is given to another goroutine. Config.Credits limits the
-// calls in flight, so that others wait in the peer's socket.
+// run reads until the stream ends or the reader is given to another goroutine.
 func (r *streamReader) run() {
-	c := r.c
 	for {
-		r.in.inside = r.br.Buffered()+len(r.rr.Buffered()) > 0
-		if c.both && startsMPA(r.rr.Buffered(), r.br) {
-			c.ahead = append(bytes.Clone(r.rr.Buffered()), buffered(r.br)...)
-			r.over <- errToRDMA
-			return
-		}
-		b, msg, err := readRecord(r.rr, &shared, r.hint)
+		x, err := r.next()
 		if err != nil {
-			r.over <- err
+			r.over <- r.c.ended(err)
 			return
 		}
-		r.hint = len(msg)
-		c.s.ctr.inline.Add(uint64(len(msg)))
-		if c.replied(b, msg) {
-			continue
-		}
-		c.slots <- struct{}{}
-		c.wg.Add(1)
-		x := c.received(b, msg)
 		switch {
 		case x == nil:
 		case !r.isShort(x):
@@ -74,13 +83,247 @@ func (r *streamReader) run() {
 	}
 }
 
+// next reads a record. It returns a call that has been admitted, or nil if it was no call.
+func (r *streamReader) next() (*streamCall, error) {
+	r.await(0) // between two records a peer may be silent for as long as it likes
+	if _, err := r.br.Peek(1); err != nil {
+		return nil, err
+	}
+	n, last, err := r.mark()
+	if err != nil {
+		return nil, err
+	}
+	head, err := r.peek(min(n, maxHead))
+	if err != nil {
+		return nil, err
+	}
+	xid, typ, ok := xdr.PeekXID(head)
+	if ok && typ == xdr.MsgReply && r.c.backward.owner != nil {
+		return nil, r.reply(xid, n, last)
+	}
+	x := &streamCall{c: r.c, hold: r.c.peer.Ticket()}
+	if err := r.admit(x, head, n, last); err != nil {
+		return nil, err
+	}
+	r.c.wg.Add(1)
+	msg, err := r.body(x, n, last)
+	if err != nil {
+		x.end()
+		return nil, err
+	}
+	r.c.s.ctr.inline.Add(uint64(len(msg)))
+	if !x.received(msg) {
+		return nil, nil
+	}
+	return x, nil
+}
+
+// await limits the time for the n octets that are read next, unless they have come already.
+func (r *streamReader) await(n int) {
+	switch {
+	case n > r.br.Buffered():
+		r.armed = true
+		r.c.setReadDeadline(time.Now().Add(streamPatience + time.Duration(n/minRate)*time.Second))
+	case n == 0 && r.armed:
+		r.armed = false
+		r.c.setReadDeadline(time.Time{})
+	}
+}
+
+// peek returns the next n octets without taking them.
+func (r *streamReader) peek(n int) ([]byte, error) {
+	r.await(n)
+	b, err := r.br.Peek(n)
+	return b, inRecord(err)
+}
+
+// inRecord makes the end of the stream an error, since the record is not complete.
+func inRecord(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// mark takes a record mark (RFC 5531 Section 11). The octets that it announces are no more than a record
+// may have. The error is errToRDMA if an MPA Request comes in its place.
+func (r *streamReader) mark() (n int, last bool, err error) {
+	b, err := r.peek(markSize)
+	if err != nil {
+		return 0, false, err
+	}
+	if r.c.both && string(b) == mpa.RequestKey[:peekSize] {
+		r.c.ahead = bytes.Clone(buffered(r.br))
+		return 0, false, errToRDMA
+	}
+	w := binary.BigEndian.Uint32(b)
+	if n, last = int(w&xdr.MaxFragment), w>>31 == 1; n > r.c.s.cfg.MaxPayload {
+		return 0, false, fmt.Errorf("%w: a record mark announces %d octets", errTooBig, n)
+	}
+	_, err = r.br.Discard(markSize)
+	return n, last, err
+}
+
+// admit waits until there is a slot and memory for a call, of which head is the beginning and n octets are
+// announced: for the record, if it is large, for the call, and for the reply. Meanwhile the peer waits in
+// its socket, so nothing that it has sent takes memory. What small records need is part of the connection.
+func (r *streamReader) admit(x *streamCall, head []byte, n int, last bool) error {
+	c := r.c
+	if !c.slots.take(c.stopped) {
+		return io.EOF
+	}
+	room := x.replyOctets(head)
+	want := room
+	if n > smallRecord || !last {
+		want += n
+	}
+	if !last { // the rest of the record is still to be announced
+		want = max(want, c.s.cfg.MaxPayload)
+	}
+	if want > 0 || !r.isShort(x) {
+		want += callCost
+	}
+	if want == 0 && c.peer.Open() || x.hold.Try(want, false) {
+		x.room = room
+		return nil
+	}
+	x.room = room
+	err := r.wait(x, want)
+	if err != nil {
+		c.slots.give()
+	}
+	return err
+}
+
+// smallRecord is the size of records that take the smallest buffer.
+const smallRecord = 4 << 10
+
+// wait waits for the memory of a call.
+func (r *streamReader) wait(x *streamCall, want int) error {
+	c := r.c
+	r.await(0) // it is we who are slow
+	granted := make(grant, 1)
+	if x.hold.Acquire(want, false, granted) {
+		return nil
+	}
+	err := io.EOF
+	for waits := c.slots.waits(); ; waits = c.slots.waits() {
+		if waits {
+			c.s.ctr.stuck.Add(1)
+			err = errStuck
+			break
+		}
+		select {
+		case <-granted:
+			return nil
+		case <-c.slots.hints:
+			continue
+		case <-c.stopped:
+		}
+		break
+	}
+	if !x.hold.Withdraw() {
+		<-granted
+		x.hold.Release()
+	}
+	return err
+}
+
+// grant is a reader that waits for memory.
+type grant chan struct{}
+
+// Granted wakes it.
+func (g grant) Granted() { g <- struct{}{} }
+
+// body reads the octets of a record, of which the first n are announced.
+func (r *streamReader) body(x *streamCall, n int, last bool) ([]byte, error) {
+	x.b = shared.get(n)
+	if x.hold.Octets() > 0 && n > r.br.Buffered() {
+		r.c.s.door.awaits(&x.hold, admit.Arriving, 0)
+		defer r.c.s.door.awaits(&x.hold, admit.Still, 0)
+	}
+	have, one, empty := 0, last, 0
+	for {
+		if have+n > len(x.b.data) {
+			b := shared.get(max(have+n, min(2*have, r.c.s.cfg.MaxPayload)))
+			copy(b.data, x.b.data[:have])
+			x.b.release()
+			x.b = b
+		}
+		r.await(n)
+		k, err := io.ReadFull(r.br, x.b.data[have:have+n])
+		if have += k; err != nil {
+			return nil, inRecord(err)
+		}
+		if last {
+			if spare := x.hold.Octets() - x.room - callCost - have; !one && spare > 0 {
+				x.hold.Add(-spare)
+			}
+			return x.b.data[:have], nil
+		}
+		if n == 0 {
+			empty++
+		}
+		if n, last, err = r.mark(); err != nil {
+			return nil, inRecord(err)
+		}
+		if have+n > r.c.s.cfg.MaxPayload || empty > maxEmpty {
+			return nil, errTooBig
+		}
+	}
+}
+
+// reply passes the reply to a backward call on. It takes memory without waiting for it, up to what the call
+// has allowed, because a handler that holds memory may wait for it. Other replies take none.
+func (r *streamReader) reply(xid uint32, n int, last bool) error {
+	c := r.c
+	caller := c.calling()
+	if caller == nil || !last || n > caller.expects(xid) {
+		c.s.ctr.dropped.Add(1)
+		caller.refuse(xid)
+		return r.discard(n, last)
+	}
+	b := shared.get(n)
+	r.await(n)
+	if _, err := io.ReadFull(r.br, b.data[:n]); err != nil {
+		b.release()
+		return inRecord(err)
+	}
+	c.s.ctr.inline.Add(uint64(n))
+	caller.deliver(b, b.data[:n])
+	return nil
+}
+
+// discard reads the rest of a record.
+func (r *streamReader) discard(n int, last bool) error {
+	for have, empty := n, 0; ; have += n {
+		r.await(n)
+		if _, err := r.br.Discard(n); err != nil {
+			return inRecord(err)
+		}
+		if last {
+			return nil
+		}
+		if n == 0 {
+			empty++
+		}
+		var err error
+		if n, last, err = r.mark(); err != nil {
+			return inRecord(err)
+		}
+		if have+n > r.c.s.cfg.MaxPayload || empty > maxEmpty {
+			return errTooBig
+		}
+	}
+}
+
 // isShort reports whether a call may run in the goroutine that reads; see rdmaServed.dispatch.
 func (r *streamReader) isShort(x *streamCall) bool {
 	s := r.c.s
 	if s.cfg.HandlerGrace <= 0 || r.here.Load() || s.dups.running(&x.req) {
 		return false
 	}
-	return !MayBlock(s.Handler, x.req.Prog, x.req.Vers, x.req.Proc) || x.pace().short(s.cfg.HandlerGrace)
+	return !MayBlock(r.c.h, x.req.Prog, x.req.Vers, x.req.Proc) || x.pace().short(s.cfg.HandlerGrace)
 }
 
 // runHere runs a call, and reports whether the reader still belongs to this goroutine.
@@ -119,4 +362,10 @@ func (r *streamReader) look() {
 	if r.calls.Load()&1 == 1 && r.dog.CompareAndSwap(false, true) {
 		time.AfterFunc(dogRest, r.look)
 	}
+}
+
+// buffered returns what br has read ahead.
+func buffered(br *bufio.Reader) []byte {
+	b, _ := br.Peek(br.Buffered()) // cannot fail
+	return b
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stag-rdma/stag/transport/internal/admit"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -16,37 +17,55 @@ import (
 // calls; the others have goroutines of their own.
 type streamConn struct {
 	s     *Server
+	h     Handler
 	conn  net.Conn
 	at    *origin
 	input io.Reader // conn, after the octets that were read from it before
+	peer  *admit.Peer
 	w     *recordWriter
-	slots chan struct{} // one per call in flight
+	slots slots
 	wg    sync.WaitGroup
 	both  bool   // RDMA may be enabled between two records
 	ahead []byte // octets that were read after the last record, if so
 
+	in, out atomic.Uint64 // octets
+
 	backward Backward
 	waiting  atomic.Int64 // at a client: backward calls received and not answered
+
+	stopped chan struct{} // closed when no more calls are to be read
+	stop    sync.Once
 
 	mu       sync.Mutex
 	draining bool
 	gone     bool
+	cut      error         // why the connection was cut
 	caller   *StreamClient // of the backward direction, once it was used
 }
 
+var _ admit.Mover = (*streamConn)(nil)
+
 // ServeStreamConn takes conn and serves record-marked RPC on it until the stream ends and all
 // calls are answered. It returns nil if the peer ends the stream in an orderly way.
-func (s *Server) ServeStreamConn(conn net.Conn) error {
+func (s *Server) ServeStreamConn(conn net.Conn) error { return s.serveStreamOf(conn, s.Handler) }
+
+// serveStreamOf is ServeStreamConn with another handler.
+func (s *Server) serveStreamOf(conn net.Conn, h Handler) error {
 	if err := s.init(); err != nil {
 		_ = conn.Close() // the error above says more
 		return err
 	}
-	return s.serveStreamConn(s.newStreamConn(conn, nil))
+	c := s.newStreamConn(conn, nil)
+	c.h = h
+	return s.serveStreamConn(c)
 }
 
 // newStreamConn prepares a connection from which the octets in first have been read.
 func (s *Server) newStreamConn(conn net.Conn, first []byte) *streamConn {
-	c := &streamConn{s: s, conn: conn, w: &recordWriter{conn: conn}, slots: make(chan struct{}, s.cfg.Credits)}
+	c := &streamConn{
+		s: s, h: s.Handler, conn: conn, w: &recordWriter{conn: conn},
+		slots: newSlots(s.cfg.Credits), stopped: make(chan struct{}),
+	}
 	if s.cfg.BackwardCredits > 0 {
 		c.backward.owner = c
 	}
@@ -65,11 +84,11 @@ func (s *Server) serveStreamConn(c *streamConn) error {
 			_ = c.conn.Close() // all replies were sent
 		}
 	}()
-	cl, err := s.door.enter(c.conn.RemoteAddr())
-	if err != nil {
+	var err error
+	if c.peer, err = s.door.enter(c.conn.RemoteAddr(), c); err != nil {
 		return opErr(OpAccept, addrOf(c.conn), err)
 	}
-	defer s.door.leave(cl)
+	defer c.peer.Leave()
 	if err := s.addConn(c); err != nil {
 		return err
 	}
@@ -79,10 +98,6 @@ func (s *Server) serveStreamConn(c *streamConn) error {
 	defer s.came.leave(c.at)
 	gone := s.door.came(addrOf(c.conn), "tcp")
 	err = c.read()
-	if e, ok := errors.AsType[*net.OpError](err); ok && !e.Timeout() {
-		c.at.end()
-	}
-	c.endBackward(err)
 	c.wg.Wait()
 	switch {
 	case c.isDraining():
@@ -98,56 +113,146 @@ func (s *Server) serveStreamConn(c *streamConn) error {
 	return err
 }
 
-// streamCall is one call from its record to its reply.
-type streamCall struct {
-	c   *streamConn
-	b   *buffer // the record
-	req Request
-	rsp *Response
+// ended tells all who wait that nobody reads anymore, and returns why. It runs in the goroutine that has read
+// last: the one that began may be in a handler that waits for a reply.
+func (c *streamConn) ended(err error) error {
+	if e, ok := errors.AsType[*net.OpError](err); ok && !e.Timeout() {
+		c.at.end()
+	}
+	c.stop.Do(func() { close(c.stopped) })
+	c.mu.Lock()
+	if c.cut != nil {
+		err = c.cut
+	}
+	c.mu.Unlock()
+	c.endBackward(err)
+	return err
 }
 
-// received parses a record, which it takes, as a call. It returns nil if it is none.
-func (c *streamConn) received(b *buffer, msg []byte) *streamCall {
-	x := &streamCall{c: c, b: b, rsp: responses.get()}
+// Read reads from the peer.
+func (c *streamConn) Read(p []byte) (int, error) {
+	n, err := c.input.Read(p)
+	c.in.Add(uint64(n))
+	return n, err
+}
+
+// Moved implements admit.Mover.
+func (c *streamConn) Moved(f admit.Flow) uint64 {
+	if f == admit.Arriving {
+		return c.in.Load()
+	}
+	if n, ok := acked(c.conn); ok {
+		return n
+	}
+	return c.out.Load()
+}
+
+// Cut implements admit.Mover.
+func (c *streamConn) Cut(f admit.Flow) {
+	c.mu.Lock()
+	if c.cut = errUnread; f == admit.Arriving {
+		c.cut = errHalfRecord
+	}
+	c.mu.Unlock()
+	c.abort()
+}
+
+// setReadDeadline sets the read deadline, unless drain has set one.
+func (c *streamConn) setReadDeadline(t time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.draining {
+		_ = c.conn.SetReadDeadline(t) // fails only on a closed connection
+	}
+}
+
+// streamCall is one call from its record to its reply.
+type streamCall struct {
+	c    *streamConn
+	b    *buffer // the record
+	hold admit.Ticket
+	room int // octets of hold for the reply
+	req  Request
+	rsp  *Response
+}
+
+// replyOctets parses the beginning of a call, and returns how many octets its reply may take, beyond what
+// every call needs. Where the binding does not know, it is what the replies to such calls have taken.
+func (x *streamCall) replyOctets(head []byte) int {
+	d := xdr.NewDecoder(head)
+	if x.req.CallHeader.Parse(&d) != nil {
+		return 0
+	}
+	x.req.Args = d.Rest()
+	r, cfg := &x.req, x.c.s.cfg
+	n := x.pace().largest()
+	if !r.Cred.Protected() { // otherwise the arguments may be encrypted
+		if rest, item, ok := cfg.Binding.MaxResults(r.Prog, r.Vers, r.Proc, r.Args); ok {
+			n = min(rest+item, cfg.MaxPayload)
+		}
+	}
+	if n <= smallRecord {
+		return 0
+	}
+	return n
+}
+
+// received parses a record as a call. It returns false if it is none; then x has ended.
+func (x *streamCall) received(msg []byte) bool {
+	c := x.c
+	x.rsp = responses.get()
 	x.req = Request{RemoteAddr: c.conn.RemoteAddr(), Network: "tcp", backward: c.backward.ifOn()}
 	if parseCall(&x.req, x.rsp, c.s.cfg, msg) != nil {
 		c.s.ctr.dropped.Add(1) // RFC 5531 Section 9 has no reply to this
 		x.end()
-		return nil
+		return false
 	}
 	c.s.ctr.calls.Add(1)
 	c.s.ctr.inFlight.Add(1)
-	return x
+	return true
 }
 
 // serve runs the call and sends its reply.
 func (x *streamCall) serve() {
 	s := x.c.s
 	begun := time.Now()
-	answer := s.execute(s.ctx, &x.req, x.rsp, x.c.at)
+	answer := s.execute(s.ctx, x.c.h, &x.req, x.rsp, x.c.at)
 	x.pace().ran(time.Since(begun), s.cfg.HandlerGrace)
 	if answer {
-		x.c.reply(x.req.XID, x.rsp)
+		x.reply()
 	}
 	s.ctr.inFlight.Add(-1)
 	x.end()
 }
 
-func (x *streamCall) pace() *pace { return x.c.s.paceOf(&x.req) }
+func (x *streamCall) pace() *pace { return x.c.s.paceOf(x.c.h, &x.req) }
 
 // end releases what a call holds.
 func (x *streamCall) end() {
-	responses.put(x.rsp)
+	if x.rsp != nil {
+		responses.put(x.rsp)
+	}
 	x.b.release()
-	<-x.c.slots
+	if !x.hold.Empty() {
+		x.hold.Release()
+	}
+	x.c.slots.give()
 	x.c.wg.Done()
 }
 
 // reply sends the reply's record; an error of the socket ends the connection.
-func (c *streamConn) reply(xid uint32, resp *Response) {
+func (x *streamCall) reply() {
+	c, resp := x.c, x.rsp
+	size := resp.size()
+	if size > smallRecord {
+		x.pace().sent(size)
+	}
+	if size > smallRecord || x.hold.Octets() > 0 {
+		c.s.door.awaits(&x.hold, admit.Leaving, max(size-x.room, 0))
+	}
 	hb := shared.get(minInline)
 	defer hb.release()
-	h := resp.header(xid)
+	h := resp.header(x.req.XID)
 	head := xdr.AppendReply(hb.data[:0], &h)
 	c.s.ctr.replies.Add(1) // first: the client may act on it before write returns
 	var n int
@@ -166,6 +271,7 @@ func (c *streamConn) reply(xid uint32, resp *Response) {
 		_ = c.conn.Close() // ends the reading goroutine, which reports
 		return
 	}
+	c.out.Add(uint64(n))
 	c.s.ctr.inline.Add(uint64(n))
 }
 
@@ -181,7 +287,11 @@ func (c *streamConn) drain() {
 	defer c.mu.Unlock()
 	c.draining = true
 	_ = c.conn.SetReadDeadline(time.Unix(1, 0)) // fails only on a closed connection
+	c.stop.Do(func() { close(c.stopped) })
 }
 
 // abort closes the connection.
-func (c *streamConn) abort() { _ = c.conn.Close() }
+func (c *streamConn) abort() {
+	_ = c.conn.Close()
+	c.stop.Do(func() { close(c.stopped) })
+}

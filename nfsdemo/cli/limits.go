@@ -3,6 +3,8 @@ package cli
 import (
 	"fmt"
 	"net"
+	"os"
+	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -136,4 +138,20 @@ func (l *allowListener) Accept() (net.Conn, error) {
 		}
 		_ = c.Close() // nothing was sent on it
 	}
+}
+
+// besides is the memory of a server besides that for calls: connections, buffers in reserve, the program.
+const besides = 64 << 20
+
+// limitMemory tells the garbage collector how large the process may become, unless the administrator has
+// (GOMEMLIMIT): calls stay within --memory-limit, but what they leave behind would double that.
+func limitMemory(cfg *transport.Config) {
+	if _, set := os.LookupEnv("GOMEMLIMIT"); set {
+		return
+	}
+	n := cfg.RequestMemory
+	if n == 0 {
+		n = transport.DefaultRequestMemory
+	}
+	debug.SetMemoryLimit(n + besides)
 }

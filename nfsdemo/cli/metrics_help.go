@@ -47,6 +47,8 @@ var metricsHelp = map[string]string{
 	"transport_replayed":         "Repeated calls answered with the reply of the first one.",
 	"transport_joined":           "Repeated calls that came while the first one was running, and got its reply.",
 	"transport_unsure":           "Calls without an answer, because it could not be read whether they had come before.",
+	"transport_held":             "Now: octets of the memory limit that calls hold.",
+	"transport_stuck":            "Connections closed because a call without memory stood before replies that handlers waited for.",
 	"transport_late":             "Calls not executed, because their connection had ended, or been closed for a newer one.",
 	"transport_retransmits":      "Calls sent again; 0 at a server.",
 	"transport_silences":         "Connections closed because nothing came; 0 at a server.",

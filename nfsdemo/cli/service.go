@@ -83,8 +83,13 @@ func newService(ctx context.Context, cfg *serviceConfig) (*service, error) {
 		return nil, err
 	}
 	s.start(s.rdma, s.srv.Serve)
-	s.start(s.mount, s.srv.ServeStream)
+	if s.mount != s.tcp {
+		s.start(s.mount, func(l net.Listener) error { return s.srv.ServeStreamHandler(l, mountOnly{s.srv.Handler}) })
+	}
 	s.start(s.tcp, s.srv.ServeStream)
+	if !cfg.memory {
+		limitMemory(cfg.config)
+	}
 	s.push.serve(s)
 	s.reply.serve(s)
 	s.watch()
@@ -136,6 +141,10 @@ func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 		flag, addr string
 		to         *net.Listener
 	}{{"listen", cfg.rdma, &s.rdma}, {"mount-listen", cfg.mount, &s.mount}, {"tcp", cfg.tcp, &s.tcp}, {"status", cfg.status, &s.statusL}} {
+		if l.flag == "tcp" && l.addr != "" && l.addr == cfg.mount {
+			s.tcp = s.mount // one port for both
+			continue
+		}
 		opened, err := cfg.sockets.listen(ctx, l.flag, l.addr)
 		if err != nil {
 			return err

@@ -1,0 +1,244 @@
+package transport_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// Procedures of NFS version 3 that reader serves.
+const (
+	nfsGetattr = 1
+	nfsRead    = 6
+)
+
+// reader answers READs of NFS with as many octets as were asked for.
+type reader struct{}
+
+func (reader) MayBlock(_, _, proc uint32) bool { return proc == nfsRead }
+
+func (reader) ServeRPC(_ context.Context, req *transport.Request, resp *transport.Response) {
+	if req.Proc != nfsRead {
+		return
+	}
+	d := xdr.NewDecoder(req.Args)
+	d.Opaque(64)
+	d.Uint64()
+	resp.AppendItem(resp.Buffer(int(d.Uint32())))
+}
+
+// readCall returns the record of a READ of n octets.
+func readCall(xid uint32, n uint32) []byte {
+	h := xdr.CallHeader{XID: xid, RPCVers: xdr.RPCVersion, Prog: 100003, Vers: 3, Proc: nfsRead}
+	msg := xdr.AppendCall(nil, &h)
+	msg = xdr.AppendOpaque(msg, make([]byte, 32))
+	msg = xdr.AppendUint64(msg, 0)
+	msg = xdr.AppendUint32(msg, n)
+	return append(xdr.AppendRecordMark(nil, len(msg), true), msg...)
+}
+
+// serveStream serves h with record-marked TCP on loopback.
+func serveStream(t *testing.T, h transport.Handler, cfg *transport.Config) (*transport.Server, string) {
+	t.Helper()
+	s := &transport.Server{Handler: h, Config: cfg}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.ServeStream(l) }()
+	t.Cleanup(func() {
+		_ = s.Close()
+		if err := <-served; !errors.Is(err, transport.ErrServerClosed) {
+			t.Error(err)
+		}
+	})
+	return s, l.Addr().String()
+}
+
+func dialStream(t *testing.T, addr string, cfg *transport.Config) *transport.StreamClient {
+	t.Helper()
+	c, err := transport.DialStream(t.Context(), "tcp", addr, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// TestUnreadReplies: clients that ask for many large replies and read none take no more than
+// RequestMemory, are cut when others wait for it, and keep nobody from small calls.
+func TestUnreadReplies(t *testing.T) {
+	const limit = 16 << 20
+	cfg := &transport.Config{RequestMemory: limit, PullTimeout: 2 * time.Second}
+	s, addr := serveStream(t, reader{}, cfg)
+	honest := dialStream(t, addr, nil)
+	var before, now runtime.MemStats
+	runtime.ReadMemStats(&before)
+	var calls []byte
+	for xid := range uint32(64) {
+		calls = append(calls, readCall(xid, 1<<20)...)
+	}
+	for range 48 {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := c.Write(calls); err != nil {
+			t.Fatal(err)
+		}
+	}
+	most := int64(0)
+	for begun := time.Now(); s.Stats().SlowPeers < 48; {
+		call := &transport.Call{Prog: 100003, Vers: 3, Proc: nfsGetattr}
+		var r transport.Reply
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		err := honest.Do(ctx, call, &r)
+		cancel()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Release()
+		most = max(most, s.Stats().Held)
+		if time.Since(begun) > time.Minute {
+			t.Fatalf("after a minute: %+v", s.Stats())
+		}
+		time.Sleep(time.Millisecond)
+	}
+	runtime.ReadMemStats(&now)
+	if most > limit || most == 0 {
+		t.Errorf("%d octets held, the limit is %d", most, limit)
+	}
+	if n := int64(now.Sys) - int64(before.Sys); n > limit+64<<20 {
+		t.Errorf("the process has grown by %d MiB", n>>20)
+	}
+	if s.Stats().Waited == 0 {
+		t.Error("no call has waited")
+	}
+}
+
+// asker calls the client back.
+type asker struct{ waits atomic.Int32 }
+
+func (*asker) MayBlock(_, _, _ uint32) bool { return true }
+
+func (a *asker) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
+	if req.Proc == nfsRead {
+		reader{}.ServeRPC(ctx, req, resp)
+		return
+	}
+	b := req.Backward()
+	b.Enable()
+	a.waits.Add(1)
+	var r transport.Reply
+	defer r.Release()
+	if b.Do(ctx, &transport.Call{Prog: 400100, Vers: 1}, &r) != nil {
+		resp.Stat = xdr.SystemErr
+	}
+}
+
+// TestHandlersWaitForTheirClient: as many handlers of a connection as like may wait for replies of its
+// client, whatever its credits: the replies are read all the same.
+func TestHandlersWaitForTheirClient(t *testing.T) {
+	for _, tt := range []struct{ credits, calls int }{{1, 2}, {0, 200}} {
+		s, addr := serveStream(t, new(asker), &transport.Config{Credits: tt.credits, BackwardCredits: 8})
+		c := dialStream(t, addr, &transport.Config{
+			BackwardCredits: 8, BackwardHandler: transport.HandlerFunc(func(context.Context, *transport.Request, *transport.Response) {}),
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		var wg sync.WaitGroup
+		for range tt.calls {
+			wg.Go(func() {
+				var r transport.Reply
+				defer r.Release()
+				if err := c.Do(ctx, &transport.Call{Prog: 400100, Vers: 1}, &r); err != nil {
+					t.Error(err)
+				} else if err := r.Header.Err(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		cancel()
+		for begun := time.Now(); s.Stats().Held != 0 || int(s.Stats().BackwardReplies) != tt.calls; time.Sleep(time.Millisecond) {
+			if time.Since(begun) > 20*time.Second {
+				t.Fatalf("%+v", s.Stats())
+			}
+		}
+	}
+}
+
+// TestStuck: when there is no memory for the next call of a connection while its handlers wait for its
+// client, whose replies come behind that call, the connection ends.
+func TestStuck(t *testing.T) {
+	a := new(asker)
+	s, addr := serveStream(t, a, &transport.Config{
+		MaxPayload: 128 << 10, RequestMemory: 128 << 10, BackwardCredits: 8, PullTimeout: time.Minute,
+	})
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	h := xdr.CallHeader{XID: 1, RPCVers: xdr.RPCVersion, Prog: 400100, Vers: 1}
+	msg := xdr.AppendCall(nil, &h)
+	for i := range 3 { // two wait for replies that do not come, and hold the price of a call
+		if i == 2 {
+			for a.waits.Load() < 2 {
+				time.Sleep(time.Millisecond)
+			}
+			_, err = c.Write(readCall(3, 120<<10))
+		} else {
+			_, err = c.Write(append(xdr.AppendRecordMark(nil, len(msg), true), msg...))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
+	for err = nil; err == nil; {
+		_, err = c.Read(make([]byte, 1000))
+	}
+	if ne, ok := errors.AsType[net.Error](err); ok && ne.Timeout() {
+		t.Errorf("the connection lives: %+v", s.Stats())
+	}
+	for begun := time.Now(); s.Stats().Stuck != 1 || s.Stats().Held != 0; time.Sleep(time.Millisecond) {
+		if time.Since(begun) > 20*time.Second {
+			t.Fatalf("%+v", s.Stats())
+		}
+	}
+}
+
+// TestForeignReplies: records that are no calls, and answer nothing, take no memory and keep nobody.
+func TestForeignReplies(t *testing.T) {
+	s, addr := serveStream(t, new(asker), &transport.Config{BackwardCredits: 8})
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	reply := append(xdr.AppendReply(nil, &xdr.ReplyHeader{XID: 99}), make([]byte, 1<<20)...)
+	rec := append(xdr.AppendRecordMark(nil, len(reply), true), reply...)
+	for range 32 {
+		if _, err := c.Write(rec); err != nil {
+			t.Fatal(err)
+		}
+		if n := s.Stats().Held; n != 0 {
+			t.Errorf("%d octets held", n)
+		}
+	}
+	for begun := time.Now(); s.Stats().Dropped != 32; time.Sleep(time.Millisecond) {
+		if time.Since(begun) > 20*time.Second {
+			t.Fatalf("%+v", s.Stats())
+		}
+	}
+}

@@ -1,0 +1,14 @@
+// Package admit bounds what the clients of a server make it hold, whatever carries their calls:
+// connections, octets and pulls, in total and for each client address.
+//
+// A [Gate] belongs to a server. [Gate.Enter] admits a connection, a [Peer]. Each call has a [Ticket],
+// which asks for octets before they are taken; a call that asks for more than there is waits, first for
+// its client's share, after calls of that client only, and then for the rest, first come, first served.
+// A connection that holds nothing may use a part that is spared for such connections, so that slow peers
+// do not stop the others.
+//
+// What a ticket holds while its peer has to send or to read something is watched: [Gate.Look] names the
+// peers that move fewer octets than they must, and, while calls wait, those that move none at all.
+//
+// Nothing here has a goroutine, a clock or a socket.
+package admit

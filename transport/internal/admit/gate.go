@@ -1,0 +1,154 @@
+package admit
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Config limits a Gate. All limits are positive.
+type Config struct {
+	Conns int   // connections
+	Limit int64 // octets held by all tickets together
+	Spare int64 // of these, only for connections that hold nothing else
+	Pulls int   // tickets whose chunks are pulled
+
+	// Patience is how long a peer may move less than Rate, in octets per second, while a ticket waits for
+	// it; Hurry is how long it may move nothing while other tickets wait for memory.
+	Patience, Hurry time.Duration
+	Rate            int64
+}
+
+// Limits restricts one client.
+type Limits struct {
+	Conns int
+	Limit int64
+	Pulls int
+
+	Exposed int64 // octets of replies that the client may read; see Peer.Expose
+}
+
+// Verdict says whether a connection is admitted.
+type Verdict uint8
+
+// Verdicts of Enter.
+const (
+	Admitted      Verdict = iota
+	TooMany               // connections of all
+	ClientTooMany         // connections of this client
+)
+
+// Gate admits connections and calls. It is safe for concurrent use.
+type Gate struct {
+	cfg    Config
+	free   atomic.Int64 // octets; negative after Add. It changes under mu
+	queued atomic.Int32 // tickets that wait, in all queues
+
+	mu      sync.Mutex
+	conns   int
+	clients map[string]*client
+	pulls   int       // how many more tickets may pull
+	queue   []*Ticket // in state ForAll
+	active  int       // tickets that hold something and do not wait
+	lone    int       // peers with tickets in queue that hold nothing
+	waited  uint64
+	pulling int
+	watched map[*Peer]struct{} // with tickets that wait for the peer
+}
+
+// client is an address that has connections, and what it may still take.
+type client struct {
+	addr   string
+	limits Limits
+	conns  int
+	free   atomic.Int64 // changes under Gate.mu
+	pulls  int
+	queue  []*Ticket // in state ForClient
+	active int       // tickets that hold something and do not wait
+	passed int       // tickets in state ForAll
+
+	exposed atomic.Int64 // octets of replies that the client may read
+}
+
+// Peer is an admitted connection.
+type Peer struct {
+	gate    *Gate
+	client  *client
+	holding int // tickets that hold something, also those that wait
+	waiting int // tickets in state ForAll
+
+	watch watch
+}
+
+// New returns a Gate.
+func New(cfg Config) *Gate {
+	g := &Gate{cfg: cfg, pulls: cfg.Pulls, clients: make(map[string]*client), watched: make(map[*Peer]struct{})}
+	g.free.Store(cfg.Limit)
+	return g
+}
+
+// Enter admits a connection from addr, whose client has these limits. m tells what the connection moves;
+// nil means that no ticket of it will wait for its peer. The caller calls Leave when it has ended.
+func (g *Gate) Enter(addr string, l Limits, m Mover) (*Peer, Verdict) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	cl := g.clients[addr]
+	if cl == nil {
+		cl = &client{addr: addr, limits: l, pulls: l.Pulls}
+		cl.free.Store(l.Limit)
+	}
+	switch {
+	case g.conns >= g.cfg.Conns:
+		return nil, TooMany
+	case cl.conns >= l.Conns:
+		return nil, ClientTooMany
+	}
+	g.clients[addr] = cl
+	cl.conns++
+	g.conns++
+	return &Peer{gate: g, client: cl, watch: watch{mover: m}}, Admitted
+}
+
+// Leave gives the place of a connection back. Its tickets are released, or will be.
+func (p *Peer) Leave() {
+	g := p.gate
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.conns--
+	if p.client.conns--; p.client.conns == 0 && g.clients[p.client.addr] == p.client {
+		delete(g.clients, p.client.addr)
+	}
+}
+
+// Addr returns the client's address, as given to Enter.
+func (p *Peer) Addr() string { return p.client.addr }
+
+// Expose counts n more octets of replies that wait to be read by the client, and reports whether they are
+// within its limit. They count in any case, until Expose(-n).
+func (p *Peer) Expose(n int64) bool {
+	return p.client.exposed.Add(n) <= p.client.limits.Exposed || n <= 0
+}
+
+// Limits returns the limits given to Enter.
+func (p *Peer) Limits() Limits { return p.client.limits }
+
+// Open reports whether nothing is overdrawn: calls that need no octets need not wait.
+func (p *Peer) Open() bool { return p.gate.free.Load() >= 0 && p.client.free.Load() >= 0 }
+
+// Stats is what a Gate holds now, and has made wait.
+type Stats struct {
+	Conns, Waiting, Pulls int
+	Held                  int64  // octets
+	Waited                uint64 // tickets that had to wait, since the beginning
+	Clients               int
+}
+
+// Stats returns a snapshot.
+func (g *Gate) Stats() Stats {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return Stats{
+		Conns: g.conns, Waiting: int(g.queued.Load()), Pulls: g.pulling, Held: g.cfg.Limit - g.free.Load(),
+		Waited: g.waited, Clients: len(g.clients),
+	}
+}

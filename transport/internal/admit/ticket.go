@@ -1,0 +1,348 @@
+package admit
+
+// State says what a Ticket waits for.
+type State uint8
+
+// States of a Ticket.
+const (
+	Idle      State = iota // for nothing: it holds what it was granted, or nothing yet
+	ForClient              // for its client's share
+	ForAll                 // has its client's share, and waits for the rest
+)
+
+// Ticket is what one call holds. One goroutine at a time uses it, except that Granted comes from any.
+type Ticket struct {
+	peer   *Peer
+	wake   Waiter
+	state  State // changes under Gate.mu, as do all fields below
+	want   int   // octets it waits for
+	octets int   // it holds
+	asks   bool  // wants to pull
+	pull   bool  // has a place among its client's pulls
+	slot   bool  // has a place among all pulls
+	holds  bool  // something
+	flow   Flow
+}
+
+// Waiter is a call that waits.
+type Waiter interface {
+	// Granted is called once when a ticket has what it asked for, from any goroutine, with no lock held.
+	// It must not block.
+	Granted()
+}
+
+// Ticket returns a ticket that holds nothing.
+func (p *Peer) Ticket() Ticket { return Ticket{peer: p} }
+
+// Empty reports whether there is nothing to release.
+func (t *Ticket) Empty() bool { return !t.holds && t.flow == Still }
+
+// Try takes n octets, and with pull a place among those that pull, if nobody has to wait for them.
+func (t *Ticket) Try(n int, pull bool) bool {
+	g := t.peer.gate
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	cl := t.peer.client
+	t.want, t.asks = n, pull
+	if len(cl.queue) > 0 || !cl.has(t) || !t.grant(len(g.queue) == 0) {
+		return false
+	}
+	cl.take(t)
+	return true
+}
+
+// Acquire is like Try, but if there is too little, the ticket waits: then w.Granted is called when it has
+// what it asked for, unless Withdraw or Cancel comes first.
+func (t *Ticket) Acquire(n int, pull bool, w Waiter) bool {
+	g := t.peer.gate
+	g.mu.Lock()
+	cl := t.peer.client
+	t.want, t.asks, t.wake = n, pull, w
+	t.enter(ForClient)
+	cl.queue = append(cl.queue, t)
+	g.queued.Add(1)
+	list := g.ready(cl, nil)
+	mine := t.state == Idle
+	if !mine {
+		g.waited++
+	}
+	g.mu.Unlock()
+	for _, other := range list {
+		if other != t {
+			other.wake.Granted()
+		}
+	}
+	return mine
+}
+
+// Add takes n octets that exist already, however many there are; with a negative n it returns octets that
+// turned out not to be needed.
+func (t *Ticket) Add(n int) {
+	g := t.peer.gate
+	g.mu.Lock()
+	n = max(n, -t.octets)
+	t.add(n)
+	var list []*Ticket
+	if n < 0 {
+		list = g.ready(t.peer.client, nil)
+	}
+	g.mu.Unlock()
+	wake(list)
+}
+
+func (t *Ticket) add(n int) {
+	t.peer.gate.free.Add(-int64(n))
+	t.peer.client.free.Add(-int64(n))
+	t.octets += n
+	t.hold(true)
+}
+
+// Octets returns how many octets the ticket holds. Only its owner may ask.
+func (t *Ticket) Octets() int { return t.octets }
+
+// Pulled notes that the chunks have arrived, so that others may pull, and that t waits for nothing. The
+// octets stay held.
+func (t *Ticket) Pulled() {
+	g := t.peer.gate
+	g.mu.Lock()
+	t.setFlow(Still)
+	t.endPull()
+	list := g.ready(t.peer.client, nil)
+	g.mu.Unlock()
+	wake(list)
+}
+
+// Release returns all that the ticket holds. It may be used again.
+func (t *Ticket) Release() {
+	g := t.peer.gate
+	g.mu.Lock()
+	t.setFlow(Still)
+	g.free.Add(int64(t.octets))
+	t.peer.client.free.Add(int64(t.octets))
+	t.octets = 0
+	t.endPull()
+	t.hold(false)
+	list := g.ready(t.peer.client, nil)
+	g.mu.Unlock()
+	wake(list)
+}
+
+// Withdraw ends the wait of a ticket, and returns false if there is none: then Granted was called, or will
+// be at once.
+func (t *Ticket) Withdraw() bool {
+	g := t.peer.gate
+	g.mu.Lock()
+	if t.state == Idle {
+		g.mu.Unlock()
+		return false
+	}
+	list := g.drop(t.peer.client, func(o *Ticket) bool { return o == t }, nil)
+	g.mu.Unlock()
+	wake(list)
+	return true
+}
+
+// Cancel ends the waits of all tickets of a connection, and returns their Waiters.
+func (p *Peer) Cancel() (waiters []Waiter) {
+	g := p.gate
+	if g.queued.Load() == 0 {
+		return nil
+	}
+	g.mu.Lock()
+	list := g.drop(p.client, func(o *Ticket) bool { return o.peer == p }, &waiters)
+	g.mu.Unlock()
+	wake(list)
+	return waiters
+}
+
+func wake(list []*Ticket) {
+	for _, t := range list {
+		t.wake.Granted()
+	}
+}
+
+// has reports whether the client's share suffices. If all that the client holds is held by tickets that
+// wait, it does: nobody would return anything.
+func (c *client) has(t *Ticket) bool {
+	return c.free.Load() >= int64(t.want) && (!t.asks || c.pulls > 0) || c.active == 0 && c.passed == 0
+}
+
+// take takes what t asks for from the client's share.
+func (c *client) take(t *Ticket) {
+	c.free.Add(-int64(t.want))
+	if t.asks {
+		c.pulls--
+		t.pull = true
+	}
+}
+
+// has reports whether there is enough, apart from the client's share, without what is spared.
+func (g *Gate) has(t *Ticket) bool {
+	free := g.free.Load()
+	if t.want > 0 {
+		free -= g.cfg.Spare
+	}
+	return free >= int64(t.want) && (!t.asks || g.pulls > 0)
+}
+
+// grant gives t the rest of what it asks for, or returns false. No ticket overtakes the queue, except that
+// of a connection that holds nothing: it may use what is spared, and needs no place among the pulls. The
+// first is never kept waiting by tickets that all wait.
+func (t *Ticket) grant(first bool) bool {
+	g := t.peer.gate
+	switch {
+	case first && (g.has(t) || g.active == 0):
+		if t.asks && g.pulls > 0 {
+			g.pulls--
+			t.slot = true
+		}
+	case t.peer.holding == 0 && g.free.Load() >= int64(t.want):
+	default:
+		return false
+	}
+	g.free.Add(-int64(t.want))
+	t.octets += t.want
+	if t.asks {
+		g.pulling++
+	}
+	t.enter(Idle)
+	if t.want > 0 || t.asks {
+		t.hold(true)
+	}
+	return true
+}
+
+// hold notes whether t holds something.
+func (t *Ticket) hold(some bool) {
+	if t.holds != some {
+		t.tally(-1)
+		t.holds = some
+		t.tally(1)
+	}
+}
+
+// enter changes the state.
+func (t *Ticket) enter(s State) {
+	if t.state != s {
+		t.tally(-1)
+		t.state = s
+		t.tally(1)
+	}
+}
+
+// tally counts t, as it is now, n times.
+func (t *Ticket) tally(n int) {
+	p := t.peer
+	g, cl := p.gate, p.client
+	g.lone -= p.lone()
+	if t.holds {
+		p.holding += n
+		if t.state == Idle {
+			g.active += n
+			cl.active += n
+		}
+	}
+	if t.state == ForAll {
+		p.waiting += n
+		cl.passed += n
+	}
+	g.lone += p.lone()
+}
+
+// lone returns 1 if p has tickets that may use what is spared.
+func (p *Peer) lone() int {
+	if p.holding == 0 && p.waiting > 0 {
+		return 1
+	}
+	return 0
+}
+
+// endPull releases the places of a pull, if t has them.
+func (t *Ticket) endPull() {
+	if !t.pull {
+		return
+	}
+	g := t.peer.gate
+	g.pulling--
+	t.peer.client.pulls++
+	if t.slot {
+		g.pulls++
+	}
+	t.pull, t.slot, t.asks = false, false, false
+}
+
+// ready takes out of the queues the tickets that can have what they wait for, after something was returned
+// to cl or to the Gate, and appends them to list.
+func (g *Gate) ready(cl *client, list []*Ticket) []*Ticket {
+	before := len(list)
+	n := 0
+	for ; n < len(cl.queue) && cl.has(cl.queue[n]); n++ {
+		t := cl.queue[n]
+		cl.take(t)
+		if t.grant(len(g.queue) == 0) {
+			list = append(list, t)
+		} else {
+			t.enter(ForAll)
+			g.queue = append(g.queue, t)
+		}
+	}
+	cl.queue = dropFirst(cl.queue, n)
+	for n = 0; n < len(g.queue) && g.queue[n].grant(true); n++ {
+		list = append(list, g.queue[n])
+	}
+	g.queue = dropFirst(g.queue, n)
+	if g.lone > 0 && len(g.queue) > 0 {
+		kept := g.queue[:0]
+		for _, t := range g.queue {
+			if t.peer.holding == 0 && t.grant(false) {
+				list = append(list, t)
+			} else {
+				kept = append(kept, t)
+			}
+		}
+		clear(g.queue[len(kept):])
+		g.queue = kept
+	}
+	g.queued.Add(-int32(len(list) - before))
+	return list
+}
+
+// drop removes the tickets that out names from the queues, and returns those that can go on now.
+func (g *Gate) drop(cl *client, out func(*Ticket) bool, waiters *[]Waiter) []*Ticket {
+	remove := func(q []*Ticket) []*Ticket {
+		kept := q[:0]
+		for _, t := range q {
+			if !out(t) {
+				kept = append(kept, t)
+				continue
+			}
+			if t.state == ForAll { // it has its client's share
+				cl.free.Add(int64(t.want))
+				if t.pull {
+					cl.pulls++
+					t.pull = false
+				}
+			}
+			t.enter(Idle)
+			g.queued.Add(-1)
+			if waiters != nil {
+				*waiters = append(*waiters, t.wake)
+			}
+		}
+		clear(q[len(kept):])
+		return kept
+	}
+	cl.queue = remove(cl.queue)
+	g.queue = remove(g.queue)
+	return g.ready(cl, nil)
+}
+
+// dropFirst removes the first n tickets of a queue.
+func dropFirst(q []*Ticket, n int) []*Ticket {
+	if n == 0 {
+		return q
+	}
+	k := copy(q, q[n:])
+	clear(q[k:])
+	return q[:k]
+}
