@@ -59,6 +59,8 @@ func ids(status []byte) string {
 // me returns the ids of this thread. It uses only raw reads, so it is usable inside Do.
 func me(t *testing.T) string {
 	t.Helper()
+	runtime.LockOSThread() // else the thread may be another's by the time its file is read
+	defer runtime.UnlockOSThread()
 	b, err := os.ReadFile("/proc/thread-self/status")
 	if err != nil {
 		t.Error(err)
