@@ -48,6 +48,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			// A program built with -race sleeps for a second when it ends.
 			env.Setenv("GORACE", "atexit_sleep_ms=0")
+			env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, "state"))
 			env.Setenv("STAG_RECORD", os.Getenv("STAG_RECORD"))
 			return nil
 		},

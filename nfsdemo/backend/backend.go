@@ -1,6 +1,9 @@
 package backend
 
-import "github.com/stag-rdma/stag/nfsdemo/nfs3"
+import (
+	"github.com/stag-rdma/stag/nfsdemo/caller"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+)
 
 // MaxHandle is the length of a backend's longest handle in octets: nfs3.MaxHandle less the
 // export number that the server adds.
@@ -8,7 +11,7 @@ const MaxHandle = nfs3.MaxHandle - 4
 
 // FS is a file system.
 type FS interface {
-	// Root returns the root directory.
+	// Root returns the root directory, as this process sees it: see Node.As.
 	Root() Node
 	// Resolve returns the file of a handle that AppendHandle made, perhaps in an earlier
 	// process. It borrows handle. Errors: ErrBadHandle if the octets never were a handle,
@@ -34,8 +37,8 @@ type Info struct {
 	AtomicWcc bool
 	// MayBlock says that calls may wait for a disk.
 	MayBlock bool
-	// Owners says that the ids in Init and SetAttr are obeyed. If not, new files belong to
-	// UID and GID, the user of this process, and no call has more rights than that user.
+	// Owners says that Node.As is obeyed. If not, every caller has the rights of UID and GID,
+	// the user of this process, and new files belong to that user.
 	Owners   bool
 	UID, GID uint32
 }
@@ -48,17 +51,22 @@ type Usage struct {
 
 // Init is the initial state of a new file.
 type Init struct {
-	// Attr holds the attributes to set. If it sets no mode, the file gets a default one. The
-	// size counts only for regular files.
+	// Attr holds the attributes to set. It sets the mode, of which a default ACL of the
+	// directory may take something. The size counts only for regular files. The owner is the
+	// caller, the group his or that of the directory; only root may ask for another owner, and
+	// others only for a group that they are in: what they may not have is not given.
 	Attr nfs3.SetAttr
-	// UID and GID are the owner, if Info.Owners; SetUID and SetGID of Attr are ignored.
-	UID, GID uint32
 	// Verf, if not nil, is kept with the file for HasVerf.
 	Verf *nfs3.CreateVerf
 }
 
 // Node is a file of any kind in a file system.
 type Node interface {
+	// As returns the file as who sees it: what it does, and what Nodes that come from it do, is
+	// what who may do, and errors say what he may not. A nil who is this process, which may do
+	// what the system lets it do. As borrows who for as long as such Nodes are used.
+	As(who *caller.Identity) Node
+
 	// AppendHandle appends the handle, at most MaxHandle octets, to b. A file has the same
 	// handle under all its names; a later file has a different one.
 	AppendHandle(b []byte) []byte
@@ -67,6 +75,13 @@ type Node interface {
 	// SetAttr changes attributes: the size first, the times last, so that the given times
 	// stay. It borrows a.
 	SetAttr(a *nfs3.SetAttr) error
+	// Access returns those of want that the caller has.
+	Access(want nfs3.Access) (nfs3.Access, error)
+	// Open returns the error with which Read, or Write if write, would refuse the caller.
+	//
+	// A protocol without OPEN needs two exceptions (RFC 1813 Section 4.4): the owner of a file
+	// may always read and write it, and whoever may execute it may read it.
+	Open(write bool) error
 
 	// ReadLink returns the target of a symbolic link; ErrInval for other files.
 	ReadLink() (string, error)
@@ -129,7 +144,7 @@ type Dir interface {
 // Readier is an optional part of an FS.
 type Readier interface {
 	// Ready reports that nothing up to the Write itself waits for a disk: neither Resolve of the
-	// handle, nor Attr of its file, nor that the file be opened to be written. It does not wait
+	// handle, nor Attr of its file, nor that the file be opened to be written by who. It does not wait
 	// either.
-	Ready(handle []byte) bool
+	Ready(who *caller.Identity, handle []byte) bool
 }

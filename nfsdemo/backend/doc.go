@@ -6,9 +6,9 @@
 //
 // # Division of work
 //
-// The server decodes calls, checks permissions against the caller's ids, checks names, and
-// builds weak cache consistency data. A backend does what it is told, refuses what the kind of
-// file does not allow (Lookup in a file is NFS3ERR_NOTDIR), and is responsible for durability:
+// The server decodes calls, maps callers to identities, checks names, and builds weak cache
+// consistency data. A backend decides what an identity may do (Node.As), refuses what the kind
+// of file does not allow (Lookup in a file is NFS3ERR_NOTDIR), and is responsible for durability:
 // an operation on names or attributes is durable when it returns (RFC 1813 Sections 1.3.1 and
 // 4.8), and WRITE and COMMIT obey stable_how.
 //

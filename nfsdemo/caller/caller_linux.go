@@ -65,7 +65,7 @@ func New() (*Switcher, error) {
 	if s.own.effective()&need != need {
 		return nil, ErrCannot
 	}
-	s.uid, s.gid = fsid(unix.SYS_SETFSUID), fsid(unix.SYS_SETFSGID)
+	s.uid, s.gid = fsid(sysSetfsuid), fsid(sysSetfsgid)
 	groups, err := unix.Getgroups()
 	if err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func setfs(trap uintptr, id uint32) bool {
 }
 
 func setgroups(g []uint32) bool {
-	_, _, e := syscall.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(g)), uintptr(unsafe.Pointer(unsafe.SliceData(g))), 0)
+	_, _, e := syscall.RawSyscall(sysSetgroups, uintptr(len(g)), uintptr(unsafe.Pointer(unsafe.SliceData(g))), 0)
 	return e == 0
 }
 
@@ -132,8 +132,8 @@ func (s *Switcher) become(id *Identity, c *caps) error {
 		return ErrRefused
 	}
 	ok := !s.regroups(id) || setgroups(id.Groups)
-	ok = ok && (id.GID == s.gid || setfs(unix.SYS_SETFSGID, id.GID))
-	ok = ok && (id.UID == s.uid || setfs(unix.SYS_SETFSUID, id.UID))
+	ok = ok && (id.GID == s.gid || setfs(sysSetfsgid, id.GID))
+	ok = ok && (id.UID == s.uid || setfs(sysSetfsuid, id.UID))
 	if ok && *c != s.own || ok && s.uid == 0 && id.UID != 0 {
 		ok = c.set()
 	}
@@ -146,8 +146,8 @@ func (s *Switcher) become(id *Identity, c *caps) error {
 
 // revert makes this thread one of the process again.
 func (s *Switcher) revert(id *Identity) {
-	ok := id.UID == s.uid || setfs(unix.SYS_SETFSUID, s.uid)
-	ok = ok && (id.GID == s.gid || setfs(unix.SYS_SETFSGID, s.gid))
+	ok := id.UID == s.uid || setfs(sysSetfsuid, s.uid)
+	ok = ok && (id.GID == s.gid || setfs(sysSetfsgid, s.gid))
 	ok = ok && (!s.regroups(id) || setgroups(s.groups))
 	if !ok || !s.own.set() {
 		abort()

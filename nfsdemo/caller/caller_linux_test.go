@@ -56,7 +56,7 @@ func ids(status []byte) string {
 	return strings.Join(out, " ")
 }
 
-// me returns the ids of this thread. It uses only raw reads, so it is usable inside Do.
+// me returns the ids of this thread.
 func me(t *testing.T) string {
 	t.Helper()
 	runtime.LockOSThread() // else the thread may be another's by the time its file is read
@@ -208,9 +208,11 @@ func TestMany(t *testing.T) {
 					}
 					return nil
 				})
+				runtime.LockOSThread() // a thread that me has opened may act for another user when me reads it
 				if got := me(t); got != own {
 					t.Errorf("%s, want the own %s", got, own)
 				}
+				runtime.UnlockOSThread()
 			}
 			// Blocked as a user, so that the runtime starts threads for the others.
 			_ = sw.Do(id, func() error {

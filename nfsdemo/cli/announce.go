@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
 	"github.com/stag-rdma/stag/transport"
 )
 
@@ -46,6 +47,9 @@ func (a *app) announce(s *service, f *serveFlags) error {
 		return json.NewEncoder(a.stdout).Encode(r)
 	}
 	fmt.Fprintf(a.stdout, "serving %s, %s\n", s.path, how)
+	if d, ok := s.fs.(*dir.FS); ok {
+		fmt.Fprintf(a.stdout, "  %s\n", d.Authority())
+	}
 	for _, l := range []struct{ what, addr, url string }{
 		{"NFS/RDMA", r.RDMA, "nfs+rdma"}, {"NFS/TCP", r.TCP, "nfs"}, {"MOUNT", r.Mount, ""}, {"push", r.Push, ""}, {"replies", r.Reply, ""}, {"status", r.Status, "http"},
 	} {

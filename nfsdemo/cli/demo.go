@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,6 +21,7 @@ var demoSizes = []int{0, 1, 4095, 4096, 4097, 65537, 1<<20 + 3, 16 << 20, 64 << 
 type demo struct {
 	a       *app
 	profile transport.Profile
+	tmp     string // holds dir, and the state of the server
 	dir     string // served
 	svc     *service
 	c       *nfsclient.Client
@@ -100,7 +102,11 @@ func (d *demo) run(ctx context.Context, most int) (err error) {
 
 // setUp starts the server on a temporary directory and mounts it.
 func (d *demo) setUp(ctx context.Context) (err error) {
-	if d.dir, err = os.MkdirTemp("", "nfsdemo-"); err != nil {
+	if d.tmp, err = os.MkdirTemp("", "nfsdemo-"); err != nil {
+		return err
+	}
+	d.dir = filepath.Join(d.tmp, "export")
+	if err := os.Mkdir(d.dir, 0o700); err != nil {
 		return err
 	}
 	log, err := d.a.logger()
@@ -108,7 +114,7 @@ func (d *demo) setUp(ctx context.Context) (err error) {
 		return err
 	}
 	cfg := &transport.Config{Logger: log, Profile: d.profile}
-	d.svc, err = newService(ctx, &serviceConfig{export: d.dir, squash: server.SquashNone, rdma: "127.0.0.1:0", config: cfg})
+	d.svc, err = newService(ctx, &serviceConfig{export: d.dir, state: filepath.Join(d.tmp, "state"), squash: server.SquashNone, rdma: "127.0.0.1:0", config: cfg})
 	if err != nil {
 		return err
 	}
@@ -136,8 +142,8 @@ func (d *demo) tearDown() error {
 		defer cancel()
 		err = d.svc.stop(ctx)
 	}
-	if d.dir != "" {
-		if rerr := os.RemoveAll(d.dir); err == nil {
+	if d.tmp != "" {
+		if rerr := os.RemoveAll(d.tmp); err == nil {
 			err = rerr
 		}
 	}

@@ -72,6 +72,7 @@ ends are applied before it serves again, so always use the same directory with a
 	flags.BoolVar(&f.service.memory, "memory", false, "serve an empty file system in memory")
 	flags.BoolVar(&f.service.readOnly, "read-only", false, "refuse every change")
 	addIntentsFlag(cmd, &f.service.intents)
+	flags.StringVar(&f.service.state, "state", "", "`directory` of the key that seals handles, so that they outlive the server; \"\": $STATE_DIRECTORY, or nfsdemo in $XDG_STATE_HOME, /var/lib (root) or ~/.local/state")
 	flags.StringVar(&f.squash, "squash", "none", "which user ids to map to nobody: none, root or all")
 	flags.IntVar(&f.credits, "credits", 0, "calls in flight per connection; 0: the default")
 	addPoolFlag(cmd, &f.pool)

@@ -26,6 +26,7 @@ type serviceConfig struct {
 	export    string // directory, or, with memory, the name of the export
 	memory    bool
 	readOnly  bool
+	state     string // directory of the key of handles, "": the usual place
 	intents   string // directory of the journal of intents, "" for none
 	squash    server.Squash
 	register  bool   // registers with rpcbind
@@ -191,7 +192,12 @@ func (s *service) openExport(cfg *serviceConfig) error {
 	case !st.IsDir():
 		return fmt.Errorf("--export %s: not a directory: name the directory to serve", cfg.export)
 	}
-	fsys, err := dir.New(p, nil)
+	key, err := cfg.openKey()
+	if err != nil {
+		return err
+	}
+	dropUmask()
+	fsys, err := dir.New(p, &dir.Config{Key: key})
 	if err != nil {
 		return fmt.Errorf("--export %s: %w", cfg.export, bare(err))
 	}

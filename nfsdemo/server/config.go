@@ -50,11 +50,11 @@ type Export struct {
 	FS backend.FS
 	// ReadOnly refuses every change with NFS3ERR_ROFS.
 	ReadOnly bool
-	// Squash says whose ids become AnonUID and AnonGID. The zero value squashes root.
+	// Squash says whose ids become AnonUID and AnonGID. The zero value squashes root. The id
+	// 2^32-1, which is nobody's, always becomes anonymous. If the FS cannot act as others
+	// (Info.Owners), every caller is the user of this process, whatever Squash says.
 	Squash Squash
-	// AnonUID and AnonGID are the anonymous ids. If both are zero, Nobody; or, if files cannot
-	// be given away (Info.Owners), the user of this process, so that SquashAll makes every
-	// caller that user.
+	// AnonUID and AnonGID are the anonymous ids. If both are zero, Nobody.
 	AnonUID, AnonGID uint32
 	// Allow lists the admitted client addresses; if empty, all. Others get MNT3ERR_ACCES and
 	// NFS3ERR_ACCES.
@@ -117,9 +117,9 @@ func newExports(list []Export) ([]*export, error) {
 		info := e.FS.Info()
 		if e.AnonUID == 0 && e.AnonGID == 0 {
 			e.AnonUID, e.AnonGID = Nobody, Nobody
-			if !info.Owners {
-				e.AnonUID, e.AnonGID = info.UID, info.GID
-			}
+		}
+		if !info.Owners {
+			e.AnonUID, e.AnonGID = info.UID, info.GID
 		}
 		h := fnv.New32a()
 		h.Write([]byte(e.Path))

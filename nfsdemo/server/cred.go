@@ -3,6 +3,7 @@ package server
 import (
 	"slices"
 
+	"github.com/stag-rdma/stag/nfsdemo/caller"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -37,24 +38,23 @@ func parseCred(a *xdr.Auth) (Cred, xdr.AuthStat) {
 	}
 }
 
-// squash returns c as the export sees it.
+// squash returns c as the export sees it. The id 2^32-1 is nobody's: to system calls it means "no change",
+// which for a server that is root means root, so it is always anonymous.
 func (e *export) squash(c Cred) Cred {
-	switch {
-	case c.Anonymous || e.Squash == SquashAll:
+	if c.Anonymous || e.Squash == SquashAll || !e.info.Owners {
 		return Cred{UID: e.AnonUID, GID: e.AnonGID, Machine: c.Machine}
-	case e.Squash == SquashNone:
-		return c
 	}
-	if c.UID == 0 {
+	bad := func(id uint32) bool { return id == caller.None || id == 0 && e.Squash != SquashNone }
+	if bad(c.UID) {
 		c.UID = e.AnonUID
 	}
-	if c.GID == 0 {
+	if bad(c.GID) {
 		c.GID = e.AnonGID
 	}
-	if i := slices.Index(c.GIDs, 0); i >= 0 {
+	if i := slices.IndexFunc(c.GIDs, bad); i >= 0 {
 		c.GIDs = slices.Clone(c.GIDs)
 		for ; i < len(c.GIDs); i++ {
-			if c.GIDs[i] == 0 {
+			if bad(c.GIDs[i]) {
 				c.GIDs[i] = e.AnonGID
 			}
 		}
@@ -62,8 +62,7 @@ func (e *export) squash(c Cred) Cred {
 	return c
 }
 
-// in reports whether c is a member of a group.
-func (c *Cred) in(gid uint32) bool { return c.GID == gid || slices.Contains(c.GIDs, gid) }
-
-// root reports whether c may do everything.
-func (c *Cred) root() bool { return c.UID == 0 }
+// identity returns who the kernel takes calls of c for.
+func (c *Cred) identity() caller.Identity {
+	return caller.Identity{UID: c.UID, GID: c.GID, Groups: c.GIDs}
+}

@@ -13,16 +13,12 @@
 //
 // # Identity and permissions
 //
-// A caller is the uid, gid and groups of its AUTH_SYS credential, changed by the export's [Squash];
-// AUTH_NONE is the anonymous user, or AUTH_TOOWEAK with Config.RequireSys. Every procedure checks
-// mode bits against these ids, with the two exceptions that a protocol without OPEN needs (RFC 1813
-// Section 4.4): the owner of a file may always read and write it, and whoever may execute a file
-// may read it. If Info.Owners of a backend is true, new files belong to the caller, or to the group
-// of a set-group-id directory.
+// A caller is the uid, gid and groups of its AUTH_SYS credential, changed by the export's [Squash]; AUTH_NONE is
+// the anonymous user, or AUTH_TOOWEAK with Config.RequireSys. The backend decides what this caller may do: over
+// a directory that is the kernel, in memory the mode bits. Only what no file system knows is decided here: the
+// addresses of an export, whether it is read-only, the guard of SETATTR.
 //
-// The file system under a dir backend also checks, with the ids of this process. Without privileges, new
-// files belong to the user of this process: callers with other ids have the rights that these files give
-// to others, unless SquashAll makes every caller that user. A squashed root is that user too.
+// Where a backend cannot act as others (Info.Owners is false), every caller is the user of this process.
 //
 // # Data
 //
@@ -36,6 +32,6 @@
 //
 // # Limits
 //
-// No locking protocol, no ACLs, no RPCSEC_GSS. Handles are not secret: whoever can guess one can use it
-// from any address that Export.Allow admits, subject to the permissions of the file.
+// No locking protocol, no protocol for ACLs, no RPCSEC_GSS. Whoever has a handle can use it from any address that
+// Export.Allow admits, subject to the permissions of the file.
 package server

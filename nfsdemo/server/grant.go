@@ -24,7 +24,11 @@ type Room struct {
 // WRITE, as nfs3.Status: ErrInval if the file is not a regular one.
 func (s *Server) Grant(ctx context.Context, c *Call, h nfs3.FileHandle) (*Grant, Room, error) {
 	o := op{s: s, c: c, ctx: ctx, proc: nfs3.ProcWrite}
-	if _, err := o.writeTo(&nfs3.WriteArgs{Handle: h}, 0); err != nil {
+	f, err := o.writeTo(&nfs3.WriteArgs{Handle: h}, 0)
+	if err == nil {
+		err = f.node.Open(true)
+	}
+	if err != nil {
 		return nil, Room{}, err
 	}
 	u, err := o.exp.FS.Usage()
@@ -48,8 +52,6 @@ func (s *Server) WriteGrant(g *Grant, p []byte, off uint64) (verf nfs3.WriteVerf
 	switch end := off + uint64(len(p)); {
 	case o.exp.ReadOnly:
 		return verf, nfs3.ErrROFS
-	case !o.cred.mayWrite(&f.attr):
-		return verf, nfs3.ErrAcces
 	case end < off || end > o.exp.info.MaxFileSize:
 		return verf, nfs3.ErrFBig
 	}
@@ -88,10 +90,12 @@ func (o *op) granted(g *Grant) (f file, err error) {
 	if e == nil {
 		return f, nfs3.ErrStale
 	}
-	o.exp, o.cred = e, g.Cred
-	if f.node, err = e.FS.Resolve(g.File[handleHead:]); err != nil {
+	o.exp, o.cred, o.who = e, g.Cred, g.Cred.identity()
+	n, err := e.FS.Resolve(g.File[handleHead:])
+	if err != nil {
 		return f, err
 	}
+	f.node = n.As(&o.who)
 	if f.attr, err = f.node.Attr(); err == nil && f.attr.Type != nfs3.TypeReg {
 		err = nfs3.ErrInval
 	}

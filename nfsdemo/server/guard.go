@@ -67,7 +67,7 @@ func (o *op) await() (release func()) {
 	case o.proc == nfs3.ProcWrite:
 		var args nfs3.WriteArgs
 		if args.ParseHead(&d) == nil {
-			release = o.awaitChange(args.Handle, func() error { _, err := o.writeTo(&args, int(args.Count)); return err })
+			release = o.awaitChange(args.Handle, func() error { return o.mayWriteTo(&args, int(args.Count)) })
 		}
 	case o.proc == nfs3.ProcSetAttr:
 		var args nfs3.SetAttrArgs
@@ -93,7 +93,7 @@ func (o *op) awaitLookup(d *xdr.Decoder) {
 	if o.s.cfg.Guard.Idle() || args.Parse(d) != nil {
 		return
 	}
-	if dir, err := o.dir(args.Dir, permX); err == nil {
+	if dir, err := o.dir(args.Dir); err == nil {
 		if h, err := o.child(&dir, args.Name); err == nil {
 			o.drained(h)
 		}
@@ -195,7 +195,7 @@ func (o *op) finder(d *xdr.Decoder) func() (victims, error) {
 // attributes.
 func (o *op) createVictims(args *nfs3.CreateArgs) (v victims, err error) {
 	v.dirs[0] = args.Where.Dir
-	dir, err := o.dir(args.Where.Dir, permX)
+	dir, err := o.dir(args.Where.Dir)
 	if err != nil {
 		return v, err
 	}
@@ -215,15 +215,18 @@ func (o *op) createVictims(args *nfs3.CreateArgs) (v victims, err error) {
 		return v, nil
 	}
 	v.change = h
-	return v, o.cred.maySet(&f.attr, &nfs3.SetAttr{SetSize: true, Size: args.Attr.Size})
+	return v, f.node.Open(true)
 }
 
 // removeVictims: a file with other names stays, but nearly all files have one name.
 func (o *op) removeVictims(args *nfs3.DirOpArgs) (v victims, err error) {
 	v.dirs[0] = args.Dir
-	dir, err := o.dir(args.Dir, permX)
+	dir, err := o.dir(args.Dir)
 	if err == nil {
-		err = o.removable(&dir, args.Name)
+		err = o.removable(args.Name)
+	}
+	if err == nil {
+		err = o.deletable(&dir, args.Name)
 	}
 	if err != nil {
 		return v, err
@@ -236,16 +239,22 @@ func (o *op) removeVictims(args *nfs3.DirOpArgs) (v victims, err error) {
 // renameVictims: the file that had the new name goes away.
 func (o *op) renameVictims(args *nfs3.RenameArgs) (v victims, err error) {
 	v.dirs = [2]nfs3.FileHandle{args.From.Dir, args.To.Dir}
-	from, err := o.dir(args.From.Dir, permX)
+	from, err := o.dir(args.From.Dir)
 	if err != nil {
 		return v, err
 	}
-	to, err := o.dir(args.To.Dir, permX)
+	to, err := o.dir(args.To.Dir)
 	if err == nil {
-		err = o.movable(&from, &to, args)
+		err = o.movable(args)
 	}
-	if err == nil { // otherwise nothing goes away
-		_, err = o.find(&from, args.From.Name)
+	if err == nil {
+		err = o.deletable(&from, args.From.Name)
+	}
+	if err == nil {
+		err = o.deletable(&to, args.To.Name)
+		if errors.Is(err, nfs3.ErrNoEnt) {
+			err = nil
+		}
 	}
 	if err != nil {
 		return v, err
@@ -258,4 +267,30 @@ func (o *op) renameVictims(args *nfs3.RenameArgs) (v victims, err error) {
 		err = nil
 	}
 	return v, err
+}
+
+// deletable looks whether the caller could remove a name, so that nobody is disturbed for somebody who cannot.
+// Only the call itself decides.
+func (o *op) deletable(dir *file, name string) error {
+	f, err := o.find(dir, name)
+	if err != nil {
+		return err
+	}
+	if got, err := dir.node.Access(nfs3.AccessDelete); err != nil || got == 0 {
+		return errors.Join(err, nfs3.ErrAcces)
+	}
+	const sticky = 0o1000
+	if dir.attr.Mode&sticky != 0 && o.who.UID != 0 && o.who.UID != f.attr.UID && o.who.UID != dir.attr.UID {
+		return nfs3.ErrAcces
+	}
+	return nil
+}
+
+// mayWriteTo is writeTo and the backend's check of the caller.
+func (o *op) mayWriteTo(args *nfs3.WriteArgs, n int) error {
+	f, err := o.writeTo(args, n)
+	if err == nil {
+		err = f.node.Open(true)
+	}
+	return err
 }

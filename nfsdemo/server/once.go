@@ -183,7 +183,7 @@ func (o *op) look(p *subject) (*witness, error) {
 			return nil, err
 		}
 		if i == 0 {
-			o.newborn(w, p, &dir)
+			o.newborn(w, p)
 		}
 		f, err := o.lookAt(&dir, a.Name)
 		if err != nil {
@@ -217,8 +217,10 @@ func (o *op) lookAttr(p *subject, w *witness) error {
 		return err
 	}
 	w.attr, w.set = f.opt(), p.attr
-	w.fails = o.status(o.mayApply(&f, p.guard, &p.attr))
-	o.cred.dropSetID(&f.attr, &w.set)
+	if err = o.mayApply(&f, p.guard, &p.attr); err == nil {
+		err = o.likely(&f, &p.attr)
+	}
+	w.fails = o.status(err)
 	w.clock = o.exp.now()
 	return o.keepSize(w, &f)
 }
@@ -236,8 +238,7 @@ func (o *op) lookSize(p *subject, w *witness, f *file) (err error) {
 	}
 	w.attr = f.opt()
 	w.set = nfs3.SetAttr{SetSize: p.attr.SetSize, Size: p.attr.Size}
-	w.fails = o.status(o.cred.maySet(&f.attr, &w.set))
-	o.cred.dropSetID(&f.attr, &w.set)
+	w.fails = o.status(o.likely(f, &w.set))
 	return o.keepSize(w, f)
 }
 
@@ -306,25 +307,28 @@ func (o *op) lookAt(dir *file, name string) (file, error) {
 }
 
 // newborn notes the attributes of the file that the call makes.
-func (o *op) newborn(w *witness, p *subject, dir *file) {
+func (o *op) newborn(w *witness, p *subject) {
 	var in *backend.Init
 	switch p.proc {
 	case nfs3.ProcMkdir:
-		in = o.init(dir, &p.attr, 0o755)
-		in.Attr.Mode |= dir.attr.Mode & modeSetGID
+		in = initOf(&p.attr, 0o755)
 	case nfs3.ProcSymlink:
-		in = o.init(dir, &p.attr, 0o777)
+		in = initOf(&p.attr, 0o777)
 	case nfs3.ProcCreate:
-		in = o.init(dir, &p.attr, 0o644)
+		in = initOf(&p.attr, 0o644)
 		if p.verf != nil {
-			in = o.init(dir, &nfs3.SetAttr{}, 0o600)
+			in = initOf(&nfs3.SetAttr{}, 0o600)
 		}
 	case nfs3.ProcMknod:
-		in = o.init(dir, &p.attr, 0o644)
+		in = initOf(&p.attr, 0o644)
 	default:
 		return
 	}
-	w.set, w.uid, w.gid = in.Attr, in.UID, in.GID
+	w.set, w.uid, w.gid = in.Attr, o.who.UID, o.who.GID
+	w.set.SetUID = w.set.SetUID && w.uid == 0
+	if w.set.SetUID {
+		w.uid = w.set.UID
+	}
 }
 
 // now returns the time of the clock that gives births, 0 if there is none.

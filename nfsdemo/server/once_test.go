@@ -224,7 +224,7 @@ func checkSettled(t *testing.T, proc nfs3.Proc, reply []byte) {
 // openDir serves a directory.
 func openDir(t *testing.T, path string) *dir.FS {
 	t.Helper()
-	fsys, err := dir.New(path, &dir.Config{Async: true})
+	fsys, err := dir.New(path, &dir.Config{Async: true, Key: []byte("0123456789abcdef0123456789abcdef")})
 	if err != nil {
 		t.Fatal(err)
 	}

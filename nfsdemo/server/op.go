@@ -6,6 +6,7 @@ import (
 	"net"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/caller"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"go.uber.org/zap"
 )
@@ -17,7 +18,8 @@ type op struct {
 	ctx  context.Context
 	proc nfs3.Proc
 	exp  *export
-	cred Cred // as the export sees it
+	cred Cred            // as the export sees it
+	who  caller.Identity // the same for the backend
 
 	guard guarding // the answer of Config.Guard
 }
@@ -60,7 +62,12 @@ func (o *op) node(h nfs3.FileHandle) (backend.Node, error) {
 		return nil, nfs3.ErrAcces
 	}
 	o.exp, o.cred = e, e.squash(o.c.Cred)
-	return e.FS.Resolve(h[handleHead:])
+	o.who = o.cred.identity()
+	n, err := e.FS.Resolve(h[handleHead:])
+	if err != nil {
+		return nil, err
+	}
+	return n.As(&o.who), nil
 }
 
 // file finds the file of a handle and its attributes.
@@ -76,18 +83,13 @@ func (o *op) file(h nfs3.FileHandle) (file, error) {
 	return file{node: n, attr: a}, nil
 }
 
-// dir is file for a directory in which the caller must have the permissions want.
-func (o *op) dir(h nfs3.FileHandle, want uint32) (file, error) {
+// dir is file for a directory.
+func (o *op) dir(h nfs3.FileHandle) (file, error) {
 	f, err := o.file(h)
-	switch {
-	case err != nil:
-		return f, err
-	case f.attr.Type != nfs3.TypeDir:
-		return f, nfs3.ErrNotDir
-	case !o.cred.may(&f.attr, want):
-		return f, nfs3.ErrAcces
+	if err == nil && f.attr.Type != nfs3.TypeDir {
+		err = nfs3.ErrNotDir
 	}
-	return f, nil
+	return f, err
 }
 
 // writable refuses changes in a read-only export, and those that await has refused.

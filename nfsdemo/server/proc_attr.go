@@ -37,13 +37,37 @@ func (o *op) setAttr(d *xdr.Decoder) error {
 	return nil
 }
 
-// settable finds the file of a SETATTR and checks everything that can be checked before.
+// settable finds the file of a SETATTR and looks whether the caller could make the change, so that nobody is
+// disturbed for somebody who cannot. Only the call itself decides.
 func (o *op) settable(args *nfs3.SetAttrArgs) error {
 	f, err := o.file(args.Handle)
 	if err != nil {
 		return err
 	}
-	return o.mayApply(&f, guardOf(args), &args.Attr)
+	if err := o.mayApply(&f, guardOf(args), &args.Attr); err != nil {
+		return err
+	}
+	return o.likely(&f, &args.Attr)
+}
+
+// likely looks whether the caller could make a change.
+func (o *op) likely(f *file, set *nfs3.SetAttr) error {
+	switch {
+	case o.who.UID == 0:
+		return nil
+	case set.SetUID && set.UID != f.attr.UID:
+		return nfs3.ErrPerm
+	case o.who.UID == f.attr.UID || set.IsZero():
+		return nil
+	}
+	if set.SetMode || set.SetUID || set.SetGID || set.AtimeHow == nfs3.ClientTime || set.MtimeHow == nfs3.ClientTime {
+		return nfs3.ErrPerm
+	}
+	got, err := f.node.Access(nfs3.AccessModify)
+	if err == nil && got == 0 {
+		err = nfs3.ErrAcces
+	}
+	return err
 }
 
 // guardOf returns the guard of a SETATTR, or nil if it has none.
@@ -62,11 +86,10 @@ func (o *op) applyAttr(f *file, args *nfs3.SetAttrArgs) error {
 	if args.Attr.IsZero() {
 		return nil
 	}
-	o.cred.dropSetID(&f.attr, &args.Attr)
 	return f.node.SetAttr(&args.Attr)
 }
 
-// mayApply checks a SETATTR.
+// mayApply checks of a SETATTR what the backend does not: it decides what the caller may do.
 func (o *op) mayApply(f *file, guard *nfs3.Time, set *nfs3.SetAttr) error {
 	if err := o.writable(); err != nil {
 		return err
@@ -74,44 +97,10 @@ func (o *op) mayApply(f *file, guard *nfs3.Time, set *nfs3.SetAttr) error {
 	if guard != nil && *guard != f.attr.Ctime {
 		return nfs3.ErrNotSync
 	}
-	return o.cred.maySet(&f.attr, set)
-}
-
-// maySet returns an error unless c may make the change s to a. Everything is checked before anything is
-// changed, so that the change is made completely or not at all.
-func (c *Cred) maySet(a *nfs3.Attr, s *nfs3.SetAttr) error {
-	owner := c.owns(a)
-	switch {
-	case s.SetSize && a.Type != nfs3.TypeReg:
+	if set.SetSize && f.attr.Type != nfs3.TypeReg {
 		return nfs3.ErrInval
-	case s.SetSize && !c.mayWrite(a):
-		return nfs3.ErrAcces
-	case s.SetMode && !owner:
-		return nfs3.ErrPerm
-	case s.SetUID && !c.root() && (!owner || s.UID != a.UID):
-		return nfs3.ErrPerm
-	case s.SetGID && !c.root() && (!owner || s.GID != a.GID && !c.in(s.GID)):
-		return nfs3.ErrPerm
-	case (s.AtimeHow == nfs3.ClientTime || s.MtimeHow == nfs3.ClientTime) && !owner:
-		return nfs3.ErrPerm
-	case (s.AtimeHow == nfs3.ServerTime || s.MtimeHow == nfs3.ServerTime) && !owner && !c.may(a, permW):
-		return nfs3.ErrAcces
 	}
 	return nil
-}
-
-// dropSetID clears the set-id bits if an unprivileged caller changes the content or owner of a file, as
-// local file systems do.
-func (c *Cred) dropSetID(a *nfs3.Attr, s *nfs3.SetAttr) {
-	if c.root() || a.Type == nfs3.TypeDir {
-		return
-	}
-	if s.SetMode && !c.in(a.GID) {
-		s.Mode &^= modeSetGID
-	}
-	if !s.SetMode && (s.SetSize || s.SetUID || s.SetGID) && a.Mode&(modeSetUID|modeSetGID) != 0 {
-		s.SetMode, s.Mode = true, a.Mode&^(modeSetUID|modeSetGID)
-	}
 }
 
 // access is ACCESS (RFC 1813 Section 3.3.4).
@@ -124,7 +113,8 @@ func (o *op) access(d *xdr.Decoder) error {
 	f, err := o.file(args.Handle)
 	res.Status, res.Attr = o.status(err), f.opt()
 	if err == nil {
-		res.Access = o.cred.access(&f.attr, args.Access)
+		res.Access, err = f.node.Access(args.Access)
+		res.Status = o.status(err)
 		if o.exp.ReadOnly {
 			res.Access &^= nfs3.AccessModify | nfs3.AccessExtend | nfs3.AccessDelete
 		}

@@ -3,6 +3,7 @@ package server
 import (
 	"testing"
 
+	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
@@ -25,6 +26,9 @@ func TestHandleErrors(t *testing.T) {
 			"64 octets": {make(nfs3.FileHandle, 64), nfs3.ErrStale}, "no such export": {other, nfs3.ErrStale},
 		} {
 			p.Log(name)
+			if _, seals := p.srv.exports[0].FS.(*dir.FS); seals && (name == "cut" || name == "long") {
+				c.want = nfs3.ErrStale // it cannot be told from a handle of another key
+			}
 			nfs[nfs3.GetAttrRes](p, nfs3.ProcGetAttr, &nfs3.HandleArgs{Handle: c.h}, c.want)
 			p.lookup(c.h, "x", c.want)
 			nfs[nfs3.FSInfoRes](p, nfs3.ProcFSInfo, &nfs3.HandleArgs{Handle: c.h}, c.want)

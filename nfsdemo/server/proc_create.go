@@ -23,10 +23,10 @@ const createTries = 8
 
 // createFile finds or makes the file. If the name appears or vanishes in between, it tries again.
 func (o *op) createFile(dir *file, args *nfs3.CreateArgs) (file, error) {
-	in := o.init(dir, &args.Attr, 0o644)
+	in := initOf(&args.Attr, 0o644)
 	if args.Mode == nfs3.Exclusive {
 		// A SETATTR sets the attributes; until then only the owner can use the file.
-		in = o.init(dir, &nfs3.SetAttr{}, 0o600)
+		in = initOf(&nfs3.SetAttr{}, 0o600)
 		in.Verf = &args.Verf
 	}
 	var err error
@@ -37,9 +37,6 @@ func (o *op) createFile(dir *file, args *nfs3.CreateArgs) (file, error) {
 				return file{}, err
 			}
 			return o.openExisting(f, args)
-		}
-		if !o.cred.may(&dir.attr, permW) {
-			return file{}, nfs3.ErrAcces
 		}
 		n, a, cerr := dir.node.Create(args.Where.Name, in)
 		if err = cerr; !errors.Is(err, nfs3.ErrExist) {
@@ -75,10 +72,6 @@ func (o *op) resize(f *file, s *nfs3.SetAttr) error {
 		return nil
 	}
 	set := nfs3.SetAttr{SetSize: true, Size: s.Size}
-	if err := o.cred.maySet(&f.attr, &set); err != nil {
-		return err
-	}
-	o.cred.dropSetID(&f.attr, &set)
 	if err := f.node.SetAttr(&set); err != nil {
 		return err
 	}
@@ -94,9 +87,7 @@ func (o *op) mkdir(d *xdr.Decoder) error {
 		return err
 	}
 	o.makingNew(&args.Where, func(dir *file) (backend.Node, nfs3.Attr, error) {
-		in := o.init(dir, &args.Attr, 0o755)
-		in.Attr.Mode |= dir.attr.Mode & modeSetGID
-		return dir.node.Mkdir(args.Where.Name, in)
+		return dir.node.Mkdir(args.Where.Name, initOf(&args.Attr, 0o755))
 	})
 	return nil
 }
@@ -115,12 +106,12 @@ func (o *op) symlink(d *xdr.Decoder) error {
 		case len(args.Path) >= nfs3.MaxPath:
 			return nil, nfs3.Attr{}, nfs3.ErrNameTooLong
 		}
-		return dir.node.Symlink(args.Where.Name, args.Path, o.init(dir, &args.Attr, 0o777))
+		return dir.node.Symlink(args.Where.Name, args.Path, initOf(&args.Attr, 0o777))
 	})
 	return nil
 }
 
-// mknod is MKNOD (RFC 1813 Section 3.3.11). Only root may make devices.
+// mknod is MKNOD (RFC 1813 Section 3.3.11).
 func (o *op) mknod(d *xdr.Decoder) error {
 	var args nfs3.MknodArgs
 	if err := args.Parse(d); err != nil {
@@ -128,15 +119,11 @@ func (o *op) mknod(d *xdr.Decoder) error {
 	}
 	o.makingNew(&args.Where, func(dir *file) (backend.Node, nfs3.Attr, error) {
 		switch args.Type {
-		case nfs3.TypeChr, nfs3.TypeBlk:
-			if !o.cred.root() {
-				return nil, nfs3.Attr{}, nfs3.ErrPerm
-			}
-		case nfs3.TypeSock, nfs3.TypeFIFO:
+		case nfs3.TypeChr, nfs3.TypeBlk, nfs3.TypeSock, nfs3.TypeFIFO:
 		case nfs3.TypeReg, nfs3.TypeDir, nfs3.TypeLnk:
 			return nil, nfs3.Attr{}, nfs3.ErrBadType
 		}
-		in := o.init(dir, &args.Attr, 0o644)
+		in := initOf(&args.Attr, 0o644)
 		return dir.node.Mknod(args.Where.Name, args.Type, args.Rdev, in)
 	})
 	return nil

@@ -12,7 +12,7 @@ func (o *op) lookup(d *xdr.Decoder) error {
 		return err
 	}
 	var res nfs3.LookupRes
-	dir, err := o.dir(args.Dir, permX)
+	dir, err := o.dir(args.Dir)
 	var f file
 	if err == nil {
 		f, err = o.find(&dir, args.Name)
@@ -26,7 +26,7 @@ func (o *op) lookup(d *xdr.Decoder) error {
 	return nil
 }
 
-// find looks up a name in a directory that the caller may search.
+// find looks up a name in a directory.
 func (o *op) find(dir *file, name string) (file, error) {
 	if err := o.lookupName(name); err != nil {
 		return file{}, err

@@ -49,7 +49,7 @@ type listing struct {
 // list executes the call.
 func (l *listing) list(h nfs3.FileHandle, cookie uint64, verf nfs3.CookieVerf) {
 	o := l.o
-	dir, err := o.dir(h, permR)
+	dir, err := o.dir(h)
 	res := nfs3.ReadDirRes{Attr: dir.opt()}
 	if err == nil {
 		l.max = min(l.max, uint32(o.s.cfg.MaxIO))

@@ -12,7 +12,7 @@ func (o *op) remove(d *xdr.Decoder) error {
 		return err
 	}
 	o.removing(&args, func(dir *file) error {
-		if err := o.removable(dir, args.Name); err != nil {
+		if err := o.removable(args.Name); err != nil {
 			return err
 		}
 		return dir.node.Remove(args.Name)
@@ -21,14 +21,11 @@ func (o *op) remove(d *xdr.Decoder) error {
 }
 
 // removable checks a REMOVE.
-func (o *op) removable(dir *file, name string) error {
+func (o *op) removable(name string) error {
 	if err := o.writable(); err != nil {
 		return err
 	}
-	if err := o.name(name, nfs3.ErrAcces); err != nil {
-		return err
-	}
-	return o.deletable(dir, name)
+	return o.name(name, nfs3.ErrAcces)
 }
 
 // rmdir is RMDIR (RFC 1813 Section 3.3.13): "." is INVAL, ".." EXIST.
@@ -45,9 +42,6 @@ func (o *op) rmdir(d *xdr.Decoder) error {
 		if err := o.name(args.Name, dots); err != nil {
 			return err
 		}
-		if err := o.deletable(dir, args.Name); err != nil {
-			return err
-		}
 		return dir.node.Rmdir(args.Name)
 	})
 	return nil
@@ -57,7 +51,7 @@ func (o *op) rmdir(d *xdr.Decoder) error {
 func (o *op) removing(args *nfs3.DirOpArgs, fn func(dir *file) error) {
 	defer o.hold(args.Dir, nil)()
 	var res nfs3.WccRes
-	dir, err := o.dir(args.Dir, permX)
+	dir, err := o.dir(args.Dir)
 	ch := o.changing(dir)
 	if err == nil {
 		err = o.writable()
@@ -67,23 +61,4 @@ func (o *op) removing(args *nfs3.DirOpArgs, fn func(dir *file) error) {
 	}
 	res.Status, res.Wcc = o.status(err), ch.wcc()
 	o.c.Resp.Results = res.Append(o.c.Resp.Results)
-}
-
-// deletable returns an error unless the caller may remove a name from a directory. It looks up the name
-// only if that matters.
-func (o *op) deletable(dir *file, name string) error {
-	if !o.cred.may(&dir.attr, permW) {
-		if _, err := o.find(dir, name); err != nil {
-			return err
-		}
-		return nfs3.ErrAcces
-	}
-	if dir.attr.Mode&modeSticky == 0 || o.cred.owns(&dir.attr) {
-		return nil
-	}
-	f, err := o.find(dir, name)
-	if err == nil && !o.cred.mayDelete(&dir.attr, &f.attr) {
-		err = nfs3.ErrAcces
-	}
-	return err
 }

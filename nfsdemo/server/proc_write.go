@@ -19,7 +19,11 @@ func (o *op) write(d *xdr.Decoder) error {
 		return err
 	}
 	if data.Pending() {
-		if f, err := o.writeTo(&args, data.Len()); err != nil {
+		f, err := o.writeTo(&args, data.Len())
+		if err == nil {
+			err = f.node.Open(true)
+		}
+		if err != nil {
 			o.wrote(&nfs3.WriteRes{}, &change{file: f}, err)
 			return nil
 		}
@@ -55,12 +59,13 @@ func (s *Server) nfsReady(ctx context.Context, c *Call) bool {
 	if e == nil {
 		return false
 	}
-	if r, ok := e.FS.(backend.Readier); e.info.MayBlock && (!ok || !r.Ready(args.Handle[handleHead:])) {
+	cred := e.squash(c.Cred)
+	who := cred.identity()
+	if r, ok := e.FS.(backend.Readier); e.info.MayBlock && (!ok || !r.Ready(&who, args.Handle[handleHead:])) {
 		return false
 	}
 	o := op{s: s, c: c, ctx: ctx, proc: nfs3.ProcWrite}
-	_, err := o.writeTo(&args, int(args.Count))
-	return err == nil
+	return o.mayWriteTo(&args, int(args.Count)) == nil
 }
 
 // wrote answers a WRITE.
@@ -69,7 +74,7 @@ func (o *op) wrote(res *nfs3.WriteRes, ch *change, err error) {
 	o.c.Resp.Results = res.Append(o.c.Resp.Results)
 }
 
-// writeTo finds the file of a WRITE of n octets, and checks that the octets can be written.
+// writeTo finds the file of a WRITE of n octets, and checks what does not depend on the caller.
 //
 // Choice: a count other than the length of the data is INVAL.
 func (o *op) writeTo(args *nfs3.WriteArgs, n int) (file, error) {
@@ -82,8 +87,6 @@ func (o *op) writeTo(args *nfs3.WriteArgs, n int) (file, error) {
 		return f, o.writable()
 	case f.attr.Type != nfs3.TypeReg || uint64(args.Count) != uint64(n):
 		return f, nfs3.ErrInval
-	case !o.cred.mayWrite(&f.attr):
-		return f, nfs3.ErrAcces
 	case end < args.Offset || end > o.exp.info.MaxFileSize:
 		return f, nfs3.ErrFBig
 	}
@@ -96,12 +99,6 @@ func (o *op) writeTo(args *nfs3.WriteArgs, n int) (file, error) {
 // writeData writes at most Config.MaxIO octets.
 func (o *op) writeData(f *file, args *nfs3.WriteArgs, res *nfs3.WriteRes) error {
 	data := args.Data[:min(len(args.Data), o.s.cfg.MaxIO)]
-	if !o.cred.root() && f.attr.Mode&(modeSetUID|modeSetGID) != 0 {
-		drop := nfs3.SetAttr{SetMode: true, Mode: f.attr.Mode &^ (modeSetUID | modeSetGID)}
-		if err := f.node.SetAttr(&drop); err != nil {
-			return err
-		}
-	}
 	w, err := f.node.Write(data, args.Offset, args.Stable)
 	res.Count, res.Committed, res.Verf = uint32(w.N), w.Committed, w.Verf
 	return err

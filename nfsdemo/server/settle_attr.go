@@ -92,7 +92,9 @@ func (t *settling) fixedSays(is *nfs3.Attr) (e evidence) {
 	was, s := &t.was.attr.Attr, &t.was.set
 	e.add(s.SetUID, is.UID == s.UID, is.UID == was.UID, was.UID == s.UID)
 	e.add(s.SetGID, is.GID == s.GID, is.GID == was.GID, was.GID == s.GID)
-	e.add(s.SetMode, is.Mode == s.Mode&0o7777, is.Mode == was.Mode, was.Mode == s.Mode&0o7777)
+	// The kernel does not give a set-group-id bit to everybody who asks for it.
+	asked := func(mode uint32) bool { return mode&^0o2000 == s.Mode&0o5777 && mode&^s.Mode == 0 }
+	e.add(s.SetMode, asked(is.Mode), is.Mode == was.Mode, asked(was.Mode))
 	return e
 }
 

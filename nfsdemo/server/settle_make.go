@@ -19,7 +19,7 @@ func (t *settling) making(results []byte) ([]byte, once.Outcome, error) {
 		return results, once.NotDone, err
 	}
 	if n, ok := f.node.(backend.Finisher); ok {
-		in := &backend.Init{Attr: t.was.set, UID: t.was.uid, GID: t.was.gid, Verf: t.verf}
+		in := &backend.Init{Attr: t.was.set, Verf: t.verf}
 		if err := n.Finish(in); err != nil {
 			return results, once.Unknown, err
 		}
@@ -52,13 +52,9 @@ func (t *settling) ours(f *found) (bool, error) {
 	}
 }
 
-// owned reports whether f belongs to the right owner, or still to this process.
+// owned reports whether f belongs to the right owner, or still to root, who wanted to give it away.
 func (t *settling) owned(f *found) bool {
-	info := &t.op.exp.info
-	if f.attr.UID == info.UID {
-		return true
-	}
-	return info.Owners && f.attr.UID == t.was.uid
+	return f.attr.UID == t.was.uid || t.was.set.SetUID && f.attr.UID == 0
 }
 
 // older reports whether a file was born before the call. Some file systems store births in seconds.

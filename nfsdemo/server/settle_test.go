@@ -10,6 +10,7 @@ import (
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
+	"github.com/stag-rdma/stag/nfsdemo/caller"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/once"
 	"github.com/stag-rdma/stag/transport"
@@ -216,32 +217,42 @@ func TestSettleCut(t *testing.T) {
 	})
 }
 
-// TestSettleHalfMade: a crash between the system call that makes a file and those that give
-// it owner, mode and times: it gets them. One that somebody has changed since is left alone.
+// TestSettleHalfMade: a crash between the system call that makes a file, with its owner, group and mode, and
+// those that give it size, times, and what root alone may give: it gets them. One that somebody has changed
+// since is left alone.
 func TestSettleHalfMade(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("files are given away: for root")
 	}
 	path := t.TempDir()
 	p := newPeer(t, newServer(t, openDir(t, path)), sys(0, 0))
-	caller := p.as(sys(1000, 1001))
-	caller.cred = sys(1000, 1001)
+	user := p.as(sys(1000, 1001))
+	file := func(s string) error { return os.WriteFile(s, nil, 0o640) }
 	for _, x := range []struct {
-		name string
-		proc nfs3.Proc
-		args nfs3.Message
-		make func(path string) error
-		mode uint32
+		name  string
+		who   *peer
+		owner int // of what is found
+		proc  nfs3.Proc
+		args  nfs3.Message
+		make  func(path string) error
+		mode  uint32
 	}{
-		{"c", nfs3.ProcCreate, &nfs3.CreateArgs{Where: at(p.root, "c"), Mode: nfs3.Guarded, Attr: sized(mode(0o640), 3)}, makeFile, 0o640},
-		{"x", nfs3.ProcCreate, &nfs3.CreateArgs{Where: at(p.root, "x"), Mode: nfs3.Exclusive, Verf: nfs3.CreateVerf{1, 2, 3}}, makeFile, 0o600},
-		{"d", nfs3.ProcMkdir, &nfs3.MkdirArgs{Where: at(p.root, "d"), Attr: mode(0o750)}, func(s string) error { return os.Mkdir(s, 0o700) }, 0o750},
-		{"l", nfs3.ProcSymlink, &nfs3.SymlinkArgs{Where: at(p.root, "l"), Path: "c"}, func(s string) error { return os.Symlink("c", s) }, 0o777},
+		{"c", user, 1000, nfs3.ProcCreate, &nfs3.CreateArgs{Where: at(p.root, "c"), Mode: nfs3.Guarded, Attr: sized(mode(0o640), 3)}, file, 0o640},
+		{"x", user, 1000, nfs3.ProcCreate, &nfs3.CreateArgs{Where: at(p.root, "x"), Mode: nfs3.Exclusive, Verf: nfs3.CreateVerf{1, 2, 3}}, func(s string) error { return os.WriteFile(s, nil, 0o600) }, 0o600},
+		{"d", user, 1000, nfs3.ProcMkdir, &nfs3.MkdirArgs{Where: at(p.root, "d"), Attr: mode(0o1750)}, func(s string) error { return os.Mkdir(s, 0o750) }, 0o1750},
+		{"l", user, 1000, nfs3.ProcSymlink, &nfs3.SymlinkArgs{Where: at(p.root, "l"), Path: "c"}, func(s string) error { return os.Symlink("c", s) }, 0o777},
+		{"g", p, 0, nfs3.ProcCreate, &nfs3.CreateArgs{Where: at(p.root, "g"), Mode: nfs3.Guarded, Attr: nfs3.SetAttr{SetMode: true, Mode: 0o640, SetUID: true, UID: 1000, SetGID: true, GID: 1001}}, file, 0o640},
 	} {
-		in := caller.intend(x.proc, x.args)
+		in := x.who.intend(x.proc, x.args)
 		p.settles(in, once.NotDone)
-		if err := x.make(filepath.Join(path, x.name)); err != nil {
+		name := filepath.Join(path, x.name)
+		if err := x.make(name); err != nil {
 			t.Fatal(err)
+		}
+		if x.owner != 0 {
+			if err := os.Lchown(name, x.owner, x.owner+1); err != nil {
+				t.Fatal(err)
+			}
 		}
 		p.settles(in, once.Done)
 		r := p.lookup(p.root, x.name, nfs3.OK)
@@ -257,11 +268,15 @@ func TestSettleHalfMade(t *testing.T) {
 			}
 		}
 	}
+	// A file of root is not what a user has made.
+	in := user.intend(nfs3.ProcCreate, &nfs3.CreateArgs{Where: at(p.root, "r"), Mode: nfs3.Guarded, Attr: mode(0o640)})
+	if err := file(filepath.Join(path, "r")); err != nil {
+		t.Fatal(err)
+	}
+	p.settles(in, once.NotDone)
 	// The verifier is there: sent again with another XID, the CREATE finds its file.
-	nfs[nfs3.CreateRes](caller, nfs3.ProcCreate, &nfs3.CreateArgs{Where: at(p.root, "x"), Mode: nfs3.Exclusive, Verf: nfs3.CreateVerf{1, 2, 3}}, nfs3.OK)
+	nfs[nfs3.CreateRes](user, nfs3.ProcCreate, &nfs3.CreateArgs{Where: at(p.root, "x"), Mode: nfs3.Exclusive, Verf: nfs3.CreateVerf{1, 2, 3}}, nfs3.OK)
 }
-
-func makeFile(path string) error { return os.WriteFile(path, nil, 0o600) }
 
 // TestSettleNotOurs: a name that was free is taken by something the call does not make.
 func TestSettleNotOurs(t *testing.T) {
@@ -561,6 +576,10 @@ func (f *forgetful) Root() backend.Node { return &forgetfulNode{f.FS.Root(), f} 
 type forgetfulNode struct {
 	backend.Node
 	fs *forgetful
+}
+
+func (n *forgetfulNode) As(who *caller.Identity) backend.Node {
+	return &forgetfulNode{n.Node.As(who), n.fs}
 }
 
 func (n *forgetfulNode) Lookup(name string) (backend.Node, nfs3.Attr, error) {

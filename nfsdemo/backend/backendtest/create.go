@@ -35,10 +35,10 @@ func testHandles(e *env) {
 	e.same(e.fs.Root(), e.resolve(e.fs.Root()))
 	for n := range len(h) {
 		_, err := e.fs.Resolve(h[:n])
-		e.want("Resolve of a short handle", err, nfs3.ErrBadHandle)
+		e.noHandle("Resolve of a short handle", err)
 	}
 	_, err := e.fs.Resolve(append(h, 0))
-	e.want("Resolve of a long handle", err, nfs3.ErrBadHandle)
+	e.noHandle("Resolve of a long handle", err)
 	for i := range h {
 		bad := append([]byte(nil), h...)
 		bad[i] ^= 0x55
@@ -53,6 +53,15 @@ func testHandles(e *env) {
 		default:
 			e.Errorf("Resolve of a wrong handle: %v", err)
 		}
+	}
+}
+
+// noHandle demands an error for what no backend has made. One that seals its handles cannot tell a cut one
+// from an old one.
+func (e *env) noHandle(what string, err error) {
+	e.Helper()
+	if !errors.Is(err, nfs3.ErrBadHandle) && !errors.Is(err, nfs3.ErrStale) {
+		e.Errorf("%s: %v", what, err)
 	}
 }
 
@@ -75,7 +84,7 @@ func testCreate(e *env) {
 	}
 	if e.fs.Info().Owners {
 		in := initOf(0o600)
-		in.UID, in.GID = 1234, 567
+		in.Attr.SetUID, in.Attr.UID, in.Attr.SetGID, in.Attr.GID = true, 1234, true, 567
 		_, a, err := root.Create("owned", in)
 		e.ok("Create", err)
 		if a.UID != 1234 || a.GID != 567 {

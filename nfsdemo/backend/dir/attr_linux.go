@@ -7,30 +7,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setAt changes attributes of the file name, except its size. The file must be the one with
-// the identity want. It works on an O_PATH descriptor, so that kind and permissions do not
-// matter and nobody can put another file in its place.
-func (f *FS) setAt(d *openDir, name string, want key, a *nfs3.SetAttr) error {
-	fd, err := unix.Openat(int(d.f.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return status(err)
-	}
-	defer unix.Close(fd)
-	st, err := f.statFD(fd)
-	switch {
-	case err != nil:
-		return err
-	case st.key != want:
-		return errMoved
-	}
-	return status(setFD(fd, st.attr.Type == nfs3.TypeLnk, a))
-}
-
-// setOpen is setAt for an open directory.
-func (f *FS) setOpen(d *openDir, a *nfs3.SetAttr) error {
-	return status(setFD(int(d.f.Fd()), false, a))
-}
-
 // setFD changes owner, mode and times, in this order: a change of owner clears the set-id
 // bits, and each of them changes the ctime.
 func setFD(fd int, link bool, a *nfs3.SetAttr) error {

@@ -10,27 +10,27 @@ import (
 // cache keeps open things by identity: at most max, unless more are in use, and none that was
 // idle for longer than ttl. It closes the least recently used first, outside its lock. It is
 // safe for concurrent use.
-type cache[V io.Closer] struct {
+type cache[K comparable, V io.Closer] struct {
 	max int
 	ttl time.Duration // 0: forever
 
 	mu    sync.Mutex
-	m     map[key]*slot[V]
-	order list.List // of *slot[V], most recent first
+	m     map[K]*slot[K, V]
+	order list.List // of *slot[K, V], most recent first
 	timer *time.Timer
 }
 
 // slot is a thing in use by refs callers.
-type slot[V io.Closer] struct {
+type slot[K comparable, V io.Closer] struct {
 	v    V
-	key  key
+	key  K
 	refs int
 	last time.Time
 	elem *list.Element // nil once out of the cache
 }
 
 // get returns the slot of k, in use until put, or nil.
-func (c *cache[V]) get(k key) *slot[V] {
+func (c *cache[K, V]) get(k K) *slot[K, V] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.m[k]
@@ -42,7 +42,7 @@ func (c *cache[V]) get(k key) *slot[V] {
 }
 
 // add takes v as the thing of k. If there is one already, it closes v, or the old one if replace.
-func (c *cache[V]) add(k key, v V, replace bool) *slot[V] {
+func (c *cache[K, V]) add(k K, v V, replace bool) *slot[K, V] {
 	c.mu.Lock()
 	if s := c.m[k]; s != nil && !replace {
 		s.refs++
@@ -54,9 +54,9 @@ func (c *cache[V]) add(k key, v V, replace bool) *slot[V] {
 			defer closeAll(dead)
 		}
 	}
-	s := &slot[V]{v: v, key: k, refs: 1}
+	s := &slot[K, V]{v: v, key: k, refs: 1}
 	if c.m == nil {
-		c.m = make(map[key]*slot[V])
+		c.m = make(map[K]*slot[K, V])
 	}
 	s.elem = c.order.PushFront(s)
 	c.m[k] = s
@@ -67,7 +67,7 @@ func (c *cache[V]) add(k key, v V, replace bool) *slot[V] {
 }
 
 // put ends the use of a slot.
-func (c *cache[V]) put(s *slot[V]) {
+func (c *cache[K, V]) put(s *slot[K, V]) {
 	c.mu.Lock()
 	s.refs--
 	if s.refs == 0 && s.elem == nil {
@@ -87,7 +87,7 @@ func (c *cache[V]) put(s *slot[V]) {
 }
 
 // drop takes k out and closes its thing, as soon as nobody uses it.
-func (c *cache[V]) drop(k key) {
+func (c *cache[K, V]) drop(k K) {
 	c.mu.Lock()
 	var dead V
 	ok := false
@@ -100,8 +100,23 @@ func (c *cache[V]) drop(k key) {
 	}
 }
 
+// dropIf is drop for all things of which fn says so.
+func (c *cache[K, V]) dropIf(fn func(K, V) bool) {
+	c.mu.Lock()
+	var dead []V
+	for k, s := range c.m {
+		if fn(k, s.v) {
+			if v, ok := c.remove(s); ok {
+				dead = append(dead, v)
+			}
+		}
+	}
+	c.mu.Unlock()
+	closeAll(dead...)
+}
+
 // remove takes a slot out, and returns its thing if the caller must close it now.
-func (c *cache[V]) remove(s *slot[V]) (dead V, ok bool) {
+func (c *cache[K, V]) remove(s *slot[K, V]) (dead V, ok bool) {
 	delete(c.m, s.key)
 	c.order.Remove(s.elem)
 	s.elem = nil
@@ -109,9 +124,9 @@ func (c *cache[V]) remove(s *slot[V]) (dead V, ok bool) {
 }
 
 // excess takes out what exceeds max, oldest first.
-func (c *cache[V]) excess() (dead []V) {
+func (c *cache[K, V]) excess() (dead []V) {
 	for e := c.order.Back(); e != nil && len(c.m) > c.max; {
-		s := e.Value.(*slot[V])
+		s := e.Value.(*slot[K, V])
 		e = e.Prev()
 		if s.refs == 0 {
 			v, _ := c.remove(s)
@@ -122,11 +137,11 @@ func (c *cache[V]) excess() (dead []V) {
 }
 
 // sweep closes what was idle for too long, and runs again later while anything is left.
-func (c *cache[V]) sweep() {
+func (c *cache[K, V]) sweep() {
 	c.mu.Lock()
 	var dead []V
 	for e := c.order.Back(); e != nil; {
-		s := e.Value.(*slot[V])
+		s := e.Value.(*slot[K, V])
 		e = e.Prev()
 		if s.refs == 0 && time.Since(s.last) >= c.ttl {
 			v, _ := c.remove(s)
@@ -145,7 +160,7 @@ func (c *cache[V]) sweep() {
 }
 
 // clear closes everything, things in use as soon as nobody uses them.
-func (c *cache[V]) clear() {
+func (c *cache[K, V]) clear() {
 	c.mu.Lock()
 	if c.timer != nil {
 		c.timer.Stop()

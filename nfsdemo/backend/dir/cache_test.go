@@ -31,10 +31,10 @@ func (h *thing) wantClosed(t *testing.T, n int) {
 	}
 }
 
-func k(i int) key { return key{ino: uint64(i)} }
+func k(i int) key { return ownKey(0, uint64(i), 0) }
 
 func TestCache(t *testing.T) {
-	c := cache[*thing]{max: 2}
+	c := cache[key, *thing]{max: 2}
 	if c.get(k(1)) != nil {
 		t.Error("an empty cache has something")
 	}
@@ -78,7 +78,7 @@ func TestCache(t *testing.T) {
 
 func TestCacheTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := cache[*thing]{max: 10, ttl: time.Second}
+		c := cache[key, *thing]{max: 10, ttl: time.Second}
 		a, b := new(thing), new(thing)
 		c.put(c.add(k(1), a, false))
 		sb := c.add(k(2), b, false)

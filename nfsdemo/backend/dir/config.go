@@ -4,7 +4,7 @@ package dir
 const (
 	DefaultMaxNodes    = 1 << 18
 	DefaultMaxFiles    = 256
-	DefaultMaxDirs     = 128
+	DefaultMaxHeld     = 1024
 	DefaultSearchLimit = 1 << 20
 )
 
@@ -16,18 +16,25 @@ type Config struct {
 	// Exclusive promises that nobody else changes the directory. Then replies contain the
 	// attributes from before a change, and clients need not empty their caches.
 	Exclusive bool
-	// MaxNodes limits the number of files whose place is remembered, about 200 octets each.
-	// If zero, DefaultMaxNodes.
-	MaxNodes int
-	// MaxFiles limits the number of files kept open for READ and WRITE, one descriptor each.
-	// If zero, DefaultMaxFiles.
+	// Key seals handles, so that clients can use only those that they were given. Handles
+	// survive a restart if the key does, so keep it, where only this process can read it. It
+	// has 32 octets or more. If empty, New draws one.
+	Key []byte
+	// MaxFiles limits the number of files kept open for READ and WRITE, one descriptor for
+	// each caller and direction. If zero, DefaultMaxFiles.
 	MaxFiles int
-	// MaxDirs limits the number of directories kept open, two descriptors each. If zero,
-	// DefaultMaxDirs.
-	MaxDirs int
+	// MaxHeld limits the number of files and directories of which a descriptor without
+	// rights is kept. If zero, DefaultMaxHeld.
+	MaxHeld int
+	// MaxNodes limits the number of files whose place is remembered, about 200 octets each,
+	// where the file system has no handles of its own. If zero, DefaultMaxNodes.
+	MaxNodes int
 	// SearchLimit limits the number of names that one search for files in unknown places
-	// looks at. If zero, DefaultSearchLimit; if negative, there is no search.
+	// looks at, where the file system has no handles of its own. If zero,
+	// DefaultSearchLimit; if negative, there is no search.
 	SearchLimit int
+
+	places bool // set by tests: no handles of the file system
 }
 
 // fill returns a copy of c with the defaults in place.
@@ -43,7 +50,7 @@ func (c *Config) fill() Config {
 	}
 	def(&out.MaxNodes, DefaultMaxNodes)
 	def(&out.MaxFiles, DefaultMaxFiles)
-	def(&out.MaxDirs, DefaultMaxDirs)
+	def(&out.MaxHeld, DefaultMaxHeld)
 	def(&out.SearchLimit, DefaultSearchLimit)
 	return out
 }

@@ -9,12 +9,17 @@ import (
 )
 
 // Read reads straight into p.
-func (n *node) Read(p []byte, off uint64) (int, error) {
-	s, err := n.openFile(false)
+func (n *file) Read(p []byte, off uint64) (int, error) {
+	s, proven, err := n.openFile(false)
 	if err != nil {
 		return 0, err
 	}
 	defer n.fs.files.put(s)
+	if !proven {
+		if err := n.do(func() error { return n.prove(s.v) }); err != nil {
+			return 0, status(err)
+		}
+	}
 	if off > 1<<63-1 {
 		return 0, nil
 	}
@@ -27,24 +32,30 @@ func (n *node) Read(p []byte, off uint64) (int, error) {
 
 // Write writes straight from p. If some octets were written before an error, it reports those:
 // the client sends the rest again and gets the error then.
-func (n *node) Write(p []byte, off uint64, how nfs3.StableHow) (backend.WriteResult, error) {
+func (n *file) Write(p []byte, off uint64, how nfs3.StableHow) (backend.WriteResult, error) {
 	var res backend.WriteResult
-	s, err := n.openFile(true)
+	if n.typ != nfs3.TypeReg {
+		return res, nfs3.ErrInval
+	}
+	if off > n.fs.limit || uint64(len(p)) > n.fs.limit-off {
+		return res, nfs3.ErrFBig
+	}
+	s, proven, err := n.openFile(true)
 	if err != nil {
 		return res, err
 	}
 	defer n.fs.files.put(s)
-	if off > 1<<63-1 || uint64(len(p)) > 1<<63-1-off {
-		return res, nfs3.ErrFBig
-	}
 	// Taken before the write: if a sync fails meanwhile, these octets may be lost with the
 	// others, and the client must not get the verifier from after that.
 	res.Verf = n.fs.writeVerf()
-	s.v.dirty.Store(true)
-	res.N, err = s.v.f.WriteAt(p, int64(off))
+	err = n.writing(s.v, proven, func() (err error) {
+		res.N, err = s.v.f.WriteAt(p, int64(off))
+		return err
+	})
 	if err != nil && res.N == 0 {
-		return res, status(err)
+		return res, err
 	}
+	err = nil
 	res.Committed = how
 	switch how {
 	case nfs3.DataSync:
@@ -52,16 +63,15 @@ func (n *node) Write(p []byte, off uint64, how nfs3.StableHow) (backend.WriteRes
 	case nfs3.FileSync:
 		_, err = s.v.sync(syncAll)
 	case nfs3.Unstable:
-		err = nil
 	}
 	return res, err
 }
 
-// Commit syncs the whole file, which covers any range of it.
-func (n *node) Commit(uint64, uint32) (nfs3.WriteVerf, error) {
-	s, err := n.openFile(false)
-	if errors.Is(err, nfs3.ErrAcces) { // perhaps we may only write it
-		s, err = n.openFile(true)
+// Commit syncs the whole file, which covers any range of it. Whoever may read or write a file may sync it.
+func (n *file) Commit(uint64, uint32) (nfs3.WriteVerf, error) {
+	s, _, err := n.openFile(true)
+	if errors.Is(err, nfs3.ErrAcces) || errors.Is(err, nfs3.ErrROFS) {
+		s, _, err = n.openFile(false)
 	}
 	if err != nil {
 		return nfs3.WriteVerf{}, err

@@ -3,28 +3,39 @@
 //	fsys, err := dir.New("/srv/data", nil)
 //	defer fsys.Close()
 //
-// # Confinement
+// # Authority
 //
-// Every directory is opened with os.Root from the one above it, starting at the export, and
-// every operation names one component in an open directory: no path, ".." or symbolic link is
-// ever followed. Before an open file or directory is used, its identity is compared with the
-// one in the handle.
+// The kernel decides. As root, or with CAP_SETUID, CAP_SETGID and CAP_DAC_READ_SEARCH, each system call that a
+// permission governs runs with the ids and groups of the caller (package caller): mode bits, ACLs, sticky and
+// set-group-id directories, quotas and reserved blocks are those of the file system. New files get owner, group,
+// mode and default ACL at once; the umask of this process applies, so a server sets it to 0. Otherwise every
+// caller is the user of this process. [FS.Authority] says which.
+//
+// An open file is used again by the caller for whom the kernel has opened it while its mode, owner and ctime
+// are as they were; then the kernel is asked again (faccessat2, Linux 5.8).
 //
 // # Handles
 //
-// A handle holds device, inode number and birth time. It does not hold a path, so it survives
-// renames, by the server and by local processes, and is the same under all names of a file. A
-// bounded table remembers where files were last seen. If a handle is not in it (the server was
-// restarted, or the table overflowed), or its file has moved, one walk over the export looks
-// for all such files together; meanwhile callers get NFS3ERR_JUKEBOX. So handles survive a
-// restart, at the price of a walk over at most [Config.SearchLimit] names; files beyond that
-// limit are stale.
+// A handle is the file system's own (name_to_handle_at), sealed with [Config.Key] for this directory: nobody
+// can make one, and one of another export is none here. So a file is found at once, however many there are and
+// whenever its handle was made. Overlayfs, FUSE and tmpfs make handles that end with a mount, or none.
 //
-// The birth time distinguishes files that have had the same inode number. On file systems
-// without it (and on overlayfs, whose birth times change) the handle of a removed file may
-// lead to a new one.
+// Where there are none, or without CAP_DAC_READ_SEARCH, the handle holds device, inode number and birth time.
+// A bounded table remembers where files were last seen. If a file is not in it (the server was restarted, or
+// the table overflowed), or has moved, one walk over the export looks for all such files together; meanwhile
+// callers get NFS3ERR_JUKEBOX. Files beyond [Config.SearchLimit] names are stale. Without birth times (and on
+// overlayfs, where they change) the handle of a removed file may lead to a new one.
 //
-// File systems mounted below the export are part of it; their fsids differ.
+// # Confinement
+//
+// Every operation names one component in an open directory: no path, ".." or symbolic link is ever followed. A
+// directory that somebody moves out of the export is out of it within a second. A file stays within reach of
+// those who have its handle, as with the kernel's server (no_subtree_check), and of its own permissions.
+//
+// The server works in a private copy of the mount, which has none of the file systems mounted below it: these
+// are not exported, and names show what lies under them. Without CAP_SYS_ADMIN there is no copy: paths in /proc
+// tell what is in the export, and names of other file systems are NFS3ERR_ACCES. Only in the mode without
+// handles are such file systems part of the export.
 //
 // # Durability
 //
@@ -34,12 +45,6 @@
 // sync, before the failure is answered, so that clients send again whatever may be lost; a
 // WRITE returns the verifier that was valid before its first octet. A file is synced before
 // its cached descriptor is closed, because errors of its writes might go unnoticed otherwise.
-//
-// # Identity
-//
-// If the process runs as root, new files belong to the caller, and SETATTR can change owners.
-// Otherwise the kernel applies the permissions of the process to everything, and new files
-// belong to its user.
 //
 // # Exclusive create
 //

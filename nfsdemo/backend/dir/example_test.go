@@ -17,7 +17,8 @@ func Example() {
 	}
 	defer os.RemoveAll(path)
 
-	fsys, err := dir.New(path, nil)
+	key := []byte("32 random octets, kept in a file") // where only the server can read them
+	fsys, err := dir.New(path, &dir.Config{Key: key})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -27,7 +28,7 @@ func Example() {
 	handle := d.AppendHandle(nil)
 	fmt.Println(fsys.Root().Rename("d", fsys.Root(), "e"), fsys.Close())
 
-	again, err := dir.New(path, nil)
+	again, err := dir.New(path, &dir.Config{Key: key})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -2,6 +2,7 @@ package dir
 
 import (
 	"os"
+	"time"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
@@ -9,51 +10,51 @@ import (
 
 var (
 	_ backend.Dated    = (*FS)(nil)
-	_ backend.Born     = (*node)(nil)
-	_ backend.Finisher = (*node)(nil)
-	_ backend.Syncer   = (*node)(nil)
+	_ backend.Born     = (*file)(nil)
+	_ backend.Finisher = (*file)(nil)
+	_ backend.Syncer   = (*file)(nil)
 )
 
-// Birth returns the birth time, which is part of the identity.
-func (n *node) Birth() int64 { return n.key.birth }
+// Birth returns the birth time.
+func (n *node) Birth() int64 { return n.birth }
 
-// Finish sets the attributes of a file that is still as the system calls of Create, Mkdir,
-// Symlink and Mknod leave it: owned by this process, and with no access for others.
-func (n *node) Finish(in *backend.Init) error {
-	return n.at(func(d *openDir, name string, st *stat) error {
-		if !raw(st) {
-			return nil
+// Finish completes what Create, Mkdir, Symlink and Mknod do after their system call: an owner that root asked
+// for, bits of a directory's mode, size and times. Owner, group, mode and ACL of the caller were there at
+// once. It changes nothing if the file was changed later than just after its birth.
+func (n *file) Finish(in *backend.Init) error {
+	g, err := n.hold()
+	if err != nil {
+		return err
+	}
+	st, err := g.stat()
+	g.done()
+	if err != nil || !raw(&st) {
+		return err
+	}
+	if in.Attr.SetSize && in.Attr.Size > 0 && st.attr.Size == 0 && n.typ == nfs3.TypeReg {
+		if err := n.truncate(in.Attr.Size); err != nil {
+			return err
 		}
-		if in.Attr.SetSize && in.Attr.Size > 0 && st.attr.Size == 0 && n.typ == nfs3.TypeReg {
-			if err := n.truncate(in.Attr.Size); err != nil {
-				return err
-			}
-		}
-		set := n.fs.dressing(in, st)
-		now := *st
-		return n.dress(d, name, &set, &now)
-	})
+	}
+	rest := *in
+	if st.attr.UID != uint32(os.Geteuid()) { // its owner is right, and may have given it another group
+		rest.Attr.SetUID, rest.Attr.SetGID = false, false
+	}
+	const special = 0o7000
+	if rest.Attr.Mode&^special != st.attr.Mode&^special { // somebody has changed it
+		rest.Attr.SetMode = false
+	}
+	if err := n.dress(&rest, &st); err != nil {
+		return err
+	}
+	return n.settleAttr()
 }
 
-// raw reports whether a file is as it was made. The set-group-id bit comes from the directory.
+// raw reports whether nobody has visibly changed a file since it was made.
 func raw(st *stat) bool {
-	if st.attr.UID != uint32(os.Geteuid()) {
-		return false
-	}
-	switch mode := st.attr.Mode &^ 0o2000; st.attr.Type {
-	case nfs3.TypeLnk:
-		return true
-	case nfs3.TypeDir:
-		return mode == 0o700
-	default:
-		return mode == 0o600
-	}
+	const later = time.Second
+	return st.birth != 0 && st.attr.Ctime.Time().Sub(time.Unix(0, st.birth)) < later
 }
 
-// Sync syncs the file, or its directory if the file cannot be opened.
-func (n *node) Sync() error {
-	if n == n.fs.root {
-		return n.fs.settle(n.fs.top)
-	}
-	return n.at(func(d *openDir, _ string, _ *stat) error { return n.settleAttr(d) })
-}
+// Sync syncs the file, or the root if the file cannot be opened.
+func (n *file) Sync() error { return n.settleAttr() }

@@ -4,31 +4,40 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/caller"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
-// idleFile is how long an unused file stays open. It is short because local processes cannot
-// run a program that is open for writing.
-const idleFile = 3 * time.Second
+// Idle times. A file that is open for writing cannot be run by local processes, and one that is held has its
+// space kept after its last name is gone.
+const (
+	idleFile = 3 * time.Second
+	idleGrip = 5 * time.Second
+)
 
 // FS is a directory being served. It is safe for concurrent use.
 type FS struct {
-	cfg    Config
-	root   *node
-	top    *openDir // the root, open until Close
-	owners bool     // this process may give files away
-	sys    sysFS
+	cfg   Config
+	root  *node
+	top   *grip            // the root, until Close
+	sw    *caller.Switcher // nil: everybody is the user of this process
+	seal  *sealer
+	sys   sysFS
+	limit uint64 // the longest file
 
 	ns    sync.Mutex // held while names are moved or removed: system call and table together
 	tab   table
-	dirs  cache[*openDir]
-	files cache[*openFile]
+	grips cache[key, *grip]
+	files cache[fileKey, *openFile]
+	share shares
 	lost  searcher
 
 	verf    atomic.Uint64
@@ -39,51 +48,54 @@ var _ backend.FS = (*FS)(nil)
 
 // New serves the directory path. It fails if the directory cannot be opened.
 func New(path string, cfg *Config) (*FS, error) {
-	root, err := os.OpenRoot(path)
+	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err
 	}
-	f := &FS{cfg: cfg.fill(), owners: isRoot()}
+	f := &FS{cfg: cfg.fill()}
+	if f.sw, err = caller.New(); err != nil && !errors.Is(err, caller.ErrCannot) {
+		return nil, err
+	}
 	f.tab = table{max: f.cfg.MaxNodes, m: make(map[key]*node)}
-	f.dirs = cache[*openDir]{max: f.cfg.MaxDirs}
-	f.files = cache[*openFile]{max: f.cfg.MaxFiles, ttl: idleFile}
+	f.grips = cache[key, *grip]{max: f.cfg.MaxHeld, ttl: idleGrip}
+	f.files = cache[fileKey, *openFile]{max: f.cfg.MaxFiles, ttl: idleFile}
 	f.lost.fs = f
-	f.top, err = newOpenDir(root)
-	if err != nil {
-		return nil, err
+	secret := f.cfg.Key
+	if len(secret) == 0 {
+		secret = make([]byte, 32)
+		rand.Read(secret) // never fails (crypto/rand)
 	}
+	f.seal = newSealer(secret, path)
+	f.root = &node{fs: f, typ: nfs3.TypeDir}
 	if err := f.begin(path); err != nil {
-		_ = f.top.Close()
+		if f.top != nil {
+			_ = f.top.Close()
+		}
 		return nil, err
 	}
+	f.tab.m[f.root.key] = f.root
+	f.newVerf()
 	return f, nil
 }
 
-// begin reads the identity of the root and draws the first verifier.
-func (f *FS) begin(path string) error {
-	if err := f.sys.init(f.top.f, path); err != nil {
-		return err
-	}
-	st, err := f.statOpen(f.top.f, key{})
-	if err != nil {
-		return err
-	}
-	f.root = &node{fs: f, key: st.key, typ: nfs3.TypeDir}
-	f.tab.m[st.key] = f.root
-	f.top.node = f.root
-	f.newVerf()
-	return nil
-}
-
 // Root returns the directory itself.
-func (f *FS) Root() backend.Node { return f.root }
+func (f *FS) Root() backend.Node { return &file{node: f.root} }
 
 // Resolve returns the file of a handle; it searches for the file if it must.
 func (f *FS) Resolve(h []byte) (backend.Node, error) {
-	k, err := parseHandle(h)
+	k, err := f.seal.parse(h)
 	if err != nil {
 		return nil, err
 	}
+	n, err := f.resolve(k)
+	if err != nil {
+		return nil, err
+	}
+	return &file{node: n}, nil
+}
+
+// remembered is resolve by the table and the search.
+func (f *FS) remembered(k key) (*node, error) {
 	if n := f.tab.get(k); n != nil {
 		return n, nil
 	}
@@ -98,42 +110,50 @@ func (f *FS) Resolve(h []byte) (backend.Node, error) {
 
 var _ backend.Readier = (*FS)(nil)
 
-// Ready implements backend.Readier: the file is open to be written. The kernel then has its attributes
-// in memory.
-func (f *FS) Ready(h []byte) bool {
-	k, err := parseHandle(h)
-	if err != nil || f.tab.get(k) == nil {
+// Ready implements backend.Readier: the file is open to be written by this caller. The kernel then has its
+// attributes in memory.
+func (f *FS) Ready(who *caller.Identity, h []byte) bool {
+	k, err := f.seal.parse(h)
+	if err != nil {
 		return false
 	}
-	s := f.files.get(k)
+	s := f.files.get(f.fileKey(k, who, true))
 	if s == nil {
 		return false
 	}
-	defer f.files.put(s)
-	return s.v.write
+	f.files.put(s)
+	return true
 }
 
-// Info returns the limits of Linux. A file system may have smaller ones, which show only when
-// they are reached.
+// Info returns the limits of Linux, and the length of the longest file.
 func (f *FS) Info() backend.Info {
 	return backend.Info{
-		MaxFileSize: 1<<63 - 1, LinkMax: 65000, NameMax: nfs3.MaxName,
+		MaxFileSize: f.limit, LinkMax: 65000, NameMax: nfs3.MaxName,
 		AtomicWcc: f.cfg.Exclusive, MayBlock: true,
-		Owners: f.owners, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()),
+		Owners: f.sw != nil, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()),
 	}
+}
+
+// Authority says, for a log, who decides what callers may do, and what the handles are.
+func (f *FS) Authority() string {
+	who := "the kernel decides as for the caller"
+	if f.sw == nil {
+		who = fmt.Sprintf("every caller is uid %d, the user of this process (%v)", os.Geteuid(), caller.ErrCannot)
+	}
+	return who + "; " + f.sys.handles(len(f.cfg.Key) > 0)
 }
 
 // Usage returns the counts of the file system that holds the root.
 func (f *FS) Usage() (backend.Usage, error) {
-	u, err := usage(f.top.f)
+	u, err := f.usage()
 	return u, status(err)
 }
 
 // Close syncs and closes what is open.
 func (f *FS) Close() error {
 	f.files.clear()
-	f.dirs.clear()
-	return errors.Join(f.top.Close())
+	f.grips.clear()
+	return errors.Join(f.top.Close(), f.sys.close())
 }
 
 // writeVerf returns the current write verifier.

@@ -19,7 +19,7 @@ func needLinux(t *testing.T) {
 // TestLocalChanges: handles follow what local processes do.
 func TestLocalChanges(t *testing.T) {
 	needLinux(t)
-	f, path := open(t, &Config{Async: true, MaxDirs: 1, MaxFiles: 1})
+	f, path := open(t, &Config{Async: true, MaxHeld: 1, MaxFiles: 1})
 	d := mkdir(t, f.Root(), "d")
 	sub := mkdir(t, d, "sub")
 	file := create(t, sub, "f")
@@ -77,7 +77,7 @@ func TestOtherName(t *testing.T) {
 
 // forget makes a table as after a restart.
 func forget(f *FS) {
-	f.dirs.clear()
+	f.grips.clear()
 	f.files.clear()
 	f.tab.mu.Lock()
 	defer f.tab.mu.Unlock()
@@ -89,7 +89,7 @@ func forget(f *FS) {
 // TestSearch: one walk finds many files; missing ones cost no more than a walk.
 func TestSearch(t *testing.T) {
 	needLinux(t)
-	f, _ := open(t, &Config{Async: true})
+	f, _ := open(t, &Config{Async: true, places: true})
 	var handles [][]byte
 	d := f.Root()
 	for range 20 {
@@ -104,7 +104,8 @@ func TestSearch(t *testing.T) {
 		ok(t, err)
 	}
 	forget(f)
-	none := key{ino: 1 << 60, birth: 7}.appendHandle(nil)
+	gone := ownKey(0, 1<<60, 7)
+	none := f.seal.append(nil, &gone)
 	_, err := f.Resolve(none)
 	want(t, err, nfs3.ErrStale)
 	// Now there is a rest, but what was looked for is remembered.
@@ -126,7 +127,7 @@ func TestSearch(t *testing.T) {
 func TestSearchLimit(t *testing.T) {
 	needLinux(t)
 	for limit, want := range map[int]error{-1: nfs3.ErrStale, 3: nfs3.ErrStale, 1000: nil} {
-		f, _ := open(t, &Config{Async: true, SearchLimit: limit})
+		f, _ := open(t, &Config{Async: true, SearchLimit: limit, places: true})
 		d := mkdir(t, f.Root(), "a")
 		h := create(t, mkdir(t, d, "b"), "f").AppendHandle(nil)
 		forget(f)
@@ -139,31 +140,60 @@ func TestSearchLimit(t *testing.T) {
 func TestSearchBounds(t *testing.T) {
 	var s searcher
 	for i := range maxBuried + 100 {
-		s.bury(key{ino: uint64(i)})
+		s.bury(ownKey(0, uint64(i), 0))
 	}
 	if len(s.buried) != maxBuried {
 		t.Errorf("%d buried", len(s.buried))
 	}
 	for i := range maxPending {
-		if !s.want(key{ino: uint64(i)}) {
+		if !s.want(ownKey(0, uint64(i), 0)) {
 			t.Fatal("refused early")
 		}
 	}
-	if s.want(key{ino: 1 << 40}) || !s.want(key{ino: 5}) {
+	if s.want(ownKey(0, 1<<40, 0)) || !s.want(ownKey(0, 5, 0)) {
 		t.Error("the bound of pending keys")
 	}
-	s.bury(key{ino: 1})
-	s.unbury(key{ino: 1})
-	if _, ok := s.buried[key{ino: 1}]; ok {
+	s.bury(ownKey(0, 1, 0))
+	s.unbury(ownKey(0, 1, 0))
+	if _, ok := s.buried[ownKey(0, 1, 0)]; ok {
 		t.Error("still buried")
 	}
 }
 
-func TestHandleCodec(t *testing.T) {
-	k := key{dev: 1<<63 + 1, ino: 2, birth: -3}
-	h := k.appendHandle(nil)
-	if got, err := parseHandle(h); err != nil || got != k || len(h) > backend.MaxHandle {
-		t.Errorf("%+v, %v", got, err)
+// TestSeal: only who has the key makes handles; another directory, another key, or a changed octet is none.
+func TestSeal(t *testing.T) {
+	secret := []byte("0123456789abcdef0123456789abcdef")
+	s := newSealer(secret, "/srv/a")
+	k := ownKey(1<<63+1, 2, -3)
+	long, fits := newKey(0x81, make([]byte, maxID))
+	if !fits {
+		t.Fatal("the longest identity does not fit")
+	}
+	if _, fits := newKey(1, make([]byte, maxID+1)); fits {
+		t.Fatal("too long an identity fits")
+	}
+	for _, k := range []key{k, long} {
+		h := s.append(nil, &k)
+		if got, err := s.parse(h); err != nil || got != k || len(h) > backend.MaxHandle {
+			t.Errorf("%+v, %v", got, err)
+		}
+		for _, other := range []*sealer{newSealer(secret, "/srv/b"), newSealer(secret[:31], "/srv/a")} {
+			_, err := other.parse(h)
+			want(t, err, nfs3.ErrStale)
+		}
+		for i := range h {
+			for bit := range 8 {
+				bad := append([]byte(nil), h...)
+				bad[i] ^= 1 << bit
+				if _, err := s.parse(bad); err == nil {
+					t.Errorf("octet %d, bit %d", i, bit)
+				}
+			}
+		}
+	}
+	again := newSealer(secret, "/srv/a")
+	if got, err := again.parse(s.append(nil, &k)); err != nil || got != k {
+		t.Errorf("the same key in another process: %v", err)
 	}
 }
 

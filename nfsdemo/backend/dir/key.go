@@ -1,46 +1,121 @@
 package dir
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/binary"
+	"hash"
+	"sync"
 
+	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+)
+
+// Handle layout: version 1, kind 1, identity, seal 8.
+const (
+	handleVersion = 2
+	handleHead    = 2
+	sealSize      = 8
+	maxID         = backend.MaxHandle - handleHead - sealSize
+)
+
+// kindOwn is the kind of an identity that is made of device, inode number and birth time, 8 octets each.
+// All other kinds are those of the file system's own handles, which are below (Linux, enum fid_type).
+const (
+	kindOwn = 0xff
+	ownSize = 24
 )
 
 // key is the identity of a file for the lifetime of the file system.
 type key struct {
-	dev   uint64 // 0: that of the export's root, whose number may change at boot
-	ino   uint64
-	birth int64 // nanoseconds since 1970, 0 if unknown
+	kind, n uint8
+	id      [maxID]byte // n octets, then zeros
+}
+
+// ownKey makes an identity of kindOwn. dev is 0 for that of the export's root, whose number may change at
+// boot; birth is in ns since 1970, 0 if unknown.
+func ownKey(dev, ino uint64, birth int64) key {
+	k := key{kind: kindOwn, n: ownSize}
+	binary.BigEndian.PutUint64(k.id[:], dev)
+	binary.BigEndian.PutUint64(k.id[8:], ino)
+	binary.BigEndian.PutUint64(k.id[16:], uint64(birth))
+	return k
+}
+
+// ino returns the inode number in an identity of kindOwn.
+func (k *key) ino() uint64 { return binary.BigEndian.Uint64(k.id[8:]) }
+
+// newKey makes an identity of another kind; ok is false if it does not fit.
+func newKey(kind int32, id []byte) (k key, ok bool) {
+	if kind < 0 || kind >= kindOwn || len(id) > maxID {
+		return k, false
+	}
+	k.kind, k.n = uint8(kind), uint8(len(id))
+	copy(k.id[:], id)
+	return k, true
 }
 
 // stat is the result of one stat call.
 type stat struct {
-	key  key
-	attr nfs3.Attr
+	key   key
+	birth int64 // ns since 1970, 0 if unknown
+	attr  nfs3.Attr
 }
 
-// Handle layout: magic 4, dev 8, ino 8, birth 8.
-const (
-	handleMagic = 0x73746731 // "stg1"
-	handleSize  = 28
-)
+// sealer makes handles of identities. Nobody else can make them, and those of other exports have other
+// keys. It is safe for concurrent use.
+type sealer struct{ pool sync.Pool }
 
-// appendHandle appends the handle of k.
-func (k key) appendHandle(b []byte) []byte {
-	b = binary.BigEndian.AppendUint32(b, handleMagic)
-	b = binary.BigEndian.AppendUint64(b, k.dev)
-	b = binary.BigEndian.AppendUint64(b, k.ino)
-	return binary.BigEndian.AppendUint64(b, uint64(k.birth))
+// mac is an HMAC, with room for its sum.
+type mac struct {
+	h   hash.Hash
+	sum [sha256.Size]byte
 }
 
-// parseHandle returns the key of a handle, or ErrBadHandle if h never was one.
-func parseHandle(h []byte) (key, error) {
-	if len(h) != handleSize || binary.BigEndian.Uint32(h) != handleMagic {
+// newSealer derives the key of the directory path from a secret.
+func newSealer(secret []byte, path string) *sealer {
+	h := hmac.New(sha256.New, secret)
+	h.Write([]byte(path))
+	own := h.Sum(nil)
+	s := &sealer{}
+	s.pool.New = func() any { return &mac{h: hmac.New(sha256.New, own)} }
+	return s
+}
+
+// append appends the handle of k.
+func (s *sealer) append(b []byte, k *key) []byte {
+	at := len(b)
+	b = append(b, handleVersion, k.kind)
+	b = append(b, k.id[:k.n]...)
+	m := s.pool.Get().(*mac)
+	defer s.pool.Put(m)
+	return append(b, m.of(b[at:])...)
+}
+
+// of returns the seal of b.
+func (m *mac) of(b []byte) []byte {
+	m.h.Reset()
+	m.h.Write(b)
+	return m.h.Sum(m.sum[:0])[:sealSize]
+}
+
+// parse returns the identity in a handle. What cannot be a handle is ErrBadHandle; a handle with a wrong seal
+// is ErrStale, like that of a file that is gone, so that nobody learns anything from trying.
+func (s *sealer) parse(h []byte) (k key, err error) {
+	if len(h) <= handleHead+sealSize || len(h) > backend.MaxHandle || h[0] != handleVersion {
+		return k, nfs3.ErrBadHandle
+	}
+	body, seal := h[:len(h)-sealSize], h[len(h)-sealSize:]
+	m := s.pool.Get().(*mac)
+	defer s.pool.Put(m)
+	if subtle.ConstantTimeCompare(m.of(body), seal) != 1 {
+		return k, nfs3.ErrStale
+	}
+	k.kind, k.n = body[1], uint8(len(body)-handleHead)
+	copy(k.id[:], body[handleHead:])
+	if k.kind == kindOwn && k.n != ownSize {
 		return key{}, nfs3.ErrBadHandle
 	}
-	return key{
-		dev:   binary.BigEndian.Uint64(h[4:]),
-		ino:   binary.BigEndian.Uint64(h[12:]),
-		birth: int64(binary.BigEndian.Uint64(h[20:])),
-	}, nil
+	return k, nil
 }

@@ -21,23 +21,24 @@ const (
 // list calls fn for the names of d after cookie until fn returns false. It reports whether the
 // end was reached, and how many names were taken. Cookies are those of the file system (d_off
 // of getdents), which stay valid while names come and go.
-func (f *FS) list(d *openDir, cookie uint64, fn func(*rawEntry) bool) (eof bool, taken int, err error) {
+func (f *FS) list(d gripRef, cookie uint64, fn func(*rawEntry) bool) (eof bool, taken int, err error) {
 	if cookie > 1<<63-1 {
 		return false, 0, nfs3.ErrBadCookie
 	}
-	file, err := d.root.Open(".") // with a read position of its own
+	// Not by openat of ".": NFS lets who may read a directory list it, even if he may not search it.
+	fd, err := openat(unix.AT_FDCWD, procName(d.fd), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false, 0, status(err)
 	}
-	defer file.Close()
+	defer unix.Close(fd)
 	if cookie != 0 {
-		if _, err := file.Seek(int64(cookie), io.SeekStart); err != nil {
+		if _, err := unix.Seek(fd, int64(cookie), io.SeekStart); err != nil {
 			return false, 0, nfs3.ErrBadCookie
 		}
 	}
 	buf := make([]byte, direntBuf)
 	for {
-		n, err := unix.Getdents(int(file.Fd()), buf)
+		n, err := unix.Getdents(fd, buf)
 		if n <= 0 || err != nil {
 			return err == nil, taken, status(err)
 		}

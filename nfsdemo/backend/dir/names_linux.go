@@ -1,6 +1,8 @@
 package dir
 
 import (
+	"os"
+
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"golang.org/x/sys/unix"
 )
@@ -8,19 +10,30 @@ import (
 // The calls below take a directory and one component; the kernel follows no link in the last
 // component of any of them.
 
-func unlinkAt(d *openDir, name string) error { return unix.Unlinkat(int(d.f.Fd()), name, 0) }
+// modeAtOnce says that the calls that make files give them their modes, of which the umask of the process and
+// a default ACL take their part.
+const modeAtOnce = true
 
-func rmdirAt(d *openDir, name string) error {
-	return unix.Unlinkat(int(d.f.Fd()), name, unix.AT_REMOVEDIR)
+func unlinkAt(d gripRef, name string) error { return unix.Unlinkat(d.fd, name, 0) }
+
+func rmdirAt(d gripRef, name string) error { return unix.Unlinkat(d.fd, name, unix.AT_REMOVEDIR) }
+
+func symlinkAt(d gripRef, target, name string) error { return unix.Symlinkat(target, d.fd, name) }
+
+func mkdirAt(d gripRef, name string, mode uint32) error { return unix.Mkdirat(d.fd, name, mode) }
+
+// createAt makes a regular file, and opens it to be written.
+func createAt(d gripRef, name string, mode uint32) (*os.File, error) {
+	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_LARGEFILE | unix.O_CLOEXEC
+	fd, err := openat(d.fd, name, flags, mode)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), name), nil
 }
 
-func symlinkAt(d *openDir, target, name string) error {
-	return unix.Symlinkat(target, int(d.f.Fd()), name)
-}
-
-// mknodAt makes a special file that nobody but its owner can use yet.
-func mknodAt(d *openDir, name string, t nfs3.FileType, dev nfs3.Device) error {
-	mode, number := uint32(0o600), 0
+func mknodAt(d gripRef, name string, t nfs3.FileType, mode uint32, dev nfs3.Device) error {
+	number := 0
 	switch t {
 	case nfs3.TypeFIFO:
 		mode |= unix.S_IFIFO
@@ -35,13 +48,13 @@ func mknodAt(d *openDir, name string, t nfs3.FileType, dev nfs3.Device) error {
 	case nfs3.TypeReg, nfs3.TypeDir, nfs3.TypeLnk:
 		return nfs3.ErrBadType
 	}
-	return unix.Mknodat(int(d.f.Fd()), name, mode, number)
+	return unix.Mknodat(d.fd, name, mode, number)
 }
 
-func (f *FS) renameAt(src *openDir, from string, dst *openDir, name string, _ *stat) error {
-	return unix.Renameat(int(src.f.Fd()), from, int(dst.f.Fd()), name)
+func (f *FS) renameAt(src gripRef, from string, dst gripRef, name string, _ *stat) error {
+	return unix.Renameat(src.fd, from, dst.fd, name)
 }
 
-func (f *FS) linkAt(d *openDir, old string, to *openDir, name string) error {
-	return unix.Linkat(int(d.f.Fd()), old, int(to.f.Fd()), name, 0)
+func (f *FS) linkAt(g, to gripRef, name string) error {
+	return unix.Linkat(unix.AT_FDCWD, procName(g.fd), to.fd, name, unix.AT_SYMLINK_FOLLOW)
 }

@@ -6,20 +6,28 @@ import (
 	"io"
 	"os"
 	"slices"
-	"time"
 
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
-func unlinkAt(d *openDir, name string) error { return d.root.Remove(name) }
+// modeAtOnce: the mode is set when the file is there.
+const modeAtOnce = false
 
-func rmdirAt(d *openDir, name string) error { return d.root.Remove(name) }
+func unlinkAt(d gripRef, name string) error { return d.root.Remove(name) }
 
-func symlinkAt(d *openDir, target, name string) error { return d.root.Symlink(target, name) }
+func rmdirAt(d gripRef, name string) error { return d.root.Remove(name) }
 
-func mknodAt(*openDir, string, nfs3.FileType, nfs3.Device) error { return nfs3.ErrNotSupp }
+func symlinkAt(d gripRef, target, name string) error { return d.root.Symlink(target, name) }
 
-func (f *FS) renameAt(src *openDir, from string, dst *openDir, name string, st *stat) error {
+func mkdirAt(d gripRef, name string, _ uint32) error { return d.root.Mkdir(name, 0o700) }
+
+func createAt(d gripRef, name string, _ uint32) (*os.File, error) {
+	return d.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+}
+
+func mknodAt(gripRef, string, nfs3.FileType, uint32, nfs3.Device) error { return nfs3.ErrNotSupp }
+
+func (f *FS) renameAt(src gripRef, from string, dst gripRef, name string, st *stat) error {
 	a, b := f.pathAt(src, from), f.pathAt(dst, name)
 	if err := f.top.root.Rename(a, b); err != nil {
 		return err
@@ -30,42 +38,18 @@ func (f *FS) renameAt(src *openDir, from string, dst *openDir, name string, st *
 		f.sys.moved = make(map[string]uint64)
 	}
 	delete(f.sys.moved, a)
-	f.sys.moved[b] = st.key.ino
+	f.sys.moved[b] = st.key.ino()
 	return nil
 }
 
-func (f *FS) linkAt(d *openDir, old string, to *openDir, name string) error {
-	return f.top.root.Link(f.pathAt(d, old), f.pathAt(to, name))
+func (f *FS) linkAt(g, to gripRef, name string) error {
+	return f.top.root.Link(f.pathAt(gripRef{grip: g.dir}, g.name), f.pathAt(to, name))
 }
-
-func (f *FS) setAt(d *openDir, name string, _ key, a *nfs3.SetAttr) error {
-	if a.SetMode {
-		if err := d.root.Chmod(name, os.FileMode(a.Mode&0o777)); err != nil {
-			return status(err)
-		}
-	}
-	if a.AtimeHow == nfs3.DontChange && a.MtimeHow == nfs3.DontChange {
-		return nil
-	}
-	pick := func(how nfs3.TimeHow, t nfs3.Time) time.Time {
-		switch how {
-		case nfs3.ServerTime:
-			return time.Now()
-		case nfs3.ClientTime:
-			return t.Time()
-		case nfs3.DontChange:
-		}
-		return time.Time{} // leaves the time unchanged
-	}
-	return status(d.root.Chtimes(name, pick(a.AtimeHow, a.Atime), pick(a.MtimeHow, a.Mtime)))
-}
-
-func (f *FS) setOpen(d *openDir, a *nfs3.SetAttr) error { return f.setAt(d, ".", key{}, a) }
 
 // list reads the whole directory and sorts it by the hashes of the names. The hashes are the
 // cookies, so these stay valid while names come and go. Names with the same hash share a
 // cookie; a list that stops between them continues after both.
-func (f *FS) list(d *openDir, cookie uint64, fn func(*rawEntry) bool) (eof bool, taken int, err error) {
+func (f *FS) list(d gripRef, cookie uint64, fn func(*rawEntry) bool) (eof bool, taken int, err error) {
 	file, err := d.root.Open(".")
 	if err != nil {
 		return false, 0, status(err)
@@ -77,8 +61,8 @@ func (f *FS) list(d *openDir, cookie uint64, fn func(*rawEntry) bool) (eof bool,
 	}
 	all := []rawEntry{{name: ".", cookie: 1, maybeDir: true}, {name: "..", cookie: 2, maybeDir: true}}
 	for _, e := range infos {
-		k := f.newKey(d, e.Name())
-		all = append(all, rawEntry{name: e.Name(), ino: k.ino, cookie: hashName(e.Name()), maybeDir: e.IsDir()})
+		k := f.keyAt(d, e.Name())
+		all = append(all, rawEntry{name: e.Name(), ino: k.ino(), cookie: hashName(e.Name()), maybeDir: e.IsDir()})
 	}
 	slices.SortFunc(all, func(a, b rawEntry) int {
 		switch {

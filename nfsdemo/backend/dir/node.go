@@ -4,86 +4,162 @@ import (
 	"encoding/binary"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/caller"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
-var _ backend.Node = (*node)(nil)
-
-// AppendHandle appends 28 octets.
-func (n *node) AppendHandle(b []byte) []byte { return n.key.appendHandle(b) }
-
-// Attr asks the kernel, through an open descriptor if there is one: that needs no name.
-func (n *node) Attr() (nfs3.Attr, error) {
-	f := n.fs
-	switch {
-	case n == f.root:
-		st, err := f.statOpen(f.top.f, n.key)
-		return st.attr, err
-	case n.typ == nfs3.TypeDir:
-		if s := f.dirs.get(n.key); s != nil {
-			defer f.dirs.put(s)
-			return n.linked(f.statOpen(s.v.f, n.key))
-		}
-	case n.typ == nfs3.TypeReg:
-		if s := f.files.get(n.key); s != nil {
-			defer f.files.put(s)
-			return n.linked(f.statOpen(s.v.f, n.key))
-		}
-	}
-	var a nfs3.Attr
-	err := n.at(func(_ *openDir, _ string, st *stat) error {
-		a = st.attr
-		return nil
-	})
-	return a, err
+// file is a file as a caller sees it.
+type file struct {
+	*node
+	who *caller.Identity // nil: this process
 }
 
-// linked returns ErrStale for a file that has lost its last name, and closes the descriptor
-// that keeps it alive.
-func (n *node) linked(st stat, err error) (nfs3.Attr, error) {
-	if err == nil && st.attr.Nlink == 0 {
-		n.fs.gone(n.key)
-		return nfs3.Attr{}, nfs3.ErrStale
+var _ backend.Node = (*file)(nil)
+
+// As returns the file as who sees it.
+func (n *file) As(who *caller.Identity) backend.Node { return &file{n.node, who} }
+
+// with returns another file as the same caller sees it.
+func (n *file) with(c *node) *file {
+	if c == n.node {
+		return n
 	}
+	return &file{c, n.who}
+}
+
+// do runs system calls as the caller. Whatever waits for other goroutines stays outside.
+func (n *file) do(fn func() error) error {
+	if n.who == nil || n.fs.sw == nil {
+		return fn()
+	}
+	return n.fs.sw.Do(n.who, fn)
+}
+
+// override is do for a caller whom the mode of the file does not stop.
+func (n *file) override(fn func() error) error {
+	if n.who == nil || n.fs.sw == nil {
+		return fn()
+	}
+	return n.fs.sw.Override(n.who, fn)
+}
+
+// owns reports whether the caller is the owner of a file, as far as NFS makes exceptions for owners.
+func (n *file) owns(a *nfs3.Attr) bool {
+	if n.who == nil || n.fs.sw == nil {
+		return a.UID == n.fs.Info().UID
+	}
+	return a.UID == n.who.UID
+}
+
+// super reports whether the caller is root.
+func (n *file) super() bool { return n.fs.sw != nil && (n.who == nil || n.who.UID == 0) }
+
+// AppendHandle appends the handle.
+func (n *node) AppendHandle(b []byte) []byte { return n.fs.seal.append(b, &n.key) }
+
+// Attr asks the kernel. It needs no permission.
+func (n *node) Attr() (nfs3.Attr, error) {
+	g, err := n.hold()
+	if err != nil {
+		return nfs3.Attr{}, err
+	}
+	defer g.done()
+	st, err := n.alive(g.stat())
 	return st.attr, err
 }
 
-// SetAttr changes attributes.
-func (n *node) SetAttr(a *nfs3.SetAttr) error {
+// alive returns ErrStale for a file that has lost its last name, and lets go of it.
+func (n *node) alive(st stat, err error) (stat, error) {
+	if err == nil && st.attr.Nlink == 0 {
+		n.fs.gone(n.key)
+		return stat{}, nfs3.ErrStale
+	}
+	return st, err
+}
+
+// Access asks the kernel, as the caller.
+func (n *file) Access(want nfs3.Access) (got nfs3.Access, err error) {
+	g, err := n.hold()
+	if err != nil {
+		return 0, err
+	}
+	defer g.done()
+	search := nfs3.AccessExecute
+	change := nfs3.AccessModify | nfs3.AccessExtend
+	if n.typ == nfs3.TypeDir {
+		search = nfs3.AccessLookup
+		change |= nfs3.AccessDelete
+	}
+	err = n.do(func() error {
+		for _, x := range [...]struct {
+			right uint32
+			means nfs3.Access
+		}{{mayRead, nfs3.AccessRead}, {mayWrite, change}, {mayExec, search}} {
+			if want&x.means == 0 {
+				continue
+			}
+			switch err := g.access(x.right); err {
+			case nil:
+				got |= want & x.means
+			case nfs3.ErrAcces, nfs3.ErrPerm, nfs3.ErrROFS:
+			default:
+				return err
+			}
+		}
+		return nil
+	})
+	return got, status(err)
+}
+
+// Rights of access(2).
+const (
+	mayExec  uint32 = 1
+	mayWrite uint32 = 2
+	mayRead  uint32 = 4
+)
+
+// SetAttr changes attributes as the caller. It refuses at once what needs the owner, so that a change of
+// size is not made without the rest.
+func (n *file) SetAttr(a *nfs3.SetAttr) error {
+	g, err := n.hold()
+	if err != nil {
+		return err
+	}
+	defer g.done()
+	st, err := n.alive(g.stat())
+	if err != nil {
+		return err
+	}
 	if a.SetSize {
+		if a.SetMode || a.SetUID || a.SetGID || a.AtimeHow == nfs3.ClientTime || a.MtimeHow == nfs3.ClientTime {
+			if !n.owns(&st.attr) && !n.super() {
+				return nfs3.ErrPerm
+			}
+		}
 		if err := n.truncate(a.Size); err != nil {
 			return err
 		}
 	}
-	if n == n.fs.root {
-		if err := n.fs.setOpen(n.fs.top, a); err != nil {
-			return err
-		}
-		return n.fs.settle(n.fs.top)
+	if err := n.do(func() error { return g.set(a) }); err != nil {
+		return status(err)
 	}
-	return n.at(func(d *openDir, name string, _ *stat) error {
-		if err := n.fs.setAt(d, name, n.key, a); err != nil {
-			return err
-		}
-		return n.settleAttr(d)
-	})
+	return n.settleAttr()
 }
 
 // truncate sets the size.
-func (n *node) truncate(size uint64) error {
-	if n.typ == nfs3.TypeDir {
+func (n *file) truncate(size uint64) error {
+	switch {
+	case n.typ == nfs3.TypeDir:
 		return nfs3.ErrIsDir
-	}
-	if size > 1<<63-1 {
+	case size > n.fs.limit:
 		return nfs3.ErrFBig
 	}
-	s, err := n.openFile(true)
+	s, proven, err := n.openFile(true)
 	if err != nil {
 		return err
 	}
 	defer n.fs.files.put(s)
-	s.v.dirty.Store(true)
-	return status(s.v.f.Truncate(int64(size)))
+	return n.writing(s.v, proven, func() error { return s.v.f.Truncate(int64(size)) })
 }
 
 // ReadLink returns the target.
@@ -91,13 +167,13 @@ func (n *node) ReadLink() (string, error) {
 	if n.typ != nfs3.TypeLnk {
 		return "", nfs3.ErrInval
 	}
-	var target string
-	err := n.at(func(d *openDir, name string, _ *stat) error {
-		t, err := d.root.Readlink(name)
-		target = t
-		return status(err)
-	})
-	return target, err
+	g, err := n.hold()
+	if err != nil {
+		return "", err
+	}
+	defer g.done()
+	target, err := g.readLink()
+	return target, status(err)
 }
 
 // verfTimes stores a create verifier in two times, 31 bits in each number of seconds, so that

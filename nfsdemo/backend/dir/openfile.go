@@ -1,21 +1,78 @@
 package dir
 
 import (
+	"hash/maphash"
+	"math/bits"
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
+	"github.com/stag-rdma/stag/nfsdemo/caller"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
-// openFile is an open regular file.
+// openFile is a regular file, opened by the kernel for one caller, to be read or to be written.
 type openFile struct {
 	f     *os.File
 	fs    *FS
-	write bool        // also open for writing
+	key   key
+	who   *caller.Identity // nil: this process
+	write bool
 	dirty atomic.Bool // written since the last sync
+	file  *shared
 
-	mu sync.Mutex // one sync at a time
+	mu    sync.Mutex
+	proof proof
+}
+
+// proof is the state of a file in which the kernel has let the caller open it.
+type proof struct {
+	mode, uid, gid uint32
+	ctime          nfs3.Time
+}
+
+// proofOf returns the proof that a file with these attributes was open to the caller. A change within the
+// same tick of the clock, which is at most 10 ms, leaves no trace in the ctime: so a file that has just
+// changed proves nothing, and the kernel is asked again the next time.
+func proofOf(a *nfs3.Attr) proof {
+	const tick = 20 * time.Millisecond
+	if age := time.Since(a.Ctime.Time()); age < tick {
+		return proof{}
+	}
+	return proof{a.Mode, a.UID, a.GID, a.Ctime}
+}
+
+// fileKey is what open files are cached by.
+type fileKey struct {
+	key   key
+	uid   uint32
+	gid   uint32
+	rest  uint64 // of the groups; 0: this process
+	write bool
+}
+
+var groupSeed = maphash.MakeSeed()
+
+// fileKey returns the key of a file for a caller. Callers with different groups may have the same one.
+func (f *FS) fileKey(k key, who *caller.Identity, write bool) fileKey {
+	fk := fileKey{key: k, write: write}
+	if who == nil || f.sw == nil {
+		return fk
+	}
+	fk.uid, fk.gid, fk.rest = who.UID, who.GID, 1
+	for _, g := range who.Groups {
+		fk.rest = bits.RotateLeft64(fk.rest, 7) ^ maphash.Comparable(groupSeed, g) | 1
+	}
+	return fk
+}
+
+// forWho reports whether the file was opened for a caller.
+func (o *openFile) forWho(who *caller.Identity) bool {
+	if o.who == nil || who == nil || o.fs.sw == nil {
+		return o.fs.sw == nil || o.who == nil && who == nil
+	}
+	return o.who.Equal(who)
 }
 
 // Close closes the file. If it has writes that were not synced, it syncs them first: the kernel
@@ -24,52 +81,173 @@ func (o *openFile) Close() error {
 	if o.dirty.Load() {
 		_, _ = o.sync(syncData) // an error changes the verifier
 	}
+	o.fs.share.leave(o.key)
 	return o.f.Close()
 }
 
-// openFile opens the regular file n for reading, and with write also for writing; ErrInval if n
-// is of another kind. The caller puts the slot back.
-func (n *node) openFile(write bool) (*slot[*openFile], error) {
+// openFile opens the regular file n for the caller, ErrInval if n is of another kind, and reports whether
+// the kernel has just let him, so that it need not be asked again. The caller puts the slot back.
+func (n *file) openFile(write bool) (s *slot[fileKey, *openFile], proven bool, err error) {
 	f := n.fs
 	if n.typ != nfs3.TypeReg {
-		return nil, nfs3.ErrInval
+		return nil, false, nfs3.ErrInval
 	}
-	if s := f.files.get(n.key); s != nil {
-		if s.v.write || !write {
-			return s, nil
+	fk := f.fileKey(n.key, n.who, write)
+	if s := f.files.get(fk); s != nil {
+		if s.v.forWho(n.who) {
+			proven, err := s.v.proven()
+			if err != nil {
+				f.files.put(s)
+			}
+			return s, proven, err
 		}
 		f.files.put(s)
 	}
-	var s *slot[*openFile]
-	err := n.at(func(d *openDir, name string, _ *stat) error {
-		o, err := d.file(n, name, write)
-		if err != nil {
-			return err
-		}
-		s = f.files.add(n.key, o, write)
-		return nil
-	})
-	return s, err
+	g, err := n.hold()
+	if err != nil {
+		return nil, false, err
+	}
+	defer g.done()
+	st, err := n.alive(g.stat())
+	if err != nil {
+		return nil, false, err
+	}
+	file, err := n.openBy(g, write, &st.attr)
+	if err != nil {
+		return nil, false, err
+	}
+	o := f.newOpenFile(file, n.key, n.who, write)
+	o.proof = proofOf(&st.attr)
+	return f.files.add(fk, o, true), true, nil
 }
 
-// file opens the regular file name, which must be n.
-func (d *openDir) file(n *node, name string, write bool) (*openFile, error) {
-	flag := os.O_RDONLY
-	if write {
-		flag = os.O_RDWR
+// newOpenFile takes file. It keeps a copy of who, which belongs to one call.
+func (f *FS) newOpenFile(file *os.File, k key, who *caller.Identity, write bool) *openFile {
+	if who != nil {
+		own := *who
+		own.Groups = append([]uint32(nil), who.Groups...)
+		who = &own
 	}
-	// The name may have become a pipe since we looked: do not wait for its other end.
-	file, err := d.root.OpenFile(name, flag|openFlags, 0)
+	return &openFile{f: file, fs: f, key: k, who: who, write: write, file: f.share.enter(k)}
+}
+
+// openBy opens n as the caller. NFS has no open files, so it makes two exceptions, which RFC 1813 Section
+// 4.4 explains: the owner, who may have opened the file before its mode changed, and whoever may run it.
+func (n *file) openBy(g gripRef, write bool, a *nfs3.Attr) (file *os.File, err error) {
+	open := func() (err error) { file, err = g.openFile(write); return err }
+	err = n.do(func() error {
+		err := open()
+		if status(err) == nfs3.ErrAcces && !write && !n.owns(a) && g.access(mayExec) == nil {
+			return errRunner
+		}
+		return err
+	})
+	if err == errRunner || status(err) == nfs3.ErrAcces && n.owns(a) { //nolint:errorlint // never wrapped
+		err = n.override(open)
+	}
+	return file, status(err)
+}
+
+// errRunner means that the caller may run a file that he may not read.
+const errRunner = moved("dir: the caller may run the file")
+
+// proven reports whether nothing has changed since the kernel has let the caller open the file: then it
+// would do so again.
+func (o *openFile) proven() (bool, error) {
+	if o.who == nil && o.fs.sw != nil {
+		return true, nil
+	}
+	st, err := o.fs.statFile(o.f)
 	if err != nil {
-		return nil, status(err)
+		return false, err
 	}
-	st, err := n.fs.statOpen(file, n.key)
-	if err == nil && st.key != n.key {
-		err = nfs3.ErrStale
-	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.proof == proof{st.Mode, st.UID, st.GID, st.Ctime}, nil
+}
+
+// prove asks the kernel whether the caller may still use the open file. It runs as the caller.
+func (n *file) prove(o *openFile) error {
+	a, err := n.fs.statFile(o.f)
 	if err != nil {
-		_ = file.Close()
-		return nil, err
+		return err
 	}
-	return &openFile{f: file, fs: n.fs, write: write}, nil
+	want := mayRead
+	if o.write {
+		want = mayWrite
+	}
+	err = accessFile(o.f, want)
+	if err == nfs3.ErrAcces && (n.owns(&a) || !o.write && accessFile(o.f, mayExec) == nil) { //nolint:errorlint // never wrapped
+		err = nil
+	}
+	if err == nil {
+		o.mu.Lock()
+		o.proof = proofOf(&a)
+		o.mu.Unlock()
+	}
+	return err
+}
+
+// Open opens the file and leaves it open.
+func (n *file) Open(write bool) error {
+	s, proven, err := n.openFile(write)
+	if err != nil {
+		return err
+	}
+	defer n.fs.files.put(s)
+	if proven {
+		return nil
+	}
+	return status(n.do(func() error { return n.prove(s.v) }))
+}
+
+// writing runs fn, which changes the content of an open file, as the caller: so the kernel clears set-id
+// bits, and keeps reserved blocks and quotas.
+func (n *file) writing(o *openFile, proven bool, fn func() error) error {
+	return status(n.do(func() error {
+		if !proven {
+			if err := n.prove(o); err != nil {
+				return err
+			}
+		}
+		o.dirty.Store(true)
+		return fn()
+	}))
+}
+
+// shared is what all descriptors of a file have in common.
+type shared struct {
+	mu   sync.Mutex // one sync at a time
+	refs int        // guarded by shares.mu
+}
+
+// shares has an entry for each open file.
+type shares struct {
+	mu sync.Mutex
+	m  map[key]*shared
+}
+
+func (s *shares) enter(k key) *shared {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.m == nil {
+		s.m = make(map[key]*shared)
+	}
+	x := s.m[k]
+	if x == nil {
+		x = &shared{}
+		s.m[k] = x
+	}
+	x.refs++
+	return x
+}
+
+func (s *shares) leave(k key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if x := s.m[k]; x != nil {
+		if x.refs--; x.refs == 0 {
+			delete(s.m, k)
+		}
+	}
 }

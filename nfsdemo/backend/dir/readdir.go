@@ -3,7 +3,6 @@ package dir
 import (
 	"encoding/binary"
 
-	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
@@ -19,48 +18,74 @@ type rawEntry struct {
 // and stay valid as long as the directory exists, even across restarts.
 var cookieVerf = nfs3.CookieVerf(binary.BigEndian.AppendUint64(nil, 0x7374616764697231))
 
-// ReadDir lists the names after cookie.
-func (n *node) ReadDir(cookie uint64, verf nfs3.CookieVerf, plus bool, fn func(*nfs3.DirPlusEntry) bool) (nfs3.CookieVerf, bool, error) {
+// ReadDir lists the names after cookie. It opens the directory, and looks up its names, as the caller: who
+// may not search it gets no attributes and no handles.
+func (n *file) ReadDir(cookie uint64, verf nfs3.CookieVerf, plus bool, fn func(*nfs3.DirPlusEntry) bool) (nfs3.CookieVerf, bool, error) {
 	if cookie != 0 && verf != cookieVerf {
 		return cookieVerf, false, nfs3.ErrBadCookie
 	}
-	ref, err := n.open()
+	g, err := n.open()
 	if err != nil {
 		return cookieVerf, false, err
 	}
-	defer ref.done()
-	var e nfs3.DirPlusEntry
-	eof, taken, err := n.fs.list(ref.openDir, cookie, func(r *rawEntry) bool {
-		e = nfs3.DirPlusEntry{DirEntry: nfs3.DirEntry{FileID: r.ino, Name: r.name, Cookie: r.cookie}}
-		if r.name == ".." && n == n.fs.root {
-			e.FileID = n.key.ino // show nothing of what is above the export
-		}
-		if plus {
-			n.addAttr(ref.openDir, &e)
-		}
-		return fn(&e)
+	defer g.done()
+	self, err := g.stat()
+	if err != nil {
+		return cookieVerf, false, err
+	}
+	var (
+		up    *node // of ".."
+		eof   bool
+		taken int
+		e     nfs3.DirPlusEntry
+	)
+	if plus { // finding it may take a search
+		up, _ = n.fs.above(n.node, g)
+	}
+	err = n.do(func() (err error) {
+		eof, taken, err = n.fs.list(g, cookie, func(r *rawEntry) bool {
+			e = nfs3.DirPlusEntry{DirEntry: nfs3.DirEntry{FileID: r.ino, Name: r.name, Cookie: r.cookie}}
+			if r.name == ".." && n.node == n.fs.root {
+				e.FileID = self.attr.FileID // show nothing of what is above the export
+			}
+			if plus {
+				n.addAttr(g, up, &e)
+			}
+			return fn(&e)
+		})
+		return err
 	})
 	if err != nil && taken > 0 {
 		err = nil // the next call returns the error
 	}
-	return cookieVerf, eof, err
+	return cookieVerf, eof, status(err)
 }
 
-// addAttr adds attributes and handle to an entry, if the name still exists.
-func (n *node) addAttr(d *openDir, e *nfs3.DirPlusEntry) {
+// addAttr adds attributes and handle to an entry, if the name still exists. It runs as the caller.
+func (n *file) addAttr(d gripRef, up *node, e *nfs3.DirPlusEntry) {
 	var (
-		c   backend.Node
-		a   nfs3.Attr
+		c   *node
+		st  stat
 		err error
 	)
-	if backend.IsDots(e.Name) {
-		c, a, err = n.Lookup(e.Name)
-	} else {
-		c, a, err = n.found(d, e.Name)
+	switch e.Name {
+	case ".":
+		if err = d.access(mayExec); err == nil {
+			c = n.node
+			st, err = d.stat()
+		}
+	case "..":
+		if up == nil || d.access(mayExec) != nil {
+			return
+		}
+		c = up
+		st.attr, err = up.Attr()
+	default:
+		c, st, err = n.fs.look(d, e.Name)
 	}
 	if err == nil {
-		e.FileID = a.FileID
-		e.Attr = nfs3.SomeAttr(&a)
-		e.Handle = nfs3.SomeHandle(c.AppendHandle(make([]byte, 0, handleSize)))
+		e.FileID = st.attr.FileID
+		e.Attr = nfs3.SomeAttr(&st.attr)
+		e.Handle = nfs3.SomeHandle(c.AppendHandle(nil))
 	}
 }

@@ -11,8 +11,8 @@ import (
 // A file is ready to be written while it is open for that: not before its first WRITE, nor when it was
 // only read, nor once it is gone.
 func TestReady(t *testing.T) {
-	path := t.TempDir()
-	made, err := dir.New(path, nil)
+	path, key := t.TempDir(), []byte("0123456789abcdef0123456789abcdef")
+	made, err := dir.New(path, &dir.Config{Key: key})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,7 +22,7 @@ func TestReady(t *testing.T) {
 	}
 	h := n.AppendHandle(nil)
 	made.Close()
-	f, err := dir.New(path, nil)
+	f, err := dir.New(path, &dir.Config{Key: key})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,11 +32,11 @@ func TestReady(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := f.Ready(h); got != want {
+		if got := f.Ready(nil, h); got != want {
 			t.Errorf("%s: ready is %v", what, got)
 		}
 	}
-	if f.Ready(nil) || f.Ready(h[1:]) {
+	if f.Ready(nil, nil) || f.Ready(nil, h[1:]) {
 		t.Error("what is no handle is ready")
 	}
 	step("new process", false, nil)

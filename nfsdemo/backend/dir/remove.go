@@ -8,56 +8,45 @@ import (
 )
 
 // Remove removes a name that is not a directory.
-func (n *node) Remove(name string) error {
-	return n.removing(name, func(d *openDir, st *stat) error {
-		if st.attr.Type == nfs3.TypeDir {
-			return nfs3.ErrIsDir
-		}
-		return status(unlinkAt(d, name))
-	})
-}
+func (n *file) Remove(name string) error { return n.removing(name, unlinkAt) }
 
 // Rmdir removes an empty directory.
-func (n *node) Rmdir(name string) error {
-	return n.removing(name, func(d *openDir, st *stat) error {
-		if st.attr.Type != nfs3.TypeDir {
-			return nfs3.ErrNotDir
-		}
-		return status(rmdirAt(d, name))
-	})
-}
+func (n *file) Rmdir(name string) error { return n.removing(name, rmdirAt) }
 
-// removing looks up a name, runs rm, and updates the table.
-func (n *node) removing(name string, rm func(d *openDir, st *stat) error) error {
+// removing looks up a name, runs rm as the caller, and forgets the file.
+func (n *file) removing(name string, rm func(d gripRef, name string) error) error {
 	if err := backend.CheckName(name); err != nil {
 		return err
 	}
 	if backend.IsDots(name) {
 		return nfs3.ErrInval
 	}
-	ref, err := n.open()
+	d, err := n.open()
 	if err != nil {
 		return err
 	}
-	defer ref.done()
-	if err := n.unname(ref.openDir, name, rm); err != nil {
+	defer d.done()
+	if err := n.unname(d, name, rm); err != nil {
 		return err
 	}
-	return n.fs.settle(ref.openDir)
+	return n.fs.settle(d)
 }
 
-func (n *node) unname(d *openDir, name string, rm func(d *openDir, st *stat) error) error {
+func (n *file) unname(d gripRef, name string, rm func(d gripRef, name string) error) error {
 	f := n.fs
 	f.ns.Lock()
 	defer f.ns.Unlock()
-	st, err := f.statAt(d, name)
+	var st stat
+	err := n.do(func() (err error) {
+		if _, st, err = f.look(d, name); err != nil {
+			return err
+		}
+		return rm(d, name)
+	})
 	if err != nil {
-		return err
+		return status(err)
 	}
-	if err := rm(d, &st); err != nil {
-		return err
-	}
-	f.lose(place{n, name}, &st)
+	f.lose(place{n.node, name}, &st)
 	return nil
 }
 
@@ -73,8 +62,8 @@ func (f *FS) lose(p place, st *stat) {
 }
 
 // Rename moves a name.
-func (n *node) Rename(from string, to backend.Node, name string) error {
-	t, ok := to.(*node)
+func (n *file) Rename(from string, to backend.Node, name string) error {
+	t, ok := to.(*file)
 	if !ok || t.fs != n.fs {
 		return nfs3.ErrXDev
 	}
@@ -96,47 +85,53 @@ func (n *node) Rename(from string, to backend.Node, name string) error {
 		return err
 	}
 	defer dst.done()
-	if err := n.fs.move(src.openDir, from, dst.openDir, name); err != nil {
+	if err := n.move(src, from, dst, t.node, name); err != nil {
 		return err
 	}
-	return n.fs.settle(dst.openDir, src.openDir)
+	return n.fs.settle(dst, src)
 }
 
-// move renames and updates the table.
-func (f *FS) move(src *openDir, from string, dst *openDir, name string) error {
+// move renames as the caller, and updates the table. The kernel does nothing if both names are the same
+// file, or one name.
+func (n *file) move(src gripRef, from string, dst gripRef, to *node, name string) error {
+	f := n.fs
 	f.ns.Lock()
 	defer f.ns.Unlock()
-	st, err := f.statAt(src, from)
-	if err != nil {
-		return err
-	}
-	old, err := f.statAt(dst, name)
-	if err != nil && !errors.Is(err, nfs3.ErrNoEnt) {
-		return err
-	}
-	replaces := err == nil
-	if replaces {
-		if old.key == st.key {
-			return nil // two names of the same file, or one name: nothing to do
+	var (
+		c        *node
+		st, old  stat
+		replaces bool
+	)
+	err := n.do(func() (err error) {
+		if c, st, err = f.look(src, from); err != nil {
+			return err
 		}
-		if (old.attr.Type == nfs3.TypeDir) != (st.attr.Type == nfs3.TypeDir) {
+		_, old, err = f.look(dst, name)
+		replaces = err == nil
+		if err != nil && !errors.Is(status(err), nfs3.ErrNoEnt) {
+			return err
+		}
+		err = f.renameAt(src, from, dst, name, &st)
+		if s := status(err); replaces && (s == nfs3.ErrNotDir || s == nfs3.ErrIsDir) {
 			return nfs3.ErrExist // RFC 1813 Section 3.3.14
 		}
-	}
-	if err := f.renameAt(src, from, dst, name, &st); err != nil {
+		return err
+	})
+	switch {
+	case err != nil:
 		return status(err)
+	case replaces && old.key == st.key:
+		return nil
+	case replaces:
+		f.lose(place{to, name}, &old)
 	}
-	if replaces {
-		f.lose(place{dst.node, name}, &old)
-	}
-	c := f.tab.enter(f, place{dst.node, name}, &st)
-	f.tab.leave(c, place{src.node, from})
+	f.tab.move(c, place{n.node, from}, place{to, name})
 	return nil
 }
 
 // Link gives a file one more name.
-func (n *node) Link(file backend.Node, name string) error {
-	c, ok := file.(*node)
+func (n *file) Link(other backend.Node, name string) error {
+	c, ok := other.(*file)
 	if !ok || c.fs != n.fs {
 		return nfs3.ErrXDev
 	}
@@ -149,36 +144,25 @@ func (n *node) Link(file backend.Node, name string) error {
 	if backend.IsDots(name) {
 		return nfs3.ErrExist
 	}
-	ref, err := n.open()
+	d, err := n.open()
 	if err != nil {
 		return err
 	}
-	defer ref.done()
-	err = c.at(func(d *openDir, old string, _ *stat) error {
-		return n.fs.join(d, old, ref.openDir, name, c)
+	defer d.done()
+	g, err := c.hold()
+	if err != nil {
+		return err
+	}
+	defer g.done()
+	err = n.do(func() error {
+		if err := n.fs.linkAt(g, d, name); err != nil {
+			return err
+		}
+		_, _, err := n.fs.look(d, name)
+		return err
 	})
 	if err != nil {
-		return err
-	}
-	return n.fs.settle(ref.openDir)
-}
-
-// join makes the link. If a local process has replaced the file between the look at the old
-// name and the system call, join removes the link again.
-func (f *FS) join(d *openDir, old string, to *openDir, name string, c *node) error {
-	f.ns.Lock()
-	defer f.ns.Unlock()
-	if err := f.linkAt(d, old, to, name); err != nil {
 		return status(err)
 	}
-	st, err := f.statAt(to, name)
-	if err != nil {
-		return err
-	}
-	if st.key != c.key {
-		_ = unlinkAt(to, name)
-		return errMoved
-	}
-	f.tab.enter(f, place{to.node, name}, &st)
-	return nil
+	return n.fs.settle(d)
 }

@@ -139,7 +139,7 @@ type walk struct {
 func (w *walk) run() {
 	inos := make(map[uint64]bool, len(w.keys))
 	for k := range w.keys {
-		inos[k.ino] = true
+		inos[k.ino()] = true
 	}
 	w.todo = append(w.todo, w.fs.root)
 	for len(w.todo) > 0 && len(w.keys) > 0 && w.left > 0 {
@@ -152,13 +152,13 @@ func (w *walk) run() {
 // list looks at the names of a directory, and skips what cannot be read. It calls stat only for
 // directories and for files with a wanted inode number.
 func (w *walk) list(n *node, inos map[uint64]bool) {
-	ref, err := n.openBy(onlyLook)
+	g, err := n.openPlace(onlyLook)
 	if err != nil {
 		return
 	}
-	defer ref.done()
+	defer g.done()
 	var names []string
-	_, _, _ = w.fs.list(ref.openDir, 0, func(e *rawEntry) bool {
+	_, _, _ = w.fs.list(g, 0, func(e *rawEntry) bool {
 		w.left--
 		if e.name != "." && e.name != ".." && (e.maybeDir || inos[e.ino]) {
 			names = append(names, e.name)
@@ -166,7 +166,7 @@ func (w *walk) list(n *node, inos map[uint64]bool) {
 		return w.left > 0
 	})
 	for _, name := range names {
-		st, err := w.fs.statAt(ref.openDir, name)
+		st, err := w.fs.statAt(g, name)
 		if err != nil {
 			continue
 		}

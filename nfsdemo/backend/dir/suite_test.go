@@ -11,9 +11,16 @@ import (
 // linux says that files have identities of their own here.
 const linux = runtime.GOOS == "linux"
 
-func TestSuite(t *testing.T) {
+// secret is a key that is kept.
+var secret = []byte("0123456789abcdef0123456789abcdef")
+
+func TestSuite(t *testing.T) { suite(t, &Config{Async: true, Key: secret}) }
+
+// TestSuitePlaces runs the suite without handles of the file system.
+func TestSuitePlaces(t *testing.T) { suite(t, &Config{Async: true, Key: secret, places: true}) }
+
+func suite(t *testing.T, cfg *Config) {
 	paths := make(map[backend.FS]string)
-	cfg := &Config{Async: true}
 	open := func(t *testing.T, path string) backend.FS {
 		f, err := New(path, cfg)
 		if err != nil {
@@ -43,11 +50,15 @@ func TestSuiteSmall(t *testing.T) {
 	if !linux {
 		t.Skip("a file that is not remembered is found again by its inode number")
 	}
-	backendtest.Run(t, backendtest.Options{Big: 300, New: func(t *testing.T) backend.FS {
-		f, err := New(t.TempDir(), &Config{Async: true, MaxNodes: 600, MaxFiles: 1, MaxDirs: 2})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return f
-	}})
+	for name, places := range map[string]bool{"handles": false, "places": true} {
+		t.Run(name, func(t *testing.T) {
+			backendtest.Run(t, backendtest.Options{Big: 300, New: func(t *testing.T) backend.FS {
+				f, err := New(t.TempDir(), &Config{Async: true, MaxNodes: 600, MaxFiles: 1, MaxHeld: 2, places: places})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return f
+			}})
+		})
+	}
 }

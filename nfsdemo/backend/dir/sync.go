@@ -19,8 +19,8 @@ const (
 // before. Only one sync of a file runs at a time: the kernel reports an error of the writes
 // once, and the verifier must have changed before a later sync can report success.
 func (o *openFile) sync(op syncOp) (nfs3.WriteVerf, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+	o.file.mu.Lock()
+	defer o.file.mu.Unlock()
 	o.dirty.Store(false)
 	if err := o.fs.doSync(o.f, op); err != nil {
 		o.fs.newVerf()
@@ -43,46 +43,65 @@ func (f *FS) doSync(file *os.File, op syncOp) error {
 }
 
 // settle makes a change of names in these directories durable.
-func (f *FS) settle(dirs ...*openDir) error {
+func (f *FS) settle(dirs ...gripRef) error {
 	if f.cfg.Async {
 		return nil
 	}
 	for i, d := range dirs {
-		if i > 0 && d == dirs[0] {
+		if i > 0 && d.grip == dirs[0].grip {
 			continue
 		}
-		if err := f.doSync(d.f, syncNames); err != nil {
+		if err := f.syncDir(d); err != nil {
 			return status(err)
 		}
 	}
 	return nil
 }
 
-// settleAttr makes a change of n's attributes durable. If the file cannot be opened, because of
-// its kind or permissions, the sync of its directory must do, which on journaling file systems
-// includes the attributes.
-func (n *node) settleAttr(d *openDir) error {
-	if n.fs.cfg.Async {
+// syncDir syncs a directory, or, if this process may not read it, the root: on journaling file systems
+// that includes all changes of names and attributes before it.
+func (f *FS) syncDir(d gripRef) error {
+	file, err := d.syncFile()
+	if status(err) == nfs3.ErrAcces {
+		file, err = f.top.syncFile()
+	}
+	if err != nil {
+		return err
+	}
+	return f.doSync(file, syncNames)
+}
+
+// settleAttr makes a change of n's attributes durable. If the file cannot be opened, because of its kind
+// or permissions, the sync of the root must do.
+func (n *node) settleAttr() error {
+	f := n.fs
+	if f.cfg.Async {
 		return nil
 	}
+	g, err := n.hold()
+	if err != nil {
+		return err
+	}
+	defer g.done()
 	switch n.typ {
-	case nfs3.TypeReg:
-		if s, err := n.openFile(false); err == nil {
-			defer n.fs.files.put(s)
-			s.v.mu.Lock()
-			defer s.v.mu.Unlock()
-			if err := n.fs.doSync(s.v.f, syncNames); err != nil {
-				n.fs.newVerf()
-				return status(err)
-			}
-			return nil
-		}
 	case nfs3.TypeDir:
-		if ref, err := n.open(); err == nil {
-			defer ref.done()
-			return n.fs.settle(ref.openDir)
+		return status(f.syncDir(g))
+	case nfs3.TypeReg:
+		file, err := g.openFile(false)
+		if err != nil {
+			break
 		}
+		defer file.Close()
+		sh := f.share.enter(n.key)
+		defer f.share.leave(n.key)
+		sh.mu.Lock()
+		defer sh.mu.Unlock()
+		if err := f.doSync(file, syncNames); err != nil {
+			f.newVerf()
+			return status(err)
+		}
+		return nil
 	case nfs3.TypeBlk, nfs3.TypeChr, nfs3.TypeLnk, nfs3.TypeSock, nfs3.TypeFIFO:
 	}
-	return n.fs.settle(d)
+	return f.settle(gripRef{grip: f.top})
 }

@@ -8,47 +8,143 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openFlags prevent an open from following a link and from waiting for the other end of a pipe.
-// They also allow files above 2 GiB on 32-bit machines, which os.Root does not ask for.
-const openFlags = unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_LARGEFILE
-
 // sysFS is the state of the system layer.
 type sysFS struct {
 	dev     uint64 // of the export's root
 	noBirth bool   // birth times cannot be trusted
+
+	handled bool  // the file system has handles, and this process may open them
+	private bool  // mount is of a copy of the mount that nothing else sees
+	mount   int   // the root, opened so that handles can be opened; 0: none
+	mountID int32 // of the mount
+	lacks   string
 }
 
-// init looks at the file system of the root.
-func (s *sysFS) init(root *os.File, _ string) error {
+// begin opens the root, and looks what the file system can do.
+func (f *FS) begin(path string) error {
+	s := &f.sys
+	fd, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	s.private = err == nil
+	if err != nil {
+		if fd, err = openat(unix.AT_FDCWD, path, unix.O_PATH|unix.O_CLOEXEC|unix.O_DIRECTORY, 0); err != nil {
+			return &os.PathError{Op: "open", Path: path, Err: err}
+		}
+	}
+	f.top = &grip{fd: fd, node: f.root}
 	var st unix.Statx_t
-	if err := statx(int(root.Fd()), "", unix.AT_EMPTY_PATH, &st); err != nil {
+	if err := statx(fd, "", unix.AT_EMPTY_PATH, &st); err != nil {
 		return err
 	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return &os.PathError{Op: "open", Path: path, Err: unix.ENOTDIR}
+	}
 	s.dev = unix.Mkdev(st.Dev_major, st.Dev_minor)
+	if f.limit, err = f.longest(); err != nil {
+		return &os.PathError{Op: "open", Path: path, Err: err}
+	}
 	var fs unix.Statfs_t
-	if err := unix.Fstatfs(int(root.Fd()), &fs); err != nil {
+	if err := unix.Fstatfs(fd, &fs); err != nil {
 		return err
 	}
 	// The first write to a file of a lower layer copies it, and the copy has a new birth time.
 	s.noBirth = int64(fs.Type) == unix.OVERLAYFS_SUPER_MAGIC //nolint:unconvert // another type on other machines
-	return nil
+	s.lacks = f.tryHandles()
+	s.handled = s.lacks == ""
+	root, err := f.identify(fd)
+	f.root.key, f.root.birth = root.key, root.birth
+	return err
 }
 
-func isRoot() bool { return os.Geteuid() == 0 }
+// tryHandles opens the root by its own handle. It returns what stands against it.
+func (f *FS) tryHandles() string {
+	s := &f.sys
+	if f.cfg.places {
+		return "a test"
+	}
+	fd, err := openat(f.top.fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "the root cannot be read: " + err.Error()
+	}
+	s.mount = fd
+	var k key
+	if err := handleAt(fd, "", unix.AT_EMPTY_PATH, &k, &s.mountID); err != nil {
+		return "the file system has none: " + err.Error()
+	}
+	again, err := openHandle(fd, &k)
+	if err != nil {
+		return "no CAP_DAC_READ_SEARCH"
+	}
+	unix.Close(again)
+	return ""
+}
 
-// statAt looks at a name in a directory; links are not followed.
-func (f *FS) statAt(d *openDir, name string) (stat, error) {
+// handles says what handles are, for a log.
+func (s *sysFS) handles(kept bool) string {
+	text := "handles are those of the file system"
+	switch {
+	case !s.handled:
+		text = "handles are found again by a search (" + s.lacks + ")"
+	case !s.private:
+		text += ", confined by paths (no CAP_SYS_ADMIN)"
+	}
+	if !kept {
+		text += ", and end with this process (no key is kept)"
+	}
+	return text
+}
+
+func (s *sysFS) close() error {
+	if s.mount == 0 {
+		return nil
+	}
+	return unix.Close(s.mount)
+}
+
+// longest returns the length of the longest file that the file system takes, found by trying on a file without
+// a name. Beyond the limit of the process, trying would kill it.
+func (f *FS) longest() (uint64, error) {
+	most := uint64(1<<63 - 1)
+	var lim unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &lim); err == nil {
+		most = min(most, lim.Cur)
+	}
+	fd, err := openat(f.top.fd, ".", unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return most, nil //nolint:nilerr // read only, or no such files here: the limit shows when it is reached
+	}
+	defer unix.Close(fd)
+	fits := func(n uint64) bool { return unix.Ftruncate(fd, int64(n)) == nil }
+	if fits(most) {
+		return most, nil
+	}
+	low, high := uint64(0), most // low fits, high does not
+	for high-low > 1 {
+		if mid := low + (high-low)/2; fits(mid) {
+			low = mid
+		} else {
+			high = mid
+		}
+	}
+	return low, nil
+}
+
+// statAt looks at a name in a directory; links are not followed. It is for file systems without handles.
+func (f *FS) statAt(d gripRef, name string) (stat, error) {
 	var st unix.Statx_t
-	err := statx(int(d.f.Fd()), name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, &st)
+	err := statx(d.fd, name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, &st)
 	if err != nil {
 		return stat{}, status(err)
 	}
 	return f.sys.stat(&st), nil
 }
 
-// statOpen looks at an open file.
-func (f *FS) statOpen(file *os.File, _ key) (stat, error) { return f.statFD(int(file.Fd())) }
+// statFile looks at an open file.
+func (f *FS) statFile(file *os.File) (nfs3.Attr, error) {
+	st, err := f.statFD(int(file.Fd()))
+	return st.attr, err
+}
 
+// statFD looks at a file. The identity is right only on file systems without handles.
 func (f *FS) statFD(fd int) (stat, error) {
 	var st unix.Statx_t
 	if err := statx(fd, "", unix.AT_EMPTY_PATH, &st); err != nil {
@@ -56,9 +152,6 @@ func (f *FS) statFD(fd int) (stat, error) {
 	}
 	return f.sys.stat(&st), nil
 }
-
-// newKey is not needed here: statOpen reads the identity.
-func (f *FS) newKey(*openDir, string) key { return key{} }
 
 // Now reads the clock from which the kernel takes the times of inodes. It lags behind time.Now.
 func (f *FS) Now() int64 {
@@ -76,16 +169,19 @@ func statx(fd int, name string, flags int, st *unix.Statx_t) error {
 // stat converts the answer of the kernel.
 func (s *sysFS) stat(x *unix.Statx_t) stat {
 	dev := unix.Mkdev(x.Dev_major, x.Dev_minor)
-	st := stat{key: key{dev: dev, ino: x.Ino}, attr: nfs3.Attr{
+	st := stat{attr: nfs3.Attr{
 		Type: typeOf(x.Mode), Mode: uint32(x.Mode) & 0o7777, Nlink: x.Nlink, UID: x.Uid, GID: x.Gid,
 		Size: x.Size, Used: x.Blocks * 512, Rdev: nfs3.Device{Major: x.Rdev_major, Minor: x.Rdev_minor},
 		FSID: dev, FileID: x.Ino, Atime: timeOf(&x.Atime), Mtime: timeOf(&x.Mtime), Ctime: timeOf(&x.Ctime),
 	}}
-	if dev == s.dev {
-		st.key.dev = 0
-	}
 	if x.Mask&unix.STATX_BTIME != 0 && !s.noBirth {
-		st.key.birth = x.Btime.Sec*1e9 + int64(x.Btime.Nsec)
+		st.birth = x.Btime.Sec*1e9 + int64(x.Btime.Nsec)
+	}
+	if !s.handled {
+		if dev == s.dev {
+			dev = 0
+		}
+		st.key = ownKey(dev, x.Ino, st.birth)
 	}
 	return st
 }
@@ -111,9 +207,9 @@ func typeOf(mode uint16) nfs3.FileType {
 }
 
 // usage returns the counts of octets and files.
-func usage(root *os.File) (backend.Usage, error) {
+func (f *FS) usage() (backend.Usage, error) {
 	var st unix.Statfs_t
-	if err := unix.Fstatfs(int(root.Fd()), &st); err != nil {
+	if err := unix.Fstatfs(f.top.fd, &st); err != nil {
 		return backend.Usage{}, err
 	}
 	unit := uint64(st.Frsize)

@@ -8,24 +8,9 @@ import (
 	"os"
 	"path"
 	"slices"
-	"sync"
 
-	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
-
-const openFlags = 0
-
-// sysFS makes identities where the system has no portable ones: hashes of paths. A renamed file
-// keeps the identity that it had before.
-type sysFS struct {
-	mu    sync.Mutex
-	moved map[string]uint64
-}
-
-func (s *sysFS) init(*os.File, string) error { return nil }
-
-func isRoot() bool { return false }
 
 // pathOf returns the path of n below the export.
 func (f *FS) pathOf(n *node) string {
@@ -42,47 +27,43 @@ func (f *FS) pathOf(n *node) string {
 	return path.Join(names...)
 }
 
-func (f *FS) pathAt(d *openDir, name string) string {
-	if d.node == nil {
-		return name
-	}
-	return path.Join(f.pathOf(d.node), name)
-}
+func (f *FS) pathAt(d gripRef, name string) string { return path.Join(f.pathOf(d.node), name) }
 
-// newKey returns the identity of a name.
-func (f *FS) newKey(d *openDir, name string) key {
+// keyAt returns the identity of a name.
+func (f *FS) keyAt(d gripRef, name string) key {
 	p := f.pathAt(d, name)
 	f.sys.mu.Lock()
 	defer f.sys.mu.Unlock()
 	if id, ok := f.sys.moved[p]; ok {
-		return key{ino: id}
+		return ownKey(0, id, 0)
 	}
 	h := fnv.New64a()
 	h.Write([]byte(p))
-	return key{ino: h.Sum64()}
+	return ownKey(0, h.Sum64(), 0)
 }
 
-func (f *FS) statAt(d *openDir, name string) (stat, error) {
+func (f *FS) statAt(d gripRef, name string) (stat, error) {
 	fi, err := d.root.Lstat(name)
 	if err != nil {
 		return stat{}, status(err)
 	}
-	return statOf(fi, f.newKey(d, name)), nil
+	return statOf(fi, f.keyAt(d, name)), nil
 }
 
-func (f *FS) statOpen(file *os.File, want key) (stat, error) {
+// statFile looks at an open file.
+func (f *FS) statFile(file *os.File) (nfs3.Attr, error) {
 	fi, err := file.Stat()
 	if err != nil {
-		return stat{}, status(err)
+		return nfs3.Attr{}, status(err)
 	}
-	return statOf(fi, want), nil
+	return statOf(fi, key{}).attr, nil
 }
 
 func statOf(fi fs.FileInfo, k key) stat {
 	t := nfs3.TimeOf(fi.ModTime())
 	a := nfs3.Attr{
 		Type: nfs3.TypeReg, Mode: uint32(fi.Mode().Perm()), Nlink: 1, Size: uint64(fi.Size()), Used: uint64(fi.Size()),
-		FSID: 1, FileID: k.ino, Atime: t, Mtime: t, Ctime: t,
+		FSID: 1, FileID: k.ino(), Atime: t, Mtime: t, Ctime: t,
 	}
 	switch m := fi.Mode(); {
 	case m.IsDir():
@@ -99,15 +80,6 @@ func statOf(fi fs.FileInfo, k key) stat {
 		a.Type = nfs3.TypeBlk
 	}
 	return stat{key: k, attr: a}
-}
-
-// usage is unknown here.
-func usage(*os.File) (backend.Usage, error) {
-	const much = 1 << 40
-	return backend.Usage{
-		TotalBytes: much, FreeBytes: much, AvailBytes: much,
-		TotalFiles: much, FreeFiles: much, AvailFiles: much,
-	}, nil
 }
 
 func datasync(f *os.File) error { return f.Sync() }

@@ -11,9 +11,10 @@ import (
 // node is a file of any kind that has been seen. The caches of descriptors are keyed by key, not
 // by node, so two nodes with the same key do no harm.
 type node struct {
-	fs  *FS
-	key key
-	typ nfs3.FileType // never changes
+	fs    *FS
+	key   key
+	typ   nfs3.FileType // never changes
+	birth int64         // ns since 1970, 0 if unknown; never changes
 
 	// guarded by table.mu
 	places []place       // where it was seen, the latest first; none for the root
@@ -56,7 +57,7 @@ func (t *table) enter(f *FS, p place, st *stat) *node {
 	defer t.mu.Unlock()
 	n := t.m[st.key]
 	if n == nil {
-		n = &node{fs: f, key: st.key, typ: st.attr.Type}
+		n = f.newNode(st)
 		t.m[st.key] = n
 		n.elem = t.order.PushFront(n)
 	} else if n.elem != nil {
@@ -91,6 +92,21 @@ func (n *node) addPlace(p place) {
 		}
 		n.places = n.places[:keep]
 	}
+}
+
+// newNode makes a node that is not in the table.
+func (f *FS) newNode(st *stat) *node {
+	return &node{fs: f, key: st.key, typ: st.attr.Type, birth: st.birth}
+}
+
+// move notes that a file has another name.
+func (t *table) move(n *node, from, to place) {
+	t.mu.Lock()
+	if t.m[n.key] == n && n.elem != nil {
+		n.addPlace(to)
+	}
+	t.mu.Unlock()
+	t.leave(n, from)
 }
 
 // leave notes that a file is no longer at a place.

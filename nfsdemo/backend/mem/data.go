@@ -30,12 +30,15 @@ func (f *FS) give(k int) {
 }
 
 // Read copies octets out.
-func (n *node) Read(p []byte, off uint64) (int, error) {
+func (n *file) Read(p []byte, off uint64) (int, error) {
 	if n.attr.Type != nfs3.TypeReg {
 		return 0, nfs3.ErrInval
 	}
 	n.mu.RLock()
 	defer n.mu.RUnlock()
+	if !n.mayRead(&n.attr) {
+		return 0, nfs3.ErrAcces
+	}
 	if n.attr.Nlink == 0 {
 		return 0, nfs3.ErrStale
 	}
@@ -57,7 +60,7 @@ func (n *node) Read(p []byte, off uint64) (int, error) {
 }
 
 // Write copies octets in.
-func (n *node) Write(p []byte, off uint64, how nfs3.StableHow) (backend.WriteResult, error) {
+func (n *file) Write(p []byte, off uint64, how nfs3.StableHow) (backend.WriteResult, error) {
 	res := backend.WriteResult{Committed: nfs3.FileSync, Verf: n.fs.boot}
 	if n.attr.Type != nfs3.TypeReg {
 		return res, nfs3.ErrInval
@@ -70,6 +73,9 @@ func (n *node) Write(p []byte, off uint64, how nfs3.StableHow) (backend.WriteRes
 	defer n.mu.Unlock()
 	if n.attr.Nlink == 0 {
 		return res, nfs3.ErrStale
+	}
+	if !n.mayWrite(&n.attr) {
+		return res, nfs3.ErrAcces
 	}
 	if len(p) == 0 {
 		return res, nil
@@ -85,6 +91,7 @@ func (n *node) Write(p []byte, off uint64, how nfs3.StableHow) (backend.WriteRes
 	n.attr.Mtime = nfs3.TimeOf(time.Now())
 	n.attr.Ctime = n.attr.Mtime
 	n.hasVerf = false
+	n.dropSetID()
 	res.N = len(p)
 	return res, nil
 }
@@ -149,10 +156,13 @@ func (n *node) cut(size uint64) {
 }
 
 // Commit has nothing to do: every Write is stable.
-func (n *node) Commit(uint64, uint32) (nfs3.WriteVerf, error) {
+func (n *file) Commit(uint64, uint32) (nfs3.WriteVerf, error) {
 	if n.attr.Type != nfs3.TypeReg {
 		return n.fs.boot, nfs3.ErrInval
 	}
-	_, err := n.Attr()
+	a, err := n.Attr()
+	if err == nil && !n.mayWrite(&a) && !n.mayRead(&a) {
+		err = nfs3.ErrAcces
+	}
 	return n.fs.boot, err
 }

@@ -58,32 +58,32 @@ func (n *node) free(name string) error {
 }
 
 // Lookup finds a name.
-func (n *node) Lookup(name string) (backend.Node, nfs3.Attr, error) {
+func (n *file) Lookup(name string) (backend.Node, nfs3.Attr, error) {
 	n.fs.mu.RLock()
 	defer n.fs.mu.RUnlock()
-	if err := n.live(); err != nil {
+	if err := n.searchable(); err != nil {
 		return nil, nfs3.Attr{}, err
 	}
 	switch name {
 	case ".":
-		return n.with()
+		return n.with(n.node)
 	case "..":
-		return n.parent.with()
+		return n.with(n.parent)
 	}
 	e, err := n.find(name)
 	if err != nil {
 		return nil, nfs3.Attr{}, err
 	}
-	return e.node.with()
+	return n.with(e.node)
 }
 
-// with returns n and its attributes.
-func (n *node) with() (backend.Node, nfs3.Attr, error) {
-	a, err := n.Attr()
+// with returns another file as the same caller sees it, and its attributes.
+func (n *file) with(c *node) (backend.Node, nfs3.Attr, error) {
+	a, err := c.Attr()
 	if err != nil {
 		return nil, a, err
 	}
-	return n, a, nil
+	return &file{c, n.who}, a, nil
 }
 
 // add puts a new file under a name. The caller holds fs.mu.
@@ -125,11 +125,21 @@ func (n *node) compact() {
 }
 
 // make is what all operations that create a name have in common.
-func (n *node) make(name string, t nfs3.FileType, in *backend.Init, mode uint32) (*node, error) {
+func (n *file) make(name string, t nfs3.FileType, in *backend.Init, mode uint32) (*node, error) {
+	if err := n.searchable(); err != nil {
+		return nil, err
+	}
 	if err := n.free(name); err != nil {
 		return nil, err
 	}
-	c, err := n.fs.newNode(t, in, mode)
+	dir, err := n.Attr()
+	if err != nil {
+		return nil, err
+	}
+	if !n.may(&dir, permW) {
+		return nil, nfs3.ErrAcces
+	}
+	c, err := n.fs.newNode(t, n.owned(in, t, &dir), mode)
 	if err != nil {
 		return nil, err
 	}
@@ -137,8 +147,32 @@ func (n *node) make(name string, t nfs3.FileType, in *backend.Init, mode uint32)
 	return c, nil
 }
 
+// owned returns in with the owner, the group and the mode that the file gets. The group is that of a
+// set-group-id directory, and directories inherit that bit.
+func (n *file) owned(in *backend.Init, t nfs3.FileType, dir *nfs3.Attr) *backend.Init {
+	out := *in
+	var uid, gid uint32
+	if n.who != nil {
+		uid, gid = n.who.UID, n.who.GID
+	}
+	if dir.Mode&modeSetGID != 0 {
+		gid = dir.GID
+		if t == nfs3.TypeDir && in.Attr.SetMode {
+			out.Attr.Mode |= modeSetGID
+		}
+	}
+	if in.Attr.SetUID && n.root() {
+		uid = in.Attr.UID
+	}
+	if in.Attr.SetGID && (n.root() || n.in(in.Attr.GID)) {
+		gid = in.Attr.GID
+	}
+	out.Attr.UID, out.Attr.GID = uid, gid
+	return &out
+}
+
 // Create makes a regular file.
-func (n *node) Create(name string, in *backend.Init) (backend.Node, nfs3.Attr, error) {
+func (n *file) Create(name string, in *backend.Init) (backend.Node, nfs3.Attr, error) {
 	n.fs.mu.Lock()
 	defer n.fs.mu.Unlock()
 	if in.Attr.SetSize && in.Attr.Size > 1<<63-1 {
@@ -151,22 +185,22 @@ func (n *node) Create(name string, in *backend.Init) (backend.Node, nfs3.Attr, e
 	if in.Attr.SetSize {
 		c.attr.Size = in.Attr.Size
 	}
-	return c.with()
+	return n.with(c)
 }
 
 // Mkdir makes a directory.
-func (n *node) Mkdir(name string, in *backend.Init) (backend.Node, nfs3.Attr, error) {
+func (n *file) Mkdir(name string, in *backend.Init) (backend.Node, nfs3.Attr, error) {
 	n.fs.mu.Lock()
 	defer n.fs.mu.Unlock()
 	c, err := n.make(name, nfs3.TypeDir, in, 0o755)
 	if err != nil {
 		return nil, nfs3.Attr{}, err
 	}
-	return c.with()
+	return n.with(c)
 }
 
 // Symlink makes a symbolic link.
-func (n *node) Symlink(name, target string, in *backend.Init) (backend.Node, nfs3.Attr, error) {
+func (n *file) Symlink(name, target string, in *backend.Init) (backend.Node, nfs3.Attr, error) {
 	n.fs.mu.Lock()
 	defer n.fs.mu.Unlock()
 	if len(target) > nfs3.MaxPath {
@@ -177,17 +211,20 @@ func (n *node) Symlink(name, target string, in *backend.Init) (backend.Node, nfs
 		return nil, nfs3.Attr{}, err
 	}
 	c.target, c.attr.Size = target, uint64(len(target))
-	return c.with()
+	return n.with(c)
 }
 
-// Mknod makes a special file.
-func (n *node) Mknod(name string, t nfs3.FileType, dev nfs3.Device, in *backend.Init) (backend.Node, nfs3.Attr, error) {
+// Mknod makes a special file. Only root may make devices.
+func (n *file) Mknod(name string, t nfs3.FileType, dev nfs3.Device, in *backend.Init) (backend.Node, nfs3.Attr, error) {
 	n.fs.mu.Lock()
 	defer n.fs.mu.Unlock()
+	if (t == nfs3.TypeChr || t == nfs3.TypeBlk) && !n.root() {
+		return nil, nfs3.Attr{}, nfs3.ErrPerm
+	}
 	c, err := n.make(name, t, in, 0o644)
 	if err != nil {
 		return nil, nfs3.Attr{}, err
 	}
 	c.attr.Rdev = dev
-	return c.with()
+	return n.with(c)
 }

@@ -64,14 +64,14 @@ func New(cfg *Config) *FS {
 	}
 	rand.Read(f.boot[:]) // never fails (crypto/rand)
 	f.fsid = binary.BigEndian.Uint64(f.boot[:])
-	f.root, _ = f.newNode(nfs3.TypeDir, &backend.Init{UID: f.cfg.UID, GID: f.cfg.GID}, f.cfg.Mode)
+	f.root, _ = f.newNode(nfs3.TypeDir, &backend.Init{Attr: nfs3.SetAttr{UID: f.cfg.UID, GID: f.cfg.GID}}, f.cfg.Mode)
 	f.root.parent = f.root
 	f.root.attr.Nlink = 2
 	return f
 }
 
 // Root returns the root directory.
-func (f *FS) Root() backend.Node { return f.root }
+func (f *FS) Root() backend.Node { return &file{node: f.root} }
 
 // Resolve returns the file of a handle: 8 octets for this process, 8 for the file.
 func (f *FS) Resolve(h []byte) (backend.Node, error) {
@@ -87,7 +87,7 @@ func (f *FS) Resolve(h []byte) (backend.Node, error) {
 	if n == nil {
 		return nil, nfs3.ErrStale
 	}
-	return n, nil
+	return &file{node: n}, nil
 }
 
 // Info returns the limits.
@@ -133,7 +133,7 @@ func (f *FS) newNode(t nfs3.FileType, in *backend.Init, mode uint32) (*node, err
 	at := time.Now()
 	now := nfs3.TimeOf(at)
 	n := &node{fs: f, birth: at.UnixNano(), attr: nfs3.Attr{
-		Type: t, Mode: mode, Nlink: 1, UID: in.UID, GID: in.GID, FSID: f.fsid, FileID: f.next,
+		Type: t, Mode: mode, Nlink: 1, UID: in.Attr.UID, GID: in.Attr.GID, FSID: f.fsid, FileID: f.next,
 		Atime: now, Mtime: now, Ctime: now,
 	}}
 	if in.Attr.SetMode {

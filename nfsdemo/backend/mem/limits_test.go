@@ -7,13 +7,13 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
-func create(t *testing.T, f *FS, name string) *node {
+func create(t *testing.T, f *FS, name string) *file {
 	t.Helper()
 	n, _, err := f.Root().Create(name, &backend.Init{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return n.(*node)
+	return n.(*file)
 }
 
 // TestCapacity: space is taken by pages, refused beyond the limit without half a write, and

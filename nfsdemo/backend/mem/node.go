@@ -33,8 +33,8 @@ type node struct {
 }
 
 var (
-	_ backend.Node = (*node)(nil)
-	_ backend.Born = (*node)(nil)
+	_ backend.Node = (*file)(nil)
+	_ backend.Born = (*file)(nil)
 )
 
 // Birth returns the exact time of the creation.
@@ -55,12 +55,15 @@ func (n *node) Attr() (nfs3.Attr, error) {
 	return n.attr, nil
 }
 
-// SetAttr changes attributes.
-func (n *node) SetAttr(a *nfs3.SetAttr) error {
+// SetAttr changes attributes, all of them or none.
+func (n *file) SetAttr(a *nfs3.SetAttr) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.attr.Nlink == 0 {
 		return nfs3.ErrStale
+	}
+	if err := n.maySet(&n.attr, a); err != nil {
+		return err
 	}
 	now := nfs3.TimeOf(time.Now())
 	if a.SetSize {
@@ -69,8 +72,14 @@ func (n *node) SetAttr(a *nfs3.SetAttr) error {
 		}
 		n.attr.Mtime = now
 	}
+	if a.SetSize || a.SetUID || a.SetGID {
+		n.dropSetID()
+	}
 	if a.SetMode {
 		n.attr.Mode = a.Mode & 0o7777
+		if !n.root() && !n.in(n.attr.GID) && n.attr.Type != nfs3.TypeDir {
+			n.attr.Mode &^= modeSetGID
+		}
 	}
 	if a.SetUID {
 		n.attr.UID = a.UID

@@ -11,18 +11,26 @@ import (
 const dotCookies = 2
 
 // ReadDir lists the names after cookie.
-func (n *node) ReadDir(cookie uint64, verf nfs3.CookieVerf, plus bool, fn func(*nfs3.DirPlusEntry) bool) (nfs3.CookieVerf, bool, error) {
+func (n *file) ReadDir(cookie uint64, verf nfs3.CookieVerf, plus bool, fn func(*nfs3.DirPlusEntry) bool) (nfs3.CookieVerf, bool, error) {
 	n.fs.mu.RLock()
 	defer n.fs.mu.RUnlock()
 	own := nfs3.CookieVerf(n.fs.boot)
 	if err := n.live(); err != nil {
 		return own, false, err
 	}
+	self, err := n.Attr()
+	if err != nil {
+		return own, false, err
+	}
+	if !n.may(&self, permR) {
+		return own, false, nfs3.ErrAcces
+	}
+	plus = plus && n.may(&self, permX) // attributes and handles are found by a search
 	if cookie != 0 && verf != own {
 		return own, false, nfs3.ErrBadCookie
 	}
 	for c := cookie; c < dotCookies; c++ {
-		name, of := ".", n
+		name, of := ".", n.node
 		if c == 1 {
 			name, of = "..", n.parent
 		}

@@ -8,10 +8,10 @@ import (
 )
 
 // Remove removes a name that is not a directory.
-func (n *node) Remove(name string) error {
+func (n *file) Remove(name string) error {
 	n.fs.mu.Lock()
 	defer n.fs.mu.Unlock()
-	e, err := n.find(name)
+	e, err := n.deletable(name)
 	switch {
 	case err != nil:
 		return err
@@ -25,10 +25,10 @@ func (n *node) Remove(name string) error {
 }
 
 // Rmdir removes an empty directory.
-func (n *node) Rmdir(name string) error {
+func (n *file) Rmdir(name string) error {
 	n.fs.mu.Lock()
 	defer n.fs.mu.Unlock()
-	e, err := n.find(name)
+	e, err := n.deletable(name)
 	switch {
 	case err != nil:
 		return err
@@ -52,18 +52,18 @@ func (n *node) unlinkDir(e *entry) {
 }
 
 // Rename moves a name.
-func (n *node) Rename(from string, to backend.Node, name string) error {
-	t, ok := to.(*node)
+func (n *file) Rename(from string, to backend.Node, name string) error {
+	t, ok := to.(*file)
 	if !ok || t.fs != n.fs {
 		return nfs3.ErrXDev
 	}
 	n.fs.mu.Lock()
 	defer n.fs.mu.Unlock()
-	e, err := n.find(from)
+	e, err := n.deletable(from)
 	if err != nil {
 		return err
 	}
-	old, err := t.find(name)
+	old, err := t.deletable(name)
 	switch {
 	case errors.Is(err, nfs3.ErrNoEnt):
 		old = nil
@@ -72,7 +72,15 @@ func (n *node) Rename(from string, to backend.Node, name string) error {
 	case old.node == e.node:
 		return nil
 	}
-	if err := n.movable(e.node, t, old); err != nil {
+	if old == nil { // otherwise deletable has looked
+		if dir, err := t.Attr(); err != nil || !t.may(&dir, permW) {
+			return nfs3.ErrAcces
+		}
+	}
+	if err := n.mayMove(e.node, t.node); err != nil {
+		return err
+	}
+	if err := n.movable(e.node, t.node, old); err != nil {
 		return err
 	}
 	c := e.node
@@ -119,8 +127,8 @@ func (n *node) displace(e *entry) {
 }
 
 // Link gives a file one more name.
-func (n *node) Link(file backend.Node, name string) error {
-	c, ok := file.(*node)
+func (n *file) Link(other backend.Node, name string) error {
+	c, ok := other.(*file)
 	if !ok || c.fs != n.fs {
 		return nfs3.ErrXDev
 	}
@@ -134,10 +142,16 @@ func (n *node) Link(file backend.Node, name string) error {
 	case a.Nlink >= linkMax:
 		return nfs3.ErrMLink
 	}
+	if err := n.searchable(); err != nil {
+		return err
+	}
 	if err := n.free(name); err != nil {
 		return err
 	}
-	n.add(name, c)
+	if dir, err := n.Attr(); err != nil || !n.may(&dir, permW) {
+		return nfs3.ErrAcces
+	}
+	n.add(name, c.node)
 	c.relink(1)
 	return nil
 }

@@ -5,7 +5,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
-var _ backend.Roomer = (*node)(nil)
+var _ backend.Roomer = (*file)(nil)
 
 // Room compares the pages that the write would allocate with those that are left.
 func (n *node) Room(off uint64, size int) error {

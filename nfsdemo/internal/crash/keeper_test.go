@@ -19,7 +19,7 @@ import (
 // runKeeper is a server that runs changes once and pushes its replies.
 func runKeeper(work string) error {
 	export := filepath.Join(work, "export")
-	files, err := dir.New(export, nil)
+	files, err := dir.New(export, &dir.Config{Key: []byte("of a server that comes back often")})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,211 @@
+//go:build !linux
+
+package dir
+
+import (
+	"os"
+	"sync"
+	"time"
+
+	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+)
+
+// grip is an open directory: root for what os.Root can do, f for system calls on a descriptor. For another
+// kind of file it is a name in one.
+type grip struct {
+	node *node
+	root *os.Root
+	f    *os.File
+
+	dir  *grip // of a file that is no directory
+	name string
+}
+
+// newGrip takes root.
+func newGrip(root *os.Root, n *node) (*grip, error) {
+	f, err := root.Open(".")
+	if err != nil {
+		_ = root.Close()
+		return nil, err
+	}
+	return &grip{node: n, root: root, f: f}, nil
+}
+
+// Close closes both descriptors.
+func (g *grip) Close() error {
+	err := g.f.Close()
+	if rerr := g.root.Close(); err == nil {
+		err = rerr
+	}
+	return err
+}
+
+// gripRef is a grip in use.
+type gripRef struct {
+	*grip
+	slot *slot[key, *grip] // of the directory; nil for the root
+}
+
+// done ends the use.
+func (r gripRef) done() {
+	if r.slot != nil {
+		r.node.fs.grips.put(r.slot)
+	}
+}
+
+func (n *node) hold() (gripRef, error) { return n.holdBy(mayFind) }
+
+func (n *node) holdBy(find bool) (gripRef, error) {
+	f := n.fs
+	if n == f.root {
+		return gripRef{grip: f.top}, nil
+	}
+	if n.typ == nfs3.TypeDir {
+		if s := f.grips.get(n.key); s != nil {
+			return gripRef{s.v, s}, nil
+		}
+	}
+	var ref gripRef
+	err := n.at(find, func(d gripRef, name string, _ *stat) error {
+		if n.typ != nfs3.TypeDir {
+			up, err := d.node.holdBy(find)
+			ref = gripRef{&grip{node: n, dir: up.grip, name: name}, up.slot}
+			return err
+		}
+		root, err := d.root.OpenRoot(name)
+		if err != nil {
+			return status(err)
+		}
+		g, err := newGrip(root, n)
+		if err != nil {
+			return status(err)
+		}
+		s := f.grips.add(n.key, g, false)
+		ref = gripRef{s.v, s}
+		return nil
+	})
+	return ref, err
+}
+
+func (n *node) open() (gripRef, error) { return n.openPlace(mayFind) }
+
+func (n *node) openPlace(find bool) (gripRef, error) {
+	if n.typ != nfs3.TypeDir {
+		return gripRef{}, nfs3.ErrNotDir
+	}
+	return n.holdBy(find)
+}
+
+// above returns the directory that a directory is in; for the root, the root itself.
+func (f *FS) above(n *node, _ gripRef) (*node, error) {
+	if n != f.root {
+		if err := n.at(mayFind, func(gripRef, string, *stat) error { return nil }); err != nil {
+			return nil, err
+		}
+	}
+	return f.tab.parentOf(n), nil
+}
+
+// look looks at a name in d.
+func (f *FS) look(d gripRef, name string) (*node, stat, error) {
+	st, err := f.statAt(d, name)
+	if err != nil {
+		return nil, st, err
+	}
+	return f.tab.enter(f, place{d.node, name}, &st), st, nil
+}
+
+// resolve finds the file of an identity.
+func (f *FS) resolve(k key) (*node, error) { return f.remembered(k) }
+
+func (g *grip) stat() (stat, error) {
+	if g.dir != nil {
+		return g.node.fs.statAt(gripRef{grip: g.dir}, g.name)
+	}
+	fi, err := g.f.Stat()
+	if err != nil {
+		return stat{}, status(err)
+	}
+	return statOf(fi, g.node.key), nil
+}
+
+// access knows nothing: the system decides when the file is used.
+func (g *grip) access(uint32) error { return nil }
+
+func accessFile(*os.File, uint32) error { return nil }
+
+func (g *grip) openFile(write bool) (*os.File, error) {
+	if g.dir == nil {
+		return g.root.Open(".")
+	}
+	flag := os.O_RDONLY
+	if write {
+		flag = os.O_WRONLY
+	}
+	return g.dir.root.OpenFile(g.name, flag, 0)
+}
+
+func (g *grip) syncFile() (*os.File, error) { return g.f, nil }
+
+func (g *grip) readLink() (string, error) { return g.dir.root.Readlink(g.name) }
+
+// set changes attributes, except the size and the owner.
+func (g *grip) set(a *nfs3.SetAttr) error {
+	root, name := g.root, "."
+	if g.dir != nil {
+		root, name = g.dir.root, g.name
+	}
+	if a.SetMode {
+		if err := root.Chmod(name, os.FileMode(a.Mode&0o777)); err != nil {
+			return err
+		}
+	}
+	if a.AtimeHow == nfs3.DontChange && a.MtimeHow == nfs3.DontChange {
+		return nil
+	}
+	pick := func(how nfs3.TimeHow, t nfs3.Time) time.Time {
+		switch how {
+		case nfs3.ServerTime:
+			return time.Now()
+		case nfs3.ClientTime:
+			return t.Time()
+		case nfs3.DontChange:
+		}
+		return time.Time{} // leaves the time unchanged
+	}
+	return root.Chtimes(name, pick(a.AtimeHow, a.Atime), pick(a.MtimeHow, a.Mtime))
+}
+
+// sysFS makes identities where the system has no portable ones: hashes of paths. A renamed file
+// keeps the identity that it had before.
+type sysFS struct {
+	mu    sync.Mutex
+	moved map[string]uint64
+}
+
+// begin opens the root.
+func (f *FS) begin(path string) error {
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return err
+	}
+	f.limit = 1<<63 - 1
+	f.top, err = newGrip(root, f.root)
+	f.root.key = f.keyAt(gripRef{grip: f.top}, "")
+	return err
+}
+
+// handles says what handles are, for a log.
+func (s *sysFS) handles(bool) string { return "handles are made of paths" }
+
+func (s *sysFS) close() error { return nil }
+
+// usage is unknown here.
+func (f *FS) usage() (backend.Usage, error) {
+	const much = 1 << 40
+	return backend.Usage{
+		TotalBytes: much, FreeBytes: much, AvailBytes: much,
+		TotalFiles: much, FreeFiles: much, AvailFiles: much,
+	}, nil
+}

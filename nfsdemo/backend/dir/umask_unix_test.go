@@ -1,0 +1,8 @@
+//go:build unix
+
+package dir
+
+import "syscall"
+
+// A server has no umask: clients have applied theirs.
+func init() { syscall.Umask(0) }

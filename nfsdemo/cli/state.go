@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// keySize is the length in octets of the key that seals handles.
+const keySize = 32
+
+// stateDir returns where a server keeps what must outlive it: where systemd says (StateDirectory=), or the
+// place that is usual for the user. "" if there is none.
+func stateDir() string {
+	if d := os.Getenv("STATE_DIRECTORY"); d != "" {
+		return filepath.SplitList(d)[0]
+	}
+	if d := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(d) {
+		return filepath.Join(d, "nfsdemo")
+	}
+	if os.Geteuid() == 0 {
+		return "/var/lib/nfsdemo"
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(home, ".local", "state", "nfsdemo")
+}
+
+// handleKey returns the key in the directory dir, which it makes if there is none. Two servers that start at
+// the same time get the same key.
+func handleKey(dir string) ([]byte, error) {
+	name := filepath.Join(dir, "handles.key")
+	key, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		key, err = newKey(dir, name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(key) != keySize {
+		return nil, fmt.Errorf("%s: want %d octets, not %d: restore it, or remove it, and clients have to mount again", name, keySize, len(key))
+	}
+	return key, nil
+}
+
+// newKey makes the file name in dir.
+func newKey(dir, name string) ([]byte, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	tmp, err := os.CreateTemp(dir, ".handles.key") // mode 0600
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(tmp.Name())
+	key := make([]byte, keySize)
+	rand.Read(key) // never fails (crypto/rand)
+	_, err = tmp.Write(key)
+	if err == nil {
+		err = tmp.Sync()
+	}
+	if cerr := tmp.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Link(tmp.Name(), name); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	return os.ReadFile(name) // perhaps somebody else's
+}
+
+// openKey reads the key of the configuration. A directory that nobody has asked for may fail: then handles end
+// with this process, unless something that outlives it names files by them.
+func (cfg *serviceConfig) openKey() ([]byte, error) {
+	dir, asked := cfg.state, cfg.state != ""
+	if !asked {
+		dir = stateDir()
+	}
+	if dir == "" && !cfg.keeps() {
+		return nil, nil //nolint:nilnil // no key is a valid key
+	}
+	key, err := handleKey(dir)
+	switch {
+	case err == nil:
+		return key, nil
+	case asked:
+		return nil, fmt.Errorf("--state %s: %w", dir, bare(err))
+	case cfg.keeps():
+		return nil, fmt.Errorf("--intents and --push-log name files by handles, whose key must be kept: give --state a directory (%w)", err)
+	}
+	return nil, nil //nolint:nilnil // announce says so
+}
+
+// keeps reports whether something that outlives the process holds handles.
+func (cfg *serviceConfig) keeps() bool { return cfg.intents != "" || cfg.push.dir != "" }

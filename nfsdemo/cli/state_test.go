@@ -1,0 +1,58 @@
+package cli
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Servers under test keep their keys in one place that is not the user's.
+func init() { os.Setenv("STATE_DIRECTORY", filepath.Join(os.TempDir(), "nfsdemo-test-state")) }
+
+// TestHandleKey: the key is made once, and only its owner can read it; one that is damaged is not replaced.
+func TestHandleKey(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "b")
+	first, err := handleKey(dir)
+	if err != nil || len(first) != keySize {
+		t.Fatal(len(first), err)
+	}
+	again, err := handleKey(dir)
+	if err != nil || !bytes.Equal(again, first) {
+		t.Errorf("another key, %v", err)
+	}
+	name := filepath.Join(dir, "handles.key")
+	if st, err := os.Stat(name); err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", st.Mode(), err)
+	}
+	if list, _ := os.ReadDir(dir); len(list) != 1 {
+		t.Errorf("left behind: %v", list)
+	}
+	if other, err := handleKey(t.TempDir()); err != nil || bytes.Equal(other, first) {
+		t.Errorf("the same key in another directory, %v", err)
+	}
+	if err := os.WriteFile(name, first[:5], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := handleKey(dir); err == nil || !strings.Contains(err.Error(), "32 octets") {
+		t.Errorf("a damaged key: %v", err)
+	}
+}
+
+// TestKeepsKey: a journal of intents and push logs name files by handles, so they need a key that is kept.
+func TestKeepsKey(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("STATE_DIRECTORY", filepath.Join(file, "below"))
+	if key, err := (&serviceConfig{}).openKey(); key != nil || err != nil {
+		t.Errorf("%x, %v", key, err)
+	}
+	for _, cfg := range []serviceConfig{{intents: "x"}, {push: pushConfig{dir: "x"}}, {state: filepath.Join(file, "asked")}} {
+		if _, err := cfg.openKey(); err == nil || !strings.Contains(err.Error(), "--state") {
+			t.Errorf("%+v: %v", cfg, err)
+		}
+	}
+}
