@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net"
+	"os/exec"
 	"os/signal"
 	"regexp"
 	"syscall"
@@ -22,6 +24,9 @@ type probeFlags struct {
 	only, skip, write   string
 	timeout, quiet      time.Duration
 	program, version    uint32
+	clients, pid        int
+	expect, junit       string
+	restart             string
 }
 
 func probeCmd() *cobra.Command {
@@ -45,12 +50,18 @@ The probe changes nothing at the server: it calls only NULL, and procedures, ver
 and programs that do not exist. But a server may not survive it: probe one that nobody
 needs meanwhile.
 
-Exit status: 0 nothing fails; 1 something does, or there is no server; 2 bad command
-line.`,
+Each connection is judged as well (conformance judge): a case fails if the server breaks
+a rule that a client may not ignore. The last cases are about load and, with --pid, about
+what the server's process uses afterwards.
+
+Exit status: 0 nothing fails, or --expect is met; 1 something does, --expect is not met,
+or there is no server; 2 bad command line.`,
 		Example: `  conformance probe 127.0.0.1:20049
   conformance probe --list --only '^mpa/'
   conformance probe --only '^(ddp|rdmap)/' --skip terminate --verbose 192.0.2.1:20049
   conformance probe --program 100005 --json 192.0.2.1:20049 >probe.json
+  conformance probe --expect knfsd.expect --junit probe.xml --restart 'systemctl restart nfs-server' 192.0.2.1:20049
+  conformance probe --pid "$(pidof nfsdemo)" 127.0.0.1:20049
   conformance probe --write probe.pcapng 127.0.0.1:20049; conformance decode probe.pcapng`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if f.list {
@@ -70,6 +81,11 @@ line.`,
 	flags.DurationVar(&f.quiet, "quiet", probe.DefaultQuiet, "how long to wait for something that should not come")
 	flags.Uint32Var(&f.program, "program", probe.DefaultProgram, "call NULL of this RPC program")
 	flags.Uint32Var(&f.version, "version", probe.DefaultVersion, "its version")
+	flags.IntVar(&f.clients, "clients", probe.DefaultClients, "connections of the case load/clients")
+	flags.IntVar(&f.pid, "pid", 0, "the server's `PROCESS` on this machine: compare what it uses before and after (/proc)")
+	flags.StringVar(&f.expect, "expect", "", "compare with `FILE`: lines with case, fails or tolerated, and after # the reason")
+	flags.StringVar(&f.junit, "junit", "", "write a JUnit report to `FILE`")
+	flags.StringVar(&f.restart, "restart", "", "run this shell `COMMAND` when the server is gone, and go on")
 	flags.StringVar(&f.write, "write", "", "record all connections in this pcapng `FILE`")
 	return cmd
 }
@@ -79,6 +95,19 @@ func (f *probeFlags) prober(args []string) (*probe.Prober, error) {
 	p := &probe.Prober{Program: f.program, Version: f.version, Timeout: f.timeout, Quiet: f.quiet}
 	if f.timeout <= 0 || f.quiet <= 0 {
 		return nil, usagef("--timeout %v, --quiet %v: want more than 0", f.timeout, f.quiet)
+	}
+	if f.clients < 1 || f.pid < 0 {
+		return nil, usagef("--clients %d, --pid %d: want more than 0", f.clients, f.pid)
+	}
+	p.Clients = f.clients
+	if f.pid > 0 {
+		p.Usage = func() (probe.Usage, error) { return probe.UsageOf(f.pid) }
+		if _, err := p.Usage(); err != nil {
+			return nil, usagef("--pid %d: %v", f.pid, err)
+		}
+	}
+	if f.restart != "" {
+		p.Restart = func(ctx context.Context) error { return restart(ctx, f.restart) }
 	}
 	var err error
 	if p.Only, err = pattern("--only", f.only); err != nil {
@@ -123,6 +152,16 @@ func (f *probeFlags) run(cmd *cobra.Command, args []string) (err error) {
 		}
 		return nil
 	}
+	var expected probeExpect
+	if f.expect != "" {
+		names := make(map[string]bool)
+		for _, c := range (&probe.Prober{Usage: func() (u probe.Usage, err error) { return u, nil }}).Cases() {
+			names[c.Name] = true
+		}
+		if expected, err = readProbeExpect(f.expect, func(name string) bool { return names[name] }); err != nil {
+			return err
+		}
+	}
 	if f.write != "" {
 		if p.Capture, err = capture.Create(f.write); err != nil {
 			return err
@@ -132,19 +171,53 @@ func (f *probeFlags) run(cmd *cobra.Command, args []string) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	bar := newCounter(cmd.ErrOrStderr(), len(p.Cases()))
+	verdicts := make(map[string]string)
+	suite := junitSuite{Name: "probe " + p.Address}
 	failed, err := p.Run(ctx, func(r *probe.Result) {
 		bar.add()
 		out.result(r)
+		verdicts[r.Name] = r.Verdict
+		suite.add(r, expected[r.Name])
 	})
 	bar.end()
 	out.sum(p.Address)
+	if f.junit != "" {
+		if err != nil {
+			suite.broken(err)
+		}
+		if e := create(f.junit, suite.write); e != nil {
+			return e
+		}
+	}
 	switch {
 	case errors.Is(err, context.Canceled):
 		return errors.New("interrupted")
 	case err != nil:
 		return fmt.Errorf("%s: %w", p.Address, err)
+	case expected != nil:
+		text := cmd.OutOrStdout()
+		if f.json {
+			text = cmd.ErrOrStderr()
+		}
+		if expected.diff(text, f.expect, verdicts) {
+			return &exitError{exitFailed, ""}
+		}
 	case failed > 0:
 		return &exitError{exitFailed, ""}
+	}
+	return nil
+}
+
+// restart runs the command that starts a server again, and gives it a moment.
+func restart(ctx context.Context, command string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, "sh", "-c", command).CombinedOutput(); err != nil {
+		return fmt.Errorf("--restart %s: %w: %s", command, err, bytes.TrimSpace(out))
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Second):
 	}
 	return nil
 }

@@ -29,6 +29,8 @@ func TestProbeExitStatus(t *testing.T) {
 		{"no such case", "--only nix a:1", 2, `conformance: --only "nix" --skip "": no case has such a name: see conformance probe --list`},
 		{"all left out", "--skip . a:1", 2, `conformance: --only "" --skip ".": no case has such a name: see conformance probe --list`},
 		{"no regexp to skip", "--skip ( a:1", 2, `conformance: --skip "(": error parsing regexp`},
+		{"no process", "--pid 999999999 a:1", 2, "conformance: --pid 999999999: "},
+		{"no clients", "--clients 0 a:1", 2, "conformance: --clients 0, --pid 0: want more than 0"},
 		{"nobody there", "127.0.0.1:1", 1, "conformance: 127.0.0.1:1: no RPC-over-RDMA server answers: dial tcp 127.0.0.1:1: "},
 		{"nowhere to record", "--write /nowhere/x.pcapng 127.0.0.1:1", 1, "conformance: open /nowhere/x.pcapng: "},
 	} {

@@ -83,6 +83,15 @@ func (o *probeText) result(r *probe.Result) {
 			fmt.Fprintf(o.w, "  %s\n", line)
 		}
 	}
+	judged := make(map[string]bool)
+	for _, t := range r.Tries {
+		for _, s := range t.Judged {
+			if !judged[s] {
+				judged[s] = true
+				fmt.Fprintf(o.w, "  judge: %s\n", s)
+			}
+		}
+	}
 	for _, a := range r.Alive {
 		fmt.Fprintf(o.w, "  afterwards: %s\n", a)
 	}

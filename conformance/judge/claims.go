@@ -44,7 +44,7 @@ func (m *terminates) contradiction(dir decode.Dir, code rdmap.TermCode, header [
 		return ""
 	}
 	s := segment(header)
-	if why := m.sequence(peer, code); why != "" {
+	if why := m.sequence(peer, code, &s); why != "" {
 		return why
 	}
 	if code.Layer == rdmap.LayerDDP {
@@ -53,11 +53,18 @@ func (m *terminates) contradiction(dir decode.Dir, code rdmap.TermCode, header [
 	return rdmapClaim(code, &s)
 }
 
-// sequence judges the errors of DDP that are about earlier segments: a peer whose messages all follow each
+// sequence judges errors that are about earlier segments: a peer whose messages all follow each
 // other has made none of them.
-func (m *terminates) sequence(peer decode.Dir, code rdmap.TermCode) string {
+func (m *terminates) sequence(peer decode.Dir, code rdmap.TermCode, s *ddp.Segment) string {
 	const untaggedError = 2
-	if code.Layer != rdmap.LayerDDP || code.EType != untaggedError || m.outOfOrder[peer] {
+	if m.outOfOrder[peer] {
+		return ""
+	}
+	if code.Layer == rdmap.LayerRDMAP && code.EType == 2 && code.Code == 0x06 && (s.Tagged && rdmap.Opcode(s.Control&0x0f) == rdmap.OpWrite ||
+		!s.Tagged && s.QN == ddp.QNSend && rdmap.Opcode(s.Control&0x0f).IsSend()) {
+		return "the opcode quoted is one that every stream has"
+	}
+	if code.Layer != rdmap.LayerDDP || code.EType != untaggedError {
 		return ""
 	}
 	switch code.Code {
@@ -94,9 +101,6 @@ func rdmapClaim(code rdmap.TermCode, s *ddp.Segment) string {
 	switch {
 	case code.EType == operation && code.Code == 0x05 && s.Control>>6 == 1:
 		return "the version quoted is 1"
-	case code.EType == operation && code.Code == 0x06 && op.IsSend() && !s.Tagged && s.QN == ddp.QNSend,
-		code.EType == operation && code.Code == 0x06 && op == rdmap.OpWrite && s.Tagged:
-		return "the opcode quoted is one that every stream has"
 	case code.Code == 0x09 && !op.Invalidates():
 		return "the message quoted invalidates nothing"
 	case code.EType == protection && code.Code < 0x09 && (s.Tagged || op.IsSend() && s.QN == ddp.QNSend):

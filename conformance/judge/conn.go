@@ -36,7 +36,7 @@ type conn struct {
 	late       bool    // the capture holds no startup of this connection
 	closed     [2]bool
 	reset      bool    // by RST, from either side
-	outOfOrder [2]bool // this direction has broken a rule about MSN or MO
+	outOfOrder [2]bool // this direction has broken a rule about how segments follow each other
 	term       [2]bool // this direction has sent a Terminate
 	ended      bool
 	fpdus      [2]int // before the event being judged
@@ -174,7 +174,7 @@ func (c *conn) violateAfter(cause *Violation, dir decode.Dir, id, format string,
 		v.Cause = c.cause(v)
 	}
 	switch id {
-	case "DDP-005", "DDP-006", "DDP-007", "DDP-011":
+	case "DDP-005", "DDP-006", "DDP-007", "DDP-008", "DDP-011":
 		c.outOfOrder[dir] = true
 	}
 	c.j.report(v)

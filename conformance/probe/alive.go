@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/stag-rdma/stag/conformance/probe/internal/cases"
@@ -54,10 +55,14 @@ func (p *Prober) call(ctx context.Context) (*wire, error) {
 // alive makes a NULL call on a new connection.
 func (p *Prober) alive(ctx context.Context) error {
 	x, err := p.call(ctx)
-	if err == nil {
-		x.nc.Close()
+	if err != nil {
+		return err
 	}
-	return err
+	x.nc.Close()
+	if said, worst := x.faults(); worst == cases.Fails {
+		return errors.New("it breaks " + strings.Join(said, "; "))
+	}
+	return nil
 }
 
 // steady is a connection that has nothing to do with the cases.

@@ -111,7 +111,7 @@ func (f *fake) serve(c *fakeConn) {
 		f.bad(f, c)
 		return
 	}
-	rep := mpa.Reply{Frame: mpa.Frame{Rev: max(r.Rev, 1), CRC: true, Enhanced: r.Enhanced}}
+	rep := mpa.Reply{Frame: mpa.Frame{Rev: max(r.Rev, 1), CRC: true, Enhanced: r.Enhanced, Word: mpa.Enhanced{IRD: r.Word.ORD, ORD: r.Word.IRD}}}
 	b, _ := rep.Append(nil)
 	if _, err := c.Write(b); err != nil {
 		return

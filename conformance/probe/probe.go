@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"sync"
 	"time"
 
@@ -38,7 +39,15 @@ type Prober struct {
 	// Capture, if not nil, records all connections.
 	Capture *capture.Writer
 
+	// Clients is how many connections load/clients has open at the same time. If zero, 1,000.
+	Clients int
+	// Usage, if not nil, says what the peer uses, before the first case and after the last.
+	Usage func() (Usage, error)
+	// Restart, if not nil, starts a peer again that is gone. Then the cases go on.
+	Restart func(context.Context) error
+
 	target cases.Target
+	before Usage
 	xid    uint32
 }
 
@@ -72,11 +81,16 @@ func (p *Prober) table() []cases.Case {
 	}
 	var list []cases.Case
 	for _, c := range cases.Table(t) {
-		if (p.Only == nil || p.Only.MatchString(c.Name)) && (p.Skip == nil || !p.Skip.MatchString(c.Name)) {
+		if p.selected(c.Name) {
 			list = append(list, c)
 		}
 	}
 	return list
+}
+
+// selected reports whether a case is to be played.
+func (p *Prober) selected(name string) bool {
+	return (p.Only == nil || p.Only.MatchString(name)) && (p.Skip == nil || !p.Skip.MatchString(name))
 }
 
 // Cases returns the selected cases, in order, without contacting the peer.
@@ -84,6 +98,18 @@ func (p *Prober) Cases() []Case {
 	var list []Case
 	for _, c := range p.table() {
 		list = append(list, describe(&c))
+	}
+	for _, x := range p.last() {
+		list = append(list, x.Case)
+	}
+	return list
+}
+
+// last returns the selected cases that are played after those of octets.
+func (p *Prober) last() []extra {
+	list := p.extras()
+	if x := p.resources(); p.Usage != nil && p.selected(x.Name) {
+		list = append(list, x)
 	}
 	return list
 }
@@ -99,9 +125,24 @@ func (p *Prober) Run(ctx context.Context, report func(*Result)) (failed int, err
 		return 0, err
 	}
 	defer func() { steady.close() }()
+	if p.Usage != nil {
+		if p.before, err = p.Usage(); err != nil {
+			return 0, err
+		}
+	}
+	list := p.last()
 	for _, c := range p.table() {
-		r := &Result{Case: describe(&c)}
-		steady, err = p.run(ctx, &c, r, steady)
+		list = slices.Insert(list, len(list)-len(p.last()), extra{describe(&c), func(ctx context.Context, r *Result) (func(), error) {
+			return p.run(ctx, &c, r)
+		}})
+	}
+	for _, c := range list {
+		r := &Result{Case: c.Case}
+		release, err := c.play(ctx, r)
+		if err == nil && ctx.Err() == nil {
+			steady, err = p.survivors(ctx, r, steady)
+		}
+		release()
 		if ctx.Err() != nil {
 			return failed, ctx.Err()
 		}
@@ -109,6 +150,12 @@ func (p *Prober) Run(ctx context.Context, report func(*Result)) (failed int, err
 			failed++
 		}
 		report(r)
+		if err != nil && p.Restart != nil {
+			steady.close()
+			if err = p.Restart(ctx); err == nil {
+				steady, err = p.greet(ctx)
+			}
+		}
 		if err != nil {
 			return failed, fmt.Errorf("%w: after %s %w", ErrGone, c.Name, err)
 		}
@@ -116,34 +163,44 @@ func (p *Prober) Run(ctx context.Context, report func(*Result)) (failed int, err
 	return failed, nil
 }
 
-// run plays the tries of c, and checks whether the peer is alive afterwards.
-func (p *Prober) run(ctx context.Context, c *cases.Case, r *Result, steady *steady) (*steady, error) {
-	wires, err := p.tries(ctx, c)
-	defer func() {
-		for _, x := range wires {
-			x.close()
-		}
-	}()
-	for i, x := range wires {
-		if t := &c.Tries[i]; x != nil {
-			f := t.Judge(&x.w.Seen)
-			r.Tries = append(r.Tries, Try{Name: t.Name, Answer: f.Kind.String(), Did: f.Text, Verdict: f.Verdict.String(), Why: f.Why})
-		}
-	}
-	if err != nil {
-		r.fail("it does not accept connections any more: " + err.Error())
-		return steady, err
-	}
+// survivors checks whether the peer is alive after a case.
+func (p *Prober) survivors(ctx context.Context, r *Result, steady *steady) (*steady, error) {
 	if err := steady.ping(ctx); err != nil {
 		r.fail("a connection that had nothing to do with it " + err.Error())
 		steady.close()
 		return p.again(ctx, r)
 	}
 	if err := p.alive(ctx); err != nil {
-		r.fail("a new connection is not served: " + err.Error())
+		r.fail("a new connection is not served as it should: " + err.Error())
 		return steady, err
 	}
 	return steady, nil
+}
+
+// run plays the tries of c. Those that hold their connections do so until release is called. An error says that the
+// peer does not accept connections any more.
+func (p *Prober) run(ctx context.Context, c *cases.Case, r *Result) (release func(), err error) {
+	wires, err := p.tries(ctx, c)
+	for i, x := range wires {
+		if t := &c.Tries[i]; x != nil {
+			f := t.Judge(&x.w.Seen)
+			said, worst := x.faults()
+			if worst > f.Verdict && f.Verdict == cases.OK {
+				f.Verdict, f.Why = worst, "the judge finds it at fault"
+			}
+			r.Tries = append(r.Tries, Try{
+				Name: t.Name, Answer: f.Kind.String(), Did: f.Text, Verdict: f.Verdict.String(), Why: f.Why, Judged: said,
+			})
+		}
+	}
+	if err != nil {
+		r.fail("it does not accept connections any more: " + err.Error())
+	}
+	return func() {
+		for _, x := range wires {
+			x.close()
+		}
+	}, err
 }
 
 // tries plays the tries that hold their connections at the same time, and the others in turn. After an error

@@ -2,6 +2,7 @@ package probe_test
 
 import (
 	"net"
+	"os"
 	"testing"
 	"time"
 
@@ -19,21 +20,35 @@ func serve(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return serveWith(t, &transport.Server{Handler: h})
+}
+
+// serveWith runs a server, and returns its address.
+func serveWith(t testing.TB, srv *transport.Server) string {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := &transport.Server{Handler: h}
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(l) }()
 	t.Cleanup(func() { srv.Close(); <-done })
 	return l.Addr().String()
 }
 
+// ownUsage is that of this process, the probe included.
+func ownUsage() (probe.Usage, error) {
+	u, err := probe.UsageOf(os.Getpid())
+	return u, err
+}
+
 // TestOurs: our server passes every case.
 func TestOurs(t *testing.T) {
 	t.Parallel()
-	p := &probe.Prober{Address: serve(t), Quiet: 100 * time.Millisecond} // pulls, too, are answered by then
+	p := &probe.Prober{
+		Address: serve(t), Quiet: 100 * time.Millisecond, // pulls, too, are answered by then
+		Clients: 200, Usage: ownUsage,
+	}
 	n := 0
 	failed, err := p.Run(t.Context(), func(r *probe.Result) {
 		n++

@@ -13,11 +13,12 @@ import (
 
 // wire plays one try on one connection.
 type wire struct {
-	nc   net.Conn
-	try  *cases.Try
-	w    *cases.Watcher
-	stop time.Time // no wait lasts longer
-	idle time.Duration
+	nc     net.Conn
+	judged *judged // the same
+	try    *cases.Try
+	w      *cases.Watcher
+	stop   time.Time // no wait lasts longer
+	idle   time.Duration
 
 	request []byte
 	up      bool // the startup is over
@@ -279,7 +280,8 @@ func (p *Prober) play(ctx context.Context, t *cases.Try) (*wire, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &wire{nc: nc, try: t, w: cases.Watch(t), stop: time.Now().Add(p.timeout()), idle: p.quiet()}
+	j := hear(nc)
+	x := &wire{nc: j, judged: j, try: t, w: cases.Watch(t), stop: time.Now().Add(p.timeout()), idle: p.quiet()}
 	cancel := context.AfterFunc(ctx, func() { nc.Close() })
 	defer cancel()
 	x.begin()

@@ -47,6 +47,9 @@ type Try struct {
 	Hold     bool     // silence is fine: wait for a short time, and check other connections meanwhile
 
 	Wants []Want
+
+	// Excused are rules of the judge that a good peer may break here, and why.
+	Excused map[string]string
 }
 
 // Step is one write.

@@ -1,0 +1,48 @@
+package cli
+
+import (
+	"encoding/xml"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestProbeExpect: with --expect the status is 0 if exactly the verdicts of the file come, and every line has a
+// reason; --junit says the same to a CI system.
+func TestProbeExpect(t *testing.T) {
+	addr := probed(t)
+	for _, tt := range []struct {
+		file   string
+		status int
+		says   string
+	}{
+		{"# nothing\n", 0, "as "},
+		{"mpa/wrong-key fails  # it always has\n", 1, "mpa/wrong-key ok, expected: fails"},
+		{"mpa/depths tolerated # not played\n", 0, "as "},
+		{"mpa/wrong-key fails\n", 2, "line 1: want the reason after #"},
+		{"mpa/wrong-key ok # so what\n", 2, "line 1: want a case, then fails or tolerated"},
+		{"mpa/nix fails # x\n", 2, "line 1: no case mpa/nix"},
+	} {
+		dir := t.TempDir()
+		name, junit := filepath.Join(dir, "x.expect"), filepath.Join(dir, "x.xml")
+		if err := os.WriteFile(name, []byte(tt.file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		status, stdout, stderr := run(t, nil, "probe", "--only", "^mpa/wrong-key$", "--expect", name, "--junit", junit, addr)
+		if status != tt.status || !strings.Contains(stdout+stderr, tt.says) {
+			t.Errorf("%q: status %d, want %d and %q:\n%s%s", tt.file, status, tt.status, tt.says, stdout, stderr)
+		}
+		if tt.status == 2 {
+			continue
+		}
+		b, err := os.ReadFile(junit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var s junitSuite
+		if err := xml.Unmarshal(b, &s); err != nil || s.Tests != 1 || s.Failures != tt.status || len(s.Cases) != 1 || s.Cases[0].Name != "wrong-key" {
+			t.Errorf("%q: %v: %s", tt.file, err, b)
+		}
+	}
+}

@@ -1,0 +1,117 @@
+package probe
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/stag-rdma/stag/conformance/decode"
+	"github.com/stag-rdma/stag/conformance/judge"
+	"github.com/stag-rdma/stag/conformance/probe/internal/cases"
+)
+
+// judged is a connection whose octets the judge hears. The probe's own violations are not of interest.
+type judged struct {
+	net.Conn
+
+	mu    sync.Mutex
+	c     *decode.Conn
+	b     *judge.Builder
+	frame int
+	ended bool
+}
+
+// hear returns nc with a judge.
+func hear(nc net.Conn) *judged {
+	j := &judged{Conn: nc, b: judge.NewBuilder(nil)}
+	j.c = decode.NewConn(nil, j.b.Event)
+	j.c.Info.ID = 1
+	j.c.Info.Opener, j.c.Info.Accepter = addrOf(nc.LocalAddr()), addrOf(nc.RemoteAddr())
+	return j
+}
+
+func addrOf(a net.Addr) netip.AddrPort {
+	p, _ := netip.ParseAddrPort(a.String()) // only for texts
+	return p
+}
+
+func (j *judged) stamp() decode.Stamp {
+	j.frame++
+	return decode.Stamp{Frame: j.frame, Time: time.Now()}
+}
+
+// Read reads, and shows the judge what came.
+func (j *judged) Read(b []byte) (int, error) {
+	n, err := j.Conn.Read(b)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.ended {
+		return n, err
+	}
+	j.c.Octets(decode.FromAccepter, b[:n], j.stamp())
+	var timeout net.Error
+	switch {
+	case err == nil, errors.As(err, &timeout) && timeout.Timeout():
+	default:
+		j.c.Close(decode.FromAccepter, !errors.Is(err, io.EOF), j.stamp())
+	}
+	return n, err
+}
+
+// Write shows the judge what goes out before the peer can answer it.
+func (j *judged) Write(b []byte) (int, error) {
+	j.mu.Lock()
+	if !j.ended {
+		j.c.Octets(decode.FromOpener, b, j.stamp())
+	}
+	j.mu.Unlock()
+	return j.Conn.Write(b)
+}
+
+// CloseWrite ends the output.
+func (j *judged) CloseWrite() error {
+	c, ok := j.Conn.(interface{ CloseWrite() error })
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	return c.CloseWrite()
+}
+
+// faults ends the judgement and returns what the peer has done wrong, but for notes. Calls after the first return
+// nothing.
+func (j *judged) faults() (all []*judge.Violation) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.ended {
+		return nil
+	}
+	j.ended = true
+	j.c.Finish()
+	for _, v := range j.b.Report().Violations {
+		if v.Dir == decode.FromAccepter && v.Rule.Severity != judge.Note {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+// faults returns what the judge has found on the connection, and how bad it is. x may be nil.
+func (x *wire) faults() (said []string, worst cases.Verdict) {
+	if x == nil {
+		return nil, cases.OK
+	}
+	for _, v := range x.judged.faults() {
+		if x.try.Excused[v.Rule.ID] != "" {
+			continue
+		}
+		said = append(said, v.Rule.ID+": "+v.Detail+" ("+v.Rule.Source+")")
+		if v.Rule.Severity == judge.Error {
+			worst = cases.Fails
+		}
+		worst = max(worst, cases.Tolerated)
+	}
+	return said, worst
+}
