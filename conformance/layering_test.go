@@ -114,14 +114,15 @@ var layers = []layer{
 	{name: "transport/commitlog/internal/window", may: []string{"internal/mutant", "rdmap/region", "transport/commitlog/internal/..."}},
 	{
 		name:    "transport/push",
-		may:     []string{"transport", "transport/commitlog", "rdmap", "rdmap/mpa", "rdmap/region", "rdmap/region/pmem", "xdr", "internal/accept", "internal/mutant"},
+		may:     []string{"transport", "transport/commitlog", "transport/internal/rendezvous", "rdmap", "rdmap/region", "rdmap/region/pmem", "xdr", "internal/accept", "internal/mutant"},
 		modules: []string{"go.uber.org/zap"},
 	},
 	{
 		name:    "transport/replies",
-		may:     []string{"transport", "transport/commitlog", "rdmap", "rdmap/mpa", "rdmap/region", "rpcrdma", "xdr", "internal/accept"},
+		may:     []string{"transport", "transport/commitlog", "transport/internal/rendezvous", "rdmap", "rdmap/region", "rpcrdma", "xdr", "internal/accept"},
 		modules: []string{"go.uber.org/zap"},
 	},
+	{name: "transport/internal/rendezvous", may: []string{"rdmap", "rdmap/mpa", "xdr", "internal/accept"}, modules: []string{"go.uber.org/zap"}},
 	{name: "transport/internal/drc", may: []string{"internal/callid", "internal/fair"}, pure: true},
 	{
 		name:    "transport/...",

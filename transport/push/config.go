@@ -100,12 +100,6 @@ func (c *Config) fill() *Config {
 	set(&f.OpenTimeout, DefaultOpenTimeout)
 	set(&f.MinDelay, DefaultMinDelay)
 	set(&f.MaxDelay, DefaultMaxDelay)
-	if f.Dial == nil {
-		f.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
-			var d net.Dialer
-			return d.DialContext(ctx, "tcp", addr)
-		}
-	}
 	if f.Logger == nil {
 		f.Logger = zap.NewNop()
 	}
@@ -116,12 +110,4 @@ func (c *Config) fill() *Config {
 	set(&p.Silence, DefaultSilence)
 	f.Producer = &p
 	return &f
-}
-
-// address puts the host in front of an address without one.
-func (c *Config) address(addr string) string {
-	if host, port, err := net.SplitHostPort(addr); err == nil && host == "" {
-		return net.JoinHostPort(c.Host, port)
-	}
-	return addr
 }

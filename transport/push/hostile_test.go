@@ -17,6 +17,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/internal/rendezvous"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -287,9 +288,9 @@ func (v *villain) knock(ctx context.Context, data []byte, h rdmap.Handler) *rdma
 func (v *villain) token(ctx context.Context) {
 	k := key{}
 	copy(k[:], v.bytes(17))
-	data := [][]byte{nil, privateData(k), privateData(v.opened.Session), privateData(k)[:v.IntN(privateLen)], v.bytes(400)}
+	data := [][]byte{nil, rendezvous.PrivateData(rendezvous.Token(k)), rendezvous.PrivateData(rendezvous.Token(v.opened.Session)), rendezvous.PrivateData(rendezvous.Token(k))[:v.IntN(24)], v.bytes(400)}
 	if c := v.opened.Commit; c != nil {
-		data = append(data, privateData(c.Token), privateData(c.Token))
+		data = append(data, rendezvous.PrivateData(c.Token), rendezvous.PrivateData(c.Token))
 	}
 	for _, d := range data {
 		if c := v.knock(ctx, d, nil); c != nil {
@@ -369,7 +370,7 @@ func (v *villain) native(ctx context.Context, f func(ctx context.Context, c *rdm
 		return
 	}
 	h := &listener{answers: make(chan *commitlog.Answer, 1)}
-	c := v.knock(ctx, privateData(v.opened.Commit.Token), h)
+	c := v.knock(ctx, rendezvous.PrivateData(v.opened.Commit.Token), h)
 	if c == nil {
 		return
 	}

@@ -91,7 +91,7 @@ func (i *impostor) one(nc net.Conn, ps *Server) {
 	cfg := i.cfg
 	var sess *session
 	cfg.Accept = func(req *mpa.Request) ([]byte, error) {
-		sess = ps.redeem(req.PrivateData)
+		sess, _ = ps.side.Redeem(req.PrivateData)
 		return nil, nil
 	}
 	c := rdmap.Server(nc, &cfg)

@@ -4,20 +4,19 @@ import "time"
 
 // Defaults of Limits.
 const (
-	DefaultMaxLogs      = 1024
-	DefaultCapacity     = 1 << 20
-	DefaultMaxCapacity  = 64 << 20
-	DefaultMaxOctets    = 1 << 30
-	DefaultOpens        = 50
-	DefaultFlushes      = 100_000
-	DefaultHashed       = 1 << 30
-	DefaultTokenTime    = 10 * time.Second
-	DefaultFenceTime    = 5 * time.Second
-	DefaultAppendTime   = 10 * time.Second
-	DefaultMaxConns     = 4096
-	DefaultMaxOpenCalls = 64
-	DefaultMaxReads     = 64
-	DefaultReadTime     = 10 * time.Second
+	DefaultMaxLogs     = 1024
+	DefaultCapacity    = 1 << 20
+	DefaultMaxCapacity = 64 << 20
+	DefaultMaxOctets   = 1 << 30
+	DefaultOpens       = 50
+	DefaultFlushes     = 100_000
+	DefaultHashed      = 1 << 30
+	DefaultTokenTime   = 10 * time.Second
+	DefaultFenceTime   = 5 * time.Second
+	DefaultAppendTime  = 10 * time.Second
+	DefaultMaxConns    = 4096
+	DefaultMaxReads    = 64
+	DefaultReadTime    = 10 * time.Second
 )
 
 // Limits restricts what clients can take from a server. Zero fields mean the defaults.
@@ -40,8 +39,6 @@ type Limits struct {
 	// Opens is the number of OPENs per second that an address may make, and also the largest
 	// burst. Further ones are answered with StatusBusy. If zero, 50.
 	Opens int
-	// MaxOpenCalls limits the OPENs that run at a time. If zero, 64.
-	MaxOpenCalls int
 	// Flushes is the number of flushes per second, and Hashed the number of octets per second for
 	// Verify, that the client of one log may request, and also the largest bursts. Further
 	// requests wait, each at most 50 ms. If zero, 100,000 and 1 GiB.
@@ -71,7 +68,6 @@ func (l Limits) fill() Limits {
 	set(&l.Capacity, DefaultCapacity)
 	set(&l.MaxCapacity, DefaultMaxCapacity)
 	set(&l.Opens, DefaultOpens)
-	set(&l.MaxOpenCalls, DefaultMaxOpenCalls)
 	set(&l.Flushes, DefaultFlushes)
 	set(&l.Hashed, DefaultHashed)
 	set(&l.TokenTime, DefaultTokenTime)

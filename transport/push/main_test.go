@@ -5,8 +5,10 @@ import (
 	"errors"
 	"flag"
 	"io/fs"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -72,7 +74,7 @@ func (m *memStore) Tidy() (int, error) { return 0, nil }
 func (m *memStore) Names() ([]string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return keysOf(m.logs), nil
+	return slices.Collect(maps.Keys(m.logs)), nil
 }
 
 // crashed returns a store that holds what is sure to have survived.

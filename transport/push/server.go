@@ -4,13 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/stag-rdma/stag/internal/accept"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/internal/rendezvous"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
 )
@@ -66,26 +68,23 @@ type Server struct {
 	once sync.Once
 	lim  Limits
 
-	strangers accept.Strangers // commit connections that have shown no token
-	log       *zap.Logger
-	ctx       context.Context // ends with Close
-	cancel    context.CancelFunc
-	opens     *rates
-	calls     chan struct{} // a slot per running OPEN
-	reads     chan struct{} // a slot per running READ
-	ctr       counters
-	wg        sync.WaitGroup // Consume
+	side   rendezvous.Acceptor[*session] // commit connections
+	log    *zap.Logger
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	opens  *rates
+	calls  chan struct{} // a slot per running OPEN
+	reads  chan struct{} // a slot per running READ
+	ctr    counters
+	wg     sync.WaitGroup // Consume
 
-	mu        sync.Mutex
-	logs      map[string]*Log
-	octets    uint64 // of all rings, and of those that are being made
-	making    map[string]*making
-	aside     int // files of the Store without an owner
-	sessions  map[key]*session
-	tokens    map[key]*session
-	conns     map[*rdmap.Conn]struct{}
-	listeners map[net.Listener]struct{}
-	closed    bool
+	mu       sync.Mutex
+	logs     map[string]*Log
+	octets   uint64 // of all rings, and of those that are being made
+	making   map[string]*making
+	aside    int // files of the Store without an owner
+	sessions map[key]*session
+	closed   bool
 }
 
 var _ transport.Handler = (*Server)(nil)
@@ -99,11 +98,11 @@ func (s *Server) init() {
 		s.log = accept.Sampled(s.log)
 		s.ctx, s.cancel = context.WithCancel(context.Background())
 		s.opens = newRates(float64(s.lim.Opens))
-		s.calls = make(chan struct{}, s.lim.MaxOpenCalls)
+		s.calls = make(chan struct{}, mostOpens)
 		s.reads = make(chan struct{}, s.lim.MaxReads)
 		s.logs, s.making = make(map[string]*Log), make(map[string]*making)
-		s.sessions, s.tokens = make(map[key]*session), make(map[key]*session)
-		s.conns, s.listeners = make(map[*rdmap.Conn]struct{}), make(map[net.Listener]struct{})
+		s.sessions = make(map[key]*session)
+		s.side.MaxConns, s.side.Life, s.side.Closed, s.side.Logger = s.lim.MaxConns, s.lim.TokenTime, ErrServerClosed, s.log
 	})
 }
 
@@ -257,35 +256,14 @@ func (s *Server) Close(ctx context.Context) error {
 	s.init()
 	s.mu.Lock()
 	s.closed = true
-	for l := range s.listeners {
-		_ = l.Close() // if it fails, there is nothing to do
-	}
-	conns, logs := keysOf(s.conns), valuesOf(s.logs)
+	logs := slices.Collect(maps.Values(s.logs))
 	s.mu.Unlock()
 	s.cancel()
-	for _, c := range conns {
-		c.Abort(ErrServerClosed)
-	}
+	s.side.Close()
 	var errs []error
 	for _, l := range logs {
 		errs = append(errs, l.close(ctx))
 	}
 	s.wg.Wait()
 	return errors.Join(errs...)
-}
-
-func keysOf[K comparable, V any](m map[K]V) []K {
-	ks := make([]K, 0, len(m))
-	for k := range m {
-		ks = append(ks, k)
-	}
-	return ks
-}
-
-func valuesOf[K comparable, V any](m map[K]V) []V {
-	vs := make([]V, 0, len(m))
-	for _, v := range m {
-		vs = append(vs, v)
-	}
-	return vs
 }

@@ -2,7 +2,6 @@ package push
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/subtle"
 	"errors"
 	"time"
@@ -11,8 +10,12 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/internal/rendezvous"
 	"go.uber.org/zap"
 )
+
+// mostOpens limits the OPENs that run at a time: each may wait for a fence.
+const mostOpens = 64
 
 // open serves OPEN.
 func (s *Server) open(ctx context.Context, req *transport.Request, a *openArgs) openRes {
@@ -50,7 +53,6 @@ func (s *Server) refuse(st Status) openRes {
 func (s *Server) find(req *transport.Request, a *openArgs, host string) (*Log, *making, Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.expire(time.Now())
 	l, m := s.logs[a.Name], s.making[a.Name]
 	var want Owner // nobody's: no secret has this digest
 	switch {
@@ -75,15 +77,6 @@ func (s *Server) find(req *transport.Request, a *openArgs, host string) (*Log, *
 
 func (s *Server) allowed(req *transport.Request, name string) bool {
 	return s.Allow == nil || s.Allow(req, name)
-}
-
-// expire forgets tokens that nobody has shown in time. The caller holds s.mu.
-func (s *Server) expire(now time.Time) {
-	for k, sess := range s.tokens {
-		if now.After(sess.until) {
-			delete(s.tokens, k)
-		}
-	}
 }
 
 // begin begins a session on l for an owner, and ends the previous one.
@@ -140,7 +133,6 @@ func (s *Server) fence(l *Log, a *openArgs) (old *session, again, fenced bool) {
 // admit adds the new session.
 func (s *Server) admit(back *transport.Backward, l *Log, prep *commitlog.Prepared, a *openArgs, id SessionID) openRes {
 	sess := &session{l: l, id: key(id), back: back, prep: prep, turn: make(chan struct{}, 1)}
-	_, _ = rand.Read(sess.token[:])
 	res := openRes{Opened: opened{Session: sess.id, Answer: prep.Answer()}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,9 +143,8 @@ func (s *Server) admit(back *transport.Backward, l *Log, prep *commitlog.Prepare
 	s.sessions[sess.id] = sess
 	res.Opened.Pressure = l.pressure
 	if a.Native && s.Addr != "" {
-		sess.until = time.Now().Add(s.lim.TokenTime)
-		s.tokens[sess.token] = sess
-		res.Opened.Commit = &commitAt{Token: sess.token, Addr: s.Addr, Milliseconds: uint32(s.lim.TokenTime.Milliseconds())}
+		sess.token = s.side.Offer(sess)
+		res.Opened.Commit = &rendezvous.Place{Token: sess.token, Addr: s.Addr, Milliseconds: uint32(s.lim.TokenTime.Milliseconds())}
 	}
 	s.ctr.opens.Add(1)
 	s.log.Info("push: session", zap.String("log", l.name), zap.Uint32("epoch", res.Opened.Answer.Epoch))

@@ -4,19 +4,18 @@ import (
 	"context"
 	"errors"
 	"math"
-	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/internal/rendezvous"
 )
 
 // session is a session that an OPEN has begun.
 type session struct {
 	l     *Log
 	id    key
-	token key       // in Server.tokens until it is used, or void
-	until time.Time // of the token
+	token rendezvous.Token // zeros: none
 	prep  *commitlog.Prepared
 	back  *transport.Backward // of the connection on which the OPEN came
 
@@ -38,7 +37,7 @@ func (s *Server) drop(sess *session) {
 	}
 	sess.over = true
 	delete(s.sessions, sess.id)
-	delete(s.tokens, sess.token)
+	s.side.Withdraw(sess.token)
 	if sess.l.session == sess {
 		sess.l.session = nil
 	}
@@ -196,7 +195,7 @@ func (sess *session) claim(c *rdmap.Conn) Status {
 		return StatusStale
 	}
 	sess.conn, sess.calls = c, c == nil
-	delete(s.tokens, sess.token)
+	s.side.Withdraw(sess.token)
 	return StatusOK
 }
 

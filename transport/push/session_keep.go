@@ -10,6 +10,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/internal/rendezvous"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
 )
@@ -188,18 +189,10 @@ func (s *Session) openNative(ctx context.Context, o *opened) (lostFunc, error) {
 }
 
 // connect makes a connection, shows the token, and waits for the answer.
-func (s *Session) connect(ctx context.Context, at *commitAt) (*rdmap.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(at.Milliseconds)*time.Millisecond)
-	defer cancel()
-	nc, err := s.cfg.Dial(ctx, s.cfg.address(at.Addr))
+func (s *Session) connect(ctx context.Context, at *rendezvous.Place) (*rdmap.Conn, error) {
+	c, err := rendezvous.Dial(ctx, at, s.cfg.Host, s.cfg.Dial, s.p.Config(s.cfg.RDMA))
 	if err != nil {
 		return nil, err
-	}
-	cfg := s.p.Config(s.cfg.RDMA)
-	cfg.PrivateData = privateData(at.Token)
-	c := rdmap.Client(nc, cfg)
-	if err := c.Handshake(ctx); err != nil {
-		return nil, fmt.Errorf("commit connection: %w", err)
 	}
 	if c.ConnectionState().Extensions&rdmap.ExtCommit == 0 {
 		c.Abort(nil)
@@ -207,7 +200,7 @@ func (s *Session) connect(ctx context.Context, at *commitAt) (*rdmap.Conn, error
 	}
 	if err := s.p.Attach(ctx, c); err != nil {
 		c.Abort(nil)
-		return nil, fmt.Errorf("commit connection: %w", err)
+		return nil, fmt.Errorf("connection of the log: %w", err)
 	}
 	return c, nil
 }

@@ -21,7 +21,7 @@ type Stats struct {
 }
 
 type counters struct {
-	made, opens, refused, full, native, rejected, appends, slowed, lost atomic.Uint64
+	made, opens, refused, full, native, appends, slowed, lost atomic.Uint64
 }
 
 // Stats returns the counters. They are not read at the same instant.
@@ -30,9 +30,9 @@ func (s *Server) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return Stats{
-		Logs: len(s.logs), Sessions: len(s.sessions), Conns: len(s.conns), Octets: s.octets,
+		Logs: len(s.logs), Sessions: len(s.sessions), Conns: s.side.Conns(), Octets: s.octets,
 		Aside: s.aside, Made: s.ctr.made.Load(), Opens: s.ctr.opens.Load(), Refused: s.ctr.refused.Load(), Full: s.ctr.full.Load(),
-		Native: s.ctr.native.Load(), Rejected: s.ctr.rejected.Load(), Appends: s.ctr.appends.Load(),
+		Native: s.ctr.native.Load(), Rejected: s.side.Rejected.Load(), Appends: s.ctr.appends.Load(),
 		Slowed: s.ctr.slowed.Load(), Lost: s.ctr.lost.Load(),
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/internal/rendezvous"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -31,7 +32,6 @@ const (
 // Limits of the program's strings and arrays.
 const (
 	maxName    = 64
-	maxAddr    = 255
 	maxRecords = 1024
 	keyLen     = 16
 	// maxReadOctets limits the entries of one READ, in octets.
@@ -79,17 +79,10 @@ func (a *openArgs) parse(d *xdr.Decoder) {
 	a.Instance, a.Resume, a.Capacity, a.Native = takeKey(d), d.Bool(), d.Uint64(), d.Bool()
 }
 
-// commitAt is push_commit: the address for the connection of the log.
-type commitAt struct {
-	Token        key
-	Addr         string
-	Milliseconds uint32
-}
-
 // opened is push_opened.
 type opened struct {
 	Session  key
-	Commit   *commitAt // nil: none
+	Commit   *rendezvous.Place // nil: none
 	Answer   commitlog.Answer
 	Pressure pressure
 }
@@ -145,10 +138,8 @@ func (r *openRes) append(b []byte) []byte {
 func (o *opened) append(b []byte) []byte {
 	b = xdr.AppendFixedOpaque(b, o.Session[:])
 	b = xdr.AppendBool(b, o.Commit != nil)
-	if c := o.Commit; c != nil {
-		b = xdr.AppendFixedOpaque(b, c.Token[:])
-		b = xdr.AppendString(b, c.Addr)
-		b = xdr.AppendUint32(b, c.Milliseconds)
+	if o.Commit != nil {
+		b = o.Commit.Append(b)
 	}
 	a := &o.Answer
 	b = xdr.AppendFixedOpaque(b, a.ID[:])
@@ -173,7 +164,8 @@ func (r *openRes) parse(d *xdr.Decoder) {
 func (o *opened) parse(d *xdr.Decoder) {
 	o.Session = takeKey(d)
 	if d.Bool() {
-		o.Commit = &commitAt{Token: takeKey(d), Addr: d.String(maxAddr), Milliseconds: d.Uint32()}
+		o.Commit = new(rendezvous.Place)
+		o.Commit.Parse(d)
 	}
 	a := &o.Answer
 	a.ID = takeKey(d)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/internal/rendezvous"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -40,7 +41,7 @@ func TestGolden(t *testing.T) {
 			00000001 0000000000100000 00000001`},
 		{"refused", &openRes{Status: StatusRefused}, "00000001"},
 		{"opened", &openRes{Opened: opened{
-			Session: counted(0x20), Commit: &commitAt{Token: counted(0x30), Addr: ":20050", Milliseconds: 10000},
+			Session: counted(0x20), Commit: &rendezvous.Place{Token: rendezvous.Token(counted(0x30)), Addr: ":20050", Milliseconds: 10000},
 			Answer: commitlog.Answer{
 				ID: counted(0x40), Capacity: 4096, Mode: commitlog.WAL, Hash: commitlog.CRC32C, Persistent: true,
 				Epoch: 7, Head: 64, Tail: 192, NextSeq: 4, LastEpoch: 6,
@@ -89,9 +90,6 @@ func TestGolden(t *testing.T) {
 				t.Error("octets after it parse")
 			}
 		})
-	}
-	if got, want := privateData(counted(0x30)), rdmaptest.Hex(t, "7374616770757368 303132333435363738393a3b3c3d3e3f"); !bytes.Equal(got, want) {
-		t.Errorf("private data %x, want %x", got, want)
 	}
 }
 

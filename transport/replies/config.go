@@ -30,9 +30,8 @@ var (
 
 // Defaults of Config.
 const (
-	DefaultOfferTimeout = 10 * time.Second
-	DefaultMinDelay     = 20 * time.Millisecond
-	DefaultMaxDelay     = 5 * time.Second
+	DefaultMinDelay = 20 * time.Millisecond
+	DefaultMaxDelay = 5 * time.Second
 )
 
 // Config is the configuration of a Client. Zero fields mean the defaults. Open copies it.
@@ -61,12 +60,9 @@ type Config struct {
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 	// RDMA is the configuration of the log connection. Nil means the defaults.
 	RDMA *rdmap.Config
-	// OfferTimeout limits the time of one attempt to offer the log. After a failed attempt calls are
-	// made nevertheless, and their replies come without records until another attempt has succeeded. If
-	// zero, 10 s.
-	OfferTimeout time.Duration
-	// MinDelay and MaxDelay limit the wait between attempts, which doubles each time. If zero, 20 ms
-	// and 5 s.
+	// MinDelay and MaxDelay limit the wait between attempts to offer the log, which doubles each time. An attempt
+	// may take 10 s. After a failed one calls are made nevertheless, and their replies come without records until
+	// another has succeeded. If zero, 20 ms and 5 s.
 	MinDelay, MaxDelay time.Duration
 	// Logger gets a line per log connection and per failure. If nil, nothing is logged.
 	Logger *zap.Logger
@@ -74,33 +70,16 @@ type Config struct {
 
 func (c *Config) fill() *Config {
 	f := *c
-	if f.OfferTimeout == 0 {
-		f.OfferTimeout = DefaultOfferTimeout
-	}
 	if f.MinDelay == 0 {
 		f.MinDelay = DefaultMinDelay
 	}
 	if f.MaxDelay == 0 {
 		f.MaxDelay = DefaultMaxDelay
 	}
-	if f.Dial == nil {
-		f.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
-			var d net.Dialer
-			return d.DialContext(ctx, "tcp", addr)
-		}
-	}
 	if f.Logger == nil {
 		f.Logger = zap.NewNop()
 	}
 	return &f
-}
-
-// address puts the host in front of an address without one.
-func (c *Config) address(addr string) string {
-	if host, port, err := net.SplitHostPort(addr); err == nil && host == "" {
-		return net.JoinHostPort(c.Host, port)
-	}
-	return addr
 }
 
 // Create makes an empty log of all of mem; see [commitlog.Create].

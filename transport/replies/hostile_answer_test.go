@@ -14,6 +14,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/internal/rendezvous"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -89,7 +90,7 @@ func TestHostile(t *testing.T) {
 	mu.Unlock()
 	for { // one client, which is connected
 		w.pusher.mu.Lock()
-		clients, conns := len(w.pusher.clients), len(w.pusher.conns)
+		clients, conns := len(w.pusher.clients), w.pusher.side.Conns()
 		w.pusher.mu.Unlock()
 		if clients == 1 && conns <= 1 {
 			break
@@ -120,12 +121,12 @@ func (v *villain) offer(t *testing.T, lie string) {
 	if r.Status != statusConnect {
 		return // busy
 	}
-	nc, err := net.Dial("tcp", r.Addr)
+	nc, err := net.Dial("tcp", r.At.Addr)
 	if err != nil {
 		t.Error(err)
 		return
 	}
-	l := rdmap.Client(nc, commitlog.Config(&rdmap.Config{PrivateData: privateData(r.Token)}))
+	l := rdmap.Client(nc, commitlog.Config(&rdmap.Config{PrivateData: rendezvous.PrivateData(r.At.Token)}))
 	defer l.Abort(nil)
 	if l.Handshake(ctx) != nil {
 		return // the token is too old

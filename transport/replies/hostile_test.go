@@ -10,6 +10,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/internal/rendezvous"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -84,23 +85,18 @@ func TestOffer(t *testing.T) {
 	defer p.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	r := ask(ctx, p, "192.0.2.1:1", offerArgs{Client: key{1}})
-	if r.Status != statusConnect || r.Addr != ":1" {
+	if r.Status != statusConnect || r.At.Addr != ":1" {
 		t.Fatal(r)
 	}
 	if r := ask(ctx, p, "192.0.2.2:1", offerArgs{Client: key{1}}); r != (offerRes{Status: statusBusy}) {
 		t.Error("another host:", r)
 	}
 	again := ask(ctx, p, "192.0.2.1:2", offerArgs{Client: key{1}})
-	if again.Life != r.Life || again.Token == r.Token {
+	if again.Life != r.Life || again.At.Token == r.At.Token {
 		t.Error(again, r)
 	}
-	for _, data := range [][]byte{nil, privateData(key{}), privateData(r.Token), privateData(again.Token)[:23]} {
-		if p.redeem(data) != nil {
-			t.Errorf("private data %x", data)
-		}
-	}
-	if p.redeem(privateData(again.Token)) == nil || p.redeem(privateData(again.Token)) != nil {
-		t.Error("a token is valid for a number of connections other than one")
+	if _, ok := p.side.Redeem(rendezvous.PrivateData(r.At.Token)); ok {
+		t.Error("the token of an earlier offer")
 	}
 	if r := ask(ctx, p, "192.0.2.1:3", offerArgs{Client: key{2}}); r.Status != statusConnect {
 		t.Error(r)
@@ -114,7 +110,7 @@ func TestOffer(t *testing.T) {
 	cancel()
 	for {
 		p.mu.Lock()
-		n := len(p.clients) + len(p.bound) + len(p.tokens)
+		n := len(p.clients) + len(p.bound)
 		p.mu.Unlock()
 		if n == 0 {
 			return
@@ -140,7 +136,7 @@ func TestSilentLog(t *testing.T) {
 	}
 	for { // a busy machine may let a token grow old
 		r := ask(t.Context(), w.pusher, "127.0.0.1:1", offerArgs{Client: key{1}})
-		c, err := knock(privateData(r.Token))
+		c, err := knock(rendezvous.PrivateData(r.At.Token))
 		if err != nil {
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/internal/rendezvous"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
 )
@@ -97,6 +98,9 @@ func (c *Client) refused(err error) {
 	c.mu.Unlock()
 }
 
+// offerTime is how long an attempt to offer the log may take.
+const offerTime = 10 * time.Second
+
 // offer binds the connection of rpc to the log, and connects the log if necessary.
 func (c *Client) offer(ctx context.Context, rpc transport.Caller) (err error) {
 	defer func() {
@@ -104,7 +108,7 @@ func (c *Client) offer(ctx context.Context, rpc transport.Caller) (err error) {
 			c.refused(err)
 		}
 	}()
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.OfferTimeout)
+	ctx, cancel := context.WithTimeout(ctx, offerTime)
 	defer cancel()
 	select {
 	case c.turn <- struct{}{}:
@@ -173,19 +177,14 @@ func (c *Client) connect(ctx context.Context, res *offerRes) error {
 	if err != nil {
 		return err
 	}
-	nc, err := c.cfg.Dial(ctx, c.cfg.address(res.Addr))
-	if err != nil {
-		return err
-	}
 	var cfg rdmap.Config
 	if c.cfg.RDMA != nil {
 		cfg = *c.cfg.RDMA
 	}
 	cfg.Extensions |= rdmap.ExtCommit | rdmap.Ext7306
-	cfg.PrivateData = privateData(res.Token)
-	conn := rdmap.Client(nc, &cfg)
-	if err := conn.Handshake(ctx); err != nil {
-		return fmt.Errorf("connection of the log: %w", err)
+	conn, err := rendezvous.Dial(ctx, &res.At, c.cfg.Host, c.cfg.Dial, &cfg)
+	if err != nil {
+		return err
 	}
 	a, err := prep.Attach(conn)
 	if err == nil {

@@ -2,15 +2,14 @@ package replies
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
-	"net"
 	"sync"
 	"time"
 
 	"github.com/stag-rdma/stag/internal/accept"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/internal/rendezvous"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
 )
@@ -57,15 +56,12 @@ type Pusher struct {
 	once sync.Once
 	log  *zap.Logger
 
-	strangers accept.Strangers // connections that have shown no token
+	side rendezvous.Acceptor[*client] // log connections
 
-	mu        sync.Mutex
-	clients   map[key]*client
-	bound     map[string]*binding // by the address of an RPC connection
-	tokens    map[key]*client
-	conns     map[*rdmap.Conn]struct{}
-	listeners map[net.Listener]struct{}
-	closed    bool
+	mu      sync.Mutex
+	clients map[key]*client
+	bound   map[string]*binding // by the address of an RPC connection
+	closed  bool
 }
 
 var _ transport.Handler = (*Pusher)(nil)
@@ -90,8 +86,8 @@ func (p *Pusher) init() {
 			p.log = zap.NewNop()
 		}
 		p.log = accept.Sampled(p.log)
-		p.clients, p.bound, p.tokens = make(map[key]*client), make(map[string]*binding), make(map[key]*client)
-		p.conns, p.listeners = make(map[*rdmap.Conn]struct{}), make(map[net.Listener]struct{})
+		p.clients, p.bound = make(map[key]*client), make(map[string]*binding)
+		p.side.MaxConns, p.side.Life, p.side.Closed, p.side.Logger = p.MaxClients, p.TokenTime, ErrClosed, p.log
 	})
 }
 
@@ -210,11 +206,10 @@ func (p *Pusher) offer(ctx context.Context, req *transport.Request, a *offerArgs
 	if c.isLive() && !a.Connect {
 		return offerRes{Status: statusOK}
 	}
-	delete(p.tokens, c.token)
-	_, _ = rand.Read(c.token[:]) // never fails, by its documentation
-	c.until = time.Now().Add(p.TokenTime)
-	p.tokens[c.token] = c
-	return offerRes{Status: statusConnect, Token: c.token, Addr: p.Addr, Life: c.life}
+	p.side.Withdraw(c.token)
+	c.token = p.side.Offer(c)
+	at := rendezvous.Place{Token: c.token, Addr: p.Addr, Milliseconds: uint32(p.TokenTime.Milliseconds())}
+	return offerRes{Status: statusConnect, At: at, Life: c.life}
 }
 
 // One host may have one part in hostShare of MaxClients.
@@ -273,7 +268,7 @@ func (p *Pusher) forget(c *client) {
 	gone := c.uses == 0 && p.clients[c.key] == c
 	if gone {
 		delete(p.clients, c.key)
-		delete(p.tokens, c.token)
+		p.side.Withdraw(c.token)
 	}
 	p.mu.Unlock()
 	if gone {
@@ -286,9 +281,6 @@ func (p *Pusher) Close() error {
 	p.init()
 	p.mu.Lock()
 	p.closed = true
-	for l := range p.listeners {
-		_ = l.Close() // if it fails, there is nothing to do
-	}
 	var cs []*client
 	for k, c := range p.clients {
 		cs = append(cs, c)
@@ -296,15 +288,8 @@ func (p *Pusher) Close() error {
 		delete(p.clients, k)
 	}
 	clear(p.bound)
-	clear(p.tokens)
-	conns := make([]*rdmap.Conn, 0, len(p.conns))
-	for c := range p.conns {
-		conns = append(conns, c)
-	}
 	p.mu.Unlock()
-	for _, c := range conns {
-		c.Abort(ErrClosed)
-	}
+	p.side.Close()
 	for _, c := range cs {
 		c.close()
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/internal/rendezvous"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -25,8 +26,7 @@ type client struct {
 
 	// Guarded by Pusher.mu.
 	uses  int // connections
-	token key
-	until time.Time // of the token
+	token rendezvous.Token
 	grace *time.Timer
 
 	prod *commitlog.Producer

@@ -1,57 +1,26 @@
 package replies
 
 import (
-	"context"
 	"errors"
 	"net"
-	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/stag-rdma/stag/internal/accept"
 	"github.com/stag-rdma/stag/rdmap"
-	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/transport/commitlog"
-	"go.uber.org/zap"
 )
 
 // Errors of connections to logs.
 var (
-	errToken     = errors.New("replies: no offer has this token")
-	errStrangers = errors.New("replies: too many connections of this host without a token (raise Pusher.MaxClients)")
-
 	errAnswer = errors.New("replies: the log is not the one that was appended to")
+	errSilent = errors.New("replies: the client has not told where its log is")
 )
 
 // Serve takes l and accepts log connections from it. It returns ErrClosed, or the first error of
 // Accept. While the process is out of file descriptors, it waits instead.
 func (p *Pusher) Serve(l net.Listener) error {
 	p.init()
-	defer l.Close()
-	p.mu.Lock()
-	if p.closed {
-		p.mu.Unlock()
-		return ErrClosed
-	}
-	p.listeners[l] = struct{}{}
-	p.mu.Unlock()
-	for {
-		nc, err := accept.Next(context.Background(), l) // Close closes l
-		if err != nil {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			delete(p.listeners, l)
-			if p.closed {
-				return ErrClosed
-			}
-			return err
-		}
-		go func() {
-			if err := p.ServeConn(nc); err != nil {
-				p.log.Info("replies: connection of a log ended", zap.Error(err))
-			}
-		}()
-	}
+	return p.side.Serve(l, p.ServeConn)
 }
 
 // upcalls handles the messages on the connection of a log: first the answer, which opens the
@@ -89,53 +58,7 @@ func (p *Pusher) ServeConn(nc net.Conn) error {
 	u := &upcalls{answer: make(chan *commitlog.Answer, 1)}
 	cfg := commitlog.Config(p.RDMA)
 	cfg.Handler = u
-	var cl *client
-	cfg.Accept = func(req *mpa.Request) ([]byte, error) {
-		if cl = p.redeem(req.PrivateData); cl == nil {
-			return nil, errToken
-		}
-		return nil, nil
-	}
-	if !p.strangers.Enter(nc.RemoteAddr(), max(p.MaxClients/hostShare, 1)) {
-		_ = nc.Close() // nothing was sent on it
-		return errStrangers
-	}
-	known := sync.OnceFunc(func() { p.strangers.Leave(nc.RemoteAddr()) })
-	defer known()
-	c := rdmap.Server(nc, cfg)
-	p.mu.Lock()
-	full := p.closed || len(p.conns) >= p.MaxClients
-	if !full {
-		p.conns[c] = struct{}{}
-	}
-	p.mu.Unlock()
-	if full {
-		c.Abort(ErrClosed)
-		return ErrClosed
-	}
-	defer func() {
-		p.mu.Lock()
-		delete(p.conns, c)
-		p.mu.Unlock()
-	}()
-	if err := c.Handshake(context.Background()); err != nil {
-		return err
-	}
-	known()
-	return p.append(c, cl, u)
-}
-
-// redeem returns the client of a token, which is used from then on.
-func (p *Pusher) redeem(privateData []byte) *client {
-	k, ok := parsePrivateData(privateData)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	c := p.tokens[k]
-	delete(p.tokens, k)
-	if !ok || c == nil || time.Now().After(c.until) {
-		return nil
-	}
-	return c
+	return p.side.ServeConn(nc, cfg, func(c *rdmap.Conn, cl *client) error { return p.append(c, cl, u) })
 }
 
 // append appends the records of cl over c, after its answer.
@@ -162,7 +85,7 @@ func (p *Pusher) append(c *rdmap.Conn, cl *client, u *upcalls) error {
 			return errAnswer
 		}
 	case <-timeout.C:
-		c.Abort(errToken)
+		c.Abort(errSilent)
 		return <-served
 	case err := <-served:
 		return err

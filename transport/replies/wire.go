@@ -7,6 +7,7 @@ import (
 
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/internal/rendezvous"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -28,8 +29,7 @@ const (
 const Flavor xdr.AuthFlavor = 0x73746c67
 
 const (
-	keyLen  = 16
-	maxAddr = 255
+	keyLen = 16
 )
 
 // key is a random name.
@@ -69,17 +69,14 @@ func (a *offerArgs) parse(d *xdr.Decoder) {
 // offerRes is offer_res.
 type offerRes struct {
 	Status status
-	Token  key    // of statusConnect
-	Addr   string // of statusConnect
-	Life   uint64 // of statusConnect: identifies the server's state; records named in others are lost
+	At     rendezvous.Place // of statusConnect
+	Life   uint64           // of statusConnect: identifies the server's state; records named in others are lost
 }
 
 func (r *offerRes) append(b []byte) []byte {
 	b = xdr.AppendUint32(b, uint32(r.Status))
 	if r.Status == statusConnect {
-		b = xdr.AppendFixedOpaque(b, r.Token[:])
-		b = xdr.AppendString(b, r.Addr)
-		b = xdr.AppendUint64(b, r.Life)
+		b = xdr.AppendUint64(r.At.Append(b), r.Life)
 	}
 	return b
 }
@@ -87,20 +84,9 @@ func (r *offerRes) append(b []byte) []byte {
 func (r *offerRes) parse(d *xdr.Decoder) {
 	r.Status = status(d.Uint32())
 	if r.Status == statusConnect {
-		r.Token, r.Addr, r.Life = takeKey(d), d.String(maxAddr), d.Uint64()
+		r.At.Parse(d)
+		r.Life = d.Uint64()
 	}
-}
-
-// privateMagic begins the MPA private data of the connection to a log; the token follows.
-const privateMagic = "stagrply"
-
-func privateData(token key) []byte { return append([]byte(privateMagic), token[:]...) }
-
-func parsePrivateData(b []byte) (token key, ok bool) {
-	if len(b) != len(privateMagic)+keyLen || string(b[:len(privateMagic)]) != privateMagic {
-		return token, false
-	}
-	return key(b[len(privateMagic):]), true
 }
 
 // name names a record.

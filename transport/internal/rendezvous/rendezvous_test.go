@@ -1,0 +1,115 @@
+package rendezvous_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/transport/internal/rendezvous"
+	"github.com/stag-rdma/stag/xdr"
+	"go.uber.org/zap"
+)
+
+func TestMain(m *testing.M) { rdmaptest.Main(m) }
+
+var errClosed = errors.New("closed")
+
+func acceptor() *rendezvous.Acceptor[string] {
+	return &rendezvous.Acceptor[string]{MaxConns: 16, Life: time.Minute, Closed: errClosed, Logger: zap.NewNop()}
+}
+
+// Golden octets, from docs/push.x and docs/push.md.
+func TestWire(t *testing.T) {
+	k := rendezvous.Token(rdmaptest.Hex(t, "303132333435363738393a3b3c3d3e3f"))
+	if got, want := rendezvous.PrivateData(k), rdmaptest.Hex(t, "7374616773696465 303132333435363738393a3b3c3d3e3f"); !bytes.Equal(got, want) {
+		t.Errorf("private data %x, want %x", got, want)
+	}
+	p := rendezvous.Place{Token: k, Addr: ":20050", Milliseconds: 10000}
+	want := rdmaptest.Hex(t, "303132333435363738393a3b3c3d3e3f 00000006 3a3230303530 0000 00002710")
+	if got := p.Append(nil); !bytes.Equal(got, want) {
+		t.Errorf("%x, want %x", got, want)
+	}
+	for n := range want {
+		d := xdr.NewDecoder(want[:n])
+		if new(rendezvous.Place).Parse(&d); d.End() == nil {
+			t.Errorf("%d octets parse", n)
+		}
+	}
+}
+
+// A token is good once, as it is, until it is old or withdrawn.
+func TestToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := acceptor()
+		used, old, gone := a.Offer("used"), a.Offer("old"), a.Offer("gone")
+		if s, ok := a.Redeem(rendezvous.PrivateData(used)); !ok || s != "used" {
+			t.Error(s, ok)
+		}
+		a.Withdraw(gone)
+		time.Sleep(a.Life + 1)
+		fresh := rendezvous.PrivateData(a.Offer("fresh"))
+		for what, data := range map[string][]byte{
+			"nothing": nil, "zeros": rendezvous.PrivateData(rendezvous.Token{}), "used": rendezvous.PrivateData(used),
+			"old": rendezvous.PrivateData(old), "withdrawn": rendezvous.PrivateData(gone), "half": fresh[:16], "more": append(fresh[:24:24], 0),
+		} {
+			if s, ok := a.Redeem(data); ok || s != "" {
+				t.Errorf("%s: %q %v", what, s, ok)
+			}
+		}
+		if s, ok := a.Redeem(fresh); !ok || s != "fresh" {
+			t.Error(s, ok)
+		}
+	})
+}
+
+// A connection finds what its token is for; one without is rejected; Close ends them all, and Serve.
+func TestServe(t *testing.T) {
+	a := acceptor()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan string, 1)
+	ended := make(chan error)
+	go func() {
+		ended <- a.Serve(l, func(nc net.Conn) error {
+			return a.ServeConn(nc, new(rdmap.Config), func(c *rdmap.Conn, s string) error {
+				served <- s
+				return c.Serve()
+			})
+		})
+	}()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	at := rendezvous.Place{Token: a.Offer("it"), Addr: ":" + port, Milliseconds: 60_000}
+	c, err := rendezvous.Dial(t.Context(), &at, "127.0.0.1", nil, new(rdmap.Config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if s := <-served; s != "it" || a.Conns() != 1 {
+		t.Error(s, a.Conns())
+	}
+	_, err = rendezvous.Dial(t.Context(), &at, "127.0.0.1", nil, new(rdmap.Config))
+	if _, ok := errors.AsType[*rdmap.RejectError](err); !ok || a.Rejected.Load() != 1 {
+		t.Error("a second connection:", err)
+	}
+	a.Close()
+	if err := <-ended; !errors.Is(err, errClosed) {
+		t.Error(err)
+	}
+	go c.Serve() //nolint:errcheck // it ends
+	<-c.Done()
+	if err := a.Serve(l, nil); !errors.Is(err, errClosed) {
+		t.Error(err)
+	}
+	at.Milliseconds = 0
+	if _, err := rendezvous.Dial(t.Context(), &at, "127.0.0.1", nil, new(rdmap.Config)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error("an old token is not even shown:", err)
+	}
+}
