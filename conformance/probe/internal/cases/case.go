@@ -77,6 +77,7 @@ const (
 	ReadLong                     // with 4 octets more
 	ReadElsewhere                // to another STag
 	ReadPast                     // 4 octets past the sink's end
+	ReadCut                      // in pieces
 )
 
 // Memory is a piece of the probe's memory.
@@ -84,6 +85,7 @@ type Memory struct {
 	Segment chunks.Segment
 	Data    []byte // what can be read; nil: memory that can be written
 	Reading Reading
+	cut     func(n int) []piece // of ReadCut
 }
 
 // Want is an answer and its verdict.

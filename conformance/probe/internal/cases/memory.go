@@ -82,7 +82,11 @@ func (w *Watcher) read(msg []byte) {
 		if m.Data != nil && m.Reading != ReadRefused && within(m.Segment, stag, to, size) {
 			w.touched(fmt.Sprintf("read %d octets", size))
 			at := to - m.Segment.Offset
-			w.respond(m.Reading, sink, sinkTO, m.Data[at:at+uint64(size)])
+			if data := m.Data[at : at+uint64(size)]; m.cut != nil {
+				w.respondCut(m.cut, sink, sinkTO, data)
+			} else {
+				w.respond(m.Reading, sink, sinkTO, data)
+			}
 			return
 		}
 	}
