@@ -141,8 +141,8 @@ type Config struct {
 	// RequestMemory limits the octets that all connections of one server or listener hold for the
 	// arguments and the results of calls, by RDMA and by record-marked TCP together. Calls beyond it
 	// wait, in the order in which they came. A quarter of it, at least MaxPayload, is for connections
-	// with no other call in progress, so that slow peers do not stop the others. If zero, 256 MiB; at
-	// least MaxPayload, and better twice that.
+	// with no other call in progress, so that slow peers do not stop the others, and a sixteenth for
+	// calls that take next to nothing. If zero, 256 MiB; at least MaxPayload, and better twice that.
 	RequestMemory int64
 
 	// Fanout, on a listener, is the number of record-marked connections as which each RDMA

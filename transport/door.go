@@ -47,10 +47,12 @@ type door struct {
 
 func newDoor(cfg *Config, ctr *counters) *door {
 	// What is spared holds one of the largest calls, and leaves room for one.
-	spare := max(cfg.RequestMemory/4, min(int64(cfg.MaxPayload), cfg.RequestMemory-int64(cfg.MaxPayload)))
+	reserve := cfg.RequestMemory / 16
+	spare := max(cfg.RequestMemory/4, min(int64(cfg.MaxPayload), cfg.RequestMemory-int64(cfg.MaxPayload))) - reserve
 	return &door{
 		Gate: admit.New(admit.Config{
 			Conns: cfg.MaxConns, Limit: cfg.RequestMemory, Spare: spare, Pulls: cfg.MaxPulls,
+			Reserve: reserve, Small: callCost,
 			Patience: cfg.PullTimeout, Hurry: min(hurry, cfg.PullTimeout), Rate: minRate,
 		}),
 		cfg: cfg, ctr: ctr, log: accept.Sampled(cfg.Logger), telling: make(chan struct{}, refusals),

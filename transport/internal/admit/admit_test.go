@@ -132,6 +132,40 @@ func TestSpare(t *testing.T) {
 	}
 }
 
+// TestSmall: tickets that ask for little do not wait for those that ask for more, nor these for nothing.
+func TestSmall(t *testing.T) {
+	cfg := config()
+	cfg.Spare, cfg.Reserve, cfg.Small = 200, 100, 10
+	g := admit.New(cfg)
+	var order []int
+	var calls []*call
+	ask := func(p *admit.Peer, n int) bool {
+		c := &call{p.Ticket(), len(calls), &order}
+		calls = append(calls, c)
+		return c.Acquire(n, false, c)
+	}
+	p, q := enter(t, g, "a", open, nil), enter(t, g, "b", open, nil)
+	if !ask(p, 700) || ask(p, 100) || !ask(q, 200) || ask(q, 50) {
+		t.Fatal("700 for busy connections, 200 for idle ones")
+	}
+	for range 10 {
+		if !ask(p, 10) {
+			t.Fatal("a small one waits")
+		}
+	}
+	if ask(p, 10) || !p.Open() {
+		t.Error("small ones have no more than there is")
+	}
+	calls[5].Release()
+	if !slices.Equal(order, []int{14}) {
+		t.Errorf("granted %v", order)
+	}
+	calls[0].Release()
+	if !slices.Equal(order, []int{14, 1, 3}) {
+		t.Errorf("granted %v", order)
+	}
+}
+
 // TestAllWait: if all that is held is held by calls that wait, the first goes on.
 func TestAllWait(t *testing.T) {
 	g := admit.New(config())

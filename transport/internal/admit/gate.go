@@ -13,6 +13,10 @@ type Config struct {
 	Spare int64 // of these, only for connections that hold nothing else
 	Pulls int   // tickets whose chunks are pulled
 
+	// Reserve is a part of Limit that only tickets use which ask for at most Small octets, and for no pull:
+	// they do not wait for others that ask for more.
+	Reserve, Small int64
+
 	// Patience is how long a peer may move less than Rate, in octets per second, while a ticket waits for
 	// it; Hurry is how long it may move nothing while other tickets wait for memory.
 	Patience, Hurry time.Duration
@@ -51,6 +55,7 @@ type Gate struct {
 	queue   []*Ticket // in state ForAll
 	active  int       // tickets that hold something and do not wait
 	lone    int       // peers with tickets in queue that hold nothing
+	small   int       // tickets in queue that ask for little
 	waited  uint64
 	pulling int
 	watched map[*Peer]struct{} // with tickets that wait for the peer
@@ -132,8 +137,10 @@ func (p *Peer) Expose(n int64) bool {
 // Limits returns the limits given to Enter.
 func (p *Peer) Limits() Limits { return p.client.limits }
 
-// Open reports whether nothing is overdrawn: calls that need no octets need not wait.
-func (p *Peer) Open() bool { return p.gate.free.Load() >= 0 && p.client.free.Load() >= 0 }
+// Open reports whether calls that need no octets need not wait: not more is overdrawn than the Reserve.
+func (p *Peer) Open() bool {
+	return p.gate.free.Load() >= -p.gate.cfg.Reserve && p.client.free.Load() >= -p.gate.cfg.Reserve
+}
 
 // Stats is what a Gate holds now, and has made wait.
 type Stats struct {

@@ -180,14 +180,14 @@ func (c *client) take(t *Ticket) {
 func (g *Gate) has(t *Ticket) bool {
 	free := g.free.Load()
 	if t.want > 0 {
-		free -= g.cfg.Spare
+		free -= g.cfg.Spare + g.cfg.Reserve
 	}
 	return free >= int64(t.want) && (!t.asks || g.pulls > 0)
 }
 
 // grant gives t the rest of what it asks for, or returns false. No ticket overtakes the queue, except that
-// of a connection that holds nothing: it may use what is spared, and needs no place among the pulls. The
-// first is never kept waiting by tickets that all wait.
+// of a connection that holds nothing, which may use what is spared and needs no place among the pulls, and
+// one that asks for little. The first is never kept waiting by tickets that all wait.
 func (t *Ticket) grant(first bool) bool {
 	g := t.peer.gate
 	switch {
@@ -196,7 +196,8 @@ func (t *Ticket) grant(first bool) bool {
 			g.pulls--
 			t.slot = true
 		}
-	case t.peer.holding == 0 && g.free.Load() >= int64(t.want):
+	case t.peer.holding == 0 && g.free.Load()-g.cfg.Reserve >= int64(t.want):
+	case t.small() && g.free.Load() >= int64(t.want):
 	default:
 		return false
 	}
@@ -243,11 +244,17 @@ func (t *Ticket) tally(n int) {
 		}
 	}
 	if t.state == ForAll {
+		if t.small() {
+			g.small += n
+		}
 		p.waiting += n
 		cl.passed += n
 	}
 	g.lone += p.lone()
 }
+
+// small reports whether t asks for little.
+func (t *Ticket) small() bool { return !t.asks && int64(t.want) <= t.peer.gate.cfg.Small }
 
 // lone returns 1 if p has tickets that may use what is spared.
 func (p *Peer) lone() int {
@@ -291,10 +298,10 @@ func (g *Gate) ready(cl *client, list []*Ticket) []*Ticket {
 		list = append(list, g.queue[n])
 	}
 	g.queue = dropFirst(g.queue, n)
-	if g.lone > 0 && len(g.queue) > 0 {
+	if g.lone+g.small > 0 && len(g.queue) > 0 {
 		kept := g.queue[:0]
 		for _, t := range g.queue {
-			if t.peer.holding == 0 && t.grant(false) {
+			if t.grant(false) {
 				list = append(list, t)
 			} else {
 				kept = append(kept, t)
