@@ -109,6 +109,14 @@ judged: ## judge what the tests of transport and of the commands send
 mutants: ## put in one fault after the other; exits 1 if no test notices one
 	go run ./conformance mutants
 
+.PHONY: release
+release: ## dist/: static binaries for linux and darwin, Debian packages, checksums
+	bash packaging/release.sh
+
+.PHONY: release-check
+release-check: ## install the package of dist/, run its unit's command, remove it; build the container (Debian, root)
+	bash packaging/check.sh
+
 .PHONY: demo
 demo: ## server and client on loopback
 	go run ./nfsdemo demo

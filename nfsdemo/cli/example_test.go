@@ -14,3 +14,12 @@ func ExampleMain() {
 	// nfsdemo: no argument is a URL: use cp(1) for local files
 	// 2
 }
+
+func ExampleCommand() {
+	for _, c := range cli.Command().Commands() {
+		if c.Name() == "serve" {
+			fmt.Println(c.Short)
+		}
+	}
+	// Output: Serve a directory over NFS/RDMA
+}

@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# Installs the Debian package of dist/, runs what its unit runs, as systemd would, and removes it again; then
+# builds the container, if there is buildah (Debian, root: make release-check).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+deb=$(ls dist/nfsdemo_*_"$(dpkg --print-architecture)".deb)
+say() { printf '== %s\n' "$*"; }
+fail() { echo "release-check: $*" >&2; exit 1; }
+work=$(mktemp -d)
+server=
+trap '[ -z "$server" ] || kill "$server" 2>/dev/null || true; rm -rf "$work"' EXIT
+wait_for() { # wait_for FILE TEXT
+  for _ in $(seq 300); do grep -qs -- "$2" "$1" && return; sleep 0.1; done
+  cat "$1" >&2
+  fail "no \"$2\" in $1"
+}
+
+say "install $deb"
+dpkg -i "$deb"
+for unit in nfsdemo.service nfsdemo.socket nfsdemo-mount.socket; do
+  systemd-analyze verify "/lib/systemd/system/$unit"
+done
+man nfsdemo-serve | grep -q -- --mount-listen || fail "no manual page"
+bash -c '. /usr/share/bash-completion/completions/nfsdemo' || fail "the completion cannot be read"
+/usr/bin/nfsdemo --version
+
+say "ExecStart"
+. /etc/default/nfsdemo
+line=$(sed -n 's/^ExecStart=//p' /lib/systemd/system/nfsdemo.service)
+eval "exec $line" >"$work/out" 2>"$work/err" &
+server=$!
+wait_for "$work/err" 'msg=serving'
+url=nfs+rdma://127.0.0.1:20049/srv/nfs
+echo hello >"$work/file"
+! nfsdemo mkdir "$url/release-check" 2>"$work/refused" || fail "root is not squashed"
+chown 1000 /srv/nfs
+nfsdemo cp -q --uid 1000 --gid 1000 "$work/file" "$url/release-check"
+nfsdemo cat "$url/release-check" | cmp - "$work/file"
+nfsdemo rm --uid 1000 --gid 1000 "$url/release-check"
+curl -sf http://127.0.0.1:9049/metrics | grep '^nfsdemo_build_info'
+curl -sf http://127.0.0.1:9049/readyz
+say "reload, stop"
+kill -HUP "$server"
+wait_for "$work/err" 'reload'
+kill -TERM "$server"
+wait "$server" || fail "status $? after SIGTERM"
+server=
+cat "$work/err"
+
+say "remove"
+dpkg -P nfsdemo
+[ ! -e /usr/bin/nfsdemo ] || fail "the program is left"
+
+if command -v buildah >/dev/null; then
+  say "container"
+  buildah --storage-driver vfs --root "$work/containers" --runroot "$work/run" bud --isolation chroot -q \
+    -f packaging/Containerfile --build-arg ARCH="$(dpkg --print-architecture)" -t nfsdemo . >"$work/image"
+  c=$(buildah --storage-driver vfs --root "$work/containers" --runroot "$work/run" from nfsdemo)
+  root=$(buildah --storage-driver vfs --root "$work/containers" --runroot "$work/run" mount "$c")
+  chroot "$root" /nfsdemo --version
+  buildah --storage-driver vfs --root "$work/containers" --runroot "$work/run" umount "$c" >/dev/null
+  buildah --storage-driver vfs --root "$work/containers" --runroot "$work/run" rm "$c" >/dev/null
+else
+  echo "skipped: no buildah here (apt-get install buildah): the container is not built"
+fi
+say "passed"
