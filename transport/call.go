@@ -43,6 +43,9 @@ type Call struct {
 	// Until then the server may read Item and write Sink. Free must not block. Without Free, do
 	// not reuse the memory of a cancelled call.
 	Free func()
+	// Repeatable says that a [Redialer] may send the call again when it is not known whether the server
+	// has run it: it may run twice, or the server keeps its reply, so that it does not (see [Handler]).
+	Repeatable bool
 
 	tx *transmission // set for a Redialer's call, or for one that is passed on
 }

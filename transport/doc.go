@@ -12,7 +12,7 @@
 //	reply.Release()
 //
 // A [Redialer] is a Caller over either transport. When its connection is lost, it opens another one
-// and sends the calls without a reply again.
+// and sends again the calls that may be; of others without a reply it says that they may have run.
 //
 // A call names the parts that may travel by RDMA. Item is the one reducible argument (the data of an
 // NFS WRITE). Sink is the memory where the eligible result (the data of an NFS READ) may be placed.

@@ -87,6 +87,33 @@ func opErr(op Op, addr string, err error) error {
 	return &OpError{Op: op, Addr: addr, Err: err}
 }
 
+// OutcomeError says that a call was sent and has no reply: the server may have run it, or not. If the
+// call is not Repeatable, it was sent once.
+type OutcomeError struct {
+	XID, Prog, Vers, Proc uint32
+	Sent                  int // times
+	Repeatable            bool
+	// Err is why there is no reply: an OpError, or the end of the context.
+	Err error
+}
+
+// Error names the call by its XID, as packet captures do, and says what to do.
+func (e *OutcomeError) Error() string {
+	s := fmt.Sprintf("transport: call 0x%08x of program %d, version %d, procedure %d: ", e.XID, e.Prog, e.Vers, e.Proc)
+	why := e.Err
+	if oe, ok := errors.AsType[*OpError](why); ok {
+		why = oe.Err
+	}
+	s += "the server may or may not have run it: " + cause(why)
+	if e.Repeatable {
+		return s + fmt.Sprintf(" (it was sent %d times; look what the server has before you make the call again)", e.Sent)
+	}
+	return s + " (look what the server has before you make the call again; set Call.Repeatable for calls that may run twice, or whose replies the server keeps)"
+}
+
+// Unwrap returns the cause.
+func (e *OutcomeError) Unwrap() error { return e.Err }
+
 // Reason says why a call was refused.
 type Reason uint8
 

@@ -115,7 +115,10 @@ func ExampleNewRedialer() {
 
 	var reply transport.Reply
 	for range 2 {
-		call := &transport.Call{Prog: prog, Vers: vers, Proc: procDouble, Args: xdr.AppendUint32(nil, 21)}
+		call := &transport.Call{
+			Prog: prog, Vers: vers, Proc: procDouble, Args: xdr.AppendUint32(nil, 21),
+			Repeatable: true, // it does no harm if the server runs it twice
+		}
 		if err := r.Do(ctx, call, &reply); err != nil {
 			log.Fatal(err)
 		}

@@ -42,7 +42,7 @@ type RedialConfig struct {
 	Patience time.Duration
 
 	// Silence is how long a connection with outstanding calls may receive nothing. Then it is
-	// closed, and the calls are sent again on another connection. After half of that time a NULL
+	// closed, and Repeatable calls are sent again on another connection. After half of that time a NULL
 	// call asks whether the server is there, if there is a credit for it. If the server is alive
 	// but has not answered a call for four times as long, it has lost the call, and the same
 	// happens. If zero, 60 s; if negative, there is no limit.
@@ -52,11 +52,6 @@ type RedialConfig struct {
 	// its connection ends: a call that ends every connection must not be sent forever. If zero,
 	// 10; if negative, there is no limit.
 	Transmissions int
-
-	// Retransmit reports which calls may be sent again when it is not known whether the server has
-	// run them. If nil, all: NFS servers keep their replies for that (see [Handler]). Calls that
-	// were never sent are sent in any case.
-	Retransmit func(prog, vers, proc uint32) bool
 
 	// Issue, if set, is called before a call is sent for the first time, with the XID that the
 	// call keeps however often it is sent. It may block, to make a durable note of the call. If it
@@ -109,9 +104,10 @@ func (c *RedialConfig) fill() (*RedialConfig, error) {
 }
 
 // Redialer is a [Caller] that outlives its connections. When one ends, the next call opens
-// another, and calls without a reply are sent again with the same XIDs. Their memory is
-// registered again, because STags end with their stream (RFC 8166 Section 8.2.2.3 leaves the rest to
-// the upper layer, which recognizes duplicates by their XIDs).
+// another. Calls that were not sent yet, Repeatable ones without a reply, and NULL calls are sent
+// again, with the same XIDs. Their memory is registered again, because STags end with their stream
+// (RFC 8166 Section 8.2.2.3 leaves the rest to the upper layer, which recognizes duplicates by their
+// XIDs). Other calls fail with an [OutcomeError]: nobody knows whether they have run.
 //
 // It is safe for concurrent use. It has no goroutine of its own: one of the callers dials for
 // all. While calls are outstanding, a timer watches for silence. An idle Redialer has no timer,
@@ -154,8 +150,8 @@ func NewRedialer(cfg *RedialConfig) (*Redialer, error) {
 }
 
 // Do implements [Caller]. Besides the errors of its connections it returns *OpError if there was no
-// connection before Patience or ctx ended, or if the connection ended during a call that may not be sent
-// again.
+// connection before Patience or ctx ended, and *OutcomeError, which wraps the cause, if the connection
+// ended during a call that was not sent again, or in vain.
 func (r *Redialer) Do(ctx context.Context, call *Call, reply *Reply) error {
 	reply.Release()
 	t := r.newCall(call)
@@ -180,12 +176,12 @@ func (r *Redialer) do(ctx context.Context, t *redialCall, reply *Reply) error {
 	for {
 		l, err := r.acquire(ctx, t)
 		if err != nil {
-			return err
+			return t.outcome(err, t.tx.sent > 0)
 		}
 		err = l.Do(ctx, &t.call, reply)
-		again := r.release(l, t, err)
-		if !again || ctx.Err() != nil || !r.maySend(t) {
-			return err
+		ended := r.release(l, t, err)
+		if !ended || ctx.Err() != nil || !r.maySend(t) {
+			return t.outcome(err, t.tx.sent > 1 || ended && t.tx.posted)
 		}
 	}
 }
@@ -201,7 +197,7 @@ func (r *Redialer) maySend(t *redialCall) bool {
 	if r.cfg.Transmissions > 0 && t.tx.sent >= r.cfg.Transmissions {
 		return false
 	}
-	return r.cfg.Retransmit == nil || r.cfg.Retransmit(t.call.Prog, t.call.Vers, t.call.Proc)
+	return t.call.Repeatable || t.call.Proc == nullProc
 }
 
 // Stats implements [Caller]. It returns the sums over all connections; Accepted is the number of

@@ -47,6 +47,20 @@ type redialCall struct {
 // maxIdleCalls limits the calls kept for reuse.
 const maxIdleCalls = 256
 
+// nullProc is the procedure of every program that does nothing (RFC 5531 Section 12.1).
+const nullProc = 0
+
+// outcome returns the error of a call; lost says that it may have run all the same.
+func (t *redialCall) outcome(err error, lost bool) error {
+	if err == nil || !lost || t.call.Proc == nullProc {
+		return err
+	}
+	return &OutcomeError{
+		XID: t.tx.xid, Prog: t.call.Prog, Vers: t.call.Vers, Proc: t.call.Proc,
+		Sent: t.tx.sent, Repeatable: t.call.Repeatable, Err: err,
+	}
+}
+
 // newCall returns a call with a new XID.
 func (r *Redialer) newCall(call *Call) *redialCall {
 	r.mu.Lock()

@@ -33,7 +33,7 @@ func TestRedialIssue(t *testing.T) {
 	defer r.Close()
 	var reply Reply
 	for n, proc := range []uint32{1, 3, 1} {
-		if err := r.Do(t.Context(), &Call{Prog: 400000, Vers: 1, Proc: proc}, &reply); err != nil {
+		if err := r.Do(t.Context(), &Call{Prog: 400000, Vers: 1, Proc: proc, Repeatable: true}, &reply); err != nil {
 			t.Fatal(err)
 		}
 		if len(issued) != n+1 || issued[n] != (issue{reply.Header.XID, proc}) {

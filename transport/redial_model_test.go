@@ -196,7 +196,7 @@ func modelCall(t *testing.T, r *Redialer, rnd *rand.Rand, id uint64, cred xdr.Au
 	p := binary.BigEndian.AppendUint64(make([]byte, 0, 8+n), id)
 	p = append(p, filled(n)...)
 	call := echoCall(p)
-	call.Cred, call.MaxResults = cred, len(p)+64
+	call.Cred, call.MaxResults, call.Repeatable = cred, len(p)+64, true
 	if rnd.IntN(2) == 0 {
 		call.Sink, call.MaxResults = make([]byte, len(p)), 64
 	}

@@ -38,7 +38,9 @@ func TestSilence(t *testing.T) {
 				t.Errorf("idle: %+v", st)
 			}
 			start := time.Now()
-			if err := tryCtx(t.Context(), r, wordCall(procList, 3)); err != nil {
+			call := wordCall(procList, 3)
+			call.Repeatable = true
+			if err := tryCtx(t.Context(), r, call); err != nil {
 				t.Fatal(err)
 			}
 			if d := time.Since(start); d < 8*time.Second || d > 11*time.Second {
@@ -69,7 +71,9 @@ func TestSlowCall(t *testing.T) {
 			}
 		}
 		done := make(chan error, 1)
-		go func() { done <- tryCtx(t.Context(), r, &blockCall) }()
+		call := blockCall
+		call.Repeatable = true
+		go func() { done <- tryCtx(t.Context(), r, &call) }()
 		<-h.enter
 		time.Sleep(31 * time.Second)
 		st := r.Stats()

@@ -122,7 +122,7 @@ func TestRedial(t *testing.T) {
 			p := filled(n)
 			call, sink := echoCall(p), make([]byte, n)
 			freed := 0
-			call.Sink, call.MaxResults, call.Free = sink, max(64, n+64), func() { freed++ }
+			call.Sink, call.MaxResults, call.Free, call.Repeatable = sink, max(64, n+64), func() { freed++ }, true
 			var reply Reply
 			if err := r.Do(testCtx(t), call, &reply); err != nil {
 				t.Error(err)
@@ -190,15 +190,15 @@ func TestRedialIdle(t *testing.T) {
 	}
 }
 
-// TestRetransmit: calls that must not be sent again fail with the end of the connection.
+// TestRetransmit: calls that are sent again too often fail with the end of the connection.
 func TestRetransmit(t *testing.T) {
 	for _, x := range []struct {
-		name   string
-		change func(*RedialConfig)
-		sent   uint64
+		name       string
+		repeatable bool
+		sent       uint64
 	}{
-		{"not this one", func(c *RedialConfig) { c.Retransmit = func(_, _, proc uint32) bool { return proc != procSum } }, 1},
-		{"three times", func(c *RedialConfig) { c.Transmissions = 3 }, 3},
+		{"never", false, 1},
+		{"three times", true, 3},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			var w *network
@@ -209,12 +209,12 @@ func TestRetransmit(t *testing.T) {
 			})
 			w = newNetwork(h, testConfig(), testConfig())
 			defer w.end()
-			r := quick(t, w, x.change)
+			r := quick(t, w, func(c *RedialConfig) { c.Transmissions = 3 })
 			defer r.Close()
 			mustDo(t, r, &nullCall)
 			freed := 0
 			call := itemCall(procSum, filled(9000))
-			call.Free = func() { freed++ }
+			call.Free, call.Repeatable = func() { freed++ }, x.repeatable
 			if err := try(t, r, call); !isOpError(err) || freed != 1 {
 				t.Errorf("%v, freed %d times", err, freed)
 			}

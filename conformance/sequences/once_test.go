@@ -96,7 +96,7 @@ func removeFile(t *testing.T, c transport.Caller, dir nfs3.FileHandle) error {
 	defer reply.Release()
 	err := c.Do(t.Context(), &transport.Call{
 		Prog: nfs3.Program, Vers: nfs3.Version, Proc: uint32(nfs3.ProcRemove), Cred: cred.Auth(),
-		Args: args.Append(nil), MaxResults: nfs3.ProcRemove.MaxRes(),
+		Args: args.Append(nil), MaxResults: nfs3.ProcRemove.MaxRes(), Repeatable: true,
 	}, &reply)
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/transport"
 )
@@ -140,6 +141,9 @@ func hint(err error) string {
 	}
 	if _, remote := errors.AsType[*nfsclient.StatusError](err); remote && errors.Is(err, fs.ErrPermission) {
 		return "the server checks the user id (see --uid and --gid), and may map root to nobody"
+	}
+	if oe, lost := errors.AsType[*transport.OutcomeError](err); lost && oe.Prog == nfs3.Program && !nfs3.Proc(oe.Proc).Idempotent() {
+		return "the server may or may not have done it: look before you try again"
 	}
 	return "" // an OpError of the transport has its own hint
 }

@@ -19,6 +19,7 @@ type rpc struct {
 // is an error. call.MaxResults limits the reply.
 func (r *rpc) do(ctx context.Context, call *transport.Call, parse func(d *xdr.Decoder, reply *transport.Reply) error) error {
 	call.Prog, call.Vers, call.Cred = r.prog, r.vers, r.cred
+	call.Repeatable = true // NFS servers keep the replies to changes; all else may run twice, leases too
 	var reply transport.Reply
 	if err := r.caller.Do(ctx, call, &reply); err != nil {
 		return err

@@ -25,7 +25,7 @@ func (s *Session) call(ctx context.Context, proc uint32, args []byte, parse func
 func call(ctx context.Context, rpc transport.Caller, cred xdr.Auth, proc uint32, args []byte, most int, parse func(*xdr.Decoder)) error {
 	var reply transport.Reply
 	defer reply.Release()
-	c := transport.Call{Prog: Program, Vers: Version, Proc: proc, Cred: cred, Args: args, MaxResults: most}
+	c := transport.Call{Prog: Program, Vers: Version, Proc: proc, Cred: cred, Args: args, MaxResults: most, Repeatable: true}
 	if err := rpc.Do(ctx, &c, &reply); err != nil {
 		return err
 	}

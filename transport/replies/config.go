@@ -51,7 +51,9 @@ type Config struct {
 	// RPC clients that Redial opens, together with ImmediateReplies, which the server has to set
 	// too. Otherwise replies arrive twice: in the log, and as usual.
 	Immediates *Immediates
-	// Redial says how to connect for the calls. Its Dial must be set, and its Issue is not used.
+	// Redial says how to connect for the calls. Its Dial must be set, and its Issue is not used. A call
+	// whose connection ends is sent again if it is [transport.Call].Repeatable, which calls are whose
+	// replies the server keeps.
 	// Dial should open RDMA connections: on others, replies come without records.
 	Redial transport.RedialConfig
 	// Host is the host of the log connection if the server names none. Dial opens the connection;

@@ -168,7 +168,7 @@ func created(t *testing.T, mem region.Memory) {
 func double(ctx context.Context, c *Client, n uint32) (seq uint64, xid uint32, err error) {
 	var reply transport.Reply
 	defer reply.Release()
-	seq, err = c.Call(ctx, &transport.Call{Prog: program, Vers: 1, Proc: 1, Args: xdr.AppendUint32(nil, n)}, &reply)
+	seq, err = c.Call(ctx, &transport.Call{Prog: program, Vers: 1, Proc: 1, Args: xdr.AppendUint32(nil, n), Repeatable: true}, &reply)
 	if err == nil && (reply.Header.Err() != nil || binary.BigEndian.Uint32(reply.Results) != 2*n) {
 		err = fmt.Errorf("%+v %x", reply.Header, reply.Results)
 	}

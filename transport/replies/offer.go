@@ -147,7 +147,7 @@ func (c *Client) offer(ctx context.Context, rpc transport.Caller) (err error) {
 func call(ctx context.Context, rpc transport.Caller, proc uint32, a *offerArgs, res *offerRes) error {
 	var reply transport.Reply
 	defer reply.Release()
-	err := rpc.Do(ctx, &transport.Call{Prog: Program, Vers: Version, Proc: proc, Args: a.append(nil)}, &reply)
+	err := rpc.Do(ctx, &transport.Call{Prog: Program, Vers: Version, Proc: proc, Args: a.append(nil), Repeatable: true}, &reply)
 	switch h := &reply.Header; {
 	case err != nil:
 		return err

@@ -135,7 +135,7 @@ func TestDone(t *testing.T) {
 	c := w.open(mem)
 	var call transport.Call
 	for n := range uint32(200) { // several times what the log holds
-		call = transport.Call{Prog: program, Vers: 1, Proc: 1, Args: xdr.AppendUint32(nil, n)}
+		call = transport.Call{Prog: program, Vers: 1, Proc: 1, Args: xdr.AppendUint32(nil, n), Repeatable: true}
 		var reply transport.Reply
 		if err := c.Do(t.Context(), &call, &reply); err != nil {
 			t.Fatal(err)

@@ -158,7 +158,9 @@ func call(ctx context.Context, c transport.Caller, proc uint32, e *Entry, result
 	var reply transport.Reply
 	defer reply.Release()
 	for _, vers := range [...]uint32{Version4, Version3} {
-		if err := c.Do(ctx, &transport.Call{Prog: Program, Vers: vers, Proc: proc, Args: args, MaxResults: maxResults}, &reply); err != nil {
+		asks := proc != procSet && proc != procUnset // the others answer differently the second time
+		call := &transport.Call{Prog: Program, Vers: vers, Proc: proc, Args: args, MaxResults: maxResults, Repeatable: asks}
+		if err := c.Do(ctx, call, &reply); err != nil {
 			return err
 		}
 		if reply.Header.Accept != xdr.ProgMismatch || reply.Header.Denied {

@@ -68,7 +68,7 @@ func (l *lasting) Close() error {
 func (l *lasting) do(ctx context.Context, _, prog uint32, m *message) ([]byte, error) {
 	call := transport.Call{
 		Prog: prog, Vers: m.vers, Proc: uint32(m.proc), Cred: l.cred,
-		Args: m.args, Item: m.item, ItemPos: len(m.args), MaxResults: 1024,
+		Args: m.args, Item: m.item, ItemPos: len(m.args), MaxResults: 1024, Repeatable: true,
 	}
 	if m.item == nil {
 		call.ItemPos = 0
