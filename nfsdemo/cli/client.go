@@ -47,7 +47,7 @@ func (a *app) addClientFlags(cmd *cobra.Command) {
 
 // addTreeFlag declares the flag of commands that go through directories.
 func (a *app) addTreeFlag(cmd *cobra.Command) {
-	cmd.Flags().Int64Var(&a.client.maxNames, "max-names", nfsclient.DefaultMaxTree, "give up when there are more than `N` names below one argument, since a broken server may list them without end")
+	cmd.Flags().Int64Var(&a.client.maxNames, "max-names", nfsclient.DefaultMaxTree, "give up when there are more than `N` names below the arguments, since a broken server may list them without end")
 }
 
 // clientConfig is what the flags ask for.

@@ -10,7 +10,7 @@ import (
 // fileID returns the number of a file in its file system, 0 if it is unknown.
 func fileID(st fs.FileInfo) uint64 {
 	if s, ok := st.Sys().(*syscall.Stat_t); ok {
-		return uint64(s.Ino)
+		return s.Ino
 	}
 	return 0
 }

@@ -32,7 +32,8 @@ func TestHostileServers(t *testing.T) {
 			return []hostile.Entry{{Name: "a", Cookie: 1 + c%2}}, false
 		}}, nil, "runs in a circle"},
 		{
-			"an endless directory", hostile.Server{Page: func(c uint64) ([]hostile.Entry, bool) { return files(200, false)(c), false }},
+			"an endless directory",
+			hostile.Server{Page: func(c uint64) ([]hostile.Entry, bool) { return files(200, false)(c), false }},
 			[]string{"--max-names", "500"},
 			"--max-names",
 		},
@@ -40,7 +41,8 @@ func TestHostileServers(t *testing.T) {
 			return []hostile.Entry{{Name: strings.Repeat("long", 50), Cookie: 1, Dir: true}}, true
 		}}, nil, "4096 octets"},
 		{
-			"wide and nested", hostile.Server{Page: func(c uint64) ([]hostile.Entry, bool) { return files(25, true)(c), c > 1000 }},
+			"wide and nested",
+			hostile.Server{Page: func(c uint64) ([]hostile.Entry, bool) { return files(25, true)(c), c > 1000 }},
 			[]string{"--max-names", "1000"},
 			"the server may",
 		},

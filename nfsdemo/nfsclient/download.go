@@ -2,6 +2,7 @@ package nfsclient
 
 import (
 	"context"
+	"errors"
 	"io"
 )
 
@@ -39,9 +40,24 @@ type download struct {
 	lender Lender // dst, if it is one
 }
 
-// move implements moveFunc. It continues a short READ (RFC 1813 Section 3.3.6: a READ is short by the
-// server's choice, or at the end of the file, and then eof is set).
+// move implements moveFunc. An OrderedWriter is told what will never come, so that nobody waits for it.
 func (d *download) move(ctx context.Context, w *worker, off int64, n int) (int, bool, error) {
+	done, last, err := d.block(ctx, w, off, n)
+	o, ok := d.dst.(*OrderedWriter)
+	switch {
+	case errors.Is(err, errPastEnd):
+		return 0, true, nil
+	case ok && err != nil:
+		o.fail(err)
+	case ok && done < n:
+		o.end(off + int64(done))
+	}
+	return done, last, err
+}
+
+// block moves the octets [off, off+n). It continues a short READ (RFC 1813 Section 3.3.6: a READ is short by the
+// server's choice, or at the end of the file, and then eof is set).
+func (d *download) block(ctx context.Context, w *worker, off int64, n int) (int, bool, error) {
 	var mem []byte
 	if d.lender != nil {
 		mem = d.lender.Lend(off, n)

@@ -1,6 +1,7 @@
 package nfsclient_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,10 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/nfsdemo/internal/hostile"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
 )
 
 // dialHostile returns a client of s.
@@ -170,6 +174,72 @@ func TestHostileStrays(t *testing.T) {
 				}
 				t.Log(err)
 			})
+		})
+	}
+}
+
+// cutting is a Caller that answers the READs of the second block late: with an error, or with less than a block
+// and the end of the file, though later blocks were answered.
+type cutting struct {
+	transport.Caller
+	later chan struct{} // closed when a later block was answered
+	fails bool
+}
+
+func (c *cutting) Do(ctx context.Context, call *transport.Call, reply *transport.Reply) error {
+	if call.Prog != nfs3.Program || nfs3.Proc(call.Proc) != nfs3.ProcRead {
+		return c.Caller.Do(ctx, call, reply)
+	}
+	var a nfs3.ReadArgs
+	d := xdr.NewDecoder(call.Args)
+	if err := a.Parse(&d); err != nil {
+		return err
+	}
+	res := nfs3.ReadRes{Data: make([]byte, a.Count), Count: a.Count}
+	switch a.Offset {
+	case 4096:
+		<-c.later
+		time.Sleep(10 * time.Millisecond) // until its data wait for their turn
+		if c.fails {
+			return errors.New("this READ fails")
+		}
+		res = nfs3.ReadRes{Data: make([]byte, 100), Count: 100, EOF: true}
+	case 8192:
+		defer close(c.later)
+	}
+	reply.Results, reply.Placed = res.Append(nil), false
+	return nil
+}
+
+// TestHostileCut: data that wait for their turn in a pipe do not wait for octets that never come, because their
+// READ has failed, or because the file was truncated meanwhile.
+func TestHostileCut(t *testing.T) {
+	for _, fails := range []bool{true, false} {
+		t.Run(fmt.Sprintf("fails=%v", fails), func(t *testing.T) {
+			s := &hostile.Server{Page: func(uint64) ([]hostile.Entry, bool) { return nil, true }}
+			u, err := nfsclient.ParseURL(s.Listen(t, false))
+			if err != nil {
+				t.Fatal(err)
+			}
+			stream, err := transport.DialStream(t.Context(), "tcp", u.Addr(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := nfsclient.New(t.Context(), &cutting{Caller: stream, later: make(chan struct{}), fails: fails}, []byte{1}, "/", &nfsclient.Config{MaxBlock: 4096, InFlight: 3})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			n := &nfsclient.Node{Path: "/file", FH: []byte{2}, Attr: nfs3.Attr{Type: nfs3.TypeReg, Size: 3 * 4096}}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			var out bytes.Buffer
+			w := nfsclient.NewOrderedWriter(ctx, &out, 0)
+			defer w.Close()
+			got, err := c.ReadTo(ctx, n, w, nil)
+			if fails && (err == nil || ctx.Err() != nil) || !fails && (err != nil || got != 4196 || out.Len() != 4196) {
+				t.Errorf("%d octets of %d: %v", out.Len(), got, err)
+			}
 		})
 	}
 }

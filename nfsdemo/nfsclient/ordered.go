@@ -2,6 +2,7 @@ package nfsclient
 
 import (
 	"context"
+	"errors"
 	"io"
 	"sync"
 )
@@ -16,13 +17,17 @@ type OrderedWriter struct {
 	mu   sync.Mutex
 	cond sync.Cond
 	off  int64
-	err  error // first error of w or of the context; final
+	last int64 // no octet from here on will be written; -1: unknown
+	err  error // first error of w, of the context or of a READ; final
 }
+
+// errPastEnd is returned to those who wait for octets that will not be written.
+var errPastEnd = errors.New("nfsclient: the file has ended before these octets")
 
 // NewOrderedWriter starts at octet off of the file. When ctx is done, waiting calls return its
 // error. The caller must call Close.
 func NewOrderedWriter(ctx context.Context, w io.Writer, off int64) *OrderedWriter {
-	o := &OrderedWriter{w: w, off: off}
+	o := &OrderedWriter{w: w, off: off, last: -1}
 	o.cond.L = &o.mu
 	o.stop = context.AfterFunc(ctx, func() { o.fail(context.Cause(ctx)) })
 	return o
@@ -38,15 +43,29 @@ func (o *OrderedWriter) fail(err error) {
 	o.cond.Broadcast()
 }
 
+// end says that the file ends at octet off, though later octets may have been read: it was truncated.
+func (o *OrderedWriter) end(off int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.last < 0 || off < o.last {
+		o.last = off
+	}
+	o.cond.Broadcast()
+}
+
 // WriteAt implements io.WriterAt. Every octet must be written once. It borrows p.
 func (o *OrderedWriter) WriteAt(p []byte, off int64) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for o.err == nil && o.off != off {
+	past := func() bool { return o.last >= 0 && off >= o.last }
+	for o.err == nil && o.off != off && !past() {
 		o.cond.Wait()
 	}
-	if o.err != nil {
+	switch {
+	case o.err != nil:
 		return 0, o.err
+	case past():
+		return 0, errPastEnd
 	}
 	n, err := o.w.Write(p)
 	o.off += int64(n)

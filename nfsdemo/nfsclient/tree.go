@@ -88,8 +88,8 @@ func (r *removal) tree(ctx context.Context, parent, n *Node) bool {
 		if ctx.Err() != nil {
 			return r.done(0, context.Cause(ctx))
 		}
-		gone := 0
 		if err == nil {
+			var gone int
 			if gone, err = one(r.c.Rmdir(ctx, parent, n.Name())); err == nil {
 				return r.done(gone, nil)
 			}

@@ -1,0 +1,170 @@
+package nfsclient_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"testing/iotest"
+
+	"github.com/stag-rdma/stag/nfsdemo/internal/hostile"
+	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
+)
+
+// filled returns a client of a server with some files.
+func filled(t testing.TB) *nfsclient.Client {
+	t.Helper()
+	url, stop := startServer()
+	u, err := nfsclient.ParseURL(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := nfsclient.Dial(t.Context(), u, &nfsclient.Config{MaxBlock: 4096})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close(); stop() })
+	dir, err := c.MkdirAll(t.Context(), "/export/dir/sub", 0o755)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, n := range map[string]int{"empty": 0, "short": 5, "long": 9001} {
+		f, err := c.Create(t.Context(), dir, name, 0o644, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.WriteFrom(t.Context(), f, strings.NewReader(content(n)), int64(n), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 300 { // more than a page
+		if _, err := c.Create(t.Context(), c.Root(), fmt.Sprintf("%0200d", i), 0o600, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.Symlink(t.Context(), c.Root(), "link", "dir/sub/long"); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func content(n int) string { return strings.Repeat("0123456789", n/10+1)[:n] }
+
+// TestFS: the suite of the standard library, on the export and on a directory of it.
+func TestFS(t *testing.T) {
+	fsys := filled(t).FS(t.Context())
+	if err := fstest.TestFS(fsys, "dir/sub/empty", "dir/sub/short", "dir/sub/long", "link", strings.Repeat("0", 200)); err != nil {
+		t.Error(err)
+	}
+	sub, err := fs.Sub(fsys, "dir")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := fstest.TestFS(sub, "sub/long"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestFSFile: reading, seeking, and what a file refuses.
+func TestFSFile(t *testing.T) {
+	fsys := filled(t).FS(t.Context())
+	f, err := fsys.Open("link")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := iotest.TestReader(f, []byte(content(9001))); err != nil { // Seek and ReadAt too
+		t.Error(err)
+	}
+	if _, err := f.(io.Seeker).Seek(8991, io.SeekStart); err != nil {
+		t.Error(err)
+	}
+	var out bytes.Buffer
+	if n, err := io.Copy(&out, f); n != 10 || err != nil || out.String() != content(9001)[8991:] {
+		t.Errorf("%d, %v, %q", n, err, out.String())
+	}
+	if _, err := f.(io.Seeker).Seek(-1, io.SeekStart); !errors.Is(err, fs.ErrInvalid) {
+		t.Error(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := f.Read(make([]byte, 1)); !errors.Is(err, fs.ErrClosed) {
+		t.Error(err)
+	}
+	for name, want := range map[string]error{"none": fs.ErrNotExist, "../x": fs.ErrInvalid, "/dir": fs.ErrInvalid, "dir/sub/long/x": nil} {
+		_, err := fsys.Open(name)
+		pe, ok := errors.AsType[*fs.PathError](err)
+		if !ok || pe.Path != name || want != nil && !errors.Is(err, want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := fs.ReadFile(fsys, "dir"); err == nil {
+		t.Error("a directory was read")
+	}
+	if target, err := fs.ReadLink(fsys, "link"); target != "dir/sub/long" || err != nil {
+		t.Error(target, err)
+	}
+	if _, err := fs.ReadLink(fsys, "dir"); !errors.Is(err, fs.ErrInvalid) {
+		t.Error(err)
+	}
+}
+
+// TestFSCancelled: the context ends everything.
+func TestFSCancelled(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	fsys := filled(t).FS(ctx)
+	cancel()
+	if _, err := fs.ReadFile(fsys, "link"); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// TestHostileFS: walks over directories without end.
+func TestHostileFS(t *testing.T) {
+	s := &hostile.Server{Page: func(c uint64) ([]hostile.Entry, bool) {
+		return []hostile.Entry{{Name: strings.Repeat("deep", 50), Cookie: 1, Dir: true}}, true
+	}}
+	c := dialHostile(t, s, false, nil)
+	err := fs.WalkDir(c.FS(t.Context()), ".", func(_ string, _ fs.DirEntry, err error) error { return err })
+	if !errors.Is(err, nfsclient.ErrDirEndless) {
+		t.Errorf("%.200v", err)
+	}
+	s.Page = func(c uint64) ([]hostile.Entry, bool) { return []hostile.Entry{{Name: "a", Cookie: 1 + c%2}}, false }
+	if _, err := fs.ReadDir(c.FS(t.Context()), "."); !errors.Is(err, nfsclient.ErrDirLoop) {
+		t.Error(err)
+	}
+}
+
+// An export as a web site.
+func ExampleClient_FS() {
+	url, stop := startServer()
+	defer stop()
+	ctx := context.Background()
+	u, _ := nfsclient.ParseURL(url)
+	c, err := nfsclient.Dial(ctx, u, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	n, _ := c.Create(ctx, c.Root(), "hello.txt", 0o644, true)
+	_, _ = c.WriteFrom(ctx, n, strings.NewReader("hello over NFS/RDMA"), -1, nil)
+
+	web := httptest.NewServer(http.FileServerFS(c.FS(ctx)))
+	defer web.Close()
+	resp, err := http.Get(web.URL + "/hello.txt")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(resp.Body)
+	fmt.Println(resp.Header.Get("Content-Type"), string(text))
+	// Output: text/plain; charset=utf-8 hello over NFS/RDMA
+}
