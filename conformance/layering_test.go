@@ -126,7 +126,7 @@ var layers = []layer{
 	{name: "transport/internal/drc", may: []string{"internal/callid", "internal/fair"}, pure: true},
 	{
 		name:    "transport/...",
-		may:     []string{"rpcrdma", "chunks", "credits", "rdmap", "rdmap/mpa", "rdmap/region", "xdr", "internal/accept", "internal/callid", "transport/..."},
+		may:     []string{"rpcrdma", "chunks", "credits", "rdmap", "rdmap/mpa", "rdmap/region", "xdr", "internal/mutant", "internal/accept", "internal/callid", "transport/..."},
 		modules: []string{"go.uber.org/zap", "golang.org/x/sys"},
 	},
 

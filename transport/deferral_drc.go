@@ -43,7 +43,7 @@ func (r *Request) fetch(ctx context.Context) error {
 // fetch reads all data of the call into pooled memory, and returns the complete arguments.
 func (l *deferral) fetch(ctx context.Context) ([]byte, error) {
 	in := &l.x.in
-	b := l.x.resp.Buffer(in.Layout.Total)
+	b := l.x.resp.Scratch(in.Layout.Total)
 	in.Layout.Place(b, in.Payload)
 	for i, c := range in.Layout.Chunks {
 		_, n := in.Reduced(i)

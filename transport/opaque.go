@@ -68,7 +68,7 @@ func (o *Opaque) Pull(ctx context.Context) ([]byte, error) {
 	if o.gen != o.away.gen.Load() {
 		return nil, ErrPullLate
 	}
-	b := o.away.x.resp.Buffer(o.n)
+	b := o.away.x.resp.Scratch(o.n)
 	return b, o.take(ctx, [][]byte{b}, nil)
 }
 

@@ -53,7 +53,7 @@ func (x *exchange) setItems() {
 
 // flatten copies the items and the other results into one buffer.
 func (x *exchange) flatten() {
-	b := x.resp.Buffer(x.resp.size())
+	b := x.resp.Scratch(x.resp.size())
 	x.msg.Body = x.resp.appendAll(b[:0])
 }
 

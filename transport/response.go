@@ -1,6 +1,9 @@
 package transport
 
-import "github.com/stag-rdma/stag/xdr"
+import (
+	"github.com/stag-rdma/stag/internal/mutant"
+	"github.com/stag-rdma/stag/xdr"
+)
 
 // Response collects the reply to one call. It is valid until ServeRPC returns.
 type Response struct {
@@ -52,10 +55,20 @@ func (r *Response) AppendItem(data []byte) {
 	r.items = append(r.items, item{pos: len(r.Results), data: data})
 }
 
-// Buffer returns n octets of pooled memory with unspecified content for a result. They are lent until the
-// reply was sent. A handler that uses its own memory learns from [Response.OnSent] when that is free
-// again.
+// Buffer returns n zeros in pooled memory for a result. They are lent until the reply was sent. A handler
+// that uses its own memory learns from [Response.OnSent] when that is free again.
 func (r *Response) Buffer(n int) []byte {
+	b := r.Scratch(n)
+	if !mutant.Is(mutant.StaleBuffer) {
+		clear(b)
+	}
+	return b
+}
+
+// Scratch is Buffer with octets of other clients instead of zeros, which saves the time to clear them. The
+// handler must write each octet that it appends: what it leaves is sent as it is (RFC 5042 Section
+// 6.3.2).
+func (r *Response) Scratch(n int) []byte {
 	b := r.pool.get(n)
 	r.bufs = append(r.bufs, b)
 	return b.data[:n]

@@ -36,7 +36,7 @@ func (o *op) readData(f *file, args *nfs3.ReadArgs) (data []byte, eof bool, err 
 		return nil, args.Offset >= size, f.node.Open(false) // the caller must still be one who may read it
 	}
 	want := min(uint64(args.Count), uint64(o.s.cfg.MaxIO), size-args.Offset)
-	buf := o.c.Resp.Buffer(int(want))
+	buf := o.c.Resp.Scratch(int(want)) // only what Read has filled is appended
 	n, err := f.node.Read(buf, args.Offset)
 	if err != nil {
 		return nil, false, err

@@ -54,7 +54,7 @@ func (o *op) readLink(d *xdr.Decoder) error {
 	res.Status, res.Attr = o.status(err), f.opt()
 	o.c.Resp.Results = res.AppendHead(o.c.Resp.Results)
 	if err == nil {
-		buf := o.c.Resp.Buffer(len(path))
+		buf := o.c.Resp.Scratch(len(path))
 		copy(buf, path)
 		o.c.Resp.AppendItem(buf)
 	}

@@ -1,0 +1,56 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"testing"
+
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// careless answers with memory that it does not write to: procFill from Buffer, procEcho from Scratch, all of which it
+// writes.
+type careless struct{}
+
+func (careless) ServeRPC(_ context.Context, req *Request, resp *Response) {
+	d := xdr.NewDecoder(req.Args)
+	switch n := int(d.Uint32()); req.Proc {
+	case procFill:
+		resp.AppendItem(resp.Buffer(n))
+	default:
+		b := resp.Scratch(n)
+		copy(b, d.FixedOpaque(n))
+		resp.AppendItem(b)
+	}
+}
+
+// TestBufferIsClear: a handler that does not write to what Buffer returns sends zeros, of every size and by every
+// transport, although the pool holds octets of other clients.
+func TestBufferIsClear(t *testing.T) {
+	s, c := pair(t, careless{}, nil, nil)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.ServeStream(l) // ends with s
+	stream, err := DialStream(testCtx(t), "tcp", l.Addr().String(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	for name, c := range map[string]Caller{"rdma": c, "stream": stream} {
+		for _, n := range []int{1, 100, 4000, 5000, 20_000, 100_000, 1_000_000} {
+			t.Run(fmt.Sprintf("%s/%d", name, n), func(t *testing.T) {
+				taint(t, c)
+				call := wordCall(procFill, uint32(n))
+				call.MaxResults = n + 64
+				d := xdr.NewDecoder(mustDo(t, c, call).Results)
+				if b := d.Opaque(n); d.Err() != nil || !bytes.Equal(b, make([]byte, n)) {
+					t.Errorf("not %d zeros; of others: %v", n, stale(b))
+				}
+			})
+		}
+	}
+}
