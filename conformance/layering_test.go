@@ -146,6 +146,10 @@ var layers = []layer{
 		},
 	},
 	{
+		name: "nfsdemo/internal/doctor", // it runs the start-up as another machine would
+		may:  []string{"rdmap/mpa", "transport", "xdr", "nfsdemo/..."},
+	},
+	{
 		name: "nfsdemo/...",
 		may: []string{
 			"internal/accept", "internal/cliout", "internal/measure", "internal/mutant", "transport", "transport/commitlog", "transport/push", "transport/replies", "transport/rpcbind", "xdr",

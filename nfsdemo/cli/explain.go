@@ -35,6 +35,9 @@ func exitStatus(err error) int {
 	if _, ok := errors.AsType[*nfsclient.URLError](err); ok {
 		return exitUsage
 	}
+	if errors.Is(err, errMachine) {
+		return exitMachine
+	}
 	if e, ok := errors.AsType[*interruptError](err); ok {
 		return e.status()
 	}

@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/stag-rdma/stag/nfsdemo/internal/doctor"
+	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
+)
+
+// exitMachine is the status of doctor if only this machine is in the way.
+const exitMachine = 3
+
+// errMachine says that a mount fails because of this machine alone. The results have been printed.
+var errMachine = fmt.Errorf("this machine: %w", errReported)
+
+// doctorFlags are the flags of doctor.
+type doctorFlags struct {
+	timeout time.Duration
+	server  bool
+}
+
+// doctorCmd is the command doctor.
+func (a *app) doctorCmd() *cobra.Command {
+	f := &doctorFlags{}
+	cmd := &cobra.Command{
+		Use:   "doctor HOST|URL",
+		Short: "Find what keeps a mount from working",
+		Long: `doctor checks what a mount of NFS over RDMA needs, in the order in which the mount would
+meet it: the name, the port, the start-up of iWARP (MPA), RPC, MOUNT over TCP, the export,
+and its files; then, on Linux, the modules, the device and the programs of this machine.
+It says what is wrong, and what to do.
+
+Without a URL, the port is 20049 and the export is the first one of the server. The port
+of MOUNT is that of ?mountport=N, or the one that rpcbind names, or 20048.
+
+The status is 0 if a mount can work, 1 if the server or the way to it is in the way, and
+3 if only this machine is.`,
+		Example: `  nfsdemo doctor fileserver
+  nfsdemo doctor --json nfs+rdma://192.0.2.5:20049/srv/data?mountport=20048
+  nfsdemo doctor --server-only fileserver`,
+		Args: nArgs(1, 1, "one host or URL"),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.doctor(cmd.Context(), f, args[0]) },
+	}
+	flags := cmd.Flags()
+	flags.DurationVar(&f.timeout, "timeout", 5*time.Second, "give up each check after this `time`")
+	flags.BoolVar(&f.server, "server-only", false, "do not look at this machine")
+	flags.BoolVar(&a.json, "json", false, "print the results as JSON")
+	return cmd
+}
+
+// doctorJSON is the output of doctor --json.
+type doctorJSON struct {
+	Server  string          `json:"server"`
+	Results []doctor.Result `json:"results"`
+	Mount   string          `json:"mount,omitempty"` // the command that should work
+}
+
+// doctorURL completes a host to a URL.
+func doctorURL(arg string) (*nfsclient.URL, error) {
+	if !strings.Contains(arg, "://") {
+		if strings.Count(arg, ":") > 1 && !strings.HasPrefix(arg, "[") {
+			arg = "[" + arg + "]"
+		}
+		arg = "nfs+rdma://" + arg
+		if !strings.Contains(strings.TrimPrefix(arg, "nfs+rdma://"), "/") {
+			arg += "/"
+		}
+	}
+	u, err := nfsclient.ParseURL(arg)
+	if err == nil && u.Scheme != nfsclient.SchemeRDMA {
+		return nil, usagef("doctor is for NFS over RDMA: use nfs+rdma://%s", strings.TrimPrefix(arg, "nfs://"))
+	}
+	return u, err
+}
+
+func (a *app) doctor(ctx context.Context, f *doctorFlags, arg string) error {
+	u, err := doctorURL(arg)
+	if err != nil {
+		return err
+	}
+	if f.timeout <= 0 {
+		return usagef("--timeout %v: want a positive time", f.timeout)
+	}
+	cfg := doctor.Config{URL: u, Timeout: f.timeout, Root: "/"}
+	if f.server {
+		cfg.Root = ""
+	}
+	report := doctor.Run(ctx, cfg)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	out := doctorJSON{Server: u.Addr(), Results: report.Results}
+	server, machine := false, false
+	for _, r := range report.Results {
+		server = server || r.State == doctor.Failed && !r.Local
+		machine = machine || r.State == doctor.Failed && r.Local
+	}
+	if !server {
+		out.Mount = mountLine(&readyJSON{
+			Export: report.Export, RDMA: u.Addr(), Mount: net.JoinHostPort(u.Host, strconv.Itoa(report.MountPort)),
+		})
+	}
+	if err := a.printDoctor(&out); err != nil {
+		return err
+	}
+	switch {
+	case server:
+		return errReported
+	case machine:
+		return errMachine
+	}
+	return nil
+}
+
+// printDoctor prints the results.
+func (a *app) printDoctor(out *doctorJSON) error {
+	if a.json {
+		return a.printJSON(out)
+	}
+	var errs []error
+	for _, r := range out.Results {
+		state := string(r.State)
+		if r.State == doctor.Failed {
+			state = "FAILED"
+		}
+		_, err := fmt.Fprintf(a.stdout, "%-8s %-10s %s\n", state, r.Check, r.Detail)
+		errs = append(errs, err)
+		if r.Fix != "" {
+			fmt.Fprintf(a.stdout, "%-8s %-10s -> %s\n", "", "", r.Fix)
+		}
+	}
+	if out.Mount != "" {
+		fmt.Fprintf(a.stdout, "to mount it, as root:\n  %s\n", out.Mount)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,40 @@
+package cli
+
+import (
+	"encoding/json"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/stag-rdma/stag/transport"
+)
+
+// TestDoctor: the command prints what it found, and its status says who is in the way.
+func TestDoctor(t *testing.T) {
+	s := started(t, &serviceConfig{export: t.TempDir(), rdma: "127.0.0.1:0", mount: "127.0.0.1:0", config: &transport.Config{}})
+	_, mount, _ := net.SplitHostPort(addrOf(s.mount))
+	at := addrOf(s.rdma) + "/?mountport=" + mount
+	if r := command(t.Context(), "", "doctor", "--server-only", at); r.status != exitOK || !strings.Contains(r.stdout, "\n  mount -t nfs -o vers=3,rdma,port=") || !strings.Contains(r.stdout, ",mountport="+mount+",") || r.stderr != "" {
+		t.Errorf("%+v", r)
+	}
+	r := command(t.Context(), "", "doctor", "--server-only", "--json", strings.Replace(at, "/?", "/none?", 1))
+	var out doctorJSON
+	if err := json.Unmarshal([]byte(r.stdout), &out); err != nil || r.status != exitFailed || len(out.Results) != 7 || out.Results[5].State != "failed" || out.Results[5].Fix == "" || out.Mount != "" || r.stderr != "" {
+		t.Errorf("%+v %v", r, err)
+	}
+	for _, tt := range []struct{ arg, want string }{
+		{"nfs://127.0.0.1/x", "use nfs+rdma://127.0.0.1/x"}, {"ftp://x", "nfs+rdma://"}, {"host:99999", "port"},
+	} {
+		if r := command(t.Context(), "", "doctor", tt.arg); r.status != exitUsage || !strings.Contains(r.stderr, tt.want) {
+			t.Errorf("%s: %+v", tt.arg, r)
+		}
+	}
+	for arg, want := range map[string]string{"host": "host:20049", "::1": "[::1]:20049", "[::1]:5": "[::1]:5", "host:7/x": "host:7"} {
+		if u, err := doctorURL(arg); err != nil || u.Addr() != want {
+			t.Errorf("%s: %v, %v", arg, u, err)
+		}
+	}
+	if exitStatus(errMachine) != exitMachine || exitStatus(errReported) != exitFailed {
+		t.Error("the statuses are not told apart")
+	}
+}

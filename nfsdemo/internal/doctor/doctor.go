@@ -1,0 +1,118 @@
+// Package doctor finds what keeps an NFS/RDMA mount from working, and says what to do about it: from the
+// port of the server, through MPA, RPC and MOUNT, to what the Linux kernel of this machine lacks.
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// State is the outcome of a check.
+type State string
+
+// States.
+const (
+	OK      State = "ok"
+	Warning State = "warning" // a mount may work all the same
+	Failed  State = "failed"
+	Skipped State = "skipped" // because of an earlier failure
+)
+
+// Result is the outcome of one check.
+type Result struct {
+	Check  string `json:"check"`
+	State  State  `json:"state"`
+	Detail string `json:"detail"`
+	Fix    string `json:"fix,omitempty"`
+	Local  bool   `json:"local,omitempty"` // about this machine, not the server
+}
+
+// Config says what to check.
+type Config struct {
+	URL  *nfsclient.URL
+	Cred *xdr.SysCred // nil: of this process
+	// Timeout limits each check. If zero, 5 s.
+	Timeout time.Duration
+	// Root is the directory in which this machine is looked at, normally "/"; "" leaves it out.
+	Root string
+	// Rpcbind is the port of rpcbind. If zero, 111.
+	Rpcbind int
+}
+
+// doctor is one examination.
+type doctor struct {
+	Config
+	results []Result
+	port    int // of MOUNT over TCP, once it is known
+}
+
+// Run runs all checks, in the order in which a mount would meet them. Those that depend on one that failed
+// are skipped.
+func Run(ctx context.Context, cfg Config) *Report {
+	d := &doctor{Config: cfg, port: cfg.URL.MountPort}
+	if d.Timeout == 0 {
+		d.Timeout = 5 * time.Second
+	}
+	if d.Rpcbind == 0 {
+		d.Rpcbind = 111
+	}
+	steps := []struct {
+		name string
+		run  func(context.Context) Result
+	}{
+		{"name", d.name}, {"port", d.connects}, {"start-up", d.startup}, {"RPC", d.rpc}, {"MOUNT", d.mountd}, {"export", d.export}, {"files", d.files},
+	}
+	broken := ""
+	for _, s := range steps {
+		r := Result{State: Skipped, Detail: "after " + broken}
+		if broken == "" {
+			ctx, cancel := context.WithTimeout(ctx, d.Timeout)
+			r = s.run(ctx)
+			cancel()
+		}
+		r.Check = s.name
+		if r.State == Failed {
+			broken = s.name
+		}
+		d.results = append(d.results, r)
+	}
+	if d.Root != "" {
+		d.results = append(d.results, machine(d.Root)...)
+	}
+	return &Report{Results: d.results, Export: d.URL.Path, MountPort: d.port}
+}
+
+// Report is the outcome of all checks.
+type Report struct {
+	Results   []Result
+	Export    string // the path in the URL, or the first export if it has none
+	MountPort int    // of MOUNT over TCP
+}
+
+func good(format string, args ...any) Result {
+	return Result{State: OK, Detail: fmt.Sprintf(format, args...)}
+}
+
+func bad(fix, format string, args ...any) Result {
+	return Result{State: Failed, Detail: fmt.Sprintf(format, args...), Fix: fix}
+}
+
+func doubtful(fix, format string, args ...any) Result {
+	r := bad(fix, format, args...)
+	r.State = Warning
+	return r
+}
+
+// name finds the addresses of the host.
+func (d *doctor) name(ctx context.Context) Result {
+	list, err := net.DefaultResolver.LookupHost(ctx, d.URL.Host)
+	if err != nil {
+		return bad("spell the name as DNS or /etc/hosts do, or give the address", "%v", err)
+	}
+	return good("%s is %s", d.URL.Host, list[0])
+}

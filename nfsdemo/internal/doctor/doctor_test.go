@@ -1,0 +1,254 @@
+package doctor_test
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
+	"github.com/stag-rdma/stag/nfsdemo/internal/doctor"
+	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
+	"github.com/stag-rdma/stag/nfsdemo/server"
+	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// listen opens a listener for the test.
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// port is where a listener listens.
+func port(l net.Listener) int { return l.Addr().(*net.TCPAddr).Port }
+
+// serve runs a server over RDMA or TCP, and returns its port.
+func serve(t *testing.T, h transport.Handler, cfg *transport.Config, run func(*transport.Server, net.Listener) error) int {
+	t.Helper()
+	l := listen(t)
+	s := &transport.Server{Handler: h, Config: cfg}
+	go run(s, l)
+	t.Cleanup(func() { _ = s.Close() })
+	return port(l)
+}
+
+var (
+	rdma = (*transport.Server).Serve
+	tcp  = (*transport.Server).ServeStream
+)
+
+// raw runs a server of octets.
+func raw(t *testing.T, talk func(net.Conn)) int {
+	t.Helper()
+	l := listen(t)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				talk(c)
+			}()
+		}
+	}()
+	return port(l)
+}
+
+// replies is a server that answers every Request with this Reply.
+func replies(t *testing.T, f mpa.Frame, change func([]byte)) int {
+	t.Helper()
+	b, err := (&mpa.Reply{Frame: f}).Append(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if change != nil {
+		change(b)
+	}
+	return raw(t, func(c net.Conn) {
+		_, _ = c.Read(make([]byte, 100)) // the Request
+		_, _ = c.Write(b)
+		_, _ = c.Read(make([]byte, 100)) // until the other end is gone
+	})
+}
+
+// says is a handler with one answer.
+func says(stat xdr.AcceptStat) transport.Handler {
+	return transport.HandlerFunc(func(_ context.Context, _ *transport.Request, resp *transport.Response) {
+		if resp.Stat = stat; stat == xdr.ProgMismatch {
+			resp.ProgMismatch(4, 4)
+		}
+	})
+}
+
+// good is an NFS server with one export, for some clients.
+func good(t *testing.T, allow ...string) transport.Handler {
+	t.Helper()
+	e := server.Export{Path: "/srv/data", FS: mem.New(nil), Squash: server.SquashNone}
+	for _, a := range allow {
+		e.Allow = append(e.Allow, netip.MustParsePrefix(a))
+	}
+	s, err := server.New(&server.Config{Exports: []server.Export{e}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// closed is a port at which nobody listens.
+func closed(t *testing.T) int {
+	t.Helper()
+	l := listen(t)
+	_ = l.Close()
+	return port(l)
+}
+
+// TestServers: each kind of broken server is told from the others, by the first check that meets it, with
+// a fix.
+func TestServers(t *testing.T) {
+	unheard := func(c net.Conn) { _, _ = c.Read(make([]byte, 100)); <-t.Context().Done() }
+	nfs := good(t)
+	works := serve(t, nfs, nil, rdma)
+	mount := serve(t, nfs, nil, tcp)
+	for _, tt := range []struct {
+		name        string
+		port, mount int
+		path        string
+		check       string // that fails, or warns
+		state       doctor.State
+		detail, fix string
+	}{
+		{"works", works, mount, "/srv/data", "files", doctor.OK, "/srv/data can be read over RDMA", ""},
+		{"no path", works, mount, "/", "export", doctor.OK, "/srv/data can be mounted", ""},
+		{"closed", closed(t), mount, "/", "port", doctor.Failed, "nobody listens on 127.0.0.1:", "start the server"},
+		{"silent", raw(t, unheard), mount, "/", "start-up", doctor.Failed, "does not answer the MPA start-up within", "usually 20049"},
+		{"hangs up", raw(t, func(net.Conn) {}), mount, "/", "start-up", doctor.Failed, "hangs up during the MPA start-up", "usually 20049"},
+		{"SSH", raw(t, func(c net.Conn) { _, _ = c.Write([]byte("SSH-2.0-sshd\r\n")); unheard(c) }), mount, "/", "start-up", doctor.Failed, `it answers "SSH-2.0-sshd"`, "usually 20049"},
+		{"NFS over TCP", mount, mount, "/", "start-up", doctor.Failed, "is NFS over TCP, not RDMA", "-o proto=tcp"},
+		{"refuses", serve(t, good(t), &transport.Config{Allow: func(net.Addr) bool { return false }}, rdma), mount, "/", "start-up", doctor.Failed, "refuses the connection", "--allow"},
+		{"revision", replies(t, mpa.Frame{Rev: 1}, func(b []byte) { b[17] = 7 }), mount, "/", "start-up", doctor.Failed, "revision 7", "revision 1 of MPA"},
+		{"revision 2", replies(t, mpa.Frame{Rev: 2}, nil), mount, "/", "start-up", doctor.Failed, "with revision 2", "revision 1 of MPA"},
+		{"markers", replies(t, mpa.Frame{Rev: 1, Markers: true}, nil), mount, "/", "start-up", doctor.Failed, "asks for MPA markers", "switch MPA markers off"},
+		{"CRC", serve(t, nfs, &transport.Config{CRC: transport.CRCOn}, rdma), mount, "/", "start-up", doctor.Warning, "switches CRC on", "--crc peer"},
+		{"no RPC", replies(t, mpa.Frame{Rev: 1}, nil), mount, "/", "RPC", doctor.Failed, "", "see the log"},
+		{"another program", serve(t, says(xdr.ProgUnavail), nil, rdma), mount, "/", "RPC", doctor.Failed, "does not serve NFS", "usually 20049"},
+		{"another version", serve(t, says(xdr.ProgMismatch), nil, rdma), mount, "/", "RPC", doctor.Failed, "NFS versions 4 to 4, not 3", "vers=4.1"},
+		{"away", serve(t, says(xdr.SystemErr), nil, rdma), mount, "/", "RPC", doctor.Failed, "out of order", "behind the proxy"},
+		{"no MOUNT", works, closed(t), "/", "MOUNT", doctor.Failed, "nobody listens on", "mountport=N"},
+		{"not MOUNT", works, serve(t, says(xdr.ProgUnavail), nil, tcp), "/", "MOUNT", doctor.Failed, "is not MOUNT version 3", "mountport=N"},
+		{"no export", works, mount, "/none", "export", doctor.Failed, "no export /none: the server exports /srv/data", "name one of the exports"},
+		{"not for us", works, serve(t, good(t, "192.0.2.0/24"), nil, tcp), "/srv/data", "export", doctor.Failed, "refuses /srv/data to this machine (MNT3ERR_ACCES)", "admit this machine"},
+		{"not for us over RDMA", serve(t, good(t, "192.0.2.0/24"), nil, rdma), mount, "/srv/data", "files", doctor.Failed, "", "log of the server"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			u, err := nfsclient.ParseURL("nfs+rdma://127.0.0.1:" + strconv.Itoa(tt.port) + tt.path + "?mountport=" + strconv.Itoa(tt.mount))
+			if err != nil {
+				t.Fatal(err)
+			}
+			timeout := 30 * time.Second
+			if tt.name == "silent" || tt.name == "SSH" || tt.name == "no RPC" {
+				timeout = time.Second // it is waited for
+			}
+			report := doctor.Run(t.Context(), doctor.Config{URL: u, Timeout: timeout})
+			var found bool
+			for _, r := range report.Results {
+				if r.Check == tt.check {
+					found = true
+					if r.State != tt.state || !strings.Contains(r.Detail, tt.detail) || !strings.Contains(r.Fix, tt.fix) || (r.Fix == "") != (r.State == doctor.OK) {
+						t.Errorf("%+v", r)
+					}
+				} else if r.State == doctor.Failed {
+					t.Errorf("%+v", r)
+				}
+				if tt.state == doctor.Failed && found && r.Check != tt.check && r.State != doctor.Skipped {
+					t.Errorf("after a failure: %+v", r)
+				}
+			}
+			if !found {
+				t.Errorf("%+v", report.Results)
+			}
+		})
+	}
+}
+
+// TestMachine: what a machine lacks is said in the words of its distribution.
+func TestMachine(t *testing.T) {
+	all := map[string]string{
+		"proc/sys/kernel/osrelease":           "6.1.0-37-amd64\n",
+		"etc/os-release":                      "NAME=\"x\"\nID=debian\n",
+		"sys/class/infiniband/siw0/node_type": "4: RNIC\n",
+		"lib/modules/6.1.0-37-amd64/modules.dep": "kernel/drivers/infiniband/sw/siw/siw.ko.xz: kernel/x.ko\n" +
+			"kernel/net/sunrpc/xprtrdma/rpcrdma.ko: kernel/y.ko\n",
+		"sbin/mount.nfs": "", "usr/bin/rdma": "",
+	}
+	dep := "lib/modules/6.1.0-37-amd64/modules.dep"
+	for _, tt := range []struct {
+		name   string
+		change map[string]string // "-": is missing
+		failed string            // checks
+		fix    string            // in the first of them
+	}{
+		{"complete", nil, "", ""},
+		{"siw is loaded", map[string]string{dep: "kernel/net/sunrpc/xprtrdma/rpcrdma.ko:\n", "sys/module/siw/refcnt": "0"}, "", ""},
+		{"built in", map[string]string{dep: "-", "lib/modules/6.1.0-37-amd64/modules.builtin": "kernel/a/siw.ko\nkernel/b/rpcrdma.ko\n"}, "", ""},
+		{"Debian's cloud kernel", map[string]string{dep: "kernel/net/sunrpc/xprtrdma/rpcrdma.ko:\n"}, "siw", "apt install linux-image-"},
+		{"Ubuntu", map[string]string{dep: "-", "etc/os-release": "ID=ubuntu\nID_LIKE=debian\n"}, "siw rpcrdma", "apt install linux-modules-extra-6.1.0-37-amd64"},
+		{"Mint", map[string]string{dep: "-", "etc/os-release": "ID=linuxmint\nID_LIKE=\"ubuntu debian\"\n"}, "siw rpcrdma", "apt install linux-modules-extra-6.1.0-37-amd64"},
+		{"Fedora", map[string]string{dep: "-", "etc/os-release": "ID=fedora\n"}, "siw rpcrdma", "dnf install kernel-modules-6.1.0-37-amd64 kernel-modules-extra-6.1.0-37-amd64"},
+		{"another one", map[string]string{"sbin/mount.nfs": "-", "etc/os-release": "ID=arch\n"}, "mount.nfs", "Debian: apt install nfs-common; Ubuntu: apt install nfs-common; Fedora: dnf install nfs-utils"},
+		{"another device", map[string]string{"sys/class/infiniband/siw0/node_type": "1: CA\n"}, "device", "rdma link add siw0 type siw netdev eth0"},
+		{"no rdma(8)", map[string]string{"sys/class/infiniband/siw0/node_type": "-", "usr/bin/rdma": "-"}, "device", "apt install iproute2"},
+		{"not Linux", map[string]string{"proc/sys/kernel/osrelease": "-"}, "", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			root := t.TempDir()
+			files := make(map[string]string)
+			for _, m := range []map[string]string{all, tt.change} {
+				for name, text := range m {
+					files[name] = text
+				}
+			}
+			for name, text := range files {
+				if text == "-" {
+					continue
+				}
+				if err := os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			u, err := nfsclient.ParseURL("nfs+rdma://127.0.0.1:" + strconv.Itoa(closed(t)) + "/")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var failed []string
+			fix := ""
+			for _, r := range doctor.Run(t.Context(), doctor.Config{URL: u, Root: root}).Results {
+				if r.Local && r.State == doctor.Failed {
+					failed = append(failed, r.Check)
+					if fix == "" {
+						fix = r.Fix
+					}
+				}
+			}
+			if got := strings.Join(failed, " "); got != tt.failed || !strings.Contains(fix, tt.fix) {
+				t.Errorf("%q: %s", got, fix)
+			}
+		})
+	}
+}

@@ -1,0 +1,160 @@
+package doctor
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// machine looks at what this machine needs for a mount by its kernel. root is "/".
+func machine(root string) []Result {
+	m := local{root: root, release: strings.TrimSpace(read(root, "proc/sys/kernel/osrelease"))}
+	if m.release == "" {
+		return []Result{{Check: "kernel", State: Skipped, Detail: "this is not Linux: only Linux mounts NFS over RDMA; nfsdemo ls, cp and cat work here", Local: true}}
+	}
+	m.distribution()
+	list := []Result{m.siw(), m.device(), m.rpcrdma(), m.helper()}
+	for i := range list {
+		list[i].Local = true
+	}
+	return list
+}
+
+// local is what is known about this machine.
+type local struct {
+	root, release string
+	distro        string // debian, ubuntu, fedora or ""
+}
+
+// read returns the content of a file, "" if it cannot be read.
+func read(root, name string) string {
+	b, err := os.ReadFile(filepath.Join(root, name))
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}
+
+func (m *local) exists(names ...string) bool {
+	for _, name := range names {
+		if list, err := filepath.Glob(filepath.Join(m.root, name)); err == nil && len(list) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// distribution reads os-release(5). Derivatives name what they are like.
+func (m *local) distribution() {
+	ids := ""
+	for line := range strings.Lines(read(m.root, "etc/os-release")) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		if key == "ID" || key == "ID_LIKE" {
+			ids += " " + strings.Trim(value, `"'`)
+		}
+	}
+	for _, d := range []string{"ubuntu", "debian", "fedora"} { // Ubuntu is like Debian
+		for _, id := range strings.Fields(ids) {
+			if id == d && m.distro == "" {
+				m.distro = d
+			}
+		}
+	}
+}
+
+// choose returns the advice for the distribution, or all of it.
+func (m *local) choose(debian, ubuntu, fedora string) string {
+	switch m.distro {
+	case "debian":
+		return debian
+	case "ubuntu":
+		return ubuntu
+	case "fedora":
+		return fedora
+	}
+	return "Debian: " + debian + "; Ubuntu: " + ubuntu + "; Fedora: " + fedora
+}
+
+// module reports whether the kernel has a module, loaded or not.
+func (m *local) module(name string) (has, loaded bool) {
+	loaded = m.exists("sys/module/" + name)
+	dir := "lib/modules/" + m.release
+	for _, list := range []string{"modules.dep", "modules.builtin"} {
+		for line := range strings.Lines(read(m.root, dir+"/"+list)) {
+			file, _, _ := strings.Cut(line, ":")
+			base := filepath.Base(strings.TrimSpace(file))
+			if stem, _, _ := strings.Cut(base, ".ko"); strings.ReplaceAll(stem, "-", "_") == name {
+				return true, loaded
+			}
+		}
+	}
+	return loaded, loaded
+}
+
+// siw checks for the software iWARP driver.
+func (m *local) siw() Result {
+	has, loaded := m.module("siw")
+	r := Result{Check: "siw", State: OK, Detail: "the kernel " + m.release + " has siw"}
+	switch {
+	case loaded:
+		r.Detail += ", and it is loaded"
+	case !has:
+		r = bad(m.choose(
+			"apt install linux-image-"+runtime.GOARCH+" (the cloud kernels leave siw out), and reboot into it",
+			"apt install linux-modules-extra-"+m.release,
+			"dnf install kernel-modules-"+m.release+" kernel-modules-extra-"+m.release,
+		), "the kernel %s has no siw, the software iWARP driver", m.release)
+		r.Check = "siw"
+	}
+	return r
+}
+
+// device checks for an iWARP device.
+func (m *local) device() Result {
+	var names []string
+	list, _ := filepath.Glob(filepath.Join(m.root, "sys/class/infiniband/*")) // the pattern is good
+	for _, dir := range list {
+		if strings.Contains(read(dir, "node_type"), "RNIC") {
+			names = append(names, filepath.Base(dir))
+		}
+	}
+	r := Result{Check: "device", State: OK, Detail: "iWARP device " + strings.Join(names, ", ")}
+	if len(names) == 0 {
+		fix := "as root: modprobe siw && rdma link add siw0 type siw netdev eth0 (the interface that leads to the server; lo if that is this machine)"
+		if !m.exists("sbin/rdma", "usr/sbin/rdma", "bin/rdma", "usr/bin/rdma") {
+			fix += "; rdma comes with " + m.choose("apt install iproute2", "apt install iproute2", "dnf install iproute")
+		}
+		r = bad(fix, "there is no iWARP device")
+		r.Check = "device"
+	}
+	return r
+}
+
+// rpcrdma checks for the RDMA transport of the kernel's RPC.
+func (m *local) rpcrdma() Result {
+	has, loaded := m.module("rpcrdma")
+	r := Result{Check: "rpcrdma", State: OK, Detail: "the kernel has NFS over RDMA; mount loads it"}
+	switch {
+	case loaded:
+		r.Detail = "NFS over RDMA is loaded"
+	case !has:
+		r = bad(m.choose(
+			"apt install linux-image-"+runtime.GOARCH+", and reboot into it",
+			"apt install linux-modules-extra-"+m.release,
+			"dnf install kernel-modules-"+m.release,
+		), "the kernel %s has no rpcrdma, the RDMA transport of NFS", m.release)
+		r.Check = "rpcrdma"
+	}
+	return r
+}
+
+// helper checks for mount.nfs.
+func (m *local) helper() Result {
+	if m.exists("sbin/mount.nfs", "usr/sbin/mount.nfs") {
+		return Result{Check: "mount.nfs", State: OK, Detail: "mount.nfs is installed"}
+	}
+	r := bad(m.choose("apt install nfs-common", "apt install nfs-common", "dnf install nfs-utils"), "mount.nfs is not installed")
+	r.Check = "mount.nfs"
+	return r
+}
