@@ -27,6 +27,7 @@ type probeFlags struct {
 	clients, pid        int
 	expect, junit       string
 	restart             string
+	listen, server, run string
 }
 
 func probeCmd() *cobra.Command {
@@ -54,6 +55,13 @@ Each connection is judged as well (conformance judge): a case fails if the serve
 a rule that a client may not ignore. The last cases are about load and, with --pid, about
 what the server's process uses afterwards.
 
+With --listen it is the other way round: a hostile server for clients of any kind. It passes
+everything on to the good --server and back, but each case changes what the server says.
+--run is a shell command that is run for each case, with $STAG_ADDRESS, $STAG_HOST and
+$STAG_PORT; without it a client must connect by itself for each case. A case fails if the
+client crashes, hangs, gets what it wants from a server that it must refuse, or sends what
+the RFCs forbid.
+
 Exit status: 0 nothing fails, or --expect is met; 1 something does, --expect is not met,
 or there is no server; 2 bad command line.`,
 		Example: `  conformance probe 127.0.0.1:20049
@@ -61,15 +69,26 @@ or there is no server; 2 bad command line.`,
   conformance probe --only '^(ddp|rdmap)/' --skip terminate --verbose 192.0.2.1:20049
   conformance probe --program 100005 --json 192.0.2.1:20049 >probe.json
   conformance probe --expect knfsd.expect --junit probe.xml --restart 'systemctl restart nfs-server' 192.0.2.1:20049
+  conformance probe --listen 127.0.0.1:0 --server 127.0.0.1:20049 --run 'nfsdemo ls nfs+rdma://$STAG_ADDRESS/data'
   conformance probe --pid "$(pidof nfsdemo)" 127.0.0.1:20049
   conformance probe --write probe.pcapng 127.0.0.1:20049; conformance decode probe.pcapng`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if f.list {
+			if f.list || f.listen != "" {
 				return wantArgs(0, "")(cmd, args)
 			}
 			return wantArgs(1, "the server's HOST:PORT")(cmd, args)
 		},
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case f.listen == "" && (f.server != "" || f.run != ""):
+				return usagef("--server and --run are about --listen")
+			case f.listen != "" && f.server == "" && !f.list:
+				return usagef("--listen wants --server HOST:PORT, a good server")
+			case f.listen != "":
+				return f.trap(cmd)
+			}
+			return f.play(cmd, args)
+		},
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&f.list, "list", false, "print what would be sent and what is wanted, and stop")
@@ -86,6 +105,9 @@ or there is no server; 2 bad command line.`,
 	flags.StringVar(&f.expect, "expect", "", "compare with `FILE`: lines with case, fails or tolerated, and after # the reason")
 	flags.StringVar(&f.junit, "junit", "", "write a JUnit report to `FILE`")
 	flags.StringVar(&f.restart, "restart", "", "run this shell `COMMAND` when the server is gone, and go on")
+	flags.StringVar(&f.listen, "listen", "", "be a hostile server at this `ADDRESS`")
+	flags.StringVar(&f.server, "server", "", "the good server behind --listen, `HOST:PORT`")
+	flags.StringVar(&f.run, "run", "", "the client of --listen, a shell `COMMAND`")
 	flags.StringVar(&f.write, "write", "", "record all connections in this pcapng `FILE`")
 	return cmd
 }
@@ -140,7 +162,7 @@ func pattern(flag, expr string) (*regexp.Regexp, error) {
 	return re, nil
 }
 
-func (f *probeFlags) run(cmd *cobra.Command, args []string) (err error) {
+func (f *probeFlags) play(cmd *cobra.Command, args []string) (err error) {
 	p, err := f.prober(args)
 	if err != nil {
 		return err
@@ -152,15 +174,9 @@ func (f *probeFlags) run(cmd *cobra.Command, args []string) (err error) {
 		}
 		return nil
 	}
-	var expected probeExpect
-	if f.expect != "" {
-		names := make(map[string]bool)
-		for _, c := range (&probe.Prober{Usage: func() (u probe.Usage, err error) { return u, nil }}).Cases() {
-			names[c.Name] = true
-		}
-		if expected, err = readProbeExpect(f.expect, func(name string) bool { return names[name] }); err != nil {
-			return err
-		}
+	expected, err := f.expectations((&probe.Prober{Usage: func() (u probe.Usage, err error) { return u, nil }}).Cases())
+	if err != nil {
+		return err
 	}
 	if f.write != "" {
 		if p.Capture, err = capture.Create(f.write); err != nil {
@@ -171,16 +187,37 @@ func (f *probeFlags) run(cmd *cobra.Command, args []string) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	bar := newCounter(cmd.ErrOrStderr(), len(p.Cases()))
+	return f.conclude(cmd, out, p.Address, expected, func(report func(*probe.Result)) (int, error) {
+		defer bar.end()
+		return p.Run(ctx, func(r *probe.Result) {
+			bar.add()
+			report(r)
+		})
+	})
+}
+
+// expectations reads the file of --expect; nil without one.
+func (f *probeFlags) expectations(all []probe.Case) (probeExpect, error) {
+	if f.expect == "" {
+		return nil, nil //nolint:nilnil // none is no error
+	}
+	names := make(map[string]bool)
+	for _, c := range all {
+		names[c.Name] = true
+	}
+	return readProbeExpect(f.expect, func(name string) bool { return names[name] })
+}
+
+// conclude plays the cases and prints what comes of them.
+func (f *probeFlags) conclude(cmd *cobra.Command, out *probeText, addr string, expected probeExpect, play func(func(*probe.Result)) (int, error)) error {
 	verdicts := make(map[string]string)
-	suite := junitSuite{Name: "probe " + p.Address}
-	failed, err := p.Run(ctx, func(r *probe.Result) {
-		bar.add()
+	suite := junitSuite{Name: "probe " + addr}
+	failed, err := play(func(r *probe.Result) {
 		out.result(r)
 		verdicts[r.Name] = r.Verdict
 		suite.add(r, expected[r.Name])
 	})
-	bar.end()
-	out.sum(p.Address)
+	out.sum(addr)
 	if f.junit != "" {
 		if err != nil {
 			suite.broken(err)
@@ -193,7 +230,7 @@ func (f *probeFlags) run(cmd *cobra.Command, args []string) (err error) {
 	case errors.Is(err, context.Canceled):
 		return errors.New("interrupted")
 	case err != nil:
-		return fmt.Errorf("%s: %w", p.Address, err)
+		return fmt.Errorf("%s: %w", addr, err)
 	case expected != nil:
 		text := cmd.OutOrStdout()
 		if f.json {

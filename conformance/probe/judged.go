@@ -20,16 +20,18 @@ type judged struct {
 	mu    sync.Mutex
 	c     *decode.Conn
 	b     *judge.Builder
+	peer  decode.Dir // what the peer sends
 	frame int
 	ended bool
 }
 
-// hear returns nc with a judge.
-func hear(nc net.Conn) *judged {
-	j := &judged{Conn: nc, b: judge.NewBuilder(nil)}
+// hear returns nc with a judge. peer is the direction of what the peer sends.
+func hear(nc net.Conn, peer decode.Dir) *judged {
+	j := &judged{Conn: nc, b: judge.NewBuilder(nil), peer: peer}
 	j.c = decode.NewConn(nil, j.b.Event)
 	j.c.Info.ID = 1
-	j.c.Info.Opener, j.c.Info.Accepter = addrOf(nc.LocalAddr()), addrOf(nc.RemoteAddr())
+	ends := [2]netip.AddrPort{addrOf(nc.LocalAddr()), addrOf(nc.RemoteAddr())}
+	j.c.Info.Opener, j.c.Info.Accepter = ends[1-peer], ends[peer]
 	return j
 }
 
@@ -51,12 +53,12 @@ func (j *judged) Read(b []byte) (int, error) {
 	if j.ended {
 		return n, err
 	}
-	j.c.Octets(decode.FromAccepter, b[:n], j.stamp())
+	j.c.Octets(j.peer, b[:n], j.stamp())
 	var timeout net.Error
 	switch {
 	case err == nil, errors.As(err, &timeout) && timeout.Timeout():
 	default:
-		j.c.Close(decode.FromAccepter, !errors.Is(err, io.EOF), j.stamp())
+		j.c.Close(j.peer, !errors.Is(err, io.EOF), j.stamp())
 	}
 	return n, err
 }
@@ -65,7 +67,7 @@ func (j *judged) Read(b []byte) (int, error) {
 func (j *judged) Write(b []byte) (int, error) {
 	j.mu.Lock()
 	if !j.ended {
-		j.c.Octets(decode.FromOpener, b, j.stamp())
+		j.c.Octets(1-j.peer, b, j.stamp())
 	}
 	j.mu.Unlock()
 	return j.Conn.Write(b)
@@ -91,7 +93,7 @@ func (j *judged) faults() (all []*judge.Violation) {
 	j.ended = true
 	j.c.Finish()
 	for _, v := range j.b.Report().Violations {
-		if v.Dir == decode.FromAccepter && v.Rule.Severity != judge.Note {
+		if v.Dir == j.peer && v.Rule.Severity != judge.Note {
 			all = append(all, v)
 		}
 	}
@@ -103,8 +105,13 @@ func (x *wire) faults() (said []string, worst cases.Verdict) {
 	if x == nil {
 		return nil, cases.OK
 	}
-	for _, v := range x.judged.faults() {
-		if x.try.Excused[v.Rule.ID] != "" {
+	return sentence(x.judged.faults(), x.try.Excused)
+}
+
+// sentence returns violations in words, and how bad they are.
+func sentence(all []*judge.Violation, excused map[string]string) (said []string, worst cases.Verdict) {
+	for _, v := range all {
+		if excused[v.Rule.ID] != "" {
 			continue
 		}
 		said = append(said, v.Rule.ID+": "+v.Detail+" ("+v.Rule.Source+")")

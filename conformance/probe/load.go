@@ -23,6 +23,7 @@ const (
 	dialers        = 32 // at a time
 	floodTime      = time.Second
 	floodCalls     = 1 << 14
+	maxCredits     = 1024
 )
 
 // extras returns the selected cases of load.
@@ -39,6 +40,10 @@ func (p *Prober) extras() (list []extra) {
 			p.clients(ctx, r, n)
 			return func() {}, nil
 		}},
+		{Case{
+			Name: "load/credits", Rule: "RFC 8166 Section 3.3.1", Wants: "all answered",
+			Sends: "as many NULL calls at once as the server has granted credits",
+		}, p.credits},
 		{Case{
 			Name: "load/slow-readers", Rule: "RFC 5044 Section 8", Wants: "others are served",
 			Sends: fmt.Sprintf("calls on %d connections that read nothing, beyond their credits", slowReaders),
@@ -103,6 +108,44 @@ func (p *Prober) clients(ctx context.Context, r *Result, n int) {
 	t.Verdict = worst.String()
 	r.Tries = append(r.Tries, t)
 	p.recover(ctx, r)
+}
+
+// credits uses all credits that the server grants.
+func (p *Prober) credits(ctx context.Context, r *Result) (release func(), err error) {
+	x, err := p.call(ctx)
+	if err != nil {
+		r.fail("a new connection is not served: " + err.Error())
+		return func() {}, err
+	}
+	n := int(min(x.grant(), maxCredits))
+	x.stop = time.Now().Add(p.timeout())
+	x.w.Seen.Answers = nil
+	var b []byte
+	var xids []uint32
+	for i := range uint32(n) {
+		xids = append(xids, p.nextXID())
+		b = append(b, x.frame(cases.NullCall(p.target, xids[i], i+2))...)
+	}
+	x.try = &cases.Try{Subjects: xids, Steps: []cases.Step{{}}}
+	x.write(b, 0, 0)
+	missing := func() (k int) {
+		for _, xid := range xids {
+			if x.w.Seen.Answer(xid) == nil {
+				k++
+			}
+		}
+		return k
+	}
+	for missing() > 0 && !x.w.Seen.Ended && x.more(x.stop) {
+	}
+	t := Try{Answer: fmt.Sprintf("answered %d of %d", n-missing(), n), Did: "answered", Verdict: cases.OK.String()}
+	said, worst := x.faults()
+	if t.Judged = said; missing() > 0 {
+		worst, t.Why = cases.Fails, "it does not serve the calls for which it grants credits"
+	}
+	t.Verdict = worst.String()
+	r.Tries = append(r.Tries, t)
+	return x.close, nil
 }
 
 // slow fills the connections of clients that do not read.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/stag-rdma/stag/conformance/decode"
 	"github.com/stag-rdma/stag/conformance/probe/internal/cases"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 )
@@ -280,7 +281,7 @@ func (p *Prober) play(ctx context.Context, t *cases.Try) (*wire, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := hear(nc)
+	j := hear(nc, decode.FromAccepter)
 	x := &wire{nc: j, judged: j, try: t, w: cases.Watch(t), stop: time.Now().Add(p.timeout()), idle: p.quiet()}
 	cancel := context.AfterFunc(ctx, func() { nc.Close() })
 	defer cancel()
