@@ -111,7 +111,7 @@ func executeVerify(it *item, t *region.Table) error {
 	defer view.Release()
 	want := it.req.body[targetLen:it.req.n]
 	blind := view.Access()&region.RemoteRead == 0
-	if blind && (len(want) == 0 || g.n < minCompare || !view.MayGuess()) {
+	if blind && (len(want) == 0 || g.n < minCompare || !view.MayGuess(t)) {
 		return it.req.refuse(vioAccess, region.ErrAccess)
 	}
 	if size := view.Hash().Size; len(want) != 0 && len(want) != size || size > maxHash {
@@ -124,7 +124,7 @@ func executeVerify(it *item, t *region.Table) error {
 	}
 	if len(want) != 0 && subtle.ConstantTimeCompare(sum, want) == 0 {
 		if blind {
-			view.Guessed()
+			view.Guessed(t)
 		}
 		return it.req.refuse(vioMismatch, nil)
 	}

@@ -147,6 +147,11 @@ type Config struct {
 	// and have not ended lose their memory: their connections end with ErrUnfinishedSend. While
 	// nobody waits for memory, a Send may take any time. 0: 30 s.
 	StallTimeout time.Duration
+	// HalfFPDU, if set, is called with n > 0 when the peer has begun an FPDU and has sent nothing for a
+	// tick or two, while the connection holds n octets of memory for it; and with 0 when the FPDU is
+	// complete or the connection has ended. One call at a time is made. It must not block.
+	HalfFPDU func(n int)
+
 	// FPDUTimeout bounds how long a peer may send nothing inside an FPDU; then the connection ends
 	// with ErrHalfFPDU. Between two FPDUs it may be silent for any time. 0: 60 s; negative: no
 	// bound.

@@ -92,6 +92,7 @@ func newConn(nc net.Conn, cfg *Config, initiator bool) *Conn {
 	c.log = c.cfg.Logger
 	c.link = newLink(nc)
 	c.table = c.cfg.Domain.NewTable()
+	c.table.SetPrincipal(principal(nc.RemoteAddr()))
 	c.snd.limit, c.snd.table, c.snd.sinks = c.cfg.SendQueue, c.table, c.table
 	c.snd.useSpares()
 	c.rcv = newReceiver(receiverConfig{
@@ -106,6 +107,15 @@ func newConn(nc net.Conn, cfg *Config, initiator bool) *Conn {
 	c.dog.c = c
 	c.dog.t = newTicker(c.link.process(), &processDog)
 	return c
+}
+
+// principal returns the address of a peer, without which it is told apart by its connection alone. So are
+// the peers on loopback: they may stand for any number of users.
+func principal(a net.Addr) string {
+	if t, ok := a.(*net.TCPAddr); ok && !t.IP.IsLoopback() {
+		return t.IP.String()
+	}
+	return ""
 }
 
 // PeerPrivateData returns the upper layer's private data from the peer's startup frame, without

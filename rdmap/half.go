@@ -3,6 +3,7 @@ package rdmap
 import (
 	"fmt"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -18,9 +19,30 @@ type half struct {
 	seen   uint64       // reads at the last tick; owned by the ticker
 	shrink atomic.Bool  // the holder of the reading role is asked to park
 	rest   atomic.Pointer[time.Timer]
+	due    uint64 // FPDUs completed when rest was set; owned by the ticker
+
+	told   atomic.Bool // Config.HalfFPDU was called with octets
+	toldAt uint64      // FPDUs completed then; owned by the ticker
+	tellMu sync.Mutex
+	ended  bool // under tellMu
 }
 
-// ErrHalfFPDU: the peer began an FPDU and then sent nothing for Config.FPDUTimeout. It wraps
+// tell calls Config.HalfFPDU if octets are held for an FPDU, or were.
+func (h *half) tell(n int) {
+	f := h.c.cfg.HalfFPDU
+	if f == nil {
+		return
+	}
+	h.tellMu.Lock()
+	defer h.tellMu.Unlock()
+	if n > 0 && (h.ended || h.held.Load() == 0) || n == 0 && !h.told.Load() {
+		return // it is complete meanwhile
+	}
+	h.told.Store(n > 0)
+	f(n)
+}
+
+// ErrHalfFPDU: the peer began an FPDU and did not complete it within Config.FPDUTimeout. It wraps
 // os.ErrDeadlineExceeded; a ConnError wraps it.
 var ErrHalfFPDU = fmt.Errorf("rdmap: peer began an FPDU and did not finish it: %w", os.ErrDeadlineExceeded)
 
@@ -29,6 +51,9 @@ func (h *half) keep(st *staging) {
 	if st == nil {
 		if h.held.Load() != 0 {
 			h.held.Store(0)
+		}
+		if h.told.Load() {
+			h.tell(0)
 		}
 		return
 	}
@@ -51,24 +76,22 @@ func (h *half) park() {
 	h.held.Store(int64(len(c.st.b)))
 }
 
-// goesOn is called by the holder of the role when octets have arrived.
-func (h *half) goesOn() {
-	if h.held.Load() != 0 {
-		h.held.Store(0)
-	}
-}
-
-// expect gives the peer Config.FPDUTimeout to go on with the FPDU that it has begun. An FPDU that
-// waits for memory of ours is given more: that such a wait begins or ends is progress too. It is
-// bounded by Config.StallTimeout, which should be the shorter of the two.
+// expect gives the peer Config.FPDUTimeout to complete the FPDU that it has begun: all of it, so that a peer
+// that sends an octet now and then does not keep us waiting. An FPDU that waits for memory of ours is given
+// more: that such a wait begins or ends is progress too. It is bounded by Config.StallTimeout, which should
+// be the shorter of the two.
 func (h *half) expect() {
 	c := h.c
 	if c.cfg.FPDUTimeout < 0 || c.failed.Load() {
 		return
 	}
-	reads, turn := c.reads.Load(), c.stall.turn.Load()
+	fpdus, turn := c.in.fpdus.Load(), c.stall.turn.Load()
+	if h.rest.Load() != nil && fpdus+turn == h.due {
+		return
+	}
+	h.due = fpdus + turn // neither ever falls
 	t := time.AfterFunc(c.cfg.FPDUTimeout, func() {
-		if h.held.Load() > 0 && c.reads.Load() == reads && c.stall.turn.Load() == turn {
+		if h.held.Load() > 0 && c.in.fpdus.Load() == fpdus && c.stall.turn.Load() == turn {
 			c.fail(&ConnError{Op: "read", Err: ErrHalfFPDU})
 		}
 	})
@@ -82,6 +105,10 @@ func (h *half) stop() {
 	if t := h.rest.Swap(nil); t != nil {
 		t.Stop()
 	}
+	h.tell(0)
+	h.tellMu.Lock()
+	h.ended = true
+	h.tellMu.Unlock()
 }
 
 // ticked implements tickee.
@@ -90,13 +117,20 @@ func (h *half) ticked() bool {
 	reads := c.reads.Load()
 	busy := reads != h.seen
 	h.seen = reads
+	held := h.held.Load()
+	if h.told.Load() && c.in.fpdus.Load() != h.toldAt {
+		h.tell(0)
+	}
+	if held > 0 {
+		h.expect()
+	}
 	if busy {
 		return true
 	}
 	h.on.Store(false)
-	held := h.held.Load()
 	if held > 0 {
-		h.expect()
+		h.toldAt = c.in.fpdus.Load()
+		h.tell(int(held))
 	}
 	if held <= smallStaging {
 		return false

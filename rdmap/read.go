@@ -47,7 +47,6 @@ func (c *Conn) afterRead(n int, err error) (int, error) {
 		return 0, nil
 	}
 	c.reads.Add(1)
-	c.half.goesOn()
 	c.rcv.in.octets += uint64(n)
 	return n, c.handle()
 }

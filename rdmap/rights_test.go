@@ -122,13 +122,16 @@ func TestRequestRights(t *testing.T) {
 }
 
 // TestGuessing: peers that may compare but not read have 16 wrong guesses for one memory, on all streams and in all
-// domains together. After that even a right one is refused. Peers that may read too need not guess (ADVERSARY 26).
+// domains of their principal together. After that even a right one is refused to it, and to nobody else. Peers that may
+// read too need not guess (ADVERSARY 26).
 func TestGuessing(t *testing.T) { synctest.Test(t, testGuessing) }
 
 func testGuessing(t *testing.T) {
 	mem := &persisting{mem: make([]byte, 64)}
+	who := "192.0.2.1"
 	verify := func(access region.Access, hash []byte) TermCode {
 		a, b := newEngine(engineConfig{ord: 1, ext: ExtCommit}), newEngine(engineConfig{ird: 1, ext: ExtCommit})
+		b.snd.table.SetPrincipal(who)
 		reg, _ := b.snd.table.RegisterMemory(mem, region.Options{Access: access})
 		defer reg.Invalidate(t.Context())
 		a.post(WR{Op: OpVerifyRequest, STag: reg.STag(), Len: 64, Body: hash})
@@ -161,6 +164,11 @@ func testGuessing(t *testing.T) {
 	}
 	if c := verify(region.Verify|region.RemoteRead, good); c != (TermCode{}) {
 		t.Error(c)
+	}
+	for _, who = range []string{"192.0.2.2", ""} {
+		if c := verify(region.Verify, good); c != (TermCode{}) {
+			t.Errorf("a right guess of another, %q: %v", who, c)
+		}
 	}
 }
 

@@ -27,7 +27,8 @@ type respConn struct {
 	cfg   *Config
 	ctr   *counters
 	door  *door
-	peer  *admit.Peer // set once the connection is admitted
+	peer  *admit.Peer  // set once the connection is admitted
+	half  admit.Ticket // of an FPDU that does not go on
 	app   application
 	conn  *rdmap.Conn
 	lazy  func(*xdr.CallHeader) bool // calls whose data are pulled only when asked for; nil: none
@@ -69,6 +70,8 @@ func newRespConn(cfg *Config, ctr *counters, d *door, app application) *respConn
 // config returns the settings of the underlying connection.
 func (rc *respConn) config() *rdmap.Config {
 	ec := rc.cfg.engine(rc.upcalls(), -1)
+	rc.half = rc.peer.Ticket()
+	ec.HalfFPDU = rc.halfFPDU
 	own := rc.cfg.privateData()
 	ec.Accept = func(req *mpa.Request) ([]byte, error) {
 		peer, told := rpcrdma.ParsePrivateData(req.PrivateData)

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/transport/internal/admit"
 )
 
@@ -89,30 +90,45 @@ type respMover respConn
 
 var _ admit.Mover = (*respMover)(nil)
 
-// Moved returns the octets of Read Responses, or all octets sent.
+// Moved implements admit.Mover.
 func (m *respMover) Moved(f admit.Flow) uint64 {
 	if m.conn == nil {
 		return 0
 	}
-	s := m.conn.Stats()
-	if f == admit.Arriving {
+	switch s := m.conn.Stats(); f {
+	case admit.Pulling:
 		return s.ReadOctetsIn
+	case admit.Arriving:
+		return s.OctetsIn
+	default:
+		return s.OctetsOut
 	}
-	return s.OctetsOut
 }
 
 // Cut ends the connection.
 func (m *respMover) Cut(f admit.Flow) {
 	err := errPullTimeout
-	if f == admit.Leaving {
+	switch f {
+	case admit.Arriving:
+		err = rdmap.ErrHalfFPDU
+	case admit.Leaving:
 		err = errUnread
 	}
 	go m.conn.Abort(err)
 }
 
+// halfFPDU takes the octets that the connection holds for an FPDU that does not go on, and returns them.
+func (rc *respConn) halfFPDU(n int) {
+	if n == 0 {
+		rc.half.Release()
+		return
+	}
+	rc.door.awaits(&rc.half, admit.Arriving, n-rc.half.Octets())
+}
+
 // Errors of connections whose peers keep calls waiting.
 var (
-	errPullTimeout = &SlowPeerError{"does not answer RDMA Reads of the chunks that it offered, or too slowly"}
-	errUnread      = &SlowPeerError{"does not read replies, or too slowly"}
-	errHalfRecord  = &SlowPeerError{"began a record and does not finish it, or too slowly"}
+	errPullTimeout error = &SlowPeerError{"does not answer RDMA Reads of the chunks that it offered, or too slowly"}
+	errUnread            = &SlowPeerError{"does not read replies, or too slowly"}
+	errHalfRecord        = &SlowPeerError{"began a record and does not finish it, or too slowly"}
 )

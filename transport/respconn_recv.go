@@ -145,7 +145,7 @@ func (rc *respConn) startPull(x *exchange) {
 		go rc.pulled(x, false)
 		return
 	}
-	rc.door.awaits(&x.hold, admit.Arriving, 0)
+	rc.door.awaits(&x.hold, admit.Pulling, 0)
 	err := rc.read(x)
 	if err == nil {
 		return

@@ -54,7 +54,7 @@ var silentPeers = []struct {
 		}})
 		return p.Send(sendULPDU(h, rpcCall(1, procFill, words(90_000)...)))
 	}},
-	{"half an FPDU", rdmap.DefaultFPDUTimeout, func(c net.Conn) error {
+	{"half an FPDU", DefaultPullTimeout, func(c net.Conn) error {
 		p, _, err := rdmaptest.Initiate(c, &mpa.Config{IRD: 4, ORD: 4})
 		if err != nil {
 			return err
@@ -142,6 +142,42 @@ func TestSilentPeers(t *testing.T) {
 		}
 		for _, a := range ends {
 			a.Close()
+		}
+	})
+}
+
+// TestHalfFPDUsCount: what is held for FPDUs that do not go on comes out of RequestMemory, and their senders
+// make room for others.
+func TestHalfFPDUsCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const peers = 10
+		cfg := testConfig()
+		cfg.RequestMemory = 4 << 20
+		s, c, end := pipePair(t, newEcho(), cfg, testConfig())
+		defer end()
+		var served sync.WaitGroup
+		for range peers {
+			a, b := rdmaptest.Pipe()
+			defer a.Close()
+			served.Go(func() { _ = s.ServeConn(b) }) // the test looks at the counters
+			p, _, err := rdmaptest.Initiate(a, &mpa.Config{IRD: 4, ORD: 4})
+			if err != nil {
+				t.Fatal(err)
+			}
+			f := mpa.AppendFPDU(nil, append(sendULPDU(header(rpcrdma.Header{XID: 1})), make([]byte, 20_000)...), p.CRC)
+			if _, err := a.Write(f[:len(f)-1]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Second)
+		if n := s.Stats().Held; n < peers*20_000 {
+			t.Errorf("%d octets held for %d halves", n, peers)
+		}
+		defer overdraw(t, s, 4<<20-4<<20/16-150_000)()
+		goodCall(t, c) // waits, for memory that slow calls hold
+		served.Wait()
+		if st := s.Stats(); st.SlowPeers != peers || st.Connections != 1 {
+			t.Errorf("%+v", st)
 		}
 	})
 }

@@ -65,41 +65,76 @@ func RevokeMemory(mem Memory) {
 	}
 }
 
-// Limits of failed comparisons over one memory: maxGuesses at once, and one more after each
-// guessEvery.
+// Limits of failed comparisons over one memory by one principal: maxGuesses at once, and one more after each
+// guessEvery. maxGuessers limits the principals that are told apart; further ones share a count.
 const (
-	maxGuesses = 16
-	guessEvery = time.Second
+	maxGuesses  = 16
+	guessEvery  = time.Second
+	maxGuessers = 256
 )
 
-// guesses is a leaky bucket of failed comparisons.
+// guesses are leaky buckets of failed comparisons, by principal: a name, or a Table without one.
 type guesses struct {
-	mu    sync.Mutex
+	mu  sync.Mutex
+	by  map[any]*guesser
+	all guesser // of those beyond maxGuessers
+}
+
+// guesser is a bucket.
+type guesser struct {
 	n     int
 	since time.Time // of the last one that leaked away
 }
 
-func (g *guesses) add() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.leak(); g.n == 0 {
-		g.since = time.Now()
+// of returns the bucket of a principal, to change it if write is set. The caller holds g.mu.
+func (g *guesses) of(who any, write bool) *guesser {
+	b := g.by[who]
+	switch {
+	case b != nil:
+		return b
+	case len(g.by) >= maxGuessers:
+		for k, old := range g.by {
+			if old.leak(); old.n == 0 {
+				delete(g.by, k)
+			}
+		}
 	}
-	g.n++
+	if len(g.by) >= maxGuessers {
+		return &g.all
+	}
+	b = new(guesser)
+	if write {
+		if g.by == nil {
+			g.by = make(map[any]*guesser)
+		}
+		g.by[who] = b
+	}
+	return b
 }
 
-func (g *guesses) full() bool {
+func (g *guesses) add(who any) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.leak()
-	return g.n >= maxGuesses
+	b := g.of(who, true)
+	if b.leak(); b.n == 0 {
+		b.since = time.Now()
+	}
+	b.n++
 }
 
-func (g *guesses) leak() {
-	if g.n == 0 {
+func (g *guesses) full(who any) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	b := g.of(who, false)
+	b.leak()
+	return b.n >= maxGuesses
+}
+
+func (b *guesser) leak() {
+	if b.n == 0 {
 		return
 	}
-	gone := int(min(time.Since(g.since)/guessEvery, time.Duration(g.n)))
-	g.n -= gone
-	g.since = g.since.Add(time.Duration(gone) * guessEvery)
+	gone := int(min(time.Since(b.since)/guessEvery, time.Duration(b.n)))
+	b.n -= gone
+	b.since = b.since.Add(time.Duration(gone) * guessEvery)
 }

@@ -66,11 +66,15 @@ func registerMemory(t *testing.T, tab *Table, mem Memory) Region {
 	return r
 }
 
-// Failed comparisons of one memory are counted together: 16 at once, and one more each second.
+// Failed comparisons of one memory by one principal are counted together: 16 at once, and one more each second.
+// Those of others do not count, also when there are more principals than are told apart.
 func TestGuesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := &guarded{plainBytes: make(Bytes, 8)}
 		tabs := [2]*Table{NewTable(), NewTable()}
+		other := tabs[0].Domain().NewTable()
+		tabs[0].SetPrincipal("192.0.2.1")
+		tabs[1].SetPrincipal("192.0.2.1")
 		regs := [2]Region{registerMemory(t, tabs[0], mem), registerMemory(t, tabs[1], mem)}
 		guess := func() (n int) {
 			for i := 0; ; i++ {
@@ -78,11 +82,14 @@ func TestGuesses(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if !v.MayGuess() {
+				if !v.MayGuess(tabs[i%2]) {
+					if !v.MayGuess(other) {
+						t.Error("the guesses of one count for another")
+					}
 					v.Release()
 					return n
 				}
-				v.Guessed()
+				v.Guessed(tabs[i%2])
 				v.Release()
 				n++
 			}
@@ -98,7 +105,7 @@ func TestGuesses(t *testing.T) {
 		}
 		plain, _ := tabs[0].Register(make([]byte, 8), Verify)
 		v, _ := tabs[0].Lookup(plain.STag(), 0, 8, Verify)
-		if v.Guessed(); !v.MayGuess() {
+		if v.Guessed(tabs[0]); !v.MayGuess(tabs[0]) {
 			t.Error("a plain slice shares its count with others")
 		}
 		v.Release()

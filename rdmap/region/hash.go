@@ -85,10 +85,18 @@ func (v *View) guardedSum() (sum []byte, err error) {
 	return sum, err
 }
 
-// Guessed counts a failed comparison by a peer without the right to read. All failed comparisons
-// over one Memory count together, whatever the registration or domain.
-func (v *View) Guessed() { v.e.fate.add() }
+// Guessed counts a failed comparison by a peer of t without the right to read. All failed comparisons over
+// one Memory by one principal count together, whatever the registration or domain; see
+// [Table.SetPrincipal].
+func (v *View) Guessed(t *Table) { v.e.fate.add(t.principal()) }
 
-// MayGuess reports whether a comparison is permitted now: after 16 failed ones, one more is
-// permitted each second.
-func (v *View) MayGuess() bool { return !v.e.fate.full() }
+// MayGuess reports whether a comparison is permitted now to the peer of t: after 16 failed ones of its
+// principal, one more is permitted each second. The wrong guesses of one take nothing from another.
+func (v *View) MayGuess(t *Table) bool { return !v.e.fate.full(t.principal()) }
+
+func (t *Table) principal() any {
+	if t.name != "" {
+		return t.name
+	}
+	return t
+}

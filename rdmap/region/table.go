@@ -9,11 +9,17 @@ import (
 // that the domain shares (RFC 5041 Section 8.2).
 type Table struct {
 	dom    *Domain
+	name   string      // see SetPrincipal
 	closed atomic.Bool // written under dom.mu
 }
 
 // NewTable returns a Table with a domain of its own.
 func NewTable() *Table { return NewDomain().NewTable() }
+
+// SetPrincipal names whom the peers of this Table are: wrong guesses at hashes of a Memory count together
+// for all Tables of a name. A Table without a name counts its own. It must be called before the first
+// Lookup.
+func (t *Table) SetPrincipal(name string) { t.name = name }
 
 // Domain returns the protection domain.
 func (t *Table) Domain() *Domain { return t.dom }

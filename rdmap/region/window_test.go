@@ -205,11 +205,11 @@ func TestWindowVerify(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if may := v.MayGuess(); may != (opening == 0) {
+		if may := v.MayGuess(tab); may != (opening == 0) {
 			t.Errorf("opening %d: MayGuess is %v before its first guess", opening, may)
 		}
 		for range 2 * maxGuesses {
-			v.Guessed()
+			v.Guessed(tab)
 		}
 		v.Release()
 		if err := r.Invalidate(t.Context()); err != nil {

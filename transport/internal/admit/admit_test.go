@@ -306,7 +306,7 @@ func TestModel(t *testing.T) {
 
 // mover is a connection that the test moves.
 type mover struct {
-	moved [3]uint64
+	moved [4]uint64
 	cut   []admit.Flow
 }
 
@@ -337,7 +337,7 @@ func TestPatience(t *testing.T) {
 			var order []int
 			tickets := [4]call{{p.Ticket(), 0, &order}, {p.Ticket(), 1, &order}, {q.Ticket(), 2, &order}, {q.Ticket(), 3, &order}}
 			tickets[0].Acquire(100, true, &tickets[0])
-			if !tickets[0].Await(admit.Arriving, 0) || tickets[1].Await(admit.Arriving, 0) {
+			if !tickets[0].Await(admit.Pulling, 0) || tickets[1].Await(admit.Pulling, 0) {
 				t.Fatal("the first flow asks for a watch, others do not")
 			}
 			if tt.others {
@@ -346,10 +346,10 @@ func TestPatience(t *testing.T) {
 			}
 			now := time.Unix(1, 0)
 			for i := range 200 {
-				m.moved[admit.Arriving] += tt.rate
+				m.moved[admit.Pulling] += tt.rate
 				if tt.ends && i%20 == 19 {
 					tickets[1].Await(admit.Still, 0)
-					tickets[1].Await(admit.Arriving, 0)
+					tickets[1].Await(admit.Pulling, 0)
 				}
 				at := time.Duration(i) * 500 * time.Millisecond
 				n, more := g.Look(now.Add(at))

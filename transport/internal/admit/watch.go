@@ -8,14 +8,16 @@ type Flow uint8
 // Flows of a ticket.
 const (
 	Still    Flow = iota // nothing: the server has the next step
-	Arriving             // to send: a record, or the answers to RDMA Reads
-	Leaving              // to read: a reply
+	Pulling              // to answer RDMA Reads
+	Arriving             // to send the rest of a record or an FPDU
+	Leaving              // to read a reply
 	flows
 )
 
 // Mover is a connection whose octets are counted.
 type Mover interface {
-	// Moved returns how many octets of calls have come, or of replies have gone, since the beginning. It
+	// Moved returns how many octets of answers to RDMA Reads have come, how many octets have come, or how
+	// many have gone, since the beginning. It
 	// must not block, nor call the Gate.
 	Moved(Flow) uint64
 	// Cut ends the connection, whose peer did not do in time what f says. It must not block, nor call the
@@ -65,7 +67,7 @@ func (t *Ticket) setFlow(f Flow) {
 	if t.flow = f; f != Still {
 		w.flow[f].tickets++
 	}
-	if w.flow[Arriving].tickets+w.flow[Leaving].tickets == 0 {
+	if w.flow[Pulling].tickets+w.flow[Arriving].tickets+w.flow[Leaving].tickets == 0 {
 		delete(p.gate.watched, p)
 		return
 	}
@@ -83,7 +85,7 @@ func (g *Gate) Look(now time.Time) (cut int, more bool) {
 	}
 	var list []late
 	for p := range g.watched {
-		for f := Arriving; f < flows; f++ {
+		for f := Pulling; f < flows; f++ {
 			if p.watch.flow[f].tickets > 0 && !p.watch.cut && p.late(f, now, hurry) {
 				p.watch.cut = true
 				list = append(list, late{p, f})
