@@ -137,6 +137,9 @@ var layers = []layer{
 		may:     []string{"internal/callid", "internal/mutant", "transport", "transport/commitlog", "rdmap/region", "rdmap/region/pmem", "xdr", "nfsdemo/once/internal/..."},
 		modules: []string{"go.uber.org/zap"},
 	},
+	{name: "nfsdemo/caller", modules: []string{"golang.org/x/sys"}},
+	{name: "nfsdemo/exports", may: []string{"nfsdemo/server"}, modules: []string{"github.com/BurntSushi/toml"}},
+	{name: "nfsdemo/internal/sockowner", modules: []string{"golang.org/x/sys"}},
 	{name: "nfsdemo/internal/crew"},
 	{name: "nfsdemo/internal/hostile", may: []string{"transport", "rdmap", "rdmap/mpa", "rpcrdma", "xdr", "nfsdemo/nfs3", "nfsdemo/mount3"}},
 	{

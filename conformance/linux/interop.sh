@@ -63,7 +63,7 @@ judge_capture() {
 # serve FLAGS...: nfsdemo serves $export; sets spid, and port and mport, which nfsdemo chose.
 serve() {
   rm -f "$work/serve.ports"
-  "$work/nfsdemo" serve --export "$export" --listen 127.0.0.1:0 --mount-listen 127.0.0.1:0 --port-file "$work/serve.ports" "$@" >"$work/serve.log" 2>&1 &
+  "$work/nfsdemo" serve --squash none --export "$export" --listen 127.0.0.1:0 --mount-listen 127.0.0.1:0 --port-file "$work/serve.ports" "$@" >"$work/serve.log" 2>&1 &
   spid=$!
   wait_for "$spid" [ -e "$work/serve.ports" ] || { fail "nfsdemo serve does not start" "$(tail -3 "$work/serve.log")"; return 1; }
   port=$(port_file "$work/serve.ports" RDMA) mport=$(port_file "$work/serve.ports" MOUNT)

@@ -27,7 +27,7 @@ ln -sfn /mnt/share/lists /disk/lists
 sync
 cp /mnt/share/crash.test /tmp/
 export STAG_CRASH_DIR=/disk
-export STAG_CRASH_SERVE="--export /disk/export --listen 0.0.0.0:7001 --tcp 0.0.0.0:7002 --mount-listen= --port-file /state/port $SERVE"
+export STAG_CRASH_SERVE="--squash none --state /disk/state --export /disk/export,insecure --listen 0.0.0.0:7001 --tcp 0.0.0.0:7002 --mount-listen= --port-file /state/port $SERVE"
 tail -f /dev/null | STAG_CRASH_CHILD=server /tmp/crash.test 2>/mnt/share/server.log &
 for _ in $(seq 600); do
   [ -e /state/port ] && break

@@ -10,20 +10,36 @@ import (
 	"strings"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
+	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport"
 )
 
 // readyJSON is the output of serve --json. The port file has the same content in another form.
 type readyJSON struct {
-	Export string `json:"export"`
-	RDMA   string `json:"rdma,omitempty"`
-	Mount  string `json:"mount,omitempty"`
-	TCP    string `json:"tcp,omitempty"`
-	Push   string `json:"push,omitempty"`    // for commit connections
-	Reply  string `json:"replies,omitempty"` // for the connections of reply logs
-	Status string `json:"status,omitempty"`  // HTTP
-	PID    int    `json:"pid"`
-	Line   string `json:"line,omitempty"` // mount command
+	Export  string       `json:"export"` // the first one
+	RDMA    string       `json:"rdma,omitempty"`
+	Mount   string       `json:"mount,omitempty"`
+	TCP     string       `json:"tcp,omitempty"`
+	Push    string       `json:"push,omitempty"`    // for commit connections
+	Reply   string       `json:"replies,omitempty"` // for the connections of reply logs
+	Status  string       `json:"status,omitempty"`  // HTTP
+	PID     int          `json:"pid"`
+	Exports []exportJSON `json:"exports"`
+	Line    string       `json:"line,omitempty"` // mount command
+}
+
+// exportJSON describes an export.
+type exportJSON struct {
+	Path string `json:"path"`
+	Mode string `json:"mode"`
+}
+
+// authority says who decides in an export; "" if there is nothing to say.
+func authority(e *server.Export) string {
+	if d, ok := e.FS.(*dir.FS); ok {
+		return d.Authority()
+	}
+	return ""
 }
 
 // announce prints where the service is, and how to mount it.
@@ -36,19 +52,31 @@ func (a *app) announce(s *service, f *serveFlags) error {
 			return err
 		}
 	}
-	how := "read-write"
-	if f.service.readOnly {
-		how = "read-only"
+	list := *s.exports.Load()
+	var paths []string
+	for i := range list {
+		paths = append(paths, list[i].Path)
+		r.Exports = append(r.Exports, exportJSON{list[i].Path, modeOf(&list[i])})
+		if s.log != nil {
+			s.log.Info("export", "path", list[i].Path, "mode", modeOf(&list[i]), "authority", authority(&list[i]))
+		}
 	}
 	if s.log != nil {
-		s.log.Info("serving", append([]any{"exports", r.Export, "mode", how, "squash", f.squash, "version", version()}, r.addresses()...)...)
+		s.log.Info("serving", append([]any{"exports", strings.Join(paths, " "), "version", version()}, r.addresses()...)...)
 	}
 	if a.json {
 		return json.NewEncoder(a.stdout).Encode(r)
 	}
-	fmt.Fprintf(a.stdout, "serving %s, %s\n", s.path, how)
-	if d, ok := s.fs.(*dir.FS); ok {
-		fmt.Fprintf(a.stdout, "  %s\n", d.Authority())
+	believed := false
+	for i := range list {
+		fmt.Fprintf(a.stdout, "serving %s, %s\n", list[i].Path, modeOf(&list[i]))
+		if text := authority(&list[i]); text != "" {
+			fmt.Fprintf(a.stdout, "  %s\n", text)
+		}
+		believed = believed || list[i].FS.Info().Owners
+	}
+	if believed && r.RDMA != "" {
+		fmt.Fprintln(a.stdout, "  clients are believed: who reaches NFS/RDMA from another machine may claim any user but root; --allow says who does")
 	}
 	for _, l := range []struct{ what, addr, url string }{
 		{"NFS/RDMA", r.RDMA, "nfs+rdma"}, {"NFS/TCP", r.TCP, "nfs"}, {"MOUNT", r.Mount, ""}, {"push", r.Push, ""}, {"replies", r.Reply, ""}, {"status", r.Status, "http"},

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport"
 )
 
@@ -21,7 +20,7 @@ func start(t *testing.T) (dir, rdma, tcp string) {
 	t.Helper()
 	dir = t.TempDir()
 	s := started(t, &serviceConfig{
-		export: dir, squash: server.SquashNone, rdma: "127.0.0.1:0", tcp: "127.0.0.1:0",
+		exports: one(dir), rdma: "127.0.0.1:0", tcp: "127.0.0.1:0",
 		config: &transport.Config{HandshakeTimeout: time.Minute},
 	})
 	return dir, "nfs+rdma://" + addrOf(s.rdma) + s.path, "nfs://" + addrOf(s.tcp) + s.path

@@ -114,7 +114,7 @@ func (d *demo) setUp(ctx context.Context) (err error) {
 		return err
 	}
 	cfg := &transport.Config{Logger: log, Profile: d.profile}
-	d.svc, err = newService(ctx, &serviceConfig{export: d.dir, state: filepath.Join(d.tmp, "state"), squash: server.SquashNone, rdma: "127.0.0.1:0", config: cfg})
+	d.svc, err = newService(ctx, &serviceConfig{exports: []server.Export{{Path: d.dir, Squash: server.SquashNone}}, state: filepath.Join(d.tmp, "state"), rdma: "127.0.0.1:0", config: cfg})
 	if err != nil {
 		return err
 	}

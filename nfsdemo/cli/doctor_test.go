@@ -11,7 +11,7 @@ import (
 
 // TestDoctor: the command prints what it found, and its status says who is in the way.
 func TestDoctor(t *testing.T) {
-	s := started(t, &serviceConfig{export: t.TempDir(), rdma: "127.0.0.1:0", mount: "127.0.0.1:0", config: &transport.Config{}})
+	s := started(t, &serviceConfig{exports: one(t.TempDir()), rdma: "127.0.0.1:0", mount: "127.0.0.1:0", config: &transport.Config{}})
 	_, mount, _ := net.SplitHostPort(addrOf(s.mount))
 	at := addrOf(s.rdma) + "/?mountport=" + mount
 	if r := command(t.Context(), "", "doctor", "--server-only", at); r.status != exitOK || !strings.Contains(r.stdout, "\n  mount -t nfs -o vers=3,rdma,port=") || !strings.Contains(r.stdout, ",mountport="+mount+",") || r.stderr != "" {

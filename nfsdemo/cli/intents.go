@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/stag-rdma/stag/nfsdemo/once"
@@ -29,7 +30,7 @@ func (cfg *serviceConfig) checkIntents() error {
 		return nil
 	case cfg.memory:
 		return usagef("--intents with --memory: no file outlives the server; leave one out")
-	case cfg.readOnly:
+	case cfg.allReadOnly():
 		return usagef("--intents with --read-only: there are no changes to run exactly once; leave one out")
 	}
 	return nil
@@ -41,7 +42,7 @@ func (s *service) exactlyOnce(ctx context.Context, cfg *serviceConfig, h *server
 	if cfg.intents == "" {
 		return h, nil
 	}
-	if inside(cfg.intents, s.path) {
+	if slices.ContainsFunc(cfg.exports, func(e server.Export) bool { return insideExport(cfg.intents, &e) }) {
 		return nil, usagef("--intents %s is inside the export: clients could change it; name a directory elsewhere", cfg.intents)
 	}
 	if err := os.MkdirAll(cfg.intents, 0o700); err != nil {

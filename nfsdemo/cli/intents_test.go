@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/nfsdemo/once"
-	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport"
 )
 
@@ -16,7 +15,7 @@ import (
 // A server with /status and no log of pushed writes serves.
 func TestIntents(t *testing.T) {
 	s := started(t, &serviceConfig{
-		export: t.TempDir(), intents: filepath.Join(t.TempDir(), "journal"), squash: server.SquashNone,
+		exports: one(t.TempDir()), intents: filepath.Join(t.TempDir(), "journal"),
 		tcp: "127.0.0.1:0", status: "127.0.0.1:0", config: new(transport.Config),
 	})
 	url := "nfs://" + addrOf(s.tcp) + s.path
@@ -43,7 +42,7 @@ func TestIntents(t *testing.T) {
 // TestIntentsDamaged: a server whose journal has a damaged tail word says how to look at it.
 func TestIntentsDamaged(t *testing.T) {
 	dir := t.TempDir()
-	cfg := &serviceConfig{export: t.TempDir(), intents: dir, tcp: "127.0.0.1:0", config: new(transport.Config)}
+	cfg := &serviceConfig{exports: one(t.TempDir()), intents: dir, tcp: "127.0.0.1:0", config: new(transport.Config)}
 	s, err := newService(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)

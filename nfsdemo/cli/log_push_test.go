@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
-	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/push"
 )
@@ -19,7 +18,7 @@ import (
 func startPush(t *testing.T, export, logs string) *service {
 	t.Helper()
 	cfg := &serviceConfig{
-		export: export, squash: server.SquashNone, rdma: "127.0.0.1:0", config: &transport.Config{},
+		exports: one(export), rdma: "127.0.0.1:0", config: &transport.Config{},
 		push: pushConfig{dir: logs, recall: 1e9},
 	}
 	if err := cfg.push.check(cfg); err != nil {

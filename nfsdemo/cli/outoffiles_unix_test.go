@@ -103,7 +103,7 @@ func serving(serve func(net.Listener) error, l net.Listener) <-chan error {
 // MPA: transport.TestAllow.)
 func TestAllowEverywhere(t *testing.T) {
 	cfg := &serviceConfig{
-		export: t.TempDir(), rdma: "127.0.0.1:0", tcp: "127.0.0.1:0", mount: "127.0.0.1:0", replies: "127.0.0.1:0",
+		exports: one(t.TempDir()), rdma: "127.0.0.1:0", tcp: "127.0.0.1:0", mount: "127.0.0.1:0", replies: "127.0.0.1:0",
 		push:   pushConfig{dir: t.TempDir(), recall: 1e9},
 		config: &transport.Config{Allow: func(net.Addr) bool { return false }},
 	}

@@ -81,7 +81,7 @@ func TestProxyStatus(t *testing.T) {
 // TestProxyReady: with its server, a proxy is ready. A server that is none for NFS is not taken for one.
 func TestProxyReady(t *testing.T) {
 	dir := t.TempDir()
-	s := started(t, &serviceConfig{export: dir, tcp: "127.0.0.1:0", config: &transport.Config{}})
+	s := started(t, &serviceConfig{exports: one(dir), tcp: "127.0.0.1:0", config: &transport.Config{}})
 	ports, _ := startProxy(t, "--to", "nfs://"+addrOf(s.tcp), "--listen", "127.0.0.1:0", "--status", "127.0.0.1:0")
 	if b := get(t, "http://"+ports["STATUS"]+"/readyz", http.StatusOK); string(b) != "ready\n" {
 		t.Errorf("%s", b)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -49,7 +50,7 @@ func (p *pushConfig) check(cfg *serviceConfig) error {
 		return nil
 	case cfg.memory:
 		return usagef("--push-log with --memory: the logs would outlive the files; export a directory instead")
-	case cfg.readOnly:
+	case cfg.allReadOnly():
 		return usagef("--push-log with --read-only: the server could not apply the logs; leave one out")
 	case cfg.rdma == "":
 		return usagef("--push-log needs --listen ADDRESS: writes are pushed by RDMA")
@@ -57,21 +58,34 @@ func (p *pushConfig) check(cfg *serviceConfig) error {
 		return usagef("--push-recall %v: want a positive time, for example 10s", p.recall)
 	}
 	cfg.config.BackwardCredits = max(cfg.config.BackwardCredits, backwardCredits)
-	return p.checkDir(cfg.export)
+	return p.checkDir(cfg.exports)
 }
 
 // backwardCredits is how many leases of one connection can be recalled at the same time.
 const backwardCredits = 8
 
 // checkDir refuses a directory that clients could write to, and makes it if it does not exist.
-func (p *pushConfig) checkDir(export string) error {
-	if abs, err := filepath.Abs(export); err == nil && inside(p.dir, abs) {
+func (p *pushConfig) checkDir(list []server.Export) error {
+	if slices.ContainsFunc(list, func(e server.Export) bool { return insideExport(p.dir, &e) }) {
 		return usagef("--push-log %s is inside the export: clients could write to the logs of others; name a directory elsewhere", p.dir)
 	}
 	if err := os.MkdirAll(p.dir, 0o700); err != nil {
 		return fmt.Errorf("--push-log %s: %w", p.dir, bare(err))
 	}
 	return nil
+}
+
+// insideExport reports whether a directory is in an export.
+func insideExport(d string, e *server.Export) bool {
+	abs, err := filepath.Abs(e.Path)
+	return err == nil && d != "" && inside(d, abs)
+}
+
+// allReadOnly reports whether no export can be changed.
+func (cfg *serviceConfig) allReadOnly() bool {
+	return !slices.ContainsFunc(cfg.exports, func(e server.Export) bool {
+		return !e.ReadOnly || slices.ContainsFunc(e.Clients, func(c server.Client) bool { return !c.ReadOnly })
+	})
 }
 
 // pushService is the part of a service for push-mode writes. A nil *pushService does nothing.

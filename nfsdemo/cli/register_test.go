@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpcbind"
 	"github.com/stag-rdma/stag/xdr"
@@ -75,7 +74,7 @@ func TestRegister(t *testing.T) {
 	defer func() { rpcbind.LocalSockets, registerTime = old, oldTime }()
 
 	cfg := &serviceConfig{
-		export: "/x", memory: true, squash: server.SquashNone, rdma: "127.0.0.1:0", mount: "127.0.0.1:0",
+		exports: one("/x"), memory: true, rdma: "127.0.0.1:0", mount: "127.0.0.1:0",
 		register: true, config: new(transport.Config),
 	}
 	first, err := newService(t.Context(), cfg)

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
-	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/replies"
@@ -26,7 +25,7 @@ func TestReplies(t *testing.T) {
 	serve := func(replies string) (url string) {
 		t.Helper()
 		s := started(t, &serviceConfig{
-			export: t.TempDir(), squash: server.SquashNone, rdma: "127.0.0.1:0", replies: replies, config: new(transport.Config),
+			exports: one(t.TempDir()), rdma: "127.0.0.1:0", replies: replies, config: new(transport.Config),
 		})
 		return "nfs+rdma://" + addrOf(s.rdma) + s.path
 	}
@@ -88,8 +87,8 @@ func TestReplies(t *testing.T) {
 // only there.
 func TestRepliesImmediate(t *testing.T) {
 	for _, tt := range []struct{ server, client bool }{{true, true}, {true, false}, {false, true}} {
-		f := &serveFlags{squash: "none", service: serviceConfig{
-			export: t.TempDir(), rdma: "127.0.0.1:0", replies: "127.0.0.1:0", immediate: tt.server,
+		f := &serveFlags{exports: exportFlags{squash: "none", dirs: []string{t.TempDir()}}, service: serviceConfig{
+			rdma: "127.0.0.1:0", replies: "127.0.0.1:0", immediate: tt.server,
 		}}
 		cfg, err := f.config(&app{stderr: io.Discard})
 		if err != nil {

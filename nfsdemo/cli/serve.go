@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport"
 )
 
@@ -20,7 +19,7 @@ const drainTime = 10 * time.Second
 // serveFlags are the flags of serve.
 type serveFlags struct {
 	service  serviceConfig
-	squash   string
+	exports  exportFlags
 	crc      transport.CRCMode
 	credits  int
 	pool     int // credits of all connections together; 0: no limit
@@ -42,11 +41,17 @@ MOUNT is answered on every port.
 Interrupt it (Ctrl-C, SIGTERM) to answer the calls that have arrived, and stop; interrupt
 it again to stop at once. SIGHUP makes it read its configuration again.
 
-There is no authentication: whoever can reach the ports can act as any user, within the
-directory. Listen on other than loopback addresses only in networks that you trust, and
-then with --squash root or all, and with --allow. A client that --allow does not name is
-refused during the start-up of its connection. What one client address may use is limited,
-so that the others can still be served.
+As root, serve lets the kernel decide what each caller may do, as for a local process of
+that user; root of a client is nobody, unless no_root_squash. As an ordinary user it
+serves every caller as that user.
+
+There is no authentication: a client is believed who its callers are. On this machine the
+kernel knows better: only root can claim other ids than its own. Calls over NFS/TCP need a
+port below 1024, unless insecure or from this machine; over NFS/RDMA no client has one, so
+whoever can reach that port can act as any user but root. Listen on other than loopback
+addresses only in networks that you trust, and with --allow: a client that it does not
+name is refused during the start-up of its connection. What one client address may use is
+limited, so that the others can still be served.
 
 With --push-log, clients may append their writes to logs in that directory, where they are
 durable after one round trip, and the server applies them to the files. Other clients see
@@ -54,6 +59,8 @@ the files as if they had been written. Records that are left in the logs when th
 ends are applied before it serves again, so always use the same directory with an export.`,
 		Example: `  nfsdemo serve --export /srv/data
   nfsdemo serve --export . --read-only --tcp 127.0.0.1:2049
+  nfsdemo serve --export /srv/data,ro --export /srv/in,client=192.0.2.0/24
+  nfsdemo serve --config /etc/nfsdemo.toml
   nfsdemo serve --memory --export /scratch --listen 127.0.0.1:0
   nfsdemo serve --export . --listen 192.0.2.5:20049 --allow 192.0.2.0/24 --allow 127.0.0.1
   nfsdemo serve --export /srv/data --push-log /var/lib/stag --status 127.0.0.1:9049
@@ -65,15 +72,16 @@ ends are applied before it serves again, so always use the same directory with a
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), f) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.service.export, "export", "", "`directory` to serve; with --memory, the name of the export")
+	flags.StringArrayVar(&f.exports.dirs, "export", nil, "`directory` to serve, perhaps with options as in exports(5): DIR,ro,client=192.0.2.0/24; can be repeated; with --memory, the name of the export")
+	flags.StringVar(&f.exports.file, "config", "", "`file` (TOML) with more exports; SIGHUP reads it again")
 	flags.StringVar(&f.service.rdma, "listen", "127.0.0.1:20049", "`address` for NFS/RDMA; port 0: any free one")
 	flags.StringVar(&f.service.mount, "mount-listen", "127.0.0.1:20048", `address for MOUNT over TCP; "" for none`)
 	flags.StringVar(&f.service.tcp, "tcp", "", "`address` for NFS/TCP")
 	flags.BoolVar(&f.service.memory, "memory", false, "serve an empty file system in memory")
-	flags.BoolVar(&f.service.readOnly, "read-only", false, "refuse every change")
+	flags.BoolVar(&f.exports.readOnly, "read-only", false, "refuse every change in exports that do not say rw")
 	addIntentsFlag(cmd, &f.service.intents)
 	flags.StringVar(&f.service.state, "state", "", "`directory` of the key that seals handles, so that they outlive the server; \"\": $STATE_DIRECTORY, or nfsdemo in $XDG_STATE_HOME, /var/lib (root) or ~/.local/state")
-	flags.StringVar(&f.squash, "squash", "none", "which user ids to map to nobody: none, root or all")
+	flags.StringVar(&f.exports.squash, "squash", "root", "which user ids to map to nobody in exports that do not say: none, root or all")
 	flags.IntVar(&f.credits, "credits", 0, "calls in flight per connection; 0: the default")
 	addPoolFlag(cmd, &f.pool)
 	flags.BoolVar(&f.service.register, "register", false, "register NFS and MOUNT with this machine's rpcbind")
@@ -101,8 +109,11 @@ func (f *serveFlags) config(a *app) (*serviceConfig, error) {
 		return nil, err
 	}
 	cfg.sockets.name(flags)
-	if cfg.export == "" {
-		return nil, usagef("serve needs --export DIR: see nfsdemo serve --help")
+	if cfg.exports, err = f.exports.read(); err != nil {
+		return nil, err
+	}
+	if f.exports.file != "" {
+		cfg.again = f.exports.read
 	}
 	if cfg.rdma == "" && cfg.tcp == "" {
 		return nil, usagef("--listen and --tcp are both empty: give at least one an address")
@@ -117,16 +128,6 @@ func (f *serveFlags) config(a *app) (*serviceConfig, error) {
 		if _, _, err := net.SplitHostPort(addr); addr != "" && err != nil {
 			return nil, usagef("--%s %q is not an address: write host:port, for example 127.0.0.1:20049", flag, addr)
 		}
-	}
-	switch f.squash {
-	case "none":
-		cfg.squash = server.SquashNone
-	case "root":
-		cfg.squash = server.SquashRoot
-	case "all":
-		cfg.squash = server.SquashAll
-	default:
-		return nil, usagef("--squash %q: want none, root or all", f.squash)
 	}
 	if cfg.log, err = a.serverLog(); err != nil {
 		return nil, err

@@ -5,14 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/stag-rdma/stag/nfsdemo/backend"
-	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
-	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/internal/observe"
 	"github.com/stag-rdma/stag/nfsdemo/once"
 	"github.com/stag-rdma/stag/nfsdemo/server"
@@ -23,12 +19,11 @@ import (
 
 // serviceConfig is what a service serves, and where.
 type serviceConfig struct {
-	export    string // directory, or, with memory, the name of the export
+	exports   []server.Export                 // directories, or, with memory, names; no FS yet
+	again     func() ([]server.Export, error) // reads them again; nil: there is nothing to read
 	memory    bool
-	readOnly  bool
 	state     string // directory of the key of handles, "": the usual place
 	intents   string // directory of the journal of intents, "" for none
-	squash    server.Squash
 	register  bool   // registers with rpcbind
 	rdma      string // address to listen on, "" for none
 	mount     string // MOUNT over TCP
@@ -45,18 +40,19 @@ type serviceConfig struct {
 
 // service is an NFS server with its listeners. All of them answer MOUNT too.
 type service struct {
-	path  string // of the export
+	path  string // of the first export
 	rdma  net.Listener
 	mount net.Listener
 	tcp   net.Listener
-	fs    backend.FS
 	srv   *transport.Server
 	log   *serverLog // nil: none
-	alive *health    // of the export
+	alive *health    // of the exports
 
+	set     exportSet
+	exports atomic.Pointer[[]server.Export]
+	owners  owners
 	nfs     *server.Server
 	calls   *observe.Calls
-	mode    string // of the export, for people
 	started time.Time
 	statusL net.Listener  // nil: none
 	status  *statusServer // nil: none
@@ -75,10 +71,7 @@ type service struct {
 // newService opens the export and the listeners, and starts serving.
 func newService(ctx context.Context, cfg *serviceConfig) (*service, error) {
 	s := &service{errs: make(chan error, 6), started: time.Now(), log: cfg.log, alive: &health{}}
-	s.alive.check = func(context.Context) error {
-		_, err := s.fs.Root().Attr()
-		return err
-	}
+	s.alive.check = s.usable
 	if err := s.open(ctx, cfg); err != nil {
 		_ = s.release() // the first error counts
 		return nil, err
@@ -100,13 +93,10 @@ func newService(ctx context.Context, cfg *serviceConfig) (*service, error) {
 
 // open opens everything that a service needs. If it returns an error, some of it is open.
 func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
-	if err := s.openExport(cfg); err != nil {
+	if err := s.openExports(cfg); err != nil {
 		return err
 	}
-	sc := &server.Config{
-		Exports: []server.Export{{Path: s.path, FS: s.fs, ReadOnly: cfg.readOnly, Squash: cfg.squash}},
-		Logger:  cfg.config.Logger,
-	}
+	sc := &server.Config{Exports: *s.exports.Load(), Logger: cfg.config.Logger, Local: s.owners.of}
 	var err error
 	if s.push, err = openPush(ctx, cfg); err != nil {
 		return err
@@ -119,11 +109,6 @@ func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 		return err
 	}
 	s.nfs, s.calls = h, new(observe.Calls)
-	s.mode = "read-write"
-	if cfg.readOnly {
-		s.mode = "read-only"
-	}
-	s.mode += ", " + cfg.squash.String()
 	// The calls that a crash left open come before everything that was pushed later.
 	if s.table.Next, err = s.exactlyOnce(ctx, cfg, h); err != nil {
 		return err
@@ -155,7 +140,7 @@ func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 		case l.flag == "status":
 			*l.to = opened
 		default:
-			*l.to = cfg.capture.TapListener(opened)
+			*l.to = cfg.capture.TapListener(s.owners.listen(opened))
 		}
 	}
 	s.table.Entries = entries(s.rdma, s.mount, s.tcp)
@@ -173,35 +158,57 @@ func bareListen(err error) error {
 	return err
 }
 
-// openExport opens the file system; the export's path is the directory's.
-func (s *service) openExport(cfg *serviceConfig) error {
-	if cfg.memory {
-		s.path = filepath.ToSlash(filepath.Clean("/" + cfg.export))
-		s.fs = mem.New(nil)
-		return nil
+// openExports opens the file systems.
+func (s *service) openExports(cfg *serviceConfig) error {
+	s.set.memory = cfg.memory
+	if !cfg.memory {
+		key, err := cfg.openKey()
+		if err != nil {
+			return err
+		}
+		s.set.key = key
+		dropUmask()
 	}
-	p, err := filepath.Abs(cfg.export)
+	list, err := s.set.fill(cfg.exports)
 	if err != nil {
 		return err
 	}
-	switch st, err := os.Stat(p); {
-	case errors.Is(err, os.ErrNotExist):
-		return fmt.Errorf("--export %s: no such directory: make it first", cfg.export)
-	case err != nil:
-		return fmt.Errorf("--export %s: %w", cfg.export, bare(err))
-	case !st.IsDir():
-		return fmt.Errorf("--export %s: not a directory: name the directory to serve", cfg.export)
+	s.exports.Store(&list)
+	s.path = list[0].Path
+	if cfg.again != nil {
+		s.reload = func() error { return s.export(cfg) }
 	}
-	key, err := cfg.openKey()
+	return nil
+}
+
+// export serves what the configuration says now.
+func (s *service) export(cfg *serviceConfig) error {
+	list, err := cfg.again()
 	if err != nil {
 		return err
 	}
-	dropUmask()
-	fsys, err := dir.New(p, &dir.Config{Key: key})
-	if err != nil {
-		return fmt.Errorf("--export %s: %w", cfg.export, bare(err))
+	for i := range list {
+		if insideExport(cfg.intents, &list[i]) || insideExport(cfg.push.dir, &list[i]) {
+			return fmt.Errorf("export %s: clients could change what --intents or --push-log keeps", list[i].Path)
+		}
 	}
-	s.path, s.fs = filepath.ToSlash(p), fsys
+	if list, err = s.set.fill(list); err != nil {
+		return err
+	}
+	if err := s.nfs.SetExports(list); err != nil {
+		return err
+	}
+	s.exports.Store(&list)
+	return nil
+}
+
+// usable returns why an export cannot be used.
+func (s *service) usable(context.Context) error {
+	for _, e := range *s.exports.Load() {
+		if _, err := e.FS.Root().Attr(); err != nil {
+			return fmt.Errorf("%s: %w", e.Path, err)
+		}
+	}
 	return nil
 }
 
@@ -266,12 +273,5 @@ func (s *service) release() error {
 	}
 	err := errors.Join(s.status.close(), s.push.close(), s.reply.close())
 	s.wg.Wait()
-	return errors.Join(err, s.closeJournal(), s.closeExport())
-}
-
-func (s *service) closeExport() error {
-	if s.fs == nil {
-		return nil
-	}
-	return s.fs.Close()
+	return errors.Join(err, s.closeJournal(), s.set.close())
 }

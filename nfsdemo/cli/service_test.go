@@ -24,7 +24,7 @@ func TestHandlers(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := &serviceConfig{export: t.TempDir(), rdma: "127.0.0.1:0", config: &transport.Config{}}
+			cfg := &serviceConfig{exports: one(t.TempDir()), rdma: "127.0.0.1:0", config: &transport.Config{}}
 			change(cfg, t.TempDir())
 			s := started(t, cfg)
 			says := func(says func(transport.Handler, uint32, uint32, uint32) bool, proc nfs3.Proc) bool {

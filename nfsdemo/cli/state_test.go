@@ -6,10 +6,17 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/stag-rdma/stag/nfsdemo/server"
 )
 
 // Servers under test keep their keys in one place that is not the user's.
 func init() { os.Setenv("STATE_DIRECTORY", filepath.Join(os.TempDir(), "nfsdemo-test-state")) }
+
+// one exports a directory to everybody.
+func one(path string) []server.Export {
+	return []server.Export{{Path: path, Squash: server.SquashNone}}
+}
 
 // TestHandleKey: the key is made once, and only its owner can read it; one that is damaged is not replaced.
 func TestHandleKey(t *testing.T) {

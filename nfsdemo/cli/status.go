@@ -155,7 +155,7 @@ func (x *proxying) report() *status.Report {
 // report is the state of a service.
 func (s *service) report(pw *pushwrite.Server) *status.Report {
 	out := &status.Report{
-		Kind: "serve", Version: version(), Started: s.started, Exports: []status.Export{{Path: s.path, Mode: s.mode}},
+		Kind: "serve", Version: version(), Started: s.started, Exports: s.exported(),
 		Addresses: map[string]string{}, Clients: []status.Client{}, Transport: s.srv.Stats(), Calls: s.calls.Rows(), Problems: []status.Problem{},
 	}
 	for name, addr := range s.addresses() {
@@ -241,4 +241,13 @@ func (p *pushService) printProblems(w io.Writer) {
 	for _, problem := range pushProblems(&st) {
 		fmt.Fprintln(w, "nfsdemo:", strings.TrimSpace(problem.String()))
 	}
+}
+
+// exported describes the exports.
+func (s *service) exported() (out []status.Export) {
+	list := *s.exports.Load()
+	for i := range list {
+		out = append(out, status.Export{Path: list[i].Path, Mode: modeOf(&list[i])})
+	}
+	return out
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"github.com/stag-rdma/stag/nfsdemo/internal/status"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
-	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport"
 )
 
@@ -29,7 +28,7 @@ func watched(t *testing.T) (s *service, url string) {
 		t.Fatal(err)
 	}
 	s = started(t, &serviceConfig{
-		export: export, rdma: "127.0.0.1:0", tcp: "127.0.0.1:0", squash: server.SquashNone, config: &transport.Config{},
+		exports: one(export), rdma: "127.0.0.1:0", tcp: "127.0.0.1:0", config: &transport.Config{},
 		push: pushConfig{dir: filepath.Join(dir, "logs"), recall: 1e9}, status: "127.0.0.1:0",
 	})
 	for _, at := range []string{"nfs+rdma://" + addrOf(s.rdma), "nfs://" + addrOf(s.tcp)} {
@@ -180,7 +179,7 @@ func TestStatusPage(t *testing.T) {
 	dom := string(out)
 	for _, want := range []string{
 		"<title>nfsdemo serve: not ready</title>", `<span id="state" class="bad">not ready</span>`, "cannot be used: permission denied",
-		"<td>" + s.path + "</td><td>read-write, no_root_squash</td>", "<td>" + addrOf(s.rdma) + "</td>", `<table id="clients">`,
+		"<td>" + s.path + "</td><td>read-write, no_root_squash, insecure</td>", "<td>" + addrOf(s.rdma) + "</td>", `<table id="clients">`,
 		"<td>LOOKUP</td><td>rdma</td>", `<td>` + s.path + ` </td>`,
 	} {
 		if !strings.Contains(dom, want) {

@@ -30,7 +30,7 @@ func BenchmarkCalls(b *testing.B) {
 		if _, err := n.Write(data, 0, nfs3.Unstable); err != nil {
 			b.Fatal(err)
 		}
-		e := s.exports[0]
+		e := s.table.Load().list[0]
 		h, root := e.appendHandle(nil, n), e.appendHandle(nil, fsys.fs.Root())
 		for _, c := range []struct {
 			proc nfs3.Proc

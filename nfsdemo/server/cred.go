@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/stag-rdma/stag/nfsdemo/caller"
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -36,6 +37,35 @@ func parseCred(a *xdr.Auth) (Cred, xdr.AuthStat) {
 	default:
 		return Cred{}, xdr.AuthBadCred
 	}
+}
+
+// credOf reads the credential of a call, and compares it with the user who is known to make it.
+func (m *Mux) credOf(req *transport.Request) (c Cred, known bool, stat xdr.AuthStat) {
+	c, stat = parseCred(&req.Cred)
+	if stat != xdr.AuthOK || m.local == nil {
+		return c, false, stat
+	}
+	u, known := m.local(req.RemoteAddr)
+	if !known || u.UID == 0 || c.Anonymous {
+		return c, known, stat
+	}
+	if c.UID != u.UID {
+		if p := m.find(req.Prog); p == nil || p.Weak == nil || req.Proc == 0 || p.Weak(req.Proc) {
+			return Cred{Anonymous: true, Machine: c.Machine}, known, stat // identity does not matter there
+		}
+		return c, known, xdr.AuthBadCred
+	}
+	foreign := func(gid uint32) bool { return !slices.Contains(u.GIDs, gid) }
+	if slices.ContainsFunc(c.GIDs, foreign) {
+		c.GIDs = slices.DeleteFunc(slices.Clone(c.GIDs), foreign)
+	}
+	if foreign(c.GID) {
+		c.GID = caller.None // which becomes the anonymous one
+		if len(u.GIDs) > 0 {
+			c.GID = u.GIDs[0]
+		}
+	}
+	return c, known, stat
 }
 
 // squash returns c as the export sees it. The id 2^32-1 is nobody's: to system calls it means "no change",

@@ -19,7 +19,7 @@ func fuzzServer(t testing.TB) (*Server, nfs3.FileHandle, nfs3.FileHandle) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := s.exports[0]
+	e := s.table.Load().list[0]
 	f, _, err := fsys.Root().Create("file", &backend.Init{})
 	if err != nil {
 		t.Fatal(err)

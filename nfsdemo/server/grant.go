@@ -50,7 +50,7 @@ func (s *Server) WriteGrant(g *Grant, p []byte, off uint64) (verf nfs3.WriteVerf
 		return verf, err
 	}
 	switch end := off + uint64(len(p)); {
-	case o.exp.ReadOnly:
+	case o.exp.fixed():
 		return verf, nfs3.ErrROFS
 	case end < off || end > o.exp.info.MaxFileSize:
 		return verf, nfs3.ErrFBig

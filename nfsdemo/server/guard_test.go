@@ -148,7 +148,7 @@ func TestGuardRefused(t *testing.T) {
 		}
 	}
 	o := op{s: p.srv, proc: nfs3.ProcRemove}
-	o.exp = p.srv.exports[0]
+	o.exp = p.srv.table.Load().list[0]
 	o.guard.refused = nfs3.ErrAcces
 	if err := o.writable(); !errors.Is(err, nfs3.ErrAcces) {
 		t.Error("a change that was refused before the recall is allowed afterwards:", err)
@@ -162,7 +162,7 @@ func TestGuardNames(t *testing.T) {
 	other := p.create(p.root, "g", 0o644)
 	g.take()
 	g.during = func() {
-		root := p.srv.exports[0].FS.Root()
+		root := p.srv.table.Load().list[0].FS.Root()
 		if err := root.Rename("g", root, "f"); err != nil {
 			t.Error(err)
 		}

@@ -60,11 +60,11 @@ func TestWriteRefusedUnread(t *testing.T) {
 		}
 	}
 	h.cred = root
-	h.srv.exports[0].ReadOnly = true
+	h.srv.table.Load().list[0].ReadOnly = true
 	if got := h.lazyWrite(f, 8, none); got != nfs3.ErrROFS {
 		t.Errorf("read-only: %v", got)
 	}
-	h.srv.exports[0].ReadOnly = false
+	h.srv.table.Load().list[0].ReadOnly = false
 	if n := h.conn.Stats().ReadsIn; n != 0 {
 		t.Errorf("%d RDMA Reads", n)
 	}

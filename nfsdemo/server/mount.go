@@ -8,6 +8,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/xdr"
+	"go.uber.org/zap"
 )
 
 const maxMountPath = mount3.MaxPath
@@ -67,10 +68,12 @@ func (s *Server) walk(c *Call, dir string) (nfs3.FileHandle, mount3.Status) {
 		return nil, mount3.ErrNoEnt
 	}
 	e, rest := s.exportOf(path.Clean(dir))
-	switch {
-	case e == nil:
+	if e == nil {
 		return nil, mount3.ErrNoEnt
-	case !e.admits(c.RemoteAddr):
+	}
+	if _, err := s.admit(e, c); err != nil {
+		s.cfg.Logger.Warn("server: mount refused", zap.String("client", hostOf(c.RemoteAddr)), zap.Uint32("uid", c.Cred.UID),
+			zap.String("machine", c.Cred.Machine), zap.String("path", dir), zap.Error(err))
 		return nil, mount3.ErrAcces
 	}
 	n := e.FS.Root()
@@ -91,7 +94,7 @@ func (s *Server) walk(c *Call, dir string) (nfs3.FileHandle, mount3.Status) {
 
 // exportOf returns the export with the longest path that is dir or above it, and the rest of dir.
 func (s *Server) exportOf(dir string) (best *export, rest string) {
-	for _, e := range s.exports {
+	for _, e := range s.table.Load().list {
 		if best != nil && len(e.Path) <= len(best.Path) {
 			continue
 		}
@@ -125,11 +128,19 @@ func mountStatus(err error) mount3.Status {
 
 // exportList returns the results of EXPORT.
 func (s *Server) exportList() []mount3.Export {
-	out := make([]mount3.Export, 0, len(s.exports))
-	for _, e := range s.exports {
+	out := make([]mount3.Export, 0, len(s.table.Load().list))
+	for _, e := range s.table.Load().list {
 		x := mount3.Export{Dir: e.Path}
 		for _, p := range e.Allow {
 			x.Groups = append(x.Groups, p.String())
+		}
+		for _, c := range e.Clients {
+			for _, p := range c.Nets {
+				x.Groups = append(x.Groups, p.String())
+			}
+			if len(c.Nets) == 0 {
+				x.Groups = append(x.Groups, "*")
+			}
 		}
 		out = append(out, x)
 	}

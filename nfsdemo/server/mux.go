@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"net"
 
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/xdr"
@@ -38,6 +39,8 @@ type Call struct {
 	*transport.Request
 	Resp *transport.Response
 	Cred Cred
+
+	known bool // the user of the other end is known
 }
 
 // Mux dispatches calls to programs. It is a transport.Handler. Add all programs before the first call;
@@ -47,6 +50,7 @@ type Mux struct {
 	RequireSys bool
 
 	programs []Program
+	local    func(a net.Addr) (u User, ok bool) // Config.Local
 }
 
 var _ transport.Handler = (*Mux)(nil)
@@ -66,7 +70,7 @@ func (m *Mux) find(prog uint32) *Program {
 
 // ServeRPC answers one call, or says why not, in the order of RFC 5531 Section 9.
 func (m *Mux) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
-	cred, stat := parseCred(&req.Cred)
+	cred, known, stat := m.credOf(req)
 	if stat != xdr.AuthOK {
 		resp.Deny(stat)
 		return
@@ -83,7 +87,7 @@ func (m *Mux) ServeRPC(ctx context.Context, req *transport.Request, resp *transp
 	case cred.Anonymous && m.RequireSys && p.Weak != nil && !p.Weak(req.Proc):
 		resp.Deny(xdr.AuthTooWeak)
 	default:
-		c := Call{Request: req, Resp: resp, Cred: cred}
+		c := Call{Request: req, Resp: resp, Cred: cred, known: known}
 		if err := p.Serve(ctx, &c); err != nil {
 			resp.Results = resp.Results[:0]
 			resp.Stat = xdr.GarbageArgs
@@ -114,11 +118,11 @@ func (m *Mux) Lazy(prog, vers, proc uint32) bool {
 // Ready reports whether the data of a lazy call may be pulled at once (transport.Handler).
 func (m *Mux) Ready(ctx context.Context, req *transport.Request) bool {
 	p := m.find(req.Prog)
-	cred, stat := parseCred(&req.Cred)
+	cred, known, stat := m.credOf(req)
 	if p == nil || p.Ready == nil || stat != xdr.AuthOK || cred.Anonymous && m.RequireSys {
 		return false
 	}
-	return p.Ready(ctx, &Call{Request: req, Cred: cred})
+	return p.Ready(ctx, &Call{Request: req, Cred: cred, known: known})
 }
 
 // MayBlock reports whether a call may wait for a disk (transport.Handler).

@@ -19,7 +19,7 @@ func (s *Server) Names(req *transport.Request) []string {
 	if req.Prog != nfs3.Program || req.Vers != nfs3.Version {
 		return nil
 	}
-	cred, stat := parseCred(&req.Cred)
+	cred, _, stat := s.credOf(req)
 	if stat != xdr.AuthOK || cred.Anonymous && s.RequireSys {
 		return nil // denied
 	}
@@ -156,9 +156,9 @@ func (s *Server) Keep(req *transport.Request) []byte {
 // Before describes what a call finds (once.Service). If a file cannot be looked at now, Before
 // answers the call.
 func (s *Server) Before(ctx context.Context, req *transport.Request, resp *transport.Response) ([]byte, bool) {
-	cred, _ := parseCred(&req.Cred) // checked by Names
+	cred, known, _ := s.credOf(req) // checked by Names
 	p, _ := parseSubject(nfs3.Proc(req.Proc), req.Args)
-	o := op{s: s, c: &Call{Request: req, Resp: resp, Cred: cred}, ctx: ctx, proc: p.proc}
+	o := op{s: s, c: &Call{Request: req, Resp: resp, Cred: cred, known: known}, ctx: ctx, proc: p.proc}
 	w, err := o.look(p)
 	if err != nil {
 		resp.Results = appendFailed(resp.Results, p.proc, o.status(err))

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"encoding/binary"
-	"net"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/caller"
@@ -56,10 +55,12 @@ func (o *op) node(h nfs3.FileHandle) (backend.Node, error) {
 		return nil, nfs3.ErrBadHandle
 	case e == nil:
 		return nil, nfs3.ErrStale
-	case o.exp != nil && o.exp != e:
+	case o.exp != nil && o.exp.id != e.id:
 		return nil, nfs3.ErrXDev
-	case !e.admits(o.c.RemoteAddr):
-		return nil, nfs3.ErrAcces
+	}
+	e, err := o.s.admit(e, o.c)
+	if err != nil {
+		return nil, err
 	}
 	o.exp, o.cred = e, e.squash(o.c.Cred)
 	o.who = o.cred.identity()
@@ -126,23 +127,6 @@ func (o *op) status(err error) nfs3.Status {
 		o.s.cfg.Logger.Warn("server: backend error", zap.Stringer("nfs.procedure", o.proc), zap.Error(err))
 	}
 	return fit(o.proc, s)
-}
-
-// admits reports whether an address may use the export.
-func (e *export) admits(a net.Addr) bool {
-	if len(e.Allow) == 0 {
-		return true
-	}
-	ip, ok := addrOf(a)
-	if !ok {
-		return false
-	}
-	for _, p := range e.Allow {
-		if p.Contains(ip) {
-			return true
-		}
-	}
-	return false
 }
 
 // prefix makes a handle of this server from that of a backend.

@@ -170,7 +170,7 @@ func TestSquashUnprivileged(t *testing.T) {
 	for _, squash := range []Squash{SquashRoot, SquashAll, SquashNone} {
 		s := newServer(t, notOwners{mem.New(nil)}, func(c *Config) { c.Exports[0].Squash = squash })
 		for _, c := range []Cred{{}, {UID: 5, GID: 6, GIDs: []uint32{7}}, {UID: ^uint32(0)}} {
-			if got := s.exports[0].squash(c); got.UID != 700 || got.GID != 701 || got.GIDs != nil {
+			if got := s.table.Load().list[0].squash(c); got.UID != 700 || got.GID != 701 || got.GIDs != nil {
 				t.Errorf("%v: %+v is %+v", squash, c, got)
 			}
 		}

@@ -78,7 +78,7 @@ func TestReadWriteErrors(t *testing.T) {
 		setattr(p, f, mode(0o711), nfs3.OK)
 		read(user, f, nfs3.OK)
 		write(user, f, 0, 1, "x", nfs3.ErrAcces)
-		if !p.srv.exports[0].info.Owners {
+		if !p.srv.table.Load().list[0].info.Owners {
 			return // the user cannot own a file
 		}
 		// The owner may, whatever the mode says.
@@ -127,7 +127,7 @@ func TestStability(t *testing.T) {
 // TestWcc: "before" is there only when it is true.
 func TestWcc(t *testing.T) {
 	onBoth(t, func(p *peer) {
-		info := p.srv.exports[0].info
+		info := p.srv.table.Load().list[0].info
 		f := p.create(p.root, "f", 0o644)
 		before := p.attr(f)
 		w := p.write(f, 0, "x")

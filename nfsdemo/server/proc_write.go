@@ -59,6 +59,10 @@ func (s *Server) nfsReady(ctx context.Context, c *Call) bool {
 	if e == nil {
 		return false
 	}
+	e, err := s.admit(e, c)
+	if err != nil {
+		return false
+	}
 	cred := e.squash(c.Cred)
 	who := cred.identity()
 	if r, ok := e.FS.(backend.Readier); e.info.MayBlock && (!ok || !r.Ready(&who, args.Handle[handleHead:])) {

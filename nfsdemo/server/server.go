@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"math/bits"
+	"sync/atomic"
 
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
@@ -14,12 +15,11 @@ import (
 type Server struct {
 	Mux
 
-	cfg     *Config
-	exports []*export
-	byID    map[uint32]*export
-	locks   stripes
-	names   stripes // of directories whose names must not change; taken before locks
-	mounts  mountTable
+	cfg    *Config
+	table  atomic.Pointer[exportTable]
+	locks  stripes
+	names  stripes // of directories whose names must not change; taken before locks
+	mounts mountTable
 }
 
 // New makes a server. The error says which field of cfg is wrong.
@@ -28,13 +28,11 @@ func New(cfg *Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, byID: make(map[uint32]*export)}
-	if s.exports, err = newExports(cfg.Exports); err != nil {
+	s := &Server{cfg: cfg}
+	if err := s.SetExports(cfg.Exports); err != nil {
 		return nil, err
 	}
-	for _, e := range s.exports {
-		s.byID[e.id] = e
-	}
+	s.local = cfg.Local
 	s.RequireSys = cfg.RequireSys
 	s.Add(Program{
 		Prog: nfs3.Program, Low: nfs3.Version, High: nfs3.Version, Procs: nfs3.ProcCount,
@@ -138,7 +136,7 @@ func nonIdempotent(proc uint32) bool {
 
 // blocking reports whether any export may wait for a disk.
 func (s *Server) blocking() bool {
-	for _, e := range s.exports {
+	for _, e := range s.table.Load().list {
 		if e.info.MayBlock {
 			return true
 		}

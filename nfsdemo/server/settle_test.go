@@ -301,7 +301,7 @@ func TestSettleNotOurs(t *testing.T) {
 			}},
 			"link": {nfs3.ProcLink, &nfs3.LinkArgs{Handle: old, Link: at(p.root, "link")}, func(name string) { p.create(p.root, name, 0o644) }},
 		} {
-			if name == "owner" && !p.srv.exports[0].info.Owners {
+			if name == "owner" && !p.srv.table.Load().list[0].info.Owners {
 				continue
 			}
 			in := p.intend(x.proc, x.args)
@@ -324,7 +324,7 @@ func TestSettleNotOurs(t *testing.T) {
 // outlive returns when the clock of a file's birth has gone on. It stands still for milliseconds,
 // and with finer times of files (Linux 6.13) a birth may lie some in front of it.
 func (p *peer) outlive(h nfs3.FileHandle) {
-	e := p.srv.exports[0]
+	e := p.srv.table.Load().list[0]
 	n, err := e.FS.Resolve(h[handleHead:])
 	if err != nil {
 		p.Fatal(err)

@@ -85,7 +85,7 @@ func (s *Server) export(h nfs3.FileHandle) *export {
 	if len(h) <= handleHead {
 		return nil
 	}
-	return s.byID[binary.BigEndian.Uint32(h)]
+	return s.table.Load().byID[binary.BigEndian.Uint32(h)]
 }
 
 // changing returns the change of a file that is about to be changed.

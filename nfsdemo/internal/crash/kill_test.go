@@ -197,7 +197,7 @@ func (k *killer) launchServer() string {
 	k.t.Helper()
 	port := filepath.Join(k.dir, "port")
 	os.Remove(port)
-	k.server = k.start(childRole+"="+k.role, childServe+"=--export "+filepath.Join(k.dir, "export")+
+	k.server = k.start(childRole+"="+k.role, childServe+"=--squash none --export "+filepath.Join(k.dir, "export")+
 		" --state "+filepath.Join(k.dir, "state")+" --listen 127.0.0.1:0 --tcp 127.0.0.1:0 --mount-listen= --port-file "+port+" "+k.serve)
 	return port
 }

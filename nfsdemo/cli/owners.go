@@ -1,0 +1,87 @@
+package cli
+
+import (
+	"errors"
+	"net"
+	"os/user"
+	"runtime"
+	"strconv"
+	"sync"
+	"weak"
+
+	"github.com/stag-rdma/stag/nfsdemo/caller"
+	"github.com/stag-rdma/stag/nfsdemo/internal/sockowner"
+	"github.com/stag-rdma/stag/nfsdemo/server"
+)
+
+// owners knows the users at the other end of connections from this machine: there, nobody has to be believed.
+type owners struct{ m sync.Map } // of weak.Pointer[net.TCPAddr] to *owner
+
+// owner is looked up when the first call comes: that may ask a directory service for groups.
+type owner struct {
+	once          sync.Once
+	local, remote net.TCPAddr
+	user          server.User
+}
+
+// listen notes the connections that l accepts. A connection keeps the address that RemoteAddr returns, so that
+// its pointer tells connections apart.
+func (o *owners) listen(l net.Listener) net.Listener { return &ownedListener{l, o} }
+
+type ownedListener struct {
+	net.Listener
+	owners *owners
+}
+
+// Accept implements net.Listener.
+func (l *ownedListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil || runtime.GOOS != "linux" {
+		return c, err
+	}
+	local, ok := c.LocalAddr().(*net.TCPAddr)
+	remote, is := c.RemoteAddr().(*net.TCPAddr)
+	if ok && is && sockowner.IsLocal(local, remote) {
+		at := weak.Make(remote)
+		l.owners.m.Store(at, &owner{local: *local, remote: *remote})
+		runtime.AddCleanup(remote, func(at weak.Pointer[net.TCPAddr]) { l.owners.m.Delete(at) }, at)
+	}
+	return c, nil
+}
+
+// of is server.Config.Local.
+func (o *owners) of(a net.Addr) (server.User, bool) {
+	t, ok := a.(*net.TCPAddr)
+	if !ok {
+		return server.User{}, false
+	}
+	v, ok := o.m.Load(weak.Make(t))
+	if !ok {
+		return server.User{}, false
+	}
+	x := v.(*owner)
+	x.once.Do(x.find)
+	return x.user, true
+}
+
+// find asks the kernel whose the socket is. If it does not know, nobody is believed.
+func (x *owner) find() {
+	uid, err := sockowner.Of(&x.local, &x.remote)
+	if errors.Is(err, sockowner.ErrUnknown) {
+		uid = caller.None
+	}
+	x.user.UID = uid
+	if uid == 0 || uid == caller.None {
+		return
+	}
+	u, err := user.LookupId(strconv.FormatUint(uint64(uid), 10))
+	if err != nil {
+		return
+	}
+	ids, _ := u.GroupIds() // the primary group at least
+	for _, id := range append([]string{u.Gid}, ids...) {
+		if n, err := strconv.ParseUint(id, 10, 32); err == nil {
+			x.user.GIDs = append(x.user.GIDs, uint32(n))
+		}
+	}
+}

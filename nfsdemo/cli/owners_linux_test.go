@@ -1,0 +1,150 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
+	"github.com/stag-rdma/stag/nfsdemo/server"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// claimEnv makes the test binary a client that claims the uid in it, and CLAIM_URL the export.
+const claimEnv = "NFSDEMO_TEST_CLAIM"
+
+func init() {
+	uid, claims := os.LookupEnv(claimEnv)
+	if !claims {
+		return
+	}
+	os.Exit(claim(uid))
+}
+
+func claim(uid string) int {
+	u, err := nfsclient.ParseURL(os.Getenv("CLAIM_URL"))
+	if err != nil {
+		return 2
+	}
+	cfg := &nfsclient.Config{Transport: &transport.Config{}}
+	cfg.Cred = &xdr.SysCred{MachineName: "liar", UID: parseID(uid), GID: parseID(uid)}
+	c, err := nfsclient.Dial(context.Background(), u, cfg)
+	if err == nil {
+		defer c.Close()
+		_, err = c.Create(context.Background(), c.Root(), "by-"+uid, 0o644, true)
+	}
+	if err != nil {
+		os.Stdout.WriteString(err.Error())
+		return 1
+	}
+	return 0
+}
+
+// TestLoopback: a user of this machine can claim only his own uid, over RDMA and TCP, although his port is
+// none of root's; root can claim any.
+func TestLoopback(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("starts processes of other users: for root")
+	}
+	dir, err := os.MkdirTemp("", "loopback")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	for _, d := range []string{dir, filepath.Join(dir, "export")} {
+		if err := os.MkdirAll(d, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(d, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := started(t, &serviceConfig{
+		exports: []server.Export{{Path: filepath.Join(dir, "export"), Squash: server.SquashNone, Secure: true}},
+		rdma:    "127.0.0.1:0", tcp: "127.0.0.1:0", config: &transport.Config{},
+	})
+	for _, c := range []struct {
+		uid   uint32
+		claim string
+		ok    bool
+	}{{1234, "1234", true}, {1234, "0", false}, {1234, "1235", false}, {1234, "4294967295", false}, {0, "1235", true}, {0, "0", true}} {
+		for _, url := range []string{"nfs+rdma://" + addrOf(s.rdma) + s.path, "nfs://" + addrOf(s.tcp) + s.path} {
+			cmd := exec.Command("/proc/self/exe")
+			cmd.Env = append(os.Environ(), claimEnv+"="+c.claim, "CLAIM_URL="+url)
+			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: c.uid, Gid: c.uid}}
+			out, err := cmd.CombinedOutput()
+			if (err == nil) != c.ok {
+				t.Errorf("user %d claims %s at %s: %v, %s", c.uid, c.claim, url, err, out)
+			}
+			if !c.ok && !bytes.Contains(bytes.ToUpper(out), []byte("BADCRED")) {
+				t.Errorf("user %d claims %s at %s: %s", c.uid, c.claim, url, out)
+			}
+			st, err := os.Stat(filepath.Join(dir, "export", "by-"+c.claim))
+			if (err == nil) != c.ok {
+				t.Errorf("user %d claims %s: the file: %v", c.uid, c.claim, err)
+			} else if err == nil && strings.TrimSpace(c.claim) != "" && st.Sys().(*syscall.Stat_t).Uid != parseID(c.claim) {
+				t.Errorf("user %d claims %s: it belongs to %d", c.uid, c.claim, st.Sys().(*syscall.Stat_t).Uid)
+			}
+			_ = os.Remove(filepath.Join(dir, "export", "by-"+c.claim))
+		}
+	}
+}
+
+func parseID(s string) (id uint32) {
+	for _, c := range s {
+		id = id*10 + uint32(c-'0')
+	}
+	return id
+}
+
+// TestOwnersForget: nothing is left of connections that are gone.
+func TestOwnersForget(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	var o owners
+	ol := o.listen(l)
+	func() {
+		for range 10 {
+			c, err := net.Dial("tcp", l.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := ol.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if u, ok := o.of(s.RemoteAddr()); !ok || u.UID != uint32(os.Geteuid()) {
+				t.Errorf("%+v, %v", u, ok)
+			}
+			if _, ok := o.of(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: s.RemoteAddr().(*net.TCPAddr).Port}); ok {
+				t.Error("an address of nobody is known")
+			}
+			c.Close()
+			s.Close()
+		}
+	}()
+	left := func() (n int) {
+		o.m.Range(func(any, any) bool { n++; return true })
+		return n
+	}
+	for range 1000 {
+		if left() == 0 {
+			return
+		}
+		runtime.GC()
+		time.Sleep(time.Millisecond)
+	}
+	t.Errorf("%d connections are remembered", left())
+}

@@ -1,0 +1,27 @@
+// Package exports reads which directories a server exports, to whom and how: from an option of a command, or
+// from a file.
+//
+//	list, err := exports.Load("/etc/nfsdemo.toml", exports.Defaults())
+//	e, err := exports.Parse("/srv/data,ro,client=192.0.2.0/24", exports.Defaults())
+//
+// # Options
+//
+// They are those of exports(5): ro, rw (the default); root_squash (the default), no_root_squash, all_squash;
+// anonuid=N, anongid=N; secure (the default), insecure; and client=NETWORK, which can be repeated.
+//
+// # File
+//
+// The file is TOML. What it does not know it refuses. Options of an export hold for its clients unless these
+// have their own; without clients, all addresses are admitted.
+//
+//	[[export]]
+//	path = "/srv/data"
+//	options = "ro"
+//
+//	[[export.client]]
+//	networks = ["192.0.2.0/24", "2001:db8::/32"]
+//	options = "rw,no_root_squash"
+//
+//	[[export.client]]
+//	networks = ["198.51.100.7"]
+package exports

@@ -1,0 +1,197 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"net"
+	"net/netip"
+	"path"
+	"slices"
+
+	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+)
+
+// Squash says which callers' ids are replaced by the anonymous ones.
+type Squash int
+
+// Ways to squash.
+const (
+	SquashRoot Squash = iota // uid 0 and gid 0
+	SquashNone               // none
+	SquashAll                // all
+)
+
+// String returns the name as in exports(5).
+func (s Squash) String() string {
+	switch s {
+	case SquashRoot:
+		return "root_squash"
+	case SquashNone:
+		return "no_root_squash"
+	case SquashAll:
+		return "all_squash"
+	}
+	return fmt.Sprintf("squash(%d)", int(s))
+}
+
+// Nobody is the default anonymous uid and gid.
+const Nobody = 65534
+
+// Export is a file system with a name.
+type Export struct {
+	// Path is the path that MNT names: absolute and clean, at most 1024 octets. Directories
+	// below it can be mounted too.
+	Path string
+	// FS holds the files. The caller closes it, after the server.
+	FS backend.FS
+	// ReadOnly refuses every change with NFS3ERR_ROFS.
+	ReadOnly bool
+	// Squash says whose ids become AnonUID and AnonGID. The zero value squashes root. The id
+	// 2^32-1, which is nobody's, always becomes anonymous. If the FS cannot act as others
+	// (Info.Owners), every caller is the user of this process, whatever Squash says.
+	Squash Squash
+	// AnonUID and AnonGID are the anonymous ids. If both are zero, Nobody.
+	AnonUID, AnonGID uint32
+	// Secure demands of calls over TCP a port below 1024, which only root of the client's machine
+	// can use, unless the user at the other end is known (Config.Local). It has no effect over
+	// RDMA, where Linux's client has no such port, nor where no id is believed anyway because the FS
+	// cannot act as others.
+	Secure bool
+	// Allow lists the admitted client addresses; if it and Clients are empty, all. Others get
+	// MNT3ERR_ACCES and NFS3ERR_ACCES.
+	Allow []netip.Prefix
+	// Clients have options of their own, in place of those above; the first one counts whose
+	// Nets contain the address.
+	Clients []Client
+}
+
+// Client is a group of clients of an Export; its fields are as there.
+type Client struct {
+	Nets             []netip.Prefix // empty: all
+	ReadOnly         bool
+	Squash           Squash
+	AnonUID, AnonGID uint32
+	Secure           bool
+}
+
+// export is an Export that is being served, as one group of clients sees it.
+type export struct {
+	Export
+	id    uint32 // the first 4 octets of every handle
+	info  backend.Info
+	views []*export // by Clients; they have none
+}
+
+// exportTable is what is being served.
+type exportTable struct {
+	list []*export
+	byID map[uint32]*export
+}
+
+// SetExports changes what is served. Handles of exports that are served no longer are stale; calls in
+// progress go on as they began, so keep their FS open.
+func (s *Server) SetExports(list []Export) error {
+	if len(list) == 0 {
+		return errors.New("server: no exports: set Config.Exports")
+	}
+	t, err := newExports(list)
+	if err != nil {
+		return err
+	}
+	s.table.Store(t)
+	return nil
+}
+
+// newExports checks the exports and numbers them. The number is derived from the path, so that handles
+// outlive the process.
+func newExports(list []Export) (*exportTable, error) {
+	t := &exportTable{byID: make(map[uint32]*export)}
+	for i := range list {
+		e := list[i]
+		if e.FS == nil {
+			return nil, fmt.Errorf("server: export %q has no FS", e.Path)
+		}
+		if !path.IsAbs(e.Path) || path.Clean(e.Path) != e.Path || len(e.Path) > maxMountPath {
+			return nil, fmt.Errorf("server: export path %q is not absolute and clean", e.Path)
+		}
+		h := fnv.New32a()
+		h.Write([]byte(e.Path))
+		x := &export{Export: e, id: h.Sum32(), info: e.FS.Info()}
+		x.setAnon()
+		if other := t.byID[x.id]; other != nil {
+			return nil, fmt.Errorf("server: export paths %q and %q are the same or collide", other.Path, e.Path)
+		}
+		for _, c := range e.Clients {
+			v := *x
+			v.ReadOnly, v.Squash, v.AnonUID, v.AnonGID, v.Secure = c.ReadOnly, c.Squash, c.AnonUID, c.AnonGID, c.Secure
+			v.setAnon()
+			x.views = append(x.views, &v)
+		}
+		t.byID[x.id] = x
+		t.list = append(t.list, x)
+	}
+	return t, nil
+}
+
+// setAnon fills in the anonymous ids.
+func (e *export) setAnon() {
+	if e.AnonUID == 0 && e.AnonGID == 0 {
+		e.AnonUID, e.AnonGID = Nobody, Nobody
+	}
+	if !e.info.Owners {
+		e.AnonUID, e.AnonGID = e.info.UID, e.info.GID
+	}
+}
+
+// nameMax is the longest name of an export in octets.
+func (e *export) nameMax() int { return int(min(e.info.NameMax, nfs3.MaxName)) }
+
+// seenBy returns the export as an address sees it, or nil if it may not use it.
+func (e *export) seenBy(a net.Addr) *export {
+	if len(e.Clients) == 0 && len(e.Allow) == 0 {
+		return e
+	}
+	ip, ok := addrOf(a)
+	contains := func(p netip.Prefix) bool { return ok && p.Contains(ip) }
+	for i, c := range e.Clients {
+		if len(c.Nets) == 0 || slices.ContainsFunc(c.Nets, contains) {
+			return e.views[i]
+		}
+	}
+	if slices.ContainsFunc(e.Allow, contains) {
+		return e
+	}
+	return nil
+}
+
+// fixed reports whether no client may change anything.
+func (e *export) fixed() bool {
+	if len(e.Clients) == 0 {
+		return e.ReadOnly
+	}
+	return !slices.ContainsFunc(e.views, func(v *export) bool { return !v.ReadOnly }) && (len(e.Allow) == 0 || e.ReadOnly)
+}
+
+// admit returns the export as the caller of c sees it, or why he may not use it.
+func (s *Server) admit(e *export, c *Call) (*export, error) {
+	v := e.seenBy(c.RemoteAddr)
+	if v == nil {
+		return nil, refusal("no export to this address")
+	}
+	if v.Secure && v.info.Owners && c.Network == "tcp" && !c.known {
+		if a, ok := c.RemoteAddr.(*net.TCPAddr); !ok || a.Port >= 1024 {
+			return nil, refusal("a port of 1024 or above: let root mount, or export with insecure")
+		}
+	}
+	return v, nil
+}
+
+// refusal is why somebody may not use an export.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
+// Unwrap returns the status of calls.
+func (r refusal) Unwrap() error { return nfs3.ErrAcces }

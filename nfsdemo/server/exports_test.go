@@ -1,0 +1,176 @@
+package server
+
+import (
+	"net"
+	"net/netip"
+	"testing"
+
+	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
+	"github.com/stag-rdma/stag/nfsdemo/mount3"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+)
+
+func from(ip string, port uint16) net.Addr {
+	return net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(ip), port))
+}
+
+// TestClients: options by client, and those of the export for the others that are allowed. Who is refused a
+// mount is logged, and why.
+func TestClients(t *testing.T) {
+	core, logged := observer.New(zap.WarnLevel)
+	fsys := mem.New(nil)
+	s := newServer(t, fsys, func(c *Config) {
+		c.Logger = zap.New(core)
+		c.Exports[0].Squash = SquashAll
+		c.Exports[0].Allow = []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}
+		c.Exports[0].Clients = []Client{
+			{Nets: []netip.Prefix{netip.MustParsePrefix("192.0.2.8/32")}, ReadOnly: true, Squash: SquashNone},
+			{Nets: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, Squash: SquashRoot, AnonUID: 77, AnonGID: 78},
+		}
+	})
+	root, err := fsys.Root().Attr()
+	if err != nil || root.Mode != 0o777 {
+		t.Fatal(root, err)
+	}
+	for _, c := range []struct {
+		ip     string
+		status nfs3.Status
+		uid    uint32
+	}{
+		{"192.0.2.8", nfs3.ErrROFS, 0}, {"192.0.2.9", nfs3.OK, 77}, {"198.51.100.1", nfs3.OK, Nobody},
+	} {
+		p := &peer{T: t, srv: s, cred: sys(0, 0), addr: from(c.ip, 1023)}
+		p.root = p.mount("/export")
+		r := nfs[nfs3.CreateRes](p, nfs3.ProcCreate, &nfs3.CreateArgs{Where: at(p.root, c.ip), Mode: nfs3.Guarded, Attr: mode(0o600)}, c.status)
+		if c.status == nfs3.OK && r.Attr.Attr.UID != c.uid {
+			t.Errorf("%s: a file of %d", c.ip, r.Attr.Attr.UID)
+		}
+		h := p.root
+		p.addr = from("203.0.113.5", 1023)
+		nfs[nfs3.FSStatRes](p, nfs3.ProcFSStat, &nfs3.HandleArgs{Handle: h}, nfs3.ErrIO) // ACCES is not in its list
+		p.mnt("/export", mount3.ErrAcces)
+	}
+	all := logged.FilterMessage("server: mount refused").All()
+	if len(all) != 3 {
+		t.Fatalf("%d refusals logged", len(all))
+	}
+	if m := all[0].ContextMap(); m["client"] != "203.0.113.5" || m["error"] != "no export to this address" || m["path"] != "/export" || m["machine"] != "client" {
+		t.Errorf("%v", m)
+	}
+}
+
+// TestSetExports: what is served can change; handles of what is gone are stale, the others stay.
+func TestSetExports(t *testing.T) {
+	a, b := mem.New(nil), mem.New(nil)
+	s := newServer(t, a)
+	p := newPeer(t, s, sys(0, 0))
+	old := p.create(p.root, "f", 0o644)
+	if err := s.SetExports([]Export{{Path: "/b", FS: b, Squash: SquashNone}, {Path: "/export", FS: a, ReadOnly: true}}); err != nil {
+		t.Fatal(err)
+	}
+	p.attr(old)
+	setattr(p, old, mode(0o600), nfs3.ErrROFS)
+	p.create(p.mount("/b"), "g", 0o644)
+	if err := s.SetExports([]Export{{Path: "/b", FS: b}}); err != nil {
+		t.Fatal(err)
+	}
+	nfs[nfs3.GetAttrRes](p, nfs3.ProcGetAttr, &nfs3.HandleArgs{Handle: old}, nfs3.ErrStale)
+	for _, bad := range [][]Export{nil, {{Path: "b", FS: b}}, {{Path: "/b"}}, {{Path: "/b", FS: b}, {Path: "/b", FS: a}}} {
+		if s.SetExports(bad) == nil {
+			t.Errorf("%+v: no error", bad)
+		}
+	}
+	p.mount("/b") // an error changes nothing
+}
+
+// over returns the status of a GETATTR of the root, or why the call was denied.
+func over(t *testing.T, s *Server, network string, addr net.Addr, cred xdr.Auth) (nfs3.Status, error) {
+	t.Helper()
+	root := (&peer{T: t, srv: s, cred: cred, addr: testAddr}).mount("/export")
+	req := &transport.Request{
+		CallHeader: xdr.CallHeader{RPCVers: 2, Prog: nfs3.Program, Vers: nfs3.Version, Proc: uint32(nfs3.ProcAccess), Cred: cred},
+		Args:       (&nfs3.AccessArgs{Handle: root, Access: nfs3.AccessAll}).Append(nil), RemoteAddr: addr, Network: network,
+	}
+	var resp transport.Response
+	s.ServeRPC(t.Context(), req, &resp)
+	if resp.Results == nil {
+		return 0, errDenied
+	}
+	d := xdr.NewDecoder(resp.Results)
+	return nfs3.Status(d.Uint32()), nil
+}
+
+const errDenied = refusal("denied")
+
+// TestSecure: over TCP the port must be root's, unless the user is known, or no id is believed.
+func TestSecure(t *testing.T) {
+	local := from("192.0.2.1", 40000)
+	secure := func(c *Config) {
+		c.Exports[0].Secure = true
+		c.Local = func(a net.Addr) (User, bool) { return User{UID: 7, GIDs: []uint32{7}}, a == local }
+	}
+	s := newServer(t, mem.New(nil), secure)
+	for _, c := range []struct {
+		what, network string
+		s             *Server
+		addr          net.Addr
+		want          nfs3.Status
+	}{
+		{"root's port", "tcp", s, from("192.0.2.1", 1023), nfs3.OK},
+		{"anybody's port", "tcp", s, from("192.0.2.1", 1024), nfs3.ErrAcces},
+		{"anybody's port over RDMA", "rdma", s, from("192.0.2.1", 1024), nfs3.OK},
+		{"a user who is known", "tcp", s, local, nfs3.OK},
+		{"nobody is believed", "tcp", newServer(t, notOwners{mem.New(nil)}, secure), from("192.0.2.1", 1024), nfs3.OK},
+		{"insecure", "tcp", newServer(t, mem.New(nil)), from("192.0.2.1", 1024), nfs3.OK},
+	} {
+		got, err := over(t, c.s, c.network, c.addr, sys(7, 7))
+		if c.want == nfs3.ErrAcces {
+			c.want = fit(nfs3.ProcAccess, c.want)
+		}
+		if err != nil || got != c.want {
+			t.Errorf("%s: %v, %v, want %v", c.what, got, err, c.want)
+		}
+	}
+}
+
+// TestLocal: a user of this machine has his own uid and groups; root has any.
+func TestLocal(t *testing.T) {
+	user := User{UID: 7, GIDs: []uint32{70, 71}}
+	s := newServer(t, mem.New(nil), func(c *Config) {
+		c.Local = func(net.Addr) (User, bool) { return user, true }
+	})
+	made := func(cred xdr.Auth) nfs3.Attr {
+		t.Helper()
+		p := newPeer(t, s, cred)
+		r := nfs[nfs3.CreateRes](p, nfs3.ProcCreate, &nfs3.CreateArgs{Where: at(p.root, "f"), Mode: nfs3.Guarded, Attr: mode(0o600)}, nfs3.OK)
+		a := at(p.root, "f")
+		nfs[nfs3.RemoveRes](p, nfs3.ProcRemove, &a, nfs3.OK)
+		return r.Attr.Attr
+	}
+	for _, c := range []struct{ claim, want uint32 }{{70, 70}, {71, 71}, {0, 70}, {99, 70}} {
+		if a := made(sys(7, c.claim)); a.UID != 7 || a.GID != c.want {
+			t.Errorf("gid %d: a file of %d:%d", c.claim, a.UID, a.GID)
+		}
+	}
+	for _, uid := range []uint32{0, 8, ^uint32(0)} {
+		if _, err := over(t, s, "rdma", testAddr, sys(uid, 70)); err == nil {
+			t.Errorf("uid %d was believed", uid)
+		}
+	}
+	c, _, stat := s.credOf(&transport.Request{CallHeader: xdr.CallHeader{Prog: nfs3.Program, Proc: 1, Cred: sys(7, 70, 71, 0, 72)}})
+	if stat != xdr.AuthOK || len(c.GIDs) != 1 || c.GIDs[0] != 71 {
+		t.Errorf("%+v, %v", c, stat)
+	}
+	user = User{UID: ^uint32(0)} // not known: nobody is believed
+	if _, err := over(t, s, "rdma", testAddr, sys(7, 70)); err == nil {
+		t.Error("an unknown user was believed")
+	}
+	user = User{}
+	if a := made(sys(9, 9)); a.UID != 9 {
+		t.Errorf("root as 9: %+v", a)
+	}
+}
