@@ -41,7 +41,7 @@ func newCommand(run func([]string, io.Reader, io.Writer, io.Writer) int, args []
 	_, list, _ := strings.Cut(help.String(), "Commands:\n")
 	list, _, _ = strings.Cut(list, "\n\n")
 	for _, m := range helpCommand.FindAllStringSubmatch(list, -1) {
-		if m[1] != "help" && m[1] != "completion" {
+		if m[1] != "help" {
 			d := newCommand(run, append(slices.Clone(args), m[1]))
 			c.below[m[1]], c.flags = d, append(c.flags, d.flags...)
 		}

@@ -166,11 +166,11 @@ func (a *app) proxy(ctx context.Context, f *proxyFlags) error {
 	if err != nil {
 		return err
 	}
-	if err := f.addresses(u); err != nil {
-		return err
-	}
 	cfg, err := f.config(a)
 	if err != nil {
+		return err
+	}
+	if err := f.addresses(u); err != nil {
 		return err
 	}
 	x := &proxying{a: a, f: f, cfg: cfg, u: u, errs: make(chan error, 4), started: time.Now()}

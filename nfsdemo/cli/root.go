@@ -146,7 +146,6 @@ then asks rpcbind.`,
 		SilenceUsage:  true,
 	}
 	cmd.SetVersionTemplate(versionLine() + "\n")
-	cmd.CompletionOptions.HiddenDefaultCmd = true
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usagef("%v (see %s --help)", err, c.CommandPath())
 	})
@@ -157,7 +156,27 @@ then asks rpcbind.`,
 	cmd.PersistentPreRunE = func(*cobra.Command, []string) error { return a.startCapture() }
 	cmd.AddCommand(a.demoCmd(), a.serveCmd(), a.lsCmd(), a.catCmd(), a.cpCmd(), a.statCmd(),
 		a.mkdirCmd(), a.rmCmd(), a.mvCmd(), a.dfCmd(), a.proxyCmd(), a.logCmd(), a.doctorCmd(), a.benchCmd())
+	addCompletion(cmd)
 	return cmd
+}
+
+// addCompletion adds cobra's command for the completion of shells, with examples, and with an error for
+// shells that it does not know.
+func addCompletion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	examples := map[string]string{
+		"bash": "  source <(nfsdemo completion bash)", "zsh": "  source <(nfsdemo completion zsh)",
+		"fish": "  nfsdemo completion fish | source", "powershell": "  nfsdemo completion powershell | Out-String | Invoke-Expression",
+	}
+	for _, c := range root.Commands() {
+		if c.Name() != "completion" {
+			continue
+		}
+		c.Args, c.RunE = unknownCommand, root.RunE
+		for _, shell := range c.Commands() {
+			shell.Example = examples[shell.Name()]
+		}
+	}
 }
 
 // unknownCommand refuses words that are not commands.
