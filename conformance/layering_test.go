@@ -122,6 +122,7 @@ var layers = []layer{
 		may:     []string{"transport", "transport/commitlog", "transport/internal/rendezvous", "rdmap", "rdmap/region", "rpcrdma", "xdr", "internal/accept"},
 		modules: []string{"go.uber.org/zap"},
 	},
+	{name: "transport/replicas", may: []string{"transport", "transport/commitlog", "transport/push"}, modules: []string{"go.uber.org/zap"}},
 	{name: "transport/internal/rendezvous", may: []string{"rdmap", "rdmap/mpa", "xdr", "internal/accept"}, modules: []string{"go.uber.org/zap"}},
 	{name: "transport/internal/drc", may: []string{"internal/callid", "internal/fair"}, pure: true},
 	{
