@@ -27,7 +27,7 @@ func filled(t testing.TB) *nfsclient.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := nfsclient.Dial(t.Context(), u, &nfsclient.Config{MaxBlock: 4096})
+	c, err := nfsclient.Dial(t.Context(), u, &nfsclient.Config{MaxBlock: 1024})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func filled(t testing.TB) *nfsclient.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, n := range map[string]int{"empty": 0, "short": 5, "long": 9001} {
+	for name, n := range map[string]int{"empty": 0, "short": 5, "long": 3001} {
 		f, err := c.Create(t.Context(), dir, name, 0o644, true)
 		if err != nil {
 			t.Fatal(err)
@@ -45,7 +45,7 @@ func filled(t testing.TB) *nfsclient.Client {
 			t.Fatal(err)
 		}
 	}
-	for i := range 300 { // more than a page
+	for i := range 20 {
 		if _, err := c.Create(t.Context(), c.Root(), fmt.Sprintf("%0200d", i), 0o600, true); err != nil {
 			t.Fatal(err)
 		}
@@ -80,14 +80,14 @@ func TestFSFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := iotest.TestReader(f, []byte(content(9001))); err != nil { // Seek and ReadAt too
+	if err := iotest.TestReader(f, []byte(content(3001))); err != nil { // Seek and ReadAt too
 		t.Error(err)
 	}
-	if _, err := f.(io.Seeker).Seek(8991, io.SeekStart); err != nil {
+	if _, err := f.(io.Seeker).Seek(2991, io.SeekStart); err != nil {
 		t.Error(err)
 	}
 	var out bytes.Buffer
-	if n, err := io.Copy(&out, f); n != 10 || err != nil || out.String() != content(9001)[8991:] {
+	if n, err := io.Copy(&out, f); n != 10 || err != nil || out.String() != content(3001)[2991:] {
 		t.Errorf("%d, %v, %q", n, err, out.String())
 	}
 	if _, err := f.(io.Seeker).Seek(-1, io.SeekStart); !errors.Is(err, fs.ErrInvalid) {
@@ -137,7 +137,9 @@ func TestHostileFS(t *testing.T) {
 	if !errors.Is(err, nfsclient.ErrDirEndless) {
 		t.Errorf("%.200v", err)
 	}
-	s.Page = func(c uint64) ([]hostile.Entry, bool) { return []hostile.Entry{{Name: "a", Cookie: 1 + c%2}}, false }
+	c = dialHostile(t, &hostile.Server{Page: func(c uint64) ([]hostile.Entry, bool) {
+		return []hostile.Entry{{Name: "a", Cookie: 1 + c%2}}, false
+	}}, false, nil)
 	if _, err := fs.ReadDir(c.FS(t.Context()), "."); !errors.Is(err, nfsclient.ErrDirLoop) {
 		t.Error(err)
 	}
