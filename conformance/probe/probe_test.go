@@ -3,6 +3,8 @@ package probe_test
 import (
 	"net"
 	"os"
+	"regexp"
+	"runtime"
 	"testing"
 	"time"
 
@@ -36,10 +38,24 @@ func serveWith(t testing.TB, srv *transport.Server) string {
 	return l.Addr().String()
 }
 
-// ownUsage is that of this process, the probe included.
-func ownUsage() (probe.Usage, error) {
-	u, err := probe.UsageOf(os.Getpid())
-	return u, err
+// TestOursUsage: our server keeps no descriptors and no goroutines. They are those of this process, so no other test
+// runs at the same time.
+func TestOursUsage(t *testing.T) {
+	p := &probe.Prober{
+		Address: serve(t), Only: regexp.MustCompile("^(load|fpdu|rdmap|resources)/"), Clients: 100, Quiet: 20 * time.Millisecond,
+		Usage: func() (probe.Usage, error) {
+			u, err := probe.UsageOf(os.Getpid())
+			return probe.Usage{Descriptors: u.Descriptors, Goroutines: runtime.NumGoroutine()}, err
+		},
+	}
+	failed, err := p.Run(t.Context(), func(r *probe.Result) {
+		if r.Verdict != "ok" {
+			t.Errorf("%s: %+v %v", r.Name, r.Tries, r.Alive)
+		}
+	})
+	if failed > 0 || err != nil {
+		t.Errorf("%d failed, %v", failed, err)
+	}
 }
 
 // TestOurs: our server passes every case.
@@ -47,7 +63,7 @@ func TestOurs(t *testing.T) {
 	t.Parallel()
 	p := &probe.Prober{
 		Address: serve(t), Quiet: 100 * time.Millisecond, // pulls, too, are answered by then
-		Clients: 200, Usage: ownUsage,
+		Clients: 200,
 	}
 	n := 0
 	failed, err := p.Run(t.Context(), func(r *probe.Result) {
