@@ -17,6 +17,35 @@ type calls struct {
 	waiting   [2]map[uint32]*row   // calls by their direction and XID
 	memory    [2]map[ddp.STag]*row // calls by direction and what they offered
 	sinks     [2]map[ddp.STag]*row // calls served by Read Requests of a direction
+	times     map[string]*times
+}
+
+// times says how long the calls of a procedure took, from the packet that completed the call to the one that
+// completed the reply, in nanoseconds: what tshark -z rpc,srt prints.
+type times struct {
+	Name  string `json:"name"`
+	Calls int    `json:"calls"`
+	Min   int64  `json:"min"`
+	Max   int64  `json:"max"`
+	Sum   int64  `json:"sum"`
+}
+
+// took enters a call.
+func (s *calls) took(c *conn, name string, ns int64) {
+	t := s.times[name]
+	if t == nil {
+		if len(s.times) >= maxCalls {
+			return
+		}
+		if s.times == nil {
+			s.times = make(map[string]*times)
+		}
+		t = &times{Name: name, Min: ns}
+		s.times[name] = t
+		c.Times = append(c.Times, t)
+	}
+	t.Calls++
+	t.Min, t.Max, t.Sum = min(t.Min, ns), max(t.Max, ns), t.Sum+ns
 }
 
 // maxCalls bounds each of these maps, in entries. What connections that never answer have asked is
@@ -27,7 +56,7 @@ const maxCalls = 4096
 func (s *calls) note(c *conn, r *row, ev *decode.Event) {
 	switch {
 	case ev.Header != nil:
-		s.header(r, ev)
+		s.header(c, r, ev)
 		c.Requester = s.requester
 	case ev.RDMAP == nil:
 	case ev.RDMAP.Op == rdmap.OpWrite:
@@ -43,14 +72,16 @@ func (s *calls) note(c *conn, r *row, ev *decode.Event) {
 }
 
 // header takes a Send with an RPC-over-RDMA header.
-func (s *calls) header(r *row, ev *decode.Event) {
+func (s *calls) header(c *conn, r *row, ev *decode.Event) {
 	h := ev.Header
 	r.XID, r.Credit = fmt.Sprintf("%#08x", h.XID), &h.Credit
 	switch {
 	case h.Type == rpcrdma.MsgTypeDone:
 		return
 	case h.Type == rpcrdma.MsgTypeError || ev.RPC != nil && ev.RPC.IsReply || h.Type == rpcrdma.MsgTypeNoMsg && len(h.Read) == 0:
-		s.reply(r, h.XID)
+		if call := s.reply(r, h.XID); call != nil && ev.RPC != nil && ev.RPC.Name != "" {
+			s.took(c, ev.RPC.Name, r.At-call.At)
+		}
 	default:
 		s.call(r, h)
 	}
@@ -79,13 +110,15 @@ func (s *calls) call(r *row, h *rpcrdma.Header) {
 	}
 }
 
-// reply joins a reply with its call.
-func (s *calls) reply(r *row, xid uint32) {
+// reply joins a reply with its call, nil if there is none.
+func (s *calls) reply(r *row, xid uint32) *row {
 	waiting := s.waiting[1-r.Dir]
-	if call := waiting[xid]; call != nil {
+	call := waiting[xid]
+	if call != nil {
 		r.peer, call.peer = call, r
 		delete(waiting, xid)
 	}
+	return call
 }
 
 // serve says that the row moves data for a call.

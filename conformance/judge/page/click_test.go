@@ -32,6 +32,8 @@ func TestClick(t *testing.T) {
 		{"hostile", clickHostile},
 		{"themes", clickThemes},
 		{"nothing", clickNothing},
+		{"links", clickLinks},
+		{"narrow", clickNarrow},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b.t = t

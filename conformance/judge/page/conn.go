@@ -18,6 +18,7 @@ type conn struct {
 	Marks     []mark     `json:"marks"`
 	Broken    int        `json:"broken"`            // violations, including those not kept
 	Unknown   []string   `json:"unknown,omitempty"` // what the judge could not know
+	Times     []*times   `json:"times,omitempty"`   // how long calls took, by procedure
 
 	pending [2]pending
 	calls   calls

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/stag-rdma/stag/conformance/decode"
@@ -15,7 +16,12 @@ type mark struct {
 	Dir    decode.Dir `json:"dir"`
 	Offset uint64     `json:"offset"`
 	Detail string     `json:"detail"`
+	Folded int        `json:"folded,omitempty"` // consequences
+	After  []string   `json:"after,omitempty"`  // the first of them, in words
 }
+
+// maxAfter bounds the consequences of one violation that are listed.
+const maxAfter = 20
 
 // rule is what the page says about a rule.
 type rule struct {
@@ -58,7 +64,10 @@ func (b *Builder) report(rep *judge.Report) map[string]rule {
 // mark attaches a violation to the row that holds it. Rows are in the order of their last frames, so the
 // search begins at the first that does not end before the violation.
 func (c *conn) mark(v *judge.Violation) {
-	m := mark{v.Rule.ID, -1, v.Frame, v.Dir, v.Offset, clip(v.Detail)}
+	m := mark{Rule: v.Rule.ID, Row: -1, Frame: v.Frame, Dir: v.Dir, Offset: v.Offset, Detail: clip(v.Detail), Folded: v.Folded}
+	for _, u := range v.Consequences[:min(len(v.Consequences), maxAfter)] {
+		m.After = append(m.After, clip(fmt.Sprintf("frame %d %v %s: %s", u.Frame, u.Dir, u.Rule.ID, u.Detail)))
+	}
 	n, _ := slices.BinarySearchFunc(c.Rows, v.Frame, func(r *row, frame int) int { return r.Frame - frame })
 	for ; n < len(c.Rows) && m.Row < 0; n++ {
 		if c.Rows[n].holds(v) {

@@ -15,7 +15,7 @@ import (
 var files embed.FS
 
 // scripts are the files of the script, in the order in which they are joined.
-var scripts = []string{"data", "view", "filter", "ladder", "chart", "details", "side", "keys", "main"}
+var scripts = []string{"data", "view", "filter", "ladder", "chart", "details", "side", "keys", "link", "main"}
 
 // Version is the version of the data embedded in a page.
 const Version = 1

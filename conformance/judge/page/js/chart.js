@@ -1,5 +1,5 @@
-// Credits: what the requester asked for, what it was granted, how many of its calls waited. The
-// axis below counts messages, as the ladder does, with times written along it; the other one is
+// Credits: what the requester asked for, what it was granted, how many of its calls waited. The axis below is linear
+// time or counts messages, as the ladder does, with times written along it, and says which; the other one is
 // logarithmic, since one waiting call and 128 credits are both worth seeing.
 
 const plot = byId('plot');
@@ -8,9 +8,16 @@ const TOP = 8;
 const BASE = 80; // y of zero
 const LEFT = 28;
 
-let scale; // { width, rows, max }
+let scale; // { width, rows, max, from, to }
+let linear = true; // the axis below is time
 
-const x = (i) => LEFT + ((scale.width - LEFT - 4) * (i + 0.5)) / Math.max(1, scale.rows);
+// x is the place of a row, by its index.
+function x(i) {
+  const room = scale.width - LEFT - 4;
+  if (!linear) return LEFT + (room * (i + 0.5)) / Math.max(1, scale.rows);
+  const row = connection().rows[i];
+  return LEFT + (room * ((row ? row.at : scale.to) - scale.from)) / Math.max(1, scale.to - scale.from);
+}
 const y = (v) => BASE - ((BASE - TOP) * Math.log1p(v)) / Math.log1p(scale.max);
 
 // series returns [index, value] pairs of the rows that tell the value.
@@ -44,6 +51,14 @@ function axes(factor) {
       svg('text', { x: LEFT - 5, y: y(v) + 3, 'text-anchor': 'end', text: v < 1e4 ? v : v.toExponential(0) }));
   }
   const rows = connection().rows;
+  if (linear && rows.length) {
+    const n = Math.max(1, Math.min(8, Math.floor(scale.width / 130)));
+    for (let k = 0; k < n; k++) {
+      const at = scale.from + ((scale.to - scale.from) * k) / n;
+      nodes.push(svg('text', { x: LEFT + ((scale.width - LEFT - 4) * k) / n, y: H - 2, text: `${seconds(at)} s` }));
+    }
+    return nodes;
+  }
   const ticks = Math.max(1, Math.min(8, Math.floor(scale.width / 130), rows.length));
   for (let n = 0; n < ticks && rows.length; n++) {
     const i = Math.min(rows.length - 1, Math.round((n * rows.length) / ticks));
@@ -67,7 +82,10 @@ function drawChart() {
   const conn = connection();
   const all = lines();
   const max = Math.min(1e9, Math.max(4, ...all.map((l) => most(l[1]))));
-  scale = { width: plot.clientWidth, rows: conn.rows.length, max };
+  const times = conn.rows.map((r) => r.at);
+  scale = { width: plot.clientWidth, rows: conn.rows.length, max,
+    from: times.reduce((a, b) => Math.min(a, b), Infinity), to: times.reduce((a, b) => Math.max(a, b), -Infinity) };
+  if (!conn.rows.length) scale.from = scale.to = 0;
   const clip = (points) => points.map(([i, v]) => [i, Math.min(v, max)]);
   const marks = new Set(conn.rows.filter((r) => r.marks).map((r) => Math.round(x(r.i))));
   plot.replaceChildren(...axes(all.length > 1 ? 4 : 100),
@@ -103,12 +121,27 @@ function drawBand() {
   byId('cursor').setAttribute('x2', at);
 }
 
+// under returns the index of the row at a place of the axis.
+function under(px) {
+  if (!linear) return Math.floor(((px - LEFT) * scale.rows) / (scale.width - LEFT - 4));
+  const at = scale.from + ((px - LEFT) * (scale.to - scale.from)) / (scale.width - LEFT - 4);
+  const i = connection().rows.findIndex((r) => r.at >= at);
+  return i < 0 ? connection().rows.length - 1 : i;
+}
+
+function showAxis(time) {
+  linear = time;
+  byId('axis').textContent = linear ? 'Axis: time, linear' : 'Axis: order of messages';
+  drawChart();
+}
+byId('axis').addEventListener('click', () => showAxis(!linear));
+
 plot.addEventListener('click', (ev) => {
-  const i = ((ev.clientX - plot.getBoundingClientRect().left - LEFT) * scale.rows) / (scale.width - LEFT - 4);
-  const at = view.rows.findIndex((r) => r.i >= Math.floor(i));
+  const i = under(ev.clientX - plot.getBoundingClientRect().left);
+  const at = view.rows.findIndex((r) => r.i >= i);
   choose(at < 0 ? view.rows.length - 1 : at);
 });
-on('conn', drawChart);
+on('conn', () => showAxis(linear));
 on('rows', drawBand);
 on('at', drawBand);
 new ResizeObserver(drawChart).observe(plot);

@@ -6,7 +6,10 @@ function fault(m) {
   const rule = data.rules[m.rule] || { level: '', source: '', text: '', severity: 'error' };
   return el('div', { class: `fault${mild(rule) ? ' mild' : ''}` },
     el('div', {}, el('span', { class: `rule ${severity(m.rule)}`, text: m.rule }), ` ${m.detail}`),
-    el('div', { class: 'law', text: `${rule.level} (${rule.source}): ${rule.text}` }));
+    el('div', { class: 'law', text: `${rule.level} (${rule.source}): ${rule.text}` }),
+    m.folded > 0 && el('details', { class: 'law' }, el('summary', { text: plural(m.folded, 'consequence') }),
+      el('ul', {}, ...(m.after || []).map((text) => el('li', { text })),
+        m.folded > (m.after || []).length && el('li', { text: `and ${number(m.folded - (m.after || []).length)} more` }))));
 }
 
 // flatten turns nested values into [name, text] pairs: reads.0.rdma_length.
@@ -84,6 +87,7 @@ function showMessage() {
   details.replaceChildren(...[
     el('header', {}, el('h2', { text: `${row.op} ${row.text || ''}` }),
       el('button', { type: 'button', 'aria-label': 'Close details', text: 'Close', click: () => { showDetails(false); ladder.focus(); } })),
+    el('p', { class: 'place' }, el('a', { href: linkTo(row), text: `#packet-${row.frame}` })),
     el('p', { class: 'place', text: `frame ${row.first === row.frame ? row.frame : `${row.first} to ${row.frame}`}, ${seconds(row.at)} s, ` +
       `${row.dir === conn.initiator ? 'initiator to responder' : 'responder to initiator'}, ${plural(row.len, 'octet')}` +
       `${row.segments > 1 ? ` in ${number(row.segments)} segments over ${span(row.lasted)}` : ''}` }),

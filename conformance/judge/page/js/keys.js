@@ -42,6 +42,7 @@ const bindings = {
   '[': () => showConn(view.conn - 1),
   ']': () => showConn(view.conn + 1),
   '/': () => byId('filter').select(),
+  a: () => showAxis(!linear),
   t: toggleTheme,
   '?': () => byId('keys').showModal(),
 };

@@ -5,4 +5,5 @@ view.rows = connection().rows;
 drawSummary();
 tell('conn');
 tell('rows');
+follow();
 ladder.focus();

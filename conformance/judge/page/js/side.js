@@ -18,16 +18,34 @@ function drawFound() {
     el('summary', {}, el('span', { class: `rule ${severity(id)}`, text: id }), ` ${number(marks.length)}`),
     el('p', { class: 'law', text: data.rules[id] ? data.rules[id].text : '' }),
     el('ul', {}, ...marks.slice(0, LISTED).map((m) => el('li', {},
-      el('button', { type: 'button', text: `frame ${m.frame}: ${m.detail}`, click: () => { goTo(view.conn, m.row); showDetails(m.row >= 0); } })))),
+      el('button', { type: 'button', text: `frame ${m.frame}: ${m.detail}${m.folded ? ` (and ${plural(m.folded, 'consequence')})` : ''}`,
+        click: () => { showSide(false); goTo(view.conn, m.row); showDetails(m.row >= 0); } })))),
     marks.length > LISTED && el('p', { class: 'law', text: `and ${number(marks.length - LISTED)} more: n and N walk through all` })));
   if (groups.length === 0) groups.push(el('p', { class: 'none', text: 'None on this connection.' }));
   const more = conn.broken - conn.marks.length;
   if (more > 0) groups.push(el('p', { class: 'none', text: `${plural(more, 'violation')} more: counted, not kept.` }));
   byId('found').replaceChildren(...groups);
   const unknown = conn.unknown || [];
-  byId('unknown-title').hidden = unknown.length === 0;
+  byId('unknown-part').hidden = unknown.length === 0;
   byId('unknown').replaceChildren(...unknown.map((text) => el('li', { text })));
 }
+
+// drawTimes shows how long calls took, the procedures with the most time first.
+function drawTimes() {
+  const times = [...(connection().times || [])].sort((a, b) => b.sum - a.sum);
+  byId('times-part').hidden = times.length === 0;
+  byId('times').replaceChildren(
+    el('thead', {}, el('tr', {}, ...['Procedure', 'Calls', 'Min', 'Avg', 'Max', 'Sum'].map((t) => el('th', { scope: 'col', text: t })))),
+    el('tbody', {}, ...times.map((t) => el('tr', {}, el('th', { scope: 'row', text: t.name.replace(/^NFSv[34] /, '') }),
+      ...[number(t.calls), span(t.min), span(Math.round(t.sum / t.calls)), span(t.max), span(t.sum)].map((v) => el('td', { text: v }))))));
+}
+
+// showSide opens the side bar where there is no room for it; elsewhere it is always there.
+function showSide(open) {
+  document.body.classList.toggle('menu', open);
+  byId('menu').setAttribute('aria-expanded', String(open));
+}
+byId('menu').addEventListener('click', () => showSide(!document.body.classList.contains('menu')));
 
 function drawSummary() {
   const sum = (f) => data.conns.reduce((n, c) => n + f(c), 0);
@@ -37,4 +55,4 @@ function drawSummary() {
   byId('summary').textContent = parts.join(', ');
 }
 
-on('conn', () => { drawConns(); drawFound(); });
+on('conn', () => { drawConns(); drawFound(); drawTimes(); });
