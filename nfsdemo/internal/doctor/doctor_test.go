@@ -2,6 +2,7 @@ package doctor_test
 
 import (
 	"context"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -216,11 +217,8 @@ func TestMachine(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			root := t.TempDir()
 			files := make(map[string]string)
-			for _, m := range []map[string]string{all, tt.change} {
-				for name, text := range m {
-					files[name] = text
-				}
-			}
+			maps.Copy(files, all)
+			maps.Copy(files, tt.change)
 			for name, text := range files {
 				if text == "-" {
 					continue

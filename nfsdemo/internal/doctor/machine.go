@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -47,18 +48,17 @@ func (m *local) exists(names ...string) bool {
 
 // distribution reads os-release(5). Derivatives name what they are like.
 func (m *local) distribution() {
-	ids := ""
+	var ids []string
 	for line := range strings.Lines(read(m.root, "etc/os-release")) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
 		if key == "ID" || key == "ID_LIKE" {
-			ids += " " + strings.Trim(value, `"'`)
+			ids = append(ids, strings.Fields(strings.Trim(value, `"'`))...)
 		}
 	}
 	for _, d := range []string{"ubuntu", "debian", "fedora"} { // Ubuntu is like Debian
-		for _, id := range strings.Fields(ids) {
-			if id == d && m.distro == "" {
-				m.distro = d
-			}
+		if slices.Contains(ids, d) {
+			m.distro = d
+			return
 		}
 	}
 }

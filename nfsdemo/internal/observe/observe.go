@@ -86,6 +86,7 @@ func why(s mount3.Status) string {
 		return s.String() + ": no such export, or no such directory in it"
 	case mount3.ErrNotDir:
 		return s.String() + ": not a directory"
+	case mount3.OK, mount3.ErrIO, mount3.ErrInval, mount3.ErrNameTooLong, mount3.ErrNotSupp, mount3.ErrServerFault:
 	}
 	return s.String()
 }

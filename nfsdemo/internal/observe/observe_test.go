@@ -25,12 +25,24 @@ func TestMounts(t *testing.T) {
 		deny bool
 		want string
 	}{
-		{"granted", call(mount3.ProcMnt, sys), mount3.MountRes{Handle: []byte("h")}, false,
-			`level=INFO msg="mount granted" client=192.0.2.1:700 transport=rdma path="/srv/a b" machine=host uid=7` + "\n"},
-		{"refused", call(mount3.ProcMnt, xdr.Auth{}), mount3.MountRes{Status: mount3.ErrAcces}, false,
-			`level=WARN msg="mount refused" client=192.0.2.1:700 transport=rdma path="/srv/a b" why="MNT3ERR_ACCES: the export does not admit this client"` + "\n"},
-		{"none", call(mount3.ProcMnt, xdr.Auth{}), mount3.MountRes{Status: mount3.ErrNoEnt}, false,
-			`why="MNT3ERR_NOENT: no such export, or no such directory in it"` + "\n"},
+		{
+			"granted", call(mount3.ProcMnt, sys),
+			mount3.MountRes{Handle: []byte("h")},
+			false,
+			`level=INFO msg="mount granted" client=192.0.2.1:700 transport=rdma path="/srv/a b" machine=host uid=7` + "\n",
+		},
+		{
+			"refused", call(mount3.ProcMnt, xdr.Auth{}),
+			mount3.MountRes{Status: mount3.ErrAcces},
+			false,
+			`level=WARN msg="mount refused" client=192.0.2.1:700 transport=rdma path="/srv/a b" why="MNT3ERR_ACCES: the export does not admit this client"` + "\n",
+		},
+		{
+			"none", call(mount3.ProcMnt, xdr.Auth{}),
+			mount3.MountRes{Status: mount3.ErrNoEnt},
+			false,
+			`why="MNT3ERR_NOENT: no such export, or no such directory in it"` + "\n",
+		},
 		{"a file", call(mount3.ProcMnt, xdr.Auth{}), mount3.MountRes{Status: mount3.ErrNotDir}, false, `why="MNT3ERR_NOTDIR: not a directory"` + "\n"},
 		{"broken", call(mount3.ProcMnt, xdr.Auth{}), mount3.MountRes{Status: mount3.ErrIO}, false, "why=MNT3ERR_IO\n"},
 		{"denied", call(mount3.ProcMnt, xdr.Auth{}), mount3.MountRes{}, true, `why="the call was denied: wrong credentials"` + "\n"},
