@@ -8,7 +8,11 @@ say() { printf '== %s\n' "$*"; }
 fail() { echo "release-check: $*" >&2; exit 1; }
 work=$(mktemp -d)
 server=
-trap '[ -z "$server" ] || kill "$server" 2>/dev/null || true; rm -rf "$work"' EXIT
+cleanup() {
+  [ -z "$server" ] || kill "$server" 2>/dev/null || true
+  rm -rf "$work"
+}
+trap cleanup EXIT
 wait_for() { # wait_for FILE TEXT
   for _ in $(seq 300); do grep -qs -- "$2" "$1" && return; sleep 0.1; done
   cat "$1" >&2
@@ -26,8 +30,11 @@ bash -c '. /usr/share/bash-completion/completions/nfsdemo' || fail "the completi
 
 say "ExecStart"
 . /etc/default/nfsdemo
-line=$(sed -n 's/^ExecStart=//p' /lib/systemd/system/nfsdemo.service)
-eval "exec $line" >"$work/out" 2>"$work/err" &
+unit=/lib/systemd/system/nfsdemo.service
+line=$(sed -n 's/^ExecStart=//p' "$unit")
+caps=$(sed -n 's/^CapabilityBoundingSet=//p' "$unit" | tr 'A-Z ' 'a-z,' | sed 's/cap_/+/g')
+export STATE_DIRECTORY=$work/state
+eval "exec setpriv --no-new-privs --bounding-set -all,$caps $line" >"$work/out" 2>"$work/err" &
 server=$!
 wait_for "$work/err" 'msg=serving'
 url=nfs+rdma://127.0.0.1:20049/srv/nfs
@@ -40,8 +47,15 @@ nfsdemo rm --uid 1000 --gid 1000 "$url/release-check"
 curl -sf http://127.0.0.1:9049/metrics | grep '^nfsdemo_build_info'
 curl -sf http://127.0.0.1:9049/readyz
 say "reload, stop"
+mkdir -p "$work/more"
+printf '[[export]]\npath = "%s"\n' "$work/more" >>/etc/nfsdemo.toml
 kill -HUP "$server"
-wait_for "$work/err" 'reload'
+wait_for "$work/err" 'msg=reloaded'
+nfsdemo ls "nfs+rdma://127.0.0.1:20049$work/more"
+echo nonsense >>/etc/nfsdemo.toml
+kill -HUP "$server"
+wait_for "$work/err" 'not reloaded'
+nfsdemo ls "nfs+rdma://127.0.0.1:20049$work/more"
 kill -TERM "$server"
 wait "$server" || fail "status $? after SIGTERM"
 server=
@@ -57,7 +71,21 @@ if command -v buildah >/dev/null; then
     -f packaging/Containerfile --build-arg ARCH="$(dpkg --print-architecture)" -t nfsdemo . >"$work/image"
   c=$(buildah --storage-driver vfs --root "$work/containers" --runroot "$work/run" from nfsdemo)
   root=$(buildah --storage-driver vfs --root "$work/containers" --runroot "$work/run" mount "$c")
-  chroot "$root" /nfsdemo --version
+  mkdir -p "$root/export" "$root/proc"
+  mount --rbind /proc "$root/proc" # as in a container
+  trap 'umount -l "$root/proc"; cleanup' EXIT
+  args=$(sed -n 's/^CMD //p' packaging/Containerfile | tr -d '[],"')
+  # shellcheck disable=SC2086 # the arguments have no blanks
+  env -u STATE_DIRECTORY chroot "$root" /nfsdemo $args >"$work/out" 2>"$work/err" &
+  server=$!
+  wait_for "$work/err" 'msg=serving'
+  nfsdemo() { chroot "$root" /nfsdemo "$@"; }
+  nfsdemo ls nfs+rdma://127.0.0.1:20049/export
+  kill -TERM "$server"
+  wait "$server" || fail "status $? after SIGTERM"
+  server=
+  umount -l "$root/proc"
+  trap cleanup EXIT
   buildah --storage-driver vfs --root "$work/containers" --runroot "$work/run" umount "$c" >/dev/null
   buildah --storage-driver vfs --root "$work/containers" --runroot "$work/run" rm "$c" >/dev/null
 else
