@@ -60,7 +60,9 @@ type Config struct {
 	// 262144, rounded down to a multiple of 1024. Sends obey the peer's InlineRecv as well.
 	//
 	// So data of a call that fit a Send are pushed, where a peer that takes less, like Linux, has
-	// to pull them: a round trip more. Results are placed in chunks, because the client knows where.
+	// to pull them: a round trip more. Results are placed in chunks, because the client knows where. A
+	// server announces less than InlineRecv, at least 4096, to a connection whose Credits of such calls
+	// would be more than an eighth of RequestMemory, less what it has promised to others.
 	InlineSend, InlineRecv int
 
 	// Profile says which document the connection follows: [ProfileRFC8166], the zero value, or

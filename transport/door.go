@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -43,6 +44,39 @@ type door struct {
 	log     *zap.Logger   // sampled, because peers can cause messages at will
 	telling chan struct{} // a place for each refusal in progress
 	watches atomic.Bool   // a look at the peers that keep calls waiting is due
+
+	mu       sync.Mutex
+	promised int64 // octets of large inline calls for which clients have credits
+}
+
+// inline returns the size of the inline calls that the next connection may send. A call is there before it
+// can be made to wait, so what all connections may send at once is limited, beyond a page for each call:
+// to RequestMemory, of which each connection gets at most an eighth of what is left. The first few send as
+// much as Config.InlineRecv permits; those of thousands send a page, and the server pulls the rest.
+func (d *door) inline() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := d.cfg.InlineRecv
+	for n > DefaultInlineSize && d.promise(n) > (d.cfg.RequestMemory-d.promised)/8 {
+		n = max(n/2/minInline*minInline, DefaultInlineSize)
+	}
+	d.promised += d.promise(n)
+	return n
+}
+
+// promise is what a connection may send at once, if each call has n octets.
+func (d *door) promise(n int) int64 {
+	if n <= DefaultInlineSize {
+		return 0
+	}
+	return int64(n) * int64(d.cfg.Credits)
+}
+
+// inlineIs corrects what inline has promised: the size is another, or the connection is gone.
+func (d *door) inlineIs(was, n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.promised += d.promise(n) - d.promise(was)
 }
 
 func newDoor(cfg *Config, ctr *counters) *door {

@@ -99,7 +99,7 @@ func (l *Listener) start(conn net.Conn) {
 		l.door.turnAway(l.ctx, conn, nil, err)
 		return
 	}
-	defer rc.peer.Leave()
+	defer rc.leave()
 	rc.conn = rdmap.Server(conn, rc.config())
 	if err := l.add(rc); err != nil {
 		rc.conn.Abort(err)

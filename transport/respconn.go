@@ -24,16 +24,17 @@ type application interface {
 // respConn is the responder's end of a connection: it assembles calls, passes them to the
 // application, and sends replies.
 type respConn struct {
-	cfg   *Config
-	ctr   *counters
-	door  *door
-	peer  *admit.Peer  // set once the connection is admitted
-	half  admit.Ticket // of an FPDU that does not go on
-	app   application
-	conn  *rdmap.Conn
-	lazy  func(*xdr.CallHeader) bool // calls whose data are pulled only when asked for; nil: none
-	ready func(*exchange) bool       // of those: whether the data may be pulled at once; nil: of none
-	over  chan struct{}              // closed by HandleClose
+	cfg    *Config
+	ctr    *counters
+	door   *door
+	peer   *admit.Peer  // set once the connection is admitted
+	half   admit.Ticket // of an FPDU that does not go on
+	inline int          // octets of a call that the client may send inline
+	app    application
+	conn   *rdmap.Conn
+	lazy   func(*xdr.CallHeader) bool // calls whose data are pulled only when asked for; nil: none
+	ready  func(*exchange) bool       // of those: whether the data may be pulled at once; nil: of none
+	over   chan struct{}              // closed by HandleClose
 
 	mu       sync.Mutex
 	resp     *rpcrdma.Responder
@@ -70,9 +71,12 @@ func newRespConn(cfg *Config, ctr *counters, d *door, app application) *respConn
 // config returns the settings of the underlying connection.
 func (rc *respConn) config() *rdmap.Config {
 	ec := rc.cfg.engine(rc.upcalls(), -1)
+	rc.inline = rc.door.inline()
+	ec.RecvSize = rc.inline
 	rc.half = rc.peer.Ticket()
 	ec.HalfFPDU = rc.halfFPDU
 	own := rc.cfg.privateData()
+	own.RecvSize = rc.inline
 	ec.Accept = func(req *mpa.Request) ([]byte, error) {
 		peer, told := rpcrdma.ParsePrivateData(req.PrivateData)
 		rc.offerBackward(req.PrivateData)
@@ -92,6 +96,10 @@ func (rc *respConn) setUp(own, peer rpcrdma.PrivateData, told bool) {
 		MaxExposed: rc.cfg.MaxExposed, MaxExposedOctets: 4 * int64(rc.cfg.MaxPayload), Align: rc.cfg.PeerAlign,
 		Bidirectional: rc.cfg.BackwardCredits > 0,
 	})
+	if told { // otherwise the Connection Configuration Protocol may tell
+		rc.door.inlineIs(rc.inline, recv)
+		rc.inline = recv
+	}
 	rc.mu.Lock()
 	defer rc.mu.Unlock()
 	rc.resp, rc.told, rc.recvSize = r, told, recv
@@ -99,6 +107,12 @@ func (rc *respConn) setUp(own, peer rpcrdma.PrivateData, told bool) {
 		rc.agreed = send
 	}
 	rc.postReceives()
+}
+
+// leave ends the admission of the connection, which has ended.
+func (rc *respConn) leave() {
+	rc.door.inlineIs(rc.inline, 0)
+	rc.peer.Leave()
 }
 
 // postReceives posts the receives that the grants promise. The caller holds rc.mu.

@@ -69,7 +69,7 @@ func (rc *respConn) apply(args rpcrdma.ConfigArgs) rpcrdma.ConfigReply {
 		c.SendSize = rpcrdma.ConfigInline(rc.cfg.InlineSend, args.MaxReply, rc.agreed)
 		c.Reads = reads
 	})
-	got := rpcrdma.ConfigReply{MaxCall: uint32(rc.cfg.InlineRecv), MaxRead: uint32(rc.conn.ConnectionState().IRD)}
+	got := rpcrdma.ConfigReply{MaxCall: uint32(rc.inline), MaxRead: uint32(rc.conn.ConnectionState().IRD)}
 	if rc.cfg.Profile == ProfileRFC5666 && rc.cfg.Align > 0 {
 		got.Align = uint32(rc.cfg.Align)
 	}

@@ -42,7 +42,7 @@ func (s *Server) serveConn(conn net.Conn, first []byte) error {
 		s.door.turnAway(s.ctx, conn, first, err)
 		return opErr(OpAccept, addrOf(conn), err)
 	}
-	defer c.rc.peer.Leave()
+	defer c.rc.leave()
 	c.at = s.came.enter(conn)
 	defer s.came.leave(c.at)
 	c.ctx, c.cancel = context.WithCancel(s.ctx)

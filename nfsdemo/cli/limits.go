@@ -140,8 +140,9 @@ func (l *allowListener) Accept() (net.Conn, error) {
 	}
 }
 
-// besides is the memory of a server besides that for calls: connections, buffers in reserve, the program.
-const besides = 64 << 20
+// besides is the memory of a server besides that for calls: connections, buffers in reserve. With the program itself,
+// which the limit does not count, it makes 64 MiB.
+const besides = 48 << 20
 
 // limitMemory tells the garbage collector how large the process may become, unless the administrator has
 // (GOMEMLIMIT): calls stay within --memory-limit, but what they leave behind would double that.

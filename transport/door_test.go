@@ -1,0 +1,34 @@
+package transport
+
+import "testing"
+
+// TestInlinePromises: all connections together may send no more inline than RequestMemory, beyond a page for
+// each call, the first ones as much as they like, and a connection that ends makes room.
+func TestInlinePromises(t *testing.T) {
+	cfg, err := (&Config{}).fill()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.asServer()
+	d := newDoor(cfg, new(counters))
+	var sizes []int
+	for range 2000 {
+		n := d.inline()
+		if k := len(sizes); k > 0 && n > sizes[k-1] {
+			t.Fatalf("connection %d may send %d octets, the one before %d", k, n, sizes[k-1])
+		}
+		sizes = append(sizes, n)
+	}
+	if sizes[0] != DefaultInlineCall || sizes[7] != DefaultInlineCall || sizes[1999] != DefaultInlineSize {
+		t.Errorf("%d, %d, %d octets", sizes[0], sizes[7], sizes[1999])
+	}
+	if d.promised > cfg.RequestMemory || d.promised < cfg.RequestMemory/2 {
+		t.Errorf("%d octets promised of %d", d.promised, cfg.RequestMemory)
+	}
+	for _, n := range sizes {
+		d.inlineIs(n, 0)
+	}
+	if d.promised != 0 || d.inline() != DefaultInlineCall {
+		t.Errorf("%d octets promised to nobody", d.promised)
+	}
+}
