@@ -30,7 +30,8 @@ MPA frame: packet, seconds, connection, direction (> from the side that opened
 the connection), then the fields of MPA, DDP, RDMAP, RPC-over-RDMA and RPC, if
 present. MPA is recognised on any port. After "!!" it says what is wrong with a frame.
 
-Connections that are not MPA are listed once and not shown further.
+NFS and other RPC over TCP is printed too, a line per call and reply. Connections that are
+neither MPA nor RPC are listed once and not shown further.
 
 Exit status: 0 done; 1 a file could not be read or is damaged; 2 bad command
 line; 3 with --strict, a frame is not well formed or octets were not decoded.`,

@@ -42,6 +42,8 @@ func (c *Conn) Octets(dir Dir, b []byte, at Stamp) {
 	}
 	s.add(b, at)
 	switch s.phase {
+	case phaseRecord:
+		c.records(dir)
 	case phaseSkip:
 		c.skip(dir)
 	case phaseSync:

@@ -36,6 +36,8 @@ func (c Counts) Add(e *Event) {
 	}
 	switch e.Kind {
 	case KindOpen, KindClose:
+	case KindRecord:
+		c["rpc.tcp"]++
 	case KindStartup:
 		if e.Startup.IsReply {
 			c["mpa.rep"]++

@@ -22,11 +22,13 @@ const (
 	KindUndecoded
 	// KindClose: this side ended its stream, by FIN or, when Event.Reset is set, by RST.
 	KindClose
+	// KindRecord: a message of RPC over TCP, in Event.RPC, on a connection that is not MPA.
+	KindRecord
 )
 
-// String returns "open", "startup", "fpdu", "undecoded" or "close".
+// String returns "open", "startup", "fpdu", "undecoded", "close" or "record".
 func (k Kind) String() string {
-	return [...]string{"open", "startup", "fpdu", "undecoded", "close"}[k]
+	return [...]string{"open", "startup", "fpdu", "undecoded", "close", "record"}[k]
 }
 
 // Dir is a direction of a connection.

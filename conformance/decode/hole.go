@@ -36,6 +36,8 @@ func (c *Conn) Hole(dir Dir, n int, at Stamp) {
 	switch {
 	case s.phase == phaseLost:
 		s.why = ErrHole
+	case s.phase == phaseRecord:
+		s.lose(ErrHole)
 	case s.marks != nil:
 		s.lose(fmt.Errorf("%w, between markers", ErrHole))
 	case known && next >= s.off:

@@ -28,15 +28,19 @@ func keys(m nfs3.Message) string {
 	case *nfs3.CommitArgs:
 		return fmt.Sprintf("%s offset=%d count=%d", digest(a.Handle), a.Offset, a.Count)
 	case *nfs3.SetAttrArgs:
-		return digest(a.Handle)
+		guard := ""
+		if a.Guard {
+			guard = fmt.Sprintf(" guard=%d.%09d", a.Ctime.Sec, a.Ctime.Nsec)
+		}
+		return digest(a.Handle) + settings(&a.Attr) + guard
 	case *nfs3.CreateArgs:
-		return dirOp(&a.Where)
+		return dirOp(&a.Where) + settings(&a.Attr)
 	case *nfs3.MkdirArgs:
-		return dirOp(&a.Where)
+		return dirOp(&a.Where) + settings(&a.Attr)
 	case *nfs3.MknodArgs:
-		return dirOp(&a.Where)
+		return dirOp(&a.Where) + settings(&a.Attr)
 	case *nfs3.SymlinkArgs:
-		return dirOp(&a.Where) + " path=" + quote(a.Path)
+		return dirOp(&a.Where) + " path=" + quote(a.Path) + settings(&a.Attr)
 	case *nfs3.RenameArgs:
 		return dirOp(&a.From) + " to " + dirOp(&a.To)
 	case *nfs3.LinkArgs:
@@ -68,6 +72,28 @@ func resultKeys(m nfs3.Message) string {
 		}
 	}
 	return ""
+}
+
+// settings returns what a call sets, each with a space in front.
+func settings(a *nfs3.SetAttr) (s string) {
+	for _, f := range []struct {
+		set  bool
+		text string
+	}{
+		{a.SetMode, fmt.Sprintf("mode=%#o", a.Mode)},
+		{a.SetUID, fmt.Sprintf("uid=%d", a.UID)},
+		{a.SetGID, fmt.Sprintf("gid=%d", a.GID)},
+		{a.SetSize, fmt.Sprintf("size=%d", a.Size)},
+		{a.AtimeHow == nfs3.ServerTime, "atime=now"},
+		{a.AtimeHow == nfs3.ClientTime, fmt.Sprintf("atime=%d.%09d", a.Atime.Sec, a.Atime.Nsec)},
+		{a.MtimeHow == nfs3.ServerTime, "mtime=now"},
+		{a.MtimeHow == nfs3.ClientTime, fmt.Sprintf("mtime=%d.%09d", a.Mtime.Sec, a.Mtime.Nsec)},
+	} {
+		if f.set {
+			s += " " + f.text
+		}
+	}
+	return s
 }
 
 func digest(h nfs3.FileHandle) string { return fmt.Sprintf("fh=%#08x", crc32.ChecksumIEEE(h)) }

@@ -25,6 +25,10 @@ func TestKeys(t *testing.T) {
 		{&nfs3.WriteArgs{Handle: fh, Offset: 7, Count: 5, Stable: 2}, "fh=0x918020d9 offset=7 count=5 stable=2"},
 		{&nfs3.CommitArgs{Handle: fh, Offset: 7, Count: 5}, "fh=0x918020d9 offset=7 count=5"},
 		{&nfs3.SetAttrArgs{Handle: fh}, "fh=0x918020d9"},
+		{&nfs3.SetAttrArgs{Handle: fh, Attr: nfs3.SetAttr{
+			SetMode: true, Mode: 0o640, SetUID: true, UID: 1, SetGID: true, GID: 2, SetSize: true, Size: 3,
+			AtimeHow: nfs3.ServerTime, MtimeHow: nfs3.ClientTime, Mtime: nfs3.Time{Sec: 4, Nsec: 5},
+		}, Guard: true, Ctime: nfs3.Time{Sec: 6}}, "fh=0x918020d9 mode=0640 uid=1 gid=2 size=3 atime=now mtime=4.000000005 guard=6.000000000"},
 		{&nfs3.CreateArgs{Where: where}, `fh=0x918020d9 name="a\n\"b"`},
 		{&nfs3.MkdirArgs{Where: where}, `fh=0x918020d9 name="a\n\"b"`},
 		{&nfs3.MknodArgs{Where: where}, `fh=0x918020d9 name="a\n\"b"`},

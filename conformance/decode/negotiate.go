@@ -59,6 +59,12 @@ func (c *Conn) note(dir Dir, f *Startup) bool {
 // MPA.
 func (c *Conn) notStartup(dir Dir) {
 	peer := &c.sides[1-dir]
+	if s := &c.sides[dir]; peer.phase == phaseRecord || peer.phase == phaseStartup && peer.end() == 0 && beginsRecord(s.buf) {
+		c.Info.Foreign = true
+		s.phase = phaseRecord
+		c.records(dir)
+		return
+	}
 	if peer.phase == phaseStartup || peer.closed && peer.end() == 0 || c.Info.Foreign {
 		c.Info.Foreign = true
 		c.lose(dir, ErrNotMPA)

@@ -19,6 +19,8 @@ const (
 	phaseSkip
 	// phaseSync: looking for the next FPDU boundary. Ends when one is proved.
 	phaseSync
+	// phaseRecord: records of RPC over TCP until the stream ends. This is not MPA.
+	phaseRecord
 	// phaseLost: octets can be counted, not decoded; side.why says why. Never ends.
 	phaseLost
 )

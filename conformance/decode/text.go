@@ -38,6 +38,9 @@ func (e *Event) body(b *strings.Builder) {
 		e.layers(b)
 	case KindUndecoded:
 		fmt.Fprintf(b, "%d octets not decoded", e.Len)
+	case KindRecord:
+		fmt.Fprintf(b, "RPC over TCP xid=%#08x", e.RPC.XID)
+		e.RPC.text(b)
 	case KindClose:
 		b.WriteString("FIN")
 		if e.Reset {

@@ -108,7 +108,7 @@ func (c *conn) note(ev *decode.Event) {
 	case decode.KindClose:
 		c.closed[ev.Dir] = true
 		c.reset = c.reset || ev.Reset
-	case decode.KindOpen, decode.KindStartup:
+	case decode.KindOpen, decode.KindStartup, decode.KindRecord:
 	}
 }
 

@@ -93,7 +93,7 @@ func (b *Builder) Event(ev *decode.Event) {
 		}
 	case decode.KindStartup:
 		c.Startups++
-	case decode.KindOpen, decode.KindClose:
+	case decode.KindOpen, decode.KindClose, decode.KindRecord:
 	}
 	c.Octets[ev.Dir] += uint64(ev.Len)
 	b.judge.Event(ev)

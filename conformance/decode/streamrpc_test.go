@@ -1,0 +1,84 @@
+package decode
+
+import (
+	"encoding/binary"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// marked returns a record of fragments of n octets at most.
+func marked(msg []byte, n int) (b []byte) {
+	for {
+		part := msg[:min(n, len(msg))]
+		msg = msg[len(part):]
+		mark := uint32(len(part))
+		if len(msg) == 0 {
+			mark |= lastFragment
+		}
+		b = append(binary.BigEndian.AppendUint32(b, mark), part...)
+		if len(msg) == 0 {
+			return b
+		}
+	}
+}
+
+// TestRecords: NFS over TCP is decoded, however its records are cut, and is not taken for MPA.
+func TestRecords(t *testing.T) {
+	call := xdr.AppendCall(nil, &xdr.CallHeader{XID: 7, RPCVers: 2, Prog: nfs3.Program, Vers: 3, Proc: uint32(nfs3.ProcGetAttr)})
+	call = (&nfs3.HandleArgs{Handle: nfs3.FileHandle("handle")}).Append(call)
+	reply := xdr.AppendReply(nil, &xdr.ReplyHeader{XID: 7})
+	reply = (&nfs3.GetAttrRes{Attr: nfs3.Attr{Type: nfs3.TypeReg, Size: 9}}).Append(reply)
+	for _, fragment := range []int{1000, 24} {
+		for _, piece := range []int{1000, 30} {
+			var lines []string
+			c := NewConn(nil, func(ev *Event) {
+				if ev.Kind == KindRecord {
+					lines = append(lines, ev.String())
+				} else if ev.Kind == KindUndecoded {
+					t.Error(ev)
+				}
+			})
+			at := Stamp{Frame: 1}
+			for range 2 {
+				for b := range slices.Chunk(marked(call, fragment), piece) {
+					c.Octets(FromOpener, b, at)
+				}
+				for b := range slices.Chunk(marked(reply, fragment), piece) {
+					c.Octets(FromAccepter, b, at)
+				}
+			}
+			c.Finish()
+			if len(lines) != 4 || !strings.Contains(lines[0], "xid=0x000007 | call NFSv3 GETATTR fh=0x918020d9") && !strings.Contains(lines[0], "call NFSv3 GETATTR fh=0x918020d9") ||
+				!strings.Contains(lines[3], "reply NFSv3 GETATTR NFS3_OK") || !c.Info.Foreign {
+				t.Errorf("fragments of %d in pieces of %d:\n%s", fragment, piece, strings.Join(lines, "\n"))
+			}
+		}
+	}
+}
+
+// TestNoRecord: what is no record any more ends the decoding; a hole does as well.
+func TestNoRecord(t *testing.T) {
+	call := xdr.AppendCall(nil, &xdr.CallHeader{XID: 7, RPCVers: 2, Prog: nfs3.Program, Vers: 3})
+	for want, next := range map[error]func(*Conn){
+		ErrRecord: func(c *Conn) { c.Octets(FromOpener, []byte{0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0}, Stamp{}) },
+		ErrHole:   func(c *Conn) { c.Hole(FromOpener, 10, Stamp{}); c.Octets(FromOpener, make([]byte, 10), Stamp{}) },
+	} {
+		var got error
+		c := NewConn(nil, func(ev *Event) {
+			if ev.Kind == KindUndecoded {
+				got = ev.Err
+			}
+		})
+		c.Octets(FromOpener, marked(call, 1000), Stamp{})
+		next(c)
+		c.Finish()
+		if !errors.Is(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+	}
+}
