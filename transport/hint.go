@@ -32,6 +32,9 @@ func hint(err error) string {
 		return "write host:port; NFS/RDMA is usually on port 20049"
 	}
 	if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {
+		if dns.Err == "unknown port" {
+			return "write a port as a number"
+		}
 		return "is the host's name spelled right?"
 	}
 	return ""

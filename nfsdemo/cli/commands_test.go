@@ -183,6 +183,9 @@ func TestSettings(t *testing.T) {
 		{proxy, []string{"--backward", "-1"}, "--backward -1: want 1 to 4096"},
 		{proxy, []string{"--backward", "4097"}, "--backward 4097: want 1 to 4096"},
 		{[]string{"proxy", "--to", "nfs+rdma://127.0.0.1:1", "--listen", "foo"}, []string{"--credits", "-1"}, "--credits -1"},
+		{[]string{"serve", "--memory", "--export", "/x", "--status", "nonsense"}, nil, `--status "nonsense" is not an address`},
+		{[]string{"serve", "--memory", "--export", "/x", "--log-format", "yaml"}, nil, "want text or json"},
+		{[]string{"completion", "tcsh"}, nil, "unknown command"},
 		{[]string{"cat", "nfs://127.0.0.1:1/x"}, []string{"--reconnect", "-1s"}, "--reconnect -1s: want a positive time"},
 		{[]string{"fo"}, nil, "see nfsdemo --help"},
 	} {

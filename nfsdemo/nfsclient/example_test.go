@@ -4,9 +4,13 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"log"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"strings"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
@@ -107,4 +111,30 @@ func ExampleClient_WriteFrom_stream() {
 	fmt.Println(written, err)
 	// Output:
 	// 29 <nil>
+}
+
+// An export as a web site.
+func ExampleClient_FS() {
+	url, stop := startServer()
+	defer stop()
+	ctx := context.Background()
+	u, _ := nfsclient.ParseURL(url)
+	c, err := nfsclient.Dial(ctx, u, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	n, _ := c.Create(ctx, c.Root(), "hello.txt", 0o644, true)
+	_, _ = c.WriteFrom(ctx, n, strings.NewReader("hello over NFS/RDMA"), -1, nil)
+
+	web := httptest.NewServer(http.FileServerFS(c.FS(ctx)))
+	defer web.Close()
+	resp, err := http.Get(web.URL + "/hello.txt")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(resp.Body)
+	fmt.Println(resp.Header.Get("Content-Type"), string(text))
+	// Output: text/plain; charset=utf-8 hello over NFS/RDMA
 }

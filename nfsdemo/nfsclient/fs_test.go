@@ -7,9 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"log"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -143,30 +140,4 @@ func TestHostileFS(t *testing.T) {
 	if _, err := fs.ReadDir(c.FS(t.Context()), "."); !errors.Is(err, nfsclient.ErrDirLoop) {
 		t.Error(err)
 	}
-}
-
-// An export as a web site.
-func ExampleClient_FS() {
-	url, stop := startServer()
-	defer stop()
-	ctx := context.Background()
-	u, _ := nfsclient.ParseURL(url)
-	c, err := nfsclient.Dial(ctx, u, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer c.Close()
-	n, _ := c.Create(ctx, c.Root(), "hello.txt", 0o644, true)
-	_, _ = c.WriteFrom(ctx, n, strings.NewReader("hello over NFS/RDMA"), -1, nil)
-
-	web := httptest.NewServer(http.FileServerFS(c.FS(ctx)))
-	defer web.Close()
-	resp, err := http.Get(web.URL + "/hello.txt")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer resp.Body.Close()
-	text, _ := io.ReadAll(resp.Body)
-	fmt.Println(resp.Header.Get("Content-Type"), string(text))
-	// Output: text/plain; charset=utf-8 hello over NFS/RDMA
 }
