@@ -9,6 +9,10 @@ NESTED   = $(patsubst %/go.mod,%,$(wildcard transport/examples/*/go.mod))
 menu: ## this menu
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+.PHONY: conformance
+conformance: ## bin/conformance: one static binary that needs nothing else
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/conformance ./conformance
+
 .PHONY: test
 test: ## the tests of the README
 	go test ./...

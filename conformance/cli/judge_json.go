@@ -91,6 +91,7 @@ type jsonRule struct {
 	Level    string `json:"level"`
 	Severity string `json:"severity"`
 	Text     string `json:"text"`
+	Quote    string `json:"quote,omitempty"` // the words of the document, where they were compared
 }
 
 // writeJSON prints verdicts for a program.
@@ -102,7 +103,8 @@ func writeJSON(w io.Writer, all []*verdict) error {
 		for _, c := range v.report.Connections {
 			for id := range c.Counts {
 				if r, ok := judge.Find(id); ok {
-					j.Rules[id] = jsonRule{r.Source, r.Level.String(), r.Severity.String(), r.Text}
+					q, _ := r.Quote()
+					j.Rules[id] = jsonRule{r.Source, r.Level.String(), r.Severity.String(), r.Text, q.Words}
 				}
 			}
 		}

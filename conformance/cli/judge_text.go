@@ -182,6 +182,9 @@ func explain(w io.Writer, id string) error {
 	}
 	fmt.Fprintf(w, "%s: %s\n\n", r.ID, r.Text)
 	fmt.Fprintf(w, "source    %s\nlevel     %v\nseverity  %v: %s\n", r.Source, r.Level, r.Severity, severityText[r.Severity])
+	if q, ok := r.Quote(); ok {
+		fmt.Fprintf(w, "says      %q (%s)\n", q.Words, q.Source)
+	}
 	for _, doc := range judge.Documents() {
 		for _, s := range judge.Sentences(doc) {
 			if slices.Contains(s.Rules, r.ID) {

@@ -14,6 +14,9 @@ import (
 	"github.com/stag-rdma/stag/conformance/probe"
 )
 
+// probeVersion is the version of the JSON below (docs/conformance.md).
+const probeVersion = 1
+
 // probeText prints what probe finds.
 type probeText struct {
 	w             io.Writer
@@ -26,7 +29,10 @@ type probeText struct {
 // describe prints a case without a result.
 func (o *probeText) describe(c *probe.Case) {
 	if o.json {
-		_ = json.NewEncoder(o.w).Encode(c) // Main checks whether everything could be written
+		_ = json.NewEncoder(o.w).Encode(struct {
+			Version int `json:"version"`
+			*probe.Case
+		}{probeVersion, c}) // Main checks whether everything could be written
 		return
 	}
 	fmt.Fprintf(o.w, "%s\n", c.Name)
@@ -64,7 +70,10 @@ func (o *probeText) result(r *probe.Result) {
 		word = "FAILS"
 	}
 	if o.json {
-		_ = json.NewEncoder(o.w).Encode(r)
+		_ = json.NewEncoder(o.w).Encode(struct {
+			Version int `json:"version"`
+			*probe.Result
+		}{probeVersion, r})
 		return
 	}
 	fmt.Fprintf(o.w, "%-9s  %-28s  %s\n", word, r.Name, answers(r.Tries))

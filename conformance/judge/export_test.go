@@ -1,0 +1,4 @@
+package judge
+
+// QuotesInFile returns how many quotations there are.
+func QuotesInFile() int { return len(quotes) }
