@@ -26,7 +26,7 @@ packages: ## the Debian packages that tests use (root)
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends tshark qemu-user-static chromium >/dev/null
 
 # Every check, also when one has failed: a night is long. Each is a target of its own.
-NIGHTLY = s390x test-narrow test-long judged mutants interop ganesha once crash-sim crash crash-mutants power bench-check
+NIGHTLY = authority s390x test-narrow test-long judged mutants interop ganesha once crash-sim crash crash-mutants power bench-check
 
 .PHONY: nightly
 nightly: ## the long checks: other machines, mutants, kernel peers, crashes, paired benchmarks (Debian, root; hours)
@@ -37,6 +37,12 @@ nightly: ## the long checks: other machines, mutants, kernel peers, crashes, pai
 .PHONY: race
 race: ## tests under the race detector, shuffled
 	go test -race -shuffle=on ./...
+
+.PHONY: authority
+authority: ## what callers of NFS may do, compared with local processes, on four file systems; a million files (Debian, root)
+	@for p in xfs btrfs; do command -v mkfs.$$p >/dev/null || { apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends xfsprogs btrfs-progs >/dev/null; break; }; done
+	go test -count=1 -timeout 30m -v -run Authority ./nfsdemo/server -authority.on tmpfs,ext4,xfs,btrfs
+	go test -count=1 -timeout 30m -v -run 'Kernel' ./nfsdemo/backend/dir -files 1000000 -kernel.on tmpfs,ext4,xfs,btrfs
 
 .PHONY: test-narrow
 test-narrow: ## the pure machines where int has 32 bits (GOARCH=386); CRC32C without assembly

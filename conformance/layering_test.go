@@ -141,6 +141,7 @@ var layers = []layer{
 	{name: "nfsdemo/caller", modules: []string{"golang.org/x/sys"}},
 	{name: "nfsdemo/exports", may: []string{"nfsdemo/server"}, modules: []string{"github.com/BurntSushi/toml"}},
 	{name: "nfsdemo/internal/sockowner", modules: []string{"golang.org/x/sys"}},
+	{name: "nfsdemo/internal/mounttest"},
 	{name: "nfsdemo/internal/crew"},
 	{name: "nfsdemo/internal/hostile", may: []string{"transport", "rdmap", "rdmap/mpa", "rpcrdma", "xdr", "nfsdemo/nfs3", "nfsdemo/mount3"}},
 	{

@@ -1,0 +1,344 @@
+package dir
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/caller"
+	"github.com/stag-rdma/stag/nfsdemo/internal/mounttest"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"golang.org/x/sys/unix"
+)
+
+var (
+	kernelOn  = flag.String("kernel.on", "tmpfs,ext4", "file systems for the tests named Kernel")
+	manyFiles = flag.Int("files", 20000, "files of TestKernelMany")
+)
+
+var (
+	ann = &caller.Identity{UID: 1000, GID: 1000}
+	bob = &caller.Identity{UID: 1001, GID: 1001}
+)
+
+func serve(t testing.TB, path string) *FS {
+	t.Helper()
+	f, err := New(path, &Config{Async: true, Key: secret})
+	ok(t, err)
+	return f
+}
+
+// onKernels runs a test on each file system that can be mounted here.
+func onKernels(t *testing.T, fn func(t *testing.T, kind string, m *mounttest.FS)) {
+	t.Helper()
+	for kind := range strings.SplitSeq(*kernelOn, ",") {
+		t.Run(kind, func(t *testing.T) { fn(t, kind, mounttest.Mount(t, kind, 400<<20)) })
+	}
+}
+
+// TestKernelHandles: a handle outlives renames, the process and the mount; that of a file that is gone never is
+// another file's, although that has its inode; each octet of it counts; it is of one export.
+func TestKernelHandles(t *testing.T) {
+	onKernels(t, func(t *testing.T, kind string, m *mounttest.FS) {
+		ok(t, os.MkdirAll(m.At+"/export/d", 0o755))
+		ok(t, os.MkdirAll(m.At+"/other", 0o755))
+		f := serve(t, m.At+"/export")
+		if !f.sys.handled {
+			t.Fatal(f.Authority())
+		}
+		d, _, err := f.Root().Lookup("d")
+		ok(t, err)
+		n := create(t, d, "f")
+		_, err = n.Write([]byte("text"), 0, nfs3.FileSync)
+		ok(t, err)
+		h := n.AppendHandle(nil)
+		t.Logf("%d octets", len(h))
+		look := func(what string, want error) {
+			t.Helper()
+			c, err := f.Resolve(h)
+			if err == nil {
+				_, err = c.As(ann).Attr()
+			}
+			if err != want {
+				t.Errorf("%s: %v, want %v", what, err, want)
+			}
+		}
+		ok(t, os.Rename(m.At+"/export/d/f", m.At+"/export/g"))
+		look("renamed", nil)
+		ok(t, f.Close())
+		f = serve(t, m.At+"/export")
+		look("a new process", nil)
+		for i := range h {
+			bad := append([]byte(nil), h...)
+			bad[i] ^= 1
+			if _, err := f.Resolve(bad); err == nil {
+				t.Errorf("octet %d does not count", i)
+			}
+		}
+		o := serve(t, m.At+"/other")
+		if _, err := o.Resolve(h); err != nfs3.ErrStale {
+			t.Errorf("in another export: %v", err)
+		}
+		ok(t, o.Close())
+		ok(t, f.Close())
+		if kind != "tmpfs" {
+			m.Remount()
+			f = serve(t, m.At+"/export")
+			look("a new mount", nil)
+		} else {
+			f = serve(t, m.At+"/export")
+		}
+		ok(t, f.Root().Remove("g"))
+		look("removed", nfs3.ErrStale)
+		for i := range 200 { // one of them gets its inode
+			create(t, f.Root(), fmt.Sprint("n", i))
+			look("reused", nfs3.ErrStale)
+			ok(t, os.Remove(fmt.Sprint(m.At, "/export/n", i)))
+		}
+		ok(t, f.Close())
+	})
+}
+
+// TestKernelMovedOut: a directory that is moved out of the export is out, at any depth, and so is what could be
+// reached through it.
+func TestKernelMovedOut(t *testing.T) {
+	for _, private := range []bool{true, false} {
+		onKernels(t, func(t *testing.T, _ string, m *mounttest.FS) {
+			ok(t, os.MkdirAll(m.At+"/export/a/b/c", 0o777))
+			f := serve(t, m.At+"/export")
+			defer f.Close()
+			if !f.sys.private {
+				t.Skip("no private copy of the mount")
+			}
+			if f.sys.private = private; !private {
+				// Without the right to copy the mount the root has a path that others can see.
+				fd, err := unix.Open(m.At+"/export", unix.O_PATH|unix.O_CLOEXEC, 0)
+				ok(t, err)
+				unix.Close(f.top.fd)
+				f.top.fd = fd
+				ok(t, unix.Close(f.sys.mount))
+				f.sys.lacks = f.tryHandles()
+			}
+			n := f.Root()
+			for _, name := range []string{"a", "b", "c"} {
+				c, _, err := n.Lookup(name)
+				ok(t, err)
+				n = c
+			}
+			h := n.AppendHandle(nil)
+			use := func() error {
+				f.grips.clear()
+				c, err := f.Resolve(h)
+				if err != nil {
+					return err
+				}
+				if _, _, err := c.As(ann).Lookup(".."); err != nil {
+					return err
+				}
+				_, _, err = c.ReadDir(0, nfs3.CookieVerf{}, true, func(*nfs3.DirPlusEntry) bool { return true })
+				return err
+			}
+			ok(t, use())
+			ok(t, os.Rename(m.At+"/export/a/b", m.At+"/b"))
+			want(t, use(), nfs3.ErrStale)
+			if _, _, err := n.Create("x", in644); err != nfs3.ErrStale {
+				t.Errorf("Create: %v", err)
+			}
+			ok(t, os.Rename(m.At+"/b", m.At+"/export/b"))
+			ok(t, use())
+			up, _, err := n.Lookup("..")
+			ok(t, err)
+			up, _, err = up.Lookup("..")
+			ok(t, err)
+			if string(up.AppendHandle(nil)) != string(f.Root().AppendHandle(nil)) {
+				t.Error("\"..\" twice is not the root")
+			}
+			up, _, err = up.Lookup("..")
+			ok(t, err)
+			if string(up.AppendHandle(nil)) != string(f.Root().AppendHandle(nil)) {
+				t.Error("\"..\" of the root is not the root")
+			}
+		})
+	}
+}
+
+// TestKernelBetween: rights that are taken away between two calls are gone in the second one, although the file
+// is open; those that are given are there.
+func TestKernelBetween(t *testing.T) {
+	onKernels(t, func(t *testing.T, _ string, m *mounttest.FS) {
+		f := serve(t, m.At)
+		defer f.Close()
+		name := filepath.Join(m.At, "f")
+		acl := func(perm byte) error { // of bob
+			b := []byte{2, 0, 0, 0, 1, 0, 6, 0, 255, 255, 255, 255, 2, 0, perm, 0, 0xe9, 3, 0, 0, 4, 0, 6, 0, 255, 255, 255, 255, 16, 0, 6, 0, 255, 255, 255, 255, 32, 0, 0, 0, 255, 255, 255, 255}
+			return unix.Setxattr(name, "system.posix_acl_access", b, 0)
+		}
+		for what, x := range map[string]struct{ give, take func() error }{
+			"mode":  {func() error { return os.Chmod(name, 0o666) }, func() error { return os.Chmod(name, 0o600) }},
+			"owner": {func() error { return os.Chown(name, 1001, 1001) }, func() error { return os.Chown(name, 0, 0) }},
+			"ACL":   {func() error { return acl(6) }, func() error { return acl(0) }}, // leaves the mode as it is
+		} {
+			_ = os.Remove(name)
+			ok(t, os.WriteFile(name, []byte("text"), 0o600))
+			n, _, err := f.Root().As(bob).Lookup("f")
+			ok(t, err)
+			for range 20 { // also within one tick of the clock
+				ok(t, x.give())
+				if _, err := n.Read(make([]byte, 4), 0); err != nil {
+					t.Fatalf("%s: %v", what, err)
+				}
+				if _, err := n.Write([]byte("x"), 0, nfs3.Unstable); err != nil {
+					t.Fatalf("%s: %v", what, err)
+				}
+				ok(t, n.Open(true))
+				ok(t, x.take())
+				if _, err := n.Read(make([]byte, 4), 0); err != nfs3.ErrAcces {
+					t.Fatalf("%s: READ after it was taken: %v", what, err)
+				}
+				if _, err := n.Write([]byte("x"), 0, nfs3.Unstable); err != nfs3.ErrAcces {
+					t.Fatalf("%s: WRITE after it was taken: %v", what, err)
+				}
+				if n.Open(false) != nfs3.ErrAcces || n.Open(true) != nfs3.ErrAcces {
+					t.Fatalf("%s: Open after it was taken", what)
+				}
+			}
+		}
+	})
+}
+
+// TestKernelOpenFor: a file that is open for one caller is not open for another, nor for one with other groups.
+func TestKernelOpenFor(t *testing.T) {
+	onKernels(t, func(t *testing.T, _ string, m *mounttest.FS) {
+		f := serve(t, m.At)
+		defer f.Close()
+		ok(t, os.WriteFile(m.At+"/f", []byte("text"), 0o640))
+		ok(t, os.Chown(m.At+"/f", 1000, 77))
+		n, _, err := f.Root().Lookup("f")
+		ok(t, err)
+		for _, c := range []struct {
+			who *caller.Identity
+			err error
+		}{
+			{ann, nil}, {bob, nfs3.ErrAcces}, {&caller.Identity{UID: 1001, GID: 1001, Groups: []uint32{5, 77}}, nil},
+			{&caller.Identity{UID: 1001, GID: 1001, Groups: []uint32{77, 5}}, nil}, {&caller.Identity{UID: 1001, GID: 1001, Groups: []uint32{5}}, nfs3.ErrAcces},
+			{&caller.Identity{UID: 1001, GID: 77}, nil}, {bob, nfs3.ErrAcces}, {nil, nil},
+		} {
+			if _, err := n.As(c.who).Read(make([]byte, 4), 0); err != c.err {
+				t.Errorf("%+v: %v", c.who, err)
+			}
+		}
+		ok(t, n.Open(true)) // by root
+		_, err = n.As(bob).Write([]byte("x"), 0, nfs3.Unstable)
+		want(t, err, nfs3.ErrAcces)
+	})
+}
+
+// TestKernelReserved: blocks that are reserved for root are not for users; root goes on.
+func TestKernelReserved(t *testing.T) {
+	m := mounttest.Mount(t, "ext4", 64<<20, "-m", "50")
+	f := serve(t, m.At)
+	defer f.Close()
+	ok(t, os.Chmod(m.At, 0o777))
+	fill := func(who *caller.Identity, name string) (octets uint64, err error) {
+		n, _, err := f.Root().As(who).Create(name, in644)
+		ok(t, err)
+		block := make([]byte, 1<<20)
+		for ; ; octets += 1 << 20 {
+			if _, err := n.Write(block, octets, nfs3.FileSync); err != nil {
+				return octets, err
+			}
+		}
+	}
+	users, err := fill(ann, "ann")
+	want(t, err, nfs3.ErrNoSpc)
+	roots, err := fill(&caller.Identity{}, "root")
+	want(t, err, nfs3.ErrNoSpc)
+	t.Logf("a user gets %d MiB, root %d MiB more", users>>20, roots>>20)
+	if users > 40<<20 || roots < 10<<20 {
+		t.Error("the reserve is not root's")
+	}
+}
+
+// TestKernelLongest: the longest file is that of the file system.
+func TestKernelLongest(t *testing.T) {
+	for kind, want := range map[string]uint64{"tmpfs": 1<<63 - 1, "ext4": 1<<44 - 4096, "xfs": 1<<63 - 1, "btrfs": 1<<63 - 1} {
+		if !strings.Contains(*kernelOn, kind) {
+			continue
+		}
+		t.Run(kind, func(t *testing.T) {
+			var mkfs []string
+			if kind == "ext4" {
+				mkfs = []string{"-b", "4096"}
+			}
+			f := serve(t, mounttest.Mount(t, kind, 400<<20, mkfs...).At)
+			defer f.Close()
+			if got := f.Info().MaxFileSize; got != want {
+				t.Errorf("%d, want %d", got, want)
+			}
+			n := create(t, f.Root(), "f")
+			if err := n.SetAttr(&nfs3.SetAttr{SetSize: true, Size: want + 1}); err != nfs3.ErrFBig {
+				t.Errorf("one more: %v", err)
+			}
+		})
+	}
+}
+
+// TestKernelMany: in a new process, files are found by handles that an earlier one gave as fast as by its own;
+// wrong handles cost next to nothing.
+func TestKernelMany(t *testing.T) {
+	m := mounttest.Mount(t, "ext4", max(400<<20, int64(*manyFiles)*2048), "-N", fmt.Sprint(*manyFiles+2000))
+	f := serve(t, m.At)
+	handles := make([][]byte, 0, *manyFiles)
+	var d backend.Node
+	for i := range *manyFiles {
+		if i%1000 == 0 {
+			d = mkdir(t, f.Root(), fmt.Sprint("d", i/1000))
+		}
+		n, _, err := d.Mknod(fmt.Sprint("f", i), nfs3.TypeFIFO, nfs3.Device{}, in644)
+		ok(t, err)
+		handles = append(handles, n.AppendHandle(nil))
+	}
+	ok(t, f.Close())
+	m.Remount()
+	f = serve(t, m.At)
+	defer f.Close()
+	rate := func(what string, wrong bool) float64 {
+		rnd := rand.New(rand.NewPCG(1, 2))
+		const n = 20000
+		start := time.Now()
+		for range n {
+			h := handles[rnd.IntN(len(handles))]
+			if wrong {
+				h = append([]byte(nil), h...)
+				h[rnd.IntN(len(h)-10)+10] ^= byte(1 + rnd.IntN(255))
+			}
+			c, err := f.Resolve(h)
+			if wrong != (err != nil) {
+				t.Fatalf("%s: %v", what, err)
+			}
+			if err == nil {
+				if _, err = c.Attr(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		r := n / time.Since(start).Seconds()
+		t.Logf("%s: %.0f a second", what, r)
+		return r
+	}
+	rate("after a restart", false)
+	again, forged := rate("again", false), rate("forged", true)
+	if forged < again/10 {
+		t.Error("a forged handle costs more than ten honest ones")
+	}
+	if _, err := f.Resolve(f.seal.append(nil, &key{kind: 1, n: 8})); !errors.Is(err, nfs3.ErrStale) {
+		t.Errorf("a file that never was: %v", err)
+	}
+}

@@ -1,0 +1,2 @@
+// Package mounttest mounts file systems for tests, as root on Linux.
+package mounttest

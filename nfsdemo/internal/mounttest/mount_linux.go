@@ -1,0 +1,73 @@
+package mounttest
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// FS is a file system of a test.
+type FS struct {
+	At string // where it is mounted
+
+	t    testing.TB
+	args []string
+}
+
+// Mount makes a file system of a kind (tmpfs, ext4, xfs, btrfs) with so many octets, and mounts it where all users
+// can reach it. It skips the test if this machine cannot.
+func Mount(t testing.TB, kind string, size int64, mkfs ...string) *FS {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("mounts file systems: for root")
+	}
+	f := &FS{At: filepath.Join(t.TempDir(), "mnt"), t: t}
+	if err := os.Mkdir(f.At, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for p := filepath.Dir(f.At); p != "/"; p = filepath.Dir(p) { // directories of tests are closed to others
+		if st, err := os.Stat(p); err == nil && st.Mode().Perm()&0o011 != 0o011 {
+			if err := os.Chmod(p, st.Mode().Perm()|0o011); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	f.args = []string{"-t", "tmpfs", "none", f.At}
+	if kind != "tmpfs" {
+		image := filepath.Join(t.TempDir(), "image")
+		file, err := os.Create(image)
+		if err == nil {
+			err = file.Truncate(size)
+			_ = file.Close() // nothing was written
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.Command("mkfs."+kind, append(append([]string{"-q"}, mkfs...), image)...).CombinedOutput(); err != nil {
+			t.Skipf("mkfs.%s: %v %s (make authority installs it)", kind, err, out)
+		}
+		f.args = []string{"-o", "loop", image, f.At}
+	}
+	if out, err := exec.Command("mount", f.args...).CombinedOutput(); err != nil {
+		t.Skipf("mount %v: %v %s", f.args, err, out)
+	}
+	t.Cleanup(f.unmount)
+	return f
+}
+
+// Remount unmounts and mounts again.
+func (f *FS) Remount() {
+	f.t.Helper()
+	f.unmount()
+	if out, err := exec.Command("mount", f.args...).CombinedOutput(); err != nil {
+		f.t.Fatalf("mount %v: %v %s", f.args, err, out)
+	}
+}
+
+func (f *FS) unmount() {
+	f.t.Helper()
+	if out, err := exec.Command("umount", f.At).CombinedOutput(); err != nil {
+		f.t.Errorf("umount: %v %s", err, out)
+	}
+}
