@@ -27,6 +27,11 @@
 // registrations. So STags are unpredictable, and an invalidated one cannot come back during the next
 // 255 registrations. STag 0 is never used.
 //
+// The race detector. Peers may read and write the same octets at once, which leaves their content
+// undefined. In builds with -race such accesses of the engine are hidden from the detector, in memory
+// whose rights, number of registrations or sharing among streams let them meet. If you look at such
+// memory while peers use it, it is up to you to know what you see.
+//
 // Cost. Register, Lookup and Invalidate allocate nothing once the table has reached its size. Lookup
 // takes no lock and computes no hash: the random part of the STag is an index into an array, and is
 // chosen to be unique there.

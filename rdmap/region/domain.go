@@ -6,6 +6,8 @@ import (
 	"math"
 	"sync"
 	"sync/atomic"
+
+	"github.com/stag-rdma/stag/rdmap/internal/racy"
 )
 
 // MaxRegions is the maximum number of registrations in one Domain: a quarter of the 24-bit index
@@ -115,6 +117,9 @@ func (d *Domain) install(owner *Table, mem Memory, data []byte, o Options) (Regi
 	e.hash = o.Hash
 	e.guard, _ = mem.(Guarded)
 	e.medium, _ = mem.(ReadBacker)
+	if racy.Enabled && e.guard == nil && !o.window && len(data) > 0 {
+		e.uses = enlist(data, o.Access, owner == nil)
+	}
 	if mem != nil {
 		e.fate = joinFate(mem)
 	} else if o.Access&Verify != 0 {
@@ -205,6 +210,10 @@ func (d *Domain) put(e *entry) {
 	s[int(e.home)&(len(s)-1)].Store(nil)
 	if e.mem != nil {
 		leaveFate(e.mem)
+	}
+	if e.uses != nil {
+		strike(e.data)
+		e.uses = nil
 	}
 	e.mem, e.owner, e.hash, e.whole = nil, nil, nil, nil
 	e.guard, e.fate, e.failed, e.through, e.medium = nil, nil, nil, nil, nil

@@ -41,6 +41,7 @@ type entry struct {
 	access  Access
 	hash    *Hash // nil: CRC32C
 	fate    *fate // of mem
+	uses    *uses // of data, in builds with the race detector
 
 	// Under Domain.mu.
 	key    uint8         // of the last opening of a Window

@@ -75,8 +75,8 @@ func PersistRanges(mem Memory, rs []Range) error {
 // data. The error is nil for memory that is not Guarded. CopyIn panics if p is longer than the view.
 func (v *View) CopyIn(p []byte) error {
 	dst := v.data[:len(p)]
-	if v.e.guard != nil {
-		return v.e.guard.Store(v.off, p)
+	if g := v.e.guarded(); g != nil {
+		return g.Store(v.off, p)
 	}
 	copy(dst, p)
 	return nil
@@ -86,8 +86,8 @@ func (v *View) CopyIn(p []byte) error {
 // the view. Otherwise it is like CopyIn.
 func (v *View) CopyOut(p []byte, off int) error {
 	src := v.data[off : off+len(p)]
-	if v.e.guard != nil {
-		return v.e.guard.Load(p, v.off+off)
+	if g := v.e.guarded(); g != nil {
+		return g.Load(p, v.off+off)
 	}
 	copy(p, src)
 	return nil
@@ -106,13 +106,13 @@ func (v *View) WrittenThrough() bool { return v.e != nil && v.e.through != nil }
 
 // Guarded reports whether the memory is Guarded: its octets may then be accessed only by CopyIn,
 // CopyOut and Guard.
-func (v *View) Guarded() bool { return v.e != nil && v.e.guard != nil }
+func (v *View) Guarded() bool { return v.e != nil && v.e.guarded() != nil }
 
 // Guard runs f, which may touch the octets of the view, but no other Guarded memory. Otherwise it
 // is like Guarded.Guard.
 func (v *View) Guard(f func() error) error {
-	if v.e.guard != nil {
-		return v.e.guard.Guard(v.off, len(v.data), f)
+	if g := v.e.guarded(); g != nil {
+		return g.Guard(v.off, len(v.data), f)
 	}
 	return f()
 }

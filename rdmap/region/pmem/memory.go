@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap/internal/racy"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem/internal/fault"
 )
@@ -104,7 +105,7 @@ func (m *Memory) WriteBack(off, n int) {
 // is final as with Persist.
 func (m *Memory) Store(off int, p []byte) error {
 	return m.guard("store", off, len(p), func() error {
-		copy(m.Bytes()[off:], p)
+		racy.Copy(m.Bytes()[off:off+len(p)], p)
 		return nil
 	})
 }
@@ -112,7 +113,7 @@ func (m *Memory) Store(off int, p []byte) error {
 // Load copies the octets at off to p. Its errors are those of Store.
 func (m *Memory) Load(p []byte, off int) error {
 	return m.guard("load", off, len(p), func() error {
-		copy(p, m.Bytes()[off:])
+		racy.Copy(p, m.Bytes()[off:off+len(p)])
 		return nil
 	})
 }
