@@ -179,7 +179,7 @@ func TestStatusPage(t *testing.T) {
 	dom := string(out)
 	for _, want := range []string{
 		"<title>nfsdemo serve: not ready</title>", `<span id="state" class="bad">not ready</span>`, "cannot be used: permission denied",
-		"<td>" + s.path + "</td><td>read-write, no_root_squash, insecure</td>", "<td>" + addrOf(s.rdma) + "</td>", `<table id="clients">`,
+		"<td>" + s.path + "</td><td>" + modeOf(&(*s.exports.Load())[0]) + "</td>", "<td>" + addrOf(s.rdma) + "</td>", `<table id="clients">`,
 		"<td>LOOKUP</td><td>rdma</td>", `<td>` + s.path + ` </td>`,
 	} {
 		if !strings.Contains(dom, want) {

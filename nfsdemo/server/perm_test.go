@@ -10,7 +10,7 @@ import (
 )
 
 func TestAccess(t *testing.T) {
-	onBoth(t, func(p *peer) {
+	onJudging(t, func(p *peer) {
 		d := p.mkdir(p.root, "d", 0o750)
 		f := p.create(p.root, "f", 0o644)
 		ask := func(q *peer, h nfs3.FileHandle, want, got nfs3.Access) {
@@ -38,7 +38,7 @@ func TestAccess(t *testing.T) {
 
 // TestDirPermissions: which bits of a directory an operation needs.
 func TestDirPermissions(t *testing.T) {
-	onBoth(t, func(p *peer) {
+	onJudging(t, func(p *peer) {
 		user := p.as(sys(1000, 1000))
 		in := mode(0o644)
 		for _, c := range []struct {

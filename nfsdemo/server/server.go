@@ -32,7 +32,11 @@ func New(cfg *Config) (*Server, error) {
 	if err := s.SetExports(cfg.Exports); err != nil {
 		return nil, err
 	}
-	s.local = cfg.Local
+	for _, e := range s.table.Load().list {
+		if e.info.Owners { // otherwise no id is believed, and a wrong one does not matter
+			s.local = cfg.Local
+		}
+	}
 	s.RequireSys = cfg.RequireSys
 	s.Add(Program{
 		Prog: nfs3.Program, Low: nfs3.Version, High: nfs3.Version, Procs: nfs3.ProcCount,

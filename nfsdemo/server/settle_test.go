@@ -141,7 +141,11 @@ func TestSettleAttr(t *testing.T) {
 		{"size to be cut and touched, a write", sized(touched(none), 1), nil, true, once.Unknown, nil},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			onBoth(t, func(p *peer) {
+			on := onBoth
+			if x.ask.SetUID {
+				on = onJudging // files are given away
+			}
+			on(t, func(p *peer) {
 				f := p.create(p.root, "f", 0o644)
 				p.write(f, 0, "four")
 				p.set(f, timed(none, 5))
@@ -166,7 +170,7 @@ func TestSettleAttr(t *testing.T) {
 // TestSettleRefused: what the checks had refused was not done, whatever is found: permissions,
 // the guard of SETATTR.
 func TestSettleRefused(t *testing.T) {
-	onBoth(t, func(p *peer) {
+	onJudging(t, func(p *peer) {
 		f := p.create(p.root, "f", 0o644)
 		stranger := p.as(sys(7, 7))
 		in := stranger.intend(nfs3.ProcSetAttr, &nfs3.SetAttrArgs{Handle: f, Attr: mode(0o600)})

@@ -183,7 +183,35 @@ func (f *FS) below(fd int) (bool, error) {
 		return false, err
 	}
 	p, err := os.Readlink(procName(fd))
+	if errors.Is(err, unix.ENAMETOOLONG) {
+		return f.climb(fd)
+	}
 	return p == top || strings.HasPrefix(p, strings.TrimSuffix(top, "/")+"/"), err
+}
+
+// climb is below for a directory that is too deep for a path.
+func (f *FS) climb(fd int) (bool, error) {
+	var top, last, st unix.Stat_t
+	if err := unix.Fstat(f.top.fd, &top); err != nil {
+		return false, err
+	}
+	at, err := openat(fd, ".", gripFlags, 0)
+	for err == nil {
+		if err = unix.Fstat(at, &st); err != nil {
+			unix.Close(at)
+			return false, err
+		}
+		if same := st.Dev == top.Dev && st.Ino == top.Ino; same || st.Dev == last.Dev && st.Ino == last.Ino {
+			unix.Close(at)
+			return same, nil // ".." of the top of all is itself
+		}
+		last = st
+		var up int
+		up, err = openat(at, "..", gripFlags, 0)
+		unix.Close(at)
+		at = up
+	}
+	return false, err
 }
 
 // above returns the directory that a directory is in; for the root, the root itself.

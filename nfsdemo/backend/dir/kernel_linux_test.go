@@ -342,3 +342,30 @@ func TestKernelMany(t *testing.T) {
 		t.Errorf("a file that never was: %v", err)
 	}
 }
+
+// TestKernelDeep: a directory whose path is longer than any path may be is in the export, also where only paths
+// tell that.
+func TestKernelDeep(t *testing.T) {
+	f, _ := open(t, &Config{Async: true})
+	if !f.sys.handled {
+		t.Skip(f.Authority())
+	}
+	n := f.Root()
+	for i := range 60 {
+		n = mkdir(t, n, fmt.Sprintf("%0200d", i))
+	}
+	g, err := n.(*file).hold()
+	ok(t, err)
+	defer g.done()
+	for fd, want := range map[int]bool{g.fd: true, f.top.fd: true} {
+		if in, err := f.climb(fd); err != nil || in != want {
+			t.Errorf("%v, %v", in, err)
+		}
+	}
+	outside, err := unix.Open("/", unix.O_PATH|unix.O_CLOEXEC, 0)
+	ok(t, err)
+	defer unix.Close(outside)
+	if in, err := f.climb(outside); in || err != nil {
+		t.Errorf("outside: %v, %v", in, err)
+	}
+}
