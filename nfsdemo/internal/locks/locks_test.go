@@ -1,0 +1,287 @@
+package locks_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/internal/locks"
+)
+
+// octets is how long the files of the model are; the last one stands for all that follow.
+const octets = 12
+
+// cell says who holds an octet, and how.
+type cell map[backend.LockOwner]bool // exclusive
+
+// model is the naive oracle: each octet of each file knows who holds it.
+type model struct {
+	files map[string]*[octets]cell
+	waits []*wish
+}
+
+type wish struct {
+	file string
+	lock backend.Lock
+	w    *locks.Wait
+}
+
+func last(l *backend.Lock) int { return int(min(l.End, octets-1)) }
+
+func (m *model) cells(file string) *[octets]cell {
+	f := m.files[file]
+	if f == nil {
+		f = new([octets]cell)
+		for i := range f {
+			f[i] = cell{}
+		}
+		m.files[file] = f
+	}
+	return f
+}
+
+func (m *model) free(file string, l *backend.Lock) bool {
+	f := m.cells(file)
+	for i := int(l.Start); i <= last(l); i++ {
+		for who, exclusive := range f[i] {
+			if who != l.Owner && (exclusive || l.Exclusive) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (m *model) set(file string, l *backend.Lock, hold bool) {
+	f := m.cells(file)
+	for i := int(l.Start); i <= last(l); i++ {
+		if delete(f[i], l.Owner); hold {
+			f[i][l.Owner] = l.Exclusive
+		}
+	}
+}
+
+// grant gives what can be given, as the table says it does, and returns whom.
+func (m *model) grant() (ended []*locks.Wait) {
+	for again := true; again; {
+		again = false
+		for _, x := range slices.Clone(m.waits) {
+			if m.free(x.file, &x.lock) {
+				m.set(x.file, &x.lock, true)
+				m.waits = slices.DeleteFunc(m.waits, func(y *wish) bool { return x == y })
+				ended, again = append(ended, x.w), true
+			}
+		}
+	}
+	return ended
+}
+
+func (m *model) release(client string) (ended []*locks.Wait) {
+	m.waits = slices.DeleteFunc(m.waits, func(x *wish) bool {
+		if x.lock.Owner.Client != client {
+			return false
+		}
+		ended = append(ended, x.w)
+		return true
+	})
+	for _, f := range m.files {
+		for i := range f {
+			for who := range f[i] {
+				if who.Client == client {
+					delete(f[i], who)
+				}
+			}
+		}
+	}
+	return ended
+}
+
+// same compares sets of waits: the order of those of different files does not matter.
+func same(a, b []*locks.Wait) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for _, w := range a {
+		if !slices.Contains(b, w) {
+			return false
+		}
+	}
+	return true
+}
+
+// TestModel compares the table with the oracle, step by step.
+func TestModel(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		tab := locks.New(locks.Limits{})
+		m := &model{files: make(map[string]*[octets]cell)}
+		for step := range 300 {
+			file := fmt.Sprint("f", r.IntN(2))
+			l := backend.Lock{
+				Owner:     backend.LockOwner{Client: fmt.Sprint("c", r.IntN(3)), ID: r.Uint64N(2)},
+				Exclusive: r.IntN(2) == 0, Start: r.Uint64N(octets),
+			}
+			if l.End = l.Start + r.Uint64N(octets-l.Start); l.End == octets-1 {
+				l.End = backend.LockEnd
+			}
+			at := fmt.Sprintf("seed %d, step %d", seed, step)
+			free := m.free(file, &l)
+			if held := tab.Test(file, &l); (held == nil) != free {
+				t.Fatalf("%s: Test %+v: %+v, but free is %v", at, l, held, free)
+			} else if held != nil && !held.Conflicts(&l) {
+				t.Fatalf("%s: %+v is no obstacle to %+v", at, held, l)
+			}
+			var got, want []*locks.Wait
+			var err error
+			switch k := r.IntN(10); {
+			case k < 5:
+				got, err = tab.Set(file, &l)
+				if _, locked := errors.AsType[*backend.LockedError](err); locked == free {
+					t.Fatalf("%s: Set: %v, free is %v", at, err, free)
+				}
+				if free {
+					m.set(file, &l, true)
+					want = m.grant()
+					break
+				}
+				if w, err := tab.Wait(file, &l); err == nil {
+					m.waits = append(m.waits, &wish{file, l, w})
+				} else if !errors.Is(err, backend.ErrNoLocks) {
+					t.Fatal(err)
+				}
+			case k < 8:
+				got, err = tab.Unlock(file, &l)
+				if err != nil {
+					t.Fatal(err)
+				}
+				m.set(file, &l, false)
+				want = m.grant()
+			case k < 9 && len(m.waits) > 0:
+				i := r.IntN(len(m.waits))
+				if !tab.Cancel(m.waits[i].w) {
+					t.Fatalf("%s: Cancel found nothing", at)
+				}
+				m.waits = slices.Delete(m.waits, i, i+1)
+			case step%20 == 0:
+				got = tab.Release(l.Owner.Client)
+				want = append(m.release(l.Owner.Client), m.grant()...)
+			}
+			if !same(got, want) {
+				t.Fatalf("%s: %d waits ended, want %d", at, len(got), len(want))
+			}
+			if _, waits := tab.Len(); waits != len(m.waits) {
+				t.Fatalf("%s: %d waits, want %d", at, waits, len(m.waits))
+			}
+		}
+		for i := range 3 {
+			tab.Release(fmt.Sprint("c", i))
+		}
+		if held, waits := tab.Len(); held != 0 || waits != 0 {
+			t.Fatalf("seed %d: %d locks and %d waits are left", seed, held, waits)
+		}
+	}
+}
+
+func lock(client string, start, end uint64) *backend.Lock {
+	return &backend.Lock{Owner: backend.LockOwner{Client: client}, Exclusive: true, Start: start, End: end}
+}
+
+// TestLimits: no client takes more than its part, not by splitting ranges either.
+func TestLimits(t *testing.T) {
+	tab := locks.New(locks.Limits{ClientLocks: 3, ClientWaits: 1, FileLocks: 5, Locks: 6})
+	set := func(file string, l *backend.Lock) error { _, err := tab.Set(file, l); return err }
+	for i := range uint64(3) {
+		if err := set("f", lock("a", 10*i, 10*i+5)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := set("f", lock("a", 100, 101)); !errors.Is(err, backend.ErrNoLocks) {
+		t.Errorf("a fourth lock: %v", err)
+	}
+	if err := set("f", lock("a", 6, 9)); err != nil {
+		t.Errorf("a lock that joins two: %v", err)
+	}
+	if err := set("f", lock("a", 100, 101)); err != nil {
+		t.Errorf("after that: %v", err)
+	}
+	if _, err := tab.Unlock("f", lock("a", 3, 4)); !errors.Is(err, backend.ErrNoLocks) {
+		t.Errorf("an unlock that splits: %v", err)
+	}
+	if tab.Test("f", lock("b", 3, 4)) == nil {
+		t.Error("it unlocked all the same")
+	}
+	for i := range uint64(2) {
+		if err := set("f", lock("b", 200+2*i, 200+2*i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := set("f", lock("b", 300, 300)); !errors.Is(err, backend.ErrNoLocks) {
+		t.Errorf("a sixth lock of the file: %v", err)
+	}
+	if err := set("g", lock("b", 0, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if err := set("h", lock("c", 0, 0)); !errors.Is(err, backend.ErrNoLocks) {
+		t.Errorf("a seventh lock: %v", err)
+	}
+	if _, err := tab.Wait("f", lock("b", 0, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tab.Wait("f", lock("b", 1, 1)); !errors.Is(err, backend.ErrNoLocks) {
+		t.Errorf("a second wait: %v", err)
+	}
+}
+
+// TestLocker: a wait ends with the lock, with its context, and with its client.
+func TestLocker(t *testing.T) {
+	ctx, k := t.Context(), locks.NewLocker(locks.Limits{})
+	h := []byte("f")
+	if err := k.SetLock(ctx, h, lock("a", 0, 9), true); err != nil {
+		t.Fatal(err)
+	}
+	waitFor := func(n int) {
+		t.Helper()
+		for {
+			if _, waits := k.Len(); waits == n {
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	begin := func(ctx context.Context, client string) chan error {
+		ch := make(chan error, 1)
+		go func() { ch <- k.SetLock(ctx, h, lock(client, 5, 5), true) }()
+		waitFor(1)
+		return ch
+	}
+	short, cancel := context.WithCancel(ctx)
+	ended := begin(short, "b")
+	if cancel(); !errors.Is(<-ended, context.Canceled) {
+		t.Error("a cancelled wait did not end so")
+	}
+	waitFor(0)
+	ended = begin(ctx, "b")
+	if err := k.ReleaseLocks(ctx, "b"); err != nil || !errors.Is(<-ended, backend.ErrNoLocks) {
+		t.Error("the wait of a client that is gone did not end so")
+	}
+	ended = begin(ctx, "b")
+	if err := k.Unlock(ctx, h, lock("a", 0, 4)); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(1)
+	if err := k.Unlock(ctx, h, lock("a", 5, 5)); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	var locked *backend.LockedError
+	if err := k.TestLock(ctx, h, lock("c", 0, backend.LockEnd)); !errors.As(err, &locked) {
+		t.Errorf("TestLock: %v", err)
+	}
+}

@@ -1,0 +1,269 @@
+package locks
+
+import (
+	"slices"
+
+	"github.com/stag-rdma/stag/nfsdemo/backend"
+)
+
+// Limits bound what a Table holds. A field that is zero has its value in [DefaultLimits].
+type Limits struct {
+	Locks, Waits             int // together
+	ClientLocks, ClientWaits int
+	FileLocks, FileWaits     int // so that looking through a file's locks takes little time
+}
+
+// DefaultLimits takes about 40 MB when everything is used.
+var DefaultLimits = Limits{Locks: 1 << 18, Waits: 4096, ClientLocks: 4096, ClientWaits: 64, FileLocks: 1 << 14, FileWaits: 256}
+
+// fill returns l with the defaults in place.
+func (l Limits) fill() Limits {
+	for _, f := range []struct {
+		to *int
+		is int
+	}{
+		{&l.Locks, DefaultLimits.Locks}, {&l.Waits, DefaultLimits.Waits},
+		{&l.ClientLocks, DefaultLimits.ClientLocks}, {&l.ClientWaits, DefaultLimits.ClientWaits},
+		{&l.FileLocks, DefaultLimits.FileLocks}, {&l.FileWaits, DefaultLimits.FileWaits},
+	} {
+		if *f.to == 0 {
+			*f.to = f.is
+		}
+	}
+	return l
+}
+
+// Table is the pure machine: it never waits, and has one owner at a time.
+type Table struct {
+	limits  Limits
+	files   map[string]*file
+	clients map[string]*client
+	locks   int
+	waits   int
+}
+
+// file has at least one lock: without, nobody waits.
+type file struct {
+	name  string
+	locks []backend.Lock
+	waits []*Wait // the oldest first
+}
+
+// client has at least one lock or wait.
+type client struct{ locks, waits int }
+
+// Wait is a lock that somebody waits for.
+type Wait struct {
+	Lock backend.Lock
+	// Err is why the lock was not given after all, once the Wait was returned as over.
+	Err error
+
+	file *file // nil: it is over
+}
+
+// New returns an empty table.
+func New(l Limits) *Table {
+	return &Table{limits: l.fill(), files: make(map[string]*file), clients: make(map[string]*client)}
+}
+
+// Len returns how many locks are held, and how many are waited for.
+func (t *Table) Len() (locks, waits int) { return t.locks, t.waits }
+
+// Test returns a lock in the way of l, or nil.
+func (t *Table) Test(name string, l *backend.Lock) *backend.Lock {
+	f := t.files[name]
+	if f == nil {
+		return nil
+	}
+	if i := f.obstacle(l); i >= 0 {
+		held := f.locks[i]
+		return &held
+	}
+	return nil
+}
+
+// obstacle returns the index of a lock in the way of l, or -1.
+func (f *file) obstacle(l *backend.Lock) int {
+	return slices.IndexFunc(f.locks, func(h backend.Lock) bool { return h.Conflicts(l) })
+}
+
+// Set gives l to its owner, in place of what he holds there. It returns the waits that this
+// has ended: an exclusive lock may become shared. The error is a *backend.LockedError or
+// backend.ErrNoLocks; then nothing has changed.
+func (t *Table) Set(name string, l *backend.Lock) ([]*Wait, error) {
+	if held := t.Test(name, l); held != nil {
+		return nil, &backend.LockedError{Holder: *held}
+	}
+	f := t.files[name]
+	if f == nil {
+		f = &file{name: name}
+	}
+	if err := t.replace(f, l, true); err != nil {
+		return nil, err
+	}
+	t.files[name] = f
+	return t.grant(f), nil
+}
+
+// Unlock takes the range of l from its owner. It returns the waits that this has ended. The
+// error is backend.ErrNoLocks.
+func (t *Table) Unlock(name string, l *backend.Lock) ([]*Wait, error) {
+	f := t.files[name]
+	if f == nil {
+		return nil, nil
+	}
+	if err := t.replace(f, l, false); err != nil {
+		return nil, err
+	}
+	return t.grant(f), nil
+}
+
+// replace removes the range of l from what its owner holds in f and, with add, puts l in its place.
+func (t *Table) replace(f *file, l *backend.Lock, add bool) error {
+	piece := *l // with what it merges with
+	var rest []backend.Lock
+	for i := range f.locks {
+		h := &f.locks[i]
+		switch {
+		case h.Owner != l.Owner:
+		case add && h.Exclusive == l.Exclusive && touch(h, &piece):
+			// What piece has grown by held no other lock of the owner.
+			piece.Start, piece.End = min(piece.Start, h.Start), max(piece.End, h.End)
+		case h.Start > l.End || h.End < l.Start:
+			rest = append(rest, *h)
+		default:
+			if h.Start < l.Start {
+				left := *h
+				left.End = l.Start - 1
+				rest = append(rest, left)
+			}
+			if h.End > l.End {
+				right := *h
+				right.Start = l.End + 1
+				rest = append(rest, right)
+			}
+		}
+	}
+	if add {
+		rest = append(rest, piece)
+	}
+	mine := func(h backend.Lock) bool { return h.Owner == l.Owner }
+	before := 0
+	for i := range f.locks {
+		if mine(f.locks[i]) {
+			before++
+		}
+	}
+	more := len(rest) - before
+	c := t.clients[l.Owner.Client]
+	held := 0
+	if c != nil {
+		held = c.locks
+	}
+	if more > 0 && (t.locks+more > t.limits.Locks || held+more > t.limits.ClientLocks || len(f.locks)+more > t.limits.FileLocks) {
+		return backend.ErrNoLocks
+	}
+	f.locks = append(slices.DeleteFunc(f.locks, mine), rest...)
+	t.count(l.Owner.Client, more, 0)
+	return nil
+}
+
+// touch reports whether two ranges overlap or are neighbours.
+func touch(a, b *backend.Lock) bool {
+	return (a.End == backend.LockEnd || b.Start <= a.End+1) && (b.End == backend.LockEnd || a.Start <= b.End+1)
+}
+
+// count adds to what a client has.
+func (t *Table) count(name string, locks, waits int) {
+	c := t.clients[name]
+	if c == nil {
+		if locks == 0 && waits == 0 {
+			return
+		}
+		c = &client{}
+		t.clients[name] = c
+	}
+	c.locks, c.waits = c.locks+locks, c.waits+waits
+	t.locks, t.waits = t.locks+locks, t.waits+waits
+	if c.locks == 0 && c.waits == 0 {
+		delete(t.clients, name)
+	}
+}
+
+// Wait begins to wait for a lock that Set has refused with a *backend.LockedError. The error is
+// backend.ErrNoLocks.
+func (t *Table) Wait(name string, l *backend.Lock) (*Wait, error) {
+	f, c := t.files[name], t.clients[l.Owner.Client]
+	if t.waits >= t.limits.Waits || len(f.waits) >= t.limits.FileWaits || c != nil && c.waits >= t.limits.ClientWaits {
+		return nil, backend.ErrNoLocks
+	}
+	w := &Wait{Lock: *l, file: f}
+	f.waits = append(f.waits, w)
+	t.count(l.Owner.Client, 0, 1)
+	return w, nil
+}
+
+// Cancel ends a wait. It reports false if it was over before: then the lock was given, unless
+// w.Err says why not.
+func (t *Table) Cancel(w *Wait) bool {
+	f := w.file
+	if f == nil {
+		return false
+	}
+	f.waits = slices.DeleteFunc(f.waits, func(x *Wait) bool { return x == w })
+	t.over(w, nil)
+	return true
+}
+
+func (t *Table) over(w *Wait, err error) {
+	w.file, w.Err = nil, err
+	t.count(w.Lock.Owner.Client, 0, -1)
+}
+
+// grant gives locks of f to those who wait and whom nothing keeps any more, and forgets f if it has no
+// locks.
+//
+// Choice: the oldest wait is looked at first, but a later one that fits is not kept waiting behind it,
+// as in Linux. Who holds nothing and waits for nothing has nothing to do with the order.
+func (t *Table) grant(f *file) (ended []*Wait) {
+	for again := true; again; {
+		again = false // a lock that is given in place of a stronger one may free others
+		for _, w := range slices.Clone(f.waits) {
+			if f.obstacle(&w.Lock) >= 0 {
+				continue
+			}
+			err := t.replace(f, &w.Lock, true)
+			f.waits = slices.DeleteFunc(f.waits, func(x *Wait) bool { return x == w })
+			t.over(w, err)
+			ended, again = append(ended, w), true
+		}
+	}
+	if len(f.locks) == 0 {
+		delete(t.files, f.name)
+	}
+	return ended
+}
+
+// Release takes all locks from a client, and ends its waits with backend.ErrNoLocks. It returns the waits
+// that are over.
+func (t *Table) Release(name string) (ended []*Wait) {
+	if t.clients[name] == nil {
+		return nil
+	}
+	for _, f := range t.files {
+		for _, w := range slices.Clone(f.waits) {
+			if w.Lock.Owner.Client == name {
+				t.Cancel(w)
+				w.Err = backend.ErrNoLocks
+				ended = append(ended, w)
+			}
+		}
+		n := len(f.locks)
+		f.locks = slices.DeleteFunc(f.locks, func(h backend.Lock) bool { return h.Owner.Client == name })
+		if n -= len(f.locks); n > 0 {
+			t.count(name, -n, 0)
+			ended = append(ended, t.grant(f)...)
+		}
+	}
+	return ended
+}
