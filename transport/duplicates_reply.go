@@ -10,25 +10,23 @@ import (
 // execute runs a call, or answers a duplicate with the reply to the first one. It returns false if the
 // call must not be answered.
 func (s *Server) execute(ctx context.Context, h Handler, req *Request, resp *Response, from *origin) bool {
-	if !resp.refused && s.dups.changes(req) {
-		if s.dups.covers(req) {
-			return s.executeOnce(ctx, h, req, resp, from)
-		}
-		if s.late(from) {
-			return false
-		}
+	changes := !resp.refused && s.dups.changes(req)
+	switch {
+	case changes && s.dups.covers(req):
+		return s.executeOnce(ctx, h, req, resp, from)
+	case s.isLate(from.hasEnded() || changes && from.late()):
+		return false
 	}
 	run(ctx, h, &s.ctr, s.cfg.Logger, req, resp)
 	return true
 }
 
-// late reports, and counts, that a call comes too late to be executed.
-func (s *Server) late(from *origin) bool {
-	if !from.late() {
-		return false
+// isLate counts a call that comes too late to be executed.
+func (s *Server) isLate(late bool) bool {
+	if late {
+		s.ctr.late.Add(1)
 	}
-	s.ctr.late.Add(1)
-	return true
+	return late
 }
 
 // executeOnce is execute for a call that must run once. It runs in the server's context: the end of
@@ -48,7 +46,7 @@ func (s *Server) executeOnce(ctx context.Context, h Handler, req *Request, resp 
 		resp.fail(xdr.SystemErr)
 		return true
 	}
-	if s.late(from) {
+	if s.isLate(from.late()) {
 		return false
 	}
 	run(s.ctx, h, &s.ctr, s.cfg.Logger, req, resp)

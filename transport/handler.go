@@ -3,7 +3,7 @@ package transport
 import "context"
 
 // Handler serves RPC calls. ServeRPC may be called from many goroutines at once. It fills resp
-// and returns; then the reply leaves. If it panics, the reply is SYSTEM_ERR and the panic is
+// and returns; then the reply leaves. It is not called if the connection has ended before. If it panics, the reply is SYSTEM_ERR and the panic is
 // logged. A handler may have five more methods. With
 //
 //	MayBlock(prog, vers, proc uint32) bool

@@ -67,7 +67,11 @@ func (x *origin) end() {
 	}
 }
 
-// late reports whether a call that was read from the connection must not be executed any more.
+// hasEnded reports whether the connection has ended, so that nobody can get a reply.
+func (x *origin) hasEnded() bool { return x != nil && x.ended.Load() }
+
+// late reports whether a call that was read from the connection, and that must not run twice, must not be
+// executed any more.
 func (x *origin) late() bool {
-	return x != nil && (x.ended.Load() || x.host.last.Load() != x.nth && x.hup.seen())
+	return x.hasEnded() || x != nil && x.host.last.Load() != x.nth && x.hup.seen()
 }

@@ -86,8 +86,8 @@ type Stats struct {
 	// Unsure counts calls that got no answer, because what they are or what the first call was could not
 	// be read: they may be duplicates or not.
 	Replayed, Joined, Unsure uint64
-	// Late counts calls that must not run twice, and were not executed although they had been read:
-	// their connection had ended, or their client had closed it and come back on a newer one.
+	// Late counts calls that were not executed although they had been read: their connection had ended,
+	// or they must not run twice and their client had closed it and come back on a newer one.
 	Late uint64
 	// Retransmits counts calls that a Redialer sent again, Silences the connections that it closed
 	// because nothing came.

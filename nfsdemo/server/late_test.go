@@ -69,7 +69,7 @@ func TestLateWrite(t *testing.T) {
 	for _, w := range ways {
 		t.Run(w.name, func(t *testing.T) {
 			h, n := newSlowHost(t, w)
-			f := h.file()
+			f := h.file(stream)
 			old := h.start(w, "127.0.0.1", someone)
 			h.delayed(old, n, f)
 			_ = old.socket.Close()
@@ -96,7 +96,7 @@ func TestNotLate(t *testing.T) {
 	for _, w := range ways {
 		t.Run(w.name, func(t *testing.T) {
 			h, n := newSlowHost(t, w)
-			f := h.file()
+			f := h.file(stream)
 			one := h.start(w, "127.0.0.1", someone)
 			h.delayed(one, n, f)
 			two := h.start(w, "127.0.0.1", someone)
@@ -109,7 +109,7 @@ func TestNotLate(t *testing.T) {
 		})
 	}
 	h, n := newSlowHost(t, stream)
-	f := h.file()
+	f := h.file(stream)
 	p := h.start(stream, "127.0.0.2", someone)
 	h.delayed(p, n, f)
 	_ = p.socket.(*net.TCPConn).CloseWrite()

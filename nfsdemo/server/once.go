@@ -120,7 +120,7 @@ const (
 func (p *subject) parts(first, n uint64) []string {
 	names := make([]string, min(n, fileParts))
 	for i := range names {
-		names[i] = string(append(p.file[:len(p.file):len(p.file)], byte((first+uint64(i))%fileParts)))
+		names[i] = string(p.file) + string([]byte{byte((first + uint64(i)) % fileParts)})
 	}
 	return names
 }

@@ -18,7 +18,7 @@ import (
 // host is a server on every address of this host.
 type host struct {
 	*testing.T
-	s    *transport.Server
+	s    interface{ Stats() transport.Stats } // who knows duplicates
 	addr string
 }
 
@@ -42,6 +42,31 @@ func newHostOf(t *testing.T, cfg *transport.Config, wrap func(*server.Server) tr
 	go func() { served <- s.ServeShared(l) }()
 	t.Cleanup(func() { _ = s.Close(); <-served })
 	return &host{t, s, l.Addr().String()}
+}
+
+// unaware is a server that was written for TCP: it knows no duplicates.
+type unaware struct{ h transport.Handler }
+
+func (u unaware) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
+	u.h.ServeRPC(ctx, req, resp)
+}
+
+// newListeningHost is a server behind a Listener, which has the duplicate request cache.
+func newListeningHost(t *testing.T) *host {
+	t.Helper()
+	h, err := server.New(&server.Config{Exports: []server.Export{{Path: "/x", FS: mem.New(nil), Squash: server.SquashNone}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := transport.Listen("tcp", "127.0.0.1:0", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &transport.Server{Handler: unaware{h}}
+	served := make(chan error, 1)
+	go func() { served <- s.ServeStream(l) }()
+	t.Cleanup(func() { _ = s.Close(); <-served })
+	return &host{t, l.(*transport.Listener), l.Addr().String()}
 }
 
 // process is one life of a client: its XIDs begin at 1.
@@ -157,9 +182,9 @@ func (p *process) read(f nfs3.FileHandle, n int) []byte {
 }
 
 // file makes a file that user 1000 and group 100 may write.
-func (h *host) file() nfs3.FileHandle {
+func (h *host) file(w way) nfs3.FileHandle {
 	h.Helper()
-	p := h.start(stream, "127.0.0.1", xdr.SysCred{MachineName: "admin"})
+	p := h.start(w, "127.0.0.1", xdr.SysCred{MachineName: "admin"})
 	var root mount3.MountRes
 	p.call(mount3.Program, mount3.Version, uint32(mount3.ProcMnt), &mount3.PathArgs{Path: "/x"}, &root)
 	args := nfs3.CreateArgs{Where: nfs3.DirOpArgs{Dir: root.Handle, Name: "f"}}
@@ -179,12 +204,17 @@ func data(seed byte) []byte { return append(bytes.Repeat([]byte("stag!"), 20_000
 // executed, however they come; one that comes again is answered and not executed, although another
 // WRITE has come since.
 func TestRestartedClient(t *testing.T) {
+	restartedClient(t, ways, newHost)
+	t.Run("listener", func(t *testing.T) { restartedClient(t, []way{chunked, inline}, newListeningHost) })
+}
+
+func restartedClient(t *testing.T, ways []way, start func(*testing.T) *host) {
 	cred := xdr.SysCred{MachineName: "client", UID: 1000, GIDs: []uint32{100}}
 	for _, first := range ways {
 		for _, second := range ways {
 			t.Run(first.name+", then "+second.name, func(t *testing.T) {
-				h := newHost(t)
-				f := h.file()
+				h := start(t)
+				f := h.file(second)
 				old := h.start(first, "127.0.0.1", cred)
 				if got := old.write(f, data('a')); got != nfs3.OK {
 					t.Fatal(got)
@@ -228,7 +258,7 @@ func TestOtherClient(t *testing.T) {
 	for _, w := range ways {
 		t.Run(w.name, func(t *testing.T) {
 			h := newHost(t)
-			f := h.file()
+			f := h.file(w)
 			if got := h.start(w, "127.0.0.1", member).write(f, data('a')); got != nfs3.OK {
 				t.Fatal(got)
 			}
@@ -257,7 +287,7 @@ func TestOtherClient(t *testing.T) {
 // compared with is not known.
 func TestRefusedAgain(t *testing.T) {
 	h := newHost(t)
-	f := h.file()
+	f := h.file(stream)
 	cred := xdr.SysCred{MachineName: "client", UID: 1001, GID: 1001}
 	if got := h.start(chunked, "127.0.0.1", cred).write(f, data('a')); got != nfs3.ErrAcces {
 		t.Fatal(got)
