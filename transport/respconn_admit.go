@@ -108,10 +108,9 @@ func (m *respMover) Moved(f admit.Flow) uint64 {
 // Cut ends the connection.
 func (m *respMover) Cut(f admit.Flow) {
 	err := errPullTimeout
-	switch f {
-	case admit.Arriving:
+	if f == admit.Arriving {
 		err = rdmap.ErrHalfFPDU
-	case admit.Leaving:
+	} else if f == admit.Leaving {
 		err = errUnread
 	}
 	go m.conn.Abort(err)

@@ -69,8 +69,7 @@ func runClient(ctx context.Context, command, addr string) (r probe.ClientRun) {
 	host, port, _ := net.SplitHostPort(addr)
 	c := exec.CommandContext(ctx, "sh", "-c", command)
 	c.Env = append(os.Environ(), "STAG_ADDRESS="+addr, "STAG_HOST="+host, "STAG_PORT="+port)
-	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) } // with what it has started
+	ownGroup(c)
 	var said bytes.Buffer
 	c.Stdout, c.Stderr = &said, &said
 	err := c.Run()

@@ -61,7 +61,7 @@ func (t *Ticket) Acquire(n int, pull bool, w Waiter) bool {
 	t.enter(ForClient)
 	cl.queue = append(cl.queue, t)
 	g.queued.Add(1)
-	list := g.ready(cl, nil)
+	list := g.ready(cl)
 	mine := t.state == Idle
 	if !mine {
 		g.waited++
@@ -84,7 +84,7 @@ func (t *Ticket) Add(n int) {
 	t.add(n)
 	var list []*Ticket
 	if n < 0 {
-		list = g.ready(t.peer.client, nil)
+		list = g.ready(t.peer.client)
 	}
 	g.mu.Unlock()
 	wake(list)
@@ -107,7 +107,7 @@ func (t *Ticket) Pulled() {
 	g.mu.Lock()
 	t.setFlow(Still)
 	t.endPull()
-	list := g.ready(t.peer.client, nil)
+	list := g.ready(t.peer.client)
 	g.mu.Unlock()
 	wake(list)
 }
@@ -122,7 +122,7 @@ func (t *Ticket) Release() {
 	t.octets = 0
 	t.endPull()
 	t.hold(false)
-	list := g.ready(t.peer.client, nil)
+	list := g.ready(t.peer.client)
 	g.mu.Unlock()
 	wake(list)
 }
@@ -279,9 +279,8 @@ func (t *Ticket) endPull() {
 }
 
 // ready takes out of the queues the tickets that can have what they wait for, after something was returned
-// to cl or to the Gate, and appends them to list.
-func (g *Gate) ready(cl *client, list []*Ticket) []*Ticket {
-	before := len(list)
+// to cl or to the Gate.
+func (g *Gate) ready(cl *client) (list []*Ticket) {
 	n := 0
 	for ; n < len(cl.queue) && cl.has(cl.queue[n]); n++ {
 		t := cl.queue[n]
@@ -310,7 +309,7 @@ func (g *Gate) ready(cl *client, list []*Ticket) []*Ticket {
 		clear(g.queue[len(kept):])
 		g.queue = kept
 	}
-	g.queued.Add(-int32(len(list) - before))
+	g.queued.Add(-int32(len(list)))
 	return list
 }
 
@@ -341,7 +340,7 @@ func (g *Gate) drop(cl *client, out func(*Ticket) bool, waiters *[]Waiter) []*Ti
 	}
 	cl.queue = remove(cl.queue)
 	g.queue = remove(g.queue)
-	return g.ready(cl, nil)
+	return g.ready(cl)
 }
 
 // dropFirst removes the first n tickets of a queue.

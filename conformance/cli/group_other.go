@@ -1,0 +1,8 @@
+//go:build !unix
+
+package cli
+
+import "os/exec"
+
+// ownGroup does nothing: c alone ends.
+func ownGroup(*exec.Cmd) {}
