@@ -13,6 +13,10 @@ menu: ## this menu
 conformance: ## bin/conformance: one static binary that needs nothing else
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/conformance ./conformance
 
+.PHONY: matrix
+matrix: ## docs/matrix: the cases of the probe against the peers that run here
+	conformance/matrix.sh docs/matrix
+
 .PHONY: test
 test: ## the tests of the README
 	go test ./...

@@ -21,6 +21,8 @@ type judged struct {
 	c     *decode.Conn
 	b     *judge.Builder
 	peer  decode.Dir // what the peer sends
+	keep  int        // octets of each direction
+	said  [2][]byte  // by us, and by the peer
 	frame int
 	ended bool
 }
@@ -45,6 +47,13 @@ func (j *judged) stamp() decode.Stamp {
 	return decode.Stamp{Frame: j.frame, Time: time.Now()}
 }
 
+// note keeps the first octets.
+func (j *judged) note(side int, b []byte) {
+	if room := j.keep - len(j.said[side]); room > 0 {
+		j.said[side] = append(j.said[side], b[:min(len(b), room)]...)
+	}
+}
+
 // Read reads, and shows the judge what came.
 func (j *judged) Read(b []byte) (int, error) {
 	n, err := j.Conn.Read(b)
@@ -53,6 +62,7 @@ func (j *judged) Read(b []byte) (int, error) {
 	if j.ended {
 		return n, err
 	}
+	j.note(1, b[:n])
 	j.c.Octets(j.peer, b[:n], j.stamp())
 	var timeout net.Error
 	switch {
@@ -67,6 +77,7 @@ func (j *judged) Read(b []byte) (int, error) {
 func (j *judged) Write(b []byte) (int, error) {
 	j.mu.Lock()
 	if !j.ended {
+		j.note(0, b)
 		j.c.Octets(1-j.peer, b, j.stamp())
 	}
 	j.mu.Unlock()

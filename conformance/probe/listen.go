@@ -27,6 +27,8 @@ type Trap struct {
 	Only, Skip *regexp.Regexp
 	// Client runs the client against an address once. Nil: clients come by themselves, one for each case.
 	Client func(ctx context.Context, addr string) ClientRun
+	// Octets is how many octets of each connection, in either direction, a Try keeps. If zero, none.
+	Octets int
 	// Capture, if not nil, records all connections to clients.
 	Capture *capture.Writer
 
@@ -188,6 +190,7 @@ func (p *Trap) accept(ctx context.Context, l net.Listener, all *sync.WaitGroup) 
 			continue
 		}
 		h := hear(p.Capture.TapServer(nc), decode.FromOpener)
+		h.keep = p.Octets
 		p.mu.Lock()
 		c := &relayed{&twist.Relay{Twist: p.twist, Client: h, Server: server}, h, make(chan struct{})}
 		p.relays = append(p.relays, c)
@@ -233,6 +236,7 @@ func (p *Trap) play(ctx context.Context, l net.Listener, tw *twist.Twist, r *Res
 	t := Try{Answer: run.Did, Did: run.Did}
 	for _, c := range p.hangUp() {
 		changed = changed || c.relay.Changed()
+		t.Sent, t.Got = c.heard.said[0], c.heard.said[1]
 		said, w := sentence(c.heard.faults(), nil)
 		worst = max(worst, w)
 		if len(t.Judged) < 8 {

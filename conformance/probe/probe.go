@@ -39,6 +39,8 @@ type Prober struct {
 	// Capture, if not nil, records all connections.
 	Capture *capture.Writer
 
+	// Octets is how many octets of each connection, in either direction, a Try keeps. If zero, none.
+	Octets int
 	// Clients is how many connections load/clients has open at the same time. If zero, 1,000.
 	Clients int
 	// Usage, if not nil, says what the peer uses, before the first case and after the last.
@@ -190,6 +192,7 @@ func (p *Prober) run(ctx context.Context, c *cases.Case, r *Result) (release fun
 			}
 			r.Tries = append(r.Tries, Try{
 				Name: t.Name, Answer: f.Kind.String(), Did: f.Text, Verdict: f.Verdict.String(), Why: f.Why, Judged: said,
+				Sent: x.judged.said[0], Got: x.judged.said[1],
 			})
 		}
 	}

@@ -26,6 +26,11 @@ type Try struct {
 	// receiver may not ignore make the verdict fails, unless the answer is tolerated for a reason of its own; others
 	// make it tolerated.
 	Judged []string `json:"judged,omitempty"`
+
+	// Sent and Got are the first octets of the connection in either direction, as they are on the wire; with
+	// [Prober.Octets] and [Trap.Octets] only.
+	Sent []byte `json:"sent,omitempty"`
+	Got  []byte `json:"got,omitempty"`
 }
 
 // Result is how the peer did in a case.

@@ -282,6 +282,7 @@ func (p *Prober) play(ctx context.Context, t *cases.Try) (*wire, error) {
 		return nil, err
 	}
 	j := hear(nc, decode.FromAccepter)
+	j.keep = p.Octets
 	x := &wire{nc: j, judged: j, try: t, w: cases.Watch(t), stop: time.Now().Add(p.timeout()), idle: p.quiet()}
 	cancel := context.AfterFunc(ctx, func() { nc.Close() })
 	defer cancel()

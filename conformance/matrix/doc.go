@@ -1,0 +1,2 @@
+// Package matrix plays the cases of the probe to several peers, and writes one static page that compares them.
+package matrix
