@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"github.com/stag-rdma/stag/conformance/decode"
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/ddp"
 )
 
 // One mistake is one violation: what a judge finds wrong only because of an earlier mistake is a consequence
@@ -102,7 +104,8 @@ const maxStalled = 64
 // folding finds causes.
 type folding struct {
 	broken  [2]*Violation // after which the rest of a direction means nothing
-	checked [2]bool       // its frames are right again: their CRCs say so
+	checked [2]bool       // its frames are right again
+	sound   [2]int        // how many have been well formed since the last that was not
 
 	now     []*Violation    // in the event being judged
 	before  [2][]*Violation // in the last frame of a direction
@@ -280,9 +283,23 @@ func (f *folding) settle(ev *decode.Event) {
 	f.now = f.now[:0]
 }
 
-// check notes whether a frame is right by its CRC.
+// soundFrames is how many frames in a row must be well formed until octets are trusted again after a breach of
+// endsStream, if there are no CRCs. By chance one is in 2^14.
+const soundFrames = 3
+
+// check notes whether the frames of a direction are right again, by their CRCs or by their form.
 func (f *folding) check(ev *decode.Event) {
-	if ev.FPDU != nil && f.broken[ev.Dir] != nil {
-		f.checked[ev.Dir] = ev.FPDU.CRCState == decode.CRCGood
+	if ev.FPDU == nil || f.broken[ev.Dir] == nil {
+		return
 	}
+	if ev.FPDU.CRCState != decode.CRCOff {
+		f.checked[ev.Dir] = ev.FPDU.CRCState == decode.CRCGood
+		return
+	}
+	f.sound[ev.Dir]++
+	if d := ev.DDP; d == nil || d.DV != ddp.Version || ev.RDMAP.Version != 1 || ev.FPDU.ULPDU[0]&reservedDDP != 0 ||
+		ev.RDMAP.Op > rdmap.OpAtomicWriteResponse || ev.RDMAP.Op.Tagged() != d.Tagged {
+		f.sound[ev.Dir] = 0
+	}
+	f.checked[ev.Dir] = f.sound[ev.Dir] >= soundFrames
 }

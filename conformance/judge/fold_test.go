@@ -141,3 +141,34 @@ func TestConsequences(t *testing.T) {
 		t.Errorf("counts %s, want %s", got, want)
 	}
 }
+
+// TestTwoMistakes: a mistake long after another is one of its own, with CRCs and without.
+func TestTwoMistakes(t *testing.T) {
+	for _, crc := range []bool{false, true} {
+		r := twin.NewRPC()
+		x := r.GetAttr()
+		r.Do(r.Null())
+		r.Do(x)
+		for range 6 {
+			r.Do(r.GetAttr())
+		}
+		x = r.GetAttr()
+		x.Call.Header.Credit = 0
+		r.Do(x)
+		for _, f := range r.Frames {
+			if f.Startup != nil {
+				f.Startup.CRC = crc
+			}
+		}
+		r.Nth(rdmap.OpSend, 2).Seg.DV = 2 // the first GETATTR
+		var got []string
+		for _, v := range judged(r.Trace, new(twinOf)) {
+			if v.Dir == twin.I {
+				got = append(got, v.Rule.ID)
+			}
+		}
+		if want := []string{"DDP-002", "RPCRDMA-064"}; !slices.Equal(got, want) {
+			t.Errorf("CRC %t: %v, want %v", crc, got, want)
+		}
+	}
+}
