@@ -101,7 +101,7 @@ func (m *local) siw() Result {
 		r.Detail += ", and it is loaded"
 	case !has:
 		r = bad(m.choose(
-			"apt install linux-image-"+runtime.GOARCH+" (the cloud kernels leave siw out), and reboot into it",
+			"no kernel of Debian has it; build it, as root: sh /usr/share/nfsdemo/build-siw (from the package; packaging/build-siw in the source), or mount over TCP",
 			"apt install linux-modules-extra-"+m.release,
 			"dnf install kernel-modules-"+m.release+" kernel-modules-extra-"+m.release,
 		), "the kernel %s has no siw, the software iWARP driver", m.release)
