@@ -12,11 +12,12 @@
 #   3. rdma-core's rping against `conformance rping`, both roles, CRC off and on;
 #   4. the kernel's client mounts go-nfs, written for TCP, under transport.Listen, and
 #      nfs-ganesha (NFSv4.0 and 4.1) behind `nfsdemo proxy`;
-#   5. perftest's ib_write_bw, ib_read_bw and ib_send_lat against `conformance
+#   5. `nfsdemo doctor` in the guest says what a mount lacks, and the command that it prints mounts;
+#   6. perftest's ib_write_bw, ib_read_bw and ib_send_lat against `conformance
 #      perftest`, likewise.
 # Every octet that crosses the guest's network card is captured and decoded.
 #
-# usage: interop.sh [client|crc|p2p|cut|kill|server|rping|perftest|gonfs|nfs4]... (default: all)
+# usage: interop.sh [client|crc|p2p|cut|kill|doctor|server|rping|perftest|gonfs|nfs4]... (default: all)
 # Prints one line per check and "N passed, N failed"; exit 1 on any failure.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -95,6 +96,18 @@ kernel_client() { # kernel_client NAME SERVE-FLAGS ENV...
   check "$name: what the kernel wrote is on the server's disk" sh -c "cd '$export' && sha256sum -c --quiet '$work/s/copied.sums'"
   serve_ends "$name"
   judge_capture "$name" "$work/$name.pcap"
+}
+
+# What nfsdemo doctor says in the guest.
+guest_doctor() {
+  local rc=0 export=$work/export
+  rm -rf "$export" && mkdir -p "$export" "$work/s" && rm -f "$work/s"/*
+  (cd "$top" && CGO_ENABLED=0 go build -o "$work/s/nfsdemo" ./nfsdemo) || { fail "doctor: build"; return; }
+  serve || return
+  "$here/run.sh" -t 300 -d "$work/s" -e "PORT=$port" -e "MOUNTPORT=$mport" "$here/doctor.sh" >"$work/doctor.log" 2>&1 || rc=$?
+  guest_said doctor $rc
+  check "doctor: what the kernel wrote is on the server's disk" grep -qx x "$export/from-linux"
+  serve_ends doctor
 }
 
 # The kernel's client through a relay that cuts its connection ten times.
@@ -316,7 +329,7 @@ ganesha_behind() {
   wait "$gpid" ${rpid:-} 2>/dev/null
 }
 
-[ $# -gt 0 ] || set -- client crc p2p cut kill server rping perftest gonfs nfs4
+[ $# -gt 0 ] || set -- client crc p2p cut kill doctor server rping perftest gonfs nfs4
 for part; do
   case $part in
   client) kernel_client client "" ;;
@@ -324,12 +337,13 @@ for part; do
   p2p) kernel_client p2p "" P2P=1 ;;
   cut) kernel_cut ;;
   kill) kernel_kill ;;
+  doctor) guest_doctor ;;
   server) kernel_server ;;
   rping) rping_both ;;
   perftest) perftest_both ;;
   gonfs) gonfs_behind ;;
   nfs4) ganesha_behind ;;
-  *) echo "interop.sh: unknown part $part: client, crc, p2p, cut, kill, server, rping, perftest, gonfs or nfs4" >&2; exit 2 ;;
+  *) echo "interop.sh: unknown part $part: client, crc, p2p, cut, kill, doctor, server, rping, perftest, gonfs or nfs4" >&2; exit 2 ;;
   esac
 done
 echo "$passed passed, $failed failed"
