@@ -10,7 +10,8 @@ import (
 // execute runs a call, or answers a duplicate with the reply to the first one. It returns false if the
 // call must not be answered.
 func (s *Server) execute(ctx context.Context, h Handler, req *Request, resp *Response, from *origin) bool {
-	changes := !resp.refused && s.dups.changes(req)
+	// h, because what one port refuses, another one may serve.
+	changes := !resp.refused && s.dups.changes(req) && NonIdempotent(h, req.Prog, req.Vers, req.Proc)
 	switch {
 	case changes && s.dups.covers(req):
 		return s.executeOnce(ctx, h, req, resp, from)

@@ -307,3 +307,41 @@ func TestRefusedAgain(t *testing.T) {
 		t.Error("not executed")
 	}
 }
+
+// TestOtherPort: what a port refuses, since it serves other programs, is executed on the port that serves
+// it, with the same XID.
+func TestOtherPort(t *testing.T) {
+	h := newHost(t)
+	f := h.file(stream)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	s := h.s.(*transport.Server)
+	go func() { served <- s.ServeStreamHandler(l, nothingServed{}) }()
+	defer func() { _ = s.Close(); <-served }()
+	there := *h
+	there.addr = l.Addr().String()
+	p := there.start(stream, "127.0.0.1", someone)
+	p.xid = 1
+	p.send(nfs3.Program, nfs3.Version, uint32(nfs3.ProcWrite), writeOf(f, data('a')))
+	rec, err := p.in.Next(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r xdr.ReplyHeader
+	d := xdr.NewDecoder(rec)
+	if err := r.Parse(&d); err != nil || r.Accept != xdr.ProgUnavail {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if got := h.start(stream, "127.0.0.1", someone).write(f, data('a')); got != nfs3.OK {
+		t.Error(got)
+	}
+}
+
+type nothingServed struct{}
+
+func (nothingServed) ServeRPC(_ context.Context, _ *transport.Request, resp *transport.Response) {
+	resp.Stat = xdr.ProgUnavail
+}
