@@ -30,10 +30,10 @@ packages: ## the Debian packages that tests use (root)
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends tshark qemu-user-static chromium >/dev/null
 
 # Every check, also when one has failed: a night is long. Each is a target of its own.
-NIGHTLY = authority s390x test-narrow test-long judged mutants interop ganesha once crash-sim crash crash-mutants power bench-check
+NIGHTLY = authority s390x test-narrow test-long judged mutants interop ganesha once crash-sim crash crash-mutants power bench-check release release-check
 
 .PHONY: nightly
-nightly: ## the long checks: other machines, mutants, kernel peers, crashes, paired benchmarks (Debian, root; hours)
+nightly: ## the long checks: other machines, mutants, kernel peers, crashes, paired benchmarks, packages (Debian, root; hours)
 	@command -v tshark >/dev/null && command -v qemu-s390x-static >/dev/null || $(MAKE) -s packages
 	@bad=; for t in $(NIGHTLY); do echo "== $$t ($$(date +%T))"; $(MAKE) -s $$t || bad="$$bad $$t"; done; \
 	if [ -n "$$bad" ]; then echo "nightly: failed:$$bad"; exit 1; fi; echo "nightly: all passed"
