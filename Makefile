@@ -122,7 +122,7 @@ judged: ## judge what the tests of transport and of the commands send
 .PHONY: mutants
 mutants: ## put in one fault after the other; exits 1 if no test notices one
 	go run ./conformance mutants
-	bash conformance/faults.sh transport -run 'BufferIsClear' .
+	bash conformance/faults.sh transport -run 'BufferIsClear|NeedsBinding|NamesBinding' .
 
 .PHONY: release
 release: ## dist/: static binaries for linux and darwin, Debian packages, checksums

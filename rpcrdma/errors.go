@@ -91,6 +91,18 @@ var (
 	ErrNoFit = errors.New("rpcrdma: reply does not fit")
 )
 
+// BindingError says for which procedure no binding lets data travel in chunks. errors.Is(err, ErrNotEligible)
+// holds.
+type BindingError struct{ Prog, Vers, Proc uint32 }
+
+// Error names the procedure, and what to set.
+func (e *BindingError) Error() string {
+	return fmt.Sprintf("no Binding lets data of program %d, version %d, procedure %d travel in chunks (set Config.Binding to one that does)", e.Prog, e.Vers, e.Proc)
+}
+
+// Is reports whether target is ErrNotEligible.
+func (e *BindingError) Is(target error) bool { return target == ErrNotEligible }
+
 // Misuse by the owner of a machine.
 var (
 	// ErrNoCredit: no credit now; try again after a reply.

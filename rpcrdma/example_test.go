@@ -1,6 +1,7 @@
 package rpcrdma_test
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/stag-rdma/stag/chunks"
@@ -262,4 +263,12 @@ func ExampleRequester_ReceiveLate() {
 	// <nil>
 	// <nil>
 	// 0 2
+}
+
+// A server tells by this error which Config.Binding it lacks.
+func ExampleBindingError() {
+	err := error(&rpcrdma.BindingError{Prog: 400100, Vers: 1, Proc: 2})
+	fmt.Println(errors.Is(err, rpcrdma.ErrNotEligible), err)
+	// Output:
+	// true no Binding lets data of program 400100, version 1, procedure 2 travel in chunks (set Config.Binding to one that does)
 }

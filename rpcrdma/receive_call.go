@@ -183,10 +183,14 @@ func (r *Responder) checkArg(in *Inbound, n int) Verdict {
 	if l := chunks.ListerOf(b, call.Prog, call.Vers); l != nil {
 		return r.checkItems(in, l, n)
 	}
-	if b == nil || len(in.Layout.Chunks) != 1 {
-		return r.answer(in, refuseErrChunk, ErrNotEligible)
+	arg := false
+	if b != nil {
+		arg, _ = b.Eligible(call.Prog, call.Vers, call.Proc)
 	}
-	if arg, _ := b.Eligible(call.Prog, call.Vers, call.Proc); !arg {
+	switch {
+	case !arg:
+		return r.answer(in, refuseErrChunk, &BindingError{call.Prog, call.Vers, call.Proc})
+	case len(in.Layout.Chunks) != 1:
 		return r.answer(in, refuseErrChunk, ErrNotEligible)
 	}
 	pos, count, ok := b.FindArg(call.Prog, call.Vers, call.Proc, in.Args)

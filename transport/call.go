@@ -22,7 +22,9 @@ type Call struct {
 	// ItemPos is where in Args the data of Item belongs: just after its count word.
 	ItemPos int
 	// Sink is where the eligible result may be placed (READ, READLINK). Its length bounds that
-	// result. If nil, no write chunk is offered.
+	// result. If nil, no write chunk is offered. A call with a Sink that Config.Binding makes no result
+	// eligible for is refused, with a *rpcrdma.BindingError. The result may come in Reply.Results all
+	// the same, if the server answers inline, under RPCSEC_GSS, over TCP, and in the backward direction.
 	Sink []byte
 	// ItemMemory and SinkMemory, if not nil, are the registered memory of which Item and Sink are
 	// slices. Then this call needs no registration for them.

@@ -2,8 +2,10 @@ package transport
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/internal/mutant"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"go.uber.org/zap"
 )
@@ -56,6 +58,18 @@ func (c *Client) apply(got rpcrdma.ConfigReply, agreed int) {
 		}
 		c.anyItem = c.anyItem || rpcrdma.PadsTo(got.Align)
 	})
+}
+
+// checkSinks refuses a call with room for results of which none may be placed there: the caller would wait in vain
+// for octets in it. Where nothing at all is reduced (mayReduce), results come inline, as Call.Sink says.
+func (c *Client) checkSinks(call *Call) error {
+	if len(call.Sink)+len(call.MoreSinks) == 0 || call.Cred.Protected() || c.lent != nil || mutant.Is(mutant.SinkIgnored) {
+		return nil
+	}
+	if _, result := c.mayReduce(call); result {
+		return nil
+	}
+	return &RPCError{Reason: ReasonBadCall, Err: fmt.Errorf("Sink: %w", &rpcrdma.BindingError{Prog: call.Prog, Vers: call.Vers, Proc: call.Proc})}
 }
 
 // mayReduce reports whether the argument and the result of a call may travel in chunks.

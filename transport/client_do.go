@@ -18,7 +18,11 @@ import (
 // memory. Call.Free tells when.
 func (c *Client) Do(ctx context.Context, call *Call, reply *Reply) error {
 	reply.Release()
-	if err := call.check(c.cfg); err != nil {
+	err := call.check(c.cfg)
+	if err == nil && !call.plain() {
+		err = c.checkSinks(call)
+	}
+	if err != nil {
 		c.ctr.errors.Add(1)
 		call.freed()
 		return err

@@ -3,7 +3,9 @@ package transport
 import (
 	"context"
 	"errors"
+	"fmt"
 
+	"github.com/stag-rdma/stag/internal/mutant"
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
@@ -24,6 +26,10 @@ func (c *Client) finish(p *outcall, reply *Reply) error {
 		c.count(p)
 	}
 	xid := p.rc.XID
+	var named *rpcrdma.BindingError
+	if err != nil && p.reduced() {
+		named = &rpcrdma.BindingError{Prog: p.rc.Prog, Vers: p.rc.Vers, Proc: p.rc.Proc}
+	}
 	if p.keeps() {
 		c.giveBack(p)
 	} else {
@@ -31,8 +37,17 @@ func (c *Client) finish(p *outcall, reply *Reply) error {
 	}
 	if err != nil {
 		err = rpcErr(xid, err)
+		if e, ok := errors.AsType[*RPCError](err); ok && e.Reason == ReasonChunk && named != nil && !mutant.Is(mutant.BindingUnnamed) {
+			e.Err = fmt.Errorf("perhaps at the server: %w", named)
+		}
 	}
 	return err
+}
+
+// reduced reports whether arguments or results of the call were in chunks of their own, which the server takes if its
+// binding does.
+func (p *outcall) reduced() bool {
+	return p.rc.Plan.Arg || p.rc.Plan.Sink || p.rc.Plan.More != 0
 }
 
 // checkReply returns the verdict on the reply to p, which now only its caller knows, and the tick

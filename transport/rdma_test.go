@@ -174,19 +174,6 @@ func TestLongCall(t *testing.T) {
 	}
 }
 
-// TestSinkWithoutEligibleResult offers a sink the binding forbids to use.
-func TestSinkWithoutEligibleResult(t *testing.T) {
-	_, c := pair(t, newEcho(), nil, &Config{})
-	p := filled(100001)
-	call := echoCall(p)
-	call.Sink = make([]byte, len(p))
-	r := mustDo(t, c, call)
-	if r.Placed {
-		t.Error("placed")
-	}
-	checkEcho(t, r, p, nil)
-}
-
 func TestStatus(t *testing.T) {
 	s, c := pair(t, newEcho(), nil, nil)
 	wantStatus(t, c, &Call{Prog: 1, Vers: 1}, xdr.ProgUnavail)

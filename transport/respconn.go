@@ -3,6 +3,7 @@ package transport
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/mpa"
@@ -35,6 +36,8 @@ type respConn struct {
 	lazy   func(*xdr.CallHeader) bool // calls whose data are pulled only when asked for; nil: none
 	ready  func(*exchange) bool       // of those: whether the data may be pulled at once; nil: of none
 	over   chan struct{}              // closed by HandleClose
+
+	unbound atomic.Bool // a call for want of a Binding was logged
 
 	mu       sync.Mutex
 	resp     *rpcrdma.Responder

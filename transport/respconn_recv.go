@@ -2,8 +2,10 @@ package transport
 
 import (
 	"context"
+	"errors"
 
 	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/internal/mutant"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
@@ -105,8 +107,26 @@ func (rc *respConn) act(x *exchange, v rpcrdma.Verdict, inline bool) {
 // refuse sends the answer in x.head; nothing was executed.
 func (rc *respConn) refuse(x *exchange) {
 	rc.ctr.errors.Add(1)
-	rc.cfg.Logger.Debug("transport: call refused", zap.Uint32("rpcordma.xid", x.in.Header.XID), zap.Error(x.in.Err))
+	if e, ok := errors.AsType[*rpcrdma.BindingError](x.in.Err); ok {
+		rc.wantsBinding(x.in.Header.XID, e)
+	} else {
+		rc.cfg.Logger.Debug("transport: call refused", zap.Uint32("rpcordma.xid", x.in.Header.XID), zap.Error(x.in.Err))
+	}
 	rc.send(x)
+}
+
+// wantsBinding counts a call that gets ERR_CHUNK for want of a binding. The first one of a connection is worth a line:
+// all calls of that kind will fail.
+func (rc *respConn) wantsBinding(xid uint32, e *rpcrdma.BindingError) {
+	if mutant.Is(mutant.BindingUnnamed) {
+		return
+	}
+	rc.ctr.unbound.Add(1)
+	log := rc.cfg.Logger.Debug
+	if rc.unbound.CompareAndSwap(false, true) {
+		log = rc.cfg.Logger.Warn
+	}
+	log("transport: ERR_CHUNK for want of a Binding", zap.Uint32("rpcordma.xid", xid), zap.Stringer("client", rc.conn.RemoteAddr()), zap.Error(e))
 }
 
 // pull reads the chunks of a call into the buffer that the handler will get.

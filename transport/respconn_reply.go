@@ -3,6 +3,7 @@ package transport
 import (
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
 )
@@ -78,6 +79,9 @@ func (rc *respConn) sendReply(x *exchange) {
 func (rc *respConn) noFit(x *exchange) {
 	x.head = x.out.Head
 	rc.ctr.errors.Add(1)
+	if len(x.resp.items) > 0 && !rc.reducible(x) && !x.req.Cred.Protected() { // a write chunk was there for it
+		rc.wantsBinding(x.req.XID, &rpcrdma.BindingError{Prog: x.req.Prog, Vers: x.req.Vers, Proc: x.req.Proc})
+	}
 	rc.cfg.Logger.Warn("transport: reply does not fit what the client offered",
 		zap.Uint32("rpcordma.xid", x.req.XID), zap.Uint32("rpc.procedure", x.req.Proc), zap.Error(x.out.Err))
 }

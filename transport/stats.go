@@ -47,6 +47,9 @@ type Stats struct {
 	Accepted uint64
 	// Errors counts calls that ended with an error of the transport, including refused headers.
 	Errors uint64
+	// Unbound counts calls of Errors that got ERR_CHUNK because Config.Binding lets nothing of their
+	// procedure travel in chunks.
+	Unbound uint64
 	// Panics counts handlers that panicked.
 	Panics uint64
 	// Dropped counts messages that were dropped as RFC 8166 Section 4.5 demands.
@@ -116,7 +119,7 @@ type counters struct {
 	replyRead, dones, withheld, padded    atomic.Uint64
 	conns, inFlight, exposed              atomic.Int64
 	exposedOctets                         atomic.Int64 // now
-	deferred, unpulled, late              atomic.Uint64
+	deferred, unpulled, late, unbound     atomic.Uint64
 	notAllowed, tooMany, slow, stuck      atomic.Uint64
 	exposedRefused                        atomic.Uint64
 	registered, reused                    atomic.Uint64
@@ -146,7 +149,7 @@ func (c *counters) snapshot() Stats {
 		InFlight:      int(c.inFlight.Load()),
 		OctetsExposed: c.replyRead.Load(), Dones: c.dones.Load(), Withheld: c.withheld.Load(),
 		Exposed: int(c.exposed.Load()), Padded: c.padded.Load(),
-		Deferred: c.deferred.Load(), Unpulled: c.unpulled.Load(), Late: c.late.Load(),
+		Deferred: c.deferred.Load(), Unpulled: c.unpulled.Load(), Late: c.late.Load(), Unbound: c.unbound.Load(),
 		NotAllowed: c.notAllowed.Load(), TooMany: c.tooMany.Load(), SlowPeers: c.slow.Load(), Stuck: c.stuck.Load(),
 		ExposedRefused: c.exposedRefused.Load(),
 		Registered:     c.registered.Load(), Reused: c.reused.Load(), OctetsLent: c.lentOctets.Load(),

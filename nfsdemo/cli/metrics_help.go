@@ -49,6 +49,7 @@ var metricsHelp = map[string]string{
 	"transport_unsure":           "Calls without an answer, because it could not be read whether they had come before.",
 	"transport_held":             "Now: octets of the memory limit that calls hold.",
 	"transport_stuck":            "Connections closed because a call without memory stood before replies that handlers waited for.",
+	"transport_unbound":          "Refused calls whose data no binding lets travel in chunks.",
 	"transport_late":             "Calls not executed, because their connection had ended, or been closed for a newer one.",
 	"transport_retransmits":      "Calls sent again; 0 at a server.",
 	"transport_silences":         "Connections closed because nothing came; 0 at a server.",
