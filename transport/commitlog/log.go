@@ -60,6 +60,7 @@ func Open(mem region.Memory) (*Log, error) {
 	if err := do(m, l.cons.Start()); err != nil {
 		return nil, err
 	}
+	l.quiet.turn = make(chan struct{}, 1)
 	l.quiet.timer = time.AfterFunc(time.Hour, l.settle)
 	l.quiet.timer.Stop()
 	m.Moved, m.Fail = l.tailMoved, l.fail
@@ -202,8 +203,12 @@ func (l *Log) Close(ctx context.Context) error {
 	l.order.Lock()
 	defer l.order.Unlock()
 	l.quiet.timer.Stop()
-	l.quiet.mu.Lock() // waits for whoever is flushing
-	defer l.quiet.mu.Unlock()
+	select { // waits for the flush of a quiet log
+	case l.quiet.turn <- struct{}{}:
+		defer func() { <-l.quiet.turn }()
+	case <-ctx.Done():
+		return region.ErrPinned
+	}
 	l.reads.Lock() // waits for whoever is reading
 	defer l.reads.Unlock()
 	l.epoch()

@@ -1,7 +1,6 @@
 package commitlog
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -15,8 +14,8 @@ type quiet struct {
 	armed atomic.Bool // the timer runs
 	timer *time.Timer
 
-	mu   sync.Mutex // held while the memory is used
-	seen uint64     // the tail when the timer fired last
+	turn chan struct{} // one slot: held while the memory is used, which may take as long as the disk does
+	seen uint64        // the tail when the timer fired last
 }
 
 // tailMoved is called after a store or a flush of the tail.
@@ -30,8 +29,8 @@ func (l *Log) tailMoved() {
 // settle makes the tail durable if it has not moved for a while.
 func (l *Log) settle() {
 	q := &l.quiet
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	q.turn <- struct{}{}
+	defer func() { <-q.turn }()
 	if l.failed() != nil {
 		return
 	}

@@ -1,11 +1,14 @@
 package commitlog_test
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
@@ -47,5 +50,50 @@ func TestQuiet(t *testing.T) {
 	}
 	if rec, err := l.TryNext(); !errors.As(err, new(*commitlog.PoisonError)) {
 		t.Errorf("the last record was damaged, and is taken for one that never was: %v %v", rec, err)
+	}
+}
+
+// hung is memory whose flushes hang while it is told so.
+type hung struct {
+	*pmem.Sim
+	stop atomic.Pointer[chan struct{}]
+	here chan struct{}
+}
+
+func (h *hung) Persist(off, n int) error {
+	return h.PersistRanges([]region.Range{{Off: off, N: n}})
+}
+
+func (h *hung) PersistRanges(rs []region.Range) error {
+	if stop := h.stop.Load(); stop != nil && rs[0].N > 0 {
+		h.here <- struct{}{}
+		<-*stop
+	}
+	return h.Sim.PersistRanges(rs)
+}
+
+// Close does not wait longer than its context for the flush of a quiet log whose disk hangs.
+func TestQuietHangs(t *testing.T) {
+	size, err := commitlog.MemorySize(4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mem := &hung{Sim: pmem.NewSim(size, nil), here: make(chan struct{}, 1)}
+	if err := commitlog.Create(mem, nil); err != nil {
+		t.Fatal(err)
+	}
+	l, p := openLog(t, mem)
+	put(t, p, "record")
+	stop := make(chan struct{})
+	mem.stop.Store(&stop)
+	<-mem.here
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := l.Close(ctx); !errors.Is(err, region.ErrPinned) {
+		t.Error(err)
+	}
+	close(stop)
+	if err := l.Close(t.Context()); err != nil {
+		t.Error(err)
 	}
 }

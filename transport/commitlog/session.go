@@ -131,6 +131,7 @@ func (l *Log) register(c *rdmap.Conn, a *Answer) error {
 	}
 	ring := region.Options{Access: write | region.Verify}
 	switch a.Hash {
+	case CRC32C: // of region.Options, if nothing else is said
 	case SHA256:
 		ring.Hash = region.SHA256
 	case NoHash:

@@ -136,8 +136,8 @@ func TestHostile(t *testing.T) {
 func rage(t *testing.T, rpc string, n, times int, victims []string) {
 	var wg sync.WaitGroup
 	for i := range min(n, 3) {
-		v := &villain{secret: NewSecret(),
-			Rand: rand.New(rand.NewPCG(*hostileSeed, uint64(i))), rpc: rpc,
+		v := &villain{
+			secret: NewSecret(), Rand: rand.New(rand.NewPCG(*hostileSeed, uint64(i))), rpc: rpc,
 			name: fmt.Sprintf("villain-%d-%d", time.Now().UnixNano(), i), victims: append([]string{"leases", "lock", "."}, victims...), did: make(map[string]int),
 		}
 		wg.Go(func() { v.run(t.Context(), times) })

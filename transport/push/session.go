@@ -56,9 +56,9 @@ func Dial(ctx context.Context, rpc transport.Caller, name string, cfg *Config) (
 	s := &Session{cfg: cfg.fill(), rpc: rpc, name: name, kept: make(chan struct{})}
 	switch {
 	case !possible(name):
-		return nil, s.error("open", StatusRefused)
+		return nil, s.error(StatusRefused)
 	case s.cfg.Secret == (Secret{}):
-		return nil, s.error("open", ErrNoSecret)
+		return nil, s.error(ErrNoSecret)
 	}
 	s.p = commitlog.NewProducer(s.cfg.Producer)
 	_, _ = rand.Read(s.instance[:]) // never fails, by its documentation
@@ -67,21 +67,21 @@ func Dial(ctx context.Context, rpc transport.Caller, name string, cfg *Config) (
 	if err != nil {
 		s.cancel()
 		s.p.Close()
-		return nil, s.error("open", err)
+		return nil, s.error(err)
 	}
 	go s.keep(lost)
 	return s, nil
 }
 
 // error wraps err; nil stays nil and an *Error stays as it is.
-func (s *Session) error(op string, err error) error {
+func (s *Session) error(err error) error {
 	if err == nil {
 		return nil
 	}
 	if _, ok := errors.AsType[*Error](err); ok {
 		return err
 	}
-	return &Error{Op: op, Log: s.name, Err: err}
+	return &Error{Op: "open", Log: s.name, Err: err}
 }
 
 // Append appends a record. When the record is part of the log, it returns its number and the

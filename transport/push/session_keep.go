@@ -34,7 +34,7 @@ func (s *Session) keep(lost lostFunc) {
 			lost, err = s.reopen(s.ctx)
 		}
 		if s.final(err) || s.ctx.Err() != nil {
-			s.fail(s.error("open", err))
+			s.fail(s.error(err))
 			return
 		}
 	}

@@ -263,10 +263,10 @@ const (
 
 func (r *readRes) append(b []byte) []byte {
 	b = xdr.AppendUint32(b, uint32(r.Status))
-	switch r.Status {
-	case StatusReleased:
+	if r.Status == StatusReleased {
 		return xdr.AppendUint64(b, r.First)
-	case StatusOK:
+	}
+	if r.Status == StatusOK {
 		b = xdr.AppendUint32(b, uint32(len(r.Records)))
 	}
 	for _, rec := range r.Records {
@@ -278,12 +278,10 @@ func (r *readRes) append(b []byte) []byte {
 
 func (r *readRes) parse(d *xdr.Decoder) {
 	r.Status = Status(d.Uint32())
-	switch r.Status {
-	case StatusReleased:
+	if r.Status == StatusReleased {
 		r.First = d.Uint64()
-		return
-	case StatusOK:
-	default:
+	}
+	if r.Status != StatusOK {
 		return
 	}
 	for range d.Count(maxRecords, 16) {

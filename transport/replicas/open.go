@@ -15,10 +15,9 @@ import (
 
 // joining is a replica whose session has begun, and what it holds.
 type joining struct {
-	r   *replica
-	s   Session
-	st  *state
-	err error
+	r  *replica
+	s  Session
+	st *state
 }
 
 // Open takes over the log. It returns when a majority of the replicas have the same log, and the term has begun there;
@@ -201,11 +200,11 @@ func replay(ctx context.Context, s Session) (*state, error) {
 }
 
 // entries calls visit with the records of the entries from index from to index upto.
-func (st *state) entries(ctx context.Context, s Session, from, upto uint64, visit func(index uint64, record []byte) error) error {
-	from, upto = max(from, st.first), min(upto, st.last())
+func (s *state) entries(ctx context.Context, in Session, from, upto uint64, visit func(index uint64, record []byte) error) error {
+	from, upto = max(from, s.first), min(upto, s.last())
 	next := from
-	err := s.Read(ctx, func(r *commitlog.Record) error {
-		if next > upto || r.Seq != st.at(next).seq {
+	err := in.Read(ctx, func(r *commitlog.Record) error {
+		if next > upto || r.Seq != s.at(next).seq {
 			return nil
 		}
 		next++
