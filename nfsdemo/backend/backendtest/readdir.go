@@ -154,7 +154,10 @@ func testBigDir(e *env) {
 }
 
 func testDeep(e *env) {
-	const depth = 200
+	depth := 200
+	if e.o.Paths {
+		depth = 100
+	}
 	nodes := []backend.Node{e.fs.Root()}
 	for i := range depth {
 		nodes = append(nodes, e.mkdir(nodes[i], fmt.Sprintf("level-%03d-%020d", i, i)))

@@ -19,6 +19,8 @@ type Options struct {
 	NoSpecial bool
 	// NoLinks says that a file with two names looks like two files.
 	NoLinks bool
+	// Paths says that files are found by paths, which systems limit to 4096 octets.
+	Paths bool
 	// Big is the number of names in the big directory. If zero, 2000.
 	Big int
 }

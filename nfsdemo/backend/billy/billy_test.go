@@ -1,0 +1,260 @@
+package billy_test
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	gobilly "github.com/go-git/go-billy/v5"
+	"github.com/go-git/go-billy/v5/memfs"
+	"github.com/go-git/go-billy/v5/osfs"
+	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/backend/backendtest"
+	"github.com/stag-rdma/stag/nfsdemo/backend/billy"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
+	"github.com/stag-rdma/stag/nfsdemo/server"
+	"github.com/stag-rdma/stag/transport"
+)
+
+// changing is a directory that also implements billy.Change. Its Remove does not follow links, as osfs's does.
+type changing struct {
+	gobilly.Filesystem
+	root string
+}
+
+func (c *changing) Chmod(name string, mode os.FileMode) error {
+	return os.Chmod(filepath.Join(c.root, name), mode)
+}
+func (c *changing) Remove(name string) error               { return os.Remove(filepath.Join(c.root, name)) }
+func (c *changing) Lchown(name string, uid, gid int) error { return gobilly.ErrNotSupported }
+func (c *changing) Chown(name string, uid, gid int) error  { return gobilly.ErrNotSupported }
+func (c *changing) Chtimes(name string, atime, mtime time.Time) error {
+	return os.Chtimes(filepath.Join(c.root, name), atime, mtime)
+}
+
+// TestSuite: a directory through go-billy is a backend like the others, but for links and special files.
+func TestSuite(t *testing.T) {
+	backendtest.Run(t, backendtest.Options{
+		New: func(t *testing.T) backend.FS {
+			root := t.TempDir()
+			return billy.New(&changing{osfs.New(root, osfs.WithBoundOS()), root}, &billy.Config{MaxFileSize: 1<<63 - 1})
+		},
+		NoSpecial: true, NoLinks: true, Paths: true, Big: 300,
+	})
+}
+
+// serve serves a file system and returns a client of it.
+func serve(t testing.TB, fsys backend.FS) *nfsclient.Client {
+	t.Helper()
+	h, err := server.New(&server.Config{Exports: []server.Export{{Path: "/export", FS: fsys, Squash: server.SquashNone}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &transport.Server{Handler: h}
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(l) }()
+	u, err := nfsclient.ParseURL("nfs+rdma://" + l.Addr().String() + "/export")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := nfsclient.Dial(t.Context(), u, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close(); s.Close(); <-done })
+	return c
+}
+
+// TestMemfs: go-billy's file system in memory, which does not know times and must not be used by several
+// goroutines at a time.
+func TestMemfs(t *testing.T) {
+	c := serve(t, billy.New(memfs.New(), nil))
+	ctx := t.Context()
+	dir, err := c.MkdirAll(ctx, "/export/a/b", 0o755)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := bytes.Repeat([]byte("0123456789"), 300000)
+	errs := make(chan error)
+	for i := range 8 {
+		go func() {
+			n, err := c.Create(ctx, dir, fmt.Sprint(i), 0o644, true)
+			if err == nil {
+				_, err = c.WriteFrom(ctx, n, bytes.NewReader(data), int64(len(data)), nil)
+			}
+			errs <- err
+		}()
+	}
+	for range 8 {
+		if err := <-errs; err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := fs.ReadFile(c.FS(ctx), "a/b/7")
+	if err != nil || !bytes.Equal(got, data) {
+		t.Errorf("%d octets, %v", len(got), err)
+	}
+	n, err := c.Lookup(ctx, "/export/a/b/7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := n.Attr
+	time.Sleep(5 * time.Millisecond)
+	if err := c.Refresh(ctx, n); err != nil || n.Attr != before {
+		t.Errorf("attributes change by themselves: %v\n%+v\n%+v", err, before, n.Attr)
+	}
+	if err := c.SetAttr(ctx, n, &nfs3.SetAttr{SetSize: true, Size: 2 << 30}); err == nil {
+		t.Error("2 GiB of memory")
+	}
+	if count, err := c.RemoveAll(ctx, c.Root(), must(c.Lookup(ctx, "/export/a"))(t)); count != 10 || err != nil {
+		t.Errorf("%d removed, %v", count, err)
+	}
+}
+
+// must returns a function that returns n or fails the test.
+func must(n *nfsclient.Node, err error) func(testing.TB) *nfsclient.Node {
+	return func(t testing.TB) *nfsclient.Node {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+}
+
+// TestReadOnly: file systems of io/fs, which pass the suite of the standard library at the other end.
+func TestReadOnly(t *testing.T) {
+	var archive bytes.Buffer
+	z := zip.NewWriter(&archive)
+	for _, name := range []string{"x", "dir/y", "dir/sub/z"} {
+		w, err := z.Create(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprint(w, strings.Repeat(name, 1000))
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	zipped, err := zip.NewReader(bytes.NewReader(archive.Bytes()), int64(archive.Len()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, fsys := range map[string]fs.FS{
+		"zip": zipped,
+		"map": fstest.MapFS{"x": {Data: []byte("x")}, "dir/y": {Data: []byte("y")}, "dir/sub/z": {Data: []byte("z"), Mode: 0o600}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := serve(t, billy.New(billy.ReadOnly(fsys), nil))
+			if err := fstest.TestFS(c.FS(t.Context()), "x", "dir/y", "dir/sub/z"); err != nil {
+				t.Error(err)
+			}
+			want, err := fs.ReadFile(fsys, "dir/sub/z")
+			got, gerr := fs.ReadFile(c.FS(t.Context()), "dir/sub/z")
+			if err != nil || gerr != nil || !bytes.Equal(got, want) {
+				t.Errorf("%q, %v %v", got, err, gerr)
+			}
+			for what, err := range map[string]error{
+				"Create": second(c.Create(t.Context(), c.Root(), "new", 0o644, true)), "Mkdir": second(c.Mkdir(t.Context(), c.Root(), "new", 0o755)),
+				"Remove": c.Remove(t.Context(), c.Root(), "x"), "Rename": c.Rename(t.Context(), c.Root(), "x", c.Root(), "new"),
+				"SetAttr": c.SetAttr(t.Context(), c.Root(), &nfs3.SetAttr{SetMode: true}),
+			} {
+				if !errors.Is(err, nfs3.ErrROFS) {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+		})
+	}
+}
+
+func second(_ *nfsclient.Node, err error) error { return err }
+
+// TestForgotten: the least recently used handles are forgotten, but not those of directories in use.
+func TestForgotten(t *testing.T) {
+	f := billy.New(memfs.New(), &billy.Config{MaxFiles: 10})
+	dir, _, err := f.Root().Mkdir("dir", &backend.Init{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var first backend.Node
+	for i := range 20 {
+		n, _, err := dir.Create(fmt.Sprint(i), &backend.Init{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			first = n
+		}
+	}
+	if _, err := f.Resolve(first.AppendHandle(nil)); !errors.Is(err, nfs3.ErrStale) {
+		t.Errorf("the first file: %v", err)
+	}
+	if _, err := f.Resolve(dir.AppendHandle(nil)); err != nil {
+		t.Errorf("the directory: %v", err)
+	}
+	if n, _, err := dir.Lookup("0"); err != nil || string(n.AppendHandle(nil)) == string(first.AppendHandle(nil)) {
+		t.Errorf("found again: %v", err)
+	}
+}
+
+// A file system in memory, written for go-billy, over NFS/RDMA.
+func Example() {
+	under := memfs.New()
+	export := server.Export{Path: "/mem", FS: billy.New(under, nil), Squash: server.SquashNone}
+	h, err := server.New(&server.Config{Exports: []server.Export{export}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	s := &transport.Server{Handler: h}
+	defer s.Close()
+	go s.Serve(l) //nolint:errcheck // it ends with Close
+
+	ctx := context.Background()
+	u, _ := nfsclient.ParseURL("nfs+rdma://" + l.Addr().String() + "/mem")
+	c, err := nfsclient.Dial(ctx, u, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	n, _ := c.Create(ctx, c.Root(), "hello", 0o644, true)
+	_, err = c.WriteFrom(ctx, n, strings.NewReader("from afar"), -1, nil)
+	f, _ := under.Open("hello")
+	text := make([]byte, 9)
+	_, _ = f.Read(text)
+	fmt.Printf("%s %v\n", text, err)
+	// Output: from afar <nil>
+}
+
+// A tree of io/fs over NFS, here one in memory; an embed.FS or a zip.Reader works the same way.
+func ExampleReadOnly() {
+	site := fstest.MapFS{"index.html": {Data: []byte("<h1>hello</h1>")}}
+	fsys := billy.New(billy.ReadOnly(site), nil)
+	n, _, err := fsys.Root().Lookup("index.html")
+	if err != nil {
+		log.Fatal(err)
+	}
+	text := make([]byte, 100)
+	got, err := n.Read(text, 0)
+	fmt.Printf("%s %v\n", text[:got], err)
+	// Output: <h1>hello</h1> <nil>
+}

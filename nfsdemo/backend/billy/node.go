@@ -1,0 +1,288 @@
+package billy
+
+import (
+	"container/list"
+	"encoding/binary"
+	"errors"
+	"io/fs"
+	"slices"
+	"time"
+
+	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/caller"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+)
+
+// node is a file that a client has seen. FS.mu guards it, but for fs and id.
+type node struct {
+	fs *FS
+	id uint64
+
+	parent *node // nil: the root
+	name   string
+	kids   map[string]*node
+	place  *list.Element // in FS.used
+
+	atime, ctime time.Time        // as far as they are known to differ from the time of the data
+	mtime        time.Time        // of the data, if the file system does not know it
+	verf         *nfs3.CreateVerf // of an exclusive CREATE, until attributes are set
+}
+
+var _ backend.Node = (*node)(nil)
+
+// adopt puts n into a directory.
+func (n *node) adopt(kid *node) {
+	if n.kids == nil {
+		n.kids = make(map[string]*node)
+	}
+	kid.parent = n
+	n.kids[kid.name] = kid
+}
+
+// path returns the path in the go-billy file system.
+func (n *node) path() string {
+	if n.parent == nil {
+		return "." // some file systems take "/" for that of the host
+	}
+	var names []string
+	for ; n.parent != nil; n = n.parent {
+		names = append(names, n.name)
+	}
+	slices.Reverse(names)
+	return n.fs.under.Join(names...)
+}
+
+// in returns the path of a name in n.
+func (n *node) in(name string) string { return n.fs.under.Join(n.path(), name) }
+
+// stat returns what go-billy says about the file. One that has vanished is forgotten.
+func (n *node) stat() (fs.FileInfo, error) {
+	if n.fs.nodes[n.id] != n {
+		return nil, nfs3.ErrStale
+	}
+	if n.parent == nil { // some file systems have no link information for their root
+		info, err := n.fs.under.Stat(n.path())
+		return info, status(err)
+	}
+	info, err := n.fs.under.Lstat(n.path())
+	if errors.Is(err, fs.ErrNotExist) {
+		n.fs.forget(n)
+		return nil, nfs3.ErrStale
+	}
+	return info, status(err)
+}
+
+// As returns n: everybody has the rights of this process.
+func (n *node) As(*caller.Identity) backend.Node { return n }
+
+// AppendHandle appends 16 octets.
+func (n *node) AppendHandle(b []byte) []byte {
+	return binary.BigEndian.AppendUint64(append(b, n.fs.boot[:]...), n.id)
+}
+
+// Attr returns the attributes.
+func (n *node) Attr() (nfs3.Attr, error) {
+	n.fs.lock()
+	defer n.fs.mu.Unlock()
+	info, err := n.stat()
+	if err != nil {
+		return nfs3.Attr{}, err
+	}
+	return n.attr(info), nil
+}
+
+// attr makes attributes of what go-billy says.
+func (n *node) attr(info fs.FileInfo) nfs3.Attr {
+	own := n.fs.Info()
+	mtime := info.ModTime()
+	if !mtime.Before(n.fs.now) { // the file system makes it up, like memfs, or a client has set it
+		if n.mtime.IsZero() {
+			n.mtime = n.fs.now
+		}
+		mtime = n.mtime
+	}
+	a := nfs3.Attr{
+		Type: typeOf(info.Mode()), Mode: modeOf(info.Mode()), Nlink: 1, UID: own.UID, GID: own.GID,
+		Size: uint64(max(info.Size(), 0)), FSID: binary.BigEndian.Uint64(n.fs.boot[:]), FileID: n.id,
+		Mtime: nfs3.TimeOf(mtime), Atime: nfs3.TimeOf(mtime), Ctime: nfs3.TimeOf(mtime),
+	}
+	a.Used = a.Size
+	if a.Type == nfs3.TypeDir {
+		a.Nlink = 2
+	}
+	if !n.atime.IsZero() {
+		a.Atime = nfs3.TimeOf(n.atime)
+	}
+	if n.ctime.After(mtime) {
+		a.Ctime = nfs3.TimeOf(n.ctime)
+	}
+	return a
+}
+
+// typeOf and modeOf convert what io/fs says.
+func typeOf(m fs.FileMode) nfs3.FileType {
+	switch m.Type() {
+	case 0:
+		return nfs3.TypeReg
+	case fs.ModeDir:
+		return nfs3.TypeDir
+	case fs.ModeSymlink:
+		return nfs3.TypeLnk
+	case fs.ModeNamedPipe:
+		return nfs3.TypeFIFO
+	case fs.ModeSocket:
+		return nfs3.TypeSock
+	case fs.ModeDevice | fs.ModeCharDevice:
+		return nfs3.TypeChr
+	}
+	return nfs3.TypeBlk
+}
+
+// special are the mode bits that io/fs keeps elsewhere.
+var special = []struct {
+	bit  uint32
+	flag fs.FileMode
+}{{0o4000, fs.ModeSetuid}, {0o2000, fs.ModeSetgid}, {0o1000, fs.ModeSticky}}
+
+func modeOf(m fs.FileMode) uint32 {
+	mode := uint32(m.Perm())
+	for _, s := range special {
+		if m&s.flag != 0 {
+			mode |= s.bit
+		}
+	}
+	return mode
+}
+
+func fileMode(mode uint32) fs.FileMode {
+	m := fs.FileMode(mode & 0o777)
+	for _, s := range special {
+		if mode&s.bit != 0 {
+			m |= s.flag
+		}
+	}
+	return m
+}
+
+// SetAttr changes attributes.
+func (n *node) SetAttr(a *nfs3.SetAttr) error {
+	n.fs.lock()
+	defer n.fs.mu.Unlock()
+	info, err := n.stat()
+	switch {
+	case err != nil:
+		return err
+	case n.fs.ro:
+		return nfs3.ErrROFS
+	}
+	n.verf = nil
+	if a.SetSize {
+		if err := n.truncate(info.Mode(), a.Size); err != nil {
+			return err
+		}
+	}
+	if err := n.setMeta(info, a); err != nil {
+		return err
+	}
+	n.ctime = n.fs.now
+	return nil
+}
+
+// setMeta changes all but the size. What is as it should be needs no billy.Change.
+func (n *node) setMeta(info fs.FileInfo, a *nfs3.SetAttr) error {
+	p, now := n.path(), n.attr(info)
+	link := now.Type == nfs3.TypeLnk // Chmod and Chtimes would follow it
+	if a.SetUID && a.UID != now.UID || a.SetGID && a.GID != now.GID {
+		return nfs3.ErrPerm // see Info.Owners
+	}
+	if a.SetMode && a.Mode&0o7777 != now.Mode && !link {
+		if n.fs.change == nil {
+			return nfs3.ErrNotSupp
+		}
+		if err := n.fs.change.Chmod(p, fileMode(a.Mode)); err != nil {
+			return status(err)
+		}
+	}
+	return n.setTimes(p, info.ModTime(), a, link)
+}
+
+// setTimes changes the times.
+func (n *node) setTimes(p string, mtime time.Time, a *nfs3.SetAttr, link bool) error {
+	if a.AtimeHow == nfs3.DontChange && a.MtimeHow == nfs3.DontChange {
+		return nil
+	}
+	now := n.fs.now
+	pick := func(how nfs3.TimeHow, given nfs3.Time, old time.Time) time.Time {
+		switch how {
+		case nfs3.ClientTime:
+			return given.Time()
+		case nfs3.ServerTime:
+			return now
+		case nfs3.DontChange:
+		}
+		return old
+	}
+	atime := pick(a.AtimeHow, a.Atime, n.atime)
+	if a.MtimeHow == nfs3.DontChange {
+		n.atime = atime
+		return nil
+	}
+	if link {
+		return nfs3.ErrNotSupp
+	}
+	mtime = pick(a.MtimeHow, a.Mtime, mtime)
+	if n.fs.change == nil && a.MtimeHow == nfs3.ClientTime {
+		return nfs3.ErrNotSupp
+	}
+	if n.fs.change != nil {
+		at := atime
+		if at.IsZero() {
+			at = mtime
+		}
+		if err := n.fs.change.Chtimes(p, at, mtime); err != nil {
+			return status(err)
+		}
+	}
+	n.atime, n.mtime = atime, mtime
+	return nil
+}
+
+// Access returns what everybody may do.
+func (n *node) Access(want nfs3.Access) (nfs3.Access, error) {
+	a, err := n.Attr()
+	if err != nil {
+		return 0, err
+	}
+	got := nfs3.AccessRead
+	if a.Type == nfs3.TypeDir {
+		got |= nfs3.AccessLookup
+	} else if a.Mode&0o111 != 0 {
+		got |= nfs3.AccessExecute
+	}
+	if !n.fs.ro {
+		got |= nfs3.AccessModify | nfs3.AccessExtend
+		if a.Type == nfs3.TypeDir {
+			got |= nfs3.AccessDelete
+		}
+	}
+	return got & want, nil
+}
+
+// Open returns the error of Read or Write.
+func (n *node) Open(write bool) error {
+	n.fs.lock()
+	defer n.fs.mu.Unlock()
+	_, err := n.regular()
+	if err == nil && write && n.fs.ro {
+		err = nfs3.ErrROFS
+	}
+	return err
+}
+
+// HasVerf compares the verifier of an exclusive CREATE.
+func (n *node) HasVerf(v nfs3.CreateVerf) (bool, error) {
+	n.fs.lock()
+	defer n.fs.mu.Unlock()
+	_, err := n.stat()
+	return n.verf != nil && *n.verf == v, err
+}
