@@ -3,7 +3,7 @@ module github.com/stag-rdma/stag/transport/examples/gonfs
 go 1.26.0
 
 require (
-	github.com/go-git/go-billy/v5 v5.6.0
+	github.com/go-git/go-billy/v5 v5.6.2
 	github.com/stag-rdma/stag v0.0.0
 	github.com/willscott/go-nfs v0.0.4
 )
