@@ -26,11 +26,16 @@ type health struct {
 	since time.Time // of the last change; zero: none
 }
 
-// watch checks again and again until ctx ends. A check that hangs has failed, and is waited for before
+// watch checks every checkEvery until ctx ends. A check that hangs has failed, and is waited for before
 // the next one.
 func (h *health) watch(ctx context.Context) {
 	results, running := make(chan error, 1), false
 	for {
+		select {
+		case <-time.After(checkEvery):
+		case <-ctx.Done():
+			return // a check that hung in the last round is not waited for again
+		}
 		if !running {
 			running = true
 			go func() { results <- h.try(ctx) }()
@@ -49,11 +54,6 @@ func (h *health) watch(ctx context.Context) {
 			case <-time.After(checkTime):
 			}
 			return
-		}
-		select {
-		case <-time.After(checkEvery):
-		case <-ctx.Done():
-			return // a check that hung since the last round is not waited for again
 		}
 	}
 }

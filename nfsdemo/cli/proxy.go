@@ -189,8 +189,7 @@ func (a *app) proxy(ctx context.Context, f *proxyFlags) error {
 		select {
 		case <-ctx.Done():
 			stopping()
-			x.drain()
-			return nil
+			return x.drain()
 		case <-hup:
 			f.log.reload(nil)
 		case err := <-x.errs:
@@ -236,7 +235,13 @@ func (x *proxying) open(ctx context.Context) (err error) {
 
 // announce checks the server for the first time, and says what the proxy does.
 func (x *proxying) announce(ctx context.Context) error {
-	x.f.log.Info("passing on", "clients", x.r.Scheme+"://"+x.r.Listen, "server", x.alive.what, "mount", x.r.Mount, "status", x.r.Status, "version", version())
+	line := []any{"clients", x.r.Scheme + "://" + x.r.Listen, "server", x.alive.what, "version", version()}
+	for _, l := range [][2]string{{"mount", x.r.Mount}, {"status", x.r.Status}} {
+		if l[1] != "" {
+			line = append(line, l[0], l[1])
+		}
+	}
+	x.f.log.Info("passing on", line...)
 	if err := x.alive.try(ctx); ctx.Err() == nil {
 		x.alive.set(err)
 	}
@@ -278,18 +283,23 @@ func (x *proxying) stats() transport.Stats {
 	return transport.Stats{Connections: len(x.p.Clients()), Accepted: x.p.Stats().Accepted}
 }
 
-// drain waits for the calls in progress, and ends.
-func (x *proxying) drain() {
+// drain waits for the calls in progress, and ends. It is an error if some are aborted.
+func (x *proxying) drain() error {
 	fmt.Fprintln(x.a.stderr, "nfsdemo: stopping; interrupt again to stop at once")
 	x.status.stopping()
 	ctx, cancel := context.WithTimeout(x.a.hard, drainTime)
 	defer cancel()
 	x.p.Drain(ctx, func() bool { return x.stats().InFlight > 0 })
+	left := x.stats().InFlight
 	if _, ok := x.front.(*transport.Listener); ok {
 		printStats(x.a.stderr, "nfsdemo: passed", x.stats())
 	}
 	st := x.p.Stats()
 	fmt.Fprintf(x.a.stderr, "nfsdemo: stopped; %d clients, %d of them without an answer from %s\n", st.Accepted, st.Failed, x.r.To)
+	if left > 0 {
+		return &drainError{fmt.Errorf("%s had not answered %s", x.r.To, plural(left, "call"))}
+	}
+	return nil
 }
 
 // close ends everything.

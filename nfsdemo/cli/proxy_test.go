@@ -30,7 +30,13 @@ func startProxy(t *testing.T, args ...string) (ports map[string]string, out *lin
 			t.Errorf("status %d: %s", status, out)
 		}
 	})
-	ports = make(map[string]string)
+	return portsOf(t, file, out), out
+}
+
+// portsOf waits for the port file of a server that prints to out.
+func portsOf(t *testing.T, file string, out *lines) map[string]string {
+	t.Helper()
+	ports := make(map[string]string)
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		text, err := os.ReadFile(file)
 		for line := range strings.Lines(string(text)) {
@@ -38,7 +44,7 @@ func startProxy(t *testing.T, args ...string) (ports map[string]string, out *lin
 			ports[key] = value
 		}
 		if err == nil {
-			return ports, out
+			return ports
 		}
 		if time.Now().After(deadline) {
 			t.Fatal("the proxy is not ready", out)
@@ -99,4 +105,56 @@ func TestProxyReady(t *testing.T) {
 	if b := get(t, "http://"+ports["STATUS"]+"/readyz", http.StatusServiceUnavailable); !strings.Contains(string(b), "does not serve NFS") {
 		t.Errorf("%s", b)
 	}
+}
+
+// stuck is a server that answers NULL, and no other call.
+type stuck struct{ calls chan struct{} }
+
+func (s stuck) ServeRPC(ctx context.Context, req *transport.Request, _ *transport.Response) {
+	if req.Proc != 0 {
+		s.calls <- struct{}{}
+		<-ctx.Done()
+	}
+}
+
+func (s stuck) MayBlock(_, _, proc uint32) bool { return proc != 0 }
+
+// TestProxySecondSignal: a proxy waits for a call that its server does not answer; at the second signal it
+// ends at once, and says that the call was aborted.
+func TestProxySecondSignal(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := stuck{make(chan struct{}, 10)}
+	server := &transport.Server{Handler: h}
+	go server.ServeStream(l)
+	t.Cleanup(func() { _ = server.Close() })
+	soft, cancelSoft := context.WithCancelCause(t.Context())
+	hard, cancelHard := context.WithCancelCause(t.Context())
+	out := new(lines)
+	a := &app{stdin: strings.NewReader(""), stdout: out, stderr: out, hard: hard}
+	file := filepath.Join(t.TempDir(), "ports")
+	done := make(chan int)
+	go func() {
+		done <- a.run(soft, []string{"proxy", "--port-file", file, "--to", "nfs://" + l.Addr().String(), "--listen", "127.0.0.1:0"})
+	}()
+	ports := portsOf(t, file, out)
+	listed := make(chan struct{})
+	go func() {
+		command(hard, "", "ls", "--timeout", "1m", "nfs+rdma://"+ports["RDMA"]+"/x")
+		close(listed)
+	}()
+	<-h.calls
+	cancelSoft(&interruptError{os.Interrupt})
+	select {
+	case status := <-done:
+		t.Fatalf("the proxy has not waited: status %d: %s", status, out)
+	case <-time.After(100 * time.Millisecond):
+	}
+	cancelHard(&interruptError{os.Interrupt})
+	if status := <-done; status != exitFailed || !strings.Contains(out.String(), "calls were aborted: "+l.Addr().String()+" had not answered 1 call") {
+		t.Errorf("status %d: %s", status, out)
+	}
+	<-listed
 }
