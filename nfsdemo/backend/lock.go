@@ -55,6 +55,7 @@ var ErrNoLocks = errors.New("backend: too many locks: unlock some, or wait")
 // LockedError reports that a lock of another owner is in the way.
 type LockedError struct{ Holder Lock }
 
+// Error says whose lock it is.
 func (e *LockedError) Error() string {
 	kind := "a shared"
 	if e.Holder.Exclusive {

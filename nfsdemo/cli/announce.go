@@ -24,6 +24,7 @@ type readyJSON struct {
 	Reply   string       `json:"replies,omitempty"` // for the connections of reply logs
 	Status  string       `json:"status,omitempty"`  // HTTP
 	PID     int          `json:"pid"`
+	Locks   string       `json:"locks,omitempty"` // "on", or "off" and why
 	Exports []exportJSON `json:"exports"`
 	Line    string       `json:"line,omitempty"` // mount command
 }
@@ -46,6 +47,7 @@ func authority(e *server.Export) string {
 func (a *app) announce(s *service, f *serveFlags) error {
 	r := readyJSON{Export: s.path, RDMA: addrOf(s.rdma), Mount: addrOf(s.mount), TCP: addrOf(s.tcp), PID: os.Getpid()}
 	r.Push, r.Reply, r.Status = s.push.addr(), s.reply.addr(), s.status.addr()
+	r.Locks = s.locks.String()
 	r.Line = mountLine(&r)
 	if f.portFile != "" {
 		if err := writePortFile(f.portFile, &r); err != nil {
@@ -96,6 +98,9 @@ func (a *app) announce(s *service, f *serveFlags) error {
 	}
 	if r.RDMA != "" {
 		fmt.Fprintf(a.stdout, "  CRC32C    %s\n", crcLine(f.crc))
+	}
+	if r.Locks != "" {
+		fmt.Fprintf(a.stdout, "  locks     %s\n", r.Locks)
 	}
 	if s.once != nil {
 		fmt.Fprintf(a.stdout, "  exactly once: %v\n", s.once.Stats())
@@ -155,8 +160,11 @@ func mountLine(r *readyJSON) string {
 	if strings.Contains(host, ":") {
 		host = "[" + host + "]"
 	}
-	return fmt.Sprintf("mount -t nfs -o %s,port=%s,mountport=%s,mountproto=tcp,nolock %s /mnt",
-		opts, port, mountPort, shellQuote(host+":"+r.Export))
+	opts += ",port=" + port + ",mountport=" + mountPort + ",mountproto=tcp"
+	if r.Locks != locksOn {
+		opts += ",nolock" // else locks wait for ever
+	}
+	return fmt.Sprintf("mount -t nfs -o %s %s /mnt", opts, shellQuote(host+":"+r.Export))
 }
 
 // reachable replaces an unspecified address by this machine's name.

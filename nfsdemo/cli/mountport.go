@@ -3,18 +3,22 @@ package cli
 import (
 	"context"
 
+	"github.com/stag-rdma/stag/nfsdemo/internal/lockd"
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// mountOnly serves MOUNT and nothing else: who opens the port of --mount-listen does not mean to serve NFS
-// over TCP.
+// mountOnly serves MOUNT, locks, and nothing else: who opens the port of --mount-listen does not mean to serve
+// NFS over TCP.
 type mountOnly struct{ svc transport.Handler }
+
+// beside reports whether a program is served beside NFS.
+func beside(prog uint32) bool { return prog == mount3.Program || lockd.Serves(prog) }
 
 // ServeRPC answers calls of other programs with PROG_UNAVAIL.
 func (m mountOnly) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
-	if req.Prog != mount3.Program {
+	if !beside(req.Prog) {
 		resp.Stat = xdr.ProgUnavail
 		return
 	}
@@ -23,5 +27,5 @@ func (m mountOnly) ServeRPC(ctx context.Context, req *transport.Request, resp *t
 
 // MayBlock asks the service.
 func (m mountOnly) MayBlock(prog, vers, proc uint32) bool {
-	return prog == mount3.Program && transport.MayBlock(m.svc, prog, vers, proc)
+	return beside(prog) && transport.MayBlock(m.svc, prog, vers, proc)
 }

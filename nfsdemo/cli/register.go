@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"syscall"
 	"time"
 
@@ -52,7 +53,12 @@ func entries(rdma, mount, tcp net.Listener) (list []rpcbind.Entry) {
 func (s *service) register(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, registerTime)
 	defer cancel()
-	for _, e := range s.table.Entries {
+	return s.announceTo(ctx, s.table.Entries)
+}
+
+// announceTo registers entries with rpcbind.
+func (s *service) announceTo(ctx context.Context, list []rpcbind.Entry) error {
+	for _, e := range list {
 		err := rpcbind.Register(ctx, e)
 		if errors.Is(err, rpcbind.ErrRefused) && replaced(ctx, &e) {
 			err = rpcbind.Register(ctx, e)
@@ -75,6 +81,13 @@ func replaced(ctx context.Context, e *rpcbind.Entry) bool {
 	if err != nil {
 		return false
 	}
+	if e.Netid == rpcbind.NetUDP || e.Netid == rpcbind.NetUDP6 {
+		p, err := new(net.ListenConfig).ListenPacket(ctx, "udp", old.String())
+		if err != nil {
+			return false // somebody has the port
+		}
+		return p.Close() == nil && rpcbind.Unregister(ctx, *e) == nil
+	}
 	c, err := new(net.Dialer).DialContext(ctx, "tcp", old.String())
 	if err == nil {
 		_ = c.Close() // it only showed that somebody listens
@@ -91,4 +104,17 @@ func (s *service) unregister() {
 		_ = rpcbind.Unregister(ctx, e) // the service ends either way
 	}
 	s.named = nil
+}
+
+// withdraw takes back those of some entries that were registered.
+func (s *service) withdraw(list []rpcbind.Entry) {
+	ctx, cancel := context.WithTimeout(context.Background(), registerTime)
+	defer cancel()
+	s.named = slices.DeleteFunc(s.named, func(e rpcbind.Entry) bool {
+		if !slices.Contains(list, e) {
+			return false
+		}
+		_ = rpcbind.Unregister(ctx, e) // the service goes on either way
+		return true
+	})
 }

@@ -2,13 +2,18 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/nfsdemo/internal/nlm"
+	"github.com/stag-rdma/stag/nfsdemo/internal/nsm"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpcbind"
 	"github.com/stag-rdma/stag/xdr"
@@ -32,7 +37,7 @@ func (d *daemon) ServeRPC(ctx context.Context, req *transport.Request, resp *tra
 	e := rpcbind.Entry{Prog: x.Uint32(), Vers: x.Uint32(), Netid: x.String(99), Addr: x.String(99)}
 	at := -1
 	for i, have := range d.table.Entries {
-		if have.Prog == e.Prog && have.Netid == e.Netid {
+		if have.Prog == e.Prog && have.Vers == e.Vers && have.Netid == e.Netid {
 			at = i
 		}
 	}
@@ -57,9 +62,8 @@ func (d *daemon) count(netid string) (n int) {
 	return n
 }
 
-// TestRegister: a service announces itself, finds its place taken by one that lives and
-// takes that of one that does not, and withdraws at its end.
-func TestRegister(t *testing.T) {
+// localRPCBind runs an rpcbind for the services of this process.
+func localRPCBind(t *testing.T) *daemon {
 	d := new(daemon)
 	name := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", name)
@@ -68,11 +72,19 @@ func TestRegister(t *testing.T) {
 	}
 	rs := &transport.Server{Handler: d}
 	go rs.ServeStream(l)
-	defer rs.Close()
 	old, oldTime := rpcbind.LocalSockets, registerTime
 	rpcbind.LocalSockets, registerTime = []string{name}, time.Minute // a machine may stand still
-	defer func() { rpcbind.LocalSockets, registerTime = old, oldTime }()
+	t.Cleanup(func() {
+		rpcbind.LocalSockets, registerTime = old, oldTime
+		rs.Close()
+	})
+	return d
+}
 
+// TestRegister: a service announces itself, finds its place taken by one that lives and
+// takes that of one that does not, and withdraws at its end.
+func TestRegister(t *testing.T) {
+	d := localRPCBind(t)
 	cfg := &serviceConfig{
 		exports: one("/x"), memory: true, rdma: "127.0.0.1:0", mount: "127.0.0.1:0",
 		register: true, config: new(transport.Config),
@@ -104,8 +116,125 @@ func TestRegister(t *testing.T) {
 	if n := d.count(rpcbind.NetRDMA) + d.count(rpcbind.NetTCP); n != 0 {
 		t.Errorf("%d entries left", n)
 	}
-	rpcbind.LocalSockets = []string{name + ".none"}
+	rpcbind.LocalSockets = []string{t.TempDir() + "/none"}
 	if _, err := newService(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "is rpcbind running?") {
 		t.Errorf("without rpcbind: %v", err)
+	}
+}
+
+// TestLocks: the lock manager is where rpcbind says, and gives way to another one, or replaces one that has crashed.
+func TestLocks(t *testing.T) {
+	d := localRPCBind(t)
+	state := t.TempDir()
+	cfg := &serviceConfig{
+		exports: one(t.TempDir()), state: state, rdma: "127.0.0.1:0", mount: "127.0.0.1:0",
+		register: true, locks: locksAuto, config: new(transport.Config),
+	}
+	s, err := newService(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.locks.String(); got != locksOn {
+		t.Fatalf("locks %s", got)
+	}
+	if tcp, udp := d.count(rpcbind.NetTCP), d.count(rpcbind.NetUDP); tcp != 5 || udp != 4 {
+		t.Errorf("%d entries for TCP, %d for UDP", tcp, udp)
+	}
+	if line := mountLine(&readyJSON{Export: "/d", RDMA: "1.2.3.4:1", Mount: "1.2.3.4:2", Locks: s.locks.String()}); strings.Contains(line, "nolock") {
+		t.Error(line)
+	}
+	if _, err := os.Stat(filepath.Join(state, "locks")); err != nil {
+		t.Error(err)
+	}
+	c, err := transport.DialStream(t.Context(), "tcp", s.mount.Addr().String(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close() //nolint:errcheck // a test
+	null := func(prog, vers uint32) error {
+		var reply transport.Reply
+		if err := c.Do(t.Context(), &transport.Call{Prog: prog, Vers: vers}, &reply); err != nil {
+			return err
+		}
+		return reply.Header.Err()
+	}
+	if err := errors.Join(null(nlm.Program, 4), null(nlm.Program, 1), null(nsm.Program, 1)); err != nil {
+		t.Error(err)
+	}
+	if null(nfs3.Program, 3) == nil {
+		t.Error("NFS at the port of MOUNT")
+	}
+	u, err := net.Dial("udp", s.locks.udp.LocalAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer u.Close() //nolint:errcheck // a test
+	if _, err := u.Write(xdr.AppendCall(nil, &xdr.CallHeader{XID: 9, RPCVers: 2, Prog: nlm.Program, Vers: 4})); err != nil {
+		t.Fatal(err)
+	}
+	_ = u.SetReadDeadline(time.Now().Add(time.Minute))
+	buf := make([]byte, 100)
+	n, err := u.Read(buf)
+	var h xdr.ReplyHeader
+	x := xdr.NewDecoder(buf[:n])
+	if perr := h.Parse(&x); err != nil || perr != nil || h.Err() != nil || h.XID != 9 {
+		t.Errorf("over UDP: %v, %v, %+v", err, perr, h)
+	}
+
+	other := *cfg
+	other.register = false
+	without, err := newService(t.Context(), &other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := without.locks.String(); !strings.Contains(got, "off: ") || !strings.Contains(got, "--register") {
+		t.Errorf("without rpcbind: locks %s", got)
+	}
+	if err := without.stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+
+	s.named = nil // it crashes
+	if err := s.stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if s, err = newService(t.Context(), cfg); err != nil {
+		t.Fatal("after a crash:", err)
+	}
+	if got := s.locks.String(); got != locksOn {
+		t.Errorf("after a crash: locks %s", got)
+	}
+	if err := s.stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if n := d.count(rpcbind.NetTCP) + d.count(rpcbind.NetUDP); n != 0 {
+		t.Errorf("%d entries left", n)
+	}
+
+	p, err := net.ListenPacket("udp", "127.0.0.1:0") // as the kernel's
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close() //nolint:errcheck // a test
+	kernel := rpcbind.Entry{Prog: nlm.Program, Vers: 4, Netid: rpcbind.NetUDP, Addr: rpcbind.Universal(p.LocalAddr().(*net.UDPAddr).AddrPort())}
+	if err := rpcbind.Register(t.Context(), kernel); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = newService(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.locks.String(); !strings.Contains(got, "another lock manager") {
+		t.Errorf("beside another: locks %s", got)
+	}
+	if tcp, udp := d.count(rpcbind.NetTCP), d.count(rpcbind.NetUDP); tcp != 1 || udp != 1 {
+		t.Errorf("beside another: %d entries for TCP, %d for UDP", tcp, udp)
+	}
+	if err := s.stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	must := *cfg
+	must.locks = locksOn
+	if _, err := newService(t.Context(), &must); err == nil || !strings.Contains(err.Error(), "rpc.statd") {
+		t.Errorf("--locks on: %v", err)
 	}
 }

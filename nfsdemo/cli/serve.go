@@ -85,6 +85,7 @@ ends are applied before it serves again, so always use the same directory with a
 	flags.IntVar(&f.credits, "credits", 0, "calls in flight per connection; 0: the default")
 	addPoolFlag(cmd, &f.pool)
 	flags.BoolVar(&f.service.register, "register", false, "register NFS and MOUNT with this machine's rpcbind")
+	flags.StringVar(&f.service.locks, "locks", locksAuto, "serve locks (NLM, over TCP and UDP): on, off, or auto: if --register works and nobody else serves them")
 	addCRCFlag(cmd, &f.crc, "as each client asks")
 	addProfileFlag(cmd, &f.profile)
 	f.limits.add(cmd)
@@ -117,6 +118,9 @@ func (f *serveFlags) config(a *app) (*serviceConfig, error) {
 	}
 	if cfg.rdma == "" && cfg.tcp == "" {
 		return nil, usagef("--listen and --tcp are both empty: give at least one an address")
+	}
+	if err := cfg.checkLocks(); err != nil {
+		return nil, err
 	}
 	if err := cfg.checkIntents(); err != nil {
 		return nil, err

@@ -25,6 +25,7 @@ type serviceConfig struct {
 	state     string // directory of the key of handles, "": the usual place
 	intents   string // directory of the journal of intents, "" for none
 	register  bool   // registers with rpcbind
+	locks     string // of --locks, "" as off
 	rdma      string // address to listen on, "" for none
 	mount     string // MOUNT over TCP
 	tcp       string // NFS and MOUNT over TCP
@@ -62,6 +63,7 @@ type service struct {
 	once    *once.Journal      // nil: none
 	push    *pushService       // nil: none
 	reply   *repliesService    // nil: none
+	locks   lockService
 	wg      sync.WaitGroup
 	errs    chan error // first error of each listener
 	table   rpcbind.Table
@@ -84,6 +86,7 @@ func newService(ctx context.Context, cfg *serviceConfig) (*service, error) {
 	if !cfg.memory {
 		limitMemory(cfg.config)
 	}
+	s.serveLocks(cfg)
 	s.push.serve(s)
 	s.reply.serve(s)
 	s.watch()
@@ -144,10 +147,12 @@ func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 		}
 	}
 	s.table.Entries = entries(s.rdma, s.mount, s.tcp)
-	if !cfg.register {
-		return nil
+	if cfg.register {
+		if err := s.register(ctx); err != nil {
+			return err
+		}
 	}
-	return s.register(ctx)
+	return s.openLocks(ctx, cfg)
 }
 
 // bareListen strips from err what OpError also says.
@@ -271,7 +276,8 @@ func (s *service) release() error {
 			_ = l.Close() // most are closed already
 		}
 	}
-	err := errors.Join(s.status.close(), s.push.close(), s.reply.close())
+	err := errors.Join(s.status.close(), s.push.close(), s.reply.close(), s.locks.hangUp())
 	s.wg.Wait()
+	s.locks.close()
 	return errors.Join(err, s.closeJournal(), s.set.close())
 }

@@ -180,8 +180,8 @@ func (s *Server) admit(e *export, c *Call) (*export, error) {
 	if v == nil {
 		return nil, refusal("no export to this address")
 	}
-	if v.Secure && v.info.Owners && c.Network == "tcp" && !c.known {
-		if a, ok := c.RemoteAddr.(*net.TCPAddr); !ok || a.Port >= 1024 {
+	if v.Secure && v.info.Owners && c.Network != "rdma" && !c.known {
+		if a, err := netip.ParseAddrPort(c.RemoteAddr.String()); err != nil || a.Port() >= 1024 {
 			return nil, refusal("a port of 1024 or above: let root mount, or export with insecure")
 		}
 	}

@@ -29,6 +29,8 @@ const (
 const (
 	NetTCP   = "tcp"
 	NetTCP6  = "tcp6"
+	NetUDP   = "udp"
+	NetUDP6  = "udp6"
 	NetRDMA  = "rdma"
 	NetRDMA6 = "rdma6"
 )
@@ -91,9 +93,15 @@ func cutLast(s string) (before, after string, ok bool) {
 	return s[:i], s[i+1:], true
 }
 
-// NetidOf returns the netid of a service that listens at a, over RDMA or TCP, or "" if a is not an IP
+// NetidOf returns the netid of a service that listens at a, over RDMA, TCP or UDP, or "" if a is not an IP
 // address.
 func NetidOf(a net.Addr, rdma bool) string {
+	if u, ok := a.(*net.UDPAddr); ok {
+		if u.AddrPort().Addr().Unmap().Is4() {
+			return NetUDP
+		}
+		return NetUDP6
+	}
 	t, ok := a.(*net.TCPAddr)
 	if !ok {
 		return ""

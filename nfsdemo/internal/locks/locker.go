@@ -29,6 +29,13 @@ func (k *Locker) Len() (locks, waits int) {
 	return k.table.Len()
 }
 
+// Holds reports whether a client holds a lock or waits for one.
+func (k *Locker) Holds(client string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.table.Holds(client)
+}
+
 // TestLock implements backend.Locker.
 func (k *Locker) TestLock(_ context.Context, handle []byte, l *backend.Lock) error {
 	k.mu.Lock()

@@ -69,6 +69,9 @@ func New(l Limits) *Table {
 // Len returns how many locks are held, and how many are waited for.
 func (t *Table) Len() (locks, waits int) { return t.locks, t.waits }
 
+// Holds reports whether a client holds a lock or waits for one.
+func (t *Table) Holds(name string) bool { return t.clients[name] != nil }
+
 // Test returns a lock in the way of l, or nil.
 func (t *Table) Test(name string, l *backend.Lock) *backend.Lock {
 	f := t.files[name]

@@ -1,0 +1,190 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"path/filepath"
+
+	"github.com/stag-rdma/stag/nfsdemo/internal/lockd"
+	"github.com/stag-rdma/stag/nfsdemo/internal/nlm"
+	"github.com/stag-rdma/stag/nfsdemo/internal/nsm"
+	"github.com/stag-rdma/stag/transport/rpcbind"
+	"go.uber.org/zap"
+)
+
+// Values of --locks.
+const (
+	locksOn   = "on"
+	locksOff  = "off"
+	locksAuto = "auto"
+)
+
+// lockService is the lock manager of a service.
+type lockService struct {
+	srv *lockd.Server // nil: none
+	udp net.PacketConn
+	why string // there is none
+}
+
+// String says whether there are locks; "" if nobody has asked.
+func (k *lockService) String() string {
+	switch {
+	case k.srv != nil:
+		return locksOn
+	case k.why != "":
+		return locksOff + ": " + k.why
+	}
+	return ""
+}
+
+// checkLocks checks --locks.
+func (cfg *serviceConfig) checkLocks() error {
+	switch cfg.locks {
+	case locksOn:
+		if !cfg.register {
+			return usagef("--locks on needs --register: clients find locks through rpcbind, at no other port")
+		}
+	case locksOff, locksAuto:
+	default:
+		return usagef("--locks %q: want on, off or auto", cfg.locks)
+	}
+	return nil
+}
+
+// openLocks starts the lock manager if there can be one.
+func (s *service) openLocks(ctx context.Context, cfg *serviceConfig) error {
+	if cfg.locks == "" || cfg.locks == locksOff {
+		return nil
+	}
+	err := s.tryLocks(ctx, cfg)
+	if err == nil {
+		return nil
+	}
+	if cfg.locks == locksOn {
+		return fmt.Errorf("--locks on: %w", err)
+	}
+	s.locks.why = err.Error()
+	return nil
+}
+
+// tryLocks opens the port for UDP, registers it and the one for TCP, and starts the lock manager: it is the
+// only one of this machine then, and the only one that writes its state.
+func (s *service) tryLocks(ctx context.Context, cfg *serviceConfig) error {
+	l := s.tcp
+	if l == nil {
+		l = s.mount
+	}
+	switch {
+	case !cfg.register:
+		return errors.New("clients find them through rpcbind: --register")
+	case l == nil:
+		return errors.New("there is no port for TCP: --mount-listen or --tcp")
+	}
+	lc := &lockd.Config{Files: s.nfs, Logger: cfg.config.Logger}
+	if !cfg.memory { // else the files end with this process
+		dir := cfg.state
+		if dir == "" {
+			dir = stateDir()
+		}
+		if dir == "" {
+			return errors.New("there is no place for the names of clients: --state DIR")
+		}
+		lc.File = filepath.Join(dir, "locks")
+	}
+	udp, err := listenBeside(ctx, l.Addr())
+	if err != nil {
+		return fmt.Errorf("UDP: %w", bareListen(err))
+	}
+	list := lockEntries(l.Addr(), udp.LocalAddr())
+	if err := s.registerLocks(ctx, list); err != nil {
+		return errors.Join(err, udp.Close())
+	}
+	srv, err := lockd.New(lc)
+	if err != nil {
+		s.withdraw(list)
+		return errors.Join(bare(err), udp.Close())
+	}
+	for _, p := range srv.Programs() {
+		s.nfs.Add(p)
+	}
+	s.table.Entries = append(s.table.Entries, list...)
+	s.locks.srv, s.locks.udp = srv, udp
+	return nil
+}
+
+// listenBeside listens on UDP, on the port that a listener has for TCP if it is free.
+func listenBeside(ctx context.Context, a net.Addr) (net.PacketConn, error) {
+	udp, err := new(net.ListenConfig).ListenPacket(ctx, "udp", a.String())
+	if err == nil {
+		return udp, nil
+	}
+	host, _, serr := net.SplitHostPort(a.String())
+	if serr != nil {
+		return nil, err
+	}
+	return new(net.ListenConfig).ListenPacket(ctx, "udp", net.JoinHostPort(host, "0"))
+}
+
+// lockEntries are the programs of the lock manager.
+func lockEntries(addrs ...net.Addr) (list []rpcbind.Entry) {
+	for _, a := range addrs {
+		ap, err := netip.ParseAddrPort(a.String())
+		if err != nil {
+			continue // a unix socket
+		}
+		at, netid := rpcbind.Universal(ap), rpcbind.NetidOf(a, false)
+		for _, p := range [][2]uint32{
+			{nsm.Program, nsm.Version}, {nlm.Program, nlm.Version1}, {nlm.Program, nlm.Version3}, {nlm.Program, nlm.Version4},
+		} {
+			list = append(list, rpcbind.Entry{Prog: p[0], Vers: p[1], Netid: netid, Addr: at})
+		}
+	}
+	return list
+}
+
+// registerLocks registers all entries or none.
+func (s *service) registerLocks(ctx context.Context, list []rpcbind.Entry) error {
+	ctx, cancel := context.WithTimeout(ctx, registerTime)
+	defer cancel()
+	err := s.announceTo(ctx, list)
+	if err == nil {
+		return nil
+	}
+	s.withdraw(list)
+	if errors.Is(err, rpcbind.ErrRefused) {
+		return errors.New("rpcbind knows another lock manager or status monitor: stop rpc.statd, and unmount what this machine mounts by NFSv3 with locks")
+	}
+	return err
+}
+
+// serveLocks serves UDP.
+func (s *service) serveLocks(cfg *serviceConfig) {
+	udp := s.locks.udp
+	if udp == nil {
+		return
+	}
+	s.wg.Go(func() {
+		err := lockd.ServeUDP(context.Background(), udp, s.srv.Handler, cfg.config.Allow)
+		if !errors.Is(err, net.ErrClosed) && cfg.config.Logger != nil {
+			cfg.config.Logger.Error("locks over UDP have ended", zap.Error(err))
+		}
+	})
+}
+
+// hangUp ends the calls over UDP.
+func (k *lockService) hangUp() error {
+	if k.udp == nil {
+		return nil
+	}
+	return k.udp.Close()
+}
+
+// close ends the lock manager, after all calls.
+func (k *lockService) close() {
+	if k.srv != nil {
+		k.srv.Close()
+	}
+}

@@ -1,0 +1,139 @@
+package lockd
+
+import (
+	"context"
+	"time"
+
+	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/internal/nlm"
+	"go.uber.org/zap"
+)
+
+// target is a file, for its Locker.
+type target struct {
+	locker backend.Locker
+	handle string
+}
+
+// blockKey tells the blocks of a client apart.
+type blockKey struct {
+	target
+	lock backend.Lock
+}
+
+// block is a lock that a client waits for, or was not yet told that it has.
+type block struct {
+	key     blockKey
+	args    nlm.TestArgs // of GRANTED
+	vers    uint32
+	network string // of the client's call
+	async   bool   // the client uses the _MSG procedures
+	began   time.Time
+	granted bool // the lock is held; under the client's mutex
+	ctx     context.Context
+	end     context.CancelFunc
+	done    chan struct{}
+}
+
+// early is how much earlier a client must have been told BLOCKED than GRANTED: it may not expect the
+// latter before it has seen the former.
+const early = 20 * time.Millisecond
+
+// await waits for the lock of b, and tells the client.
+func (s *Server) await(c *client, b *block) {
+	defer close(b.done)
+	defer b.end()
+	err := b.key.locker.SetLock(b.ctx, []byte(b.key.handle), &b.key.lock, true)
+	c.mu.Lock()
+	switch mine := c.blocks[b.key] == b; {
+	case err != nil:
+		if mine {
+			delete(c.blocks, b.key) // the client finds out when it asks again
+		}
+		c.mu.Unlock()
+		return
+	case !mine: // it was cancelled at this moment
+		s.giveBack(b)
+		c.mu.Unlock()
+		return
+	}
+	b.granted = true
+	c.mu.Unlock()
+	heard := s.tell(c, b)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.blocks[b.key] != b {
+		return // the client has asked again, or has cancelled: then it was given back there
+	}
+	delete(c.blocks, b.key)
+	if !heard {
+		s.giveBack(b)
+		s.cfg.Logger.Info("lockd: a client did not take a lock that it had waited for", zap.String("client", c.name), zap.String("address", c.addr))
+	}
+}
+
+// giveBack unlocks what b has got.
+func (s *Server) giveBack(b *block) {
+	ctx, cancel := s.settling()
+	defer cancel()
+	if err := b.key.locker.Unlock(ctx, []byte(b.key.handle), &b.key.lock); err != nil {
+		s.cfg.Logger.Warn("lockd: a lock that nobody wants is still held", zap.Error(err))
+	}
+}
+
+// cancel ends the blocks of an owner for exactly a range, in one mode or, with both, in either. The client must not
+// be locked. It reports whether there were any.
+func (s *Server) cancel(c *client, key blockKey, both bool) (any bool) {
+	modes := []bool{key.lock.Exclusive}
+	if both {
+		modes = []bool{false, true}
+	}
+	for _, exclusive := range modes {
+		key.lock.Exclusive = exclusive
+		c.mu.Lock()
+		b := c.blocks[key]
+		if b != nil {
+			any = true
+			delete(c.blocks, key)
+			b.end()
+			if b.granted {
+				s.giveBack(b)
+			}
+		}
+		c.mu.Unlock()
+		if b != nil {
+			<-b.done // so that what it might still get does not mix with what the client does next
+		}
+	}
+	return any
+}
+
+// tell calls GRANTED until the client has answered. It reports whether the client has the lock, or may have it: when
+// a call was sent and the answer is lost, giving the lock to another could make two of them believe that they hold it.
+func (s *Server) tell(c *client, b *block) bool {
+	wait := early - time.Since(b.began)
+	perhaps := false
+	for try := range 5 {
+		select {
+		case <-b.ctx.Done():
+			return perhaps
+		case <-time.After(max(wait, 0)):
+		}
+		wait = s.cfg.Retry << try
+		leave, ok := s.lane(b.ctx, c.addr, true)
+		if !ok {
+			return perhaps
+		}
+		st, sent, err := s.granted(c, b)
+		leave()
+		switch {
+		case err != nil:
+			perhaps = perhaps || sent
+		case st == nlm.Granted:
+			return true
+		case st != nlm.DeniedGrace:
+			return false
+		}
+	}
+	return perhaps
+}

@@ -1,0 +1,258 @@
+package lockd
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/stag-rdma/stag/nfsdemo/internal/nlm"
+	"github.com/stag-rdma/stag/nfsdemo/server"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpcbind"
+	"github.com/stag-rdma/stag/xdr"
+	"go.uber.org/zap"
+)
+
+// callTime limits one call to a client, with the search for its port.
+const callTime = 5 * time.Second
+
+// maxReply limits what a client may answer, in octets.
+const maxReply = 4096
+
+// network is how a client is called that has called over n.
+func network(n string) string {
+	if n == "rdma" {
+		return "tcp" // lock managers have no RDMA
+	}
+	return n
+}
+
+// notSentError wraps why a call cannot have reached the client.
+type notSentError struct{ error }
+
+func (e *notSentError) Unwrap() error { return e.error }
+
+// lane is for the calls to one address.
+type lane struct {
+	room  chan struct{}
+	users int // that are in it, or wait for it
+}
+
+// lane takes a place among the calls to clients, perhaps after a wait; call leave afterwards.
+func (s *Server) lane(ctx context.Context, addr string, wait bool) (leave func(), ok bool) {
+	s.mu.Lock()
+	l := s.lanes[addr]
+	if l == nil {
+		l = &lane{room: make(chan struct{}, maxLane)}
+		s.lanes[addr] = l
+	}
+	l.users++
+	s.mu.Unlock()
+	out := func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if l.users--; l.users == 0 {
+			delete(s.lanes, addr)
+		}
+	}
+	if !enter(ctx, l.room, wait) {
+		out()
+		return nil, false
+	}
+	if !enter(ctx, s.out, wait) {
+		<-l.room
+		out()
+		return nil, false
+	}
+	return func() {
+		<-s.out
+		<-l.room
+		out()
+	}, true
+}
+
+// enter takes a place in room.
+func enter(ctx context.Context, room chan struct{}, wait bool) bool {
+	if !wait {
+		select {
+		case room <- struct{}{}:
+			return true
+		default:
+			return false
+		}
+	}
+	select {
+	case room <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// call makes a call to a program of a client, which its rpcbind finds. Its context is short.
+func (s *Server) call(ctx context.Context, netw, host string, prog, vers, proc uint32, args []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	netid := netw
+	if strings.Contains(host, ":") {
+		netid += "6"
+	}
+	at, err := rpcbind.LookupAt(ctx, s.cfg.rpcbindAt(host), prog, vers, netid)
+	if err != nil {
+		return nil, &notSentError{err}
+	}
+	// Only the port counts: a client could name another machine, to which we would then talk.
+	_, port, err := net.SplitHostPort(at)
+	if err != nil {
+		return nil, &notSentError{err}
+	}
+	at = net.JoinHostPort(host, port)
+	cred := xdr.SysCred{MachineName: s.cfg.Name[:min(len(s.cfg.Name), 64)]}
+	if netw == "udp" {
+		h := xdr.CallHeader{XID: rand.Uint32(), RPCVers: xdr.RPCVersion, Prog: prog, Vers: vers, Proc: proc, Cred: cred.Auth()}
+		return callUDP(ctx, at, h.XID, append(xdr.AppendCall(nil, &h), args...))
+	}
+	c, err := transport.DialStream(ctx, "tcp", at, nil)
+	if err != nil {
+		return nil, &notSentError{err}
+	}
+	defer c.Close() //nolint:errcheck // the answer is there
+	var reply transport.Reply
+	defer reply.Release()
+	if err := c.Do(ctx, &transport.Call{Prog: prog, Vers: vers, Proc: proc, Cred: cred.Auth(), Args: args, MaxResults: maxReply}, &reply); err != nil {
+		return nil, err
+	}
+	return append([]byte(nil), reply.Results...), reply.Header.Err()
+}
+
+// callUDP sends a call each second until its reply comes.
+func callUDP(ctx context.Context, at string, xid uint32, msg []byte) ([]byte, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "udp", at)
+	if err != nil {
+		return nil, &notSentError{err}
+	}
+	defer conn.Close() //nolint:errcheck // nothing is buffered
+	buf := make([]byte, maxReply)
+	for ctx.Err() == nil {
+		if _, err := conn.Write(msg); err != nil {
+			return nil, err
+		}
+		end := time.Now().Add(time.Second)
+		if d, ok := ctx.Deadline(); ok && d.Before(end) {
+			end = d
+		}
+		if err := conn.SetReadDeadline(end); err != nil {
+			return nil, err
+		}
+		for {
+			n, err := conn.Read(buf)
+			if e, ok := errors.AsType[net.Error](err); ok && e.Timeout() {
+				break
+			}
+			if err != nil {
+				return nil, err // nobody listens
+			}
+			d := xdr.NewDecoder(buf[:n])
+			var h xdr.ReplyHeader
+			if h.Parse(&d) == nil && h.XID == xid {
+				return d.Rest(), h.Err()
+			}
+		}
+	}
+	return nil, ctx.Err()
+}
+
+// tryBoth calls over TCP and, if the client is not found there, over UDP.
+func (s *Server) tryBoth(ctx context.Context, host string, prog, vers, proc uint32, args []byte) ([]byte, error) {
+	b, err := s.call(ctx, "tcp", host, prog, vers, proc, args)
+	if err == nil {
+		return b, nil
+	}
+	b, uerr := s.call(ctx, "udp", host, prog, vers, proc, args)
+	if uerr != nil {
+		uerr = errors.Join(err, uerr)
+	}
+	return b, uerr
+}
+
+// granted calls GRANTED once, in the form that the client uses. sent says that the client may have got it.
+func (s *Server) granted(c *client, b *block) (st nlm.Status, sent bool, err error) {
+	cookie, answer := s.expect()
+	defer s.forget(cookie)
+	args := b.args
+	args.Cookie = cookie
+	proc := nlm.ProcGranted
+	if b.async {
+		proc = nlm.ProcGrantedMsg
+	}
+	out, err := s.call(b.ctx, network(b.network), c.addr, nlm.Program, b.vers, uint32(proc), args.Append(nil, b.vers))
+	if err != nil {
+		_, kept := errors.AsType[*notSentError](err)
+		return 0, !kept, err
+	}
+	if !b.async {
+		var r nlm.Res
+		d := xdr.NewDecoder(out)
+		err := r.Parse(&d, b.vers)
+		return r.Status, true, err
+	}
+	select {
+	case st := <-answer:
+		return st, true, nil
+	case <-time.After(callTime):
+		return 0, true, fmt.Errorf("lockd: no GRANTED_RES from %s", c.addr)
+	case <-b.ctx.Done():
+		return 0, true, b.ctx.Err()
+	}
+}
+
+// expect makes a cookie, and where the answer to it comes.
+func (s *Server) expect() ([]byte, chan nlm.Status) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cookie++
+	cookie, ch := binary.BigEndian.AppendUint64(nil, s.cookie), make(chan nlm.Status, 1)
+	s.answers[string(cookie)] = ch
+	return cookie, ch
+}
+
+func (s *Server) forget(cookie []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.answers, string(cookie))
+}
+
+// answered notes a GRANTED_RES.
+func (s *Server) answered(cookie []byte, st nlm.Status) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case s.answers[string(cookie)] <- st:
+	default: // nobody has asked, or it is answered: sending to nil does not proceed either
+	}
+}
+
+// reply sends the results of a _MSG call. If too much is being sent, the client does without and asks again.
+func (s *Server) reply(c *server.Call, proc nlm.Proc, results []byte) {
+	addr, err := netip.ParseAddrPort(c.RemoteAddr.String())
+	if err != nil {
+		return
+	}
+	host, netw, vers := addr.Addr().Unmap().String(), network(c.Network), c.Vers
+	leave, ok := s.lane(s.ctx, host, false)
+	if !ok {
+		return
+	}
+	s.wg.Go(func() {
+		defer leave()
+		if _, err := s.call(s.ctx, netw, host, nlm.Program, vers, uint32(proc), results); err != nil {
+			s.cfg.Logger.Debug("lockd: an answer did not reach its client", zap.String("address", host), zap.Error(err))
+		}
+	})
+}

@@ -1,0 +1,335 @@
+package lockd_test
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
+	"github.com/stag-rdma/stag/nfsdemo/internal/lockd"
+	"github.com/stag-rdma/stag/nfsdemo/internal/locks"
+	"github.com/stag-rdma/stag/nfsdemo/internal/nlm"
+	"github.com/stag-rdma/stag/nfsdemo/internal/nsm"
+	"github.com/stag-rdma/stag/nfsdemo/server"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// TestConflict: two clients want the same octets.
+func TestConflict(t *testing.T) {
+	r := newRig(t)
+	a, b := r.client("127.0.0.2", false), r.client("127.0.0.3", false)
+	expect(t, "a locks", a.lock(10, 10, false), nlm.Granted)
+	expect(t, "a again", a.lock(10, 10, false), nlm.Granted)
+	expect(t, "b locks", b.lock(19, 1, false), nlm.Denied)
+	expect(t, "b locks after it", b.lock(20, 0, false), nlm.Granted)
+	expect(t, "beyond all offsets", b.lock(math.MaxInt64+1, 1, false), nlm.TooBig)
+	out, err := b.send(nlm.ProcTest, &nlm.TestArgs{Cookie: []byte("cookie"), Lock: b.part(1, 0, 0)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var res nlm.TestRes
+	d := xdr.NewDecoder(out)
+	if err := res.Parse(&d, b.vers); err != nil || res.Status != nlm.Denied || res.Offset != 10 || res.Len != 10 || res.ID != 1 || !res.Exclusive {
+		t.Errorf("TEST: %+v, %v", res, err)
+	}
+	expect(t, "a unlocks a part", a.unlock(15, 5), nlm.Granted)
+	expect(t, "b locks that", b.lock(15, 5, false), nlm.Granted)
+	expect(t, "b locks the rest", b.lock(14, 1, false), nlm.Denied)
+
+	a.vers = nlm.Version3 // offsets of 32 bits
+	expect(t, "a by version 3", a.lock(15, 1, false), nlm.Denied)
+	expect(t, "a unlocks by version 3", a.unlock(0, 0), nlm.Granted)
+	expect(t, "b locks the rest", b.lock(0, 0, false), nlm.Granted)
+
+	bad := b.part(1, 0, 0)
+	bad.File = []byte("no handle of ours")
+	expect(t, "a foreign handle", b.status(nlm.ProcLock, &nlm.LockArgs{Cookie: []byte("cookie"), Lock: bad}), nlm.Stale)
+	if _, err := b.raw(nlm.Program, 2, 1, nil); !isRPCStatus(err) {
+		t.Errorf("version 2: %v", err)
+	}
+	if _, err := b.raw(nlm.Program, 4, uint32(nlm.ProcLock), []byte{1, 2, 3, 4}); !isRPCStatus(err) {
+		t.Errorf("arguments that are too short: %v", err)
+	}
+	share := nlm.ShareArgs{Cookie: []byte("cookie"), Caller: []byte("x"), File: r.file, Mode: 1, Access: 1}
+	if got := b.status(nlm.ProcShare, &share); got != nlm.Failed {
+		t.Errorf("SHARE: %v", got)
+	}
+}
+
+// TestBlocked: who waits is told by GRANTED, over the transport it uses, and in the form.
+func TestBlocked(t *testing.T) {
+	r := newRig(t)
+	a, b := r.client("127.0.0.2", false), r.client("127.0.0.3", false)
+	expect(t, "a", a.lock(0, 10, false), nlm.Granted)
+	expect(t, "b", b.lock(5, 10, true), nlm.Blocked)
+	expect(t, "b asks again", b.lock(5, 10, true), nlm.Blocked)
+	if n := len(b.granted); n != 0 {
+		t.Errorf("%d calls of GRANTED too early", n)
+	}
+	expect(t, "a unlocks", a.unlock(0, 0), nlm.Granted)
+	g := receive(t, "GRANTED", b.granted)
+	if g.Lock.ID != 1 || g.Lock.Offset != 5 || g.Lock.Len != 10 || !g.Exclusive || string(g.Lock.File) != string(r.file) || string(g.Lock.Owner) != "owner" {
+		t.Errorf("GRANTED %+v", g)
+	}
+	expect(t, "a", a.lock(5, 1, false), nlm.Denied)
+
+	a.vers = nlm.Version3 // and asynchronously
+	args := &nlm.LockArgs{Cookie: []byte("msg"), Block: true, Exclusive: true, Lock: a.part(3, 5, 1)}
+	if _, err := a.send(nlm.ProcLockMsg, args); err != nil {
+		t.Fatal(err)
+	}
+	if res := receive(t, "LOCK_RES", a.results); res.Status != nlm.Blocked || string(res.Cookie) != "msg" {
+		t.Errorf("LOCK_RES %+v", res)
+	}
+	expect(t, "b unlocks", b.unlock(5, 10), nlm.Granted)
+	receive(t, "GRANTED_MSG", a.granted)
+	expect(t, "b", b.lock(5, 1, false), nlm.Denied)
+	if _, err := a.send(nlm.ProcUnlockMsg, &nlm.UnlockArgs{Cookie: []byte("msg"), Lock: a.part(3, 5, 1)}); err != nil {
+		t.Fatal(err)
+	}
+	if res := receive(t, "UNLOCK_RES", a.results); res.Status != nlm.Granted {
+		t.Errorf("UNLOCK_RES %+v", res)
+	}
+	expect(t, "b", b.lock(5, 1, false), nlm.Granted)
+}
+
+// TestUDP: as macOS asks, and is called.
+func TestUDP(t *testing.T) {
+	r := newRig(t)
+	a, b := r.client("127.0.0.2", false), r.client("127.0.0.3", false)
+	expect(t, "a", a.lock(0, 10, false), nlm.Granted)
+	conn, err := (&net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(b.ip)}}).DialContext(t.Context(), "udp", r.udp.LocalAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close() //nolint:errcheck // a test
+	cred := xdr.SysCred{MachineName: b.name}
+	ask := func(prog uint32) xdr.Decoder {
+		t.Helper()
+		msg := xdr.AppendCall(nil, &xdr.CallHeader{XID: 77, RPCVers: 2, Prog: prog, Vers: 4, Proc: uint32(nlm.ProcLock), Cred: cred.Auth()})
+		msg = (&nlm.LockArgs{Cookie: []byte("u"), Block: true, Exclusive: true, Lock: b.part(1, 0, 0)}).Append(msg, 4)
+		if _, err := conn.Write(msg); err != nil {
+			t.Fatal(err)
+		}
+		buf := make([]byte, 999)
+		_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
+		n, err := conn.Read(buf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return xdr.NewDecoder(buf[:n])
+	}
+	d := ask(nlm.Program)
+	var h xdr.ReplyHeader
+	var res nlm.Res
+	if err := h.Parse(&d); err != nil || h.Err() != nil || h.XID != 77 {
+		t.Fatal(err, h.Err())
+	}
+	if err := res.Parse(&d, 4); err != nil || res.Status != nlm.Blocked {
+		t.Errorf("%+v, %v", res, err)
+	}
+	expect(t, "a", a.unlock(0, 10), nlm.Granted)
+	receive(t, "GRANTED over UDP", b.granted)
+	d = ask(100003)
+	if err := h.Parse(&d); err != nil || h.Err() == nil {
+		t.Errorf("NFS over UDP: %v, %v", err, h.Err())
+	}
+}
+
+// TestCancel: a client that does not wait any more gets nothing.
+func TestCancel(t *testing.T) {
+	r := newRig(t)
+	a, b, c := r.client("127.0.0.2", false), r.client("127.0.0.3", false), r.client("127.0.0.4", false)
+	expect(t, "a", a.lock(0, 10, false), nlm.Granted)
+	expect(t, "b", b.lock(0, 10, true), nlm.Blocked)
+	expect(t, "c", c.lock(0, 10, true), nlm.Blocked)
+	expect(t, "b cancels", b.cancel(0, 10), nlm.Granted)
+	expect(t, "b cancels again", b.cancel(0, 10), nlm.Denied)
+	expect(t, "a unlocks", a.unlock(0, 10), nlm.Granted)
+	receive(t, "GRANTED", c.granted)
+	if n := len(b.granted); n != 0 {
+		t.Errorf("%d calls of GRANTED after CANCEL", n)
+	}
+	expect(t, "c unlocks", c.unlock(0, 10), nlm.Granted)
+	if held, waits := r.locks.Len(); held != 0 || waits != 0 {
+		t.Errorf("%d locks and %d waits are left", held, waits)
+	}
+	// A client that waits no more when GRANTED comes says so.
+	expect(t, "a", a.lock(0, 10, false), nlm.Granted)
+	b.say = nlm.Denied
+	expect(t, "b", b.lock(0, 10, true), nlm.Blocked)
+	expect(t, "a unlocks", a.unlock(0, 10), nlm.Granted)
+	receive(t, "GRANTED", b.granted)
+	eventually(t, "the lock is free", func() bool { held, _ := r.locks.Len(); return held == 0 })
+}
+
+// TestDeaf: a client that cannot be called asks again and has the lock; if it does not, the next one has.
+func TestDeaf(t *testing.T) {
+	r := newRig(t)
+	a, b := r.client("127.0.0.2", false), r.client("127.0.0.3", true)
+	expect(t, "a", a.lock(0, 10, false), nlm.Granted)
+	expect(t, "b", b.lock(0, 10, true), nlm.Blocked)
+	expect(t, "a unlocks", a.unlock(0, 10), nlm.Granted)
+	eventually(t, "nobody holds a lock", func() bool { held, _ := r.locks.Len(); return held == 0 })
+	expect(t, "a", a.lock(0, 10, false), nlm.Granted)
+	expect(t, "b", b.lock(0, 10, true), nlm.Blocked)
+	expect(t, "a unlocks", a.unlock(0, 10), nlm.Granted)
+	expect(t, "b asks again", b.lock(0, 10, true), nlm.Granted)
+	expect(t, "a", a.lock(0, 10, false), nlm.Denied)
+}
+
+// TestClientRestart: the locks of a client that starts again are free, and those that it takes then stay.
+func TestClientRestart(t *testing.T) {
+	r := newRig(t)
+	a, b := r.client("127.0.0.2", false), r.client("127.0.0.3", false)
+	expect(t, "a", a.lock(0, 10, false), nlm.Granted)
+	expect(t, "b", b.lock(0, 10, true), nlm.Blocked)
+	b.call(nsm.Program, 1, nsm.ProcNotify, (&nsm.Notify{Name: []byte(a.name), State: 3}).Append(nil)) // not from there
+	expect(t, "b asks again", b.lock(0, 10, true), nlm.Blocked)
+	a.name += ".example.org"
+	a.started(3)
+	receive(t, "GRANTED", b.granted)
+	a.name = strings.TrimSuffix(a.name, ".example.org")
+	expect(t, "a", a.lock(20, 10, false), nlm.Granted)
+	a.started(3) // the same, once more
+	expect(t, "b", b.lock(20, 1, false), nlm.Denied)
+	a.started(5)
+	expect(t, "b", b.lock(20, 1, false), nlm.Granted)
+	if _, err := b.send(nlm.ProcFreeAll, &nlm.FreeAllArgs{Name: []byte(b.name)}); err != nil {
+		t.Fatal(err)
+	}
+	if held, waits := r.locks.Len(); held != 0 || waits != 0 {
+		t.Errorf("%d locks and %d waits are left", held, waits)
+	}
+}
+
+// TestServerRestart: clients are told, reclaim what they held, and nobody else gets a lock meanwhile.
+func TestServerRestart(t *testing.T) {
+	r := newRig(t)
+	a, b := r.client("127.0.0.2", false), r.client("127.0.0.3", false)
+	expect(t, "a reclaims what it never had", a.reclaim(0, 10), nlm.DeniedGrace)
+	expect(t, "a", a.lock(0, 10, false), nlm.Granted)
+	r.stop()
+	r.start()
+	if got := receive(t, "NOTIFY", a.notified); got != "server" {
+		t.Errorf("NOTIFY of %q", got)
+	}
+	a.connect()
+	b.connect()
+	expect(t, "b in the grace period", b.lock(0, 10, false), nlm.DeniedGrace)
+	expect(t, "b reclaims", b.reclaim(0, 10), nlm.Denied)
+	expect(t, "a reclaims", a.reclaim(0, 10), nlm.Granted)
+	expect(t, "a locks more", a.lock(20, 10, false), nlm.DeniedGrace)
+	r.stop()
+	r.cfg.Grace = time.Millisecond // it was told to keep a, which has reclaimed
+	r.start()
+	a.connect()
+	b.connect()
+	receive(t, "the second NOTIFY", a.notified)
+	eventually(t, "the grace period is over", func() bool { return r.locks.Grace() == 0 })
+	expect(t, "a reclaims too late", a.reclaim(0, 10), nlm.DeniedGrace)
+	expect(t, "b", b.lock(0, 10, false), nlm.Granted)
+	eventually(t, "a is forgotten", func() bool {
+		text, err := os.ReadFile(r.cfg.File)
+		return err == nil && !strings.Contains(string(text), a.name) && strings.Contains(string(text), b.name)
+	})
+	var st nsm.StatRes
+	d := xdr.NewDecoder(b.call(nsm.Program, 1, nsm.ProcStat, xdr.AppendString(nil, "x")))
+	if err := st.Parse(&d); err != nil || st.State != 7 {
+		t.Errorf("the state: %+v, %v", st, err)
+	}
+}
+
+// TestLimits: no client, and no address, takes everything.
+func TestLimits(t *testing.T) {
+	r := newRig(t)
+	r.stop()
+	r.cfg.Limits = locks.Limits{ClientLocks: 5, ClientWaits: 3}
+	r.start()
+	a, b := r.client("127.0.0.2", false), r.client("127.0.0.3", true)
+	for i := range uint64(5) {
+		expect(t, "a", a.lock(10*i, 1, false), nlm.Granted)
+	}
+	expect(t, "a sixth lock", a.lock(1000, 1, false), nlm.DeniedNoLocks)
+	for i := range uint32(70) {
+		args := &nlm.LockArgs{Cookie: []byte("cookie"), Block: true, Exclusive: true, Lock: b.part(i, 0, 1)}
+		if st := b.status(nlm.ProcLock, args); st != nlm.Blocked && st != nlm.DeniedNoLocks {
+			t.Fatal(st)
+		}
+	}
+	eventually(t, "waits beyond the limit end", func() bool { _, waits := r.locks.Len(); return waits == 3 })
+	name := b.name
+	for i := range 40 {
+		b.name = fmt.Sprint(name, i)
+		st := b.lock(uint64(5000+i), 1, false)
+		if want := nlm.Granted; i >= 15 {
+			want = nlm.DeniedNoLocks
+			expect(t, b.name, st, want)
+		} else {
+			expect(t, b.name, st, want)
+		}
+	}
+	b.name = name + "0"
+	expect(t, "one unlocks", b.unlock(0, 0), nlm.Granted)
+	b.name = name + "new"
+	expect(t, "a new name takes its place", b.lock(9000, 1, false), nlm.Granted)
+	b.name = strings.Repeat("x", 300)
+	expect(t, "a long name", b.lock(9001, 1, false), nlm.DeniedNoLocks)
+}
+
+// TestBadState: a state file that is damaged is not ignored.
+func TestBadState(t *testing.T) {
+	name := t.TempDir() + "/locks"
+	for _, text := range []string{"", "nonsense\n", "state 5\nhost x\n"} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, err := lockd.New(&lockd.Config{File: name})
+		if err == nil {
+			s.Close()
+		}
+		if (err == nil) != (text == "") || err != nil && !strings.Contains(err.Error(), "remove the file") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// FuzzServe sends any arguments to any procedure: the server answers, keeps no more than its limits allow, and ends.
+func FuzzServe(f *testing.F) {
+	h, err := server.New(&server.Config{Exports: []server.Export{{Path: "/e", FS: mem.New(nil)}}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	s, err := lockd.New(&lockd.Config{Files: h, RPCBindPort: 1})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(s.Close)
+	for _, p := range s.Programs() {
+		h.Add(p)
+	}
+	l := nlm.Lock{Caller: []byte("c"), File: bytes.Repeat([]byte{1}, 20), Owner: []byte("o"), Len: 3}
+	f.Add(uint32(nlm.Program), uint32(4), uint32(nlm.ProcLock), (&nlm.LockArgs{Lock: l}).Append(nil, 4))
+	f.Add(uint32(nlm.Program), uint32(3), uint32(nlm.ProcUnlock), (&nlm.UnlockArgs{Lock: l}).Append(nil, 3))
+	f.Add(uint32(nlm.Program), uint32(4), uint32(nlm.ProcGrantedRes), (&nlm.Res{Cookie: []byte("x")}).Append(nil, 4))
+	f.Add(uint32(nsm.Program), uint32(1), uint32(nsm.ProcNotify), (&nsm.Notify{Name: []byte("c")}).Append(nil))
+	from := &net.UDPAddr{IP: net.IPv4(127, 0, 0, 9), Port: 700}
+	f.Fuzz(func(t *testing.T, prog, vers, proc uint32, args []byte) {
+		if prog != nsm.Program {
+			prog = nlm.Program
+		}
+		msg := xdr.AppendCall(nil, &xdr.CallHeader{XID: 1, RPCVers: 2, Prog: prog, Vers: vers % 6, Proc: proc % 26})
+		out, ok := transport.ServeMessage(t.Context(), h, from, append(msg, args...), nil)
+		var r xdr.ReplyHeader
+		d := xdr.NewDecoder(out)
+		if !ok || r.Parse(&d) != nil || r.Accept == xdr.SystemErr {
+			t.Fatalf("%v, %+v", ok, r)
+		}
+	})
+}

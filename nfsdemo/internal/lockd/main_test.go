@@ -1,0 +1,336 @@
+package lockd_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
+	"github.com/stag-rdma/stag/nfsdemo/internal/lockd"
+	"github.com/stag-rdma/stag/nfsdemo/internal/nlm"
+	"github.com/stag-rdma/stag/nfsdemo/internal/nsm"
+	"github.com/stag-rdma/stag/nfsdemo/mount3"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/server"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpcbind"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// rig is a server with a file, whose lock manager can start again.
+type rig struct {
+	t    *testing.T
+	cfg  lockd.Config
+	fsys backend.FS
+	file nfs3.FileHandle
+
+	port   int // of rpcbind at all clients
+	locks  *lockd.Server
+	tcp    net.Listener
+	udp    net.PacketConn
+	srv    *transport.Server
+	served chan error
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{t: t, fsys: mem.New(nil), port: l.Addr().(*net.TCPAddr).Port}
+	_ = l.Close() // the clients use its number
+	if _, _, err := r.fsys.Root().Create("f", &backend.Init{}); err != nil {
+		t.Fatal(err)
+	}
+	r.cfg = lockd.Config{File: filepath.Join(t.TempDir(), "state", "locks"), Name: "server", RPCBindPort: r.port, Retry: 20 * time.Millisecond, Grace: time.Hour}
+	r.start()
+	t.Cleanup(r.stop)
+	return r
+}
+
+// start starts the server.
+func (r *rig) start() {
+	r.t.Helper()
+	h, err := server.New(&server.Config{Exports: []server.Export{{Path: "/e", FS: r.fsys}}})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	cfg := r.cfg
+	cfg.Files = h
+	if r.locks, err = lockd.New(&cfg); err != nil {
+		r.t.Fatal(err)
+	}
+	for _, p := range r.locks.Programs() {
+		h.Add(p)
+	}
+	if r.tcp, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		r.t.Fatal(err)
+	}
+	if r.udp, err = net.ListenPacket("udp", "127.0.0.1:0"); err != nil {
+		r.t.Fatal(err)
+	}
+	r.srv = &transport.Server{Handler: h}
+	r.served = make(chan error, 2)
+	go func() { r.served <- r.srv.ServeStream(r.tcp) }()
+	go func() { r.served <- lockd.ServeUDP(r.t.Context(), r.udp, h, nil) }()
+}
+
+func (r *rig) stop() {
+	if r.locks == nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = r.srv.Shutdown(ctx) // abruptly
+	_ = r.udp.Close()
+	<-r.served
+	<-r.served
+	r.locks.Close()
+	r.locks = nil
+}
+
+// client is a client of the lock manager, made from the text of the protocol: with a lock manager, a status
+// monitor and a rpcbind of its own, at an address of its own.
+type client struct {
+	r    *rig
+	t    *testing.T
+	ip   string
+	name string
+	vers uint32
+	c    transport.Caller
+
+	granted  chan nlm.TestArgs // calls of GRANTED
+	results  chan nlm.Res      // calls of *_RES
+	notified chan string       // calls of NOTIFY
+	say      nlm.Status        // the answer to GRANTED
+	deaf     bool              // nobody listens
+}
+
+func (r *rig) client(ip string, deaf bool) *client {
+	r.t.Helper()
+	c := &client{
+		r: r, t: r.t, ip: ip, name: "host" + ip, vers: nlm.Version4,
+		granted: make(chan nlm.TestArgs, 9), results: make(chan nlm.Res, 9), notified: make(chan string, 9), deaf: deaf,
+	}
+	c.connect()
+	if deaf {
+		return c
+	}
+	own, err := net.Listen("tcp", ip+":0")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	p, err := net.ListenPacket("udp", own.Addr().String())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	bind, err := net.Listen("tcp", net.JoinHostPort(ip, strconv.Itoa(r.port)))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	tab := &rpcbind.Table{}
+	addr := rpcbind.Universal(own.Addr().(*net.TCPAddr).AddrPort())
+	for _, prog := range [][2]uint32{{nlm.Program, 4}, {nlm.Program, 3}, {nsm.Program, 1}} {
+		for _, id := range []string{"tcp", "udp"} {
+			tab.Entries = append(tab.Entries, rpcbind.Entry{Prog: prog[0], Vers: prog[1], Netid: id, Addr: addr})
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	srv, binder := &transport.Server{Handler: transport.HandlerFunc(c.serve)}, &transport.Server{Handler: tab}
+	ended := make(chan error, 3)
+	go func() { ended <- srv.ServeStream(own) }()
+	go func() { ended <- binder.ServeStream(bind) }()
+	go func() { ended <- lockd.ServeUDP(ctx, p, transport.HandlerFunc(c.serve), nil) }()
+	r.t.Cleanup(func() {
+		cancel()
+		_ = p.Close()
+		_ = srv.Shutdown(ctx)
+		_ = binder.Shutdown(ctx)
+		for range 3 {
+			<-ended
+		}
+	})
+	return c
+}
+
+// serve is the client's lock manager and status monitor.
+func (c *client) serve(_ context.Context, req *transport.Request, resp *transport.Response) {
+	d := xdr.NewDecoder(append([]byte(nil), req.Args...))
+	if req.Prog == nsm.Program {
+		var n nsm.Notify
+		if n.Parse(&d) == nil && req.Proc == nsm.ProcNotify {
+			c.notified <- string(n.Name)
+		}
+		return
+	}
+	switch nlm.Proc(req.Proc) {
+	case nlm.ProcGranted, nlm.ProcGrantedMsg:
+		var a nlm.TestArgs
+		if a.Parse(&d, req.Vers) != nil {
+			resp.Stat = xdr.GarbageArgs
+			return
+		}
+		res := nlm.Res{Cookie: a.Cookie, Status: c.say}
+		if nlm.Proc(req.Proc) == nlm.ProcGranted {
+			resp.Results = res.Append(resp.Results, req.Vers)
+		} else {
+			go c.send(nlm.ProcGrantedRes, &res)
+		}
+		c.granted <- a
+	case nlm.ProcLockRes, nlm.ProcUnlockRes, nlm.ProcCancelRes:
+		var res nlm.Res
+		if res.Parse(&d, req.Vers) == nil {
+			c.results <- res
+		}
+	default:
+		resp.Stat = xdr.ProcUnavail
+	}
+}
+
+// connect connects the client to the server, from its own address.
+func (c *client) connect() {
+	c.t.Helper()
+	conn, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(c.ip)}}).DialContext(c.t.Context(), "tcp", c.r.tcp.Addr().String())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	s, err := transport.NewStreamClient(conn, nil)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.c = s
+	c.t.Cleanup(func() { _ = s.Close() })
+	if c.r.file == nil {
+		c.r.file = c.lookup()
+	}
+}
+
+// raw makes a call.
+func (c *client) raw(prog, vers, proc uint32, args []byte) ([]byte, error) {
+	var reply transport.Reply
+	cred := xdr.SysCred{MachineName: c.name, UID: 1000}
+	err := c.c.Do(c.t.Context(), &transport.Call{Prog: prog, Vers: vers, Proc: proc, Cred: cred.Auth(), Args: args, MaxResults: 4096}, &reply)
+	if err == nil {
+		err = reply.Header.Err()
+	}
+	return reply.Results, err
+}
+
+func (c *client) call(prog, vers, proc uint32, args []byte) []byte {
+	c.t.Helper()
+	b, err := c.raw(prog, vers, proc, args)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return b
+}
+
+// lookup finds the file.
+func (c *client) lookup() nfs3.FileHandle {
+	c.t.Helper()
+	d := xdr.NewDecoder(c.call(mount3.Program, mount3.Version, uint32(mount3.ProcMnt), (&mount3.PathArgs{Path: "/e"}).Append(nil)))
+	var m mount3.MountRes
+	if err := m.Parse(&d); err != nil || m.Status != mount3.OK {
+		c.t.Fatal(err, m.Status)
+	}
+	args := nfs3.LookupArgs{Dir: m.Handle, Name: "f"}
+	d = xdr.NewDecoder(c.call(nfs3.Program, nfs3.Version, uint32(nfs3.ProcLookup), args.Append(nil)))
+	var l nfs3.LookupRes
+	if err := l.Parse(&d); err != nil || l.Status != nfs3.OK {
+		c.t.Fatal(err, l.Status)
+	}
+	return append(nfs3.FileHandle(nil), l.Handle...)
+}
+
+type appender interface {
+	Append(b []byte, vers uint32) []byte
+}
+
+// send makes a call of NLM.
+func (c *client) send(proc nlm.Proc, args appender) ([]byte, error) {
+	return c.raw(nlm.Program, c.vers, uint32(proc), args.Append(nil, c.vers))
+}
+
+// status makes a call of NLM that returns a status.
+func (c *client) status(proc nlm.Proc, args appender) nlm.Status {
+	c.t.Helper()
+	b, err := c.send(proc, args)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var r nlm.Res
+	d := xdr.NewDecoder(b)
+	if err := r.Parse(&d, c.vers); err != nil || string(r.Cookie) != "cookie" {
+		c.t.Fatalf("%v, %q", err, r.Cookie)
+	}
+	return r.Status
+}
+
+// part is a range of the file, for a process of the client.
+func (c *client) part(pid uint32, off, n uint64) nlm.Lock {
+	return nlm.Lock{Caller: []byte(c.name), File: c.r.file, Owner: []byte("owner"), ID: pid, Offset: off, Len: n}
+}
+
+func (c *client) lock(off, n uint64, block bool) nlm.Status {
+	c.t.Helper()
+	return c.status(nlm.ProcLock, &nlm.LockArgs{Cookie: []byte("cookie"), Block: block, Exclusive: true, Lock: c.part(1, off, n), State: 1})
+}
+
+func (c *client) reclaim(off, n uint64) nlm.Status {
+	c.t.Helper()
+	return c.status(nlm.ProcLock, &nlm.LockArgs{Cookie: []byte("cookie"), Exclusive: true, Lock: c.part(1, off, n), Reclaim: true})
+}
+
+func (c *client) unlock(off, n uint64) nlm.Status {
+	c.t.Helper()
+	return c.status(nlm.ProcUnlock, &nlm.UnlockArgs{Cookie: []byte("cookie"), Lock: c.part(1, off, n)})
+}
+
+func (c *client) cancel(off, n uint64) nlm.Status {
+	c.t.Helper()
+	return c.status(nlm.ProcCancel, &nlm.CancelArgs{Cookie: []byte("cookie"), Block: true, Exclusive: true, Lock: c.part(1, off, n)})
+}
+
+// started is the NOTIFY of a client that has started again.
+func (c *client) started(state uint32) {
+	c.t.Helper()
+	c.call(nsm.Program, nsm.Version, nsm.ProcNotify, (&nsm.Notify{Name: []byte(c.name), State: state}).Append(nil))
+}
+
+// expect compares statuses.
+func expect(t *testing.T, what string, got, want nlm.Status) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+// eventually waits for something that happens soon.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("not within a minute: " + what)
+		}
+	}
+}
+
+func receive[T any](t *testing.T, what string, ch chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-ch:
+	case <-time.After(time.Minute):
+		t.Fatal("not within a minute: " + what)
+	}
+	return v
+}
+
+var errUnavail = &xdr.RPCStatusError{}
+
+func isRPCStatus(err error) bool { return errors.As(err, &errUnavail) }

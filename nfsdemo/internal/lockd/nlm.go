@@ -1,0 +1,253 @@
+package lockd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/internal/nlm"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/server"
+	"github.com/stag-rdma/stag/xdr"
+	"go.uber.org/zap"
+)
+
+// message is what all results are.
+type message interface {
+	Append(b []byte, vers uint32) []byte
+}
+
+// serveNLM answers one call.
+func (s *Server) serveNLM(ctx context.Context, c *server.Call) error {
+	proc := nlm.Proc(c.Proc)
+	switch {
+	case c.Vers == 2:
+		c.Resp.ProgMismatch(nlm.Version1, nlm.Version4)
+		return nil
+	case c.Vers == nlm.Version1 && proc >= nlm.ProcShare:
+		c.Resp.Stat = xdr.ProcUnavail
+		return nil
+	}
+	d := xdr.NewDecoder(c.Args)
+	var res message
+	var err error
+	switch proc {
+	case nlm.ProcTest, nlm.ProcTestMsg:
+		var a nlm.TestArgs
+		if err = a.Parse(&d, c.Vers); err == nil {
+			res = s.test(ctx, c, &a)
+		}
+	case nlm.ProcLock, nlm.ProcLockMsg, nlm.ProcNMLock:
+		var a nlm.LockArgs
+		if err = a.Parse(&d, c.Vers); err == nil {
+			res = &nlm.Res{Cookie: a.Cookie, Status: s.lock(ctx, c, &a)}
+		}
+	case nlm.ProcCancel, nlm.ProcCancelMsg:
+		var a nlm.CancelArgs
+		if err = a.Parse(&d, c.Vers); err == nil {
+			res = &nlm.Res{Cookie: a.Cookie, Status: s.unlock(ctx, c, &a.Lock, a.Exclusive, true)}
+		}
+	case nlm.ProcUnlock, nlm.ProcUnlockMsg:
+		var a nlm.UnlockArgs
+		if err = a.Parse(&d, c.Vers); err == nil {
+			res = &nlm.Res{Cookie: a.Cookie, Status: s.unlock(ctx, c, &a.Lock, false, false)}
+		}
+	case nlm.ProcShare, nlm.ProcUnshare:
+		// Choice: none. They would have to bind those who open files by NFS, which has no OPEN.
+		var a nlm.ShareArgs
+		if err = a.Parse(&d, c.Vers); err == nil {
+			res = &nlm.ShareRes{Cookie: a.Cookie, Status: nlm.Failed}
+		}
+	case nlm.ProcFreeAll:
+		var a nlm.FreeAllArgs
+		if err = a.Parse(&d, c.Vers); err == nil {
+			if cl := s.client(hostOf(c.RemoteAddr, a.Name)); cl != nil {
+				s.release(cl)
+			}
+		}
+		return err
+	case nlm.ProcGrantedRes:
+		var a nlm.Res
+		if err = a.Parse(&d, c.Vers); err == nil {
+			s.answered(a.Cookie, a.Status)
+		}
+		return err
+	case nlm.ProcTestRes, nlm.ProcLockRes, nlm.ProcCancelRes, nlm.ProcUnlockRes:
+		return nil // we have not asked
+	case nlm.ProcGranted, nlm.ProcGrantedMsg, nlm.ProcNull, nlm.ProcCount:
+		c.Resp.Stat = xdr.ProcUnavail // we wait for no lock
+		return nil
+	default:
+		c.Resp.Stat = xdr.ProcUnavail
+		return nil
+	}
+	switch {
+	case err != nil:
+		return err
+	case proc >= nlm.ProcTestMsg && proc <= nlm.ProcUnlockMsg:
+		s.reply(c, proc-nlm.ProcTestMsg+nlm.ProcTestRes, res.Append(nil, c.Vers))
+	default:
+		c.Resp.Results = res.Append(c.Resp.Results, c.Vers)
+	}
+	return nil
+}
+
+// rangeOf returns the range of l, and false if it begins where no octet can be.
+func rangeOf(l *nlm.Lock) (start, end uint64, ok bool) {
+	if l.Offset > math.MaxInt64 {
+		return 0, 0, false
+	}
+	if l.Len == 0 || l.Len > math.MaxInt64-l.Offset { // whoever locks up to the largest offset means the end
+		return l.Offset, backend.LockEnd, true
+	}
+	return l.Offset, l.Offset + l.Len - 1, true
+}
+
+// target finds the file of a lock. With open the caller must have rights to it.
+func (s *Server) target(ctx context.Context, c *server.Call, l *nlm.Lock, open bool) (target, nlm.Status) {
+	fs, h, err := s.cfg.Files.LockFile(ctx, c, nfs3.FileHandle(l.File), open)
+	switch {
+	case err == nil:
+	case errors.Is(err, nfs3.ErrStale) || errors.Is(err, nfs3.ErrBadHandle):
+		return target{}, nlm.Stale
+	default:
+		return target{}, nlm.Failed
+	}
+	if k, ok := fs.(backend.Locker); ok {
+		return target{k, string(h)}, nlm.Granted
+	}
+	return target{s.local, string(l.File)}, nlm.Granted // with the number of its export
+}
+
+// statusOf is the answer for an error of a Locker.
+func (s *Server) statusOf(err error) nlm.Status {
+	if err == nil {
+		return nlm.Granted
+	}
+	if _, ok := errors.AsType[*backend.LockedError](err); ok {
+		return nlm.Denied
+	}
+	if !errors.Is(err, backend.ErrNoLocks) {
+		s.cfg.Logger.Warn("lockd: backend error", zap.Error(err))
+	}
+	return nlm.DeniedNoLocks
+}
+
+// test is TEST.
+func (s *Server) test(ctx context.Context, c *server.Call, a *nlm.TestArgs) *nlm.TestRes {
+	res := &nlm.TestRes{Cookie: a.Cookie}
+	start, end, ok := rangeOf(&a.Lock)
+	var t target
+	switch {
+	case !ok:
+		res.Status = nlm.TooBig
+	case s.Grace() > 0:
+		res.Status = nlm.DeniedGrace
+	default:
+		t, res.Status = s.target(ctx, c, &a.Lock, true)
+	}
+	if res.Status != nlm.Granted {
+		return res
+	}
+	who := client{host: hostOf(c.RemoteAddr, a.Lock.Caller)}
+	l := backend.Lock{Owner: who.owner(a.Lock.ID), Exclusive: a.Exclusive, Start: start, End: end}
+	err := t.locker.TestLock(ctx, []byte(t.handle), &l)
+	res.Status = s.statusOf(err)
+	if locked, ok := errors.AsType[*backend.LockedError](err); ok {
+		h := &locked.Holder
+		res.Exclusive, res.ID, res.Offset = h.Exclusive, uint32(h.Owner.ID), h.Start
+		if h.End != backend.LockEnd {
+			res.Len = h.End - h.Start + 1
+		}
+	}
+	return res
+}
+
+// lock is LOCK and NM_LOCK.
+func (s *Server) lock(ctx context.Context, c *server.Call, a *nlm.LockArgs) nlm.Status {
+	start, end, ok := rangeOf(&a.Lock)
+	h := hostOf(c.RemoteAddr, a.Lock.Caller)
+	switch grace := s.Grace() > 0; {
+	case !ok:
+		return nlm.TooBig
+	case grace != a.Reclaim: // after the grace period, others may have had the lock meanwhile
+		return nlm.DeniedGrace
+	case grace && !s.before[h]:
+		return nlm.Denied
+	}
+	t, st := s.target(ctx, c, &a.Lock, true)
+	if st != nlm.Granted {
+		return st
+	}
+	cl, err := s.enter(h, nlm.Proc(c.Proc) != nlm.ProcNMLock)
+	if err != nil {
+		return nlm.DeniedNoLocks
+	}
+	l := backend.Lock{Owner: cl.owner(a.Lock.ID), Exclusive: a.Exclusive, Start: start, End: end}
+	key := blockKey{t, l}
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	if cl.gone {
+		return nlm.DeniedNoLocks
+	}
+	if b := cl.blocks[key]; b != nil {
+		if !b.granted {
+			return nlm.Blocked
+		}
+		delete(cl.blocks, key) // it knows now
+		b.end()
+		return nlm.Granted
+	}
+	cl.lockers[t.locker] = true
+	err = t.locker.SetLock(ctx, []byte(t.handle), &l, false)
+	if _, locked := errors.AsType[*backend.LockedError](err); !locked || !a.Block {
+		return s.statusOf(err)
+	}
+	if len(cl.blocks) >= maxBlocks || s.ctx.Err() != nil {
+		return nlm.DeniedNoLocks
+	}
+	b := &block{key: key, vers: c.Vers, network: c.Network, async: nlm.Proc(c.Proc) == nlm.ProcLockMsg, began: time.Now(), done: make(chan struct{})}
+	b.args = nlm.TestArgs{Exclusive: a.Exclusive, Lock: a.Lock}
+	for _, v := range []*[]byte{&b.args.Lock.Caller, &b.args.Lock.File, &b.args.Lock.Owner} {
+		*v = bytes.Clone(*v) // they were lent
+	}
+	b.ctx, b.end = context.WithCancel(s.ctx)
+	cl.blocks[key] = b
+	s.wg.Go(func() { s.await(cl, b) })
+	return nlm.Blocked
+}
+
+// unlock is UNLOCK and, with only, CANCEL: that ends a block, and no more.
+func (s *Server) unlock(ctx context.Context, c *server.Call, l *nlm.Lock, exclusive, only bool) nlm.Status {
+	start, end, ok := rangeOf(l)
+	if !ok {
+		return nlm.TooBig
+	}
+	t, st := s.target(ctx, c, l, false)
+	if st != nlm.Granted {
+		return st
+	}
+	cl := s.client(hostOf(c.RemoteAddr, l.Caller))
+	switch {
+	case cl == nil && only:
+		return nlm.Denied
+	case cl == nil:
+		return nlm.Granted // who holds nothing can give it back
+	}
+	key := blockKey{t, backend.Lock{Owner: cl.owner(l.ID), Exclusive: exclusive, Start: start, End: end}}
+	found := s.cancel(cl, key, !only)
+	switch {
+	case only && !found:
+		return nlm.Denied // it was granted, or nobody has waited
+	case only:
+		return nlm.Granted
+	}
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	ctx, cancel := s.settling()
+	defer cancel()
+	return s.statusOf(t.locker.Unlock(ctx, []byte(t.handle), &key.lock))
+}

@@ -1,0 +1,215 @@
+package lockd
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/stag-rdma/stag/internal/accept"
+	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/internal/locks"
+	"github.com/stag-rdma/stag/nfsdemo/internal/nlm"
+	"github.com/stag-rdma/stag/nfsdemo/internal/nsm"
+	"github.com/stag-rdma/stag/nfsdemo/server"
+	"go.uber.org/zap"
+)
+
+// errFull: a client is one too many.
+var errFull = errors.New("lockd: too many clients")
+
+// settleTime limits how long a file system may take to give back a lock.
+const settleTime = 10 * time.Second
+
+// Server is the lock manager. It is safe for concurrent use.
+type Server struct {
+	cfg   Config
+	local *locks.Locker
+	ctx   context.Context // until Close
+	stop  context.CancelFunc
+	wg    sync.WaitGroup
+	out   chan struct{} // holds an element for each call to a client
+	lanes map[string]*lane
+
+	graceEnd time.Time
+	before   map[host]bool // who may reclaim until then
+
+	mu      sync.Mutex
+	clients map[host]*client
+	names   map[string]int // clients by address
+	kept    kept
+	cookie  uint64
+	answers map[string]chan nlm.Status // of GRANTED_MSG, by cookie
+}
+
+// client is a client that has locks, or has had some.
+type client struct {
+	host
+
+	mu       sync.Mutex // held while its locks change, but not while one of them waits
+	blocks   map[blockKey]*block
+	lockers  map[backend.Locker]bool
+	notified uint32 // the state in its last NOTIFY
+	kept     bool   // on the disk
+	gone     bool   // forgotten, since it held nothing: it has to enter again
+}
+
+// owner is an owner of locks at the client.
+func (c *client) owner(id uint32) backend.LockOwner {
+	return backend.LockOwner{Client: c.addr + " " + c.name, ID: uint64(id)}
+}
+
+// New starts a lock manager: it begins to tell those who held locks before.
+func New(cfg *Config) (*Server, error) {
+	s := &Server{
+		cfg: cfg.fill(), local: locks.NewLocker(cfg.Limits), out: make(chan struct{}, maxOutgoing), lanes: make(map[string]*lane),
+		clients: make(map[host]*client), names: make(map[string]int), answers: make(map[string]chan nlm.Status),
+	}
+	if s.cfg.File != "" {
+		var err error
+		if s.kept, err = readKept(s.cfg.File); err != nil {
+			return nil, err
+		}
+		s.kept.state = (s.kept.state | 1) + 2 // odd: up
+		if err := s.kept.write(s.cfg.File); err != nil {
+			return nil, err
+		}
+	} else {
+		s.kept = kept{state: uint32(time.Now().Unix()) | 1, hosts: make(map[host]bool)}
+	}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.before = make(map[host]bool)
+	for h := range s.kept.hosts {
+		s.before[h] = true
+	}
+	if len(s.before) > 0 {
+		s.graceEnd = time.Now().Add(s.cfg.Grace)
+		s.cfg.Logger.Info("lockd: only reclaims are granted", zap.Duration("for", s.cfg.Grace), zap.Int("clients", len(s.before)))
+	}
+	for h := range s.before {
+		s.wg.Go(func() { s.notify(h) })
+	}
+	return s, nil
+}
+
+// Close ends everything that waits, and forgets all locks.
+func (s *Server) Close() {
+	s.stop()
+	s.wg.Wait()
+}
+
+// Grace returns how much longer only reclaims are granted.
+func (s *Server) Grace() time.Duration { return max(0, time.Until(s.graceEnd)) }
+
+// Len returns how many locks this process keeps, and how many are waited for.
+func (s *Server) Len() (held, waits int) { return s.local.Len() }
+
+// Programs are what a [server.Mux] has to serve.
+func (s *Server) Programs() []server.Program {
+	blocks := func(uint32) bool { return true }
+	return []server.Program{
+		{Prog: nlm.Program, Low: nlm.Version1, High: nlm.Version4, Procs: uint32(nlm.ProcCount), Serve: s.serveNLM, MayBlock: blocks},
+		{Prog: nsm.Program, Low: nsm.Version, High: nsm.Version, Procs: nsm.ProcCount, Serve: s.serveNSM, MayBlock: blocks},
+	}
+}
+
+// hostOf is the client that an address and a name stand for.
+func hostOf(a net.Addr, name []byte) host { return host{accept.Host(a), string(name)} }
+
+// client returns the client, or nil if it is not known.
+func (s *Server) client(h host) *client {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.clients[h]
+}
+
+// enter returns the client, new if necessary, and with keep sees to it that it will be told when this server
+// starts again: before it gets its first lock.
+func (s *Server) enter(h host, keep bool) (*client, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.clients[h]
+	if c == nil {
+		if len(h.name) > maxNameLen {
+			return nil, errFull
+		}
+		if len(s.clients) >= maxClients || s.names[h.addr] >= maxNames {
+			s.forgetIdle(h.addr)
+		}
+		if len(s.clients) >= maxClients || s.names[h.addr] >= maxNames {
+			return nil, errFull
+		}
+		c = &client{host: h, blocks: make(map[blockKey]*block), lockers: make(map[backend.Locker]bool)}
+		s.clients[h] = c
+		s.names[h.addr]++
+	}
+	if keep && !c.kept {
+		s.kept.hosts[h] = true
+		if err := s.keep(); err != nil {
+			return nil, err
+		}
+		c.kept = true
+	}
+	return c, nil
+}
+
+// keep writes the state to the disk.
+func (s *Server) keep() error {
+	if s.cfg.File == "" {
+		return nil
+	}
+	err := s.kept.write(s.cfg.File)
+	if err != nil {
+		s.cfg.Logger.Warn("lockd: cannot keep the names of clients", zap.Error(err))
+	}
+	return err
+}
+
+// forgetIdle forgets clients that hold nothing: those at an address, and if there are too many, all.
+func (s *Server) forgetIdle(addr string) {
+	for h, c := range s.clients {
+		if h.addr != addr && len(s.clients) < maxClients || !c.mu.TryLock() {
+			continue // who is busy is not idle
+		}
+		elsewhere := len(c.lockers) > 1 || len(c.lockers) == 1 && !c.lockers[s.local]
+		if !elsewhere && len(c.blocks) == 0 && !s.local.Holds(c.owner(0).Client) {
+			c.gone = true
+			delete(s.clients, h)
+			delete(s.kept.hosts, h)
+			if s.names[h.addr]--; s.names[h.addr] == 0 {
+				delete(s.names, h.addr)
+			}
+		}
+		c.mu.Unlock()
+	}
+}
+
+// settling is for calls to a file system that must not end early.
+func (s *Server) settling() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(s.ctx), settleTime)
+}
+
+// release takes everything from a client.
+func (s *Server) release(c *client) {
+	c.mu.Lock()
+	var ended []*block
+	for _, b := range c.blocks {
+		b.end()
+		ended = append(ended, b)
+	}
+	clear(c.blocks)
+	c.mu.Unlock()
+	for _, b := range ended {
+		<-b.done // its locker returns soon
+	}
+	ctx, cancel := s.settling()
+	defer cancel()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for l := range c.lockers {
+		if err := l.ReleaseLocks(ctx, c.owner(0).Client); err != nil {
+			s.cfg.Logger.Warn("lockd: locks of a client that is gone are still held", zap.String("client", c.name), zap.Error(err))
+		}
+	}
+}

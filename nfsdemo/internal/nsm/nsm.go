@@ -1,0 +1,73 @@
+// Package nsm holds the Network Status Monitor protocol, version 1 (The Open Group, Protocols for
+// Interworking: XNFS, Version 3W, chapter 11): machines that have started again say so to those who hold locks for them,
+// or whose locks they have held.
+//
+//	proc  name        arguments   results
+//	1     STAT        a name      StatRes
+//	2     MON         Mon         StatRes
+//	3     UNMON       MonID       the state
+//	4     UNMON_ALL   MyID        the state
+//	5     SIMU_CRASH  void        void
+//	6     NOTIFY      Notify      void
+//
+// Procedures 2 to 5 are for programs of the same machine.
+package nsm
+
+import "github.com/stag-rdma/stag/xdr"
+
+// The protocol.
+const (
+	Program = 100024
+	Version = 1
+
+	ProcNull      = 0
+	ProcStat      = 1
+	ProcMon       = 2
+	ProcUnmon     = 3
+	ProcUnmonAll  = 4
+	ProcSimuCrash = 5
+	ProcNotify    = 6
+	ProcCount     = 7
+
+	MaxName = 1024 // SM_MAXSTRLEN, octets
+)
+
+// Outcomes of STAT and MON.
+const (
+	Success = 0 // the machine is monitored
+	Fail    = 1
+)
+
+// StatRes is the results of STAT and MON.
+type StatRes struct {
+	Outcome uint32
+	State   uint32 // of this machine: odd while it is up, and greater each time
+}
+
+// Append appends the results.
+func (r *StatRes) Append(b []byte) []byte {
+	return xdr.AppendUint32(xdr.AppendUint32(b, r.Outcome), r.State)
+}
+
+// Parse reads the results. The error is a *xdr.DecodeError.
+func (r *StatRes) Parse(d *xdr.Decoder) error {
+	r.Outcome, r.State = d.Uint32(), d.Uint32()
+	return d.ErrIn("sm_stat_res")
+}
+
+// Notify is the arguments of NOTIFY.
+type Notify struct {
+	Name  []byte // who has started again; a view of the input
+	State uint32
+}
+
+// Append appends the arguments.
+func (a *Notify) Append(b []byte) []byte {
+	return xdr.AppendUint32(xdr.AppendOpaque(b, a.Name), a.State)
+}
+
+// Parse reads the arguments.
+func (a *Notify) Parse(d *xdr.Decoder) error {
+	a.Name, a.State = d.Opaque(MaxName), d.Uint32()
+	return d.ErrIn("stat_chge")
+}
