@@ -17,14 +17,13 @@ func (r *reader) proof(end *cursor) (bool, error) {
 	return found || spent, err
 }
 
-// scan calls visit with the valid records after end, of minEpoch or later, that follow no others: in order of
-// their places, and with numbers that never decrease. It ends when visit returns false. spent says that the places that
-// look like records claim more than two rings: honest ones are passed over whole, so together they cost one. A
-// producer that makes them overlap has damaged its log, and each may cost a checksum of half the ring.
+// scan calls visit with the valid records after end, of minEpoch or later, whose numbers are not below that of end, in order
+// of their places. It ends when visit returns false. spent says that the places that look like records claim more than
+// two rings: honest ones are passed over whole, so together they cost one. A producer that makes them overlap has damaged
+// its log, and each may cost a checksum of half the ring.
 func (r *reader) scan(end *cursor, minEpoch uint32, visit func(*layout.Record, *Record) bool) (spent bool, err error) {
 	limit := end.pos - end.pos%layout.Align + r.hdr.Capacity
 	budget := 2 * r.hdr.Capacity
-	seq := end.seq
 	var b []byte
 	for pos := end.pos; pos < limit; {
 		off := layout.Ring(pos, r.hdr.Capacity)
@@ -38,7 +37,7 @@ func (r *reader) scan(end *cursor, minEpoch uint32, visit func(*layout.Record, *
 			place := layout.Place{
 				Pos: pos + at, Seq: h.Seq, MinEpoch: max(minEpoch, 1), Last: r.hdr.Epoch, Limit: limit, Capacity: r.hdr.Capacity,
 			}
-			if h.Seq < seq || h.CheckHeader(&place) != layout.Valid {
+			if h.Seq < end.seq || h.CheckHeader(&place) != layout.Valid {
 				continue
 			}
 			if h.Size() > budget {
@@ -52,7 +51,6 @@ func (r *reader) scan(end *cursor, minEpoch uint32, visit func(*layout.Record, *
 			if h.CheckSum(r.salt(h.Epoch), payload) != layout.Valid {
 				continue
 			}
-			seq, minEpoch = h.Seq, h.Epoch
 			if !visit(&h, &Record{Pos: pos + at, Seq: h.Seq, Epoch: h.Epoch, Payload: payload}) {
 				return false, nil
 			}
