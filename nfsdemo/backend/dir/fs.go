@@ -33,12 +33,13 @@ type FS struct {
 	sys   sysFS
 	limit uint64 // the longest file
 
-	ns    sync.Mutex // held while names are moved or removed: system call and table together
-	tab   table
-	grips cache[key, *grip]
-	files cache[fileKey, *openFile]
-	share shares
-	lost  searcher
+	ns     sync.Mutex // held while names are moved or removed: system call and table together
+	tab    table
+	grips  cache[key, *grip]
+	files  cache[fileKey, *openFile]
+	share  shares
+	rights rightsCache
+	lost   searcher
 
 	verf    atomic.Uint64
 	syncErr func(syncOp) error // set by tests: runs instead of the sync

@@ -189,6 +189,7 @@ func TestKernelBetween(t *testing.T) {
 			ok(t, os.WriteFile(name, []byte("text"), 0o600))
 			n, _, err := f.Root().As(bob).Lookup("f")
 			ok(t, err)
+			settled := 0
 			for range 20 { // also within one tick of the clock
 				ok(t, x.give())
 				if _, err := n.Read(make([]byte, 4), 0); err != nil {
@@ -198,7 +199,17 @@ func TestKernelBetween(t *testing.T) {
 					t.Fatalf("%s: %v", what, err)
 				}
 				ok(t, n.Open(true))
+				if got, err := n.Access(nfs3.AccessAll); got&nfs3.AccessModify == 0 {
+					t.Fatalf("%s: ACCESS %#x, %v", what, got, err)
+				}
+				if settled++; settled%5 == 0 {
+					time.Sleep(25 * time.Millisecond) // the next answer is remembered
+					_, _ = n.Access(nfs3.AccessAll)
+				}
 				ok(t, x.take())
+				if got, err := n.Access(nfs3.AccessAll); got != 0 || err != nil {
+					t.Fatalf("%s: ACCESS after it was taken: %#x, %v", what, got, err)
+				}
 				if _, err := n.Read(make([]byte, 4), 0); err != nfs3.ErrAcces {
 					t.Fatalf("%s: READ after it was taken: %v", what, err)
 				}
@@ -211,6 +222,67 @@ func TestKernelBetween(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestKernelSearch: the right to search a directory is remembered, for this caller, until it is taken.
+func TestKernelSearch(t *testing.T) {
+	onKernels(t, func(t *testing.T, _ string, m *mounttest.FS) {
+		f := serve(t, m.At)
+		defer f.Close()
+		ok(t, os.Mkdir(m.At+"/d", 0o700))
+		ok(t, os.WriteFile(m.At+"/d/f", nil, 0o600))
+		ok(t, os.Chown(m.At+"/d", 1000, 1000))
+		n, _, err := f.Root().Lookup("d")
+		ok(t, err)
+		look := func(who *caller.Identity) error {
+			_, _, err := n.As(who).Lookup("f")
+			return err
+		}
+		for range 3 {
+			for _, wait := range []time.Duration{0, 25 * time.Millisecond} {
+				time.Sleep(wait)
+				for range 3 {
+					ok(t, look(ann))
+					want(t, look(bob), nfs3.ErrAcces)
+				}
+				ok(t, os.Chmod(m.At+"/d", 0o600))
+				want(t, look(ann), nfs3.ErrAcces)
+				ok(t, os.Chmod(m.At+"/d", 0o700))
+			}
+		}
+		_, _, err = n.As(ann).Lookup("none")
+		want(t, err, nfs3.ErrNoEnt)
+	})
+}
+
+// TestRightsBounded: answers are bounded in number, and end.
+func TestRightsBounded(t *testing.T) {
+	var c rightsCache
+	a := &nfs3.Attr{Mode: 0o644, Ctime: nfs3.Time{Sec: 1}}
+	for i := range maxRights + 10 {
+		c.put(fileKey{key: k(i)}, ann, a, 7, 5)
+	}
+	if len(c.m) != maxRights || c.order.Len() != maxRights {
+		t.Errorf("%d answers", len(c.m))
+	}
+	last := fileKey{key: k(maxRights)}
+	if asked, got := c.get(last, ann, a); asked != 7 || got != 5 {
+		t.Errorf("%d, %d", asked, got)
+	}
+	for what, x := range map[string]func() (uint32, uint32){
+		"another caller": func() (uint32, uint32) { return c.get(last, bob, a) },
+		"another mode":   func() (uint32, uint32) { b := *a; b.Mode = 0; return c.get(last, ann, &b) },
+		"another ctime":  func() (uint32, uint32) { b := *a; b.Ctime.Nsec = 1; return c.get(last, ann, &b) },
+		"one that ended": func() (uint32, uint32) {
+			c.m[last].Value.(*answer).until = time.Now().Add(-1)
+			return c.get(last, ann, a)
+		},
+		"one that is out": func() (uint32, uint32) { return c.get(fileKey{key: k(1)}, ann, a) },
+	} {
+		if asked, _ := x(); asked != 0 {
+			t.Errorf("%s has rights", what)
+		}
+	}
 }
 
 // TestKernelOpenFor: a file that is open for one caller is not open for another, nor for one with other groups.

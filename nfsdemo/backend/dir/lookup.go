@@ -18,21 +18,27 @@ func (n *file) Lookup(name string) (backend.Node, nfs3.Attr, error) {
 	if name == ".." {
 		return n.parent(g)
 	}
+	self, err := g.stat()
+	if err != nil {
+		return nil, nfs3.Attr{}, err
+	}
 	var (
 		c  *node
 		st stat
 	)
-	err = n.do(func() (err error) {
-		if c, st = n.node, (stat{}); name != "." {
+	find := func() (err error) {
+		if c, st = n.node, self; name != "." {
 			c, st, err = n.fs.look(g, name)
 			return err
 		}
-		if err := g.access(mayExec); err != nil {
-			return err
-		}
-		st, err = g.stat()
-		return err
-	})
+		return g.access(mayExec)
+	}
+	// A look at a name needs the right to search the directory, and no other.
+	if got, ok := n.known(&self.attr, mayExec); ok && got&mayExec != 0 {
+		err = find()
+	} else if err = n.do(find); err == nil {
+		n.learn(&self.attr, mayExec, mayExec)
+	}
 	if err != nil {
 		return nil, nfs3.Attr{}, status(err)
 	}

@@ -90,25 +90,41 @@ func (n *file) Access(want nfs3.Access) (got nfs3.Access, err error) {
 		search = nfs3.AccessLookup
 		change |= nfs3.AccessDelete
 	}
-	err = n.do(func() error {
-		for _, x := range [...]struct {
-			right uint32
-			means nfs3.Access
-		}{{mayRead, nfs3.AccessRead}, {mayWrite, change}, {mayExec, search}} {
-			if want&x.means == 0 {
-				continue
+	st, err := n.alive(g.stat())
+	if err != nil {
+		return 0, err
+	}
+	const all = mayRead | mayWrite | mayExec
+	has, known := n.known(&st.attr, all)
+	if !known {
+		has = 0
+		err = n.do(func() error {
+			for _, right := range [...]uint32{mayRead, mayWrite, mayExec} {
+				switch err := g.access(right); err {
+				case nil:
+					has |= right
+				case nfs3.ErrAcces, nfs3.ErrPerm, nfs3.ErrROFS:
+				default:
+					return err
+				}
 			}
-			switch err := g.access(x.right); err {
-			case nil:
-				got |= want & x.means
-			case nfs3.ErrAcces, nfs3.ErrPerm, nfs3.ErrROFS:
-			default:
-				return err
-			}
+			return nil
+		})
+		if err != nil {
+			return 0, status(err)
 		}
-		return nil
-	})
-	return got, status(err)
+		n.learn(&st.attr, all, has)
+	}
+	if has&mayRead != 0 {
+		got |= nfs3.AccessRead
+	}
+	if has&mayWrite != 0 {
+		got |= change
+	}
+	if has&mayExec != 0 {
+		got |= search
+	}
+	return got & want, nil
 }
 
 // Rights of access(2).
