@@ -165,6 +165,7 @@ func (s *sender) request(req *request) bool {
 		var g target
 		g.parse(req.body[:])
 		it.req.slow = s.table.ReadsBack(g.stag)
+	default:
 	}
 	if mutant.ExecuteOnArrival && !it.req.blocks() {
 		it.executed = it.execute(s.table) == nil

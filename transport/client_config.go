@@ -69,7 +69,7 @@ func (c *Client) checkSinks(call *Call) error {
 	if _, result := c.mayReduce(call); result {
 		return nil
 	}
-	return &RPCError{Reason: ReasonBadCall, Err: fmt.Errorf("Sink: %w", &rpcrdma.BindingError{Prog: call.Prog, Vers: call.Vers, Proc: call.Proc})}
+	return &RPCError{Reason: ReasonBadCall, Err: fmt.Errorf("call with a Sink: %w", &rpcrdma.BindingError{Prog: call.Prog, Vers: call.Vers, Proc: call.Proc})}
 }
 
 // mayReduce reports whether the argument and the result of a call may travel in chunks.

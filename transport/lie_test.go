@@ -46,7 +46,6 @@ func taintShared() {
 		}
 	}
 	for _, b := range list {
-		b.data = b.data[:len(b.data):len(b.data)]
 		b.release()
 	}
 }

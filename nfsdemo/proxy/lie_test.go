@@ -104,7 +104,7 @@ func start(t *testing.T, clients bool) (front string, back net.Listener) {
 	t.Helper()
 	back = listenTCP(t)
 	p := new(proxy.Proxy)
-	var l net.Listener = listenTCP(t)
+	l := listenTCP(t)
 	if clients {
 		l.Close()
 		rl, err := transport.Listen("tcp", "127.0.0.1:0", nil)

@@ -13,10 +13,19 @@ func TestContended(t *testing.T) {
 		n    int
 		want bool
 	}{
-		{RemoteRead, 1, false}, {RemoteRead, 5, false}, {RemoteRead | Verify | FlushPersistent, 2, false},
-		{RemoteWrite, 1, false}, {RemoteWrite | FlushVisible | RemoteInvalidate, 1, false}, {ReadSink, 3, false},
-		{Atomic, 1, false}, {RemoteWrite, 2, true}, {RemoteWrite | RemoteRead, 1, true}, {RemoteWrite | Atomic, 1, true},
-		{Atomic | RemoteRead, 1, true}, {RemoteWrite | Verify, 1, true}, {RemoteWrite | FlushPersistent, 1, true},
+		{RemoteRead, 1, false},
+		{RemoteRead, 5, false},
+		{RemoteRead | Verify | FlushPersistent, 2, false},
+		{RemoteWrite, 1, false},
+		{RemoteWrite | FlushVisible | RemoteInvalidate, 1, false},
+		{ReadSink, 3, false},
+		{Atomic, 1, false},
+		{RemoteWrite, 2, true},
+		{RemoteWrite | RemoteRead, 1, true},
+		{RemoteWrite | Atomic, 1, true},
+		{Atomic | RemoteRead, 1, true},
+		{RemoteWrite | Verify, 1, true},
+		{RemoteWrite | FlushPersistent, 1, true},
 	} {
 		if got := contended(tt.a, tt.n); got != tt.want {
 			t.Errorf("%v, %d registrations: %v", tt.a, tt.n, got)

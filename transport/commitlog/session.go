@@ -136,6 +136,7 @@ func (l *Log) register(c *rdmap.Conn, a *Answer) error {
 		ring.Hash = region.SHA256
 	case NoHash:
 		ring.Access = write
+	default: // CRC32C
 	}
 	l.state.Lock()
 	defer l.state.Unlock()

@@ -97,7 +97,7 @@ func (w *Watcher) read(msg []byte) {
 // respond answers a Read with data, or as the memory demands.
 func (w *Watcher) respond(how Reading, sink ddp.STag, to uint64, data []byte) {
 	switch how {
-	case ReadWhole:
+	case ReadWhole, ReadCut: // see respondCut
 	case ReadNever:
 		return
 	case ReadShort:
