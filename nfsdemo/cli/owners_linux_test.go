@@ -55,7 +55,7 @@ func TestLoopback(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("starts processes of other users: for root")
 	}
-	dir, err := os.MkdirTemp("", "loopback")
+	dir, err := os.MkdirTemp("", "loopback") //nolint:usetesting // t.TempDir is closed to other users
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -347,7 +347,7 @@ func openHandle(mount int, k *key) (int, error) {
 func openat(fd int, name string, flags int, mode uint32) (int, error) {
 	for {
 		got, err := unix.Openat(fd, name, flags, mode)
-		if err != unix.EINTR { //nolint:errorlint // unix returns it unwrapped
+		if err != unix.EINTR {
 			return got, err
 		}
 	}

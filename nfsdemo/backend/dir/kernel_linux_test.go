@@ -298,9 +298,14 @@ func TestKernelOpenFor(t *testing.T) {
 			who *caller.Identity
 			err error
 		}{
-			{ann, nil}, {bob, nfs3.ErrAcces}, {&caller.Identity{UID: 1001, GID: 1001, Groups: []uint32{5, 77}}, nil},
-			{&caller.Identity{UID: 1001, GID: 1001, Groups: []uint32{77, 5}}, nil}, {&caller.Identity{UID: 1001, GID: 1001, Groups: []uint32{5}}, nfs3.ErrAcces},
-			{&caller.Identity{UID: 1001, GID: 77}, nil}, {bob, nfs3.ErrAcces}, {nil, nil},
+			{ann, nil},
+			{bob, nfs3.ErrAcces},
+			{&caller.Identity{UID: 1001, GID: 1001, Groups: []uint32{5, 77}}, nil},
+			{&caller.Identity{UID: 1001, GID: 1001, Groups: []uint32{77, 5}}, nil},
+			{&caller.Identity{UID: 1001, GID: 1001, Groups: []uint32{5}}, nfs3.ErrAcces},
+			{&caller.Identity{UID: 1001, GID: 77}, nil},
+			{bob, nfs3.ErrAcces},
+			{nil, nil},
 		} {
 			if _, err := n.As(c.who).Read(make([]byte, 4), 0); err != c.err {
 				t.Errorf("%+v: %v", c.who, err)

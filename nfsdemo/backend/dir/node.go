@@ -2,6 +2,7 @@ package dir
 
 import (
 	"encoding/binary"
+	"errors"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/caller"
@@ -100,11 +101,10 @@ func (n *file) Access(want nfs3.Access) (got nfs3.Access, err error) {
 		has = 0
 		err = n.do(func() error {
 			for _, right := range [...]uint32{mayRead, mayWrite, mayExec} {
-				switch err := g.access(right); err {
-				case nil:
+				err := g.access(right)
+				if err == nil {
 					has |= right
-				case nfs3.ErrAcces, nfs3.ErrPerm, nfs3.ErrROFS:
-				default:
+				} else if !refused(err) {
 					return err
 				}
 			}
@@ -125,6 +125,11 @@ func (n *file) Access(want nfs3.Access) (got nfs3.Access, err error) {
 		got |= search
 	}
 	return got & want, nil
+}
+
+// refused reports whether an error says that a right is missing.
+func refused(err error) bool {
+	return errors.Is(err, nfs3.ErrAcces) || errors.Is(err, nfs3.ErrPerm) || errors.Is(err, nfs3.ErrROFS)
 }
 
 // Rights of access(2).

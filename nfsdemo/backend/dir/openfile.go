@@ -1,6 +1,7 @@
 package dir
 
 import (
+	"errors"
 	"hash/maphash"
 	"math/bits"
 	"os"
@@ -137,12 +138,12 @@ func (n *file) openBy(g gripRef, write bool, a *nfs3.Attr) (file *os.File, err e
 	open := func() (err error) { file, err = g.openFile(write); return err }
 	err = n.do(func() error {
 		err := open()
-		if status(err) == nfs3.ErrAcces && !write && !n.owns(a) && g.access(mayExec) == nil {
+		if errors.Is(status(err), nfs3.ErrAcces) && !write && !n.owns(a) && g.access(mayExec) == nil {
 			return errRunner
 		}
 		return err
 	})
-	if err == errRunner || status(err) == nfs3.ErrAcces && n.owns(a) { //nolint:errorlint // never wrapped
+	if errors.Is(err, errRunner) || errors.Is(status(err), nfs3.ErrAcces) && n.owns(a) {
 		err = n.override(open)
 	}
 	return file, status(err)
@@ -177,7 +178,7 @@ func (n *file) prove(o *openFile) error {
 		want = mayWrite
 	}
 	err = accessFile(o.f, want)
-	if err == nfs3.ErrAcces && (n.owns(&a) || !o.write && accessFile(o.f, mayExec) == nil) { //nolint:errorlint // never wrapped
+	if errors.Is(err, nfs3.ErrAcces) && (n.owns(&a) || !o.write && accessFile(o.f, mayExec) == nil) {
 		err = nil
 	}
 	if err == nil {

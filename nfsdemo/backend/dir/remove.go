@@ -112,7 +112,7 @@ func (n *file) move(src gripRef, from string, dst gripRef, to *node, name string
 			return err
 		}
 		err = f.renameAt(src, from, dst, name, &st)
-		if s := status(err); replaces && (s == nfs3.ErrNotDir || s == nfs3.ErrIsDir) {
+		if s := status(err); replaces && (errors.Is(s, nfs3.ErrNotDir) || errors.Is(s, nfs3.ErrIsDir)) {
 			return nfs3.ErrExist // RFC 1813 Section 3.3.14
 		}
 		return err

@@ -1,6 +1,7 @@
 package dir
 
 import (
+	"errors"
 	"os"
 
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
@@ -62,7 +63,7 @@ func (f *FS) settle(dirs ...gripRef) error {
 // that includes all changes of names and attributes before it.
 func (f *FS) syncDir(d gripRef) error {
 	file, err := d.syncFile()
-	if status(err) == nfs3.ErrAcces {
+	if errors.Is(status(err), nfs3.ErrAcces) {
 		file, err = f.top.syncFile()
 	}
 	if err != nil {

@@ -80,8 +80,12 @@ func TestIsLocal(t *testing.T) {
 		local, remote string
 		want          bool
 	}{
-		{"127.0.0.1", "127.0.0.1", true}, {"127.0.0.2", "127.0.0.1", true}, {"::1", "::1", true},
-		{"192.0.2.1", "192.0.2.1", true}, {"192.0.2.1", "192.0.2.2", false}, {"::ffff:192.0.2.1", "192.0.2.1", true},
+		{"127.0.0.1", "127.0.0.1", true},
+		{"127.0.0.2", "127.0.0.1", true},
+		{"::1", "::1", true},
+		{"192.0.2.1", "192.0.2.1", true},
+		{"192.0.2.1", "192.0.2.2", false},
+		{"::ffff:192.0.2.1", "192.0.2.1", true},
 	} {
 		if got := sockowner.IsLocal(at(c.local), at(c.remote)); got != c.want {
 			t.Errorf("%+v", c)
