@@ -88,7 +88,7 @@ func TestReplies(t *testing.T) {
 func TestRepliesImmediate(t *testing.T) {
 	for _, tt := range []struct{ server, client bool }{{true, true}, {true, false}, {false, true}} {
 		f := &serveFlags{exports: exportFlags{squash: "none", dirs: []string{t.TempDir()}}, service: serviceConfig{
-			rdma: "127.0.0.1:0", replies: "127.0.0.1:0", immediate: tt.server,
+			rdma: "127.0.0.1:0", replies: "127.0.0.1:0", immediate: tt.server, locks: "off",
 		}}
 		cfg, err := f.config(&app{stderr: io.Discard})
 		if err != nil {
