@@ -37,6 +37,7 @@ type changing struct {
 func (c *changing) Chmod(name string, mode os.FileMode) error {
 	return os.Chmod(filepath.Join(c.root, name), mode)
 }
+
 func (c *changing) Remove(name string) error               { return os.Remove(filepath.Join(c.root, name)) }
 func (c *changing) Lchown(name string, uid, gid int) error { return gobilly.ErrNotSupported }
 func (c *changing) Chown(name string, uid, gid int) error  { return gobilly.ErrNotSupported }

@@ -121,18 +121,18 @@ func (n *node) attr(info fs.FileInfo) nfs3.Attr {
 
 // typeOf and modeOf convert what io/fs says.
 func typeOf(m fs.FileMode) nfs3.FileType {
-	switch m.Type() {
-	case 0:
+	switch {
+	case m.IsRegular():
 		return nfs3.TypeReg
-	case fs.ModeDir:
+	case m.IsDir():
 		return nfs3.TypeDir
-	case fs.ModeSymlink:
+	case m&fs.ModeSymlink != 0:
 		return nfs3.TypeLnk
-	case fs.ModeNamedPipe:
+	case m&fs.ModeNamedPipe != 0:
 		return nfs3.TypeFIFO
-	case fs.ModeSocket:
+	case m&fs.ModeSocket != 0:
 		return nfs3.TypeSock
-	case fs.ModeDevice | fs.ModeCharDevice:
+	case m&fs.ModeCharDevice != 0:
 		return nfs3.TypeChr
 	}
 	return nfs3.TypeBlk
