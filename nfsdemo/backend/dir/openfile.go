@@ -113,13 +113,16 @@ func (n *file) openFile(write bool) (s *slot[fileKey, *openFile], proven bool, e
 	if err != nil {
 		return nil, false, err
 	}
-	file, err := n.openBy(g, write, &st.attr)
+	file, excepted, err := n.openBy(g, write, &st.attr)
 	if err != nil {
 		return nil, false, err
 	}
 	o := f.newOpenFile(file, n.key, n.who, write)
-	o.proof = proofOf(&st.attr)
-	return f.files.add(fk, o, true), true, nil
+	if !excepted {
+		o.proof = proofOf(&st.attr)
+	}
+	// The owner may have changed since we looked: who was let in as the owner is looked at again.
+	return f.files.add(fk, o, true), !excepted, nil
 }
 
 // newOpenFile takes file. It keeps a copy of who, which belongs to one call.
@@ -134,7 +137,7 @@ func (f *FS) newOpenFile(file *os.File, k key, who *caller.Identity, write bool)
 
 // openBy opens n as the caller. NFS has no open files, so it makes two exceptions, which RFC 1813 Section
 // 4.4 explains: the owner, who may have opened the file before its mode changed, and whoever may run it.
-func (n *file) openBy(g gripRef, write bool, a *nfs3.Attr) (file *os.File, err error) {
+func (n *file) openBy(g gripRef, write bool, a *nfs3.Attr) (file *os.File, excepted bool, err error) {
 	open := func() (err error) { file, err = g.openFile(write); return err }
 	err = n.do(func() error {
 		err := open()
@@ -144,9 +147,10 @@ func (n *file) openBy(g gripRef, write bool, a *nfs3.Attr) (file *os.File, err e
 		return err
 	})
 	if errors.Is(err, errRunner) || errors.Is(status(err), nfs3.ErrAcces) && n.owns(a) {
+		excepted = true
 		err = n.override(open)
 	}
-	return file, status(err)
+	return file, excepted, status(err)
 }
 
 // errRunner means that the caller may run a file that he may not read.
