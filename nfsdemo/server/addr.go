@@ -21,6 +21,17 @@ func addrOf(a net.Addr) (netip.Addr, bool) {
 	return ap.Addr().Unmap().WithZone(""), true
 }
 
+// portOf returns the port of a peer over TCP or UDP.
+func portOf(a net.Addr) (int, bool) {
+	switch a := a.(type) {
+	case *net.TCPAddr:
+		return a.Port, true
+	case *net.UDPAddr:
+		return a.Port, true
+	}
+	return 0, false
+}
+
 // hostOf names a peer for the list of DUMP.
 func hostOf(a net.Addr) string {
 	if ip, ok := addrOf(a); ok {

@@ -181,7 +181,7 @@ func (s *Server) admit(e *export, c *Call) (*export, error) {
 		return nil, refusal("no export to this address")
 	}
 	if v.Secure && v.info.Owners && c.Network != "rdma" && !c.known {
-		if a, err := netip.ParseAddrPort(c.RemoteAddr.String()); err != nil || a.Port() >= 1024 {
+		if port, ok := portOf(c.RemoteAddr); !ok || port >= 1024 {
 			return nil, refusal("a port of 1024 or above: let root mount, or export with insecure")
 		}
 	}

@@ -122,6 +122,7 @@ func TestSecure(t *testing.T) {
 	}{
 		{"root's port", "tcp", s, from("192.0.2.1", 1023), nfs3.OK},
 		{"anybody's port", "tcp", s, from("192.0.2.1", 1024), nfs3.ErrAcces},
+		{"anybody's port over UDP", "udp", s, &net.UDPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1024}, nfs3.ErrAcces},
 		{"anybody's port over RDMA", "rdma", s, from("192.0.2.1", 1024), nfs3.OK},
 		{"a user who is known", "tcp", s, local, nfs3.OK},
 		{"nobody is believed", "tcp", newServer(t, notOwners{mem.New(nil)}, secure), from("192.0.2.1", 1024), nfs3.OK},

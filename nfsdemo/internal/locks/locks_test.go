@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/backend/backendtest"
 	"github.com/stag-rdma/stag/nfsdemo/internal/locks"
 )
 
@@ -234,6 +235,15 @@ func TestLimits(t *testing.T) {
 	}
 	if _, err := tab.Wait("f", lock("b", 1, 1)); !errors.Is(err, backend.ErrNoLocks) {
 		t.Errorf("a second wait: %v", err)
+	}
+}
+
+// TestSuite runs the suite of all Lockers.
+func TestSuite(t *testing.T) {
+	k := locks.NewLocker(locks.Limits{})
+	backendtest.RunLocker(t, k, []byte("f"), []byte("g"))
+	if held, waits := k.Len(); held != 0 || waits != 0 {
+		t.Errorf("%d locks and %d waits are left", held, waits)
 	}
 }
 
