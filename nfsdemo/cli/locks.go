@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"path/filepath"
+	"slices"
 
 	"github.com/stag-rdma/stag/nfsdemo/internal/lockd"
 	"github.com/stag-rdma/stag/nfsdemo/internal/nlm"
@@ -129,17 +129,12 @@ func listenBeside(ctx context.Context, a net.Addr) (net.PacketConn, error) {
 }
 
 // lockEntries are the programs of the lock manager.
-func lockEntries(addrs ...net.Addr) (list []rpcbind.Entry) {
-	for _, a := range addrs {
-		ap, err := netip.ParseAddrPort(a.String())
-		if err != nil {
-			continue // a unix socket
-		}
-		at, netid := rpcbind.Universal(ap), rpcbind.NetidOf(a, false)
+func lockEntries(tcp, udp net.Addr) (list []rpcbind.Entry) {
+	for _, a := range slices.Concat(faces(tcp), faces(udp)) {
 		for _, p := range [][2]uint32{
 			{nsm.Program, nsm.Version}, {nlm.Program, nlm.Version1}, {nlm.Program, nlm.Version3}, {nlm.Program, nlm.Version4},
 		} {
-			list = append(list, rpcbind.Entry{Prog: p[0], Vers: p[1], Netid: netid, Addr: at})
+			list = append(list, rpcbind.Entry{Prog: p[0], Vers: p[1], Netid: rpcbind.NetidOf(a, false), Addr: universal(a)})
 		}
 	}
 	return list

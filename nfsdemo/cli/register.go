@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"syscall"
 	"time"
@@ -29,17 +30,15 @@ func entries(rdma, mount, tcp net.Listener) (list []rpcbind.Entry) {
 		if l == nil {
 			return
 		}
-		a, ok := l.Addr().(*net.TCPAddr)
-		if !ok {
-			return
+		for _, a := range faces(l.Addr()) {
+			e := rpcbind.Entry{Prog: prog, Vers: versions[prog], Netid: rpcbind.NetidOf(a, isRDMA)}
+			if seen[e] {
+				continue
+			}
+			seen[e] = true
+			e.Addr = universal(a)
+			list = append(list, e)
 		}
-		e := rpcbind.Entry{Prog: prog, Vers: versions[prog], Netid: rpcbind.NetidOf(a, isRDMA)}
-		if seen[e] {
-			return
-		}
-		seen[e] = true
-		e.Addr = rpcbind.Universal(a.AddrPort())
-		list = append(list, e)
 	}
 	add(rdma, true, nfs3.Program)
 	add(tcp, false, nfs3.Program)
@@ -48,6 +47,27 @@ func entries(rdma, mount, tcp net.Listener) (list []rpcbind.Entry) {
 	add(tcp, false, mount3.Program)
 	return list
 }
+
+// faces are the addresses that clients see of one at which a listener listens: [::] is that of IPv4 too (package
+// net), but rpcbind, asked over IPv4, does not say so. There are none on a unix socket.
+func faces(a net.Addr) []net.Addr {
+	switch a := a.(type) {
+	case *net.TCPAddr:
+		if a.IP.Equal(net.IPv6unspecified) {
+			return []net.Addr{&net.TCPAddr{IP: net.IPv4zero, Port: a.Port}, a}
+		}
+		return []net.Addr{a}
+	case *net.UDPAddr:
+		if a.IP.Equal(net.IPv6unspecified) {
+			return []net.Addr{&net.UDPAddr{IP: net.IPv4zero, Port: a.Port}, a}
+		}
+		return []net.Addr{a}
+	}
+	return nil
+}
+
+// universal is rpcbind's form of one of the faces.
+func universal(a net.Addr) string { return rpcbind.Universal(netip.MustParseAddrPort(a.String())) }
 
 // register announces the service to rpcbind.
 func (s *service) register(ctx context.Context) error {

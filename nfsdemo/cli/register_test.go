@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -236,5 +237,28 @@ func TestLocks(t *testing.T) {
 	must.locks = locksOn
 	if _, err := newService(t.Context(), &must); err == nil || !strings.Contains(err.Error(), "rpc.statd") {
 		t.Errorf("--locks on: %v", err)
+	}
+}
+
+// TestFaces: who listens at all addresses is found over IPv4 and IPv6.
+func TestFaces(t *testing.T) {
+	l, err := net.Listen("tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() //nolint:errcheck // a test
+	if l.Addr().(*net.TCPAddr).IP.To4() != nil {
+		t.Skip("no IPv6")
+	}
+	udp := &net.UDPAddr{IP: net.IPv6unspecified, Port: 5}
+	found := make(map[string]int)
+	for _, e := range slices.Concat(entries(nil, nil, l), lockEntries(l.Addr(), udp)) {
+		found[e.Netid]++
+		if v4 := strings.HasPrefix(e.Addr, "0.0.0.0."); v4 == strings.HasSuffix(e.Netid, "6") {
+			t.Errorf("%+v", e)
+		}
+	}
+	if found[rpcbind.NetTCP] != 6 || found[rpcbind.NetTCP6] != 6 || found[rpcbind.NetUDP] != 4 || found[rpcbind.NetUDP6] != 4 {
+		t.Error(found)
 	}
 }
