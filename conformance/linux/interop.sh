@@ -13,11 +13,12 @@
 #   4. the kernel's client mounts go-nfs, written for TCP, under transport.Listen, and
 #      nfs-ganesha (NFSv4.0 and 4.1) behind `nfsdemo proxy`;
 #   5. `nfsdemo doctor` in the guest says what a mount lacks, and the command that it prints mounts;
-#   6. perftest's ib_write_bw, ib_read_bw and ib_send_lat against `conformance
+#   6. two clients in the guest lock files at `nfsdemo serve`: conflict, GRANTED, CANCEL, a restart of either side;
+#   7. perftest's ib_write_bw, ib_read_bw and ib_send_lat against `conformance
 #      perftest`, likewise.
 # Every octet that crosses the guest's network card is captured and decoded.
 #
-# usage: interop.sh [client|crc|p2p|cut|kill|doctor|server|rping|perftest|gonfs|nfs4]... (default: all)
+# usage: interop.sh [client|crc|p2p|cut|kill|doctor|locks|server|rping|perftest|gonfs|nfs4]... (default: all)
 # Prints one line per check and "N passed, N failed"; exit 1 on any failure.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -108,6 +109,17 @@ guest_doctor() {
   guest_said doctor $rc
   check "doctor: what the kernel wrote is on the server's disk" grep -qx x "$export/from-linux"
   serve_ends doctor
+}
+
+# Locks of two clients in the guest, and of the server beside them: all of it is in the guest, since the server has to call
+# its clients.
+guest_locks() {
+  local rc=0
+  mkdir -p "$work/s" && rm -f "$work/s"/*
+  (cd "$top" && CGO_ENABLED=0 go build -o "$work/s/nfsdemo" ./nfsdemo) || { fail "locks: build"; return; }
+  cp "${STAG_LINUX_CACHE:-/var/cache/stag-linux}"/kx/lib/modules/*/kernel/drivers/net/veth.ko "$work/s/" || { fail "locks: no veth"; return; }
+  "$here/run.sh" -t 600 -d "$work/s" "$here/locks.sh" >"$work/locks.log" 2>&1 || rc=$?
+  guest_said locks $rc
 }
 
 # The kernel's client through a relay that cuts its connection ten times.
@@ -329,7 +341,7 @@ ganesha_behind() {
   wait "$gpid" ${rpid:-} 2>/dev/null
 }
 
-[ $# -gt 0 ] || set -- client crc p2p cut kill doctor server rping perftest gonfs nfs4
+[ $# -gt 0 ] || set -- client crc p2p cut kill doctor locks server rping perftest gonfs nfs4
 for part; do
   case $part in
   client) kernel_client client "" ;;
@@ -338,12 +350,13 @@ for part; do
   cut) kernel_cut ;;
   kill) kernel_kill ;;
   doctor) guest_doctor ;;
+  locks) guest_locks ;;
   server) kernel_server ;;
   rping) rping_both ;;
   perftest) perftest_both ;;
   gonfs) gonfs_behind ;;
   nfs4) ganesha_behind ;;
-  *) echo "interop.sh: unknown part $part: client, crc, p2p, cut, kill, doctor, server, rping, perftest, gonfs or nfs4" >&2; exit 2 ;;
+  *) echo "interop.sh: unknown part $part: client, crc, p2p, cut, kill, doctor, locks, server, rping, perftest, gonfs or nfs4" >&2; exit 2 ;;
   esac
 done
 echo "$passed passed, $failed failed"
