@@ -90,9 +90,9 @@ func (e *engine) fail(err error) {
 	}
 	e.err = err
 	if t := terminateFor(err); t != nil {
-		e.due = e.snd.terminate(t.Append(nil), e.due, err)
+		e.due = e.snd.terminate(t.Append(nil), e.due, err, false)
 	} else {
-		e.due = e.snd.abort(e.due, err)
+		e.due = e.snd.abort(e.due, err, false)
 	}
 }
 

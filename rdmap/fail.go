@@ -41,10 +41,10 @@ func (c *Conn) end(err error, graceful bool) {
 	c.linger = graceful
 	var due []completion
 	if t := terminateFor(err); t != nil && c.up.Load() {
-		due = c.snd.terminate(t.Append(nil), nil, err)
+		due = c.snd.terminate(t.Append(nil), nil, err, c.flushing)
 		c.linger = true
 	} else {
-		due = c.snd.abort(nil, err)
+		due = c.snd.abort(nil, err, c.flushing)
 	}
 	c.mu.Unlock()
 

@@ -192,7 +192,7 @@ func TestGoldenTerminates(t *testing.T) {
 		if len(payload) != tt.term.Size() {
 			t.Errorf("%v: size %d, appended %d", tt.term.Code, tt.term.Size(), len(payload))
 		}
-		e.due = e.snd.terminate(payload, e.due, errTest)
+		e.due = e.snd.terminate(payload, e.due, errTest, false)
 		if got := hex.EncodeToString(e.output()); got != tt.want {
 			t.Errorf("%v:\n got %s\nwant %s", tt.term.Code, got, tt.want)
 		}

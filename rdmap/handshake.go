@@ -163,7 +163,7 @@ func (c *Conn) lateFailure(neg *mpa.Negotiation, err error) error {
 	}
 	p := protocolError(e, nil)
 	p.mute, c.hsLinger = true, true // the Terminate is sent here
-	s.terminate(p.term.Append(nil), nil, p)
+	s.terminate(p.term.Append(nil), nil, p, false)
 	s.take(&w)
 	_ = w.fill(s.mulpdu, s.crc, nil)
 	for _, b := range w.b.vec {

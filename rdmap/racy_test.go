@@ -58,6 +58,11 @@ func TestPeersAtOnce(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name == "for each right" && !raceDetector {
+				// Memory that a registration only lets peers read is lent to the socket. Who lets them store
+				// there by another has to keep the two apart in time: else a CRC may be of other octets.
+				t.Skip("a Read Response that is lent may change under its CRC; here only the race detector matters")
+			}
 			d := region.NewDomain()
 			var xs [2]*rdmap.Conn
 			var tabs [2]*region.Table

@@ -29,6 +29,7 @@ type sender struct {
 	held bool // responder before the first FPDU: nothing may be sent (RFC 5044 Section 7.1.2)
 	// aborted: the connection has failed; only a Terminate may still be queued.
 	aborted bool
+	late    []completion // of work requests that were not taken, behind one that was being written
 
 	sq    ring[item]    // work requests, in order
 	rq    ring[item]    // responses, in order of the requests
@@ -199,8 +200,8 @@ func (s *sender) readDone(out []completion) []completion {
 
 // terminate queues a Terminate as the last message of this direction, after the message that is being
 // sent. It drops all others, and appends their completions to out.
-func (s *sender) terminate(payload []byte, out []completion, err error) []completion {
-	out = s.abort(out, err)
+func (s *sender) terminate(payload []byte, out []completion, err error, busy bool) []completion {
+	out = s.abort(out, err, busy)
 	it := &item{op: OpTerminate}
 	it.template(&WR{Op: OpTerminate})
 	s.frame(it, payload, nil, ddp.MaxPayload(false, s.mulpdu))
@@ -218,8 +219,10 @@ func (s *sender) shutDown() {
 }
 
 // abort drops everything that has not been taken, and completes it and all Reads in flight with err.
-// What the flusher holds completes when it settles.
-func (s *sender) abort(out []completion, err error) []completion {
+// What the flusher holds completes when it settles. If it is busy, work requests that were not taken complete
+// after that, with prune: who posts a Send behind a Write takes the completion of the Send for that of both,
+// and would reuse memory that is still being written from.
+func (s *sender) abort(out []completion, err error, busy bool) []completion {
 	s.aborted = true
 	out = s.order.abort(out, err)
 	for s.reads.len() > 0 {
@@ -229,7 +232,11 @@ func (s *sender) abort(out []completion, err error) []completion {
 	s.long.Store(0)
 	for s.sq.len() > 0 {
 		it := s.sq.pop()
-		out = s.drop(&it, out, err)
+		if busy && !mutant.CompleteUnwritten {
+			s.late = s.drop(&it, s.late, err)
+		} else {
+			out = s.drop(&it, out, err)
+		}
 	}
 	for s.rq.len() > 0 {
 		it := s.rq.pop()

@@ -163,6 +163,10 @@ func (s *sender) prune(w *work, out []completion) []completion {
 	}
 	clear(w.items[keep:])
 	w.items = w.items[:keep]
+	if keep == 0 {
+		out = append(out, s.late...)
+		s.late = nil
+	}
 	return out
 }
 

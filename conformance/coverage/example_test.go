@@ -59,7 +59,7 @@ func ExampleRows() {
 	// rdmap 7.2 16
 	// rdmap 7.3 39
 	// rdmap 7.4 8
-	// rdmap 7.5 6
+	// rdmap 7.5 7
 	// rpcrdma 14 15
 }
 

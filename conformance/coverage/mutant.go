@@ -83,6 +83,10 @@ func Mutants() []Mutant {
 			Spec: "rdmap", Rows: []string{"7.4 local"},
 		},
 		{
+			Name: "complete-unwritten", Breaks: "at the end, what was not taken completes while what precedes it is being written",
+			Spec: "rdmap", Rows: []string{"7.5 end"},
+		},
+		{
 			Name: "read-any-order", Breaks: "segments of a Read Response may come in any order, any number of times",
 			Spec: "rdmap", Rows: []string{"7.5 Read", "7.5 liar"},
 		},

@@ -40,6 +40,7 @@ var postconditions = [][3]string{
 	{"medium", "a Verify hashes what the medium holds", "draft-talpey-rdma-commit-01 Section 3.2"},
 	{"liar", "calls, replies, records and heads hold only octets that were sent for them", "RFC 5040 Section 5.5, RFC 5041 Section 5.2.1"},
 	{"Flush", "STag, rights and bounds valid, of no octets too", "draft-talpey-rdma-commit-01 Section 3.1"},
+	{"end", "nothing completes while what was posted before it is being written, also at the end of the connection", "RFC 5040 Section 5.5"},
 	{"first", "an error of DDP or RDMAP in the first FPDU has its Terminate", "RFC 5044 Section 7.1.2, RFC 5040 Section 7"},
 }
 

@@ -19,6 +19,7 @@ const (
 	Fence                = false // everything after a request waits for its response
 	CompleteEarly        = false // requests complete when they have been written
 	CompleteLate         = false // Sends and Writes complete with the next response
+	CompleteUnwritten    = false // at the end, what was not taken completes while what precedes it is being written
 	CoupledDirections    = false // responses wait for those to this side's own requests
 	ReadAnyOrder         = false // segments of a Read Response may come in any order, any number of times
 	AnyHash              = false // a Verify Response may have any hash

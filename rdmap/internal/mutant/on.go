@@ -22,6 +22,7 @@ var (
 	Fence                = on("fence")
 	CompleteEarly        = on("complete-early")
 	CompleteLate         = on("complete-late")
+	CompleteUnwritten    = on("complete-unwritten")
 	CoupledDirections    = on("coupled-directions")
 	ReadAnyOrder         = on("read-any-order")
 	AnyHash              = on("any-hash")
