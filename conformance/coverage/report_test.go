@@ -64,7 +64,7 @@ func TestReport(t *testing.T) {
 		"  Send-Send        completed in order; placed in any\n                     NO TEST\n",
 		"  F-AW             Atomic Write placed only after the Flush has succeeded; never if it failed\n" +
 			"                     rdmap.TestAll\n                     mutants: execute-on-arrival, keep-going\n",
-		"rdmap: 78 rows, 1 without a test, 77 tags\n",
+		"rdmap: 79 rows, 1 without a test, 78 tags\n",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
