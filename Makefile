@@ -59,7 +59,7 @@ test-long: ## messages of 4 GiB, 100000 before the oracle of chunks, a capture o
 	go test -count=1 -run Longest ./rdmap -long
 	go test -count=1 -run Oracle ./rpcrdma -messages 100000
 	go test -count=1 -v -run TestStream ./conformance/decode -long
-	go test -count=1 -run Model ./nfsdemo/lease -steps 4000000
+	go test -count=1 -run Model ./nfsdemo/internal/lease -steps 4000000
 	go test -count=1 -v -run TestPoolModel ./credits -pool.steps 100000000
 
 .PHONY: nested
@@ -165,8 +165,8 @@ power: ## commit log and NFS server in a guest that loses power, 50 rounds each 
 .PHONY: crash-mutants
 crash-mutants: ## put faults into commit log and NFS server; a test must catch each
 	bash conformance/faults.sh transport/commitlog -run TestCrash ./internal/machine .
-	bash conformance/faults.sh nfsdemo/once -run 'Crash|LongLife' . ../server
-	bash conformance/faults.sh nfsdemo/pushwrite .
+	bash conformance/faults.sh nfsdemo/internal/once -run 'Crash|LongLife' . ../server
+	bash conformance/faults.sh nfsdemo/internal/pushwrite .
 	bash nfsdemo/internal/crash/mutants.sh
 
 .PHONY: bench
@@ -184,7 +184,7 @@ bench-commit: ## appends to a commit log against TCP and local fdatasync; exits 
 
 .PHONY: bench-nfs
 bench-nfs: ## NFS over RDMA against TCP, nfs-ganesha and go-nfs, with their costs (Debian, root)
-	bash conformance/bench-nfs.sh
+	bash conformance/internal/bench-nfs.sh
 
 .PHONY: bench-push
 bench-push: ## durable writes by push against WRITE with FILE_SYNC; exits 1 if a gate is missed

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stag-rdma/stag/conformance/probe"
+	"github.com/stag-rdma/stag/conformance/internal/probe"
 )
 
 // adversaryRows is the number of fault classes, all of which must be in docs/adversary.md.

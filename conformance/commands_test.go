@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	conformance "github.com/stag-rdma/stag/conformance/cli"
+	conformance "github.com/stag-rdma/stag/conformance/internal/cli"
 	nfsdemo "github.com/stag-rdma/stag/nfsdemo/cli"
 )
 

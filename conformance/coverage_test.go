@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stag-rdma/stag/conformance/coverage"
+	"github.com/stag-rdma/stag/conformance/internal/coverage"
 )
 
 // TestCoverage: every rule has a test, every rule of rdmap also a mutant that breaks it, and every tag names
@@ -57,6 +57,6 @@ func TestMutants(t *testing.T) {
 	slices.Sort(have)
 	slices.Sort(want)
 	if !slices.Equal(have, want) {
-		t.Errorf("rdmap/internal/mutant has %v, conformance/coverage %v", have, want)
+		t.Errorf("rdmap/internal/mutant has %v, conformance/internal/coverage %v", have, want)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/conformance/decode"
+	"github.com/stag-rdma/stag/conformance/internal/perftest"
 	"github.com/stag-rdma/stag/conformance/judge"
-	"github.com/stag-rdma/stag/conformance/perftest"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/capture"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"

@@ -8,7 +8,7 @@ package main
 import (
 	"os"
 
-	"github.com/stag-rdma/stag/conformance/cli"
+	"github.com/stag-rdma/stag/conformance/internal/cli"
 )
 
 func main() { os.Exit(cli.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }

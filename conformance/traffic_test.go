@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/conformance/decode"
-	"github.com/stag-rdma/stag/conformance/tshark"
+	"github.com/stag-rdma/stag/conformance/internal/tshark"
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/nfsdemo/server"

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stag-rdma/stag/conformance/internal/probe"
 	"github.com/stag-rdma/stag/conformance/matrix"
-	"github.com/stag-rdma/stag/conformance/probe"
 	"github.com/stag-rdma/stag/transport"
 )
 

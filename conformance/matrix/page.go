@@ -8,7 +8,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/stag-rdma/stag/conformance/probe"
+	"github.com/stag-rdma/stag/conformance/internal/probe"
 )
 
 //go:embed page.html

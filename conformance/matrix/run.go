@@ -12,9 +12,9 @@ import (
 	"strings"
 
 	"github.com/stag-rdma/stag/conformance/decode"
+	"github.com/stag-rdma/stag/conformance/internal/page"
+	"github.com/stag-rdma/stag/conformance/internal/probe"
 	"github.com/stag-rdma/stag/conformance/judge"
-	"github.com/stag-rdma/stag/conformance/judge/page"
-	"github.com/stag-rdma/stag/conformance/probe"
 	"github.com/stag-rdma/stag/rdmap/capture"
 )
 

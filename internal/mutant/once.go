@@ -1,6 +1,6 @@
 package mutant
 
-// The faults of nfsdemo/once.
+// The faults of nfsdemo/internal/once.
 const (
 	ReplyFirst    = "reply-before-record" // a reply leaves before its record is durable
 	IntentMissing = "intent-missing"      // a call is executed without an intent

@@ -1,6 +1,6 @@
 package mutant
 
-// The faults of nfsdemo/pushwrite.
+// The faults of nfsdemo/internal/pushwrite.
 const (
 	DrainSkipped    = "drain-skipped"       // an operation that looks at a file does not wait
 	NotRecalled     = "lease-not-recalled"  // an operation that changes a file does not wait either

@@ -10,7 +10,7 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
-	"github.com/stag-rdma/stag/nfsdemo/once"
+	"github.com/stag-rdma/stag/nfsdemo/internal/once"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport"

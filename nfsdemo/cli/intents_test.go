@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stag-rdma/stag/nfsdemo/once"
+	"github.com/stag-rdma/stag/nfsdemo/internal/once"
 	"github.com/stag-rdma/stag/transport"
 )
 

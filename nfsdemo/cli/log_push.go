@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
-	"github.com/stag-rdma/stag/nfsdemo/pushwrite"
+	"github.com/stag-rdma/stag/nfsdemo/internal/pushwrite"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport/push"
 )

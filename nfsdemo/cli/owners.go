@@ -9,7 +9,7 @@ import (
 	"sync"
 	"weak"
 
-	"github.com/stag-rdma/stag/nfsdemo/caller"
+	"github.com/stag-rdma/stag/nfsdemo/internal/caller"
 	"github.com/stag-rdma/stag/nfsdemo/internal/sockowner"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 )

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/nfsdemo/internal/observe"
-	"github.com/stag-rdma/stag/nfsdemo/once"
+	"github.com/stag-rdma/stag/nfsdemo/internal/once"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/rdmap/capture"
 	"github.com/stag-rdma/stag/transport"

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stag-rdma/stag/nfsdemo/pushfile"
+	"github.com/stag-rdma/stag/nfsdemo/internal/pushfile"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/push"
 	"go.uber.org/zap"

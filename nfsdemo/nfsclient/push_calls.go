@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/stag-rdma/stag/nfsdemo/internal/pushfile"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
-	"github.com/stag-rdma/stag/nfsdemo/pushfile"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/push"
 	"github.com/stag-rdma/stag/xdr"

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/stag-rdma/stag/nfsdemo/pushfile"
+	"github.com/stag-rdma/stag/nfsdemo/internal/pushfile"
 )
 
 // An answer to OPEN that names a lease which was given back before the answer is here is not

@@ -3,7 +3,7 @@ package nfsclient
 import (
 	"context"
 
-	"github.com/stag-rdma/stag/nfsdemo/pushfile"
+	"github.com/stag-rdma/stag/nfsdemo/internal/pushfile"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/stag-rdma/stag/nfsdemo/pushwrite"
+	"github.com/stag-rdma/stag/nfsdemo/internal/pushwrite"
 	"github.com/stag-rdma/stag/transport/push"
 )
 

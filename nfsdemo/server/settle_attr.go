@@ -3,8 +3,8 @@ package server
 import (
 	"errors"
 
+	"github.com/stag-rdma/stag/nfsdemo/internal/once"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
-	"github.com/stag-rdma/stag/nfsdemo/once"
 )
 
 // attributes is SETATTR.

@@ -2,8 +2,8 @@ package server
 
 import (
 	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/internal/once"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
-	"github.com/stag-rdma/stag/nfsdemo/once"
 )
 
 // making: it was done if the name, which was free, is that of a file like the one the call makes,

@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
+	"github.com/stag-rdma/stag/nfsdemo/internal/once"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
-	"github.com/stag-rdma/stag/nfsdemo/once"
 	"github.com/stag-rdma/stag/transport"
 )
 

@@ -5,8 +5,8 @@ import (
 	"hash/crc32"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/internal/once"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
-	"github.com/stag-rdma/stag/nfsdemo/once"
 	"github.com/stag-rdma/stag/xdr"
 )
 

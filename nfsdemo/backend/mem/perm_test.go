@@ -3,7 +3,7 @@ package mem
 import (
 	"testing"
 
-	"github.com/stag-rdma/stag/nfsdemo/caller"
+	"github.com/stag-rdma/stag/nfsdemo/internal/caller"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 

@@ -14,8 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/stag-rdma/stag/nfsdemo/internal/observe"
-	"github.com/stag-rdma/stag/nfsdemo/once"
-	"github.com/stag-rdma/stag/nfsdemo/pushwrite"
+	"github.com/stag-rdma/stag/nfsdemo/internal/once"
+	"github.com/stag-rdma/stag/nfsdemo/internal/pushwrite"
 	"github.com/stag-rdma/stag/transport"
 )
 

@@ -1,0 +1,148 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stag-rdma/stag/conformance/internal/probe"
+	"github.com/stag-rdma/stag/conformance/matrix"
+)
+
+// matrixFlags are the flags of matrix.
+type matrixFlags struct {
+	servers, clients, about   []string
+	behind, title, only, skip string
+}
+
+func matrixCmd() *cobra.Command {
+	var f matrixFlags
+	cmd := &cobra.Command{
+		Use:   "matrix DIR",
+		Short: "Probe several peers, and write one page that compares them",
+		Long: `matrix plays the cases of probe to several servers, and those of probe --listen to several
+clients, and writes DIR/index.html: a row for each case, a column for each peer, and for each
+cell what was sent, what came, the clause and the reason. Captures of the cells that are not
+ok, and the judge's pages of them, are written beside it.
+
+The cases of load are left out, unless --only names them.
+
+Exit status: 0 the page was written, whatever the peers do; 1 a peer could not be probed to
+its end, and the page says so; 2 bad command line.`,
+		Example: `  conformance matrix --server stag=127.0.0.1:20049 --about 'stag=v0.9, Linux 6.12' docs/matrix
+  conformance matrix --behind 127.0.0.1:20049 --client 'cat=nfsdemo cat nfs+rdma://$STAG_ADDRESS/srv/f >/dev/null' out`,
+		Args: wantArgs(1, "the directory for the page"),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
+	}
+	flags := cmd.Flags()
+	flags.StringArrayVar(&f.servers, "server", nil, "a server, `NAME=HOST:PORT`; can be repeated")
+	flags.StringArrayVar(&f.clients, "client", nil, "a client, `NAME=COMMAND`, as probe --listen --run; can be repeated")
+	flags.StringVar(&f.behind, "behind", "", "the good server behind the clients, `HOST:PORT`")
+	flags.StringArrayVar(&f.about, "about", nil, "what a peer is, `NAME=TEXT`: version, system; can be repeated")
+	flags.StringVar(&f.title, "title", "RPC-over-RDMA conformance", "title of the page")
+	flags.StringVar(&f.only, "only", "", "play only the cases whose names match this `REGEXP`")
+	flags.StringVar(&f.skip, "skip", "^load/", "leave out the cases whose names match this `REGEXP`")
+	return cmd
+}
+
+// peers checks the flags.
+func (f *matrixFlags) peers() (all []matrix.Peer, err error) {
+	about := make(map[string]string)
+	for _, s := range f.about {
+		name, text, _ := strings.Cut(s, "=")
+		about[name] = text
+	}
+	seen := make(map[string]bool)
+	add := func(s string, set func(p *matrix.Peer, value string)) {
+		name, value, ok := strings.Cut(s, "=")
+		if !ok || name == "" || value == "" || seen[name] {
+			err = usagef("%q: want a name of its own, =, and an address or a command", s)
+			return
+		}
+		seen[name] = true
+		p := matrix.Peer{Name: name, About: about[name]}
+		set(&p, value)
+		all = append(all, p)
+	}
+	for _, s := range f.servers {
+		add(s, func(p *matrix.Peer, v string) { p.Server = v })
+	}
+	for _, s := range f.clients {
+		add(s, func(p *matrix.Peer, v string) {
+			p.Behind = f.behind
+			p.Client = func(ctx context.Context, addr string) probe.ClientRun { return runClient(ctx, v, addr) }
+		})
+	}
+	switch {
+	case err != nil:
+	case len(all) == 0:
+		err = usagef("no peer: name one with --server or --client")
+	case len(f.clients) > 0 && f.behind == "":
+		err = usagef("--client wants --behind HOST:PORT, a good server")
+	}
+	return all, err
+}
+
+func (f *matrixFlags) run(cmd *cobra.Command, dir string) error {
+	peers, err := f.peers()
+	if err != nil {
+		return err
+	}
+	only, err := pattern("--only", f.only)
+	if err != nil {
+		return err
+	}
+	skip, err := pattern("--skip", f.skip)
+	if err != nil {
+		return err
+	}
+	if f.only != "" && !cmd.Flags().Changed("skip") {
+		skip = nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	m := matrix.New(f.title, time.Now().UTC().Format("2006-01-02"), "probed by "+cmd.Root().Name()+" "+buildVersion())
+	var failed []error
+	for _, p := range peers {
+		counts := make(map[string]int)
+		err := m.Run(ctx, dir, p, only, skip, func(c *matrix.Cell) { counts[c.Result.Verdict]++ })
+		if err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", p.Name, err))
+			m.Incomplete(p.Name, err)
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "%s: %d ok, %d tolerated, %d fail\n", p.Name, counts["ok"], counts["tolerated"], counts["fails"])
+		if ctx.Err() != nil {
+			return errors.New("interrupted")
+		}
+	}
+	if err := create(filepath.Join(dir, "index.html"), m.Write); err != nil {
+		return err
+	}
+	return errors.Join(failed...)
+}
+
+// buildVersion returns the revision that the binary was built from, as far as it is known.
+func buildVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return s.Value[:min(12, len(s.Value))]
+		}
+	}
+	return info.Main.Version
+}

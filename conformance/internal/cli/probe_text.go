@@ -1,0 +1,166 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+
+	"github.com/stag-rdma/stag/conformance/internal/probe"
+)
+
+// probeVersion is the version of the JSON below (docs/conformance.md).
+const probeVersion = 1
+
+// probeText prints what probe finds.
+type probeText struct {
+	w             io.Writer
+	json, verbose bool
+
+	cases, tries          int
+	ok, tolerated, failed int
+}
+
+// describe prints a case without a result.
+func (o *probeText) describe(c *probe.Case) {
+	if o.json {
+		_ = json.NewEncoder(o.w).Encode(struct {
+			Version int `json:"version"`
+			*probe.Case
+		}{probeVersion, c}) // Main checks whether everything could be written
+		return
+	}
+	fmt.Fprintf(o.w, "%s\n", c.Name)
+	o.details(c)
+}
+
+func (o *probeText) details(c *probe.Case) {
+	fmt.Fprintf(o.w, "  sends  %s\n  wants  %s (%s%s)\n", c.Sends, c.Wants, c.Rule, rows(c.Rows))
+}
+
+// rows names the rows of docs/adversary.md.
+func rows(rows []int) string {
+	if len(rows) == 0 {
+		return ""
+	}
+	var s []string
+	for _, r := range rows {
+		s = append(s, strconv.Itoa(r))
+	}
+	return "; fault " + strings.Join(s, ", ")
+}
+
+// result prints what the peer did in a case.
+func (o *probeText) result(r *probe.Result) {
+	o.cases++
+	o.tries += len(r.Tries)
+	word := r.Verdict
+	switch r.Verdict {
+	case "ok":
+		o.ok++
+	case "tolerated":
+		o.tolerated++
+	default:
+		o.failed++
+		word = "FAILS"
+	}
+	if o.json {
+		_ = json.NewEncoder(o.w).Encode(struct {
+			Version int `json:"version"`
+			*probe.Result
+		}{probeVersion, r})
+		return
+	}
+	fmt.Fprintf(o.w, "%-9s  %-28s  %s\n", word, r.Name, answers(r.Tries))
+	all := o.verbose || word == "FAILS"
+	if all {
+		o.details(&r.Case)
+	}
+	said := make(map[string]bool)
+	for _, t := range r.Tries {
+		line := t.Answer + ": " + t.Why
+		switch {
+		case o.verbose || t.Verdict == "fails":
+			fmt.Fprintf(o.w, "  %s\n", tryLine(&t))
+		case t.Verdict == "tolerated" && !said[line]:
+			said[line] = true
+			fmt.Fprintf(o.w, "  %s\n", line)
+		}
+	}
+	judged := make(map[string]bool)
+	for _, t := range r.Tries {
+		for _, s := range t.Judged {
+			if !judged[s] {
+				judged[s] = true
+				fmt.Fprintf(o.w, "  judge: %s\n", s)
+			}
+		}
+	}
+	for _, a := range r.Alive {
+		fmt.Fprintf(o.w, "  afterwards: %s\n", a)
+	}
+}
+
+func tryLine(t *probe.Try) string {
+	s := t.Verdict + ": " + t.Did
+	if t.Name != "" {
+		s = t.Name + ": " + s
+	}
+	if t.Why != "" {
+		s += ": " + t.Why
+	}
+	return s
+}
+
+// answers counts the answers to the tries: "closed 2, rejected 1".
+func answers(tries []probe.Try) string {
+	var order []string
+	n := make(map[string]int)
+	for _, t := range tries {
+		if n[t.Answer]++; n[t.Answer] == 1 {
+			order = append(order, t.Answer)
+		}
+	}
+	for i, a := range order {
+		if len(tries) > 1 {
+			order[i] = fmt.Sprintf("%s %d", a, n[a])
+		}
+	}
+	return strings.Join(order, ", ")
+}
+
+// sum prints the last line.
+func (o *probeText) sum(addr string) {
+	if !o.json && o.cases > 0 {
+		fmt.Fprintf(o.w, "%s: %d cases, %d connections: %d ok, %d tolerated, %d fail\n", addr, o.cases, o.tries, o.ok, o.tolerated, o.failed)
+	}
+}
+
+// counter is a progress bar on a terminal, for results that go elsewhere. A nil *counter draws nothing.
+type counter struct{ bar *progressbar.ProgressBar }
+
+func newCounter(errs io.Writer, n int) *counter {
+	f, ok := errs.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) || term.IsTerminal(int(os.Stdout.Fd())) {
+		return nil
+	}
+	return &counter{progressbar.NewOptions(n, progressbar.OptionSetWriter(errs),
+		progressbar.OptionSetDescription("cases"), progressbar.OptionSetWidth(24), progressbar.OptionClearOnFinish())}
+}
+
+func (c *counter) add() {
+	if c != nil {
+		_ = c.bar.Add(1) // a terminal that cannot be written to does not matter
+	}
+}
+
+func (c *counter) end() {
+	if c != nil {
+		_ = c.bar.Clear()
+	}
+}

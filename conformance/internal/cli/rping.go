@@ -1,0 +1,153 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stag-rdma/stag/conformance/internal/rping"
+)
+
+// rpingFlags are the flags of rping server and rping client.
+type rpingFlags struct {
+	peerFlags
+	json        bool
+	conns       int
+	size, count int
+}
+
+func rpingCmd() *cobra.Command {
+	var f rpingFlags
+	cmd := &cobra.Command{
+		Use:   "rping",
+		Short: "Be either side of rping, rdma-core's test of RDMA connections",
+		Long: `rping speaks the protocol of rdma-core's rping on our engine: the server reads the
+client's buffer by RDMA Read and writes it back by RDMA Write. The client compares
+every octet. CRC32C is on when either side wants it.`,
+		Example: `  conformance rping server --listen 127.0.0.1:7174
+  conformance rping client --size 60000 --count 3 127.0.0.1:7174`,
+		Args: wantArgs(0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.PersistentFlags().BoolVar(&f.json, "json", false, "print one JSON object per connection")
+	f.add(cmd, "connection")
+	cmd.AddCommand(rpingServerCmd(&f), rpingClientCmd(&f))
+	return cmd
+}
+
+func rpingServerCmd(f *rpingFlags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "server",
+		Short: "Answer rping clients until interrupted",
+		Long: `server answers rping clients, and prints a line per connection, until it is
+interrupted or --conns connections have ended.
+
+Exit status: 0 done; 1 the address cannot be used or a connection failed; 2 bad
+command line.`,
+		Example: `  conformance rping server --listen 127.0.0.1:7174 --conns 1
+  rping -c -a 192.0.2.1 -p 7174 -S 4096 -C 3 -V     # on a machine with RDMA`,
+		Args: wantArgs(0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.server(cmd) },
+	}
+	cmd.Flags().StringVar(&f.listen, "listen", "127.0.0.1:7174", "`ADDRESS:PORT` to listen on")
+	cmd.Flags().IntVar(&f.conns, "conns", 0, "end after this many connections; 0: never")
+	return cmd
+}
+
+func rpingClientCmd(f *rpingFlags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "client ADDRESS:PORT",
+		Short: "Ping an rping server and compare what comes back",
+		Long: `client makes --count pings of --size octets over one connection and compares what
+comes back. rping's own server accepts at most the octets of its -S.
+
+Exit status: 0 done; 1 no connection, a connection that failed, or data other than
+was sent; 2 bad command line.`,
+		Example: `  rping -s -P -a 192.0.2.1 -p 7174 -S 60000         # on a machine with RDMA
+  conformance rping client --size 60000 --count 3 192.0.2.1:7174`,
+		Args: wantArgs(1, "the server's ADDRESS:PORT"),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.client(cmd, args[0]) },
+	}
+	cmd.Flags().IntVar(&f.size, "size", rping.DefaultSize, "octets of a ping")
+	cmd.Flags().IntVar(&f.count, "count", 1, "number of pings")
+	return cmd
+}
+
+func (f *rpingFlags) server(cmd *cobra.Command) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	if f.conns < 0 {
+		return usagef("--conns %d: want 0 or more", f.conns)
+	}
+	failed := 0
+	err := f.serve(cmd, "rping", func(ctx context.Context, l net.Listener) error {
+		s := &rping.Server{CRC: f.crc(), Conns: f.conns, Timeout: f.timeout, Report: func(r rping.Result) {
+			if r.Err == nil {
+				r.Err = f.agreed(r.State)
+			}
+			if r.Err != nil && ctx.Err() == nil {
+				failed++
+			}
+			f.print(cmd.OutOrStdout(), r)
+		}}
+		return s.Serve(ctx, l)
+	})
+	if err == nil && failed > 0 {
+		err = fmt.Errorf("%d connections failed", failed)
+	}
+	return err
+}
+
+func (f *rpingFlags) client(cmd *cobra.Command, addr string) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	if f.size < 1 || f.size > rping.MaxSize {
+		return usagef("--size %d: want 1 to %d", f.size, rping.MaxSize)
+	}
+	if f.count < 1 {
+		return usagef("--count %d: want 1 or more", f.count)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), f.timeout)
+	defer cancel()
+	state, err := rping.Dial(ctx, addr, f.crc(), &rping.Options{Size: f.size, Count: f.count})
+	if err == nil {
+		err = f.agreed(state)
+	}
+	if err != nil {
+		return f.failed(addr, err)
+	}
+	f.print(cmd.OutOrStdout(), rping.Result{State: state, Pings: f.count})
+	return nil
+}
+
+// print writes the line of one connection.
+func (f *rpingFlags) print(w io.Writer, r rping.Result) {
+	crc := onOff(r.State.CRC)
+	text, peer := "ok", ""
+	if r.Err != nil {
+		text = oneLine(r.Err)
+	}
+	if r.Remote != nil {
+		peer = r.Remote.String()
+	}
+	if f.json {
+		_ = json.NewEncoder(w).Encode(struct { // a result that nobody reads does not make the ping fail
+			Peer  string `json:"peer,omitempty"`
+			Pings int    `json:"pings"`
+			CRC   string `json:"crc"`
+			Rev   int    `json:"revision"`
+			End   string `json:"end"`
+		}{peer, r.Pings, crc, r.State.Revision, text})
+		return
+	}
+	if peer != "" {
+		peer += ": "
+	}
+	fmt.Fprintf(w, "%s%d pings, MPA revision %d, CRC %s: %s\n", peer, r.Pings, r.State.Revision, crc, text)
+}

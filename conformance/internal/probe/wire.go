@@ -1,0 +1,295 @@
+package probe
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"time"
+
+	"github.com/stag-rdma/stag/conformance/decode"
+	"github.com/stag-rdma/stag/conformance/internal/probe/internal/cases"
+	"github.com/stag-rdma/stag/rdmap/mpa"
+)
+
+// wire plays one try on one connection.
+type wire struct {
+	nc     net.Conn
+	judged *judged // the same
+	try    *cases.Try
+	w      *cases.Watcher
+	stop   time.Time // no wait lasts longer
+	idle   time.Duration
+
+	request []byte
+	up      bool // the startup is over
+	crc     bool
+	mark    *mpa.Inserter
+	d       mpa.Deframer
+	in      []byte
+	buf     [16 << 10]byte
+}
+
+// begin writes the MPA Request of the try and reads the Reply.
+func (x *wire) begin() {
+	x.request = x.try.Request
+	if x.request == nil {
+		x.request = cases.UsualRequest()
+	}
+	x.write(x.request, x.try.Piece, 0)
+	if x.try.Finish && len(x.try.Steps) == 0 {
+		x.finish()
+	}
+	x.until(func() bool { return x.up })
+}
+
+// agree applies what the startup has settled.
+func (x *wire) agree(rep *mpa.Reply) {
+	x.w.Seen.Reply, x.up = rep, true
+	req, n, err := mpa.ParseRequest(x.request)
+	if n == 0 || err != nil || rep.Rejected {
+		return
+	}
+	x.w.Startup(&req, rep)
+	x.crc = req.CRC || rep.CRC
+	x.d.CRC = x.crc
+	if rep.Markers {
+		x.mark = new(mpa.Inserter)
+	}
+	if req.Markers {
+		x.d.ExpectMarkers()
+	}
+}
+
+// steps plays what comes after the startup.
+func (x *wire) steps() {
+	var joined []byte
+	for i := range x.try.Steps {
+		st := &x.try.Steps[i]
+		if done, _ := x.try.Done(&x.w.Seen); done && x.w.Seen.Ended {
+			return
+		}
+		if st.Spare && x.grant() < 2 {
+			x.settle() // a quiet time stands for the credit
+		}
+		joined = append(joined, x.octets(st)...)
+		if st.Join {
+			continue
+		}
+		x.write(joined, st.Piece, st.Split)
+		joined = nil
+		if st.Await != 0 {
+			x.await(st.Await)
+		}
+	}
+	if x.try.Finish {
+		x.finish()
+	}
+}
+
+// grant returns the credits that were granted last.
+func (x *wire) grant() uint32 {
+	a := x.w.Seen.Answers
+	if len(a) == 0 {
+		return 1
+	}
+	return a[len(a)-1].Credit
+}
+
+// octets returns the octets of a step on the wire.
+func (x *wire) octets(st *cases.Step) []byte {
+	if st.ULPDU == nil {
+		return st.Raw
+	}
+	b := x.frame(st.ULPDU)
+	if st.Spoil != nil {
+		b = st.Spoil(b)
+	}
+	return b
+}
+
+func (x *wire) frame(u []byte) []byte {
+	x.w.Sent()
+	if x.mark != nil {
+		return x.mark.AppendFPDU(nil, u, x.crc)
+	}
+	return mpa.AppendFPDU(nil, u, x.crc)
+}
+
+// pieceDelay is how long a piece is alone on the wire.
+const pieceDelay = 500 * time.Microsecond
+
+// write sends b. An error also shows when the connection is read.
+func (x *wire) write(b []byte, piece, split int) {
+	first := len(b)
+	if piece > 0 {
+		first = min(piece, first)
+	} else if split > 0 {
+		first = min(split, first)
+	}
+	_ = x.nc.SetWriteDeadline(x.stop)
+	for len(b) > 0 {
+		if _, err := x.nc.Write(b[:first]); err != nil {
+			return
+		}
+		if b = b[first:]; len(b) > 0 {
+			time.Sleep(pieceDelay)
+		}
+		if first = len(b); piece > 0 {
+			first = min(piece, first)
+		}
+	}
+}
+
+// close ends the connection. x may be nil.
+func (x *wire) close() {
+	if x != nil {
+		x.nc.Close()
+	}
+}
+
+// finish closes the output.
+func (x *wire) finish() {
+	if c, ok := x.nc.(interface{ CloseWrite() error }); ok {
+		_ = c.CloseWrite() // the peer may have closed first
+	}
+}
+
+// until reads until enough returns true, the connection ends, the time is over or, where silence means that
+// a message was dropped, the peer has been silent for long enough.
+func (x *wire) until(enough func() bool) {
+	for !enough() && !x.w.Seen.Ended {
+		done, quiet := x.try.Done(&x.w.Seen)
+		if done && x.up {
+			return
+		}
+		stop := x.stop
+		if quiet {
+			if soon := time.Now().Add(x.idle); soon.Before(stop) {
+				stop = soon
+			}
+		}
+		if !x.more(stop) {
+			return
+		}
+	}
+}
+
+// nudges are the times at which a peer that has answered nothing gets an RDMA Write of no octets: Linux's
+// siw misses what arrives just after its MPA Reply, until more comes.
+var nudges = []time.Duration{200 * time.Millisecond, time.Second}
+
+// await reads until xid is answered.
+func (x *wire) await(xid uint32) {
+	answered := func() bool { return x.w.Seen.Answer(xid) != nil }
+	from, stop := time.Now(), x.stop
+	for _, after := range nudges {
+		if len(x.w.Seen.Answers) > 0 || !from.Add(after).Before(stop) {
+			break
+		}
+		x.stop = from.Add(after)
+		x.until(answered)
+		x.stop = stop
+		if answered() || x.w.Seen.Ended {
+			return
+		}
+		x.write(x.frame(cases.Nudge()), 0, 0)
+	}
+	x.until(answered)
+}
+
+// settle reads until nothing comes for a while.
+func (x *wire) settle() {
+	for !x.w.Seen.Ended && x.more(time.Now().Add(x.idle)) {
+	}
+}
+
+// more reads once, and reports whether that was in time.
+func (x *wire) more(stop time.Time) bool {
+	_ = x.nc.SetReadDeadline(stop)
+	n, err := x.nc.Read(x.buf[:])
+	x.in = append(x.in, x.buf[:n]...)
+	x.take()
+	var timeout net.Error
+	switch {
+	case err == nil:
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return n > 0
+	default:
+		x.w.Seen.Ended = true
+		x.w.Seen.Reset = !errors.Is(err, io.EOF)
+	}
+	return true
+}
+
+// take processes what has been read.
+func (x *wire) take() {
+	if !x.up {
+		x.reply()
+	}
+	for x.up {
+		u, n, err := x.d.Next(x.in)
+		if err != nil {
+			x.broken("an FPDU that cannot be read: " + err.Error())
+			return
+		}
+		if n == 0 {
+			return
+		}
+		out := x.w.ULPDU(u)
+		x.in = x.in[n:]
+		for _, o := range out {
+			x.write(x.frame(o), 0, 0)
+		}
+	}
+}
+
+// broken ends the connection, because its input cannot be decoded.
+func (x *wire) broken(why string) {
+	x.w.Seen.Breaches = append(x.w.Seen.Breaches, why)
+	x.w.Seen.Ended, x.w.Seen.Reset = true, true
+	x.in = nil
+}
+
+// reply reads the MPA Reply.
+func (x *wire) reply() {
+	r, n, err := mpa.ParseReply(x.in)
+	if err != nil {
+		x.broken("an MPA Reply that cannot be read: " + err.Error())
+		return
+	}
+	if n > 0 {
+		r.PrivateData = append([]byte(nil), r.PrivateData...)
+		x.agree(&r)
+		x.in = x.in[n:]
+	}
+}
+
+// dial connects to the peer, which must answer in time.
+func (p *Prober) dial(ctx context.Context) (net.Conn, error) {
+	d := net.Dialer{Timeout: p.timeout()}
+	nc, err := d.DialContext(ctx, "tcp", p.Address)
+	if err != nil {
+		return nil, err
+	}
+	return p.Capture.TapClient(nc), nil
+}
+
+// play plays t. The connection is open after it if t holds it.
+func (p *Prober) play(ctx context.Context, t *cases.Try) (*wire, error) {
+	nc, err := p.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	j := hear(nc, decode.FromAccepter)
+	j.keep = p.Octets
+	x := &wire{nc: j, judged: j, try: t, w: cases.Watch(t), stop: time.Now().Add(p.timeout()), idle: p.quiet()}
+	cancel := context.AfterFunc(ctx, func() { nc.Close() })
+	defer cancel()
+	x.begin()
+	if done, _ := t.Done(&x.w.Seen); !done {
+		x.steps()
+		x.until(func() bool { return false })
+	}
+	return x, nil
+}

@@ -1,0 +1,97 @@
+package exports_test
+
+import (
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/stag-rdma/stag/nfsdemo/internal/exports"
+	"github.com/stag-rdma/stag/nfsdemo/server"
+)
+
+func TestParse(t *testing.T) {
+	net := func(s string) netip.Prefix { return netip.MustParsePrefix(s) }
+	for text, want := range map[string]server.Export{
+		"/srv":                                {Path: "/srv", Secure: true},
+		"/srv,ro":                             {Path: "/srv", Secure: true, ReadOnly: true},
+		"/srv,insecure":                       {Path: "/srv"},
+		"/a,b,ro,rw":                          {Path: "/a,b", Secure: true},
+		"/a,ro,b":                             {Path: "/a,ro,b", Secure: true},
+		"/a=1,no_root_squash":                 {Path: "/a=1", Secure: true, Squash: server.SquashNone},
+		"/srv,all_squash,anonuid=7,anongid=8": {Path: "/srv", Secure: true, Squash: server.SquashAll, AnonUID: 7, AnonGID: 8},
+		"/srv,client=192.0.2.0/24,client=2001:db8::1,client=::ffff:192.0.2.9": {
+			Path: "/srv", Secure: true, Allow: []netip.Prefix{net("192.0.2.0/24"), net("2001:db8::1/128"), net("192.0.2.9/32")},
+		},
+	} {
+		got, err := exports.Parse(text, exports.Defaults())
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v, %v", text, got, err)
+		}
+	}
+	for text, why := range map[string]string{
+		"": "no directory", ",ro": "no directory", "/srv,anonuid=0": "from 1", "/srv,anongid=4294967295": "from 1",
+		"/srv,anonuid=x": "from 1", "/srv,client=nowhere": "want a network", "/srv,client=192.0.2.0/33": "want a network",
+	} {
+		_, err := exports.Parse(text, exports.Defaults())
+		if e, ok := errors.AsType[*exports.Error](err); !ok || !strings.Contains(e.Error(), why) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+func TestLoad(t *testing.T) {
+	load := func(text string) ([]server.Export, error) {
+		name := filepath.Join(t.TempDir(), "exports.toml")
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return exports.Load(name, exports.Defaults())
+	}
+	got, err := load(`
+[[export]]
+path = "/srv/a"
+options = "ro,anonuid=7,anongid=7"
+[[export.client]]
+networks = ["192.0.2.0/24", "2001:db8::/32"]
+options = "rw,no_root_squash"
+[[export.client]]
+networks = ["198.51.100.7"]
+
+[[export]]
+path = "/srv/b"
+options = "insecure"
+`)
+	want := []server.Export{
+		{Path: "/srv/a", ReadOnly: true, Secure: true, AnonUID: 7, AnonGID: 7, Clients: []server.Client{
+			{Nets: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/32")}, Squash: server.SquashNone, AnonUID: 7, AnonGID: 7, Secure: true},
+			{Nets: []netip.Prefix{netip.MustParsePrefix("198.51.100.7/32")}, ReadOnly: true, AnonUID: 7, AnonGID: 7, Secure: true},
+		}},
+		{Path: "/srv/b"},
+	}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for text, why := range map[string]string{
+		"":                           "no [[export]]",
+		"[[export]]":                 "not absolute",
+		"[[export]]\npath = \"srv\"": "not absolute",
+		"[[export]\n":                "expected",
+		"[[export]]\npath = 5":       "incompatible",
+		"[[export]]\npath = \"/a\"\nreadonly = true":                          "\"export.readonly\" is not known",
+		"[[export]]\npath = \"/a\"\noptions = \"client=192.0.2.1\"":           "is no option",
+		"[[export]]\npath = \"/a\"\noptions = \"ro root_squash\"":             "is no option",
+		"[[export]]\npath = \"/a\"\n[[export.client]]\noptions = \"ro\"":      "no networks",
+		"[[export]]\npath = \"/a\"\n[[export.client]]\nnetworks = [\"here\"]": "want a network",
+	} {
+		if _, err := load(text); err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	if _, err := exports.Load(filepath.Join(t.TempDir(), "none"), exports.Defaults()); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+}
