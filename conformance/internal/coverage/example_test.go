@@ -34,7 +34,7 @@ func ExampleNew() {
 		fmt.Println(err)
 	}
 	// Output:
-	// 77 rows to go
+	// 78 rows to go
 	// rdmap 7.4 (RFC 5040 Section 5.5, RFC 7306 Section 5.4)
 	//   streams          no order across streams, nor between the two directions of one
 	//                      rdmap.TestStreams

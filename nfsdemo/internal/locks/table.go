@@ -22,9 +22,12 @@ func (l Limits) fill() Limits {
 		to *int
 		is int
 	}{
-		{&l.Locks, DefaultLimits.Locks}, {&l.Waits, DefaultLimits.Waits},
-		{&l.ClientLocks, DefaultLimits.ClientLocks}, {&l.ClientWaits, DefaultLimits.ClientWaits},
-		{&l.FileLocks, DefaultLimits.FileLocks}, {&l.FileWaits, DefaultLimits.FileWaits},
+		{&l.Locks, DefaultLimits.Locks},
+		{&l.Waits, DefaultLimits.Waits},
+		{&l.ClientLocks, DefaultLimits.ClientLocks},
+		{&l.ClientWaits, DefaultLimits.ClientWaits},
+		{&l.FileLocks, DefaultLimits.FileLocks},
+		{&l.FileWaits, DefaultLimits.FileWaits},
 	} {
 		if *f.to == 0 {
 			*f.to = f.is
