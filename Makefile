@@ -165,7 +165,7 @@ power: ## commit log and NFS server in a guest that loses power, 50 rounds each 
 .PHONY: crash-mutants
 crash-mutants: ## put faults into commit log and NFS server; a test must catch each
 	bash conformance/faults.sh transport/commitlog -run TestCrash ./internal/machine .
-	bash conformance/faults.sh nfsdemo/internal/once -run 'Crash|LongLife' . ../server
+	bash conformance/faults.sh nfsdemo/internal/once -run 'Crash|LongLife' . ../../server
 	bash conformance/faults.sh nfsdemo/internal/pushwrite .
 	bash nfsdemo/internal/crash/mutants.sh
 
@@ -184,7 +184,7 @@ bench-commit: ## appends to a commit log against TCP and local fdatasync; exits 
 
 .PHONY: bench-nfs
 bench-nfs: ## NFS over RDMA against TCP, nfs-ganesha and go-nfs, with their costs (Debian, root)
-	bash conformance/internal/bench-nfs.sh
+	bash conformance/bench-nfs.sh
 
 .PHONY: bench-push
 bench-push: ## durable writes by push against WRITE with FILE_SYNC; exits 1 if a gate is missed
