@@ -141,8 +141,9 @@ func TestProxySecondSignal(t *testing.T) {
 	}()
 	ports := portsOf(t, file, out)
 	listed := make(chan struct{})
+	patient, leave := context.WithCancel(t.Context()) // the client does not leave first
 	go func() {
-		command(hard, "", "ls", "--timeout", "1m", "nfs+rdma://"+ports["RDMA"]+"/x")
+		command(patient, "", "ls", "--timeout", "1m", "nfs+rdma://"+ports["RDMA"]+"/x")
 		close(listed)
 	}()
 	<-h.calls
@@ -156,5 +157,6 @@ func TestProxySecondSignal(t *testing.T) {
 	if status := <-done; status != exitFailed || !strings.Contains(out.String(), "calls were aborted: "+l.Addr().String()+" had not answered 1 call") {
 		t.Errorf("status %d: %s", status, out)
 	}
+	leave()
 	<-listed
 }

@@ -74,6 +74,9 @@ func (s *statusServer) close() error {
 	s.cancel()
 	err := s.http.Close()
 	s.wg.Wait()
+	if errors.Is(err, net.ErrClosed) { // the listener closes with the others
+		return nil
+	}
 	return err
 }
 
