@@ -101,8 +101,11 @@ func TestOutcome(t *testing.T) {
 				var reply transport.Reply
 				err = r.Do(t.Context(), call, &reply)
 				reply.Release()
-				if s.ran != x.ran || (err != nil) != x.fails {
-					t.Errorf("ran %d times, want %d: %v", s.ran, x.ran, err)
+				s.mu.Lock()
+				ran := s.ran
+				s.mu.Unlock()
+				if ran != x.ran || (err != nil) != x.fails {
+					t.Errorf("ran %d times, want %d: %v", ran, x.ran, err)
 				}
 				if !x.fails {
 					return
