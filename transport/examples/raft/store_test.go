@@ -154,7 +154,7 @@ type member struct {
 
 func startMember(t *testing.T, dir string, n int) *member {
 	t.Helper()
-	m := &member{id: raft.ServerID(fmt.Sprint(n)), fsm: new(fsm), store: open(t, filepath.Join(dir, fmt.Sprint(n)), 64<<10)}
+	m := &member{id: raft.ServerID(fmt.Sprint(n)), fsm: new(fsm), store: open(t, filepath.Join(dir, fmt.Sprint(n)), 128<<10)}
 	m.addr, m.trans = raft.NewInmemTransport(raft.ServerAddress(fmt.Sprint(n)))
 	snaps, err := raft.NewFileSnapshotStore(filepath.Join(dir, fmt.Sprint("snapshots", n)), 1, io.Discard)
 	if err != nil {
@@ -256,6 +256,8 @@ func TestCluster(t *testing.T) {
 				t.Fatalf("member %s has %d commands of %d", m.id, len(got), len(acked))
 			}
 		}
+	}
+	for _, m := range ms { // only now: the last one alone would not learn what is committed
 		m.stop(t)
 	}
 }
