@@ -51,7 +51,7 @@ Of several captures the worst counts: 2, then 1, then 4.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&f.json, "json", false, "print one JSON document (docs/judge-json.md)")
+	flags.BoolVar(&f.json, "json", false, "print one JSON document (docs/conformance.md)")
 	flags.BoolVar(&f.all, "all", false, "print every violation that is kept, not only ten of a kind")
 	flags.IntVar(&f.limit, "limit", 100, "keep `N` violations of each rule on each connection, and count the others")
 	flags.StringVar(&f.annotate, "annotate", "", "copy the capture to `OUT.pcapng`, with the violations as packet comments")

@@ -9,7 +9,7 @@ import (
 	"github.com/stag-rdma/stag/conformance/judge"
 )
 
-// jsonVersion is the version of the format below (docs/judge-json.md). Within a version fields may be added;
+// jsonVersion is the version of the format below (docs/conformance.md). Within a version fields may be added;
 // nothing else changes.
 const jsonVersion = 2
 
