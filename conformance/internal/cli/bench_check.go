@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -48,7 +49,8 @@ func (f *benchFlags) checkCmd() *cobra.Command {
 		Long: `check builds a revision of this repository in a temporary worktree, and this tree as it
 is, and runs the benchmarks of the engine, of calls, and of NFS over RDMA and TCP in turn:
 old, new, and old again. A figure fails if the new version loses more than the old one
-loses against itself, and then the exit status is 1. Run it at the root of a clone.`,
+loses against itself, and then the exit status is 1. An interrupt prints the figures so far.
+Run it at the root of a clone.`,
 		Example: "  conformance bench check\n  conformance bench check --old HEAD~3 --only WRITE --rounds 15",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return c.run(cmd) },
 	}
@@ -86,16 +88,16 @@ func (c *checkFlags) run(cmd *cobra.Command) (err error) {
 		}
 	}
 	ps, err := c.measurePairs(ctx, cmd.ErrOrStderr(), bins)
-	if err != nil {
+	switch {
+	case err != nil && len(ps) == 0:
 		return err
-	}
-	if len(ps) == 0 {
+	case len(ps) == 0:
 		return usagef("--only: %v: %q", bench.ErrNoCase, c.only)
 	}
 	text := cmd.OutOrStdout()
 	if c.json {
 		text = io.Discard
-		err = json.NewEncoder(cmd.OutOrStdout()).Encode(ps)
+		err = errors.Join(err, json.NewEncoder(cmd.OutOrStdout()).Encode(ps))
 	}
 	if pass := bench.PrintPaired(text, ps); err == nil && !pass {
 		return errors.New("a figure is worse than the old version against itself: measure it with more --rounds, then profile it")
@@ -103,9 +105,16 @@ func (c *checkFlags) run(cmd *cobra.Command) (err error) {
 	return err
 }
 
-// measurePairs runs the rounds. Whether old or new comes first changes from round to round.
+// measurePairs runs the rounds. Whether old or new comes first changes from round to round. With an error
+// come the figures up to it: half an hour of measuring is not lost to an interrupt.
 func (c *checkFlags) measurePairs(ctx context.Context, told io.Writer, bins [2]string) (ps []bench.Paired, err error) {
+	start := time.Now()
 	for round := range c.rounds {
+		if round > 0 {
+			gone := time.Since(start)
+			fmt.Fprintf(told, "%d of %d rounds, %v left\n", round, c.rounds,
+				(gone / time.Duration(round) * time.Duration(c.rounds-round)).Round(time.Second))
+		}
 		for _, s := range checkSuites {
 			var got [3]bench.Figures // old, new, old again
 			order := [3]int{0, 1, 2}
@@ -114,7 +123,7 @@ func (c *checkFlags) measurePairs(ctx context.Context, told io.Writer, bins [2]s
 			}
 			for _, k := range order {
 				if got[k], err = s.run(ctx, bins[k%2], c.only); err != nil {
-					return nil, err
+					return ps, err
 				}
 			}
 			if round == 0 && len(got[0]) == 0 && len(got[1]) > 0 {
