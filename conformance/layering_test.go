@@ -91,7 +91,7 @@ var layers = []layer{
 	{name: "rdmap/region", may: []string{"rdmap/internal/mutant", "rdmap/internal/racy"}},
 	{name: "rdmap/region/pmem/...", may: []string{"rdmap/region", "rdmap/region/pmem/...", "rdmap/internal/racy"}, modules: []string{"golang.org/x/sys"}},
 	{name: "rdmap/rdmaptest", may: []string{"rdmap/..."}, modules: []string{"go.uber.org/goleak"}},
-	{name: "rdmap/capture"},
+	{name: "rdmap/capture", may: []string{"internal/accept"}},
 	{name: "rdmap/capture/capturetest", may: []string{"rdmap/capture"}},
 	{name: "rdmap", may: []string{"rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/internal/..."}, modules: []string{"go.uber.org/zap", "golang.org/x/sys"}},
 	{name: "rdmap/internal/...", may: []string{"rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/internal/..."}, modules: []string{"golang.org/x/sys"}},
@@ -143,7 +143,7 @@ var layers = []layer{
 	{name: "nfsdemo/internal/sockowner", modules: []string{"golang.org/x/sys"}},
 	{name: "nfsdemo/internal/mounttest"},
 	{name: "nfsdemo/internal/crew"},
-	{name: "nfsdemo/internal/hostile", may: []string{"transport", "rdmap", "rdmap/mpa", "rpcrdma", "xdr", "nfsdemo/nfs3", "nfsdemo/mount3"}},
+	{name: "nfsdemo/internal/hostile", may: []string{"transport", "rdmap", "rdmap/mpa", "rpcrdma", "xdr", "nfsdemo/nfs3", "nfsdemo/mount3", "internal/accept"}},
 	{
 		name: "nfsdemo/internal/crash",
 		may: []string{

@@ -79,14 +79,7 @@ func newListener(inner net.Listener, cfg *Config) *Listener {
 
 // run accepts and starts connections until the listener is closed.
 func (l *Listener) run() {
-	for {
-		c, err := accept.Next(l.ctx, l.l)
-		if err != nil {
-			l.stop(err)
-			return
-		}
-		go l.start(c)
-	}
+	l.stop(accept.Serve(l.ctx, l.l, func(c net.Conn) { go l.start(c) }))
 }
 
 // start runs the MPA start-up of a connection and queues it for Accept.

@@ -85,16 +85,13 @@ func (s *Server) accept(l net.Listener, serve func(net.Conn) error) error {
 		return err
 	}
 	defer s.dropListener(l)
-	for {
-		c, err := accept.Next(s.ctx, l)
-		if err != nil {
-			if s.isClosing() {
-				return ErrServerClosed
-			}
-			return opErr(OpAccept, l.Addr().String(), err)
-		}
+	err := accept.Serve(s.ctx, l, func(c net.Conn) {
 		go func() { _ = serve(c) }() // it has logged its error
+	})
+	if s.isClosing() {
+		return ErrServerClosed
 	}
+	return opErr(OpAccept, l.Addr().String(), err)
 }
 
 func (s *Server) addListener(l net.Listener) error {

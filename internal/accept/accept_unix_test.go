@@ -1,6 +1,6 @@
 //go:build unix
 
-package accept
+package accept_test
 
 import (
 	"context"
@@ -12,46 +12,53 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stag-rdma/stag/internal/accept"
 )
 
 // script is a listener whose Accept returns these errors, one after the other; nil is a
-// connection.
+// connection. After them it is closed.
 type script struct {
 	net.Listener
 	errs []error
 }
 
 func (s *script) Accept() (net.Conn, error) {
-	err := s.errs[0]
-	s.errs = s.errs[1:]
+	err := net.ErrClosed
+	if len(s.errs) > 0 {
+		err, s.errs = s.errs[0], s.errs[1:]
+	}
 	if err != nil {
 		return nil, &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", err)}
 	}
 	return &net.TCPConn{}, nil
 }
 
-func TestNext(t *testing.T) {
+func TestServe(t *testing.T) {
+	full := []error{
+		syscall.EMFILE, syscall.EMFILE, syscall.EMFILE, syscall.EMFILE, syscall.EMFILE,
+		syscall.EMFILE, syscall.EMFILE, syscall.EMFILE, syscall.EMFILE, syscall.EMFILE, nil,
+	}
 	for _, tt := range []struct {
-		name string
-		errs []error
-		want error
-		wait time.Duration
+		name  string
+		errs  []error
+		conns int
+		want  error
+		wait  time.Duration
 	}{
-		{"at once", []error{nil}, nil, 0},
-		{"out of descriptors", []error{syscall.EMFILE, syscall.ENFILE, nil}, nil, 15 * time.Millisecond},
-		{"ten times", []error{
-			syscall.EMFILE, syscall.EMFILE, syscall.EMFILE, syscall.EMFILE, syscall.EMFILE,
-			syscall.EMFILE, syscall.EMFILE, syscall.EMFILE, syscall.EMFILE, syscall.EMFILE, nil,
-		}, nil, (5 + 10 + 20 + 40 + 80 + 160 + 320 + 640 + 1000 + 1000) * time.Millisecond},
-		{"another error", []error{io.EOF}, io.EOF, 0},
-		{"another error later", []error{syscall.EMFILE, net.ErrClosed}, net.ErrClosed, 5 * time.Millisecond},
+		{"two connections", []error{nil, nil}, 2, net.ErrClosed, 0},
+		{"out of descriptors", []error{syscall.EMFILE, syscall.ENFILE, nil}, 1, net.ErrClosed, 15 * time.Millisecond},
+		{"ten times", full, 1, net.ErrClosed, (5 + 10 + 20 + 40 + 80 + 160 + 320 + 640 + 1000 + 1000) * time.Millisecond},
+		{"out of descriptors again", []error{syscall.EMFILE, nil, syscall.EMFILE, nil}, 2, net.ErrClosed, 10 * time.Millisecond},
+		{"another error", []error{nil, io.EOF, nil}, 1, io.EOF, 0},
+		{"another error later", []error{syscall.EMFILE, io.EOF}, 0, io.EOF, 5 * time.Millisecond},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				start := time.Now()
-				c, err := Next(t.Context(), &script{errs: tt.errs})
-				if !errors.Is(err, tt.want) || (c != nil) != (tt.want == nil) {
-					t.Errorf("%v %v", c, err)
+				start, conns := time.Now(), 0
+				err := accept.Serve(t.Context(), &script{errs: tt.errs}, func(net.Conn) { conns++ })
+				if !errors.Is(err, tt.want) || conns != tt.conns {
+					t.Errorf("%d connections, %v", conns, err)
 				}
 				if got := time.Since(start); got != tt.wait {
 					t.Errorf("waited %v, want %v", got, tt.wait)
@@ -61,12 +68,13 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// TestNextEnds: the end of ctx ends the wait, and a listener that is ready then is left alone.
-func TestNextEnds(t *testing.T) {
+// TestServeEnds: the end of ctx ends the wait, and a connection that is ready then is left alone.
+func TestServeEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		if _, err := Next(ctx, &script{errs: []error{syscall.EMFILE, nil}}); !errors.Is(err, net.ErrClosed) {
+		l := &script{errs: []error{syscall.EMFILE, nil}}
+		if err := accept.Serve(ctx, l, func(net.Conn) { t.Error("a connection") }); !errors.Is(err, net.ErrClosed) {
 			t.Error(err)
 		}
 	})

@@ -27,19 +27,22 @@ func Example() {
 		held = append(held, c)
 	}
 	var strangers accept.Strangers
-	for range held {
-		c, err := accept.Next(context.Background(), l)
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
+	var inside []net.Addr
+	left := len(held)
+	_ = accept.Serve(context.Background(), l, func(c net.Conn) { // until l is closed
 		if strangers.Enter(c.RemoteAddr(), 2) {
 			fmt.Println("come in,", accept.Host(c.RemoteAddr()))
-			defer strangers.Leave(c.RemoteAddr()) // or when it has said who it is
+			inside = append(inside, c.RemoteAddr())
 		} else {
 			fmt.Println("too many of", accept.Host(c.RemoteAddr()))
 		}
-		defer c.Close()
+		_ = c.Close() // nothing was said on it
+		if left--; left == 0 {
+			_ = l.Close()
+		}
+	})
+	for _, a := range inside {
+		strangers.Leave(a) // it has said who it is, or ended
 	}
 	for _, c := range held {
 		_ = c.Close() // nothing was said on it

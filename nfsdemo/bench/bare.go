@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -9,6 +10,7 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/stag-rdma/stag/internal/accept"
 	"github.com/stag-rdma/stag/internal/measure"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 )
@@ -28,16 +30,17 @@ type bare struct {
 func newBare(l net.Listener, dir string) *bare {
 	b := &bare{l: l}
 	b.wg.Go(func() {
-		for i := 0; ; i++ {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			defer c.Close() //nolint:errcheck // it ends serve
+		var conns []net.Conn
+		_ = accept.Serve(context.Background(), l, func(c net.Conn) {
+			ring := filepath.Join(dir, "bare."+strconv.Itoa(len(conns)))
+			conns = append(conns, c)
 			b.wg.Go(func() {
-				_ = serveBare(c, filepath.Join(dir, "bare."+strconv.Itoa(i))) // on an error, the peer sees the end
-				c.Close()                                                     //nolint:errcheck // nothing is under way
+				_ = serveBare(c, ring) // on an error, the peer sees the end
+				c.Close()              //nolint:errcheck // nothing is under way
 			})
+		})
+		for _, c := range conns {
+			c.Close() //nolint:errcheck // it ends serveBare
 		}
 	})
 	return b

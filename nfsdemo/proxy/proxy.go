@@ -68,18 +68,15 @@ func (p *Proxy) Serve(l net.Listener) error {
 	if _, ok := l.(*transport.Listener); ok {
 		network = "rdma"
 	}
-	for {
-		c, err := accept.Next(context.Background(), l) // Close closes l
-		if err != nil {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			if p.closed {
-				return ErrClosed
-			}
-			return err
-		}
+	err := accept.Serve(context.Background(), l, func(c net.Conn) { // Close closes l
 		p.wg.Go(func() { p.client(c, network) })
+	})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return ErrClosed
 	}
+	return err
 }
 
 // client connects one client with the server until either side ends.

@@ -1,7 +1,9 @@
 package capture
 
 import (
+	"context"
 	"errors"
+	"github.com/stag-rdma/stag/internal/accept"
 	"io"
 	"net"
 	"sync"
@@ -16,14 +18,7 @@ import (
 func (w *Writer) Relay(l net.Listener, network, addr string) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	for {
-		c, err := l.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
+	err := accept.Serve(context.Background(), l, func(c net.Conn) {
 		wg.Go(func() {
 			defer c.Close()
 			s, err := net.Dial(network, addr)
@@ -33,7 +28,11 @@ func (w *Writer) Relay(l net.Listener, network, addr string) error {
 			defer s.Close()
 			w.relay(c, s)
 		})
+	})
+	if errors.Is(err, net.ErrClosed) {
+		return nil
 	}
+	return err
 }
 
 // relay forwards both directions of one connection.

@@ -23,15 +23,8 @@ func accepting(l net.Listener) *incoming {
 }
 
 func (in *incoming) accept() {
-	defer close(in.conns)
-	for {
-		nc, err := accept.Next(context.Background(), in.l) // close closes l
-		if err != nil {
-			in.err = err
-			return
-		}
-		in.conns <- nc
-	}
+	in.err = accept.Serve(context.Background(), in.l, func(nc net.Conn) { in.conns <- nc }) // close closes l
+	close(in.conns)
 }
 
 // close closes the listener, and the accepted connections that nobody has taken.

@@ -13,6 +13,7 @@ import (
 	"github.com/stag-rdma/stag/conformance/internal/probe/internal/cases"
 	"github.com/stag-rdma/stag/conformance/internal/probe/internal/twist"
 	"github.com/stag-rdma/stag/conformance/judge"
+	"github.com/stag-rdma/stag/internal/accept"
 	"github.com/stag-rdma/stag/rdmap/capture"
 )
 
@@ -179,15 +180,11 @@ func (p *Trap) hangUp() []*relayed {
 
 // accept relays connections until l is closed.
 func (p *Trap) accept(ctx context.Context, l net.Listener, all *sync.WaitGroup) {
-	for {
-		nc, err := l.Accept()
-		if err != nil {
-			return
-		}
+	_ = accept.Serve(ctx, l, func(nc net.Conn) { // until l is closed
 		server, err := (&net.Dialer{Timeout: p.timeout()}).DialContext(ctx, "tcp", p.Server)
 		if err != nil {
 			nc.Close()
-			continue
+			return
 		}
 		h := hear(p.Capture.TapServer(nc), decode.FromOpener)
 		h.keep = p.Octets
@@ -200,7 +197,7 @@ func (p *Trap) accept(ctx context.Context, l net.Listener, all *sync.WaitGroup) 
 		default:
 		}
 		all.Go(func() { defer close(c.done); c.relay.Run() })
-	}
+	})
 }
 
 // wait waits for a client that comes by itself, until its connection has ended.

@@ -43,15 +43,12 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		busy = make(chan struct{}, MaxConns)
 	)
 	defer wg.Wait()
-	for n := 0; s.Conns == 0 || n < s.Conns; n++ {
-		busy <- struct{}{}
-		nc, err := accept.Next(ctx, l)
-		if err != nil {
-			if ctx.Err() != nil && errors.Is(err, net.ErrClosed) {
-				return nil
-			}
-			return err
+	n := 0
+	err := accept.Serve(ctx, l, func(nc net.Conn) {
+		if n++; n == s.Conns {
+			_ = l.Close()
 		}
+		busy <- struct{}{}
 		wg.Go(func() {
 			r := s.conn(ctx, nc)
 			<-busy
@@ -61,8 +58,11 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 				s.Report(r)
 			}
 		})
+	})
+	if errors.Is(err, net.ErrClosed) && (ctx.Err() != nil || n > 0 && n == s.Conns) {
+		return nil
 	}
-	return nil
+	return err
 }
 
 // conn answers one connection.

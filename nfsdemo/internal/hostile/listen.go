@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/accept"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/mpa"
@@ -52,13 +53,7 @@ func (s *Server) Listen(t testing.TB, rdma bool) string {
 func eachConn(l net.Listener, serve func(net.Conn)) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	for {
-		c, err := l.Accept()
-		if err != nil {
-			return
-		}
-		wg.Go(func() { serve(c) })
-	}
+	_ = accept.Serve(context.Background(), l, func(c net.Conn) { wg.Go(func() { serve(c) }) })
 }
 
 // stream answers calls over record-marked TCP.

@@ -179,23 +179,20 @@ func (a *Acceptor[S]) Serve(l net.Listener, conn func(net.Conn) error) error {
 	}
 	a.listeners[l] = struct{}{}
 	a.mu.Unlock()
-	for {
-		nc, err := accept.Next(context.Background(), l) // Close closes l
-		if err != nil {
-			a.mu.Lock()
-			defer a.mu.Unlock()
-			delete(a.listeners, l)
-			if a.closed {
-				return a.Closed
-			}
-			return err
-		}
+	err := accept.Serve(context.Background(), l, func(nc net.Conn) { // Close closes l
 		go func() {
 			if err := conn(nc); err != nil {
 				a.Logger.Info("connection of a log ended", zap.Stringer("of", nc.RemoteAddr()), zap.Error(err))
 			}
 		}()
+	})
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.listeners, l)
+	if a.closed {
+		return a.Closed
 	}
+	return err
 }
 
 // ServeConn takes nc, passes it to run if it shows a token, and returns why it ended. cfg belongs to ServeConn.
