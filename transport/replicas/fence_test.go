@@ -32,7 +32,7 @@ func open(t *testing.T, nodes []*node, cut ...int) *producer {
 
 func three(t *testing.T) (nodes []*node) {
 	for range 3 {
-		n := newNode(t)
+		n := newNode(t, nil)
 		t.Cleanup(func() { n.crash(rand.New(rand.NewPCG(1, 1))) })
 		nodes = append(nodes, n)
 	}

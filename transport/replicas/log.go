@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -52,7 +53,7 @@ type Log struct {
 	last    uint64 // index of the last entry
 	commit  uint64 // durable at a majority
 	first   uint64
-	tail    []entry // entries that not all live replicas have
+	tail    []entry // up to last: entries that not all replicas have that take part or are being completed
 	waiting int     // octets of tail
 	err     error
 }
@@ -72,8 +73,12 @@ type replica struct {
 	turn    sync.Mutex
 	s       Session // nil: left out
 	acked   uint64  // has all entries up to here, durably
+	needs   uint64  // while it is being completed: entries above this stay in Log.tail
 	pending []flying
 }
+
+// nothing is replica.needs while the replica is not being completed.
+const nothing = math.MaxUint64
 
 // flying is an append in progress.
 type flying struct {
@@ -128,6 +133,9 @@ func (l *Log) begin(payload []byte) (uint64, error) {
 			if r.s != nil && r.acked < l.tail[0].index {
 				l.drop(r, ErrBehind)
 			}
+			if r.needs < l.tail[0].index {
+				r.needs = nothing // its completion finds that out
+			}
 		}
 		l.count()
 	}
@@ -141,16 +149,21 @@ func (l *Log) begin(payload []byte) (uint64, error) {
 // send appends a record at all live replicas. The caller holds l.mu.
 func (l *Log) send(index uint64, record []byte) {
 	for _, r := range l.reps {
-		if r.s == nil {
-			continue
-		}
-		p, err := r.s.Begin(record)
-		if err != nil {
-			l.drop(r, err)
-			continue
-		}
-		r.pending = append(r.pending, flying{index, p})
+		l.sendTo(r, index, record)
 	}
+}
+
+// sendTo appends a record at a replica, if it takes part. The caller holds l.mu.
+func (l *Log) sendTo(r *replica, index uint64, record []byte) {
+	if r.s == nil {
+		return
+	}
+	p, err := r.s.Begin(record)
+	if err != nil {
+		l.drop(r, err)
+		return
+	}
+	r.pending = append(r.pending, flying{index, p})
 	l.work.Broadcast()
 }
 
@@ -185,7 +198,7 @@ func (l *Log) follow(r *replica, s Session) {
 		}
 		f := r.pending[0]
 		l.mu.Unlock()
-		_, err := f.p.Wait(l.ctx)
+		_, err := f.p.Wait(context.Background()) // until the session ends, and all of its appends with it
 		l.mu.Lock()
 		if r.s != s || l.err != nil {
 			return
@@ -207,7 +220,7 @@ func (l *Log) count() {
 	acked := make([]uint64, 0, len(l.reps))
 	all := l.last
 	for _, r := range l.reps {
-		acked = append(acked, r.acked)
+		acked, all = append(acked, r.acked), min(all, r.needs)
 		if r.s != nil {
 			all = min(all, r.acked)
 		}

@@ -46,12 +46,13 @@ type held struct {
 	err error
 }
 
-func newNode(t *testing.T) *node {
+// newNode returns a node that calls step before and after it stores or flushes anything; nil: it does not.
+func newNode(t *testing.T, step func(*pmem.Sim)) *node {
 	size, err := commitlog.MemorySize(64 << 10)
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &node{t: t, sim: pmem.NewSim(size, nil)}
+	n := &node{t: t, sim: pmem.NewSim(size, &pmem.SimOptions{Step: step})}
 	if err := commitlog.Create(n.sim, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +231,7 @@ func (w *world) takeOver() {
 	}
 	ctx, cancel := context.WithTimeout(w.t.Context(), 300*time.Millisecond)
 	defer cancel()
-	l, err := replicas.Open(ctx, rs, &replicas.Options{Late: time.Millisecond, Retry: time.Millisecond, Step: 200 * time.Millisecond})
+	l, err := replicas.Open(ctx, rs, &replicas.Options{Late: time.Millisecond, Retry: time.Millisecond, Step: time.Duration(5+w.r.IntN(200)) * time.Millisecond})
 	if err != nil {
 		w.did["no majority"]++
 		return
@@ -328,7 +329,7 @@ func TestModel(t *testing.T) {
 			for seed := range *seeds {
 				w := &world{t: t, r: rand.New(rand.NewPCG(seed, uint64(count))), dead: make(map[int]bool), acked: make(map[uint64]string), did: did}
 				for range count {
-					w.nodes = append(w.nodes, newNode(t))
+					w.nodes = append(w.nodes, newNode(t, nil))
 				}
 				w.takeOver()
 				for range 250 {

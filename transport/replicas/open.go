@@ -46,7 +46,7 @@ func Open(ctx context.Context, rs []Replica, o *Options) (*Log, error) {
 	l.work = sync.NewCond(&l.mu)
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	for n, r := range rs {
-		l.reps = append(l.reps, &replica{Replica: r, n: n})
+		l.reps = append(l.reps, &replica{Replica: r, n: n, needs: nothing})
 	}
 	if err := l.takeOver(ctx); err != nil {
 		l.mu.Lock()
@@ -98,7 +98,8 @@ func (l *Log) takeOver(ctx context.Context) error {
 	// Nothing old counts as durable before the term has begun at a majority: until then somebody may take the log of a
 	// term between.
 	if in, err = l.each(in, func(ctx context.Context, j *joining) error {
-		return l.complete(ctx, j, best.s, &source, nil)
+		_, err := l.complete(ctx, j, best.s, &source)
+		return err
 	}); err != nil {
 		return cmp.Or(ctx.Err(), err)
 	}
@@ -108,7 +109,7 @@ func (l *Log) takeOver(ctx context.Context) error {
 	there := make(map[*replica]bool)
 	for _, j := range in {
 		there[j.r] = true
-		l.admit(j)
+		l.admit(j, l.last)
 	}
 	for _, r := range l.reps {
 		if !there[r] {
@@ -181,9 +182,9 @@ func (l *Log) leave(j *joining) {
 	})
 }
 
-// admit lets a replica take part that has all entries. The caller holds l.mu.
-func (l *Log) admit(j *joining) {
-	j.r.s, j.r.acked = j.s, l.last
+// admit lets a replica take part that has the entries up to last. The caller holds l.mu.
+func (l *Log) admit(j *joining, last uint64) {
+	j.r.s, j.r.acked = j.s, last
 	j.r.turn.Unlock()
 	l.wg.Go(func() { l.follow(j.r, j.s) })
 }
@@ -216,80 +217,75 @@ func (s *state) entries(ctx context.Context, in Session, from, upto uint64, visi
 	return err
 }
 
-// put appends a record, durably.
-func put(ctx context.Context, s Session, record []byte) error {
-	p, err := s.Begin(record)
-	if err == nil {
-		_, err = p.Wait(ctx)
-	}
-	if err == nil {
-		return nil
-	}
-	if serr := s.Err(); serr != nil {
-		return serr
-	}
-	return err
-}
-
 // mostPut is how many records of a completion are in progress at a time.
 const mostPut = 64
 
-// complete makes the log of j that of from, of which src is a session, with tail behind it, and begins the term there.
-func (l *Log) complete(ctx context.Context, j *joining, src Session, from *state, tail []entry) error {
-	var flying []*commitlog.Pending
-	send := func(record []byte) error {
-		p, err := j.s.Begin(record)
-		if err == nil {
-			flying = append(flying, p)
-		}
-		for err == nil && len(flying) >= mostPut {
-			_, err = flying[0].Wait(ctx)
-			flying = flying[1:]
-		}
-		return err
+// feed appends records to a replica that is being completed.
+type feed struct {
+	s      Session
+	flying []*commitlog.Pending
+}
+
+func (f *feed) put(ctx context.Context, record []byte) error {
+	p, err := f.s.Begin(record)
+	if err != nil {
+		return cmp.Or(f.s.Err(), err)
 	}
-	want := *from
-	want.kept = slices.Clone(from.kept)
-	for _, e := range tail {
-		if e.index == want.last()+1 {
-			want.kept = append(want.kept, kept{sum: sumOf(e.record)})
+	f.flying = append(f.flying, p)
+	return f.settle(ctx, mostPut-1)
+}
+
+// settle waits until at most n records are in progress. If ctx ends first, the session ends: a record that is given up
+// alone would be missing before the others.
+func (f *feed) settle(ctx context.Context, n int) error {
+	if len(f.flying) <= n {
+		return nil
+	}
+	defer context.AfterFunc(ctx, func() { _ = f.s.Close(ctx) })()
+	for len(f.flying) > n {
+		p := f.flying[0]
+		f.flying = f.flying[1:]
+		if _, err := p.Wait(context.Background()); err != nil {
+			return cmp.Or(f.s.Err(), err)
 		}
 	}
-	have, again := j.st.common(&want)
-	var err error
+	return nil
+}
+
+// put appends a record, durably.
+func put(ctx context.Context, s Session, record []byte) error {
+	f := feed{s: s}
+	return cmp.Or(f.put(ctx, record), f.settle(ctx, 0))
+}
+
+// complete makes the log of j that of from, of which src is a session, begins the term there, and returns the index of
+// its last entry.
+func (l *Log) complete(ctx context.Context, j *joining, src Session, from *state) (last uint64, err error) {
+	f := feed{s: j.s}
+	have, again := j.st.common(from)
+	if j.st.label == l.term { // what it has are entries of l, perhaps more than src has: they count, and stay
+		have, again = j.st.last(), j.st.last()+1 < from.first
+	}
 	switch {
 	case again:
-		if err = send(encode(kindCut, 0, 0, nil)); err == nil && len(from.kept) == 0 {
-			err = send(encode(kindTrim, from.first, l.term, nil)) // there is no entry that would say where they begin
+		if err = f.put(ctx, encode(kindCut, 0, 0, nil)); err == nil && len(from.kept) == 0 {
+			err = f.put(ctx, encode(kindTrim, from.first, l.term, nil)) // there is no entry that would say where they begin
 		}
 		have = from.first - 1
 	case have < j.st.last():
-		err = send(encode(kindCut, have, 0, nil))
+		err = f.put(ctx, encode(kindCut, have, 0, nil))
 	}
-	if err == nil && have < from.last() {
-		err = from.entries(ctx, src, have+1, from.last(), func(_ uint64, record []byte) error { return send(record) })
-	}
-	last := max(have, from.last())
-	for _, e := range tail {
-		if err == nil && e.index == last+1 {
-			last, err = e.index, send(e.record)
-		}
+	last = max(have, from.last())
+	if err == nil && have < last {
+		err = from.entries(ctx, src, have+1, last, func(_ uint64, record []byte) error { return f.put(ctx, record) })
 	}
 	if err == nil {
-		err = send(encode(kindBegin, l.term, last, nil))
+		err = f.put(ctx, encode(kindBegin, l.term, last, nil))
 	}
 	if err == nil && j.st.first < from.first {
-		err = send(encode(kindTrim, from.first, l.term, nil))
+		err = f.put(ctx, encode(kindTrim, from.first, l.term, nil))
 	}
-	for _, p := range flying {
-		if err == nil {
-			_, err = p.Wait(ctx)
-		}
-	}
-	if serr := j.s.Err(); err != nil && serr != nil {
-		err = serr
-	}
-	return err
+	return last, cmp.Or(err, f.settle(ctx, 0))
 }
 
 // rejoin completes a replica that was left out, as soon as that is possible.
@@ -316,6 +312,7 @@ func (l *Log) rejoin(r *replica) {
 	}
 }
 
+// join completes a replica and lets it take part. Nobody waits for it: entries are appended meanwhile, and kept for it.
 func (l *Log) join(j *joining) (err error) {
 	ctx, cancel := context.WithTimeout(l.ctx, l.opt.Step)
 	defer cancel()
@@ -331,75 +328,102 @@ func (l *Log) join(j *joining) (err error) {
 	if err := put(ctx, j.s, encode(kindClaim, l.term, 0, nil)); err != nil {
 		return err
 	}
-	// Most is copied while others append, the rest while nobody does.
-	if err := l.copy(ctx, j); err != nil {
-		return err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.err != nil {
-		return l.err
-	}
-	if err := l.finish(ctx, j); err != nil {
-		return err
-	}
-	l.admit(j)
-	l.count()
-	l.opt.Logger.Info("replicas: completed", zap.Int("replica", j.r.n), zap.Uint64("entry", l.last))
-	return nil
-}
-
-// source returns a session that has all entries before tail: that of a live replica, or, if there is none, that of j. The
-// caller holds l.mu.
-func (l *Log) source(j *joining) Session {
-	for _, r := range l.reps {
-		if r.s != nil {
-			return r.s
+	src, upto := l.hold(j)
+	defer func() {
+		if err != nil {
+			l.letGo(j)
 		}
+	}()
+	last, err := l.copy(ctx, j, src, upto)
+	for err == nil {
+		var some []entry
+		if some, err = l.next(j, last); len(some) == 0 {
+			return err
+		}
+		f := feed{s: j.s}
+		for _, e := range some {
+			err = cmp.Or(err, f.put(ctx, e.record))
+		}
+		last, err = some[len(some)-1].index, cmp.Or(err, f.settle(ctx, 0))
 	}
-	return j.s
-}
-
-func (l *Log) copy(ctx context.Context, j *joining) error {
-	l.mu.Lock()
-	src := l.source(j)
-	l.mu.Unlock()
-	if src == j.s {
-		return nil
-	}
-	from, err := replay(ctx, src)
-	if err != nil {
-		return err
-	}
-	if j.st.label == l.term && j.st.last() >= from.last() {
-		return nil // it has entries that src may not have yet, and that must stay
-	}
-	if err := l.complete(ctx, j, src, from, nil); err != nil {
-		return err
-	}
-	j.st, err = replay(ctx, j.s)
 	return err
 }
 
-// finish gives j what it does not have yet. The caller holds l.mu.
-func (l *Log) finish(ctx context.Context, j *joining) error {
-	src, from := l.source(j), j.st
-	if src != j.s {
-		var err error
-		if from, err = replay(ctx, src); err != nil {
-			return err
+// hold keeps all entries for j that are not at all replicas, and returns a session that has those up to upto, which come
+// before: that of a replica that takes part, or, if there is none, that of j.
+func (l *Log) hold(j *joining) (src Session, upto uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	src, upto = j.s, l.last-uint64(len(l.tail))
+	var acked uint64
+	for _, r := range l.reps {
+		if r.s != nil && r.acked >= acked { // the one that answers best
+			src, acked = r.s, r.acked
 		}
-	} else if from.label != l.term {
-		return ErrMajority // it has missed the beginning of the term
 	}
-	if from.last() < l.last-uint64(len(l.tail)) {
-		return ErrMajority // another replica has what is missing
+	j.r.needs = upto
+	return src, upto
+}
+
+// letGo ends hold.
+func (l *Log) letGo(j *joining) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	j.r.needs = nothing
+	l.count()
+}
+
+// copy gives j the entries up to upto that are kept, and returns the index of its last one.
+func (l *Log) copy(ctx context.Context, j *joining, src Session, upto uint64) (last uint64, err error) {
+	if src == j.s {
+		if j.st.label != l.term || j.st.last() < upto {
+			return 0, ErrMajority // another replica has what is missing
+		}
+		return j.st.last(), nil
 	}
-	if err := l.complete(ctx, j, src, from, l.tail); err != nil {
-		return err
+	for {
+		from, err := replay(ctx, src)
+		switch {
+		case err != nil:
+			return 0, err
+		case from.last() < upto:
+			return 0, ErrMajority // it has ended
+		}
+		from.cut(max(upto, from.first-1))
+		last, err := l.complete(ctx, j, src, from)
+		if !errors.Is(err, ErrTrimmed) {
+			return last, err
+		}
+		if j.st, err = replay(ctx, j.s); err != nil { // after upto entries were trimmed, nothing is left to copy
+			return 0, err
+		}
 	}
-	if j.st.first < l.first {
-		return put(ctx, j.s, encode(kindTrim, l.first, l.term, nil))
+}
+
+// next returns what comes behind last, if that is much; otherwise it lets j take part, without waiting.
+func (l *Log) next(j *joining, last uint64) ([]entry, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	base := l.last - uint64(len(l.tail))
+	switch {
+	case l.err != nil:
+		return nil, l.err
+	case j.r.needs == nothing || last < base:
+		return nil, ErrBehind
 	}
-	return nil
+	j.r.needs = last
+	some := l.tail[min(last-base, uint64(len(l.tail))):]
+	if len(some) > mostPut {
+		return slices.Clone(some[:mostPut]), nil
+	}
+	j.r.needs = nothing
+	l.admit(j, last)
+	for _, e := range some {
+		l.sendTo(j.r, e.index, e.record)
+	}
+	if l.first > 1 {
+		l.sendTo(j.r, 0, encode(kindTrim, l.first, l.term, nil))
+	}
+	l.opt.Logger.Info("replicas: completed", zap.Int("replica", j.r.n), zap.Uint64("entry", l.last))
+	return nil, nil
 }
