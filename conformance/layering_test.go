@@ -90,11 +90,12 @@ var layers = []layer{
 	{name: "rdmap/ddp", pure: true},
 	{name: "rdmap/region", may: []string{"rdmap/internal/mutant", "rdmap/internal/racy"}},
 	{name: "rdmap/region/pmem/...", may: []string{"rdmap/region", "rdmap/region/pmem/...", "rdmap/internal/racy"}, modules: []string{"golang.org/x/sys"}},
+	{name: "rdmap/verbs", may: []string{"rdmap/ddp", "rdmap/region"}},
 	{name: "rdmap/rdmaptest", may: []string{"rdmap/..."}, modules: []string{"go.uber.org/goleak"}},
 	{name: "rdmap/capture", may: []string{"internal/accept"}},
 	{name: "rdmap/capture/capturetest", may: []string{"rdmap/capture"}},
-	{name: "rdmap", may: []string{"rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/internal/..."}, modules: []string{"go.uber.org/zap", "golang.org/x/sys"}},
-	{name: "rdmap/internal/...", may: []string{"rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/internal/..."}, modules: []string{"golang.org/x/sys"}},
+	{name: "rdmap", may: []string{"rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/verbs", "rdmap/internal/..."}, modules: []string{"go.uber.org/zap", "golang.org/x/sys"}},
+	{name: "rdmap/internal/...", may: []string{"rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/verbs", "rdmap/internal/..."}, modules: []string{"golang.org/x/sys"}},
 
 	{name: "internal/accept", modules: []string{"go.uber.org/zap"}},
 	{name: "internal/accept/accepttest", may: []string{"rdmap/rdmaptest"}},
@@ -107,27 +108,27 @@ var layers = []layer{
 	{name: "internal/measure", modules: []string{"golang.org/x/sys"}},
 
 	{name: "transport/rpcbind", may: []string{"transport", "xdr"}},
-	{name: "transport/commitlog", may: []string{"rdmap", "rdmap/region", "transport/commitlog/internal/..."}},
+	{name: "transport/commitlog", may: []string{"rdmap", "rdmap/verbs", "rdmap/region", "transport/commitlog/internal/..."}},
 	{name: "transport/commitlog/crashtest", may: []string{"rdmap/region/pmem"}},
 	{name: "transport/commitlog/internal/layout", pure: true},
 	{name: "transport/commitlog/internal/machine", may: []string{"internal/mutant", "transport/commitlog/internal/..."}, pure: true},
 	{name: "transport/commitlog/internal/window", may: []string{"internal/mutant", "rdmap/region", "transport/commitlog/internal/..."}},
 	{
 		name:    "transport/push",
-		may:     []string{"transport", "transport/commitlog", "transport/internal/rendezvous", "rdmap", "rdmap/region", "rdmap/region/pmem", "xdr", "internal/accept", "internal/mutant"},
+		may:     []string{"transport", "transport/commitlog", "transport/internal/rendezvous", "rdmap", "rdmap/verbs", "rdmap/region", "rdmap/region/pmem", "xdr", "internal/accept", "internal/mutant"},
 		modules: []string{"go.uber.org/zap"},
 	},
 	{
 		name:    "transport/replies",
-		may:     []string{"transport", "transport/commitlog", "transport/internal/rendezvous", "rdmap", "rdmap/region", "rpcrdma", "xdr", "internal/accept"},
+		may:     []string{"transport", "transport/commitlog", "transport/internal/rendezvous", "rdmap", "rdmap/verbs", "rdmap/region", "rpcrdma", "xdr", "internal/accept"},
 		modules: []string{"go.uber.org/zap"},
 	},
 	{name: "transport/replicas", may: []string{"transport", "transport/commitlog", "transport/push"}, modules: []string{"go.uber.org/zap"}},
-	{name: "transport/internal/rendezvous", may: []string{"rdmap", "rdmap/mpa", "xdr", "internal/accept"}, modules: []string{"go.uber.org/zap"}},
+	{name: "transport/internal/rendezvous", may: []string{"rdmap", "rdmap/verbs", "rdmap/mpa", "xdr", "internal/accept"}, modules: []string{"go.uber.org/zap"}},
 	{name: "transport/internal/drc", may: []string{"internal/callid", "internal/fair"}, pure: true},
 	{
 		name:    "transport/...",
-		may:     []string{"rpcrdma", "chunks", "credits", "rdmap", "rdmap/mpa", "rdmap/region", "xdr", "internal/mutant", "internal/accept", "internal/callid", "transport/..."},
+		may:     []string{"rpcrdma", "chunks", "credits", "rdmap", "rdmap/verbs", "rdmap/mpa", "rdmap/region", "xdr", "internal/mutant", "internal/accept", "internal/callid", "transport/..."},
 		modules: []string{"go.uber.org/zap", "golang.org/x/sys"},
 	},
 
@@ -143,7 +144,7 @@ var layers = []layer{
 	{name: "nfsdemo/internal/sockowner", modules: []string{"golang.org/x/sys"}},
 	{name: "nfsdemo/internal/mounttest"},
 	{name: "nfsdemo/internal/crew"},
-	{name: "nfsdemo/internal/hostile", may: []string{"transport", "rdmap", "rdmap/mpa", "rpcrdma", "xdr", "nfsdemo/nfs3", "nfsdemo/mount3", "internal/accept"}},
+	{name: "nfsdemo/internal/hostile", may: []string{"transport", "rdmap", "rdmap/verbs", "rdmap/mpa", "rpcrdma", "xdr", "nfsdemo/nfs3", "nfsdemo/mount3", "internal/accept"}},
 	{
 		name: "nfsdemo/internal/crash",
 		may: []string{
@@ -168,7 +169,7 @@ var layers = []layer{
 
 	{
 		name: "conformance/internal/probe/internal/cases",
-		may:  []string{"rdmap", "rdmap/mpa", "rdmap/ddp", "rpcrdma", "chunks", "xdr"}, pure: true,
+		may:  []string{"rdmap", "rdmap/verbs", "rdmap/mpa", "rdmap/ddp", "rpcrdma", "chunks", "xdr"}, pure: true,
 	},
 	{
 		name: "conformance/...",

@@ -25,6 +25,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/capture"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // durable is memory that forgets nothing.
@@ -41,7 +42,7 @@ func sayAllOpcodes(t *testing.T, file string, markers bool) region.STag {
 	w, err := capture.Create(file)
 	check(t, err)
 	a, b := rdmaptest.Pipe()
-	cfg := &rdmap.Config{Extensions: rdmap.Ext7306 | rdmap.ExtSwap | rdmap.ExtCommit, Markers: markers, MULPDU: 1400}
+	cfg := &rdmap.Config{Extensions: verbs.Ext7306 | verbs.ExtSwap | verbs.ExtCommit, Markers: markers, MULPDU: 1400}
 	x, y := rdmap.Client(w.TapClient(a), cfg), rdmap.Server(b, cfg)
 	ctx := t.Context()
 	shook := make(chan error, 1)
@@ -76,11 +77,11 @@ func sayMessages(ctx context.Context, t *testing.T, x, y *rdmap.Conn) {
 		stags[i] = r.STag()
 	}
 	long := bytes.Repeat([]byte("stag"), 800) // 3 segments
-	check(t, x.Post([]rdmap.WR{
-		{Op: rdmap.OpSend, Body: long},
-		{Op: rdmap.OpSendSE, Body: []byte("solicited")},
-		{Op: rdmap.OpSendInvalidate, Body: []byte("invalidates"), STag: stags[0]},
-		{Op: rdmap.OpSendSEInvalidate, Body: []byte("both"), STag: stags[1]},
+	check(t, x.Post([]verbs.WR{
+		{Op: verbs.OpSend, Body: long},
+		{Op: verbs.OpSendSE, Body: []byte("solicited")},
+		{Op: verbs.OpSendInvalidate, Body: []byte("invalidates"), STag: stags[0]},
+		{Op: verbs.OpSendSEInvalidate, Body: []byte("both"), STag: stags[1]},
 	}))
 	check(t, x.SendImmediate(ctx, [8]byte{1, 2, 3, 4, 5, 6, 7, 8}, false))
 	check(t, x.SendImmediate(ctx, [8]byte{8, 7, 6, 5, 4, 3, 2, 1}, true))
@@ -97,12 +98,12 @@ func sayRequests(ctx context.Context, t *testing.T, x *rdmap.Conn, s region.STag
 	sum := sha256.Sum256(data)
 	var w rdmap.Waiter
 	w.Reset()
-	check(t, x.Post([]rdmap.WR{
-		{Op: rdmap.OpWrite, STag: s, TO: 1024, Body: data},
-		{Op: rdmap.OpFlushRequest, STag: s, TO: 1024, Len: 4000, Flags: rdmap.FlushPersistent},
-		{Op: rdmap.OpVerifyRequest, STag: s, TO: 1024, Len: 4000, Body: sum[:]},
-		{Op: rdmap.OpAtomicWriteRequest, STag: s, Body: binary.BigEndian.AppendUint64(nil, 5024)},
-		{Op: rdmap.OpFlushRequest, STag: s, Len: 8, Flags: rdmap.FlushPersistent | rdmap.FlushVisible, Done: &w},
+	check(t, x.Post([]verbs.WR{
+		{Op: verbs.OpWrite, STag: s, TO: 1024, Body: data},
+		{Op: verbs.OpFlushRequest, STag: s, TO: 1024, Len: 4000, Flags: verbs.FlushPersistent},
+		{Op: verbs.OpVerifyRequest, STag: s, TO: 1024, Len: 4000, Body: sum[:]},
+		{Op: verbs.OpAtomicWriteRequest, STag: s, Body: binary.BigEndian.AppendUint64(nil, 5024)},
+		{Op: verbs.OpFlushRequest, STag: s, Len: 8, Flags: verbs.FlushPersistent | verbs.FlushVisible, Done: &w},
 	}))
 	check(t, x.Wait(ctx, &w))
 	got, err := x.Verify(ctx, s, 1024, 64, nil)
@@ -124,15 +125,15 @@ func sayRequests(ctx context.Context, t *testing.T, x *rdmap.Conn, s region.STag
 }
 
 // allOpcodes is one more than the last of RFC 5040, RFC 7306 and the commit draft.
-const allOpcodes = rdmap.OpAtomicWriteResponse + 1
+const allOpcodes = verbs.OpAtomicWriteResponse + 1
 
 // saidOpcodes decodes a capture and returns the opcodes of the FPDUs by packet.
-func saidOpcodes(t *testing.T, file string) map[int][]rdmap.Opcode {
+func saidOpcodes(t *testing.T, file string) map[int][]verbs.Opcode {
 	t.Helper()
 	f, err := os.Open(file)
 	check(t, err)
 	defer f.Close()
-	said := make(map[int][]rdmap.Opcode)
+	said := make(map[int][]verbs.Opcode)
 	for ev, err := range decode.Events(f, &decode.Options{ULP: decode.ULPOpaque}) {
 		check(t, err)
 		if ev.Err != nil {
@@ -186,7 +187,7 @@ func TestAllOpcodesTshark(t *testing.T) {
 		var low, ours []string
 		for _, op := range said[frame] {
 			low = append(low, fmt.Sprintf("0x%02x", uint8(op&0x0f))) // tshark looks at four bits
-			if op >= rdmap.OpImmediate {
+			if op >= verbs.OpImmediate {
 				ours = append(ours, fmt.Sprintf("0x%02x", uint8(op)))
 			}
 		}
@@ -194,7 +195,7 @@ func TestAllOpcodesTshark(t *testing.T) {
 			t.Errorf("packet %d: tshark says %q, stag.lua %q; we %v", frame, col[1], col[2], said[frame])
 		}
 		// tshark takes an Atomic Write Response, which has no payload, for a Read Request.
-		if col[3] != "" && !slices.Contains(said[frame], rdmap.OpAtomicWriteResponse) {
+		if col[3] != "" && !slices.Contains(said[frame], verbs.OpAtomicWriteResponse) {
 			t.Errorf("tshark finds packet %d malformed: %v", frame, said[frame])
 		}
 	}
@@ -202,7 +203,7 @@ func TestAllOpcodesTshark(t *testing.T) {
 }
 
 // testLuaFields looks for what was sent in the text of tshark with stag.lua.
-func testLuaFields(t *testing.T, text string, s region.STag, said map[int][]rdmap.Opcode) {
+func testLuaFields(t *testing.T, text string, s region.STag, said map[int][]verbs.Opcode) {
 	t.Helper()
 	sum := sha256.Sum256(bytes.Repeat([]byte{0xab}, 4000))
 	for want, times := range map[string]int{

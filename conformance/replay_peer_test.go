@@ -6,11 +6,11 @@ import (
 	"slices"
 
 	"github.com/stag-rdma/stag/conformance/decode"
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // plain is memory as it is.
@@ -60,7 +60,7 @@ func (r *replay) say(m *saying, mem *memory) {
 	if mem != nil {
 		stag = ddp.STag(mem.reg.STag())
 	}
-	if m.op == rdmap.OpReadRequest {
+	if m.op == verbs.OpReadRequest {
 		data = bytes.Clone(data)
 		binary.BigEndian.PutUint32(data[sourceSTagOff:], uint32(stag))
 		if mem == nil {
@@ -99,7 +99,7 @@ func (r *replay) readdress(m *saying, fpdu []byte, mem *memory) []byte {
 	}
 	f := bytes.Clone(fpdu)
 	at := mpa.HeaderLen + 2 // STag of a tagged segment, and RsvdULP of an untagged one
-	if m.op == rdmap.OpReadRequest {
+	if m.op == verbs.OpReadRequest {
 		at = mpa.HeaderLen + ddp.UntaggedLen + sourceSTagOff
 	}
 	binary.BigEndian.PutUint32(f[at:], uint32(mem.reg.STag()))
@@ -122,7 +122,7 @@ func (r *replay) expect(m *saying) (first ddp.Segment, payload []byte) {
 				r.msn[s.QN]++
 			}
 		}
-		if rdmap.Opcode(s.Control&0x1f) != m.op || s.Tagged != m.op.Tagged() || !s.Tagged && (s.QN != m.op.Queue() || s.MSN != r.msn[s.QN]) {
+		if verbs.Opcode(s.Control&0x1f) != m.op || s.Tagged != m.op.Tagged() || !s.Tagged && (s.QN != m.op.Queue() || s.MSN != r.msn[s.QN]) {
 			r.t.Fatalf("%s connection %d, %v: the engine said %v, want %v", r.file, r.id, r.v, &s, m.op)
 		}
 		if at := uint64(len(payload)); s.Tagged && s.TO != first.TO+at || !s.Tagged && uint64(s.MO) != at {
@@ -158,7 +158,7 @@ func (r *replay) again(events []rdmaptest.Event) {
 		for _, answers := range []bool{false, true} { // which may come in other places among the rest
 			pick := func(all []*saying) []*saying {
 				return slices.DeleteFunc(slices.Clone(all), func(m *saying) bool {
-					return m.from != dir || answers != (m.op == rdmap.OpReadResponse) || m.read != nil && m.answer == nil
+					return m.from != dir || answers != (m.op == verbs.OpReadResponse) || m.read != nil && m.answer == nil
 				})
 			}
 			want, got := pick(r.said), pick(re.said)

@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/conformance/decode"
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // script is what the two ends of one recorded connection sent, message by message.
@@ -31,7 +31,7 @@ type script struct {
 // saying is one RDMAP message of a script.
 type saying struct {
 	from   decode.Dir
-	op     rdmap.Opcode
+	op     verbs.Opcode
 	stag   ddp.STag // tagged: the sink; Send with Invalidate: what to invalidate
 	to     uint64   // tagged
 	data   []byte   // the whole payload
@@ -131,7 +131,7 @@ func (r *scriptReader) startup(ev *decode.Event) {
 
 // segment adds a segment to the message it belongs to.
 func (r *scriptReader) segment(ev *decode.Event) {
-	if ev.RDMAP.Op == rdmap.OpTerminate {
+	if ev.RDMAP.Op == verbs.OpTerminate {
 		r.fail("Terminate %v", ev.Message.Terminate)
 		return
 	}
@@ -174,14 +174,14 @@ func (r *scriptReader) message(m *saying, ev *decode.Event) {
 	}
 	other := 1 - m.from
 	switch {
-	case m.op == rdmap.OpWrite:
+	case m.op == verbs.OpWrite:
 		m.life = r.at(other, m.stag, m.to)
 		m.life.touch(m.to, len(m.data))
-	case m.op == rdmap.OpReadRequest:
+	case m.op == verbs.OpReadRequest:
 		m.life = r.at(other, m.read.SourceSTag, m.read.SourceTO)
 		m.life.touch(m.read.SourceTO, int(m.read.Size))
 		r.asked[m.from] = append(r.asked[m.from], m)
-	case m.op == rdmap.OpReadResponse:
+	case m.op == verbs.OpReadResponse:
 		if len(r.asked[other]) == 0 {
 			r.fail("a Read Response that nobody asked for")
 			return
@@ -228,9 +228,9 @@ func (r *scriptReader) finish() {
 // rtrKind returns which ready-to-receive message was chosen.
 func (s *script) rtrKind() mpa.RTR {
 	switch s.rtr.op {
-	case rdmap.OpWrite:
+	case verbs.OpWrite:
 		return mpa.RTRWrite
-	case rdmap.OpReadRequest:
+	case verbs.OpReadRequest:
 		return mpa.RTRRead
 	default:
 		return mpa.RTRSend

@@ -15,6 +15,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // variant is a way to replay a script.
@@ -50,7 +51,7 @@ type replay struct {
 	side   decode.Dir // the engine's
 	engine *rdmap.Conn
 	peer   *rdmaptest.Peer
-	got    chan rdmap.Message
+	got    chan verbs.Message
 	mems   map[*life]*memory
 	latest map[ddp.STag]*memory // by the recorded number
 	sinks  map[*saying]*sink    // of the engine's Read Requests
@@ -119,7 +120,7 @@ func (s *script) play(t *testing.T) {
 			if side != s.initiator && s.rtr == nil && s.said[0].from == side {
 				continue // our responder waits for the initiator's first FPDU, RFC 5044 Section 7.1.2
 			}
-			r := &replay{script: s, t: t, v: v, side: side, got: make(chan rdmap.Message, 100)}
+			r := &replay{script: s, t: t, v: v, side: side, got: make(chan verbs.Message, 100)}
 			r.run()
 			if t.Failed() {
 				t.Fatalf("connection %d, %v, the engine is the initiator: %v", s.id, v, side == s.initiator)
@@ -129,7 +130,7 @@ func (s *script) play(t *testing.T) {
 }
 
 // HandleRecv implements rdmap.Handler.
-func (r *replay) HandleRecv(c *rdmap.Conn, m *rdmap.Message) {
+func (r *replay) HandleRecv(c *rdmap.Conn, m *verbs.Message) {
 	cp := *m
 	cp.Data = bytes.Clone(m.Data)
 	c.PostRecv(1)
@@ -176,24 +177,24 @@ func (r *replay) run() {
 func (r *replay) act(m *saying) {
 	switch {
 	case m.op.IsSend():
-		r.post(m, rdmap.WR{Op: m.op, Body: m.data, STag: region.STag(m.stag)})
+		r.post(m, verbs.WR{Op: m.op, Body: m.data, STag: region.STag(m.stag)})
 		s, p := r.expect(m)
 		if !bytes.Equal(p, m.data) || m.op.Invalidates() && ddp.STag(s.ULP) != m.stag {
 			r.t.Fatalf("the engine sent %v %x, want %x", &s, p, m.data)
 		}
-	case m.op == rdmap.OpWrite:
-		r.post(m, rdmap.WR{Op: m.op, Body: m.data, STag: region.STag(m.stag), TO: m.to})
+	case m.op == verbs.OpWrite:
+		r.post(m, verbs.WR{Op: m.op, Body: m.data, STag: region.STag(m.stag), TO: m.to})
 		s, p := r.expect(m)
 		if !bytes.Equal(p, m.data) || s.STag != m.stag || s.TO != m.to {
 			r.t.Fatalf("the engine wrote %v and %d octets, want %d", &s, len(p), len(m.data))
 		}
-	case m.op == rdmap.OpReadRequest && m.answer != nil:
+	case m.op == verbs.OpReadRequest && m.answer != nil:
 		r.read(m)
 	}
 }
 
-func (r *replay) post(m *saying, wr rdmap.WR) {
-	r.check(r.engine.Post([]rdmap.WR{wr}), "posting", m)
+func (r *replay) post(m *saying, wr verbs.WR) {
+	r.check(r.engine.Post([]verbs.WR{wr}), "posting", m)
 }
 
 // read makes the engine read; the answer comes later in the script.
@@ -201,7 +202,7 @@ func (r *replay) read(m *saying) {
 	k := &sink{memory: r.register(int(m.read.Size), m.read.SinkTO, region.ReadSink)}
 	k.done.Reset()
 	r.sinks[m.answer] = k
-	r.post(m, rdmap.WR{
+	r.post(m, verbs.WR{
 		Op: m.op, STag: region.STag(m.read.SourceSTag), TO: m.read.SourceTO, Len: m.read.Size,
 		Sink: k.reg.STag(), SinkTO: m.read.SinkTO, Done: &k.done,
 	})
@@ -218,13 +219,13 @@ func (r *replay) feed(m *saying) {
 	switch {
 	case m.op.IsSend():
 		r.feedSend(m)
-	case m.op == rdmap.OpWrite:
+	case m.op == verbs.OpWrite:
 		mem := r.memory(m.life)
 		r.say(m, mem)
 		if mem != nil {
 			copy(mem.want[m.to-mem.base:], m.data)
 		}
-	case m.op == rdmap.OpReadRequest && m.answer != nil:
+	case m.op == verbs.OpReadRequest && m.answer != nil:
 		mem := r.memory(m.life)
 		if mem != nil {
 			copy(mem.mem[m.read.SourceTO-mem.base:], m.answer.data)
@@ -235,7 +236,7 @@ func (r *replay) feed(m *saying) {
 		if !bytes.Equal(p, m.answer.data) || s.STag != m.read.SinkSTag || s.TO != m.read.SinkTO {
 			r.t.Fatalf("the engine answered %v and %d octets, want %d", &s, len(p), len(m.answer.data))
 		}
-	case m.op == rdmap.OpReadResponse:
+	case m.op == verbs.OpReadResponse:
 		k := r.sinks[m]
 		r.say(m, &k.memory)
 		ctx, cancel := context.WithTimeout(r.t.Context(), 10*time.Second)
@@ -260,7 +261,7 @@ func (r *replay) feedSend(m *saying) {
 		}
 	}
 	r.say(m, mem)
-	var got rdmap.Message
+	var got verbs.Message
 	select {
 	case msg, ok := <-r.got:
 		if !ok {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // TestEngineAllocs: once everything is warm there is no allocation per work request, per FPDU sent
@@ -33,12 +34,12 @@ func engineAllocs(t *testing.T, markers bool) {
 	_, sink := a.register(t, 1<<20, region.ReadSink)
 	body := make([]byte, 100000)
 	var d done
-	wrs := []WR{
-		{Op: OpSend, Head: body[:64], Done: &d},
-		{Op: OpSend, Body: body[:4096]},
-		{Op: OpWrite, STag: reg.STag(), Head: body[:10], Body: body, Done: &d},
-		{Op: OpReadRequest, STag: reg.STag(), Sink: sink.STag(), Len: 100000, Done: &d},
-		{Op: OpSend, Body: body[:10000], Done: &d},
+	wrs := []verbs.WR{
+		{Op: verbs.OpSend, Head: body[:64], Done: &d},
+		{Op: verbs.OpSend, Body: body[:4096]},
+		{Op: verbs.OpWrite, STag: reg.STag(), Head: body[:10], Body: body, Done: &d},
+		{Op: verbs.OpReadRequest, STag: reg.STag(), Sink: sink.STag(), Len: 100000, Done: &d},
+		{Op: verbs.OpSend, Body: body[:10000], Done: &d},
 	}
 	// The engine of the tests collects octets in slices; here they go straight across.
 	move := func(from, to *engine) (n int) {
@@ -104,7 +105,7 @@ func connAllocs(t *testing.T, markers bool) {
 	h := new(caller)
 	x, y := connect(t, p, q, &Config{Handler: h, Markers: markers}, &Config{Handler: echoer{}, Markers: markers})
 	go y.Serve()
-	wrs := []WR{{Op: OpSend, Head: make([]byte, 100)}}
+	wrs := []verbs.WR{{Op: verbs.OpSend, Head: make([]byte, 100)}}
 	round := func() {
 		h.w.Reset()
 		if err := x.Post(wrs); err != nil {
@@ -158,7 +159,7 @@ func idleMemory(t *testing.T, markers bool) {
 		for range 20 {
 			w := &xs[i].cfg.Handler.(*caller).w
 			w.Reset()
-			if err := xs[i].Post([]WR{{Op: OpSend, Body: make([]byte, 4000)}}); err != nil {
+			if err := xs[i].Post([]verbs.WR{{Op: verbs.OpSend, Body: make([]byte, 4000)}}); err != nil {
 				t.Fatal(err)
 			}
 			if err := xs[i].Wait(t.Context(), w); err != nil {
@@ -191,8 +192,8 @@ func inUse() int {
 // refill posts a receive for each message.
 type refill struct{}
 
-func (refill) HandleRecv(c *Conn, _ *Message) { c.PostRecv(1) }
-func (refill) HandleClose(*Conn, error)       {}
+func (refill) HandleRecv(c *Conn, _ *verbs.Message) { c.PostRecv(1) }
+func (refill) HandleClose(*Conn, error)             {}
 
 // TestRequestAllocs: no allocation per atomic, Flush, Verify, Atomic Write and
 // Immediate over TCP, at both ends together.
@@ -210,8 +211,8 @@ func TestRequestAllocs(t *testing.T) {
 		"FetchAdd":       func() error { _, err := x.FetchAdd(background, s, 8184, 1, 0); return err },
 		"CmpSwap":        func() error { _, err := x.CmpSwap(background, s, 8184, 1, 2, 3, 4); return err },
 		"Swap":           func() error { _, err := x.Swap(background, s, 8184, 1); return err },
-		"flush G":        func() error { return x.Flush(background, s, 0, 64, FlushVisible) },
-		"flush P":        func() error { return x.Flush(background, s, 0, 64, FlushPersistent) },
+		"flush G":        func() error { return x.Flush(background, s, 0, 64, verbs.FlushVisible) },
+		"flush P":        func() error { return x.Flush(background, s, 0, 64, verbs.FlushPersistent) },
 		"verify":         func() error { _, err := x.Verify(background, s, 0, 64, sum); return err },
 		"verify of much": func() error { _, err := x.Verify(background, s, 0, 8000, long); return err },
 		"atomic write":   func() error { return x.AtomicWrite(background, s, 8176, [8]byte{1}) },

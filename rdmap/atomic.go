@@ -4,57 +4,12 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"strconv"
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/internal/mutant"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
-
-// AtomicOp is the AOpCode of an Atomic Request (RFC 7306 Section 5.2.1).
-type AtomicOp uint8
-
-// The atomic operations.
-const (
-	AtomicFetchAdd AtomicOp = 0
-	AtomicSwap     AtomicOp = 1 // reserved in RFC 7306: needs ExtSwap
-	AtomicCmpSwap  AtomicOp = 2
-)
-
-// String returns the name of the operation.
-func (op AtomicOp) String() string {
-	switch op {
-	case AtomicFetchAdd:
-		return "FetchAdd"
-	case AtomicSwap:
-		return "Swap"
-	case AtomicCmpSwap:
-		return "CmpSwap"
-	}
-	return "AtomicOp(" + strconv.Itoa(int(op)) + ")"
-}
-
-// Atomic says what an atomic operation does. Values are numbers, which the peer stores in its own
-// byte order.
-type Atomic struct {
-	Op AtomicOp
-	// Operand is what FetchAdd adds, or what CmpSwap and Swap store.
-	Operand uint64
-	// Mask has, for FetchAdd, the highest bit of each field set (0: one field of 64 bits); for
-	// CmpSwap, the bits to change. Swap ignores it.
-	Mask uint64
-	// Compare and CompareMask are for CmpSwap alone: the value to compare with, and the bits that
-	// count.
-	Compare, CompareMask uint64
-}
-
-// Answer is the result of a request other than a Read. It is filled in before the request
-// completes.
-type Answer struct {
-	Old uint64        // atomics: what the word held
-	Sum [maxHash]byte // Verify: the hash
-	N   int           // Verify: length of the hash, octets
-}
 
 // atomicRequest is the RDMAP header of an Atomic Request (RFC 7306 Section 5.2.1),
 // 52 octets, big-endian:
@@ -62,7 +17,7 @@ type Answer struct {
 //	off 0 operation, 4 request identifier, 8 STag, 12 TO (8 octets),
 //	20 add or swap data, 28 add or swap mask, 36 compare data, 44 compare mask
 type atomicRequest struct {
-	Atomic
+	verbs.Atomic
 	rawOp uint32
 	id    uint32
 	stag  region.STag
@@ -83,11 +38,11 @@ func (a *atomicRequest) append(b []byte) []byte {
 	mask, cmp, cmpMask := a.Mask, a.Compare, a.CompareMask
 	// "These fields SHOULD be set" so when they are not used.
 	switch a.Op {
-	case AtomicFetchAdd:
+	case verbs.AtomicFetchAdd:
 		cmp, cmpMask = 0, ^uint64(0)
-	case AtomicSwap:
+	case verbs.AtomicSwap:
 		mask, cmp, cmpMask = ^uint64(0), 0, ^uint64(0)
-	case AtomicCmpSwap:
+	case verbs.AtomicCmpSwap:
 	}
 	b = binary.BigEndian.AppendUint64(b, mask)
 	b = binary.BigEndian.AppendUint64(b, cmp)
@@ -99,7 +54,7 @@ func (a *atomicRequest) parse(b []byte) {
 	_ = b[atomicRequestLen-1]
 	// The upper 28 bits are reserved. Choice: they are ignored.
 	a.rawOp = binary.BigEndian.Uint32(b) & 0x0f
-	a.Op = AtomicOp(a.rawOp)
+	a.Op = verbs.AtomicOp(a.rawOp)
 	a.id = binary.BigEndian.Uint32(b[4:])
 	a.stag = region.STag(binary.BigEndian.Uint32(b[8:]))
 	a.to = binary.BigEndian.Uint64(b[12:])
@@ -114,7 +69,7 @@ func executeAtomic(it *item, t *region.Table) error {
 	var a atomicRequest
 	a.parse(it.req.body[:])
 	switch {
-	case a.Op == AtomicFetchAdd, a.Op == AtomicCmpSwap, a.Op == AtomicSwap && it.req.swap:
+	case a.Op == verbs.AtomicFetchAdd, a.Op == verbs.AtomicCmpSwap, a.Op == verbs.AtomicSwap && it.req.swap:
 	default:
 		return it.req.refuse(vioAtomicOp, nil)
 	}
@@ -128,7 +83,7 @@ func executeAtomic(it *item, t *region.Table) error {
 		return it.req.refuse(memoryFailed(&view, err), err)
 	}
 	view.Stored()
-	b := it.respond(OpAtomicResponse, atomicResponseLen)
+	b := it.respond(verbs.OpAtomicResponse, atomicResponseLen)
 	binary.BigEndian.PutUint32(b, a.id)
 	binary.BigEndian.PutUint64(b[4:], old)
 	return nil
@@ -136,18 +91,18 @@ func executeAtomic(it *item, t *region.Table) error {
 
 func (a *atomicRequest) apply(v *region.View) (old uint64, err error) {
 	switch a.Op {
-	case AtomicFetchAdd:
+	case verbs.AtomicFetchAdd:
 		return v.FetchAdd(a.Operand, a.Mask)
-	case AtomicSwap:
+	case verbs.AtomicSwap:
 		return v.Swap(a.Operand)
-	case AtomicCmpSwap:
+	case verbs.AtomicCmpSwap:
 	}
 	return v.CmpSwap(a.Compare, a.CompareMask, a.Operand, a.Mask)
 }
 
 // respond turns it into a response on queue 3 and returns its payload of n octets, which
 // overwrites the request.
-func (it *item) respond(op Opcode, n int) []byte {
+func (it *item) respond(op verbs.Opcode, n int) []byte {
 	it.op, it.n = op, uint32(n)
 	it.seg = ddp.Segment{Control: controlOctet(op), QN: ddp.QNResponse}
 	return it.req.body[:n]
@@ -168,7 +123,7 @@ func memoryFailed(v *region.View, err error) violation {
 
 // deliverAnswer completes the oldest request with its response on queue 3. DDP has checked the
 // MSN; the kind, and for atomics the identifier, must be those of the request (RFC 7306 Section 5).
-func (r *receiver) deliverAnswer(op Opcode, b, u []byte) error {
+func (r *receiver) deliverAnswer(op verbs.Opcode, b, u []byte) error {
 	rd, ok := r.up.head()
 	if !ok || rd.op+1 != op {
 		return r.refuse(vioAnswer, u, wantGot(rd.op+1, op))
@@ -178,14 +133,14 @@ func (r *receiver) deliverAnswer(op Opcode, b, u []byte) error {
 		ans = nil
 	}
 	switch op {
-	case OpAtomicResponse:
+	case verbs.OpAtomicResponse:
 		if id := binary.BigEndian.Uint32(b); id != rd.id {
 			return r.refuse(vioAnswerID, u, wantGot(rd.id, id))
 		}
 		if ans != nil {
 			ans.Old = binary.BigEndian.Uint64(b[4:])
 		}
-	case OpVerifyResponse:
+	case verbs.OpVerifyResponse:
 		if w := rd.want; w != nil {
 			if !bytes.Equal(b, w.octets()) && !mutant.AnyHash {
 				return r.refuse(vioWrongHash, u, wantGot(w.octets(), b))

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"golang.org/x/crypto/blake2b"
 )
 
@@ -47,7 +48,7 @@ func TestOneMemoryManySTags(t *testing.T) {
 		go y.Serve()
 		ctx, data := t.Context(), pattern(200)
 		_, err := x.FetchAdd(ctx, add, 64+248, 5, 0)
-		if err := errors.Join(err, x.Write(ctx, data, put, 1<<40+3), x.Flush(ctx, flush, 3, 200, FlushPersistent)); err != nil {
+		if err := errors.Join(err, x.Write(ctx, data, put, 1<<40+3), x.Flush(ctx, flush, 3, 200, verbs.FlushPersistent)); err != nil {
 			t.Fatal(err)
 		}
 		want := bytes.Clone(mem.mem)
@@ -68,7 +69,7 @@ func TestOneMemoryManySTags(t *testing.T) {
 			t.Fatalf("no hash named: %x, %v", sum, err)
 		}
 		err = x.Read(ctx, make([]byte, 1), put, 1<<40)
-		if te, ok := errors.AsType[*TerminateError](err); !ok || te.Terminate.Code != (TermCode{0, 1, 2}) {
+		if te, ok := errors.AsType[*verbs.TerminateError](err); !ok || te.Terminate.Code != (verbs.TermCode{Layer: 0, EType: 1, Code: 2}) {
 			t.Errorf("read with the STag to write: %v", err)
 		}
 	})
@@ -89,11 +90,11 @@ func TestKeyedHash(t *testing.T) {
 		guesses[2+i][i] ^= 1
 	}
 	for i, guess := range guesses {
-		a, b := newEngine(engineConfig{ord: 1, ext: ExtCommit}), newEngine(engineConfig{ird: 1, ext: ExtCommit})
+		a, b := newEngine(engineConfig{ord: 1, ext: verbs.ExtCommit}), newEngine(engineConfig{ird: 1, ext: verbs.ExtCommit})
 		reg, _ := b.snd.table.RegisterMemory(mem, region.Options{Access: region.Verify, Hash: keyed(t, "one")})
-		a.post(WR{Op: OpVerifyRequest, STag: reg.STag(), Len: 5000, Body: guess})
+		a.post(verbs.WR{Op: verbs.OpVerifyRequest, STag: reg.STag(), Len: 5000, Body: guess})
 		exchange(a, b)
-		if pe, _ := errors.AsType[*ProtocolError](b.err); (pe == nil) != (i == 0) || pe != nil && pe.Code != violations[vioMismatch].code {
+		if pe, _ := errors.AsType[*verbs.ProtocolError](b.err); (pe == nil) != (i == 0) || pe != nil && pe.Code != violations[vioMismatch].code {
 			t.Errorf("guess %d: %v", i, b.err)
 		}
 	}
@@ -121,13 +122,13 @@ func TestWriteThrough(t *testing.T) {
 		_, sink := a.register(t, 4096, region.ReadSink)
 		s := reg.STag()
 		a.post(
-			WR{Op: OpWrite, STag: s, TO: 1100, Body: pattern(2000)},
-			WR{Op: OpWrite, STag: s, TO: 1000},
-			WR{Op: OpAtomicWriteRequest, STag: s, TO: 1008, Body: make([]byte, 8)},
-			WR{Op: OpAtomicRequest, STag: s, TO: 1016, Atomic: &Atomic{Operand: 1}},
-			WR{Op: OpReadRequest, STag: s, TO: 1000, Len: 4096, Sink: sink.STag()},
-			WR{Op: OpVerifyRequest, STag: s, TO: 1000, Len: 4096},
-			WR{Op: OpFlushRequest, STag: s, TO: 1000, Len: 4096, Flags: FlushPersistent},
+			verbs.WR{Op: verbs.OpWrite, STag: s, TO: 1100, Body: pattern(2000)},
+			verbs.WR{Op: verbs.OpWrite, STag: s, TO: 1000},
+			verbs.WR{Op: verbs.OpAtomicWriteRequest, STag: s, TO: 1008, Body: make([]byte, 8)},
+			verbs.WR{Op: verbs.OpAtomicRequest, STag: s, TO: 1016, Atomic: &verbs.Atomic{Operand: 1}},
+			verbs.WR{Op: verbs.OpReadRequest, STag: s, TO: 1000, Len: 4096, Sink: sink.STag()},
+			verbs.WR{Op: verbs.OpVerifyRequest, STag: s, TO: 1000, Len: 4096},
+			verbs.WR{Op: verbs.OpFlushRequest, STag: s, TO: 1000, Len: 4096, Flags: verbs.FlushPersistent},
 		)
 		exchange(a, b)
 		var want []region.Range

@@ -13,6 +13,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 const (
@@ -73,7 +74,7 @@ func TestBadRequests(t *testing.T) {
 			}
 			a.Close()
 			err := <-res
-			if ce, ok := errors.AsType[*ConnError](err); !ok || ce.Op != "handshake" || !errors.Is(err, tt.cause) {
+			if ce, ok := errors.AsType[*verbs.ConnError](err); !ok || ce.Op != "handshake" || !errors.Is(err, tt.cause) {
 				t.Errorf("Handshake: %v, want %v", err, tt.cause)
 			}
 			<-y.Done()
@@ -95,17 +96,17 @@ func TestBadReplies(t *testing.T) {
 		name, octets string
 		answer       string
 		cause        error
-		code         TermCode
+		code         verbs.TermCode
 	}{
-		{"a Request", reqKey + "50020004" + "00040004", "", mpa.ErrRole, TermCode{}},
-		{"not MPA at all", hex.EncodeToString([]byte("HTTP/1.1 400 Bad Request")), "", mpa.ErrKey, TermCode{}},
-		{"revision 3", repKey + "50030004" + "00040004", "", mpa.ErrRevision, TermCode{}},
-		{"S missing", repKey + "40020000", "", mpa.ErrEnhanced, TermCode{}},
-		{"no enhanced word", repKey + "50020000", "", mpa.ErrEnhanced, TermCode{}},
-		{"513 octets", repKey + "50020201" + strings.Repeat("00", 513), "", mpa.ErrPrivateData, TermCode{}},
-		{"an FPDU after it", repKey + "50020004" + "00040004" + goldSend, "", mpa.ErrTrailing, TermCode{}},
-		{"ends early", repKey + "5002", "", io.ErrUnexpectedEOF, TermCode{}},
-		{"needs more reads than we serve", repKey + "50020004" + "00040005", terminate("20060000"), nil, TermCode{2, 0, 6}},
+		{"a Request", reqKey + "50020004" + "00040004", "", mpa.ErrRole, verbs.TermCode{}},
+		{"not MPA at all", hex.EncodeToString([]byte("HTTP/1.1 400 Bad Request")), "", mpa.ErrKey, verbs.TermCode{}},
+		{"revision 3", repKey + "50030004" + "00040004", "", mpa.ErrRevision, verbs.TermCode{}},
+		{"S missing", repKey + "40020000", "", mpa.ErrEnhanced, verbs.TermCode{}},
+		{"no enhanced word", repKey + "50020000", "", mpa.ErrEnhanced, verbs.TermCode{}},
+		{"513 octets", repKey + "50020201" + strings.Repeat("00", 513), "", mpa.ErrPrivateData, verbs.TermCode{}},
+		{"an FPDU after it", repKey + "50020004" + "00040004" + goldSend, "", mpa.ErrTrailing, verbs.TermCode{}},
+		{"ends early", repKey + "5002", "", io.ErrUnexpectedEOF, verbs.TermCode{}},
+		{"needs more reads than we serve", repKey + "50020004" + "00040005", terminate("20060000"), nil, verbs.TermCode{Layer: 2, EType: 0, Code: 6}},
 	} {
 		for _, crc := range []CRCMode{CRCOn, CRCOff} {
 			t.Run(tt.name, func(t *testing.T) {
@@ -139,10 +140,10 @@ func TestBadReplies(t *testing.T) {
 				b.Close()
 				err := <-res
 				if tt.cause != nil {
-					if _, ok := errors.AsType[*ConnError](err); !ok || !errors.Is(err, tt.cause) {
+					if _, ok := errors.AsType[*verbs.ConnError](err); !ok || !errors.Is(err, tt.cause) {
 						t.Errorf("Handshake: %v, want %v", err, tt.cause)
 					}
-				} else if pe, ok := errors.AsType[*ProtocolError](err); !ok || pe.Code != tt.code {
+				} else if pe, ok := errors.AsType[*verbs.ProtocolError](err); !ok || pe.Code != tt.code {
 					t.Errorf("Handshake: %v, want code %v", err, tt.code)
 				}
 				<-x.Done()
@@ -155,27 +156,27 @@ func TestBadReplies(t *testing.T) {
 // another one (RFC 5040 Section 5.4).
 func TestBadTerminates(t *testing.T) {
 	good := ulpduOf(t, unhex(t, goldTermSTag))
-	whole := func(c TermCode) *Terminate {
-		return &Terminate{Code: c, HasLength: true, SegLen: 30, DDP: bytes.Clone(good[24:38])}
+	whole := func(c verbs.TermCode) *verbs.Terminate {
+		return &verbs.Terminate{Code: c, HasLength: true, SegLen: 30, DDP: bytes.Clone(good[24:38])}
 	}
 	for _, tt := range []struct {
 		name string
 		u    []byte
-		told *Terminate // what the upper layer is told; nil if the Terminate is refused
+		told *verbs.Terminate // what the upper layer is told; nil if the Terminate is refused
 	}{
 		{"no payload", good[:18], nil},
 		{"three octets", good[:21], nil},
-		{"header announced and missing", good[:24], &Terminate{Code: TermCode{1, 1, 0}, HasLength: true, SegLen: 30}},
+		{"header announced and missing", good[:24], &verbs.Terminate{Code: verbs.TermCode{Layer: 1, EType: 1, Code: 0}, HasLength: true, SegLen: 30}},
 		{"MSN 2", patch(t, goldTermSTag, 13, 2), nil},
 		{"MO 4", patch(t, goldTermSTag, 17, 4), nil},
-		{"as long as may be", append(bytes.Clone(good), make([]byte, 18+maxTerminate-len(good))...), whole(TermCode{1, 1, 0})},
+		{"as long as may be", append(bytes.Clone(good), make([]byte, 18+maxTerminate-len(good))...), whole(verbs.TermCode{Layer: 1, EType: 1, Code: 0})},
 		{"longer than any", append(bytes.Clone(good), make([]byte, 400)...), nil},
-		{"unregistered code", patch(t, goldTermSTag, 18, 0xff, 0xff), whole(TermCode{15, 15, 255})},
+		{"unregistered code", patch(t, goldTermSTag, 18, 0xff, 0xff), whole(verbs.TermCode{Layer: 15, EType: 15, Code: 255})},
 	} {
 		e := newEngine(engineConfig{recvs: 1, ord: 1})
 		var d done
 		sink := own(t, e, 8, allRights)
-		e.post(WR{Op: OpReadRequest, Sink: sink, Len: 8, Done: &d})
+		e.post(verbs.WR{Op: verbs.OpReadRequest, Sink: sink, Len: 8, Done: &d})
 		e.output()
 		u := bytes.Clone(tt.u)
 		if ev, err := e.rcv.input(u); err != nil {
@@ -190,7 +191,7 @@ func TestBadTerminates(t *testing.T) {
 		if e.err == nil || d.n != 1 || d.err == nil {
 			t.Errorf("%s: error %v, work completed %d times with %v", tt.name, e.err, d.n, d.err)
 		}
-		te, ok := errors.AsType[*TerminateError](e.err)
+		te, ok := errors.AsType[*verbs.TerminateError](e.err)
 		if ok != (tt.told != nil) || ok && (te.Terminate.Code != tt.told.Code || !bytes.Equal(te.Terminate.Append(nil), tt.told.Append(nil))) {
 			t.Errorf("%s: told %v", tt.name, e.err)
 		}
@@ -206,7 +207,7 @@ func TestBehindTerminate(t *testing.T) {
 	in = append(in, fpduOf(patch(t, goldSend, 13, 2))...)
 	in = append(in, fpduOf(writeOf(t, reg.STag(), 0))...)
 	e.input(in)
-	if te, ok := errors.AsType[*TerminateError](e.err); !ok || te.Terminate.Code != (TermCode{0, 2, 6}) {
+	if te, ok := errors.AsType[*verbs.TerminateError](e.err); !ok || te.Terminate.Code != (verbs.TermCode{Layer: 0, EType: 2, Code: 6}) {
 		t.Errorf("ended with %v", e.err)
 	}
 	if len(e.got) != 1 || !bytes.Equal(mem, make([]byte, 16)) || len(e.output()) > 0 {
@@ -314,7 +315,7 @@ func TestReadResponseTooLong(t *testing.T) {
 		e := newEngine(engineConfig{ord: 1})
 		mem, reg := e.register(t, 64, allRights|region.ReadSink)
 		var d done
-		e.post(WR{Op: OpReadRequest, Sink: reg.STag(), Len: tt.size, Done: &d})
+		e.post(verbs.WR{Op: verbs.OpReadRequest, Sink: reg.STag(), Len: tt.size, Done: &d})
 		e.output()
 		to := 0
 		for i, n := range tt.segs {
@@ -325,7 +326,7 @@ func TestReadResponseTooLong(t *testing.T) {
 			e.input(fpduOf(append(u, bytes.Repeat([]byte{0xff}, n)...)))
 			to += n
 		}
-		if pe, ok := e.err.(*ProtocolError); !ok || pe.Code != (TermCode{1, 1, 1}) || d.n > 0 && d.err == nil {
+		if pe, ok := e.err.(*verbs.ProtocolError); !ok || pe.Code != (verbs.TermCode{Layer: 1, EType: 1, Code: 1}) || d.n > 0 && d.err == nil {
 			t.Errorf("%s: %v, completed %d times with %v", tt.name, e.err, d.n, d.err)
 		}
 		if n := bytes.Count(mem[tt.size:], []byte{0xff}); n > 0 {
@@ -343,11 +344,11 @@ func TestReadResponseOfAnother(t *testing.T) {
 	for i := range mem {
 		m, reg := e.register(t, 16, region.ReadSink)
 		mem[i], sink[i] = m, reg.STag()
-		e.post(WR{Op: OpReadRequest, Sink: sink[i], Len: 16})
+		e.post(verbs.WR{Op: verbs.OpReadRequest, Sink: sink[i], Len: 16})
 	}
 	e.output()
 	e.input(fpduOf(responseOf(t, sink[1], 0)))
-	if pe, ok := e.err.(*ProtocolError); !ok || pe.Code != (TermCode{1, 1, 0}) || e.read != 0 {
+	if pe, ok := e.err.(*verbs.ProtocolError); !ok || pe.Code != (verbs.TermCode{Layer: 1, EType: 1, Code: 0}) || e.read != 0 {
 		t.Errorf("%v, %d Reads completed", e.err, e.read)
 	}
 	if !bytes.Equal(mem[1], make([]byte, 16)) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // The ratio of BenchmarkWrite1MiB to BenchmarkRawTCP1MiB is what counts, with the
@@ -77,14 +78,14 @@ func benchWrite(b *testing.B, cfg *Config) {
 		ws[i].Reset()
 		ws[i].Complete(nil)
 	}
-	wrs := make([]WR, 1)
+	wrs := make([]verbs.WR, 1)
 	for i := 0; b.Loop(); i++ {
 		w := &ws[i%len(ws)]
 		if err := x.Wait(ctx, w); err != nil {
 			b.Fatal(err)
 		}
 		w.Reset()
-		wrs[0] = WR{Op: OpWrite, Body: data, STag: reg.STag(), Done: w}
+		wrs[0] = verbs.WR{Op: verbs.OpWrite, Body: data, STag: reg.STag(), Done: w}
 		if err := x.Post(wrs); err != nil {
 			b.Fatal(err)
 		}
@@ -97,16 +98,16 @@ func benchWrite(b *testing.B, cfg *Config) {
 // echoer answers every Send with its payload.
 type echoer struct{}
 
-func (echoer) HandleRecv(c *Conn, m *Message) {
+func (echoer) HandleRecv(c *Conn, m *verbs.Message) {
 	c.PostRecv(1)
-	_ = c.Post([]WR{{Op: OpSend, Head: m.Data}})
+	_ = c.Post([]verbs.WR{{Op: verbs.OpSend, Head: m.Data}})
 }
 func (echoer) HandleClose(*Conn, error) {}
 
 // caller completes one Waiter per message.
 type caller struct{ w Waiter }
 
-func (h *caller) HandleRecv(c *Conn, m *Message) {
+func (h *caller) HandleRecv(c *Conn, m *verbs.Message) {
 	c.PostRecv(1)
 	h.w.Complete(nil)
 }
@@ -119,7 +120,7 @@ func BenchmarkSendPingPong(b *testing.B) {
 	x, y := connect(b, p, q, &Config{Handler: h}, &Config{Handler: echoer{}})
 	go y.Serve()
 	msg := make([]byte, 64)
-	wrs := []WR{{Op: OpSend, Head: msg}}
+	wrs := []verbs.WR{{Op: verbs.OpSend, Head: msg}}
 	ctx := context.Background()
 	b.ReportAllocs()
 	for b.Loop() {
@@ -233,7 +234,7 @@ func engineWriter(b *testing.B, cfg *Config) func(n int) float64 {
 		ws[i].Reset()
 		ws[i].Complete(nil)
 	}
-	wrs := make([]WR, 1)
+	wrs := make([]verbs.WR, 1)
 	return func(n int) float64 {
 		t := cpuTime()
 		for i := range n {
@@ -242,7 +243,7 @@ func engineWriter(b *testing.B, cfg *Config) func(n int) float64 {
 				b.Fatal(err)
 			}
 			w.Reset()
-			wrs[0] = WR{Op: OpWrite, Body: data, STag: reg.STag(), Done: w}
+			wrs[0] = verbs.WR{Op: verbs.OpWrite, Body: data, STag: reg.STag(), Done: w}
 			if err := x.Post(wrs); err != nil {
 				b.Fatal(err)
 			}

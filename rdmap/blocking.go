@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // spareWaiters keeps Waiters that are complete and that nobody uses any more. Each Conn has its own,
@@ -44,26 +45,26 @@ func (s *spareWaiters) put(w *Waiter) {
 // says nothing about the peer. p is borrowed until Send returns. If ctx ends first, the message
 // may or may not be sent, and Send returns ctx's error as soon as p is no longer used.
 func (c *Conn) Send(ctx context.Context, p []byte) error {
-	return c.do(ctx, &WR{Op: OpSend, Body: p})
+	return c.do(ctx, &verbs.WR{Op: verbs.OpSend, Body: p})
 }
 
 // SendInvalidate is a Send that also invalidates stag at the peer.
 func (c *Conn) SendInvalidate(ctx context.Context, p []byte, stag region.STag) error {
-	return c.do(ctx, &WR{Op: OpSendInvalidate, Body: p, STag: stag})
+	return c.do(ctx, &verbs.WR{Op: verbs.OpSendInvalidate, Body: p, STag: stag})
 }
 
 // Write writes p to [to, to+len(p)) of the peer's region stag. It returns when p has been handed to
 // the socket. p is certainly placed once the peer has answered a later Send or a later Read is
 // complete. p is borrowed, and ctx works, as for Send.
 func (c *Conn) Write(ctx context.Context, p []byte, stag region.STag, to uint64) error {
-	return c.do(ctx, &WR{Op: OpWrite, Body: p, STag: stag, TO: to})
+	return c.do(ctx, &verbs.WR{Op: verbs.OpWrite, Body: p, STag: stag, TO: to})
 }
 
 // Read fills sink with [to, to+len(sink)) of the peer's region stag. sink is lent until Read
 // returns. If ctx ends first, its content is undefined.
 func (c *Conn) Read(ctx context.Context, sink []byte, stag region.STag, to uint64) error {
 	if uint64(len(sink)) > maxMessage {
-		return ErrTooLong
+		return verbs.ErrTooLong
 	}
 	reg, err := c.table.Register(sink, region.ReadSink)
 	if err != nil {
@@ -72,7 +73,7 @@ func (c *Conn) Read(ctx context.Context, sink []byte, stag region.STag, to uint6
 		}
 		return err
 	}
-	err = c.do(ctx, &WR{Op: OpReadRequest, STag: stag, TO: to, Sink: reg.STag(), Len: uint32(len(sink))})
+	err = c.do(ctx, &verbs.WR{Op: verbs.OpReadRequest, STag: stag, TO: to, Sink: reg.STag(), Len: uint32(len(sink))})
 	if e := reg.Invalidate(context.Background()); e != nil && err == nil {
 		err = e
 	}
@@ -80,16 +81,16 @@ func (c *Conn) Read(ctx context.Context, sink []byte, stag region.STag, to uint6
 }
 
 // do posts wr and waits for it.
-func (c *Conn) do(ctx context.Context, wr *WR) error {
+func (c *Conn) do(ctx context.Context, wr *verbs.WR) error {
 	w := c.spare.get()
 	wr.Done = w
-	wrs := [1]WR{*wr}
+	wrs := [1]verbs.WR{*wr}
 	for {
 		err := c.Post(wrs[:])
 		if err == nil {
 			break
 		}
-		if errors.Is(err, ErrSendQueueFull) {
+		if errors.Is(err, verbs.ErrSendQueueFull) {
 			err = c.waitRoom(ctx)
 		}
 		if err != nil {
@@ -109,7 +110,7 @@ func (c *Conn) do(ctx context.Context, wr *WR) error {
 // cancel ends the wait for wr early, because of err. A work request that was copied, has not begun, or
 // is a Read needs no more waiting. A borrowed payload that is being written does: until it has been
 // written, or Config.WriteTimeout has passed.
-func (c *Conn) cancel(w *Waiter, wr *WR, err error) error {
+func (c *Conn) cancel(w *Waiter, wr *verbs.WR, err error) error {
 	c.mu.Lock()
 	gone := c.snd.cancel(w)
 	c.mu.Unlock()
@@ -117,7 +118,7 @@ func (c *Conn) cancel(w *Waiter, wr *WR, err error) error {
 		c.spare.put(w)
 		return err
 	}
-	if !wr.Op.asks() && wr.size() > CopyLimit {
+	if !asks(wr.Op) && payload(wr) > verbs.CopyLimit {
 		_ = c.Wait(context.Background(), w)
 	}
 	return err

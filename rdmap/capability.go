@@ -1,6 +1,10 @@
 package rdmap
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"github.com/stag-rdma/stag/rdmap/verbs"
+)
 
 // capability is the stag capability block: the last 12 octets of the MPA private
 // data, after those of the upper layer (RFC 8797 data has to be at offset 0). A peer
@@ -63,16 +67,18 @@ func splitCapability(b []byte) (ulp []byte, cp capability, ok bool) {
 }
 
 // extensionsOf returns the extensions among the features.
-func extensionsOf(features uint32) Extensions { return Extensions(features>>featExtensions) & extAll }
+func extensionsOf(features uint32) verbs.Extensions {
+	return verbs.Extensions(features>>featExtensions) & extAll
+}
 
 // ownCapability returns the block that this engine sends.
-func ownCapability(x Extensions) capability {
+func ownCapability(x verbs.Extensions) capability {
 	return capability{StagMULPDU, ownFeatures | uint32(x)<<featExtensions}
 }
 
 // withCapability returns ulp followed by the block, or ulp alone if there is no room for both and
 // enhanced octets more.
-func withCapability(ulp []byte, enhanced int, x Extensions) []byte {
+func withCapability(ulp []byte, enhanced int, x verbs.Extensions) []byte {
 	if len(ulp)+capLen+enhanced > maxPrivateData {
 		return ulp
 	}

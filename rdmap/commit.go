@@ -10,15 +10,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/internal/mutant"
 	"github.com/stag-rdma/stag/rdmap/region"
-)
-
-// FlushFlags say what a Flush asks for. Without flags it is a fence for earlier writes.
-type FlushFlags uint8
-
-// The flags of a Flush Request, draft-talpey-rdma-commit Section 3.1.
-const (
-	FlushPersistent FlushFlags = 1 << 0 // P: the octets outlive the peer's process
-	FlushVisible    FlushFlags = 1 << 1 // G: everybody at the peer sees them
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // minCompare is the least number of octets that a compare-only Verify may cover. The content of
@@ -69,15 +61,15 @@ func (g *target) parse(b []byte) {
 func executeFlush(it *item, t *region.Table) error {
 	var g target
 	g.parse(it.req.body[:])
-	flags := FlushFlags(it.req.body[targetLen+3])
-	it.respond(OpFlushResponse, 0)
+	flags := verbs.FlushFlags(it.req.body[targetLen+3])
+	it.respond(verbs.OpFlushResponse, 0)
 	if g.n == 0 && mutant.FlushUnchecked {
 		return nil
 	}
 	need := region.FlushVisible
-	if flags&FlushPersistent != 0 {
+	if flags&verbs.FlushPersistent != 0 {
 		need = region.FlushPersistent
-		if flags&FlushVisible != 0 {
+		if flags&verbs.FlushVisible != 0 {
 			need |= region.FlushVisible
 		}
 	}
@@ -86,7 +78,7 @@ func executeFlush(it *item, t *region.Table) error {
 		return it.req.refuse(violationOf(err), err)
 	}
 	defer view.Release()
-	if flags&FlushPersistent == 0 || g.n == 0 {
+	if flags&verbs.FlushPersistent == 0 || g.n == 0 {
 		return nil // placement happened before
 	}
 	if err := view.Memory().Persist(view.Offset(), int(g.n)); err != nil {
@@ -128,7 +120,7 @@ func executeVerify(it *item, t *region.Table) error {
 		}
 		return it.req.refuse(vioMismatch, nil)
 	}
-	copy(it.respond(OpVerifyResponse, len(sum)), sum)
+	copy(it.respond(verbs.OpVerifyResponse, len(sum)), sum)
 	return nil
 }
 
@@ -149,15 +141,15 @@ func executeAtomicWrite(it *item, t *region.Table) error {
 		return it.req.refuse(memoryFailed(&view, err), err)
 	}
 	view.Stored()
-	it.respond(OpAtomicWriteResponse, 0)
+	it.respond(verbs.OpAtomicWriteResponse, 0)
 	return nil
 }
 
 // Flush makes the peer flush n octets at to of its region stag, and returns when that is done
 // (draft-talpey-rdma-commit Section 3.1). Earlier writes to these octets are then persistent or
 // visible, as flags demand.
-func (c *Conn) Flush(ctx context.Context, stag region.STag, to uint64, n uint32, flags FlushFlags) error {
-	return c.do(ctx, &WR{Op: OpFlushRequest, STag: stag, TO: to, Len: n, Flags: flags})
+func (c *Conn) Flush(ctx context.Context, stag region.STag, to uint64, n uint32, flags verbs.FlushFlags) error {
+	return c.do(ctx, &verbs.WR{Op: verbs.OpFlushRequest, STag: stag, TO: to, Len: n, Flags: flags})
 }
 
 // Verify returns the hash of n octets at to of the peer's region stag (draft-talpey-rdma-commit
@@ -168,7 +160,7 @@ func (c *Conn) Flush(ctx context.Context, stag region.STag, to uint64, n uint32,
 // without it, belongs to the caller.
 func (c *Conn) Verify(ctx context.Context, stag region.STag, to uint64, n uint32, want []byte) ([]byte, error) {
 	q, _ := askings.Get().(*asking)
-	if err := c.do(ctx, &WR{Op: OpVerifyRequest, STag: stag, TO: to, Len: n, Body: want, Answer: &q.answer}); err != nil {
+	if err := c.do(ctx, &verbs.WR{Op: verbs.OpVerifyRequest, STag: stag, TO: to, Len: n, Body: want, Answer: &q.answer}); err != nil {
 		return nil, err // the answer may still come: q is not used again
 	}
 	sum := want
@@ -183,5 +175,5 @@ func (c *Conn) Verify(ctx context.Context, stag region.STag, to uint64, n uint32
 // requests have succeeded (draft-talpey-rdma-commit Section 3.3). The address of the octets in the
 // peer's memory must be a multiple of 8.
 func (c *Conn) AtomicWrite(ctx context.Context, stag region.STag, to uint64, data [8]byte) error {
-	return c.doWord(ctx, &WR{Op: OpAtomicWriteRequest, STag: stag, TO: to}, data)
+	return c.doWord(ctx, &verbs.WR{Op: verbs.OpAtomicWriteRequest, STag: stag, TO: to}, data)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // Vectors 4.22 to 4.27; 4.28 is goldAWResp.
@@ -47,16 +48,16 @@ func (m *persisting) Close() error  { return nil }
 const commitRights = region.RemoteRead | region.RemoteWrite | region.FlushPersistent | region.FlushVisible | region.Verify
 
 func TestGoldenCommit(t *testing.T) {
-	a := newEngine(engineConfig{ord: 9, ext: ExtCommit})
+	a := newEngine(engineConfig{ord: 9, ext: verbs.ExtCommit})
 	a.wk.msn[1] = 4
 	for _, g := range []struct {
 		gold string
-		wr   WR
+		wr   verbs.WR
 	}{
-		{goldFlush, WR{Op: OpFlushRequest, TO: 0x1000, Len: 65536, Flags: FlushPersistent | FlushVisible}},
-		{goldVerify, WR{Op: OpVerifyRequest, TO: 0x1000, Len: 32}},
-		{goldVerifyHash, WR{Op: OpVerifyRequest, TO: 0x1000, Len: 32, Body: []byte{0x8a, 0x91, 0x36, 0xaa}}},
-		{goldAtomicWrite, WR{Op: OpAtomicWriteRequest, TO: 0x1010, Body: []byte{1, 2, 3, 4, 5, 6, 7, 8}}},
+		{goldFlush, verbs.WR{Op: verbs.OpFlushRequest, TO: 0x1000, Len: 65536, Flags: verbs.FlushPersistent | verbs.FlushVisible}},
+		{goldVerify, verbs.WR{Op: verbs.OpVerifyRequest, TO: 0x1000, Len: 32}},
+		{goldVerifyHash, verbs.WR{Op: verbs.OpVerifyRequest, TO: 0x1000, Len: 32, Body: []byte{0x8a, 0x91, 0x36, 0xaa}}},
+		{goldAtomicWrite, verbs.WR{Op: verbs.OpAtomicWriteRequest, TO: 0x1010, Body: []byte{1, 2, 3, 4, 5, 6, 7, 8}}},
 	} {
 		g.wr.STag = 0x11223344
 		a.post(g.wr)
@@ -64,7 +65,7 @@ func TestGoldenCommit(t *testing.T) {
 			t.Errorf("%v:\n got %s\nwant %s", g.wr.Op, got, g.gold)
 		}
 	}
-	e := newEngine(engineConfig{ird: 9, ext: ExtCommit})
+	e := newEngine(engineConfig{ird: 9, ext: verbs.ExtCommit})
 	mem := &persisting{mem: make([]byte, 65536)}
 	reg, _ := e.snd.table.RegisterMemory(mem, region.Options{Access: commitRights, Base: 0x1000})
 	e.wk.msn[3] = 3
@@ -92,32 +93,32 @@ func TestCommitRefusals(t *testing.T) {
 	all := commitRights
 	for _, tt := range []struct {
 		name   string
-		wr     WR
+		wr     verbs.WR
 		access region.Access
-		code   TermCode // zero: none
+		code   verbs.TermCode // zero: none
 	}{
-		{"flush P", WR{Op: OpFlushRequest, Len: 8, Flags: FlushPersistent}, all, TermCode{}},
-		{"flush P, no right", WR{Op: OpFlushRequest, Len: 8, Flags: FlushPersistent}, all &^ region.FlushPersistent, TermCode{0, 1, 2}},
-		{"flush G, no right", WR{Op: OpFlushRequest, Len: 8, Flags: 3}, all &^ region.FlushVisible, TermCode{0, 1, 2}},
-		{"flush without flags", WR{Op: OpFlushRequest, Len: 8}, all, TermCode{}},
-		{"flush with unknown flags", WR{Op: OpFlushRequest, Len: 8, Flags: 0xfe}, all, TermCode{}},
-		{"flush of nothing", WR{Op: OpFlushRequest, Flags: 3}, all, TermCode{}},
-		{"flush of nothing at the end", WR{Op: OpFlushRequest, TO: 128, Flags: 3}, all, TermCode{}},
-		{"flush of nothing anywhere", WR{Op: OpFlushRequest, STag: 1, Flags: 3}, all, TermCode{0, 1, 0}},
-		{"flush of nothing beyond the end", WR{Op: OpFlushRequest, TO: 129, Flags: 1}, all, TermCode{0, 1, 1}},
-		{"flush of nothing, no right", WR{Op: OpFlushRequest, Flags: 1}, all &^ region.FlushPersistent, TermCode{0, 1, 2}},
-		{"flush out of bounds", WR{Op: OpFlushRequest, Len: 129, Flags: 1}, all, TermCode{0, 1, 1}},
-		{"verify", WR{Op: OpVerifyRequest, Len: 8}, all, TermCode{}},
-		{"verify, no right", WR{Op: OpVerifyRequest, Len: 8}, all &^ region.Verify, TermCode{0, 1, 2}},
-		{"verify returns, no read", WR{Op: OpVerifyRequest, Len: 128}, all &^ region.RemoteRead, TermCode{0, 1, 2}},
-		{"compare 63, no read", WR{Op: OpVerifyRequest, Len: 63, Body: make([]byte, 4)}, all &^ region.RemoteRead, TermCode{0, 1, 2}},
-		{"compare 64, no read", WR{Op: OpVerifyRequest, Len: 64, Body: crc(make([]byte, 64))}, all &^ region.RemoteRead, TermCode{}},
-		{"mismatch", WR{Op: OpVerifyRequest, Len: 64, Body: make([]byte, 4)}, all, TermCode{0, 2, 7}},
-		{"hash of 5", WR{Op: OpVerifyRequest, Len: 64, Body: make([]byte, 5)}, all, TermCode{0, 2, 7}},
-		{"misaligned", WR{Op: OpAtomicWriteRequest, TO: 4, Body: make([]byte, 8)}, all, TermCode{0, 2, 7}},
-		{"atomic write, no right", WR{Op: OpAtomicWriteRequest, Body: make([]byte, 8)}, all &^ region.RemoteWrite, TermCode{0, 1, 2}},
+		{"flush P", verbs.WR{Op: verbs.OpFlushRequest, Len: 8, Flags: verbs.FlushPersistent}, all, verbs.TermCode{}},
+		{"flush P, no right", verbs.WR{Op: verbs.OpFlushRequest, Len: 8, Flags: verbs.FlushPersistent}, all &^ region.FlushPersistent, verbs.TermCode{Layer: 0, EType: 1, Code: 2}},
+		{"flush G, no right", verbs.WR{Op: verbs.OpFlushRequest, Len: 8, Flags: 3}, all &^ region.FlushVisible, verbs.TermCode{Layer: 0, EType: 1, Code: 2}},
+		{"flush without flags", verbs.WR{Op: verbs.OpFlushRequest, Len: 8}, all, verbs.TermCode{}},
+		{"flush with unknown flags", verbs.WR{Op: verbs.OpFlushRequest, Len: 8, Flags: 0xfe}, all, verbs.TermCode{}},
+		{"flush of nothing", verbs.WR{Op: verbs.OpFlushRequest, Flags: 3}, all, verbs.TermCode{}},
+		{"flush of nothing at the end", verbs.WR{Op: verbs.OpFlushRequest, TO: 128, Flags: 3}, all, verbs.TermCode{}},
+		{"flush of nothing anywhere", verbs.WR{Op: verbs.OpFlushRequest, STag: 1, Flags: 3}, all, verbs.TermCode{Layer: 0, EType: 1, Code: 0}},
+		{"flush of nothing beyond the end", verbs.WR{Op: verbs.OpFlushRequest, TO: 129, Flags: 1}, all, verbs.TermCode{Layer: 0, EType: 1, Code: 1}},
+		{"flush of nothing, no right", verbs.WR{Op: verbs.OpFlushRequest, Flags: 1}, all &^ region.FlushPersistent, verbs.TermCode{Layer: 0, EType: 1, Code: 2}},
+		{"flush out of bounds", verbs.WR{Op: verbs.OpFlushRequest, Len: 129, Flags: 1}, all, verbs.TermCode{Layer: 0, EType: 1, Code: 1}},
+		{"verify", verbs.WR{Op: verbs.OpVerifyRequest, Len: 8}, all, verbs.TermCode{}},
+		{"verify, no right", verbs.WR{Op: verbs.OpVerifyRequest, Len: 8}, all &^ region.Verify, verbs.TermCode{Layer: 0, EType: 1, Code: 2}},
+		{"verify returns, no read", verbs.WR{Op: verbs.OpVerifyRequest, Len: 128}, all &^ region.RemoteRead, verbs.TermCode{Layer: 0, EType: 1, Code: 2}},
+		{"compare 63, no read", verbs.WR{Op: verbs.OpVerifyRequest, Len: 63, Body: make([]byte, 4)}, all &^ region.RemoteRead, verbs.TermCode{Layer: 0, EType: 1, Code: 2}},
+		{"compare 64, no read", verbs.WR{Op: verbs.OpVerifyRequest, Len: 64, Body: crc(make([]byte, 64))}, all &^ region.RemoteRead, verbs.TermCode{}},
+		{"mismatch", verbs.WR{Op: verbs.OpVerifyRequest, Len: 64, Body: make([]byte, 4)}, all, verbs.TermCode{Layer: 0, EType: 2, Code: 7}},
+		{"hash of 5", verbs.WR{Op: verbs.OpVerifyRequest, Len: 64, Body: make([]byte, 5)}, all, verbs.TermCode{Layer: 0, EType: 2, Code: 7}},
+		{"misaligned", verbs.WR{Op: verbs.OpAtomicWriteRequest, TO: 4, Body: make([]byte, 8)}, all, verbs.TermCode{Layer: 0, EType: 2, Code: 7}},
+		{"atomic write, no right", verbs.WR{Op: verbs.OpAtomicWriteRequest, Body: make([]byte, 8)}, all &^ region.RemoteWrite, verbs.TermCode{Layer: 0, EType: 1, Code: 2}},
 	} {
-		a, b := newEngine(engineConfig{ord: 9, ext: ExtCommit}), newEngine(engineConfig{ird: 9, ext: ExtCommit})
+		a, b := newEngine(engineConfig{ord: 9, ext: verbs.ExtCommit}), newEngine(engineConfig{ird: 9, ext: verbs.ExtCommit})
 		mem := &persisting{mem: make([]byte, 128)}
 		reg, _ := b.snd.table.RegisterMemory(mem, region.Options{Access: tt.access})
 		after, reg2 := b.register(t, 8, region.RemoteWrite)
@@ -126,10 +127,10 @@ func TestCommitRefusals(t *testing.T) {
 		}
 		var d done
 		tt.wr.Done = &d
-		a.post(tt.wr, WR{Op: OpAtomicWriteRequest, STag: reg2.STag(), Body: bytes.Repeat([]byte{1}, 8)})
+		a.post(tt.wr, verbs.WR{Op: verbs.OpAtomicWriteRequest, STag: reg2.STag(), Body: bytes.Repeat([]byte{1}, 8)})
 		exchange(a, b)
-		pe, _ := errors.AsType[*ProtocolError](b.err)
-		if failed := tt.code != (TermCode{}); failed != (b.err != nil) || failed && pe.Code != tt.code ||
+		pe, _ := errors.AsType[*verbs.ProtocolError](b.err)
+		if failed := tt.code != (verbs.TermCode{}); failed != (b.err != nil) || failed && pe.Code != tt.code ||
 			failed != (after[0] == 0) || failed != (d.err != nil) || d.n != 1 || !reg.Valid() {
 			t.Errorf("%s: %v; later request executed: %v; %+v", tt.name, b.err, after[0] == 1, d)
 		}
@@ -140,15 +141,15 @@ func TestCommitRefusals(t *testing.T) {
 // the memory invalid.
 func TestAtomicWriteLength(t *testing.T) {
 	for _, n := range []uint32{0, 7, 9, 16, 1<<32 - 1} {
-		e := newEngine(engineConfig{ird: 1, ext: ExtCommit})
+		e := newEngine(engineConfig{ird: 1, ext: verbs.ExtCommit})
 		mem := &persisting{mem: make([]byte, 16)}
 		reg, _ := e.snd.table.RegisterMemory(mem, region.Options{Access: commitRights, Base: 0x1010})
 		u := retarget(t, goldAtomicWrite, 0, reg.STag(), 1)
 		binary.BigEndian.PutUint32(u[18+4:], n)
 		e.input(fpduOf(u))
 		e.output()
-		pe, _ := errors.AsType[*ProtocolError](e.err)
-		if pe == nil || pe.Code != (TermCode{0, 2, 7}) || mem.mem[0] != 0 || !reg.Valid() {
+		pe, _ := errors.AsType[*verbs.ProtocolError](e.err)
+		if pe == nil || pe.Code != (verbs.TermCode{Layer: 0, EType: 2, Code: 7}) || mem.mem[0] != 0 || !reg.Valid() {
 			t.Errorf("%d octets: %v, memory %x", n, e.err, mem.mem)
 		}
 	}
@@ -165,14 +166,14 @@ func crc(p []byte) []byte {
 func TestPersistError(t *testing.T) {
 	for cause, failed := range map[error]bool{errTest: true, region.ErrNotPersistent: false} {
 		p, q := rdmaptest.Pipe()
-		cfg := &Config{Extensions: ExtCommit, Domain: region.NewDomain()}
-		x, y := connect(t, p, q, &Config{Extensions: ExtCommit}, cfg)
+		cfg := &Config{Extensions: verbs.ExtCommit, Domain: region.NewDomain()}
+		x, y := connect(t, p, q, &Config{Extensions: verbs.ExtCommit}, cfg)
 		mem := &persisting{mem: make([]byte, 64), err: cause}
 		reg, _ := y.Table().RegisterMemory(mem, region.Options{Access: commitRights})
 		shared, _ := cfg.Domain.RegisterShared(mem, region.Options{Access: commitRights})
 		go y.Serve()
-		err := x.Flush(t.Context(), reg.STag(), 0, 64, FlushPersistent)
-		if te, ok := errors.AsType[*TerminateError](err); !ok || te.Terminate.Code != (TermCode{0, 2, 7}) {
+		err := x.Flush(t.Context(), reg.STag(), 0, 64, verbs.FlushPersistent)
+		if te, ok := errors.AsType[*verbs.TerminateError](err); !ok || te.Terminate.Code != (verbs.TermCode{Layer: 0, EType: 2, Code: 7}) {
 			t.Fatal(err)
 		}
 		if failed && reg.Valid() || shared.Valid() == failed || !errors.Is(y.Err(), cause) {

@@ -1,11 +1,14 @@
 package rdmap
 
-import "github.com/stag-rdma/stag/rdmap/internal/mutant"
+import (
+	"github.com/stag-rdma/stag/rdmap/internal/mutant"
+	"github.com/stag-rdma/stag/rdmap/verbs"
+)
 
 // completion is a Completer that is due, and the error to call it with. Completers are called with
 // no lock held.
 type completion struct {
-	done Completer
+	done verbs.Completer
 	err  error
 }
 
@@ -27,8 +30,8 @@ type completions struct {
 }
 
 type pendingCompletion struct {
-	done     Completer // may be nil
-	read     bool      // it gets an answer
+	done     verbs.Completer // may be nil
+	read     bool            // it gets an answer
 	answered bool
 }
 
@@ -37,7 +40,7 @@ func (o *completions) taken(it *item) {
 	if o.wants(it) {
 		o.q.push(pendingCompletion{
 			done: it.done,
-			read: it.op.asks() && !mutant.CompleteEarly || mutant.CompleteLate,
+			read: asks(it.op) && !mutant.CompleteEarly || mutant.CompleteLate,
 		})
 	}
 }
@@ -52,7 +55,7 @@ func (o *completions) wrote(it *item, out []completion) []completion {
 }
 
 func (o *completions) wants(it *item) bool {
-	return it.done != nil || it.op.asks()
+	return it.done != nil || asks(it.op)
 }
 
 // answer says that the response to the oldest unanswered request is complete.

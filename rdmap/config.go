@@ -5,6 +5,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"go.uber.org/zap"
 )
 
@@ -109,7 +110,7 @@ type Config struct {
 
 	// Extensions are the operations beyond RFC 5040 that this side permits. 0: none.
 	// ConnectionState.Extensions are those in force.
-	Extensions Extensions
+	Extensions verbs.Extensions
 
 	// RecvSize is the largest Send accepted, octets. 0: 4096.
 	RecvSize int
@@ -147,13 +148,13 @@ type Config struct {
 	// and have not ended lose their memory: their connections end with ErrUnfinishedSend. While
 	// nobody waits for memory, a Send may take any time. 0: 30 s.
 	StallTimeout time.Duration
-	// HalfFPDU, if set, is called with n > 0 when the peer has begun an FPDU and has sent nothing for a
+	// PartialFPDU, if set, is called with n > 0 when the peer has begun an FPDU and has sent nothing for a
 	// tick or two, while the connection holds n octets of memory for it; and with 0 when the FPDU is
 	// complete or the connection has ended. One call at a time is made. It must not block.
-	HalfFPDU func(n int)
+	PartialFPDU func(n int)
 
 	// FPDUTimeout bounds how long a peer may send nothing inside an FPDU; then the connection ends
-	// with ErrHalfFPDU. Between two FPDUs it may be silent for any time. 0: 60 s; negative: no
+	// with ErrPartialFPDU. Between two FPDUs it may be silent for any time. 0: 60 s; negative: no
 	// bound.
 	FPDUTimeout time.Duration
 	// CloseTimeout bounds how long Close waits for queued output. 0: 5 s.
@@ -192,7 +193,7 @@ func (cfg *Config) withDefaults() Config {
 	if cfg != nil {
 		c = *cfg
 	}
-	c.Extensions = c.Extensions.normal()
+	c.Extensions = normal(c.Extensions)
 	c.IRD = depth(c.IRD, DefaultIRD)
 	c.ORD = depth(c.ORD, DefaultORD)
 	if c.Revision != 1 {

@@ -8,13 +8,14 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // connsAtomics: both sides execute the three atomics at once, on shared words. Every old value is
 // returned once, so none is lost.
 func connsAtomics(t *testing.T, e ends) {
 	const each = 50
-	cfg := &Config{Extensions: ExtSwap, IRD: 3, ORD: 3}
+	cfg := &Config{Extensions: verbs.ExtSwap, IRD: 3, ORD: 3}
 	x, y := e.connect(t, cfg, cfg)
 	var wg sync.WaitGroup
 	for _, d := range [][2]*Conn{{x, y}, {y, x}} {
@@ -57,14 +58,14 @@ func connsAtomics(t *testing.T, e ends) {
 
 // connsImmediate: Immediate Data in order with Sends, both ways.
 func connsImmediate(t *testing.T, e ends) {
-	cfg := &Config{Extensions: Ext7306}
+	cfg := &Config{Extensions: verbs.Ext7306}
 	x, y := e.connect(t, cfg, cfg)
 	for _, d := range [][2]*Conn{{x, y}, {y, x}} {
-		wrs := []WR{
-			{Op: OpSend, Body: pattern(3000)},
-			{Op: OpImmediate, Body: pattern(8)},
-			{Op: OpSendSE, Body: pattern(5)},
-			{Op: OpImmediateSE, Body: pattern(8)},
+		wrs := []verbs.WR{
+			{Op: verbs.OpSend, Body: pattern(3000)},
+			{Op: verbs.OpImmediate, Body: pattern(8)},
+			{Op: verbs.OpSendSE, Body: pattern(5)},
+			{Op: verbs.OpImmediateSE, Body: pattern(8)},
 		}
 		if err := d[0].Post(wrs); err != nil {
 			t.Fatal(err)
@@ -80,14 +81,14 @@ func connsImmediate(t *testing.T, e ends) {
 
 // pushWRs returns the push of the commit draft: a record of data at 64, made durable and compared with
 // the hash sum, then the tail at 0, made durable.
-func pushWRs(s region.STag, data, sum []byte, ans *Answer, w Completer) []WR {
+func pushWRs(s region.STag, data, sum []byte, ans *verbs.Answer, w verbs.Completer) []verbs.WR {
 	n := uint32(len(data))
-	return []WR{
-		{Op: OpWrite, STag: s, TO: 64, Body: data},
-		{Op: OpFlushRequest, STag: s, TO: 64, Len: n, Flags: FlushPersistent},
-		{Op: OpVerifyRequest, STag: s, TO: 64, Len: n, Body: sum, Answer: ans},
-		{Op: OpAtomicWriteRequest, STag: s, Body: binary.BigEndian.AppendUint64(nil, 64+uint64(n))},
-		{Op: OpFlushRequest, STag: s, Len: 8, Flags: FlushPersistent, Done: w},
+	return []verbs.WR{
+		{Op: verbs.OpWrite, STag: s, TO: 64, Body: data},
+		{Op: verbs.OpFlushRequest, STag: s, TO: 64, Len: n, Flags: verbs.FlushPersistent},
+		{Op: verbs.OpVerifyRequest, STag: s, TO: 64, Len: n, Body: sum, Answer: ans},
+		{Op: verbs.OpAtomicWriteRequest, STag: s, Body: binary.BigEndian.AppendUint64(nil, 64+uint64(n))},
+		{Op: verbs.OpFlushRequest, STag: s, Len: 8, Flags: verbs.FlushPersistent, Done: w},
 	}
 }
 
@@ -108,14 +109,14 @@ func pushTarget(t *testing.T, y *Conn) (mem *persisting, s region.STag, data, su
 // connsCommit: write, flush, verify, atomic write and flush in one Post, and so in one flight: none
 // waits for a response. Sends pass a flush that hangs, and the responses come in order.
 func connsCommit(t *testing.T, e ends) {
-	cfg := &Config{Extensions: ExtCommit}
+	cfg := &Config{Extensions: verbs.ExtCommit}
 	x, y := e.connect(t, cfg, cfg)
 	mem, s, data, sum := pushTarget(t, y)
 	go x.Serve()
-	var ans Answer
+	var ans verbs.Answer
 	var w Waiter
 	w.Reset()
-	if err := x.Post(append(pushWRs(s, data, sum, &ans, &w), WR{Op: OpSend, Body: []byte("passes")})); err != nil {
+	if err := x.Post(append(pushWRs(s, data, sum, &ans, &w), verbs.WR{Op: verbs.OpSend, Body: []byte("passes")})); err != nil {
 		t.Fatal(err)
 	}
 	if m, err := y.Recv(t.Context()); err != nil || string(m.Data) != "passes" {
@@ -136,24 +137,24 @@ func connsCommit(t *testing.T, e ends) {
 // connsCommitFails is connsCommit with a hash that is not that of the record: the tail does not move,
 // and both sides know why.
 func connsCommitFails(t *testing.T, e ends) {
-	cfg := &Config{Extensions: ExtCommit}
+	cfg := &Config{Extensions: verbs.ExtCommit}
 	x, y := e.connect(t, cfg, cfg)
 	mem, s, data, sum := pushTarget(t, y)
 	close(mem.stop)
 	sum[31] ^= 1
 	served := make(chan error, 1)
 	go func() { served <- y.Serve() }()
-	var ans Answer
+	var ans verbs.Answer
 	var w Waiter
 	w.Reset()
 	if err := x.Post(pushWRs(s, data, sum, &ans, &w)); err != nil {
 		t.Fatal(err)
 	}
 	err := x.Wait(t.Context(), &w)
-	if te, ok := errors.AsType[*TerminateError](err); !ok || te.Terminate.Code != (TermCode{0, 2, 7}) {
+	if te, ok := errors.AsType[*verbs.TerminateError](err); !ok || te.Terminate.Code != (verbs.TermCode{Layer: 0, EType: 2, Code: 7}) {
 		t.Fatalf("the requester: %v", err)
 	}
-	if _, ok := errors.AsType[*ProtocolError](<-served); !ok {
+	if _, ok := errors.AsType[*verbs.ProtocolError](<-served); !ok {
 		t.Fatalf("the responder: %v", y.Err())
 	}
 	if mem.calls != 1 || ans.N != 0 || binary.BigEndian.Uint64(mem.mem) != 0 {

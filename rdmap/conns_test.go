@@ -20,6 +20,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // tlsConfig is the server's side of tlsPair, with a self-signed certificate.
@@ -151,11 +152,11 @@ func connsSends(t *testing.T, e ends) {
 	for _, d := range [][2]*Conn{{x, y}, {y, x}} {
 		from, to := d[0], d[1]
 		regs := []region.Region{mustRegister(t, to, 8, allRights), mustRegister(t, to, 8, allRights)}
-		wrs := []WR{
-			{Op: OpSend, Body: pattern(1)},
-			{Op: OpSendSE, Head: pattern(7), Body: pattern(2000)},
-			{Op: OpSendInvalidate, Body: pattern(3), STag: regs[0].STag()},
-			{Op: OpSendSEInvalidate, Body: pattern(4), STag: regs[1].STag()},
+		wrs := []verbs.WR{
+			{Op: verbs.OpSend, Body: pattern(1)},
+			{Op: verbs.OpSendSE, Head: pattern(7), Body: pattern(2000)},
+			{Op: verbs.OpSendInvalidate, Body: pattern(3), STag: regs[0].STag()},
+			{Op: verbs.OpSendSEInvalidate, Body: pattern(4), STag: regs[1].STag()},
 		}
 		if err := from.Post(wrs); err != nil {
 			t.Fatal(err)
@@ -293,12 +294,12 @@ func connsTerminate(t *testing.T, e ends, back bool) {
 		t.Fatal(err)
 	}
 	_, err := to.Recv(t.Context())
-	if _, ok := errors.AsType[*ProtocolError](err); !ok {
+	if _, ok := errors.AsType[*verbs.ProtocolError](err); !ok {
 		t.Fatalf("the refusing side: %v", err)
 	}
 	_, err = from.Recv(t.Context())
-	te, ok := errors.AsType[*TerminateError](err)
-	if !ok || te.Terminate.Code != (TermCode{1, 1, 0}) {
+	te, ok := errors.AsType[*verbs.TerminateError](err)
+	if !ok || te.Terminate.Code != (verbs.TermCode{Layer: 1, EType: 1, Code: 0}) {
 		t.Fatalf("the refused side: %v", err)
 	}
 }
@@ -308,7 +309,7 @@ func connsTerminate(t *testing.T, e ends, back bool) {
 func connsEnds(t *testing.T, e ends) {
 	x, y := e.connect(t, nil, nil)
 	for range 20 {
-		if err := x.Post([]WR{{Op: OpSend, Body: pattern(4000)}}); err != nil {
+		if err := x.Post([]verbs.WR{{Op: verbs.OpSend, Body: pattern(4000)}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -416,11 +417,11 @@ func TestSendsDoNotStarveResponses(t *testing.T) {
 	_, reg := a.register(t, 100, region.RemoteRead)
 	rr := readRequest{size: 100, src: reg.STag()}
 	var req request
-	req.op = OpReadRequest
+	req.op = verbs.OpReadRequest
 	rr.append(req.body[:0])
 	refill := func() {
 		for a.snd.sq.len() < 1000 {
-			a.post(WR{Op: OpSend, Head: []byte("small")})
+			a.post(verbs.WR{Op: verbs.OpSend, Head: []byte("small")})
 		}
 	}
 	for range 5 {

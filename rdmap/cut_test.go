@@ -13,6 +13,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // conversation returns a valid stream with every kind of message, made by another engine, for a peer
@@ -20,14 +21,14 @@ import (
 func conversation(crc bool, stag region.STag) []byte {
 	b := newEngine(engineConfig{mulpdu: 200, ord: 8, nocrc: !crc})
 	b.post(
-		WR{Op: OpSend, Head: []byte("hello")},
-		WR{Op: OpWrite, STag: stag, Body: pattern(500)},
-		WR{Op: OpSendSE, Body: pattern(700)},
-		WR{Op: OpReadRequest, STag: stag, Len: 300, Sink: 7},
-		WR{Op: OpReadRequest, STag: stag, Len: 0, Sink: 7},
-		WR{Op: OpSend},
-		WR{Op: OpWrite, STag: stag, TO: 500},
-		WR{Op: OpSendSE, Body: pattern(9)},
+		verbs.WR{Op: verbs.OpSend, Head: []byte("hello")},
+		verbs.WR{Op: verbs.OpWrite, STag: stag, Body: pattern(500)},
+		verbs.WR{Op: verbs.OpSendSE, Body: pattern(700)},
+		verbs.WR{Op: verbs.OpReadRequest, STag: stag, Len: 300, Sink: 7},
+		verbs.WR{Op: verbs.OpReadRequest, STag: stag, Len: 0, Sink: 7},
+		verbs.WR{Op: verbs.OpSend},
+		verbs.WR{Op: verbs.OpWrite, STag: stag, TO: 500},
+		verbs.WR{Op: verbs.OpSendSE, Body: pattern(9)},
 	)
 	return b.output()
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 const (
@@ -72,7 +73,7 @@ func (c *Conn) aim(st *staging) [][]byte {
 func (r *receiver) aim(d *direct) bool {
 	s := &d.head
 	op, v := r.opcode(s)
-	if v != vioNone || s.DV != ddp.Version || op != OpReadResponse || r.checkResponse(s, d.n) != vioNone {
+	if v != vioNone || s.DV != ddp.Version || op != verbs.OpReadResponse || r.checkResponse(s, d.n) != vioNone {
 		return false
 	}
 	d.more = r.up.behind() >= directLong

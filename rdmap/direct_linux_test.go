@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"golang.org/x/sys/unix"
 )
 
@@ -41,7 +42,7 @@ func TestShortRead(t *testing.T) {
 
 	w := new(Waiter)
 	w.Reset()
-	if err := x.Post([]WR{{Op: OpReadRequest, STag: from.STag(), Sink: to.STag(), Len: size, Done: w}}); err != nil {
+	if err := x.Post([]verbs.WR{{Op: verbs.OpReadRequest, STag: from.STag(), Sink: to.STag(), Len: size, Done: w}}); err != nil {
 		t.Fatal(err)
 	}
 	arrived(t, p, 2*shortRead)
@@ -57,7 +58,7 @@ func TestShortRead(t *testing.T) {
 		}
 	}
 
-	if err := y.Post([]WR{{Op: OpWrite, STag: to.STag(), Body: make([]byte, size)}}); err != nil {
+	if err := y.Post([]verbs.WR{{Op: verbs.OpWrite, STag: to.STag(), Body: make([]byte, size)}}); err != nil {
 		t.Fatal(err)
 	}
 	arrived(t, p, 2*shortRead)

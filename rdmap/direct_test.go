@@ -14,6 +14,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // noise provides the payloads of segments, each beginning at another octet.
@@ -43,7 +44,7 @@ type directRig struct {
 // loser is a Handler that loses the reading role in every upcall.
 type loser struct{ strings.Builder }
 
-func (l *loser) HandleRecv(c *Conn, m *Message) {
+func (l *loser) HandleRecv(c *Conn, m *verbs.Message) {
 	c.takeovers.Add(1)
 	c.upcalls.Add(1)
 	c.st = c.st.split()
@@ -75,7 +76,7 @@ func directRigOn(t *testing.T, crc bool, mem func([]byte) region.Memory, sizes .
 	}
 	to := uint64(1000)
 	for i, n := range sizes {
-		g.snd.post(&WR{Op: OpReadRequest, Sink: reg.STag(), SinkTO: to, Len: uint32(n), Done: &g.done[i]})
+		g.snd.post(&verbs.WR{Op: verbs.OpReadRequest, Sink: reg.STag(), SinkTO: to, Len: uint32(n), Done: &g.done[i]})
 		to += uint64(n)
 	}
 	for g.snd.take(&g.wk) {
@@ -155,7 +156,7 @@ func (g *directRig) responses(maxPayload int, change func(i int, s *ddp.Segment)
 	for k := range g.snd.reads.len() {
 		rd := g.snd.reads.at(k)
 		for off := 0; off == 0 || off < int(rd.size); off += maxPayload {
-			s := ddp.Segment{Tagged: true, Control: controlOctet(OpReadResponse), STag: ddp.STag(rd.sink), TO: rd.sinkTO + uint64(off)}
+			s := ddp.Segment{Tagged: true, Control: controlOctet(verbs.OpReadResponse), STag: ddp.STag(rd.sink), TO: rd.sinkTO + uint64(off)}
 			n := min(maxPayload, int(rd.size)-off)
 			s.Last = off+n == int(rd.size)
 			if change != nil {
@@ -178,7 +179,7 @@ func TestDirect(t *testing.T) {
 	const full = StagMULPDU - ddp.TaggedLen
 	sizes := []int{21*full + 1234, 3 * full, 200 << 10, 17, 2*full + 1}
 	at := 9 // after what one read brings to the staging; more than that follows
-	hello := mpa.AppendFPDU(nil, append((&ddp.Segment{Last: true, Control: controlOctet(OpSend), MSN: 1}).Append(nil), "hello"...), true)
+	hello := mpa.AppendFPDU(nil, append((&ddp.Segment{Last: true, Control: controlOctet(verbs.OpSend), MSN: 1}).Append(nil), "hello"...), true)
 	for name, c := range map[string]struct {
 		max    int
 		change func(i int, s *ddp.Segment)
@@ -219,7 +220,7 @@ func TestDirect(t *testing.T) {
 		}},
 		"another opcode": {max: full, change: func(i int, s *ddp.Segment) {
 			if i == at {
-				s.Control = controlOctet(OpWrite)
+				s.Control = controlOctet(verbs.OpWrite)
 			}
 		}},
 		"bad CRC":           {max: full, spoil: func(w []byte) { w[4*mpa.FPDULen(StagMULPDU)-1] ^= 1 }},
@@ -273,7 +274,7 @@ func TestDirectTakenOver(t *testing.T) {
 			return nil
 		}
 		msn++
-		s := ddp.Segment{Last: true, Control: controlOctet(OpSend), MSN: msn}
+		s := ddp.Segment{Last: true, Control: controlOctet(verbs.OpSend), MSN: msn}
 		return mpa.AppendFPDU(nil, fmt.Append(s.Append(nil), "hello ", i), true)
 	}
 	run := func(aim bool) (string, int) {
@@ -324,11 +325,11 @@ func TestDirectTCP(t *testing.T) {
 		off := 0
 		for i, n := range []int{1 << 20, 100, 300 << 10, 1, 0, 700_001, 64 << 10, 500_000} {
 			ws[i].Reset()
-			wr := WR{
-				Op: OpReadRequest, STag: from.STag(), TO: uint64(off), Sink: to.STag(), SinkTO: uint64(off),
+			wr := verbs.WR{
+				Op: verbs.OpReadRequest, STag: from.STag(), TO: uint64(off), Sink: to.STag(), SinkTO: uint64(off),
 				Len: uint32(n), Done: &ws[i],
 			}
-			if err := x.Post([]WR{wr}); err != nil {
+			if err := x.Post([]verbs.WR{wr}); err != nil {
 				t.Fatal(err)
 			}
 			off += n

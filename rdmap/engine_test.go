@@ -9,6 +9,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // engine is the two halves of a Conn without socket, clock, lock or goroutine, driven by hand: octets
@@ -21,10 +22,10 @@ type engine struct {
 	in   []byte // received, not yet parsed
 	due  []completion
 	err  error
-	got  []Message // delivered, Data copied
-	conn *Conn     // with wire: everything is done to this connection
-	wire []byte    // what its peer sends
-	read int       // Reads of ours completed
+	got  []verbs.Message // delivered, Data copied
+	conn *Conn           // with wire: everything is done to this connection
+	wire []byte          // what its peer sends
+	read int             // Reads of ours completed
 
 	singly   bool // every segment is passed to input by itself; see follow and repeat
 	followed int  // octets that follow has used
@@ -34,7 +35,7 @@ type engine struct {
 type engineConfig struct {
 	mulpdu, ird, ord, recvs, size int
 	nocrc, interleave             bool
-	ext                           Extensions
+	ext                           verbs.Extensions
 	pool                          *Pool
 	queue                         *RecvQueue
 	quota                         int
@@ -71,7 +72,7 @@ func (e *engine) expected() int             { return e.snd.due }
 func (e *engine) answered()                 { e.due = e.snd.readDone(e.due) }
 
 // post queues work requests.
-func (e *engine) post(wrs ...WR) {
+func (e *engine) post(wrs ...verbs.WR) {
 	if e.conn == nil {
 		e.snd.postAll(wrs)
 		return

@@ -2,6 +2,7 @@ package rdmap
 
 import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"go.uber.org/zap"
 )
 
@@ -67,14 +68,14 @@ func (c *Conn) establish(neg *mpa.Negotiation) error {
 
 // rtrMessage returns the ready-to-receive message r: the first FPDU of the connection, which has no
 // payload and no effect (RFC 6581 Section 9.2).
-func rtrMessage(r mpa.RTR) *WR {
-	op := OpSend
+func rtrMessage(r mpa.RTR) *verbs.WR {
+	op := verbs.OpSend
 	if r == mpa.RTRWrite {
-		op = OpWrite
+		op = verbs.OpWrite
 	} else if r == mpa.RTRRead {
-		op = OpReadRequest
+		op = verbs.OpReadRequest
 	}
-	return &WR{Op: op}
+	return &verbs.WR{Op: op}
 }
 
 func negotiated(v uint16, own int) int {

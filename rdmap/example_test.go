@@ -11,6 +11,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // pair connects two engines in memory; with TCP it is the same.
@@ -63,9 +64,9 @@ func ExampleConn_Read() {
 // read.
 type echo struct{}
 
-func (echo) HandleRecv(c *rdmap.Conn, m *rdmap.Message) {
+func (echo) HandleRecv(c *rdmap.Conn, m *verbs.Message) {
 	c.PostRecv(1)
-	c.Post([]rdmap.WR{{Op: rdmap.OpSend, Head: m.Data}})
+	c.Post([]verbs.WR{{Op: verbs.OpSend, Head: m.Data}})
 }
 func (echo) HandleClose(*rdmap.Conn, error) {}
 
@@ -75,7 +76,7 @@ type answers struct {
 	text string
 }
 
-func (h *answers) HandleRecv(c *rdmap.Conn, m *rdmap.Message) {
+func (h *answers) HandleRecv(c *rdmap.Conn, m *verbs.Message) {
 	c.PostRecv(1)
 	h.text = string(m.Data) // lent: copied
 	h.w.Complete(nil)
@@ -92,7 +93,7 @@ func ExampleConn_Wait() {
 	defer b.Close()
 
 	h.w.Reset()
-	a.Post([]rdmap.WR{{Op: rdmap.OpSend, Head: []byte("ping")}})
+	a.Post([]verbs.WR{{Op: verbs.OpSend, Head: []byte("ping")}})
 	err := a.Wait(context.Background(), &h.w)
 	fmt.Println(h.text, err)
 	// Output: ping <nil>
@@ -110,9 +111,9 @@ func ExampleConn_Post() {
 
 	var w rdmap.Waiter
 	w.Reset()
-	a.Post([]rdmap.WR{
-		{Op: rdmap.OpWrite, STag: reg.STag(), TO: 2, Body: []byte("data")},
-		{Op: rdmap.OpSendInvalidate, STag: reg.STag(), Head: []byte("at 2"), Done: &w},
+	a.Post([]verbs.WR{
+		{Op: verbs.OpWrite, STag: reg.STag(), TO: 2, Body: []byte("data")},
+		{Op: verbs.OpSendInvalidate, STag: reg.STag(), Head: []byte("at 2"), Done: &w},
 	})
 	m, _ := b.Recv(ctx)
 	fmt.Printf("%s: %q, revoked %v, valid %v\n", m.Data, mem, m.Invalidated == reg.STag(), reg.Valid())
@@ -125,12 +126,12 @@ func ExampleConn_Post() {
 // waiting blocks for some messages, after giving the reading role away.
 type waiting struct{ release chan struct{} }
 
-func (h waiting) HandleRecv(c *rdmap.Conn, m *rdmap.Message) {
+func (h waiting) HandleRecv(c *rdmap.Conn, m *verbs.Message) {
 	c.PostRecv(1)
 	if string(m.Data) == "slow" && c.HandOff() {
 		<-h.release
 	}
-	c.Post([]rdmap.WR{{Op: rdmap.OpSend, Head: m.Data}})
+	c.Post([]verbs.WR{{Op: verbs.OpSend, Head: m.Data}})
 }
 func (waiting) HandleClose(*rdmap.Conn, error) {}
 
@@ -158,11 +159,11 @@ type fetching struct {
 	c    *rdmap.Conn
 }
 
-func (h *fetching) HandleRecv(c *rdmap.Conn, m *rdmap.Message) {
+func (h *fetching) HandleRecv(c *rdmap.Conn, m *verbs.Message) {
 	c.PostRecv(1)
 	h.c = c
-	c.Post([]rdmap.WR{{
-		Op: rdmap.OpReadRequest, STag: region.STag(binary.BigEndian.Uint32(m.Data)),
+	c.Post([]verbs.WR{{
+		Op: verbs.OpReadRequest, STag: region.STag(binary.BigEndian.Uint32(m.Data)),
 		Sink: h.sink, Len: uint32(len(h.mem)), Done: h,
 	}})
 }
@@ -176,7 +177,7 @@ func (h *fetching) Complete(err error) {
 }
 
 func (h *fetching) CompleteUpcall(c *rdmap.Conn) {
-	c.Post([]rdmap.WR{{Op: rdmap.OpSend, Head: h.mem}})
+	c.Post([]verbs.WR{{Op: verbs.OpSend, Head: h.mem}})
 }
 
 // A server continues in the goroutine that reads when the data that it has requested has arrived.
@@ -206,7 +207,7 @@ func ExampleConn_Handshake() {
 	done := make(chan error, 1)
 	go func() { done <- b.Handshake(context.Background()) }()
 	err := a.Handshake(context.Background())
-	if rej, ok := errors.AsType[*rdmap.RejectError](err); ok {
+	if rej, ok := errors.AsType[*verbs.RejectError](err); ok {
 		fmt.Printf("rejected: %s\n", rej.PrivateData)
 	}
 	fmt.Println(<-done)
@@ -224,32 +225,6 @@ func ExampleConn_Serve() {
 	err := <-ended
 	fmt.Println(errors.Is(err, io.EOF), err)
 	// Output: true rdmap: read: EOF
-}
-
-// A violation is answered with a Terminate, and each side gets an error of its own type.
-func ExampleProtocolError() {
-	ctx := context.Background()
-	a, b := pair(nil, nil)
-	defer a.Close()
-	go b.Serve()
-	err := a.Read(ctx, make([]byte, 8), 0x1234, 0)
-	if told, ok := errors.AsType[*rdmap.TerminateError](err); ok {
-		fmt.Println("told:", told.Terminate.Code)
-	}
-	<-b.Done()
-	if why, ok := errors.AsType[*rdmap.ProtocolError](b.Err()); ok {
-		fmt.Println("refused:", why.Code, "by", why.Section)
-	}
-	// Output:
-	// told: 0x0/0x1/0x00 invalid STag
-	// refused: 0x0/0x1/0x00 invalid STag by RFC 5040 Section 7.2
-}
-
-// A Terminate of Linux siw: its bit-fields come out swapped on the wire.
-func ExampleParseTerminate() {
-	t, err := rdmap.ParseTerminate([]byte{0x21, 0x06, 0, 0})
-	fmt.Println(t.String(), err)
-	// Output: 0x2/0x1/0x06 (or, as Linux siw lays it out, 0x1/0x2/0x06 untagged, invalid DDP version) <nil>
 }
 
 // Connections that may need much memory for Sends share a pool of their own.
@@ -281,7 +256,7 @@ func ExampleConn_LimitORD() {
 
 func ExampleConn_Flush() {
 	ctx := context.Background()
-	cfg := &rdmap.Config{Extensions: rdmap.ExtCommit}
+	cfg := &rdmap.Config{Extensions: verbs.ExtCommit}
 	a, b := pair(cfg, cfg)
 	defer a.Close()
 	rights := region.RemoteRead | region.RemoteWrite | region.FlushVisible | region.Verify
@@ -290,7 +265,7 @@ func ExampleConn_Flush() {
 	defer b.Close()
 
 	a.Write(ctx, make([]byte, 32), reg.STag(), 0)
-	fmt.Println(a.Flush(ctx, reg.STag(), 0, 32, rdmap.FlushVisible))
+	fmt.Println(a.Flush(ctx, reg.STag(), 0, 32, verbs.FlushVisible))
 	sum, err := a.Verify(ctx, reg.STag(), 0, 32, nil)
 	fmt.Printf("%x %v\n", sum, err)
 	fmt.Println(a.AtomicWrite(ctx, reg.STag(), 56, [8]byte{1}))
@@ -302,7 +277,7 @@ func ExampleConn_Flush() {
 
 func ExampleConn_FetchAdd() {
 	ctx := context.Background()
-	cfg := &rdmap.Config{Extensions: rdmap.Ext7306 | rdmap.ExtSwap}
+	cfg := &rdmap.Config{Extensions: verbs.Ext7306 | verbs.ExtSwap}
 	a, b := pair(cfg, cfg)
 	defer a.Close()
 	reg, _ := b.Register(make([]byte, 8), region.Atomic)
@@ -325,7 +300,7 @@ func ExampleConn_FetchAdd() {
 
 func ExampleConn_SendImmediate() {
 	ctx := context.Background()
-	cfg := &rdmap.Config{Extensions: rdmap.Ext7306}
+	cfg := &rdmap.Config{Extensions: verbs.Ext7306}
 	a, b := pair(cfg, cfg)
 	defer a.Close()
 	defer b.Close()
@@ -363,10 +338,10 @@ func ExampleConn_WaitSolicited() {
 	a, b := pair(nil, nil)
 	defer a.Close()
 	defer b.Close()
-	go a.Post([]rdmap.WR{
-		{Op: rdmap.OpSend, Head: []byte("part 1")},
-		{Op: rdmap.OpSend, Head: []byte("part 2")},
-		{Op: rdmap.OpSendSE, Head: []byte("part 3, the last")},
+	go a.Post([]verbs.WR{
+		{Op: verbs.OpSend, Head: []byte("part 1")},
+		{Op: verbs.OpSend, Head: []byte("part 2")},
+		{Op: verbs.OpSendSE, Head: []byte("part 3, the last")},
 	})
 	b.WaitSolicited(ctx)
 	for m := b.TryRecv(); m != nil; m = b.TryRecv() {
@@ -376,26 +351,4 @@ func ExampleConn_WaitSolicited() {
 	// part 1
 	// part 2
 	// part 3, the last
-}
-
-// A sink that is registered for one Read: its STag is invalid as soon as the Read is complete.
-func ExampleWR_invalidateSink() {
-	ctx := context.Background()
-	a, b := pair(nil, nil)
-	defer a.Close()
-	defer b.Close()
-	src, _ := b.Register([]byte("source"), region.RemoteRead)
-	go b.Serve()
-
-	mem := make([]byte, 6)
-	sink, _ := a.Register(mem, region.ReadSink)
-	var w rdmap.Waiter
-	w.Reset()
-	a.Post([]rdmap.WR{{
-		Op: rdmap.OpReadRequest, STag: src.STag(), Len: 6,
-		Sink: sink.STag(), InvalidateSink: true, Done: &w,
-	}})
-	err := a.Wait(ctx, &w)
-	fmt.Println(string(mem), err, sink.Valid())
-	// Output: source <nil> false
 }

@@ -1,5 +1,7 @@
 package rdmap
 
+import "github.com/stag-rdma/stag/rdmap/verbs"
+
 // Requests that can block, because they flush to persistence or hash, are executed by the executor of
 // the stream. There is one while such a request is at the head of the queue and everything before it
 // has been executed and written. If possible the reader itself is the executor, otherwise a goroutine
@@ -11,9 +13,9 @@ const inlineVerify = 4096
 // blocks reports whether a request may take long.
 func (r *request) blocks() bool {
 	switch r.op {
-	case OpFlushRequest:
-		return FlushFlags(r.body[targetLen+3])&FlushPersistent != 0
-	case OpVerifyRequest:
+	case verbs.OpFlushRequest:
+		return verbs.FlushFlags(r.body[targetLen+3])&verbs.FlushPersistent != 0
+	case verbs.OpVerifyRequest:
 		var g target
 		g.parse(r.body[:])
 		return r.slow || g.n > inlineVerify
@@ -23,7 +25,9 @@ func (r *request) blocks() bool {
 }
 
 // stores reports whether the request changes memory.
-func (r *request) stores() bool { return r.op == OpAtomicRequest || r.op == OpAtomicWriteRequest }
+func (r *request) stores() bool {
+	return r.op == verbs.OpAtomicRequest || r.op == verbs.OpAtomicWriteRequest
+}
 
 // needExecutor reports whether the head of the requests waits for an executor.
 func (s *sender) needExecutor() bool {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // hanging is memory whose flushes wait until they are released.
@@ -31,8 +32,8 @@ func (m *hanging) Persist(off, n int) error {
 func TestFlushOverstays(t *testing.T) {
 	onWires(t, func(t *testing.T, a, b net.Conn) {
 		h := &blocker{release: make(chan struct{})}
-		cfg := &Config{Extensions: ExtCommit, Handler: h, HandlerLimit: 2 * time.Millisecond, MaxTakeovers: 1}
-		x, y := connect(t, a, b, &Config{Extensions: ExtCommit}, cfg)
+		cfg := &Config{Extensions: verbs.ExtCommit, Handler: h, HandlerLimit: 2 * time.Millisecond, MaxTakeovers: 1}
+		x, y := connect(t, a, b, &Config{Extensions: verbs.ExtCommit}, cfg)
 		mem := newHanging()
 		reg, err := y.Table().RegisterMemory(mem, region.Options{Access: commitRights})
 		if err != nil {
@@ -42,8 +43,8 @@ func TestFlushOverstays(t *testing.T) {
 		var ws [3]Waiter
 		post := func(w *Waiter, s string) { // a flush, and a Send that does not wait for it
 			w.Reset()
-			flush := WR{Op: OpFlushRequest, STag: reg.STag(), Len: 64, Flags: FlushPersistent, Done: w}
-			if err := x.Post([]WR{flush, {Op: OpSend, Head: []byte(s)}}); err != nil {
+			flush := verbs.WR{Op: verbs.OpFlushRequest, STag: reg.STag(), Len: 64, Flags: verbs.FlushPersistent, Done: w}
+			if err := x.Post([]verbs.WR{flush, {Op: verbs.OpSend, Head: []byte(s)}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -80,7 +81,7 @@ func TestFlushOverstays(t *testing.T) {
 func TestEndWithFlushRunning(t *testing.T) {
 	for _, limit := range []time.Duration{2 * time.Millisecond, time.Hour} {
 		a, b := tcpPair(t)
-		x, y := connect(t, a, b, &Config{Extensions: ExtCommit}, &Config{Extensions: ExtCommit, HandlerLimit: limit})
+		x, y := connect(t, a, b, &Config{Extensions: verbs.ExtCommit}, &Config{Extensions: verbs.ExtCommit, HandlerLimit: limit})
 		mem := newHanging()
 		reg, err := y.Table().RegisterMemory(mem, region.Options{Access: commitRights})
 		if err != nil {
@@ -91,10 +92,10 @@ func TestEndWithFlushRunning(t *testing.T) {
 			y.Serve()
 			close(served)
 		}()
-		go x.Flush(t.Context(), reg.STag(), 0, 64, FlushPersistent)
+		go x.Flush(t.Context(), reg.STag(), 0, 64, verbs.FlushPersistent)
 		<-mem.entered
 		if limit < time.Hour {
-			if err := x.Post([]WR{{Op: OpSend, Head: []byte("behind")}}); err != nil {
+			if err := x.Post([]verbs.WR{{Op: verbs.OpSend, Head: []byte("behind")}}); err != nil {
 				t.Fatal(err)
 			}
 			if m, err := y.Recv(t.Context()); err != nil || string(m.Data) != "behind" {

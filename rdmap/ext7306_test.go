@@ -15,6 +15,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // Vectors 4.18 to 4.21.
@@ -32,28 +33,28 @@ const ones = ^uint64(0)
 
 var goldAtomics = []struct {
 	gold string
-	a    Atomic
+	a    verbs.Atomic
 }{
-	{goldFetchAdd, Atomic{Op: AtomicFetchAdd, Operand: 5}},
-	{goldCmpSwap, Atomic{Op: AtomicCmpSwap, Operand: 0xdeadbeefcafef00d, Mask: ones, Compare: 7, CompareMask: ones}},
-	{goldSwap, Atomic{Op: AtomicSwap, Operand: 0x1111222233334444}},
+	{goldFetchAdd, verbs.Atomic{Op: verbs.AtomicFetchAdd, Operand: 5}},
+	{goldCmpSwap, verbs.Atomic{Op: verbs.AtomicCmpSwap, Operand: 0xdeadbeefcafef00d, Mask: ones, Compare: 7, CompareMask: ones}},
+	{goldSwap, verbs.Atomic{Op: verbs.AtomicSwap, Operand: 0x1111222233334444}},
 }
 
 func TestGoldenAtomicsProduced(t *testing.T) {
-	e := newEngine(engineConfig{ord: 9, ext: ExtSwap | Ext7306})
+	e := newEngine(engineConfig{ord: 9, ext: verbs.ExtSwap | verbs.Ext7306})
 	e.snd.lastID, e.wk.msn[1] = 0x100, 1
 	for _, g := range goldAtomics {
-		e.post(WR{Op: OpAtomicRequest, STag: 0x11223344, TO: 0x1008, Atomic: &g.a})
+		e.post(verbs.WR{Op: verbs.OpAtomicRequest, STag: 0x11223344, TO: 0x1008, Atomic: &g.a})
 		if got := hex.EncodeToString(e.output()); got != g.gold {
 			t.Errorf("%v:\n got %s\nwant %s", g.a.Op, got, g.gold)
 		}
 	}
 	e.wk.msn[0] = 5
 	for _, g := range []struct {
-		op   Opcode
+		op   verbs.Opcode
 		gold string
-	}{{OpImmediate, goldImm}, {OpImmediateSE, goldImmSE}} {
-		e.post(WR{Op: g.op, Body: []byte{1, 2, 3, 4, 5, 6, 7, 8}})
+	}{{verbs.OpImmediate, goldImm}, {verbs.OpImmediateSE, goldImmSE}} {
+		e.post(verbs.WR{Op: g.op, Body: []byte{1, 2, 3, 4, 5, 6, 7, 8}})
 		if got := hex.EncodeToString(e.output()); got != g.gold {
 			t.Errorf("%v: got %s", g.op, got)
 		}
@@ -74,7 +75,7 @@ func word(v uint64) (mem []byte, p *uint64) {
 }
 
 func TestGoldenAtomicsConsumed(t *testing.T) {
-	e := newEngine(engineConfig{ird: 9, ext: ExtSwap | Ext7306, recvs: 2, size: 4})
+	e := newEngine(engineConfig{ird: 9, ext: verbs.ExtSwap | verbs.Ext7306, recvs: 2, size: 4})
 	mem, p := word(2)
 	reg, _ := e.snd.table.RegisterMemory(region.Bytes(mem), region.Options{Access: region.Atomic, Base: 0x1008})
 	for i, g := range goldAtomics {
@@ -140,28 +141,28 @@ func TestMaskedAtomics(t *testing.T) {
 func TestAtomicValues(t *testing.T) {
 	for _, tt := range []struct {
 		old  uint64
-		a    Atomic
+		a    verbs.Atomic
 		want uint64
 	}{
-		{2, Atomic{Operand: 5}, 7},
-		{ones, Atomic{Operand: 1}, 0},
-		{0xffffffff, Atomic{Operand: 1, Mask: 0x80000000}, 0},
-		{0x00ff00ff00ff00ff, Atomic{Operand: 0x0001000100010001, Mask: 0x8080808080808080}, 0},
-		{ones, Atomic{Operand: 0x0101010101010101, Mask: 0x8080808080808080}, 0},
-		{ones - 1, Atomic{Operand: 3, Mask: 1 << 63}, 1},
-		{7, Atomic{Op: AtomicCmpSwap, Compare: 7, CompareMask: ones, Operand: 0xdeadbeefcafef00d, Mask: ones}, 0xdeadbeefcafef00d},
-		{8, Atomic{Op: AtomicCmpSwap, Compare: 7, CompareMask: ones, Operand: 0xdeadbeefcafef00d, Mask: ones}, 8},
-		{0x1122334455667788, Atomic{
-			Op: AtomicCmpSwap, Compare: 0x88, CompareMask: 0xff, Operand: ones, Mask: 0xffff0000,
+		{2, verbs.Atomic{Operand: 5}, 7},
+		{ones, verbs.Atomic{Operand: 1}, 0},
+		{0xffffffff, verbs.Atomic{Operand: 1, Mask: 0x80000000}, 0},
+		{0x00ff00ff00ff00ff, verbs.Atomic{Operand: 0x0001000100010001, Mask: 0x8080808080808080}, 0},
+		{ones, verbs.Atomic{Operand: 0x0101010101010101, Mask: 0x8080808080808080}, 0},
+		{ones - 1, verbs.Atomic{Operand: 3, Mask: 1 << 63}, 1},
+		{7, verbs.Atomic{Op: verbs.AtomicCmpSwap, Compare: 7, CompareMask: ones, Operand: 0xdeadbeefcafef00d, Mask: ones}, 0xdeadbeefcafef00d},
+		{8, verbs.Atomic{Op: verbs.AtomicCmpSwap, Compare: 7, CompareMask: ones, Operand: 0xdeadbeefcafef00d, Mask: ones}, 8},
+		{0x1122334455667788, verbs.Atomic{
+			Op: verbs.AtomicCmpSwap, Compare: 0x88, CompareMask: 0xff, Operand: ones, Mask: 0xffff0000,
 		}, 0x11223344ffff7788},
-		{5, Atomic{Op: AtomicCmpSwap, Compare: 0x1234, Operand: 9, Mask: 0xff}, 9},
+		{5, verbs.Atomic{Op: verbs.AtomicCmpSwap, Compare: 0x1234, Operand: 9, Mask: 0xff}, 9},
 	} {
-		a, b := newEngine(engineConfig{ord: 1, ext: Ext7306}), newEngine(engineConfig{ird: 1, ext: Ext7306})
+		a, b := newEngine(engineConfig{ord: 1, ext: verbs.Ext7306}), newEngine(engineConfig{ird: 1, ext: verbs.Ext7306})
 		mem, p := word(tt.old)
 		reg, _ := b.snd.table.Register(mem, region.Atomic)
 		var d done
-		var ans Answer
-		a.post(WR{Op: OpAtomicRequest, STag: reg.STag(), Atomic: &tt.a, Answer: &ans, Done: &d})
+		var ans verbs.Answer
+		a.post(verbs.WR{Op: verbs.OpAtomicRequest, STag: reg.STag(), Atomic: &tt.a, Answer: &ans, Done: &d})
 		exchange(a, b)
 		if *p != tt.want || ans.Old != tt.old || d.n != 1 || d.err != nil {
 			t.Errorf("%+v on %x: left %x, want %x; answer %x, done %+v", tt.a, tt.old, *p, tt.want, ans.Old, d)
@@ -173,22 +174,22 @@ func TestAtomicValues(t *testing.T) {
 func TestAtomicRefusals(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		ext    Extensions
+		ext    verbs.Extensions
 		access region.Access
 		to     uint64
 		op     byte
-		code   TermCode
+		code   verbs.TermCode
 	}{
-		{"misaligned by 4", Ext7306, region.Atomic, 4, 0, TermCode{0, 2, 7}},
-		{"misaligned by 1", Ext7306, region.Atomic, 1, 2, TermCode{0, 2, 7}},
-		{"no right", Ext7306, ^region.Atomic & (region.ReadSink<<1 - 1), 0, 0, TermCode{0, 1, 2}},
-		{"past the end", Ext7306, region.Atomic, 16, 0, TermCode{0, 1, 1}},
-		{"wrap", Ext7306, region.Atomic, ones - 3, 0, TermCode{0, 1, 4}},
-		{"Swap without its switch", Ext7306, region.Atomic, 0, 1, TermCode{0, 2, 6}},
-		{"unknown operation", Ext7306 | ExtSwap, region.Atomic, 0, 3, TermCode{0, 2, 6}},
-		{"FetchAdd in two bits of four", Ext7306, region.Atomic, 0, 4, TermCode{0, 2, 6}},
-		{"CmpSwap in three bits of four", Ext7306, region.Atomic, 0, 10, TermCode{0, 2, 6}},
-		{"no extension", 0, region.Atomic, 0, 0, TermCode{0, 2, 6}},
+		{"misaligned by 4", verbs.Ext7306, region.Atomic, 4, 0, verbs.TermCode{Layer: 0, EType: 2, Code: 7}},
+		{"misaligned by 1", verbs.Ext7306, region.Atomic, 1, 2, verbs.TermCode{Layer: 0, EType: 2, Code: 7}},
+		{"no right", verbs.Ext7306, ^region.Atomic & (region.ReadSink<<1 - 1), 0, 0, verbs.TermCode{Layer: 0, EType: 1, Code: 2}},
+		{"past the end", verbs.Ext7306, region.Atomic, 16, 0, verbs.TermCode{Layer: 0, EType: 1, Code: 1}},
+		{"wrap", verbs.Ext7306, region.Atomic, ones - 3, 0, verbs.TermCode{Layer: 0, EType: 1, Code: 4}},
+		{"Swap without its switch", verbs.Ext7306, region.Atomic, 0, 1, verbs.TermCode{Layer: 0, EType: 2, Code: 6}},
+		{"unknown operation", verbs.Ext7306 | verbs.ExtSwap, region.Atomic, 0, 3, verbs.TermCode{Layer: 0, EType: 2, Code: 6}},
+		{"FetchAdd in two bits of four", verbs.Ext7306, region.Atomic, 0, 4, verbs.TermCode{Layer: 0, EType: 2, Code: 6}},
+		{"CmpSwap in three bits of four", verbs.Ext7306, region.Atomic, 0, 10, verbs.TermCode{Layer: 0, EType: 2, Code: 6}},
+		{"no extension", 0, region.Atomic, 0, 0, verbs.TermCode{Layer: 0, EType: 2, Code: 6}},
 	} {
 		e := newEngine(engineConfig{ird: 1, ext: tt.ext})
 		mem, p := word(77)
@@ -211,20 +212,20 @@ func TestAnswerMismatch(t *testing.T) {
 		name string
 		at   int
 		with byte
-		code TermCode
+		code verbs.TermCode
 	}{
-		{"right", 13, 1, TermCode{}},
-		{"MSN", 13, 2, TermCode{1, 2, 2}},
-		{"identifier", 18 + 3, 9, TermCode{0, 2, 0xff}},
+		{"right", 13, 1, verbs.TermCode{}},
+		{"MSN", 13, 2, verbs.TermCode{Layer: 1, EType: 2, Code: 2}},
+		{"identifier", 18 + 3, 9, verbs.TermCode{Layer: 0, EType: 2, Code: 0xff}},
 	} {
-		e := newEngine(engineConfig{ord: 2, ext: Ext7306})
+		e := newEngine(engineConfig{ord: 2, ext: verbs.Ext7306})
 		var d done
-		var ans Answer
+		var ans verbs.Answer
 		e.snd.lastID = 0x100
-		e.post(WR{Op: OpAtomicRequest, Atomic: &Atomic{}, Answer: &ans, Done: &d})
+		e.post(verbs.WR{Op: verbs.OpAtomicRequest, Atomic: &verbs.Atomic{}, Answer: &ans, Done: &d})
 		e.output()
 		e.input(fpduOf(patch(t, goldAtomicResp, tt.at, tt.with)))
-		pe, _ := errors.AsType[*ProtocolError](e.err)
+		pe, _ := errors.AsType[*verbs.ProtocolError](e.err)
 		if tt.name == "right" {
 			if e.err != nil || ans.Old != 2 || d.n != 1 {
 				t.Errorf("%v %+v", e.err, ans)
@@ -241,11 +242,11 @@ func TestAnswerMismatch(t *testing.T) {
 // A cancelled request is answered too, but the answer is dropped. An error names the response that
 // was due.
 func TestAnswerKinds(t *testing.T) {
-	asks := []WR{
-		{Op: OpAtomicRequest, Atomic: &Atomic{}},
-		{Op: OpFlushRequest},
-		{Op: OpVerifyRequest},
-		{Op: OpAtomicWriteRequest, Body: make([]byte, 8)},
+	asks := []verbs.WR{
+		{Op: verbs.OpAtomicRequest, Atomic: &verbs.Atomic{}},
+		{Op: verbs.OpFlushRequest},
+		{Op: verbs.OpVerifyRequest},
+		{Op: verbs.OpAtomicWriteRequest, Body: make([]byte, 8)},
 	}
 	for i, wr := range asks {
 		for j, resp := range []string{goldAtomicResp, goldFlushResp, goldVerifyResp, goldAWResp} {
@@ -257,7 +258,7 @@ func TestAnswerKinds(t *testing.T) {
 					id = 0 // a Read has none
 				}
 				var d done
-				ans := Answer{Old: 5}
+				ans := verbs.Answer{Old: 5}
 				wr.Done, wr.Answer = &d, &ans
 				e.post(wr)
 				e.output()
@@ -267,20 +268,20 @@ func TestAnswerKinds(t *testing.T) {
 				u := patch(t, resp, 18, 0, 0, 0, id)
 				u[13] = 1 // MSN
 				e.input(fpduOf(u))
-				pe, _ := errors.AsType[*ProtocolError](e.err)
+				pe, _ := errors.AsType[*verbs.ProtocolError](e.err)
 				right := i == j && how != "after a Read"
-				if right != (pe == nil) || right != (d.err == nil) || d.n != 1 || pe != nil && pe.Code != (TermCode{0, 2, 0xff}) {
+				if right != (pe == nil) || right != (d.err == nil) || d.n != 1 || pe != nil && pe.Code != (verbs.TermCode{Layer: 0, EType: 2, Code: 0xff}) {
 					t.Errorf("%v %s, answer %d: %v, %+v", wr.Op, how, j, e.err, d)
 				}
 				want := wr.Op + 1
 				if how == "after a Read" {
-					want = OpReadResponse
+					want = verbs.OpReadResponse
 				}
 				if pe != nil && !strings.HasSuffix(pe.Error(), "want "+want.String()) {
 					t.Errorf("%v %s, answer %d: %v, want it to name %v", wr.Op, how, j, pe, want)
 				}
 				written := ans.Old != 5 || ans.N != 0
-				if wants := wr.Op == OpAtomicRequest || wr.Op == OpVerifyRequest; written != (right && wants && how == "alone") {
+				if wants := wr.Op == verbs.OpAtomicRequest || wr.Op == verbs.OpVerifyRequest; written != (right && wants && how == "alone") {
 					t.Errorf("%v %s, answer %d: %+v", wr.Op, how, j, ans)
 				}
 			}
@@ -296,7 +297,7 @@ func TestAtomicity(t *testing.T) {
 	var wg sync.WaitGroup
 	for range streams {
 		a, b := rdmaptest.Pipe()
-		cfg := &Config{Extensions: Ext7306}
+		cfg := &Config{Extensions: verbs.Ext7306}
 		x, y := connect(t, a, b, cfg, cfg)
 		reg, err := y.Register(mem, region.Atomic)
 		if err != nil {
@@ -327,26 +328,26 @@ func TestAtomicity(t *testing.T) {
 // plain peer has it.
 func TestExtensionSwitch(t *testing.T) {
 	t.Parallel()
-	on := Ext7306 | ExtSwap | ExtCommit
-	for _, tt := range []struct{ a, b, want Extensions }{
+	on := verbs.Ext7306 | verbs.ExtSwap | verbs.ExtCommit
+	for _, tt := range []struct{ a, b, want verbs.Extensions }{
 		{on, on, on},
-		{Ext7306, on, Ext7306},
+		{verbs.Ext7306, on, verbs.Ext7306},
 		{0, on, 0},
 		{on, 0, 0},
-		{ExtSwap, ExtCommit | ExtSwap, ExtSwap | Ext7306},
+		{verbs.ExtSwap, verbs.ExtCommit | verbs.ExtSwap, verbs.ExtSwap | verbs.Ext7306},
 	} {
 		a, b := rdmaptest.Pipe()
 		x, y := connect(t, a, b, &Config{Extensions: tt.a}, &Config{Extensions: tt.b})
 		if got, other := x.ConnectionState().Extensions, y.ConnectionState().Extensions; got != tt.want || other != tt.want {
 			t.Errorf("%v with %v: %v and %v", tt.a, tt.b, got, other)
 		}
-		if _, err := x.FetchAdd(t.Context(), 1, 0, 0, 0); tt.want == 0 && err != ErrNoExtension {
+		if _, err := x.FetchAdd(t.Context(), 1, 0, 0, 0); tt.want == 0 && err != verbs.ErrNoExtension {
 			t.Errorf("%v with %v: %v", tt.a, tt.b, err)
 		}
 	}
-	for _, ext := range []Extensions{0, Ext7306} {
+	for _, ext := range []verbs.Extensions{0, verbs.Ext7306} {
 		a, b := rdmaptest.Pipe()
-		x, y := connect(t, a, b, &Config{Extensions: Ext7306, Plain: true}, &Config{Extensions: ext, Plain: true})
+		x, y := connect(t, a, b, &Config{Extensions: verbs.Ext7306, Plain: true}, &Config{Extensions: ext, Plain: true})
 		mem, _ := word(41)
 		reg, _ := y.Register(mem, region.Atomic)
 		go y.Serve()
@@ -355,8 +356,8 @@ func TestExtensionSwitch(t *testing.T) {
 			t.Fatal(err)
 		}
 		old, err := x.FetchAdd(t.Context(), reg.STag(), 0, 0, 0)
-		te, told := errors.AsType[*TerminateError](err)
-		if ext != 0 && (err != nil || old != 41) || ext == 0 && (!told || te.Terminate.Code != (TermCode{0, 2, 6})) {
+		te, told := errors.AsType[*verbs.TerminateError](err)
+		if ext != 0 && (err != nil || old != 41) || ext == 0 && (!told || te.Terminate.Code != (verbs.TermCode{Layer: 0, EType: 2, Code: 6})) {
 			t.Errorf("discovery with %v: %d, %v", ext, old, err)
 		}
 	}
@@ -365,18 +366,18 @@ func TestExtensionSwitch(t *testing.T) {
 // TestAtomicSlots: requests beyond ORD wait at the sender; the responder accepts IRD Reads, and atomics
 // in addition.
 func TestAtomicSlots(t *testing.T) {
-	a, b := newEngine(engineConfig{ord: 2, ext: Ext7306}), newEngine(engineConfig{ird: 2, ext: Ext7306})
+	a, b := newEngine(engineConfig{ord: 2, ext: verbs.Ext7306}), newEngine(engineConfig{ird: 2, ext: verbs.Ext7306})
 	mem, p := word(0)
 	reg, _ := b.snd.table.Register(mem, region.Atomic)
 	for range 5 {
-		a.post(WR{Op: OpAtomicRequest, STag: reg.STag(), Atomic: &Atomic{Operand: 1}})
+		a.post(verbs.WR{Op: verbs.OpAtomicRequest, STag: reg.STag(), Atomic: &verbs.Atomic{Operand: 1}})
 	}
 	if n := len(a.output()); n != 2*76 || a.snd.reads.len() != 2 {
 		t.Fatalf("%d octets out", n)
 	}
-	a = newEngine(engineConfig{ord: 2, ext: Ext7306})
+	a = newEngine(engineConfig{ord: 2, ext: verbs.Ext7306})
 	for range 5 {
-		a.post(WR{Op: OpAtomicRequest, STag: reg.STag(), Atomic: &Atomic{Operand: 1}})
+		a.post(verbs.WR{Op: verbs.OpAtomicRequest, STag: reg.STag(), Atomic: &verbs.Atomic{Operand: 1}})
 	}
 	exchange(a, b)
 	if a.err != nil || b.err != nil || *p != 5 || a.snd.due != 0 {

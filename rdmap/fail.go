@@ -7,17 +7,18 @@ import (
 	"net"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"go.uber.org/zap"
 )
 
 // terminateFor returns the Terminate that err asks for, nil if none. A Terminate of the peer is not
 // answered with another (RFC 5040 Section 5.4).
-func terminateFor(err error) *Terminate {
-	if e, ok := errors.AsType[*ProtocolError](err); ok && !e.mute {
-		return &e.term
+func terminateFor(err error) *verbs.Terminate {
+	if e, ok := errors.AsType[*verbs.ProtocolError](err); ok && e.Terminate != nil {
+		return e.Terminate
 	}
-	if e, ok := errors.AsType[*LocalError](err); ok {
-		return &Terminate{Code: e.Code}
+	if e, ok := errors.AsType[*verbs.LocalError](err); ok {
+		return &verbs.Terminate{Code: e.Code}
 	}
 	return nil
 }
@@ -26,7 +27,7 @@ func terminateFor(err error) *Terminate {
 // written complete with err. After a violation by the peer a Terminate is sent first, but after the
 // rest of a message that is partly sent (RFC 5040 Section 5.4).
 func (c *Conn) fail(err error) {
-	_, told := errors.AsType[*TerminateError](err)
+	_, told := errors.AsType[*verbs.TerminateError](err)
 	c.end(err, told)
 }
 
@@ -178,9 +179,9 @@ func (c *Conn) Close() error {
 	if first == nil && c.up.Load() {
 		c.waitQuiet(c.cfg.CloseTimeout)
 	}
-	c.end(ErrClosed, c.up.Load())
+	c.end(verbs.ErrClosed, c.up.Load())
 	<-c.done
-	if errors.Is(first, ErrClosed) {
+	if errors.Is(first, verbs.ErrClosed) {
 		return nil
 	}
 	return first
@@ -191,7 +192,7 @@ func (c *Conn) Close() error {
 // wait; see Done.
 func (c *Conn) Abort(err error) {
 	if err == nil {
-		err = ErrClosed
+		err = verbs.ErrClosed
 	}
 	c.end(err, false)
 }
@@ -200,6 +201,6 @@ func (c *Conn) Abort(err error) {
 // that holds code and err, which may be nil. It is for an upper layer that cannot go on.
 // TermCode{} is RDMAP's local catastrophic error (RFC 5040 Section 4.8). Terminate may be called
 // anywhere and does not wait.
-func (c *Conn) Terminate(code TermCode, err error) {
-	c.end(&LocalError{code, err}, true)
+func (c *Conn) Terminate(code verbs.TermCode, err error) {
+	c.end(&verbs.LocalError{Code: code, Err: err}, true)
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // TestResponsesDoNotStarveSends: however many responses wait, a Send follows the one that is being
@@ -14,7 +15,7 @@ func TestResponsesDoNotStarveSends(t *testing.T) {
 	for _, interleave := range []bool{false, true} {
 		e := newEngine(engineConfig{mulpdu: StagMULPDU, ird: 8, interleave: interleave})
 		_, reg := e.register(t, size, region.RemoteRead)
-		req := request{op: OpReadRequest}
+		req := request{op: verbs.OpReadRequest}
 		rr := readRequest{size: size, src: reg.STag()}
 		rr.append(req.body[:0])
 		most := size + 2*maxBatch
@@ -26,7 +27,7 @@ func TestResponsesDoNotStarveSends(t *testing.T) {
 			}
 			sendBatch(t, e)
 			var d done
-			e.post(WR{Op: OpSend, Head: []byte("small"), Done: &d})
+			e.post(verbs.WR{Op: verbs.OpSend, Head: []byte("small"), Done: &d})
 			for sent := 0; d.n == 0; {
 				if sent > most {
 					t.Fatalf("interleave=%v: %d octets of responses left before a Send", interleave, sent)
@@ -57,8 +58,8 @@ func sendBatch(t *testing.T, e *engine) int {
 // stuck is a Handler whose upcalls wait.
 type stuck struct{ inside, release chan struct{} }
 
-func (h stuck) HandleRecv(*Conn, *Message) { h.inside <- struct{}{}; <-h.release }
-func (h stuck) HandleClose(*Conn, error)   {}
+func (h stuck) HandleRecv(*Conn, *verbs.Message) { h.inside <- struct{}{}; <-h.release }
+func (h stuck) HandleClose(*Conn, error)         {}
 
 // TestStreamsDoNotStarve: a stream whose upcall blocks, idle or in Serve, and one that is flooded do not
 // disturb other streams of the process.

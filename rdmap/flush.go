@@ -1,6 +1,10 @@
 package rdmap
 
-import "runtime"
+import (
+	"runtime"
+
+	"github.com/stag-rdma/stag/rdmap/verbs"
+)
 
 // flushMode says where a flush runs, and so what it may do if the socket is full.
 type flushMode uint8
@@ -111,7 +115,7 @@ func (c *Conn) flusher() {
 // with mu held.
 func (c *Conn) settle(ferr, werr error) {
 	if werr != nil {
-		c.fail(&ConnError{Op: "write", Err: werr})
+		c.fail(&verbs.ConnError{Op: "write", Err: werr})
 	}
 	if ferr != nil {
 		c.fail(ferr)

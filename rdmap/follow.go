@@ -8,6 +8,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/internal/mutant"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // follow places the segments in b that continue the tagged message whose segment has just been placed.
@@ -60,7 +61,7 @@ func (r *receiver) sinkOf(head []byte, n int) (v region.View, left int) {
 	var s ddp.Segment
 	s.Parse(head)
 	need, left := region.RemoteWrite, math.MaxInt32 // more than is ever staged
-	if r.now == OpReadResponse {
+	if r.now == verbs.OpReadResponse {
 		rd, _ := r.up.head()
 		off := s.TO - rd.sinkTO
 		if region.STag(s.STag) != rd.sink || off > uint64(rd.size) {
@@ -78,7 +79,7 @@ func (r *receiver) sinkOf(head []byte, n int) (v region.View, left int) {
 // followed counts segments that were placed without input.
 func (r *receiver) followed(fpdus, octets int) {
 	r.in.fpdus += uint64(fpdus)
-	if r.now == OpReadResponse {
+	if r.now == verbs.OpReadResponse {
 		r.in.readOctets += uint64(octets)
 		r.readGot += uint64(octets)
 		return

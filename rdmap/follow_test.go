@@ -9,6 +9,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 const (
@@ -19,17 +20,17 @@ const (
 
 // followed runs FPDUs of a tagged message through an engine whose memory ends with the message, one by
 // one or not, and returns a description of the result.
-func followed(t *testing.T, op Opcode, singly bool, spoil func(segs []ddp.Segment, fpdus [][]byte)) (log string, octets int) {
+func followed(t *testing.T, op verbs.Opcode, singly bool, spoil func(segs []ddp.Segment, fpdus [][]byte)) (log string, octets int) {
 	e := newEngine(engineConfig{ord: 2, recvs: 1, mulpdu: StagMULPDU})
 	e.singly = singly
 	size := followMem
-	if op == OpReadResponse {
+	if op == verbs.OpReadResponse {
 		size *= 2 // it is the request that ends with the message
 	}
 	mem, reg := e.register(t, size, region.RemoteWrite|region.ReadSink)
 	_, other := e.register(t, followMem, region.RemoteWrite|region.ReadSink)
-	if op == OpReadResponse {
-		e.post(WR{Op: OpReadRequest, Sink: reg.STag(), Len: followMem})
+	if op == verbs.OpReadResponse {
+		e.post(verbs.WR{Op: verbs.OpReadRequest, Sink: reg.STag(), Len: followMem})
 		e.output()
 	}
 	segs := make([]ddp.Segment, followSegs)
@@ -61,7 +62,7 @@ func followed(t *testing.T, op Opcode, singly bool, spoil func(segs []ddp.Segmen
 		out = out[:len(out)-mpa.CRCLen] // it covers the STags
 	}
 	code := ""
-	if p, ok := e.err.(*ProtocolError); ok {
+	if p, ok := e.err.(*verbs.ProtocolError); ok {
 		code = fmt.Sprint(p.Code, p.Section)
 	}
 	if _, live := e.snd.table.Lookup(reg.STag(), 0, 1, region.RemoteWrite); live != nil {
@@ -104,7 +105,7 @@ func TestFollow(t *testing.T) {
 			func(f [][]byte) { f[at] = append(mpa.AppendFPDU(nil, f[at][2:16], true), f[at]...) },
 		},
 		"a Send within": {fpdus: func(f [][]byte) {
-			s := ddp.Segment{Last: true, Control: controlOctet(OpSend), MSN: 1}
+			s := ddp.Segment{Last: true, Control: controlOctet(verbs.OpSend), MSN: 1}
 			f[at] = append(mpa.AppendFPDU(nil, append(s.Append(nil), "hi"...), true), f[at]...)
 		}},
 	} {
@@ -116,14 +117,14 @@ func TestFollow(t *testing.T) {
 				c.fpdus(f)
 			}
 		}
-		for _, op := range []Opcode{OpWrite, OpReadResponse} {
+		for _, op := range []verbs.Opcode{verbs.OpWrite, verbs.OpReadResponse} {
 			want, none := followed(t, op, true, spoil)
 			got, n := followed(t, op, false, spoil)
 			if got != want || none != 0 {
 				t.Errorf("%v, %s: in a run\n%s\none by one\n%s", op, name, got, want)
 			}
 			// A Response that does not begin where its sink does is refused at its first segment.
-			if n == 0 && (op == OpWrite || name != "beyond the memory") {
+			if n == 0 && (op == verbs.OpWrite || name != "beyond the memory") {
 				t.Errorf("%v, %s: nothing was placed in a run", op, name)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // goldAll are the seeds of the fuzz targets.
@@ -57,7 +58,7 @@ func fuzzRun(t *testing.T, in []byte, piece int) string {
 	sink := make([]byte, 32)
 	sreg, _ := e.snd.table.Register(sink, region.ReadSink)
 	var d done
-	e.post(WR{Op: OpReadRequest, Sink: sreg.STag(), Len: 32, Done: &d})
+	e.post(verbs.WR{Op: verbs.OpReadRequest, Sink: sreg.STag(), Len: 32, Done: &d})
 	e.output()
 	// The fuzzer cannot guess STags: two words stand for them.
 	in = bytes.ReplaceAll(bytes.Clone(in), []byte{0x11, 0x22, 0x33, 0x44}, stagOctets(reg.STag()))
@@ -76,11 +77,11 @@ func fuzzRun(t *testing.T, in []byte, piece int) string {
 	}
 	segs := segmentsNoCRC(t, out)
 	if e.err != nil {
-		_, told := e.err.(*TerminateError)
-		if pe, ok := e.err.(*ProtocolError); ok && pe.mute {
+		_, told := e.err.(*verbs.TerminateError)
+		if pe, ok := e.err.(*verbs.ProtocolError); ok && pe.Terminate == nil {
 			told = true // a Terminate of the peer that is wrong itself
 		}
-		if !told && (len(segs) == 0 || segs[len(segs)-1] != OpTerminate) {
+		if !told && (len(segs) == 0 || segs[len(segs)-1] != verbs.OpTerminate) {
 			t.Fatalf("error %v and no Terminate", e.err)
 		}
 		if d.n != 1 {
@@ -105,13 +106,13 @@ func stagOctets(s region.STag) []byte {
 	return []byte{byte(s >> 24), byte(s >> 16), byte(s >> 8), byte(s)}
 }
 
-func segmentsNoCRC(t *testing.T, b []byte) (out []Opcode) {
+func segmentsNoCRC(t *testing.T, b []byte) (out []verbs.Opcode) {
 	for len(b) > 0 {
 		n := (2 + int(b[0])<<8 + int(b[1]) + 3) &^ 3
 		if len(b) < n+4 || n < 2+14 {
 			t.Fatalf("answer ends in %x", b)
 		}
-		out = append(out, Opcode(b[3]&0x1f))
+		out = append(out, verbs.Opcode(b[3]&0x1f))
 		b = b[n+4:]
 	}
 	return out
@@ -129,7 +130,7 @@ func FuzzTerminate(f *testing.F) {
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		x, err := ParseTerminate(b)
+		x, err := verbs.ParseTerminate(b)
 		_, _ = x.String(), x.Swapped()
 		if err != nil {
 			return
@@ -138,7 +139,7 @@ func FuzzTerminate(f *testing.F) {
 		if len(again) != x.Size() {
 			t.Fatalf("size %d, appended %d", x.Size(), len(again))
 		}
-		y, err := ParseTerminate(again)
+		y, err := verbs.ParseTerminate(again)
 		if err != nil || y.Code != x.Code || !bytes.Equal(y.DDP, x.DDP) || !bytes.Equal(y.Read, x.Read) {
 			t.Fatalf("%x parsed as %+v, sent %x, parsed as %+v, %v", b, x, again, y, err)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // The FPDUs of test-vectors.md Section 4. STags 11223344 and aabbccdd cannot be
@@ -58,15 +59,15 @@ func TestGoldenProduced(t *testing.T) {
 	e := newEngine(engineConfig{ord: 1})
 	for _, step := range []struct {
 		want string
-		wr   WR
+		wr   verbs.WR
 	}{
-		{goldWrite, WR{Op: OpWrite, Body: sixteen, STag: stag, TO: 0x100000000}},
-		{goldReadReq, WR{Op: OpReadRequest, Sink: 0xaabbccdd, SinkTO: 0x2000, Len: 4096, STag: stag, TO: 0x1000}},
-		{goldSend, WR{Op: OpSend, Head: hello}},
-		{goldSendZero, WR{Op: OpSend}},
-		{goldSendInv, WR{Op: OpSendInvalidate, Head: hello[:2], Body: hello[2:], STag: stag}},
-		{goldSendSE, WR{Op: OpSendSE, Body: hello}},
-		{goldSendSEI, WR{Op: OpSendSEInvalidate, Body: hello, STag: stag}},
+		{goldWrite, verbs.WR{Op: verbs.OpWrite, Body: sixteen, STag: stag, TO: 0x100000000}},
+		{goldReadReq, verbs.WR{Op: verbs.OpReadRequest, Sink: 0xaabbccdd, SinkTO: 0x2000, Len: 4096, STag: stag, TO: 0x1000}},
+		{goldSend, verbs.WR{Op: verbs.OpSend, Head: hello}},
+		{goldSendZero, verbs.WR{Op: verbs.OpSend}},
+		{goldSendInv, verbs.WR{Op: verbs.OpSendInvalidate, Head: hello[:2], Body: hello[2:], STag: stag}},
+		{goldSendSE, verbs.WR{Op: verbs.OpSendSE, Body: hello}},
+		{goldSendSEI, verbs.WR{Op: verbs.OpSendSEInvalidate, Body: hello, STag: stag}},
 	} {
 		e.post(step.wr)
 		if got := hex.EncodeToString(e.output()); got != step.want {
@@ -109,12 +110,12 @@ func TestGoldenConsumed(t *testing.T) {
 	if e.err != nil {
 		t.Fatal(e.err)
 	}
-	want := []Message{
-		{Op: OpSend, Data: []byte("HELLO")},
-		{Op: OpSend, Data: []byte{}},
-		{Op: OpSendInvalidate, Data: []byte("HELLO"), Invalidated: reg.STag()},
-		{Op: OpSendSE, Data: []byte("HELLO"), Solicited: true},
-		{Op: OpSendSEInvalidate, Data: []byte("HELLO"), Invalidated: reg2.STag(), Solicited: true},
+	want := []verbs.Message{
+		{Op: verbs.OpSend, Data: []byte("HELLO")},
+		{Op: verbs.OpSend, Data: []byte{}},
+		{Op: verbs.OpSendInvalidate, Data: []byte("HELLO"), Invalidated: reg.STag()},
+		{Op: verbs.OpSendSE, Data: []byte("HELLO"), Solicited: true},
+		{Op: verbs.OpSendSEInvalidate, Data: []byte("HELLO"), Invalidated: reg2.STag(), Solicited: true},
 	}
 	if len(e.got) != len(want) {
 		t.Fatalf("%d messages", len(e.got))
@@ -153,7 +154,7 @@ func TestGoldenReadConsumed(t *testing.T) {
 		t.Fatal(err)
 	}
 	var d done
-	e.post(WR{Op: OpReadRequest, Sink: reg.STag(), SinkTO: 0x2000, Len: 16, Done: &d})
+	e.post(verbs.WR{Op: verbs.OpReadRequest, Sink: reg.STag(), SinkTO: 0x2000, Len: 16, Done: &d})
 	e.output()
 	u := ulpduOf(t, unhex(t, goldReadResp))
 	binary.BigEndian.PutUint32(u[2:], uint32(reg.STag()))
@@ -168,24 +169,24 @@ func TestGoldenTerminates(t *testing.T) {
 	hdr := func(s string) []byte { return ulpduOf(t, unhex(t, s)) }
 	for _, tt := range []struct {
 		want string
-		term Terminate
+		term verbs.Terminate
 	}{
-		{goldTermSTag, Terminate{Code: TermCode{1, 1, 0}, HasLength: true, SegLen: 30, DDP: hdr(goldWrite)[:14]}},
-		{goldTermRead, Terminate{
-			Code: TermCode{0, 1, 1}, HasLength: true, SegLen: 46,
+		{goldTermSTag, verbs.Terminate{Code: verbs.TermCode{Layer: 1, EType: 1, Code: 0}, HasLength: true, SegLen: 30, DDP: hdr(goldWrite)[:14]}},
+		{goldTermRead, verbs.Terminate{
+			Code: verbs.TermCode{Layer: 0, EType: 1, Code: 1}, HasLength: true, SegLen: 46,
 			DDP: hdr(goldReadReq)[:18], Read: hdr(goldReadReq)[18:],
 		}},
-		{goldTermBuf, Terminate{
-			Code: TermCode{1, 2, 2}, HasLength: true, SegLen: 2018,
+		{goldTermBuf, verbs.Terminate{
+			Code: verbs.TermCode{Layer: 1, EType: 2, Code: 2}, HasLength: true, SegLen: 2018,
 			DDP: unhex(t, "414300000000000000000000000900000000"),
 		}},
-		{goldTermOp, Terminate{
-			Code: TermCode{0, 2, 6}, HasLength: true, SegLen: 26,
+		{goldTermOp, verbs.Terminate{
+			Code: verbs.TermCode{Layer: 0, EType: 2, Code: 6}, HasLength: true, SegLen: 26,
 			DDP: unhex(t, "414c00000000000000010000000400000000"),
 		}},
-		{goldTermLocal, Terminate{}},
-		{goldTermCRC, Terminate{Code: TermCode{2, 0, 2}}},
-		{goldTermRTR, Terminate{Code: TermCode{2, 0, 7}}},
+		{goldTermLocal, verbs.Terminate{}},
+		{goldTermCRC, verbs.Terminate{Code: verbs.TermCode{Layer: 2, EType: 0, Code: 2}}},
+		{goldTermRTR, verbs.Terminate{Code: verbs.TermCode{Layer: 2, EType: 0, Code: 7}}},
 	} {
 		e := newEngine(engineConfig{})
 		payload := tt.term.Append(nil)
@@ -196,14 +197,14 @@ func TestGoldenTerminates(t *testing.T) {
 		if got := hex.EncodeToString(e.output()); got != tt.want {
 			t.Errorf("%v:\n got %s\nwant %s", tt.term.Code, got, tt.want)
 		}
-		e.post(WR{Op: OpSend})
+		e.post(verbs.WR{Op: verbs.OpSend})
 		if out := e.output(); len(out) > 0 {
 			t.Errorf("%x sent after a Terminate", out)
 		}
 
 		p := newEngine(engineConfig{})
 		p.input(unhex(t, tt.want))
-		te, ok := errors.AsType[*TerminateError](p.err)
+		te, ok := errors.AsType[*verbs.TerminateError](p.err)
 		if !ok {
 			t.Fatalf("%v: received as %v", tt.term.Code, p.err)
 		}

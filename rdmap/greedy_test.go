@@ -11,6 +11,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // rawInitiator connects an engine, as responder, to a Peer.
@@ -90,7 +91,7 @@ func TestUnfinishedSends(t *testing.T) {
 		}
 		for _, y := range bad {
 			<-y.Done()
-			if _, ok := errors.AsType[*LocalError](y.Err()); !ok || !errors.Is(y.Err(), ErrUnfinishedSend) {
+			if _, ok := errors.AsType[*verbs.LocalError](y.Err()); !ok || !errors.Is(y.Err(), verbs.ErrUnfinishedSend) {
 				t.Fatalf("a bad peer's connection ended with %v", y.Err())
 			}
 		}
@@ -260,8 +261,8 @@ type tagged struct {
 	log chan int
 }
 
-func (h tagged) HandleRecv(*Conn, *Message) { h.log <- h.id }
-func (h tagged) HandleClose(*Conn, error)   {}
+func (h tagged) HandleRecv(*Conn, *verbs.Message) { h.log <- h.id }
+func (h tagged) HandleClose(*Conn, error)         {}
 
 // TestStallPerSend: each Send may wait for the whole StallTimeout, and a wait that is over has no
 // further effect.

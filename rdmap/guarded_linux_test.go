@@ -11,6 +11,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // openFile returns persistent memory in a new file.
@@ -39,7 +40,7 @@ func TestPersistent(t *testing.T) {
 	for _, kind := range []pmem.Kind{pmem.File, pmem.Mmap} {
 		t.Run(kind.String(), func(t *testing.T) {
 			onWires(t, func(t *testing.T, a, b net.Conn) {
-				cfg := &Config{Extensions: ExtCommit}
+				cfg := &Config{Extensions: verbs.ExtCommit}
 				x, y := connect(t, a, b, cfg, cfg)
 				m := openFile(t, kind, fileSize)
 				reg, _ := y.Table().RegisterMemory(m, region.Options{Access: commitRights})
@@ -47,7 +48,7 @@ func TestPersistent(t *testing.T) {
 				go y.Serve()
 				data, sink, ctx, s := pattern(100_001), make([]byte, 100_001), t.Context(), reg.STag()
 				_, err := x.Verify(ctx, s, 0, 64, crc(make([]byte, 64)))
-				if err := errors.Join(err, x.Write(ctx, data, s, 777), x.Flush(ctx, s, 777, 100_001, FlushPersistent),
+				if err := errors.Join(err, x.Write(ctx, data, s, 777), x.Flush(ctx, s, 777, 100_001, verbs.FlushPersistent),
 					x.Read(ctx, sink, s, 777)); err != nil {
 					t.Fatal(err)
 				}
@@ -83,13 +84,13 @@ func TestTruncated(t *testing.T) {
 			return x.AtomicWrite(t.Context(), s, fileSize-8, [8]byte{})
 		},
 		"flush": func(t *testing.T, x *Conn, s region.STag) error {
-			return x.Flush(t.Context(), s, 0, 1, FlushPersistent)
+			return x.Flush(t.Context(), s, 0, 1, verbs.FlushPersistent)
 		},
 	}
 	for name, op := range ops {
 		t.Run(name, func(t *testing.T) {
 			onWires(t, func(t *testing.T, a, b net.Conn) {
-				cfg := &Config{Extensions: ExtCommit}
+				cfg := &Config{Extensions: verbs.ExtCommit}
 				x, y := connect(t, a, b, cfg, cfg)
 				m := openFile(t, pmem.Mmap, fileSize)
 				reg, _ := y.Table().RegisterMemory(m, region.Options{Access: commitRights})
@@ -102,8 +103,8 @@ func TestTruncated(t *testing.T) {
 					t.Fatal(err)
 				}
 				err := op(t, x, reg.STag())
-				te, ok := errors.AsType[*TerminateError](err)
-				if !ok || te.Terminate.Code != (TermCode{0, 2, 7}) {
+				te, ok := errors.AsType[*verbs.TerminateError](err)
+				if !ok || te.Terminate.Code != (verbs.TermCode{Layer: 0, EType: 2, Code: 7}) {
 					t.Errorf("got %v, want Terminate 0x0/0x2/0x07", err)
 				}
 				<-y.Done()
@@ -163,14 +164,14 @@ func TestTruncatedUnderLoad(t *testing.T) {
 	}
 	for range streams {
 		err := <-ends
-		te, ok := errors.AsType[*TerminateError](err)
+		te, ok := errors.AsType[*verbs.TerminateError](err)
 		if !ok { // its Terminate may have been lost to a reset
 			if !errors.Is(err, net.ErrClosed) {
 				t.Error(err)
 			}
 			continue
 		}
-		if c := te.Terminate.Code; c != (TermCode{0, 2, 7}) && c != (TermCode{0, 1, 0}) && c != (TermCode{1, 1, 0}) {
+		if c := te.Terminate.Code; c != (verbs.TermCode{Layer: 0, EType: 2, Code: 7}) && c != (verbs.TermCode{Layer: 0, EType: 1, Code: 0}) && c != (verbs.TermCode{Layer: 1, EType: 1, Code: 0}) {
 			t.Error(err)
 		}
 	}

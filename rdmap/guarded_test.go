@@ -9,6 +9,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // frail is Guarded memory that is gone after a number of accesses.
@@ -62,16 +63,16 @@ func TestGuardedMemory(t *testing.T) {
 	const size = 5000 // four segments
 	for _, tt := range []struct {
 		name    string
-		wr      WR
+		wr      verbs.WR
 		touches int
 	}{
-		{"write", WR{Op: OpWrite, Body: pattern(size)}, 4},
-		{"read", WR{Op: OpReadRequest, Len: size}, 4},
-		{"short read", WR{Op: OpReadRequest, Len: 100}, 1},
-		{"atomic", WR{Op: OpAtomicRequest, Atomic: &Atomic{Operand: 1}}, 1},
-		{"verify", WR{Op: OpVerifyRequest, Len: size}, 1},
-		{"atomic write", WR{Op: OpAtomicWriteRequest, Body: make([]byte, 8)}, 1},
-		{"flush", WR{Op: OpFlushRequest, Len: 1, Flags: FlushPersistent}, 1},
+		{"write", verbs.WR{Op: verbs.OpWrite, Body: pattern(size)}, 4},
+		{"read", verbs.WR{Op: verbs.OpReadRequest, Len: size}, 4},
+		{"short read", verbs.WR{Op: verbs.OpReadRequest, Len: 100}, 1},
+		{"atomic", verbs.WR{Op: verbs.OpAtomicRequest, Atomic: &verbs.Atomic{Operand: 1}}, 1},
+		{"verify", verbs.WR{Op: verbs.OpVerifyRequest, Len: size}, 1},
+		{"atomic write", verbs.WR{Op: verbs.OpAtomicWriteRequest, Body: make([]byte, 8)}, 1},
+		{"flush", verbs.WR{Op: verbs.OpFlushRequest, Len: 1, Flags: verbs.FlushPersistent}, 1},
 	} {
 		for left := range tt.touches + 1 {
 			a := newEngine(engineConfig{ord: 9, ext: extAll})
@@ -83,23 +84,23 @@ func TestGuardedMemory(t *testing.T) {
 			sink, sinkReg := a.register(t, size, region.ReadSink)
 			after, afterReg := b.register(t, 8, region.RemoteWrite)
 			tt.wr.STag, tt.wr.Sink = reg.STag(), 0
-			if tt.wr.Op == OpReadRequest {
+			if tt.wr.Op == verbs.OpReadRequest {
 				tt.wr.Sink = sinkReg.STag()
 			}
 			var d done
 			tt.wr.Done = &d
-			a.post(tt.wr, WR{Op: OpAtomicWriteRequest, STag: afterReg.STag(), Body: bytes.Repeat([]byte{1}, 8)})
+			a.post(tt.wr, verbs.WR{Op: verbs.OpAtomicWriteRequest, STag: afterReg.STag(), Body: bytes.Repeat([]byte{1}, 8)})
 			exchange(a, b)
 			if left == tt.touches {
 				if a.err != nil || b.err != nil || after[0] != 1 || mem.touches != left ||
-					tt.wr.Op == OpReadRequest && !bytes.Equal(sink[:tt.wr.Len], mem.mem[:tt.wr.Len]) {
+					tt.wr.Op == verbs.OpReadRequest && !bytes.Equal(sink[:tt.wr.Len], mem.mem[:tt.wr.Len]) {
 					t.Errorf("%s: %v, %v, %d touches", tt.name, a.err, b.err, mem.touches)
 				}
 				continue
 			}
-			pe, _ := errors.AsType[*ProtocolError](b.err)
-			te, _ := errors.AsType[*TerminateError](a.err)
-			if pe == nil || te == nil || pe.Code != (TermCode{0, 2, 7}) || te.Terminate.Code != pe.Code ||
+			pe, _ := errors.AsType[*verbs.ProtocolError](b.err)
+			te, _ := errors.AsType[*verbs.TerminateError](a.err)
+			if pe == nil || te == nil || pe.Code != (verbs.TermCode{Layer: 0, EType: 2, Code: 7}) || te.Terminate.Code != pe.Code ||
 				!errors.Is(b.err, region.ErrRegionLost) || te.Terminate.DDP == nil || te.Terminate.Read != nil {
 				t.Errorf("%s, touch %d: %v at the one side, %v at the other", tt.name, left, b.err, a.err)
 			}
@@ -118,7 +119,7 @@ func TestGuardedSink(t *testing.T) {
 		copy(src, pattern(5000))
 		mem := &frail{mem: make([]byte, 5000), left: left}
 		sink, _ := a.snd.table.RegisterMemory(mem, region.Options{Access: region.ReadSink})
-		a.post(WR{Op: OpReadRequest, STag: reg.STag(), Sink: sink.STag(), Len: 5000})
+		a.post(verbs.WR{Op: verbs.OpReadRequest, STag: reg.STag(), Sink: sink.STag(), Len: 5000})
 		exchange(a, b)
 		if left == 4 {
 			if a.err != nil || a.read != 1 || !bytes.Equal(mem.mem, src) {
@@ -126,7 +127,7 @@ func TestGuardedSink(t *testing.T) {
 			}
 			continue
 		}
-		if pe, ok := errors.AsType[*ProtocolError](a.err); !ok || pe.Code != (TermCode{0, 2, 7}) || sink.Valid() {
+		if pe, ok := errors.AsType[*verbs.ProtocolError](a.err); !ok || pe.Code != (verbs.TermCode{Layer: 0, EType: 2, Code: 7}) || sink.Valid() {
 			t.Errorf("touch %d: %v, sink valid: %v", left, a.err, sink.Valid())
 		}
 	}
@@ -136,7 +137,7 @@ func TestGuardedSink(t *testing.T) {
 // every crash.
 func TestSim(t *testing.T) {
 	onWires(t, func(t *testing.T, a, b net.Conn) {
-		cfg := &Config{Extensions: Ext7306 | ExtCommit}
+		cfg := &Config{Extensions: verbs.Ext7306 | verbs.ExtCommit}
 		x, y := connect(t, a, b, cfg, cfg)
 		sim := pmem.NewSim(1024, nil)
 		reg, err := y.Table().RegisterMemory(sim, region.Options{Access: commitRights | region.Atomic})
@@ -147,7 +148,7 @@ func TestSim(t *testing.T) {
 		ctx, s, data := t.Context(), reg.STag(), pattern(200)
 		_, e1 := x.FetchAdd(ctx, s, 512, 7, 0)
 		e2 := x.AtomicWrite(ctx, s, 640, [8]byte{1, 2, 3, 4, 5, 6, 7, 8})
-		if err := errors.Join(e1, e2, x.Write(ctx, data, s, 10), x.Flush(ctx, s, 10, 60, FlushPersistent)); err != nil {
+		if err := errors.Join(e1, e2, x.Write(ctx, data, s, 10), x.Flush(ctx, s, 10, 60, verbs.FlushPersistent)); err != nil {
 			t.Fatal(err)
 		}
 		shot := sim.Told()

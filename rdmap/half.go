@@ -1,11 +1,11 @@
 package rdmap
 
 import (
-	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // half looks after the staging that holds an unfinished FPDU of a connection. When nothing has
@@ -21,15 +21,15 @@ type half struct {
 	rest   atomic.Pointer[time.Timer]
 	due    uint64 // FPDUs completed when rest was set; owned by the ticker
 
-	told   atomic.Bool // Config.HalfFPDU was called with octets
+	told   atomic.Bool // Config.PartialFPDU was called with octets
 	toldAt uint64      // FPDUs completed then; owned by the ticker
 	tellMu sync.Mutex
 	ended  bool // under tellMu
 }
 
-// tell calls Config.HalfFPDU if octets are held for an FPDU, or were.
+// tell calls Config.PartialFPDU if octets are held for an FPDU, or were.
 func (h *half) tell(n int) {
-	f := h.c.cfg.HalfFPDU
+	f := h.c.cfg.PartialFPDU
 	if f == nil {
 		return
 	}
@@ -41,10 +41,6 @@ func (h *half) tell(n int) {
 	h.told.Store(n > 0)
 	f(n)
 }
-
-// ErrHalfFPDU: the peer began an FPDU and did not complete it within Config.FPDUTimeout. It wraps
-// os.ErrDeadlineExceeded; a ConnError wraps it.
-var ErrHalfFPDU = fmt.Errorf("rdmap: peer began an FPDU and did not finish it: %w", os.ErrDeadlineExceeded)
 
 // keep is called by the holder of the role with the staging that it still holds after a burst.
 func (h *half) keep(st *staging) {
@@ -92,7 +88,7 @@ func (h *half) expect() {
 	h.due = fpdus + turn // neither ever falls
 	t := time.AfterFunc(c.cfg.FPDUTimeout, func() {
 		if h.held.Load() > 0 && c.in.fpdus.Load() == fpdus && c.stall.turn.Load() == turn {
-			c.fail(&ConnError{Op: "read", Err: ErrHalfFPDU})
+			c.fail(&verbs.ConnError{Op: "read", Err: verbs.ErrPartialFPDU})
 		}
 	})
 	if old := h.rest.Swap(t); old != nil {

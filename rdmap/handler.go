@@ -1,24 +1,6 @@
 package rdmap
 
-import "github.com/stag-rdma/stag/rdmap/region"
-
-// Message is a delivered Send or Immediate Data message.
-type Message struct {
-	// Op is one of the four Sends, or one of the two Immediates, whose Data is 8 octets.
-	Op Opcode
-	// Data is the payload. In HandleRecv it is lent until HandleRecv returns;
-	// from Recv it belongs to the caller.
-	Data []byte
-	// Invalidated is the STag that the Send invalidated, 0 if none. The invalidation
-	// has taken effect (RFC 5040 Section 5.3).
-	Invalidated region.STag
-	// Solicited reports that the peer asked for an event.
-	Solicited bool
-	// Order grows from one HandleRecv of a connection to the next. It tells which message came
-	// first if several are handled concurrently, after a HandOff or beyond Config.HandlerLimit.
-	// In a message from Recv it is 0.
-	Order uint64
-}
+import "github.com/stag-rdma/stag/rdmap/verbs"
 
 // Handler receives the messages of a connection.
 //
@@ -31,7 +13,7 @@ type Message struct {
 // HandleClose is called once with the first fatal error, when the connection is over and no further
 // HandleRecv will begin. By then all work requests have completed.
 type Handler interface {
-	HandleRecv(c *Conn, m *Message)
+	HandleRecv(c *Conn, m *verbs.Message)
 	HandleClose(c *Conn, err error)
 }
 
@@ -47,6 +29,6 @@ type IdleHandler interface{ HandleIdle(c *Conn) }
 // another goroutine completes the request, and when later work requests complete at the same
 // time. Then the implementation itself must avoid blocking the caller.
 type UpcallCompleter interface {
-	Completer
+	verbs.Completer
 	CompleteUpcall(c *Conn)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // aLongTimeAgo is a deadline that has passed.
@@ -44,7 +45,7 @@ func (c *Conn) begun() error {
 	c.hsMu.Lock()
 	defer c.hsMu.Unlock()
 	if !c.hsDone && c.Err() == nil {
-		return ErrNoHandshake
+		return verbs.ErrNoHandshake
 	}
 	return nil
 }
@@ -87,7 +88,7 @@ func (c *Conn) startupTimeout() time.Duration {
 // startupError returns err as Handshake documents it.
 func (c *Conn) startupError(ctx context.Context, err error) error {
 	if rej, ok := errors.AsType[*mpa.RejectError](err); ok {
-		e := &RejectError{PrivateData: rej.Reply.PrivateData, IRD: -1, ORD: -1}
+		e := &verbs.RejectError{PrivateData: rej.Reply.PrivateData, IRD: -1, ORD: -1}
 		if rej.Reply.Enhanced {
 			e.IRD, e.ORD = int(rej.Reply.Word.IRD), int(rej.Reply.Word.ORD)
 		}
@@ -96,7 +97,7 @@ func (c *Conn) startupError(ctx context.Context, err error) error {
 	if ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
 		err = errors.Join(ctx.Err(), err)
 	}
-	return &ConnError{Op: "handshake", Err: err}
+	return &verbs.ConnError{Op: "handshake", Err: err}
 }
 
 func (c *Conn) mpaConfig() *mpa.Config {
@@ -136,7 +137,7 @@ func (c *Conn) initiate() (*mpa.Negotiation, error) {
 		return m.Result(), nil
 	}
 	if _, again := m.Fallback(got); again && c.hungUp(err) {
-		return nil, fmt.Errorf("%w: %w", ErrOlderPeer, err)
+		return nil, fmt.Errorf("%w: %w", verbs.ErrOlderPeer, err)
 	}
 	return nil, c.lateFailure(m.Result(), err)
 }
@@ -162,8 +163,8 @@ func (c *Conn) lateFailure(neg *mpa.Negotiation, err error) error {
 		w.startMarking()
 	}
 	p := protocolError(e, nil)
-	p.mute, c.hsLinger = true, true // the Terminate is sent here
-	s.terminate(p.term.Append(nil), nil, p, false)
+	c.hsLinger = true
+	s.terminate(p.Terminate.Append(nil), nil, p, false)
 	s.take(&w)
 	_ = w.fill(s.mulpdu, s.crc, nil)
 	for _, b := range w.b.vec {

@@ -5,6 +5,8 @@ import (
 	"context"
 	"slices"
 	"sync"
+
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // inbox keeps the messages of a connection without a Handler until Recv takes them. It is bounded by
@@ -107,9 +109,9 @@ func (b *inbox) settle(c *Conn) {
 // Recv is only for connections without a Handler (ErrHasHandler). It posts one receive for each
 // message that it returns. Messages that arrived before the end of the connection are still returned
 // after it.
-func (c *Conn) Recv(ctx context.Context) (*Message, error) {
+func (c *Conn) Recv(ctx context.Context) (*verbs.Message, error) {
 	if c.cfg.Handler != nil {
-		return nil, ErrHasHandler
+		return nil, verbs.ErrHasHandler
 	}
 	w := c.spare.get()
 	for {
@@ -126,7 +128,7 @@ func (c *Conn) Recv(ctx context.Context) (*Message, error) {
 }
 
 // TryRecv is like Recv, but returns nil if there is no message yet.
-func (c *Conn) TryRecv() *Message {
+func (c *Conn) TryRecv() *verbs.Message {
 	if ev, ok := c.inbox.take(nil); ok {
 		return c.received(&ev)
 	}
@@ -134,7 +136,7 @@ func (c *Conn) TryRecv() *Message {
 }
 
 // received returns the message of ev as one that belongs to the caller.
-func (c *Conn) received(ev *event) *Message {
+func (c *Conn) received(ev *event) *verbs.Message {
 	m := ev.msg
 	m.Data = append(make([]byte, 0, len(m.Data)), m.Data...)
 	c.cfg.Pool.put(ev.buf)
@@ -150,7 +152,7 @@ func (c *Conn) received(ev *event) *Message {
 // Handler (ErrHasHandler).
 func (c *Conn) WaitSolicited(ctx context.Context) error {
 	if c.cfg.Handler != nil {
-		return ErrHasHandler
+		return verbs.ErrHasHandler
 	}
 	w := c.spare.get()
 	for !c.inbox.alerted(w) {

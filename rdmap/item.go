@@ -6,19 +6,20 @@ import (
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // rdmapVersion is RV of the control octet, RFC 5040 Section 4.1.
 const rdmapVersion = 1
 
-func controlOctet(op Opcode) uint8 { return rdmapVersion<<6 | uint8(op) }
+func controlOctet(op verbs.Opcode) uint8 { return rdmapVersion<<6 | uint8(op) }
 
 // item is one message on its way out, or several small ones; see join. Its payload lies either in
 // room, in FPDUs without MSN and CRC (framed), or in head and body, where off says how much of it is
 // in FPDUs. The MSN is assigned when the first FPDU is built.
 type item struct {
 	seg      ddp.Segment // template: Tagged, Control, STag, TO, ULP, QN
-	op       Opcode
+	op       verbs.Opcode
 	framed   bool
 	begun    bool   // an FPDU of it has been built
 	n        uint32 // payload octets
@@ -28,7 +29,7 @@ type item struct {
 	body     []byte // not framed: payload after head, borrowed
 	off      uint32 // not framed: payload octets that are in FPDUs
 	whole    bool   // all FPDUs have been built
-	done     Completer
+	done     verbs.Completer
 	read     outRead     // requests: what is due in return
 	req      request     // isResp: the request that is answered
 	executed bool        // isResp: the response is here
@@ -42,16 +43,16 @@ type item struct {
 func (it *item) head() []byte { return it.room.b }
 
 // template fills the header fields of a work request.
-func (it *item) template(wr *WR) {
+func (it *item) template(wr *verbs.WR) {
 	it.op, it.done = wr.Op, wr.Done
 	it.seg = ddp.Segment{Tagged: wr.Op.Tagged(), Control: controlOctet(wr.Op), QN: wr.Op.Queue()}
 	it.aim(wr)
 }
 
 // aim fills the header fields that differ between messages of one opcode.
-func (it *item) aim(wr *WR) {
+func (it *item) aim(wr *verbs.WR) {
 	switch {
-	case wr.Op == OpWrite:
+	case wr.Op == verbs.OpWrite:
 		it.seg.STag, it.seg.TO = ddp.STag(wr.STag), wr.TO
 	case wr.Op.Invalidates():
 		it.seg.ULP = uint32(wr.STag)

@@ -6,6 +6,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/internal/mutant"
 	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // maxJoined is the most small messages that one item holds: a run of them, after which a response has
@@ -15,13 +16,13 @@ const maxJoined = maxRun
 // join adds wr to the item of the message posted last, if both are small and alike: what is kept,
 // moved and settled for an item costs more than such a message. An item completes with its last
 // message, so nothing joins one that has a Completer.
-func (s *sender) join(wr *WR) bool {
+func (s *sender) join(wr *verbs.WR) bool {
 	if s.sq.len() == 0 || mutant.SubmissionOrder {
 		return false
 	}
-	it, n := s.sq.at(s.sq.len()-1), wr.size()
-	if it.op != wr.Op || it.done != nil || !it.framed || it.messages == maxJoined || wr.Op.asks() ||
-		n > CopyLimit || n > ddp.MaxPayload(it.seg.Tagged, s.mulpdu) {
+	it, n := s.sq.at(s.sq.len()-1), payload(wr)
+	if it.op != wr.Op || it.done != nil || !it.framed || it.messages == maxJoined || asks(wr.Op) ||
+		n > verbs.CopyLimit || n > ddp.MaxPayload(it.seg.Tagged, s.mulpdu) {
 		return false
 	}
 	at := len(it.room.b)
@@ -55,7 +56,7 @@ func (s *sender) withdraw(i int) {
 }
 
 // postAll appends work requests that have passed their checks.
-func (s *sender) postAll(wrs []WR) {
+func (s *sender) postAll(wrs []verbs.WR) {
 	for len(wrs) > 0 {
 		if run := s.joinAlike(wrs); run > 0 {
 			wrs = wrs[run:]
@@ -69,12 +70,12 @@ func (s *sender) postAll(wrs []WR) {
 // joinAlike is join for the work requests at the front of wrs that have one length, and whose headers
 // differ from that of the message posted last only in length and MSN. It returns how many there are.
 // Their header is copied from that message, once.
-func (s *sender) joinAlike(wrs []WR) (run int) {
+func (s *sender) joinAlike(wrs []verbs.WR) (run int) {
 	if s.sq.len() == 0 || mutant.SubmissionOrder {
 		return 0
 	}
 	it := s.sq.at(s.sq.len() - 1)
-	n, run := it.alike(wrs, min(CopyLimit, ddp.MaxPayload(false, s.mulpdu)))
+	n, run := it.alike(wrs, min(verbs.CopyLimit, ddp.MaxPayload(false, s.mulpdu)))
 	size, at := mpa.FPDULen(ddp.UntaggedLen+n), len(it.room.b)
 	if run == 0 || !s.arena.extend(&it.room, run*size) {
 		return 0
@@ -95,10 +96,10 @@ func (s *sender) joinAlike(wrs []WR) (run int) {
 type untaggedHead [mpa.HeaderLen + ddp.UntaggedLen]byte
 
 // fillLike is fillFPDU for a Send whose header is that of another one except for the length.
-func fillLike(b []byte, like *untaggedHead, wr *WR) {
+func fillLike(b []byte, like *untaggedHead, wr *verbs.WR) {
 	binary.BigEndian.PutUint64(b[len(b)-8:], 0) // pad and CRC, and some of what comes next
 	*(*untaggedHead)(b) = *like
-	binary.BigEndian.PutUint16(b, uint16(ddp.UntaggedLen+wr.size()))
+	binary.BigEndian.PutUint16(b, uint16(ddp.UntaggedLen+payload(wr)))
 	b = b[len(like):]
 	if len(wr.Head) > 0 {
 		b = b[copy(b, wr.Head):]
@@ -111,18 +112,18 @@ func fillLike(b []byte, like *untaggedHead, wr *WR) {
 // alike returns how many work requests at the front of wrs may join the item after its last message
 // and have the header of that message except for length and MSN. n is their payload length, which is
 // the same for all and at most most.
-func (it *item) alike(wrs []WR, most int) (n, run int) {
-	if len(wrs) == 0 || !it.framed || it.done != nil || it.seg.Tagged || it.op.asks() || it.op.Invalidates() {
+func (it *item) alike(wrs []verbs.WR, most int) (n, run int) {
+	if len(wrs) == 0 || !it.framed || it.done != nil || it.seg.Tagged || asks(it.op) || it.op.Invalidates() {
 		return 0, 0
 	}
-	n = wrs[0].size()
+	n = payload(&wrs[0])
 	last := it.room.b[it.last:]
 	if n > most || len(last) == 0 || len(last) != mpa.FPDULen(int(binary.BigEndian.Uint16(last))) {
 		return n, 0 // too long, or after a gap or a message of several FPDUs
 	}
 	for wrs = wrs[:min(len(wrs), maxJoined-it.messages)]; run < len(wrs); {
 		wr := &wrs[run]
-		if wr.Op != it.op || wr.size() != n {
+		if wr.Op != it.op || payload(wr) != n {
 			break
 		}
 		if run++; wr.Done != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // TestJoin: small messages posted one after the other share an item, and are counted, numbered and
@@ -19,11 +20,11 @@ func TestJoin(t *testing.T) {
 	mem, reg := b.register(t, 1000, region.RemoteWrite)
 	var want []string
 	var d done
-	send := func(n int, last Completer) {
+	send := func(n int, last verbs.Completer) {
 		for i := range n {
 			text := fmt.Sprint("message ", len(want))
 			want = append(want, text)
-			wr := WR{Op: OpSend, Head: []byte(text[:3]), Body: []byte(text[3:])}
+			wr := verbs.WR{Op: verbs.OpSend, Head: []byte(text[:3]), Body: []byte(text[3:])}
 			if i == n-1 {
 				wr.Done = last
 			}
@@ -32,13 +33,13 @@ func TestJoin(t *testing.T) {
 	}
 	send(40, &d)
 	send(maxJoined+1, nil)
-	a.post(WR{Op: OpSendSE})
+	a.post(verbs.WR{Op: verbs.OpSendSE})
 	want = append(want, "")
 	for i := range 100 {
-		a.post(WR{Op: OpWrite, STag: reg.STag(), TO: uint64(i * 10), Body: []byte{byte(i), byte(i)}})
+		a.post(verbs.WR{Op: verbs.OpWrite, STag: reg.STag(), TO: uint64(i * 10), Body: []byte{byte(i), byte(i)}})
 	}
 	long := slices.Repeat([]byte("long"), 800) // several FPDUs
-	a.post(WR{Op: OpSend, Body: long}, WR{Op: OpSend, Body: []byte("behind")}, WR{Op: OpSend, Body: long})
+	a.post(verbs.WR{Op: verbs.OpSend, Body: long}, verbs.WR{Op: verbs.OpSend, Body: []byte("behind")}, verbs.WR{Op: verbs.OpSend, Body: long})
 	want = append(want, string(long), "behind", string(long))
 	if n := a.snd.sq.len(); n != 8 {
 		t.Errorf("%d items", n)
@@ -59,7 +60,7 @@ func TestJoin(t *testing.T) {
 	}
 	out, in := &a.wk.out, &b.rcv.in
 	if len(b.got) != len(want) || out.messages != in.messages || out.fpdus != in.fpdus ||
-		out.writeOctets != 200 || in.writeOctets != 200 || out.messages[OpWrite] != 100 {
+		out.writeOctets != 200 || in.writeOctets != 200 || out.messages[verbs.OpWrite] != 100 {
 		t.Fatalf("%d messages of %d; out %+v, in %+v", len(b.got), len(want), out, in)
 	}
 }
@@ -69,15 +70,15 @@ func TestJoin(t *testing.T) {
 func TestJoinCancelled(t *testing.T) {
 	a, b := newEngine(engineConfig{}), newEngine(engineConfig{recvs: 10})
 	var d, e done
-	a.post(WR{Op: OpSend, Head: []byte("one")}, WR{Op: OpSend, Head: []byte("two")},
-		WR{Op: OpSend, Head: []byte("three"), Done: &d}, WR{Op: OpSend, Head: []byte("four"), Done: &e})
+	a.post(verbs.WR{Op: verbs.OpSend, Head: []byte("one")}, verbs.WR{Op: verbs.OpSend, Head: []byte("two")},
+		verbs.WR{Op: verbs.OpSend, Head: []byte("three"), Done: &d}, verbs.WR{Op: verbs.OpSend, Head: []byte("four"), Done: &e})
 	if !a.snd.cancel(&d) || a.snd.cancel(&d) || a.snd.sq.len() != 2 || a.snd.sq.at(0).n != 6 {
 		t.Fatalf("%d items", a.snd.sq.len())
 	}
 	if !a.snd.cancel(&e) || a.snd.sq.len() != 1 {
 		t.Fatalf("%d items", a.snd.sq.len())
 	}
-	a.post(WR{Op: OpSend, Head: []byte("five")})
+	a.post(verbs.WR{Op: verbs.OpSend, Head: []byte("five")})
 	exchange(a, b)
 	var got []string
 	for _, m := range b.got {
@@ -86,18 +87,18 @@ func TestJoinCancelled(t *testing.T) {
 	if !slices.Equal(got, []string{"one", "two", "five"}) || b.err != nil || d.n+e.n != 0 || a.snd.copied != 0 {
 		t.Fatalf("%q, %v, %d octets left", got, b.err, a.snd.copied)
 	}
-	if a.wk.out.messages[OpSend] != 3 || a.wk.msn[ddp.QNSend] != 3 {
-		t.Errorf("%d messages, the last is %d", a.wk.out.messages[OpSend], a.wk.msn[ddp.QNSend])
+	if a.wk.out.messages[verbs.OpSend] != 3 || a.wk.msn[ddp.QNSend] != 3 {
+		t.Errorf("%d messages, the last is %d", a.wk.out.messages[verbs.OpSend], a.wk.msn[ddp.QNSend])
 	}
 }
 
 // alikeWRs returns work requests of which many in a row differ only in their payload.
-func alikeWRs(rnd *rand.Rand, n int, stag region.STag, completed *done) (wrs []WR) {
-	sizes := []int{0, 1, 2, 3, 4, 7, 8, 64, 65, 700, CopyLimit, CopyLimit + 1}
+func alikeWRs(rnd *rand.Rand, n int, stag region.STag, completed *done) (wrs []verbs.WR) {
+	sizes := []int{0, 1, 2, 3, 4, 7, 8, 64, 65, 700, verbs.CopyLimit, verbs.CopyLimit + 1}
 	for len(wrs) < n {
-		ops := []Opcode{OpSend, OpSend, OpSendSE, OpSendInvalidate, OpWrite, OpImmediate}
-		wr, size := WR{Op: ops[rnd.IntN(len(ops))]}, sizes[rnd.IntN(len(sizes))]
-		if wr.Op == OpImmediate {
+		ops := []verbs.Opcode{verbs.OpSend, verbs.OpSend, verbs.OpSendSE, verbs.OpSendInvalidate, verbs.OpWrite, verbs.OpImmediate}
+		wr, size := verbs.WR{Op: ops[rnd.IntN(len(ops))]}, sizes[rnd.IntN(len(sizes))]
+		if wr.Op == verbs.OpImmediate {
 			size = immediateLen
 		}
 		for range 1 + rnd.IntN(min(2*maxJoined, 40000/(size+1)+1)) {

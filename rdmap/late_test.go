@@ -9,6 +9,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // stuckConn is a connection whose Write does not return until free is closed, from when stuck is set, even
@@ -60,9 +61,9 @@ func TestCompleteAfterWrite(t *testing.T) {
 	sc.stuck.Store(true)
 	sent := make(done, 1)
 	go func() {
-		_ = x.Post([]rdmap.WR{ // the completion tells
-			{Op: rdmap.OpWrite, Body: make([]byte, 4<<20), STag: sink.STag()},
-			{Op: rdmap.OpSend, Body: []byte("all is written"), Done: sent},
+		_ = x.Post([]verbs.WR{ // the completion tells
+			{Op: verbs.OpWrite, Body: make([]byte, 4<<20), STag: sink.STag()},
+			{Op: verbs.OpSend, Body: []byte("all is written"), Done: sent},
 		})
 	}()
 	<-sc.writing

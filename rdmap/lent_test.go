@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // TestEndGivesBack: a connection that ends inside an FPDU, inside a batch that cannot be written, or
@@ -16,7 +17,7 @@ func TestEndGivesBack(t *testing.T) {
 	for _, end := range []func(x *Conn, b net.Conn){
 		func(x *Conn, _ net.Conn) { x.Abort(nil) },
 		func(_ *Conn, b net.Conn) { b.Close() },
-		func(x *Conn, b net.Conn) { x.Terminate(TermCode{}, nil); b.Close() },
+		func(x *Conn, b net.Conn) { x.Terminate(verbs.TermCode{}, nil); b.Close() },
 	} {
 		onWires(t, func(t *testing.T, a, b net.Conn) {
 			before := outstanding() // engines without a Conn are never ended
@@ -29,7 +30,7 @@ func TestEndGivesBack(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 			for range 100 {
-				if x.Post([]WR{{Op: OpWrite, Body: make([]byte, 100_000)}, {Op: OpSend, Head: make([]byte, 900)}}) != nil {
+				if x.Post([]verbs.WR{{Op: verbs.OpWrite, Body: make([]byte, 100_000)}, {Op: verbs.OpSend, Head: make([]byte, 900)}}) != nil {
 					break
 				}
 			}
@@ -42,7 +43,7 @@ func TestEndGivesBack(t *testing.T) {
 	before := outstanding()
 	a, b := rdmaptest.Pipe()
 	_, y := rawInitiator(t, a, b, nil)
-	if err := y.Post([]WR{{Op: OpSend, Head: make([]byte, 900)}}); err != nil {
+	if err := y.Post([]verbs.WR{{Op: verbs.OpSend, Head: make([]byte, 900)}}); err != nil {
 		t.Fatal(err)
 	}
 	y.Abort(nil)

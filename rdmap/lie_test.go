@@ -12,6 +12,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 var lies = flag.Int("lies", 150, "seeds of TestReadOfLiar and TestSendOfLiar")
@@ -46,7 +47,7 @@ func TestReadOfLiar(t *testing.T) {
 			t.Fatal(err)
 		}
 		go p.Conn.Write(p.Answer(req[ddp.UntaggedLen:], pattern(0, 2*n), func(int) []rdmaptest.Piece { return cuts }))
-		var perr *rdmap.ProtocolError
+		var perr *verbs.ProtocolError
 		switch err := <-done; {
 		case want && (err != nil || !bytes.Equal(sink, pattern(0, n))):
 			t.Fatalf("seed %d: %v for a complete Response of %d octets: %v", seed, err, n, cuts)
@@ -54,7 +55,7 @@ func TestReadOfLiar(t *testing.T) {
 			complete++
 		case err == nil:
 			t.Fatalf("seed %d: Read of %d octets completed, %d of them never written: %v", seed, n, bytes.Count(sink, []byte{poison}), cuts)
-		case !errors.As(err, &perr) || perr.Code != (rdmap.TermCode{Layer: 1, EType: 1, Code: 1}) && perr.Code != (rdmap.TermCode{Layer: 0, EType: 2, Code: 0xff}) && perr.Code != (rdmap.TermCode{Layer: 1, EType: 1, Code: 0}):
+		case !errors.As(err, &perr) || perr.Code != (verbs.TermCode{Layer: 1, EType: 1, Code: 1}) && perr.Code != (verbs.TermCode{Layer: 0, EType: 2, Code: 0xff}) && perr.Code != (verbs.TermCode{Layer: 1, EType: 1, Code: 0}):
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		x.Abort(nil)
@@ -123,11 +124,11 @@ func TestTerminateWithin(t *testing.T) {
 			out = append(out, p.Frame(u)...)
 		}
 		s := ddp.Segment{Last: true, Control: 0x47, QN: 2, MSN: 1}
-		term := rdmap.Terminate{Code: rdmap.TermCode{Layer: 0, EType: 1, Code: 2}}
+		term := verbs.Terminate{Code: verbs.TermCode{Layer: 0, EType: 1, Code: 2}}
 		out = append(out, p.Frame(term.Append(s.Append(nil)))...)
 		go p.Conn.Write(out)
 		_, err := x.Recv(t.Context())
-		if e, ok := errors.AsType[*rdmap.TerminateError](err); !ok || e.Terminate.Code != term.Code {
+		if e, ok := errors.AsType[*verbs.TerminateError](err); !ok || e.Terminate.Code != term.Code {
 			t.Errorf("%s: %v", name, err)
 		}
 		p.Conn.Close()
@@ -142,7 +143,7 @@ func TestVerifyOfLiar(t *testing.T) {
 	want := []byte{1, 2, 3, 4}
 	for _, answer := range [][]byte{want, {1, 2, 3, 5}, {1, 2, 3}, {1, 2, 3, 4, 5}, make([]byte, 64)} {
 		a, b := wire(t, false)
-		x := rdmap.Client(a, &rdmap.Config{Extensions: rdmap.ExtCommit})
+		x := rdmap.Client(a, &rdmap.Config{Extensions: verbs.ExtCommit})
 		done := make(chan error, 1)
 		go func() {
 			if err := x.Handshake(t.Context()); err != nil {
@@ -153,7 +154,7 @@ func TestVerifyOfLiar(t *testing.T) {
 			done <- err
 		}()
 		// A stag's capability block, with the commit extension.
-		block := []byte{'s', 't', 'a', 'g', 1, 12, 0xfd, 0, 0, 0, 0, 1 | byte(rdmap.ExtCommit)<<1}
+		block := []byte{'s', 't', 'a', 'g', 1, 12, 0xfd, 0, 0, 0, 0, 1 | byte(verbs.ExtCommit)<<1}
 		p, _, err := rdmaptest.Respond(b, &mpa.Config{IRD: 8, ORD: 8}, block)
 		if err != nil {
 			t.Fatal(err)
@@ -161,7 +162,7 @@ func TestVerifyOfLiar(t *testing.T) {
 		if _, err := p.Next(); err != nil {
 			t.Fatal(err)
 		}
-		s := ddp.Segment{Last: true, Control: 0x40 | uint8(rdmap.OpVerifyResponse), QN: 3, MSN: 1}
+		s := ddp.Segment{Last: true, Control: 0x40 | uint8(verbs.OpVerifyResponse), QN: 3, MSN: 1}
 		go p.Send(append(s.Append(nil), answer...)) //nolint:errcheck // the other side tells
 		if err := <-done; (err == nil) != bytes.Equal(answer, want) {
 			t.Errorf("answer %x to a comparison with %x: %v", answer, want, err)

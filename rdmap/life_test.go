@@ -16,6 +16,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // collector keeps the messages of its upcalls.
@@ -31,7 +32,7 @@ func newCollector() *collector {
 	return &collector{got: make(chan struct{}, 1024), over: make(chan struct{})}
 }
 
-func (h *collector) HandleRecv(c *Conn, m *Message) {
+func (h *collector) HandleRecv(c *Conn, m *verbs.Message) {
 	h.mu.Lock()
 	h.msgs = append(h.msgs, bytes.Clone(m.Data))
 	h.mu.Unlock()
@@ -183,8 +184,8 @@ func TestPeerTerminates(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := <-sent
-		te, ok := errors.AsType[*TerminateError](err)
-		if !ok || te.Terminate.Code != (TermCode{0, 1, 1}) {
+		te, ok := errors.AsType[*verbs.TerminateError](err)
+		if !ok || te.Terminate.Code != (verbs.TermCode{Layer: 0, EType: 1, Code: 1}) {
 			t.Fatalf("read failed with %v", err)
 		}
 		if u, err := p.Next(); err != io.EOF {
@@ -251,7 +252,7 @@ func TestWeTerminate(t *testing.T) {
 			t.Fatalf("after the Terminate: %v", err)
 		}
 		within(t, "HandleClose", h.over)
-		if _, ok := errors.AsType[*ProtocolError](h.closed); !ok {
+		if _, ok := errors.AsType[*verbs.ProtocolError](h.closed); !ok {
 			t.Fatalf("closed with %v", h.closed)
 		}
 		b.Close()
@@ -307,7 +308,7 @@ func TestResponderWaitsForFirstFPDU(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for y.Post([]WR{{Op: OpSend}}) == ErrNoHandshake {
+		for y.Post([]verbs.WR{{Op: verbs.OpSend}}) == verbs.ErrNoHandshake {
 			time.Sleep(time.Millisecond)
 		}
 		a.SetReadDeadline(time.Now().Add(30 * time.Millisecond))
@@ -357,7 +358,7 @@ func TestTerminateTooEarly(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a, b := rdmaptest.Pipe()
 				x := start(t, a, b)
-				x.Terminate(TermCode{}, errTest)
+				x.Terminate(verbs.TermCode{}, errTest)
 				if got := everything(t, b); len(got) > 0 {
 					t.Errorf("sent %x", got)
 				}
@@ -376,7 +377,7 @@ func TestHandshakeDeadlines(t *testing.T) {
 			start := time.Now()
 			c := side(a, nil)
 			err := c.Handshake(t.Context())
-			var ce *ConnError
+			var ce *verbs.ConnError
 			if !errors.As(err, &ce) || !errors.Is(err, context.DeadlineExceeded) {
 				t.Fatalf("%v", err)
 			}
@@ -402,7 +403,7 @@ func TestReject(t *testing.T) {
 		errs := make(chan error, 1)
 		go func() { errs <- y.Handshake(t.Context()) }()
 		err := x.Handshake(t.Context())
-		rej, ok := errors.AsType[*RejectError](err)
+		rej, ok := errors.AsType[*verbs.RejectError](err)
 		if !ok || string(rej.PrivateData) != "no" {
 			t.Fatalf("%v", err)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"golang.org/x/sys/unix"
 )
 
@@ -92,7 +93,7 @@ func TestLongestMessages(t *testing.T) {
 		sink, reg := vastMemory(t, b.snd.table, region.RemoteWrite)
 		body := vast(t, maxMessage)
 		var d done
-		a.post(WR{Op: OpWrite, STag: reg.STag(), Body: body, Done: &d})
+		a.post(verbs.WR{Op: verbs.OpWrite, STag: reg.STag(), Body: body, Done: &d})
 		carry(t, a, body, accept(t, b))
 		open, _ := b.rcv.ddp.Open()
 		if open || sink.stored != maxMessage || sink.bad != 0 || d.n != 1 || d.err != nil || a.wk.out.writeOctets != maxMessage {
@@ -107,7 +108,7 @@ func TestLongestMessages(t *testing.T) {
 		sink, to := vastMemory(t, a.snd.table, region.ReadSink)
 		src, from := vastMemory(t, b.snd.table, region.RemoteRead)
 		var d done
-		a.post(WR{Op: OpReadRequest, STag: from.STag(), Sink: to.STag(), Len: maxMessage, Done: &d})
+		a.post(verbs.WR{Op: verbs.OpReadRequest, STag: from.STag(), Sink: to.STag(), Len: maxMessage, Done: &d})
 		carry(t, a, nil, accept(t, b))
 		carry(t, b, nil, accept(t, a))
 		fire(a.due)
@@ -122,7 +123,7 @@ func TestLongestMessages(t *testing.T) {
 		r := ddp.NewReceiver(ddp.Config{Queues: [ddp.NumQueues]ddp.Queue{q}})
 		var d done
 		var last ddp.Event
-		a.post(WR{Op: OpSend, Body: body, Done: &d})
+		a.post(verbs.WR{Op: verbs.OpSend, Body: body, Done: &d})
 		next := unsafe.SliceData(q.buf)
 		carry(t, a, body, func(u []byte) {
 			if _, err := r.Header(u, len(u)); err != nil {
@@ -154,19 +155,19 @@ func (q *onceQueue) Open(*ddp.Segment) ([]byte, bool) { q.used++; return q.buf, 
 // TestTooLong: a message that is one octet longer is refused before anything is sent.
 func TestTooLong(t *testing.T) {
 	p := vast(t, maxMessage+1)
-	for _, wr := range []WR{
-		{Op: OpSend, Body: p}, {Op: OpWrite, Body: p}, {Op: OpSendSE, Head: p}, {Op: OpWrite, Head: p[:1], Body: p[1:]},
+	for _, wr := range []verbs.WR{
+		{Op: verbs.OpSend, Body: p}, {Op: verbs.OpWrite, Body: p}, {Op: verbs.OpSendSE, Head: p}, {Op: verbs.OpWrite, Head: p[:1], Body: p[1:]},
 	} {
-		if err := wr.check(); !errors.Is(err, ErrTooLong) {
+		if err := misuse(&wr); !errors.Is(err, verbs.ErrTooLong) {
 			t.Errorf("%v: %v", wr.Op, err)
 		}
 	}
-	if err := (&WR{Op: OpWrite, Head: p[:1], Body: p[2:]}).check(); err != nil {
+	if err := misuse(&verbs.WR{Op: verbs.OpWrite, Head: p[:1], Body: p[2:]}); err != nil {
 		t.Error(err)
 	}
 	a, b := wires["pipe"](t)
 	x, _ := connect(t, a, b, nil, nil)
-	if err := x.Read(context.Background(), p, 1, 0); !errors.Is(err, ErrTooLong) {
+	if err := x.Read(context.Background(), p, 1, 0); !errors.Is(err, verbs.ErrTooLong) {
 		t.Error(err)
 	}
 }
@@ -184,7 +185,7 @@ func TestLongestOnWires(t *testing.T) {
 		sink, to := vastMemory(t, x.Table(), region.ReadSink)
 		src, from := vastMemory(t, y.Table(), region.RemoteRead)
 		go y.Serve()
-		err := x.do(t.Context(), &WR{Op: OpReadRequest, STag: from.STag(), Sink: to.STag(), Len: maxMessage})
+		err := x.do(t.Context(), &verbs.WR{Op: verbs.OpReadRequest, STag: from.STag(), Sink: to.STag(), Len: maxMessage})
 		if err != nil || src.loaded != maxMessage || sink.stored != maxMessage || src.bad+sink.bad != 0 {
 			t.Errorf("%v, %d loaded, %d stored, %d out of order", err, src.loaded, sink.stored, src.bad+sink.bad)
 		}

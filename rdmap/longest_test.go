@@ -7,6 +7,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // The tests below move messages of the greatest length, 2^32-1 octets, through the machines; those in
@@ -53,7 +54,7 @@ func TestLongestWrite(t *testing.T) {
 	e := newEngine(engineConfig{nocrc: true})
 	mem := &counting{mem: make([]byte, n), anywhere: true}
 	reg, _ := e.snd.table.RegisterMemory(mem, region.Options{Access: region.RemoteWrite})
-	s := ddp.Segment{Tagged: true, Control: controlOctet(OpWrite), STag: ddp.STag(reg.STag())}
+	s := ddp.Segment{Tagged: true, Control: controlOctet(verbs.OpWrite), STag: ddp.STag(reg.STag())}
 	u := append(s.Append(nil), make([]byte, n)...)
 	for left := uint64(maxMessage); left > 0; {
 		k := min(left, n)
@@ -73,26 +74,26 @@ func TestLongestWrite(t *testing.T) {
 // around every edge, and responses that reach beyond such a request.
 func TestLongestRefused(t *testing.T) {
 	for _, to := range []uint64{0, 1, 1<<31 - 1, 1 << 31, 1<<32 - 1, 1 << 32, 1<<63 - 1, math.MaxUint64} {
-		for op, wr := range map[Opcode]WR{
-			OpReadRequest:   {},
-			OpFlushRequest:  {Flags: FlushPersistent},
-			OpVerifyRequest: {},
+		for op, wr := range map[verbs.Opcode]verbs.WR{
+			verbs.OpReadRequest:   {},
+			verbs.OpFlushRequest:  {Flags: verbs.FlushPersistent},
+			verbs.OpVerifyRequest: {},
 		} {
 			a, b := newEngine(engineConfig{ord: 1, ext: extAll}), newEngine(engineConfig{ird: 1, ext: extAll})
 			_, reg := b.register(t, 100, commitRights)
 			wr.Op, wr.STag, wr.TO, wr.Len = op, reg.STag(), to, maxMessage
 			a.post(wr)
 			exchange(a, b)
-			if pe, ok := errors.AsType[*ProtocolError](b.err); !ok || pe.Code.Layer != LayerRDMAP || pe.Code.EType != 1 {
+			if pe, ok := errors.AsType[*verbs.ProtocolError](b.err); !ok || pe.Code.Layer != verbs.LayerRDMAP || pe.Code.EType != 1 {
 				t.Errorf("%v at %#x: %v", op, to, b.err)
 			}
 		}
 		e := newEngine(engineConfig{ord: 1})
 		_, sink := e.register(t, 100, region.ReadSink)
-		e.post(WR{Op: OpReadRequest, Sink: sink.STag(), SinkTO: to, Len: maxMessage})
+		e.post(verbs.WR{Op: verbs.OpReadRequest, Sink: sink.STag(), SinkTO: to, Len: maxMessage})
 		e.output()
 		e.input(fpduOf(responseOf(t, sink.STag(), to+maxMessage-15))) // 16 octets
-		if pe, ok := errors.AsType[*ProtocolError](e.err); !ok || pe.Code != violations[vioReadBounds].code || pe.Section != violations[vioReadBounds].section {
+		if pe, ok := errors.AsType[*verbs.ProtocolError](e.err); !ok || pe.Code != violations[vioReadBounds].code || pe.Section != violations[vioReadBounds].section {
 			t.Errorf("response beyond %#x: %v", to, e.err)
 		}
 	}

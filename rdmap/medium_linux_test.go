@@ -13,6 +13,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // TestVerifyMedium: a Verify succeeds only if the file holds the octets, and without a hash returns that of what the
@@ -70,7 +71,7 @@ func TestVerifyMedium(t *testing.T) {
 						t.Skip(err)
 					}
 					a, b := wire(t, true)
-					x, y := rdmap.Client(a, &rdmap.Config{Extensions: rdmap.ExtCommit}), rdmap.Server(b, &rdmap.Config{Extensions: rdmap.ExtCommit})
+					x, y := rdmap.Client(a, &rdmap.Config{Extensions: verbs.ExtCommit}), rdmap.Server(b, &rdmap.Config{Extensions: verbs.ExtCommit})
 					served := make(chan error, 1)
 					go func() { served <- errors.Join(y.Handshake(t.Context()), y.Serve()) }()
 					defer func() { x.Abort(nil); <-served }()
@@ -85,7 +86,7 @@ func TestVerifyMedium(t *testing.T) {
 					}
 					s := reg.STag()
 					_, err = x.Verify(t.Context(), s, 0, 64, sum(make([]byte, 64)))
-					if err := errors.Join(err, x.Write(t.Context(), data, s, off), x.Flush(t.Context(), s, off, n, rdmap.FlushPersistent)); err != nil {
+					if err := errors.Join(err, x.Write(t.Context(), data, s, off), x.Flush(t.Context(), s, off, n, verbs.FlushPersistent)); err != nil {
 						t.Fatal(err)
 					}
 					if _, err := x.Verify(t.Context(), s, off, much, sum(data[:much])); err != nil {
@@ -105,7 +106,7 @@ func TestVerifyMedium(t *testing.T) {
 						}
 					}
 					_, err = x.Verify(t.Context(), s, off, much, sum(data[:much]))
-					if te := new(rdmap.TerminateError); !errors.As(err, &te) {
+					if te := new(verbs.TerminateError); !errors.As(err, &te) {
 						t.Errorf("compared with what was written: %v", err)
 					}
 				})

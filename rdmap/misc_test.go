@@ -12,6 +12,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // TestRecvDuringHandshake: the initiator may be ready, and send, before the goroutine that runs the
@@ -50,15 +51,15 @@ func TestRecvDuringHandshake(t *testing.T) {
 func TestMisuse(t *testing.T) {
 	a, b := rdmaptest.Pipe()
 	x := Client(a, nil)
-	if err := x.Post([]WR{{Op: OpSend}}); err != ErrNoHandshake {
+	if err := x.Post([]verbs.WR{{Op: verbs.OpSend}}); err != verbs.ErrNoHandshake {
 		t.Error("before the startup:", err)
 	}
-	if err := x.Serve(); err != ErrNoHandshake {
+	if err := x.Serve(); err != verbs.ErrNoHandshake {
 		t.Error("Serve before the startup:", err)
 	}
 	var w Waiter
 	w.Reset()
-	if err := x.Wait(t.Context(), &w); err != ErrNoHandshake {
+	if err := x.Wait(t.Context(), &w); err != verbs.ErrNoHandshake {
 		t.Error("Wait before the startup:", err)
 	}
 	x.Close()
@@ -70,22 +71,22 @@ func TestMisuse(t *testing.T) {
 	a, b = rdmaptest.Pipe()
 	x, y := connect(t, a, b, &Config{ORD: -1, Handler: newCollector()}, nil)
 	for _, tt := range []struct {
-		wr   WR
+		wr   verbs.WR
 		want error
 	}{
-		{WR{Op: OpReadResponse}, ErrBadWR},
-		{WR{Op: OpTerminate}, ErrBadWR},
-		{WR{Op: OpReadRequest, Head: []byte("x")}, ErrBadWR},
-		{WR{Op: OpReadRequest}, ErrNoORD},
+		{verbs.WR{Op: verbs.OpReadResponse}, verbs.ErrBadWR},
+		{verbs.WR{Op: verbs.OpTerminate}, verbs.ErrBadWR},
+		{verbs.WR{Op: verbs.OpReadRequest, Head: []byte("x")}, verbs.ErrBadWR},
+		{verbs.WR{Op: verbs.OpReadRequest}, verbs.ErrNoORD},
 	} {
-		if err := x.Post([]WR{{Op: OpSend}, tt.wr}); err != tt.want {
+		if err := x.Post([]verbs.WR{{Op: verbs.OpSend}, tt.wr}); err != tt.want {
 			t.Errorf("%v: %v, want %v", tt.wr.Op, err, tt.want)
 		}
 	}
 	if x.Stats().SendsOut != 0 {
 		t.Error("part of a refused list was sent")
 	}
-	if _, err := x.Recv(t.Context()); err != ErrHasHandler {
+	if _, err := x.Recv(t.Context()); err != verbs.ErrHasHandler {
 		t.Error("Recv with a Handler:", err)
 	}
 	go y.Serve()
@@ -94,7 +95,7 @@ func TestMisuse(t *testing.T) {
 		serving = y.role.serving
 		y.role.mu.Unlock()
 	}
-	if err := y.Serve(); err != ErrServing {
+	if err := y.Serve(); err != verbs.ErrServing {
 		t.Error("second Serve:", err)
 	}
 	if x.LocalAddr().String() != "a" || x.RemoteAddr().String() != "b" {
@@ -174,7 +175,7 @@ func TestInsufficientIRD(t *testing.T) {
 		t.Fatalf("got %x, %v", got, err)
 	}
 	b.Close()
-	if pe, ok := errors.AsType[*ProtocolError](<-errs); !ok || pe.Code != (TermCode{2, 0, 6}) {
+	if pe, ok := errors.AsType[*verbs.ProtocolError](<-errs); !ok || pe.Code != (verbs.TermCode{Layer: 2, EType: 0, Code: 6}) {
 		t.Fatalf("%v", pe)
 	}
 	<-x.Done()
@@ -182,19 +183,18 @@ func TestInsufficientIRD(t *testing.T) {
 
 // TestOpcodeTable: control octets and queues are those of rdmap.md Section 2.
 func TestOpcodeTable(t *testing.T) {
-	for op := range Opcode(len(opTable)) {
-		row := opTable[op]
-		if row.name == "" || row.tagged && row.qn != 0 || controlOctet(op) != 0x40+byte(op) {
-			t.Errorf("%v: %+v, control %#x", op, row, controlOctet(op))
+	for op := range verbs.Opcode(len(forms)) {
+		if op.String() == "" || op.Tagged() && op.Queue() != 0 || controlOctet(op) != 0x40+byte(op) {
+			t.Errorf("%v: tagged %v, queue %d, control %#x", op, op.Tagged(), op.Queue(), controlOctet(op))
 		}
-		if op.Tagged() != (op == OpWrite || op == OpReadResponse) {
+		if op.Tagged() != (op == verbs.OpWrite || op == verbs.OpReadResponse) {
 			t.Errorf("%v: tagged %v", op, op.Tagged())
 		}
 	}
-	if Opcode(0x12).String() != "Opcode(0x12)" || Opcode(0x12).Queue() != 0 || Opcode(0x12).Tagged() {
+	if verbs.Opcode(0x12).String() != "Opcode(0x12)" || verbs.Opcode(0x12).Queue() != 0 || verbs.Opcode(0x12).Tagged() {
 		t.Error("unknown opcode")
 	}
-	if !OpImmediateSE.Solicited() || OpSendInvalidate.Solicited() || !OpSendSEInvalidate.Invalidates() {
+	if !verbs.OpImmediateSE.Solicited() || verbs.OpSendInvalidate.Solicited() || !verbs.OpSendSEInvalidate.Invalidates() {
 		t.Error("flags")
 	}
 }
@@ -225,19 +225,19 @@ func TestConfigDefaults(t *testing.T) {
 // TestErrorTypes: the four kinds are told apart, and net.ErrClosed finds the dead
 // connection.
 func TestErrorTypes(t *testing.T) {
-	cut := &ConnError{Op: "read", Err: os.ErrDeadlineExceeded}
+	cut := &verbs.ConnError{Op: "read", Err: os.ErrDeadlineExceeded}
 	if !errors.Is(cut, net.ErrClosed) || !errors.Is(cut, os.ErrDeadlineExceeded) || !cut.Timeout() {
 		t.Error(cut)
 	}
-	if (&ConnError{Op: "read", Err: io.EOF}).Timeout() {
+	if (&verbs.ConnError{Op: "read", Err: io.EOF}).Timeout() {
 		t.Error("io.EOF counts as a timeout")
 	}
-	local := &LocalError{Code: TermCode{}, Err: errTest}
-	if !errors.Is(local, errTest) || !errors.Is(ErrClosed, net.ErrClosed) {
+	local := &verbs.LocalError{Code: verbs.TermCode{}, Err: errTest}
+	if !errors.Is(local, errTest) || !errors.Is(verbs.ErrClosed, net.ErrClosed) {
 		t.Error(local)
 	}
 	for _, err := range []error{
-		cut, local, vioVersion.error(errTest), &TerminateError{}, &RejectError{},
+		cut, local, vioVersion.error(errTest), &verbs.TerminateError{}, &verbs.RejectError{},
 	} {
 		if err.Error() == "" || bytes.Count([]byte(err.Error()), []byte("rdmap: ")) != 1 {
 			t.Errorf("%q", err)
@@ -253,7 +253,7 @@ func TestProtocolErrorIsTotal(t *testing.T) {
 			t.Errorf("MPA code %d: %v", code, e.Code)
 		}
 	}
-	if e := protocolError(errTest, nil); e.Code != (TermCode{}) || !errors.Is(e, errTest) {
+	if e := protocolError(errTest, nil); e.Code != (verbs.TermCode{}) || !errors.Is(e, errTest) {
 		t.Error(e)
 	}
 }
@@ -263,8 +263,8 @@ func TestProtocolErrorIsTotal(t *testing.T) {
 func TestBatchJoins(t *testing.T) {
 	e := newEngine(engineConfig{mulpdu: StagMULPDU})
 	e.post(
-		WR{Op: OpSend, Head: []byte("one")}, WR{Op: OpSend, Head: []byte("two")},
-		WR{Op: OpWrite, Body: make([]byte, 200000)},
+		verbs.WR{Op: verbs.OpSend, Head: []byte("one")}, verbs.WR{Op: verbs.OpSend, Head: []byte("two")},
+		verbs.WR{Op: verbs.OpWrite, Body: make([]byte, 200000)},
 	)
 	e.snd.take(&e.wk)
 	if err := e.wk.fill(StagMULPDU, true, e.snd.table); err != nil {

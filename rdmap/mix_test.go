@@ -15,6 +15,7 @@ import (
 	"github.com/stag-rdma/stag/internal/mixtest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // TestMix: two connections do everything to each other at the same time: long Reads and Writes, Sends of several segments,
@@ -55,7 +56,7 @@ type mixEnd struct {
 func octets(rnd *rand.Rand, n int) []byte { return mixOctets[rnd.IntN(mixSource-n+1):][:n] }
 
 // HandleRecv checks a message: where it lies in mixOctets, and that piece of it.
-func (e *mixEnd) HandleRecv(c *Conn, m *Message) {
+func (e *mixEnd) HandleRecv(c *Conn, m *verbs.Message) {
 	rnd := rand.New(rand.NewPCG(e.turn.Add(1), 1))
 	if e.slow {
 		switch rnd.IntN(12) {
@@ -106,7 +107,7 @@ func (e *mixEnd) register() {
 }
 
 // do posts wrs and waits for the last of them.
-func (e *mixEnd) do(ctx context.Context, wrs ...WR) error {
+func (e *mixEnd) do(ctx context.Context, wrs ...verbs.WR) error {
 	var w Waiter
 	w.Reset()
 	wrs[len(wrs)-1].Done = &w
@@ -124,14 +125,14 @@ func (e *mixEnd) read(ctx context.Context, rnd *rand.Rand, from region.STag, to 
 	if err != nil {
 		return err
 	}
-	var wrs []WR
+	var wrs []verbs.WR
 	for off := 0; off < len(want) || off == 0; {
 		n := len(want) - off
 		if rnd.IntN(3) == 0 {
 			n = rnd.IntN(n + 1)
 		}
-		wrs = append(wrs, WR{
-			Op: OpReadRequest, STag: from, TO: uint64(to + off), Sink: sink.STag(), SinkTO: uint64(around + off), Len: uint32(n),
+		wrs = append(wrs, verbs.WR{
+			Op: verbs.OpReadRequest, STag: from, TO: uint64(to + off), Sink: sink.STag(), SinkTO: uint64(around + off), Len: uint32(n),
 		})
 		off += max(n, 1)
 		if n == 0 {
@@ -169,18 +170,18 @@ func (e *mixEnd) work(ctx context.Context, rnd *rand.Rand, i int, until time.Tim
 			err = e.read(ctx, rnd, e.peer.source, to, mixOctets[to:][:n])
 		case 3:
 			data, to := octets(rnd, n%mixTarget), rnd.IntN(mixTarget-n%mixTarget)
-			if err = e.do(ctx, WR{Op: OpWrite, Body: data, STag: e.peer.target, TO: uint64(base + to)}); err == nil {
+			if err = e.do(ctx, verbs.WR{Op: verbs.OpWrite, Body: data, STag: e.peer.target, TO: uint64(base + to)}); err == nil {
 				err = e.read(ctx, rnd, e.peer.target, base+to, data)
 			}
 		case 4:
-			err = e.do(ctx, WR{Op: OpAtomicRequest, STag: e.peer.counter, Atomic: &Atomic{Op: AtomicFetchAdd, Operand: uint64(n)}})
+			err = e.do(ctx, verbs.WR{Op: verbs.OpAtomicRequest, STag: e.peer.counter, Atomic: &verbs.Atomic{Op: verbs.AtomicFetchAdd, Operand: uint64(n)}})
 			e.added.Add(uint64(n))
 		case 5:
 			err = e.verify(ctx, rnd)
 		case 6:
 			err = e.invalidate(ctx, rnd)
 		case 7:
-			err = e.do(ctx, WR{Op: OpFlushRequest, STag: e.peer.target, TO: uint64(base + n%4), Len: uint32(n), Flags: FlushPersistent})
+			err = e.do(ctx, verbs.WR{Op: verbs.OpFlushRequest, STag: e.peer.target, TO: uint64(base + n%4), Len: uint32(n), Flags: verbs.FlushPersistent})
 		default:
 			err = e.send(ctx, rnd)
 		}
@@ -195,8 +196,8 @@ func (e *mixEnd) work(ctx context.Context, rnd *rand.Rand, i int, until time.Tim
 func (e *mixEnd) verify(ctx context.Context, rnd *rand.Rand) error {
 	n := rnd.IntN(100_000)
 	at := rnd.IntN(mixSource - n)
-	var a Answer
-	err := e.do(ctx, WR{Op: OpVerifyRequest, STag: e.peer.source, TO: uint64(at), Len: uint32(n), Answer: &a})
+	var a verbs.Answer
+	err := e.do(ctx, verbs.WR{Op: verbs.OpVerifyRequest, STag: e.peer.source, TO: uint64(at), Len: uint32(n), Answer: &a})
 	if want := mpa.UpdateCRC(0, mixOctets[at:][:n]); err == nil && (a.N != 4 || binary.BigEndian.Uint32(a.Sum[:]) != want) {
 		e.t.Errorf("the hash of %d octets is %x, want %x", n, a.Sum[:a.N], want)
 	}
@@ -216,9 +217,9 @@ func (e *mixEnd) invalidate(ctx context.Context, rnd *rand.Rand) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	err = e.peer.conn.Post([]WR{
-		{Op: OpWrite, Body: want, STag: reg.STag()},
-		{Op: OpSendInvalidate, Head: make([]byte, 4), STag: reg.STag()},
+	err = e.peer.conn.Post([]verbs.WR{
+		{Op: verbs.OpWrite, Body: want, STag: reg.STag()},
+		{Op: verbs.OpSendInvalidate, Head: make([]byte, 4), STag: reg.STag()},
 	})
 	for before := time.Now(); err == nil && reg.Valid(); time.Sleep(100 * time.Microsecond) {
 		if ctx.Err() != nil || time.Since(before) > 20*time.Second {
@@ -236,7 +237,7 @@ func (e *mixEnd) invalidate(ctx context.Context, rnd *rand.Rand) error {
 
 // send sends some messages without waiting for their receipt.
 func (e *mixEnd) send(ctx context.Context, rnd *rand.Rand) error {
-	var wrs []WR
+	var wrs []verbs.WR
 	for range 1 + rnd.IntN(8) {
 		select {
 		case <-e.tokens:
@@ -248,7 +249,7 @@ func (e *mixEnd) send(ctx context.Context, rnd *rand.Rand) error {
 			n = rnd.IntN(e.most - 4)
 		}
 		at := rnd.IntN(mixSource - n)
-		wrs = append(wrs, WR{Op: OpSend, Head: binary.BigEndian.AppendUint32(nil, uint32(at)), Body: mixOctets[at:][:n]})
+		wrs = append(wrs, verbs.WR{Op: verbs.OpSend, Head: binary.BigEndian.AppendUint32(nil, uint32(at)), Body: mixOctets[at:][:n]})
 	}
 	if rnd.IntN(2) == 0 {
 		return e.do(ctx, wrs...)
@@ -263,7 +264,7 @@ func mixConfigs(rnd *rand.Rand, pool *Pool) (cx, cy *Config) {
 	size, crc, rtr := pick(4096, 4096, 100_000), CRCMode(pick(int(CRCOn), int(CRCOn), int(CRCOff))), rnd.IntN(4) == 0
 	for _, c := range cs {
 		*c = Config{
-			CRC: crc, Extensions: Ext7306 | ExtCommit, RecvSize: size, Recvs: mixTokens, Pool: pool,
+			CRC: crc, Extensions: verbs.Ext7306 | verbs.ExtCommit, RecvSize: size, Recvs: mixTokens, Pool: pool,
 			HandlerLimit: time.Duration(pick(0, 1)) * time.Millisecond, BusyPoll: time.Duration(pick(0, 0, 50)) * time.Microsecond,
 			IRD: pick(0, 2, 16), ORD: pick(0, 3, 16), MULPDU: pick(0, 0, 1400, 9000, 30000), MaxTakeovers: pick(0, 2),
 			Plain: pick(0, 0, 1) == 1, Markers: pick(0, 0, 0, 1) == 1, PeerToPeer: rtr,
@@ -287,7 +288,7 @@ func mix(t *testing.T, seed uint64) {
 		a = fragmented(a, 1+rnd.IntN(200_000), 1+rnd.IntN(200_000), seed)
 	}
 	x.conn, y.conn = connect(t, a, b, cx, cy)
-	if state := x.conn.ConnectionState(); state.Extensions != Ext7306|ExtCommit {
+	if state := x.conn.ConnectionState(); state.Extensions != verbs.Ext7306|verbs.ExtCommit {
 		t.Fatalf("extensions %v", state.Extensions)
 	}
 	var wg sync.WaitGroup
@@ -295,7 +296,7 @@ func mix(t *testing.T, seed uint64) {
 	defer cancel()
 	x.register()
 	y.register()
-	if err := x.do(ctx, WR{Op: OpWrite, STag: y.target}); err != nil { // the responder may send only after that
+	if err := x.do(ctx, verbs.WR{Op: verbs.OpWrite, STag: y.target}); err != nil { // the responder may send only after that
 		t.Fatal(err)
 	}
 	until := time.Now().Add(mixtest.Time())
@@ -344,7 +345,7 @@ func mix(t *testing.T, seed uint64) {
 var mixEnds = []func(x, y *Conn){
 	func(x, _ *Conn) { x.Close() },
 	func(x, _ *Conn) { x.Abort(errTest) },
-	func(_, y *Conn) { y.Terminate(TermCode{}, nil) },
+	func(_, y *Conn) { y.Terminate(verbs.TermCode{}, nil) },
 	func(_, y *Conn) { y.nc.Close() },
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // told is a link that remembers, for each batch, whether more follows at once.
@@ -52,7 +53,7 @@ func TestMoreFollows(t *testing.T) {
 		l.mu.Unlock()
 		var w Waiter
 		w.Reset()
-		if err := x.Post([]WR{{Op: OpWrite, Body: make([]byte, n), STag: sink.STag(), Done: &w}}); err != nil {
+		if err := x.Post([]verbs.WR{{Op: verbs.OpWrite, Body: make([]byte, n), STag: sink.STag(), Done: &w}}); err != nil {
 			t.Fatal(err)
 		}
 		if err := x.Wait(t.Context(), &w); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // TestHalfOpenOptions: whatever a side asks for, it waits for the frame of the other side exactly as long
@@ -144,7 +145,7 @@ func TestDepthsClamped(t *testing.T) {
 	}
 	reg := mustRegister(t, x, 16, region.ReadSink)
 	for range 10 {
-		if err := x.Post([]WR{{Op: OpReadRequest, Sink: reg.STag(), Len: 16}}); err != nil {
+		if err := x.Post([]verbs.WR{{Op: verbs.OpReadRequest, Sink: reg.STag(), Len: 16}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -221,7 +222,7 @@ func privateData(t *testing.T, rev, n int, fits bool) {
 func TestCapabilityBlock(t *testing.T) {
 	a, b := rdmaptest.Pipe()
 	r := &rdmaptest.Record{Conn: a}
-	_, y := connect(t, r, b, &Config{PrivateData: []byte("ulp"), Extensions: ExtCommit}, nil)
+	_, y := connect(t, r, b, &Config{PrivateData: []byte("ulp"), Extensions: verbs.ExtCommit}, nil)
 	if y.PeerPrivateData() == nil || string(y.PeerPrivateData()) != "ulp" || !y.ConnectionState().StagPeer {
 		t.Errorf("%q, %+v", y.PeerPrivateData(), y.ConnectionState())
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // wantTerminate builds the FPDU of a Terminate for a segment u (rdmap.md Section 4.1), without using the
@@ -97,7 +98,7 @@ func own(t *testing.T, e *engine, n int, a region.Access) region.STag {
 // reading starts a Read of 4096 octets and returns its sink.
 func reading(t *testing.T, e *engine) region.STag {
 	sink := own(t, e, 4096, region.ReadSink)
-	e.post(WR{Op: OpReadRequest, Sink: sink, Len: 4096})
+	e.post(verbs.WR{Op: verbs.OpReadRequest, Sink: sink, Len: 4096})
 	e.output()
 	return sink
 }
@@ -226,11 +227,11 @@ func TestViolations(t *testing.T) {
 				t.Fatalf("error %v\n got %x\nwant %x", e.err, out, want)
 			}
 			clear(e.in) // the error must not refer to the input
-			pe, ok := errors.AsType[*ProtocolError](e.err)
-			if told := pe.Terminate(); ok && !bytes.Equal(told.Append(nil), ulpduOf(t, want)[18:]) {
+			pe, ok := errors.AsType[*verbs.ProtocolError](e.err)
+			if told := pe.Terminate; ok && !bytes.Equal(told.Append(nil), ulpduOf(t, want)[18:]) {
 				t.Errorf("the upper layer is told %x", told.Append(nil))
 			}
-			if !ok || pe.Code != (TermCode{uint8(tt.word >> 28), uint8(tt.word>>24) & 15, uint8(tt.word >> 16)}) {
+			if !ok || pe.Code != (verbs.TermCode{Layer: uint8(tt.word >> 28), EType: uint8(tt.word>>24) & 15, Code: uint8(tt.word >> 16)}) {
 				t.Fatalf("error %v", e.err)
 			}
 			e.input(fpduOf(patch(t, goldSend, 0)))

@@ -1,6 +1,10 @@
 package rdmap
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/stag-rdma/stag/rdmap/verbs"
+)
 
 // nudgeAt are the ticks after the first output at which an initiator that has received nothing nudges
 // the peer: after 200 ms and after a second.
@@ -34,7 +38,7 @@ func (n *nudge) ticked() bool {
 	c.mu.Lock()
 	alive := c.err == nil && !c.closing
 	if alive {
-		c.snd.post(&WR{Op: OpWrite})
+		c.snd.post(&verbs.WR{Op: verbs.OpWrite})
 	}
 	c.mu.Unlock()
 	c.flushIfReady(flushReader) // the ticker must not wait

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // TestOlderPeer: if the only answer to a Request is the end of the stream, the error says that revision 1
@@ -36,7 +37,7 @@ func TestOlderPeer(t *testing.T) {
 			t.Fatal(err)
 		}
 		tt.end(x, a, b, cancel)
-		if err := <-errs; err == nil || errors.Is(err, ErrOlderPeer) != tt.want {
+		if err := <-errs; err == nil || errors.Is(err, verbs.ErrOlderPeer) != tt.want {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 		cancel()
@@ -46,7 +47,7 @@ func TestOlderPeer(t *testing.T) {
 	a, b := rdmaptest.Pipe()
 	y := Server(b, &Config{Revision: 1})
 	go y.Handshake(t.Context())
-	if err := Client(a, nil).Handshake(t.Context()); !errors.Is(err, ErrOlderPeer) {
+	if err := Client(a, nil).Handshake(t.Context()); !errors.Is(err, verbs.ErrOlderPeer) {
 		t.Errorf("a responder of revision 1: %v", err)
 	}
 	<-y.Done()

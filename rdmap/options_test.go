@@ -11,6 +11,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // option is one combination of the settings on which the startup can agree.
@@ -154,7 +155,7 @@ func TestRTRSent(t *testing.T) {
 		if err := <-errs; err != nil || !neg.PeerToPeer || !x.ConnectionState().PeerToPeer {
 			t.Fatal(err, neg)
 		}
-		if err := x.Post([]WR{{Op: OpSend, Head: []byte("next")}}); err != nil {
+		if err := x.Post([]verbs.WR{{Op: verbs.OpSend, Head: []byte("next")}}); err != nil {
 			t.Fatal(err)
 		}
 		if u, err := p.Next(); err != nil || !bytes.Equal(u, unhex(t, tt.want)) {
@@ -193,7 +194,7 @@ func TestNoMatchingRTR(t *testing.T) {
 			t.Errorf("markers %v, nocrc %v: %x, want %x", markers, nocrc, got, want)
 		}
 		b.Close()
-		if pe, ok := errors.AsType[*ProtocolError](<-errs); !ok || pe.Code != (TermCode{2, 0, 7}) {
+		if pe, ok := errors.AsType[*verbs.ProtocolError](<-errs); !ok || pe.Code != (verbs.TermCode{Layer: 2, EType: 0, Code: 7}) {
 			t.Errorf("%v", pe)
 		}
 		<-x.Done()
@@ -239,7 +240,7 @@ func TestBadMarker(t *testing.T) {
 			}
 			b.Close()
 			<-x.Done()
-			if pe, ok := errors.AsType[*ProtocolError](x.Err()); !ok || pe.Code != (TermCode{2, 0, 3}) {
+			if pe, ok := errors.AsType[*verbs.ProtocolError](x.Err()); !ok || pe.Code != (verbs.TermCode{Layer: 2, EType: 0, Code: 3}) {
 				t.Errorf("%v", x.Err())
 			}
 		})
@@ -267,7 +268,7 @@ func TestMissingMarkers(t *testing.T) {
 	}
 	b.Close()
 	<-x.Done()
-	if x.Err() == nil || x.in.messages[OpSend].Load() != 0 {
+	if x.Err() == nil || x.in.messages[verbs.OpSend].Load() != 0 {
 		t.Error(x.Err())
 	}
 }
@@ -312,7 +313,7 @@ func TestRejectOptions(t *testing.T) {
 		x, y := Client(a, cx), Server(b, cy)
 		errs := make(chan error, 1)
 		go func() { errs <- y.Handshake(t.Context()) }()
-		rej, ok := errors.AsType[*RejectError](x.Handshake(t.Context()))
+		rej, ok := errors.AsType[*verbs.RejectError](x.Handshake(t.Context()))
 		if !ok || string(rej.PrivateData) != "no" || !errors.Is(<-errs, errTest) {
 			t.Errorf("%v: %v", o, rej)
 		}
@@ -335,7 +336,7 @@ func TestRTRNeverComes(t *testing.T) {
 	if err := <-errs; err != nil {
 		t.Fatal(err)
 	}
-	if err := y.Post([]WR{{Op: OpSend, Head: []byte("HELLO")}}); err != nil {
+	if err := y.Post([]verbs.WR{{Op: verbs.OpSend, Head: []byte("HELLO")}}); err != nil {
 		t.Fatal(err)
 	}
 	a.SetReadDeadline(time.Now().Add(20 * time.Millisecond))

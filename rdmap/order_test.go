@@ -10,6 +10,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // segments lists the DDP segments in a stream of FPDUs.
@@ -28,9 +29,9 @@ func segments(t testing.TB, b []byte) (out []ddp.Segment) {
 	return out
 }
 
-func opcodes(t testing.TB, b []byte) (out []Opcode) {
+func opcodes(t testing.TB, b []byte) (out []verbs.Opcode) {
 	for _, s := range segments(t, b) {
-		out = append(out, Opcode(s.Control&0x1f))
+		out = append(out, verbs.Opcode(s.Control&0x1f))
 	}
 	return out
 }
@@ -58,22 +59,22 @@ func TestORD(t *testing.T) {
 	sink, sreg := a.register(t, 100, region.ReadSink)
 	_, bsink := b.register(t, 100, region.ReadSink)
 	var log []string
-	rd := func(name string) WR {
-		return WR{Op: OpReadRequest, STag: src.STag(), Sink: sreg.STag(), Len: 100, Done: recorder{&log, name}}
+	rd := func(name string) verbs.WR {
+		return verbs.WR{Op: verbs.OpReadRequest, STag: src.STag(), Sink: sreg.STag(), Len: 100, Done: recorder{&log, name}}
 	}
 	a.post(
-		WR{Op: OpSend, Done: recorder{&log, "s0"}},
-		rd("r1"), rd("r2"), WR{Op: OpSend, Done: recorder{&log, "s1"}},
-		rd("r3"), WR{Op: OpSend, Done: recorder{&log, "s2"}},
+		verbs.WR{Op: verbs.OpSend, Done: recorder{&log, "s0"}},
+		rd("r1"), rd("r2"), verbs.WR{Op: verbs.OpSend, Done: recorder{&log, "s1"}},
+		rd("r3"), verbs.WR{Op: verbs.OpSend, Done: recorder{&log, "s2"}},
 	)
 	first := a.output()
-	if got, want := opcodes(t, first), []Opcode{OpSend, OpReadRequest, OpReadRequest, OpSend}; !slices.Equal(got, want) {
+	if got, want := opcodes(t, first), []verbs.Opcode{verbs.OpSend, verbs.OpReadRequest, verbs.OpReadRequest, verbs.OpSend}; !slices.Equal(got, want) {
 		t.Fatalf("sent %v, want %v", got, want)
 	}
 	// The peer's Read is answered although our send queue is stalled.
-	b.post(WR{Op: OpReadRequest, STag: mine.STag(), Sink: bsink.STag(), Len: 100})
+	b.post(verbs.WR{Op: verbs.OpReadRequest, STag: mine.STag(), Sink: bsink.STag(), Len: 100})
 	a.input(b.output())
-	if got := opcodes(t, a.output()); !slices.Equal(got, []Opcode{OpReadResponse}) {
+	if got := opcodes(t, a.output()); !slices.Equal(got, []verbs.Opcode{verbs.OpReadResponse}) {
 		t.Fatalf("sent %v while stalled, want one Read Response", got)
 	}
 	// Work requests complete in the order of submission: s1 waits for both Reads.
@@ -87,7 +88,7 @@ func TestORD(t *testing.T) {
 	if !slices.Equal(log, []string{"s0", "r1"}) {
 		t.Fatalf("after one response completed %v", log)
 	}
-	if got := opcodes(t, a.output()); !slices.Equal(got, []Opcode{OpReadRequest, OpSend}) {
+	if got := opcodes(t, a.output()); !slices.Equal(got, []verbs.Opcode{verbs.OpReadRequest, verbs.OpSend}) {
 		t.Fatalf("sent %v after a slot was free", got)
 	}
 	a.input(resp[half:])
@@ -103,10 +104,10 @@ func TestAbortOrder(t *testing.T) {
 	_, sink := a.register(t, 10, region.ReadSink)
 	var log []string
 	a.post(
-		WR{Op: OpReadRequest, Sink: sink.STag(), Len: 10, Done: recorder{&log, "r1"}},
-		WR{Op: OpSend, Done: recorder{&log, "s1"}},
-		WR{Op: OpReadRequest, Sink: sink.STag(), Len: 10, Done: recorder{&log, "r2"}},
-		WR{Op: OpSend, Body: make([]byte, 10000), Done: recorder{&log, "s2"}},
+		verbs.WR{Op: verbs.OpReadRequest, Sink: sink.STag(), Len: 10, Done: recorder{&log, "r1"}},
+		verbs.WR{Op: verbs.OpSend, Done: recorder{&log, "s1"}},
+		verbs.WR{Op: verbs.OpReadRequest, Sink: sink.STag(), Len: 10, Done: recorder{&log, "r2"}},
+		verbs.WR{Op: verbs.OpSend, Body: make([]byte, 10000), Done: recorder{&log, "s2"}},
 	)
 	a.output()
 	a.fail(errTest)
@@ -123,8 +124,8 @@ func TestTerminateBehindMessage(t *testing.T) {
 	var log []string
 	big := make([]byte, 3*maxBatch)
 	a.post(
-		WR{Op: OpWrite, STag: 1, Body: big, Done: recorder{&log, "w1"}},
-		WR{Op: OpSend, Done: recorder{&log, "s1"}},
+		verbs.WR{Op: verbs.OpWrite, STag: 1, Body: big, Done: recorder{&log, "w1"}},
+		verbs.WR{Op: verbs.OpSend, Done: recorder{&log, "s1"}},
 	)
 	// One batch only.
 	if !a.snd.take(&a.wk) {
@@ -143,7 +144,7 @@ func TestTerminateBehindMessage(t *testing.T) {
 	segs := segments(t, wire)
 	var octets int
 	for i, s := range segs[:len(segs)-1] {
-		if Opcode(s.Control&15) != OpWrite || s.Last != (i == len(segs)-2) {
+		if verbs.Opcode(s.Control&15) != verbs.OpWrite || s.Last != (i == len(segs)-2) {
 			t.Fatalf("segment %d of %d: %v", i, len(segs), s.String())
 		}
 		octets = int(s.TO)
@@ -162,8 +163,8 @@ func TestNothingBehindTerminate(t *testing.T) {
 	e := newEngine(engineConfig{ird: 1})
 	e.fail(vioVersion.error(nil))
 	for range 2 { // before the Terminate is taken, and after
-		e.post(WR{Op: OpSend})
-		e.snd.request(&request{op: OpReadRequest})
+		e.post(verbs.WR{Op: verbs.OpSend})
+		e.snd.request(&request{op: verbs.OpReadRequest})
 		out := e.output()
 		if segs := segments(t, out); len(segs) > 1 || len(segs) == 1 && segs[0].Control != 0x47 {
 			t.Fatalf("sent %x", out)
@@ -179,18 +180,18 @@ func TestNothingBehindTerminate(t *testing.T) {
 // TestPrune: messages that were taken and have not begun when the connection fails give back what they
 // hold, and complete with the error.
 func TestPrune(t *testing.T) {
-	a := newEngine(engineConfig{ird: 2, ext: Ext7306, mulpdu: StagMULPDU})
-	b := newEngine(engineConfig{ord: 2, ext: Ext7306})
+	a := newEngine(engineConfig{ird: 2, ext: verbs.Ext7306, mulpdu: StagMULPDU})
+	b := newEngine(engineConfig{ord: 2, ext: verbs.Ext7306})
 	src, reg := a.register(t, 2*stageLimit, region.RemoteRead)
 	_, word := a.register(t, 8, region.Atomic)
 	_, sink := b.register(t, len(src), region.ReadSink)
 	b.post(
-		WR{Op: OpReadRequest, STag: reg.STag(), Sink: sink.STag(), Len: uint32(len(src))},
-		WR{Op: OpAtomicRequest, STag: word.STag(), Atomic: &Atomic{}},
+		verbs.WR{Op: verbs.OpReadRequest, STag: reg.STag(), Sink: sink.STag(), Len: uint32(len(src))},
+		verbs.WR{Op: verbs.OpAtomicRequest, STag: word.STag(), Atomic: &verbs.Atomic{}},
 	)
 	a.input(b.output())
 	var d done
-	a.post(WR{Op: OpSend, Body: make([]byte, 2*CopyLimit)}, WR{Op: OpSend, Head: []byte("taken"), Done: &d})
+	a.post(verbs.WR{Op: verbs.OpSend, Body: make([]byte, 2*verbs.CopyLimit)}, verbs.WR{Op: verbs.OpSend, Head: []byte("taken"), Done: &d})
 	if !a.snd.take(&a.wk) {
 		t.Fatal("nothing to send")
 	}
@@ -211,11 +212,11 @@ func TestPrune(t *testing.T) {
 func TestSlots(t *testing.T) {
 	e := newEngine(engineConfig{ird: 2})
 	for i, want := range []bool{true, true, false} {
-		if got := e.snd.request(&request{op: OpReadRequest}); got != want {
+		if got := e.snd.request(&request{op: verbs.OpReadRequest}); got != want {
 			t.Errorf("request %d: %v", i, got)
 		}
 	}
-	if e.output(); e.freeSlots() != 2 || !e.snd.request(&request{op: OpReadRequest}) {
+	if e.output(); e.freeSlots() != 2 || !e.snd.request(&request{op: verbs.OpReadRequest}) {
 		t.Errorf("%d slots are free when everything is answered", e.freeSlots())
 	}
 }
@@ -229,7 +230,7 @@ func TestInterleave(t *testing.T) {
 		src, reg := a.register(t, 4*maxBatch, region.RemoteRead)
 		copy(src, pattern(len(src)))
 		sink, sreg := b.register(t, len(src), region.ReadSink)
-		b.post(WR{Op: OpReadRequest, STag: reg.STag(), Sink: sreg.STag(), Len: uint32(len(src))})
+		b.post(verbs.WR{Op: verbs.OpReadRequest, STag: reg.STag(), Sink: sreg.STag(), Len: uint32(len(src))})
 		a.input(b.output())
 		if !a.snd.take(&a.wk) {
 			t.Fatal("no response")
@@ -240,10 +241,10 @@ func TestInterleave(t *testing.T) {
 			wire = append(wire, p...)
 		}
 		a.due = a.snd.settle(&a.wk, false, a.due)
-		a.post(WR{Op: OpSend, Head: []byte("quick")})
+		a.post(verbs.WR{Op: verbs.OpSend, Head: []byte("quick")})
 		wire = append(wire, a.output()...)
 		ops := opcodes(t, wire)
-		at := slices.Index(ops, OpSend)
+		at := slices.Index(ops, verbs.OpSend)
 		if last := at == len(ops)-1; last == stag {
 			t.Fatalf("stag=%v: the Send is number %d of %d", stag, at, len(ops))
 		}
@@ -263,8 +264,8 @@ func TestResponsesInOrder(t *testing.T) {
 	sink, sreg := a.register(t, 5000, region.ReadSink)
 	var log []string
 	for i, n := range []uint32{5000, 0, 1, 0} {
-		a.post(WR{
-			Op: OpReadRequest, STag: reg.STag(), Sink: sreg.STag(), Len: n,
+		a.post(verbs.WR{
+			Op: verbs.OpReadRequest, STag: reg.STag(), Sink: sreg.STag(), Len: n,
 			Done: recorder{&log, string(rune('a' + i))},
 		})
 	}
@@ -282,8 +283,8 @@ func TestCancelledRead(t *testing.T) {
 	gone, greg := a.register(t, 5000, region.ReadSink)
 	sink, sreg := a.register(t, 5000, region.ReadSink)
 	var d1, d2 done
-	a.post(WR{Op: OpReadRequest, STag: reg.STag(), Sink: greg.STag(), Len: 5000, Done: &d1})
-	a.post(WR{Op: OpReadRequest, STag: reg.STag(), Sink: sreg.STag(), Len: 5000, Done: &d2})
+	a.post(verbs.WR{Op: verbs.OpReadRequest, STag: reg.STag(), Sink: greg.STag(), Len: 5000, Done: &d1})
+	a.post(verbs.WR{Op: verbs.OpReadRequest, STag: reg.STag(), Sink: sreg.STag(), Len: 5000, Done: &d2})
 	out := a.output()
 	if a.snd.cancel(&d1) {
 		t.Fatal("a Read that had been sent was removed from the queue")
@@ -298,7 +299,7 @@ func TestCancelledRead(t *testing.T) {
 	}
 	// A Read that still waits can be removed.
 	a.snd.ord = 0
-	a.post(WR{Op: OpReadRequest, STag: reg.STag(), Sink: sreg.STag(), Len: 5000, Done: &d2})
+	a.post(verbs.WR{Op: verbs.OpReadRequest, STag: reg.STag(), Sink: sreg.STag(), Len: 5000, Done: &d2})
 	if !a.snd.cancel(&d2) || len(a.output()) > 0 {
 		t.Fatal("a Read that had been removed was sent")
 	}
@@ -308,7 +309,7 @@ func TestCancelledRead(t *testing.T) {
 func TestMSNWraps(t *testing.T) {
 	a := newEngine(engineConfig{})
 	a.wk.msn[0] = 1<<32 - 2
-	a.post(WR{Op: OpSend}, WR{Op: OpSend}, WR{Op: OpSend})
+	a.post(verbs.WR{Op: verbs.OpSend}, verbs.WR{Op: verbs.OpSend}, verbs.WR{Op: verbs.OpSend})
 	segs := segments(t, a.output())
 	if segs[0].MSN != 1<<32-1 || segs[1].MSN != 0 || segs[2].MSN != 1 {
 		t.Fatalf("MSNs %v", segs)
@@ -330,8 +331,8 @@ func TestTerminateInPieces(t *testing.T) {
 		}
 		e.input(fpduOf(append(h, payload[off:off+n]...)))
 	}
-	te, ok := e.err.(*TerminateError)
-	if !ok || te.Terminate.Code != (TermCode{0, 1, 1}) || len(te.Terminate.Read) != 28 {
+	te, ok := e.err.(*verbs.TerminateError)
+	if !ok || te.Terminate.Code != (verbs.TermCode{Layer: 0, EType: 1, Code: 1}) || len(te.Terminate.Read) != 28 {
 		t.Fatalf("%v", e.err)
 	}
 }

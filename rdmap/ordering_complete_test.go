@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // This file proves the completion rules of RFC 5040 Section 5.5 and RFC 7306 Section
@@ -21,7 +22,7 @@ var requests = []string{"Read", "At", "F", "V", "AW"}
 func TestCompletionsInOrder(t *testing.T) {
 	g := newOrderRig(t, "Send", "Send")
 	names := []string{"Send", "Read", "Write", "At", "Imm", "F", "V", "AW", "Send"}
-	var want, sent []Opcode
+	var want, sent []verbs.Opcode
 	for _, name := range names {
 		wr := orderOps[name].wr(g, first)
 		wr.STag, wr.Done = g.region.STag(), recorder{&g.done, name}
@@ -50,12 +51,12 @@ func TestCompletionsInOrder(t *testing.T) {
 func TestCompletionIsLocal(t *testing.T) {
 	a := newEngine(engineConfig{ext: extAll})
 	var log []string
-	for _, n := range []int{8, 3 * CopyLimit} {
-		for _, op := range []Opcode{OpSend, OpWrite} {
-			a.post(WR{Op: op, STag: 1, Body: make([]byte, n), Done: recorder{&log, "done"}})
+	for _, n := range []int{8, 3 * verbs.CopyLimit} {
+		for _, op := range []verbs.Opcode{verbs.OpSend, verbs.OpWrite} {
+			a.post(verbs.WR{Op: op, STag: 1, Body: make([]byte, n), Done: recorder{&log, "done"}})
 		}
 	}
-	a.post(WR{Op: OpImmediate, Body: make([]byte, 8), Done: recorder{&log, "done"}})
+	a.post(verbs.WR{Op: verbs.OpImmediate, Body: make([]byte, 8), Done: recorder{&log, "done"}})
 	if len(log) != 0 {
 		t.Fatal("complete before anything was handed down")
 	}
@@ -121,9 +122,9 @@ func TestRequestsStartDelivered(t *testing.T) {
 //
 // spec: rdmap 7.4 start
 func TestEmptyRequestsWait(t *testing.T) {
-	for _, op := range []Opcode{OpReadRequest, OpFlushRequest, OpVerifyRequest} {
+	for _, op := range []verbs.Opcode{verbs.OpReadRequest, verbs.OpFlushRequest, verbs.OpVerifyRequest} {
 		g := newOrderRig(t, "Send", "Send")
-		g.a.post(WR{Op: OpSend, Head: []byte{first}}, WR{Op: op, STag: g.region.STag(), Sink: g.sinkTags[first]})
+		g.a.post(verbs.WR{Op: verbs.OpSend, Head: []byte{first}}, verbs.WR{Op: op, STag: g.region.STag(), Sink: g.sinkTags[first]})
 		g.hold()
 		g.b.input(g.a.output())
 		if out := g.b.output(); len(out) > 0 {
@@ -141,15 +142,15 @@ func TestEmptyRequestsWait(t *testing.T) {
 //
 // spec: rdmap 7.4 contents
 func TestNoPeeking(t *testing.T) {
-	for _, signal := range []Opcode{OpSend, OpImmediate} {
+	for _, signal := range []verbs.Opcode{verbs.OpSend, verbs.OpImmediate} {
 		a := newEngine(engineConfig{ord: 1, ext: extAll, mulpdu: 200})
 		b := newEngine(engineConfig{ird: 1, ext: extAll, mulpdu: 200, recvs: 2})
 		mem, reg := b.register(t, 3000, region.RemoteRead|region.RemoteWrite)
 		sink, sreg := a.register(t, 3000, region.ReadSink)
 		a.post(
-			WR{Op: OpWrite, STag: reg.STag(), Body: pattern(3000)},
-			WR{Op: signal, Head: pattern(8)},
-			WR{Op: OpSend, Head: pattern(1000)},
+			verbs.WR{Op: verbs.OpWrite, STag: reg.STag(), Body: pattern(3000)},
+			verbs.WR{Op: signal, Head: pattern(8)},
+			verbs.WR{Op: verbs.OpSend, Head: pattern(1000)},
 		)
 		for _, f := range split(t, a.output()) {
 			b.input(f)
@@ -161,7 +162,7 @@ func TestNoPeeking(t *testing.T) {
 			t.Fatalf("delivered %d messages, %v", len(b.got), b.err)
 		}
 		var d done
-		a.post(WR{Op: OpReadRequest, STag: reg.STag(), Sink: sreg.STag(), Len: 3000, Done: &d})
+		a.post(verbs.WR{Op: verbs.OpReadRequest, STag: reg.STag(), Sink: sreg.STag(), Len: 3000, Done: &d})
 		b.input(a.output())
 		for _, f := range split(t, b.output()) {
 			if d.n > 0 {
@@ -182,17 +183,17 @@ func TestNoPeeking(t *testing.T) {
 func TestTouchedBuffers(t *testing.T) {
 	cfg := engineConfig{ord: 2, ird: 2, recvs: 9, ext: extAll, mulpdu: StagMULPDU}
 	a, b := newEngine(cfg), newEngine(cfg)
-	mem, reg := b.register(t, 4*CopyLimit, region.RemoteRead|region.RemoteWrite|region.Atomic)
+	mem, reg := b.register(t, 4*verbs.CopyLimit, region.RemoteRead|region.RemoteWrite|region.Atomic)
 	source, err := b.snd.table.Register(mem, region.RemoteRead)
 	if err != nil {
 		t.Fatal(err)
 	}
 	sink, sreg := a.register(t, len(mem), region.ReadSink)
-	long, short := pattern(len(mem)), pattern(CopyLimit)
+	long, short := pattern(len(mem)), pattern(verbs.CopyLimit)
 	a.post(
-		WR{Op: OpSend, Body: short},
-		WR{Op: OpWrite, STag: reg.STag(), Body: long},
-		WR{Op: OpSend, Body: short},
+		verbs.WR{Op: verbs.OpSend, Body: short},
+		verbs.WR{Op: verbs.OpWrite, STag: reg.STag(), Body: long},
+		verbs.WR{Op: verbs.OpSend, Body: short},
 	)
 	clear(long[:8])
 	clear(short)
@@ -201,14 +202,14 @@ func TestTouchedBuffers(t *testing.T) {
 		t.Fatalf("%d messages, %v", len(b.got), b.err)
 	}
 	for _, m := range b.got {
-		if !bytes.Equal(m.Data, pattern(CopyLimit)) {
+		if !bytes.Equal(m.Data, pattern(verbs.CopyLimit)) {
 			t.Fatal("a payload that was copied has changed")
 		}
 	}
 	// A later request stores to the source of a Read, and so does the peer itself.
 	a.post(
-		WR{Op: OpReadRequest, STag: source.STag(), Sink: sreg.STag(), Len: uint32(len(mem))},
-		WR{Op: OpAtomicWriteRequest, STag: reg.STag(), TO: 8, Head: make([]byte, 8)},
+		verbs.WR{Op: verbs.OpReadRequest, STag: source.STag(), Sink: sreg.STag(), Len: uint32(len(mem))},
+		verbs.WR{Op: verbs.OpAtomicWriteRequest, STag: reg.STag(), TO: 8, Head: make([]byte, 8)},
 	)
 	b.input(a.output())
 	clear(mem[16:24])
@@ -233,7 +234,7 @@ func TestStoreBesideResponse(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, sink := a.register(t, len(mem), region.ReadSink)
-	a.post(WR{Op: OpReadRequest, STag: reg.STag(), Sink: sink.STag(), Len: uint32(len(mem))})
+	a.post(verbs.WR{Op: verbs.OpReadRequest, STag: reg.STag(), Sink: sink.STag(), Len: uint32(len(mem))})
 	b.input(a.output())
 	if !b.snd.take(&b.wk) {
 		t.Fatal("no response")
@@ -241,9 +242,9 @@ func TestStoreBesideResponse(t *testing.T) {
 	if err := b.wk.fill(b.snd.mulpdu, true, b.snd.table); err != nil {
 		t.Fatal(err)
 	}
-	a.post(WR{Op: OpWrite, STag: reg.STag(), Head: make([]byte, 64)})
+	a.post(verbs.WR{Op: verbs.OpWrite, STag: reg.STag(), Head: make([]byte, 64)})
 	b.input(a.output())
-	c.post(WR{Op: OpAtomicRequest, STag: other.STag(), TO: 128, Atomic: &Atomic{Operand: 1}})
+	c.post(verbs.WR{Op: verbs.OpAtomicRequest, STag: other.STag(), TO: 128, Atomic: &verbs.Atomic{Operand: 1}})
 	exchange(c, d)
 	for _, p := range b.wk.b.vec {
 		a.input(p)

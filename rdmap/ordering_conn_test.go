@@ -9,6 +9,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // This file proves rows of the ordering tables on two Conns, with their goroutines, in
@@ -22,7 +23,7 @@ type connRig struct {
 	gate chan struct{}
 }
 
-func (g *connRig) HandleRecv(_ *Conn, m *Message) {
+func (g *connRig) HandleRecv(_ *Conn, m *verbs.Message) {
 	if g.gate != nil {
 		<-g.gate
 	}
@@ -53,7 +54,7 @@ func newConnRig(t *testing.T, firstOp, laterOp string) *connRig {
 }
 
 // run posts both operations and returns when nothing more can happen.
-func (g *connRig) run(change func([]WR)) {
+func (g *connRig) run(change func([]verbs.WR)) {
 	g.t.Helper()
 	wrs := g.wrs(g.region.STag())
 	if change != nil {
@@ -128,7 +129,7 @@ func TestOrderingFailed(t *testing.T) {
 			if g.names[first] == "F" {
 				g.mem.err = errTest
 			}
-			g.run(func(wrs []WR) {
+			g.run(func(wrs []verbs.WR) {
 				if g.names[first] == "V" {
 					wrs[0].Head = crc([]byte("something else"))
 				}
@@ -192,8 +193,8 @@ func TestSendOvertakesResponse(t *testing.T) {
 		a := newEngine(engineConfig{ord: 1})
 		_, sink := a.register(t, 100_000, region.ReadSink)
 		a.post(
-			WR{Op: OpReadRequest, STag: src.STag(), Sink: sink.STag(), Len: 100_000},
-			WR{Op: OpSend, Head: []byte("overtakes")},
+			verbs.WR{Op: verbs.OpReadRequest, STag: src.STag(), Sink: sink.STag(), Len: 100_000},
+			verbs.WR{Op: verbs.OpSend, Head: []byte("overtakes")},
 		)
 		if _, err := peer.Conn.Write(a.output()); err != nil {
 			t.Fatal(err)
@@ -268,7 +269,7 @@ func TestDirectionsAreIndependent(t *testing.T) {
 	for _, e := range []struct{ from, to *engine }{{a, b}, {b, a}} {
 		_, src := e.to.register(t, 100, region.RemoteRead)
 		_, sink := e.from.register(t, 100, region.ReadSink)
-		e.from.post(WR{Op: OpReadRequest, STag: src.STag(), Sink: sink.STag(), Len: 100})
+		e.from.post(verbs.WR{Op: verbs.OpReadRequest, STag: src.STag(), Sink: sink.STag(), Len: 100})
 	}
 	exchange(a, b)
 	if a.read != 1 || b.read != 1 {

@@ -12,6 +12,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // modelKinds are the operations of the model; the last one is a Read that is refused.
@@ -24,8 +25,8 @@ var modelOffsets = []int{0, 8, 4096, orderSize - 8}
 type modelOp struct {
 	id, off int
 	kind    string
-	op      Opcode
-	answer  Answer
+	op      verbs.Opcode
+	answer  verbs.Answer
 	sink    []byte
 	done    done
 	at      int  // its position among the completions
@@ -37,7 +38,7 @@ func (op *modelOp) String() string { return fmt.Sprintf("%s (operation %d)", op.
 
 func (op *modelOp) message() bool { return op.kind == "Send" || op.kind == "Imm" }
 
-func (op *modelOp) request() bool { return op.op.asks() }
+func (op *modelOp) request() bool { return asks(op.op) }
 
 func (op *modelOp) value() []byte { return octetsOf(uint64(op.id) + 0x5700) }
 
@@ -137,37 +138,37 @@ func newOrderModel(t testing.TB, how byte) *orderModel {
 // post posts an operation on one of the words. Those on the last word are long.
 func (m *orderModel) post(kind string, word int) {
 	op := &modelOp{id: len(m.ops), kind: kind, off: modelOffsets[word]}
-	wr := WR{STag: m.stag, TO: uint64(op.off), Answer: &op.answer, Done: modelDone{m, op}}
+	wr := verbs.WR{STag: m.stag, TO: uint64(op.off), Answer: &op.answer, Done: modelDone{m, op}}
 	long := word == len(modelOffsets)-1
 	switch kind {
 	case "Send", "Imm":
-		wr.Op, wr.Head = OpImmediate, op.value()
+		wr.Op, wr.Head = verbs.OpImmediate, op.value()
 		if kind == "Send" {
-			wr.Op = OpSend
+			wr.Op = verbs.OpSend
 			if long {
 				wr.Head = slices.Concat(op.value(), pattern(192))
 			}
 		}
 	case "Write":
-		wr.Op, wr.Body = OpWrite, op.value()
+		wr.Op, wr.Body = verbs.OpWrite, op.value()
 		if long {
 			wr.TO, wr.Body = 0, bytes.Repeat(op.value(), orderSize/8)
 		}
 	case "Read", "refused":
 		var sink region.Region
 		op.sink, sink = m.a.register(m.t, orderSize, region.ReadSink)
-		wr.Op, wr.STag, wr.TO, wr.Len, wr.Sink = OpReadRequest, m.source, 0, orderSize, sink.STag()
+		wr.Op, wr.STag, wr.TO, wr.Len, wr.Sink = verbs.OpReadRequest, m.source, 0, orderSize, sink.STag()
 		if kind == "refused" {
 			wr.STag = 0
 		}
 	case "At":
-		wr.Op, wr.Atomic = OpAtomicRequest, &Atomic{Operand: uint64(op.id) << 32}
+		wr.Op, wr.Atomic = verbs.OpAtomicRequest, &verbs.Atomic{Operand: uint64(op.id) << 32}
 	case "F":
-		wr.Op, wr.Len, wr.Flags = OpFlushRequest, 8, FlushPersistent
+		wr.Op, wr.Len, wr.Flags = verbs.OpFlushRequest, 8, verbs.FlushPersistent
 	case "V":
-		wr.Op, wr.TO, wr.Len = OpVerifyRequest, 0, orderSize
+		wr.Op, wr.TO, wr.Len = verbs.OpVerifyRequest, 0, orderSize
 	case "AW":
-		wr.Op, wr.Head = OpAtomicWriteRequest, op.value()
+		wr.Op, wr.Head = verbs.OpAtomicWriteRequest, op.value()
 	}
 	op.op = wr.Op
 	m.ops = append(m.ops, op)
@@ -181,7 +182,7 @@ func (m *orderModel) speak() {
 			m.t.Fatal("more was sent than posted")
 		}
 		f := modelFPDU{b: b, op: m.ops[m.sent], seg: segments(m.t, b)[0]}
-		if got := Opcode(f.seg.Control & 0x1f); got != f.op.op {
+		if got := verbs.Opcode(f.seg.Control & 0x1f); got != f.op.op {
 			m.t.Fatalf("%s was sent as %v", f.op, got)
 		}
 		if f.seg.Last {
@@ -247,7 +248,7 @@ func (m *orderModel) answer() (any bool) {
 	var wants []func()
 	for _, s := range segments(m.t, out) {
 		if s.Last {
-			wants = append(wants, m.answered(Opcode(s.Control&0x1f), hung))
+			wants = append(wants, m.answered(verbs.Opcode(s.Control&0x1f), hung))
 		}
 	}
 	m.a.input(out)
@@ -260,7 +261,7 @@ func (m *orderModel) answer() (any bool) {
 
 // answered handles a response, which has to be that to the oldest request. It returns a function that checks
 // the answer once it has arrived.
-func (m *orderModel) answered(resp Opcode, hung bool) (check func()) {
+func (m *orderModel) answered(resp verbs.Opcode, hung bool) (check func()) {
 	for _, op := range m.ops {
 		switch {
 		case !op.request():
@@ -272,7 +273,7 @@ func (m *orderModel) answered(resp Opcode, hung bool) (check func()) {
 			continue
 		case !op.arrived:
 			m.t.Fatalf("%v, but %s has not arrived", resp, op)
-		case op.kind == "refused" && resp == OpTerminate:
+		case op.kind == "refused" && resp == verbs.OpTerminate:
 			return func() {}
 		case resp != op.op+1 || op.kind == "refused":
 			m.t.Fatalf("%v in answer to %s", resp, op)

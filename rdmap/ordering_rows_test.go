@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // The two outcomes if the first operation is held back at the responder although both have arrived.
@@ -153,7 +155,7 @@ func refused(g *orderRig) {
 		g.arrive(f)
 	}
 	g.leave()
-	if !slices.Equal(g.wire, []Opcode{OpTerminate}) {
+	if !slices.Equal(g.wire, []verbs.Opcode{verbs.OpTerminate}) {
 		g.t.Errorf("after a request that failed, %v was sent", g.wire)
 	}
 	if word := wordOf(g.mem.Bytes()); word != wordOf(pattern(8)) || len(g.mem.persisted) > 0 {

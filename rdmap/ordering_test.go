@@ -13,6 +13,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // Two operations, the first and the later, are posted together. Both act on the same word, so what each has
@@ -39,21 +40,21 @@ type orderRig struct {
 	source   region.STag // the source of Reads, if not region
 	sinks    [3][]byte
 	sinkTags [3]region.STag
-	answers  [3]Answer
+	answers  [3]verbs.Answer
 
 	ops   [3]*orderOp
 	names [3]string
 	trace []int // which of the two took effect, in order
 	got   int   // messages seen
 	wrote [3]bool
-	wire  []Opcode // what b has sent
+	wire  []verbs.Opcode // what b has sent
 	done  []string
 }
 
 // orderOp is what an operation of the requester does to the word at the responder.
 type orderOp struct {
-	wr       func(g *orderRig, pos int) WR
-	response Opcode                            // what answers it; 0: nothing
+	wr       func(g *orderRig, pos int) verbs.WR
+	response verbs.Opcode                      // what answers it; 0: nothing
 	after    func(word uint64, pos int) uint64 // the word after it
 	seen     func(g *orderRig, pos int) any    // what it saw: a word or a hash
 }
@@ -68,46 +69,52 @@ func store(_ uint64, pos int) uint64 { return 0x5700 + uint64(pos) }
 
 var orderOps = map[string]*orderOp{
 	"Send": {
-		wr:    func(_ *orderRig, pos int) WR { return WR{Op: OpSend, Head: []byte{byte(pos)}} },
+		wr:    func(_ *orderRig, pos int) verbs.WR { return verbs.WR{Op: verbs.OpSend, Head: []byte{byte(pos)}} },
 		after: keep,
 	},
 	"Imm": {
-		wr:    func(_ *orderRig, pos int) WR { return WR{Op: OpImmediate, Head: []byte{byte(pos), 7: 0}} },
+		wr: func(_ *orderRig, pos int) verbs.WR {
+			return verbs.WR{Op: verbs.OpImmediate, Head: []byte{byte(pos), 7: 0}}
+		},
 		after: keep,
 	},
 	"Write": {
-		wr:    func(_ *orderRig, pos int) WR { return WR{Op: OpWrite, Head: octetsOf(store(0, pos))} },
+		wr:    func(_ *orderRig, pos int) verbs.WR { return verbs.WR{Op: verbs.OpWrite, Head: octetsOf(store(0, pos))} },
 		after: store,
 	},
 	"Read": {
-		wr: func(g *orderRig, pos int) WR {
-			return WR{Op: OpReadRequest, Sink: g.sinkTags[pos], Len: orderSize}
+		wr: func(g *orderRig, pos int) verbs.WR {
+			return verbs.WR{Op: verbs.OpReadRequest, Sink: g.sinkTags[pos], Len: orderSize}
 		},
-		response: OpReadResponse, after: keep,
+		response: verbs.OpReadResponse, after: keep,
 		seen: func(g *orderRig, pos int) any { return wordOf(g.sinks[pos]) },
 	},
 	"At": {
-		wr: func(g *orderRig, pos int) WR {
-			return WR{Op: OpAtomicRequest, Atomic: &Atomic{Operand: 1000 * uint64(pos)}}
+		wr: func(g *orderRig, pos int) verbs.WR {
+			return verbs.WR{Op: verbs.OpAtomicRequest, Atomic: &verbs.Atomic{Operand: 1000 * uint64(pos)}}
 		},
-		response: OpAtomicResponse, after: func(word uint64, pos int) uint64 { return word + 1000*uint64(pos) },
+		response: verbs.OpAtomicResponse, after: func(word uint64, pos int) uint64 { return word + 1000*uint64(pos) },
 		seen: func(g *orderRig, pos int) any { return g.answers[pos].Old },
 	},
 	"F": {
-		wr: func(_ *orderRig, pos int) WR {
-			return WR{Op: OpFlushRequest, Len: uint32(8 * pos), Flags: FlushPersistent}
+		wr: func(_ *orderRig, pos int) verbs.WR {
+			return verbs.WR{Op: verbs.OpFlushRequest, Len: uint32(8 * pos), Flags: verbs.FlushPersistent}
 		},
-		response: OpFlushResponse, after: keep,
+		response: verbs.OpFlushResponse, after: keep,
 		seen: func(g *orderRig, pos int) any { return g.mem.persisted[8*pos] },
 	},
 	"V": {
-		wr:       func(_ *orderRig, pos int) WR { return WR{Op: OpVerifyRequest, Len: uint32(orderSize - pos)} },
-		response: OpVerifyResponse, after: keep,
+		wr: func(_ *orderRig, pos int) verbs.WR {
+			return verbs.WR{Op: verbs.OpVerifyRequest, Len: uint32(orderSize - pos)}
+		},
+		response: verbs.OpVerifyResponse, after: keep,
 		seen: func(g *orderRig, pos int) any { return string(g.answers[pos].Sum[:g.answers[pos].N]) },
 	},
 	"AW": {
-		wr:       func(_ *orderRig, pos int) WR { return WR{Op: OpAtomicWriteRequest, Head: octetsOf(store(0, pos))} },
-		response: OpAtomicWriteResponse, after: store,
+		wr: func(_ *orderRig, pos int) verbs.WR {
+			return verbs.WR{Op: verbs.OpAtomicWriteRequest, Head: octetsOf(store(0, pos))}
+		},
+		response: verbs.OpAtomicWriteResponse, after: store,
 	},
 }
 
@@ -213,12 +220,12 @@ func (g *orderRig) registerAs(m region.Memory, b *region.Table) {
 }
 
 // wrs returns both operations; stag is the target of the first one, if not region.
-func (g *orderRig) wrs(stag region.STag) []WR {
-	var wrs []WR
+func (g *orderRig) wrs(stag region.STag) []verbs.WR {
+	var wrs []verbs.WR
 	for pos := first; pos <= later; pos++ {
 		wr := g.ops[pos].wr(g, pos)
 		wr.STag, wr.Answer, wr.Done = g.region.STag(), &g.answers[pos], recorder{&g.done, fmt.Sprint(pos)}
-		if wr.Op == OpReadRequest && g.source != 0 {
+		if wr.Op == verbs.OpReadRequest && g.source != 0 {
 			wr.STag = g.source
 		}
 		if pos == first && stag != g.region.STag() {
@@ -254,7 +261,7 @@ func (g *orderRig) arrive(fpdu []byte) {
 	before := len(g.trace)
 	g.b.input(fpdu)
 	g.look()
-	if Opcode(segments(g.t, fpdu)[0].Control&0x1f) == OpWrite && len(g.trace) == before {
+	if verbs.Opcode(segments(g.t, fpdu)[0].Control&0x1f) == verbs.OpWrite && len(g.trace) == before {
 		g.t.Error("a Write was delivered and not placed")
 	}
 }
@@ -277,7 +284,7 @@ func (g *orderRig) look() {
 func (g *orderRig) leave() {
 	out := g.b.output()
 	for _, s := range segments(g.t, out) {
-		op := Opcode(s.Control & 0x1f)
+		op := verbs.Opcode(s.Control & 0x1f)
 		g.wire = append(g.wire, op)
 		for pos := first; pos <= later; pos++ {
 			if g.ops[pos].response == op && !slices.Contains(g.trace, pos) && g.matches(&s, pos) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"golang.org/x/sys/unix"
 )
 
@@ -18,8 +19,8 @@ type polled struct {
 	got  chan string // messages that have reached the client
 }
 
-func (p *polled) HandleRecv(_ *Conn, m *Message) { p.got <- string(m.Data) }
-func (p *polled) HandleClose(*Conn, error)       {}
+func (p *polled) HandleRecv(_ *Conn, m *verbs.Message) { p.got <- string(m.Data) }
+func (p *polled) HandleClose(*Conn, error)             {}
 
 func newPolled(t *testing.T, client, server time.Duration) *polled {
 	t.Helper()
@@ -116,7 +117,7 @@ func TestBusyPollInterrupted(t *testing.T) {
 		end(cancel)
 		select {
 		case err := <-done:
-			if _, closed := errors.AsType[*ConnError](err); !closed && !errors.Is(err, context.Canceled) {
+			if _, closed := errors.AsType[*verbs.ConnError](err); !closed && !errors.Is(err, context.Canceled) {
 				t.Error(err)
 			}
 		case <-time.After(20 * time.Second):

@@ -1,18 +1,20 @@
 package rdmap
 
+import "github.com/stag-rdma/stag/rdmap/verbs"
+
 // Post submits work requests: all of them, adjacent and in order, or none. Outside upcalls it
 // flushes, or leaves that to a goroutine that is already flushing. While an upcall runs, the flush
 // follows when everything that was read has been handled. Post does not wait for the peer to read
 // (on a net.Conn that is not TCP, the flush may). Errors: misuse (ErrBadWR, ErrTooLong, ErrNoORD,
 // ErrNoExtension, ErrSendQueueFull, ErrNoHandshake), or the connection's first fatal error. After an
 // error no Done of wrs is called. wrs is borrowed until Post returns; for the payloads see WR.
-func (c *Conn) Post(wrs []WR) error {
+func (c *Conn) Post(wrs []verbs.WR) error {
 	need := extBase
 	for i := range wrs {
-		if err := wrs[i].check(); err != nil {
+		if err := misuse(&wrs[i]); err != nil {
 			return err
 		}
-		need |= wrs[i].needs()
+		need |= extensionOf(&wrs[i])
 	}
 	c.warm()
 	c.mu.Lock()
@@ -38,23 +40,23 @@ func (c *Conn) Post(wrs []WR) error {
 }
 
 // postable returns why wrs cannot be queued, or nil, with mu held.
-func (c *Conn) postable(wrs []WR, need Extensions) error {
+func (c *Conn) postable(wrs []verbs.WR, need verbs.Extensions) error {
 	switch {
 	case c.err != nil:
 		return c.err
 	case c.closing:
-		return ErrClosed
+		return verbs.ErrClosed
 	case !c.up.Load():
-		return ErrNoHandshake
+		return verbs.ErrNoHandshake
 	case need&^c.snd.ext != 0:
-		return ErrNoExtension
+		return verbs.ErrNoExtension
 	case !c.snd.hasRoom(wrs):
-		return ErrSendQueueFull
+		return verbs.ErrSendQueueFull
 	}
 	if c.snd.ord == 0 {
 		for i := range wrs {
-			if wrs[i].Op.asks() {
-				return ErrNoORD
+			if asks(wrs[i].Op) {
+				return verbs.ErrNoORD
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // spoil replaces octets of the ULPDU u, which breaks one more rule.
@@ -54,7 +55,7 @@ var precedenceTests = []violationTest{
 		e.input(fpduOf(patch(t, goldSend, 0, 0x01)))
 		return patch(t, goldSend, 10, 0, 0, 0, 2)
 	}},
-	{"a missing receive before the length of Immediate Data", engineConfig{ext: Ext7306}, 0x1202<<16 | withHdr, func(t *testing.T, _ *engine) []byte {
+	{"a missing receive before the length of Immediate Data", engineConfig{ext: verbs.Ext7306}, 0x1202<<16 | withHdr, func(t *testing.T, _ *engine) []byte {
 		return patch(t, goldImm, 10, 0, 0, 0, 1)[:20]
 	}},
 	{"write: association before right", engineConfig{}, 0x1102<<16 | withHdr, func(t *testing.T, e *engine) []byte {
@@ -90,19 +91,19 @@ var precedenceTests = []violationTest{
 	{"read: right before bounds", engineConfig{ird: 1}, 0x0102<<16 | withRead, func(t *testing.T, e *engine) []byte {
 		return readOf(t, own(t, e, 64, region.RemoteWrite), 65, 64)
 	}},
-	{"atomic: association before right", engineConfig{ird: 1, ext: Ext7306}, 0x0103<<16 | withHdr, func(t *testing.T, e *engine) []byte {
+	{"atomic: association before right", engineConfig{ird: 1, ext: verbs.Ext7306}, 0x0103<<16 | withHdr, func(t *testing.T, e *engine) []byte {
 		return atomicOf(t, foreignWith(t, e, region.RemoteWrite), 0)
 	}},
-	{"atomic: right before alignment", engineConfig{ird: 1, ext: Ext7306}, 0x0102<<16 | withHdr, func(t *testing.T, e *engine) []byte {
+	{"atomic: right before alignment", engineConfig{ird: 1, ext: verbs.Ext7306}, 0x0102<<16 | withHdr, func(t *testing.T, e *engine) []byte {
 		return atomicOf(t, own(t, e, 64, allRights), 4)
 	}},
-	{"atomic: wrap before alignment", engineConfig{ird: 1, ext: Ext7306}, 0x0104<<16 | withHdr, func(t *testing.T, e *engine) []byte {
+	{"atomic: wrap before alignment", engineConfig{ird: 1, ext: verbs.Ext7306}, 0x0104<<16 | withHdr, func(t *testing.T, e *engine) []byte {
 		return atomicOf(t, own(t, e, 64, region.Atomic), 1<<64-4)
 	}},
-	{"atomic: bounds before alignment", engineConfig{ird: 1, ext: Ext7306}, 0x0101<<16 | withHdr, func(t *testing.T, e *engine) []byte {
+	{"atomic: bounds before alignment", engineConfig{ird: 1, ext: verbs.Ext7306}, 0x0101<<16 | withHdr, func(t *testing.T, e *engine) []byte {
 		return atomicOf(t, own(t, e, 64, region.Atomic), 60)
 	}},
-	{"atomic: operation before STag", engineConfig{ird: 1, ext: Ext7306}, 0x0206<<16 | withHdr, func(t *testing.T, _ *engine) []byte {
+	{"atomic: operation before STag", engineConfig{ird: 1, ext: verbs.Ext7306}, 0x0206<<16 | withHdr, func(t *testing.T, _ *engine) []byte {
 		return spoil(atomicOf(t, 1, 4), 18+3, 7)
 	}},
 }

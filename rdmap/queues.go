@@ -7,6 +7,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/internal/mutant"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // sendQueue is queue 0: the receives posted by the upper layer. A posted receive is only a count;
@@ -98,7 +99,7 @@ type sinks receiver
 // Sink implements ddp.Sinks. A segment of a Read Response has been compared with its request already.
 func (r *sinks) Sink(s *ddp.Segment, n int) ([]byte, ddp.Violation) {
 	need := region.RemoteWrite
-	response := Opcode(s.Control&0x0f) == OpReadResponse
+	response := verbs.Opcode(s.Control&0x0f) == verbs.OpReadResponse
 	if response {
 		need = region.ReadSink
 	}
@@ -129,7 +130,7 @@ func (r *receiver) place(u, payload []byte) (ddp.Event, error) {
 	if err != nil {
 		return ddp.Event{}, protocolError(err, u)
 	}
-	if mutant.UnplacedWrites && r.now == OpWrite {
+	if mutant.UnplacedWrites && r.now == verbs.OpWrite {
 		return r.ddp.Commit(payload), nil
 	}
 	switch {

@@ -9,6 +9,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // TestPeersAtOnce: peers read, write, hash, flush and change words of one region at once, on one stream and on several, by
@@ -68,7 +69,7 @@ func TestPeersAtOnce(t *testing.T) {
 			var tabs [2]*region.Table
 			for i := range xs {
 				a, b := wire(t, true)
-				cfg := &rdmap.Config{Extensions: rdmap.ExtCommit | rdmap.Ext7306, IRD: 8, ORD: 8}
+				cfg := &rdmap.Config{Extensions: verbs.ExtCommit | verbs.Ext7306, IRD: 8, ORD: 8}
 				theirs := *cfg
 				theirs.Domain = d
 				y := rdmap.Server(b, &theirs)
@@ -101,9 +102,9 @@ func TestPeersAtOnce(t *testing.T) {
 						return err
 					},
 					"flush": func(n int) error {
-						flags := rdmap.FlushVisible
+						flags := verbs.FlushVisible
 						if name == "file" {
-							flags = rdmap.FlushPersistent
+							flags = verbs.FlushPersistent
 						}
 						return x.Flush(t.Context(), of(4), 0, uint32(n), flags)
 					},

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/internal/mutant"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // errLostRole: the reading role was taken over while an upcall ran. The former holder no longer
@@ -163,8 +164,8 @@ func (c *Conn) release() {
 // mute marks an error of MPA in the first FPDU at the responder, which may not yet send anything, not even
 // a Terminate.
 func (c *Conn) mute(err error) error {
-	if p, ok := errors.AsType[*ProtocolError](err); ok && c.snd.held {
-		p.mute = true
+	if p, ok := errors.AsType[*verbs.ProtocolError](err); ok && c.snd.held {
+		p.Terminate = nil
 	}
 	return err
 }
@@ -202,7 +203,7 @@ func (c *Conn) readFailed(err error) error {
 			err = errors.Join(io.ErrUnexpectedEOF, cut)
 		}
 	}
-	e := &ConnError{Op: "read", Err: err}
+	e := &verbs.ConnError{Op: "read", Err: err}
 	c.fail(e)
 	return e
 }

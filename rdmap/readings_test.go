@@ -12,6 +12,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // refusedWith gives e a ULPDU and checks the Terminate with which e answers.
@@ -44,20 +45,20 @@ func TestReadings(t *testing.T) {
 	}{
 		{"the fifth opcode bit is one with the commit draft only", func(t *testing.T) {
 			for _, x := range []struct {
-				ext  Extensions
+				ext  verbs.Extensions
 				word uint32
-			}{{0, 0x1201<<16 | withHdr}, {Ext7306, 0x0206<<16 | withHdr}, {ExtCommit, 0x1202<<16 | withHdr}} {
+			}{{0, 0x1201<<16 | withHdr}, {verbs.Ext7306, 0x0206<<16 | withHdr}, {verbs.ExtCommit, 0x1202<<16 | withHdr}} {
 				refusedWith(t, newEngine(engineConfig{ord: 1, ext: x.ext}), patch(t, goldAWResp, 10, 0, 0, 0, 1), x.word)
 			}
 		}},
 		{"0x51 is never a Read Request", func(t *testing.T) {
-			for _, ext := range []Extensions{0, Ext7306, ExtCommit} {
+			for _, ext := range []verbs.Extensions{0, verbs.Ext7306, verbs.ExtCommit} {
 				e := newEngine(engineConfig{ird: 1, ext: ext})
 				refusedWith(t, e, patch(t, goldReadReq, 1, 0x51), 0x0206<<16|withHdr)
 			}
 		}},
 		{"an Atomic Write is answered by 0x51, not by another request", func(t *testing.T) {
-			e := newEngine(engineConfig{ird: 1, ext: ExtCommit})
+			e := newEngine(engineConfig{ird: 1, ext: verbs.ExtCommit})
 			_, stag := ownWord(t, e, 0, commitRights)
 			u := retarget(t, goldAtomicWrite, 0, stag, 1)
 			binary.BigEndian.PutUint64(u[18+8:], 0)
@@ -67,40 +68,40 @@ func TestReadings(t *testing.T) {
 			}
 		}},
 		{"opcodes of the draft do not exist without it", func(t *testing.T) {
-			for op := OpFlushRequest; op <= OpAtomicWriteResponse; op++ {
-				e := newEngine(engineConfig{ird: 1, ord: 1, ext: Ext7306 | ExtSwap})
+			for op := verbs.OpFlushRequest; op <= verbs.OpAtomicWriteResponse; op++ {
+				e := newEngine(engineConfig{ird: 1, ord: 1, ext: verbs.Ext7306 | verbs.ExtSwap})
 				u := patch(t, goldReadReq, 1, 0x40|byte(op))
 				u[9] = byte(op.Queue())
 				refusedWith(t, e, u, 0x0206<<16|withHdr)
 			}
 		}},
 		{"Immediate Data uses queue 0, Atomic Responses queue 3", func(t *testing.T) {
-			refusedWith(t, newEngine(engineConfig{recvs: 1, ird: 1, ext: Ext7306}), patch(t, goldImmSE, 6, 0, 0, 0, 1, 0, 0, 0, 1), 0x0206<<16|withHdr)
-			e := newEngine(engineConfig{ird: 1, ord: 1, ext: Ext7306})
-			e.post(WR{Op: OpAtomicRequest, STag: 1, Atomic: &Atomic{}})
+			refusedWith(t, newEngine(engineConfig{recvs: 1, ird: 1, ext: verbs.Ext7306}), patch(t, goldImmSE, 6, 0, 0, 0, 1, 0, 0, 0, 1), 0x0206<<16|withHdr)
+			e := newEngine(engineConfig{ird: 1, ord: 1, ext: verbs.Ext7306})
+			e.post(verbs.WR{Op: verbs.OpAtomicRequest, STag: 1, Atomic: &verbs.Atomic{}})
 			refusedWith(t, e, patch(t, goldAtomicResp, 6, 0, 0, 0, 1, 0, 0, 0, 1), 0x0206<<16|withHdr)
 		}},
 		{"an Atomic Response has 12 octets, not 32", func(t *testing.T) {
-			e := newEngine(engineConfig{ord: 1, ext: Ext7306})
-			e.post(WR{Op: OpAtomicRequest, STag: 1, Atomic: &Atomic{}})
+			e := newEngine(engineConfig{ord: 1, ext: verbs.Ext7306})
+			e.post(verbs.WR{Op: verbs.OpAtomicRequest, STag: 1, Atomic: &verbs.Atomic{}})
 			u := append(patch(t, goldAtomicResp, 10, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1), make([]byte, 20)...)
 			refusedWith(t, e, u, 0x0207<<16|withHdr)
 		}},
 		{"Swap is an operation only if its own switch is on", func(t *testing.T) {
-			for _, ext := range []Extensions{Ext7306, Ext7306 | ExtSwap} {
+			for _, ext := range []verbs.Extensions{verbs.Ext7306, verbs.Ext7306 | verbs.ExtSwap} {
 				e := newEngine(engineConfig{ird: 1, ext: ext})
 				p, stag := ownWord(t, e, 5, region.Atomic)
 				u := retarget(t, goldSwap, 8, stag, 1)
 				binary.BigEndian.PutUint64(u[18+12:], 0)
 				e.input(fpduOf(u))
 				e.output()
-				if done := ext&ExtSwap != 0; done != (e.err == nil) || done != (*p == 0x1111222233334444) {
+				if done := ext&verbs.ExtSwap != 0; done != (e.err == nil) || done != (*p == 0x1111222233334444) {
 					t.Errorf("%v: %v, word %x", ext, e.err, *p)
 				}
 			}
 		}},
 		{"the 28 bits beside the operation, and fields it has no use for, are ignored", func(t *testing.T) {
-			e := newEngine(engineConfig{ird: 1, ext: Ext7306})
+			e := newEngine(engineConfig{ird: 1, ext: verbs.Ext7306})
 			p, stag := ownWord(t, e, 5, region.Atomic)
 			u := retarget(t, goldFetchAdd, 8, stag, 1)
 			copy(u[18:], []byte{0xff, 0xff, 0xff, 0xf0})
@@ -115,7 +116,7 @@ func TestReadings(t *testing.T) {
 			}
 		}},
 		{"the hash itself says that a Verify compares", func(t *testing.T) {
-			e := newEngine(engineConfig{ird: 2, ext: ExtCommit})
+			e := newEngine(engineConfig{ird: 2, ext: verbs.ExtCommit})
 			stag := own(t, e, 128, commitRights)
 			u := retarget(t, goldVerify, 0, stag, 1)
 			binary.BigEndian.PutUint64(u[18+8:], 0)
@@ -129,7 +130,7 @@ func TestReadings(t *testing.T) {
 			refusedWith(t, e, u, 0x0207<<16|withHdr)
 		}},
 		{"an Invalidate STag in a request of the draft is ignored", func(t *testing.T) {
-			e := newEngine(engineConfig{ird: 1, ext: ExtCommit})
+			e := newEngine(engineConfig{ird: 1, ext: verbs.ExtCommit})
 			_, reg := e.register(t, 64, commitRights|region.RemoteInvalidate)
 			u := retarget(t, goldFlush, 0, reg.STag(), 1)
 			binary.BigEndian.PutUint32(u[2:], uint32(reg.STag()))
@@ -143,21 +144,21 @@ func TestReadings(t *testing.T) {
 			}
 		}},
 		{"queue 3 has one sequence for all responses", func(t *testing.T) {
-			a, b := newEngine(engineConfig{ord: 9, ext: Ext7306 | ExtCommit}), newEngine(engineConfig{ird: 9, ext: Ext7306 | ExtCommit})
+			a, b := newEngine(engineConfig{ord: 9, ext: verbs.Ext7306 | verbs.ExtCommit}), newEngine(engineConfig{ird: 9, ext: verbs.Ext7306 | verbs.ExtCommit})
 			_, stag := ownWord(t, b, 0, region.Atomic|commitRights)
 			sink := own(t, a, 8, region.ReadSink)
 			a.post(
-				WR{Op: OpAtomicRequest, STag: stag, Atomic: &Atomic{}},
-				WR{Op: OpReadRequest, STag: stag, Sink: sink, Len: 8},
-				WR{Op: OpVerifyRequest, STag: stag, Len: 8},
-				WR{Op: OpAtomicWriteRequest, STag: stag, Body: make([]byte, 8)},
-				WR{Op: OpFlushRequest, STag: stag, Len: 8},
+				verbs.WR{Op: verbs.OpAtomicRequest, STag: stag, Atomic: &verbs.Atomic{}},
+				verbs.WR{Op: verbs.OpReadRequest, STag: stag, Sink: sink, Len: 8},
+				verbs.WR{Op: verbs.OpVerifyRequest, STag: stag, Len: 8},
+				verbs.WR{Op: verbs.OpAtomicWriteRequest, STag: stag, Body: make([]byte, 8)},
+				verbs.WR{Op: verbs.OpFlushRequest, STag: stag, Len: 8},
 			)
 			b.input(a.output())
 			out := b.output()
 			var got []string
 			for _, s := range segments(t, bytes.Clone(out)) {
-				got = append(got, Opcode(s.Control&0x1f).String())
+				got = append(got, verbs.Opcode(s.Control&0x1f).String())
 				if !s.Tagged && (s.QN != ddp.QNResponse || s.MO != 0) {
 					t.Errorf("%v", s)
 				}
@@ -177,7 +178,7 @@ func TestReadings(t *testing.T) {
 		}},
 		{"0x09 is understood as either type of error", func(t *testing.T) {
 			for _, etype := range []uint8{1, 2} {
-				if c := (TermCode{0, etype, 9}); !c.Registered() {
+				if c := (verbs.TermCode{Layer: 0, EType: etype, Code: 9}); !c.Registered() {
 					t.Errorf("%v", c)
 				}
 			}
@@ -192,10 +193,10 @@ func TestReadings(t *testing.T) {
 			refusedWith(t, e, writeOf(t, own(t, e, 64, region.RemoteRead), 0), 0x1100<<16|withHdr)
 		}},
 		{"a response is complete when it is delivered, not when it is placed", func(t *testing.T) {
-			e := newEngine(engineConfig{ord: 1, ext: Ext7306})
+			e := newEngine(engineConfig{ord: 1, ext: verbs.Ext7306})
 			var d done
-			var ans Answer
-			e.post(WR{Op: OpAtomicRequest, STag: 1, Atomic: &Atomic{}, Answer: &ans, Done: &d})
+			var ans verbs.Answer
+			e.post(verbs.WR{Op: verbs.OpAtomicRequest, STag: 1, Atomic: &verbs.Atomic{}, Answer: &ans, Done: &d})
 			e.output()
 			u := patch(t, goldAtomicResp, 10, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1)
 			first, last := append([]byte(nil), u[:18+8]...), append(append([]byte(nil), u[:18]...), u[18+8:]...)
@@ -210,7 +211,7 @@ func TestReadings(t *testing.T) {
 			}
 		}},
 		{"Immediate Data raises an event if it asks for one", func(t *testing.T) {
-			e := newEngine(engineConfig{recvs: 2, ext: Ext7306})
+			e := newEngine(engineConfig{recvs: 2, ext: verbs.Ext7306})
 			e.input(fpduOf(patch(t, goldImm, 13, 1)))
 			e.input(fpduOf(patch(t, goldImmSE, 13, 2)))
 			if len(e.got) != 2 || e.got[0].Solicited || !e.got[1].Solicited {
@@ -225,8 +226,8 @@ func TestReadings(t *testing.T) {
 		{"the length in a Terminate is that of the ULPDU", func(t *testing.T) {
 			e := newEngine(engineConfig{recvs: 1, size: 4})
 			e.input(fpduOf(patch(t, goldSend, 0)))
-			pe, ok := errors.AsType[*ProtocolError](e.err)
-			if !ok || pe.Terminate().SegLen != 18+5 {
+			pe, ok := errors.AsType[*verbs.ProtocolError](e.err)
+			if !ok || pe.Terminate.SegLen != 18+5 {
 				t.Errorf("%v", e.err)
 			}
 		}},
@@ -276,7 +277,7 @@ func TestMaskedCmpSwap(t *testing.T) {
 // request (RFC 7306 Section 5.2), all in one read of the socket.
 func TestSlotsBesideReads(t *testing.T) {
 	for _, more := range []int{0, 1} {
-		e, _, p := onConn(t, engineConfig{ird: 2, ext: Ext7306})
+		e, _, p := onConn(t, engineConfig{ird: 2, ext: verbs.Ext7306})
 		w, stag := ownWord(t, e, 0, region.Atomic|region.RemoteRead)
 		var in []byte
 		n := 2 + 16 + more
@@ -319,9 +320,9 @@ func TestDiscovery(t *testing.T) {
 		a, b := rdmaptest.Pipe()
 		cy := &Config{Plain: true}
 		if can {
-			cy.Extensions = Ext7306
+			cy.Extensions = verbs.Ext7306
 		}
-		x, y := connect(t, a, b, &Config{Extensions: Ext7306, Plain: true}, cy)
+		x, y := connect(t, a, b, &Config{Extensions: verbs.Ext7306, Plain: true}, cy)
 		mem, p := word(41)
 		reg, err := y.Register(mem, region.Atomic)
 		if err != nil {
@@ -332,8 +333,8 @@ func TestDiscovery(t *testing.T) {
 			t.Fatal(err)
 		}
 		old, err := x.FetchAdd(t.Context(), reg.STag(), 0, 0, 0)
-		te, refused := errors.AsType[*TerminateError](err)
-		if *p != 41 || can && (err != nil || old != 41) || !can && (!refused || te.Terminate.Code != (TermCode{0, 2, 6})) {
+		te, refused := errors.AsType[*verbs.TerminateError](err)
+		if *p != 41 || can && (err != nil || old != 41) || !can && (!refused || te.Terminate.Code != (verbs.TermCode{Layer: 0, EType: 2, Code: 6})) {
 			t.Errorf("can %v: %d, %v, word %d", can, old, err, *p)
 		}
 	}

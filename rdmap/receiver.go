@@ -7,6 +7,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/internal/mutant"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // sendHalf is the part of the sending half that the receiving half needs.
@@ -34,9 +35,9 @@ const (
 
 type event struct {
 	kind eventKind
-	msg  Message
+	msg  verbs.Message
 	buf  poolBuf // memory of msg.Data; nil: it lies in the ULPDU
-	term *TerminateError
+	term *verbs.TerminateError
 	// settled: the receive of msg has been posted again.
 	settled bool
 }
@@ -49,7 +50,7 @@ func (ev *event) clear() { ev.msg.Data, ev.buf, ev.term = nil, nil, nil }
 // Only recvs may be changed by others.
 type receiver struct {
 	ddp    *ddp.Receiver
-	ext    Extensions
+	ext    verbs.Extensions
 	mask   uint8 // opcode bits of the control octet
 	table  *region.Table
 	up     sendHalf
@@ -70,7 +71,7 @@ type receiver struct {
 	request  [maxRequest]byte // a request in several segments
 	arrived  request          // a request on its way to the sending half
 	termBuf  [maxTerminate]byte
-	now      Opcode        // of the segment being placed
+	now      verbs.Opcode  // of the segment being placed
 	answer   [maxHash]byte // a response on queue 3 in several segments
 	off      putOff
 	in       traffic
@@ -82,7 +83,7 @@ type receiver struct {
 const maxTerminate = 128
 
 type receiverConfig struct {
-	ext   Extensions
+	ext   verbs.Extensions
 	table *region.Table
 	up    sendHalf
 	size  int
@@ -107,9 +108,9 @@ func newReceiver(cfg receiverConfig) *receiver {
 }
 
 // admit sets the extensions in force. Nothing may have been received yet.
-func (r *receiver) admit(ext Extensions) {
+func (r *receiver) admit(ext verbs.Extensions) {
 	r.ext, r.mask = ext, 0x0f
-	if ext&ExtCommit != 0 {
+	if ext&verbs.ExtCommit != 0 {
 		r.mask = 0x1f // the draft's opcodes are five bits wide
 	}
 	var answers ddp.Queue // without extensions there is no queue 3
@@ -149,8 +150,8 @@ func (r *receiver) accept(u []byte) (*event, error) {
 	}
 	payload := u[seg.HeaderLen():]
 	r.now = op
-	r.rtr = r.rtrSend && op == OpSend && seg.Last && len(payload) == 0
-	if op == OpReadResponse {
+	r.rtr = r.rtrSend && op == verbs.OpSend && seg.Last && len(payload) == 0
+	if op == verbs.OpReadResponse {
 		if v := r.checkResponse(seg, len(payload)); v != vioNone {
 			return nil, r.refuse(v, u, nil)
 		}
@@ -173,12 +174,12 @@ func (r *receiver) accept(u []byte) (*event, error) {
 
 // unanswered mutes an error found in a Terminate: it is a local error, since a Terminate is not
 // answered with a Terminate (RFC 5040 Section 5.4).
-func unanswered(op Opcode, err error) error {
-	if op != OpTerminate {
+func unanswered(op verbs.Opcode, err error) error {
+	if op != verbs.OpTerminate {
 		return err
 	}
-	if p, ok := errors.AsType[*ProtocolError](err); ok {
-		p.mute = true
+	if p, ok := errors.AsType[*verbs.ProtocolError](err); ok {
+		p.Terminate = nil
 	}
 	return err
 }
@@ -197,19 +198,18 @@ func (r *receiver) refuse(v violation, u []byte, cause error) error {
 // opcode checks the control octet of a segment (RFC 5040 Section 4.1). Bit 0x10 is the fifth
 // opcode bit of the commit draft. Without that extension an untagged segment with the bit is refused,
 // since 0x51 must never be taken for a Read Request.
-func (r *receiver) opcode(s *ddp.Segment) (Opcode, violation) {
+func (r *receiver) opcode(s *ddp.Segment) (verbs.Opcode, violation) {
 	if s.Control>>6 != rdmapVersion {
 		return 0, vioVersion
 	}
-	op := Opcode(s.Control & r.mask)
-	if r.ext&ExtCommit == 0 && !s.Tagged && s.Control&0x10 != 0 || int(op) >= len(opTable) {
+	op := verbs.Opcode(s.Control & r.mask)
+	if r.ext&verbs.ExtCommit == 0 && !s.Tagged && s.Control&0x10 != 0 || int(op) >= len(forms) {
 		return 0, vioOpcode
 	}
-	row := &opTable[op]
-	switch {
-	case row.ext != extBase && row.ext&r.ext == 0,
-		row.tagged != s.Tagged,
-		!s.Tagged && row.qn != s.QN:
+	switch ext := forms[op].ext; {
+	case ext != extBase && ext&r.ext == 0,
+		op.Tagged() != s.Tagged,
+		!s.Tagged && op.Queue() != s.QN:
 		return 0, vioOpcode
 	}
 	return op, vioNone
@@ -222,7 +222,7 @@ func (r *receiver) opcode(s *ddp.Segment) (Opcode, violation) {
 // of an empty segment, which places nothing, are not checked.
 func (r *receiver) checkResponse(s *ddp.Segment, n int) violation {
 	rd, ok := r.up.head()
-	if !ok || rd.op != OpReadRequest {
+	if !ok || rd.op != verbs.OpReadRequest {
 		return vioNoRead
 	}
 	if n == 0 {
@@ -238,16 +238,16 @@ func (r *receiver) checkResponse(s *ddp.Segment, n int) violation {
 }
 
 // deliver acts on a delivered message (RFC 5041 Section 5.4). data is the payload if it is untagged.
-func (r *receiver) deliver(op Opcode, s *ddp.Segment, data, u []byte) error {
-	if row := &opTable[op]; !s.Tagged && (row.minSize > len(data) || row.maxSize >= 0 && row.maxSize < len(data)) {
-		return r.refuse(vioLength, u, wantGot(row.minSize, len(data)))
+func (r *receiver) deliver(op verbs.Opcode, s *ddp.Segment, data, u []byte) error {
+	if f := &forms[op]; !s.Tagged && (f.min > len(data) || f.max >= 0 && f.max < len(data)) {
+		return r.refuse(vioLength, u, wantGot(f.min, len(data)))
 	}
 	switch {
-	case op.isMessage():
+	case isMessage(op):
 		return r.deliverSend(op, s, data, u)
-	case op == OpReadResponse:
+	case op == verbs.OpReadResponse:
 		return r.deliverResponse(u)
-	case op == OpTerminate:
+	case op == verbs.OpTerminate:
 		r.deliverTerminate(data)
 	case op.Queue() == ddp.QNRequest && !s.Tagged:
 		return r.deliverRequest(op, data, u)
@@ -259,7 +259,7 @@ func (r *receiver) deliver(op Opcode, s *ddp.Segment, data, u []byte) error {
 
 // deliverSend delivers a Send or Immediate Data. It invalidates the STag of a Send with Invalidate
 // "before" the Send is completed to the ULP (RFC 5040 Section 5.3).
-func (r *receiver) deliverSend(op Opcode, s *ddp.Segment, data, u []byte) error {
+func (r *receiver) deliverSend(op verbs.Opcode, s *ddp.Segment, data, u []byte) error {
 	if r.arriving.open {
 		r.pool.ended(&r.arriving)
 	}
@@ -303,11 +303,11 @@ func (r *receiver) deliverResponse(u []byte) error {
 
 // deliverRequest puts a request into an IRD slot. When the message began, there was a free slot; only
 // the sending half frees slots.
-func (r *receiver) deliverRequest(op Opcode, data, u []byte) error {
+func (r *receiver) deliverRequest(op verbs.Opcode, data, u []byte) error {
 	if !executable(op) {
 		return r.refuse(vioOpcode, u, nil)
 	}
-	r.arrived = request{op: op, n: uint8(len(data)), segLen: uint16(len(u)), swap: r.ext&ExtSwap != 0}
+	r.arrived = request{op: op, n: uint8(len(data)), segLen: uint16(len(u)), swap: r.ext&verbs.ExtSwap != 0}
 	copy(r.arrived.hdr[:], u)
 	copy(r.arrived.body[:], data)
 	if !r.up.enqueue(&r.arrived) {
@@ -319,19 +319,19 @@ func (r *receiver) deliverRequest(op Opcode, data, u []byte) error {
 
 // deliverTerminate ends the stream, even if not all of b can be parsed.
 func (r *receiver) deliverTerminate(b []byte) {
-	t, _ := ParseTerminate(b)
-	r.ev.kind, r.ev.term = evTerminate, &TerminateError{Terminate: t.clone()}
+	t, _ := verbs.ParseTerminate(b)
+	r.ev.kind, r.ev.term = evTerminate, &verbs.TerminateError{Terminate: cloned(t)}
 }
 
-func (r *receiver) count(op Opcode, ev *ddp.Event) {
+func (r *receiver) count(op verbs.Opcode, ev *ddp.Event) {
 	r.in.fpdus++
 	if ev.Delivered {
 		r.in.message(op, 1)
 	}
 	switch op {
-	case OpWrite:
+	case verbs.OpWrite:
 		r.in.writeOctets += uint64(ev.Placed)
-	case OpReadResponse:
+	case verbs.OpReadResponse:
 		r.in.readOctets += uint64(ev.Placed)
 		r.readGot += uint64(ev.Placed)
 	default:

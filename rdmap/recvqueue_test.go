@@ -8,13 +8,14 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
-var noBuffer = TermCode{1, 2, 2}
+var noBuffer = verbs.TermCode{Layer: 1, EType: 2, Code: 2}
 
 // sendSegment returns a segment of the Send with the given MSN.
 func sendSegment(msn uint32, mo int, last bool, payload string) []byte {
-	s := ddp.Segment{Control: controlOctet(OpSend), QN: ddp.QNSend, MSN: msn, MO: uint32(mo), Last: last}
+	s := ddp.Segment{Control: controlOctet(verbs.OpSend), QN: ddp.QNSend, MSN: msn, MO: uint32(mo), Last: last}
 	return append(s.Append(nil), payload...)
 }
 
@@ -84,7 +85,7 @@ func FuzzRecvQueue(f *testing.F) {
 					m.check()
 				}
 				e.input(fpduOf(sendSegment(msn[i], 0, last, "x")))
-				pe, _ := errors.AsType[*ProtocolError](e.err)
+				pe, _ := errors.AsType[*verbs.ProtocolError](e.err)
 				if ok != (e.err == nil) || !ok && pe.Code != noBuffer {
 					t.Fatalf("accepted %v, want %v: %v", e.err == nil, ok, e.err)
 				}
@@ -146,7 +147,7 @@ func TestRecvQueueRace(t *testing.T) {
 		wg.Go(func() { refused <- y.Serve() })
 		wg.Go(func() {
 			for i := range each {
-				if x.Post([]WR{{Op: OpSend, Head: binary.BigEndian.AppendUint32(nil, uint32(i))}}) != nil {
+				if x.Post([]verbs.WR{{Op: verbs.OpSend, Head: binary.BigEndian.AppendUint32(nil, uint32(i))}}) != nil {
 					return
 				}
 			}
@@ -159,7 +160,7 @@ func TestRecvQueueRace(t *testing.T) {
 	}
 	full := 0
 	for range conns {
-		if pe, ok := errors.AsType[*ProtocolError](<-refused); ok && pe.Code == noBuffer {
+		if pe, ok := errors.AsType[*verbs.ProtocolError](<-refused); ok && pe.Code == noBuffer {
 			full++
 		}
 	}
@@ -174,9 +175,9 @@ type counter struct {
 	got int
 }
 
-func (h *counter) HandleRecv(*Conn, *Message) { h.mu.Lock(); h.got++; h.mu.Unlock() }
-func (h *counter) HandleClose(*Conn, error)   {}
-func (h *counter) n() int                     { h.mu.Lock(); defer h.mu.Unlock(); return h.got }
+func (h *counter) HandleRecv(*Conn, *verbs.Message) { h.mu.Lock(); h.got++; h.mu.Unlock() }
+func (h *counter) HandleClose(*Conn, error)         {}
+func (h *counter) n() int                           { h.mu.Lock(); defer h.mu.Unlock(); return h.got }
 
 // TestRecvQueueOfClosed: messages that nobody has taken when their connection ends give back their receives, and
 // do so only once.
@@ -264,17 +265,17 @@ func TestFirstSendTakesReceive(t *testing.T) {
 	e := newEngine(engineConfig{})
 	e.rcv.rtrSend = true
 	e.input(fpduOf(sendSegment(1, 0, true, "x")))
-	if pe, ok := errors.AsType[*ProtocolError](e.err); !ok || pe.Code != noBuffer {
+	if pe, ok := errors.AsType[*verbs.ProtocolError](e.err); !ok || pe.Code != noBuffer {
 		t.Errorf("a first Send without a receive: %v", e.err)
 	}
 }
 
 // TestQuotaWindow: receives that a connection may not take are not in its window of MSNs.
 func TestQuotaWindow(t *testing.T) {
-	for quota, code := range map[int]TermCode{0: {1, 2, 3}, 1: noBuffer, 9: {1, 2, 3}} {
+	for quota, code := range map[int]verbs.TermCode{0: termCode(1, 2, 3), 1: noBuffer, 9: termCode(1, 2, 3)} {
 		e := newEngine(engineConfig{queue: NewRecvQueue(5), quota: quota})
 		e.input(fpduOf(sendSegment(4, 0, true, "x")))
-		if pe, ok := errors.AsType[*ProtocolError](e.err); !ok || pe.Code != code {
+		if pe, ok := errors.AsType[*verbs.ProtocolError](e.err); !ok || pe.Code != code {
 			t.Errorf("quota %d: %v", quota, e.err)
 		}
 	}

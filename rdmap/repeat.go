@@ -1,6 +1,9 @@
 package rdmap
 
-import "github.com/stag-rdma/stag/rdmap/ddp"
+import (
+	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/verbs"
+)
 
 // repeats reports whether u is a Send like the one before it and needs only a receive: both are whole
 // in their segments, are delivered where they lie, and differ only in MSN and payload, so that what was
@@ -8,13 +11,13 @@ import "github.com/stag-rdma/stag/rdmap/ddp"
 // messages after those that are put off, and messages that are kept, because they need memory of
 // their own, although the Send before may have had none, if it was an RTR.
 func (r *receiver) repeats(u []byte) bool {
-	return (r.now == OpSend || r.now == OpSendSE) && r.ddp.Repeats(u) && r.off.len() == 0 &&
+	return (r.now == verbs.OpSend || r.now == verbs.OpSendSE) && r.ddp.Repeats(u) && r.off.len() == 0 &&
 		r.shared == nil && !r.keep && len(u)-ddp.UntaggedLen <= r.size && r.recvs.Load() > 0
 }
 
 // repeat is input for a Send for which repeats holds. It delivers the payload in m: to fill in an event
 // and read it again at once would take longer than everything else.
-func (r *receiver) repeat(payload []byte, m *Message) {
+func (r *receiver) repeat(payload []byte, m *verbs.Message) {
 	r.recvs.Add(-1)
 	r.ddp.Repeat(len(payload))
 	r.in.fpdus++

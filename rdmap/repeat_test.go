@@ -8,6 +8,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 const (
@@ -18,7 +19,7 @@ const (
 
 // repeated runs Sends through an engine, as they arrive or each with all checks, and returns a description of the
 // result.
-func repeated(singly, shared bool, op Opcode, spoil func(segs []ddp.Segment, data, fpdus [][]byte)) (log string, sends int) {
+func repeated(singly, shared bool, op verbs.Opcode, spoil func(segs []ddp.Segment, data, fpdus [][]byte)) (log string, sends int) {
 	cfg := engineConfig{recvs: repeatSends + 1, size: repeatSize}
 	if shared {
 		cfg.queue = NewRecvQueue(repeatSends + 1)
@@ -38,7 +39,7 @@ func repeated(singly, shared bool, op Opcode, spoil func(segs []ddp.Segment, dat
 	spoil(nil, nil, fpdus)
 	e.input(bytes.Join(fpdus, nil))
 	code := ""
-	if p, ok := e.err.(*ProtocolError); ok {
+	if p, ok := e.err.(*verbs.ProtocolError); ok {
 		code = fmt.Sprint(p.Code, p.Section)
 	}
 	recvs := e.rcv.recvs.Load()
@@ -77,7 +78,7 @@ func TestRepeat(t *testing.T) {
 		"as long as may be": {segs: func(_ []ddp.Segment, data [][]byte) { data[repeatAt] = make([]byte, repeatSize) }},
 		"too long":          {segs: func(_ []ddp.Segment, data [][]byte) { data[repeatAt] = make([]byte, repeatSize+1) }},
 		"more than posted": {fpdus: func(f [][]byte) {
-			s := ddp.Segment{Last: true, Control: controlOctet(OpSend), MSN: repeatSends}
+			s := ddp.Segment{Last: true, Control: controlOctet(verbs.OpSend), MSN: repeatSends}
 			for range 2 {
 				s.MSN++
 				f[repeatSends-1] = append(f[repeatSends-1], mpa.AppendFPDU(nil, s.Append(nil), true)...)
@@ -89,7 +90,7 @@ func TestRepeat(t *testing.T) {
 		"reserved bits": {fpdus: func(f [][]byte) { again(f[repeatAt], func(u []byte) { u[0] |= 0x3c }) }},
 		"half an FPDU":  {fpdus: func(f [][]byte) { f[repeatAt] = f[repeatAt][:9]; clear(f[repeatAt+1:]) }},
 		"a Write within": {fpdus: func(f [][]byte) {
-			s := ddp.Segment{Tagged: true, Last: true, Control: controlOctet(OpWrite)}
+			s := ddp.Segment{Tagged: true, Last: true, Control: controlOctet(verbs.OpWrite)}
 			f[repeatAt] = append(mpa.AppendFPDU(nil, s.Append(nil), true), f[repeatAt]...)
 		}},
 	} {
@@ -101,7 +102,7 @@ func TestRepeat(t *testing.T) {
 				c.fpdus(f)
 			}
 		}
-		for _, op := range []Opcode{OpSend, OpSendSE} {
+		for _, op := range []verbs.Opcode{verbs.OpSend, verbs.OpSendSE} {
 			for _, shared := range []bool{false, true} {
 				want, none := repeated(true, shared, op, spoil)
 				got, n := repeated(false, shared, op, spoil)
@@ -119,13 +120,13 @@ func TestRepeat(t *testing.T) {
 // TestRepeatNot: messages that need more checks than that of the header do not repeat: an STag that is invalidated a
 // second time, Immediate Data that is too short.
 func TestRepeatNot(t *testing.T) {
-	for op, data := range map[Opcode][2]string{
-		OpSendInvalidate:   {"one", "two"},
-		OpSendSEInvalidate: {"one", "two"},
-		OpImmediate:        {"12345678", "1234"},
-		OpImmediateSE:      {"12345678", "1234"},
+	for op, data := range map[verbs.Opcode][2]string{
+		verbs.OpSendInvalidate:   {"one", "two"},
+		verbs.OpSendSEInvalidate: {"one", "two"},
+		verbs.OpImmediate:        {"12345678", "1234"},
+		verbs.OpImmediateSE:      {"12345678", "1234"},
 	} {
-		e := newEngine(engineConfig{recvs: 2, ext: Ext7306})
+		e := newEngine(engineConfig{recvs: 2, ext: verbs.Ext7306})
 		_, reg := e.register(t, 1, region.RemoteWrite|region.RemoteInvalidate)
 		for i, d := range data {
 			s := ddp.Segment{Last: true, Control: controlOctet(op), MSN: uint32(i + 1)}
@@ -145,7 +146,7 @@ func TestRepeatWaits(t *testing.T) {
 	e := newEngine(engineConfig{recvs: 4})
 	var u [][]byte
 	for i := range 4 {
-		s := ddp.Segment{Last: true, Control: controlOctet(OpSend), MSN: uint32(i + 1)}
+		s := ddp.Segment{Last: true, Control: controlOctet(verbs.OpSend), MSN: uint32(i + 1)}
 		u = append(u, s.Append(nil))
 	}
 	for _, p := range u[:2] {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // maxRequest is the largest payload of a queue 1 message: a Verify Request with
@@ -20,7 +21,7 @@ const immediateLen = 8
 // request is a message of queue 1, which is held in one of the IRD slots until its response has been
 // handed down (RFC 5040 Section 6.1). Its header is kept for a Terminate.
 type request struct {
-	op     Opcode
+	op     verbs.Opcode
 	swap   bool // the Swap of draft-ietf-storm-rdmap-ext-01 is permitted
 	hdr    [ddp.UntaggedLen]byte
 	body   [maxRequest]byte
@@ -28,6 +29,9 @@ type request struct {
 	n      uint8  // of body
 	segLen uint16 // ULPDU length of its (last) segment
 }
+
+// readHeaderLen is the length of the RDMAP header of a Read Request, octets.
+const readHeaderLen = 28
 
 // readRequest is the RDMAP header of a Read Request (RFC 5040 Section 4.4),
 // big-endian:

@@ -6,6 +6,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/internal/mutant"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // executors has the function that carries out each request of queue 1: it turns an item that holds a
@@ -14,11 +15,11 @@ import (
 // request starts. That satisfies every ordering rule of RFC 5040 Section 5.5 and RFC 7306 Section 7.
 // Rights are checked here, at execution.
 var executors = [...]func(it *item, t *region.Table) error{
-	OpReadRequest:        executeRead,
-	OpAtomicRequest:      executeAtomic,
-	OpFlushRequest:       executeFlush,
-	OpVerifyRequest:      executeVerify,
-	OpAtomicWriteRequest: executeAtomicWrite,
+	verbs.OpReadRequest:        executeRead,
+	verbs.OpAtomicRequest:      executeAtomic,
+	verbs.OpFlushRequest:       executeFlush,
+	verbs.OpVerifyRequest:      executeVerify,
+	verbs.OpAtomicWriteRequest: executeAtomicWrite,
 }
 
 // execute carries out the request of it.
@@ -31,7 +32,7 @@ func (it *item) execute(t *region.Table) error {
 }
 
 // executable reports whether requests of this opcode can be carried out.
-func executable(op Opcode) bool {
+func executable(op verbs.Opcode) bool {
 	return int(op) < len(executors) && executors[op] != nil
 }
 
@@ -41,9 +42,9 @@ func executable(op Opcode) bool {
 func executeRead(it *item, t *region.Table) error {
 	var rr readRequest
 	rr.parse(it.req.body[:])
-	it.op = OpReadResponse
+	it.op = verbs.OpReadResponse
 	it.seg = ddp.Segment{
-		Tagged: true, Control: controlOctet(OpReadResponse),
+		Tagged: true, Control: controlOctet(verbs.OpReadResponse),
 		STag: ddp.STag(rr.sink), TO: rr.sinkTO,
 	}
 	if rr.size == 0 {
@@ -76,10 +77,10 @@ func violationOf(err error) violation {
 // and the segment length, and, for a protection error of a Read Request, the RDMAP header too.
 func (r *request) refuse(v violation, cause error) error {
 	e := v.error(cause)
-	e.term.HasLength, e.term.SegLen = true, r.segLen
-	e.term.DDP = append([]byte(nil), r.hdr[:]...)
-	if r.op == OpReadRequest && v.protection() {
-		e.term.Read = append([]byte(nil), r.body[:readHeaderLen]...)
+	e.Terminate.HasLength, e.Terminate.SegLen = true, r.segLen
+	e.Terminate.DDP = append([]byte(nil), r.hdr[:]...)
+	if r.op == verbs.OpReadRequest && v.protection() {
+		e.Terminate.Read = append([]byte(nil), r.body[:readHeaderLen]...)
 	}
 	return e
 }

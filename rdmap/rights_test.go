@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // TestRights tries every operation with every set of rights: an operation succeeds exactly if the set has its right, and
@@ -15,23 +16,23 @@ func TestRights(t *testing.T) {
 	ops := []struct {
 		name string
 		need region.Access
-		code TermCode
+		code verbs.TermCode
 		run  func(t *testing.T, e *engine, stag region.STag)
 	}{
-		{"write", region.RemoteWrite, TermCode{1, 1, 0}, func(t *testing.T, e *engine, stag region.STag) {
+		{"write", region.RemoteWrite, verbs.TermCode{Layer: 1, EType: 1, Code: 0}, func(t *testing.T, e *engine, stag region.STag) {
 			e.input(fpduOf(writeOf(t, stag, 0)))
 		}},
-		{"read", region.RemoteRead, TermCode{0, 1, 2}, func(t *testing.T, e *engine, stag region.STag) {
+		{"read", region.RemoteRead, verbs.TermCode{Layer: 0, EType: 1, Code: 2}, func(t *testing.T, e *engine, stag region.STag) {
 			e.input(fpduOf(readOf(t, stag, 0, 16)))
 			e.output()
 		}},
-		{"invalidate", region.RemoteInvalidate, TermCode{0, 1, 9}, func(t *testing.T, e *engine, stag region.STag) {
+		{"invalidate", region.RemoteInvalidate, verbs.TermCode{Layer: 0, EType: 1, Code: 9}, func(t *testing.T, e *engine, stag region.STag) {
 			u := patch(t, goldSendInv, 13, 1)
 			u[2], u[3], u[4], u[5] = byte(stag>>24), byte(stag>>16), byte(stag>>8), byte(stag)
 			e.input(fpduOf(u))
 		}},
-		{"response", region.ReadSink, TermCode{1, 1, 0}, func(t *testing.T, e *engine, stag region.STag) {
-			e.post(WR{Op: OpReadRequest, Sink: stag, Len: 16})
+		{"response", region.ReadSink, verbs.TermCode{Layer: 1, EType: 1, Code: 0}, func(t *testing.T, e *engine, stag region.STag) {
+			e.post(verbs.WR{Op: verbs.OpReadRequest, Sink: stag, Len: 16})
 			e.output()
 			e.input(fpduOf(responseOf(t, stag, 0)))
 		}},
@@ -42,7 +43,7 @@ func TestRights(t *testing.T) {
 			mem, reg := e.register(t, 16, a)
 			op.run(t, e, reg.STag())
 			allowed := a&op.need != 0
-			pe, _ := e.err.(*ProtocolError)
+			pe, _ := e.err.(*verbs.ProtocolError)
 			switch {
 			case allowed && e.err != nil:
 				t.Fatalf("%s with %v: %v", op.name, a, e.err)
@@ -58,29 +59,29 @@ func TestRights(t *testing.T) {
 // requestRights is the right that each request of RFC 7306 and of the commit draft needs.
 var requestRights = []struct {
 	name   string
-	wr     WR
+	wr     verbs.WR
 	need   region.Access
 	stores bool
 }{
-	{"FetchAdd", WR{Op: OpAtomicRequest, Atomic: &Atomic{Op: AtomicFetchAdd, Operand: 1}}, region.Atomic, true},
-	{"CmpSwap", WR{Op: OpAtomicRequest, Atomic: &Atomic{Op: AtomicCmpSwap, Operand: 1, Mask: 1}}, region.Atomic, true},
-	{"Swap", WR{Op: OpAtomicRequest, Atomic: &Atomic{Op: AtomicSwap, Operand: 1}}, region.Atomic, true},
-	{"atomic write", WR{Op: OpAtomicWriteRequest, Body: pattern(9)[1:]}, region.RemoteWrite, true},
-	{"flush", WR{Op: OpFlushRequest, Len: 128}, region.FlushVisible, false},
-	{"flush G", WR{Op: OpFlushRequest, Len: 128, Flags: FlushVisible}, region.FlushVisible, false},
-	{"flush P", WR{Op: OpFlushRequest, Len: 128, Flags: FlushPersistent}, region.FlushPersistent, false},
+	{"FetchAdd", verbs.WR{Op: verbs.OpAtomicRequest, Atomic: &verbs.Atomic{Op: verbs.AtomicFetchAdd, Operand: 1}}, region.Atomic, true},
+	{"CmpSwap", verbs.WR{Op: verbs.OpAtomicRequest, Atomic: &verbs.Atomic{Op: verbs.AtomicCmpSwap, Operand: 1, Mask: 1}}, region.Atomic, true},
+	{"Swap", verbs.WR{Op: verbs.OpAtomicRequest, Atomic: &verbs.Atomic{Op: verbs.AtomicSwap, Operand: 1}}, region.Atomic, true},
+	{"atomic write", verbs.WR{Op: verbs.OpAtomicWriteRequest, Body: pattern(9)[1:]}, region.RemoteWrite, true},
+	{"flush", verbs.WR{Op: verbs.OpFlushRequest, Len: 128}, region.FlushVisible, false},
+	{"flush G", verbs.WR{Op: verbs.OpFlushRequest, Len: 128, Flags: verbs.FlushVisible}, region.FlushVisible, false},
+	{"flush P", verbs.WR{Op: verbs.OpFlushRequest, Len: 128, Flags: verbs.FlushPersistent}, region.FlushPersistent, false},
 	{
 		"flush G and P",
-		WR{Op: OpFlushRequest, Len: 128, Flags: FlushVisible | FlushPersistent},
+		verbs.WR{Op: verbs.OpFlushRequest, Len: 128, Flags: verbs.FlushVisible | verbs.FlushPersistent},
 		region.FlushVisible | region.FlushPersistent, false,
 	},
-	{"flush of nothing", WR{Op: OpFlushRequest, Flags: FlushVisible | FlushPersistent}, region.FlushVisible | region.FlushPersistent, false},
-	{"verify, hash returned", WR{Op: OpVerifyRequest, Len: 128}, region.Verify | region.RemoteRead, false},
-	{"compare", WR{Op: OpVerifyRequest, Len: 128, Body: crc(make([]byte, 128))}, region.Verify, false},
-	{"compare 64", WR{Op: OpVerifyRequest, Len: 64, Body: crc(make([]byte, 64))}, region.Verify, false},
-	{"compare 63", WR{Op: OpVerifyRequest, Len: 63, Body: crc(make([]byte, 63))}, region.Verify | region.RemoteRead, false},
-	{"read", WR{Op: OpReadRequest, Len: 128}, region.RemoteRead, false},
-	{"read of nothing", WR{Op: OpReadRequest}, 0, false},
+	{"flush of nothing", verbs.WR{Op: verbs.OpFlushRequest, Flags: verbs.FlushVisible | verbs.FlushPersistent}, region.FlushVisible | region.FlushPersistent, false},
+	{"verify, hash returned", verbs.WR{Op: verbs.OpVerifyRequest, Len: 128}, region.Verify | region.RemoteRead, false},
+	{"compare", verbs.WR{Op: verbs.OpVerifyRequest, Len: 128, Body: crc(make([]byte, 128))}, region.Verify, false},
+	{"compare 64", verbs.WR{Op: verbs.OpVerifyRequest, Len: 64, Body: crc(make([]byte, 64))}, region.Verify, false},
+	{"compare 63", verbs.WR{Op: verbs.OpVerifyRequest, Len: 63, Body: crc(make([]byte, 63))}, region.Verify | region.RemoteRead, false},
+	{"read", verbs.WR{Op: verbs.OpReadRequest, Len: 128}, region.RemoteRead, false},
+	{"read of nothing", verbs.WR{Op: verbs.OpReadRequest}, 0, false},
 }
 
 // TestRequestRights tries every request with every set of rights: it is executed exactly if the set has all rights that
@@ -98,7 +99,7 @@ func TestRequestRights(t *testing.T) {
 			var d done
 			wr := tt.wr
 			wr.STag, wr.Done = reg.STag(), &d
-			if wr.Op == OpReadRequest {
+			if wr.Op == verbs.OpReadRequest {
 				wr.Sink = sink.STag()
 			}
 			a.post(wr)
@@ -107,11 +108,11 @@ func TestRequestRights(t *testing.T) {
 			if allowed != (b.err == nil) || allowed != (d.err == nil) || d.n != 1 {
 				t.Fatalf("%s with %v: %v, %+v", tt.name, access, b.err, d)
 			}
-			if pe, _ := errors.AsType[*ProtocolError](b.err); !allowed && pe.Code != (TermCode{0, 1, 2}) {
+			if pe, _ := errors.AsType[*verbs.ProtocolError](b.err); !allowed && pe.Code != (verbs.TermCode{Layer: 0, EType: 1, Code: 2}) {
 				t.Fatalf("%s with %v: %v", tt.name, access, b.err)
 			}
 			stored, persisted := !bytes.Equal(mem.mem, make([]byte, 128)), mem.calls == 1
-			if stored != (allowed && tt.stores) || persisted != (allowed && wr.Len > 0 && wr.Flags&FlushPersistent != 0) {
+			if stored != (allowed && tt.stores) || persisted != (allowed && wr.Len > 0 && wr.Flags&verbs.FlushPersistent != 0) {
 				t.Fatalf("%s with %v: stored %v, persisted %v", tt.name, access, stored, persisted)
 			}
 			if err := reg.Invalidate(t.Context()); err != nil {
@@ -129,17 +130,17 @@ func TestGuessing(t *testing.T) { synctest.Test(t, testGuessing) }
 func testGuessing(t *testing.T) {
 	mem := &persisting{mem: make([]byte, 64)}
 	who := "192.0.2.1"
-	verify := func(access region.Access, hash []byte) TermCode {
-		a, b := newEngine(engineConfig{ord: 1, ext: ExtCommit}), newEngine(engineConfig{ird: 1, ext: ExtCommit})
+	verify := func(access region.Access, hash []byte) verbs.TermCode {
+		a, b := newEngine(engineConfig{ord: 1, ext: verbs.ExtCommit}), newEngine(engineConfig{ird: 1, ext: verbs.ExtCommit})
 		b.snd.table.SetPrincipal(who)
 		reg, _ := b.snd.table.RegisterMemory(mem, region.Options{Access: access})
 		defer reg.Invalidate(t.Context())
-		a.post(WR{Op: OpVerifyRequest, STag: reg.STag(), Len: 64, Body: hash})
+		a.post(verbs.WR{Op: verbs.OpVerifyRequest, STag: reg.STag(), Len: 64, Body: hash})
 		exchange(a, b)
-		if pe, ok := errors.AsType[*ProtocolError](b.err); ok {
+		if pe, ok := errors.AsType[*verbs.ProtocolError](b.err); ok {
 			return pe.Code
 		}
-		return TermCode{}
+		return verbs.TermCode{}
 	}
 	held, _ := region.NewTable().RegisterMemory(mem, region.Options{}) // the memory stays in use
 	defer held.Invalidate(t.Context())
@@ -150,7 +151,7 @@ func testGuessing(t *testing.T) {
 		}
 	}
 	for i := range 16 {
-		if c := verify(region.Verify, good); c != (TermCode{}) {
+		if c := verify(region.Verify, good); c != (verbs.TermCode{}) {
 			t.Fatalf("a right guess after %d wrong ones: %v", i, c)
 		}
 		if c := verify(region.Verify, bad); c != violations[vioMismatch].code {
@@ -162,11 +163,11 @@ func testGuessing(t *testing.T) {
 			t.Errorf("a right guess after too many wrong ones: %v", c)
 		}
 	}
-	if c := verify(region.Verify|region.RemoteRead, good); c != (TermCode{}) {
+	if c := verify(region.Verify|region.RemoteRead, good); c != (verbs.TermCode{}) {
 		t.Error(c)
 	}
 	for _, who = range []string{"192.0.2.2", ""} {
-		if c := verify(region.Verify, good); c != (TermCode{}) {
+		if c := verify(region.Verify, good); c != (verbs.TermCode{}) {
 			t.Errorf("a right guess of another, %q: %v", who, c)
 		}
 	}
@@ -186,7 +187,7 @@ func TestRevoked(t *testing.T) {
 			}
 		}
 		e.input(fpduOf(writeOf(t, reg.STag(), 0)))
-		if pe, ok := e.err.(*ProtocolError); !ok || pe.Code != (TermCode{1, 1, 0}) {
+		if pe, ok := e.err.(*verbs.ProtocolError); !ok || pe.Code != (verbs.TermCode{Layer: 1, EType: 1, Code: 0}) {
 			t.Fatalf("again=%v: %v", again, e.err)
 		}
 		if !bytes.Equal(mem, make([]byte, 16)) {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 var roleRuns = flag.Int("role.runs", 60, "runs of TestRoleModel for each link")
@@ -62,7 +63,7 @@ type roleHandler struct {
 	inside  atomic.Int64 // upcalls that have handed off the role and still run
 }
 
-func (h *roleHandler) HandleRecv(c *Conn, m *Message) {
+func (h *roleHandler) HandleRecv(c *Conn, m *verbs.Message) {
 	switch binary.BigEndian.Uint64(m.Data) {
 	case 0:
 		c.PostRecv(1)
@@ -86,7 +87,7 @@ type peerLog struct {
 	ids []uint64
 }
 
-func (h *peerLog) HandleRecv(c *Conn, m *Message) {
+func (h *peerLog) HandleRecv(c *Conn, m *verbs.Message) {
 	c.PostRecv(1)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -253,7 +254,7 @@ func (w *roleWorld) answer(id uint64) {
 func (w *roleWorld) send(id uint64) {
 	msg := make([]byte, 8+w.rng.IntN(600))
 	binary.BigEndian.PutUint64(msg, id)
-	if err := w.y.Post([]WR{{Op: OpSend, Head: msg}}); err != nil {
+	if err := w.y.Post([]verbs.WR{{Op: verbs.OpSend, Head: msg}}); err != nil {
 		w.t.Error(err)
 	}
 }
@@ -403,7 +404,7 @@ func (r *role) text() string {
 func (w *roleWorld) end() {
 	ends := []func(){
 		func() { go w.y.Close() },
-		func() { w.y.Terminate(TermCode{}, nil) },
+		func() { w.y.Terminate(verbs.TermCode{}, nil) },
 		func() { w.y.Abort(nil) },
 		func() { go w.x.Close() },
 		func() { w.x.Abort(nil) },

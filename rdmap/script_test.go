@@ -13,6 +13,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata/script with what the engines do")
@@ -243,13 +244,13 @@ func (d logDone) Complete(err error) {
 	d.s.printf("  %s done", d.name)
 }
 
-var scriptOps = map[string]Opcode{
-	"send": OpSend, "sendse": OpSendSE, "sendinv": OpSendInvalidate, "sendseinv": OpSendSEInvalidate,
-	"write": OpWrite, "read": OpReadRequest,
+var scriptOps = map[string]verbs.Opcode{
+	"send": verbs.OpSend, "sendse": verbs.OpSendSE, "sendinv": verbs.OpSendInvalidate, "sendseinv": verbs.OpSendSEInvalidate,
+	"write": verbs.OpWrite, "read": verbs.OpReadRequest,
 }
 
 func (s *script) post(e *engine, op string, kv map[string]string) {
-	wr := WR{
+	wr := verbs.WR{
 		Op: scriptOps[op], Head: []byte(kv["text"]), STag: s.regions[kv["stag"]].STag(), TO: uint64(s.num(kv, "to")),
 		Sink: s.regions[kv["sink"]].STag(), SinkTO: uint64(s.num(kv, "sinkto")), Len: uint32(s.num(kv, "len")),
 	}
@@ -259,7 +260,7 @@ func (s *script) post(e *engine, op string, kv map[string]string) {
 	if kv["done"] != "" {
 		wr.Done = logDone{s, kv["done"]}
 	}
-	if err := wr.check(); err != nil {
+	if err := misuse(&wr); err != nil {
 		s.printf("  refused: %v", err)
 		return
 	}
@@ -300,7 +301,7 @@ func (s *script) wire(name string, b []byte) {
 			s.t.Fatalf("%s sent garbage: %x", name, b)
 		}
 		seg := segments(s.t, fpduOf(u))[0]
-		op := Opcode(seg.Control & 0x1f)
+		op := verbs.Opcode(seg.Control & 0x1f)
 		last := ""
 		if seg.Last {
 			last = " last"
@@ -314,16 +315,16 @@ func (s *script) wire(name string, b []byte) {
 	}
 }
 
-func (s *script) untagged(op Opcode, ulp uint32, payload []byte) string {
+func (s *script) untagged(op verbs.Opcode, ulp uint32, payload []byte) string {
 	switch {
 	case op.Invalidates():
 		return " inv=" + s.stagName(region.STag(ulp))
-	case op == OpReadRequest:
+	case op == verbs.OpReadRequest:
 		var rr readRequest
 		rr.parse(payload)
 		return fmt.Sprintf(" from=%s+%d to=%s+%d size=%d", s.stagName(rr.src), rr.srcTO, s.stagName(rr.sink), rr.sinkTO, rr.size)
-	case op == OpTerminate:
-		x, _ := ParseTerminate(payload)
+	case op == verbs.OpTerminate:
+		x, _ := verbs.ParseTerminate(payload)
 		return fmt.Sprintf(" %v quotes %d+%d", x.Code, len(x.DDP), len(x.Read))
 	}
 	return ""
@@ -355,7 +356,7 @@ func (s *script) events(name string) {
 
 // why returns an error without the parts that differ from run to run.
 func why(err error) string {
-	if p, ok := err.(*ProtocolError); ok {
+	if p, ok := err.(*verbs.ProtocolError); ok {
 		return fmt.Sprintf("we refuse: %s (%s)", p.Msg, p.Section)
 	}
 	return err.Error()

@@ -7,6 +7,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/internal/mutant"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // sender is the sending half of an engine: work requests and responses in, octets
@@ -45,7 +46,7 @@ type sender struct {
 	arena     arena
 	order     completions
 	term      *item // to be sent last
-	ext       Extensions
+	ext       verbs.Extensions
 	lastID    uint32 // identifier of the last Atomic Request
 	handed    int    // responses that the flusher has and has not yet written
 	executing bool   // there is an executor
@@ -67,26 +68,26 @@ func (s *sender) ready(w *work) bool {
 // stalled reports whether the send queue waits for an outbound read slot. Because of the "completion
 // order" of RFC 5040 Section 6.1, what follows the Read has to wait too.
 func (s *sender) stalled() bool {
-	return s.sq.at(0).op.asks() && s.reads.len() >= s.ord || mutant.Fence && s.reads.len() > 0
+	return asks(s.sq.at(0).op) && s.reads.len() >= s.ord || mutant.Fence && s.reads.len() > 0
 }
 
 // post appends a work request that has passed its checks.
-func (s *sender) post(wr *WR) {
+func (s *sender) post(wr *verbs.WR) {
 	if s.join(wr) {
 		return
 	}
 	it := s.sq.add()
 	it.template(wr)
 	max := ddp.MaxPayload(it.seg.Tagged, s.mulpdu)
-	if wr.Op.asks() {
+	if asks(wr.Op) {
 		s.postRequest(it, wr, max)
 		return
 	}
-	if wr.size() <= CopyLimit {
+	if payload(wr) <= verbs.CopyLimit {
 		s.frame(it, wr.Head, wr.Body, max)
 		return
 	}
-	it.n = uint32(wr.size())
+	it.n = uint32(payload(wr))
 	it.room = s.arena.reserve(len(wr.Head))
 	copy(it.room.b, wr.Head)
 	s.copied += len(it.room.b)
@@ -94,29 +95,29 @@ func (s *sender) post(wr *WR) {
 }
 
 // postRequest makes it a request of queue 1.
-func (s *sender) postRequest(it *item, wr *WR, maxPayload int) {
+func (s *sender) postRequest(it *item, wr *verbs.WR, maxPayload int) {
 	var b [maxRequest]byte
 	it.read = outRead{op: wr.Op, done: wr.Done, answer: wr.Answer}
-	if wr.Op == OpVerifyRequest && wr.size() > 0 {
+	if wr.Op == verbs.OpVerifyRequest && payload(wr) > 0 {
 		it.read.want = hashes.Get().(*wantedHash).set(wr.Head, wr.Body)
 	}
 	switch wr.Op {
-	case OpReadRequest:
+	case verbs.OpReadRequest:
 		it.read.sink, it.read.sinkTO, it.read.size = wr.Sink, wr.SinkTO, wr.Len
 		it.read.invalidate = wr.InvalidateSink
 		rr := readRequest{sink: wr.Sink, sinkTO: wr.SinkTO, size: wr.Len, src: wr.STag, srcTO: wr.TO}
 		s.frame(it, rr.append(b[:0]), nil, maxPayload)
-	case OpAtomicRequest:
+	case verbs.OpAtomicRequest:
 		s.lastID++
 		it.read.id = s.lastID
 		a := atomicRequest{Atomic: *wr.Atomic, id: s.lastID, stag: wr.STag, to: wr.TO}
 		s.frame(it, a.append(b[:0]), nil, maxPayload)
-	case OpFlushRequest:
+	case verbs.OpFlushRequest:
 		g := target{stag: wr.STag, n: wr.Len, to: wr.TO}
 		s.frame(it, append(g.append(b[:0]), 0, 0, 0, byte(wr.Flags)), nil, maxPayload)
-	case OpVerifyRequest, OpAtomicWriteRequest:
+	case verbs.OpVerifyRequest, verbs.OpAtomicWriteRequest:
 		g := target{stag: wr.STag, n: wr.Len, to: wr.TO}
-		if wr.Op == OpAtomicWriteRequest {
+		if wr.Op == verbs.OpAtomicWriteRequest {
 			g.n = 8
 		}
 		s.frame(it, append(append(g.append(b[:0]), wr.Head...), wr.Body...), nil, maxPayload)
@@ -134,14 +135,14 @@ func (s *sender) frame(it *item, head, body []byte, maxPayload int) {
 }
 
 // hasRoom reports whether wrs may be queued.
-func (s *sender) hasRoom(wrs []WR) bool {
+func (s *sender) hasRoom(wrs []verbs.WR) bool {
 	if s.copied == 0 {
 		return true // an empty queue takes one batch of any size
 	}
 	n := s.copied
 	for i := range wrs {
 		n += len(wrs[i].Head)
-		if wrs[i].size() <= CopyLimit {
+		if payload(&wrs[i]) <= verbs.CopyLimit {
 			n += len(wrs[i].Body) + mpa.FPDULen(ddp.UntaggedLen)
 		}
 	}
@@ -158,11 +159,11 @@ func (s *sender) request(req *request) bool {
 	it := s.rq.add()
 	it.isResp, it.req = true, *req
 	switch req.op {
-	case OpReadRequest:
+	case verbs.OpReadRequest:
 		var rr readRequest
 		rr.parse(req.body[:])
 		it.n = rr.size
-	case OpVerifyRequest:
+	case verbs.OpVerifyRequest:
 		var g target
 		g.parse(req.body[:])
 		it.req.slow = s.table.ReadsBack(g.stag)
@@ -188,7 +189,7 @@ func (s *sender) readHead() (outRead, bool) {
 // readDone ends the oldest request of ours, and appends the completions that are due to out.
 func (s *sender) readDone(out []completion) []completion {
 	rd := s.reads.pop()
-	if rd.op != OpReadRequest {
+	if rd.op != verbs.OpReadRequest {
 		s.due--
 	}
 	if rd.size >= directLong {
@@ -202,8 +203,8 @@ func (s *sender) readDone(out []completion) []completion {
 // sent. It drops all others, and appends their completions to out.
 func (s *sender) terminate(payload []byte, out []completion, err error, busy bool) []completion {
 	out = s.abort(out, err, busy)
-	it := &item{op: OpTerminate}
-	it.template(&WR{Op: OpTerminate})
+	it := &item{op: verbs.OpTerminate}
+	it.template(&verbs.WR{Op: verbs.OpTerminate})
 	s.frame(it, payload, nil, ddp.MaxPayload(false, s.mulpdu))
 	s.term = it
 	return out
@@ -247,7 +248,7 @@ func (s *sender) abort(out []completion, err error, busy bool) []completion {
 
 // cancel removes the work request that completes done from the send queue, and reports whether it was
 // still there. A Read in flight is marked, and its Response will be dropped.
-func (s *sender) cancel(done Completer) bool {
+func (s *sender) cancel(done verbs.Completer) bool {
 	for i := range s.sq.len() {
 		if it := s.sq.at(i); it.done == done {
 			s.withdraw(i)

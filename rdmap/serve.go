@@ -1,6 +1,10 @@
 package rdmap
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/stag-rdma/stag/rdmap/verbs"
+)
 
 // Serve gives the reading role to the calling goroutine until the connection ends, and returns the
 // reason for the end: a *ConnError with io.EOF means that the peer closed the connection. If an
@@ -23,7 +27,7 @@ func (c *Conn) startServing() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.serving {
-		return ErrServing
+		return verbs.ErrServing
 	}
 	r.serving = true
 	r.warm.Store(true)

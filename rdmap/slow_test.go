@@ -13,6 +13,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // TestBothWriteAtOnce: two peers write much more than the sockets hold, both at once. Both read too, so neither waits for
@@ -79,14 +80,14 @@ func TestPeerDoesNotRead(t *testing.T) {
 		time.Sleep(time.Second)
 		go func() {
 			for {
-				err := x.Post([]WR{{Op: OpSend, Head: make([]byte, 1000)}})
+				err := x.Post([]verbs.WR{{Op: verbs.OpSend, Head: make([]byte, 1000)}})
 				if err != nil {
 					errs <- err
 					return
 				}
 			}
 		}()
-		if err := <-errs; err != ErrSendQueueFull {
+		if err := <-errs; err != verbs.ErrSendQueueFull {
 			t.Fatalf("full queue: %v", err)
 		}
 		err := <-errs
@@ -180,9 +181,9 @@ func TestCancelWrites(t *testing.T) {
 	})
 }
 
-// TestHalfFPDU: a peer that has sent half an FPDU and then nothing does not keep a staging of 512 KiB, whether somebody
+// TestPartialFPDU: a peer that has sent half an FPDU and then nothing does not keep a staging of 512 KiB, whether somebody
 // reads all the time or only when input arrives.
-func TestHalfFPDU(t *testing.T) {
+func TestPartialFPDU(t *testing.T) {
 	t.Parallel()
 	for _, serve := range []bool{true, false} {
 		onWires(t, func(t *testing.T, a, b net.Conn) {
@@ -217,9 +218,9 @@ func testContext(t *testing.T) (context.Context, context.CancelFunc) {
 	return context.WithCancel(t.Context())
 }
 
-// TestHalfFPDUEnds: a peer that stops inside an FPDU loses its connection. One that completes it in time, octet by octet, or
+// TestPartialFPDUEnds: a peer that stops inside an FPDU loses its connection. One that completes it in time, octet by octet, or
 // that stops between two FPDUs does not. ADVERSARY 20.
-func TestHalfFPDUEnds(t *testing.T) {
+func TestPartialFPDUEnds(t *testing.T) {
 	const limit = 10 * time.Second
 	for name, tt := range map[string]struct {
 		stop  int           // octets sent
@@ -261,7 +262,7 @@ func TestHalfFPDUEnds(t *testing.T) {
 				time.Sleep(10 * limit)
 				select {
 				case err := <-served:
-					if !tt.ends || !errors.Is(err, ErrHalfFPDU) || !errors.Is(err, os.ErrDeadlineExceeded) {
+					if !tt.ends || !errors.Is(err, verbs.ErrPartialFPDU) || !errors.Is(err, os.ErrDeadlineExceeded) {
 						t.Errorf("after %v: %v", time.Since(start), err)
 					}
 				default:

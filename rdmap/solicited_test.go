@@ -9,6 +9,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // TestWaitSolicited: messages without SE wake nobody who waits for an event. A message with SE does as long as it is not
@@ -16,7 +17,7 @@ import (
 func TestWaitSolicited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.Pipe()
-		cfg := &Config{Extensions: Ext7306}
+		cfg := &Config{Extensions: verbs.Ext7306}
 		x, y := connect(t, a, b, cfg, cfg)
 		var woken []int // number of messages when WaitSolicited returned
 		end := make(chan error)
@@ -33,10 +34,10 @@ func TestWaitSolicited(t *testing.T) {
 				woken = append(woken, n)
 			}
 		}()
-		for _, op := range []Opcode{
-			OpSend, OpImmediate, OpSendSE, OpSend, OpSend, OpImmediateSE, OpSendSE, OpImmediate,
+		for _, op := range []verbs.Opcode{
+			verbs.OpSend, verbs.OpImmediate, verbs.OpSendSE, verbs.OpSend, verbs.OpSend, verbs.OpImmediateSE, verbs.OpSendSE, verbs.OpImmediate,
 		} {
-			if err := x.Post([]WR{{Op: op, Head: make([]byte, 8)}}); err != nil {
+			if err := x.Post([]verbs.WR{{Op: op, Head: make([]byte, 8)}}); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()
@@ -70,7 +71,7 @@ func TestWaitSolicitedWaiters(t *testing.T) {
 		if err := <-errs; !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
 		}
-		recv := make(chan *Message, 1)
+		recv := make(chan *verbs.Message, 1)
 		go func() { m, _ := y.Recv(t.Context()); recv <- m }()
 		synctest.Wait()
 		if err := x.Send(t.Context(), nil); err != nil {
@@ -81,7 +82,7 @@ func TestWaitSolicitedWaiters(t *testing.T) {
 		if len(errs) != 0 {
 			t.Fatal("woken by a plain Send")
 		}
-		if err := x.Post([]WR{{Op: OpSendSE}}); err != nil {
+		if err := x.Post([]verbs.WR{{Op: verbs.OpSendSE}}); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 {
@@ -95,7 +96,7 @@ func TestWaitSolicitedWaiters(t *testing.T) {
 	})
 	a, b := rdmaptest.Pipe()
 	_, y := connect(t, a, b, nil, &Config{Handler: &counter{}})
-	if err := y.WaitSolicited(t.Context()); !errors.Is(err, ErrHasHandler) {
+	if err := y.WaitSolicited(t.Context()); !errors.Is(err, verbs.ErrHasHandler) {
 		t.Error(err)
 	}
 }
@@ -118,7 +119,7 @@ func TestInvalidateSink(t *testing.T) {
 			_, src := b.register(t, 5000, region.RemoteRead)
 			_, sink := a.register(t, 5000, region.ReadSink)
 			l := &look{reg: sink}
-			a.post(WR{Op: OpReadRequest, STag: src.STag(), Sink: sink.STag(), Len: n, InvalidateSink: wish, Done: l})
+			a.post(verbs.WR{Op: verbs.OpReadRequest, STag: src.STag(), Sink: sink.STag(), Len: n, InvalidateSink: wish, Done: l})
 			b.input(a.output())
 			out := b.output()
 			for i := range out {
@@ -139,7 +140,7 @@ func TestInvalidateSink(t *testing.T) {
 			}
 		}
 	}
-	if err := (&WR{Op: OpSend, InvalidateSink: true}).check(); !errors.Is(err, ErrBadWR) {
+	if err := misuse(&verbs.WR{Op: verbs.OpSend, InvalidateSink: true}); !errors.Is(err, verbs.ErrBadWR) {
 		t.Error(err)
 	}
 }

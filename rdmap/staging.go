@@ -3,6 +3,8 @@ package rdmap
 import (
 	"sync"
 	"sync/atomic"
+
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // Sizes of the memory that input is read into, octets. bigStaging has room for any FPDU, of which the
@@ -20,7 +22,7 @@ var stagingSizes = [...]int{smallStaging, 16 << 10, 66 << 10, bigStaging}
 // that is idle between FPDUs holds none.
 type staging struct {
 	r, w int
-	msg  Message // of the upcall that is running
+	msg  verbs.Message // of the upcall that is running
 	b    []byte
 	left atomic.Int32 // how many of the two parties of a takeover no longer use it
 }
@@ -49,7 +51,7 @@ func borrowStaging(n int) *staging {
 func (st *staging) giveBack() {
 	lend(-1)
 	poison(st.b[:st.w])
-	st.msg = Message{}
+	st.msg = verbs.Message{}
 	for class, n := range stagingSizes {
 		if n == len(st.b) {
 			stagingPools[class].Put(st)

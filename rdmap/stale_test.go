@@ -9,6 +9,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // TestNothingStale: the engine's memory for output and input, which all connections share, is full of the octets of one
@@ -34,7 +35,7 @@ func talk(t *testing.T, c byte, markers bool, crc rdmap.CRCMode) (out [2][]byte)
 	t.Helper()
 	a, b := rdmaptest.Pipe()
 	ra, rb := &rdmaptest.Record{Conn: a}, &rdmaptest.Record{Conn: b}
-	cfg := &rdmap.Config{Markers: markers, CRC: crc, Extensions: rdmap.ExtCommit | rdmap.Ext7306, RecvSize: 1 << 20, Recvs: 200}
+	cfg := &rdmap.Config{Markers: markers, CRC: crc, Extensions: verbs.ExtCommit | verbs.Ext7306, RecvSize: 1 << 20, Recvs: 200}
 	x, y := rdmap.Client(ra, cfg), rdmap.Server(rb, cfg)
 	started := make(chan error, 1)
 	go func() { started <- y.Handshake(t.Context()) }()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/internal/mutant"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // putOff keeps the ULPDUs of queues 0 and 1 that arrive while queue 0 waits for memory, so that
@@ -120,7 +121,7 @@ func (c *Conn) stalled() {
 // overdue ends the connection unless the Send that began at the given time is complete by now.
 func (c *Conn) overdue(began time.Time) {
 	if c.cfg.Pool.holds(&c.rcv.arriving, began) {
-		c.fail(&LocalError{Err: ErrUnfinishedSend})
+		c.fail(&verbs.LocalError{Err: verbs.ErrUnfinishedSend})
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // withMarkers is onWires without and with markers in what the initiator receives.
@@ -111,12 +112,12 @@ func TestPoolEmptyForLong(t *testing.T) {
 		if d := time.Since(start); d < 30*time.Second || d > time.Minute {
 			t.Errorf("ended after %v", d)
 		}
-		pe, ok := errors.AsType[*ProtocolError](h.closed)
-		if !ok || pe.Code != (TermCode{1, 2, 2}) {
+		pe, ok := errors.AsType[*verbs.ProtocolError](h.closed)
+		if !ok || pe.Code != (verbs.TermCode{Layer: 1, EType: 2, Code: 2}) {
 			t.Fatalf("ended with %v", h.closed)
 		}
 		<-y.Done()
-		te, ok := errors.AsType[*TerminateError](y.Err())
+		te, ok := errors.AsType[*verbs.TerminateError](y.Err())
 		if !ok || te.Terminate.Code != pe.Code {
 			t.Fatalf("the peer ended with %v", y.Err())
 		}
@@ -236,7 +237,7 @@ func TestStallTakenOver(t *testing.T) { onWires(t, takenOverStalled) }
 // handsOff is a Handler that passes on the reading role in every upcall.
 type handsOff struct{ n atomic.Int64 }
 
-func (h *handsOff) HandleRecv(c *Conn, _ *Message) {
+func (h *handsOff) HandleRecv(c *Conn, _ *verbs.Message) {
 	c.HandOff()
 	c.PostRecv(1)
 	h.n.Add(1)

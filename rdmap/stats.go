@@ -3,10 +3,9 @@ package rdmap
 import (
 	"math/bits"
 	"sync/atomic"
-)
 
-// OpCounts counts whole messages by Opcode.
-type OpCounts [len(opTable)]uint64
+	"github.com/stag-rdma/stag/rdmap/verbs"
+)
 
 // Stats counts what a connection has done since it began.
 type Stats struct {
@@ -15,7 +14,7 @@ type Stats struct {
 	// MessagesIn counts delivered messages, including requests and responses:
 	// MessagesIn[OpFlushRequest] is the number of the peer's Flushes. MessagesOut counts messages
 	// whose sending has begun.
-	MessagesIn, MessagesOut OpCounts
+	MessagesIn, MessagesOut verbs.OpCounts
 	SendsIn, SendsOut       uint64 // of those, Sends and Immediates
 	ReadsIn, ReadsOut       uint64 // of those, Read Requests
 	WriteOctetsIn           uint64 // RDMA Write payload placed here
@@ -29,9 +28,9 @@ type Stats struct {
 }
 
 // sends returns the Sends and Immediates of n.
-func (n *OpCounts) sends() (sum uint64) {
+func sends(n *verbs.OpCounts) (sum uint64) {
 	for op, k := range n {
-		if Opcode(op).isMessage() {
+		if isMessage(verbs.Opcode(op)) {
 			sum += k
 		}
 	}
@@ -41,12 +40,12 @@ func (n *OpCounts) sends() (sum uint64) {
 // traffic counts one direction.
 type traffic struct {
 	fpdus, octets, writeOctets, readOctets uint64
-	messages                               OpCounts
+	messages                               verbs.OpCounts
 	seen                                   uint32 // opcodes counted since they were last passed on
 }
 
 // message counts n messages.
-func (t *traffic) message(op Opcode, n int) {
+func (t *traffic) message(op verbs.Opcode, n int) {
 	t.messages[op] += uint64(n)
 	t.seen |= 1 << op
 }
@@ -68,7 +67,7 @@ func (t *traffic) add(d *traffic) {
 // published is what the holder of the reading role last told others.
 type published struct {
 	fpdus, octets, writeOctets, readOctets atomic.Uint64
-	messages                               [len(opTable)]atomic.Uint64
+	messages                               [len(verbs.OpCounts{})]atomic.Uint64
 }
 
 func (p *published) set(t *traffic) {
@@ -97,7 +96,7 @@ func (c *Conn) Stats() Stats {
 	s.FPDUsOut, s.OctetsOut, s.MessagesOut = c.out.fpdus, c.out.octets, c.out.messages
 	s.WriteOctetsOut, s.ReadOctetsOut, s.Flushes = c.out.writeOctets, c.out.readOctets, c.flushes
 	c.mu.Unlock()
-	s.SendsIn, s.SendsOut = s.MessagesIn.sends(), s.MessagesOut.sends()
-	s.ReadsIn, s.ReadsOut = s.MessagesIn[OpReadRequest], s.MessagesOut[OpReadRequest]
+	s.SendsIn, s.SendsOut = sends(&s.MessagesIn), sends(&s.MessagesOut)
+	s.ReadsIn, s.ReadsOut = s.MessagesIn[verbs.OpReadRequest], s.MessagesOut[verbs.OpReadRequest]
 	return s
 }

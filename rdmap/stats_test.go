@@ -7,6 +7,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // TestStats: every message is counted once, under its opcode, at both ends, however many segments it has. The sums agree
@@ -24,18 +25,18 @@ func TestStats(t *testing.T) {
 		if err := errors.Join(
 			e1, e2, x.Send(ctx, make([]byte, 9000)), x.Send(ctx, nil), x.SendImmediate(ctx, [8]byte{}, false),
 			x.SendImmediate(ctx, [8]byte{}, true), x.Write(ctx, make([]byte, 3000), s, 0),
-			x.Flush(ctx, s, 0, 8, FlushVisible), x.Flush(ctx, s, 0, 8, FlushPersistent),
+			x.Flush(ctx, s, 0, 8, verbs.FlushVisible), x.Flush(ctx, s, 0, 8, verbs.FlushPersistent),
 			x.AtomicWrite(ctx, s, 8, [8]byte{}), x.Read(ctx, make([]byte, 5000), s, 0),
 		); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		asked := OpCounts{
-			OpSend: 2, OpImmediate: 1, OpImmediateSE: 1, OpWrite: 1, OpReadRequest: 1,
-			OpAtomicRequest: 1, OpVerifyRequest: 1, OpFlushRequest: 2, OpAtomicWriteRequest: 1,
+		asked := verbs.OpCounts{
+			verbs.OpSend: 2, verbs.OpImmediate: 1, verbs.OpImmediateSE: 1, verbs.OpWrite: 1, verbs.OpReadRequest: 1,
+			verbs.OpAtomicRequest: 1, verbs.OpVerifyRequest: 1, verbs.OpFlushRequest: 2, verbs.OpAtomicWriteRequest: 1,
 		}
-		answered := OpCounts{
-			OpReadResponse: 1, OpAtomicResponse: 1, OpVerifyResponse: 1, OpFlushResponse: 2, OpAtomicWriteResponse: 1,
+		answered := verbs.OpCounts{
+			verbs.OpReadResponse: 1, verbs.OpAtomicResponse: 1, verbs.OpVerifyResponse: 1, verbs.OpFlushResponse: 2, verbs.OpAtomicWriteResponse: 1,
 		}
 		for i, c := range []*Conn{x, y} {
 			st := c.Stats()

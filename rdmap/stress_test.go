@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // calls is a small RPC protocol: every Send carries a number, and the answer carries it too. The reading role is designed
@@ -23,7 +24,7 @@ type calls struct {
 	closed  atomic.Bool
 }
 
-func (h *calls) HandleRecv(c *Conn, m *Message) {
+func (h *calls) HandleRecv(c *Conn, m *verbs.Message) {
 	c.PostRecv(1)
 	id := binary.BigEndian.Uint64(m.Data)
 	h.mu.Lock()
@@ -56,7 +57,7 @@ func (h *calls) call(ctx context.Context, c *Conn, id uint64, size int) error {
 	h.mu.Unlock()
 	msg := make([]byte, max(size, 8))
 	binary.BigEndian.PutUint64(msg, id)
-	err := c.Post([]WR{{Op: OpSend, Head: msg}})
+	err := c.Post([]verbs.WR{{Op: verbs.OpSend, Head: msg}})
 	if err == nil {
 		err = c.Wait(ctx, w)
 	}
@@ -73,24 +74,24 @@ type shuffler struct {
 	n    int
 }
 
-func (h *shuffler) HandleRecv(c *Conn, m *Message) {
+func (h *shuffler) HandleRecv(c *Conn, m *verbs.Message) {
 	c.PostRecv(1)
 	h.n++
 	switch {
 	case h.n%7 == 0:
 		msg := bytes.Clone(m.Data)
-		h.wg.Go(func() { _ = c.Post([]WR{{Op: OpSend, Head: msg}}) })
+		h.wg.Go(func() { _ = c.Post([]verbs.WR{{Op: verbs.OpSend, Head: msg}}) })
 	case h.n%3 == 0:
 		h.late = append(h.late, bytes.Clone(m.Data))
 	default:
-		_ = c.Post([]WR{{Op: OpSend, Head: m.Data}})
+		_ = c.Post([]verbs.WR{{Op: verbs.OpSend, Head: m.Data}})
 	}
 }
 
 // HandleIdle sends the delayed answers, the last one first.
 func (h *shuffler) HandleIdle(c *Conn) {
 	for len(h.late) > 0 {
-		_ = c.Post([]WR{{Op: OpSend, Body: h.late[len(h.late)-1]}})
+		_ = c.Post([]verbs.WR{{Op: verbs.OpSend, Body: h.late[len(h.late)-1]}})
 		h.late = h.late[:len(h.late)-1]
 	}
 }
@@ -182,7 +183,7 @@ func TestCloseUnderLoad(t *testing.T) {
 		{"close", func(x, _ *Conn, _, _ net.Conn) { x.Close() }},
 		{"peer closes", func(_, y *Conn, _, _ net.Conn) { y.Close() }},
 		{"abort", func(x, _ *Conn, _, _ net.Conn) { x.Abort(errTest) }},
-		{"terminate", func(_, y *Conn, _, _ net.Conn) { y.Terminate(TermCode{}, nil) }},
+		{"terminate", func(_, y *Conn, _, _ net.Conn) { y.Terminate(verbs.TermCode{}, nil) }},
 		{"wire cut", func(_, _ *Conn, a, _ net.Conn) { a.Close() }},
 	}
 	for _, e := range ends {

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // blocker echoes messages. It blocks on those that begin with 'b' until it is released, after HandOff if the test asks for
@@ -17,7 +19,7 @@ type blocker struct {
 	damaged atomic.Bool
 }
 
-func (h *blocker) HandleRecv(c *Conn, m *Message) {
+func (h *blocker) HandleRecv(c *Conn, m *verbs.Message) {
 	c.PostRecv(1)
 	before := bytes.Clone(m.Data)
 	if len(m.Data) > 0 && m.Data[0] == 'b' {
@@ -29,7 +31,7 @@ func (h *blocker) HandleRecv(c *Conn, m *Message) {
 	if !bytes.Equal(before, m.Data) {
 		h.damaged.Store(true) // the loan ended too early
 	}
-	_ = c.Post([]WR{{Op: OpSend, Head: m.Data}})
+	_ = c.Post([]verbs.WR{{Op: verbs.OpSend, Head: m.Data}})
 }
 
 func (h *blocker) HandleClose(*Conn, error) {}
@@ -48,7 +50,7 @@ func TestTakeover(t *testing.T) {
 			go y.Serve()
 			ctx := t.Context()
 			for _, s := range []string{"b one", "2", "b three", "4"} {
-				if err := x.Post([]WR{{Op: OpSend, Head: []byte(s)}}); err != nil {
+				if err := x.Post([]verbs.WR{{Op: verbs.OpSend, Head: []byte(s)}}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -88,7 +90,7 @@ func TestTakeoverLimit(t *testing.T) {
 	x, y := connect(t, a, b, nil, &Config{Handler: h, MaxTakeovers: 1})
 	go y.Serve()
 	for range 3 {
-		if err := x.Post([]WR{{Op: OpSend, Head: []byte("b")}}); err != nil {
+		if err := x.Post([]verbs.WR{{Op: verbs.OpSend, Head: []byte("b")}}); err != nil {
 			t.Fatal(err)
 		}
 	}

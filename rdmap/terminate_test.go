@@ -6,30 +6,32 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // siwTerminates are the first octets of Terminates as siw of Linux 6.1 sends them, with their intended meaning (rdmap.md
 // Section 12).
 var siwTerminates = []struct {
 	octets string
-	want   TermCode // the swapped reading
+	want   verbs.TermCode // the swapped reading
 }{
-	{"02020000", TermCode{2, 0, 2}},
-	{"02060000", TermCode{2, 0, 6}},
-	{"21060000", TermCode{1, 2, 6}},
-	{"20050000", TermCode{0, 2, 5}},
-	{"20060000", TermCode{0, 2, 6}},
-	{"21010300" + "0000" + "414300000000000000070000000100000000", TermCode{1, 2, 1}},
-	{"21020300" + "0000" + "414300000000000000000000000100000000", TermCode{1, 2, 2}},
-	{"11000300" + "0010" + "c140112233440000000000000000", TermCode{1, 1, 0}},
+	{"02020000", verbs.TermCode{Layer: 2, EType: 0, Code: 2}},
+	{"02060000", verbs.TermCode{Layer: 2, EType: 0, Code: 6}},
+	{"21060000", verbs.TermCode{Layer: 1, EType: 2, Code: 6}},
+	{"20050000", verbs.TermCode{Layer: 0, EType: 2, Code: 5}},
+	{"20060000", verbs.TermCode{Layer: 0, EType: 2, Code: 6}},
+	{"21010300" + "0000" + "414300000000000000070000000100000000", verbs.TermCode{Layer: 1, EType: 2, Code: 1}},
+	{"21020300" + "0000" + "414300000000000000000000000100000000", verbs.TermCode{Layer: 1, EType: 2, Code: 2}},
+	{"11000300" + "0010" + "c140112233440000000000000000", verbs.TermCode{Layer: 1, EType: 1, Code: 0}},
 	{"10000700" + "0000" + "414100000000000000010000000100000000" +
-		"aabbccdd000000000000200000001000112233440000000000001000", TermCode{0, 1, 0}},
+		"aabbccdd000000000000200000001000112233440000000000001000", verbs.TermCode{Layer: 0, EType: 1, Code: 0}},
 }
 
 func TestSiwTerminates(t *testing.T) {
 	for _, s := range siwTerminates {
 		b := unhex(t, s.octets)
-		x, err := ParseTerminate(b)
+		x, err := verbs.ParseTerminate(b)
 		if err != nil {
 			t.Errorf("%s: %v", s.octets, err)
 			continue
@@ -54,11 +56,11 @@ func TestTerminatePrefixes(t *testing.T) {
 	for _, v := range []string{goldTermRead, goldTermSTag, goldTermBuf} {
 		full := ulpduOf(t, unhex(t, v))[18:]
 		for n := range len(full) {
-			if _, err := ParseTerminate(full[:n]); !errors.Is(err, ErrTerminateShort) {
+			if _, err := verbs.ParseTerminate(full[:n]); !errors.Is(err, verbs.ErrTerminateShort) {
 				t.Errorf("%d octets of %x: %v", n, full, err)
 			}
 		}
-		x, err := ParseTerminate(append(bytes.Clone(full), 1, 2, 3))
+		x, err := verbs.ParseTerminate(append(bytes.Clone(full), 1, 2, 3))
 		if err != nil || hex.EncodeToString(x.Append(nil)) != hex.EncodeToString(full) {
 			t.Fatalf("%v, %x", err, x.Append(nil))
 		}
@@ -73,8 +75,8 @@ func TestTerminatePrefixes(t *testing.T) {
 // fits.
 func TestReservedBits(t *testing.T) {
 	for _, s := range []string{"01001fff", "010007ff", "0100e0ff" + "0010" + "c140112233440000000000000000" + strings.Repeat("00", 28)} {
-		x, err := ParseTerminate(unhex(t, s))
-		if err != nil || x.Code != (TermCode{0, 1, 0}) {
+		x, err := verbs.ParseTerminate(unhex(t, s))
+		if err != nil || x.Code != (verbs.TermCode{Layer: 0, EType: 1, Code: 0}) {
 			t.Errorf("%s: %v %v", s, x.Code, err)
 		}
 	}
@@ -87,7 +89,7 @@ func TestTermCodes(t *testing.T) {
 	for layer := range uint8(16) {
 		for etype := range uint8(16) {
 			for code := range 256 {
-				c := TermCode{layer, etype, uint8(code)}
+				c := verbs.TermCode{Layer: layer, EType: etype, Code: uint8(code)}
 				if c.Registered() {
 					n++
 				} else if strings.Contains(c.String(), " ") {
@@ -99,7 +101,7 @@ func TestTermCodes(t *testing.T) {
 	if want := 13 + 256 + 12 + 256 + 7; n != want {
 		t.Errorf("%d codes registered, want %d", n, want)
 	}
-	if s := (TermCode{1, 2, 5}).String(); s != "0x1/0x2/0x05 untagged, message too long" {
+	if s := (verbs.TermCode{Layer: 1, EType: 2, Code: 5}).String(); s != "0x1/0x2/0x05 untagged, message too long" {
 		t.Error(s)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 )
@@ -52,7 +53,7 @@ func onConn(t *testing.T, cfg engineConfig) (*engine, *Conn, *rdmaptest.Peer) {
 
 // extensionViolations are those of RFC 7306 and the commit draft (rdmap.md Section 4.2).
 var extensionViolations = func() []violationTest {
-	const all7306 = Ext7306
+	const all7306 = verbs.Ext7306
 	atomic := func(access region.Access, to uint64, op byte) func(*testing.T, *engine) []byte {
 		return func(t *testing.T, e *engine) []byte {
 			u := retarget(t, goldFetchAdd, 8, own(t, e, 16, access), 1)
@@ -61,7 +62,7 @@ var extensionViolations = func() []violationTest {
 			return u
 		}
 	}
-	ranged := func(op Opcode, access region.Access, to uint64, rest ...byte) func(*testing.T, *engine) []byte {
+	ranged := func(op verbs.Opcode, access region.Access, to uint64, rest ...byte) func(*testing.T, *engine) []byte {
 		return func(t *testing.T, e *engine) []byte {
 			u := patch(t, goldFetchAdd, 1, 0x40|byte(op))[:18]
 			u[13] = 1
@@ -89,31 +90,31 @@ var extensionViolations = func() []violationTest {
 		{"Atomic Response, none due", engineConfig{ext: all7306}, 0x1202<<16 | withHdr, patched(goldAtomicResp, 10, 0, 0, 0, 1)},
 		{"Atomic Response, MSN 2", engineConfig{ord: 2, ext: all7306}, 0x1203<<16 | withHdr, func(t *testing.T, e *engine) []byte {
 			for range 2 {
-				e.post(WR{Op: OpAtomicRequest, STag: 1, Atomic: &Atomic{}})
+				e.post(verbs.WR{Op: verbs.OpAtomicRequest, STag: 1, Atomic: &verbs.Atomic{}})
 			}
 			e.output()
 			return patch(t, goldAtomicResp, 13, 2)
 		}},
 		{"Atomic Response, identifier", engineConfig{ord: 1, ext: all7306}, 0x02ff<<16 | withHdr, func(t *testing.T, e *engine) []byte {
-			e.post(WR{Op: OpAtomicRequest, STag: 1, Atomic: &Atomic{}})
+			e.post(verbs.WR{Op: verbs.OpAtomicRequest, STag: 1, Atomic: &verbs.Atomic{}})
 			e.output()
 			return patch(t, goldAtomicResp, 10, 0, 0, 0, 1)
 		}},
 		{"Atomic Response to a Read", engineConfig{ord: 2, ext: all7306}, 0x02ff<<16 | withHdr, func(t *testing.T, e *engine) []byte {
 			reading(t, e)
-			e.post(WR{Op: OpAtomicRequest, STag: 1, Atomic: &Atomic{}})
+			e.post(verbs.WR{Op: verbs.OpAtomicRequest, STag: 1, Atomic: &verbs.Atomic{}})
 			e.output()
 			return patch(t, goldAtomicResp, 10, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1)
 		}},
-		{"Flush without commit", engineConfig{ird: 1, ext: all7306}, 0x0206<<16 | withHdr, ranged(OpFlushRequest, every, 0, 0, 0, 0, 1)},
-		{"Atomic Write without commit", engineConfig{ird: 1, ext: all7306}, 0x0206<<16 | withHdr, ranged(OpAtomicWriteRequest, every, 0, make([]byte, 8)...)},
-		{"flush: no right", engineConfig{ird: 1, ext: ExtCommit}, 0x0102<<16 | withHdr, ranged(OpFlushRequest, every&^region.FlushPersistent, 0, 0, 0, 0, 1)},
-		{"flush: past the end", engineConfig{ird: 1, ext: ExtCommit}, 0x0101<<16 | withHdr, ranged(OpFlushRequest, every, 65, 0, 0, 0, 1)},
-		{"flush of 19 octets", engineConfig{ird: 1, ext: ExtCommit}, 0x0207<<16 | withHdr, ranged(OpFlushRequest, every, 0, 0, 0, 0)},
-		{"verify: no right", engineConfig{ird: 1, ext: ExtCommit}, 0x0102<<16 | withHdr, ranged(OpVerifyRequest, every&^region.Verify, 0)},
-		{"verify: another hash", engineConfig{ird: 1, ext: ExtCommit}, 0x0207<<16 | withHdr, ranged(OpVerifyRequest, every, 0, 1, 2, 3, 4)},
-		{"verify: hash of 5 octets", engineConfig{ird: 1, ext: ExtCommit}, 0x0207<<16 | withHdr, ranged(OpVerifyRequest, every, 0, 1, 2, 3, 4, 5)},
-		{"atomic write of 64 octets", engineConfig{ird: 1, ext: ExtCommit}, 0x0207<<16 | withHdr, ranged(OpAtomicWriteRequest, every, 0, make([]byte, 8)...)},
+		{"Flush without commit", engineConfig{ird: 1, ext: all7306}, 0x0206<<16 | withHdr, ranged(verbs.OpFlushRequest, every, 0, 0, 0, 0, 1)},
+		{"Atomic Write without commit", engineConfig{ird: 1, ext: all7306}, 0x0206<<16 | withHdr, ranged(verbs.OpAtomicWriteRequest, every, 0, make([]byte, 8)...)},
+		{"flush: no right", engineConfig{ird: 1, ext: verbs.ExtCommit}, 0x0102<<16 | withHdr, ranged(verbs.OpFlushRequest, every&^region.FlushPersistent, 0, 0, 0, 0, 1)},
+		{"flush: past the end", engineConfig{ird: 1, ext: verbs.ExtCommit}, 0x0101<<16 | withHdr, ranged(verbs.OpFlushRequest, every, 65, 0, 0, 0, 1)},
+		{"flush of 19 octets", engineConfig{ird: 1, ext: verbs.ExtCommit}, 0x0207<<16 | withHdr, ranged(verbs.OpFlushRequest, every, 0, 0, 0, 0)},
+		{"verify: no right", engineConfig{ird: 1, ext: verbs.ExtCommit}, 0x0102<<16 | withHdr, ranged(verbs.OpVerifyRequest, every&^region.Verify, 0)},
+		{"verify: another hash", engineConfig{ird: 1, ext: verbs.ExtCommit}, 0x0207<<16 | withHdr, ranged(verbs.OpVerifyRequest, every, 0, 1, 2, 3, 4)},
+		{"verify: hash of 5 octets", engineConfig{ird: 1, ext: verbs.ExtCommit}, 0x0207<<16 | withHdr, ranged(verbs.OpVerifyRequest, every, 0, 1, 2, 3, 4, 5)},
+		{"atomic write of 64 octets", engineConfig{ird: 1, ext: verbs.ExtCommit}, 0x0207<<16 | withHdr, ranged(verbs.OpAtomicWriteRequest, every, 0, make([]byte, 8)...)},
 	}
 }()
 
@@ -145,11 +146,11 @@ func TestTerminatesOnWire(t *testing.T) {
 			<-x.Done()
 			h, _ := x.cfg.Handler.(*collector)
 			<-h.over
-			pe, ok := errors.AsType[*ProtocolError](h.closed)
+			pe, ok := errors.AsType[*verbs.ProtocolError](h.closed)
 			if !ok {
 				t.Fatalf("closed with %v", h.closed)
 			}
-			if told := pe.Terminate(); !bytes.Equal(told.Append(nil), want[18:]) || told.Code != pe.Code {
+			if told := pe.Terminate; !bytes.Equal(told.Append(nil), want[18:]) || told.Code != pe.Code {
 				t.Errorf("the upper layer is told %x, the peer %x", told.Append(nil), want[18:])
 			}
 		})
@@ -159,26 +160,28 @@ func TestTerminatesOnWire(t *testing.T) {
 // TestTermMap: every violation of the three layers has a code that the documents register, and every registered code that
 // we send has a test that provokes it. The exceptions are listed here.
 func TestTermMap(t *testing.T) {
-	sent := map[TermCode]bool{
-		{2, 0, 2}: true, // TestBadCRC
-		{2, 0, 3}: true, // TestBadMarker
-		{2, 0, 6}: true, // TestBadReplies
-		{2, 0, 7}: true, // TestNoMatchingRTR
-		{0, 0, 0}: true, // TestSinkLost
+	sent := map[verbs.TermCode]bool{
+		termCode(2, 0, 2): true, // TestBadCRC
+		termCode(2, 0, 3): true, // TestBadMarker
+		termCode(2, 0, 6): true, // TestBadReplies
+		termCode(2, 0, 7): true, // TestNoMatchingRTR
+		termCode(0, 0, 0): true, // TestSinkLost
 	}
 	for _, v := range slices.Concat(extensionViolations, violationTests) {
-		sent[TermCode{uint8(v.word >> 28), uint8(v.word>>24) & 15, uint8(v.word >> 16)}] = true
+		sent[verbs.TermCode{Layer: uint8(v.word >> 28), EType: uint8(v.word>>24) & 15, Code: uint8(v.word >> 16)}] = true
 	}
-	never := map[TermCode]string{
-		{0, 1, 0xff}: "every protection error has a better code",
-		{0, 2, 0x08}: "no error here reaches beyond its stream",
-		{0, 2, 0x09}: "the same as 0x0/0x1/0x09, which is sent",
-		{2, 0, 0x01}: "there is no connection to send it on",
-		{2, 0, 0x04}: "there is no full operation to send it in",
-		{2, 0, 0x05}: "a startup that fails here is refused, or closed",
+	never := map[verbs.TermCode]string{
+		termCode(0, 1, 0xff): "every protection error has a better code",
+		termCode(0, 2, 0x08): "no error here reaches beyond its stream",
+		termCode(0, 2, 0x09): "the same as 0x0/0x1/0x09, which is sent",
+		termCode(2, 0, 0x01): "there is no connection to send it on",
+		termCode(2, 0, 0x04): "there is no full operation to send it in",
+		termCode(2, 0, 0x05): "a startup that fails here is refused, or closed",
 	}
-	for code := range termNames {
-		if _, ok := never[code]; ok == sent[code] {
+	for n := range 3 << 12 {
+		code := termCode(uint8(n>>12), uint8(n>>8)&15, uint8(n))
+		anyCode := code.Layer == verbs.LayerRDMAP && code.EType == 0 || code.Layer == verbs.LayerDDP && code.EType == 3
+		if _, ok := never[code]; code.Registered() && !anyCode && ok == sent[code] {
 			t.Errorf("%v: sent %v, and never sent %v", code, sent[code], ok)
 		}
 	}
@@ -195,17 +198,17 @@ func TestTermMap(t *testing.T) {
 	for v := ddp.LocalCatastrophic; v <= ddp.Interleaved; v++ {
 		err := &ddp.Error{Violation: v}
 		err.Layer, err.EType, err.Code = v.Code()
-		if p := protocolError(err, nil); !sent[p.Code] || p.Section == "" || p.mute || !errors.Is(p, err) {
+		if p := protocolError(err, nil); !sent[p.Code] || p.Section == "" || p.Terminate == nil || !errors.Is(p, err) {
 			t.Errorf("%v: %+v", v, p)
 		}
 	}
 	for c := mpa.CodeClosed; c <= mpa.CodeRTR; c++ {
 		p := protocolError(&mpa.Error{Code: c}, nil)
-		if _, unsent := never[p.Code]; unsent != p.mute && c != mpa.CodeLocal || !p.Code.Registered() {
+		if _, unsent := never[p.Code]; unsent != (p.Terminate == nil) && c != mpa.CodeLocal || !p.Code.Registered() {
 			t.Errorf("%v: %+v", c, p)
 		}
 	}
-	if p := protocolError(errTest, nil); p.Code != (TermCode{}) || p.mute {
+	if p := protocolError(errTest, nil); p.Code != (verbs.TermCode{}) || p.Terminate == nil {
 		t.Errorf("an error of no layer: %+v", p)
 	}
 }
@@ -215,21 +218,21 @@ func TestTermMap(t *testing.T) {
 func TestSinkLost(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		wr   func(t *testing.T, x *Conn) WR
+		wr   func(t *testing.T, x *Conn) verbs.WR
 	}{
-		{"invalidated", func(t *testing.T, x *Conn) WR {
+		{"invalidated", func(t *testing.T, x *Conn) verbs.WR {
 			reg := mustRegister(t, x, 8, region.ReadSink)
 			if err := reg.Invalidate(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			return WR{Sink: reg.STag(), Len: 8}
+			return verbs.WR{Sink: reg.STag(), Len: 8}
 		}},
-		{"never there", func(*testing.T, *Conn) WR { return WR{Sink: 0x100, Len: 1} }},
-		{"no right", func(t *testing.T, x *Conn) WR {
-			return WR{Sink: mustRegister(t, x, 8, region.RemoteWrite).STag(), Len: 8}
+		{"never there", func(*testing.T, *Conn) verbs.WR { return verbs.WR{Sink: 0x100, Len: 1} }},
+		{"no right", func(t *testing.T, x *Conn) verbs.WR {
+			return verbs.WR{Sink: mustRegister(t, x, 8, region.RemoteWrite).STag(), Len: 8}
 		}},
-		{"too short", func(t *testing.T, x *Conn) WR {
-			return WR{Sink: mustRegister(t, x, 8, region.ReadSink).STag(), SinkTO: 1, Len: 8}
+		{"too short", func(t *testing.T, x *Conn) verbs.WR {
+			return verbs.WR{Sink: mustRegister(t, x, 8, region.ReadSink).STag(), SinkTO: 1, Len: 8}
 		}},
 	} {
 		onWires(t, func(t *testing.T, a, b net.Conn) {
@@ -237,16 +240,16 @@ func TestSinkLost(t *testing.T) {
 			go x.Serve()
 			first := mustRegister(t, x, 8, region.ReadSink)
 			late := tt.wr(t, x)
-			late.Op = OpReadRequest
+			late.Op = verbs.OpReadRequest
 			var w, ahead Waiter
 			w.Reset()
 			ahead.Reset()
 			late.Done = &w
-			err := x.Post([]WR{
-				{Op: OpReadRequest, Sink: first.STag(), Len: 8},
-				{Op: OpSend, Head: []byte("ahead"), Done: &ahead},
+			err := x.Post([]verbs.WR{
+				{Op: verbs.OpReadRequest, Sink: first.STag(), Len: 8},
+				{Op: verbs.OpSend, Head: []byte("ahead"), Done: &ahead},
 				late,
-				{Op: OpSend, Head: []byte("behind")},
+				{Op: verbs.OpSend, Head: []byte("behind")},
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -268,8 +271,8 @@ func TestSinkLost(t *testing.T) {
 			b.Close()
 			<-x.Done()
 			for i, err := range []error{x.Err(), x.Wait(t.Context(), &w)} {
-				le, ok := errors.AsType[*LocalError](err)
-				if !ok || le.Code != (TermCode{}) || !errors.Is(err, ErrSinkLost) {
+				le, ok := errors.AsType[*verbs.LocalError](err)
+				if !ok || le.Code != (verbs.TermCode{}) || !errors.Is(err, verbs.ErrSinkLost) {
 					t.Errorf("%s, %d: %v", tt.name, i, err)
 				}
 			}
@@ -285,7 +288,7 @@ func TestCancelledSink(t *testing.T) {
 	onWires(t, func(t *testing.T, a, b net.Conn) {
 		x, p := rawResponder(t, a, b, &Config{ORD: 1})
 		first := mustRegister(t, x, 8, region.ReadSink)
-		if err := x.Post([]WR{{Op: OpReadRequest, Sink: first.STag(), Len: 8}}); err != nil {
+		if err := x.Post([]verbs.WR{{Op: verbs.OpReadRequest, Sink: first.STag(), Len: 8}}); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := testContext(t)
@@ -321,7 +324,7 @@ func TestCancelledSink(t *testing.T) {
 // TestTerminateSurvivesClose: the Terminate of a side that gives up and closes at once arrives, although octets of the peer
 // are unread and more are in flight: that side half-closes and drains, where a plain close would reset the connection.
 func TestTerminateSurvivesClose(t *testing.T) {
-	code := TermCode{0, 2, 8}
+	code := verbs.TermCode{Layer: 0, EType: 2, Code: 8}
 	onWires(t, func(t *testing.T, a, b net.Conn) {
 		x, p := rawResponder(t, a, b, &Config{Recvs: 1000})
 		var flood sync.WaitGroup
@@ -353,7 +356,7 @@ func TestTerminateSurvivesClose(t *testing.T) {
 		}
 		flood.Wait()
 		b.Close()
-		if le, ok := errors.AsType[*LocalError](<-closed); !ok || le.Code != code || !errors.Is(le, errTest) {
+		if le, ok := errors.AsType[*verbs.LocalError](<-closed); !ok || le.Code != code || !errors.Is(le, errTest) {
 			t.Errorf("Close: %v", le)
 		}
 	})
@@ -372,17 +375,17 @@ func TestBothSidesTold(t *testing.T) {
 		err := x.Read(t.Context(), make([]byte, 9), reg.STag(), 3)
 		within(t, "the end", hx.over)
 		within(t, "the other end", hy.over)
-		pe, ok := errors.AsType[*ProtocolError](hy.closed)
+		pe, ok := errors.AsType[*verbs.ProtocolError](hy.closed)
 		if !ok {
 			t.Fatalf("the side that found the error: %v", hy.closed)
 		}
 		for i, err := range []error{err, hx.closed} {
-			te, ok := errors.AsType[*TerminateError](err)
+			te, ok := errors.AsType[*verbs.TerminateError](err)
 			if !ok {
 				t.Fatalf("the side at fault, %d: %v", i, err)
 			}
-			told, got := pe.Terminate(), te.Terminate
-			if !bytes.Equal(got.Raw, told.Append(nil)) || got.Code != (TermCode{0, 1, 1}) || got.SegLen != 46 ||
+			told, got := pe.Terminate, te.Terminate
+			if !bytes.Equal(got.Raw, told.Append(nil)) || got.Code != (verbs.TermCode{Layer: 0, EType: 1, Code: 1}) || got.SegLen != 46 ||
 				!bytes.Equal(got.DDP, told.DDP) || len(got.DDP) != 18 || !bytes.Equal(got.Read, told.Read) || len(got.Read) != 28 {
 				t.Errorf("%d: %+v\ntold %+v", i, got, told)
 			}
@@ -408,7 +411,7 @@ func TestSiwTerminateLogged(t *testing.T) {
 		for _, l := range logs.FilterMessage("connection ends").All() {
 			line, _ = l.ContextMap()["error"].(string)
 		}
-		te, ok := errors.AsType[*TerminateError](x.Err())
+		te, ok := errors.AsType[*verbs.TerminateError](x.Err())
 		if !ok || !strings.Contains(line, te.Terminate.Code.String()) || !strings.Contains(line, s.want.String()) {
 			t.Errorf("%s: %v\nlog %q", s.octets, x.Err(), line)
 		}

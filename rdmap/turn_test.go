@@ -4,6 +4,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // insatiable is a link on which every attempt to write makes somebody post more.
@@ -15,7 +17,7 @@ type insatiable struct {
 
 func (l *insatiable) try(b *batch) (again, ok bool, err error) {
 	if l.tries.Add(1) < 100 {
-		_ = l.c.Post([]WR{{Op: OpSend, Head: []byte("more")}})
+		_ = l.c.Post([]verbs.WR{{Op: verbs.OpSend, Head: []byte("more")}})
 	}
 	return l.link.try(b)
 }
@@ -29,7 +31,7 @@ func TestFlushTurn(t *testing.T) {
 	x.mu.Lock()
 	x.link = l
 	x.mu.Unlock()
-	if err := x.Post([]WR{{Op: OpSend, Head: []byte("one")}}); err != nil {
+	if err := x.Post([]verbs.WR{{Op: verbs.OpSend, Head: []byte("one")}}); err != nil {
 		t.Fatal(err)
 	}
 	if n := l.tries.Load(); n > flushTurn {
@@ -44,7 +46,7 @@ func TestFlushTurn(t *testing.T) {
 	x.mu.Lock()
 	x.burst = true // the reader is handling what it has read
 	x.mu.Unlock()
-	_ = x.Post([]WR{{Op: OpSend, Head: []byte("two")}})
+	_ = x.Post([]verbs.WR{{Op: verbs.OpSend, Head: []byte("two")}})
 	x.endBurst()
 	if n := l.tries.Load(); n == 0 || n > flushTurn {
 		t.Errorf("the reader wrote %d batches", n)

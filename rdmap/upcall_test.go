@@ -10,24 +10,25 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // fetcher makes a Read when a message says "read", and then stays in the upcall of its completion until it is released. It
 // echoes all other messages.
 type fetcher struct {
 	handOff bool
-	wr      WR
+	wr      verbs.WR
 	got     chan string // "upcall", or how else the Read was completed
 	release chan struct{}
 }
 
-func (h *fetcher) HandleRecv(c *Conn, m *Message) {
+func (h *fetcher) HandleRecv(c *Conn, m *verbs.Message) {
 	c.PostRecv(1)
 	if string(m.Data) == "read" {
-		_ = c.Post([]WR{h.wr}) // the test notices if it fails
+		_ = c.Post([]verbs.WR{h.wr}) // the test notices if it fails
 		return
 	}
-	_ = c.Post([]WR{{Op: OpSend, Head: m.Data}})
+	_ = c.Post([]verbs.WR{{Op: verbs.OpSend, Head: m.Data}})
 }
 
 func (h *fetcher) HandleClose(*Conn, error) {}
@@ -39,7 +40,7 @@ func (h *fetcher) CompleteUpcall(c *Conn) {
 		c.HandOff()
 	}
 	<-h.release
-	_ = c.Post([]WR{{Op: OpSend, Head: []byte("done")}})
+	_ = c.Post([]verbs.WR{{Op: verbs.OpSend, Head: []byte("done")}})
 }
 
 // TestCompleteUpcall: the upcall that completes a Read may block like any other, whether the Response was staged or read
@@ -65,7 +66,7 @@ func TestCompleteUpcall(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				h.wr = WR{Op: OpReadRequest, STag: from.STag(), Sink: to.STag(), Len: uint32(size), Done: h}
+				h.wr = verbs.WR{Op: verbs.OpReadRequest, STag: from.STag(), Sink: to.STag(), Len: uint32(size), Done: h}
 				go y.Serve()
 				for range 3 {
 					readInUpcall(t, x, h)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // violation names one way for a peer to break RDMAP's own rules. The packages ddp and mpa name
@@ -41,88 +42,101 @@ const (
 
 // violations is the total map from violation to Terminate code.
 var violations = [numViolations]struct {
-	code    TermCode
+	code    verbs.TermCode
 	section string
 	text    string
 }{
-	vioNone:          {TermCode{0, 0, 0}, "RFC 5040 Section 4.8", "local catastrophic error"},
-	vioSTag:          {TermCode{0, 1, 0x00}, "RFC 5040 Section 7.2", "invalid STag in a request"},
-	vioBounds:        {TermCode{0, 1, 0x01}, "RFC 5040 Section 7.2", "request outside the region's bounds"},
-	vioAccess:        {TermCode{0, 1, 0x02}, "RFC 5040 Section 7.2", "request without the access right"},
-	vioNotAssociated: {TermCode{0, 1, 0x03}, "RFC 5040 Section 7.2", "STag in a request not associated with the stream"},
-	vioWrap:          {TermCode{0, 1, 0x04}, "RFC 5040 Section 7.2", "TO of a request wraps"},
-	vioInvalidate:    {TermCode{0, 1, 0x09}, "RFC 5040 Section 5.3", "STag cannot be invalidated"},
-	vioVersion:       {TermCode{0, 2, 0x05}, "RFC 5040 Section 4.1", "invalid RDMAP version"},
-	vioOpcode:        {TermCode{0, 2, 0x06}, "RFC 5040 Section 4.1", "unexpected opcode"},
-	vioLength:        {TermCode{0, 2, 0x07}, "RFC 5040 Section 4", "message length does not fit the opcode"},
-	vioNoRead:        {TermCode{1, 1, 0x00}, "RFC 5040 Section 4.5", "Read Response that answers no Read Request"},
-	vioReadBounds:    {TermCode{1, 1, 0x01}, "RFC 5040 Section 4.5", "Read Response outside the requested range"},
-	vioReadShort:     {TermCode{0, 2, 0xff}, "RFC 5040 Section 4.5", "Read Response shorter than requested"},
-	vioAtomicOp:      {TermCode{0, 2, 0x06}, "RFC 7306 Section 5.2", "atomic operation not supported"},
-	vioMisaligned:    {TermCode{0, 2, 0x07}, "RFC 7306 Section 8.2", "atomic operation on a misaligned word"},
-	vioMemory:        {TermCode{0, 2, 0x07}, "RFC 5040 Section 4.8", "memory named by a request has failed"},
-	vioFlush:         {TermCode{0, 2, 0x07}, "draft-talpey-rdma-commit Section 3.1", "flush failed"},
-	vioHashLength:    {TermCode{0, 2, 0x07}, "draft-talpey-rdma-commit Section 3.2", "hash length differs from the region's"},
-	vioMismatch:      {TermCode{0, 2, 0x07}, "draft-talpey-rdma-commit Section 3.2", "verification failed"},
-	vioWordLength:    {TermCode{0, 2, 0x07}, "draft-talpey-rdma-commit Section 3.3", "atomic write not of 8 octets"},
-	vioWrongHash:     {TermCode{0, 2, 0xff}, "draft-talpey-rdma-commit Section 3.2", "Verify Response with another hash than was compared"},
-	vioAnswer:        {TermCode{0, 2, 0xff}, "RFC 7306 Section 5", "response on queue 3 that answers no request"},
-	vioAnswerID:      {TermCode{0, 2, 0xff}, "RFC 7306 Section 5", "Atomic Response with the wrong identifier"},
+	vioNone:          {termCode(0, 0, 0), "RFC 5040 Section 4.8", "local catastrophic error"},
+	vioSTag:          {termCode(0, 1, 0x00), "RFC 5040 Section 7.2", "invalid STag in a request"},
+	vioBounds:        {termCode(0, 1, 0x01), "RFC 5040 Section 7.2", "request outside the region's bounds"},
+	vioAccess:        {termCode(0, 1, 0x02), "RFC 5040 Section 7.2", "request without the access right"},
+	vioNotAssociated: {termCode(0, 1, 0x03), "RFC 5040 Section 7.2", "STag in a request not associated with the stream"},
+	vioWrap:          {termCode(0, 1, 0x04), "RFC 5040 Section 7.2", "TO of a request wraps"},
+	vioInvalidate:    {termCode(0, 1, 0x09), "RFC 5040 Section 5.3", "STag cannot be invalidated"},
+	vioVersion:       {termCode(0, 2, 0x05), "RFC 5040 Section 4.1", "invalid RDMAP version"},
+	vioOpcode:        {termCode(0, 2, 0x06), "RFC 5040 Section 4.1", "unexpected opcode"},
+	vioLength:        {termCode(0, 2, 0x07), "RFC 5040 Section 4", "message length does not fit the opcode"},
+	vioNoRead:        {termCode(1, 1, 0x00), "RFC 5040 Section 4.5", "Read Response that answers no Read Request"},
+	vioReadBounds:    {termCode(1, 1, 0x01), "RFC 5040 Section 4.5", "Read Response outside the requested range"},
+	vioReadShort:     {termCode(0, 2, 0xff), "RFC 5040 Section 4.5", "Read Response shorter than requested"},
+	vioAtomicOp:      {termCode(0, 2, 0x06), "RFC 7306 Section 5.2", "atomic operation not supported"},
+	vioMisaligned:    {termCode(0, 2, 0x07), "RFC 7306 Section 8.2", "atomic operation on a misaligned word"},
+	vioMemory:        {termCode(0, 2, 0x07), "RFC 5040 Section 4.8", "memory named by a request has failed"},
+	vioFlush:         {termCode(0, 2, 0x07), "draft-talpey-rdma-commit Section 3.1", "flush failed"},
+	vioHashLength:    {termCode(0, 2, 0x07), "draft-talpey-rdma-commit Section 3.2", "hash length differs from the region's"},
+	vioMismatch:      {termCode(0, 2, 0x07), "draft-talpey-rdma-commit Section 3.2", "verification failed"},
+	vioWordLength:    {termCode(0, 2, 0x07), "draft-talpey-rdma-commit Section 3.3", "atomic write not of 8 octets"},
+	vioWrongHash:     {termCode(0, 2, 0xff), "draft-talpey-rdma-commit Section 3.2", "Verify Response with another hash than was compared"},
+	vioAnswer:        {termCode(0, 2, 0xff), "RFC 7306 Section 5", "response on queue 3 that answers no request"},
+	vioAnswerID:      {termCode(0, 2, 0xff), "RFC 7306 Section 5", "Atomic Response with the wrong identifier"},
+}
+
+func termCode(layer, etype, code uint8) verbs.TermCode {
+	return verbs.TermCode{Layer: layer, EType: etype, Code: code}
 }
 
 // protection reports whether v is a remote protection error.
 func (v violation) protection() bool {
 	c := violations[v].code
-	return c.Layer == LayerRDMAP && c.EType == 1
+	return c.Layer == verbs.LayerRDMAP && c.EType == 1
 }
 
 // error returns the ProtocolError for v, without headers.
-func (v violation) error(cause error) *ProtocolError {
+func (v violation) error(cause error) *verbs.ProtocolError {
 	row := &violations[v]
-	return &ProtocolError{
+	return &verbs.ProtocolError{
 		Code: row.code, Section: row.section, Msg: row.text, Err: cause,
-		term: Terminate{Code: row.code},
+		Terminate: &verbs.Terminate{Code: row.code},
 	}
 }
 
 // refuse returns the ProtocolError for v found in the ULPDU u, whose header is hdr octets long.
 // The Terminate quotes the length of u and copies its header.
-func (v violation) refuse(u []byte, hdr int, cause error) *ProtocolError {
+func (v violation) refuse(u []byte, hdr int, cause error) *verbs.ProtocolError {
 	e := v.error(cause)
-	e.quote(u, hdr)
+	quote(e.Terminate, u, hdr)
 	return e
 }
 
-// quote copies the length and the header of the segment u into e's Terminate (M=D=1).
-func (e *ProtocolError) quote(u []byte, hdr int) {
-	e.term.HasLength, e.term.SegLen = true, uint16(len(u))
-	e.term.DDP = append([]byte(nil), u[:hdr]...)
+// quote copies the length and the header of the segment u into t (M=D=1).
+func quote(t *verbs.Terminate, u []byte, hdr int) {
+	t.HasLength, t.SegLen = true, uint16(len(u))
+	t.DDP = append([]byte(nil), u[:hdr]...)
+}
+
+// cloned returns t with its slices copied.
+func cloned(t verbs.Terminate) verbs.Terminate {
+	t.DDP = append([]byte(nil), t.DDP...)
+	t.Read = append([]byte(nil), t.Read...)
+	t.Raw = append([]byte(nil), t.Raw...)
+	return t
 }
 
 // protocolError returns the ProtocolError for an error from a lower layer. u is
 // the ULPDU at fault, nil if none.
-func protocolError(err error, u []byte) *ProtocolError {
+func protocolError(err error, u []byte) *verbs.ProtocolError {
 	if e, ok := errors.AsType[*ddp.Error](err); ok {
 		return ddpError(e, u)
 	}
 	if e, ok := errors.AsType[*mpa.Error](err); ok {
-		code := TermCode{mpa.Layer, mpa.EType, uint8(e.Code)}
-		return &ProtocolError{
-			Code: code, Section: "RFC 5044 Section 8", Msg: e.Code.String(), Err: err,
-			term: Terminate{Code: code}, mute: !e.Terminate(),
+		code := termCode(mpa.Layer, mpa.EType, uint8(e.Code))
+		p := &verbs.ProtocolError{Code: code, Section: "RFC 5044 Section 8", Msg: e.Code.String(), Err: err}
+		if e.Terminate() {
+			p.Terminate = &verbs.Terminate{Code: code}
 		}
+		return p
 	}
 	return vioNone.error(err)
 }
 
-func ddpError(e *ddp.Error, u []byte) *ProtocolError {
-	code := TermCode{e.Layer, e.EType, e.Code}
-	p := &ProtocolError{
+func ddpError(e *ddp.Error, u []byte) *verbs.ProtocolError {
+	code := termCode(e.Layer, e.EType, e.Code)
+	p := &verbs.ProtocolError{
 		Code: code, Section: "RFC 5041 Section 7.1", Msg: e.Violation.String(), Err: e,
-		term: Terminate{Code: code},
+		Terminate: &verbs.Terminate{Code: code},
 	}
 	if e.HasHeader {
-		p.quote(u, e.Segment.HeaderLen())
+		quote(p.Terminate, u, e.Segment.HeaderLen())
 	}
 	return p
 }

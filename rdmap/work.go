@@ -8,12 +8,13 @@ import (
 	"github.com/stag-rdma/stag/rdmap/internal/mutant"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // stageLimit is the FPDU size up to which payloads are copied next to their
 // headers; longer ones are gathered from where they lie. One write per FPDU, or a
 // piece per small payload, costs more than the copy.
-const stageLimit = CopyLimit
+const stageLimit = verbs.CopyLimit
 
 // maxRun is how many small messages go out while a response waits.
 const maxRun = 64
@@ -43,7 +44,7 @@ func (w *work) inMessage() bool { return w.unfinished() && w.items[w.next].begun
 // is anything. The previous batch must have been settled.
 func (s *sender) take(w *work) bool {
 	w.slots = &s.slots
-	if w.unfinished() && s.interleave && w.items[w.next].op == OpReadResponse {
+	if w.unfinished() && s.interleave && w.items[w.next].op == verbs.OpReadResponse {
 		s.overtake(w)
 	}
 	if s.aborted {
@@ -96,9 +97,9 @@ func (s *sender) takeOwn(w *work) {
 	if mutant.SubmissionOrder && s.sq.len() > 0 {
 		*it, *s.sq.at(0) = *s.sq.at(0), *it
 	}
-	if it.op.asks() {
+	if asks(it.op) {
 		s.reads.push(it.read)
-		if it.op != OpReadRequest {
+		if it.op != verbs.OpReadRequest {
 			s.due++
 		}
 		if it.read.size >= directLong {
@@ -384,9 +385,9 @@ func (it *item) payload(off, n int) (front, back []byte) {
 func (w *work) count(it *item) {
 	w.out.message(it.op, max(it.messages, 1))
 	switch it.op {
-	case OpWrite:
+	case verbs.OpWrite:
 		w.out.writeOctets += uint64(it.n)
-	case OpReadResponse:
+	case verbs.OpReadResponse:
 		w.out.readOctets += uint64(it.n)
 	default:
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // FuzzModel: regions, queues and order under every schedule. As the octets of the input say, two engines post operations to
@@ -102,14 +103,14 @@ func (w *world) act(what int, s, peer *worldSide, i int) {
 
 func (w *world) send(s, peer *worldSide) {
 	kind := w.next()
-	op := []Opcode{OpSend, OpSendSE, OpImmediate, OpImmediateSE}[kind&3]
+	op := []verbs.Opcode{verbs.OpSend, verbs.OpSendSE, verbs.OpImmediate, verbs.OpImmediateSE}[kind&3]
 	data := pattern(kind)
-	if op >= OpImmediate {
+	if op >= verbs.OpImmediate {
 		data = data[:0:0]
 		data = binary.BigEndian.AppendUint64(data, uint64(len(s.ops)))
 	}
-	peer.want = append(peer.want, Message{Op: op, Data: data})
-	w.post(s, WR{Op: op, Body: data}, &worldOp{})
+	peer.want = append(peer.want, verbs.Message{Op: op, Data: data})
+	w.post(s, verbs.WR{Op: op, Body: data}, &worldOp{})
 }
 
 // sendInvalidate: requests on the region are answered first, since the Send may overtake them.
@@ -121,8 +122,8 @@ func (w *world) sendInvalidate(s, peer *worldSide) {
 	}
 	r.gone = true
 	w.fill(peer, slot)
-	peer.want = append(peer.want, Message{Op: OpSendInvalidate, Data: []byte{1}, Invalidated: r.STag()})
-	w.post(s, WR{Op: OpSendInvalidate, Body: []byte{1}, STag: r.STag()}, &worldOp{region: r})
+	peer.want = append(peer.want, verbs.Message{Op: verbs.OpSendInvalidate, Data: []byte{1}, Invalidated: r.STag()})
+	w.post(s, verbs.WR{Op: verbs.OpSendInvalidate, Body: []byte{1}, STag: r.STag()}, &worldOp{region: r})
 }
 
 // place returns a region of the peer and a range in it.
@@ -140,13 +141,13 @@ func (w *world) write(s, peer *worldSide) {
 	}
 	data := bytes.Repeat([]byte{byte(len(s.ops) + 1)}, n)
 	r.set(off, data)
-	w.post(s, WR{Op: OpWrite, STag: r.STag(), TO: uint64(off), Body: data}, &worldOp{region: r})
+	w.post(s, verbs.WR{Op: verbs.OpWrite, STag: r.STag(), TO: uint64(off), Body: data}, &worldOp{region: r})
 }
 
 func (w *world) read(s, peer *worldSide) {
 	r, off, n := w.place(peer, 2)
 	sink := s.register(w.t, region.ReadSink)
-	w.post(s, WR{Op: OpReadRequest, STag: r.STag(), TO: uint64(off), Len: uint32(n), Sink: sink.STag()},
+	w.post(s, verbs.WR{Op: verbs.OpReadRequest, STag: r.STag(), TO: uint64(off), Len: uint32(n), Sink: sink.STag()},
 		&worldOp{region: r, sink: sink, value: bytes.Clone(r.double[off : off+n])})
 }
 
@@ -155,38 +156,38 @@ func (w *world) atomic(s, peer *worldSide) {
 	kind := w.next()
 	off := kind & 0x38
 	old := native.Uint64(r.double[off:])
-	a := &Atomic{Op: AtomicOp(kind & 3 % 3), Operand: uint64(kind) << 52, CompareMask: ^uint64(0), Mask: 0}
+	a := &verbs.Atomic{Op: verbs.AtomicOp(kind & 3 % 3), Operand: uint64(kind) << 52, CompareMask: ^uint64(0), Mask: 0}
 	now := a.Operand
 	switch a.Op {
-	case AtomicFetchAdd:
+	case verbs.AtomicFetchAdd:
 		now += old
-	case AtomicCmpSwap:
+	case verbs.AtomicCmpSwap:
 		a.Mask = ^uint64(0)
 		a.Compare = old
 		if kind&4 != 0 {
 			a.Compare, now = old+1, old
 		}
-	case AtomicSwap:
+	case verbs.AtomicSwap:
 	}
 	r.set(off, native.AppendUint64(nil, now))
-	w.post(s, WR{Op: OpAtomicRequest, STag: r.STag(), TO: uint64(off), Atomic: a}, &worldOp{region: r, old: old})
+	w.post(s, verbs.WR{Op: verbs.OpAtomicRequest, STag: r.STag(), TO: uint64(off), Atomic: a}, &worldOp{region: r, old: old})
 }
 
 // commit posts a Flush, a Verify or an Atomic Write.
 func (w *world) commit(s, peer *worldSide) {
 	r, off, n := w.place(peer, 2)
 	o := &worldOp{region: r}
-	wr := WR{STag: r.STag(), TO: uint64(off), Len: uint32(n)}
+	wr := verbs.WR{STag: r.STag(), TO: uint64(off), Len: uint32(n)}
 	switch w.next() % 4 {
 	case 0:
-		wr.Op, wr.Flags = OpFlushRequest, FlushPersistent|FlushVisible
+		wr.Op, wr.Flags = verbs.OpFlushRequest, verbs.FlushPersistent|verbs.FlushVisible
 	case 1:
-		wr.Op, o.value = OpVerifyRequest, crc(r.double[off:off+n])
+		wr.Op, o.value = verbs.OpVerifyRequest, crc(r.double[off:off+n])
 	case 2:
-		wr.Op, o.value = OpVerifyRequest, crc(r.double[off:off+n])
+		wr.Op, o.value = verbs.OpVerifyRequest, crc(r.double[off:off+n])
 		wr.Body = o.value
 	case 3:
-		wr.Op, wr.TO, wr.Len = OpAtomicWriteRequest, uint64(off&^7), 0
+		wr.Op, wr.TO, wr.Len = verbs.OpAtomicWriteRequest, uint64(off&^7), 0
 		wr.Body = binary.BigEndian.AppendUint64(nil, uint64(len(s.ops))<<32)
 		r.set(off&^7, wr.Body)
 	}
@@ -198,7 +199,7 @@ func (w *world) revoke(s *worldSide) {
 	slot := w.next() % 3
 	r := s.slots[slot]
 	if r.touched {
-		w.mayFail[TermCode{1, 1, 0}], w.mayFail[TermCode{0, 1, 0}] = true, true
+		w.mayFail[verbs.TermCode{Layer: 1, EType: 1, Code: 0}], w.mayFail[verbs.TermCode{Layer: 0, EType: 1, Code: 0}] = true, true
 	}
 	r.revoked = true
 	r.Revoke()
@@ -207,21 +208,21 @@ func (w *world) revoke(s *worldSide) {
 
 // breakRule posts an operation that has to be refused.
 func (w *world) breakRule(s, peer *worldSide) {
-	var wr WR
-	var code TermCode
+	var wr verbs.WR
+	var code verbs.TermCode
 	what := w.next() % 5
 	r := peer.slots[what%3]
 	switch what {
 	case 0: // beyond the end
-		wr, code = WR{Op: OpWrite, STag: r.STag(), TO: worldSize - 1, Body: []byte{7, 7}}, TermCode{1, 1, 1}
+		wr, code = verbs.WR{Op: verbs.OpWrite, STag: r.STag(), TO: worldSize - 1, Body: []byte{7, 7}}, verbs.TermCode{Layer: 1, EType: 1, Code: 1}
 	case 2: // a region that may not be read
-		wr, code = WR{Op: OpReadRequest, STag: r.STag(), Len: 8, Sink: s.slots[0].STag()}, TermCode{0, 1, 2}
+		wr, code = verbs.WR{Op: verbs.OpReadRequest, STag: r.STag(), Len: 8, Sink: s.slots[0].STag()}, verbs.TermCode{Layer: 0, EType: 1, Code: 2}
 	case 3: // an STag that never was
-		wr, code = WR{Op: OpSendInvalidate, STag: 0xdead0000}, TermCode{0, 1, 9}
+		wr, code = verbs.WR{Op: verbs.OpSendInvalidate, STag: 0xdead0000}, verbs.TermCode{Layer: 0, EType: 1, Code: 9}
 	case 1: // a word that is not aligned
-		wr, code = WR{Op: OpAtomicRequest, STag: r.STag(), TO: 4, Atomic: &Atomic{}}, TermCode{0, 2, 7}
+		wr, code = verbs.WR{Op: verbs.OpAtomicRequest, STag: r.STag(), TO: 4, Atomic: &verbs.Atomic{}}, verbs.TermCode{Layer: 0, EType: 2, Code: 7}
 	case 4: // octets that hash to something else
-		wr, code = WR{Op: OpVerifyRequest, STag: peer.slots[0].STag(), Len: 64, Body: []byte("hash")}, TermCode{0, 2, 7}
+		wr, code = verbs.WR{Op: verbs.OpVerifyRequest, STag: peer.slots[0].STag(), Len: 64, Body: []byte("hash")}, verbs.TermCode{Layer: 0, EType: 2, Code: 7}
 		r = peer.slots[0]
 	}
 	w.mayFail[code], w.must = true, true

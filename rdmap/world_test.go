@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // world has two engines that exchange messages in both directions over wires that deliver octets at any time, and a naive
@@ -20,8 +21,8 @@ type world struct {
 	in      []byte // op codes
 	sides   [2]*worldSide
 	cut     bool
-	mayFail map[TermCode]bool // the codes with which a peer may be refused by now
-	must    bool              // some operation has to be refused
+	mayFail map[verbs.TermCode]bool // the codes with which a peer may be refused by now
+	must    bool                    // some operation has to be refused
 }
 
 // worldSide is one engine and what the model knows about it.
@@ -31,7 +32,7 @@ type worldSide struct {
 	wire   []byte // sent, not yet received
 	slots  [3]*worldRegion
 	all    []*worldRegion
-	want   []Message // to be delivered here, in this order
+	want   []verbs.Message // to be delivered here, in this order
 	ops    []*worldOp
 	last   int // index of the last operation completed
 	wasErr error
@@ -52,13 +53,13 @@ type worldRegion struct {
 type worldOp struct {
 	side   *worldSide
 	index  int
-	op     Opcode
+	op     verbs.Opcode
 	n      int // how often it has completed
 	region *worldRegion
 	sink   *worldRegion // of a Read
 	value  []byte       // what a Read or Verify has to return
 	old    uint64       // what an atomic has to return
-	answer Answer
+	answer verbs.Answer
 }
 
 const (
@@ -67,7 +68,7 @@ const (
 )
 
 func newWorld(t testing.TB, in []byte) *world {
-	w := &world{t: t, in: in, mayFail: make(map[TermCode]bool)}
+	w := &world{t: t, in: in, mayFail: make(map[verbs.TermCode]bool)}
 	how := w.next()
 	sizes := [...]int{60, 131, 300, StagMULPDU}
 	for i := range w.sides {
@@ -132,7 +133,7 @@ func (o *worldOp) Complete(err error) {
 	if o.n++; o.n > 1 {
 		panic(fmt.Sprintf("%v completed %d times", o.op, o.n))
 	}
-	if o.region != nil && o.op.asks() {
+	if o.region != nil && asks(o.op) {
 		o.region.busy--
 	}
 	if err != nil {
@@ -144,11 +145,11 @@ func (o *worldOp) Complete(err error) {
 	s.last = o.index
 	var got []byte
 	switch o.op {
-	case OpReadRequest:
+	case verbs.OpReadRequest:
 		got = o.sink.mem[:len(o.value)]
-	case OpVerifyRequest:
+	case verbs.OpVerifyRequest:
 		got = o.answer.Sum[:o.answer.N]
-	case OpAtomicRequest:
+	case verbs.OpAtomicRequest:
 		if o.answer.Old != o.old {
 			panic(fmt.Sprintf("an atomic found %#x, want %#x", o.answer.Old, o.old))
 		}
@@ -160,12 +161,12 @@ func (o *worldOp) Complete(err error) {
 }
 
 // post posts wr at s; o describes the expected result.
-func (w *world) post(s *worldSide, wr WR, o *worldOp) {
+func (w *world) post(s *worldSide, wr verbs.WR, o *worldOp) {
 	o.side, o.index, o.op = s, len(s.ops), wr.Op
 	s.ops = append(s.ops, o)
 	if o.region != nil {
 		o.region.touched = true
-		if wr.Op.asks() {
+		if asks(wr.Op) {
 			o.region.busy++
 		}
 	}
@@ -217,10 +218,10 @@ func (w *world) check(s *worldSide) {
 		return
 	}
 	s.wasErr = s.e.err
-	code := TermCode{0xff, 0xff, 0xff}
-	if pe, ok := errors.AsType[*ProtocolError](s.e.err); ok {
+	code := verbs.TermCode{Layer: 0xff, EType: 0xff, Code: 0xff}
+	if pe, ok := errors.AsType[*verbs.ProtocolError](s.e.err); ok {
 		code = pe.Code
-	} else if te, ok := errors.AsType[*TerminateError](s.e.err); ok {
+	} else if te, ok := errors.AsType[*verbs.TerminateError](s.e.err); ok {
 		code = te.Terminate.Code
 	}
 	if !w.mayFail[code] {

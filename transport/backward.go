@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
@@ -156,7 +157,7 @@ func (rc *respConn) unexpectReply() {
 }
 
 // replied handles a reply to a backward call, or one that nobody expects.
-func (rc *respConn) replied(conn *rdmap.Conn, m *rdmap.Message) {
+func (rc *respConn) replied(conn *rdmap.Conn, m *verbs.Message) {
 	rc.mu.Lock()
 	rc.resp.Credits().ReceivedOther()
 	rc.postReceives()

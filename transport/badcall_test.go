@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/chunks"
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -212,7 +212,7 @@ func TestBadSTag(t *testing.T) {
 	h := rpcrdma.Header{XID: 1, Lists: chunks.Lists{Read: []chunks.ReadSegment{{Position: 44, Segment: seg}}}}
 	p.send(header(h), rpcCall(1, procSum, words(64)...))
 	err := p.wantEnd()
-	if _, ok := errors.AsType[*rdmap.ProtocolError](err); !ok {
+	if _, ok := errors.AsType[*verbs.ProtocolError](err); !ok {
 		t.Errorf("the peer saw %v", err)
 	}
 	mustDo(t, good, &nullCall)
@@ -251,6 +251,6 @@ func TestOverCredit(t *testing.T) {
 }
 
 func isTerminate(err error) bool {
-	_, ok := errors.AsType[*rdmap.TerminateError](err)
+	_, ok := errors.AsType[*verbs.TerminateError](err)
 	return ok
 }

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/chunks"
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -195,7 +195,7 @@ func TestNothingStaleToRead(t *testing.T) {
 			})
 			var r Reply
 			_ = c.Do(testCtx(t), call, &r) // the engine has refused the server
-			if _, refused := errors.AsType[*rdmap.TerminateError](<-looked); !refused {
+			if _, refused := errors.AsType[*verbs.TerminateError](<-looked); !refused {
 				t.Error("memory that is only for writing can be read")
 			}
 		})

@@ -11,6 +11,7 @@ import (
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/credits"
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
@@ -48,7 +49,7 @@ func Dial(ctx context.Context, network, addr string, cfg *Config) (*Client, erro
 		return nil, err
 	}
 	cl, err := dialOnce(ctx, network, addr, c)
-	if c.Revision != 0 || !errors.Is(err, rdmap.ErrOlderPeer) {
+	if c.Revision != 0 || !errors.Is(err, verbs.ErrOlderPeer) {
 		return cl, err
 	}
 	plain := *c
@@ -148,7 +149,7 @@ func (c *Client) makeRequester(send, recv int) error {
 }
 
 // gatherMin is from how many octets on data at the end of a Send are not copied. Choice: more than
-// rdmap.CopyLimit, and a copy of less costs about what the borrowing does.
+// verbs.CopyLimit, and a copy of less costs about what the borrowing does.
 const gatherMin = 8 << 10
 
 // limits returns the limits of the chunk lists in one header. Their sum includes what is offered for both

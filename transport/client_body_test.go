@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/xdr"
@@ -111,7 +111,7 @@ func (s *slowServer) reply(xid uint32) {
 	s.t.Helper()
 	h := rpcrdma.Header{XID: xid, Vers: 1, Credit: 8}
 	b := xdr.AppendReply(h.Append(nil), &xdr.ReplyHeader{XID: xid})
-	if err := s.p.SendSegment(s.p.Untagged(uint8(rdmap.OpSend), ddp.QNSend), b); err != nil {
+	if err := s.p.SendSegment(s.p.Untagged(uint8(verbs.OpSend), ddp.QNSend), b); err != nil {
 		s.t.Fatal(err)
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
@@ -120,7 +120,7 @@ func (c *Client) send(p *outcall, call *Call) (err error) {
 		}
 	}
 	size := len(p.head) + len(p.body)
-	wr := rdmap.WR{Op: rdmap.OpSend, Head: p.head, Body: p.body}
+	wr := verbs.WR{Op: verbs.OpSend, Head: p.head, Body: p.body}
 	if len(p.body) > 0 {
 		if err := c.lendBody(p, call); err != nil {
 			return &RPCError{XID: p.rc.XID, Reason: ReasonBadCall, Err: err}
@@ -131,7 +131,7 @@ func (c *Client) send(p *outcall, call *Call) (err error) {
 	c.lent.expectReply()
 	c.ctr.chunks.add(p.rc.Lists())
 	c.cfg.Trace.sending(&p.rc, size)
-	if err = c.conn.Post([]rdmap.WR{wr}); err != nil {
+	if err = c.conn.Post([]verbs.WR{wr}); err != nil {
 		c.lent.unexpectReply()
 		c.bodyBack(p)
 		return err
@@ -146,7 +146,7 @@ func (c *Client) endErr() error {
 	if err := c.conn.Err(); err != nil {
 		return err
 	}
-	return rdmap.ErrClosed
+	return verbs.ErrClosed
 }
 
 // answered reports, after a wait that failed, whether p has its reply all the same: results beat

@@ -3,8 +3,8 @@ package transport
 import (
 	"context"
 
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"go.uber.org/zap"
 )
 
@@ -17,7 +17,7 @@ type replyPull struct {
 	buf  *buffer
 	n    int // octets of the reply
 	sink region.Region
-	wrs  []rdmap.WR
+	wrs  []verbs.WR
 }
 
 // readsReply reports whether p was answered with a read list that must be pulled. The caller holds c.mu.
@@ -35,8 +35,8 @@ func (c *Client) beginPull(p *outcall) *replyPull {
 	p.rc.Layout.Place(l.buf.data, p.rc.Inline)
 	for i := range p.rc.Layout.Pulls {
 		q := &p.rc.Layout.Pulls[i]
-		l.wrs = append(l.wrs, rdmap.WR{
-			Op: rdmap.OpReadRequest, STag: stagOf(q.Handle), TO: q.Offset, SinkTO: uint64(q.Dst), Len: q.Length,
+		l.wrs = append(l.wrs, verbs.WR{
+			Op: verbs.OpReadRequest, STag: stagOf(q.Handle), TO: q.Offset, SinkTO: uint64(q.Dst), Len: q.Length,
 		})
 	}
 	p.pull = l
@@ -145,7 +145,7 @@ func (c *Client) sendDones() {
 		}
 		c.ctr.dones.Add(1)
 		c.ctr.inline.Add(uint64(len(done)))
-		if err := c.conn.Post([]rdmap.WR{{Op: rdmap.OpSend, Head: done}}); err != nil {
+		if err := c.conn.Post([]verbs.WR{{Op: verbs.OpSend, Head: done}}); err != nil {
 			c.conn.Abort(err) // the server waits for the RDMA_DONE
 			return
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"go.uber.org/zap"
 )
@@ -19,9 +20,9 @@ type clientConn struct{ c *Client }
 var errForeignSTag = errors.New("transport: a reply invalidated memory of another call")
 
 // HandleRecv takes a reply, or a backward call. It runs in whichever goroutine reads.
-func (h *clientConn) HandleRecv(conn *rdmap.Conn, m *rdmap.Message) {
+func (h *clientConn) HandleRecv(conn *rdmap.Conn, m *verbs.Message) {
 	c := h.c
-	if m.Op == rdmap.OpImmediate || m.Op == rdmap.OpImmediateSE {
+	if m.Op == verbs.OpImmediate || m.Op == verbs.OpImmediateSE {
 		c.immediate(conn, m)
 		return
 	}
@@ -34,7 +35,7 @@ func (h *clientConn) HandleRecv(conn *rdmap.Conn, m *rdmap.Message) {
 }
 
 // received gives a reply to its call.
-func (c *Client) received(conn *rdmap.Conn, m *rdmap.Message) {
+func (c *Client) received(conn *rdmap.Conn, m *verbs.Message) {
 	c.mu.Lock()
 	p, why := c.receive(m)
 	var foreign, left bool
@@ -74,7 +75,7 @@ func (c *Client) received(conn *rdmap.Conn, m *rdmap.Message) {
 
 // receive finds the call that m answers. It copies the reply first, because the machine returns
 // views and m is only lent. The caller holds c.mu.
-func (c *Client) receive(m *rdmap.Message) (*outcall, error) {
+func (c *Client) receive(m *verbs.Message) (*outcall, error) {
 	receive := (*rpcrdma.Requester).Receive
 	if m.Order < c.order { // another goroutine was quicker with a later message
 		receive = (*rpcrdma.Requester).ReceiveLate
@@ -123,7 +124,7 @@ func (h *clientConn) HandleClose(_ *rdmap.Conn, err error) {
 	var reap []*outcall
 	c.mu.Lock()
 	if err == nil {
-		err = rdmap.ErrClosed
+		err = verbs.ErrClosed
 	}
 	c.err = err
 	if c.lent == nil {

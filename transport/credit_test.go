@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
@@ -170,7 +170,7 @@ func TestGrantOrder(t *testing.T) {
 		for range 2 {
 			go func() { done <- try(t, c, &nullCall) }()
 		}
-		replies := []*rdmap.Message{{Data: reply(<-calls, 8), Order: 101}, {Data: reply(<-calls, 3), Order: 103}}
+		replies := []*verbs.Message{{Data: reply(<-calls, 8), Order: 101}, {Data: reply(<-calls, 3), Order: 103}}
 		if swapped {
 			slices.Reverse(replies)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/stag-rdma/stag/internal/callid"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/internal/admit"
 	"github.com/stag-rdma/stag/xdr"
@@ -165,8 +166,8 @@ func (x *exchange) appendReads(at int, bufs [][]byte, sinks []lent) {
 			if from >= to {
 				continue
 			}
-			x.wrs = append(x.wrs, rdmap.WR{
-				Op: rdmap.OpReadRequest, STag: stagOf(p.Handle), TO: p.Offset + uint64(from-p.Dst),
+			x.wrs = append(x.wrs, verbs.WR{
+				Op: verbs.OpReadRequest, STag: stagOf(p.Handle), TO: p.Offset + uint64(from-p.Dst),
 				Sink: sinks[i].STag(), SinkTO: uint64(from - at), Len: uint32(to - from),
 			})
 		}

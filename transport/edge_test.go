@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/chunks"
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
@@ -126,7 +126,7 @@ func TestLaterPullFails(t *testing.T) {
 }
 
 func isProtocol(err error) bool {
-	_, ok := errors.AsType[*rdmap.ProtocolError](err)
+	_, ok := errors.AsType[*verbs.ProtocolError](err)
 	return ok
 }
 

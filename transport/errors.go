@@ -8,7 +8,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
@@ -27,8 +27,8 @@ const (
 )
 
 // OpError says that a connection or a context ended. Err wraps net.ErrClosed,
-// os.ErrDeadlineExceeded, the context's error, *rdmap.ProtocolError (we refused the
-// peer) or *rdmap.TerminateError (it refused us).
+// os.ErrDeadlineExceeded, the context's error, *verbs.ProtocolError (we refused the
+// peer) or *verbs.TerminateError (it refused us).
 type OpError struct {
 	Op   Op
 	Addr string // the peer, "" if unknown
@@ -67,7 +67,7 @@ func (e *OpError) Timeout() bool {
 // Rejected reports whether the peer refused the connection during the start-up (RFC 5044 Section
 // 7.1.2): it does not serve this address, or has too many connections.
 func (e *OpError) Rejected() bool {
-	_, ok := errors.AsType[*rdmap.RejectError](e.Err)
+	_, ok := errors.AsType[*verbs.RejectError](e.Err)
 	return ok
 }
 

@@ -4,7 +4,7 @@ import (
 	"sync"
 
 	"github.com/stag-rdma/stag/chunks"
-	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/internal/admit"
 	"github.com/stag-rdma/stag/xdr"
@@ -18,7 +18,7 @@ type exchange struct {
 	out  rpcrdma.Reply
 	msg  chunks.Message
 	item []chunks.Item
-	wrs  []rdmap.WR
+	wrs  []verbs.WR
 	head []byte // the Send of the reply
 	rpc  []byte // the RPC reply header
 

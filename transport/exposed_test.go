@@ -10,6 +10,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
@@ -72,7 +73,7 @@ func TestDoneRevokes(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 	b, err := p.fetch(&h)
-	if _, ok := errors.AsType[*rdmap.TerminateError](err); !ok || !bytes.Equal(b, make([]byte, len(b))) {
+	if _, ok := errors.AsType[*verbs.TerminateError](err); !ok || !bytes.Equal(b, make([]byte, len(b))) {
 		t.Errorf("a late read: %v", err)
 	}
 	p.wantEnd()

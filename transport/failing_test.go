@@ -12,6 +12,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
@@ -81,9 +82,9 @@ func TestReplyCannotBePosted(t *testing.T) {
 		for size := 60_000; size > 0; size /= 10 { // the peer does not read
 			err := error(nil)
 			for n := 0; err == nil && n < 10_000; n++ {
-				err = conn.Post([]rdmap.WR{{Op: rdmap.OpSend, Head: make([]byte, size)}})
+				err = conn.Post([]verbs.WR{{Op: verbs.OpSend, Head: make([]byte, size)}})
 			}
-			if !errors.Is(err, rdmap.ErrSendQueueFull) {
+			if !errors.Is(err, verbs.ErrSendQueueFull) {
 				t.Fatal(err)
 			}
 		}
@@ -91,7 +92,7 @@ func TestReplyCannotBePosted(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if err := conn.Err(); !errors.Is(err, rdmap.ErrSendQueueFull) {
+		if err := conn.Err(); !errors.Is(err, verbs.ErrSendQueueFull) {
 			t.Errorf("the connection ended with %v", err)
 		}
 		conn.Abort(net.ErrClosed)

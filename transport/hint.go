@@ -7,8 +7,8 @@ import (
 	"os"
 	"syscall"
 
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // hint says what a user can do about err, "" if unknown.
@@ -45,10 +45,10 @@ func startupHint(err error) string {
 	if _, ok := errors.AsType[*mpa.FormatError](err); ok {
 		return "the peer is not an iWARP peer; NFS/RDMA is usually on port 20049, NFS/TCP on 2049"
 	}
-	if _, ok := errors.AsType[*rdmap.RejectError](err); ok {
+	if _, ok := errors.AsType[*verbs.RejectError](err); ok {
 		return "it may not serve this address, or may be full: see its log"
 	}
-	e, ok := errors.AsType[*rdmap.ConnError](err)
+	e, ok := errors.AsType[*verbs.ConnError](err)
 	if !ok || e.Op != "handshake" {
 		return ""
 	}
@@ -63,7 +63,7 @@ func startupHint(err error) string {
 
 // endOfStream reports whether err is the orderly end of a connection, by either side.
 func endOfStream(err error) bool {
-	if e, ok := errors.AsType[*rdmap.ConnError](err); ok {
+	if e, ok := errors.AsType[*verbs.ConnError](err); ok {
 		err = e.Err // because every ConnError is also a net.ErrClosed
 	}
 	return errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed)

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -19,22 +20,22 @@ const immediateBits = 48
 func (r *Response) Immediate(n uint64) { r.instead = n&(1<<immediateBits-1) | 1<<63 }
 
 // instead replaces the reply in x.head by Immediate Data, if that is allowed.
-func (rc *respConn) instead(x *exchange, wr *rdmap.WR) {
+func (rc *respConn) instead(x *exchange, wr *verbs.WR) {
 	if x.resp.instead == 0 || len(x.wrs) > 1 || len(x.out.Expose) > 0 || x.out.HasInvalidate || x.out.Err != nil {
 		return
 	}
-	if rc.conn.ConnectionState().Extensions&rdmap.Ext7306 == 0 || len(x.head) < rpcrdma.FixedSize {
+	if rc.conn.ConnectionState().Extensions&verbs.Ext7306 == 0 || len(x.head) < rpcrdma.FixedSize {
 		return
 	}
 	grant := min(binary.BigEndian.Uint32(x.head[8:]), 1<<16-1)
 	n := x.resp.instead & (1<<immediateBits - 1)
 	x.head = binary.BigEndian.AppendUint64(x.head[:0], uint64(grant)<<immediateBits|n)
-	wr.Op, wr.Head = rdmap.OpImmediate, x.head
+	wr.Op, wr.Head = verbs.OpImmediate, x.head
 	rc.ctr.immediates.Add(1)
 }
 
 // immediate receives Immediate Data that stand for a reply.
-func (c *Client) immediate(conn *rdmap.Conn, m *rdmap.Message) {
+func (c *Client) immediate(conn *rdmap.Conn, m *verbs.Message) {
 	conn.PostRecv(1)
 	if c.cfg.Immediate == nil || len(m.Data) != 8 {
 		c.ctr.dropped.Add(1)
@@ -52,5 +53,5 @@ func (c *Client) immediate(conn *rdmap.Conn, m *rdmap.Message) {
 func (c *Client) deliver(conn *rdmap.Conn, order uint64, grant uint32, reply []byte) {
 	d := xdr.NewDecoder(reply)
 	h := rpcrdma.Header{XID: d.Uint32(), Vers: rpcrdma.Version, Credit: grant, Type: rpcrdma.MsgTypeMsg}
-	c.received(conn, &rdmap.Message{Data: append(h.Append(nil), reply...), Order: order})
+	c.received(conn, &verbs.Message{Data: append(h.Append(nil), reply...), Order: order})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -148,7 +149,7 @@ func TestAllow(t *testing.T) {
 		served := make(chan error, 1)
 		go func() { served <- serve(&from{b, tcpAddr("198.51.100.1")}) }()
 		_, err := NewClient(testCtx(t), a, testConfig())
-		if _, rejected := errors.AsType[*rdmap.RejectError](err); !rejected {
+		if _, rejected := errors.AsType[*verbs.RejectError](err); !rejected {
 			t.Errorf("%s: the client sees %v", name, err)
 		}
 		if e, ok := errors.AsType[*LimitError](<-served); name != "Listener" && (!ok || e.Limit != LimitAllow || e.Client != "198.51.100.1") {
@@ -200,7 +201,7 @@ func TestConnLimits(t *testing.T) {
 	dialed := func(ip string, want bool) *Client {
 		t.Helper()
 		c, err := dialFrom(t, s, ip)
-		if _, rejected := errors.AsType[*rdmap.RejectError](err); (err == nil) != want || rejected == want {
+		if _, rejected := errors.AsType[*verbs.RejectError](err); (err == nil) != want || rejected == want {
 			t.Fatalf("%s: %v", ip, err)
 		}
 		return c

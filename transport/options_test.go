@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // TestEngineOptions: every setting of the start-up reaches the connection, and calls
@@ -78,7 +78,7 @@ func TestDialOlderServer(t *testing.T) {
 	}
 	cfg := testConfig()
 	cfg.Revision = 2
-	if _, err := Dial(testCtx(t), "tcp", addr, cfg); !errors.Is(err, rdmap.ErrOlderPeer) {
+	if _, err := Dial(testCtx(t), "tcp", addr, cfg); !errors.Is(err, verbs.ErrOlderPeer) {
 		t.Errorf("with revision 2: %v", err)
 	}
 }
@@ -100,7 +100,7 @@ func TestDialClosingServer(t *testing.T) {
 		}
 		count <- n
 	}()
-	if _, err := Dial(testCtx(t), "tcp", l.Addr().String(), nil); !errors.Is(err, rdmap.ErrOlderPeer) {
+	if _, err := Dial(testCtx(t), "tcp", l.Addr().String(), nil); !errors.Is(err, verbs.ErrOlderPeer) {
 		t.Error(err)
 	}
 	l.Close()

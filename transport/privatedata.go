@@ -2,6 +2,7 @@ package transport
 
 import (
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
@@ -26,9 +27,9 @@ func (c *Config) privateData() rpcrdma.PrivateData {
 
 // engine returns the settings of the underlying connection.
 func (c *Config) engine(h rdmap.Handler, recvs int) *rdmap.Config {
-	var ext rdmap.Extensions
+	var ext verbs.Extensions
 	if c.ImmediateReplies {
-		ext = rdmap.Ext7306
+		ext = verbs.Ext7306
 	}
 	return &rdmap.Config{
 		Extensions: ext,

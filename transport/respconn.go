@@ -77,7 +77,7 @@ func (rc *respConn) config() *rdmap.Config {
 	rc.inline = rc.door.inline()
 	ec.RecvSize = rc.inline
 	rc.half = rc.peer.Ticket()
-	ec.HalfFPDU = rc.halfFPDU
+	ec.PartialFPDU = rc.halfFPDU
 	own := rc.cfg.privateData()
 	own.RecvSize = rc.inline
 	ec.Accept = func(req *mpa.Request) ([]byte, error) {

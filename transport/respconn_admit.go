@@ -2,7 +2,7 @@ package transport
 
 import (
 	"github.com/stag-rdma/stag/chunks"
-	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/transport/internal/admit"
 )
 
@@ -109,7 +109,7 @@ func (m *respMover) Moved(f admit.Flow) uint64 {
 func (m *respMover) Cut(f admit.Flow) {
 	err := errPullTimeout
 	if f == admit.Arriving {
-		err = rdmap.ErrHalfFPDU
+		err = verbs.ErrPartialFPDU
 	} else if f == admit.Leaving {
 		err = errUnread
 	}

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/chunks"
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"go.uber.org/zap"
 )
@@ -239,7 +239,7 @@ func (d *exposedSent) Complete(error) {
 	x.rc.unexpose(x)
 }
 
-var _ rdmap.Completer = (*exposedSent)(nil)
+var _ verbs.Completer = (*exposedSent)(nil)
 
 // doneWatch is the deadline of exposed replies: one timer for the oldest. respConn.mu guards it.
 type doneWatch struct {

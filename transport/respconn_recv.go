@@ -8,6 +8,7 @@ import (
 	"github.com/stag-rdma/stag/internal/mutant"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/internal/admit"
 	"go.uber.org/zap"
@@ -19,7 +20,7 @@ type respUpcalls respConn
 var _ rdmap.Handler = (*respUpcalls)(nil)
 
 // HandleRecv checks a Send, and passes it to the application, pulls its chunks, or refuses it.
-func (h *respUpcalls) HandleRecv(conn *rdmap.Conn, m *rdmap.Message) {
+func (h *respUpcalls) HandleRecv(conn *rdmap.Conn, m *verbs.Message) {
 	rc := (*respConn)(h)
 	if rc.backward.owner != nil && rpcrdma.ForRequester(m.Data, false) {
 		rc.replied(conn, m)
@@ -137,12 +138,12 @@ func (rc *respConn) pull(x *exchange) {
 		return
 	}
 	if rc.noPull {
-		rc.refuseChunk(x, rdmap.ErrNoORD)
+		rc.refuseChunk(x, verbs.ErrNoORD)
 		return
 	}
 	if rc.lazy != nil && !x.in.Layout.Long && rc.lazy(&x.in.RPC) && (rc.ready == nil || !rc.ready(x)) {
 		if rc.conn.ConnectionState().ORD == 0 { // otherwise the handler would find out
-			rc.refuseChunk(x, rdmap.ErrNoORD)
+			rc.refuseChunk(x, verbs.ErrNoORD)
 			return
 		}
 		rc.deferPull(x)
@@ -189,8 +190,8 @@ func (rc *respConn) read(x *exchange) error {
 	x.wrs = x.wrs[:0]
 	for i := range x.in.Layout.Pulls {
 		p := &x.in.Layout.Pulls[i]
-		x.wrs = append(x.wrs, rdmap.WR{
-			Op: rdmap.OpReadRequest, STag: stagOf(p.Handle), TO: p.Offset,
+		x.wrs = append(x.wrs, verbs.WR{
+			Op: verbs.OpReadRequest, STag: stagOf(p.Handle), TO: p.Offset,
 			Sink: sink.STag(), SinkTO: uint64(p.Dst), Len: p.Length,
 		})
 	}

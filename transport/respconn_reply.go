@@ -2,7 +2,7 @@ package transport
 
 import (
 	"github.com/stag-rdma/stag/chunks"
-	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
@@ -94,14 +94,14 @@ func (rc *respConn) send(x *exchange) {
 	for i := range x.out.Writes {
 		w := &x.out.Writes[i]
 		wr := x.addWR()
-		wr.Op, wr.Body, wr.STag, wr.TO = rdmap.OpWrite, w.Data, stagOf(w.Handle), w.Offset
-		borrowed = borrowed || len(w.Data) > rdmap.CopyLimit
+		wr.Op, wr.Body, wr.STag, wr.TO = verbs.OpWrite, w.Data, stagOf(w.Handle), w.Offset
+		borrowed = borrowed || len(w.Data) > verbs.CopyLimit
 		written += len(w.Data)
 	}
 	last := x.addWR()
-	last.Op, last.Head = rdmap.OpSend, x.head
+	last.Op, last.Head = verbs.OpSend, x.head
 	if x.out.HasInvalidate {
-		last.Op, last.STag = rdmap.OpSendInvalidate, stagOf(x.out.Invalidate)
+		last.Op, last.STag = verbs.OpSendInvalidate, stagOf(x.out.Invalidate)
 		rc.ctr.invalidated.Add(1)
 	}
 	rc.instead(x, last)
@@ -133,13 +133,13 @@ func (rc *respConn) send(x *exchange) {
 }
 
 // addWR adds a work request and returns it, to be filled in place, because it is large.
-func (x *exchange) addWR() *rdmap.WR {
+func (x *exchange) addWR() *verbs.WR {
 	n := len(x.wrs)
 	if n == cap(x.wrs) {
-		x.wrs = append(x.wrs, rdmap.WR{})
+		x.wrs = append(x.wrs, verbs.WR{})
 	} else {
 		x.wrs = x.wrs[:n+1]
-		x.wrs[n] = rdmap.WR{}
+		x.wrs[n] = verbs.WR{}
 	}
 	return &x.wrs[n]
 }

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/chunks"
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -81,7 +81,7 @@ func TestServerThreshold(t *testing.T) {
 }
 
 // offerAgain offers memory anew if the message has invalidated seg.
-func (p *rawPeer) offerAgain(m *rdmap.Message, seg chunks.Segment) chunks.Segment {
+func (p *rawPeer) offerAgain(m *verbs.Message, seg chunks.Segment) chunks.Segment {
 	if m.Invalidated == 0 {
 		return seg
 	}

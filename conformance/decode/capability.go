@@ -3,7 +3,7 @@ package decode
 import (
 	"encoding/binary"
 
-	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // StagCapability is what a stag engine announces in the last 12 octets of its private data:
@@ -16,7 +16,7 @@ import (
 type StagCapability struct {
 	MULPDU     uint16
 	Interleave bool             // whole Sends may arrive between the segments of a tagged message
-	Extensions rdmap.Extensions // offered; in use are those that both sides offer
+	Extensions verbs.Extensions // offered; in use are those that both sides offer
 }
 
 const capabilityLen = 12
@@ -33,6 +33,6 @@ func parseCapability(private []byte) *StagCapability {
 	features := binary.BigEndian.Uint32(b[8:])
 	return &StagCapability{
 		MULPDU: binary.BigEndian.Uint16(b[6:]), Interleave: features&1 != 0,
-		Extensions: rdmap.Extensions(features >> 1 & 7),
+		Extensions: verbs.Extensions(features >> 1 & 7),
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
@@ -124,9 +124,9 @@ func (s *commitState) learn(ev *Event) {
 	}
 	switch x := m.Extension; {
 	case s.info != nil || x == nil:
-	case m.Op == rdmap.OpFlushRequest:
+	case m.Op == verbs.OpFlushRequest:
 		s.flushed = x.STag
-	case m.Op == rdmap.OpAtomicWriteRequest && x.Len == 8 && s.flushed != 0 && s.flushed != x.STag:
+	case m.Op == verbs.OpAtomicWriteRequest && x.Len == 8 && s.flushed != 0 && s.flushed != x.STag:
 		s.info = &CommitInfo{Producer: ev.Dir, Ring: s.flushed, Tail: x.STag}
 	}
 }
@@ -135,7 +135,7 @@ func (s *commitState) learn(ev *Event) {
 func (s *commitState) fromProducer(ev *Event) {
 	e, m := &s.ev, ev.Message
 	switch {
-	case ev.RDMAP.Op == rdmap.OpWrite && ev.DDP.STag == s.info.Ring:
+	case ev.RDMAP.Op == verbs.OpWrite && ev.DDP.STag == s.info.Ring:
 		e.Kind, e.Offset, e.Len = CommitWrite, ev.DDP.TO, uint64(len(ev.DDP.Payload))
 		e.Records = s.records.write(ev)
 	case m == nil:
@@ -149,16 +149,16 @@ func (s *commitState) fromProducer(ev *Event) {
 }
 
 // request interprets a request of queue 1, and remembers it for its answer.
-func (s *commitState) request(ev *Event, op rdmap.Opcode, x *Extension) {
+func (s *commitState) request(ev *Event, op verbs.Opcode, x *Extension) {
 	e := &s.ev
 	switch {
-	case op == rdmap.OpFlushRequest && x.STag == s.info.Ring:
+	case op == verbs.OpFlushRequest && x.STag == s.info.Ring:
 		e.Kind, e.Offset, e.Len = CommitFlush, x.TO, uint64(x.Len)
-	case op == rdmap.OpFlushRequest && x.STag == s.info.Tail:
+	case op == verbs.OpFlushRequest && x.STag == s.info.Tail:
 		e.Kind = CommitFlushTail
-	case op == rdmap.OpVerifyRequest && x.STag == s.info.Ring:
+	case op == verbs.OpVerifyRequest && x.STag == s.info.Ring:
 		e.Kind, e.Offset, e.Len = CommitVerify, x.TO, uint64(x.Len)
-	case op == rdmap.OpAtomicWriteRequest && x.STag == s.info.Tail && len(x.Data) >= 8:
+	case op == verbs.OpAtomicWriteRequest && x.STag == s.info.Tail && len(x.Data) >= 8:
 		e.Kind, e.Position = CommitTail, binary.BigEndian.Uint64(x.Data)
 	}
 	if len(s.pending) < maxPending && op.Queue() == 1 {
@@ -173,7 +173,7 @@ func (s *commitState) fromConsumer(ev *Event) {
 	case m == nil:
 	case m.Op.IsSend() && s.info.Answer != nil && len(m.Payload) == commitlog.AnswerLen:
 		e.Kind, e.Answer = CommitAnswer, s.info.Answer
-	case (m.Op == rdmap.OpImmediate || m.Op == rdmap.OpImmediateSE) && len(m.Payload) == 8:
+	case (m.Op == verbs.OpImmediate || m.Op == verbs.OpImmediateSE) && len(m.Payload) == 8:
 		e.Kind, e.Position = CommitHead, binary.BigEndian.Uint64(m.Payload)
 	case m.QN == 3: // responses come in the order of the requests
 		e.Kind = CommitDone

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // piece is some octets of one direction.
@@ -181,7 +181,7 @@ func TestVectors(t *testing.T) {
 
 // TestEveryOpcode: every opcode of the engine's table is named and fits its queue.
 func TestEveryOpcode(t *testing.T) {
-	for op := rdmap.OpWrite; op <= rdmap.OpAtomicWriteResponse; op++ {
+	for op := verbs.OpWrite; op <= verbs.OpAtomicWriteResponse; op++ {
 		var got *Event
 		c := NewConn(nil, func(ev *Event) { e := *ev; r := *ev.RDMAP; e.RDMAP = &r; got = &e })
 		u := []byte{0x41, 0x40 | byte(op), 0, 0, 0, 0, 0, 0, 0, byte(op.Queue()), 0, 0, 0, 1, 0, 0, 0, 0}

@@ -3,9 +3,9 @@ package decode
 import (
 	"encoding/binary"
 
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // The evidence that an FPDU begins somewhere is counted in bits: how many bits there are as they have to be.
@@ -53,8 +53,8 @@ func plausible(b []byte) (h heading, ok bool) {
 	be := binary.BigEndian
 	size := int(be.Uint16(b))
 	h.n, h.tagged, h.last = mpa.FPDULen(size), control&0x80 != 0, control&0x40 != 0
-	opcode := rdmap.Opcode(op & 0x1f)
-	if opcode > rdmap.OpAtomicWriteResponse || opcode.Tagged() != h.tagged {
+	opcode := verbs.Opcode(op & 0x1f)
+	if opcode > verbs.OpAtomicWriteResponse || opcode.Tagged() != h.tagged {
 		return h, false
 	}
 	if h.tagged {

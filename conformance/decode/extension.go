@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // Extension is what a message of RFC 7306 or draft-talpey-rdma-commit says besides its opcode. The opcode
@@ -23,35 +23,35 @@ type Extension struct {
 	STag   ddp.STag
 	Len    uint32
 	TO     uint64
-	Flags  rdmap.FlushFlags
+	Flags  verbs.FlushFlags
 	ID     uint32
-	Atomic rdmap.Atomic
+	Atomic verbs.Atomic
 	Old    uint64
 	Data   []byte // lent with the message
 }
 
 // extensionLen is the least payload of each opcode that has one, in octets.
-var extensionLen = map[rdmap.Opcode]int{
-	rdmap.OpImmediate: 8, rdmap.OpImmediateSE: 8, rdmap.OpAtomicRequest: 52, rdmap.OpAtomicResponse: 12,
-	rdmap.OpFlushRequest: 20, rdmap.OpVerifyRequest: 16, rdmap.OpVerifyResponse: 1, rdmap.OpAtomicWriteRequest: 24,
+var extensionLen = map[verbs.Opcode]int{
+	verbs.OpImmediate: 8, verbs.OpImmediateSE: 8, verbs.OpAtomicRequest: 52, verbs.OpAtomicResponse: 12,
+	verbs.OpFlushRequest: 20, verbs.OpVerifyRequest: 16, verbs.OpVerifyResponse: 1, verbs.OpAtomicWriteRequest: 24,
 }
 
 // parse reads the payload of a message; ok is false when it is too short for op.
-func (x *Extension) parse(op rdmap.Opcode, b []byte) (ok bool) {
+func (x *Extension) parse(op verbs.Opcode, b []byte) (ok bool) {
 	if len(b) < extensionLen[op] {
 		return false
 	}
 	switch op {
-	case rdmap.OpImmediate, rdmap.OpImmediateSE, rdmap.OpVerifyResponse:
+	case verbs.OpImmediate, verbs.OpImmediateSE, verbs.OpVerifyResponse:
 		x.Data = b
-	case rdmap.OpAtomicRequest:
+	case verbs.OpAtomicRequest:
 		x.atomic(b)
-	case rdmap.OpAtomicResponse:
+	case verbs.OpAtomicResponse:
 		x.ID, x.Old = binary.BigEndian.Uint32(b), binary.BigEndian.Uint64(b[4:])
-	case rdmap.OpFlushRequest:
+	case verbs.OpFlushRequest:
 		x.target(b)
-		x.Flags = rdmap.FlushFlags(b[19])
-	case rdmap.OpVerifyRequest, rdmap.OpAtomicWriteRequest:
+		x.Flags = verbs.FlushFlags(b[19])
+	case verbs.OpVerifyRequest, verbs.OpAtomicWriteRequest:
 		x.target(b)
 		x.Data = b[16:]
 	default:
@@ -69,32 +69,32 @@ func (x *Extension) target(b []byte) {
 func (x *Extension) atomic(b []byte) {
 	be := binary.BigEndian
 	x.ID, x.STag, x.TO = be.Uint32(b[4:]), ddp.STag(be.Uint32(b[8:])), be.Uint64(b[12:])
-	x.Atomic = rdmap.Atomic{
-		Op: rdmap.AtomicOp(b[3] & 0x0f), Operand: be.Uint64(b[20:]), Mask: be.Uint64(b[28:]),
+	x.Atomic = verbs.Atomic{
+		Op: verbs.AtomicOp(b[3] & 0x0f), Operand: be.Uint64(b[20:]), Mask: be.Uint64(b[28:]),
 		Compare: be.Uint64(b[36:]), CompareMask: be.Uint64(b[44:]),
 	}
 }
 
 // text renders the extension for a message of opcode op.
-func (x *Extension) text(b *strings.Builder, op rdmap.Opcode) {
+func (x *Extension) text(b *strings.Builder, op verbs.Opcode) {
 	switch op {
-	case rdmap.OpImmediate, rdmap.OpImmediateSE:
+	case verbs.OpImmediate, verbs.OpImmediateSE:
 		fmt.Fprintf(b, " | data=%x", x.Data)
-	case rdmap.OpAtomicRequest:
+	case verbs.OpAtomicRequest:
 		a := &x.Atomic
 		fmt.Fprintf(b, " | %v id=%d stag=%v to=%#x operand=%#x mask=%#x", a.Op, x.ID, x.STag, x.TO, a.Operand, a.Mask)
-		if a.Op == rdmap.AtomicCmpSwap {
+		if a.Op == verbs.AtomicCmpSwap {
 			fmt.Fprintf(b, " compare=%#x compare_mask=%#x", a.Compare, a.CompareMask)
 		}
-	case rdmap.OpAtomicResponse:
+	case verbs.OpAtomicResponse:
 		fmt.Fprintf(b, " | id=%d old=%#x", x.ID, x.Old)
-	case rdmap.OpFlushRequest:
+	case verbs.OpFlushRequest:
 		fmt.Fprintf(b, " | stag=%v len=%d to=%#x flags=%#02x", x.STag, x.Len, x.TO, uint8(x.Flags))
-	case rdmap.OpVerifyRequest:
+	case verbs.OpVerifyRequest:
 		fmt.Fprintf(b, " | stag=%v len=%d to=%#x hash=%x", x.STag, x.Len, x.TO, x.Data)
-	case rdmap.OpVerifyResponse:
+	case verbs.OpVerifyResponse:
 		fmt.Fprintf(b, " | hash=%x", x.Data)
-	case rdmap.OpAtomicWriteRequest:
+	case verbs.OpAtomicWriteRequest:
 		fmt.Fprintf(b, " | stag=%v to=%#x data=%x", x.STag, x.TO, x.Data)
 	default:
 	}

@@ -4,38 +4,38 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // TestExtensions: what each message says, from the test vectors of the engine; every
 // prefix is too short.
 func TestExtensions(t *testing.T) {
 	for _, tt := range []struct {
-		op      rdmap.Opcode
+		op      verbs.Opcode
 		payload string
 		want    string
 	}{
-		{rdmap.OpImmediate, "0102030405060708", " | data=0102030405060708"},
-		{rdmap.OpImmediateSE, "0807060504030201", " | data=0807060504030201"},
+		{verbs.OpImmediate, "0102030405060708", " | data=0102030405060708"},
+		{verbs.OpImmediateSE, "0807060504030201", " | data=0807060504030201"},
 		{
-			rdmap.OpAtomicRequest,
+			verbs.OpAtomicRequest,
 			"00000000" + "00000003" + "11223344" + "0000000000001000" + "0000000000000005" + "8000000000000000" +
 				"0000000000000000" + "ffffffffffffffff",
 			" | FetchAdd id=3 stag=11223344 to=0x1000 operand=0x5 mask=0x8000000000000000",
 		},
 		{
-			rdmap.OpAtomicRequest,
+			verbs.OpAtomicRequest,
 			"00000002" + "00000004" + "11223344" + "0000000000001000" + "0000000000000007" + "00000000000000ff" +
 				"0000000000000005" + "ffffffffffffffff",
 			" | CmpSwap id=4 stag=11223344 to=0x1000 operand=0x7 mask=0xff compare=0x5 compare_mask=0xffffffffffffffff",
 		},
-		{rdmap.OpAtomicResponse, "00000004" + "0000000000000005", " | id=4 old=0x5"},
-		{rdmap.OpFlushRequest, "11223344" + "00010000" + "0000000000001000" + "00000003", " | stag=11223344 len=65536 to=0x1000 flags=0x03"},
-		{rdmap.OpFlushResponse, "", ""},
-		{rdmap.OpVerifyRequest, "11223344" + "00000020" + "0000000000001000", " | stag=11223344 len=32 to=0x1000 hash="},
-		{rdmap.OpVerifyResponse, "8a9136aa", " | hash=8a9136aa"},
-		{rdmap.OpAtomicWriteRequest, "11223344" + "00000008" + "0000000000001010" + "0102030405060708", " | stag=11223344 to=0x1010 data=0102030405060708"},
-		{rdmap.OpAtomicWriteResponse, "", ""},
+		{verbs.OpAtomicResponse, "00000004" + "0000000000000005", " | id=4 old=0x5"},
+		{verbs.OpFlushRequest, "11223344" + "00010000" + "0000000000001000" + "00000003", " | stag=11223344 len=65536 to=0x1000 flags=0x03"},
+		{verbs.OpFlushResponse, "", ""},
+		{verbs.OpVerifyRequest, "11223344" + "00000020" + "0000000000001000", " | stag=11223344 len=32 to=0x1000 hash="},
+		{verbs.OpVerifyResponse, "8a9136aa", " | hash=8a9136aa"},
+		{verbs.OpAtomicWriteRequest, "11223344" + "00000008" + "0000000000001010" + "0102030405060708", " | stag=11223344 to=0x1010 data=0102030405060708"},
+		{verbs.OpAtomicWriteResponse, "", ""},
 	} {
 		p := unhex(t, tt.payload)
 		var x Extension
@@ -47,7 +47,7 @@ func TestExtensions(t *testing.T) {
 			t.Errorf("%v: got %q, want %q", tt.op, b.String(), tt.want)
 		}
 		least := len(p)
-		if tt.op == rdmap.OpVerifyResponse {
+		if tt.op == verbs.OpVerifyResponse {
 			least = 1 // hashes differ in length
 		}
 		for n := range least {

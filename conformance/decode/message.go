@@ -4,20 +4,20 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // Message is a whole untagged DDP message (RFC 5041 Section 5), put together from its segments.
 type Message struct {
-	Op       rdmap.Opcode
+	Op       verbs.Opcode
 	QN, MSN  uint32
 	Payload  []byte // all octets of the message
 	Segments int    // FPDUs it came in
 	First    int    // packet in which its first segment began
 
 	Read      *ReadRequest     // of an RDMA Read Request
-	Terminate *rdmap.Terminate // of a Terminate
+	Terminate *verbs.Terminate // of a Terminate
 	Extension *Extension       // of an opcode of RFC 7306 or of the commit draft
 }
 
@@ -56,7 +56,7 @@ type assembly struct {
 	started bool   // last is valid
 	last    uint32 // MSN of the message that began last
 	open    bool   // segments of that message have come, but not its L segment
-	op      rdmap.Opcode
+	op      verbs.Opcode
 	buf     []byte
 	segs    int
 	first   int // packet
@@ -130,7 +130,7 @@ func (c *Conn) message(ev *Event) {
 	switch {
 	case m.Op.IsSend():
 		c.send(ev)
-	case m.Op == rdmap.OpReadRequest:
+	case m.Op == verbs.OpReadRequest:
 		r := new(ReadRequest)
 		if !r.parse(m.Payload) {
 			ev.fail(fmt.Errorf("%w: Read Request of %d octets", ErrShort, len(m.Payload)))
@@ -138,13 +138,13 @@ func (c *Conn) message(ev *Event) {
 		}
 		m.Read = r
 		c.rpc.readRequest(ev)
-	case m.Op == rdmap.OpTerminate:
-		t, err := rdmap.ParseTerminate(m.Payload)
+	case m.Op == verbs.OpTerminate:
+		t, err := verbs.ParseTerminate(m.Payload)
 		if err != nil {
 			ev.fail(fmt.Errorf("%w: %w", ErrShort, err))
 		}
 		m.Terminate = &t
-	case m.Op >= rdmap.OpImmediate:
+	case m.Op >= verbs.OpImmediate:
 		m.Extension = new(Extension)
 		if !m.Extension.parse(m.Op, m.Payload) {
 			m.Extension = nil

@@ -3,8 +3,8 @@ package decode
 import (
 	"fmt"
 
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // DDP is one DDP segment (RFC 5041 Section 4).
@@ -15,21 +15,21 @@ type DDP struct {
 
 // RDMAP is what the RDMAP layer puts into the header of a segment (RFC 5040 Section 4.1).
 type RDMAP struct {
-	Op      rdmap.Opcode
+	Op      verbs.Opcode
 	Version uint8 // RV, 1 in a legal segment
 
 	// Invalidate is the STag to invalidate. It has a meaning only for the two Sends that invalidate one
-	// ([rdmap.Opcode.Invalidates]).
+	// ([verbs.Opcode.Invalidates]).
 	Invalidate ddp.STag
 }
 
 // opcode returns the opcode of a control octet. Its fifth bit is reserved in RFC 5040, and part of the
 // opcode in the commit draft, whose two opcodes with that bit are untagged.
-func opcode(control uint8, tagged bool) rdmap.Opcode {
+func opcode(control uint8, tagged bool) verbs.Opcode {
 	if tagged {
-		return rdmap.Opcode(control & 0x0f)
+		return verbs.Opcode(control & 0x0f)
 	}
-	return rdmap.Opcode(control & 0x1f)
+	return verbs.Opcode(control & 0x1f)
 }
 
 // segment decodes the DDP segment in an FPDU, and the message that it completes.
@@ -63,7 +63,7 @@ func checkSegment(d *DDP, r *RDMAP) error {
 		return fmt.Errorf("%w: DDP %d", ErrVersion, d.DV)
 	case r.Version != rdmapVersion:
 		return fmt.Errorf("%w: RDMAP %d", ErrVersion, r.Version)
-	case r.Op > rdmap.OpAtomicWriteResponse || r.Op.Tagged() != d.Tagged:
+	case r.Op > verbs.OpAtomicWriteResponse || r.Op.Tagged() != d.Tagged:
 		return fmt.Errorf("%w: %v, tagged %t", ErrOpcode, r.Op, d.Tagged)
 	case !d.Tagged && r.Op.Queue() != d.QN:
 		return fmt.Errorf("%w: %v on queue %d", ErrOpcode, r.Op, d.QN)
@@ -79,7 +79,7 @@ func (c *Conn) tagged(ev *Event) {
 	if c.Info.ULP != ULPRPCRDMA {
 		return
 	}
-	if ev.RDMAP.Op == rdmap.OpWrite {
+	if ev.RDMAP.Op == verbs.OpWrite {
 		c.rpc.write(ev)
 		return
 	}

@@ -5,8 +5,8 @@ import (
 
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/conformance/decode"
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
@@ -100,7 +100,7 @@ func (m *accepts) neverOffered(ev *decode.Event) bool {
 // waiting returns how many Read Requests are unanswered.
 func (s *requester) waiting() (n int) {
 	for _, r := range s.out {
-		if r.op == rdmap.OpReadRequest {
+		if r.op == verbs.OpReadRequest {
 			n++
 		}
 	}
@@ -114,8 +114,8 @@ func (m *accepts) after(ev *decode.Event, s *accepted) {
 	if len(u) < ddp.UntaggedLen || u[0]&0x80 != 0 || binary.BigEndian.Uint32(u[14:]) != 0 {
 		return // a tagged segment, or not the first one
 	}
-	switch op := rdmap.Opcode(u[1] & 0x0f); {
-	case op == rdmap.OpReadRequest:
+	switch op := verbs.Opcode(u[1] & 0x0f); {
+	case op == verbs.OpReadRequest:
 		s.reads++
 	case !op.IsSend() || m.info.ULP != decode.ULPRPCRDMA:
 	default:
@@ -154,13 +154,13 @@ func (m *accepts) asked(b []byte, dir decode.Dir, s *accepted) {
 func (m *accepts) proof(ev *decode.Event, s *accepted) {
 	switch {
 	case ev.RDMAP == nil || ev.FPDU.CRCState == decode.CRCBad:
-	case ev.RDMAP.Op == rdmap.OpTerminate:
+	case ev.RDMAP.Op == verbs.OpTerminate:
 		s.done = true
-	case ev.RDMAP.Op == rdmap.OpReadResponse && ev.DDP.Last:
+	case ev.RDMAP.Op == verbs.OpReadResponse && ev.DDP.Last:
 		if s.before--; s.before < 0 && s.reads > 0 {
 			m.carriedOn(s, "the Response to an RDMA Read")
 		}
-	case ev.RDMAP.Op == rdmap.OpWrite && len(ev.DDP.Payload) > 0 && s.handles[chunks.Handle(ev.DDP.STag)]:
+	case ev.RDMAP.Op == verbs.OpWrite && len(ev.DDP.Payload) > 0 && s.handles[chunks.Handle(ev.DDP.STag)]:
 		m.carriedOn(s, "an RDMA Write for a call")
 	case ev.Message != nil && ev.Message.Read != nil && s.handles[chunks.Handle(ev.Message.Read.SourceSTag)]:
 		m.carriedOn(s, "an RDMA Read for a call")

@@ -5,7 +5,7 @@ import (
 
 	"github.com/stag-rdma/stag/conformance/decode"
 	"github.com/stag-rdma/stag/conformance/judge/internal/twin"
-	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // paired reports whether one of two rules is that of a receiver who carries on after a breach of the other.
@@ -13,13 +13,13 @@ func paired(a, b string) bool { return receiverRule[a] == b || receiverRule[b] =
 
 // acceptTwins are those of receivers. The conversation goes on as if nothing had been wrong.
 var acceptTwins = map[string]twinOf{
-	"MPA-034":   {good: every, mutate: the(rdmap.OpSend, 0, func(f *twin.Frame) { f.BadCRC = true })},
-	"DDP-014":   {good: every, mutate: the(rdmap.OpSend, 0, func(f *twin.Frame) { f.Seg.DV = 2 })},
-	"DDP-015":   {good: every, mutate: the(rdmap.OpSend, 1, func(f *twin.Frame) { f.Seg.QN = 4 })},
-	"DDP-016":   {good: every, mutate: the(rdmap.OpReadRequest, 1, func(f *twin.Frame) { f.Seg.MSN += 7 })},
-	"RDMAP-007": {good: every, mutate: the(rdmap.OpSend, 0, func(f *twin.Frame) { f.Seg.Control = 0x83 })},
+	"MPA-034":   {good: every, mutate: the(verbs.OpSend, 0, func(f *twin.Frame) { f.BadCRC = true })},
+	"DDP-014":   {good: every, mutate: the(verbs.OpSend, 0, func(f *twin.Frame) { f.Seg.DV = 2 })},
+	"DDP-015":   {good: every, mutate: the(verbs.OpSend, 1, func(f *twin.Frame) { f.Seg.QN = 4 })},
+	"DDP-016":   {good: every, mutate: the(verbs.OpReadRequest, 1, func(f *twin.Frame) { f.Seg.MSN += 7 })},
+	"RDMAP-007": {good: every, mutate: the(verbs.OpSend, 0, func(f *twin.Frame) { f.Seg.Control = 0x83 })},
 	"RDMAP-042": {good: someNFSGood, mutate: func(t *twin.Trace) {
-		f := t.Nth(rdmap.OpReadRequest, 0)
+		f := t.Nth(verbs.OpReadRequest, 0)
 		f.Payload[17] ^= 1
 	}},
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/conformance/judge/internal/twin"
-	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // TestCases: what the twins do not cover.
@@ -22,7 +22,7 @@ func TestCases(t *testing.T) {
 			t.Drop(w)
 			t.Before(t.Frames[len(t.Frames)-2], w)
 		}, []string{"DDP-012"}},
-		{"FIN inside a message, after a Terminate", terminated, the(rdmap.OpSend, 1, func(f *twin.Frame) { f.Seg.Last = false }), []string{"RDMAP-056"}},
+		{"FIN inside a message, after a Terminate", terminated, the(verbs.OpSend, 1, func(f *twin.Frame) { f.Seg.Last = false }), []string{"RDMAP-056"}},
 		{"another STag to invalidate in the second segment", every, func(t *twin.Trace) {
 			t.Segment = 4
 			last := t.Frames[len(t.Frames)-2:]
@@ -31,17 +31,17 @@ func TestCases(t *testing.T) {
 			t.Close()
 		}, []string{"DDP-008"}},
 		{"RST inside a frame", usual, func(t *twin.Trace) {
-			t.Nth(rdmap.OpSend, 1).Cut = 5
+			t.Nth(verbs.OpSend, 1).Cut = 5
 			t.Frames[len(t.Frames)-1].End = twin.RST
 		}, nil},
-		{"a frame damaged on the way", every, the(rdmap.OpSend, 0, func(f *twin.Frame) {
+		{"a frame damaged on the way", every, the(verbs.OpSend, 0, func(f *twin.Frame) {
 			f.BadCRC, f.Seg.MSN, f.Seg.Control = true, 77, 0xff
 		}), []string{"MPA-030", "MPA-034"}},
 		{"a warning hides no error", busy, func(t *twin.Trace) {
-			the(rdmap.OpReadResponse, 0, func(f *twin.Frame) { f.Seg.Control |= 0x20 })(t)
-			grow(rdmap.OpReadResponse, 4)(t)
+			the(verbs.OpReadResponse, 0, func(f *twin.Frame) { f.Seg.Control |= 0x20 })(t)
+			grow(verbs.OpReadResponse, 4)(t)
 		}, []string{"RDMAP-002", "RDMAP-033"}},
-		{"an Invalidate STag in a commit request, where the draft is silent", every, the(rdmap.OpAtomicWriteRequest, 0, func(f *twin.Frame) {
+		{"an Invalidate STag in a commit request, where the draft is silent", every, the(verbs.OpAtomicWriteRequest, 0, func(f *twin.Frame) {
 			f.Seg.ULP = 1
 		}), nil},
 		{"a Read of nothing, answered with whatever STag", usual, func(t *twin.Trace) {

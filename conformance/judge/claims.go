@@ -2,9 +2,9 @@ package judge
 
 import (
 	"github.com/stag-rdma/stag/conformance/decode"
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // Error codes of MPA in a Terminate.
@@ -17,21 +17,21 @@ const (
 // contradiction says why the side that sends in direction dir cannot have seen the error that its Terminate
 // names. It returns "" if the side can have seen it, or if the trace does not show. header is the DDP header
 // that the Terminate quotes, or nil.
-func (m *terminates) contradiction(dir decode.Dir, code rdmap.TermCode, header []byte) string {
+func (m *terminates) contradiction(dir decode.Dir, code verbs.TermCode, header []byte) string {
 	peer := 1 - dir
 	switch {
 	case m.late:
 		return ""
-	case code.Layer == rdmap.LayerMPA && code.Code >= mpaLocal:
+	case code.Layer == verbs.LayerMPA && code.Code >= mpaLocal:
 		if dir != m.info.Initiator || m.fpdus[dir] > 0 {
 			return "only the initiator reports this, in its first FPDU"
 		}
 		return ""
-	case code.Layer == rdmap.LayerMPA && (code.Code == mpaClosed || code.Code == mpaStartup):
+	case code.Layer == verbs.LayerMPA && (code.Code == mpaClosed || code.Code == mpaStartup):
 		return "" // RDMAP-061
-	case code.Layer == rdmap.LayerMPA && !m.badCRC[peer] && !m.badMkr[peer] && !m.doubt[peer]:
+	case code.Layer == verbs.LayerMPA && !m.badCRC[peer] && !m.badMkr[peer] && !m.doubt[peer]:
 		return "all CRCs and markers of the peer are right"
-	case code.Layer == rdmap.LayerMPA || m.doubt[peer]:
+	case code.Layer == verbs.LayerMPA || m.doubt[peer]:
 		return ""
 	}
 	if code.EType == 0 {
@@ -47,7 +47,7 @@ func (m *terminates) contradiction(dir decode.Dir, code rdmap.TermCode, header [
 	if why := m.sequence(peer, code, &s); why != "" {
 		return why
 	}
-	if code.Layer == rdmap.LayerDDP {
+	if code.Layer == verbs.LayerDDP {
 		return ddpClaim(code, &s)
 	}
 	return rdmapClaim(code, &s)
@@ -55,16 +55,16 @@ func (m *terminates) contradiction(dir decode.Dir, code rdmap.TermCode, header [
 
 // sequence judges errors that are about earlier segments: a peer whose messages all follow each
 // other has made none of them.
-func (m *terminates) sequence(peer decode.Dir, code rdmap.TermCode, s *ddp.Segment) string {
+func (m *terminates) sequence(peer decode.Dir, code verbs.TermCode, s *ddp.Segment) string {
 	const untaggedError = 2
 	if m.outOfOrder[peer] {
 		return ""
 	}
-	if code.Layer == rdmap.LayerRDMAP && code.EType == 2 && code.Code == 0x06 && (s.Tagged && rdmap.Opcode(s.Control&0x0f) == rdmap.OpWrite ||
-		!s.Tagged && s.QN == ddp.QNSend && rdmap.Opcode(s.Control&0x0f).IsSend()) {
+	if code.Layer == verbs.LayerRDMAP && code.EType == 2 && code.Code == 0x06 && (s.Tagged && verbs.Opcode(s.Control&0x0f) == verbs.OpWrite ||
+		!s.Tagged && s.QN == ddp.QNSend && verbs.Opcode(s.Control&0x0f).IsSend()) {
 		return "the opcode quoted is one that every stream has"
 	}
-	if code.Layer != rdmap.LayerDDP || code.EType != untaggedError {
+	if code.Layer != verbs.LayerDDP || code.EType != untaggedError {
 		return ""
 	}
 	switch code.Code {
@@ -77,7 +77,7 @@ func (m *terminates) sequence(peer decode.Dir, code rdmap.TermCode, s *ddp.Segme
 }
 
 // ddpClaim judges the errors of DDP by the header that is said to have caused them.
-func ddpClaim(code rdmap.TermCode, s *ddp.Segment) string {
+func ddpClaim(code verbs.TermCode, s *ddp.Segment) string {
 	const taggedError, untaggedError = 1, 2
 	switch {
 	case code.EType == taggedError && !s.Tagged, code.EType == untaggedError && s.Tagged:
@@ -95,9 +95,9 @@ func ddpClaim(code rdmap.TermCode, s *ddp.Segment) string {
 }
 
 // rdmapClaim judges the errors of RDMAP.
-func rdmapClaim(code rdmap.TermCode, s *ddp.Segment) string {
+func rdmapClaim(code verbs.TermCode, s *ddp.Segment) string {
 	const protection, operation = 1, 2
-	op := rdmap.Opcode(s.Control & 0x0f)
+	op := verbs.Opcode(s.Control & 0x0f)
 	switch {
 	case code.EType == operation && code.Code == 0x05 && s.Control>>6 == 1:
 		return "the version quoted is 1"

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/stag-rdma/stag/conformance/decode"
-	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
@@ -84,11 +84,11 @@ func (m *commitMachine) event(ev *decode.Event) {
 func (m *commitMachine) other(ev *decode.Event) {
 	d := ev.DDP
 	switch {
-	case ev.RDMAP.Op == rdmap.OpReadResponse && ev.Dir != m.info.Producer && m.reading > 0:
+	case ev.RDMAP.Op == verbs.OpReadResponse && ev.Dir != m.info.Producer && m.reading > 0:
 		if m.reading--; len(d.Payload) == 8 {
 			m.published(binary.BigEndian.Uint64(d.Payload))
 		}
-	case ev.RDMAP.Op == rdmap.OpWrite && ev.Dir == m.info.Producer && len(d.Payload) > 0 && (d.STag == m.info.Tail || d.STag == m.info.Head):
+	case ev.RDMAP.Op == verbs.OpWrite && ev.Dir == m.info.Producer && len(d.Payload) > 0 && (d.STag == m.info.Tail || d.STag == m.info.Head):
 		m.accuse("COMMIT-015", "RDMA Write to %v", d.STag)
 	}
 }
@@ -136,7 +136,7 @@ func (m *commitMachine) strict() {
 // persistent judges whether a flush is for persistence.
 func (m *commitMachine) persistent(ev *decode.Event) {
 	x := ev.Message.Extension
-	if m.answer != nil && m.answer.Persistent && x.Len > 0 && x.Flags&rdmap.FlushPersistent == 0 {
+	if m.answer != nil && m.answer.Persistent && x.Len > 0 && x.Flags&verbs.FlushPersistent == 0 {
 		m.accuse("COMMIT-014", "flags %#x", uint8(x.Flags))
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/stag-rdma/stag/conformance/decode"
 	"github.com/stag-rdma/stag/conformance/judge/internal/twin"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
-	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
@@ -60,7 +60,7 @@ func TestAfterHoles(t *testing.T) {
 		hole.Frames[i] = &twin.Frame{Dir: hole.Frames[i].Dir, Lost: 48}
 		late.Frames, late.Middle = late.Frames[i:], true
 		for _, trace := range []*twin.Trace{hole, late} {
-			grow(rdmap.OpFlushRequest, -4)(trace)
+			grow(verbs.OpFlushRequest, -4)(trace)
 			got := judged(trace, new(twinOf))
 			if len(got) != 1 || got[0].Rule.ID != "RDMAP-014" {
 				t.Errorf("hole at frame %d: %v", i+1, got)

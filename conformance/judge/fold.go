@@ -4,8 +4,8 @@ import (
 	"slices"
 
 	"github.com/stag-rdma/stag/conformance/decode"
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // One mistake is one violation: what a judge finds wrong only because of an earlier mistake is a consequence
@@ -298,7 +298,7 @@ func (f *folding) check(ev *decode.Event) {
 	}
 	f.sound[ev.Dir]++
 	if d := ev.DDP; d == nil || d.DV != ddp.Version || ev.RDMAP.Version != 1 || ev.FPDU.ULPDU[0]&reservedDDP != 0 ||
-		ev.RDMAP.Op > rdmap.OpAtomicWriteResponse || ev.RDMAP.Op.Tagged() != d.Tagged {
+		ev.RDMAP.Op > verbs.OpAtomicWriteResponse || ev.RDMAP.Op.Tagged() != d.Tagged {
 		f.sound[ev.Dir] = 0
 	}
 	f.checked[ev.Dir] = f.sound[ev.Dir] >= soundFrames

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stag-rdma/stag/conformance/decode"
 	"github.com/stag-rdma/stag/conformance/judge/internal/twin"
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // heard is what one side said at a time: a startup frame, an FPDU or an end.
@@ -120,7 +120,7 @@ func TestWrongKey(t *testing.T) {
 // TestConsequences: a report lists mistakes, and what follows from them below them.
 func TestConsequences(t *testing.T) {
 	s := someNFS(false)
-	f := s.Nth(rdmap.OpWrite, 1)
+	f := s.Nth(verbs.OpWrite, 1)
 	f.Seg.STag ^= 0x100
 	b := NewBuilder(nil)
 	s.Play(nil, b.Event)
@@ -160,7 +160,7 @@ func TestTwoMistakes(t *testing.T) {
 				f.Startup.CRC = crc
 			}
 		}
-		r.Nth(rdmap.OpSend, 2).Seg.DV = 2 // the first GETATTR
+		r.Nth(verbs.OpSend, 2).Seg.DV = 2 // the first GETATTR
 		var got []string
 		for _, v := range judged(r.Trace, new(twinOf)) {
 			if v.Dir == twin.I {

@@ -2,8 +2,8 @@ package judge
 
 import (
 	"github.com/stag-rdma/stag/conformance/decode"
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // headers judges the headers of DDP and RDMAP by themselves, one segment at a time (RFC 5041
@@ -60,16 +60,16 @@ func (m *headers) rdmap(ev *decode.Event) {
 	switch {
 	case r.Version != 1:
 		m.fatal("RDMAP-001", "version %d", r.Version)
-	case r.Op > rdmap.OpAtomicWriteResponse:
+	case r.Op > verbs.OpAtomicWriteResponse:
 		m.fatal("RDMAP-003", "%v", r.Op)
 	case r.Op.Tagged() != d.Tagged:
 		m.fatal("RDMAP-004", "%v, tagged: %t", r.Op, d.Tagged)
 	case !d.Tagged && r.Op.Queue() != d.QN:
 		m.fatal("RDMAP-005", "%v on queue %d", r.Op, d.QN)
-	case r.Op >= rdmap.OpFlushRequest && !m.drafted[ev.Dir] && m.uncommitted():
+	case r.Op >= verbs.OpFlushRequest && !m.drafted[ev.Dir] && m.uncommitted():
 		m.drafted[ev.Dir] = true
 		m.violate("RDMAP-008", "%v", r.Op)
-	case !d.Tagged && d.ULP != 0 && !r.Op.Invalidates() && r.Op < rdmap.OpFlushRequest:
+	case !d.Tagged && d.ULP != 0 && !r.Op.Invalidates() && r.Op < verbs.OpFlushRequest:
 		m.violate("RDMAP-006", "%08x in a %v", d.ULP, r.Op)
 	}
 }
@@ -81,7 +81,7 @@ func (m *headers) uncommitted() bool {
 	if m.late || req == nil || rep == nil || m.info.Commit != nil || m.info.ULP == decode.ULPCommit {
 		return false
 	}
-	offers := func(f *decode.Startup) bool { return f.Stag != nil && f.Stag.Extensions&rdmap.ExtCommit != 0 }
+	offers := func(f *decode.Startup) bool { return f.Stag != nil && f.Stag.Extensions&verbs.ExtCommit != 0 }
 	return !offers(req) || !offers(rep)
 }
 

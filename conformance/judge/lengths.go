@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/stag-rdma/stag/conformance/decode"
-	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // lengths judges whole untagged messages by themselves: their length, and fields with
@@ -12,20 +12,20 @@ import (
 type lengths struct{ *conn }
 
 // fixed lists the messages of fixed length, in octets, and the rules about it.
-var fixed = map[rdmap.Opcode]struct {
+var fixed = map[verbs.Opcode]struct {
 	rule     string
 	min, max int
 }{
-	rdmap.OpReadRequest:         {"RDMAP-010", 28, 28},
-	rdmap.OpImmediate:           {"RDMAP-011", 8, 8},
-	rdmap.OpImmediateSE:         {"RDMAP-011", 8, 8},
-	rdmap.OpAtomicRequest:       {"RDMAP-012", 52, 52},
-	rdmap.OpAtomicResponse:      {"RDMAP-013", 12, 12},
-	rdmap.OpFlushRequest:        {"RDMAP-014", 20, 20},
-	rdmap.OpVerifyRequest:       {"RDMAP-015", 16, maxHash + 16},
-	rdmap.OpAtomicWriteRequest:  {"RDMAP-016", 24, 24},
-	rdmap.OpFlushResponse:       {"RDMAP-017", 0, 0},
-	rdmap.OpAtomicWriteResponse: {"RDMAP-017", 0, 0},
+	verbs.OpReadRequest:         {"RDMAP-010", 28, 28},
+	verbs.OpImmediate:           {"RDMAP-011", 8, 8},
+	verbs.OpImmediateSE:         {"RDMAP-011", 8, 8},
+	verbs.OpAtomicRequest:       {"RDMAP-012", 52, 52},
+	verbs.OpAtomicResponse:      {"RDMAP-013", 12, 12},
+	verbs.OpFlushRequest:        {"RDMAP-014", 20, 20},
+	verbs.OpVerifyRequest:       {"RDMAP-015", 16, maxHash + 16},
+	verbs.OpAtomicWriteRequest:  {"RDMAP-016", 24, 24},
+	verbs.OpFlushResponse:       {"RDMAP-017", 0, 0},
+	verbs.OpAtomicWriteResponse: {"RDMAP-017", 0, 0},
 }
 
 // maxHash is the length of the longest plausible hash of a Verify, in octets. The draft leaves the algorithm
@@ -43,13 +43,13 @@ func (m *lengths) event(ev *decode.Event) {
 		return
 	}
 	switch ev.Message.Op {
-	case rdmap.OpAtomicRequest:
+	case verbs.OpAtomicRequest:
 		m.atomic(b)
-	case rdmap.OpFlushRequest:
-		if flags := binary.BigEndian.Uint32(b[16:]); flags&^uint32(rdmap.FlushPersistent|rdmap.FlushVisible) != 0 {
+	case verbs.OpFlushRequest:
+		if flags := binary.BigEndian.Uint32(b[16:]); flags&^uint32(verbs.FlushPersistent|verbs.FlushVisible) != 0 {
 			m.violate("RDMAP-021", "flags %#08x", flags)
 		}
-	case rdmap.OpAtomicWriteRequest:
+	case verbs.OpAtomicWriteRequest:
 		if n := binary.BigEndian.Uint32(b[4:]); n != 8 {
 			m.violate("RDMAP-022", "length %d", n)
 		}
@@ -63,11 +63,11 @@ func (m *lengths) end() {}
 func (m *lengths) atomic(b []byte) {
 	be := binary.BigEndian
 	word := be.Uint32(b)
-	op := rdmap.AtomicOp(word & 0x0f)
+	op := verbs.AtomicOp(word & 0x0f)
 	switch {
-	case op > rdmap.AtomicCmpSwap:
+	case op > verbs.AtomicCmpSwap:
 		m.violate("RDMAP-018", "operation %d", op)
-	case op == rdmap.AtomicFetchAdd && (be.Uint64(b[36:]) != 0 || be.Uint64(b[44:]) != ^uint64(0)):
+	case op == verbs.AtomicFetchAdd && (be.Uint64(b[36:]) != 0 || be.Uint64(b[44:]) != ^uint64(0)):
 		m.violate("RDMAP-020", "compare data %#x, mask %#x", be.Uint64(b[36:]), be.Uint64(b[44:]))
 	}
 	if word>>4 != 0 {

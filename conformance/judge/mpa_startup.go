@@ -4,8 +4,8 @@ import (
 	"errors"
 
 	"github.com/stag-rdma/stag/conformance/decode"
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // startup judges the two startup frames (RFC 5044 Section 7.1, RFC 6581), and what may be sent before and
@@ -183,7 +183,7 @@ func (m *startup) before(ev *decode.Event, n int) bool {
 // rtr judges the first FPDU of the initiator of a peer-to-peer connection.
 func (m *startup) rtr(ev *decode.Event) {
 	req, rep := m.info.Request, m.info.Reply
-	if rep == nil || m.doubt[ev.Dir] || ev.DDP == nil || ev.RDMAP.Op == rdmap.OpTerminate ||
+	if rep == nil || m.doubt[ev.Dir] || ev.DDP == nil || ev.RDMAP.Op == verbs.OpTerminate ||
 		!req.Enhanced || !rep.Enhanced || !req.Word.PeerToPeer || !rep.Word.PeerToPeer {
 		return
 	}
@@ -196,15 +196,15 @@ func (m *startup) rtr(ev *decode.Event) {
 func rtrKind(ev *decode.Event) mpa.RTR {
 	empty := ev.DDP.Last && len(ev.DDP.Payload) == 0
 	switch ev.RDMAP.Op {
-	case rdmap.OpSend:
+	case verbs.OpSend:
 		if empty {
 			return mpa.RTRSend
 		}
-	case rdmap.OpWrite:
+	case verbs.OpWrite:
 		if empty {
 			return mpa.RTRWrite
 		}
-	case rdmap.OpReadRequest:
+	case verbs.OpReadRequest:
 		if ev.Message != nil && ev.Message.Read != nil && ev.Message.Read.Size == 0 {
 			return mpa.RTRRead
 		}

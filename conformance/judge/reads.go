@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"github.com/stag-rdma/stag/conformance/decode"
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // reads judges the requests of queue 1 (Read, Atomic, Flush, Verify, Atomic Write) and their
@@ -30,7 +30,7 @@ type requester struct {
 
 // request is one request of queue 1.
 type request struct {
-	op   rdmap.Opcode
+	op   verbs.Opcode
 	read decode.ReadRequest
 	id   uint32 // of an Atomic Request
 	hash []byte // expected by a Verify Request; nil: none
@@ -44,7 +44,7 @@ func (m *reads) event(ev *decode.Event) {
 		return
 	}
 	switch {
-	case ev.RDMAP.Op == rdmap.OpReadResponse:
+	case ev.RDMAP.Op == verbs.OpReadResponse:
 		m.readResponse(ev, &m.sides[1-ev.Dir])
 	case ev.Message == nil:
 	case ev.Message.QN == queueRequests:
@@ -71,9 +71,9 @@ func (m *reads) request(ev *decode.Event, s *requester) {
 	case x == nil:
 		s.off = true
 		return
-	case r.op == rdmap.OpAtomicRequest:
+	case r.op == verbs.OpAtomicRequest:
 		r.id = x.ID
-	case r.op == rdmap.OpVerifyRequest && len(x.Data) > 0:
+	case r.op == verbs.OpVerifyRequest && len(x.Data) > 0:
 		r.hash = bytes.Clone(x.Data[:min(len(x.Data), maxHash)])
 	}
 	s.out = append(s.out, r)
@@ -145,7 +145,7 @@ func (m *reads) readResponse(ev *decode.Event, s *requester) {
 // payload mean nothing (RFC 5041 Section 5.2).
 func (s *requester) reading(d *decode.DDP) int {
 	return slices.IndexFunc(s.out, func(r request) bool {
-		return r.op == rdmap.OpReadRequest && (len(d.Payload) == 0 || r.read.SinkSTag == d.STag)
+		return r.op == verbs.OpReadRequest && (len(d.Payload) == 0 || r.read.SinkSTag == d.STag)
 	})
 }
 
@@ -156,7 +156,7 @@ func (m *reads) misplaced(d *decode.DDP, s *requester, i int) {
 		s.out = slices.Delete(s.out, i, i+1)
 		return
 	}
-	if s.out[0].op != rdmap.OpReadRequest {
+	if s.out[0].op != verbs.OpReadRequest {
 		m.accuse("RDMAP-030", "Read Response to STag %v, but no Read is outstanding", d.STag)
 		return
 	}
@@ -165,11 +165,11 @@ func (m *reads) misplaced(d *decode.DDP, s *requester, i int) {
 }
 
 // responseTo says which request a message of queue 3 answers.
-var responseTo = map[rdmap.Opcode]rdmap.Opcode{
-	rdmap.OpAtomicResponse:      rdmap.OpAtomicRequest,
-	rdmap.OpFlushResponse:       rdmap.OpFlushRequest,
-	rdmap.OpVerifyResponse:      rdmap.OpVerifyRequest,
-	rdmap.OpAtomicWriteResponse: rdmap.OpAtomicWriteRequest,
+var responseTo = map[verbs.Opcode]verbs.Opcode{
+	verbs.OpAtomicResponse:      verbs.OpAtomicRequest,
+	verbs.OpFlushResponse:       verbs.OpFlushRequest,
+	verbs.OpVerifyResponse:      verbs.OpVerifyRequest,
+	verbs.OpAtomicWriteResponse: verbs.OpAtomicWriteRequest,
 }
 
 // response takes a message of queue 3.
@@ -193,9 +193,9 @@ func (m *reads) answer(ev *decode.Event, r *request) {
 	x := ev.Message.Extension
 	switch {
 	case x == nil:
-	case r.op == rdmap.OpAtomicRequest && x.ID != r.id:
+	case r.op == verbs.OpAtomicRequest && x.ID != r.id:
 		m.accuse("RDMAP-035", "identifier %d, asked for: %d", x.ID, r.id)
-	case r.op == rdmap.OpVerifyRequest && r.hash != nil && !bytes.Equal(x.Data, r.hash):
+	case r.op == verbs.OpVerifyRequest && r.hash != nil && !bytes.Equal(x.Data, r.hash):
 		m.accuse("RDMAP-037", "hash %x, expected: %x", x.Data, r.hash)
 	}
 }

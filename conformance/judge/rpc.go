@@ -3,7 +3,7 @@ package judge
 import (
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/conformance/decode"
-	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -40,9 +40,9 @@ func (m *rpcMachine) event(ev *decode.Event) {
 		m.send(ev)
 	case ev.Message != nil && ev.Message.Read != nil:
 		m.readRequest(ev)
-	case ev.RDMAP.Op == rdmap.OpWrite && ev.DDP.Tagged:
+	case ev.RDMAP.Op == verbs.OpWrite && ev.DDP.Tagged:
 		m.write(ev)
-	case ev.RDMAP.Op == rdmap.OpReadResponse && ev.DDP.Tagged:
+	case ev.RDMAP.Op == verbs.OpReadResponse && ev.DDP.Tagged:
 		m.readResponse(ev)
 	}
 }

@@ -3,8 +3,8 @@ package judge
 import (
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/conformance/decode"
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // stags judges the life of STags as far as remote invalidation shows it (RFC 5040 Section 5.3): after a Send
@@ -51,7 +51,7 @@ func (m *stags) use(ev *decode.Event) {
 	case msg == nil || msg.QN != queueRequests:
 	case msg.Read != nil && msg.Read.Size > 0:
 		m.used(ev, msg.Read.SourceSTag)
-	case msg.Extension != nil && (msg.Op == rdmap.OpAtomicRequest || msg.Extension.Len > 0):
+	case msg.Extension != nil && (msg.Op == verbs.OpAtomicRequest || msg.Extension.Len > 0):
 		m.used(ev, msg.Extension.STag)
 	}
 }

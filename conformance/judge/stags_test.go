@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/conformance/judge/internal/twin"
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // TestSTagLife: an STag is dead from its invalidation until its owner may have advertised it again.
@@ -21,7 +21,7 @@ func TestSTagLife(t *testing.T) {
 		{"write of nothing", nil, func(t *twin.Trace) { t.Write(twin.R, tag, 0, nil) }, ""},
 		{"write to another", nil, func(t *twin.Trace) { t.Write(twin.R, tag+1, 0, octets(4)) }, ""},
 		{"write by the owner", nil, func(t *twin.Trace) { t.Write(twin.I, tag, 0, octets(4)) }, ""},
-		{"atomic", nil, func(t *twin.Trace) { t.Atomic(twin.R, rdmap.AtomicFetchAdd, 1, tag, 0) }, "RDMAP-040"},
+		{"atomic", nil, func(t *twin.Trace) { t.Atomic(twin.R, verbs.AtomicFetchAdd, 1, tag, 0) }, "RDMAP-040"},
 		{"flush", nil, func(t *twin.Trace) { t.Flush(twin.R, tag, 8, 0) }, "RDMAP-040"},
 		{"flush of nothing", nil, func(t *twin.Trace) { t.Flush(twin.R, tag, 0, 0) }, ""},
 		{"again", nil, func(t *twin.Trace) { t.SendInvalidate(twin.R, tag, nil) }, "RDMAP-041"},

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/conformance/decode"
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // terminates judges Terminate messages: their form, what they quote, and what may come after one
@@ -45,7 +45,7 @@ func (m *terminates) event(ev *decode.Event) {
 	}
 	m.badCRC[ev.Dir] = m.badCRC[ev.Dir] || ev.FPDU.CRCState == decode.CRCBad
 	m.badMkr[ev.Dir] = m.badMkr[ev.Dir] || errors.Is(ev.Err, decode.ErrMarkers)
-	if ev.Message != nil && ev.Message.Op == rdmap.OpTerminate && !m.lost[ev.Dir] {
+	if ev.Message != nil && ev.Message.Op == verbs.OpTerminate && !m.lost[ev.Dir] {
 		m.terminate(ev)
 	}
 	if d := ev.DDP; d != nil {
@@ -80,7 +80,7 @@ func (m *terminates) terminate(ev *decode.Event) {
 		return
 	}
 	ctl := control(binary.BigEndian.Uint32(b))
-	t, err := rdmap.ParseTerminate(b)
+	t, err := verbs.ParseTerminate(b)
 	if m.siw(ev, ctl, &t) {
 		m.accuse("RDMAP-059", "%x: by RFC 5040 %v, by siw %v", b[:4], t.Code, t.Swapped())
 	} else {
@@ -92,7 +92,7 @@ func (m *terminates) terminate(ev *decode.Event) {
 
 // siw reports whether a Terminate makes sense only in the layout of Linux siw: it has flags in siw's place,
 // or its code is undefined or impossible unless layer and type are exchanged.
-func (m *terminates) siw(ev *decode.Event, ctl control, t *rdmap.Terminate) bool {
+func (m *terminates) siw(ev *decode.Event, ctl control, t *verbs.Terminate) bool {
 	if ctl&ctlSiw != 0 && ctl&(ctlM|ctlD|ctlR) == 0 {
 		return true
 	}
@@ -105,14 +105,14 @@ func (m *terminates) siw(ev *decode.Event, ctl control, t *rdmap.Terminate) bool
 }
 
 // word judges the first word.
-func (m *terminates) word(ev *decode.Event, ctl control, t *rdmap.Terminate) {
+func (m *terminates) word(ev *decode.Event, ctl control, t *verbs.Terminate) {
 	if ctl&ctlReserved != 0 {
 		m.violate("RDMAP-053", "%#08x", uint32(ctl))
 	}
 	switch why := m.contradiction(ev.Dir, t.Code, t.DDP); {
 	case !t.Code.Registered():
 		m.accuse("RDMAP-052", "0x%x/0x%x/%#02x", t.Code.Layer, t.Code.EType, t.Code.Code)
-	case t.Code.Layer == rdmap.LayerMPA && (t.Code.Code == mpaClosed || t.Code.Code == mpaStartup):
+	case t.Code.Layer == verbs.LayerMPA && (t.Code.Code == mpaClosed || t.Code.Code == mpaStartup):
 		m.accuse("RDMAP-061", "%v", t.Code)
 	case why != "":
 		m.accuse("RDMAP-060", "%v: %s", t.Code, why)
@@ -120,7 +120,7 @@ func (m *terminates) word(ev *decode.Event, ctl control, t *rdmap.Terminate) {
 }
 
 // parts judges whether the announced parts are there, and whether the right parts are announced.
-func (m *terminates) parts(b []byte, ctl control, t *rdmap.Terminate, err error) {
+func (m *terminates) parts(b []byte, ctl control, t *verbs.Terminate, err error) {
 	m.announced(b, ctl, err)
 	want, known := partsOf(t)
 	if have := ctl & (ctlM | ctlD | ctlR); known && have != want {
@@ -143,7 +143,7 @@ func (m *terminates) announced(b []byte, ctl control, err error) {
 		n += headerLen(b[n:])
 	}
 	if ctl&ctlR != 0 {
-		n += fixed[rdmap.OpReadRequest].min
+		n += fixed[verbs.OpReadRequest].min
 	}
 	for i := n; i < len(b); i++ {
 		if b[i] != 0 {
@@ -163,13 +163,13 @@ func headerLen(b []byte) int {
 
 // partsOf returns which of M, D, R an error sets (RFC 5040 Section 7.1, RFC 7306 Section 8.1), if the
 // documents say so.
-func partsOf(t *rdmap.Terminate) (want control, known bool) {
+func partsOf(t *verbs.Terminate) (want control, known bool) {
 	switch {
-	case t.Code.Layer == rdmap.LayerMPA, t.Code.EType == 0:
-		return 0, t.Code.Layer == rdmap.LayerMPA || t.Code.Layer == rdmap.LayerRDMAP
+	case t.Code.Layer == verbs.LayerMPA, t.Code.EType == 0:
+		return 0, t.Code.Layer == verbs.LayerMPA || t.Code.Layer == verbs.LayerRDMAP
 	case t.DDP == nil: // the header may have been missing
 		return 0, false
-	case t.Code.Layer == rdmap.LayerRDMAP && t.Code.EType == 1 && t.DDP[1]&0x0f == uint8(rdmap.OpReadRequest):
+	case t.Code.Layer == verbs.LayerRDMAP && t.Code.EType == 1 && t.DDP[1]&0x0f == uint8(verbs.OpReadRequest):
 		return ctlM | ctlD | ctlR, true
 	default:
 		return ctlM | ctlD, true
@@ -177,12 +177,12 @@ func partsOf(t *rdmap.Terminate) (want control, known bool) {
 }
 
 // quoted judges the DDP header that a Terminate quotes.
-func (m *terminates) quoted(ev *decode.Event, t *rdmap.Terminate) {
+func (m *terminates) quoted(ev *decode.Event, t *verbs.Terminate) {
 	peer := 1 - ev.Dir
 	if t.DDP == nil {
 		return
 	}
-	if s := segment(t.DDP); !s.Tagged && s.QN == ddp.QNTerminate && s.Control&0x0f == uint8(rdmap.OpTerminate) {
+	if s := segment(t.DDP); !s.Tagged && s.QN == ddp.QNTerminate && s.Control&0x0f == uint8(verbs.OpTerminate) {
 		m.violate("RDMAP-058", "it quotes the peer's Terminate")
 		return
 	}

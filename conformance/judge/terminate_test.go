@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/conformance/judge/internal/twin"
-	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // TestTerminates: Terminates about errors of all layers, as RFC 5040 has them and as Linux siw lays them
@@ -56,7 +56,7 @@ func TestTerminates(t *testing.T) {
 			header[0] = header[0]&^3 | f.Seg.DV
 			payload = append(append(payload, 0, 18+30), header...)
 		}
-		trace.Untagged(twin.R, rdmap.OpTerminate, payload)
+		trace.Untagged(twin.R, verbs.OpTerminate, payload)
 		var got []string
 		for _, v := range judged(trace.Close(), new(twinOf)) {
 			got = append(got, v.Rule.ID)
@@ -82,8 +82,8 @@ func badQN(f *twin.Frame)  { f.Seg.QN = 7 }
 
 // TestTerminatesInDoubt: a Terminate is not judged by what the capture does not show.
 func TestTerminatesInDoubt(t *testing.T) {
-	badCRC := &rdmap.Terminate{Code: rdmap.TermCode{Layer: 2, Code: 0x02}}
-	shallow := &rdmap.Terminate{Code: rdmap.TermCode{Layer: 2, Code: 0x06}}
+	badCRC := &verbs.Terminate{Code: verbs.TermCode{Layer: 2, Code: 0x02}}
+	shallow := &verbs.Terminate{Code: verbs.TermCode{Layer: 2, Code: 0x06}}
 	for _, tt := range []struct {
 		name string
 		talk func(*twin.Trace)

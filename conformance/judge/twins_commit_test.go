@@ -8,7 +8,7 @@ import (
 
 	"github.com/stag-rdma/stag/conformance/decode"
 	"github.com/stag-rdma/stag/conformance/judge/internal/twin"
-	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
@@ -162,7 +162,7 @@ func goodLog(mode commitlog.Mode) *twin.Trace {
 	}
 	r := decode.ReadRequest{SinkSTag: 9, Size: 8, SourceSTag: headTag}
 	s.ReadRequest(twin.I, r)
-	s.Tagged(twin.R, rdmap.OpReadResponse, 9, 0, binary.BigEndian.AppendUint64(nil, s.at))
+	s.Tagged(twin.R, verbs.OpReadResponse, 9, 0, binary.BigEndian.AppendUint64(nil, s.at))
 	return s.Close()
 }
 

@@ -4,8 +4,8 @@ import (
 	"encoding/binary"
 
 	"github.com/stag-rdma/stag/conformance/judge/internal/twin"
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // startupOf returns a conversation with the given startup and one Send each way.
@@ -102,24 +102,24 @@ var mpaTwins = map[string]twinOf{
 		t.Frames[1].Startup.Rejected = true
 		t.Drop(t.Frames[2], t.Frames[3])
 	}},
-	"MPA-020": {good: p2p, mutate: func(t *twin.Trace) { t.Drop(t.Nth(rdmap.OpWrite, 0)); t.Swap(t.Frames[2], t.Frames[3]) }},
+	"MPA-020": {good: p2p, mutate: func(t *twin.Trace) { t.Drop(t.Nth(verbs.OpWrite, 0)); t.Swap(t.Frames[2], t.Frames[3]) }},
 	"MPA-021": {good: unasked, mutate: func(t *twin.Trace) {
 		none := mpa.Enhanced{IRD: mpa.NotNegotiated, ORD: mpa.NotNegotiated}
 		t.Frames[0].Startup.Word, t.Frames[1].Startup.Word = none, none
 	}},
 
-	"MPA-030": {good: usual, mutate: func(t *twin.Trace) { t.Nth(rdmap.OpSend, 1).BadCRC = true }},
+	"MPA-030": {good: usual, mutate: func(t *twin.Trace) { t.Nth(verbs.OpSend, 1).BadCRC = true }},
 	"MPA-031": {good: every, mutate: func(t *twin.Trace) {
-		t.Nth(rdmap.OpSend, 0).Edit = func(b []byte) { b[len(b)-5] = 0x72 } // 2+18+21: three octets of pad
+		t.Nth(verbs.OpSend, 0).Edit = func(b []byte) { b[len(b)-5] = 0x72 } // 2+18+21: three octets of pad
 	}},
-	"MPA-032": {good: usual, mutate: func(t *twin.Trace) { t.Nth(rdmap.OpSend, 0).Payload = octets(64768) }},
-	"MPA-033": {good: usual, mutate: func(t *twin.Trace) { t.Nth(rdmap.OpSend, 1).Cut = 5 }},
+	"MPA-032": {good: usual, mutate: func(t *twin.Trace) { t.Nth(verbs.OpSend, 0).Payload = octets(64768) }},
+	"MPA-033": {good: usual, mutate: func(t *twin.Trace) { t.Nth(verbs.OpSend, 1).Cut = 5 }},
 
 	"MPA-040": {good: marked, mutate: func(t *twin.Trace) {
-		t.Nth(rdmap.OpSend, 0).Edit = func(b []byte) { binary.BigEndian.PutUint16(b[512+2:], 4) }
+		t.Nth(verbs.OpSend, 0).Edit = func(b []byte) { binary.BigEndian.PutUint16(b[512+2:], 4) }
 	}},
 	"MPA-041": {good: marked, mutate: func(t *twin.Trace) {
-		t.Nth(rdmap.OpSend, 0).Edit = func(b []byte) { binary.BigEndian.PutUint16(b[1024:], 1) }
+		t.Nth(verbs.OpSend, 0).Edit = func(b []byte) { binary.BigEndian.PutUint16(b[1024:], 1) }
 	}},
 	"MPA-042": {good: lastAtMarker, mutate: func(t *twin.Trace) {
 		t.Before(t.Frames[len(t.Frames)-2], &twin.Frame{Dir: twin.I, Raw: make([]byte, 4)})

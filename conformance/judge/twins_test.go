@@ -7,8 +7,8 @@ import (
 
 	"github.com/stag-rdma/stag/conformance/decode"
 	"github.com/stag-rdma/stag/conformance/judge/internal/twin"
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // twinOf is how a rule is broken: a good conversation, and the one thing to change in it.
@@ -102,7 +102,7 @@ func every() *twin.Trace {
 	t.Segment = 64
 	t.Send(twin.I, octets(150))
 	t.Write(twin.R, 0x3300, 1<<40, octets(150))
-	t.Untagged(twin.R, rdmap.OpSendSE, octets(7))
+	t.Untagged(twin.R, verbs.OpSendSE, octets(7))
 	t.Read(twin.R, read(0))
 	t.Read(twin.I, read(1))
 	t.ReadRequest(twin.R, read(2))
@@ -120,10 +120,10 @@ func every() *twin.Trace {
 // extensions adds the messages of RFC 7306 and the commit draft.
 func extensions(t *twin.Trace) {
 	t.Immediate(twin.I, 1)
-	t.Untagged(twin.R, rdmap.OpImmediateSE, octets(8))
-	t.Atomic(twin.I, rdmap.AtomicFetchAdd, 77, 0x4400, 8)
+	t.Untagged(twin.R, verbs.OpImmediateSE, octets(8))
+	t.Atomic(twin.I, verbs.AtomicFetchAdd, 77, 0x4400, 8)
 	t.AtomicResponse(twin.R, 77)
-	t.Atomic(twin.I, rdmap.AtomicCmpSwap, 78, 0x4400, 8)
+	t.Atomic(twin.I, verbs.AtomicCmpSwap, 78, 0x4400, 8)
 	t.ReadRequest(twin.I, read(4))
 	t.AtomicResponse(twin.R, 78)
 	t.ReadResponse(twin.R, read(4))
@@ -142,15 +142,15 @@ func terminated() *twin.Trace {
 	t := twin.New().Startup()
 	t.Send(twin.I, octets(20))
 	bad := t.Send(twin.I, octets(30))
-	t.Terminate(twin.R, &rdmap.Terminate{
-		Code:      rdmap.TermCode{Layer: 1, EType: 2, Code: 0x02},
+	t.Terminate(twin.R, &verbs.Terminate{
+		Code:      verbs.TermCode{Layer: 1, EType: 2, Code: 0x02},
 		HasLength: true, SegLen: 18 + 30, DDP: bad.Seg.Append(nil),
 	})
 	return t.Close()
 }
 
 // frames returns the frames that are segments of messages of an opcode.
-func frames(t *twin.Trace, op rdmap.Opcode) (all []*twin.Frame) {
+func frames(t *twin.Trace, op verbs.Opcode) (all []*twin.Frame) {
 	for n := 0; ; n++ {
 		f := t.Nth(op, n)
 		if f == nil {
@@ -162,7 +162,7 @@ func frames(t *twin.Trace, op rdmap.Opcode) (all []*twin.Frame) {
 
 // TestGood: the good conversations say what they are meant to.
 func TestGood(t *testing.T) {
-	seen := make(map[rdmap.Opcode]bool)
+	seen := make(map[verbs.Opcode]bool)
 	every().Play(nil, func(ev *decode.Event) {
 		if ev.Err != nil {
 			t.Errorf("%v", ev)
@@ -171,8 +171,8 @@ func TestGood(t *testing.T) {
 			seen[ev.RDMAP.Op] = true
 		}
 	})
-	for op := rdmap.OpWrite; op <= rdmap.OpAtomicWriteResponse; op++ {
-		if !seen[op] && op != rdmap.OpTerminate && op != rdmap.OpSendSEInvalidate {
+	for op := verbs.OpWrite; op <= verbs.OpAtomicWriteResponse; op++ {
+		if !seen[op] && op != verbs.OpTerminate && op != verbs.OpSendSEInvalidate {
 			t.Errorf("no %v", op)
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/conformance/judge/internal/twin"
-	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // TestUnknownSTag: an RDMA Write whose call is not in the capture is counted as such.
@@ -17,7 +17,7 @@ func TestUnknownSTag(t *testing.T) {
 	b := NewBuilder(nil)
 	r.Play(nil, b.Event)
 	m := b.Report().Connections[0].Messages
-	if writes := len(frames(r.Trace, rdmap.OpWrite)); m.Partly[UnknownSTag] != writes || writes == 0 || m.Partly[Lost] == 0 {
+	if writes := len(frames(r.Trace, verbs.OpWrite)); m.Partly[UnknownSTag] != writes || writes == 0 || m.Partly[Lost] == 0 {
 		t.Errorf("%+v, want %d with unknown STags, and the reply after the hole", m, writes)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // Two engines in one process, without a network.
@@ -129,8 +130,8 @@ func ExampleInitiate() {
 		return
 	}
 	fmt.Println("CRC:", neg.CRC)
-	_ = p.SendSegment(p.Untagged(uint8(rdmap.OpSend), ddp.QNSend), []byte("hello")) // is fine
-	_ = p.SendSegment(p.Tagged(uint8(rdmap.OpWrite), 0xbad, 0), []byte("octets"))   // is not
+	_ = p.SendSegment(p.Untagged(uint8(verbs.OpSend), ddp.QNSend), []byte("hello")) // is fine
+	_ = p.SendSegment(p.Tagged(uint8(verbs.OpWrite), 0xbad, 0), []byte("octets"))   // is not
 	for {
 		s, payload, err := p.NextSegment()
 		if err != nil {
@@ -138,7 +139,7 @@ func ExampleInitiate() {
 			break
 		}
 		if s.QN == ddp.QNTerminate {
-			term, err := rdmap.ParseTerminate(payload)
+			term, err := verbs.ParseTerminate(payload)
 			fmt.Println(term.Code, err)
 			_ = a.CloseWrite()
 		}
@@ -154,14 +155,14 @@ func ExampleInitiate() {
 func ExampleRespond() {
 	for _, spoil := range []func(p *rdmaptest.Peer){
 		func(p *rdmaptest.Peer) {
-			s := p.Untagged(uint8(rdmap.OpSend), ddp.QNSend)
+			s := p.Untagged(uint8(verbs.OpSend), ddp.QNSend)
 			s.Last = false
 			_ = p.SendSegment(s, make([]byte, 8))
 			s.Last, s.MO = true, 16
 			_ = p.SendSegment(s, make([]byte, 8))
 		},
 		func(p *rdmaptest.Peer) {
-			s := p.Untagged(uint8(rdmap.OpSend), ddp.QNSend)
+			s := p.Untagged(uint8(verbs.OpSend), ddp.QNSend)
 			fpdu := p.Frame(s.Append(nil))
 			fpdu[len(fpdu)-1] ^= 1
 			_, _ = p.Conn.Write(fpdu)
@@ -181,7 +182,7 @@ func ExampleRespond() {
 		}
 		spoil(p)
 		_, err = x.Recv(ctx)
-		if pe, ok := errors.AsType[*rdmap.ProtocolError](err); ok {
+		if pe, ok := errors.AsType[*verbs.ProtocolError](err); ok {
 			fmt.Println(pe.Code)
 		}
 		x.Abort(nil)
@@ -209,7 +210,7 @@ func ExamplePeer_Next() {
 		s.Parse(u)
 		request := u[s.HeaderLen():] // RFC 5040 Section 4.4: the sink's STag and TO come first
 		sink := ddp.STag(uint32(request[0])<<24 | uint32(request[1])<<16 | uint32(request[2])<<8 | uint32(request[3]))
-		s = p.Tagged(uint8(rdmap.OpReadResponse), sink, 0)
+		s = p.Tagged(uint8(verbs.OpReadResponse), sink, 0)
 		_ = p.Send(append(s.Append(nil), "by hand"...))
 	}()
 	if err := x.Handshake(ctx); err != nil {

@@ -14,20 +14,21 @@ import (
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 )
 
 var lies = flag.Int("lies", 40, "seeds of TestLogOfLiar and TestProducerOfLiar")
 
 // capable is what a stag with the commit extension, and without Immediate Data, says of itself.
-var capable = []byte{'s', 't', 'a', 'g', 1, 12, 0xfd, 0, 0, 0, 0, 1 | byte(rdmap.ExtCommit)<<1}
+var capable = []byte{'s', 't', 'a', 'g', 1, 12, 0xfd, 0, 0, 0, 0, 1 | byte(verbs.ExtCommit)<<1}
 
 // Opcodes of a producer.
 const (
-	opWrite       = byte(rdmap.OpWrite)
-	opRead        = byte(rdmap.OpReadRequest)
-	opFlush       = byte(rdmap.OpFlushRequest)
-	opAtomicWrite = byte(rdmap.OpAtomicWriteRequest)
+	opWrite       = byte(verbs.OpWrite)
+	opRead        = byte(verbs.OpReadRequest)
+	opFlush       = byte(verbs.OpFlushRequest)
+	opAtomicWrite = byte(verbs.OpAtomicWriteRequest)
 )
 
 // opcode returns that of an untagged segment, with the fifth bit of the draft.
@@ -223,9 +224,9 @@ func consume(l *rdmaptest.Liar) (writes int) {
 			binary.BigEndian.PutUint64(head, 128) // two records of 128 octets each are there, one is released
 			l.Tell(payload, head)
 		case opcode(&s) == opFlush:
-			l.Post(l.Cut(l.Untagged(byte(rdmap.OpFlushResponse), 3), nil, whole(0)))
+			l.Post(l.Cut(l.Untagged(byte(verbs.OpFlushResponse), 3), nil, whole(0)))
 		case opcode(&s) == opAtomicWrite:
-			l.Post(l.Cut(l.Untagged(byte(rdmap.OpAtomicWriteResponse), 3), nil, whole(0)))
+			l.Post(l.Cut(l.Untagged(byte(verbs.OpAtomicWriteResponse), 3), nil, whole(0)))
 		}
 	}
 }

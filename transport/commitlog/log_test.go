@@ -13,6 +13,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // Appends of many goroutines, through a ring that is much smaller than all of them: each
@@ -73,7 +74,7 @@ func TestAppend(t *testing.T) {
 func TestBackPressureWithoutImmediate(t *testing.T) {
 	l := newTestLog(t, sim(256), WAL)
 	p := newTestProducer(t, nil)
-	c, s := connect(t, p, pipes, &rdmap.Config{Extensions: rdmap.ExtCommit})
+	c, s := connect(t, p, pipes, &rdmap.Config{Extensions: verbs.ExtCommit})
 	a, err := l.Advertise(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // ErrFenced: another session has begun since, or this one already has its producer.
@@ -45,7 +46,7 @@ func (s *Prepared) Head() uint64 { return s.l.mem.Head() }
 // the producer must be told. Errors: ErrNoExtension, after which another way may be tried;
 // ErrFenced, ErrClosed, and the first error of the memory.
 func (s *Prepared) Attach(c *rdmap.Conn) (*Answer, error) {
-	if c.ConnectionState().Extensions&rdmap.ExtCommit == 0 {
+	if c.ConnectionState().Extensions&verbs.ExtCommit == 0 {
 		return nil, ErrNoExtension
 	}
 	s.l.order.Lock()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
 )
 
@@ -134,7 +135,7 @@ func (p *Producer) Config(cfg *rdmap.Config) *rdmap.Config {
 //
 // Errors: ErrNoExtension, ErrBadAnswer, ErrNotVerifiable, ErrLostRecords, ErrClosed. Then there is no session.
 func (p *Producer) Open(c *rdmap.Conn, a *Answer) error {
-	if c.ConnectionState().Extensions&rdmap.ExtCommit == 0 {
+	if c.ConnectionState().Extensions&verbs.ExtCommit == 0 {
 		return ErrNoExtension
 	}
 	return p.open(newRemote(p, c, a), a)
@@ -165,7 +166,7 @@ func (p *Producer) open(l link, a *Answer) error {
 // Attach waits for the answer that Log.Serve sends over c, and opens the session. The consumer
 // may not send first (RFC 5044 Section 7.1.2), so Attach asks with an empty Send.
 func (p *Producer) Attach(ctx context.Context, c *rdmap.Conn) error {
-	if err := c.Post([]rdmap.WR{{Op: rdmap.OpSend}}); err != nil {
+	if err := c.Post([]verbs.WR{{Op: verbs.OpSend}}); err != nil {
 		return err
 	}
 	for {
@@ -284,7 +285,7 @@ type flight struct {
 	here bool // it is one append, and the goroutine that posts it waits for it
 }
 
-// Complete implements rdmap.Completer: the last operation has been answered.
+// Complete implements verbs.Completer: the last operation has been answered.
 func (f *flight) Complete(err error) {
 	p := f.p
 	p.mu.Lock()
@@ -348,10 +349,10 @@ func (p *Producer) end(l link) {
 
 // HandleRecv implements rdmap.Handler. It receives the consumer's head, which comes as Immediate Data, or
 // its answer.
-func (p *Producer) HandleRecv(c *rdmap.Conn, m *rdmap.Message) {
+func (p *Producer) HandleRecv(c *rdmap.Conn, m *verbs.Message) {
 	c.PostRecv(1)
 	switch m.Op {
-	case rdmap.OpImmediate, rdmap.OpImmediateSE:
+	case verbs.OpImmediate, verbs.OpImmediateSE:
 		p.mu.Lock()
 		if r, ok := p.link.(*remote); ok && r.c == c && len(m.Data) == 8 {
 			p.published(binary.BigEndian.Uint64(m.Data))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
 )
 
@@ -19,9 +20,9 @@ type remote struct {
 	p                *Producer
 	c                *rdmap.Conn
 	ring, tail, head region.STag
-	flags            rdmap.FlushFlags
+	flags            verbs.FlushFlags
 	told             bool // the consumer tells the head by Immediate Data
-	wrs              []rdmap.WR
+	wrs              []verbs.WR
 
 	mu      sync.Mutex
 	reading bool // the head is being read, or will be
@@ -33,10 +34,10 @@ type remote struct {
 func newRemote(p *Producer, c *rdmap.Conn, a *Answer) *remote {
 	r := &remote{
 		p: p, c: c, ring: region.STag(a.RingSTag), tail: region.STag(a.TailSTag), head: region.STag(a.HeadSTag),
-		flags: rdmap.FlushVisible, told: c.ConnectionState().Extensions&rdmap.Ext7306 != 0,
+		flags: verbs.FlushVisible, told: c.ConnectionState().Extensions&verbs.Ext7306 != 0,
 	}
 	if a.Persistent {
-		r.flags = rdmap.FlushPersistent
+		r.flags = verbs.FlushPersistent
 	}
 	return r
 }
@@ -45,18 +46,18 @@ func newRemote(p *Producer, c *rdmap.Conn, a *Answer) *remote {
 func (r *remote) post(f *flight) error {
 	r.wrs = r.wrs[:0]
 	for _, op := range f.b.Ops {
-		wr := rdmap.WR{STag: r.ring, TO: op.Off}
+		wr := verbs.WR{STag: r.ring, TO: op.Off}
 		switch op.Kind {
 		case machine.WireWrite:
-			wr.Op, wr.Body = rdmap.OpWrite, op.Data
+			wr.Op, wr.Body = verbs.OpWrite, op.Data
 		case machine.WireFlush:
-			wr.Op, wr.Len, wr.Flags = rdmap.OpFlushRequest, uint32(op.N), r.flags
+			wr.Op, wr.Len, wr.Flags = verbs.OpFlushRequest, uint32(op.N), r.flags
 		case machine.WireVerify:
-			wr.Op, wr.Len, wr.Body = rdmap.OpVerifyRequest, uint32(op.N), op.Data
+			wr.Op, wr.Len, wr.Body = verbs.OpVerifyRequest, uint32(op.N), op.Data
 		case machine.WireSetTail:
-			wr.Op, wr.STag, wr.Body = rdmap.OpAtomicWriteRequest, r.tail, op.Data
+			wr.Op, wr.STag, wr.Body = verbs.OpAtomicWriteRequest, r.tail, op.Data
 		case machine.WireFlushTail:
-			wr.Op, wr.STag, wr.Len, wr.Flags = rdmap.OpFlushRequest, r.tail, uint32(op.N), r.flags
+			wr.Op, wr.STag, wr.Len, wr.Flags = verbs.OpFlushRequest, r.tail, uint32(op.N), r.flags
 		}
 		r.wrs = append(r.wrs, wr)
 	}
@@ -103,7 +104,7 @@ func (r *remote) read() {
 		return
 	}
 	// An error ends the connection, and HandleClose the session.
-	_ = r.c.Post([]rdmap.WR{{Op: rdmap.OpReadRequest, STag: r.head, Len: 8, Sink: sink, Done: (*headRead)(r)}})
+	_ = r.c.Post([]verbs.WR{{Op: verbs.OpReadRequest, STag: r.head, Len: 8, Sink: sink, Done: (*headRead)(r)}})
 }
 
 // place returns the memory for the head; false means that the connection is over.
@@ -124,7 +125,7 @@ func (r *remote) place() (region.STag, bool) {
 // headRead is the Completer for the read of the head.
 type headRead remote
 
-// Complete implements rdmap.Completer.
+// Complete implements verbs.Completer.
 func (h *headRead) Complete(err error) {
 	r := (*remote)(h)
 	r.mu.Lock()

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // onDisk mounts a new file system that lies in a file, in which a test can change what the disk holds.
@@ -88,8 +88,8 @@ func TestScrub(t *testing.T) {
 			n := min(4096, end-at)
 			sum := binary.BigEndian.AppendUint32(nil, crc32.Checksum(ring[at:at+n], crc32.MakeTable(crc32.Castagnoli)))
 			done := make(verified, 1)
-			err := c.Post([]rdmap.WR{{
-				Op: rdmap.OpVerifyRequest, STag: region.STag(a.RingSTag), TO: uint64(at), Len: uint32(n), Body: sum, Done: done,
+			err := c.Post([]verbs.WR{{
+				Op: verbs.OpVerifyRequest, STag: region.STag(a.RingSTag), TO: uint64(at), Len: uint32(n), Body: sum, Done: done,
 			}})
 			if err != nil {
 				return at, err

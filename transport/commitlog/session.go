@@ -7,6 +7,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
 )
 
@@ -31,7 +32,7 @@ func extended(cfg *rdmap.Config) *rdmap.Config {
 	if cfg != nil {
 		c = *cfg
 	}
-	c.Extensions |= rdmap.ExtCommit | rdmap.Ext7306
+	c.Extensions |= verbs.ExtCommit | verbs.Ext7306
 	return &c
 }
 
@@ -43,7 +44,7 @@ func extended(cfg *rdmap.Config) *rdmap.Config {
 // The end of c does not end the Log. Other errors: ErrNoExtension, *PoisonError, ErrEpochs,
 // ErrClosed, and the first error of the memory.
 func (l *Log) Advertise(ctx context.Context, c *rdmap.Conn) (*Answer, error) {
-	if st := c.ConnectionState(); st.Extensions&rdmap.ExtCommit == 0 {
+	if st := c.ConnectionState(); st.Extensions&verbs.ExtCommit == 0 {
 		return nil, ErrNoExtension
 	}
 	l.order.Lock()
@@ -172,9 +173,9 @@ func (l *Log) publish(head uint64) {
 	switch {
 	case loc != nil:
 		loc.published(head)
-	case c != nil && c.ConnectionState().Extensions&rdmap.Ext7306 != 0:
+	case c != nil && c.ConnectionState().Extensions&verbs.Ext7306 != 0:
 		// An error ends the connection, and with it the session.
-		_ = c.Post([]rdmap.WR{{Op: rdmap.OpImmediate, Head: binary.BigEndian.AppendUint64(nil, head)}})
+		_ = c.Post([]verbs.WR{{Op: verbs.OpImmediate, Head: binary.BigEndian.AppendUint64(nil, head)}})
 	}
 }
 
@@ -185,7 +186,7 @@ func (l *Log) Serve(ctx context.Context, c *rdmap.Conn) error {
 	if err != nil {
 		return err
 	}
-	if err := c.Post([]rdmap.WR{{Op: rdmap.OpSend, Head: a.Append(nil)}}); err != nil {
+	if err := c.Post([]verbs.WR{{Op: verbs.OpSend, Head: a.Append(nil)}}); err != nil {
 		return err
 	}
 	return c.Serve()

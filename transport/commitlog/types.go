@@ -127,7 +127,7 @@ var (
 	// record may be in the log now or later.
 	ErrInDoubt = errors.New("commitlog: append given up, its record may be in the log")
 	// ErrNoExtension: the connection has no Flush and Atomic Write.
-	ErrNoExtension = errors.New("commitlog: the connection lacks the commit extension (set rdmap.ExtCommit on both sides)")
+	ErrNoExtension = errors.New("commitlog: the connection lacks the commit extension (set verbs.ExtCommit on both sides)")
 )
 
 // PayloadLimit returns the size of the largest payload, in octets, in a ring of capacity octets.

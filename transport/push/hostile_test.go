@@ -15,6 +15,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/internal/rendezvous"
@@ -392,7 +393,7 @@ func (v *villain) native(ctx context.Context, f func(ctx context.Context, c *rdm
 // listener hears the answer.
 type listener struct{ answers chan *commitlog.Answer }
 
-func (l *listener) HandleRecv(c *rdmap.Conn, m *rdmap.Message) {
+func (l *listener) HandleRecv(c *rdmap.Conn, m *verbs.Message) {
 	c.PostRecv(1)
 	if a, err := commitlog.ParseAnswer(m.Data); err == nil {
 		select {
@@ -414,7 +415,7 @@ func (v *villain) tail(ctx context.Context, c *rdmap.Conn, a *commitlog.Answer) 
 		if c.AtomicWrite(ctx, region.STag(a.TailSTag), 0, word) != nil {
 			return
 		}
-		_ = c.Flush(ctx, region.STag(a.TailSTag), 0, 8, rdmap.FlushPersistent)
+		_ = c.Flush(ctx, region.STag(a.TailSTag), 0, 8, verbs.FlushPersistent)
 	}
 }
 
@@ -435,29 +436,29 @@ func (v *villain) outside(ctx context.Context, c *rdmap.Conn, a *commitlog.Answe
 		{0, 0},
 	}[v.IntN(9)]
 	_ = c.Write(ctx, []byte("EVIL"), region.STag(to.stag), to.off)
-	_ = c.Flush(ctx, region.STag(a.RingSTag), 0, 1, rdmap.FlushPersistent)
+	_ = c.Flush(ctx, region.STag(a.RingSTag), 0, 1, verbs.FlushPersistent)
 }
 
 // flood asks for many flushes and hashes, and does not wait.
 func (v *villain) flood(ctx context.Context, c *rdmap.Conn, a *commitlog.Answer) {
 	ring := region.STag(a.RingSTag)
 	for range 300 {
-		wr := rdmap.WR{Op: rdmap.OpFlushRequest, STag: ring, Len: uint32(a.Capacity), Flags: rdmap.FlushPersistent}
+		wr := verbs.WR{Op: verbs.OpFlushRequest, STag: ring, Len: uint32(a.Capacity), Flags: verbs.FlushPersistent}
 		if v.IntN(2) == 0 {
-			wr = rdmap.WR{Op: rdmap.OpVerifyRequest, STag: ring, TO: v.Uint64N(a.Capacity), Len: uint32(v.Uint64N(a.Capacity))}
+			wr = verbs.WR{Op: verbs.OpVerifyRequest, STag: ring, TO: v.Uint64N(a.Capacity), Len: uint32(v.Uint64N(a.Capacity))}
 		}
-		if c.Post([]rdmap.WR{wr}) != nil {
+		if c.Post([]verbs.WR{wr}) != nil {
 			return
 		}
 	}
-	_ = c.Flush(ctx, ring, 0, 64, rdmap.FlushPersistent)
+	_ = c.Flush(ctx, ring, 0, 64, verbs.FlushPersistent)
 }
 
 // records fills the ring with octets that are no records, and makes them part of the log.
 func (v *villain) records(ctx context.Context, c *rdmap.Conn, a *commitlog.Answer) {
 	b := make([]byte, a.Capacity)
 	copy(b, v.bytes(len(b)))
-	if c.Write(ctx, b, region.STag(a.RingSTag), 0) != nil || c.Flush(ctx, region.STag(a.RingSTag), 0, uint32(len(b)), rdmap.FlushPersistent) != nil {
+	if c.Write(ctx, b, region.STag(a.RingSTag), 0) != nil || c.Flush(ctx, region.STag(a.RingSTag), 0, uint32(len(b)), verbs.FlushPersistent) != nil {
 		return
 	}
 	var word [8]byte

@@ -11,6 +11,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
@@ -112,13 +113,13 @@ func TestNoExtension(t *testing.T) {
 	answer := func(c *rdmap.Conn, sess *session) {
 		a := sess.prep.Answer()
 		a.RingSTag, a.TailSTag, a.HeadSTag = 0x101, 0x202, 0x303
-		_ = c.Post([]rdmap.WR{{Op: rdmap.OpSend, Head: a.Append(nil)}})
+		_ = c.Post([]verbs.WR{{Op: verbs.OpSend, Head: a.Append(nil)}})
 	}
 	for name, peer := range map[string]*impostor{
 		"says so":      {},
 		"terminates":   {cfg: rdmap.Config{Plain: true}, serve: answer},
-		"hangs up":     {cfg: rdmap.Config{Extensions: rdmap.ExtCommit}, serve: func(c *rdmap.Conn, _ *session) { c.Close() }},
-		"answers, off": {cfg: rdmap.Config{Extensions: rdmap.ExtCommit}, serve: answer},
+		"hangs up":     {cfg: rdmap.Config{Extensions: verbs.ExtCommit}, serve: func(c *rdmap.Conn, _ *session) { c.Close() }},
+		"answers, off": {cfg: rdmap.Config{Extensions: verbs.ExtCommit}, serve: answer},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ps := &Server{}
@@ -207,8 +208,8 @@ func TestBackPressure(t *testing.T) {
 
 // When commit connections are tried again, and when not.
 func TestNativeTries(t *testing.T) {
-	cut := &rdmap.ConnError{Op: "read", Err: io.EOF}
-	refused := &rdmap.TerminateError{}
+	cut := &verbs.ConnError{Op: "read", Err: io.EOF}
+	refused := &verbs.TerminateError{}
 	type end struct {
 		useful bool
 		err    error

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/internal/rendezvous"
@@ -151,7 +152,7 @@ func TestToken(t *testing.T) {
 	rejected := func(what string, data []byte) {
 		t.Helper()
 		_, err := knock(t, w, data)
-		e, ok := errors.AsType[*rdmap.RejectError](err)
+		e, ok := errors.AsType[*verbs.RejectError](err)
 		if !ok || len(e.PrivateData) != 0 {
 			t.Errorf("%s: %v", what, err)
 		}

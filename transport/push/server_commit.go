@@ -4,6 +4,7 @@ import (
 	"net"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
@@ -25,7 +26,7 @@ func (s *Server) ServeConn(nc net.Conn) error {
 func (s *Server) serveSession(c *rdmap.Conn, sess *session) error {
 	a, err := s.attach(c, sess)
 	if err == nil {
-		err = c.Post([]rdmap.WR{{Op: rdmap.OpSend, Head: a.Append(nil)}})
+		err = c.Post([]verbs.WR{{Op: verbs.OpSend, Head: a.Append(nil)}})
 	}
 	if err != nil {
 		c.Abort(err)
@@ -42,7 +43,7 @@ func (s *Server) serveSession(c *rdmap.Conn, sess *session) error {
 // attach gives the session to c. If c lacks the extension, the session stays as it is: its client
 // appends by call.
 func (s *Server) attach(c *rdmap.Conn, sess *session) (*commitlog.Answer, error) {
-	if c.ConnectionState().Extensions&rdmap.ExtCommit == 0 {
+	if c.ConnectionState().Extensions&verbs.ExtCommit == 0 {
 		return nil, commitlog.ErrNoExtension
 	}
 	if st := sess.claim(c); st != StatusOK {

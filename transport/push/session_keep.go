@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/internal/rendezvous"
@@ -163,7 +164,7 @@ func (n *nativeTries) ended(useful bool, err error) {
 		return
 	}
 	n.failed++
-	if _, refused := errors.AsType[*rdmap.TerminateError](err); refused || errors.Is(err, commitlog.ErrNoExtension) {
+	if _, refused := errors.AsType[*verbs.TerminateError](err); refused || errors.Is(err, commitlog.ErrNoExtension) {
 		n.never = true // this is how peers show that they lack the extension
 	}
 }
@@ -194,7 +195,7 @@ func (s *Session) connect(ctx context.Context, at *rendezvous.Place) (*rdmap.Con
 	if err != nil {
 		return nil, err
 	}
-	if c.ConnectionState().Extensions&rdmap.ExtCommit == 0 {
+	if c.ConnectionState().Extensions&verbs.ExtCommit == 0 {
 		c.Abort(nil)
 		return nil, commitlog.ErrNoExtension
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/internal/rendezvous"
 	"github.com/stag-rdma/stag/xdr"
@@ -127,7 +128,7 @@ func TestSilentLog(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := rdmap.Client(nc, &rdmap.Config{Extensions: rdmap.ExtCommit, PrivateData: data})
+		c := rdmap.Client(nc, &rdmap.Config{Extensions: verbs.ExtCommit, PrivateData: data})
 		t.Cleanup(func() { c.Abort(nil) })
 		return c, c.Handshake(t.Context())
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/internal/rendezvous"
 	"github.com/stag-rdma/stag/xdr"
@@ -73,7 +74,7 @@ func (c *Client) reconnect() {
 
 // over reports whether err says that a connection for calls has ended.
 func over(err error) bool {
-	if _, ok := errors.AsType[*rdmap.ConnError](err); ok {
+	if _, ok := errors.AsType[*verbs.ConnError](err); ok {
 		return true
 	}
 	return errors.Is(err, net.ErrClosed)
@@ -181,14 +182,14 @@ func (c *Client) connect(ctx context.Context, res *offerRes) error {
 	if c.cfg.RDMA != nil {
 		cfg = *c.cfg.RDMA
 	}
-	cfg.Extensions |= rdmap.ExtCommit | rdmap.Ext7306
+	cfg.Extensions |= verbs.ExtCommit | verbs.Ext7306
 	conn, err := rendezvous.Dial(ctx, &res.At, c.cfg.Host, c.cfg.Dial, &cfg)
 	if err != nil {
 		return err
 	}
 	a, err := prep.Attach(conn)
 	if err == nil {
-		err = conn.Post([]rdmap.WR{{Op: rdmap.OpSend, Head: a.Append(nil)}})
+		err = conn.Post([]verbs.WR{{Op: verbs.OpSend, Head: a.Append(nil)}})
 	}
 	if err == nil {
 		_, err = conn.Recv(ctx) // from here on the server names records

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
@@ -31,7 +32,7 @@ type upcalls struct {
 }
 
 // HandleRecv implements rdmap.Handler.
-func (u *upcalls) HandleRecv(c *rdmap.Conn, m *rdmap.Message) {
+func (u *upcalls) HandleRecv(c *rdmap.Conn, m *verbs.Message) {
 	if p := u.prod.Load(); p != nil {
 		p.HandleRecv(c, m)
 		return
@@ -91,7 +92,7 @@ func (p *Pusher) append(c *rdmap.Conn, cl *client, u *upcalls) error {
 		return err
 	}
 	defer cl.detach(c)
-	if err := c.Post([]rdmap.WR{{Op: rdmap.OpSend}}); err != nil { // from now on the client may make calls
+	if err := c.Post([]verbs.WR{{Op: verbs.OpSend}}); err != nil { // from now on the client may make calls
 		c.Abort(err)
 	}
 	return <-served

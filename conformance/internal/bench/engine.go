@@ -10,6 +10,7 @@ import (
 	"github.com/stag-rdma/stag/internal/measure"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 const (
@@ -59,7 +60,7 @@ func Engine(only string, rounds, total int, progress func(done, of int)) ([]Resu
 // 5040 Section 5.5).
 type arrival chan struct{}
 
-func (a arrival) HandleRecv(*rdmap.Conn, *rdmap.Message) { a <- struct{}{} }
+func (a arrival) HandleRecv(*rdmap.Conn, *verbs.Message) { a <- struct{}{} }
 func (a arrival) HandleClose(*rdmap.Conn, error)         {}
 
 // engine is two engines on a loopback connection, the second in Serve.
@@ -98,7 +99,7 @@ func (e *engine) wait(done <-chan struct{}) error {
 }
 
 // inFlight posts n work requests, depth at most at a time.
-func (e *engine) inFlight(n, depth int, wr rdmap.WR) error {
+func (e *engine) inFlight(n, depth int, wr verbs.WR) error {
 	ctx := context.Background()
 	waiters := make([]rdmap.Waiter, depth)
 	for i := range n + depth {
@@ -111,7 +112,7 @@ func (e *engine) inFlight(n, depth int, wr rdmap.WR) error {
 		if i < n {
 			w.Reset()
 			wr.Done = w
-			if err := e.from.Post([]rdmap.WR{wr}); err != nil {
+			if err := e.from.Post([]verbs.WR{wr}); err != nil {
 				return err
 			}
 		}
@@ -135,10 +136,10 @@ func bulkWrite(cfg *rdmap.Config, total int) (float64, error) {
 	}
 	start := time.Now()
 	n := total / bulkSize
-	if err := e.inFlight(n, bulkDepth, rdmap.WR{Op: rdmap.OpWrite, Body: make([]byte, bulkSize), STag: sink.STag()}); err != nil {
+	if err := e.inFlight(n, bulkDepth, verbs.WR{Op: verbs.OpWrite, Body: make([]byte, bulkSize), STag: sink.STag()}); err != nil {
 		return 0, err
 	}
-	if err := e.from.Post([]rdmap.WR{{Op: rdmap.OpSend}}); err != nil {
+	if err := e.from.Post([]verbs.WR{{Op: verbs.OpSend}}); err != nil {
 		return 0, err
 	}
 	if err := e.wait(done); err != nil {
@@ -164,7 +165,7 @@ func bulkRead(cfg *rdmap.Config, total int) (float64, error) {
 	}
 	start := time.Now()
 	n := total / bulkSize
-	if err := e.inFlight(n, bulkDepth, rdmap.WR{Op: rdmap.OpReadRequest, STag: source.STag(), Sink: sink.STag(), Len: bulkSize}); err != nil {
+	if err := e.inFlight(n, bulkDepth, verbs.WR{Op: verbs.OpReadRequest, STag: source.STag(), Sink: sink.STag(), Len: bulkSize}); err != nil {
 		return 0, err
 	}
 	return float64(n*bulkSize) / time.Since(start).Seconds() / 1e6, nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 const (
@@ -154,11 +155,11 @@ func growWrite(mulpdu, size, total int) (Cost, error) {
 	}
 	body := make([]byte, size)
 	return spent(total, nil, func() error {
-		wr := rdmap.WR{Op: rdmap.OpWrite, Body: body, STag: sink.STag()}
+		wr := verbs.WR{Op: verbs.OpWrite, Body: body, STag: sink.STag()}
 		if err := e.inFlight(total/size, bulkDepth, wr); err != nil {
 			return err
 		}
-		if err := e.from.Post([]rdmap.WR{{Op: rdmap.OpSend}}); err != nil {
+		if err := e.from.Post([]verbs.WR{{Op: verbs.OpSend}}); err != nil {
 			return err
 		}
 		return e.wait(done)

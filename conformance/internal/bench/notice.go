@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 const (
@@ -16,7 +17,7 @@ const (
 
 // Ways in which a peer ends a connection.
 func hangUp(_ *rdmap.Conn, nc net.Conn)   { _ = nc.(*net.TCPConn).CloseWrite() } // the other end sees what it does
-func terminate(c *rdmap.Conn, _ net.Conn) { c.Terminate(rdmap.TermCode{}, nil) }
+func terminate(c *rdmap.Conn, _ net.Conn) { c.Terminate(verbs.TermCode{}, nil) }
 
 // noticed returns the longest time, in milliseconds, in which a client that nobody waits on notices that its
 // peer ends the connection; rest is the time since its last call.

@@ -5,6 +5,7 @@ import (
 	"net"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // pingSend is the payload of a ping, octets, and pingFPDU what it is on the wire: 2 of
@@ -15,11 +16,11 @@ const (
 )
 
 // ponger answers every Send with one of the same size.
-type ponger struct{ wrs [1]rdmap.WR }
+type ponger struct{ wrs [1]verbs.WR }
 
-func (p *ponger) HandleRecv(c *rdmap.Conn, m *rdmap.Message) {
+func (p *ponger) HandleRecv(c *rdmap.Conn, m *verbs.Message) {
 	c.PostRecv(1)
-	p.wrs[0] = rdmap.WR{Op: rdmap.OpSend, Body: m.Data}
+	p.wrs[0] = verbs.WR{Op: verbs.OpSend, Body: m.Data}
 	_ = c.Post(p.wrs[:]) // a broken connection shows at the other end
 }
 func (p *ponger) HandleClose(*rdmap.Conn, error) {}
@@ -36,7 +37,7 @@ func servePong(nc net.Conn) {
 // pinger completes one wait for each Send that comes.
 type pinger struct{ w rdmap.Waiter }
 
-func (p *pinger) HandleRecv(c *rdmap.Conn, _ *rdmap.Message) {
+func (p *pinger) HandleRecv(c *rdmap.Conn, _ *verbs.Message) {
 	c.PostRecv(1)
 	p.w.Complete(nil)
 }
@@ -55,7 +56,7 @@ func sendPingPong(addr string, n int) (float64, error) {
 	if err := c.Handshake(ctx); err != nil {
 		return 0, err
 	}
-	wrs := []rdmap.WR{{Op: rdmap.OpSend, Body: make([]byte, pingSend)}}
+	wrs := []verbs.WR{{Op: verbs.OpSend, Body: make([]byte, pingSend)}}
 	return medianOf(n, func() error {
 		p.w.Reset()
 		if err := c.Post(wrs); err != nil {

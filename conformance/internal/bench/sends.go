@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 const (
@@ -22,7 +23,7 @@ type counter struct {
 	done chan struct{}
 }
 
-func (c *counter) HandleRecv(*rdmap.Conn, *rdmap.Message) {
+func (c *counter) HandleRecv(*rdmap.Conn, *verbs.Message) {
 	if c.left--; c.left == 0 {
 		close(c.done)
 	}
@@ -53,9 +54,9 @@ func sendStream(total int) (float64, error) {
 // last message is 1, all others are 0.
 func sendAll(c *rdmap.Conn, batches int) error {
 	var w rdmap.Waiter
-	wrs := make([]rdmap.WR, sendBatch)
+	wrs := make([]verbs.WR, sendBatch)
 	for i := range wrs {
-		wrs[i] = rdmap.WR{Op: rdmap.OpSend, Body: make([]byte, sendSize)}
+		wrs[i] = verbs.WR{Op: verbs.OpSend, Body: make([]byte, sendSize)}
 	}
 	last := &wrs[sendBatch-1]
 	last.Done = &w

@@ -8,14 +8,15 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // taker takes messages and answers the last one.
 type taker struct{}
 
-func (taker) HandleRecv(c *rdmap.Conn, m *rdmap.Message) {
+func (taker) HandleRecv(c *rdmap.Conn, m *verbs.Message) {
 	if m.Data[sendSize-1] == 1 {
-		_ = c.Post([]rdmap.WR{{Op: rdmap.OpSend}}) // a broken connection shows at the other end
+		_ = c.Post([]verbs.WR{{Op: verbs.OpSend}}) // a broken connection shows at the other end
 	}
 }
 func (taker) HandleClose(*rdmap.Conn, error) {}

@@ -10,19 +10,20 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // target is the far end of streams: it answers the first message with the STag of bulkSize octets of memory,
 // and every further one with itself.
 type target struct{ hello []byte }
 
-func (t *target) HandleRecv(c *rdmap.Conn, m *rdmap.Message) {
+func (t *target) HandleRecv(c *rdmap.Conn, m *verbs.Message) {
 	c.PostRecv(1)
 	out := m.Data
 	if t.hello != nil {
 		out, t.hello = t.hello, nil
 	}
-	_ = c.Post([]rdmap.WR{{Op: rdmap.OpSend, Head: out}}) // a broken connection shows in Serve
+	_ = c.Post([]verbs.WR{{Op: verbs.OpSend, Head: out}}) // a broken connection shows in Serve
 }
 func (t *target) HandleClose(*rdmap.Conn, error) {}
 
@@ -53,7 +54,7 @@ type stream struct {
 	over chan struct{} // closed at the end of the connection, if not nil
 }
 
-func (s *stream) HandleRecv(c *rdmap.Conn, m *rdmap.Message) {
+func (s *stream) HandleRecv(c *rdmap.Conn, m *verbs.Message) {
 	c.PostRecv(1)
 	if s.stag == 0 {
 		s.stag = region.STag(binary.BigEndian.Uint32(m.Data))
@@ -88,7 +89,7 @@ func dialTarget(from net.IP, addr string) (*stream, error) {
 func (s *stream) ping() error {
 	var msg [sendSize]byte
 	s.w.Reset()
-	if err := s.c.Post([]rdmap.WR{{Op: rdmap.OpSend, Head: msg[:]}}); err != nil {
+	if err := s.c.Post([]verbs.WR{{Op: verbs.OpSend, Head: msg[:]}}); err != nil {
 		return err
 	}
 	return s.c.Wait(context.Background(), &s.w)

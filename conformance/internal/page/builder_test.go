@@ -9,8 +9,8 @@ import (
 
 	"github.com/stag-rdma/stag/conformance/decode"
 	"github.com/stag-rdma/stag/conformance/judge"
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
@@ -58,10 +58,10 @@ func TestReads(t *testing.T) {
 	h := &rpcrdma.Header{XID: 9, Credit: 1}
 	h.Read = readList(0x77, 100)
 	talk.send(decode.FromOpener, h, &decode.RPC{XID: 9}, "call")
-	talk.fpdu(decode.FromAccepter, rdmap.OpReadRequest, ddp.Segment{QN: 1, MSN: 1, Last: true}, string(make([]byte, 28)), func(ev *decode.Event) {
-		ev.Message = &decode.Message{Op: rdmap.OpReadRequest, Read: &decode.ReadRequest{SinkSTag: 0x88, Size: 100, SourceSTag: 0x77}}
+	talk.fpdu(decode.FromAccepter, verbs.OpReadRequest, ddp.Segment{QN: 1, MSN: 1, Last: true}, string(make([]byte, 28)), func(ev *decode.Event) {
+		ev.Message = &decode.Message{Op: verbs.OpReadRequest, Read: &decode.ReadRequest{SinkSTag: 0x88, Size: 100, SourceSTag: 0x77}}
 	})
-	talk.fpdu(decode.FromOpener, rdmap.OpReadResponse, ddp.Segment{STag: 0x88, Last: true}, string(make([]byte, 100)), nil)
+	talk.fpdu(decode.FromOpener, verbs.OpReadResponse, ddp.Segment{STag: 0x88, Last: true}, string(make([]byte, 100)), nil)
 	_, d := written(t, p)
 	for _, r := range d.Conns[0].Rows[3:] {
 		if r.XID != "0x00000009" {
@@ -74,10 +74,10 @@ func TestReads(t *testing.T) {
 func TestUnfinished(t *testing.T) {
 	p := New("", nil)
 	talk := newTalk(p, 1)
-	talk.fpdu(decode.FromOpener, rdmap.OpWrite, ddp.Segment{STag: 1, TO: 0}, "never finished", nil)
-	talk.fpdu(decode.FromOpener, rdmap.OpWrite, ddp.Segment{STag: 1, TO: 500}, "nor this one", nil)
-	talk.fpdu(decode.FromOpener, rdmap.OpSend, ddp.Segment{MSN: 1}, "nor this", nil)
-	talk.fpdu(decode.FromOpener, rdmap.OpSend, ddp.Segment{MSN: 2, Last: true}, "this is", nil)
+	talk.fpdu(decode.FromOpener, verbs.OpWrite, ddp.Segment{STag: 1, TO: 0}, "never finished", nil)
+	talk.fpdu(decode.FromOpener, verbs.OpWrite, ddp.Segment{STag: 1, TO: 500}, "nor this one", nil)
+	talk.fpdu(decode.FromOpener, verbs.OpSend, ddp.Segment{MSN: 1}, "nor this", nil)
+	talk.fpdu(decode.FromOpener, verbs.OpSend, ddp.Segment{MSN: 2, Last: true}, "this is", nil)
 	_, d := written(t, p)
 	var frames []int
 	for _, r := range d.Conns[0].Rows {

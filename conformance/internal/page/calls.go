@@ -4,8 +4,8 @@ import (
 	"fmt"
 
 	"github.com/stag-rdma/stag/conformance/decode"
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
@@ -59,9 +59,9 @@ func (s *calls) note(c *conn, r *row, ev *decode.Event) {
 		s.header(c, r, ev)
 		c.Requester = s.requester
 	case ev.RDMAP == nil:
-	case ev.RDMAP.Op == rdmap.OpWrite:
+	case ev.RDMAP.Op == verbs.OpWrite:
 		r.serve(s.memory[1-ev.Dir][ev.DDP.STag])
-	case ev.RDMAP.Op == rdmap.OpReadResponse:
+	case ev.RDMAP.Op == verbs.OpReadResponse:
 		r.serve(s.sinks[1-ev.Dir][ev.DDP.STag])
 	case ev.Message != nil && ev.Message.Read != nil:
 		call := s.memory[1-ev.Dir][ev.Message.Read.SourceSTag]

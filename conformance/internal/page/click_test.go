@@ -7,8 +7,8 @@ import (
 
 	"github.com/stag-rdma/stag/conformance/decode"
 	"github.com/stag-rdma/stag/conformance/judge"
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
@@ -153,7 +153,7 @@ func clickViolation(_ *testing.T, b *browser) {
 func clickDetails(_ *testing.T, b *browser) {
 	p := New("long.pcap", &Options{MaxOctets: 32})
 	t := newTalk(p, 1)
-	t.fpdu(decode.FromOpener, rdmap.OpWrite, ddp.Segment{STag: 0x0102, Last: true}, "0123456789abcdefghijklmnopqrstuvwxyz", nil)
+	t.fpdu(decode.FromOpener, verbs.OpWrite, ddp.Segment{STag: 0x0102, Last: true}, "0123456789abcdefghijklmnopqrstuvwxyz", nil)
 	b.load(p)
 	b.click("[data-kind=write]")
 	b.want("a click opens the details", "document.getElementById('details').hidden", false)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stag-rdma/stag/conformance/decode"
 	"github.com/stag-rdma/stag/conformance/judge"
-	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // row is one arrow of the ladder. Times are nanoseconds.
@@ -58,17 +58,17 @@ func kindOf(ev *decode.Event) string {
 		return kindUndecoded
 	}
 	switch ev.RDMAP.Op {
-	case rdmap.OpWrite:
+	case verbs.OpWrite:
 		return "write"
-	case rdmap.OpReadRequest:
+	case verbs.OpReadRequest:
 		return "read"
-	case rdmap.OpReadResponse:
+	case verbs.OpReadResponse:
 		return "response"
-	case rdmap.OpTerminate:
+	case verbs.OpTerminate:
 		return "terminate"
-	case rdmap.OpSend, rdmap.OpSendInvalidate, rdmap.OpSendSE, rdmap.OpSendSEInvalidate, rdmap.OpImmediate, rdmap.OpImmediateSE:
+	case verbs.OpSend, verbs.OpSendInvalidate, verbs.OpSendSE, verbs.OpSendSEInvalidate, verbs.OpImmediate, verbs.OpImmediateSE:
 		return "send"
-	case rdmap.OpAtomicRequest, rdmap.OpFlushRequest, rdmap.OpVerifyRequest, rdmap.OpAtomicWriteRequest:
+	case verbs.OpAtomicRequest, verbs.OpFlushRequest, verbs.OpVerifyRequest, verbs.OpAtomicWriteRequest:
 		return "request"
 	default: // their responses, and undefined opcodes
 		return "answer"

@@ -7,9 +7,9 @@ import (
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/conformance/decode"
 	"github.com/stag-rdma/stag/conformance/judge"
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
@@ -46,7 +46,7 @@ func (t *talk) say(ev *decode.Event) *decode.Event {
 }
 
 // fpdu says one FPDU with a segment.
-func (t *talk) fpdu(dir decode.Dir, op rdmap.Opcode, seg ddp.Segment, payload string, more func(*decode.Event)) *decode.Event {
+func (t *talk) fpdu(dir decode.Dir, op verbs.Opcode, seg ddp.Segment, payload string, more func(*decode.Event)) *decode.Event {
 	seg.Tagged = op.Tagged()
 	ulpdu := make([]byte, seg.HeaderLen()+len(payload))
 	copy(ulpdu[seg.HeaderLen():], payload)
@@ -66,8 +66,8 @@ func (t *talk) fpdu(dir decode.Dir, op rdmap.Opcode, seg ddp.Segment, payload st
 func (t *talk) send(dir decode.Dir, h *rpcrdma.Header, r *decode.RPC, payload string) *decode.Event {
 	t.msn[dir]++
 	h.Vers = rpcrdma.Version
-	return t.fpdu(dir, rdmap.OpSend, ddp.Segment{Last: true, MSN: t.msn[dir]}, payload, func(ev *decode.Event) {
-		ev.Message = &decode.Message{Op: rdmap.OpSend, MSN: t.msn[dir], Payload: []byte(payload), Segments: 1, First: t.frame + 1}
+	return t.fpdu(dir, verbs.OpSend, ddp.Segment{Last: true, MSN: t.msn[dir]}, payload, func(ev *decode.Event) {
+		ev.Message = &decode.Message{Op: verbs.OpSend, MSN: t.msn[dir], Payload: []byte(payload), Segments: 1, First: t.frame + 1}
 		ev.Header, ev.RPC = h, r
 	})
 }
@@ -77,8 +77,8 @@ func (t *talk) read(xid uint32) {
 	tag := chunks.Segment{Handle: chunks.Handle(xid), Length: 2000, Offset: 4096}
 	lists := chunks.Lists{Write: []chunks.WriteChunk{{tag}}}
 	t.send(decode.FromOpener, &rpcrdma.Header{XID: xid, Credit: 32, Lists: lists}, &decode.RPC{XID: xid, Name: "NFSv3 READ"}, "call")
-	t.fpdu(decode.FromAccepter, rdmap.OpWrite, ddp.Segment{STag: ddp.STag(xid), TO: 4096}, string(make([]byte, 1000)), nil)
-	t.fpdu(decode.FromAccepter, rdmap.OpWrite, ddp.Segment{STag: ddp.STag(xid), TO: 5096, Last: true}, string(make([]byte, 1000)), nil)
+	t.fpdu(decode.FromAccepter, verbs.OpWrite, ddp.Segment{STag: ddp.STag(xid), TO: 4096}, string(make([]byte, 1000)), nil)
+	t.fpdu(decode.FromAccepter, verbs.OpWrite, ddp.Segment{STag: ddp.STag(xid), TO: 5096, Last: true}, string(make([]byte, 1000)), nil)
 	t.send(decode.FromAccepter, &rpcrdma.Header{XID: xid, Credit: 16, Lists: lists},
 		&decode.RPC{XID: xid, IsReply: true, Name: "NFSv3 READ", Status: "NFS3_OK"}, "reply")
 }

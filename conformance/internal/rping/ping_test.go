@@ -13,6 +13,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // pair returns two connected sides, a the initiator; both are closed by the test's end.
@@ -97,12 +98,12 @@ func TestEchoRefuses(t *testing.T) {
 	}{
 		{"short message", func(region.STag) [][]byte { return [][]byte{make([]byte, 15)} }, false, is(rping.ErrProtocol)},
 		{"empty message", func(region.STag) [][]byte { return [][]byte{{}} }, false, is(rping.ErrProtocol)},
-		{"long message", func(region.STag) [][]byte { return [][]byte{make([]byte, 17)} }, false, isA[*rdmap.ProtocolError]},
+		{"long message", func(region.STag) [][]byte { return [][]byte{make([]byte, 17)} }, false, isA[*verbs.ProtocolError]},
 		{"nothing to read", func(s region.STag) [][]byte { return infos(rping.Info{RKey: s}) }, false, is(rping.ErrProtocol)},
 		{"too much to read", func(s region.STag) [][]byte { return infos(rping.Info{RKey: s, Len: rping.MaxSize + 1}) }, false, is(rping.ErrProtocol)},
 		{"4 GiB to read", func(s region.STag) [][]byte { return infos(rping.Info{RKey: s, Len: 1<<32 - 1}) }, false, is(rping.ErrProtocol)},
-		{"wrong STag", func(s region.STag) [][]byte { return infos(rping.Info{RKey: s ^ 0xff, Len: 64}) }, false, isA[*rdmap.TerminateError]},
-		{"beyond the buffer", func(s region.STag) [][]byte { return infos(rping.Info{RKey: s, Addr: 1, Len: 64}) }, false, isA[*rdmap.TerminateError]},
+		{"wrong STag", func(s region.STag) [][]byte { return infos(rping.Info{RKey: s ^ 0xff, Len: 64}) }, false, isA[*verbs.TerminateError]},
+		{"beyond the buffer", func(s region.STag) [][]byte { return infos(rping.Info{RKey: s, Addr: 1, Len: 64}) }, false, isA[*verbs.TerminateError]},
 		{"another sink size", func(s region.STag) [][]byte {
 			return infos(rping.Info{RKey: s, Len: 64}, rping.Info{RKey: s, Len: 63})
 		}, false, is(rping.ErrProtocol)},

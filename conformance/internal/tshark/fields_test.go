@@ -23,7 +23,7 @@ import (
 	"github.com/stag-rdma/stag/conformance/decode"
 	"github.com/stag-rdma/stag/conformance/internal/tshark"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
-	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // fieldNames are the fields that are compared, by Wireshark's names.
@@ -114,13 +114,13 @@ func (f fields) message(m *decode.Message) {
 		f.add("iwarp_rdma.srcto", m.Read.SourceTO)
 	case m.Terminate != nil:
 		f.add("iwarp_rdma.term_layer", uint64(m.Payload[0]>>4))
-	case m.Op == rdmap.OpAtomicRequest && m.Extension != nil:
+	case m.Op == verbs.OpAtomicRequest && m.Extension != nil:
 		x := m.Extension
 		f.add("iwarp_rdma.atomic.opcode", uint64(x.Atomic.Op))
 		f.add("iwarp_rdma.atomic.request_identifier", uint64(x.ID))
 		f.add("iwarp_rdma.atomic.remote_stag", uint64(x.STag))
 		f.add("iwarp_rdma.atomic.remote_tagged_offset", x.TO)
-	case m.Op == rdmap.OpAtomicResponse && m.Extension != nil:
+	case m.Op == verbs.OpAtomicResponse && m.Extension != nil:
 		f.add("iwarp_rdma.atomic.original_request_identifier", uint64(m.Extension.ID))
 		f.add("iwarp_rdma.atomic.original_remote_data_value", m.Extension.Old)
 	}

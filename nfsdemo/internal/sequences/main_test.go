@@ -16,10 +16,10 @@ import (
 
 	"github.com/stag-rdma/stag/conformance/decode"
 	"github.com/stag-rdma/stag/conformance/judge"
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/capture"
 	"github.com/stag-rdma/stag/rdmap/capture/capturetest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 var update = flag.Bool("update", false, "make the captures in testdata anew")
@@ -80,7 +80,7 @@ func count(t *testing.T, file string) map[string]int {
 		if ev.Commit != nil {
 			n[ev.Commit.Kind.String()]++
 		}
-		if ev.RDMAP != nil && (ev.RDMAP.Op == rdmap.OpImmediate || ev.RDMAP.Op == rdmap.OpImmediateSE) {
+		if ev.RDMAP != nil && (ev.RDMAP.Op == verbs.OpImmediate || ev.RDMAP.Op == verbs.OpImmediateSE) {
 			n["immediate"]++
 		}
 	}

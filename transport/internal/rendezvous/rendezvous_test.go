@@ -11,6 +11,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/transport/internal/rendezvous"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
@@ -96,7 +97,7 @@ func TestServe(t *testing.T) {
 		t.Error(s, a.Conns())
 	}
 	_, err = rendezvous.Dial(t.Context(), &at, "127.0.0.1", nil, new(rdmap.Config))
-	if _, ok := errors.AsType[*rdmap.RejectError](err); !ok || a.Rejected.Load() != 1 {
+	if _, ok := errors.AsType[*verbs.RejectError](err); !ok || a.Rejected.Load() != 1 {
 		t.Error("a second connection:", err)
 	}
 	a.Close()

@@ -3,9 +3,9 @@ package twin
 import (
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/conformance/decode"
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -92,7 +92,7 @@ func (t *RPC) Answer(x *Exchange) {
 		t.ReadRequest(1-x.Dir, r)
 		data := make([]byte, r.Size)
 		at += copy(data, x.Data[min(at, len(x.Data)):])
-		t.Tagged(x.Dir, rdmap.OpReadResponse, r.SinkSTag, r.SinkTO, data)
+		t.Tagged(x.Dir, verbs.OpReadResponse, r.SinkSTag, r.SinkTO, data)
 	}
 	for _, w := range x.Writes {
 		t.Write(1-x.Dir, w.STag, w.TO, w.Data)

@@ -6,7 +6,7 @@
 //	t.Send(twin.I, []byte("hello"))
 //	t.Write(twin.R, 0x1234, 0, data)
 //	t.Close()
-//	t.Nth(rdmap.OpSend, 0).Seg.MSN = 7 // the mutation
+//	t.Nth(verbs.OpSend, 0).Seg.MSN = 7 // the mutation
 //	t.Play(judge.Event)
 //
 // The builder numbers messages as they are added, and does not renumber them after a change; see
@@ -17,8 +17,8 @@ import (
 	"slices"
 
 	"github.com/stag-rdma/stag/conformance/decode"
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // The sides of a conversation: the initiator opens the TCP connection.
@@ -51,19 +51,19 @@ func (t *Trace) add(f ...*Frame) *Frame {
 
 // Untagged adds a message of an untagged opcode on its queue, with the next MSN there. It returns the
 // frame of its last segment.
-func (t *Trace) Untagged(dir decode.Dir, op rdmap.Opcode, payload []byte) *Frame {
+func (t *Trace) Untagged(dir decode.Dir, op verbs.Opcode, payload []byte) *Frame {
 	q := op.Queue()
 	t.msn[dir][q]++
 	return t.segments(dir, ddp.Segment{DV: ddp.Version, Control: control(op), QN: q, MSN: t.msn[dir][q]}, payload)
 }
 
 // Tagged adds a message of a tagged opcode. It returns the frame of its last segment.
-func (t *Trace) Tagged(dir decode.Dir, op rdmap.Opcode, stag ddp.STag, to uint64, payload []byte) *Frame {
+func (t *Trace) Tagged(dir decode.Dir, op verbs.Opcode, stag ddp.STag, to uint64, payload []byte) *Frame {
 	return t.segments(dir, ddp.Segment{Tagged: true, DV: ddp.Version, Control: control(op), STag: stag, TO: to}, payload)
 }
 
 // control returns the RDMAP control octet of an opcode.
-func control(op rdmap.Opcode) uint8 { return 0x40 | uint8(op) }
+func control(op verbs.Opcode) uint8 { return 0x40 | uint8(op) }
 
 // segments adds the frames of one message.
 func (t *Trace) segments(dir decode.Dir, s ddp.Segment, payload []byte) *Frame {
@@ -100,7 +100,7 @@ func (t *Trace) Close() *Trace {
 
 // Nth returns the n-th frame, from 0, that is a segment of a message of opcode op; nil if there are not so
 // many.
-func (t *Trace) Nth(op rdmap.Opcode, n int) *Frame {
+func (t *Trace) Nth(op verbs.Opcode, n int) *Frame {
 	for _, f := range t.Frames {
 		if f.isSegment() && f.Seg.Control&0x1f == uint8(op) {
 			if n--; n < 0 {

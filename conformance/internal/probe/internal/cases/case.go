@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"github.com/stag-rdma/stag/chunks"
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // Case is one thing that a peer must survive.
@@ -91,7 +91,7 @@ type Memory struct {
 // Want is an answer and its verdict.
 type Want struct {
 	Kind    Kind
-	Codes   []rdmap.TermCode // of a Terminate; none: any
+	Codes   []verbs.TermCode // of a Terminate; none: any
 	Verdict Verdict
 	Why     string // of a tolerated answer: who or what allows it
 }
@@ -143,13 +143,13 @@ func tolerate(why string, kinds ...Kind) []Want {
 }
 
 // terminate wants a Terminate with one of the codes. Its loss is tolerated.
-func terminate(codes ...rdmap.TermCode) []Want {
+func terminate(codes ...verbs.TermCode) []Want {
 	return append([]Want{{Kind: KindTerminated, Codes: codes}},
 		tolerate("the connection ends, though no Terminate was seen: a reset may destroy it", KindClosed)...)
 }
 
 // siw tolerates codes of Linux's siw, which names another error than other peers.
-func siw(codes ...rdmap.TermCode) []Want {
+func siw(codes ...verbs.TermCode) []Want {
 	return []Want{{Kind: KindTerminated, Codes: codes, Verdict: Tolerated, Why: "Linux's siw (6.1) names this error"}}
 }
 

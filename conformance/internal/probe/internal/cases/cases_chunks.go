@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/stag-rdma/stag/chunks"
-	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 func (g *gen) chunkLists() []Case {
@@ -170,5 +170,5 @@ func (g *gen) positions() []Try {
 	}
 	wrap := g.rpc("a segment that wraps")
 	wrap.send(g.callWith(wrap.bad, chunks.Lists{Read: []chunks.ReadSegment{{Position: 40, Segment: chunks.Segment{Handle: 0x7e57a000, Length: 64, Offset: math.MaxUint64 - 3}}}}))
-	return append(list, wrap.then(errChunk(), ignored, tolerate("it tries to read it", KindClosed), []Want{{Kind: KindTerminated, Codes: []rdmap.TermCode{}, Verdict: Tolerated, Why: "it cannot read it"}}))
+	return append(list, wrap.then(errChunk(), ignored, tolerate("it tries to read it", KindClosed), []Want{{Kind: KindTerminated, Codes: []verbs.TermCode{}, Verdict: Tolerated, Why: "it cannot read it"}}))
 }

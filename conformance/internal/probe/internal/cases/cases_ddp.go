@@ -4,28 +4,28 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
-const sendOp = uint8(rdmap.OpSend)
+const sendOp = uint8(verbs.OpSend)
 
 // codesDDP returns codes of DDP, all of one error type (RFC 5041 Section 7.2).
-func codesDDP(etype uint8, codes ...uint8) (list []rdmap.TermCode) {
+func codesDDP(etype uint8, codes ...uint8) (list []verbs.TermCode) {
 	for _, c := range codes {
-		list = append(list, rdmap.TermCode{Layer: 1, EType: etype, Code: c})
+		list = append(list, verbs.TermCode{Layer: 1, EType: etype, Code: c})
 	}
 	return list
 }
 
 // broken is a try of one ULPDU that breaks a rule, after a NULL call.
-func (g *gen) broken(name string, ulpdu func(s *script) []byte, codes ...rdmap.TermCode) Try {
+func (g *gen) broken(name string, ulpdu func(s *script) []byte, codes ...verbs.TermCode) Try {
 	s := g.rpc(name)
 	return s.ulpdu(ulpdu(s)).want(terminate(codes...))
 }
 
 // second is a try of a Send in two segments, the other of which f spoils.
-func (g *gen) second(name string, f func(seg *ddp.Segment), codes ...rdmap.TermCode) Try {
+func (g *gen) second(name string, f func(seg *ddp.Segment), codes ...verbs.TermCode) Try {
 	s := g.rpc(name)
 	msg := g.null(s.bad)
 	s.ulpdu(part(ddp.Segment{MSN: s.msn}, msg[:32]))
@@ -41,7 +41,7 @@ func (g *gen) badDDP() []Case {
 		version = append(version,
 			g.broken(fmt.Sprintf("%d, untagged", v), func(s *script) []byte { u := null(s); u[0] = u[0]&^3 | v; return u }, codesDDP(2, 6)...),
 			g.broken(fmt.Sprintf("%d, tagged", v), func(*script) []byte {
-				u := tagged(rdmap.OpWrite, 1, 0, make([]byte, 8))
+				u := tagged(verbs.OpWrite, 1, 0, make([]byte, 8))
 				u[0] = u[0]&^3 | v
 				return u
 			}, codesDDP(1, 4)...))
@@ -56,7 +56,7 @@ func (g *gen) badDDP() []Case {
 		mo = append(mo, g.broken(fmt.Sprint(o), func(s *script) []byte { return put32(null(s), 14, o) }, codesDDP(2, 4, 5)...))
 	}
 	write := func(h ddp.STag, to uint64, n int) func(*script) []byte {
-		return func(*script) []byte { return tagged(rdmap.OpWrite, h, to, make([]byte, n)) }
+		return func(*script) []byte { return tagged(verbs.OpWrite, h, to, make([]byte, n)) }
 	}
 	for _, h := range []ddp.STag{0, 1, 0x12345600, 0x7fffffff, 0xffffffff} {
 		stag = append(stag, g.broken(fmt.Sprintf("%#x", uint32(h)), write(h, 0, 8), codesDDP(1, 0, 2)...))
@@ -67,7 +67,7 @@ func (g *gen) badDDP() []Case {
 		g.broken("1000 octets at 2^63", write(0x12345600, 1<<63, 1000), codesDDP(1, 0, 1, 2, 3)...),
 	}
 	within := []Try{
-		g.second("another opcode", func(s *ddp.Segment) { s.Control = rdmapVersion1 | uint8(rdmap.OpSendSE) }, rdmap.TermCode{EType: 2, Code: 6}),
+		g.second("another opcode", func(s *ddp.Segment) { s.Control = rdmapVersion1 | uint8(verbs.OpSendSE) }, verbs.TermCode{EType: 2, Code: 6}),
 		g.second("the next MSN", func(s *ddp.Segment) { s.MSN++; s.MO = 0 }, codesDDP(2, 2, 3)...),
 		g.second("a gap", func(s *ddp.Segment) { s.MO += 4 }, codesDDP(2, 4)...),
 		g.second("the same octets again", func(s *ddp.Segment) { s.MO = 0 }, codesDDP(2, 4)...),
@@ -120,7 +120,7 @@ func (g *gen) goodDDP() []Case {
 		return s.ulpdu(u).about(s.bad).want(ok(KindAnswered))
 	}
 	empty := g.rpc("")
-	empty.ulpdu(tagged(rdmap.OpWrite, 0x12345600, math.MaxUint64, nil))
+	empty.ulpdu(tagged(verbs.OpWrite, 0x12345600, math.MaxUint64, nil))
 	return []Case{
 		{Name: "ddp/many-segments", Rows: []int{13}, Rule: "RFC 5041 Section 5.2", Sends: "a NULL call in many segments", Tries: []Try{
 			pieces("1 octet each", 1, false), pieces("7 octets each", 7, false), pieces("the last one empty", 20, true),

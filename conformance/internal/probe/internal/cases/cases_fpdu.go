@@ -4,12 +4,12 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
-var crcMismatch = rdmap.TermCode{Layer: mpa.Layer, EType: mpa.EType, Code: uint8(mpa.CodeCRC)}
+var crcMismatch = verbs.TermCode{Layer: mpa.Layer, EType: mpa.EType, Code: uint8(mpa.CodeCRC)}
 
 // last lets f change the last step.
 func (s *script) last(f func(st *Step)) *script {
@@ -50,12 +50,12 @@ func (g *gen) badFPDU() []Case {
 	short := func(n int, octet byte) Try {
 		s := g.rpc(fmt.Sprintf("%d octets, control %#x", n, octet))
 		u := append([]byte{octet, 0x43}, make([]byte, 20)...)[:n]
-		return s.ulpdu(u).want(terminate(rdmap.TermCode{Layer: 1}),
+		return s.ulpdu(u).want(terminate(verbs.TermCode{Layer: 1}),
 			otherCode("no document names a code for a ULPDU that is too short for its header"),
 			tolerate("no document names an answer; Linux's siw waits for more octets", KindSilent))
 	}
 	long := g.rpc("")
-	long.ulpdu(append(untagged(uint8(rdmap.OpSend), 0, long.msn, g.null(long.bad)), make([]byte, 65535-ddp.UntaggedLen-68)...))
+	long.ulpdu(append(untagged(uint8(verbs.OpSend), 0, long.msn, g.null(long.bad)), make([]byte, 65535-ddp.UntaggedLen-68)...))
 	longest := tooLong()
 	if g.Receives >= 65535-ddp.UntaggedLen { // RFC 8797 Section 4 lets it take this one
 		longest = ok(KindAnswered, KindGarbageArgs, KindErrChunk)
@@ -78,7 +78,7 @@ func (g *gen) badFPDU() []Case {
 
 // tooLong wants the answers to a Send that is longer than the receive posted for it.
 func tooLong() []Want {
-	return append(terminate(rdmap.TermCode{Layer: 1, EType: 2, Code: 5}, rdmap.TermCode{Layer: 1, EType: 2, Code: 2}),
+	return append(terminate(verbs.TermCode{Layer: 1, EType: 2, Code: 5}, verbs.TermCode{Layer: 1, EType: 2, Code: 2}),
 		tolerate("its receives are longer than any RFC 8797 can name", KindAnswered, KindGarbageArgs, KindErrChunk)...)
 }
 
@@ -100,7 +100,7 @@ func (g *gen) goodFPDU() []Case {
 	half := g.rpc("one call and a half")
 	two := g.xid()
 	half.send(g.null(half.bad)).about(half.bad).last(func(st *Step) { st.Spare, st.Join = true, true })
-	u := untagged(uint8(rdmap.OpSend), 0, half.msn, g.null(two))
+	u := untagged(uint8(verbs.OpSend), 0, half.msn, g.null(two))
 	half.about(two).ulpdu(u).last(func(st *Step) { st.Spoil, st.Join = cut(31), true })
 	half.ulpdu(u).last(func(st *Step) { st.Spoil = func(b []byte) []byte { return b[31:] } })
 	pad := g.rpc("")
@@ -160,7 +160,7 @@ func (g *gen) silent() []Case {
 
 // part returns the ULPDU of a segment of a Send.
 func part(s ddp.Segment, body []byte) []byte {
-	s.Control = rdmapVersion1 | uint8(rdmap.OpSend)
+	s.Control = rdmapVersion1 | uint8(verbs.OpSend)
 	return append(s.Append(nil), body...)
 }
 

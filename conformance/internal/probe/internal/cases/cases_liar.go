@@ -1,8 +1,8 @@
 package cases
 
 import (
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -127,7 +127,7 @@ func (g *gen) cutResponse(c cutting) Try {
 func (w *Watcher) respondCut(cut func(n int) []piece, sink ddp.STag, to uint64, data []byte) {
 	ps := cut(len(data))
 	for i, p := range ps {
-		s := ddp.Segment{Tagged: true, Last: i == len(ps)-1, Control: rdmapVersion1 | uint8(rdmap.OpReadResponse), STag: sink, TO: to + uint64(p.off)}
+		s := ddp.Segment{Tagged: true, Last: i == len(ps)-1, Control: rdmapVersion1 | uint8(verbs.OpReadResponse), STag: sink, TO: to + uint64(p.off)}
 		w.out = append(w.out, append(s.Append(nil), data[p.off:p.off+p.n]...))
 	}
 }

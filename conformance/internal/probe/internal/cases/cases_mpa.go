@@ -4,9 +4,9 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // startup is a try that has only a Request.
@@ -32,7 +32,7 @@ func (g *gen) badStartup() []Case {
 	reply := append([]byte(mpa.ReplyKey), raw(0x50, 2, 4, word)[16:]...)
 	wrong := append([]byte(nil), UsualRequest()...)
 	wrong[15] ^= 1
-	fpdu := mpa.AppendFPDU(nil, untagged(uint8(rdmap.OpSend), ddp.QNSend, ddp.FirstMSN, g.null(g.xid())), true)
+	fpdu := mpa.AppendFPDU(nil, untagged(uint8(verbs.OpSend), ddp.QNSend, ddp.FirstMSN, g.null(g.xid())), true)
 	early := tolerate("no document says that a responder must look", KindAccepted)
 	ends := func(name string, octets []byte) Try {
 		t := startup(name, octets, closed)
@@ -144,9 +144,9 @@ func (g *gen) peerToPeer(o mpa.RTR) Try {
 	s.Request, s.RTR = r.bytes(), o
 	switch o {
 	case mpa.RTRWrite:
-		s.ulpdu(tagged(rdmap.OpWrite, 1, 0, nil))
+		s.ulpdu(tagged(verbs.OpWrite, 1, 0, nil))
 	case mpa.RTRRead:
-		s.ulpdu(untagged(uint8(rdmap.OpReadRequest), ddp.QNRequest, ddp.FirstMSN, readRequest(0, 1, 0)))
+		s.ulpdu(untagged(uint8(verbs.OpReadRequest), ddp.QNRequest, ddp.FirstMSN, readRequest(0, 1, 0)))
 	case mpa.RTRSend:
 		s.send(nil)
 	}

@@ -4,14 +4,14 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // codesRDMAP returns codes of RDMAP, all of one error type (RFC 5040 Section 4.8).
-func codesRDMAP(etype uint8, codes ...uint8) (list []rdmap.TermCode) {
+func codesRDMAP(etype uint8, codes ...uint8) (list []verbs.TermCode) {
 	for _, c := range codes {
-		list = append(list, rdmap.TermCode{EType: etype, Code: c})
+		list = append(list, verbs.TermCode{EType: etype, Code: c})
 	}
 	return list
 }
@@ -27,7 +27,7 @@ func (g *gen) badRDMAP() []Case {
 			return u
 		}, codesRDMAP(2, 5)...))
 	}
-	on := func(op rdmap.Opcode, qn uint32, n int) func(s *script) []byte {
+	on := func(op verbs.Opcode, qn uint32, n int) func(s *script) []byte {
 		return func(s *script) []byte {
 			msn := uint32(ddp.FirstMSN)
 			if qn == ddp.QNSend {
@@ -36,30 +36,30 @@ func (g *gen) badRDMAP() []Case {
 			return untagged(uint8(op), qn, msn, make([]byte, n))
 		}
 	}
-	for op := rdmap.Opcode(12); op < 16; op++ {
+	for op := verbs.Opcode(12); op < 16; op++ {
 		opcode = append(opcode, g.broken(fmt.Sprintf("%#x on queue 0", uint8(op)), on(op, 0, 20), unexpectedOpcode...))
 	}
 	place := []Try{
-		g.broken("Send on queue 1", on(rdmap.OpSend, 1, 68), unexpectedOpcode...),
-		g.broken("Send on queue 2", on(rdmap.OpSend, 2, 68), unexpectedOpcode...),
-		g.broken("Read Request on queue 0", on(rdmap.OpReadRequest, 0, 28), unexpectedOpcode...),
-		g.broken("Terminate on queue 0", on(rdmap.OpTerminate, 0, 4), unexpectedOpcode...),
-		g.broken("RDMA Write, untagged", on(rdmap.OpWrite, 0, 8), unexpectedOpcode...),
-		g.broken("Read Response, untagged", on(rdmap.OpReadResponse, 0, 8), unexpectedOpcode...),
-		g.broken("Send, tagged", func(*script) []byte { return tagged(rdmap.OpSend, 1, 0, make([]byte, 68)) }, unexpectedOpcode...),
-		g.broken("Read Request, tagged", func(*script) []byte { return tagged(rdmap.OpReadRequest, 1, 0, make([]byte, 28)) }, unexpectedOpcode...),
+		g.broken("Send on queue 1", on(verbs.OpSend, 1, 68), unexpectedOpcode...),
+		g.broken("Send on queue 2", on(verbs.OpSend, 2, 68), unexpectedOpcode...),
+		g.broken("Read Request on queue 0", on(verbs.OpReadRequest, 0, 28), unexpectedOpcode...),
+		g.broken("Terminate on queue 0", on(verbs.OpTerminate, 0, 4), unexpectedOpcode...),
+		g.broken("RDMA Write, untagged", on(verbs.OpWrite, 0, 8), unexpectedOpcode...),
+		g.broken("Read Response, untagged", on(verbs.OpReadResponse, 0, 8), unexpectedOpcode...),
+		g.broken("Send, tagged", func(*script) []byte { return tagged(verbs.OpSend, 1, 0, make([]byte, 68)) }, unexpectedOpcode...),
+		g.broken("Read Request, tagged", func(*script) []byte { return tagged(verbs.OpReadRequest, 1, 0, make([]byte, 28)) }, unexpectedOpcode...),
 	}
 	for i := range place {
-		place[i].Wants = append(place[i].Wants, siw(append(codesDDP(2, 1, 3), codesDDP(1, 0)[0], rdmap.TermCode{Layer: 1}, rdmap.TermCode{Layer: 2, Code: 3})...)...)
+		place[i].Wants = append(place[i].Wants, siw(append(codesDDP(2, 1, 3), codesDDP(1, 0)[0], verbs.TermCode{Layer: 1}, verbs.TermCode{Layer: 2, Code: 3})...)...)
 	}
 	invalidate := g.rpc("")
-	u := untagged(uint8(rdmap.OpSendInvalidate), 0, invalidate.msn, g.null(invalidate.bad))
+	u := untagged(uint8(verbs.OpSendInvalidate), 0, invalidate.msn, g.null(invalidate.bad))
 	invalidate.ulpdu(put32(u, 2, 0x12345600))
 	response := func(name string, n int) Try {
-		return g.broken(name, func(*script) []byte { return tagged(rdmap.OpReadResponse, 0x12345600, 0, make([]byte, n)) }, codesDDP(1, 0, 2)...)
+		return g.broken(name, func(*script) []byte { return tagged(verbs.OpReadResponse, 0x12345600, 0, make([]byte, n)) }, codesDDP(1, 0, 2)...)
 	}
 	some, none := response("of 8 octets", 8), response("of no octets", 0)
-	some.Wants = append(some.Wants, siw(rdmap.TermCode{Layer: 1})...)
+	some.Wants = append(some.Wants, siw(verbs.TermCode{Layer: 1})...)
 	none.Wants = append(none.Wants, otherCode("no document names the error")...)
 	none.Wants = append(none.Wants, tolerate("no document says that it must be noticed", KindSilent)...)
 	return []Case{
@@ -78,7 +78,7 @@ func (g *gen) badRDMAP() []Case {
 
 // extensions are the messages of RFC 7306, to a server that need not know them.
 func (g *gen) extensions() []Try {
-	request := func(name string, op rdmap.Opcode, qn uint32, n int, codes ...rdmap.TermCode) Try {
+	request := func(name string, op verbs.Opcode, qn uint32, n int, codes ...verbs.TermCode) Try {
 		s := g.rpc(name)
 		msn := s.msn
 		if qn != ddp.QNSend {
@@ -87,26 +87,26 @@ func (g *gen) extensions() []Try {
 		return s.ulpdu(untagged(uint8(op), qn, msn, make([]byte, n))).want(terminate(append(codes, unexpectedOpcode...)...))
 	}
 	protection := append(codesRDMAP(1, 0, 1, 2, 3), codesRDMAP(2, 7)...)
-	immediate := func(op rdmap.Opcode) Try {
+	immediate := func(op verbs.Opcode) Try {
 		s := g.rpc(op.String())
 		s.ulpdu(untagged(uint8(op), ddp.QNSend, s.msn, make([]byte, 8)))
 		s.msn++
 		return s.then(terminate(unexpectedOpcode...), tolerate("it knows RFC 7306", KindDropped))
 	}
 	return []Try{
-		immediate(rdmap.OpImmediate), immediate(rdmap.OpImmediateSE),
-		request("Atomic Request", rdmap.OpAtomicRequest, ddp.QNRequest, 52, protection...),
-		request("Atomic Request of 4 octets", rdmap.OpAtomicRequest, ddp.QNRequest, 4, protection...),
-		request("Atomic Response", rdmap.OpAtomicResponse, ddp.QNResponse, 12, append(codesDDP(2, 1, 2), codesRDMAP(2, 0xff)...)...),
-		request("Flush Request", rdmap.OpFlushRequest, ddp.QNRequest, 20, protection...),
-		request("Verify Request", rdmap.OpVerifyRequest, ddp.QNRequest, 16, protection...),
-		request("Flush Response", rdmap.OpFlushResponse, ddp.QNResponse, 0, append(codesDDP(2, 1, 2), codesRDMAP(2, 0xff)...)...),
+		immediate(verbs.OpImmediate), immediate(verbs.OpImmediateSE),
+		request("Atomic Request", verbs.OpAtomicRequest, ddp.QNRequest, 52, protection...),
+		request("Atomic Request of 4 octets", verbs.OpAtomicRequest, ddp.QNRequest, 4, protection...),
+		request("Atomic Response", verbs.OpAtomicResponse, ddp.QNResponse, 12, append(codesDDP(2, 1, 2), codesRDMAP(2, 0xff)...)...),
+		request("Flush Request", verbs.OpFlushRequest, ddp.QNRequest, 20, protection...),
+		request("Verify Request", verbs.OpVerifyRequest, ddp.QNRequest, 16, protection...),
+		request("Flush Response", verbs.OpFlushResponse, ddp.QNResponse, 0, append(codesDDP(2, 1, 2), codesRDMAP(2, 0xff)...)...),
 	}
 }
 
 func (g *gen) badReads() []Try {
-	read := func(name string, body []byte, codes ...rdmap.TermCode) Try {
-		t := g.broken(name, func(s *script) []byte { return untagged(uint8(rdmap.OpReadRequest), ddp.QNRequest, s.req, body) }, codes...)
+	read := func(name string, body []byte, codes ...verbs.TermCode) Try {
+		t := g.broken(name, func(s *script) []byte { return untagged(uint8(verbs.OpReadRequest), ddp.QNRequest, s.req, body) }, codes...)
 		t.Wants = append(t.Wants, Want{Kind: KindTerminated, Codes: codesDDP(2, 2), Verdict: Tolerated, Why: "it serves no RDMA Reads at all"})
 		return t
 	}
@@ -130,12 +130,12 @@ func (g *gen) terminates() []Try {
 	send := func(name string, bodies ...[]byte) Try {
 		s := g.rpc(name)
 		for i, b := range bodies {
-			s.ulpdu(untagged(uint8(rdmap.OpTerminate), ddp.QNTerminate, uint32(i+1), b))
+			s.ulpdu(untagged(uint8(verbs.OpTerminate), ddp.QNTerminate, uint32(i+1), b))
 			s.last(func(st *Step) { st.Join = i+1 < len(bodies) })
 		}
-		return s.want(ok(KindClosed), siw(rdmap.TermCode{Layer: 2, Code: 3}))
+		return s.want(ok(KindClosed), siw(verbs.TermCode{Layer: 2, Code: 3}))
 	}
-	plain := (&rdmap.Terminate{Code: rdmap.TermCode{Layer: 1, EType: 2, Code: 1}}).Append(nil)
+	plain := (&verbs.Terminate{Code: verbs.TermCode{Layer: 1, EType: 2, Code: 1}}).Append(nil)
 	return []Try{
 		send("a good one", plain),
 		send("twice", plain, plain),
@@ -150,14 +150,14 @@ func (g *gen) terminates() []Try {
 func (g *gen) goodRDMAP() []Case {
 	nothing := g.rpc("")
 	nothing.Responses = 1
-	nothing.ulpdu(untagged(uint8(rdmap.OpReadRequest), ddp.QNRequest, nothing.req, readRequest(0, 0x12345600, math.MaxUint64)))
+	nothing.ulpdu(untagged(uint8(verbs.OpReadRequest), ddp.QNRequest, nothing.req, readRequest(0, 0x12345600, math.MaxUint64)))
 	flood := g.rpc("")
 	for i := range uint32(200) {
-		flood.ulpdu(untagged(uint8(rdmap.OpReadRequest), ddp.QNRequest, flood.req+i, readRequest(0, 1, 0))).last(func(st *Step) { st.Join = true })
+		flood.ulpdu(untagged(uint8(verbs.OpReadRequest), ddp.QNRequest, flood.req+i, readRequest(0, 1, 0))).last(func(st *Step) { st.Join = true })
 	}
 	flood.last(func(st *Step) { st.Join = false })
 	event := g.rpc("")
-	event.ulpdu(untagged(uint8(rdmap.OpSendSE), 0, event.msn, g.null(event.bad))).about(event.bad)
+	event.ulpdu(untagged(uint8(verbs.OpSendSE), 0, event.msn, g.null(event.bad))).about(event.bad)
 	noReads := []Want{{Kind: KindTerminated, Codes: codesDDP(2, 2), Verdict: Tolerated, Why: "it serves no RDMA Reads at all"}}
 	return []Case{
 		{Name: "rdmap/read-nothing", Rows: []int{14}, Rule: "RFC 5040 Section 5.2", Sends: "an RDMA Read of no octets, whose STag must not be checked, then a NULL call", Tries: []Try{

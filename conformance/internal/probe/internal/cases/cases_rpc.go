@@ -5,8 +5,8 @@ import (
 	"math"
 	"strings"
 
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/xdr"
 
@@ -172,7 +172,7 @@ func (s *script) ulpduSend(msg []byte) *script {
 	const each = 1200
 	for at := 0; at < len(msg); at += each {
 		n := min(each, len(msg)-at)
-		s.ulpdu(part(ddp.Segment{Last: at+n == len(msg), MSN: s.msn, MO: uint32(at), Control: rdmapVersion1 | uint8(rdmap.OpSend)}, msg[at:at+n]))
+		s.ulpdu(part(ddp.Segment{Last: at+n == len(msg), MSN: s.msn, MO: uint32(at), Control: rdmapVersion1 | uint8(verbs.OpSend)}, msg[at:at+n]))
 	}
 	s.msn++
 	return s

@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"github.com/stag-rdma/stag/chunks"
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // readLen is the size of the header of a Read Request (RFC 5040 Section 4.4).
@@ -20,12 +20,12 @@ func within(s chunks.Segment, stag ddp.STag, to uint64, n int) bool {
 
 // tagged is an RDMA Write, or the response to a Read of ours.
 func (w *Watcher) tagged(s *ddp.Segment, body []byte) {
-	op := rdmap.Opcode(s.Control & 0x0f)
+	op := verbs.Opcode(s.Control & 0x0f)
 	switch {
-	case op == rdmap.OpReadResponse && len(body) == 0:
+	case op == verbs.OpReadResponse && len(body) == 0:
 		w.Seen.Reads++
 		return
-	case op != rdmap.OpWrite:
+	case op != verbs.OpWrite:
 		w.breach("a tagged message with opcode %v", op)
 		return
 	case len(body) == 0: // a zero-length RDMA Write needs no memory
@@ -39,7 +39,7 @@ func (w *Watcher) tagged(s *ddp.Segment, body []byte) {
 		}
 	}
 	w.outside("wrote", s.STag, s.TO, len(body))
-	w.refuse(rdmap.TermCode{Layer: 1, EType: 1})
+	w.refuse(verbs.TermCode{Layer: 1, EType: 1})
 }
 
 // outside is an access to memory that does not exist. If it was offered all the same, as bait, the access is
@@ -62,11 +62,11 @@ func (w *Watcher) touched(s string) {
 }
 
 // refuse sends a Terminate, once.
-func (w *Watcher) refuse(code rdmap.TermCode) {
+func (w *Watcher) refuse(code verbs.TermCode) {
 	if !w.Seen.Refused {
 		w.Seen.Refused = true
-		t := rdmap.Terminate{Code: code}
-		w.out = append(w.out, untagged(uint8(rdmap.OpTerminate), ddp.QNTerminate, 1, t.Append(nil)))
+		t := verbs.Terminate{Code: code}
+		w.out = append(w.out, untagged(uint8(verbs.OpTerminate), ddp.QNTerminate, 1, t.Append(nil)))
 	}
 }
 
@@ -91,7 +91,7 @@ func (w *Watcher) read(msg []byte) {
 		}
 	}
 	w.outside("read", stag, to, size)
-	w.refuse(rdmap.TermCode{Layer: 0, EType: 1})
+	w.refuse(verbs.TermCode{Layer: 0, EType: 1})
 }
 
 // respond answers a Read with data, or as the memory demands.
@@ -111,5 +111,5 @@ func (w *Watcher) respond(how Reading, sink ddp.STag, to uint64, data []byte) {
 	case ReadRefused:
 		return
 	}
-	w.out = append(w.out, tagged(rdmap.OpReadResponse, sink, to, data))
+	w.out = append(w.out, tagged(verbs.OpReadResponse, sink, to, data))
 }

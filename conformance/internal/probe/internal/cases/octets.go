@@ -4,9 +4,9 @@ import (
 	"encoding/binary"
 
 	"github.com/stag-rdma/stag/chunks"
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -21,7 +21,7 @@ func untagged(opcode uint8, qn, msn uint32, body []byte) []byte {
 }
 
 // tagged returns the ULPDU of a message of one segment.
-func tagged(op rdmap.Opcode, stag ddp.STag, to uint64, body []byte) []byte {
+func tagged(op verbs.Opcode, stag ddp.STag, to uint64, body []byte) []byte {
 	s := ddp.Segment{Tagged: true, Last: true, Control: rdmapVersion1 | uint8(op), STag: stag, TO: to}
 	return append(s.Append(nil), body...)
 }
@@ -42,7 +42,7 @@ func words(v ...uint32) []byte {
 }
 
 // Nudge returns an RDMA Write of no octets.
-func Nudge() []byte { return tagged(rdmap.OpWrite, 1, 0, nil) }
+func Nudge() []byte { return tagged(verbs.OpWrite, 1, 0, nil) }
 
 // Target is what the octets need to know about the peer.
 type Target struct {

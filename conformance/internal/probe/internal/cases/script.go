@@ -2,8 +2,8 @@ package cases
 
 import (
 	"github.com/stag-rdma/stag/chunks"
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
@@ -58,7 +58,7 @@ func (s *script) ulpdu(u []byte) *script { return s.step(Step{ULPDU: u}) }
 
 // send sends a message in one segment, and notes what its lists offer.
 func (s *script) send(msg []byte) *script {
-	u := untagged(uint8(rdmap.OpSend), ddp.QNSend, s.msn, msg)
+	u := untagged(uint8(verbs.OpSend), ddp.QNSend, s.msn, msg)
 	s.msn++
 	s.offer(msg)
 	return s.ulpdu(u)

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // Seen is what the peer has said on a connection.
@@ -14,7 +14,7 @@ type Seen struct {
 	Reply    *mpa.Reply
 	NoRTR    bool // the Reply does not offer the RTR of the try
 	Answers  []Answer
-	Term     *rdmap.Terminate
+	Term     *verbs.Terminate
 	Reads    int      // of ours that were answered
 	Touched  []string // memory of ours that was touched, in words
 	Breaches []string // what no peer may do, whatever it receives
@@ -99,7 +99,7 @@ func (t *Try) executed(s *Seen) bool {
 }
 
 // admits compares codes. Linux's siw exchanges layer and error type.
-func (w *Want) admits(t *rdmap.Terminate) bool {
+func (w *Want) admits(t *verbs.Terminate) bool {
 	return len(w.Codes) == 0 || slices.Contains(w.Codes, t.Code) || slices.Contains(w.Codes, t.Swapped())
 }
 

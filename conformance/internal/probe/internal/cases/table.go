@@ -1,8 +1,8 @@
 package cases
 
 import (
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // Table returns the cases for a peer.
@@ -26,5 +26,5 @@ func Alive(t Target, xid uint32) Try {
 
 // NullCall returns the ULPDU of a NULL call, the Send with number msn of its connection.
 func NullCall(t Target, xid, msn uint32) []byte {
-	return untagged(uint8(rdmap.OpSend), ddp.QNSend, msn, t.null(xid))
+	return untagged(uint8(verbs.OpSend), ddp.QNSend, msn, t.null(xid))
 }

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -137,9 +137,9 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-func mustTerminate(t *testing.T, b []byte) *rdmap.Terminate {
+func mustTerminate(t *testing.T, b []byte) *verbs.Terminate {
 	t.Helper()
-	term, err := rdmap.ParseTerminate(b)
+	term, err := verbs.ParseTerminate(b)
 	if err != nil {
 		t.Fatal(err)
 	}

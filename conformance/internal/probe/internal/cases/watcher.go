@@ -3,9 +3,9 @@ package cases
 import (
 	"fmt"
 
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // Watcher follows what the peer sends in a try, and answers its RDMA Reads. It must be used from one
@@ -81,12 +81,12 @@ func (w *Watcher) untagged(s *ddp.Segment, body []byte) {
 	msg := w.part[s.QN]
 	w.part[s.QN] = nil
 	w.msn[s.QN]++
-	switch op := rdmap.Opcode(s.Control & 0x0f); {
-	case s.QN == ddp.QNSend && op >= rdmap.OpSend && op <= rdmap.OpSendSEInvalidate:
+	switch op := verbs.Opcode(s.Control & 0x0f); {
+	case s.QN == ddp.QNSend && op >= verbs.OpSend && op <= verbs.OpSendSEInvalidate:
 		w.message(msg)
-	case s.QN == ddp.QNRequest && op == rdmap.OpReadRequest && len(msg) == readLen:
+	case s.QN == ddp.QNRequest && op == verbs.OpReadRequest && len(msg) == readLen:
 		w.read(msg)
-	case s.QN == ddp.QNTerminate && op == rdmap.OpTerminate:
+	case s.QN == ddp.QNTerminate && op == verbs.OpTerminate:
 		w.terminate(msg)
 	default:
 		w.breach("a message with opcode %v on queue %d", op, s.QN)
@@ -94,7 +94,7 @@ func (w *Watcher) untagged(s *ddp.Segment, body []byte) {
 }
 
 func (w *Watcher) terminate(msg []byte) {
-	t, err := rdmap.ParseTerminate(append([]byte(nil), msg...))
+	t, err := verbs.ParseTerminate(append([]byte(nil), msg...))
 	switch {
 	case err != nil:
 		w.breach("a Terminate that cannot be read: %x", msg)

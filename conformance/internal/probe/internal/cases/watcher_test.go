@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/chunks"
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -29,7 +29,7 @@ func TestWatcherBreaches(t *testing.T) {
 		f(&h)
 		return sends(h, replyTo(7)...)
 	}
-	term := untagged(uint8(rdmap.OpTerminate), ddp.QNTerminate, 1, words(0x12010000))
+	term := untagged(uint8(verbs.OpTerminate), ddp.QNTerminate, 1, words(0x12010000))
 	for _, tt := range []struct {
 		name string
 		said []byte
@@ -49,13 +49,13 @@ func TestWatcherBreaches(t *testing.T) {
 		{"another DDP version", append([]byte{0x42}, sends(good)[1:]...), "cannot be read"},
 		{"too short", []byte{0x41, 0x43}, "cannot be read"},
 		{"a Terminate", term, ""},
-		{"a Terminate that nobody knows", untagged(uint8(rdmap.OpTerminate), ddp.QNTerminate, 1, words(0x77770000)), "not registered"},
-		{"a Terminate of 3 octets", untagged(uint8(rdmap.OpTerminate), ddp.QNTerminate, 1, make([]byte, 3)), "cannot be read"},
-		{"a Write that fits", tagged(rdmap.OpWrite, 0x100, 8, make([]byte, 64)), ""},
-		{"a Write past the end", tagged(rdmap.OpWrite, 0x100, 9, make([]byte, 64)), "it wrote 64 octets at 0x9"},
-		{"a Write before the beginning", tagged(rdmap.OpWrite, 0x100, 7, make([]byte, 8)), "it wrote 8 octets at 0x7"},
-		{"a Write that wraps", tagged(rdmap.OpWrite, 0x100, ^uint64(0), make([]byte, 8)), "it wrote 8 octets at 0xffffffffffffffff"},
-		{"a Write to what was bait", tagged(rdmap.OpWrite, 0x200, 0, make([]byte, 4)), ""},
+		{"a Terminate that nobody knows", untagged(uint8(verbs.OpTerminate), ddp.QNTerminate, 1, words(0x77770000)), "not registered"},
+		{"a Terminate of 3 octets", untagged(uint8(verbs.OpTerminate), ddp.QNTerminate, 1, make([]byte, 3)), "cannot be read"},
+		{"a Write that fits", tagged(verbs.OpWrite, 0x100, 8, make([]byte, 64)), ""},
+		{"a Write past the end", tagged(verbs.OpWrite, 0x100, 9, make([]byte, 64)), "it wrote 64 octets at 0x9"},
+		{"a Write before the beginning", tagged(verbs.OpWrite, 0x100, 7, make([]byte, 8)), "it wrote 8 octets at 0x7"},
+		{"a Write that wraps", tagged(verbs.OpWrite, 0x100, ^uint64(0), make([]byte, 8)), "it wrote 8 octets at 0xffffffffffffffff"},
+		{"a Write to what was bait", tagged(verbs.OpWrite, 0x200, 0, make([]byte, 4)), ""},
 	} {
 		w := Watch(&Try{
 			Subjects: []uint32{7}, Lists: chunks.Lists{Write: []chunks.WriteChunk{{room}}},
@@ -82,7 +82,7 @@ func TestWatcherReads(t *testing.T) {
 	request := func(to uint64, size uint32, stag ddp.STag) []byte {
 		b := readRequest(size, stag, to)
 		put32(b, 0, 0xbeef00)
-		return untagged(uint8(rdmap.OpReadRequest), ddp.QNRequest, 1, b)
+		return untagged(uint8(verbs.OpReadRequest), ddp.QNRequest, 1, b)
 	}
 	for _, tt := range []struct {
 		name string
@@ -90,14 +90,14 @@ func TestWatcherReads(t *testing.T) {
 		ask  []byte
 		want []byte // the first ULPDU that answers; nil: none
 	}{
-		{"whole", ReadWhole, request(102, 4, 5), tagged(rdmap.OpReadResponse, 0xbeef00, 0, data[2:6])},
-		{"short", ReadShort, request(100, 8, 5), tagged(rdmap.OpReadResponse, 0xbeef00, 0, data[:4])},
-		{"long", ReadLong, request(100, 4, 5), tagged(rdmap.OpReadResponse, 0xbeef00, 0, append([]byte("0123"), 0, 0, 0, 0))},
-		{"elsewhere", ReadElsewhere, request(100, 4, 5), tagged(rdmap.OpReadResponse, 0xbeef00^0xffff00, 0, data[:4])},
-		{"past the end", ReadPast, request(100, 4, 5), tagged(rdmap.OpReadResponse, 0xbeef00, 4, data[:4])},
+		{"whole", ReadWhole, request(102, 4, 5), tagged(verbs.OpReadResponse, 0xbeef00, 0, data[2:6])},
+		{"short", ReadShort, request(100, 8, 5), tagged(verbs.OpReadResponse, 0xbeef00, 0, data[:4])},
+		{"long", ReadLong, request(100, 4, 5), tagged(verbs.OpReadResponse, 0xbeef00, 0, append([]byte("0123"), 0, 0, 0, 0))},
+		{"elsewhere", ReadElsewhere, request(100, 4, 5), tagged(verbs.OpReadResponse, 0xbeef00^0xffff00, 0, data[:4])},
+		{"past the end", ReadPast, request(100, 4, 5), tagged(verbs.OpReadResponse, 0xbeef00, 4, data[:4])},
 		{"never", ReadNever, request(100, 4, 5), nil},
-		{"refused", ReadRefused, request(100, 4, 5), untagged(uint8(rdmap.OpTerminate), ddp.QNTerminate, 1, words(0x01000000))},
-		{"another STag", ReadWhole, request(100, 4, 6), untagged(uint8(rdmap.OpTerminate), ddp.QNTerminate, 1, words(0x01000000))},
+		{"refused", ReadRefused, request(100, 4, 5), untagged(uint8(verbs.OpTerminate), ddp.QNTerminate, 1, words(0x01000000))},
+		{"another STag", ReadWhole, request(100, 4, 6), untagged(uint8(verbs.OpTerminate), ddp.QNTerminate, 1, words(0x01000000))},
 	} {
 		w := Watch(&Try{
 			Memory: []Memory{{Segment: chunks.Segment{Handle: 5, Length: 8, Offset: 100}, Data: data, Reading: tt.how}},

@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"encoding/binary"
 
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // Table returns all twists. The rules of a Reply and of a Send count from octet 0 of the frame or the ULPDU.
@@ -78,13 +78,13 @@ func lies() []Twist {
 		{Name: "msn", Does: "sends wrong MSNs", Rule: "DDP-005", Out: control(func(u []byte) { put(u, 10, be.Uint32(u[10:])+5) })},
 		{Name: "mo", Does: "sends a wrong MO", Rule: "DDP-007", Out: control(func(u []byte) { put(u, 14, 4) })},
 		{Name: "invalidate-field", Does: "fills the Invalidate STag of Sends that invalidate nothing", Rule: "RDMAP-006", Out: control(func(u []byte) {
-			if !rdmap.Opcode(u[1] & 0x0f).Invalidates() {
+			if !verbs.Opcode(u[1] & 0x0f).Invalidates() {
 				put(u, 2, 0x1234)
 			}
 		})},
-		{Name: "invalidate", Does: "invalidates an STag that nobody has offered", Rule: "RPCRDMA-074", Out: control(func(u []byte) { u[1] = u[1]&^0x0f | byte(rdmap.OpSendInvalidate); put(u, 2, 0x1234) })},
-		{Name: "write-anywhere", Does: "writes to memory that nobody has offered", Rule: "RPCRDMA-050", Out: before(func() []byte { return tagged(rdmap.OpWrite, 0xdead, 64, make([]byte, 16)) })},
-		{Name: "read-response", Does: "answers a Read that nobody has asked for", Rule: "RDMAP-030", Out: before(func() []byte { return tagged(rdmap.OpReadResponse, 0xdead, 64, make([]byte, 16)) })},
+		{Name: "invalidate", Does: "invalidates an STag that nobody has offered", Rule: "RPCRDMA-074", Out: control(func(u []byte) { u[1] = u[1]&^0x0f | byte(verbs.OpSendInvalidate); put(u, 2, 0x1234) })},
+		{Name: "write-anywhere", Does: "writes to memory that nobody has offered", Rule: "RPCRDMA-050", Out: before(func() []byte { return tagged(verbs.OpWrite, 0xdead, 64, make([]byte, 16)) })},
+		{Name: "read-response", Does: "answers a Read that nobody has asked for", Rule: "RDMAP-030", Out: before(func() []byte { return tagged(verbs.OpReadResponse, 0xdead, 64, make([]byte, 16)) })},
 		{Name: "runt", Does: "sends replies of 8 octets", Rule: "RPCRDMA-001", Out: header(8, func(b []byte) []byte { return b[:8] })},
 		{Name: "xid", Does: "answers with an XID that no call has", Rule: "RPCRDMA-010", Out: header(16, func(b []byte) []byte { return put(b, 0, be.Uint32(b)^0x80000000) })},
 		{Name: "xids", Does: "answers with an XID that no call has, twice", Rule: "RPCRDMA-080", Out: reply(func(b []byte, at int) []byte {
@@ -136,7 +136,7 @@ func lies() []Twist {
 			return asIs(f)
 		}},
 		{Name: "terminates", Does: "answers the first call by a Terminate about its CRC, which is right", Rule: "RDMAP-060", Out: sends(func([]byte) []byte {
-			s := ddp.Segment{Last: true, DV: ddp.Version, Control: 0x40 | uint8(rdmap.OpTerminate), QN: ddp.QNTerminate, MSN: ddp.FirstMSN}
+			s := ddp.Segment{Last: true, DV: ddp.Version, Control: 0x40 | uint8(verbs.OpTerminate), QN: ddp.QNTerminate, MSN: ddp.FirstMSN}
 			return append(s.Append(nil), 0x20, 0x02, 0, 0)
 		})},
 		{Name: "terminate-reserved", Does: "sets reserved bits of its Terminates", Rule: "RDMAP-053", Out: terminates(func(b []byte) { b[3] |= 1 })},
@@ -165,7 +165,7 @@ func blind() []Twist {
 			}
 		})},
 		{Name: "takes-stag", Does: "ignores RDMA Writes to STags that do not exist", Rule: "", In: func(_ *Conn, f []byte) [][]byte {
-			if u := ulpdu(f); len(u) > ddp.TaggedLen && u[0]&0x80 != 0 && rdmap.Opcode(u[1]&0x0f) == rdmap.OpWrite {
+			if u := ulpdu(f); len(u) > ddp.TaggedLen && u[0]&0x80 != 0 && verbs.Opcode(u[1]&0x0f) == verbs.OpWrite {
 				return nil
 			}
 			return asIs(f)

@@ -7,9 +7,9 @@ import (
 	"encoding/binary"
 	"slices"
 
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // Twist is one way to be wrong. The functions get octets of their own.
@@ -45,7 +45,7 @@ func (c *Conn) seal(f []byte) []byte {
 
 // isSend reports whether a ULPDU is a segment of a Send.
 func isSend(u []byte) bool {
-	return len(u) >= ddp.UntaggedLen && u[0]&0x80 == 0 && rdmap.Opcode(u[1]&0x0f).IsSend()
+	return len(u) >= ddp.UntaggedLen && u[0]&0x80 == 0 && verbs.Opcode(u[1]&0x0f).IsSend()
 }
 
 // whole reports whether a ULPDU is a Send in one segment.
@@ -102,7 +102,7 @@ func put(b []byte, at int, v uint32) []byte {
 }
 
 // tagged returns a tagged segment.
-func tagged(op rdmap.Opcode, stag ddp.STag, to uint64, payload []byte) []byte {
+func tagged(op verbs.Opcode, stag ddp.STag, to uint64, payload []byte) []byte {
 	s := ddp.Segment{Tagged: true, Last: true, DV: ddp.Version, Control: 0x40 | uint8(op), STag: stag, TO: to}
 	return append(s.Append(nil), payload...)
 }
@@ -111,7 +111,7 @@ func tagged(op rdmap.Opcode, stag ddp.STag, to uint64, payload []byte) []byte {
 func terminates(change func(b []byte)) func(*Conn, []byte) [][]byte {
 	return func(c *Conn, f []byte) [][]byte {
 		u := slices.Clone(ulpdu(f))
-		if len(u) < ddp.UntaggedLen+4 || u[0]&0x80 != 0 || rdmap.Opcode(u[1]&0x0f) != rdmap.OpTerminate {
+		if len(u) < ddp.UntaggedLen+4 || u[0]&0x80 != 0 || verbs.Opcode(u[1]&0x0f) != verbs.OpTerminate {
 			return asIs(f)
 		}
 		change(u[ddp.UntaggedLen:])

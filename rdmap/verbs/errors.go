@@ -1,15 +1,16 @@
-package rdmap
+package verbs
 
 import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 )
 
 // Misuse of the API. Nothing is sent when one of these is returned.
 var (
 	// ErrBadWR: the fields of the work request do not fit its Op.
-	ErrBadWR = errors.New("rdmap: malformed work request (rdmap.WR has a table of what each Op uses)")
+	ErrBadWR = errors.New("rdmap: malformed work request (verbs.WR has a table of what each Op uses)")
 	// ErrTooLong: a payload of 2^32 octets or more.
 	ErrTooLong = errors.New("rdmap: message longer than 2^32-1 octets")
 	// ErrNoHandshake: the connection has not finished its startup.
@@ -41,24 +42,24 @@ var ErrOlderPeer = errors.New("rdmap: peer closed instead of answering; if it kn
 // the Pool memory that the Send held; see Config.StallTimeout. A LocalError wraps it.
 var ErrUnfinishedSend = errors.New("rdmap: peer left a Send unfinished while others waited for its memory")
 
+// ErrPartialFPDU: the peer began an FPDU and did not complete it within Config.FPDUTimeout. It wraps
+// os.ErrDeadlineExceeded; a ConnError wraps it.
+var ErrPartialFPDU = fmt.Errorf("rdmap: peer began an FPDU and did not finish it: %w", os.ErrDeadlineExceeded)
+
 // ErrClosed is the error of a connection that this side has closed. It wraps net.ErrClosed.
 var ErrClosed = fmt.Errorf("rdmap: %w", net.ErrClosed)
 
-// ProtocolError says that the peer broke the protocol; a Terminate with Code
-// has been sent where the protocol permits one.
+// ProtocolError says that the peer broke the protocol.
 type ProtocolError struct {
 	Code    TermCode
 	Section string // of the broken rule, such as "RFC 5041 Section 7.1"
 	Msg     string // what was wrong, with got and want
 	Err     error  // cause, may be nil
 
-	term Terminate
-	mute bool // no Terminate may be sent
+	// Terminate is what the peer was told: Code, and the headers of the faulty segment (RFC 5040
+	// Section 4.8). Nil: the protocol permits no Terminate. It must not be changed.
+	Terminate *Terminate
 }
-
-// Terminate returns what the peer was told: the code, and the headers of the faulty segment (RFC
-// 5040 Section 4.8). Its slices must not be changed.
-func (e *ProtocolError) Terminate() Terminate { return e.term }
 
 // Error implements error.
 func (e *ProtocolError) Error() string {

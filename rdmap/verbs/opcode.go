@@ -1,4 +1,4 @@
-package rdmap
+package verbs
 
 import "strconv"
 
@@ -29,70 +29,54 @@ const (
 	OpAtomicWriteResponse Opcode = 0x11 // Atomic Write Response (commit draft), queue 3
 )
 
-// opInfo is one row of the opcode table: the T bit, the queue number and the payload length that a
-// message of this opcode must have, and the extension that it belongs to.
-type opInfo struct {
-	name    string
-	ext     Extensions
-	tagged  bool
-	qn      uint32 // untagged only
-	minSize int    // payload octets; -1: any
-	maxSize int    // payload octets; -1: bounded by the buffer alone
-}
-
-var opTable = [...]opInfo{
-	OpWrite:               {"RDMA Write", extBase, true, 0, -1, -1},
-	OpReadRequest:         {"RDMA Read Request", extBase, false, 1, 28, 28},
-	OpReadResponse:        {"RDMA Read Response", extBase, true, 0, -1, -1},
-	OpSend:                {"Send", extBase, false, 0, -1, -1},
-	OpSendInvalidate:      {"Send with Invalidate", extBase, false, 0, -1, -1},
-	OpSendSE:              {"Send with SE", extBase, false, 0, -1, -1},
-	OpSendSEInvalidate:    {"Send with SE and Invalidate", extBase, false, 0, -1, -1},
-	OpTerminate:           {"Terminate", extBase, false, 2, 4, -1},
-	OpImmediate:           {"Immediate Data", Ext7306, false, 0, 8, 8},
-	OpImmediateSE:         {"Immediate Data with SE", Ext7306, false, 0, 8, 8},
-	OpAtomicRequest:       {"Atomic Request", Ext7306, false, 1, 52, 52},
-	OpAtomicResponse:      {"Atomic Response", Ext7306, false, 3, 12, 12},
-	OpFlushRequest:        {"Flush Request", ExtCommit, false, 1, 20, 20},
-	OpFlushResponse:       {"Flush Response", ExtCommit, false, 3, 0, 0},
-	OpVerifyRequest:       {"Verify Request", ExtCommit, false, 1, 16, 16 + 64},
-	OpVerifyResponse:      {"Verify Response", ExtCommit, false, 3, 1, 64},
-	OpAtomicWriteRequest:  {"Atomic Write Request", ExtCommit, false, 1, 24, 24},
-	OpAtomicWriteResponse: {"Atomic Write Response", ExtCommit, false, 3, 0, 0},
+// models has, for each opcode, its name, the T bit, and the queue if it is untagged.
+var models = [...]struct {
+	name   string
+	tagged bool
+	qn     uint32
+}{
+	OpWrite:               {"RDMA Write", true, 0},
+	OpReadRequest:         {"RDMA Read Request", false, 1},
+	OpReadResponse:        {"RDMA Read Response", true, 0},
+	OpSend:                {"Send", false, 0},
+	OpSendInvalidate:      {"Send with Invalidate", false, 0},
+	OpSendSE:              {"Send with SE", false, 0},
+	OpSendSEInvalidate:    {"Send with SE and Invalidate", false, 0},
+	OpTerminate:           {"Terminate", false, 2},
+	OpImmediate:           {"Immediate Data", false, 0},
+	OpImmediateSE:         {"Immediate Data with SE", false, 0},
+	OpAtomicRequest:       {"Atomic Request", false, 1},
+	OpAtomicResponse:      {"Atomic Response", false, 3},
+	OpFlushRequest:        {"Flush Request", false, 1},
+	OpFlushResponse:       {"Flush Response", false, 3},
+	OpVerifyRequest:       {"Verify Request", false, 1},
+	OpVerifyResponse:      {"Verify Response", false, 3},
+	OpAtomicWriteRequest:  {"Atomic Write Request", false, 1},
+	OpAtomicWriteResponse: {"Atomic Write Response", false, 3},
 }
 
 // String returns the name that the documents use, or "Opcode(0x…)" for an unknown opcode.
 func (op Opcode) String() string {
-	if int(op) < len(opTable) {
-		return opTable[op].name
+	if int(op) < len(models) {
+		return models[op].name
 	}
 	return "Opcode(0x" + strconv.FormatUint(uint64(op), 16) + ")"
 }
 
 // Tagged reports whether messages of this opcode use the tagged DDP model.
-func (op Opcode) Tagged() bool { return int(op) < len(opTable) && opTable[op].tagged }
+func (op Opcode) Tagged() bool { return int(op) < len(models) && models[op].tagged }
 
 // Queue returns the DDP queue number of an untagged opcode (RFC 5040 Section 3.1, RFC 7306
 // Section 10.2), and 0 for a tagged opcode.
 func (op Opcode) Queue() uint32 {
-	if int(op) < len(opTable) {
-		return opTable[op].qn
+	if int(op) < len(models) {
+		return models[op].qn
 	}
 	return 0
 }
 
 // IsSend reports whether op is one of the four Sends.
 func (op Opcode) IsSend() bool { return op >= OpSend && op <= OpSendSEInvalidate }
-
-// isMessage reports whether op is delivered to the upper layer: a Send or Immediate
-// Data.
-func (op Opcode) isMessage() bool { return op.IsSend() || op == OpImmediate || op == OpImmediateSE }
-
-// asks reports whether op is a request, which goes to queue 1 and gets a response.
-func (op Opcode) asks() bool { return 1<<op&requestOps != 0 }
-
-const requestOps = 1<<OpReadRequest | 1<<OpAtomicRequest | 1<<OpFlushRequest | 1<<OpVerifyRequest |
-	1<<OpAtomicWriteRequest
 
 // Invalidates reports whether a message of this opcode carries an STag to invalidate.
 func (op Opcode) Invalidates() bool { return op == OpSendInvalidate || op == OpSendSEInvalidate }
@@ -101,3 +85,6 @@ func (op Opcode) Invalidates() bool { return op == OpSendInvalidate || op == OpS
 func (op Opcode) Solicited() bool {
 	return op == OpSendSE || op == OpSendSEInvalidate || op == OpImmediateSE
 }
+
+// OpCounts counts whole messages by Opcode.
+type OpCounts [OpAtomicWriteResponse + 1]uint64

@@ -1,4 +1,4 @@
-package rdmap
+package verbs
 
 import "strings"
 
@@ -17,9 +17,6 @@ const (
 	ExtSwap
 	// ExtCommit: Flush, Verify and Atomic Write, draft-talpey-rdma-commit-01.
 	ExtCommit
-
-	extBase Extensions = 0 // RFC 5040: always
-	extAll             = ExtCommit<<1 - 1
 )
 
 // String returns the names joined by "|", or "none".
@@ -34,26 +31,4 @@ func (x Extensions) String() string {
 		return "none"
 	}
 	return strings.Join(s, "|")
-}
-
-// normal drops unknown bits and adds what others include.
-func (x Extensions) normal() Extensions {
-	if x&ExtSwap != 0 {
-		x |= Ext7306
-	}
-	return x & extAll
-}
-
-// extraSlots is how many requests beyond IRD are accepted while extensions are in force: RFC 7306
-// Section 5.2 asks for queue 1 buffers for atomics in addition to those for Reads. This side's own
-// requests stay within ORD all the same.
-const extraSlots = 16
-
-// negotiateExtensions returns the extensions in force on c.
-func (c *Conn) negotiateExtensions() Extensions {
-	x := c.cfg.Extensions
-	if c.peerCap.mulpdu != 0 {
-		x &= extensionsOf(c.peerCap.features)
-	}
-	return x.normal()
 }

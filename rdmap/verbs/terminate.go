@@ -1,4 +1,4 @@
-package rdmap
+package verbs
 
 import (
 	"encoding/binary"
@@ -97,10 +97,9 @@ type Terminate struct {
 	Raw       []byte // as received; nil if this side built it
 }
 
-// readHeaderLen is the size of a Read Request's RDMAP header, RFC 5040 Section 4.4.
-const readHeaderLen = 28
-
 const (
+	readRequestLen = 28 // its RDMAP header, RFC 5040 Section 4.4
+
 	termM = 1 << 15
 	termD = 1 << 14
 	termR = 1 << 13
@@ -189,10 +188,10 @@ func (t *Terminate) parts(w uint32) error {
 	if w&termR == 0 {
 		return nil
 	}
-	if len(rest) < readHeaderLen {
+	if len(rest) < readRequestLen {
 		return ErrTerminateShort
 	}
-	t.Read = rest[:readHeaderLen:readHeaderLen]
+	t.Read = rest[:readRequestLen:readRequestLen]
 	return nil
 }
 
@@ -214,12 +213,4 @@ func (t *Terminate) String() string {
 // none at all and a code that is registered when swapped.
 func (t *Terminate) siw() bool {
 	return t.Raw[2]&7 != 0 || t.Raw[2]&0xe0 == 0 && t.Swapped().Registered()
-}
-
-// clone returns t with its slices copied.
-func (t Terminate) clone() Terminate {
-	t.DDP = append([]byte(nil), t.DDP...)
-	t.Read = append([]byte(nil), t.Read...)
-	t.Raw = append([]byte(nil), t.Raw...)
-	return t
 }

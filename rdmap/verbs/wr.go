@@ -1,4 +1,4 @@
-package rdmap
+package verbs
 
 import "github.com/stag-rdma/stag/rdmap/region"
 
@@ -54,53 +54,3 @@ type WR struct {
 
 // CopyLimit is the largest payload in octets that Post copies.
 const CopyLimit = 4096
-
-// size returns the payload octets of wr.
-func (wr *WR) size() int { return len(wr.Head) + len(wr.Body) }
-
-// check returns the error for misuse that can be detected without the connection, or nil.
-func (wr *WR) check() error {
-	if wr.InvalidateSink && wr.Op != OpReadRequest {
-		return ErrBadWR
-	}
-	switch wr.Op {
-	case OpSend, OpSendSE, OpSendInvalidate, OpSendSEInvalidate, OpWrite:
-		if uint64(wr.size()) > maxMessage {
-			return ErrTooLong
-		}
-	case OpReadRequest:
-		if wr.size() != 0 {
-			return ErrBadWR
-		}
-	case OpImmediate, OpImmediateSE, OpAtomicWriteRequest:
-		if wr.size() != immediateLen {
-			return ErrBadWR
-		}
-	case OpFlushRequest:
-		if wr.size() != 0 {
-			return ErrBadWR
-		}
-	case OpVerifyRequest:
-		if wr.size() > maxHash {
-			return ErrBadWR
-		}
-	case OpAtomicRequest:
-		if wr.size() != 0 || wr.Atomic == nil || wr.Atomic.Op > AtomicCmpSwap {
-			return ErrBadWR
-		}
-	default:
-		return ErrBadWR
-	}
-	return nil
-}
-
-// needs returns the extensions that wr is part of.
-func (wr *WR) needs() Extensions {
-	if wr.Op == OpAtomicRequest && wr.Atomic.Op == AtomicSwap {
-		return Ext7306 | ExtSwap
-	}
-	return opTable[wr.Op].ext
-}
-
-// maxMessage is the length of the largest DDP message, octets (RFC 5041 Section 5.2).
-const maxMessage = 1<<32 - 1
