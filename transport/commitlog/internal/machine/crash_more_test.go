@@ -288,10 +288,9 @@ var moreCrashScripts = []crashScript{
 		}
 		return w.settle()
 	}},
-	{"a tail that goes along", worldOptions{capacity: 96 << 10}, func(w *world) error {
-		w.segment = 5000
-		for range 7 { // more than window.lazyTail
-			w.same(1, 12<<10)
+	{"a tail that goes along", worldOptions{capacity: 1536, segment: 78, lazyTail: 1024}, func(w *world) error {
+		for range 7 { // the sixth is behind lazyTail
+			w.same(1, 160)
 			if err := w.through(); err != nil {
 				return err
 			}

@@ -29,6 +29,7 @@ type world struct {
 	made     int
 	eager    bool // a published head is used at once
 	segment  int  // octets placed at once
+	lazyTail uint64
 	err      error
 }
 
@@ -57,6 +58,8 @@ type worldOptions struct {
 	inFlight int
 	batch    int
 	eager    bool
+	segment  int    // if 0, 96, which does not end with lines
+	lazyTail uint64 // if 0, that of package window
 }
 
 var testID = [16]byte{'l', 'o', 'g'}
@@ -87,12 +90,18 @@ func (w *world) limits(o *worldOptions) {
 	if o.batch == 0 {
 		o.batch = 1 << 20
 	}
-	w.segment = 96 // does not end with lines
+	if o.segment == 0 {
+		o.segment = 96
+	}
+	w.segment, w.lazyTail = o.segment, o.lazyTail
 	w.prod = machine.NewProducer(machine.Limits{InFlight: o.inFlight, Batch: o.batch}, o.verify)
 }
 
 func (w *world) attach() (err error) {
 	w.mem, err = window.New(w.x.Mem)
+	if err == nil && w.lazyTail > 0 {
+		w.mem.LazyTail = w.lazyTail
+	}
 	return err
 }
 

@@ -18,9 +18,13 @@ var ErrAlign = errors.New("commitlog: memory is not aligned to 8 octets (use mem
 
 // Memory is the memory of a log. It is safe for concurrent use. Moved, if not nil, is called
 // after the tail was stored or flushed, and must not use the memory; Fail, if not nil, at the first error.
+//
+// LazyTail is how many octets of records are acknowledged in wal mode before a flush of the ring includes the tail. Recovery
+// rolls forward over them; before the tail it can distinguish a damaged record from the end.
 type Memory struct {
-	Moved func()
-	Fail  func(error)
+	Moved    func()
+	Fail     func(error)
+	LazyTail uint64
 
 	mem      region.Memory
 	guard    region.Guarded // mem, if it is one
@@ -39,7 +43,7 @@ type Memory struct {
 
 // New wraps mem, which still belongs to the caller.
 func New(mem region.Memory) (*Memory, error) {
-	m := &Memory{mem: mem, failed: make(chan struct{})}
+	m := &Memory{LazyTail: 64 << 10, mem: mem, failed: make(chan struct{})}
 	m.guard, _ = mem.(region.Guarded)
 	if b := mem.Bytes(); len(b) > layout.RingOff && uintptr(unsafe.Pointer(unsafe.SliceData(b)))%8 != 0 {
 		return nil, ErrAlign

@@ -12,11 +12,6 @@ import (
 	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 )
 
-// lazyTail is how many octets of records are acknowledged in wal mode before a flush of the ring
-// includes the tail. Recovery rolls forward over them; before the tail it can distinguish a damaged
-// record from the end.
-const lazyTail = 64 << 10
-
 // window is a part of the memory that can be registered.
 type window struct {
 	*Memory
@@ -89,7 +84,7 @@ func (r *ring) Persist(off, n int) error {
 	}
 	at := region.Range{Off: r.off + off, N: n}
 	v := r.tail.Load()
-	if !r.lazy || v-r.flushed.Load() < lazyTail {
+	if !r.lazy || v-r.flushed.Load() < r.LazyTail {
 		return r.Memory.Persist(at)
 	}
 	err := r.Memory.Persist(at, region.Range{Off: layout.TailOff, N: 8})

@@ -9,10 +9,11 @@ import (
 	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 )
 
-// What lies between the durable tail and the last group is less than lazyTail; the tail
+// What lies between the durable tail and the last group is less than LazyTail; the tail
 // never runs ahead of what is durable, and does not go along with every group. In strict
 // mode a flush of the ring leaves it alone.
 func TestTailFollows(t *testing.T) {
+	const lazyTail = 64 << 10
 	const step, capacity = lazyTail / 4, 4 * lazyTail
 	for _, mode := range []layout.Mode{layout.WAL, layout.Strict} {
 		sim := pmem.NewSim(layout.RingOff+capacity, nil)
