@@ -174,19 +174,21 @@ func (d *door) stranger(client string, err error) {
 	}
 }
 
-// came logs that a client can call, and returns the logger of its end.
-func (d *door) came(client, network string) (gone func(why error)) {
-	log, begun := d.log.With(zap.String("client", client), zap.String("transport", network)), time.Now()
-	log.Info("transport: client connected")
-	return func(why error) {
-		if why == nil {
-			why = errPeerClosed
-		}
-		if e, ok := errors.AsType[*OpError](why); ok {
-			why = e.Err // the address is in the line
-		}
-		log.Info("transport: client gone", zap.NamedError("why", why), zap.Duration("after", time.Since(begun).Round(time.Microsecond)))
+// came logs that a client can call.
+func (d *door) came(client, network string) {
+	d.log.Info("transport: client connected", zap.String("client", client), zap.String("transport", network))
+}
+
+// went logs why a client that came at the time begun can call no more; nil means that it closed its connection.
+func (d *door) went(client, network string, begun time.Time, why error) {
+	if why == nil {
+		why = errPeerClosed
 	}
+	if e, ok := errors.AsType[*OpError](why); ok {
+		why = e.Err // the address is in the line
+	}
+	d.log.Info("transport: client gone", zap.String("client", client), zap.String("transport", network),
+		zap.NamedError("why", why), zap.Duration("after", time.Since(begun).Round(time.Microsecond)))
 }
 
 // ended counts the connections that ended because of a slow peer. It returns err.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/stag-rdma/stag/internal/accept"
 	"github.com/stag-rdma/stag/rdmap"
@@ -104,7 +105,8 @@ func (l *Listener) start(conn net.Conn) {
 		return
 	}
 	l.ctr.accepted.Add(1)
-	gone := l.door.came(addrOf(conn), "rdma")
+	begun := time.Now()
+	l.door.came(addrOf(conn), "rdma")
 	for _, c := range ls.all {
 		select {
 		case l.ready <- c:
@@ -112,7 +114,7 @@ func (l *Listener) start(conn net.Conn) {
 			rc.conn.Abort(nil)
 		}
 	}
-	gone(l.ctr.ended(opErr(OpServe, addrOf(conn), ignoreEnd(rc.serve()))))
+	l.door.went(addrOf(conn), "rdma", begun, l.ctr.ended(opErr(OpServe, addrOf(conn), ignoreEnd(rc.serve()))))
 }
 
 // add admits a connection.

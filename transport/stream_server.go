@@ -96,20 +96,21 @@ func (s *Server) serveStreamConn(c *streamConn) error {
 	defer s.dropConn(c)
 	c.at = s.came.enter(c.conn)
 	defer s.came.leave(c.at)
-	gone := s.door.came(addrOf(c.conn), "tcp")
+	begun := time.Now()
+	s.door.came(addrOf(c.conn), "tcp")
 	err = c.read()
 	c.wg.Wait()
 	switch {
 	case c.isDraining():
-		gone(ErrServerClosed)
+		s.door.went(addrOf(c.conn), "tcp", begun, ErrServerClosed)
 		return nil
 	case errors.Is(err, errToRDMA):
-		gone(err)
+		s.door.went(addrOf(c.conn), "tcp", begun, err)
 		keep = true
 		return err
 	}
 	err = s.ctr.ended(opErr(OpServe, addrOf(c.conn), ignoreEnd(err)))
-	gone(err)
+	s.door.went(addrOf(c.conn), "tcp", begun, err)
 	return err
 }
 

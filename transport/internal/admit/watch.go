@@ -27,16 +27,19 @@ type Mover interface {
 
 // watch notices when a peer moves too little. It changes under Gate.mu.
 type watch struct {
-	mover Mover
-	flow  [flows]struct {
-		tickets int
-		begun   bool      // the times below are set
-		since   time.Time // the window began
-		at      uint64    // what had moved then
-		idle    time.Time // something has moved last
-		seen    uint64    // what had moved then
-	}
-	cut bool
+	mover   Mover
+	tickets [flows]int32
+	cut     bool
+	windows *[flows]window // made by Look: most connections rest, and most waits end before it comes
+}
+
+// window is a time in which a peer has to move enough.
+type window struct {
+	begun bool      // the times below are set
+	since time.Time // it began
+	at    uint64    // what had moved then
+	idle  time.Time // something has moved last
+	seen  uint64    // what had moved then
 }
 
 // Await notes what t waits for its peer to do, and that it holds n more octets, as with Add. It reports
@@ -61,14 +64,17 @@ func (t *Ticket) setFlow(f Flow) {
 	w := &p.watch
 	if t.flow != Still {
 		// Peers answer in order, so the end of one wait is progress in all that remain.
-		w.flow[t.flow].tickets--
-		w.flow[t.flow].begun = false
+		w.tickets[t.flow]--
+		if w.windows != nil {
+			w.windows[t.flow].begun = false
+		}
 	}
 	if t.flow = f; f != Still {
-		w.flow[f].tickets++
+		w.tickets[f]++
 	}
-	if w.flow[Pulling].tickets+w.flow[Arriving].tickets+w.flow[Leaving].tickets == 0 {
+	if w.tickets == [flows]int32{} {
 		delete(p.gate.watched, p)
+		w.windows = nil
 		return
 	}
 	p.gate.watched[p] = struct{}{}
@@ -86,7 +92,7 @@ func (g *Gate) Look(now time.Time) (cut int, more bool) {
 	var list []late
 	for p := range g.watched {
 		for f := Pulling; f < flows; f++ {
-			if p.watch.flow[f].tickets > 0 && !p.watch.cut && p.late(f, now, hurry) {
+			if p.watch.tickets[f] > 0 && !p.watch.cut && p.late(f, now, hurry) {
 				p.watch.cut = true
 				list = append(list, late{p, f})
 			}
@@ -103,7 +109,10 @@ func (g *Gate) Look(now time.Time) (cut int, more bool) {
 // late reports whether the peer has moved too little of f. A window begins when it is first looked at, so
 // that no clock is read when a call begins.
 func (p *Peer) late(f Flow, now time.Time, hurry bool) bool {
-	cfg, w := &p.gate.cfg, &p.watch.flow[f]
+	if p.watch.windows == nil {
+		p.watch.windows = new([flows]window)
+	}
+	cfg, w := &p.gate.cfg, &p.watch.windows[f]
 	moved := p.watch.mover.Moved(f)
 	if !w.begun {
 		w.begun = true
