@@ -199,8 +199,20 @@ bench-scale: ## 10,000 connections, 2,000 clients, fairness (Linux); exits 1 if 
 	go run ./conformance bench scale --rounds 3
 
 .PHONY: bench-grow
-bench-grow: ## draw the charts and tables of docs/performance.md (Linux)
-	go run ./conformance bench grow --doc docs/performance.md
+bench-grow: ## how cost grows with messages, FPDUs and connections (Linux)
+	go run ./conformance bench grow
+
+.PHONY: figures
+figures: ## the tables and charts of README.md and docs/performance.md, from docs/figures.json
+	go run ./conformance bench figures
+
+# A figure that misses its gate is one all the same.
+.PHONY: bench-figures
+bench-figures: ## measure all of docs/figures.json, and make the tables (Debian, root, a quiet machine)
+	for b in engine rpc scale commit grow; do go run ./conformance bench $$b --json | go run ./conformance bench figures $$b || exit 1; done
+	go run ./nfsdemo bench push --json | go run ./conformance bench figures push
+	bash conformance/bench-nfs.sh --json --plot docs/performance-nfs.svg | go run ./conformance bench figures nfs
+	go run ./nfsdemo bench push --plot docs/performance-push.svg
 
 # OLD is a revision; without it, where this branch left origin/main, or the commit before.
 .PHONY: bench-check

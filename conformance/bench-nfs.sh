@@ -32,8 +32,8 @@ if ganesha_start "$tmp" "$nfs" "$mount"; then
   pids+=("$gpid" ${rpid:-})
   columns+=("ganesha=nfs://127.0.0.1:$nfs$tmp/export?mountport=$mount") processes+=("$gpid")
 else
-  echo "without nfs-ganesha, which does not start:"
-  grep CRIT "$tmp/log" || true
+  echo "without nfs-ganesha, which does not start:" >&2
+  grep CRIT "$tmp/log" >&2 || true
 fi
 "$tmp/gonfs" -listen 127.0.0.1:0 -mount-listen "127.0.0.1:$go" >/dev/null & # NFS too, on the port of MOUNT
 pids+=($!)

@@ -98,7 +98,7 @@ func NFS(columns []Column, o *NFSOptions) (*Table, error) {
 	t := &Table{}
 	for _, c := range columns {
 		t.Columns = append(t.Columns, c.Name)
-		t.overTCP = append(t.overTCP, c.URL.Scheme == nfsclient.SchemeTCP)
+		t.OverTCP = append(t.OverTCP, c.URL.Scheme == nfsclient.SchemeTCP)
 	}
 	var todo []row
 	for _, r := range rows() {

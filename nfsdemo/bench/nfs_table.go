@@ -13,9 +13,8 @@ import (
 // Table is the result of [NFS].
 type Table struct {
 	Columns []string `json:"columns"`
+	OverTCP []bool   `json:"overTCP"` // by column
 	Rows    []Row    `json:"rows"`
-
-	overTCP []bool // by column
 }
 
 // Row is one load.
@@ -68,7 +67,7 @@ func (r *Row) judged(column int) []float64 {
 func (t *Table) Base(r *Row) int {
 	best := -1
 	for i := range r.Cells {
-		if !t.overTCP[i] {
+		if !t.OverTCP[i] {
 			continue
 		}
 		if best < 0 || r.better(measure.Median(r.judged(i)), measure.Median(r.judged(best))) {

@@ -59,7 +59,7 @@ at beyond the gate; with --goals it is the gate.`,
 	}, &cobra.Command{
 		Use: "peer", Short: "The other process of bench rpc", Args: wantArgs(0, ""), Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error { return benchPeer(cmd) },
-	}, f.commitCmd(), commitPeerCmd(), f.scaleCmd(), scalePeerCmd(), f.checkCmd(), f.growCmd())
+	}, f.commitCmd(), commitPeerCmd(), f.scaleCmd(), scalePeerCmd(), f.checkCmd(), f.growCmd(), f.figuresCmd())
 	return cmd
 }
 

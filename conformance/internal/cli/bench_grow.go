@@ -3,32 +3,26 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/stag-rdma/stag/conformance/internal/bench"
+	"github.com/stag-rdma/stag/internal/measure"
 )
 
 // growCmd is bench grow.
 func (f *benchFlags) growCmd() *cobra.Command {
-	var doc string
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use: "grow", Short: "How cost grows with messages, FPDUs and connections (Linux)", Args: wantArgs(0, ""),
 		Long: `grow measures throughput and processor time per GiB by size of message,
-size of FPDU and number of connections, and prints tables. With --doc it puts them
-between two marks in a Markdown file and writes the charts beside it.`,
-		Example: `  conformance bench grow
-  conformance bench grow --doc docs/performance.md`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.grow(cmd, doc) },
+size of FPDU and number of connections, and prints tables.`,
+		Example: "  conformance bench grow",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return f.grow(cmd) },
 	}
-	cmd.Flags().StringVar(&doc, "doc", "", "put the tables into `FILE` and the charts beside it")
-	return cmd
 }
 
-func (f *benchFlags) grow(cmd *cobra.Command, doc string) error {
+func (f *benchFlags) grow(cmd *cobra.Command) error {
 	p, stop, err := startScalePeer(cmd.Context())
 	if err != nil {
 		return err
@@ -41,28 +35,13 @@ func (f *benchFlags) grow(cmd *cobra.Command, doc string) error {
 	if f.json {
 		return json.NewEncoder(cmd.OutOrStdout()).Encode(gs)
 	}
-	var text strings.Builder
+	tw := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 	for i := range gs {
-		image := "performance-" + gs[i].Name + ".svg"
-		fmt.Fprintf(&text, "%s\n", gs[i].Markdown(image))
-		if doc == "" {
-			continue
+		fmt.Fprintf(tw, "%s\n%s\tstag MB/s\tTCP MB/s\tratio\tstag CPU s/GiB\tTCP CPU s/GiB\n", gs[i].Title, gs[i].X)
+		for _, p := range gs[i].Points {
+			fmt.Fprintf(tw, "%s\t%.4g\t%.4g\t%.2f\t%.3g\t%.3g\n", measure.Short(p.X), p.Ours.Rate, p.TCP.Rate, p.Ours.Rate/p.TCP.Rate, p.Ours.CPU, p.TCP.CPU)
 		}
-		if err := os.WriteFile(filepath.Join(filepath.Dir(doc), image), []byte(gs[i].SVG()), 0o644); err != nil {
-			return err
-		}
+		fmt.Fprintln(tw)
 	}
-	if doc == "" {
-		_, err = fmt.Fprint(cmd.OutOrStdout(), text.String())
-		return err
-	}
-	old, err := os.ReadFile(doc)
-	if err != nil {
-		return err
-	}
-	made, err := bench.Insert(string(old), text.String())
-	if err != nil {
-		return fmt.Errorf("%s: %w", doc, err)
-	}
-	return os.WriteFile(doc, []byte(made), 0o644)
+	return tw.Flush()
 }
