@@ -17,6 +17,12 @@ conformance: ## bin/conformance: one static binary that needs nothing else
 matrix: ## docs/matrix: the cases of the probe against the peers that run here
 	conformance/matrix.sh docs/matrix
 
+DRAFT ?= ../shared/spec/sources/draft-talpey-rdma-commit-01.txt
+
+.PHONY: quotes
+quotes: ## the words that the judge's rules quote, compared with the RFCs (Debian, root) and with DRAFT
+	conformance/quotes.sh $(DRAFT)
+
 .PHONY: test
 test: ## the tests of the README
 	go test ./...

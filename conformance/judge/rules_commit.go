@@ -15,9 +15,9 @@ var commitRules = []*Rule{
 	{"COMMIT-009", commitFormat, Must, Error, "The producer writes only where the consumer has released the room.", "commitlog 3"},
 	{"COMMIT-010", commitFormat, Must, Error, "The tail is a multiple of 64, and grows.", "commitlog 2"},
 	{"COMMIT-011", commitFormat, Must, Error, "The tail is the end of a record that was written before.", "commitlog 2"},
-	{"COMMIT-012", "draft-talpey-rdma-commit-01", Must, Error, "The tail is stored after the flush of all records before it.", "commitlog 5"},
+	{"COMMIT-012", commitDraft + " Section 3.1", Must, Error, "The tail is stored after the flush of all records before it.", "commitlog 5"},
 	{"COMMIT-013", commitFormat, Must, Error, "In strict mode the flush of the tail follows before anything else is written.", "commitlog 5"},
-	{"COMMIT-014", "draft-talpey-rdma-commit-01", Must, Error, "In a session on persistent memory, flushes are for persistence.", "commitlog 5"},
+	{"COMMIT-014", commitDraft + " Section 3.1", Must, Error, "In a session on persistent memory, flushes are for persistence.", "commitlog 5"},
 	{"COMMIT-015", commitFormat, Must, Error, "The tail word is stored by an Atomic Write at offset 0, and nothing writes to it or to the head.", "commitlog 2"},
 	{"COMMIT-016", commitFormat, Must, Error, "The head that the consumer publishes is a multiple of 64, does not shrink, and is not beyond the tail.", "commitlog 3"},
 }

@@ -26,11 +26,11 @@ var mpaRules = []*Rule{
 
 	{"MPA-030", "RFC 5044 Section 4.4", Must, Error, "The CRC of an FPDU is right when either startup frame asked for CRCs.", "mpa 6"},
 	{"MPA-031", "RFC 5044 Section 4.1", Must, Warning, "The pad of an FPDU is zero.", "mpa 5"},
-	{"MPA-032", "RFC 5044 Section 4.1", Must, Error, "A ULPDU has at most 64,768 octets.", "mpa 5"},
-	{"MPA-033", "RFC 5044 Section 8", Must, Error, "A stream is ended between two frames, not inside one.", "mpa 9"},
+	{"MPA-032", "RFC 5044 Section 3", Must, Error, "A ULPDU has at most 64,768 octets.", "mpa 5"},
+	{"MPA-033", "RFC 5041 Section 5.2", Must, Error, "A stream is ended between two frames, not inside one.", "mpa 9"},
 	{"MPA-034", "RFC 5044 Section 8", Must, Error, "Nothing is delivered of an FPDU with a wrong CRC, nor of what follows it.", "mpa 9"},
 
 	{"MPA-040", "RFC 5044 Section 4.3", Must, Error, "FPDUPTR of a marker points at the ULPDU_Length of its FPDU.", "mpa 7"},
-	{"MPA-041", "RFC 5044 Section 4.3", Must, Warning, "The reserved half of a marker is 0.", "mpa 7"},
+	{"MPA-041", "RFC 5044 Section 4.2", Must, Warning, "The reserved half of a marker is 0.", "mpa 7"},
 	{"MPA-042", "RFC 5044 Section 4.3", Must, Error, "A marker between two FPDUs goes out with the second, never alone at the end.", "mpa 7"},
 }

@@ -91,7 +91,7 @@ type jsonRule struct {
 	Level    string `json:"level"`
 	Severity string `json:"severity"`
 	Text     string `json:"text"`
-	Quote    string `json:"quote,omitempty"` // the words of the document, where they were compared
+	Quote    string `json:"quote"` // the words of the document
 }
 
 // writeJSON prints verdicts for a program.
@@ -103,8 +103,7 @@ func writeJSON(w io.Writer, all []*verdict) error {
 		for _, c := range v.report.Connections {
 			for id := range c.Counts {
 				if r, ok := judge.Find(id); ok {
-					q, _ := r.Quote()
-					j.Rules[id] = jsonRule{r.Source, r.Level.String(), r.Severity.String(), r.Text, q.Words}
+					j.Rules[id] = jsonRule{r.Source, r.Level.String(), r.Severity.String(), r.Text, r.Quote()}
 				}
 			}
 		}

@@ -181,10 +181,7 @@ func explain(w io.Writer, id string) error {
 		return usagef("--explain %s: no such rule%s; --explain all lists them", id, resembling(id))
 	}
 	fmt.Fprintf(w, "%s: %s\n\n", r.ID, r.Text)
-	fmt.Fprintf(w, "source    %s\nlevel     %v\nseverity  %v: %s\n", r.Source, r.Level, r.Severity, severityText[r.Severity])
-	if q, ok := r.Quote(); ok {
-		fmt.Fprintf(w, "says      %q (%s)\n", q.Words, q.Source)
-	}
+	fmt.Fprintf(w, "source    %s\nsays      %s\nlevel     %v\nseverity  %v: %s\n", r.Source, r.Quote(), r.Level, r.Severity, severityText[r.Severity])
 	for _, doc := range judge.Documents() {
 		for _, s := range judge.Sentences(doc) {
 			if slices.Contains(s.Rules, r.ID) {

@@ -29,6 +29,7 @@ type rule struct {
 	Level    string `json:"level"`
 	Severity string `json:"severity"`
 	Text     string `json:"text"`
+	Quote    string `json:"quote"`
 }
 
 // report attaches the violations to their rows, and returns the rules that were broken.
@@ -54,7 +55,7 @@ func (b *Builder) report(rep *judge.Report) map[string]rule {
 	for _, v := range rep.Violations {
 		if c := b.byID[v.Conn.ID]; c != nil {
 			r := v.Rule
-			rules[r.ID] = rule{r.Source, r.Level.String(), r.Severity.String(), r.Text}
+			rules[r.ID] = rule{r.Source, r.Level.String(), r.Severity.String(), r.Text, r.Quote()}
 			c.mark(v)
 		}
 	}

@@ -3,10 +3,11 @@
 const details = byId('details');
 
 function fault(m) {
-  const rule = data.rules[m.rule] || { level: '', source: '', text: '', severity: 'error' };
+  const rule = data.rules[m.rule] || { level: '', source: '', text: '', quote: '', severity: 'error' };
   return el('div', { class: `fault${mild(rule) ? ' mild' : ''}` },
     el('div', {}, el('span', { class: `rule ${severity(m.rule)}`, text: m.rule }), ` ${m.detail}`),
     el('div', { class: 'law', text: `${rule.level} (${rule.source}): ${rule.text}` }),
+    rule.quote && el('div', { class: 'law' }, el('q', { text: rule.quote })),
     m.folded > 0 && el('details', { class: 'law' }, el('summary', { text: plural(m.folded, 'consequence') }),
       el('ul', {}, ...(m.after || []).map((text) => el('li', { text })),
         m.folded > (m.after || []).length && el('li', { text: `and ${number(m.folded - (m.after || []).length)} more` }))));
