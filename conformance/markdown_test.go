@@ -1,7 +1,9 @@
 package main
 
 import (
+	"go/ast"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +19,7 @@ var (
 	mdLink    = regexp.MustCompile(`\]\(([^)\s]*)\)`)
 	mdHeading = regexp.MustCompile(`(?m)^#+ (.*)$`)
 	mdMake    = regexp.MustCompile(`^make ([a-z0-9-]+)`)
+	mdName    = regexp.MustCompile(`\b[A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*\b`)
 	mdPackage = regexp.MustCompile(`^go (?:run|doc|test) .*?(\./[\w/-]+)`)
 )
 
@@ -90,6 +93,37 @@ func TestMarkdownCommands(t *testing.T) {
 			}
 			if ours, right := runs(programs, s); ours && !right {
 				t.Errorf("%s: %s: no such command or flag", name, s)
+			}
+		}
+	}
+}
+
+// TestMarkdownNames: what looks like the name of a Go identifier in our pages is one. Those of findings.md are in code of
+// others.
+func TestMarkdownNames(t *testing.T) {
+	known := make(map[string]bool)
+	for _, p := range sources(t) {
+		for _, f := range slices.Concat(slices.Collect(maps.Values(p.files)), p.tests) {
+			ast.Inspect(f, func(n ast.Node) bool {
+				if id, ok := n.(*ast.Ident); ok {
+					known[id.Name] = true
+				}
+				return true
+			})
+		}
+	}
+	for name, text := range markdown(t) {
+		if name == "docs/findings.md" {
+			continue
+		}
+		for _, m := range mdInline.FindAllStringSubmatch(mdFence.ReplaceAllString(text, ""), -1) {
+			if strings.ContainsAny(m[1], " /-$<:") {
+				continue // a command, a path, a template
+			}
+			for _, id := range mdName.FindAllString(m[1], -1) {
+				if !known[id] {
+					t.Errorf("%s: `%s`: no such name", name, m[1])
+				}
 			}
 		}
 	}
