@@ -6,18 +6,18 @@ import "github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 const scanWindow = 64 << 10
 
 // proof reports whether a record of the current epoch after end, where the walk has ended, says that its
-// producer knew more to be acknowledged than lies before end. Without damage there is none: what is
-// acknowledged is durable, and the walk would have found it.
+// producer knew more to be acknowledged than lies before end, or is of the next epoch. Without damage there is none: what is
+// acknowledged is durable, and the walk would have found it; and a header is durable before a record of its epoch is sent.
 func (r *reader) proof(end *cursor) (bool, error) {
 	found := false
 	spent, err := r.scan(end, r.hdr.Epoch, func(h *layout.Record, _ *Record) bool {
-		found = h.Proven > end.pos
+		found = h.Proven > end.pos || h.Epoch > r.hdr.Epoch
 		return !found
 	})
 	return found || spent, err
 }
 
-// scan calls visit with the valid records after end, of minEpoch or later, whose numbers are not below that of end, in order
+// scan calls visit with the valid records after end, of minEpoch up to the one after that of the header, whose numbers are not below that of end, in order
 // of their places. It ends when visit returns false. spent says that the places that look like records claim more than
 // two rings: honest ones are passed over whole, so together they cost one. A producer that makes them overlap has damaged
 // its log, and each may cost a checksum of half the ring.
@@ -35,7 +35,7 @@ func (r *reader) scan(end *cursor, minEpoch uint32, visit func(*layout.Record, *
 		for at := uint64(0); at < uint64(len(b)); at += layout.Align {
 			h := layout.ParseRecord(b[at:])
 			place := layout.Place{
-				Pos: pos + at, Seq: h.Seq, MinEpoch: max(minEpoch, 1), Last: r.hdr.Epoch, Limit: limit, Capacity: r.hdr.Capacity,
+				Pos: pos + at, Seq: h.Seq, MinEpoch: max(minEpoch, 1), Last: r.last(true), Limit: limit, Capacity: r.hdr.Capacity,
 			}
 			if h.Seq < end.seq || h.CheckHeader(&place) != layout.Valid {
 				continue

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
@@ -96,4 +97,43 @@ type countingSource struct {
 func (c *countingSource) Load(p []byte, off int) error {
 	c.octets += len(p)
 	return c.ram.Load(p, off)
+}
+
+// The newer header is damaged, and the records of its epoch lie behind the durable tail: they are not taken for the end of
+// the log, and Salvage finds them.
+func TestProofHeader(t *testing.T) {
+	r := provenRing(t, 0, 1)
+	c := r.open(t)
+	ops, a, err := c.Fenced(2*layout.Align, [16]byte{1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.do(ops)
+	b := layout.AppendRecord(r[layout.RingOff:][:2*layout.Align], a.Salt, a.Epoch, 3, 2*layout.Align, []byte("third"))
+	layout.AppendRecord(b, a.Salt, a.Epoch, 4, 2*layout.Align, []byte("fourth"))
+	for off := range layout.HeaderLen {
+		bad := slices.Clone(r)
+		bad[layout.BlockSize+off] ^= 1 // generation 3
+		if off >= 8 && off < 12 {
+			continue // of another version
+		}
+		st, err := Recover(bad, len(bad), nil)
+		if err != nil || st.Header.Epoch != 2 || st.Poison == nil || st.Poison.Seq != 3 {
+			t.Fatalf("octet %d: %+v %v", off, st, err)
+		}
+		n := 0
+		st, err = Salvage(bad, len(bad), func(*Record, bool) error { n++; return nil })
+		if err != nil || n != 4 || st.NextSeq != 5 || st.Poison != nil {
+			t.Fatalf("octet %d: %d records, %+v %v", off, n, st, err)
+		}
+		ops, err := Mend(st)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bad.do(ops)
+		st, err = Recover(bad, len(bad), nil)
+		if h := &st.Header; err != nil || st.Poison != nil || st.NextSeq != 5 || h.Epoch != 4 || h.First != 5 || h.Before != 3 || h.Generation != 3 {
+			t.Fatalf("octet %d: %+v %v", off, st, err)
+		}
+	}
 }

@@ -3,6 +3,7 @@ package machine
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 
 	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 )
@@ -43,11 +44,21 @@ type cursor struct {
 type reader struct {
 	src   Source
 	hdr   *layout.Header
+	ahead bool // records of the epoch after that of hdr are believed
 	salts map[uint32]uint64
 }
 
 func newReader(src Source, hdr *layout.Header) *reader {
 	return &reader{src: src, hdr: hdr, salts: make(map[uint32]uint64)}
+}
+
+// last returns the last epoch that a record may have: that of the header, or the one after it, in case that the newer
+// header is damaged.
+func (r *reader) last(ahead bool) uint32 {
+	if ahead && r.hdr.Epoch < math.MaxUint32 {
+		return r.hdr.Epoch + 1
+	}
+	return r.hdr.Epoch
 }
 
 func (r *reader) salt(epoch uint32) uint64 {
@@ -69,7 +80,7 @@ func (r *reader) next(at *cursor, limit uint64, minEpoch uint32) (*Record, layou
 	}
 	h := layout.ParseRecord(head[:])
 	place := layout.Place{
-		Pos: at.pos, Seq: at.seq, MinEpoch: max(at.epoch, minEpoch, 1), Last: r.hdr.Epoch,
+		Pos: at.pos, Seq: at.seq, MinEpoch: max(at.epoch, minEpoch, 1), Last: r.last(r.ahead),
 		Limit: limit, Capacity: r.hdr.Capacity,
 	}
 	if why := h.CheckHeader(&place); why != layout.Valid {

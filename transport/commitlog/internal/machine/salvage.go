@@ -10,15 +10,24 @@ import (
 // Salvage is Recover for a damaged log, whose tail word does not count: visit gets the records that follow one another
 // from the head, and behind them, with behind, every other one that is whole. Those of an earlier lap of the
 // ring do not count, because their numbers are too small. Poison says that records are missing before those
-// behind, or that the header shows that there were more.
+// behind, or that the header shows that there were more. If the newer header is damaged, the records of its epoch say so.
 func Salvage(src Source, size int, visit func(r *Record, behind bool) error) (*State, error) {
 	st := new(State)
 	if err := st.fixed(src, size); err != nil {
 		return nil, err
 	}
-	r := newReader(src, &st.Header)
+	old := st.Header
+	r := newReader(src, &old)
+	r.ahead = true
+	seen := func(rec *Record, behind bool) error {
+		if rec.Epoch > st.Header.Epoch {
+			st.Header.Begin(rec.Seq, [16]byte{})
+			st.Header.Generation-- // so that Mend writes over the damaged one
+		}
+		return visit(rec, behind)
+	}
 	at := cursor{pos: st.Head.Pos, seq: st.Head.Seq}
-	why, err := r.walk(&at, st.Head.Pos+st.Header.Capacity, 0, func(rec *Record) error { return visit(rec, false) })
+	why, err := r.walk(&at, st.Head.Pos+st.Header.Capacity, 0, func(rec *Record) error { return seen(rec, false) })
 	if err != nil {
 		return nil, err
 	}
@@ -27,7 +36,7 @@ func Salvage(src Source, size int, visit func(r *Record, behind bool) error) (*S
 	_, err = r.scan(&at, 0, func(h *layout.Record, rec *Record) bool {
 		if h.Filler == 0 {
 			st.Poison = &Poison{Pos: at.pos, Seq: at.seq, Reason: why}
-			verr = visit(rec, true)
+			verr = seen(rec, true)
 		}
 		return verr == nil
 	})
