@@ -53,15 +53,21 @@ func TestReturnLate(t *testing.T) {
 	c.answers(func(a *pushfile.RecallArgs) pushfile.Status { asked <- a.Lease; return pushfile.StatusBusy })
 	h := p.create("f", 0o644)
 	l := c.lease(h)
-	returned := make(chan bool)
+	returned, written := make(chan bool), make(chan bool)
 	go func() {
 		defer close(returned)
-		id := <-asked
-		c.wrote(id, 0, "last words")
-		c.giveBack(id)
+		select {
+		case id := <-asked:
+			c.wrote(id, 0, "last words")
+			c.giveBack(id)
+		case <-written:
+			t.Error("the lease was not recalled")
+		}
 	}()
 	defer func() { <-returned }() // the write is answered before RETURN is
-	if st := p.write(h, 0, "L"); st != nfs3.OK {
+	st := p.write(h, 0, "L")
+	close(written)
+	if st != nfs3.OK {
 		t.Fatal(st)
 	}
 	p.has(h, "Last words")
