@@ -17,9 +17,10 @@ func TestAlign(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(seed, 18))
 		emss := 536 + rnd.IntN(1000)
 		w := work{}
-		w.b.align.emss = emss
+		w.align.emss = emss
+		w.b.EndSegments()
 		var want []byte
-		for w.b.n < 40_000 {
+		for w.b.Size() < 40_000 {
 			var fpdus []byte
 			for range 1 + rnd.IntN(4) {
 				n := 1 + rnd.IntN(mpa.MULPDU(emss, false))
@@ -31,17 +32,17 @@ func TestAlign(t *testing.T) {
 				fpdus = append(fpdus, f...)
 			}
 			want = append(want, fpdus...)
-			r := w.b.room(len(fpdus))
-			copy(r.b, fpdus)
-			w.b.addFPDUs(r)
+			r := w.b.Room(len(fpdus))
+			copy(r.B, fpdus)
+			w.addFPDUs(r)
 		}
 		severedBefore += len(severedIn([][]byte{want}, emss))
-		w.b.begin(true)
+		w.b.Begin(true)
 		var writes [][]byte
-		for len(w.b.left) > 0 {
-			p := bytes.Join(w.b.next(), nil)
+		for len(w.b.Unwritten()) > 0 {
+			p := bytes.Join(w.b.Next(), nil)
 			writes = append(writes, p)
-			w.b.advance(len(p))
+			w.b.Advance(len(p))
 		}
 		if got := bytes.Join(writes, nil); !bytes.Equal(got, want) {
 			t.Fatalf("seed %d: other octets", seed)
@@ -49,7 +50,8 @@ func TestAlign(t *testing.T) {
 		if at := severedIn(writes, emss); len(at) > 0 {
 			t.Fatalf("seed %d, segments of %d: trailers cut in FPDUs at %d", seed, emss, at)
 		}
-		w.b.reset()
+		w.b.Reset()
+		w.align.at = 0
 	}
 	if severedBefore == 0 {
 		t.Fatal("no trailer would have been cut without alignment: the test shows nothing")

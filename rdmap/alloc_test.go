@@ -47,7 +47,7 @@ func engineAllocs(t *testing.T, markers bool) {
 			if err := from.wk.fill(from.snd.mulpdu, true, from.snd.table); err != nil {
 				t.Fatal(err)
 			}
-			for _, p := range from.wk.b.vec {
+			for _, p := range from.wk.b.Pieces() {
 				to.in = append(to.in, p...)
 			}
 			from.due = from.snd.settle(&from.wk, false, from.due)
@@ -67,7 +67,7 @@ func engineAllocs(t *testing.T, markers bool) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			to.rcv.pool.put(ev.buf)
+			to.rcv.pool.Put(ev.buf)
 			fire(to.due)
 			to.due = to.due[:0]
 			off += k

@@ -1,6 +1,7 @@
 package rdmap
 
 import (
+	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/internal/mutant"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -24,7 +25,7 @@ func fire(due []completion) {
 // is taken to be written. It completes when it has been written and, if it is a request, its
 // response has arrived. The response may be noticed first.
 type completions struct {
-	q       ring[pendingCompletion]
+	q       buf.Ring[pendingCompletion]
 	written int // entries at the front that have been written
 	err     error
 }
@@ -38,7 +39,7 @@ type pendingCompletion struct {
 // taken makes an entry for it, if it needs one.
 func (o *completions) taken(it *item) {
 	if o.wants(it) {
-		o.q.push(pendingCompletion{
+		o.q.Push(pendingCompletion{
 			done: it.done,
 			read: asks(it.op) && !mutant.CompleteEarly || mutant.CompleteLate,
 		})
@@ -60,8 +61,8 @@ func (o *completions) wants(it *item) bool {
 
 // answer says that the response to the oldest unanswered request is complete.
 func (o *completions) answer(out []completion) []completion {
-	for i := range o.q.len() {
-		if p := o.q.at(i); p.read && !p.answered {
+	for i := range o.q.Len() {
+		if p := o.q.At(i); p.read && !p.answered {
 			p.answered = true
 			break
 		}
@@ -72,15 +73,15 @@ func (o *completions) answer(out []completion) []completion {
 // flush appends what is due to out.
 func (o *completions) flush(out []completion) []completion {
 	for o.written > 0 {
-		if p := o.q.at(0); p.read && !p.answered && o.err == nil {
+		if p := o.q.At(0); p.read && !p.answered && o.err == nil {
 			break
 		}
 		o.written--
-		if p := o.q.pop(); p.done != nil {
+		if p := o.q.Pop(); p.done != nil {
 			out = append(out, completion{p.done, o.err})
 		}
 	}
-	o.q.trim()
+	o.q.Trim()
 	return out
 }
 

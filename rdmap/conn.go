@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"go.uber.org/zap"
@@ -55,7 +56,7 @@ type Conn struct {
 	// Owned by the holder of the reading role.
 	rcv    *receiver
 	df     mpa.Deframer
-	st     *staging
+	st     *buf.Staging
 	direct direct
 	rdue   []completion
 
@@ -97,9 +98,9 @@ func newConn(nc net.Conn, cfg *Config, initiator bool) *Conn {
 	c.snd.useSpares()
 	c.rcv = newReceiver(receiverConfig{
 		table: c.table, up: (*halves)(c), size: c.cfg.RecvSize, recvs: c.cfg.Recvs, queue: c.cfg.RecvQueue, quota: c.cfg.RecvQuota,
-		pool: c.cfg.Pool, keep: c.cfg.Handler == nil,
+		pool: c.cfg.Pool.mem, keep: c.cfg.Handler == nil,
 	})
-	c.rcv.arriving.overdue, c.rcv.claim.wake = c.overdue, c.unstall
+	c.rcv.arriving.Overdue, c.rcv.claim.Wake = c.overdue, c.unstall
 	c.role.c = c
 	c.half.c = c
 	c.nudge.c = c
@@ -196,10 +197,10 @@ func (h *halves) head() (outRead, bool) {
 func (h *halves) behind() uint32 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.snd.reads.len() < 2 {
+	if h.snd.reads.Len() < 2 {
 		return 0
 	}
-	return h.snd.reads.at(1).size
+	return h.snd.reads.At(1).size
 }
 
 func (h *halves) expected() int {

@@ -18,6 +18,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -402,7 +403,7 @@ func TestWritesOfOtherConns(t *testing.T) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.writes > n/chunkSize*5/4 {
+	if d.writes > n/buf.ChunkSize*5/4 {
 		t.Errorf("%d writes for %d octets", d.writes, n)
 	}
 	if !d.deadline.IsZero() {
@@ -420,7 +421,7 @@ func TestSendsDoNotStarveResponses(t *testing.T) {
 	req.op = verbs.OpReadRequest
 	rr.append(req.body[:0])
 	refill := func() {
-		for a.snd.sq.len() < 1000 {
+		for a.snd.sq.Len() < 1000 {
 			a.post(verbs.WR{Op: verbs.OpSend, Head: []byte("small")})
 		}
 	}
@@ -429,7 +430,7 @@ func TestSendsDoNotStarveResponses(t *testing.T) {
 		if !a.snd.request(&req) {
 			t.Fatal("no slot")
 		}
-		for batches := 0; a.snd.rq.len() > 0; batches++ {
+		for batches := 0; a.snd.rq.Len() > 0; batches++ {
 			if batches == 2 {
 				t.Fatal("the response waits for ever after Sends")
 			}

@@ -157,7 +157,7 @@ func cutAt(t *testing.T, at int, reset bool) {
 	if n := pool.Used(); n != 0 {
 		t.Fatalf("cut after %d octets: %d octets of the pool in use", at, n)
 	}
-	if n := len(pool.open); n != 0 {
+	if n := pool.mem.Load().Unfinished; n != 0 {
 		t.Fatalf("cut after %d octets: the pool waits for the rest of %d Sends", at, n)
 	}
 }

@@ -2,6 +2,7 @@ package rdmap
 
 import (
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -48,25 +49,25 @@ func (d *direct) size(off int) int { return min(d.n, len(d.view.Bytes())-off) }
 
 // aim returns the places for the octets of the next read, or nil if it is an ordinary read. If the
 // result is not nil, missed or landed has to be called after the read.
-func (c *Conn) aim(st *staging) [][]byte {
+func (c *Conn) aim(st *buf.Staging) [][]byte {
 	d, r := &c.direct, c.rcv
-	head, ulpdu, ok := c.df.Peek(st.pending())
+	head, ulpdu, ok := c.df.Peek(st.Pending())
 	d.n, d.have = ulpdu-ddp.TaggedLen, len(head)-ddp.TaggedLen
 	if !ok || d.n <= 0 || d.have < 0 || d.have == d.n || r.off.len() > 0 {
 		return nil
 	}
-	limit := len(st.b)
-	if st.r > 0 && d.have < directMin/4 {
-		st.r, st.w = 0, copy(st.b, st.pending())
-	} else if st.r > 0 { // everything is laid out from the front; what is pending stays for now
-		limit = st.r
+	limit := len(st.B)
+	if st.R > 0 && d.have < directMin/4 {
+		st.R, st.W = 0, copy(st.B, st.Pending())
+	} else if st.R > 0 { // everything is laid out from the front; what is pending stays for now
+		limit = st.R
 	}
-	d.head.Parse(st.pending()[mpa.HeaderLen:])
+	d.head.Parse(st.Pending()[mpa.HeaderLen:])
 	if limit < 2*mpa.FPDULen(ulpdu) || !r.aim(d) {
 		return nil
 	}
-	copy(d.view.Bytes(), st.pending()[fpduHead:]) // the read may overwrite that
-	return d.vectors(st.b[:limit])
+	copy(d.view.Bytes(), st.Pending()[fpduHead:]) // the read may overwrite that
+	return d.vectors(st.B[:limit])
 }
 
 // aim finds the sink if d.head is the header of a Read Response segment that may be placed.
@@ -124,24 +125,24 @@ func (d *direct) vectors(b []byte) [][]byte {
 func (d *direct) missed() { d.view.Release() }
 
 // landed is called after aim if n > 0 octets were read. Nobody may look at the staging before land.
-func (c *Conn) landed(st *staging, n int) {
-	staged := st.pending()
-	copy(st.b, staged[:fpduHead])
+func (c *Conn) landed(st *buf.Staging, n int) {
+	staged := st.Pending()
+	copy(st.B, staged[:fpduHead])
 	c.direct.on, c.direct.got = true, len(staged)+n
 }
 
 // land delivers the FPDUs whose payloads are in their place. It lays out all others as a read into the
 // staging would have done, in the staging that it returns. The role may be lost when the last FPDU has
 // completed the Read; d, whose view has been released, then belongs to somebody else.
-func (c *Conn) land(st *staging) (*staging, error) {
+func (c *Conn) land(st *buf.Staging) (*buf.Staging, error) {
 	d, r := &c.direct, c.rcv
 	d.on = false
 	mem, left := d.view.Bytes(), d.got
-	st.r = 0
+	st.R = 0
 	for off := 0; off < d.to; {
 		n := d.size(off)
 		size := mpa.FPDULen(ddp.TaggedLen + n)
-		p := st.b[st.r:]
+		p := st.B[st.R:]
 		if left < size || off > 0 && !d.expected(p, off) {
 			st = d.fill(st, off, left)
 			d.view.Release()
@@ -158,10 +159,10 @@ func (c *Conn) land(st *staging) (*staging, error) {
 		}
 		off += n
 		left -= size
-		st.r += size - n
-		st.w = st.r
+		st.R += size - n
+		st.W = st.R
 		if off == d.to {
-			st.w += left
+			st.W += left
 			d.view.Release() // before the Read is complete
 		}
 		u := p[mpa.HeaderLen : fpduHead+n] // the length and the header are right; the payload is elsewhere
@@ -196,17 +197,17 @@ func (d *direct) expected(p []byte, off int) bool {
 
 // fill lays out n octets of input, whose first FPDU begins at st.r and has its payload at off, as a
 // read into the staging would have done.
-func (d *direct) fill(st *staging, off, n int) *staging {
-	from := st.b[st.r:]
-	if st.r+n > len(st.b) {
-		big := borrowStaging(n)
-		big.w = n
-		d.spread(big.pending(), from, off)
-		st.giveBack()
+func (d *direct) fill(st *buf.Staging, off, n int) *buf.Staging {
+	from := st.B[st.R:]
+	if st.R+n > len(st.B) {
+		big := buf.NewStaging(n)
+		big.W = n
+		d.spread(big.Pending(), from, off)
+		st.Release()
 		return big
 	}
-	st.w = st.r + n
-	d.spread(st.pending(), from, off)
+	st.W = st.R + n
+	d.spread(st.Pending(), from, off)
 	return st
 }
 

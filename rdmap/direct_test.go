@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -47,7 +48,7 @@ type loser struct{ strings.Builder }
 func (l *loser) HandleRecv(c *Conn, m *verbs.Message) {
 	c.takeovers.Add(1)
 	c.upcalls.Add(1)
-	c.st = c.st.split()
+	c.st = c.st.Split()
 	fmt.Fprintf(l, "%q ", m.Data)
 }
 
@@ -91,9 +92,9 @@ func directRigOn(t *testing.T, crc bool, mem func([]byte) region.Memory, sizes .
 // feed reads at most n octets of wire, and handles them.
 func (g *directRig) feed(wire []byte, n int, aim bool) (int, error) {
 	if g.st == nil {
-		g.st = borrowStaging(bigStaging)
+		g.st = buf.NewStaging(buf.Big)
 	}
-	if aim && g.st.r < g.st.w {
+	if aim && g.st.R < g.st.W {
 		if vec := g.aim(g.st); vec != nil {
 			got := 0
 			for _, p := range vec {
@@ -109,10 +110,10 @@ func (g *directRig) feed(wire []byte, n int, aim bool) (int, error) {
 			return got, g.parse()
 		}
 	}
-	st, buf := g.st.room(g.df.Need(g.st.pending()))
+	st, buf := g.st.Room(g.df.Need(g.st.Pending()))
 	g.st = st
 	n = copy(buf, wire[:n])
-	st.w += n
+	st.W += n
 	return n, g.parse()
 }
 
@@ -122,7 +123,7 @@ func (g *directRig) run(wire []byte, piece int, aim bool) string {
 	rnd := rand.New(rand.NewPCG(1, uint64(piece)))
 	for len(wire) > 0 && err == nil {
 		n := min(len(wire), piece)
-		if aim && piece <= bigStaging {
+		if aim && piece <= buf.Big {
 			n = rnd.IntN(n + 1)
 		}
 		n, err = g.feed(wire, n, aim)
@@ -143,8 +144,8 @@ func (g *directRig) run(wire []byte, piece int, aim bool) string {
 	}
 	rest := 0
 	if g.st != nil {
-		rest = g.st.w - g.st.r
-		g.st.giveBack()
+		rest = g.st.W - g.st.R
+		g.st.Release()
 		g.st = nil
 	}
 	return fmt.Sprintf("%s%d octets left, %+v, %08x", log, rest, g.rcv.in, mpa.UpdateCRC(0, g.mem))
@@ -153,8 +154,8 @@ func (g *directRig) run(wire []byte, piece int, aim bool) string {
 // responses builds the Read Responses that rig g waits for.
 func (g *directRig) responses(maxPayload int, change func(i int, s *ddp.Segment), insert func(i int) []byte) (wire []byte) {
 	i := 0
-	for k := range g.snd.reads.len() {
-		rd := g.snd.reads.at(k)
+	for k := range g.snd.reads.Len() {
+		rd := g.snd.reads.At(k)
 		for off := 0; off == 0 || off < int(rd.size); off += maxPayload {
 			s := ddp.Segment{Tagged: true, Control: controlOctet(verbs.OpReadResponse), STag: ddp.STag(rd.sink), TO: rd.sinkTO + uint64(off)}
 			n := min(maxPayload, int(rd.size)-off)
@@ -243,8 +244,8 @@ func TestDirect(t *testing.T) {
 				}
 				return log, g
 			}
-			all, _ := run(bigStaging, false)
-			for _, piece := range []int{2 << 20, bigStaging, bigStaging - 1, bigStaging - 2, bigStaging - 3, 200000, 60000, 5000} {
+			all, _ := run(buf.Big, false)
+			for _, piece := range []int{2 << 20, buf.Big, buf.Big - 1, buf.Big - 2, buf.Big - 3, 200000, 60000, 5000} {
 				want := all
 				got, g := run(piece, true)
 				if c.hole { // what the peer leaves out may be anything it has sent
@@ -253,10 +254,10 @@ func TestDirect(t *testing.T) {
 				if got != want && (crc || !c.lost) {
 					t.Errorf("%s, CRC %v, pieces of %d:\n%s\nnot direct\n%s", name, crc, piece, got, want)
 				}
-				if c.direct && piece == bigStaging && g.aimed < directLong {
+				if c.direct && piece == buf.Big && g.aimed < directLong {
 					t.Errorf("%s: %d octets direct", name, g.aimed)
 				}
-				if piece > bigStaging && g.most <= bigStaging && c.direct {
+				if piece > buf.Big && g.most <= buf.Big && c.direct {
 					t.Errorf("%s: %d octets in one read at most", name, g.most)
 				}
 			}
@@ -292,7 +293,7 @@ func TestDirectTakenOver(t *testing.T) {
 	if got != want || !strings.HasPrefix(got, `"hello 2" "hello 5" 1 1 0 octets left`) {
 		t.Errorf("%s\nnot direct\n%s", got, want)
 	}
-	if most <= bigStaging+3*full {
+	if most <= buf.Big+3*full {
 		t.Errorf("%d octets in one read at most", most)
 	}
 }
@@ -302,7 +303,7 @@ func TestDirectGuarded(t *testing.T) {
 	sink := new(frail)
 	g := directRigOn(t, true, func(b []byte) region.Memory { sink.mem, sink.left = b, 1<<30; return sink }, 1<<20)
 	mem := g.mem
-	g.run(g.responses(StagMULPDU-ddp.TaggedLen, nil, nil), bigStaging, true)
+	g.run(g.responses(StagMULPDU-ddp.TaggedLen, nil, nil), buf.Big, true)
 	if g.aimed > 0 || sink.touches == 0 || g.done[0].n != 1 || !bytes.Equal(mem[:1000], noise[:1000]) {
 		t.Errorf("%d octets direct, %d stores, completed %d times", g.aimed, sink.touches, g.done[0].n)
 	}

@@ -57,7 +57,7 @@ func newEngine(cfg engineConfig) *engine {
 	s.mulpdu, s.crc, s.ord, s.ird = cfg.mulpdu, !cfg.nocrc, cfg.ord, cfg.ird
 	s.limit, s.table, s.interleave, s.ext = 1<<30, t, cfg.interleave, cfg.ext
 	e.rcv = newReceiver(receiverConfig{
-		ext: cfg.ext, table: t, up: e, size: cfg.size, recvs: cfg.recvs, pool: cfg.pool,
+		ext: cfg.ext, table: t, up: e, size: cfg.size, recvs: cfg.recvs, pool: cfg.pool.mem,
 		queue: cfg.queue, quota: cfg.quota,
 	})
 	e.df.CRC = !cfg.nocrc
@@ -107,20 +107,20 @@ func (e *engine) output() (out []byte) {
 			e.due = e.snd.prune(&e.wk, e.due)
 		}
 		for e.snd.needExecutor() {
-			it := *e.snd.rq.at(0)
+			it := *e.snd.rq.At(0)
 			if err := it.execute(e.snd.table); err != nil {
 				e.fail(err)
 				break
 			}
 			it.executed = true
-			*e.snd.rq.at(0) = it
+			*e.snd.rq.At(0) = it
 		}
 		if !e.snd.take(&e.wk) {
 			break
 		}
 		err := e.wk.fill(e.snd.mulpdu, e.snd.crc, e.snd.table)
-		e.wk.b.begin(false)
-		for _, p := range e.wk.b.left {
+		e.wk.b.Begin(false)
+		for _, p := range e.wk.b.Unwritten() {
 			out = append(out, p...)
 		}
 		if err != nil {
@@ -180,7 +180,7 @@ func (e *engine) event(ev *event) {
 		m := ev.msg
 		m.Data = bytes.Clone(m.Data)
 		e.got = append(e.got, m)
-		e.rcv.pool.put(ev.buf)
+		e.rcv.pool.Put(ev.buf)
 	case evReadDone:
 		e.read++
 	case evTerminate:

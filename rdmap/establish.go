@@ -40,7 +40,8 @@ func (c *Conn) establish(neg *mpa.Negotiation) error {
 	case st.SendMarkers:
 		c.wk.startMarking()
 	case st.CRC && !st.StagPeer:
-		c.wk.b.align.emss = c.link.emss()
+		c.wk.align.emss = c.link.emss()
+		c.wk.b.EndSegments()
 	}
 	s := &c.snd
 	s.mulpdu, s.crc, s.ord, s.ird = st.MULPDU, st.CRC, st.ORD, st.IRD

@@ -31,7 +31,7 @@ func (r *request) stores() bool {
 
 // needExecutor reports whether the head of the requests waits for an executor.
 func (s *sender) needExecutor() bool {
-	return s.rq.len() > 0 && s.handed == 0 && !s.executing && !s.aborted && !s.rq.at(0).answerable()
+	return s.rq.Len() > 0 && s.handed == 0 && !s.executing && !s.aborted && !s.rq.At(0).answerable()
 }
 
 // answerable reports whether a response may be handed to the flusher.
@@ -70,7 +70,7 @@ func (c *Conn) executor(mode flushMode) {
 	c.mu.Lock()
 	for c.snd.executing = false; c.snd.needExecutor(); c.snd.executing = false {
 		c.snd.executing = true
-		*it = *c.snd.rq.at(0)
+		*it = *c.snd.rq.At(0)
 		c.mu.Unlock()
 		if err := it.execute(c.table); err != nil {
 			c.fail(err)
@@ -80,7 +80,7 @@ func (c *Conn) executor(mode flushMode) {
 			break
 		}
 		it.executed = true
-		*c.snd.rq.at(0) = *it
+		*c.snd.rq.At(0) = *it
 		c.mu.Unlock()
 		c.flushIfReady(mode)
 		c.mu.Lock()
@@ -97,7 +97,7 @@ const maxHere = 128 << 10
 // executesHere reports, at the beginning of a burst and with mu held, whether its reader will be the
 // executor: in Serve, where nobody waits for the reader, and with a watchdog.
 func (c *Conn) executesHere() bool {
-	return c.serving && c.cfg.HandlerLimit > 0 && (c.st == nil || len(c.st.pending()) <= maxHere)
+	return c.serving && c.cfg.HandlerLimit > 0 && (c.st == nil || len(c.st.Pending()) <= maxHere)
 }
 
 // executeHere makes the reader the executor if there is work for it: to wake a goroutine instead can
@@ -122,7 +122,7 @@ func (c *Conn) executeHere() (kept bool) {
 		return true
 	}
 	if st != nil {
-		st.leave()
+		st.Leave()
 	}
 	return false
 }

@@ -372,7 +372,7 @@ func TestAtomicSlots(t *testing.T) {
 	for range 5 {
 		a.post(verbs.WR{Op: verbs.OpAtomicRequest, STag: reg.STag(), Atomic: &verbs.Atomic{Operand: 1}})
 	}
-	if n := len(a.output()); n != 2*76 || a.snd.reads.len() != 2 {
+	if n := len(a.output()); n != 2*76 || a.snd.reads.Len() != 2 {
 		t.Fatalf("%d octets out", n)
 	}
 	a = newEngine(engineConfig{ord: 2, ext: verbs.Ext7306})

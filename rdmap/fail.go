@@ -81,7 +81,7 @@ func (c *Conn) finish() {
 	c.snd.shutDown()
 	c.mu.Unlock()
 	if c.st != nil {
-		c.st.giveBack()
+		c.st.Release()
 		c.st = nil
 	}
 	c.half.stop()
@@ -102,7 +102,7 @@ func (c *Conn) seize() {
 		if s := c.upcalls.Load(); s&1 == 1 && c.upcalls.CompareAndSwap(s, s+1) {
 			c.takeovers.Add(1)
 			if c.st != nil {
-				c.st = c.st.split()
+				c.st = c.st.Split()
 			}
 			r.holder = holderEnd
 			break

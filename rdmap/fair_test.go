@@ -4,6 +4,7 @@ import (
 	"net"
 	"testing"
 
+	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -18,9 +19,9 @@ func TestResponsesDoNotStarveSends(t *testing.T) {
 		req := request{op: verbs.OpReadRequest}
 		rr := readRequest{size: size, src: reg.STag()}
 		rr.append(req.body[:0])
-		most := size + 2*maxBatch
+		most := size + 2*buf.BatchOctets
 		if interleave {
-			most = 2 * maxBatch
+			most = 2 * buf.BatchOctets
 		}
 		for range 4 {
 			for e.snd.request(&req) {
@@ -47,8 +48,8 @@ func sendBatch(t *testing.T, e *engine) int {
 		t.Fatal("nothing to send")
 	}
 	_ = e.wk.fill(e.snd.mulpdu, true, e.snd.table)
-	e.wk.b.begin(false)
-	n := e.wk.b.n
+	e.wk.b.Begin(false)
+	n := e.wk.b.Size()
 	e.due = e.snd.settle(&e.wk, false, e.due)
 	fire(e.due)
 	e.due = e.due[:0]

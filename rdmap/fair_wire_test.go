@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 )
@@ -33,11 +34,13 @@ func (c slowWire) Write(p []byte) (n int, err error) {
 func TestPingBesideBulk(t *testing.T) {
 	const size = 4 << 20
 	read := func(x *Conn, p []byte, stag region.STag) error { return x.Read(background, p, stag, 0) }
-	write := func(x *Conn, p []byte, stag region.STag) error { return x.Write(background, p[:maxBatch/8], stag, 0) }
+	write := func(x *Conn, p []byte, stag region.STag) error {
+		return x.Write(background, p[:buf.BatchOctets/8], stag, 0)
+	}
 	for name, bulk := range map[string]func(x *Conn, p []byte, stag region.STag) error{"read": read, "write": write} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				const batch = maxBatch * time.Second / wireRate
+				const batch = buf.BatchOctets * time.Second / wireRate
 				a, b := rdmaptest.PipeSize(64 << 10)
 				h := &calls{pending: make(map[uint64]*Waiter)}
 				x, y := connect(t, slowWire{a}, slowWire{b}, &Config{Handler: h}, &Config{Handler: echoer{}})

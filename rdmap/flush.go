@@ -46,7 +46,7 @@ func (c *Conn) flush(mode flushMode) {
 	for turn := 1; c.takeLocked(); turn++ {
 		c.mu.Unlock()
 		ferr := c.wk.fill(c.snd.mulpdu, c.snd.crc, c.table)
-		c.wk.b.begin(c.wk.inMessage())
+		c.wk.b.Begin(c.wk.inMessage())
 		again, err := c.push(mode)
 		if again {
 			c.refused = ferr

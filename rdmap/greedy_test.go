@@ -129,7 +129,7 @@ func TestLongSend(t *testing.T) {
 		}
 		send(1, sendPart(t, 0, 1)) // never ends
 		send(2, sendPart(t, 0, 1)) // ends soon
-		hog, _ := pool.get(DefaultRecvSize)
+		hog, _ := pool.mem.Get(DefaultRecvSize)
 		time.Sleep(time.Second)
 		send(3, sendPart(t, 0, 1)) // waits, and then never ends either
 		send(4, sendPart(t, 0, 1)) // waits
@@ -144,7 +144,7 @@ func TestLongSend(t *testing.T) {
 				t.Errorf("connection %d: %v", i, c.Err())
 			}
 		}
-		pool.put(hog)
+		pool.mem.Put(hog)
 	})
 }
 
@@ -205,53 +205,10 @@ func TestPoolFair(t *testing.T) {
 				}
 			}
 			synctest.Wait()
-			if pool.Used() != 0 || len(pool.queue) != 0 {
-				t.Errorf("%d octets in use, %d claims", pool.Used(), len(pool.queue))
+			if pool.Used() != 0 || pool.mem.Load().Waiting != 0 {
+				t.Errorf("%d octets in use, %d claims", pool.Used(), pool.mem.Load().Waiting)
 			}
 		})
-	}
-}
-
-// TestClaims: small claims for which there is room do not pass a large one. A claim that is withdrawn,
-// granted or not, leaves its place and its memory to the others.
-func TestClaims(t *testing.T) {
-	for _, served := range []bool{false, true} {
-		pool := NewPool(100)
-		var woken [3]chan struct{}
-		var claims [3]claim
-		for i := range claims {
-			woken[i] = make(chan struct{}, 1)
-			claims[i].wake = func() { woken[i] <- struct{}{} }
-		}
-		ask := func(i, n int) {
-			t.Helper()
-			if _, ok := pool.take(&claims[i], n); ok {
-				t.Fatalf("claim %d got %d octets", i, n)
-			}
-			pool.wait(&claims[i])
-		}
-		hog, _ := pool.get(60)
-		ask(0, 90)
-		ask(1, 10) // 40 are there
-		ask(2, 10)
-		if served {
-			pool.put(hog)
-			<-woken[0]
-			if pool.Used() != 90+10 {
-				t.Errorf("%d in use", pool.Used())
-			}
-		}
-		pool.leave(&claims[0])
-		for i := 1; i < 3; i++ {
-			<-woken[i]
-			if b, ok := pool.take(&claims[i], 10); !ok || len(b) != 10 {
-				t.Errorf("claim %d: %d octets, %v", i, len(b), ok)
-			}
-			pool.leave(&claims[i])
-		}
-		if used := pool.Used(); served && used != 20 || !served && used != 80 {
-			t.Errorf("served %v: %d in use", served, used)
-		}
 	}
 }
 
@@ -290,11 +247,11 @@ func TestStallPerSend(t *testing.T) {
 		}
 		slow, held := connect()
 		send(slow, 1, false)
-		hog, _ := pool.get(DefaultRecvSize)
+		hog, _ := pool.mem.Get(DefaultRecvSize)
 		p, y := connect()
 		send(p, 1, true)
 		time.Sleep(DefaultStallTimeout / 3)
-		pool.put(hog)
+		pool.mem.Put(hog)
 		if _, err := y.Recv(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -304,15 +261,15 @@ func TestStallPerSend(t *testing.T) {
 		}
 		held.Abort(nil)
 		<-held.Done()
-		hog, _ = pool.get(2 * DefaultRecvSize)
+		hog, _ = pool.mem.Get(2 * DefaultRecvSize)
 		for msn := range byte(3) {
 			send(p, msn+2, true)
 		}
 		for i := range 3 { // each message keeps its memory until Recv takes it
 			time.Sleep(DefaultStallTimeout * 2 / 3)
 			if i == 0 {
-				pool.put(hog)
-				hog, _ = pool.get(DefaultRecvSize)
+				pool.mem.Put(hog)
+				hog, _ = pool.mem.Get(DefaultRecvSize)
 				synctest.Wait()
 				continue
 			}
@@ -321,7 +278,7 @@ func TestStallPerSend(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		pool.put(hog)
+		pool.mem.Put(hog)
 	})
 }
 
@@ -331,7 +288,7 @@ func TestPutOffTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const conns, msgs = 40, 100
 		pool := NewPool(10_000)
-		hog, _ := pool.get(10_000)
+		hog, _ := pool.mem.Get(10_000)
 		var hs []*collector
 		var wg sync.WaitGroup
 		for range conns {
@@ -357,10 +314,10 @@ func TestPutOffTogether(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		if most := maxPutOff + conns*(2+19); pool.kept > most || pool.kept < maxPutOff-100 {
-			t.Errorf("%d octets put off, at most %d", pool.kept, most)
+		if most := maxPutOff + conns*(2+19); pool.mem.Load().PutOff > most || pool.mem.Load().PutOff < maxPutOff-100 {
+			t.Errorf("%d octets put off, at most %d", pool.mem.Load().PutOff, most)
 		}
-		pool.put(hog)
+		pool.mem.Put(hog)
 		for _, h := range hs {
 			for range msgs {
 				<-h.got
@@ -373,8 +330,8 @@ func TestPutOffTogether(t *testing.T) {
 		}
 		wg.Wait()
 		synctest.Wait()
-		if pool.kept != 0 || pool.Used() != 0 {
-			t.Errorf("%d octets put off, %d in use", pool.kept, pool.Used())
+		if pool.mem.Load().PutOff != 0 || pool.Used() != 0 {
+			t.Errorf("%d octets put off, %d in use", pool.mem.Load().PutOff, pool.Used())
 		}
 	})
 }
@@ -383,7 +340,7 @@ func TestPutOffTogether(t *testing.T) {
 func TestPutOffEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool := NewPool(10_000)
-		hog, _ := pool.get(10_000)
+		hog, _ := pool.mem.Get(10_000)
 		a, b := rdmaptest.Pipe()
 		p, y := rawInitiator(t, a, b, &Config{Pool: pool, Recvs: 9})
 		go y.Serve()
@@ -393,14 +350,14 @@ func TestPutOffEnds(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if pool.kept != 3*(2+19) {
-			t.Errorf("%d octets put off", pool.kept)
+		if pool.mem.Load().PutOff != 3*(2+19) {
+			t.Errorf("%d octets put off", pool.mem.Load().PutOff)
 		}
 		y.Abort(nil)
 		<-y.Done()
-		if pool.kept != 0 {
-			t.Errorf("%d octets count as put off after the connection has ended", pool.kept)
+		if pool.mem.Load().PutOff != 0 {
+			t.Errorf("%d octets count as put off after the connection has ended", pool.mem.Load().PutOff)
 		}
-		pool.put(hog)
+		pool.mem.Put(hog)
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
@@ -43,7 +44,7 @@ func (h *half) tell(n int) {
 }
 
 // keep is called by the holder of the role with the staging that it still holds after a burst.
-func (h *half) keep(st *staging) {
+func (h *half) keep(st *buf.Staging) {
 	if st == nil {
 		if h.held.Load() != 0 {
 			h.held.Store(0)
@@ -53,7 +54,7 @@ func (h *half) keep(st *staging) {
 		}
 		return
 	}
-	h.held.Store(int64(len(st.b)))
+	h.held.Store(int64(len(st.B)))
 	if !h.on.Load() {
 		h.on.Store(true)
 		h.c.tick.add(h)
@@ -67,9 +68,9 @@ func (h *half) park() {
 	if c.st == nil {
 		return
 	}
-	have := len(c.st.pending())
-	c.st = c.st.park(c.link.parkRoom(c.df.Need(c.st.pending()), have))
-	h.held.Store(int64(len(c.st.b)))
+	have := len(c.st.Pending())
+	c.st = c.st.Park(c.link.parkRoom(c.df.Need(c.st.Pending()), have))
+	h.held.Store(int64(len(c.st.B)))
 }
 
 // expect gives the peer Config.FPDUTimeout to complete the FPDU that it has begun: all of it, so that a peer
@@ -128,7 +129,7 @@ func (h *half) ticked() bool {
 		h.toldAt = c.in.fpdus.Load()
 		h.tell(int(held))
 	}
-	if held <= smallStaging {
+	if held <= buf.Small {
 		return false
 	}
 	r := &c.role

@@ -167,7 +167,7 @@ func (c *Conn) lateFailure(neg *mpa.Negotiation, err error) error {
 	s.terminate(p.Terminate.Append(nil), nil, p, false)
 	s.take(&w)
 	_ = w.fill(s.mulpdu, s.crc, nil)
-	for _, b := range w.b.vec {
+	for _, b := range w.b.Pieces() {
 		_, _ = c.nc.Write(b)
 	}
 	s.settle(&w, false, nil)

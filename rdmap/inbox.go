@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
@@ -13,16 +14,16 @@ import (
 // the number of posted receives.
 type inbox struct {
 	mu        sync.Mutex
-	q         ring[event]
-	solicited int           // solicited messages in q
-	waiters   ring[*Waiter] // those in Recv: each message wakes one
-	alerts    []*Waiter     // those in WaitSolicited: a solicited message wakes all
+	q         buf.Ring[event]
+	solicited int               // solicited messages in q
+	waiters   buf.Ring[*Waiter] // those in Recv: each message wakes one
+	alerts    []*Waiter         // those in WaitSolicited: a solicited message wakes all
 }
 
 // put takes the message of ev, and the memory in which it lies.
 func (b *inbox) put(ev *event) {
 	b.mu.Lock()
-	b.q.push(*ev)
+	b.q.Push(*ev)
 	w := b.next()
 	var alerts []*Waiter
 	if ev.msg.Solicited {
@@ -40,18 +41,18 @@ func (b *inbox) put(ev *event) {
 
 // next returns the Waiter to be woken for a message, or nil, with mu held.
 func (b *inbox) next() *Waiter {
-	if b.q.len() == 0 || b.waiters.len() == 0 {
+	if b.q.Len() == 0 || b.waiters.Len() == 0 {
 		return nil
 	}
-	return b.waiters.pop()
+	return b.waiters.Pop()
 }
 
 // take returns the oldest message. If there is none, it registers w unless w is nil.
 func (b *inbox) take(w *Waiter) (ev event, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.q.len() > 0 {
-		ev = b.q.pop()
+	if b.q.Len() > 0 {
+		ev = b.q.Pop()
 		if ev.msg.Solicited {
 			b.solicited--
 		}
@@ -59,7 +60,7 @@ func (b *inbox) take(w *Waiter) (ev event, ok bool) {
 	}
 	if w != nil {
 		w.Reset()
-		b.waiters.push(w)
+		b.waiters.Push(w)
 	}
 	return ev, false
 }
@@ -80,9 +81,9 @@ func (b *inbox) forget(w *Waiter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.alerts = slices.DeleteFunc(b.alerts, func(a *Waiter) bool { return a == w })
-	for i := range b.waiters.len() {
-		if *b.waiters.at(i) == w {
-			b.waiters.remove(i)
+	for i := range b.waiters.Len() {
+		if *b.waiters.At(i) == w {
+			b.waiters.Remove(i)
 			return
 		}
 	}
@@ -96,10 +97,10 @@ func (b *inbox) forget(w *Waiter) {
 func (b *inbox) settle(c *Conn) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for i := range b.q.len() {
-		ev := b.q.at(i)
+	for i := range b.q.Len() {
+		ev := b.q.At(i)
 		ev.msg.Data = bytes.Clone(ev.msg.Data)
-		c.cfg.Pool.put(ev.buf)
+		c.cfg.Pool.mem.Put(ev.buf)
 		ev.buf, ev.settled = nil, true
 		c.PostRecv(1)
 	}
@@ -139,7 +140,7 @@ func (c *Conn) TryRecv() *verbs.Message {
 func (c *Conn) received(ev *event) *verbs.Message {
 	m := ev.msg
 	m.Data = append(make([]byte, 0, len(m.Data)), m.Data...)
-	c.cfg.Pool.put(ev.buf)
+	c.cfg.Pool.mem.Put(ev.buf)
 	if !ev.settled {
 		c.PostRecv(1)
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -21,14 +22,14 @@ type item struct {
 	seg      ddp.Segment // template: Tagged, Control, STag, TO, ULP, QN
 	op       verbs.Opcode
 	framed   bool
-	begun    bool   // an FPDU of it has been built
-	n        uint32 // payload octets
-	messages int    // framed: how many messages; done is that of the last one
-	last     int    // framed: where in room the last message begins
-	room     room   // framed: all FPDUs; else the copy of head
-	body     []byte // not framed: payload after head, borrowed
-	off      uint32 // not framed: payload octets that are in FPDUs
-	whole    bool   // all FPDUs have been built
+	begun    bool     // an FPDU of it has been built
+	n        uint32   // payload octets
+	messages int      // framed: how many messages; done is that of the last one
+	last     int      // framed: where in room the last message begins
+	room     buf.Room // framed: all FPDUs; else the copy of head
+	body     []byte   // not framed: payload after head, borrowed
+	off      uint32   // not framed: payload octets that are in FPDUs
+	whole    bool     // all FPDUs have been built
 	done     verbs.Completer
 	read     outRead     // requests: what is due in return
 	req      request     // isResp: the request that is answered
@@ -40,7 +41,7 @@ type item struct {
 }
 
 // head returns the front part of the payload of an item that is not framed, which was copied.
-func (it *item) head() []byte { return it.room.b }
+func (it *item) head() []byte { return it.room.B }
 
 // template fills the header fields of a work request.
 func (it *item) template(wr *verbs.WR) {
@@ -147,7 +148,7 @@ const (
 // store of an MSN would wait for that store.
 func (it *item) seal(msn *uint32, crc bool) (fpdus int) {
 	first := true
-	for b := it.room.b; len(b) > 0; fpdus++ {
+	for b := it.room.B; len(b) > 0; fpdus++ {
 		if !it.seg.Tagged {
 			if first {
 				*msn++
@@ -158,7 +159,7 @@ func (it *item) seal(msn *uint32, crc bool) (fpdus int) {
 		b = b[mpa.FPDULen(int(binary.BigEndian.Uint16(b))):]
 	}
 	if crc {
-		mpa.WriteCRCs(it.room.b)
+		mpa.WriteCRCs(it.room.B)
 	}
 	return fpdus
 }

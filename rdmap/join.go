@@ -17,16 +17,16 @@ const maxJoined = maxRun
 // moved and settled for an item costs more than such a message. An item completes with its last
 // message, so nothing joins one that has a Completer.
 func (s *sender) join(wr *verbs.WR) bool {
-	if s.sq.len() == 0 || mutant.SubmissionOrder {
+	if s.sq.Len() == 0 || mutant.SubmissionOrder {
 		return false
 	}
-	it, n := s.sq.at(s.sq.len()-1), payload(wr)
+	it, n := s.sq.At(s.sq.Len()-1), payload(wr)
 	if it.op != wr.Op || it.done != nil || !it.framed || it.messages == maxJoined || asks(wr.Op) ||
 		n > verbs.CopyLimit || n > ddp.MaxPayload(it.seg.Tagged, s.mulpdu) {
 		return false
 	}
-	at := len(it.room.b)
-	if !s.arena.extend(&it.room, mpa.FPDULen(it.seg.HeaderLen()+n)) {
+	at := len(it.room.B)
+	if !s.arena.Extend(&it.room, mpa.FPDULen(it.seg.HeaderLen()+n)) {
 		return false
 	}
 	it.done = wr.Done
@@ -34,21 +34,21 @@ func (s *sender) join(wr *verbs.WR) bool {
 	it.n += uint32(n)
 	it.messages++
 	it.last = at
-	s.copied += len(it.room.b) - at
-	fillFPDU(it.room.b[at:], &it.seg, wr.Head, wr.Body)
+	s.copied += len(it.room.B) - at
+	fillFPDU(it.room.B[at:], &it.seg, wr.Head, wr.Body)
 	return true
 }
 
 // withdraw removes the last message of the item at i from the send queue.
 func (s *sender) withdraw(i int) {
-	it := s.sq.at(i)
+	it := s.sq.At(i)
 	if it.messages <= 1 {
 		s.release(it)
-		s.sq.remove(i)
+		s.sq.Remove(i)
 		return
 	}
-	gone := it.room.b[it.last:]
-	it.room.b = it.room.b[:it.last]
+	gone := it.room.B[it.last:]
+	it.room.B = it.room.B[:it.last]
 	s.copied -= len(gone)
 	it.n -= uint32(binary.BigEndian.Uint16(gone)) - uint32(it.seg.HeaderLen())
 	it.messages--
@@ -71,19 +71,19 @@ func (s *sender) postAll(wrs []verbs.WR) {
 // differ from that of the message posted last only in length and MSN. It returns how many there are.
 // Their header is copied from that message, once.
 func (s *sender) joinAlike(wrs []verbs.WR) (run int) {
-	if s.sq.len() == 0 || mutant.SubmissionOrder {
+	if s.sq.Len() == 0 || mutant.SubmissionOrder {
 		return 0
 	}
-	it := s.sq.at(s.sq.len() - 1)
+	it := s.sq.At(s.sq.Len() - 1)
 	n, run := it.alike(wrs, min(verbs.CopyLimit, ddp.MaxPayload(false, s.mulpdu)))
-	size, at := mpa.FPDULen(ddp.UntaggedLen+n), len(it.room.b)
-	if run == 0 || !s.arena.extend(&it.room, run*size) {
+	size, at := mpa.FPDULen(ddp.UntaggedLen+n), len(it.room.B)
+	if run == 0 || !s.arena.Extend(&it.room, run*size) {
 		return 0
 	}
-	like := (*untaggedHead)(it.room.b[it.last:])
+	like := (*untaggedHead)(it.room.B[it.last:])
 	for i := range run {
 		it.last = at + i*size
-		fillLike(it.room.b[it.last:][:size], like, &wrs[i])
+		fillLike(it.room.B[it.last:][:size], like, &wrs[i])
 	}
 	it.done = wrs[run-1].Done
 	it.n += uint32(run * n)
@@ -117,7 +117,7 @@ func (it *item) alike(wrs []verbs.WR, most int) (n, run int) {
 		return 0, 0
 	}
 	n = payload(&wrs[0])
-	last := it.room.b[it.last:]
+	last := it.room.B[it.last:]
 	if n > most || len(last) == 0 || len(last) != mpa.FPDULen(int(binary.BigEndian.Uint16(last))) {
 		return n, 0 // too long, or after a gap or a message of several FPDUs
 	}

@@ -41,7 +41,7 @@ func TestJoin(t *testing.T) {
 	long := slices.Repeat([]byte("long"), 800) // several FPDUs
 	a.post(verbs.WR{Op: verbs.OpSend, Body: long}, verbs.WR{Op: verbs.OpSend, Body: []byte("behind")}, verbs.WR{Op: verbs.OpSend, Body: long})
 	want = append(want, string(long), "behind", string(long))
-	if n := a.snd.sq.len(); n != 8 {
+	if n := a.snd.sq.Len(); n != 8 {
 		t.Errorf("%d items", n)
 	}
 	exchange(a, b)
@@ -72,11 +72,11 @@ func TestJoinCancelled(t *testing.T) {
 	var d, e done
 	a.post(verbs.WR{Op: verbs.OpSend, Head: []byte("one")}, verbs.WR{Op: verbs.OpSend, Head: []byte("two")},
 		verbs.WR{Op: verbs.OpSend, Head: []byte("three"), Done: &d}, verbs.WR{Op: verbs.OpSend, Head: []byte("four"), Done: &e})
-	if !a.snd.cancel(&d) || a.snd.cancel(&d) || a.snd.sq.len() != 2 || a.snd.sq.at(0).n != 6 {
-		t.Fatalf("%d items", a.snd.sq.len())
+	if !a.snd.cancel(&d) || a.snd.cancel(&d) || a.snd.sq.Len() != 2 || a.snd.sq.At(0).n != 6 {
+		t.Fatalf("%d items", a.snd.sq.Len())
 	}
-	if !a.snd.cancel(&e) || a.snd.sq.len() != 1 {
-		t.Fatalf("%d items", a.snd.sq.len())
+	if !a.snd.cancel(&e) || a.snd.sq.Len() != 1 {
+		t.Fatalf("%d items", a.snd.sq.Len())
 	}
 	a.post(verbs.WR{Op: verbs.OpSend, Head: []byte("five")})
 	exchange(a, b)
@@ -140,8 +140,8 @@ func TestJoinAlike(t *testing.T) {
 					t.Fatalf("seed %d: cancelled %v, %v", seed, one, other)
 				}
 			}
-			if a.snd.sq.len() != b.snd.sq.len() || a.snd.copied != b.snd.copied {
-				t.Fatalf("seed %d: %d and %d items of %d and %d octets", seed, a.snd.sq.len(), b.snd.sq.len(), a.snd.copied, b.snd.copied)
+			if a.snd.sq.Len() != b.snd.sq.Len() || a.snd.copied != b.snd.copied {
+				t.Fatalf("seed %d: %d and %d items of %d and %d octets", seed, a.snd.sq.Len(), b.snd.sq.Len(), a.snd.copied, b.snd.copied)
 			}
 			one, other := a.output(), b.output()
 			if !bytes.Equal(one, other) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -20,7 +21,7 @@ func TestEndGivesBack(t *testing.T) {
 		func(x *Conn, b net.Conn) { x.Terminate(verbs.TermCode{}, nil); b.Close() },
 	} {
 		onWires(t, func(t *testing.T, a, b net.Conn) {
-			before := outstanding() // engines without a Conn are never ended
+			before := buf.Outstanding() // engines without a Conn are never ended
 			x, p := rawResponder(t, a, b, &Config{WriteTimeout: 100 * time.Millisecond})
 			if _, err := p.Conn.Write(unhex(t, goldSend)[:20]); err != nil {
 				t.Fatal(err)
@@ -40,7 +41,7 @@ func TestEndGivesBack(t *testing.T) {
 		})
 	}
 	// A responder that has never been allowed to send.
-	before := outstanding()
+	before := buf.Outstanding()
 	a, b := rdmaptest.Pipe()
 	_, y := rawInitiator(t, a, b, nil)
 	if err := y.Post([]verbs.WR{{Op: verbs.OpSend, Head: make([]byte, 900)}}); err != nil {
@@ -54,7 +55,7 @@ func TestEndGivesBack(t *testing.T) {
 // TestReplayGivesBack: upcalls of Sends that were put off give back what they have borrowed, if they lose the role.
 func TestReplayGivesBack(t *testing.T) {
 	onWires(t, func(t *testing.T, a, b net.Conn) {
-		before := outstanding()
+		before := buf.Outstanding()
 		takenOverStalled(t, a, b)
 		backTo(t, before)
 	})
@@ -62,9 +63,9 @@ func TestReplayGivesBack(t *testing.T) {
 
 func backTo(t *testing.T, before int64) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); outstanding() > before; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); buf.Outstanding() > before; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%d stagings or chunks not given back", outstanding()-before)
+			t.Fatalf("%d stagings or chunks not given back", buf.Outstanding()-before)
 		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"net"
 	"os"
 	"time"
+
+	"github.com/stag-rdma/stag/rdmap/internal/buf"
 )
 
 // errInterrupted: a read was told to return. It is a hint: the reader checks what has changed, and may
@@ -20,10 +22,10 @@ type link interface {
 	read(c *Conn, wait bool) (n int, err error)
 	// try writes what can be written without waiting; again reports that something is
 	// left. ok is false if this link cannot write without waiting.
-	try(b *batch) (again, ok bool, err error)
+	try(b *buf.Batch) (again, ok bool, err error)
 	// write writes all that is left of b, however long that takes; a write that
 	// makes no progress for timeout fails.
-	write(b *batch, timeout time.Duration) error
+	write(b *buf.Batch, timeout time.Duration) error
 	// watch makes sure that input is noticed while nobody waits on the connection;
 	// unwatch ends that. Both are called with role.mu held.
 	watch(c *Conn)
@@ -58,16 +60,16 @@ func (l *anyLink) read(c *Conn, wait bool) (int, error) {
 	switch {
 	case c.st != nil:
 	case l.big:
-		c.st = borrowStaging(bigStaging)
+		c.st = buf.NewStaging(buf.Big)
 	default:
-		c.st = borrowStaging(smallStaging)
+		c.st = buf.NewStaging(buf.Small)
 	}
-	st, buf := c.st.room(c.df.Need(c.st.pending()))
+	st, room := c.st.Room(c.df.Need(c.st.Pending()))
 	c.st = st
-	n, err := l.nc.Read(buf)
+	n, err := l.nc.Read(room)
 	if n > 0 {
-		st.w += n
-		l.big = n == len(buf) || n > smallStaging
+		st.W += n
+		l.big = n == len(room) || n > buf.Small
 		return n, nil
 	}
 	return 0, readError(err)
@@ -83,35 +85,34 @@ func readError(err error) error {
 	return err
 }
 
-func (l *anyLink) try(*batch) (again, ok bool, err error) { return false, false, nil }
+func (l *anyLink) try(*buf.Batch) (again, ok bool, err error) { return false, false, nil }
 
 // write writes pieces of some tens of KiB, whatever the pieces of b are: each Write may be a TLS
 // record or a system call, and its deadline is for that piece. Afterwards the deadline is removed: if
 // it passed while the connection is idle, something that TLS writes on its own behalf would fail, and
 // break the connection for good.
-func (l *anyLink) write(b *batch, timeout time.Duration) error {
-	var k *chunk
+func (l *anyLink) write(b *buf.Batch, timeout time.Duration) error {
+	var k *buf.Chunk
 	defer func() {
 		if k != nil {
-			k.release()
+			k.Release()
 		}
 		_ = l.nc.SetWriteDeadline(noDeadline)
 	}()
-	for len(b.left) > 0 {
-		p := b.left[0]
+	for len(b.Unwritten()) > 0 {
+		p := b.Unwritten()[0]
 		switch {
-		case len(p) >= chunkSize:
-			p = p[:chunkSize]
-		case len(b.left) > 1:
+		case len(p) >= buf.ChunkSize:
+			p = p[:buf.ChunkSize]
+		case len(b.Unwritten()) > 1:
 			if k == nil {
-				k = newChunk()
+				k = buf.NewChunk()
 			}
-			p = b.gather(k.b[:0])
-			k.n = max(k.n, len(p))
+			p = b.Gather(k)
 		}
 		_ = l.nc.SetWriteDeadline(time.Now().Add(timeout))
 		n, err := l.nc.Write(p)
-		b.advance(n)
+		b.Advance(n)
 		if err != nil {
 			return err
 		}

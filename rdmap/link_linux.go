@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/internal/vec"
 	"golang.org/x/sys/unix"
 )
@@ -43,7 +44,7 @@ type tcpLink struct {
 	taker    taker
 	writeMu  sync.Mutex // a late flusher may still be inside when the next one comes
 	writeFn  func(fd uintptr) bool
-	batch    *batch
+	batch    *buf.Batch
 	block    bool
 	timeout  time.Duration
 	again    bool
@@ -78,17 +79,17 @@ func (l *tcpLink) tryRead(fd uintptr) bool {
 	c := l.reader
 	st, mine := c.st, false
 	if st == nil {
-		st, mine = borrowStaging(bigStaging), true
+		st, mine = buf.NewStaging(buf.Big), true
 	}
 	n, err, direct := l.readDirect(c, st, int(fd))
 	if !direct {
 		var buf []byte
-		st, buf = st.roomFor(c)
+		st, buf = roomFor(c, st)
 		if mine && c.cfg.BusyPoll <= 0 && c.snd.long.Load() > 0 {
 			buf = buf[:shortRead]
 		}
 		if n, err = l.poll.read(c, int(fd), buf); n > 0 {
-			st.w += n
+			st.W += n
 		}
 	}
 	if n > 0 {
@@ -96,7 +97,7 @@ func (l *tcpLink) tryRead(fd uintptr) bool {
 		return true
 	}
 	if mine {
-		st.giveBack()
+		st.Release()
 	} else {
 		c.st = st
 	}
@@ -115,8 +116,8 @@ func (l *tcpLink) tryRead(fd uintptr) bool {
 }
 
 // readDirect reads payloads straight into their place if that is possible.
-func (l *tcpLink) readDirect(c *Conn, st *staging, fd int) (n int, err error, tried bool) {
-	if len(st.b) < bigStaging || st.r == st.w || c.cfg.BusyPoll > 0 {
+func (l *tcpLink) readDirect(c *Conn, st *buf.Staging, fd int) (n int, err error, tried bool) {
+	if len(st.B) < buf.Big || st.R == st.W || c.cfg.BusyPoll > 0 {
 		return 0, nil, false
 	}
 	vec := c.aim(st)
@@ -131,27 +132,27 @@ func (l *tcpLink) readDirect(c *Conn, st *staging, fd int) (n int, err error, tr
 	return n, err, true
 }
 
-// roomFor is room for a read that may find no input: a parked staging is filled before a big one
+// roomFor is staging.room for a read that may find no input: a parked staging is filled before a big one
 // replaces it.
-func (st *staging) roomFor(c *Conn) (*staging, []byte) {
-	if len(st.b) < bigStaging {
-		if st.w < len(st.b) {
-			return st, st.b[st.w:]
+func roomFor(c *Conn, st *buf.Staging) (*buf.Staging, []byte) {
+	if len(st.B) < buf.Big {
+		if st.W < len(st.B) {
+			return st, st.B[st.W:]
 		}
-		st = st.move(bigStaging)
+		st = st.Move(buf.Big)
 	}
-	return st.room(c.df.Need(st.pending()))
+	return st.Room(c.df.Need(st.Pending()))
 }
 
 // parkRoom returns 1: one octet is enough to notice that there is more.
 func (l *tcpLink) parkRoom(int, int) int { return 1 }
 
-func (l *tcpLink) try(b *batch) (again, ok bool, err error) {
+func (l *tcpLink) try(b *buf.Batch) (again, ok bool, err error) {
 	again, err = l.writeBatch(b, false, 0)
 	return again, true, err
 }
 
-func (l *tcpLink) write(b *batch, timeout time.Duration) error {
+func (l *tcpLink) write(b *buf.Batch, timeout time.Duration) error {
 	_, err := l.writeBatch(b, true, timeout)
 	if l.armed {
 		l.armed = false
@@ -160,7 +161,7 @@ func (l *tcpLink) write(b *batch, timeout time.Duration) error {
 	return err
 }
 
-func (l *tcpLink) writeBatch(b *batch, block bool, timeout time.Duration) (again bool, err error) {
+func (l *tcpLink) writeBatch(b *buf.Batch, block bool, timeout time.Duration) (again bool, err error) {
 	l.writeMu.Lock()
 	defer l.writeMu.Unlock()
 	l.batch, l.block, l.timeout, l.again, l.writeErr = b, block, timeout, false, nil
@@ -174,10 +175,10 @@ func (l *tcpLink) writeBatch(b *batch, block bool, timeout time.Duration) (again
 
 // tryWrite writes until all is written or the socket is full.
 func (l *tcpLink) tryWrite(fd uintptr) bool {
-	for len(l.batch.left) > 0 {
-		n, err := l.vec.Writev(int(fd), l.batch.next(), l.batch.flags())
+	for len(l.batch.Unwritten()) > 0 {
+		n, err := l.vec.Writev(int(fd), l.batch.Next(), flags(l.batch))
 		if n > 0 {
-			l.batch.advance(n)
+			l.batch.Advance(n)
 			continue
 		}
 		if errors.Is(err, unix.EAGAIN) {
@@ -197,6 +198,17 @@ func (l *tcpLink) tryWrite(fd uintptr) bool {
 		return true
 	}
 	return true
+}
+
+// flags returns those of sendmsg(2) for the next write of b.
+func flags(b *buf.Batch) int {
+	switch {
+	case b.EndsSegments():
+		return unix.MSG_EOR
+	case b.Follows():
+		return unix.MSG_MORE
+	}
+	return 0
 }
 
 func (l *tcpLink) process() bool    { return true }

@@ -49,7 +49,7 @@ func carry(t testing.TB, from *engine, body []byte, to func(u []byte)) {
 		if err := from.wk.fill(from.snd.mulpdu, false, from.snd.table); err != nil {
 			t.Fatal(err)
 		}
-		for _, p := range from.wk.b.vec {
+		for _, p := range from.wk.b.Pieces() {
 			if !inside(p, body) {
 				copy(buf[n:], p)
 			}

@@ -21,21 +21,20 @@ var markPool = sync.Pool{New: func() any { return new(markScratch) }}
 // kernel as many entries. A peer that asks for markers has asked for a slower stream.
 func (w *work) mark(crc bool) {
 	b := &w.b
-	if b.n == 0 {
+	if b.Size() == 0 {
 		return
 	}
 	s := markPool.Get().(*markScratch)
-	if n := w.ins.InsertRoom(b.n); cap(s.arena) < n {
+	if n := w.ins.InsertRoom(b.Size()); cap(s.arena) < n {
 		s.arena = make([]byte, 0, n)
 	}
-	s.out, _ = w.ins.Insert(s.out[:0], s.arena[:0], b.vec, crc)
-	before := b.n
-	clear(b.vec)
-	b.vec, b.n, b.tail = b.vec[:0], 0, nil
+	s.out, _ = w.ins.Insert(s.out[:0], s.arena[:0], b.Pieces(), crc)
+	before := b.Size()
+	b.Forget()
 	for _, p := range s.out {
-		b.copyIn(p)
+		b.CopyIn(p)
 	}
-	w.out.octets += uint64(b.n - before)
+	w.out.octets += uint64(b.Size() - before)
 	clear(s.out)
 	markPool.Put(s)
 }

@@ -271,16 +271,16 @@ func TestBatchJoins(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The Sends; then 4 payloads with 5 pieces of headers and trailers around them.
-	if n := len(e.wk.b.vec); n != 1+4+5 {
+	if n := len(e.wk.b.Pieces()); n != 1+4+5 {
 		t.Errorf("%d pieces", n)
 	}
-	e.wk.b.begin(false)
-	total := e.wk.b.n
-	for e.wk.b.n > 0 {
-		e.wk.b.advance(min(777, e.wk.b.n))
+	e.wk.b.Begin(false)
+	total := e.wk.b.Size()
+	for e.wk.b.Size() > 0 {
+		e.wk.b.Advance(min(777, e.wk.b.Size()))
 	}
-	if len(e.wk.b.left) != 0 {
-		t.Errorf("%d of %d octets: %d pieces left", total-e.wk.b.n, total, len(e.wk.b.left))
+	if len(e.wk.b.Unwritten()) != 0 {
+		t.Errorf("%d of %d octets: %d pieces left", total-e.wk.b.Size(), total, len(e.wk.b.Unwritten()))
 	}
 }
 

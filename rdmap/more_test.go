@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -17,18 +18,18 @@ type told struct {
 	more []bool
 }
 
-func (l *told) note(b *batch) {
+func (l *told) note(b *buf.Batch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.more = append(l.more, b.more)
+	l.more = append(l.more, b.Follows())
 }
 
-func (l *told) try(b *batch) (again, ok bool, err error) {
+func (l *told) try(b *buf.Batch) (again, ok bool, err error) {
 	l.note(b)
 	return l.link.try(b)
 }
 
-func (l *told) write(b *batch, timeout time.Duration) error {
+func (l *told) write(b *buf.Batch, timeout time.Duration) error {
 	l.note(b)
 	return l.link.write(b, timeout)
 }
@@ -43,11 +44,11 @@ func TestMoreFollows(t *testing.T) {
 	x.mu.Lock()
 	x.link = l
 	x.mu.Unlock()
-	sink, err := y.Register(make([]byte, 4*maxBatch), region.RemoteWrite)
+	sink, err := y.Register(make([]byte, 4*buf.BatchOctets), region.RemoteWrite)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, n := range []int{100, maxBatch / 2, 4 * maxBatch} {
+	for _, n := range []int{100, buf.BatchOctets / 2, 4 * buf.BatchOctets} {
 		l.mu.Lock()
 		l.more = nil
 		l.mu.Unlock()
@@ -61,7 +62,7 @@ func TestMoreFollows(t *testing.T) {
 		}
 		l.mu.Lock()
 		last := slices.Index(l.more, false)
-		if last < 0 || slices.Contains(l.more[last:], true) || (last > 0) != (n > maxBatch) {
+		if last < 0 || slices.Contains(l.more[last:], true) || (last > 0) != (n > buf.BatchOctets) {
 			t.Errorf("%d octets: %v", n, l.more)
 		}
 		l.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -122,7 +123,7 @@ func TestAbortOrder(t *testing.T) {
 func TestTerminateBehindMessage(t *testing.T) {
 	a := newEngine(engineConfig{mulpdu: StagMULPDU})
 	var log []string
-	big := make([]byte, 3*maxBatch)
+	big := make([]byte, 3*buf.BatchOctets)
 	a.post(
 		verbs.WR{Op: verbs.OpWrite, STag: 1, Body: big, Done: recorder{&log, "w1"}},
 		verbs.WR{Op: verbs.OpSend, Done: recorder{&log, "s1"}},
@@ -135,7 +136,7 @@ func TestTerminateBehindMessage(t *testing.T) {
 		t.Fatal(err)
 	}
 	var wire []byte
-	for _, p := range a.wk.b.vec {
+	for _, p := range a.wk.b.Pieces() {
 		wire = append(wire, p...)
 	}
 	a.due = a.snd.settle(&a.wk, false, a.due)
@@ -227,7 +228,7 @@ func TestInterleave(t *testing.T) {
 	for _, stag := range []bool{false, true} {
 		a := newEngine(engineConfig{mulpdu: StagMULPDU, ird: 1, interleave: stag})
 		b := newEngine(engineConfig{recvs: 10, ord: 1})
-		src, reg := a.register(t, 4*maxBatch, region.RemoteRead)
+		src, reg := a.register(t, 4*buf.BatchOctets, region.RemoteRead)
 		copy(src, pattern(len(src)))
 		sink, sreg := b.register(t, len(src), region.ReadSink)
 		b.post(verbs.WR{Op: verbs.OpReadRequest, STag: reg.STag(), Sink: sreg.STag(), Len: uint32(len(src))})
@@ -237,7 +238,7 @@ func TestInterleave(t *testing.T) {
 		}
 		_ = a.wk.fill(a.snd.mulpdu, true, a.snd.table)
 		var wire []byte
-		for _, p := range a.wk.b.vec {
+		for _, p := range a.wk.b.Pieces() {
 			wire = append(wire, p...)
 		}
 		a.due = a.snd.settle(&a.wk, false, a.due)

@@ -246,7 +246,7 @@ func TestStoreBesideResponse(t *testing.T) {
 	b.input(a.output())
 	c.post(verbs.WR{Op: verbs.OpAtomicRequest, STag: other.STag(), TO: 128, Atomic: &verbs.Atomic{Operand: 1}})
 	exchange(c, d)
-	for _, p := range b.wk.b.vec {
+	for _, p := range b.wk.b.Pieces() {
 		a.input(p)
 	}
 	if a.err != nil || a.read != 1 || c.read != 1 {

@@ -68,7 +68,7 @@ func (m *orderModel) act(what byte) {
 		m.answer()
 	case 4:
 		if !m.held && m.pool.Used() == 0 {
-			m.hog, m.held = m.pool.get(orderPool)
+			m.hog, m.held = m.pool.mem.Get(orderPool)
 		}
 	case 5:
 		m.release()

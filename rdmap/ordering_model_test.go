@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
@@ -56,7 +57,7 @@ type orderModel struct {
 	t      testing.TB
 	a, b   *engine
 	pool   *Pool
-	hog    poolBuf
+	hog    buf.Mem
 	held   bool // hog holds all memory
 	sim    *pmem.Sim
 	stag   region.STag
@@ -234,7 +235,7 @@ func (m *orderModel) release() {
 	if !m.held {
 		return
 	}
-	m.pool.put(m.hog)
+	m.pool.mem.Put(m.hog)
 	m.held = false
 	m.b.replay(m.messages)
 	m.messages()

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
@@ -34,7 +35,7 @@ type orderRig struct {
 	t        testing.TB
 	a, b     *engine
 	pool     *Pool
-	hog      poolBuf // all memory for messages, which then wait
+	hog      buf.Mem // all memory for messages, which then wait
 	mem      *notedMemory
 	region   region.Region
 	source   region.STag // the source of Reads, if not region
@@ -305,7 +306,7 @@ func (g *orderRig) matches(s *ddp.Segment, pos int) bool {
 // a request that may block.
 func (g *orderRig) hold() {
 	if g.ops[first].response == 0 {
-		g.hog, _ = g.pool.get(orderPool)
+		g.hog, _ = g.pool.mem.Get(orderPool)
 	} else {
 		g.b.snd.executing = true
 	}
@@ -313,7 +314,7 @@ func (g *orderRig) hold() {
 
 // release ends hold.
 func (g *orderRig) release() {
-	g.pool.put(g.hog)
+	g.pool.mem.Put(g.hog)
 	g.b.snd.executing = false
 	g.b.replay(g.look)
 }

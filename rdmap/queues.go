@@ -37,13 +37,13 @@ func (q *sendQueue) Open(s *ddp.Segment) ([]byte, bool) {
 		return nil, true
 	}
 	if !s.Last || q.keep {
-		b, ok := q.pool.take(&q.claim, q.Size())
+		b, ok := q.pool.Take(&q.claim, q.Size())
 		if !ok {
 			return nil, false
 		}
 		q.buf = b
 		if !s.Last {
-			q.pool.begin(&q.arriving)
+			q.pool.Begin(&q.arriving)
 		}
 	}
 	if q.shared != nil {

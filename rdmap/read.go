@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/internal/mutant"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -108,7 +109,7 @@ func (c *Conn) parse() error {
 		c.st = st
 	}
 	for st != nil {
-		u, n, err := c.df.Next(st.pending())
+		u, n, err := c.df.Next(st.Pending())
 		if err != nil {
 			return c.mute(protocolError(err, nil))
 		}
@@ -116,8 +117,8 @@ func (c *Conn) parse() error {
 			break
 		}
 		if c.rcv.repeats(u) {
-			st.r += n
-			c.rcv.repeat(u[ddp.UntaggedLen:], &st.msg)
+			st.R += n
+			c.rcv.repeat(u[ddp.UntaggedLen:], &st.Msg)
 			if err := c.upcall(st); err != nil {
 				return err
 			}
@@ -136,18 +137,18 @@ func (c *Conn) parse() error {
 			c.df.Unread()
 			break
 		}
-		st.r += n
+		st.R += n
 		if ev.kind != evNone {
 			if err := c.event(st, ev); err != nil {
 				return err
 			}
 			continue
 		}
-		st.r += c.rcv.follow(&c.df, st.pending())
+		st.R += c.rcv.follow(&c.df, st.Pending())
 	}
-	if st != nil && st.r == st.w {
+	if st != nil && st.R == st.W {
 		c.st = nil
-		st.giveBack()
+		st.Release()
 		st = nil
 	}
 	c.half.keep(st)
@@ -171,7 +172,7 @@ func (c *Conn) mute(err error) error {
 }
 
 // event acts on the event of one FPDU.
-func (c *Conn) event(st *staging, ev *event) error {
+func (c *Conn) event(st *buf.Staging, ev *event) error {
 	switch ev.kind {
 	case evNone, evBlocked:
 	case evRequest:
@@ -199,7 +200,7 @@ func (c *Conn) event(st *staging, ev *event) error {
 // two FPDUs, and io.ErrUnexpectedEOF inside one.
 func (c *Conn) readFailed(err error) error {
 	if errors.Is(err, io.EOF) && c.st != nil {
-		if cut := c.df.EOF(c.st.pending()); cut != nil {
+		if cut := c.df.EOF(c.st.Pending()); cut != nil {
 			err = errors.Join(io.ErrUnexpectedEOF, cut)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/internal/mutant"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -36,7 +37,7 @@ const (
 type event struct {
 	kind eventKind
 	msg  verbs.Message
-	buf  poolBuf // memory of msg.Data; nil: it lies in the ULPDU
+	buf  buf.Mem // memory of msg.Data; nil: it lies in the ULPDU
 	term *verbs.TerminateError
 	// settled: the receive of msg has been posted again.
 	settled bool
@@ -58,14 +59,14 @@ type receiver struct {
 	shared *share       // instead of recvs; nil if it has its own
 
 	size     int // largest Send
-	pool     *Pool
-	keep     bool    // messages are kept, so they need memory of their own
-	buf      poolBuf // of the Send being assembled
-	claim    claim   // for buf
-	arriving arrival // that Send, while it has memory and is not complete
-	rtrSend  bool    // the first FPDU may be a zero-length Send that is an RTR
-	rtr      bool    // the present FPDU is such a Send
-	readGot  uint64  // octets of the Read Response in progress
+	pool     *buf.Pool
+	keep     bool        // messages are kept, so they need memory of their own
+	buf      buf.Mem     // of the Send being assembled
+	claim    buf.Claim   // for buf
+	arriving buf.Arrival // that Send, while it has memory and is not complete
+	rtrSend  bool        // the first FPDU may be a zero-length Send that is an RTR
+	rtr      bool        // the present FPDU is such a Send
+	readGot  uint64      // octets of the Read Response in progress
 	view     region.View
 	scratch  []byte           // sink of cancelled Reads
 	request  [maxRequest]byte // a request in several segments
@@ -90,7 +91,7 @@ type receiverConfig struct {
 	recvs int
 	queue *RecvQueue // nil: it has its own receives
 	quota int
-	pool  *Pool
+	pool  *buf.Pool
 	keep  bool
 }
 
@@ -260,8 +261,8 @@ func (r *receiver) deliver(op verbs.Opcode, s *ddp.Segment, data, u []byte) erro
 // deliverSend delivers a Send or Immediate Data. It invalidates the STag of a Send with Invalidate
 // "before" the Send is completed to the ULP (RFC 5040 Section 5.3).
 func (r *receiver) deliverSend(op verbs.Opcode, s *ddp.Segment, data, u []byte) error {
-	if r.arriving.open {
-		r.pool.ended(&r.arriving)
+	if r.arriving.IsOpen() {
+		r.pool.Ended(&r.arriving)
 	}
 	if r.rtr {
 		return nil
@@ -272,7 +273,7 @@ func (r *receiver) deliverSend(op verbs.Opcode, s *ddp.Segment, data, u []byte) 
 	if op.Invalidates() {
 		stag := region.STag(s.ULP)
 		if err := r.table.RemoteInvalidate(stag); err != nil {
-			r.pool.put(buf)
+			r.pool.Put(buf)
 			return r.refuse(vioInvalidate, u, err)
 		}
 		ev.msg.Invalidated = stag
@@ -344,9 +345,9 @@ func (r *receiver) close() {
 		r.shared.end()
 	}
 	r.view.Release()
-	r.pool.ended(&r.arriving)
-	r.pool.put(r.buf)
-	r.pool.leave(&r.claim)
-	r.pool.forget(r.off.len())
+	r.pool.Ended(&r.arriving)
+	r.pool.Put(r.buf)
+	r.pool.Leave(&r.claim)
+	r.pool.Forget(r.off.len())
 	r.buf, r.scratch, r.off = nil, nil, putOff{}
 }

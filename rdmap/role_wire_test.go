@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/stag-rdma/stag/rdmap/internal/buf"
 )
 
 // roleWire is a link like tcpLink, but without a kernel: with reads that need not wait, and a one-shot watch for input or
@@ -126,14 +128,14 @@ func (w *roleWire) read(c *Conn, wait bool) (int, error) {
 		return 0, err
 	}
 	if c.st == nil {
-		c.st = borrowStaging(bigStaging)
+		c.st = buf.NewStaging(buf.Big)
 	}
-	st, buf := c.st.room(max(n, c.df.Need(c.st.pending())))
+	st, buf := c.st.Room(max(n, c.df.Need(c.st.Pending())))
 	c.st = st
 	if len(buf) < n {
 		w.t.Errorf("%d octets of room for %d", len(buf), n)
 	}
-	st.w += copy(buf, p[:n])
+	st.W += copy(buf, p[:n])
 	return n, nil
 }
 

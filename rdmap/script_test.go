@@ -365,7 +365,7 @@ func why(err error) string {
 func (s *script) state(name string) {
 	e := s.engines[name]
 	s.printf("%s: %d waiting, %d reads in flight, %d slots in use, %d receives, %d octets staged, %d regions",
-		name, e.snd.sq.len(), e.snd.reads.len(), e.snd.slots.Load(), e.rcv.recvs.Load(), e.snd.copied, e.snd.table.Live())
+		name, e.snd.sq.Len(), e.snd.reads.Len(), e.snd.slots.Load(), e.rcv.recvs.Load(), e.snd.copied, e.snd.table.Live())
 }
 
 // runs prints octets: text as text, patterns and zeros by their length.

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/internal/mutant"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -32,10 +33,10 @@ type sender struct {
 	aborted bool
 	late    []completion // of work requests that were not taken, behind one that was being written
 
-	sq    ring[item]    // work requests, in order
-	rq    ring[item]    // responses, in order of the requests
-	reads ring[outRead] // our requests in flight, in order
-	long  atomic.Int64  // of reads: those of at least directLong octets
+	sq    buf.Ring[item]    // work requests, in order
+	rq    buf.Ring[item]    // responses, in order of the requests
+	reads buf.Ring[outRead] // our requests in flight, in order
+	long  atomic.Int64      // of reads: those of at least directLong octets
 	// slots counts the IRD slots in use. A slot is free again when its response has been
 	// handed down (RFC 5040 Section 6.1). That is before the write: the peer may see the
 	// response, and use the slot, before the write returns.
@@ -43,7 +44,7 @@ type sender struct {
 	turn      bool // it is the send queue's turn
 	run       int  // small messages taken in this turn
 	copied    int  // octets of the arena that wait
-	arena     arena
+	arena     buf.Arena
 	order     completions
 	term      *item // to be sent last
 	ext       verbs.Extensions
@@ -59,16 +60,16 @@ func (s *sender) ready(w *work) bool {
 	switch {
 	case s.held:
 		return false
-	case w.unfinished() || s.term != nil || s.rq.len() > 0 && s.rq.at(0).answerable():
+	case w.unfinished() || s.term != nil || s.rq.Len() > 0 && s.rq.At(0).answerable():
 		return true
 	}
-	return s.sq.len() > 0 && !s.stalled()
+	return s.sq.Len() > 0 && !s.stalled()
 }
 
 // stalled reports whether the send queue waits for an outbound read slot. Because of the "completion
 // order" of RFC 5040 Section 6.1, what follows the Read has to wait too.
 func (s *sender) stalled() bool {
-	return asks(s.sq.at(0).op) && s.reads.len() >= s.ord || mutant.Fence && s.reads.len() > 0
+	return asks(s.sq.At(0).op) && s.reads.Len() >= s.ord || mutant.Fence && s.reads.Len() > 0
 }
 
 // post appends a work request that has passed its checks.
@@ -76,7 +77,7 @@ func (s *sender) post(wr *verbs.WR) {
 	if s.join(wr) {
 		return
 	}
-	it := s.sq.add()
+	it := s.sq.Add()
 	it.template(wr)
 	max := ddp.MaxPayload(it.seg.Tagged, s.mulpdu)
 	if asks(wr.Op) {
@@ -88,9 +89,9 @@ func (s *sender) post(wr *verbs.WR) {
 		return
 	}
 	it.n = uint32(payload(wr))
-	it.room = s.arena.reserve(len(wr.Head))
-	copy(it.room.b, wr.Head)
-	s.copied += len(it.room.b)
+	it.room = s.arena.Reserve(len(wr.Head))
+	copy(it.room.B, wr.Head)
+	s.copied += len(it.room.B)
 	it.body = wr.Body
 }
 
@@ -129,9 +130,9 @@ func (s *sender) postRequest(it *item, wr *verbs.WR, maxPayload int) {
 func (s *sender) frame(it *item, head, body []byte, maxPayload int) {
 	it.n = uint32(len(head) + len(body))
 	it.framed, it.messages = true, 1
-	it.room = s.arena.reserve(framedLen(it.seg.Tagged, int(it.n), maxPayload))
-	s.copied += len(it.room.b)
-	fillFPDUs(it.room.b, it.seg, head, body, maxPayload, true, false)
+	it.room = s.arena.Reserve(framedLen(it.seg.Tagged, int(it.n), maxPayload))
+	s.copied += len(it.room.B)
+	fillFPDUs(it.room.B, it.seg, head, body, maxPayload, true, false)
 }
 
 // hasRoom reports whether wrs may be queued.
@@ -156,7 +157,7 @@ func (s *sender) request(req *request) bool {
 		return false
 	}
 	s.slots.Add(1)
-	it := s.rq.add()
+	it := s.rq.Add()
 	it.isResp, it.req = true, *req
 	switch req.op {
 	case verbs.OpReadRequest:
@@ -180,22 +181,22 @@ func (s *sender) freeSlots() int { return s.ird - int(s.slots.Load()) }
 
 // readHead returns the oldest request of ours in flight.
 func (s *sender) readHead() (outRead, bool) {
-	if s.reads.len() == 0 {
+	if s.reads.Len() == 0 {
 		return outRead{}, false
 	}
-	return *s.reads.at(0), true
+	return *s.reads.At(0), true
 }
 
 // readDone ends the oldest request of ours, and appends the completions that are due to out.
 func (s *sender) readDone(out []completion) []completion {
-	rd := s.reads.pop()
+	rd := s.reads.Pop()
 	if rd.op != verbs.OpReadRequest {
 		s.due--
 	}
 	if rd.size >= directLong {
 		s.long.Add(-1)
 	}
-	s.reads.trim()
+	s.reads.Trim()
 	return s.order.answer(out)
 }
 
@@ -216,7 +217,7 @@ func (s *sender) shutDown() {
 		s.release(s.term)
 		s.term = nil
 	}
-	s.arena.drop()
+	s.arena.Drop()
 }
 
 // abort drops everything that has not been taken, and completes it and all Reads in flight with err.
@@ -226,21 +227,21 @@ func (s *sender) shutDown() {
 func (s *sender) abort(out []completion, err error, busy bool) []completion {
 	s.aborted = true
 	out = s.order.abort(out, err)
-	for s.reads.len() > 0 {
-		s.reads.pop()
+	for s.reads.Len() > 0 {
+		s.reads.Pop()
 	}
 	s.due = 0
 	s.long.Store(0)
-	for s.sq.len() > 0 {
-		it := s.sq.pop()
+	for s.sq.Len() > 0 {
+		it := s.sq.Pop()
 		if busy && !mutant.CompleteUnwritten {
 			s.late = s.drop(&it, s.late, err)
 		} else {
 			out = s.drop(&it, out, err)
 		}
 	}
-	for s.rq.len() > 0 {
-		it := s.rq.pop()
+	for s.rq.Len() > 0 {
+		it := s.rq.Pop()
 		out = s.drop(&it, out, err)
 	}
 	return out
@@ -249,14 +250,14 @@ func (s *sender) abort(out []completion, err error, busy bool) []completion {
 // cancel removes the work request that completes done from the send queue, and reports whether it was
 // still there. A Read in flight is marked, and its Response will be dropped.
 func (s *sender) cancel(done verbs.Completer) bool {
-	for i := range s.sq.len() {
-		if it := s.sq.at(i); it.done == done {
+	for i := range s.sq.Len() {
+		if it := s.sq.At(i); it.done == done {
 			s.withdraw(i)
 			return true
 		}
 	}
-	for i := range s.reads.len() {
-		if rd := s.reads.at(i); rd.done == done {
+	for i := range s.reads.Len() {
+		if rd := s.reads.At(i); rd.done == done {
 			rd.cancelled = true
 		}
 	}
@@ -274,12 +275,21 @@ func (s *sender) drop(it *item, out []completion, err error) []completion {
 
 // release gives back what an item holds.
 func (s *sender) release(it *item) {
-	s.copied -= len(it.room.b)
-	if it.room.k != nil {
-		it.room.k.release()
-	}
+	s.copied -= len(it.room.B)
+	it.room.Release()
 	if it.pinned {
 		it.view.Release()
 		it.pinned = false
 	}
+}
+
+// What an idle connection does not need is kept for all of them.
+var (
+	itemSpares  buf.Pooled[item]
+	readSpares  buf.Pooled[outRead]
+	orderSpares buf.Pooled[pendingCompletion]
+)
+
+func (s *sender) useSpares() {
+	s.sq.Pooled, s.rq.Pooled, s.reads.Pooled, s.order.q.Pooled = &itemSpares, &itemSpares, &readSpares, &orderSpares
 }

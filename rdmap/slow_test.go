@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -196,7 +197,7 @@ func TestPartialFPDU(t *testing.T) {
 				t.Fatal(err)
 			}
 			for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
-				if n := y.Stats().Staging; n > 0 && n <= smallStaging {
+				if n := y.Stats().Staging; n > 0 && n <= buf.Small {
 					break
 				} else if time.Now().After(deadline) {
 					t.Fatalf("%d octets held for half an FPDU, Serve %v", n, serve)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/internal/mutant"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -48,9 +49,9 @@ func (o *putOff) next() []byte {
 }
 
 // pop drops the first ULPDU, and returns its room to p.
-func (o *putOff) pop(p *Pool) {
+func (o *putOff) pop(p *buf.Pool) {
 	n := 2 + len(o.next())
-	p.forget(n)
+	p.Forget(n)
 	o.stop = false
 	o.b = o.b[n:]
 	if len(o.b) == 0 {
@@ -65,7 +66,7 @@ func (r *receiver) putOff(u []byte) *event {
 		return &r.ev
 	}
 	first := r.off.len() == 0
-	if !r.pool.keep(2+len(u), first) {
+	if !r.pool.Keep(2+len(u), maxPutOff, first) {
 		r.off.stop = true
 		return &r.ev
 	}
@@ -106,21 +107,22 @@ func (c *Conn) unstall() {
 // that began before the wait and have not ended.
 func (c *Conn) stalled() {
 	c.stalls.Add(1)
-	now := time.Now()
-	c.stall.since = now
+	c.stall.since = time.Now()
+	mem := c.cfg.Pool.mem
+	last := mem.Last()
 	turn := c.stall.turn.Add(1)
 	time.AfterFunc(c.cfg.StallTimeout/2, func() {
 		if c.stall.turn.Load() == turn {
-			c.cfg.Pool.reclaim(now)
+			mem.Reclaim(last)
 		}
 	})
 	time.AfterFunc(c.cfg.StallTimeout, c.unstall)
-	c.cfg.Pool.wait(&c.rcv.claim)
+	mem.Wait(&c.rcv.claim)
 }
 
-// overdue ends the connection unless the Send that began at the given time is complete by now.
-func (c *Conn) overdue(began time.Time) {
-	if c.cfg.Pool.holds(&c.rcv.arriving, began) {
+// overdue ends the connection unless the Send with that number is complete by now.
+func (c *Conn) overdue(began uint64) {
+	if c.cfg.Pool.mem.Holds(&c.rcv.arriving, began) {
 		c.fail(&verbs.LocalError{Err: verbs.ErrUnfinishedSend})
 	}
 }
@@ -137,28 +139,28 @@ func (c *Conn) replay() error {
 			return err
 		}
 		if off.len() > 0 { // put off again
-			c.cfg.Pool.forget(off.len())
+			c.cfg.Pool.mem.Forget(off.len())
 			*off = kept
 			if !again { // it is another Send, whose wait begins now
 				c.stalled()
 				return nil
 			}
-			c.cfg.Pool.wait(&c.rcv.claim)
+			c.cfg.Pool.mem.Wait(&c.rcv.claim)
 			return c.stallExpired()
 		}
-		kept.pop(c.cfg.Pool)
+		kept.pop(c.cfg.Pool.mem)
 		*off = kept
 		// The message lies in the octets that were put off, which are not overwritten.
-		held, st := c.st, borrowStaging(smallStaging)
+		held, st := c.st, buf.NewStaging(buf.Small)
 		err = c.event(st, ev)
 		if errors.Is(err, errLostRole) { // whoever took over has left held, not st
-			st.leave()
+			st.Leave()
 			if held != nil {
-				held.leave()
+				held.Leave()
 			}
 			return err
 		}
-		st.giveBack()
+		st.Release()
 		if err != nil {
 			return err
 		}

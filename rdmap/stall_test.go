@@ -30,7 +30,7 @@ func withMarkers(t *testing.T, f func(t *testing.T, a, b net.Conn, markers bool)
 func TestPoolEmpty(t *testing.T) {
 	withMarkers(t, func(t *testing.T, a, b net.Conn, markers bool) {
 		pool := NewPool(20000)
-		hog, ok := pool.get(20000)
+		hog, ok := pool.mem.Get(20000)
 		if !ok {
 			t.Fatal("no memory")
 		}
@@ -63,7 +63,7 @@ func TestPoolEmpty(t *testing.T) {
 		if len(h.got) != 0 || x.Stats().RecvStalls == 0 {
 			t.Fatalf("%d messages delivered, %d stalls", len(h.got), x.Stats().RecvStalls)
 		}
-		pool.put(hog)
+		pool.mem.Put(hog)
 		for range 6 {
 			within(t, "a message", h.got)
 		}
@@ -90,7 +90,7 @@ func TestPoolEmptyForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.Pipe()
 		pool := NewPool(20000)
-		hog, _ := pool.get(20000)
+		hog, _ := pool.mem.Get(20000)
 		h := newCollector()
 		x, y := connect(t, a, b,
 			&Config{Handler: h, Pool: pool, RecvSize: 20000, Recvs: 1000, StallTimeout: 30 * time.Second},
@@ -123,7 +123,7 @@ func TestPoolEmptyForLong(t *testing.T) {
 		}
 		wg.Wait()
 		<-x.Done()
-		pool.put(hog)
+		pool.mem.Put(hog)
 		if n := pool.Used(); n != 0 {
 			t.Fatalf("%d octets of the pool in use", n)
 		}
@@ -134,7 +134,7 @@ func TestPoolEmptyForLong(t *testing.T) {
 func TestPoolFull(t *testing.T) {
 	withMarkers(t, func(t *testing.T, a, b net.Conn, markers bool) {
 		pool := NewPool(20000)
-		hog, _ := pool.get(20000)
+		hog, _ := pool.mem.Get(20000)
 		h := newCollector()
 		x, y := connect(t, a, b,
 			&Config{Handler: h, Pool: pool, RecvSize: 20000, Recvs: 1000, Markers: markers}, &Config{MULPDU: 1000})
@@ -157,7 +157,7 @@ func TestPoolFull(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(20 * time.Millisecond)
-		pool.put(hog)
+		pool.mem.Put(hog)
 		for range n {
 			within(t, "a message", h.got)
 		}
@@ -170,7 +170,7 @@ func TestPoolFull(t *testing.T) {
 // TestPutOffBound: one connection puts off no more than maxPutOff, however large its Pool is.
 func TestPutOffBound(t *testing.T) {
 	pool := NewPool(64 * maxPutOff)
-	if _, ok := pool.get(64 * maxPutOff); !ok {
+	if _, ok := pool.mem.Get(64 * maxPutOff); !ok {
 		t.Fatal("no memory")
 	}
 	e := newEngine(engineConfig{recvs: 1, pool: pool})
@@ -193,8 +193,8 @@ func TestPutOffBound(t *testing.T) {
 		t.Errorf("no more than %d octets", n)
 	}
 	e.rcv.close()
-	if pool.kept != 0 {
-		t.Errorf("%d octets count as put off after the end", pool.kept)
+	if pool.mem.Load().PutOff != 0 {
+		t.Errorf("%d octets count as put off after the end", pool.mem.Load().PutOff)
 	}
 }
 
@@ -204,7 +204,7 @@ func TestStallEnds(t *testing.T) {
 	for _, serve := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			pool := NewPool(DefaultRecvSize)
-			if _, ok := pool.get(DefaultRecvSize); !ok {
+			if _, ok := pool.mem.Get(DefaultRecvSize); !ok {
 				t.Fatal("no memory")
 			}
 			a, b := rdmaptest.Pipe()
@@ -247,7 +247,7 @@ func (*handsOff) HandleClose(*Conn, error) {}
 
 func takenOverStalled(t *testing.T, a, b net.Conn) {
 	pool, h := NewPool(20000), new(handsOff)
-	hog, _ := pool.get(20000)
+	hog, _ := pool.mem.Get(20000)
 	x, y := connect(t, a, b, &Config{Handler: h, Pool: pool, RecvSize: 20000}, &Config{MULPDU: 1000})
 	go y.Serve()
 	if err := x.Send(t.Context(), nil); err != nil { // opens the stream
@@ -262,7 +262,7 @@ func takenOverStalled(t *testing.T, a, b net.Conn) {
 		time.Sleep(time.Millisecond)
 	}
 	time.Sleep(10 * time.Millisecond) // everything has arrived
-	pool.put(hog)
+	pool.mem.Put(hog)
 	for end := time.Now().Add(10 * time.Second); h.n.Load() < 5; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%d messages of 5", h.n.Load())

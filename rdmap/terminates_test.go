@@ -297,7 +297,7 @@ func TestCancelledSink(t *testing.T) {
 		queued := func() bool {
 			x.mu.Lock()
 			defer x.mu.Unlock()
-			return x.snd.sq.len() > 0
+			return x.snd.sq.Len() > 0
 		}
 		for !queued() {
 			yield()

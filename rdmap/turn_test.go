@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
@@ -15,7 +16,7 @@ type insatiable struct {
 	tries atomic.Int32
 }
 
-func (l *insatiable) try(b *batch) (again, ok bool, err error) {
+func (l *insatiable) try(b *buf.Batch) (again, ok bool, err error) {
 	if l.tries.Add(1) < 100 {
 		_ = l.c.Post([]verbs.WR{{Op: verbs.OpSend, Head: []byte("more")}})
 	}

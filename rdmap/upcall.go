@@ -1,26 +1,30 @@
 package rdmap
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/stag-rdma/stag/rdmap/internal/buf"
+)
 
 // deliver hands the message of ev to the Handler. Its error is that of upcall.
-func (c *Conn) deliver(st *staging, ev *event) error {
+func (c *Conn) deliver(st *buf.Staging, ev *event) error {
 	buf := ev.buf
-	m := &st.msg // field by field: a copy of all at once would wait for what was just stored
+	m := &st.Msg // field by field: a copy of all at once would wait for what was just stored
 	m.Op, m.Data, m.Invalidated, m.Solicited = ev.msg.Op, ev.msg.Data, ev.msg.Invalidated, ev.msg.Solicited
 	ev.clear()
 	err := c.upcall(st)
 	if buf != nil {
-		c.cfg.Pool.put(buf)
+		c.cfg.Pool.mem.Put(buf)
 	}
 	return err
 }
 
 // upcall runs HandleRecv for st.msg. Its error is errLostRole, or that of a connection that has
 // failed.
-func (c *Conn) upcall(st *staging) error {
+func (c *Conn) upcall(st *buf.Staging) error {
 	s := c.beginUpcall()
-	st.msg.Order = s
-	c.cfg.Handler.HandleRecv(c, &st.msg)
+	st.Msg.Order = s
+	c.cfg.Handler.HandleRecv(c, &st.Msg)
 	return c.endUpcall(st, s)
 }
 
@@ -34,9 +38,9 @@ func (c *Conn) beginUpcall() (s uint64) {
 
 // endUpcall makes upcalls even again. If somebody else has done so, the upcall leaves the staging and
 // no longer touches the receiving half.
-func (c *Conn) endUpcall(st *staging, s uint64) error {
+func (c *Conn) endUpcall(st *buf.Staging, s uint64) error {
 	if !c.upcalls.CompareAndSwap(s, s+1) {
-		st.leave()
+		st.Leave()
 		c.takeovers.Add(-1)
 		return errLostRole
 	}
@@ -48,7 +52,7 @@ func (c *Conn) endUpcall(st *staging, s uint64) error {
 
 // readDone completes what the response to the oldest request has made due, the last one by an upcall
 // if it wants that.
-func (c *Conn) readDone(st *staging) error {
+func (c *Conn) readDone(st *buf.Staging) error {
 	due := c.rdue
 	c.rdue = due[:0]
 	last := c.wantsUpcall(due)
@@ -105,7 +109,7 @@ func (c *Conn) takeOver(s uint64) bool {
 	}
 	c.taken.Add(1)
 	if c.st != nil {
-		c.st = c.st.split()
+		c.st = c.st.Split()
 	}
 	go c.succeed()
 	return true

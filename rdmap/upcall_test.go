@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -159,7 +160,7 @@ func TestReadDone(t *testing.T) {
 				c.rdue = append(c.rdue, completion{done: notingUp{n}})
 			}
 		}
-		if err := c.readDone(new(staging)); err != nil || len(c.rdue) != 0 || c.upcalls.Load()&1 != 0 {
+		if err := c.readDone(new(buf.Staging)); err != nil || len(c.rdue) != 0 || c.upcalls.Load()&1 != 0 {
 			t.Errorf("%s: %v, %d left, %d", r.due, err, len(c.rdue), c.upcalls.Load())
 		}
 		if want := strings.Split(r.want, ","); !slices.Equal(log, want) {

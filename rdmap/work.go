@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/internal/mutant"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -26,7 +27,8 @@ type work struct {
 	box   *[]item // the box of items if they came from itemSpares, otherwise nil
 	small []item  // the memory for few items
 	next  int     // items[:next] are completely in the batch
-	b     batch
+	b     buf.Batch
+	align alignment
 	msn   [ddp.NumQueues]uint32 // of the last message built, per queue
 	out   traffic
 	slots *atomic.Int64 // those of the sender
@@ -55,7 +57,7 @@ func (s *sender) take(w *work) bool {
 	for i := range w.items {
 		n += uint64(w.items[i].n - w.items[i].sent())
 	}
-	for n < maxBatch && len(w.items) < maxBatchVec && s.takeOne(w) {
+	for n < buf.BatchOctets && len(w.items) < buf.BatchPieces && s.takeOne(w) {
 		n += uint64(w.items[len(w.items)-1].n)
 	}
 	return w.unfinished()
@@ -71,19 +73,19 @@ func (s *sender) takeTerminate(w *work) {
 // takeOne takes one message. Responses and work requests take turns, so that neither starves the
 // other.
 func (s *sender) takeOne(w *work) bool {
-	own := s.sq.len() > 0 && !s.stalled()
+	own := s.sq.Len() > 0 && !s.stalled()
 	switch {
-	case mutant.CoupledDirections && s.reads.len() > 0:
+	case mutant.CoupledDirections && s.reads.Len() > 0:
 		return false
-	case s.rq.len() > 0 && s.rq.at(0).answerable() && !(own && s.turn):
+	case s.rq.Len() > 0 && s.rq.At(0).answerable() && !(own && s.turn):
 		it := w.add()
-		s.rq.popTo(it)
-		if mutant.ResponseOrder && s.rq.len() > 0 {
-			*it, *s.rq.at(0) = *s.rq.at(0), *it
+		s.rq.PopTo(it)
+		if mutant.ResponseOrder && s.rq.Len() > 0 {
+			*it, *s.rq.At(0) = *s.rq.At(0), *it
 		}
 		s.handed++
 		s.turn, s.run = true, 0
-	case own && s.buildable(s.sq.at(0)):
+	case own && s.buildable(s.sq.At(0)):
 		s.takeOwn(w)
 	default:
 		return false
@@ -93,12 +95,12 @@ func (s *sender) takeOne(w *work) bool {
 
 func (s *sender) takeOwn(w *work) {
 	it := w.add()
-	s.sq.popTo(it)
-	if mutant.SubmissionOrder && s.sq.len() > 0 {
-		*it, *s.sq.at(0) = *s.sq.at(0), *it
+	s.sq.PopTo(it)
+	if mutant.SubmissionOrder && s.sq.Len() > 0 {
+		*it, *s.sq.At(0) = *s.sq.At(0), *it
 	}
 	if asks(it.op) {
-		s.reads.push(it.read)
+		s.reads.Push(it.read)
 		if it.op != verbs.OpReadRequest {
 			s.due++
 		}
@@ -117,8 +119,8 @@ func (s *sender) takeOwn(w *work) {
 // overtake takes whole short Sends and puts them before the rest of a Read Response. Choice: only if
 // the peer is a stag.
 func (s *sender) overtake(w *work) {
-	for at := w.next; s.sq.len() > 0 && s.sq.at(0).framed && s.sq.at(0).op.IsSend() && at < 64; at++ {
-		it := s.sq.pop()
+	for at := w.next; s.sq.Len() > 0 && s.sq.At(0).framed && s.sq.At(0).op.IsSend() && at < 64; at++ {
+		it := s.sq.Pop()
 		s.order.taken(&it)
 		w.items = slices.Insert(w.items, at, it)
 	}
@@ -140,9 +142,10 @@ func (s *sender) settle(w *work, failed bool, out []completion) []completion {
 			out = s.order.wrote(it, out)
 		}
 	}
-	w.b.reset()
+	w.b.Reset()
+	w.align.at = 0
 	w.drop(n)
-	if s.sq.len() == 0 && !w.unfinished() {
+	if s.sq.Len() == 0 && !w.unfinished() {
 		s.idle()
 	}
 	return out
@@ -173,9 +176,9 @@ func (s *sender) prune(w *work, out []completion) []completion {
 
 // idle gives back what an idle connection does not need.
 func (s *sender) idle() {
-	s.arena.drop()
-	s.sq.trim()
-	s.rq.trim()
+	s.arena.Drop()
+	s.sq.Trim()
+	s.rq.Trim()
 }
 
 // drop forgets the first n items.
@@ -183,22 +186,22 @@ func (w *work) drop(n int) {
 	rest := copy(w.items, w.items[n:])
 	clear(w.items[rest:])
 	w.items, w.next = w.items[:rest], 0
-	if rest == 0 && cap(w.items) > ringKeep {
-		if w.box != nil && cap(w.items) != spareLen {
+	if rest == 0 && cap(w.items) > buf.RingKeep {
+		if w.box != nil && cap(w.items) != buf.PooledLen {
 			clear(*w.box) // items has grown out of it
 		}
-		itemSpares.put(w.box)
+		itemSpares.Put(w.box)
 		w.items, w.box = w.small, nil
 	}
 }
 
 // add appends a zero item. If there are more than a few, they lie in spare memory.
 func (w *work) add() *item {
-	if n := len(w.items); n == cap(w.items) && n < spareLen {
-		b, box := itemSpares.get(max(4, 2*n))
+	if n := len(w.items); n == cap(w.items) && n < buf.PooledLen {
+		b, box := itemSpares.Get(max(4, 2*n))
 		copy(b, w.items)
 		clear(w.items)
-		if n == ringKeep {
+		if n == buf.RingKeep {
 			w.small = w.items[:0]
 		}
 		w.items, w.box = b[:n], box
@@ -233,7 +236,7 @@ func (w *work) fill(mulpdu int, crc bool, table *region.Table) error {
 
 // frame is fill without the markers.
 func (w *work) frame(mulpdu int, crc bool, table *region.Table) error {
-	for w.next < len(w.items) && !w.b.full() {
+	for w.next < len(w.items) && !w.b.Full() {
 		it := &w.items[w.next]
 		if it.isResp && !it.begun && !it.executed {
 			if it.req.stores() && w.lends() && !mutant.StoreInBatch {
@@ -287,11 +290,11 @@ func (w *work) build(it *item, maxPayload int, crc bool) (whole bool, err error)
 	}
 	if it.framed {
 		w.out.fpdus += uint64(it.seal(&w.msn[it.seg.QN], crc))
-		w.b.addFPDUs(it.room)
-		w.out.octets += uint64(len(it.room.b))
+		w.addFPDUs(it.room)
+		w.out.octets += uint64(len(it.room.B))
 		it.whole = true
 	}
-	for !it.whole && !w.b.full() {
+	for !it.whole && !w.b.Full() {
 		if err := w.segments(it, maxPayload, crc); err != nil {
 			return false, err
 		}
@@ -313,25 +316,25 @@ func (w *work) segments(it *item, maxPayload int, crc bool) error {
 	fpdus, size := 1, mpa.FPDULen(hdr+n)
 	switch {
 	case it.pinned && it.view.Guarded():
-		r := w.b.room(size)
+		r := w.b.Room(size)
 		s.Last = n == left
-		frameFPDU(r.b, &s, n)
-		if err := it.view.CopyOut(r.b[mpa.HeaderLen+hdr:][:n], int(it.off)); err != nil {
+		frameFPDU(r.B, &s, n)
+		if err := it.view.CopyOut(r.B[mpa.HeaderLen+hdr:][:n], int(it.off)); err != nil {
 			return err
 		}
 		if crc {
-			mpa.WriteCRCs(r.b)
+			mpa.WriteCRCs(r.B)
 		}
-		w.b.addFPDUs(r)
+		w.addFPDUs(r)
 	case size <= stageLimit || it.copied():
-		if more := w.b.free() / size; more > 1 {
+		if more := w.b.Free() / size; more > 1 {
 			n = min(left, more*maxPayload)
 			size = framedLen(s.Tagged, n, maxPayload)
 		}
-		r := w.b.room(size)
+		r := w.b.Room(size)
 		front, back := it.payload(int(it.off), n)
-		fpdus = fillFPDUs(r.b, s, front, back, maxPayload, n == left, crc)
-		w.b.addFPDUs(r)
+		fpdus = fillFPDUs(r.B, s, front, back, maxPayload, n == left, crc)
+		w.addFPDUs(r)
 	default:
 		s.Last = n == left
 		w.gather(it, &s, int(it.off), n, crc)
@@ -347,19 +350,19 @@ func (w *work) segments(it *item, maxPayload int, crc bool) error {
 func (w *work) gather(it *item, s *ddp.Segment, off, n int, crc bool) {
 	hdr := s.HeaderLen()
 	front, back := it.payload(off, n)
-	if w.b.align.emss > 0 && w.b.align.before(mpa.FPDULen(hdr+n), mpa.TrailerLen(hdr+n)) {
-		w.b.cut()
+	if w.align.emss > 0 && w.align.before(mpa.FPDULen(hdr+n), mpa.TrailerLen(hdr+n)) {
+		w.b.Cut()
 	}
-	head := w.b.stage(mpa.HeaderLen + hdr)
+	head := w.b.Stage(mpa.HeaderLen + hdr)
 	mpa.AppendHeader(head[:0], hdr+n)
 	s.Append(head[:mpa.HeaderLen])
 	var sum uint32
 	if crc {
 		sum = mpa.UpdateCRC(mpa.UpdateCRC(mpa.UpdateCRC(0, head), front), back)
 	}
-	w.b.ref(front)
-	w.b.ref(back)
-	mpa.AppendTrailer(w.b.stage(mpa.TrailerLen(hdr + n))[:0], hdr+n, sum, crc)
+	w.b.Ref(front)
+	w.b.Ref(back)
+	mpa.AppendTrailer(w.b.Stage(mpa.TrailerLen(hdr + n))[:0], hdr+n, sum, crc)
 }
 
 // copied reports whether the payload lies in memory that peers may store to, or that may be touched

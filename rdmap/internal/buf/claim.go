@@ -1,20 +1,20 @@
-package rdmap
+package buf
 
 import "slices"
 
-// claim is how a connection asks a Pool for memory. If it is refused it joins a queue, and memory
+// Claim is how a connection asks a pool for memory. If it is refused it joins a queue, and memory
 // that comes back is granted to the first in the queue. One that was only told to try again would
-// lose to a busy neighbour, which takes back what it has just returned. The lock of the Pool
+// lose to a busy neighbour, which takes back what it has just returned. The lock of the pool
 // guards every field but wake.
-type claim struct {
-	want    int     // octets
-	queued  bool    // in Pool.queue
-	granted poolBuf // memory granted after a wait
-	wake    func()  // called when memory was granted
+type Claim struct {
+	want    int    // octets
+	queued  bool   // in pool.queue
+	granted Mem    // memory granted after a wait
+	Wake    func() // called when memory was granted
 }
 
-// take returns what cl was granted, or else n octets that nobody else waits for.
-func (p *Pool) take(cl *claim, n int) (poolBuf, bool) {
+// Take returns what cl was granted, or else n octets that nobody else waits for.
+func (p *Pool) Take(cl *Claim, n int) (Mem, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if b := cl.granted; b != nil {
@@ -28,8 +28,8 @@ func (p *Pool) take(cl *claim, n int) (poolBuf, bool) {
 	return p.getLocked(n)
 }
 
-// wait queues cl, whose take has failed.
-func (p *Pool) wait(cl *claim) {
+// Wait queues cl, whose take has failed.
+func (p *Pool) Wait(cl *Claim) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !cl.queued && cl.granted == nil {
@@ -50,13 +50,13 @@ func (p *Pool) serve() {
 		p.queue[0] = nil
 		p.queue = p.queue[1:]
 		cl.queued, cl.granted = false, b
-		go cl.wake()
+		go cl.Wake()
 	}
 	p.queue = nil
 }
 
-// leave withdraws cl.
-func (p *Pool) leave(cl *claim) {
+// Leave withdraws cl.
+func (p *Pool) Leave(cl *Claim) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if i := slices.Index(p.queue, cl); i >= 0 {

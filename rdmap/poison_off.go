@@ -1,7 +1,0 @@
-//go:build !race && !invariants
-
-package rdmap
-
-func poison([]byte) {}
-
-func lend(int64) {}
