@@ -215,7 +215,11 @@ func (r *Report) table(names []string, summary bool) (string, error) {
 			if e := &s.Rows[k]; e.Summary || !summary {
 				fmt.Fprintf(&b, "| %s |", e.Name)
 				for l := range e.Cells {
-					fmt.Fprintf(&b, " %s |", &e.Cells[l])
+					c := e.Cells[l]
+					if len(s.Columns) > 2 && c.Goal == 0 { // a wide table has spreads where they are judged
+						c.Min, c.Max = 0, 0
+					}
+					fmt.Fprintf(&b, " %s |", &c)
 				}
 				b.WriteByte('\n')
 			}
