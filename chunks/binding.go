@@ -42,6 +42,7 @@ type ResultLister interface {
 // EligibleResults finds all eligible results of a reply with a binding of any kind.
 // See [ResultLister].
 func EligibleResults(b Binding, prog, vers, proc uint32, results []byte, list []Item) []Item {
+	b = single(b, prog, vers)
 	if l, ok := b.(ResultLister); ok {
 		return l.EligibleResults(prog, vers, proc, results, list)
 	}

@@ -16,7 +16,7 @@ type Lister interface {
 
 // ListerOf returns the Lister of a program, nil if b has none.
 func ListerOf(b Binding, prog, vers uint32) Lister {
-	if l, ok := b.(Lister); ok && l.Lists(prog, vers) {
+	if l, ok := single(b, prog, vers).(Lister); ok && l.Lists(prog, vers) {
 		return l
 	}
 	return nil

@@ -33,3 +33,11 @@ type Walker interface {
 	WalkArgs(prog, vers, proc uint32, args []byte, visit Visit) (ok bool)
 	WalkResults(prog, vers, proc uint32, results []byte, visit Visit) (ok bool)
 }
+
+// WalkerOf returns the Walker of a program, nil if b has none.
+func WalkerOf(b Binding, prog, vers uint32) Walker {
+	if w, ok := single(b, prog, vers).(Walker); ok && w.Covers(prog, vers) {
+		return w
+	}
+	return nil
+}

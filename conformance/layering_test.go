@@ -108,6 +108,8 @@ var layers = []layer{
 	{name: "internal/mutant", pure: true},
 	{name: "internal/measure", modules: []string{"golang.org/x/sys"}},
 
+	{name: "transport/service", may: []string{"transport", "chunks", "xdr", "xdr/xdrreflect"}},
+	{name: "transport/examples/kv", may: []string{"transport", "transport/service"}},
 	{name: "transport/rpcbind", may: []string{"transport", "xdr"}},
 	{name: "transport/commitlog", may: []string{"rdmap", "rdmap/verbs", "rdmap/region", "transport/commitlog/internal/..."}},
 	{name: "transport/commitlog/crashtest", may: []string{"rdmap/region/pmem"}},

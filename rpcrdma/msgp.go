@@ -153,8 +153,8 @@ func (c *closer) call(b chunks.Binding) error {
 	if protected && pos < len(stream) {
 		return ErrPadding // nobody can say where pads are in it
 	}
-	w, ok := b.(chunks.Walker)
-	if pos < len(stream) && (!ok || !w.Covers(prog, vers)) {
+	w := chunks.WalkerOf(b, prog, vers)
+	if pos < len(stream) && w == nil {
 		return ErrPadding
 	}
 	if pos < len(stream) && !w.WalkArgs(prog, vers, proc, stream[pos:], c.visit(pos)) {
@@ -183,8 +183,8 @@ func (c *closer) reply(b chunks.Binding, prog, vers, proc uint32) error {
 	if pos += 4; !success || pos == len(stream) {
 		return nil
 	}
-	w, ok := b.(chunks.Walker)
-	if !ok || !w.Covers(prog, vers) {
+	w := chunks.WalkerOf(b, prog, vers)
+	if w == nil {
 		return ErrPadding
 	}
 	if !w.WalkResults(prog, vers, proc, stream[pos:], c.visit(pos)) {

@@ -68,8 +68,7 @@ func (r *Requester) Plan(c *Call) error {
 
 // walks reports whether the items of c can be found by who gets it as an RDMA_MSGP.
 func (r *Requester) walks(c *Call) bool {
-	w, ok := r.cfg.Binding.(chunks.Walker)
-	return ok && w.Covers(c.Prog, c.Vers)
+	return chunks.WalkerOf(r.cfg.Binding, c.Prog, c.Vers) != nil
 }
 
 // planReply decides what memory the reply needs and returns the size of a call

@@ -169,9 +169,8 @@ func assign(write []chunks.WriteChunk, items []chunks.Item) (s, over chunks.Set)
 
 // pads reports whether the reply goes as an RDMA_MSGP.
 func (r *Responder) pads(in *Inbound, m *chunks.Message, reduced chunks.Set, hdr, n int) bool {
-	w, ok := r.cfg.Binding.(chunks.Walker)
 	pad := padding{r.cfg.Align, r.cfg.AlignMin}
-	return ok && w.Covers(in.RPC.Prog, in.RPC.Vers) && !reduced.Has(0) &&
+	return chunks.WalkerOf(r.cfg.Binding, in.RPC.Prog, in.RPC.Vers) != nil && !reduced.Has(0) &&
 		pad.fits(hdr, n, firstItem(m), r.cfg.SendSize)
 }
 

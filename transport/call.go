@@ -21,10 +21,10 @@ type Call struct {
 	Item []byte
 	// ItemPos is where in Args the data of Item belongs: just after its count word.
 	ItemPos int
-	// Sink is where the eligible result may be placed (READ, READLINK). Its length bounds that
-	// result. If nil, no write chunk is offered. A call with a Sink that Config.Binding makes no result
-	// eligible for is refused, with a *rpcrdma.BindingError. The result may come in Reply.Results all
-	// the same, if the server answers inline, under RPCSEC_GSS, over TCP, and in the backward direction.
+	// Sink is where the eligible result arrives (READ, READLINK). Its length bounds that result. If nil, no
+	// write chunk is offered. A call with a Sink that Config.Binding makes no result eligible for is
+	// refused, with a *rpcrdma.BindingError. Only under RPCSEC_GSS, whose results may be encrypted, and
+	// with MoreSinks the result may come in Reply.Results all the same.
 	Sink []byte
 	// ItemMemory and SinkMemory, if not nil, are the registered memory of which Item and Sink are
 	// slices. Then this call needs no registration for them.
@@ -60,7 +60,8 @@ type Reply struct {
 	// Results are the octets after the header, lent until Release. If Placed, they contain the item's
 	// count word, but not its data and pad.
 	Results []byte
-	// Placed says that the eligible result, or one of several, is in its Sink.
+	// Placed says that the eligible result, or one of several, is in its Sink. It is false for results without
+	// one, such as those of an error.
 	Placed bool
 	// ItemLen is how many octets of Sink were written, if Placed.
 	ItemLen int

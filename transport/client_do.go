@@ -59,7 +59,11 @@ func (c *Client) do(ctx context.Context, p *outcall, call *Call, reply *Reply, q
 	if err := c.conn.Wait(ctx, &p.w); err != nil && !c.answered(ctx, p) {
 		return c.abandon(p, err)
 	}
-	return c.finish(p, reply)
+	if err := c.finish(p, reply); err != nil {
+		return err
+	}
+	reply.settle(call, c.cfg.Binding)
+	return nil
 }
 
 // begin gives a call its XID, plans it, and takes a credit for it or enters it into the queue. A

@@ -94,7 +94,7 @@ func makeStreamClient(conn net.Conn, w *recordWriter, cfg *Config, ctr *counters
 	return c
 }
 
-// Do implements [Caller]. Sink is not used: the data stays in reply.Results.
+// Do implements [Caller].
 func (c *StreamClient) Do(ctx context.Context, call *Call, reply *Reply) error {
 	reply.Release()
 	defer call.freed() // everything that was written is in the kernel
@@ -124,11 +124,11 @@ func (c *StreamClient) Do(ctx context.Context, call *Call, reply *Reply) error {
 	defer cancel()
 	select {
 	case r := <-ch:
-		return c.accept(r, reply)
+		return c.accept(r, call, reply)
 	case <-c.done:
 		select {
 		case r := <-ch: // the reply beat the end of the connection
-			return c.accept(r, reply)
+			return c.accept(r, call, reply)
 		default:
 		}
 		c.ctr.errors.Add(1)
@@ -209,7 +209,7 @@ func (c *StreamClient) send(xid uint32, call *Call) error {
 func (c *StreamClient) poolGet() *buffer { return shared.get(minInline) }
 
 // accept makes the caller's reply from a record.
-func (c *StreamClient) accept(r streamReply, reply *Reply) error {
+func (c *StreamClient) accept(r streamReply, call *Call, reply *Reply) error {
 	if r.err != nil {
 		c.ctr.errors.Add(1)
 		return r.err
@@ -222,6 +222,7 @@ func (c *StreamClient) accept(r streamReply, reply *Reply) error {
 		return &RPCError{XID: xid, Reason: ReasonBadReply, Err: err}
 	}
 	reply.Results, reply.buf = d.Rest(), r.buf
+	reply.settle(call, c.cfg.Binding)
 	c.ctr.replies.Add(1)
 	return nil
 }

@@ -9,6 +9,8 @@ type checker struct {
 	mem   int    // octets of memory that the value will take
 	depth int    // nesting at the cursor
 	where string // field in which the walk failed
+	stop  bool   // at the item that may be reduced
+	there bool   // the walk has stopped there
 }
 
 // walk checks one value. It reports false once the walk has failed.
@@ -78,7 +80,14 @@ func (c *checker) fields(p *plan) {
 			ahead := c.d
 			disc = ahead.Int32()
 		}
-		if c.field(f); c.d.Err() != nil {
+		if c.stop && f.item {
+			c.there = true
+			return
+		}
+		if c.field(f); c.there {
+			return
+		}
+		if c.d.Err() != nil {
 			if c.where == "" { // the innermost field keeps its name
 				c.where = p.typ.Name() + "." + f.name
 			}

@@ -22,6 +22,11 @@
 //	`xdr:"union"`         discriminant, an integer of 32 bits or a bool (RFC 4506 Section 4.15)
 //	`xdr:"unioncase=2"`   only there when the discriminant before it is 2
 //
+// One []byte member of a structure may be marked as its item, the data that RPC-over-RDMA may move apart
+// from the rest (RFC 8166 Section 6): see [Split]. The option stands last and goes with unioncase:
+//
+//	`xdr:"ddp"`   `xdr:"unioncase=0,ddp"`
+//
 // Types with no form in XDR, or none that is always the same, are refused with
 // [ErrType]: maps, interfaces, channels, functions, complex numbers, uintptr,
 // time.Time, types that contain themselves without an end, and combinations

@@ -3,6 +3,7 @@ package xdrreflect_test
 import (
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/stag-rdma/stag/xdr"
 	"github.com/stag-rdma/stag/xdr/xdrreflect"
@@ -75,4 +76,24 @@ func ExampleLimits_Marshal() {
 	_, err := xdrreflect.Limits{MaxDepth: 100}.Marshal(list)
 	fmt.Println(errors.Is(err, xdr.ErrRange))
 	// Output: true
+}
+
+func ExampleSplitOf() {
+	type put struct {
+		Key   string
+		Value []byte `xdr:"ddp"`
+	}
+	s, err := xdrreflect.SplitOf(reflect.TypeFor[put]())
+	if err != nil {
+		panic(err)
+	}
+	b, pos, value, _ := s.Marshal(&put{"key", []byte("value")})
+	fmt.Printf("%x, %d octets belong at %d\n", b, len(value), pos)
+
+	var got put
+	err = s.Unmarshal(b, value, &got)
+	fmt.Printf("%s %s %v\n", got.Key, got.Value, err)
+	// Output:
+	// 000000036b65790000000005, 5 octets belong at 12
+	// key value <nil>
 }

@@ -44,6 +44,7 @@ type field struct {
 	union    bool // discriminant of what follows
 	hasArm   bool // only there when the discriminant is arm
 	arm      int32
+	item     bool // the member that may be reduced
 }
 
 // maxMin keeps sums and products of least sizes in an int everywhere.
@@ -167,7 +168,7 @@ func (b *builder) buildStruct(p *plan) error {
 		if err != nil {
 			return err
 		}
-		f := field{name: sf.Name, index: i, optional: o.optional, union: o.union, hasArm: o.hasArm, arm: o.arm}
+		f := field{name: sf.Name, index: i, optional: o.optional, union: o.union, hasArm: o.hasArm, arm: o.arm, item: o.item}
 		if f.plan, err = b.build(sf.Type, o.numbers); err != nil {
 			return fmt.Errorf("field %s: %w", sf.Name, err)
 		}

@@ -9,17 +9,20 @@ import (
 
 // options are those of one field.
 type options struct {
-	optional, numbers, union, hasArm bool
-	arm                              int32
+	optional, numbers, union, hasArm, item bool
+	arm                                    int32
 }
 
 // parseTag reads the options of a field. inUnion says that a discriminant
-// stands before it. Only one option per field: with more, go-xdr reads an
-// option's value wrongly, or reads and writes different things.
+// stands before it. Only one option per field besides ddp: with more, go-xdr reads
+// an option's value wrongly, or reads and writes different things.
 func parseTag(f reflect.StructField, inUnion bool) (o options, err error) {
 	tag := f.Tag.Get("xdr")
 	if f.Tag.Get("xdropaque") == "false" {
 		tag = strings.TrimPrefix(tag+",opaque=false", ",")
+	}
+	if rest, found := strings.CutSuffix(","+tag, ",ddp"); found {
+		o.item, tag = true, strings.TrimPrefix(rest, ",")
 	}
 	kind := f.Type.Kind()
 	key, val, _ := strings.Cut(tag, "=")
@@ -38,8 +41,11 @@ func parseTag(f reflect.StructField, inUnion bool) (o options, err error) {
 		o.hasArm, o.arm = true, int32(n)
 		ok = err == nil && strconv.FormatInt(n, 10) == val
 	}
+	if o.item && (kind != reflect.Slice || f.Type.Elem() != reflect.TypeFor[byte]() || o.numbers) {
+		ok = false
+	}
 	if !ok {
-		err = fmt.Errorf("field %s: tag %q on a %v: %w", f.Name, tag, f.Type, ErrType)
+		err = fmt.Errorf("field %s: tag %q on a %v: %w", f.Name, f.Tag.Get("xdr"), f.Type, ErrType)
 	}
 	return o, err
 }

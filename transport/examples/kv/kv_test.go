@@ -3,57 +3,47 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"testing"
 
-	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/transport"
-	"github.com/stag-rdma/stag/xdr"
+	"github.com/stag-rdma/stag/transport/service"
 )
 
 // TestStore puts and gets values that travel inline and in chunks.
 func TestStore(t *testing.T) {
-	cfg := &transport.Config{Binding: values{chunks.NFS}}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &transport.Server{Handler: &store{values: map[string][]byte{}}, Config: cfg}
+	s := newServer()
 	go s.Serve(l)
 	defer s.Close()
-	c, err := transport.Dial(t.Context(), "tcp", l.Addr().String(), cfg)
+	c, err := transport.Dial(t.Context(), "tcp", l.Addr().String(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
+	room := make([]byte, 1<<20)
 	for _, n := range []int{0, 5, 300001} {
 		value := bytes.Repeat([]byte{7}, n)
-		if err := put(t.Context(), c, "key", value); err != nil {
+		if err := service.Invoke(t.Context(), c, put, &putArgs{"key", value}, nil); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := get(t.Context(), c, "key"); err != nil || !bytes.Equal(got, value) {
-			t.Errorf("%d octets came back as %d, %v", n, len(got), err)
+		got := getRes{Value: room}
+		if err := service.Invoke(t.Context(), c, get, &getArgs{"key"}, &got); err != nil || !bytes.Equal(got.Value, value) || &got.Value[:1][0] != &room[0] {
+			t.Errorf("%d octets came back as %d, %v", n, len(got.Value), err)
 		}
 	}
 	if st := s.Stats(); st.OctetsRead != 300001 || st.OctetsWritten < 300001 {
 		t.Errorf("%d octets by RDMA Read, %d by RDMA Write", st.OctetsRead, st.OctetsWritten)
 	}
-	for _, tt := range []struct {
-		proc uint32
-		args []byte
-		want xdr.AcceptStat
-	}{
-		{procGet, []byte{0, 0, 9, 9}, xdr.GarbageArgs},
-		{9, nil, xdr.ProcUnavail},
-	} {
-		var r transport.Reply
-		err := c.Do(t.Context(), &transport.Call{Prog: program, Vers: version, Proc: tt.proc, Args: tt.args}, &r)
-		if err != nil || r.Header.Accept != tt.want {
-			t.Errorf("procedure %d: %v, %v; want %v", tt.proc, r.Header.Accept, err, tt.want)
-		}
-		r.Release()
+	got := getRes{Value: room}
+	if err := service.Invoke(t.Context(), c, get, &getArgs{"other"}, &got); !errors.Is(err, notFound) || len(got.Value) != 0 {
+		t.Errorf("a key that is not there: %d octets, %v", len(got.Value), err)
 	}
 }
 

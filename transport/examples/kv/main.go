@@ -1,6 +1,5 @@
-// Command kv is a key-value store over RPC-over-RDMA, a program with its own types: its service
-// and its binding take about 60 lines. Values are DDP-eligible: large ones travel by RDMA Read
-// and Write. The command serves on loopback, puts a value and gets it back:
+// Command kv is a key-value store over RPC-over-RDMA, a service with its own types. Large values travel by
+// RDMA Read and Write. The command serves on loopback, puts a value and gets it back:
 //
 //	go run ./transport/examples/kv
 package main
@@ -14,17 +13,35 @@ import (
 	"os"
 	"sync"
 
-	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/transport"
-	"github.com/stag-rdma/stag/xdr"
+	"github.com/stag-rdma/stag/transport/service"
 )
 
-// The program: put(string key, opaque value<>) and opaque<> get(string key). The number
-// is from the range for private use (RFC 5531 Section 8.3).
-const (
-	program, version = 0x20000001, 1
-	procPut, procGet = 1, 2
-	maxKey, maxValue = 255, 1 << 20
+// The types of the service. Values are the bulk data of their messages.
+type (
+	putArgs struct {
+		Key   string
+		Value []byte `xdr:"ddp"`
+	}
+	getArgs struct{ Key string }
+	getRes  struct {
+		Status status `xdr:"union"`
+		Value  []byte `xdr:"unioncase=0,ddp"`
+	}
+)
+
+// status is the error of the service.
+type status uint32
+
+const notFound status = 2
+
+func (s status) Error() string { return fmt.Sprintf("kv: status %d", uint32(s)) }
+
+// The procedures. The number of the program is from the range for private use (RFC 5531 Section 8.3).
+var (
+	put    = service.Proc[putArgs, service.Void]{Prog: 0x20000001, Vers: 1, Proc: 1}
+	get    = service.Proc[getArgs, getRes]{Prog: 0x20000001, Vers: 1, Proc: 2}
+	config = &transport.Config{Binding: service.Bind(put, get)}
 )
 
 // store is the service.
@@ -33,47 +50,30 @@ type store struct {
 	values map[string][]byte
 }
 
-// ServeRPC implements transport.Handler.
-func (s *store) ServeRPC(_ context.Context, req *transport.Request, resp *transport.Response) {
-	d := xdr.NewDecoder(req.Args)
-	switch req.Proc {
-	case 0:
-	case procPut:
-		key, value := d.String(maxKey), d.Opaque(maxValue)
-		if d.Err() == nil {
-			s.mu.Lock()
-			s.values[key] = append([]byte(nil), value...) // Args are lent
-			s.mu.Unlock()
-		}
-	case procGet:
-		key := d.String(maxKey)
-		s.mu.RLock()
-		resp.AppendItem(s.values[key]) // sent from here; put never changes a value in place
-		s.mu.RUnlock()
-	default:
-		resp.Stat = xdr.ProcUnavail
-	}
-	if d.Err() != nil {
-		resp.Stat = xdr.GarbageArgs
-	}
+func (s *store) put(_ context.Context, args *putArgs) (*service.Void, error) {
+	value := bytes.Clone(args.Value) // it is lent
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.values[args.Key] = value
+	return nil, nil
 }
 
-// values is the upper-layer binding (RFC 8166 Section 6): which item may be reduced.
-type values struct{ chunks.Binding }
-
-func (values) Eligible(_, _, proc uint32) (arg, result bool) { return proc == procPut, proc == procGet }
-
-func (values) FindArg(_, _, proc uint32, args []byte) (pos, n int, ok bool) {
-	d := xdr.NewDecoder(args)
-	d.Opaque(maxKey)
-	n = int(d.Uint32())
-	return d.Offset(), n, proc == procPut && d.Err() == nil && n <= maxValue
+func (s *store) get(_ context.Context, args *getArgs) (*getRes, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	value, ok := s.values[args.Key]
+	if !ok {
+		return nil, notFound
+	}
+	return &getRes{Value: value}, nil // sent from here; put never changes a value in place
 }
 
-func (values) FindResult(_, _, proc uint32, results []byte) (pos, n int, ok bool) {
-	d := xdr.NewDecoder(results)
-	n = int(d.Uint32())
-	return d.Offset(), n, proc == procGet && d.Err() == nil && n <= maxValue
+// newServer returns a server of an empty store.
+func newServer() *transport.Server {
+	s, mux := &store{values: map[string][]byte{}}, new(service.Mux)
+	service.Handle(mux, put, s.put)
+	service.Handle(mux, get, s.get)
+	return &transport.Server{Handler: mux, Config: config}
 }
 
 func main() {
@@ -85,60 +85,28 @@ func main() {
 
 // run serves a store on loopback, puts a value into it and gets it back.
 func run(ctx context.Context, out io.Writer) error {
-	cfg := &transport.Config{Binding: values{chunks.NFS}}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
-	s := &transport.Server{Handler: &store{values: map[string][]byte{}}, Config: cfg}
+	s := newServer()
 	defer s.Close()
 	go s.Serve(l) //nolint:errcheck // ends with Close
-	c, err := transport.Dial(ctx, "tcp", l.Addr().String(), cfg)
+	c, err := transport.Dial(ctx, "tcp", l.Addr().String(), config)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 	value := bytes.Repeat([]byte("stag"), 128<<10)
-	if err := put(ctx, c, "key", value); err != nil {
+	if err := service.Invoke(ctx, c, put, &putArgs{"key", value}, nil); err != nil {
 		return err
 	}
-	got, err := get(ctx, c, "key")
-	if err != nil {
+	got := getRes{Value: make([]byte, 1<<20)} // room
+	if err := service.Invoke(ctx, c, get, &getArgs{"key"}, &got); err != nil {
 		return err
 	}
 	st := s.Stats()
-	fmt.Fprintf(out, "put %d octets, got the same back: %v\n", len(value), bytes.Equal(got, value))
+	fmt.Fprintf(out, "put %d octets, got the same back: %v\n", len(value), bytes.Equal(got.Value, value))
 	fmt.Fprintf(out, "the server moved %d by RDMA Read, %d by RDMA Write\n", st.OctetsRead, st.OctetsWritten)
 	return nil
-}
-
-// put stores a value, which it borrows: the server reads one that does not fit a Send by RDMA Read.
-func put(ctx context.Context, c transport.Caller, key string, value []byte) error {
-	args := xdr.AppendUint32(xdr.AppendString(nil, key), uint32(len(value)))
-	var r transport.Reply
-	defer r.Release()
-	call := &transport.Call{Prog: program, Vers: version, Proc: procPut, Args: args, Item: value, ItemPos: len(args)}
-	if err := c.Do(ctx, call, &r); err != nil {
-		return err
-	}
-	return r.Header.Err()
-}
-
-// get returns a value, empty if there is none. The server writes a large one by RDMA Write.
-func get(ctx context.Context, c transport.Caller, key string) ([]byte, error) {
-	sink := make([]byte, maxValue)
-	var r transport.Reply
-	defer r.Release()
-	call := &transport.Call{Prog: program, Vers: version, Proc: procGet, Args: xdr.AppendString(nil, key), Sink: sink, MaxResults: 64}
-	if err := c.Do(ctx, call, &r); err != nil {
-		return nil, err
-	}
-	if err := r.Header.Err(); err != nil {
-		return nil, err
-	}
-	if r.Placed {
-		return sink[:r.ItemLen], nil
-	}
-	d := xdr.NewDecoder(r.Results)
-	return bytes.Clone(d.Opaque(maxValue)), d.Err() // Results are lent
 }

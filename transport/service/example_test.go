@@ -1,0 +1,216 @@
+package service_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"sync"
+	"sync/atomic"
+
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/service"
+)
+
+// A service that keeps blobs of up to 16 MiB.
+
+type saveArgs struct {
+	Name string
+	Data []byte `xdr:"ddp"` // travels in chunks when it is large
+}
+
+type loadArgs struct{ Name string }
+
+type loadRes struct {
+	Status status `xdr:"union"` // 0: success
+	Data   []byte `xdr:"unioncase=0,ddp"`
+}
+
+type status uint32
+
+func (s status) Error() string { return fmt.Sprintf("blobs: status %d", uint32(s)) }
+
+const notFound status = 2
+
+var (
+	save   = service.Proc[saveArgs, service.Void]{Prog: 0x20000001, Vers: 1, Proc: 1}
+	load   = service.Proc[loadArgs, loadRes]{Prog: 0x20000001, Vers: 1, Proc: 2}
+	config = &transport.Config{Binding: service.Bind(save, load), MaxPayload: 17 << 20}
+)
+
+// serveBlobs serves on loopback.
+func serveBlobs() (addr string, stop func() error) {
+	var blobs sync.Map // handlers run at the same time
+	mux := new(service.Mux)
+	service.Handle(mux, save, func(_ context.Context, args *saveArgs) (*service.Void, error) {
+		blobs.Store(args.Name, bytes.Clone(args.Data)) // it is lent
+		return nil, nil
+	})
+	service.Handle(mux, load, func(_ context.Context, args *loadArgs) (*loadRes, error) {
+		data, ok := blobs.Load(args.Name)
+		if !ok {
+			return nil, notFound
+		}
+		return &loadRes{Data: data.([]byte)}, nil
+	})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	srv := &transport.Server{Handler: mux, Config: config}
+	go srv.ServeShared(l) // RDMA and TCP
+	return l.Addr().String(), srv.Close
+}
+
+func Example() {
+	addr, stop := serveBlobs()
+	defer stop()
+	ctx := context.Background()
+	c, err := transport.Dial(ctx, "tcp", addr, config)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+
+	data := bytes.Repeat([]byte("stag"), 4<<20)
+	if err := service.Invoke(ctx, c, save, &saveArgs{"a", data}, nil); err != nil {
+		log.Fatal(err)
+	}
+	got := loadRes{Data: make([]byte, 16<<20)} // where it will arrive
+	if err := service.Invoke(ctx, c, load, &loadArgs{"a"}, &got); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(bytes.Equal(got.Data, data), c.Stats().OctetsRead, c.Stats().OctetsWritten)
+
+	err = service.Invoke(ctx, c, load, &loadArgs{"b"}, &got)
+	fmt.Println(err, errors.Is(err, notFound))
+	// Output:
+	// true 16777216 16777216
+	// blobs: status 2 true
+}
+
+// The same client code over record-marked TCP.
+func ExampleInvoke() {
+	addr, stop := serveBlobs()
+	defer stop()
+	ctx := context.Background()
+	c, err := transport.DialStream(ctx, "tcp", addr, config)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	err = service.Invoke(ctx, c, save, &saveArgs{"a", []byte("some data")}, nil)
+	fmt.Println(err)
+
+	var got loadRes // no room: the result is in new memory
+	err = service.Invoke(ctx, c, load, &loadArgs{"a"}, &got)
+	fmt.Printf("%s %v\n", got.Data, err)
+	// Output:
+	// <nil>
+	// some data <nil>
+}
+
+// Memory that is registered once, with an option of each call.
+func ExampleInvoke_options() {
+	addr, stop := serveBlobs()
+	defer stop()
+	ctx := context.Background()
+	c, err := transport.Dial(ctx, "tcp", addr, config)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	mem := transport.Alloc(1 << 20)
+	for range 3 {
+		err := service.Invoke(ctx, c, save, &saveArgs{"a", mem.Bytes()}, nil, func(call *transport.Call) { call.ItemMemory = mem })
+		if err != nil {
+			log.Fatal(err)
+		}
+	}
+	fmt.Println(c.Stats().Registered, "registration,", c.Stats().Reused, "uses")
+	// Output: 1 registration, 2 uses
+}
+
+// A binding for this service and NFS on one connection.
+func ExampleBind() {
+	table := service.Bind(save, load)
+	cfg := &transport.Config{Binding: chunks.Join(table, chunks.NFS)}
+	arg, result := cfg.Binding.Eligible(0x20000001, 1, 1)
+	fmt.Println("save:", arg, result)
+	arg, result = cfg.Binding.Eligible(100003, 3, 6)
+	fmt.Println("READ:", arg, result)
+	// Output:
+	// save: true false
+	// READ: false true
+}
+
+// A handler that makes its result in pooled memory, and looks who calls.
+func ExampleExchange() {
+	type args struct{ Count uint32 }
+	type res struct {
+		Data []byte `xdr:"ddp"`
+	}
+	stars := service.Proc[args, res]{Prog: 0x20000002, Vers: 1, Proc: 1}
+	mux := new(service.Mux)
+	service.Handle(mux, stars, func(ctx context.Context, a *args) (*res, error) {
+		req, resp := service.Exchange(ctx)
+		data := resp.Scratch(int(min(a.Count, 1<<20))) // used again when the reply was sent
+		for i := range data {
+			data[i] = '*'
+		}
+		fmt.Println("a call over", req.Network)
+		return &res{Data: data}, nil
+	})
+	c, stop := connect(mux, service.Bind(stars))
+	defer stop()
+	var got res
+	err := service.Invoke(context.Background(), c, stars, &args{5}, &got)
+	fmt.Printf("%s %v\n", got.Data, err)
+	// Output:
+	// a call over rdma
+	// ***** <nil>
+}
+
+// A procedure that must not run twice, beside the programs of another handler.
+func ExampleMux() {
+	type total struct{ Sum uint64 }
+	add := service.Proc[struct{ N uint64 }, total]{Prog: 0x20000003, Vers: 1, Proc: 1, Once: true}
+	var sum atomic.Uint64
+	mux := &service.Mux{Next: transport.HandlerFunc(func(_ context.Context, req *transport.Request, _ *transport.Response) {
+		fmt.Println("a call of program", req.Prog)
+	})}
+	service.Handle(mux, add, func(_ context.Context, a *struct{ N uint64 }) (*total, error) {
+		return &total{sum.Add(a.N)}, nil
+	})
+	c, stop := connect(mux, service.Bind(add))
+	defer stop()
+
+	var got total
+	err := service.Invoke(context.Background(), c, add, &struct{ N uint64 }{3}, &got)
+	fmt.Println(got.Sum, err)
+	var reply transport.Reply
+	err = c.Do(context.Background(), &transport.Call{Prog: 7, Vers: 1}, &reply)
+	fmt.Println(reply.Header.Accept, err)
+	reply.Release()
+	// Output:
+	// 3 <nil>
+	// a call of program 7
+	// SUCCESS <nil>
+}
+
+// connect serves mux, and returns a client.
+func connect(mux *service.Mux, b chunks.Binding) (*transport.Client, func()) {
+	cfg := &transport.Config{Binding: b}
+	srv := &transport.Server{Handler: mux, Config: cfg}
+	a, z := rdmaptest.Pipe()
+	go srv.ServeConn(z)
+	c, err := transport.NewClient(context.Background(), a, cfg)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return c, func() { c.Close(); srv.Close() }
+}

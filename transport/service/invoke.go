@@ -1,0 +1,92 @@
+package service
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/stag-rdma/stag/transport"
+)
+
+// Invoke calls p with args, and fills res with the results. A nil args or res stands for a zero value that
+// nobody looks at.
+//
+// The item of args is borrowed. The item of res, if its capacity is not 0, is room for the result: afterwards it is
+// the beginning of that memory, whichever way the result has come. Without room the result is in
+// new memory; over RDMA it must fit into p.MaxResults then.
+//
+// Options change the call before it is made: its credential, or registered memory (Call.ItemMemory). If ctx ends
+// before the reply is there, the server may still use the items: see Call.Free.
+//
+// Errors: the service's own (see the package comment); *xdr.RPCStatusError, the server has refused the call;
+// *xdr.DecodeError, its results are not of type Res; those of [transport.Caller]; and xdrreflect.ErrType.
+func Invoke[Args, Res any](ctx context.Context, c transport.Caller, p Proc[Args, Res], args *Args, res *Res, options ...func(*transport.Call)) error {
+	if args == nil {
+		args = new(Args)
+	}
+	if res == nil {
+		res = new(Res)
+	}
+	in, err := formOf(reflect.TypeFor[Args]())
+	if err != nil {
+		return err
+	}
+	out, err := formOf(reflect.TypeFor[Res]())
+	if err != nil {
+		return err
+	}
+	call := transport.Call{Prog: p.Prog, Vers: p.Vers, Proc: p.Proc, MaxResults: p.MaxResults, Repeatable: true}
+	if err := in.put(&call, args); err != nil {
+		return err
+	}
+	if room := out.Item(res); cap(room) > 0 {
+		call.Sink = room[:cap(room)]
+	}
+	for _, change := range options {
+		change(&call)
+	}
+	if err := out.do(ctx, c, &call, res); err != nil {
+		return fmt.Errorf("service: program %d, version %d, procedure %d: %w", p.Prog, p.Vers, p.Proc, err)
+	}
+	return out.failure(res)
+}
+
+// put makes *args the arguments of a call.
+func (f *form) put(call *transport.Call, args any) error {
+	b, pos, item, err := f.Marshal(args)
+	call.Args = b
+	if pos > 0 && len(item) > 0 {
+		call.Item, call.ItemPos = item, pos
+	}
+	return err
+}
+
+// do makes a call whose results become *res.
+func (f *form) do(ctx context.Context, c transport.Caller, call *transport.Call, res any) error {
+	var reply transport.Reply
+	defer reply.Release()
+	err := c.Do(ctx, call, &reply)
+	if refused, ok := errors.AsType[*transport.RPCError](err); ok && refused.Reason == transport.ReasonChunk && f.HasItem() && call.Sink == nil {
+		return fmt.Errorf("%w (give the item of the result memory)", err)
+	}
+	if err == nil {
+		err = reply.Header.Err()
+	}
+	if err != nil {
+		return err
+	}
+	if reply.Placed {
+		return f.Unmarshal(reply.Results, call.Sink[:reply.ItemLen], res)
+	}
+	if err := f.Unmarshal(reply.Results, nil, res); err != nil {
+		return err
+	}
+	item := bytes.Clone(f.Item(res)) // it was lent until Release
+	if len(item) == 0 {
+		item = call.Sink[:0] // room for the next call
+	}
+	f.SetItem(res, item)
+	return nil
+}

@@ -1,0 +1,192 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"reflect"
+
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// Mux serves procedures of one or more programs. It is a [transport.Handler]; its zero value serves none. Add all
+// procedures before the first call. Handlers may block.
+type Mux struct {
+	// Next serves the programs of which the Mux has no procedure. If nil, they are PROG_UNAVAIL.
+	Next transport.Handler
+
+	procs []procedure
+}
+
+// procedure is an entry of a Mux.
+type procedure struct {
+	prog, vers, proc uint32
+	once             bool
+	serve            func(ctx context.Context, req *transport.Request, resp *transport.Response) error
+}
+
+// Handle lets fn serve p. It panics if p is served already, and if a type of p has no XDR form.
+//
+// The item of args is lent until fn returns. The item of its result is borrowed until the reply was sent, so it
+// must not change: [Exchange] has memory for it, and tells when it is free. fn may return the item of args as
+// that of its result. A nil result is an empty one.
+//
+// An error of fn is answered by the results that have it as their status (see the package comment), a
+// *xdr.RPCStatusError by that status. Any other is logged with package slog, as is a result that cannot be
+// encoded, and the client sees SYSTEM_ERR; also if fn panics.
+func Handle[Args, Res any](m *Mux, p Proc[Args, Res], fn func(ctx context.Context, args *Args) (*Res, error)) {
+	in, out := mustForm(reflect.TypeFor[Args]()), mustForm(reflect.TypeFor[Res]())
+	if _, e := m.find(p.Prog, p.Vers, p.Proc); e != nil {
+		panic(fmt.Sprintf("service: program %d, version %d, procedure %d is served already", p.Prog, p.Vers, p.Proc))
+	}
+	serve := func(ctx context.Context, req *transport.Request, resp *transport.Response) error {
+		args := new(Args)
+		if in.Unmarshal(req.Args, nil, args) != nil {
+			resp.Stat = xdr.GarbageArgs
+			return nil
+		}
+		res, err := fn(context.WithValue(ctx, exchangeKey{}, &exchange{req, resp}), args)
+		if res == nil || err != nil {
+			res = new(Res)
+		}
+		if err != nil && !out.fail(res, err) {
+			return err
+		}
+		return out.results(req, resp, res)
+	}
+	m.procs = append(m.procs, procedure{p.Prog, p.Vers, p.Proc, p.Once, serve})
+}
+
+// versions are those of a program that a Mux serves.
+type versions struct {
+	low, high uint32
+	some, has bool // any, and the one looked for
+}
+
+// find returns the entry of a procedure, nil if there is none, and the versions of its program.
+func (m *Mux) find(prog, vers, proc uint32) (v versions, found *procedure) {
+	for i := range m.procs {
+		e := &m.procs[i]
+		if e.prog != prog {
+			continue
+		}
+		if !v.some {
+			v.low, v.high, v.some = e.vers, e.vers, true
+		}
+		v.low, v.high = min(v.low, e.vers), max(v.high, e.vers)
+		if e.vers == vers {
+			v.has = true
+			if e.proc == proc {
+				found = e
+			}
+		}
+	}
+	return v, found
+}
+
+// ServeRPC implements [transport.Handler]. It answers what it does not serve as RFC 5531 Section 9 says.
+func (m *Mux) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
+	v, p := m.find(req.Prog, req.Vers, req.Proc)
+	switch {
+	case !v.some && m.Next != nil:
+		m.Next.ServeRPC(ctx, req, resp)
+	case !v.some:
+		resp.Stat = xdr.ProgUnavail
+	case !v.has:
+		resp.ProgMismatch(v.low, v.high)
+	case p == nil && req.Proc == 0: // takes and returns void
+	case p == nil:
+		resp.Stat = xdr.ProcUnavail
+	default:
+		if err := p.serve(ctx, req, resp); err != nil {
+			refuse(req, resp, err)
+		}
+	}
+}
+
+// refuse answers a call whose handler has failed.
+func refuse(req *transport.Request, resp *transport.Response, err error) {
+	s, ok := err.(*xdr.RPCStatusError) //nolint:errorlint // a wrapped one is that of another server
+	switch {
+	case ok && s.Denied:
+		resp.Deny(s.AuthStat)
+	case ok && s.Accept != xdr.Success:
+		resp.Stat, resp.Low, resp.High = s.Accept, s.Low, s.High
+	default:
+		resp.Stat = xdr.SystemErr
+		slog.Error("service: call failed", "program", req.Prog, "version", req.Vers, "procedure", req.Proc,
+			"xid", fmt.Sprintf("0x%08x", req.XID), "client", req.RemoteAddr, "err", err)
+	}
+}
+
+// results makes *res the results of a call.
+func (f *form) results(req *transport.Request, resp *transport.Response, res any) error {
+	b, pos, item, err := f.Marshal(res)
+	if err != nil || pos == 0 {
+		resp.Results = append(resp.Results, b...)
+		return err
+	}
+	if within(item, req.Args) { // which are lent for a shorter time
+		item = append(resp.Scratch(len(item))[:0], item...)
+	}
+	resp.Results = append(resp.Results, b[:pos-4]...)
+	resp.AppendItem(item)
+	resp.Results = append(resp.Results, b[pos:]...)
+	return nil
+}
+
+// within reports whether part begins in whole.
+func within(part, whole []byte) bool {
+	return reflect.ValueOf(part).Pointer()-reflect.ValueOf(whole).Pointer() < uintptr(len(whole))
+}
+
+type exchangeKey struct{}
+
+type exchange struct {
+	req  *transport.Request
+	resp *transport.Response
+}
+
+// Exchange returns the call that a handler of a Mux serves, from the context that it got: to see who calls
+// and to call him back, or to use pooled memory for a result (Response.Scratch) and to learn when a result was
+// sent (Response.OnSent). Both are valid until the handler returns. They are nil in other contexts.
+func Exchange(ctx context.Context) (*transport.Request, *transport.Response) {
+	if x, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
+		return x.req, x.resp
+	}
+	return nil, nil
+}
+
+// next returns Next for the programs that it serves, else nil.
+func (m *Mux) next(prog uint32) transport.Handler {
+	if v, _ := m.find(prog, 0, 0); v.some {
+		return nil
+	}
+	return m.Next
+}
+
+// MayBlock implements the method of [transport.Handler], as do the others: any procedure may block.
+func (m *Mux) MayBlock(prog, vers, proc uint32) bool {
+	v, _ := m.find(prog, vers, proc)
+	return v.some || transport.MayBlock(m.Next, prog, vers, proc)
+}
+
+// NonIdempotent names the procedures with Once.
+func (m *Mux) NonIdempotent(prog, vers, proc uint32) bool {
+	_, p := m.find(prog, vers, proc)
+	return p != nil && p.once || transport.NonIdempotent(m.next(prog), prog, vers, proc)
+}
+
+// Class is that of Next.
+func (m *Mux) Class(req *transport.Request) uint32 { return transport.Class(m.next(req.Prog), req) }
+
+// Lazy is that of Next.
+func (m *Mux) Lazy(prog, vers, proc uint32) bool {
+	return transport.Lazy(m.next(prog), prog, vers, proc)
+}
+
+// Ready is that of Next.
+func (m *Mux) Ready(ctx context.Context, req *transport.Request) bool {
+	return transport.Ready(ctx, m.next(req.Prog), req)
+}
