@@ -95,7 +95,7 @@ func Discard(dir string, id uint64) error {
 		return errors.Join(fmt.Errorf("lease %d: %w", id, ErrNoLease), st.close())
 	}
 	l.live[i].Void = true
-	err = st.rewrite(l.snapshot)
+	err = st.renew()
 	return errors.Join(err, st.close())
 }
 

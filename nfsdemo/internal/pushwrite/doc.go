@@ -20,9 +20,8 @@
 // who wait. So after a crash a record may be written again, but never over a later change. Batches of
 // different logs take turns.
 //
-// A lease is stored in a file beside the logs before the client is told about it, because records name
-// nothing else. Each lease is stored twice. If a crash has torn the end of the file, no client was told
-// about the leases there, and they are dropped. After a restart all leases are over, and the records in
+// A lease is stored in another commit log beside the logs before the client is told about it, because records
+// name nothing else. Each lease has two records there, so that damage in one place loses none. After a restart all leases are over, and the records in
 // the logs are applied before anything is served.
 //
 // # When something is wrong

@@ -107,11 +107,11 @@ func (s *Server) load() error {
 	if err != nil {
 		return err
 	}
-	if l.torn > 0 || l.mended > 0 {
-		s.log.Warn("pushwrite: mended the file of the leases; dropped entries that no client was told about",
-			zap.String("path", st.path), zap.Int("dropped octets", l.torn), zap.Int("entries with a damaged copy", l.mended))
+	if l.mended > 0 {
+		s.log.Warn("pushwrite: mended the file of the leases", zap.String("path", st.path), zap.Int("entries with a damaged copy", l.mended))
 	}
 	s.store, s.last = st, l.last
+	st.snapshot = s.snapshot
 	s.table = lease.New[file](lease.Config{RecallTime: s.cfg.RecallTime, Last: s.last})
 	for _, e := range l.live {
 		s.remember(&grant{stored: e})
@@ -338,18 +338,13 @@ func (s *Server) housekeep() {
 	}
 }
 
-// tellOver tells the store now, and keeps its file from growing forever.
+// tellOver tells the store now.
 func (s *Server) tellOver() {
 	s.mu.Lock()
 	over := s.over
 	s.over = nil
 	s.mu.Unlock()
 	s.store.end(over)
-	if s.store.large(int(s.leases.Load())) {
-		if err := s.store.rewrite(s.snapshot); err != nil {
-			s.log.Error("pushwrite: leases not written", zap.Error(err))
-		}
-	}
 }
 
 // snapshot returns the current leases and the last ID.

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/stag-rdma/stag/nfsdemo/internal/lease"
@@ -13,7 +15,6 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
-	"github.com/stag-rdma/stag/transport/commitlog/crashtest"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 )
@@ -37,188 +38,140 @@ func numbers(t *testing.T, l *leases) (s string) {
 	return s
 }
 
-// written is the file of a store that has lived: three grants, the second one over, what is behind
-// the last sync included; and where each grant ends that was told.
-func written(t *testing.T, before ...stored) (b []byte, ends []int) {
+// small is the size of a memory for some entries.
+const small = 20480 + 4096
+
+// written is a log of three grants, of which the second one is over.
+func written(t *testing.T) []byte {
 	t.Helper()
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, storeName), appendStore(before, 0), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s, _, err := openStore(dir)
+	mem := pmem.NewSim(small, nil)
+	l, err := newEntryLog(mem)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for id := range lease.ID(3) {
 		e := aLease(id + 1)
+		if err := l.append([][]byte{appendEntry(nil, entryGrant, &e)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(l.append([][]byte{appendEntry(nil, entryOver, &stored{ID: 2})}), l.close()); err != nil {
+		t.Fatal(err)
+	}
+	return mem.Bytes()
+}
+
+func readBytes(b []byte) (*leases, error) { return readLeases(bytes.NewReader(b), int64(len(b))) }
+
+// TestStoreDamage: damage in one place, anywhere, loses no lease, unless it says that the log is of another version. Where
+// both records of an entry are damaged, and others follow, the log is refused.
+func TestStoreDamage(t *testing.T) {
+	b := written(t)
+	if l, err := readBytes(b); err != nil || numbers(t, l) != "13" || l.mended != 0 || l.last != 3 {
+		t.Fatalf("%+v %v", l, err)
+	}
+	for at := range b {
+		bad := bytes.Clone(b)
+		bad[at] ^= 1 << (at % 8)
+		l, err := readBytes(bad)
+		if version := at%4096 >= 8 && at%4096 < 12 && at < 8192; version && errors.Is(err, ErrStore) {
+			continue
+		}
+		if err != nil || numbers(t, l) != "13" || l.last != 3 {
+			t.Fatalf("octet %d: %+v %v", at, l, err)
+		}
+	}
+	const record = 128 // of a grant
+	for n := range 3 {
+		bad := bytes.Clone(b)
+		bad[20480+2*n*record+40] ^= 1
+		if l, err := readBytes(bad); err != nil || l.mended != 1 {
+			t.Errorf("one record of entry %d: %+v %v", n+1, l, err)
+		}
+		bad[20480+(2*n+1)*record+40] ^= 1
+		if l, err := readBytes(bad); !errors.Is(err, ErrStore) {
+			t.Errorf("both records of entry %d: %+v %v", n+1, l, err)
+		}
+	}
+}
+
+// TestStoreCrash: leases that were told are there after a crash at every moment, whatever of what was not flushed has reached
+// the disk, in whatever order; those that were noted as over are not; and no such crash keeps a server from starting.
+func TestStoreCrash(t *testing.T) {
+	type cut struct {
+		snap       *pmem.Snapshot
+		told, over map[lease.ID]bool
+	}
+	var mu sync.Mutex
+	var cuts []cut
+	now := cut{told: make(map[lease.ID]bool), over: make(map[lease.ID]bool)}
+	on := false
+	mem := pmem.NewSim(small, &pmem.SimOptions{Step: func(s *pmem.Sim) {
+		mu.Lock()
+		defer mu.Unlock()
+		if on {
+			cuts = append(cuts, cut{s.Told(), maps.Clone(now.told), maps.Clone(now.over)})
+		}
+	}})
+	l, err := newEntryLog(mem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	on = true
+	s := &store{log: l, snapshot: func() ([]stored, lease.ID) { t.Error("it is full"); return nil, 0 }}
+	for id := lease.ID(1); id <= 6; id++ {
+		e := aLease(id)
 		if err := s.grant(&e); err != nil {
 			t.Fatal(err)
 		}
-		ends = append(ends, s.size)
-		if id == 1 {
-			s.end([]lease.ID{2})
+		mu.Lock()
+		now.told[id] = true
+		mu.Unlock()
+		if id == 3 || id == 5 {
+			ended := []lease.ID{id - 2, id - 1, id}
+			mu.Lock()
+			for _, n := range ended {
+				delete(now.told, n)
+			}
+			mu.Unlock()
+			s.end(ended)
+			if err := s.settle(); err != nil {
+				t.Fatal(err)
+			}
+			mu.Lock()
+			for _, n := range ended {
+				now.over[n] = true
+			}
+			mu.Unlock()
 		}
 	}
-	ends[2] -= overLen
-	b, err = os.ReadFile(s.path)
-	if err := errors.Join(err, s.close()); err != nil {
+	if err := l.close(); err != nil {
 		t.Fatal(err)
 	}
-	return b, ends
-}
-
-// TestStoreCut: whatever a crash cuts off, or leaves as zeros, the leases before it are there;
-// none that was in what was cut is granted again.
-func TestStoreCut(t *testing.T) {
-	b, ends := written(t)
-	for n := len(storeMagic); n <= len(b); n++ {
-		want := ""
-		for i, end := range ends {
-			if n >= end {
-				want += fmt.Sprint(i + 1)
-			}
-		}
-		for zeros := range 3 {
-			l, err := parseStore(append(bytes.Clone(b[:n]), make([]byte, 20*zeros)...))
+	images := 0
+	for i, c := range cuts {
+		for im := range c.snap.Crashes(uint64(i), 4) {
+			images++
+			l, err := readBytes(im.Octets())
 			if err != nil {
-				t.Fatalf("cut at %d of %d, %d zeros: %v", n, len(b), zeros, err)
+				t.Fatalf("moment %d, %v: %v", i, im, err)
 			}
-			if got := numbers(t, l); got != want && got != want+fmt.Sprint(len(want)+1) && got != "13" {
-				t.Fatalf("cut at %d of %d, %d zeros: %q, want %q", n, len(b), zeros, got, want)
-			}
-			if l.torn > 0 && l.last <= lease.ID(len(want)) {
-				t.Fatalf("cut at %d of %d: lease %d would be granted again", n, len(b), l.last+1)
-			}
-		}
-	}
-	if l, err := parseStore(b); err != nil || numbers(t, l) != "13" || l.torn+l.mended != 0 {
-		t.Errorf("whole: %+v %v", l, err)
-	}
-}
-
-// TestStoreDamage: one bit that is wrong, anywhere, loses no lease: also not the last one, which
-// looks like one that was never told. Without its begin the file is refused. What cannot be read,
-// in both copies, is refused if anything behind it was synced.
-func TestStoreDamage(t *testing.T) {
-	b, ends := written(t, aLease(9))
-	for bit := range 8 * len(b) {
-		bad := bytes.Clone(b)
-		bad[bit/8] ^= 1 << (bit % 8)
-		l, err := parseStore(bad)
-		switch {
-		case bit < 8*len(storeMagic):
-			if !errors.Is(err, ErrStore) {
-				t.Fatalf("bit %d: %v", bit, err)
-			}
-		case err != nil:
-			t.Fatalf("bit %d: %v", bit, err)
-		case numbers(t, l) != "139" || l.mended != 1 || l.torn != 0:
-			t.Fatalf("bit %d: %+v", bit, l)
-		}
-	}
-	_, _, n, _ := parsePair(b[len(storeMagic):], false)
-	anew := appendStore([]stored{aLease(1), aLease(2)}, 2)
-	anew[len(storeMagic)+n+9] ^= 1
-	anew[len(storeMagic)+n+n/2+9] ^= 1
-	if _, err := parseStore(anew); !errors.Is(err, ErrStore) {
-		t.Error("the last lease of a file that was written anew:", err)
-	}
-	for i, first := range []int{len(storeMagic), ends[0], ends[1]} { // of pairs
-		bad := bytes.Clone(b)
-		bad[first+9] ^= 1
-		bad[first+n/2+9] ^= 1
-		l, err := parseStore(bad)
-		if last := i == 2; last && (err != nil || l.torn == 0 || numbers(t, l) != "129") || !last && !errors.Is(err, ErrStore) {
-			t.Errorf("both copies at %d: %+v %v", first, l, err)
-		}
-	}
-}
-
-// TestStoreOld: a file of the version before is read; damage in front of a grant is told.
-func TestStoreOld(t *testing.T) {
-	b := []byte(storeMagicOld)
-	var ends []int
-	for id := range lease.ID(3) {
-		e := aLease(id + 1)
-		pair := appendEntry(nil, entryGrant, &e)
-		b = append(b, pair[:len(pair)/2]...)
-		ends = append(ends, len(b))
-	}
-	if l, err := parseStore(b); err != nil || numbers(t, l) != "123" {
-		t.Errorf("%+v %v", l, err)
-	}
-	if l, err := parseStore(b[:len(b)-1]); err != nil || numbers(t, l) != "12" || l.torn == 0 {
-		t.Errorf("torn: %+v %v", l, err)
-	}
-	b[ends[0]-1] ^= 1
-	if _, err := parseStore(b); !errors.Is(err, ErrStore) {
-		t.Error(err)
-	}
-}
-
-// simFile is a storeFile in memory that can be crashed.
-type simFile struct {
-	mem  *pmem.Sim
-	size int
-}
-
-func (f *simFile) Write(p []byte) (int, error) {
-	off := f.size
-	f.size += len(p)
-	return len(p), f.mem.Store(off, p)
-}
-func (f *simFile) Sync() error  { return f.mem.Persist(0, f.size) }
-func (f *simFile) Close() error { return nil }
-
-// TestStoreCrash: leases that were told are there after a crash at every moment, whatever of what
-// was not synced has reached the disk, in whatever order; and no such crash keeps a server from
-// starting.
-func TestStoreCrash(t *testing.T) {
-	payload := func(id lease.ID) []byte { return []byte(aLease(id).Grant.File) }
-	report, err := crashtest.Explore(&crashtest.Script{
-		Name: "leases", Size: 2048,
-		Run: func(x *crashtest.Run) error {
-			s := &store{f: &simFile{mem: x.Mem}}
-			if err := errors.Join(s.write(appendStore(nil, 0)), s.f.Sync()); err != nil {
-				return err
-			}
-			for id := lease.ID(1); id <= 6; id++ {
-				e := aLease(id)
-				x.Sent(uint64(id), payload(id))
-				if err := s.grant(&e); err != nil {
-					return err
-				}
-				x.Acked(uint64(id), payload(id))
-				if id == 3 || id == 5 { // all of them are over
-					x.Applied(uint64(id))
-					s.end([]lease.ID{id - 2, id - 1, id})
-				}
-				if id == 5 {
-					if err := s.settle(); err != nil {
-						return err
-					}
-				}
-			}
-			return s.close()
-		},
-		Recover: func(octets []byte) (got []crashtest.Record, err error) {
-			if len(bytes.Trim(octets[:len(storeMagic)], "\x00")) < len(storeMagic) {
-				return nil, crashtest.ErrNothing // a file has its name when it has been synced
-			}
-			l, err := parseStore(octets)
-			if err != nil {
-				return nil, err
-			}
+			numbers(t, l)
+			lost := maps.Clone(c.told)
 			for _, e := range l.live {
-				got = append(got, crashtest.Record{Seq: uint64(e.ID), Payload: e.Grant.File})
+				delete(lost, e.ID)
+				if c.over[e.ID] {
+					t.Fatalf("moment %d, %v: lease %d is back", i, im, e.ID)
+				}
 			}
-			return got, nil
-		},
-	}, crashtest.Budget{})
-	if err != nil || report.Acked != 6 {
-		t.Fatal(err, report)
+			if len(lost) > 0 {
+				t.Fatalf("moment %d, %v: lost %v", i, im, lost)
+			}
+		}
 	}
-	t.Logf("%+v", report)
+	if len(cuts) < 20 || images < 1000 {
+		t.Error(len(cuts), images)
+	}
 }
 
 // TestStoreOver: ended leases are soon in the file, even if no more leases are granted.
@@ -238,8 +191,8 @@ func TestStoreOver(t *testing.T) {
 	})
 }
 
-// TestStoreStart: a server starts over a torn file and says so; over a damaged one, or without one
-// beside logs, it does not, and leaves everything as it is.
+// TestStoreStart: a server starts over a file with damage in one place and says so; over one that nobody can read, or without
+// one beside logs, it does not, and leaves everything as it is.
 func TestStoreStart(t *testing.T) {
 	w := newWorld(t, nil)
 	p, c := w.plain(0), w.pusher("log", 0)
@@ -253,10 +206,8 @@ func TestStoreStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := aLease(7)
-	torn := append(bytes.Clone(good), appendEntry(nil, entryGrant, &e)[:30]...)
 	bad := bytes.Clone(good)
-	bad[0] ^= 1
+	bad[0], bad[4096] = 1, 1 // both headers
 	for _, content := range [][]byte{bad, nil} {
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
@@ -276,7 +227,9 @@ func TestStoreStart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(path, torn, 0o600); err != nil {
+	mended := bytes.Clone(good)
+	mended[20480+30] ^= 1
+	if err := os.WriteFile(path, mended, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	core, logged := observer.New(zap.WarnLevel)

@@ -12,8 +12,9 @@ func Create(h layout.Header) ([]Op, error) {
 	head := layout.Head{Seq: 1}
 	return []Op{
 		{Kind: OpStore, Off: layout.HeadOff, Data: head.Append(nil, &h.ID)},
+		{Kind: OpStore, Off: layout.HeadOff + layout.HeadSlotGap, Data: head.Append(nil, &h.ID)},
 		{Kind: OpStore, Off: h.Slot() + 8, Data: b[8:]},
-		persist(Range{layout.HeadOff, layout.HeadLen}, Range{h.Slot() + 8, layout.HeaderLen - 8}),
+		persist(Range{layout.HeadOff, layout.HeadLen}, Range{layout.HeadOff + layout.HeadSlotGap, layout.HeadLen}, Range{h.Slot() + 8, layout.HeaderLen - 8}),
 		{Kind: OpStore, Off: h.Slot(), Data: b[:8]},
 		persist(Range{h.Slot(), 8}),
 	}, nil
