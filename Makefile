@@ -36,7 +36,7 @@ packages: ## the Debian packages that tests use (root)
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends tshark qemu-user-static chromium >/dev/null
 
 # Every check, also when one has failed: a night is long. Each is a target of its own.
-NIGHTLY = authority s390x test-narrow test-long judged mutants interop ganesha once crash-sim crash crash-mutants power bench-check release release-check
+NIGHTLY = authority s390x test-narrow test-long judged mutants interop ganesha cluster once crash-sim crash crash-mutants power bench-check release release-check
 
 .PHONY: nightly
 nightly: ## the long checks: other machines, mutants, kernel peers, crashes, paired benchmarks, packages (Debian, root; hours)
@@ -149,6 +149,16 @@ interop: ## the Linux kernel's NFS/RDMA client and server (Debian, root)
 .PHONY: ganesha
 ganesha: ## nfs-ganesha behind nfsdemo proxy (Debian, root)
 	bash conformance/ganesha.sh
+
+# What JuiceFS can do besides the engines and object stores that are accepted.
+JUICEFS = $(shell echo gateway webdav cos bos hdfs ibmcos obs oss qingstor sftp swift azure gs ufile b2 nfs dragonfly \
+	sqlite mysql tikv badger etcd cifs storj qiniu tos ks3 | sed 's/[a-z0-9]*/no&/g; s/ /,/g')
+
+.PHONY: cluster
+cluster: ## several servers of one JuiceFS volume, with PostgreSQL and Redis (Debian, root; CGO)
+	@command -v redis-server >/dev/null && ls /usr/lib/postgresql/*/bin/postgres >/dev/null || \
+	  { apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends postgresql redis-server gcc libc6-dev >/dev/null; }
+	cd nfsdemo/backend/juicefs && go vet -tags $(JUICEFS) ./... && go test -count=1 -tags $(JUICEFS) ./...
 
 .PHONY: once
 once: ## 1,000,000 calls over connections that are cut; each must run once

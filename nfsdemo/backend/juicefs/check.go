@@ -1,0 +1,181 @@
+package juicefs
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/juicedata/juicefs/pkg/meta"
+	"github.com/juicedata/juicefs/pkg/object"
+	"github.com/juicedata/juicefs/pkg/utils"
+	"github.com/redis/go-redis/v9"
+)
+
+// RefusedError says why a volume could lose what it has acknowledged, and what to do.
+type RefusedError struct{ What, Why string }
+
+// Error says both in one line.
+func (e *RefusedError) Error() string { return "juicefs: " + e.What + ": " + e.Why }
+
+// checkTime limits the questions to a database.
+const checkTime = 10 * time.Second
+
+// checkMeta refuses engines that do not keep what they acknowledge.
+func checkMeta(ctx context.Context, uri string, trust bool) error {
+	engine, _, ok := strings.Cut(uri, "://")
+	switch {
+	case !ok:
+		return fmt.Errorf("juicefs: %q is no address of metadata: want postgres://user@host/db or redis://host:6379/1", uri)
+	case engine == "postgres":
+		return checkPostgres(ctx, uri, trust)
+	case engine == "redis" || engine == "rediss":
+		return checkRedis(ctx, uri, trust)
+	}
+	return &RefusedError{"metadata in " + engine, "several servers cannot share it, or stag is not tested with it: use postgres:// or redis://"}
+}
+
+// checkPostgres asks the database how it keeps what it commits.
+func checkPostgres(ctx context.Context, uri string, trust bool) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	db, err := sql.Open("pgx", plain(uri))
+	if err != nil {
+		return fmt.Errorf("juicefs: %s: %w", hide(uri), err)
+	}
+	defer db.Close() //nolint:errcheck // it was only read
+	for _, name := range []string{"fsync", "full_page_writes", "synchronous_commit"} {
+		var value string
+		if err := db.QueryRowContext(ctx, "SHOW "+name).Scan(&value); err != nil {
+			return fmt.Errorf("juicefs: cannot ask %s: %w", hide(uri), err)
+		}
+		if value == "off" && !trust {
+			return &RefusedError{"PostgreSQL with " + name + " off", "a crash loses what was acknowledged: turn it on"}
+		}
+	}
+	return nil
+}
+
+// plain removes from an address the parameters that JuiceFS takes for itself.
+func plain(uri string) string {
+	u, err := url.Parse(uri)
+	if err != nil {
+		return uri
+	}
+	q := u.Query()
+	for _, k := range []string{"max_open_conns", "max_idle_conns", "max_idle_time", "max_life_time", "table_prefix"} {
+		q.Del(k)
+	}
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+// checkRedis asks Redis whether it syncs before it answers.
+func checkRedis(ctx context.Context, uri string, trust bool) error {
+	if trust {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	o, err := redis.ParseURL(uri)
+	if err != nil {
+		return &RefusedError{"Redis at " + hide(uri), "it cannot be asked whether it keeps what it acknowledges (" + err.Error() + "): if all of it runs with appendfsync always, --trust-stores"}
+	}
+	db := redis.NewClient(o)
+	defer db.Close() //nolint:errcheck // it was only read
+	for _, want := range [][2]string{{"appendonly", "yes"}, {"appendfsync", "always"}} {
+		got, err := db.ConfigGet(ctx, want[0]).Result()
+		if err != nil {
+			return fmt.Errorf("juicefs: cannot ask %s for %s: %w", hide(uri), want[0], err)
+		}
+		if got[want[0]] != want[1] {
+			return &RefusedError{"Redis with " + want[0] + " " + got[want[0]], "a crash loses what was acknowledged: set appendonly yes and appendfsync always"}
+		}
+	}
+	return nil
+}
+
+// synced are the object stores where an object is durable when it was put.
+var synced = map[string]bool{"s3": true, "minio": true, "gs": true, "wasb": true, "ceph": true, "oss": true, "cos": true, "b2": true}
+
+// openStore opens the object store of a volume.
+func openStore(ctx context.Context, f meta.Format, trust bool) (object.ObjectStorage, error) {
+	if err := f.Decrypt(); err != nil {
+		return nil, fmt.Errorf("juicefs: the secrets of volume %s: %w", f.Name, err)
+	}
+	kind := strings.ToLower(f.Storage)
+	var err error
+	switch {
+	case f.EncryptKey != "":
+		err = &RefusedError{"volume " + f.Name, "it is encrypted by JuiceFS, which stag does not know: encrypt in the object store"}
+	case kind == "redis" || kind == "rediss":
+		err = checkRedis(ctx, address(kind, &f), trust)
+	case kind == "postgres":
+		err = checkPostgres(ctx, address(kind, &f), trust)
+	case !synced[kind] && kind != "file" && !trust:
+		err = &RefusedError{"objects in " + kind, "it is not known whether they are durable when they are put: if so, --trust-stores"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	var blob object.ObjectStorage
+	if f.Shards > 1 {
+		blob, err = object.NewSharded(kind, f.Bucket, f.AccessKey, f.SecretKey, f.SessionToken, f.Shards)
+	} else {
+		blob, err = object.CreateStorage(kind, f.Bucket, f.AccessKey, f.SecretKey, f.SessionToken)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("juicefs: the object store of volume %s: %w", f.Name, err)
+	}
+	if kind == "file" {
+		if f.Shards > 1 {
+			return nil, &RefusedError{"objects in several directories", "format the volume without --shards"}
+		}
+		blob = &syncedDir{blob, f.Bucket}
+	}
+	blob = object.WithPrefix(blob, f.Name+"/")
+	if t, ok := blob.(object.SupportTier); ok {
+		if err := t.InitTiers(f.Tiers); err != nil && !errors.Is(err, utils.ErrNotSUP) {
+			return nil, fmt.Errorf("juicefs: the tiers of volume %s: %w", f.Name, err)
+		}
+	}
+	return blob, nil
+}
+
+// address is that of a database that holds objects.
+func address(kind string, f *meta.Format) string {
+	at := f.Bucket
+	if _, rest, ok := strings.Cut(at, "://"); ok {
+		at = rest
+	}
+	if f.AccessKey != "" || f.SecretKey != "" {
+		at = url.UserPassword(f.AccessKey, f.SecretKey).String() + "@" + at
+	}
+	return kind + "://" + at
+}
+
+// hide removes the password from an address.
+func hide(uri string) string { return utils.RemovePassword(uri) }
+
+// fatalError is what JuiceFS would have ended the process with.
+type fatalError struct{ status int }
+
+// newClient connects to the metadata engine. JuiceFS ends the process if it cannot, after a line in its log.
+func newClient(uri string, conf *meta.Config) (m meta.Meta, err error) {
+	log := utils.GetLogger("juicefs")
+	exit := log.ExitFunc
+	log.ExitFunc = func(status int) { panic(fatalError{status}) }
+	defer func() {
+		log.ExitFunc = exit
+		if r := recover(); r != nil {
+			if _, ok := r.(fatalError); !ok {
+				panic(r)
+			}
+			err = fmt.Errorf("juicefs: %s cannot be reached: its log says why", hide(uri))
+		}
+	}()
+	return meta.NewClient(uri, conf), nil
+}

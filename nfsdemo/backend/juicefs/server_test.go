@@ -1,0 +1,257 @@
+package juicefs_test
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/backend/backendtest"
+	"github.com/stag-rdma/stag/nfsdemo/backend/juicefs"
+	"github.com/stag-rdma/stag/nfsdemo/backend/juicefs/internal/engines"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+)
+
+// two are two servers of one directory.
+func two(t *testing.T, r *rig) (a, b backend.FS) {
+	a = r.newFS(t)
+	v := r.open(t)
+	t.Cleanup(func() {
+		if err := v.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return a, r.fs(t, v, r.dirs[a])
+}
+
+func initOf(mode uint32) *backend.Init {
+	return &backend.Init{Attr: nfs3.SetAttr{SetMode: true, Mode: mode}}
+}
+
+func ok(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// other returns a file of one server at another.
+func other(t *testing.T, n backend.Node, at backend.FS) backend.Node {
+	t.Helper()
+	m, err := at.Resolve(n.AppendHandle(nil))
+	ok(t, err)
+	return m
+}
+
+func content(t *testing.T, n backend.Node) string {
+	t.Helper()
+	p := make([]byte, 1<<16)
+	got, err := n.Read(p, 0)
+	ok(t, err)
+	return string(p[:got])
+}
+
+func TestServers(t *testing.T) {
+	r := newRig(t, engines.Postgres(t), "file", t.TempDir()+"/")
+	t.Run("Coherence", func(t *testing.T) { testCoherence(t, r) })
+	t.Run("Verifier", func(t *testing.T) { testVerifier(t, r) })
+	t.Run("Pages", func(t *testing.T) { testPages(t, r) })
+	t.Run("Exclusive", func(t *testing.T) { testExclusive(t, r) })
+	t.Run("Locks", func(t *testing.T) { testLocks(t, r) })
+}
+
+// testCoherence: what one server has acknowledged as stable is what the other one sees.
+func testCoherence(t *testing.T, r *rig) {
+	a, b := two(t, r)
+	f, _, err := a.Root().Create("f", initOf(0o644))
+	ok(t, err)
+	g := other(t, f, b)
+	for i, step := range []struct {
+		at   backend.Node
+		do   func(n backend.Node) error
+		want string
+	}{
+		{f, func(n backend.Node) error { _, err := n.Write([]byte("hello, world"), 0, nfs3.FileSync); return err }, "hello, world"},
+		{g, func(n backend.Node) error { _, err := n.Write([]byte("HELLO"), 0, nfs3.DataSync); return err }, "HELLO, world"},
+		{f, func(n backend.Node) error { return n.SetAttr(&nfs3.SetAttr{SetSize: true, Size: 5}) }, "HELLO"},
+		{g, func(n backend.Node) error { return n.SetAttr(&nfs3.SetAttr{SetSize: true, Size: 7}) }, "HELLO\x00\x00"},
+		{f, func(n backend.Node) error {
+			if _, err := n.Write([]byte("y"), 1, nfs3.Unstable); err != nil {
+				return err
+			}
+			_, err := n.Commit(0, 0)
+			return err
+		}, "HyLLO\x00\x00"},
+		{g, func(n backend.Node) error { // the same mtime as before must not hide the change
+			was, err := n.Attr()
+			if err != nil {
+				return err
+			}
+			if _, err := n.Write([]byte("j"), 0, nfs3.FileSync); err != nil {
+				return err
+			}
+			return n.SetAttr(&nfs3.SetAttr{MtimeHow: nfs3.ClientTime, Mtime: was.Mtime})
+		}, "jyLLO\x00\x00"},
+	} {
+		ok(t, step.do(step.at))
+		for _, n := range []backend.Node{f, g} {
+			if got := content(t, n); got != step.want {
+				t.Fatalf("step %d: %q, want %q", i, got, step.want)
+			}
+			if at, err := n.Attr(); err != nil || at.Size != uint64(len(step.want)) {
+				t.Fatalf("step %d: size %d, %v", i, at.Size, err)
+			}
+		}
+	}
+	ok(t, b.Root().Remove("f"))
+	for _, n := range []backend.Node{f, g} {
+		if _, err := n.Write([]byte("x"), 0, nfs3.Unstable); !errors.Is(err, nfs3.ErrStale) {
+			t.Errorf("a removed file: %v", err)
+		}
+	}
+}
+
+// testVerifier: a client that has changed the server has to send again what was unstable.
+func testVerifier(t *testing.T, r *rig) {
+	a, b := two(t, r)
+	f, _, err := a.Root().Create("f", initOf(0o644))
+	ok(t, err)
+	w, err := f.Write([]byte("x"), 0, nfs3.Unstable)
+	ok(t, err)
+	here, err := f.Commit(0, 0)
+	ok(t, err)
+	there, err := other(t, f, b).Commit(0, 0)
+	ok(t, err)
+	if w.Verf != here || w.Verf == there {
+		t.Errorf("WRITE %x, COMMIT there %x, COMMIT elsewhere %x", w.Verf, here, there)
+	}
+}
+
+// testPages: each page of a list may come from another server.
+func testPages(t *testing.T, r *rig) {
+	a, b := two(t, r)
+	want := map[string]bool{".": true, "..": true}
+	for i := range 50 {
+		name := string(rune('A' + i))
+		want[name] = true
+		_, _, err := a.Root().Create(name, initOf(0o644))
+		ok(t, err)
+	}
+	var cookie uint64
+	var verf nfs3.CookieVerf
+	for end, fsys := false, a; !end; {
+		n := 0
+		var err error
+		verf, end, err = fsys.Root().ReadDir(cookie, verf, true, func(e *nfs3.DirPlusEntry) bool {
+			if n == 7 {
+				return false
+			}
+			n++
+			if !want[e.Name] {
+				t.Errorf("%q twice, or never made", e.Name)
+			}
+			delete(want, e.Name)
+			cookie = e.Cookie
+			return true
+		})
+		ok(t, err)
+		if fsys == a {
+			fsys = b
+		} else {
+			fsys = a
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("%v are missing", want)
+	}
+}
+
+// testExclusive: an exclusive CREATE that is repeated at another server is known there.
+func testExclusive(t *testing.T, r *rig) {
+	a, b := two(t, r)
+	v := nfs3.CreateVerf{1, 2, 3, 4, 5, 6, 7, 8}
+	in := initOf(0o600)
+	in.Verf = &v
+	f, _, err := a.Root().Create("f", in)
+	ok(t, err)
+	_, _, err = b.Root().Create("f", in)
+	if !errors.Is(err, nfs3.ErrExist) {
+		t.Errorf("the second CREATE: %v", err)
+	}
+	g, _, err := b.Root().Lookup("f")
+	ok(t, err)
+	if !bytes.Equal(f.AppendHandle(nil), g.AppendHandle(nil)) {
+		t.Error("the servers disagree on the handle")
+	}
+	if has, err := g.HasVerf(v); !has || err != nil {
+		t.Errorf("HasVerf: %v, %v", has, err)
+	}
+}
+
+// testLocks: a lock is held at all servers, and outlives the one that gave it.
+func testLocks(t *testing.T, r *rig) {
+	a, b := two(t, r)
+	f, _, err := a.Root().Create("f", initOf(0o644))
+	ok(t, err)
+	h := f.AppendHandle(nil)
+	mine := backend.Lock{Owner: backend.LockOwner{Client: "c", ID: 7}, Exclusive: true, Start: 3, End: backend.LockEnd}
+	his := backend.Lock{Owner: backend.LockOwner{Client: "d", ID: 7}, Start: 0, End: 3}
+
+	v := r.open(t)
+	dead := r.fs(t, v, r.dirs[a]).(*juicefs.FS)
+	ok(t, dead.SetLock(t.Context(), h, &mine, false))
+	ok(t, v.Close())
+
+	for _, k := range []backend.Locker{a.(*juicefs.FS), b.(*juicefs.FS)} {
+		var e *backend.LockedError
+		if err := k.SetLock(t.Context(), h, &his, false); !errors.As(err, &e) || e.Holder != mine {
+			t.Errorf("SetLock at another server: %v", err)
+		}
+		ok(t, k.SetLock(t.Context(), h, &mine, false)) // as a client does that reclaims
+	}
+	got := make(chan error, 1)
+	go func() { got <- b.(*juicefs.FS).SetLock(t.Context(), h, &his, true) }()
+	ok(t, a.(*juicefs.FS).ReleaseLocks(t.Context(), "c"))
+	ok(t, <-got)
+	ok(t, a.(*juicefs.FS).ReleaseLocks(t.Context(), "d"))
+	if err := b.(*juicefs.FS).TestLock(t.Context(), h, &mine); err != nil {
+		t.Errorf("after all locks were given back: %v", err)
+	}
+}
+
+func testLocker(t *testing.T, r *rig) {
+	fsys := r.newFS(t)
+	f, _, err := fsys.Root().Create("f", initOf(0o644))
+	ok(t, err)
+	g, _, err := fsys.Root().Create("g", initOf(0o644))
+	ok(t, err)
+	backendtest.RunLocker(t, fsys.(*juicefs.FS), f.AppendHandle(nil), g.AppendHandle(nil))
+}
+
+func TestRefused(t *testing.T) {
+	safe := engines.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
+	engines.Format(t, safe, "mem", "anything")
+	for uri, want := range map[string]string{
+		engines.Redis(t): "juicefs: Redis with appendonly no: a crash loses what was acknowledged: set appendonly yes and appendfsync always",
+		engines.Redis(t, "--appendonly", "yes", "--appendfsync", "everysec"): "juicefs: Redis with appendfsync everysec: a crash loses what was acknowledged: set appendonly yes and appendfsync always",
+		engines.Postgres(t, "synchronous_commit=off"):                        "juicefs: PostgreSQL with synchronous_commit off: a crash loses what was acknowledged: turn it on",
+		engines.Postgres(t, "fsync=off"):                                     "juicefs: PostgreSQL with fsync off: a crash loses what was acknowledged: turn it on",
+		"memkv://x":                                                          "juicefs: metadata in memkv: several servers cannot share it, or stag is not tested with it: use postgres:// or redis://",
+		"sqlite3://x.db":                                                     "juicefs: metadata in sqlite3: several servers cannot share it, or stag is not tested with it: use postgres:// or redis://",
+		safe:                                                                 "juicefs: objects in mem: it is not known whether they are durable when they are put: if so, --trust-stores",
+	} {
+		v, err := juicefs.Open(t.Context(), uri, nil)
+		if e, refused := errors.AsType[*juicefs.RefusedError](err); !refused || e.Error() != want {
+			t.Errorf("%s: %v", uri, err)
+		}
+		if v != nil {
+			t.Error(v.Close())
+		}
+	}
+	if _, err := juicefs.Open(t.Context(), engines.Postgres(t), nil); err == nil {
+		t.Error("a database without a volume was opened")
+	}
+	if _, err := juicefs.Open(t.Context(), "postgres://127.0.0.1:1/x", nil); err == nil {
+		t.Error("no database was opened")
+	}
+}

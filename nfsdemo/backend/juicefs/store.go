@@ -1,0 +1,73 @@
+package juicefs
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/juicedata/juicefs/pkg/object"
+)
+
+// syncedDir is JuiceFS's object store in a directory, which never syncs, with a Put that does.
+type syncedDir struct {
+	object.ObjectStorage
+	root string // as in Format.Bucket, a prefix
+}
+
+// Put writes an object. It is durable when Put returns.
+func (s *syncedDir) Put(_ context.Context, key string, in io.Reader, _ ...object.AttrGetter) error {
+	name := filepath.Clean(s.root + key)
+	if strings.HasSuffix(key, "/") {
+		return mkdir(name)
+	}
+	dir := filepath.Dir(name)
+	tmp, err := os.CreateTemp(dir, ".put")
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := mkdir(dir); err != nil {
+			return err
+		}
+		tmp, err = os.CreateTemp(dir, ".put")
+	}
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name()) //nolint:errcheck // it was renamed
+	_, err = io.Copy(tmp, in)
+	if err == nil {
+		err = tmp.Sync()
+	}
+	if err = errors.Join(err, tmp.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(tmp.Name(), name); err != nil {
+		return err
+	}
+	return syncDir(dir)
+}
+
+// mkdir makes a directory and those above it; they are durable when it returns.
+func mkdir(dir string) error {
+	if _, err := os.Stat(dir); err == nil {
+		return nil
+	}
+	up := filepath.Dir(dir)
+	if err := mkdir(up); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return syncDir(up)
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
