@@ -124,3 +124,23 @@ func ExampleWalker() {
 	// at 36 6 octets
 	// true true false
 }
+
+// A program with two procedures: put(string, opaque), and get(string), which returns a status and, if that is 0, an opaque.
+// It shares connections with NFS.
+func ExampleTable() {
+	const prog, vers, put, get = 0x20000001, 1, 1, 2
+	store := chunks.Table{
+		{Prog: prog, Vers: vers, Proc: put, Arg: chunks.After(chunks.Opaque)},
+		{Prog: prog, Vers: vers, Proc: get, Result: chunks.After(chunks.Case(0))},
+	}
+	b := chunks.Join(store, chunks.NFS)
+
+	args := xdr.AppendUint32(xdr.AppendString(nil, "key"), 1<<20) // the data are elsewhere
+	fmt.Println(b.FindArg(prog, vers, put, args))
+	fmt.Println(b.FindResult(prog, vers, get, []byte{0, 0, 0, 2})) // not found
+	fmt.Println(b.Eligible(100003, 3, 6))                          // READ
+	// Output:
+	// 12 1048576 true
+	// 0 0 false
+	// false true
+}

@@ -172,8 +172,8 @@ func TestServerInvalidates(t *testing.T) {
 			s, c := pair(t, newEcho(), sc, cc)
 			call := wordCall(procFill, 5000)
 			call.Sink = make([]byte, 5000)
-			if r := mustDo(t, c, call); !r.Placed || r.ItemLen != 5000 {
-				t.Errorf("placed %v, %d octets", r.Placed, r.ItemLen)
+			if r := mustDo(t, c, call); !r.Placed || len(r.Item) != 5000 {
+				t.Errorf("placed %v, %d octets", r.Placed, len(r.Item))
 			}
 			if got := s.Stats().Invalidated; got != tt.want {
 				t.Errorf("server invalidated %d", got)

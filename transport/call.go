@@ -21,10 +21,9 @@ type Call struct {
 	Item []byte
 	// ItemPos is where in Args the data of Item belongs: just after its count word.
 	ItemPos int
-	// Sink is where the eligible result arrives (READ, READLINK). Its length bounds that result. If nil, no
-	// write chunk is offered. A call with a Sink that Config.Binding makes no result eligible for is
-	// refused, with a *rpcrdma.BindingError. Only under RPCSEC_GSS, whose results may be encrypted, and
-	// with MoreSinks the result may come in Reply.Results all the same.
+	// Sink is where the eligible result may be placed (READ, READLINK): see Reply.Item. Its length bounds
+	// that result. If nil, no write chunk is offered. A call with a Sink that Config.Binding makes no result
+	// eligible for is refused, with a *rpcrdma.BindingError.
 	Sink []byte
 	// ItemMemory and SinkMemory, if not nil, are the registered memory of which Item and Sink are
 	// slices. Then this call needs no registration for them.
@@ -57,14 +56,16 @@ type Call struct {
 type Reply struct {
 	// Header is the RPC reply header; Header.Err is nil for Success.
 	Header xdr.ReplyHeader
-	// Results are the octets after the header, lent until Release. If Placed, they contain the item's
-	// count word, but not its data and pad.
+	// Results are the octets after the header, lent until Release. If Item is not nil, or if Placed, they
+	// contain the count word of the item, but not its data and pad.
 	Results []byte
-	// Placed says that the eligible result, or one of several, is in its Sink. It is false for results without
-	// one, such as those of an error.
+	// Item is the eligible result of a call with a Sink, without MoreSinks: the beginning of Sink if it was
+	// placed there, or memory lent until Release if it came inline (copy(sink, reply.Item) does in both
+	// cases what one expects). It is nil if the results have none, such as those of an error, and if one that
+	// came inline cannot be found: under RPCSEC_GSS, and in a program without a binding.
+	Item []byte
+	// Placed says that the eligible result, or one of several, came by RDMA into its Sink.
 	Placed bool
-	// ItemLen is how many octets of Sink were written, if Placed.
-	ItemLen int
 	// Lens are the octets of results in Sink and MoreSinks, if Placed; lent until Release.
 	Lens []int
 

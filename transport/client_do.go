@@ -62,7 +62,7 @@ func (c *Client) do(ctx context.Context, p *outcall, call *Call, reply *Reply, q
 	if err := c.finish(p, reply); err != nil {
 		return err
 	}
-	reply.settle(call, c.cfg.Binding)
+	reply.takeItem(call, c.cfg.Binding)
 	return nil
 }
 

@@ -107,7 +107,6 @@ func (p *outcall) fill(reply *Reply) {
 	reply.Results, reply.Placed = res.Results, res.Placed
 	if res.Placed {
 		reply.Lens = append(reply.Lens[:0], p.rc.Lens...)
-		reply.ItemLen = reply.Lens[0]
 	}
 	switch {
 	case res.Read:

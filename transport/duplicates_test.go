@@ -56,7 +56,7 @@ func withXID(xid uint32, call *Call) *Call {
 }
 
 // flat returns a reply's status and its results with the item in place.
-func flat(t *testing.T, r *Reply, sink []byte) (string, []byte) {
+func flat(t *testing.T, r *Reply) (string, []byte) {
 	t.Helper()
 	status := "ok"
 	if len(r.Header.Verf.Body) > 0 {
@@ -65,11 +65,11 @@ func flat(t *testing.T, r *Reply, sink []byte) (string, []byte) {
 	if err := r.Header.Err(); err != nil {
 		status = err.Error()
 	}
-	if !r.Placed {
+	if r.Item == nil {
 		return status, bytes.Clone(r.Results)
 	}
-	b := append(bytes.Clone(r.Results[:4]), sink[:r.ItemLen]...)
-	return status, append(xdr.AppendPad(b, r.ItemLen), r.Results[4:]...)
+	b := append(bytes.Clone(r.Results[:4]), r.Item...)
+	return status, append(xdr.AppendPad(b, len(r.Item)), r.Results[4:]...)
 }
 
 // way is one way of sending a call: on c, with or without a Sink for the item of an echo.
@@ -104,7 +104,7 @@ func replayAll(t *testing.T, h *once, ways []way, calls []*Call) {
 			if err := w.c.Do(testCtx(t), c, &r); err != nil {
 				t.Fatalf("call %d, %s: %v", i, w.name, err)
 			}
-			st, got := flat(t, &r, c.Sink)
+			st, got := flat(t, &r)
 			if n == 0 {
 				status, want = st, got
 			}

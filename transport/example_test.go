@@ -16,11 +16,12 @@ import (
 )
 
 // The examples serve one program: procedure 1 doubles a word, procedure 2 returns an
-// opaque of n octets.
+// opaque of n octets, procedure 3 takes a name and an opaque.
 const (
 	prog, vers = 400000, 1
 	procDouble = 1
 	procBlob   = 2
+	procPut    = 3
 )
 
 func handle(_ context.Context, req *transport.Request, resp *transport.Response) {
@@ -41,18 +42,11 @@ func handle(_ context.Context, req *transport.Request, resp *transport.Response)
 	}
 }
 
-// blobs makes the result of procedure 2 DDP-eligible (RFC 8166 Section 6).
-type blobs struct{ chunks.Binding }
-
-func (blobs) Eligible(_, _, proc uint32) (arg, result bool) { return false, proc == procBlob }
-
-func (blobs) FindResult(_, _, proc uint32, results []byte) (pos, n int, ok bool) {
-	d := xdr.NewDecoder(results)
-	n = int(d.Uint32())
-	return 4, n, proc == procBlob && d.Err() == nil
-}
-
-var config = &transport.Config{Binding: blobs{chunks.NFSv3}}
+// config makes the result of procedure 2, and the argument of procedure 3, DDP-eligible (RFC 8166 Section 6).
+var config = &transport.Config{Binding: chunks.Table{
+	{Prog: prog, Vers: vers, Proc: procBlob, Result: chunks.After()},
+	{Prog: prog, Vers: vers, Proc: procPut, Arg: chunks.After(chunks.Opaque)}, // after a string
+}}
 
 // serve starts a server on loopback.
 func serve() (addr string, stop func()) {
@@ -179,10 +173,10 @@ func ExampleClient_Do() {
 	if err := c.Do(ctx, &call, &reply); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(reply.Placed, reply.ItemLen, string(sink[:9]))
+	fmt.Println(len(reply.Item), string(sink[:9]))
 	fmt.Println(c.Stats().OctetsWritten, "octets by RDMA Write")
 	// Output:
-	// true 100000 stag stag
+	// 100000 stag stag
 	// 100000 octets by RDMA Write
 }
 
@@ -395,24 +389,10 @@ func (p putter) ServeRPC(ctx context.Context, req *transport.Request, resp *tran
 	}
 }
 
-// puts makes the blob of procedure 3 DDP-eligible.
-type puts struct{ chunks.Binding }
-
-const procPut = 3
-
-func (puts) Eligible(_, _, proc uint32) (arg, result bool) { return proc == procPut, false }
-
-func (puts) FindArg(_, _, proc uint32, args []byte) (pos, n int, ok bool) {
-	d := xdr.NewDecoder(args)
-	_ = d.String(20)
-	n = int(d.Uint32())
-	return d.Offset(), n, proc == procPut && d.Err() == nil
-}
-
 // A handler that refuses data before they are moved.
 func ExampleRequest_Opaque() {
 	// With Sends of 4 KiB, as with Linux: larger ones take the data along.
-	cfg := &transport.Config{Binding: puts{chunks.NFSv3}, InlineSend: transport.DefaultInlineSize}
+	cfg := &transport.Config{Binding: config.Binding, InlineSend: transport.DefaultInlineSize}
 	stored := putter{}
 	s := &transport.Server{Handler: stored, Config: cfg}
 	defer s.Close()

@@ -113,11 +113,10 @@ func (o *onwardCall) release() {
 func (o *onwardCall) record(r *Reply) record {
 	res, tail := r.Results, []byte(nil)
 	var item []byte
-	if r.Placed {
-		// The requester has checked that the reply fits what was offered; a count
-		// that the binding does not find again leaves the results as they came.
+	if r.Item != nil {
+		// A count that the binding does not find again leaves the results as they came.
 		if pos, _, ok := o.cc.c.cfg.Binding.FindResult(o.call.Prog, o.call.Vers, o.call.Proc, res); ok {
-			res, tail, item = res[:pos], res[pos:], o.call.Sink[:r.ItemLen]
+			res, tail, item = res[:pos], res[pos:], r.Item
 		}
 	}
 	n := r.Header.Size() + len(res) + len(item) + xdr.Pad(len(item)) + len(tail)

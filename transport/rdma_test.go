@@ -113,11 +113,14 @@ func checkEcho(t testing.TB, r *Reply, p, sink []byte) {
 	t.Helper()
 	d := xdr.NewDecoder(r.Results)
 	var got []byte
-	if r.Placed {
-		if n := int(d.Uint32()); n != r.ItemLen {
-			t.Fatalf("count %d, ItemLen %d", n, r.ItemLen)
+	if r.Item != nil {
+		if n := int(d.Uint32()); n != len(r.Item) {
+			t.Fatalf("count %d, item of %d", n, len(r.Item))
 		}
-		got = sink[:r.ItemLen]
+		got = r.Item
+		if r.Placed && &got[:1][0] != &sink[0] {
+			t.Fatal("placed elsewhere")
+		}
 	} else {
 		got = d.Opaque(8 << 20)
 	}

@@ -128,7 +128,7 @@ func TestRedial(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			if status, got := flat(t, &reply, sink); status != "ok" || len(got) < 4+n || !bytes.Equal(got[4:4+n], p) {
+			if status, got := flat(t, &reply); status != "ok" || len(got) < 4+n || !bytes.Equal(got[4:4+n], p) {
 				t.Errorf("%d octets: %s, %d octets came back", n, status, len(got))
 			}
 			reply.Release()

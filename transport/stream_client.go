@@ -222,7 +222,7 @@ func (c *StreamClient) accept(r streamReply, call *Call, reply *Reply) error {
 		return &RPCError{XID: xid, Reason: ReasonBadReply, Err: err}
 	}
 	reply.Results, reply.buf = d.Rest(), r.buf
-	reply.settle(call, c.cfg.Binding)
+	reply.takeItem(call, c.cfg.Binding)
 	c.ctr.replies.Add(1)
 	return nil
 }

@@ -22,26 +22,7 @@ const (
 )
 
 // opaques lets the argument and the result of that procedure travel in chunks.
-type opaques struct{}
-
-func (opaques) Eligible(prog, _, proc uint32) (arg, result bool) {
-	ok := prog == unboundProg && proc == unboundProc
-	return ok, ok
-}
-
-func (opaques) FindArg(_, _, _ uint32, args []byte) (pos, n int, ok bool) {
-	d := xdr.NewDecoder(args)
-	n = int(d.Uint32())
-	return 4, n, d.Err() == nil
-}
-
-func (o opaques) FindResult(prog, vers, proc uint32, results []byte) (pos, n int, ok bool) {
-	return o.FindArg(prog, vers, proc, results)
-}
-
-func (opaques) MaxResults(_, _, _ uint32, _ []byte) (rest, item int, ok bool) {
-	return 8, 1 << 20, true
-}
+var opaques = chunks.Table{{Prog: unboundProg, Vers: 1, Proc: unboundProc, Arg: chunks.After(), Result: chunks.After()}}
 
 // unboundPair is a server that echoes and a client, each with a binding or without.
 func unboundPair(t *testing.T, server, client chunks.Binding) (*transport.Server, *transport.Client, *observer.ObservedLogs) {
@@ -84,8 +65,8 @@ func unboundCall(n int) *transport.Call {
 
 // TestSinkNeedsBinding: a Sink is filled, or the call is refused and the error names the binding; nothing was sent.
 func TestSinkNeedsBinding(t *testing.T) {
-	for name, b := range map[string]chunks.Binding{"no binding": nil, "a binding for other procedures": opaques{}} {
-		s, c, _ := unboundPair(t, opaques{}, b)
+	for name, b := range map[string]chunks.Binding{"no binding": nil, "a binding for other procedures": opaques} {
+		s, c, _ := unboundPair(t, opaques, b)
 		call := unboundCall(9000)
 		call.Proc += 2
 		call.Item = nil
@@ -105,15 +86,15 @@ func TestSinkNeedsBinding(t *testing.T) {
 		}
 		r.Release()
 	}
-	_, c, _ := unboundPair(t, opaques{}, opaques{})
+	_, c, _ := unboundPair(t, opaques, opaques)
 	call := unboundCall(9000)
 	for i := range call.Item {
 		call.Item[i] = byte(i)
 	}
 	var r transport.Reply
 	defer r.Release()
-	if err := c.Do(t.Context(), call, &r); err != nil || !r.Placed || r.ItemLen != 9000 || string(call.Sink) != string(call.Item) {
-		t.Errorf("with a binding: %v, placed %v, %d", err, r.Placed, r.ItemLen)
+	if err := c.Do(t.Context(), call, &r); err != nil || !r.Placed || len(r.Item) != 9000 || string(call.Sink) != string(call.Item) {
+		t.Errorf("with a binding: %v, placed %v, %d", err, r.Placed, len(r.Item))
 	}
 }
 
@@ -125,7 +106,7 @@ func TestErrChunkNamesBinding(t *testing.T) {
 		"result":   func(call *transport.Call) { call.Args, call.Item = xdr.AppendOpaque(nil, call.Item[:3000]), nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, c, logs := unboundPair(t, nil, opaques{})
+			s, c, logs := unboundPair(t, nil, opaques)
 			for range 3 {
 				call := unboundCall(9000)
 				change(call)

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/transport"
@@ -199,12 +200,14 @@ func (f *fake) nfs(proc nfs3.Proc, call *transport.Call, d *xdr.Decoder, reply *
 	if err != nil {
 		return err
 	}
-	if r, ok := res.(*nfs3.ReadRes); ok && f.place && call.Sink != nil && r.Status == nfs3.OK {
-		reply.Placed, reply.ItemLen = true, copy(call.Sink, r.Data)
-		reply.Results = xdr.AppendUint32(r.AppendHead(nil), uint32(len(r.Data)))
-		return nil
+	b := res.Append(nil)
+	pos, n, ok := chunks.NFSv3.FindResult(call.Prog, call.Vers, call.Proc, b)
+	if reply.Results = b; ok && call.Sink != nil {
+		reply.Results, reply.Item = b[:pos], b[pos:pos+n]
+		if reply.Placed = f.place; f.place {
+			reply.Item = call.Sink[:copy(call.Sink, reply.Item)]
+		}
 	}
-	reply.Results = res.Append(nil)
 	return nil
 }
 

@@ -207,7 +207,7 @@ func (c *cutting) Do(ctx context.Context, call *transport.Call, reply *transport
 	case 8192:
 		defer close(c.later)
 	}
-	reply.Results, reply.Placed = res.Append(nil), false
+	reply.Results, reply.Item = xdr.AppendUint32(res.AppendHead(nil), uint32(len(res.Data))), res.Data
 	return nil
 }
 

@@ -24,15 +24,11 @@ func (c *Client) read(ctx context.Context, n *Node, off int64, sink []byte, use 
 		if res.Status != nfs3.OK {
 			return &StatusError{Proc: nfs3.ProcRead, Status: res.Status}
 		}
-		data, err := item(d, reply, sink, int(res.DataLen))
-		if err != nil {
-			return err
-		}
-		if res.Count != res.DataLen {
+		if res.Count != res.DataLen || len(reply.Item) != int(res.DataLen) {
 			return ErrBadReply
 		}
-		got, eof = len(data), res.EOF
-		return use(data)
+		got, eof = len(reply.Item), res.EOF
+		return use(reply.Item)
 	})
 	return got, eof, err
 }

@@ -47,26 +47,13 @@ func (c *Client) ReadLink(ctx context.Context, n *Node) (string, error) {
 		if res.Status != nfs3.OK {
 			return &StatusError{Proc: nfs3.ProcReadLink, Status: res.Status}
 		}
-		data, err := item(d, reply, sink, int(res.PathLen))
-		target = string(data)
-		return err
+		if len(reply.Item) != int(res.PathLen) {
+			return ErrBadReply
+		}
+		target = string(reply.Item)
+		return nil
 	})
 	return target, pathErr("readlink", n.Path, err)
-}
-
-// item returns the reducible result of a reply: the n octets that the count word announced, either
-// placed in sink or after the count word.
-func item(d *xdr.Decoder, reply *transport.Reply, sink []byte, n int) ([]byte, error) {
-	if n < 0 || n > len(sink) {
-		return nil, ErrBadReply
-	}
-	if !reply.Placed {
-		return d.FixedOpaque(n), d.Err()
-	}
-	if reply.ItemLen != n {
-		return nil, ErrBadReply
-	}
-	return sink[:n], nil
 }
 
 // Remove removes a file, not a directory (RFC 1813 Section 3.3.12).

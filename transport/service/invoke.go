@@ -77,15 +77,14 @@ func (f *form) do(ctx context.Context, c transport.Caller, call *transport.Call,
 	if err != nil {
 		return err
 	}
-	if reply.Placed {
-		return f.Unmarshal(reply.Results, call.Sink[:reply.ItemLen], res)
-	}
-	if err := f.Unmarshal(reply.Results, nil, res); err != nil {
+	if err := f.Unmarshal(reply.Results, reply.Item, res); err != nil {
 		return err
 	}
-	item := bytes.Clone(f.Item(res)) // it was lent until Release
-	if len(item) == 0 {
-		item = call.Sink[:0] // room for the next call
+	item := f.Item(res) // lent until Release, if it was not placed
+	if len(item) <= len(call.Sink) {
+		item = call.Sink[:copy(call.Sink, item)]
+	} else {
+		item = bytes.Clone(item)
 	}
 	f.SetItem(res, item)
 	return nil

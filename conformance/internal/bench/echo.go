@@ -14,36 +14,6 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// echoBinding makes the opaque of procItem eligible, as argument and as result.
-type echoBinding struct{ chunks.Binding }
-
-func (b echoBinding) Eligible(prog, vers, proc uint32) (arg, result bool) {
-	if prog == benchProg {
-		return proc == procItem, proc == procItem
-	}
-	return b.Binding.Eligible(prog, vers, proc)
-}
-
-func (b echoBinding) FindArg(prog, vers, proc uint32, args []byte) (pos, n int, ok bool) {
-	if prog == benchProg {
-		return firstOpaque(proc, args)
-	}
-	return b.Binding.FindArg(prog, vers, proc, args)
-}
-
-func (b echoBinding) FindResult(prog, vers, proc uint32, results []byte) (pos, n int, ok bool) {
-	if prog == benchProg {
-		return firstOpaque(proc, results)
-	}
-	return b.Binding.FindResult(prog, vers, proc, results)
-}
-
-func firstOpaque(proc uint32, b []byte) (pos, n int, ok bool) {
-	d := xdr.NewDecoder(b)
-	n = int(d.Uint32())
-	return 4, n, proc == procItem && d.Err() == nil
-}
-
 // echoItem answers procItem: an opaque by read chunk, and back by write chunk.
 func echoItem(ctx context.Context, req *transport.Request, resp *transport.Response) {
 	d := xdr.NewDecoder(req.Args)
@@ -56,9 +26,10 @@ func echoItem(ctx context.Context, req *transport.Request, resp *transport.Respo
 	resp.AppendItem(data)
 }
 
-// echoConfig is the configuration of both ends.
+// echoConfig is the configuration of both ends: the opaque of procItem is eligible, as argument and as result.
 func echoConfig(crc transport.CRCMode) *transport.Config {
-	return &transport.Config{CRC: crc, Binding: echoBinding{chunks.NFS}}
+	echo := chunks.Row{Prog: benchProg, Vers: 1, Proc: procItem, Arg: chunks.After(), Result: chunks.After()}
+	return &transport.Config{CRC: crc, Binding: chunks.Table{echo}}
 }
 
 // chunkEcho makes calls that echo bulkSize octets for dur, one after the other, and returns MB/s in one
@@ -78,7 +49,7 @@ func chunkEcho(addr string, crc transport.CRCMode, dur time.Duration) (float64, 
 	return echoRate(dur, func() error {
 		defer reply.Release()
 		err := cl.Do(context.Background(), call, &reply)
-		if err == nil && (!reply.Placed || reply.ItemLen != bulkSize) {
+		if err == nil && (!reply.Placed || len(reply.Item) != bulkSize) {
 			err = errors.New("bench: the item came back by no chunk")
 		}
 		return err

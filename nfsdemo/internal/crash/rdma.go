@@ -88,9 +88,5 @@ func (l *lasting) do(ctx context.Context, _, prog uint32, m *message) ([]byte, e
 		return nil, &refusedError{err}
 	}
 	raw := append([]byte(nil), reply.Results...)
-	if reply.Placed {
-		raw = append(raw, call.Sink[:reply.ItemLen]...)
-		raw = xdr.AppendPad(raw, reply.ItemLen)
-	}
-	return raw, nil
+	return xdr.AppendPad(append(raw, reply.Item...), len(reply.Item)), nil
 }

@@ -109,10 +109,7 @@ func (c *client) read(fh, sink []byte) (n int, eof, placed bool) {
 	if count := int(d.Uint32()); count != n || d.Err() != nil {
 		c.t.Fatalf("count %d, opaque of %d, %v", n, count, d.Err())
 	}
-	if !r.Placed {
-		copy(sink, d.FixedOpaque(n))
-	}
-	return n, eof, r.Placed
+	return copy(sink, r.Item), eof, r.Placed
 }
 
 // write writes data at offset 0.
