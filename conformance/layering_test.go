@@ -127,7 +127,7 @@ var layers = []layer{
 		modules: []string{"go.uber.org/zap"},
 	},
 	{name: "transport/replicas", may: []string{"transport", "transport/commitlog", "transport/push"}, modules: []string{"go.uber.org/zap"}},
-	{name: "transport/internal/rendezvous", may: []string{"rdmap", "rdmap/verbs", "rdmap/mpa", "xdr", "internal/accept"}, modules: []string{"go.uber.org/zap"}},
+	{name: "transport/internal/rendezvous", may: []string{"transport", "rdmap", "rdmap/verbs", "rdmap/mpa", "xdr", "internal/accept"}, modules: []string{"go.uber.org/zap"}},
 	{name: "transport/internal/drc", may: []string{"internal/callid", "internal/fair"}, pure: true},
 	{
 		name:    "transport/...",

@@ -6,7 +6,6 @@ import (
 	"net"
 	"time"
 
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
@@ -38,7 +37,6 @@ func (r Rung) String() string {
 // Defaults of Config.
 const (
 	DefaultMaxRecord   = 1 << 20
-	DefaultMaxCall     = 512 << 10
 	DefaultOpenTimeout = 15 * time.Second
 	DefaultMinDelay    = 20 * time.Millisecond
 	DefaultMaxDelay    = 5 * time.Second
@@ -63,16 +61,13 @@ type Config struct {
 	// connection; if nil, by TCP. Its ctx ends with the attempt.
 	Host string
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
-	// RDMA is the configuration of the commit connection. Nil means the defaults.
-	RDMA *rdmap.Config
 	// Producer says how appends are grouped, and by its Silence how long they wait for a server that gives no sign
 	// of life, connected or not: then they end with commitlog.ErrSilent, while the Session goes on trying to open
 	// the log. Nil and zero fields mean the defaults; that of Silence is one minute here. Negative: for ever.
 	Producer *commitlog.ProducerOptions
-	// MaxRecord is the size of the largest record, in octets, on every rung. MaxCall limits the
-	// octets of all records of one APPEND, except for a single larger record. The RPC client must be
-	// able to send both. If zero, 1 MiB and 512 KiB.
-	MaxRecord, MaxCall int
+	// MaxRecord is the size of the largest record, in octets, on every rung. The RPC client must be able to send
+	// it, and 512 KiB. If zero, 1 MiB.
+	MaxRecord int
 	// Callbacks receives the server's requests to hold back (Log.Pressure) between two OPENs, if
 	// the RPC client has a backward direction. If nil, they take effect with the next OPEN.
 	Callbacks *Callbacks
@@ -96,7 +91,6 @@ func (c *Config) fill() *Config {
 	}
 	set(&f.Best, Native)
 	set(&f.MaxRecord, DefaultMaxRecord)
-	set(&f.MaxCall, DefaultMaxCall)
 	set(&f.OpenTimeout, DefaultOpenTimeout)
 	set(&f.MinDelay, DefaultMinDelay)
 	set(&f.MaxDelay, DefaultMaxDelay)

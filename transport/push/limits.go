@@ -11,12 +11,10 @@ const (
 	DefaultOpens       = 50
 	DefaultFlushes     = 100_000
 	DefaultHashed      = 1 << 30
-	DefaultTokenTime   = 10 * time.Second
 	DefaultFenceTime   = 5 * time.Second
 	DefaultAppendTime  = 10 * time.Second
 	DefaultMaxConns    = 4096
 	DefaultMaxReads    = 64
-	DefaultReadTime    = 10 * time.Second
 )
 
 // Limits restricts what clients can take from a server. Zero fields mean the defaults.
@@ -44,8 +42,6 @@ type Limits struct {
 	// requests wait, each at most 50 ms. If zero, 100,000 and 1 GiB.
 	Flushes int
 	Hashed  int
-	// TokenTime is how long a token is valid. If zero, 10 s.
-	TokenTime time.Duration
 	// FenceTime is how long an OPEN waits for running operations of the previous session. If zero,
 	// 5 s.
 	FenceTime time.Duration
@@ -53,9 +49,8 @@ type Limits struct {
 	// 10 s.
 	AppendTime time.Duration
 	// MaxReads limits the READs that run at a time, most of which wait for records; one log may have an eighth
-	// of them. Further ones are answered with StatusBusy. ReadTime is how long one may wait. If zero, 64 and 10 s.
+	// of them. Further ones are answered with StatusBusy. If zero, 64.
 	MaxReads int
-	ReadTime time.Duration
 	// MaxConns limits the commit connections. One address may have an eighth as many that have not
 	// shown a token yet. If zero, 4096.
 	MaxConns int
@@ -70,11 +65,9 @@ func (l Limits) fill() Limits {
 	set(&l.Opens, DefaultOpens)
 	set(&l.Flushes, DefaultFlushes)
 	set(&l.Hashed, DefaultHashed)
-	set(&l.TokenTime, DefaultTokenTime)
 	set(&l.FenceTime, DefaultFenceTime)
 	set(&l.AppendTime, DefaultAppendTime)
 	set(&l.MaxReads, DefaultMaxReads)
-	set(&l.ReadTime, DefaultReadTime)
 	set(&l.MaxConns, DefaultMaxConns)
 	return l
 }

@@ -2,12 +2,12 @@ package push
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/internal/rendezvous"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -64,24 +64,16 @@ func (s *Session) Reader(from uint64) *Reader {
 // again. If the consumer has released the record already, they wrap a *commitlog.ReleasedError: another Reader
 // may go on from its First.
 func (r *Reader) Next(ctx context.Context) (*commitlog.Record, error) {
-	for delay := DefaultMinDelay; ; {
-		rec, err := r.next(ctx, r.cfg.Wait)
-		switch {
-		case rec != nil:
-			return rec, nil
-		case err == nil:
-			delay = DefaultMinDelay
-			continue
-		case !errors.Is(err, StatusBusy):
+	var rec *commitlog.Record
+	for rec == nil {
+		if err := rendezvous.Keep(ctx, DefaultMinDelay, DefaultMaxDelay, func() (err error) {
+			rec, err = r.next(ctx, r.cfg.Wait)
+			return err
+		}, notBusy); err != nil {
 			return nil, &Error{Op: "read", Log: r.name, Err: err}
 		}
-		select {
-		case <-time.After(delay):
-			delay = min(2*delay, DefaultMaxDelay)
-		case <-ctx.Done():
-			return nil, &Error{Op: "read", Log: r.name, Err: ctx.Err()}
-		}
 	}
+	return rec, nil
 }
 
 // TryNext is Next, but returns nil if there is no further record yet.

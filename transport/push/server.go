@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/stag-rdma/stag/internal/accept"
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/internal/rendezvous"
@@ -32,8 +31,7 @@ type Server struct {
 	// Store keeps the logs. It must be set.
 	Store Store
 	// Addr is the address for commit connections, host:port, that clients are told. Without host,
-	// clients use the host of the RPC server. The application passes the connections made there to
-	// Serve or ServeConn. "" means that there is no such address, and clients get the rung Append.
+	// clients use the host of the RPC server. The application passes its listener to Serve. "" means that there is no such address, and clients get the rung Append.
 	Addr string
 	// Allow decides who may have a new log with that name. If nil, everybody may. It must not
 	// block. A client that is not allowed cannot tell whether the name is taken.
@@ -57,8 +55,6 @@ type Server struct {
 	Options *commitlog.Options
 	// Limits restricts what clients can take from the server.
 	Limits Limits
-	// RDMA is the configuration of commit connections. Nil means the defaults.
-	RDMA *rdmap.Config
 	// Next serves the calls of all other programs. If nil, they are answered with
 	// PROG_UNAVAIL.
 	Next transport.Handler
@@ -102,7 +98,7 @@ func (s *Server) init() {
 		s.reads = make(chan struct{}, s.lim.MaxReads)
 		s.logs, s.making = make(map[string]*Log), make(map[string]*making)
 		s.sessions = make(map[key]*session)
-		s.side.MaxConns, s.side.Life, s.side.Closed, s.side.Logger = s.lim.MaxConns, s.lim.TokenTime, ErrServerClosed, s.log
+		s.side.MaxConns, s.side.Closed, s.side.Logger = s.lim.MaxConns, ErrServerClosed, s.log
 	})
 }
 

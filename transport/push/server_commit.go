@@ -12,14 +12,9 @@ import (
 // error of Accept. While the process is out of file descriptors, it waits instead.
 func (s *Server) Serve(l net.Listener) error {
 	s.init()
-	return s.side.Serve(l, s.ServeConn)
-}
-
-// ServeConn takes the commit connection nc, serves it until it ends, and returns why it ended. A
-// connection without a token in its MPA Request is rejected.
-func (s *Server) ServeConn(nc net.Conn) error {
-	s.init()
-	return s.side.ServeConn(nc, commitlog.Config(s.RDMA), s.serveSession)
+	return s.side.Serve(l, func(nc net.Conn) error {
+		return s.side.ServeConn(nc, commitlog.Config(nil), s.serveSession)
+	})
 }
 
 // serveSession lets the producer at the other end of c append.

@@ -10,7 +10,6 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
-	"github.com/stag-rdma/stag/transport/internal/rendezvous"
 	"go.uber.org/zap"
 )
 
@@ -143,8 +142,8 @@ func (s *Server) admit(back *transport.Backward, l *Log, prep *commitlog.Prepare
 	s.sessions[sess.id] = sess
 	res.Opened.Pressure = l.pressure
 	if a.Native && s.Addr != "" {
-		sess.token = s.side.Offer(sess)
-		res.Opened.Commit = &rendezvous.Place{Token: sess.token, Addr: s.Addr, Milliseconds: uint32(s.lim.TokenTime.Milliseconds())}
+		at := s.side.Offer(sess, s.Addr)
+		sess.token, res.Opened.Commit = at.Token, &at
 	}
 	s.ctr.opens.Add(1)
 	s.log.Info("push: session", zap.String("log", l.name), zap.Uint32("epoch", res.Opened.Answer.Epoch))

@@ -12,6 +12,9 @@ import (
 // readsShare: one log may have one in so many of MaxReads.
 const readsShare = 8
 
+// mostRead is how long a READ may wait.
+const mostRead = 10 * time.Second
+
 // read serves READ. It needs the secret and no session: whoever reads fences nobody.
 func (s *Server) read(ctx context.Context, a *readArgs) readRes {
 	l := s.ownedBy(a)
@@ -29,7 +32,7 @@ func (s *Server) read(ctx context.Context, a *readArgs) readRes {
 			return readRes{Status: StatusBusy}
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, min(time.Duration(a.Milliseconds)*time.Millisecond, s.lim.ReadTime))
+	ctx, cancel := context.WithTimeout(ctx, min(time.Duration(a.Milliseconds)*time.Millisecond, mostRead))
 	defer cancel()
 	defer context.AfterFunc(l.ctx, cancel)()
 	recs, err := l.log.Read(ctx, a.From, int(min(a.Octets, maxReadOctets)))

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/internal/rendezvous"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -23,24 +23,8 @@ func (s *Session) call(ctx context.Context, proc uint32, args []byte, parse func
 }
 
 func call(ctx context.Context, rpc transport.Caller, cred xdr.Auth, proc uint32, args []byte, most int, parse func(*xdr.Decoder)) error {
-	var reply transport.Reply
-	defer reply.Release()
-	c := transport.Call{Prog: Program, Vers: Version, Proc: proc, Cred: cred, Args: args, MaxResults: most, Repeatable: true}
-	if err := rpc.Do(ctx, &c, &reply); err != nil {
-		return err
-	}
-	switch h := &reply.Header; {
-	case !h.Denied && (h.Accept == xdr.ProgUnavail || h.Accept == xdr.ProgMismatch || h.Accept == xdr.ProcUnavail):
-		return fmt.Errorf("%w: %w", ErrNoProgram, h.Err())
-	case h.Err() != nil:
-		return h.Err()
-	}
-	d := xdr.NewDecoder(reply.Results)
-	parse(&d)
-	if err := d.End(); err != nil {
-		return fmt.Errorf("%w: %w", errReply, err)
-	}
-	return nil
+	c := transport.Call{Prog: Program, Vers: Version, Proc: proc, Cred: cred, Args: args, MaxResults: most}
+	return rendezvous.Call(ctx, rpc, &c, ErrNoProgram, errReply, parse)
 }
 
 // callOpen calls OPEN.
@@ -106,12 +90,15 @@ func (c *caller) Carry(ctx context.Context, seq uint64, payloads [][]byte) (head
 	return head, nil
 }
 
+// maxCall limits the octets of all records of one APPEND, except for a single larger record.
+const maxCall = 512 << 10
+
 // some returns how many records go into one call, at least one.
 func (c *caller) some(payloads [][]byte) int {
 	octets := 0
 	for i, p := range payloads {
 		octets += len(p) + 8
-		if i == maxRecords || i > 0 && octets > c.s.cfg.MaxCall {
+		if i == maxRecords || i > 0 && octets > maxCall {
 			return i
 		}
 	}
@@ -126,21 +113,14 @@ func (c *caller) Head(ctx context.Context) (uint64, error) {
 
 // do makes a call, and repeats it while the server is busy.
 func (c *caller) do(ctx context.Context, proc uint32, args []byte) (res stateRes, err error) {
-	for delay := c.s.cfg.MinDelay; ; delay = min(2*delay, c.s.cfg.MaxDelay) {
-		err = c.s.call(ctx, proc, args, res.parse)
-		if err == nil && res.Status == StatusOK {
-			return res, nil
+	err = rendezvous.Keep(ctx, c.s.cfg.MinDelay, c.s.cfg.MaxDelay, func() error {
+		err := c.s.call(ctx, proc, args, res.parse)
+		if err == nil && res.Status != StatusOK {
+			return res.Status
 		}
-		if err == nil && res.Status != StatusBusy {
-			err = res.Status
-		}
-		if err != nil {
-			return res, err
-		}
-		select {
-		case <-time.After(delay):
-		case <-ctx.Done():
-			return res, ctx.Err()
-		}
-	}
+		return err
+	}, notBusy)
+	return res, err
 }
+
+func notBusy(err error) bool { return !errors.Is(err, StatusBusy) }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -42,25 +40,15 @@ func (s *Session) keep(lost lostFunc) {
 }
 
 // reopen tries to open until there is a session, ctx has ended, or the error is final.
-func (s *Session) reopen(ctx context.Context) (lostFunc, error) {
-	for delay := s.cfg.MinDelay; ; delay = min(2*delay, s.cfg.MaxDelay) {
-		lost, err := s.attempt(ctx)
-		switch {
-		case err == nil:
-			s.resume = true
-			return lost, nil
-		case ctx.Err() != nil:
-			return nil, errors.Join(ctx.Err(), err)
-		case s.final(err):
-			return nil, err
+func (s *Session) reopen(ctx context.Context) (lost lostFunc, err error) {
+	err = rendezvous.Keep(ctx, s.cfg.MinDelay, s.cfg.MaxDelay, func() (err error) {
+		if lost, err = s.attempt(ctx); err != nil {
+			s.cfg.Logger.Info("push: not opened", zap.String("log", s.name), zap.Error(err))
 		}
-		s.cfg.Logger.Info("push: not opened", zap.String("log", s.name), zap.Duration("again", delay), zap.Error(err))
-		select {
-		case <-time.After(delay - rand.N(delay/2+1)):
-		case <-ctx.Done():
-			return nil, errors.Join(ctx.Err(), err)
-		}
-	}
+		return err
+	}, s.final)
+	s.resume = s.resume || err == nil
+	return lost, err
 }
 
 // final reports whether another attempt would fail in the same way: because of err, or because
@@ -191,7 +179,7 @@ func (s *Session) openNative(ctx context.Context, o *opened) (lostFunc, error) {
 
 // connect makes a connection, shows the token, and waits for the answer.
 func (s *Session) connect(ctx context.Context, at *rendezvous.Place) (*rdmap.Conn, error) {
-	c, err := rendezvous.Dial(ctx, at, s.cfg.Host, s.cfg.Dial, s.p.Config(s.cfg.RDMA))
+	c, err := rendezvous.Dial(ctx, at, s.cfg.Host, s.cfg.Dial, s.p.Config(nil))
 	if err != nil {
 		return nil, err
 	}

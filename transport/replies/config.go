@@ -7,7 +7,6 @@ import (
 	"net"
 	"time"
 
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
@@ -60,8 +59,6 @@ type Config struct {
 	// if nil, by TCP.
 	Host string
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
-	// RDMA is the configuration of the log connection. Nil means the defaults.
-	RDMA *rdmap.Config
 	// MinDelay and MaxDelay limit the wait between attempts to offer the log, which doubles each time. An attempt
 	// may take 10 s. After a failed one calls are made nevertheless, and their replies come without records until
 	// another has succeeded. If zero, 20 ms and 5 s.

@@ -49,7 +49,7 @@ var lies = map[string]func(v *villain, a *commitlog.Answer){
 // asked, or nothing, get their replies without records; another client has all of its own, and
 // nothing is left of them (ADVERSARY 20).
 func TestHostile(t *testing.T) {
-	w := start(t, &Pusher{MaxClients: 64, GraceTime: 10 * time.Millisecond})
+	w := start(t, &Pusher{MaxClients: 64, grace: 10 * time.Millisecond})
 	mem := sim(1 << 14)
 	created(t, mem)
 	c := w.open(mem)

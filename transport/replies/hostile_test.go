@@ -82,7 +82,7 @@ func ask(ctx context.Context, p *Pusher, addr string, a offerArgs) offerRes {
 // Another host cannot have the replies of a client, with its key or without; a token is
 // good once; what nobody connects is forgotten, and one host cannot have all places.
 func TestOffer(t *testing.T) {
-	p := &Pusher{MaxClients: 16, GraceTime: time.Millisecond, Addr: ":1"}
+	p := &Pusher{MaxClients: 16, grace: time.Millisecond, Addr: ":1"}
 	defer p.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	r := ask(ctx, p, "192.0.2.1:1", offerArgs{Client: key{1}})
@@ -122,7 +122,7 @@ func TestOffer(t *testing.T) {
 
 // A connection without a token is rejected, and one that is silent afterwards ended.
 func TestSilentLog(t *testing.T) {
-	w := start(t, &Pusher{TokenTime: 50 * time.Millisecond})
+	w := start(t, &Pusher{silence: 50 * time.Millisecond})
 	knock := func(data []byte) (*rdmap.Conn, error) {
 		nc, err := net.Dial("tcp", w.pusher.Addr)
 		if err != nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/internal/rendezvous"
-	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
 )
 
@@ -51,33 +50,28 @@ func (c *Client) reconnect() {
 		case <-c.ctx.Done():
 			return
 		}
-		for delay := c.cfg.MinDelay; ; delay = min(2*delay, c.cfg.MaxDelay) {
+		_ = rendezvous.Keep(c.ctx, c.cfg.MinDelay, c.cfg.MaxDelay, func() error { // refused has the error
 			c.mu.Lock()
 			rpc, live := c.caller, c.conn != nil
 			c.mu.Unlock()
 			if live {
-				break
+				return nil
 			}
 			err := c.offer(c.ctx, rpc)
-			if err == nil || errors.Is(err, ErrNoProgram) || over(err) {
-				break
+			if err != nil {
+				c.cfg.Logger.Info("replies: log not offered", zap.Error(err))
 			}
-			c.cfg.Logger.Info("replies: log not offered", zap.Duration("again", delay), zap.Error(err))
-			select {
-			case <-time.After(delay):
-			case <-c.ctx.Done():
-				return
-			}
-		}
+			return err
+		}, over)
 	}
 }
 
-// over reports whether err says that a connection for calls has ended.
+// over reports whether err says that the server does not push replies, or that a connection for calls has ended.
 func over(err error) bool {
 	if _, ok := errors.AsType[*verbs.ConnError](err); ok {
 		return true
 	}
-	return errors.Is(err, net.ErrClosed)
+	return errors.Is(err, ErrNoProgram) || errors.Is(err, net.ErrClosed)
 }
 
 // Offered returns nil while the server pushes replies into the log. Otherwise replies come
@@ -146,23 +140,8 @@ func (c *Client) offer(ctx context.Context, rpc transport.Caller) (err error) {
 
 // call calls OFFER.
 func call(ctx context.Context, rpc transport.Caller, proc uint32, a *offerArgs, res *offerRes) error {
-	var reply transport.Reply
-	defer reply.Release()
-	err := rpc.Do(ctx, &transport.Call{Prog: Program, Vers: Version, Proc: proc, Args: a.append(nil), Repeatable: true}, &reply)
-	switch h := &reply.Header; {
-	case err != nil:
-		return err
-	case !h.Denied && (h.Accept == xdr.ProgUnavail || h.Accept == xdr.ProgMismatch || h.Accept == xdr.ProcUnavail):
-		return ErrNoProgram
-	case h.Err() != nil:
-		return h.Err()
-	}
-	d := xdr.NewDecoder(reply.Results)
-	res.parse(&d)
-	if err := d.End(); err != nil {
-		return fmt.Errorf("%w: %w", errOffer, err)
-	}
-	return nil
+	c := transport.Call{Prog: Program, Vers: Version, Proc: proc, Args: a.append(nil)}
+	return rendezvous.Call(ctx, rpc, &c, ErrNoProgram, errOffer, res.parse)
 }
 
 // connect makes the connection of the log, and ends the previous session.
@@ -178,11 +157,7 @@ func (c *Client) connect(ctx context.Context, res *offerRes) error {
 	if err != nil {
 		return err
 	}
-	var cfg rdmap.Config
-	if c.cfg.RDMA != nil {
-		cfg = *c.cfg.RDMA
-	}
-	cfg.Extensions |= verbs.ExtCommit | verbs.Ext7306
+	cfg := rdmap.Config{Extensions: verbs.ExtCommit | verbs.Ext7306}
 	conn, err := rendezvous.Dial(ctx, &res.At, c.cfg.Host, c.cfg.Dial, &cfg)
 	if err != nil {
 		return err

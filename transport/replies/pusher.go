@@ -1,13 +1,13 @@
 package replies
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
 	"time"
 
 	"github.com/stag-rdma/stag/internal/accept"
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/internal/rendezvous"
 	"github.com/stag-rdma/stag/xdr"
@@ -18,8 +18,13 @@ import (
 const (
 	DefaultMaxQueued  = 1 << 20
 	DefaultMaxClients = 1024
-	DefaultTokenTime  = 10 * time.Second
-	DefaultGraceTime  = time.Minute
+)
+
+// A client may take defaultSilence to tell where its log is, once connected, and is remembered for defaultGrace when it
+// has no connection.
+const (
+	defaultSilence = 10 * time.Second
+	defaultGrace   = time.Minute
 )
 
 // ErrClosed is returned by Serve after Close.
@@ -32,8 +37,7 @@ type Pusher struct {
 	// Handler serves the calls. It must be set.
 	Handler transport.Handler
 	// Addr is the address for log connections, host:port, that clients are told. Without host,
-	// clients use the host of the RPC server. The application passes the connections made there to
-	// Serve or ServeConn.
+	// clients use the host of the RPC server. The application passes its listener to Serve.
 	Addr string
 	// Choose says which replies are pushed. If nil, the replies to calls for which Handler's
 	// NonIdempotent returns true.
@@ -45,13 +49,10 @@ type Pusher struct {
 	// MaxClients limits the logs, of which one host may have an eighth. It also limits the log
 	// connections, of which one host may have an eighth that have not shown a token yet. If zero, 1024.
 	MaxClients int
-	// TokenTime is how long the token of an offer is valid. If zero, 10 s. GraceTime is how long a
-	// client without any connection is remembered. If zero, one minute.
-	TokenTime, GraceTime time.Duration
-	// RDMA is the configuration of the log connections. Nil means the defaults.
-	RDMA *rdmap.Config
 	// Logger gets a line per log and per failure. If nil, nothing is logged.
 	Logger *zap.Logger
+
+	silence, grace time.Duration // tests make them shorter
 
 	once sync.Once
 	log  *zap.Logger
@@ -76,18 +77,13 @@ func (p *Pusher) init() {
 				*d.v = d.def
 			}
 		}
-		if p.TokenTime == 0 {
-			p.TokenTime = DefaultTokenTime
-		}
-		if p.GraceTime == 0 {
-			p.GraceTime = DefaultGraceTime
-		}
+		p.silence, p.grace = cmp.Or(p.silence, defaultSilence), cmp.Or(p.grace, defaultGrace)
 		if p.log = p.Logger; p.log == nil {
 			p.log = zap.NewNop()
 		}
 		p.log = accept.Sampled(p.log)
 		p.clients, p.bound = make(map[key]*client), make(map[string]*binding)
-		p.side.MaxConns, p.side.Life, p.side.Closed, p.side.Logger = p.MaxClients, p.TokenTime, ErrClosed, p.log
+		p.side.MaxConns, p.side.Closed, p.side.Logger = p.MaxClients, ErrClosed, p.log
 	})
 }
 
@@ -207,8 +203,8 @@ func (p *Pusher) offer(ctx context.Context, req *transport.Request, a *offerArgs
 		return offerRes{Status: statusOK}
 	}
 	p.side.Withdraw(c.token)
-	c.token = p.side.Offer(c)
-	at := rendezvous.Place{Token: c.token, Addr: p.Addr, Milliseconds: uint32(p.TokenTime.Milliseconds())}
+	at := p.side.Offer(c, p.Addr)
+	c.token = at.Token
 	return offerRes{Status: statusConnect, At: at, Life: c.life}
 }
 
@@ -258,7 +254,7 @@ func (p *Pusher) use(c *client) {
 // unuse removes a connection of c. The caller holds p.mu.
 func (p *Pusher) unuse(c *client) {
 	if c.uses--; c.uses == 0 && !p.closed {
-		c.grace = time.AfterFunc(p.GraceTime, func() { p.forget(c) })
+		c.grace = time.AfterFunc(p.grace, func() { p.forget(c) })
 	}
 }
 

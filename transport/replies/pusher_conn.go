@@ -21,7 +21,7 @@ var (
 // Accept. While the process is out of file descriptors, it waits instead.
 func (p *Pusher) Serve(l net.Listener) error {
 	p.init()
-	return p.side.Serve(l, p.ServeConn)
+	return p.side.Serve(l, p.serveConn)
 }
 
 // upcalls handles the messages on the connection of a log: first the answer, which opens the
@@ -53,11 +53,10 @@ func (u *upcalls) HandleClose(c *rdmap.Conn, err error) {
 	}
 }
 
-// ServeConn takes the log connection nc, serves it until it ends, and returns why it ended.
-func (p *Pusher) ServeConn(nc net.Conn) error {
-	p.init()
+// serveConn serves a log connection until it ends, and returns why it ended.
+func (p *Pusher) serveConn(nc net.Conn) error {
 	u := &upcalls{answer: make(chan *commitlog.Answer, 1)}
-	cfg := commitlog.Config(p.RDMA)
+	cfg := commitlog.Config(nil)
 	cfg.Handler = u
 	return p.side.ServeConn(nc, cfg, func(c *rdmap.Conn, cl *client) error { return p.append(c, cl, u) })
 }
@@ -74,7 +73,7 @@ func (p *Pusher) append(c *rdmap.Conn, cl *client, u *upcalls) error {
 	}()
 	served := make(chan error, 1)
 	go func() { served <- c.Serve() }()
-	timeout := time.NewTimer(p.TokenTime)
+	timeout := time.NewTimer(p.silence)
 	defer timeout.Stop()
 	select {
 	case a := <-u.answer:

@@ -4,6 +4,7 @@
 package rendezvous
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -99,7 +100,7 @@ var (
 type Acceptor[S any] struct {
 	// MaxConns limits the connections. One host may have an eighth as many that have not shown a token yet.
 	MaxConns int
-	// Life is how long a token is good.
+	// Life is how long a token is good. If zero, 10 s.
 	Life time.Duration
 	// Closed is the error after Close.
 	Closed error
@@ -120,9 +121,11 @@ type offer[S any] struct {
 	until time.Time
 }
 
-// Offer returns a token for s.
-func (a *Acceptor[S]) Offer(s S) (t Token) {
-	_, _ = rand.Read(t[:]) // never fails, by its documentation
+// Offer returns where s can be had: at addr, with a token.
+func (a *Acceptor[S]) Offer(s S, addr string) Place {
+	life := cmp.Or(a.Life, 10*time.Second)
+	p := Place{Addr: addr, Milliseconds: uint32(life.Milliseconds())}
+	_, _ = rand.Read(p.Token[:]) // never fails, by its documentation
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()
@@ -134,8 +137,8 @@ func (a *Acceptor[S]) Offer(s S) (t Token) {
 	if a.offers == nil {
 		a.offers = make(map[Token]offer[S])
 	}
-	a.offers[t] = offer[S]{s, now.Add(a.Life)}
-	return t
+	a.offers[p.Token] = offer[S]{s, now.Add(life)}
+	return p
 }
 
 // Withdraw makes a token void.

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/accept/accepttest"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -48,13 +49,13 @@ func TestWire(t *testing.T) {
 func TestToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := acceptor()
-		used, old, gone := a.Offer("used"), a.Offer("old"), a.Offer("gone")
+		used, old, gone := a.Offer("used", ":1").Token, a.Offer("old", ":1").Token, a.Offer("gone", ":1").Token
 		if s, ok := a.Redeem(rendezvous.PrivateData(used)); !ok || s != "used" {
 			t.Error(s, ok)
 		}
 		a.Withdraw(gone)
 		time.Sleep(a.Life + 1)
-		fresh := rendezvous.PrivateData(a.Offer("fresh"))
+		fresh := rendezvous.PrivateData(a.Offer("fresh", ":1").Token)
 		for what, data := range map[string][]byte{
 			"nothing": nil, "zeros": rendezvous.PrivateData(rendezvous.Token{}), "used": rendezvous.PrivateData(used),
 			"old": rendezvous.PrivateData(old), "withdrawn": rendezvous.PrivateData(gone), "half": fresh[:16], "more": append(fresh[:24:24], 0),
@@ -87,7 +88,10 @@ func TestServe(t *testing.T) {
 		})
 	}()
 	_, port, _ := net.SplitHostPort(l.Addr().String())
-	at := rendezvous.Place{Token: a.Offer("it"), Addr: ":" + port, Milliseconds: 60_000}
+	at := a.Offer("it", ":"+port)
+	if at.Milliseconds != 60_000 {
+		t.Errorf("%+v", at)
+	}
 	c, err := rendezvous.Dial(t.Context(), &at, "127.0.0.1", nil, new(rdmap.Config))
 	if err != nil {
 		t.Fatal(err)
@@ -113,4 +117,50 @@ func TestServe(t *testing.T) {
 	if _, err := rendezvous.Dial(t.Context(), &at, "127.0.0.1", nil, new(rdmap.Config)); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error("an old token is not even shown:", err)
 	}
+}
+
+// A host that connects and shows no token does not take the places of others.
+func TestStrangers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := acceptor() // an eighth: 2
+		defer a.Close()
+		accepttest.Strangers(t, func(nc net.Conn) error {
+			return a.ServeConn(nc, new(rdmap.Config), func(*rdmap.Conn, string) error { return errors.New("without a token") })
+		}, rendezvous.ErrConns)
+	})
+}
+
+// Keep tries until it succeeds, its error is final, or its context ends, and waits longer each time.
+func TestKeep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		again, last := errors.New("again"), errors.New("last")
+		keep := func(ctx context.Context, errs ...error) (time.Duration, error) {
+			began := time.Now()
+			err := rendezvous.Keep(ctx, time.Second, 3*time.Second, func() error {
+				err := errs[0]
+				errs = errs[min(1, len(errs)-1):]
+				return err
+			}, func(err error) bool { return errors.Is(err, last) })
+			return time.Since(began), err
+		}
+		for _, tt := range []struct {
+			errs        []error
+			want        error
+			least, most time.Duration
+		}{
+			{[]error{nil}, nil, 0, 0},
+			{[]error{last}, last, 0, 0},
+			{[]error{again, nil}, nil, time.Second / 2, time.Second},
+			{[]error{again, again, again, again, last}, last, (1 + 2 + 3 + 3) * time.Second / 2, (1 + 2 + 3 + 3) * time.Second},
+		} {
+			if d, err := keep(t.Context(), tt.errs...); !errors.Is(err, tt.want) || d < tt.least || d > tt.most {
+				t.Errorf("%v: %v after %v", tt.errs, err, d)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if d, err := keep(ctx, again); d != 10*time.Second || !errors.Is(err, again) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(d, err)
+		}
+	})
 }
