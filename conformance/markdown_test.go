@@ -169,3 +169,29 @@ func TestReadmeProgram(t *testing.T) {
 	}
 	t.Error("no program in the README")
 }
+
+// TestServiceGuide: the code of docs/service.md is that of the example, in its order.
+func TestServiceGuide(t *testing.T) {
+	page, err := os.ReadFile("../docs/service.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, err := os.ReadFile("../transport/examples/kv/main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rest, blocks := string(code), 0
+	for _, m := range mdFence.FindAllStringSubmatch(string(page), -1) {
+		if m[1] != "go" {
+			continue
+		}
+		blocks++
+		var ok bool
+		if _, rest, ok = strings.Cut(rest, m[2]); !ok {
+			t.Fatalf("not in the example, or not here:\n%s", m[2])
+		}
+	}
+	if blocks < 5 {
+		t.Errorf("%d blocks of code", blocks)
+	}
+}

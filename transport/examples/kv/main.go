@@ -1,12 +1,15 @@
 // Command kv is a key-value store over RPC-over-RDMA, a service with its own types. Large values travel by
-// RDMA Read and Write. The command serves on loopback, puts a value and gets it back:
+// RDMA Read and Write. docs/service.md explains it.
 //
-//	go run ./transport/examples/kv
+//	kv serve 127.0.0.1:20100
+//	kv put 127.0.0.1:20100 KEY <FILE
+//	kv get 127.0.0.1:20100 KEY >FILE
 package main
 
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -17,34 +20,33 @@ import (
 	"github.com/stag-rdma/stag/transport/service"
 )
 
-// The types of the service. Values are the bulk data of their messages.
-type (
-	putArgs struct {
-		Key   string
-		Value []byte `xdr:"ddp"`
-	}
-	getArgs struct{ Key string }
-	getRes  struct {
-		Status status `xdr:"union"`
-		Value  []byte `xdr:"unioncase=0,ddp"`
-	}
-)
+type putArgs struct {
+	Key   string
+	Value []byte `xdr:"ddp"` // the bulk data of the message
+}
 
-// status is the error of the service.
+type getArgs struct{ Key string }
+
+type getRes struct {
+	Status status `xdr:"union"` // 0: success
+	Value  []byte `xdr:"unioncase=0,ddp"`
+}
+
+// status is an error of the service.
 type status uint32
 
 const notFound status = 2
 
 func (s status) Error() string { return fmt.Sprintf("kv: status %d", uint32(s)) }
 
-// The procedures. The number of the program is from the range for private use (RFC 5531 Section 8.3).
+const maxValue = 16 << 20
+
 var (
 	put    = service.Proc[putArgs, service.Void]{Prog: 0x20000001, Vers: 1, Proc: 1}
 	get    = service.Proc[getArgs, getRes]{Prog: 0x20000001, Vers: 1, Proc: 2}
-	config = &transport.Config{Binding: service.Bind(put, get)}
+	config = &transport.Config{Binding: service.Bind(put, get), MaxPayload: maxValue + 4096}
 )
 
-// store is the service.
 type store struct {
 	mu     sync.RWMutex
 	values map[string][]byte
@@ -68,7 +70,6 @@ func (s *store) get(_ context.Context, args *getArgs) (*getRes, error) {
 	return &getRes{Value: value}, nil // sent from here; put never changes a value in place
 }
 
-// newServer returns a server of an empty store.
 func newServer() *transport.Server {
 	s, mux := &store{values: map[string][]byte{}}, new(service.Mux)
 	service.Handle(mux, put, s.put)
@@ -76,37 +77,54 @@ func newServer() *transport.Server {
 	return &transport.Server{Handler: mux, Config: config}
 }
 
+func serve(addr string) error {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return err
+	}
+	return newServer().ServeShared(l) // RDMA and record-marked TCP
+}
+
+func putValue(ctx context.Context, c transport.Caller, key string, value []byte) error {
+	return service.Invoke(ctx, c, put, &putArgs{key, value}, nil)
+}
+
+func getValue(ctx context.Context, c transport.Caller, key string) ([]byte, error) {
+	res := getRes{Value: make([]byte, maxValue)} // where it will arrive
+	err := service.Invoke(ctx, c, get, &getArgs{key}, &res)
+	return res.Value, err
+}
+
 func main() {
-	if err := run(context.Background(), os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "kv:", err)
+	if err := run(context.Background(), os.Args[1:], os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-// run serves a store on loopback, puts a value into it and gets it back.
-func run(ctx context.Context, out io.Writer) error {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
+func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
+	if len(args) == 2 && args[0] == "serve" {
+		return serve(args[1])
 	}
-	s := newServer()
-	defer s.Close()
-	go s.Serve(l) //nolint:errcheck // ends with Close
-	c, err := transport.Dial(ctx, "tcp", l.Addr().String(), config)
+	if len(args) != 3 {
+		return errors.New("usage: kv serve ADDR | put ADDR KEY | get ADDR KEY")
+	}
+	c, err := transport.Dial(ctx, "tcp", args[1], config)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	value := bytes.Repeat([]byte("stag"), 128<<10)
-	if err := service.Invoke(ctx, c, put, &putArgs{"key", value}, nil); err != nil {
+	if args[0] == "put" {
+		value, err := io.ReadAll(in)
+		if err != nil {
+			return err
+		}
+		return putValue(ctx, c, args[2], value)
+	}
+	value, err := getValue(ctx, c, args[2])
+	if err != nil {
 		return err
 	}
-	got := getRes{Value: make([]byte, 1<<20)} // room
-	if err := service.Invoke(ctx, c, get, &getArgs{"key"}, &got); err != nil {
-		return err
-	}
-	st := s.Stats()
-	fmt.Fprintf(out, "put %d octets, got the same back: %v\n", len(value), bytes.Equal(got.Value, value))
-	fmt.Fprintf(out, "the server moved %d by RDMA Read, %d by RDMA Write\n", st.OctetsRead, st.OctetsWritten)
-	return nil
+	_, err = out.Write(value)
+	return err
 }
