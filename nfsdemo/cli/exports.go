@@ -9,7 +9,6 @@ import (
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
-	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/internal/exports"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 )
@@ -68,9 +67,9 @@ func bareFile(name string, err error) error {
 // exportSet are the file systems of a service, by path. One that is exported no longer stays open until the
 // service ends: calls may be in progress, and it may come back.
 type exportSet struct {
-	memory bool
-	key    []byte
-	open   map[string]backend.FS
+	make func(path string) (backend.FS, error) // opens one whose path is a name; nil: paths are those of directories
+	key  []byte                                // of the handles of directories
+	open map[string]backend.FS
 }
 
 // fill opens the file systems of list, and returns it with them and with absolute paths.
@@ -78,7 +77,7 @@ func (s *exportSet) fill(list []server.Export) ([]server.Export, error) {
 	out := make([]server.Export, len(list))
 	for i, e := range list {
 		given := e.Path
-		if s.memory {
+		if s.make != nil {
 			e.Path = filepath.Clean("/" + given)
 		} else {
 			p, err := filepath.Abs(given)
@@ -89,7 +88,7 @@ func (s *exportSet) fill(list []server.Export) ([]server.Export, error) {
 		}
 		e.Path = filepath.ToSlash(e.Path)
 		if s.open[e.Path] == nil {
-			fsys, err := s.make(e.Path)
+			fsys, err := s.openOne(e.Path)
 			if err != nil {
 				return nil, fmt.Errorf("--export %s: %w", given, err)
 			}
@@ -104,10 +103,10 @@ func (s *exportSet) fill(list []server.Export) ([]server.Export, error) {
 	return out, nil
 }
 
-// make opens one file system.
-func (s *exportSet) make(path string) (backend.FS, error) {
-	if s.memory {
-		return mem.New(nil), nil
+// openOne opens one file system.
+func (s *exportSet) openOne(path string) (backend.FS, error) {
+	if s.make != nil {
+		return s.make(path)
 	}
 	path = filepath.FromSlash(path)
 	switch st, err := os.Stat(path); {

@@ -31,18 +31,21 @@ func (a *app) serverLog() (*serverLog, error) {
 	}
 	l := &serverLog{slog.New(h), transport.SlogLogger(h)}
 	if a.logFormat == formatJSON {
-		a.stderr = lineWriter{l.Logger}
+		a.stderr = lineWriter{l.Logger, a.name() + ": "}
 	}
 	return l, nil
 }
 
 // lineWriter logs what is written to it.
-type lineWriter struct{ log *slog.Logger }
+type lineWriter struct {
+	log    *slog.Logger
+	prefix string // of the lines, which the log does without
+}
 
 // Write takes whole lines.
 func (w lineWriter) Write(p []byte) (int, error) {
 	for line := range strings.Lines(string(p)) {
-		w.log.Info(strings.TrimPrefix(strings.TrimSuffix(line, "\n"), "nfsdemo: "))
+		w.log.Info(strings.TrimPrefix(strings.TrimSuffix(line, "\n"), w.prefix))
 	}
 	return len(p), nil
 }

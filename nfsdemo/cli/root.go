@@ -26,6 +26,7 @@ const (
 // app is one run of the program: its streams, its signals and the flags that all
 // commands share.
 type app struct {
+	storage        *Storage // nil: directories
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	hard           context.Context // done at the second interrupt
@@ -46,9 +47,14 @@ type app struct {
 // Main runs the command in args (without the program's name) and returns the
 // exit status. It handles SIGINT and SIGTERM while it runs.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	return (&app{stdin: stdin, stdout: stdout, stderr: stderr}).main(args)
+}
+
+// main runs args until an interrupt.
+func (a *app) main(args []string) int {
 	soft, hard, stop := interrupts(context.Background())
 	defer stop()
-	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, hard: hard}
+	a.hard = hard
 	done := make(chan int, 1)
 	go func() { done <- a.run(soft, args) }()
 	select {
@@ -76,7 +82,7 @@ const giveUpTime = 3 * time.Second
 func (a *app) run(ctx context.Context, args []string) (status int) {
 	defer func() {
 		if r := recover(); r != nil {
-			a.report(fmt.Errorf("internal error: %v (a bug in nfsdemo; --log debug shows where)", r))
+			a.report(fmt.Errorf("internal error: %v (a bug in %s; --log debug shows where)", r, a.name()))
 			if a.log == "debug" {
 				fmt.Fprintf(a.stderr, "%s", debug.Stack())
 			}
@@ -85,7 +91,7 @@ func (a *app) run(ctx context.Context, args []string) (status int) {
 	}()
 	out := cliout.New(a.stdout)
 	a.stdout = out
-	root := a.root()
+	root := a.commands()
 	root.SetArgs(append([]string{}, args...)) // nil would mean the arguments of the process
 	root.SetIn(a.stdin)
 	root.SetOut(a.stdout)
@@ -120,10 +126,18 @@ func (a *app) report(err error) {
 		w.log.Error(explain(err))
 		return
 	}
-	fmt.Fprintln(a.stderr, "nfsdemo: "+explain(err))
+	fmt.Fprintln(a.stderr, a.name()+": "+explain(err))
 }
 
-// root builds the tree of commands.
+// commands builds the tree of commands.
+func (a *app) commands() *cobra.Command {
+	if a.storage != nil {
+		return a.storageRoot()
+	}
+	return a.root()
+}
+
+// root builds that of nfsdemo.
 func (a *app) root() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "nfsdemo",
@@ -139,25 +153,27 @@ then asks rpcbind.`,
   nfsdemo serve --export /srv/data
   nfsdemo ls -l nfs+rdma://127.0.0.1/srv/data
   nfsdemo cp big.iso nfs+rdma://127.0.0.1/srv/data/`,
-		Args:          unknownCommand,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		Version:       version(),
-		SilenceErrors: true,
-		SilenceUsage:  true,
 	}
-	cmd.SetVersionTemplate(versionLine() + "\n")
-	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usagef("%v (see %s --help)", err, c.CommandPath())
-	})
+	a.frame(cmd)
 	flags := cmd.PersistentFlags()
-	a.addLogFlags(cmd)
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "no progress bar")
-	flags.StringVar(&a.pcap, "pcap", "", "record the connections in this `file`, a pcapng capture for Wireshark")
-	cmd.PersistentPreRunE = func(*cobra.Command, []string) error { return a.startCapture() }
 	cmd.AddCommand(a.demoCmd(), a.serveCmd(), a.lsCmd(), a.catCmd(), a.cpCmd(), a.statCmd(),
 		a.mkdirCmd(), a.rmCmd(), a.mvCmd(), a.dfCmd(), a.proxyCmd(), a.logCmd(), a.doctorCmd(), a.benchCmd())
 	addCompletion(cmd)
 	return cmd
+}
+
+// frame gives a root what all programs have.
+func (a *app) frame(cmd *cobra.Command) {
+	cmd.Args, cmd.RunE = unknownCommand, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	cmd.Version, cmd.SilenceErrors, cmd.SilenceUsage = version(), true, true
+	cmd.SetVersionTemplate(a.versionLine() + "\n")
+	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usagef("%v (see %s --help)", err, c.CommandPath())
+	})
+	a.addLogFlags(cmd)
+	cmd.PersistentFlags().StringVar(&a.pcap, "pcap", "", "record the connections in this `file`, a pcapng capture for Wireshark")
+	cmd.PersistentPreRunE = func(*cobra.Command, []string) error { return a.startCapture() }
 }
 
 // addCompletion adds cobra's command for the completion of shells, with examples, and with an error for

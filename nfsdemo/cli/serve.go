@@ -73,14 +73,22 @@ ends are applied before it serves again, so always use the same directory with a
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&f.exports.dirs, "export", nil, "`directory` to serve, perhaps with options as in exports(5): DIR,ro,client=192.0.2.0/24; can be repeated; with --memory, the name of the export")
+	flags.BoolVar(&f.service.memory, "memory", false, "serve an empty file system in memory")
+	addIntentsFlag(cmd, &f.service.intents)
+	flags.StringVar(&f.service.state, "state", "", "`directory` of the key that seals handles, so that they outlive the server; \"\": $STATE_DIRECTORY, or nfsdemo in $XDG_STATE_HOME, /var/lib (root) or ~/.local/state")
+	f.service.push.add(cmd)
+	a.addServeFlags(cmd, f)
+	return cmd
+}
+
+// addServeFlags adds the flags of all servers.
+func (a *app) addServeFlags(cmd *cobra.Command, f *serveFlags) {
+	flags := cmd.Flags()
 	flags.StringVar(&f.exports.file, "config", "", "`file` (TOML) with more exports; SIGHUP reads it again")
 	flags.StringVar(&f.service.rdma, "listen", "127.0.0.1:20049", "`address` for NFS/RDMA; port 0: any free one")
 	flags.StringVar(&f.service.mount, "mount-listen", "127.0.0.1:20048", `address for MOUNT over TCP; "" for none`)
 	flags.StringVar(&f.service.tcp, "tcp", "", "`address` for NFS/TCP")
-	flags.BoolVar(&f.service.memory, "memory", false, "serve an empty file system in memory")
 	flags.BoolVar(&f.exports.readOnly, "read-only", false, "refuse every change in exports that do not say rw")
-	addIntentsFlag(cmd, &f.service.intents)
-	flags.StringVar(&f.service.state, "state", "", "`directory` of the key that seals handles, so that they outlive the server; \"\": $STATE_DIRECTORY, or nfsdemo in $XDG_STATE_HOME, /var/lib (root) or ~/.local/state")
 	flags.StringVar(&f.exports.squash, "squash", "root", "which user ids to map to nobody in exports that do not say: none, root or all")
 	flags.IntVar(&f.credits, "credits", 0, "calls in flight per connection; 0: the default")
 	addPoolFlag(cmd, &f.pool)
@@ -89,13 +97,11 @@ ends are applied before it serves again, so always use the same directory with a
 	addCRCFlag(cmd, &f.crc, "as each client asks")
 	addProfileFlag(cmd, &f.profile)
 	f.limits.add(cmd)
-	f.service.push.add(cmd)
 	flags.StringVar(&f.service.status, "status", "", statusFlag)
 	flags.StringVar(&f.service.replies, "replies", "", "push replies into the logs of clients that ask for it, over connections to this `address`; port 0: any free one")
 	flags.BoolVar(&f.service.immediate, "replies-immediate", false, "with --replies: let 8 octets of Immediate Data stand for a pushed reply, if the client supports that")
 	flags.StringVar(&f.portFile, "port-file", "", "write the addresses to this `file` when ready, as NAME=value lines")
 	flags.BoolVar(&a.json, "json", false, "print the export and the addresses as JSON")
-	return cmd
 }
 
 // config turns the flags into a service's configuration.
@@ -162,6 +168,11 @@ func (a *app) serve(ctx context.Context, f *serveFlags) error {
 	if !cfg.memory {
 		spareProcs()
 	}
+	return a.serveUntil(ctx, cfg, f)
+}
+
+// serveUntil serves until ctx ends.
+func (a *app) serveUntil(ctx context.Context, cfg *serviceConfig, f *serveFlags) error {
 	s, err := newService(ctx, cfg)
 	if err != nil {
 		return err
@@ -190,12 +201,12 @@ func (a *app) serve(ctx context.Context, f *serveFlags) error {
 // drain stops the service after an interrupt. That is the normal end of serve, so it is no error
 // unless calls were aborted.
 func (a *app) drain(s *service) error {
-	fmt.Fprintln(a.stderr, "nfsdemo: stopping; interrupt again to stop at once")
+	fmt.Fprintln(a.stderr, a.name()+": stopping; interrupt again to stop at once")
 	s.push.printProblems(a.stderr)
 	ctx, cancel := context.WithTimeout(a.hard, drainTime)
 	defer cancel()
 	err := s.stop(ctx)
-	printStats(a.stderr, "nfsdemo: served", s.srv.Stats())
+	printStats(a.stderr, a.name()+": served", s.srv.Stats())
 	s.printOnce(a.stderr)
 	if err != nil {
 		return &drainError{err}

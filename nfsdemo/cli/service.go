@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/internal/observe"
 	"github.com/stag-rdma/stag/nfsdemo/internal/once"
 	"github.com/stag-rdma/stag/nfsdemo/server"
@@ -19,9 +21,10 @@ import (
 
 // serviceConfig is what a service serves, and where.
 type serviceConfig struct {
-	exports   []server.Export                 // directories, or, with memory, names; no FS yet
+	exports   []server.Export                 // directories, or, with memory or a volume, names; no FS yet
 	again     func() ([]server.Export, error) // reads them again; nil: there is nothing to read
 	memory    bool
+	volume    Volume // of a Storage; nil: none
 	state     string // directory of the key of handles, "": the usual place
 	intents   string // directory of the journal of intents, "" for none
 	register  bool   // registers with rpcbind
@@ -83,7 +86,7 @@ func newService(ctx context.Context, cfg *serviceConfig) (*service, error) {
 		s.start(s.mount, func(l net.Listener) error { return s.srv.ServeStreamHandler(l, mountOnly{s.srv.Handler}) })
 	}
 	s.start(s.tcp, s.srv.ServeStream)
-	if !cfg.memory {
+	if !cfg.memory && cfg.volume == nil { // what a volume needs, nobody here knows
 		limitMemory(cfg.config)
 	}
 	s.serveLocks(cfg)
@@ -165,8 +168,12 @@ func bareListen(err error) error {
 
 // openExports opens the file systems.
 func (s *service) openExports(cfg *serviceConfig) error {
-	s.set.memory = cfg.memory
-	if !cfg.memory {
+	switch {
+	case cfg.volume != nil:
+		s.set.make = cfg.volume.Export
+	case cfg.memory:
+		s.set.make = func(string) (backend.FS, error) { return mem.New(nil), nil }
+	default:
 		key, err := cfg.openKey()
 		if err != nil {
 			return err

@@ -35,6 +35,6 @@ func versionOf(info *debug.BuildInfo) string {
 }
 
 // versionLine is what --version prints.
-func versionLine() string {
-	return fmt.Sprintf("nfsdemo %s, %s, %s/%s", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+func (a *app) versionLine() string {
+	return fmt.Sprintf("%s %s, %s, %s/%s", a.name(), version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

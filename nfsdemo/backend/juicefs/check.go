@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -59,7 +60,7 @@ func checkPostgres(ctx context.Context, uri string, trust bool) error {
 	return nil
 }
 
-// plain removes from an address the parameters that JuiceFS takes for itself.
+// plain removes from an address the parameters that JuiceFS takes for itself, and adds the password that it adds.
 func plain(uri string) string {
 	u, err := url.Parse(uri)
 	if err != nil {
@@ -70,7 +71,24 @@ func plain(uri string) string {
 		q.Del(k)
 	}
 	u.RawQuery = q.Encode()
+	if _, has := u.User.Password(); !has {
+		if p := password(); p != "" {
+			u.User = url.UserPassword(u.User.Username(), p)
+		}
+	}
 	return u.String()
+}
+
+// password is where JuiceFS looks for it too.
+func password() string {
+	if p := os.Getenv("META_PASSWORD"); p != "" {
+		return p
+	}
+	b, err := os.ReadFile(os.Getenv("META_PASSWORD_FILE"))
+	if err != nil {
+		return "" // JuiceFS says so
+	}
+	return strings.TrimSpace(string(b))
 }
 
 // checkRedis asks Redis whether it syncs before it answers.
