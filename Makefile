@@ -158,7 +158,7 @@ JUICEFS = $(shell echo gateway webdav cos bos hdfs ibmcos obs oss qingstor sftp 
 cluster: ## several servers of one JuiceFS volume, with PostgreSQL and Redis (Debian, root; CGO)
 	@command -v redis-server >/dev/null && ls /usr/lib/postgresql/*/bin/postgres >/dev/null || \
 	  { apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends postgresql redis-server gcc libc6-dev >/dev/null; }
-	cd nfsdemo/backend/juicefs && go vet -tags $(JUICEFS) ./... && go test -count=1 -tags $(JUICEFS) ./...
+	cd nfsdemo/backend/juicefs && go vet -tags $(JUICEFS) ./... && go test -count=1 -tags $(JUICEFS) ./... && go test -count=1 -v -tags $(JUICEFS) -run Failover ./stagjfs -rounds 30
 
 .PHONY: once
 once: ## 1,000,000 calls over connections that are cut; each must run once
